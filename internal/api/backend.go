@@ -1,0 +1,46 @@
+package api
+
+import (
+	"context"
+
+	"github.com/millrace/millrace/internal/core"
+)
+
+// Backend is the node as this edge needs it. An error that satisfies core.Fact is for the client; any other is
+// INTERNAL, and its text stays in the log.
+type Backend interface {
+	// Namespace finds a namespace of a tenant by name; with create it makes one that is missing. NotFound otherwise.
+	Namespace(ctx context.Context, tenant, name string, create bool) (core.NamespaceInfo, error)
+	// Propose puts independent commits of one partition into the log, in order; each is judged alone. done is called
+	// exactly once, perhaps before Propose returns, and must not block.
+	Propose(p core.Partition, commits []core.Commit, done func(core.Proposed))
+	// Session opens or resumes a stream's session.
+	Session(ctx context.Context, p core.Partition, s core.SessionSpec, sink core.Sink) (core.Session, core.Welcome, error)
+	// Claim takes ready tasks for a unary caller, waiting up to s.Wait; none is an empty answer. Tasks that were
+	// granted after ctx ended are released.
+	Claim(ctx context.Context, p core.Partition, s core.ClaimSpec) ([]core.Assigned, core.At, error)
+
+	// Task reads one task. NotFound when it is unknown.
+	Task(ctx context.Context, p core.Partition, id core.TaskID, o core.ReadOptions) (core.Task, core.At, error)
+	// Attempts reads the last 20 attempts of a task, oldest first.
+	Attempts(ctx context.Context, p core.Partition, id core.TaskID, o core.ReadOptions) ([]core.Attempt, core.At, error)
+	// Tasks reads a page of a queue, without payloads and results; next is nil at the end.
+	Tasks(ctx context.Context, p core.Partition, q core.ListQuery) (tasks []core.Task, next []byte, at core.At, err error)
+	// Wait answers when the task has ended, or ctx has.
+	Wait(ctx context.Context, p core.Partition, id core.TaskID) (core.Task, core.At, error)
+
+	// Key reads one key; rev is 0 when it, or its keyspace, is absent.
+	Key(ctx context.Context, p core.Partition, keyspace string, key []byte, o core.ReadOptions) (value []byte, rev uint64, at core.At, err error)
+
+	// Queue reads a queue's counters and configuration. NotFound when it is unknown.
+	Queue(ctx context.Context, p core.Partition, name string, o core.ReadOptions) (core.QueueStats, core.At, error)
+	// Queues reads a page of queues by name, after the name given.
+	Queues(ctx context.Context, p core.Partition, after string, limit int, o core.ReadOptions) ([]core.QueueStats, core.At, error)
+	// NamespaceConfig reads the configuration of the partition's namespace.
+	NamespaceConfig(ctx context.Context, p core.Partition, o core.ReadOptions) (core.NamespaceConfig, core.At, error)
+
+	// Status tells what this node is and has done.
+	Status() core.NodeStatus
+	// Now is the shard time of a partition as this node has it.
+	Now(p core.Partition) core.ShardTime
+}

@@ -1,0 +1,165 @@
+package core
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Fact is the reason for a refusal. Facts are matched by type, never by text; each edge has one table from fact to
+// code and status. The set is closed: the types of this file.
+type Fact interface {
+	error
+	fact()
+}
+
+// NotFound says that a thing is unknown, or another tenant's: nobody can tell which.
+type NotFound struct {
+	Kind string // task, queue, key, keyspace, namespace
+	ID   string // as the caller gave it
+}
+
+// AlreadyExists says that an id or unique key is taken with other content.
+type AlreadyExists struct {
+	Kind string // task, unique
+	ID   string
+}
+
+// LeaseLost refuses a settle, heartbeat or effect whose token no longer owns its task. It never carries the live
+// token: a worker that lost a lease must not learn the one that would let it act.
+type LeaseLost struct {
+	Task  TaskID
+	Given Token
+}
+
+// WrongState says that an op does not apply to the state a task is in, and names that state.
+type WrongState struct {
+	Task  TaskID
+	State State
+}
+
+// RevMismatch says that a key's condition is false, and what was found.
+type RevMismatch struct {
+	Rev      uint64 // the key's revision; 0 when absent
+	Value    []byte // the key's value, when the caller may read it; nil when absent
+	Missing  bool
+	Keyspace string
+	Key      []byte
+}
+
+// WrongPartition lists the ops of a commit that do not belong to its partition.
+type WrongPartition struct{ Ops []int }
+
+// Exhausted says that a quota or bound is used up: the limit's name and its value.
+type Exhausted struct {
+	Limit string
+	Max   int64
+}
+
+// TooLarge says that one thing is larger than its limit.
+type TooLarge struct {
+	Field string // path, such as tasks[3].payload; may be empty
+	Limit string
+	Max   int64
+}
+
+// Invalid says that a field holds what it may not.
+type Invalid struct {
+	Field   string // path, such as ops[1].key
+	Reason  string // snake_case, may be empty; not_supported for what is reserved and not built
+	Message string // one clause a person understands
+}
+
+// SessionExpired says that a session's commit sequence was forgotten, or is older than what is kept: whether the
+// commit was applied is unknown.
+type SessionExpired struct{}
+
+func (NotFound) fact()       {}
+func (AlreadyExists) fact()  {}
+func (LeaseLost) fact()      {}
+func (WrongState) fact()     {}
+func (RevMismatch) fact()    {}
+func (WrongPartition) fact() {}
+func (Exhausted) fact()      {}
+func (TooLarge) fact()       {}
+func (Invalid) fact()        {}
+func (SessionExpired) fact() {}
+
+func (e NotFound) Error() string { return fmt.Sprintf("%s %q not found", e.Kind, e.ID) }
+func (e AlreadyExists) Error() string {
+	return fmt.Sprintf("%s %q exists with other content", e.Kind, e.ID)
+}
+func (e LeaseLost) Error() string {
+	return fmt.Sprintf("task %s: token %d lost its lease", e.Task, e.Given)
+}
+func (e WrongState) Error() string { return fmt.Sprintf("task %s is %s", e.Task, e.State) }
+func (e RevMismatch) Error() string {
+	if e.Missing {
+		return fmt.Sprintf("key %q of keyspace %q is absent", e.Key, e.Keyspace)
+	}
+	return fmt.Sprintf("key %q of keyspace %q is at revision %d", e.Key, e.Keyspace, e.Rev)
+}
+
+func (e WrongPartition) Error() string {
+	parts := make([]string, len(e.Ops))
+	for i, op := range e.Ops {
+		parts[i] = fmt.Sprintf("ops[%d]", op)
+	}
+	return "outside the commit's partition: " + strings.Join(parts, ", ")
+}
+func (e Exhausted) Error() string { return fmt.Sprintf("limit %s of %d reached", e.Limit, e.Max) }
+func (e TooLarge) Error() string {
+	if e.Field == "" {
+		return fmt.Sprintf("larger than limit %s of %d", e.Limit, e.Max)
+	}
+	return fmt.Sprintf("%s is larger than limit %s of %d", e.Field, e.Limit, e.Max)
+}
+
+func (e Invalid) Error() string {
+	if e.Message == "" {
+		return e.Field + " is invalid"
+	}
+	return e.Field + ": " + e.Message
+}
+func (e SessionExpired) Error() string { return "session expired" }
+
+// The rest are facts of a node or an edge, not of Apply.
+
+// Unavailable says that a node cannot serve now; Limit names the full queue, if one was. Unknown says that the
+// proposal had left: whether it was applied is not known, and repeating it under the same id or token is safe.
+type Unavailable struct {
+	Reason  string // snake_case: no_leader, overload, stopping, starting
+	Limit   string
+	Unknown bool
+}
+
+// DeadlineExceeded says that a caller's deadline passed. Unknown as in Unavailable.
+type DeadlineExceeded struct{ Unknown bool }
+
+// Unauthenticated says that no valid token came.
+type Unauthenticated struct{}
+
+// Denied says that a token lacks a scope.
+type Denied struct{ Scope string }
+
+// RateLimited says that a caller is too fast.
+type RateLimited struct {
+	Limit      string
+	RetryAfter Millis
+}
+
+// NotLeader says that another node leads the shard. Leader is its address, empty if unknown.
+type NotLeader struct{ Leader string }
+
+func (Unavailable) fact()      {}
+func (DeadlineExceeded) fact() {}
+func (Unauthenticated) fact()  {}
+func (Denied) fact()           {}
+func (RateLimited) fact()      {}
+func (NotLeader) fact()        {}
+
+func (e Unavailable) Error() string      { return "unavailable: " + e.Reason }
+func (e DeadlineExceeded) Error() string { return "deadline exceeded" }
+func (e Unauthenticated) Error() string  { return "no valid token" }
+func (e Denied) Error() string           { return "scope " + e.Scope + " is missing" }
+func (e RateLimited) Error() string      { return "rate limit " + e.Limit }
+func (e NotLeader) Error() string        { return "not the leader of the shard" }

@@ -1,0 +1,282 @@
+package core
+
+// OpKind numbers an op in entries and on the wire. Numbers are never reused; reserved ones are refused at the edge as
+// not_supported and stop a shard that meets one in a committed entry.
+type OpKind uint8
+
+// The kinds of op.
+const (
+	OpTaskCreate      OpKind = 1
+	OpTaskComplete    OpKind = 2
+	OpTaskFail        OpKind = 3
+	OpTaskSnooze      OpKind = 4
+	OpTaskRelease     OpKind = 5
+	OpTaskRenew       OpKind = 6
+	OpTaskCancel      OpKind = 7 // reserved
+	OpTaskRedrive     OpKind = 8 // reserved
+	OpTaskUpdate      OpKind = 9 // reserved
+	OpTaskDelete      OpKind = 10
+	OpQueueSet        OpKind = 11
+	OpQueuePause      OpKind = 12 // reserved
+	OpGrant           OpKind = 13
+	OpTick            OpKind = 14
+	OpTermStart       OpKind = 15
+	OpNamespaceCreate OpKind = 16
+	OpNamespaceSet    OpKind = 17
+	OpTaskRunNow      OpKind = 18
+
+	OpKVPut         OpKind = 32
+	OpKVDelete      OpKind = 33
+	OpKVCheck       OpKind = 34
+	OpKVAdd         OpKind = 35 // reserved
+	OpKVDeleteRange OpKind = 36 // reserved
+	OpKVMin         OpKind = 37 // reserved
+	OpKVMax         OpKind = 38 // reserved
+	OpKVAppend      OpKind = 39 // reserved
+	OpKVGet         OpKind = 40 // reserved
+	OpKVBranch      OpKind = 41 // reserved
+	OpKeyspaceSet   OpKind = 42 // reserved
+
+	OpRefCreate    OpKind = 64 // reserved
+	OpRefUpdate    OpKind = 65 // reserved
+	OpRefDelete    OpKind = 66 // reserved
+	OpRefVerify    OpKind = 67 // reserved
+	OpVectorUpsert OpKind = 96 // reserved
+	OpVectorDelete OpKind = 97 // reserved
+)
+
+// Op is one change to one service: one of the pointer types of this file.
+type Op interface{ Kind() OpKind }
+
+// Unique asks that at most one task of a queue exists under a key while its window lasts.
+type Unique struct {
+	Key    string // 1 to 256 B
+	TTL    Millis // 0 = 24 h; at most 30 d
+	Reject bool   // refuse a second create; otherwise it is answered with the first task
+}
+
+// TaskCreate makes a task, ready or scheduled. Same id and same content again is a replay.
+type TaskCreate struct {
+	ID            TaskID
+	Queue         string
+	TaskKind      string // empty = Queue
+	Priority      uint8  // 0 to 9
+	RunAt         ShardTime
+	Delay         Millis // from the entry's stamp; RunAt wins
+	MaxAttempts   int32  // 0 = the queue's, here and below
+	MaxCrashes    int32
+	MaxDeliveries int32 // -1 = off
+	Lease         Millis
+	MaxRun        Millis
+	Retry         Retry
+	Unique        Unique // without a key: none
+	ContentType   string // empty = application/json
+	Headers       []Header
+	Payload       []byte
+}
+
+// TaskComplete ends the attempt that holds Token, with its result. The effects are the commit's other ops.
+type TaskComplete struct {
+	Task       TaskID
+	Token      Token
+	Result     []byte // at most 1 MiB; empty is allowed
+	ResultType string // empty = application/json
+}
+
+// TaskFail reports a failed attempt.
+type TaskFail struct {
+	Task       TaskID
+	Token      Token
+	Fatal      bool
+	HasRetry   bool // RetryAfter is set and wins over the policy; 0 = at once
+	RetryAfter Millis
+	Error      TaskError
+}
+
+// TaskSnooze gives a task back until a time, without a failure or a crash.
+type TaskSnooze struct {
+	Task  TaskID
+	Token Token
+	Until ShardTime // 0 = after Delay
+	Delay Millis
+}
+
+// TaskRelease gives a task back to its old place; it counts only as a delivery. The leader uses it, with Undelivered,
+// for a grant whose receiver is gone.
+type TaskRelease struct {
+	Task        TaskID
+	Token       Token
+	Undelivered bool
+}
+
+// TaskHold names one lease: a task and its token.
+type TaskHold struct {
+	Task  TaskID
+	Token Token
+}
+
+// TaskRenew extends leases to stamp + Extend, or by their own length when Extend is 0. It never shortens one. Each
+// item is judged alone: the op itself is never refused.
+type TaskRenew struct {
+	Items  []TaskHold
+	Extend Millis
+}
+
+// TaskDelete removes a terminal task.
+type TaskDelete struct{ Task TaskID }
+
+// TaskRunNow makes a scheduled task ready.
+type TaskRunNow struct{ Task TaskID }
+
+// QueueSet replaces a queue's configuration. It changes Version only when something changed.
+type QueueSet struct {
+	Queue     string
+	Config    QueueConfig
+	IfVersion int64 // -1 = any
+}
+
+// GrantQueue is one queue of a grant.
+type GrantQueue struct {
+	Name   string
+	Weight uint32
+}
+
+// Grant gives the next ready tasks of Queues, taken in turn, to a worker's free slots: at most N, one less for each of
+// Settles whose lease is still held when the grant applies.
+type Grant struct {
+	Session SessionID
+	Sub     uint32
+	Worker  string
+	Queues  []GrantQueue
+	N       uint32
+	Lease   Millis // 0 = the task's own
+	Settles []TaskHold
+}
+
+// Tick does the timed work that is due at the entry's stamp: leases, delays, retention, windows that end. At most Max
+// steps; the rest stays due.
+type Tick struct{ Max uint32 }
+
+// TermStart is the first commit of a leader's term. No lease ends before its stamp + min(lease, 15 s).
+type TermStart struct {
+	Term   uint64
+	Leader uint64 // replica id
+}
+
+// NamespaceCreate enters a namespace in the directory, and its tenant when that is new; creating one that exists is a
+// replay. It belongs to the system partition of shard 0.
+type NamespaceCreate struct {
+	Tenant     string
+	Name       string
+	Partitions uint16 // 1 to 4096
+	Max        int32  // refuses when the tenant has this many; 0 = 1000
+}
+
+// NamespaceSet replaces the configuration of the commit's namespace in the commit's partition.
+type NamespaceSet struct {
+	Config    NamespaceConfig
+	IfVersion int64 // -1 = any
+}
+
+// KVPut stores a value under a key of a keyspace.
+type KVPut struct {
+	Keyspace string
+	Key      []byte // 1 B to 16 KiB
+	Value    []byte // at most 1.5 MiB
+	HasRev   bool   // IfRev is a condition; 0 = the key is absent
+	IfRev    uint64
+	IfAbsent bool
+	WantPrev bool // answer with the value before
+}
+
+// KVDelete removes a key.
+type KVDelete struct {
+	Keyspace string
+	Key      []byte
+	HasRev   bool
+	IfRev    uint64
+}
+
+// Compare is how a check compares. Numbers are stored and on the wire.
+type Compare uint8
+
+// The comparisons. Exists and Absent take no operand.
+const (
+	CompareExists   Compare = 1
+	CompareAbsent   Compare = 2
+	CompareEqual    Compare = 3
+	CompareNotEqual Compare = 4
+	CompareLess     Compare = 5
+	CompareGreater  Compare = 6
+)
+
+// Target is what a check compares.
+type Target uint8
+
+// The targets.
+const (
+	TargetRev   Target = 1
+	TargetValue Target = 2
+)
+
+// KVCheck is a condition on a key: it changes nothing. An absent key has revision 0 and never equals, or is less or
+// greater than, a value; it is not equal to every value.
+type KVCheck struct {
+	Keyspace string
+	Key      []byte
+	Target   Target // for Equal, NotEqual, Less, Greater
+	Compare  Compare
+	Rev      uint64
+	Value    []byte
+}
+
+// Kind returns the op's number.
+func (*TaskCreate) Kind() OpKind { return OpTaskCreate }
+
+// Kind returns the op's number.
+func (*TaskComplete) Kind() OpKind { return OpTaskComplete }
+
+// Kind returns the op's number.
+func (*TaskFail) Kind() OpKind { return OpTaskFail }
+
+// Kind returns the op's number.
+func (*TaskSnooze) Kind() OpKind { return OpTaskSnooze }
+
+// Kind returns the op's number.
+func (*TaskRelease) Kind() OpKind { return OpTaskRelease }
+
+// Kind returns the op's number.
+func (*TaskRenew) Kind() OpKind { return OpTaskRenew }
+
+// Kind returns the op's number.
+func (*TaskDelete) Kind() OpKind { return OpTaskDelete }
+
+// Kind returns the op's number.
+func (*TaskRunNow) Kind() OpKind { return OpTaskRunNow }
+
+// Kind returns the op's number.
+func (*QueueSet) Kind() OpKind { return OpQueueSet }
+
+// Kind returns the op's number.
+func (*Grant) Kind() OpKind { return OpGrant }
+
+// Kind returns the op's number.
+func (*Tick) Kind() OpKind { return OpTick }
+
+// Kind returns the op's number.
+func (*TermStart) Kind() OpKind { return OpTermStart }
+
+// Kind returns the op's number.
+func (*NamespaceCreate) Kind() OpKind { return OpNamespaceCreate }
+
+// Kind returns the op's number.
+func (*NamespaceSet) Kind() OpKind { return OpNamespaceSet }
+
+// Kind returns the op's number.
+func (*KVPut) Kind() OpKind { return OpKVPut }
+
+// Kind returns the op's number.
+func (*KVDelete) Kind() OpKind { return OpKVDelete }
+
+// Kind returns the op's number.
+func (*KVCheck) Kind() OpKind { return OpKVCheck }

@@ -1,0 +1,99 @@
+package core
+
+// What a node offers to its edges, in types that both know.
+
+// ReadOptions say how fresh a read must be. The zero value is linearizable.
+type ReadOptions struct {
+	MinIndex uint64 // wait until this index of the partition's shard is applied
+	Stale    bool   // read what this node has applied, without asking a majority
+}
+
+// ListQuery asks for a page of a queue's tasks in one state, in the order of that state's index.
+type ListQuery struct {
+	Queue  string
+	State  State
+	Limit  int    // 1 to 1000
+	Cursor []byte // opaque, from the page before; nil for the first
+}
+
+// ClaimSpec is one unary claim.
+type ClaimSpec struct {
+	Queues []GrantQueue // 1 to 64
+	Max    uint32       // 1 to 128
+	Lease  Millis       // 0 = each task's own
+	Wait   Millis       // how long to wait for a task; 0 = not at all
+	Worker string
+}
+
+// SessionSpec opens or resumes a stream's session.
+type SessionSpec struct {
+	ID        SessionID
+	Worker    string
+	Principal string
+	Held      []TaskHold // leases that the client holds
+}
+
+// Welcome is what a session finds when it opens.
+type Welcome struct {
+	Kept       []TaskHold // of those held: still leased to this session
+	Lost       []TaskHold // of those held: no longer
+	AppliedSeq uint64     // highest commit sequence applied for the session
+	At         At
+}
+
+// Subscription asks for tasks of some queues to be pushed to a session.
+type Subscription struct {
+	Sub    uint32
+	Queues []GrantQueue // 1 to 64
+	Slots  uint32       // free now; 0 to 4096
+	Batch  uint32       // most tasks in one assignment; 1 to 128
+	Lease  Millis       // 0 = each task's own
+}
+
+// Sink receives what a node pushes to a session. Its methods do not block and may be called from any goroutine.
+type Sink interface {
+	// Assign hands tasks over. It reports false when the stream is gone: the node then releases them.
+	Assign(sub uint32, tasks []Assigned, at At) bool
+	// LeaseLost tells that a lease of the session was ended by the leader.
+	LeaseLost(hold TaskHold, reason string)
+	// Room reports whether the stream's send buffer has room: tasks are granted only then.
+	Room() bool
+}
+
+// Session is a node's side of one open stream.
+type Session interface {
+	// Subscribe adds a subscription, or replaces the one of that number.
+	Subscribe(s Subscription)
+	// Slots sets the free slots of a subscription.
+	Slots(sub, free uint32)
+	// Settle proposes commits that each end the attempt of the hold at the same position; the slots are free at once,
+	// so that the next grant rides in the same entry. done as in a proposal.
+	Settle(p Partition, commits []Commit, holds []TaskHold, done func(Proposed))
+	// Held lists the leases of the session.
+	Held() []TaskHold
+	// Drain stops grants for good.
+	Drain()
+	// Close ends the stream's side; the leases stay until they are resumed or expire.
+	Close()
+}
+
+// Proposed is the end of one proposal, which comes exactly once: results, or the fact that none are known.
+type Proposed struct {
+	Results []Result // one per commit; nil with Err
+	At      At
+	Err     Fact // Unavailable or DeadlineExceeded, perhaps unknown; Exhausted; NotLeader
+}
+
+// NodeStatus tells what a node is and what it has done since it started.
+type NodeStatus struct {
+	Node           string
+	Durability     string // fsync or none
+	Shards         int
+	AppliedIndex   uint64 // of shard 0
+	Fsyncs         uint64
+	LogBytes       uint64
+	Entries        uint64
+	StoreMutations uint64
+	StartedMillis  int64 // Unix milliseconds
+	DiskFull       bool
+}

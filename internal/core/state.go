@@ -1,0 +1,208 @@
+package core
+
+import "fmt"
+
+// State is where a task stands. Numbers are stored and on the wire; they are never reused.
+type State uint8
+
+// The states of a task. Blocked waits for other tasks, Scheduled for a time, Ready for a worker; the last three are
+// terminal.
+const (
+	Blocked   State = 1
+	Scheduled State = 2
+	Ready     State = 3
+	Running   State = 4
+	Completed State = 5
+	Dead      State = 6
+	Cancelled State = 7
+)
+
+var stateNames = [...]string{
+	Blocked: "blocked", Scheduled: "scheduled", Ready: "ready", Running: "running",
+	Completed: "completed", Dead: "dead", Cancelled: "cancelled",
+}
+
+// States lists every state in number order.
+func States() []State {
+	return []State{Blocked, Scheduled, Ready, Running, Completed, Dead, Cancelled}
+}
+
+// String returns the state in lower case.
+func (s State) String() string {
+	if s >= Blocked && int(s) < len(stateNames) {
+		return stateNames[s]
+	}
+	return fmt.Sprintf("state_%d", uint8(s))
+}
+
+// ParseState reads what String prints.
+func ParseState(name string) (State, bool) {
+	for _, s := range States() {
+		if s.String() == name {
+			return s, true
+		}
+	}
+	return 0, false
+}
+
+// Terminal reports whether a task in s has ended.
+func (s State) Terminal() bool { return s >= Completed }
+
+// Outcome is how one attempt ended.
+type Outcome uint8
+
+// The outcomes of an attempt. Numbers are stored and on the wire.
+const (
+	OutcomeNone      Outcome = 0 // still running
+	OutcomeCompleted Outcome = 1
+	OutcomeFailed    Outcome = 2
+	OutcomeTimeout   Outcome = 3 // max_run was over
+	OutcomeCrashed   Outcome = 4 // its lease expired
+	OutcomeSnoozed   Outcome = 5
+	OutcomeReleased  Outcome = 6 // given back, or never delivered
+	OutcomeCancelled Outcome = 7
+)
+
+var outcomeNames = [...]string{
+	OutcomeNone: "none", OutcomeCompleted: "completed", OutcomeFailed: "failed", OutcomeTimeout: "timeout",
+	OutcomeCrashed: "crashed", OutcomeSnoozed: "snoozed", OutcomeReleased: "released", OutcomeCancelled: "cancelled",
+}
+
+// String returns the outcome in lower case.
+func (o Outcome) String() string {
+	if int(o) < len(outcomeNames) {
+		return outcomeNames[o]
+	}
+	return fmt.Sprintf("outcome_%d", uint8(o))
+}
+
+// Backoff is the shape of a retry policy. Numbers are stored and on the wire.
+type Backoff uint8
+
+// The shapes. Delays grow with the number n of the failure, from 1: fixed = base; linear = base*n; the others
+// base*factor^(n-1); all end at max. Full jitter draws from 0 to that, equal jitter from half of it to all of it.
+const (
+	BackoffUnset       Backoff = 0 // the queue's, or the default
+	BackoffFixed       Backoff = 1
+	BackoffLinear      Backoff = 2
+	BackoffExponential Backoff = 3
+	BackoffFullJitter  Backoff = 4 // the default
+	BackoffEqualJitter Backoff = 5
+)
+
+// Retry says how long a failed task waits for its next attempt. A zero field means the queue's value, or the default:
+// full jitter, base 5 s, factor 2, max 15 min. FactorPercent is the factor times 100, because no float decides.
+type Retry struct {
+	Backoff       Backoff
+	Base          Millis
+	FactorPercent uint32 // 100 to 10000
+	Max           Millis
+}
+
+// IsZero reports whether r leaves everything to the queue.
+func (r Retry) IsZero() bool { return r == Retry{} }
+
+// TaskError is what a failed attempt reports: code at most 64 B, message 4 KiB, stack 16 KiB; longer is cut at a rune.
+type TaskError struct {
+	Code    string
+	Message string
+	Stack   string
+}
+
+// Header is one of a task's headers.
+type Header struct{ Name, Value string }
+
+// Attempt is one delivery of a task.
+type Attempt struct {
+	Number  uint32
+	Worker  string
+	Session SessionID
+	Start   ShardTime
+	End     ShardTime // 0 while running
+	Outcome Outcome
+	Error   TaskError
+	Index   uint64 // of the entry that ended it
+	Token   Token
+}
+
+// Task is the whole of a task as a reader sees it.
+type Task struct {
+	ID      TaskID
+	Queue   string
+	Kind    string
+	State   State
+	Reason  string // why it waits or ended: delay, retry, snooze, cron; max_attempts, max_crashes, max_deliveries, fatal
+	Payload []byte
+
+	ContentType string
+	Headers     []Header
+	Priority    uint8
+	RunAt       ShardTime // when a scheduled task becomes ready; 0 otherwise
+	Unique      string    // the unique key it was created under; empty without
+
+	MaxAttempts   int32 // in force
+	MaxCrashes    int32
+	MaxDeliveries int32 // 0 = off
+	Lease         Millis
+	MaxRun        Millis // 0 = none
+
+	Attempt    uint32 // number of the last delivery; 0 before the first
+	Failures   uint32
+	Crashes    uint32
+	Snoozes    uint32
+	Redrives   uint32
+	CreatedAt  ShardTime
+	ReadyAt    ShardTime
+	StartedAt  ShardTime // of the last attempt
+	FinishedAt ShardTime
+	Creator    string // principal
+	CreatedIdx uint64 // index of the entry that created it
+	EndedIdx   uint64 // index of the entry that ended it; 0 before
+
+	Worker     string
+	LeaseUntil ShardTime // 0 unless running
+
+	Result     []byte
+	ResultType string
+	HasResult  bool
+	Error      TaskError // of the last failed attempt
+}
+
+// QueueConfig rules a queue. A zero field means the default; Version counts changes, 0 for a queue that was never
+// configured.
+type QueueConfig struct {
+	Version       uint64
+	MaxAttempts   int32  // 5; 1 to 1000
+	MaxCrashes    int32  // 10; 1 to 1000
+	MaxDeliveries int32  // 1000; -1 = off; 1 to 1000000
+	Lease         Millis // 60 s; 1 s to 24 h
+	MaxRun        Millis // none
+	Retry         Retry
+	MaxPayload    int64  // 1 MiB, which is also the most
+	Aging         Millis // 60 s; -1 = strict priority
+
+	RetainCompleted Millis // 24 h; -1 = remove at the end
+	RetainCancelled Millis // 24 h; -1
+	RetainDead      Millis // 14 d; -1
+}
+
+// NamespaceConfig rules one namespace. Version counts changes.
+type NamespaceConfig struct {
+	Version      uint64
+	NoAutoCreate bool  // queues and keyspaces must be made before use
+	RetainBytes  int64 // of terminal tasks, oldest removed first; 0 = 10 GiB
+}
+
+// QueueStats are a queue's counters, kept in Apply: always Created = sum of States + Purged.
+type QueueStats struct {
+	Queue       string
+	States      [8]uint64 // tasks now in each State, by its number
+	Created     uint64
+	Purged      uint64 // removed after they ended
+	Completed   uint64 // ever; the next two likewise
+	Failed      uint64 // failing attempts
+	Crashed     uint64 // attempts whose lease expired
+	Bytes       uint64 // payloads and results of the tasks there are
+	OldestReady ShardTime
+	Config      QueueConfig
+}
