@@ -41,15 +41,17 @@ const FormatCurrent uint16 = 1
 
 // Refusal says why a commit changed nothing.
 type Refusal struct {
-	// Op is the index of the refused op; FenceOp and ConditionOp-i name the fence and condition i.
+	// Op is the index of the refused op; FenceOp and ConditionOp-i name the fence and condition i, CommitOp the whole.
 	Op   int
 	Fact Fact
 }
 
-// FenceOp marks a refusal by the fence; a refusal by condition i has Op ConditionOp - i.
+// FenceOp marks a refusal by the fence; a refusal by condition i has Op ConditionOp - i. CommitOp marks a refusal of the
+// commit as a whole, such as too many ops or a session that is forgotten: no op is to blame.
 const (
 	FenceOp     = -1
 	ConditionOp = -2
+	CommitOp    = -1 << 31
 )
 
 // Result is what became of one commit: equal on all replicas.

@@ -20,7 +20,7 @@ type NotFound struct {
 
 // AlreadyExists says that an id or unique key is taken with other content.
 type AlreadyExists struct {
-	Kind string // task, unique
+	Kind string // task, unique, request, namespace
 	ID   string
 }
 

@@ -45,7 +45,7 @@ type Welcome struct {
 type Subscription struct {
 	Sub    uint32
 	Queues []GrantQueue // 1 to 64
-	Slots  uint32       // free now; 0 to 4096
+	Slots  uint32       // the window: most tasks assigned and not settled; 0 to 4096
 	Batch  uint32       // most tasks in one assignment; 1 to 128
 	Lease  Millis       // 0 = each task's own
 }
@@ -64,8 +64,8 @@ type Sink interface {
 type Session interface {
 	// Subscribe adds a subscription, or replaces the one of that number.
 	Subscribe(s Subscription)
-	// Slots sets the free slots of a subscription.
-	Slots(sub, free uint32)
+	// Slots sets the window of a subscription: the most tasks assigned and not settled.
+	Slots(sub, window uint32)
 	// Settle proposes commits that each end the attempt of the hold at the same position; the slots are free at once,
 	// so that the next grant rides in the same entry. done as in a proposal.
 	Settle(p Partition, commits []Commit, holds []TaskHold, done func(Proposed))

@@ -101,8 +101,8 @@ func Split(key []byte) int {
 	if n == 0 {
 		return 0
 	}
-	if s := int(key[n-1]); s == suffixLen && n > s {
-		return n - s
+	if key[n-1] == suffixLen && n > suffixLen && key[n-1-suffixLen] == 0 {
+		return n - suffixLen
 	}
 	return n
 }

@@ -1,0 +1,54 @@
+# Everything that this repository can do by one word. `make help` lists it.
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: build demo quick test check sim chaos soak bench-smoke generate lint fmt clean help
+
+# Invariants panic in tests and are compiled away elsewhere.
+TAGS ?= invariants
+VERSION ?= $(or $(shell git describe --tags --always --dirty 2>/dev/null),dev)
+TOOL := go tool -modfile=tools/go.mod
+
+build: ## build ./bin/millrace
+	go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/millrace ./cmd/millrace
+
+demo: build ## build, then run real work through a server in a temporary directory
+	./bin/millrace demo
+
+quick: ## what to run before each commit, at most a minute: vet, repository rules, short tests
+	go vet -tags '$(TAGS)' ./...
+	go test -short -tags '$(TAGS)' ./internal/... ./sdk/go/...
+
+test: ## the whole ordinary suite, at most 10 minutes on 2 cores: lint, unit tests, scripts, real processes
+	@TAGS='$(TAGS)' scripts/test.sh
+
+check: ## make test, then the race detector, planted faults, a wider lint and generated code that is up to date
+	@TAGS='$(TAGS)' scripts/check.sh
+
+sim: ## simulate a cluster: SEEDS=n, or SEED=0x... to repeat one
+	@echo 'There is no simulator yet: nothing was run.' >&2; exit 2
+
+chaos: ## one row of faults on real processes, added to its campaign: ROW=R-01 N=250 [SEED=...] [MUTANT=...]
+	@ROW='$(ROW)' N='$(N)' SEED='$(SEED)' MUTANT='$(MUTANT)' scripts/chaos.sh
+
+soak: ## run for hours under load
+	@echo 'There is no soak test yet: nothing was run.' >&2; exit 2
+
+bench-smoke: ## run every benchmark once, to see that the harness works
+	@echo 'There is no benchmark harness yet: nothing was measured.' >&2; exit 2
+
+generate: ## write gen/ anew from proto/
+	scripts/generate.sh
+
+lint: ## formatting, vet, staticcheck, and the repository's own rules
+	@TAGS='$(TAGS)' scripts/lint.sh
+	go test -count=1 ./internal/lint
+
+fmt: ## format all Go code
+	$(TOOL) gofumpt -w .
+
+clean: ## remove what was built
+	rm -rf bin bench-out
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

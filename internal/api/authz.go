@@ -1,0 +1,218 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/auth"
+	"github.com/millrace/millrace/internal/core"
+)
+
+// Auth tells who holds a token. now is the wall clock.
+type Auth interface {
+	Lookup(token string, now time.Time) (auth.Principal, bool)
+}
+
+// rule says who may use a method, a stream's frame or a commit's op.
+type rule struct {
+	public bool        // without a token
+	any    bool        // with any token: its parts have rules of their own, or it gives nothing away
+	scope  auth.Scopes // with all of these scopes
+}
+
+func public() rule                 { return rule{public: true} }
+func anyToken() rule               { return rule{any: true} }
+func needs(scope auth.Scopes) rule { return rule{scope: scope} }
+func (r rule) empty() bool         { return r == rule{} }
+func (r rule) missing(have auth.Scopes) core.Fact {
+	switch {
+	case r.public || r.any:
+		return nil
+	case r.scope == 0:
+		return core.Denied{Scope: "unknown"} // a zero rule allows nothing
+	case !have.Has(r.scope):
+		return core.Denied{Scope: (r.scope &^ have).String()}
+	}
+	return nil
+}
+
+// methods is the only table from a method to who may call it. A method without a row is denied, and keeps a server
+// from being made.
+var methods = map[string]rule{
+	"/millrace.v1.TaskService/Create":       needs(auth.TaskCreate),
+	"/millrace.v1.TaskService/BatchCreate":  needs(auth.TaskCreate),
+	"/millrace.v1.TaskService/Get":          needs(auth.TaskRead),
+	"/millrace.v1.TaskService/ListAttempts": needs(auth.TaskRead),
+	"/millrace.v1.TaskService/List":         needs(auth.TaskRead),
+	"/millrace.v1.TaskService/Wait":         needs(auth.TaskRead),
+	"/millrace.v1.TaskService/Claim":        needs(auth.TaskWork),
+	"/millrace.v1.TaskService/Heartbeat":    needs(auth.TaskWork),
+	"/millrace.v1.TaskService/Settle":       needs(auth.TaskWork), // and its effects by the table of ops
+	"/millrace.v1.TaskService/RunNow":       needs(auth.Admin),
+	"/millrace.v1.TaskService/Delete":       needs(auth.Admin),
+	"/millrace.v1.TaskService/Update":       needs(auth.TaskCreate),
+	"/millrace.v1.TaskService/Cancel":       needs(auth.TaskCreate),
+	"/millrace.v1.TaskService/Retry":        needs(auth.Admin),
+
+	"/millrace.v1.CommitService/Commit": anyToken(), // each op by the table of ops
+	"/millrace.v1.KVService/Get":        needs(auth.KVRead),
+
+	"/millrace.v1.QueueService/List":         needs(auth.TaskRead),
+	"/millrace.v1.QueueService/Get":          needs(auth.TaskRead),
+	"/millrace.v1.QueueService/Set":          needs(auth.Admin),
+	"/millrace.v1.QueueService/Stats":        needs(auth.TaskRead),
+	"/millrace.v1.QueueService/GetNamespace": needs(auth.TaskRead),
+	"/millrace.v1.QueueService/SetNamespace": needs(auth.Admin),
+
+	"/millrace.v1.ServerService/Status": anyToken(), // its counters of all tenants: admin only
+	"/millrace.v1.QueueStream/Open":     anyToken(), // each frame by the table of frames
+
+	"/grpc.health.v1.Health/Check": public(),
+	"/grpc.health.v1.Health/List":  public(), // not implemented, as the next one
+	"/grpc.health.v1.Health/Watch": public(),
+}
+
+// frames is the same table for the frames that a client may send in a stream.
+var frames = map[string]rule{
+	"hello":     anyToken(),
+	"create":    needs(auth.TaskCreate),
+	"commit":    anyToken(), // each op by the table of ops
+	"subscribe": needs(auth.TaskWork),
+	"slots":     needs(auth.TaskWork),
+	"settle":    needs(auth.TaskWork), // and its effects by the table of ops
+	"renew":     needs(auth.TaskWork),
+	"auth":      anyToken(),
+	"drain":     anyToken(),
+}
+
+// ops is the same table for the ops of a commit and for what else it may hold.
+var ops = map[string]rule{
+	"task_create":   needs(auth.TaskCreate),
+	"task_complete": needs(auth.TaskWork),
+	"task_fail":     needs(auth.TaskWork),
+	"task_snooze":   needs(auth.TaskWork),
+	"kv_put":        needs(auth.KVWrite),
+	"kv_delete":     needs(auth.KVWrite),
+	"kv_check":      needs(auth.KVWrite),
+	"reserved":      anyToken(), // refused as not supported
+}
+
+// The rules of a commit's other parts, and what a caller must have to be shown the value of a key.
+var (
+	fenceRule     = needs(auth.TaskWork)
+	conditionRule = needs(auth.KVWrite)
+)
+
+const readsValues = auth.KVRead
+
+// checkRules reports methods, frames and ops of the contract that have no rule, and rules of nothing.
+func checkRules(services map[string]grpc.ServiceInfo) error {
+	known := make(map[string]bool)
+	for name, info := range services {
+		for _, m := range info.Methods {
+			known["/"+name+"/"+m.Name] = true
+		}
+	}
+	if err := sameNames("method", known, methods); err != nil {
+		return err
+	}
+	frame := (&pb.ClientFrame{}).ProtoReflect().Descriptor()
+	if err := sameNames("frame", membersOf(frame), frames); err != nil {
+		return err
+	}
+	return sameNames("op", membersOf((&pb.Op{}).ProtoReflect().Descriptor()), ops)
+}
+
+func membersOf(m protoreflect.MessageDescriptor) map[string]bool {
+	out := make(map[string]bool)
+	for i := range m.Fields().Len() {
+		out[string(m.Fields().Get(i).Name())] = true
+	}
+	return out
+}
+
+func sameNames(kind string, known map[string]bool, rules map[string]rule) error {
+	for name := range known {
+		if r, ok := rules[name]; !ok || r.empty() {
+			return fmt.Errorf("%s %s has no rule that says who may use it", kind, name)
+		}
+	}
+	for name := range rules {
+		if !known[name] {
+			return fmt.Errorf("there is a rule for %s %s, which does not exist", kind, name)
+		}
+	}
+	return nil
+}
+
+type callerKey struct{}
+
+// caller is who asks. It is made from the token alone.
+type caller struct {
+	auth.Principal
+	token string
+}
+
+func callerOf(ctx context.Context) (caller, bool) {
+	c, ok := ctx.Value(callerKey{}).(caller)
+	return c, ok
+}
+
+// tokenBytes bounds the text of a token before it is hashed.
+const tokenBytes = 4 * kib
+
+// authenticate finds the caller by the metadata key authorization, which must be there once at most.
+func (s *Server) authenticate(md metadata.MD) (caller, core.Fact) {
+	var token string
+	switch values := md.Get("authorization"); len(values) {
+	case 0:
+	case 1:
+		scheme, rest, _ := strings.Cut(values[0], " ")
+		if !strings.EqualFold(scheme, "bearer") {
+			return caller{}, core.Unauthenticated{}
+		}
+		token = strings.TrimSpace(rest)
+	default:
+		return caller{}, core.Unauthenticated{}
+	}
+	return s.callerBy(token)
+}
+
+// callerBy finds the caller by a token's text.
+func (s *Server) callerBy(token string) (caller, core.Fact) {
+	if len(token) > tokenBytes {
+		return caller{}, core.Unauthenticated{}
+	}
+	who, ok := s.o.Auth.Lookup(token, s.o.Clock.Wall())
+	if !ok || who.Tenant == "" {
+		return caller{}, core.Unauthenticated{}
+	}
+	return caller{Principal: who, token: token}, nil
+}
+
+// admit decides whether a method may be called, by its rule, and says who calls.
+func (s *Server) admit(ctx context.Context, method string) (context.Context, caller, core.Fact) {
+	r, ok := methods[method]
+	if !ok {
+		return ctx, caller{}, core.Denied{Scope: "unknown"}
+	}
+	if r.public {
+		return ctx, caller{}, nil
+	}
+	md, _ := metadata.FromIncomingContext(ctx)
+	who, fact := s.authenticate(md)
+	if fact != nil {
+		return ctx, caller{}, fact
+	}
+	if fact := r.missing(who.Scopes); fact != nil {
+		return ctx, caller{}, fact
+	}
+	return context.WithValue(ctx, callerKey{}, who), who, nil
+}

@@ -1,0 +1,365 @@
+package api
+
+import (
+	"context"
+	"io"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/auth"
+	"github.com/millrace/millrace/internal/core"
+)
+
+// goodRequests has a request for every unary method that is accepted from a caller with every scope.
+func goodRequests() map[string]proto.Message {
+	spec := &pb.TaskSpec{Queue: "mail", Payload: []byte("{}")}
+	put := &pb.Op{Op: &pb.Op_KvPut{KvPut: &pb.KVPut{Keyspace: "ks", Key: []byte("k")}}}
+	settle := &pb.SettleItem{Id: testID(1), Token: 4, Outcome: &pb.SettleItem_Release{Release: &pb.Release{}}}
+	return map[string]proto.Message{
+		"/millrace.v1.TaskService/Create":        &pb.CreateRequest{Task: spec},
+		"/millrace.v1.TaskService/BatchCreate":   &pb.BatchCreateRequest{Tasks: []*pb.TaskSpec{spec}},
+		"/millrace.v1.TaskService/Get":           &pb.GetRequest{Id: testID(1)},
+		"/millrace.v1.TaskService/ListAttempts":  &pb.ListAttemptsRequest{Id: testID(1)},
+		"/millrace.v1.TaskService/List":          &pb.ListRequest{Queue: "mail", State: pb.State_READY},
+		"/millrace.v1.TaskService/Wait":          &pb.WaitRequest{Id: testID(1)},
+		"/millrace.v1.TaskService/Claim":         &pb.ClaimRequest{Queues: []*pb.QueueWeight{{Name: "mail"}}},
+		"/millrace.v1.TaskService/Heartbeat":     &pb.HeartbeatRequest{Items: []*pb.Hold{{Id: testID(1), Token: 4}}},
+		"/millrace.v1.TaskService/Settle":        &pb.SettleRequest{Items: []*pb.SettleItem{settle}},
+		"/millrace.v1.TaskService/RunNow":        &pb.RunNowRequest{Id: testID(1)},
+		"/millrace.v1.TaskService/Delete":        &pb.DeleteRequest{Id: testID(1)},
+		"/millrace.v1.CommitService/Commit":      &pb.CommitRequest{Ops: []*pb.Op{put}},
+		"/millrace.v1.KVService/Get":             &pb.KVGetRequest{Keyspace: "ks", Key: []byte("k")},
+		"/millrace.v1.QueueService/List":         &pb.ListQueuesRequest{},
+		"/millrace.v1.QueueService/Get":          &pb.GetQueueRequest{Queue: "mail"},
+		"/millrace.v1.QueueService/Set":          &pb.SetQueueRequest{Queue: "mail", Config: &pb.QueueConfig{}},
+		"/millrace.v1.QueueService/Stats":        &pb.QueueStatsRequest{Queue: "mail"},
+		"/millrace.v1.QueueService/GetNamespace": &pb.GetNamespaceRequest{},
+		"/millrace.v1.QueueService/SetNamespace": &pb.SetNamespaceRequest{Config: &pb.NamespaceConfig{}},
+		"/millrace.v1.ServerService/Status":      &pb.StatusRequest{},
+		"/grpc.health.v1.Health/Check":           &healthpb.HealthCheckRequest{},
+	}
+}
+
+// notBuilt are methods of the contract that answer nothing yet, and with what.
+var notBuilt = map[string]codes.Code{
+	"/millrace.v1.TaskService/Update": codes.InvalidArgument,
+	"/millrace.v1.TaskService/Cancel": codes.InvalidArgument,
+	"/millrace.v1.TaskService/Retry":  codes.InvalidArgument,
+	"/grpc.health.v1.Health/List":     codes.Unimplemented,
+	"/grpc.health.v1.Health/Watch":    codes.Unimplemented,
+}
+
+// eachMethod calls fn for every method that the server has, with its descriptor.
+func eachMethod(t *testing.T, s *Server, fn func(full string, m protoreflect.MethodDescriptor)) {
+	t.Helper()
+	for name := range s.grpc.GetServiceInfo() {
+		d, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		methods := d.(protoreflect.ServiceDescriptor).Methods()
+		for i := range methods.Len() {
+			m := methods.Get(i)
+			fn("/"+name+"/"+string(m.Name()), m)
+		}
+	}
+}
+
+// invoke calls a unary method with a good request, or an empty one.
+func (r *rig) invoke(ctx context.Context, full string, m protoreflect.MethodDescriptor) error {
+	in, ok := goodRequests()[full]
+	if !ok {
+		in = newMessage(r.t, m.Input())
+	}
+	out := newMessage(r.t, m.Output())
+	if !m.IsStreamingServer() {
+		return r.conn.Invoke(ctx, full, in, out)
+	}
+	ss, err := r.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, full)
+	if err != nil {
+		return err
+	}
+	if err := ss.SendMsg(in); err != nil && err != io.EOF {
+		return err
+	}
+	if err := ss.CloseSend(); err != nil {
+		return err
+	}
+	return ss.RecvMsg(out)
+}
+
+func newMessage(t *testing.T, d protoreflect.MessageDescriptor) proto.Message {
+	t.Helper()
+	mt, err := protoregistry.GlobalTypes.FindMessageByName(d.FullName())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mt.New().Interface()
+}
+
+func (r *rig) addTask(tenant, id string) {
+	ns, err := r.n.Namespace(context.Background(), tenant, "default", true)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	task, err := core.ParseTaskID(id)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.n.mu.Lock()
+	defer r.n.mu.Unlock()
+	p := ns.Partitions[0].Partition
+	if r.n.tasks[p] == nil {
+		r.n.tasks[p] = make(map[core.TaskID]core.Task)
+	}
+	r.n.tasks[p][task] = core.Task{ID: task, State: core.Completed}
+}
+
+func TestEveryMethodIsClosedToWhoHasNoRight(t *testing.T) {
+	r := newRig(t, Limits{})
+	r.addTask("acme", testID(1))
+	eachMethod(t, r.s, func(full string, m protoreflect.MethodDescriptor) {
+		if m.IsStreamingClient() {
+			return // its frames have a matrix of their own
+		}
+		rule := methods[full]
+		open := codes.OK
+		if code, ok := notBuilt[full]; ok {
+			open = code
+		}
+		if rule.public {
+			expectCode(t, full+" without a token", r.invoke(context.Background(), full, m), open)
+			return
+		}
+		for name, ctx := range map[string]context.Context{
+			"no token":          context.Background(),
+			"a header of roles": metadataOnly("x-role", "ADMIN", "x-tenant", "acme"),
+			"an unknown token":  as("nobody"),
+			"an empty token":    as(""),
+			"an expired token":  as("acme/all/-1s"),
+			"another scheme":    metadataOnly("authorization", "Basic acme/all"),
+			"two tokens":        metadataOnly("authorization", "Bearer acme/all", "authorization", "Bearer acme/all"),
+			"an endless token":  as("acme/all" + strings.Repeat(" ", 1) + strings.Repeat("x", tokenBytes)),
+		} {
+			expectCode(t, full+" with "+name, r.invoke(ctx, full, m), codes.Unauthenticated)
+		}
+		expectCode(t, full+" with every scope", r.invoke(as("acme/all"), full, m), open)
+		if rule.any {
+			return
+		}
+		var others []string
+		for _, name := range auth.All.Names() {
+			scope, _ := auth.ParseScope(name)
+			if !rule.scope.Has(scope) {
+				others = append(others, name)
+			}
+		}
+		expectCode(t, full+" with all scopes but its own", r.invoke(as("acme/"+strings.Join(others, ","), "x-role", "ADMIN"), full, m), codes.PermissionDenied)
+		expectCode(t, full+" with its own scope alone", r.invoke(as("acme/"+rule.scope.String()), full, m), open)
+	})
+}
+
+func metadataOnly(kv ...string) context.Context {
+	return asMetadata(context.Background(), kv...)
+}
+
+func expectCode(t *testing.T, what string, err error, want codes.Code) {
+	t.Helper()
+	if got := status.Code(err); got != want {
+		t.Errorf("%s: got %v (%v), want %v", what, got, err, want)
+	}
+}
+
+func TestACommitNeedsTheScopeOfEachOfItsParts(t *testing.T) {
+	hold := &pb.Hold{Id: testID(1), Token: 4}
+	bodies := map[string]*pb.Op{
+		"task_create":   {Op: &pb.Op_TaskCreate{TaskCreate: &pb.TaskSpec{Queue: "q"}}},
+		"task_complete": {Op: &pb.Op_TaskComplete{TaskComplete: &pb.TaskComplete{Task: hold}}},
+		"task_fail":     {Op: &pb.Op_TaskFail{TaskFail: &pb.TaskFail{Task: hold}}},
+		"task_snooze": {Op: &pb.Op_TaskSnooze{TaskSnooze: &pb.TaskSnooze{
+			Task: hold, Snooze: &pb.Snooze{Delay: spanOf(5)},
+		}}},
+		"kv_put":    {Op: &pb.Op_KvPut{KvPut: &pb.KVPut{Keyspace: "ks", Key: []byte("k")}}},
+		"kv_delete": {Op: &pb.Op_KvDelete{KvDelete: &pb.KVDelete{Keyspace: "ks", Key: []byte("k")}}},
+		"kv_check":  {Op: &pb.Op_KvCheck{KvCheck: goodCheck()}},
+		"reserved":  {Op: &pb.Op_Reserved{Reserved: &pb.Reserved{Op: "ref_update"}}},
+	}
+	r := newRig(t, Limits{})
+	client := pb.NewCommitServiceClient(r.conn)
+	for name, rule := range ops {
+		op, ok := bodies[name]
+		if !ok {
+			t.Fatalf("op %s has no sample", name)
+		}
+		commit := &pb.CommitRequest{Ops: []*pb.Op{op}}
+		if rule.any {
+			_, err := client.Commit(as("acme/all"), commit)
+			if e := errorOf(t, err); e.GetReason() != "not_supported" || e.GetField() != "ops[0]" {
+				t.Errorf("%s: %v", name, e)
+			}
+			continue
+		}
+		checkScope(t, name, rule.scope, func(ctx context.Context) error {
+			_, err := client.Commit(ctx, commit)
+			return err
+		})
+	}
+	put := bodies["kv_put"]
+	checkScope(t, "fence", auth.TaskWork|auth.KVWrite, func(ctx context.Context) error {
+		_, err := client.Commit(ctx, &pb.CommitRequest{Fence: &pb.Fence{Task: testID(1), Token: 4}, Ops: []*pb.Op{put}})
+		return err
+	})
+	checkScope(t, "condition", auth.TaskCreate|auth.KVWrite, func(ctx context.Context) error {
+		_, err := client.Commit(ctx, &pb.CommitRequest{
+			Conditions: []*pb.KVCheck{goodCheck()}, Ops: []*pb.Op{bodies["task_create"]},
+		})
+		return err
+	})
+	wantPrev := proto.CloneOf(put)
+	wantPrev.GetKvPut().WantPrev = true
+	checkScope(t, "old value", auth.KVRead|auth.KVWrite, func(ctx context.Context) error {
+		_, err := client.Commit(ctx, &pb.CommitRequest{Ops: []*pb.Op{wantPrev}})
+		return err
+	})
+}
+
+func goodCheck() *pb.KVCheck {
+	return &pb.KVCheck{Keyspace: "ks", Key: []byte("k"), Compare: pb.KVCheck_EXISTS}
+}
+
+// checkScope holds a call to exactly the scopes it needs: any one missing denies it.
+func checkScope(t *testing.T, name string, need auth.Scopes, call func(context.Context) error) {
+	t.Helper()
+	expectCode(t, name+" with its scopes", call(as("acme/"+need.String())), codes.OK)
+	for _, scope := range need.Names() {
+		lacking, _ := auth.ParseScope(scope)
+		err := call(as("acme/" + (auth.All &^ lacking).String()))
+		expectCode(t, name+" without "+scope, err, codes.PermissionDenied)
+	}
+}
+
+func TestEffectsNeedTheScopesOfTheirOps(t *testing.T) {
+	r := newRig(t, Limits{})
+	r.addTask("acme", testID(1)) // so that the namespace exists
+	item := &pb.SettleItem{
+		Id: testID(1), Token: 4, Outcome: &pb.SettleItem_Complete{Complete: &pb.Complete{}},
+		Effects: &pb.Effects{Ops: []*pb.Op{{Op: &pb.Op_KvPut{KvPut: &pb.KVPut{Keyspace: "ks", Key: []byte("k")}}}}},
+	}
+	out, err := pb.NewTaskServiceClient(r.conn).Settle(as("acme/task:work"), &pb.SettleRequest{Items: []*pb.SettleItem{item}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := out.GetResults()[0].GetError().GetCode(); got != "PERMISSION_DENIED" {
+		t.Errorf("got %q", got)
+	}
+	if n := len(r.n.proposed()); n != 0 {
+		t.Errorf("%d commits were proposed", n)
+	}
+}
+
+func TestAForeignTaskAnswersLikeAMissingOneByteForByte(t *testing.T) {
+	r := newRig(t, Limits{})
+	r.addTask("acme", testID(1))
+	r.addTask("rival", testID(2))
+	client := pb.NewTaskServiceClient(r.conn)
+	calls := map[string]func(ctx context.Context, id string) error{
+		"Get": func(ctx context.Context, id string) error {
+			_, err := client.Get(ctx, &pb.GetRequest{Id: id})
+			return err
+		},
+		"Wait": func(ctx context.Context, id string) error {
+			_, err := client.Wait(ctx, &pb.WaitRequest{Id: id})
+			return err
+		},
+		"ListAttempts": func(ctx context.Context, id string) error {
+			_, err := client.ListAttempts(ctx, &pb.ListAttemptsRequest{Id: id})
+			return err
+		},
+	}
+	for name, call := range calls {
+		// Of one id, so that the answers can be equal: it is the rival's, then nobody's, then in no namespace at all.
+		foreign := statusBytes(t, call(as("acme/all"), testID(2)))
+		r.n.mu.Lock()
+		kept := r.n.tasks
+		r.n.tasks = nil
+		r.n.mu.Unlock()
+		missing := statusBytes(t, call(as("acme/all"), testID(2)))
+		nowhere := statusBytes(t, call(as("acme/all", namespaceKey, "never-made"), testID(2)))
+		r.n.mu.Lock()
+		r.n.tasks = kept
+		r.n.mu.Unlock()
+		if foreign != missing || missing != nowhere {
+			t.Errorf("%s:\nforeign %q\nmissing %q\nnowhere %q", name, foreign, missing, nowhere)
+		}
+		if _, err := client.Get(as("rival/all"), &pb.GetRequest{Id: testID(2)}); err != nil {
+			t.Errorf("its owner: %v", err)
+		}
+	}
+	r.n.mu.Lock()
+	defer r.n.mu.Unlock()
+	if len(r.n.spaces) != 2 {
+		t.Errorf("reads made a namespace: %v", r.n.spaces)
+	}
+}
+
+func statusBytes(t *testing.T, err error) string {
+	t.Helper()
+	if status.Code(err) != codes.NotFound {
+		t.Fatalf("want NOT_FOUND, got %v", err)
+	}
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(status.Convert(err).Proto())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func TestAMethodWithoutARuleKeepsTheServerFromBeingMade(t *testing.T) {
+	r := newRig(t, Limits{})
+	info := r.s.grpc.GetServiceInfo()
+	if err := checkRules(info); err != nil {
+		t.Fatal(err)
+	}
+	info["millrace.v1.TaskService"] = grpc.ServiceInfo{
+		Methods: append(info["millrace.v1.TaskService"].Methods, grpc.MethodInfo{Name: "Steal"}),
+	}
+	if err := checkRules(info); err == nil || !strings.Contains(err.Error(), "TaskService/Steal") {
+		t.Errorf("got %v", err)
+	}
+	delete(info, "millrace.v1.TaskService")
+	if err := checkRules(info); err == nil {
+		t.Error("rules of methods that do not exist were accepted")
+	}
+	if err := sameNames("op", map[string]bool{"a": true}, map[string]rule{"a": {}}); err == nil {
+		t.Error("an empty rule was accepted")
+	}
+	if f := (rule{}).missing(auth.All); f == nil {
+		t.Error("an empty rule allowed something")
+	}
+	if _, _, f := r.s.admit(as("acme/all"), "/millrace.v1.TaskService/Steal"); f == nil {
+		t.Error("a method without a rule was admitted")
+	}
+}
+
+func TestStatusKeepsCountersOfAllTenantsForAdmin(t *testing.T) {
+	r := newRig(t, Limits{})
+	client := pb.NewServerServiceClient(r.conn)
+	for token, want := range map[string]uint64{"acme/task:read": 0, "acme/admin": 9} {
+		st, err := client.Status(as(token), &pb.StatusRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st.GetFsyncs() != want || st.GetDurability() != "fsync" || st.GetVersion() != "v1" {
+			t.Errorf("%s: %v", token, st)
+		}
+	}
+}

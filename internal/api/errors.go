@@ -1,0 +1,295 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/errs"
+)
+
+// retry is what a client may do about a refusal.
+type retry uint8
+
+const (
+	never    retry = iota // the same call gets the same answer
+	later                 // after a pause
+	sameID                // after a pause, under the same id, token or request id: it may have been applied
+	atLeader              // at the node that the error names
+)
+
+// row says how one fact leaves the process.
+type row struct {
+	is    func(error) bool
+	code  errs.Code
+	grpc  codes.Code
+	http  int
+	retry retry
+}
+
+// facts is the only table from a fact to its code, statuses and retry class. What no row matches is INTERNAL, and its
+// text stays in the log.
+var facts = []row{
+	{is[core.Invalid], errs.InvalidArgument, codes.InvalidArgument, http.StatusBadRequest, never},
+	{is[outOfRange], errs.InvalidArgument, codes.InvalidArgument, http.StatusBadRequest, never},
+	{is[core.TooLarge], errs.TooLarge, codes.InvalidArgument, http.StatusRequestEntityTooLarge, never},
+	{is[core.Unauthenticated], errs.Unauthenticated, codes.Unauthenticated, http.StatusUnauthorized, never},
+	{is[core.Denied], errs.PermissionDenied, codes.PermissionDenied, http.StatusForbidden, never},
+	{is[core.NotFound], errs.NotFound, codes.NotFound, http.StatusNotFound, never},
+	{is[core.AlreadyExists], errs.AlreadyExists, codes.AlreadyExists, http.StatusConflict, never},
+	{is[core.LeaseLost], errs.LeaseLost, codes.FailedPrecondition, http.StatusConflict, never},
+	{is[core.WrongState], errs.WrongState, codes.FailedPrecondition, http.StatusConflict, never},
+	{is[core.SessionExpired], errs.WrongState, codes.FailedPrecondition, http.StatusConflict, never},
+	{is[core.RevMismatch], errs.PreconditionFailed, codes.FailedPrecondition, http.StatusPreconditionFailed, never},
+	{is[core.WrongPartition], errs.WrongPartition, codes.FailedPrecondition, http.StatusUnprocessableEntity, never},
+	{is[core.RateLimited], errs.RateLimited, codes.ResourceExhausted, http.StatusTooManyRequests, later},
+	{isDiskFull, errs.ResourceExhausted, codes.ResourceExhausted, http.StatusInsufficientStorage, later},
+	{is[core.Exhausted], errs.ResourceExhausted, codes.ResourceExhausted, http.StatusTooManyRequests, later},
+	{is[core.NotLeader], errs.NotLeader, codes.Unavailable, http.StatusTemporaryRedirect, atLeader},
+	{is[core.Unavailable], errs.Unavailable, codes.Unavailable, http.StatusServiceUnavailable, sameID},
+	{is[core.DeadlineExceeded], errs.DeadlineExceeded, codes.DeadlineExceeded, http.StatusGatewayTimeout, sameID},
+	{is[*errs.Corruption], errs.DataLoss, codes.DataLoss, http.StatusInternalServerError, never},
+	{func(error) bool { return true }, errs.Internal, codes.Internal, http.StatusInternalServerError, never},
+}
+
+func is[E error](err error) bool { _, ok := errors.AsType[E](err); return ok }
+
+// isDiskFull tells the one used-up limit that has a status of its own.
+func isDiskFull(err error) bool {
+	f, ok := errors.AsType[core.Exhausted](err)
+	return ok && f.Limit == "disk"
+}
+
+// outOfRange is an Invalid that breaks a limit, which it names.
+type outOfRange struct {
+	core.Invalid
+	Limit string
+	Max   int64
+}
+
+// rowOf finds the row of err. The last row takes everything.
+func rowOf(err error) row {
+	i := 0
+	for !facts[i].is(err) {
+		i++
+	}
+	return facts[i]
+}
+
+// factOf turns what a context or the backend returned into an error that the table knows. sent says that a proposal
+// had left.
+func factOf(err error, sent bool) error {
+	switch {
+	case is[core.Fact](err):
+		return err
+	case errors.Is(err, context.DeadlineExceeded):
+		return core.DeadlineExceeded{Unknown: sent}
+	case errors.Is(err, context.Canceled):
+		return core.Unavailable{Reason: "cancelled", Unknown: sent} // for the log: who cancelled reads no answer
+	}
+	return err
+}
+
+const (
+	// messageBytes bounds the text of an error, which travels in a header.
+	messageBytes = 512
+	// shownValueBytes bounds the value that a failed condition shows, for the same reason.
+	shownValueBytes = 1 * kib
+)
+
+// wire gives an error its one shape. values says that the caller may read the values of keys.
+func wire(err error, values bool) *pb.Error {
+	r := rowOf(err)
+	e := &pb.Error{Code: r.code.String()}
+	fact, ok := errors.AsType[core.Fact](err)
+	if !ok {
+		e.Message = "internal error"
+		if r.code == errs.DataLoss {
+			e.Message = "stored data is damaged"
+		}
+		return e
+	}
+	e.Message = clip(fact.Error(), messageBytes)
+	describe(e, fact, values)
+	return e
+}
+
+func describe(e *pb.Error, fact core.Fact, values bool) {
+	switch f := fact.(type) {
+	case core.Invalid:
+		e.Field, e.Reason = f.Field, f.Reason
+	case outOfRange:
+		e.Field, e.Reason, e.Limit, e.Max = f.Field, f.Reason, f.Limit, f.Max
+	case core.TooLarge:
+		e.Field, e.Limit, e.Max = f.Field, f.Limit, f.Max
+	case core.Exhausted:
+		e.Limit, e.Max = f.Limit, f.Max
+	case core.RateLimited:
+		e.Limit = f.Limit
+		e.RetryAfter = durationpb.New(f.RetryAfter.Duration())
+	case core.WrongState:
+		e.Details = map[string]string{"state": f.State.String()}
+	case core.SessionExpired:
+		e.Reason = "session_expired"
+	case core.RevMismatch:
+		e.Details = mismatch(f, values)
+	case core.WrongPartition:
+		ops := make([]string, len(f.Ops))
+		for i, op := range f.Ops {
+			ops[i] = strconv.Itoa(op)
+		}
+		e.Details = map[string]string{"ops": strings.Join(ops, ",")}
+	case core.NotLeader:
+		e.Leader = f.Leader
+	case core.Unavailable:
+		e.Reason, e.Limit = f.Reason, f.Limit
+		e.Outcome = outcome(f.Unknown)
+	case core.DeadlineExceeded:
+		e.Outcome = outcome(f.Unknown)
+	}
+}
+
+func mismatch(f core.RevMismatch, values bool) map[string]string {
+	d := map[string]string{"rev": strconv.FormatUint(f.Rev, 10)}
+	if values && !f.Missing && len(f.Value) <= shownValueBytes && utf8.Valid(f.Value) {
+		d["value"] = string(f.Value)
+	}
+	return d
+}
+
+func outcome(unknown bool) pb.Error_Outcome {
+	if unknown {
+		return pb.Error_UNKNOWN
+	}
+	return pb.Error_REFUSED
+}
+
+// refusal is the refusal of a commit as an error. shift is how many ops the edge put before the caller's own.
+type refusal struct {
+	*core.Refusal
+	shift int
+}
+
+// Error says what the fact says.
+func (r refusal) Error() string { return r.Fact.Error() }
+
+// Unwrap returns the fact.
+func (r refusal) Unwrap() error { return r.Fact }
+
+// wire gives the refusal its shape. One of an op that the edge put is of the item itself, and names no op.
+func (r refusal) wire(values bool) *pb.Error {
+	e := wire(r.Fact, values)
+	op := int32(r.Op)
+	if r.Op >= 0 {
+		op = int32(r.Op - r.shift)
+		e.Field = shiftField(e.GetField(), r.shift)
+	}
+	if r.Op < 0 || op >= 0 {
+		e.Op = &op
+	}
+	return e
+}
+
+// shiftField turns a path such as ops[2].key, which counts the ops that the edge put, into the caller's.
+func shiftField(field string, shift int) string {
+	rest, ok := strings.CutPrefix(field, "ops[")
+	number, tail, closed := strings.Cut(rest, "]")
+	n, err := strconv.Atoi(number)
+	if shift == 0 || !ok || !closed || err != nil || n < shift {
+		return field
+	}
+	return item("effects.ops", n-shift) + tail
+}
+
+// status turns an error into what ends a call, and logs what a client may not see.
+func (s *Server) status(ctx context.Context, method string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, ok := status.FromError(err); ok && !is[core.Fact](err) {
+		return err // the transport's own: it has ended the call already
+	}
+	who, _ := callerOf(ctx)
+	err = factOf(err, false)
+	e := s.wire(method, err, who.Scopes.Has(readsValues))
+	st := status.New(rowOf(err).grpc, e.GetMessage())
+	if with, err := st.WithDetails(e); err == nil { // it fails for code OK only
+		st = with
+	}
+	return st.Err()
+}
+
+// wire gives an error its shape, logs what a client may not see, and counts refusals by a limit.
+func (s *Server) wire(method string, err error, values bool) *pb.Error {
+	var e *pb.Error
+	if r, ok := errors.AsType[refusal](err); ok {
+		e = r.wire(values)
+	} else {
+		e = wire(err, values)
+	}
+	if code := rowOf(err).code; code == errs.Internal || code == errs.DataLoss {
+		s.log.Error("call failed", "method", method, "code", code.String(), "err", err)
+	}
+	s.refusals.count(e)
+	return e
+}
+
+// clip cuts s to at most n bytes, at a rune.
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}
+
+// within puts the path of what encloses it before the field that a fact names.
+func within(prefix string, f core.Fact) core.Fact {
+	switch f := f.(type) {
+	case core.Invalid:
+		f.Field = join(prefix, f.Field)
+		return f
+	case outOfRange:
+		f.Field = join(prefix, f.Field)
+		return f
+	case core.TooLarge:
+		f.Field = join(prefix, f.Field)
+		return f
+	}
+	return f
+}
+
+// item is the path of element i of a list.
+func item(list string, i int) string { return list + "[" + strconv.Itoa(i) + "]" }
+
+func join(prefix, field string) string {
+	if field == "" {
+		return prefix
+	}
+	return prefix + "." + field
+}
+
+func invalid(field, message string) core.Fact { return core.Invalid{Field: field, Message: message} }
+
+func notSupported(field string) core.Fact {
+	return core.Invalid{Field: field, Reason: "not_supported", Message: "is reserved and not supported yet"}
+}
+
+func beyond(field, limit string, top int64, message string) core.Fact {
+	return outOfRange{Invalid: core.Invalid{Field: field, Message: message}, Limit: limit, Max: top}
+}
+
+func tooLarge(field, limit string, top int64) core.Fact {
+	return core.TooLarge{Field: field, Limit: limit, Max: top}
+}

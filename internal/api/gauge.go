@@ -1,0 +1,106 @@
+package api
+
+import (
+	"sync"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/core"
+)
+
+// gauge counts what is in use, by tenant and in all, within limits.
+type gauge struct {
+	nodeLimit, tenantLimit string
+	nodeMax, tenantMax     int64
+
+	mu      sync.Mutex // guards the fields below
+	node    int64
+	tenants map[string]int64 // of those above 0
+}
+
+func newGauge(nodeLimit string, nodeMax int64, tenantLimit string, tenantMax int64) gauge {
+	return gauge{
+		nodeLimit: nodeLimit, tenantLimit: tenantLimit, nodeMax: nodeMax, tenantMax: tenantMax,
+		tenants: make(map[string]int64),
+	}
+}
+
+// enter counts one in, or refuses it: for the node's own limit the node is overloaded, for the tenant's it is the
+// tenant's quota.
+func (g *gauge) enter(tenant string) core.Fact {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case g.tenants[tenant] >= g.tenantMax:
+		return core.Exhausted{Limit: g.tenantLimit, Max: g.tenantMax}
+	case g.node >= g.nodeMax:
+		return core.Unavailable{Reason: "overload", Limit: g.nodeLimit}
+	}
+	g.node++
+	g.tenants[tenant]++
+	return nil
+}
+
+func (g *gauge) leave(tenant string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.node--
+	if g.tenants[tenant]--; g.tenants[tenant] == 0 {
+		delete(g.tenants, tenant)
+	}
+}
+
+func (g *gauge) value() int64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.node
+}
+
+// refusals counts answers that named a limit. Its keys are the product's own names, so it is bounded.
+type refusals struct {
+	mu sync.Mutex // guards n
+	n  map[string]uint64
+}
+
+func (r *refusals) count(e *pb.Error) {
+	if e.GetLimit() != "" {
+		r.add(e.GetLimit())
+	}
+}
+
+func (r *refusals) add(limit string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.n == nil {
+		r.n = make(map[string]uint64)
+	}
+	r.n[limit]++
+}
+
+func (r *refusals) copy() map[string]uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := make(map[string]uint64, len(r.n))
+	for limit, n := range r.n {
+		out[limit] = n
+	}
+	return out
+}
+
+// Stats is what the edge does now and has refused.
+type Stats struct {
+	Calls       int64             // unary calls in flight
+	Streams     int64             // open
+	Connections int64             // open
+	Refusals    map[string]uint64 // by the name of the limit, since the start
+}
+
+// Stats returns the edge's counters.
+func (s *Server) Stats() Stats {
+	st := Stats{Calls: s.calls.value(), Streams: s.streams.value(), Refusals: s.refusals.copy()}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range s.limited {
+		st.Connections += l.open()
+	}
+	return st
+}

@@ -1,0 +1,146 @@
+package api
+
+import "fmt"
+
+// Limits of this edge. A zero field means its default. Bytes, items and milliseconds say so in their names.
+type Limits struct {
+	MessageBytes       int64 // one gRPC message, also after inflating
+	StreamsConnection  int64 // calls and streams of one connection at once
+	StreamsTenant      int64
+	StreamsNode        int64
+	CallsTenant        int64 // unary calls in flight
+	CallsNode          int64
+	ConnectionsNode    int64
+	ConnectionsAddress int64 // of one client address
+
+	FrameItems     int64 // items of a frame, or of a batch
+	UnackedItems   int64 // of a stream; beyond it the server stops reading, as with the next two
+	UnackedBytes   int64
+	UnackedCommits int64
+	SendBytes      int64 // unsent in a stream; beyond it no tasks are granted to it
+	SendStallMs    int64 // a stream whose reader takes nothing for so long is cut
+	Subscriptions  int64 // of a stream
+	Slots          int64 // of a subscription
+
+	ClaimQueues int64 // queues of a claim or subscription
+	ClaimTasks  int64 // tasks of a claim or assignment
+	ClaimWaitMs int64
+	QueueWeight int64
+	WorkerBytes int64 // name of a worker, or of its host
+	WorkerKinds int64
+	ListItems   int64 // of a page
+
+	PayloadBytes     int64
+	ResultBytes      int64
+	ContentTypeBytes int64
+	Headers          int64
+	HeaderBytes      int64 // names and values of all headers of a task
+	Priority         int64
+	HorizonMs        int64 // how far ahead a time may lie, and how long a duration may be that has no limit of its own
+	Attempts         int64
+	Crashes          int64
+	Deliveries       int64
+	LeaseMs          int64
+	RetryFactor      int64
+	RetryAfterMs     int64
+	UniqueKeyBytes   int64
+	UniqueTTLMs      int64
+
+	KeyBytes    int64
+	ValueBytes  int64
+	CommitOps   int64 // conditions and ops together
+	CommitBytes int64 // as the log encodes it
+}
+
+const (
+	kib = 1 << 10
+	mib = 1 << 20
+
+	second = 1000
+	minute = 60 * second
+	hour   = 60 * minute
+	day    = 24 * hour
+
+	// leaseMinMs is the shortest lease: below it renewals at a third of it would be the whole load.
+	leaseMinMs = second
+	// requestIDBytes and sessionBytes are the sizes of a request id and a session id.
+	requestIDBytes = 16
+	sessionBytes   = 16
+	// listDefault is the length of a page that names none.
+	listDefault = 100
+	// cursorBytes bounds a cursor before it is decoded.
+	cursorBytes = 1 * kib
+	// prevBytes bounds the old values that one answer carries, so that it fits the message that a client accepts.
+	prevBytes = 3 * mib
+	// assignBytes is what one frame of assigned tasks aims at, so that small frames are not stuck behind large ones.
+	assignBytes = 1 * mib
+)
+
+// Limit is one row of the table of limits: its key in configuration and in errors, its value, default and hard maximum.
+type Limit struct {
+	Key     string
+	Value   *int64
+	Default int64
+	Max     int64
+}
+
+// Rows lists every limit of l. Key is what an error names.
+func (l *Limits) Rows() []Limit {
+	return []Limit{
+		{"grpc_message", &l.MessageBytes, 4 * mib, 16 * mib},
+		{"streams_connection", &l.StreamsConnection, 1000, 100_000},
+		{"streams_tenant", &l.StreamsTenant, 1000, 100_000},
+		{"streams_node", &l.StreamsNode, 20_000, 1_000_000},
+		{"calls_tenant", &l.CallsTenant, 2000, 1_000_000},
+		{"calls_node", &l.CallsNode, 20_000, 1_000_000},
+		{"connections_node", &l.ConnectionsNode, 20_000, 1_000_000},
+		{"connections_address", &l.ConnectionsAddress, 2000, 1_000_000},
+		{"frame_items", &l.FrameItems, 512, 1024},
+		{"unacked_items", &l.UnackedItems, 4096, 65_536},
+		{"unacked_bytes", &l.UnackedBytes, 16 * mib, 256 * mib},
+		{"unacked_commits", &l.UnackedCommits, 64, 64}, // the answers that a session keeps
+		{"send_buffer", &l.SendBytes, 4 * mib, 64 * mib},
+		{"send_stall_ms", &l.SendStallMs, 60 * second, hour},
+		{"subscriptions", &l.Subscriptions, 16, 256},
+		{"slots", &l.Slots, 4096, 65_536},
+		{"claim_queues", &l.ClaimQueues, 64, 1024},
+		{"claim_tasks", &l.ClaimTasks, 128, 512},
+		{"claim_wait_ms", &l.ClaimWaitMs, 60 * second, hour},
+		{"queue_weight", &l.QueueWeight, 1000, 1000},
+		{"worker_bytes", &l.WorkerBytes, 128, 256},
+		{"worker_kinds", &l.WorkerKinds, 1000, 10_000},
+		{"list_items", &l.ListItems, 1000, 1000},
+		{"payload_bytes", &l.PayloadBytes, mib, mib},
+		{"result_bytes", &l.ResultBytes, mib, mib},
+		{"content_type_bytes", &l.ContentTypeBytes, 128, 256},
+		{"headers", &l.Headers, 32, 64},
+		{"header_bytes", &l.HeaderBytes, 4 * kib, 16 * kib},
+		{"priority", &l.Priority, 9, 9},
+		{"horizon_ms", &l.HorizonMs, 3653 * day, 3653 * day}, // ten years
+		{"max_attempts", &l.Attempts, 1000, 1000},
+		{"max_crashes", &l.Crashes, 1000, 1000},
+		{"max_deliveries", &l.Deliveries, 1_000_000, 1_000_000},
+		{"lease_ms", &l.LeaseMs, day, day},
+		{"retry_factor", &l.RetryFactor, 100, 100},
+		{"retry_after_ms", &l.RetryAfterMs, day, 30 * day},
+		{"unique_key_bytes", &l.UniqueKeyBytes, 256, 256},
+		{"unique_ttl_ms", &l.UniqueTTLMs, 30 * day, 30 * day},
+		{"key_bytes", &l.KeyBytes, 16 * kib, 64 * kib},
+		{"value_bytes", &l.ValueBytes, 3 * mib / 2, 4*mib - 128*kib}, // what fits a commit beside its key
+		{"commit_ops", &l.CommitOps, 1024, 1024},
+		{"commit_bytes", &l.CommitBytes, 4 * mib, 4 * mib},
+	}
+}
+
+// withDefaults fills zero fields and refuses what lies outside a limit's own bounds, naming its key.
+func (l Limits) withDefaults() (Limits, error) {
+	for _, row := range l.Rows() {
+		if *row.Value == 0 {
+			*row.Value = row.Default
+		}
+		if *row.Value < 1 || *row.Value > row.Max {
+			return l, fmt.Errorf("limit %s: %d is outside 1 to %d", row.Key, *row.Value, row.Max)
+		}
+	}
+	return l, nil
+}

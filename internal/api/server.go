@@ -1,0 +1,272 @@
+package api
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/env"
+	"github.com/millrace/millrace/internal/errs"
+)
+
+// Options of the edge. Backend and Auth are required; a zero field else means its default.
+type Options struct {
+	Backend Backend
+	Auth    Auth
+	Clock   env.Clock // default: the machine's
+	Rand    env.Rand  // for the ids of tasks that come without; default: the machine's
+	Limits  Limits
+	Logger  *slog.Logger
+	Version string      // of the binary
+	TLS     *tls.Config // default: plain text
+}
+
+// Keepalive and age of connections. A client may ping every five seconds; a connection is asked to go after an hour,
+// so that clients spread over servers again.
+const (
+	pingAtLeast   = 5 * time.Second
+	pingIdle      = 30 * time.Second
+	pingTimeout   = 20 * time.Second
+	connectionAge = time.Hour
+	// transportFactor is how much larger than a message may be the transport reads one, to refuse it by name. gRPC
+	// refuses a still larger one by itself, unread.
+	transportFactor = 4
+	// headerListBytes bounds the metadata of a call.
+	headerListBytes = 16 * kib
+)
+
+// Server is the gRPC edge of one node. It is safe for concurrent use.
+type Server struct {
+	o        Options
+	l        Limits
+	log      *slog.Logger
+	grpc     *grpc.Server
+	codec    codec
+	shapes   shapes
+	calls    gauge
+	streams  gauge
+	refusals refusals
+
+	life context.Context // until Shutdown begins
+	end  context.CancelFunc
+	work sync.WaitGroup // goroutines of streams
+
+	mu       sync.Mutex // guards the fields below
+	sessions map[sessionKey]*stream
+	limited  []*limitedListener
+}
+
+// New makes the edge. It fails on limits out of bounds, and when a method, frame or op has no rule that says who may
+// use it.
+func New(o Options) (*Server, error) {
+	if o.Backend == nil || o.Auth == nil {
+		return nil, errors.New("api: Backend and Auth are required")
+	}
+	if o.Clock == nil {
+		o.Clock = env.SystemClock{}
+	}
+	if o.Rand == nil {
+		o.Rand = env.SystemRand{}
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	limits, err := o.Limits.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{
+		o: o, l: limits, log: o.Logger, codec: newCodec(), shapes: make(shapes),
+		sessions: make(map[sessionKey]*stream),
+		calls:    newGauge("calls_node", limits.CallsNode, "calls_tenant", limits.CallsTenant),
+		streams:  newGauge("streams_node", limits.StreamsNode, "streams_tenant", limits.StreamsTenant),
+	}
+	s.life, s.end = context.WithCancel(context.Background())
+	s.grpc = grpc.NewServer(s.serverOptions()...)
+	for _, svc := range s.services() {
+		if err := s.register(svc.desc, svc.impl); err != nil {
+			return nil, err
+		}
+	}
+	if err := checkRules(s.grpc.GetServiceInfo()); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Server) serverOptions() []grpc.ServerOption {
+	out := []grpc.ServerOption{
+		grpc.ForceServerCodecV2(s.codec),
+		grpc.MaxRecvMsgSize(int(s.l.MessageBytes) * transportFactor),
+		grpc.MaxConcurrentStreams(uint32(s.l.StreamsConnection)),
+		grpc.MaxHeaderListSize(headerListBytes),
+		grpc.SharedWriteBuffer(true),
+		grpc.WaitForHandlers(true),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingAtLeast, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingIdle, Timeout: pingTimeout, MaxConnectionAge: connectionAge}),
+	}
+	if s.o.TLS != nil {
+		out = append(out, grpc.Creds(credentials.NewTLS(s.o.TLS)))
+	}
+	return out
+}
+
+type service struct {
+	desc *grpc.ServiceDesc
+	impl any
+}
+
+func (s *Server) services() []service {
+	return []service{
+		{&pb.TaskService_ServiceDesc, &taskService{s: s}},
+		{&pb.CommitService_ServiceDesc, &commitService{s: s}},
+		{&pb.KVService_ServiceDesc, &kvService{s: s}},
+		{&pb.QueueService_ServiceDesc, &queueService{s: s}},
+		{&pb.ServerService_ServiceDesc, &serverService{s: s}},
+		{&pb.QueueStream_ServiceDesc, &queueStream{s: s}},
+		{&healthpb.Health_ServiceDesc, &healthService{s: s}},
+	}
+}
+
+// register enters a service behind the guard. Its unary methods are served as streams of one message each way, which
+// is the same on the wire: so a message that cannot be used is refused by this package, not by the transport.
+func (s *Server) register(desc *grpc.ServiceDesc, impl any) error {
+	served := *desc
+	served.Methods, served.Streams = nil, nil
+	prefix := "/" + desc.ServiceName + "/"
+	for _, m := range desc.Methods {
+		h := s.guard(prefix+m.MethodName, &s.calls, s.unary(m.Handler))
+		served.Streams = append(served.Streams, grpc.StreamDesc{StreamName: m.MethodName, Handler: h})
+	}
+	for _, m := range desc.Streams {
+		m.Handler = s.guard(prefix+m.StreamName, &s.streams, m.Handler)
+		served.Streams = append(served.Streams, m)
+	}
+	s.grpc.RegisterService(&served, impl)
+	found, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(desc.ServiceName))
+	if err != nil {
+		return fmt.Errorf("find contract of %s: %w", desc.ServiceName, err)
+	}
+	sd, ok := found.(protoreflect.ServiceDescriptor)
+	if !ok {
+		return fmt.Errorf("%s is no service", desc.ServiceName)
+	}
+	for i := range sd.Methods().Len() {
+		s.shapes.add(sd.Methods().Get(i).Input())
+	}
+	return nil
+}
+
+// unary serves a method of one request and one response.
+func (s *Server) unary(h grpc.MethodHandler) grpc.StreamHandler {
+	return func(impl any, ss grpc.ServerStream) error {
+		out, err := h(impl, ss.Context(), func(m any) error { return s.receive(ss, m) }, nil)
+		if err != nil {
+			return err
+		}
+		return ss.SendMsg(out)
+	}
+}
+
+func (s *Server) receive(ss grpc.ServerStream, m any) error {
+	msg, ok := m.(proto.Message)
+	if !ok {
+		return fmt.Errorf("request is no message: %T", m)
+	}
+	in := inbound{msg: msg, limit: s.l.MessageBytes}
+	if err := ss.RecvMsg(&in); err != nil {
+		return err
+	}
+	if fact := s.shapes.check(&in); fact != nil {
+		return fact
+	}
+	return nil
+}
+
+// guard stands before every method: who calls, whether they may, whether there is room. It gives errors their shape.
+func (s *Server) guard(method string, room *gauge, h grpc.StreamHandler) grpc.StreamHandler {
+	return func(impl any, ss grpc.ServerStream) error {
+		ctx, who, fact := s.admit(ss.Context(), method)
+		if fact != nil {
+			return s.status(ctx, method, fact)
+		}
+		if who.Tenant != "" {
+			if fact := room.enter(who.Tenant); fact != nil {
+				return s.status(ctx, method, fact)
+			}
+			defer room.leave(who.Tenant)
+		}
+		return s.status(ctx, method, s.guarded(impl, &guardedStream{ss, ctx}, h))
+	}
+}
+
+// guarded turns a panic into an error, so that one bad request does not end the others. Builds that check invariants
+// let it pass.
+func (s *Server) guarded(impl any, ss grpc.ServerStream, h grpc.StreamHandler) (err error) {
+	if !errs.Invariants {
+		defer func() {
+			if p := recover(); p != nil {
+				err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+			}
+		}()
+	}
+	return h(impl, ss)
+}
+
+type guardedStream struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+// Context returns the context that knows the caller.
+func (g *guardedStream) Context() context.Context { return g.ctx }
+
+// Serve accepts connections until Shutdown; then it returns nil. It takes lis over, and bounds its connections.
+func (s *Server) Serve(lis net.Listener) error {
+	l := newLimitedListener(lis, s)
+	s.mu.Lock()
+	s.limited = append(s.limited, l)
+	s.mu.Unlock()
+	if err := s.grpc.Serve(l); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+		return fmt.Errorf("serve gRPC: %w", err)
+	}
+	return nil
+}
+
+// Shutdown stops serving: new calls are refused, streams get a Goaway and end when their frames are answered, calls
+// that wait end. What is not over after grace is cut. It returns when no goroutine of the edge is left.
+func (s *Server) Shutdown(grace time.Duration) {
+	s.end()
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		s.grpc.GracefulStop()
+	}()
+	timer := s.o.Clock.NewTimer(grace)
+	defer timer.Stop()
+	select {
+	case <-over:
+	case <-timer.C():
+		s.grpc.Stop()
+		<-over
+	}
+	s.work.Wait()
+}
+
+// stopping reports whether Shutdown has begun.
+func (s *Server) stopping() bool { return s.life.Err() != nil }

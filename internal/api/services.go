@@ -1,0 +1,238 @@
+package api
+
+import (
+	"context"
+	"time"
+
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/auth"
+	"github.com/millrace/millrace/internal/core"
+)
+
+// commitService applies ops all or nothing.
+type commitService struct {
+	pb.UnimplementedCommitServiceServer
+	s *Server
+}
+
+// Commit applies one commit.
+func (cs *commitService) Commit(ctx context.Context, in *pb.CommitRequest) (*pb.CommitResponse, error) {
+	c, err := cs.s.begin(ctx, true)
+	if err != nil {
+		return nil, err
+	}
+	commit, fact := c.t.commit(in)
+	if fact != nil {
+		return nil, fact
+	}
+	p, err := c.propose(ctx, commit)
+	if err != nil {
+		return nil, err
+	}
+	return c.answers("Commit").commitResponse(p.Results[0], p.At)
+}
+
+// kvService reads keys.
+type kvService struct {
+	pb.UnimplementedKVServiceServer
+	s *Server
+}
+
+// Get reads one key.
+func (ks *kvService) Get(ctx context.Context, in *pb.KVGetRequest) (*pb.KVGetResponse, error) {
+	t := translator{l: &ks.s.l}
+	if fact := t.key(in.GetKeyspace(), in.GetKey()); fact != nil {
+		return nil, fact
+	}
+	c, err := ks.s.begin(ctx, false)
+	if unknownNamespace(err) {
+		return &pb.KVGetResponse{At: showAt(core.At{})}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	o := core.ReadOptions{MinIndex: in.GetMinIndex(), Stale: in.GetStale()}
+	value, rev, at, err := ks.s.o.Backend.Key(ctx, c.t.part, in.GetKeyspace(), in.GetKey(), o)
+	if err != nil {
+		return nil, err
+	}
+	return &pb.KVGetResponse{Value: value, Rev: rev, Found: rev != 0, At: showAt(at)}, nil
+}
+
+// queueService configures queues and counts what is in them.
+type queueService struct {
+	pb.UnimplementedQueueServiceServer
+	s *Server
+}
+
+// List reads a page of queues, by name.
+func (qs *queueService) List(ctx context.Context, in *pb.ListQueuesRequest) (*pb.ListQueuesResponse, error) {
+	limit, fact := qs.s.page(in.GetLimit())
+	if fact != nil {
+		return nil, fact
+	}
+	after, fact := readCursor(in.GetCursor())
+	if fact != nil {
+		return nil, fact
+	}
+	if len(after) > 0 && !isName(string(after), true) {
+		return nil, invalid("cursor", "is none that a page ended with")
+	}
+	c, err := qs.s.begin(ctx, false)
+	if unknownNamespace(err) {
+		return &pb.ListQueuesResponse{At: showAt(core.At{})}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	stats, at, err := qs.s.o.Backend.Queues(ctx, c.t.part, string(after), limit, core.ReadOptions{})
+	if err != nil {
+		return nil, err
+	}
+	out := &pb.ListQueuesResponse{Queues: make([]*pb.QueueStats, len(stats)), At: showAt(at)}
+	for i := range stats {
+		out.Queues[i] = showStats(&stats[i])
+	}
+	if len(stats) == limit {
+		out.Cursor = showCursor([]byte(stats[limit-1].Queue))
+	}
+	return out, nil
+}
+
+// queue reads one queue.
+func (qs *queueService) queue(ctx context.Context, name string) (core.QueueStats, core.At, error) {
+	if fact := queueName("queue", name); fact != nil {
+		return core.QueueStats{}, core.At{}, fact
+	}
+	c, err := qs.s.begin(ctx, false)
+	if unknownNamespace(err) {
+		return core.QueueStats{}, core.At{}, core.NotFound{Kind: "queue", ID: name}
+	}
+	if err != nil {
+		return core.QueueStats{}, core.At{}, err
+	}
+	return qs.s.o.Backend.Queue(ctx, c.t.part, name, core.ReadOptions{})
+}
+
+// Get reads a queue's configuration.
+func (qs *queueService) Get(ctx context.Context, in *pb.GetQueueRequest) (*pb.GetQueueResponse, error) {
+	q, at, err := qs.queue(ctx, in.GetQueue())
+	if err != nil {
+		return nil, err
+	}
+	return &pb.GetQueueResponse{Config: showQueueConfig(q.Config), At: showAt(at)}, nil
+}
+
+// Stats reads a queue's counters.
+func (qs *queueService) Stats(ctx context.Context, in *pb.QueueStatsRequest) (*pb.QueueStatsResponse, error) {
+	q, at, err := qs.queue(ctx, in.GetQueue())
+	if err != nil {
+		return nil, err
+	}
+	return &pb.QueueStatsResponse{Stats: showStats(&q), At: showAt(at)}, nil
+}
+
+// Set replaces a queue's configuration.
+func (qs *queueService) Set(ctx context.Context, in *pb.SetQueueRequest) (*pb.SetQueueResponse, error) {
+	if fact := queueName("queue", in.GetQueue()); fact != nil {
+		return nil, fact
+	}
+	version, fact := ifVersion(in.IfVersion)
+	if fact != nil {
+		return nil, fact
+	}
+	t := translator{l: &qs.s.l}
+	config, fact := t.queueConfig(in.GetConfig())
+	if fact != nil {
+		return nil, within("config", fact)
+	}
+	c, err := qs.s.begin(ctx, true)
+	if err != nil {
+		return nil, err
+	}
+	r, at, err := c.proposeOp(ctx, &core.QueueSet{Queue: in.GetQueue(), Config: config, IfVersion: version})
+	if err != nil {
+		return nil, err
+	}
+	return &pb.SetQueueResponse{Version: r.Version, At: showAt(at)}, nil
+}
+
+// GetNamespace reads the configuration of the call's namespace.
+func (qs *queueService) GetNamespace(ctx context.Context, _ *pb.GetNamespaceRequest) (*pb.GetNamespaceResponse, error) {
+	c, err := qs.s.begin(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	config, at, err := qs.s.o.Backend.NamespaceConfig(ctx, c.t.part, core.ReadOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return &pb.GetNamespaceResponse{Config: showNamespaceConfig(config), At: showAt(at)}, nil
+}
+
+// SetNamespace replaces the configuration of the call's namespace.
+func (qs *queueService) SetNamespace(ctx context.Context, in *pb.SetNamespaceRequest) (*pb.SetNamespaceResponse, error) {
+	version, fact := ifVersion(in.IfVersion)
+	if fact != nil {
+		return nil, fact
+	}
+	t := translator{l: &qs.s.l}
+	config, fact := t.namespaceConfig(in.GetConfig())
+	if fact != nil {
+		return nil, within("config", fact)
+	}
+	c, err := qs.s.begin(ctx, true)
+	if err != nil {
+		return nil, err
+	}
+	r, at, err := c.proposeOp(ctx, &core.NamespaceSet{Config: config, IfVersion: version})
+	if err != nil {
+		return nil, err
+	}
+	return &pb.SetNamespaceResponse{Version: r.Version, At: showAt(at)}, nil
+}
+
+// serverService tells what a server is.
+type serverService struct {
+	pb.UnimplementedServerServiceServer
+	s *Server
+}
+
+// Status tells what this server is. What it has done counts all tenants' work, so only admin is told that.
+func (ss *serverService) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusResponse, error) {
+	who, ok := callerOf(ctx)
+	if !ok {
+		return nil, core.Unauthenticated{}
+	}
+	st := ss.s.o.Backend.Status()
+	out := &pb.StatusResponse{
+		Version: ss.s.o.Version, Durability: st.Durability, Node: st.Node, Shards: uint32(st.Shards),
+		StartedAt: timestamppb.New(time.UnixMilli(st.StartedMillis)), DiskFull: st.DiskFull,
+	}
+	if who.Scopes.Has(auth.Admin) {
+		out.AppliedIndex, out.Fsyncs, out.LogBytes = st.AppliedIndex, st.Fsyncs, st.LogBytes
+		out.Entries, out.StoreMutations = st.Entries, st.StoreMutations
+	}
+	return out, nil
+}
+
+// healthService answers gRPC's health checks, for the server as a whole.
+type healthService struct {
+	healthpb.UnimplementedHealthServer
+	s *Server
+}
+
+// Check says whether new calls are served.
+func (h *healthService) Check(_ context.Context, in *healthpb.HealthCheckRequest) (*healthpb.HealthCheckResponse, error) {
+	if in.GetService() != "" {
+		return nil, core.NotFound{Kind: "service", ID: in.GetService()}
+	}
+	state := healthpb.HealthCheckResponse_SERVING
+	if h.s.stopping() {
+		state = healthpb.HealthCheckResponse_NOT_SERVING
+	}
+	return &healthpb.HealthCheckResponse{Status: state}, nil
+}

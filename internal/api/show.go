@@ -1,0 +1,162 @@
+package api
+
+import (
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/core"
+)
+
+// timeOf shows a shard time; 0 and never are unset.
+func timeOf(t core.ShardTime) *timestamppb.Timestamp {
+	if t <= 0 || t == core.Never {
+		return nil
+	}
+	return &timestamppb.Timestamp{Seconds: int64(t) / second, Nanos: int32(int64(t)%second) * int32(time.Millisecond)}
+}
+
+// spanOf shows a duration; 0 is unset.
+func spanOf(d core.Millis) *durationpb.Duration {
+	if d == 0 {
+		return nil
+	}
+	return &durationpb.Duration{Seconds: int64(d) / second, Nanos: int32(int64(d)%second) * int32(time.Millisecond)}
+}
+
+// spanOrOff shows a duration of which -1 means none at all, which is 0 on the wire.
+func spanOrOff(d core.Millis) *durationpb.Duration {
+	if d < 0 {
+		return &durationpb.Duration{}
+	}
+	return spanOf(d)
+}
+
+func showAt(a core.At) *pb.At {
+	return &pb.At{Partition: uint32(a.Partition), Index: a.Index, Epoch: a.Epoch, Stamp: timeOf(a.Stamp)}
+}
+
+// atOf is where one commit stands: a replayed one where it was applied first, when that is known.
+func atOf(r core.Result, a core.At) core.At {
+	if r.Index != 0 {
+		a.Index = r.Index
+	}
+	return a
+}
+
+func showTask(t *core.Task) *pb.Task {
+	return &pb.Task{
+		Id: t.ID.String(), Queue: t.Queue, Kind: t.Kind, State: pb.State(t.State), Reason: t.Reason,
+		Payload: t.Payload, ContentType: t.ContentType, Headers: showHeaders(t.Headers), Priority: uint32(t.Priority),
+		RunAt: timeOf(t.RunAt), UniqueKey: t.Unique,
+		MaxAttempts: t.MaxAttempts, MaxCrashes: t.MaxCrashes, MaxDeliveries: max(t.MaxDeliveries, 0),
+		Lease: spanOf(t.Lease), MaxRun: spanOf(t.MaxRun),
+		Attempt: t.Attempt, Failures: t.Failures, Crashes: t.Crashes, Snoozes: t.Snoozes, Redrives: t.Redrives,
+		CreatedAt: timeOf(t.CreatedAt), ReadyAt: timeOf(t.ReadyAt), StartedAt: timeOf(t.StartedAt),
+		FinishedAt: timeOf(t.FinishedAt), Creator: t.Creator, Worker: t.Worker, LeaseUntil: timeOf(t.LeaseUntil),
+		Result: t.Result, ResultType: t.ResultType, HasResult: t.HasResult, Error: showError(t.Error),
+	}
+}
+
+func showHeaders(in []core.Header) []*pb.Header {
+	if len(in) == 0 {
+		return nil
+	}
+	out := make([]*pb.Header, len(in))
+	for i, h := range in {
+		out[i] = &pb.Header{Name: h.Name, Value: h.Value}
+	}
+	return out
+}
+
+func showError(e core.TaskError) *pb.TaskError {
+	if e == (core.TaskError{}) {
+		return nil
+	}
+	return &pb.TaskError{Code: e.Code, Message: e.Message, Stack: e.Stack}
+}
+
+func showAttempt(a core.Attempt) *pb.Attempt {
+	return &pb.Attempt{
+		Number: a.Number, Worker: a.Worker, Start: timeOf(a.Start), End: timeOf(a.End), Outcome: pb.Outcome(a.Outcome),
+		Error: showError(a.Error), Index: a.Index,
+	}
+}
+
+// showAssigned shows tasks that a worker was given; now tells how much of each lease is left.
+func showAssigned(tasks []core.Assigned, now core.ShardTime) []*pb.Assignment {
+	out := make([]*pb.Assignment, len(tasks))
+	for i := range tasks {
+		t := &tasks[i]
+		out[i] = &pb.Assignment{
+			Id: t.Task.String(), Token: uint64(t.Token), Attempt: t.Attempt, Queue: t.Queue, Kind: t.Kind,
+			Payload: t.Payload, ContentType: t.ContentType, Headers: showHeaders(t.Headers), Priority: uint32(t.Priority),
+			LeaseMs: uint64(max(t.Lease, 0)), LeaseLeftMs: uint64(max(t.LeaseUntil-now, 0)),
+			MaxAttempts: t.MaxAttempts, Failures: t.Failures, Crashes: t.Crashes, CreatedMs: int64(t.CreatedAt),
+		}
+	}
+	return out
+}
+
+// assignedBytes bounds what one assigned task takes on the wire.
+func assignedBytes(t *core.Assigned) int {
+	n := 160 + len(t.Payload) + len(t.Queue) + len(t.Kind) + len(t.ContentType)
+	for _, h := range t.Headers {
+		n += 12 + len(h.Name) + len(h.Value)
+	}
+	return n
+}
+
+// taskBytes bounds what a task takes on the wire in a list.
+func taskBytes(t *core.Task) int {
+	n := 512 + len(t.Queue) + len(t.Kind) + len(t.ContentType) + len(t.Unique) + len(t.Creator) + len(t.Worker) +
+		len(t.Payload) + len(t.Result) + len(t.ResultType) + len(t.Error.Code) + len(t.Error.Message) + len(t.Error.Stack)
+	for _, h := range t.Headers {
+		n += 12 + len(h.Name) + len(h.Value)
+	}
+	return n
+}
+
+func showHolds(in []core.TaskHold) []*pb.Hold {
+	out := make([]*pb.Hold, len(in))
+	for i, h := range in {
+		out[i] = &pb.Hold{Id: h.Task.String(), Token: uint64(h.Token)}
+	}
+	return out
+}
+
+func showStats(q *core.QueueStats) *pb.QueueStats {
+	return &pb.QueueStats{
+		Queue: q.Queue, Blocked: q.States[core.Blocked], Scheduled: q.States[core.Scheduled], Ready: q.States[core.Ready],
+		Running: q.States[core.Running], Completed: q.States[core.Completed], Dead: q.States[core.Dead],
+		Cancelled: q.States[core.Cancelled], Created: q.Created, Purged: q.Purged, CompletedTotal: q.Completed,
+		FailedTotal: q.Failed, CrashedTotal: q.Crashed, Bytes: q.Bytes, OldestReady: timeOf(q.OldestReady),
+	}
+}
+
+func showQueueConfig(c core.QueueConfig) *pb.QueueConfig {
+	out := &pb.QueueConfig{
+		Version: c.Version, MaxAttempts: c.MaxAttempts, MaxCrashes: c.MaxCrashes, Lease: spanOf(c.Lease),
+		MaxRun: spanOf(c.MaxRun), MaxPayload: c.MaxPayload, Aging: spanOrOff(c.Aging),
+		RetainCompleted: spanOrOff(c.RetainCompleted), RetainCancelled: spanOrOff(c.RetainCancelled),
+		RetainDead: spanOrOff(c.RetainDead),
+	}
+	if c.MaxDeliveries != 0 {
+		n := max(c.MaxDeliveries, 0)
+		out.MaxDeliveries = &n
+	}
+	if !c.Retry.IsZero() {
+		out.Retry = &pb.Retry{
+			Backoff: pb.Backoff(c.Retry.Backoff), Base: spanOf(c.Retry.Base), Max: spanOf(c.Retry.Max),
+			Factor: float64(c.Retry.FactorPercent) / 100,
+		}
+	}
+	return out
+}
+
+func showNamespaceConfig(c core.NamespaceConfig) *pb.NamespaceConfig {
+	auto := !c.NoAutoCreate
+	return &pb.NamespaceConfig{Version: c.Version, AutoCreate: &auto, RetainBytes: c.RetainBytes}
+}

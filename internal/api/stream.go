@@ -1,0 +1,347 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/errs"
+)
+
+const (
+	// streamTick is how often a stream looks at its token and at its reader.
+	streamTick = 10 * time.Second
+	// helloWait is how long a stream may say nothing at first.
+	helloWait = time.Minute
+	// streamVersion is the version of the frames' protocol.
+	streamVersion = 1
+)
+
+// queueStream serves the bidirectional stream of producers and workers.
+type queueStream struct {
+	pb.UnimplementedQueueStreamServer
+	s *Server
+}
+
+// Open serves one stream until either side ends it.
+func (qs *queueStream) Open(ss grpc.BidiStreamingServer[pb.ClientFrame, pb.ServerFrame]) error {
+	if qs.s.stopping() {
+		return core.Unavailable{Reason: "stopping"}
+	}
+	who, ok := callerOf(ss.Context())
+	if !ok {
+		return core.Unauthenticated{}
+	}
+	st := &stream{
+		s: qs.s, ss: ss, opened: qs.s.o.Clock.Boot(), ended: make(chan struct{}), gone: make(chan struct{}),
+		kick: make(chan struct{}, 1), room: make(chan struct{}, 1), subs: make(map[uint32]bool),
+	}
+	st.who.Store(&who)
+	return st.run()
+}
+
+// sessionKey names a session; the tenant is in the partition.
+type sessionKey struct {
+	part core.Partition
+	id   core.SessionID
+}
+
+// stream is one open stream. Three goroutines serve it: the reader takes frames and proposes them in order, the
+// writer sends what is queued, and the handler watches token, reader and server. It is the core.Sink of its session.
+//
+// A frame that was admitted is acknowledged once, by the writer, when its proposal has ended; until then it weighs on
+// the window, at which the reader stops. Tasks that were assigned and never sent are given back at the end, and the
+// next stream of the same session opens only after that.
+type stream struct {
+	s      *Server
+	ss     grpc.ServerStream
+	who    atomic.Pointer[caller]
+	opened time.Duration // by the boot clock
+
+	kick chan struct{} // wakes the writer
+	room chan struct{} // wakes the reader
+
+	ended   chan struct{} // closed when the stream is over; cause is set before
+	endOnce sync.Once
+	cause   error
+	gone    chan struct{} // closed when no task of the stream is on its way back any more
+
+	// Of the reader alone; part and key do not change after the Hello.
+	part core.Partition
+	key  sessionKey
+	subs map[uint32]bool
+
+	mu        sync.Mutex   // guards the fields below
+	session   core.Session // nil before the Hello is answered
+	out       []outgoing   // to send, oldest first
+	outBytes  int64        // of out and of what is being sent
+	sendSince time.Duration
+	sending   bool
+	load      load  // admitted and not acknowledged
+	finishing bool  // no frame is admitted; the stream ends when load is empty and all is sent
+	final     error // what it ends with then
+	closed    bool  // nothing is queued any more
+}
+
+// load is what frames weigh on a stream's window.
+type load struct{ frames, items, bytes, commits int64 }
+
+func (l *load) add(d load, sign int64) {
+	l.frames += sign * d.frames
+	l.items += sign * d.items
+	l.bytes += sign * d.bytes
+	l.commits += sign * d.commits
+}
+
+func (st *stream) run() error {
+	st.s.work.Add(1)
+	go func() {
+		defer st.s.work.Done()
+		st.read()
+	}()
+	st.watch()
+	st.mu.Lock()
+	st.closed = true
+	session := st.session
+	st.mu.Unlock()
+	if session != nil {
+		session.Close()
+	}
+	return st.cause
+}
+
+// end ends the stream with err; nil is a clean end. The first call counts.
+func (st *stream) end(err error) {
+	st.endOnce.Do(func() {
+		st.cause = err
+		close(st.ended)
+	})
+}
+
+// watch returns when the stream has ended.
+func (st *stream) watch() {
+	stop := st.s.life.Done()
+	tick := st.s.o.Clock.NewTimer(streamTick)
+	defer tick.Stop()
+	for {
+		select {
+		case <-st.ended:
+			return
+		case <-st.ss.Context().Done():
+			st.end(st.ss.Context().Err())
+		case <-stop:
+			stop = nil
+			st.push(outgoing{frame: &pb.ServerFrame{Frame: &pb.ServerFrame_Goaway{Goaway: &pb.Goaway{Reason: "stopping"}}}})
+			st.finish(core.Unavailable{Reason: "stopping"})
+		case <-tick.C():
+			st.check()
+			tick.Reset(streamTick)
+		}
+	}
+}
+
+// check ends the stream when its token is no longer good, its reader takes nothing, or it never said hello.
+func (st *stream) check() {
+	now := st.s.o.Clock.Boot()
+	who := st.who.Load()
+	fresh, fact := st.s.callerBy(who.token)
+	switch {
+	case fact != nil:
+		st.end(fact)
+		return
+	case fresh.Tenant != who.Tenant:
+		st.end(core.Unauthenticated{})
+		return
+	}
+	st.who.CompareAndSwap(who, &fresh) // its scopes may have changed; unless a new token came just now
+	st.mu.Lock()
+	stuck := st.sending && now-st.sendSince >= time.Duration(st.s.l.SendStallMs)*time.Millisecond
+	silent := st.session == nil && now-st.opened >= helloWait
+	st.mu.Unlock()
+	switch {
+	case stuck:
+		st.end(core.Unavailable{Reason: "slow_consumer", Limit: "send_stall_ms"})
+	case silent:
+		st.end(core.DeadlineExceeded{})
+	}
+}
+
+// finish lets the stream end with err once every admitted frame is acknowledged.
+func (st *stream) finish(err error) {
+	st.mu.Lock()
+	if !st.finishing {
+		st.finishing, st.final = true, err
+	}
+	session := st.session
+	st.mu.Unlock()
+	if session == nil {
+		st.end(err)
+		return
+	}
+	session.Drain()
+	wake(st.kick)
+	wake(st.room)
+}
+
+// wake sends to a channel of capacity 1 unless it is full: whoever waits looks again anyway.
+func wake(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// hello opens or resumes the session and queues the Welcome.
+func (st *stream) hello(ctx context.Context, in *pb.Hello) error {
+	s, who := st.s, *st.who.Load()
+	spec, name, fact := s.sessionSpec(ctx, who, in)
+	if fact != nil {
+		return within("hello", fact)
+	}
+	var err error
+	if st.part, err = s.partition(ctx, who, name, true); err != nil {
+		return err
+	}
+	st.key = sessionKey{st.part, spec.ID}
+	if err := s.enter(ctx, st); err != nil {
+		return err
+	}
+	session, welcome, err := s.o.Backend.Session(ctx, st.part, spec, st)
+	if err != nil {
+		s.leave(st)
+		return err
+	}
+	first := outgoing{frame: &pb.ServerFrame{Frame: &pb.ServerFrame_Welcome{Welcome: s.welcome(who, st.part, welcome)}}}
+	st.mu.Lock()
+	st.session = session
+	st.out = append([]outgoing{first}, st.out...)
+	closed := st.closed
+	st.mu.Unlock()
+	if closed { // it ended in between, and nobody closed the session
+		session.Close()
+	}
+	s.work.Add(1)
+	go func() {
+		defer s.work.Done()
+		st.write()
+	}()
+	return nil
+}
+
+// sessionSpec reads a Hello.
+func (s *Server) sessionSpec(ctx context.Context, who caller, in *pb.Hello) (spec core.SessionSpec, name string, fact core.Fact) {
+	if in.GetVersion() != streamVersion {
+		return spec, "", core.Invalid{Field: "version", Reason: "not_supported", Message: "is not 1"}
+	}
+	if len(in.GetSession()) != sessionBytes || core.SessionID(in.GetSession()) == (core.SessionID{}) {
+		return spec, "", invalid("session", "is 16 random bytes")
+	}
+	if name = in.GetNamespace(); name == "" {
+		md, _ := metadata.FromIncomingContext(ctx)
+		if name, fact = namespaceOf(md); fact != nil {
+			return spec, "", fact
+		}
+	}
+	if fact = spaceName("namespace", name); fact != nil {
+		return spec, "", fact
+	}
+	if fact = s.worker(in.GetWorker()); fact != nil {
+		return spec, "", within("worker", fact)
+	}
+	if top := s.l.Subscriptions * s.l.Slots; int64(len(in.GetHeld())) > top {
+		return spec, "", tooLarge("held", "slots", top)
+	}
+	t := translator{l: &s.l}
+	held, fact := t.holds("held", in.GetHeld())
+	if fact != nil {
+		return spec, "", fact
+	}
+	spec = core.SessionSpec{
+		ID: core.SessionID(in.GetSession()), Worker: in.GetWorker().GetId(), Principal: who.Name, Held: held,
+	}
+	if spec.Worker == "" {
+		spec.Worker = who.Name
+	}
+	return spec, name, nil
+}
+
+func (s *Server) worker(in *pb.WorkerInfo) core.Fact {
+	if fact := textUpTo("id", in.GetId(), "worker_bytes", s.l.WorkerBytes); fact != nil {
+		return fact
+	}
+	if fact := textUpTo("host", in.GetHost(), "worker_bytes", s.l.WorkerBytes); fact != nil {
+		return fact
+	}
+	if int64(len(in.GetKinds())) > s.l.WorkerKinds {
+		return tooLarge("kinds", "worker_kinds", s.l.WorkerKinds)
+	}
+	for i, kind := range in.GetKinds() {
+		if fact := queueName(item("kinds", i), kind); fact != nil {
+			return fact
+		}
+	}
+	return nil
+}
+
+func (s *Server) welcome(who caller, p core.Partition, w core.Welcome) *pb.Welcome {
+	now := w.At.Stamp
+	if now == 0 {
+		now = s.o.Backend.Now(p)
+	}
+	return &pb.Welcome{
+		Tenant: who.Tenant, Directory: []*pb.PartitionAddress{{Partition: uint32(p.Index)}}, ShardTime: timeOf(now),
+		Kept: showHolds(w.Kept), Lost: showHolds(w.Lost), AppliedSeq: w.AppliedSeq,
+		Limits: &pb.Limits{
+			FrameItems: uint32(s.l.FrameItems), FrameBytes: uint32(s.l.MessageBytes), UnackedItems: uint32(s.l.UnackedItems),
+			UnackedBytes: uint32(s.l.UnackedBytes), UnackedCommits: uint32(s.l.UnackedCommits), Slots: uint32(s.l.Slots),
+		},
+	}
+}
+
+// enter makes st the stream of its session. One that is open is ended first, and what it did not deliver is back.
+func (s *Server) enter(ctx context.Context, st *stream) error {
+	for {
+		s.mu.Lock()
+		old := s.sessions[st.key]
+		if old == nil {
+			s.sessions[st.key] = st
+			s.mu.Unlock()
+			return nil
+		}
+		s.mu.Unlock()
+		old.end(core.Unavailable{Reason: "session_resumed"})
+		select {
+		case <-old.gone:
+		case <-st.ended:
+			return st.cause
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// leave makes room for the next stream of st's session.
+func (s *Server) leave(st *stream) {
+	s.mu.Lock()
+	delete(s.sessions, st.key)
+	s.mu.Unlock()
+	close(st.gone)
+}
+
+// recovered turns a panic of one of the stream's goroutines into its end. Builds that check invariants let it pass.
+func (st *stream) recovered() {
+	if errs.Invariants {
+		return
+	}
+	if p := recover(); p != nil {
+		st.end(fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
+	}
+}

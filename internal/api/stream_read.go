@@ -1,0 +1,363 @@
+package api
+
+import (
+	"errors"
+	"io"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/core"
+)
+
+// read takes frames until the stream ends.
+func (st *stream) read() {
+	defer st.recovered()
+	switch err := st.readFrames(); {
+	case errors.Is(err, io.EOF): // the client closed its side: what it sent is still answered
+		st.finish(nil)
+	case err != nil:
+		st.end(err)
+	}
+}
+
+func (st *stream) readFrames() error {
+	f, in, err := st.receive()
+	if err != nil {
+		return err
+	}
+	hello := f.GetHello()
+	if hello == nil {
+		return invalid("frame", "the first frame is a hello")
+	}
+	if fact := st.s.shapes.check(in); fact != nil {
+		return fact
+	}
+	if err := st.hello(st.ss.Context(), hello); err != nil {
+		return err
+	}
+	for st.awaitRoom() {
+		f, in, err := st.receive()
+		if err != nil {
+			return err
+		}
+		if err := st.take(f, in); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (st *stream) receive() (*pb.ClientFrame, *inbound, error) {
+	f := new(pb.ClientFrame)
+	in := &inbound{msg: f, limit: st.s.l.MessageBytes}
+	if err := st.ss.RecvMsg(in); err != nil {
+		return nil, nil, err
+	}
+	if in.fact != nil {
+		return nil, nil, in.fact
+	}
+	return f, in, nil
+}
+
+// awaitRoom waits until the window has room for a frame. It reports false when no more frames are wanted.
+func (st *stream) awaitRoom() bool {
+	for {
+		st.mu.Lock()
+		l, over := st.load, st.finishing || st.closed
+		st.mu.Unlock()
+		switch {
+		case over:
+			return false
+		case l.items < st.s.l.UnackedItems && l.bytes < st.s.l.UnackedBytes && l.commits < st.s.l.UnackedCommits:
+			return true
+		}
+		select {
+		case <-st.room:
+		case <-st.ended:
+			return false
+		}
+	}
+}
+
+// take handles one frame after the Hello. An error ends the stream; a frame with a seq is refused by its Ack instead.
+func (st *stream) take(f *pb.ClientFrame, in *inbound) error {
+	r := received{frame: f, load: load{frames: 1, items: 1, bytes: int64(in.bytes)}}
+	switch f := f.GetFrame().(type) {
+	case *pb.ClientFrame_Create:
+		r.name, r.msg, r.seq, r.load.items = "create", f.Create, f.Create.GetSeq(), weight(len(f.Create.GetTasks()))
+		st.sequenced(r, func(p *pending) core.Fact { return st.create(p, f.Create) })
+	case *pb.ClientFrame_Commit:
+		r.name, r.msg, r.seq, r.load.commits = "commit", f.Commit, f.Commit.GetSeq(), 1
+		st.sequenced(r, func(p *pending) core.Fact { return st.commit(p, f.Commit) })
+	case *pb.ClientFrame_Settle:
+		r.name, r.msg, r.seq, r.load.items = "settle", f.Settle, f.Settle.GetSeq(), weight(len(f.Settle.GetItems()))
+		st.sequenced(r, func(p *pending) core.Fact { return st.settle(p, f.Settle) })
+	case *pb.ClientFrame_Renew:
+		r.name, r.msg, r.seq, r.load.items = "renew", f.Renew, f.Renew.GetSeq(), weight(len(f.Renew.GetItems()))
+		st.sequenced(r, func(p *pending) core.Fact { return st.renew(p, f.Renew) })
+	case *pb.ClientFrame_Subscribe:
+		r.name, r.msg = "subscribe", f.Subscribe
+		return st.plain(r, func() core.Fact { return st.subscribe(f.Subscribe) })
+	case *pb.ClientFrame_Slots:
+		r.name, r.msg = "slots", f.Slots
+		return st.plain(r, func() core.Fact { return st.slots(f.Slots) })
+	case *pb.ClientFrame_Auth:
+		r.name, r.msg = "auth", f.Auth
+		return st.plain(r, func() core.Fact { return st.auth(f.Auth) })
+	case *pb.ClientFrame_Drain:
+		r.name, r.msg = "drain", f.Drain
+		return st.plain(r, func() core.Fact { st.session.Drain(); return nil })
+	case *pb.ClientFrame_Hello:
+		return invalid("hello", "comes once")
+	default:
+		if fact := st.s.shapes.checkMessage(in.msg); fact != nil {
+			return fact // a frame of a later version
+		}
+		return invalid("frame", "is empty")
+	}
+	return nil
+}
+
+func weight(items int) int64 { return max(int64(items), 1) }
+
+// received is one frame as it came: its name in the contract, the message in it, and what it weighs.
+type received struct {
+	frame *pb.ClientFrame
+	name  string
+	msg   proto.Message
+	seq   uint64
+	load  load
+}
+
+// allowed refuses a frame that the caller may not send, or that holds fields that are not known.
+func (st *stream) allowed(r received, who *caller) core.Fact {
+	if fact := frames[r.name].missing(who.Scopes); fact != nil {
+		return fact
+	}
+	if len(r.frame.ProtoReflect().GetUnknown()) > 0 {
+		return st.s.shapes.checkMessage(r.frame)
+	}
+	return st.s.shapes.checkMessage(r.msg)
+}
+
+// sequenced admits a frame with a seq and starts its work; a fact refuses the frame. One that comes while the server
+// stops is not admitted: the client sends it again elsewhere.
+func (st *stream) sequenced(r received, start func(*pending) core.Fact) {
+	if !st.admit(r.load) {
+		return
+	}
+	who := st.who.Load()
+	p := &pending{load: r.load, seq: r.seq, who: *who, answers: st.s.answers(r.name, who.Scopes.Has(readsValues))}
+	fact := st.allowed(r, who)
+	if fact == nil {
+		fact = start(p)
+	}
+	if fact != nil {
+		st.refuse(p, fact)
+	}
+}
+
+// plain does the work of a frame without a seq; a fact ends the stream.
+func (st *stream) plain(r received, do func() core.Fact) error {
+	fact := st.allowed(r, st.who.Load())
+	if fact == nil {
+		fact = do()
+	}
+	if fact != nil {
+		return within(r.name, fact)
+	}
+	return nil
+}
+
+// admit puts a frame on the window, unless no more are wanted.
+func (st *stream) admit(w load) bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.finishing || st.closed {
+		return false
+	}
+	st.load.add(w, 1)
+	return true
+}
+
+// pending is a frame that was admitted and not acknowledged yet.
+type pending struct {
+	load    load
+	seq     uint64
+	who     caller
+	answers *answers
+	commits int                                // proposed; 0: it is answered without the node
+	answer  func(ack *pb.Ack, p core.Proposed) // fills the ack's list or error
+}
+
+func (st *stream) translator(p *pending) translator { return st.s.translator(p.who, st.part) }
+
+// refuse acknowledges a frame by an error.
+func (st *stream) refuse(p *pending, fact error) {
+	p.commits = 0
+	p.answer = func(ack *pb.Ack, _ core.Proposed) { ack.Error = p.answers.err(fact) }
+	st.done(p, core.Proposed{})
+}
+
+// propose hands a frame's commits to the node; without any the frame is answered at once.
+func (st *stream) propose(p *pending, commits []core.Commit) {
+	if p.commits = len(commits); p.commits == 0 {
+		st.done(p, core.Proposed{})
+		return
+	}
+	st.s.o.Backend.Propose(st.part, commits, func(d core.Proposed) { st.done(p, d) })
+}
+
+func (st *stream) create(p *pending, in *pb.CreateFrame) core.Fact {
+	t := st.translator(p)
+	b, fact := t.creates(p.answers, in.GetTasks(), in.GetAtomic())
+	if fact != nil {
+		return fact
+	}
+	p.answer = func(ack *pb.Ack, d core.Proposed) {
+		created, err := b.answer(p.answers, d.Results)
+		if err != nil {
+			ack.Error = p.answers.err(err)
+			return
+		}
+		ack.Created = created
+	}
+	st.propose(p, b.commits)
+	return nil
+}
+
+func (st *stream) commit(p *pending, in *pb.CommitFrame) core.Fact {
+	t := st.translator(p)
+	c, fact := t.commit(in.GetCommit())
+	if fact != nil {
+		return fact
+	}
+	if in.GetCommitSeq() != 0 {
+		switch {
+		case c.Fence != nil:
+			return invalid("commit_seq", "cannot be given beside a fence, whose token makes the commit repeatable")
+		case c.RequestID != (core.RequestID{}):
+			return invalid("commit_seq", "cannot be given beside a request id")
+		}
+		c.Session, c.Seq = st.key.id, in.GetCommitSeq()
+	}
+	p.answer = func(ack *pb.Ack, d core.Proposed) {
+		out, err := p.answers.commitResponse(d.Results[0], d.At)
+		if err != nil {
+			ack.Error = p.answers.err(err)
+			return
+		}
+		ack.Commit, ack.At = out, out.GetAt()
+	}
+	st.propose(p, []core.Commit{c})
+	return nil
+}
+
+func (st *stream) settle(p *pending, in *pb.SettleFrame) core.Fact {
+	t := st.translator(p)
+	b, fact := t.settles(p.answers, in.GetItems())
+	if fact != nil {
+		return fact
+	}
+	p.answer = func(ack *pb.Ack, d core.Proposed) { ack.Settled = b.answer(p.answers, d.Results) }
+	if p.commits = len(b.commits); p.commits == 0 {
+		st.done(p, core.Proposed{})
+		return nil
+	}
+	st.session.Settle(st.part, b.commits, b.holds, func(d core.Proposed) { st.done(p, d) })
+	return nil
+}
+
+func (st *stream) renew(p *pending, in *pb.RenewFrame) core.Fact {
+	t := st.translator(p)
+	extend, fact := millis("extend", in.GetExtend(), t.leases())
+	if fact != nil {
+		return fact
+	}
+	var holds []core.TaskHold
+	if in.GetAll() {
+		if len(in.GetItems()) > 0 {
+			return invalid("items", "cannot be given beside all")
+		}
+		holds = st.session.Held()
+	} else {
+		if fact := t.items("items", len(in.GetItems())); fact != nil {
+			return fact
+		}
+		if holds, fact = t.holds("items", in.GetItems()); fact != nil {
+			return fact
+		}
+	}
+	var commits []core.Commit
+	for part := range slices.Chunk(holds, int(st.s.l.FrameItems)) {
+		commits = append(commits, t.commitOf([]core.Op{&core.TaskRenew{Items: part, Extend: extend}}))
+	}
+	p.answer = func(ack *pb.Ack, d core.Proposed) {
+		for _, r := range d.Results {
+			if r.Refusal != nil {
+				ack.Error = p.answers.err(r.Refusal.Fact)
+				return
+			}
+		}
+		ack.Renewed = heartbeats(d.Results)
+	}
+	st.propose(p, commits)
+	return nil
+}
+
+func (st *stream) subscribe(in *pb.Subscribe) core.Fact {
+	l := &st.s.l
+	t := translator{l: l}
+	queues, fact := t.queues(in.GetQueues())
+	if fact != nil {
+		return fact
+	}
+	if int64(in.GetSlots()) > l.Slots {
+		return beyond("slots", "slots", l.Slots, "is out of range")
+	}
+	if int64(in.GetBatch()) > l.ClaimTasks {
+		return beyond("batch", "claim_tasks", l.ClaimTasks, "is out of range")
+	}
+	lease, fact := millis("lease", in.GetLease(), t.leases())
+	if fact != nil {
+		return fact
+	}
+	if !st.subs[in.GetSub()] && int64(len(st.subs)) >= l.Subscriptions {
+		return core.Exhausted{Limit: "subscriptions", Max: l.Subscriptions}
+	}
+	st.subs[in.GetSub()] = true
+	batch := in.GetBatch()
+	if batch == 0 {
+		batch = uint32(l.ClaimTasks)
+	}
+	st.session.Subscribe(core.Subscription{
+		Sub: in.GetSub(), Queues: queues, Slots: in.GetSlots(), Batch: batch, Lease: lease,
+	})
+	return nil
+}
+
+func (st *stream) slots(in *pb.Slots) core.Fact {
+	if !st.subs[in.GetSub()] {
+		return invalid("sub", "is no subscription of this stream")
+	}
+	if int64(in.GetSlots()) > st.s.l.Slots {
+		return beyond("free", "slots", st.s.l.Slots, "is out of range")
+	}
+	st.session.Slots(in.GetSub(), in.GetSlots())
+	return nil
+}
+
+// auth replaces the stream's token by another of the same tenant.
+func (st *stream) auth(in *pb.AuthFrame) core.Fact {
+	who, fact := st.s.callerBy(in.GetToken())
+	if fact != nil {
+		return fact
+	}
+	if who.Tenant != st.who.Load().Tenant {
+		return core.Unauthenticated{}
+	}
+	st.who.Store(&who)
+	return nil
+}

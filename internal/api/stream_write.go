@@ -1,0 +1,184 @@
+package api
+
+import (
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/core"
+)
+
+// outgoing is one frame to send: an ack, assigned tasks, or a frame that is built already.
+type outgoing struct {
+	frame *pb.ServerFrame
+
+	ack      *pending
+	proposed core.Proposed
+
+	tasks []core.Assigned
+	sub   uint32
+
+	bytes int64
+}
+
+// frameBytes is what a frame weighs in the send buffer beside what it carries.
+const frameBytes = 64
+
+// done queues the ack of a frame whose work has ended. It never blocks: the node calls it.
+func (st *stream) done(p *pending, d core.Proposed) {
+	bytes := int64(frameBytes) * (1 + p.load.items)
+	for _, r := range d.Results {
+		for _, op := range r.Ops {
+			bytes += int64(len(op.Prev))
+		}
+	}
+	st.push(outgoing{ack: p, proposed: d, bytes: bytes})
+}
+
+// push queues a frame. It reports false when the stream is over.
+func (st *stream) push(o outgoing) bool {
+	st.mu.Lock()
+	if st.closed {
+		st.mu.Unlock()
+		return false
+	}
+	st.out = append(st.out, o)
+	st.outBytes += o.bytes
+	st.mu.Unlock()
+	wake(st.kick)
+	return true
+}
+
+// Assign queues tasks for the client, in frames of about a mebibyte.
+func (st *stream) Assign(sub uint32, tasks []core.Assigned, _ core.At) bool {
+	st.mu.Lock()
+	if st.closed || st.finishing {
+		st.mu.Unlock()
+		return false
+	}
+	for len(tasks) > 0 {
+		n, bytes := 0, frameBytes
+		for n < len(tasks) && (n == 0 || bytes < assignBytes) {
+			bytes += assignedBytes(&tasks[n])
+			n++
+		}
+		st.out = append(st.out, outgoing{tasks: tasks[:n:n], sub: sub, bytes: int64(bytes)})
+		st.outBytes += int64(bytes)
+		tasks = tasks[n:]
+	}
+	st.mu.Unlock()
+	wake(st.kick)
+	return true
+}
+
+// LeaseLost tells the client that a lease was ended.
+func (st *stream) LeaseLost(h core.TaskHold, reason string) {
+	lost := &pb.LeaseLost{Id: h.Task.String(), Token: uint64(h.Token), Reason: reason}
+	st.push(outgoing{frame: &pb.ServerFrame{Frame: &pb.ServerFrame_LeaseLost{LeaseLost: lost}}, bytes: frameBytes})
+}
+
+// Room reports whether the send buffer has room.
+func (st *stream) Room() bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return !st.closed && !st.finishing && st.outBytes < st.s.l.SendBytes
+}
+
+// write sends what is queued until the stream ends, then gives back the tasks that were not sent.
+func (st *stream) write() {
+	unsent := st.writeFrames()
+	st.mu.Lock()
+	st.closed = true
+	for _, o := range st.out {
+		unsent = append(unsent, o.tasks...)
+	}
+	st.out = nil
+	st.mu.Unlock()
+	if len(unsent) == 0 {
+		st.s.leave(st)
+		return
+	}
+	st.s.release(st.part, unsent, func() { st.s.leave(st) })
+}
+
+// writeFrames returns, at the end of the stream, the tasks of the frame that could not be sent.
+func (st *stream) writeFrames() (unsent []core.Assigned) {
+	defer st.recovered()
+	for {
+		o, ok := st.next()
+		if !ok {
+			select {
+			case <-st.kick:
+				continue
+			case <-st.ended:
+				return nil
+			}
+		}
+		err := st.ss.SendMsg(st.build(&o))
+		st.sent(&o)
+		if err != nil {
+			st.end(err)
+			return o.tasks
+		}
+	}
+}
+
+// next takes the oldest frame; without one it ends a stream that is finishing and has nothing left to answer.
+func (st *stream) next() (o outgoing, ok bool) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	select {
+	case <-st.ended:
+		return o, false
+	default:
+	}
+	if len(st.out) == 0 {
+		st.out = nil // its array grew with the longest queue
+		if st.finishing && st.load.frames == 0 {
+			st.end(st.final)
+		}
+		return o, false
+	}
+	o = st.out[0]
+	st.out[0] = outgoing{}
+	st.out = st.out[1:]
+	st.sending, st.sendSince = true, st.s.o.Clock.Boot()
+	return o, true
+}
+
+// sent takes a frame off the send buffer, and one that was acknowledged off the window.
+func (st *stream) sent(o *outgoing) {
+	st.mu.Lock()
+	st.sending = false
+	st.outBytes -= o.bytes
+	if o.ack != nil {
+		st.load.add(o.ack.load, -1)
+	}
+	st.mu.Unlock()
+	if o.ack != nil {
+		wake(st.room)
+	}
+}
+
+// build makes the frame to send.
+func (st *stream) build(o *outgoing) *pb.ServerFrame {
+	switch {
+	case o.ack != nil:
+		return &pb.ServerFrame{Frame: &pb.ServerFrame_Ack{Ack: o.ack.ack(o.proposed)}}
+	case o.tasks != nil:
+		a := &pb.Assign{Sub: o.sub, Tasks: showAssigned(o.tasks, st.s.o.Backend.Now(st.part))}
+		return &pb.ServerFrame{Frame: &pb.ServerFrame_Assign{Assign: a}}
+	}
+	return o.frame
+}
+
+// ack answers a frame by how its proposal ended.
+func (p *pending) ack(d core.Proposed) *pb.Ack {
+	ack := &pb.Ack{Seq: p.seq, At: showAt(d.At)}
+	switch {
+	case d.Err != nil:
+		ack.Error = p.answers.err(d.Err)
+	case len(d.Results) != p.commits:
+		ack.Error = p.answers.err(errResults)
+	default:
+		p.answer(ack, d)
+	}
+	return ack
+}

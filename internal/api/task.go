@@ -1,0 +1,255 @@
+package api
+
+import (
+	"context"
+	"encoding/base64"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/core"
+)
+
+// taskService is the unary door to tasks.
+type taskService struct {
+	pb.UnimplementedTaskServiceServer
+	s *Server
+}
+
+// Create makes one task.
+func (ts *taskService) Create(ctx context.Context, in *pb.CreateRequest) (*pb.CreateResponse, error) {
+	c, err := ts.s.begin(ctx, true)
+	if err != nil {
+		return nil, err
+	}
+	op, fact := c.t.taskCreate(in.GetTask())
+	if fact != nil {
+		return nil, within("task", fact)
+	}
+	r, at, err := c.proposeOp(ctx, op)
+	if err != nil {
+		return nil, err
+	}
+	return &pb.CreateResponse{
+		Id: r.Task.String(), Replayed: r.Replayed, PayloadMatches: r.PayloadMatches, At: showAt(at),
+	}, nil
+}
+
+// BatchCreate makes several tasks: each alone, or all or none.
+func (ts *taskService) BatchCreate(ctx context.Context, in *pb.BatchCreateRequest) (*pb.BatchCreateResponse, error) {
+	c, err := ts.s.begin(ctx, true)
+	if err != nil {
+		return nil, err
+	}
+	a := c.answers("BatchCreate")
+	b, fact := c.t.creates(a, in.GetTasks(), in.GetAtomic())
+	if fact != nil {
+		return nil, fact
+	}
+	p := core.Proposed{}
+	if len(b.commits) > 0 {
+		if p, err = c.propose(ctx, b.commits...); err != nil {
+			return nil, err
+		}
+	}
+	results, err := b.answer(a, p.Results)
+	if err != nil {
+		return nil, err
+	}
+	return &pb.BatchCreateResponse{Results: results, At: showAt(p.At)}, nil
+}
+
+// Get reads one task.
+func (ts *taskService) Get(ctx context.Context, in *pb.GetRequest) (*pb.GetResponse, error) {
+	id, fact := taskID("id", in.GetId())
+	if fact != nil {
+		return nil, fact
+	}
+	c, err := ts.s.begin(ctx, false)
+	if err != nil {
+		return nil, noTask(err, in.GetId())
+	}
+	o := core.ReadOptions{MinIndex: in.GetMinIndex(), Stale: in.GetStale()}
+	task, at, err := ts.s.o.Backend.Task(ctx, c.t.part, id, o)
+	if err != nil {
+		return nil, sameTask(err, in.GetId())
+	}
+	return &pb.GetResponse{Task: showTask(&task), At: showAt(at)}, nil
+}
+
+// sameTask gives an unknown task's answer the id as the caller wrote it, whoever found that it is unknown.
+func sameTask(err error, id string) error {
+	if is[core.NotFound](err) {
+		return core.NotFound{Kind: "task", ID: id}
+	}
+	return err
+}
+
+// ListAttempts reads the last attempts of a task.
+func (ts *taskService) ListAttempts(ctx context.Context, in *pb.ListAttemptsRequest) (*pb.ListAttemptsResponse, error) {
+	id, fact := taskID("id", in.GetId())
+	if fact != nil {
+		return nil, fact
+	}
+	c, err := ts.s.begin(ctx, false)
+	if err != nil {
+		return nil, noTask(err, in.GetId())
+	}
+	attempts, at, err := ts.s.o.Backend.Attempts(ctx, c.t.part, id, core.ReadOptions{})
+	if err != nil {
+		return nil, sameTask(err, in.GetId())
+	}
+	out := &pb.ListAttemptsResponse{Attempts: make([]*pb.Attempt, len(attempts)), At: showAt(at)}
+	for i, a := range attempts {
+		out.Attempts[i] = showAttempt(a)
+	}
+	return out, nil
+}
+
+// List reads a page of a queue's tasks in one state.
+func (ts *taskService) List(ctx context.Context, in *pb.ListRequest) (*pb.ListResponse, error) {
+	if fact := queueName("queue", in.GetQueue()); fact != nil {
+		return nil, fact
+	}
+	switch {
+	case in.GetState() == pb.State_STATE_UNSPECIFIED:
+		return nil, invalid("state", "is missing")
+	case in.GetState() < 0 || in.GetState() > pb.State_CANCELLED:
+		return nil, notSupported("state")
+	}
+	limit, fact := ts.s.page(in.GetLimit())
+	if fact != nil {
+		return nil, fact
+	}
+	cursor, fact := readCursor(in.GetCursor())
+	if fact != nil {
+		return nil, fact
+	}
+	c, err := ts.s.begin(ctx, false)
+	if err != nil {
+		if unknownNamespace(err) {
+			return &pb.ListResponse{At: showAt(core.At{})}, nil
+		}
+		return nil, err
+	}
+	q := core.ListQuery{Queue: in.GetQueue(), State: core.State(in.GetState()), Limit: limit, Cursor: cursor}
+	return ts.s.listTasks(ctx, c.t.part, q)
+}
+
+// listTasks reads a page that fits one message: a page of tasks with long errors is read again, shorter.
+func (s *Server) listTasks(ctx context.Context, p core.Partition, q core.ListQuery) (*pb.ListResponse, error) {
+	for {
+		tasks, next, at, err := s.o.Backend.Tasks(ctx, p, q)
+		if err != nil {
+			return nil, err
+		}
+		bytes := 0
+		for i := range tasks {
+			bytes += taskBytes(&tasks[i])
+		}
+		if bytes > prevBytes && q.Limit > 1 && len(tasks) > 1 {
+			q.Limit = min(q.Limit, len(tasks)) / 2
+			continue
+		}
+		out := &pb.ListResponse{Tasks: make([]*pb.Task, len(tasks)), Cursor: showCursor(next), At: showAt(at)}
+		for i := range tasks {
+			out.Tasks[i] = showTask(&tasks[i])
+		}
+		return out, nil
+	}
+}
+
+// page reads the length of a page.
+func (s *Server) page(n uint32) (int, core.Fact) {
+	if int64(n) > s.l.ListItems {
+		return 0, beyond("limit", "list_items", s.l.ListItems, "is out of range")
+	}
+	if n == 0 {
+		return listDefault, nil
+	}
+	return int(n), nil
+}
+
+func showCursor(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
+
+func readCursor(s string) ([]byte, core.Fact) {
+	if s == "" {
+		return nil, nil
+	}
+	b, err := base64.RawURLEncoding.Strict().DecodeString(s)
+	if err != nil || len(s) > cursorBytes {
+		return nil, invalid("cursor", "is none that a page ended with")
+	}
+	return b, nil
+}
+
+// Wait answers when a task has ended.
+func (ts *taskService) Wait(ctx context.Context, in *pb.WaitRequest) (*pb.WaitResponse, error) {
+	id, fact := taskID("id", in.GetId())
+	if fact != nil {
+		return nil, fact
+	}
+	c, err := ts.s.begin(ctx, false)
+	if err != nil {
+		return nil, noTask(err, in.GetId())
+	}
+	ctx, cancel := ts.s.waiting(ctx)
+	defer cancel()
+	task, at, err := ts.s.o.Backend.Wait(ctx, c.t.part, id)
+	if err != nil {
+		return nil, sameTask(waited(ctx, err), in.GetId())
+	}
+	return &pb.WaitResponse{Task: showTask(&task), At: showAt(at)}, nil
+}
+
+// RunNow makes a scheduled task ready.
+func (ts *taskService) RunNow(ctx context.Context, in *pb.RunNowRequest) (*pb.RunNowResponse, error) {
+	id, fact := taskID("id", in.GetId())
+	if fact != nil {
+		return nil, fact
+	}
+	at, err := ts.change(ctx, &core.TaskRunNow{Task: id}, in.GetId())
+	if err != nil {
+		return nil, err
+	}
+	return &pb.RunNowResponse{At: at}, nil
+}
+
+// Delete removes a task that has ended.
+func (ts *taskService) Delete(ctx context.Context, in *pb.DeleteRequest) (*pb.DeleteResponse, error) {
+	id, fact := taskID("id", in.GetId())
+	if fact != nil {
+		return nil, fact
+	}
+	at, err := ts.change(ctx, &core.TaskDelete{Task: id}, in.GetId())
+	if err != nil {
+		return nil, err
+	}
+	return &pb.DeleteResponse{At: at}, nil
+}
+
+// change proposes an op on a task that must exist.
+func (ts *taskService) change(ctx context.Context, op core.Op, id string) (*pb.At, error) {
+	c, err := ts.s.begin(ctx, false)
+	if err != nil {
+		return nil, noTask(err, id)
+	}
+	_, at, err := c.proposeOp(ctx, op)
+	if err != nil {
+		return nil, sameTask(err, id)
+	}
+	return showAt(at), nil
+}
+
+// Update is reserved.
+func (ts *taskService) Update(context.Context, *pb.UpdateRequest) (*pb.UpdateResponse, error) {
+	return nil, notSupported("Update")
+}
+
+// Cancel is reserved.
+func (ts *taskService) Cancel(context.Context, *pb.CancelRequest) (*pb.CancelResponse, error) {
+	return nil, notSupported("Cancel")
+}
+
+// Retry is reserved.
+func (ts *taskService) Retry(context.Context, *pb.RetryRequest) (*pb.RetryResponse, error) {
+	return nil, notSupported("Retry")
+}

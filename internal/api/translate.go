@@ -1,0 +1,263 @@
+package api
+
+import (
+	"math"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/auth"
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/env"
+)
+
+// translator turns messages of one caller into ops of one partition. Its methods check shape, limits and scopes; a
+// fact names the field by its path within the message.
+type translator struct {
+	l    *Limits
+	who  auth.Principal
+	part core.Partition
+	now  core.ShardTime
+	rand env.Rand
+}
+
+func (t *translator) taskCreate(in *pb.TaskSpec) (*core.TaskCreate, core.Fact) {
+	op := new(core.TaskCreate)
+	if fact := t.fillCreate(op, in); fact != nil {
+		return nil, fact
+	}
+	return op, nil
+}
+
+// fillCreate is taskCreate into an op that the caller made.
+func (t *translator) fillCreate(op *core.TaskCreate, in *pb.TaskSpec) (fact core.Fact) {
+	if in == nil {
+		return invalid("", "is missing")
+	}
+	if fact = reservedOf(in); fact != nil {
+		return fact
+	}
+	if fact = queueName("queue", in.GetQueue()); fact != nil {
+		return fact
+	}
+	if in.GetKind() != "" {
+		if fact = queueName("kind", in.GetKind()); fact != nil {
+			return fact
+		}
+	}
+	if op.ID, fact = t.newTaskID(in.GetId()); fact != nil {
+		return fact
+	}
+	op.Queue, op.TaskKind = in.GetQueue(), in.GetKind()
+	if fact = t.content(op, in); fact != nil {
+		return fact
+	}
+	if fact = t.schedule(op, in); fact != nil {
+		return fact
+	}
+	if fact = t.policy(op, in); fact != nil {
+		return fact
+	}
+	op.Unique, fact = t.unique(in.GetUnique())
+	return fact
+}
+
+func reservedOf(in *pb.TaskSpec) core.Fact {
+	switch {
+	case len(in.GetLabels()) > 0:
+		return notSupported("labels")
+	case in.GetKey() != "":
+		return notSupported("key")
+	case in.GetTag() != "":
+		return notSupported("tag")
+	case in.GetCost() != 0:
+		return notSupported("cost")
+	case in.GetExpiresAt() != nil:
+		return notSupported("expires_at")
+	case len(in.GetAfter()) > 0:
+		return notSupported("after")
+	case in.GetWebhook() != "":
+		return notSupported("webhook")
+	}
+	return nil
+}
+
+// newTaskID reads the id that a producer made, or makes one.
+func (t *translator) newTaskID(s string) (core.TaskID, core.Fact) {
+	if s == "" {
+		var random [9]byte
+		t.rand.Fill(random[:])
+		return core.NewTaskID(int64(t.now), t.part.Index, random), nil
+	}
+	return taskID("id", s)
+}
+
+func (t *translator) content(op *core.TaskCreate, in *pb.TaskSpec) core.Fact {
+	if int64(len(in.GetPayload())) > t.l.PayloadBytes {
+		return tooLarge("payload", "payload_bytes", t.l.PayloadBytes)
+	}
+	op.Payload = in.GetPayload()
+	if fact := textUpTo("content_type", in.GetContentType(), "content_type_bytes", t.l.ContentTypeBytes); fact != nil {
+		return fact
+	}
+	op.ContentType = in.GetContentType()
+	if len(in.GetHeaders()) == 0 {
+		return nil
+	}
+	if int64(len(in.GetHeaders())) > t.l.Headers {
+		return tooLarge("headers", "headers", t.l.Headers)
+	}
+	op.Headers = make([]core.Header, len(in.GetHeaders()))
+	var bytes int64
+	for i, h := range in.GetHeaders() {
+		if h.GetName() == "" {
+			return invalid(item("headers", i)+".name", "is empty")
+		}
+		if fact := text("name", h.GetName()); fact != nil {
+			return within(item("headers", i), fact)
+		}
+		if fact := text("value", h.GetValue()); fact != nil {
+			return within(item("headers", i), fact)
+		}
+		bytes += int64(len(h.GetName()) + len(h.GetValue()))
+		op.Headers[i] = core.Header{Name: h.GetName(), Value: h.GetValue()}
+	}
+	if bytes > t.l.HeaderBytes {
+		return tooLarge("headers", "header_bytes", t.l.HeaderBytes)
+	}
+	return nil
+}
+
+func (t *translator) schedule(op *core.TaskCreate, in *pb.TaskSpec) (fact core.Fact) {
+	if int64(in.GetPriority()) > t.l.Priority {
+		return beyond("priority", "priority", t.l.Priority, "is out of range")
+	}
+	op.Priority = uint8(in.GetPriority())
+	if in.GetRunAt() != nil && in.GetDelay() != nil {
+		return invalid("delay", "cannot be given beside run_at")
+	}
+	if op.RunAt, fact = moment("run_at", in.GetRunAt(), t.now, t.l.HorizonMs); fact != nil {
+		return fact
+	}
+	op.Delay, fact = millis("delay", in.GetDelay(), t.horizon())
+	return fact
+}
+
+func (t *translator) policy(op *core.TaskCreate, in *pb.TaskSpec) (fact core.Fact) {
+	if fact = count("max_attempts", in.GetMaxAttempts(), "max_attempts", t.l.Attempts); fact != nil {
+		return fact
+	}
+	if fact = count("max_crashes", in.GetMaxCrashes(), "max_crashes", t.l.Crashes); fact != nil {
+		return fact
+	}
+	op.MaxAttempts, op.MaxCrashes = in.GetMaxAttempts(), in.GetMaxCrashes()
+	if op.MaxDeliveries, fact = t.deliveries(in.MaxDeliveries); fact != nil {
+		return fact
+	}
+	if op.Lease, fact = millis("lease", in.GetLease(), t.leases()); fact != nil {
+		return fact
+	}
+	if op.MaxRun, fact = millis("max_run", in.GetMaxRun(), t.positive()); fact != nil {
+		return fact
+	}
+	op.Retry, fact = t.retry(in.GetRetry())
+	return fact
+}
+
+// deliveries reads a bound on deliveries: unset is the queue's, 0 is off.
+func (t *translator) deliveries(n *int32) (int32, core.Fact) {
+	switch {
+	case n == nil:
+		return 0, nil
+	case *n == 0:
+		return -1, nil
+	}
+	return *n, count("max_deliveries", *n, "max_deliveries", t.l.Deliveries)
+}
+
+func (t *translator) retry(in *pb.Retry) (r core.Retry, fact core.Fact) {
+	if in == nil {
+		return r, nil
+	}
+	if in.GetBackoff() < 0 || in.GetBackoff() > pb.Backoff_EQUAL_JITTER {
+		return r, notSupported("retry.backoff")
+	}
+	r.Backoff = core.Backoff(in.GetBackoff())
+	if r.Base, fact = millis("retry.base", in.GetBase(), t.positive()); fact != nil {
+		return r, fact
+	}
+	if r.Max, fact = millis("retry.max", in.GetMax(), t.positive()); fact != nil {
+		return r, fact
+	}
+	if f := in.GetFactor(); f != 0 {
+		if math.IsNaN(f) || f < 1 || f > float64(t.l.RetryFactor) {
+			return r, beyond("retry.factor", "retry_factor", t.l.RetryFactor, "is out of range")
+		}
+		percent := math.Round(f * 100)
+		if math.Abs(f*100-percent) > 1e-6 {
+			return r, invalid("retry.factor", "has more than two decimals")
+		}
+		r.FactorPercent = uint32(percent)
+	}
+	return r, nil
+}
+
+func (t *translator) unique(in *pb.Unique) (u core.Unique, fact core.Fact) {
+	if in == nil {
+		return u, nil
+	}
+	if in.GetKey() == "" {
+		return u, invalid("unique.key", "is empty")
+	}
+	if fact = textUpTo("unique.key", in.GetKey(), "unique_key_bytes", t.l.UniqueKeyBytes); fact != nil {
+		return u, fact
+	}
+	if in.GetUntil() != pb.Unique_TTL {
+		return u, notSupported("unique.until")
+	}
+	switch in.GetOnConflict() {
+	case pb.Unique_RETURN:
+	case pb.Unique_REJECT:
+		u.Reject = true
+	default:
+		return u, notSupported("unique.on_conflict")
+	}
+	u.Key = in.GetKey()
+	u.TTL, fact = millis("unique.ttl", in.GetTtl(), span{1, t.l.UniqueTTLMs, "unique_ttl_ms"})
+	return u, fact
+}
+
+func (t *translator) leases() span   { return span{leaseMinMs, t.l.LeaseMs, "lease_ms"} }
+func (t *translator) horizon() span  { return span{0, t.l.HorizonMs, "horizon_ms"} }
+func (t *translator) positive() span { return span{1, t.l.HorizonMs, "horizon_ms"} }
+
+// holds reads the leases of a heartbeat.
+func (t *translator) holds(list string, in []*pb.Hold) ([]core.TaskHold, core.Fact) {
+	out := make([]core.TaskHold, len(in))
+	for i, h := range in {
+		var fact core.Fact
+		if out[i], fact = hold("id", "token", h.GetId(), h.GetToken()); fact != nil {
+			return nil, within(item(list, i), fact)
+		}
+	}
+	return out, nil
+}
+
+// queues reads the queues of a claim or subscription.
+func (t *translator) queues(in []*pb.QueueWeight) ([]core.GrantQueue, core.Fact) {
+	if len(in) == 0 {
+		return nil, invalid("queues", "name at least one")
+	}
+	if int64(len(in)) > t.l.ClaimQueues {
+		return nil, tooLarge("queues", "claim_queues", t.l.ClaimQueues)
+	}
+	out := make([]core.GrantQueue, len(in))
+	for i, q := range in {
+		if fact := queueName(item("queues", i)+".name", q.GetName()); fact != nil {
+			return nil, fact
+		}
+		if int64(q.GetWeight()) > t.l.QueueWeight {
+			return nil, beyond(item("queues", i)+".weight", "queue_weight", t.l.QueueWeight, "is out of range")
+		}
+		out[i] = core.GrantQueue{Name: q.GetName(), Weight: max(q.GetWeight(), 1)}
+	}
+	return out, nil
+}

@@ -1,0 +1,280 @@
+package api
+
+import (
+	"bytes"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/core"
+)
+
+// The longest texts of a failed attempt; longer ones are cut, never refused.
+const (
+	errorCodeBytes    = 64
+	errorMessageBytes = 4 * kib
+	errorStackBytes   = 16 * kib
+)
+
+// commit reads an un-fenced or fenced commit.
+func (t *translator) commit(in *pb.CommitRequest) (c core.Commit, fact core.Fact) {
+	c = core.Commit{Partition: t.part, Principal: t.who.Name}
+	if fact = t.commitSize(len(in.GetConditions()), len(in.GetOps())); fact != nil {
+		return c, fact
+	}
+	if f := in.GetFence(); f != nil {
+		if fact = fenceRule.missing(t.who.Scopes); fact != nil {
+			return c, fact
+		}
+		h, fact := hold("fence.task", "fence.token", f.GetTask(), f.GetToken())
+		if fact != nil {
+			return c, fact
+		}
+		c.Fence = &core.Fence{Task: h.Task, Token: h.Token}
+	}
+	if id := in.GetRequestId(); len(id) > 0 {
+		switch {
+		case len(id) != requestIDBytes || bytes.Equal(id, make([]byte, requestIDBytes)):
+			return c, invalid("request_id", "is 16 random bytes")
+		case c.Fence != nil:
+			return c, invalid("request_id", "cannot be given beside a fence, whose token makes the commit repeatable")
+		}
+		c.RequestID = core.RequestID(id)
+	}
+	if c.Conditions, fact = t.conditions(in.GetConditions()); fact != nil {
+		return c, fact
+	}
+	c.Ops = make([]core.Op, 0, len(in.GetOps()))
+	if c.Ops, fact = t.ops(c.Ops, in.GetOps()); fact != nil {
+		return c, fact
+	}
+	return c, t.encoded(&c)
+}
+
+// commitSize refuses a commit of nothing, and one of too many parts.
+func (t *translator) commitSize(conditions, ops int) core.Fact {
+	if conditions+ops == 0 {
+		return invalid("ops", "is empty")
+	}
+	if int64(conditions+ops) > t.l.CommitOps {
+		return tooLarge("ops", "commit_ops", t.l.CommitOps)
+	}
+	return nil
+}
+
+// encoded refuses a commit that the log could not take.
+func (t *translator) encoded(c *core.Commit) core.Fact {
+	if int64(c.EncodedSize()) > t.l.CommitBytes {
+		return tooLarge("ops", "commit_bytes", t.l.CommitBytes)
+	}
+	return nil
+}
+
+func (t *translator) conditions(in []*pb.KVCheck) ([]*core.KVCheck, core.Fact) {
+	if len(in) == 0 {
+		return nil, nil
+	}
+	if fact := conditionRule.missing(t.who.Scopes); fact != nil {
+		return nil, fact
+	}
+	out := make([]*core.KVCheck, len(in))
+	for i, c := range in {
+		var fact core.Fact
+		if out[i], fact = t.kvCheck(c); fact != nil {
+			return nil, within(item("conditions", i), fact)
+		}
+	}
+	return out, nil
+}
+
+// ops appends the ops of a commit, or of effects.
+func (t *translator) ops(out []core.Op, in []*pb.Op) ([]core.Op, core.Fact) {
+	for i, o := range in {
+		op, fact := t.op(o)
+		if fact != nil {
+			return nil, within(item("ops", i), fact)
+		}
+		out = append(out, op)
+	}
+	return out, nil
+}
+
+// op reads one op, if the caller may use it.
+func (t *translator) op(in *pb.Op) (core.Op, core.Fact) {
+	switch o := in.GetOp().(type) {
+	case *pb.Op_TaskCreate:
+		if fact := ops["task_create"].missing(t.who.Scopes); fact != nil {
+			return nil, fact
+		}
+		return asOp(t.taskCreate(o.TaskCreate))
+	case *pb.Op_TaskComplete:
+		if fact := ops["task_complete"].missing(t.who.Scopes); fact != nil {
+			return nil, fact
+		}
+		return asOp(t.taskComplete(o.TaskComplete))
+	case *pb.Op_TaskFail:
+		if fact := ops["task_fail"].missing(t.who.Scopes); fact != nil {
+			return nil, fact
+		}
+		return asOp(t.taskFail(o.TaskFail))
+	case *pb.Op_TaskSnooze:
+		if fact := ops["task_snooze"].missing(t.who.Scopes); fact != nil {
+			return nil, fact
+		}
+		return asOp(t.taskSnooze(o.TaskSnooze))
+	case *pb.Op_KvPut:
+		if fact := ops["kv_put"].missing(t.who.Scopes); fact != nil {
+			return nil, fact
+		}
+		return asOp(t.kvPut(o.KvPut))
+	case *pb.Op_KvDelete:
+		if fact := ops["kv_delete"].missing(t.who.Scopes); fact != nil {
+			return nil, fact
+		}
+		return asOp(t.kvDelete(o.KvDelete))
+	case *pb.Op_KvCheck:
+		if fact := ops["kv_check"].missing(t.who.Scopes); fact != nil {
+			return nil, fact
+		}
+		return asOp(t.kvCheck(o.KvCheck))
+	}
+	return nil, notSupported("")
+}
+
+// asOp keeps a nil op of a concrete type from looking like an op.
+func asOp[T core.Op](op T, fact core.Fact) (core.Op, core.Fact) {
+	if fact != nil {
+		return nil, fact
+	}
+	return op, nil
+}
+
+func (t *translator) taskComplete(in *pb.TaskComplete) (*core.TaskComplete, core.Fact) {
+	h, fact := hold("task.id", "task.token", in.GetTask().GetId(), in.GetTask().GetToken())
+	if fact != nil {
+		return nil, fact
+	}
+	return t.complete(h, in.GetComplete())
+}
+
+func (t *translator) taskFail(in *pb.TaskFail) (*core.TaskFail, core.Fact) {
+	h, fact := hold("task.id", "task.token", in.GetTask().GetId(), in.GetTask().GetToken())
+	if fact != nil {
+		return nil, fact
+	}
+	return t.fail(h, in.GetFail())
+}
+
+func (t *translator) taskSnooze(in *pb.TaskSnooze) (*core.TaskSnooze, core.Fact) {
+	h, fact := hold("task.id", "task.token", in.GetTask().GetId(), in.GetTask().GetToken())
+	if fact != nil {
+		return nil, fact
+	}
+	return t.snooze(h, in.GetSnooze())
+}
+
+func (t *translator) complete(h core.TaskHold, in *pb.Complete) (*core.TaskComplete, core.Fact) {
+	if int64(len(in.GetResult())) > t.l.ResultBytes {
+		return nil, tooLarge("complete.result", "result_bytes", t.l.ResultBytes)
+	}
+	fact := textUpTo("complete.result_type", in.GetResultType(), "content_type_bytes", t.l.ContentTypeBytes)
+	if fact != nil {
+		return nil, fact
+	}
+	return &core.TaskComplete{Task: h.Task, Token: h.Token, Result: in.GetResult(), ResultType: in.GetResultType()}, nil
+}
+
+func (t *translator) fail(h core.TaskHold, in *pb.Fail) (*core.TaskFail, core.Fact) {
+	op := &core.TaskFail{Task: h.Task, Token: h.Token, Fatal: in.GetFatal(), HasRetry: in.GetRetryAfter() != nil}
+	op.Error = core.TaskError{
+		Code:    clip(in.GetError().GetCode(), errorCodeBytes),
+		Message: clip(in.GetError().GetMessage(), errorMessageBytes),
+		Stack:   clip(in.GetError().GetStack(), errorStackBytes),
+	}
+	var fact core.Fact
+	op.RetryAfter, fact = millis("fail.retry_after", in.GetRetryAfter(), span{0, t.l.RetryAfterMs, "retry_after_ms"})
+	return op, fact
+}
+
+func (t *translator) snooze(h core.TaskHold, in *pb.Snooze) (*core.TaskSnooze, core.Fact) {
+	op := &core.TaskSnooze{Task: h.Task, Token: h.Token}
+	if (in.GetUntil() == nil) == (in.GetDelay() == nil) {
+		return nil, invalid("snooze", "give either until or delay")
+	}
+	var fact core.Fact
+	if op.Until, fact = moment("snooze.until", in.GetUntil(), t.now, t.l.HorizonMs); fact != nil {
+		return nil, fact
+	}
+	op.Delay, fact = millis("snooze.delay", in.GetDelay(), t.horizon())
+	return op, fact
+}
+
+func (t *translator) key(keyspace string, key []byte) core.Fact {
+	if fact := spaceName("keyspace", keyspace); fact != nil {
+		return fact
+	}
+	if len(key) == 0 {
+		return invalid("key", "is empty")
+	}
+	if int64(len(key)) > t.l.KeyBytes {
+		return tooLarge("key", "key_bytes", t.l.KeyBytes)
+	}
+	return nil
+}
+
+func (t *translator) kvPut(in *pb.KVPut) (*core.KVPut, core.Fact) {
+	if fact := t.key(in.GetKeyspace(), in.GetKey()); fact != nil {
+		return nil, fact
+	}
+	if int64(len(in.GetValue())) > t.l.ValueBytes {
+		return nil, tooLarge("value", "value_bytes", t.l.ValueBytes)
+	}
+	if in.GetWantPrev() && !t.who.Scopes.Has(readsValues) {
+		return nil, core.Denied{Scope: readsValues.String()}
+	}
+	if in.GetIfAbsent() && in.GetIfRev() != 0 {
+		return nil, invalid("if_rev", "contradicts if_absent")
+	}
+	return &core.KVPut{
+		Keyspace: in.GetKeyspace(), Key: in.GetKey(), Value: in.GetValue(),
+		HasRev: in.IfRev != nil, IfRev: in.GetIfRev(), IfAbsent: in.GetIfAbsent(), WantPrev: in.GetWantPrev(),
+	}, nil
+}
+
+func (t *translator) kvDelete(in *pb.KVDelete) (*core.KVDelete, core.Fact) {
+	if fact := t.key(in.GetKeyspace(), in.GetKey()); fact != nil {
+		return nil, fact
+	}
+	return &core.KVDelete{
+		Keyspace: in.GetKeyspace(), Key: in.GetKey(), HasRev: in.IfRev != nil, IfRev: in.GetIfRev(),
+	}, nil
+}
+
+func (t *translator) kvCheck(in *pb.KVCheck) (*core.KVCheck, core.Fact) {
+	if fact := t.key(in.GetKeyspace(), in.GetKey()); fact != nil {
+		return nil, fact
+	}
+	op := &core.KVCheck{Keyspace: in.GetKeyspace(), Key: in.GetKey(), Compare: core.Compare(in.GetCompare())}
+	switch o := in.GetOperand().(type) {
+	case *pb.KVCheck_Rev:
+		op.Target, op.Rev = core.TargetRev, o.Rev
+	case *pb.KVCheck_Value:
+		if int64(len(o.Value)) > t.l.ValueBytes {
+			return nil, tooLarge("value", "value_bytes", t.l.ValueBytes)
+		}
+		op.Target, op.Value = core.TargetValue, o.Value
+	}
+	switch in.GetCompare() {
+	case pb.KVCheck_EXISTS, pb.KVCheck_ABSENT:
+		if op.Target != 0 {
+			return nil, invalid("compare", "takes no operand")
+		}
+	case pb.KVCheck_EQUAL, pb.KVCheck_NOT_EQUAL, pb.KVCheck_LESS, pb.KVCheck_GREATER:
+		if op.Target == 0 {
+			return nil, invalid("compare", "needs rev or value to compare with")
+		}
+	case pb.KVCheck_COMPARE_UNSPECIFIED:
+		return nil, invalid("compare", "is missing")
+	default:
+		return nil, notSupported("compare")
+	}
+	return op, nil
+}

@@ -1,0 +1,87 @@
+package api
+
+import (
+	"math"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/core"
+)
+
+// queueConfig reads a queue's configuration; its version, which is read-only, is not looked at.
+func (t *translator) queueConfig(in *pb.QueueConfig) (c core.QueueConfig, fact core.Fact) {
+	if in == nil {
+		return c, invalid("", "is missing")
+	}
+	if fact = count("max_attempts", in.GetMaxAttempts(), "max_attempts", t.l.Attempts); fact != nil {
+		return c, fact
+	}
+	if fact = count("max_crashes", in.GetMaxCrashes(), "max_crashes", t.l.Crashes); fact != nil {
+		return c, fact
+	}
+	c.MaxAttempts, c.MaxCrashes = in.GetMaxAttempts(), in.GetMaxCrashes()
+	if c.MaxDeliveries, fact = t.deliveries(in.MaxDeliveries); fact != nil {
+		return c, fact
+	}
+	if c.Lease, fact = millis("lease", in.GetLease(), t.leases()); fact != nil {
+		return c, fact
+	}
+	if c.MaxRun, fact = millis("max_run", in.GetMaxRun(), t.positive()); fact != nil {
+		return c, fact
+	}
+	if c.Retry, fact = t.retry(in.GetRetry()); fact != nil {
+		return c, fact
+	}
+	if in.GetMaxPayload() < 0 || in.GetMaxPayload() > t.l.PayloadBytes {
+		return c, beyond("max_payload", "payload_bytes", t.l.PayloadBytes, "is out of range")
+	}
+	c.MaxPayload = in.GetMaxPayload()
+	return c, t.spans(&c, in)
+}
+
+func (t *translator) spans(c *core.QueueConfig, in *pb.QueueConfig) (fact core.Fact) {
+	if c.Aging, fact = t.orOff("aging", in.GetAging()); fact != nil {
+		return fact
+	}
+	if c.RetainCompleted, fact = t.orOff("retain_completed", in.GetRetainCompleted()); fact != nil {
+		return fact
+	}
+	if c.RetainCancelled, fact = t.orOff("retain_cancelled", in.GetRetainCancelled()); fact != nil {
+		return fact
+	}
+	c.RetainDead, fact = t.orOff("retain_dead", in.GetRetainDead())
+	return fact
+}
+
+// orOff reads a duration of which 0 means none at all, and unset the default.
+func (t *translator) orOff(field string, d *durationpb.Duration) (core.Millis, core.Fact) {
+	ms, fact := millis(field, d, t.horizon())
+	if fact == nil && d != nil && ms == 0 {
+		return -1, nil
+	}
+	return ms, fact
+}
+
+func (t *translator) namespaceConfig(in *pb.NamespaceConfig) (c core.NamespaceConfig, fact core.Fact) {
+	if in == nil {
+		return c, invalid("", "is missing")
+	}
+	if in.GetRetainBytes() < 0 {
+		return c, invalid("retain_bytes", "is negative")
+	}
+	c.NoAutoCreate = in.AutoCreate != nil && !in.GetAutoCreate()
+	c.RetainBytes = in.GetRetainBytes()
+	return c, nil
+}
+
+// ifVersion reads the version that a change expects; -1 is any.
+func ifVersion(v *uint64) (int64, core.Fact) {
+	switch {
+	case v == nil:
+		return -1, nil
+	case *v > math.MaxInt64:
+		return 0, invalid("if_version", "is out of range")
+	}
+	return int64(*v), nil
+}

@@ -1,0 +1,653 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/errs"
+)
+
+func (r *rig) tasks() pb.TaskServiceClient   { return pb.NewTaskServiceClient(r.conn) }
+func (r *rig) queues() pb.QueueServiceClient { return pb.NewQueueServiceClient(r.conn) }
+
+func TestCreateCarriesEveryField(t *testing.T) {
+	r := newRig(t, Limits{})
+	out, err := r.tasks().Create(as("acme/all"), &pb.CreateRequest{Task: &pb.TaskSpec{
+		Id: strings.ToLower(testID(1)), Queue: "mail", Kind: "send:now", Payload: []byte("p"), ContentType: "text/plain",
+		Headers: []*pb.Header{{Name: "traceparent", Value: "x"}}, Priority: 9, RunAt: timestamppb.New(testNow.Add(time.Hour)),
+		MaxAttempts: 2, MaxCrashes: 3, MaxDeliveries: new(int32(0)), Lease: ms(5000), MaxRun: ms(1),
+		Retry:  &pb.Retry{Backoff: pb.Backoff_LINEAR, Base: ms(7), Factor: 1.25, Max: durationpb.New(9 * time.Microsecond)},
+		Unique: &pb.Unique{Key: "u", Ttl: ms(8), OnConflict: pb.Unique_REJECT},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out.GetId() != testID(1) || out.GetAt().GetIndex() != 1 {
+		t.Errorf("answer: %v", out)
+	}
+	got := *r.n.proposed()[0].Ops[0].(*core.TaskCreate)
+	if got.ID.String() != testID(1) || got.Queue != "mail" || got.TaskKind != "send:now" || string(got.Payload) != "p" ||
+		got.ContentType != "text/plain" || got.Headers[0] != (core.Header{Name: "traceparent", Value: "x"}) || got.Priority != 9 {
+		t.Errorf("content: %+v", got)
+	}
+	if got.RunAt != core.ShardTimeOf(testNow.Add(time.Hour)) || got.MaxAttempts != 2 || got.MaxCrashes != 3 ||
+		got.MaxDeliveries != -1 || got.Lease != 5000 || got.MaxRun != 1 {
+		t.Errorf("policy: %+v", got)
+	}
+	if want := (core.Retry{Backoff: core.BackoffLinear, Base: 7, FactorPercent: 125, Max: 1}); got.Retry != want {
+		t.Errorf("retry: %+v", got.Retry)
+	}
+	if want := (core.Unique{Key: "u", TTL: 8, Reject: true}); got.Unique != want {
+		t.Errorf("unique: %+v", got.Unique)
+	}
+}
+
+func TestATaskWithoutAnIDGetsOneOfItsTimeAndPartition(t *testing.T) {
+	r := newRig(t, Limits{})
+	seen := make(map[string]bool)
+	for range 3 {
+		out, err := r.tasks().Create(as("acme/all"), &pb.CreateRequest{Task: &pb.TaskSpec{Queue: "q"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		id, err := core.ParseTaskID(out.GetId())
+		if err != nil || id.Millis() != testNow.UnixMilli() || id.Partition() != 0 || seen[out.GetId()] {
+			t.Errorf("id %s: %v", out.GetId(), err)
+		}
+		seen[out.GetId()] = true
+	}
+}
+
+func TestAReplayStandsWhereItWasFirstApplied(t *testing.T) {
+	r := newRig(t, Limits{})
+	r.n.judge = func(c core.Commit) core.Result {
+		res := applied(c)
+		res.Replayed, res.Index = true, 77
+		res.Ops[0].Replayed, res.Ops[0].PayloadMatches = true, true
+		return res
+	}
+	out, err := r.tasks().Create(as("acme/all"), &pb.CreateRequest{Task: &pb.TaskSpec{Queue: "q"}})
+	if err != nil || !out.GetReplayed() || !out.GetPayloadMatches() || out.GetAt().GetIndex() != 77 {
+		t.Errorf("got %v, %v", out, err)
+	}
+}
+
+func TestACommitOfAllOps(t *testing.T) {
+	r := newRig(t, Limits{})
+	hold := &pb.Hold{Id: testID(1), Token: 4}
+	checks := []*pb.KVCheck{
+		{Keyspace: "ks", Key: []byte("a"), Compare: pb.KVCheck_ABSENT},
+		{Keyspace: "ks", Key: []byte("b"), Compare: pb.KVCheck_EQUAL, Operand: &pb.KVCheck_Rev{Rev: 3}},
+		{Keyspace: "ks", Key: []byte("c"), Compare: pb.KVCheck_LESS, Operand: &pb.KVCheck_Value{Value: []byte("v")}},
+	}
+	out, err := pb.NewCommitServiceClient(r.conn).Commit(as("acme/all"), &pb.CommitRequest{
+		RequestId: repeat(16, byte(1)), Conditions: checks, Ops: []*pb.Op{
+			{Op: &pb.Op_TaskCreate{TaskCreate: &pb.TaskSpec{Queue: "q", Id: testID(2)}}},
+			{Op: &pb.Op_TaskComplete{TaskComplete: &pb.TaskComplete{Task: hold, Complete: &pb.Complete{Result: []byte("r")}}}},
+			{Op: &pb.Op_TaskFail{TaskFail: &pb.TaskFail{Task: hold, Fail: &pb.Fail{Fatal: true}}}},
+			{Op: &pb.Op_TaskSnooze{TaskSnooze: &pb.TaskSnooze{Task: hold, Snooze: &pb.Snooze{Until: timestamppb.New(testNow)}}}},
+			{Op: &pb.Op_KvPut{KvPut: &pb.KVPut{Keyspace: "ks", Key: []byte("k"), IfRev: new(uint64(0)), WantPrev: true}}},
+			{Op: &pb.Op_KvDelete{KvDelete: &pb.KVDelete{Keyspace: "ks", Key: []byte("d"), IfRev: new(uint64(5))}}},
+			{Op: &pb.Op_KvCheck{KvCheck: checks[0]}},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(out.GetResults()) != 7 || out.GetResults()[0].GetTask() != testID(2) || out.GetResults()[4].GetRev() != 7 {
+		t.Errorf("results: %v", out)
+	}
+	c := r.n.proposed()[0]
+	if c.RequestID != core.RequestID(repeat(16, byte(1))) || len(c.Conditions) != 3 || c.Conditions[1].Target != core.TargetRev || c.Conditions[2].Compare != core.CompareLess {
+		t.Errorf("commit: %+v", c)
+	}
+	put := c.Ops[4].(*core.KVPut)
+	if !put.HasRev || put.IfRev != 0 || !put.WantPrev || c.Ops[5].(*core.KVDelete).IfRev != 5 || c.Ops[3].(*core.TaskSnooze).Until == 0 {
+		t.Errorf("ops: %+v", c.Ops)
+	}
+}
+
+func TestBadCommitsAreRefusedWithTheirPath(t *testing.T) {
+	op := func(p *pb.KVPut) []*pb.Op { return []*pb.Op{putCommit().GetOps()[0], {Op: &pb.Op_KvPut{KvPut: p}}} }
+	check := func(c *pb.KVCheck) *pb.CommitRequest { return &pb.CommitRequest{Conditions: []*pb.KVCheck{c}} }
+	r := newRig(t, Limits{})
+	for name, c := range map[string]struct {
+		in    *pb.CommitRequest
+		field string
+	}{
+		"nothing":              {&pb.CommitRequest{}, "ops"},
+		"request id of 15":     {&pb.CommitRequest{RequestId: repeat(15, byte(1)), Ops: putCommit().GetOps()}, "request_id"},
+		"request id of zeroes": {&pb.CommitRequest{RequestId: make([]byte, 16), Ops: putCommit().GetOps()}, "request_id"},
+		"id beside fence": {&pb.CommitRequest{
+			RequestId: repeat(16, byte(1)), Fence: &pb.Fence{Task: testID(1), Token: 1}, Ops: putCommit().GetOps(),
+		}, "request_id"},
+		"fence without token":  {&pb.CommitRequest{Fence: &pb.Fence{Task: testID(1)}, Ops: putCommit().GetOps()}, "fence.token"},
+		"fence without task":   {&pb.CommitRequest{Fence: &pb.Fence{Token: 1}, Ops: putCommit().GetOps()}, "fence.task"},
+		"empty key":            {&pb.CommitRequest{Ops: op(&pb.KVPut{Keyspace: "ks"})}, "ops[1].key"},
+		"keyspace with colon":  {&pb.CommitRequest{Ops: op(&pb.KVPut{Keyspace: "a:b", Key: []byte("k")})}, "ops[1].keyspace"},
+		"rev beside absent":    {&pb.CommitRequest{Ops: op(&pb.KVPut{Keyspace: "a", Key: []byte("k"), IfAbsent: true, IfRev: new(uint64(3))})}, "ops[1].if_rev"},
+		"empty op":             {&pb.CommitRequest{Ops: []*pb.Op{{}}}, "ops[0]"},
+		"no comparison":        {check(&pb.KVCheck{Keyspace: "a", Key: []byte("k")}), "conditions[0].compare"},
+		"unknown comparison":   {check(&pb.KVCheck{Keyspace: "a", Key: []byte("k"), Compare: 99}), "conditions[0].compare"},
+		"equal to nothing":     {check(&pb.KVCheck{Keyspace: "a", Key: []byte("k"), Compare: pb.KVCheck_EQUAL}), "conditions[0].compare"},
+		"exists with operand":  {check(&pb.KVCheck{Keyspace: "a", Key: []byte("k"), Compare: pb.KVCheck_EXISTS, Operand: &pb.KVCheck_Rev{}}), "conditions[0].compare"},
+		"task op without task": {&pb.CommitRequest{Ops: []*pb.Op{{Op: &pb.Op_TaskFail{TaskFail: &pb.TaskFail{}}}}}, "ops[0].task.id"},
+		"bad task in commit":   {&pb.CommitRequest{Ops: []*pb.Op{{Op: &pb.Op_TaskCreate{TaskCreate: &pb.TaskSpec{Queue: "q", Unique: &pb.Unique{Key: "k", Ttl: ms(-1)}}}}}}, "ops[0].unique.ttl"},
+		"snooze without when": {&pb.CommitRequest{Ops: []*pb.Op{{Op: &pb.Op_TaskSnooze{TaskSnooze: &pb.TaskSnooze{
+			Task: &pb.Hold{Id: testID(1), Token: 1},
+		}}}}}, "ops[0].snooze"},
+	} {
+		if e := errorOf(t, commitOf(c.in)(r)); e.GetCode() != "INVALID_ARGUMENT" || e.GetField() != c.field {
+			t.Errorf("%s: %v", name, e)
+		}
+	}
+}
+
+func TestARefusedCommitNamesOpAndRevision(t *testing.T) {
+	r := newRig(t, Limits{})
+	r.n.judge = func(core.Commit) core.Result {
+		return core.Result{Refusal: &core.Refusal{Op: 2, Fact: core.RevMismatch{Rev: 41, Value: []byte("now")}}}
+	}
+	e := errorOf(t, commitOf(&pb.CommitRequest{Ops: repeat(3, putCommit().GetOps()[0])})(r))
+	if e.GetCode() != "PRECONDITION_FAILED" || e.GetOp() != 2 || e.GetDetails()["rev"] != "41" || e.GetDetails()["value"] != "now" {
+		t.Errorf("got %v", e)
+	}
+	_, err := pb.NewCommitServiceClient(r.conn).Commit(as("acme/kv:write"), putCommit())
+	if e := errorOf(t, err); e.GetDetails()["rev"] != "41" || e.GetDetails()["value"] != "" {
+		t.Errorf("to a caller who may not read: %v", e)
+	}
+}
+
+func TestOldValuesThatDoNotFitAnAnswerAreLeftOut(t *testing.T) {
+	r := newRig(t, Limits{})
+	r.n.judge = func(c core.Commit) core.Result {
+		res := applied(c)
+		for i := range res.Ops {
+			res.Ops[i].Prev, res.Ops[i].Existed = make([]byte, mib), true
+		}
+		return res
+	}
+	out, err := pb.NewCommitServiceClient(r.conn).Commit(as("acme/all"), &pb.CommitRequest{Ops: repeat(9, putCommit().GetOps()[0])})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := 0
+	for _, o := range out.GetResults() {
+		if len(o.GetPrev()) > 0 {
+			kept++
+		}
+		if !o.GetExisted() {
+			t.Error("existed was left out too")
+		}
+	}
+	if kept != 3 || proto.Size(out) > 4*mib {
+		t.Errorf("%d of 9 values, %d bytes", kept, proto.Size(out))
+	}
+}
+
+func TestADeadlineAfterTheProposalIsUnknown(t *testing.T) {
+	r := newRig(t, Limits{})
+	r.n.holding = true
+	c := &call{s: r.s, t: translator{l: &r.s.l}}
+	past, cancel := context.WithDeadline(context.Background(), testNow.AddDate(-20, 0, 0))
+	defer cancel()
+	_, err := c.propose(past, core.Commit{})
+	if f, ok := errors.AsType[core.DeadlineExceeded](err); !ok || f.Unknown || len(r.n.proposed()) != 0 {
+		t.Errorf("before: %v", err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() {
+		_, err := c.propose(ctx, core.Commit{})
+		ended <- err
+	}()
+	eventually(t, "it is proposed", func() bool { return r.n.waiting() == 1 })
+	stop()
+	if f, ok := errors.AsType[core.Unavailable](<-ended); !ok || !f.Unknown {
+		t.Errorf("after: %v", err)
+	}
+	r.n.release(0) // nobody waits any more, and nothing blocks
+}
+
+func TestBatchCreateAnswersEachItem(t *testing.T) {
+	r := newRig(t, Limits{})
+	in := &pb.BatchCreateRequest{Tasks: []*pb.TaskSpec{{Queue: "q"}, {Queue: "?"}, {Queue: "q"}}}
+	out, err := r.tasks().BatchCreate(as("acme/all"), in)
+	if err != nil || len(out.GetResults()) != 3 || out.GetResults()[1].GetError().GetField() != "tasks[1].queue" || out.GetResults()[2].GetId() == "" {
+		t.Errorf("got %v, %v", out, err)
+	}
+	in.Tasks = in.Tasks[1:2]
+	if out, err = r.tasks().BatchCreate(as("acme/all"), in); err != nil || out.GetResults()[0].GetError() == nil {
+		t.Errorf("all bad: %v, %v", out, err)
+	}
+	in.Atomic = true
+	_, err = r.tasks().BatchCreate(as("acme/all"), in)
+	if e := errorOf(t, err); e.GetField() != "tasks[0].queue" {
+		t.Errorf("atomic: %v", e)
+	}
+}
+
+func TestClaimGivesBackWhatDoesNotFitItsAnswer(t *testing.T) {
+	r := newRig(t, Limits{})
+	r.addTask("acme", testID(1))
+	var spec core.ClaimSpec
+	r.n.claim = func(_ context.Context, s core.ClaimSpec) ([]core.Assigned, error) {
+		spec = s
+		return assignedTasks(5, mib), nil
+	}
+	out, err := r.tasks().Claim(as("acme/all"), &pb.ClaimRequest{
+		Queues: []*pb.QueueWeight{{Name: "a"}, {Name: "b", Weight: 3}}, Max: 5, Lease: ms(2000), Wait: ms(30),
+	})
+	if err != nil || len(out.GetTasks()) != 2 {
+		t.Fatalf("%d tasks, %v", len(out.GetTasks()), err)
+	}
+	if spec.Max != 5 || spec.Lease != 2000 || spec.Wait != 30 || spec.Worker != "someone" || spec.Queues[0].Weight != 1 || spec.Queues[1].Weight != 3 {
+		t.Errorf("claim: %+v", spec)
+	}
+	released := r.n.proposed()
+	if len(released) != 3 || released[0].Ops[0].(*core.TaskRelease).Token != 3 {
+		t.Errorf("released: %+v", released)
+	}
+}
+
+func TestAClaimInAnUnknownNamespaceWaitsForItAndMakesNone(t *testing.T) {
+	r := newRig(t, Limits{})
+	in := &pb.ClaimRequest{Queues: []*pb.QueueWeight{{Name: "q"}}}
+	out, err := r.tasks().Claim(as("acme/all"), in)
+	if err != nil || len(out.GetTasks()) != 0 || r.n.made != 0 {
+		t.Errorf("without waiting: %v, %v", out, err)
+	}
+	r.n.claim = func(_ context.Context, s core.ClaimSpec) ([]core.Assigned, error) {
+		if s.Wait != 28_000 {
+			return nil, errors.New("the wait so far was not taken off")
+		}
+		return assignedTasks(1, 1), nil
+	}
+	in.Wait = ms(30_000)
+	ended := make(chan error)
+	go func() {
+		out, err := r.tasks().Claim(as("acme/all"), in)
+		if err == nil && len(out.GetTasks()) != 1 {
+			err = errors.New("no task")
+		}
+		ended <- err
+	}()
+	for i := range 2 {
+		eventually(t, "the claim waits", func() bool { return r.clock.armed() == 1 })
+		if i == 1 {
+			r.addTask("acme", testID(1))
+		}
+		r.clock.advance(time.Second)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestNothingIsHeldInAnUnknownNamespace(t *testing.T) {
+	r := newRig(t, Limits{})
+	beat, err := r.tasks().Heartbeat(as("acme/all"), &pb.HeartbeatRequest{Items: []*pb.Hold{{Id: testID(1), Token: 2}}})
+	if err != nil || !beat.GetResults()[0].GetLost() {
+		t.Errorf("heartbeat: %v, %v", beat, err)
+	}
+	out, err := r.tasks().Settle(as("acme/all"), &pb.SettleRequest{Items: []*pb.SettleItem{doneItem(1, 2), {}}})
+	if err != nil || out.GetResults()[0].GetError().GetCode() != "NOT_FOUND" || out.GetResults()[1].GetError().GetField() != "items[1].id" {
+		t.Errorf("settle: %v, %v", out, err)
+	}
+	get, err := pb.NewKVServiceClient(r.conn).Get(as("acme/all"), &pb.KVGetRequest{Keyspace: "k", Key: []byte("k")})
+	if err != nil || get.GetFound() {
+		t.Errorf("key: %v, %v", get, err)
+	}
+	list, err := r.tasks().List(as("acme/all"), &pb.ListRequest{Queue: "q", State: pb.State_READY})
+	if err != nil || len(list.GetTasks()) != 0 {
+		t.Errorf("list: %v, %v", list, err)
+	}
+	_, err = r.queues().Stats(as("acme/all"), &pb.QueueStatsRequest{Queue: "q"})
+	if e := errorOf(t, err); e.GetCode() != "NOT_FOUND" || !strings.Contains(e.GetMessage(), "queue") {
+		t.Errorf("stats: %v", e)
+	}
+	_, err = r.queues().GetNamespace(as("acme/all"), &pb.GetNamespaceRequest{})
+	if e := errorOf(t, err); e.GetCode() != "NOT_FOUND" {
+		t.Errorf("namespace: %v", e)
+	}
+	for _, err := range []error{
+		func() error { _, err := r.tasks().RunNow(as("acme/all"), &pb.RunNowRequest{Id: testID(1)}); return err }(),
+		func() error { _, err := r.tasks().Delete(as("acme/all"), &pb.DeleteRequest{Id: testID(1)}); return err }(),
+	} {
+		expectCode(t, "change", err, codes.NotFound)
+	}
+	if r.n.made != 0 || len(r.n.proposed()) != 0 {
+		t.Errorf("%d namespaces, %d commits", r.n.made, len(r.n.proposed()))
+	}
+}
+
+func TestTheNamespaceIsNamedOnceAndWell(t *testing.T) {
+	r := newRig(t, Limits{})
+	for name, ctx := range map[string]context.Context{
+		"colon": as("acme/all", namespaceKey, "a:b"), "empty": as("acme/all", namespaceKey, ""),
+		"twice": as("acme/all", namespaceKey, "a", namespaceKey, "b"),
+	} {
+		_, err := r.tasks().Create(ctx, &pb.CreateRequest{Task: &pb.TaskSpec{Queue: "q"}})
+		if e := errorOf(t, err); e.GetField() != "namespace" {
+			t.Errorf("%s: %v", name, e)
+		}
+	}
+	if _, err := r.tasks().Create(as("acme/all", namespaceKey, "prod"), &pb.CreateRequest{Task: &pb.TaskSpec{Queue: "q"}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := r.n.spaces["acme/prod"]; !ok || r.n.made != 1 {
+		t.Errorf("namespaces: %v", r.n.spaces)
+	}
+}
+
+func TestAListIsPagedByAnOpaqueCursor(t *testing.T) {
+	r := newRig(t, Limits{})
+	r.addTask("acme", testID(1))
+	r.n.page = func(q core.ListQuery) ([]core.Task, []byte, error) {
+		if q.State != core.Dead || q.Queue != "q" {
+			return nil, nil, errors.New("another query")
+		}
+		if q.Cursor == nil {
+			return []core.Task{{ID: core.TaskID{1}, State: core.Dead}}, []byte{0, 0xff}, nil
+		}
+		if string(q.Cursor) != "\x00\xff" {
+			return nil, nil, core.Invalid{Field: "cursor"}
+		}
+		return nil, nil, nil
+	}
+	in := &pb.ListRequest{Queue: "q", State: pb.State_DEAD}
+	out, err := r.tasks().List(as("acme/all"), in)
+	if err != nil || len(out.GetTasks()) != 1 || out.GetCursor() == "" {
+		t.Fatalf("first page: %v, %v", out, err)
+	}
+	in.Cursor = out.GetCursor()
+	if out, err = r.tasks().List(as("acme/all"), in); err != nil || out.GetCursor() != "" {
+		t.Errorf("last page: %v, %v", out, err)
+	}
+	for _, bad := range []string{"%", "A", "AAA=", strings.Repeat("A", 2000), "AAAA"} {
+		in.Cursor = bad
+		_, err := r.tasks().List(as("acme/all"), in)
+		if e := errorOf(t, err); e.GetCode() != "INVALID_ARGUMENT" || e.GetField() != "cursor" {
+			t.Errorf("cursor %.10q: %v", bad, e)
+		}
+	}
+	for state, reason := range map[pb.State]string{pb.State_STATE_UNSPECIFIED: "", 99: "not_supported"} {
+		_, err := r.tasks().List(as("acme/all"), &pb.ListRequest{Queue: "q", State: state})
+		if e := errorOf(t, err); e.GetField() != "state" || e.GetReason() != reason {
+			t.Errorf("state %d: %v", state, e)
+		}
+	}
+}
+
+func TestALongListIsCutToOneMessage(t *testing.T) {
+	r := newRig(t, Limits{})
+	r.addTask("acme", testID(1))
+	r.n.page = func(q core.ListQuery) ([]core.Task, []byte, error) {
+		return repeat(q.Limit, core.Task{Error: core.TaskError{Stack: strings.Repeat("s", 16*kib)}}), []byte{byte(q.Limit)}, nil
+	}
+	out, err := r.tasks().List(as("acme/all"), &pb.ListRequest{Queue: "q", State: pb.State_DEAD, Limit: 1000})
+	if err != nil || len(out.GetTasks()) != 125 || proto.Size(out) > 4*mib {
+		t.Errorf("%d tasks, %v", len(out.GetTasks()), err)
+	}
+}
+
+func TestQueuesAreListedByName(t *testing.T) {
+	r := newRig(t, Limits{})
+	r.addTask("acme", testID(1))
+	var names []string
+	in := &pb.ListQueuesRequest{Limit: 2}
+	for {
+		out, err := r.queues().List(as("acme/all"), in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, q := range out.GetQueues() {
+			names = append(names, q.GetQueue())
+		}
+		if in.Cursor = out.GetCursor(); in.GetCursor() == "" {
+			break
+		}
+	}
+	if got := strings.Join(names, ","); got != "q0,q1,q2,q3,q4" {
+		t.Errorf("got %s", got)
+	}
+	in.Cursor = showCursor([]byte("a b"))
+	_, err := r.queues().List(as("acme/all"), in)
+	if e := errorOf(t, err); e.GetField() != "cursor" {
+		t.Errorf("bad cursor: %v", e)
+	}
+}
+
+func TestQueueConfigurationSurvivesTheEdge(t *testing.T) {
+	r := newRig(t, Limits{})
+	in := &pb.QueueConfig{
+		MaxAttempts: 3, MaxCrashes: 4, MaxDeliveries: new(int32(0)), Lease: ms(7000), MaxRun: ms(8),
+		Retry:      &pb.Retry{Backoff: pb.Backoff_FIXED, Base: ms(9), Factor: 1.5, Max: ms(10)},
+		MaxPayload: 11, Aging: ms(0), RetainCompleted: ms(0), RetainCancelled: ms(12), RetainDead: ms(13),
+	}
+	out, err := r.queues().Set(as("acme/all"), &pb.SetQueueRequest{Queue: "mail", Config: in, IfVersion: new(uint64(2))})
+	if err != nil || out.GetVersion() != 3 {
+		t.Fatalf("set: %v, %v", out, err)
+	}
+	op := r.n.proposed()[0].Ops[0].(*core.QueueSet)
+	if op.IfVersion != 2 || op.Config.Aging != -1 || op.Config.RetainCompleted != -1 || op.Config.MaxDeliveries != -1 {
+		t.Errorf("op: %+v", op)
+	}
+	if got := showQueueConfig(op.Config); !proto.Equal(got, in) {
+		t.Errorf("shown as %v", got)
+	}
+	if got := showQueueConfig(core.QueueConfig{}); !proto.Equal(got, &pb.QueueConfig{}) {
+		t.Errorf("defaults are shown as %v", got)
+	}
+	get, err := r.queues().Get(as("acme/all"), &pb.GetQueueRequest{Queue: "mail"})
+	if err != nil || get.GetConfig().GetVersion() != 2 || get.GetConfig().GetAging() == nil {
+		t.Errorf("get: %v, %v", get, err)
+	}
+	for field, bad := range map[string]*pb.SetQueueRequest{
+		"config":                  {Queue: "q"},
+		"config.max_payload":      {Queue: "q", Config: &pb.QueueConfig{MaxPayload: mib + 1}},
+		"config.aging":            {Queue: "q", Config: &pb.QueueConfig{Aging: ms(-1)}},
+		"config.retain_dead":      {Queue: "q", Config: &pb.QueueConfig{RetainDead: ms(-1)}},
+		"config.retain_cancelled": {Queue: "q", Config: &pb.QueueConfig{RetainCancelled: ms(-1)}},
+		"config.max_attempts":     {Queue: "q", Config: &pb.QueueConfig{MaxAttempts: -1}},
+		"if_version":              {Queue: "q", Config: &pb.QueueConfig{}, IfVersion: new(uint64(1 << 63))},
+		"queue":                   {Queue: "q q", Config: &pb.QueueConfig{}},
+	} {
+		_, err := r.queues().Set(as("acme/all"), bad)
+		if e := errorOf(t, err); e.GetField() != field {
+			t.Errorf("%s: %v", field, e)
+		}
+	}
+}
+
+func TestNamespaceConfigurationSurvivesTheEdge(t *testing.T) {
+	r := newRig(t, Limits{})
+	set := &pb.SetNamespaceRequest{Config: &pb.NamespaceConfig{AutoCreate: new(false), RetainBytes: 9}}
+	if out, err := r.queues().SetNamespace(as("acme/all"), set); err != nil || out.GetVersion() != 3 {
+		t.Fatalf("set: %v, %v", out, err)
+	}
+	op := r.n.proposed()[0].Ops[0].(*core.NamespaceSet)
+	if op.IfVersion != -1 || !op.Config.NoAutoCreate || op.Config.RetainBytes != 9 {
+		t.Errorf("op: %+v", op)
+	}
+	get, err := r.queues().GetNamespace(as("acme/all"), &pb.GetNamespaceRequest{})
+	if err != nil || get.GetConfig().GetVersion() != 4 || get.GetConfig().GetAutoCreate() {
+		t.Errorf("get: %v, %v", get, err)
+	}
+	set.Config.RetainBytes = -1
+	_, err = r.queues().SetNamespace(as("acme/all"), set)
+	if e := errorOf(t, err); e.GetField() != "config.retain_bytes" {
+		t.Errorf("negative: %v", e)
+	}
+}
+
+func TestAnInternalErrorIsLoggedAndNotTold(t *testing.T) {
+	r := newRig(t, Limits{})
+	r.addTask("acme", testID(1))
+	for want, err := range map[string]error{"INTERNAL": errors.New("secret path"), "DATA_LOSS": errs.Corruptf("secret path")} {
+		r.n.keyErr = err
+		_, err := pb.NewKVServiceClient(r.conn).Get(as("acme/all"), &pb.KVGetRequest{Keyspace: "k", Key: []byte("k")})
+		if e := errorOf(t, err); e.GetCode() != want || strings.Contains(err.Error(), "secret") {
+			t.Errorf("got %v", err)
+		}
+		if !strings.Contains(r.logs.String(), "secret path") {
+			t.Error("the log does not say why")
+		}
+	}
+}
+
+func TestAPanicIsOneFailedCall(t *testing.T) {
+	if errs.Invariants {
+		t.Skip("builds with invariants let a panic pass")
+	}
+	r := newRig(t, Limits{})
+	r.n.judge = func(core.Commit) core.Result { panic("planted") }
+	_, err := r.tasks().Create(as("acme/all"), &pb.CreateRequest{Task: &pb.TaskSpec{Queue: "q"}})
+	if e := errorOf(t, err); e.GetCode() != "INTERNAL" {
+		t.Errorf("got %v", e)
+	}
+}
+
+func TestCallsThatWaitEndWhenTheServerStops(t *testing.T) {
+	r := newRig(t, Limits{})
+	r.addTask("acme", testID(1))
+	id, err := core.ParseTaskID(testID(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tasks := range r.n.tasks {
+		tasks[id] = core.Task{ID: id, State: core.Running}
+	}
+	r.n.claim = func(ctx context.Context, _ core.ClaimSpec) ([]core.Assigned, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	health := healthpb.NewHealthClient(r.conn)
+	if h, err := health.Check(context.Background(), &healthpb.HealthCheckRequest{}); err != nil || h.GetStatus() != healthpb.HealthCheckResponse_SERVING {
+		t.Errorf("health: %v, %v", h, err)
+	}
+	_, err = health.Check(context.Background(), &healthpb.HealthCheckRequest{Service: "x"})
+	expectCode(t, "health of another service", err, codes.NotFound)
+	ended := make(chan error)
+	go func() {
+		_, err := r.tasks().Wait(as("acme/all"), &pb.WaitRequest{Id: testID(1)})
+		ended <- err
+	}()
+	go func() {
+		_, err := r.tasks().Claim(as("acme/all"), &pb.ClaimRequest{Queues: []*pb.QueueWeight{{Name: "q"}}, Wait: ms(60_000)})
+		ended <- err
+	}()
+	eventually(t, "both wait", func() bool { return r.s.Stats().Calls == 2 })
+	r.s.Shutdown(time.Hour)
+	for range 2 {
+		err := <-ended
+		if e := errorOf(t, err); e.GetCode() != "UNAVAILABLE" || e.GetReason() != "stopping" {
+			t.Errorf("got %v", err)
+		}
+	}
+	if _, err := r.s.begin(context.Background(), false); !is[core.Unavailable](err) {
+		t.Errorf("a call afterwards: %v", err)
+	}
+}
+
+func TestWhatIsNotOverAfterTheGraceIsCut(t *testing.T) {
+	r := newRig(t, Limits{})
+	r.n.holding = true
+	ended := make(chan error)
+	go func() {
+		_, err := r.tasks().Create(as("acme/all"), &pb.CreateRequest{Task: &pb.TaskSpec{Queue: "q"}})
+		ended <- err
+	}()
+	eventually(t, "the call is proposed", func() bool { return r.n.waiting() == 1 })
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		r.s.Shutdown(time.Second)
+	}()
+	eventually(t, "the grace runs", func() bool { return r.clock.armed() == 1 })
+	r.clock.advance(time.Second)
+	<-over
+	if got := status.Code(<-ended); got != codes.Unavailable {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestATaskIsShownWhole(t *testing.T) {
+	id, err := core.ParseTaskID(testID(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := showTask(&core.Task{
+		ID: id, State: core.Running, MaxDeliveries: -1, Lease: 1500, CreatedAt: core.ShardTimeOf(testNow), LeaseUntil: core.Never,
+		Result: []byte{}, HasResult: true, Error: core.TaskError{Code: "c"},
+	})
+	if got.GetId() != testID(1) || got.GetState() != pb.State_RUNNING || got.GetMaxDeliveries() != 0 || got.GetLeaseUntil() != nil ||
+		!got.GetCreatedAt().AsTime().Equal(testNow) || got.GetLease().AsDuration() != 1500*time.Millisecond || !got.GetHasResult() || got.GetError().GetCode() != "c" {
+		t.Errorf("got %v", got)
+	}
+	for s := range pb.State_name {
+		if s != 0 && core.State(s).String() != strings.ToLower(pb.State(s).String()) {
+			t.Errorf("state %d is %s here and %s on the wire", s, core.State(s), pb.State(s))
+		}
+	}
+	for o := range pb.Outcome_name {
+		if o != 0 && "OUTCOME_"+strings.ToUpper(core.Outcome(o).String()) != pb.Outcome(o).String() {
+			t.Errorf("outcome %d is %s here and %s on the wire", o, core.Outcome(o), pb.Outcome(o))
+		}
+	}
+	for c, want := range map[pb.KVCheck_Compare]core.Compare{
+		pb.KVCheck_EXISTS: core.CompareExists, pb.KVCheck_ABSENT: core.CompareAbsent, pb.KVCheck_EQUAL: core.CompareEqual,
+		pb.KVCheck_NOT_EQUAL: core.CompareNotEqual, pb.KVCheck_LESS: core.CompareLess, pb.KVCheck_GREATER: core.CompareGreater,
+	} {
+		if core.Compare(c) != want {
+			t.Errorf("comparison %v is %d", c, want)
+		}
+	}
+}
+
+// FuzzTranslateCommit feeds bytes that may be a commit to the way from the wire to core: it may refuse, never panic.
+func FuzzTranslateCommit(f *testing.F) {
+	for _, in := range []proto.Message{putCommit(), &pb.CommitRequest{Fence: &pb.Fence{Task: testID(1), Token: 1}, Conditions: []*pb.KVCheck{goodCheck()}}} {
+		b, err := proto.Marshal(in)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	l, err := Limits{}.withDefaults()
+	if err != nil {
+		f.Fatal(err)
+	}
+	known := make(shapes)
+	known.add((&pb.CommitRequest{}).ProtoReflect().Descriptor())
+	f.Fuzz(func(t *testing.T, b []byte) {
+		in := new(pb.CommitRequest)
+		if proto.Unmarshal(b, in) != nil || known.checkMessage(in) != nil {
+			return
+		}
+		tr := translator{l: &l, now: core.ShardTimeOf(testNow)}
+		tr.who.Scopes = ^tr.who.Scopes
+		tr.rand = zeroRand{}
+		c, fact := tr.commit(in)
+		if fact == nil && int64(c.EncodedSize()) > l.CommitBytes {
+			t.Error("admitted beyond the limit")
+		}
+	})
+}
+
+type zeroRand struct{}
+
+func (zeroRand) Uint64() uint64 { return 0 }
+func (zeroRand) Fill(b []byte)  { clear(b) }

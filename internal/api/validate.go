@@ -1,0 +1,139 @@
+package api
+
+import (
+	"math"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/millrace/millrace/internal/core"
+)
+
+// nameBytes bounds the names of queues, kinds, keyspaces and namespaces.
+const nameBytes = 128
+
+const nameRule = "letters, digits, dot, underscore and hyphen, from a letter or digit on, at most 128"
+
+// queueName holds names of queues and kinds to their alphabet, which has the colon.
+func queueName(field, s string) core.Fact {
+	if !isName(s, true) {
+		return invalid(field, "a name is made of colon, "+nameRule)
+	}
+	return nil
+}
+
+// spaceName holds names of namespaces and keyspaces to their alphabet, which lacks the colon: it separates them where
+// they are written together.
+func spaceName(field, s string) core.Fact {
+	if !isName(s, false) {
+		return invalid(field, "a name is made of "+nameRule)
+	}
+	return nil
+}
+
+func isName(s string, colon bool) bool {
+	if s == "" || len(s) > nameBytes {
+		return false
+	}
+	for i := range len(s) {
+		c := s[i]
+		switch {
+		case c >= '0' && c <= '9', c >= 'A' && c <= 'Z', c >= 'a' && c <= 'z':
+		case i > 0 && (c == '.' || c == '_' || c == '-' || c == ':' && colon):
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// text refuses control characters, which have no place in a name or a header.
+func text(field, s string) core.Fact {
+	if !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
+		return invalid(field, "holds a control character, or is not UTF-8")
+	}
+	return nil
+}
+
+// textUpTo is text of at most top bytes.
+func textUpTo(field, s, limit string, top int64) core.Fact {
+	if int64(len(s)) > top {
+		return tooLarge(field, limit, top)
+	}
+	return text(field, s)
+}
+
+func taskID(field, s string) (core.TaskID, core.Fact) {
+	id, err := core.ParseTaskID(s)
+	if err != nil || id.IsZero() {
+		return core.TaskID{}, invalid(field, core.ErrTaskID.Error())
+	}
+	return id, nil
+}
+
+func hold(idField, tokenField, id string, token uint64) (core.TaskHold, core.Fact) {
+	task, fact := taskID(idField, id)
+	if fact != nil {
+		return core.TaskHold{}, fact
+	}
+	if token == 0 || token > math.MaxInt64 {
+		return core.TaskHold{}, invalid(tokenField, "is not a token that was given to anyone")
+	}
+	return core.TaskHold{Task: task, Token: core.Token(token)}, nil
+}
+
+// span is a range of durations, in milliseconds, and the name of the limit that ends it.
+type span struct {
+	min, max int64
+	limit    string
+}
+
+// millis reads a duration that must lie in a span; nil is 0.
+func millis(field string, d *durationpb.Duration, in span) (core.Millis, core.Fact) {
+	if d == nil {
+		return 0, nil
+	}
+	if err := d.CheckValid(); err != nil {
+		return 0, invalid(field, "is no duration")
+	}
+	// Compared in seconds first: a valid duration of protobuf is longer than a time.Duration can say.
+	if d.GetSeconds() > in.max/second {
+		return 0, beyond(field, in.limit, in.max, "is too long")
+	}
+	ms := int64(core.MillisOf(time.Duration(d.GetSeconds())*time.Second + time.Duration(d.GetNanos())))
+	switch {
+	case d.GetSeconds() < 0 || d.GetNanos() < 0:
+		return 0, invalid(field, "is negative")
+	case ms > in.max:
+		return 0, beyond(field, in.limit, in.max, "is too long")
+	case ms < in.min:
+		return 0, beyond(field, in.limit, in.max, "is too short")
+	}
+	return core.Millis(ms), nil
+}
+
+// moment reads a time at most horizon ahead of now; nil is 0. A time before 1970 is the first millisecond after it.
+func moment(field string, t *timestamppb.Timestamp, now core.ShardTime, horizon int64) (core.ShardTime, core.Fact) {
+	if t == nil {
+		return 0, nil
+	}
+	if err := t.CheckValid(); err != nil {
+		return 0, invalid(field, "is no time")
+	}
+	at := core.ShardTimeOf(t.AsTime())
+	if at > now.Add(core.Millis(horizon)) {
+		return 0, beyond(field, "horizon_ms", horizon, "lies too far ahead")
+	}
+	return max(at, 1), nil
+}
+
+// count reads a number from 0, which means unset, to top.
+func count(field string, n int32, limit string, top int64) core.Fact {
+	if n < 0 || int64(n) > top {
+		return beyond(field, limit, top, "is out of range")
+	}
+	return nil
+}

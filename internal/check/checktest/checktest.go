@@ -1,0 +1,175 @@
+// Package checktest sets the model of package check against the real state machines: random histories, with restarts in
+// between, whose every result the model must allow, and whose final state must read back as the model has it.
+//
+// The histories are small worlds on purpose, few tasks, workers, keys and queues, so that operations meet: stale tokens,
+// repeats, taken keys, expired leases. Elsewhere: suites that judge the machines by themselves (machinetest).
+package checktest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/millrace/millrace/internal/check"
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/machine/commit"
+	"github.com/millrace/millrace/internal/machine/kv"
+	"github.com/millrace/millrace/internal/machine/machinetest"
+	"github.com/millrace/millrace/internal/machine/queue"
+)
+
+// Options of one random history.
+type Options struct {
+	Seed    uint64
+	Entries int
+	// Mutant switches planted bugs on, in builds that have them.
+	Mutant func(name string) bool
+	// Distort may change what the machine answered before the model sees it; it reports whether it did.
+	Distort func(r *rand.Rand, c *core.Commit, got *core.Result) bool
+}
+
+// Stats tell what a history reached, so that a test can see that it was worth running.
+type Stats struct {
+	Commits, Applied, Refused, Replayed, Granted, Expired, Restarts, Distorted int
+}
+
+type run struct {
+	o     Options
+	rand  *rand.Rand
+	model *check.Model
+	real  *commit.Machine
+	tx    *machinetest.Txn
+	index uint64
+	stamp core.ShardTime
+	world *world
+	stats Stats
+}
+
+// Run makes one history and judges it. The error is the first answer, or the first state read back, that the model does
+// not allow.
+func Run(o Options) (Stats, error) {
+	r := &run{
+		o: o, rand: rand.New(rand.NewPCG(o.Seed, 1)), model: check.NewModel(),
+		tx: machinetest.NewTxn(), stamp: 1_000_000,
+	}
+	r.world = newWorld(r.rand)
+	if err := r.open(); err != nil {
+		return r.stats, err
+	}
+	for range o.Entries {
+		if r.rand.IntN(40) == 0 {
+			r.stats.Restarts++
+			if err := r.open(); err != nil {
+				return r.stats, err
+			}
+		}
+		if err := r.entry(); err != nil {
+			return r.stats, err
+		}
+		if r.rand.IntN(20) == 0 {
+			if err := r.audit(); err != nil {
+				return r.stats, fmt.Errorf("after entry %d: %w", r.index, err)
+			}
+		}
+	}
+	return r.stats, r.audit()
+}
+
+// open starts the machine anew from what it stored.
+func (r *run) open() error {
+	r.real = commit.New(commit.Options{Mutant: r.o.Mutant})
+	if err := r.real.Open(r.tx); err != nil {
+		return fmt.Errorf("open: %w", err)
+	}
+	return nil
+}
+
+// entry proposes one entry, as bytes, and judges what became of it.
+func (r *run) entry() error {
+	r.index++
+	r.stamp = r.stamp.Add(r.world.pause())
+	e := &core.Entry{Format: core.FormatCurrent, Stamp: r.stamp, Proposer: 1, Seq: r.index}
+	for range 1 + r.rand.IntN(3) {
+		e.Commits = append(e.Commits, r.world.commit(r.stamp))
+	}
+	decoded, err := core.DecodeEntry(core.AppendEntry(nil, e))
+	if err != nil {
+		return fmt.Errorf("decode entry %d: %w", r.index, err)
+	}
+	applied, err := r.real.Apply(r.tx, r.index, decoded)
+	if err != nil {
+		return fmt.Errorf("apply entry %d: %w", r.index, err)
+	}
+	for i := range applied.Results {
+		got := &applied.Results[i]
+		r.count(got)
+		if r.o.Distort != nil && r.o.Distort(r.rand, &e.Commits[i], got) {
+			r.stats.Distorted++
+		}
+		r.world.saw(&e.Commits[i], got)
+	}
+	r.stats.Expired += len(applied.Lost)
+	return r.model.Judge(r.index, e, applied.Results)
+}
+
+func (r *run) count(got *core.Result) {
+	r.stats.Commits++
+	switch {
+	case got.Refusal != nil:
+		r.stats.Refused++
+	case got.Replayed:
+		r.stats.Replayed++
+	default:
+		r.stats.Applied++
+	}
+	for _, op := range got.Ops {
+		r.stats.Granted += len(op.Assigned)
+	}
+}
+
+// audit reads everything back through the read functions and compares it with the model.
+func (r *run) audit() error {
+	for _, p := range r.world.parts {
+		for _, id := range r.model.Tasks(p) {
+			got, ok, err := queue.Task(r.tx, p, id)
+			if err != nil {
+				return err
+			}
+			if err := r.model.AuditTask(p, id, got, ok); err != nil {
+				return err
+			}
+		}
+		for _, name := range r.world.queues {
+			stats, ok, err := queue.Stats(r.tx, p, name)
+			if err != nil {
+				return err
+			}
+			if !ok {
+				stats.Queue = name
+			}
+			if err := r.model.AuditStats(p, stats); err != nil {
+				return err
+			}
+		}
+		if err := r.auditKeys(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *run) auditKeys(p core.Partition) error {
+	for _, space := range r.world.spaces {
+		found := slices.Concat(r.model.Keys(p, space), r.world.keys)
+		for _, key := range found {
+			value, rev, ok, err := kv.Get(r.tx, p, space, []byte(key))
+			if err != nil {
+				return err
+			}
+			if err := r.model.AuditKey(p, space, []byte(key), value, rev, ok); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

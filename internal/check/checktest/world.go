@@ -1,0 +1,283 @@
+package checktest
+
+import (
+	"math/rand/v2"
+
+	"github.com/millrace/millrace/internal/core"
+)
+
+// world makes commits that meet each other: it remembers the tokens it saw and uses old ones too.
+type world struct {
+	rand   *rand.Rand
+	parts  []core.Partition
+	queues []string
+	spaces []string
+	keys   []string
+	nextID uint64
+
+	ids    map[core.Partition][]core.TaskID
+	holds  map[core.Partition][]core.TaskHold // every lease ever granted, newest last
+	revs   []uint64
+	old    []core.Commit // repeatable: with a request id, or a settle
+	serial map[core.SessionID]uint64
+	term   uint64
+}
+
+func newWorld(r *rand.Rand) *world {
+	return &world{
+		rand:   r,
+		parts:  []core.Partition{{Tenant: 1, Namespace: 1}, {Tenant: 2, Namespace: 1}},
+		queues: []string{"mail", "img"},
+		spaces: []string{"a", "b"},
+		keys:   []string{"x", "y", "z"},
+		ids:    map[core.Partition][]core.TaskID{}, holds: map[core.Partition][]core.TaskHold{},
+		serial: map[core.SessionID]uint64{},
+	}
+}
+
+func pick[T any](r *rand.Rand, from []T) T { return from[r.IntN(len(from))] }
+
+// recent picks the newest most of the time.
+func recent[T any](r *rand.Rand, from []T) T {
+	back := min(len(from), 1+r.IntN(6))
+	return from[len(from)-back]
+}
+
+// pause is how much shard time passes before the next entry: mostly little, at times past every lease or window.
+func (w *world) pause() core.Millis {
+	switch n := w.rand.IntN(100); {
+	case n < 60:
+		return core.Millis(w.rand.IntN(300))
+	case n < 97:
+		return core.Millis(w.rand.IntN(6_000))
+	case n < 99:
+		return core.Millis(w.rand.IntN(20 * 60_000))
+	}
+	return core.Millis(w.rand.IntN(30 * 3_600_000))
+}
+
+func (w *world) commit(stamp core.ShardTime) core.Commit {
+	p := pick(w.rand, w.parts)
+	c := core.Commit{Partition: p, Principal: "tester"}
+	switch n := w.rand.IntN(100); {
+	case n < 12:
+		return core.Commit{Ops: []core.Op{&core.Tick{Max: uint32(1 + w.rand.IntN(40))}}}
+	case n < 13:
+		w.term++
+		return core.Commit{Ops: []core.Op{&core.TermStart{Term: w.term, Leader: 1}}}
+	case n < 30:
+		c.Ops = []core.Op{w.grant(p)}
+	case n < 55 && len(w.holds[p]) > 0:
+		w.settleInto(&c, p, stamp)
+	case n < 60 && len(w.holds[p]) > 0:
+		c.Ops = []core.Op{w.renew(p)}
+	case n < 66 && len(w.old) > 0:
+		return recent(w.rand, w.old)
+	case n < 69:
+		c.Ops = []core.Op{w.configure()}
+	case n < 72 && len(w.ids[p]) > 0:
+		c.Ops = []core.Op{w.admin(p)}
+	case n < 84:
+		w.mixInto(&c, p, stamp)
+	default:
+		c.Ops = []core.Op{w.create(p, stamp)}
+	}
+	return c
+}
+
+// mixInto makes a commit of several ops, at times fenced, repeatable or numbered.
+func (w *world) mixInto(c *core.Commit, p core.Partition, stamp core.ShardTime) {
+	for range w.rand.IntN(3) {
+		c.Conditions = append(c.Conditions, w.check())
+	}
+	for range 1 + w.rand.IntN(4) {
+		switch w.rand.IntN(6) {
+		case 0:
+			c.Ops = append(c.Ops, w.create(p, stamp))
+		case 1:
+			c.Ops = append(c.Ops, w.check())
+		default:
+			c.Ops = append(c.Ops, w.write())
+		}
+	}
+	switch w.rand.IntN(4) {
+	case 0:
+		if len(w.holds[p]) > 0 {
+			h := recent(w.rand, w.holds[p])
+			c.Fence = &core.Fence{Task: h.Task, Token: h.Token}
+		}
+	case 1:
+		c.RequestID = core.RequestID{byte(w.rand.IntN(250)), 1}
+		w.old = append(w.old, *c)
+	case 2:
+		c.Session = core.SessionID{byte(w.rand.IntN(3)), 7, byte(p.Tenant)}
+		last := w.serial[c.Session]
+		switch n := w.rand.IntN(20); {
+		case n == 0:
+			c.Seq = last + 2
+		case n == 1 && last > 70:
+			c.Seq = last - 69
+		default:
+			c.Seq = last + 1
+			w.serial[c.Session] = c.Seq
+			w.old = append(w.old, *c)
+		}
+	}
+}
+
+func (w *world) settleInto(c *core.Commit, p core.Partition, stamp core.ShardTime) {
+	h := recent(w.rand, w.holds[p])
+	if w.rand.IntN(20) == 0 {
+		h.Token += core.Token(1 + w.rand.IntN(3)) // guessed
+	}
+	switch w.rand.IntN(8) {
+	case 0:
+		c.Ops = []core.Op{&core.TaskSnooze{Task: h.Task, Token: h.Token, Delay: core.Millis(w.rand.IntN(5000))}}
+	case 1:
+		c.Ops = []core.Op{&core.TaskRelease{Task: h.Task, Token: h.Token, Undelivered: w.rand.IntN(2) == 0}}
+	case 2, 3:
+		f := &core.TaskFail{Task: h.Task, Token: h.Token, Fatal: w.rand.IntN(8) == 0}
+		if w.rand.IntN(3) == 0 {
+			f.HasRetry, f.RetryAfter = true, core.Millis(w.rand.IntN(3)*1000)
+		}
+		c.Ops = []core.Op{f}
+	default:
+		c.Ops = []core.Op{&core.TaskComplete{Task: h.Task, Token: h.Token, Result: []byte{byte(w.rand.IntN(9))}}}
+		for range w.rand.IntN(3) {
+			if w.rand.IntN(3) == 0 {
+				c.Ops = append(c.Ops, w.create(p, stamp))
+			} else {
+				c.Ops = append(c.Ops, w.write())
+			}
+		}
+		c.FailOnRefusal = w.rand.IntN(3) == 0
+		if w.rand.IntN(3) == 0 {
+			c.Fence = &core.Fence{Task: h.Task, Token: h.Token}
+		}
+	}
+	if w.rand.IntN(3) == 0 {
+		w.old = append(w.old, *c)
+	}
+}
+
+func (w *world) create(p core.Partition, stamp core.ShardTime) *core.TaskCreate {
+	if ids := w.ids[p]; len(ids) > 0 && w.rand.IntN(12) == 0 {
+		return &core.TaskCreate{ID: recent(w.rand, ids), Queue: w.queues[0], Payload: []byte("again")}
+	}
+	w.nextID++
+	var random [9]byte
+	for i := range 8 {
+		random[i] = byte(w.nextID >> (8 * (7 - i)))
+	}
+	op := &core.TaskCreate{
+		ID: core.NewTaskID(int64(stamp), p.Index, random), Queue: pick(w.rand, w.queues), Payload: []byte{byte(w.nextID)},
+		Priority: uint8(w.rand.IntN(3)), Lease: core.Millis(1000 + w.rand.IntN(8000)),
+	}
+	if w.rand.IntN(5) == 0 {
+		op.Delay = core.Millis(w.rand.IntN(9000))
+	}
+	if w.rand.IntN(8) == 0 {
+		op.RunAt = stamp + core.ShardTime(w.rand.IntN(9000)-2000)
+	}
+	if w.rand.IntN(4) == 0 {
+		op.Unique = core.Unique{Key: pick(w.rand, w.keys), TTL: core.Millis(w.rand.IntN(60_000)), Reject: w.rand.IntN(3) == 0}
+	}
+	if w.rand.IntN(4) == 0 {
+		op.MaxAttempts, op.MaxCrashes, op.MaxDeliveries = int32(w.rand.IntN(4)), int32(w.rand.IntN(4)), int32(w.rand.IntN(6)-1)
+	}
+	if w.rand.IntN(6) == 0 {
+		op.MaxRun = core.Millis(500 + w.rand.IntN(12_000))
+	}
+	if w.rand.IntN(2) == 0 {
+		op.Retry = core.Retry{
+			Backoff: core.Backoff(w.rand.IntN(6)), Base: core.Millis(w.rand.IntN(3000)),
+			FactorPercent: uint32(w.rand.IntN(2) * 150), Max: core.Millis(w.rand.IntN(20_000)),
+		}
+	}
+	w.ids[p] = append(w.ids[p], op.ID)
+	return op
+}
+
+func (w *world) grant(p core.Partition) *core.Grant {
+	op := &core.Grant{Session: core.SessionID{byte(w.rand.IntN(3)), 9}, Worker: "w", N: uint32(w.rand.IntN(4))}
+	for _, q := range w.queues[:1+w.rand.IntN(len(w.queues))] {
+		op.Queues = append(op.Queues, core.GrantQueue{Name: q, Weight: 1})
+	}
+	if w.rand.IntN(5) == 0 {
+		op.Lease = core.Millis(1000 + w.rand.IntN(4000))
+	}
+	for range w.rand.IntN(2) {
+		if len(w.holds[p]) > 0 {
+			op.Settles = append(op.Settles, recent(w.rand, w.holds[p]))
+		}
+	}
+	return op
+}
+
+func (w *world) renew(p core.Partition) *core.TaskRenew {
+	op := &core.TaskRenew{Extend: core.Millis(w.rand.IntN(2) * (1000 + w.rand.IntN(20_000)))}
+	for range 1 + w.rand.IntN(3) {
+		op.Items = append(op.Items, recent(w.rand, w.holds[p]))
+	}
+	return op
+}
+
+func (w *world) configure() core.Op {
+	c := core.QueueConfig{Lease: core.Millis(1000 * (1 + w.rand.IntN(5)))}
+	switch w.rand.IntN(3) {
+	case 0:
+		c.RetainCompleted, c.RetainDead = -1, -1
+	case 1:
+		c.RetainCompleted = core.Millis(1000 * (1 + w.rand.IntN(600)))
+	}
+	if w.rand.IntN(3) == 0 {
+		c.MaxAttempts, c.Aging = int32(1+w.rand.IntN(5)), core.Millis(w.rand.IntN(3)-1)
+	}
+	return &core.QueueSet{Queue: pick(w.rand, w.queues), Config: c, IfVersion: int64(w.rand.IntN(4) - 1)}
+}
+
+func (w *world) admin(p core.Partition) core.Op {
+	id := recent(w.rand, w.ids[p])
+	if w.rand.IntN(2) == 0 {
+		return &core.TaskDelete{Task: id}
+	}
+	return &core.TaskRunNow{Task: id}
+}
+
+func (w *world) rev() uint64 {
+	if len(w.revs) == 0 || w.rand.IntN(4) == 0 {
+		return uint64(w.rand.IntN(3))
+	}
+	return recent(w.rand, w.revs)
+}
+
+func (w *world) write() core.Op {
+	space, key := pick(w.rand, w.spaces), []byte(pick(w.rand, w.keys))
+	hasRev := w.rand.IntN(3) == 0
+	if w.rand.IntN(4) == 0 {
+		return &core.KVDelete{Keyspace: space, Key: key, HasRev: hasRev, IfRev: w.rev()}
+	}
+	return &core.KVPut{
+		Keyspace: space, Key: key, Value: []byte{byte(w.rand.IntN(4))}, HasRev: hasRev, IfRev: w.rev(),
+		IfAbsent: !hasRev && w.rand.IntN(5) == 0, WantPrev: w.rand.IntN(2) == 0,
+	}
+}
+
+func (w *world) check() *core.KVCheck {
+	return &core.KVCheck{
+		Keyspace: pick(w.rand, w.spaces), Key: []byte(pick(w.rand, w.keys)), Target: core.Target(1 + w.rand.IntN(2)),
+		Compare: core.Compare(1 + w.rand.IntN(6)), Rev: w.rev(), Value: []byte{byte(w.rand.IntN(4))},
+	}
+}
+
+// saw remembers what later commits may use.
+func (w *world) saw(c *core.Commit, got *core.Result) {
+	for _, op := range got.Ops {
+		for _, a := range op.Assigned {
+			w.holds[c.Partition] = append(w.holds[c.Partition], core.TaskHold{Task: a.Task, Token: a.Token})
+		}
+		if op.Rev != 0 {
+			w.revs = append(w.revs, op.Rev)
+		}
+	}
+}

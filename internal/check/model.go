@@ -1,0 +1,167 @@
+package check
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/millrace/millrace/internal/core"
+)
+
+// Model is one shard's state as the documentation describes it, on plain maps: tasks, leases, tokens, unique keys,
+// request ids, sessions, keys. Judge replays an entry on it and says whether the results were allowed.
+//
+// Where the documentation leaves a choice, a task has several possible standings, and each answer keeps those that
+// explain it. Revisions, ids and tokens are taken from the answers, once they are seen to rise.
+type Model struct {
+	parts     map[core.Partition]*part
+	spaces    map[spaceName]core.OpResult // namespaces of the directory
+	index     uint64
+	stamp     core.ShardTime
+	termStart core.ShardTime
+	undo      []func() // takes back the commit that is being judged
+}
+
+type spaceName struct{ tenant, name string }
+
+// part is one partition.
+type part struct {
+	tasks    map[core.TaskID]*task
+	timed    map[core.TaskID]bool // tasks that some standing has running or scheduled
+	queues   map[string]*queue
+	unique   map[uniqueName]uniqueKey
+	spaces   map[string]map[string]pair // keyspace → key
+	requests map[core.RequestID]request
+	sessions map[core.SessionID][]session
+	config   core.NamespaceConfig
+	rev      uint64     // the largest seen
+	token    core.Token // the largest issued
+}
+
+type uniqueName struct{ queue, key string }
+
+type uniqueKey struct {
+	task  core.TaskID
+	until core.ShardTime
+}
+
+type pair struct {
+	value []byte
+	rev   uint64
+}
+
+type request struct {
+	commit core.Commit
+	result core.Result
+	index  uint64
+	at     core.ShardTime
+}
+
+// session is where a session may stand; last is 0 when it is not known.
+type session struct {
+	last    uint64
+	seen    core.ShardTime
+	answers map[uint64]core.Result
+}
+
+// What is kept, and for how long at least.
+const (
+	keepRequest   = core.Millis(10 * 60 * 1000)
+	keepSession   = core.Millis(10 * 60 * 1000)
+	keepAnswers   = 64
+	keepIdentity  = core.Millis(15 * 60 * 1000) // of an ended task's id
+	longestGrace  = core.Millis(15 * 1000)      // of leases after a term starts
+	defaultRetain = int64(10 << 30)
+)
+
+// NewModel returns the model of an empty shard.
+func NewModel() *Model {
+	return &Model{parts: map[core.Partition]*part{}, spaces: map[spaceName]core.OpResult{}}
+}
+
+func (m *Model) part(p core.Partition) *part {
+	if m.parts[p] == nil {
+		m.parts[p] = &part{
+			tasks: map[core.TaskID]*task{}, timed: map[core.TaskID]bool{}, queues: map[string]*queue{},
+			unique: map[uniqueName]uniqueKey{}, spaces: map[string]map[string]pair{},
+			requests: map[core.RequestID]request{}, sessions: map[core.SessionID][]session{},
+		}
+	}
+	return m.parts[p]
+}
+
+// partitions lists what the model knows, in order.
+func (m *Model) partitions() []*part {
+	keys := slices.SortedFunc(maps.Keys(m.parts), func(a, b core.Partition) int {
+		return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Index, b.Index))
+	})
+	out := make([]*part, len(keys))
+	for i, p := range keys {
+		out[i] = m.parts[p]
+	}
+	return out
+}
+
+// Mismatch is an answer that the model does not allow.
+type Mismatch struct {
+	Index  uint64
+	Commit int
+	What   string
+}
+
+// Error says where and what.
+func (e *Mismatch) Error() string {
+	return fmt.Sprintf("entry %d, commit %d: %s", e.Index, e.Commit, e.What)
+}
+
+// Judge replays the entry at index. results are what Apply answered, one per commit. It returns a *Mismatch for the
+// first answer that is not allowed; the model is of no use afterwards.
+func (m *Model) Judge(index uint64, e *core.Entry, results []core.Result) error {
+	switch {
+	case index <= m.index:
+		return &Mismatch{index, 0, fmt.Sprintf("comes after entry %d", m.index)}
+	case e.Stamp < m.stamp:
+		return &Mismatch{index, 0, fmt.Sprintf("shard time falls from %d to %d", m.stamp, e.Stamp)}
+	case len(results) != len(e.Commits):
+		return &Mismatch{index, 0, fmt.Sprintf("%d results for %d commits", len(results), len(e.Commits))}
+	}
+	m.index, m.stamp = index, e.Stamp
+	for i := range e.Commits {
+		if err := m.commit(&e.Commits[i], &results[i]); err != nil {
+			return &Mismatch{index, i, err.Error()}
+		}
+	}
+	return nil
+}
+
+// change registers how to take a change back if the commit turns out to be refused.
+func (m *Model) change(back func()) { m.undo = append(m.undo, back) }
+
+func (m *Model) rollback() {
+	for i := len(m.undo) - 1; i >= 0; i-- {
+		m.undo[i]()
+	}
+	m.undo = nil
+}
+
+// set stores a map entry, to be taken back with the commit.
+func set[K comparable, V any](m *Model, in map[K]V, key K, value V) {
+	old, had := in[key]
+	m.change(func() {
+		if had {
+			in[key] = old
+		} else {
+			delete(in, key)
+		}
+	})
+	in[key] = value
+}
+
+// drop removes a map entry, to be taken back with the commit.
+func drop[K comparable, V any](m *Model, in map[K]V, key K) {
+	if old, had := in[key]; had {
+		m.change(func() { in[key] = old })
+		delete(in, key)
+	}
+}

@@ -1,0 +1,239 @@
+package check
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"reflect"
+
+	"github.com/millrace/millrace/internal/core"
+)
+
+// queue is what a queue rules, and the order in which its tasks were made.
+type queue struct {
+	config core.QueueConfig
+	fresh  [10][]core.TaskID // by priority: tasks ready since their creation, oldest first
+}
+
+// settings are the rules in force for one task.
+type settings struct {
+	core.QueueConfig
+	retry core.Retry
+}
+
+// What a queue that was never configured rules.
+var defaults = core.QueueConfig{
+	MaxAttempts: 5, MaxCrashes: 10, MaxDeliveries: 1000, Lease: 60_000,
+	Retry:           core.Retry{Backoff: core.BackoffFullJitter, Base: 5_000, FactorPercent: 200, Max: 15 * 60_000},
+	RetainCompleted: 24 * 3_600_000, RetainCancelled: 24 * 3_600_000, RetainDead: 14 * 24 * 3_600_000,
+	MaxPayload: 1 << 20, Aging: 60_000,
+}
+
+// settings returns what the task asks for, else its queue, else the defaults.
+func (p *part) settings(t *task) settings {
+	q, c := p.configOf(t.create.Queue), &t.create
+	return settings{
+		QueueConfig: core.QueueConfig{
+			MaxAttempts:   cmp.Or(c.MaxAttempts, q.MaxAttempts, defaults.MaxAttempts),
+			MaxCrashes:    cmp.Or(c.MaxCrashes, q.MaxCrashes, defaults.MaxCrashes),
+			MaxDeliveries: cmp.Or(c.MaxDeliveries, q.MaxDeliveries, defaults.MaxDeliveries),
+			Lease:         cmp.Or(c.Lease, q.Lease, defaults.Lease),
+			MaxRun:        cmp.Or(c.MaxRun, q.MaxRun),
+		},
+		retry: core.Retry{
+			Backoff:       cmp.Or(c.Retry.Backoff, q.Retry.Backoff, defaults.Retry.Backoff),
+			Base:          cmp.Or(c.Retry.Base, q.Retry.Base, defaults.Retry.Base),
+			FactorPercent: cmp.Or(c.Retry.FactorPercent, q.Retry.FactorPercent, defaults.Retry.FactorPercent),
+			Max:           cmp.Or(c.Retry.Max, q.Retry.Max, defaults.Retry.Max),
+		},
+	}
+}
+
+func (p *part) configOf(name string) core.QueueConfig {
+	if q := p.queues[name]; q != nil {
+		return q.config
+	}
+	return core.QueueConfig{}
+}
+
+func (s settings) deliveriesOver(n uint32) bool {
+	return s.MaxDeliveries > 0 && n >= uint32(s.MaxDeliveries)
+}
+
+// backoff bounds the delay after failure n, from 1. Rounding is left one millisecond either way.
+func (s settings) backoff(n uint32) (least, most core.Millis) {
+	r := s.retry
+	full := r.Base
+	switch r.Backoff {
+	case core.BackoffFixed:
+	case core.BackoffLinear:
+		full = min(r.Base*core.Millis(n), r.Max)
+	default:
+		for range n - 1 {
+			if full >= r.Max {
+				break
+			}
+			full = full * core.Millis(r.FactorPercent) / 100
+		}
+	}
+	full = min(full, r.Max)
+	switch r.Backoff {
+	case core.BackoffFullJitter:
+		return 0, full + 1
+	case core.BackoffEqualJitter:
+		return max(0, full/2-1), full + 1
+	}
+	return max(0, full-core.Millis(n)), full + core.Millis(n)
+}
+
+// retain is how long a task that ended so is kept; nothing or less: it is removed at its end.
+func (p *part) retain(t *task, state core.State) core.Millis {
+	q := p.configOf(t.create.Queue)
+	switch state {
+	case core.Completed:
+		return cmp.Or(q.RetainCompleted, defaults.RetainCompleted)
+	case core.Cancelled:
+		return cmp.Or(q.RetainCancelled, defaults.RetainCancelled)
+	}
+	return cmp.Or(q.RetainDead, defaults.RetainDead)
+}
+
+// create judges a new task, a repeated id, a taken unique key and a refusal.
+func (m *Model) create(p *part, c *core.Commit, op *core.TaskCreate, a answer) error {
+	if t := p.tasks[op.ID]; t != nil {
+		if !t.forgettable(m.stamp) || a.fact != nil || a.result != nil && a.result.Replayed {
+			return m.createAgain(p, t, op, a)
+		}
+	}
+	if op.Unique.Key != "" {
+		held, ok := p.unique[uniqueName{op.Queue, op.Unique.Key}]
+		if ok && m.stamp < held.until {
+			return m.createTaken(p, held.task, op, a)
+		}
+	}
+	if a.fact != nil {
+		return m.createRefused(p, op, a.fact)
+	}
+	if q := p.queues[op.Queue]; q == nil && p.config.NoAutoCreate {
+		return fmt.Errorf("task %s was made in queue %s, which does not exist", op.ID, op.Queue)
+	}
+	if !a.blind && (a.result.Replayed || a.result.Task != op.ID) {
+		return fmt.Errorf("task %s is new: answered %s, replayed=%v", op.ID, a.result.Task, a.result.Replayed)
+	}
+	s, err := m.born(op, a)
+	if err != nil {
+		return err
+	}
+	t := &task{id: op.ID, create: *op, creator: c.Principal, index: m.index, at: m.stamp, past: map[core.Token]settledAs{}}
+	set(m, p.tasks, op.ID, t)
+	m.stand(p, t, []standing{s})
+	p.join(m, t, s)
+	if op.Unique.Key != "" {
+		ttl := cmp.Or(op.Unique.TTL, 24*3_600_000)
+		set(m, p.unique, uniqueName{op.Queue, op.Unique.Key}, uniqueKey{op.ID, m.stamp.Add(ttl)})
+	}
+	return nil
+}
+
+// born returns the first standing of a task.
+func (m *Model) born(op *core.TaskCreate, a answer) (standing, error) {
+	due := op.RunAt
+	if due == 0 {
+		due = m.stamp.Add(op.Delay)
+	}
+	s := standing{state: core.Ready, limit: core.Never, fresh: true}
+	if due > m.stamp {
+		s = standing{state: core.Scheduled, limit: core.Never, earliest: due, latest: due}
+	}
+	if a.result != nil && a.result.State != 0 && a.result.State != s.state {
+		return s, fmt.Errorf("task %s was made %s, expected %s", op.ID, a.result.State, s.state)
+	}
+	return s, nil
+}
+
+// join enters a task in its queue.
+func (p *part) join(m *Model, t *task, s standing) {
+	q := p.queues[t.create.Queue]
+	if q == nil {
+		q = &queue{}
+		set(m, p.queues, t.create.Queue, q)
+	}
+	if !s.fresh || t.create.Priority > 9 {
+		return
+	}
+	line := &q.fresh[t.create.Priority]
+	n := len(*line)
+	m.change(func() { *line = (*line)[:n] })
+	*line = append(*line, t.id)
+}
+
+// createAgain judges a create of an id that is known.
+func (m *Model) createAgain(p *part, t *task, op *core.TaskCreate, a answer) error {
+	if !sameTask(&t.create, op) {
+		if f, ok := a.fact.(core.AlreadyExists); ok && f.Kind == "task" {
+			return nil
+		}
+		return fmt.Errorf("task %s exists with other content: answered %s", op.ID, a)
+	}
+	if a.blind {
+		return nil
+	}
+	if a.fact != nil || !a.result.Replayed || a.result.Task != op.ID || !a.result.PayloadMatches {
+		return fmt.Errorf("task %s exists with the same content: answered %s", op.ID, a)
+	}
+	return m.move(p, t, answer{result: &core.OpResult{State: a.result.State}}, func(s standing) []step {
+		return []step{{next: s}}
+	})
+}
+
+// createTaken judges a create whose unique key another task holds.
+func (m *Model) createTaken(_ *part, holder core.TaskID, op *core.TaskCreate, a answer) error {
+	if op.Unique.Reject {
+		if f, ok := a.fact.(core.AlreadyExists); ok && f.Kind == "unique" {
+			return nil
+		}
+		return fmt.Errorf("unique key %q is held by task %s: answered %s", op.Unique.Key, holder, a)
+	}
+	if a.blind {
+		return nil
+	}
+	if a.fact != nil || !a.result.Replayed || a.result.Task != holder {
+		return fmt.Errorf("unique key %q is held by task %s: answered %s", op.Unique.Key, holder, a)
+	}
+	return nil
+}
+
+func (m *Model) createRefused(p *part, op *core.TaskCreate, fact core.Fact) error {
+	switch f := fact.(type) {
+	case core.NotFound:
+		if f.Kind == "queue" && p.config.NoAutoCreate && p.queues[op.Queue] == nil {
+			return nil
+		}
+	case core.Exhausted:
+		if f.Limit == "queues" && p.queues[op.Queue] == nil && int64(len(p.queues)) >= f.Max {
+			return nil
+		}
+	case core.TooLarge:
+		if int64(len(op.Payload)) > cmp.Or(p.configOf(op.Queue).MaxPayload, defaults.MaxPayload) {
+			return nil
+		}
+	}
+	return fmt.Errorf("task %s could be made: refused with %T %w", op.ID, fact, fact)
+}
+
+// sameTask compares what producers sent, with defaults filled in.
+func sameTask(a, b *core.TaskCreate) bool {
+	x, y := *a, *b
+	for _, c := range []*core.TaskCreate{&x, &y} {
+		c.TaskKind = cmp.Or(c.TaskKind, c.Queue)
+		c.ContentType = cmp.Or(c.ContentType, "application/json")
+		if len(c.Headers) == 0 {
+			c.Headers = nil
+		}
+	}
+	if !bytes.Equal(x.Payload, y.Payload) {
+		return false
+	}
+	x.Payload, y.Payload = nil, nil
+	return reflect.DeepEqual(x, y)
+}

@@ -1,0 +1,250 @@
+package check
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/millrace/millrace/internal/core"
+)
+
+// grant judges which tasks a worker was given: ready ones of the queues asked for, under rising tokens, at most as many
+// as there are slots, and no fewer than slots and ready tasks allow.
+func (m *Model) grant(p *part, op *core.Grant, a answer) error {
+	if err := m.applied(op, a); err != nil || a.blind {
+		return err
+	}
+	least, most := m.slots(p, op)
+	if n := uint32(len(a.result.Assigned)); n > most {
+		return fmt.Errorf("%d tasks for %d slots", n, most)
+	}
+	for i := range a.result.Assigned {
+		if err := m.assigned(p, op, &a.result.Assigned[i]); err != nil {
+			return fmt.Errorf("assigned[%d]: %w", i, err)
+		}
+	}
+	if uint32(len(a.result.Assigned)) >= least {
+		return nil
+	}
+	if id, ok := p.readyIn(op); ok {
+		return fmt.Errorf("%d tasks for %d slots, but task %s is ready", len(a.result.Assigned), least, id)
+	}
+	return nil
+}
+
+// slots bounds how many tasks may be given: a settle that counted on a slot and left its lease takes it back.
+func (m *Model) slots(p *part, op *core.Grant) (least, most uint32) {
+	least, most = op.N, op.N
+	for _, hold := range op.Settles {
+		t := p.tasks[hold.Task]
+		if t == nil {
+			continue
+		}
+		live := func(s *standing) bool { return s.live(hold.Token) }
+		if t.might(live) && least > 0 {
+			least--
+		}
+		if t.sure(live) && most > 0 {
+			most--
+		}
+	}
+	return least, most
+}
+
+// readyIn finds a task that is certainly ready in the queues of a grant.
+func (p *part) readyIn(op *core.Grant) (core.TaskID, bool) {
+	for id, t := range p.tasks {
+		asked := slices.ContainsFunc(op.Queues, func(q core.GrantQueue) bool { return q.Name == t.create.Queue })
+		if asked && t.sure(func(s *standing) bool { return s.state == core.Ready }) {
+			return id, true
+		}
+	}
+	return core.TaskID{}, false
+}
+
+func (m *Model) assigned(p *part, op *core.Grant, got *core.Assigned) error {
+	t := p.tasks[got.Task]
+	if t == nil {
+		return fmt.Errorf("task %s is unknown", got.Task)
+	}
+	if got.Token <= p.token {
+		return fmt.Errorf("task %s: token %d is not above %d", got.Task, got.Token, p.token)
+	}
+	if !slices.ContainsFunc(op.Queues, func(q core.GrantQueue) bool { return q.Name == t.create.Queue }) {
+		return fmt.Errorf("task %s is of queue %s, which was not asked for", got.Task, t.create.Queue)
+	}
+	if err := sameContent(t, got); err != nil {
+		return fmt.Errorf("task %s: %w", got.Task, err)
+	}
+	if err := p.inTurn(m, t); err != nil {
+		return err
+	}
+	set := p.settings(t)
+	lease := cmp.Or(op.Lease, set.Lease)
+	var next []standing
+	for _, s := range t.may {
+		if s.state != core.Ready || got.Attempt != s.deliveries+1 || got.Failures != s.failures || got.Crashes != s.crashes {
+			continue
+		}
+		s.state, s.fresh, s.token, s.session, s.lease = core.Running, false, got.Token, op.Session, lease
+		s.deliveries++
+		s.limit = core.Never
+		if set.MaxRun > 0 {
+			s.limit = m.stamp.Add(set.MaxRun)
+		}
+		if s.until = min(m.stamp.Add(lease), s.limit); s.until != got.LeaseUntil {
+			continue
+		}
+		next = append(next, s)
+	}
+	if len(next) == 0 {
+		return fmt.Errorf("task %s (attempt %d, failures %d, crashes %d, lease until %d) stands as %+v",
+			got.Task, got.Attempt, got.Failures, got.Crashes, got.LeaseUntil, t.may)
+	}
+	old := p.token
+	m.change(func() { p.token = old })
+	p.token = got.Token
+	m.stand(p, t, next)
+	return nil
+}
+
+func sameContent(t *task, got *core.Assigned) error {
+	c := &t.create
+	switch {
+	case got.Queue != c.Queue || got.Kind != cmp.Or(c.TaskKind, c.Queue):
+		return fmt.Errorf("queue %q kind %q, made as %q %q", got.Queue, got.Kind, c.Queue, c.TaskKind)
+	case !bytes.Equal(got.Payload, c.Payload):
+		return fmt.Errorf("payload of %d bytes differs from the one created", len(got.Payload))
+	case got.ContentType != cmp.Or(c.ContentType, "application/json"):
+		return fmt.Errorf("content type %q, made as %q", got.ContentType, c.ContentType)
+	case !slices.Equal(got.Headers, c.Headers):
+		return fmt.Errorf("headers %v, made with %v", got.Headers, c.Headers)
+	case got.Priority != c.Priority:
+		return fmt.Errorf("priority %d, made with %d", got.Priority, c.Priority)
+	case got.CreatedAt != t.at:
+		return fmt.Errorf("created at %d, was at %d", got.CreatedAt, t.at)
+	}
+	return nil
+}
+
+// inTurn judges that among tasks of one queue and priority that were never delivered, the oldest goes first.
+func (p *part) inTurn(m *Model, t *task) error {
+	if t.create.Priority > 9 || !t.might(func(s *standing) bool { return s.fresh }) {
+		return nil
+	}
+	line := &p.queues[t.create.Queue].fresh[t.create.Priority]
+	old := *line
+	m.change(func() { *line = old })
+	for len(*line) > 0 {
+		first := p.tasks[(*line)[0]]
+		if first == nil || !first.sure(func(s *standing) bool { return s.fresh }) || first == t {
+			*line = (*line)[1:]
+			if first == t {
+				return nil
+			}
+			continue
+		}
+		return fmt.Errorf("task %s went before task %s, which is older in queue %s", t.id, first.id, t.create.Queue)
+	}
+	return nil
+}
+
+// tick judges timed work. What is due may have been done; when the answer says that nothing is left, it has been.
+func (m *Model) tick(op *core.Tick, a answer) error {
+	if err := m.applied(op, a); err != nil {
+		return err
+	}
+	all := a.result != nil && !a.result.More
+	for _, p := range m.partitions() {
+		for _, id := range slices.Collect(maps.Keys(p.timed)) {
+			m.due(p, p.tasks[id], all)
+		}
+		m.retention(p)
+	}
+	return nil
+}
+
+// due adds the standings that a task's timers lead to.
+func (m *Model) due(p *part, t *task, all bool) {
+	var next []standing
+	add := func(s standing) {
+		if !slices.Contains(next, s) {
+			next = append(next, s)
+		}
+	}
+	for _, s := range t.may {
+		may, must, after := m.timer(p, t, s)
+		if !may || !must || !all {
+			add(s)
+		}
+		if may {
+			for _, st := range after {
+				add(st.next)
+			}
+		}
+	}
+	m.stand(p, t, next)
+}
+
+// timer tells whether a standing's timer may have come, must have come, and what follows.
+func (m *Model) timer(p *part, t *task, s standing) (may, must bool, after []step) {
+	switch {
+	case s.state == core.Scheduled:
+		may, must = s.earliest <= m.stamp, s.latest <= m.stamp
+		return may, must, []step{{next: s.ready()}}
+	case s.state == core.Running && s.limit <= m.stamp:
+		grace := m.termStart.Add(min(s.lease, longestGrace))
+		return true, m.stamp >= grace, append(m.failed(p, t, s, &core.TaskFail{}), m.expired(p, t, s)...)
+	case s.state == core.Running && s.until <= m.stamp && m.stamp >= m.termStart.Add(min(s.lease, longestGrace)):
+		return true, true, m.expired(p, t, s)
+	}
+	return false, false, nil
+}
+
+// expired: a crash. The first one is ready at once, later ones wait like failures.
+func (m *Model) expired(p *part, t *task, s standing) []step {
+	s.crashes++
+	set := p.settings(t)
+	if s.crashes >= uint32(set.MaxCrashes) {
+		return m.end(p, t, s, core.Dead)
+	}
+	if s.crashes == 1 {
+		return m.readyAgain(p, t, s)
+	}
+	_, hi := set.backoff(s.crashes)
+	lo, _ := set.backoff(s.crashes - 1)
+	return m.wait(p, t, s, m.stamp.Add(lo), m.stamp.Add(hi))
+}
+
+// retention lets terminal tasks go whose time is over, or whose bytes are beyond the namespace's. Only terminal ones.
+func (m *Model) retention(p *part) {
+	full := p.endedBytes() > cmp.Or(p.config.RetainBytes, defaultRetain)
+	for _, t := range p.tasks {
+		var gone []standing
+		for _, s := range t.may {
+			if s.gone || !s.state.Terminal() || !full && m.stamp < s.ended.Add(p.retain(t, s.state)) {
+				continue
+			}
+			s.gone, s.known = true, true
+			if !slices.Contains(t.may, s) {
+				gone = append(gone, s)
+			}
+		}
+		if len(gone) > 0 {
+			m.stand(p, t, append(slices.Clone(t.may), gone...))
+		}
+	}
+}
+
+// endedBytes bounds from above what terminal tasks hold.
+func (p *part) endedBytes() int64 {
+	var sum int64
+	for _, t := range p.tasks {
+		if t.might(func(s *standing) bool { return s.state.Terminal() && !s.gone }) {
+			sum += int64(len(t.create.Payload)) + t.result + 1024
+		}
+	}
+	return sum
+}

@@ -1,0 +1,272 @@
+package check
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/millrace/millrace/internal/core"
+)
+
+var testPart = core.Partition{Tenant: 1, Namespace: 1}
+
+func taskID(n byte) core.TaskID { return core.NewTaskID(1, 0, [9]byte{n}) }
+
+// pair of one commit and what was answered, at a stamp in seconds.
+type said struct {
+	at     int64
+	commit core.Commit
+	result core.Result
+}
+
+func ops(list ...core.Op) core.Commit { return core.Commit{Partition: testPart, Ops: list} }
+
+func fenced(id core.TaskID, token core.Token, list ...core.Op) core.Commit {
+	c := ops(list...)
+	c.Fence = &core.Fence{Task: id, Token: token}
+	return c
+}
+
+func did(list ...core.OpResult) core.Result { return core.Result{Ops: list} }
+
+func refused(op int, f core.Fact) core.Result {
+	return core.Result{Refusal: &core.Refusal{Op: op, Fact: f}}
+}
+
+func created(id core.TaskID) core.OpResult {
+	return core.OpResult{Kind: core.OpTaskCreate, Task: id, State: core.Ready}
+}
+
+func settled(kind core.OpKind, s core.State) core.OpResult {
+	return core.OpResult{Kind: kind, State: s}
+}
+
+func stored(rev uint64) core.OpResult { return core.OpResult{Kind: core.OpKVPut, Rev: rev} }
+
+func makeTask(n byte) *core.TaskCreate {
+	return &core.TaskCreate{ID: taskID(n), Queue: "q", Payload: []byte{n}, Lease: 5000}
+}
+
+func give(n uint32) *core.Grant {
+	return &core.Grant{Queues: []core.GrantQueue{{Name: "q"}}, N: n}
+}
+
+// given is a first delivery at a stamp in seconds.
+func given(n byte, token core.Token, at int64) core.Assigned {
+	return core.Assigned{
+		Task: taskID(n), Token: token, Attempt: 1, Queue: "q", Kind: "q", Payload: []byte{n},
+		ContentType: "application/json", LeaseUntil: core.ShardTime(at*1000 + 5000), CreatedAt: 1000,
+	}
+}
+
+func grants(list ...core.Assigned) core.Result {
+	return did(core.OpResult{Kind: core.OpGrant, Assigned: list})
+}
+
+func replay(list []said) error {
+	m := NewModel()
+	for i := range list {
+		e := &core.Entry{Stamp: core.ShardTime(list[i].at * 1000), Commits: []core.Commit{list[i].commit}}
+		if err := m.Judge(uint64(i+1), e, []core.Result{list[i].result}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// running is a history after which task 1 runs under token 7, from 2 s to 7 s, and task 2 is ready.
+func running(more ...said) []said {
+	return append([]said{
+		{1, ops(makeTask(1)), did(created(taskID(1)))},
+		{1, ops(makeTask(2)), did(created(taskID(2)))},
+		{2, ops(give(1)), grants(given(1, 7, 2))},
+	}, more...)
+}
+
+func complete(token core.Token) *core.TaskComplete {
+	return &core.TaskComplete{Task: taskID(1), Token: token}
+}
+
+func put(key string) *core.KVPut {
+	return &core.KVPut{Keyspace: "k", Key: []byte(key), Value: []byte("v")}
+}
+
+func tick(at int64, more bool) said {
+	c := core.Commit{Ops: []core.Op{&core.Tick{Max: 100}}}
+	return said{at, c, did(core.OpResult{Kind: core.OpTick, More: more})}
+}
+
+var (
+	lost1 = core.LeaseLost{Task: taskID(1), Given: 7}
+	done  = settled(core.OpTaskComplete, core.Completed)
+)
+
+func absent(key string) core.RevMismatch {
+	return core.RevMismatch{Missing: true, Keyspace: "k", Key: []byte(key)}
+}
+
+func TestModelAllowsWhatIsDocumented(t *testing.T) {
+	failing := &core.TaskFail{Task: taskID(1), Token: 7}
+	second := given(1, 8, 9)
+	second.Attempt, second.Crashes = 2, 1
+	onRefused := fenced(taskID(1), 7, complete(7), &core.KVPut{Keyspace: "k", Key: []byte("a"), HasRev: true, IfRev: 4})
+	onRefused.FailOnRefusal = true
+	instead := refused(1, absent("a"))
+	instead.FailedInstead = true
+	for name, list := range map[string][]said{
+		"complete with an effect": running(said{3, ops(complete(7), put("a")), did(done, stored(4))}),
+		"complete twice": running(said{3, ops(complete(7)), did(done)},
+			said{4, ops(complete(7), put("a")), core.Result{Replayed: true}}),
+		"late settle before the expiry entry": running(said{99, ops(complete(7)), did(done)}),
+		"expired, given again": running(tick(9, false),
+			said{9, fenced(taskID(1), 7, put("a")), refused(core.FenceOp, lost1)},
+			said{9, ops(give(2)), grants(given(2, 8, 9), func() core.Assigned { a := second; a.Token = 9; return a }())}),
+		"a bounded tick may not have reached it": running(tick(9, true), said{9, ops(complete(7)), did(done)}),
+		"failed, waits":                          running(said{3, ops(failing), did(settled(core.OpTaskFail, core.Scheduled))}),
+		"effects refused, lease kept": running(
+			said{3, ops(complete(7), &core.KVCheck{Keyspace: "k", Key: []byte("a"), Compare: core.CompareExists}), refused(1, absent("a"))},
+			said{3, ops(complete(7)), did(done)}),
+		"effects refused, attempt failed": running(said{3, onRefused, instead},
+			said{3, ops(complete(7)), refused(0, lost1)}),
+		"grant one less for a settle that kept its lease": running(
+			said{3, ops(&core.Grant{Queues: []core.GrantQueue{{Name: "q"}}, N: 1, Settles: []core.TaskHold{{Task: taskID(1), Token: 7}}}), grants()}),
+		"renewed": running(said{4, ops(&core.TaskRenew{Items: []core.TaskHold{{Task: taskID(1), Token: 7}, {Task: taskID(1), Token: 6}}}),
+			did(core.OpResult{Kind: core.OpTaskRenew, Renewed: []core.Renewed{{Until: 9000}, {Lost: true}}})}),
+		"created again": running(said{5, ops(makeTask(1)), did(core.OpResult{
+			Kind: core.OpTaskCreate, Task: taskID(1), Replayed: true, PayloadMatches: true, State: core.Running,
+		})}),
+	} {
+		if err := replay(list); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestModelCatchesWrongAnswers(t *testing.T) {
+	other := makeTask(1)
+	other.Payload = []byte("other")
+	wrongPayload := given(2, 8, 3)
+	wrongPayload.Payload = []byte("x")
+	for name, c := range map[string]struct {
+		list []said
+		says string
+	}{
+		"stale token completes": {running(tick(9, false), said{9, ops(complete(7)), did(done)}), "LeaseLost"},
+		"effect of a stale token": {
+			running(tick(9, false), said{9, fenced(taskID(1), 7, put("a")), did(stored(4))}), "not live"},
+		"live token refused":           {running(said{3, ops(complete(7)), refused(0, lost1)}), "allowed"},
+		"lease ends early":             {running(tick(6, false), said{6, ops(complete(7)), refused(0, lost1)}), "allowed"},
+		"completed twice, other way":   {running(said{3, ops(complete(7)), did(done)}, said{4, ops(&core.TaskFail{Task: taskID(1), Token: 7}), core.Result{Replayed: true}}), "never did"},
+		"replay of nothing":            {running(said{3, ops(complete(7)), core.Result{Replayed: true}}), "never did"},
+		"token falls":                  {running(said{3, ops(give(1)), grants(given(2, 7, 3))}), "not above"},
+		"task given while it runs":     {running(said{3, ops(give(1)), grants(given(1, 8, 3))}), "stands as"},
+		"more tasks than slots":        {running(said{3, ops(give(0)), grants(given(2, 8, 3))}), "slots"},
+		"ready task withheld":          {running(said{3, ops(give(1)), grants()}), "is ready"},
+		"another payload":              {running(said{3, ops(give(1)), grants(wrongPayload)}), "payload"},
+		"unknown task":                 {running(said{3, ops(give(1)), grants(given(9, 8, 3))}), "unknown"},
+		"same id, other content":       {running(said{3, ops(other), did(core.OpResult{Kind: core.OpTaskCreate, Task: taskID(1), Replayed: true})}), "other content"},
+		"created twice":                {running(said{3, ops(makeTask(1)), did(created(taskID(1)))}), "same content"},
+		"wrong condition passes":       {[]said{{1, ops(&core.KVPut{Keyspace: "k", Key: []byte("a"), HasRev: true, IfRev: 3}), did(stored(4))}}, "expected"},
+		"true condition refused":       {[]said{{1, ops(&core.KVPut{Keyspace: "k", Key: []byte("a"), IfAbsent: true}), refused(0, absent("a"))}}, "nothing stands against"},
+		"revision does not rise":       {[]said{{1, ops(put("a")), did(stored(4))}, {1, ops(put("b")), did(stored(4))}}, "revision"},
+		"refused op left a key":        {[]said{{1, ops(put("a"), &core.KVCheck{Keyspace: "k", Key: []byte("b"), Compare: core.CompareExists}), refused(1, absent("b"))}, {2, ops(&core.KVDelete{Keyspace: "k", Key: []byte("a")}), did(core.OpResult{Existed: true})}}, "existed"},
+		"blames a later op":            {[]said{{1, ops(&core.KVCheck{Keyspace: "k", Key: []byte("b"), Compare: core.CompareExists}, &core.KVCheck{Keyspace: "k", Key: []byte("c"), Compare: core.CompareExists}), refused(1, absent("c"))}}, "instead of ops[0]"},
+		"shard time falls":             {[]said{tick(5, false), tick(4, false)}, "falls"},
+		"live task removed":            {running(said{3, ops(&core.TaskDelete{Task: taskID(2)}), did(core.OpResult{})}), "allowed"},
+		"renewal shortens":             {running(said{3, ops(&core.TaskRenew{Items: []core.TaskHold{{Task: taskID(1), Token: 7}}, Extend: 10}), did(core.OpResult{Renewed: []core.Renewed{{Until: 3010}}})}), "renewals"},
+		"queue version without change": {[]said{{1, ops(&core.QueueSet{Queue: "q", IfVersion: -1}), did(core.OpResult{Version: 1})}, {2, ops(&core.QueueSet{Queue: "q", IfVersion: -1}), did(core.OpResult{Version: 2})}}, "version"},
+	} {
+		err := replay(c.list)
+		if _, ok := errors.AsType[*Mismatch](err); !ok || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: err = %v, want a mismatch that says %q", name, err, c.says)
+		}
+	}
+}
+
+func TestModelWantsTheOldestOfEqualTasksFirst(t *testing.T) {
+	list := running()[:2:2]
+	if err := replay(append(list, said{2, ops(give(1)), grants(given(2, 7, 2))})); err == nil || !strings.Contains(err.Error(), "older") {
+		t.Errorf("err = %v", err)
+	}
+}
+
+func TestModelHoldsRequestIdsAndSessionsToTheirFirstAnswer(t *testing.T) {
+	request := ops(put("a"))
+	request.RequestID = core.RequestID{1}
+	again := did(stored(4))
+	again.Replayed, again.Index = true, 1
+	session := func(seq uint64) core.Commit {
+		c := ops(put(fmt.Sprint("s", seq)))
+		c.Session, c.Seq = core.SessionID{2}, seq
+		return c
+	}
+	for name, c := range map[string]struct {
+		list []said
+		bad  bool
+	}{
+		"request answered again":   {[]said{{1, request, did(stored(4))}, {500, request, again}}, false},
+		"request applied again":    {[]said{{1, request, did(stored(4))}, {500, request, did(stored(5))}}, true},
+		"request forgotten late":   {[]said{{1, request, did(stored(4))}, {700, request, did(stored(5))}}, false},
+		"session in order":         {[]said{{1, session(1), did(stored(4))}, {2, session(2), did(stored(5))}}, false},
+		"session applied again":    {[]said{{1, session(1), did(stored(4))}, {2, session(1), did(stored(5))}}, true},
+		"session answered again":   {[]said{{1, session(1), did(stored(4))}, {2, session(1), func() core.Result { r := did(stored(4)); r.Replayed = true; return r }()}}, false},
+		"gap applied":              {[]said{{1, session(1), did(stored(4))}, {2, session(3), did(stored(5))}}, true},
+		"gap refused":              {[]said{{1, session(1), did(stored(4))}, {2, session(3), refused(0, core.Invalid{Field: "commit_seq"})}}, false},
+		"unknown session expired":  {[]said{{1, session(5), refused(0, core.SessionExpired{})}}, false},
+		"known session refused":    {[]said{{1, session(1), did(stored(4))}, {2, session(2), refused(0, core.SessionExpired{})}}, true},
+		"requests exhausted early": {[]said{{1, request, refused(0, core.Exhausted{Limit: "request_ids", Max: 1000})}}, true},
+	} {
+		if err := replay(c.list); (err != nil) != c.bad {
+			t.Errorf("%s: err = %v", name, err)
+		}
+	}
+}
+
+func TestIndexReplayFindsAnAcknowledgedCallThatTheLogLacks(t *testing.T) {
+	log := []Record{{
+		Index: 1, Entry: &core.Entry{Stamp: 1000, Commits: []core.Commit{ops(makeTask(1))}},
+		Results: []core.Result{did(created(taskID(1)))},
+	}}
+	call := Call{Op: OpCreate, ID: taskID(1).String(), Index: 1, Outcome: OK}
+	if r, _ := IndexReplay(log, []Call{call}); !r.OK() {
+		t.Errorf("good: %s", r)
+	}
+	call.ID = taskID(2).String()
+	if r, _ := IndexReplay(log, []Call{call}); !r.Broke("not_in_log") {
+		t.Errorf("not in the log: %s", r)
+	}
+	log[0].Results = []core.Result{refused(0, core.AlreadyExists{Kind: "task"})}
+	if r, _ := IndexReplay(log, nil); !r.Broke("result") {
+		t.Errorf("wrong result: %s", r)
+	}
+}
+
+func TestAuditFindsStateThatTheLogDoesNotExplain(t *testing.T) {
+	m := NewModel()
+	for i, s := range running() {
+		e := &core.Entry{Stamp: core.ShardTime(s.at * 1000), Commits: []core.Commit{s.commit}}
+		if err := m.Judge(uint64(i+1), e, []core.Result{s.result}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	good := core.Task{ID: taskID(1), Queue: "q", State: core.Running, Payload: []byte{1}, Attempt: 1, LeaseUntil: 7000}
+	if err := m.AuditTask(testPart, taskID(1), good, true); err != nil {
+		t.Error(err)
+	}
+	bad := good
+	bad.State = core.Ready
+	if m.AuditTask(testPart, taskID(1), bad, true) == nil || m.AuditTask(testPart, taskID(1), good, false) == nil ||
+		m.AuditTask(testPart, taskID(9), good, true) == nil || m.AuditKey(testPart, "k", []byte("a"), nil, 0, true) == nil {
+		t.Error("an audit passed what the log does not explain")
+	}
+	stats := core.QueueStats{Queue: "q", Created: 2}
+	stats.States[core.Running], stats.States[core.Ready] = 1, 1
+	if err := m.AuditStats(testPart, stats); err != nil {
+		t.Error(err)
+	}
+	stats.States[core.Ready] = 2
+	if m.AuditStats(testPart, stats) == nil {
+		t.Error("a drifted counter passed")
+	}
+}

@@ -1,0 +1,400 @@
+package core
+
+import "math"
+
+func (w *writer) op(op Op) {
+	w.byte(byte(op.Kind()))
+	switch op := op.(type) {
+	case *TaskCreate:
+		w.taskCreate(op)
+	case *TaskComplete:
+		w.hold(TaskHold{op.Task, op.Token})
+		f := w.fields(false)
+		f.bytes(op.Result)
+		f.name(op.ResultType)
+	case *TaskFail:
+		w.taskFail(op)
+	case *TaskSnooze:
+		w.hold(TaskHold{op.Task, op.Token})
+		f := w.fields(false)
+		f.int(int64(op.Until))
+		f.int(int64(op.Delay))
+	case *TaskRelease:
+		w.hold(TaskHold{op.Task, op.Token})
+		w.bool(op.Undelivered)
+	case *TaskRenew:
+		w.int(int64(op.Extend))
+		w.holds(op.Items)
+	case *TaskDelete:
+		w.id(op.Task)
+	case *TaskRunNow:
+		w.id(op.Task)
+	case *QueueSet:
+		w.name(op.Queue)
+		w.int(op.IfVersion)
+		w.queueConfig(&op.Config)
+	case *Grant:
+		w.grant(op)
+	case *Tick:
+		w.uint(uint64(op.Max))
+	case *TermStart:
+		w.uint(op.Term)
+		w.uint(op.Leader)
+	case *NamespaceCreate:
+		w.name(op.Tenant)
+		w.name(op.Name)
+		w.uint(uint64(op.Partitions))
+		w.int(int64(op.Max))
+	case *NamespaceSet:
+		w.int(op.IfVersion)
+		w.namespaceConfig(&op.Config)
+	case *KVPut:
+		w.kvPut(op)
+	case *KVDelete:
+		w.name(op.Keyspace)
+		w.bytes(op.Key)
+		f := w.fields(false)
+		f.has(op.HasRev)
+		f.uint(op.IfRev)
+	case *KVCheck:
+		w.kvCheck(op)
+	}
+}
+
+func (r *reader) op() Op {
+	switch kind := OpKind(r.byte()); kind {
+	case OpTaskCreate:
+		return r.taskCreate()
+	case OpTaskComplete:
+		op := one(&r.slab.completes)
+		h := r.hold()
+		f := r.fields(false)
+		op.Task, op.Token, op.Result, op.ResultType = h.Task, h.Token, f.bytes(), f.name()
+		f.end()
+		return op
+	case OpTaskFail:
+		return r.taskFail()
+	case OpTaskSnooze:
+		h := r.hold()
+		f := r.fields(false)
+		op := &TaskSnooze{Task: h.Task, Token: h.Token, Until: ShardTime(f.int()), Delay: Millis(f.int())}
+		f.end()
+		return op
+	case OpTaskRelease:
+		h := r.hold()
+		return &TaskRelease{Task: h.Task, Token: h.Token, Undelivered: r.bool()}
+	case OpTaskRenew:
+		extend := Millis(r.int())
+		return &TaskRenew{Extend: extend, Items: r.holds()}
+	case OpTaskDelete:
+		return &TaskDelete{Task: r.id()}
+	case OpTaskRunNow:
+		return &TaskRunNow{Task: r.id()}
+	case OpQueueSet:
+		op := &QueueSet{Queue: r.name(), IfVersion: r.int()}
+		r.queueConfig(&op.Config)
+		return op
+	case OpGrant:
+		return r.grant()
+	case OpKVPut:
+		return r.kvPut()
+	case OpKVDelete:
+		op := &KVDelete{Keyspace: r.name(), Key: r.bytes()}
+		f := r.fields(false)
+		op.HasRev, op.IfRev = f.has(), f.uint(math.MaxUint64)
+		f.end()
+		return op
+	case OpKVCheck:
+		return r.kvCheck()
+	default:
+		return r.systemOp(kind)
+	}
+}
+
+func (r *reader) systemOp(kind OpKind) Op {
+	switch kind {
+	case OpTick:
+		return &Tick{Max: uint32(r.max(math.MaxUint32))}
+	case OpTermStart:
+		return &TermStart{Term: r.uint(), Leader: r.uint()}
+	case OpNamespaceCreate:
+		return &NamespaceCreate{
+			Tenant: r.name(), Name: r.name(), Partitions: uint16(r.max(math.MaxUint16)), Max: r.int32(),
+		}
+	case OpNamespaceSet:
+		op := &NamespaceSet{IfVersion: r.int()}
+		r.namespaceConfig(&op.Config)
+		return op
+	}
+	r.fail("unknown op kind %d", kind)
+	return nil
+}
+
+func (w *writer) taskCreate(op *TaskCreate) {
+	w.id(op.ID)
+	w.name(op.Queue)
+	f := w.fields(true)
+	f.name(op.TaskKind)
+	f.uint(uint64(op.Priority))
+	f.int(int64(op.RunAt))
+	f.int(int64(op.Delay))
+	f.int(int64(op.MaxAttempts))
+	f.int(int64(op.MaxCrashes))
+	f.int(int64(op.MaxDeliveries))
+	f.int(int64(op.Lease))
+	f.int(int64(op.MaxRun))
+	if f.has(!op.Retry.IsZero()) {
+		w.retry(op.Retry)
+	}
+	if f.has(op.Unique != Unique{}) {
+		w.text(op.Unique.Key)
+		w.int(int64(op.Unique.TTL))
+		w.bool(op.Unique.Reject)
+	}
+	f.name(op.ContentType)
+	if f.has(len(op.Headers) > 0) {
+		w.headers(op.Headers)
+	}
+	f.bytes(op.Payload)
+}
+
+func (r *reader) taskCreate() *TaskCreate {
+	op := one(&r.slab.creates)
+	op.ID = r.id()
+	op.Queue = r.name()
+	f := r.fields(true)
+	op.TaskKind = f.name()
+	op.Priority = uint8(f.uint(math.MaxUint8))
+	op.RunAt = ShardTime(f.int())
+	op.Delay = Millis(f.int())
+	op.MaxAttempts, op.MaxCrashes, op.MaxDeliveries = f.int32(), f.int32(), f.int32()
+	op.Lease, op.MaxRun = Millis(f.int()), Millis(f.int())
+	if f.has() {
+		op.Retry = r.retry()
+		r.nonZero(!op.Retry.IsZero())
+	}
+	if f.has() {
+		op.Unique = Unique{Key: r.text(), TTL: Millis(r.int()), Reject: r.bool()}
+		r.nonZero(op.Unique != Unique{})
+	}
+	op.ContentType = f.name()
+	if f.has() {
+		op.Headers = r.headers()
+		r.nonZero(len(op.Headers) > 0)
+	}
+	op.Payload = f.bytes()
+	f.end()
+	return op
+}
+
+func (w *writer) taskFail(op *TaskFail) {
+	w.hold(TaskHold{op.Task, op.Token})
+	f := w.fields(false)
+	f.has(op.Fatal)
+	f.has(op.HasRetry)
+	f.int(int64(op.RetryAfter))
+	f.text(op.Error.Code)
+	f.text(op.Error.Message)
+	f.text(op.Error.Stack)
+}
+
+func (r *reader) taskFail() *TaskFail {
+	h := r.hold()
+	f := r.fields(false)
+	op := &TaskFail{
+		Task: h.Task, Token: h.Token, Fatal: f.has(), HasRetry: f.has(), RetryAfter: Millis(f.int()),
+		Error: TaskError{Code: f.text(), Message: f.text(), Stack: f.text()},
+	}
+	f.end()
+	return op
+}
+
+func (w *writer) grant(op *Grant) {
+	f := w.fields(false)
+	f.id(op.Session)
+	f.uint(uint64(op.Sub))
+	f.name(op.Worker)
+	f.uint(uint64(op.N))
+	f.int(int64(op.Lease))
+	w.uint(uint64(len(op.Queues)))
+	for _, q := range op.Queues {
+		w.name(q.Name)
+		w.uint(uint64(q.Weight))
+	}
+	w.holds(op.Settles)
+}
+
+func (r *reader) grant() *Grant {
+	op := one(&r.slab.grants)
+	f := r.fields(false)
+	op.Session = f.id()
+	op.Sub = uint32(f.uint(math.MaxUint32))
+	op.Worker = f.name()
+	op.N = uint32(f.uint(math.MaxUint32))
+	op.Lease = Millis(f.int())
+	f.end()
+	if n := r.count(2); n > 0 {
+		op.Queues = make([]GrantQueue, n)
+		for i := range op.Queues {
+			op.Queues[i] = GrantQueue{Name: r.name(), Weight: uint32(r.max(math.MaxUint32))}
+		}
+	}
+	op.Settles = r.holds()
+	return op
+}
+
+func (w *writer) holds(holds []TaskHold) {
+	w.uint(uint64(len(holds)))
+	for _, h := range holds {
+		w.hold(h)
+	}
+}
+
+func (r *reader) holds() []TaskHold {
+	n := r.count(len(TaskID{}) + 1)
+	if n == 0 {
+		return nil
+	}
+	out := make([]TaskHold, n)
+	for i := range out {
+		out[i] = r.hold()
+	}
+	return out
+}
+
+func (w *writer) kvPut(op *KVPut) {
+	w.name(op.Keyspace)
+	w.bytes(op.Key)
+	f := w.fields(false)
+	f.bytes(op.Value)
+	f.has(op.HasRev)
+	f.uint(op.IfRev)
+	f.has(op.IfAbsent)
+	f.has(op.WantPrev)
+}
+
+func (r *reader) kvPut() *KVPut {
+	op := one(&r.slab.puts)
+	op.Keyspace, op.Key = r.name(), r.bytes()
+	f := r.fields(false)
+	op.Value = f.bytes()
+	op.HasRev, op.IfRev = f.has(), f.uint(math.MaxUint64)
+	op.IfAbsent, op.WantPrev = f.has(), f.has()
+	f.end()
+	return op
+}
+
+func (w *writer) kvCheck(op *KVCheck) {
+	w.name(op.Keyspace)
+	w.bytes(op.Key)
+	f := w.fields(false)
+	f.uint(uint64(op.Target))
+	f.uint(uint64(op.Compare))
+	f.uint(op.Rev)
+	f.bytes(op.Value)
+}
+
+func (r *reader) kvCheck() *KVCheck {
+	op := one(&r.slab.checks)
+	op.Keyspace, op.Key = r.name(), r.bytes()
+	f := r.fields(false)
+	op.Target, op.Compare = Target(f.uint(math.MaxUint8)), Compare(f.uint(math.MaxUint8))
+	op.Rev, op.Value = f.uint(math.MaxUint64), f.bytes()
+	f.end()
+	return op
+}
+
+func (w *writer) retry(v Retry) {
+	w.byte(byte(v.Backoff))
+	w.int(int64(v.Base))
+	w.uint(uint64(v.FactorPercent))
+	w.int(int64(v.Max))
+}
+
+func (r *reader) retry() Retry {
+	return Retry{
+		Backoff: Backoff(r.byte()), Base: Millis(r.int()), FactorPercent: uint32(r.max(math.MaxUint32)), Max: Millis(r.int()),
+	}
+}
+
+func (w *writer) headers(list []Header) {
+	w.uint(uint64(len(list)))
+	for _, h := range list {
+		w.name(h.Name)
+		w.text(h.Value)
+	}
+}
+
+func (r *reader) headers() []Header {
+	n := r.count(2)
+	if n == 0 {
+		return nil
+	}
+	out := make([]Header, n)
+	for i := range out {
+		out[i] = Header{Name: r.name(), Value: r.text()}
+	}
+	return out
+}
+
+func (w *writer) queueConfig(c *QueueConfig) {
+	f := w.fields(true)
+	f.uint(c.Version)
+	f.int(int64(c.MaxAttempts))
+	f.int(int64(c.MaxCrashes))
+	f.int(int64(c.MaxDeliveries))
+	f.int(int64(c.Lease))
+	f.int(int64(c.MaxRun))
+	if f.has(!c.Retry.IsZero()) {
+		w.retry(c.Retry)
+	}
+	f.int(c.MaxPayload)
+	f.int(int64(c.Aging))
+	f.int(int64(c.RetainCompleted))
+	f.int(int64(c.RetainCancelled))
+	f.int(int64(c.RetainDead))
+}
+
+func (r *reader) queueConfig(c *QueueConfig) {
+	f := r.fields(true)
+	c.Version = f.uint(math.MaxUint64)
+	c.MaxAttempts, c.MaxCrashes, c.MaxDeliveries = f.int32(), f.int32(), f.int32()
+	c.Lease, c.MaxRun = Millis(f.int()), Millis(f.int())
+	if f.has() {
+		c.Retry = r.retry()
+		r.nonZero(!c.Retry.IsZero())
+	}
+	c.MaxPayload = f.int()
+	c.Aging = Millis(f.int())
+	c.RetainCompleted, c.RetainCancelled, c.RetainDead = Millis(f.int()), Millis(f.int()), Millis(f.int())
+	f.end()
+}
+
+func (w *writer) namespaceConfig(c *NamespaceConfig) {
+	f := w.fields(false)
+	f.uint(c.Version)
+	f.has(c.NoAutoCreate)
+	f.int(c.RetainBytes)
+}
+
+func (r *reader) namespaceConfig(c *NamespaceConfig) {
+	f := r.fields(false)
+	c.Version = f.uint(math.MaxUint64)
+	c.NoAutoCreate = f.has()
+	c.RetainBytes = f.int()
+	f.end()
+}
+
+// AppendNamespaceConfig appends the encoding of c, as entries and the store hold it.
+func AppendNamespaceConfig(dst []byte, c *NamespaceConfig) []byte {
+	w := writer{b: dst}
+	w.namespaceConfig(c)
+	return w.b
+}
+
+// DecodeNamespaceConfig reads what AppendNamespaceConfig wrote. Its error wraps ErrMalformed.
+func DecodeNamespaceConfig(b []byte) (c NamespaceConfig, err error) {
+	r := reader{b: b}
+	r.namespaceConfig(&c)
+	return c, r.end()
+}

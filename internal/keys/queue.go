@@ -1,0 +1,293 @@
+package keys
+
+import (
+	"encoding/binary"
+
+	"github.com/millrace/millrace/internal/core"
+)
+
+// QueueRecord is the byte after the service in a key of the queue. Numbers are stored and never reused.
+type QueueRecord byte
+
+// The records of the queue. Queues are numbered within their partition, so that a name is stored once.
+const (
+	RecordQueueMeta     QueueRecord = 1  // counters of the partition's queue
+	RecordQueueConfig   QueueRecord = 2  // by name: number and configuration
+	RecordQueueCounters QueueRecord = 3  // by number
+	RecordTaskPayload   QueueRecord = 4  // by task: what never changes
+	RecordTaskState     QueueRecord = 5  // by task: what changes, or what is kept of a task that is gone
+	RecordTaskResult    QueueRecord = 6  // by task
+	RecordTaskAttempt   QueueRecord = 7  // by task and number
+	RecordTaskHolder    QueueRecord = 8  // by task: a worker name too long for the state record
+	RecordReady         QueueRecord = 9  // by queue, sort key and sequence
+	RecordTimer         QueueRecord = 10 // by due time, kind and what is due
+	RecordRunning       QueueRecord = 11 // by token
+	RecordTerminal      QueueRecord = 12 // by queue, state, end and task
+	RecordUnique        QueueRecord = 13 // by queue and unique key
+)
+
+// Timer says what a row of the timer index is due for. Numbers are stored and never reused.
+type Timer byte
+
+// The kinds of timer.
+const (
+	TimerScheduled Timer = 1 // a task becomes ready
+	TimerUnique    Timer = 2 // the window of a unique key ends
+	TimerTombstone Timer = 3 // the id of a task that is gone is forgotten
+)
+
+const queueHead = partitionLen + 1 + 1
+
+func appendQueue(dst []byte, p core.Partition, r QueueRecord) []byte {
+	return append(AppendPartition(dst, p), byte(ServiceQueue), byte(r))
+}
+
+// appendTime puts t in eight bytes whose order is the order of time, before the epoch too.
+func appendTime(dst []byte, t core.ShardTime) []byte {
+	return binary.BigEndian.AppendUint64(dst, uint64(t)^1<<63)
+}
+
+func decodeTime(b []byte) core.ShardTime {
+	return core.ShardTime(binary.BigEndian.Uint64(b) ^ 1<<63)
+}
+
+// AppendQueueMeta appends the key of the partition's own counters.
+func AppendQueueMeta(dst []byte, p core.Partition) []byte {
+	return End(appendQueue(dst, p, RecordQueueMeta))
+}
+
+// AppendQueueConfig appends the key of a queue's number and configuration.
+func AppendQueueConfig(dst []byte, p core.Partition, name string) []byte {
+	return End(append(appendQueue(dst, p, RecordQueueConfig), name...))
+}
+
+// QueueConfigRange bounds the configurations of all queues of p, by name.
+func QueueConfigRange(p core.Partition) (from, to []byte) {
+	return Range(appendQueue(nil, p, RecordQueueConfig))
+}
+
+// DecodeQueueConfig returns the queue's name in a key of AppendQueueConfig.
+func DecodeQueueConfig(key []byte) string { return string(Body(key)[queueHead:]) }
+
+// AppendQueueCounters appends the key of a queue's counters.
+func AppendQueueCounters(dst []byte, p core.Partition, queue uint32) []byte {
+	return End(binary.BigEndian.AppendUint32(appendQueue(dst, p, RecordQueueCounters), queue))
+}
+
+// AppendTaskPayload appends the key of what never changes about a task.
+func AppendTaskPayload(dst []byte, p core.Partition, id core.TaskID) []byte {
+	return End(append(appendQueue(dst, p, RecordTaskPayload), id[:]...))
+}
+
+// AppendTaskState appends the key of what changes about a task.
+func AppendTaskState(dst []byte, p core.Partition, id core.TaskID) []byte {
+	return End(append(appendQueue(dst, p, RecordTaskState), id[:]...))
+}
+
+// AppendTaskResult appends the key of a task's result.
+func AppendTaskResult(dst []byte, p core.Partition, id core.TaskID) []byte {
+	return End(append(appendQueue(dst, p, RecordTaskResult), id[:]...))
+}
+
+// AppendTaskAttempt appends the key of one attempt of a task.
+func AppendTaskAttempt(dst []byte, p core.Partition, id core.TaskID, number uint32) []byte {
+	dst = append(appendQueue(dst, p, RecordTaskAttempt), id[:]...)
+	return End(binary.BigEndian.AppendUint32(dst, number))
+}
+
+// TaskAttemptRange bounds the attempts of a task, by number.
+func TaskAttemptRange(p core.Partition, id core.TaskID) (from, to []byte) {
+	return Range(append(appendQueue(nil, p, RecordTaskAttempt), id[:]...))
+}
+
+// AppendTaskHolder appends the key of the name of a task's worker, when that is long.
+func AppendTaskHolder(dst []byte, p core.Partition, id core.TaskID) []byte {
+	return End(append(appendQueue(dst, p, RecordTaskHolder), id[:]...))
+}
+
+// AppendReady appends the key of a ready task's place: smaller sort first, then smaller sequence.
+func AppendReady(dst []byte, p core.Partition, queue uint32, sort, seq uint64) []byte {
+	dst = binary.BigEndian.AppendUint32(appendQueue(dst, p, RecordReady), queue)
+	return End(binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(dst, sort), seq))
+}
+
+// ReadyRange bounds the places of a queue's ready tasks.
+func ReadyRange(p core.Partition, queue uint32) (from, to []byte) {
+	return Range(binary.BigEndian.AppendUint32(appendQueue(nil, p, RecordReady), queue))
+}
+
+// DecodeReady returns the place in a key of AppendReady.
+func DecodeReady(key []byte) (sort, seq uint64, ok bool) {
+	if len(key) != queueHead+4+16+1 {
+		return 0, 0, false
+	}
+	b := key[queueHead+4:]
+	return binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:]), true
+}
+
+func appendTimer(dst []byte, p core.Partition, due core.ShardTime, kind Timer) []byte {
+	return append(appendTime(appendQueue(dst, p, RecordTimer), due), byte(kind))
+}
+
+// AppendTaskTimer appends the key of a timer of a task: of kind TimerScheduled or TimerTombstone.
+func AppendTaskTimer(dst []byte, p core.Partition, due core.ShardTime, kind Timer, id core.TaskID) []byte {
+	return End(append(appendTimer(dst, p, due, kind), id[:]...))
+}
+
+// AppendUniqueTimer appends the key of the end of a unique key's window.
+func AppendUniqueTimer(dst []byte, p core.Partition, due core.ShardTime, queue uint32, unique string) []byte {
+	dst = binary.BigEndian.AppendUint32(appendTimer(dst, p, due, TimerUnique), queue)
+	return End(append(dst, unique...))
+}
+
+// TimerRange bounds the timers due in [from, to).
+func TimerRange(p core.Partition, from, to core.ShardTime) (lo, hi []byte) {
+	lo = End(appendTime(appendQueue(nil, p, RecordTimer), from))
+	hi = End(appendTime(appendQueue(nil, p, RecordTimer), to))
+	return lo, hi
+}
+
+// TimerRangeAll bounds all timers due at or after from.
+func TimerRangeAll(p core.Partition, from core.ShardTime) (lo, hi []byte) {
+	lo, _ = TimerRange(p, from, from)
+	_, hi = Range(appendQueue(nil, p, RecordTimer))
+	return lo, hi
+}
+
+// DecodeTimer returns what a timer's key says; rest is a task id, or a queue's number and a unique key.
+func DecodeTimer(key []byte) (due core.ShardTime, kind Timer, rest []byte, ok bool) {
+	if len(key) < queueHead+8+1+1 {
+		return 0, 0, nil, false
+	}
+	b := Body(key)[queueHead:]
+	if len(b) < 9 {
+		return 0, 0, nil, false
+	}
+	return decodeTime(b), Timer(b[8]), b[9:], true
+}
+
+// AppendRunning appends the key of a running task.
+func AppendRunning(dst []byte, p core.Partition, token core.Token) []byte {
+	return End(binary.BigEndian.AppendUint64(appendQueue(dst, p, RecordRunning), uint64(token)))
+}
+
+// RunningRange bounds the running tasks of p, by token.
+func RunningRange(p core.Partition) (from, to []byte) {
+	return Range(appendQueue(nil, p, RecordRunning))
+}
+
+// DecodeRunning returns the token in a key of AppendRunning.
+func DecodeRunning(key []byte) (core.Token, bool) {
+	if len(key) != queueHead+8+1 {
+		return 0, false
+	}
+	return core.Token(binary.BigEndian.Uint64(key[queueHead:])), true
+}
+
+// AppendTerminal appends the key of a task that has ended.
+func AppendTerminal(dst []byte, p core.Partition, queue uint32, s core.State, ended core.ShardTime, id core.TaskID) []byte {
+	dst = append(binary.BigEndian.AppendUint32(appendQueue(dst, p, RecordTerminal), queue), byte(s))
+	return End(append(appendTime(dst, ended), id[:]...))
+}
+
+// TerminalRange bounds the ended tasks of a queue in one state that ended at or after from, oldest first.
+func TerminalRange(p core.Partition, queue uint32, s core.State, from core.ShardTime) (lo, hi []byte) {
+	body := append(binary.BigEndian.AppendUint32(appendQueue(nil, p, RecordTerminal), queue), byte(s))
+	_, hi = Range(body)
+	return End(appendTime(body, from)), hi
+}
+
+// DecodeTerminal returns the end and task in a key of AppendTerminal.
+func DecodeTerminal(key []byte) (ended core.ShardTime, id core.TaskID, ok bool) {
+	if len(key) != queueHead+4+1+8+16+1 {
+		return 0, id, false
+	}
+	b := key[queueHead+5:]
+	return decodeTime(b), core.TaskID(b[8:24]), true
+}
+
+// AppendUnique appends the key of a unique key's record.
+func AppendUnique(dst []byte, p core.Partition, queue uint32, unique string) []byte {
+	dst = binary.BigEndian.AppendUint32(appendQueue(dst, p, RecordUnique), queue)
+	return End(append(dst, unique...))
+}
+
+// QueueRange bounds all keys of the queue of p.
+func QueueRange(p core.Partition) (from, to []byte) {
+	return Range(append(AppendPartition(nil, p), byte(ServiceQueue)))
+}
+
+// DecodeTaskAttempt returns the number in a key of AppendTaskAttempt.
+func DecodeTaskAttempt(key []byte) uint32 {
+	b := Body(key)
+	if len(b) != queueHead+16+4 {
+		return 0
+	}
+	return binary.BigEndian.Uint32(b[queueHead+16:])
+}
+
+// QueueTail returns the part of a key of the queue below partition and service, for a cursor.
+func QueueTail(key []byte) []byte { return Body(key)[partitionLen+1:] }
+
+// QueueAfter returns the first key after the one of p whose tail is given.
+func QueueAfter(p core.Partition, tail []byte) []byte {
+	dst := append(AppendPartition(nil, p), byte(ServiceQueue))
+	return End(append(append(dst, tail...), 0))
+}
+
+// QueueRow says what a key of the queue is of; fields that its record does not have are zero.
+type QueueRow struct {
+	Record QueueRecord
+	Task   core.TaskID
+	Queue  uint32
+	State  byte   // RecordTerminal
+	Name   string // RecordQueueConfig: the queue; RecordUnique: the unique key
+}
+
+// DecodeQueue reads any key of the queue, for those who look at all of them.
+func DecodeQueue(key []byte) (row QueueRow, ok bool) {
+	_, s, ok := PartitionOf(key)
+	b := Body(key)
+	if !ok || s != ServiceQueue || len(b) < queueHead {
+		return row, false
+	}
+	row.Record, b = QueueRecord(b[queueHead-1]), b[queueHead:]
+	switch row.Record {
+	case RecordQueueMeta:
+		return row, len(b) == 0
+	case RecordQueueConfig:
+		row.Name = string(b)
+		return row, true
+	case RecordTaskPayload, RecordTaskState, RecordTaskResult, RecordTaskHolder:
+		copy(row.Task[:], b)
+		return row, len(b) == 16
+	case RecordTaskAttempt:
+		copy(row.Task[:], b)
+		return row, len(b) == 16+4
+	case RecordTimer:
+		return row, len(b) >= 9
+	case RecordRunning:
+		return row, len(b) == 8
+	}
+	if len(b) < 4 {
+		return row, false
+	}
+	row.Queue, b = binary.BigEndian.Uint32(b), b[4:]
+	switch row.Record {
+	case RecordQueueCounters:
+		return row, len(b) == 0
+	case RecordReady:
+		return row, len(b) == 16
+	case RecordTerminal:
+		if len(b) != 1+8+16 {
+			return row, false
+		}
+		row.State = b[0]
+		copy(row.Task[:], b[9:])
+		return row, true
+	case RecordUnique:
+		row.Name = string(b)
+		return row, true
+	}
+	return row, false
+}

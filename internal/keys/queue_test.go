@@ -1,0 +1,148 @@
+package keys
+
+import (
+	"bytes"
+	"encoding/hex"
+	"slices"
+	"testing"
+
+	"github.com/millrace/millrace/internal/core"
+)
+
+var (
+	queuePartition = core.Partition{Tenant: 1, Namespace: 2, Index: 3}
+	queueTask      = core.TaskID{0xa0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
+)
+
+const (
+	queueGoldenHead = "00000001" + "00000002" + "0003" + "02"
+	queueGoldenTask = "a00102030405060708090a0b0c0d0e0f"
+)
+
+func TestQueueKeysKeepTheirBytes(t *testing.T) {
+	p, id := queuePartition, queueTask
+	for _, c := range []struct {
+		name string
+		key  []byte
+		want string // after partition and service
+	}{
+		{"meta", AppendQueueMeta(nil, p), "01" + "00"},
+		{"config", AppendQueueConfig(nil, p, "mail"), "02" + "6d61696c" + "00"},
+		{"counters", AppendQueueCounters(nil, p, 7), "03" + "00000007" + "00"},
+		{"payload", AppendTaskPayload(nil, p, id), "04" + queueGoldenTask + "00"},
+		{"state", AppendTaskState(nil, p, id), "05" + queueGoldenTask + "00"},
+		{"result", AppendTaskResult(nil, p, id), "06" + queueGoldenTask + "00"},
+		{"attempt", AppendTaskAttempt(nil, p, id, 9), "07" + queueGoldenTask + "00000009" + "00"},
+		{"holder", AppendTaskHolder(nil, p, id), "08" + queueGoldenTask + "00"},
+		{"ready", AppendReady(nil, p, 7, 5, 6), "09" + "00000007" + "0000000000000005" + "0000000000000006" + "00"},
+		{"scheduled", AppendTaskTimer(nil, p, 5, TimerScheduled, id), "0a" + "8000000000000005" + "01" + queueGoldenTask + "00"},
+		{"unique timer", AppendUniqueTimer(nil, p, 5, 7, "k"), "0a" + "8000000000000005" + "02" + "00000007" + "6b" + "00"},
+		{"tombstone timer", AppendTaskTimer(nil, p, -1, TimerTombstone, id), "0a" + "7fffffffffffffff" + "03" + queueGoldenTask + "00"},
+		{"running", AppendRunning(nil, p, 9), "0b" + "0000000000000009" + "00"},
+		{"terminal", AppendTerminal(nil, p, 7, core.Dead, 5, id), "0c" + "00000007" + "06" + "8000000000000005" + queueGoldenTask + "00"},
+		{"unique", AppendUnique(nil, p, 7, "k"), "0d" + "00000007" + "6b" + "00"},
+	} {
+		if got, want := hex.EncodeToString(c.key), queueGoldenHead+c.want; got != want {
+			t.Errorf("%s is\n%s, want\n%s", c.name, got, want)
+		}
+		if Split(c.key) != len(c.key) {
+			t.Errorf("%s reads as a key with a revision", c.name)
+		}
+		row, ok := DecodeQueue(c.key)
+		if !ok || row.Record != QueueRecord(c.key[partitionLen+1]) {
+			t.Errorf("%s reads as %+v, %v", c.name, row, ok)
+		}
+		if _, ok := DecodeQueue(c.key[:len(c.key)-2]); ok && row.Name == "" && row.Record != RecordTimer {
+			t.Errorf("%s reads although it was cut", c.name)
+		}
+	}
+}
+
+func TestQueueKeysReadBack(t *testing.T) {
+	p, id := queuePartition, queueTask
+	if got := DecodeQueueConfig(AppendQueueConfig(nil, p, "mail")); got != "mail" {
+		t.Errorf("name %q", got)
+	}
+	if sort, seq, ok := DecodeReady(AppendReady(nil, p, 7, 5, 6)); sort != 5 || seq != 6 || !ok {
+		t.Errorf("place %d %d %v", sort, seq, ok)
+	}
+	if token, ok := DecodeRunning(AppendRunning(nil, p, 9)); token != 9 || !ok {
+		t.Errorf("token %d %v", token, ok)
+	}
+	if at, task, ok := DecodeTerminal(AppendTerminal(nil, p, 7, core.Dead, -5, id)); at != -5 || task != id || !ok {
+		t.Errorf("end %d %s %v", at, task, ok)
+	}
+	if due, kind, rest, ok := DecodeTimer(AppendTaskTimer(nil, p, 5, TimerTombstone, id)); due != 5 || kind != TimerTombstone || !bytes.Equal(rest, id[:]) || !ok {
+		t.Errorf("timer %d %d %x %v", due, kind, rest, ok)
+	}
+	if n := DecodeTaskAttempt(AppendTaskAttempt(nil, p, id, 9)); n != 9 {
+		t.Errorf("attempt %d", n)
+	}
+	key := AppendReady(nil, p, 7, 5, 6)
+	if after := QueueAfter(p, QueueTail(key)); Compare(after, key) <= 0 || Compare(after, AppendReady(nil, p, 7, 5, 7)) > 0 {
+		t.Errorf("the key after %x is %x", key, after)
+	}
+	for _, bad := range [][]byte{nil, {0}, AppendQueueMeta(nil, p)} {
+		if _, _, ok := DecodeReady(bad); ok {
+			t.Errorf("%x reads as a place", bad)
+		}
+		if _, ok := DecodeRunning(bad); ok {
+			t.Errorf("%x reads as a token", bad)
+		}
+		if _, _, ok := DecodeTerminal(bad); ok {
+			t.Errorf("%x reads as an end", bad)
+		}
+		if _, _, _, ok := DecodeTimer(bad); ok {
+			t.Errorf("%x reads as a timer", bad)
+		}
+	}
+}
+
+func TestQueueKeysSortByWhatTheyMean(t *testing.T) {
+	p, id := queuePartition, queueTask
+	next := p
+	next.Index++
+	ordered := [][]byte{
+		AppendQueueMeta(nil, p),
+		AppendQueueConfig(nil, p, "a"),
+		AppendQueueConfig(nil, p, "a.b"),
+		AppendQueueConfig(nil, p, "b"),
+		AppendReady(nil, p, 7, 5, 6),
+		AppendReady(nil, p, 7, 5, 7),
+		AppendReady(nil, p, 7, 6, 1),
+		AppendReady(nil, p, 8, 0, 0),
+		AppendTaskTimer(nil, p, -1, TimerScheduled, id),
+		AppendTaskTimer(nil, p, 0, TimerTombstone, id),
+		AppendUniqueTimer(nil, p, 1, 7, "k"),
+		AppendTerminal(nil, p, 7, core.Completed, 9, id),
+		AppendTerminal(nil, p, 7, core.Dead, 1, id),
+		AppendTerminal(nil, p, 7, core.Dead, 2, core.TaskID{}),
+		AppendUnique(nil, p, 7, "k"),
+		AppendUnique(nil, p, 7, "k\x00"),
+		AppendUnique(nil, p, 7, "kk"),
+		AppendQueueMeta(nil, next),
+	}
+	if !slices.IsSortedFunc(ordered, Compare) {
+		t.Error("keys are out of order")
+	}
+	within := func(what string, from, to []byte, first, last int) {
+		for i, k := range ordered {
+			in := Compare(k, from) >= 0 && Compare(k, to) < 0
+			if want := i >= first && i <= last; in != want {
+				t.Errorf("%s: key %d is within: %v, want %v", what, i, in, want)
+			}
+		}
+	}
+	from, to := QueueRange(p)
+	within("all", from, to, 0, 16)
+	from, to = QueueConfigRange(p)
+	within("queues", from, to, 1, 3)
+	from, to = ReadyRange(p, 7)
+	within("ready", from, to, 4, 6)
+	from, to = TimerRangeAll(p, 0)
+	within("timers", from, to, 9, 10)
+	from, to = TimerRange(p, -5, 1)
+	within("timers due", from, to, 8, 9)
+	from, to = TerminalRange(p, 7, core.Dead, 2)
+	within("ended", from, to, 13, 13)
+}

@@ -1,0 +1,90 @@
+package lint
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// serverTests are packages whose tests may start a whole server.
+var serverTests = []string{"internal/api", "internal/etcdapi", "internal/githttp", "sdk/go"}
+
+// checkImports finds imports of the module that imports.txt does not allow, packages without a row, and rows whose
+// package is gone.
+func checkImports(t *tree, l *law) []finding {
+	var out []finding
+	for _, p := range t.sorted() {
+		r, ok := l.row(p.dir)
+		if !ok {
+			out = append(out, finding{p.files[0].name, 1, fmt.Sprintf("package %s has no row in %s", short(p.dir), lawFile)})
+			continue
+		}
+		for _, s := range p.files {
+			out = append(out, checkFileImports(t, p, s, r)...)
+		}
+	}
+	return append(out, checkRows(t, l)...)
+}
+
+func checkFileImports(t *tree, p *pkg, s *source, r lawRow) []finding {
+	var out []finding
+	for _, im := range s.imports {
+		dir, ours := t.inModule(im.path)
+		if !ours || r.allows(dir) || (s.test || within(p.dir, "test")) && testMayImport(p.dir, dir) {
+			continue
+		}
+		reason := r.reason
+		if reason == "" {
+			reason = "a new edge is a decision; its place is " + lawFile
+		}
+		out = append(out, finding{s.name, im.line, fmt.Sprintf("imports %s; allowed: %s; because: %s", dir, r.text, reason)})
+	}
+	return out
+}
+
+// testMayImport says what a test file of from, or any file below test/, may import besides the row of its package.
+func testMayImport(from, dir string) bool {
+	if dir == from || isKit(dir) {
+		return true
+	}
+	return dir == "internal/server" && slices.Contains(serverTests, from)
+}
+
+// checkRows holds the names in imports.txt against the packages there are.
+func checkRows(t *tree, l *law) []finding {
+	exists := func(pattern string) bool {
+		for dir := range t.pkgs {
+			if matches(pattern, dir) {
+				return true
+			}
+		}
+		return false
+	}
+	var out []finding
+	named := make(map[string]int) // first line by pattern
+	for _, r := range l.rows {
+		for _, p := range slices.Concat(r.members, r.allowed) {
+			if named[p] == 0 {
+				named[p] = r.line
+			}
+		}
+	}
+	for _, p := range slices.Sorted(maps.Keys(named)) {
+		if _, planned := l.planned[p]; !planned && !exists(p) {
+			out = append(out, finding{
+				lawFile, named[p], fmt.Sprintf("names %s, which has no Go file: delete it, or list it as planned", short(p)),
+			})
+		}
+	}
+	for _, p := range slices.Sorted(maps.Keys(l.planned)) {
+		switch {
+		case exists(p):
+			out = append(out, finding{
+				lawFile, l.planned[p], fmt.Sprintf("lists %s as planned, but it exists: take it off the list", short(p)),
+			})
+		case named[p] == 0:
+			out = append(out, finding{lawFile, l.planned[p], fmt.Sprintf("lists %s as planned, but no row names it", short(p))})
+		}
+	}
+	return out
+}

@@ -1,0 +1,258 @@
+package lint
+
+import (
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/importer"
+	"go/token"
+	"go/types"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+)
+
+// checkReplay finds, in packages whose code is replayed by every replica, what types tell: a map walked in its random
+// order, a package variable that changes, and a float that is computed with or decides.
+//
+// All files of a package are checked together, whatever their build tags; what they then declare twice is no matter.
+// dir is a directory of the module, where the go command can look up what is outside of it.
+func checkReplay(t *tree, dir string) ([]finding, error) {
+	c := &typeChecker{tree: t, done: make(map[string]*types.Package), info: &types.Info{
+		Types: make(map[ast.Expr]types.TypeAndValue), Uses: make(map[*ast.Ident]types.Object),
+		Defs: make(map[*ast.Ident]types.Object), Selections: make(map[*ast.SelectorExpr]*types.Selection),
+	}}
+	if err := c.findExports(dir); err != nil {
+		return nil, err
+	}
+	var out []finding
+	for _, p := range t.sorted() {
+		if !replays(p.dir) {
+			continue
+		}
+		c.check(p)
+		for _, s := range p.files {
+			if !s.test {
+				w := &replayWalk{tree: t, file: s, info: c.info}
+				ast.Walk(w, s.ast)
+				out = append(out, w.out...)
+			}
+		}
+	}
+	return append(out, c.unknown...), nil
+}
+
+// typeChecker reads types: of this module from its source, of everything else from what the compiler exported.
+type typeChecker struct {
+	tree    *tree
+	exports types.Importer
+	info    *types.Info
+	done    map[string]*types.Package // by directory
+	unknown []finding                 // imports that could not be read
+}
+
+// findExports asks the go command for the export files of all that replayed packages import from outside, by whatever
+// way.
+func (c *typeChecker) findExports(dir string) error {
+	outside, seen := map[string]bool{}, map[string]bool{}
+	var collect func(p *pkg)
+	collect = func(p *pkg) {
+		if p == nil || seen[p.dir] {
+			return
+		}
+		seen[p.dir] = true
+		for _, s := range p.files {
+			for _, im := range s.imports {
+				if d, ours := c.tree.inModule(im.path); s.test {
+					continue
+				} else if ours {
+					collect(c.tree.pkgs[d])
+				} else {
+					outside[im.path] = true
+				}
+			}
+		}
+	}
+	for _, p := range c.tree.sorted() {
+		if replays(p.dir) {
+			collect(p)
+		}
+	}
+	files := make(map[string]string)
+	if len(outside) > 0 {
+		args := []string{"list", "-e", "-export", "-f", "{{.ImportPath}} {{.Export}}", "--"}
+		cmd := exec.Command("go", append(args, slices.Sorted(maps.Keys(outside))...)...)
+		cmd.Dir, cmd.Stderr = dir, os.Stderr
+		text, err := cmd.Output()
+		if err != nil {
+			return fmt.Errorf("list export files: %w", err)
+		}
+		for line := range strings.Lines(string(text)) {
+			importPath, file, _ := strings.Cut(strings.TrimSpace(line), " ")
+			files[importPath] = file
+		}
+	}
+	c.exports = importer.ForCompiler(c.tree.fset, "gc", func(p string) (io.ReadCloser, error) {
+		if files[p] == "" {
+			return nil, fmt.Errorf("no export file of %s", p)
+		}
+		return os.Open(files[p])
+	})
+	return nil
+}
+
+// Import implements types.Importer.
+func (c *typeChecker) Import(importPath string) (*types.Package, error) {
+	if importPath == "unsafe" {
+		return types.Unsafe, nil
+	}
+	dir, ours := c.tree.inModule(importPath)
+	if !ours {
+		return c.exports.Import(importPath)
+	}
+	p := c.tree.pkgs[dir]
+	if p == nil {
+		return nil, fmt.Errorf("no package in %s", dir)
+	}
+	return c.check(p), nil
+}
+
+// check reads a package's types once; bodies only where they are judged.
+func (c *typeChecker) check(p *pkg) *types.Package {
+	if done := c.done[p.dir]; done != nil {
+		return done
+	}
+	var files []*ast.File
+	for _, s := range p.files {
+		if !s.test {
+			files = append(files, s.ast)
+		}
+	}
+	conf := types.Config{Importer: c, IgnoreFuncBodies: !replays(p.dir), Error: func(err error) {
+		e, ok := errors.AsType[types.Error](err)
+		if ok && strings.HasPrefix(e.Msg, "could not import") {
+			at := c.tree.fset.Position(e.Pos)
+			c.unknown = append(c.unknown, finding{at.Filename, at.Line, "cannot be judged: " + e.Msg})
+		}
+	}}
+	c.done[p.dir], _ = conf.Check(c.tree.module+"/"+p.dir, c.tree.fset, files, c.info) // errors went to conf.Error
+	return c.done[p.dir]
+}
+
+// replayWalk visits one file; parents are the nodes above the present one.
+type replayWalk struct {
+	tree    *tree
+	file    *source
+	info    *types.Info
+	parents []ast.Node
+	out     []finding
+}
+
+// Visit implements ast.Visitor.
+func (w *replayWalk) Visit(n ast.Node) ast.Visitor {
+	if n == nil {
+		w.parents = w.parents[:len(w.parents)-1]
+		return nil
+	}
+	w.mapOrder(n)
+	w.floats(n)
+	w.variables(n)
+	w.parents = append(w.parents, n)
+	return w
+}
+
+func (w *replayWalk) report(n ast.Node, format string, args ...any) {
+	w.out = append(w.out, w.tree.at(w.file, n.Pos(), format, args...))
+}
+
+// mapOrder allows a walk over a map only through slices.Sorted(maps.Keys(m)).
+func (w *replayWalk) mapOrder(n ast.Node) {
+	switch n := n.(type) {
+	case *ast.RangeStmt:
+		if isMap(w.info.TypeOf(n.X)) {
+			w.report(n, "ranges over a map: its order differs between replicas; range over slices.Sorted(maps.Keys(m))")
+		}
+	case *ast.CallExpr:
+		importPath, name, _ := w.file.used(n.Fun)
+		if importPath != "maps" || !slices.Contains([]string{"All", "Keys", "Values"}, name) {
+			return
+		}
+		if len(w.parents) > 0 {
+			if outer, ok := w.parents[len(w.parents)-1].(*ast.CallExpr); ok {
+				p, f, _ := w.file.used(outer.Fun)
+				if p == "slices" && (f == "Sorted" || f == "SortedFunc" && name == "Keys") {
+					return
+				}
+			}
+		}
+		w.report(n, "walks a map with maps.%s: its order differs between replicas; use slices.Sorted(maps.Keys(m))", name)
+	}
+}
+
+func isMap(t types.Type) bool {
+	if t == nil {
+		return false
+	}
+	if p, ok := t.(*types.TypeParam); ok {
+		u, ok := p.Constraint().Underlying().(*types.Interface)
+		for i := 0; ok && i < u.NumEmbeddeds(); i++ {
+			e := u.EmbeddedType(i)
+			if union, isUnion := e.(*types.Union); isUnion && union.Len() > 0 {
+				e = union.Term(0).Type()
+			}
+			if isMap(e) {
+				return true
+			}
+		}
+		return false
+	}
+	_, ok := t.Underlying().(*types.Map)
+	return ok
+}
+
+// floats bans arithmetic and comparison of floats, which compilers fuse differently per processor, and what turns one
+// into a whole number. Storing and copying them is free.
+func (w *replayWalk) floats(n ast.Node) {
+	const say = "%s a float: compilers round differently per processor, so replicas would part ways"
+	switch n := n.(type) {
+	case *ast.BinaryExpr:
+		if w.isFloat(n.X) || w.isFloat(n.Y) {
+			w.report(n, say, "computes with or compares")
+		}
+	case *ast.AssignStmt:
+		if n.Tok != token.ASSIGN && n.Tok != token.DEFINE && w.isFloat(n.Lhs[0]) {
+			w.report(n, say, "computes with")
+		}
+	case *ast.IncDecStmt:
+		if w.isFloat(n.X) {
+			w.report(n, say, "computes with")
+		}
+	case *ast.CallExpr:
+		if len(n.Args) == 0 || !w.isFloat(n.Args[0]) {
+			return
+		}
+		fun := w.info.Types[n.Fun]
+		if fun.IsType() && isKind(fun.Type, types.IsInteger) {
+			w.report(n, say, "makes an integer of")
+		}
+		if id, ok := n.Fun.(*ast.Ident); ok && fun.IsBuiltin() && (id.Name == "min" || id.Name == "max") {
+			w.report(n, say, "compares")
+		}
+	}
+}
+
+func (w *replayWalk) isFloat(e ast.Expr) bool {
+	tv := w.info.Types[e]
+	return tv.Value == nil && isKind(tv.Type, types.IsFloat|types.IsComplex)
+}
+
+func isKind(t types.Type, kind types.BasicInfo) bool {
+	if t == nil {
+		return false
+	}
+	b, ok := t.Underlying().(*types.Basic)
+	return ok && b.Info()&kind != 0
+}

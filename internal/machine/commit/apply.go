@@ -1,0 +1,315 @@
+package commit
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/errs"
+	"github.com/millrace/millrace/internal/keys"
+)
+
+// Apply applies the entry at index: each commit in order, one result each. An error means corruption, and that tx must
+// not be published: the shard stops.
+func (m *Machine) Apply(tx core.Txn, index uint64, e *core.Entry) (core.Applied, error) {
+	if e.Format == 0 || e.Format > core.FormatCurrent {
+		return core.Applied{}, errs.Corruptf("entry %d has format %d, this build knows up to %d", index, e.Format, core.FormatCurrent)
+	}
+	if e.Stamp < m.clock.stamp {
+		return core.Applied{}, errs.Corruptf("entry %d is stamped %d, the one before it %d", index, e.Stamp, m.clock.stamp)
+	}
+	m.tx, m.index, m.clock.stamp = tx, index, e.Stamp
+	defer func() { m.tx, m.answers = nil, nil }()
+	if err := m.applyDeferred(); err != nil {
+		return core.Applied{}, err
+	}
+	ops := 0
+	for i := range e.Commits {
+		ops += len(e.Commits[i].Ops)
+	}
+	m.answers = make([]core.OpResult, ops)
+	out := core.Applied{Results: make([]core.Result, len(e.Commits))}
+	for i := range e.Commits {
+		r, err := m.apply(&e.Commits[i])
+		if err != nil {
+			return core.Applied{}, fmt.Errorf("apply commit %d of entry %d: %w", i, index, err)
+		}
+		out.Results[i] = r
+	}
+	if err := m.end(&out); err != nil {
+		return core.Applied{}, fmt.Errorf("end entry %d: %w", index, err)
+	}
+	return out, nil
+}
+
+// end writes what is written once per entry, and gathers what the entry means to those who wait.
+func (m *Machine) end(out *core.Applied) error {
+	slices.SortFunc(m.touched, func(a, b *partition) int { return comparePartitions(a.p, b.p) })
+	for _, part := range m.touched {
+		if err := part.end(m.tx); err != nil {
+			return err
+		}
+		ended, woken, lost := part.queue.Events()
+		for _, id := range ended {
+			out.Ended = append(out.Ended, core.Ended{Partition: part.p, Task: id})
+		}
+		for _, name := range woken {
+			out.Woken = append(out.Woken, core.Woken{Partition: part.p, Queue: name})
+		}
+		out.Lost = append(out.Lost, lost...)
+	}
+	changed := m.touched
+	if m.clock.termStart != m.saved.termStart || m.clock.term != m.saved.term {
+		changed = m.sorted
+	}
+	if err := m.refreshDue(changed); err != nil {
+		return err
+	}
+	m.touched = m.touched[:0]
+	if m.clock != m.saved {
+		m.tx.Set(keys.ShardTime(), m.clock.append(nil))
+		m.saved = m.clock
+	}
+	return nil
+}
+
+// verdict is how the judgement of a commit ends: applied with results, or refused by one op.
+type verdict struct {
+	refusal  *core.Refusal
+	replayed bool
+	ops      []core.OpResult
+}
+
+func refuse(op int, fact core.Fact) verdict {
+	return verdict{refusal: &core.Refusal{Op: op, Fact: fact}}
+}
+
+func (v verdict) result() core.Result {
+	if v.refusal != nil {
+		return core.Result{Refusal: v.refusal}
+	}
+	return core.Result{Replayed: v.replayed, Ops: v.ops}
+}
+
+// apply applies one commit: answers a repeated one, judges a new one, and remembers what it became.
+func (m *Machine) apply(c *core.Commit) (core.Result, error) {
+	part, err := m.partition(m.tx, c.Partition)
+	if err != nil {
+		return core.Result{}, err
+	}
+	m.touch(part)
+	hasRequest, hasSession := c.RequestID != core.RequestID{}, c.Session != core.SessionID{} && c.Seq != 0
+	switch {
+	case hasRequest && hasSession:
+		fact := core.Invalid{Field: "request_id", Reason: "contradiction", Message: "a sequence number serves already"}
+		return refuse(core.CommitOp, fact).result(), nil
+	case hasRequest:
+		return m.applyRequest(part, c)
+	case hasSession:
+		return m.applySequenced(part, c)
+	}
+	return m.judgeOrFail(part, c)
+}
+
+// judgeOrFail judges c and, when it asks for it, fails the attempt that a refused commit would have completed.
+func (m *Machine) judgeOrFail(part *partition, c *core.Commit) (core.Result, error) {
+	v, err := m.judge(part, c)
+	if err != nil || v.refusal == nil || !c.FailOnRefusal {
+		return v.result(), err
+	}
+	return m.failInstead(part, c, v)
+}
+
+// judge judges a commit that is no repetition of a request or of a session's frame.
+func (m *Machine) judge(part *partition, c *core.Commit) (verdict, error) {
+	if refusal := m.inspect(c); refusal != nil {
+		return verdict{refusal: refusal}, nil
+	}
+	if v, repeated, err := m.settledBefore(part, c); repeated || err != nil {
+		return v, err
+	}
+	if f := c.Fence; f != nil && !m.mutant(noFence) {
+		if fact := part.queue.Live(f.Task, f.Token); fact != nil {
+			return refuse(core.FenceOp, fact), nil
+		}
+	}
+	for i, check := range c.Conditions {
+		fact, err := part.kv.Check(m.tx, check)
+		if err != nil {
+			return verdict{}, err
+		}
+		if fact != nil {
+			return refuse(core.ConditionOp-i, fact), nil
+		}
+	}
+	if len(c.Ops) == 1 { // an op that is refused alone has changed nothing: no need to remember how it was
+		return m.ops(part, c, c.Ops)
+	}
+	part.begin(m.tx)
+	v, err := m.ops(part, c, m.deferEffects(c))
+	switch {
+	case err != nil:
+	case v.refusal != nil:
+		part.undo(m.tx)
+	default:
+		part.keep(m.tx)
+	}
+	return v, err
+}
+
+// settledBefore answers the repetition of a commit that settled tasks, under the tokens they were settled with: then
+// all of c was applied with them. Judged before fence and conditions, which the first time may have made false. The
+// other ops' answers are not kept.
+func (m *Machine) settledBefore(part *partition, c *core.Commit) (verdict, bool, error) {
+	var v verdict
+	for i, op := range c.Ops {
+		hold, ok := settles(op)
+		if !ok {
+			continue
+		}
+		if part.queue.Live(hold.Task, hold.Token) == nil {
+			return verdict{}, false, nil
+		}
+		r, fact, err := part.queue.Apply(m.tx, m.queueContext(part, c.Principal), op) // no live lease: it changes nothing
+		if err != nil || fact != nil || !r.Replayed {
+			return verdict{}, false, err
+		}
+		if v.ops == nil {
+			v = verdict{replayed: true, ops: make([]core.OpResult, len(c.Ops))}
+		}
+		v.ops[i] = r
+	}
+	if v.ops == nil {
+		return verdict{}, false, nil
+	}
+	for i, op := range c.Ops {
+		v.ops[i].Kind, v.ops[i].Replayed = op.Kind(), true
+		if create, ok := op.(*core.TaskCreate); ok {
+			v.ops[i].Task = create.ID
+		}
+	}
+	return v, true, nil
+}
+
+// settles returns the lease that op ends.
+func settles(op core.Op) (core.TaskHold, bool) {
+	switch op := op.(type) {
+	case *core.TaskComplete:
+		return core.TaskHold{Task: op.Task, Token: op.Token}, true
+	case *core.TaskFail:
+		return core.TaskHold{Task: op.Task, Token: op.Token}, true
+	case *core.TaskSnooze:
+		return core.TaskHold{Task: op.Task, Token: op.Token}, true
+	case *core.TaskRelease:
+		return core.TaskHold{Task: op.Task, Token: op.Token}, true
+	}
+	return core.TaskHold{}, false
+}
+
+// ops applies ops in order, until one is refused. The commit's revision is taken only when all are applied.
+func (m *Machine) ops(part *partition, c *core.Commit, ops []core.Op) (verdict, error) {
+	rev, wrote := part.counts.rev+1, false
+	v := verdict{ops: m.answers[:0:len(ops)]}
+	m.answers = m.answers[len(ops):]
+	for i, op := range ops {
+		r, fact, err := m.op(part, c.Principal, rev, op)
+		if err != nil {
+			return verdict{}, fmt.Errorf("op %d: %w", i, err)
+		}
+		if fact != nil {
+			return refuse(i, fact), nil
+		}
+		r.Kind = op.Kind()
+		v.ops = append(v.ops, r)
+		wrote = wrote || r.Kind == core.OpKVPut || r.Kind == core.OpKVDelete
+	}
+	if wrote {
+		part.counts.rev = rev
+	}
+	return v, nil
+}
+
+// op applies one op of any service. A refused one has changed nothing.
+func (m *Machine) op(part *partition, principal string, rev uint64, op core.Op) (core.OpResult, core.Fact, error) {
+	switch op := op.(type) {
+	case *core.TaskCreate, *core.TaskComplete, *core.TaskFail, *core.TaskSnooze, *core.TaskRelease, *core.TaskRenew,
+		*core.TaskDelete, *core.TaskRunNow, *core.QueueSet, *core.Grant:
+		return part.queue.Apply(m.tx, m.queueContext(part, principal), op)
+	case *core.KVPut, *core.KVDelete, *core.KVCheck:
+		return part.kv.Apply(m.tx, kvContext(part, rev), op)
+	case *core.Tick:
+		more, err := m.tick(op.Max)
+		return core.OpResult{More: more}, nil, err
+	case *core.TermStart:
+		m.clock.termStart, m.clock.term, m.clock.leader = m.clock.stamp, op.Term, op.Leader
+		return core.OpResult{}, nil, nil
+	case *core.NamespaceCreate:
+		return m.createNamespace(op)
+	case *core.NamespaceSet:
+		return m.setNamespace(part, op)
+	}
+	return core.OpResult{}, nil, errs.Corruptf("op kind %d is not known", op.Kind())
+}
+
+// failInstead fails every attempt that a refused commit would have completed and whose lease is held, with the
+// refusal's code. A commit that is refused for its lease stays refused: the attempt is no longer the caller's.
+func (m *Machine) failInstead(part *partition, c *core.Commit, v verdict) (core.Result, error) {
+	out := v.result()
+	if _, lost := v.refusal.Fact.(core.LeaseLost); lost {
+		return out, nil
+	}
+	for _, op := range c.Ops {
+		done, ok := op.(*core.TaskComplete)
+		if !ok {
+			continue
+		}
+		if part.queue.Live(done.Task, done.Token) != nil {
+			continue
+		}
+		fail := &core.TaskFail{Task: done.Task, Token: done.Token, Error: core.TaskError{
+			Code: codeOf(v.refusal.Fact).String(), Message: "effects refused: " + cut(v.refusal.Fact.Error(), maxReason),
+		}}
+		_, fact, err := part.queue.Apply(m.tx, m.queueContext(part, c.Principal), fail)
+		if err != nil {
+			return core.Result{}, err
+		}
+		out.FailedInstead = out.FailedInstead || fact == nil
+	}
+	return out, nil
+}
+
+// maxReason bounds how much of a refusal's text an attempt's error carries: a key may be 16 KiB.
+const maxReason = 1024
+
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && s[n]&0xc0 == 0x80 {
+		n--
+	}
+	return s[:n]
+}
+
+// codeOf names the class of a refusal, as clients know it.
+func codeOf(fact core.Fact) errs.Code {
+	switch fact.(type) {
+	case core.NotFound:
+		return errs.NotFound
+	case core.AlreadyExists:
+		return errs.AlreadyExists
+	case core.LeaseLost:
+		return errs.LeaseLost
+	case core.WrongState, core.SessionExpired:
+		return errs.WrongState
+	case core.RevMismatch:
+		return errs.PreconditionFailed
+	case core.WrongPartition:
+		return errs.WrongPartition
+	case core.Exhausted:
+		return errs.ResourceExhausted
+	case core.TooLarge:
+		return errs.TooLarge
+	}
+	return errs.InvalidArgument
+}

@@ -1,0 +1,172 @@
+// Package commit is the state machine of a shard: it applies the log's entries, commit by commit, to the machines of
+// the services.
+//
+// A commit is judged inside Apply, on state that every replica shares: first its fence, then all conditions, then its
+// ops in order, later ones seeing earlier ones. The first refusal undoes everything the commit did, and is a result,
+// equal on all replicas. So the completion of a task and its effects on other services stand in one entry, or nowhere.
+//
+// A commit that is repeated because its answer was lost is answered, not done again: a settle by its token, another
+// by its request id or by its session's sequence number, whose answers are kept in the store.
+//
+// Promised: equal entries on equal bytes give equal results and equal changes; a machine opened anew from the bytes
+// goes on exactly as the one that wrote them. A Go error from Apply means corruption: the shard must stop. Elsewhere:
+// what an op means (machine/queue, machine/kv), who orders entries (replog), when results may be shown (node).
+package commit
+
+import (
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/errs"
+	"github.com/millrace/millrace/internal/keys"
+	"github.com/millrace/millrace/internal/machine/kv"
+	"github.com/millrace/millrace/internal/machine/queue"
+)
+
+// Options of a shard's machine. The limits are part of the rules of Apply: all replicas must use the same. A zero
+// field means its default; only tests change one.
+type Options struct {
+	Shard core.ShardID
+
+	MaxRequests int64 // live request ids per partition; default 1,000,000, about 300 MB of answers
+	MaxSessions int64 // live sessions per partition; default 100,000
+	MaxOps      int   // ops and conditions of a commit; default core.MaxCommitOps
+
+	Queue queue.Options // for every partition's queue
+
+	// Mutant names the planted bugs that are switched on. Only builds with the tag mutants ask it.
+	Mutant func(name string) bool
+}
+
+// keepAnswers is how long a request id, or a session after its last frame, is kept at least. Clients stop repeating
+// after as long, counted from their first try.
+const keepAnswers core.Millis = 10 * 60 * 1000
+
+// sessionAnswers is how many answers of a session are kept: as many frames as a client may have unacknowledged.
+const sessionAnswers = 64
+
+func (o Options) withDefaults() Options {
+	if o.MaxRequests == 0 {
+		o.MaxRequests = 1_000_000
+	}
+	if o.MaxSessions == 0 {
+		o.MaxSessions = 100_000
+	}
+	if o.MaxOps == 0 {
+		o.MaxOps = core.MaxCommitOps
+	}
+	return o
+}
+
+// Machine applies one shard's entries. It is not safe for concurrent use.
+type Machine struct {
+	o     Options
+	clock clock
+	saved clock // as stored
+	// parts holds the partitions that have rows, or were named since Open; sorted holds the same by partition.
+	parts   map[core.Partition]*partition
+	sorted  []*partition
+	touched []*partition // by the entry at hand; which those are is derived state, in what order they end is not
+	due     core.ShardTime
+
+	tx      core.Txn        // of the entry at hand
+	index   uint64          // of the entry at hand
+	answers []core.OpResult // room for those of the entry at hand, one per op
+	mutants mutantState
+}
+
+// New returns the machine of a shard, empty until Open.
+func New(o Options) *Machine {
+	return &Machine{o: o.withDefaults(), parts: map[core.Partition]*partition{}, due: core.Never}
+}
+
+// Open rebuilds derived state from v: it finds the shard's partitions by one seek each, and opens their machines.
+func (m *Machine) Open(v core.View) error {
+	m.parts, m.sorted, m.touched = map[core.Partition]*partition{}, nil, nil
+	m.mutants = mutantState{}
+	c, err := readClock(v)
+	if err != nil {
+		return err
+	}
+	m.clock, m.saved = c, c
+	var from []byte
+	for {
+		p, ok, err := firstPartition(v, from)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return m.refreshDue(m.sorted)
+		}
+		if _, err := m.partition(v, p); err != nil {
+			return err
+		}
+		if _, from = keys.PartitionRange(p); from == nil {
+			return m.refreshDue(m.sorted)
+		}
+	}
+}
+
+// firstPartition returns the partition of the first key at or after from.
+func firstPartition(v core.View, from []byte) (p core.Partition, found bool, err error) {
+	var bad error
+	err = v.Scan(from, nil, func(key, _ []byte) bool {
+		if p, _, found = keys.PartitionOf(key); !found {
+			bad = errs.Corruptf("key %x belongs to no partition", key)
+		}
+		return false
+	})
+	if bad != nil {
+		err = bad
+	}
+	return p, found, err
+}
+
+// Due returns when the earliest timed work of any partition is due, core.Never without any. It may be early.
+func (m *Machine) Due() core.ShardTime { return m.due }
+
+// LastStamp returns the stamp of the last entry applied.
+func (m *Machine) LastStamp() core.ShardTime { return m.clock.stamp }
+
+// TermStart returns the stamp of the first entry of the current term.
+func (m *Machine) TermStart() core.ShardTime { return m.clock.termStart }
+
+// Term returns the current term and its leader's replica id, as its first entry stated them.
+func (m *Machine) Term() (term, leader uint64) { return m.clock.term, m.clock.leader }
+
+// Queue returns the queue of a partition, or nil when nothing was ever committed there.
+func (m *Machine) Queue(p core.Partition) *queue.Machine {
+	if part := m.parts[p]; part != nil {
+		return part.queue
+	}
+	return nil
+}
+
+// Partitions lists the partitions that the machine knows, in order.
+func (m *Machine) Partitions() []core.Partition {
+	out := make([]core.Partition, len(m.sorted))
+	for i, part := range m.sorted {
+		out[i] = part.p
+	}
+	return out
+}
+
+// touch notes that the entry at hand changes part.
+func (m *Machine) touch(part *partition) {
+	if !part.touched {
+		part.touched = true
+		m.touched = append(m.touched, part)
+	}
+}
+
+// queueContext is what the queue of part judges the op of a principal under.
+func (m *Machine) queueContext(part *partition, principal string) queue.Context {
+	part.seen = seen{m.clock.termStart, part.config}
+	return queue.Context{
+		Index: m.index, Stamp: m.clock.stamp, TermStart: m.clock.termStart,
+		Principal: principal, Namespace: part.config,
+	}
+}
+
+// kvContext is what the keyspaces of part judge an op under. rev is the revision that the commit's writes get.
+func kvContext(part *partition, rev uint64) kv.Context {
+	return kv.Context{Rev: rev, AutoCreate: !part.config.NoAutoCreate}
+}

@@ -1,0 +1,262 @@
+package commit
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/errs"
+	"github.com/millrace/millrace/internal/keys"
+)
+
+// The directory lies in the system partition of shard 0. A tenant's row, by name, holds its number, the last number
+// given to a namespace of it, and how many there are; a namespace's row, by tenant and name, its number and the shard
+// of each partition.
+
+// maxNamespaces bounds a tenant's namespaces when the op names no bound: each may hold queues and keyspaces in memory.
+const maxNamespaces = 1000
+
+// maxName is the longest name of a tenant or namespace.
+const maxName = 128
+
+type tenant struct {
+	id    core.TenantID
+	last  core.NamespaceID
+	count uint32
+}
+
+// createNamespace enters a namespace, and its tenant when it is new. One that exists with as many partitions is a
+// replay.
+func (m *Machine) createNamespace(op *core.NamespaceCreate) (core.OpResult, core.Fact, error) {
+	if fact := validateNamespace(op); fact != nil {
+		return core.OpResult{}, fact, nil
+	}
+	t, known, err := readTenant(m.tx, op.Tenant)
+	if err != nil {
+		return core.OpResult{}, nil, err
+	}
+	if known {
+		ns, exists, err := readNamespace(m.tx, t.id, op.Name)
+		if err != nil {
+			return core.OpResult{}, nil, err
+		}
+		if exists {
+			if len(ns.shards) != int(op.Partitions) {
+				return core.OpResult{}, core.AlreadyExists{Kind: "namespace", ID: op.Name}, nil
+			}
+			return core.OpResult{Replayed: true, Tenant: t.id, Namespace: ns.id}, nil, nil
+		}
+	}
+	limit := op.Max
+	if limit == 0 {
+		limit = maxNamespaces
+	}
+	if int64(t.count) >= int64(limit) {
+		return core.OpResult{}, core.Exhausted{Limit: "namespaces", Max: int64(limit)}, nil
+	}
+	if !known {
+		if t.id, err = m.newTenant(); err != nil {
+			return core.OpResult{}, nil, err
+		}
+	}
+	t.last++
+	t.count++
+	m.tx.Set(keys.Tenant(op.Tenant), t.append(nil))
+	ns := namespace{id: t.last, shards: []core.ShardID{m.o.Shard}}
+	m.tx.Set(keys.Namespace(t.id, op.Name), ns.append(nil))
+	return core.OpResult{Tenant: t.id, Namespace: ns.id}, nil, nil
+}
+
+func validateNamespace(op *core.NamespaceCreate) core.Fact {
+	switch {
+	case !validName(op.Tenant):
+		return core.Invalid{Field: "tenant", Reason: "bad_name", Message: "not a name of a tenant"}
+	case !validName(op.Name):
+		return core.Invalid{Field: "name", Reason: "bad_name", Message: "not a name of a namespace"}
+	case op.Partitions != 1:
+		return core.Invalid{Field: "partitions", Reason: "not_supported", Message: "a namespace has one partition"}
+	case op.Max < 0:
+		return core.Invalid{Field: "max", Reason: "negative", Message: "a bound is not negative"}
+	}
+	return nil
+}
+
+// newTenant takes the next number of a tenant. 0 is the system's.
+func (m *Machine) newTenant() (core.TenantID, error) {
+	row, ok, err := m.tx.Get(keys.DirectoryCounter())
+	if err != nil {
+		return 0, err
+	}
+	var last uint32
+	if ok {
+		if len(row) != 4 {
+			return 0, errs.Corruptf("directory counter %x", row)
+		}
+		last = binary.BigEndian.Uint32(row)
+	}
+	last++
+	m.tx.Set(keys.DirectoryCounter(), binary.BigEndian.AppendUint32(nil, last))
+	return core.TenantID(last), nil
+}
+
+// validName reports whether s is a letter or digit followed by at most 127 letters, digits, dots, underscores and
+// hyphens.
+func validName(s string) bool {
+	if s == "" || len(s) > maxName {
+		return false
+	}
+	for i := range len(s) {
+		c := s[i]
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9':
+		case i > 0 && (c == '.' || c == '_' || c == '-'):
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+func (t tenant) append(dst []byte) []byte {
+	dst = binary.BigEndian.AppendUint32(dst, uint32(t.id))
+	dst = binary.BigEndian.AppendUint32(dst, uint32(t.last))
+	return binary.BigEndian.AppendUint32(dst, t.count)
+}
+
+func decodeTenant(row []byte) (tenant, error) {
+	if len(row) != 12 {
+		return tenant{}, fmt.Errorf("tenant row %x", row)
+	}
+	return tenant{
+		id:    core.TenantID(binary.BigEndian.Uint32(row)),
+		last:  core.NamespaceID(binary.BigEndian.Uint32(row[4:])),
+		count: binary.BigEndian.Uint32(row[8:]),
+	}, nil
+}
+
+func readTenant(v core.View, name string) (t tenant, ok bool, err error) {
+	row, ok, err := v.Get(keys.Tenant(name))
+	if err != nil || !ok {
+		return t, false, err
+	}
+	if t, err = decodeTenant(row); err != nil {
+		return t, false, errs.Corruptf("tenant %q: %v", name, err)
+	}
+	return t, true, nil
+}
+
+type namespace struct {
+	id     core.NamespaceID
+	shards []core.ShardID // by partition
+}
+
+func (ns namespace) append(dst []byte) []byte {
+	dst = binary.BigEndian.AppendUint32(dst, uint32(ns.id))
+	for _, s := range ns.shards {
+		dst = binary.BigEndian.AppendUint16(dst, uint16(s))
+	}
+	return dst
+}
+
+func decodeNamespace(row []byte) (ns namespace, err error) {
+	if len(row) < 6 || len(row)%2 != 0 {
+		return ns, fmt.Errorf("namespace row %x", row)
+	}
+	ns.id = core.NamespaceID(binary.BigEndian.Uint32(row))
+	for rest := row[4:]; len(rest) > 0; rest = rest[2:] {
+		ns.shards = append(ns.shards, core.ShardID(binary.BigEndian.Uint16(rest)))
+	}
+	return ns, nil
+}
+
+func readNamespace(v core.View, t core.TenantID, name string) (ns namespace, ok bool, err error) {
+	row, ok, err := v.Get(keys.Namespace(t, name))
+	if err != nil || !ok {
+		return ns, false, err
+	}
+	if ns, err = decodeNamespace(row); err != nil {
+		return ns, false, errs.Corruptf("namespace %q of tenant %d: %v", name, t, err)
+	}
+	return ns, true, nil
+}
+
+func (ns namespace) info(t core.TenantID, tenantName, name string) core.NamespaceInfo {
+	info := core.NamespaceInfo{Tenant: t, Namespace: ns.id, TenantName: tenantName, Name: name}
+	for i, shard := range ns.shards {
+		p := core.Partition{Tenant: t, Namespace: ns.id, Index: uint16(i)}
+		info.Partitions = append(info.Partitions, core.PartitionInfo{Partition: p, Shard: shard})
+	}
+	return info
+}
+
+// Namespace finds a namespace in the directory: a View of shard 0.
+func Namespace(v core.View, tenantName, name string) (core.NamespaceInfo, bool, error) {
+	t, ok, err := readTenant(v, tenantName)
+	if err != nil || !ok {
+		return core.NamespaceInfo{}, false, err
+	}
+	ns, ok, err := readNamespace(v, t.id, name)
+	if err != nil || !ok {
+		return core.NamespaceInfo{}, false, err
+	}
+	return ns.info(t.id, tenantName, name), true, nil
+}
+
+// Tenant is a tenant's row of the directory.
+type Tenant struct {
+	ID         core.TenantID
+	Name       string
+	Namespaces uint32 // how many there are
+}
+
+// Tenants lists at most limit tenants by name, after the name given, from a View of shard 0.
+func Tenants(v core.View, after string, limit int) ([]Tenant, error) {
+	var out []Tenant
+	from, to := keys.Tenants()
+	err := list(v, from, to, after, limit, keys.TenantOf, func(name string, row []byte) error {
+		t, err := decodeTenant(row)
+		out = append(out, Tenant{t.id, name, t.count})
+		return err
+	})
+	return out, err
+}
+
+// Namespaces lists at most limit namespaces of a tenant by name, after the name given, from a View of shard 0.
+func Namespaces(v core.View, tenantName, after string, limit int) ([]core.NamespaceInfo, error) {
+	t, ok, err := readTenant(v, tenantName)
+	if err != nil || !ok {
+		return nil, err
+	}
+	var out []core.NamespaceInfo
+	from, to := keys.Namespaces(t.id)
+	err = list(v, from, to, after, limit, keys.NamespaceOf, func(name string, row []byte) error {
+		ns, err := decodeNamespace(row)
+		out = append(out, ns.info(t.id, tenantName, name))
+		return err
+	})
+	return out, err
+}
+
+// list calls fn for at most limit rows in [from, to) whose name sorts after the one given.
+func list(v core.View, from, to []byte, after string, limit int, name func(key []byte) string, fn func(string, []byte) error) error {
+	if limit <= 0 {
+		return nil
+	}
+	if after != "" { // a key is a prefix, the name and a zero byte: the first one past it ends in one more
+		from = append(append(from[:len(from)-1:len(from)-1], after...), 0, 0)
+	}
+	n := 0
+	var bad error
+	err := v.Scan(from, to, func(key, row []byte) bool {
+		n++
+		if err := fn(name(key), row); err != nil {
+			bad = errs.Corruptf("directory: %v", err)
+			return false
+		}
+		return n < limit
+	})
+	if bad != nil {
+		err = bad
+	}
+	return err
+}

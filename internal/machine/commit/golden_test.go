@@ -1,0 +1,81 @@
+package commit_test
+
+import (
+	"errors"
+	"flag"
+	"os"
+	"testing"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/errs"
+	"github.com/millrace/millrace/internal/keys"
+	"github.com/millrace/millrace/internal/machine/commit"
+	"github.com/millrace/millrace/internal/machine/machinetest"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// TestGoldenRows holds the bytes of each kind of row that this package writes.
+func TestGoldenRows(t *testing.T) {
+	w := mustWorld(t)
+	apply(t, w, "term 7")
+	apply(t, w, "namespace_create acme shop")
+	apply(t, w, "namespace_set no_auto_create retain_bytes=1000000")
+	apply(t, w, "namespace_set retain_bytes=1000000")
+	apply(t, w, "commit request=r\nput ks a 1")
+	apply(t, w, "commit session=s seq=1\nput ks a 2 want_prev\ncommit session=s seq=2\nput ks a 3 if_absent")
+	got := w.pair.TxA.Dump()
+	const path = "testdata/rows.golden"
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("stored rows changed: stores written before cannot be read\ngot\n%swant\n%s", got, want)
+	}
+}
+
+func TestCorruptRowsAreErrorsNotAnswers(t *testing.T) {
+	isCorruption := func(err error) bool { _, ok := errors.AsType[*errs.Corruption](err); return ok }
+	for name, key := range map[string][]byte{
+		"shard time": keys.ShardTime(), "partition state": keys.PartitionState(home), "configuration": keys.NamespaceConfig(home),
+	} {
+		for _, value := range [][]byte{nil, {0x80}, make([]byte, 50)} {
+			w := mustWorld(t)
+			apply(t, w, "put ks a 1")
+			w.pair.TxA.Set(key, value)
+			if err := commit.New(options()).Open(w.pair.TxA); !isCorruption(err) {
+				t.Errorf("%s of %d bytes: open: %v", name, len(value), err)
+			}
+		}
+	}
+	tx := machinetest.NewTxn()
+	tx.Set([]byte{1, 2, 0}, nil)
+	if err := commit.New(options()).Open(tx); !isCorruption(err) {
+		t.Errorf("a key of no partition: open: %v", err)
+	}
+	for name, c := range map[string]struct {
+		key    []byte
+		script string
+	}{
+		"request": {keys.Request(home, requestID("r")), "commit request=r\nput ks a 1"},
+		"session": {keys.Session(home, sessionID("s")), "commit session=s seq=1\nput ks a 1"},
+		"answer":  {keys.SessionAnswer(home, sessionID("s"), 1), "commit session=s seq=1\nput ks a 1"},
+		"tenant":  {keys.Tenant("acme"), "namespace_create acme shop"},
+		"space":   {keys.Namespace(1, "shop"), "namespace_create acme shop"},
+	} {
+		w := mustWorld(t)
+		apply(t, w, c.script)
+		row, _, _ := w.pair.TxA.Get(c.key)
+		w.pair.TxA.Set(c.key, append([]byte{}, row[:len(row)-1]...)) // cut by a byte
+		e := &core.Entry{Format: 1, Stamp: epoch, Commits: w.parseCommits(c.script)}
+		if _, err := w.machine().Apply(w.pair.TxA, 9, e); !isCorruption(err) {
+			t.Errorf("%s: apply: %v", name, err)
+		}
+	}
+}

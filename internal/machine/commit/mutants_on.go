@@ -1,0 +1,74 @@
+//go:build mutants
+
+package commit
+
+import "github.com/millrace/millrace/internal/core"
+
+// Names of the planted bugs of this package, as Options.Mutant is asked. Each breaks one promise; the suites must
+// fail under each, or they prove nothing.
+const (
+	noFence                 = "no_fence"                       // a fence lets every token pass
+	effectsInSecondEntry    = "effects_in_second_entry"        // what follows a completion waits for the next entry
+	dedupLostOnRestart      = "dedup_lost_on_restart"          // what was answered before Open is done again
+	idempotencyWithoutOwner = "idempotency_key_without_tenant" // one table of request ids for all tenants
+)
+
+// mutantState is what planted bugs remember.
+type mutantState struct {
+	deferred []deferredOp
+	first    uint64 // index of the first entry since Open
+}
+
+type deferredOp struct {
+	part      *partition
+	principal string
+	op        core.Op
+}
+
+func (m *Machine) mutant(name string) bool { return m.o.Mutant != nil && m.o.Mutant(name) }
+
+func (m *Machine) deferEffects(c *core.Commit) []core.Op {
+	if !m.mutant(effectsInSecondEntry) {
+		return c.Ops
+	}
+	for i, op := range c.Ops {
+		if _, ok := op.(*core.TaskComplete); ok {
+			for _, later := range c.Ops[i+1:] {
+				m.mutants.deferred = append(m.mutants.deferred, deferredOp{m.parts[c.Partition], c.Principal, later})
+			}
+			return c.Ops[:i+1]
+		}
+	}
+	return c.Ops
+}
+
+func (m *Machine) applyDeferred() error {
+	if m.mutants.first == 0 {
+		m.mutants.first = m.index
+	}
+	list := m.mutants.deferred
+	m.mutants.deferred = nil
+	for _, d := range list {
+		m.touch(d.part)
+		d.part.counts.rev++
+		if _, _, err := m.op(d.part, d.principal, d.part.counts.rev, d.op); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *Machine) requestPartition(part *partition) core.Partition {
+	if m.mutant(idempotencyWithoutOwner) {
+		return core.Partition{}
+	}
+	return part.p
+}
+
+func (m *Machine) forgets(row []byte) bool {
+	if !m.mutant(dedupLostOnRestart) || len(row) < hashLen {
+		return false
+	}
+	r, err := core.DecodeResult(row[hashLen:])
+	return err == nil && r.Index < m.mutants.first
+}

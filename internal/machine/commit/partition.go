@@ -1,0 +1,229 @@
+package commit
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/errs"
+	"github.com/millrace/millrace/internal/keys"
+	"github.com/millrace/millrace/internal/machine/kv"
+	"github.com/millrace/millrace/internal/machine/queue"
+)
+
+// partition is one partition's machines and what the commit machine itself keeps of it.
+type partition struct {
+	p      core.Partition
+	queue  *queue.Machine
+	kv     *kv.Machine
+	config core.NamespaceConfig
+	counts counts
+	stored counts         // as the store has them
+	due    core.ShardTime // of the earliest request id or session; core.Never without any
+
+	seen    seen           // by the queue
+	nextDue core.ShardTime // of all timed work, after the last entry
+	touched bool           // by the entry at hand
+	mark    markedState
+}
+
+// counts is the partition's state record.
+type counts struct {
+	rev      uint64 // commit counter: the last revision given to a commit that wrote keys
+	requests int64  // live request ids
+	sessions int64  // live sessions
+}
+
+// markedState is what Undo brings back.
+type markedState struct {
+	config core.NamespaceConfig
+	counts counts
+	due    core.ShardTime
+}
+
+// partition returns the machines of p, opening them on first use. One that has nothing stored costs a few structs.
+func (m *Machine) partition(v core.View, p core.Partition) (*partition, error) {
+	if part := m.parts[p]; part != nil {
+		return part, nil
+	}
+	part := &partition{p: p, queue: queue.New(p, m.o.Queue), kv: kv.New(p), nextDue: core.Never}
+	if err := part.open(v); err != nil {
+		return nil, fmt.Errorf("open partition %s: %w", p, err)
+	}
+	m.parts[p] = part
+	at, _ := slices.BinarySearchFunc(m.sorted, p, func(a *partition, p core.Partition) int {
+		return comparePartitions(a.p, p)
+	})
+	m.sorted = slices.Insert(m.sorted, at, part)
+	return part, nil
+}
+
+func comparePartitions(a, b core.Partition) int {
+	var ka, kb [16]byte
+	return slices.Compare(keys.AppendPartition(ka[:0], a), keys.AppendPartition(kb[:0], b))
+}
+
+func (part *partition) open(v core.View) error {
+	row, ok, err := v.Get(keys.PartitionState(part.p))
+	if err != nil {
+		return err
+	}
+	if ok {
+		if part.counts, err = decodeCounts(row); err != nil {
+			return err
+		}
+		part.stored = part.counts
+	}
+	if part.config, err = NamespaceConfig(v, part.p); err != nil {
+		return err
+	}
+	if part.due, err = earliest(v, part.p); err != nil {
+		return err
+	}
+	if err := part.kv.Open(v); err != nil {
+		return err
+	}
+	return part.queue.Open(v)
+}
+
+// seen is what the queue of a partition depends on beside what is stored.
+type seen struct {
+	termStart core.ShardTime
+	config    core.NamespaceConfig
+}
+
+// dueOf returns when the partition's earliest timed work is due. The queue knows it for the term and the configuration
+// that it was told last; a renewal of no leases tells it, and does nothing else.
+func (m *Machine) dueOf(part *partition) (core.ShardTime, error) {
+	if part.seen != (seen{m.clock.termStart, part.config}) {
+		if _, _, err := part.queue.Apply(m.tx, m.queueContext(part, ""), &core.TaskRenew{}); err != nil {
+			return 0, err
+		}
+	}
+	return min(part.due, part.queue.Due()), nil
+}
+
+// refreshDue finds anew when work is due in the partitions given.
+func (m *Machine) refreshDue(parts []*partition) (err error) {
+	for _, part := range parts {
+		if part.nextDue, err = m.dueOf(part); err != nil {
+			return err
+		}
+	}
+	m.due = core.Never
+	for _, part := range m.sorted {
+		m.due = min(m.due, part.nextDue)
+	}
+	return nil
+}
+
+// begin marks the transaction and all derived state of the partition, in step.
+func (part *partition) begin(tx core.Txn) {
+	tx.Mark()
+	part.queue.Mark()
+	part.kv.Mark()
+	part.mark = markedState{part.config, part.counts, part.due}
+}
+
+// undo takes back what changed since begin.
+func (part *partition) undo(tx core.Txn) {
+	tx.Undo()
+	part.queue.Undo()
+	part.kv.Undo()
+	part.config, part.counts, part.due = part.mark.config, part.mark.counts, part.mark.due
+}
+
+// keep keeps what changed since begin.
+func (part *partition) keep(tx core.Txn) {
+	tx.Keep()
+	part.queue.Keep()
+	part.kv.Keep()
+}
+
+// end writes what the entry changed and has not written yet.
+func (part *partition) end(tx core.Txn) error {
+	part.touched = false
+	if err := part.queue.End(tx); err != nil {
+		return err
+	}
+	if part.counts != part.stored {
+		tx.Set(keys.PartitionState(part.p), part.counts.append(nil))
+		part.stored = part.counts
+	}
+	return nil
+}
+
+func (c counts) append(dst []byte) []byte {
+	dst = binary.AppendUvarint(dst, c.rev)
+	dst = binary.AppendUvarint(dst, uint64(c.requests))
+	return binary.AppendUvarint(dst, uint64(c.sessions))
+}
+
+func decodeCounts(row []byte) (counts, error) {
+	var v [3]uint64
+	rest := row
+	for i := range v {
+		n := 0
+		if v[i], n = binary.Uvarint(rest); n <= 0 {
+			return counts{}, errs.Corruptf("partition state %x", row)
+		}
+		rest = rest[n:]
+	}
+	if len(rest) != 0 {
+		return counts{}, errs.Corruptf("partition state %x", row)
+	}
+	return counts{v[0], int64(v[1]), int64(v[2])}, nil
+}
+
+// NamespaceConfig reads the configuration of the namespace in one of its partitions; the zero one when it was never
+// set.
+func NamespaceConfig(v core.View, p core.Partition) (core.NamespaceConfig, error) {
+	row, ok, err := v.Get(keys.NamespaceConfig(p))
+	if err != nil || !ok {
+		return core.NamespaceConfig{}, err
+	}
+	c, err := core.DecodeNamespaceConfig(row)
+	if err != nil {
+		return c, errs.Corruptf("configuration of %s: %v", p, err)
+	}
+	return c, nil
+}
+
+// clock is the shard's own record.
+type clock struct {
+	stamp     core.ShardTime // of the last entry
+	termStart core.ShardTime // stamp of the first entry of the term
+	term      uint64
+	leader    uint64         // replica id
+	ticked    core.Partition // that used up the last tick's steps; the next one begins after it
+}
+
+func readClock(v core.View) (clock, error) {
+	row, ok, err := v.Get(keys.ShardTime())
+	if err != nil || !ok {
+		return clock{}, err
+	}
+	const fixed = 4 * 8
+	var ticked core.Partition
+	if len(row) >= fixed {
+		ticked, ok = keys.DecodePartition(row[fixed:])
+	}
+	if len(row) < fixed || !ok {
+		return clock{}, errs.Corruptf("shard time is %d bytes", len(row))
+	}
+	return clock{
+		stamp:     core.ShardTime(binary.BigEndian.Uint64(row)),
+		termStart: core.ShardTime(binary.BigEndian.Uint64(row[8:])),
+		term:      binary.BigEndian.Uint64(row[16:]),
+		leader:    binary.BigEndian.Uint64(row[24:]),
+		ticked:    ticked,
+	}, nil
+}
+
+func (c clock) append(dst []byte) []byte {
+	for _, v := range [...]uint64{uint64(c.stamp), uint64(c.termStart), c.term, c.leader} {
+		dst = binary.BigEndian.AppendUint64(dst, v)
+	}
+	return keys.AppendPartition(dst, c.ticked)
+}

@@ -1,0 +1,362 @@
+// Package kv is the state machine of plain keyspaces: named sets of keys of which the newest value is kept.
+//
+// A keyspace comes into being with its first write and is numbered by an incarnation, so that its keys are one
+// contiguous range and a later keyspace of the same name could never show an earlier one's keys. Each key's row holds
+// its value and its revision: the partition's commit counter at its last write, which package commit hands in. The
+// table of names and incarnations is kept in memory too, so a put without a condition is one blind write: Apply reads
+// nothing.
+//
+// Promised: a refused op changes nothing; equal ops on equal state give equal results. Elsewhere: the order of fence,
+// conditions and ops, and undoing a commit (package commit, which calls Mark, Undo and Keep in step with the Txn's).
+package kv
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/errs"
+	"github.com/millrace/millrace/internal/keys"
+)
+
+// Limits that Apply judges: the most that an edge may be configured to let through, equal on all replicas.
+const (
+	MaxKey       = 64 << 10                      // bytes of a key: it is kept in index blocks and caches
+	MaxValue     = core.MaxCommitBytes - 128<<10 // bytes of a value: what fits a commit beside its key
+	MaxKeyspaces = 1000                          // per partition: their table is kept in memory
+	maxName      = 128                           // characters of a keyspace's name
+)
+
+// Context is what an op is judged under.
+type Context struct {
+	Rev        uint64 // of the commit: the revision its writes get, above all before in the partition
+	AutoCreate bool   // a write to an unknown keyspace makes it
+}
+
+// Machine is the key-value service of one partition.
+type Machine struct {
+	p core.Partition
+	// names maps each keyspace to its incarnation: derived from the store, bounded by MaxKeyspaces.
+	names map[string]uint32
+	last  uint32 // last incarnation given out
+
+	marked   bool
+	lastMark uint32
+	made     []string // keyspaces made since Mark
+}
+
+// New returns the machine of p, empty until Open.
+func New(p core.Partition) *Machine { return &Machine{p: p} }
+
+// Open rebuilds the table of keyspaces from v.
+func (m *Machine) Open(v core.View) error {
+	m.names, m.last, m.marked, m.made = nil, 0, false, nil
+	rows, err := Keyspaces(v, m.p)
+	if err != nil {
+		return err
+	}
+	last, _, err := v.Get(keys.Keyspace(m.p, ""))
+	if err != nil {
+		return err
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	if len(last) != incarnationLen {
+		return errs.Corruptf("keyspaces of %s: last incarnation is %d bytes", m.p, len(last))
+	}
+	m.last = binary.BigEndian.Uint32(last)
+	m.names = make(map[string]uint32, len(rows))
+	for _, k := range rows {
+		if k.Incarnation == 0 || k.Incarnation > m.last {
+			return errs.Corruptf("keyspace %q of %s: incarnation %d, last is %d", k.Name, m.p, k.Incarnation, m.last)
+		}
+		m.names[k.Name] = k.Incarnation
+	}
+	return nil
+}
+
+// Mark starts remembering changes of derived state, so that Undo can take them back. Marks do not nest.
+func (m *Machine) Mark() {
+	m.marked, m.lastMark, m.made = true, m.last, m.made[:0]
+}
+
+// Undo takes back every change since Mark, and ends the mark.
+func (m *Machine) Undo() {
+	for _, name := range m.made {
+		delete(m.names, name)
+	}
+	m.last = m.lastMark
+	m.Keep()
+}
+
+// Keep keeps every change since Mark, and ends the mark.
+func (m *Machine) Keep() { m.marked, m.made = false, m.made[:0] }
+
+// Apply applies a KVPut, KVDelete or KVCheck. A Fact is a refusal, and nothing was changed; an error is corruption.
+// The slices of op that are written belong to tx afterwards.
+func (m *Machine) Apply(tx core.Txn, c Context, op core.Op) (core.OpResult, core.Fact, error) {
+	r := core.OpResult{Kind: op.Kind()}
+	var fact core.Fact
+	var err error
+	switch op := op.(type) {
+	case *core.KVPut:
+		fact, err = m.put(tx, c, op, &r)
+	case *core.KVDelete:
+		fact, err = m.delete(tx, c, op, &r)
+	case *core.KVCheck:
+		fact, err = m.Check(tx, op)
+	default:
+		err = errs.Corruptf("op %d is none of the key-value service", op.Kind())
+	}
+	if fact != nil || err != nil {
+		return core.OpResult{}, fact, err
+	}
+	return r, nil, nil
+}
+
+// Check judges a condition: nil when it holds, RevMismatch with what was found when it does not. A keyspace that does
+// not exist has no keys.
+func (m *Machine) Check(v core.View, op *core.KVCheck) (core.Fact, error) {
+	if fact := validate(op.Keyspace, op.Key); fact != nil {
+		return fact, nil
+	}
+	if fact := validateCheck(op); fact != nil {
+		return fact, nil
+	}
+	f, err := m.find(v, op.Keyspace, op.Key)
+	if err != nil || f.holds(op) {
+		return nil, err
+	}
+	return f.mismatch(op.Keyspace, op.Key), nil
+}
+
+func (m *Machine) put(tx core.Txn, c Context, op *core.KVPut, r *core.OpResult) (core.Fact, error) {
+	if fact := validate(op.Keyspace, op.Key); fact != nil {
+		return fact, nil
+	}
+	if len(op.Value) > MaxValue {
+		return core.TooLarge{Field: "value", Limit: "value_bytes", Max: MaxValue}, nil
+	}
+	if op.IfAbsent && op.HasRev && op.IfRev != 0 {
+		return core.Invalid{Field: "if_absent", Reason: "contradiction", Message: "if_rev names a revision"}, nil
+	}
+	incarnation, known := m.names[op.Keyspace]
+	if fact := m.mayWrite(c, op.Keyspace, known); fact != nil {
+		return fact, nil
+	}
+	if op.HasRev || op.IfAbsent || op.WantPrev {
+		f, err := m.find(tx, op.Keyspace, op.Key)
+		if err != nil {
+			return nil, err
+		}
+		if op.IfAbsent && f.ok || op.HasRev && op.IfRev != f.rev {
+			return f.mismatch(op.Keyspace, op.Key), nil
+		}
+		if op.WantPrev {
+			r.Existed = f.ok
+			r.Prev = f.clone()
+		}
+	}
+	if !known {
+		incarnation = m.make(tx, op.Keyspace)
+	}
+	tx.Set(keys.KV(m.p, incarnation, op.Key), appendRow(c.Rev, op.Value))
+	r.Rev = c.Rev
+	return nil, nil
+}
+
+func (m *Machine) delete(tx core.Txn, c Context, op *core.KVDelete, r *core.OpResult) (core.Fact, error) {
+	if fact := validate(op.Keyspace, op.Key); fact != nil {
+		return fact, nil
+	}
+	incarnation, known := m.names[op.Keyspace]
+	if !known && !c.AutoCreate {
+		return core.NotFound{Kind: "keyspace", ID: op.Keyspace}, nil
+	}
+	f, err := m.find(tx, op.Keyspace, op.Key)
+	if err != nil {
+		return nil, err
+	}
+	if op.HasRev && op.IfRev != f.rev {
+		return f.mismatch(op.Keyspace, op.Key), nil
+	}
+	if f.ok {
+		tx.Delete(keys.KV(m.p, incarnation, op.Key))
+	}
+	r.Existed = f.ok
+	return nil, nil
+}
+
+// mayWrite judges a write to a keyspace that may be unknown.
+func (m *Machine) mayWrite(c Context, keyspace string, known bool) core.Fact {
+	switch {
+	case known:
+		return nil
+	case !c.AutoCreate:
+		return core.NotFound{Kind: "keyspace", ID: keyspace}
+	case len(m.names) >= MaxKeyspaces:
+		return core.Exhausted{Limit: "keyspaces", Max: MaxKeyspaces}
+	}
+	return nil
+}
+
+// make enters a keyspace in the table.
+func (m *Machine) make(tx core.Txn, keyspace string) uint32 {
+	m.last++
+	if m.names == nil {
+		m.names = map[string]uint32{}
+	}
+	m.names[keyspace] = m.last
+	if m.marked {
+		m.made = append(m.made, keyspace)
+	}
+	tx.Set(keys.Keyspace(m.p, ""), binary.BigEndian.AppendUint32(nil, m.last))
+	tx.Set(keys.Keyspace(m.p, keyspace), appendKeyspace(m.last))
+	return m.last
+}
+
+// found is a key's row: absent when not ok.
+type found struct {
+	rev   uint64
+	value []byte // as the View gave it
+	ok    bool
+}
+
+func (m *Machine) find(v core.View, keyspace string, key []byte) (found, error) {
+	incarnation, ok := m.names[keyspace]
+	if !ok {
+		return found{}, nil
+	}
+	return find(v, m.p, incarnation, key)
+}
+
+func find(v core.View, p core.Partition, incarnation uint32, key []byte) (found, error) {
+	row, ok, err := v.Get(keys.KV(p, incarnation, key))
+	if err != nil || !ok {
+		return found{}, err
+	}
+	rev, value, err := decodeRow(row)
+	if err != nil {
+		return found{}, errs.Corruptf("key %q of keyspace %d of %s: %v", key, incarnation, p, err)
+	}
+	return found{rev, value, true}, nil
+}
+
+// holds judges a comparison. An absent key has revision 0 and no value.
+func (f found) holds(op *core.KVCheck) bool {
+	switch op.Compare {
+	case core.CompareExists:
+		return f.ok
+	case core.CompareAbsent:
+		return !f.ok
+	}
+	var order int
+	if op.Target == core.TargetRev {
+		switch {
+		case f.rev < op.Rev:
+			order = -1
+		case f.rev > op.Rev:
+			order = 1
+		}
+	} else {
+		if !f.ok {
+			return op.Compare == core.CompareNotEqual
+		}
+		order = bytes.Compare(f.value, op.Value)
+	}
+	switch op.Compare {
+	case core.CompareEqual:
+		return order == 0
+	case core.CompareNotEqual:
+		return order != 0
+	case core.CompareLess:
+		return order < 0
+	default:
+		return order > 0
+	}
+}
+
+// clone returns the value, never nil when the key is there.
+func (f found) clone() []byte {
+	if !f.ok {
+		return nil
+	}
+	return append([]byte{}, f.value...)
+}
+
+func (f found) mismatch(keyspace string, key []byte) core.Fact {
+	return core.RevMismatch{Rev: f.rev, Value: f.clone(), Missing: !f.ok, Keyspace: keyspace, Key: bytes.Clone(key)}
+}
+
+func validate(keyspace string, key []byte) core.Fact {
+	switch {
+	case !validName(keyspace):
+		return core.Invalid{Field: "keyspace", Reason: "bad_name", Message: "not a name of a keyspace"}
+	case len(key) == 0:
+		return core.Invalid{Field: "key", Reason: "empty", Message: "a key has at least one byte"}
+	case len(key) > MaxKey:
+		return core.TooLarge{Field: "key", Limit: "key_bytes", Max: MaxKey}
+	}
+	return nil
+}
+
+func validateCheck(op *core.KVCheck) core.Fact {
+	switch op.Compare {
+	case core.CompareExists, core.CompareAbsent:
+		return nil
+	case core.CompareEqual, core.CompareNotEqual, core.CompareLess, core.CompareGreater:
+		if op.Target == core.TargetRev || op.Target == core.TargetValue {
+			return nil
+		}
+		return core.Invalid{Field: "target", Reason: "unknown", Message: "not a target of a comparison"}
+	}
+	return core.Invalid{Field: "compare", Reason: "unknown", Message: "not a comparison"}
+}
+
+// validName reports whether s is a letter or digit followed by at most 127 letters, digits, dots, underscores and
+// hyphens.
+func validName(s string) bool {
+	if s == "" || len(s) > maxName {
+		return false
+	}
+	for i := range len(s) {
+		c := s[i]
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9':
+		case i > 0 && (c == '.' || c == '_' || c == '-'):
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// A key's row is its revision as a varint, then the value.
+
+func appendRow(rev uint64, value []byte) []byte {
+	row := make([]byte, 0, binary.MaxVarintLen64+len(value))
+	return append(binary.AppendUvarint(row, rev), value...)
+}
+
+var errRow = errors.New("no revision")
+
+func decodeRow(row []byte) (rev uint64, value []byte, err error) {
+	rev, n := binary.Uvarint(row)
+	if n <= 0 {
+		return 0, nil, errRow
+	}
+	return rev, row[n:], nil
+}
+
+// A keyspace's row is its incarnation and its kind.
+
+const (
+	incarnationLen = 4
+	kindPlain      = 1
+)
+
+func appendKeyspace(incarnation uint32) []byte {
+	return append(binary.BigEndian.AppendUint32(make([]byte, 0, incarnationLen+1), incarnation), kindPlain)
+}

@@ -1,0 +1,137 @@
+package queue
+
+import (
+	"fmt"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/keys"
+)
+
+// applyDelete removes a task that has ended.
+func (m *Machine) applyDelete(tx core.Txn, c *Context, op *core.TaskDelete) (core.OpResult, core.Fact, error) {
+	rec, ok, err := m.loadRecord(tx, op.Task)
+	switch {
+	case err != nil:
+		return core.OpResult{}, nil, err
+	case !ok:
+		return core.OpResult{}, core.NotFound{Kind: "task", ID: op.Task.String()}, nil
+	case !rec.state.Terminal():
+		return core.OpResult{}, core.WrongState{Task: op.Task, State: rec.state}, nil
+	}
+	l, err := m.lineAt(rec.queue)
+	if err != nil {
+		return core.OpResult{}, nil, err
+	}
+	row := pastRow{at: rec.endedAt, id: op.Task}
+	m.key = keys.AppendTerminal(m.key[:0], m.p, l.number, rec.state, row.at, row.id)
+	value, err := must(tx, m.key, "task %s in the index of ended tasks", op.Task)
+	if err != nil {
+		return core.OpResult{}, nil, err
+	}
+	if row.ended, err = decodeEnded(value); err != nil {
+		return core.OpResult{}, nil, err
+	}
+	p := l.pastOf(rec.state)
+	m.touch(l)
+	if err := m.remove(tx, c, p, row); err != nil {
+		return core.OpResult{}, nil, err
+	}
+	if row.at == p.oldest {
+		oldest, err := m.seekOldest(tx, p, row.at)
+		if err != nil {
+			return core.OpResult{}, nil, err
+		}
+		m.setOldest(p, oldest)
+	}
+	return core.OpResult{Task: op.Task, State: rec.state}, nil, nil
+}
+
+// applyRunNow makes a scheduled task ready.
+func (m *Machine) applyRunNow(tx core.Txn, c *Context, op *core.TaskRunNow) (core.OpResult, core.Fact, error) {
+	rec, ok, err := m.loadRecord(tx, op.Task)
+	switch {
+	case err != nil:
+		return core.OpResult{}, nil, err
+	case !ok:
+		return core.OpResult{}, core.NotFound{Kind: "task", ID: op.Task.String()}, nil
+	case rec.state != core.Scheduled:
+		return core.OpResult{}, core.WrongState{Task: op.Task, State: rec.state}, nil
+	}
+	l, err := m.lineAt(rec.queue)
+	if err != nil {
+		return core.OpResult{}, nil, err
+	}
+	m.key = keys.AppendTaskTimer(m.key[:0], m.p, rec.runAt, keys.TimerScheduled, op.Task)
+	tx.Delete(m.mem.own(m.key))
+	m.enqueue(tx, l, op.Task, &rec, core.Scheduled, c.Stamp)
+	m.saveRecord(tx, op.Task, &rec)
+	return core.OpResult{Task: op.Task, State: rec.state}, nil, nil
+}
+
+// applyQueueSet replaces a queue's configuration, and makes the queue when there is none. The version rises only when
+// something changed.
+func (m *Machine) applyQueueSet(tx core.Txn, op *core.QueueSet) (core.OpResult, core.Fact) {
+	if op.Queue == "" || len(op.Queue) > maxName {
+		return core.OpResult{}, core.Invalid{Field: "queue", Message: fmt.Sprintf("a name has 1 to %d characters", maxName)}
+	}
+	if fact := checkConfig(&op.Config); fact != nil {
+		return core.OpResult{}, fact
+	}
+	l := m.lineOf(op.Queue)
+	var version uint64
+	if l != nil {
+		version = l.config.Version
+	}
+	if op.IfVersion >= 0 && uint64(op.IfVersion) != version {
+		return core.OpResult{}, core.RevMismatch{Rev: version, Missing: l == nil, Key: []byte(op.Queue)}
+	}
+	config := op.Config
+	config.Version = version
+	switch {
+	case l == nil && len(m.lines) >= m.o.Queues:
+		return core.OpResult{}, core.Exhausted{Limit: "queues", Max: int64(m.o.Queues)}
+	case l == nil:
+		l = m.addLine(tx, op.Queue)
+	case config == l.config:
+		return core.OpResult{Version: version}, nil
+	}
+	m.touch(l)
+	config.Version++
+	l.config = config
+	m.saveConfig(tx, l)
+	for i := range l.past {
+		m.setOldest(&l.past[i], l.past[i].oldest)
+	}
+	return core.OpResult{Version: config.Version}, nil
+}
+
+// checkConfig refuses what a queue's configuration may not say.
+func checkConfig(c *core.QueueConfig) core.Fact {
+	for _, f := range [...]struct {
+		field  string
+		value  int64 // 0 is the default
+		lo, hi int64
+		none   bool // -1 is allowed
+	}{
+		{field: "max_attempts", value: int64(c.MaxAttempts), lo: 1, hi: 1000},
+		{field: "max_crashes", value: int64(c.MaxCrashes), lo: 1, hi: 1000},
+		{field: "max_deliveries", value: int64(c.MaxDeliveries), lo: 1, hi: 1_000_000, none: true},
+		{field: "lease", value: int64(c.Lease), lo: int64(minLease), hi: int64(maxLease)},
+		{field: "max_run", value: int64(c.MaxRun), lo: 1, hi: int64(maxDelay)},
+		{field: "retry.backoff", value: int64(c.Retry.Backoff), lo: 1, hi: int64(core.BackoffEqualJitter)},
+		{field: "retry.base", value: int64(c.Retry.Base), lo: 1, hi: int64(maxDelay)},
+		{field: "retry.factor", value: int64(c.Retry.FactorPercent), lo: 100, hi: 10_000},
+		{field: "retry.max", value: int64(c.Retry.Max), lo: 1, hi: int64(maxDelay)},
+		{field: "max_payload", value: c.MaxPayload, lo: 1, hi: defaultMaxPayload},
+		{field: "aging", value: int64(c.Aging), lo: 1, hi: int64(maxDelay), none: true},
+		{field: "retention.completed", value: int64(c.RetainCompleted), lo: 1, hi: int64(maxDelay), none: true},
+		{field: "retention.cancelled", value: int64(c.RetainCancelled), lo: 1, hi: int64(maxDelay), none: true},
+		{field: "retention.dead", value: int64(c.RetainDead), lo: 1, hi: int64(maxDelay), none: true},
+	} {
+		if f.value == 0 || f.none && f.value == -1 || f.value >= f.lo && f.value <= f.hi {
+			continue
+		}
+		return core.Invalid{Field: "config." + f.field, Message: fmt.Sprintf("is %d to %d", f.lo, f.hi)}
+	}
+	return nil
+}

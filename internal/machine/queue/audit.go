@@ -1,0 +1,304 @@
+package queue
+
+import (
+	"fmt"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/keys"
+)
+
+// Audit reads everything that a partition's queue has stored and says what contradicts what, at most the first 100
+// findings: each task in exactly one index, each row of an index with its task, counters equal to a recount, tokens
+// and places below their counters. It takes no memory for tasks, and a read or two for each.
+func Audit(v core.View, p core.Partition) (findings []string, err error) {
+	a := &audit{v: v, p: p, queues: map[uint32]*counted{}}
+	if err := a.begin(); err != nil {
+		return nil, err
+	}
+	from, to := keys.QueueRange(p)
+	var bad error
+	err = v.Scan(from, to, func(key, value []byte) bool {
+		bad = a.row(key, value)
+		return bad == nil
+	})
+	if err == nil {
+		err = bad
+	}
+	if err == nil {
+		a.finish()
+	}
+	return a.findings, err
+}
+
+type audit struct {
+	v        core.View
+	p        core.Partition
+	meta     meta
+	queues   map[uint32]*counted // looked up, never ranged over: order is that of the numbers
+	findings []string
+
+	tasks, results, holders, attempts   int // by state records
+	tombstones, windows                 int
+	payloadRows, resultRows, holderRows int // rows there are
+	attemptRows                         int
+	timerRows                           [4]int
+	indexRows                           [8]int // by state
+	indexed                             [8]int // tasks by state
+}
+
+type counted struct {
+	named  bool
+	stored counters
+	found  counters
+}
+
+func (a *audit) find(format string, args ...any) {
+	if len(a.findings) < 100 {
+		a.findings = append(a.findings, fmt.Sprintf(format, args...))
+	}
+}
+
+func (a *audit) begin() error {
+	value, ok, err := a.v.Get(keys.AppendQueueMeta(nil, a.p))
+	if err != nil || !ok {
+		return err
+	}
+	if a.meta, err = decodeMeta(value); err != nil {
+		return err
+	}
+	for n := uint32(1); n <= a.meta.queues; n++ {
+		value, err := must(a.v, keys.AppendQueueCounters(nil, a.p, n), "counters of queue number %d", n)
+		if err != nil {
+			return err
+		}
+		c, err := decodeCounters(value)
+		if err != nil {
+			return err
+		}
+		a.queues[n] = &counted{stored: c}
+	}
+	return nil
+}
+
+// row looks at one stored row. What follows from the state record is looked up there; of the rows of indexes it is
+// then enough to count them.
+func (a *audit) row(key, value []byte) error {
+	row, ok := keys.DecodeQueue(key)
+	if !ok {
+		a.find("unknown row %x", key)
+		return nil
+	}
+	switch row.Record {
+	case keys.RecordTaskPayload:
+		a.payloadRows++
+	case keys.RecordTaskResult:
+		a.resultRows++
+	case keys.RecordTaskHolder:
+		a.holderRows++
+	case keys.RecordTaskAttempt:
+		a.attemptRows++
+	case keys.RecordReady:
+		a.indexRows[core.Ready]++
+	case keys.RecordRunning:
+		a.indexRows[core.Running]++
+	case keys.RecordTerminal:
+		if s := core.State(row.State); s.Terminal() && s <= core.Cancelled {
+			a.indexRows[s]++
+		} else {
+			a.find("row of the index of ended tasks for state %d", row.State)
+		}
+	case keys.RecordTimer:
+		if _, kind, _, ok := keys.DecodeTimer(key); ok && kind >= 1 && int(kind) < len(a.timerRows) {
+			a.timerRows[kind]++
+		} else {
+			a.find("unknown timer %x", key)
+		}
+	case keys.RecordQueueConfig:
+		number, _, err := decodeConfig(value)
+		if q := a.queues[number]; err == nil && (q == nil || q.named) {
+			a.find("queue %q has number %d of %d", row.Name, number, a.meta.queues)
+		} else if err == nil {
+			q.named = true
+		}
+		return err
+	case keys.RecordUnique:
+		return a.window(row, value)
+	case keys.RecordTaskState:
+		return a.state(row.Task, value)
+	}
+	return nil
+}
+
+func (a *audit) has(key []byte, what string, args ...any) error {
+	_, ok, err := a.v.Get(key)
+	if err == nil && !ok {
+		a.find("missing: "+what, args...)
+	}
+	return err
+}
+
+func (a *audit) window(row keys.QueueRow, value []byte) error {
+	a.windows++
+	w, err := decodeWindow(value)
+	if err != nil {
+		return err
+	}
+	return a.has(keys.AppendUniqueTimer(nil, a.p, w.until, row.Queue, row.Name), "timer of unique key %q", row.Name)
+}
+
+func (a *audit) state(id core.TaskID, value []byte) error {
+	if isTombstone(value) {
+		t, err := decodeTombstone(value)
+		if err != nil {
+			return err
+		}
+		a.tombstones++
+		a.below(id, t.token, 0)
+		return a.has(keys.AppendTaskTimer(nil, a.p, t.until, keys.TimerTombstone, id), "timer of removed task %s", id)
+	}
+	rec, err := decodeRecord(value)
+	if err != nil {
+		return err
+	}
+	q := a.queues[rec.queue]
+	if q == nil {
+		a.find("task %s is of queue number %d of %d", id, rec.queue, a.meta.queues)
+		return nil
+	}
+	a.below(id, rec.token, rec.seq)
+	s, err := a.spec(id)
+	if err != nil {
+		return err
+	}
+	bytes := uint64(len(s.payload))
+	if rec.hasResult {
+		a.results++
+		value, err := must(a.v, keys.AppendTaskResult(nil, a.p, id), "result of task %s", id)
+		if err != nil {
+			return err
+		}
+		_, result, err := decodeResult(value)
+		if err != nil {
+			return err
+		}
+		bytes += uint64(len(result))
+	}
+	if rec.longHolder {
+		a.holders++
+		if err := a.has(keys.AppendTaskHolder(nil, a.p, id), "worker of task %s", id); err != nil {
+			return err
+		}
+	}
+	a.tasks++
+	a.indexed[rec.state]++
+	a.attempts += attemptsOf(&rec)
+	q.found.states[rec.state]++
+	q.found.bytes += bytes
+	if rec.state.Terminal() {
+		q.found.ended += bytes + endedExtra
+	}
+	return a.index(id, &rec, &s, bytes)
+}
+
+func (a *audit) spec(id core.TaskID) (s spec, err error) {
+	value, err := must(a.v, keys.AppendTaskPayload(nil, a.p, id), "payload of task %s", id)
+	if err != nil {
+		return s, err
+	}
+	return decodeSpec(value)
+}
+
+// attemptsOf is how many attempts of a task have a record.
+func attemptsOf(rec *record) int {
+	n := int(rec.attempt)
+	if rec.held() {
+		n-- // it is in the state record
+	}
+	if n > keptAttempts {
+		n = keptAttempts
+	}
+	return n
+}
+
+func (a *audit) below(id core.TaskID, token core.Token, seq uint64) {
+	if uint64(token) > a.meta.token || seq > a.meta.seq {
+		a.find("task %s has token %d of %d and place %d of %d", id, token, a.meta.token, seq, a.meta.seq)
+	}
+}
+
+// index checks that a task is where its state says.
+func (a *audit) index(id core.TaskID, rec *record, s *spec, bytes uint64) error {
+	switch {
+	case rec.state == core.Ready:
+		return a.has(keys.AppendReady(nil, a.p, rec.queue, rec.sort, rec.seq), "place of ready task %s", id)
+	case rec.state == core.Scheduled:
+		return a.has(keys.AppendTaskTimer(nil, a.p, rec.runAt, keys.TimerScheduled, id), "timer of task %s", id)
+	case rec.state == core.Running:
+		value, err := must(a.v, keys.AppendRunning(nil, a.p, rec.token), "row of running task %s", id)
+		if err != nil {
+			return err
+		}
+		c, err := decodeCarried(value)
+		if err == nil && (c != carried{id, rec.queue, s.content, uint64(len(s.payload)), s.settings}) {
+			a.find("row of running task %s differs from its records", id)
+		}
+		return err
+	case rec.state.Terminal():
+		value, err := must(a.v, keys.AppendTerminal(nil, a.p, rec.queue, rec.state, rec.endedAt, id), "row of ended task %s", id)
+		if err != nil {
+			return err
+		}
+		e, err := decodeEnded(value)
+		if err == nil && (e != ended{rec.attempt, bytes, rec.hasResult, rec.longHolder}) {
+			a.find("row of ended task %s differs from its records", id)
+		}
+		return err
+	}
+	a.find("task %s is %s", id, rec.state)
+	return nil
+}
+
+// finish compares what was counted.
+func (a *audit) finish() {
+	for n := uint32(1); n <= a.meta.queues; n++ {
+		q := a.queues[n]
+		if !q.named {
+			a.find("queue number %d has no name", n)
+		}
+		sum := q.stored.purged
+		for s := range q.found.states {
+			sum += q.stored.states[s]
+			if q.stored.states[s] != q.found.states[s] {
+				a.find("queue number %d counts %d tasks %s, and has %d", n, q.stored.states[s], core.State(s), q.found.states[s])
+			}
+		}
+		if sum != q.stored.created {
+			a.find("queue number %d created %d tasks, and has or purged %d", n, q.stored.created, sum)
+		}
+		if q.stored.bytes != q.found.bytes || q.stored.ended != q.found.ended {
+			a.find("queue number %d counts %d bytes and %d of ended tasks, and has %d and %d",
+				n, q.stored.bytes, q.stored.ended, q.found.bytes, q.found.ended)
+		}
+	}
+	a.indexRows[core.Scheduled] = a.timerRows[keys.TimerScheduled]
+	for s := range a.indexRows {
+		if a.indexRows[s] != a.indexed[s] {
+			a.find("the index of tasks %s has %d rows for %d tasks", core.State(s), a.indexRows[s], a.indexed[s])
+		}
+	}
+	for _, c := range [...]struct {
+		what       string
+		rows, want int
+	}{
+		{"payloads", a.payloadRows, a.tasks},
+		{"results", a.resultRows, a.results},
+		{"workers", a.holderRows, a.holders},
+		{"attempts", a.attemptRows, a.attempts},
+		{"timers of removed tasks", a.timerRows[keys.TimerTombstone], a.tombstones},
+		{"timers of unique keys", a.timerRows[keys.TimerUnique], a.windows},
+	} {
+		if c.rows != c.want {
+			a.find("%d %s for %d", c.rows, c.what, c.want)
+		}
+	}
+}

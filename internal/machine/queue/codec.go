@@ -1,0 +1,302 @@
+package queue
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/errs"
+)
+
+// Every stored value starts with a byte that names its form. Forms are stored and never reused.
+const (
+	formTask      byte = 1 // state record of a task
+	formTombstone byte = 2 // what is kept, under the same key, of a task that is gone
+	formPayload   byte = 3
+	formCounters  byte = 4
+	formConfig    byte = 5
+	formMeta      byte = 6
+	formRunning   byte = 7
+	formTerminal  byte = 8
+	formUnique    byte = 9
+	formAttempt   byte = 10
+	formResult    byte = 11
+)
+
+func putUint(b []byte, v uint64) []byte  { return binary.AppendUvarint(b, v) }
+func putInt(b []byte, v int64) []byte    { return binary.AppendVarint(b, v) }
+func putFixed(b []byte, v uint64) []byte { return binary.BigEndian.AppendUint64(b, v) }
+func putString(b []byte, s string) []byte {
+	return append(putUint(b, uint64(len(s))), s...)
+}
+
+// reader takes fields from the front of a value. The first one that does not fit sets bad, and all after it are zero.
+type reader struct {
+	b   []byte
+	bad bool
+}
+
+func read(b []byte, form byte) reader {
+	if len(b) == 0 || b[0] != form {
+		return reader{bad: true}
+	}
+	return reader{b: b[1:]}
+}
+
+func (r *reader) fail() { r.b, r.bad = nil, true }
+
+func (r *reader) uint() uint64 {
+	v, n := binary.Uvarint(r.b)
+	if n <= 0 {
+		r.fail()
+		return 0
+	}
+	r.b = r.b[n:]
+	return v
+}
+
+func (r *reader) int() int64 {
+	v, n := binary.Varint(r.b)
+	if n <= 0 {
+		r.fail()
+		return 0
+	}
+	r.b = r.b[n:]
+	return v
+}
+
+func (r *reader) fixed() uint64 {
+	if len(r.b) < 8 {
+		r.fail()
+		return 0
+	}
+	v := binary.BigEndian.Uint64(r.b)
+	r.b = r.b[8:]
+	return v
+}
+
+func (r *reader) byte() byte {
+	if len(r.b) == 0 {
+		r.fail()
+		return 0
+	}
+	v := r.b[0]
+	r.b = r.b[1:]
+	return v
+}
+
+func (r *reader) bytes(n uint64) []byte {
+	if uint64(len(r.b)) < n {
+		r.fail()
+		return nil
+	}
+	v := r.b[:n]
+	r.b = r.b[n:]
+	return v
+}
+
+func (r *reader) string() string  { return string(r.bytes(r.uint())) }
+func (r *reader) id() core.TaskID { return toID(r.bytes(16)) }
+func (r *reader) u32() uint32 {
+	v := r.uint()
+	if v > math.MaxUint32 {
+		r.fail()
+		return 0
+	}
+	return uint32(v)
+}
+func (r *reader) session() (s core.SessionID) {
+	copy(s[:], r.bytes(16))
+	return s
+}
+
+func toID(b []byte) (id core.TaskID) {
+	copy(id[:], b)
+	return id
+}
+
+// done reports corruption unless every byte was read.
+func (r *reader) done(what string) error {
+	if r.bad || len(r.b) != 0 {
+		return errs.Corruptf("%s record makes no sense", what)
+	}
+	return nil
+}
+
+// counters of one queue. created is always the sum of states plus purged.
+type counters struct {
+	states                     [8]uint64
+	created, purged            uint64
+	completed, failed, crashed uint64 // ever
+	bytes                      uint64 // payloads and results there are
+	ended                      uint64 // what ended tasks take: of these, and endedExtra for each
+}
+
+func (c *counters) fields() [15]*uint64 {
+	return [...]*uint64{
+		&c.states[1], &c.states[2], &c.states[3], &c.states[4], &c.states[5], &c.states[6], &c.states[7],
+		&c.created, &c.purged, &c.completed, &c.failed, &c.crashed, &c.bytes, &c.ended, &c.states[0],
+	}
+}
+
+func appendCounters(b []byte, c *counters) []byte {
+	b = append(b, formCounters)
+	for _, f := range c.fields() {
+		b = putUint(b, *f)
+	}
+	return b
+}
+
+func decodeCounters(b []byte) (c counters, err error) {
+	r := read(b, formCounters)
+	for _, f := range c.fields() {
+		*f = r.uint()
+	}
+	return c, r.done("counters")
+}
+
+// meta are the counters of the whole partition.
+type meta struct {
+	token  uint64 // last issued
+	seq    uint64 // last place in a queue
+	queues uint32 // made so far; numbers run from 1
+	grants uint64 // that gave something: where the next one starts among its queues
+}
+
+func appendMeta(b []byte, m meta) []byte {
+	b = putUint(putUint(append(b, formMeta), m.token), m.seq)
+	return putUint(putUint(b, uint64(m.queues)), m.grants)
+}
+
+func decodeMeta(b []byte) (m meta, err error) {
+	r := read(b, formMeta)
+	m.token, m.seq, m.queues, m.grants = r.uint(), r.uint(), r.u32(), r.uint()
+	return m, r.done("partition counters")
+}
+
+func appendConfig(b []byte, number uint32, c *core.QueueConfig) []byte {
+	b = putUint(append(b, formConfig), uint64(number))
+	b = putUint(b, c.Version)
+	b = putInt(putInt(putInt(b, int64(c.MaxAttempts)), int64(c.MaxCrashes)), int64(c.MaxDeliveries))
+	b = putInt(putInt(b, int64(c.Lease)), int64(c.MaxRun))
+	b = appendRetry(b, c.Retry)
+	b = putInt(putInt(b, c.MaxPayload), int64(c.Aging))
+	return putInt(putInt(putInt(b, int64(c.RetainCompleted)), int64(c.RetainCancelled)), int64(c.RetainDead))
+}
+
+func decodeConfig(b []byte) (number uint32, c core.QueueConfig, err error) {
+	r := read(b, formConfig)
+	number, c.Version = r.u32(), r.uint()
+	c.MaxAttempts, c.MaxCrashes, c.MaxDeliveries = int32(r.int()), int32(r.int()), int32(r.int())
+	c.Lease, c.MaxRun = core.Millis(r.int()), core.Millis(r.int())
+	c.Retry = r.retry()
+	c.MaxPayload, c.Aging = r.int(), core.Millis(r.int())
+	c.RetainCompleted, c.RetainCancelled = core.Millis(r.int()), core.Millis(r.int())
+	c.RetainDead = core.Millis(r.int())
+	return number, c, r.done("queue")
+}
+
+func appendRetry(b []byte, y core.Retry) []byte {
+	b = putInt(append(b, byte(y.Backoff)), int64(y.Base))
+	return putInt(putUint(b, uint64(y.FactorPercent)), int64(y.Max))
+}
+
+func (r *reader) retry() core.Retry {
+	return core.Retry{
+		Backoff: core.Backoff(r.byte()), Base: core.Millis(r.int()),
+		FactorPercent: r.u32(), Max: core.Millis(r.int()),
+	}
+}
+
+// window is what a unique key's record holds.
+type window struct {
+	task    core.TaskID
+	until   core.ShardTime
+	payload uint64 // hash of the payload it was created with
+}
+
+func appendWindow(b []byte, w window) []byte {
+	b = append(append(b, formUnique), w.task[:]...)
+	return putFixed(putInt(b, int64(w.until)), w.payload)
+}
+
+func decodeWindow(b []byte) (w window, err error) {
+	r := read(b, formUnique)
+	w.task, w.until, w.payload = r.id(), core.ShardTime(r.int()), r.fixed()
+	return w, r.done("unique key")
+}
+
+// ended is what the terminal index knows of a task, so that its removal reads nothing else.
+type ended struct {
+	attempt    uint32
+	bytes      uint64 // payload and result
+	hasResult  bool
+	longHolder bool
+}
+
+// endedExtra is what an ended task takes beyond payload and result, counted with them when there are too many bytes:
+// its records, keys and index row, rounded up. Without it tasks of a few bytes would fill a disk.
+const endedExtra = 256
+
+func (e *ended) size() uint64 { return e.bytes + endedExtra }
+
+const (
+	endedResult byte = 1 << iota
+	endedHolder
+)
+
+func appendEnded(b []byte, e ended) []byte {
+	var flags byte
+	if e.hasResult {
+		flags |= endedResult
+	}
+	if e.longHolder {
+		flags |= endedHolder
+	}
+	return putUint(putUint(append(b, formTerminal, flags), uint64(e.attempt)), e.bytes)
+}
+
+func decodeEnded(b []byte) (e ended, err error) {
+	r := read(b, formTerminal)
+	flags := r.byte()
+	e.hasResult, e.longHolder = flags&endedResult != 0, flags&endedHolder != 0
+	e.attempt, e.bytes = r.u32(), r.uint()
+	return e, r.done("ended task")
+}
+
+func appendAttempt(b []byte, a *core.Attempt) []byte {
+	b = append(b, formAttempt, byte(a.Outcome))
+	b = putString(b, a.Worker)
+	b = append(b, a.Session[:]...)
+	b = putInt(putInt(b, int64(a.Start)), int64(a.End))
+	b = putUint(putUint(b, a.Index), uint64(a.Token))
+	return putString(putString(putString(b, a.Error.Code), a.Error.Message), a.Error.Stack)
+}
+
+func decodeAttempt(b []byte) (a core.Attempt, err error) {
+	r := read(b, formAttempt)
+	a.Outcome = core.Outcome(r.byte())
+	a.Worker, a.Session = r.string(), r.session()
+	a.Start, a.End = core.ShardTime(r.int()), core.ShardTime(r.int())
+	a.Index, a.Token = r.uint(), core.Token(r.uint())
+	a.Error = core.TaskError{Code: r.string(), Message: r.string(), Stack: r.string()}
+	return a, r.done("attempt")
+}
+
+func appendResult(b []byte, kind string, result []byte) []byte {
+	return append(putString(append(b, formResult), kind), result...)
+}
+
+// decodeResult reads a result record; what it returns points into b.
+func decodeResult(b []byte) (kind, result []byte, err error) {
+	r := read(b, formResult)
+	kind = r.bytes(r.uint())
+	if r.bad {
+		return nil, nil, errs.Corruptf("result record makes no sense")
+	}
+	return kind, r.b, nil
+}
+
+func hash(b []byte) uint64 { return xxhash.Sum64(b) }

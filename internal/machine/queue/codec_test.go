@@ -1,0 +1,202 @@
+package queue
+
+import (
+	"encoding/hex"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/millrace/millrace/internal/core"
+)
+
+var writeGolden = flag.Bool("golden", false, "write the golden bytes instead of comparing; old data must stay readable")
+
+// samples are one value of each stored form, with every field set.
+func samples() []sample {
+	retry := core.Retry{Backoff: core.BackoffEqualJitter, Base: 1, FactorPercent: 300, Max: 4000}
+	full := settings{maxAttempts: 1, maxCrashes: 2, maxDeliveries: -1, lease: 4000, maxRun: 5000, retry: retry}
+	rec := record{
+		outcome: core.OutcomeFailed, reason: reasonRetry, priority: 9, hasResult: true, queue: 300, token: 70_000,
+		attempt: 3, failures: 2, crashes: 1, snoozes: 4, redrives: 5, readyAt: epoch, startedAt: epoch + 10,
+	}
+	scheduled, ready, running, completed, dead := rec, rec, rec, rec, rec
+	scheduled.state, scheduled.runAt = core.Scheduled, epoch+5000
+	ready.state, ready.sort, ready.seq = core.Ready, 1<<40, 12345
+	running.state, running.sort, running.seq = core.Running, 1<<40, 12345
+	running.session, running.worker, running.lease = core.SessionID{1, 2, 3}, "worker-1", 60_000
+	running.leaseUntil, running.runEnd = epoch+60_010, epoch+90_000
+	completed.state, completed.worker, completed.endedAt, completed.endedIdx = core.Completed, "worker-1", epoch+20, 99
+	dead.state, dead.longHolder, dead.endedAt, dead.endedIdx = core.Dead, true, epoch+20, 99
+	op := &core.TaskCreate{
+		Queue: "mail", TaskKind: "send", Priority: 3, RunAt: epoch + 1, Delay: 2, MaxAttempts: 1, MaxCrashes: 2, MaxDeliveries: -1,
+		Lease: 4000, MaxRun: 5000, Retry: retry, Unique: core.Unique{Key: "k", TTL: 6, Reject: true}, ContentType: "text/plain",
+		Headers: []core.Header{{Name: "a", Value: "b"}}, Payload: []byte("payload"),
+	}
+	c := &Context{Stamp: epoch, Index: 77, Principal: "alice"}
+	fullSpec, content := appendSpec(nil, c, op)
+	smallSpec, _ := appendSpec(nil, c, &core.TaskCreate{Queue: "mail", Payload: []byte("{}")})
+	count := counters{states: [8]uint64{0, 1, 2, 3, 4, 5, 6, 7}, created: 100, purged: 72, completed: 50, failed: 9, crashed: 8, bytes: 1 << 20, ended: 1 << 10}
+	config := core.QueueConfig{
+		Version: 7, MaxAttempts: 1, MaxCrashes: 2, MaxDeliveries: -1, Lease: 4000, MaxRun: 5000, Retry: retry,
+		MaxPayload: 8, Aging: -1, RetainCompleted: 9, RetainCancelled: 10, RetainDead: -1,
+	}
+	attempt := core.Attempt{
+		Worker: "w", Session: core.SessionID{9}, Start: epoch, End: epoch + 5, Outcome: core.OutcomeFailed,
+		Error: core.TaskError{Code: "E", Message: "m", Stack: "s"}, Index: 88, Token: 5,
+	}
+	state := func(name string, s record) sample {
+		return of(name, appendRecord(nil, &s), s, decodeRecord)
+	}
+	return []sample{
+		state("scheduled", scheduled),
+		state("ready", ready),
+		state("running", running),
+		state("completed", completed),
+		state("dead", dead),
+		of("tombstone", appendTombstone(nil, tombstone{core.Dead, core.OutcomeFailed, 70_000, content, epoch}), tombstone{core.Dead, core.OutcomeFailed, 70_000, content, epoch}, decodeTombstone),
+		of("payload", fullSpec, spec{
+			content: content, createdAt: epoch, createdIdx: 77, creator: []byte("alice"), queue: []byte("mail"), kind: []byte("send"),
+			priority: 3, settings: full, unique: []byte("k"), contentType: []byte("text/plain"),
+			headers: []core.Header{{Name: "a", Value: "b"}}, payload: []byte("payload"),
+		}, decodeSpec),
+		{name: "payload, plain", stored: smallSpec},
+		of("counters", appendCounters(nil, &count), count, decodeCounters),
+		of("meta", appendMeta(nil, meta{1, 2, 3, 4}), meta{1, 2, 3, 4}, decodeMeta),
+		of("config", appendConfig(nil, 3, &config), config, func(b []byte) (core.QueueConfig, error) {
+			number, c, err := decodeConfig(b)
+			if err == nil && number != 3 {
+				err = fmt.Errorf("queue number %d, want 3", number)
+			}
+			return c, err
+		}),
+		of("running row", appendCarried(nil, &carried{idOf("t"), 3, content, 7, full}), carried{idOf("t"), 3, content, 7, full}, decodeCarried),
+		of("terminal row", appendEnded(nil, ended{3, 9, true, true}), ended{3, 9, true, true}, decodeEnded),
+		of("unique", appendWindow(nil, window{idOf("t"), epoch, 5}), window{idOf("t"), epoch, 5}, decodeWindow),
+		of("attempt", appendAttempt(nil, &attempt), attempt, decodeAttempt),
+		of("result", appendResult(nil, "text/plain", []byte("r")), "text/plain r", func(b []byte) (string, error) {
+			kind, result, err := decodeResult(b)
+			return string(kind) + " " + string(result), err
+		}),
+	}
+}
+
+type sample struct {
+	name   string
+	stored []byte
+	value  any
+	decode func(b []byte) (any, error)
+}
+
+func of[V any](name string, stored []byte, value V, decode func(b []byte) (V, error)) sample {
+	return sample{name, stored, value, func(b []byte) (any, error) { return decode(b) }}
+}
+
+func TestStoredValuesKeepTheirBytes(t *testing.T) {
+	var b strings.Builder
+	for _, s := range samples() {
+		fmt.Fprintf(&b, "%s: %s\n", s.name, hex.EncodeToString(s.stored))
+		if s.decode == nil {
+			continue
+		}
+		got, err := s.decode(s.stored)
+		if err != nil {
+			t.Errorf("%s: %v", s.name, err)
+		}
+		if !reflect.DeepEqual(got, s.value) {
+			t.Errorf("%s: reads as %+v, was %+v", s.name, got, s.value)
+		}
+	}
+	path := filepath.Join("testdata", "values.golden")
+	if *writeGolden {
+		if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.String() != string(want) {
+		t.Errorf("stored bytes changed:\n%s", diff(string(want), b.String()))
+	}
+}
+
+func TestDamagedValuesAreErrors(t *testing.T) {
+	for _, s := range samples() {
+		if s.decode == nil {
+			continue
+		}
+		if _, err := s.decode(append([]byte{0xee}, s.stored[1:]...)); err == nil {
+			t.Errorf("%s: another form is accepted", s.name)
+		}
+		for n := range len(s.stored) {
+			_, err := s.decode(s.stored[:n]) // payloads and results run to the end: cut ones can be whole
+			if err == nil && n < len(s.stored)-len("payload") && s.name != "result" {
+				t.Errorf("%s: %d of %d bytes are accepted", s.name, n, len(s.stored))
+			}
+		}
+		if _, err := s.decode(append(s.stored, 0)); err == nil && s.name != "payload" && s.name != "result" {
+			t.Errorf("%s: a byte too many is accepted", s.name)
+		}
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	for _, s := range samples() {
+		f.Add(s.stored)
+	}
+	decoders := samples()
+	f.Fuzz(func(_ *testing.T, b []byte) {
+		for _, s := range decoders {
+			if s.decode != nil {
+				_, _ = s.decode(b) // must not panic, whatever it says
+			}
+		}
+	})
+}
+
+func TestContentSeesEveryField(t *testing.T) {
+	c := &Context{Stamp: epoch}
+	base := core.TaskCreate{ID: idOf("a"), Queue: "mail", Payload: []byte("p")}
+	of := func(change func(op *core.TaskCreate)) uint64 {
+		op := base
+		change(&op)
+		_, content := appendSpec(nil, c, &op)
+		return content
+	}
+	seen := map[uint64]string{of(func(*core.TaskCreate) {}): "nothing"}
+	for name, change := range map[string]func(op *core.TaskCreate){
+		"queue":           func(op *core.TaskCreate) { op.Queue = "mai" },
+		"kind":            func(op *core.TaskCreate) { op.TaskKind = "k" },
+		"priority":        func(op *core.TaskCreate) { op.Priority = 1 },
+		"run at":          func(op *core.TaskCreate) { op.RunAt = 1 },
+		"delay":           func(op *core.TaskCreate) { op.Delay = 1 },
+		"max attempts":    func(op *core.TaskCreate) { op.MaxAttempts = 1 },
+		"max crashes":     func(op *core.TaskCreate) { op.MaxCrashes = 1 },
+		"max deliveries":  func(op *core.TaskCreate) { op.MaxDeliveries = 1 },
+		"lease":           func(op *core.TaskCreate) { op.Lease = 1 },
+		"max run":         func(op *core.TaskCreate) { op.MaxRun = 1 },
+		"retry":           func(op *core.TaskCreate) { op.Retry.Max = 1 },
+		"unique":          func(op *core.TaskCreate) { op.Unique.Key = "p" },
+		"unique ttl":      func(op *core.TaskCreate) { op.Unique = core.Unique{Key: "p", TTL: 1} },
+		"unique conflict": func(op *core.TaskCreate) { op.Unique = core.Unique{Key: "p", Reject: true} },
+		"content type":    func(op *core.TaskCreate) { op.ContentType = "x" },
+		"headers":         func(op *core.TaskCreate) { op.Headers = []core.Header{{Name: "p"}} },
+		"header value":    func(op *core.TaskCreate) { op.Headers = []core.Header{{Name: "p", Value: "v"}} },
+		"payload":         func(op *core.TaskCreate) { op.Payload = []byte("q") },
+		"no payload":      func(op *core.TaskCreate) { op.Payload = nil },
+	} {
+		content := of(change)
+		if other, ok := seen[content]; ok {
+			t.Errorf("a change of %s cannot be told from a change of %s", name, other)
+		}
+		seen[content] = name
+	}
+	if of(func(op *core.TaskCreate) { op.ID = idOf("b"); op.TaskKind = "mail"; op.ContentType = jsonType }) != of(func(*core.TaskCreate) {}) {
+		t.Error("another id, or saying a default, is other content")
+	}
+}

@@ -1,0 +1,117 @@
+package queue
+
+import (
+	"bytes"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/errs"
+	"github.com/millrace/millrace/internal/keys"
+)
+
+// applyGrant gives the first ready tasks of the op's queues, in turn, to a worker. A queue that is unknown or empty is
+// passed over and leaves nothing behind.
+func (m *Machine) applyGrant(tx core.Txn, c *Context, op *core.Grant) (core.OpResult, core.Fact, error) {
+	if len(op.Worker) > maxWorker {
+		return core.OpResult{}, core.TooLarge{Field: "worker", Limit: "worker", Max: maxWorker}, nil
+	}
+	n := op.N
+	for _, s := range op.Settles {
+		if n > 0 && m.holding(s.Task, s.Token) != nil {
+			n-- // that slot is still taken
+		}
+	}
+	var res core.OpResult
+	var some bool
+	turn := m.meta.grants
+	for missed := 0; n > 0 && missed < len(op.Queues); turn++ {
+		l := m.lineOf(op.Queues[turn%uint64(len(op.Queues))].Name)
+		if l == nil || l.states[core.Ready] == 0 {
+			missed++
+			continue
+		}
+		missed = 0
+		a, err := m.give(tx, c, l, op)
+		if err != nil {
+			return core.OpResult{}, nil, err
+		}
+		if res.Assigned == nil {
+			res.Assigned = make([]core.Assigned, 0, min(uint64(n), l.states[core.Ready]+1))
+		}
+		res.Assigned = append(res.Assigned, a)
+		some = true
+		n--
+	}
+	if some {
+		m.meta.grants++
+	}
+	return res, nil, nil
+}
+
+// give starts the first ready task of a queue that has one.
+func (m *Machine) give(tx core.Txn, c *Context, l *line, op *core.Grant) (a core.Assigned, err error) {
+	h, err := m.popHead(tx, l)
+	if err != nil {
+		return a, err
+	}
+	rec, err := m.mustRecord(tx, h.id, core.Ready)
+	if err != nil {
+		return a, err
+	}
+	if rec.sort != h.sort || rec.seq != h.seq || rec.queue != l.number {
+		return a, errs.Corruptf("task %s is not at its place in queue %q", h.id, l.name)
+	}
+	m.key = keys.AppendTaskPayload(m.key[:0], m.p, h.id)
+	value, err := must(tx, m.key, "payload of task %s", h.id)
+	if err != nil {
+		return a, err
+	}
+	s, err := decodeSpec(value)
+	if err != nil {
+		return a, err
+	}
+	m.key = keys.AppendReady(m.key[:0], m.p, l.number, h.sort, h.seq)
+	tx.Delete(m.mem.own(m.key))
+	m.move(l, core.Ready, core.Running)
+	m.meta.token++
+	r := &run{
+		id: h.id, line: l, rec: rec, at: -1,
+		content: s.content, payload: uint64(len(s.payload)), settings: s.settings,
+	}
+	r.hold(c, op, core.Token(m.meta.token))
+	if r.rec.longHolder {
+		m.key = keys.AppendTaskHolder(m.key[:0], m.p, h.id)
+		tx.Insert(m.mem.own(m.key), m.mem.own([]byte(op.Worker)))
+	}
+	m.start(tx, r)
+	return assigned(r.id, &r.rec, &s, l), nil
+}
+
+// hold makes the record that of an attempt which starts now.
+func (r *run) hold(c *Context, op *core.Grant, token core.Token) {
+	rec := &r.rec
+	rec.state, rec.outcome, rec.token = core.Running, core.OutcomeNone, token
+	rec.attempt++
+	rec.startedAt = c.Stamp
+	rec.session, rec.worker = op.Session, op.Worker
+	rec.longHolder = len(op.Worker) > inlineWorker
+	rec.lease = r.line.lease(&r.settings)
+	if op.Lease > 0 {
+		rec.lease = clampLease(op.Lease)
+	}
+	rec.leaseUntil = c.Stamp.Add(rec.lease)
+	rec.runEnd = 0
+	if run := r.line.maxRun(&r.settings); run > 0 {
+		rec.runEnd = c.Stamp.Add(run)
+		rec.leaseUntil = min(rec.leaseUntil, rec.runEnd)
+	}
+}
+
+// assigned is what a worker gets of a running task.
+func assigned(id core.TaskID, rec *record, s *spec, l *line) core.Assigned {
+	return core.Assigned{
+		Task: id, Token: rec.token, Attempt: rec.attempt, Queue: l.name, Kind: s.kindName(l.name),
+		ContentType: s.typeName(), Headers: s.headers, Payload: bytes.Clone(s.payload), Priority: rec.priority,
+		LeaseUntil: rec.leaseUntil, Lease: rec.lease, MaxAttempts: l.maxAttempts(&s.settings),
+		Failures: rec.failures, Crashes: rec.crashes, CreatedAt: s.createdAt,
+	}
+}

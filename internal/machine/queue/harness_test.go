@@ -1,0 +1,303 @@
+package queue
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/keys"
+	"github.com/millrace/millrace/internal/machine/machinetest"
+)
+
+// epoch is when worlds begin; times print as what passed since.
+const epoch = core.ShardTime(1_700_000_000_000)
+
+var testPartition = core.Partition{Tenant: 7, Namespace: 3}
+
+// world is one machine on a state in memory. Each op is an entry of its own, after which everything is checked.
+type world struct {
+	t     testing.TB
+	o     Options
+	tx    *machinetest.Txn
+	tape  *tape // the changes of the last entry
+	m     *Machine
+	c     Context
+	loose bool // skip the checks after each op, for tests of size
+}
+
+func newWorld(t testing.TB, o Options) *world {
+	tx := machinetest.NewTxn()
+	return &world{
+		t: t, o: o, tx: tx, tape: &tape{Txn: tx}, m: New(testPartition, o),
+		c: Context{Stamp: epoch, TermStart: epoch - 1_000_000, Principal: "alice"},
+	}
+}
+
+// tape writes down what a machine changes, in order: replicas must agree on that too.
+type tape struct {
+	*machinetest.Txn
+	on    bool
+	lines []string
+}
+
+func (t *tape) note(what string, key, value []byte) {
+	if t.on {
+		t.lines = append(t.lines, fmt.Sprintf("%s %x %x", what, key, value))
+	}
+}
+
+func (t *tape) Set(key, value []byte) {
+	t.note("set", key, value)
+	t.Txn.Set(key, value)
+}
+
+func (t *tape) Insert(key, value []byte) {
+	t.note("insert", key, value)
+	t.Txn.Insert(key, value)
+}
+
+func (t *tape) Delete(key []byte) {
+	t.note("delete", key, nil)
+	t.Txn.Delete(key)
+}
+
+// outcome is what one entry did.
+type outcome struct {
+	res   core.OpResult
+	fact  core.Fact
+	more  bool
+	ended []core.TaskID
+	woken []string
+	lost  []core.Lost
+}
+
+// do applies one op as an entry.
+func (w *world) do(op core.Op) outcome {
+	w.t.Helper()
+	outs, failed, fact := w.commit(op)
+	if failed >= 0 {
+		outs[0].fact = fact
+	}
+	return outs[0]
+}
+
+// commit applies ops as one commit in an entry of its own; the first that is refused undoes all of them.
+func (w *world) commit(ops ...core.Op) (outs []outcome, failed int, fact core.Fact) {
+	w.t.Helper()
+	w.c.Index++
+	before := ""
+	if !w.loose {
+		before = w.tx.Dump()
+	}
+	outs = make([]outcome, len(ops))
+	failed = -1
+	if len(ops) > 1 {
+		w.tx.Mark()
+		w.m.Mark()
+	}
+	for i, op := range ops {
+		var err error
+		outs[i].res, fact, err = w.m.Apply(w.tape, w.c, op)
+		if err != nil {
+			w.t.Fatalf("apply %T: %v", op, err)
+		}
+		if fact != nil {
+			failed = i
+			break
+		}
+	}
+	if len(ops) > 1 {
+		if failed >= 0 {
+			w.tx.Undo()
+			w.m.Undo()
+		} else {
+			w.tx.Keep()
+			w.m.Keep()
+		}
+	}
+	w.end(&outs[0])
+	if failed >= 0 && !w.loose {
+		if after := w.tx.Dump(); after != before {
+			w.t.Fatalf("refused %T changed what is stored:\n%s", ops[failed], diff(before, after))
+		}
+		if o := outs[0]; len(o.ended)+len(o.woken)+len(o.lost) > 0 {
+			w.t.Fatalf("refused %T has events %+v", ops[failed], o)
+		}
+	}
+	return outs, failed, fact
+}
+
+func (w *world) end(o *outcome) {
+	w.t.Helper()
+	if err := w.m.End(w.tape); err != nil {
+		w.t.Fatal(err)
+	}
+	o.ended, o.woken, o.lost = w.m.Events()
+	if !w.loose {
+		w.check()
+	}
+}
+
+func (w *world) tick(steps uint32) outcome {
+	w.t.Helper()
+	w.c.Index++
+	more, err := w.m.Tick(w.tape, w.c, steps)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	o := outcome{more: more}
+	w.end(&o)
+	return o
+}
+
+// advance lets time pass and does what is due.
+func (w *world) advance(d core.Millis) outcome {
+	w.t.Helper()
+	w.c.Stamp = w.c.Stamp.Add(d)
+	var all outcome
+	for range 1_000_000 {
+		o := w.tick(1000)
+		all.ended, all.woken = append(all.ended, o.ended...), append(all.woken, o.woken...)
+		all.lost = append(all.lost, o.lost...)
+		if !o.more {
+			return all
+		}
+	}
+	w.t.Fatal("ticks never end")
+	return all
+}
+
+// restart throws the derived state away.
+func (w *world) restart() {
+	w.t.Helper()
+	w.m = New(testPartition, w.o)
+	if err := w.m.Open(w.tx); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// check holds the stored state to its invariants, and the derived state to what opening makes of the stored one.
+func (w *world) check() {
+	w.t.Helper()
+	findings, err := Audit(w.tx, testPartition)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, f := range findings {
+		w.t.Error(f)
+	}
+	fresh := New(testPartition, w.o)
+	if err := fresh.Open(w.tx); err != nil {
+		w.t.Fatal(err)
+	}
+	fresh.observe(&w.c)
+	w.m.observe(&w.c)
+	if got, want := w.m.derived(), fresh.derived(); got != want {
+		w.t.Errorf("derived state is not what opening makes of the stored one:\n%s", diff(want, got))
+	}
+	if w.m.timer > fresh.timer {
+		w.t.Errorf("no timer is expected before %d, and one is due at %d", w.m.timer, fresh.timer)
+	}
+	if err := w.m.checkHeads(w.tx); err != nil {
+		w.t.Error(err)
+	}
+	if w.t.Failed() {
+		w.t.FailNow()
+	}
+}
+
+// derived prints the derived state, without caches.
+func (m *Machine) derived() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "meta %+v stored %+v ended %d\n", m.meta, m.stored, m.endedBytes)
+	for _, l := range m.lines {
+		fmt.Fprintf(&b, "queue %d %q %+v %+v dirty=%v named=%v\n", l.number, l.name, l.config, l.counters, l.dirty, m.names[l.name] == l)
+		for i := range l.past {
+			p := &l.past[i]
+			fmt.Fprintf(&b, "  %s oldest %d due %d in heaps %v %v\n", p.state, p.oldest, p.due,
+				p.byDue >= 0 && m.byDue.items[p.byDue].past == p, p.byEnd >= 0 && m.byEnd.items[p.byEnd].past == p)
+		}
+	}
+	for _, r := range slices.SortedFunc(maps.Values(m.runs), func(a, b *run) int { return cmp.Compare(a.rec.token, b.rec.token) }) {
+		fmt.Fprintf(&b, "run %s %+v %d %d %+v %s ends %d in heap %v\n", r.id, r.rec, r.content, r.payload, r.settings, r.line.name, r.ends, m.leases.items[r.at] == r)
+	}
+	fmt.Fprintf(&b, "%d runs, %d leases, %d sessions, %d+%d past, %d names\n", len(m.runs), len(m.leases.items), len(m.sessions), len(m.byDue.items), len(m.byEnd.items), len(m.names))
+	for _, s := range slices.SortedFunc(maps.Keys(m.sessions), func(a, b core.SessionID) int { return slices.Compare(a[:], b[:]) }) {
+		fmt.Fprintf(&b, "session %x", s)
+		for _, a := range m.Held(s) {
+			fmt.Fprintf(&b, " %d", a.Token)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// checkHeads holds what is kept of the ready tasks to their index.
+func (m *Machine) checkHeads(v core.View) error {
+	for _, l := range m.lines {
+		var rows []head
+		from, to := keys.ReadyRange(m.p, l.number)
+		if err := v.Scan(from, to, func(key, value []byte) bool {
+			sort, seq, _ := keys.DecodeReady(key)
+			rows = append(rows, head{sort, seq, toID(value)})
+			return true
+		}); err != nil {
+			return err
+		}
+		if l.heads == nil {
+			continue
+		}
+		live := l.heads.live()
+		if len(live) > m.o.Heads || len(live) > len(rows) || !slices.Equal(live, rows[:len(live)]) {
+			return fmt.Errorf("queue %q keeps %d heads %v of rows %v", l.name, len(live), live, rows)
+		}
+		if len(live) < len(rows) && (!l.heads.more || !l.heads.bound.before(rows[len(live)])) {
+			return fmt.Errorf("queue %q has %d rows beyond its heads, more=%v bound=%v", l.name, len(rows)-len(live), l.heads.more, l.heads.bound)
+		}
+		if len(rows) == 0 {
+			return fmt.Errorf("queue %q has nothing ready and keeps heads", l.name)
+		}
+	}
+	return nil
+}
+
+func diff(want, got string) string {
+	a, b := strings.Split(want, "\n"), strings.Split(got, "\n")
+	var out strings.Builder
+	for _, l := range a {
+		if !slices.Contains(b, l) {
+			fmt.Fprintf(&out, "- %s\n", l)
+		}
+	}
+	for _, l := range b {
+		if !slices.Contains(a, l) {
+			fmt.Fprintf(&out, "+ %s\n", l)
+		}
+	}
+	return out.String()
+}
+
+// idOf makes a task id whose random bits spell a name of up to nine letters.
+func idOf(name string) core.TaskID {
+	var r [9]byte
+	copy(r[:8], name)
+	return core.NewTaskID(1, testPartition.Index, r)
+}
+
+func nameOf(id core.TaskID) string { return strings.TrimRight(string(id[8:]), "\x00") }
+
+func since(t core.ShardTime) string {
+	if t == core.Never {
+		return "never"
+	}
+	d := time.Duration(t-epoch) * time.Millisecond
+	if d%(24*time.Hour) == 0 && d != 0 {
+		return fmt.Sprintf("%dd", d/(24*time.Hour))
+	}
+	return d.String()
+}

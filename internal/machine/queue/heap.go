@@ -1,0 +1,99 @@
+package queue
+
+// ranked is what a heap holds: elements in a total order that know their place in it.
+type ranked[T any] interface {
+	before(other T) bool
+	place() *int // index in the heap, -1 when outside
+}
+
+// heap is a binary heap whose elements can be moved and removed. Because the order is total, what comes out does not
+// depend on how things came in.
+type heap[T ranked[T]] struct{ items []T }
+
+func (h *heap[T]) top() (t T, ok bool) {
+	if len(h.items) == 0 {
+		return t, false
+	}
+	return h.items[0], true
+}
+
+// second returns the element after the top.
+func (h *heap[T]) second() (t T, ok bool) {
+	switch len(h.items) {
+	case 0, 1:
+		return t, false
+	case 2:
+		return h.items[1], true
+	}
+	if h.items[2].before(h.items[1]) {
+		return h.items[2], true
+	}
+	return h.items[1], true
+}
+
+func (h *heap[T]) push(t T) {
+	h.items = append(h.items, t)
+	*t.place() = len(h.items) - 1
+	h.up(len(h.items) - 1)
+}
+
+func (h *heap[T]) remove(t T) {
+	i, last := *t.place(), len(h.items)-1
+	var zero T
+	*t.place() = -1
+	moved := h.items[last]
+	h.items[last] = zero
+	h.items = h.items[:last]
+	if i == last {
+		return
+	}
+	h.items[i] = moved
+	*moved.place() = i
+	h.fix(moved)
+}
+
+// fix restores the order after t's rank changed.
+func (h *heap[T]) fix(t T) {
+	if i := *t.place(); !h.down(i) {
+		h.up(i)
+	}
+}
+
+// build restores the order after any number of ranks changed.
+func (h *heap[T]) build() {
+	for i := len(h.items)/2 - 1; i >= 0; i-- {
+		h.down(i)
+	}
+}
+
+func (h *heap[T]) up(i int) {
+	for i > 0 {
+		parent := (i - 1) / 2
+		if !h.items[i].before(h.items[parent]) {
+			return
+		}
+		h.swap(i, parent)
+		i = parent
+	}
+}
+
+func (h *heap[T]) down(i int) (moved bool) {
+	for {
+		least := i
+		for child := 2*i + 1; child <= 2*i+2 && child < len(h.items); child++ {
+			if h.items[child].before(h.items[least]) {
+				least = child
+			}
+		}
+		if least == i {
+			return moved
+		}
+		h.swap(i, least)
+		i, moved = least, true
+	}
+}
+
+func (h *heap[T]) swap(i, j int) {
+	h.items[i], h.items[j] = h.items[j], h.items[i]
+	*h.items[i].place(), *h.items[j].place() = i, j
+}

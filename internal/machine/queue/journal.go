@@ -1,0 +1,150 @@
+package queue
+
+import (
+	"slices"
+
+	"github.com/millrace/millrace/internal/core"
+)
+
+// journal remembers what the derived state was, so that a commit that is refused halfway leaves none of it. It keeps
+// step with the transaction's own mark.
+type journal struct {
+	on   bool
+	mark uint64 // number of the current or last mark
+
+	meta               meta
+	endedBytes         uint64
+	timer              core.ShardTime
+	lines              int // queues there were
+	dirty              int
+	ended, woken, lost int
+	saves              []saved
+	pushes             []pushed
+	pops               []*line
+	runs               []runChange
+}
+
+type saved struct {
+	line     *line
+	counters counters
+	config   core.QueueConfig
+	oldest   [3]core.ShardTime
+}
+
+type pushed struct {
+	line *line
+	row  head
+}
+
+// runChange is one change of the running tasks.
+type runChange struct {
+	run  *run
+	what runStep
+	old  lease // of a renewed one
+}
+
+type runStep byte
+
+const (
+	runAdded runStep = iota
+	runRemoved
+	runRenewed
+)
+
+func (j *journal) save(l *line) {
+	if j.on && l.saved != j.mark {
+		l.saved = j.mark
+		j.saves = append(j.saves, saved{
+			line: l, counters: l.counters, config: l.config,
+			oldest: [3]core.ShardTime{l.past[0].oldest, l.past[1].oldest, l.past[2].oldest},
+		})
+	}
+}
+
+func (j *journal) pushed(l *line, row head) {
+	if j.on {
+		j.pushes = append(j.pushes, pushed{l, row})
+	}
+}
+
+func (j *journal) popped(l *line) {
+	if j.on && !slices.Contains(j.pops, l) {
+		j.pops = append(j.pops, l)
+	}
+}
+
+func (j *journal) run(r *run, what runStep) {
+	if j.on {
+		j.runs = append(j.runs, runChange{run: r, what: what, old: r.lease()})
+	}
+}
+
+func (j *journal) reset() {
+	j.on = false
+	clear(j.saves)
+	clear(j.pushes)
+	clear(j.pops)
+	clear(j.runs)
+	j.saves, j.pushes, j.pops, j.runs = j.saves[:0], j.pushes[:0], j.pops[:0], j.runs[:0]
+}
+
+// Mark starts remembering changes, so that Undo can take them back. It is called with the transaction's Mark.
+func (m *Machine) Mark() {
+	j := &m.log
+	j.on = true
+	j.mark++
+	j.meta, j.endedBytes, j.timer = m.meta, m.endedBytes, m.timer
+	j.lines, j.dirty = len(m.lines), len(m.dirty)
+	j.ended, j.woken, j.lost = len(m.ended), len(m.woken), len(m.lost)
+}
+
+// Keep keeps every change since Mark.
+func (m *Machine) Keep() { m.log.reset() }
+
+// Undo takes back every change since Mark.
+func (m *Machine) Undo() {
+	j := &m.log
+	j.on = false
+	for _, c := range slices.Backward(j.runs) {
+		switch c.what {
+		case runAdded:
+			m.detach(c.run)
+		case runRemoved:
+			m.attach(c.run)
+		case runRenewed:
+			m.setLease(c.run, c.old)
+		}
+	}
+	for _, s := range slices.Backward(j.saves) {
+		s.line.counters = s.counters
+		s.line.config = s.config
+		for i, oldest := range s.oldest {
+			m.setOldest(&s.line.past[i], oldest)
+		}
+	}
+	for _, p := range slices.Backward(j.pushes) {
+		if p.line.states[core.Ready] == 0 {
+			p.line.heads = nil
+		} else if p.line.heads != nil {
+			p.line.heads.drop(p.row)
+		}
+	}
+	for _, l := range j.pops {
+		l.heads = nil
+	}
+	for _, l := range m.lines[j.lines:] {
+		delete(m.names, l.name)
+	}
+	clear(m.lines[j.lines:])
+	m.lines = m.lines[:j.lines]
+	for _, l := range m.dirty[j.dirty:] {
+		l.dirty = false
+	}
+	m.dirty = m.dirty[:j.dirty]
+	for _, l := range m.woken[j.woken:] {
+		l.woken = false
+	}
+	m.meta, m.endedBytes, m.timer = j.meta, j.endedBytes, j.timer
+	m.ended, m.woken, m.lost = m.ended[:j.ended], m.woken[:j.woken], m.lost[:j.lost]
+	j.reset()
+}

@@ -1,0 +1,315 @@
+package queue
+
+import (
+	"slices"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/errs"
+	"github.com/millrace/millrace/internal/keys"
+)
+
+// line is one queue as the Machine keeps it: its name, configuration and counters, and what it derives from the rows
+// of its tasks. It exists for each queue there is, so it is small; heads exist only while there is something ready.
+type line struct {
+	number uint32
+	name   string
+	config core.QueueConfig
+	counters
+	heads *heads // nil: what is ready is only in the store
+	past  [3]past
+	dirty bool   // the counters differ from the stored ones
+	woken bool   // gained a ready task since Events
+	saved uint64 // mark under which the journal has what it was before
+}
+
+// past are the ended tasks of a queue in one terminal state. It is in the Machine's heaps while there are any.
+type past struct {
+	line   *line
+	state  core.State
+	oldest core.ShardTime // when the first of them ended; Never without any
+	due    core.ShardTime // when that one is removed
+	byDue  int
+	byEnd  int
+}
+
+// duePast and oldPast give past its two orders: by when it is due, and by when it ended.
+type (
+	duePast struct{ *past }
+	oldPast struct{ *past }
+)
+
+func (p duePast) place() *int           { return &p.byDue }
+func (p duePast) before(q duePast) bool { return p.rank(p.due, q.past, q.due) }
+func (p oldPast) place() *int           { return &p.byEnd }
+func (p oldPast) before(q oldPast) bool { return p.rank(p.oldest, q.past, q.oldest) }
+
+func (p *past) rank(at core.ShardTime, q *past, other core.ShardTime) bool {
+	switch {
+	case at != other:
+		return at < other
+	case p.line.number != q.line.number:
+		return p.line.number < q.line.number
+	}
+	return p.state < q.state
+}
+
+func newLine(number uint32, name string) *line {
+	l := &line{number: number, name: name}
+	for i := range l.past {
+		l.past[i] = past{line: l, state: core.Completed + core.State(i), oldest: core.Never, due: core.Never, byDue: -1, byEnd: -1}
+	}
+	return l
+}
+
+// pastOf returns the ended tasks of a terminal state.
+func (l *line) pastOf(s core.State) *past { return &l.past[s-core.Completed] }
+
+// setOldest notes when the first of a queue's ended tasks ended.
+func (m *Machine) setOldest(p *past, oldest core.ShardTime) {
+	in := p.oldest != core.Never
+	p.oldest = oldest
+	p.due = core.Never
+	if oldest != core.Never {
+		p.due = oldest.Add(max(p.line.retain(p.state), 0))
+	}
+	switch {
+	case in && oldest == core.Never:
+		m.byDue.remove(duePast{p})
+		m.byEnd.remove(oldPast{p})
+	case in:
+		m.byDue.fix(duePast{p})
+		m.byEnd.fix(oldPast{p})
+	case oldest != core.Never:
+		m.byDue.push(duePast{p})
+		m.byEnd.push(oldPast{p})
+	}
+}
+
+// lineOf returns the queue of a name, or nil.
+func (m *Machine) lineOf(name string) *line { return m.names[name] }
+
+// lineAt returns the queue of a number that a record holds.
+func (m *Machine) lineAt(number uint32) (*line, error) {
+	if number == 0 || int(number) > len(m.lines) {
+		return nil, errs.Corruptf("queue number %d of %d", number, len(m.lines))
+	}
+	return m.lines[number-1], nil
+}
+
+// addLine makes a queue. The caller has checked that there is room and no such name.
+func (m *Machine) addLine(tx core.Txn, name string) *line {
+	m.meta.queues++
+	l := newLine(m.meta.queues, name)
+	m.lines = append(m.lines, l)
+	m.names[name] = l
+	m.touch(l)
+	m.saveConfig(tx, l)
+	return l
+}
+
+func (m *Machine) saveConfig(tx core.Txn, l *line) {
+	m.key = keys.AppendQueueConfig(m.key[:0], m.p, l.name)
+	m.value = appendConfig(m.value[:0], l.number, &l.config)
+	tx.Set(m.mem.own(m.key), m.mem.own(m.value))
+}
+
+// touch must come before any change of a queue's counters, configuration or past.
+func (m *Machine) touch(l *line) {
+	if !l.dirty {
+		l.dirty = true
+		m.dirty = append(m.dirty, l)
+	}
+	m.log.save(l)
+}
+
+// move counts a task that went from one state to another; 0 is none.
+func (m *Machine) move(l *line, from, to core.State) {
+	m.touch(l)
+	if from != 0 {
+		l.states[from]--
+	}
+	if to != 0 {
+		l.states[to]++
+	}
+}
+
+// wake notes that a queue gained a ready task.
+func (m *Machine) wake(l *line) {
+	if !l.woken {
+		l.woken = true
+		m.woken = append(m.woken, l)
+	}
+}
+
+// What rules a queue, with defaults filled in.
+
+func (l *line) aging() core.Millis { return orDefault(l.config.Aging, defaultAging) }
+
+func (l *line) maxPayload() int64 { return orDefault(l.config.MaxPayload, defaultMaxPayload) }
+
+func (l *line) retain(s core.State) core.Millis {
+	switch s {
+	case core.Completed:
+		return orDefault(l.config.RetainCompleted, defaultRetain)
+	case core.Cancelled:
+		return orDefault(l.config.RetainCancelled, defaultRetain)
+	default:
+		return orDefault(l.config.RetainDead, defaultRetainDead)
+	}
+}
+
+func (l *line) maxAttempts(s *settings) int32 {
+	return orDefault(s.maxAttempts, orDefault(l.config.MaxAttempts, defaultMaxAttempts))
+}
+
+func (l *line) maxCrashes(s *settings) int32 {
+	return orDefault(s.maxCrashes, orDefault(l.config.MaxCrashes, defaultMaxCrashes))
+}
+
+// maxDeliveries is 0 when deliveries are not limited.
+func (l *line) maxDeliveries(s *settings) int32 {
+	return max(orDefault(s.maxDeliveries, orDefault(l.config.MaxDeliveries, defaultMaxDeliveries)), 0)
+}
+
+func (l *line) lease(s *settings) core.Millis {
+	return clampLease(orDefault(s.lease, orDefault(l.config.Lease, defaultLease)))
+}
+
+func (l *line) maxRun(s *settings) core.Millis {
+	return max(orDefault(s.maxRun, l.config.MaxRun), 0)
+}
+
+func clampLease(d core.Millis) core.Millis { return min(max(d, minLease), maxLease) }
+
+func orDefault[N int32 | int64 | uint32 | core.Millis](n, byDefault N) N {
+	if n == 0 {
+		return byDefault
+	}
+	return n
+}
+
+// heads are the first ready tasks of a queue: all rows up to bound, or all there are unless more is set. They are a
+// cache: what is granted does not depend on how many are kept.
+type heads struct {
+	rows  []head
+	first int
+	more  bool
+	bound head // with more: the last row that was taken in; rows beyond it are only in the store
+}
+
+type head struct {
+	sort, seq uint64
+	id        core.TaskID
+}
+
+func (h head) before(o head) bool { return h.sort < o.sort || h.sort == o.sort && h.seq < o.seq }
+
+func (h *heads) live() []head { return h.rows[h.first:] }
+
+// insert takes a row in where it belongs, and lets go of the last beyond limit.
+func (h *heads) insert(row head, limit int) {
+	if h.more && h.bound.before(row) {
+		return
+	}
+	live := h.live()
+	n := len(live)
+	if n == 0 || live[n-1].before(row) {
+		h.compact()
+		h.rows = append(h.rows, row)
+	} else {
+		i, _ := slices.BinarySearchFunc(live, row, compareHeads)
+		h.rows = slices.Insert(h.rows, h.first+i, row)
+	}
+	if len(h.live()) > limit {
+		h.rows = h.rows[:len(h.rows)-1]
+		h.more, h.bound = true, h.rows[len(h.rows)-1]
+	}
+}
+
+// compact moves the rows to the front when half of the room before them is used up.
+func (h *heads) compact() {
+	if h.first > 32 && 2*h.first > len(h.rows) {
+		h.rows = h.rows[:copy(h.rows, h.live())]
+		h.first = 0
+	}
+}
+
+func (h *heads) drop(row head) {
+	if i, ok := slices.BinarySearchFunc(h.live(), row, compareHeads); ok {
+		h.rows = slices.Delete(h.rows, h.first+i, h.first+i+1)
+	}
+}
+
+func compareHeads(a, b head) int {
+	switch {
+	case a.before(b):
+		return -1
+	case b.before(a):
+		return 1
+	}
+	return 0
+}
+
+// pushHead notes a row that was written to the ready index. It comes before the task is counted as ready.
+func (m *Machine) pushHead(l *line, row head) {
+	if l.heads == nil {
+		if l.states[core.Ready] > 0 {
+			return // not loaded: it is found with the others
+		}
+		l.heads = &heads{}
+	}
+	l.heads.insert(row, m.o.Heads)
+	m.log.pushed(l, row)
+}
+
+// popHead takes the first ready task of a queue that has one. It comes before the task is counted as running.
+func (m *Machine) popHead(tx core.Txn, l *line) (head, error) {
+	m.log.popped(l)
+	if l.heads == nil {
+		l.heads = &heads{more: true}
+	}
+	h := l.heads
+	if len(h.live()) == 0 {
+		if err := m.refill(tx, l); err != nil {
+			return head{}, err
+		}
+	}
+	row := h.rows[h.first]
+	h.first++
+	if l.states[core.Ready] == 1 { // it was the last
+		l.heads = nil
+	}
+	return row, nil
+}
+
+// refill reads the rows after those that were taken in.
+func (m *Machine) refill(tx core.Txn, l *line) error {
+	h := l.heads
+	from, to := keys.ReadyRange(m.p, l.number)
+	if h.bound != (head{}) {
+		from = keys.AppendReady(nil, m.p, l.number, h.bound.sort, h.bound.seq+1)
+	}
+	h.more = false
+	h.rows, h.first = h.rows[:0], 0
+	var bad bool
+	err := tx.Scan(from, to, func(key, value []byte) bool {
+		sort, seq, ok := keys.DecodeReady(key)
+		if bad = !ok || len(value) != 16; bad {
+			return false
+		}
+		if len(h.rows) == m.o.Heads {
+			h.more = true
+			return false
+		}
+		h.rows = append(h.rows, head{sort, seq, toID(value)})
+		return true
+	})
+	switch {
+	case err != nil:
+		return err
+	case bad || len(h.rows) == 0:
+		return errs.Corruptf("queue %q counts %d ready tasks, and its index has none", l.name, l.states[core.Ready])
+	}
+	h.bound = h.rows[len(h.rows)-1]
+	return nil
+}

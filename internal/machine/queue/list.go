@@ -1,0 +1,161 @@
+package queue
+
+import (
+	"cmp"
+	"encoding/binary"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/keys"
+)
+
+// Limits of one page of a list.
+const (
+	MaxListed    = 1_000  // tasks
+	MaxInspected = 10_000 // rows of an index, of which only some may be of the queue
+)
+
+// List reads a page of a queue's tasks in one state, in the order of that state's index: ready ones as they will be
+// served, scheduled ones by due time, running ones by token, ended ones by end. Payloads and results are left out. A
+// page may have fewer tasks than asked for, and even none, and still a cursor: the end is where there is no cursor. A
+// queue that is unknown has no tasks. The error is a core.Fact when the query is at fault.
+func List(v core.View, p core.Partition, q core.ListQuery) (tasks []core.Task, next []byte, err error) {
+	return list(v, p, q, MaxInspected)
+}
+
+func list(v core.View, p core.Partition, q core.ListQuery, inspect int) (tasks []core.Task, next []byte, err error) {
+	if q.Limit < 1 {
+		return nil, nil, core.Invalid{Field: "limit", Message: "is at least 1"}
+	}
+	if q.Limit > MaxListed {
+		return nil, nil, core.TooLarge{Field: "limit", Limit: "list_limit", Max: MaxListed}
+	}
+	if q.State < core.Blocked || q.State > core.Cancelled {
+		return nil, nil, core.Invalid{Field: "state", Message: "is not a state of a task"}
+	}
+	value, ok, err := v.Get(keys.AppendQueueConfig(nil, p, q.Queue))
+	if err != nil || !ok {
+		return nil, nil, err
+	}
+	number, config, err := decodeConfig(value)
+	if err != nil {
+		return nil, nil, err
+	}
+	ids, next, err := listIDs(v, p, q, number, inspect)
+	if err != nil {
+		return nil, nil, err
+	}
+	l := &line{number: number, name: q.Queue, config: config}
+	tasks = make([]core.Task, 0, len(ids))
+	for _, id := range ids {
+		rec, _, err := readRecord(v, p, id)
+		if err != nil {
+			return nil, nil, err
+		}
+		value, err := must(v, keys.AppendTaskPayload(nil, p, id), "payload of task %s", id)
+		if err != nil {
+			return nil, nil, err
+		}
+		s, err := decodeSpec(value)
+		if err != nil {
+			return nil, nil, err
+		}
+		t, err := readTask(v, p, id, &rec, &s, l)
+		if err != nil {
+			return nil, nil, err
+		}
+		tasks = append(tasks, t)
+	}
+	return tasks, next, nil
+}
+
+func listIDs(v core.View, p core.Partition, q core.ListQuery, number uint32, inspect int) (ids []core.TaskID, next []byte, err error) {
+	from, to := listRange(p, q.State, number)
+	if from == nil {
+		return nil, nil, nil // no task is ever in such a state
+	}
+	if len(q.Cursor) > 0 {
+		if from = cursorKey(p, q, number, from, to); from == nil {
+			return nil, nil, core.Invalid{Field: "cursor", Reason: "bad_cursor", Message: "is not one of this list"}
+		}
+	}
+	var bad error
+	seen := 0
+	var last []byte
+	err = v.Scan(from, to, func(key, value []byte) bool {
+		if len(ids) == q.Limit || seen == inspect {
+			next = appendCursor(q, number, last)
+			return false
+		}
+		seen++
+		last = append(last[:0], key...)
+		id, of, err := listRow(q.State, key, value)
+		if err != nil {
+			bad = err
+			return false
+		}
+		if of == 0 || of == number {
+			ids = append(ids, id)
+		}
+		return true
+	})
+	return ids, next, cmp.Or(err, bad)
+}
+
+// listRange bounds the index of a state. Those of scheduled and running tasks are shared by all queues.
+func listRange(p core.Partition, s core.State, number uint32) (from, to []byte) {
+	switch s {
+	case core.Ready:
+		return keys.ReadyRange(p, number)
+	case core.Scheduled:
+		return keys.TimerRangeAll(p, minTime)
+	case core.Running:
+		return keys.RunningRange(p)
+	case core.Completed, core.Dead, core.Cancelled:
+		return keys.TerminalRange(p, number, s, minTime)
+	}
+	return nil, nil
+}
+
+// listRow reads the task in a row of a state's index, and its queue where the index is shared; a row of another kind
+// is of no queue's number there can be.
+func listRow(s core.State, key, value []byte) (id core.TaskID, number uint32, err error) {
+	switch s {
+	case core.Ready:
+		return toID(value), 0, nil
+	case core.Scheduled:
+		_, kind, rest, ok := keys.DecodeTimer(key)
+		if !ok || kind != keys.TimerScheduled {
+			return id, ^uint32(0), nil
+		}
+		r := reader{b: value}
+		number = r.u32()
+		return toID(rest), number, r.done("timer")
+	case core.Running:
+		c, err := decodeCarried(value)
+		return c.task, c.queue, err
+	default:
+		_, id, _ = keys.DecodeTerminal(key)
+		return id, 0, nil
+	}
+}
+
+// A cursor is its form, the state and queue of the list, and the part of the last key below the partition.
+const cursorForm byte = 1
+
+func appendCursor(q core.ListQuery, number uint32, key []byte) []byte {
+	b := binary.BigEndian.AppendUint32([]byte{cursorForm, byte(q.State)}, number)
+	return append(b, keys.QueueTail(key)...)
+}
+
+// cursorKey returns where a list goes on, or nil when the cursor is not of this list.
+func cursorKey(p core.Partition, q core.ListQuery, number uint32, from, to []byte) []byte {
+	c := q.Cursor
+	if len(c) < 7 || c[0] != cursorForm || c[1] != byte(q.State) || binary.BigEndian.Uint32(c[2:]) != number {
+		return nil
+	}
+	key := keys.QueueAfter(p, c[6:])
+	if keys.Compare(key, from) < 0 || to != nil && keys.Compare(key, to) >= 0 {
+		return nil
+	}
+	return key
+}

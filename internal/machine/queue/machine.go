@@ -1,0 +1,342 @@
+package queue
+
+import (
+	"fmt"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/errs"
+	"github.com/millrace/millrace/internal/keys"
+)
+
+// Context is what an entry says about every op in it.
+type Context struct {
+	Index     uint64         // of the entry
+	Stamp     core.ShardTime // of the entry; it never falls
+	TermStart core.ShardTime // stamp of the current term's first entry
+	Principal string         // who asks, recorded as the creator of tasks
+	Namespace core.NamespaceConfig
+}
+
+// Machine is the queue of one partition: what it derives from the stored records. Its methods are called by one
+// goroutine at a time.
+type Machine struct {
+	p core.Partition
+	o Options
+
+	meta       meta
+	stored     meta // as End last wrote it
+	names      map[string]*line
+	lines      []*line // by number, from 1
+	dirty      []*line
+	endedBytes uint64 // of all queues' ended tasks
+	byDue      heap[duePast]
+	byEnd      heap[oldPast]
+
+	runs     map[core.TaskID]*run
+	leases   heap[*run]
+	sessions map[core.SessionID]*run // first of each session's running tasks
+	timer    core.ShardTime          // no row of the timer index is due earlier
+
+	term        core.ShardTime // as the last context had it
+	retainBytes uint64         // likewise
+
+	ended []core.TaskID
+	woken []*line
+	lost  []core.Lost
+
+	log        journal
+	mem        arena
+	key, value []byte // where keys and values are put together
+}
+
+// New returns the machine of an empty partition.
+func New(p core.Partition, o Options) *Machine {
+	m := &Machine{p: p, o: o.withDefaults()}
+	m.clear()
+	return m
+}
+
+func (m *Machine) clear() {
+	*m = Machine{
+		p: m.p, o: m.o,
+		names: map[string]*line{}, runs: map[core.TaskID]*run{}, sessions: map[core.SessionID]*run{},
+		timer: core.Never, retainBytes: defaultRetainBytes,
+	}
+}
+
+// Open derives everything from what is stored: it reads a record or two per queue and per running task, and seeks
+// for the rest.
+func (m *Machine) Open(v core.View) error {
+	m.clear()
+	m.key = keys.AppendQueueMeta(m.key[:0], m.p)
+	value, ok, err := v.Get(m.key)
+	if err != nil || !ok {
+		return err
+	}
+	if m.meta, err = decodeMeta(value); err != nil {
+		return err
+	}
+	m.stored = m.meta
+	if err := m.openLines(v); err != nil {
+		return err
+	}
+	if err := m.openRuns(v); err != nil {
+		return err
+	}
+	return m.seekTimer(v, minTime)
+}
+
+func (m *Machine) openLines(v core.View) error {
+	m.lines = make([]*line, m.meta.queues)
+	var bad error
+	from, to := keys.QueueConfigRange(m.p)
+	err := v.Scan(from, to, func(key, value []byte) bool {
+		number, config, err := decodeConfig(value)
+		if err == nil && (number == 0 || number > m.meta.queues || m.lines[number-1] != nil) {
+			err = errs.Corruptf("queue number %d of %d", number, m.meta.queues)
+		}
+		if err != nil {
+			bad = err
+			return false
+		}
+		l := newLine(number, keys.DecodeQueueConfig(key))
+		l.config = config
+		m.lines[number-1], m.names[l.name] = l, l
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	if bad != nil {
+		return bad
+	}
+	for i, l := range m.lines {
+		if l == nil {
+			return errs.Corruptf("queue number %d is missing", i+1)
+		}
+		if err := m.openLine(v, l); err != nil {
+			return fmt.Errorf("open queue %q: %w", l.name, err)
+		}
+	}
+	return nil
+}
+
+func (m *Machine) openLine(v core.View, l *line) error {
+	m.key = keys.AppendQueueCounters(m.key[:0], m.p, l.number)
+	value, ok, err := v.Get(m.key)
+	switch {
+	case err != nil:
+		return err
+	case !ok:
+		return errs.Corruptf("counters are missing")
+	}
+	if l.counters, err = decodeCounters(value); err != nil {
+		return err
+	}
+	m.endedBytes += l.counters.ended
+	for i := range l.past {
+		p := &l.past[i]
+		if l.states[p.state] == 0 {
+			continue
+		}
+		oldest, err := m.seekOldest(v, p, minTime)
+		if err != nil {
+			return err
+		}
+		m.setOldest(p, oldest)
+	}
+	return nil
+}
+
+// seekOldest finds when the first ended task of a state ended that did so at or after from.
+func (m *Machine) seekOldest(v core.View, p *past, from core.ShardTime) (oldest core.ShardTime, err error) {
+	oldest = core.Never
+	var bad bool
+	lo, hi := keys.TerminalRange(m.p, p.line.number, p.state, from)
+	err = v.Scan(lo, hi, func(key, _ []byte) bool {
+		at, _, ok := keys.DecodeTerminal(key)
+		oldest, bad = at, !ok
+		return false
+	})
+	if err == nil && (bad || oldest == core.Never && p.line.states[p.state] > 0) {
+		err = errs.Corruptf("queue %q counts %d tasks %s, and its index has none", p.line.name, p.line.states[p.state], p.state)
+	}
+	return oldest, err
+}
+
+func (m *Machine) openRuns(v core.View) error {
+	var rows []*run
+	var bad error
+	from, to := keys.RunningRange(m.p)
+	err := v.Scan(from, to, func(_, value []byte) bool {
+		c, err := decodeCarried(value)
+		if err != nil {
+			bad = err
+			return false
+		}
+		l, err := m.lineAt(c.queue)
+		if err != nil {
+			bad = err
+			return false
+		}
+		rows = append(rows, &run{
+			id: c.task, line: l, content: c.content, payload: c.payload, settings: c.settings, at: -1,
+		})
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	if bad != nil {
+		return bad
+	}
+	for _, r := range rows {
+		rec, ok, err := m.loadRecord(v, r.id)
+		switch {
+		case err != nil:
+			return err
+		case !ok || rec.state != core.Running:
+			return errs.Corruptf("task %s is in the index of running tasks and not running", r.id)
+		}
+		r.rec = rec
+		if rec.longHolder {
+			if r.rec.worker, err = loadHolder(v, m.p, r.id); err != nil {
+				return err
+			}
+		}
+		m.attach(r)
+	}
+	return nil
+}
+
+// loadRecord reads the state record of a task that is there; a task that was removed is not.
+func (m *Machine) loadRecord(v core.View, id core.TaskID) (rec record, ok bool, err error) {
+	m.key = keys.AppendTaskState(m.key[:0], m.p, id)
+	value, ok, err := v.Get(m.key)
+	if err != nil || !ok || isTombstone(value) {
+		return rec, false, err
+	}
+	if rec, err = decodeRecord(value); err != nil {
+		return rec, false, fmt.Errorf("load task %s: %w", id, err)
+	}
+	return rec, true, nil
+}
+
+// mustRecord reads the state record of a task that an index names.
+func (m *Machine) mustRecord(v core.View, id core.TaskID, want core.State) (record, error) {
+	rec, ok, err := m.loadRecord(v, id)
+	switch {
+	case err != nil:
+		return rec, err
+	case !ok:
+		return rec, errs.Corruptf("task %s is in the index of tasks %s and has no record", id, want)
+	case rec.state != want:
+		return rec, errs.Corruptf("task %s is in the index of tasks %s and is %s", id, want, rec.state)
+	}
+	return rec, nil
+}
+
+// observe takes over what an entry says about term and namespace.
+func (m *Machine) observe(c *Context) {
+	m.retainBytes = defaultRetainBytes
+	if c.Namespace.RetainBytes > 0 {
+		m.retainBytes = uint64(c.Namespace.RetainBytes)
+	}
+	if c.TermStart == m.term {
+		return
+	}
+	m.term = c.TermStart
+	for _, r := range m.leases.items {
+		r.ends = m.endOf(&r.rec)
+	}
+	m.leases.build()
+}
+
+// Apply judges one op and does it. A fact says why not, and that nothing was changed; an error means that what is
+// stored makes no sense.
+func (m *Machine) Apply(tx core.Txn, c Context, op core.Op) (core.OpResult, core.Fact, error) {
+	m.observe(&c)
+	var res core.OpResult
+	var fact core.Fact
+	var err error
+	switch op := op.(type) {
+	case *core.TaskCreate:
+		res, fact, err = m.applyCreate(tx, &c, op)
+	case *core.TaskComplete:
+		res, fact, err = m.applyComplete(tx, &c, op)
+	case *core.TaskFail:
+		res, fact, err = m.applyFail(tx, &c, op)
+	case *core.TaskSnooze:
+		res, fact, err = m.applySnooze(tx, &c, op)
+	case *core.TaskRelease:
+		res, fact, err = m.applyRelease(tx, &c, op)
+	case *core.TaskRenew:
+		res = m.applyRenew(tx, &c, op)
+	case *core.TaskDelete:
+		res, fact, err = m.applyDelete(tx, &c, op)
+	case *core.TaskRunNow:
+		res, fact, err = m.applyRunNow(tx, &c, op)
+	case *core.QueueSet:
+		res, fact = m.applyQueueSet(tx, op)
+	case *core.Grant:
+		res, fact, err = m.applyGrant(tx, &c, op)
+	default:
+		err = errs.Corruptf("op %d is none of the queue's", op.Kind())
+	}
+	if fact != nil || err != nil {
+		return core.OpResult{}, fact, err
+	}
+	res.Kind = op.Kind()
+	return res, nil, nil
+}
+
+// Live returns nil while token is the live token of task, else LeaseLost.
+func (m *Machine) Live(task core.TaskID, token core.Token) core.Fact {
+	if m.holding(task, token) == nil {
+		return core.LeaseLost{Task: task, Given: token}
+	}
+	return nil
+}
+
+// End writes what the entry changed of the counters: a record per queue it touched, and the partition's own.
+func (m *Machine) End(tx core.Txn) error {
+	for _, l := range m.dirty {
+		l.dirty = false
+		m.key = keys.AppendQueueCounters(m.key[:0], m.p, l.number)
+		m.value = appendCounters(m.value[:0], &l.counters)
+		tx.Set(m.mem.own(m.key), m.mem.own(m.value))
+	}
+	clear(m.dirty)
+	m.dirty = m.dirty[:0]
+	if m.meta != m.stored {
+		m.stored = m.meta
+		m.key = keys.AppendQueueMeta(m.key[:0], m.p)
+		m.value = appendMeta(m.value[:0], m.meta)
+		tx.Set(m.mem.own(m.key), m.mem.own(m.value))
+	}
+	return nil
+}
+
+// Events returns what happened since the last call: the tasks that ended, the queues that gained ready tasks, and the
+// leases that ended other than by their holder. It is for those who wait, and no part of the state.
+func (m *Machine) Events() (ended []core.TaskID, woken []string, lost []core.Lost) {
+	ended, lost = m.ended, m.lost
+	m.ended, m.lost = nil, nil
+	if len(m.woken) > 0 {
+		woken = make([]string, len(m.woken))
+		for i, l := range m.woken {
+			woken[i], l.woken = l.name, false
+		}
+		clear(m.woken)
+		m.woken = m.woken[:0]
+	}
+	return ended, woken, lost
+}
+
+// ReadyCount returns how many tasks of a queue are ready now.
+func (m *Machine) ReadyCount(queue string) uint64 {
+	if l := m.names[queue]; l != nil {
+		return l.states[core.Ready]
+	}
+	return 0
+}

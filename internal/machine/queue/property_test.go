@@ -1,0 +1,191 @@
+package queue
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/millrace/millrace/internal/core"
+)
+
+// twins are two worlds that are given the same entries; one of them forgets its derived state at random and keeps
+// hardly any of the ready tasks in memory.
+type twins struct {
+	steady, forgetful *world
+	tokens            map[core.TaskID][]core.Token // issued, in order
+	last              core.Token
+}
+
+// TestRandomHistories holds random histories to the invariants after every entry, and replicas to each other: answers,
+// events and every change of the stored state are the same whatever a replica had in memory.
+func TestRandomHistories(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		tw := &twins{
+			steady: newWorld(t, Options{Queues: 3}), forgetful: newWorld(t, Options{Queues: 3, Heads: 2}),
+			tokens: map[core.TaskID][]core.Token{},
+		}
+		tw.each(func(w *world) { w.tape.on = true })
+		for range rapid.IntRange(1, 60).Draw(rt, "steps") {
+			tw.step(rt)
+		}
+		tw.each(func(w *world) { w.advance(400 * 24 * 3_600_000) })
+		tw.compare(rt, "end", nil, nil)
+	})
+}
+
+func (tw *twins) each(fn func(w *world)) {
+	fn(tw.steady)
+	fn(tw.forgetful)
+}
+
+func (tw *twins) step(rt *rapid.T) {
+	if rapid.IntRange(0, 3).Draw(rt, "restart") == 0 {
+		tw.forgetful.restart()
+	}
+	tw.each(func(w *world) { w.tape.lines = nil })
+	switch what := rapid.IntRange(0, 19).Draw(rt, "what"); {
+	case what < 3:
+		d := rapid.SampledFrom([]core.Millis{1, 500, 1000, 5000, 20_000, 60_000, 900_000, 3_600_000, 86_400_000}).Draw(rt, "pass")
+		tw.each(func(w *world) { w.c.Stamp = w.c.Stamp.Add(d) })
+	case what == 3:
+		tw.each(func(w *world) { w.c.TermStart = w.c.Stamp })
+	case what == 4:
+		n := rapid.SampledFrom([]int64{0, 1, 600, 2000}).Draw(rt, "retain")
+		none := rapid.Bool().Draw(rt, "no auto create")
+		tw.each(func(w *world) { w.c.Namespace = core.NamespaceConfig{RetainBytes: n, NoAutoCreate: none} })
+	case what < 8:
+		steps := rapid.Uint32Range(0, 9).Draw(rt, "steps of tick")
+		a, b := tw.steady.tick(steps), tw.forgetful.tick(steps)
+		tw.compare(rt, "tick", a, b)
+	default:
+		n := rapid.SampledFrom([]int{1, 1, 1, 2, 3, 5}).Draw(rt, "ops")
+		ops := make([]core.Op, n)
+		for i := range ops {
+			ops[i] = tw.op(rt)
+		}
+		aOuts, aFailed, aFact := tw.steady.commit(ops...)
+		bOuts, bFailed, bFact := tw.forgetful.commit(ops...)
+		tw.compare(rt, fmt.Sprintf("%+v", ops), fmt.Sprintf("%+v %d %v", aOuts, aFailed, aFact), fmt.Sprintf("%+v %d %v", bOuts, bFailed, bFact))
+		if aFailed < 0 {
+			tw.note(rt, aOuts)
+		}
+	}
+}
+
+// note holds tokens to rising.
+func (tw *twins) note(rt *rapid.T, outs []outcome) {
+	for _, o := range outs {
+		for _, a := range o.res.Assigned {
+			if a.Token <= tw.last {
+				rt.Fatalf("token %d after %d", a.Token, tw.last)
+			}
+			tw.last = a.Token
+			tw.tokens[a.Task] = append(tw.tokens[a.Task], a.Token)
+		}
+	}
+}
+
+func (tw *twins) compare(rt *rapid.T, what string, a, b any) {
+	if x, y := fmt.Sprintf("%+v", a), fmt.Sprintf("%+v", b); x != y {
+		rt.Fatalf("%s: steady answers\n%s\nforgetful\n%s", what, x, y)
+	}
+	if !slices.Equal(tw.steady.tape.lines, tw.forgetful.tape.lines) {
+		rt.Fatalf("%s: steady changes\n%v\nforgetful\n%v", what, tw.steady.tape.lines, tw.forgetful.tape.lines)
+	}
+	if x, y := tw.steady.tx.Dump(), tw.forgetful.tx.Dump(); x != y {
+		rt.Fatalf("%s: stored states differ\n%s", what, diff(x, y))
+	}
+}
+
+var randomIDs = []core.TaskID{idOf("a"), idOf("b"), idOf("c"), idOf("d"), idOf("e"), idOf("f"), idOf("g"), idOf("h")}
+
+func (tw *twins) op(rt *rapid.T) core.Op {
+	id := rapid.SampledFrom(randomIDs).Draw(rt, "task")
+	token := core.Token(rapid.Uint64Range(0, 3).Draw(rt, "any token"))
+	if ts := tw.tokens[id]; len(ts) > 0 {
+		token = ts[len(ts)-1]
+		if rapid.IntRange(0, 4).Draw(rt, "older") == 0 {
+			token = rapid.SampledFrom(ts).Draw(rt, "token")
+		}
+	}
+	pause := func(name string) core.Millis {
+		return rapid.SampledFrom([]core.Millis{0, 1000, 20_000}).Draw(rt, name)
+	}
+	switch rapid.IntRange(0, 24).Draw(rt, "op") {
+	case 0, 1, 2, 3, 4, 5:
+		return randomCreate(rt, id)
+	case 6, 7, 8, 9, 10, 11:
+		return tw.randomGrant(rt)
+	case 12, 13, 14:
+		return &core.TaskComplete{Task: id, Token: token, Result: []byte("result")}
+	case 15, 16:
+		return &core.TaskFail{
+			Task: id, Token: token, Fatal: rapid.IntRange(0, 3).Draw(rt, "fatal") == 0,
+			HasRetry: rapid.Bool().Draw(rt, "has retry"), RetryAfter: pause("retry after"), Error: core.TaskError{Code: "E"},
+		}
+	case 17:
+		return &core.TaskSnooze{Task: id, Token: token, Delay: pause("snooze")}
+	case 18, 19:
+		return &core.TaskRelease{Task: id, Token: token, Undelivered: rapid.Bool().Draw(rt, "undelivered")}
+	case 20:
+		return &core.TaskRenew{Items: []core.TaskHold{{Task: id, Token: token}, {Task: randomIDs[0], Token: 1}}, Extend: pause("extend")}
+	case 21:
+		return &core.TaskDelete{Task: id}
+	case 22:
+		return &core.TaskRunNow{Task: id}
+	default:
+		return randomQueueSet(rt)
+	}
+}
+
+var randomQueues = []string{"p", "q", "r", "s"}
+
+func randomCreate(rt *rapid.T, id core.TaskID) core.Op {
+	op := &core.TaskCreate{
+		ID: id, Queue: rapid.SampledFrom(randomQueues).Draw(rt, "queue"), Priority: rapid.Uint8Range(0, 9).Draw(rt, "priority"),
+		Delay:   rapid.SampledFrom([]core.Millis{0, 0, 0, 5000, 90_000_000}).Draw(rt, "delay"),
+		Payload: make([]byte, rapid.SampledFrom([]int{0, 1, 30}).Draw(rt, "payload")),
+	}
+	if rapid.IntRange(0, 3).Draw(rt, "is unique") == 0 {
+		op.Unique = core.Unique{
+			Key: rapid.SampledFrom([]string{"k", "l"}).Draw(rt, "key"), TTL: rapid.SampledFrom([]core.Millis{0, 1000, 60_000}).Draw(rt, "ttl"),
+			Reject: rapid.Bool().Draw(rt, "reject"),
+		}
+	}
+	if rapid.IntRange(0, 3).Draw(rt, "has settings") == 0 {
+		op.MaxAttempts, op.MaxCrashes, op.MaxDeliveries = 2, 2, 4
+		op.MaxRun = rapid.SampledFrom([]core.Millis{0, 8000}).Draw(rt, "max run")
+	}
+	return op
+}
+
+func (tw *twins) randomGrant(rt *rapid.T) core.Op {
+	op := &core.Grant{
+		N: rapid.Uint32Range(0, 4).Draw(rt, "n"), Lease: rapid.SampledFrom([]core.Millis{0, 0, 1000, 5000}).Draw(rt, "lease"),
+		Worker: rapid.SampledFrom([]string{"w", "a worker with a name that is too long to stand in the record"}).Draw(rt, "worker"),
+	}
+	op.Session[0] = rapid.Uint8Range(0, 2).Draw(rt, "session")
+	for _, q := range rapid.SliceOfN(rapid.SampledFrom(randomQueues), 1, 3).Draw(rt, "queues") {
+		op.Queues = append(op.Queues, core.GrantQueue{Name: q})
+	}
+	if rapid.IntRange(0, 3).Draw(rt, "settles") == 0 {
+		op.Settles = []core.TaskHold{{Task: randomIDs[1], Token: tw.last}}
+	}
+	return op
+}
+
+func randomQueueSet(rt *rapid.T) core.Op {
+	keep := []core.Millis{0, -1, 60_000, 3_600_000}
+	return &core.QueueSet{
+		Queue: rapid.SampledFrom(randomQueues).Draw(rt, "queue"), IfVersion: rapid.Int64Range(-1, 1).Draw(rt, "version"),
+		Config: core.QueueConfig{
+			Aging:           rapid.SampledFrom([]core.Millis{0, -1, 1000}).Draw(rt, "aging"),
+			RetainCompleted: rapid.SampledFrom(keep).Draw(rt, "completed"),
+			RetainDead:      rapid.SampledFrom(keep).Draw(rt, "dead"),
+			Retry:           core.Retry{Backoff: core.Backoff(rapid.IntRange(0, 5).Draw(rt, "backoff"))},
+			MaxPayload:      rapid.SampledFrom([]int64{0, 10}).Draw(rt, "max payload"),
+		},
+	}
+}

@@ -1,0 +1,259 @@
+package queue
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/keys"
+)
+
+// Task reads one task with payload and result. It is not there when its id is unknown, or known only because it was
+// removed a moment ago.
+func Task(v core.View, p core.Partition, id core.TaskID) (core.Task, bool, error) {
+	rec, ok, err := readRecord(v, p, id)
+	if err != nil || !ok {
+		return core.Task{}, false, err
+	}
+	s, l, err := readSpec(v, p, id)
+	if err != nil {
+		return core.Task{}, false, err
+	}
+	t, err := readTask(v, p, id, &rec, &s, l)
+	if err != nil {
+		return core.Task{}, false, err
+	}
+	t.Payload = bytes.Clone(s.payload)
+	if rec.hasResult {
+		value, err := must(v, keys.AppendTaskResult(nil, p, id), "result of task %s", id)
+		if err != nil {
+			return core.Task{}, false, err
+		}
+		kind, result, err := decodeResult(value)
+		if err != nil {
+			return core.Task{}, false, err
+		}
+		t.Result, t.ResultType = bytes.Clone(result), typeName(kind)
+	}
+	return t, true, nil
+}
+
+// Assigned is what the worker of a running task was given. It is not there when the task does not run.
+func Assigned(v core.View, p core.Partition, id core.TaskID) (core.Assigned, bool, error) {
+	rec, ok, err := readRecord(v, p, id)
+	if err != nil || !ok || rec.state != core.Running {
+		return core.Assigned{}, false, err
+	}
+	s, l, err := readSpec(v, p, id)
+	if err != nil {
+		return core.Assigned{}, false, err
+	}
+	return assigned(id, &rec, &s, l), true, nil
+}
+
+// Attempts reads the last attempts of a task, at most 20, oldest first. The one that runs, and the one that completed
+// the task, are read from its state.
+func Attempts(v core.View, p core.Partition, id core.TaskID) ([]core.Attempt, bool, error) {
+	rec, ok, err := readRecord(v, p, id)
+	if err != nil || !ok {
+		return nil, false, err
+	}
+	out, err := readAttempts(v, p, id, rec.attempt)
+	if err != nil {
+		return nil, false, err
+	}
+	if rec.held() {
+		if rec.worker, err = readWorker(v, p, id, &rec); err != nil {
+			return nil, false, err
+		}
+		out = append(out, core.Attempt{
+			Number: rec.attempt, Worker: rec.worker, Session: rec.session, Start: rec.startedAt, End: rec.endedAt,
+			Outcome: rec.outcome, Index: rec.endedIdx, Token: rec.token,
+		})
+	}
+	return out[max(0, len(out)-keptAttempts):], true, nil
+}
+
+// Held returns the running tasks of a session, by token: Task, Token, Attempt, Queue and LeaseUntil of each.
+func (m *Machine) Held(s core.SessionID) []core.Assigned {
+	var out []core.Assigned
+	for r := m.sessions[s]; r != nil; r = r.next {
+		out = append(out, core.Assigned{
+			Task: r.id, Token: r.rec.token, Attempt: r.rec.attempt, Queue: r.line.name, LeaseUntil: r.rec.leaseUntil,
+		})
+	}
+	slices.SortFunc(out, func(a, b core.Assigned) int { return cmp.Compare(a.Token, b.Token) })
+	return out
+}
+
+// Stats reads a queue's counters and configuration. OldestReady is the ready time of the task that is served next: the
+// oldest of all unless priorities differ.
+func Stats(v core.View, p core.Partition, queue string) (core.QueueStats, bool, error) {
+	value, ok, err := v.Get(keys.AppendQueueConfig(nil, p, queue))
+	if err != nil || !ok {
+		return core.QueueStats{}, false, err
+	}
+	number, config, err := decodeConfig(value)
+	if err != nil {
+		return core.QueueStats{}, false, err
+	}
+	s, err := readStats(v, p, queue, number, config)
+	return s, err == nil, err
+}
+
+// Queues reads the counters of up to limit queues whose names follow after, by name.
+func Queues(v core.View, p core.Partition, after string, limit int) ([]core.QueueStats, error) {
+	type found struct {
+		name   string
+		number uint32
+		config core.QueueConfig
+	}
+	var rows []found
+	var bad error
+	from, to := keys.QueueConfigRange(p)
+	if after != "" {
+		from = keys.AppendQueueConfig(nil, p, after+"\x00")
+	}
+	err := v.Scan(from, to, func(key, value []byte) bool {
+		if len(rows) >= limit {
+			return false
+		}
+		number, config, err := decodeConfig(value)
+		if err != nil {
+			bad = err
+			return false
+		}
+		rows = append(rows, found{keys.DecodeQueueConfig(key), number, config})
+		return true
+	})
+	if err = cmp.Or(err, bad); err != nil {
+		return nil, err
+	}
+	out := make([]core.QueueStats, len(rows))
+	for i, r := range rows {
+		if out[i], err = readStats(v, p, r.name, r.number, r.config); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func readStats(v core.View, p core.Partition, name string, number uint32, config core.QueueConfig) (s core.QueueStats, err error) {
+	value, err := must(v, keys.AppendQueueCounters(nil, p, number), "counters of queue %q", name)
+	if err != nil {
+		return s, err
+	}
+	c, err := decodeCounters(value)
+	if err != nil {
+		return s, err
+	}
+	s = core.QueueStats{
+		Queue: name, States: c.states, Created: c.created, Purged: c.purged, Completed: c.completed,
+		Failed: c.failed, Crashed: c.crashed, Bytes: c.bytes, Config: config,
+	}
+	if c.states[core.Ready] == 0 {
+		return s, nil
+	}
+	var id core.TaskID
+	from, to := keys.ReadyRange(p, number)
+	if err := v.Scan(from, to, func(_, value []byte) bool {
+		id = toID(value)
+		return false
+	}); err != nil {
+		return s, err
+	}
+	rec, _, err := readRecord(v, p, id)
+	s.OldestReady = rec.readyAt
+	return s, err
+}
+
+func readRecord(v core.View, p core.Partition, id core.TaskID) (rec record, ok bool, err error) {
+	value, ok, err := v.Get(keys.AppendTaskState(nil, p, id))
+	if err != nil || !ok || isTombstone(value) {
+		return rec, false, err
+	}
+	if rec, err = decodeRecord(value); err != nil {
+		return rec, false, fmt.Errorf("load task %s: %w", id, err)
+	}
+	return rec, true, nil
+}
+
+// readSpec reads what never changes about a task, and what rules its queue.
+func readSpec(v core.View, p core.Partition, id core.TaskID) (s spec, l *line, err error) {
+	value, err := must(v, keys.AppendTaskPayload(nil, p, id), "payload of task %s", id)
+	if err != nil {
+		return s, nil, err
+	}
+	if s, err = decodeSpec(value); err != nil {
+		return s, nil, err
+	}
+	name := string(s.queue)
+	value, err = must(v, keys.AppendQueueConfig(nil, p, name), "queue %q of task %s", name, id)
+	if err != nil {
+		return s, nil, err
+	}
+	number, config, err := decodeConfig(value)
+	return s, &line{number: number, name: name, config: config}, err
+}
+
+func readWorker(v core.View, p core.Partition, id core.TaskID, rec *record) (string, error) {
+	if rec.longHolder {
+		return loadHolder(v, p, id)
+	}
+	return rec.worker, nil
+}
+
+// readAttempts reads the records of the attempts of a task that has had n.
+func readAttempts(v core.View, p core.Partition, id core.TaskID, n uint32) (out []core.Attempt, err error) {
+	if n == 0 {
+		return nil, nil
+	}
+	var bad error
+	from, to := keys.TaskAttemptRange(p, id)
+	err = v.Scan(from, to, func(key, value []byte) bool {
+		a, err := decodeAttempt(value)
+		if err != nil {
+			bad = err
+			return false
+		}
+		a.Number = keys.DecodeTaskAttempt(key)
+		out = append(out, a)
+		return true
+	})
+	return out, cmp.Or(err, bad)
+}
+
+// readTask puts a task together, without payload and result.
+func readTask(v core.View, p core.Partition, id core.TaskID, rec *record, s *spec, l *line) (t core.Task, err error) {
+	t = core.Task{
+		ID: id, Queue: l.name, Kind: s.kindName(l.name), State: rec.state, Reason: rec.reason.String(),
+		ContentType: s.typeName(), Headers: s.headers, Priority: rec.priority, Unique: string(s.unique),
+		MaxAttempts: l.maxAttempts(&s.settings), MaxCrashes: l.maxCrashes(&s.settings),
+		MaxDeliveries: l.maxDeliveries(&s.settings), Lease: l.lease(&s.settings), MaxRun: l.maxRun(&s.settings),
+		Attempt: rec.attempt, Failures: rec.failures, Crashes: rec.crashes, Snoozes: rec.snoozes,
+		Redrives: rec.redrives, CreatedAt: s.createdAt, ReadyAt: rec.readyAt, StartedAt: rec.startedAt,
+		FinishedAt: rec.endedAt, RunAt: rec.runAt, Creator: string(s.creator), CreatedIdx: s.createdIdx,
+		EndedIdx: rec.endedIdx, LeaseUntil: rec.leaseUntil, HasResult: rec.hasResult,
+	}
+	if rec.held() {
+		if t.Worker, err = readWorker(v, p, id, rec); err != nil {
+			return t, err
+		}
+	}
+	if rec.state == core.Running {
+		t.Lease = rec.lease
+	}
+	if rec.failures == 0 {
+		return t, nil
+	}
+	past, err := readAttempts(v, p, id, rec.attempt)
+	for _, a := range slices.Backward(past) {
+		if a.Outcome == core.OutcomeFailed || a.Outcome == core.OutcomeTimeout {
+			t.Error = a.Error
+			break
+		}
+	}
+	return t, err
+}

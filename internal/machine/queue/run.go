@@ -1,0 +1,139 @@
+package queue
+
+import (
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/keys"
+)
+
+// run is a running task: its record, and what a settle needs of its payload record. While it runs, nothing of it is
+// read from the store.
+type run struct {
+	id       core.TaskID
+	line     *line
+	rec      record
+	content  uint64 // hash of what it was created with
+	payload  uint64 // length
+	settings settings
+	ends     core.ShardTime // no earlier than this the lease may be ended
+	at       int            // in the heap by ends
+	prev     *run           // of the same session
+	next     *run
+}
+
+// lease is what a renewal changes.
+type lease struct{ until, ends core.ShardTime }
+
+func (r *run) lease() lease { return lease{r.rec.leaseUntil, r.ends} }
+
+func (r *run) place() *int { return &r.at }
+
+func (r *run) before(o *run) bool {
+	return r.ends < o.ends || r.ends == o.ends && r.rec.token < o.rec.token
+}
+
+// endOf is when a lease may be ended: at its deadline, and not before its holder had time to report to this term's
+// leader.
+func (m *Machine) endOf(rec *record) core.ShardTime {
+	return max(rec.leaseUntil, m.term.Add(min(rec.lease, m.o.Grace)))
+}
+
+// attach makes r a running task of the Machine.
+func (m *Machine) attach(r *run) {
+	m.runs[r.id] = r
+	r.ends = m.endOf(&r.rec)
+	m.leases.push(r)
+	if s := r.rec.session; s != (core.SessionID{}) {
+		r.prev, r.next = nil, m.sessions[s]
+		if r.next != nil {
+			r.next.prev = r
+		}
+		m.sessions[s] = r
+	}
+}
+
+func (m *Machine) detach(r *run) {
+	delete(m.runs, r.id)
+	m.leases.remove(r)
+	s := r.rec.session
+	if s == (core.SessionID{}) {
+		return
+	}
+	if r.next != nil {
+		r.next.prev = r.prev
+	}
+	switch {
+	case r.prev != nil:
+		r.prev.next = r.next
+	case r.next != nil:
+		m.sessions[s] = r.next
+	default:
+		delete(m.sessions, s)
+	}
+	r.prev, r.next = nil, nil
+}
+
+func (m *Machine) setLease(r *run, l lease) {
+	r.rec.leaseUntil, r.ends = l.until, l.ends
+	m.leases.fix(r)
+}
+
+// start stores a task that was just given out.
+func (m *Machine) start(tx core.Txn, r *run) {
+	m.key = keys.AppendRunning(m.key[:0], m.p, r.rec.token)
+	m.value = appendCarried(m.value[:0], &carried{r.id, r.line.number, r.content, r.payload, r.settings})
+	tx.Insert(m.mem.own(m.key), m.mem.own(m.value))
+	m.saveRecord(tx, r.id, &r.rec)
+	m.attach(r)
+	m.log.run(r, runAdded)
+}
+
+// stop takes a task out of those running; what becomes of it is the caller's.
+func (m *Machine) stop(tx core.Txn, r *run) {
+	m.key = keys.AppendRunning(m.key[:0], m.p, r.rec.token)
+	tx.Delete(m.mem.own(m.key))
+	m.detach(r)
+	m.log.run(r, runRemoved)
+}
+
+func (m *Machine) saveRecord(tx core.Txn, id core.TaskID, rec *record) {
+	m.key = keys.AppendTaskState(m.key[:0], m.p, id)
+	m.value = appendRecord(m.value[:0], rec)
+	tx.Set(m.mem.own(m.key), m.mem.own(m.value))
+}
+
+// holding returns the running task that token holds, or nil.
+func (m *Machine) holding(task core.TaskID, token core.Token) *run {
+	if r := m.runs[task]; r != nil && r.rec.token == token {
+		return r
+	}
+	return nil
+}
+
+// applyRenew extends leases. It shortens none, and max_run bounds them all.
+func (m *Machine) applyRenew(tx core.Txn, c *Context, op *core.TaskRenew) core.OpResult {
+	res := core.OpResult{Kind: core.OpTaskRenew, Renewed: make([]core.Renewed, len(op.Items))}
+	for i, item := range op.Items {
+		r := m.holding(item.Task, item.Token)
+		if r == nil {
+			res.Renewed[i].Lost = true
+			continue
+		}
+		by := r.rec.lease
+		if op.Extend > 0 {
+			by = clampLease(op.Extend)
+		}
+		until := c.Stamp.Add(by)
+		if r.rec.runEnd != 0 {
+			until = min(until, r.rec.runEnd)
+		}
+		if until > r.rec.leaseUntil {
+			m.log.run(r, runRenewed)
+			r.rec.leaseUntil = until
+			r.ends = m.endOf(&r.rec)
+			m.leases.fix(r)
+			m.saveRecord(tx, r.id, &r.rec)
+		}
+		res.Renewed[i].Until = r.rec.leaseUntil
+	}
+	return res
+}

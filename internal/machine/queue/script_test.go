@@ -1,0 +1,539 @@
+package queue
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/millrace/millrace/internal/core"
+)
+
+// TestScripts runs the scripts of testdata. A command's words are key=value; a task is named by up to nine letters.
+func TestScripts(t *testing.T) {
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		if strings.HasSuffix(path, ".golden") {
+			return
+		}
+		s := &script{world: newWorld(t, Options{Heads: 4})}
+		datadriven.RunTest(t, path, s.run)
+	})
+}
+
+type script struct {
+	*world
+	tokens map[string]core.Token // last of each task
+}
+
+// words are the arguments of a command.
+type words struct {
+	t *testing.T
+	d *datadriven.TestData
+}
+
+func (w words) has(key string) bool { return w.d.HasArg(key) }
+
+func (w words) all(key string) []string {
+	for _, a := range w.d.CmdArgs {
+		if a.Key == key {
+			return a.Vals
+		}
+	}
+	return nil
+}
+
+func (w words) str(key, byDefault string) string {
+	if v := w.all(key); len(v) > 0 {
+		return v[0]
+	}
+	return byDefault
+}
+
+func (w words) num(key string) int64 {
+	n, err := strconv.ParseInt(w.str(key, "0"), 10, 64)
+	if err != nil {
+		w.d.Fatalf(w.t, "%s: %v", key, err)
+	}
+	return n
+}
+
+// span reads a duration such as 5s or 10d; -1 stays.
+func (w words) span(key string) core.Millis {
+	v := w.str(key, "0s")
+	if v == "-1" {
+		return -1
+	}
+	if days, ok := strings.CutSuffix(v, "d"); ok {
+		n, err := strconv.Atoi(days)
+		if err != nil {
+			w.d.Fatalf(w.t, "%s: %v", key, err)
+		}
+		return core.Millis(n) * 24 * 3_600_000
+	}
+	d, err := time.ParseDuration(v)
+	if err != nil {
+		w.d.Fatalf(w.t, "%s: %v", key, err)
+	}
+	return core.MillisOf(d)
+}
+
+// at reads a moment as what passes from the epoch to it; none is zero.
+func (w words) at(key string) core.ShardTime {
+	if !w.has(key) {
+		return 0
+	}
+	return epoch.Add(w.span(key))
+}
+
+var backoffs = map[string]core.Backoff{
+	"": 0, "fixed": core.BackoffFixed, "linear": core.BackoffLinear, "exponential": core.BackoffExponential,
+	"full": core.BackoffFullJitter, "equal": core.BackoffEqualJitter,
+}
+
+func (w words) retry() core.Retry {
+	return core.Retry{
+		Backoff: backoffs[w.str("retry", "")], Base: w.span("base"), FactorPercent: uint32(w.num("factor")), Max: w.span("max"),
+	}
+}
+
+func (s *script) run(t *testing.T, d *datadriven.TestData) string {
+	s.world.t = t
+	if s.tokens == nil {
+		s.tokens = map[string]core.Token{}
+	}
+	w := words{t, d}
+	switch d.Cmd {
+	case "commit":
+		return s.runCommit(w)
+	case "advance":
+		return s.effects(s.advance(w.spanAt(0)))
+	case "tick":
+		o := s.tick(uint32(w.num("steps")))
+		return fmt.Sprintf("more=%v\n", o.more) + s.effects(o)
+	case "pass": // time alone: nobody has looked at what is due
+		s.c.Stamp = s.c.Stamp.Add(w.spanAt(0))
+		return "ok\n"
+	case "churn": // claim and give back, n times
+		for range w.num("n") {
+			s.do(s.claimOp(w))
+			if o := s.do(&core.TaskRelease{Task: idOf(w.name()), Token: core.Token(s.m.meta.token)}); o.fact != nil {
+				return refused(o.fact)
+			}
+		}
+		s.tokens[w.name()] = core.Token(s.m.meta.token)
+		return "ok\n"
+	case "matrix":
+		return matrix(t)
+	case "restart":
+		s.restart()
+		s.check()
+		return "ok\n"
+	case "term":
+		s.c.TermStart = s.c.Stamp
+		return "ok\n"
+	case "namespace":
+		s.c.Namespace = core.NamespaceConfig{NoAutoCreate: w.has("no_auto_create"), RetainBytes: w.num("retain_bytes")}
+		return "ok\n"
+	case "limits":
+		s.o.Queues = int(w.num("queues"))
+		s.restart()
+		return "ok\n"
+	case "due":
+		return since(s.m.Due()) + "\n"
+	case "show":
+		return s.show(w)
+	case "stats":
+		return s.stats(w.name())
+	case "queues":
+		return s.queues(w)
+	case "list":
+		return s.list(w)
+	case "live":
+		if fact := s.m.Live(idOf(w.name()), s.token(w)); fact != nil {
+			return refused(fact)
+		}
+		return "live\n"
+	case "held":
+		return s.held(w)
+	}
+	op := s.op(w, d.Cmd)
+	if op == nil {
+		d.Fatalf(t, "unknown command %s", d.Cmd)
+	}
+	o := s.do(op)
+	return s.answer(op, o.res, o.fact) + s.effects(o)
+}
+
+func (w words) name() string {
+	if len(w.d.CmdArgs) == 0 || len(w.d.CmdArgs[0].Vals) > 0 {
+		return ""
+	}
+	return w.d.CmdArgs[0].Key
+}
+
+func (w words) spanAt(i int) core.Millis {
+	return words{w.t, &datadriven.TestData{CmdArgs: []datadriven.CmdArg{{Key: "x", Vals: []string{w.d.CmdArgs[i].Key}}}}}.span("x")
+}
+
+func (s *script) token(w words) core.Token {
+	if w.has("token") {
+		return core.Token(w.num("token"))
+	}
+	return s.tokens[w.name()]
+}
+
+// op reads the op that a command stands for.
+func (s *script) op(w words, cmd string) core.Op {
+	id, token := idOf(w.name()), core.Token(0)
+	if w.name() != "" {
+		token = s.token(w)
+	}
+	switch cmd {
+	case "create":
+		return s.createOp(w)
+	case "complete":
+		return &core.TaskComplete{Task: id, Token: token, Result: []byte(w.str("result", "")), ResultType: w.str("type", "")}
+	case "fail":
+		return &core.TaskFail{
+			Task: id, Token: token, Fatal: w.has("fatal"), HasRetry: w.has("retry_after"), RetryAfter: w.span("retry_after"),
+			Error: core.TaskError{Code: w.str("code", ""), Message: strings.Repeat(w.str("message", ""), max(1, int(w.num("times"))))},
+		}
+	case "snooze":
+		return &core.TaskSnooze{Task: id, Token: token, Until: w.at("until"), Delay: w.span("delay")}
+	case "release":
+		return &core.TaskRelease{Task: id, Token: token, Undelivered: w.has("undelivered")}
+	case "renew":
+		op := &core.TaskRenew{Extend: w.span("extend")}
+		for _, a := range w.d.CmdArgs {
+			if a.Key == "extend" {
+				continue
+			}
+			hold := core.TaskHold{Task: idOf(a.Key), Token: s.tokens[a.Key]}
+			if len(a.Vals) > 0 {
+				n, _ := strconv.ParseUint(a.Vals[0], 10, 64)
+				hold.Token = core.Token(n)
+			}
+			op.Items = append(op.Items, hold)
+		}
+		return op
+	case "delete":
+		return &core.TaskDelete{Task: id}
+	case "run_now":
+		return &core.TaskRunNow{Task: id}
+	case "queue_set":
+		return s.queueSetOp(w)
+	case "claim":
+		return s.claimOp(w)
+	}
+	return nil
+}
+
+func (s *script) createOp(w words) core.Op {
+	op := &core.TaskCreate{
+		ID: idOf(w.name()), Queue: w.str("queue", "mail"), TaskKind: w.str("kind", ""), Priority: uint8(w.num("priority")),
+		RunAt: w.at("run_at"), Delay: w.span("delay"), MaxAttempts: int32(w.num("max_attempts")),
+		MaxCrashes: int32(w.num("max_crashes")), MaxDeliveries: int32(w.num("max_deliveries")), Lease: w.span("lease"),
+		MaxRun: w.span("max_run"), Retry: w.retry(), ContentType: w.str("type", ""), Payload: []byte(w.str("payload", "")),
+	}
+	if w.has("size") {
+		op.Payload = make([]byte, w.num("size"))
+	}
+	if w.has("unique") {
+		op.Unique = core.Unique{Key: w.str("unique", ""), TTL: w.span("ttl"), Reject: w.has("reject")}
+	}
+	for _, h := range w.all("header") {
+		name, value, _ := strings.Cut(h, ":")
+		op.Headers = append(op.Headers, core.Header{Name: name, Value: value})
+	}
+	return op
+}
+
+func (s *script) queueSetOp(w words) core.Op {
+	op := &core.QueueSet{
+		Queue: w.name(), IfVersion: -1,
+		Config: core.QueueConfig{
+			MaxAttempts: int32(w.num("max_attempts")), MaxCrashes: int32(w.num("max_crashes")),
+			MaxDeliveries: int32(w.num("max_deliveries")), Lease: w.span("lease"), MaxRun: w.span("max_run"),
+			Retry: w.retry(), MaxPayload: w.num("max_payload"), Aging: w.span("aging"),
+			RetainCompleted: w.span("completed"), RetainCancelled: w.span("cancelled"), RetainDead: w.span("dead"),
+		},
+	}
+	if w.has("if_version") {
+		op.IfVersion = w.num("if_version")
+	}
+	return op
+}
+
+func (s *script) claimOp(w words) core.Op {
+	op := &core.Grant{Worker: w.str("worker", "w"), N: 1, Lease: w.span("lease")}
+	copy(op.Session[:], w.str("session", ""))
+	if w.has("n") {
+		op.N = uint32(w.num("n"))
+	}
+	queues := w.all("queue")
+	if queues == nil {
+		queues = []string{"mail"}
+	}
+	for _, q := range queues {
+		op.Queues = append(op.Queues, core.GrantQueue{Name: q, Weight: 1})
+	}
+	for _, name := range w.all("settles") {
+		op.Settles = append(op.Settles, core.TaskHold{Task: idOf(name), Token: s.tokens[name]})
+	}
+	return op
+}
+
+// runCommit applies the ops of its input as one commit.
+func (s *script) runCommit(w words) string {
+	var ops []core.Op
+	for line := range strings.Lines(w.d.Input) {
+		cmd, args, err := datadriven.ParseLine(strings.TrimSpace(line))
+		if err != nil {
+			w.d.Fatalf(w.t, "%v", err)
+		}
+		ops = append(ops, s.op(words{w.t, &datadriven.TestData{Cmd: cmd, CmdArgs: args}}, cmd))
+	}
+	outs, failed, fact := s.commit(ops...)
+	if failed >= 0 {
+		return fmt.Sprintf("ops[%d] %s", failed, refused(fact))
+	}
+	var b strings.Builder
+	for i, op := range ops {
+		b.WriteString(s.answer(op, outs[i].res, nil))
+	}
+	return b.String() + s.effects(outs[0])
+}
+
+func refused(fact core.Fact) string {
+	text := fact.Error()
+	for _, id := range knownIDs(text) {
+		text = strings.ReplaceAll(text, id, nameOfText(id))
+	}
+	return fmt.Sprintf("refused: %s: %s\n", strings.TrimPrefix(fmt.Sprintf("%T", fact), "core."), text)
+}
+
+// knownIDs finds the task ids in a text.
+func knownIDs(text string) (ids []string) {
+	for _, f := range strings.FieldsFunc(text, func(r rune) bool { return r == ' ' || r == ':' || r == '"' }) {
+		if _, err := core.ParseTaskID(f); err == nil {
+			ids = append(ids, f)
+		}
+	}
+	return ids
+}
+
+func nameOfText(id string) string {
+	parsed, _ := core.ParseTaskID(id)
+	return nameOf(parsed)
+}
+
+// answer prints what an op answered.
+func (s *script) answer(op core.Op, r core.OpResult, fact core.Fact) string {
+	if fact != nil {
+		return refused(fact)
+	}
+	var b strings.Builder
+	switch op := op.(type) {
+	case *core.Grant:
+		if len(r.Assigned) == 0 {
+			return "none\n"
+		}
+		for _, a := range r.Assigned {
+			s.tokens[nameOf(a.Task)] = a.Token
+			fmt.Fprintf(&b, "%s token=%d attempt=%d queue=%s kind=%s priority=%d lease=%s until=%s max_attempts=%d failures=%d crashes=%d payload=%q type=%s headers=%v\n",
+				nameOf(a.Task), a.Token, a.Attempt, a.Queue, a.Kind, a.Priority, a.Lease.Duration(), since(a.LeaseUntil),
+				a.MaxAttempts, a.Failures, a.Crashes, a.Payload, a.ContentType, a.Headers)
+			if again, ok, err := Assigned(s.tx, testPartition, a.Task); err != nil || !ok || fmt.Sprint(again) != fmt.Sprint(a) {
+				s.world.t.Errorf("assigned again as %+v %v %v, first as %+v", again, ok, err, a)
+			}
+		}
+		return b.String()
+	case *core.TaskRenew:
+		for i, n := range r.Renewed {
+			if n.Lost {
+				fmt.Fprintf(&b, "%s lost\n", nameOf(op.Items[i].Task))
+			} else {
+				fmt.Fprintf(&b, "%s until=%s\n", nameOf(op.Items[i].Task), since(n.Until))
+			}
+		}
+		return b.String()
+	case *core.QueueSet:
+		return fmt.Sprintf("version=%d\n", r.Version)
+	}
+	fmt.Fprintf(&b, "%s %s", nameOf(r.Task), r.State)
+	if r.Replayed {
+		b.WriteString(" replayed")
+		if _, ok := op.(*core.TaskCreate); ok && r.PayloadMatches {
+			b.WriteString(" same payload")
+		}
+	}
+	b.WriteByte('\n')
+	return b.String()
+}
+
+// effects prints what others are told of an entry.
+func (s *script) effects(o outcome) string {
+	var b strings.Builder
+	for _, id := range o.ended {
+		fmt.Fprintf(&b, "  ended %s\n", nameOf(id))
+	}
+	for _, q := range o.woken {
+		fmt.Fprintf(&b, "  woken %s\n", q)
+	}
+	for _, l := range o.lost {
+		fmt.Fprintf(&b, "  lost %s token=%d %s\n", nameOf(l.Task), l.Token, l.Reason)
+	}
+	if b.Len() == 0 && o.res.Kind == 0 && o.fact == nil {
+		return "nothing\n"
+	}
+	return b.String()
+}
+
+func (s *script) show(w words) string {
+	t, ok, err := Task(s.tx, testPartition, idOf(w.name()))
+	if err != nil {
+		return err.Error() + "\n"
+	}
+	if !ok {
+		return "unknown\n"
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s queue=%s kind=%s state=%s", w.name(), t.Queue, t.Kind, t.State)
+	put := func(name string, value any) {
+		if text := fmt.Sprint(value); text != "" && text != "0" && text != "0s" && text != "[]" {
+			fmt.Fprintf(&b, " %s=%s", name, text)
+		}
+	}
+	moment := func(name string, at core.ShardTime) {
+		if at != 0 {
+			put(name, since(at)+" ")
+		}
+	}
+	put("reason", t.Reason)
+	put("attempt", t.Attempt)
+	put("failures", t.Failures)
+	put("crashes", t.Crashes)
+	put("snoozes", t.Snoozes)
+	put("worker", t.Worker)
+	moment("created", t.CreatedAt)
+	moment("ready", t.ReadyAt)
+	moment("run_at", t.RunAt)
+	moment("started", t.StartedAt)
+	moment("lease_until", t.LeaseUntil)
+	moment("finished", t.FinishedAt)
+	put("by", t.Creator)
+	if t.HasResult {
+		fmt.Fprintf(&b, " result=%q %s", t.Result, t.ResultType)
+	}
+	put("error", strings.TrimSpace(t.Error.Code+" "+t.Error.Message))
+	b.WriteByte('\n')
+	if w.has("settings") {
+		fmt.Fprintf(&b, "  max_attempts=%d max_crashes=%d max_deliveries=%d lease=%s max_run=%s priority=%d unique=%q\n",
+			t.MaxAttempts, t.MaxCrashes, t.MaxDeliveries, t.Lease.Duration(), t.MaxRun.Duration(), t.Priority, t.Unique)
+	}
+	attempts, _, err := Attempts(s.tx, testPartition, t.ID)
+	if err != nil {
+		return err.Error() + "\n"
+	}
+	for _, a := range attempts {
+		fmt.Fprintf(&b, "  attempt %d token=%d by %s %s", a.Number, a.Token, a.Worker, since(a.Start))
+		if a.End != 0 {
+			fmt.Fprintf(&b, " to %s: %s", since(a.End), a.Outcome)
+		}
+		b.WriteString(strings.TrimRight(" "+a.Error.Code+" "+a.Error.Message, " "))
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+func (s *script) stats(name string) string {
+	q, ok, err := Stats(s.tx, testPartition, name)
+	if err != nil {
+		return err.Error() + "\n"
+	}
+	if !ok {
+		return "unknown\n"
+	}
+	var b strings.Builder
+	for _, state := range core.States() {
+		if n := q.States[state]; n > 0 {
+			fmt.Fprintf(&b, "%s=%d ", state, n)
+		}
+	}
+	fmt.Fprintf(&b, "created=%d purged=%d completed=%d failed=%d crashed=%d bytes=%d version=%d", q.Created, q.Purged, q.Completed, q.Failed, q.Crashed, q.Bytes, q.Config.Version)
+	if q.OldestReady != 0 {
+		fmt.Fprintf(&b, " oldest=%s", since(q.OldestReady))
+	}
+	return b.String() + "\n"
+}
+
+func (s *script) queues(w words) string {
+	limit := 100
+	if w.has("limit") {
+		limit = int(w.num("limit"))
+	}
+	qs, err := Queues(s.tx, testPartition, w.str("after", ""), limit)
+	if err != nil {
+		return err.Error() + "\n"
+	}
+	if len(qs) == 0 {
+		return "none\n"
+	}
+	var b strings.Builder
+	for _, q := range qs {
+		fmt.Fprintf(&b, "%s: %s", q.Queue, s.stats(q.Queue))
+	}
+	return b.String()
+}
+
+func (s *script) list(w words) string {
+	state, ok := core.ParseState(w.str("state", ""))
+	if !ok {
+		w.d.Fatalf(w.t, "no such state")
+	}
+	q := core.ListQuery{Queue: w.str("queue", "mail"), State: state, Limit: 100}
+	if w.has("limit") {
+		q.Limit = int(w.num("limit"))
+	}
+	inspect := MaxInspected
+	if w.has("inspect") {
+		inspect = int(w.num("inspect"))
+	}
+	var b strings.Builder
+	for range 100 {
+		tasks, next, err := list(s.tx, testPartition, q, inspect)
+		if fact := core.Fact(nil); errors.As(err, &fact) {
+			return refused(fact)
+		}
+		if err != nil {
+			return err.Error() + "\n"
+		}
+		names := make([]string, len(tasks))
+		for i, t := range tasks {
+			if names[i] = nameOf(t.ID); t.Payload != nil || t.Result != nil || t.State != state || t.Queue != q.Queue {
+				s.world.t.Errorf("listed %+v", t)
+			}
+		}
+		fmt.Fprintf(&b, "page: %s\n", strings.Join(names, " "))
+		if next == nil {
+			return b.String()
+		}
+		q.Cursor = next
+	}
+	return "pages never end\n"
+}
+
+func (s *script) held(w words) string {
+	var id core.SessionID
+	copy(id[:], w.name())
+	var b strings.Builder
+	for _, a := range s.m.Held(id) {
+		fmt.Fprintf(&b, "%s token=%d attempt=%d queue=%s until=%s\n", nameOf(a.Task), a.Token, a.Attempt, a.Queue, since(a.LeaseUntil))
+	}
+	return cmp.Or(b.String(), "none\n")
+}

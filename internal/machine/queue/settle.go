@@ -1,0 +1,235 @@
+package queue
+
+import (
+	"unicode/utf8"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/keys"
+)
+
+// next is what becomes of a task after a delivery that did not complete it.
+type next struct {
+	outcome core.Outcome
+	err     core.TaskError
+	reason  reason         // of a wait, or of death with dead
+	dead    bool           // there is no further attempt
+	at      core.ShardTime // ready then; at once unless it is later than the stamp
+	back    bool           // to its old place
+}
+
+// applyComplete ends a task with its result. Effects are the commit's other ops.
+func (m *Machine) applyComplete(tx core.Txn, c *Context, op *core.TaskComplete) (core.OpResult, core.Fact, error) {
+	r := m.holding(op.Task, op.Token)
+	if r == nil {
+		return m.settledBefore(tx, op.Task, op.Token, core.OutcomeCompleted)
+	}
+	if len(op.Result) > maxResult {
+		return core.OpResult{}, core.TooLarge{Field: "result", Limit: "max_result", Max: maxResult}, nil
+	}
+	m.stop(tx, r)
+	m.move(r.line, core.Running, 0)
+	r.line.completed++
+	rec := r.rec
+	rec.state, rec.outcome, rec.hasResult = core.Completed, core.OutcomeCompleted, true
+	kind := op.ResultType
+	if kind == jsonType {
+		kind = ""
+	}
+	err := m.finish(tx, c, r, &rec, func() uint64 {
+		m.key = keys.AppendTaskResult(m.key[:0], m.p, r.id)
+		value := appendResult(m.room(len(kind)+len(op.Result)+16), kind, op.Result)
+		tx.Insert(m.mem.own(m.key), m.keep(value))
+		return uint64(len(op.Result))
+	})
+	return core.OpResult{Task: op.Task, State: core.Completed}, nil, err
+}
+
+// applyFail ends an attempt that failed.
+func (m *Machine) applyFail(tx core.Txn, c *Context, op *core.TaskFail) (core.OpResult, core.Fact, error) {
+	r := m.holding(op.Task, op.Token)
+	if r == nil {
+		return m.settledBefore(tx, op.Task, op.Token, core.OutcomeFailed)
+	}
+	n := next{outcome: core.OutcomeFailed, err: cutError(op.Error)}
+	m.failed(c, r, &n, op.Fatal)
+	if op.HasRetry && !n.dead {
+		n.at = c.Stamp.Add(min(max(op.RetryAfter, 0), maxRetryAfter))
+	}
+	return m.settle(tx, c, r, n)
+}
+
+// failed fills in what a failed attempt leads to.
+func (m *Machine) failed(c *Context, r *run, n *next, fatal bool) {
+	n.reason = reasonRetry
+	switch failures := r.rec.failures + 1; {
+	case fatal:
+		n.dead, n.reason = true, reasonFatal
+	case int64(failures) >= int64(r.line.maxAttempts(&r.settings)):
+		n.dead, n.reason = true, reasonMaxAttempts
+	default:
+		n.at = c.Stamp.Add(r.backoff(failures))
+	}
+}
+
+// applySnooze gives a task back until a time.
+func (m *Machine) applySnooze(tx core.Txn, c *Context, op *core.TaskSnooze) (core.OpResult, core.Fact, error) {
+	r := m.holding(op.Task, op.Token)
+	if r == nil {
+		return m.settledBefore(tx, op.Task, op.Token, core.OutcomeSnoozed)
+	}
+	until := op.Until
+	if until == 0 {
+		until = c.Stamp.Add(max(op.Delay, 0))
+	}
+	until = min(until, c.Stamp.Add(maxDelay))
+	return m.settle(tx, c, r, next{outcome: core.OutcomeSnoozed, reason: reasonSnooze, at: until})
+}
+
+// applyRelease gives a task back to its old place.
+func (m *Machine) applyRelease(tx core.Txn, c *Context, op *core.TaskRelease) (core.OpResult, core.Fact, error) {
+	r := m.holding(op.Task, op.Token)
+	if r == nil {
+		return m.settledBefore(tx, op.Task, op.Token, core.OutcomeReleased)
+	}
+	if op.Undelivered {
+		m.lose(r, "released")
+	}
+	return m.settle(tx, c, r, next{outcome: core.OutcomeReleased, back: true})
+}
+
+func (m *Machine) settle(tx core.Txn, c *Context, r *run, n next) (core.OpResult, core.Fact, error) {
+	s, err := m.endAttempt(tx, c, r, n)
+	return core.OpResult{Task: r.id, State: s}, nil, err
+}
+
+func (m *Machine) lose(r *run, why string) {
+	m.lost = append(m.lost, core.Lost{
+		Partition: m.p, Session: r.rec.session, Task: r.id, Token: r.rec.token, Reason: why,
+	})
+}
+
+// endAttempt ends a delivery that did not complete its task, records it, and puts the task where n says.
+func (m *Machine) endAttempt(tx core.Txn, c *Context, r *run, n next) (core.State, error) {
+	m.stop(tx, r)
+	m.saveAttempt(tx, c, r, n)
+	m.touch(r.line)
+	rec := r.rec
+	rec.outcome, rec.reason, rec.longHolder = n.outcome, n.reason, false
+	switch n.outcome {
+	case core.OutcomeFailed, core.OutcomeTimeout:
+		rec.failures++
+		r.line.failed++
+	case core.OutcomeCrashed:
+		rec.crashes++
+		r.line.crashed++
+	case core.OutcomeSnoozed:
+		rec.snoozes++
+	}
+	if limit := r.line.maxDeliveries(&r.settings); !n.dead && limit > 0 && int64(rec.attempt) >= int64(limit) {
+		n.dead, rec.reason = true, reasonMaxDeliveries
+	}
+	if n.dead {
+		m.move(r.line, core.Running, 0)
+		rec.state = core.Dead
+		return core.Dead, m.finish(tx, c, r, &rec, nil)
+	}
+	switch {
+	case n.back:
+		m.enter(tx, r.line, r.id, &rec, core.Running)
+	case n.at > c.Stamp:
+		m.schedule(tx, r.line, r.id, &rec, core.Running, n.at)
+	default:
+		m.enqueue(tx, r.line, r.id, &rec, core.Running, c.Stamp)
+	}
+	m.saveRecord(tx, r.id, &rec)
+	return rec.state, nil
+}
+
+// saveAttempt records a delivery that did not complete its task; beyond the number kept the oldest makes room.
+func (m *Machine) saveAttempt(tx core.Txn, c *Context, r *run, n next) {
+	a := core.Attempt{
+		Worker: r.rec.worker, Session: r.rec.session, Start: r.rec.startedAt, End: c.Stamp,
+		Outcome: n.outcome, Error: n.err, Index: c.Index, Token: r.rec.token,
+	}
+	m.key = keys.AppendTaskAttempt(m.key[:0], m.p, r.id, r.rec.attempt)
+	m.value = appendAttempt(m.value[:0], &a)
+	tx.Insert(m.mem.own(m.key), m.mem.own(m.value))
+	if r.rec.attempt > keptAttempts {
+		m.key = keys.AppendTaskAttempt(m.key[:0], m.p, r.id, r.rec.attempt-keptAttempts)
+		tx.Delete(m.mem.own(m.key))
+	}
+	if r.rec.longHolder {
+		m.key = keys.AppendTaskHolder(m.key[:0], m.p, r.id)
+		tx.Delete(m.mem.own(m.key))
+	}
+}
+
+// settledBefore answers a settle whose token is not live: it is a replay when that token ended the same way.
+func (m *Machine) settledBefore(v core.View, task core.TaskID, token core.Token, outcome core.Outcome) (core.OpResult, core.Fact, error) {
+	m.key = keys.AppendTaskState(m.key[:0], m.p, task)
+	value, ok, err := v.Get(m.key)
+	if err != nil {
+		return core.OpResult{}, nil, err
+	}
+	if !ok {
+		return core.OpResult{}, core.NotFound{Kind: "task", ID: task.String()}, nil
+	}
+	var state core.State
+	var same bool
+	if isTombstone(value) {
+		t, err := decodeTombstone(value)
+		if err != nil {
+			return core.OpResult{}, nil, err
+		}
+		state, same = t.state, t.token == token && t.outcome == outcome
+	} else {
+		rec, err := decodeRecord(value)
+		if err != nil {
+			return core.OpResult{}, nil, err
+		}
+		state, same = rec.state, rec.token == token && rec.outcome == outcome
+		if !same && token != 0 && token < rec.token {
+			if same, err = m.attemptEnded(v, task, token, outcome); err != nil {
+				return core.OpResult{}, nil, err
+			}
+		}
+	}
+	if !same {
+		return core.OpResult{}, core.LeaseLost{Task: task, Given: token}, nil
+	}
+	return core.OpResult{Task: task, State: state, Replayed: true}, nil, nil
+}
+
+// attemptEnded looks among the attempts that are kept for one that token ended with outcome.
+func (m *Machine) attemptEnded(v core.View, task core.TaskID, token core.Token, outcome core.Outcome) (same bool, err error) {
+	var bad error
+	from, to := keys.TaskAttemptRange(m.p, task)
+	err = v.Scan(from, to, func(_, value []byte) bool {
+		a, err := decodeAttempt(value)
+		if err != nil {
+			bad = err
+			return false
+		}
+		same = a.Token == token && a.Outcome == outcome
+		return a.Token < token
+	})
+	if err == nil {
+		err = bad
+	}
+	return same, err
+}
+
+// cutError cuts what a worker reports to the sizes that are kept, at a rune.
+func cutError(e core.TaskError) core.TaskError {
+	return core.TaskError{Code: cut(e.Code, maxCode), Message: cut(e.Message, maxMessage), Stack: cut(e.Stack, maxStack)}
+}
+
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}

@@ -1,0 +1,303 @@
+package queue
+
+import (
+	"encoding/binary"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/errs"
+)
+
+// jsonType is the content type of a payload or result that names none; it is stored as nothing.
+const jsonType = "application/json"
+
+// settings are what a task asks for itself; zero leaves it to the queue.
+type settings struct {
+	maxAttempts, maxCrashes, maxDeliveries int32
+	lease, maxRun                          core.Millis
+	retry                                  core.Retry
+}
+
+// spec is what never changes about a task: the payload record. Its content is what the producer sent.
+type spec struct {
+	content    uint64 // hash of the content
+	createdAt  core.ShardTime
+	createdIdx uint64
+	creator    []byte // slices point into the record
+
+	queue       []byte
+	kind        []byte // nil: as the queue
+	priority    uint8
+	settings    settings
+	unique      []byte
+	contentType []byte // nil: JSON
+	headers     []core.Header
+	payload     []byte
+}
+
+func (s *spec) kindName(queue string) string {
+	if s.kind == nil {
+		return queue
+	}
+	return string(s.kind)
+}
+
+func (s *spec) typeName() string { return typeName(s.contentType) }
+
+func typeName(b []byte) string {
+	if len(b) == 0 {
+		return jsonType
+	}
+	return string(b)
+}
+
+// What the content of a record holds beyond queue, priority and payload.
+const (
+	specKind uint64 = 1 << iota
+	specRunAt
+	specDelay
+	specMaxAttempts
+	specMaxCrashes
+	specMaxDeliveries
+	specLease
+	specMaxRun
+	specRetry
+	specUnique
+	specType
+	specHeaders
+)
+
+func (s *settings) flags() (f uint64) {
+	if s.maxAttempts != 0 {
+		f |= specMaxAttempts
+	}
+	if s.maxCrashes != 0 {
+		f |= specMaxCrashes
+	}
+	if s.maxDeliveries != 0 {
+		f |= specMaxDeliveries
+	}
+	if s.lease != 0 {
+		f |= specLease
+	}
+	if s.maxRun != 0 {
+		f |= specMaxRun
+	}
+	if !s.retry.IsZero() {
+		f |= specRetry
+	}
+	return f
+}
+
+func appendSettings(b []byte, s *settings) []byte {
+	f := s.flags()
+	if f == 0 {
+		return b
+	}
+	for _, n := range [...]struct {
+		flag  uint64
+		value int64
+	}{
+		{specMaxAttempts, int64(s.maxAttempts)},
+		{specMaxCrashes, int64(s.maxCrashes)},
+		{specMaxDeliveries, int64(s.maxDeliveries)},
+		{specLease, int64(s.lease)},
+		{specMaxRun, int64(s.maxRun)},
+	} {
+		if f&n.flag != 0 {
+			b = putInt(b, n.value)
+		}
+	}
+	if f&specRetry != 0 {
+		b = appendRetry(b, s.retry)
+	}
+	return b
+}
+
+func (r *reader) settings(f uint64) (s settings) {
+	if f&specMaxAttempts != 0 {
+		s.maxAttempts = int32(r.int())
+	}
+	if f&specMaxCrashes != 0 {
+		s.maxCrashes = int32(r.int())
+	}
+	if f&specMaxDeliveries != 0 {
+		s.maxDeliveries = int32(r.int())
+	}
+	if f&specLease != 0 {
+		s.lease = core.Millis(r.int())
+	}
+	if f&specMaxRun != 0 {
+		s.maxRun = core.Millis(r.int())
+	}
+	if f&specRetry != 0 {
+		s.retry = r.retry()
+	}
+	return s
+}
+
+// contentFlags normalises what op leaves to defaults, so that saying the default is the same content.
+func contentFlags(op *core.TaskCreate, s *settings) uint64 {
+	f := s.flags()
+	if op.TaskKind != "" && op.TaskKind != op.Queue {
+		f |= specKind
+	}
+	if op.RunAt != 0 {
+		f |= specRunAt
+	}
+	if op.Delay != 0 {
+		f |= specDelay
+	}
+	if op.Unique.Key != "" {
+		f |= specUnique
+	}
+	if op.ContentType != "" && op.ContentType != jsonType {
+		f |= specType
+	}
+	if len(op.Headers) > 0 {
+		f |= specHeaders
+	}
+	return f
+}
+
+func settingsOf(op *core.TaskCreate) settings {
+	return settings{
+		maxAttempts: op.MaxAttempts, maxCrashes: op.MaxCrashes, maxDeliveries: op.MaxDeliveries,
+		lease: op.Lease, maxRun: op.MaxRun, retry: op.Retry,
+	}
+}
+
+// appendSpec appends the payload record of a task that op makes in c, and returns the hash of its content.
+func appendSpec(b []byte, c *Context, op *core.TaskCreate) ([]byte, uint64) {
+	start := len(b)
+	b = putFixed(append(b, formPayload), 0)
+	b = putUint(putInt(b, int64(c.Stamp)), c.Index)
+	b = putString(b, c.Principal)
+	from := len(b)
+	s := settingsOf(op)
+	f := contentFlags(op, &s)
+	b = append(putUint(b, f), op.Priority)
+	b = putString(b, op.Queue)
+	if f&specKind != 0 {
+		b = putString(b, op.TaskKind)
+	}
+	if f&specRunAt != 0 {
+		b = putInt(b, int64(op.RunAt))
+	}
+	if f&specDelay != 0 {
+		b = putInt(b, int64(op.Delay))
+	}
+	b = appendSettings(b, &s)
+	if f&specUnique != 0 {
+		b = putInt(putString(b, op.Unique.Key), int64(op.Unique.TTL))
+		var reject byte
+		if op.Unique.Reject {
+			reject = 1
+		}
+		b = append(b, reject)
+	}
+	if f&specType != 0 {
+		b = putString(b, op.ContentType)
+	}
+	if f&specHeaders != 0 {
+		b = putUint(b, uint64(len(op.Headers)))
+		for _, h := range op.Headers {
+			b = putString(putString(b, h.Name), h.Value)
+		}
+	}
+	b = append(b, op.Payload...)
+	content := hash(b[from:])
+	binary.BigEndian.PutUint64(b[start+1:], content)
+	return b, content
+}
+
+// specSize bounds the length of what appendSpec appends.
+func specSize(c *Context, op *core.TaskCreate) int {
+	n := 160 + len(c.Principal) + len(op.Queue) + len(op.TaskKind) + len(op.Unique.Key) + len(op.ContentType) + len(op.Payload)
+	for _, h := range op.Headers {
+		n += 20 + len(h.Name) + len(h.Value)
+	}
+	return n
+}
+
+// specContent reads only the hash of a payload record's content.
+func specContent(b []byte) (uint64, error) {
+	r := read(b, formPayload)
+	content := r.fixed()
+	if r.bad {
+		return 0, errs.Corruptf("payload record makes no sense")
+	}
+	return content, nil
+}
+
+// decodeSpec reads a payload record; what it returns points into b.
+func decodeSpec(b []byte) (s spec, err error) {
+	r := read(b, formPayload)
+	s.content = r.fixed()
+	s.createdAt, s.createdIdx = core.ShardTime(r.int()), r.uint()
+	s.creator = r.bytes(r.uint())
+	f := r.uint()
+	s.priority = r.byte()
+	s.queue = r.bytes(r.uint())
+	if f&specKind != 0 {
+		s.kind = r.bytes(r.uint())
+	}
+	if f&specRunAt != 0 {
+		r.int()
+	}
+	if f&specDelay != 0 {
+		r.int()
+	}
+	s.settings = r.settings(f)
+	if f&specUnique != 0 {
+		s.unique = r.bytes(r.uint())
+		r.int()
+		r.byte()
+	}
+	if f&specType != 0 {
+		s.contentType = r.bytes(r.uint())
+	}
+	if f&specHeaders != 0 {
+		s.headers = r.headers()
+	}
+	if r.bad {
+		return s, errs.Corruptf("payload record makes no sense")
+	}
+	s.payload = r.b
+	return s, nil
+}
+
+func (r *reader) headers() []core.Header {
+	n := r.uint()
+	if n > uint64(len(r.b)) {
+		r.fail()
+		return nil
+	}
+	out := make([]core.Header, n)
+	for i := range out {
+		out[i] = core.Header{Name: r.string(), Value: r.string()}
+	}
+	return out
+}
+
+// carried is what the row of a running task holds of its payload record, so that no settle reads it.
+type carried struct {
+	task     core.TaskID
+	queue    uint32
+	content  uint64
+	payload  uint64 // length
+	settings settings
+}
+
+func appendCarried(b []byte, c *carried) []byte {
+	b = append(append(b, formRunning), c.task[:]...)
+	b = putFixed(putUint(b, uint64(c.queue)), c.content)
+	b = putUint(putUint(b, c.payload), c.settings.flags())
+	return appendSettings(b, &c.settings)
+}
+
+func decodeCarried(b []byte) (c carried, err error) {
+	r := read(b, formRunning)
+	c.task, c.queue, c.content, c.payload = r.id(), r.u32(), r.fixed(), r.uint()
+	c.settings = r.settings(r.uint())
+	return c, r.done("running task")
+}

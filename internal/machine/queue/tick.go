@@ -1,0 +1,181 @@
+package queue
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/errs"
+	"github.com/millrace/millrace/internal/keys"
+)
+
+const minTime = core.ShardTime(math.MinInt64)
+
+// Tick does what is due at the stamp, at most that many steps of it, and reports whether something due is left. Leases come
+// first, then what the timer index has; a quarter of the steps is kept for removing ended tasks, so that a flood of
+// the one does not hold up the other.
+func (m *Machine) Tick(tx core.Txn, c Context, steps uint32) (more bool, err error) {
+	m.observe(&c)
+	left := int(steps)
+	used, err := m.tickTimed(tx, &c, left-left/4)
+	if err != nil {
+		return false, err
+	}
+	left -= used
+	if used, err = m.purge(tx, &c, left); err != nil {
+		return false, err
+	}
+	left -= used
+	if _, err = m.tickTimed(tx, &c, left); err != nil {
+		return false, err
+	}
+	if m.timer <= c.Stamp {
+		// what is left is part of the answer, so it is looked up and not taken from a bound
+		if err := m.seekTimer(tx, m.timer); err != nil {
+			return false, err
+		}
+	}
+	return m.Due() <= c.Stamp, nil
+}
+
+// Due returns when there is timed work next, or core.Never. It may name a time at which a tick finds nothing.
+func (m *Machine) Due() core.ShardTime {
+	due := m.timer
+	if r, ok := m.leases.top(); ok {
+		due = min(due, r.ends)
+	}
+	if p, ok := m.byDue.top(); ok {
+		due = min(due, p.due)
+		if m.endedBytes > m.retainBytes {
+			due = min(due, 0)
+		}
+	}
+	return due
+}
+
+func (m *Machine) tickTimed(tx core.Txn, c *Context, budget int) (used int, err error) {
+	for used < budget {
+		r, ok := m.leases.top()
+		if !ok || r.ends > c.Stamp {
+			break
+		}
+		if err := m.expire(tx, c, r); err != nil {
+			return used, err
+		}
+		used++
+	}
+	if used == budget || m.timer > c.Stamp {
+		return used, nil
+	}
+	n, err := m.tickTimers(tx, c, budget-used)
+	return used + n, err
+}
+
+// expire ends a lease whose time is over: a timeout when max_run was, else a crash of its holder.
+func (m *Machine) expire(tx core.Txn, c *Context, r *run) error {
+	n := next{outcome: core.OutcomeCrashed, reason: reasonRetry}
+	why := "expired"
+	if r.rec.runEnd != 0 && r.rec.runEnd <= r.rec.leaseUntil {
+		why = "max_run"
+		n.outcome, n.err = core.OutcomeTimeout, core.TaskError{Code: "timeout", Message: "max_run was over"}
+		m.failed(c, r, &n, false)
+	} else if crashes := r.rec.crashes + 1; int64(crashes) >= int64(r.line.maxCrashes(&r.settings)) {
+		n.dead, n.reason = true, reasonMaxCrashes
+	} else if crashes > 1 {
+		n.at = c.Stamp.Add(r.backoff(crashes - 1)) // after the first crash it is ready at once
+	}
+	m.lose(r, why)
+	_, err := m.endAttempt(tx, c, r, n)
+	return err
+}
+
+// timerRow is one row of the timer index.
+type timerRow struct {
+	due  core.ShardTime
+	kind keys.Timer
+	key  []byte
+	rest []byte // of key
+}
+
+// tickTimers does what the timer index has due, in order.
+func (m *Machine) tickTimers(tx core.Txn, c *Context, budget int) (used int, err error) {
+	var rows []timerRow
+	var bad bool
+	from, to := keys.TimerRange(m.p, m.timer, c.Stamp+1)
+	err = tx.Scan(from, to, func(key, _ []byte) bool {
+		if len(rows) == budget {
+			return false
+		}
+		row := timerRow{key: m.mem.own(key)}
+		var ok bool
+		row.due, row.kind, row.rest, ok = keys.DecodeTimer(row.key)
+		if bad = !ok; bad {
+			return false
+		}
+		rows = append(rows, row)
+		return true
+	})
+	if err != nil {
+		return 0, err
+	}
+	if bad {
+		return 0, errs.Corruptf("row of the timer index makes no sense")
+	}
+	for _, row := range rows {
+		if err := m.fire(tx, row); err != nil {
+			return 0, err
+		}
+	}
+	done := m.timer
+	if len(rows) > 0 {
+		done = rows[len(rows)-1].due
+	}
+	return len(rows), m.seekTimer(tx, done)
+}
+
+func (m *Machine) fire(tx core.Txn, row timerRow) error {
+	tx.Delete(row.key)
+	switch row.kind {
+	case keys.TimerScheduled:
+		id := toID(row.rest)
+		rec, err := m.mustRecord(tx, id, core.Scheduled)
+		if err != nil {
+			return err
+		}
+		l, err := m.lineAt(rec.queue)
+		if err != nil {
+			return err
+		}
+		m.enqueue(tx, l, id, &rec, core.Scheduled, row.due)
+		m.saveRecord(tx, id, &rec)
+	case keys.TimerUnique:
+		if len(row.rest) < 4 {
+			return errs.Corruptf("timer of a unique key makes no sense")
+		}
+		m.key = keys.AppendUnique(m.key[:0], m.p, binary.BigEndian.Uint32(row.rest), string(row.rest[4:]))
+		tx.Delete(m.mem.own(m.key))
+	case keys.TimerTombstone:
+		id := toID(row.rest)
+		m.key = keys.AppendTaskState(m.key[:0], m.p, id)
+		tx.Delete(m.mem.own(m.key))
+	default:
+		return errs.Corruptf("timer of kind %d", row.kind)
+	}
+	return nil
+}
+
+// seekTimer finds when the first row of the timer index is due, knowing that none is before from.
+func (m *Machine) seekTimer(v core.View, from core.ShardTime) error {
+	m.timer = core.Never
+	var bad bool
+	lo, hi := keys.TimerRangeAll(m.p, from)
+	err := v.Scan(lo, hi, func(key, _ []byte) bool {
+		due, _, _, ok := keys.DecodeTimer(key)
+		m.timer, bad = due, !ok
+		return false
+	})
+	if err == nil && bad {
+		err = errs.Corruptf("row of the timer index makes no sense")
+	}
+	return err
+}

@@ -1,0 +1,118 @@
+package node
+
+import (
+	"fmt"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/errs"
+	"github.com/millrace/millrace/internal/replog"
+	"github.com/millrace/millrace/internal/store"
+)
+
+// applyLoop is the applier: the only writer of the shard's state.
+func (s *shard) applyLoop() {
+	defer s.n.appliers.Done()
+	failed := false
+	for a := range s.applyC {
+		if failed {
+			continue // the node is ending; the channel is drained so that the loop is not stuck
+		}
+		for _, e := range a.Entries {
+			if err := s.applyEntry(e); err != nil {
+				s.n.fail(fmt.Errorf("apply entry %d of shard %d: %w", e.Index, s.id, err))
+				failed = true
+				break
+			}
+		}
+		if failed {
+			continue
+		}
+		s.mu.Lock()
+		s.applies = append(s.applies, a)
+		s.mu.Unlock()
+		s.poke()
+	}
+}
+
+// applyEntry applies one entry, publishes it, and only then answers.
+func (s *shard) applyEntry(e replog.Entry) error {
+	if len(e.Data) == 0 { // opens a term
+		if err := s.store.Apply(e.Index, func(*store.Txn) error { return nil }); err != nil {
+			return err
+		}
+		s.publish(e.Index)
+		return nil
+	}
+	entry, err := core.DecodeEntry(e.Data)
+	if err != nil {
+		return errs.Corruptf("decode: %v", err)
+	}
+	var f *inflight
+	if entry.Proposer == s.n.boot {
+		s.pendMu.Lock()
+		f = s.pending[entry.Seq]
+		delete(s.pending, entry.Seq)
+		s.pendMu.Unlock()
+	}
+	var applied core.Applied
+	at := func(p core.Partition) core.At {
+		return core.At{Partition: p.Index, Index: e.Index, Stamp: entry.Stamp}
+	}
+	s.machineMu.Lock()
+	err = s.store.Apply(e.Index, func(tx *store.Txn) error {
+		applied, err = s.machine.Apply(tx, e.Index, entry)
+		if err != nil {
+			return err
+		}
+		for i := range applied.Results {
+			s.scratch = core.AppendResult(s.scratch[:0], &applied.Results[i])
+			tx.Fold(s.scratch)
+		}
+		return nil
+	})
+	if err != nil {
+		s.machineMu.Unlock()
+		return err
+	}
+	if len(applied.Results) != len(entry.Commits) {
+		s.machineMu.Unlock()
+		return errs.Corruptf("%d results for %d commits", len(applied.Results), len(entry.Commits))
+	}
+	s.due.Store(int64(s.machine.Due()))
+	s.lastSeen.Store(int64(entry.Stamp))
+	out := s.disp.applied(s.machine, f, &applied, at)
+	s.machineMu.Unlock()
+	s.publish(e.Index)
+	if f != nil {
+		s.answer(f, entry, applied.Results, at)
+	}
+	s.disp.deliver(out)
+	for _, end := range applied.Ended {
+		s.waits.wake(waitKey{end.Partition, end.Task})
+	}
+	return nil
+}
+
+// answer ends the proposals of an applied entry.
+func (s *shard) answer(f *inflight, entry *core.Entry, results []core.Result, at func(core.Partition) core.At) {
+	i := 0
+	for _, p := range f.proposals {
+		p.done(core.Proposed{Results: results[i : i+len(p.commits)], At: at(p.commits[0].Partition)})
+		i += len(p.commits)
+	}
+	if f.tick {
+		r := results[i]
+		s.more.Store(r.Refusal == nil && len(r.Ops) == 1 && r.Ops[0].More)
+		s.timers.Store(false)
+		s.poke()
+	}
+	if f.term {
+		s.ready.Store(true)
+		s.poke()
+	}
+}
+
+func (s *shard) publish(index uint64) {
+	s.applied.Store(index)
+	s.advance.notify()
+}

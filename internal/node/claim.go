@@ -1,0 +1,136 @@
+package node
+
+import (
+	"context"
+
+	"github.com/millrace/millrace/internal/core"
+)
+
+// claim is a unary caller that waits for tasks. answer holds one value.
+type claim struct {
+	answer chan claimed
+	once   bool // it does not wait: an empty grant is an answer
+	over   bool // guarded by the dispatcher: answered or abandoned
+}
+
+type claimed struct {
+	tasks []core.Assigned
+	at    core.At
+	err   core.Fact
+}
+
+func (c *claim) end(r claimed) {
+	select {
+	case c.answer <- r:
+	default: // answered already
+	}
+}
+
+// Claim takes ready tasks for a unary caller, waiting up to spec.Wait. None is an empty answer.
+func (n *Node) Claim(ctx context.Context, p core.Partition, spec core.ClaimSpec) ([]core.Assigned, core.At, error) {
+	s, err := n.shardOf(p)
+	if err != nil {
+		return nil, core.At{}, err
+	}
+	if err := s.barrier(ctx, core.ReadOptions{}); err != nil {
+		return nil, core.At{}, err
+	}
+	d := s.disp
+	c := &claim{answer: make(chan claimed, 1), once: spec.Wait <= 0}
+	u := &sub{claim: c, worker: spec.Worker, window: int(spec.Max), batch: int(spec.Max), lease: spec.Lease}
+	if f := d.admit(); f != nil {
+		return nil, core.At{}, f
+	}
+	d.attach(p, u, spec.Queues)
+	defer d.leave(u)
+	if c.once && !d.mayGive(u) {
+		return nil, s.at(p), nil
+	}
+	timer := n.o.Clock.NewTimer(max(spec.Wait.Duration(), n.o.ReadWait))
+	if !c.once {
+		timer.Reset(spec.Wait.Duration())
+	}
+	defer timer.Stop()
+	var r claimed
+	select {
+	case r = <-c.answer:
+	case <-timer.C():
+		r = d.abandon(u, claimed{at: s.at(p)})
+	case <-ctx.Done():
+		r = d.abandon(u, claimed{err: core.DeadlineExceeded{}})
+	case <-n.stopping:
+		r = d.abandon(u, claimed{err: core.Unavailable{Reason: "stopping"}})
+	}
+	if r.err != nil {
+		return nil, r.at, r.err
+	}
+	return r.tasks, r.at, nil
+}
+
+// admit counts a claim in, within its limit.
+func (d *dispatcher) admit() core.Fact {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return core.Unavailable{Reason: "stopping"}
+	}
+	if d.claims >= d.s.n.o.Claims {
+		return core.Unavailable{Reason: "overload", Limit: "waiting_claims"}
+	}
+	d.claims++
+	return nil
+}
+
+func (d *dispatcher) leave(u *sub) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.claims--
+	u.claim.over = true
+	d.detach(u)
+}
+
+// mayGive reports whether one of u's queues has a task, or a grant for u is in the log.
+func (d *dispatcher) mayGive(u *sub) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if u.inLog > 0 {
+		return true
+	}
+	for _, dm := range u.demands {
+		if dm.available() > 0 {
+			return true
+		}
+	}
+	select {
+	case r := <-u.claim.answer: // granted in between
+		u.claim.answer <- r
+		return true
+	default:
+	}
+	return false
+}
+
+// abandon ends a claim unless it was answered meanwhile.
+func (d *dispatcher) abandon(u *sub, r claimed) claimed {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	u.claim.over = true
+	select {
+	case r = <-u.claim.answer:
+	default:
+	}
+	return r
+}
+
+// claimed books a claim's grant.
+func (d *dispatcher) claimed(g *grant, tasks []core.Assigned, at core.At) []send {
+	c := g.sub.claim
+	switch {
+	case c.over && len(tasks) > 0:
+		return []send{{release: tasks, partition: g.partition}}
+	case len(tasks) > 0 || c.once:
+		c.over = true
+		c.end(claimed{tasks: tasks, at: at})
+	}
+	return nil
+}

@@ -1,0 +1,447 @@
+package node
+
+import (
+	"sync"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/machine/commit"
+)
+
+// queueKey names a queue of a partition.
+type queueKey struct {
+	p    core.Partition
+	name string
+}
+
+// dispatcher knows who waits for tasks of a shard's queues. It is soft state: sessions rebuild it by attaching again.
+//
+// It grants ahead of Apply: what a queue can give is what it had ready when the last entry applied, plus the creates
+// and minus the grants that are in the log and not yet applied. Granting too much is harmless, because Apply hands out
+// what there is and the slots come back.
+type dispatcher struct {
+	s *shard
+
+	mu       sync.Mutex // guards everything below, and all demands, subs and sessions
+	sessions map[sessionKey]*session
+	demands  map[queueKey]*demand
+	hot      []*demand // those that may have something to give and someone to take it
+	claims   int
+	round    uint64 // entries built so far
+	closed   bool
+}
+
+type sessionKey struct {
+	p  core.Partition
+	id core.SessionID
+}
+
+// demand is one queue that somebody waits for.
+type demand struct {
+	key      queueKey
+	subs     []*sub
+	next     int // whose turn it is
+	ready    int // when the last entry that touched the queue was applied
+	creating int // by entries in the log
+	granting int // by entries in the log
+	isHot    bool
+}
+
+func (q *demand) available() int { return q.ready + q.creating - q.granting }
+
+// sub is one subscription of a session, or a unary claim.
+type sub struct {
+	session *session // nil for a claim
+	claim   *claim
+	number  uint32
+	worker  string
+	demands []*demand
+	window  int // most tasks in flight
+	used    int // assigned and not settled, and granted in the log
+	inLog   int // grants in the log
+	batch   int
+	lease   core.Millis
+	gone    bool
+	counted uint64 // round of the last grant that answers for open settles
+}
+
+func (u *sub) free() int {
+	if u.gone || u.session != nil && (u.session.closed || u.session.drained) {
+		return 0
+	}
+	return u.window - u.used
+}
+
+// grant is one Grant commit of an entry.
+type grant struct {
+	partition core.Partition
+	sub       *sub
+	op        *core.Grant
+	shares    []int // expected from each of op.Queues
+	demands   []*demand
+}
+
+// settling is the part of a proposal that ends attempts: one hold per commit.
+type settling struct {
+	session *session
+	holds   []core.TaskHold
+}
+
+func newDispatcher(s *shard) *dispatcher {
+	return &dispatcher{s: s, sessions: make(map[sessionKey]*session), demands: make(map[queueKey]*demand)}
+}
+
+// attach adds u to the queues it names; the queues' ready counts come from the machine.
+func (d *dispatcher) attach(p core.Partition, u *sub, queues []core.GrantQueue) {
+	counts := make([]int, len(queues))
+	d.s.machineMu.RLock()
+	if m := d.s.machine.Queue(p); m != nil {
+		for i, q := range queues {
+			counts[i] = int(min(m.ReadyCount(q.Name), 1<<30))
+		}
+	}
+	d.mu.Lock()
+	d.s.machineMu.RUnlock() // held so far, so that no entry between the count and the demand is missed
+	defer d.mu.Unlock()
+	for i, q := range queues {
+		k := queueKey{p, q.Name}
+		dm := d.demands[k]
+		if dm == nil {
+			dm = &demand{key: k, ready: counts[i]}
+			d.demands[k] = dm
+		}
+		dm.subs = append(dm.subs, u)
+		u.demands = append(u.demands, dm)
+	}
+	d.heat(u)
+}
+
+// detach removes u; a queue that nobody waits for is forgotten once no entry in the log counts on it.
+func (d *dispatcher) detach(u *sub) {
+	u.gone = true
+	for _, dm := range u.demands {
+		for i, other := range dm.subs {
+			if other == u {
+				dm.subs = append(dm.subs[:i:i], dm.subs[i+1:]...)
+				break
+			}
+		}
+		d.forget(dm)
+	}
+}
+
+func (d *dispatcher) forget(dm *demand) {
+	if len(dm.subs) == 0 && dm.creating == 0 && dm.granting == 0 && d.demands[dm.key] == dm {
+		delete(d.demands, dm.key)
+	}
+}
+
+// heat marks u's queues for the next collect, if they may give and u may take.
+func (d *dispatcher) heat(u *sub) {
+	if u.free() <= 0 {
+		return
+	}
+	woke := false
+	for _, dm := range u.demands {
+		woke = d.heatQueue(dm) || woke
+	}
+	if woke {
+		d.s.poke()
+	}
+}
+
+func (d *dispatcher) heatQueue(dm *demand) bool {
+	if dm.isHot || dm.available() <= 0 || len(dm.subs) == 0 {
+		return false
+	}
+	dm.isHot = true
+	d.hot = append(d.hot, dm)
+	return true
+}
+
+// collect makes the grants that ride in an entry whose commits create the tasks counted in creates.
+func (d *dispatcher) collect(creates map[queueKey]int) []*grant {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.round++
+	for k, n := range creates {
+		if dm := d.demands[k]; dm != nil {
+			dm.creating += n
+			d.heatQueue(dm)
+		} else {
+			delete(creates, k) // nobody waits, so nothing is counted back when the entry applies
+		}
+	}
+	var grants []*grant
+	keep := d.hot[:0]
+	for _, dm := range d.hot {
+		stalled := false
+		for dm.available() > 0 {
+			u, full := dm.turn()
+			if u == nil {
+				stalled = full
+				break
+			}
+			grants = append(grants, d.grant(u))
+		}
+		if stalled { // somebody has free slots but no room to send: tried again at the next tick
+			keep = append(keep, dm)
+		} else {
+			dm.isHot = false
+		}
+	}
+	clear(d.hot[len(keep):])
+	d.hot = keep
+	return grants
+}
+
+// turn returns the next subscription of the queue that can take a task; full says that one could but for room.
+func (q *demand) turn() (u *sub, full bool) {
+	for range q.subs {
+		if q.next >= len(q.subs) {
+			q.next = 0
+		}
+		u := q.subs[q.next]
+		q.next++
+		if u.free() <= 0 {
+			continue
+		}
+		if u.session != nil && !u.session.sink.Room() {
+			full = true
+			continue
+		}
+		return u, false
+	}
+	return nil, full
+}
+
+// grant builds one grant for u from all of its queues that can give.
+func (d *dispatcher) grant(u *sub) *grant {
+	g := &grant{sub: u, op: &core.Grant{Sub: u.number, Worker: u.worker, Lease: u.lease}}
+	n := min(u.free(), u.batch)
+	for _, dm := range u.demands {
+		if dm.available() > 0 {
+			g.partition = dm.key.p
+			g.demands = append(g.demands, dm)
+			g.op.Queues = append(g.op.Queues, core.GrantQueue{Name: dm.key.name, Weight: 1})
+		}
+	}
+	g.shares = make([]int, len(g.demands))
+	total := 0
+	for progress := true; progress && total < n; {
+		progress = false
+		for i, dm := range g.demands {
+			if total < n && dm.available() > 0 {
+				dm.granting++
+				g.shares[i]++
+				total++
+				progress = true
+			}
+		}
+	}
+	g.op.N = uint32(total)
+	u.used += total
+	u.inLog++
+	if ses := u.session; ses != nil {
+		g.op.Session = ses.spec.ID
+		if u.counted != d.round { // one grant of the entry answers for the subscription's open settles
+			u.counted = d.round
+			g.op.Settles = ses.unsettled(u)
+		}
+	}
+	return g
+}
+
+// applied takes in what an applied entry did: f is nil for an entry of another proposer. It returns what to send. The
+// caller holds the machine.
+func (d *dispatcher) applied(m *commit.Machine, f *inflight, a *core.Applied, at func(core.Partition) core.At) []send {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var out []send
+	for _, w := range a.Woken {
+		if dm := d.demands[queueKey{w.Partition, w.Queue}]; dm != nil {
+			d.refresh(m, dm)
+		}
+	}
+	for _, l := range a.Lost {
+		if ses := d.sessions[sessionKey{l.Partition, l.Session}]; ses != nil {
+			if ses.lost(l) {
+				out = append(out, send{session: ses, lost: core.TaskHold{Task: l.Task, Token: l.Token}, reason: l.Reason})
+			}
+		}
+	}
+	if f == nil {
+		return out
+	}
+	base := len(a.Results) - len(f.grants)
+	i := 0
+	for _, p := range f.proposals {
+		if p.settles != nil {
+			p.settles.session.settled(p.settles.holds, a.Results[i:i+len(p.commits)])
+		}
+		i += len(p.commits)
+	}
+	for k, n := range f.creates {
+		if dm := d.demands[k]; dm != nil {
+			dm.creating -= n
+			d.refresh(m, dm)
+			d.forget(dm)
+		}
+	}
+	for gi, g := range f.grants {
+		r := &a.Results[base+gi]
+		var tasks []core.Assigned
+		if r.Refusal == nil && len(r.Ops) == 1 {
+			tasks = r.Ops[0].Assigned
+		}
+		out = append(out, d.granted(m, g, tasks, at(g.partition))...)
+	}
+	return out
+}
+
+func (d *dispatcher) refresh(m *commit.Machine, dm *demand) {
+	dm.ready = 0
+	if q := m.Queue(dm.key.p); q != nil {
+		dm.ready = int(min(q.ReadyCount(dm.key.name), 1<<30))
+	}
+	d.heatQueue(dm)
+}
+
+// granted books one grant's tasks to its subscription and says where they go.
+func (d *dispatcher) granted(m *commit.Machine, g *grant, tasks []core.Assigned, at core.At) []send {
+	for i, dm := range g.demands {
+		dm.granting -= g.shares[i]
+		d.refresh(m, dm)
+		d.forget(dm)
+	}
+	u := g.sub
+	u.inLog--
+	u.used -= int(g.op.N) - len(tasks)
+	if u.claim != nil {
+		return d.claimed(g, tasks, at)
+	}
+	defer d.heat(u)
+	if len(tasks) == 0 {
+		return nil
+	}
+	ses := u.session
+	if ses.closed || u.gone {
+		// The stream was replaced while the grant was in the log: its successor takes the tasks, or nobody does.
+		next := d.sessions[sessionKey{g.partition, ses.spec.ID}]
+		if next == nil {
+			return []send{{release: tasks, partition: g.partition}}
+		}
+		to := next.subs[u.number]
+		if to == nil {
+			next.waiting = append(next.waiting, tasks...)
+			return nil
+		}
+		u, ses = to, next
+		u.used += len(tasks)
+	}
+	for _, t := range tasks {
+		ses.tasks[t.Task] = &held{token: t.Token, sub: u, queue: t.Queue}
+	}
+	return []send{{session: ses, sub: u.number, assign: tasks, at: at, partition: g.partition}}
+}
+
+// drop takes back what an entry counted on, when it was not applied or nobody knows.
+func (d *dispatcher) drop(f *inflight) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for k, n := range f.creates {
+		if dm := d.demands[k]; dm != nil {
+			dm.creating -= n
+			d.forget(dm)
+		}
+	}
+	for _, g := range f.grants {
+		for i, dm := range g.demands {
+			dm.granting -= g.shares[i]
+			d.heatQueue(dm)
+			d.forget(dm)
+		}
+		g.sub.inLog--
+		g.sub.used -= int(g.op.N)
+	}
+	for _, p := range f.proposals {
+		if p.settles != nil {
+			p.settles.session.unsettle(p.settles.holds)
+		}
+	}
+}
+
+// send is one message to a session, or a release, to be done without the lock.
+type send struct {
+	session   *session
+	sub       uint32
+	assign    []core.Assigned
+	at        core.At
+	lost      core.TaskHold
+	reason    string
+	release   []core.Assigned
+	partition core.Partition
+}
+
+// deliver does what applied returned.
+func (d *dispatcher) deliver(out []send) {
+	for _, o := range out {
+		switch {
+		case o.release != nil:
+			d.release(o.partition, o.release)
+		case o.assign != nil:
+			if !o.session.sink.Assign(o.sub, o.assign, o.at) {
+				o.session.Close()
+				d.release(o.partition, o.assign)
+			}
+		default:
+			o.session.sink.LeaseLost(o.lost, o.reason)
+		}
+	}
+}
+
+// release gives back tasks that were granted and cannot be delivered, as the next command.
+func (d *dispatcher) release(p core.Partition, tasks []core.Assigned) {
+	commits := make([]core.Commit, len(tasks))
+	for i, t := range tasks {
+		commits[i] = core.Commit{Partition: p, Principal: "millrace", Ops: []core.Op{
+			&core.TaskRelease{Task: t.Task, Token: t.Token, Undelivered: true},
+		}}
+	}
+	d.s.enqueue(&proposal{commits: commits, bytes: 64 * len(commits), done: func(core.Proposed) {}}, false)
+}
+
+// close ends everybody's waiting.
+func (d *dispatcher) close() {
+	d.mu.Lock()
+	d.closed = true
+	var claims []*claim
+	seen := make(map[*claim]bool)
+	for _, dm := range d.demands {
+		for _, u := range dm.subs {
+			if u.claim != nil && !seen[u.claim] {
+				seen[u.claim] = true
+				claims = append(claims, u.claim)
+			}
+		}
+	}
+	d.mu.Unlock()
+	for _, c := range claims {
+		c.end(claimed{err: core.Unavailable{Reason: "stopping"}})
+	}
+}
+
+func countCreates(commits []core.Commit) map[queueKey]int {
+	var out map[queueKey]int
+	for i := range commits {
+		c := &commits[i]
+		for _, op := range c.Ops {
+			if t, ok := op.(*core.TaskCreate); ok && t.Delay == 0 && t.RunAt == 0 {
+				if out == nil {
+					out = make(map[queueKey]int)
+				}
+				out[queueKey{c.Partition, t.Queue}]++
+			}
+		}
+	}
+	return out
+}

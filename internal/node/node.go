@@ -1,0 +1,323 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/machine/commit"
+	"github.com/millrace/millrace/internal/replog"
+)
+
+// Node is the shards of one process.
+type Node struct {
+	o        Options
+	boot     uint64 // names this run of this node in the entries it proposes
+	started  time.Time
+	shards   []*shard
+	stopping chan struct{}
+	stopOnce sync.Once
+	loops    sync.WaitGroup
+	appliers sync.WaitGroup
+	upkeep   sync.WaitGroup
+	fatal    chan error
+	full     atomic.Bool
+
+	dirMu      sync.RWMutex // guards the fields below
+	namespaces map[nsKey]core.NamespaceInfo
+	partitions map[core.Partition]core.ShardID
+}
+
+type nsKey struct{ tenant, name string }
+
+// Open starts a node on an open log and store. It returns when every shard runs; WaitReady tells when they serve.
+func Open(o Options) (*Node, error) {
+	o = o.withDefaults()
+	if o.Log == nil || o.Store == nil || o.FS == nil {
+		return nil, errors.New("open node: a log, a store and a file system are required")
+	}
+	n := &Node{
+		o: o, boot: o.Rand.Uint64(), started: o.Clock.Wall(), stopping: make(chan struct{}), fatal: make(chan error, 1),
+		namespaces: make(map[nsKey]core.NamespaceInfo), partitions: make(map[core.Partition]core.ShardID),
+	}
+	for i := range o.Shards {
+		s, err := n.openShard(core.ShardID(i))
+		if err != nil {
+			return nil, fmt.Errorf("open shard %d: %w", i, err)
+		}
+		n.shards = append(n.shards, s)
+	}
+	n.checkDisk()
+	for _, s := range n.shards {
+		n.loops.Add(1)
+		n.appliers.Add(1)
+		go s.run()
+		go s.applyLoop()
+		s.poke()
+	}
+	n.upkeep.Add(1)
+	go n.keep()
+	return n, nil
+}
+
+func (n *Node) openShard(id core.ShardID) (*shard, error) {
+	if err := replog.Bootstrap(n.o.Log, id); err != nil {
+		return nil, err
+	}
+	st, err := n.o.Store.Shard(id)
+	if err != nil {
+		return nil, err
+	}
+	log := n.o.Log.State(id)
+	applied, _ := st.Applied()
+	applied = max(applied, replog.FirstIndex)
+	if last := max(log.Last, log.CutIndex); last < applied && n.o.Unsynced {
+		// Without fsync a power cut may take the log's end and leave the state that was written from it.
+		n.o.Logger.Warn("log lost by a power cut; going on from the stored state", "shard", id, "last", last, "applied", applied)
+		if err := replog.Reset(n.o.Log, id, applied, max(log.CutTerm, replog.FirstTerm)); err != nil {
+			return nil, err
+		}
+	}
+	m := commit.New(commit.Options{Shard: id})
+	if err := st.View(m.Open); err != nil {
+		return nil, fmt.Errorf("rebuild indexes: %w", err)
+	}
+	c, err := replog.New(replog.Config{
+		Shard: id, Replica: n.o.Replica, Voters: []uint64{n.o.Replica}, Applied: applied, Log: n.o.Log, Logger: n.o.Logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	s := &shard{
+		n: n, id: id, core: c, store: st, machine: m, wake: make(chan struct{}, 1),
+		pending: make(map[uint64]*inflight), applyC: make(chan *replog.Apply, 64),
+	}
+	s.disp = newDispatcher(s)
+	s.waits.max = n.o.Waits
+	s.applied.Store(applied)
+	s.due.Store(int64(m.Due()))
+	s.lastSeen.Store(int64(m.LastStamp()))
+	if c.Status().Single {
+		if err := c.Campaign(); err != nil {
+			return nil, fmt.Errorf("campaign: %w", err)
+		}
+	}
+	return s, nil
+}
+
+// Fatal delivers the error that ends this node: it serves no more, and the process must end without retrying.
+func (n *Node) Fatal() <-chan error { return n.fatal }
+
+// Stopping is closed when the node stops serving.
+func (n *Node) Stopping() <-chan struct{} { return n.stopping }
+
+func (n *Node) fail(err error) {
+	n.o.Logger.Error("node stops", "error", err)
+	select {
+	case n.fatal <- err:
+	default: // the first one tells why
+	}
+	n.stopOnce.Do(func() { close(n.stopping) })
+}
+
+// Close stops the node: what waits is told, what is durable stays. The log and the store are their owner's to close.
+func (n *Node) Close() {
+	n.stopOnce.Do(func() { close(n.stopping) })
+	for _, s := range n.shards {
+		s.poke()
+	}
+	n.loops.Wait()
+	n.appliers.Wait()
+	n.upkeep.Wait()
+}
+
+// WaitReady returns when every shard leads and has applied an entry of its own term.
+func (n *Node) WaitReady(ctx context.Context) error {
+	for _, s := range n.shards {
+		for !s.ready.Load() {
+			moved := s.advance.wait()
+			if s.ready.Load() {
+				break
+			}
+			timer := n.o.Clock.NewTimer(10 * time.Millisecond)
+			select {
+			case <-moved:
+			case <-timer.C():
+			case <-ctx.Done():
+				timer.Stop()
+				return ctx.Err()
+			case err := <-n.fatal:
+				timer.Stop()
+				n.fatal <- err
+				return err
+			}
+			timer.Stop()
+		}
+	}
+	return nil
+}
+
+// Propose puts independent commits of one partition into the log, in order. done is called exactly once.
+func (n *Node) Propose(p core.Partition, commits []core.Commit, done func(core.Proposed)) {
+	n.propose(p, commits, nil, done)
+}
+
+func (n *Node) propose(p core.Partition, commits []core.Commit, settles *settling, done func(core.Proposed)) {
+	refuse := func(f core.Fact) {
+		if settles != nil {
+			settles.session.d.mu.Lock()
+			settles.session.unsettle(settles.holds)
+			settles.session.d.mu.Unlock()
+		}
+		done(core.Proposed{Err: f})
+	}
+	s, err := n.shardOf(p)
+	if err != nil {
+		refuse(core.NotFound{Kind: "namespace"})
+		return
+	}
+	if len(commits) == 0 {
+		done(core.Proposed{At: s.at(p)})
+		return
+	}
+	size, lazy := 0, true
+	for i := range commits {
+		size += commits[i].EncodedSize()
+		lazy = lazy && renewsOnly(&commits[i])
+		if n.full.Load() && grows(&commits[i]) {
+			refuse(core.Exhausted{Limit: "disk", Max: int64(n.diskReserve())})
+			return
+		}
+	}
+	s.enqueue(&proposal{commits: commits, bytes: size, done: done, settles: settles}, lazy)
+}
+
+// renewsOnly reports whether c only renews leases, which may wait a little for company.
+func renewsOnly(c *core.Commit) bool {
+	for _, op := range c.Ops {
+		if op.Kind() != core.OpTaskRenew {
+			return false
+		}
+	}
+	return true
+}
+
+// grows reports whether c asks for new room on the disk beyond the records of what exists.
+func grows(c *core.Commit) bool {
+	for _, op := range c.Ops {
+		switch op.Kind() {
+		case core.OpTaskCreate, core.OpKVPut, core.OpQueueSet, core.OpNamespaceCreate, core.OpNamespaceSet:
+			return true
+		}
+	}
+	return false
+}
+
+func (n *Node) shardOf(p core.Partition) (*shard, error) {
+	if p == systemPartition {
+		return n.shards[0], nil
+	}
+	n.dirMu.RLock()
+	id, ok := n.partitions[p]
+	n.dirMu.RUnlock()
+	if !ok || int(id) >= len(n.shards) {
+		return nil, core.NotFound{Kind: "namespace"}
+	}
+	return n.shards[id], nil
+}
+
+// Namespace finds a namespace of a tenant; with create it makes one that is missing.
+func (n *Node) Namespace(ctx context.Context, tenant, name string, create bool) (core.NamespaceInfo, error) {
+	k := nsKey{tenant, name}
+	n.dirMu.RLock()
+	info, ok := n.namespaces[k]
+	n.dirMu.RUnlock()
+	if ok {
+		return info, nil
+	}
+	s := n.shards[0]
+	if err := s.barrier(ctx, core.ReadOptions{}); err != nil {
+		return info, err
+	}
+	info, ok, err := n.lookUp(k)
+	if err != nil || ok {
+		return info, err
+	}
+	if !create {
+		return info, core.NotFound{Kind: "namespace", ID: name}
+	}
+	r, err := n.commitOne(ctx, core.Commit{
+		Partition: systemPartition, Principal: "millrace",
+		Ops: []core.Op{&core.NamespaceCreate{Tenant: tenant, Name: name, Partitions: 1}},
+	})
+	if err != nil {
+		return info, err
+	}
+	if r.Refusal != nil {
+		return info, r.Refusal.Fact
+	}
+	info, ok, err = n.lookUp(k)
+	if err == nil && !ok {
+		err = fmt.Errorf("namespace %q was created and is not in the directory", name)
+	}
+	return info, err
+}
+
+func (n *Node) lookUp(k nsKey) (info core.NamespaceInfo, ok bool, err error) {
+	err = n.shards[0].store.View(func(v core.View) error {
+		info, ok, err = commit.Namespace(v, k.tenant, k.name)
+		return err
+	})
+	if err != nil || !ok {
+		return info, false, err
+	}
+	n.dirMu.Lock()
+	defer n.dirMu.Unlock()
+	n.namespaces[k] = info
+	for _, p := range info.Partitions {
+		n.partitions[p.Partition] = p.Shard
+	}
+	return info, true, nil
+}
+
+// commitOne proposes one commit and waits for its result.
+func (n *Node) commitOne(ctx context.Context, c core.Commit) (core.Result, error) {
+	done := make(chan core.Proposed, 1)
+	n.Propose(c.Partition, []core.Commit{c}, func(p core.Proposed) { done <- p })
+	select {
+	case p := <-done:
+		if p.Err != nil {
+			return core.Result{}, p.Err
+		}
+		return p.Results[0], nil
+	case <-ctx.Done():
+		return core.Result{}, core.DeadlineExceeded{Unknown: true}
+	}
+}
+
+// Status tells what this node is and has done since it started.
+func (n *Node) Status() core.NodeStatus {
+	log, st := n.o.Log.Stats(), n.o.Store.Stats()
+	durability := "fsync"
+	if n.o.Unsynced {
+		durability = "none"
+	}
+	return core.NodeStatus{
+		Node: n.o.Name, Durability: durability, Shards: len(n.shards), AppliedIndex: n.shards[0].applied.Load(),
+		Fsyncs: log.Syncs, LogBytes: log.Bytes, Entries: log.Entries, StoreMutations: st.Mutations,
+		StartedMillis: n.started.UnixMilli(), DiskFull: n.full.Load(),
+	}
+}
+
+// Now is the shard time of a partition.
+func (n *Node) Now(p core.Partition) core.ShardTime {
+	s, err := n.shardOf(p)
+	if err != nil {
+		s = n.shards[0]
+	}
+	return s.now()
+}

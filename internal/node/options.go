@@ -1,0 +1,70 @@
+package node
+
+import (
+	"cmp"
+	"log/slog"
+	"time"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/env"
+	"github.com/millrace/millrace/internal/replog/wal"
+	"github.com/millrace/millrace/internal/store"
+)
+
+// Options of a node. A zero field means its default where one is named.
+type Options struct {
+	Name     string // of this node, for people
+	Replica  uint64 // this node's replica id in every shard; default 1
+	Shards   int    // how many shards the node hosts; default 1, at most 64
+	Dir      string // of the data, for the free-space check; required
+	FS       env.FS // beneath Dir; required
+	Clock    env.Clock
+	Rand     env.Rand
+	Logger   *slog.Logger
+	Log      *wal.Log     // required
+	Store    *store.Store // required
+	Unsynced bool         // durability none: acknowledged writes survive a killed process, not a power cut
+
+	EntryBytes     int           // an entry closes at this size; default 256 KiB
+	QueueBytes     int64         // proposals waiting per shard; default 64 MiB
+	QueueProposals int           // default 10,000
+	TickEvery      time.Duration // Raft's tick; default 100 ms
+	RenewEvery     time.Duration // renewals of leases wait for company this long; default 200 ms
+	TimerBatch     uint32        // steps of timed work in one entry; default 1,000
+	ReadWait       time.Duration // a read waits this long for its index; default 10 s
+	Waits          int           // callers waiting for a task's end; default 10,000
+	Claims         int           // unary claims waiting; default 10,000
+	LogKeep        uint64        // bytes of log written before the store is asked to make its state durable; default 128 MiB
+	DiskReserve    uint64        // writes are refused below this much free space; default min(1 % of the disk, 1 GiB)
+	DiskEvery      time.Duration // how often free space is read; default 500 ms
+}
+
+func (o Options) withDefaults() Options {
+	o.Name = cmp.Or(o.Name, "n1")
+	o.Replica = cmp.Or(o.Replica, 1)
+	o.Shards = cmp.Or(o.Shards, 1)
+	o.EntryBytes = cmp.Or(o.EntryBytes, 256<<10)
+	o.QueueBytes = cmp.Or(o.QueueBytes, 64<<20)
+	o.QueueProposals = cmp.Or(o.QueueProposals, 10_000)
+	o.TickEvery = cmp.Or(o.TickEvery, 100*time.Millisecond)
+	o.RenewEvery = cmp.Or(o.RenewEvery, 200*time.Millisecond)
+	o.TimerBatch = cmp.Or(o.TimerBatch, 1000)
+	o.ReadWait = cmp.Or(o.ReadWait, 10*time.Second)
+	o.Waits = cmp.Or(o.Waits, 10_000)
+	o.Claims = cmp.Or(o.Claims, 10_000)
+	o.LogKeep = cmp.Or(o.LogKeep, 128<<20)
+	o.DiskEvery = cmp.Or(o.DiskEvery, 500*time.Millisecond)
+	if o.Clock == nil {
+		o.Clock = env.SystemClock{}
+	}
+	if o.Rand == nil {
+		o.Rand = env.SystemRand{}
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+// systemPartition holds the directory on shard 0, and every shard's own records.
+var systemPartition = core.Partition{}

@@ -1,0 +1,160 @@
+package node
+
+import (
+	"context"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/machine/commit"
+	"github.com/millrace/millrace/internal/machine/kv"
+	"github.com/millrace/millrace/internal/machine/queue"
+)
+
+// at is where an answer read now stands: what it shows is at least this.
+func (s *shard) at(p core.Partition) core.At {
+	return core.At{Partition: p.Index, Index: s.applied.Load(), Stamp: core.ShardTime(s.lastSeen.Load())}
+}
+
+// barrier waits until the applied state is fresh enough to read. A leader that is the only voter has applied all it
+// ever acknowledged, because acknowledgements leave after the entry is published.
+func (s *shard) barrier(ctx context.Context, o core.ReadOptions) error {
+	if !o.Stale && !s.ready.Load() {
+		return core.Unavailable{Reason: "no_leader"}
+	}
+	if s.applied.Load() >= o.MinIndex {
+		return nil
+	}
+	timer := s.n.o.Clock.NewTimer(s.n.o.ReadWait)
+	defer timer.Stop()
+	for {
+		moved := s.advance.wait()
+		if s.applied.Load() >= o.MinIndex {
+			return nil
+		}
+		select {
+		case <-moved:
+		case <-timer.C():
+			return core.DeadlineExceeded{}
+		case <-ctx.Done():
+			return core.DeadlineExceeded{}
+		case <-s.n.stopping:
+			return core.Unavailable{Reason: "stopping"}
+		}
+	}
+}
+
+// read runs fn on the shard's state at o or later.
+func (n *Node) read(ctx context.Context, p core.Partition, o core.ReadOptions, fn func(core.View) error) (core.At, error) {
+	s, err := n.shardOf(p)
+	if err != nil {
+		return core.At{}, err
+	}
+	if err := s.barrier(ctx, o); err != nil {
+		return core.At{}, err
+	}
+	at := s.at(p)
+	return at, s.store.View(fn)
+}
+
+// Task reads one task.
+func (n *Node) Task(ctx context.Context, p core.Partition, id core.TaskID, o core.ReadOptions) (t core.Task, at core.At, err error) {
+	at, err = n.read(ctx, p, o, func(v core.View) error {
+		var ok bool
+		t, ok, err = queue.Task(v, p, id)
+		if err == nil && !ok {
+			err = core.NotFound{Kind: "task", ID: id.String()}
+		}
+		return err
+	})
+	return t, at, err
+}
+
+// Attempts reads the last attempts of a task, oldest first.
+func (n *Node) Attempts(ctx context.Context, p core.Partition, id core.TaskID, o core.ReadOptions) (list []core.Attempt, at core.At, err error) {
+	at, err = n.read(ctx, p, o, func(v core.View) error {
+		var ok bool
+		list, ok, err = queue.Attempts(v, p, id)
+		if err == nil && !ok {
+			err = core.NotFound{Kind: "task", ID: id.String()}
+		}
+		return err
+	})
+	return list, at, err
+}
+
+// Tasks reads a page of a queue's tasks in one state, without payloads and results.
+func (n *Node) Tasks(ctx context.Context, p core.Partition, q core.ListQuery) (tasks []core.Task, next []byte, at core.At, err error) {
+	at, err = n.read(ctx, p, core.ReadOptions{}, func(v core.View) error {
+		tasks, next, err = queue.List(v, p, q)
+		return err
+	})
+	return tasks, next, at, err
+}
+
+// Wait answers when the task has ended. It registers before it reads, so that no end is missed.
+func (n *Node) Wait(ctx context.Context, p core.Partition, id core.TaskID) (core.Task, core.At, error) {
+	s, err := n.shardOf(p)
+	if err != nil {
+		return core.Task{}, core.At{}, err
+	}
+	k := waitKey{p, id}
+	ended, f := s.waits.add(k)
+	if f != nil {
+		return core.Task{}, core.At{}, f
+	}
+	defer func() { s.waits.remove(k, ended) }()
+	t, at, err := n.Task(ctx, p, id, core.ReadOptions{})
+	if err != nil || t.State.Terminal() {
+		return t, at, err
+	}
+	select {
+	case <-ended:
+		return n.Task(ctx, p, id, core.ReadOptions{})
+	case <-ctx.Done():
+		return core.Task{}, core.At{}, core.DeadlineExceeded{}
+	case <-n.stopping:
+		return core.Task{}, core.At{}, core.Unavailable{Reason: "stopping"}
+	}
+}
+
+// Key reads one key. rev is 0 when it, or its keyspace, is absent.
+func (n *Node) Key(ctx context.Context, p core.Partition, keyspace string, key []byte, o core.ReadOptions) (value []byte, rev uint64, at core.At, err error) {
+	at, err = n.read(ctx, p, o, func(v core.View) error {
+		got, r, ok, err := kv.Get(v, p, keyspace, key)
+		if ok {
+			value, rev = append([]byte{}, got...), r
+		}
+		return err
+	})
+	return value, rev, at, err
+}
+
+// Queue reads a queue's counters and configuration.
+func (n *Node) Queue(ctx context.Context, p core.Partition, name string, o core.ReadOptions) (q core.QueueStats, at core.At, err error) {
+	at, err = n.read(ctx, p, o, func(v core.View) error {
+		var ok bool
+		q, ok, err = queue.Stats(v, p, name)
+		if err == nil && !ok {
+			err = core.NotFound{Kind: "queue", ID: name}
+		}
+		return err
+	})
+	return q, at, err
+}
+
+// Queues reads a page of queues by name.
+func (n *Node) Queues(ctx context.Context, p core.Partition, after string, limit int, o core.ReadOptions) (list []core.QueueStats, at core.At, err error) {
+	at, err = n.read(ctx, p, o, func(v core.View) error {
+		list, err = queue.Queues(v, p, after, limit)
+		return err
+	})
+	return list, at, err
+}
+
+// NamespaceConfig reads the configuration of the partition's namespace.
+func (n *Node) NamespaceConfig(ctx context.Context, p core.Partition, o core.ReadOptions) (c core.NamespaceConfig, at core.At, err error) {
+	at, err = n.read(ctx, p, o, func(v core.View) error {
+		c, err = commit.NamespaceConfig(v, p)
+		return err
+	})
+	return c, at, err
+}

@@ -1,0 +1,174 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/env"
+	"github.com/millrace/millrace/internal/replog/wal"
+	"github.com/millrace/millrace/internal/store"
+)
+
+// rig is a node over an in-memory disk that can lose what was not synced.
+type rig struct {
+	t     testing.TB
+	disk  *vfs.MemFS
+	store *store.Store
+	log   *wal.Log
+	node  *Node
+	ns    core.Partition
+}
+
+type rigOptions struct {
+	disk    *vfs.MemFS
+	clock   env.Clock
+	noSync  bool
+	segment int64
+	node    Options
+}
+
+func openRig(t testing.TB, o rigOptions) *rig {
+	t.Helper()
+	r, err := tryRig(t, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func tryRig(t testing.TB, o rigOptions) (*rig, error) {
+	t.Helper()
+	if o.disk == nil {
+		o.disk = vfs.NewCrashableMem()
+	}
+	if o.clock == nil {
+		o.clock = env.SystemClock{}
+	}
+	if o.segment == 0 {
+		o.segment = 1 << 20
+	}
+	r := &rig{t: t, disk: o.disk}
+	fs := store.NewFS(o.disk)
+	const dir = "data"
+	for _, d := range []string{dir, filepath.Join(dir, "store"), filepath.Join(dir, "wal")} {
+		if err := fs.MkdirAll(d); err != nil {
+			return nil, err
+		}
+	}
+	for _, d := range []string{"", dir} { // as the directory's owner does when it makes them
+		if err := syncDir(fs, d); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	if r.store, err = store.Open(store.Options{
+		FS: o.disk, Dir: filepath.Join(dir, "store"), Clock: o.clock, MemoryBytes: 32 << 20,
+		LayerBytes: 256 << 10, LayerAge: 50 * time.Millisecond,
+	}); err != nil {
+		return nil, fmt.Errorf("open store: %w", err)
+	}
+	if r.log, err = wal.Open(wal.Options{
+		FS: fs, Clock: o.clock, Dir: filepath.Join(dir, "wal"), SegmentBytes: o.segment, NoSync: o.noSync,
+	}); err != nil {
+		return nil, fmt.Errorf("open log: %w", err)
+	}
+	n := o.node
+	n.Dir, n.FS, n.Clock, n.Log, n.Store, n.Unsynced = dir, fs, o.clock, r.log, r.store, o.noSync
+	if n.Rand == nil {
+		n.Rand = env.NewSeededRand(rand.Uint64())
+	}
+	if r.node, err = Open(n); err != nil {
+		return nil, fmt.Errorf("open node: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := r.node.WaitReady(ctx); err != nil {
+		return nil, fmt.Errorf("wait: %w", err)
+	}
+	info, err := r.node.Namespace(ctx, "acme", "default", true)
+	if err != nil {
+		return nil, fmt.Errorf("namespace: %w", err)
+	}
+	r.ns = info.Partitions[0].Partition
+	return r, nil
+}
+
+func syncDir(fs env.FS, name string) error {
+	d, err := fs.OpenDir(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// close ends the node as a clean stop does.
+func (r *rig) close() {
+	r.t.Helper()
+	r.node.Close()
+	if err := r.log.Close(); err != nil {
+		r.t.Errorf("close log: %v", err)
+	}
+	if err := r.store.Close(); err != nil {
+		r.t.Errorf("close store: %v", err)
+	}
+}
+
+// propose puts commits into the log and waits for their results.
+func (r *rig) propose(commits ...core.Commit) core.Proposed {
+	done := make(chan core.Proposed, 1)
+	for i := range commits {
+		commits[i].Partition, commits[i].Principal = r.ns, "test"
+	}
+	r.node.Propose(r.ns, commits, func(p core.Proposed) { done <- p })
+	return <-done
+}
+
+// must is propose of one commit that has to be applied.
+func (r *rig) must(ops ...core.Op) core.Result {
+	r.t.Helper()
+	p := r.propose(core.Commit{Ops: ops})
+	if p.Err != nil {
+		r.t.Fatalf("proposal: %v", p.Err)
+	}
+	if p.Results[0].Refusal != nil {
+		r.t.Fatalf("refused: %v", p.Results[0].Refusal.Fact)
+	}
+	return p.Results[0]
+}
+
+// taskID returns the n-th of a row of ids.
+func taskID(n int) core.TaskID {
+	var random [9]byte
+	for i := range 8 {
+		random[i] = byte(n >> (8 * (7 - i)))
+	}
+	return core.NewTaskID(1_700_000_000_000, 0, random)
+}
+
+func (r *rig) claim(queue string, max uint32, lease core.Millis) []core.Assigned {
+	r.t.Helper()
+	tasks, _, err := r.node.Claim(r.t.Context(), r.ns, core.ClaimSpec{
+		Queues: []core.GrantQueue{{Name: queue, Weight: 1}}, Max: max, Lease: lease, Worker: "w",
+	})
+	if err != nil {
+		r.t.Fatalf("claim: %v", err)
+	}
+	return tasks
+}
+
+func (r *rig) key(keyspace, key string) (string, bool) {
+	r.t.Helper()
+	v, rev, _, err := r.node.Key(r.t.Context(), r.ns, keyspace, []byte(key), core.ReadOptions{})
+	if err != nil {
+		r.t.Fatalf("get %s: %v", key, err)
+	}
+	return string(v), rev > 0
+}

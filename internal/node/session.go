@@ -1,0 +1,315 @@
+package node
+
+import (
+	"context"
+	"slices"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/machine/commit"
+	"github.com/millrace/millrace/internal/machine/queue"
+)
+
+// session is the node's side of one stream. Its fields are guarded by the dispatcher's mutex.
+type session struct {
+	d       *dispatcher
+	p       core.Partition
+	spec    core.SessionSpec
+	sink    core.Sink
+	subs    map[uint32]*sub
+	tasks   map[core.TaskID]*held
+	open    []core.TaskHold // settles in the log, or about to be
+	waiting []core.Assigned // leased to the session, not held by the client, waiting for a subscription
+	closed  bool
+	drained bool
+}
+
+// held is one lease of a session.
+type held struct {
+	token    core.Token
+	sub      *sub // nil until a subscription of its queue comes
+	queue    string
+	settling bool
+}
+
+// Session opens or resumes a stream's session: leases that the client holds are kept, those it does not know of are
+// assigned again under the same token once a subscription of their queue comes.
+func (n *Node) Session(ctx context.Context, p core.Partition, spec core.SessionSpec, sink core.Sink) (core.Session, core.Welcome, error) {
+	s, err := n.shardOf(p)
+	if err != nil {
+		return nil, core.Welcome{}, err
+	}
+	if err := s.barrier(ctx, core.ReadOptions{}); err != nil {
+		return nil, core.Welcome{}, err
+	}
+	d := s.disp
+	ses := &session{
+		d: d, p: p, spec: spec, sink: sink, subs: make(map[uint32]*sub), tasks: make(map[core.TaskID]*held),
+	}
+	w := core.Welcome{At: s.at(p)}
+	if err := s.store.View(func(v core.View) error {
+		w.AppliedSeq, err = commit.AppliedSeq(v, p, spec.ID)
+		return err
+	}); err != nil {
+		return nil, core.Welcome{}, err
+	}
+	s.machineMu.RLock()
+	var leased []core.Assigned
+	if m := s.machine.Queue(p); m != nil {
+		leased = m.Held(spec.ID)
+	}
+	d.mu.Lock()
+	s.machineMu.RUnlock() // held so far, so that no grant between the list and the session is missed
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil, core.Welcome{}, core.Unavailable{Reason: "stopping"}
+	}
+	k := sessionKey{p, spec.ID}
+	if old := d.sessions[k]; old != nil {
+		old.end()
+	}
+	d.sessions[k] = ses
+	live := make(map[core.TaskHold]core.Assigned, len(leased))
+	for _, t := range leased {
+		live[core.TaskHold{Task: t.Task, Token: t.Token}] = t
+	}
+	for _, h := range spec.Held {
+		if t, ok := live[h]; ok {
+			w.Kept = append(w.Kept, h)
+			ses.tasks[h.Task] = &held{token: h.Token, queue: t.Queue}
+			delete(live, h)
+		} else {
+			w.Lost = append(w.Lost, h)
+		}
+	}
+	for _, t := range leased {
+		if _, ok := live[core.TaskHold{Task: t.Task, Token: t.Token}]; ok {
+			ses.waiting = append(ses.waiting, t)
+		}
+	}
+	return ses, w, nil
+}
+
+// Subscribe adds or replaces a subscription.
+func (ses *session) Subscribe(spec core.Subscription) {
+	d := ses.d
+	u := &sub{
+		session: ses, number: spec.Sub, worker: ses.spec.Worker, window: int(spec.Slots),
+		batch: int(max(spec.Batch, 1)), lease: spec.Lease,
+	}
+	d.mu.Lock()
+	if ses.closed {
+		d.mu.Unlock()
+		return
+	}
+	if old := ses.subs[spec.Sub]; old != nil {
+		d.detach(old)
+		for _, h := range ses.tasks {
+			if h.sub == old {
+				h.sub = u
+				if !h.settling {
+					u.used++
+				}
+			}
+		}
+	}
+	ses.subs[spec.Sub] = u
+	serves := func(q string) bool {
+		return slices.ContainsFunc(spec.Queues, func(g core.GrantQueue) bool { return g.Name == q })
+	}
+	for _, h := range ses.tasks {
+		if h.sub == nil && serves(h.queue) {
+			h.sub = u
+			if !h.settling {
+				u.used++
+			}
+		}
+	}
+	var again []core.Assigned
+	ses.waiting = slices.DeleteFunc(ses.waiting, func(t core.Assigned) bool {
+		if !serves(t.Queue) {
+			return false
+		}
+		again = append(again, t)
+		ses.tasks[t.Task] = &held{token: t.Token, sub: u, queue: t.Queue}
+		u.used++
+		return true
+	})
+	d.mu.Unlock()
+	ses.assignAgain(u, again)
+	d.attach(ses.p, u, spec.Queues)
+}
+
+// assignAgain sends tasks that were leased to the session and never reached its client.
+func (ses *session) assignAgain(u *sub, tasks []core.Assigned) {
+	if len(tasks) == 0 {
+		return
+	}
+	s := ses.d.s
+	full := make([]core.Assigned, 0, len(tasks))
+	err := s.store.View(func(v core.View) error {
+		for _, t := range tasks {
+			a, ok, err := queue.Assigned(v, ses.p, t.Task)
+			if err != nil {
+				return err
+			}
+			if ok && a.Token == t.Token {
+				full = append(full, a)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		s.n.fail(err)
+		return
+	}
+	for chunk := range slices.Chunk(full, max(u.batch, 1)) {
+		ses.d.deliver([]send{{session: ses, sub: u.number, assign: chunk, at: s.at(ses.p), partition: ses.p}})
+	}
+}
+
+// Slots sets the window of a subscription.
+func (ses *session) Slots(number, window uint32) {
+	ses.d.mu.Lock()
+	defer ses.d.mu.Unlock()
+	if u := ses.subs[number]; u != nil {
+		u.window = int(window)
+		ses.d.heat(u)
+	}
+}
+
+// Settle frees the slots of the holds and proposes the commits.
+func (ses *session) Settle(p core.Partition, commits []core.Commit, holds []core.TaskHold, done func(core.Proposed)) {
+	ses.d.mu.Lock()
+	for _, h := range holds {
+		if t := ses.tasks[h.Task]; t != nil && t.token == h.Token && !t.settling {
+			t.settling = true
+			ses.open = append(ses.open, h)
+			if t.sub != nil {
+				t.sub.used--
+				ses.d.heat(t.sub)
+			}
+		}
+	}
+	ses.d.mu.Unlock()
+	ses.d.s.n.propose(p, commits, &settling{session: ses, holds: holds}, done)
+}
+
+// settled takes in the results of settles: a refusal that keeps the lease takes the slot back.
+func (ses *session) settled(holds []core.TaskHold, results []core.Result) {
+	for i, h := range holds {
+		t := ses.tasks[h.Task]
+		if t == nil || t.token != h.Token {
+			continue
+		}
+		if r := results[i].Refusal; r != nil && !endsLease(r.Fact) {
+			ses.reopen(h, t)
+			continue
+		}
+		ses.forget(h)
+		delete(ses.tasks, h.Task)
+	}
+}
+
+// endsLease reports whether a refused settle means that the lease is gone.
+func endsLease(f core.Fact) bool {
+	switch f.(type) {
+	case core.LeaseLost, core.NotFound, core.WrongState:
+		return true
+	}
+	return false
+}
+
+// unsettle takes slots back for settles that were not applied, or of which that is not known.
+func (ses *session) unsettle(holds []core.TaskHold) {
+	for _, h := range holds {
+		if t := ses.tasks[h.Task]; t != nil && t.token == h.Token {
+			ses.reopen(h, t)
+		}
+	}
+}
+
+func (ses *session) reopen(h core.TaskHold, t *held) {
+	if !t.settling {
+		return
+	}
+	t.settling = false
+	ses.forget(h)
+	if t.sub != nil {
+		t.sub.used++
+	}
+}
+
+func (ses *session) forget(h core.TaskHold) {
+	if i := slices.Index(ses.open, h); i >= 0 {
+		ses.open[i] = ses.open[len(ses.open)-1]
+		ses.open = ses.open[:len(ses.open)-1]
+	}
+}
+
+// unsettled lists the settles of u's tasks whose outcome is not known yet.
+func (ses *session) unsettled(u *sub) []core.TaskHold {
+	var out []core.TaskHold
+	for _, h := range ses.open {
+		if t := ses.tasks[h.Task]; t != nil && t.sub == u {
+			out = append(out, h)
+		}
+	}
+	return out
+}
+
+// lost takes in a lease that the leader ended; it reports whether the client should be told.
+func (ses *session) lost(l core.Lost) bool {
+	t := ses.tasks[l.Task]
+	if t == nil || t.token != l.Token {
+		return false
+	}
+	if t.sub != nil && !t.settling {
+		t.sub.used--
+		ses.d.heat(t.sub)
+	}
+	ses.forget(core.TaskHold{Task: l.Task, Token: l.Token})
+	delete(ses.tasks, l.Task)
+	return true
+}
+
+// Held lists the session's leases, the settling ones too.
+func (ses *session) Held() []core.TaskHold {
+	ses.d.mu.Lock()
+	defer ses.d.mu.Unlock()
+	out := make([]core.TaskHold, 0, len(ses.tasks))
+	for id, t := range ses.tasks {
+		if !t.settling {
+			out = append(out, core.TaskHold{Task: id, Token: t.token})
+		}
+	}
+	slices.SortFunc(out, func(a, b core.TaskHold) int { return slices.Compare(a.Task[:], b.Task[:]) })
+	return out
+}
+
+// Drain stops grants for good.
+func (ses *session) Drain() {
+	ses.d.mu.Lock()
+	defer ses.d.mu.Unlock()
+	ses.drained = true
+}
+
+// Close ends the stream's side. Leases stay until they are resumed or expire.
+func (ses *session) Close() {
+	ses.d.mu.Lock()
+	defer ses.d.mu.Unlock()
+	ses.end()
+}
+
+func (ses *session) end() {
+	if ses.closed {
+		return
+	}
+	ses.closed = true
+	for _, u := range ses.subs {
+		ses.d.detach(u)
+	}
+	k := sessionKey{ses.p, ses.spec.ID}
+	if ses.d.sessions[k] == ses {
+		delete(ses.d.sessions, k)
+	}
+}

@@ -1,0 +1,440 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/machine/commit"
+	"github.com/millrace/millrace/internal/replog"
+	"github.com/millrace/millrace/internal/replog/wal"
+	"github.com/millrace/millrace/internal/store"
+)
+
+// proposal is commits that arrived together and are answered together.
+type proposal struct {
+	commits []core.Commit
+	bytes   int
+	done    func(core.Proposed)
+	settles *settling // set for the settles of a session
+}
+
+// inflight is one entry that was proposed and not yet applied.
+type inflight struct {
+	proposals []*proposal
+	grants    []*grant         // one per Grant commit, after all proposals' commits
+	creates   map[queueKey]int // ready tasks the entry's creates may add
+	tick      bool
+	term      bool // it holds the term's first commit
+}
+
+// shard is one shard on this node. The loop goroutine owns core and what is named so below.
+type shard struct {
+	n       *Node
+	id      core.ShardID
+	core    *replog.Core
+	store   *store.Shard
+	machine *commit.Machine
+	// machineMu guards machine's derived state: the applier writes, others read what they need of it.
+	machineMu sync.RWMutex
+	disp      *dispatcher
+
+	mu      sync.Mutex // guards the fields of this group
+	queue   []*proposal
+	lazy    []*proposal // renewals, waiting for company
+	queued  int64       // bytes in queue and lazy
+	lazyAt  time.Duration
+	appends []appendDone
+	applies []*replog.Apply
+	closed  bool
+
+	wake chan struct{}
+
+	pendMu  sync.Mutex // guards pending
+	pending map[uint64]*inflight
+
+	// Owned by the loop.
+	seq       uint64
+	waiting   []*appendWait // appends handed to the log, in order
+	inLog     int           // entries proposed whose append is not durable
+	wasTerm   uint64
+	leading   bool
+	termAsked bool // this term's first commit was proposed
+
+	timers   atomic.Bool // a Tick is proposed and not applied
+	ready    atomic.Bool // leads, and applied an entry of its own term
+	applied  atomic.Uint64
+	due      atomic.Int64 // earliest timed work, as the applier left it
+	more     atomic.Bool  // the last Tick left work that is due
+	lastSeen atomic.Int64 // newest applied stamp
+	clock    shardClock
+	advance  notifier // applied moved
+	applyC   chan *replog.Apply
+	waits    waits
+	scratch  []byte // the applier's
+}
+
+type appendDone struct {
+	w   *appendWait
+	err error
+}
+
+type appendWait struct {
+	a    *replog.Append
+	done bool
+}
+
+// shardClock turns the boot clock's progress into shard time. It steps only at the start of a term.
+type shardClock struct {
+	mu     sync.Mutex // guards the fields below
+	base   core.ShardTime
+	bootAt time.Duration
+	last   core.ShardTime
+	set    bool
+}
+
+// start begins a term: time goes on from the later of the last stamp and the wall clock.
+func (c *shardClock) start(last, wall core.ShardTime, boot time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.base, c.bootAt, c.set = max(last, wall), boot, true
+	c.last = c.base
+}
+
+func (c *shardClock) now(boot time.Duration) core.ShardTime {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.set {
+		return c.last
+	}
+	if t := c.base.Add(core.Millis((boot - c.bootAt) / time.Millisecond)); t > c.last {
+		c.last = t
+	}
+	return c.last
+}
+
+func (s *shard) now() core.ShardTime { return s.clock.now(s.n.o.Clock.Boot()) }
+
+func (s *shard) poke() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// enqueue takes a proposal, or refuses it at once by calling done.
+func (s *shard) enqueue(p *proposal, lazy bool) {
+	if !s.ready.Load() {
+		p.done(core.Proposed{Err: core.Unavailable{Reason: "no_leader"}})
+		return
+	}
+	s.mu.Lock()
+	var refuse core.Fact
+	switch {
+	case s.closed:
+		refuse = core.Unavailable{Reason: "stopping"}
+	case len(s.queue)+len(s.lazy) >= s.n.o.QueueProposals:
+		refuse = core.Unavailable{Reason: "overload", Limit: "proposals"}
+	case s.queued+int64(p.bytes) > s.n.o.QueueBytes:
+		refuse = core.Unavailable{Reason: "overload", Limit: "proposal_bytes"}
+	}
+	if refuse != nil {
+		s.mu.Unlock()
+		p.done(core.Proposed{Err: refuse})
+		return
+	}
+	s.queued += int64(p.bytes)
+	if lazy {
+		if len(s.lazy) == 0 {
+			s.lazyAt = s.n.o.Clock.Boot()
+		}
+		s.lazy = append(s.lazy, p)
+	} else {
+		s.queue = append(s.queue, p)
+	}
+	s.mu.Unlock()
+	s.poke()
+}
+
+// run is the loop.
+func (s *shard) run() {
+	defer s.n.loops.Done()
+	tick := s.n.o.Clock.NewTimer(s.n.o.TickEvery)
+	defer tick.Stop()
+	nextTick := s.n.o.Clock.Boot() + s.n.o.TickEvery
+	for {
+		select {
+		case <-s.wake:
+		case <-tick.C():
+		case <-s.n.stopping:
+			s.drainAtStop()
+			return
+		}
+		if now := s.n.o.Clock.Boot(); now >= nextTick {
+			s.core.Tick()
+			nextTick = now + s.n.o.TickEvery
+		}
+		if err := s.step(); err != nil {
+			s.n.fail(fmt.Errorf("shard %d: %w", s.id, err))
+			s.drainAtStop()
+			return
+		}
+		tick.Reset(s.sleep(nextTick))
+	}
+}
+
+// sleep returns how long the loop may sleep: until the next tick, timed work or waiting renewal.
+func (s *shard) sleep(nextTick time.Duration) time.Duration {
+	now := s.n.o.Clock.Boot()
+	d := nextTick - now
+	if s.ready.Load() && !s.timers.Load() {
+		if due := core.ShardTime(s.due.Load()); due < core.Never {
+			d = min(d, core.Millis(due-s.now()).Duration())
+		}
+	}
+	s.mu.Lock()
+	if len(s.lazy) > 0 {
+		d = min(d, s.lazyAt+s.n.o.RenewEvery-now)
+	}
+	s.mu.Unlock()
+	return max(d, time.Millisecond)
+}
+
+// step takes in what happened and hands out what follows, until nothing follows.
+func (s *shard) step() error {
+	for {
+		if err := s.takeIn(); err != nil {
+			return err
+		}
+		if err := s.lead(); err != nil {
+			return err
+		}
+		if !s.core.Ready() {
+			return nil
+		}
+		out, err := s.core.Take()
+		if err != nil {
+			return err
+		}
+		s.handOut(out)
+	}
+}
+
+func (s *shard) takeIn() error {
+	s.mu.Lock()
+	appends, applies := s.appends, s.applies
+	s.appends, s.applies = nil, nil
+	s.mu.Unlock()
+	for _, d := range appends {
+		if d.err != nil {
+			return fmt.Errorf("append: %w", d.err)
+		}
+		d.w.done = true
+	}
+	for len(s.waiting) > 0 && s.waiting[0].done {
+		w := s.waiting[0]
+		s.waiting = s.waiting[1:]
+		s.inLog -= len(w.a.Entries)
+		if err := s.core.AppendDone(w.a); err != nil {
+			return err
+		}
+	}
+	for _, a := range applies {
+		if err := s.core.ApplyDone(a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *shard) handOut(out replog.Output) {
+	if a := out.Append; a != nil {
+		w := &appendWait{a: a, done: a.Empty()}
+		s.waiting = append(s.waiting, w)
+		s.inLog += len(a.Entries)
+		if a.Empty() {
+			s.poke()
+		} else if err := s.n.o.Log.Append(wal.Batch{
+			Shard: s.id, HardState: a.HardState, Entries: a.Entries,
+			Done: func(err error) { s.appendDone(w, err) },
+		}); err != nil {
+			s.appendDone(w, err)
+		}
+	}
+	if out.Apply != nil {
+		s.applyC <- out.Apply // bounded by MaxApplyBytes of what is not done
+	}
+}
+
+func (s *shard) appendDone(w *appendWait, err error) {
+	s.mu.Lock()
+	s.appends = append(s.appends, appendDone{w, err})
+	s.mu.Unlock()
+	s.poke()
+}
+
+// lead does what only a leader does: open its term, propose what waits.
+func (s *shard) lead() error {
+	st := s.core.Status()
+	if st.Term != s.wasTerm || st.Leading != s.leading {
+		s.wasTerm, s.leading, s.termAsked = st.Term, st.Leading, false
+		s.ready.Store(false)
+		if !st.Leading {
+			s.abandon(core.Unavailable{Reason: "no_leader", Unknown: true})
+		}
+	}
+	if !s.leading {
+		return nil
+	}
+	if !s.termAsked {
+		if s.applied.Load() < st.Last {
+			return nil // older entries, or the term's own empty one, are still to be applied
+		}
+		return s.openTerm(st.Term)
+	}
+	if !s.ready.Load() {
+		return nil
+	}
+	return s.propose()
+}
+
+// openTerm sets shard time and proposes the term's first commit. Everything in the log is applied.
+func (s *shard) openTerm(term uint64) error {
+	s.clock.start(core.ShardTime(s.lastSeen.Load()), core.ShardTimeOf(s.n.o.Clock.Wall()), s.n.o.Clock.Boot())
+	s.termAsked = true
+	f := &inflight{term: true}
+	return s.put(f, []core.Commit{{
+		Partition: systemPartition, Principal: "millrace",
+		Ops: []core.Op{&core.TermStart{Term: term, Leader: s.n.o.Replica}},
+	}})
+}
+
+// propose closes one entry of what waits, if no entry is being appended.
+func (s *shard) propose() error {
+	if s.inLog > 0 {
+		return nil
+	}
+	f := &inflight{}
+	commits := s.gather(f)
+	if now := s.now(); !s.timers.Load() && (s.more.Load() || core.ShardTime(s.due.Load()) <= now) {
+		f.tick = true
+		s.timers.Store(true)
+		commits = append(commits, core.Commit{
+			Partition: systemPartition, Principal: "millrace", Ops: []core.Op{&core.Tick{Max: s.n.o.TimerBatch}},
+		})
+	}
+	f.creates = countCreates(commits)
+	f.grants = s.disp.collect(f.creates)
+	for _, g := range f.grants {
+		commits = append(commits, core.Commit{Partition: g.partition, Principal: "millrace", Ops: []core.Op{g.op}})
+	}
+	if len(commits) == 0 {
+		return nil
+	}
+	return s.put(f, commits)
+}
+
+// gather takes proposals up to an entry's size.
+func (s *shard) gather(f *inflight) []core.Commit {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.lazy) > 0 && (len(s.queue) > 0 || s.n.o.Clock.Boot() >= s.lazyAt+s.n.o.RenewEvery) {
+		s.queue = append(s.queue, s.lazy...)
+		s.lazy = nil
+	}
+	var commits []core.Commit
+	size, n := 0, 0
+	for n < len(s.queue) {
+		p := s.queue[n]
+		if n > 0 && size+p.bytes > s.n.o.EntryBytes {
+			break
+		}
+		size += p.bytes
+		s.queued -= int64(p.bytes)
+		commits = append(commits, p.commits...)
+		f.proposals = append(f.proposals, p)
+		n++
+	}
+	clear(s.queue[:n])
+	s.queue = s.queue[n:]
+	if len(s.queue) == 0 {
+		s.queue = nil
+	}
+	return commits
+}
+
+// put proposes one entry.
+func (s *shard) put(f *inflight, commits []core.Commit) error {
+	s.seq++
+	e := core.Entry{
+		Format: core.FormatCurrent, Stamp: s.now(), Proposer: s.n.boot, Seq: s.seq, Commits: commits,
+	}
+	s.pendMu.Lock()
+	s.pending[s.seq] = f
+	s.pendMu.Unlock()
+	err := s.core.Propose(core.AppendEntry(nil, &e))
+	if err == nil {
+		return nil
+	}
+	s.pendMu.Lock()
+	delete(s.pending, s.seq)
+	s.pendMu.Unlock()
+	refuse := core.Fact(core.Unavailable{Reason: "no_leader"})
+	if errors.Is(err, replog.ErrLogFull) {
+		refuse = core.Unavailable{Reason: "overload", Limit: "uncommitted_log"}
+	} else if !errors.Is(err, replog.ErrNotLeader) {
+		return err
+	}
+	s.drop(f, refuse)
+	return nil
+}
+
+// drop ends an entry that was not applied, or of which that is not known.
+func (s *shard) drop(f *inflight, why core.Fact) {
+	for _, p := range f.proposals {
+		p.done(core.Proposed{Err: why})
+	}
+	s.disp.drop(f)
+	if f.tick {
+		s.timers.Store(false)
+	}
+	if f.term {
+		s.termAsked = false
+	}
+}
+
+// abandon ends everything that waits: what was proposed is unknown, what was not is refused.
+func (s *shard) abandon(why core.Unavailable) {
+	s.pendMu.Lock()
+	pending := s.pending
+	s.pending = make(map[uint64]*inflight)
+	s.pendMu.Unlock()
+	for _, seq := range sortedKeys(pending) {
+		s.drop(pending[seq], why)
+	}
+	s.mu.Lock()
+	queue := append(s.queue, s.lazy...)
+	s.queue, s.lazy, s.queued = nil, nil, 0
+	s.mu.Unlock()
+	refused := why
+	refused.Unknown = false
+	for _, p := range queue {
+		p.done(core.Proposed{Err: refused})
+	}
+}
+
+// drainAtStop ends the loop: nothing is taken any more, everything that waits is told.
+func (s *shard) drainAtStop() {
+	s.ready.Store(false)
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	close(s.applyC)
+	s.n.appliers.Wait()
+	s.abandon(core.Unavailable{Reason: "stopping", Unknown: true})
+	s.disp.close()
+	s.advance.close()
+}

@@ -1,0 +1,105 @@
+package node
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/millrace/millrace/internal/core"
+)
+
+// notifier wakes everybody who waits for something to move on.
+type notifier struct {
+	mu     sync.Mutex // guards the fields below
+	c      chan struct{}
+	closed bool
+}
+
+// wait returns a channel that is closed at the next notify.
+func (n *notifier) wait() <-chan struct{} {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.c == nil {
+		n.c = make(chan struct{})
+		if n.closed {
+			close(n.c)
+		}
+	}
+	return n.c
+}
+
+func (n *notifier) notify() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.c != nil && !n.closed {
+		close(n.c)
+		n.c = nil
+	}
+}
+
+func (n *notifier) close() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.closed {
+		n.closed = true
+		if n.c != nil {
+			close(n.c)
+		}
+	}
+}
+
+type waitKey struct {
+	p    core.Partition
+	task core.TaskID
+}
+
+// waits holds the callers that wait for tasks to end. An unknown task leaves nothing behind.
+type waits struct {
+	mu    sync.Mutex // guards the fields below
+	byKey map[waitKey][]chan struct{}
+	n     int
+	max   int
+}
+
+// add registers a waiter; its channel is closed when the task ends.
+func (w *waits) add(k waitKey) (chan struct{}, core.Fact) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.n >= w.max {
+		return nil, core.Unavailable{Reason: "overload", Limit: "waits"}
+	}
+	w.n++
+	c := make(chan struct{})
+	if w.byKey == nil {
+		w.byKey = make(map[waitKey][]chan struct{})
+	}
+	w.byKey[k] = append(w.byKey[k], c)
+	return c, nil
+}
+
+func (w *waits) remove(k waitKey, c chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.n--
+	list := w.byKey[k]
+	if i := slices.Index(list, c); i >= 0 {
+		list = slices.Delete(list, i, i+1)
+	}
+	if len(list) == 0 {
+		delete(w.byKey, k)
+	} else {
+		w.byKey[k] = list
+	}
+}
+
+func (w *waits) wake(k waitKey) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range w.byKey[k] {
+		close(c)
+	}
+	delete(w.byKey, k)
+}
+
+func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,288 @@
+package replog
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"go.etcd.io/raft/v3"
+	pb "go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/errs"
+	"github.com/millrace/millrace/internal/replog/wal"
+)
+
+// Config of one replica. A zero field means its default where one is named.
+type Config struct {
+	Shard   core.ShardID
+	Replica uint64   // this replica's id, never 0 and never reused
+	Voters  []uint64 // the configuration at index Applied
+	Applied uint64   // durably applied index of the store; entries up to it are not handed out again
+	Log     *wal.Log
+	Logger  *slog.Logger
+
+	ElectionTicks       int    // ticks without a leader before an election, up to twice as many; default 10
+	HeartbeatTicks      int    // default 1
+	MaxUncommittedBytes uint64 // proposals beyond it are refused; default 64 MiB
+	MaxApplyBytes       uint64 // entries handed out to be applied and not yet done; default 8 MiB
+}
+
+func (c Config) withDefaults() Config {
+	c.ElectionTicks = cmp.Or(c.ElectionTicks, 10)
+	c.HeartbeatTicks = cmp.Or(c.HeartbeatTicks, 1)
+	c.MaxUncommittedBytes = cmp.Or(c.MaxUncommittedBytes, 64<<20)
+	c.MaxApplyBytes = cmp.Or(c.MaxApplyBytes, 8<<20)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// ErrNotLeader says that this replica does not lead its shard, so it takes no proposals.
+var ErrNotLeader = errors.New("not the leader of the shard")
+
+// ErrLogFull says that too many bytes are proposed and not yet committed.
+var ErrLogFull = errors.New("too many uncommitted bytes")
+
+// Entry is one committed entry to apply. Data is empty for the entry that opens a term.
+type Entry struct {
+	Index, Term uint64
+	Data        []byte
+}
+
+// Append is one write to the log. After it is durable, and after every Append handed out before it, the caller passes
+// it to AppendDone. With Empty there is nothing to write, only that order to keep.
+type Append struct {
+	HardState []byte
+	Entries   []wal.Entry
+	responses []*pb.Message
+}
+
+// Empty reports whether there is nothing to write.
+func (a *Append) Empty() bool { return a.HardState == nil && len(a.Entries) == 0 }
+
+// Apply is a run of committed entries. After applying them, in order, the caller passes it to ApplyDone.
+type Apply struct {
+	Entries   []Entry
+	responses []*pb.Message
+}
+
+// ReadState says that a read asked for with Context may be served once Index is applied.
+type ReadState struct {
+	Index   uint64
+	Context string
+}
+
+// Message is one Raft message for a peer's replica, encoded.
+type Message struct {
+	To   uint64
+	Data []byte
+}
+
+// Output is what a step produced. Nil or empty parts need nothing.
+type Output struct {
+	Append   *Append
+	Apply    *Apply
+	Messages []Message
+	Reads    []ReadState
+}
+
+// Status is what a replica knows of its shard.
+type Status struct {
+	Term    uint64
+	Leader  uint64 // 0 = unknown
+	Leading bool
+	Commit  uint64
+	Last    uint64
+	Single  bool // this replica is the only voter
+}
+
+// Core is one replica of one shard.
+type Core struct {
+	cfg  Config
+	rn   *raft.RawNode
+	st   *storage
+	out  []Message // answers that waited for an append
+	hard *pb.HardState
+	// written is the newest term and vote handed to the log.
+	writtenTerm, writtenVote uint64
+	last                     uint64
+}
+
+// New starts a replica on what its log holds. A log that ends before what the store has durably applied has lost
+// acknowledged entries: that is corruption.
+func New(c Config) (*Core, error) {
+	c = c.withDefaults()
+	st, err := newStorage(c)
+	if err != nil {
+		return nil, err
+	}
+	rn, err := raft.NewRawNode(&raft.Config{
+		ID:                        c.Replica,
+		ElectionTick:              c.ElectionTicks,
+		HeartbeatTick:             c.HeartbeatTicks,
+		Storage:                   st,
+		Applied:                   c.Applied,
+		AsyncStorageWrites:        true,
+		MaxSizePerMsg:             1 << 20,
+		MaxCommittedSizePerReady:  c.MaxApplyBytes,
+		MaxUncommittedEntriesSize: c.MaxUncommittedBytes,
+		MaxInflightMsgs:           256,
+		CheckQuorum:               true,
+		PreVote:                   true,
+		Logger:                    raftLogger{c.Logger.With("shard", c.Shard, "replica", c.Replica)},
+		DisableProposalForwarding: true, // a leader stamps what it proposes
+		StepDownOnRemoval:         true,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("start replica %d of shard %d: %w", c.Replica, c.Shard, err)
+	}
+	k := &Core{cfg: c, rn: rn, st: st, hard: st.hard}
+	k.writtenTerm, k.writtenVote = st.hard.GetTerm(), st.hard.GetVote()
+	k.last, _ = st.LastIndex()
+	return k, nil
+}
+
+// Tick advances the replica's clock by one tick.
+func (k *Core) Tick() { k.rn.Tick() }
+
+// Campaign starts an election at once: for a single voter, which waits for nobody.
+func (k *Core) Campaign() error { return k.rn.Campaign() }
+
+// Step takes a message from a peer's replica.
+func (k *Core) Step(data []byte) error {
+	m := new(pb.Message)
+	if err := proto.Unmarshal(data, m); err != nil {
+		return fmt.Errorf("decode peer message: %w", err)
+	}
+	return k.rn.Step(m)
+}
+
+// Propose puts data into the log, which keeps it: the caller changes it no more. ErrNotLeader and ErrLogFull refuse it.
+func (k *Core) Propose(data []byte) error {
+	err := k.rn.Propose(data)
+	if errors.Is(err, raft.ErrProposalDropped) {
+		if k.rn.BasicStatus().RaftState != raft.StateLeader {
+			return ErrNotLeader
+		}
+		return ErrLogFull
+	}
+	return err
+}
+
+// ReadIndex asks for the index a linearizable read must wait for; the answer is a ReadState with the same context.
+func (k *Core) ReadIndex(context string) { k.rn.ReadIndex([]byte(context)) }
+
+// AppendDone tells that a is durable.
+func (k *Core) AppendDone(a *Append) error {
+	for _, m := range a.responses {
+		if m.GetTo() != k.cfg.Replica {
+			if err := k.send(m); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := k.rn.Step(m); err != nil {
+			return fmt.Errorf("step own append response: %w", err)
+		}
+	}
+	return nil
+}
+
+// ApplyDone tells that a is applied.
+func (k *Core) ApplyDone(a *Apply) error {
+	for _, m := range a.responses {
+		if err := k.rn.Step(m); err != nil {
+			return fmt.Errorf("step own apply response: %w", err)
+		}
+	}
+	return nil
+}
+
+// Ready reports whether there is output to take.
+func (k *Core) Ready() bool { return len(k.out) > 0 || k.rn.HasReady() }
+
+// Take returns the output of the steps since it was last called.
+func (k *Core) Take() (Output, error) {
+	out := Output{Messages: k.out}
+	k.out = nil
+	if !k.rn.HasReady() {
+		return out, nil
+	}
+	rd := k.rn.Ready()
+	for _, r := range rd.ReadStates {
+		out.Reads = append(out.Reads, ReadState{Index: r.Index, Context: string(r.RequestCtx)})
+	}
+	for _, m := range rd.Messages {
+		switch m.GetTo() {
+		case raft.LocalAppendThread:
+			out.Append = k.append(m)
+		case raft.LocalApplyThread:
+			a, err := k.apply(m)
+			if err != nil {
+				return out, err
+			}
+			out.Apply = a
+		default:
+			if err := k.send(m); err != nil {
+				return out, err
+			}
+		}
+	}
+	out.Messages, k.out = append(out.Messages, k.out...), nil
+	return out, nil
+}
+
+// Status returns what the replica knows.
+func (k *Core) Status() Status {
+	b := k.rn.BasicStatus()
+	voters := k.st.voters
+	return Status{
+		Term: b.GetTerm(), Leader: b.Lead, Leading: b.RaftState == raft.StateLeader, Commit: b.GetCommit(),
+		Last: k.last, Single: len(voters) == 1 && voters[0] == k.cfg.Replica,
+	}
+}
+
+// append turns a storage message into a write. A commit index that moved alone is not written: it rides with the next
+// entries, and a replica that lost it finds it again (R3 bounds how far back it starts).
+func (k *Core) append(m *pb.Message) *Append {
+	a := &Append{responses: m.GetResponses()}
+	if m.Term != nil || m.Vote != nil || m.Commit != nil {
+		k.hard = &pb.HardState{Term: m.Term, Vote: m.Vote, Commit: m.Commit}
+	}
+	for _, e := range m.GetEntries() {
+		a.Entries = append(a.Entries, wal.Entry{
+			Index: e.GetIndex(), Term: e.GetTerm(), Kind: byte(e.GetType()), Data: e.GetData(),
+		})
+		k.last = e.GetIndex()
+	}
+	changed := k.hard.GetTerm() != k.writtenTerm || k.hard.GetVote() != k.writtenVote
+	if changed || len(a.Entries) > 0 {
+		a.HardState = encodeHardState(k.hard)
+		k.writtenTerm, k.writtenVote = k.hard.GetTerm(), k.hard.GetVote()
+	}
+	return a
+}
+
+func (k *Core) apply(m *pb.Message) (*Apply, error) {
+	a := &Apply{responses: m.GetResponses(), Entries: make([]Entry, 0, len(m.GetEntries()))}
+	for _, e := range m.GetEntries() {
+		if e.GetType() != pb.EntryNormal {
+			return nil, errs.Corruptf("entry %d of shard %d has unknown type %d", e.GetIndex(), k.cfg.Shard, e.GetType())
+		}
+		a.Entries = append(a.Entries, Entry{Index: e.GetIndex(), Term: e.GetTerm(), Data: e.GetData()})
+	}
+	return a, nil
+}
+
+func (k *Core) send(m *pb.Message) error {
+	data, err := proto.Marshal(m)
+	if err != nil {
+		return fmt.Errorf("encode peer message: %w", err)
+	}
+	k.out = append(k.out, Message{To: m.GetTo(), Data: data})
+	return nil
+}

@@ -1,0 +1,12 @@
+// Package wal keeps the entries of all shards of a node in one log on disk.
+//
+// One goroutine takes all that was queued since its last turn, does one write and one fdatasync, then releases the
+// waiters while the next turn's work gathers. Waiters share a sync: a busy log needs no timer, an idle one adds no delay.
+//
+// Promised: what a batch holds is durable before its Done is called (R1), all of it or nothing is found afterwards; a
+// torn end is cut at open; any other damage refuses to open, naming file and offset; nothing is written after a failed
+// write or sync (R7). Elsewhere: what an entry or a hard state means (replog), who receives it (transport), when entries
+// are no longer needed (the caller knows what is applied durably and calls Cut).
+//
+// DESIGN.md has the format and the argument why recovery is right.
+package wal

@@ -1,0 +1,232 @@
+package wal
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"time"
+
+	"github.com/millrace/millrace/internal/fault"
+)
+
+// keeper is what only the keeping goroutine touches: it archives and recycles segments and keeps a spare ready, so that
+// the writer neither waits for that nor learns too late that the disk is full.
+type keeper struct {
+	next    uint64        // number of the next spare
+	retryAt time.Duration // boot time before which nothing that failed is tried again
+}
+
+// retryAfter is how long the keeper waits when the disk is full.
+const retryAfter = 100 * time.Millisecond
+
+// keptSpares is how many spares there may be; freed segments beyond it are removed.
+const keptSpares = 2
+
+// runKeeper is the keeper's goroutine.
+func (l *Log) runKeeper() {
+	defer close(l.endKeep)
+	timer := l.o.Clock.NewTimer(never)
+	defer timer.Stop()
+	for {
+		if l.tend() {
+			timer.Reset(retryAfter)
+		} else {
+			timer.Reset(never)
+		}
+		if stopped, _ := wait(l.keep, l.stopKeep, timer); stopped {
+			return
+		}
+	}
+}
+
+// tend recycles what is free and keeps a spare ready. It reports whether something is to be tried again.
+func (l *Log) tend() (again bool) {
+	if l.failure() != nil {
+		return false
+	}
+	if l.o.Clock.Boot() < l.keeper.retryAt {
+		return true
+	}
+	again, err := l.recycleFreed()
+	if err == nil {
+		err = l.keepSpare()
+	}
+	switch {
+	case noRoom(err):
+		l.keeper.retryAt = l.o.Clock.Boot() + retryAfter
+		l.setFull(true)
+		return true
+	case err != nil:
+		l.fail(err)
+		return false
+	}
+	l.setFull(false)
+	return again
+}
+
+func (l *Log) setFull(full bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.full = full; !full && l.want > 0 {
+		notify(l.wake)
+	}
+}
+
+// recycleFreed archives the free segments that nobody reads, and makes spares of them.
+func (l *Log) recycleFreed() (again bool, err error) {
+	for {
+		g := l.takeFreed()
+		if g == nil {
+			return false, nil
+		}
+		if err := l.archive(g); err != nil {
+			l.mu.Lock()
+			l.freed = append([]*segment{g}, l.freed...)
+			l.stats.ArchiveFailures++
+			l.mu.Unlock()
+			l.keeper.retryAt = l.o.Clock.Boot() + retryAfter
+			return true, nil //nolint:nilerr // the segment waits; the log goes on
+		}
+		if err := l.recycle(g); err != nil {
+			return false, err
+		}
+	}
+}
+
+// takeFreed returns a free segment that nobody reads, or nil.
+func (l *Log) takeFreed() *segment {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i, g := range l.freed {
+		if g.readers == 0 {
+			l.freed = append(l.freed[:i:i], l.freed[i+1:]...)
+			return g
+		}
+	}
+	return nil
+}
+
+// recycle makes a segment a spare, or removes it when there are enough. The new name is durable before the spare is
+// ready: what is written to it then can never be found under the old name.
+func (l *Log) recycle(g *segment) error {
+	if err := fault.Point("wal.recycle"); err != nil {
+		return fmt.Errorf("recycle %s: %w", g.name, err)
+	}
+	if err := g.file.Close(); err != nil {
+		return fmt.Errorf("close %s: %w", g.name, err)
+	}
+	l.mu.Lock()
+	l.stats.Recycled++
+	enough := len(l.spares) >= keptSpares || g.size > 2*l.o.SegmentBytes
+	l.mu.Unlock()
+	if enough {
+		if err := l.o.FS.Remove(g.name); err != nil {
+			return fmt.Errorf("remove %s: %w", g.name, err)
+		}
+		return nil
+	}
+	s := spare{number: l.keeper.next, size: g.size}
+	l.keeper.next++
+	if err := l.o.FS.Rename(g.name, l.path(spareName(s.number))); err != nil {
+		return fmt.Errorf("recycle %s: %w", g.name, err)
+	}
+	if err := l.syncNames(); err != nil {
+		return err
+	}
+	l.addSpare(s)
+	return nil
+}
+
+func (l *Log) addSpare(s spare) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.spares = append(l.spares, s)
+	notify(l.wake)
+}
+
+// keepSpare makes a spare when there is none, of the size that the writer waits for.
+func (l *Log) keepSpare() error {
+	s, size, ok := l.spareToFill()
+	if !ok {
+		return nil
+	}
+	if s.number == 0 {
+		s.number = l.keeper.next
+		l.keeper.next++
+	}
+	if err := l.makeSpare(&s, size); err != nil {
+		return err
+	}
+	l.addSpare(s)
+	return nil
+}
+
+// spareToFill says what is missing: a spare that is too small is taken to be filled further.
+func (l *Log) spareToFill() (s spare, size int64, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	size = max(l.o.SegmentBytes, l.want)
+	for _, s := range l.spares {
+		if s.size >= size {
+			return spare{}, 0, false
+		}
+	}
+	if len(l.spares) > 0 {
+		s, l.spares = l.spares[0], l.spares[1:]
+	}
+	return s, size, true
+}
+
+// makeSpare fills a spare. A full disk takes nothing away: what was written of the spare is removed again.
+func (l *Log) makeSpare(s *spare, size int64) error {
+	if err := fault.Point("wal.create"); err != nil {
+		return fmt.Errorf("make a segment: %w", err)
+	}
+	name := l.path(spareName(s.number))
+	free, _, err := l.o.FS.Disk(l.o.Dir)
+	if err == nil && free < uint64(size-s.size) { // not every file system can tell
+		err = errNoRoom
+	} else {
+		err = l.fill(s, size)
+	}
+	if noRoom(err) {
+		if e := l.o.FS.Remove(name); e != nil && !isMissing(e) {
+			return fmt.Errorf("remove %s: %w", name, e)
+		}
+	}
+	return err
+}
+
+// archive copies a segment's records to the archive, durably in every mode.
+func (l *Log) archive(g *segment) (err error) {
+	if l.o.ArchiveDir == "" || g.end == 0 {
+		return nil
+	}
+	if err := fault.Point("wal.archive"); err != nil {
+		return err
+	}
+	if err := l.o.FS.MkdirAll(l.o.ArchiveDir); err != nil {
+		return fmt.Errorf("make directory %s: %w", l.o.ArchiveDir, err)
+	}
+	name := filepath.Join(l.o.ArchiveDir, segmentName(g.number))
+	if err := l.copyTo(name+".tmp", g); err != nil {
+		return fmt.Errorf("archive %s: %w", g.name, err)
+	}
+	if err := l.o.FS.Rename(name+".tmp", name); err != nil {
+		return fmt.Errorf("archive %s: %w", g.name, err)
+	}
+	return syncDir(l.o.FS, l.o.ArchiveDir)
+}
+
+func (l *Log) copyTo(name string, g *segment) (err error) {
+	f, err := l.o.FS.Create(name)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if _, err := io.Copy(f, io.NewSectionReader(g.file, 0, g.end)); err != nil {
+		return err
+	}
+	return f.Sync()
+}

@@ -1,0 +1,250 @@
+package wal
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/env"
+	"github.com/millrace/millrace/internal/fault"
+)
+
+// Log is the log of a node. Its methods may be called from any goroutine, unless Options.Manual says otherwise.
+type Log struct {
+	o      Options
+	mark   mark
+	seed   uint32
+	writer writer // the writer's own
+	keeper keeper // the keeper's own
+
+	wake     chan struct{} // tells the writer that there is something to do; holds one
+	keep     chan struct{} // the same for the keeper
+	stop     chan struct{} // closed by Close, for the writer
+	stopKeep chan struct{} // closed when the writer has ended, for the keeper
+	ended    chan struct{} // closed when the writer has ended
+	endKeep  chan struct{} // closed when the keeper has ended
+
+	qmu    sync.Mutex // guards the fields below; taken before mu, never after
+	queue  []*change
+	queued int64                    // bytes waiting, until they are written
+	ends   map[core.ShardID]uint64  // last index of each shard, what is queued included
+	floors map[core.ShardID]uint64  // highest index that a cut was asked for: no entry up to it is written any more
+	cuts   map[core.ShardID]*change // newest cut of each shard that is not written
+	fatal  error
+	closed bool
+
+	mu       sync.Mutex // guards the fields below
+	tables   map[core.ShardID]*table
+	segments []*segment // in order; the last is written to
+	freed    []*segment // to be archived and recycled
+	spares   []spare
+	want     int64 // size that the next segment needs
+	full     bool
+	cached   int64
+	stats    Stats
+}
+
+// Append queues a batch. It never waits for the disk; b.Done tells the end, unless Append itself refuses: ErrQueueFull,
+// ErrClosed, ErrTooLarge or ErrOrder.
+func (l *Log) Append(b Batch) error {
+	if err := fault.Point("wal.append"); err != nil {
+		return err
+	}
+	c := &change{kind: kindEntry, shard: b.Shard, hard: b.HardState, entries: b.Entries, done: b.Done}
+	for i, e := range b.Entries {
+		if len(e.Data) > MaxEntryBytes {
+			return fmt.Errorf("entry %d of shard %d has %d bytes: %w", e.Index, b.Shard, len(e.Data), ErrTooLarge)
+		}
+		if e.Index != b.Entries[0].Index+uint64(i) {
+			return fmt.Errorf("entry %d of shard %d follows %d: %w", e.Index, b.Shard, e.Index-1, ErrOrder)
+		}
+	}
+	if len(b.HardState) > MaxEntryBytes {
+		return fmt.Errorf("hard state of shard %d has %d bytes: %w", b.Shard, len(b.HardState), ErrTooLarge)
+	}
+	c.size = c.encodedSize()
+	l.qmu.Lock()
+	defer l.qmu.Unlock()
+	switch {
+	case l.closed:
+		return ErrClosed
+	case l.queued > 0 && l.queued+c.size > l.o.QueueBytes:
+		return ErrQueueFull
+	}
+	if len(b.Entries) > 0 {
+		first, end, floor := b.Entries[0].Index, l.ends[b.Shard], l.floors[b.Shard]
+		if first > end+1 || first <= floor {
+			return fmt.Errorf("entry %d of shard %d, which has %d to %d: %w", first, b.Shard, floor+1, end, ErrOrder)
+		}
+		l.ends[b.Shard] = b.Entries[len(b.Entries)-1].Index
+	}
+	l.push(c)
+	return nil
+}
+
+// push queues a change. qmu is held.
+func (l *Log) push(c *change) {
+	c.queued = true
+	l.queue = append(l.queue, c)
+	l.queued += c.size
+	notify(l.wake)
+}
+
+// ResetTo restarts a shard's log after (index, term): all its entries go, and the next one is index+1. A nil hardState
+// leaves the old one. done is called exactly once.
+func (l *Log) ResetTo(s core.ShardID, index, term uint64, hardState []byte, done func(error)) {
+	c := &change{kind: kindReset, shard: s, index: index, term: term, hard: hardState, done: done}
+	c.size = c.encodedSize()
+	l.qmu.Lock()
+	if l.closed {
+		l.qmu.Unlock()
+		c.end(ErrClosed)
+		return
+	}
+	l.ends[s], l.floors[s] = index, index
+	delete(l.cuts, s) // the cut goes with the entries
+	l.push(c)
+	l.qmu.Unlock()
+}
+
+// Cut tells that a shard's entries up to index are no longer needed. It is recorded with the next batch, or with the
+// next seal; until then State shows the old cut. A lower index than before changes nothing. Entries up to index must be
+// committed: a cut of one that a queued batch replaces is forgotten.
+func (l *Log) Cut(s core.ShardID, index uint64) error {
+	l.qmu.Lock()
+	defer l.qmu.Unlock()
+	if l.closed {
+		return ErrClosed
+	}
+	if l.fatal != nil {
+		return l.fatal
+	}
+	term, err := l.Term(s, index)
+	if errors.Is(err, ErrCompacted) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("cut shard %d at %d: %w", s, index, err)
+	}
+	switch {
+	case index > l.ends[s]:
+		return fmt.Errorf("cut shard %d at %d, which ends at %d: %w", s, index, l.ends[s], ErrUnavailable)
+	case index <= l.floors[s]:
+		return nil
+	}
+	l.floors[s] = index
+	c := &change{kind: kindCut, shard: s, index: index, term: term}
+	c.size = c.encodedSize()
+	l.cuts[s] = c
+	notify(l.wake)
+	return nil
+}
+
+// Shards returns the shards that the log knows, in order.
+func (l *Log) Shards() []core.ShardID {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Sorted(maps.Keys(l.tables))
+}
+
+// State returns what is durable of a shard. A shard that the log does not know has First 1 and Last 0.
+func (l *Log) State(s core.ShardID) ShardState {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if t := l.tables[s]; t != nil {
+		return t.state()
+	}
+	return ShardState{First: 1}
+}
+
+// Term returns the term of an entry, the one at the cut included. ErrCompacted and ErrUnavailable say that it is not
+// here.
+func (l *Log) Term(s core.ShardID, index uint64) (uint64, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t := l.tables[s]
+	switch {
+	case t == nil && index == 0:
+		return 0, nil
+	case t == nil:
+		return 0, ErrUnavailable
+	case index == t.cut:
+		return t.cutTerm, nil
+	case index < t.cut:
+		return 0, ErrCompacted
+	}
+	if p := t.at(index); p != nil {
+		return p.term, nil
+	}
+	return 0, ErrUnavailable
+}
+
+// Full reports whether no new segment can be made for want of disk space. What is queued waits, in order, and is tried
+// again every 100 ms.
+func (l *Log) Full() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.full
+}
+
+// Stats returns the log's counters.
+func (l *Log) Stats() Stats {
+	l.qmu.Lock()
+	queued := l.queued
+	l.qmu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.stats
+	s.QueuedBytes, s.CacheBytes = uint64(queued), uint64(l.cached)
+	s.Segments, s.Spares = uint64(len(l.segments)), uint64(len(l.spares))
+	for _, seg := range slices.Concat(l.segments, l.freed) {
+		s.SegmentBytes += uint64(seg.size)
+	}
+	for _, sp := range l.spares {
+		s.SegmentBytes += uint64(sp.size)
+	}
+	return s
+}
+
+// fail stops the log: nothing is written after it, and every batch gets err.
+func (l *Log) fail(err error) {
+	l.qmu.Lock()
+	defer l.qmu.Unlock()
+	if l.fatal == nil {
+		l.fatal = &fatalError{cause: err}
+	}
+	notify(l.wake)
+}
+
+func (l *Log) failure() error {
+	l.qmu.Lock()
+	defer l.qmu.Unlock()
+	return l.fatal
+}
+
+// notify leaves a token in c if there is none.
+func notify(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// wait blocks until c has a token, the timer fires or stop is closed; it reports whether stop was.
+func wait(c, stop <-chan struct{}, t env.Timer) (stopped, fired bool) {
+	select {
+	case <-c:
+	case <-t.C():
+		fired = true
+	case <-stop:
+		stopped = true
+	}
+	return stopped, fired
+}
+
+// never is what a timer is set to that is not to fire.
+const never = 1000 * time.Hour

@@ -1,0 +1,343 @@
+package wal
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/millrace/millrace/internal/fault"
+)
+
+// writer is what only the writing goroutine touches.
+type writer struct {
+	active   *segment
+	off      int64  // where the next batch goes
+	batch    uint64 // last written
+	synced   uint64 // last known to be durable
+	next     uint64 // number of the next segment
+	unsealed bool   // a batch was written since the last seal
+	wrote    time.Duration
+	enc      encoder
+	in       []*change // encoded and not yet written, in order
+	work     []*change // taken from the queue, in order
+	clean    cleaner
+}
+
+// maxBatchBytes bounds one write, so that its waiters do not wait for much more than their own: a full queue is several
+// batches. A single larger group is one write all the same.
+const maxBatchBytes = 16 << 20
+
+// keptBuffer bounds what stays allocated between writes.
+const keptBuffer = 4 << 20
+
+// cutReserve is room at the end of a segment that only cuts and a seal may take: on a full disk they still find it, and
+// cuts free segments. It is 64 shards' cuts.
+const cutReserve = 64*(headerBytes+pairBytes) + headerBytes
+
+// Step does one turn, with Options.Manual: it takes everything queued, writes and syncs it, and calls Done. It also does
+// what is due besides: a seal, cuts, a spare segment. It reports false when nothing was queued.
+func (l *Log) Step() bool {
+	worked := l.turn()
+	if !worked && l.o.Clock.Boot()-l.writer.wrote >= l.o.SealAfter {
+		l.seal()
+	}
+	l.tend()
+	return worked
+}
+
+// run is the writer's goroutine.
+func (l *Log) run() {
+	defer close(l.ended)
+	timer := l.o.Clock.NewTimer(never)
+	defer timer.Stop()
+	for {
+		if l.turn() {
+			continue
+		}
+		if l.sealDue() {
+			timer.Reset(l.o.SealAfter)
+		} else {
+			timer.Reset(never)
+		}
+		stopped, fired := wait(l.wake, l.stop, timer)
+		if fired {
+			l.seal()
+		}
+		if stopped {
+			l.finish()
+			return
+		}
+	}
+}
+
+// turn writes everything that is queued. It reports whether it did anything.
+func (l *Log) turn() bool {
+	w := &l.writer
+	l.qmu.Lock()
+	w.work, l.queue = append(w.work, l.queue...), nil
+	fatal := l.fatal
+	l.qmu.Unlock()
+	if fatal != nil {
+		return l.failAll(fatal)
+	}
+	cleaned := l.cleanOne()
+	if len(w.work) == 0 && !cleaned && !l.cutsStuck() {
+		return false
+	}
+	l.addCuts()
+	worked := len(w.in) > 0
+	for len(w.work) > 0 {
+		c := w.work[0]
+		switch fits, small := l.fits(c.size), int64(len(w.enc.buf))+c.size <= maxBatchBytes; {
+		case fits && (small || len(w.enc.buf) == 0):
+			l.encode(c)
+			w.work[0], w.work = nil, w.work[1:]
+			continue
+		case len(w.enc.buf) > 0:
+			if !l.flush() {
+				return true
+			}
+		case !l.rotate(c.size):
+			return worked // it waits for room on the disk, or the log has stopped
+		}
+		worked = true
+	}
+	return l.flush() || worked
+}
+
+// fits says whether a group of n bytes has room in the segment behind what is encoded.
+func (l *Log) fits(n int64) bool {
+	return l.writer.off+int64(len(l.writer.enc.buf))+n <= l.writer.active.size-l.reserve()
+}
+
+// reserve is cutReserve, or less in the small segments of tests.
+func (l *Log) reserve() int64 { return min(cutReserve, l.o.SegmentBytes/8) }
+
+func (l *Log) encode(c *change) {
+	w := &l.writer
+	w.enc.segment, w.enc.batch, w.enc.synced = w.active.number, w.batch+1, w.synced
+	w.enc.add(c, false)
+	w.in = append(w.in, c)
+}
+
+// addCuts puts the pending cuts in front of a batch. It reports false when some had no room.
+func (l *Log) addCuts() bool {
+	w := &l.writer
+	l.qmu.Lock()
+	defer l.qmu.Unlock()
+	for _, s := range slices.Sorted(maps.Keys(l.cuts)) {
+		c := l.cuts[s]
+		if replaces(w.work, c) || replaces(l.queue, c) {
+			delete(l.cuts, s)
+			continue
+		}
+		if w.off+int64(len(w.enc.buf))+c.size+headerBytes > w.active.size {
+			return false
+		}
+		l.encode(c)
+		delete(l.cuts, s)
+	}
+	return true
+}
+
+// replaces says whether a change writes an entry that a cut is to remove, or removes the cut's log.
+func replaces(changes []*change, cut *change) bool {
+	return slices.ContainsFunc(changes, func(c *change) bool {
+		return c.shard == cut.shard && (c.kind == kindReset || len(c.entries) > 0 && c.entries[0].Index <= cut.index)
+	})
+}
+
+// cutsStuck says whether cuts should be written at once, because work waits for the segments they free.
+func (l *Log) cutsStuck() bool {
+	l.mu.Lock()
+	waiting := l.want > 0
+	l.mu.Unlock()
+	l.qmu.Lock()
+	defer l.qmu.Unlock()
+	return waiting && len(l.cuts) > 0
+}
+
+// flush writes and syncs what is encoded, then publishes and releases it. It reports whether there was anything and it
+// is durable.
+func (l *Log) flush() bool {
+	w := &l.writer
+	if len(w.in) == 0 {
+		return false
+	}
+	in := w.in
+	w.in = nil
+	if err := l.writeBatch(in); err != nil {
+		l.fail(err)
+		err = l.failure()
+		for _, c := range in {
+			l.account(c)
+			c.end(err)
+		}
+		return false
+	}
+	return true
+}
+
+func (l *Log) writeBatch(in []*change) error {
+	w := &l.writer
+	n := int64(len(w.enc.buf))
+	if n > 0 {
+		finish(w.enc.buf, l.seed)
+		if err := l.write(w.active, w.enc.buf, w.off); err != nil {
+			return err
+		}
+		if mutant("ack_before_sync") {
+			l.releaseWaiters(in)
+		}
+		if err := l.sync(w.active); err != nil {
+			return err
+		}
+		w.batch++
+		if !l.o.NoSync {
+			w.synced = w.batch
+		}
+		w.unsealed, w.wrote = true, l.o.Clock.Boot()
+	}
+	at := w.off
+	w.off += n
+	if w.enc.buf = w.enc.buf[:0]; cap(w.enc.buf) > keptBuffer {
+		w.enc.buf = nil
+	}
+	l.publish(in, at)
+	l.releaseWaiters(in)
+	return nil
+}
+
+func (l *Log) releaseWaiters(in []*change) {
+	for _, c := range in {
+		l.account(c)
+		c.end(nil)
+	}
+}
+
+// account takes a change off the queued bytes.
+func (l *Log) account(c *change) {
+	if !c.queued {
+		return
+	}
+	c.queued = false
+	l.qmu.Lock()
+	l.queued -= c.size
+	l.qmu.Unlock()
+}
+
+// write puts whole records into a segment.
+func (l *Log) write(g *segment, b []byte, off int64) error {
+	if err := fault.Point("wal.write"); err != nil {
+		return fmt.Errorf("write %s: %w", g.name, err)
+	}
+	if _, err := g.file.WriteAt(b, off); err != nil {
+		return fmt.Errorf("write %s at offset %d: %w", g.name, off, err)
+	}
+	if err := fault.Point("wal.written"); err != nil {
+		return fmt.Errorf("write %s: %w", g.name, err)
+	}
+	l.mu.Lock()
+	l.stats.Bytes += uint64(len(b))
+	l.stats.Batches++
+	l.mu.Unlock()
+	return nil
+}
+
+// sync makes what was written to a segment durable.
+func (l *Log) sync(g *segment) error {
+	if l.o.NoSync || mutant("no_fsync") {
+		return nil
+	}
+	if err := g.file.SyncData(); err != nil {
+		return fmt.Errorf("sync %s: %w", g.name, err)
+	}
+	if err := fault.Point("wal.synced"); err != nil {
+		return fmt.Errorf("sync %s: %w", g.name, err)
+	}
+	l.mu.Lock()
+	l.stats.Syncs++
+	l.mu.Unlock()
+	return nil
+}
+
+// publish makes durable changes visible. Their records begin at off in the active segment.
+func (l *Log) publish(in []*change, off int64) {
+	g := l.writer.active
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range in {
+		l.apply(c, g, off)
+		off += c.size
+	}
+	l.evict()
+	l.freeOldest()
+}
+
+func (l *Log) apply(c *change, g *segment, off int64) {
+	t := l.tables[c.shard]
+	if t == nil && c.kind != kindSeal {
+		t = newTable(c.shard)
+		l.tables[c.shard] = t
+	}
+	switch c.kind {
+	case kindEntry:
+		l.applyEntries(t, c, g, off)
+	case kindReset:
+		l.cached -= t.recentBytes
+		l.release(t.reset(c.index, c.term))
+	case kindCut:
+		l.cached -= t.recentBytes
+		l.release(t.cutTo(c.index, c.term))
+		l.cached += t.recentBytes
+	case kindRewrite:
+		l.applyRewrite(t, c, g, off)
+	}
+	if c.hard != nil {
+		t.hardState = c.hard
+	}
+}
+
+func (l *Log) applyEntries(t *table, c *change, g *segment, off int64) {
+	l.cached -= t.recentBytes
+	for i, e := range c.entries {
+		if i == 0 {
+			l.release(t.truncate(e.Index))
+		}
+		p := position{term: e.Term, segment: uint32(g.number), off: uint32(off), n: uint32(len(e.Data))}
+		g.hold(p)
+		t.push(p)
+		t.remember(e)
+		off += p.recordBytes()
+	}
+	l.cached += t.recentBytes
+	l.stats.Entries += uint64(len(c.entries))
+}
+
+// evict drops the oldest recent entries of the shard that has most of them, until the cache is small enough. mu is held.
+func (l *Log) evict() {
+	for l.cached > l.o.CacheBytes {
+		var most *table
+		for _, t := range l.tables {
+			if most == nil || t.recentBytes > most.recentBytes {
+				most = t
+			}
+		}
+		l.cached -= most.recentBytes
+		most.forgetOldest()
+		l.cached += most.recentBytes
+	}
+}
+
+// failAll ends everything that waits, with the error that stopped the log.
+func (l *Log) failAll(err error) bool {
+	w := &l.writer
+	in := append(w.in, w.work...)
+	w.in, w.work, w.enc.buf = nil, nil, nil
+	for _, c := range in {
+		l.account(c)
+		c.end(err)
+	}
+	return len(in) > 0
+}

@@ -1,0 +1,167 @@
+package server
+
+import (
+	"cmp"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/millrace/millrace/internal/auth"
+	"github.com/millrace/millrace/internal/env"
+	"github.com/millrace/millrace/internal/errs"
+	"github.com/millrace/millrace/internal/replog/wal"
+	"github.com/millrace/millrace/internal/store"
+)
+
+// maxShards bounds the shards of one node.
+const maxShards = 64
+
+// minMemory is the least memory a server runs with.
+const minMemory = 128 << 20
+
+func (o Options) withDefaults() (Options, error) {
+	o.Listen = cmp.Or(o.Listen, "127.0.0.1:7081")
+	o.Durability = cmp.Or(o.Durability, Fsync)
+	o.Name = cmp.Or(o.Name, "n1")
+	o.Shards = cmp.Or(o.Shards, 1)
+	o.Version = cmp.Or(o.Version, "dev")
+	if o.Clock == nil {
+		o.Clock = env.SystemClock{}
+	}
+	if o.Rand == nil {
+		o.Rand = env.SystemRand{}
+	}
+	if o.Net == nil {
+		o.Net = env.SystemNet{}
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Memory == 0 {
+		o.Memory = max(machineMemory()/4, minMemory)
+	}
+	if err := o.check(); err != nil {
+		return o, err
+	}
+	if o.Tokens == nil {
+		tokens, err := auth.Open(store.NewFS(store.SystemFS()), o.TokensFile)
+		if err != nil {
+			return o, fmt.Errorf("tokens: %w", err)
+		}
+		o.Tokens = tokens
+	}
+	return o, nil
+}
+
+// check refuses what is not safe or makes no sense, naming the option.
+func (o Options) check() error {
+	host, _, err := net.SplitHostPort(o.Listen)
+	switch {
+	case o.Dir == "":
+		return errors.New("data: a directory is required")
+	case err != nil:
+		return fmt.Errorf("listen: %w", err)
+	case o.Durability != Fsync && o.Durability != None:
+		return fmt.Errorf("durability: %q is neither fsync nor none", o.Durability)
+	case o.Shards < 1 || o.Shards > maxShards:
+		return fmt.Errorf("shards: %d is not within 1 to %d", o.Shards, maxShards)
+	case o.Memory < minMemory:
+		return fmt.Errorf("memory: %d bytes are less than the least of %d", o.Memory, minMemory)
+	case o.Reserve < 0:
+		return errors.New("disk-reserve: must not be negative")
+	case (o.TLSCert == "") != (o.TLSKey == ""):
+		return errors.New("tls-cert and tls-key belong together")
+	case o.Tokens == nil && o.TokensFile == "":
+		return errors.New("tokens: a server without tokens does not start; name a tokens file, or use --dev on loopback")
+	case !loopback(host) && o.TLSCert == "" && !o.Insecure:
+		return fmt.Errorf("listen: %s is no loopback address; give tls-cert and tls-key, or --insecure for plain text", o.Listen)
+	}
+	return nil
+}
+
+func loopback(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}
+
+// Dev sets o up for development: one admin token of tenant default, and a loopback address.
+func Dev(o Options, token string) (Options, error) {
+	host, _, err := net.SplitHostPort(cmp.Or(o.Listen, "127.0.0.1:7081"))
+	if err != nil || !loopback(host) {
+		return o, fmt.Errorf("listen: --dev binds to loopback only, not to %q", o.Listen)
+	}
+	if o.TokensFile != "" {
+		return o, errors.New("tokens: --dev makes its own token")
+	}
+	o.Tokens, err = auth.New(auth.Token{
+		Hash: auth.Hash(token), Principal: auth.Principal{Name: "dev", Tenant: "default", Scopes: auth.All},
+	})
+	return o, err
+}
+
+// NewToken makes a token at random.
+func NewToken() string { return auth.Generate(env.SystemRand{}) }
+
+// listen opens the edge's listener.
+func (r *Running) listen() (net.Listener, error) {
+	lis, err := r.o.Net.Listen(r.o.Listen)
+	if err != nil {
+		return nil, err
+	}
+	r.Address = lis.Addr().String()
+	if r.o.TLSCert == "" {
+		return lis, nil
+	}
+	cert, err := tls.LoadX509KeyPair(r.o.TLSCert, r.o.TLSKey)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("tls-cert: %w", err), lis.Close())
+	}
+	return tls.NewListener(lis, &tls.Config{
+		Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"},
+	}), nil
+}
+
+// Exit codes of serve.
+const (
+	exitStorage    = 20 // a failed write or sync
+	exitCorruption = 21 // damaged bytes; the error names file and offset
+	exitDiskFull   = 22 // no room left beyond the reserve
+	exitIdentity   = 23 // not this server's directory
+)
+
+// ExitCode returns the exit code that tells an operator what kind of failure ended a server, or 0 for none of these.
+func ExitCode(err error) int {
+	var damaged *wal.CorruptionError
+	var corrupt *errs.Corruption
+	var newer *store.NewerFormatError
+	switch {
+	case errors.As(err, &damaged), errors.As(err, &corrupt):
+		return exitCorruption
+	case errors.As(err, &newer), errors.Is(err, store.ErrLocked):
+		return exitIdentity
+	case errors.Is(err, unix.ENOSPC):
+		return exitDiskFull
+	case errors.Is(err, wal.ErrFatal):
+		return exitStorage
+	}
+	return 0
+}
+
+// machineMemory returns the memory of the machine, or of the control group when that is less.
+func machineMemory() int64 {
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil {
+		return 4 * minMemory
+	}
+	return int64(info.Totalram) * int64(info.Unit)
+}
+
+// HashToken returns the hash of a token as a tokens file holds it.
+func HashToken(token string) string { return auth.Hash(token) }

@@ -1,0 +1,161 @@
+// Package server wires one process: data directory, store, log, node, tokens and edges. It is the one place that sees
+// concrete types; nothing is decided here.
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/internal/api"
+	"github.com/millrace/millrace/internal/auth"
+	"github.com/millrace/millrace/internal/env"
+	"github.com/millrace/millrace/internal/node"
+	"github.com/millrace/millrace/internal/replog/wal"
+	"github.com/millrace/millrace/internal/store"
+)
+
+// Durability is what an acknowledged write survives.
+type Durability string
+
+// The durabilities. Fsync survives a power cut; None survives a killed process only, and is for comparisons.
+const (
+	Fsync Durability = "fsync"
+	None  Durability = "none"
+)
+
+// Options of a server. A zero field means its default where one is named.
+type Options struct {
+	Dir        string     // of the data; made if missing; required
+	Listen     string     // address of the gRPC edge; default 127.0.0.1:7081
+	Insecure   bool       // allow plain text on an address that is not loopback
+	TLSCert    string     // PEM files of the edge's certificate and key; both or none
+	TLSKey     string     //
+	TokensFile string     // YAML of hashed tokens; required unless Tokens is set
+	Tokens     *auth.Static
+	Durability Durability // default fsync
+	Name       string     // of this node; default n1
+	Shards     int        // default 1; fixed when the data directory is made
+	Memory     int64      // bytes for all buffers and caches; default 25 % of the machine, at least 128 MiB
+	ArchiveDir string     // receives log segments before they are reused; default none
+	Reserve    int64      // free bytes kept on the disk; default min(1 % of it, 1 GiB)
+	Version    string
+
+	Logger *slog.Logger
+	Clock  env.Clock
+	Rand   env.Rand
+	Net    env.Net
+}
+
+// Running is a server that serves.
+type Running struct {
+	Address string // host:port of the gRPC edge
+
+	o      Options
+	dir    *store.Dir
+	store  *store.Store
+	log    *wal.Log
+	node   *node.Node
+	api    *api.Server
+	served chan error
+	once   sync.Once
+	err    error
+}
+
+// Start opens the data directory and serves. It returns when the node is ready: its log is replayed and it leads.
+func Start(ctx context.Context, o Options) (*Running, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	r := &Running{o: o, served: make(chan error, 1)}
+	if err := r.open(ctx); err != nil {
+		return nil, errors.Join(err, r.closeParts())
+	}
+	return r, nil
+}
+
+func (r *Running) open(ctx context.Context) error {
+	o := r.o
+	fs := store.NewFS(store.SystemFS())
+	lis, err := r.listen()
+	if err != nil {
+		return err
+	}
+	// From here the port is held, so that two servers on one address fail before they touch data.
+	if err := r.openData(fs); err != nil {
+		return errors.Join(err, lis.Close())
+	}
+	r.api, err = api.New(api.Options{
+		Backend: r.node, Auth: o.Tokens, Clock: o.Clock, Rand: o.Rand, Logger: o.Logger, Version: o.Version,
+	})
+	if err != nil {
+		return errors.Join(err, lis.Close())
+	}
+	if err := r.node.WaitReady(ctx); err != nil {
+		return errors.Join(fmt.Errorf("wait until the node leads: %w", err), lis.Close())
+	}
+	go func() { r.served <- r.api.Serve(lis) }()
+	return nil
+}
+
+func (r *Running) openData(fs env.FS) (err error) {
+	o := r.o
+	if r.dir, err = store.OpenDir(fs, o.Dir, o.Rand, o.Clock.Wall()); err != nil {
+		return err
+	}
+	if r.store, err = store.Open(store.Options{
+		FS: store.SystemFS(), Dir: filepath.Join(o.Dir, "store"), Clock: o.Clock, MemoryBytes: o.Memory / 2, Logger: o.Logger,
+	}); err != nil {
+		return fmt.Errorf("open store: %w", err)
+	}
+	if r.log, err = wal.Open(wal.Options{
+		FS: fs, Clock: o.Clock, Dir: filepath.Join(o.Dir, "wal"), NoSync: o.Durability == None, ArchiveDir: o.ArchiveDir,
+	}); err != nil {
+		return fmt.Errorf("open log: %w", err)
+	}
+	r.node, err = node.Open(node.Options{
+		Name: o.Name, Shards: o.Shards, Dir: o.Dir, FS: fs, Clock: o.Clock, Rand: o.Rand, Logger: o.Logger, Log: r.log,
+		Store: r.store, Unsynced: o.Durability == None, DiskReserve: uint64(o.Reserve),
+	})
+	return err
+}
+
+// Fatal delivers the error that ends the node; nothing is served after it.
+func (r *Running) Fatal() <-chan error { return r.node.Fatal() }
+
+// Node returns the node, for tests and for embedding.
+func (r *Running) Node() *node.Node { return r.node }
+
+// Close stops serving: streams are told to go, calls in flight end, the log is sealed. It waits up to grace for calls.
+func (r *Running) Close(grace time.Duration) error {
+	r.once.Do(func() {
+		if r.api != nil {
+			r.api.Shutdown(grace)
+			<-r.served
+		}
+		r.err = r.closeParts()
+	})
+	return r.err
+}
+
+func (r *Running) closeParts() error {
+	var all []error
+	if r.node != nil {
+		r.node.Close()
+	}
+	if r.log != nil {
+		all = append(all, r.log.Close())
+	}
+	if r.store != nil {
+		all = append(all, r.store.Close())
+	}
+	if r.dir != nil {
+		all = append(all, r.dir.Close())
+	}
+	return errors.Join(all...)
+}

@@ -1,0 +1,162 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/errs"
+	"github.com/millrace/millrace/internal/keys"
+)
+
+// content is a hash over stored keys and values in order, and their number.
+type content struct {
+	hash uint64
+	keys int
+}
+
+func (c *content) add(key, value []byte) {
+	c.hash = hash2(c.hash, hashSet, key, value)
+	c.keys++
+}
+
+// ScanHash returns a hash over all keys and values of the shard as of index, and how many keys there are. Replicas with
+// equal state at equal index have equal hashes. It first writes what is in memory to the database; it reads everything,
+// while the shard goes on.
+func (sh *Shard) ScanHash() (index, hash uint64, keys int, err error) {
+	if !sh.s.use.enter() {
+		return 0, 0, 0, ErrClosed
+	}
+	defer sh.s.use.leave()
+	sh.writeMu.Lock()
+	if err := sh.writeAll(); err != nil {
+		sh.writeMu.Unlock()
+		return 0, 0, 0, err
+	}
+	snap := sh.s.db.NewSnapshot()
+	sh.writeMu.Unlock()
+	defer func() { err = errors.Join(err, describe("end a snapshot", snap.Close())) }()
+	m, err := sh.readMeta(snap)
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	var c content
+	err = eachKey(snap, uint16(sh.id), func(key, value []byte) bool {
+		c.add(key, value)
+		return sh.s.err() == nil
+	})
+	return m.index, c.hash, c.keys, errors.Join(err, sh.s.err())
+}
+
+// eachKey calls fn for all keys of a shard but its own record, in order, until it returns false.
+func eachKey(from pebble.Reader, shard uint16, fn func(key, value []byte) bool) (err error) {
+	it, err := from.NewIter(&pebble.IterOptions{LowerBound: appendShard(nil, shard), UpperBound: metaKey(shard)})
+	if err != nil {
+		return describe("scan", err)
+	}
+	defer func() { err = errors.Join(err, describe("scan", it.Close())) }()
+	for ok := it.First(); ok; ok = it.Next() {
+		value, err := it.ValueAndErr()
+		if err != nil {
+			return describe("scan", err)
+		}
+		if !fn(it.Key()[shardLen:], value) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// ShardReport is what Check found of one shard.
+type ShardReport struct {
+	Shard       core.ShardID
+	Index       uint64 // applied
+	ApplyHash   uint64
+	ContentHash uint64 // as ScanHash
+	Keys        int
+	Bytes       uint64                  // keys and values
+	Services    map[keys.Service]uint64 // keys of each
+	Foreign     int                     // keys in no form this build knows
+}
+
+// Report is what Check found.
+type Report struct {
+	Shards    []ShardReport // by id
+	DiskBytes uint64
+}
+
+// Check reads all of a store that no process uses, without changing it. Damage is returned as *errs.Corruption that
+// names the file when it is known, with what was read before it.
+func Check(o Options) (r Report, err error) {
+	o = o.withDefaults()
+	e := o.engineOptions()
+	e.ReadOnly, e.ErrorIfNotExists = true, true
+	var damage error
+	e.Logger = logger{o.Logger, func(err error) { damage = err }}
+	db, err := pebble.Open(o.Dir, e)
+	if err != nil {
+		return r, describe("open database "+o.Dir, err)
+	}
+	defer func() { err = errors.Join(err, damage, describe("close database", db.Close())) }()
+	r.DiskBytes = db.Metrics().DiskSpaceUsage()
+	next := []byte{}
+	for {
+		id, ok, err := nextShard(db, next)
+		if err != nil || !ok {
+			return r, err
+		}
+		s, err := checkShard(db, id)
+		r.Shards = append(r.Shards, s)
+		if err != nil {
+			return r, fmt.Errorf("shard %d: %w", id, err)
+		}
+		if id == 1<<16-1 {
+			return r, nil
+		}
+		next = appendShard(nil, id+1)
+	}
+}
+
+// nextShard returns the first shard at or after a bound that has keys.
+func nextShard(db *pebble.DB, from []byte) (id uint16, ok bool, err error) {
+	it, err := db.NewIter(&pebble.IterOptions{LowerBound: from})
+	if err != nil {
+		return 0, false, describe("scan", err)
+	}
+	if ok = it.First(); ok {
+		if key := it.Key(); len(key) > shardLen {
+			id = uint16(key[0])<<8 | uint16(key[1])
+		} else {
+			err = errs.Corruptf("key %x names no shard", key)
+		}
+	}
+	return id, ok, errors.Join(err, describe("scan", it.Close()))
+}
+
+func checkShard(db *pebble.DB, id uint16) (r ShardReport, err error) {
+	sh := &Shard{id: core.ShardID(id), metaKey: metaKey(id)}
+	r = ShardReport{Shard: sh.id, Services: map[keys.Service]uint64{}}
+	m, err := sh.readMeta(db)
+	if err != nil {
+		return r, err
+	}
+	if m.index == 0 {
+		return r, errs.Corruptf("there are keys of shard %d but no record of what was applied", id)
+	}
+	r.Index, r.ApplyHash = m.index, m.hash
+	var c content
+	err = eachKey(db, id, func(key, value []byte) bool {
+		c.add(key, value)
+		r.Bytes += uint64(len(key) + len(value))
+		if _, service, ok := keys.PartitionOf(key); ok {
+			r.Services[service]++
+		} else {
+			r.Foreign++
+		}
+		return true
+	})
+	r.ContentHash, r.Keys = c.hash, c.keys
+	return r, err
+}

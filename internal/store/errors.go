@@ -1,0 +1,49 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"syscall"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/millrace/millrace/internal/errs"
+)
+
+// ErrClosed is returned by every call after Close.
+var ErrClosed = errors.New("store is closed")
+
+// describe says during what act the database failed. Damage becomes a Corruption that names the file when it is known.
+func describe(act string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if !pebble.IsCorruptionError(err) {
+		return fmt.Errorf("%s: %w", act, err)
+	}
+	if info := pebble.ExtractDataCorruptionInfo(err); info != nil {
+		return errs.Corruptf("%s: file %s: %v", act, info.Path, info.Details)
+	}
+	return errs.Corruptf("%s: %v", act, err)
+}
+
+// isFull reports whether an error says that the disk, or what its user may use of it, is full.
+func isFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
+
+// logger gives the database's messages to slog. What the database calls fatal ends the use of the store, not the
+// process: the owner decides.
+type logger struct {
+	log  *slog.Logger
+	fail func(error)
+}
+
+func (l logger) Infof(format string, args ...any) { l.log.Debug(fmt.Sprintf(format, args...)) }
+
+func (l logger) Errorf(format string, args ...any) { l.log.Error(fmt.Sprintf(format, args...)) }
+
+func (l logger) Fatalf(format string, args ...any) {
+	l.fail(fmt.Errorf("database: "+format, args...))
+}

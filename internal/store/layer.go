@@ -1,0 +1,253 @@
+package store
+
+import (
+	"slices"
+	"sort"
+	"sync"
+	"time"
+	"unsafe"
+
+	"github.com/millrace/millrace/internal/keys"
+)
+
+// entryCost is what an entry takes beside its key and value: itself, its slot in the map and its place in a list. A
+// layer's size is counted with it, so that many small keys fill a layer before they fill the memory.
+const entryCost = 128
+
+// spanCost is what a range delete counts for in a layer's size. It is high because each one is copied when another is
+// added, so that a layer of many is written out before that shows.
+const spanCost = 4 << 10
+
+// slabLen is how many entries are allocated at once.
+const slabLen = 128
+
+// entry is what a layer knows about one key: its value, or that it is deleted beneath.
+type entry struct {
+	key   []byte
+	value []byte
+	live  bool  // false: a tombstone
+	fresh bool  // nothing is stored beneath: deleting it leaves nothing to write
+	at    int32 // its place in list
+	list  *list // where it waits to be ordered; nil when it stands in its class's tree
+	class *class
+}
+
+// layer holds the changes of a run of entries over whatever lies beneath it. Its newest state of a key counts: an
+// entry is always newer than a span that covers it.
+//
+// Lookup goes through a map, because Apply mostly gets and sets single keys; order is made only where a scan asks for
+// it (order.go). The writer has the shard's lock exclusively; readers share it.
+type layer struct {
+	entries map[string]*entry // keys are the entries' own bytes
+	spans   []span            // range deletes: disjoint, ascending, never changed in place
+	free    []*entry          // removed entries, to be used again
+	slab    []entry           // the rest of what was allocated last
+
+	unsorted list // entries in no class yet
+	classes  classes
+	orderMu  sync.Mutex // guards unsorted, classes and trees while readers make order; writers need no other lock
+
+	size    int64
+	version uint64 // rises with every change, so that a scan notices changes made by its own callback
+	calls   uint64 // changes asked for, those taken back excepted
+
+	used bool          // holds at least one entry of the log, perhaps one that changed nothing
+	born time.Duration // boot time of the first
+	meta shardMeta     // as of its last
+}
+
+// span is a range delete of [from, to); a nil to has no end.
+type span struct{ from, to []byte }
+
+func newLayer() *layer { return &layer{entries: map[string]*entry{}} }
+
+// reset empties the layer for use again. Nothing else may hold it.
+func (l *layer) reset() {
+	clear(l.entries)
+	clear(l.free)
+	*l = layer{entries: l.entries, free: l.free[:0], unsorted: list{l.unsorted.reset()}}
+}
+
+// text views b as a string without copying. b is never changed while the string lives.
+func text(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+
+// get looks key up. known reports whether this layer decides: a value, or a deletion of what lies beneath.
+func (l *layer) get(key []byte) (value []byte, live, known bool) {
+	if e := l.entries[text(key)]; e != nil {
+		return e.value, e.live, true
+	}
+	return nil, false, l.covered(key)
+}
+
+// covered reports whether a range delete of this layer hides what lies beneath key.
+func (l *layer) covered(key []byte) bool {
+	if len(l.spans) == 0 {
+		return false
+	}
+	_, ok := l.spanOf(key)
+	return ok
+}
+
+// spanOf returns the range delete that holds key.
+func (l *layer) spanOf(key []byte) (span, bool) {
+	// The first span that ends after key is the only one that can hold it.
+	i := sort.Search(len(l.spans), func(i int) bool { return before(key, l.spans[i].to) })
+	if i < len(l.spans) && keys.Compare(l.spans[i].from, key) <= 0 {
+		return l.spans[i], true
+	}
+	return span{}, false
+}
+
+// before reports whether key lies below a bound, of which nil is the highest.
+func before(key, bound []byte) bool { return bound == nil || keys.Compare(key, bound) < 0 }
+
+// put makes key live with value. fresh is the caller's promise that nothing is stored beneath; it counts only when the
+// layer knows nothing else of the key.
+func (l *layer) put(key, value []byte, fresh bool) (old prior) {
+	l.version++
+	if e := l.entries[text(key)]; e != nil {
+		old = priorOf(e)
+		l.size += int64(len(value) - len(e.value))
+		e.value, e.live = value, true
+		return old
+	}
+	l.add(key, value, true, fresh || l.covered(key))
+	return prior{}
+}
+
+// remove makes key absent. It leaves a tombstone only if something may be stored beneath.
+func (l *layer) remove(key []byte) (old prior) {
+	l.version++
+	e := l.entries[text(key)]
+	switch {
+	case e == nil && l.covered(key):
+		return prior{}
+	case e == nil:
+		l.add(key, nil, false, false)
+		return prior{}
+	}
+	old = priorOf(e)
+	if e.fresh {
+		l.drop(e)
+		return old
+	}
+	l.size -= int64(len(e.value))
+	e.value, e.live = nil, false
+	return old
+}
+
+// restore makes key what it was before a change.
+func (l *layer) restore(key []byte, old prior) {
+	l.version++
+	e := l.entries[text(key)]
+	switch {
+	case e == nil && old.known:
+		l.add(key, old.value, old.live, old.fresh)
+	case e == nil:
+	case !old.known:
+		l.drop(e)
+	default:
+		l.size += int64(len(old.value) - len(e.value))
+		e.value, e.live, e.fresh = old.value, old.live, old.fresh
+	}
+}
+
+// prior is what a layer knew of a key before a change.
+type prior struct {
+	value              []byte
+	known, live, fresh bool
+}
+
+func priorOf(e *entry) prior { return prior{e.value, true, e.live, e.fresh} }
+
+func (l *layer) add(key, value []byte, live, fresh bool) {
+	var e *entry
+	if n := len(l.free); n > 0 {
+		e, l.free = l.free[n-1], l.free[:n-1]
+	} else {
+		if len(l.slab) == 0 {
+			l.slab = make([]entry, slabLen)
+		}
+		e, l.slab = &l.slab[0], l.slab[1:]
+	}
+	*e = entry{key: key, value: value, live: live, fresh: fresh}
+	l.unsorted.push(e)
+	l.entries[text(key)] = e
+	l.size += int64(len(key) + len(value) + entryCost)
+}
+
+// drop forgets an entry altogether.
+func (l *layer) drop(e *entry) {
+	delete(l.entries, text(e.key))
+	if e.list != nil {
+		e.list.remove(e)
+	} else {
+		e.class.tree.Delete(e)
+	}
+	l.size -= int64(len(e.key) + len(e.value) + entryCost)
+	*e = entry{}
+	l.free = append(l.free, e)
+}
+
+// removeRange hides [from, to) beneath, and calls gone with each entry of the layer it removes in it. It returns the
+// range deletes before.
+func (l *layer) removeRange(from, to []byte, gone func(key []byte, old prior)) (old []span) {
+	l.version++
+	var found []*entry
+	c := cursor{l: l}
+	for e := c.seek(from, to); e != nil; e = c.next() {
+		found = append(found, e)
+	}
+	c.close()
+	for _, e := range found {
+		gone(e.key, priorOf(e))
+		l.drop(e)
+	}
+	old = l.spans
+	l.setSpans(joined(old, span{from, to}))
+	return old
+}
+
+func (l *layer) setSpans(s []span) {
+	l.size += int64(len(s)-len(l.spans)) * spanCost
+	l.spans = s
+}
+
+// joined returns spans with s among them; those that touch become one.
+func joined(spans []span, s span) []span {
+	// Those from i to j overlap or touch s.
+	i := sort.Search(len(spans), func(i int) bool {
+		return spans[i].to == nil || keys.Compare(spans[i].to, s.from) >= 0
+	})
+	j := i
+	for j < len(spans) && (s.to == nil || keys.Compare(spans[j].from, s.to) <= 0) {
+		j++
+	}
+	if i < j {
+		if keys.Compare(spans[i].from, s.from) < 0 {
+			s.from = spans[i].from
+		}
+		if last := spans[j-1].to; last == nil || s.to != nil && keys.Compare(last, s.to) > 0 {
+			s.to = last
+		}
+	}
+	return slices.Concat(spans[:i], []span{s}, spans[j:])
+}
+
+// sorted returns all entries in key order.
+func (l *layer) sorted() []*entry {
+	out := make([]*entry, 0, len(l.entries))
+	for _, e := range l.entries {
+		out = append(out, e)
+	}
+	slices.SortFunc(out, func(a, b *entry) int { return keys.Compare(a.key, b.key) })
+	return out
+}
+
+// bound returns the upper bound of a range: an empty one is none.
+func bound(to []byte) []byte {
+	if len(to) == 0 {
+		return nil
+	}
+	return to
+}

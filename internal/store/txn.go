@@ -1,0 +1,170 @@
+package store
+
+import (
+	"bytes"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/errs"
+)
+
+// Txn changes a shard's state while one entry is applied. It is valid during the call that was given it, and for one
+// goroutine. Its reads see its writes; nobody else does before the entry is published.
+type Txn struct {
+	reader
+	// point looks up single keys in the database. It outlives the entry, because making one costs more than using it,
+	// and is closed when the frozen layer goes: until then the layers hide all that the database gained since.
+	point   *pebble.Iterator
+	hash    uint64
+	journal []change // every change of the entry, so that a failed one leaves nothing behind
+	start   mark     // of the entry
+	marked  bool
+	mark    mark
+}
+
+var _ core.Txn = (*Txn)(nil)
+
+// change is how to take one change back: what a key was before, or the range deletes before one was added.
+type change struct {
+	key   []byte
+	old   prior
+	spans []span
+	span  bool
+}
+
+// mark is where Undo goes back to.
+type mark struct {
+	journal int
+	hash    uint64
+	calls   uint64
+}
+
+// begin starts an entry on the shard's active layer.
+func (t *Txn) begin(index, hash uint64) {
+	t.hash = round(round(hash, hashEntry), index)
+	t.marked = false
+	t.start = mark{calls: t.active.calls}
+}
+
+// end forgets how to take the entry back.
+func (t *Txn) end() {
+	clear(t.journal)
+	t.journal = t.journal[:0]
+}
+
+// abort takes the whole entry back.
+func (t *Txn) abort() {
+	t.rewind(t.start)
+	t.end()
+}
+
+// Get returns the value of key, and whether it is there.
+func (t *Txn) Get(key []byte) (value []byte, ok bool, err error) {
+	if value, live, known := t.layered(key); known {
+		return value, live, nil
+	}
+	if t.point == nil {
+		// Filters of the last level are not used by default. Here most lookups that come this far find nothing.
+		if t.point, err = t.sh.s.db.NewIter(&pebble.IterOptions{UseL6Filters: true}); err != nil {
+			return nil, false, describe("read a key", err)
+		}
+	}
+	t.buf = append(appendShard(t.buf[:0], uint16(t.sh.id)), key...)
+	if !t.point.SeekPrefixGE(t.buf) {
+		return nil, false, describe("read a key", t.point.Error())
+	}
+	if !bytes.Equal(t.point.Key(), t.buf) {
+		return nil, false, nil
+	}
+	found, err := t.point.ValueAndErr()
+	if err != nil {
+		return nil, false, describe("read a key", err)
+	}
+	return append([]byte{}, found...), true, nil
+}
+
+// closePoint gives up the iterator for single keys. The caller holds the shard's lock.
+func (t *Txn) closePoint() error {
+	it := t.point
+	t.point = nil
+	if it == nil {
+		return nil
+	}
+	return describe("read a key", it.Close())
+}
+
+// Set stores value under key.
+func (t *Txn) Set(key, value []byte) { t.put(key, value, false) }
+
+// Insert is Set for a key that is not stored, by the caller's promise. Builds with invariants check it.
+func (t *Txn) Insert(key, value []byte) {
+	t.checkAbsent(key)
+	t.put(key, value, true)
+}
+
+func (t *Txn) put(key, value []byte, fresh bool) {
+	t.hash = hash2(t.hash, hashSet, key, value)
+	t.active.calls++
+	t.journal = append(t.journal, change{key: key, old: t.active.put(key, value, fresh)})
+}
+
+// Delete removes key, present or not.
+func (t *Txn) Delete(key []byte) {
+	t.hash = hash1(t.hash, hashDelete, key)
+	t.active.calls++
+	t.journal = append(t.journal, change{key: key, old: t.active.remove(key)})
+}
+
+// DeleteRange removes all keys in [from, to) as one mutation. An empty to has no end.
+func (t *Txn) DeleteRange(from, to []byte) {
+	t.hash = hash2(t.hash, hashRange, from, to)
+	t.active.calls++
+	to = bound(to)
+	if !before(from, to) {
+		return
+	}
+	old := t.active.removeRange(from, to, func(key []byte, old prior) {
+		t.journal = append(t.journal, change{key: key, old: old})
+	})
+	t.journal = append(t.journal, change{spans: old, span: true})
+}
+
+// Fold takes bytes into the apply hash that are no change of the state: the results of the entry.
+func (t *Txn) Fold(b []byte) { t.hash = hash1(t.hash, hashFold, b) }
+
+// Mark starts remembering changes. Marks do not nest.
+func (t *Txn) Mark() {
+	_ = errs.Assertf(!t.marked, "mark within a mark")
+	t.marked = true
+	t.mark = mark{len(t.journal), t.hash, t.active.calls}
+}
+
+// Undo takes back every change since Mark, and what they did to the apply hash.
+func (t *Txn) Undo() {
+	_ = errs.Assertf(t.marked, "undo without a mark")
+	t.marked = false
+	t.rewind(t.mark)
+	t.hash = t.mark.hash
+}
+
+// Keep keeps every change since Mark.
+func (t *Txn) Keep() {
+	_ = errs.Assertf(t.marked, "keep without a mark")
+	t.marked = false
+}
+
+func (t *Txn) rewind(to mark) {
+	for i := len(t.journal) - 1; i >= to.journal; i-- {
+		c := &t.journal[i]
+		if c.span {
+			t.active.version++
+			t.active.setSpans(c.spans)
+		} else {
+			t.active.restore(c.key, c.old)
+		}
+		*c = change{}
+	}
+	t.journal = t.journal[:to.journal]
+	t.active.calls = to.calls
+}

@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# One piece of a campaign: ROW names the row of faults, N how many runs or operations; SEED repeats a piece, MUTANT plants
+# a bug that the row must find. The counts of all pieces add up in test/chaos/results; without N this prints how far the
+# row is.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+bin=$(mktemp -d)
+trap 'rm -rf "$bin"' EXIT
+go build -o "$bin/run" ./test/chaos/run
+"$bin/run" -row "${ROW:-}" -n "${N:-0}" -seed "${SEED:-}" -mutant "${MUTANT:-}"

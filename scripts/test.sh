@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# The ordinary suite. Tests run even if lint fails, so that one run tells all; the last line counts the tests.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+tags=${TAGS:-invariants}
+status=0
+
+TAGS=$tags scripts/lint.sh || status=1
+
+bin=$(mktemp -d)
+trap 'rm -rf "$bin"' EXIT
+(cd tools && go build -o "$bin/testcount" ./testcount)
+
+{
+	(cd tools && go test -json -shuffle=on ./testcount) &&
+		go test -json -tags "$tags" -shuffle=on -timeout 8m ./...
+} | "$bin/testcount" || status=1
+exit "$status"

@@ -1,0 +1,230 @@
+package millrace
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	grpcbackoff "google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/metadata"
+
+	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+)
+
+// Client is a connection to one namespace. It may be used by many goroutines.
+type Client struct {
+	opts    options
+	conn    *grpc.ClientConn // of the streams
+	calls   *grpc.ClientConn // of unary calls: a server bounds those of one connection, and waits must not hold up a stream
+	token   atomic.Pointer[string]
+	dialErr atomic.Pointer[error] // of the last dial that failed; nil after one that did not
+	ledger  *ledger
+	prod    *producer
+
+	tasks  millracev1.TaskServiceClient
+	kv     millracev1.KVServiceClient
+	queues millracev1.QueueServiceClient
+	server millracev1.ServerServiceClient
+
+	mu      sync.Mutex // guards the fields below
+	closed  bool
+	workers map[*Worker]struct{} // that run
+}
+
+const (
+	pingEvery   = 10 * time.Second // the least that gRPC allows; servers must permit it
+	pingTimeout = 20 * time.Second
+	recvBytes   = 16 << 20 // an assignment of several large payloads
+	closeWithin = 10 * time.Second
+)
+
+// Dial makes a client. It does not wait for the server: the first call does, and fails when its own context ends first.
+// ctx bounds nothing but Dial itself. Errors: an address that is no host:port; a ctx that has ended.
+func Dial(ctx context.Context, opts ...Option) (*Client, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	o, err := newOptions(opts)
+	if err != nil {
+		return nil, fmt.Errorf("dial: %w", err)
+	}
+	c := &Client{opts: o, ledger: newLedger(o.ledger), workers: map[*Worker]struct{}{}}
+	c.token.Store(&o.token)
+	for _, conn := range []**grpc.ClientConn{&c.conn, &c.calls} {
+		if *conn, err = grpc.NewClient("passthrough:///"+o.address, c.dialOptions()...); err != nil {
+			return nil, fmt.Errorf("dial %s: %w", o.address, err)
+		}
+	}
+	c.tasks, c.kv = millracev1.NewTaskServiceClient(c.calls), millracev1.NewKVServiceClient(c.calls)
+	c.queues, c.server = millracev1.NewQueueServiceClient(c.calls), millracev1.NewServerServiceClient(c.calls)
+	c.prod = newProducer(c)
+	c.conn.Connect()
+	return c, nil
+}
+
+func (c *Client) dialOptions() []grpc.DialOption {
+	creds := insecure.NewCredentials()
+	if c.opts.tls != nil {
+		creds = credentials.NewTLS(withServerName(c.opts.tls, c.opts.address))
+	}
+	return []grpc.DialOption{
+		grpc.WithTransportCredentials(creds),
+		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+			conn, err := c.opts.dial(ctx, address)
+			if err != nil {
+				c.dialErr.Store(&err)
+				return nil, err
+			}
+			c.dialErr.Store(nil)
+			return conn, nil
+		}),
+		// Half the base with a jitter of 1 is an even draw from 0 to the base, doubling to 5 s.
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           grpcbackoff.Config{BaseDelay: backoffBase / 2, Multiplier: 2, Jitter: 1, MaxDelay: backoffMax / 2},
+			MinConnectTimeout: 5 * time.Second,
+		}),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingEvery, Timeout: pingTimeout, PermitWithoutStream: true}),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(recvBytes), grpc.MaxCallSendMsgSize(recvBytes)),
+		grpc.WithInitialConnWindowSize(8 << 20), // a fixed window, wide enough that no stream waits for its updates
+		grpc.WithInitialWindowSize(4 << 20),
+		grpc.WithWriteBufferSize(64 << 10),
+		grpc.WithReadBufferSize(64 << 10),
+		grpc.WithIdleTimeout(0),
+		grpc.WithDisableServiceConfig(),
+		grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			return invoke(c.outgoing(ctx), method, req, reply, cc, opts...)
+		}),
+		grpc.WithStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+			return open(c.outgoing(ctx), desc, cc, method, opts...)
+		}),
+	}
+}
+
+func withServerName(cfg *tls.Config, address string) *tls.Config {
+	if cfg.ServerName != "" {
+		return cfg
+	}
+	host, _, _ := net.SplitHostPort(address) // checked before
+	cfg = cfg.Clone()
+	cfg.ServerName = host
+	return cfg
+}
+
+// outgoing adds token and namespace to the metadata of a call.
+func (c *Client) outgoing(ctx context.Context) context.Context {
+	kv := []string{"millrace-namespace", c.opts.namespace}
+	if t := *c.token.Load(); t != "" {
+		kv = append(kv, "authorization", "Bearer "+t)
+	}
+	return metadata.AppendToOutgoingContext(ctx, kv...)
+}
+
+// Conn returns the connection, for the generated clients of gen/millrace/v1. Token and namespace are added to each call.
+func (c *Client) Conn() grpc.ClientConnInterface { return c.calls }
+
+// SetToken replaces the token, for open streams too, before the one in use expires.
+func (c *Client) SetToken(token string) {
+	c.token.Store(&token)
+	c.prod.s.reauth(token)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for w := range c.workers {
+		w.s.reauth(token)
+	}
+}
+
+// Close stops the client's workers as the end of their context does, waits for calls that are under way, and closes
+// the connection. Calls that have no answer after 10 s end as unknown, those that never left as refused.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return nil
+	}
+	c.closed = true
+	var running []*Worker
+	for w := range c.workers {
+		running = append(running, w)
+	}
+	c.mu.Unlock()
+	for _, w := range running {
+		w.quit()
+	}
+	for _, w := range running {
+		<-w.ended
+	}
+	c.prod.close(closeWithin)
+	return errors.Join(c.calls.Close(), c.conn.Close())
+}
+
+// enter registers a running worker.
+func (c *Client) enter(w *Worker) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return ErrClosed
+	}
+	c.workers[w] = struct{}{}
+	return nil
+}
+
+func (c *Client) leave(w *Worker) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.workers, w)
+}
+
+// read carries out a unary call that changes nothing: until ctx ends it is tried again when the server cannot be
+// reached.
+func (c *Client) read(ctx context.Context, call func(ctx context.Context) error) error {
+	return c.repeat(ctx, false, call)
+}
+
+// change is read for a call that changes something and may be repeated. A refusal after a try whose outcome is unknown
+// proves nothing: that try may have been the reason for it.
+func (c *Client) change(ctx context.Context, call func(ctx context.Context) error) error {
+	return c.repeat(ctx, true, call)
+}
+
+func (c *Client) repeat(ctx context.Context, changes bool, call func(ctx context.Context) error) error {
+	unsure := false
+	for try := 0; ; try++ {
+		err := call(ctx)
+		if err == nil {
+			return nil
+		}
+		e := fromStatus(err)
+		if ctx.Err() != nil {
+			out := ended(ctx, true, e.Message)
+			if err := c.dialErr.Load(); err != nil {
+				out.Code, out.Message = CodeUnavailable, "server "+c.opts.address+" is not reached: "+(*err).Error()
+			}
+			return out
+		}
+		if c.isClosed() {
+			return closedError()
+		}
+		if unsure {
+			e.Outcome = Unknown
+		}
+		unsure = changes && e.Outcome == Unknown
+		if e.patience() == 0 || !sleep(ctx, max(e.RetryAfter, backoff(try))) {
+			return e
+		}
+	}
+}
+
+func (c *Client) isClosed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.closed
+}

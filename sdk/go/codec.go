@@ -1,0 +1,68 @@
+package millrace
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+)
+
+// Codec turns arguments and results into bytes and back.
+type Codec interface {
+	// ContentType names the encoding, such as application/json.
+	ContentType() string
+	Marshal(v any) ([]byte, error)
+	Unmarshal(data []byte, v any) error
+}
+
+// JSON is the codec of jobs that name no other.
+var JSON Codec = jsonCodec{}
+
+type jsonCodec struct{}
+
+func (jsonCodec) ContentType() string                { return "application/json" }
+func (jsonCodec) Marshal(v any) ([]byte, error)      { return json.Marshal(v) }
+func (jsonCodec) Unmarshal(data []byte, v any) error { return json.Unmarshal(data, v) }
+
+const (
+	typeBytes = "application/octet-stream"
+	typeText  = "text/plain; charset=utf-8"
+)
+
+// encode returns the bytes of v and their type: []byte, string and json.RawMessage as they are, others by the codec.
+func encode(c Codec, v any) ([]byte, string, error) {
+	switch x := v.(type) {
+	case []byte:
+		return slices.Clone(x), typeBytes, nil
+	case string:
+		return []byte(x), typeText, nil
+	case json.RawMessage:
+		return slices.Clone(x), jsonCodec{}.ContentType(), nil
+	}
+	b, err := c.Marshal(v)
+	if err != nil {
+		return nil, "", fmt.Errorf("encode %T: %w", v, err)
+	}
+	return b, c.ContentType(), nil
+}
+
+// decode is the reverse of encode; v is a pointer. Of no bytes a codec makes the zero value.
+func decode(c Codec, data []byte, v any) error {
+	switch x := v.(type) {
+	case *[]byte:
+		*x = data
+		return nil
+	case *string:
+		*x = string(data)
+		return nil
+	case *json.RawMessage:
+		*x = data
+		return nil
+	}
+	if len(data) == 0 {
+		return nil
+	}
+	if err := c.Unmarshal(data, v); err != nil {
+		return fmt.Errorf("decode %T: %w", v, err)
+	}
+	return nil
+}

@@ -1,0 +1,443 @@
+package millrace
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+)
+
+func TestCommitSendsConditionsAndOpsAndReturnsTheAnswer(t *testing.T) {
+	f := newFake(t)
+	c := f.client()
+	defer f.end(c)
+	var h *Handle[int]
+	go func() {
+		st := f.welcome(nil)
+		cf := st.commit()
+		if cf.CommitSeq != 1 || cf.Commit.Fence != nil || len(cf.Commit.RequestId) != 0 {
+			t.Errorf("got %v, want the first sequence number, no fence and no request id", cf)
+		}
+		st.ack(&pb.Ack{Seq: cf.Seq, Commit: &pb.CommitResponse{
+			At:      &pb.At{Partition: 2, Index: 9},
+			Results: []*pb.OpResult{{Rev: 41, Prev: []byte("old"), Existed: true}, {Existed: true}, {Task: "holder"}},
+		}})
+	}()
+	out, err := c.CommitResult(t.Context(), func(tx *Tx) {
+		tx.KV("orders").Check("7", RevEqual(3))
+		tx.KV("orders").Put("7", map[string]int{"n": 1}, IfRev(3), WantPrev())
+		tx.KV("orders").Delete("8")
+		h = thumb.AddTx(tx, thumbArgs{"u"}, UniqueKey("k", 0))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out.Revs[0] != 41 || string(out.Prev[0]) != "old" || !out.Existed[1] || out.At != (Place{2, 9}) {
+		t.Errorf("got %+v", out)
+	}
+	if h.ID != "holder" {
+		t.Errorf("got handle of %s, want that of the task which holds the unique key", h.ID)
+	}
+}
+
+func TestCommitRefusalNamesTheOp(t *testing.T) {
+	f := newFake(t)
+	c := f.client()
+	defer f.end(c)
+	go func() {
+		st := f.welcome(nil)
+		st.refuse(st.commit().Seq, &pb.Error{Code: "PRECONDITION_FAILED", Op: proto.Int32(-3), Details: map[string]string{"rev": "5"}})
+	}()
+	err := c.Commit(t.Context(), func(tx *Tx) { tx.KV("k").Put("a", "b") })
+	e := asError(t, err)
+	if !errors.Is(err, ErrPrecondition) || e.Op != OpCondition-1 || e.Details["rev"] != "5" || !strings.Contains(err.Error(), "conditions[1]") {
+		t.Errorf("got %v (%+v), want a failed precondition of conditions[1] at revision 5", err, e)
+	}
+}
+
+func TestWhatNoServerTakesIsRefusedHere(t *testing.T) {
+	f := newFake(t)
+	c := f.client()
+	defer f.end(c)
+	for _, tc := range []struct {
+		name  string
+		build func(tx *Tx)
+		code  Code
+	}{
+		{"nothing", func(*Tx) {}, CodeInvalidArgument},
+		{"too many ops", func(tx *Tx) {
+			for i := range 1025 {
+				tx.KV("k").Delete(fmt.Sprint(i))
+			}
+		}, CodeTooLarge},
+		{"too many bytes", func(tx *Tx) { tx.KV("k").Put("a", make([]byte, 4<<20)) }, CodeTooLarge},
+		{"a keyspace that is no text", func(tx *Tx) { tx.KV("\xff").Delete("a") }, CodeInvalidArgument},
+		{"a queue that is no text", func(tx *Tx) { Job[int, int]("\xff").AddTx(tx, 1) }, CodeInvalidArgument},
+	} {
+		err := c.Commit(t.Context(), tc.build)
+		if e := asError(t, err); e.Code != tc.code || OutcomeOf(err) != Refused {
+			t.Errorf("%s: got %v, want %s", tc.name, err, tc.code)
+		}
+	}
+	if err := c.Commit(t.Context(), func(tx *Tx) { tx.KV("k").Put("a", func() {}) }); err == nil || OutcomeOf(err) != Refused {
+		t.Errorf("got %v for a value that cannot be encoded, want a refusal", err)
+	}
+}
+
+// commits starts n commits and returns a channel of their errors.
+func commits(ctx context.Context, c *Client, n int) chan error {
+	out := make(chan error, n)
+	for i := range n {
+		go func() {
+			_, err := c.KV("k").Put(ctx, fmt.Sprint(i), "v")
+			out <- err
+		}()
+	}
+	return out
+}
+
+func TestUnacknowledgedCommitsAreSentAgainUnderTheirNumbers(t *testing.T) {
+	f := newFake(t)
+	c := f.client()
+	defer f.end(c)
+	out := commits(t.Context(), c, 3)
+	waitFor(t, c, func(p *producer) bool { return p.commits.len() == 3 })
+	st := f.welcome(nil)
+	var keys []string
+	for i := range 3 {
+		cf := st.commit()
+		if cf.CommitSeq != uint64(i+1) {
+			t.Fatalf("got number %d, want %d", cf.CommitSeq, i+1)
+		}
+		keys = append(keys, string(cf.Commit.Ops[0].GetKvPut().Key))
+		if i == 0 {
+			st.committed(cf)
+		}
+	}
+	if err := receive(t, out); err != nil {
+		t.Fatal(err)
+	}
+	st.cut()
+	again := f.welcome(nil)
+	if !bytes.Equal(again.hello.Session, st.hello.Session) {
+		t.Error("the session changed")
+	}
+	for i := 1; i < 3; i++ {
+		cf := again.commit()
+		if cf.CommitSeq != uint64(i+1) || string(cf.Commit.Ops[0].GetKvPut().Key) != keys[i] {
+			t.Errorf("got number %d of key %s, want %d of %s", cf.CommitSeq, cf.Commit.Ops[0].GetKvPut().Key, i+1, keys[i])
+		}
+		again.committed(cf)
+	}
+	for range 2 {
+		if err := receive(t, out); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestAtMost64CommitsAreUnacknowledged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		c := f.client()
+		defer f.end(c)
+		out := commits(t.Context(), c, 100)
+		st := f.welcome(nil)
+		synctest.Wait()
+		if n := len(st.in); n != 64 {
+			t.Errorf("%d commits left, want 64", n)
+		}
+		for range 100 {
+			st.committed(st.commit())
+		}
+		for range 100 {
+			if err := <-out; err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+func TestARefusedNumberBeginsANewSession(t *testing.T) {
+	f := newFake(t)
+	c := f.client()
+	defer f.end(c)
+	out := commits(t.Context(), c, 1)
+	st := f.welcome(nil)
+	st.refuse(st.commit().Seq, &pb.Error{Code: "INVALID_ARGUMENT", Field: "ops[0].key"})
+	if err := receive(t, out); !errors.Is(err, ErrInvalid) {
+		t.Errorf("got %v, want ErrInvalid", err)
+	}
+	out = commits(t.Context(), c, 2)
+	for range 2 { // the number before theirs never counted
+		st.refuse(st.commit().Seq, &pb.Error{Code: "INVALID_ARGUMENT", Field: "commit_seq", Reason: "gap"})
+	}
+	again := f.welcome(nil)
+	if bytes.Equal(again.hello.Session, st.hello.Session) {
+		t.Error("the session id stayed")
+	}
+	for i := range 2 {
+		cf := again.commit()
+		if cf.CommitSeq != uint64(i+1) {
+			t.Errorf("got number %d, want %d", cf.CommitSeq, i+1)
+		}
+		again.committed(cf)
+	}
+	for range 2 {
+		if err := receive(t, out); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestAForgottenSessionIsReplacedWhenNothingWasApplied(t *testing.T) {
+	f := newFake(t)
+	c := f.client()
+	defer f.end(c)
+	out := commits(t.Context(), c, 1)
+	st := f.welcome(nil)
+	st.refuse(st.commit().Seq, &pb.Error{Code: "WRONG_STATE", Reason: "session_expired"})
+	again := f.welcome(nil)
+	again.committed(again.commit())
+	if err := receive(t, out); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAForgottenSessionLeavesARepeatedCommitUnknown(t *testing.T) {
+	f := newFake(t)
+	c := f.client()
+	defer f.end(c)
+	out := commits(t.Context(), c, 1)
+	st := f.welcome(nil)
+	st.commit()
+	st.cut()
+	again := f.welcome(nil)
+	again.refuse(again.commit().Seq, &pb.Error{Code: "WRONG_STATE", Reason: "session_expired"})
+	if err := receive(t, out); OutcomeOf(err) != Unknown {
+		t.Errorf("got %v with outcome %v, want unknown", err, OutcomeOf(err))
+	}
+	out = commits(t.Context(), c, 1)
+	fresh := f.welcome(nil)
+	if bytes.Equal(fresh.hello.Session, st.hello.Session) {
+		t.Error("the session id stayed")
+	}
+	fresh.committed(fresh.commit())
+	if err := receive(t, out); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAnAbandonedCommitKeepsItsPlaceInTheSequence(t *testing.T) {
+	f := newFake(t)
+	c := f.client()
+	defer f.end(c)
+	ctx, cancel := context.WithCancel(t.Context())
+	gone := commits(ctx, c, 1)
+	st := f.welcome(nil)
+	st.commit()
+	cancel()
+	if err := receive(t, gone); OutcomeOf(err) != Unknown {
+		t.Errorf("got %v, want unknown", err)
+	}
+	st.cut()
+	out := commits(t.Context(), c, 1)
+	again := f.welcome(nil)
+	for i := range 2 {
+		cf := again.commit()
+		if cf.CommitSeq != uint64(i+1) {
+			t.Errorf("got number %d, want %d", cf.CommitSeq, i+1)
+		}
+		again.committed(cf)
+	}
+	if err := receive(t, out); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAFencedCommitHasNoNumberAndIsNotSentTwice(t *testing.T) {
+	f := newFake(t)
+	c := f.client()
+	defer f.end(c)
+	out := make(chan error, 1)
+	go func() {
+		out <- c.Commit(t.Context(), func(tx *Tx) {
+			tx.Fence(&Task{ID: "t1", token: 7})
+			tx.KV("k").Put("a", "b")
+		})
+	}()
+	st := f.welcome(nil)
+	cf := st.commit()
+	if cf.CommitSeq != 0 || cf.Commit.Fence.GetTask() != "t1" || cf.Commit.Fence.GetToken() != 7 {
+		t.Errorf("got %v, want the fence t1/7 and no number", cf)
+	}
+	st.cut()
+	if err := receive(t, out); OutcomeOf(err) != Unknown {
+		t.Errorf("got %v, want unknown", err)
+	}
+}
+
+func TestARefusalByALimitDoesNotSettleAnEarlierTry(t *testing.T) {
+	f := newFake(t)
+	c := f.client()
+	defer f.end(c)
+	out := make(chan error, 1)
+	go func() {
+		_, err := thumb.Add(t.Context(), c, thumbArgs{})
+		out <- err
+	}()
+	st := f.welcome(nil)
+	st.create()
+	st.cut()
+	again := f.welcome(nil)
+	frame := again.create()
+	again.ack(&pb.Ack{Seq: frame.Seq, Created: []*pb.CreateResult{{Error: &pb.Error{Code: "PERMISSION_DENIED"}}}})
+	if err := receive(t, out); OutcomeOf(err) != Unknown {
+		t.Errorf("got %v with outcome %v, want unknown: the first try may have been applied", err, OutcomeOf(err))
+	}
+}
+
+func TestCreatesAndCommitsTakeTurns(t *testing.T) {
+	f := newFake(t)
+	c := f.client()
+	defer f.end(c)
+	var wg sync.WaitGroup
+	for range 3 {
+		wg.Go(func() { must(thumb.Add(t.Context(), c, thumbArgs{})) })
+		wg.Go(func() { must(c.KV("k").Put(t.Context(), "a", "b")) })
+	}
+	waitFor(t, c, func(p *producer) bool { return p.commits.len() == 3 && p.creates.len() == 3 })
+	st := f.welcome(nil)
+	var kinds string
+	for range 4 {
+		fr := st.next()
+		if cf := fr.GetCommit(); cf != nil {
+			kinds += "m"
+			st.committed(cf)
+		} else {
+			kinds += "c"
+			st.created(fr.GetCreate())
+		}
+	}
+	wg.Wait()
+	if strings.Index(kinds, "c") > 1 {
+		t.Errorf("got frames %s, want the creates among the first two", kinds)
+	}
+}
+
+func TestKVGetReturnsWhatPutStored(t *testing.T) {
+	f := newFake(t)
+	f.kv = func(r *pb.KVGetRequest) (*pb.KVGetResponse, error) {
+		if string(r.Key) == "none" {
+			return &pb.KVGetResponse{At: &pb.At{Index: 4}}, nil
+		}
+		return &pb.KVGetResponse{Found: true, Value: []byte(`{"N":1}`), Rev: 3, At: &pb.At{Index: 4}}, nil
+	}
+	c := f.client()
+	defer f.end(c)
+	v, err := c.KV("k").Get(t.Context(), "a")
+	var got struct{ N int }
+	if err != nil || v.String() != `{"N":1}` || v.Rev != 3 || v.Decode(&got) != nil || got.N != 1 {
+		t.Errorf("got %+v (%+v) and error %v", v, got, err)
+	}
+	if _, err := c.KV("k").Get(t.Context(), "none"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("got %v for an absent key, want ErrNotFound", err)
+	}
+}
+
+func TestWaitGoesOnOverALostConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		tries := 0
+		f.wait = func(context.Context, string) (*pb.WaitResponse, error) {
+			if tries++; tries < 3 {
+				return nil, fmt.Errorf("%w", errUnavailable)
+			}
+			return &pb.WaitResponse{Task: &pb.Task{Id: "t1", State: pb.State_COMPLETED, Result: []byte("42")}}, nil
+		}
+		c := f.client()
+		defer f.end(c)
+		got, err := thumb.Of(c, "t1").Wait(t.Context())
+		if err != nil || got != 42 || tries != 3 {
+			t.Errorf("got %d after %d tries and error %v, want 42 after 3", got, tries, err)
+		}
+	})
+}
+
+func TestWaitForATaskThatDiedIsATaskError(t *testing.T) {
+	f := newFake(t)
+	f.wait = func(context.Context, string) (*pb.WaitResponse, error) {
+		return &pb.WaitResponse{Task: &pb.Task{Id: "t1", State: pb.State_DEAD, Reason: "max_attempts", Error: &pb.TaskError{Code: "boom", Message: "it broke"}}}, nil
+	}
+	c := f.client()
+	defer f.end(c)
+	_, err := thumb.Of(c, "t1").Wait(t.Context())
+	var e *TaskError
+	if !errors.As(err, &e) || e.State != Dead || e.Reason != "max_attempts" || e.Code != "boom" {
+		t.Errorf("got %v, want a dead task with its last failure", err)
+	}
+}
+
+func TestTheLedgerHoldsOneLinePerCall(t *testing.T) {
+	f := newFake(t)
+	var b syncBuffer
+	c := f.client(WithLedger(&b))
+	go func() {
+		st := f.welcome(nil)
+		st.created(st.create())
+		st.committed(st.commit())
+		st.refuse(st.commit().Seq, &pb.Error{Code: "PRECONDITION_FAILED"})
+	}()
+	h := must(thumb.Add(t.Context(), c, thumbArgs{}))
+	must(c.KV("k").Put(t.Context(), "a", "v"))
+	_ = c.Commit(t.Context(), func(tx *Tx) { tx.KV("k").Delete("a", IfRev(3)) })
+	f.end(c)
+	lines := strings.Split(strings.TrimSpace(b.String()), "\n")
+	for i, want := range []string{
+		`"op":"create","id":"` + h.ID + `","partition":"p0","index":1,"outcome":"ok","queue":"img","answer":"` + h.ID + `"}`,
+		`"op":"kv_put","partition":"p0","index":101,"outcome":"ok","key":"k/a","value":"v"}`,
+		`"op":"commit","outcome":"refused","code":"PRECONDITION_FAILED"}`,
+	} {
+		if i >= len(lines) || !strings.HasSuffix(lines[i], want) || !strings.HasPrefix(lines[i], `{"t_invoke":`) {
+			t.Errorf("line %d: got %v, want it to end %s", i, lines, want)
+		}
+	}
+}
+
+// syncBuffer is a bytes.Buffer for several goroutines.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+func TestBackoffStaysWithinItsBounds(t *testing.T) {
+	for n := range 40 {
+		most := min(50*time.Millisecond<<min(n, 20), 5*time.Second)
+		for range 50 {
+			if d := backoff(n); d < 0 || d > most {
+				t.Fatalf("try %d waits %v, want 0 to %v", n, d, most)
+			}
+		}
+	}
+}

@@ -1,0 +1,25 @@
+// Package millrace is the Go SDK of Millrace, a durable work queue whose side effects commit with the task.
+//
+// One typed declaration is both the producer's handle and the worker's binding:
+//
+//	var Thumb = millrace.Job[Args, Out]("image.thumb").Queue("img").Attempts(8)
+//
+//	h, err := Thumb.Add(ctx, c, Args{URL: u})                 // c from millrace.Dial
+//	out, err := h.Wait(ctx)
+//
+//	w := c.Worker(millrace.Slots(64))
+//	Thumb.Handle(w, func(ctx context.Context, t *millrace.Task, a Args) (Out, error) {
+//		t.Effects().KV("thumbs").Put(t.ID, png)               // stored exactly when the task completes
+//		return out, nil                                       // or Fatal(err), RetryIn(d, err), Snooze(d)
+//	})
+//	err = w.Run(ctx)                                          // until ctx ends, then drains
+//
+// How it works: calls of many goroutines share one stream. What is called while a frame is being written joins the
+// next frame, so a busy client sends few and big frames and an idle one waits for nothing. A worker has a stream of its
+// own, on which tasks are pushed to free slots; leases are renewed beside the handlers. A stream that breaks is opened
+// again under the same session: leases go on, and what was not acknowledged is sent again under the same ids and tokens.
+//
+// Promised: a call ends as ok, refused or unknown (OutcomeOf), at most a second after its context ends. Refused means
+// that nothing changed. Unknown means that it may have been applied, and that repeating it under the same id is safe.
+// A worker that lost its lease changes nothing, whatever its handler returns.
+package millrace

@@ -1,0 +1,201 @@
+package millrace
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+)
+
+// JobOf declares one kind of task: what producers add and what a worker handles. A is the type of its arguments, R of its
+// result. Declare it once, usually in a package variable; its methods that configure it are for that declaration.
+type JobOf[A, R any] struct {
+	spec  millracev1.TaskSpec // what every task of this job has
+	codec Codec               // nil: the client's
+}
+
+// Job declares a kind of task by its name, [A-Za-z0-9][A-Za-z0-9._:-]{0,127}. Its queue has the same name unless Queue
+// says otherwise. []byte, string and json.RawMessage are passed as they are, other types by a codec.
+func Job[A, R any](name string) *JobOf[A, R] {
+	return &JobOf[A, R]{spec: millracev1.TaskSpec{Kind: name, Queue: name}}
+}
+
+// Name returns the kind.
+func (j *JobOf[A, R]) Name() string { return j.spec.Kind }
+
+// Queue is the line that tasks wait in.
+func (j *JobOf[A, R]) Queue(name string) *JobOf[A, R] { j.spec.Queue = name; return j }
+
+// Attempts is how many failures end a task, 1 to 1,000. Default: the queue's, 5.
+func (j *JobOf[A, R]) Attempts(n int) *JobOf[A, R] { j.spec.MaxAttempts = int32(n); return j }
+
+// Crashes is how many lost leases end a task, 1 to 1,000. Default: the queue's, 10.
+func (j *JobOf[A, R]) Crashes(n int) *JobOf[A, R] { j.spec.MaxCrashes = int32(n); return j }
+
+// Deliveries is how many deliveries of any outcome end a task, to 1,000,000; 0 = no bound. Default: the queue's, 1,000.
+func (j *JobOf[A, R]) Deliveries(n int) *JobOf[A, R] {
+	j.spec.MaxDeliveries = proto.Int32(int32(n))
+	return j
+}
+
+// Lease is how long a worker that fell silent keeps a task, 1 s to 24 h. Default: the queue's, 60 s.
+func (j *JobOf[A, R]) Lease(d time.Duration) *JobOf[A, R] {
+	j.spec.Lease = durationpb.New(d)
+	return j
+}
+
+// MaxRun bounds one attempt, whatever its worker says. Default: the queue's, none.
+func (j *JobOf[A, R]) MaxRun(d time.Duration) *JobOf[A, R] {
+	j.spec.MaxRun = durationpb.New(d)
+	return j
+}
+
+// Priority orders tasks of a queue, 0 to 9, 9 first. Default: 0.
+func (j *JobOf[A, R]) Priority(n int) *JobOf[A, R] { j.spec.Priority = uint32(n); return j }
+
+// Retry says how long a failed task waits. Default: the queue's, full jitter from 5 s, doubling to 15 min.
+func (j *JobOf[A, R]) Retry(p RetryPolicy) *JobOf[A, R] { j.spec.Retry = p.wire(); return j }
+
+// Codec encodes arguments and results. Default: the client's.
+func (j *JobOf[A, R]) Codec(c Codec) *JobOf[A, R] { j.codec = c; return j }
+
+func (j *JobOf[A, R]) codecOr(d Codec) Codec {
+	if j.codec != nil {
+		return j.codec
+	}
+	return d
+}
+
+// Backoff is the shape of a retry policy; n is the number of the failure, from 1.
+type Backoff uint8
+
+// The shapes.
+const (
+	FullJitter  Backoff = iota // from 0 to the exponential wait
+	EqualJitter                // from half of it to all of it
+	Exponential                // Base * Factor^(n-1)
+	Linear                     // Base * n
+	Fixed                      // Base
+)
+
+// RetryPolicy says how long a failed task waits. A zero field means the queue's value.
+type RetryPolicy struct {
+	Backoff Backoff
+	Base    time.Duration // default 5 s
+	Factor  float64       // 1 to 100; default 2
+	Max     time.Duration // default 15 min
+}
+
+func (p RetryPolicy) wire() *millracev1.Retry {
+	shapes := [...]millracev1.Backoff{
+		FullJitter: millracev1.Backoff_FULL_JITTER, EqualJitter: millracev1.Backoff_EQUAL_JITTER,
+		Exponential: millracev1.Backoff_EXPONENTIAL, Linear: millracev1.Backoff_LINEAR, Fixed: millracev1.Backoff_FIXED,
+	}
+	r := &millracev1.Retry{Backoff: shapes[min(int(p.Backoff), len(shapes)-1)], Factor: p.Factor}
+	if p.Base > 0 {
+		r.Base = durationpb.New(p.Base)
+	}
+	if p.Max > 0 {
+		r.Max = durationpb.New(p.Max)
+	}
+	return r
+}
+
+// fill makes spec a task of j.
+func (j *JobOf[A, R]) fill(spec *millracev1.TaskSpec, codec Codec, args A, opts []AddOption) error {
+	payload, contentType, err := encode(j.codecOr(codec), args)
+	if err != nil {
+		return fmt.Errorf("add %s: %w", j.spec.Kind, err)
+	}
+	spec.Payload, spec.ContentType = payload, contentType
+	spec.Kind, spec.Queue, spec.Priority = j.spec.Kind, j.spec.Queue, j.spec.Priority
+	spec.MaxAttempts, spec.MaxCrashes, spec.MaxDeliveries = j.spec.MaxAttempts, j.spec.MaxCrashes, j.spec.MaxDeliveries
+	spec.Lease, spec.MaxRun, spec.Retry = j.spec.Lease, j.spec.MaxRun, j.spec.Retry
+	for _, o := range opts {
+		o(spec)
+	}
+	if spec.Id == "" {
+		spec.Id = newTaskID()
+	}
+	return checkSpec(spec)
+}
+
+// checkSpec refuses what cannot be sent at all; everything else is for the server to judge.
+func checkSpec(spec *millracev1.TaskSpec) error {
+	for _, f := range [...]struct{ field, text string }{
+		{"id", spec.Id}, {"queue", spec.Queue}, {"kind", spec.Kind}, {"content_type", spec.ContentType}, {"unique.key", spec.Unique.GetKey()},
+	} {
+		if !utf8.ValidString(f.text) {
+			return badText(f.field)
+		}
+	}
+	for i, h := range spec.Headers {
+		if !utf8.ValidString(h.Name) || !utf8.ValidString(h.Value) {
+			return badText("headers[" + strconv.Itoa(i) + "]")
+		}
+	}
+	if size(spec) > frameBytes {
+		return tooLarge("payload", "frame_bytes", frameBytes)
+	}
+	return nil
+}
+
+// size estimates the encoded bytes of a task, from above.
+func size(spec *millracev1.TaskSpec) int {
+	n := len(spec.Payload) + len(spec.Queue) + len(spec.Kind) + len(spec.ContentType) + 128
+	for _, h := range spec.Headers {
+		n += len(h.Name) + len(h.Value) + 8
+	}
+	if spec.Unique != nil {
+		n += len(spec.Unique.Key) + 32
+	}
+	return n
+}
+
+// Add creates a task and returns when it is on disk. Repeated under one ID it is answered, not done again; with a unique
+// key that is taken, the handle is of the task that holds the key.
+func (j *JobOf[A, R]) Add(ctx context.Context, c *Client, args A, opts ...AddOption) (*Handle[R], error) {
+	k := c.prod.newCall()
+	if err := j.fill(&k.spec, c.opts.codec, args, opts); err != nil {
+		c.prod.free(k)
+		return nil, err
+	}
+	k.one[0] = &k.spec
+	k.specs, k.bytes = k.one[:], size(&k.spec)
+	line := ledgerLine{Op: "create", ID: k.spec.Id, Queue: k.spec.Queue, Key: k.spec.Unique.GetKey(), Invoke: c.ledger.now()}
+	ended, e := c.prod.do(ctx, k)
+	if e != nil {
+		if ended {
+			c.prod.free(k)
+		}
+		e.Field = trimItem(e.Field)
+		c.ledger.write(line, nil, e)
+		return nil, e
+	}
+	h := newHandle(j, c, k.created[0])
+	line.Answer, line.Replayed = h.ID, h.Replayed
+	c.ledger.write(line, k.at, nil)
+	c.prod.free(k)
+	return h, nil
+}
+
+// AddTx creates a task as part of tx. With a unique key that is taken, a commit sets the handle's ID to that of the task
+// which holds the key; effects of a task do not.
+func (j *JobOf[A, R]) AddTx(tx *Tx, args A, opts ...AddOption) *Handle[R] {
+	spec := &millracev1.TaskSpec{}
+	h := &Handle[R]{job: j.Name(), codec: j.codecOr(tx.codec), c: tx.client}
+	if err := j.fill(spec, tx.codec, args, opts); err != nil {
+		tx.fail(err)
+		return h
+	}
+	h.ID = spec.Id
+	tx.handles = append(tx.handles, txHandle{len(tx.ops), &h.ID})
+	tx.ops = append(tx.ops, &millracev1.Op{Op: &millracev1.Op_TaskCreate{TaskCreate: spec}})
+	return h
+}

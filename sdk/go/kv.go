@@ -1,0 +1,178 @@
+package millrace
+
+import (
+	"context"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/proto"
+
+	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+)
+
+// KV is a keyspace: keys and values are any bytes.
+type KV struct {
+	c        *Client
+	keyspace string
+}
+
+// KV names a keyspace. The first write makes one that does not exist.
+func (c *Client) KV(keyspace string) KV { return KV{c, keyspace} }
+
+// Value is what a key holds.
+type Value struct {
+	Bytes []byte
+	Rev   uint64 // rises with each write of the key; fit for IfRev, and no count of versions
+	At    Place  // where the read stands in the log
+
+	codec Codec
+}
+
+// String returns the bytes as text.
+func (v Value) String() string { return string(v.Bytes) }
+
+// Decode is the reverse of Put.
+func (v Value) Decode(into any) error { return decode(v.codec, v.Bytes, into) }
+
+// Get reads key. It sees every write that was acknowledged before. An absent key is ErrNotFound.
+func (k KV) Get(ctx context.Context, key string) (Value, error) {
+	line := ledgerLine{Op: "kv_get", Key: k.name(key), Invoke: k.c.ledger.now()}
+	var resp *millracev1.KVGetResponse
+	err := k.c.read(ctx, func(ctx context.Context) (err error) {
+		resp, err = k.c.kv.Get(ctx, &millracev1.KVGetRequest{Keyspace: k.keyspace, Key: []byte(key)})
+		return err
+	})
+	if err == nil && !resp.Found {
+		k.c.ledger.write(line, resp.At, nil) // that a key is absent is an answer
+		return Value{}, &Error{Code: CodeNotFound, Message: "key " + quoted(key) + " not found", Op: OpNone, Outcome: Refused}
+	}
+	if err != nil {
+		k.c.ledger.write(line, nil, err)
+		return Value{}, err
+	}
+	if k.c.ledger != nil {
+		line.Value = string(resp.Value)
+		k.c.ledger.write(line, resp.At, nil)
+	}
+	return Value{Bytes: resp.Value, Rev: resp.Rev, At: placeOf(resp.At), codec: k.c.opts.codec}, nil
+}
+
+// Put stores value as TxKV.Put does and returns the key's new revision.
+func (k KV) Put(ctx context.Context, key string, value any, opts ...PutOption) (rev uint64, err error) {
+	tx := k.c.newTx()
+	tx.KV(k.keyspace).Put(key, value, opts...)
+	line := ledgerLine{Op: "kv_put", Key: k.name(key)}
+	if k.c.ledger != nil && tx.err == nil {
+		line.Value = string(tx.ops[0].GetKvPut().Value)
+	}
+	out, err := k.c.commit(ctx, tx, line)
+	if err != nil {
+		return 0, err
+	}
+	return out.Revs[0], nil
+}
+
+// Delete removes key and reports whether it was there.
+func (k KV) Delete(ctx context.Context, key string, opts ...DeleteOption) (existed bool, err error) {
+	tx := k.c.newTx()
+	tx.KV(k.keyspace).Delete(key, opts...)
+	out, err := k.c.commit(ctx, tx, ledgerLine{Op: "kv_delete", Key: k.name(key)})
+	if err != nil {
+		return false, err
+	}
+	return out.Existed[0], nil
+}
+
+func (k KV) name(key string) string { return k.keyspace + "/" + key }
+
+func quoted(key string) string {
+	if utf8.ValidString(key) && len(key) <= 128 {
+		return `"` + key + `"`
+	}
+	return "that was asked for"
+}
+
+// PutOption changes a put.
+type PutOption interface{ put(op *millracev1.KVPut) }
+
+// DeleteOption changes a delete.
+type DeleteOption interface{ delete(op *millracev1.KVDelete) }
+
+// KeyOption is for puts and deletes.
+type KeyOption interface {
+	PutOption
+	DeleteOption
+}
+
+type ifRev uint64
+
+func (r ifRev) put(op *millracev1.KVPut)       { op.IfRev = proto.Uint64(uint64(r)) }
+func (r ifRev) delete(op *millracev1.KVDelete) { op.IfRev = proto.Uint64(uint64(r)) }
+
+// IfRev refuses with ErrPrecondition unless the key is at rev; 0 means absent.
+func IfRev(rev uint64) KeyOption { return ifRev(rev) }
+
+type putFunc func(op *millracev1.KVPut)
+
+func (f putFunc) put(op *millracev1.KVPut) { f(op) }
+
+// IfAbsent refuses a put with ErrPrecondition when the key exists.
+func IfAbsent() PutOption { return putFunc(func(op *millracev1.KVPut) { op.IfAbsent = true }) }
+
+// WantPrev asks for the value before a put, in Committed.Prev.
+func WantPrev() PutOption { return putFunc(func(op *millracev1.KVPut) { op.WantPrev = true }) }
+
+// Condition is what Check asks of a key.
+type Condition struct{ c *millracev1.KVCheck }
+
+// check returns a message of its own for each use.
+func (c Condition) check() *millracev1.KVCheck {
+	return &millracev1.KVCheck{Compare: c.c.GetCompare(), Operand: c.c.GetOperand()}
+}
+
+// Exists holds when the key is there.
+func Exists() Condition { return condition(millracev1.KVCheck_EXISTS) }
+
+// Absent holds when the key is not there.
+func Absent() Condition { return condition(millracev1.KVCheck_ABSENT) }
+
+// RevEqual holds when the key is at rev.
+func RevEqual(rev uint64) Condition { return revCondition(millracev1.KVCheck_EQUAL, rev) }
+
+// RevNotEqual holds when the key is not at rev.
+func RevNotEqual(rev uint64) Condition { return revCondition(millracev1.KVCheck_NOT_EQUAL, rev) }
+
+// RevLess holds when the key's revision is below rev.
+func RevLess(rev uint64) Condition { return revCondition(millracev1.KVCheck_LESS, rev) }
+
+// RevGreater holds when the key's revision is above rev.
+func RevGreater(rev uint64) Condition { return revCondition(millracev1.KVCheck_GREATER, rev) }
+
+// ValueEqual holds when the key holds v, byte for byte.
+func ValueEqual[V ~string | ~[]byte](v V) Condition {
+	return valueCondition(millracev1.KVCheck_EQUAL, v)
+}
+
+// ValueNotEqual holds when the key does not hold v.
+func ValueNotEqual[V ~string | ~[]byte](v V) Condition {
+	return valueCondition(millracev1.KVCheck_NOT_EQUAL, v)
+}
+
+// ValueLess holds when the key's value sorts before v.
+func ValueLess[V ~string | ~[]byte](v V) Condition { return valueCondition(millracev1.KVCheck_LESS, v) }
+
+// ValueGreater holds when the key's value sorts after v.
+func ValueGreater[V ~string | ~[]byte](v V) Condition {
+	return valueCondition(millracev1.KVCheck_GREATER, v)
+}
+
+func condition(cmp millracev1.KVCheck_Compare) Condition {
+	return Condition{&millracev1.KVCheck{Compare: cmp}}
+}
+
+func revCondition(cmp millracev1.KVCheck_Compare, rev uint64) Condition {
+	return Condition{&millracev1.KVCheck{Compare: cmp, Operand: &millracev1.KVCheck_Rev{Rev: rev}}}
+}
+
+func valueCondition[V ~string | ~[]byte](cmp millracev1.KVCheck_Compare, v V) Condition {
+	return Condition{&millracev1.KVCheck{Compare: cmp, Operand: &millracev1.KVCheck_Value{Value: []byte(v)}}}
+}

@@ -1,0 +1,156 @@
+package millrace
+
+import (
+	"cmp"
+	"time"
+
+	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+)
+
+// commitFrame is the outgoing of one commit.
+type commitFrame struct {
+	p *producer
+	c *call
+}
+
+func (f *commitFrame) size() window { return window{items: 1, bytes: f.c.bytes, commits: 1} }
+
+func (p *producer) nextCommit(seq uint64) (*millracev1.ClientFrame, outgoing) {
+	if p.renew && !p.reborn() {
+		return nil, nil
+	}
+	for p.commits.len() > 0 {
+		c := p.commits.front()
+		state := c.state.Load()
+		repeat := state == callAbandoned && c.mustRepeat()
+		if state != callQueued && !repeat {
+			p.commits.popFront()
+			p.gone--
+			continue
+		}
+		if p.renew && !c.mustRepeat() {
+			return nil, nil // of the next life
+		}
+		if !p.s.fits(window{items: 1, bytes: c.bytes, commits: 1}) {
+			return nil, nil
+		}
+		p.commits.popFront()
+		if !repeat && !c.state.CompareAndSwap(callQueued, callSent) {
+			p.gone--
+			continue
+		}
+		return p.commitFrame(seq, c), &commitFrame{p: p, c: c}
+	}
+	return nil, nil
+}
+
+func (p *producer) commitFrame(seq uint64, c *call) *millracev1.ClientFrame {
+	if c.seq == 0 && c.commit.Fence == nil {
+		p.lastSeq++
+		c.seq, c.life, c.tries = p.lastSeq, p.life, 0
+	}
+	if c.first.IsZero() {
+		c.first = time.Now()
+	}
+	c.tries++
+	return &millracev1.ClientFrame{Frame: &millracev1.ClientFrame_Commit{
+		Commit: &millracev1.CommitFrame{Seq: seq, Commit: c.commit, CommitSeq: c.seq},
+	}}
+}
+
+// reborn begins the new life of the session if nothing of the old one is open, and opens the stream again for it. It
+// reports whether commits of the old life wait to be sent; they then stand first.
+func (p *producer) reborn() bool {
+	if p.s.used.commits > 0 {
+		return false
+	}
+	var open, rest deque[*call]
+	for p.commits.len() > 0 {
+		if c := p.commits.popFront(); c.mustRepeat() {
+			open.pushBack(c)
+		} else {
+			rest.pushBack(c)
+		}
+	}
+	if open.len() > 0 {
+		for rest.len() > 0 {
+			open.pushBack(rest.popFront())
+		}
+		p.commits = open
+		return true
+	}
+	for i := range rest.len() {
+		rest.ring[rest.at(i)].seq = 0
+	}
+	p.commits = rest
+	p.renew, p.life, p.lastSeq = false, p.life+1, 0
+	p.s.id = random16()
+	p.s.cut()
+	return false
+}
+
+func (f *commitFrame) acked(a *millracev1.Ack) {
+	p, c := f.p, f.c
+	e := fromWire(a.Error)
+	switch {
+	case e == nil && a.Commit == nil:
+		e = &Error{Code: CodeInternal, Message: "the ack lacks the commit", Op: OpNone, Outcome: Unknown}
+	case e == nil:
+		if c.claim(callSent) {
+			c.commits, c.at = a.Commit, cmp.Or(a.Commit.At, a.At)
+			c.end(nil)
+		}
+		return
+	case c.seq != 0 && e.Code == CodeInvalidArgument && e.Reason == reasonGap:
+		f.again() // a number before it never counted, so this one did not either
+		return
+	case c.seq != 0 && e.Reason == reasonSessionExpired:
+		if c.tries == 1 {
+			f.again() // the first sending of this number: nothing was applied
+			return
+		}
+		e = &Error{Code: CodeUnavailable, Reason: reasonSessionExpired, Message: e.Message, Op: OpNone, Outcome: Unknown}
+		p.s.mu.Lock()
+		p.renew = true
+		p.s.mu.Unlock()
+	}
+	if c.claim(callSent) {
+		p.settle(c, e)
+	}
+}
+
+// again queues a commit for the next life.
+func (f *commitFrame) again() {
+	p, c := f.p, f.c
+	p.s.mu.Lock()
+	c.unsure, c.seq = false, 0
+	p.renew = true
+	if c.state.CompareAndSwap(callSent, callQueued) {
+		p.commits.pushBack(c)
+	}
+	p.s.mu.Unlock()
+	p.s.poke()
+}
+
+func (f *commitFrame) lost() {
+	p, c := f.p, f.c
+	c.unsure = true
+	if c.fenced() { // no number tells the server that it saw this commit before
+		if c.claim(callSent) {
+			c.end(&Error{Code: CodeUnavailable, Message: "the stream broke before the answer came", Op: OpNone, Outcome: Unknown})
+		}
+		return
+	}
+	if c.state.CompareAndSwap(callSent, callQueued) || c.state.Load() == callAbandoned {
+		p.commits.pushFront(c)
+	}
+}
+
+func (f *commitFrame) expire(t time.Time) time.Time {
+	oldest := expireCalls([]*call{f.c}, callSent, t)
+	if f.c.state.Load() == callEnded {
+		f.p.renew = true
+		f.p.s.cut()
+	}
+	return oldest
+}

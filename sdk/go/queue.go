@@ -1,0 +1,178 @@
+package millrace
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+)
+
+// Queue is one queue of the namespace.
+type Queue struct {
+	c    *Client
+	name string
+}
+
+// Queue names a queue. The first task makes one that does not exist.
+func (c *Client) Queue(name string) Queue { return Queue{c, name} }
+
+// QueueConfig rules a queue; a zero field means the default, a nil pointer too.
+type QueueConfig struct {
+	Version         uint64 // read-only; rises with each change
+	MaxAttempts     int    // default 5
+	MaxCrashes      int    // default 10
+	MaxDeliveries   *int   // default 1,000; 0 = no bound
+	Lease           time.Duration
+	MaxRun          time.Duration // default none
+	Retry           RetryPolicy
+	MaxPayload      int64          // default 1 MiB, which is also the most
+	Aging           *time.Duration // default 60 s; 0 = strict priority
+	RetainCompleted *time.Duration // default 24 h; 0 = remove at the end
+	RetainCancelled *time.Duration // default 24 h
+	RetainDead      *time.Duration // default 14 days
+}
+
+func optional(d *time.Duration) *durationpb.Duration {
+	if d == nil {
+		return nil
+	}
+	return durationpb.New(*d)
+}
+
+func optionalOf(d *durationpb.Duration) *time.Duration {
+	if d == nil {
+		return nil
+	}
+	v := d.AsDuration()
+	return &v
+}
+
+func (q QueueConfig) wire() *millracev1.QueueConfig {
+	w := &millracev1.QueueConfig{
+		MaxAttempts: int32(q.MaxAttempts), MaxCrashes: int32(q.MaxCrashes), Lease: durationOf(q.Lease),
+		MaxRun: durationOf(q.MaxRun), MaxPayload: q.MaxPayload, Aging: optional(q.Aging),
+		RetainCompleted: optional(q.RetainCompleted), RetainCancelled: optional(q.RetainCancelled),
+		RetainDead: optional(q.RetainDead),
+	}
+	if q.MaxDeliveries != nil {
+		w.MaxDeliveries = proto.Int32(int32(*q.MaxDeliveries))
+	}
+	if q.Retry != (RetryPolicy{}) {
+		w.Retry = q.Retry.wire()
+	}
+	return w
+}
+
+func queueConfig(w *millracev1.QueueConfig) QueueConfig {
+	q := QueueConfig{
+		Version: w.GetVersion(), MaxAttempts: int(w.GetMaxAttempts()), MaxCrashes: int(w.GetMaxCrashes()),
+		Lease: w.GetLease().AsDuration(), MaxRun: w.GetMaxRun().AsDuration(), MaxPayload: w.GetMaxPayload(),
+		Aging: optionalOf(w.GetAging()), RetainCompleted: optionalOf(w.GetRetainCompleted()),
+		RetainCancelled: optionalOf(w.GetRetainCancelled()), RetainDead: optionalOf(w.GetRetainDead()),
+	}
+	if w != nil && w.MaxDeliveries != nil {
+		n := int(*w.MaxDeliveries)
+		q.MaxDeliveries = &n
+	}
+	if r := w.GetRetry(); r != nil {
+		shapes := [...]Backoff{FullJitter, Fixed, Linear, Exponential, FullJitter, EqualJitter}
+		q.Retry = RetryPolicy{Factor: r.Factor, Base: r.Base.AsDuration(), Max: r.Max.AsDuration()}
+		if n := int(r.Backoff); n >= 0 && n < len(shapes) {
+			q.Retry.Backoff = shapes[n]
+		}
+	}
+	return q
+}
+
+// Get reads the configuration.
+func (q Queue) Get(ctx context.Context) (QueueConfig, error) {
+	var resp *millracev1.GetQueueResponse
+	err := q.c.read(ctx, func(ctx context.Context) (err error) {
+		resp, err = q.c.queues.Get(ctx, &millracev1.GetQueueRequest{Queue: q.name})
+		return err
+	})
+	if err != nil {
+		return QueueConfig{}, err
+	}
+	return queueConfig(resp.Config), nil
+}
+
+// Set replaces the configuration, whose Version must be 0 or the one in force, and returns the new version. The same
+// configuration again changes nothing.
+func (q Queue) Set(ctx context.Context, cfg QueueConfig) (version uint64, err error) {
+	req := &millracev1.SetQueueRequest{Queue: q.name, Config: cfg.wire()}
+	if cfg.Version != 0 {
+		req.IfVersion = &cfg.Version
+	}
+	var resp *millracev1.SetQueueResponse
+	err = q.c.change(ctx, func(ctx context.Context) (err error) {
+		resp, err = q.c.queues.Set(ctx, req)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return resp.Version, nil
+}
+
+// QueueStats are exact counters: created = blocked + scheduled + ready + running + ended and kept + purged.
+type QueueStats struct {
+	Queue          string
+	Blocked        uint64
+	Scheduled      uint64
+	Ready          uint64
+	Running        uint64
+	Completed      uint64
+	Dead           uint64
+	Cancelled      uint64
+	Created        uint64
+	Purged         uint64
+	CompletedTotal uint64
+	FailedTotal    uint64 // failing attempts
+	CrashedTotal   uint64 // attempts whose lease was lost
+	Bytes          uint64 // payloads and results of the tasks there are
+	OldestReady    time.Time
+}
+
+func queueStats(s *millracev1.QueueStats) QueueStats {
+	return QueueStats{
+		Queue: s.GetQueue(), Blocked: s.GetBlocked(), Scheduled: s.GetScheduled(), Ready: s.GetReady(), Running: s.GetRunning(),
+		Completed: s.GetCompleted(), Dead: s.GetDead(), Cancelled: s.GetCancelled(), Created: s.GetCreated(),
+		Purged: s.GetPurged(), CompletedTotal: s.GetCompletedTotal(), FailedTotal: s.GetFailedTotal(),
+		CrashedTotal: s.GetCrashedTotal(), Bytes: s.GetBytes(), OldestReady: timeOf(s.GetOldestReady()),
+	}
+}
+
+// Stats reads the counters.
+func (q Queue) Stats(ctx context.Context) (QueueStats, error) {
+	line := ledgerLine{Op: "stats", Queue: q.name, Invoke: q.c.ledger.now()}
+	var resp *millracev1.QueueStatsResponse
+	err := q.c.read(ctx, func(ctx context.Context) (err error) {
+		resp, err = q.c.queues.Stats(ctx, &millracev1.QueueStatsRequest{Queue: q.name})
+		return err
+	})
+	q.c.ledger.write(line, resp.GetAt(), err)
+	if err != nil {
+		return QueueStats{}, err
+	}
+	return queueStats(resp.Stats), nil
+}
+
+// Queues reads a page of queues by name, at most limit (1 to 1,000; 0 means 100). The next cursor is empty at the end.
+func (c *Client) Queues(ctx context.Context, limit int, cursor string) (queues []QueueStats, next string, err error) {
+	var resp *millracev1.ListQueuesResponse
+	err = c.read(ctx, func(ctx context.Context) (err error) {
+		resp, err = c.queues.List(ctx, &millracev1.ListQueuesRequest{Limit: uint32(max(limit, 0)), Cursor: cursor})
+		return err
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	for _, s := range resp.Queues {
+		queues = append(queues, queueStats(s))
+	}
+	return queues, resp.Cursor, nil
+}

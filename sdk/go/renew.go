@@ -1,0 +1,127 @@
+package millrace
+
+import (
+	"iter"
+	"time"
+
+	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+)
+
+// Leases are renewed at a third of their length, beside the handlers: one timer serves all of a worker's tasks, and one
+// frame renews every lease that is due or will be soon.
+
+// renewFrame is the outgoing of one renewal.
+type renewFrame struct {
+	w     *Worker
+	tasks []*Task
+}
+
+func (f *renewFrame) size() window { return window{items: len(f.tasks), bytes: 48 * len(f.tasks)} }
+
+func (f *renewFrame) message(seq uint64) *millracev1.ClientFrame {
+	items := make([]*millracev1.Hold, len(f.tasks))
+	for i, t := range f.tasks {
+		items[i] = t.hold()
+	}
+	return &millracev1.ClientFrame{Frame: &millracev1.ClientFrame_Renew{Renew: &millracev1.RenewFrame{Seq: seq, Items: items}}}
+}
+
+func (f *renewFrame) acked(a *millracev1.Ack) {
+	w := f.w
+	w.s.mu.Lock()
+	defer w.s.mu.Unlock()
+	if e := fromWire(a.Error); e != nil {
+		if e.patience() > 0 { // not renewed: try again well before the leases end
+			soon := time.Now().Add(max(backoffBase, e.RetryAfter))
+			for _, t := range f.tasks {
+				t.renewAt = earlier(t.renewAt, soon)
+			}
+			w.renewBy(soon)
+		}
+		return
+	}
+	for i, t := range f.tasks {
+		if i < len(a.Renewed) && a.Renewed[i].Lost && w.held[t.key()] == t {
+			w.lose(t.key(), "expired")
+		}
+	}
+}
+
+func (f *renewFrame) lost() {} // a new stream renews everything
+
+func (f *renewFrame) expire(time.Time) time.Time { return time.Time{} }
+
+// renewBy makes the timer fire at t, if it would fire later. It needs mu.
+func (w *Worker) renewBy(t time.Time) {
+	if t.IsZero() || !w.renewNext.IsZero() && !t.Before(w.renewNext) {
+		return
+	}
+	w.renewNext = t
+	d := max(time.Until(t), 0)
+	if w.renewTimer == nil {
+		w.renewTimer = time.AfterFunc(d, w.renewDue)
+		return
+	}
+	w.renewTimer.Reset(d)
+}
+
+// renewDue renews what is due.
+func (w *Worker) renewDue() {
+	w.s.mu.Lock()
+	w.renewNext = time.Time{}
+	if w.s.up && !w.over {
+		w.renew(time.Now(), false)
+	}
+	w.s.mu.Unlock()
+	w.s.poke()
+}
+
+// renewAll renews every lease, on a new stream. It needs mu.
+func (w *Worker) renewAll() {
+	w.renewNext = time.Time{}
+	w.renew(time.Now(), true)
+}
+
+// renew queues the renewal of the leases that are due, or all, and sets the timer for the next. A lease that is due soon
+// joins, so that tasks which began at different times come to share a frame. A settle that has left needs no lease. It
+// needs mu.
+func (w *Worker) renew(now time.Time, all bool) {
+	var f *renewFrame
+	next := time.Time{}
+	for w.renewals.len() > 0 { // not written since the last time
+		w.renewals.popFront()
+		all = true
+	}
+	for _, t := range w.held {
+		if t.stage == settled {
+			continue
+		}
+		if all || !t.renewAt.After(now.Add(t.lease/6)) {
+			if f == nil || len(f.tasks) == frameItems {
+				f = &renewFrame{w: w}
+				w.renewals.pushBack(f)
+			}
+			f.tasks = append(f.tasks, t)
+			t.renewAt = now.Add(t.lease / 3)
+		}
+		next = earlier(next, t.renewAt)
+	}
+	w.renewBy(next)
+}
+
+// expireTasks gives up settles that left before t and have no answer, and returns when the oldest other one left. It needs mu.
+func (w *Worker) expireTasks(tasks iter.Seq[*Task], t time.Time) (oldest time.Time) {
+	for task := range tasks {
+		switch {
+		case w.held[task.key()] != task || task.first.IsZero():
+		case task.first.After(t):
+			oldest = earlier(oldest, task.first)
+		default:
+			w.c.opts.logger.Error("an attempt was not settled in time", "task", task.ID, "attempt", task.Attempt, "settle", task.op)
+			w.c.ledger.write(w.line(task, task.op), nil, expiredError())
+			task.cancel(expiredError())
+			w.drop(task)
+		}
+	}
+	return oldest
+}

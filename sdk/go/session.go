@@ -1,0 +1,374 @@
+package millrace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+)
+
+// session keeps one stream open under one session id. A broken stream is opened again; what was written and not
+// acknowledged goes back to its role, which sends it again.
+//
+// Two goroutines serve it: run opens the stream and reads, write writes. Callers only add to the role's queues.
+type session struct {
+	c    *Client
+	role role
+	ctx  context.Context // its end ends the session at once
+	stop context.CancelCauseFunc
+	wake chan struct{} // holds one token: the writer, or an idle run, has something to look at
+	done chan struct{} // closed when run has returned
+
+	mu      sync.Mutex // guards the fields below and those of the role
+	id      []byte
+	seq     uint64              // of the last frame; unique in a stream
+	frames  map[uint64]outgoing // written, not acknowledged
+	used    window              // by frames
+	limit   window
+	up      bool               // Welcome came and the stream is writable
+	cancel  context.CancelFunc // of the stream, while there is one
+	goaway  bool               // the server stops: write nothing more to this stream
+	closing bool               // half-close when nothing is left
+	pause   time.Time          // the server asked to send no more work until then
+	again   bool               // the stream was cut on purpose: open the next one without a wait
+	blocked bool               // the window had no room for what waits
+	sweep   *time.Timer        // gives up what is older than repeatFor; nil while nothing is under way
+	auth    *string            // a token to tell the open stream
+	lastErr error              // why there is no stream
+}
+
+// window counts what the server has not acknowledged.
+type window struct{ items, bytes, commits int }
+
+// Limits of a stream until the server names its own.
+const (
+	frameItems    = 512
+	frameAim      = 1 << 20 // bytes: a frame is closed here
+	frameBytes    = 4 << 20 // bytes: a frame that is larger is refused
+	welcomeWithin = 10 * time.Second
+	goawayWithin  = 2 * time.Second // for the acks that a stopping server still sends
+)
+
+var defaultWindow = window{items: 4096, bytes: 16 << 20, commits: 64}
+
+// role is what a session does with its stream. All methods but receive are called with the session's mu held.
+type role interface {
+	hello(h *millracev1.Hello)
+	welcomed(w *millracev1.Welcome)
+	// next makes the next frame to write, with that seq; nil when nothing waits or the window is full. A frame that is
+	// not acknowledged has no outgoing.
+	next(seq uint64) (*millracev1.ClientFrame, outgoing)
+	receive(f *millracev1.ServerFrame)
+	// refuse ends all that waits: what had left as unknown, the rest as refused.
+	refuse(err *Error)
+	// expire ends what was first sent before t and waits to be sent again; it returns the first sending of the oldest
+	// that is left, or zero.
+	expire(t time.Time) time.Time
+	// idle reports whether nothing waits to be written.
+	idle() bool
+}
+
+// outgoing is a frame that awaits its ack.
+type outgoing interface {
+	size() window
+	acked(a *millracev1.Ack) // without mu
+	// lost puts the content back to the front of its queue; called in falling order of seq.
+	lost()
+	expire(t time.Time) time.Time // as the role's
+}
+
+func newSession(c *Client) *session {
+	s := &session{
+		c: c, wake: make(chan struct{}, 1), done: make(chan struct{}), id: random16(),
+		frames: map[uint64]outgoing{}, limit: defaultWindow,
+	}
+	s.ctx, s.stop = context.WithCancelCause(context.Background())
+	return s
+}
+
+// poke makes the writer look for work.
+func (s *session) poke() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run serves the session until it is stopped or, when it is closing, drained. once makes it return on an error that
+// opening again cannot mend; otherwise it then waits for the next call.
+func (s *session) run(once bool) error {
+	defer close(s.done)
+	for try := 0; ; try++ {
+		welcomed, err := s.connect()
+		if welcomed {
+			try = 0
+		}
+		s.mu.Lock()
+		s.lastErr = err
+		s.putBack()
+		finished := s.closing && s.role.idle()
+		stop, again := s.ctx.Err() != nil, s.again
+		s.again = false
+		if stop {
+			s.role.refuse(closedError())
+		} else if permanent(err) {
+			s.role.refuse(fromStatus(err))
+		}
+		s.mu.Unlock()
+		switch {
+		case stop:
+			return context.Cause(s.ctx)
+		case finished:
+			return nil
+		case permanent(err) && once:
+			return fromStatus(err)
+		case permanent(err):
+			try = -1
+			if !s.awaitWork() {
+				return context.Cause(s.ctx)
+			}
+		case !again:
+			sleep(s.ctx, backoff(try))
+		}
+	}
+}
+
+// awaitWork blocks until something waits to be written; false when the session was stopped.
+func (s *session) awaitWork() bool {
+	for {
+		s.mu.Lock()
+		ready := !s.role.idle() || s.closing
+		s.mu.Unlock()
+		if ready {
+			return s.ctx.Err() == nil
+		}
+		select {
+		case <-s.wake:
+		case <-s.ctx.Done():
+			return false
+		}
+	}
+}
+
+// connect opens a stream and serves it to its end. welcomed says that the server let the session in.
+func (s *session) connect() (welcomed bool, err error) {
+	ctx, cancel := context.WithCancel(s.ctx)
+	defer cancel()
+	stream, err := millracev1.NewQueueStreamClient(s.c.conn).Open(ctx, grpc.WaitForReady(true))
+	if err != nil {
+		return false, err
+	}
+	hung := time.AfterFunc(welcomeWithin, cancel)
+	defer hung.Stop()
+	if err := s.greet(stream); err != nil {
+		return false, err
+	}
+	hung.Stop()
+	s.mu.Lock()
+	s.up, s.goaway, s.cancel, s.auth = true, false, cancel, nil // the stream began with the newest token
+	s.mu.Unlock()
+	quit, wrote := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(wrote)
+		s.write(stream, quit)
+	}()
+	err = s.read(stream, cancel)
+	cancel() // frees a writer that the server's window holds
+	close(quit)
+	<-wrote
+	return true, err
+}
+
+// greet sends Hello and takes Welcome.
+func (s *session) greet(stream grpc.BidiStreamingClient[millracev1.ClientFrame, millracev1.ServerFrame]) error {
+	hello := &millracev1.Hello{Version: 1, Namespace: s.c.opts.namespace}
+	s.mu.Lock()
+	s.role.hello(hello)
+	hello.Session = s.id
+	s.mu.Unlock()
+	if err := stream.Send(&millracev1.ClientFrame{Frame: &millracev1.ClientFrame_Hello{Hello: hello}}); err != nil && !errors.Is(err, io.EOF) {
+		return err // io.EOF means that Recv has the reason
+	}
+	f, err := stream.Recv()
+	if err != nil {
+		return err
+	}
+	w := f.GetWelcome()
+	if w == nil {
+		return fmt.Errorf("server began its stream with %T, not with a welcome", f.Frame)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l := w.Limits; l != nil {
+		s.limit = window{
+			items:   orDefault(l.UnackedItems, defaultWindow.items),
+			bytes:   orDefault(l.UnackedBytes, defaultWindow.bytes),
+			commits: orDefault(l.UnackedCommits, defaultWindow.commits),
+		}
+	}
+	s.role.welcomed(w)
+	return nil
+}
+
+func orDefault(v uint32, d int) int {
+	if v == 0 {
+		return d
+	}
+	return int(v)
+}
+
+// read serves what the server sends, until the stream ends.
+func (s *session) read(stream grpc.BidiStreamingClient[millracev1.ClientFrame, millracev1.ServerFrame], cancel func()) error {
+	for {
+		f, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		switch x := f.Frame.(type) {
+		case *millracev1.ServerFrame_Ack:
+			s.ack(x.Ack)
+		case *millracev1.ServerFrame_Throttle:
+			s.throttle(x.Throttle.RetryAfter.AsDuration())
+		case *millracev1.ServerFrame_Goaway:
+			s.mu.Lock()
+			s.goaway = true
+			s.mu.Unlock()
+			s.poke()
+			late := time.AfterFunc(goawayWithin, cancel)
+			defer late.Stop()
+		default:
+			s.role.receive(f)
+		}
+	}
+}
+
+// ack ends the frame that a answers. An ack of a frame that nothing is known of is ignored.
+func (s *session) ack(a *millracev1.Ack) {
+	s.mu.Lock()
+	out, ok := s.frames[a.Seq]
+	if !ok {
+		s.mu.Unlock()
+		return
+	}
+	delete(s.frames, a.Seq)
+	n := out.size()
+	s.used = window{s.used.items - n.items, s.used.bytes - n.bytes, s.used.commits - n.commits}
+	wake := s.blocked || n.commits > 0 || s.closing
+	s.blocked = false
+	s.mu.Unlock()
+	out.acked(a)
+	if wake {
+		s.poke()
+	}
+}
+
+func (s *session) throttle(d time.Duration) {
+	s.mu.Lock()
+	s.pause = time.Now().Add(d)
+	s.mu.Unlock()
+	time.AfterFunc(d, s.poke)
+}
+
+// putBack ends the stream's bookkeeping: what was not acknowledged goes back to the role. It needs mu.
+func (s *session) putBack() {
+	s.up, s.cancel, s.pause = false, nil, time.Time{}
+	seqs := slices.Sorted(maps.Keys(s.frames))
+	for _, seq := range slices.Backward(seqs) {
+		out := s.frames[seq]
+		delete(s.frames, seq)
+		out.lost()
+	}
+	s.used = window{}
+}
+
+// reauth tells an open stream of a new token.
+func (s *session) reauth(token string) {
+	s.mu.Lock()
+	s.auth = &token
+	s.mu.Unlock()
+	s.poke()
+}
+
+// cut ends the stream, so that it is opened again. It needs mu.
+func (s *session) cut() {
+	if s.cancel != nil {
+		s.again = true
+		s.cancel()
+	}
+}
+
+// fits reports whether the window has room for n more. An empty window takes anything. It needs mu.
+func (s *session) fits(n window) bool {
+	ok := s.used == (window{}) || s.used.items+n.items <= s.limit.items && s.used.bytes+n.bytes <= s.limit.bytes &&
+		s.used.commits+n.commits <= s.limit.commits
+	s.blocked = s.blocked || !ok
+	return ok
+}
+
+// giveUp ends what has been under way for longer than it may be repeated.
+func (s *session) giveUp() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	limit := time.Now().Add(-repeatFor)
+	oldest := s.role.expire(limit)
+	for _, out := range s.frames {
+		oldest = earlier(oldest, out.expire(limit))
+	}
+	if oldest.IsZero() || s.ctx.Err() != nil {
+		s.sweep = nil
+		return
+	}
+	s.sweep.Reset(time.Until(oldest.Add(repeatFor)) + time.Millisecond)
+}
+
+// earlier returns the earlier of two times, of which zero is none.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// unreached explains why nothing can be sent; empty while a stream is up. It needs mu.
+func (s *session) unreached() string {
+	if s.up {
+		return ""
+	}
+	text := "server " + s.c.opts.address + " is not reached"
+	if err := s.c.dialErr.Load(); err != nil {
+		return text + ": " + (*err).Error()
+	}
+	if s.lastErr != nil {
+		return text + ": " + fromStatus(s.lastErr).Message
+	}
+	return text
+}
+
+// drain half-closes the stream once nothing is left, and stops the session after d at the latest.
+func (s *session) drain(d time.Duration) {
+	s.mu.Lock()
+	s.closing = true
+	nothing := !s.up && s.role.idle()
+	s.mu.Unlock()
+	if nothing {
+		s.stop(ErrClosed)
+	}
+	s.poke()
+	late := time.AfterFunc(d, func() { s.stop(ErrClosed) })
+	<-s.done
+	late.Stop()
+	s.stop(ErrClosed)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sweep != nil {
+		s.sweep.Stop()
+	}
+}

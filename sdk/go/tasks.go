@@ -1,0 +1,280 @@
+package millrace
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+)
+
+// State of a task. Blocked waits for other tasks, Scheduled for a time, Ready for a worker; the last three are terminal.
+type State uint8
+
+// The states.
+const (
+	Blocked State = iota + 1
+	Scheduled
+	Ready
+	Running
+	Completed
+	Dead
+	Cancelled
+)
+
+var stateNames = [...]string{
+	Blocked: "blocked", Scheduled: "scheduled", Ready: "ready", Running: "running", Completed: "completed", Dead: "dead",
+	Cancelled: "cancelled",
+}
+
+// String returns the state as it is written everywhere, such as completed.
+func (s State) String() string {
+	if int(s) < len(stateNames) && stateNames[s] != "" {
+		return stateNames[s]
+	}
+	return "unknown"
+}
+
+// ParseState reads what String returns.
+func ParseState(name string) (State, bool) {
+	for s, n := range stateNames {
+		if n == name && n != "" {
+			return State(s), true
+		}
+	}
+	return 0, false
+}
+
+// Terminal reports whether a task in this state has ended.
+func (s State) Terminal() bool { return s >= Completed }
+
+// TaskInfo is a task as a reader sees it. Times that are not known are zero.
+type TaskInfo struct {
+	ID          string
+	Queue       string
+	Kind        string
+	State       State
+	Reason      string // of waiting: delay, retry, snooze, cron; of the end: max_attempts, max_crashes, max_deliveries, fatal
+	Payload     []byte // empty in lists
+	ContentType string
+	Headers     map[string]string
+	Priority    int
+	UniqueKey   string
+
+	MaxAttempts   int
+	MaxCrashes    int
+	MaxDeliveries int // 0 = no bound
+	Lease         time.Duration
+	MaxRun        time.Duration
+
+	Attempt  int // number of the last delivery; 0 before the first
+	Failures int
+	Crashes  int
+	Snoozes  int
+	Redrives int
+
+	RunAt      time.Time
+	CreatedAt  time.Time
+	ReadyAt    time.Time
+	StartedAt  time.Time
+	FinishedAt time.Time
+	LeaseUntil time.Time
+
+	Creator string
+	Worker  string
+
+	Result       []byte // empty in lists
+	ResultType   string
+	HasResult    bool
+	ErrorCode    string // of the last failure
+	ErrorMessage string
+	ErrorStack   string
+
+	At Place // where the read stands in the log
+}
+
+func taskInfo(t *millracev1.Task, at *millracev1.At) *TaskInfo {
+	return &TaskInfo{
+		ID: t.Id, Queue: t.Queue, Kind: t.Kind, State: State(t.State), Reason: t.Reason, Payload: t.Payload,
+		ContentType: t.ContentType, Headers: headerMap(t.Headers), Priority: int(t.Priority), UniqueKey: t.UniqueKey,
+		MaxAttempts: int(t.MaxAttempts), MaxCrashes: int(t.MaxCrashes), MaxDeliveries: int(t.MaxDeliveries),
+		Lease: t.Lease.AsDuration(), MaxRun: t.MaxRun.AsDuration(), Attempt: int(t.Attempt), Failures: int(t.Failures),
+		Crashes: int(t.Crashes), Snoozes: int(t.Snoozes), Redrives: int(t.Redrives), RunAt: timeOf(t.RunAt),
+		CreatedAt: timeOf(t.CreatedAt), ReadyAt: timeOf(t.ReadyAt), StartedAt: timeOf(t.StartedAt),
+		FinishedAt: timeOf(t.FinishedAt), LeaseUntil: timeOf(t.LeaseUntil), Creator: t.Creator, Worker: t.Worker,
+		Result: t.Result, ResultType: t.ResultType, HasResult: t.HasResult, ErrorCode: t.Error.GetCode(),
+		ErrorMessage: t.Error.GetMessage(), ErrorStack: t.Error.GetStack(), At: placeOf(at),
+	}
+}
+
+func timeOf(t *timestamppb.Timestamp) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.AsTime()
+}
+
+func headerMap(hs []*millracev1.Header) map[string]string {
+	if len(hs) == 0 {
+		return nil
+	}
+	m := make(map[string]string, len(hs))
+	for _, h := range hs {
+		m[h.Name] = h.Value
+	}
+	return m
+}
+
+// Task reads a task. It sees every write that was acknowledged before. Unknown ids are ErrNotFound.
+func (c *Client) Task(ctx context.Context, id string) (*TaskInfo, error) {
+	line := ledgerLine{Op: "get", ID: id, Invoke: c.ledger.now()}
+	var resp *millracev1.GetResponse
+	err := c.read(ctx, func(ctx context.Context) (err error) {
+		resp, err = c.tasks.Get(ctx, &millracev1.GetRequest{Id: id})
+		return err
+	})
+	c.ledger.write(line, resp.GetAt(), err)
+	if err != nil {
+		return nil, err
+	}
+	return taskInfo(resp.Task, resp.At), nil
+}
+
+// Wait returns the task when it has ended, however long that takes while ctx lasts. It goes on over a lost connection.
+func (c *Client) Wait(ctx context.Context, id string) (*TaskInfo, error) {
+	line := ledgerLine{Op: "wait", ID: id, Invoke: c.ledger.now()}
+	var resp *millracev1.WaitResponse
+	err := c.read(ctx, func(ctx context.Context) (err error) {
+		resp, err = c.tasks.Wait(ctx, &millracev1.WaitRequest{Id: id})
+		return err
+	})
+	c.ledger.write(line, resp.GetAt(), err)
+	if err != nil {
+		return nil, err
+	}
+	return taskInfo(resp.Task, resp.At), nil
+}
+
+// Attempt is one delivery of a task.
+type Attempt struct {
+	Number  int
+	Worker  string
+	Start   time.Time
+	End     time.Time // zero while it runs
+	Outcome string    // completed, failed, timeout, crashed, snoozed, released, cancelled; empty while it runs
+	Code    string
+	Message string
+	Stack   string
+	Index   uint64 // of the log entry that ended it
+}
+
+var attemptOutcomes = [...]string{"", "completed", "failed", "timeout", "crashed", "snoozed", "released", "cancelled"}
+
+// Attempts reads the last 20 attempts of a task, oldest first.
+func (c *Client) Attempts(ctx context.Context, id string) ([]Attempt, error) {
+	var resp *millracev1.ListAttemptsResponse
+	err := c.read(ctx, func(ctx context.Context) (err error) {
+		resp, err = c.tasks.ListAttempts(ctx, &millracev1.ListAttemptsRequest{Id: id})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Attempt, len(resp.Attempts))
+	for i, a := range resp.Attempts {
+		out[i] = Attempt{
+			Number: int(a.Number), Worker: a.Worker, Start: timeOf(a.Start), End: timeOf(a.End),
+			Code: a.Error.GetCode(), Message: a.Error.GetMessage(), Stack: a.Error.GetStack(), Index: a.Index,
+		}
+		if n := int(a.Outcome); n >= 0 && n < len(attemptOutcomes) {
+			out[i].Outcome = attemptOutcomes[n]
+		}
+	}
+	return out, nil
+}
+
+// ListQuery asks for a page of a queue's tasks in one state.
+type ListQuery struct {
+	Queue  string // required
+	State  State  // required
+	Limit  int    // 1 to 1,000; default 100
+	Cursor string // of the page before; empty for the first
+}
+
+// List reads a page, without payloads and results. The cursor of the next page is empty at the end.
+func (c *Client) List(ctx context.Context, q ListQuery) (tasks []*TaskInfo, next string, err error) {
+	line := ledgerLine{Op: "list", Queue: q.Queue, Invoke: c.ledger.now()}
+	var resp *millracev1.ListResponse
+	err = c.read(ctx, func(ctx context.Context) (err error) {
+		resp, err = c.tasks.List(ctx, &millracev1.ListRequest{
+			Queue: q.Queue, State: millracev1.State(q.State), Limit: uint32(max(q.Limit, 0)), Cursor: q.Cursor,
+		})
+		return err
+	})
+	c.ledger.write(line, resp.GetAt(), err)
+	if err != nil {
+		return nil, "", err
+	}
+	tasks = make([]*TaskInfo, len(resp.Tasks))
+	for i, t := range resp.Tasks {
+		tasks[i] = taskInfo(t, resp.At)
+	}
+	return tasks, resp.Cursor, nil
+}
+
+// RunNow makes a scheduled task ready (needs the scope admin). A task in another state is ErrWrongState.
+func (c *Client) RunNow(ctx context.Context, id string) error {
+	return c.change(ctx, func(ctx context.Context) error {
+		_, err := c.tasks.RunNow(ctx, &millracev1.RunNowRequest{Id: id})
+		return err
+	})
+}
+
+// Delete removes a task that has ended (needs the scope admin). A task that has not is ErrWrongState.
+func (c *Client) Delete(ctx context.Context, id string) error {
+	return c.change(ctx, func(ctx context.Context) error {
+		_, err := c.tasks.Delete(ctx, &millracev1.DeleteRequest{Id: id})
+		return err
+	})
+}
+
+// ServerStatus tells what a server is and has done since it started.
+type ServerStatus struct {
+	Version        string
+	Durability     string // fsync or none
+	Node           string
+	Shards         int
+	AppliedIndex   uint64 // of shard 0
+	Fsyncs         uint64
+	LogBytes       uint64
+	Entries        uint64
+	StoreMutations uint64
+	StartedAt      time.Time
+	DiskFull       bool
+}
+
+// Status asks the server what it is.
+func (c *Client) Status(ctx context.Context) (*ServerStatus, error) {
+	var r *millracev1.StatusResponse
+	err := c.read(ctx, func(ctx context.Context) (err error) {
+		r, err = c.server.Status(ctx, &millracev1.StatusRequest{})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &ServerStatus{
+		Version: r.Version, Durability: r.Durability, Node: r.Node, Shards: int(r.Shards), AppliedIndex: r.AppliedIndex,
+		Fsyncs: r.Fsyncs, LogBytes: r.LogBytes, Entries: r.Entries, StoreMutations: r.StoreMutations,
+		StartedAt: timeOf(r.StartedAt), DiskFull: r.DiskFull,
+	}, nil
+}
+
+func durationOf(d time.Duration) *durationpb.Duration {
+	if d == 0 {
+		return nil
+	}
+	return durationpb.New(d)
+}

@@ -1,0 +1,194 @@
+package millrace
+
+import (
+	"context"
+	"fmt"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/proto"
+
+	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+)
+
+// Tx collects changes that are applied together, in one log entry, or not at all: the effects of a task, or a commit.
+// Its conditions are judged first, then its ops in order, later ones seeing earlier ones. It is for one goroutine.
+type Tx struct {
+	client  *Client // nil in tests of handlers
+	codec   Codec
+	fence   *millracev1.Fence
+	conds   []*millracev1.KVCheck
+	ops     []*millracev1.Op
+	handles []txHandle
+	err     error // of the first change that could not be encoded
+}
+
+func (c *Client) newTx() *Tx { return &Tx{client: c, codec: c.opts.codec} }
+
+// txHandle is a task that op creates; the answer may name another one that holds the unique key.
+type txHandle struct {
+	op int
+	id *string
+}
+
+// Limits of one commit.
+const (
+	maxCommitOps   = 1024            // conditions and ops together
+	maxCommitBytes = frameBytes - 64 // encoded, with room for the frame around it
+)
+
+// Fence makes the commit apply only while t's lease is held.
+func (tx *Tx) Fence(t *Task) { tx.fence = &millracev1.Fence{Task: t.ID, Token: t.token} }
+
+// Reset drops all conditions and ops, so that they can be built anew.
+func (tx *Tx) Reset() { tx.conds, tx.ops, tx.handles, tx.err = nil, nil, nil, nil }
+
+// Len returns how many conditions and ops there are.
+func (tx *Tx) Len() int { return len(tx.conds) + len(tx.ops) }
+
+// KV names a keyspace to change.
+func (tx *Tx) KV(keyspace string) TxKV {
+	if !utf8.ValidString(keyspace) {
+		tx.fail(badText("keyspace"))
+	}
+	return TxKV{tx, keyspace}
+}
+
+// TxKV changes a keyspace within a Tx.
+type TxKV struct {
+	tx       *Tx
+	keyspace string
+}
+
+// Put stores value under key: bytes, text and json.RawMessage as they are, anything else by the codec.
+func (k TxKV) Put(key string, value any, opts ...PutOption) {
+	b, _, err := encode(k.tx.codec, value)
+	if err != nil {
+		k.tx.fail(fmt.Errorf("put %s/%s: %w", k.keyspace, key, err))
+		return
+	}
+	op := &millracev1.KVPut{Keyspace: k.keyspace, Key: []byte(key), Value: b}
+	for _, o := range opts {
+		o.put(op)
+	}
+	k.tx.ops = append(k.tx.ops, &millracev1.Op{Op: &millracev1.Op_KvPut{KvPut: op}})
+}
+
+// Delete removes key. That it is absent is no error.
+func (k TxKV) Delete(key string, opts ...DeleteOption) {
+	op := &millracev1.KVDelete{Keyspace: k.keyspace, Key: []byte(key)}
+	for _, o := range opts {
+		o.delete(op)
+	}
+	k.tx.ops = append(k.tx.ops, &millracev1.Op{Op: &millracev1.Op_KvDelete{KvDelete: op}})
+}
+
+// Check makes the whole Tx depend on key, as it is before the ops.
+func (k TxKV) Check(key string, cond Condition) {
+	check := cond.check()
+	check.Keyspace, check.Key = k.keyspace, []byte(key)
+	k.tx.conds = append(k.tx.conds, check)
+}
+
+func (tx *Tx) fail(err error) {
+	if tx.err == nil {
+		tx.err = err
+	}
+}
+
+// check refuses what no server would take, so that it costs no round trip and no sequence number.
+func (tx *Tx) check() error {
+	switch n := tx.Len(); {
+	case tx.err != nil:
+		return tx.err
+	case n == 0:
+		return &Error{Code: CodeInvalidArgument, Field: "ops", Message: "a commit needs an op or a condition", Op: OpNone, Outcome: Refused}
+	case n > maxCommitOps:
+		return tooLarge("ops", "commit_ops", maxCommitOps)
+	}
+	return nil
+}
+
+// request encodes tx; size is that of the message.
+func (tx *Tx) request() (req *millracev1.CommitRequest, size int, err error) {
+	if err := tx.check(); err != nil {
+		return nil, 0, err
+	}
+	req = &millracev1.CommitRequest{Fence: tx.fence, Conditions: tx.conds, Ops: tx.ops}
+	size = proto.Size(req)
+	if size > maxCommitBytes {
+		return nil, 0, tooLarge("", "commit_bytes", maxCommitBytes)
+	}
+	return req, size, nil
+}
+
+// Committed is the answer to a commit.
+type Committed struct {
+	Revs     []uint64 // one per op: the key's new revision after a put, else 0
+	Existed  []bool   // one per op: a delete, or a put with WantPrev, found the key
+	Prev     [][]byte // one per op: the value before a put with WantPrev; nil when absent
+	Replayed bool     // it had been applied before, and nothing was done again
+	At       Place
+}
+
+// Place is a point in the log of a partition. A read that asks for at least this sees what was acknowledged with it.
+type Place struct {
+	Partition uint32
+	Index     uint64
+}
+
+func placeOf(a *millracev1.At) Place { return Place{Partition: a.GetPartition(), Index: a.GetIndex()} }
+
+// Commit applies what build adds, all or nothing. A refusal is an *Error that names the op or condition in Op.
+func (c *Client) Commit(ctx context.Context, build func(tx *Tx)) error {
+	_, err := c.CommitResult(ctx, build)
+	return err
+}
+
+// CommitResult is Commit, with the answer.
+func (c *Client) CommitResult(ctx context.Context, build func(tx *Tx)) (*Committed, error) {
+	tx := c.newTx()
+	build(tx)
+	return c.commit(ctx, tx, ledgerLine{Op: "commit"})
+}
+
+func (c *Client) commit(ctx context.Context, tx *Tx, line ledgerLine) (*Committed, error) {
+	req, size, err := tx.request()
+	if err != nil {
+		return nil, err
+	}
+	line.Invoke = c.ledger.now()
+	if tx.fence != nil {
+		line.ID, line.Token = tx.fence.Task, tokenText(tx.fence.Token)
+	}
+	k := c.prod.newCall()
+	k.commit, k.bytes = req, size
+	gone, e := c.prod.do(ctx, k)
+	if e != nil {
+		if gone {
+			c.prod.free(k)
+		}
+		c.ledger.write(line, nil, e)
+		return nil, e
+	}
+	resp, at := k.commits, k.at
+	c.prod.free(k)
+	line.Replayed = resp.Replayed
+	c.ledger.write(line, at, nil)
+	return tx.committed(resp, at), nil
+}
+
+func (tx *Tx) committed(resp *millracev1.CommitResponse, at *millracev1.At) *Committed {
+	n := len(resp.Results)
+	out := &Committed{
+		Revs: make([]uint64, n), Existed: make([]bool, n), Prev: make([][]byte, n), Replayed: resp.Replayed, At: placeOf(at),
+	}
+	for i, r := range resp.Results {
+		out.Revs[i], out.Existed[i], out.Prev[i] = r.Rev, r.Existed, r.Prev
+	}
+	for _, h := range tx.handles {
+		if h.op < n && resp.Results[h.op].Task != "" {
+			*h.id = resp.Results[h.op].Task
+		}
+	}
+	return out
+}

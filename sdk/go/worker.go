@@ -1,0 +1,283 @@
+package millrace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+)
+
+// Worker takes tasks of some queues and runs their handlers, a bounded number at once. It has a stream of its own.
+type Worker struct {
+	c        *Client
+	s        *session
+	opts     workerOptions
+	handlers map[string]handler
+	queues   []string
+	base     context.Context // of the handlers: the values of Run's context without its end
+	stopOnce sync.Once
+	stopped  chan struct{} // closed by quit
+	ended    chan struct{} // closed when Run returned
+	unknown  sync.Map      // kinds without a handler that were logged
+
+	// Guarded by the session's mu.
+	started   bool
+	held      map[taskKey]*Task // given to this worker; until its settle is answered, or its lease lost
+	ready     deque[*Task]      // wait for a goroutine
+	settles   deque[*Task]
+	control   deque[*millracev1.ClientFrame]
+	renewals  deque[*renewFrame]
+	subscribe bool
+
+	cond    *sync.Cond    // goroutines without a task wait here
+	parked  int           // of them, those that no task was promised to
+	live    int           // goroutines
+	beyond  int           // of them, those whose handler runs on though its task is no longer theirs
+	over    bool          // goroutines end when no task waits
+	quiet   chan struct{} // closed when the last of them has
+	drained chan struct{}
+	drains  bool
+
+	renewTimer *time.Timer
+	renewNext  time.Time
+}
+
+type workerOptions struct {
+	slots  int
+	queues []string
+	lease  time.Duration
+	name   string
+	batch  int
+	drain  time.Duration
+}
+
+// WorkerOption changes a worker.
+type WorkerOption func(o *workerOptions)
+
+// Slots is how many handlers run at once, 1 to 4,096. Default 16.
+func Slots(n int) WorkerOption { return func(o *workerOptions) { o.slots = n } }
+
+// Queues are the queues to take tasks of, 1 to 64, in turn. Default: those of the jobs that are handled.
+func Queues(names ...string) WorkerOption { return func(o *workerOptions) { o.queues = names } }
+
+// Lease replaces the tasks' own lease for this worker.
+func Lease(d time.Duration) WorkerOption { return func(o *workerOptions) { o.lease = d } }
+
+// Name is shown to those who look at the worker's tasks, at most 128 B. Default: host name and process id.
+func Name(name string) WorkerOption { return func(o *workerOptions) { o.name = name } }
+
+// Batch is the most tasks that are delivered in one frame, 1 to 128. Default 128.
+func Batch(n int) WorkerOption { return func(o *workerOptions) { o.batch = n } }
+
+// DrainTimeout is how long handlers may go on when Run's context has ended; then their tasks are given back. Default 30 s.
+func DrainTimeout(d time.Duration) WorkerOption { return func(o *workerOptions) { o.drain = d } }
+
+const (
+	maxSlots      = 4096
+	maxName       = 128              // bytes of a worker's name, and of its host's
+	unknownSnooze = 30 * time.Second // another worker may know the kind
+	releaseWithin = 2 * time.Second  // for the acks of tasks that were given back at the end
+	closeStream   = time.Second
+)
+
+// Worker makes a worker. Give it handlers, then Run it.
+func (c *Client) Worker(opts ...WorkerOption) *Worker {
+	host, _ := os.Hostname() // only a name for people
+	o := workerOptions{slots: 16, name: fmt.Sprintf("%s-%d", cut(host, maxName-20), os.Getpid()), batch: 128, drain: 30 * time.Second}
+	for _, opt := range opts {
+		opt(&o)
+	}
+	w := &Worker{
+		c: c, s: newSession(c), opts: o, handlers: map[string]handler{}, held: map[taskKey]*Task{},
+		stopped: make(chan struct{}), ended: make(chan struct{}), drained: make(chan struct{}), quiet: make(chan struct{}),
+	}
+	w.s.role = w
+	w.cond = sync.NewCond(&w.s.mu)
+	return w
+}
+
+func (w *Worker) register(kind, queue string, h handler) {
+	w.handlers[kind] = h
+	if !slices.Contains(w.queues, queue) {
+		w.queues = append(w.queues, queue)
+	}
+}
+
+func (w *Worker) check() error {
+	if len(w.opts.queues) > 0 {
+		w.queues = w.opts.queues
+	}
+	switch {
+	case len(w.handlers) == 0:
+		return errors.New("run worker: it has no handlers")
+	case w.opts.slots < 1 || w.opts.slots > maxSlots:
+		return fmt.Errorf("run worker: %d slots are not within 1 and %d", w.opts.slots, maxSlots)
+	case !utf8.ValidString(w.opts.name):
+		return badText("worker.id")
+	}
+	for _, q := range w.queues {
+		if !utf8.ValidString(q) {
+			return badText("queues")
+		}
+	}
+	return nil
+}
+
+// Run takes tasks until ctx ends, then drains: it takes no more, lets handlers finish within DrainTimeout, gives back what
+// has not, and returns nil when all of that was acknowledged. It returns early with the error of a server that refuses
+// the stream for good, such as for a bad token; handlers then end. A worker runs once.
+func (w *Worker) Run(ctx context.Context) error {
+	if err := w.check(); err != nil {
+		return err
+	}
+	w.s.mu.Lock()
+	again := w.started
+	w.started = true
+	w.s.mu.Unlock()
+	if again {
+		return errors.New("run worker: it has run already")
+	}
+	defer close(w.ended)
+	if err := w.c.enter(w); err != nil {
+		return err
+	}
+	defer w.c.leave(w)
+	w.base = context.WithoutCancel(ctx)
+	failed := make(chan error, 1)
+	go func() { failed <- w.s.run(true) }()
+	select {
+	case <-ctx.Done():
+		return w.drain(failed)
+	case <-w.stopped:
+		return w.drain(failed)
+	case err := <-failed:
+		w.finishAll(err, w.opts.drain) // the leases are lost: nothing can be settled any more
+		return fmt.Errorf("run worker: %w", err)
+	}
+}
+
+// quit ends Run as the end of its context does.
+func (w *Worker) quit() { w.stopOnce.Do(func() { close(w.stopped) }) }
+
+// drain finishes what is held, or gives it back, and closes the stream.
+func (w *Worker) drain(failed <-chan error) error {
+	w.beginDrain()
+	late := time.NewTimer(w.opts.drain)
+	defer late.Stop()
+	select {
+	case <-w.drained:
+	case <-failed:
+	case <-late.C:
+		w.giveBack()
+		acks := time.NewTimer(releaseWithin)
+		defer acks.Stop()
+		select {
+		case <-w.drained:
+		case <-acks.C:
+		}
+	}
+	w.s.drain(closeStream)
+	if left := w.finishAll(ErrClosed, releaseWithin); left > 0 {
+		return fmt.Errorf("run worker: %d tasks were not settled before the end", left)
+	}
+	return nil
+}
+
+// beginDrain tells the server to send no more and gives back what no handler has begun.
+func (w *Worker) beginDrain() {
+	w.s.mu.Lock()
+	w.drains, w.subscribe = true, false
+	if w.s.up {
+		w.control.pushBack(&millracev1.ClientFrame{Frame: &millracev1.ClientFrame_Drain{Drain: &millracev1.Drain{}}})
+	}
+	w.ready.keep(func(t *Task) bool {
+		if !t.lost && t.refusal == nil {
+			w.release(t)
+		}
+		return !t.lost && t.refusal != nil // its handler finished, and may do so again
+	})
+	w.noteDrained()
+	w.s.mu.Unlock()
+	w.s.poke()
+}
+
+// release queues t's release. It needs mu.
+func (w *Worker) release(t *Task) {
+	t.failed(errRelease)
+	t.invoke = w.c.ledger.now()
+	t.stage = settling
+	w.settles.pushBack(t)
+}
+
+// giveBack releases the tasks whose handlers did not finish in time, and ends those handlers' contexts.
+func (w *Worker) giveBack() {
+	w.s.mu.Lock()
+	for _, t := range w.held {
+		if t.stage != running {
+			continue
+		}
+		t.released = true
+		w.beyond++
+		t.cancel(errDrained)
+	}
+	// The item of a task belongs to the goroutine that runs its handler: the release is a task of its own.
+	for _, t := range w.held {
+		if t.released {
+			r := &Task{ID: t.ID, Kind: t.Kind, Queue: t.Queue, Attempt: t.Attempt, w: w, token: t.token, lease: t.lease, ctx: t.ctx, cancel: t.cancel, renewAt: t.renewAt}
+			w.held[t.key()] = r
+			w.release(r)
+		}
+	}
+	w.s.mu.Unlock()
+	w.s.poke()
+}
+
+var errDrained = errors.New("the worker stopped and gave the task back")
+
+// finishAll ends the handlers' contexts and the goroutines that wait for tasks, and waits at most d for all of them. It
+// returns how many tasks are held still.
+func (w *Worker) finishAll(cause error, d time.Duration) (left int) {
+	w.s.mu.Lock()
+	left = len(w.held)
+	for k, t := range w.held {
+		t.lost = true
+		t.cancel(cause)
+		delete(w.held, k)
+	}
+	for w.ready.len() > 0 {
+		w.ready.popFront()
+	}
+	w.over = true
+	if w.live == 0 {
+		close(w.quiet)
+	}
+	w.cond.Broadcast()
+	if w.renewTimer != nil {
+		w.renewTimer.Stop()
+	}
+	w.s.mu.Unlock()
+	late := time.NewTimer(d)
+	defer late.Stop()
+	select {
+	case <-w.quiet:
+	case <-late.C:
+	}
+	return left
+}
+
+// noteDrained tells drain when nothing is held any more. It needs mu.
+func (w *Worker) noteDrained() {
+	if w.drains && len(w.held) == 0 {
+		select {
+		case <-w.drained:
+		default:
+			close(w.drained)
+		}
+	}
+}

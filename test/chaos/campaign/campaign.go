@@ -1,0 +1,217 @@
+// Package campaign adds up fault runs that no one would make in one go.
+//
+// Each piece appends one line to a row's file. Lines of the same code hash add up until the wanted count is reached; a
+// change of the code that a row is about starts again at nothing, and what was done before stays visible. A violation
+// keeps its row red until a later piece, on other code, has passed the seed that failed.
+package campaign
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Schema names the form of a line.
+const Schema = "millrace.reliability/1"
+
+// Seed is a 64-bit seed, written as 0x and 16 digits.
+type Seed uint64
+
+// String returns the seed as it is written.
+func (s Seed) String() string { return fmt.Sprintf("0x%016x", uint64(s)) }
+
+// MarshalText returns the seed as it is written.
+func (s Seed) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText reads a seed in any base that Go source knows.
+func (s *Seed) UnmarshalText(text []byte) error {
+	n, err := strconv.ParseUint(string(text), 0, 64)
+	if err != nil {
+		return fmt.Errorf("seed %q: %w", text, err)
+	}
+	*s = Seed(n)
+	return nil
+}
+
+// Run returns the seed of run i of a piece. That of run 0 is the piece's own, so that one run repeats a failure.
+func (s Seed) Run(i int) Seed {
+	if i == 0 {
+		return s
+	}
+	// splitmix64: neighbouring inputs give unrelated outputs.
+	z := uint64(s) + uint64(i)*0x9e3779b97f4a7c15
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return Seed(z ^ z>>31)
+}
+
+// Line is one piece of a campaign.
+type Line struct {
+	Schema     string             `json:"schema"`
+	Row        string             `json:"row"`
+	Time       time.Time          `json:"time"`
+	Code       string             `json:"code"`   // hash of the code that the row is about
+	Commit     string             `json:"commit"` // with a + when files had changed since
+	Seed       Seed               `json:"seed"`
+	Planned    int                `json:"planned"`
+	Done       int                `json:"done"`   // in the row's unit: runs or operations
+	Faults     map[string]int     `json:"faults"` // by kind, those that fired
+	Violations int                `json:"violations"`
+	Failed     []Seed             `json:"failed,omitempty"` // seeds of the runs with a violation
+	Invalid    string             `json:"invalid,omitempty"`
+	Figures    map[string]float64 `json:"figures,omitempty"`
+	Host       string             `json:"host"`
+}
+
+// file returns where a row's lines are.
+func file(dir, row string) string { return filepath.Join(dir, row+".jsonl") }
+
+// Append adds a line to its row's file.
+func Append(dir string, l Line) error {
+	l.Schema = Schema
+	b, err := json.Marshal(l)
+	if err != nil {
+		return fmt.Errorf("encode result: %w", err)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("make results folder: %w", err)
+	}
+	f, err := os.OpenFile(file(dir, l.Row), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return fmt.Errorf("open results: %w", err)
+	}
+	_, err = f.Write(append(b, '\n'))
+	if err := errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("append result: %w", err)
+	}
+	return nil
+}
+
+// Read returns the lines of a row, oldest first; none when there is no file. A line of another schema is an error.
+func Read(dir, row string) ([]Line, error) {
+	b, err := os.ReadFile(file(dir, row))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read results: %w", err)
+	}
+	var lines []Line
+	in := bufio.NewScanner(bytes.NewReader(b))
+	in.Buffer(nil, 1<<20)
+	for n := 1; in.Scan(); n++ {
+		if len(bytes.TrimSpace(in.Bytes())) == 0 {
+			continue
+		}
+		var l Line
+		if err := json.Unmarshal(in.Bytes(), &l); err != nil {
+			return nil, fmt.Errorf("%s line %d: %w", file(dir, row), n, err)
+		}
+		if l.Schema != Schema || l.Row != row {
+			return nil, fmt.Errorf("%s line %d: schema %q row %q", file(dir, row), n, l.Schema, l.Row)
+		}
+		lines = append(lines, l)
+	}
+	return lines, in.Err()
+}
+
+// Tally is where a row stands.
+type Tally struct {
+	Row        Row
+	Done       int      // on the code asked for
+	Violations int      // on that code
+	Faults     int      // that fired on it
+	Invalid    int      // pieces on it that proved nothing; what they did does not count
+	Red        []Seed   // seeds that failed and have not been passed since, on any code
+	Before     []Before // what was done on other code, oldest first
+}
+
+// Before is what was done on code that has changed since.
+type Before struct {
+	Code, Commit     string
+	Done, Violations int
+}
+
+// Count adds up the lines of a row for one code hash.
+func Count(row Row, lines []Line, code string) Tally {
+	t := Tally{Row: row}
+	for i, l := range lines {
+		for _, seed := range l.Failed {
+			if !passedLater(lines[i+1:], seed, l.Code) {
+				t.Red = append(t.Red, seed)
+			}
+		}
+		if l.Code != code {
+			t.before(l)
+			continue
+		}
+		t.Violations += l.Violations
+		if l.Invalid != "" {
+			t.Invalid++
+			continue
+		}
+		t.Done += l.Done
+		for _, n := range l.Faults {
+			t.Faults += n
+		}
+	}
+	return t
+}
+
+func passedLater(later []Line, seed Seed, failedOn string) bool {
+	for _, l := range later {
+		if l.Seed == seed && l.Code != failedOn && l.Done > 0 && l.Violations == 0 && l.Invalid == "" {
+			return true
+		}
+	}
+	return false
+}
+
+func (t *Tally) before(l Line) {
+	n := len(t.Before)
+	if n == 0 || t.Before[n-1].Code != l.Code {
+		t.Before = append(t.Before, Before{Code: l.Code})
+		n++
+	}
+	b := &t.Before[n-1]
+	b.Commit = l.Commit
+	b.Violations += l.Violations
+	if l.Invalid == "" {
+		b.Done += l.Done
+	}
+}
+
+// Pass reports whether nothing that was done broke a promise.
+func (t Tally) Pass() bool { return t.Violations == 0 && len(t.Red) == 0 }
+
+// String returns the row's line, and one for each older code and red seed.
+func (t Tally) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s done / %s wanted %s, %d violations", t.Row.ID, thousands(t.Done), thousands(t.Row.Wanted), t.Row.Unit, t.Violations)
+	if t.Invalid > 0 {
+		fmt.Fprintf(&b, ", %d invalid pieces", t.Invalid)
+	}
+	for _, o := range t.Before {
+		fmt.Fprintf(&b, "\n  before %s: %s done, %d violations", o.Commit, thousands(o.Done), o.Violations)
+	}
+	for _, seed := range t.Red {
+		fmt.Fprintf(&b, "\n  red until a later change passes SEED=%s", seed)
+	}
+	return b.String()
+}
+
+func thousands(n int) string {
+	s := strconv.Itoa(n)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}

@@ -1,0 +1,31 @@
+package campaign
+
+// Row is one row of faults.
+type Row struct {
+	ID     string
+	What   string
+	Unit   string // of the counts
+	Wanted int
+	// Machines says that the row is also about the state machines, so that a change of them starts its count again.
+	Machines bool
+}
+
+// Rows lists the rows that can be run on real processes, in order.
+func Rows() []Row {
+	return []Row{
+		{"R-01", "kill -9 of the server under mixed load", "runs", 1000, false},
+		{"R-15", "a worker paused past its lease, settles with old, wrong and guessed tokens", "operations", 10_000, true},
+		{"R-16", "effects and money while the server is killed", "operations", 100_000, true},
+		{"R-17", "creates and commits repeated under one key while the server is killed", "operations", 100_000, true},
+	}
+}
+
+// Find returns the row of that id.
+func Find(id string) (Row, bool) {
+	for _, r := range Rows() {
+		if r.ID == id {
+			return r, true
+		}
+	}
+	return Row{}, false
+}

@@ -1,0 +1,90 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/millrace/millrace/test/chaos/campaign"
+	"github.com/millrace/millrace/test/chaos/proc"
+	"github.com/millrace/millrace/test/chaos/row"
+)
+
+// Counts of each row: a smoke test by default, what a change must pass with CHAOS=check.
+var counts = map[string]struct{ smoke, check int }{
+	"R-01": {3, 50},
+	"R-15": {80, 500},
+	"R-16": {300, 5000},
+	"R-17": {400, 2000},
+}
+
+var binary, worker string
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		dir, err := os.MkdirTemp("", "millrace-chaos-bin-")
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(dir)
+		if err := build(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return m.Run()
+	}())
+}
+
+func build(dir string) error {
+	root, err := campaign.Root(".")
+	if err != nil {
+		return err
+	}
+	ctx := context.Background()
+	if binary, err = proc.Build(ctx, root, dir, "invariants"); err != nil {
+		return err
+	}
+	worker, err = proc.BuildWorker(ctx, root, dir)
+	return err
+}
+
+func TestKillingTheServerUnderLoadLosesNothing(t *testing.T)            { run(t, "R-01") }
+func TestAWorkerPausedPastItsLeaseChangesNothing(t *testing.T)          { run(t, "R-15") }
+func TestEffectsHappenExactlyOnceWhileTheServerIsKilled(t *testing.T)   { run(t, "R-16") }
+func TestRepeatedCallsHaveOneEffectWhileTheServerIsKilled(t *testing.T) { run(t, "R-17") }
+
+// run makes runs of a row until its count is reached. The files of a failed run are kept.
+func run(t *testing.T, id string) {
+	if testing.Short() {
+		t.Skip("real processes")
+	}
+	want := counts[id].smoke
+	if os.Getenv("CHAOS") == "check" {
+		want = counts[id].check
+	}
+	runner := row.Runners()[id]
+	for i, done := 0, 0; done < want; i++ {
+		seed := campaign.Seed(1).Run(i)
+		dir, err := os.MkdirTemp("", "millrace-"+id+"-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := runner.Run(t.Context(), row.Env{
+			Binary: binary, Worker: worker, Dir: dir, Seed: uint64(seed), Log: t.Logf,
+		}, min(runner.Max, want-done))
+		if err != nil {
+			t.Fatalf("SEED=%s: %v; files in %s", seed, err, dir)
+		}
+		t.Logf("%s SEED=%s: %s", id, seed, out)
+		if out.Violations() > 0 || out.Invalid != "" || out.Done == 0 {
+			t.Fatalf("SEED=%s: ledgers, log and data are kept in %s", seed, filepath.Clean(dir))
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+		done += out.Done
+	}
+}

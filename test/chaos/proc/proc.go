@@ -1,0 +1,273 @@
+// Package proc starts, kills and stops the real binary, and dials it wherever it is now.
+package proc
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Build compiles the binary into dir with build tags, and returns its path.
+func Build(ctx context.Context, root, dir, tags string) (string, error) {
+	path := filepath.Join(dir, "millrace")
+	return path, compile(ctx, root, path, tags, "./cmd/millrace")
+}
+
+// BuildWorker compiles the worker process of the rows that pause one.
+func BuildWorker(ctx context.Context, root, dir string) (string, error) {
+	path := filepath.Join(dir, "chaos-worker")
+	return path, compile(ctx, root, path, "", "./test/chaos/worker")
+}
+
+func compile(ctx context.Context, root, path, tags, pkg string) error {
+	cmd := exec.CommandContext(ctx, "go", "build", "-tags", tags, "-o", path, pkg)
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s: %w\n%s", pkg, err, out)
+	}
+	return nil
+}
+
+// Options of a server process.
+type Options struct {
+	Binary string
+	Dir    string   // data, tokens and log go below it
+	Env    []string // beside the harness's own
+	Flags  []string // beside those of every server here
+}
+
+// Token is one row of the server's tokens file, with its secret.
+type Token struct{ Name, Tenant, Secret string }
+
+// Server is one server over all its restarts.
+type Server struct {
+	o      Options
+	Tokens []Token
+
+	mu      sync.Mutex // guards the fields below
+	cmd     *exec.Cmd
+	exited  chan struct{} // closed when cmd has ended
+	address string        // empty while it does not serve
+	killed  bool          // by this harness, on purpose
+}
+
+// readyWithin bounds a start; one that takes longer hangs.
+const readyWithin = 30 * time.Second
+
+// New makes a server with an admin token for each tenant. It is not started.
+func New(ctx context.Context, o Options, tenants ...string) (*Server, error) {
+	s := &Server{o: o}
+	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make server's folder: %w", err)
+	}
+	var rows strings.Builder
+	rows.WriteString("tokens:\n")
+	for _, tenant := range tenants {
+		out, err := exec.CommandContext(ctx, o.Binary, "token", "--json", "--name", "chaos-"+tenant, "--tenant", tenant, "--role", "admin").Output()
+		if err != nil {
+			return nil, fmt.Errorf("make token: %w", err)
+		}
+		var row struct{ Token, Hash string }
+		if err := json.Unmarshal(out, &row); err != nil || row.Token == "" || row.Hash == "" {
+			return nil, fmt.Errorf("make token: unexpected answer %q", out)
+		}
+		fmt.Fprintf(&rows, "  - name: chaos-%s\n    tenant: %s\n    hash: %s\n    roles: [admin]\n", tenant, tenant, row.Hash)
+		s.Tokens = append(s.Tokens, Token{"chaos-" + tenant, tenant, row.Token})
+	}
+	if err := os.WriteFile(s.tokensFile(), []byte(rows.String()), 0o600); err != nil {
+		return nil, fmt.Errorf("write tokens: %w", err)
+	}
+	return s, nil
+}
+
+func (s *Server) tokensFile() string { return filepath.Join(s.o.Dir, "tokens.yaml") }
+
+// DataDir is the server's data directory.
+func (s *Server) DataDir() string { return filepath.Join(s.o.Dir, "data") }
+
+// LogFile has what the server wrote to its error stream, over all restarts.
+func (s *Server) LogFile() string { return filepath.Join(s.o.Dir, "server.log") }
+
+// Launch starts the process and does not wait until it serves. ready receives nil, or why it will not.
+func (s *Server) Launch() (ready <-chan error, err error) {
+	log, err := os.OpenFile(s.LogFile(), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open server log: %w", err)
+	}
+	defer log.Close()
+	args := append([]string{
+		"serve", "--json", "--data", s.DataDir(), "--tokens", s.tokensFile(), "--listen", "127.0.0.1:0", "--log-level", "warn",
+	}, s.o.Flags...)
+	cmd := exec.Command(s.o.Binary, args...)
+	cmd.Env = append(os.Environ(), s.o.Env...)
+	cmd.Stderr = log
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, fmt.Errorf("start server: %w", err)
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start server: %w", err)
+	}
+	exited := make(chan struct{})
+	s.mu.Lock()
+	s.cmd, s.exited, s.address, s.killed = cmd, exited, "", false
+	s.mu.Unlock()
+	result := make(chan error, 1)
+	go s.follow(cmd, out, exited, result)
+	return result, nil
+}
+
+// follow reads the line that says where the server serves, and then waits for its end.
+func (s *Server) follow(cmd *exec.Cmd, out io.Reader, exited chan struct{}, ready chan<- error) {
+	in := bufio.NewReader(out)
+	line, err := in.ReadBytes('\n')
+	var told struct {
+		Address string `json:"grpc"`
+	}
+	if err == nil {
+		err = json.Unmarshal(line, &told)
+	}
+	if err == nil && told.Address == "" {
+		err = fmt.Errorf("unexpected first line %q", line)
+	}
+	if err == nil {
+		s.mu.Lock()
+		if s.cmd == cmd {
+			s.address = told.Address
+		}
+		s.mu.Unlock()
+		ready <- nil
+	}
+	_, _ = io.Copy(io.Discard, in) // ends when the process does
+	waited := cmd.Wait()
+	s.mu.Lock()
+	if s.cmd == cmd {
+		s.address = ""
+	}
+	s.mu.Unlock()
+	close(exited)
+	if err != nil {
+		ready <- fmt.Errorf("server ended before it served: %w (%v)", err, waited)
+	}
+}
+
+// Start starts the process and waits until it serves. It returns how long that took.
+func (s *Server) Start(ctx context.Context) (time.Duration, error) {
+	begin := time.Now()
+	ready, err := s.Launch()
+	if err != nil {
+		return 0, err
+	}
+	late := time.NewTimer(readyWithin)
+	defer late.Stop()
+	select {
+	case err := <-ready:
+		return time.Since(begin), err
+	case <-late.C:
+		s.Kill()
+		return 0, fmt.Errorf("server does not serve after %s", readyWithin)
+	case <-ctx.Done():
+		s.Kill()
+		return 0, ctx.Err()
+	}
+}
+
+// Kill ends the process with SIGKILL and waits until it is gone. It reports false when it had ended by itself.
+func (s *Server) Kill() bool {
+	s.mu.Lock()
+	cmd, exited := s.cmd, s.exited
+	alive := cmd != nil
+	if alive {
+		select {
+		case <-exited:
+			alive = false
+		default:
+			s.killed = true
+			alive = cmd.Process.Kill() == nil
+		}
+	}
+	s.address = ""
+	s.mu.Unlock()
+	if cmd != nil {
+		<-exited
+	}
+	return alive
+}
+
+// Stop ends the process with SIGTERM, and with SIGKILL after a minute, which is an error, as is any exit status but 0.
+func (s *Server) Stop() error {
+	s.mu.Lock()
+	cmd, exited := s.cmd, s.exited
+	s.mu.Unlock()
+	if cmd == nil {
+		return nil
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("stop server: %w", err)
+	}
+	late := time.NewTimer(time.Minute)
+	defer late.Stop()
+	select {
+	case <-exited:
+	case <-late.C:
+		s.Kill()
+		return errors.New("server did not end within a minute of SIGTERM")
+	}
+	if code := cmd.ProcessState.ExitCode(); code != 0 {
+		return fmt.Errorf("server ended with status %d", code)
+	}
+	return nil
+}
+
+// Ended reports whether the process has ended without this harness killing it.
+func (s *Server) Ended() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cmd == nil || s.killed {
+		return false
+	}
+	select {
+	case <-s.exited:
+		return true
+	default:
+		return false
+	}
+}
+
+// Address is where the server serves now; empty while it does not.
+func (s *Server) Address() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.address
+}
+
+// Dial connects to the server wherever it serves now; the address given is ignored. It is for clients that outlive a
+// restart, after which the port is another.
+func (s *Server) Dial(ctx context.Context, _ string) (net.Conn, error) {
+	address := s.Address()
+	if address == "" {
+		return nil, errors.New("the server is down")
+	}
+	var d net.Dialer
+	return d.DialContext(ctx, "tcp", address)
+}
+
+// Doctor checks the data directory of a server that is not running. What it finds is in the error.
+func (s *Server) Doctor(ctx context.Context) error {
+	out, err := exec.CommandContext(ctx, s.o.Binary, "doctor", "--json", "--data", s.DataDir()).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("doctor: %w\n%s", err, out)
+	}
+	return nil
+}

@@ -1,0 +1,234 @@
+package row
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace/millrace/internal/check"
+	"github.com/millrace/millrace/test/chaos/proc"
+
+	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+	millrace "github.com/millrace/millrace/sdk/go"
+)
+
+const (
+	repeaters  = 64 // goroutines, over two tenants
+	hotKeys    = 50 // unique keys that all of a tenant's goroutines share
+	uniqueTime = time.Hour
+	idemQueue  = "idem"
+)
+
+// RepeatUnderKills makes about n creates under unique keys and commits under request ids, with too little patience,
+// while the server is killed; what ends unknown is repeated under the same key until it is known.
+func RepeatUnderKills(ctx context.Context, e Env, n int) (*Outcome, error) {
+	o := newOutcome()
+	s, err := e.server(ctx, "alpha", "beta")
+	if err != nil {
+		return nil, err
+	}
+	defer s.Kill()
+	if _, err := s.Start(ctx); err != nil {
+		return nil, err
+	}
+	r := &repeated{e: e, s: s, requests: map[string]map[uint64]bool{}, maker: map[string]int{}}
+	for i := range r.clients {
+		if r.clients[i], err = dial(ctx, e, s, s.Tokens[i%2], s.Tokens[i%2].Tenant+strconv.Itoa(i)); err != nil {
+			return nil, err
+		}
+	}
+	ops, stop := context.WithCancel(ctx)
+	defer stop()
+	var wg sync.WaitGroup
+	for i := range repeaters {
+		wg.Go(func() { r.repeat(ops, i, n/repeaters+1) })
+	}
+	kills := max(2, min(8, n/200))
+	o.fail(killLoop(ctx, s, o, kills, rand.New(rand.NewPCG(e.Seed, 7))))
+	if s.Address() == "" {
+		stop() // it does not serve any more: that is among the errors
+	}
+	wg.Wait()
+	err = r.audit(ctx, o)
+	for _, c := range r.clients {
+		o.fail(c.close())
+	}
+	if err == nil {
+		err = r.ledgers(o)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if n := r.open.Load(); n > 0 {
+		o.fail(fmt.Errorf("%d operations were repeated for a minute and never acknowledged", n))
+	}
+	o.Done = int(r.done.Load())
+	finish(ctx, s, o)
+	return o, nil
+}
+
+type repeated struct {
+	e       Env
+	s       *proc.Server
+	clients [4]*client
+	done    atomic.Int64
+	open    atomic.Int64 // operations whose end never became known
+	final   []check.TaskState
+
+	mu       sync.Mutex                 // guards the fields below
+	requests map[string]map[uint64]bool // request id → revisions it was answered with
+	maker    map[string]int             // the same → client that made it
+	commits  []check.Call
+}
+
+// repeat makes count operations of one goroutine, each until it is known how it ended.
+func (r *repeated) repeat(ctx context.Context, goroutine, count int) {
+	random := rand.New(rand.NewPCG(r.e.Seed, uint64(1000+goroutine)))
+	ids := rand.New(rand.NewPCG(r.e.Seed, uint64(5000+goroutine/2))) // neighbours are of two tenants and draw the same
+	for i := range count {
+		who := goroutine % len(r.clients)
+		switch random.IntN(4) {
+		case 0:
+			r.request(ctx, who, random, ids)
+		case 1:
+			r.create(ctx, who, fmt.Sprintf("own-%d-%d", goroutine, i), random)
+		default:
+			r.create(ctx, who, fmt.Sprintf("hot-%d", random.IntN(hotKeys)), random)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		r.done.Add(1)
+	}
+}
+
+// attempts calls f with growing patience until it reports that the end is known; a minute is enough for any.
+func (r *repeated) attempts(ctx context.Context, random *rand.Rand, f func(ctx context.Context) (known bool)) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	patience := time.Duration(1+random.IntN(40)) * time.Millisecond
+	for ctx.Err() == nil {
+		call, cancel := context.WithTimeout(ctx, patience)
+		known := f(call)
+		cancel()
+		if known {
+			return
+		}
+		patience = min(2*patience, 5*time.Second)
+	}
+	r.open.Add(1)
+}
+
+func (r *repeated) create(ctx context.Context, who int, key string, random *rand.Rand) {
+	job := millrace.Job[string, string](idemQueue)
+	r.attempts(ctx, random, func(ctx context.Context) bool {
+		_, err := job.Add(ctx, r.clients[who].Client, key, millrace.UniqueKey(key, uniqueTime))
+		return err == nil
+	})
+}
+
+// request commits a put under a request id. Applied twice, it would raise the key's revision twice.
+func (r *repeated) request(ctx context.Context, who int, random, ids *rand.Rand) {
+	id := make([]byte, 16)
+	for i := range id {
+		id[i] = byte(ids.UintN(256))
+	}
+	key := hex.EncodeToString(id)
+	name := r.tenant(who) + "/" + key
+	put := &millracev1.KVPut{Keyspace: "requests", Key: []byte(key), Value: []byte("1")}
+	req := &millracev1.CommitRequest{RequestId: id, Ops: []*millracev1.Op{{Op: &millracev1.Op_KvPut{KvPut: put}}}}
+	api := millracev1.NewCommitServiceClient(r.clients[who].Conn())
+	r.mu.Lock()
+	r.requests[name], r.maker[name] = map[uint64]bool{}, who
+	r.mu.Unlock()
+	r.attempts(ctx, random, func(ctx context.Context) bool {
+		resp, err := api.Commit(ctx, req)
+		call := check.Call{Op: check.OpCommit, RequestID: name, Outcome: check.Unknown, Tenant: r.tenant(who)}
+		if err == nil {
+			call.Outcome, call.Replayed, call.Index = check.OK, resp.Replayed, resp.GetAt().GetIndex()
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.commits = append(r.commits, call)
+		if err == nil && len(resp.Results) == 1 {
+			r.requests[name][resp.Results[0].Rev] = true
+		}
+		return err == nil
+	})
+}
+
+func (r *repeated) tenant(who int) string { return r.s.Tokens[who%2].Tenant }
+
+// audit reads back both tenants, and that neither can read a task of the other.
+func (r *repeated) audit(ctx context.Context, o *Outcome) error {
+	for i := range 2 {
+		own, err := tasks(ctx, r.clients[i].Client, r.tenant(i), []string{idemQueue})
+		if err != nil {
+			return err
+		}
+		r.final = append(r.final, own...)
+		for _, t := range own[:min(len(own), 20)] {
+			if _, err := r.clients[1-i].Task(ctx, t.ID); !errors.Is(err, millrace.ErrNotFound) {
+				o.fail(fmt.Errorf("task %s of tenant %s, read by the other: %w", t.ID, t.Tenant, err))
+			}
+		}
+	}
+	effects := map[string]int{}
+	for name, revs := range r.requests {
+		_, key, _ := strings.Cut(name, "/")
+		_, rev, err := text(ctx, r.clients[r.maker[name]].KV("requests"), key)
+		if err != nil {
+			return err
+		}
+		if rev == 0 {
+			continue
+		}
+		revs[rev] = true
+		effects[name] = len(revs) // one revision, however often it was answered
+	}
+	o.judge(check.RequestsOnce(r.commits, effects))
+	return r.keep()
+}
+
+// keep writes the commits' ledger beside those of the SDK.
+func (r *repeated) keep() error {
+	f, err := os.Create(r.e.Dir + "/ledger-requests.jsonl")
+	if err != nil {
+		return fmt.Errorf("keep ledger: %w", err)
+	}
+	enc := json.NewEncoder(f)
+	for i := range r.commits {
+		err = errors.Join(err, enc.Encode(&r.commits[i]))
+	}
+	return errors.Join(err, f.Close())
+}
+
+func (r *repeated) ledgers(o *Outcome) error {
+	var all []check.Call
+	for i, c := range r.clients {
+		calls, err := readLedgers([]string{c.ledger.Name()})
+		if err != nil {
+			return err
+		}
+		for j := range calls {
+			calls[j].Tenant = r.tenant(i)
+			if calls[j].Outcome == check.Unknown {
+				o.Figures["unknown"]++
+			}
+		}
+		o.judge(check.IndexOrder(calls))
+		all = append(all, calls...)
+	}
+	o.Figures["calls"] = float64(len(all))
+	o.judge(check.Idempotency(all, r.final))
+	return nil
+}

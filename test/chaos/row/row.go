@@ -1,0 +1,162 @@
+// Package row holds the fault rows that run against real processes: the real binary, the real SDK, kill -9 and SIGSTOP.
+//
+// A row makes faults while a workload runs, writes a ledger of every call, reads everything back at the end and lets
+// the checkers judge. A seed makes every choice of the plan; what the machine makes of it is its own.
+package row
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/millrace/millrace/internal/check"
+	"github.com/millrace/millrace/test/chaos/proc"
+)
+
+// Env is what a row needs to run.
+type Env struct {
+	Binary string // of the server
+	Worker string // of the worker process, for rows that pause one
+	Dir    string // for the run's files; kept on failure
+	Seed   uint64
+	Mutant string // planted bug to switch on, in a binary that has them
+	Log    func(format string, args ...any)
+}
+
+// Outcome is what one run of a row did and found.
+type Outcome struct {
+	Done    int // in the row's unit
+	Faults  map[string]int
+	Reports []*check.Report
+	Errors  []error // broken promises that no checker states, such as a server that ended by itself
+	Invalid string  // why it proves nothing
+	Figures map[string]float64
+}
+
+func newOutcome() *Outcome {
+	return &Outcome{Faults: map[string]int{}, Figures: map[string]float64{}}
+}
+
+// Violations counts what was broken.
+func (o *Outcome) Violations() int {
+	n := len(o.Errors)
+	for _, r := range o.Reports {
+		n += r.Total
+	}
+	return n
+}
+
+func (o *Outcome) fail(err error) {
+	if err != nil {
+		o.Errors = append(o.Errors, err)
+	}
+}
+
+func (o *Outcome) judge(reports ...*check.Report) {
+	for _, r := range reports {
+		o.Reports = append(o.Reports, r)
+		if r.Invalid != "" && o.Invalid == "" {
+			o.Invalid = r.Checker + ": " + r.Invalid
+		}
+	}
+}
+
+// String lists reports, errors, faults and figures, one a line.
+func (o *Outcome) String() string {
+	s := fmt.Sprintf("done %d, faults %v", o.Done, o.Faults)
+	for _, name := range slices.Sorted(maps.Keys(o.Figures)) {
+		s += fmt.Sprintf(", %s %.4g", name, o.Figures[name])
+	}
+	for _, r := range o.Reports {
+		s += "\n  " + r.String()
+	}
+	for _, err := range o.Errors {
+		s += "\n  FAIL: " + err.Error()
+	}
+	if o.Invalid != "" {
+		s += "\n  INVALID: " + o.Invalid
+	}
+	return s
+}
+
+// Runner makes one run of a row, of at most n of its unit, and says how many it did. An error means that the run could
+// not be made.
+type Runner func(ctx context.Context, e Env, n int) (*Outcome, error)
+
+// Runners returns the rows by id, and how many of the row's unit one run makes at most.
+func Runners() map[string]struct {
+	Run Runner
+	Max int
+} {
+	return map[string]struct {
+		Run Runner
+		Max int
+	}{
+		"R-01": {KillServer, 10},
+		"R-15": {PauseWorker, 500},
+		"R-16": {KillUnderEffects, 2000},
+		"R-17": {RepeatUnderKills, 2000},
+	}
+}
+
+// server makes the server of a run.
+func (e Env) server(ctx context.Context, tenants ...string) (*proc.Server, error) {
+	o := proc.Options{Binary: e.Binary, Dir: filepath.Join(e.Dir, "server")}
+	if e.Mutant != "" {
+		o.Env = append(o.Env, "MILLRACE_MUTANT="+e.Mutant)
+	}
+	return proc.New(ctx, o, tenants...)
+}
+
+// finish stops the server in order and checks its files.
+func finish(ctx context.Context, s *proc.Server, o *Outcome) {
+	if err := s.Stop(); err != nil {
+		o.fail(fmt.Errorf("at the end: %w", err))
+		return
+	}
+	o.fail(s.Doctor(ctx))
+}
+
+// readLedgers reads the ledger files of a run; each is a clock of its own.
+func readLedgers(paths []string) ([]check.Call, error) {
+	var all [][]check.Call
+	for _, path := range paths {
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, fmt.Errorf("open ledger: %w", err)
+		}
+		calls, torn, err := check.ReadLedger(f, filepath.Base(path))
+		if err := errors.Join(err, f.Close()); err != nil {
+			return nil, err
+		}
+		if torn {
+			return nil, fmt.Errorf("ledger %s: its last line is cut, though its writer was not killed", path)
+		}
+		all = append(all, calls)
+	}
+	return check.Merge(all...), nil
+}
+
+// pause waits for d, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// percentile of durations, in seconds.
+func percentile(of []time.Duration, p int) float64 {
+	if len(of) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(of))
+	return sorted[min(len(sorted)-1, len(sorted)*p/100)].Seconds()
+}

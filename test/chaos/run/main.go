@@ -1,0 +1,227 @@
+// Command run makes one piece of a campaign: N runs, or operations, of one fault row on real processes. It judges each
+// run, appends one line to the row's results, and prints how far the campaign is.
+//
+// It exits with 1 when a promise was broken, 2 on wrong use, and 3 when the piece proved nothing. With -mutant the binary
+// is built with planted bugs, nothing is added to the results, and it is the row's failure that counts as success.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/millrace/millrace/test/chaos/campaign"
+	"github.com/millrace/millrace/test/chaos/proc"
+	"github.com/millrace/millrace/test/chaos/row"
+)
+
+// pieceWithin ends a piece between two runs: what is done counts.
+const pieceWithin = time.Hour
+
+type options struct {
+	row     string
+	n       int
+	seed    string
+	mutant  string
+	results string
+	keep    bool
+}
+
+func main() {
+	var o options
+	flag.StringVar(&o.row, "row", "", "row of faults, such as R-01")
+	flag.IntVar(&o.n, "n", 0, "runs or operations, in the row's unit; 0 prints where the row stands")
+	flag.StringVar(&o.seed, "seed", "", "seed of the piece; default random")
+	flag.StringVar(&o.mutant, "mutant", "", "planted bug that the row must find")
+	flag.StringVar(&o.results, "results", "", "folder of results; default test/chaos/results")
+	flag.BoolVar(&o.keep, "keep", false, "keep the files of good runs too")
+	flag.Parse()
+	code, err := run(o)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "chaos:", err)
+	}
+	os.Exit(code)
+}
+
+func run(o options) (int, error) {
+	r, ok := campaign.Find(o.row)
+	runner, can := row.Runners()[o.row]
+	if !ok || !can {
+		return 2, fmt.Errorf("no row %q; there are %s", o.row, known())
+	}
+	root, err := campaign.Root(".")
+	if err != nil {
+		return 2, err
+	}
+	if o.results == "" {
+		o.results = filepath.Join(root, "test", "chaos", "results")
+	}
+	seed := campaign.Seed(rand.Uint64())
+	if o.seed != "" {
+		if err := seed.UnmarshalText([]byte(o.seed)); err != nil {
+			return 2, err
+		}
+	}
+	code, err := campaign.CodeHash(root, r)
+	if err != nil {
+		return 1, err
+	}
+	if o.n <= 0 {
+		return 0, show(o.results, r, code)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	p := &piece{o: o, row: r, run: runner.Run, most: runner.Max, root: root, line: campaign.Line{
+		Row: r.ID, Code: code, Commit: campaign.Commit(root), Seed: seed, Planned: o.n,
+		Faults: map[string]int{}, Figures: map[string]float64{}, Host: campaign.Host(),
+	}}
+	err = p.make(ctx)
+	return p.end(err)
+}
+
+func known() string {
+	s := ""
+	for _, r := range campaign.Rows() {
+		s += "\n  " + r.ID + ": " + r.What
+	}
+	return s
+}
+
+func show(results string, r campaign.Row, code string) error {
+	lines, err := campaign.Read(results, r.ID)
+	if err != nil {
+		return err
+	}
+	fmt.Println(campaign.Count(r, lines, code))
+	return nil
+}
+
+// piece is one piece of a campaign.
+type piece struct {
+	o    options
+	row  campaign.Row
+	run  row.Runner
+	most int
+	root string
+	line campaign.Line
+	kept []string
+}
+
+// make builds the processes and makes runs until the piece is done, its time is over, or ctx ends.
+func (p *piece) make(ctx context.Context) error {
+	dir, err := os.MkdirTemp("", "millrace-chaos-")
+	if err != nil {
+		return err
+	}
+	tags := "invariants"
+	if p.o.mutant != "" {
+		tags += ",mutants"
+	}
+	bin, err := proc.Build(ctx, p.root, dir, tags)
+	if err != nil {
+		return err
+	}
+	worker, err := proc.BuildWorker(ctx, p.root, dir)
+	if err != nil {
+		return err
+	}
+	begin := time.Now()
+	fmt.Printf("%s, SEED=%s, files in %s\n", p.row.ID, p.line.Seed, dir)
+	for i := 0; p.line.Done < p.o.n && ctx.Err() == nil && time.Since(begin) < pieceWithin; i++ {
+		seed := p.line.Seed.Run(i)
+		e := row.Env{
+			Binary: bin, Worker: worker, Dir: filepath.Join(dir, fmt.Sprintf("run-%03d", i)), Seed: uint64(seed), Mutant: p.o.mutant,
+			Log: func(format string, args ...any) { fmt.Printf(format+"\n", args...) },
+		}
+		if err := os.MkdirAll(e.Dir, 0o700); err != nil {
+			return err
+		}
+		if err := p.once(ctx, e, seed); err != nil {
+			return err
+		}
+		if p.o.mutant != "" && p.line.Violations > 0 {
+			break // found
+		}
+	}
+	p.line.Figures["seconds"] = time.Since(begin).Seconds()
+	if len(p.kept) == 0 && !p.o.keep {
+		return os.RemoveAll(dir)
+	}
+	return nil
+}
+
+func (p *piece) once(ctx context.Context, e row.Env, seed campaign.Seed) error {
+	out, err := p.run(ctx, e, min(p.most, p.o.n-p.line.Done))
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil // stopped: what was done before counts
+		}
+		p.kept = append(p.kept, e.Dir)
+		return fmt.Errorf("run with SEED=%s: %w; files in %s", seed, err, e.Dir)
+	}
+	fmt.Printf("%s: %s\n", seed, out)
+	for kind, n := range out.Faults {
+		p.line.Faults[kind] += n
+	}
+	for name, v := range out.Figures {
+		p.line.Figures[name] = max(p.line.Figures[name], v)
+	}
+	if out.Violations() > 0 {
+		p.line.Violations += out.Violations()
+		p.line.Failed = append(p.line.Failed, seed)
+	}
+	if out.Violations() > 0 || out.Invalid != "" {
+		p.kept = append(p.kept, e.Dir)
+		fmt.Printf("ledgers, log and data are kept in %s\n", e.Dir)
+	} else if !p.o.keep {
+		if err := os.RemoveAll(e.Dir); err != nil {
+			return err
+		}
+	}
+	if out.Invalid != "" {
+		p.line.Invalid = out.Invalid
+		return errors.New("the run proves nothing: " + out.Invalid)
+	}
+	if out.Done == 0 {
+		p.line.Invalid = "nothing was done"
+		return errors.New("the run did nothing")
+	}
+	p.line.Done += out.Done
+	return nil
+}
+
+// end writes the piece's line and prints where the row stands.
+func (p *piece) end(failed error) (int, error) {
+	if p.o.mutant != "" {
+		if p.line.Violations > 0 {
+			fmt.Printf("%s found %s\n", p.row.ID, p.o.mutant)
+			return 0, nil
+		}
+		return 1, errors.Join(failed, fmt.Errorf("%s did not find %s in %d %s", p.row.ID, p.o.mutant, p.line.Done, p.row.Unit))
+	}
+	if p.line.Done > 0 || p.line.Violations > 0 || p.line.Invalid != "" {
+		p.line.Time = time.Now().UTC().Truncate(time.Second)
+		if err := campaign.Append(p.o.results, p.line); err != nil {
+			return 1, errors.Join(failed, err)
+		}
+	}
+	if err := show(p.o.results, p.row, p.line.Code); err != nil {
+		return 1, errors.Join(failed, err)
+	}
+	switch {
+	case p.line.Violations > 0:
+		return 1, errors.Join(failed, fmt.Errorf("%d violations", p.line.Violations))
+	case p.line.Invalid != "":
+		return 3, failed
+	case failed != nil:
+		return 1, failed
+	}
+	return 0, nil
+}
