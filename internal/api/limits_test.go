@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -87,16 +88,16 @@ func headersOf(n, bytes int) func(*pb.TaskSpec) {
 
 func ms(n int64) *durationpb.Duration { return durationpb.New(time.Duration(n) * time.Millisecond) }
 
-// bounds has, for every limit of one request, a request at it and one just beyond it.
-func bounds() map[string]struct {
+// bound is a request at a limit and one just beyond it, and how that is refused.
+type bound struct {
 	at, beyond  doer
 	code, field string
-} {
-	type bound = struct {
-		at, beyond  doer
-		code, field string
-	}
-	const tooLarge, bad = "TOO_LARGE", "INVALID_ARGUMENT"
+}
+
+const tooMuch, outside = "TOO_LARGE", "INVALID_ARGUMENT"
+
+// requestBounds has the bounds of what is no task.
+func requestBounds() map[string]bound {
 	put := func(n int) *pb.Op {
 		return &pb.Op{Op: &pb.Op_KvPut{KvPut: &pb.KVPut{Keyspace: "ks", Key: []byte("k"), Value: make([]byte, n)}}}
 	}
@@ -117,56 +118,59 @@ func bounds() map[string]struct {
 			return err
 		}
 	}
-	spec := func(change func(*pb.TaskSpec, int64), at, beyond int64) (doer, doer) {
-		return createOf(func(s *pb.TaskSpec) { change(s, at) }), createOf(func(s *pb.TaskSpec) { change(s, beyond) })
-	}
-	out := map[string]bound{
+	return map[string]bound{
 		"grpc_message": {
 			commitOf(&pb.CommitRequest{Ops: repeat(3, put(mib))}),
-			commitOf(&pb.CommitRequest{Ops: repeat(3, put(4*mib/3))}), tooLarge, "",
+			commitOf(&pb.CommitRequest{Ops: repeat(3, put(4*mib/3))}), tooMuch, "",
 		},
-		"frame_items":  {batch(512), batch(513), tooLarge, "tasks"},
-		"claim_queues": {queues(64), queues(65), tooLarge, "queues"},
-		"claim_tasks":  {claimOf(&pb.ClaimRequest{Queues: q, Max: 128}), claimOf(&pb.ClaimRequest{Queues: q, Max: 129}), bad, "max"},
+		"frame_items":  {batch(512), batch(513), tooMuch, "tasks"},
+		"claim_queues": {queues(64), queues(65), tooMuch, "queues"},
+		"claim_tasks":  {claimOf(&pb.ClaimRequest{Queues: q, Max: 128}), claimOf(&pb.ClaimRequest{Queues: q, Max: 129}), outside, "max"},
 		"claim_wait_ms": {
-			claimOf(&pb.ClaimRequest{Queues: q, Wait: ms(60_000)}), claimOf(&pb.ClaimRequest{Queues: q, Wait: ms(60_001)}), bad, "wait",
+			claimOf(&pb.ClaimRequest{Queues: q, Wait: ms(60_000)}), claimOf(&pb.ClaimRequest{Queues: q, Wait: ms(60_001)}), outside, "wait",
 		},
 		"queue_weight": {
 			claimOf(&pb.ClaimRequest{Queues: []*pb.QueueWeight{{Name: "q", Weight: 1000}}}),
-			claimOf(&pb.ClaimRequest{Queues: []*pb.QueueWeight{{Name: "q", Weight: 1001}}}), bad, "queues[0].weight",
+			claimOf(&pb.ClaimRequest{Queues: []*pb.QueueWeight{{Name: "q", Weight: 1001}}}), outside, "queues[0].weight",
 		},
 		"worker_bytes": {
 			claimOf(&pb.ClaimRequest{Queues: q, Worker: strings.Repeat("w", 128)}),
-			claimOf(&pb.ClaimRequest{Queues: q, Worker: strings.Repeat("w", 129)}), tooLarge, "worker",
+			claimOf(&pb.ClaimRequest{Queues: q, Worker: strings.Repeat("w", 129)}), tooMuch, "worker",
 		},
-		"list_items":   {list(1000), list(1001), bad, "limit"},
-		"headers":      {createOf(headersOf(32, 64)), createOf(headersOf(33, 66)), tooLarge, "task.headers"},
-		"header_bytes": {createOf(headersOf(32, 4096)), createOf(headersOf(1, 4097)), tooLarge, "task.headers"},
-		"result_bytes": {completeOf(make([]byte, mib)), completeOf(make([]byte, mib+1)), tooLarge, "items[0].complete.result"},
+		"list_items":   {list(1000), list(1001), outside, "limit"},
+		"result_bytes": {completeOf(make([]byte, mib)), completeOf(make([]byte, mib+1)), tooMuch, "items[0].complete.result"},
 		"retry_after_ms": {
 			settleOf(&pb.SettleItem{Id: testID(1), Token: 3, Outcome: &pb.SettleItem_Fail{Fail: &pb.Fail{RetryAfter: ms(day)}}}),
 			settleOf(&pb.SettleItem{Id: testID(1), Token: 3, Outcome: &pb.SettleItem_Fail{Fail: &pb.Fail{RetryAfter: ms(day + 1)}}}),
-			bad, "items[0].fail.retry_after",
+			outside, "items[0].fail.retry_after",
 		},
-		"key_bytes":   {putOf(make([]byte, 16*kib), nil), putOf(make([]byte, 16*kib+1), nil), tooLarge, "ops[0].key"},
-		"value_bytes": {putOf([]byte("k"), make([]byte, 3*mib/2)), putOf([]byte("k"), make([]byte, 3*mib/2+1)), tooLarge, "ops[0].value"},
-		"commit_ops":  {commitOf(&pb.CommitRequest{Ops: repeat(1024, put(1))}), commitOf(&pb.CommitRequest{Ops: repeat(1025, put(1))}), tooLarge, "ops"},
+		"key_bytes":   {putOf(make([]byte, 16*kib), nil), putOf(make([]byte, 16*kib+1), nil), tooMuch, "ops[0].key"},
+		"value_bytes": {putOf([]byte("k"), make([]byte, 3*mib/2)), putOf([]byte("k"), make([]byte, 3*mib/2+1)), tooMuch, "ops[0].value"},
+		"commit_ops":  {commitOf(&pb.CommitRequest{Ops: repeat(1024, put(1))}), commitOf(&pb.CommitRequest{Ops: repeat(1025, put(1))}), tooMuch, "ops"},
+	}
+}
+
+// taskBounds has the bounds of the fields of a task.
+func taskBounds() map[string]bound {
+	out := map[string]bound{
+		"headers":      {createOf(headersOf(32, 64)), createOf(headersOf(33, 66)), tooMuch, "task.headers"},
+		"header_bytes": {createOf(headersOf(32, 4096)), createOf(headersOf(1, 4097)), tooMuch, "task.headers"},
 	}
 	add := func(key, code, field string, change func(*pb.TaskSpec, int64), at, beyond int64) {
-		a, b := spec(change, at, beyond)
-		out[key] = bound{a, b, code, field}
+		do := func(n int64) doer { return createOf(func(s *pb.TaskSpec) { change(s, n) }) }
+		out[key] = bound{do(at), do(beyond), code, field}
 	}
-	add("payload_bytes", tooLarge, "task.payload", func(s *pb.TaskSpec, n int64) { s.Payload = make([]byte, n) }, mib, mib+1)
-	add("content_type_bytes", tooLarge, "task.content_type", func(s *pb.TaskSpec, n int64) { s.ContentType = strings.Repeat("t", int(n)) }, 128, 129)
-	add("priority", bad, "task.priority", func(s *pb.TaskSpec, n int64) { s.Priority = uint32(n) }, 9, 10)
-	add("horizon_ms", bad, "task.delay", func(s *pb.TaskSpec, n int64) { s.Delay = ms(n) }, 3653*day, 3653*day+1)
-	add("max_attempts", bad, "task.max_attempts", func(s *pb.TaskSpec, n int64) { s.MaxAttempts = int32(n) }, 1000, 1001)
-	add("max_crashes", bad, "task.max_crashes", func(s *pb.TaskSpec, n int64) { s.MaxCrashes = int32(n) }, 1000, 1001)
-	add("max_deliveries", bad, "task.max_deliveries", func(s *pb.TaskSpec, n int64) { s.MaxDeliveries = new(int32(n)) }, 1_000_000, 1_000_001)
-	add("lease_ms", bad, "task.lease", func(s *pb.TaskSpec, n int64) { s.Lease = ms(n) }, day, day+1)
-	add("retry_factor", bad, "task.retry.factor", func(s *pb.TaskSpec, n int64) { s.Retry = &pb.Retry{Factor: float64(n) / 100} }, 10_000, 10_001)
-	add("unique_key_bytes", tooLarge, "task.unique.key", func(s *pb.TaskSpec, n int64) { s.Unique = &pb.Unique{Key: strings.Repeat("u", int(n))} }, 256, 257)
-	add("unique_ttl_ms", bad, "task.unique.ttl", func(s *pb.TaskSpec, n int64) { s.Unique = &pb.Unique{Key: "u", Ttl: ms(n)} }, 30*day, 30*day+1)
+	add("payload_bytes", tooMuch, "task.payload", func(s *pb.TaskSpec, n int64) { s.Payload = make([]byte, n) }, mib, mib+1)
+	add("content_type_bytes", tooMuch, "task.content_type", func(s *pb.TaskSpec, n int64) { s.ContentType = strings.Repeat("t", int(n)) }, 128, 129)
+	add("priority", outside, "task.priority", func(s *pb.TaskSpec, n int64) { s.Priority = uint32(n) }, 9, 10)
+	add("horizon_ms", outside, "task.delay", func(s *pb.TaskSpec, n int64) { s.Delay = ms(n) }, 3653*day, 3653*day+1)
+	add("max_attempts", outside, "task.max_attempts", func(s *pb.TaskSpec, n int64) { s.MaxAttempts = int32(n) }, 1000, 1001)
+	add("max_crashes", outside, "task.max_crashes", func(s *pb.TaskSpec, n int64) { s.MaxCrashes = int32(n) }, 1000, 1001)
+	add("max_deliveries", outside, "task.max_deliveries", func(s *pb.TaskSpec, n int64) { s.MaxDeliveries = new(int32(n)) }, 1_000_000, 1_000_001)
+	add("lease_ms", outside, "task.lease", func(s *pb.TaskSpec, n int64) { s.Lease = ms(n) }, day, day+1)
+	add("retry_factor", outside, "task.retry.factor", func(s *pb.TaskSpec, n int64) { s.Retry = &pb.Retry{Factor: float64(n) / 100} }, 10_000, 10_001)
+	add("unique_key_bytes", tooMuch, "task.unique.key", func(s *pb.TaskSpec, n int64) { s.Unique = &pb.Unique{Key: strings.Repeat("u", int(n))} }, 256, 257)
+	add("unique_ttl_ms", outside, "task.unique.ttl", func(s *pb.TaskSpec, n int64) { s.Unique = &pb.Unique{Key: "u", Ttl: ms(n)} }, 30*day, 30*day+1)
 	return out
 }
 
@@ -185,7 +189,8 @@ var elsewhere = map[string]string{
 func TestEveryLimitAnswersItsNameAndTheNextCallWorks(t *testing.T) {
 	r := newRig(t, Limits{})
 	r.addTask("acme", testID(1))
-	cases := bounds()
+	cases := requestBounds()
+	maps.Copy(cases, taskBounds())
 	for _, row := range r.s.l.Rows() {
 		c, ok := cases[row.Key]
 		if !ok {

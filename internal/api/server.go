@@ -115,7 +115,6 @@ func (s *Server) serverOptions() []grpc.ServerOption {
 		grpc.MaxRecvMsgSize(int(s.l.MessageBytes) * transportFactor),
 		grpc.MaxConcurrentStreams(uint32(s.l.StreamsConnection)),
 		grpc.MaxHeaderListSize(headerListBytes),
-		grpc.SharedWriteBuffer(true),
 		grpc.WaitForHandlers(true),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingAtLeast, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingIdle, Timeout: pingTimeout, MaxConnectionAge: connectionAge}),

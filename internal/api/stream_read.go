@@ -343,7 +343,7 @@ func (st *stream) slots(in *pb.Slots) core.Fact {
 		return invalid("sub", "is no subscription of this stream")
 	}
 	if int64(in.GetSlots()) > st.s.l.Slots {
-		return beyond("free", "slots", st.s.l.Slots, "is out of range")
+		return beyond("slots", "slots", st.s.l.Slots, "is out of range")
 	}
 	st.session.Slots(in.GetSub(), in.GetSlots())
 	return nil

@@ -70,8 +70,12 @@ func TestATokenIsFoundByItsHashUntilItExpires(t *testing.T) {
 		name  string
 		ok    bool
 	}{
-		{short, 0, "ci", true}, {short, time.Hour - 1, "ci", true}, {short, time.Hour, "ci", false},
-		{long, 1 << 60, "ops", true}, {"", 0, "", false}, {Generate(rnd), 0, "", false},
+		{short, 0, "ci", true},
+		{short, time.Hour - 1, "ci", true},
+		{short, time.Hour, "ci", false},
+		{long, 1 << 60, "ops", true},
+		{"", 0, "", false},
+		{Generate(rnd), 0, "", false},
 		{Hash(long), 0, "", false}, // the stored hash opens nothing
 		{long + " ", 0, "", false},
 	} {

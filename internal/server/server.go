@@ -30,12 +30,12 @@ const (
 
 // Options of a server. A zero field means its default where one is named.
 type Options struct {
-	Dir        string     // of the data; made if missing; required
-	Listen     string     // address of the gRPC edge; default 127.0.0.1:7081
-	Insecure   bool       // allow plain text on an address that is not loopback
-	TLSCert    string     // PEM files of the edge's certificate and key; both or none
-	TLSKey     string     //
-	TokensFile string     // YAML of hashed tokens; required unless Tokens is set
+	Dir        string // of the data; made if missing; required
+	Listen     string // address of the gRPC edge; default 127.0.0.1:7081
+	Insecure   bool   // allow plain text on an address that is not loopback
+	TLSCert    string // PEM files of the edge's certificate and key; both or none
+	TLSKey     string //
+	TokensFile string // YAML of hashed tokens; required unless Tokens is set
 	Tokens     *auth.Static
 	Durability Durability // default fsync
 	Name       string     // of this node; default n1

@@ -89,7 +89,10 @@ type Report struct {
 
 // Check reads all of a store that no process uses, without changing it. Damage is returned as *errs.Corruption that
 // names the file when it is known, with what was read before it.
-func Check(o Options) (r Report, err error) {
+func Check(o Options) (r Report, err error) { return Inspect(o, nil) }
+
+// Inspect is Check that also shows each shard, as it was last written, to visit when that is not nil.
+func Inspect(o Options, visit func(id core.ShardID, v core.View) error) (r Report, err error) {
 	o = o.withDefaults()
 	e := o.engineOptions()
 	e.ReadOnly, e.ErrorIfNotExists = true, true
@@ -97,7 +100,7 @@ func Check(o Options) (r Report, err error) {
 	e.Logger = logger{o.Logger, func(err error) { damage = err }}
 	db, err := pebble.Open(o.Dir, e)
 	if err != nil {
-		return r, describe("open database "+o.Dir, err)
+		return r, describeOpen(o, err)
 	}
 	defer func() { err = errors.Join(err, damage, describe("close database", db.Close())) }()
 	r.DiskBytes = db.Metrics().DiskSpaceUsage()
@@ -109,6 +112,9 @@ func Check(o Options) (r Report, err error) {
 		}
 		s, err := checkShard(db, id)
 		r.Shards = append(r.Shards, s)
+		if err == nil && visit != nil {
+			err = show(db, id, visit)
+		}
 		if err != nil {
 			return r, fmt.Errorf("shard %d: %w", id, err)
 		}
@@ -133,6 +139,13 @@ func nextShard(db *pebble.DB, from []byte) (id uint16, ok bool, err error) {
 		}
 	}
 	return id, ok, errors.Join(err, describe("scan", it.Close()))
+}
+
+// show calls visit with the stored state of a shard, which has no layers.
+func show(db *pebble.DB, id uint16, visit func(core.ShardID, core.View) error) error {
+	sh := &Shard{id: core.ShardID(id), metaKey: metaKey(id), s: &Store{db: db}}
+	v := &reader{sh: sh, active: newLayer()}
+	return errors.Join(visit(sh.id, v), v.close())
 }
 
 func checkShard(db *pebble.DB, id uint16) (r ShardReport, err error) {

@@ -3,6 +3,7 @@ package store
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"syscall"
 
@@ -26,6 +27,18 @@ func describe(act string, err error) error {
 		return errs.Corruptf("%s: file %s: %v", act, info.Path, info.Details)
 	}
 	return errs.Corruptf("%s: %v", act, err)
+}
+
+// describeOpen is describe for the opening of a database: a file that it names and that is not there is damage.
+func describeOpen(o Options, err error) error {
+	if err == nil {
+		return nil
+	}
+	act := "open database " + o.Dir
+	if _, missing := o.FS.Stat(o.Dir); missing == nil && errors.Is(err, fs.ErrNotExist) && !errors.Is(err, pebble.ErrDBDoesNotExist) {
+		return errs.Corruptf("%s: %v", act, err)
+	}
+	return describe(act, err)
 }
 
 // isFull reports whether an error says that the disk, or what its user may use of it, is full.

@@ -65,7 +65,7 @@ func Open(o Options) (*Store, error) {
 	db, err := pebble.Open(o.Dir, e)
 	if err != nil {
 		close(s.closing)
-		return nil, describe("open database "+o.Dir, err)
+		return nil, describeOpen(o, err)
 	}
 	s.db = db
 	if o.Manual {

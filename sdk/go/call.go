@@ -111,6 +111,9 @@ func (p *producer) do(ctx context.Context, c *call) (done bool, err *Error) {
 			<-c.done // it ended at the same time
 		}
 		e := c.err
+		if e != nil && e.Reason == reasonExpired {
+			return false, e // its frame may still hold it
+		}
 		if e == nil || e.patience() == 0 || e.Outcome == Unknown && c.fenced() {
 			return true, e
 		}

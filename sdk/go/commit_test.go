@@ -178,8 +178,8 @@ func TestARefusedNumberBeginsANewSession(t *testing.T) {
 		t.Errorf("got %v, want ErrInvalid", err)
 	}
 	out = commits(t.Context(), c, 2)
-	for range 2 { // the number before theirs never counted
-		st.refuse(st.commit().Seq, &pb.Error{Code: "INVALID_ARGUMENT", Field: "commit_seq", Reason: "gap"})
+	for _, cf := range []*pb.CommitFrame{st.commit(), st.commit()} { // the number before theirs never counted
+		st.refuse(cf.Seq, &pb.Error{Code: "INVALID_ARGUMENT", Field: "commit_seq", Reason: "gap"})
 	}
 	again := f.welcome(nil)
 	if bytes.Equal(again.hello.Session, st.hello.Session) {

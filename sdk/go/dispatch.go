@@ -119,6 +119,9 @@ func (w *Worker) run(t *Task, refusal *Error) {
 	}
 	h := w.handlers[t.Kind]
 	if h == nil {
+		h = w.other
+	}
+	if h == nil {
 		if _, told := w.unknown.LoadOrStore(t.Kind, true); !told {
 			w.c.opts.logger.Warn("tasks of a kind without a handler are snoozed", "kind", t.Kind, "queue", t.Queue, "task", t.ID, "for", unknownSnooze)
 		}

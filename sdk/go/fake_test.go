@@ -6,26 +6,20 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"os"
 	"sync"
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 )
 
-func TestMain(m *testing.M) {
-	_ = os.Unsetenv("MILLRACE_URL")
-	goleak.VerifyTestMain(m)
-}
-
-// patience bounds every wait of a test; it is only reached when something hangs.
+// testWait bounds every wait of a test; it is only reached when something hangs.
 const testWait = 20 * time.Second
 
 // fake is a server whose streams are played by a test.
@@ -54,7 +48,9 @@ type fakeStream struct {
 
 func newFake(t *testing.T) *fake {
 	t.Helper()
-	f := &fake{t: t, lis: bufconn.Listen(1 << 20), streams: make(chan *fakeStream, 16), srv: grpc.NewServer()}
+	f := &fake{t: t, lis: bufconn.Listen(1 << 20), streams: make(chan *fakeStream, 16), srv: grpc.NewServer(
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
+	)}
 	pb.RegisterQueueStreamServer(f.srv, f)
 	pb.RegisterTaskServiceServer(f.srv, f)
 	pb.RegisterKVServiceServer(f.srv, fakeKV{f: f})

@@ -48,6 +48,15 @@ func (w *Worker) HandleRaw(kind string, fn func(ctx context.Context, t *Task) ([
 	})
 }
 
+// HandleAny makes w run fn for tasks of every kind that has no handler of its own. It takes no queue by itself: name some
+// with the option Queues. Otherwise as HandleRaw.
+func (w *Worker) HandleAny(fn func(ctx context.Context, t *Task) ([]byte, error)) {
+	w.other = func(ctx context.Context, t *Task) ([]byte, string, error) {
+		b, err := fn(ctx, t)
+		return b, typeBytes, err
+	}
+}
+
 type fatalError struct{ error }
 
 func (e fatalError) Unwrap() error { return e.error }

@@ -525,7 +525,9 @@ func TestACallIsRepeatedForTenMinutesThenUnknown(t *testing.T) {
 				if _, ok := <-st.in; ok {
 					tries++
 				}
-				st.cut()
+				if tries < 10 { // the tenth is never answered
+					st.cut()
+				}
 				continue
 			case err := <-out:
 				if OutcomeOf(err) != Unknown {
@@ -534,8 +536,8 @@ func TestACallIsRepeatedForTenMinutesThenUnknown(t *testing.T) {
 				if d := time.Since(began).Round(time.Second); d != 10*time.Minute {
 					t.Errorf("the call ended after %v, want 10m", d)
 				}
-				if tries < 10 {
-					t.Errorf("it was sent %d times, want many", tries)
+				if tries != 10 {
+					t.Errorf("it was sent %d times, want 10", tries)
 				}
 			}
 			break

@@ -19,6 +19,7 @@ type Worker struct {
 	s        *session
 	opts     workerOptions
 	handlers map[string]handler
+	other    handler // of the kinds that handlers lacks; may be nil
 	queues   []string
 	base     context.Context // of the handlers: the values of Run's context without its end
 	stopOnce sync.Once
@@ -114,12 +115,15 @@ func (w *Worker) check() error {
 		w.queues = w.opts.queues
 	}
 	switch {
-	case len(w.handlers) == 0:
+	case len(w.handlers) == 0 && w.other == nil:
 		return errors.New("run worker: it has no handlers")
 	case w.opts.slots < 1 || w.opts.slots > maxSlots:
 		return fmt.Errorf("run worker: %d slots are not within 1 and %d", w.opts.slots, maxSlots)
 	case !utf8.ValidString(w.opts.name):
 		return badText("worker.id")
+	}
+	if len(w.queues) == 0 {
+		return errors.New("run worker: it has no queues")
 	}
 	for _, q := range w.queues {
 		if !utf8.ValidString(q) {

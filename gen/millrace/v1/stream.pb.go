@@ -1242,7 +1242,7 @@ type RenewFrame struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Seq           uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
 	Items         []*Hold                `protobuf:"bytes,2,rep,name=items,proto3" json:"items,omitempty"` // at most 512
-	All           bool                   `protobuf:"varint,3,opt,name=all,proto3" json:"all,omitempty"`    // every lease of this session instead
+	All           bool                   `protobuf:"varint,3,opt,name=all,proto3" json:"all,omitempty"`    // every lease of this session instead; the Ack has them in the order of their ids
 	Extend        *durationpb.Duration   `protobuf:"bytes,4,opt,name=extend,proto3" json:"extend,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

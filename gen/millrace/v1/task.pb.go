@@ -4285,7 +4285,7 @@ type OpResult struct {
 	PayloadMatches bool                   `protobuf:"varint,3,opt,name=payload_matches,json=payloadMatches,proto3" json:"payload_matches,omitempty"`
 	State          State                  `protobuf:"varint,4,opt,name=state,proto3,enum=millrace.v1.State" json:"state,omitempty"` // task ops
 	Rev            uint64                 `protobuf:"varint,5,opt,name=rev,proto3" json:"rev,omitempty"`                            // kv_put
-	Prev           []byte                 `protobuf:"bytes,6,opt,name=prev,proto3" json:"prev,omitempty"`                           // kv_put with want_prev
+	Prev           []byte                 `protobuf:"bytes,6,opt,name=prev,proto3" json:"prev,omitempty"`                           // kv_put with want_prev; left out once the old values of one answer pass 3 MiB
 	Existed        bool                   `protobuf:"varint,7,opt,name=existed,proto3" json:"existed,omitempty"`                    // kv_delete; kv_put with want_prev
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache

@@ -107,6 +107,7 @@ func (r *reader) u32() uint32 {
 	}
 	return uint32(v)
 }
+
 func (r *reader) session() (s core.SessionID) {
 	copy(s[:], r.bytes(16))
 	return s

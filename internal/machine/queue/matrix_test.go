@@ -10,87 +10,119 @@ import (
 
 // matrix applies every op to a task in every state, each in a world of its own, and prints what came of it.
 func matrix(t *testing.T) string {
-	id := idOf("t1")
-	create := &core.TaskCreate{ID: id, Queue: "mail", Payload: []byte("p")}
-	last := func(w *world) core.Token { return core.Token(w.m.meta.token) }
-	claim := func(w *world) {
-		w.do(&core.Grant{Worker: "w", N: 1, Queues: []core.GrantQueue{{Name: "mail"}}, Session: core.SessionID{1}})
-	}
-	// In all states but the first three the task has been delivered twice, so that there is a retired token.
-	running := func(w *world) {
-		w.do(create)
-		claim(w)
-		w.do(&core.TaskRelease{Task: id, Token: last(w)})
-		claim(w)
-	}
-	states := []struct {
-		name string
-		into func(w *world)
-	}{
-		{"unknown", func(*world) {}},
-		{"scheduled (delay)", func(w *world) {
-			later := *create
-			later.Delay = 3_600_000
-			w.do(&later)
-		}},
-		{"ready (new)", func(w *world) { w.do(create) }},
-		{"running", running},
-		{"ready (released)", func(w *world) { running(w); w.do(&core.TaskRelease{Task: id, Token: last(w)}) }},
-		{"ready (crashed)", func(w *world) { running(w); w.advance(60_000) }},
-		{"scheduled (retry)", func(w *world) {
-			running(w)
-			w.do(&core.TaskFail{Task: id, Token: last(w), HasRetry: true, RetryAfter: 5000})
-		}},
-		{"scheduled (snooze)", func(w *world) { running(w); w.do(&core.TaskSnooze{Task: id, Token: last(w), Delay: 5000}) }},
-		{"completed", func(w *world) { running(w); w.do(&core.TaskComplete{Task: id, Token: last(w)}) }},
-		{"dead", func(w *world) { running(w); w.do(&core.TaskFail{Task: id, Token: last(w), Fatal: true}) }},
-		{"removed", func(w *world) {
-			running(w)
-			w.do(&core.TaskComplete{Task: id, Token: last(w)})
-			w.do(&core.TaskDelete{Task: id})
-		}},
-	}
-	retired := func(w *world) core.Token {
-		if last(w) == 0 {
-			return 99 // nobody's
-		}
-		return last(w) - 1
-	}
-	ops := []struct {
-		name string
-		op   func(w *world) core.Op
-	}{
-		{"create same", func(*world) core.Op { return create }},
-		{"create other", func(*world) core.Op { return &core.TaskCreate{ID: id, Queue: "mail", Payload: []byte("q")} }},
-		{"complete", func(w *world) core.Op { return &core.TaskComplete{Task: id, Token: last(w)} }},
-		{"complete, retired", func(w *world) core.Op { return &core.TaskComplete{Task: id, Token: retired(w)} }},
-		{"fail", func(w *world) core.Op { return &core.TaskFail{Task: id, Token: last(w)} }},
-		{"fail, fatal", func(w *world) core.Op { return &core.TaskFail{Task: id, Token: last(w), Fatal: true} }},
-		{"fail, retired", func(w *world) core.Op { return &core.TaskFail{Task: id, Token: retired(w)} }},
-		{"snooze", func(w *world) core.Op { return &core.TaskSnooze{Task: id, Token: last(w), Delay: 9000} }},
-		{"snooze, retired", func(w *world) core.Op { return &core.TaskSnooze{Task: id, Token: retired(w), Delay: 9000} }},
-		{"release", func(w *world) core.Op { return &core.TaskRelease{Task: id, Token: last(w)} }},
-		{"release, retired", func(w *world) core.Op { return &core.TaskRelease{Task: id, Token: retired(w)} }},
-		{"renew", func(w *world) core.Op {
-			return &core.TaskRenew{Items: []core.TaskHold{{Task: id, Token: last(w)}}, Extend: 120_000}
-		}},
-		{"renew, retired", func(w *world) core.Op { return &core.TaskRenew{Items: []core.TaskHold{{Task: id, Token: retired(w)}}} }},
-		{"delete", func(*world) core.Op { return &core.TaskDelete{Task: id} }},
-		{"run now", func(*world) core.Op { return &core.TaskRunNow{Task: id} }},
-		{"claim", func(*world) core.Op { return &core.Grant{Worker: "w", N: 1, Queues: []core.GrantQueue{{Name: "mail"}}} }},
-	}
 	var b strings.Builder
-	for _, s := range states {
+	for _, s := range matrixStates() {
 		fmt.Fprintf(&b, "%s\n", s.name)
-		for _, o := range ops {
+		for _, o := range matrixOps() {
 			w := newWorld(t, Options{})
 			s.into(w)
-			before := w.stateOf(id)
+			before := w.stateOf(matrixTask)
 			out := w.do(o.op(w))
-			fmt.Fprintf(&b, "  %-18s %s\n", o.name, matrixCell(out, before, w.stateOf(id)))
+			fmt.Fprintf(&b, "  %-18s %s\n", o.name, matrixCell(out, before, w.stateOf(matrixTask)))
 		}
 	}
 	return b.String()
+}
+
+var matrixTask = idOf("t1")
+
+func matrixCreate() *core.TaskCreate {
+	return &core.TaskCreate{ID: matrixTask, Queue: "mail", Payload: []byte("p")}
+}
+
+func (w *world) lastToken() core.Token { return core.Token(w.m.meta.token) }
+
+func (w *world) retiredToken() core.Token {
+	if w.lastToken() == 0 {
+		return 99 // nobody's
+	}
+	return w.lastToken() - 1
+}
+
+// matrixRunning delivers the task twice, so that there is a retired token.
+func matrixRunning(w *world) {
+	w.do(matrixCreate())
+	w.do(claimOp(1, "mail"))
+	w.do(&core.TaskRelease{Task: matrixTask, Token: w.lastToken()})
+	w.do(claimOp(1, "mail"))
+}
+
+type matrixState struct {
+	name string
+	into func(w *world)
+}
+
+func matrixStates() []matrixState {
+	// settled is what a settle of the running task leads to.
+	settled := func(op func(token core.Token) core.Op) func(w *world) {
+		return func(w *world) {
+			matrixRunning(w)
+			w.do(op(w.lastToken()))
+		}
+	}
+	complete := func(token core.Token) core.Op { return &core.TaskComplete{Task: matrixTask, Token: token} }
+	return []matrixState{
+		{"unknown", func(*world) {}},
+		{"scheduled (delay)", func(w *world) {
+			later := matrixCreate()
+			later.Delay = 3_600_000
+			w.do(later)
+		}},
+		{"ready (new)", func(w *world) { w.do(matrixCreate()) }},
+		{"running", matrixRunning},
+		{"ready (released)", settled(func(token core.Token) core.Op { return &core.TaskRelease{Task: matrixTask, Token: token} })},
+		{"ready (crashed)", func(w *world) {
+			matrixRunning(w)
+			w.advance(60_000)
+		}},
+		{"scheduled (retry)", settled(func(token core.Token) core.Op {
+			return &core.TaskFail{Task: matrixTask, Token: token, HasRetry: true, RetryAfter: 5000}
+		})},
+		{"scheduled (snooze)", settled(func(token core.Token) core.Op {
+			return &core.TaskSnooze{Task: matrixTask, Token: token, Delay: 5000}
+		})},
+		{"completed", settled(complete)},
+		{"dead", settled(func(token core.Token) core.Op { return &core.TaskFail{Task: matrixTask, Token: token, Fatal: true} })},
+		{"removed", func(w *world) {
+			settled(complete)(w)
+			w.do(&core.TaskDelete{Task: matrixTask})
+		}},
+	}
+}
+
+type matrixOp struct {
+	name string
+	op   func(w *world) core.Op
+}
+
+func matrixOps() []matrixOp {
+	hold := func(token core.Token) []core.TaskHold { return []core.TaskHold{{Task: matrixTask, Token: token}} }
+	return []matrixOp{
+		{"create same", func(*world) core.Op { return matrixCreate() }},
+		{"create other", func(*world) core.Op {
+			op := matrixCreate()
+			op.Payload = []byte("q")
+			return op
+		}},
+		{"complete", func(w *world) core.Op { return &core.TaskComplete{Task: matrixTask, Token: w.lastToken()} }},
+		{"complete, retired", func(w *world) core.Op { return &core.TaskComplete{Task: matrixTask, Token: w.retiredToken()} }},
+		{"fail", func(w *world) core.Op { return &core.TaskFail{Task: matrixTask, Token: w.lastToken()} }},
+		{"fail, fatal", func(w *world) core.Op { return &core.TaskFail{Task: matrixTask, Token: w.lastToken(), Fatal: true} }},
+		{"fail, retired", func(w *world) core.Op { return &core.TaskFail{Task: matrixTask, Token: w.retiredToken()} }},
+		{"snooze", func(w *world) core.Op {
+			return &core.TaskSnooze{Task: matrixTask, Token: w.lastToken(), Delay: 9000}
+		}},
+		{"snooze, retired", func(w *world) core.Op {
+			return &core.TaskSnooze{Task: matrixTask, Token: w.retiredToken(), Delay: 9000}
+		}},
+		{"release", func(w *world) core.Op { return &core.TaskRelease{Task: matrixTask, Token: w.lastToken()} }},
+		{"release, retired", func(w *world) core.Op { return &core.TaskRelease{Task: matrixTask, Token: w.retiredToken()} }},
+		{"renew", func(w *world) core.Op { return &core.TaskRenew{Items: hold(w.lastToken()), Extend: 120_000} }},
+		{"renew, retired", func(w *world) core.Op { return &core.TaskRenew{Items: hold(w.retiredToken())} }},
+		{"delete", func(*world) core.Op { return &core.TaskDelete{Task: matrixTask} }},
+		{"run now", func(*world) core.Op { return &core.TaskRunNow{Task: matrixTask} }},
+		{"claim", func(*world) core.Op { return claimOp(1, "mail") }},
+	}
 }
 
 func (w *world) stateOf(id core.TaskID) string {

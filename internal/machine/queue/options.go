@@ -59,8 +59,8 @@ const (
 	inlineWorker  = 32 // a longer worker name gets a record of its own, so that the state record stays small
 )
 
-// Aging at or below this means strict priority.
+// strictAging, and anything below it, means strict priority.
 const strictAging = core.Millis(-1)
 
-// RetainNone removes a task when it ends.
+// retainNone removes a task when it ends.
 const retainNone = core.Millis(-1)

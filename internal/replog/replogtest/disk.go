@@ -6,6 +6,7 @@ package replogtest
 import (
 	"io"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -60,7 +61,7 @@ func WriteFile(fsys env.FS, name string, b []byte) error {
 		return err
 	}
 	defer f.Close()
-	if _, err := f.Write(b); err != nil {
+	if _, err := f.Write(slices.Clone(b)); err != nil { // with invariants, it spoils what it was given
 		return err
 	}
 	return f.Sync()

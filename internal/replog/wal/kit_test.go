@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -165,3 +166,5 @@ func (m model) diff(t testing.TB, l *wal.Log, cuts bool) string {
 	}
 	return ""
 }
+
+func itoa(n int64) string { return strconv.FormatInt(n, 10) }

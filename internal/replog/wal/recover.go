@@ -164,7 +164,7 @@ func (l *loader) noSegment() error {
 			return err
 		}
 		if e.inOrder && !mutant("eof_on_corruption") {
-			return l.corrupt(n, 0, "the opening is damaged, and records follow that were written after it was synced")
+			return l.corruptOpening(n)
 		}
 		if n != 1 && !l.im.mark.unsynced {
 			return l.corrupt(n, 0, "the opening is damaged, and no segment is whole")
@@ -180,6 +180,20 @@ func (l *loader) evidenceIn(n uint64) (evidence, error) {
 	}
 	defer r.close()
 	return r.evidence(0)
+}
+
+// corruptOpening says where the opening of a segment stops making sense.
+func (l *loader) corruptOpening(n uint64) error {
+	r, err := l.reader(n)
+	if err != nil {
+		return err
+	}
+	defer r.close()
+	off, err := goodEnd(r, l.im.mark.salt)
+	if err != nil {
+		return err
+	}
+	return l.corrupt(n, off, "the opening is damaged, and records follow that were written after it was synced")
 }
 
 func (l *loader) corrupt(n uint64, off int64, what string) error {
@@ -284,7 +298,7 @@ func (l *loader) judgeAbove(e *evidence) error {
 			return err
 		}
 		if more.inOrder && !mutant("eof_on_corruption") {
-			return l.corrupt(n, 0, "the opening is damaged, and records follow that were written after it was synced")
+			return l.corruptOpening(n)
 		}
 		e.join(more)
 	}

@@ -12,6 +12,9 @@ import (
 // reports false when no segment is ready, or when it failed, which stops the log.
 func (l *Log) rotate(n int64) bool {
 	w := &l.writer
+	if l.failure() != nil {
+		return false
+	}
 	states := l.states()
 	size := segmentHeaderBytes + openingSize(states, nil) + n + l.reserve()
 	s, ok := l.takeSpare(size)

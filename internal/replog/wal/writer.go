@@ -167,9 +167,14 @@ func (l *Log) flush() bool {
 	}
 	in := w.in
 	w.in = nil
-	if err := l.writeBatch(in); err != nil {
-		l.fail(err)
-		err = l.failure()
+	err := l.failure() // the keeper's, or of a rotation in this turn
+	if err == nil {
+		if err = l.writeBatch(in); err != nil {
+			l.fail(err)
+			err = l.failure()
+		}
+	}
+	if err != nil {
 		for _, c := range in {
 			l.account(c)
 			c.end(err)

@@ -85,11 +85,16 @@ func killUnderLoad(ctx context.Context, e Env, kills int, made ...string) (o *Ou
 	return o, effects, nil
 }
 
-// killLoop kills and restarts: 50 to 800 ms after the server is ready, and one time in ten again while it recovers.
+// killLoop kills and restarts: 50 to 800 ms after the server is ready, one time in four a second later, when state has
+// been written out and the log is no longer all there is, and one time in ten again while it recovers.
 func killLoop(ctx context.Context, s *proc.Server, o *Outcome, kills int, r *rand.Rand) error {
 	var ready []time.Duration
 	for done := 0; done < kills && ctx.Err() == nil; done++ {
-		pause(ctx, time.Duration(50+r.IntN(750))*time.Millisecond)
+		delay := time.Duration(50+r.IntN(750)) * time.Millisecond
+		if done%4 == 1 {
+			delay += time.Second
+		}
+		pause(ctx, delay)
 		if s.Ended() || !s.Kill() {
 			return fmt.Errorf("the server ended by itself, see %s", s.LogFile())
 		}

@@ -57,7 +57,9 @@ func RepeatUnderKills(ctx context.Context, e Env, n int) (*Outcome, error) {
 	if s.Address() == "" {
 		stop() // it does not serve any more: that is among the errors
 	}
+	late := time.AfterFunc(drainWithin, stop)
 	wg.Wait()
+	late.Stop()
 	err = r.audit(ctx, o)
 	for _, c := range r.clients {
 		o.fail(c.close())
@@ -69,7 +71,7 @@ func RepeatUnderKills(ctx context.Context, e Env, n int) (*Outcome, error) {
 		return nil, err
 	}
 	if n := r.open.Load(); n > 0 {
-		o.fail(fmt.Errorf("%d operations were repeated for a minute and never acknowledged", n))
+		o.fail(fmt.Errorf("%d operations were repeated until %s after the last kill and never acknowledged", n, drainWithin))
 	}
 	o.Done = int(r.done.Load())
 	finish(ctx, s, o)
@@ -88,6 +90,11 @@ type repeated struct {
 	requests map[string]map[uint64]bool // request id → revisions it was answered with
 	maker    map[string]int             // the same → client that made it
 	commits  []check.Call
+
+	sent [4]struct { // by client
+		sync.Mutex // guards list
+		list       []sent
+	}
 }
 
 // repeat makes count operations of one goroutine, each until it is known how it ended.
@@ -111,10 +118,8 @@ func (r *repeated) repeat(ctx context.Context, goroutine, count int) {
 	}
 }
 
-// attempts calls f with growing patience until it reports that the end is known; a minute is enough for any.
+// attempts calls f with growing patience until it reports that the end is known, or ctx ends.
 func (r *repeated) attempts(ctx context.Context, random *rand.Rand, f func(ctx context.Context) (known bool)) {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
 	patience := time.Duration(1+random.IntN(40)) * time.Millisecond
 	for ctx.Err() == nil {
 		call, cancel := context.WithTimeout(ctx, patience)
@@ -123,6 +128,7 @@ func (r *repeated) attempts(ctx context.Context, random *rand.Rand, f func(ctx c
 		if known {
 			return
 		}
+		pause(ctx, min(patience, 500*time.Millisecond))
 		patience = min(2*patience, 5*time.Second)
 	}
 	r.open.Add(1)
@@ -146,10 +152,27 @@ func (r *repeated) request(ctx context.Context, who int, random, ids *rand.Rand)
 	name := r.tenant(who) + "/" + key
 	put := &millracev1.KVPut{Keyspace: "requests", Key: []byte(key), Value: []byte("1")}
 	req := &millracev1.CommitRequest{RequestId: id, Ops: []*millracev1.Op{{Op: &millracev1.Op_KvPut{KvPut: put}}}}
-	api := millracev1.NewCommitServiceClient(r.clients[who].Conn())
 	r.mu.Lock()
 	r.requests[name], r.maker[name] = map[uint64]bool{}, who
 	r.mu.Unlock()
+	r.commit(ctx, who, name, req, random)
+	mine := &r.sent[who]
+	mine.Lock()
+	mine.list = append(mine.list, sent{name, req})
+	again := mine.list[random.IntN(len(mine.list))]
+	mine.Unlock()
+	r.commit(ctx, who, again.name, again.req, random) // perhaps acknowledged long ago, before a kill
+}
+
+// sent is a request that was acknowledged.
+type sent struct {
+	name string
+	req  *millracev1.CommitRequest
+}
+
+// commit sends a request until it is acknowledged.
+func (r *repeated) commit(ctx context.Context, who int, name string, req *millracev1.CommitRequest, random *rand.Rand) {
+	api := millracev1.NewCommitServiceClient(r.clients[who].Conn())
 	r.attempts(ctx, random, func(ctx context.Context) bool {
 		resp, err := api.Commit(ctx, req)
 		call := check.Call{Op: check.OpCommit, RequestID: name, Outcome: check.Unknown, Tenant: r.tenant(who)}

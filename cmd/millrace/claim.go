@@ -1,0 +1,116 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	millrace "github.com/millrace/millrace/sdk/go"
+)
+
+func (a *app) taskClaimCmd() *cobra.Command {
+	var q millrace.ClaimQuery
+	c := &cobra.Command{
+		Use:   "claim QUEUE",
+		Short: "Take ready tasks and print them with their tokens",
+		Long: `Claim takes ready tasks by hand: complete or fail them under the printed token before the lease
+ends. Workers use the stream instead (millrace work, or an SDK).`,
+		Example: `  millrace task claim mail --max 10 --wait 30s --json`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			q.Queues = args
+			return a.with(c.Context(), func(client *millrace.Client) error {
+				tasks, err := client.Claim(c.Context(), q)
+				if err != nil {
+					return err
+				}
+				for _, t := range tasks {
+					v := map[string]any{
+						"id": t.ID, "token": t.Token, "queue": t.Queue, "kind": t.Kind, "attempt": t.Attempt,
+						"payload": content(t.Payload), "lease_until": t.LeaseUntil,
+					}
+					if err := a.print(v, func(w io.Writer) {
+						fmt.Fprintf(w, "%s  token %d  attempt %d  %s\n", t.ID, t.Token, t.Attempt, content(t.Payload))
+					}); err != nil {
+						return err
+					}
+				}
+				if len(tasks) == 0 {
+					return exitError{exitRefused, fmt.Errorf("no task of queue %s is ready", args[0])}
+				}
+				return nil
+			})
+		},
+	}
+	c.Flags().IntVar(&q.Max, "max", 1, "most tasks, 1 to 128")
+	c.Flags().DurationVar(&q.Wait, "wait", 0, "wait this long for a task, at most 60s")
+	c.Flags().DurationVar(&q.Lease, "lease", 0, "lease instead of the tasks' own")
+	c.Flags().StringVar(&q.Worker, "worker", "cli", "name of the worker")
+	return c
+}
+
+func (a *app) taskCompleteCmd() *cobra.Command {
+	var token uint64
+	c := &cobra.Command{
+		Use:   "complete ID [RESULT|-]",
+		Short: "Complete a claimed task",
+		Args:  cobra.RangeArgs(1, 2),
+		RunE: func(c *cobra.Command, args []string) error {
+			var result []byte
+			if len(args) == 2 {
+				var err error
+				if result, err = a.argument(args[1]); err != nil {
+					return err
+				}
+			}
+			var body any = result
+			if json.Valid(result) {
+				body = json.RawMessage(result)
+			}
+			return a.with(c.Context(), func(client *millrace.Client) error {
+				state, err := client.Complete(c.Context(), args[0], token, body)
+				return a.settled(state, err)
+			})
+		},
+	}
+	c.Flags().Uint64Var(&token, "token", 0, "token of the claim (required)")
+	_ = c.MarkFlagRequired("token")
+	return c
+}
+
+func (a *app) taskFailCmd() *cobra.Command {
+	var token uint64
+	var f millrace.Failure
+	var retry time.Duration
+	c := &cobra.Command{
+		Use:   "fail ID",
+		Short: "Report that an attempt failed",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if c.Flags().Changed("retry-in") {
+				f.RetryAfter = &retry
+			}
+			return a.with(c.Context(), func(client *millrace.Client) error {
+				state, err := client.Fail(c.Context(), args[0], token, f)
+				return a.settled(state, err)
+			})
+		},
+	}
+	c.Flags().Uint64Var(&token, "token", 0, "token of the claim (required)")
+	c.Flags().StringVar(&f.Message, "message", "", "what went wrong")
+	c.Flags().StringVar(&f.Code, "code", "", "short code of it")
+	c.Flags().BoolVar(&f.Fatal, "fatal", false, "no further attempt")
+	c.Flags().DurationVar(&retry, "retry-in", 0, "next attempt after this time")
+	_ = c.MarkFlagRequired("token")
+	return c
+}
+
+func (a *app) settled(state millrace.State, err error) error {
+	if err != nil {
+		return err
+	}
+	return a.print(map[string]string{"state": state.String()}, func(w io.Writer) { fmt.Fprintln(w, state) })
+}

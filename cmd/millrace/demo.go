@@ -1,0 +1,556 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/format"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	millrace "github.com/millrace/millrace/sdk/go"
+)
+
+const (
+	demoQueue    = "gofmt"
+	demoKeyspace = "sum"
+	demoLease    = 2 * time.Second
+	demoWorkers  = 2
+	demoSlots    = 4
+)
+
+// verdict is what a worker finds of one file: the task's result, and the value of its key.
+type verdict struct {
+	SHA256 string `json:"sha256"`
+	Gofmt  string `json:"gofmt"` // clean, differs, or invalid: not Go that parses
+}
+
+var demoJob = millrace.Job[string, verdict](demoQueue).Lease(demoLease)
+
+// judge checks and hashes one file.
+func judge(path string) (verdict, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return verdict{}, err
+	}
+	sum := sha256.Sum256(b)
+	v := verdict{SHA256: hex.EncodeToString(sum[:]), Gofmt: "clean"}
+	formatted, err := format.Source(b)
+	switch {
+	case err != nil:
+		v.Gofmt = "invalid"
+	case !bytes.Equal(formatted, b):
+		v.Gofmt = "differs"
+	}
+	return v, nil
+}
+
+type demoFlags struct {
+	source string
+	data   string
+	limit  int
+	calm   bool
+}
+
+func (a *app) demoCmd() *cobra.Command {
+	var f demoFlags
+	c := &cobra.Command{
+		Use:   "demo",
+		Short: "Check and hash a tree of Go files through a server that is killed half-way",
+		Long: `Demo starts a server in a temporary directory and makes one task per .go file of a source tree. Two
+worker processes check the format of each file and hash it; the verdict is the task's result and, in
+the same log entry, the key sum/<path>. Half-way one worker and then the server are killed with
+SIGKILL and started again. At the end every result and key is compared with a direct walk.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			d := &demo{a: a, f: f}
+			return d.run(c.Context())
+		},
+	}
+	c.Flags().StringVar(&f.source, "source", "", "source tree; default that of the local Go installation")
+	c.Flags().StringVar(&f.data, "data", "", "data directory, kept afterwards; default a temporary one, removed")
+	c.Flags().IntVar(&f.limit, "limit", 0, "most files; 0 = all")
+	c.Flags().BoolVar(&f.calm, "calm", false, "kill nothing")
+	return c
+}
+
+// demoWorkerCmd is one worker process of the demo.
+func (a *app) demoWorkerCmd() *cobra.Command {
+	var root string
+	c := &cobra.Command{
+		Use: "demo-worker", Hidden: true, Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			client, err := a.dial(c.Context())
+			if err != nil {
+				return err
+			}
+			defer client.Close() //nolint:errcheck // Run's error tells what happened
+			w := client.Worker(millrace.Slots(demoSlots))
+			demoJob.Handle(w, func(_ context.Context, t *millrace.Task, name string) (verdict, error) {
+				v, err := judge(filepath.Join(root, filepath.FromSlash(name)))
+				if err == nil {
+					t.Effects().KV(demoKeyspace).Put(name, v)
+				}
+				return v, err
+			})
+			return w.Run(c.Context())
+		},
+	}
+	a.connectionFlags(c)
+	c.Flags().StringVar(&root, "root", "", "source tree")
+	return c
+}
+
+// demo is one run.
+type demo struct {
+	a     *app
+	f     demoFlags
+	dir   string
+	token string
+	addr  string
+
+	server  *exec.Cmd
+	workers []*exec.Cmd
+	files   []string
+	base    millrace.ServerStatus // what servers that were killed had done
+	latest  millrace.ServerStatus
+	kills   []string
+}
+
+func (d *demo) run(ctx context.Context) (err error) {
+	if err := d.prepare(); err != nil {
+		return err
+	}
+	defer func() {
+		d.stopAll()
+		if d.f.data == "" {
+			err = errors.Join(err, os.RemoveAll(d.dir))
+		}
+	}()
+	if err := d.startServer(ctx, "127.0.0.1:0"); err != nil {
+		return err
+	}
+	client, err := d.client(ctx)
+	if err != nil {
+		return err
+	}
+	defer client.Close() //nolint:errcheck // everything was acknowledged, or an error tells
+	start := time.Now()
+	handles, creates, err := d.create(ctx, client)
+	if err != nil {
+		return err
+	}
+	for range demoWorkers {
+		if err := d.startWorker(); err != nil {
+			return err
+		}
+	}
+	took, err := d.watch(ctx, client)
+	if err != nil {
+		return err
+	}
+	total := time.Since(start)
+	return d.prove(ctx, client, handles, figures{creates: creates, working: took, total: total})
+}
+
+// prepare finds the files and makes the data directory.
+func (d *demo) prepare() error {
+	root := d.f.source
+	if root == "" {
+		out, err := exec.Command("go", "env", "GOROOT").Output()
+		if err != nil {
+			return fmt.Errorf("find the local Go source tree: %w; name another tree with --source", err)
+		}
+		root = filepath.Join(strings.TrimSpace(string(out)), "src")
+	}
+	root, err := filepath.Abs(root)
+	if err != nil {
+		return err
+	}
+	d.f.source = root
+	if d.files, err = goFiles(root, d.f.limit); err != nil {
+		return err
+	}
+	if len(d.files) == 0 {
+		return fmt.Errorf("no .go files under %s", root)
+	}
+	d.dir = d.f.data
+	if d.dir == "" {
+		d.dir, err = os.MkdirTemp("", "millrace-demo-")
+	}
+	return err
+}
+
+func goFiles(root string, limit int) (files []string, err error) {
+	err = filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if e.Type().IsRegular() && strings.HasSuffix(path, ".go") {
+			rel, err := filepath.Rel(root, path)
+			if err != nil {
+				return err
+			}
+			files = append(files, filepath.ToSlash(rel))
+		}
+		if limit > 0 && len(files) >= limit {
+			return filepath.SkipAll
+		}
+		return nil
+	})
+	return files, err
+}
+
+func (d *demo) tokenFile() string { return filepath.Join(d.dir, "token") }
+
+// startServer runs this executable's serve and waits until it serves.
+func (d *demo) startServer(ctx context.Context, listen string) error {
+	exe, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(exe, "serve", "--dev", "--json", "--data", filepath.Join(d.dir, "data"), "--token-file",
+		d.tokenFile(), "--listen", listen, "--name", "demo")
+	cmd.Stderr = d.a.err
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	d.server = cmd
+	line, err := bufio.NewReader(out).ReadBytes('\n')
+	if err != nil {
+		return fmt.Errorf("server did not start: %w", errors.Join(err, cmd.Wait()))
+	}
+	var ready struct {
+		Address string `json:"grpc"`
+	}
+	if err := json.Unmarshal(line, &ready); err != nil {
+		return fmt.Errorf("server said %q: %w", line, err)
+	}
+	d.addr = ready.Address
+	b, err := os.ReadFile(d.tokenFile())
+	d.token = strings.TrimSpace(string(b))
+	return errors.Join(err, ctx.Err())
+}
+
+func (d *demo) startWorker() error {
+	exe, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(exe, "demo-worker", "--root", d.f.source, "--server", d.addr)
+	cmd.Env = append(os.Environ(), "MILLRACE_TOKEN="+d.token)
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	d.workers = append(d.workers, cmd)
+	return nil
+}
+
+func (d *demo) client(ctx context.Context) (*millrace.Client, error) {
+	return millrace.Dial(ctx, millrace.Address(d.addr), millrace.Token(d.token))
+}
+
+// create makes the tasks, many calls at once; it returns how long each call took.
+func (d *demo) create(ctx context.Context, c *millrace.Client) ([]*millrace.Handle[verdict], []time.Duration, error) {
+	handles := make([]*millrace.Handle[verdict], len(d.files))
+	took := make([]time.Duration, len(d.files))
+	var next atomic.Int64
+	var failed error
+	var once sync.Once
+	var running sync.WaitGroup
+	for range 32 {
+		running.Go(func() {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= len(d.files) {
+					return
+				}
+				start := time.Now()
+				h, err := demoJob.Add(ctx, c, d.files[i])
+				if err != nil {
+					once.Do(func() { failed = err })
+					return
+				}
+				handles[i], took[i] = h, time.Since(start)
+			}
+		})
+	}
+	running.Wait()
+	if failed != nil {
+		return nil, nil, fmt.Errorf("create tasks: %w", failed)
+	}
+	if !d.a.json {
+		fmt.Fprintf(d.a.out, "%d tasks, one per .go file of %s; %d workers of %d slots; every acknowledgement is on disk\n",
+			len(d.files), d.f.source, demoWorkers, demoSlots)
+	}
+	return handles, took, nil
+}
+
+// watch shows progress until everything is completed, and kills a worker and the server on the way.
+func (d *demo) watch(ctx context.Context, c *millrace.Client) (time.Duration, error) {
+	start := time.Now()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	total := uint64(len(d.files))
+	killedWorker, killedServer := d.f.calm, d.f.calm
+	for {
+		s, err := c.Queue(demoQueue).Stats(ctx)
+		if err != nil {
+			return 0, err
+		}
+		if st, err := c.Status(ctx); err == nil {
+			d.latest = *st
+		}
+		d.progress(s, total)
+		switch done := s.Completed; {
+		case s.Dead > 0:
+			return 0, fmt.Errorf("%d tasks failed for good", s.Dead)
+		case done == total:
+			if !d.a.json {
+				fmt.Fprintln(d.a.out)
+			}
+			return time.Since(start), nil
+		case !killedWorker && done >= total*2/5:
+			killedWorker = true
+			if err := d.killWorker(done); err != nil {
+				return 0, err
+			}
+		case !killedServer && done >= total/2:
+			killedServer = true
+			if err := d.killServer(ctx, done); err != nil {
+				return 0, err
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+	}
+}
+
+func (d *demo) killWorker(done uint64) error {
+	w := d.workers[0]
+	d.workers = d.workers[1:]
+	_ = w.Process.Kill() // an error here means that it is gone already
+	_ = w.Wait()
+	d.say(fmt.Sprintf("worker %d killed with SIGKILL at %d of %d; another one starts", w.Process.Pid, done, len(d.files)))
+	return d.startWorker()
+}
+
+func (d *demo) killServer(ctx context.Context, done uint64) error {
+	pid := d.server.Process.Pid
+	_ = d.server.Process.Kill()
+	_ = d.server.Wait()
+	d.base.Fsyncs += d.latest.Fsyncs
+	d.base.LogBytes += d.latest.LogBytes
+	d.base.Entries += d.latest.Entries
+	d.latest = millrace.ServerStatus{}
+	d.say(fmt.Sprintf("server %d killed with SIGKILL at %d of %d; it starts again on the same directory", pid, done, len(d.files)))
+	return d.startServer(ctx, d.addr)
+}
+
+// say notes what happened on a line of its own.
+func (d *demo) say(what string) {
+	d.kills = append(d.kills, what)
+	if !d.a.json {
+		fmt.Fprintf(d.a.out, "\r\033[K  %s\n", what)
+	}
+}
+
+// progress draws a bar.
+func (d *demo) progress(s millrace.QueueStats, total uint64) {
+	if d.a.json {
+		return
+	}
+	const width = 40
+	full := int(s.Completed * width / total)
+	fmt.Fprintf(d.a.out, "\r\033[K[%s%s] %d/%d  ready %d  running %d", strings.Repeat("#", full), strings.Repeat(".", width-full),
+		s.Completed, total, s.Ready+s.Scheduled, s.Running)
+}
+
+// figures are what a run measured.
+type figures struct {
+	creates        []time.Duration
+	working, total time.Duration
+}
+
+// demoResult is the end of a run, for a person as a table.
+type demoResult struct {
+	Tasks         int      `json:"tasks"`
+	Attempts      int      `json:"attempts"`
+	Crashes       int      `json:"crashes"`
+	CyclesPerSec  float64  `json:"cycles_per_second"`
+	CreateP50     float64  `json:"create_p50_ms"`
+	CreateP99     float64  `json:"create_p99_ms"`
+	RunP50        float64  `json:"run_p50_ms"` // from a worker's start to the durable end
+	RunP99        float64  `json:"run_p99_ms"`
+	LogBytes      uint64   `json:"log_bytes"`
+	Fsyncs        uint64   `json:"fsyncs"`
+	Seconds       float64  `json:"seconds"`
+	Kills         []string `json:"kills"`
+	ResultsEqual  int      `json:"results_equal"`
+	KeysEqual     int      `json:"keys_equal"`
+	Clean         int      `json:"gofmt_clean"`
+	Differs       int      `json:"gofmt_differs"`
+	Invalid       int      `json:"gofmt_invalid"`
+	CompletedOnce bool     `json:"every_file_once"`
+	Durability    string   `json:"durability"`
+}
+
+// prove compares every result and key with a direct walk.
+func (d *demo) prove(ctx context.Context, c *millrace.Client, handles []*millrace.Handle[verdict], f figures) error {
+	r := demoResult{
+		Tasks: len(d.files), Seconds: f.total.Seconds(), Kills: d.kills,
+		CyclesPerSec: float64(len(d.files)) / f.working.Seconds(),
+		CreateP50:    quantile(f.creates, 0.5), CreateP99: quantile(f.creates, 0.99),
+	}
+	st, err := c.Status(ctx)
+	if err != nil {
+		return err
+	}
+	r.Fsyncs, r.LogBytes, r.Durability = d.base.Fsyncs+st.Fsyncs, d.base.LogBytes+st.LogBytes, st.Durability
+	direct, err := walk(d.f.source, d.files)
+	if err != nil {
+		return err
+	}
+	var wrong []string
+	runs := make([]time.Duration, len(handles))
+	for i, h := range handles {
+		name, want := d.files[i], direct[i]
+		switch want.Gofmt {
+		case "clean":
+			r.Clean++
+		case "differs":
+			r.Differs++
+		default:
+			r.Invalid++
+		}
+		t, err := c.Task(ctx, h.ID)
+		if err != nil {
+			return fmt.Errorf("task of %s: %w", name, err)
+		}
+		r.Attempts += t.Attempt
+		r.Crashes += t.Crashes
+		runs[i] = t.FinishedAt.Sub(t.StartedAt)
+		var got verdict
+		if err := json.Unmarshal(t.Result, &got); err != nil || got != want || t.State != millrace.Completed {
+			wrong = append(wrong, "result of "+name)
+		} else {
+			r.ResultsEqual++
+		}
+		v, err := c.KV(demoKeyspace).Get(ctx, name)
+		if err != nil {
+			return fmt.Errorf("key of %s: %w", name, err)
+		}
+		if err := v.Decode(&got); err != nil || got != want {
+			wrong = append(wrong, "key of "+name)
+		} else {
+			r.KeysEqual++
+		}
+	}
+	r.RunP50, r.RunP99 = quantile(runs, 0.5), quantile(runs, 0.99)
+	s, err := c.Queue(demoQueue).Stats(ctx)
+	if err != nil {
+		return err
+	}
+	r.CompletedOnce = s.CompletedTotal == uint64(len(d.files)) && s.Created == uint64(len(d.files))
+	if err := d.a.print(r, r.table); err != nil {
+		return err
+	}
+	if len(wrong) > 0 || !r.CompletedOnce {
+		return fmt.Errorf("the proof failed: %d differ from a direct walk, completed %d of %d; first: %v",
+			len(wrong), s.CompletedTotal, len(d.files), wrong[:min(len(wrong), 3)])
+	}
+	return nil
+}
+
+// walk judges all files directly, on all cores.
+func walk(root string, files []string) ([]verdict, error) {
+	out := make([]verdict, len(files))
+	var next atomic.Int64
+	var failed atomic.Pointer[error]
+	var running sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		running.Go(func() {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= len(files) {
+					return
+				}
+				v, err := judge(filepath.Join(root, filepath.FromSlash(files[i])))
+				if err != nil {
+					failed.Store(&err)
+					return
+				}
+				out[i] = v
+			}
+		})
+	}
+	running.Wait()
+	if err := failed.Load(); err != nil {
+		return nil, *err
+	}
+	return out, nil
+}
+
+func (r demoResult) table(w io.Writer) {
+	yes := map[bool]string{true: "yes", false: "NO"}
+	for _, l := range [][2]string{
+		{"tasks", fmt.Sprint(r.Tasks)},
+		{"attempts", fmt.Sprintf("%d (%d cut short by kills)", r.Attempts, r.Attempts-r.Tasks)},
+		{"cycles/s", fmt.Sprintf("%.0f (bound by checking the files)", r.CyclesPerSec)},
+		{"create p50 / p99", fmt.Sprintf("%.2f / %.2f ms, 32 callers", r.CreateP50, r.CreateP99)},
+		{"run p50 / p99", fmt.Sprintf("%.0f / %.0f ms, from grant to durable end", r.RunP50, r.RunP99)},
+		{"bytes written", fmt.Sprintf("%.1f MiB of log", float64(r.LogBytes)/(1<<20))},
+		{"fsyncs", fmt.Sprintf("%d (%.2f per task; durability %s)", r.Fsyncs, float64(r.Fsyncs)/float64(r.Tasks), r.Durability)},
+		{"files", fmt.Sprintf("%d formatted, %d not, %d do not parse", r.Clean, r.Differs, r.Invalid)},
+		{"proof", fmt.Sprintf("every file once: %s; results equal a direct walk: %d of %d; keys: %d of %d",
+			yes[r.CompletedOnce], r.ResultsEqual, r.Tasks, r.KeysEqual, r.Tasks)},
+	} {
+		fmt.Fprintf(w, "%-18s %s\n", l[0], l[1])
+	}
+}
+
+// quantile returns the q-quantile in milliseconds.
+func quantile(in []time.Duration, q float64) float64 {
+	if len(in) == 0 {
+		return 0
+	}
+	s := slices.Clone(in)
+	slices.Sort(s)
+	return float64(s[int(q*float64(len(s)-1))]) / float64(time.Millisecond)
+}
+
+// stopAll ends what the demo started.
+func (d *demo) stopAll() {
+	for _, c := range append(d.workers, d.server) {
+		if c != nil && c.ProcessState == nil {
+			_ = c.Process.Signal(syscall.SIGTERM)
+			kill := time.AfterFunc(10*time.Second, func() { _ = c.Process.Kill() })
+			_ = c.Wait()
+			kill.Stop()
+		}
+	}
+}

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/millrace/internal/server"
+)
+
+func (a *app) doctorCmd() *cobra.Command {
+	var dir string
+	c := &cobra.Command{
+		Use:   "doctor --data DIR",
+		Short: "Open a data directory read-only, say what is in it and whether it is whole",
+		Long: `Doctor reads the directory of a server that does not run, changes nothing, and checks checksums of
+the log and the store, that counters equal a recount, and that every task stands in one index.
+Exit 0: whole. 21: damaged, with file and offset. 23: not a data directory, or in use.`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if dir == "" {
+				return usageError{errors.New("--data is required")}
+			}
+			r, err := server.Examine(dir)
+			if err != nil {
+				return err
+			}
+			if err := a.print(r, func(w io.Writer) { writeReport(w, r) }); err != nil {
+				return err
+			}
+			if len(r.Findings) > 0 {
+				return exitError{server.ExitDamaged, fmt.Errorf("%d findings; the first: %s", len(r.Findings), r.Findings[0])}
+			}
+			return nil
+		},
+	}
+	c.Flags().StringVar(&dir, "data", "", "data directory (required)")
+	return c
+}
+
+func writeReport(w io.Writer, r *server.Examination) {
+	fmt.Fprintf(w, "directory  %s, format %d, node %s\n", r.Dir, r.Format, r.Node)
+	fmt.Fprintf(w, "log        %d segments, %d bytes in whole records", r.Log.Segments, r.Log.Bytes)
+	if r.Log.Torn {
+		fmt.Fprint(w, "; the last batch may be torn, the next start looks after it")
+	}
+	fmt.Fprintln(w)
+	for _, s := range r.Shards {
+		fmt.Fprintf(w, "shard %d    log %d to %d, stored up to %d, %d keys\n", s.Shard, s.LogFirst, s.LogLast, s.Applied, s.Keys)
+	}
+	for _, n := range r.Namespaces {
+		fmt.Fprintf(w, "namespace  %s/%s: %d queues, %d tasks stored\n", n.Tenant, n.Name, n.Queues, n.Tasks)
+	}
+	for _, f := range r.Findings {
+		fmt.Fprintln(w, "FINDING   ", f)
+	}
+	if len(r.Findings) == 0 {
+		fmt.Fprintln(w, "whole")
+	}
+}

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/millrace/millrace/internal/server"
+	millrace "github.com/millrace/millrace/sdk/go"
+)
+
+// Exit codes of the whole command line.
+const (
+	exitOK          = 0
+	exitRefused     = 1
+	exitUsage       = 2
+	exitUnavailable = 3
+)
+
+// usageError is a command line that makes no sense.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// exitError carries an exit code that a command chose.
+type exitError struct {
+	code int
+	error
+}
+
+func (e exitError) Unwrap() error { return e.error }
+
+// exitCode is the only table from errors to exit codes.
+func exitCode(err error) int {
+	var usage usageError
+	var chosen exitError
+	var refused *millrace.Error
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &usage):
+		return exitUsage
+	case errors.As(err, &chosen):
+		return chosen.code
+	case errors.As(err, &refused):
+		if refused.Code == millrace.CodeUnavailable || refused.Code == millrace.CodeDeadlineExceeded {
+			return exitUnavailable
+		}
+		return exitRefused
+	}
+	if code := server.ExitCode(err); code != 0 {
+		return code
+	}
+	return exitRefused
+}
+
+// report prints err for a person, or as JSON with --json, on the error stream.
+func (a *app) report(err error) {
+	if !a.json {
+		fmt.Fprintln(a.err, "millrace:", err)
+		return
+	}
+	out := struct {
+		Error   string            `json:"error"`
+		Code    string            `json:"code,omitempty"`
+		Reason  string            `json:"reason,omitempty"`
+		Field   string            `json:"field,omitempty"`
+		Limit   string            `json:"limit,omitempty"`
+		Max     int64             `json:"max,omitempty"`
+		Details map[string]string `json:"details,omitempty"`
+		Outcome string            `json:"outcome,omitempty"`
+	}{Error: err.Error()}
+	var refused *millrace.Error
+	if errors.As(err, &refused) {
+		out.Code, out.Reason, out.Field = string(refused.Code), refused.Reason, refused.Field
+		out.Limit, out.Max, out.Details = refused.Limit, refused.Max, refused.Details
+		out.Outcome = refused.Outcome.String()
+	}
+	_ = json.NewEncoder(a.err).Encode(out) // there is nowhere left to report to
+}

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	millrace "github.com/millrace/millrace/sdk/go"
+)
+
+func (a *app) queueCmd() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "queue",
+		Short: "List queues, read their counters, configure them",
+		Args:  cobra.NoArgs,
+		RunE:  func(*cobra.Command, []string) error { return usageError{errors.New("name a subcommand; see --help")} },
+	}
+	a.connectionFlags(c)
+	c.AddCommand(a.queueListCmd(), a.queueStatsCmd(), a.queueSetCmd())
+	return c
+}
+
+// statsView is a queue's counters as the command line prints them.
+type statsView struct {
+	Queue       string    `json:"queue"`
+	Blocked     uint64    `json:"blocked"`
+	Scheduled   uint64    `json:"scheduled"`
+	Ready       uint64    `json:"ready"`
+	Running     uint64    `json:"running"`
+	Completed   uint64    `json:"completed"`
+	Dead        uint64    `json:"dead"`
+	Cancelled   uint64    `json:"cancelled"`
+	Created     uint64    `json:"created"`
+	Purged      uint64    `json:"purged"`
+	Failed      uint64    `json:"failed_total"`
+	Crashed     uint64    `json:"crashed_total"`
+	Bytes       uint64    `json:"bytes"`
+	OldestReady time.Time `json:"oldest_ready,omitzero"`
+}
+
+func statsOf(s millrace.QueueStats) statsView {
+	return statsView{
+		Queue: s.Queue, Blocked: s.Blocked, Scheduled: s.Scheduled, Ready: s.Ready, Running: s.Running,
+		Completed: s.Completed, Dead: s.Dead, Cancelled: s.Cancelled, Created: s.Created, Purged: s.Purged,
+		Failed: s.FailedTotal, Crashed: s.CrashedTotal, Bytes: s.Bytes, OldestReady: s.OldestReady,
+	}
+}
+
+func (a *app) queueListCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List queues with their counters",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return a.with(c.Context(), func(client *millrace.Client) error {
+				for cursor := ""; ; {
+					page, next, err := client.Queues(c.Context(), 1000, cursor)
+					if err != nil {
+						return err
+					}
+					for _, q := range page {
+						v := statsOf(q)
+						if err := a.print(v, func(w io.Writer) {
+							fmt.Fprintf(w, "%-30s ready %d  running %d  scheduled %d  completed %d  dead %d\n",
+								v.Queue, v.Ready, v.Running, v.Scheduled, v.Completed, v.Dead)
+						}); err != nil {
+							return err
+						}
+					}
+					if next == "" {
+						return nil
+					}
+					cursor = next
+				}
+			})
+		},
+	}
+}
+
+func (a *app) queueStatsCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "stats QUEUE",
+		Short: "Print a queue's counters",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.with(c.Context(), func(client *millrace.Client) error {
+				s, err := client.Queue(args[0]).Stats(c.Context())
+				if err != nil {
+					return err
+				}
+				v := statsOf(s)
+				return a.print(v, func(w io.Writer) {
+					fmt.Fprintf(w, "queue      %s\nblocked    %d\nscheduled  %d\nready      %d\nrunning    %d\ncompleted  %d\ndead       %d\ncancelled  %d\n",
+						v.Queue, v.Blocked, v.Scheduled, v.Ready, v.Running, v.Completed, v.Dead, v.Cancelled)
+					fmt.Fprintf(w, "created    %d (of them purged %d)\nattempts   %d failed, %d crashed\nbytes      %d\n",
+						v.Created, v.Purged, v.Failed, v.Crashed, v.Bytes)
+				})
+			})
+		},
+	}
+}
+
+func (a *app) queueSetCmd() *cobra.Command {
+	var cfg millrace.QueueConfig
+	var deliveries int
+	var aging, completed, dead, cancelled time.Duration
+	c := &cobra.Command{
+		Use:   "set QUEUE",
+		Short: "Replace a queue's configuration: what is not given is the default",
+		Example: `  millrace queue set mail --attempts 8 --lease 2m
+  millrace queue set audit --retain-completed 0s`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			f := c.Flags()
+			if f.Changed("deliveries") {
+				cfg.MaxDeliveries = &deliveries
+			}
+			for name, to := range map[string]struct {
+				value *time.Duration
+				field **time.Duration
+			}{
+				"aging": {&aging, &cfg.Aging}, "retain-completed": {&completed, &cfg.RetainCompleted},
+				"retain-dead": {&dead, &cfg.RetainDead}, "retain-cancelled": {&cancelled, &cfg.RetainCancelled},
+			} {
+				if f.Changed(name) {
+					*to.field = to.value
+				}
+			}
+			return a.with(c.Context(), func(client *millrace.Client) error {
+				v, err := client.Queue(args[0]).Set(c.Context(), cfg)
+				if err != nil {
+					return err
+				}
+				return a.print(map[string]uint64{"version": v}, func(w io.Writer) { fmt.Fprintf(w, "version %d\n", v) })
+			})
+		},
+	}
+	f := c.Flags()
+	f.IntVar(&cfg.MaxAttempts, "attempts", 0, "failed attempts that end a task; default 5")
+	f.IntVar(&cfg.MaxCrashes, "crashes", 0, "crashes that end a task; default 10")
+	f.IntVar(&deliveries, "deliveries", 0, "deliveries of any outcome that end a task; 0 = no bound; default 1000")
+	f.DurationVar(&cfg.Lease, "lease", 0, "how long a silent worker keeps a task; default 60s")
+	f.DurationVar(&cfg.MaxRun, "max-run", 0, "bound of one attempt; default none")
+	f.DurationVar(&aging, "aging", 0, "waiting that is worth one priority; 0 = strict priority; default 60s")
+	f.DurationVar(&completed, "retain-completed", 0, "how long completed tasks are kept; default 24h")
+	f.DurationVar(&dead, "retain-dead", 0, "how long dead tasks are kept; default 336h")
+	f.DurationVar(&cancelled, "retain-cancelled", 0, "how long cancelled tasks are kept; default 24h")
+	f.Uint64Var(&cfg.Version, "if-version", 0, "only if the configuration has this version")
+	return c
+}

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+)
+
+// version is set when a release is built.
+var version = "dev"
+
+// app is what every subcommand shares: its streams and global flags.
+type app struct {
+	in       io.Reader
+	out, err io.Writer
+	json     bool
+	conn     connection
+}
+
+// execute runs one command line and returns its exit code.
+func execute(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
+	a := &app{in: in, out: out, err: errOut}
+	root := a.root()
+	root.SetArgs(args)
+	root.SetIn(in)
+	root.SetOut(out)
+	root.SetErr(errOut)
+	err := root.ExecuteContext(ctx)
+	if err != nil {
+		a.report(err)
+	}
+	return exitCode(err)
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "millrace",
+		Short: "A durable work queue whose side effects commit with the task",
+		Long: `Millrace is a durable work queue whose side effects commit with the task: a worker finishes a
+task and, in the same log entry, writes keys and enqueues follow-up tasks, fenced by its lease.
+
+Exit codes: 0 ok, 1 refused or failed, 2 usage, 3 unavailable; serve adds 20 storage error,
+21 corruption, 22 disk full, 23 wrong identity.`,
+		Example: `  millrace serve --dev --data ./data --token-file ./token
+  export MILLRACE_TOKEN=$(cat ./token)
+  millrace task create mail '{"to":"ada"}'
+  millrace work -q mail --exec ./send.sh`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+	}
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON, one value per line")
+	root.AddCommand(a.serveCmd(), a.demoCmd(), a.demoWorkerCmd(), a.taskCmd(), a.queueCmd(), a.kvCmd(), a.workCmd(),
+		a.doctorCmd(), a.tokenCmd(), a.versionCmd())
+	for _, c := range root.Commands() {
+		wrapUsage(c)
+	}
+	return root
+}
+
+// wrapUsage turns errors about arguments into usage errors, which exit with 2.
+func wrapUsage(c *cobra.Command) {
+	if check := c.Args; check != nil {
+		c.Args = func(c *cobra.Command, args []string) error {
+			if err := check(c, args); err != nil {
+				return usageError{err}
+			}
+			return nil
+		}
+	}
+	for _, sub := range c.Commands() {
+		wrapUsage(sub)
+	}
+}
+
+// print writes v as JSON with --json, else what text prints.
+func (a *app) print(v any, text func(w io.Writer)) error {
+	if !a.json {
+		text(a.out)
+		return nil
+	}
+	enc := json.NewEncoder(a.out)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+func (a *app) versionCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			return a.print(map[string]string{"version": version}, func(w io.Writer) { fmt.Fprintln(w, "millrace", version) })
+		},
+	}
+}

@@ -1,0 +1,207 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/millrace/millrace/internal/config"
+	"github.com/millrace/millrace/internal/server"
+)
+
+// serveOptions are the flags of serve; the environment (MILLRACE_<FLAG>) and a file fill what no flag sets.
+type serveOptions struct {
+	server.Options
+	dev       bool
+	tokenFile string
+	readyFile string
+	config    string
+	logLevel  string
+	memory    string
+	grace     time.Duration
+}
+
+func (a *app) serveCmd() *cobra.Command {
+	o := &serveOptions{}
+	c := &cobra.Command{
+		Use:   "serve",
+		Short: "Run a server on a data directory",
+		Long: `Serve runs one durable node on a data directory. Every call needs a token: --tokens names a file
+of hashed ones (see millrace token), --dev makes a single admin token and binds to loopback only.
+
+A flag wins over the environment variable MILLRACE_<FLAG>, which wins over the key <flag> in
+snake_case of the --config file. Unknown keys are refused.
+
+The process ends with 20 after a failed write or sync, 21 when stored bytes are damaged, 22 when
+the disk is full beyond its reserve, 23 when the directory is not this server's.`,
+		Example: `  millrace serve --dev --data ./data --token-file ./token
+  millrace serve --data /var/lib/millrace --tokens /etc/millrace/tokens.yaml --listen 127.0.0.1:7081`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := fillSettings(c.Flags(), o.config); err != nil {
+				return usageError{err}
+			}
+			return a.serve(c.Context(), o)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&o.config, "config", "", "YAML file of these settings")
+	f.StringVar(&o.Dir, "data", "", "data directory, made if missing (required)")
+	f.StringVar(&o.Listen, "listen", "127.0.0.1:7081", "address of the gRPC edge")
+	f.BoolVar(&o.dev, "dev", false, "make one admin token, print it, and bind to loopback only")
+	f.StringVar(&o.tokenFile, "token-file", "", "with --dev: keep the token in this file and use it again")
+	f.StringVar(&o.TokensFile, "tokens", "", "YAML file of hashed tokens")
+	f.StringVar((*string)(&o.Durability), "durability", "fsync", "fsync, or none: what a power cut takes (for comparisons)")
+	f.StringVar(&o.Name, "name", "n1", "name of this node")
+	f.IntVar(&o.Shards, "shards", 1, "shards of a new data directory, 1 to 64")
+	f.StringVar(&o.memory, "memory", "", "memory for buffers and caches, such as 512MiB; default a quarter of the machine's")
+	f.StringVar(&o.TLSCert, "tls-cert", "", "PEM certificate of the gRPC edge")
+	f.StringVar(&o.TLSKey, "tls-key", "", "PEM key of the certificate")
+	f.BoolVar(&o.Insecure, "insecure", false, "allow plain text on an address that is not loopback")
+	f.StringVar(&o.ArchiveDir, "log-archive-dir", "", "receives log segments before they are reused")
+	f.Int64Var(&o.Reserve, "disk-reserve", 0, "bytes kept free: below it new work is refused; default min(1 %, 1 GiB)")
+	f.StringVar(&o.readyFile, "ready-file", "", "written when the server serves: a JSON object with address and pid")
+	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
+	f.DurationVar(&o.grace, "grace", 25*time.Second, "how long calls in flight may take when the server is told to stop")
+	return c
+}
+
+// fillSettings fills flags that were not given from the environment and the file.
+func fillSettings(flags *pflag.FlagSet, file string) error {
+	var settings []config.Setting
+	flags.VisitAll(func(f *pflag.Flag) {
+		if f.Name == "config" || f.Name == "help" || f.Name == "json" {
+			return
+		}
+		settings = append(settings, config.Setting{Name: f.Name, Set: f.Value.Set, Done: f.Changed})
+	})
+	var content []byte
+	if file != "" {
+		var err error
+		if content, err = os.ReadFile(file); err != nil {
+			return err
+		}
+	}
+	return config.Fill(settings, "MILLRACE_SERVE_", os.LookupEnv, content)
+}
+
+func (a *app) serve(ctx context.Context, o *serveOptions) error {
+	if o.Dir == "" {
+		return usageError{errors.New("--data is required")}
+	}
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(o.logLevel)); err != nil {
+		return usageError{fmt.Errorf("--log-level: %w", err)}
+	}
+	if o.memory != "" {
+		n, err := parseBytes(o.memory)
+		if err != nil {
+			return usageError{fmt.Errorf("--memory: %w", err)}
+		}
+		o.Memory = n
+	}
+	o.Version = version
+	o.Logger = slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: level}))
+	var token string
+	if o.dev {
+		var err error
+		if token, err = devToken(o.tokenFile); err != nil {
+			return err
+		}
+		if o.Options, err = server.Dev(o.Options, token); err != nil {
+			return usageError{err}
+		}
+	}
+	s, err := server.Start(ctx, o.Options)
+	if err != nil {
+		return err
+	}
+	if err := a.announce(o, s.Address, token); err != nil {
+		return errors.Join(err, s.Close(0))
+	}
+	select {
+	case <-ctx.Done():
+		return s.Close(o.grace)
+	case err := <-s.Fatal():
+		_ = s.Close(0) // the first error tells why; what follows from it adds nothing
+		return err
+	}
+}
+
+// announce tells that the server serves.
+func (a *app) announce(o *serveOptions, address, token string) error {
+	ready := struct {
+		Address string `json:"grpc"`
+		PID     int    `json:"pid"`
+		Data    string `json:"data"`
+	}{address, os.Getpid(), o.Dir}
+	if o.readyFile != "" {
+		b, err := json.Marshal(ready)
+		if err != nil {
+			return err
+		}
+		tmp := o.readyFile + ".tmp"
+		if err := os.WriteFile(tmp, append(b, '\n'), 0o600); err != nil {
+			return err
+		}
+		if err := os.Rename(tmp, o.readyFile); err != nil {
+			return err
+		}
+	}
+	return a.print(ready, func(w io.Writer) {
+		fmt.Fprintf(w, "millrace serves %s on %s (durability %s)\n", o.Dir, address, o.Durability)
+		if token != "" && o.tokenFile == "" {
+			fmt.Fprintf(w, "token, shown once: %s\n", token)
+		}
+		if o.tokenFile != "" {
+			fmt.Fprintf(w, "token in %s\n", o.tokenFile)
+		}
+	})
+}
+
+// devToken returns the token kept in file, or a new one, which it keeps there.
+func devToken(file string) (string, error) {
+	if file != "" {
+		b, err := os.ReadFile(file)
+		if err == nil {
+			if token := strings.TrimSpace(string(b)); token != "" {
+				return token, nil
+			}
+		} else if !errors.Is(err, os.ErrNotExist) {
+			return "", err
+		}
+	}
+	token := server.NewToken()
+	if file == "" {
+		return token, nil
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return "", err
+	}
+	return token, os.WriteFile(file, []byte(token+"\n"), 0o600)
+}
+
+// parseBytes reads a count of bytes with an optional KiB, MiB or GiB.
+func parseBytes(s string) (int64, error) {
+	for suffix, shift := range map[string]uint{"KiB": 10, "MiB": 20, "GiB": 30, "": 0} {
+		digits, ok := strings.CutSuffix(s, suffix)
+		if !ok {
+			continue
+		}
+		if n, err := strconv.ParseInt(strings.TrimSpace(digits), 10, 64); err == nil && n >= 0 && n <= (1<<62)>>shift {
+			return n << shift, nil
+		}
+	}
+	return 0, fmt.Errorf("%q is no count of bytes, such as 512MiB", s)
+}

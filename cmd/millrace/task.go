@@ -1,0 +1,318 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	millrace "github.com/millrace/millrace/sdk/go"
+)
+
+func (a *app) taskCmd() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "task",
+		Short: "Create, read, claim and settle tasks",
+		Args:  cobra.NoArgs,
+		RunE:  func(*cobra.Command, []string) error { return usageError{errors.New("name a subcommand; see --help")} },
+	}
+	a.connectionFlags(c)
+	c.AddCommand(a.taskCreateCmd(), a.taskGetCmd(), a.taskListCmd(), a.taskWaitCmd(), a.taskClaimCmd(),
+		a.taskCompleteCmd(), a.taskFailCmd())
+	return c
+}
+
+// taskView is a task as the command line prints it.
+type taskView struct {
+	ID         string            `json:"id"`
+	Queue      string            `json:"queue"`
+	Kind       string            `json:"kind"`
+	State      string            `json:"state"`
+	Reason     string            `json:"reason,omitempty"`
+	Attempt    int               `json:"attempt"`
+	Failures   int               `json:"failures"`
+	Crashes    int               `json:"crashes"`
+	Priority   int               `json:"priority"`
+	Headers    map[string]string `json:"headers,omitempty"`
+	CreatedAt  time.Time         `json:"created_at,omitzero"`
+	RunAt      time.Time         `json:"run_at,omitzero"`
+	StartedAt  time.Time         `json:"started_at,omitzero"`
+	FinishedAt time.Time         `json:"finished_at,omitzero"`
+	LeaseUntil time.Time         `json:"lease_until,omitzero"`
+	Worker     string            `json:"worker,omitempty"`
+	Payload    *content          `json:"payload,omitempty"`
+	Result     *content          `json:"result,omitempty"`
+	Error      string            `json:"error,omitempty"`
+	ErrorCode  string            `json:"error_code,omitempty"`
+}
+
+// content is bytes for JSON: as they are when they are JSON, else as text, else in base64 under its own key.
+type content []byte
+
+func (c content) MarshalJSON() ([]byte, error) {
+	switch {
+	case json.Valid(c):
+		return c, nil
+	case utf8.Valid(c):
+		return json.Marshal(string(c))
+	}
+	return json.Marshal(map[string][]byte{"base64": c})
+}
+
+func viewOf(t *millrace.TaskInfo, whole bool) taskView {
+	v := taskView{
+		ID: t.ID, Queue: t.Queue, Kind: t.Kind, State: t.State.String(), Reason: t.Reason, Attempt: t.Attempt,
+		Failures: t.Failures, Crashes: t.Crashes, Priority: t.Priority, Headers: t.Headers, CreatedAt: t.CreatedAt,
+		RunAt: t.RunAt, StartedAt: t.StartedAt, FinishedAt: t.FinishedAt, LeaseUntil: t.LeaseUntil, Worker: t.Worker,
+		Error: t.ErrorMessage, ErrorCode: t.ErrorCode,
+	}
+	if whole {
+		v.Payload = (*content)(&t.Payload)
+		if t.HasResult {
+			v.Result = (*content)(&t.Result)
+		}
+	}
+	return v
+}
+
+func (v taskView) text(w io.Writer) {
+	fmt.Fprintf(w, "id        %s\nqueue     %s\nkind      %s\nstate     %s", v.ID, v.Queue, v.Kind, v.State)
+	if v.Reason != "" {
+		fmt.Fprintf(w, " (%s)", v.Reason)
+	}
+	fmt.Fprintf(w, "\nattempt   %d (failures %d, crashes %d)\ncreated   %s\n", v.Attempt, v.Failures, v.Crashes, stamp(v.CreatedAt))
+	for _, l := range []struct {
+		name string
+		t    time.Time
+	}{{"run at", v.RunAt}, {"started", v.StartedAt}, {"lease", v.LeaseUntil}, {"finished", v.FinishedAt}} {
+		if !l.t.IsZero() {
+			fmt.Fprintf(w, "%-10s%s\n", l.name, stamp(l.t))
+		}
+	}
+	if v.Worker != "" {
+		fmt.Fprintf(w, "worker    %s\n", v.Worker)
+	}
+	if v.Error != "" {
+		fmt.Fprintf(w, "error     %s\n", v.Error)
+	}
+	if v.Payload != nil {
+		fmt.Fprintf(w, "payload   %s\n", *v.Payload)
+	}
+	if v.Result != nil {
+		fmt.Fprintf(w, "result    %s\n", *v.Result)
+	}
+}
+
+func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
+
+// taskFlags are what task create may set.
+type taskFlags struct {
+	kind, id, unique, at string
+	headers              map[string]string
+	delay, lease         time.Duration
+	priority, attempts   int
+	wait                 bool
+}
+
+func (a *app) taskCreateCmd() *cobra.Command {
+	var f taskFlags
+	c := &cobra.Command{
+		Use:   "create QUEUE [PAYLOAD|-]",
+		Short: "Create a task and print its id",
+		Example: `  millrace task create mail '{"to":"ada"}'
+  millrace task create build - --delay 5m < job.json`,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(c *cobra.Command, args []string) error {
+			var payload []byte
+			if len(args) == 2 {
+				var err error
+				if payload, err = a.argument(args[1]); err != nil {
+					return err
+				}
+			}
+			return a.with(c.Context(), func(client *millrace.Client) error {
+				return a.createTask(c.Context(), client, args[0], payload, f)
+			})
+		},
+	}
+	flags := c.Flags()
+	flags.StringVar(&f.kind, "kind", "", "kind of the task; default the queue's name")
+	flags.StringVar(&f.id, "id", "", "id, which makes the create safe to repeat; default a new one")
+	flags.StringVar(&f.unique, "unique", "", "unique key: a second create answers with the first task for 24 h")
+	flags.StringToStringVar(&f.headers, "header", nil, "header NAME=VALUE; may be repeated")
+	flags.DurationVar(&f.delay, "delay", 0, "ready after this time")
+	flags.StringVar(&f.at, "at", "", "ready at this time, RFC 3339")
+	flags.IntVar(&f.priority, "priority", 0, "0 to 9, 9 first")
+	flags.IntVar(&f.attempts, "attempts", 0, "failed attempts that end the task; default the queue's")
+	flags.DurationVar(&f.lease, "lease", 0, "how long a silent worker keeps the task; default the queue's")
+	flags.BoolVar(&f.wait, "wait", false, "wait for the end and print the task")
+	return c
+}
+
+func (a *app) createTask(ctx context.Context, c *millrace.Client, queue string, payload []byte, f taskFlags) error {
+	job := millrace.Job[any, []byte](cmp.Or(f.kind, queue)).Queue(queue).Priority(f.priority).Attempts(f.attempts)
+	if f.lease != 0 {
+		job.Lease(f.lease)
+	}
+	var opts []millrace.AddOption
+	if f.id != "" {
+		opts = append(opts, millrace.ID(f.id))
+	}
+	if f.unique != "" {
+		opts = append(opts, millrace.UniqueKey(f.unique, 0))
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.headers)) {
+		opts = append(opts, millrace.Header(name, f.headers[name]))
+	}
+	if f.delay != 0 {
+		opts = append(opts, millrace.In(f.delay))
+	}
+	if f.at != "" {
+		t, err := time.Parse(time.RFC3339Nano, f.at)
+		if err != nil {
+			return usageError{fmt.Errorf("--at: %w", err)}
+		}
+		opts = append(opts, millrace.At(t))
+	}
+	var body any = payload
+	if json.Valid(payload) {
+		body = json.RawMessage(payload)
+	}
+	h, err := job.Add(ctx, c, body, opts...)
+	if err != nil {
+		return err
+	}
+	if f.wait {
+		return a.waitTask(ctx, c, h.ID)
+	}
+	return a.print(map[string]any{"id": h.ID, "replayed": h.Replayed}, func(w io.Writer) { fmt.Fprintln(w, h.ID) })
+}
+
+func (a *app) waitTask(ctx context.Context, c *millrace.Client, id string) error {
+	t, err := c.Wait(ctx, id)
+	if err != nil {
+		return err
+	}
+	v := viewOf(t, true)
+	if err := a.print(v, v.text); err != nil {
+		return err
+	}
+	if t.State != millrace.Completed {
+		return fmt.Errorf("task %s is %s (%s)", t.ID, t.State, t.Reason)
+	}
+	return nil
+}
+
+func (a *app) taskGetCmd() *cobra.Command {
+	var attempts bool
+	c := &cobra.Command{
+		Use:   "get ID",
+		Short: "Print a task",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.with(c.Context(), func(client *millrace.Client) error {
+				t, err := client.Task(c.Context(), args[0])
+				if err != nil {
+					return err
+				}
+				v := viewOf(t, true)
+				if err := a.print(v, v.text); err != nil || !attempts {
+					return err
+				}
+				list, err := client.Attempts(c.Context(), args[0])
+				if err != nil {
+					return err
+				}
+				for _, at := range list {
+					if err := a.print(at, func(w io.Writer) {
+						fmt.Fprintf(w, "attempt %d  %s  %s  %s  %s\n", at.Number, stamp(at.Start), at.Worker, cmp.Or(at.Outcome, "running"), at.Message)
+					}); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		},
+	}
+	c.Flags().BoolVar(&attempts, "attempts", false, "its last attempts too")
+	return c
+}
+
+func (a *app) taskListCmd() *cobra.Command {
+	var queue, state string
+	var limit int
+	c := &cobra.Command{
+		Use:     "list",
+		Short:   "List a queue's tasks in one state",
+		Example: `  millrace task list -q mail --state dead`,
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			s, ok := millrace.ParseState(state)
+			if !ok {
+				return usageError{fmt.Errorf("--state: %q is no state", state)}
+			}
+			return a.with(c.Context(), func(client *millrace.Client) error {
+				return a.listTasks(c.Context(), client, millrace.ListQuery{Queue: queue, State: s}, limit)
+			})
+		},
+	}
+	c.Flags().StringVarP(&queue, "queue", "q", "", "queue (required)")
+	c.Flags().StringVar(&state, "state", "ready", "blocked, scheduled, ready, running, completed, dead or cancelled")
+	c.Flags().IntVar(&limit, "limit", 100, "most tasks to print; 0 = all")
+	_ = c.MarkFlagRequired("queue")
+	return c
+}
+
+func (a *app) listTasks(ctx context.Context, c *millrace.Client, q millrace.ListQuery, limit int) error {
+	for n := 0; ; {
+		q.Limit = 1000
+		if limit > 0 {
+			q.Limit = min(limit-n, q.Limit)
+		}
+		page, next, err := c.List(ctx, q)
+		if err != nil {
+			return err
+		}
+		for _, t := range page {
+			v := viewOf(t, false)
+			if err := a.print(v, func(w io.Writer) {
+				fmt.Fprintf(w, "%s  %-9s  attempt %d  %s  %s\n", v.ID, v.State, v.Attempt, stamp(v.CreatedAt), v.Reason)
+			}); err != nil {
+				return err
+			}
+			n++
+		}
+		if next == "" || limit > 0 && n >= limit {
+			return nil
+		}
+		q.Cursor = next
+	}
+}
+
+func (a *app) taskWaitCmd() *cobra.Command {
+	var timeout time.Duration
+	c := &cobra.Command{
+		Use:   "wait ID",
+		Short: "Wait for a task's end and print it; exit 1 unless it completed, 3 when time is up",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			ctx := c.Context()
+			if timeout > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, timeout)
+				defer cancel()
+			}
+			return a.with(ctx, func(client *millrace.Client) error { return a.waitTask(ctx, client, args[0]) })
+		},
+	}
+	c.Flags().DurationVar(&timeout, "timeout", 0, "give up after this time; default never")
+	return c
+}

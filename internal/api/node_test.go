@@ -1,0 +1,264 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/millrace/millrace/internal/core"
+)
+
+// fakeNode is a Backend whose answers a test can script.
+type fakeNode struct {
+	mu       sync.Mutex
+	clock    *fakeClock
+	spaces   map[string]core.NamespaceInfo
+	made     int // namespaces
+	commits  []core.Commit
+	held     []func()                      // ends of proposals that wait for the test, with holding
+	holding  bool                          // proposals wait for the test
+	judge    func(core.Commit) core.Result // default: applied
+	ended    func([]core.Commit) core.Fact // a proposal that ends without results
+	claim    func(context.Context, core.ClaimSpec) ([]core.Assigned, error)
+	tasks    map[core.Partition]map[core.TaskID]core.Task
+	page     func(core.ListQuery) ([]core.Task, []byte, error)
+	keyErr   error
+	sessions []*fakeSession
+	opened   chan *fakeSession
+	welcome  core.Welcome
+}
+
+func newFakeNode(clock *fakeClock) *fakeNode {
+	return &fakeNode{
+		clock: clock, spaces: make(map[string]core.NamespaceInfo),
+		tasks: make(map[core.Partition]map[core.TaskID]core.Task), opened: make(chan *fakeSession, 64),
+	}
+}
+
+func (n *fakeNode) Namespace(_ context.Context, tenant, name string, create bool) (core.NamespaceInfo, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	ns, ok := n.spaces[tenant+"/"+name]
+	if !ok {
+		if !create {
+			return ns, core.NotFound{Kind: "namespace", ID: name}
+		}
+		n.made++
+		p := core.Partition{Tenant: core.TenantID(len(tenant)), Namespace: core.NamespaceID(n.made)}
+		ns = core.NamespaceInfo{Name: name, TenantName: tenant, Partitions: []core.PartitionInfo{{Partition: p}}}
+		n.spaces[tenant+"/"+name] = ns
+	}
+	return ns, nil
+}
+
+func (n *fakeNode) Propose(_ core.Partition, commits []core.Commit, done func(core.Proposed)) {
+	n.mu.Lock()
+	n.commits = append(n.commits, commits...)
+	out := core.Proposed{At: core.At{Index: uint64(len(n.commits)), Stamp: core.ShardTimeOf(testNow)}}
+	if n.ended != nil {
+		out.Err = n.ended(commits)
+	}
+	for _, c := range commits {
+		if out.Err == nil {
+			out.Results = append(out.Results, n.result(c))
+		}
+	}
+	if n.holding {
+		n.held = append(n.held, func() { done(out) })
+		n.mu.Unlock()
+		return
+	}
+	n.mu.Unlock()
+	done(out)
+}
+
+func (n *fakeNode) result(c core.Commit) core.Result {
+	if n.judge != nil {
+		return n.judge(c)
+	}
+	return applied(c)
+}
+
+// applied is the result of a commit that nothing refuses.
+func applied(c core.Commit) (r core.Result) {
+	for _, op := range c.Ops {
+		o := core.OpResult{Kind: op.Kind(), State: core.Ready}
+		switch op := op.(type) {
+		case *core.TaskCreate:
+			o.Task = op.ID
+		case *core.TaskComplete:
+			o.State = core.Completed
+		case *core.TaskRenew:
+			for range op.Items {
+				o.Renewed = append(o.Renewed, core.Renewed{Until: core.ShardTimeOf(testNow)})
+			}
+		case *core.KVPut:
+			o.Rev = 7
+		case *core.QueueSet, *core.NamespaceSet:
+			o.Version = 3
+		}
+		r.Ops = append(r.Ops, o)
+	}
+	return r
+}
+
+// proposed is what was proposed so far.
+func (n *fakeNode) proposed() []core.Commit {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return append([]core.Commit(nil), n.commits...)
+}
+
+// release ends one held proposal, by its place in the order of arrival.
+func (n *fakeNode) release(i int) {
+	n.mu.Lock()
+	f := n.held[i]
+	n.held = append(n.held[:i:i], n.held[i+1:]...)
+	n.mu.Unlock()
+	f()
+}
+
+func (n *fakeNode) waiting() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.held)
+}
+
+func (n *fakeNode) Session(_ context.Context, p core.Partition, s core.SessionSpec, sink core.Sink) (core.Session, core.Welcome, error) {
+	ses := &fakeSession{n: n, part: p, spec: s, sink: sink}
+	n.mu.Lock()
+	n.sessions = append(n.sessions, ses)
+	w := n.welcome
+	n.mu.Unlock()
+	n.opened <- ses
+	return ses, w, nil
+}
+
+func (n *fakeNode) Claim(ctx context.Context, _ core.Partition, s core.ClaimSpec) ([]core.Assigned, core.At, error) {
+	if n.claim == nil {
+		return nil, core.At{}, nil
+	}
+	tasks, err := n.claim(ctx, s)
+	return tasks, core.At{}, err
+}
+
+func (n *fakeNode) Task(_ context.Context, p core.Partition, id core.TaskID, _ core.ReadOptions) (core.Task, core.At, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	t, ok := n.tasks[p][id]
+	if !ok {
+		return t, core.At{}, core.NotFound{Kind: "task", ID: id.String()}
+	}
+	return t, core.At{Index: 1}, nil
+}
+
+func (n *fakeNode) Attempts(ctx context.Context, p core.Partition, id core.TaskID, o core.ReadOptions) ([]core.Attempt, core.At, error) {
+	_, at, err := n.Task(ctx, p, id, o)
+	return []core.Attempt{{Number: 1, Outcome: core.OutcomeFailed, Error: core.TaskError{Code: "x"}}}, at, err
+}
+
+func (n *fakeNode) Tasks(_ context.Context, _ core.Partition, q core.ListQuery) ([]core.Task, []byte, core.At, error) {
+	if n.page == nil {
+		return nil, nil, core.At{}, nil
+	}
+	tasks, next, err := n.page(q)
+	return tasks, next, core.At{}, err
+}
+
+func (n *fakeNode) Wait(ctx context.Context, p core.Partition, id core.TaskID) (core.Task, core.At, error) {
+	t, at, err := n.Task(ctx, p, id, core.ReadOptions{})
+	if err != nil || t.State.Terminal() {
+		return t, at, err
+	}
+	<-ctx.Done()
+	return t, at, ctx.Err()
+}
+
+func (n *fakeNode) Key(_ context.Context, _ core.Partition, _ string, key []byte, _ core.ReadOptions) ([]byte, uint64, core.At, error) {
+	return key, 5, core.At{}, n.keyErr
+}
+
+func (n *fakeNode) Queue(_ context.Context, _ core.Partition, name string, _ core.ReadOptions) (core.QueueStats, core.At, error) {
+	if name != "mail" {
+		return core.QueueStats{}, core.At{}, core.NotFound{Kind: "queue", ID: name}
+	}
+	return core.QueueStats{Queue: name, Config: core.QueueConfig{Version: 2, Aging: -1, MaxDeliveries: -1}}, core.At{}, nil
+}
+
+func (n *fakeNode) Queues(_ context.Context, _ core.Partition, after string, limit int, _ core.ReadOptions) (out []core.QueueStats, _ core.At, _ error) {
+	for i := range 5 {
+		if name := fmt.Sprintf("q%d", i); name > after && len(out) < limit {
+			out = append(out, core.QueueStats{Queue: name})
+		}
+	}
+	return out, core.At{}, nil
+}
+
+func (n *fakeNode) NamespaceConfig(context.Context, core.Partition, core.ReadOptions) (core.NamespaceConfig, core.At, error) {
+	return core.NamespaceConfig{Version: 4, NoAutoCreate: true}, core.At{}, nil
+}
+
+func (n *fakeNode) Status() core.NodeStatus {
+	return core.NodeStatus{Node: "n1", Durability: "fsync", Shards: 1, Fsyncs: 9}
+}
+
+func (n *fakeNode) Now(core.Partition) core.ShardTime { return core.ShardTimeOf(n.clock.Wall()) }
+
+// fakeSession records what a stream asks of its session.
+type fakeSession struct {
+	n    *fakeNode
+	part core.Partition
+	spec core.SessionSpec
+	sink core.Sink
+
+	mu      sync.Mutex
+	subs    []core.Subscription
+	slots   []uint32
+	held    []core.TaskHold
+	settled []core.TaskHold
+	drained bool
+	closed  bool
+}
+
+func (s *fakeSession) Subscribe(sub core.Subscription) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.subs = append(s.subs, sub)
+}
+
+func (s *fakeSession) Slots(_, free uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.slots = append(s.slots, free)
+}
+
+func (s *fakeSession) Settle(p core.Partition, commits []core.Commit, holds []core.TaskHold, done func(core.Proposed)) {
+	s.mu.Lock()
+	s.settled = append(s.settled, holds...)
+	s.mu.Unlock()
+	s.n.Propose(p, commits, done)
+}
+
+func (s *fakeSession) Held() []core.TaskHold {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.held
+}
+
+func (s *fakeSession) Drain() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drained = true
+}
+
+func (s *fakeSession) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+}
+
+func (s *fakeSession) state() (subs int, drained, closed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.subs), s.drained, s.closed
+}

@@ -1,0 +1,193 @@
+package server
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/machine/commit"
+	"github.com/millrace/millrace/internal/machine/kv"
+	"github.com/millrace/millrace/internal/machine/queue"
+	"github.com/millrace/millrace/internal/replog/wal"
+	"github.com/millrace/millrace/internal/store"
+)
+
+// ExitDamaged is the exit code for a data directory whose content contradicts itself.
+const ExitDamaged = exitCorruption
+
+// Examination is what a read-only look at a data directory found.
+type Examination struct {
+	Dir        string           `json:"dir"`
+	Format     int              `json:"format"`
+	Node       string           `json:"node"`
+	Cluster    string           `json:"cluster"`
+	Log        LogExamination   `json:"log"`
+	Shards     []ShardExamined  `json:"shards"`
+	Namespaces []NamespaceFound `json:"namespaces"`
+	Findings   []string         `json:"findings"` // what contradicts what; none when the directory is whole
+}
+
+// LogExamination is the log's part.
+type LogExamination struct {
+	Segments int   `json:"segments"`
+	Bytes    int64 `json:"bytes"` // in whole records
+	Torn     bool  `json:"torn"`  // the end is torn, which the next start cuts: nothing in it was acknowledged
+	Unsynced bool  `json:"unsynced"`
+}
+
+// ShardExamined is one shard's part: its entries from LogFirst to LogLast are in the log, and the state that was stored
+// from them stands at Applied, so that the next start replays what is between.
+type ShardExamined struct {
+	Shard    int    `json:"shard"`
+	LogFirst uint64 `json:"log_first"`
+	LogLast  uint64 `json:"log_last"`
+	Applied  uint64 `json:"applied"`
+	Hash     string `json:"apply_hash"`
+	Keys     int    `json:"keys"`
+	Bytes    uint64 `json:"bytes"`
+}
+
+// NamespaceFound is one namespace, with what the stored state holds of it.
+type NamespaceFound struct {
+	Tenant    string `json:"tenant"`
+	Name      string `json:"name"`
+	Queues    int    `json:"queues"`
+	Tasks     uint64 `json:"tasks"`
+	Keyspaces int    `json:"keyspaces"`
+}
+
+// Examine reads the data directory of a server that does not run, and changes nothing. What contradicts itself is in
+// the findings; damaged bytes are the error, which names file and offset.
+func Examine(path string) (*Examination, error) {
+	disk := store.SystemFS()
+	fs := store.NewFS(disk)
+	id, err := store.ReadDir(fs, path)
+	if err != nil {
+		return nil, err
+	}
+	x := &Examination{Dir: path, Format: id.Format, Node: id.Node, Cluster: id.Cluster}
+	logs, err := wal.Check(fs, filepath.Join(path, "wal"))
+	if err != nil {
+		return nil, fmt.Errorf("log: %w", err)
+	}
+	if logs.Corrupt != nil {
+		return nil, fmt.Errorf("log: %w", logs.Corrupt)
+	}
+	x.Log = LogExamination{Segments: len(logs.Segments), Bytes: logs.Bytes, Torn: logs.Torn != nil, Unsynced: logs.Unsynced}
+	states, err := store.Inspect(store.Options{FS: disk, Dir: filepath.Join(path, "store")}, x.shard)
+	if err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	x.compare(logs, states)
+	return x, nil
+}
+
+// compare sets the log beside the store: what was stored must be followed by the log without a gap.
+func (x *Examination) compare(logs wal.Report, states store.Report) {
+	stored := make(map[core.ShardID]store.ShardReport)
+	for _, s := range states.Shards {
+		stored[s.Shard] = s
+		if s.Foreign > 0 {
+			x.find("shard %d: %d keys in no known form", s.Shard, s.Foreign)
+		}
+	}
+	for _, l := range logs.Shards {
+		s := stored[l.Shard]
+		delete(stored, l.Shard)
+		last := max(l.Last, l.CutIndex)
+		x.Shards = append(x.Shards, ShardExamined{
+			Shard: int(l.Shard), LogFirst: l.First, LogLast: last, Applied: s.Index, Hash: fmt.Sprintf("%016x", s.ApplyHash),
+			Keys: s.Keys, Bytes: s.Bytes,
+		})
+		if s.Index > last && !logs.Unsynced {
+			x.find("shard %d: the store has applied %d, but the log ends at %d", l.Shard, s.Index, last)
+		}
+		if l.CutIndex > max(s.Index, 1) {
+			x.find("shard %d: the log was cut up to %d, but the store has only applied %d", l.Shard, l.CutIndex, s.Index)
+		}
+	}
+	for id := range stored {
+		x.find("shard %d is stored and has no log", id)
+	}
+}
+
+func (x *Examination) find(format string, args ...any) {
+	x.Findings = append(x.Findings, fmt.Sprintf(format, args...))
+}
+
+// shard audits what is stored of one shard.
+func (x *Examination) shard(id core.ShardID, v core.View) error {
+	m := commit.New(commit.Options{Shard: id})
+	if err := m.Open(v); err != nil {
+		return err
+	}
+	for _, p := range m.Partitions() {
+		if p == (core.Partition{}) {
+			continue
+		}
+		found, err := queue.Audit(v, p)
+		if err != nil {
+			return err
+		}
+		for _, f := range found {
+			x.find("partition %s: %s", p, f)
+		}
+	}
+	if id != 0 {
+		return nil
+	}
+	return x.directory(v)
+}
+
+// directory lists the namespaces and counts what they hold.
+func (x *Examination) directory(v core.View) error {
+	tenants, err := commit.Tenants(v, "", 1<<20)
+	if err != nil {
+		return err
+	}
+	for _, t := range tenants {
+		list, err := commit.Namespaces(v, t.Name, "", 1<<20)
+		if err != nil {
+			return err
+		}
+		for _, ns := range list {
+			found, err := count(v, ns)
+			if err != nil {
+				return err
+			}
+			x.Namespaces = append(x.Namespaces, found)
+		}
+	}
+	return nil
+}
+
+func count(v core.View, ns core.NamespaceInfo) (NamespaceFound, error) {
+	out := NamespaceFound{Tenant: ns.TenantName, Name: ns.Name}
+	for _, p := range ns.Partitions {
+		if p.Shard != 0 {
+			continue // this view is of shard 0
+		}
+		spaces, err := kv.Keyspaces(v, p.Partition)
+		if err != nil {
+			return out, err
+		}
+		out.Keyspaces += len(spaces)
+		for after := ""; ; {
+			page, err := queue.Queues(v, p.Partition, after, 1000)
+			if err != nil {
+				return out, err
+			}
+			for _, q := range page {
+				out.Queues++
+				for _, n := range q.States {
+					out.Tasks += n
+				}
+				after = q.Queue
+			}
+			if len(page) < 1000 {
+				break
+			}
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,101 @@
+package millrace
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+)
+
+// ClaimQuery asks for ready tasks, one call at a time. A Worker is the usual way; this is for tools and for callers that
+// keep no stream.
+type ClaimQuery struct {
+	Queues []string      // 1 to 64, in turn
+	Max    int           // 1 to 128; 0 means 1
+	Lease  time.Duration // 0 = each task's own
+	Wait   time.Duration // how long to wait for a task, at most 60 s
+	Worker string        // name, at most 128 B
+}
+
+// Claimed is one task that was given to the caller, who must settle it under Token before LeaseUntil.
+type Claimed struct {
+	ID         string
+	Token      uint64
+	Queue      string
+	Kind       string
+	Attempt    int
+	Payload    []byte
+	Headers    map[string]string
+	LeaseUntil time.Time // by this machine's clock
+}
+
+// Claim takes ready tasks; none is no error. It is not repeated when its answer is lost: what it took then is given out
+// again when the leases end.
+func (c *Client) Claim(ctx context.Context, q ClaimQuery) ([]Claimed, error) {
+	req := &millracev1.ClaimRequest{Max: uint32(max(q.Max, 1)), Worker: q.Worker, Lease: durationOf(q.Lease), Wait: durationOf(q.Wait)}
+	for _, name := range q.Queues {
+		req.Queues = append(req.Queues, &millracev1.QueueWeight{Name: name})
+	}
+	resp, err := c.tasks.Claim(ctx, req)
+	if err != nil {
+		return nil, fromStatus(err)
+	}
+	now := time.Now()
+	out := make([]Claimed, len(resp.Tasks))
+	for i, a := range resp.Tasks {
+		out[i] = Claimed{
+			ID: a.Id, Token: a.Token, Queue: a.Queue, Kind: a.Kind, Attempt: int(a.Attempt), Payload: a.Payload,
+			Headers: headerMap(a.Headers), LeaseUntil: now.Add(time.Duration(a.LeaseLeftMs) * time.Millisecond),
+		}
+	}
+	return out, nil
+}
+
+// Complete ends a claimed task with a result, encoded as a job's would be. Repeated after a lost answer it is answered,
+// not done again. A token that is no longer live is ErrLeaseLost.
+func (c *Client) Complete(ctx context.Context, id string, token uint64, result any) (State, error) {
+	b, kind, err := encode(c.opts.codec, result)
+	if err != nil {
+		return 0, err
+	}
+	return c.settle(ctx, "complete", &millracev1.SettleItem{
+		Id: id, Token: token,
+		Outcome: &millracev1.SettleItem_Complete{Complete: &millracev1.Complete{Result: b, ResultType: kind}},
+	})
+}
+
+// Failure is what a failed attempt reports.
+type Failure struct {
+	Code       string
+	Message    string
+	Fatal      bool           // no further attempt
+	RetryAfter *time.Duration // wins over the policy; 0 = at once, at most 24 h
+}
+
+// Fail reports a failed attempt at a claimed task and returns the state it left the task in.
+func (c *Client) Fail(ctx context.Context, id string, token uint64, f Failure) (State, error) {
+	fail := &millracev1.Fail{Error: &millracev1.TaskError{Code: f.Code, Message: f.Message}, Fatal: f.Fatal}
+	if f.RetryAfter != nil {
+		fail.RetryAfter = durationpb.New(*f.RetryAfter)
+	}
+	return c.settle(ctx, "fail", &millracev1.SettleItem{Id: id, Token: token, Outcome: &millracev1.SettleItem_Fail{Fail: fail}})
+}
+
+func (c *Client) settle(ctx context.Context, op string, item *millracev1.SettleItem) (State, error) {
+	line := ledgerLine{Op: op, ID: item.Id, Token: tokenText(item.Token), Invoke: c.ledger.now()}
+	var resp *millracev1.SettleResponse
+	err := c.change(ctx, func(ctx context.Context) (err error) {
+		resp, err = c.tasks.Settle(ctx, &millracev1.SettleRequest{Items: []*millracev1.SettleItem{item}})
+		return err
+	})
+	if err == nil && resp.Results[0].Error != nil {
+		err = fromWire(resp.Results[0].Error)
+	}
+	c.ledger.write(line, resp.GetAt(), err)
+	if err != nil {
+		return 0, err
+	}
+	return State(resp.Results[0].State), nil
+}

@@ -1,0 +1,173 @@
+package millrace
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+)
+
+func TestRunHandlerShowsResultAndEffects(t *testing.T) {
+	count := Job[thumbArgs, int]("count")
+	got := RunHandler(t.Context(), count, func(_ context.Context, t *Task, a thumbArgs) (int, error) {
+		t.Effects().KV("words").Check("open", Exists())
+		t.Effects().KV("words").Put(a.URL, "6")
+		t.Effects().KV("words").Delete("old")
+		thumb.AddTx(t.Effects(), a, In(time.Minute))
+		return 6 * t.Attempt, nil
+	}, thumbArgs{"u"}, func(t *Task) { t.Attempt = 2 })
+	if got.Err != nil || got.Settle != "complete" || got.Result != 12 {
+		t.Errorf("got %+v, want 12, complete", got)
+	}
+	fx := got.Effects
+	if len(fx.Checks) != 1 || fx.Checks[0] != "words/open" || len(fx.Deletes) != 1 || fx.Deletes[0] != "words/old" {
+		t.Errorf("got effects %+v", fx)
+	}
+	if len(fx.Puts) != 1 || fx.Puts[0].Key != "u" || string(fx.Puts[0].Value) != "6" {
+		t.Errorf("got puts %+v", fx.Puts)
+	}
+	if len(fx.Adds) != 1 || fx.Adds[0].Kind != "thumb" || fx.Adds[0].Delay != time.Minute || string(fx.Adds[0].Payload) != `{"URL":"u"}` {
+		t.Errorf("got adds %+v", fx.Adds)
+	}
+}
+
+func TestRunHandlerShowsHowAnAttemptEnds(t *testing.T) {
+	job := Job[string, string]("j")
+	run := func(err error) TestRun[string] {
+		return RunHandler(t.Context(), job, func(_ context.Context, t *Task, _ string) (string, error) {
+			t.Effects().KV("k").Put("a", "b")
+			return "", err
+		}, "x", nil)
+	}
+	boom := errors.New("boom")
+	if got := run(Fatal(boom)); got.Settle != "fail" || !got.Fatal || !errors.Is(got.Err, boom) || len(got.Effects.Puts) != 0 {
+		t.Errorf("got %+v, want fatal and no effects", got)
+	}
+	if got := run(RetryIn(time.Second, boom)); got.Settle != "fail" || got.Delay != time.Second {
+		t.Errorf("got %+v, want a failure with a wait of 1s", got)
+	}
+	if got := run(Snooze(time.Hour)); got.Settle != "snooze" || got.Delay != time.Hour {
+		t.Errorf("got %+v, want a snooze of 1h", got)
+	}
+	if got := run(Release()); got.Settle != "release" {
+		t.Errorf("got %+v, want a release", got)
+	}
+	bad := RunHandler(t.Context(), job, func(_ context.Context, t *Task, _ string) (string, error) {
+		t.Effects().KV("k").Put("a", func() {})
+		return "", nil
+	}, "x", nil)
+	if bad.Settle != "fail" || bad.Err == nil {
+		t.Errorf("got %+v, want a failure of the effects", bad)
+	}
+	panics := RunHandler(t.Context(), job, func(context.Context, *Task, string) (string, error) { panic("oh") }, "x", nil)
+	if panics.Settle != "fail" || !strings.Contains(panics.Err.Error(), "oh") {
+		t.Errorf("got %+v, want a failure by panic", panics)
+	}
+}
+
+func TestTaskIDsAreOrderedAndDistinct(t *testing.T) {
+	seen := map[string]bool{}
+	for range 10_000 {
+		id := NewID()
+		if len(id) != 26 || strings.Trim(id, crockford) != "" || id[0] > '7' {
+			t.Fatalf("got id %q, want 26 characters of base32 below 2^128", id)
+		}
+		if seen[id] {
+			t.Fatalf("id %s came twice", id)
+		}
+		seen[id] = true
+	}
+	if a := NewID(); a[:8] > NewID()[:8] {
+		t.Error("an id sorts before an earlier one")
+	}
+}
+
+func TestTextIsCutAtWholeCharacters(t *testing.T) {
+	for _, s := range []string{"äöü", "a\xffb", strings.Repeat("€", 10), ""} {
+		for n := range 12 {
+			if got := cut(s, n); len(got) > n || !utf8.ValidString(got) {
+				t.Errorf("cut %q to %d: got %q", s, n, got)
+			}
+		}
+	}
+}
+
+func TestCodecsPassBytesAndTextAsTheyAre(t *testing.T) {
+	b, ct, err := encode(JSON, []byte{0xff})
+	if err != nil || string(b) != "\xff" || ct != typeBytes {
+		t.Errorf("bytes: got %q as %s, %v", b, ct, err)
+	}
+	var s string
+	if b, ct, err := encode(JSON, "plain"); err != nil || string(b) != "plain" || ct != typeText || decode(JSON, b, &s) != nil || s != "plain" {
+		t.Errorf("text: got %q as %s, %v", b, ct, err)
+	}
+	var v struct{ N int64 }
+	if err := decode(JSON, nil, &v); err != nil {
+		t.Errorf("no bytes: %v, want the zero value", err)
+	}
+	if err := decode(JSON, []byte("{"), &v); err == nil {
+		t.Error("half an object was decoded")
+	}
+	payload := []byte("mutable")
+	if b, _, _ := encode(JSON, payload); &b[0] == &payload[0] {
+		t.Error("the caller's bytes are not copied")
+	}
+}
+
+func TestErrorsMatchTheirSentinelsAndSayTheirOutcome(t *testing.T) {
+	e := &Error{Code: CodeLeaseLost, Op: OpNone, Outcome: Refused}
+	if !errors.Is(e, ErrLeaseLost) || errors.Is(e, ErrNotFound) {
+		t.Error("a lost lease matches the wrong sentinels")
+	}
+	for _, tc := range []struct {
+		err  error
+		want Outcome
+	}{
+		{nil, OK}, {e, Refused}, {&Error{Outcome: Unknown}, Unknown}, {context.DeadlineExceeded, Unknown}, {errors.New("encode"), Refused},
+	} {
+		if got := OutcomeOf(tc.err); got != tc.want {
+			t.Errorf("%v: got %v, want %v", tc.err, got, tc.want)
+		}
+	}
+}
+
+func TestOptionsFallBackToTheEnvironment(t *testing.T) {
+	t.Setenv("MILLRACE_URL", "example.test:7081")
+	t.Setenv("MILLRACE_TOKEN", "secret")
+	t.Setenv("MILLRACE_NAMESPACE", "shop")
+	o, err := newOptions(nil)
+	if err != nil || o.address != "example.test:7081" || o.token != "secret" || o.namespace != "shop" || o.tls == nil {
+		t.Errorf("got %+v and error %v, want the environment's values and TLS beyond loopback", o, err)
+	}
+	o, err = newOptions([]Option{Address("127.0.0.1:1"), Token("t")})
+	if err != nil || o.address != "127.0.0.1:1" || o.token != "t" || o.tls != nil {
+		t.Errorf("got %+v and error %v, want the options' values and no TLS on loopback", o, err)
+	}
+	if _, err := newOptions([]Option{Address("nowhere")}); err == nil {
+		t.Error("an address without a port was taken")
+	}
+}
+
+func TestDequeKeepsOrder(t *testing.T) {
+	var d deque[int]
+	for i := range 40 {
+		d.pushBack(i)
+	}
+	for i := range 20 {
+		if got := d.popFront(); got != i {
+			t.Fatalf("got %d, want %d", got, i)
+		}
+	}
+	d.pushFront(19)
+	d.keep(func(v int) bool { return v%2 == 1 })
+	for want := 19; want < 40; want += 2 {
+		if got := d.popFront(); got != want {
+			t.Fatalf("got %d, want %d", got, want)
+		}
+	}
+	if d.len() != 0 {
+		t.Errorf("%d are left", d.len())
+	}
+}
