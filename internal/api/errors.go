@@ -188,6 +188,9 @@ func (r refusal) Unwrap() error { return r.Fact }
 // wire gives the refusal its shape. One of an op that the edge put is of the item itself, and names no op.
 func (r refusal) wire(values bool) *pb.Error {
 	e := wire(r.Fact, values)
+	if r.Op == core.CommitOp {
+		return e
+	}
 	op := int32(r.Op)
 	if r.Op >= 0 {
 		op = int32(r.Op - r.shift)

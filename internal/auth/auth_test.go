@@ -218,10 +218,4 @@ func TestWhatFormatWritesParseReads(t *testing.T) {
 	}
 }
 
-func TestAnyoneNeedsNoToken(t *testing.T) {
-	if p, ok := (Anyone{Tenant: "dev"}).Lookup("", now); !ok || p.Tenant != "dev" || p.Scopes != All {
-		t.Errorf("got %+v, %v", p, ok)
-	}
-}
-
 var _ io.ReaderAt = (*memFile)(nil)

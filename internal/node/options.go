@@ -7,7 +7,7 @@ import (
 
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/env"
-	"github.com/millrace/millrace/internal/replog/wal"
+	"github.com/millrace/millrace/internal/replog"
 	"github.com/millrace/millrace/internal/store"
 )
 
@@ -21,7 +21,7 @@ type Options struct {
 	Clock    env.Clock
 	Rand     env.Rand
 	Logger   *slog.Logger
-	Log      *wal.Log     // required
+	Log      *replog.Log  // required
 	Store    *store.Store // required
 	Unsynced bool         // durability none: acknowledged writes survive a killed process, not a power cut
 

@@ -9,26 +9,25 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/env"
-	"github.com/millrace/millrace/internal/replog/wal"
+	"github.com/millrace/millrace/internal/replog"
+	"github.com/millrace/millrace/internal/replog/replogtest"
 	"github.com/millrace/millrace/internal/store"
 )
 
 // rig is a node over an in-memory disk that can lose what was not synced.
 type rig struct {
 	t     testing.TB
-	disk  *vfs.MemFS
+	disk  *replogtest.Disk
 	store *store.Store
-	log   *wal.Log
+	log   *replog.Log
 	node  *Node
 	ns    core.Partition
 }
 
 type rigOptions struct {
-	disk    *vfs.MemFS
+	disk    *replogtest.Disk
 	clock   env.Clock
 	noSync  bool
 	segment int64
@@ -47,7 +46,7 @@ func openRig(t testing.TB, o rigOptions) *rig {
 func tryRig(t testing.TB, o rigOptions) (*rig, error) {
 	t.Helper()
 	if o.disk == nil {
-		o.disk = vfs.NewCrashableMem()
+		o.disk = replogtest.NewDisk()
 	}
 	if o.clock == nil {
 		o.clock = env.SystemClock{}
@@ -56,7 +55,7 @@ func tryRig(t testing.TB, o rigOptions) (*rig, error) {
 		o.segment = 1 << 20
 	}
 	r := &rig{t: t, disk: o.disk}
-	fs := store.NewFS(o.disk)
+	fs := o.disk.FS
 	const dir = "data"
 	for _, d := range []string{dir, filepath.Join(dir, "store"), filepath.Join(dir, "wal")} {
 		if err := fs.MkdirAll(d); err != nil {
@@ -70,12 +69,12 @@ func tryRig(t testing.TB, o rigOptions) (*rig, error) {
 	}
 	var err error
 	if r.store, err = store.Open(store.Options{
-		FS: o.disk, Dir: filepath.Join(dir, "store"), Clock: o.clock, MemoryBytes: 32 << 20,
+		FS: o.disk.VFS(), Dir: filepath.Join(dir, "store"), Clock: o.clock, MemoryBytes: 32 << 20,
 		LayerBytes: 256 << 10, LayerAge: 50 * time.Millisecond,
 	}); err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
-	if r.log, err = wal.Open(wal.Options{
+	if r.log, err = replog.OpenLog(replog.LogOptions{
 		FS: fs, Clock: o.clock, Dir: filepath.Join(dir, "wal"), SegmentBytes: o.segment, NoSync: o.noSync,
 	}); err != nil {
 		return nil, fmt.Errorf("open log: %w", err)

@@ -10,7 +10,6 @@ import (
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/machine/commit"
 	"github.com/millrace/millrace/internal/replog"
-	"github.com/millrace/millrace/internal/replog/wal"
 	"github.com/millrace/millrace/internal/store"
 )
 
@@ -237,7 +236,7 @@ func (s *shard) takeIn() error {
 	for len(s.waiting) > 0 && s.waiting[0].done {
 		w := s.waiting[0]
 		s.waiting = s.waiting[1:]
-		s.inLog -= len(w.a.Entries)
+		s.inLog -= w.a.Len()
 		if err := s.core.AppendDone(w.a); err != nil {
 			return err
 		}
@@ -254,13 +253,10 @@ func (s *shard) handOut(out replog.Output) {
 	if a := out.Append; a != nil {
 		w := &appendWait{a: a, done: a.Empty()}
 		s.waiting = append(s.waiting, w)
-		s.inLog += len(a.Entries)
+		s.inLog += a.Len()
 		if a.Empty() {
 			s.poke()
-		} else if err := s.n.o.Log.Append(wal.Batch{
-			Shard: s.id, HardState: a.HardState, Entries: a.Entries,
-			Done: func(err error) { s.appendDone(w, err) },
-		}); err != nil {
+		} else if err := replog.Submit(s.n.o.Log, s.id, a, func(err error) { s.appendDone(w, err) }); err != nil {
 			s.appendDone(w, err)
 		}
 	}

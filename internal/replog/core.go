@@ -21,7 +21,7 @@ type Config struct {
 	Replica uint64   // this replica's id, never 0 and never reused
 	Voters  []uint64 // the configuration at index Applied
 	Applied uint64   // durably applied index of the store; entries up to it are not handed out again
-	Log     *wal.Log
+	Log     *Log
 	Logger  *slog.Logger
 
 	ElectionTicks       int    // ticks without a leader before an election, up to twice as many; default 10
@@ -54,15 +54,18 @@ type Entry struct {
 }
 
 // Append is one write to the log. After it is durable, and after every Append handed out before it, the caller passes
-// it to AppendDone. With Empty there is nothing to write, only that order to keep.
+// it to AppendDone. Submit writes it; when it is Empty there is nothing to write, only that order to keep.
 type Append struct {
-	HardState []byte
-	Entries   []wal.Entry
+	hard      []byte
+	entries   []wal.Entry
 	responses []*pb.Message
 }
 
 // Empty reports whether there is nothing to write.
-func (a *Append) Empty() bool { return a.HardState == nil && len(a.Entries) == 0 }
+func (a *Append) Empty() bool { return a.hard == nil && len(a.entries) == 0 }
+
+// Len returns how many entries are to be written.
+func (a *Append) Len() int { return len(a.entries) }
 
 // Apply is a run of committed entries. After applying them, in order, the caller passes it to ApplyDone.
 type Apply struct {
@@ -254,14 +257,14 @@ func (k *Core) append(m *pb.Message) *Append {
 		k.hard = &pb.HardState{Term: m.Term, Vote: m.Vote, Commit: m.Commit}
 	}
 	for _, e := range m.GetEntries() {
-		a.Entries = append(a.Entries, wal.Entry{
+		a.entries = append(a.entries, wal.Entry{
 			Index: e.GetIndex(), Term: e.GetTerm(), Kind: byte(e.GetType()), Data: e.GetData(),
 		})
 		k.last = e.GetIndex()
 	}
 	changed := k.hard.GetTerm() != k.writtenTerm || k.hard.GetVote() != k.writtenVote
-	if changed || len(a.Entries) > 0 {
-		a.HardState = encodeHardState(k.hard)
+	if changed || len(a.entries) > 0 {
+		a.hard = encodeHardState(k.hard)
 		k.writtenTerm, k.writtenVote = k.hard.GetTerm(), k.hard.GetVote()
 	}
 	return a

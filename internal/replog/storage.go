@@ -82,7 +82,9 @@ func (s *storage) FirstIndex() (uint64, error) {
 }
 
 // Snapshot says that none is at hand.
-func (s *storage) Snapshot() (*pb.Snapshot, error) { return nil, raft.ErrSnapshotTemporarilyUnavailable }
+func (s *storage) Snapshot() (*pb.Snapshot, error) {
+	return nil, raft.ErrSnapshotTemporarilyUnavailable
+}
 
 func storageError(err error) error {
 	switch {
@@ -115,9 +117,13 @@ func decodeHardState(b []byte) (*pb.HardState, error) {
 	}, nil
 }
 
-// raftLogger gives the Raft library's log to ours. Its fatal and panic calls mean that an invariant broke: they panic,
-// which ends the process before anything wrong is acknowledged.
+// raftLogger gives the Raft library's log to ours. Its fatal and panic calls mean that an invariant broke.
 type raftLogger struct{ l *slog.Logger }
+
+// broken ends the process before anything wrong is acknowledged.
+func (raftLogger) broken(what string) {
+	panic("raft: " + what) // the library does not go on after this call, and neither may anything else
+}
 
 func (r raftLogger) Debug(v ...any)              { r.l.Debug(fmt.Sprint(v...)) }
 func (r raftLogger) Debugf(f string, v ...any)   { r.l.Debug(fmt.Sprintf(f, v...)) }
@@ -127,7 +133,7 @@ func (r raftLogger) Info(v ...any)               { r.l.Debug(fmt.Sprint(v...)) }
 func (r raftLogger) Infof(f string, v ...any)    { r.l.Debug(fmt.Sprintf(f, v...)) }
 func (r raftLogger) Warning(v ...any)            { r.l.Warn(fmt.Sprint(v...)) }
 func (r raftLogger) Warningf(f string, v ...any) { r.l.Warn(fmt.Sprintf(f, v...)) }
-func (r raftLogger) Fatal(v ...any)              { panic("raft: " + fmt.Sprint(v...)) }
-func (r raftLogger) Fatalf(f string, v ...any)   { panic("raft: " + fmt.Sprintf(f, v...)) }
-func (r raftLogger) Panic(v ...any)              { panic("raft: " + fmt.Sprint(v...)) }
-func (r raftLogger) Panicf(f string, v ...any)   { panic("raft: " + fmt.Sprintf(f, v...)) }
+func (r raftLogger) Fatal(v ...any)              { r.broken(fmt.Sprint(v...)) }
+func (r raftLogger) Fatalf(f string, v ...any)   { r.broken(fmt.Sprintf(f, v...)) }
+func (r raftLogger) Panic(v ...any)              { r.broken(fmt.Sprint(v...)) }
+func (r raftLogger) Panicf(f string, v ...any)   { r.broken(fmt.Sprintf(f, v...)) }

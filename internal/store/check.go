@@ -104,7 +104,7 @@ func Inspect(o Options, visit func(id core.ShardID, v core.View) error) (r Repor
 	}
 	defer func() { err = errors.Join(err, damage, describe("close database", db.Close())) }()
 	r.DiskBytes = db.Metrics().DiskSpaceUsage()
-	next := []byte{}
+	var next []byte
 	for {
 		id, ok, err := nextShard(db, next)
 		if err != nil || !ok {

@@ -110,7 +110,7 @@ func (k fakeKV) Get(_ context.Context, r *pb.KVGetRequest) (*pb.KVGetResponse, e
 func (f *fake) client(opts ...Option) *Client {
 	f.t.Helper()
 	opts = append([]Option{
-		Address("127.0.0.1:1"),
+		Address("server.test:1"), Insecure(),
 		Dialer(func(ctx context.Context, _ string) (net.Conn, error) { return f.lis.DialContext(ctx) }),
 		Logger(slog.New(slog.NewTextHandler(io.Discard, nil))),
 	}, opts...)

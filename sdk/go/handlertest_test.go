@@ -141,8 +141,8 @@ func TestOptionsFallBackToTheEnvironment(t *testing.T) {
 	if err != nil || o.address != "example.test:7081" || o.token != "secret" || o.namespace != "shop" || o.tls == nil {
 		t.Errorf("got %+v and error %v, want the environment's values and TLS beyond loopback", o, err)
 	}
-	o, err = newOptions([]Option{Address("127.0.0.1:1"), Token("t")})
-	if err != nil || o.address != "127.0.0.1:1" || o.token != "t" || o.tls != nil {
+	o, err = newOptions([]Option{Address("127.0.0.1:0"), Token("t")})
+	if err != nil || o.address != "127.0.0.1:0" || o.token != "t" || o.tls != nil {
 		t.Errorf("got %+v and error %v, want the options' values and no TLS on loopback", o, err)
 	}
 	if _, err := newOptions([]Option{Address("nowhere")}); err == nil {

@@ -266,7 +266,7 @@ func TestUnacknowledgedCreatesAreSentAgainUnderTheirIDs(t *testing.T) {
 
 func TestACallThatNeverLeftIsRefusedWhenItsContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, err := Dial(t.Context(), Address("127.0.0.1:1"), Dialer(func(context.Context, string) (net.Conn, error) {
+		c, err := Dial(t.Context(), Address("server.test:1"), Insecure(), Dialer(func(context.Context, string) (net.Conn, error) {
 			return nil, errors.New("no route")
 		}))
 		if err != nil {
@@ -281,7 +281,7 @@ func TestACallThatNeverLeftIsRefusedWhenItsContextEnds(t *testing.T) {
 		if OutcomeOf(err) != Refused || e.Code != CodeUnavailable || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v with outcome %v, want refused as unavailable, caused by the deadline", err, OutcomeOf(err))
 		}
-		if want := "server 127.0.0.1:1 is not reached: no route"; e.Message != want {
+		if want := "server server.test:1 is not reached: no route"; e.Message != want {
 			t.Errorf("got message %q, want %q", e.Message, want)
 		}
 		if d := time.Since(began); d != 3*time.Second {
@@ -312,7 +312,7 @@ func TestACallThatLeftIsUnknownWhenItsContextEnds(t *testing.T) {
 
 func TestAbandonedCallsDoNotPileUpWhileTheServerIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, err := Dial(t.Context(), Address("127.0.0.1:1"), Dialer(func(context.Context, string) (net.Conn, error) {
+		c, err := Dial(t.Context(), Address("server.test:1"), Insecure(), Dialer(func(context.Context, string) (net.Conn, error) {
 			return nil, errors.New("no route")
 		}))
 		if err != nil {

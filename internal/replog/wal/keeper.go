@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/millrace/millrace/internal/fault"
@@ -13,15 +14,16 @@ import (
 // keeper is what only the keeping goroutine touches: it archives and recycles segments and keeps a spare ready, so that
 // the writer neither waits for that nor learns too late that the disk is full.
 type keeper struct {
-	next    uint64        // number of the next spare
-	retryAt time.Duration // boot time before which nothing that failed is tried again
+	next      uint64        // number of the next spare
+	makeAt    time.Duration // boot time before which no spare is tried to be made again
+	archiveAt time.Duration // boot time before which nothing is tried to be archived again
 }
 
 // retryAfter is how long the keeper waits when the disk is full.
 const retryAfter = 100 * time.Millisecond
 
-// keptSpares is how many spares there may be; freed segments beyond it are removed.
-const keptSpares = 2
+// keptSpares is how many spares there may be: one cut frees several segments at once. Those beyond it are removed.
+const keptSpares = 4
 
 // runKeeper is the keeper's goroutine.
 func (l *Log) runKeeper() {
@@ -45,16 +47,12 @@ func (l *Log) tend() (again bool) {
 	if l.failure() != nil {
 		return false
 	}
-	if l.o.Clock.Boot() < l.keeper.retryAt {
-		return true
-	}
-	again, err := l.recycleFreed()
+	waits, err := l.recycleFreed()
 	if err == nil {
 		err = l.keepSpare()
 	}
 	switch {
 	case noRoom(err):
-		l.keeper.retryAt = l.o.Clock.Boot() + retryAfter
 		l.setFull(true)
 		return true
 	case err != nil:
@@ -62,7 +60,7 @@ func (l *Log) tend() (again bool) {
 		return false
 	}
 	l.setFull(false)
-	return again
+	return waits
 }
 
 func (l *Log) setFull(full bool) {
@@ -76,6 +74,9 @@ func (l *Log) setFull(full bool) {
 // recycleFreed archives the free segments that nobody reads, and makes spares of them.
 func (l *Log) recycleFreed() (again bool, err error) {
 	for {
+		if l.o.Clock.Boot() < l.keeper.archiveAt {
+			return true, nil
+		}
 		g := l.takeFreed()
 		if g == nil {
 			return false, nil
@@ -85,7 +86,7 @@ func (l *Log) recycleFreed() (again bool, err error) {
 			l.freed = append([]*segment{g}, l.freed...)
 			l.stats.ArchiveFailures++
 			l.mu.Unlock()
-			l.keeper.retryAt = l.o.Clock.Boot() + retryAfter
+			l.keeper.archiveAt = l.o.Clock.Boot() + retryAfter
 			return true, nil //nolint:nilerr // the segment waits; the log goes on
 		}
 		if err := l.recycle(g); err != nil {
@@ -147,50 +148,56 @@ func (l *Log) addSpare(s spare) {
 
 // keepSpare makes a spare when there is none, of the size that the writer waits for.
 func (l *Log) keepSpare() error {
-	s, size, ok := l.spareToFill()
-	if !ok {
+	size, missing := l.spareMissing()
+	if !missing {
 		return nil
 	}
-	if s.number == 0 {
-		s.number = l.keeper.next
-		l.keeper.next++
+	if l.o.Clock.Boot() < l.keeper.makeAt {
+		return errNoRoom // as a moment ago
 	}
-	if err := l.makeSpare(&s, size); err != nil {
-		return err
+	s := l.takeSmallSpare()
+	small := s.size > 0
+	err := l.makeSpare(&s, size)
+	if err == nil || noRoom(err) && small {
+		l.addSpare(s)
 	}
-	l.addSpare(s)
-	return nil
+	if err != nil {
+		l.keeper.makeAt = l.o.Clock.Boot() + retryAfter
+	}
+	return err
 }
 
-// spareToFill says what is missing: a spare that is too small is taken to be filled further.
-func (l *Log) spareToFill() (s spare, size int64, ok bool) {
+// spareMissing says whether no spare is large enough for the next segment, and how large it must be.
+func (l *Log) spareMissing() (size int64, missing bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	size = max(l.o.SegmentBytes, l.want)
-	for _, s := range l.spares {
-		if s.size >= size {
-			return spare{}, 0, false
-		}
-	}
-	if len(l.spares) > 0 {
-		s, l.spares = l.spares[0], l.spares[1:]
-	}
-	return s, size, true
+	return size, !slices.ContainsFunc(l.spares, func(s spare) bool { return s.size >= size })
 }
 
-// makeSpare fills a spare. A full disk takes nothing away: what was written of the spare is removed again.
+// takeSmallSpare returns a spare to be filled further, or a new one.
+func (l *Log) takeSmallSpare() (s spare) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.spares) > 0 {
+		s, l.spares = l.spares[0], l.spares[1:]
+		return s
+	}
+	l.keeper.next++
+	return spare{number: l.keeper.next - 1}
+}
+
+// makeSpare fills a spare. A full disk takes nothing away: what was written of a new spare is removed again.
 func (l *Log) makeSpare(s *spare, size int64) error {
 	if err := fault.Point("wal.create"); err != nil {
 		return fmt.Errorf("make a segment: %w", err)
 	}
-	name := l.path(spareName(s.number))
 	free, _, err := l.o.FS.Disk(l.o.Dir)
 	if err == nil && free < uint64(size-s.size) { // not every file system can tell
-		err = errNoRoom
-	} else {
-		err = l.fill(s, size)
+		return errNoRoom
 	}
-	if noRoom(err) {
+	err = l.fill(s, size)
+	if name := l.path(spareName(s.number)); noRoom(err) && s.size == 0 {
 		if e := l.o.FS.Remove(name); e != nil && !isMissing(e) {
 			return fmt.Errorf("remove %s: %w", name, e)
 		}

@@ -223,13 +223,7 @@ func (l *Log) writeAgain(number uint64, off int64) ([]*change, error) {
 
 // firstSpare returns a spare for the first segment of this run, made if need be.
 func (l *Log) firstSpare(size int64) (spare, error) {
-	var s spare
-	if len(l.spares) > 0 {
-		s, l.spares = l.spares[0], l.spares[1:]
-	} else {
-		s.number = l.keeper.next
-		l.keeper.next++
-	}
+	s := l.takeSmallSpare()
 	if s.size < size {
 		if err := l.makeSpare(&s, size); err != nil {
 			return s, err

@@ -110,6 +110,7 @@ func (t *table) open(s ShardState, lowest bool) {
 	default:
 		t.cutTo(s.CutIndex, s.CutTerm)
 		t.truncate(s.Last + 1)
+		t.cutTerm = s.CutTerm
 	}
 }
 

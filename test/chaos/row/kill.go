@@ -86,10 +86,18 @@ func killUnderLoad(ctx context.Context, e Env, kills int, made ...string) (o *Ou
 }
 
 // killLoop kills and restarts: 50 to 800 ms after the server is ready, one time in four a second later, when state has
-// been written out and the log is no longer all there is, and one time in ten again while it recovers.
+// been written out, and one time in ten again while it recovers. Once it is stopped in order: after that, restarts begin
+// with stored state and the log is no longer all there is.
 func killLoop(ctx context.Context, s *proc.Server, o *Outcome, kills int, r *rand.Rand) error {
 	var ready []time.Duration
 	for done := 0; done < kills && ctx.Err() == nil; done++ {
+		if done == (kills+1)/2 && done > 0 {
+			pause(ctx, 100*time.Millisecond)
+			if err := restart(ctx, s); err != nil {
+				return err
+			}
+			o.Faults["stop"]++
+		}
 		delay := time.Duration(50+r.IntN(750)) * time.Millisecond
 		if done%4 == 1 {
 			delay += time.Second
@@ -119,6 +127,15 @@ func killLoop(ctx context.Context, s *proc.Server, o *Outcome, kills int, r *ran
 	}
 	o.Figures["ready_p50_s"], o.Figures["ready_p99_s"] = percentile(ready, 50), percentile(ready, 99)
 	return ctx.Err()
+}
+
+// restart stops the server in order and starts it.
+func restart(ctx context.Context, s *proc.Server) error {
+	if err := s.Stop(); err != nil {
+		return err
+	}
+	_, err := s.Start(ctx)
+	return err
 }
 
 func isUnknownQueue(err error) bool {

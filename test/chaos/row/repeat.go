@@ -49,10 +49,11 @@ func RepeatUnderKills(ctx context.Context, e Env, n int) (*Outcome, error) {
 	ops, stop := context.WithCancel(ctx)
 	defer stop()
 	var wg sync.WaitGroup
+	kills, each := max(2, min(8, n/200)), n/repeaters+1
+	pace := time.Duration(kills) * time.Second / time.Duration(each) // so that the load lasts as long as the kills
 	for i := range repeaters {
-		wg.Go(func() { r.repeat(ops, i, n/repeaters+1) })
+		wg.Go(func() { r.repeat(ops, i, each, pace) })
 	}
-	kills := max(2, min(8, n/200))
 	o.fail(killLoop(ctx, s, o, kills, rand.New(rand.NewPCG(e.Seed, 7))))
 	if s.Address() == "" {
 		stop() // it does not serve any more: that is among the errors
@@ -98,7 +99,7 @@ type repeated struct {
 }
 
 // repeat makes count operations of one goroutine, each until it is known how it ended.
-func (r *repeated) repeat(ctx context.Context, goroutine, count int) {
+func (r *repeated) repeat(ctx context.Context, goroutine, count int, pace time.Duration) {
 	random := rand.New(rand.NewPCG(r.e.Seed, uint64(1000+goroutine)))
 	ids := rand.New(rand.NewPCG(r.e.Seed, uint64(5000+goroutine/2))) // neighbours are of two tenants and draw the same
 	for i := range count {
@@ -115,6 +116,7 @@ func (r *repeated) repeat(ctx context.Context, goroutine, count int) {
 			return
 		}
 		r.done.Add(1)
+		pause(ctx, time.Duration(random.Int64N(int64(2*pace)+1)))
 	}
 }
 
