@@ -10,6 +10,9 @@ import (
 	"github.com/millrace/millrace/internal/core"
 )
 
+// grantBytes of payload may end a grant early.
+const grantBytes = 4 << 20
+
 // grant judges which tasks a worker was given: ready ones of the queues asked for, under rising tokens, at most as many
 // as there are slots, and no fewer than slots and ready tasks allow.
 func (m *Model) grant(p *part, op *core.Grant, a answer) error {
@@ -20,12 +23,14 @@ func (m *Model) grant(p *part, op *core.Grant, a answer) error {
 	if n := uint32(len(a.result.Assigned)); n > most {
 		return fmt.Errorf("%d tasks for %d slots", n, most)
 	}
+	given := 0
 	for i := range a.result.Assigned {
+		given += len(a.result.Assigned[i].Payload)
 		if err := m.assigned(p, op, &a.result.Assigned[i]); err != nil {
 			return fmt.Errorf("assigned[%d]: %w", i, err)
 		}
 	}
-	if uint32(len(a.result.Assigned)) >= least {
+	if uint32(len(a.result.Assigned)) >= least || given >= grantBytes {
 		return nil
 	}
 	if id, ok := p.readyIn(op); ok {

@@ -162,6 +162,9 @@ func (b *batch[A, R]) add(ctx context.Context, from int) int {
 	k.specs, k.bytes, k.atomic = b.specs[from:to], bytes, b.all
 	ended, e := b.c.prod.do(ctx, k)
 	if e != nil {
+		if to-from == 1 {
+			e.Field = reindex(e.Field, from)
+		}
 		b.fail(from, to, e)
 	} else {
 		for i, r := range k.created {

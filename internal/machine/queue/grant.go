@@ -8,6 +8,10 @@ import (
 	"github.com/millrace/millrace/internal/keys"
 )
 
+// maxGrantBytes ends a grant: once the payloads it gave are as large, the next one goes on. It bounds what a node holds
+// for one worker, whose tasks may have 1 MiB each.
+const maxGrantBytes = 4 << 20
+
 // applyGrant gives the first ready tasks of the op's queues, in turn, to a worker. A queue that is unknown or empty is
 // passed over and leaves nothing behind.
 func (m *Machine) applyGrant(tx core.Txn, c *Context, op *core.Grant) (core.OpResult, core.Fact, error) {
@@ -23,7 +27,8 @@ func (m *Machine) applyGrant(tx core.Txn, c *Context, op *core.Grant) (core.OpRe
 	var res core.OpResult
 	var some bool
 	turn := m.meta.grants
-	for missed := 0; n > 0 && missed < len(op.Queues); turn++ {
+	var bytes uint64
+	for missed := 0; n > 0 && missed < len(op.Queues) && bytes < maxGrantBytes; turn++ {
 		l := m.lineOf(op.Queues[turn%uint64(len(op.Queues))].Name)
 		if l == nil || l.states[core.Ready] == 0 {
 			missed++
@@ -38,6 +43,7 @@ func (m *Machine) applyGrant(tx core.Txn, c *Context, op *core.Grant) (core.OpRe
 			res.Assigned = make([]core.Assigned, 0, min(uint64(n), l.states[core.Ready]+1))
 		}
 		res.Assigned = append(res.Assigned, a)
+		bytes += uint64(len(a.Payload))
 		some = true
 		n--
 	}

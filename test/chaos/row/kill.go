@@ -91,7 +91,7 @@ func killUnderLoad(ctx context.Context, e Env, kills int, made ...string) (o *Ou
 func killLoop(ctx context.Context, s *proc.Server, o *Outcome, kills int, r *rand.Rand) error {
 	var ready []time.Duration
 	for done := 0; done < kills && ctx.Err() == nil; done++ {
-		if done == (kills+1)/2 && done > 0 {
+		if done > 0 && done >= kills/2 && o.Faults["stop"] == 0 {
 			pause(ctx, 100*time.Millisecond)
 			if err := restart(ctx, s); err != nil {
 				return err
