@@ -178,7 +178,7 @@ func (d *demo) prepare() error {
 		if err != nil {
 			return fmt.Errorf("find the local Go source tree: %w; name another tree with --source", err)
 		}
-		root = filepath.Join(strings.TrimSpace(string(out)), "src")
+		root = strings.TrimSpace(string(out))
 	}
 	root, err := filepath.Abs(root)
 	if err != nil {

@@ -131,8 +131,10 @@ func TestModelAllowsWhatIsDocumented(t *testing.T) {
 			said{3, ops(complete(7)), refused(0, lost1)}),
 		"grant one less for a settle that kept its lease": running(
 			said{3, ops(&core.Grant{Queues: []core.GrantQueue{{Name: "q"}}, N: 1, Settles: []core.TaskHold{{Task: taskID(1), Token: 7}}}), grants()}),
-		"renewed": running(said{4, ops(&core.TaskRenew{Items: []core.TaskHold{{Task: taskID(1), Token: 7}, {Task: taskID(1), Token: 6}}}),
-			did(core.OpResult{Kind: core.OpTaskRenew, Renewed: []core.Renewed{{Until: 9000}, {Lost: true}}})}),
+		"renewed": running(said{
+			4, ops(&core.TaskRenew{Items: []core.TaskHold{{Task: taskID(1), Token: 7}, {Task: taskID(1), Token: 6}}}),
+			did(core.OpResult{Kind: core.OpTaskRenew, Renewed: []core.Renewed{{Until: 9000}, {Lost: true}}}),
+		}),
 		"created again": running(said{5, ops(makeTask(1)), did(core.OpResult{
 			Kind: core.OpTaskCreate, Task: taskID(1), Replayed: true, PayloadMatches: true, State: core.Running,
 		})}),
@@ -154,7 +156,8 @@ func TestModelCatchesWrongAnswers(t *testing.T) {
 	}{
 		"stale token completes": {running(tick(9, false), said{9, ops(complete(7)), did(done)}), "LeaseLost"},
 		"effect of a stale token": {
-			running(tick(9, false), said{9, fenced(taskID(1), 7, put("a")), did(stored(4))}), "not live"},
+			running(tick(9, false), said{9, fenced(taskID(1), 7, put("a")), did(stored(4))}), "not live",
+		},
 		"live token refused":           {running(said{3, ops(complete(7)), refused(0, lost1)}), "allowed"},
 		"lease ends early":             {running(tick(6, false), said{6, ops(complete(7)), refused(0, lost1)}), "allowed"},
 		"completed twice, other way":   {running(said{3, ops(complete(7)), did(done)}, said{4, ops(&core.TaskFail{Task: taskID(1), Token: 7}), core.Result{Replayed: true}}), "never did"},

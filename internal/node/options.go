@@ -23,6 +23,7 @@ type Options struct {
 	Logger   *slog.Logger
 	Log      *replog.Log  // required
 	Store    *store.Store // required
+	Ballast  Ballast      // held back for a full disk; none by default
 	Unsynced bool         // durability none: acknowledged writes survive a killed process, not a power cut
 
 	EntryBytes     int           // an entry closes at this size; default 256 KiB
@@ -35,8 +36,16 @@ type Options struct {
 	Waits          int           // callers waiting for a task's end; default 10,000
 	Claims         int           // unary claims waiting; default 10,000
 	LogKeep        uint64        // bytes of log written before the store is asked to make its state durable; default 128 MiB
-	DiskReserve    uint64        // writes are refused below this much free space; default min(1 % of the disk, 1 GiB)
+	DiskReserve    uint64        // new work is refused below this much free space; default min(1 % of the disk, 1 GiB)
 	DiskEvery      time.Duration // how often free space is read; default 500 ms
+}
+
+// Ballast is room on the disk that is held back, and given up when a write finds the disk full, so that what there is can
+// still be settled and deleted. *store.Dir is one.
+type Ballast interface {
+	ReserveBallast(size int64) error
+	ReleaseBallast() (released bool, err error)
+	HasBallast() bool
 }
 
 func (o Options) withDefaults() Options {

@@ -53,18 +53,39 @@ func (n *Node) diskReserve() uint64 {
 	return min(total/100, 1<<30)
 }
 
-// checkDisk notes whether the disk is too full for new work. It is full below the reserve, or when the log or the store
-// cannot write; it has room again a little above the reserve, so that it does not flap.
+// checkDisk notes whether the disk is too full for new work: below the reserve, or when the log or the store cannot write.
+// A write that found no room gets the ballast; it is held back again when there is room for it beside the reserve.
 func (n *Node) checkDisk() {
-	full := n.o.Log.Full() || n.o.Store.Full()
-	if free, _, err := n.o.FS.Disk(n.o.Dir); err == nil {
+	stuck := n.o.Log.Full() || n.o.Store.Full()
+	full := stuck
+	free, _, err := n.o.FS.Disk(n.o.Dir)
+	if err == nil {
 		reserve := n.diskReserve()
 		if n.full.Load() {
-			reserve += reserve / 8
+			reserve += reserve / 8 // a little more than it takes to fill up, so that it does not flap
 		}
 		full = full || free < reserve
 	}
+	n.tendBallast(stuck, free)
 	if was := n.full.Swap(full); was != full {
-		n.o.Logger.Warn("disk", "full", full)
+		n.o.Logger.Warn("disk", "full", full, "free", free)
+	}
+}
+
+func (n *Node) tendBallast(stuck bool, free uint64) {
+	b, size := n.o.Ballast, n.diskReserve()
+	if b == nil || size == 0 {
+		return
+	}
+	var err error
+	switch has := b.HasBallast(); {
+	case stuck && has:
+		_, err = b.ReleaseBallast()
+		n.o.Logger.Warn("disk full: the ballast is released", "bytes", size)
+	case !stuck && !has && free > 3*size:
+		err = b.ReserveBallast(int64(size))
+	}
+	if err != nil {
+		n.o.Logger.Warn("ballast", "error", err)
 	}
 }

@@ -115,14 +115,25 @@ func (r *Running) openData(fs env.FS) (err error) {
 	}
 	if r.log, err = wal.Open(wal.Options{
 		FS: fs, Clock: o.Clock, Dir: filepath.Join(o.Dir, "wal"), NoSync: o.Durability == None, ArchiveDir: o.ArchiveDir,
+		SegmentBytes: segmentBytes(fs, o.Dir),
 	}); err != nil {
 		return fmt.Errorf("open log: %w", err)
 	}
 	r.node, err = node.Open(node.Options{
 		Name: o.Name, Shards: o.Shards, Dir: o.Dir, FS: fs, Clock: o.Clock, Rand: o.Rand, Logger: o.Logger, Log: r.log,
-		Store: r.store, Unsynced: o.Durability == None, DiskReserve: uint64(o.Reserve),
+		Store: r.store, Ballast: r.dir, Unsynced: o.Durability == None, DiskReserve: uint64(o.Reserve),
 	})
 	return err
+}
+
+// segmentBytes returns the size of log segments that suits a disk: a small part of it, 1 MiB to 64 MiB.
+func segmentBytes(fs env.FS, dir string) int64 {
+	size := int64(64 << 20)
+	_, total, err := fs.Disk(dir)
+	for err == nil && size > 1<<20 && uint64(size) > total/64 {
+		size /= 2
+	}
+	return size
 }
 
 // Fatal delivers the error that ends the node; nothing is served after it.

@@ -3,6 +3,7 @@ package store
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -58,6 +59,28 @@ func TestCheckReportsWhatIsStored(t *testing.T) {
 	}
 	if r.Shards[0].ContentHash != r.Shards[1].ContentHash {
 		t.Error("equal content has two hashes")
+	}
+}
+
+func TestInspectShowsEachShardAsItWasWritten(t *testing.T) {
+	mem := vfs.NewMem()
+	fill(t, mem)
+	var shards []core.ShardID
+	_, err := Inspect(Options{FS: mem, Dir: "db"}, func(id core.ShardID, v core.View) error {
+		shards = append(shards, id)
+		value, ok, err := v.Get(key("k0007"))
+		if !ok || string(value) != string(filler(7, 100)) {
+			t.Errorf("shard %d: key 7 is %x, %v, %v", id, value, ok, err)
+		}
+		n := 0
+		return errors.Join(err, v.Scan(key("k0010"), key("k0020"), func(_, _ []byte) bool { n++; return n < 5 }))
+	})
+	if want := []core.ShardID{0, 0xffff}; err != nil || !slices.Equal(shards, want) {
+		t.Errorf("shown were %v, %v; want %v", shards, err, want)
+	}
+	planned := errors.New("planned")
+	if _, err := Inspect(Options{FS: mem, Dir: "db"}, func(core.ShardID, core.View) error { return planned }); !errors.Is(err, planned) {
+		t.Errorf("a visit that fails gives %v", err)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 // SystemFS is the machine's file system.
 func SystemFS() vfs.FS { return vfs.Default }
 
-// fileMode and dirMode keep what a node stores to its own user.
+// dirMode keeps what a node stores to its own user.
 const dirMode = 0o700
 
 // writeCategory names, in the file system's own statistics, what is written beside the database.

@@ -125,7 +125,9 @@ func (sh *Shard) writeFrozen() error {
 		return err
 	}
 	if err := sh.commit(l); err != nil {
-		return fmt.Errorf("write a layer of shard %d: %w", sh.id, err)
+		err = fmt.Errorf("write a layer of shard %d: %w", sh.id, err)
+		sh.s.fail(err)
+		return err
 	}
 	sh.mu.Lock()
 	sh.frozen = nil

@@ -75,7 +75,10 @@ func (t *table) cutTo(index, term uint64) []position {
 	if index < t.first {
 		return nil
 	}
-	n := min(int(index-t.first)+1, len(t.pos))
+	n := len(t.pos)
+	if index < t.last() {
+		n = int(index-t.first) + 1
+	}
 	gone := t.pos[:n]
 	t.pos, t.first = t.pos[n:], index+1
 	t.forgetTo(index)

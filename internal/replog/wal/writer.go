@@ -255,7 +255,11 @@ func (l *Log) sync(g *segment) error {
 	if l.o.NoSync || mutant("no_fsync") {
 		return nil
 	}
-	if err := g.file.SyncData(); err != nil {
+	err := g.file.SyncData()
+	if err != nil && mutant("retry_failed_fsync") {
+		err = g.file.SyncData()
+	}
+	if err != nil {
 		return fmt.Errorf("sync %s: %w", g.name, err)
 	}
 	if err := fault.Point("wal.synced"); err != nil {

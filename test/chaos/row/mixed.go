@@ -138,6 +138,9 @@ func (m *mixed) produce(ctx context.Context, c *client, r *rand.Rand) {
 	for ctx.Err() == nil && m.added.Load() < maxTasks {
 		m.added.Add(1)
 		patience := time.Duration(20+r.IntN(3000)) * time.Millisecond
+		if r.IntN(3) == 0 {
+			patience = time.Duration(1+r.IntN(30)) * time.Millisecond
+		}
 		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 		m.add(call, c, r)
 		cancel()

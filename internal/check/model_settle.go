@@ -1,0 +1,137 @@
+package check
+
+import (
+	"github.com/millrace/millrace/internal/core"
+)
+
+// settleOf returns what a settle names and how it ends the attempt.
+func settleOf(op core.Op) (core.TaskID, core.Token, core.Outcome, bool) {
+	switch op := op.(type) {
+	case *core.TaskComplete:
+		return op.Task, op.Token, core.OutcomeCompleted, true
+	case *core.TaskFail:
+		return op.Task, op.Token, core.OutcomeFailed, true
+	case *core.TaskSnooze:
+		return op.Task, op.Token, core.OutcomeSnoozed, true
+	case *core.TaskRelease:
+		return op.Task, op.Token, core.OutcomeReleased, true
+	}
+	return core.TaskID{}, 0, 0, false
+}
+
+// settle judges the end of an attempt by its holder.
+func (m *Model) settle(p *part, op core.Op, a answer) error {
+	id, token, outcome, _ := settleOf(op)
+	t := p.tasks[id]
+	if t == nil {
+		return unknownTask(id, a)
+	}
+	if t.might(func(s *standing) bool { return s.live(token) }) && a.fact == nil {
+		set(m, t.past, token, settledAs{outcome, t.may[0].deliveries})
+	}
+	return m.move(p, t, a, func(s standing) []step {
+		lost := step{fact: core.LeaseLost{Task: id, Given: token}}
+		switch {
+		case s.gone && !s.known:
+			return []step{{fact: core.NotFound{Kind: "task"}}}
+		case s.live(token):
+			return m.endAttempt(p, t, s, op)
+		}
+		var steps []step
+		replay, lose := t.replays(s, token, outcome)
+		if replay {
+			steps = append(steps, step{replayed: true})
+		}
+		if lose {
+			steps = append(steps, lost)
+		}
+		return m.forgotten(s, steps)
+	})
+}
+
+// replays tells whether a settle under a token that is not live may be answered as a replay, and whether as lost.
+func (t *task) replays(s standing, token core.Token, outcome core.Outcome) (replay, lose bool) {
+	was, ok := t.past[token]
+	if !ok || was.outcome != outcome {
+		return false, true
+	}
+	return true, token != s.token && (s.gone || s.deliveries >= was.attempt+keepAttempts)
+}
+
+// forgotten adds, to what a known id answers, what an unknown one does, once the id may be forgotten.
+func (m *Model) forgotten(s standing, steps []step) []step {
+	if s.gone && m.stamp >= s.ended.Add(keepIdentity) {
+		return append(steps, step{fact: core.NotFound{Kind: "task"}})
+	}
+	return steps
+}
+
+// endAttempt lists where a task may stand after its holder settled.
+func (m *Model) endAttempt(p *part, t *task, s standing, op core.Op) []step {
+	switch op := op.(type) {
+	case *core.TaskComplete:
+		t.result = max(t.result, int64(len(op.Result)))
+		return m.end(p, t, s, core.Completed)
+	case *core.TaskFail:
+		return m.failed(p, t, s, op)
+	case *core.TaskSnooze:
+		s.snoozes++
+		due := op.Until
+		if due == 0 {
+			due = m.stamp.Add(op.Delay)
+		}
+		return m.wait(p, t, s, due, due)
+	}
+	return m.readyAgain(p, t, s)
+}
+
+func (m *Model) failed(p *part, t *task, s standing, op *core.TaskFail) []step {
+	s.failures++
+	if op.Fatal || s.failures >= uint32(p.settings(t).MaxAttempts) {
+		return m.end(p, t, s, core.Dead)
+	}
+	if op.HasRetry {
+		due := m.stamp.Add(op.RetryAfter)
+		return m.wait(p, t, s, due, due)
+	}
+	lo, hi := p.settings(t).backoff(s.failures)
+	return m.wait(p, t, s, m.stamp.Add(lo), m.stamp.Add(hi))
+}
+
+// wait: scheduled between two times, or ready when that has come; dead if the deliveries are used up.
+func (m *Model) wait(p *part, t *task, s standing, earliest, latest core.ShardTime) []step {
+	if p.settings(t).deliveriesOver(s.deliveries) {
+		return m.end(p, t, s, core.Dead)
+	}
+	later := s
+	later.state, later.earliest, later.latest = core.Scheduled, earliest, latest
+	steps := []step{{next: later}}
+	if earliest <= m.stamp {
+		steps = append(steps, step{next: s.ready()})
+	}
+	return steps
+}
+
+func (m *Model) readyAgain(p *part, t *task, s standing) []step {
+	if p.settings(t).deliveriesOver(s.deliveries) {
+		return m.end(p, t, s, core.Dead)
+	}
+	return []step{{next: s.ready()}}
+}
+
+// ready is the same task waiting for a worker.
+func (s standing) ready() standing {
+	s.state, s.earliest, s.latest = core.Ready, 0, 0
+	return s
+}
+
+// end: terminal, and at once removed where the queue keeps nothing.
+func (m *Model) end(p *part, t *task, s standing, state core.State) []step {
+	s.state, s.ended = state, m.stamp
+	steps := []step{{next: s}}
+	if p.retain(t, state) <= 0 {
+		s.gone, s.known = true, true
+		steps = []step{steps[0], {next: s}}
+	}
+	return steps
+}
