@@ -37,7 +37,7 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "../../test/script",
 		RequireUniqueNames:  true,
-		ContinueOnError:     false,
+		ContinueOnError:     true,
 		RequireExplicitExec: false,
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"code": scriptCode, "ready": scriptReady, "field": scriptField, "until": scriptUntil, "gone": scriptGone,

@@ -130,6 +130,7 @@ func (d *dispatcher) claimed(g *grant, tasks []core.Assigned, at core.At) []send
 		return []send{{release: tasks, partition: g.partition}}
 	case len(tasks) > 0 || c.once:
 		c.over = true
+		g.sub.gone = true // no further grant, before the caller has come to leave
 		c.end(claimed{tasks: tasks, at: at})
 	}
 	return nil

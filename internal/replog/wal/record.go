@@ -118,6 +118,9 @@ func (r *record) setPayload(p []byte, seed uint32) bool {
 	return r.sum == crc32.Update(seed, castagnoli, p) || mutant("skip_crc")
 }
 
+// maxIndex keeps sums of indexes from wrapping round: a record with a larger one makes no sense.
+const maxIndex = 1 << 62
+
 func appendEntry(b []byte, e Entry) []byte {
 	b = binary.LittleEndian.AppendUint64(b, e.Index)
 	b = binary.LittleEndian.AppendUint64(b, e.Term)
@@ -129,9 +132,10 @@ func decodeEntry(p []byte) (Entry, bool) {
 	if len(p) < entryBytes {
 		return Entry{}, false
 	}
-	return Entry{
+	e := Entry{
 		Index: binary.LittleEndian.Uint64(p), Term: binary.LittleEndian.Uint64(p[8:]), Kind: p[16], Data: p[entryBytes:],
-	}, true
+	}
+	return e, e.Index > 0 && e.Index <= maxIndex
 }
 
 // pairBytes is the payload of a cut and of a reset.
@@ -146,7 +150,8 @@ func decodePair(p []byte) (index, term uint64, ok bool) {
 	if len(p) != pairBytes {
 		return 0, 0, false
 	}
-	return binary.LittleEndian.Uint64(p), binary.LittleEndian.Uint64(p[8:]), true
+	index, term = binary.LittleEndian.Uint64(p), binary.LittleEndian.Uint64(p[8:])
+	return index, term, index <= maxIndex
 }
 
 // opening tells where a segment's log goes on from. Previous is 0 in the first.
@@ -203,5 +208,5 @@ func decodeShard(p []byte) (ShardState, bool) {
 	if p[24] != 0 {
 		s.HardState = append([]byte{}, p[shardBytes:]...)
 	}
-	return s, s.Last >= s.CutIndex
+	return s, s.Last >= s.CutIndex && s.Last <= maxIndex
 }
