@@ -30,6 +30,7 @@ type serveOptions struct {
 	logLevel  string
 	memory    string
 	grace     time.Duration
+	limits    bool
 }
 
 func (a *app) serveCmd() *cobra.Command {
@@ -43,12 +44,17 @@ of hashed ones (see millrace token), --dev makes a single admin token and binds 
 A flag wins over the environment variable MILLRACE_<FLAG>, which wins over the key <flag> in
 snake_case of the --config file. Unknown keys are refused.
 
+Every limit of the gRPC edge is a setting too: --limit-<name>, see --limits.
+
 The process ends with 20 after a failed write or sync, 21 when stored bytes are damaged, 22 when
 the disk is full beyond its reserve, 23 when the directory is not this server's.`,
 		Example: `  millrace serve --dev --data ./data --token-file ./token
   millrace serve --data /var/lib/millrace --tokens /etc/millrace/tokens.yaml --listen 127.0.0.1:7081`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if o.limits {
+				return a.printLimits(o)
+			}
 			if err := fillSettings(c.Flags(), o.config); err != nil {
 				return usageError{err}
 			}
@@ -74,14 +80,33 @@ the disk is full beyond its reserve, 23 when the directory is not this server's.
 	f.StringVar(&o.readyFile, "ready-file", "", "written when the server serves: a JSON object with address and pid")
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
 	f.DurationVar(&o.grace, "grace", 25*time.Second, "how long calls in flight may take when the server is told to stop")
+	f.BoolVar(&o.limits, "limits", false, "print the limits with their defaults and hard maxima, and end")
+	for _, row := range o.Limits.Rows() {
+		name := "limit-" + strings.ReplaceAll(row.Key, "_", "-")
+		f.Int64Var(row.Value, name, 0, fmt.Sprintf("default %d, at most %d", row.Default, row.Max))
+		_ = f.MarkHidden(name) // there are many; --limits lists them
+	}
 	return c
+}
+
+// printLimits lists the limits of the edge.
+func (a *app) printLimits(o *serveOptions) error {
+	for _, row := range o.Limits.Rows() {
+		v := map[string]any{"limit": row.Key, "default": row.Default, "max": row.Max}
+		if err := a.print(v, func(w io.Writer) {
+			fmt.Fprintf(w, "%-22s %15d  at most %d\n", row.Key, row.Default, row.Max)
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // fillSettings fills flags that were not given from the environment and the file.
 func fillSettings(flags *pflag.FlagSet, file string) error {
 	var settings []config.Setting
 	flags.VisitAll(func(f *pflag.Flag) {
-		if f.Name == "config" || f.Name == "help" || f.Name == "json" {
+		if f.Name == "config" || f.Name == "help" || f.Name == "json" || f.Name == "limits" {
 			return
 		}
 		settings = append(settings, config.Setting{Name: f.Name, Set: f.Value.Set, Done: f.Changed})

@@ -44,6 +44,7 @@ type Options struct {
 	ArchiveDir string     // receives log segments before they are reused; default none
 	Reserve    int64      // free bytes kept on the disk; default min(1 % of it, 1 GiB)
 	Version    string
+	Limits     api.Limits // of the gRPC edge; a zero one means its default
 
 	Logger *slog.Logger
 	Clock  env.Clock
@@ -92,6 +93,7 @@ func (r *Running) open(ctx context.Context) error {
 	}
 	r.api, err = api.New(api.Options{
 		Backend: r.node, Auth: o.Tokens, Clock: o.Clock, Rand: o.Rand, Logger: o.Logger, Version: o.Version,
+		Limits: o.Limits,
 	})
 	if err != nil {
 		return errors.Join(err, lis.Close())

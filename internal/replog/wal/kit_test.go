@@ -51,7 +51,9 @@ func content(s core.ShardID, index, term uint64, size int) []byte {
 	return b
 }
 
-func hardState(term, commit uint64) []byte { return fmt.Appendf(nil, "term %d commit %d", term, commit) }
+func hardState(term, commit uint64) []byte {
+	return fmt.Appendf(nil, "term %d commit %d", term, commit)
+}
 
 // put appends one batch and steps until it is done.
 func put(t testing.TB, l *wal.Log, b wal.Batch) {

@@ -59,7 +59,7 @@ func (l *Log) Append(b Batch) error {
 		if len(e.Data) > MaxEntryBytes {
 			return fmt.Errorf("entry %d of shard %d has %d bytes: %w", e.Index, b.Shard, len(e.Data), ErrTooLarge)
 		}
-		if e.Index != b.Entries[0].Index+uint64(i) {
+		if e.Index != b.Entries[0].Index+uint64(i) || e.Index > maxIndex {
 			return fmt.Errorf("entry %d of shard %d follows %d: %w", e.Index, b.Shard, e.Index-1, ErrOrder)
 		}
 	}
@@ -99,6 +99,10 @@ func (l *Log) push(c *change) {
 func (l *Log) ResetTo(s core.ShardID, index, term uint64, hardState []byte, done func(error)) {
 	c := &change{kind: kindReset, shard: s, index: index, term: term, hard: hardState, done: done}
 	c.size = c.encodedSize()
+	if index > maxIndex {
+		c.end(ErrOrder)
+		return
+	}
 	l.qmu.Lock()
 	if l.closed {
 		l.qmu.Unlock()

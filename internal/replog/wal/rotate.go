@@ -26,8 +26,7 @@ func (l *Log) rotate(n int64) bool {
 		return false
 	}
 	g, err := l.adopt(s, w.next)
-	if noRoom(err) {
-		l.giveBack(s)
+	if noRoom(err) && l.giveBack(s) {
 		return false
 	}
 	if err != nil {
@@ -134,10 +133,15 @@ func (l *Log) popSpare(size int64) (spare, bool) {
 	return spare{}, false
 }
 
-// giveBack returns a spare whose name could not be changed for want of room.
-func (l *Log) giveBack(s spare) {
+// giveBack returns a spare whose name could not be changed for want of room, if it has its old name still. The writer
+// tries again after a while.
+func (l *Log) giveBack(s spare) bool {
+	if _, err := l.o.FS.Size(l.path(spareName(s.number))); err != nil {
+		return false
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.spares = append(l.spares, s)
-	l.full = true
+	l.full, l.want = true, s.size
+	return true
 }

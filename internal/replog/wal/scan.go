@@ -115,7 +115,6 @@ type cursor struct {
 	complete bool   // that record ended its batch
 	first    uint64 // first batch
 	start    int64  // where batch begins
-	before   int64  // end of the opening group, 0 before it was read
 }
 
 func newCursor(r *segmentReader) *cursor { return &cursor{r: r, off: segmentHeaderBytes} }

@@ -55,9 +55,12 @@ func (l *Log) run() {
 		if l.turn() {
 			continue
 		}
-		if l.sealDue() {
+		switch {
+		case len(l.writer.work) > 0: // it waits for room
+			timer.Reset(retryAfter)
+		case l.sealDue():
 			timer.Reset(l.o.SealAfter)
-		} else {
+		default:
 			timer.Reset(never)
 		}
 		stopped, fired := wait(l.wake, l.stop, timer)
