@@ -60,7 +60,7 @@ func namespaceOf(md metadata.MD) (string, core.Fact) {
 
 // partition finds the one partition of a namespace. The tenant is the token's, always.
 func (s *Server) partition(ctx context.Context, who caller, name string, create bool) (core.Partition, error) {
-	ns, err := s.o.Backend.Namespace(ctx, who.Tenant, name, create)
+	ns, err := s.o.Backend.Namespace(ctx, s.tenantOf(ctx, who), name, create)
 	if err != nil {
 		return core.Partition{}, err
 	}

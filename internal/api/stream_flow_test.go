@@ -163,7 +163,10 @@ func assignedTasks(n, bytes int) []core.Assigned {
 func (r *rig) stall(session byte) (*wireStream, *fakeSession) {
 	r.t.Helper()
 	ws, ses := r.greet(as("acme/all"), session)
-	for ses.sink.Room() {
+	for n := int64(0); ses.sink.Room(); n++ {
+		if n > 4*r.s.l.SendBytes/mib {
+			r.t.Fatalf("there is room after %d MiB that nobody took", n)
+		}
 		if !ses.sink.Assign(1, assignedTasks(1, mib), core.At{}) {
 			r.t.Fatal("refused with room")
 		}

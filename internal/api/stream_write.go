@@ -78,7 +78,7 @@ func (st *stream) LeaseLost(h core.TaskHold, reason string) {
 func (st *stream) Room() bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	return !st.closed && !st.finishing && st.outBytes < st.s.l.SendBytes
+	return !st.closed && !st.finishing && (st.outBytes < st.s.l.SendBytes || mutant("unbounded_stream_buffer"))
 }
 
 // write sends what is queued until the stream ends, then gives back the tasks that were not sent.

@@ -82,7 +82,7 @@ func (n *Node) openShard(id core.ShardID) (*shard, error) {
 			return nil, err
 		}
 	}
-	m := commit.New(commit.Options{Shard: id})
+	m := commit.New(commit.Options{Shard: id, Mutant: plantedBug})
 	if err := st.View(m.Open); err != nil {
 		return nil, fmt.Errorf("rebuild indexes: %w", err)
 	}

@@ -144,7 +144,7 @@ func ExitCode(err error) int {
 	switch {
 	case errors.As(err, &damaged), errors.As(err, &corrupt):
 		return exitCorruption
-	case errors.As(err, &newer), errors.Is(err, store.ErrLocked):
+	case errors.As(err, &newer), errors.Is(err, store.ErrLocked), errors.Is(err, store.ErrForeign):
 		return exitIdentity
 	case errors.Is(err, unix.ENOSPC):
 		return exitDiskFull

@@ -2,6 +2,7 @@ package wal_test
 
 import (
 	"bytes"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -212,9 +213,14 @@ func crashAgain(t *testing.T, c crash, o wal.Options, rng *rand.Rand) crash {
 
 func segmentSizes(seed uint64) int64 { return []int64{4 << 10, 16 << 10, 64 << 10}[seed%3] }
 
+var (
+	powerCuts = flag.Int("power-cuts", 500, "how many power cuts to try, rounded to 20")
+	firstSeed = flag.Uint64("first-seed", 0, "where their seeds begin")
+)
+
 func TestPowerCutLosesNothingAcknowledgedAndTheLogOpens(t *testing.T) {
-	points := 0
-	for seed := range uint64(25) {
+	points, want := 0, *powerCuts/20*20
+	for seed := *firstSeed; points < want; seed++ {
 		o := small(nil)
 		o.SegmentBytes = segmentSizes(seed)
 		rng := rand.New(rand.NewPCG(seed, 3))
@@ -235,9 +241,7 @@ func TestPowerCutLosesNothingAcknowledgedAndTheLogOpens(t *testing.T) {
 			goOn(t, c, l, o, at)
 		}
 	}
-	if points != 500 {
-		t.Fatalf("%d power cuts, want 500", points)
-	}
+	t.Logf("%d power cuts", points)
 }
 
 // goOn appends to a recovered log, opens it again and looks at all of it.
