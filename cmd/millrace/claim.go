@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -22,8 +23,8 @@ ends. Workers use the stream instead (millrace work, or an SDK).`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			q.Queues = args
-			return a.with(c.Context(), func(client *millrace.Client) error {
-				tasks, err := client.Claim(c.Context(), q)
+			return a.waiting(c.Context(), func(ctx context.Context, client *millrace.Client) error {
+				tasks, err := client.Claim(ctx, q)
 				if err != nil {
 					return err
 				}
@@ -70,8 +71,8 @@ func (a *app) taskCompleteCmd() *cobra.Command {
 			if json.Valid(result) {
 				body = json.RawMessage(result)
 			}
-			return a.with(c.Context(), func(client *millrace.Client) error {
-				state, err := client.Complete(c.Context(), args[0], token, body)
+			return a.with(c.Context(), func(ctx context.Context, client *millrace.Client) error {
+				state, err := client.Complete(ctx, args[0], token, body)
 				return a.settled(state, err)
 			})
 		},
@@ -93,8 +94,8 @@ func (a *app) taskFailCmd() *cobra.Command {
 			if c.Flags().Changed("retry-in") {
 				f.RetryAfter = &retry
 			}
-			return a.with(c.Context(), func(client *millrace.Client) error {
-				state, err := client.Fail(c.Context(), args[0], token, f)
+			return a.with(c.Context(), func(ctx context.Context, client *millrace.Client) error {
+				state, err := client.Fail(ctx, args[0], token, f)
 				return a.settled(state, err)
 			})
 		},

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"log/slog"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -16,6 +18,7 @@ type connection struct {
 	token     string
 	namespace string
 	insecure  bool
+	timeout   time.Duration
 }
 
 func (a *app) connectionFlags(c *cobra.Command) {
@@ -23,6 +26,7 @@ func (a *app) connectionFlags(c *cobra.Command) {
 	f.StringVar(&a.conn.address, "server", "", "host:port of the server; default MILLRACE_URL, then 127.0.0.1:7081")
 	f.StringVar(&a.conn.token, "token", "", "token; default MILLRACE_TOKEN")
 	f.StringVar(&a.conn.namespace, "ns", "", "namespace; default MILLRACE_NAMESPACE, then default")
+	f.DurationVar(&a.conn.timeout, "timeout", 0, "give up after this time; default 15s, and never for what waits for a task")
 	f.BoolVar(&a.conn.insecure, "insecure", false, "plain text to an address that is not loopback")
 }
 
@@ -44,14 +48,31 @@ func (a *app) dial(ctx context.Context, more ...millrace.Option) (*millrace.Clie
 	return millrace.Dial(ctx, append(opts, more...)...)
 }
 
-// with runs fn on a connected client.
-func (a *app) with(ctx context.Context, fn func(c *millrace.Client) error) error {
+// defaultTimeout bounds a command that only asks something.
+const defaultTimeout = 15 * time.Second
+
+// with runs fn on a connected client, for as long as a command may take that waits for no task.
+func (a *app) with(ctx context.Context, fn func(ctx context.Context, c *millrace.Client) error) error {
+	return a.within(ctx, cmp.Or(a.conn.timeout, defaultTimeout), fn)
+}
+
+// waiting is with for a command that waits for a task: without --timeout it takes as long as that does.
+func (a *app) waiting(ctx context.Context, fn func(ctx context.Context, c *millrace.Client) error) error {
+	return a.within(ctx, a.conn.timeout, fn)
+}
+
+func (a *app) within(ctx context.Context, limit time.Duration, fn func(ctx context.Context, c *millrace.Client) error) error {
+	if limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, limit)
+		defer cancel()
+	}
 	c, err := a.dial(ctx)
 	if err != nil {
 		return err
 	}
 	defer c.Close() //nolint:errcheck // fn's error tells what happened
-	return fn(c)
+	return fn(ctx, c)
 }
 
 // argument returns the text of an argument: itself, or standard input for "-".

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -28,8 +29,8 @@ func (a *app) kvGetCmd() *cobra.Command {
 		Short: "Print a key's value",
 		Args:  cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
-			return a.with(c.Context(), func(client *millrace.Client) error {
-				v, err := client.KV(args[0]).Get(c.Context(), args[1])
+			return a.with(c.Context(), func(ctx context.Context, client *millrace.Client) error {
+				v, err := client.KV(args[0]).Get(ctx, args[1])
 				if err != nil {
 					return err
 				}
@@ -60,8 +61,8 @@ func (a *app) kvPutCmd() *cobra.Command {
 			if ifAbsent {
 				opts = append(opts, millrace.IfAbsent())
 			}
-			return a.with(c.Context(), func(client *millrace.Client) error {
-				rev, err := client.KV(args[0]).Put(c.Context(), args[1], value, opts...)
+			return a.with(c.Context(), func(ctx context.Context, client *millrace.Client) error {
+				rev, err := client.KV(args[0]).Put(ctx, args[1], value, opts...)
 				if err != nil {
 					return err
 				}
@@ -85,8 +86,8 @@ func (a *app) kvDelCmd() *cobra.Command {
 			if c.Flags().Changed("if-rev") {
 				opts = append(opts, millrace.IfRev(ifRev))
 			}
-			return a.with(c.Context(), func(client *millrace.Client) error {
-				existed, err := client.KV(args[0]).Delete(c.Context(), args[1], opts...)
+			return a.with(c.Context(), func(ctx context.Context, client *millrace.Client) error {
+				existed, err := client.KV(args[0]).Delete(ctx, args[1], opts...)
 				if err != nil {
 					return err
 				}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -55,9 +56,9 @@ func (a *app) queueListCmd() *cobra.Command {
 		Short: "List queues with their counters",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.with(c.Context(), func(client *millrace.Client) error {
+			return a.with(c.Context(), func(ctx context.Context, client *millrace.Client) error {
 				for cursor := ""; ; {
-					page, next, err := client.Queues(c.Context(), 1000, cursor)
+					page, next, err := client.Queues(ctx, 1000, cursor)
 					if err != nil {
 						return err
 					}
@@ -86,8 +87,8 @@ func (a *app) queueStatsCmd() *cobra.Command {
 		Short: "Print a queue's counters",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			return a.with(c.Context(), func(client *millrace.Client) error {
-				s, err := client.Queue(args[0]).Stats(c.Context())
+			return a.with(c.Context(), func(ctx context.Context, client *millrace.Client) error {
+				s, err := client.Queue(args[0]).Stats(ctx)
 				if err != nil {
 					return err
 				}
@@ -129,8 +130,8 @@ func (a *app) queueSetCmd() *cobra.Command {
 					*to.field = to.value
 				}
 			}
-			return a.with(c.Context(), func(client *millrace.Client) error {
-				v, err := client.Queue(args[0]).Set(c.Context(), cfg)
+			return a.with(c.Context(), func(ctx context.Context, client *millrace.Client) error {
+				v, err := client.Queue(args[0]).Set(ctx, cfg)
 				if err != nil {
 					return err
 				}

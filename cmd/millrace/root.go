@@ -50,7 +50,13 @@ Exit codes: 0 ok, 1 refused or failed, 2 usage, 3 unavailable; serve adds 20 sto
   millrace work -q mail --exec ./send.sh`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
+		Args:          cobra.ArbitraryArgs,
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usageError{fmt.Errorf("unknown command %q; see --help", args[0])}
+			}
+			return c.Help()
+		},
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })

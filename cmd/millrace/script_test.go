@@ -38,7 +38,7 @@ func TestScripts(t *testing.T) {
 		Dir:                 "../../test/script",
 		RequireUniqueNames:  true,
 		ContinueOnError:     true,
-		RequireExplicitExec: false,
+		Deadline:            time.Now().Add(20 * time.Second),
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"code": scriptCode, "ready": scriptReady, "field": scriptField, "until": scriptUntil, "gone": scriptGone,
 			"term": scriptTerm, "waitfile": scriptWaitFile, "flip": scriptFlip,

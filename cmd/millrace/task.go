@@ -138,8 +138,12 @@ func (a *app) taskCreateCmd() *cobra.Command {
 					return err
 				}
 			}
-			return a.with(c.Context(), func(client *millrace.Client) error {
-				return a.createTask(c.Context(), client, args[0], payload, f)
+			run := a.with
+			if f.wait {
+				run = a.waiting
+			}
+			return run(c.Context(), func(ctx context.Context, client *millrace.Client) error {
+				return a.createTask(ctx, client, args[0], payload, f)
 			})
 		},
 	}
@@ -218,8 +222,8 @@ func (a *app) taskGetCmd() *cobra.Command {
 		Short: "Print a task",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			return a.with(c.Context(), func(client *millrace.Client) error {
-				t, err := client.Task(c.Context(), args[0])
+			return a.with(c.Context(), func(ctx context.Context, client *millrace.Client) error {
+				t, err := client.Task(ctx, args[0])
 				if err != nil {
 					return err
 				}
@@ -227,7 +231,7 @@ func (a *app) taskGetCmd() *cobra.Command {
 				if err := a.print(v, v.text); err != nil || !attempts {
 					return err
 				}
-				list, err := client.Attempts(c.Context(), args[0])
+				list, err := client.Attempts(ctx, args[0])
 				if err != nil {
 					return err
 				}
@@ -259,8 +263,8 @@ func (a *app) taskListCmd() *cobra.Command {
 			if !ok {
 				return usageError{fmt.Errorf("--state: %q is no state", state)}
 			}
-			return a.with(c.Context(), func(client *millrace.Client) error {
-				return a.listTasks(c.Context(), client, millrace.ListQuery{Queue: queue, State: s}, limit)
+			return a.with(c.Context(), func(ctx context.Context, client *millrace.Client) error {
+				return a.listTasks(ctx, client, millrace.ListQuery{Queue: queue, State: s}, limit)
 			})
 		},
 	}
@@ -298,21 +302,14 @@ func (a *app) listTasks(ctx context.Context, c *millrace.Client, q millrace.List
 }
 
 func (a *app) taskWaitCmd() *cobra.Command {
-	var timeout time.Duration
-	c := &cobra.Command{
+	return &cobra.Command{
 		Use:   "wait ID",
-		Short: "Wait for a task's end and print it; exit 1 unless it completed, 3 when time is up",
+		Short: "Wait for a task's end and print it; exit 1 unless it completed, 3 when --timeout is up",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			ctx := c.Context()
-			if timeout > 0 {
-				var cancel context.CancelFunc
-				ctx, cancel = context.WithTimeout(ctx, timeout)
-				defer cancel()
-			}
-			return a.with(ctx, func(client *millrace.Client) error { return a.waitTask(ctx, client, args[0]) })
+			return a.waiting(c.Context(), func(ctx context.Context, client *millrace.Client) error {
+				return a.waitTask(ctx, client, args[0])
+			})
 		},
 	}
-	c.Flags().DurationVar(&timeout, "timeout", 0, "give up after this time; default never")
-	return c
 }

@@ -3,6 +3,8 @@ package api
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/millrace/millrace/internal/core"
@@ -26,13 +28,32 @@ type fakeNode struct {
 	sessions []*fakeSession
 	opened   chan *fakeSession
 	welcome  core.Welcome
+	reached  map[core.Partition]bool // by any call but Now
 }
 
 func newFakeNode(clock *fakeClock) *fakeNode {
 	return &fakeNode{
 		clock: clock, spaces: make(map[string]core.NamespaceInfo),
 		tasks: make(map[core.Partition]map[core.TaskID]core.Task), opened: make(chan *fakeSession, 64),
+		reached: make(map[core.Partition]bool),
 	}
+}
+
+func (n *fakeNode) reach(p core.Partition) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.reached[p] = true
+}
+
+// reachedBy calls f and returns the partitions that were reached meanwhile.
+func (n *fakeNode) reachedBy(f func()) []core.Partition {
+	n.mu.Lock()
+	clear(n.reached)
+	n.mu.Unlock()
+	f()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Collect(maps.Keys(n.reached))
 }
 
 func (n *fakeNode) Namespace(_ context.Context, tenant, name string, create bool) (core.NamespaceInfo, error) {
@@ -51,7 +72,11 @@ func (n *fakeNode) Namespace(_ context.Context, tenant, name string, create bool
 	return ns, nil
 }
 
-func (n *fakeNode) Propose(_ core.Partition, commits []core.Commit, done func(core.Proposed)) {
+func (n *fakeNode) Propose(p core.Partition, commits []core.Commit, done func(core.Proposed)) {
+	n.reach(p)
+	for _, c := range commits {
+		n.reach(c.Partition)
+	}
 	n.mu.Lock()
 	n.commits = append(n.commits, commits...)
 	out := core.Proposed{At: core.At{Index: uint64(len(n.commits)), Stamp: core.ShardTimeOf(testNow)}}
@@ -125,6 +150,7 @@ func (n *fakeNode) waiting() int {
 }
 
 func (n *fakeNode) Session(_ context.Context, p core.Partition, s core.SessionSpec, sink core.Sink) (core.Session, core.Welcome, error) {
+	n.reach(p)
 	ses := &fakeSession{n: n, part: p, spec: s, sink: sink}
 	n.mu.Lock()
 	n.sessions = append(n.sessions, ses)
@@ -134,7 +160,8 @@ func (n *fakeNode) Session(_ context.Context, p core.Partition, s core.SessionSp
 	return ses, w, nil
 }
 
-func (n *fakeNode) Claim(ctx context.Context, _ core.Partition, s core.ClaimSpec) ([]core.Assigned, core.At, error) {
+func (n *fakeNode) Claim(ctx context.Context, p core.Partition, s core.ClaimSpec) ([]core.Assigned, core.At, error) {
+	n.reach(p)
 	if n.claim == nil {
 		return nil, core.At{}, nil
 	}
@@ -143,6 +170,7 @@ func (n *fakeNode) Claim(ctx context.Context, _ core.Partition, s core.ClaimSpec
 }
 
 func (n *fakeNode) Task(_ context.Context, p core.Partition, id core.TaskID, _ core.ReadOptions) (core.Task, core.At, error) {
+	n.reach(p)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	t, ok := n.tasks[p][id]
@@ -157,7 +185,8 @@ func (n *fakeNode) Attempts(ctx context.Context, p core.Partition, id core.TaskI
 	return []core.Attempt{{Number: 1, Outcome: core.OutcomeFailed, Error: core.TaskError{Code: "x"}}}, at, err
 }
 
-func (n *fakeNode) Tasks(_ context.Context, _ core.Partition, q core.ListQuery) ([]core.Task, []byte, core.At, error) {
+func (n *fakeNode) Tasks(_ context.Context, p core.Partition, q core.ListQuery) ([]core.Task, []byte, core.At, error) {
+	n.reach(p)
 	if n.page == nil {
 		return nil, nil, core.At{}, nil
 	}
@@ -174,18 +203,21 @@ func (n *fakeNode) Wait(ctx context.Context, p core.Partition, id core.TaskID) (
 	return t, at, ctx.Err()
 }
 
-func (n *fakeNode) Key(_ context.Context, _ core.Partition, _ string, key []byte, _ core.ReadOptions) ([]byte, uint64, core.At, error) {
+func (n *fakeNode) Key(_ context.Context, p core.Partition, _ string, key []byte, _ core.ReadOptions) ([]byte, uint64, core.At, error) {
+	n.reach(p)
 	return key, 5, core.At{}, n.keyErr
 }
 
-func (n *fakeNode) Queue(_ context.Context, _ core.Partition, name string, _ core.ReadOptions) (core.QueueStats, core.At, error) {
+func (n *fakeNode) Queue(_ context.Context, p core.Partition, name string, _ core.ReadOptions) (core.QueueStats, core.At, error) {
+	n.reach(p)
 	if name != "mail" {
 		return core.QueueStats{}, core.At{}, core.NotFound{Kind: "queue", ID: name}
 	}
 	return core.QueueStats{Queue: name, Config: core.QueueConfig{Version: 2, Aging: -1, MaxDeliveries: -1}}, core.At{}, nil
 }
 
-func (n *fakeNode) Queues(_ context.Context, _ core.Partition, after string, limit int, _ core.ReadOptions) (out []core.QueueStats, _ core.At, _ error) {
+func (n *fakeNode) Queues(_ context.Context, p core.Partition, after string, limit int, _ core.ReadOptions) (out []core.QueueStats, _ core.At, _ error) {
+	n.reach(p)
 	for i := range 5 {
 		if name := fmt.Sprintf("q%d", i); name > after && len(out) < limit {
 			out = append(out, core.QueueStats{Queue: name})
@@ -194,7 +226,8 @@ func (n *fakeNode) Queues(_ context.Context, _ core.Partition, after string, lim
 	return out, core.At{}, nil
 }
 
-func (n *fakeNode) NamespaceConfig(context.Context, core.Partition, core.ReadOptions) (core.NamespaceConfig, core.At, error) {
+func (n *fakeNode) NamespaceConfig(_ context.Context, p core.Partition, _ core.ReadOptions) (core.NamespaceConfig, core.At, error) {
+	n.reach(p)
 	return core.NamespaceConfig{Version: 4, NoAutoCreate: true}, core.At{}, nil
 }
 

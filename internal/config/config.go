@@ -28,7 +28,7 @@ func (s Setting) Variable(prefix string) string {
 }
 
 // Fill sets what no flag has set. lookup reads the environment; file holds YAML, nil for none: one mapping from keys to
-// scalars. prefix starts every variable, such as MILLRACE_.
+// scalars. prefix starts every variable, such as MILLRACE_; an empty variable is not set.
 func Fill(settings []Setting, prefix string, lookup func(string) (string, bool), file []byte) error {
 	values, err := parse(file)
 	if err != nil {
@@ -41,7 +41,7 @@ func Fill(settings []Setting, prefix string, lookup func(string) (string, bool),
 			continue
 		}
 		variable := s.Variable(prefix)
-		if v, ok := lookup(variable); ok {
+		if v, ok := lookup(variable); ok && v != "" {
 			if err := s.Set(v); err != nil {
 				return fmt.Errorf("environment variable %s: %w", variable, err)
 			}

@@ -58,6 +58,7 @@ type sub struct {
 	window  int // most tasks in flight
 	used    int // assigned and not settled, and granted in the log
 	inLog   int // grants in the log
+	owed    int // of used: leases that the leader ended, until the client is heard of again
 	batch   int
 	lease   core.Millis
 	gone    bool

@@ -341,6 +341,34 @@ func TestPausedWorkersChangeNothingWhenTheyWake(t *testing.T) {
 	r.close()
 }
 
+func TestAWorkerThatStoppedIsGivenNothingMore(t *testing.T) {
+	clock := envtest.NewClock(time.UnixMilli(1_700_000_000_000))
+	r := openRig(t, rigOptions{clock: clock})
+	defer r.close()
+	for i := range 6 {
+		r.must(&core.TaskCreate{ID: taskID(i), Queue: "q", Lease: 30_000})
+	}
+	k := newSink()
+	ses, _ := r.session(1, k)
+	ses.Subscribe(subscription("q", 2))
+	k.take(2)
+	for {
+		clock.Advance(5 * time.Second)
+		r.must(&core.KVPut{Keyspace: "k", Key: []byte("x"), Value: []byte("y")}) // an entry, in which a grant could ride
+		k.mu.Lock()
+		lost, more := len(k.lost), len(k.tasks)
+		k.mu.Unlock()
+		if more > 0 {
+			t.Fatalf("%d tasks were given to a worker that lost its leases and said nothing", more)
+		}
+		if lost == 2 {
+			break
+		}
+	}
+	ses.Slots(1, 2)
+	k.take(2)
+}
+
 func TestAStepOfTheWallClockMovesNoLease(t *testing.T) {
 	clock := envtest.NewClock(time.UnixMilli(1_700_000_000_000))
 	r := openRig(t, rigOptions{clock: clock})

@@ -171,6 +171,7 @@ func (ses *session) assignAgain(u *sub, tasks []core.Assigned) {
 func (ses *session) Slots(number, window uint32) {
 	ses.d.mu.Lock()
 	defer ses.d.mu.Unlock()
+	ses.heard()
 	if u := ses.subs[number]; u != nil {
 		u.window = int(window)
 		ses.d.heat(u)
@@ -180,6 +181,7 @@ func (ses *session) Slots(number, window uint32) {
 // Settle frees the slots of the holds and proposes the commits.
 func (ses *session) Settle(p core.Partition, commits []core.Commit, holds []core.TaskHold, done func(core.Proposed)) {
 	ses.d.mu.Lock()
+	ses.heard()
 	for _, h := range holds {
 		if t := ses.tasks[h.Task]; t != nil && t.token == h.Token && !t.settling {
 			t.settling = true
@@ -257,19 +259,30 @@ func (ses *session) unsettled(u *sub) []core.TaskHold {
 	return out
 }
 
-// lost takes in a lease that the leader ended; it reports whether the client should be told.
+// lost takes in a lease that the leader ended; it reports whether the client should be told. The slot stays taken until
+// the client is heard of: one that stopped would be given task after task, and crash each.
 func (ses *session) lost(l core.Lost) bool {
 	t := ses.tasks[l.Task]
 	if t == nil || t.token != l.Token {
 		return false
 	}
 	if t.sub != nil && !t.settling {
-		t.sub.used--
-		ses.d.heat(t.sub)
+		t.sub.owed++
 	}
 	ses.forget(core.TaskHold{Task: l.Task, Token: l.Token})
 	delete(ses.tasks, l.Task)
 	return true
+}
+
+// heard frees the slots of leases that the leader ended: the client lives.
+func (ses *session) heard() {
+	for _, u := range ses.subs {
+		if u.owed > 0 {
+			u.used -= u.owed
+			u.owed = 0
+			ses.d.heat(u)
+		}
+	}
 }
 
 // Held lists the session's leases, the settling ones too.

@@ -14,7 +14,9 @@ func (w *Worker) receive(f *millracev1.ServerFrame) {
 	case *millracev1.ServerFrame_LeaseLost:
 		w.s.mu.Lock()
 		w.lose(taskKey{x.LeaseLost.Id, x.LeaseLost.Token}, x.LeaseLost.Reason)
+		w.restate = !w.drains
 		w.s.mu.Unlock()
+		w.s.poke()
 	case *millracev1.ServerFrame_Cancel:
 		w.s.mu.Lock()
 		if t := w.held[taskKey{x.Cancel.Id, x.Cancel.Token}]; t != nil {

@@ -207,6 +207,14 @@ func (st *fakeStream) subscribe() *pb.Subscribe {
 	return f.GetSubscribe()
 }
 
+// alive takes the frame by which a worker says that it lives, after it lost a lease.
+func (st *fakeStream) alive() {
+	st.t.Helper()
+	if f := st.next(); f.GetSlots().GetSlots() == 0 {
+		st.t.Fatalf("got frame %v, want slots", f)
+	}
+}
+
 func (st *fakeStream) settle() *pb.SettleFrame {
 	st.t.Helper()
 	f := st.next()

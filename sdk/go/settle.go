@@ -36,16 +36,21 @@ func (w *Worker) welcomed(m *millracev1.Welcome) {
 	for w.renewals.len() > 0 {
 		w.renewals.popFront()
 	}
-	w.subscribe = !w.drains
+	w.subscribe, w.restate = !w.drains, false
 	w.renewAll()
 }
 
-func (w *Worker) idle() bool { return w.settles.len() == 0 && w.control.len() == 0 }
+func (w *Worker) idle() bool { return w.settles.len() == 0 && w.control.len() == 0 && !w.restate }
 
 func (w *Worker) next(seq uint64) (*millracev1.ClientFrame, outgoing) {
 	if w.subscribe {
 		w.subscribe = false
 		return w.subscription(), nil
+	}
+	if w.restate {
+		w.restate = false
+		slots := &millracev1.Slots{Sub: 1, Slots: uint32(w.opts.slots)}
+		return &millracev1.ClientFrame{Frame: &millracev1.ClientFrame_Slots{Slots: slots}}, nil
 	}
 	if w.control.len() > 0 {
 		return w.control.popFront(), nil

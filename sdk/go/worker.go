@@ -35,6 +35,7 @@ type Worker struct {
 	control   deque[*millracev1.ClientFrame]
 	renewals  deque[*renewFrame]
 	subscribe bool
+	restate   bool // tell the server that this worker lives: it keeps the slot of a lease that it ended until then
 
 	cond    *sync.Cond    // goroutines without a task wait here
 	parked  int           // of them, those that no task was promised to
@@ -196,7 +197,7 @@ func (w *Worker) drain(failed <-chan error) error {
 // beginDrain tells the server to send no more and gives back what no handler has begun.
 func (w *Worker) beginDrain() {
 	w.s.mu.Lock()
-	w.drains, w.subscribe = true, false
+	w.drains, w.subscribe, w.restate = true, false, false
 	if w.s.up {
 		w.control.pushBack(&millracev1.ClientFrame{Frame: &millracev1.ClientFrame_Drain{Drain: &millracev1.Drain{}}})
 	}

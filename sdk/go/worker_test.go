@@ -231,6 +231,7 @@ func TestALostLeaseEndsTheHandlerAndSettlesNothing(t *testing.T) {
 	if e := asError(t, err); !errors.Is(err, ErrLeaseLost) || e.Reason != "expired" {
 		t.Errorf("got cause %v, want ErrLeaseLost (expired)", err)
 	}
+	st.alive()
 	st.assign(task("t2", 2, "echo", "x"))
 	sf := st.settle()
 	if len(sf.Items) != 1 || sf.Items[0].Id != "t2" {
@@ -253,6 +254,7 @@ func TestAHandlerThatOutlivesItsLeaseHoldsNoSlot(t *testing.T) {
 	st.assign(task("t1", 1, "deaf", ""))
 	r.waitFor(func(w *Worker) bool { return w.runs("t1", 1) })
 	st.push(&pb.ServerFrame{Frame: &pb.ServerFrame_LeaseLost{LeaseLost: &pb.LeaseLost{Id: "t1", Token: 1}}})
+	st.alive()
 	st.assign(task("t2", 2, "echo", "x"))
 	sf := st.settle()
 	if sf.Items[0].Id != "t2" {

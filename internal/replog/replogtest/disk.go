@@ -25,6 +25,9 @@ func NewDisk() *Disk { return onDisk(vfs.NewCrashableMem()) }
 
 func onDisk(mem *vfs.MemFS) *Disk { return &Disk{FS: store.NewFS(mem), mem: mem} }
 
+// System returns the machine's file system, for benchmarks.
+func System() env.FS { return store.NewFS(store.SystemFS()) }
+
 // VFS is the same disk for the store, so that one crash hits both.
 func (d *Disk) VFS() vfs.FS { return d.mem }
 

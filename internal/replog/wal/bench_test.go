@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/replog/replogtest"
 	"github.com/millrace/millrace/internal/replog/wal"
-	"github.com/millrace/millrace/internal/store"
 )
 
 // BenchmarkAppend appends to the real disk, with fsync and without; each waiter has a shard and waits for its batch.
@@ -14,7 +14,7 @@ func BenchmarkAppend(b *testing.B) {
 	for _, noSync := range []bool{false, true} {
 		for _, waiters := range []int{1, 32} {
 			b.Run(fmt.Sprintf("nosync=%v/waiters=%d", noSync, waiters), func(b *testing.B) {
-				l, err := wal.Open(wal.Options{FS: store.NewFS(store.SystemFS()), Dir: b.TempDir(), NoSync: noSync})
+				l, err := wal.Open(wal.Options{FS: replogtest.System(), Dir: b.TempDir(), NoSync: noSync})
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -116,6 +116,11 @@ func (h *history) matches(t *testing.T, l *wal.Log) (at int, why string) {
 }
 
 func (h *history) differs(t *testing.T, m model, l *wal.Log) string {
+	for _, id := range l.Shards() {
+		if m[id] == nil {
+			return fmt.Sprintf("shard %d is not known yet", id)
+		}
+	}
 	for id, s := range m {
 		st := l.State(id)
 		switch {

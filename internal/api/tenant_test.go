@@ -1,0 +1,61 @@
+package api
+
+import (
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/core"
+)
+
+// Two tenants take turns on every route, with equal names of everything: whoever came first, each reaches partitions of
+// its own alone.
+func TestEveryRouteReachesItsOwnTenantAlone(t *testing.T) {
+	r := newRig(t, Limits{})
+	turns := []string{"acme", "rival", "acme"}
+	for _, tenant := range turns {
+		r.addTask(tenant, testID(1))
+	}
+	eachMethod(t, r.s, func(full string, m protoreflect.MethodDescriptor) {
+		_, absent := notBuilt[full]
+		if absent || methods[full].public || m.IsStreamingClient() || full == "/millrace.v1.ServerService/Status" {
+			return // they reach no partition
+		}
+		for _, tenant := range turns {
+			got := r.n.reachedBy(func() {
+				expectCode(t, full, r.invoke(as(tenant+"/all"), full, m), codes.OK)
+			})
+			r.expectReached(full, tenant, got)
+		}
+	})
+	for _, f := range []*pb.ClientFrame{
+		createFrame(1, 1),
+		settleFrame(2, doneItem(1, 3)),
+		commitFrame(&pb.CommitFrame{Seq: 3, Commit: putCommit(), CommitSeq: 1}),
+		{Frame: &pb.ClientFrame_Renew{Renew: &pb.RenewFrame{Seq: 4, Items: []*pb.Hold{{Id: testID(1), Token: 2}}}}},
+	} {
+		for _, tenant := range turns {
+			got := r.n.reachedBy(func() {
+				ws, _ := r.greet(as(tenant+"/all"), 1)
+				ws.send(f)
+				if a := ws.ack(); a.GetError() != nil {
+					t.Errorf("%v: %v", f, a.GetError())
+				}
+			})
+			r.expectReached(f.String(), tenant, got)
+		}
+	}
+}
+
+// expectReached wants the one partition of a tenant's default namespace to have been reached, and no other.
+func (r *rig) expectReached(what, tenant string, got []core.Partition) {
+	r.t.Helper()
+	r.n.mu.Lock()
+	own := r.n.spaces[tenant+"/default"].Partitions[0].Partition
+	r.n.mu.Unlock()
+	if len(got) != 1 || got[0] != own {
+		r.t.Errorf("%s: %s reached %v, want %v alone", what, tenant, got, own)
+	}
+}
