@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 
@@ -69,11 +70,11 @@ Exit codes: 0 ok, 1 refused or failed, 2 usage, 3 unavailable; serve adds 20 sto
 	return root
 }
 
-// wrapUsage turns errors about arguments into usage errors, which exit with 2.
+// wrapUsage turns errors about arguments and missing flags into usage errors, which exit with 2.
 func wrapUsage(c *cobra.Command) {
 	if check := c.Args; check != nil {
 		c.Args = func(c *cobra.Command, args []string) error {
-			if err := check(c, args); err != nil {
+			if err := errors.Join(check(c, args), c.ValidateRequiredFlags()); err != nil {
 				return usageError{err}
 			}
 			return nil

@@ -35,10 +35,10 @@ func TestScripts(t *testing.T) {
 		t.Skip("real processes")
 	}
 	testscript.Run(t, testscript.Params{
-		Dir:                 "../../test/script",
-		RequireUniqueNames:  true,
-		ContinueOnError:     true,
-		Deadline:            time.Now().Add(20 * time.Second),
+		Dir:                "../../test/script",
+		RequireUniqueNames: true,
+		ContinueOnError:    true,
+		Deadline:           time.Now().Add(60 * time.Second),
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"code": scriptCode, "ready": scriptReady, "field": scriptField, "until": scriptUntil, "gone": scriptGone,
 			"term": scriptTerm, "waitfile": scriptWaitFile, "flip": scriptFlip,

@@ -14,8 +14,6 @@ import (
 	"net"
 	"sync"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // Clock tells time and wakes callers.
@@ -90,15 +88,6 @@ type SystemClock struct{}
 
 // Wall returns the wall clock's time.
 func (SystemClock) Wall() time.Time { return time.Now() }
-
-// Boot returns CLOCK_BOOTTIME.
-func (SystemClock) Boot() time.Duration {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
-		panic("no boot-time clock: " + err.Error()) // the kernel has had one since 2.6.39
-	}
-	return time.Duration(ts.Nano())
-}
 
 // NewTimer returns a timer of package time.
 func (SystemClock) NewTimer(d time.Duration) Timer { return systemTimer{time.NewTimer(d)} }

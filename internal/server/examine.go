@@ -1,10 +1,13 @@
 package server
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
+	"time"
 
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/env"
 	"github.com/millrace/millrace/internal/machine/commit"
 	"github.com/millrace/millrace/internal/machine/kv"
 	"github.com/millrace/millrace/internal/machine/queue"
@@ -58,13 +61,20 @@ type NamespaceFound struct {
 
 // Examine reads the data directory of a server that does not run, and changes nothing. What contradicts itself is in
 // the findings; damaged bytes are the error, which names file and offset.
-func Examine(path string) (*Examination, error) {
+func Examine(path string) (_ *Examination, err error) {
 	disk := store.SystemFS()
 	fs := store.NewFS(disk)
 	id, err := store.ReadDir(fs, path)
 	if err != nil {
 		return nil, err
 	}
+	// Its lock is held meanwhile, so that no server starts, and the log of one that runs is not taken for damage. The
+	// directory has its identity: opening it writes nothing.
+	dir, err := store.OpenDir(fs, path, env.SystemRand{}, time.Time{})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, dir.Close()) }()
 	x := &Examination{Dir: path, Format: id.Format, Node: id.Node, Cluster: id.Cluster}
 	logs, err := wal.Check(fs, filepath.Join(path, "wal"))
 	if err != nil {

@@ -7,8 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-
-	"golang.org/x/sys/unix"
+	"syscall"
 
 	"github.com/millrace/millrace/internal/auth"
 	"github.com/millrace/millrace/internal/env"
@@ -42,7 +41,7 @@ func (o Options) withDefaults() (Options, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if o.Memory == 0 {
-		o.Memory = max(machineMemory()/4, minMemory)
+		o.Memory = max(machineMemory(store.NewFS(store.SystemFS()))/4, minMemory)
 	}
 	if err := o.check(); err != nil {
 		return o, err
@@ -144,23 +143,14 @@ func ExitCode(err error) int {
 	switch {
 	case errors.As(err, &damaged), errors.As(err, &corrupt):
 		return exitCorruption
-	case errors.As(err, &newer), errors.Is(err, store.ErrLocked), errors.Is(err, store.ErrForeign):
+	case errors.As(err, &newer), errors.Is(err, store.ErrLocked), errors.Is(err, store.ErrForeign), errors.Is(err, store.ErrNoData):
 		return exitIdentity
-	case errors.Is(err, unix.ENOSPC):
+	case errors.Is(err, syscall.ENOSPC):
 		return exitDiskFull
 	case errors.Is(err, wal.ErrFatal):
 		return exitStorage
 	}
 	return 0
-}
-
-// machineMemory returns the memory of the machine, or of the control group when that is less.
-func machineMemory() int64 {
-	var info unix.Sysinfo_t
-	if err := unix.Sysinfo(&info); err != nil {
-		return 4 * minMemory
-	}
-	return int64(info.Totalram) * int64(info.Unit)
 }
 
 // HashToken returns the hash of a token as a tokens file holds it.

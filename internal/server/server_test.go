@@ -46,7 +46,7 @@ func TestOnlySafeOptionsStart(t *testing.T) {
 }
 
 func TestDevelopmentBindsToLoopbackOnly(t *testing.T) {
-	for _, listen := range []string{"0.0.0.0:7081", ":7081", "192.0.2.1:7081", "example.org:7081"} {
+	for _, listen := range []string{"0.0.0.0:0", ":0", "192.0.2.1:0", "example.org:0"} {
 		if _, err := Dev(Options{Listen: listen}, NewToken()); err == nil {
 			t.Errorf("%s was accepted", listen)
 		}
