@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
@@ -135,6 +136,9 @@ func (a *app) serve(ctx context.Context, o *serveOptions) error {
 			return usageError{fmt.Errorf("--memory: %w", err)}
 		}
 		o.Memory = n
+	}
+	if os.Getenv("GOMEMLIMIT") == "" && o.Memory > 0 {
+		debug.SetMemoryLimit(o.Memory) // the collector works harder before the process grows beyond its share
 	}
 	o.Version = version
 	o.Logger = slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: level}))

@@ -106,24 +106,25 @@ func (r *Running) open(ctx context.Context) error {
 }
 
 func (r *Running) openData(fs env.FS) (err error) {
-	o := r.o
+	o, memory := r.o, planMemory(r.o.Memory, r.o.Shards)
 	if r.dir, err = store.OpenDir(fs, o.Dir, o.Rand, o.Clock.Wall()); err != nil {
 		return err
 	}
 	if r.store, err = store.Open(store.Options{
-		FS: store.SystemFS(), Dir: filepath.Join(o.Dir, "store"), Clock: o.Clock, MemoryBytes: o.Memory / 2, Logger: o.Logger,
+		FS: store.SystemFS(), Dir: filepath.Join(o.Dir, "store"), Clock: o.Clock, MemoryBytes: memory.store,
+		LayerBytes: memory.layer, Logger: o.Logger,
 	}); err != nil {
 		return fmt.Errorf("open store: %w", err)
 	}
 	if r.log, err = wal.Open(wal.Options{
 		FS: fs, Clock: o.Clock, Dir: filepath.Join(o.Dir, "wal"), NoSync: o.Durability == None, ArchiveDir: o.ArchiveDir,
-		SegmentBytes: segmentBytes(fs, o.Dir),
+		SegmentBytes: segmentBytes(fs, o.Dir), QueueBytes: memory.logQueue, CacheBytes: memory.logCache,
 	}); err != nil {
 		return fmt.Errorf("open log: %w", err)
 	}
 	r.node, err = node.Open(node.Options{
 		Name: o.Name, Shards: o.Shards, Dir: o.Dir, FS: fs, Clock: o.Clock, Rand: o.Rand, Logger: o.Logger, Log: r.log,
-		Store: r.store, Ballast: r.dir, Unsynced: o.Durability == None, DiskReserve: uint64(o.Reserve),
+		Store: r.store, Ballast: r.dir, Unsynced: o.Durability == None, DiskReserve: uint64(o.Reserve), QueueBytes: memory.proposals,
 	})
 	return err
 }
