@@ -74,7 +74,7 @@ if [ $# -gt 0 ]; then
 	esac
 	packages=$(go list -tags "$tags" ./internal/... | grep -v '/internal/lint$')
 	# shellcheck disable=SC2086 # a list of words
-	MILLRACE_MUTANT=$1 go test -short -tags "$tags" -timeout 5m $packages >"$bin/log" 2>&1 || true
+	MILLRACE_MUTANT=$1 go test -short -tags "$tags" -timeout 90s $packages >"$bin/log" 2>&1 || true
 	if ! grep -E -e '^--- FAIL' -e '^panic: ' -e '^FAIL[[:space:]]' -e '^ok ' "$bin/log" | grep -v '^ok '; then
 		echo "MISSED: no test found $1"
 		exit 3

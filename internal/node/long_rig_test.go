@@ -28,20 +28,25 @@ type long struct {
 
 // longOptions of a long rig. The zero value is a disk in memory on virtual time, with the store's own sizes.
 type longOptions struct {
-	dir   string // on the real disk, on the machine's clock; empty = in memory, on virtual time
-	layer int64  // a layer is written out at this size; default the store's
-	clock env.Clock
+	dir   string    // on the real disk, on the machine's clock; empty = in memory, on virtual time
+	layer int64     // a layer is written out at this size; default the store's
+	clock env.Clock // instead of the above
 	node  Options
 }
 
 func openLong(t testing.TB, o longOptions) *long {
 	t.Helper()
 	l := &long{o: o}
-	switch {
-	case o.clock != nil:
-	case o.dir != "":
-		l.o.clock = env.SystemClock{}
+	switch clock := o.clock.(type) {
+	case *loopClock:
+		l.clock = clock.Clock
+	case *envtest.Clock:
+		l.clock = clock
 	default:
+		if o.dir != "" {
+			l.o.clock = env.SystemClock{}
+			break
+		}
 		l.clock = envtest.NewClock(time.UnixMilli(1_700_000_000_000))
 		l.o.clock = l.clock
 	}

@@ -196,14 +196,14 @@ func (n *Node) propose(p core.Partition, commits []core.Commit, settles *settlin
 	s.enqueue(&proposal{commits: commits, bytes: size, done: done, settles: settles}, lazy)
 }
 
-// renewsOnly reports whether c only renews leases, which may wait a little for company.
+// renewsOnly reports whether c renews leases and does nothing else, so that it may wait a little for company.
 func renewsOnly(c *core.Commit) bool {
 	for _, op := range c.Ops {
 		if op.Kind() != core.OpTaskRenew {
 			return false
 		}
 	}
-	return true
+	return len(c.Ops) > 0
 }
 
 // grows reports whether c asks for new room on the disk beyond the records of what exists.

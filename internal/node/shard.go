@@ -58,6 +58,7 @@ type shard struct {
 	// Owned by the loop.
 	seq       uint64
 	waiting   []*appendWait // appends handed to the log, in order
+	unsent    []*appendWait // of waiting, those that the log has not taken
 	inLog     int           // entries proposed whose append is not durable
 	wasTerm   uint64
 	leading   bool
@@ -204,6 +205,7 @@ func (s *shard) sleep(nextTick time.Duration) time.Duration {
 
 // step takes in what happened and hands out what follows, until nothing follows.
 func (s *shard) step() error {
+	s.submit()
 	for {
 		if err := s.takeIn(); err != nil {
 			return err
@@ -256,12 +258,29 @@ func (s *shard) handOut(out replog.Output) {
 		s.inLog += a.Len()
 		if a.Empty() {
 			s.poke()
-		} else if err := replog.Submit(s.n.o.Log, s.id, a, func(err error) { s.appendDone(w, err) }); err != nil {
-			s.appendDone(w, err)
+		} else {
+			s.unsent = append(s.unsent, w)
+			s.submit()
 		}
 	}
 	if out.Apply != nil {
 		s.applyC <- out.Apply // bounded by MaxApplyBytes of what is not done
+	}
+}
+
+// submit hands waiting appends to the log, in order. A log whose queue is full takes them later: at the next step, which
+// the next tick brings at the latest.
+func (s *shard) submit() {
+	for len(s.unsent) > 0 {
+		w := s.unsent[0]
+		err := replog.Submit(s.n.o.Log, s.id, w.a, func(err error) { s.appendDone(w, err) })
+		if errors.Is(err, replog.ErrQueueFull) {
+			return
+		}
+		s.unsent = s.unsent[1:]
+		if err != nil {
+			s.appendDone(w, err)
+		}
 	}
 }
 

@@ -8,6 +8,9 @@ import (
 // Log is the node's log, which all its shards share.
 type Log = wal.Log
 
+// ErrQueueFull says that the log takes nothing more for now.
+var ErrQueueFull = wal.ErrQueueFull
+
 // LogOptions are the options of a log.
 type LogOptions = wal.Options
 

@@ -16,7 +16,7 @@ import (
 	millrace "github.com/millrace/millrace/sdk/go"
 )
 
-var binary string
+var program string
 
 func TestMain(m *testing.M) {
 	os.Exit(func() int {
@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 		defer os.RemoveAll(dir)
 		root, err := campaign.Root(".")
 		if err == nil {
-			binary, err = proc.Build(context.Background(), root, dir, "invariants")
+			program, err = proc.Build(context.Background(), root, dir, "invariants")
 		}
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -44,7 +44,7 @@ func serve(t *testing.T) (*proc.Server, *millrace.Client) {
 	if testing.Short() {
 		t.Skip("real processes")
 	}
-	s, err := proc.New(t.Context(), proc.Options{Binary: binary, Dir: t.TempDir()}, "default")
+	s, err := proc.New(t.Context(), proc.Options{Binary: program, Dir: t.TempDir()}, "default")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func TestAServerWithoutTokensDoesNotStart(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, binary, "serve", "--data", filepath.Join(t.TempDir(), "data"), "--listen", "127.0.0.1:0").CombinedOutput()
+	out, err := exec.CommandContext(ctx, program, "serve", "--data", filepath.Join(t.TempDir(), "data"), "--listen", "127.0.0.1:0").CombinedOutput()
 	if _, ok := errors.AsType[*exec.ExitError](err); !ok || ctx.Err() != nil {
 		t.Errorf("it started, or hung: err %v\n%s", err, out)
 	}

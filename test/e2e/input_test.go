@@ -1,0 +1,274 @@
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+)
+
+// stillServes makes a good call: whatever came before must not have hurt.
+func stillServes(t *testing.T, r *raw, after string) {
+	t.Helper()
+	id := newID()
+	if a := r.call(t, "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Id = id })); a.status != 0 {
+		t.Fatalf("after %s a good create answers %d %s", after, a.status, a.message)
+	}
+	if a := r.call(t, "TaskService/Get", &millracev1.GetRequest{Id: id}); a.status != 0 {
+		t.Fatalf("after %s a good get answers %d %s", after, a.status, a.message)
+	}
+}
+
+// task is a create of a good task that change spoils.
+func task(change func(s *millracev1.TaskSpec)) *millracev1.CreateRequest {
+	s := &millracev1.TaskSpec{Id: newID(), Queue: "good", Payload: []byte("1")}
+	change(s)
+	return &millracev1.CreateRequest{Task: s}
+}
+
+func batch(n int) *millracev1.BatchCreateRequest {
+	out := &millracev1.BatchCreateRequest{}
+	for range n {
+		out.Tasks = append(out.Tasks, &millracev1.TaskSpec{Queue: "good"})
+	}
+	return out
+}
+
+func commit(ops ...*millracev1.Op) *millracev1.CommitRequest {
+	return &millracev1.CommitRequest{Ops: ops}
+}
+
+// TestBadInputIsRefusedByNameAndDoesNoHarm sends each kind of nonsense that a client can express in the contract.
+func TestBadInputIsRefusedByNameAndDoesNoHarm(t *testing.T) {
+	l := startLocal(t, holder{"acme", "admin", ""})
+	r := l.raw(0)
+	const invalid, large = "INVALID_ARGUMENT", "TOO_LARGE"
+	negative, absurd := durationpb.New(-time.Second), &durationpb.Duration{Seconds: 315_576_000_000}
+	broken := &durationpb.Duration{Seconds: 1, Nanos: 2_000_000_000}
+	mixed := &durationpb.Duration{Seconds: 1, Nanos: -1}
+	for _, c := range []struct {
+		name, method string
+		m            proto.Message
+		code, says   string // says is the field or the limit
+	}{
+		{"no task", "TaskService/Create", &millracev1.CreateRequest{}, invalid, "task"},
+		{"no queue", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Queue = "" }), invalid, "queue"},
+		{"a queue with a NUL", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Queue = "a\x00b" }), invalid, "queue"},
+		{"a queue with a slash", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Queue = "../x" }), invalid, "queue"},
+		{"a long queue", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Queue = strings.Repeat("q", 129) }), invalid, "queue"},
+		{"a bad kind", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Kind = "a b" }), invalid, "kind"},
+		{"an id of other letters", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Id = strings.Repeat("!", 26) }), invalid, "id"},
+		{"a payload over its limit", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Payload = make([]byte, 1<<20+1) }), large, "payload_bytes"},
+		{"33 headers", "TaskService/Create", task(func(s *millracev1.TaskSpec) {
+			for i := range 33 {
+				s.Headers = append(s.Headers, &millracev1.Header{Name: fmt.Sprint("h", i), Value: "v"})
+			}
+		}), large, "headers"},
+		{"headers of over 4 KiB", "TaskService/Create", task(func(s *millracev1.TaskSpec) {
+			s.Headers = []*millracev1.Header{{Name: "n", Value: strings.Repeat("v", 4<<10)}}
+		}), large, "header_bytes"},
+		{"a header with a line break", "TaskService/Create", task(func(s *millracev1.TaskSpec) {
+			s.Headers = []*millracev1.Header{{Name: "n", Value: "v\r\nx: y"}}
+		}), invalid, "headers"},
+		{"priority 10", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Priority = 10 }), invalid, "priority"},
+		{"a negative delay", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Delay = negative }), invalid, "delay"},
+		{"an absurd delay", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Delay = absurd }), invalid, "delay"},
+		{"a delay that is no duration", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Delay = broken }), invalid, "delay"},
+		{"a delay of two signs", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Delay = mixed }), invalid, "delay"},
+		{"a time that is none", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.RunAt = &timestamppb.Timestamp{Seconds: 1 << 60} }), invalid, "run_at"},
+		{"a time in a century", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.RunAt = timestamppb.New(time.Now().AddDate(100, 0, 0)) }), invalid, "run_at"},
+		{"delay and time", "TaskService/Create", task(func(s *millracev1.TaskSpec) {
+			s.Delay, s.RunAt = durationpb.New(time.Second), timestamppb.Now()
+		}), invalid, "delay"},
+		{"negative attempts", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.MaxAttempts = -1 }), invalid, "max_attempts"},
+		{"1,001 crashes", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.MaxCrashes = 1001 }), invalid, "max_crashes"},
+		{"negative deliveries", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.MaxDeliveries = proto.Int32(-1) }), invalid, "max_deliveries"},
+		{"a lease of a millisecond", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Lease = durationpb.New(time.Millisecond) }), invalid, "lease"},
+		{"a lease of 25 hours", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Lease = durationpb.New(25 * time.Hour) }), invalid, "lease"},
+		{"a negative bound of a run", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.MaxRun = negative }), invalid, "max_run"},
+		{"a retry factor of 101", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Retry = &millracev1.Retry{Factor: 101} }), invalid, "retry"},
+		{"an unknown backoff", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Retry = &millracev1.Retry{Backoff: 99} }), invalid, "retry"},
+		{"an empty unique key", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Unique = &millracev1.Unique{} }), invalid, "unique"},
+		{"a long unique key", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Unique = &millracev1.Unique{Key: strings.Repeat("k", 257)} }), large, "unique_key_bytes"},
+		{"a unique window of a year", "TaskService/Create", task(func(s *millracev1.TaskSpec) {
+			s.Unique = &millracev1.Unique{Key: "k", Ttl: durationpb.New(366 * 24 * time.Hour)}
+		}), invalid, "ttl"},
+		{"what is not built yet", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Labels = map[string]string{"a": "b"} }), invalid, "labels"},
+		{"an empty batch", "TaskService/BatchCreate", batch(0), invalid, "tasks"},
+		{"a batch of 513", "TaskService/BatchCreate", batch(513), large, "frame_items"},
+		{"a list without a state", "TaskService/List", &millracev1.ListRequest{Queue: "good"}, invalid, "state"},
+		{"a page of 1,001", "TaskService/List", &millracev1.ListRequest{Queue: "good", State: 3, Limit: 1001}, invalid, "list_items"},
+		{"a cursor that is none", "TaskService/List", &millracev1.ListRequest{Queue: "good", State: 3, Cursor: "made up"}, invalid, "cursor"},
+		{"a claim of no queue", "TaskService/Claim", &millracev1.ClaimRequest{}, invalid, "queues"},
+		{"a claim of 65 queues", "TaskService/Claim", &millracev1.ClaimRequest{Queues: queues(65)}, large, "claim_queues"},
+		{"a claim of 129 tasks", "TaskService/Claim", &millracev1.ClaimRequest{Queues: queues(1), Max: 129}, invalid, "claim_tasks"},
+		{"a claim that waits 61 s", "TaskService/Claim", &millracev1.ClaimRequest{Queues: queues(1), Wait: durationpb.New(61 * time.Second)}, invalid, "claim_wait_ms"},
+		{"a claim with a negative wait", "TaskService/Claim", &millracev1.ClaimRequest{Queues: queues(1), Wait: negative}, invalid, "wait"},
+		{"a claim by a long name", "TaskService/Claim", &millracev1.ClaimRequest{Queues: queues(1), Worker: strings.Repeat("w", 129)}, large, "worker_bytes"},
+		{"no settle", "TaskService/Settle", &millracev1.SettleRequest{}, invalid, "items"},
+		{"513 settles", "TaskService/Settle", &millracev1.SettleRequest{Items: make([]*millracev1.SettleItem, 513)}, large, "frame_items"},
+		{"513 heartbeats", "TaskService/Heartbeat", &millracev1.HeartbeatRequest{Items: make([]*millracev1.Hold, 513)}, large, "frame_items"},
+		{"an empty commit", "CommitService/Commit", commit(), invalid, "ops"},
+		{"a commit of 1,025 ops", "CommitService/Commit", commit(many(1025)...), large, "commit_ops"},
+		{"an op that is none", "CommitService/Commit", commit(&millracev1.Op{}), invalid, "ops[0]"},
+		{"an op that is not built", "CommitService/Commit", commit(put("k", "a", "1"), &millracev1.Op{Op: &millracev1.Op_Reserved{Reserved: &millracev1.Reserved{Op: "ref_update"}}}), invalid, "ops[1]"},
+		{"an empty key", "CommitService/Commit", commit(put("k", "", "1")), invalid, "key"},
+		{"a key over its limit", "CommitService/Commit", commit(put("k", strings.Repeat("k", 16<<10+1), "1")), large, "key_bytes"},
+		{"a value over its limit", "CommitService/Commit", commit(put("k", "a", strings.Repeat("v", 3<<19+1))), large, "value_bytes"},
+		{"a keyspace that is none", "CommitService/Commit", commit(put("a:b", "k", "1")), invalid, "keyspace"},
+		{"a request id of 15 bytes", "CommitService/Commit", &millracev1.CommitRequest{Ops: []*millracev1.Op{put("k", "a", "1")}, RequestId: make([]byte, 15)}, invalid, "request_id"},
+		{"an empty key to read", "KVService/Get", &millracev1.KVGetRequest{Keyspace: "k"}, invalid, "key"},
+		{"a queue's negative lease", "QueueService/Set", &millracev1.SetQueueRequest{Queue: "good", Config: &millracev1.QueueConfig{Lease: negative}}, invalid, "lease"},
+		{"a queue's negative aging", "QueueService/Set", &millracev1.SetQueueRequest{Queue: "good", Config: &millracev1.QueueConfig{Aging: negative}}, invalid, "aging"},
+		{"a queue's absurd retention", "QueueService/Set", &millracev1.SetQueueRequest{Queue: "good", Config: &millracev1.QueueConfig{RetainDead: absurd}}, invalid, "retain_dead"},
+		{"a queue's payload over the limit", "QueueService/Set", &millracev1.SetQueueRequest{Queue: "good", Config: &millracev1.QueueConfig{MaxPayload: 2 << 20}}, invalid, "max_payload"},
+		{"a namespace that is none", "QueueService/List", nil, invalid, "namespace"},
+	} {
+		caller := r
+		if c.m == nil {
+			caller, c.m = r.with("millrace-namespace", "no/good"), &millracev1.ListQueuesRequest{}
+		}
+		a := caller.call(t, c.method, c.m)
+		e := a.err()
+		if e.GetCode() != c.code || !strings.Contains(e.GetField()+" "+e.GetLimit(), c.says) || e.GetOutcome() != millracev1.Error_REFUSED {
+			t.Errorf("%s: status %d, %v; want %s and %s", c.name, a.status, e, c.code, c.says)
+		}
+		if strings.Contains(a.message, "/") && strings.Contains(a.message, ".go") {
+			t.Errorf("%s: the answer shows the inside: %s", c.name, a.message)
+		}
+		stillServes(t, r, c.name)
+	}
+	l.audit()
+}
+
+func queues(n int) (out []*millracev1.QueueWeight) {
+	for i := range n {
+		out = append(out, &millracev1.QueueWeight{Name: fmt.Sprint("q", i)})
+	}
+	return out
+}
+
+func many(n int) (out []*millracev1.Op) {
+	for i := range n {
+		out = append(out, put("k", fmt.Sprint(i), "1"))
+	}
+	return out
+}
+
+// TestBytesThatAreNoMessageAreRefused sends what no client library can: frames cut, too long, compressed, of other types.
+func TestBytesThatAreNoMessageAreRefused(t *testing.T) {
+	l := startLocal(t, holder{"acme", "admin", ""})
+	r := l.raw(0)
+	good, err := proto.Marshal(task(func(*millracev1.TaskSpec) {}))
+	noErr(t, err)
+	unknown := protowire.AppendBytes(protowire.AppendTag(bytes.Clone(good), 999, protowire.BytesType), []byte("from the future"))
+	for _, c := range []struct {
+		name string
+		b    []byte
+		ok   bool
+	}{
+		{"nothing", nil, false},
+		{"half a prefix", []byte{0, 0}, false},
+		{"a prefix that promises more", []byte{0, 0, 0, 1, 0, 'x'}, false},
+		{"a prefix that promises 4 GiB", []byte{0, 0xff, 0xff, 0xff, 0xff}, false},
+		{"a prefix just over the limit", append([]byte{0, 0, 0x40, 0, 1}, make([]byte, 4<<20+1)...), false},
+		{"compressed by nothing", append([]byte{1}, frame(good)[1:]...), false},
+		{"noise", frame(bytes.Repeat([]byte{0xff}, 100)), false},
+		{"half a message", frame(good[:len(good)-3]), false},
+		{"a group that does not end", frame([]byte{0x0b}), false},
+		{"a length beyond the message", frame([]byte{0x0a, 0xff, 0xff, 0xff, 0x7f}), false},
+		{"text that is no UTF-8", frame([]byte{0x0a, 0x04, 0x12, 0x02, 0xff, 0xfe}), false},
+		{"two messages", append(frame(good), frame(good)...), false},
+		{"a field from the future", frame(unknown), true},
+	} {
+		a := r.send(t, "TaskService/Create", c.b)
+		if c.ok && a.status != 0 && a.code() != "INVALID_ARGUMENT" {
+			t.Errorf("%s: status %d %s", c.name, a.status, a.message)
+		}
+		if !c.ok && a.status == 0 && a.http == 200 {
+			t.Errorf("%s: it was taken for a message", c.name)
+		}
+		stillServes(t, r, c.name)
+	}
+	for _, method := range []string{"TaskService/Nothing", "NoService/Get", "TaskService", "../TaskService/Get"} {
+		if a := r.send(t, method, frame(good)); a.status == 0 {
+			t.Errorf("%s was served", method)
+		}
+	}
+	for _, method := range []string{"TaskService/Update", "TaskService/Cancel", "TaskService/Retry"} {
+		a := r.call(t, method, &millracev1.CancelRequest{Id: newID()})
+		if a.code() != "INVALID_ARGUMENT" || a.err().GetReason() != "not_supported" {
+			t.Errorf("%s, which is not built, answers %d %v", method, a.status, a.err())
+		}
+	}
+	stillServes(t, r, "methods that do not exist")
+}
+
+// TestAStreamOfNonsenseEndsAndDoesNoHarm breaks the rules of a stream in every way that a client could.
+func TestAStreamOfNonsenseEndsAndDoesNoHarm(t *testing.T) {
+	l := startLocal(t, holder{"acme", "admin", ""})
+	r := l.raw(0)
+	create := func(seq uint64, n int) *millracev1.ClientFrame {
+		return &millracev1.ClientFrame{Frame: &millracev1.ClientFrame_Create{Create: &millracev1.CreateFrame{Seq: seq, Tasks: batch(n).Tasks}}}
+	}
+	hello := func(h *millracev1.Hello) *millracev1.ClientFrame {
+		return &millracev1.ClientFrame{Frame: &millracev1.ClientFrame_Hello{Hello: h}}
+	}
+	session := bytes.Repeat([]byte{9}, 16)
+	for name, c := range map[string]func(s *stream){
+		"no hello":             func(s *stream) { s.send(create(1, 1)) },
+		"an empty frame first": func(s *stream) { s.send(&millracev1.ClientFrame{}) },
+		"noise first":          func(s *stream) { s.write(frame([]byte{0xff, 0xff})) },
+		"another version":      func(s *stream) { s.send(hello(&millracev1.Hello{Version: 99, Session: session})) },
+		"a short session":      func(s *stream) { s.send(hello(&millracev1.Hello{Version: 1, Session: []byte("short")})) },
+		"no session":           func(s *stream) { s.send(hello(&millracev1.Hello{Version: 1})) },
+		"a bad namespace": func(s *stream) {
+			s.send(hello(&millracev1.Hello{Version: 1, Session: session, Namespace: "no/good"}))
+		},
+		"hello twice":      func(s *stream) { s.hello(1); s.hello(1) },
+		"an empty frame":   func(s *stream) { s.hello(2); s.send(&millracev1.ClientFrame{}) },
+		"noise":            func(s *stream) { s.hello(3); s.write(frame([]byte{0xff, 0xff, 0xff})) },
+		"a frame of 4 GiB": func(s *stream) { s.hello(4); s.write([]byte{0, 0xff, 0xff, 0xff, 0xff}) },
+		"a wrong new token": func(s *stream) {
+			s.hello(5)
+			s.send(&millracev1.ClientFrame{Frame: &millracev1.ClientFrame_Auth{Auth: &millracev1.AuthFrame{Token: "x"}}})
+		},
+	} {
+		s := r.openStream(t)
+		c(s)
+		if a := s.ended(); a.status == 0 {
+			t.Errorf("%s: the stream ended well", name)
+		} else if a.status == 13 || a.status == 2 {
+			t.Errorf("%s: status %d %s", name, a.status, a.message)
+		}
+		s.close()
+		stillServes(t, r, name)
+	}
+
+	s := r.openStream(t)
+	s.hello(7)
+	for seq, n := range []int{0, 513} { // refused as a whole, and the stream goes on
+		s.send(create(uint64(seq+1), n))
+		if k := s.ack(uint64(seq + 1)); k.Error == nil {
+			t.Errorf("a frame of %d tasks was taken", n)
+		}
+	}
+	s.send(create(3, 512))
+	if k := s.ack(3); k.Error != nil || len(k.Created) != 512 {
+		t.Errorf("a frame of 512 tasks: %v, %d created", k.Error, len(k.Created))
+	}
+	s.send(&millracev1.ClientFrame{Frame: &millracev1.ClientFrame_Commit{Commit: &millracev1.CommitFrame{Seq: 4, Commit: commit(many(1025)...)}}})
+	if k := s.ack(4); k.Error.GetLimit() != "commit_ops" {
+		t.Errorf("a commit of 1,025 ops: %v", k.Error)
+	}
+	s.close()
+	l.audit()
+}
