@@ -93,13 +93,8 @@ func (d *dispatcher) leave(u *sub) {
 func (d *dispatcher) mayGive(u *sub) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if u.inLog > 0 {
+	if u.inLog > 0 || u.finds() {
 		return true
-	}
-	for _, dm := range u.demands {
-		if dm.available() > 0 {
-			return true
-		}
 	}
 	select {
 	case r := <-u.claim.answer: // granted in between

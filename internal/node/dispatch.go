@@ -43,6 +43,7 @@ type demand struct {
 	ready    int // when the last entry that touched the queue was applied
 	creating int // by entries in the log
 	granting int // by entries in the log
+	once     int // claims among subs that do not wait
 	isHot    bool
 }
 
@@ -63,13 +64,35 @@ type sub struct {
 	lease   core.Millis
 	gone    bool
 	counted uint64 // round of the last grant that answers for open settles
+	heir    *sub   // replaced it, and took over what it has in flight and in the log
 }
+
+// current returns the subscription that stands where u stood.
+func (u *sub) current() *sub {
+	for u.heir != nil {
+		u = u.heir
+	}
+	return u
+}
+
+// once reports whether u is a claim that takes what there is and does not wait.
+func (u *sub) once() bool { return u.claim != nil && u.claim.once }
 
 func (u *sub) free() int {
 	if u.gone || u.session != nil && (u.session.closed || u.session.drained) {
 		return 0
 	}
 	return u.window - u.used
+}
+
+// finds reports whether one of u's queues has something to give.
+func (u *sub) finds() bool {
+	for _, dm := range u.demands {
+		if dm.available() > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // grant is one Grant commit of an entry.
@@ -112,6 +135,9 @@ func (d *dispatcher) attach(p core.Partition, u *sub, queues []core.GrantQueue) 
 		}
 		dm.subs = append(dm.subs, u)
 		u.demands = append(u.demands, dm)
+		if u.once() {
+			dm.once++
+		}
 	}
 	d.heat(u)
 }
@@ -123,6 +149,9 @@ func (d *dispatcher) detach(u *sub) {
 		for i, other := range dm.subs {
 			if other == u {
 				dm.subs = append(dm.subs[:i:i], dm.subs[i+1:]...)
+				if u.once() {
+					dm.once--
+				}
 				break
 			}
 		}
@@ -188,11 +217,25 @@ func (d *dispatcher) collect(creates map[queueKey]int) []*grant {
 			keep = append(keep, dm)
 		} else {
 			dm.isHot = false
+			d.turnAway(dm)
 		}
 	}
 	clear(d.hot[len(keep):])
 	d.hot = keep
 	return grants
+}
+
+// turnAway answers the claims of a queue that do not wait and for which others left nothing.
+func (d *dispatcher) turnAway(q *demand) {
+	if q.once == 0 || q.available() > 0 {
+		return
+	}
+	for _, u := range q.subs {
+		if u.once() && !u.claim.over && u.inLog == 0 && !u.finds() {
+			u.claim.over, u.gone = true, true
+			u.claim.end(claimed{at: d.s.at(q.key.p)})
+		}
+	}
 }
 
 // turn returns the next subscription of the queue that can take a task; full says that one could but for room.
@@ -314,7 +357,7 @@ func (d *dispatcher) granted(m *commit.Machine, g *grant, tasks []core.Assigned,
 		d.refresh(m, dm)
 		d.forget(dm)
 	}
-	u := g.sub
+	u := g.sub.current()
 	u.inLog--
 	u.used -= int(g.op.N) - len(tasks)
 	if u.claim != nil {
@@ -325,8 +368,9 @@ func (d *dispatcher) granted(m *commit.Machine, g *grant, tasks []core.Assigned,
 		return nil
 	}
 	ses := u.session
+	var out []send
 	if ses.closed || u.gone {
-		// The stream was replaced while the grant was in the log: its successor takes the tasks, or nobody does.
+		// The stream was replaced while the grant was in the log: its successor takes what its slots can, or nobody does.
 		next := d.sessions[sessionKey{g.partition, ses.spec.ID}]
 		if next == nil {
 			return []send{{release: tasks, partition: g.partition}}
@@ -337,12 +381,19 @@ func (d *dispatcher) granted(m *commit.Machine, g *grant, tasks []core.Assigned,
 			return nil
 		}
 		u, ses = to, next
+		if fits := max(u.free(), 0); fits < len(tasks) {
+			out = append(out, send{release: tasks[fits:], partition: g.partition})
+			tasks = tasks[:fits]
+		}
+		if len(tasks) == 0 {
+			return out
+		}
 		u.used += len(tasks)
 	}
 	for _, t := range tasks {
 		ses.tasks[t.Task] = &held{token: t.Token, sub: u, queue: t.Queue}
 	}
-	return []send{{session: ses, sub: u.number, assign: tasks, at: at, partition: g.partition}}
+	return append(out, send{session: ses, sub: u.number, assign: tasks, at: at, partition: g.partition})
 }
 
 // drop takes back what an entry counted on, when it was not applied or nobody knows.
@@ -361,8 +412,9 @@ func (d *dispatcher) drop(f *inflight) {
 			d.heatQueue(dm)
 			d.forget(dm)
 		}
-		g.sub.inLog--
-		g.sub.used -= int(g.op.N)
+		u := g.sub.current()
+		u.inLog--
+		u.used -= int(g.op.N)
 	}
 	for _, p := range f.proposals {
 		if p.settles != nil {

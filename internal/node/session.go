@@ -103,12 +103,11 @@ func (ses *session) Subscribe(spec core.Subscription) {
 	}
 	if old := ses.subs[spec.Sub]; old != nil {
 		d.detach(old)
+		old.heir = u
+		u.used, u.inLog, u.counted = old.used-old.owed, old.inLog, old.counted
 		for _, h := range ses.tasks {
 			if h.sub == old {
 				h.sub = u
-				if !h.settling {
-					u.used++
-				}
 			}
 		}
 	}

@@ -46,92 +46,101 @@ func commit(ops ...*millracev1.Op) *millracev1.CommitRequest {
 	return &millracev1.CommitRequest{Ops: ops}
 }
 
-// TestBadInputIsRefusedByNameAndDoesNoHarm sends each kind of nonsense that a client can express in the contract.
+// Durations that nobody means.
+var (
+	negative = durationpb.New(-time.Second)
+	absurd   = &durationpb.Duration{Seconds: 315_576_000_000} // ten thousand years
+	broken   = &durationpb.Duration{Seconds: 1, Nanos: 2_000_000_000}
+	mixed    = &durationpb.Duration{Seconds: 1, Nanos: -1}
+)
+
+// badCalls has each kind of nonsense that a client can express in the contract, and what must come of it: a code, and a
+// field or limit.
+var badCalls = []struct {
+	name, method string
+	m            proto.Message
+	code, says   string
+}{
+	{"no task", "TaskService/Create", &millracev1.CreateRequest{}, "INVALID_ARGUMENT", "task"},
+	{"no queue", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Queue = "" }), "INVALID_ARGUMENT", "queue"},
+	{"a queue with a NUL", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Queue = "a\x00b" }), "INVALID_ARGUMENT", "queue"},
+	{"a queue with a slash", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Queue = "../x" }), "INVALID_ARGUMENT", "queue"},
+	{"a long queue", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Queue = strings.Repeat("q", 129) }), "INVALID_ARGUMENT", "queue"},
+	{"a bad kind", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Kind = "a b" }), "INVALID_ARGUMENT", "kind"},
+	{"an id of other letters", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Id = strings.Repeat("!", 26) }), "INVALID_ARGUMENT", "id"},
+	{"a payload over its limit", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Payload = make([]byte, 1<<20+1) }), "TOO_LARGE", "payload_bytes"},
+	{"33 headers", "TaskService/Create", task(func(s *millracev1.TaskSpec) {
+		for i := range 33 {
+			s.Headers = append(s.Headers, &millracev1.Header{Name: fmt.Sprint("h", i), Value: "v"})
+		}
+	}), "TOO_LARGE", "headers"},
+	{"headers of over 4 KiB", "TaskService/Create", task(func(s *millracev1.TaskSpec) {
+		s.Headers = []*millracev1.Header{{Name: "n", Value: strings.Repeat("v", 4<<10)}}
+	}), "TOO_LARGE", "header_bytes"},
+	{"a header with a line break", "TaskService/Create", task(func(s *millracev1.TaskSpec) {
+		s.Headers = []*millracev1.Header{{Name: "n", Value: "v\r\nx: y"}}
+	}), "INVALID_ARGUMENT", "headers"},
+	{"priority 10", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Priority = 10 }), "INVALID_ARGUMENT", "priority"},
+	{"a negative delay", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Delay = negative }), "INVALID_ARGUMENT", "delay"},
+	{"an absurd delay", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Delay = absurd }), "INVALID_ARGUMENT", "delay"},
+	{"a delay that is no duration", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Delay = broken }), "INVALID_ARGUMENT", "delay"},
+	{"a delay of two signs", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Delay = mixed }), "INVALID_ARGUMENT", "delay"},
+	{"a time that is none", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.RunAt = &timestamppb.Timestamp{Seconds: 1 << 60} }), "INVALID_ARGUMENT", "run_at"},
+	{"a time in a century", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.RunAt = timestamppb.New(time.Now().AddDate(100, 0, 0)) }), "INVALID_ARGUMENT", "run_at"},
+	{"delay and time", "TaskService/Create", task(func(s *millracev1.TaskSpec) {
+		s.Delay, s.RunAt = durationpb.New(time.Second), timestamppb.Now()
+	}), "INVALID_ARGUMENT", "delay"},
+	{"negative attempts", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.MaxAttempts = -1 }), "INVALID_ARGUMENT", "max_attempts"},
+	{"1,001 crashes", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.MaxCrashes = 1001 }), "INVALID_ARGUMENT", "max_crashes"},
+	{"negative deliveries", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.MaxDeliveries = proto.Int32(-1) }), "INVALID_ARGUMENT", "max_deliveries"},
+	{"a lease of a millisecond", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Lease = durationpb.New(time.Millisecond) }), "INVALID_ARGUMENT", "lease"},
+	{"a lease of 25 hours", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Lease = durationpb.New(25 * time.Hour) }), "INVALID_ARGUMENT", "lease"},
+	{"a negative bound of a run", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.MaxRun = negative }), "INVALID_ARGUMENT", "max_run"},
+	{"a retry factor of 101", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Retry = &millracev1.Retry{Factor: 101} }), "INVALID_ARGUMENT", "retry"},
+	{"an unknown backoff", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Retry = &millracev1.Retry{Backoff: 99} }), "INVALID_ARGUMENT", "retry"},
+	{"an empty unique key", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Unique = &millracev1.Unique{} }), "INVALID_ARGUMENT", "unique"},
+	{"a long unique key", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Unique = &millracev1.Unique{Key: strings.Repeat("k", 257)} }), "TOO_LARGE", "unique_key_bytes"},
+	{"a unique window of a year", "TaskService/Create", task(func(s *millracev1.TaskSpec) {
+		s.Unique = &millracev1.Unique{Key: "k", Ttl: durationpb.New(366 * 24 * time.Hour)}
+	}), "INVALID_ARGUMENT", "ttl"},
+	{"what is not built yet", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Labels = map[string]string{"a": "b"} }), "INVALID_ARGUMENT", "labels"},
+	{"an empty batch", "TaskService/BatchCreate", batch(0), "INVALID_ARGUMENT", "tasks"},
+	{"a batch of 513", "TaskService/BatchCreate", batch(513), "TOO_LARGE", "frame_items"},
+	{"a list without a state", "TaskService/List", &millracev1.ListRequest{Queue: "good"}, "INVALID_ARGUMENT", "state"},
+	{"a page of 1,001", "TaskService/List", &millracev1.ListRequest{Queue: "good", State: 3, Limit: 1001}, "INVALID_ARGUMENT", "list_items"},
+	{"a cursor that is none", "TaskService/List", &millracev1.ListRequest{Queue: "good", State: 3, Cursor: "made up"}, "INVALID_ARGUMENT", "cursor"},
+	{"a claim of no queue", "TaskService/Claim", &millracev1.ClaimRequest{}, "INVALID_ARGUMENT", "queues"},
+	{"a claim of 65 queues", "TaskService/Claim", &millracev1.ClaimRequest{Queues: queues(65)}, "TOO_LARGE", "claim_queues"},
+	{"a claim of 129 tasks", "TaskService/Claim", &millracev1.ClaimRequest{Queues: queues(1), Max: 129}, "INVALID_ARGUMENT", "claim_tasks"},
+	{"a claim that waits 61 s", "TaskService/Claim", &millracev1.ClaimRequest{Queues: queues(1), Wait: durationpb.New(61 * time.Second)}, "INVALID_ARGUMENT", "claim_wait_ms"},
+	{"a claim with a negative wait", "TaskService/Claim", &millracev1.ClaimRequest{Queues: queues(1), Wait: negative}, "INVALID_ARGUMENT", "wait"},
+	{"a claim by a long name", "TaskService/Claim", &millracev1.ClaimRequest{Queues: queues(1), Worker: strings.Repeat("w", 129)}, "TOO_LARGE", "worker_bytes"},
+	{"no settle", "TaskService/Settle", &millracev1.SettleRequest{}, "INVALID_ARGUMENT", "items"},
+	{"513 settles", "TaskService/Settle", &millracev1.SettleRequest{Items: make([]*millracev1.SettleItem, 513)}, "TOO_LARGE", "frame_items"},
+	{"513 heartbeats", "TaskService/Heartbeat", &millracev1.HeartbeatRequest{Items: make([]*millracev1.Hold, 513)}, "TOO_LARGE", "frame_items"},
+	{"an empty commit", "CommitService/Commit", commit(), "INVALID_ARGUMENT", "ops"},
+	{"a commit of 1,025 ops", "CommitService/Commit", commit(many(1025)...), "TOO_LARGE", "commit_ops"},
+	{"an op that is none", "CommitService/Commit", commit(&millracev1.Op{}), "INVALID_ARGUMENT", "ops[0]"},
+	{"an op that is not built", "CommitService/Commit", commit(put("k", "a", "1"), &millracev1.Op{Op: &millracev1.Op_Reserved{Reserved: &millracev1.Reserved{Op: "ref_update"}}}), "INVALID_ARGUMENT", "ops[1]"},
+	{"a key twice", "CommitService/Commit", commit(put("k", "a", "1"), put("k", "a", "2")), "INVALID_ARGUMENT", "ops[1].key"},
+	{"an empty key", "CommitService/Commit", commit(put("k", "", "1")), "INVALID_ARGUMENT", "key"},
+	{"a key over its limit", "CommitService/Commit", commit(put("k", strings.Repeat("k", 16<<10+1), "1")), "TOO_LARGE", "key_bytes"},
+	{"a value over its limit", "CommitService/Commit", commit(put("k", "a", strings.Repeat("v", 3<<19+1))), "TOO_LARGE", "value_bytes"},
+	{"a keyspace that is none", "CommitService/Commit", commit(put("a:b", "k", "1")), "INVALID_ARGUMENT", "keyspace"},
+	{"a request id of 15 bytes", "CommitService/Commit", &millracev1.CommitRequest{Ops: []*millracev1.Op{put("k", "a", "1")}, RequestId: make([]byte, 15)}, "INVALID_ARGUMENT", "request_id"},
+	{"an empty key to read", "KVService/Get", &millracev1.KVGetRequest{Keyspace: "k"}, "INVALID_ARGUMENT", "key"},
+	{"a queue's negative lease", "QueueService/Set", &millracev1.SetQueueRequest{Queue: "good", Config: &millracev1.QueueConfig{Lease: negative}}, "INVALID_ARGUMENT", "lease"},
+	{"a queue's negative aging", "QueueService/Set", &millracev1.SetQueueRequest{Queue: "good", Config: &millracev1.QueueConfig{Aging: negative}}, "INVALID_ARGUMENT", "aging"},
+	{"a queue's absurd retention", "QueueService/Set", &millracev1.SetQueueRequest{Queue: "good", Config: &millracev1.QueueConfig{RetainDead: absurd}}, "INVALID_ARGUMENT", "retain_dead"},
+	{"a queue's payload over the limit", "QueueService/Set", &millracev1.SetQueueRequest{Queue: "good", Config: &millracev1.QueueConfig{MaxPayload: 2 << 20}}, "INVALID_ARGUMENT", "max_payload"},
+	{"a namespace that is none", "QueueService/List", nil, "INVALID_ARGUMENT", "namespace"},
+}
+
+// TestBadInputIsRefusedByNameAndDoesNoHarm makes each bad call, and a good one after it.
 func TestBadInputIsRefusedByNameAndDoesNoHarm(t *testing.T) {
 	l := startLocal(t, holder{"acme", "admin", ""})
 	r := l.raw(0)
-	const invalid, large = "INVALID_ARGUMENT", "TOO_LARGE"
-	negative, absurd := durationpb.New(-time.Second), &durationpb.Duration{Seconds: 315_576_000_000}
-	broken := &durationpb.Duration{Seconds: 1, Nanos: 2_000_000_000}
-	mixed := &durationpb.Duration{Seconds: 1, Nanos: -1}
-	for _, c := range []struct {
-		name, method string
-		m            proto.Message
-		code, says   string // says is the field or the limit
-	}{
-		{"no task", "TaskService/Create", &millracev1.CreateRequest{}, invalid, "task"},
-		{"no queue", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Queue = "" }), invalid, "queue"},
-		{"a queue with a NUL", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Queue = "a\x00b" }), invalid, "queue"},
-		{"a queue with a slash", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Queue = "../x" }), invalid, "queue"},
-		{"a long queue", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Queue = strings.Repeat("q", 129) }), invalid, "queue"},
-		{"a bad kind", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Kind = "a b" }), invalid, "kind"},
-		{"an id of other letters", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Id = strings.Repeat("!", 26) }), invalid, "id"},
-		{"a payload over its limit", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Payload = make([]byte, 1<<20+1) }), large, "payload_bytes"},
-		{"33 headers", "TaskService/Create", task(func(s *millracev1.TaskSpec) {
-			for i := range 33 {
-				s.Headers = append(s.Headers, &millracev1.Header{Name: fmt.Sprint("h", i), Value: "v"})
-			}
-		}), large, "headers"},
-		{"headers of over 4 KiB", "TaskService/Create", task(func(s *millracev1.TaskSpec) {
-			s.Headers = []*millracev1.Header{{Name: "n", Value: strings.Repeat("v", 4<<10)}}
-		}), large, "header_bytes"},
-		{"a header with a line break", "TaskService/Create", task(func(s *millracev1.TaskSpec) {
-			s.Headers = []*millracev1.Header{{Name: "n", Value: "v\r\nx: y"}}
-		}), invalid, "headers"},
-		{"priority 10", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Priority = 10 }), invalid, "priority"},
-		{"a negative delay", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Delay = negative }), invalid, "delay"},
-		{"an absurd delay", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Delay = absurd }), invalid, "delay"},
-		{"a delay that is no duration", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Delay = broken }), invalid, "delay"},
-		{"a delay of two signs", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Delay = mixed }), invalid, "delay"},
-		{"a time that is none", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.RunAt = &timestamppb.Timestamp{Seconds: 1 << 60} }), invalid, "run_at"},
-		{"a time in a century", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.RunAt = timestamppb.New(time.Now().AddDate(100, 0, 0)) }), invalid, "run_at"},
-		{"delay and time", "TaskService/Create", task(func(s *millracev1.TaskSpec) {
-			s.Delay, s.RunAt = durationpb.New(time.Second), timestamppb.Now()
-		}), invalid, "delay"},
-		{"negative attempts", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.MaxAttempts = -1 }), invalid, "max_attempts"},
-		{"1,001 crashes", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.MaxCrashes = 1001 }), invalid, "max_crashes"},
-		{"negative deliveries", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.MaxDeliveries = proto.Int32(-1) }), invalid, "max_deliveries"},
-		{"a lease of a millisecond", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Lease = durationpb.New(time.Millisecond) }), invalid, "lease"},
-		{"a lease of 25 hours", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Lease = durationpb.New(25 * time.Hour) }), invalid, "lease"},
-		{"a negative bound of a run", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.MaxRun = negative }), invalid, "max_run"},
-		{"a retry factor of 101", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Retry = &millracev1.Retry{Factor: 101} }), invalid, "retry"},
-		{"an unknown backoff", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Retry = &millracev1.Retry{Backoff: 99} }), invalid, "retry"},
-		{"an empty unique key", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Unique = &millracev1.Unique{} }), invalid, "unique"},
-		{"a long unique key", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Unique = &millracev1.Unique{Key: strings.Repeat("k", 257)} }), large, "unique_key_bytes"},
-		{"a unique window of a year", "TaskService/Create", task(func(s *millracev1.TaskSpec) {
-			s.Unique = &millracev1.Unique{Key: "k", Ttl: durationpb.New(366 * 24 * time.Hour)}
-		}), invalid, "ttl"},
-		{"what is not built yet", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Labels = map[string]string{"a": "b"} }), invalid, "labels"},
-		{"an empty batch", "TaskService/BatchCreate", batch(0), invalid, "tasks"},
-		{"a batch of 513", "TaskService/BatchCreate", batch(513), large, "frame_items"},
-		{"a list without a state", "TaskService/List", &millracev1.ListRequest{Queue: "good"}, invalid, "state"},
-		{"a page of 1,001", "TaskService/List", &millracev1.ListRequest{Queue: "good", State: 3, Limit: 1001}, invalid, "list_items"},
-		{"a cursor that is none", "TaskService/List", &millracev1.ListRequest{Queue: "good", State: 3, Cursor: "made up"}, invalid, "cursor"},
-		{"a claim of no queue", "TaskService/Claim", &millracev1.ClaimRequest{}, invalid, "queues"},
-		{"a claim of 65 queues", "TaskService/Claim", &millracev1.ClaimRequest{Queues: queues(65)}, large, "claim_queues"},
-		{"a claim of 129 tasks", "TaskService/Claim", &millracev1.ClaimRequest{Queues: queues(1), Max: 129}, invalid, "claim_tasks"},
-		{"a claim that waits 61 s", "TaskService/Claim", &millracev1.ClaimRequest{Queues: queues(1), Wait: durationpb.New(61 * time.Second)}, invalid, "claim_wait_ms"},
-		{"a claim with a negative wait", "TaskService/Claim", &millracev1.ClaimRequest{Queues: queues(1), Wait: negative}, invalid, "wait"},
-		{"a claim by a long name", "TaskService/Claim", &millracev1.ClaimRequest{Queues: queues(1), Worker: strings.Repeat("w", 129)}, large, "worker_bytes"},
-		{"no settle", "TaskService/Settle", &millracev1.SettleRequest{}, invalid, "items"},
-		{"513 settles", "TaskService/Settle", &millracev1.SettleRequest{Items: make([]*millracev1.SettleItem, 513)}, large, "frame_items"},
-		{"513 heartbeats", "TaskService/Heartbeat", &millracev1.HeartbeatRequest{Items: make([]*millracev1.Hold, 513)}, large, "frame_items"},
-		{"an empty commit", "CommitService/Commit", commit(), invalid, "ops"},
-		{"a commit of 1,025 ops", "CommitService/Commit", commit(many(1025)...), large, "commit_ops"},
-		{"an op that is none", "CommitService/Commit", commit(&millracev1.Op{}), invalid, "ops[0]"},
-		{"an op that is not built", "CommitService/Commit", commit(put("k", "a", "1"), &millracev1.Op{Op: &millracev1.Op_Reserved{Reserved: &millracev1.Reserved{Op: "ref_update"}}}), invalid, "ops[1]"},
-		{"an empty key", "CommitService/Commit", commit(put("k", "", "1")), invalid, "key"},
-		{"a key over its limit", "CommitService/Commit", commit(put("k", strings.Repeat("k", 16<<10+1), "1")), large, "key_bytes"},
-		{"a value over its limit", "CommitService/Commit", commit(put("k", "a", strings.Repeat("v", 3<<19+1))), large, "value_bytes"},
-		{"a keyspace that is none", "CommitService/Commit", commit(put("a:b", "k", "1")), invalid, "keyspace"},
-		{"a request id of 15 bytes", "CommitService/Commit", &millracev1.CommitRequest{Ops: []*millracev1.Op{put("k", "a", "1")}, RequestId: make([]byte, 15)}, invalid, "request_id"},
-		{"an empty key to read", "KVService/Get", &millracev1.KVGetRequest{Keyspace: "k"}, invalid, "key"},
-		{"a queue's negative lease", "QueueService/Set", &millracev1.SetQueueRequest{Queue: "good", Config: &millracev1.QueueConfig{Lease: negative}}, invalid, "lease"},
-		{"a queue's negative aging", "QueueService/Set", &millracev1.SetQueueRequest{Queue: "good", Config: &millracev1.QueueConfig{Aging: negative}}, invalid, "aging"},
-		{"a queue's absurd retention", "QueueService/Set", &millracev1.SetQueueRequest{Queue: "good", Config: &millracev1.QueueConfig{RetainDead: absurd}}, invalid, "retain_dead"},
-		{"a queue's payload over the limit", "QueueService/Set", &millracev1.SetQueueRequest{Queue: "good", Config: &millracev1.QueueConfig{MaxPayload: 2 << 20}}, invalid, "max_payload"},
-		{"a namespace that is none", "QueueService/List", nil, invalid, "namespace"},
-	} {
+	for _, c := range badCalls {
 		caller := r
 		if c.m == nil {
 			caller, c.m = r.with("millrace-namespace", "no/good"), &millracev1.ListQueuesRequest{}

@@ -289,6 +289,20 @@ func (s *stream) next() (*millracev1.ServerFrame, answer) {
 	return f, answer{}
 }
 
+// lastWords is next for a stream whose connection may be cut: it does not want an orderly end.
+func (s *stream) lastWords() (*millracev1.ServerFrame, error) {
+	var prefix [5]byte
+	if _, err := io.ReadFull(s.got.Body, prefix[:]); err != nil {
+		return nil, err
+	}
+	b := make([]byte, binary.BigEndian.Uint32(prefix[1:]))
+	if _, err := io.ReadFull(s.got.Body, b); err != nil {
+		return nil, err
+	}
+	f := &millracev1.ServerFrame{}
+	return f, proto.Unmarshal(b, f)
+}
+
 // ended reads until the stream ends and returns how.
 func (s *stream) ended() answer {
 	s.t.Helper()

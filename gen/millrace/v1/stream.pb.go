@@ -1133,7 +1133,9 @@ func (x *Subscribe) GetLease() *durationpb.Duration {
 }
 
 // Slots sets the window of a subscription: the most tasks in flight, assigned and not settled. A settle frees its slot
-// when the server receives it, and takes it back if it is refused with the lease kept. 0 keeps the subscription quiet.
+// when the server receives it, and takes it back if it is refused with the lease kept. A lease that the server ended
+// keeps its slot until the client's next Slots, Settle or Subscribe frame: a client that does not answer gets no more.
+// 0 keeps the subscription quiet.
 type Slots struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sub           uint32                 `protobuf:"varint,1,opt,name=sub,proto3" json:"sub,omitempty"`

@@ -145,10 +145,10 @@ func TestFullDiskLetsBatchesWaitInOrderAndResumes(t *testing.T) {
 		if used := fsys.Used(); used > 3*o.SegmentBytes {
 			t.Fatalf("%d bytes on disk", used)
 		}
-		if err := l.Cut(0, uint64(len(done))-2); err != nil { // what is cut makes room
+		before := len(done)
+		if err := l.Cut(0, uint64(before)-2); err != nil { // what is cut makes room
 			t.Fatal(err)
 		}
-		before := len(done)
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if len(done) <= before {
