@@ -17,20 +17,22 @@ fi
 bin=$(mktemp -d)
 trap 'rm -rf "$bin"' EXIT
 
-cpu_seconds() { # of all processes that have ended; into $cpu, because a subshell would count its own
-	times >"$bin/times"
-	cpu=$(awk 'NR == 2 { for (i = 1; i <= 2; i++) { split($i, t, /[ms]/); sum += 60 * t[1] + t[2] } printf "%d", sum }' "$bin/times")
+measured() { # name, command...: runs it, and writes the step's row of the table to a file of that name
+	local begin=$SECONDS result=pass cpu
+	echo "== $1"
+	("${@:2}" && status=0 || status=$?; times >"$bin/$1.times"; exit "$status") || result=FAIL
+	cpu=$(awk 'NR == 2 { for (i = 1; i <= 2; i++) { split($i, t, /[ms]/); sum += 60 * t[1] + t[2] } printf "%d", sum }' "$bin/$1.times")
+	printf '%-6s %5ds %6ds  %s\n' "$result" $((SECONDS - begin)) "$cpu" "$1" >"$bin/$1.row"
+	[ "$result" = pass ]
+}
+
+row() { # name: adds its row to the table
+	table+=$(cat "$bin/$1.row")$'\n'
 }
 
 step() { # name, command...
-	local name=$1 begin=$SECONDS result=pass cpu_begin
-	shift
-	cpu_seconds
-	cpu_begin=$cpu
-	echo "== $name"
-	"$@" || { result=FAIL; failed=1; }
-	cpu_seconds
-	table+=$(printf '%-6s %5ds %6ds  %s' "$result" $((SECONDS - begin)) $((cpu - cpu_begin)) "$name")$'\n'
+	measured "$@" || failed=1
+	row "$1"
 }
 
 unchanged() { # generated code equals what would be generated now
@@ -49,15 +51,21 @@ scripts/setup.sh race
 step 'make test' env TAGS="$tags" scripts/test.sh
 begin=$SECONDS
 packages=$(go list -tags "$tags" ./... | grep -v -e '/test/' -e '/internal/lint$')
+# The rows on real processes mostly wait, so they run beside the steps that mostly compute.
+beside='fault rows on real processes'
+measured "$beside" env CHAOS=check go test -count=1 -tags "$tags" -timeout 15m ./test/chaos >"$bin/beside.log" 2>&1 &
+waits=$!
 # shellcheck disable=SC2086 # a list of words
 step 'race detector' go test -race -short -shuffle=on -tags "$tags" -timeout 10m $packages
 # shellcheck disable=SC2086 # a list of words
 step 'planted faults' go test -short -tags "$tags faults" -timeout 10m $packages
-step 'fault rows on real processes' env CHAOS=check go test -count=1 -tags "$tags" -timeout 15m ./test/chaos
 step 'planted bugs' env TAGS="$tags" scripts/mutants.sh
 step 'vet of builds for tests' go vet -tags "$tags faults mutants" ./...
 step 'golangci-lint' wide_lint
 step 'generated code' unchanged
+wait "$waits" || failed=1
+cat "$bin/beside.log"
+row "$beside"
 added=$((SECONDS - begin))
 
 printf '\n%-6s %6s %7s  %s\n%s' '' clock cpu step "$table"

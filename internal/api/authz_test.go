@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"io"
 	"strings"
 	"testing"
@@ -88,7 +89,7 @@ func (r *rig) invoke(ctx context.Context, full string, m protoreflect.MethodDesc
 	if err != nil {
 		return err
 	}
-	if err := ss.SendMsg(in); err != nil && err != io.EOF {
+	if err := ss.SendMsg(in); err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
 	if err := ss.CloseSend(); err != nil {

@@ -330,6 +330,9 @@ func factOf(r *core.Result) core.Fact {
 	return r.Refusal.Fact
 }
 
+// named is a fact with its type, which its text does not always tell.
+func named(f core.Fact) string { return fmt.Sprintf("%T %v", f, f) }
+
 func sameFact(want, got core.Fact) error {
 	if w, ok := want.(core.RevMismatch); ok {
 		g, ok := got.(core.RevMismatch)
@@ -340,7 +343,7 @@ func sameFact(want, got core.Fact) error {
 	} else if reflect.DeepEqual(want, got) {
 		return nil
 	}
-	return fmt.Errorf("refused with %T %v, expected %T %v", got, got, want, want)
+	return fmt.Errorf("refused with %s, expected %s", named(got), named(want))
 }
 
 func describe(r *core.Result) string {

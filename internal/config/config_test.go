@@ -42,7 +42,7 @@ func TestFlagWinsOverEnvironmentWinsOverFile(t *testing.T) {
 
 func TestUnreadableSettingsAreRefusedByName(t *testing.T) {
 	for file, want := range map[string]string{
-		"listen_adress: x":         "unknown key listen_adress",
+		"listen_addr: x":           "unknown key listen_addr",
 		"shards: many":             "key shards",
 		"shards: [1]":              "key shards",
 		"shards: 1\nshards: 2":     "shards",

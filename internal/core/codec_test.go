@@ -100,8 +100,21 @@ func allOps() []Op {
 
 func allFacts() []Fact {
 	return []Fact{
-		NotFound{}, AlreadyExists{}, LeaseLost{}, WrongState{}, RevMismatch{}, WrongPartition{}, Exhausted{}, TooLarge{},
-		Invalid{}, SessionExpired{}, Unavailable{}, DeadlineExceeded{}, Unauthenticated{}, Denied{}, RateLimited{},
+		NotFound{},
+		AlreadyExists{},
+		LeaseLost{},
+		WrongState{},
+		RevMismatch{},
+		WrongPartition{},
+		Exhausted{},
+		TooLarge{},
+		Invalid{},
+		SessionExpired{},
+		Unavailable{},
+		DeadlineExceeded{},
+		Unauthenticated{},
+		Denied{},
+		RateLimited{},
 		NotLeader{},
 	}
 }
@@ -295,11 +308,22 @@ func sampleResults() []Result {
 		{FailedInstead: true},
 	}
 	facts := []Fact{
-		NotFound{"task", "x"}, AlreadyExists{"unique", "k"}, LeaseLost{id, 76}, WrongState{id, Dead},
-		RevMismatch{913, []byte{}, false, "thumbs", []byte("7")}, WrongPartition{[]int{0, 3}}, Exhausted{"sessions", 100_000},
-		TooLarge{"payload", "payload", 1 << 20}, Invalid{"key", "duplicate_key", "twice"}, SessionExpired{},
-		Unavailable{"overload", "proposals", true}, DeadlineExceeded{true}, Unauthenticated{}, Denied{"admin"},
-		RateLimited{"creates", 100}, NotLeader{"h:1"},
+		NotFound{"task", "x"},
+		AlreadyExists{"unique", "k"},
+		LeaseLost{id, 76},
+		WrongState{id, Dead},
+		RevMismatch{913, []byte{}, false, "thumbs", []byte("7")},
+		WrongPartition{[]int{0, 3}},
+		Exhausted{"sessions", 100_000},
+		TooLarge{"payload", "payload", 1 << 20},
+		Invalid{"key", "duplicate_key", "twice"},
+		SessionExpired{},
+		Unavailable{"overload", "proposals", true},
+		DeadlineExceeded{true},
+		Unauthenticated{},
+		Denied{"admin"},
+		RateLimited{"creates", 100},
+		NotLeader{"h:1"},
 	}
 	for i, f := range facts {
 		results = append(results, Result{Refusal: &Refusal{Op: FenceOp + i, Fact: f}})

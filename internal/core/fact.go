@@ -88,6 +88,7 @@ func (e NotFound) Error() string { return fmt.Sprintf("%s %q not found", e.Kind,
 func (e AlreadyExists) Error() string {
 	return fmt.Sprintf("%s %q exists with other content", e.Kind, e.ID)
 }
+
 func (e LeaseLost) Error() string {
 	return fmt.Sprintf("task %s: token %d lost its lease", e.Task, e.Given)
 }

@@ -108,6 +108,7 @@ func (s *shard) answer(f *inflight, entry *core.Entry, results []core.Result, at
 	}
 	if f.term {
 		s.ready.Store(true)
+		s.advance.notify() // who waits for it may have looked before
 		s.poke()
 	}
 }

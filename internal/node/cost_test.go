@@ -3,6 +3,7 @@ package node
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/millrace/millrace/internal/core"
@@ -205,4 +206,62 @@ func TestASubscriptionThatIsReplacedKeepsItsWindow(t *testing.T) {
 	if st := l.stats("q"); st.Completed != total {
 		t.Errorf("%d of %d tasks are completed", st.Completed, total)
 	}
+}
+
+// TestStreamsOfOneSessionThatTakeTurnsLoseNoSlot lets streams of one session replace each other while settles and grants
+// of the one before are in the log: no slot may stay taken by a task that ended, and none be given twice.
+func TestStreamsOfOneSessionThatTakeTurnsLoseNoSlot(t *testing.T) {
+	const slots, total, streams = 8, 2000, 60
+	l := openLong(t, longOptions{})
+	defer l.close()
+	made := make(chan struct{})
+	go func() {
+		defer close(made)
+		l.batches(total, 4, func(i int) core.Commit {
+			return core.Commit{Ops: []core.Op{&core.TaskCreate{ID: taskID(i), Queue: "q", Lease: 86_400_000}}}
+		}, l.applied)
+	}()
+	var completed atomic.Uint64
+	var settled sync.WaitGroup
+	for n := range streams {
+		k := &slotsSink{sink: sink{moved: make(chan struct{}, 1)}, slots: slots, t: t}
+		ses, w, err := l.node.Session(t.Context(), l.ns, core.SessionSpec{ID: core.SessionID{1}, Worker: "worker"}, k)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(w.Kept)+len(w.Lost) > 0 {
+			t.Errorf("a stream that says it holds nothing is told %+v", w)
+		}
+		ses.Subscribe(core.Subscription{Sub: 1, Queues: []core.GrantQueue{{Name: "q"}}, Slots: slots, Batch: 8})
+		for range 1 + n%5 {
+			<-k.moved
+			tasks := k.takeAll(8)
+			commits, holds := make([]core.Commit, len(tasks)), make([]core.TaskHold, len(tasks))
+			for i, a := range tasks {
+				commits[i] = complete(a)
+				commits[i].Partition = l.ns
+				holds[i] = core.TaskHold{Task: a.Task, Token: a.Token}
+			}
+			if len(tasks) == 0 {
+				break
+			}
+			settled.Add(1)
+			ses.Settle(l.ns, commits, holds, func(p core.Proposed) {
+				defer settled.Done()
+				for _, r := range p.Results {
+					if r.Refusal == nil && !r.Replayed { // one may be assigned again while its settle is in the log
+						completed.Add(1)
+					}
+				}
+			})
+		}
+		ses.Close() // with the last settle, and the grant that it allows, in the log
+	}
+	settled.Wait()
+	<-made
+	l.workOff()
+	if st := l.stats("q"); st.Completed != completed.Load() || st.Created != total || st.Crashed != 0 {
+		t.Errorf("%d completions were acknowledged: %+v", completed.Load(), st)
+	}
+	l.audit()
 }

@@ -16,14 +16,14 @@ type mixed struct {
 	l      *long
 	queues []string
 
-	mu    sync.Mutex // guards the fields below
-	next  int
-	ids   []core.TaskID
-	held  []core.Assigned
-	old   []core.Commit   // repeatable
-	told  map[string]bool // entry, commit and answer
-	made  []checktest.Told
-	seq   [4]uint64 // of the numbered commits of each client's session
+	mu   sync.Mutex // guards the fields below
+	next int
+	ids  []core.TaskID
+	held []core.Assigned
+	old  []core.Commit   // repeatable
+	told map[string]bool // entry, commit and answer
+	made []checktest.Told
+	seq  [4]uint64 // of the numbered commits of each client's session
 }
 
 func newMixed(l *long) *mixed {

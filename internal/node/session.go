@@ -145,14 +145,17 @@ func (ses *session) assignAgain(u *sub, tasks []core.Assigned) {
 	}
 	s := ses.d.s
 	full := make([]core.Assigned, 0, len(tasks))
+	var over []core.Assigned // their settles, of the stream before, were in the log
 	err := s.store.View(func(v core.View) error {
 		for _, t := range tasks {
 			a, ok, err := queue.Assigned(v, ses.p, t.Task)
-			if err != nil {
+			switch {
+			case err != nil:
 				return err
-			}
-			if ok && a.Token == t.Token {
+			case ok && a.Token == t.Token:
 				full = append(full, a)
+			default:
+				over = append(over, t)
 			}
 		}
 		return nil
@@ -161,8 +164,26 @@ func (ses *session) assignAgain(u *sub, tasks []core.Assigned) {
 		s.n.fail(err)
 		return
 	}
+	ses.giveUp(over)
 	for chunk := range slices.Chunk(full, max(u.batch, 1)) {
 		ses.d.deliver([]send{{session: ses, sub: u.number, assign: chunk, at: s.at(ses.p), partition: ses.p}})
+	}
+}
+
+// giveUp frees the slots of tasks that ended before they could be assigned again.
+func (ses *session) giveUp(tasks []core.Assigned) {
+	ses.d.mu.Lock()
+	defer ses.d.mu.Unlock()
+	for _, a := range tasks {
+		t := ses.tasks[a.Task]
+		if t == nil || t.token != a.Token {
+			continue
+		}
+		if t.sub != nil && !t.settling {
+			t.sub.used--
+			ses.d.heat(t.sub)
+		}
+		delete(ses.tasks, a.Task)
 	}
 }
 

@@ -150,9 +150,9 @@ func (r *Running) Close(grace time.Duration) error {
 	r.once.Do(func() {
 		if r.api != nil {
 			r.api.Shutdown(grace)
-			<-r.served
+			r.err = <-r.served
 		}
-		r.err = r.closeParts()
+		r.err = errors.Join(r.err, r.closeParts())
 	})
 	return r.err
 }

@@ -2,6 +2,7 @@ package millrace
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"strconv"
 	"sync"
@@ -62,7 +63,7 @@ func (l *ledger) write(line ledgerLine, at *millracev1.At, err error) {
 	line.Return = l.now()
 	out := OutcomeOf(err)
 	line.Outcome = out.String()
-	if e, ok := err.(*Error); ok && out == Refused {
+	if e, ok := errors.AsType[*Error](err); ok && out == Refused {
 		line.Code = string(e.Code)
 	}
 	if at != nil {

@@ -10,10 +10,9 @@ import (
 	"testing"
 	"time"
 
+	millrace "github.com/millrace/millrace/sdk/go"
 	"github.com/millrace/millrace/test/chaos/campaign"
 	"github.com/millrace/millrace/test/chaos/proc"
-
-	millrace "github.com/millrace/millrace/sdk/go"
 )
 
 var program string

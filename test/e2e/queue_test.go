@@ -294,7 +294,7 @@ func TestOneUniqueKeyIsOneTaskPerTenantAlsoAfterARestart(t *testing.T) {
 func TestAGrantThatNobodyReceivedIsGivenAgain(t *testing.T) {
 	l := startLocal(t, holder{"acme", "admin", ""})
 	ctx := bounded(t, time.Minute)
-	c, r := l.client(0), l.raw(0)
+	c := l.client(0)
 	subscribe := func(s *stream, session byte) {
 		s.hello(session)
 		s.send(&millracev1.ClientFrame{Frame: &millracev1.ClientFrame_Subscribe{Subscribe: &millracev1.Subscribe{
@@ -304,20 +304,20 @@ func TestAGrantThatNobodyReceivedIsGivenAgain(t *testing.T) {
 	for i := range 40 {
 		h, err := millrace.Job[int, string]("q").Add(ctx, c, i)
 		noErr(t, err)
-		first := r.openStream(t)
+		first := l.raw(0).openStream(t) // on a connection of its own, as every worker has
 		subscribe(first, byte(i+1))
 		if i%4 != 0 { // cut at once, or a little later, or when its frame is on the way
 			time.Sleep(time.Duration(i%4) * 400 * time.Microsecond)
 		}
 		first.close()
-		again := r.openStream(t)
+		again := l.raw(0).openStream(t)
 		subscribe(again, byte(i+1)) // which says that it holds nothing
 		var token uint64
 		for token == 0 {
 			f, a := again.next()
 			if f == nil && a.status == 14 { // the first one's hello came last: a client opens another stream
 				again.close()
-				again = r.openStream(t)
+				again = l.raw(0).openStream(t)
 				subscribe(again, byte(i+1))
 				continue
 			}

@@ -8,7 +8,7 @@ import (
 )
 
 // since prints a stamp as what passed since the epoch.
-func since(t core.ShardTime) string { return (core.Millis(t - epoch)).Duration().String() }
+func since(t core.ShardTime) string { return core.Millis(t - epoch).Duration().String() }
 
 func (w *world) printResult(r *core.Result) string {
 	var b strings.Builder

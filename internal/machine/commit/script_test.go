@@ -1,12 +1,12 @@
 package commit_test
 
 import (
+	"encoding/hex"
 	"strings"
 	"testing"
 
 	"github.com/cockroachdb/datadriven"
 
-	"encoding/hex"
 	"github.com/millrace/millrace/internal/keys"
 )
 

@@ -4,6 +4,7 @@
 package replogtest
 
 import (
+	"errors"
 	"io"
 	"math/rand/v2"
 	"slices"
@@ -49,9 +50,9 @@ func ReadFile(fsys env.FS, name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // only read
 	b := make([]byte, size)
-	if _, err := f.ReadAt(b, 0); err != nil && err != io.EOF {
+	if _, err := f.ReadAt(b, 0); err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
 	return b, nil
@@ -63,11 +64,11 @@ func WriteFile(fsys env.FS, name string, b []byte) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	if _, err := f.Write(slices.Clone(b)); err != nil { // with invariants, it spoils what it was given
-		return err
+	_, err = f.Write(slices.Clone(b)) // with invariants, it spoils what it was given
+	if err == nil {
+		err = f.Sync()
 	}
-	return f.Sync()
+	return errors.Join(err, f.Close())
 }
 
 // Copy returns a disk with the files of one directory of fsys, all durable.

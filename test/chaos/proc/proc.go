@@ -105,7 +105,7 @@ func (s *Server) Launch() (ready <-chan error, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("open server log: %w", err)
 	}
-	defer log.Close()
+	defer log.Close() //nolint:errcheck // the process has the file open; what it wrote is not ours to lose
 	args := append([]string{
 		"serve", "--json", "--data", s.DataDir(), "--tokens", s.tokensFile(), "--listen", "127.0.0.1:0", "--log-level", "warn",
 	}, s.o.Flags...)
@@ -158,7 +158,7 @@ func (s *Server) follow(cmd *exec.Cmd, out io.Reader, exited chan struct{}, read
 	s.mu.Unlock()
 	close(exited)
 	if err != nil {
-		ready <- fmt.Errorf("server ended before it served: %w (%v)", err, waited)
+		ready <- fmt.Errorf("server ended before it served: %w (%w)", err, waited)
 	}
 }
 

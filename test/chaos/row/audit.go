@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/check"
-
 	millrace "github.com/millrace/millrace/sdk/go"
 )
 

@@ -8,9 +8,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/millrace/millrace/test/chaos/proc"
-
 	millrace "github.com/millrace/millrace/sdk/go"
+	"github.com/millrace/millrace/test/chaos/proc"
 )
 
 // client is one SDK client with a ledger of its own, on a server that may move.

@@ -2,14 +2,14 @@ package row
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
 
-	"github.com/millrace/millrace/test/chaos/proc"
-
 	millrace "github.com/millrace/millrace/sdk/go"
+	"github.com/millrace/millrace/test/chaos/proc"
 )
 
 // KillServer kills the server n times under a mixed load, and then lets the load end and judges all of it.
@@ -49,7 +49,7 @@ func killUnderLoad(ctx context.Context, e Env, kills int, made ...string) (o *Ou
 	if err != nil {
 		return nil, 0, err
 	}
-	defer m.quiet.close()
+	defer m.quiet.close() //nolint:errcheck // the audit has read all it wants
 	loading, stopLoad := context.WithCancel(ctx)
 	working, stopWork := context.WithCancel(ctx)
 	defer stopLoad()
@@ -139,6 +139,7 @@ func restart(ctx context.Context, s *proc.Server) error {
 }
 
 func isUnknownQueue(err error) bool {
-	e, ok := err.(*millrace.Error)
+	var e *millrace.Error
+	ok := errors.As(err, &e)
 	return ok && e.Code == millrace.CodeNotFound
 }

@@ -12,9 +12,8 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/check"
-	"github.com/millrace/millrace/test/chaos/proc"
-
 	millrace "github.com/millrace/millrace/sdk/go"
+	"github.com/millrace/millrace/test/chaos/proc"
 )
 
 // Sizes of the workload: small enough to be read back within seconds, large enough that a kill always hits something.

@@ -14,11 +14,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/millrace/millrace/internal/check"
-	"github.com/millrace/millrace/test/chaos/proc"
-
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/check"
 	millrace "github.com/millrace/millrace/sdk/go"
+	"github.com/millrace/millrace/test/chaos/proc"
 )
 
 const (
