@@ -77,8 +77,8 @@ func (a *app) taskCompleteCmd() *cobra.Command {
 			})
 		},
 	}
-	c.Flags().Uint64Var(&token, "token", 0, "token of the claim (required)")
-	_ = c.MarkFlagRequired("token")
+	c.Flags().Uint64Var(&token, "lease-token", 0, "fencing token that the claim printed (required)")
+	_ = c.MarkFlagRequired("lease-token")
 	return c
 }
 
@@ -100,12 +100,12 @@ func (a *app) taskFailCmd() *cobra.Command {
 			})
 		},
 	}
-	c.Flags().Uint64Var(&token, "token", 0, "token of the claim (required)")
+	c.Flags().Uint64Var(&token, "lease-token", 0, "fencing token that the claim printed (required)")
 	c.Flags().StringVar(&f.Message, "message", "", "what went wrong")
 	c.Flags().StringVar(&f.Code, "code", "", "short code of it")
 	c.Flags().BoolVar(&f.Fatal, "fatal", false, "no further attempt")
 	c.Flags().DurationVar(&retry, "retry-in", 0, "next attempt after this time")
-	_ = c.MarkFlagRequired("token")
+	_ = c.MarkFlagRequired("lease-token")
 	return c
 }
 
