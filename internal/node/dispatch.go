@@ -24,10 +24,13 @@ type dispatcher struct {
 	mu       sync.Mutex // guards everything below, and all demands, subs and sessions
 	sessions map[sessionKey]*session
 	demands  map[queueKey]*demand
-	hot      []*demand // those that may have something to give and someone to take it
-	claims   int
-	round    uint64 // entries built so far
-	closed   bool
+	// releasing holds leases that are being given back because nobody received them: a stream that resumes their session
+	// meanwhile is not given them again.
+	releasing map[core.TaskHold]struct{}
+	hot       []*demand // those that may have something to give and someone to take it
+	claims    int
+	round     uint64 // entries built so far
+	closed    bool
 }
 
 type sessionKey struct {
@@ -111,7 +114,7 @@ type settling struct {
 }
 
 func newDispatcher(s *shard) *dispatcher {
-	return &dispatcher{s: s, sessions: make(map[sessionKey]*session), demands: make(map[queueKey]*demand)}
+	return &dispatcher{s: s, sessions: make(map[sessionKey]*session), demands: make(map[queueKey]*demand), releasing: make(map[core.TaskHold]struct{})}
 }
 
 // attach adds u to the queues it names; the queues' ready counts come from the machine.
@@ -373,6 +376,7 @@ func (d *dispatcher) granted(m *commit.Machine, g *grant, tasks []core.Assigned,
 		// The stream was replaced while the grant was in the log: its successor takes what its slots can, or nobody does.
 		next := d.sessions[sessionKey{g.partition, ses.spec.ID}]
 		if next == nil {
+			d.giveBack(tasks)
 			return []send{{release: tasks, partition: g.partition}}
 		}
 		to := next.subs[u.number]
@@ -382,6 +386,7 @@ func (d *dispatcher) granted(m *commit.Machine, g *grant, tasks []core.Assigned,
 		}
 		u, ses = to, next
 		if fits := max(u.free(), 0); fits < len(tasks) {
+			d.giveBack(tasks[fits:])
 			out = append(out, send{release: tasks[fits:], partition: g.partition})
 			tasks = tasks[:fits]
 		}
@@ -444,7 +449,7 @@ func (d *dispatcher) deliver(out []send) {
 		case o.assign != nil:
 			if !o.session.sink.Assign(o.sub, o.assign, o.at) {
 				o.session.Close()
-				d.release(o.partition, o.assign)
+				d.release(o.partition, d.unadopted(o))
 			}
 		default:
 			o.session.sink.LeaseLost(o.lost, o.reason)
@@ -452,15 +457,47 @@ func (d *dispatcher) deliver(out []send) {
 	}
 }
 
+// giveBack marks tasks that are about to be released. The mutex is held.
+func (d *dispatcher) giveBack(tasks []core.Assigned) {
+	for _, t := range tasks {
+		d.releasing[core.TaskHold{Task: t.Task, Token: t.Token}] = struct{}{}
+	}
+}
+
+// unadopted returns the tasks of an assignment that failed which no stream has taken over by resuming the session, marked
+// to be released.
+func (d *dispatcher) unadopted(o send) []core.Assigned {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	next := d.sessions[sessionKey{o.partition, o.session.spec.ID}]
+	var out []core.Assigned
+	for _, t := range o.assign {
+		if next == nil || !next.has(t) {
+			out = append(out, t)
+		}
+	}
+	d.giveBack(out)
+	return out
+}
+
 // release gives back tasks that were granted and cannot be delivered, as the next command.
 func (d *dispatcher) release(p core.Partition, tasks []core.Assigned) {
+	if len(tasks) == 0 {
+		return
+	}
 	commits := make([]core.Commit, len(tasks))
 	for i, t := range tasks {
 		commits[i] = core.Commit{Partition: p, Principal: "millrace", Ops: []core.Op{
 			&core.TaskRelease{Task: t.Task, Token: t.Token, Undelivered: true},
 		}}
 	}
-	d.s.enqueue(&proposal{commits: commits, bytes: 64 * len(commits), done: func(core.Proposed) {}}, false)
+	d.s.enqueue(&proposal{commits: commits, bytes: 64 * len(commits), done: func(core.Proposed) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		for _, t := range tasks {
+			delete(d.releasing, core.TaskHold{Task: t.Task, Token: t.Token})
+		}
+	}}, false)
 }
 
 // close ends everybody's waiting.

@@ -82,7 +82,9 @@ func (n *Node) Session(ctx context.Context, p core.Partition, spec core.SessionS
 		}
 	}
 	for _, t := range leased {
-		if _, ok := live[core.TaskHold{Task: t.Task, Token: t.Token}]; ok {
+		h := core.TaskHold{Task: t.Task, Token: t.Token}
+		_, unknown := live[h]
+		if _, going := d.releasing[h]; unknown && !going {
 			ses.waiting = append(ses.waiting, t)
 		}
 	}
@@ -168,6 +170,14 @@ func (ses *session) assignAgain(u *sub, tasks []core.Assigned) {
 	for chunk := range slices.Chunk(full, max(u.batch, 1)) {
 		ses.d.deliver([]send{{session: ses, sub: u.number, assign: chunk, at: s.at(ses.p), partition: ses.p}})
 	}
+}
+
+// has reports whether the session took t over from the stream before.
+func (ses *session) has(t core.Assigned) bool {
+	if h := ses.tasks[t.Task]; h != nil && h.token == t.Token {
+		return true
+	}
+	return slices.ContainsFunc(ses.waiting, func(w core.Assigned) bool { return w.Task == t.Task && w.Token == t.Token })
 }
 
 // giveUp frees the slots of tasks that ended before they could be assigned again.
