@@ -234,16 +234,6 @@ func joined(spans []span, s span) []span {
 	return slices.Concat(spans[:i], []span{s}, spans[j:])
 }
 
-// sorted returns all entries in key order.
-func (l *layer) sorted() []*entry {
-	out := make([]*entry, 0, len(l.entries))
-	for _, e := range l.entries {
-		out = append(out, e)
-	}
-	slices.SortFunc(out, func(a, b *entry) int { return keys.Compare(a.key, b.key) })
-	return out
-}
-
 // bound returns the upper bound of a range: an empty one is none.
 func bound(to []byte) []byte {
 	if len(to) == 0 {

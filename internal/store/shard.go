@@ -28,12 +28,14 @@ type Shard struct {
 	spare  *layer // empty, to become active
 	broken error  // why Apply is refused
 	tx     Txn
+	tops   tops
 
 	headMu sync.Mutex // guards head; apart from mu, so that it can be asked within a View
 	head   shardMeta  // of the last entry published
 
 	// writeMu is held while layers are written: one at a time, in order. It comes before mu.
 	writeMu sync.Mutex
+	ranks   []ranked // guarded by writeMu: room to sort a layer in
 
 	durableMu sync.Mutex // guards the fields below
 	durable   uint64

@@ -17,6 +17,8 @@ type Stats struct {
 	FlushedBytes   uint64
 	CompactedBytes uint64
 	Compactions    uint64
+	CompactionDebt uint64 // bytes that are estimated to be compacted still
+	LayerMemory    uint64 // bytes of applied changes that are in memory only
 	DiskBytes      uint64 // taken by the database
 	MemTableBytes  uint64
 	CacheBytes     uint64
@@ -32,12 +34,16 @@ func (s *Store) Stats() Stats {
 		Mutations: s.counts.mutations.Load(), Elided: s.counts.elided.Load(), LayerWrites: s.counts.layers.Load(),
 		LayerBytes: s.counts.bytes.Load(), ApplyWaits: s.counts.waits.Load(), Full: s.Full(),
 	}
+	for _, sh := range s.all() {
+		st.LayerMemory += sh.layerMemory()
+	}
 	if !s.use.enter() {
 		return st
 	}
 	defer s.use.leave()
 	m := s.db.Metrics()
 	st.Flushes, st.Compactions = uint64(m.Flush.Count), uint64(m.Compact.Count)
+	st.CompactionDebt = m.Compact.EstimatedDebt
 	st.DiskBytes, st.MemTableBytes, st.CacheBytes = m.DiskSpaceUsage(), m.MemTable.Size, uint64(m.BlockCache.Size)
 	st.CacheHits, st.CacheMisses = uint64(m.BlockCache.Hits), uint64(m.BlockCache.Misses)
 	st.Sublevels = int(m.Levels[0].Sublevels)
@@ -46,4 +52,15 @@ func (s *Store) Stats() Stats {
 		st.CompactedBytes += l.TableBytesCompacted
 	}
 	return st
+}
+
+// layerMemory is what the shard's layers hold.
+func (sh *Shard) layerMemory() uint64 {
+	sh.mu.RLock()
+	defer sh.mu.RUnlock()
+	n := sh.active.size
+	if sh.frozen != nil {
+		n += sh.frozen.size
+	}
+	return uint64(max(n, 0))
 }

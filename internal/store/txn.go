@@ -70,6 +70,9 @@ func (t *Txn) Get(key []byte) (value []byte, ok bool, err error) {
 			return nil, false, describe("read a key", err)
 		}
 	}
+	if above, err := t.above(key); above || err != nil {
+		return nil, false, err
+	}
 	t.buf = append(appendShard(t.buf[:0], uint16(t.sh.id)), key...)
 	if !t.point.SeekPrefixGE(t.buf) {
 		return nil, false, describe("read a key", t.point.Error())

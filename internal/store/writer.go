@@ -131,6 +131,7 @@ func (sh *Shard) writeFrozen() error {
 	}
 	sh.mu.Lock()
 	sh.frozen = nil
+	sh.tops.merge()
 	err := sh.tx.closePoint() // it knows the database as it was before
 	sh.room.Broadcast()
 	sh.mu.Unlock()
@@ -193,7 +194,13 @@ func (sh *Shard) fill(b *pebble.Batch, l *layer) (written uint64, err error) {
 		}
 		written++
 	}
-	for _, e := range l.sorted() {
+	sh.ranks = l.sorted(sh.ranks)
+	defer func() { clear(sh.ranks) }()
+	for i, r := range sh.ranks {
+		e := r.e
+		if i+1 == len(sh.ranks) || !sameClass(r, sh.ranks[i+1]) {
+			sh.tops.note(e.key)
+		}
 		key = append(appendShard(key[:0], uint16(sh.id)), e.key...)
 		if e.live {
 			err = b.Set(key, e.value, nil)

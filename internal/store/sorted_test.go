@@ -1,0 +1,38 @@
+package store
+
+import (
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/millrace/millrace/internal/keys"
+)
+
+// drawShape makes keys that share starts, end early, hold zeros and carry revisions.
+func drawShape(t *rapid.T) []byte {
+	body := rapid.SliceOfN(rapid.SampledFrom([]byte{0, 1, 9, 'a', 0xff}), 0, 30).Draw(t, "body")
+	if rapid.Bool().Draw(t, "same start") {
+		body = append([]byte("0123456789ab"), body...)
+	}
+	if rapid.Bool().Draw(t, "revision") {
+		return keys.EndRev(body, rapid.Uint64().Draw(t, "rev"))
+	}
+	return keys.End(body)
+}
+
+func TestALayerIsSortedInTheOrderOfKeys(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l := newLayer()
+		for range rapid.IntRange(0, 50).Draw(t, "keys") {
+			l.put(drawShape(t), nil, false)
+		}
+		got := l.sorted(nil)
+		if len(got) != len(l.entries) {
+			t.Fatalf("%d of %d entries", len(got), len(l.entries))
+		}
+		if !slices.IsSortedFunc(got, func(a, b ranked) int { return keys.Compare(a.e.key, b.e.key) }) {
+			t.Fatal("out of order")
+		}
+	})
+}
