@@ -80,6 +80,15 @@ func DecodeEntry(b []byte) (*Entry, error) {
 	return e, nil
 }
 
+// EntryOrigin reads who proposed the entry that b encodes, and under which number, without reading its commits.
+func EntryOrigin(b []byte) (proposer, seq uint64, err error) {
+	r := reader{b: b}
+	r.max(math.MaxUint16)
+	r.int()
+	proposer, seq = r.uint(), r.uint()
+	return proposer, seq, r.err
+}
+
 // AppendContent appends an encoding of what c asks for: partition, fence, conditions and ops, without who asks and
 // under which request id or sequence number. Equal contents have equal encodings.
 func (c *Commit) AppendContent(dst []byte) []byte {

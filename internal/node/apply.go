@@ -1,6 +1,7 @@
 package node
 
 import (
+	"bytes"
 	"fmt"
 
 	"github.com/millrace/millrace/internal/core"
@@ -43,16 +44,9 @@ func (s *shard) applyEntry(e replog.Entry) error {
 		s.publish(e.Index)
 		return nil
 	}
-	entry, err := core.DecodeEntry(e.Data)
+	f, entry, err := s.open(e.Data)
 	if err != nil {
 		return errs.Corruptf("decode: %v", err)
-	}
-	var f *inflight
-	if entry.Proposer == s.n.boot {
-		s.pendMu.Lock()
-		f = s.pending[entry.Seq]
-		delete(s.pending, entry.Seq)
-		s.pendMu.Unlock()
 	}
 	var applied core.Applied
 	at := func(p core.Partition) core.At {
@@ -91,6 +85,28 @@ func (s *shard) applyEntry(e replog.Entry) error {
 		s.waits.wake(waitKey{end.Partition, end.Task})
 	}
 	return nil
+}
+
+// open returns the entry that data encodes. One that this node proposed in this life is at hand, with what waits for it.
+func (s *shard) open(data []byte) (*inflight, *core.Entry, error) {
+	proposer, seq, err := core.EntryOrigin(data)
+	if err != nil {
+		return nil, nil, err
+	}
+	if proposer == s.n.boot {
+		s.pendMu.Lock()
+		f := s.pending[seq]
+		delete(s.pending, seq)
+		s.pendMu.Unlock()
+		if f != nil {
+			if errs.Invariants {
+				_ = errs.Assertf(bytes.Equal(core.AppendEntry(nil, f.entry), data), "entry %d changed after it was proposed", seq)
+			}
+			return f, f.entry, nil
+		}
+	}
+	entry, err := core.DecodeEntry(data)
+	return nil, entry, err
 }
 
 // answer ends the proposals of an applied entry.

@@ -23,6 +23,7 @@ type proposal struct {
 
 // inflight is one entry that was proposed and not yet applied.
 type inflight struct {
+	entry     *core.Entry // as it was encoded; nothing changes it any more
 	proposals []*proposal
 	grants    []*grant         // one per Grant commit, after all proposals' commits
 	creates   map[queueKey]int // ready tasks the entry's creates may add
@@ -57,6 +58,7 @@ type shard struct {
 
 	// Owned by the loop.
 	seq       uint64
+	encoded   int           // what an entry may take
 	waiting   []*appendWait // appends handed to the log, in order
 	unsent    []*appendWait // of waiting, those that the log has not taken
 	inLog     int           // entries proposed whose append is not durable
@@ -384,13 +386,13 @@ func (s *shard) gather(f *inflight) []core.Commit {
 // put proposes one entry.
 func (s *shard) put(f *inflight, commits []core.Commit) error {
 	s.seq++
-	e := core.Entry{
+	f.entry = &core.Entry{
 		Format: core.FormatCurrent, Stamp: s.now(), Proposer: s.n.boot, Seq: s.seq, Commits: commits,
 	}
 	s.pendMu.Lock()
 	s.pending[s.seq] = f
 	s.pendMu.Unlock()
-	err := s.core.Propose(core.AppendEntry(nil, &e))
+	err := s.core.Propose(s.encode(f.entry))
 	if err == nil {
 		return nil
 	}
@@ -405,6 +407,13 @@ func (s *shard) put(f *inflight, commits []core.Commit) error {
 	}
 	s.drop(f, refuse)
 	return nil
+}
+
+// encode returns the bytes of an entry. The room is that of the largest of the last entries, so that it seldom grows.
+func (s *shard) encode(e *core.Entry) []byte {
+	b := core.AppendEntry(make([]byte, 0, s.encoded), e)
+	s.encoded = max(len(b), s.encoded-s.encoded/16)
+	return b
 }
 
 // drop ends an entry that was not applied, or of which that is not known.
