@@ -10,7 +10,7 @@ import (
 	"github.com/millrace/millrace/internal/keys"
 )
 
-// entryCost is what an entry takes beside its key and value: itself, its slot in the map and its place in a list. A
+// entryCost is what an entry takes beside its key and value: itself, its slot in the table and its place in a list. A
 // layer's size is counted with it, so that many small keys fill a layer before they fill the memory.
 const entryCost = 128
 
@@ -35,13 +35,13 @@ type entry struct {
 // layer holds the changes of a run of entries over whatever lies beneath it. Its newest state of a key counts: an
 // entry is always newer than a span that covers it.
 //
-// Lookup goes through a map, because Apply mostly gets and sets single keys; order is made only where a scan asks for
+// Lookup goes through a hash table, because Apply mostly gets and sets single keys; order is made only where a scan asks for
 // it (order.go). The writer has the shard's lock exclusively; readers share it.
 type layer struct {
-	entries map[string]*entry // keys are the entries' own bytes
-	spans   []span            // range deletes: disjoint, ascending, never changed in place
-	free    []*entry          // removed entries, to be used again
-	slab    []entry           // the rest of what was allocated last
+	entries table
+	spans   []span   // range deletes: disjoint, ascending, never changed in place
+	free    []*entry // removed entries, to be used again
+	slab    []entry  // the rest of what was allocated last
 
 	unsorted list // entries in no class yet
 	classes  classes
@@ -59,11 +59,11 @@ type layer struct {
 // span is a range delete of [from, to); a nil to has no end.
 type span struct{ from, to []byte }
 
-func newLayer() *layer { return &layer{entries: map[string]*entry{}} }
+func newLayer() *layer { return &layer{entries: newTable()} }
 
 // reset empties the layer for use again. Nothing else may hold it.
 func (l *layer) reset() {
-	clear(l.entries)
+	l.entries.reset()
 	clear(l.free)
 	*l = layer{entries: l.entries, free: l.free[:0], unsorted: list{l.unsorted.reset()}}
 }
@@ -73,7 +73,7 @@ func text(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
 // get looks key up. known reports whether this layer decides: a value, or a deletion of what lies beneath.
 func (l *layer) get(key []byte) (value []byte, live, known bool) {
-	if e := l.entries[text(key)]; e != nil {
+	if e := l.entries.get(key, l.entries.hash(key)); e != nil {
 		return e.value, e.live, true
 	}
 	return nil, false, l.covered(key)
@@ -105,25 +105,27 @@ func before(key, bound []byte) bool { return bound == nil || keys.Compare(key, b
 // layer knows nothing else of the key.
 func (l *layer) put(key, value []byte, fresh bool) (old prior) {
 	l.version++
-	if e := l.entries[text(key)]; e != nil {
+	h := l.entries.hash(key)
+	if e := l.entries.get(key, h); e != nil {
 		old = priorOf(e)
 		l.size += int64(len(value) - len(e.value))
 		e.value, e.live = value, true
 		return old
 	}
-	l.add(key, value, true, fresh || l.covered(key))
+	l.add(key, h, value, true, fresh || l.covered(key))
 	return prior{}
 }
 
 // remove makes key absent. It leaves a tombstone only if something may be stored beneath.
 func (l *layer) remove(key []byte) (old prior) {
 	l.version++
-	e := l.entries[text(key)]
+	h := l.entries.hash(key)
+	e := l.entries.get(key, h)
 	switch {
 	case e == nil && l.covered(key):
 		return prior{}
 	case e == nil:
-		l.add(key, nil, false, false)
+		l.add(key, h, nil, false, false)
 		return prior{}
 	}
 	old = priorOf(e)
@@ -139,10 +141,11 @@ func (l *layer) remove(key []byte) (old prior) {
 // restore makes key what it was before a change.
 func (l *layer) restore(key []byte, old prior) {
 	l.version++
-	e := l.entries[text(key)]
+	h := l.entries.hash(key)
+	e := l.entries.get(key, h)
 	switch {
 	case e == nil && old.known:
-		l.add(key, old.value, old.live, old.fresh)
+		l.add(key, h, old.value, old.live, old.fresh)
 	case e == nil:
 	case !old.known:
 		l.drop(e)
@@ -160,7 +163,8 @@ type prior struct {
 
 func priorOf(e *entry) prior { return prior{e.value, true, e.live, e.fresh} }
 
-func (l *layer) add(key, value []byte, live, fresh bool) {
+// add takes in a key that is not there, whose hash is h.
+func (l *layer) add(key []byte, h uint64, value []byte, live, fresh bool) {
 	var e *entry
 	if n := len(l.free); n > 0 {
 		e, l.free = l.free[n-1], l.free[:n-1]
@@ -172,13 +176,13 @@ func (l *layer) add(key, value []byte, live, fresh bool) {
 	}
 	*e = entry{key: key, value: value, live: live, fresh: fresh}
 	l.unsorted.push(e)
-	l.entries[text(key)] = e
+	l.entries.add(e, h)
 	l.size += int64(len(key) + len(value) + entryCost)
 }
 
 // drop forgets an entry altogether.
 func (l *layer) drop(e *entry) {
-	delete(l.entries, text(e.key))
+	l.entries.remove(e)
 	if e.list != nil {
 		e.list.remove(e)
 	} else {

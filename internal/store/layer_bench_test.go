@@ -89,7 +89,7 @@ func (m txnMap) Delete(key []byte)     { m.t.Delete(key) }
 
 const layerCycles = 20000 // cycles in one layer
 
-// BenchmarkLayerCycle is a task's cycle on an ordered tree, and on the layer as it is: a map, put in order on demand.
+// BenchmarkLayerCycle is a task's cycle on an ordered tree, and on the layer as it is: a hash table, put in order on demand.
 func BenchmarkLayerCycle(b *testing.B) {
 	all := make([][][]byte, layerCycles)
 	for i := range all {

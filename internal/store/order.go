@@ -130,7 +130,7 @@ type cursor struct {
 func (c *cursor) seek(from, to []byte) *entry {
 	c.close()
 	c.from, c.to, c.entry = from, to, nil
-	if c.l == nil || len(c.l.entries) == 0 {
+	if c.l == nil || c.l.entries.len() == 0 {
 		return nil
 	}
 	c.classes = c.l.order(from, to)

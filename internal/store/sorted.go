@@ -12,6 +12,7 @@ import (
 // ranked is an entry with the start of its key as numbers, so that most comparisons touch neither key.
 type ranked struct {
 	a, b, c uint64 // the first 24 bytes of the key without its suffix, padded with zeros
+	whole   bool   // the key without its suffix is at least as long as a class
 	e       *entry
 }
 
@@ -19,12 +20,15 @@ type ranked struct {
 // of the other and comes first, and the other's byte is above zero or the next one decides.
 func rank(e *entry) ranked {
 	k := e.key[:keys.Split(e.key)]
-	if len(k) < 24 {
+	n := len(k)
+	if n < 24 {
 		var pad [24]byte
 		copy(pad[:], k)
 		k = pad[:]
 	}
-	return ranked{binary.BigEndian.Uint64(k), binary.BigEndian.Uint64(k[8:]), binary.BigEndian.Uint64(k[16:]), e}
+	return ranked{
+		binary.BigEndian.Uint64(k), binary.BigEndian.Uint64(k[8:]), binary.BigEndian.Uint64(k[16:]), n >= classLen, e,
+	}
 }
 
 func compareRanked(x, y ranked) int {
@@ -39,16 +43,18 @@ func compareRanked(x, y ranked) int {
 	return keys.Compare(x.e.key, y.e.key)
 }
 
-// sameClass reports whether two entries are of one class.
+// sameClass reports whether two entries are of one class. Two keys that are shorter than one may be called different.
 func sameClass(x, y ranked) bool {
-	return x.a == y.a && bytes.Equal(classOf(x.e.key), classOf(y.e.key))
+	return x.whole && y.whole && x.a == y.a && x.b>>32 == y.b>>32
 }
 
 // sorted returns all entries in key order, in room.
 func (l *layer) sorted(room []ranked) []ranked {
-	out := slices.Grow(room[:0], len(l.entries))
-	for _, e := range l.entries {
-		out = append(out, rank(e))
+	out := slices.Grow(room[:0], l.entries.len())
+	for _, s := range l.entries.slots {
+		if s.e != nil {
+			out = append(out, rank(s.e))
+		}
 	}
 	slices.SortFunc(out, compareRanked)
 	return out

@@ -28,8 +28,8 @@ func TestALayerIsSortedInTheOrderOfKeys(t *testing.T) {
 			l.put(drawShape(t), nil, false)
 		}
 		got := l.sorted(nil)
-		if len(got) != len(l.entries) {
-			t.Fatalf("%d of %d entries", len(got), len(l.entries))
+		if len(got) != l.entries.len() {
+			t.Fatalf("%d of %d entries", len(got), l.entries.len())
 		}
 		if !slices.IsSortedFunc(got, func(a, b ranked) int { return keys.Compare(a.e.key, b.e.key) }) {
 			t.Fatal("out of order")

@@ -35,7 +35,7 @@ func TestKeyInsertedAndDeletedWithinALayerNeverReachesTheDatabase(t *testing.T) 
 	if st := s.Stats(); st.Mutations != 0 || st.Elided != 300 || st.LayerWrites != 1 {
 		t.Errorf("%d mutations written, %d elided, %d layers; want 0, 300, 1", st.Mutations, st.Elided, st.LayerWrites)
 	}
-	if n := len(sh.active.entries); n != 0 {
+	if n := sh.active.entries.len(); n != 0 {
 		t.Errorf("the layer still holds %d entries", n)
 	}
 }
