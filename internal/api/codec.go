@@ -17,9 +17,24 @@ type inbound struct {
 	bytes int       // on the wire
 	fact  core.Fact // the message cannot be used
 	limit int64     // of bytes
+	raw   bool      // keep the bytes in data and leave the message for decode
+	data  []byte
 }
 
-// codec is gRPC's own for protobuf, for messages and for inbound.
+// decode makes the message of the bytes that were kept.
+func (in *inbound) decode() {
+	if in.fact == nil {
+		in.unmarshalled(protobuf.Unmarshal(in.data, in.msg))
+	}
+}
+
+func (in *inbound) unmarshalled(err error) {
+	if err != nil {
+		in.fact = invalid(string(in.msg.ProtoReflect().Descriptor().Name()), "is malformed, or holds text that is not UTF-8")
+	}
+}
+
+// codec is gRPC's own for protobuf, for messages, inbound and wireOut.
 type codec struct{ encoding.CodecV2 }
 
 func newCodec() codec { return codec{encoding.GetCodecV2(proto.Name)} }
@@ -35,10 +50,20 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 		in.fact = tooLarge("", "grpc_message", in.limit)
 		return nil
 	}
-	if err := c.CodecV2.Unmarshal(data, in.msg); err != nil {
-		in.fact = invalid(string(in.msg.ProtoReflect().Descriptor().Name()), "is malformed, or holds text that is not UTF-8")
+	if in.raw {
+		in.data = data.Materialize()
+		return nil
 	}
+	in.unmarshalled(c.CodecV2.Unmarshal(data, in.msg))
 	return nil
+}
+
+// Marshal encodes a message, or passes on a frame that is encoded already.
+func (c codec) Marshal(v any) (mem.BufferSlice, error) {
+	if f, ok := v.(*wireOut); ok {
+		return mem.BufferSlice{mem.NewBuffer(&f.b, mem.DefaultBufferPool())}, nil
+	}
+	return c.CodecV2.Marshal(v)
 }
 
 // shapes lists, for every message that a client may send, the fields that hold messages.

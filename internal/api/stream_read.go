@@ -5,6 +5,7 @@ import (
 	"io"
 	"slices"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
@@ -37,10 +38,23 @@ func (st *stream) readFrames() error {
 	if err := st.hello(st.ss.Context(), hello); err != nil {
 		return err
 	}
+	wire := wireReader{t: translator{l: &st.s.l, part: st.part}}
 	for st.awaitRoom() {
-		f, in, err := st.receive()
-		if err != nil {
+		in := &inbound{limit: st.s.l.MessageBytes, raw: true}
+		if err := st.ss.RecvMsg(in); err != nil {
 			return err
+		}
+		if in.fact == nil {
+			wire.t.who = st.who.Load().Principal
+			if f := wire.read(in.data); f.kind != 0 {
+				st.takeWire(&f, in.bytes)
+				continue
+			}
+		}
+		f := new(pb.ClientFrame)
+		in.msg = f
+		if in.decode(); in.fact != nil {
+			return in.fact
 		}
 		if err := st.take(f, in); err != nil {
 			return err
@@ -190,6 +204,7 @@ type pending struct {
 	answers *answers
 	commits int                                // proposed; 0: it is answered without the node
 	answer  func(ack *pb.Ack, p core.Proposed) // fills the ack's list or error
+	wire    protowire.Number                   // frameCreate or frameSettle: the ack may be written the short way
 }
 
 func (st *stream) translator(p *pending) translator { return st.s.translator(p.who, st.part) }

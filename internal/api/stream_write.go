@@ -111,7 +111,7 @@ func (st *stream) writeFrames() (unsent []core.Assigned) {
 				return nil
 			}
 		}
-		err := st.ss.SendMsg(st.build(&o))
+		err := st.ss.SendMsg(st.encode(&o))
 		st.sent(&o)
 		if err != nil {
 			st.end(err)
@@ -155,6 +155,17 @@ func (st *stream) sent(o *outgoing) {
 	if o.ack != nil {
 		wake(st.room)
 	}
+}
+
+// encode makes the frame to send: its bytes where that is plain, else a message.
+func (st *stream) encode(o *outgoing) any {
+	switch {
+	case o.ack != nil && o.ack.plain(o.proposed):
+		return o.ack.wireAck(o.proposed)
+	case o.tasks != nil:
+		return wireAssign(o.sub, o.tasks, st.s.o.Backend.Now(st.part))
+	}
+	return st.build(o)
 }
 
 // build makes the frame to send.

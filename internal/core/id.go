@@ -107,46 +107,68 @@ const crockford = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 // String returns the 26 characters of id.
 func (id TaskID) String() string {
 	var out [26]byte
+	id.print(&out)
+	return string(out[:])
+}
+
+// Append appends the 26 characters of id.
+func (id TaskID) Append(b []byte) []byte {
+	var out [26]byte
+	id.print(&out)
+	return append(b, out[:]...)
+}
+
+func (id TaskID) print(out *[26]byte) {
 	hi, lo := binary.BigEndian.Uint64(id[:8]), binary.BigEndian.Uint64(id[8:])
 	for i := 25; i >= 0; i-- {
 		out[i] = crockford[lo&31]
 		lo = lo>>5 | hi<<59
 		hi >>= 5
 	}
-	return string(out[:])
 }
 
 // ErrTaskID says that a text is no task id.
 var ErrTaskID = errors.New("a task id is 26 characters of base32")
 
 // ParseTaskID reads what String prints; lower case is accepted.
-func ParseTaskID(s string) (TaskID, error) {
-	var id TaskID
+func ParseTaskID(s string) (TaskID, error) { return parseTaskID(s) }
+
+// ParseTaskIDBytes is ParseTaskID for bytes.
+func ParseTaskIDBytes(b []byte) (TaskID, error) { return parseTaskID(b) }
+
+func parseTaskID[T string | []byte](s T) (id TaskID, err error) {
 	if len(s) != 26 {
 		return id, ErrTaskID
 	}
 	var hi, lo uint64
-	for i := range len(s) {
-		d := decodeCrockford(s[i])
-		if d > 31 || i == 0 && d > 7 {
-			return TaskID{}, ErrTaskID
-		}
+	var all byte
+	for i := range 26 {
+		d := crockfordDigits[s[i]]
+		all |= d
 		hi = hi<<5 | lo>>59
-		lo = lo<<5 | uint64(d)
+		lo = lo<<5 | uint64(d&31)
+	}
+	if all&notCrockford != 0 || crockfordDigits[s[0]] > 7 {
+		return TaskID{}, ErrTaskID
 	}
 	binary.BigEndian.PutUint64(id[:8], hi)
 	binary.BigEndian.PutUint64(id[8:], lo)
 	return id, nil
 }
 
-func decodeCrockford(c byte) byte {
-	if c >= 'a' && c <= 'z' {
-		c -= 'a' - 'A'
+// notCrockford marks a byte that is no digit.
+const notCrockford = 0x80
+
+// crockfordDigits holds the value of each digit, by its character.
+var crockfordDigits = func() (digits [256]byte) {
+	for i := range digits {
+		digits[i] = notCrockford
 	}
-	for i := range len(crockford) {
-		if crockford[i] == c {
-			return byte(i)
+	for i, c := range []byte(crockford) {
+		digits[c] = byte(i)
+		if c >= 'A' {
+			digits[c-'A'+'a'] = byte(i)
 		}
 	}
-	return 255
-}
+	return digits
+}()

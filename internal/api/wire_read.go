@@ -1,0 +1,333 @@
+package api
+
+import (
+	"math"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/core"
+)
+
+// This file reads the two frames that carry a busy stream, creates and settles, from their bytes straight into commits.
+// It takes only what needs no thought: every field known, of its type and within its limits, each at most once. Whatever
+// else comes is left to the generated code and the translator, which find the words for what is wrong. So the two can
+// only differ in speed, and a test holds them to it.
+
+// Field numbers of the frames, as in the contract.
+const (
+	frameCreate = 2
+	frameSettle = 6
+)
+
+// wireFrame is a frame that was read the short way.
+type wireFrame struct {
+	kind    protowire.Number // frameCreate or frameSettle; 0: it must be read the long way
+	seq     uint64
+	commits []core.Commit
+	holds   []core.TaskHold // of a settle, one per commit
+}
+
+// wireReader reads frames of one stream. Names recur from task to task, so the last ones are kept instead of made anew.
+type wireReader struct {
+	t                        translator
+	queue, task, contentType string
+	resultType               string
+}
+
+// kept returns b as a string, the last one if it says the same.
+func kept(last *string, b []byte) string {
+	if *last != string(b) {
+		*last = string(b)
+	}
+	return *last
+}
+
+// read reads a whole frame. kind is 0 when it is not one of the two, or not plain.
+func (r *wireReader) read(b []byte) (f wireFrame) {
+	num, typ, n := protowire.ConsumeTag(b)
+	if n < 0 || typ != protowire.BytesType {
+		return f
+	}
+	body, m := protowire.ConsumeBytes(b[n:])
+	if m < 0 || n+m != len(b) {
+		return f
+	}
+	ok := false
+	switch num {
+	case frameCreate:
+		ok = r.creates(&f, body)
+	case frameSettle:
+		ok = r.settles(&f, body)
+	}
+	if !ok {
+		return wireFrame{}
+	}
+	f.kind = num
+	return f
+}
+
+// list reads the seq and the items of a frame, both of which have the same numbers in the two. Any other field, a seq
+// that comes twice, and a number of items that is not allowed say no.
+func (r *wireReader) list(b []byte, seq *uint64) (items [][]byte, ok bool) {
+	seen := false
+	for len(b) > 0 {
+		num, typ, n := protowire.ConsumeTag(b)
+		if n < 0 {
+			return nil, false
+		}
+		b = b[n:]
+		switch {
+		case num == 1 && typ == protowire.VarintType && !seen:
+			if *seq, n = protowire.ConsumeVarint(b); n < 0 {
+				return nil, false
+			}
+			seen = true
+		case num == 2 && typ == protowire.BytesType && int64(len(items)) < r.t.l.FrameItems:
+			var item []byte
+			if item, n = protowire.ConsumeBytes(b); n < 0 {
+				return nil, false
+			}
+			if items == nil {
+				items = make([][]byte, 0, min(int64(len(b)/max(n, 1))+1, r.t.l.FrameItems))
+			}
+			items = append(items, item)
+		default:
+			return nil, false
+		}
+		b = b[n:]
+	}
+	return items, len(items) > 0
+}
+
+func (r *wireReader) creates(f *wireFrame, b []byte) bool {
+	items, ok := r.list(b, &f.seq)
+	if !ok {
+		return false
+	}
+	tasks := make([]core.TaskCreate, len(items))
+	ops := make([]core.Op, len(items))
+	f.commits = make([]core.Commit, len(items))
+	for i, item := range items {
+		if !r.create(&tasks[i], item) {
+			return false
+		}
+		ops[i] = &tasks[i]
+		f.commits[i] = r.t.commitOf(ops[i : i+1 : i+1])
+	}
+	return true
+}
+
+// Bits of the fields that were seen.
+type fields uint32
+
+// once notes a field and reports whether it is the first of its number.
+func (s *fields) once(num protowire.Number) bool {
+	bit := fields(1) << uint(num)
+	first := *s&bit == 0
+	*s |= bit
+	return first
+}
+
+// create reads a TaskSpec.
+func (r *wireReader) create(op *core.TaskCreate, b []byte) bool {
+	var seen fields
+	for len(b) > 0 {
+		num, typ, n := protowire.ConsumeTag(b)
+		if n < 0 || num > 13 || !seen.once(num) {
+			return false
+		}
+		b = b[n:]
+		if typ == protowire.VarintType {
+			v, n := protowire.ConsumeVarint(b)
+			if n < 0 || num != 7 || v > uint64(r.t.l.Priority) {
+				return false
+			}
+			op.Priority, b = uint8(v), b[n:]
+			continue
+		}
+		if typ != protowire.BytesType {
+			return false
+		}
+		v, n := protowire.ConsumeBytes(b)
+		if n < 0 || !r.createField(op, num, v) {
+			return false
+		}
+		b = b[n:]
+	}
+	return op.Queue != "" && !op.ID.IsZero()
+}
+
+func (r *wireReader) createField(op *core.TaskCreate, num protowire.Number, v []byte) bool {
+	var fact core.Fact
+	switch num {
+	case 1:
+		return parseID(&op.ID, v)
+	case 2:
+		op.Queue = kept(&r.queue, v)
+		return isName(op.Queue, true)
+	case 3:
+		op.TaskKind = kept(&r.task, v)
+		return op.TaskKind == "" || isName(op.TaskKind, true)
+	case 4:
+		op.Payload = orNil(v)
+		return int64(len(v)) <= r.t.l.PayloadBytes
+	case 5:
+		op.ContentType = kept(&r.contentType, v)
+		return textUpTo("", op.ContentType, "", r.t.l.ContentTypeBytes) == nil
+	case 13:
+		var d durationpb.Duration
+		if !consumeDuration(&d, v) {
+			return false
+		}
+		op.Lease, fact = millis("", &d, r.t.leases())
+		return fact == nil
+	}
+	return false
+}
+
+// consumeDuration reads a Duration; none of ours is negative, so a number that is reads as one out of range.
+func consumeDuration(d *durationpb.Duration, b []byte) bool {
+	var seen fields
+	for len(b) > 0 {
+		num, typ, n := protowire.ConsumeTag(b)
+		if n < 0 || num > 2 || typ != protowire.VarintType || !seen.once(num) {
+			return false
+		}
+		v, m := protowire.ConsumeVarint(b[n:])
+		if m < 0 || v > math.MaxInt32 {
+			return false
+		}
+		if num == 1 {
+			d.Seconds = int64(v)
+		} else {
+			d.Nanos = int32(v)
+		}
+		b = b[n+m:]
+	}
+	return true
+}
+
+// orNil is how the generated code gives bytes that are there and empty.
+func orNil(b []byte) []byte {
+	if len(b) == 0 {
+		return nil
+	}
+	return b[:len(b):len(b)]
+}
+
+func parseID(id *core.TaskID, b []byte) bool {
+	var err error
+	*id, err = core.ParseTaskIDBytes(b)
+	return err == nil && !id.IsZero()
+}
+
+func (r *wireReader) settles(f *wireFrame, b []byte) bool {
+	items, ok := r.list(b, &f.seq)
+	if !ok {
+		return false
+	}
+	done := make([]core.TaskComplete, len(items))
+	ops := make([]core.Op, len(items))
+	f.commits, f.holds = make([]core.Commit, len(items)), make([]core.TaskHold, len(items))
+	for i, item := range items {
+		if !r.complete(&done[i], item) {
+			return false
+		}
+		ops[i] = &done[i]
+		f.commits[i] = r.t.commitOf(ops[i : i+1 : i+1])
+		f.holds[i] = core.TaskHold{Task: done[i].Task, Token: done[i].Token}
+	}
+	return true
+}
+
+// complete reads a SettleItem that completes a task and has no effects.
+func (r *wireReader) complete(op *core.TaskComplete, b []byte) bool {
+	var seen fields
+	for len(b) > 0 {
+		num, typ, n := protowire.ConsumeTag(b)
+		if n < 0 || num > 3 || !seen.once(num) {
+			return false
+		}
+		b = b[n:]
+		switch {
+		case num == 1 && typ == protowire.BytesType:
+			var v []byte
+			if v, n = protowire.ConsumeBytes(b); n < 0 || !parseID(&op.Task, v) {
+				return false
+			}
+		case num == 2 && typ == protowire.VarintType:
+			var v uint64
+			if v, n = protowire.ConsumeVarint(b); n < 0 || v == 0 || v > math.MaxInt64 {
+				return false
+			}
+			op.Token = core.Token(v)
+		case num == 3 && typ == protowire.BytesType:
+			var v []byte
+			if v, n = protowire.ConsumeBytes(b); n < 0 || !r.result(op, v) {
+				return false
+			}
+		default:
+			return false
+		}
+		b = b[n:]
+	}
+	return seen == 1<<1|1<<2|1<<3
+}
+
+// result reads a Complete.
+func (r *wireReader) result(op *core.TaskComplete, b []byte) bool {
+	var seen fields
+	for len(b) > 0 {
+		num, typ, n := protowire.ConsumeTag(b)
+		if n < 0 || num > 2 || typ != protowire.BytesType || !seen.once(num) {
+			return false
+		}
+		v, m := protowire.ConsumeBytes(b[n:])
+		if m < 0 {
+			return false
+		}
+		if num == 1 {
+			op.Result = orNil(v)
+		} else {
+			op.ResultType = kept(&r.resultType, v)
+		}
+		b = b[n+m:]
+	}
+	return int64(len(op.Result)) <= r.t.l.ResultBytes && textUpTo("", op.ResultType, "", r.t.l.ContentTypeBytes) == nil
+}
+
+// takeWire handles a frame that was read the short way, as take does one that was not.
+func (st *stream) takeWire(f *wireFrame, bytes int) {
+	name := "create"
+	if f.kind == frameSettle {
+		name = "settle"
+	}
+	w := load{frames: 1, items: weight(len(f.commits)), bytes: int64(bytes)}
+	if !st.admit(w) {
+		return
+	}
+	who := st.who.Load()
+	p := &pending{load: w, seq: f.seq, who: *who, answers: st.s.answers(name, who.Scopes.Has(readsValues)), commits: len(f.commits)}
+	if fact := frames[name].missing(who.Scopes); fact != nil {
+		st.refuse(p, fact)
+		return
+	}
+	p.wire = f.kind
+	if f.kind == frameCreate {
+		b := &creating{commits: f.commits}
+		p.answer = func(ack *pb.Ack, d core.Proposed) {
+			b.results = make([]*pb.CreateResult, len(b.commits))
+			ack.Created, _ = b.answer(p.answers, d.Results) // an error is an atomic batch's
+		}
+		st.s.o.Backend.Propose(st.part, f.commits, func(d core.Proposed) { st.done(p, d) })
+		return
+	}
+	b := &settling{commits: f.commits}
+	p.answer = func(ack *pb.Ack, d core.Proposed) {
+		b.results = make([]*pb.SettleResult, len(b.commits))
+		ack.Settled = b.answer(p.answers, d.Results)
+	}
+	st.session.Settle(st.part, f.commits, f.holds, func(d core.Proposed) { st.done(p, d) })
+}
