@@ -27,6 +27,7 @@ type Client struct {
 	calls   *grpc.ClientConn // of unary calls: a server bounds those of one connection, and waits must not hold up a stream
 	token   atomic.Pointer[string]
 	dialErr atomic.Pointer[error] // of the last dial that failed; nil after one that did not
+	codec   wireCodec             // of the streams
 	ledger  *ledger
 	prod    *producer
 
@@ -57,7 +58,7 @@ func Dial(ctx context.Context, opts ...Option) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("dial: %w", err)
 	}
-	c := &Client{opts: o, ledger: newLedger(o.ledger), workers: map[*Worker]struct{}{}}
+	c := &Client{opts: o, codec: newWireCodec(), ledger: newLedger(o.ledger), workers: map[*Worker]struct{}{}}
 	c.token.Store(&o.token)
 	for _, conn := range []**grpc.ClientConn{&c.conn, &c.calls} {
 		if *conn, err = grpc.NewClient("passthrough:///"+o.address, c.dialOptions()...); err != nil {

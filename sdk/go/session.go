@@ -162,7 +162,7 @@ func (s *session) awaitWork() bool {
 func (s *session) connect() (welcomed bool, err error) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
-	stream, err := millracev1.NewQueueStreamClient(s.c.conn).Open(ctx, grpc.WaitForReady(true))
+	stream, err := millracev1.NewQueueStreamClient(s.c.conn).Open(ctx, grpc.WaitForReady(true), grpc.ForceCodecV2(s.c.codec))
 	if err != nil {
 		return false, err
 	}
