@@ -122,6 +122,11 @@ func fillSettings(flags *pflag.FlagSet, file string) error {
 	return config.Fill(settings, "MILLRACE_SERVE_", os.LookupEnv, content)
 }
 
+// gcPercent lets the heap grow to four times what lives in it before it is collected: what lives is small beside the
+// server's memory, whose limit makes the collector run earlier where it is not. Collecting takes a tenth of the time of
+// a busy server at the default of 100.
+const gcPercent = 300
+
 func (a *app) serve(ctx context.Context, o *serveOptions) error {
 	if o.Dir == "" {
 		return usageError{errors.New("--data is required")}
@@ -139,6 +144,9 @@ func (a *app) serve(ctx context.Context, o *serveOptions) error {
 	}
 	if os.Getenv("GOMEMLIMIT") == "" && o.Memory > 0 {
 		debug.SetMemoryLimit(o.Memory) // the collector works harder before the process grows beyond its share
+	}
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
 	}
 	o.Version = version
 	o.Logger = slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: level}))

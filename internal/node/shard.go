@@ -3,6 +3,7 @@ package node
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -354,6 +355,9 @@ func (s *shard) propose() error {
 	return s.put(f, commits)
 }
 
+// grantRoom is room in an entry for a tick and the grants that its creates and settles allow.
+const grantRoom = 8
+
 // gather takes proposals up to an entry's size.
 func (s *shard) gather(f *inflight) []core.Commit {
 	s.mu.Lock()
@@ -362,8 +366,7 @@ func (s *shard) gather(f *inflight) []core.Commit {
 		s.queue = append(s.queue, s.lazy...)
 		s.lazy = nil
 	}
-	var commits []core.Commit
-	size, n := 0, 0
+	size, n, count := 0, 0, 0
 	for n < len(s.queue) {
 		p := s.queue[n]
 		if n > 0 && size+p.bytes > s.n.o.EntryBytes {
@@ -371,9 +374,16 @@ func (s *shard) gather(f *inflight) []core.Commit {
 		}
 		size += p.bytes
 		s.queued -= int64(p.bytes)
-		commits = append(commits, p.commits...)
-		f.proposals = append(f.proposals, p)
+		count += len(p.commits)
 		n++
+	}
+	if n == 0 {
+		return nil
+	}
+	f.proposals = slices.Clone(s.queue[:n])
+	commits := make([]core.Commit, 0, count+grantRoom)
+	for _, p := range f.proposals {
+		commits = append(commits, p.commits...)
 	}
 	clear(s.queue[:n])
 	s.queue = s.queue[n:]
