@@ -30,6 +30,7 @@ type entry struct {
 	at    int32 // its place in list
 	list  *list // where it waits to be ordered; nil when it stands in its class's tree
 	class *class
+	rank  rank
 }
 
 // layer holds the changes of a run of entries over whatever lies beneath it. Its newest state of a key counts: an
@@ -174,7 +175,7 @@ func (l *layer) add(key []byte, h uint64, value []byte, live, fresh bool) {
 		}
 		e, l.slab = &l.slab[0], l.slab[1:]
 	}
-	*e = entry{key: key, value: value, live: live, fresh: fresh}
+	*e = entry{key: key, value: value, live: live, fresh: fresh, rank: rankOf(key)}
 	l.unsorted.push(e)
 	l.entries.add(e, h)
 	l.size += int64(len(key) + len(value) + entryCost)

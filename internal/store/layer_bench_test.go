@@ -193,3 +193,19 @@ func BenchmarkApplyScan(b *testing.B) {
 		b.Fatal(err)
 	}
 }
+
+// BenchmarkLayerSort puts a full layer in order.
+func BenchmarkLayerSort(b *testing.B) {
+	l := newLayer()
+	m := layerMap{l}
+	for i := range layerCycles {
+		cycle(m, cycleKeys(uint64(i)))
+	}
+	var s sorter
+	b.ReportAllocs()
+	for b.Loop() {
+		s.sort(l)
+		s.reset()
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*l.entries.len()), "ns/entry")
+}

@@ -35,7 +35,7 @@ type Shard struct {
 
 	// writeMu is held while layers are written: one at a time, in order. It comes before mu.
 	writeMu sync.Mutex
-	ranks   []ranked // guarded by writeMu: room to sort a layer in
+	sorter  sorter // guarded by writeMu
 
 	durableMu sync.Mutex // guards the fields below
 	durable   uint64

@@ -4,60 +4,149 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/binary"
+	"math"
+	"math/bits"
 	"slices"
 
 	"github.com/millrace/millrace/internal/keys"
 )
 
-// ranked is an entry with the start of its key as numbers, so that most comparisons touch neither key.
-type ranked struct {
-	a, b, c uint64 // the first 24 bytes of the key without its suffix, padded with zeros
-	whole   bool   // the key without its suffix is at least as long as a class
-	e       *entry
+// rank is the start of a key as numbers: the first 28 bytes of the key without its suffix, padded with zeros. It is
+// taken when the key is written, which is when its bytes are at hand. Padding keeps the order: where two keys differ
+// within what one of them lacks, that one is a prefix of the other and comes first, and the other's byte is above zero or
+// the next one decides.
+type rank struct {
+	class  [classLen]byte
+	whole  bool // no byte of class is padding
+	hi, lo uint64
 }
 
-// rank pads with zeros, which keeps the order: where two keys differ within what one of them lacks, that one is a prefix
-// of the other and comes first, and the other's byte is above zero or the next one decides.
-func rank(e *entry) ranked {
-	k := e.key[:keys.Split(e.key)]
-	n := len(k)
-	if n < 24 {
-		var pad [24]byte
+func rankOf(key []byte) (r rank) {
+	k := key[:keys.Split(key)]
+	r.whole = len(k) >= classLen
+	if len(k) < classLen+16 {
+		var pad [classLen + 16]byte
 		copy(pad[:], k)
 		k = pad[:]
 	}
-	return ranked{
-		binary.BigEndian.Uint64(k), binary.BigEndian.Uint64(k[8:]), binary.BigEndian.Uint64(k[16:]), n >= classLen, e,
-	}
+	copy(r.class[:], k)
+	r.hi, r.lo = binary.BigEndian.Uint64(k[classLen:]), binary.BigEndian.Uint64(k[classLen+8:])
+	return r
 }
 
-func compareRanked(x, y ranked) int {
-	switch {
-	case x.a != y.a:
-		return cmp.Compare(x.a, y.a)
-	case x.b != y.b:
-		return cmp.Compare(x.b, y.b)
-	case x.c != y.c:
-		return cmp.Compare(x.c, y.c)
+// sorter puts the entries of a layer in order. It keeps its memory from one layer to the next.
+type sorter struct {
+	groups []*group
+	byName map[[classLen]byte]*group
+	out    []*entry
+}
+
+// group is the entries whose keys have a class in common, or that are shorter and padded alike.
+type group struct {
+	class    [classLen]byte
+	min, max uint64 // of the ranks' hi
+	items    []sortItem
+}
+
+// sortItem is an entry and the 64 bits of its rank from the first one on that is not the same in all of its group. Few
+// entries have those in common, so that most comparisons touch no key.
+type sortItem struct {
+	at uint64
+	e  *entry
+}
+
+// sort returns all entries of a layer in key order, until it is called again.
+func (s *sorter) sort(l *layer) []*entry {
+	s.gather(l)
+	slices.SortFunc(s.groups, func(a, b *group) int { return bytes.Compare(a.class[:], b.class[:]) })
+	s.out = slices.Grow(s.out[:0], l.entries.len())
+	for _, g := range s.groups {
+		skip := bits.LeadingZeros64(g.min ^ g.max)
+		for i := range g.items {
+			r := &g.items[i].e.rank
+			g.items[i].at = r.hi<<skip | r.lo>>(64-skip) // a shift by 64 gives 0, and lo if all his are the same
+		}
+		slices.SortFunc(g.items, compareItems)
+		for _, it := range g.items {
+			s.out = append(s.out, it.e)
+		}
+	}
+	return s.out
+}
+
+func compareItems(x, y sortItem) int {
+	if x.at != y.at {
+		return cmp.Compare(x.at, y.at)
 	}
 	return keys.Compare(x.e.key, y.e.key)
 }
 
-// sameClass reports whether two entries are of one class. Two keys that are shorter than one may be called different.
-func sameClass(x, y ranked) bool {
-	return x.whole && y.whole && x.a == y.a && x.b>>32 == y.b>>32
+// gather puts the entries into groups.
+func (s *sorter) gather(l *layer) {
+	if s.byName == nil {
+		s.byName = map[[classLen]byte]*group{}
+	}
+	var last *group
+	for _, slot := range l.entries.slots {
+		e := slot.e
+		if e == nil {
+			continue
+		}
+		if last == nil || last.class != e.rank.class {
+			last = s.group(e.rank.class)
+		}
+		last.min, last.max = min(last.min, e.rank.hi), max(last.max, e.rank.hi)
+		last.items = append(last.items, sortItem{e: e})
+	}
 }
 
-// sorted returns all entries in key order, in room.
-func (l *layer) sorted(room []ranked) []ranked {
-	out := slices.Grow(room[:0], l.entries.len())
-	for _, s := range l.entries.slots {
-		if s.e != nil {
-			out = append(out, rank(s.e))
+// fewGroups is up to how many groups a search by eye is faster than a map.
+const fewGroups = 16
+
+func (s *sorter) group(class [classLen]byte) *group {
+	if len(s.groups) <= fewGroups {
+		for _, g := range s.groups {
+			if g.class == class {
+				return g
+			}
+		}
+	} else if g := s.byName[class]; g != nil {
+		return g
+	}
+	var g *group
+	if n := len(s.groups); n < cap(s.groups) && s.groups[:n+1][n] != nil {
+		g = s.groups[:n+1][n] // of an earlier layer, with its memory
+	} else {
+		g = new(group)
+	}
+	*g = group{class: class, min: math.MaxUint64, items: g.items[:0]}
+	s.groups = append(s.groups, g)
+	s.byName[class] = g
+	return g
+}
+
+// keptItems bounds the memory that is kept from one layer to the next.
+const keptItems = 1 << 18
+
+// reset forgets the entries.
+func (s *sorter) reset() {
+	for _, g := range s.groups {
+		clear(g.items)
+		if len(s.groups) > fewGroups || cap(g.items) > keptItems {
+			g.items = nil
 		}
 	}
-	slices.SortFunc(out, compareRanked)
-	return out
+	clear(s.byName)
+	clear(s.out)
+	s.groups, s.out = s.groups[:0], s.out[:0]
+	if cap(s.out) > keptItems {
+		s.out = nil
+	}
+}
+
+// sameClass reports whether two entries are of one class. Two keys that are shorter than one may be called different.
+func sameClass(x, y *entry) bool {
+	return x.rank.whole && y.rank.whole && x.rank.class == y.rank.class
 }
 
 // maxTops bounds the classes whose highest stored key is remembered; lookups in further ones go to the database.

@@ -22,16 +22,18 @@ func drawShape(t *rapid.T) []byte {
 }
 
 func TestALayerIsSortedInTheOrderOfKeys(t *testing.T) {
+	var s sorter
 	rapid.Check(t, func(t *rapid.T) {
+		defer s.reset()
 		l := newLayer()
 		for range rapid.IntRange(0, 50).Draw(t, "keys") {
 			l.put(drawShape(t), nil, false)
 		}
-		got := l.sorted(nil)
+		got := s.sort(l)
 		if len(got) != l.entries.len() {
 			t.Fatalf("%d of %d entries", len(got), l.entries.len())
 		}
-		if !slices.IsSortedFunc(got, func(a, b ranked) int { return keys.Compare(a.e.key, b.e.key) }) {
+		if !slices.IsSortedFunc(got, func(a, b *entry) int { return keys.Compare(a.key, b.key) }) {
 			t.Fatal("out of order")
 		}
 	})

@@ -194,11 +194,10 @@ func (sh *Shard) fill(b *pebble.Batch, l *layer) (written uint64, err error) {
 		}
 		written++
 	}
-	sh.ranks = l.sorted(sh.ranks)
-	defer func() { clear(sh.ranks) }()
-	for i, r := range sh.ranks {
-		e := r.e
-		if i+1 == len(sh.ranks) || !sameClass(r, sh.ranks[i+1]) {
+	defer sh.sorter.reset()
+	entries := sh.sorter.sort(l)
+	for i, e := range entries {
+		if i+1 == len(entries) || !sameClass(e, entries[i+1]) {
 			sh.tops.note(e.key)
 		}
 		key = append(appendShard(key[:0], uint16(sh.id)), e.key...)
