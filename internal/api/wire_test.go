@@ -159,7 +159,7 @@ func TestTheShortWayReadsWhatTheLongWayReads(t *testing.T) {
 			t.Fatalf("got seq %d %+v %+v, want %d %+v %+v", f.seq, f.commits, f.holds, seq, commits, holds)
 		}
 	})
-	if 8*taken < plain {
+	if plain >= 50 && 8*taken < plain {
 		t.Errorf("of %d frames only %d were read the short way", plain, taken)
 	}
 }

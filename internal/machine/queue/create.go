@@ -29,7 +29,8 @@ func (m *Machine) applyCreate(tx core.Txn, c *Context, op *core.TaskCreate) (cor
 		return core.OpResult{}, fact, nil
 	}
 	m.key = keys.AppendTaskPayload(m.key[:0], m.p, op.ID)
-	tx.Insert(m.mem.own(m.key), m.keep(payload))
+	payload = m.keep(payload)
+	tx.Insert(m.mem.own(m.key), payload)
 	if l == nil {
 		l = m.addLine(tx, op.Queue)
 	}
@@ -38,7 +39,7 @@ func (m *Machine) applyCreate(tx core.Txn, c *Context, op *core.TaskCreate) (cor
 			return core.OpResult{}, nil, err
 		}
 	}
-	return core.OpResult{Task: op.ID, State: m.place(tx, c, l, op)}, nil, nil
+	return core.OpResult{Task: op.ID, State: m.place(tx, c, l, op, payload)}, nil, nil
 }
 
 func checkCreate(op *core.TaskCreate) core.Fact {
@@ -165,8 +166,8 @@ func (m *Machine) openWindow(tx core.Txn, c *Context, l *line, op *core.TaskCrea
 	return nil
 }
 
-// place writes a new task's state: ready now, or when it is due.
-func (m *Machine) place(tx core.Txn, c *Context, l *line, op *core.TaskCreate) core.State {
+// place writes a new task's state: ready now, or when it is due. payload is its payload record.
+func (m *Machine) place(tx core.Txn, c *Context, l *line, op *core.TaskCreate, payload []byte) core.State {
 	m.touch(l)
 	l.created++
 	l.bytes += uint64(len(op.Payload))
@@ -179,7 +180,7 @@ func (m *Machine) place(tx core.Txn, c *Context, l *line, op *core.TaskCreate) c
 		rec.reason = reasonDelay
 		m.schedule(tx, l, op.ID, &rec, 0, min(due, c.Stamp.Add(maxDelay)))
 	} else {
-		m.enqueue(tx, l, op.ID, &rec, 0, c.Stamp)
+		m.admit(l, op.ID, &rec, payload, c.Stamp)
 	}
 	m.key = keys.AppendTaskState(m.key[:0], m.p, op.ID)
 	m.value = appendRecord(m.value[:0], &rec)

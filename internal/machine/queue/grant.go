@@ -59,24 +59,14 @@ func (m *Machine) give(tx core.Txn, c *Context, l *line, op *core.Grant) (a core
 	if err != nil {
 		return a, err
 	}
-	rec, err := m.mustRecord(tx, h.id, core.Ready)
+	rec, payload, err := m.take(tx, l, h)
 	if err != nil {
 		return a, err
 	}
-	if rec.sort != h.sort || rec.seq != h.seq || rec.queue != l.number {
-		return a, errs.Corruptf("task %s is not at its place in queue %q", h.id, l.name)
-	}
-	m.key = keys.AppendTaskPayload(m.key[:0], m.p, h.id)
-	value, err := must(tx, m.key, "payload of task %s", h.id)
+	s, err := decodeSpec(payload)
 	if err != nil {
 		return a, err
 	}
-	s, err := decodeSpec(value)
-	if err != nil {
-		return a, err
-	}
-	m.key = keys.AppendReady(m.key[:0], m.p, l.number, h.sort, h.seq)
-	tx.Delete(m.mem.own(m.key))
 	m.move(l, core.Ready, core.Running)
 	m.meta.token++
 	r := &run{
@@ -90,6 +80,28 @@ func (m *Machine) give(tx core.Txn, c *Context, l *line, op *core.Grant) (a core
 	}
 	m.start(tx, r)
 	return assigned(r.id, &r.rec, &s, l), nil
+}
+
+// take takes the first ready task out of the ready index, and returns its records.
+func (m *Machine) take(tx core.Txn, l *line, h head) (rec record, payload []byte, err error) {
+	if f := m.freshOf(h); f != nil {
+		f.taken = true
+		m.log.took(int(h.fresh - 1))
+		return f.rec, f.payload, nil
+	}
+	if rec, err = m.mustRecord(tx, h.id, core.Ready); err != nil {
+		return rec, nil, err
+	}
+	if rec.sort != h.sort || rec.seq != h.seq || rec.queue != l.number {
+		return rec, nil, errs.Corruptf("task %s is not at its place in queue %q", h.id, l.name)
+	}
+	m.key = keys.AppendTaskPayload(m.key[:0], m.p, h.id)
+	if payload, err = must(tx, m.key, "payload of task %s", h.id); err != nil {
+		return rec, nil, err
+	}
+	m.key = keys.AppendReady(m.key[:0], m.p, l.number, h.sort, h.seq)
+	tx.Delete(m.mem.own(m.key))
+	return rec, payload, nil
 }
 
 // hold makes the record that of an attempt which starts now.

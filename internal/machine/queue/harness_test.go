@@ -244,7 +244,7 @@ func (m *Machine) checkHeads(v core.View) error {
 		from, to := keys.ReadyRange(m.p, l.number)
 		if err := v.Scan(from, to, func(key, value []byte) bool {
 			sort, seq, _ := keys.DecodeReady(key)
-			rows = append(rows, head{sort, seq, toID(value)})
+			rows = append(rows, head{sort: sort, seq: seq, id: toID(value)})
 			return true
 		}); err != nil {
 			return err
@@ -252,7 +252,10 @@ func (m *Machine) checkHeads(v core.View) error {
 		if l.heads == nil {
 			continue
 		}
-		live := l.heads.live()
+		live := slices.Clone(l.heads.live())
+		for i := range live {
+			live[i].fresh, live[i].epoch = 0, 0
+		}
 		if len(live) > m.o.Heads || len(live) > len(rows) || !slices.Equal(live, rows[:len(live)]) {
 			return fmt.Errorf("queue %q keeps %d heads %v of rows %v", l.name, len(live), live, rows)
 		}

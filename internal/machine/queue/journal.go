@@ -18,6 +18,8 @@ type journal struct {
 	lines              int // queues there were
 	dirty              int
 	ended, woken, lost int
+	fresh              int
+	takes              []int // fresh tasks that were granted
 	saves              []saved
 	pushes             []pushed
 	pops               []*line
@@ -73,6 +75,12 @@ func (j *journal) popped(l *line) {
 	}
 }
 
+func (j *journal) took(fresh int) {
+	if j.on {
+		j.takes = append(j.takes, fresh)
+	}
+}
+
 func (j *journal) run(r *run, what runStep) {
 	if j.on {
 		j.runs = append(j.runs, runChange{run: r, what: what, old: r.lease()})
@@ -85,7 +93,7 @@ func (j *journal) reset() {
 	clear(j.pushes)
 	clear(j.pops)
 	clear(j.runs)
-	j.saves, j.pushes, j.pops, j.runs = j.saves[:0], j.pushes[:0], j.pops[:0], j.runs[:0]
+	j.saves, j.pushes, j.pops, j.runs, j.takes = j.saves[:0], j.pushes[:0], j.pops[:0], j.runs[:0], j.takes[:0]
 }
 
 // Mark starts remembering changes, so that Undo can take them back. It is called with the transaction's Mark.
@@ -96,6 +104,7 @@ func (m *Machine) Mark() {
 	j.meta, j.endedBytes, j.timer = m.meta, m.endedBytes, m.timer
 	j.lines, j.dirty = len(m.lines), len(m.dirty)
 	j.ended, j.woken, j.lost = len(m.ended), len(m.woken), len(m.lost)
+	j.fresh = len(m.fresh)
 }
 
 // Keep keeps every change since Mark.
@@ -132,6 +141,11 @@ func (m *Machine) Undo() {
 	for _, l := range j.pops {
 		l.heads = nil
 	}
+	for _, i := range j.takes {
+		m.fresh[i].taken = false
+	}
+	clear(m.fresh[j.fresh:])
+	m.fresh = m.fresh[:j.fresh]
 	for _, l := range m.lines[j.lines:] {
 		delete(m.names, l.name)
 	}

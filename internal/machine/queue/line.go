@@ -200,6 +200,8 @@ type heads struct {
 type head struct {
 	sort, seq uint64
 	id        core.TaskID
+	fresh     int32  // with epoch: its place in the Machine's fresh, from 1
+	epoch     uint32 // of the entry for which fresh holds
 }
 
 func (h head) before(o head) bool { return h.sort < o.sort || h.sort == o.sort && h.seq < o.seq }
@@ -301,9 +303,10 @@ func (m *Machine) refill(tx core.Txn, l *line) error {
 			h.more = true
 			return false
 		}
-		h.rows = append(h.rows, head{sort, seq, toID(value)})
+		h.rows = append(h.rows, head{sort: sort, seq: seq, id: toID(value)})
 		return true
 	})
+	m.mergeFresh(l)
 	switch {
 	case err != nil:
 		return err

@@ -40,6 +40,9 @@ type Machine struct {
 	term        core.ShardTime // as the last context had it
 	retainBytes uint64         // likewise
 
+	fresh []fresh
+	epoch uint32 // of the entry being applied; tells heads of this one from older ones
+
 	ended []core.TaskID
 	woken []*line
 	lost  []core.Lost
@@ -298,8 +301,10 @@ func (m *Machine) Live(task core.TaskID, token core.Token) core.Fact {
 	return nil
 }
 
-// End writes what the entry changed of the counters: a record per queue it touched, and the partition's own.
+// End writes what the entry left to its end: rows of tasks it created, and the counters, a record per queue it touched
+// and the partition's own.
 func (m *Machine) End(tx core.Txn) error {
+	m.settleFresh(tx)
 	for _, l := range m.dirty {
 		l.dirty = false
 		m.key = keys.AppendQueueCounters(m.key[:0], m.p, l.number)

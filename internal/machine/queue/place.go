@@ -1,6 +1,8 @@
 package queue
 
 import (
+	"slices"
+
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/errs"
 	"github.com/millrace/millrace/internal/keys"
@@ -37,10 +39,83 @@ func (m *Machine) enter(tx core.Txn, l *line, id core.TaskID, rec *record, from 
 	rec.state = core.Ready
 	m.key = keys.AppendReady(m.key[:0], m.p, l.number, rec.sort, rec.seq)
 	tx.Insert(m.mem.own(m.key), m.mem.own(id[:]))
-	m.pushHead(l, head{rec.sort, rec.seq, id})
+	m.pushHead(l, head{sort: rec.sort, seq: rec.seq, id: id})
 	m.move(l, from, core.Ready)
 	m.wake(l)
 }
+
+// fresh is a task that the entry being applied created, ready. Its row in the ready index is written at the entry's end,
+// unless a grant of the same entry has taken it by then: most tasks of a queue that somebody waits for never get one.
+type fresh struct {
+	line    *line
+	rec     record
+	id      core.TaskID
+	payload []byte // the payload record
+	taken   bool
+}
+
+// admit is enqueue for a task that is being created.
+func (m *Machine) admit(l *line, id core.TaskID, rec *record, payload []byte, ready core.ShardTime) {
+	m.meta.seq++
+	rec.sort, rec.seq, rec.readyAt = sortKey(ready, rec.priority, l.aging()), m.meta.seq, ready
+	rec.state = core.Ready
+	m.fresh = append(m.fresh, fresh{line: l, rec: *rec, id: id, payload: payload})
+	m.pushHead(l, m.freshHead(len(m.fresh)-1))
+	m.move(l, 0, core.Ready)
+	m.wake(l)
+}
+
+func (m *Machine) freshHead(i int) head {
+	f := &m.fresh[i]
+	return head{sort: f.rec.sort, seq: f.rec.seq, id: f.id, fresh: int32(i + 1), epoch: m.epoch}
+}
+
+// freshOf returns the fresh task that a head names, or nil for one whose records are stored.
+func (m *Machine) freshOf(h head) *fresh {
+	if h.fresh == 0 || h.epoch != m.epoch {
+		return nil
+	}
+	return &m.fresh[h.fresh-1]
+}
+
+// mergeFresh adds a queue's fresh tasks to its heads, which were just read from the index. Those that come before what
+// was read are all taken: they were heads before.
+func (m *Machine) mergeFresh(l *line) {
+	if len(m.fresh) == 0 {
+		return
+	}
+	h := l.heads
+	for i := range m.fresh {
+		if f := &m.fresh[i]; f.line == l && !f.taken {
+			h.rows = append(h.rows, m.freshHead(i))
+		}
+	}
+	slices.SortFunc(h.rows, compareHeads)
+	if len(h.rows) > m.o.Heads {
+		h.rows, h.more = h.rows[:m.o.Heads], true
+	}
+}
+
+// settleFresh writes the rows of the fresh tasks that are still ready.
+func (m *Machine) settleFresh(tx core.Txn) {
+	for i := range m.fresh {
+		f := &m.fresh[i]
+		if f.taken {
+			continue
+		}
+		m.key = keys.AppendReady(m.key[:0], m.p, f.line.number, f.rec.sort, f.rec.seq)
+		tx.Insert(m.mem.own(m.key), m.mem.own(f.id[:]))
+	}
+	clear(m.fresh)
+	m.fresh = m.fresh[:0]
+	if cap(m.fresh) > keptFresh {
+		m.fresh = nil
+	}
+	m.epoch++
+}
+
+// keptFresh bounds the memory that is kept from one entry to the next.
+const keptFresh = 4096
 
 // schedule makes a task wait until due, and leaves the record to the caller.
 func (m *Machine) schedule(tx core.Txn, l *line, id core.TaskID, rec *record, from core.State, due core.ShardTime) {
