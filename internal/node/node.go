@@ -167,33 +167,32 @@ func (n *Node) Propose(p core.Partition, commits []core.Commit, done func(core.P
 }
 
 func (n *Node) propose(p core.Partition, commits []core.Commit, settles *settling, done func(core.Proposed)) {
-	refuse := func(f core.Fact) {
-		if settles != nil {
-			settles.session.d.mu.Lock()
-			settles.session.unsettle(settles.holds)
-			settles.session.d.mu.Unlock()
-		}
-		done(core.Proposed{Err: f})
-	}
+	whole := &proposal{commits: commits, done: done, settles: settles}
 	s, err := n.shardOf(p)
 	if err != nil {
-		refuse(core.NotFound{Kind: "namespace"})
+		whole.refuse(core.NotFound{Kind: "namespace"})
 		return
 	}
 	if len(commits) == 0 {
 		done(core.Proposed{At: s.at(p)})
 		return
 	}
-	size, lazy := 0, true
+	lazy := true
 	for i := range commits {
-		size += commits[i].EncodedSize()
+		whole.bytes += commits[i].EncodedSize()
 		lazy = lazy && renewsOnly(&commits[i])
 		if n.full.Load() && grows(&commits[i]) {
-			refuse(core.Exhausted{Limit: "disk", Max: int64(n.diskReserve())})
+			whole.refuse(core.Exhausted{Limit: "disk", Max: int64(n.diskReserve())})
 			return
 		}
 	}
-	s.enqueue(&proposal{commits: commits, bytes: size, done: done, settles: settles}, lazy)
+	if n.o.OneCommitPerEntry && len(commits) > 1 {
+		for _, part := range whole.apart() {
+			s.enqueue(part, lazy)
+		}
+		return
+	}
+	s.enqueue(whole, lazy)
 }
 
 // renewsOnly reports whether c renews leases and does nothing else, so that it may wait a little for company.

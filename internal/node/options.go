@@ -38,6 +38,8 @@ type Options struct {
 	LogKeep        uint64        // bytes of log written before the store is asked to make its state durable; default 128 MiB
 	DiskReserve    uint64        // new work is refused below this much free space; default min(1 % of the disk, 1 GiB)
 	DiskEvery      time.Duration // how often free space is read; default 500 ms
+
+	OneCommitPerEntry bool // no group commit: for measuring what it is worth
 }
 
 // Ballast is room on the disk that is held back, and given up when a write finds the disk full, so that what there is can

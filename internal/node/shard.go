@@ -22,6 +22,17 @@ type proposal struct {
 	settles *settling // set for the settles of a session
 }
 
+// refuse ends a proposal that was in no entry. What it was to settle is held still, and takes its slots back.
+func (p *proposal) refuse(why core.Fact) {
+	if p.settles != nil {
+		d := p.settles.session.d
+		d.mu.Lock()
+		p.settles.session.unsettle(p.settles.holds)
+		d.mu.Unlock()
+	}
+	p.done(core.Proposed{Err: why})
+}
+
 // inflight is one entry that was proposed and not yet applied.
 type inflight struct {
 	entry     *core.Entry // as it was encoded; nothing changes it any more
@@ -131,7 +142,7 @@ func (s *shard) poke() {
 // enqueue takes a proposal, or refuses it at once by calling done.
 func (s *shard) enqueue(p *proposal, lazy bool) {
 	if !s.ready.Load() {
-		p.done(core.Proposed{Err: core.Unavailable{Reason: "no_leader"}})
+		p.refuse(core.Unavailable{Reason: "no_leader"})
 		return
 	}
 	s.mu.Lock()
@@ -146,7 +157,7 @@ func (s *shard) enqueue(p *proposal, lazy bool) {
 	}
 	if refuse != nil {
 		s.mu.Unlock()
-		p.done(core.Proposed{Err: refuse})
+		p.refuse(refuse)
 		return
 	}
 	s.queued += int64(p.bytes)
@@ -369,7 +380,7 @@ func (s *shard) gather(f *inflight) []core.Commit {
 	size, n, count := 0, 0, 0
 	for n < len(s.queue) {
 		p := s.queue[n]
-		if n > 0 && size+p.bytes > s.n.o.EntryBytes {
+		if n > 0 && (size+p.bytes > s.n.o.EntryBytes || s.n.o.OneCommitPerEntry) {
 			break
 		}
 		size += p.bytes
@@ -456,7 +467,7 @@ func (s *shard) abandon(why core.Unavailable) {
 	refused := why
 	refused.Unknown = false
 	for _, p := range queue {
-		p.done(core.Proposed{Err: refused})
+		p.refuse(refused)
 	}
 }
 

@@ -1,0 +1,71 @@
+package node
+
+import (
+	"testing"
+
+	"github.com/millrace/millrace/internal/core"
+)
+
+// TestASettleThatIsRefusedAtTheDoorKeepsItsSlot overflows the queue of proposals with a settle, whose task is still held
+// then: the next task goes to nobody before it is settled, and no grant is tried for a slot that is taken.
+func TestASettleThatIsRefusedAtTheDoorKeepsItsSlot(t *testing.T) {
+	r := openRig(t, rigOptions{node: Options{QueueBytes: 64 << 10}})
+	defer r.close()
+	k := newSink()
+	ses, _ := r.session(1, k)
+	ses.Subscribe(subscription("q", 1))
+	r.must(&core.TaskCreate{ID: taskID(1), Queue: "q"})
+	held := k.take(1)[0]
+	hold := core.TaskHold{Task: held.Task, Token: held.Token}
+	done := make(chan core.Proposed, 1)
+	large := core.Commit{Partition: r.ns, Ops: []core.Op{
+		&core.TaskComplete{Task: held.Task, Token: held.Token, Result: make([]byte, 100<<10)},
+	}}
+	ses.Settle(r.ns, []core.Commit{large}, []core.TaskHold{hold}, func(p core.Proposed) { done <- p })
+	if p := <-done; p.Err == nil {
+		t.Fatal("a settle larger than the queue was taken")
+	}
+	r.must(&core.TaskCreate{ID: taskID(2), Queue: "q"})
+	before := r.log.Stats().Entries
+	const later = 20
+	for range later {
+		r.must(&core.KVPut{Keyspace: "k", Key: []byte("x")})
+	}
+	if got := r.log.Stats().Entries - before; got > later+later/2 {
+		t.Errorf("%d entries for %d commits", got, later)
+	}
+	k.mu.Lock()
+	n := len(k.tasks)
+	k.mu.Unlock()
+	if n != 0 {
+		t.Fatalf("%d tasks were given to a worker whose one slot is taken", n)
+	}
+	r.settle(ses, []core.Assigned{held})
+	k.take(1)
+}
+
+// TestOneCommitPerEntryIsKept holds the setting that switches group commit off to what it says, and a frame's answer to
+// the order of its items.
+func TestOneCommitPerEntryIsKept(t *testing.T) {
+	r := openRig(t, rigOptions{node: Options{OneCommitPerEntry: true}})
+	defer r.close()
+	const n = 50
+	commits := make([]core.Commit, n)
+	for i := range commits {
+		commits[i] = core.Commit{Partition: r.ns, Ops: []core.Op{&core.TaskCreate{ID: taskID(i + 1), Queue: "q"}}}
+	}
+	commits[7].Ops = []core.Op{&core.KVDelete{Keyspace: "k", Key: []byte("none"), IfRev: 3, HasRev: true}}
+	before := r.log.Stats().Entries
+	p := r.propose(commits...)
+	if p.Err != nil {
+		t.Fatal(p.Err)
+	}
+	if got := r.log.Stats().Entries - before; got < n {
+		t.Errorf("%d commits took %d entries", n, got)
+	}
+	for i, res := range p.Results {
+		if refused := res.Refusal != nil; refused != (i == 7) {
+			t.Errorf("commit %d: %+v", i, res)
+		}
+	}
+}
