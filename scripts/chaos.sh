@@ -7,5 +7,5 @@ cd "$(dirname "$0")/.."
 
 bin=$(mktemp -d)
 trap 'rm -rf "$bin"' EXIT
-go build -o "$bin/run" ./test/chaos/run
+go build -tags "invariants${MUTANT:+ mutants}" -o "$bin/run" ./test/chaos/run
 "$bin/run" -row "${ROW:-}" -n "${N:-0}" -seed "${SEED:-}" -mutant "${MUTANT:-}"

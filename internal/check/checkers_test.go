@@ -288,3 +288,27 @@ func TestACreateAnsweredWithTheHolderOfItsKeyMakesNoTaskOfItsOwn(t *testing.T) {
 		{"a second task", TotalQueue(h.with(answered), tasksIn(core.Completed, "a", "b", "n"), TotalOptions{}), "unexpected"},
 	})
 }
+
+func TestBothOrNeitherWantsWhatIsReadLaterToBeThereToo(t *testing.T) {
+	for _, c := range []struct {
+		read PairRead
+		rule string
+	}{
+		{PairRead{TaskFirst: true, Completed: true, Put: true}, ""},
+		{PairRead{TaskFirst: true, Completed: false, Put: true}, ""}, // the commit came between
+		{PairRead{TaskFirst: true}, ""},
+		{PairRead{TaskFirst: true, Completed: true}, "completed_without_key"},
+		{PairRead{Completed: true, Put: true}, ""},
+		{PairRead{Completed: true}, ""}, // the commit came between
+		{PairRead{}, ""},
+		{PairRead{Put: true}, "key_without_completion"},
+	} {
+		r := BothOrNeither([]PairRead{c.read})
+		if (c.rule == "") != r.OK() || c.rule != "" && !r.Broke(c.rule) {
+			t.Errorf("%+v: %s, want %q", c.read, r, c.rule)
+		}
+	}
+	if BothOrNeither(nil).OK() {
+		t.Error("a run without a read proves something")
+	}
+}

@@ -22,7 +22,7 @@ type EffectsRead struct {
 // EffectsOnce judges that effects happen exactly with completions: the lists hold the ids of the completed tasks of
 // final, each once, and each counter is its list's length. Rules: repeated, missing, without_completion, counter.
 func EffectsOnce(final []TaskState, read EffectsRead) *Report {
-	r := newReport("effects_once")
+	r := NewReport("effects_once")
 	times := map[string]int{}
 	for _, list := range slices.Sorted(maps.Keys(read.Lists)) {
 		ids := read.Lists[list]
@@ -30,12 +30,12 @@ func EffectsOnce(final []TaskState, read EffectsRead) *Report {
 			times[id]++
 		}
 		if n := read.Counters[list]; n != int64(len(ids)) {
-			r.violate("counter", "list %s has %d ids, its counter is %d", list, len(ids), n)
+			r.Violate("counter", "list %s has %d ids, its counter is %d", list, len(ids), n)
 		}
 	}
 	for _, list := range slices.Sorted(maps.Keys(read.Counters)) {
 		if _, ok := read.Lists[list]; !ok && read.Counters[list] != 0 {
-			r.violate("counter", "list %s is absent, its counter is %d", list, read.Counters[list])
+			r.Violate("counter", "list %s is absent, its counter is %d", list, read.Counters[list])
 		}
 	}
 	if !read.OwnOnly {
@@ -44,7 +44,7 @@ func EffectsOnce(final []TaskState, read EffectsRead) *Report {
 	if read.ByTask != nil {
 		onceEach(r, "own key", final, read.ByTask)
 	}
-	return r.done()
+	return r.Done()
 }
 
 func onceEach(r *Report, where string, final []TaskState, times map[string]int) {
@@ -57,16 +57,16 @@ func onceEach(r *Report, where string, final []TaskState, times map[string]int) 
 		completed[t.ID] = true
 		r.Counts["completed"]++
 		if times[t.ID] == 0 {
-			r.violate("missing", "task %s is completed, its effect is absent (%s)", t.ID, where)
+			r.Violate("missing", "task %s is completed, its effect is absent (%s)", t.ID, where)
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(times)) {
 		switch n := times[id]; {
 		case n == 0:
 		case !completed[id]:
-			r.violate("without_completion", "task %s is not completed, its effect is there (%s)", id, where)
+			r.Violate("without_completion", "task %s is not completed, its effect is there (%s)", id, where)
 		case n > 1:
-			r.violate("repeated", "task %s: its effect is there %d times (%s)", id, n, where)
+			r.Violate("repeated", "task %s: its effect is there %d times (%s)", id, n, where)
 		}
 	}
 }
@@ -97,12 +97,12 @@ type BankRun struct {
 // Bank judges that money is neither made nor lost: every snapshot has the opening sum, and the closing balances are
 // the opening ones plus the transfers of exactly the completed tasks. Rules: sum, balance.
 func Bank(run BankRun) *Report {
-	r := newReport("bank")
+	r := NewReport("bank")
 	want := total(run.Opening)
 	for _, s := range run.Snapshots {
 		r.Checked++
 		if got := total(s.Accounts) + s.Pending; got != want {
-			r.violate("sum", "at index %d the accounts hold %d, not %d", s.Index, got, want)
+			r.Violate("sum", "at index %d the accounts hold %d, not %d", s.Index, got, want)
 		}
 	}
 	if len(run.Snapshots) == 0 {
@@ -110,7 +110,7 @@ func Bank(run BankRun) *Report {
 	}
 	r.Counts["snapshots"] = len(run.Snapshots)
 	if got := total(run.Closing); got != want {
-		r.violate("sum", "at the end the accounts hold %d, not %d", got, want)
+		r.Violate("sum", "at the end the accounts hold %d, not %d", got, want)
 	}
 	balance := maps.Clone(run.Opening)
 	for _, t := range run.Final {
@@ -123,10 +123,10 @@ func Bank(run BankRun) *Report {
 	}
 	for _, account := range slices.Sorted(maps.Keys(balance)) {
 		if got := run.Closing[account]; got != balance[account] {
-			r.violate("balance", "account %s holds %d, the completed transfers make %d", account, got, balance[account])
+			r.Violate("balance", "account %s holds %d, the completed transfers make %d", account, got, balance[account])
 		}
 	}
-	return r.done()
+	return r.Done()
 }
 
 func total(accounts map[string]int64) int64 {

@@ -19,7 +19,7 @@ type keyHistory struct {
 // tenant's. Creates need Tenant, Key and, when acknowledged, Answer; final is the read-back of all tenants. Rules:
 // two_answers, made_twice, two_tasks, answer_absent, none_created, foreign. Counts: keys, replays.
 func Idempotency(calls []Call, final []TaskState) *Report {
-	r := newReport("idempotency")
+	r := NewReport("idempotency")
 	keys := map[keyName]*keyHistory{}
 	answeredTo := map[string]string{} // task id → tenant
 	for i := range calls {
@@ -45,7 +45,7 @@ func Idempotency(calls []Call, final []TaskState) *Report {
 			h.made++
 		}
 		if tenant, ok := answeredTo[c.Answer]; ok && tenant != c.Tenant {
-			r.violate("foreign", "task %s was the answer to tenant %s and to tenant %s", c.Answer, tenant, c.Tenant)
+			r.Violate("foreign", "task %s was the answer to tenant %s and to tenant %s", c.Answer, tenant, c.Tenant)
 		}
 		answeredTo[c.Answer] = c.Tenant
 	}
@@ -60,14 +60,14 @@ func Idempotency(calls []Call, final []TaskState) *Report {
 	}
 	for _, id := range slices.Sorted(maps.Keys(answeredTo)) {
 		if tenant, ok := owner[id]; ok && tenant != answeredTo[id] {
-			r.violate("foreign", "tenant %s was answered with task %s of tenant %s", answeredTo[id], id, tenant)
+			r.Violate("foreign", "tenant %s was answered with task %s of tenant %s", answeredTo[id], id, tenant)
 		}
 	}
 	for _, k := range slices.SortedFunc(maps.Keys(keys), compareKeys) {
 		r.Counts["keys"]++
 		judgeKey(r, k, keys[k], held[k])
 	}
-	return r.done()
+	return r.Done()
 }
 
 func compareKeys(a, b keyName) int {
@@ -77,21 +77,21 @@ func compareKeys(a, b keyName) int {
 func judgeKey(r *Report, k keyName, h *keyHistory, held []string) {
 	name := k.tenant + "/" + k.queue + "/" + k.key
 	if len(h.answers) > 1 {
-		r.violate("two_answers", "key %s was answered with %v", name, slices.Sorted(maps.Keys(h.answers)))
+		r.Violate("two_answers", "key %s was answered with %v", name, slices.Sorted(maps.Keys(h.answers)))
 	}
 	if h.made > 1 {
-		r.violate("made_twice", "key %s: %d creates were acknowledged as no replay", name, h.made)
+		r.Violate("made_twice", "key %s: %d creates were acknowledged as no replay", name, h.made)
 	}
 	if len(held) > 1 {
-		r.violate("two_tasks", "key %s holds %v", name, held)
+		r.Violate("two_tasks", "key %s holds %v", name, held)
 	}
 	for _, id := range slices.Sorted(maps.Keys(h.answers)) {
 		if !slices.Contains(held, id) {
-			r.violate("answer_absent", "key %s was answered with %s, which does not hold it", name, id)
+			r.Violate("answer_absent", "key %s was answered with %s, which does not hold it", name, id)
 		}
 	}
 	if !h.attempted && len(held) > 0 {
-		r.violate("none_created", "key %s: every create was refused, task %s is there", name, held[0])
+		r.Violate("none_created", "key %s: every create was refused, task %s is there", name, held[0])
 	}
 }
 
@@ -99,7 +99,7 @@ func judgeKey(r *Report, k keyName, h *keyHistory, held []string) {
 // it was applied: effects counts it by request id. Rules: effect_lost, effect_repeated, effect_of_refused, two_indexes
 // (repeats were acknowledged at different places in the log). Counts: requests, repeats, recovered.
 func RequestsOnce(calls []Call, effects map[string]int) *Report {
-	r := newReport("requests_once")
+	r := NewReport("requests_once")
 	ends := map[string]Outcome{}
 	index := map[string]uint64{}
 	for i := range calls {
@@ -116,7 +116,7 @@ func RequestsOnce(calls []Call, effects map[string]int) *Report {
 			continue
 		}
 		if at, ok := index[c.RequestID]; ok && at != c.Index {
-			r.violate("two_indexes", "request %s was acknowledged at index %d and at %d", c.RequestID, at, c.Index)
+			r.Violate("two_indexes", "request %s was acknowledged at index %d and at %d", c.RequestID, at, c.Index)
 		}
 		index[c.RequestID] = c.Index
 	}
@@ -124,19 +124,19 @@ func RequestsOnce(calls []Call, effects map[string]int) *Report {
 		r.Counts["requests"]++
 		switch n, end := effects[id], ends[id]; {
 		case n > 1:
-			r.violate("effect_repeated", "request %s was applied %d times", id, n)
+			r.Violate("effect_repeated", "request %s was applied %d times", id, n)
 		case n == 0 && end == OK:
-			r.violate("effect_lost", "request %s was acknowledged, its effect is absent", id)
+			r.Violate("effect_lost", "request %s was acknowledged, its effect is absent", id)
 		case n == 1 && end == Refused:
-			r.violate("effect_of_refused", "request %s was refused, its effect is there", id)
+			r.Violate("effect_of_refused", "request %s was refused, its effect is there", id)
 		case n == 1 && end == Unknown:
 			r.Counts["recovered"]++
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(effects)) {
 		if _, ok := ends[id]; !ok && effects[id] > 0 {
-			r.violate("effect_repeated", "request %s left an effect, but nobody made it", id)
+			r.Violate("effect_repeated", "request %s left an effect, but nobody made it", id)
 		}
 	}
-	return r.done()
+	return r.Done()
 }

@@ -39,7 +39,7 @@ type tenantTask struct{ tenant, task string }
 // after a use of a larger one had been acknowledged), used_after_settle, token_of_two_tasks. Counts: tasks, tokens,
 // lease_lost.
 func LeaseExclusivity(calls []Call) *Report {
-	r := newReport("lease_exclusivity")
+	r := NewReport("lease_exclusivity")
 	byTask := map[tenantTask]map[uint64]*holding{}
 	owner := map[string]string{} // tenant, partition and token → task
 	for i := range calls {
@@ -73,7 +73,7 @@ func LeaseExclusivity(calls []Call) *Report {
 		r.Counts["tasks"]++
 		judgeHoldings(r, byTask[key])
 	}
-	return r.done()
+	return r.Done()
 }
 
 func (h *holding) use(r *Report, c *Call) {
@@ -88,7 +88,7 @@ func (h *holding) use(r *Report, c *Call) {
 	h.stamp.add(uint64(max(0, c.Stamp)))
 	if c.settles() {
 		if h.settledAt != 0 {
-			r.violate("used_after_settle", "%s: token was settled at index %d already", c, h.settledAt)
+			r.Violate("used_after_settle", "%s: token was settled at index %d already", c, h.settledAt)
 		}
 		h.settledAt = c.Index
 	}
@@ -100,7 +100,7 @@ func tokenOwner(r *Report, owner map[string]string, c *Call) {
 	}
 	key := fmt.Sprintf("%s\x00%s\x00%d", c.Tenant, c.Partition, c.Token)
 	if other, ok := owner[key]; ok && other != c.ID {
-		r.violate("token_of_two_tasks", "token %d of partition %s: tasks %s and %s", c.Token, c.Partition, other, c.ID)
+		r.Violate("token_of_two_tasks", "token %d of partition %s: tasks %s and %s", c.Token, c.Partition, other, c.ID)
 	}
 	owner[key] = c.ID
 }
@@ -111,7 +111,7 @@ func judgeHoldings(r *Report, tokens map[uint64]*holding) {
 	for _, token := range slices.Sorted(maps.Keys(tokens)) {
 		h := tokens[token]
 		if h.settledAt != 0 && h.index.max > h.settledAt {
-			r.violate("used_after_settle", "task %s token %d: settled at index %d, accepted at %d", h.task, token, h.settledAt, h.index.max)
+			r.Violate("used_after_settle", "task %s token %d: settled at index %d, accepted at %d", h.task, token, h.settledAt, h.index.max)
 		}
 		if before != nil {
 			before.against(r, h)
@@ -123,14 +123,14 @@ func judgeHoldings(r *Report, tokens map[uint64]*holding) {
 
 func (h *holding) against(r *Report, next *holding) {
 	if h.index.max != 0 && next.index.min != 0 && h.index.max >= next.index.min {
-		r.violate("overlap", "task %s: token %d accepted at index %d, larger token %d at %d", h.task, h.token, h.index.max, next.token, next.index.min)
+		r.Violate("overlap", "task %s: token %d accepted at index %d, larger token %d at %d", h.task, h.token, h.index.max, next.token, next.index.min)
 	}
 	if h.stamp.max != 0 && next.stamp.min != 0 && h.stamp.max > next.stamp.min {
-		r.violate("overlap", "task %s: token %d accepted at stamp %d, larger token %d at %d", h.task, h.token, h.stamp.max, next.token, next.stamp.min)
+		r.Violate("overlap", "task %s: token %d accepted at stamp %d, larger token %d at %d", h.task, h.token, h.stamp.max, next.token, next.stamp.min)
 	}
 	for _, clock := range slices.Sorted(maps.Keys(h.latest)) {
 		if first, ok := next.earliest[clock]; ok && h.latest[clock] > first {
-			r.violate("stale_token", "task %s: token %d accepted by a call of %d us, token %d was in use at %d us", h.task, h.token, h.latest[clock], next.token, first)
+			r.Violate("stale_token", "task %s: token %d accepted by a call of %d us, token %d was in use at %d us", h.task, h.token, h.latest[clock], next.token, first)
 		}
 	}
 }

@@ -1,10 +1,7 @@
 package check
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
-	"slices"
 
 	"github.com/millrace/millrace/internal/core"
 )
@@ -93,9 +90,7 @@ func (m *Model) part(p core.Partition) *part {
 
 // partitions lists what the model knows, in order.
 func (m *Model) partitions() []*part {
-	keys := slices.SortedFunc(maps.Keys(m.parts), func(a, b core.Partition) int {
-		return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Index, b.Index))
-	})
+	keys := m.Partitions()
 	out := make([]*part, len(keys))
 	for i, p := range keys {
 		out[i] = m.parts[p]

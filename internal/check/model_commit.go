@@ -215,7 +215,7 @@ func (m *Model) shape(c *core.Commit) error {
 	if bad := strays(c); len(bad) > 0 {
 		return core.WrongPartition{Ops: bad}
 	}
-	if at := repeatedKey(c, false); at >= 0 {
+	if at := repeatedKey(c); at >= 0 {
 		return fmt.Errorf("ops[%d] repeats a key", at)
 	}
 	return nil
@@ -231,7 +231,7 @@ func (m *Model) shapeRefusal(c *core.Commit, r *core.Refusal) bool {
 		}
 		return reflect.DeepEqual(f.Ops, strays(c)) && len(f.Ops) > 0
 	case core.Invalid:
-		return f.Reason == "duplicate_key" && r.Op >= 0 && (r.Op == repeatedKey(c, true) || r.Op == repeatedKey(c, false)) || f.Reason == "not_alone" && slices.ContainsFunc(c.Ops, ofSystem)
+		return f.Reason == "duplicate_key" && r.Op >= 0 && r.Op == repeatedKey(c) || f.Reason == "not_alone" && slices.ContainsFunc(c.Ops, ofSystem)
 	}
 	return false
 }
@@ -277,8 +277,8 @@ func taskOf(op core.Op) (core.TaskID, bool) {
 	return core.TaskID{}, false
 }
 
-// repeatedKey finds the first op whose key an earlier op names: of writes alone, or of checks too.
-func repeatedKey(c *core.Commit, checks bool) int {
+// repeatedKey finds the first op that writes a key which an earlier op writes; a check names a key freely.
+func repeatedKey(c *core.Commit) int {
 	seen := map[string]bool{}
 	for i, op := range c.Ops {
 		var space string
@@ -287,11 +287,6 @@ func repeatedKey(c *core.Commit, checks bool) int {
 		case *core.KVPut:
 			space, key = op.Keyspace, op.Key
 		case *core.KVDelete:
-			space, key = op.Keyspace, op.Key
-		case *core.KVCheck:
-			if !checks {
-				continue
-			}
 			space, key = op.Keyspace, op.Key
 		default:
 			continue

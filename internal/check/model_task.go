@@ -179,6 +179,9 @@ func (m *Model) op(p *part, c *core.Commit, op core.Op, a answer, before uint64)
 	if a.result != nil && a.result.Kind != 0 && a.result.Kind != op.Kind() {
 		return fmt.Errorf("answer is of kind %d, op of kind %d", a.result.Kind, op.Kind())
 	}
+	if bad := misfits(op); len(bad) > 0 {
+		return judgeMisfit(op, bad, a)
+	}
 	if _, _, _, ok := settleOf(op); ok {
 		return m.settle(p, op, a)
 	}

@@ -194,6 +194,85 @@ func TestModelWantsTheOldestOfEqualTasksFirst(t *testing.T) {
 	}
 }
 
+func TestModelAnswersTheNumberOfAFencedCommitAgainWhenTheLeaseIsGone(t *testing.T) {
+	step := func(seq uint64) core.Commit {
+		c := fenced(taskID(1), 7, put("a"))
+		c.Session, c.Seq = core.SessionID{2}, seq
+		return c
+	}
+	again := did(stored(4))
+	again.Replayed = true
+	gone := func(more ...said) []said {
+		return running(append([]said{{3, step(1), did(stored(4))}, {4, ops(complete(7)), did(done)}}, more...)...)
+	}
+	lost := refused(core.FenceOp, lost1)
+	for name, c := range map[string]struct {
+		list []said
+		bad  bool
+	}{
+		"answered again":               {gone(said{5, step(1), again}), false},
+		"judged anew":                  {gone(said{5, step(1), lost}), true},
+		"applied again":                {gone(said{5, step(1), did(stored(5))}), true},
+		"the next is refused":          {gone(said{5, step(2), lost}), false},
+		"the next is applied":          {gone(said{5, step(2), did(stored(5))}), true},
+		"a refusal is answered again":  {gone(said{5, step(2), lost}, said{6, step(2), lost}), false},
+		"a refusal is judged as first": {gone(said{5, step(2), lost}, said{6, step(2), did(stored(5))}), true},
+	} {
+		if err := replay(c.list); (err != nil) != c.bad {
+			t.Errorf("%s: err = %v", name, err)
+		}
+	}
+}
+
+func TestModelWantsWhatIsOutOfBoundsRefusedByItsField(t *testing.T) {
+	long := strings.Repeat("n", 129)
+	set := func(c core.QueueConfig) core.Op { return &core.QueueSet{Queue: "q", Config: c, IfVersion: -1} }
+	task := func(change func(*core.TaskCreate)) core.Op {
+		op := makeTask(1)
+		change(op)
+		return op
+	}
+	for field, op := range map[string]core.Op{
+		"config.max_attempts":        set(core.QueueConfig{MaxAttempts: 1001}),
+		"config.max_crashes":         set(core.QueueConfig{MaxCrashes: -1}),
+		"config.max_deliveries":      set(core.QueueConfig{MaxDeliveries: -2}),
+		"config.lease":               set(core.QueueConfig{Lease: 999}),
+		"config.retry.factor":        set(core.QueueConfig{Retry: core.Retry{FactorPercent: 99}}),
+		"config.max_payload":         set(core.QueueConfig{MaxPayload: 1<<20 + 1}),
+		"config.aging":               set(core.QueueConfig{Aging: -2}),
+		"config.retention.dead":      set(core.QueueConfig{RetainDead: -2}),
+		"config.retain_bytes":        &core.NamespaceSet{Config: core.NamespaceConfig{RetainBytes: -1}, IfVersion: -1},
+		"queue":                      task(func(op *core.TaskCreate) { op.Queue = long }),
+		"kind":                       task(func(op *core.TaskCreate) { op.TaskKind = long }),
+		"priority":                   task(func(op *core.TaskCreate) { op.Priority = 10 }),
+		"key":                        &core.KVDelete{Keyspace: "k"},
+		"keyspace":                   &core.KVCheck{Key: []byte("a"), Compare: core.CompareAbsent},
+		"config.retry.backoff":       set(core.QueueConfig{Retry: core.Retry{Backoff: core.BackoffEqualJitter + 1}}),
+		"config.max_run":             set(core.QueueConfig{MaxRun: -1}),
+		"config.retry.base":          set(core.QueueConfig{Retry: core.Retry{Base: -1}}),
+		"config.retry.max":           set(core.QueueConfig{Retry: core.Retry{Max: -1}}),
+		"config.retention.completed": set(core.QueueConfig{RetainCompleted: -2}),
+	} {
+		applied := did(core.OpResult{Kind: op.Kind(), Version: 1, Task: taskID(1), State: core.Ready})
+		if err := replay([]said{{1, ops(op), applied}}); err == nil || !strings.Contains(err.Error(), "out of bounds") {
+			t.Errorf("%s: applied, and the model says %v", field, err)
+		}
+		if err := replay([]said{{1, ops(op), refused(0, core.Invalid{Field: field})}}); err != nil {
+			t.Errorf("%s: refused by its name, and the model says %v", field, err)
+		}
+		if err := replay([]said{{1, ops(op), refused(0, core.Invalid{Field: "other"})}}); err == nil {
+			t.Errorf("%s: refused by another name, and the model allows it", field)
+		}
+	}
+	good := core.QueueConfig{MaxAttempts: 1000, MaxDeliveries: -1, Lease: 1000, Aging: -1, RetainDead: -1, MaxPayload: 1 << 20}
+	if err := replay([]said{{1, ops(set(good)), refused(0, core.Invalid{Field: "config.max_attempts"})}}); err == nil {
+		t.Error("a configuration within its bounds was refused, and the model allows it")
+	}
+	if err := replay([]said{{1, ops(set(good)), did(core.OpResult{Kind: core.OpQueueSet, Version: 1})}}); err != nil {
+		t.Errorf("a configuration at its bounds: %v", err)
+	}
+}
+
 func TestModelHoldsRequestIdsAndSessionsToTheirFirstAnswer(t *testing.T) {
 	request := ops(put("a"))
 	request.RequestID = core.RequestID{1}

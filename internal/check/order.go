@@ -9,7 +9,7 @@ import (
 // acknowledged has a larger index if it is a write, and no smaller one if it is a read. Replays carry the index of the
 // first time and are left out. Rules: write_order, read_order.
 func IndexOrder(calls []Call) *Report {
-	r := newReport("index_order")
+	r := NewReport("index_order")
 	type log struct{ clock, tenant, partition string }
 	groups := map[log][]*Call{}
 	var order []log
@@ -27,7 +27,7 @@ func IndexOrder(calls []Call) *Report {
 	for _, key := range order {
 		judgeOrder(r, groups[key])
 	}
-	return r.done()
+	return r.Done()
 }
 
 func judgeOrder(r *Report, calls []*Call) {
@@ -46,9 +46,9 @@ func judgeOrder(r *Report, calls []*Call) {
 		switch {
 		case last == nil:
 		case c.writes() && c.Index <= last.Index:
-			r.violate("write_order", "%s began after %s", c, last)
+			r.Violate("write_order", "%s began after %s", c, last)
 		case c.reads() && c.Index < last.Index:
-			r.violate("read_order", "%s began after %s", c, last)
+			r.Violate("read_order", "%s began after %s", c, last)
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 // OpKVGet, named by Key and judged within one clock; an absent key reads as "". final is what the keys hold at the end.
 // Rules: stale_read, lost_write, never_written, of_refused.
 func Registers(calls []Call, final map[string]string) *Report {
-	r := newReport("registers")
+	r := NewReport("registers")
 	byKey := map[string][]*Call{}
 	for i := range calls {
 		if c := &calls[i]; c.Key != "" && (c.Op == OpPut || c.Op == OpKVGet) {
@@ -20,7 +20,7 @@ func Registers(calls []Call, final map[string]string) *Report {
 	for _, key := range slices.Sorted(maps.Keys(byKey)) {
 		judgeRegister(r, key, byKey[key], final[key])
 	}
-	return r.done()
+	return r.Done()
 }
 
 func judgeRegister(r *Report, key string, calls []*Call, final string) {
@@ -37,7 +37,7 @@ func judgeRegister(r *Report, key string, calls []*Call, final string) {
 		}
 		r.Checked++
 		if rule := explainRead(writes, c.Value, c.Invoke, c.Return); rule != "" {
-			r.violate(rule, "key %s: %s read %q", key, c, c.Value)
+			r.Violate(rule, "key %s: %s read %q", key, c, c.Value)
 		}
 	}
 	if len(writes) > 0 {
@@ -45,9 +45,9 @@ func judgeRegister(r *Report, key string, calls []*Call, final string) {
 		switch rule := explainRead(writes, final, endOfTime, endOfTime); rule {
 		case "":
 		case "stale_read":
-			r.violate("lost_write", "key %s holds %q at the end", key, final)
+			r.Violate("lost_write", "key %s holds %q at the end", key, final)
 		default:
-			r.violate(rule, "key %s holds %q at the end", key, final)
+			r.Violate(rule, "key %s holds %q at the end", key, final)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package check
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -21,12 +22,12 @@ type Record struct {
 // that names a task or request must be found in the entry it was acknowledged with. Rules: result, not_in_log. The
 // model is returned for audits of what can be read back.
 func IndexReplay(log []Record, calls []Call) (*Report, *Model) {
-	r, m := newReport("index_replay"), NewModel()
+	r, m := NewReport("index_replay"), NewModel()
 	names := map[uint64]map[string]bool{}
 	for _, rec := range log {
 		r.Checked += len(rec.Results)
 		if err := m.Judge(rec.Index, rec.Entry, rec.Results); err != nil {
-			r.violate("result", "%v", err)
+			r.Violate("result", "%v", err)
 			if _, ok := errors.AsType[*Mismatch](err); ok {
 				break // what follows would be judged on a wrong state
 			}
@@ -35,7 +36,7 @@ func IndexReplay(log []Record, calls []Call) (*Report, *Model) {
 	}
 	r.Counts["entries"] = len(log)
 	if r.Total > 0 {
-		return r.done(), m
+		return r.Done(), m
 	}
 	for i := range calls {
 		c := &calls[i]
@@ -51,10 +52,10 @@ func IndexReplay(log []Record, calls []Call) (*Report, *Model) {
 		}
 		r.Counts["calls"]++
 		if !names[c.Index][name] {
-			r.violate("not_in_log", "%s", c)
+			r.Violate("not_in_log", "%s", c)
 		}
 	}
-	return r.done(), m
+	return r.Done(), m
 }
 
 // entryNames lists the tasks and requests that the applied commits of an entry name.
@@ -153,6 +154,16 @@ func (m *Model) AuditStats(p core.Partition, got core.QueueStats) error {
 	}
 	return nil
 }
+
+// Partitions lists the partitions that the log names, in order.
+func (m *Model) Partitions() []core.Partition {
+	return slices.SortedFunc(maps.Keys(m.parts), func(a, b core.Partition) int {
+		return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Index, b.Index))
+	})
+}
+
+// Queues lists the queues of a partition, in order.
+func (m *Model) Queues(p core.Partition) []string { return slices.Sorted(maps.Keys(m.part(p).queues)) }
 
 // Tasks lists the ids that were ever made in a partition and are not forgotten, in order.
 func (m *Model) Tasks(p core.Partition) []core.TaskID {

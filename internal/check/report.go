@@ -29,17 +29,19 @@ type Report struct {
 	Invalid    string         // why the run proves nothing; empty: it does
 }
 
-func newReport(checker string) *Report { return &Report{Checker: checker, Counts: map[string]int{}} }
+// NewReport begins the report of a checker.
+func NewReport(checker string) *Report { return &Report{Checker: checker, Counts: map[string]int{}} }
 
-func (r *Report) violate(rule, format string, args ...any) {
+// Violate notes a broken promise.
+func (r *Report) Violate(rule, format string, args ...any) {
 	r.Total++
 	if len(r.Violations) < maxViolations {
 		r.Violations = append(r.Violations, Violation{Rule: rule, What: fmt.Sprintf(format, args...)})
 	}
 }
 
-// done marks a report that judged nothing as invalid.
-func (r *Report) done() *Report {
+// Done ends a report: one that judged nothing is invalid.
+func (r *Report) Done() *Report {
 	if r.Checked == 0 && r.Invalid == "" {
 		r.Invalid = "nothing to judge"
 	}

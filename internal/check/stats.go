@@ -13,7 +13,7 @@ type QueueCount struct {
 // StatsRecount judges a queue's counters against a recount of its tasks. Rules: state (a counter differs from the
 // number of tasks in that state), created (created is not the sum of the states and purged).
 func StatsRecount(stats []QueueCount, final []TaskState) *Report {
-	r := newReport("stats_recount")
+	r := NewReport("stats_recount")
 	count := map[string]map[core.State]uint64{}
 	for _, t := range final {
 		if count[t.Queue] == nil {
@@ -27,12 +27,12 @@ func StatsRecount(stats []QueueCount, final []TaskState) *Report {
 		for _, state := range core.States() {
 			sum += s.States[state.String()]
 			if got, want := s.States[state.String()], count[s.Queue][state]; got != want {
-				r.violate("state", "queue %s counts %d tasks as %s, there are %d", s.Queue, got, state, want)
+				r.Violate("state", "queue %s counts %d tasks as %s, there are %d", s.Queue, got, state, want)
 			}
 		}
 		if s.Created != sum {
-			r.violate("created", "queue %s: created %d, states and purged make %d", s.Queue, s.Created, sum)
+			r.Violate("created", "queue %s: created %d, states and purged make %d", s.Queue, s.Created, sum)
 		}
 	}
-	return r.done()
+	return r.Done()
 }

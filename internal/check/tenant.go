@@ -5,18 +5,18 @@ package check
 // code, replay, value, answer, token and attempt. Times, indexes and stamps may differ, because a shard is shared.
 // Rules: length, differs.
 func NonInterference(alone, beside []Call) *Report {
-	r := newReport("non_interference")
+	r := NewReport("non_interference")
 	if len(alone) != len(beside) {
-		r.violate("length", "%d calls alone, %d beside another tenant", len(alone), len(beside))
+		r.Violate("length", "%d calls alone, %d beside another tenant", len(alone), len(beside))
 	}
 	for i := range min(len(alone), len(beside)) {
 		r.Checked++
 		a, b := seen(alone[i]), seen(beside[i])
 		if a != b {
-			r.violate("differs", "call %d: alone %+v, beside another tenant %+v", i, a, b)
+			r.Violate("differs", "call %d: alone %+v, beside another tenant %+v", i, a, b)
 		}
 	}
-	return r.done()
+	return r.Done()
 }
 
 // seen is a call without what may differ between two runs.

@@ -48,12 +48,12 @@ type taskHistory struct {
 // delivered_after_completion. Counts: created, completed, recovered (created or completed by a call whose end is
 // unknown), deliveries, repeated (deliveries beyond the first).
 func TotalQueue(calls []Call, final []TaskState, o TotalOptions) *Report {
-	r := newReport("total_queue")
+	r := NewReport("total_queue")
 	tasks := taskHistories(calls)
 	there := make(map[string]TaskState, len(final))
 	for _, t := range final {
 		if _, twice := there[t.ID]; twice {
-			r.violate("unexpected", "task %s is listed twice", t.ID)
+			r.Violate("unexpected", "task %s is listed twice", t.ID)
 		}
 		there[t.ID] = t
 	}
@@ -64,11 +64,11 @@ func TotalQueue(calls []Call, final []TaskState, o TotalOptions) *Report {
 	}
 	for _, id := range slices.Sorted(maps.Keys(there)) {
 		if h := tasks[id]; h == nil || h.created == "" {
-			r.violate("unexpected", "task %s is %s, but nobody created it", id, there[id].State)
+			r.Violate("unexpected", "task %s is %s, but nobody created it", id, there[id].State)
 		}
 	}
 	lateDeliveries(r, calls, tasks)
-	return r.done()
+	return r.Done()
 }
 
 func taskHistories(calls []Call) map[string]*taskHistory {
@@ -133,18 +133,18 @@ func judgeTotal(r *Report, id string, h *taskHistory, t TaskState, there bool, o
 	r.Counts["repeated"] += max(0, h.deliveries-1)
 	switch {
 	case !there && h.created == OK:
-		r.violate("lost", "task %s was acknowledged and is not there", id)
+		r.Violate("lost", "task %s was acknowledged and is not there", id)
 	case !there && len(h.claimed) > 0:
-		r.violate("lost", "task %s was completed and is not there", id)
+		r.Violate("lost", "task %s was completed and is not there", id)
 	case there && h.created == Refused:
-		r.violate("unexpected", "task %s was refused and is %s", id, t.State)
+		r.Violate("unexpected", "task %s was refused and is %s", id, t.State)
 	}
 	times := 0
 	for _, n := range h.completed {
 		times += n
 	}
 	if times > 1 || len(h.claimed) > 1 {
-		r.violate("completed_twice", "task %s: %d acknowledged completions under %d tokens", id, times, len(h.claimed))
+		r.Violate("completed_twice", "task %s: %d acknowledged completions under %d tokens", id, times, len(h.claimed))
 	}
 	if !there {
 		return
@@ -155,18 +155,18 @@ func judgeTotal(r *Report, id string, h *taskHistory, t TaskState, there bool, o
 	}
 	switch done := len(h.claimed) > 0; {
 	case t.State == core.Completed && !done && !h.unknown:
-		r.violate("completed_by_nobody", "task %s is completed, but every completion was refused or none was tried", id)
+		r.Violate("completed_by_nobody", "task %s is completed, but every completion was refused or none was tried", id)
 	case t.State == core.Completed:
 		r.Counts["completed"]++
 		if !done {
 			r.Counts["recovered"]++
 		}
 	case done:
-		r.violate("completion_lost", "task %s was completed and is %s", id, t.State)
+		r.Violate("completion_lost", "task %s was completed and is %s", id, t.State)
 	case !t.State.Terminal():
-		r.violate("stuck", "task %s is %s after the drain", id, t.State)
+		r.Violate("stuck", "task %s is %s after the drain", id, t.State)
 	case !o.AllowDead:
-		r.violate("dead", "task %s is %s", id, t.State)
+		r.Violate("dead", "task %s is %s", id, t.State)
 	default:
 		r.Counts["dead"]++
 	}
@@ -181,7 +181,7 @@ func lateDeliveries(r *Report, calls []Call, tasks map[string]*taskHistory) {
 			continue
 		}
 		if c.Invoke > h.doneAt {
-			r.violate("delivered_after_completion", "task %s token %d at %d us, completed at %d us", c.ID, c.Token, c.Invoke, h.doneAt)
+			r.Violate("delivered_after_completion", "task %s token %d at %d us, completed at %d us", c.ID, c.Token, c.Invoke, h.doneAt)
 		}
 	}
 }

@@ -15,12 +15,14 @@ import (
 // Counts of each row: a smoke test by default, what a change must pass with CHAOS=check.
 var counts = map[string]struct{ smoke, check int }{
 	"R-01": {3, 50},
+	"R-05": {40, 675}, // each 97th byte
+	"R-06": {50, 200},
 	"R-15": {80, 500},
 	"R-16": {300, 5000},
 	"R-17": {400, 2000},
 }
 
-var binary, worker string
+var binary, faults, worker string
 
 func TestMain(m *testing.M) {
 	os.Exit(func() int {
@@ -38,6 +40,16 @@ func TestMain(m *testing.M) {
 	}())
 }
 
+// checking says that the counts are those which a change must pass.
+func checking() bool { return os.Getenv("CHAOS") == "check" }
+
+func withFaults(how row.How) string {
+	if !how.Faults {
+		return ""
+	}
+	return faults
+}
+
 func build(dir string) error {
 	root, err := campaign.Root(".")
 	if err != nil {
@@ -47,11 +59,18 @@ func build(dir string) error {
 	if binary, err = proc.Build(ctx, root, dir, "invariants"); err != nil {
 		return err
 	}
+	if checking() {
+		if faults, err = proc.Build(ctx, root, dir, "invariants,faults"); err != nil {
+			return err
+		}
+	}
 	worker, err = proc.BuildWorker(ctx, root, dir)
 	return err
 }
 
 func TestKillingTheServerUnderLoadLosesNothing(t *testing.T)            { run(t, "R-01") }
+func TestADamagedLastBatchIsCutToWholeCommits(t *testing.T)             { run(t, "R-05") }
+func TestDamageOfASealedLogIsRefused(t *testing.T)                      { run(t, "R-06") }
 func TestAWorkerPausedPastItsLeaseChangesNothing(t *testing.T)          { run(t, "R-15") }
 func TestEffectsHappenExactlyOnceWhileTheServerIsKilled(t *testing.T)   { run(t, "R-16") }
 func TestRepeatedCallsHaveOneEffectWhileTheServerIsKilled(t *testing.T) { run(t, "R-17") }
@@ -59,10 +78,10 @@ func TestRepeatedCallsHaveOneEffectWhileTheServerIsKilled(t *testing.T) { run(t,
 // run makes runs of a row until its count is reached. The files of a failed run are kept.
 func run(t *testing.T, id string) {
 	if testing.Short() {
-		t.Skip("real processes")
+		t.Skip("a fault row")
 	}
 	want := counts[id].smoke
-	if os.Getenv("CHAOS") == "check" {
+	if checking() {
 		want = counts[id].check
 	}
 	runner := row.Runners()[id]
@@ -73,7 +92,7 @@ func run(t *testing.T, id string) {
 			t.Fatal(err)
 		}
 		out, err := runner.Run(t.Context(), row.Env{
-			Binary: binary, Worker: worker, Dir: dir, Seed: uint64(seed), Log: t.Logf,
+			Binary: binary, Faults: withFaults(runner), Worker: worker, Dir: dir, Seed: uint64(seed), Log: t.Logf,
 		}, min(runner.Max, want-done))
 		if err != nil {
 			t.Fatalf("SEED=%s: %v; files in %s", seed, err, dir)

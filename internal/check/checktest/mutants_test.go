@@ -2,7 +2,11 @@
 
 package checktest
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/millrace/millrace/internal/core"
+)
 
 // The histories prove something only if they find what is planted.
 func TestTheModelCatchesPlantedBugs(t *testing.T) {
@@ -19,5 +23,27 @@ func TestTheModelCatchesPlantedBugs(t *testing.T) {
 		if !found {
 			t.Errorf("%s was not found", name)
 		}
+	}
+}
+
+// A tenant whose answers depend on another's is found by replaying the log without the other.
+func TestANeighbourWhoIsSeenIsFound(t *testing.T) {
+	request := func(tenant core.TenantID, key string) core.Commit {
+		c := put(key)
+		c.Partition.Tenant, c.RequestID = tenant, core.RequestID{7}
+		return c
+	}
+	log := make([]LogEntry, 2)
+	for i, c := range []core.Commit{request(1, "x"), request(2, "y")} {
+		e := &core.Entry{Format: core.FormatCurrent, Stamp: core.ShardTime(i + 1), Commits: []core.Commit{c}}
+		log[i] = LogEntry{Index: uint64(i + 1), Data: core.AppendEntry(nil, e)}
+	}
+	second := core.Partition{Tenant: 2, Namespace: 1}
+	if r, err := Alone(log, second); err != nil || !r.OK() {
+		t.Errorf("without a bug: %v, %s", err, r)
+	}
+	leak := func(name string) bool { return name == "idempotency_key_without_tenant" }
+	if r, err := alone(log, second, leak); err != nil || !r.Broke("answer") {
+		t.Errorf("with the bug: %v, %s", err, r)
 	}
 }

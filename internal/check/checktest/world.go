@@ -100,16 +100,16 @@ func (w *world) mixInto(c *core.Commit, p core.Partition, stamp core.ShardTime) 
 			c.Ops = append(c.Ops, w.write())
 		}
 	}
-	switch w.rand.IntN(4) {
-	case 0:
-		if len(w.holds[p]) > 0 {
-			h := recent(w.rand, w.holds[p])
-			c.Fence = &core.Fence{Task: h.Task, Token: h.Token}
-		}
+	how := w.rand.IntN(5)
+	if n := len(w.holds[p]); n > 0 && (how == 0 || how == 3) {
+		h := w.holds[p][max(0, n-1-w.rand.IntN(3))] // young enough to be live at times
+		c.Fence = &core.Fence{Task: h.Task, Token: h.Token}
+	}
+	switch how {
 	case 1:
 		c.RequestID = core.RequestID{byte(w.rand.IntN(250)), 1}
 		w.old = append(w.old, *c)
-	case 2:
+	case 2, 3:
 		c.Session = core.SessionID{byte(w.rand.IntN(3)), 7, byte(p.Tenant)}
 		last := w.serial[c.Session]
 		switch n := w.rand.IntN(20); {
@@ -232,6 +232,16 @@ func (w *world) configure() core.Op {
 	}
 	if w.rand.IntN(3) == 0 {
 		c.MaxAttempts, c.Aging = int32(1+w.rand.IntN(5)), core.Millis(w.rand.IntN(3)-1)
+	}
+	if w.rand.IntN(6) == 0 { // out of bounds
+		switch w.rand.IntN(3) {
+		case 0:
+			c.MaxAttempts = 1001
+		case 1:
+			c.Lease = 999
+		default:
+			c.RetainDead = -2
+		}
 	}
 	return &core.QueueSet{Queue: pick(w.rand, w.queues), Config: c, IfVersion: int64(w.rand.IntN(4) - 1)}
 }

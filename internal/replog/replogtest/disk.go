@@ -5,7 +5,7 @@ package replogtest
 
 import (
 	"errors"
-	"io"
+	"math"
 	"math/rand/v2"
 	"slices"
 
@@ -42,20 +42,7 @@ func (d *Disk) Crash(keep int, seed uint64) *Disk {
 
 // ReadFile returns the content of a file.
 func ReadFile(fsys env.FS, name string) ([]byte, error) {
-	size, err := fsys.Size(name)
-	if err != nil {
-		return nil, err
-	}
-	f, err := fsys.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }() // only read
-	b := make([]byte, size)
-	if _, err := f.ReadAt(b, 0); err != nil && !errors.Is(err, io.EOF) {
-		return nil, err
-	}
-	return b, nil
+	return env.ReadFile(fsys, name, math.MaxInt64)
 }
 
 // WriteFile replaces the content of a file, durably.

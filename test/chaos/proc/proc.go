@@ -20,7 +20,7 @@ import (
 
 // Build compiles the binary into dir with build tags, and returns its path.
 func Build(ctx context.Context, root, dir, tags string) (string, error) {
-	path := filepath.Join(dir, "millrace")
+	path := filepath.Join(dir, "millrace-"+strings.ReplaceAll(tags, ",", "-"))
 	return path, compile(ctx, root, path, tags, "./cmd/millrace")
 }
 
@@ -60,6 +60,13 @@ type Server struct {
 	exited  chan struct{} // closed when cmd has ended
 	address string        // empty while it does not serve
 	killed  bool          // by this harness, on purpose
+	next    *Plan         // of the next start alone
+}
+
+// Plan changes one start of a server.
+type Plan struct {
+	Binary string // instead of the server's own
+	Env    []string
 }
 
 // readyWithin bounds a start; one that takes longer hangs.
@@ -99,6 +106,13 @@ func (s *Server) DataDir() string { return filepath.Join(s.o.Dir, "data") }
 // LogFile has what the server wrote to its error stream, over all restarts.
 func (s *Server) LogFile() string { return filepath.Join(s.o.Dir, "server.log") }
 
+// Plan changes the next start, and no later one.
+func (s *Server) Plan(p Plan) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.next = &p
+}
+
 // Launch starts the process and does not wait until it serves. ready receives nil, or why it will not.
 func (s *Server) Launch() (ready <-chan error, err error) {
 	log, err := os.OpenFile(s.LogFile(), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
@@ -109,8 +123,16 @@ func (s *Server) Launch() (ready <-chan error, err error) {
 	args := append([]string{
 		"serve", "--json", "--data", s.DataDir(), "--tokens", s.tokensFile(), "--listen", "127.0.0.1:0", "--log-level", "warn",
 	}, s.o.Flags...)
+	s.mu.Lock()
+	plan := s.next
+	s.next = nil
+	s.mu.Unlock()
 	cmd := exec.Command(s.o.Binary, args...)
 	cmd.Env = append(os.Environ(), s.o.Env...)
+	if plan != nil {
+		cmd = exec.Command(plan.Binary, args...)
+		cmd.Env = append(append(os.Environ(), s.o.Env...), plan.Env...)
+	}
 	cmd.Stderr = log
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -243,6 +265,28 @@ func (s *Server) Ended() bool {
 	default:
 		return false
 	}
+}
+
+// AwaitKill waits at most d for the process to be ended by SIGKILL without this harness doing it, and reports whether it
+// was.
+func (s *Server) AwaitKill(ctx context.Context, d time.Duration) bool {
+	s.mu.Lock()
+	cmd, exited := s.cmd, s.exited
+	s.mu.Unlock()
+	if cmd == nil {
+		return false
+	}
+	late := time.NewTimer(d)
+	defer late.Stop()
+	select {
+	case <-exited:
+	case <-late.C:
+		return false
+	case <-ctx.Done():
+		return false
+	}
+	status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
 }
 
 // Address is where the server serves now; empty while it does not.

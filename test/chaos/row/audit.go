@@ -102,7 +102,7 @@ func (m *mixed) audit(ctx context.Context, o *Outcome) error {
 	if err != nil {
 		return err
 	}
-	calls, err := readLedgers([]string{m.clients[0].ledger.Name(), m.clients[1].ledger.Name()})
+	calls, err := m.calls()
 	if err != nil {
 		return err
 	}
@@ -115,6 +115,9 @@ func (m *mixed) audit(ctx context.Context, o *Outcome) error {
 	}
 	o.judge(check.TotalQueue(append(calls, m.created(calls)...), final, check.TotalOptions{}))
 	o.judge(check.LeaseExclusivity(calls), check.IndexOrder(calls), check.StatsRecount(stats, final))
+	if len(m.pairs) > 0 {
+		o.judge(check.BothOrNeither(m.pairs))
+	}
 	if err := m.auditEffects(ctx, o, final); err != nil {
 		return err
 	}
@@ -122,6 +125,11 @@ func (m *mixed) audit(ctx context.Context, o *Outcome) error {
 		return err
 	}
 	return m.auditRegisters(ctx, o, calls)
+}
+
+// calls reads the ledgers of both clients.
+func (m *mixed) calls() ([]check.Call, error) {
+	return readLedgers([]string{m.clients[0].ledger.Name(), m.clients[1].ledger.Name()})
 }
 
 // created returns the creates that stand in no ledger, because they were ops of a commit: how they ended follows from it.
@@ -165,6 +173,9 @@ func (m *mixed) auditEffects(ctx context.Context, o *Outcome, final []check.Task
 		switch t.Queue {
 		case kindEffect:
 			effects = append(effects, t)
+			if t.State == check.Completed {
+				m.completed = append(m.completed, t.ID)
+			}
 			mark, _, err := text(ctx, m.quiet.KV("done"), t.ID)
 			if err != nil {
 				return err

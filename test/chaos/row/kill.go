@@ -21,7 +21,9 @@ func KillServer(ctx context.Context, e Env, n int) (*Outcome, error) {
 	return o, err
 }
 
-// KillUnderEffects makes about n completions with effects while the server is killed.
+// KillUnderEffects makes about n completions with effects while the server is killed. Each effect task completes and puts
+// a key of its own in one commit, which is read while it happens, at the end and in the log: both or neither, at one
+// index.
 func KillUnderEffects(ctx context.Context, e Env, n int) (*Outcome, error) {
 	kills := max(2, min(8, n/150)) // what a load makes between two kills, with room to spare
 	o, final, err := killUnderLoad(ctx, e, kills, kindEffect, kindMove)
@@ -37,7 +39,7 @@ func KillUnderEffects(ctx context.Context, e Env, n int) (*Outcome, error) {
 // killUnderLoad returns also how many tasks with effects were completed.
 func killUnderLoad(ctx context.Context, e Env, kills int, made ...string) (o *Outcome, effects int, err error) {
 	o = newOutcome()
-	s, err := e.server(ctx, "default")
+	s, err := e.server(ctx, e.archiveFlags(), "default", "neighbour")
 	if err != nil {
 		return nil, 0, err
 	}
@@ -50,29 +52,16 @@ func killUnderLoad(ctx context.Context, e Env, kills int, made ...string) (o *Ou
 		return nil, 0, err
 	}
 	defer m.quiet.close() //nolint:errcheck // the audit has read all it wants
-	loading, stopLoad := context.WithCancel(ctx)
-	working, stopWork := context.WithCancel(ctx)
-	defer stopLoad()
-	defer stopWork()
-	var load, work sync.WaitGroup
-	load.Go(func() { m.load(loading) })
-	work.Go(func() { o.fail(m.work(working)) })
-	o.fail(killLoop(ctx, s, o, kills, rand.New(rand.NewPCG(e.Seed, 7))))
-	pause(ctx, 200*time.Millisecond)
-	stopLoad()
-	load.Wait()
-	if s.Address() != "" {
-		o.fail(settled(ctx, m.quiet.Client, kinds))
+	b, err := newNeighbour(ctx, e, s, s.Tokens[1])
+	if err != nil {
+		return nil, 0, err
 	}
-	stopWork()
-	work.Wait()
-	for _, c := range m.clients {
-		o.fail(c.close())
-	}
+	defer b.quiet.close() //nolint:errcheck // the audit has read all it wants
+	underLoad(ctx, e, s, o, m, b, kills)
 	if s.Address() == "" {
 		return o, 0, nil // it does not serve any more: that is among the errors
 	}
-	if err := m.audit(ctx, o); err != nil {
+	if err := errors.Join(m.audit(ctx, o), b.audit(ctx, o)); err != nil {
 		return nil, 0, fmt.Errorf("audit: %w", err)
 	}
 	for _, r := range o.Reports {
@@ -81,15 +70,66 @@ func killUnderLoad(ctx context.Context, e Env, kills int, made ...string) (o *Ou
 		}
 		effects += r.Counts["transfers"]
 	}
-	finish(ctx, s, o)
+	if !finish(ctx, s, o) {
+		return o, effects, nil
+	}
+	own, err := m.calls()
+	if err != nil {
+		return nil, 0, err
+	}
+	others, err := b.calls()
+	if err != nil {
+		return nil, 0, err
+	}
+	if err := auditLog(e, s, o, append(own, others...), m.completed); err != nil {
+		return nil, 0, fmt.Errorf("audit the log: %w", err)
+	}
 	return o, effects, nil
 }
 
+// underLoad kills the server while both tenants are at work, and then lets what they began come to its end.
+func underLoad(ctx context.Context, e Env, s *proc.Server, o *Outcome, m *mixed, b *neighbour, kills int) {
+	loading, stopLoad := context.WithCancel(ctx)
+	working, stopWork := context.WithCancel(ctx)
+	defer stopLoad()
+	defer stopWork()
+	var load, work sync.WaitGroup
+	load.Go(func() { m.load(loading) })
+	load.Go(func() { b.load(loading, rand.New(rand.NewPCG(e.Seed, 300))) })
+	var ended [2]error
+	work.Go(func() { ended[0] = m.work(working) })
+	work.Go(func() { ended[1] = b.work(working) })
+	o.fail(killLoop(ctx, e, s, o, kills))
+	pause(ctx, 200*time.Millisecond)
+	stopLoad()
+	load.Wait()
+	if s.Address() != "" {
+		o.fail(settled(ctx, m.quiet.Client, kinds))
+		o.fail(settled(ctx, b.quiet.Client, kinds))
+	}
+	stopWork()
+	work.Wait()
+	o.fail(errors.Join(ended[:]...))
+	for _, c := range []*client{m.clients[0], m.clients[1], b.client} {
+		o.fail(c.close())
+	}
+}
+
+// killer kills one server and keeps account of it.
+type killer struct {
+	e     Env
+	s     *proc.Server
+	o     *Outcome
+	r     *rand.Rand
+	ready []time.Duration // of the restarts
+}
+
 // killLoop kills and restarts: 50 to 800 ms after the server is ready, one time in four a second later, when state has
-// been written out, and one time in ten again while it recovers. Once it is stopped in order: after that, restarts begin
-// with stored state and the log is no longer all there is.
-func killLoop(ctx context.Context, s *proc.Server, o *Outcome, kills int, r *rand.Rand) error {
-	var ready []time.Duration
+// been written out, one time in ten again while it recovers, and one time in twenty at a point of its code. Once it is
+// stopped in order: after that, restarts begin with stored state and the log is no longer all there is.
+func killLoop(ctx context.Context, e Env, s *proc.Server, o *Outcome, kills int) error {
+	k := &killer{e: e, s: s, o: o, r: rand.New(rand.NewPCG(e.Seed, 7))}
+	atPoint := k.r.IntN(2 * kills) // in every other run of ten
 	for done := 0; done < kills && ctx.Err() == nil; done++ {
 		if done > 0 && done >= kills/2 && o.Faults["stop"] == 0 {
 			pause(ctx, 100*time.Millisecond)
@@ -98,35 +138,101 @@ func killLoop(ctx context.Context, s *proc.Server, o *Outcome, kills int, r *ran
 			}
 			o.Faults["stop"]++
 		}
-		delay := time.Duration(50+r.IntN(750)) * time.Millisecond
+		delay := time.Duration(50+k.r.IntN(750)) * time.Millisecond
 		if done%4 == 1 {
 			delay += time.Second
 		}
 		pause(ctx, delay)
-		if s.Ended() || !s.Kill() {
-			return fmt.Errorf("the server ended by itself, see %s", s.LogFile())
+		if err := k.kill(); err != nil {
+			return err
 		}
-		o.Faults["kill"]++
-		if r.IntN(10) == 0 && done+1 < kills {
+		if done+1 < kills && k.r.IntN(10) == 0 {
 			done++
-			if _, err := s.Launch(); err != nil {
+			if err := k.killInRecovery(ctx); err != nil {
 				return err
 			}
-			pause(ctx, time.Duration(r.IntN(60))*time.Millisecond)
-			if !s.Kill() {
-				return fmt.Errorf("the server ended by itself while it recovered, see %s", s.LogFile())
-			}
-			o.Faults["kill"]++
-			o.Faults["kill_in_recovery"]++
 		}
-		took, err := s.Start(ctx)
-		if err != nil {
+		if done+1 < kills && e.Faults != "" && done >= atPoint {
+			done++
+			atPoint = kills // once is enough
+			if err := k.killAtPoint(ctx); err != nil {
+				return err
+			}
+		}
+		if err := k.start(ctx); err != nil {
 			return fmt.Errorf("restart after kill %d: %w, see %s", done+1, err, s.LogFile())
 		}
-		ready = append(ready, took)
 	}
-	o.Figures["ready_p50_s"], o.Figures["ready_p99_s"] = percentile(ready, 50), percentile(ready, 99)
+	o.Figures["ready_p50_s"], o.Figures["ready_p99_s"] = percentile(k.ready, 50), percentile(k.ready, 99)
 	return ctx.Err()
+}
+
+func (k *killer) start(ctx context.Context) error {
+	took, err := k.s.Start(ctx)
+	if err == nil {
+		k.ready = append(k.ready, took)
+	}
+	return err
+}
+
+func (k *killer) kill() error {
+	if k.s.Ended() || !k.s.Kill() {
+		return fmt.Errorf("the server ended by itself, see %s", k.s.LogFile())
+	}
+	k.o.Faults["kill"]++
+	return nil
+}
+
+func (k *killer) killInRecovery(ctx context.Context) error {
+	if _, err := k.s.Launch(); err != nil {
+		return err
+	}
+	pause(ctx, time.Duration(k.r.IntN(60))*time.Millisecond)
+	if !k.s.Kill() {
+		return fmt.Errorf("the server ended by itself while it recovered, see %s", k.s.LogFile())
+	}
+	k.o.Faults["kill"]++
+	k.o.Faults["kill_in_recovery"]++
+	return nil
+}
+
+// points are places of the server's code at which it is killed, and how many visits of them a run can count on.
+var points = []struct {
+	name   string
+	visits int
+}{
+	{"wal.open", 1},
+	{"wal.create", 2},
+	{"wal.recycle", 1},
+	{"wal.archive", 1},
+	{"wal.seal", 3},
+	{"wal.append", 300},
+	{"wal.write", 100},
+	{"wal.written", 100},
+	{"wal.synced", 100},
+	{"store.layer_frozen", 2},
+	{"store.layer_written", 2},
+}
+
+// pointWithin is how long a server may take to come to the point where it is to end.
+const pointWithin = 4 * time.Second
+
+// killAtPoint starts the server so that it ends at a point of its code, in recovery or under load, and sees to it that it
+// has ended when it does not come there.
+func (k *killer) killAtPoint(ctx context.Context) error {
+	p := points[k.r.IntN(len(points))]
+	plan := fmt.Sprintf("MILLRACE_FAULT_KILL=%s:%d", p.name, 1+k.r.IntN(p.visits))
+	k.s.Plan(proc.Plan{Binary: k.e.Faults, Env: []string{plan}})
+	if _, err := k.s.Launch(); err != nil {
+		return err
+	}
+	if k.s.AwaitKill(ctx, pointWithin) {
+		k.o.Faults["kill"]++
+		k.o.Faults["kill_at_"+p.name]++
+		return nil
+	}
+	k.o.Faults["point_not_reached"]++
+	return k.kill()
 }
 
 // restart stops the server in order and starts it.

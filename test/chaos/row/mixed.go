@@ -68,6 +68,9 @@ type mixed struct {
 	added   atomic.Int64
 
 	mu        sync.Mutex // guards the fields below
+	effects   []string   // ids of the tasks with effects on lists
+	completed []string   // of those, as read back at the end
+	pairs     []check.PairRead
 	transfers map[string]check.Transfer
 	follows   []follow
 	rows      map[string]check.Outcome // task ids that were to be made together with a row
@@ -111,6 +114,7 @@ func (m *mixed) load(ctx context.Context) {
 		wg.Go(func() { m.write(ctx, m.clients[i%2], "r"+strconv.Itoa(i)) })
 	}
 	wg.Go(func() { m.watchBank(ctx) })
+	wg.Go(func() { m.watchEffects(ctx, rand.New(rand.NewPCG(m.e.Seed, 200))) })
 	wg.Wait()
 }
 
@@ -121,10 +125,10 @@ func (m *mixed) work(ctx context.Context) error {
 	for i, c := range m.clients {
 		wg.Go(func() {
 			w := c.Worker(millrace.Slots(slots), millrace.Name("worker-"+strconv.Itoa(i)), millrace.DrainTimeout(10*time.Second))
-			plainJob.Handle(w, m.plain)
+			plainJob.Handle(w, plain)
 			effectJob.Handle(w, m.effect)
 			moveJob.Handle(w, m.move)
-			followJob.Handle(w, m.plain)
+			followJob.Handle(w, plain)
 			errs[i] = w.Run(ctx)
 		})
 	}
@@ -148,13 +152,16 @@ func (m *mixed) produce(ctx context.Context, c *client, r *rand.Rand) {
 }
 
 func (m *mixed) add(ctx context.Context, c *client, r *rand.Rand) {
-	id := millrace.ID(millrace.NewID())
-	opts := []millrace.AddOption{id}
+	id := millrace.NewID()
+	opts := []millrace.AddOption{millrace.ID(id)}
 	if r.IntN(10) == 0 {
 		opts = append(opts, millrace.In(time.Duration(r.IntN(300))*time.Millisecond))
 	}
 	switch kind := m.kinds[r.IntN(len(m.kinds))]; kind {
 	case kindEffect:
+		m.mu.Lock()
+		m.effects = append(m.effects, id)
+		m.mu.Unlock()
 		_, _ = effectJob.Add(ctx, c.Client, "x", opts...) // how it ended is in the ledger, here and below
 	case kindMove:
 		m.addMove(ctx, c, r)
@@ -189,7 +196,7 @@ func (m *mixed) addWithRow(ctx context.Context, c *client) {
 }
 
 // plain fails some attempts, at random but the same for equal ids.
-func (m *mixed) plain(_ context.Context, t *millrace.Task, arg string) (string, error) {
+func plain(_ context.Context, t *millrace.Task, arg string) (string, error) {
 	h := fnv.New32a()
 	fmt.Fprintf(h, "%s/%d", t.ID, t.Attempt)
 	switch h.Sum32() % 12 {
@@ -314,4 +321,55 @@ func (m *mixed) snapshot(ctx context.Context) (check.Snapshot, error) {
 	}
 	s.Index = done.At.Index
 	return s, nil
+}
+
+// watchEffects reads tasks with effects, and the keys that their completion puts, while they complete: the task first or
+// the key first, so that each order would show the one without the other.
+func (m *mixed) watchEffects(ctx context.Context, r *rand.Rand) {
+	for ctx.Err() == nil {
+		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		read, err := m.readPair(call, r)
+		cancel()
+		if err == nil && read.ID != "" {
+			m.mu.Lock()
+			m.pairs = append(m.pairs, read)
+			m.mu.Unlock()
+		}
+		pause(ctx, 5*time.Millisecond)
+	}
+}
+
+func (m *mixed) readPair(ctx context.Context, r *rand.Rand) (p check.PairRead, err error) {
+	m.mu.Lock()
+	n := len(m.effects)
+	if n > 0 {
+		p.ID = m.effects[max(0, n-1-r.IntN(20))] // young enough to be completed just now
+	}
+	m.mu.Unlock()
+	if n == 0 {
+		return p, nil
+	}
+	task := func() error {
+		info, err := m.quiet.Task(ctx, p.ID)
+		if errors.Is(err, millrace.ErrNotFound) {
+			return nil
+		}
+		if err == nil {
+			p.Completed = info.State == millrace.Completed
+		}
+		return err
+	}
+	key := func() error {
+		value, _, err := text(ctx, m.quiet.KV("done"), p.ID)
+		p.Put = value != ""
+		return err
+	}
+	first, second := key, task
+	if p.TaskFirst = r.IntN(2) == 0; p.TaskFirst {
+		first, second = task, key
+	}
+	if err := first(); err != nil {
+		return p, err
+	}
+	return p, second()
 }

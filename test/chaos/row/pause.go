@@ -38,7 +38,7 @@ type hold struct {
 // attempts to settle with tokens that are no good any more: by the process itself, once it goes on, and directly.
 func PauseWorker(ctx context.Context, e Env, n int) (*Outcome, error) {
 	o := newOutcome()
-	s, err := e.server(ctx, "default")
+	s, err := e.server(ctx, nil, "default")
 	if err != nil {
 		return nil, err
 	}

@@ -31,7 +31,7 @@ const (
 // while the server is killed; what ends unknown is repeated under the same key until it is known.
 func RepeatUnderKills(ctx context.Context, e Env, n int) (*Outcome, error) {
 	o := newOutcome()
-	s, err := e.server(ctx, "alpha", "beta")
+	s, err := e.server(ctx, nil, "alpha", "beta")
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func RepeatUnderKills(ctx context.Context, e Env, n int) (*Outcome, error) {
 	for i := range repeaters {
 		wg.Go(func() { r.repeat(ops, i, each, pace) })
 	}
-	o.fail(killLoop(ctx, s, o, kills, rand.New(rand.NewPCG(e.Seed, 7))))
+	o.fail(killLoop(ctx, e, s, o, kills))
 	if s.Address() == "" {
 		stop() // it does not serve any more: that is among the errors
 	}

@@ -1,6 +1,7 @@
-// Package row holds the fault rows that run against real processes: the real binary, the real SDK, kill -9 and SIGSTOP.
+// Package row holds the fault rows: those that run against real processes, with the real binary, the real SDK, kill -9
+// and SIGSTOP, and those that damage what a log has written.
 //
-// A row makes faults while a workload runs, writes a ledger of every call, reads everything back at the end and lets
+// A row of processes makes faults while a workload runs, writes a ledger of every call, reads everything back at the end and lets
 // the checkers judge. A seed makes every choice of the plan; what the machine makes of it is its own.
 package row
 
@@ -21,6 +22,7 @@ import (
 // Env is what a row needs to run.
 type Env struct {
 	Binary string // of the server
+	Faults string // of a server that can be killed at a point of its code; empty: no such kills
 	Worker string // of the worker process, for rows that pause one
 	Dir    string // for the run's files; kept on failure
 	Seed   uint64
@@ -88,38 +90,46 @@ func (o *Outcome) String() string {
 // not be made.
 type Runner func(ctx context.Context, e Env, n int) (*Outcome, error)
 
-// Runners returns the rows by id, and how many of the row's unit one run makes at most.
-func Runners() map[string]struct {
+// How is the way in which a row is run.
+type How struct {
 	Run Runner
-	Max int
-} {
-	return map[string]struct {
-		Run Runner
-		Max int
-	}{
-		"R-01": {KillServer, 10},
-		"R-15": {PauseWorker, 500},
-		"R-16": {KillUnderEffects, 2000},
-		"R-17": {RepeatUnderKills, 2000},
+	Max int // of the row's unit in one run
+	// InProcess says that the row starts no process: planted bugs are those of the program that runs it.
+	InProcess bool
+	// Faults says that the row also kills the server at points of its code, which takes a build that has them.
+	Faults bool
+}
+
+// Runners returns the rows by id.
+func Runners() map[string]How {
+	return map[string]How{
+		"R-01": {KillServer, 10, false, true},
+		"R-05": {DamageTail, 4096, true, false},
+		"R-06": {DamageSealed, 500, true, false},
+		"R-15": {PauseWorker, 500, false, false},
+		"R-16": {KillUnderEffects, 2000, false, false},
+		"R-17": {RepeatUnderKills, 2000, false, false},
 	}
 }
 
 // server makes the server of a run.
-func (e Env) server(ctx context.Context, tenants ...string) (*proc.Server, error) {
-	o := proc.Options{Binary: e.Binary, Dir: filepath.Join(e.Dir, "server")}
+func (e Env) server(ctx context.Context, flags []string, tenants ...string) (*proc.Server, error) {
+	o := proc.Options{Binary: e.Binary, Dir: filepath.Join(e.Dir, "server"), Flags: flags}
 	if e.Mutant != "" {
 		o.Env = append(o.Env, "MILLRACE_MUTANT="+e.Mutant)
 	}
 	return proc.New(ctx, o, tenants...)
 }
 
-// finish stops the server in order and checks its files.
-func finish(ctx context.Context, s *proc.Server, o *Outcome) {
+// finish stops the server in order and checks its files. It reports whether they are whole.
+func finish(ctx context.Context, s *proc.Server, o *Outcome) bool {
 	if err := s.Stop(); err != nil {
 		o.fail(fmt.Errorf("at the end: %w", err))
-		return
+		return false
 	}
-	o.fail(s.Doctor(ctx))
+	err := s.Doctor(ctx)
+	o.fail(err)
+	return err == nil
 }
 
 // readLedgers reads the ledger files of a run; each is a clock of its own.

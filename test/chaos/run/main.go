@@ -1,8 +1,8 @@
-// Command run makes one piece of a campaign: N runs, or operations, of one fault row on real processes. It judges each
+// Command run makes one piece of a campaign: N runs, or operations, of one fault row. It judges each
 // run, appends one line to the row's results, and prints how far the campaign is.
 //
 // It exits with 1 when a promise was broken, 2 on wrong use, and 3 when the piece proved nothing. With -mutant the binary
-// is built with planted bugs, nothing is added to the results, and it is the row's failure that counts as success.
+// is built with planted bugs, as this program must have been for rows that start no process, nothing is added to the results, and it is the row's failure that counts as success.
 package main
 
 import (
@@ -78,7 +78,12 @@ func run(o options) (int, error) {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	p := &piece{o: o, row: r, run: runner.Run, most: runner.Max, root: root, line: campaign.Line{
+	if runner.InProcess && o.mutant != "" {
+		if err := os.Setenv("MILLRACE_MUTANT", o.mutant); err != nil {
+			return 2, err
+		}
+	}
+	p := &piece{o: o, row: r, how: runner, root: root, line: campaign.Line{
 		Row: r.ID, Code: code, Commit: campaign.Commit(root), Seed: seed, Planned: o.n,
 		Faults: map[string]int{}, Figures: map[string]float64{}, Host: campaign.Host(),
 	}}
@@ -107,8 +112,7 @@ func show(results string, r campaign.Row, code string) error {
 type piece struct {
 	o    options
 	row  campaign.Row
-	run  row.Runner
-	most int
+	how  row.How
 	root string
 	line campaign.Line
 	kept []string
@@ -124,20 +128,26 @@ func (p *piece) make(ctx context.Context) error {
 	if p.o.mutant != "" {
 		tags += ",mutants"
 	}
-	bin, err := proc.Build(ctx, p.root, dir, tags)
-	if err != nil {
-		return err
-	}
-	worker, err := proc.BuildWorker(ctx, p.root, dir)
-	if err != nil {
-		return err
+	var bin, faults, worker string
+	if !p.how.InProcess {
+		if bin, err = proc.Build(ctx, p.root, dir, tags); err != nil {
+			return err
+		}
+		if p.how.Faults {
+			if faults, err = proc.Build(ctx, p.root, dir, tags+",faults"); err != nil {
+				return err
+			}
+		}
+		if worker, err = proc.BuildWorker(ctx, p.root, dir); err != nil {
+			return err
+		}
 	}
 	begin := time.Now()
 	fmt.Printf("%s, SEED=%s, files in %s\n", p.row.ID, p.line.Seed, dir)
 	for i := 0; p.line.Done < p.o.n && ctx.Err() == nil && time.Since(begin) < pieceWithin; i++ {
 		seed := p.line.Seed.Run(i)
 		e := row.Env{
-			Binary: bin, Worker: worker, Dir: filepath.Join(dir, fmt.Sprintf("run-%03d", i)), Seed: uint64(seed), Mutant: p.o.mutant,
+			Binary: bin, Faults: faults, Worker: worker, Dir: filepath.Join(dir, fmt.Sprintf("run-%03d", i)), Seed: uint64(seed), Mutant: p.o.mutant,
 			Log: func(format string, args ...any) { fmt.Printf(format+"\n", args...) },
 		}
 		if err := os.MkdirAll(e.Dir, 0o700); err != nil {
@@ -158,7 +168,7 @@ func (p *piece) make(ctx context.Context) error {
 }
 
 func (p *piece) once(ctx context.Context, e row.Env, seed campaign.Seed) error {
-	out, err := p.run(ctx, e, min(p.most, p.o.n-p.line.Done))
+	out, err := p.how.Run(ctx, e, min(p.how.Max, p.o.n-p.line.Done))
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil // stopped: what was done before counts

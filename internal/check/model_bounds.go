@@ -1,0 +1,126 @@
+package check
+
+import (
+	"fmt"
+
+	"github.com/millrace/millrace/internal/core"
+)
+
+// misfit is a field of an op that no state could make right; limit is set where its size is to blame.
+type misfit struct{ field, limit string }
+
+// misfits lists what an op may not say whatever the state: it is refused by one of these fields.
+func misfits(op core.Op) []misfit {
+	switch op := op.(type) {
+	case *core.TaskCreate:
+		return misfitsOfTask(op)
+	case *core.QueueSet:
+		return append(misfitsOfName("queue", op.Queue), misfitsOfConfig(&op.Config)...)
+	case *core.NamespaceSet:
+		if op.Config.RetainBytes < 0 {
+			return []misfit{{field: "config.retain_bytes"}}
+		}
+	case *core.KVPut:
+		out := misfitsOfKey(op.Keyspace, op.Key)
+		if len(op.Value) > 3<<19 {
+			out = append(out, misfit{"value", "value_bytes"})
+		}
+		if op.IfAbsent && op.HasRev && op.IfRev != 0 {
+			out = append(out, misfit{field: "if_absent"})
+		}
+		return out
+	case *core.KVDelete:
+		return misfitsOfKey(op.Keyspace, op.Key)
+	case *core.KVCheck:
+		return misfitsOfKey(op.Keyspace, op.Key)
+	}
+	return nil
+}
+
+func misfitsOfTask(op *core.TaskCreate) []misfit {
+	out := misfitsOfName("queue", op.Queue)
+	if op.TaskKind != "" {
+		out = append(out, misfitsOfName("kind", op.TaskKind)...)
+	}
+	if op.ID == (core.TaskID{}) {
+		out = append(out, misfit{field: "id"})
+	}
+	if op.Priority > 9 {
+		out = append(out, misfit{field: "priority"})
+	}
+	if len(op.Unique.Key) > 256 {
+		out = append(out, misfit{"unique.key", "unique_key"})
+	}
+	return out
+}
+
+// misfitsOfName judges only the length of a name: its alphabet is the edge's matter.
+func misfitsOfName(field, name string) []misfit {
+	if name == "" || len(name) > 128 {
+		return []misfit{{field: field}}
+	}
+	return nil
+}
+
+func misfitsOfKey(space string, key []byte) []misfit {
+	out := misfitsOfName("keyspace", space)
+	switch {
+	case len(key) == 0:
+		out = append(out, misfit{field: "key"})
+	case len(key) > 16<<10:
+		out = append(out, misfit{"key", "key_bytes"})
+	}
+	return out
+}
+
+// misfitsOfConfig holds a queue's configuration to its documented ranges. Zero leaves a field to its default.
+func misfitsOfConfig(c *core.QueueConfig) []misfit {
+	const (
+		hour    = 3_600_000
+		horizon = 10 * 366 * 24 * hour // of every delay
+		off     = -1                   // allowed where a field can be switched off
+	)
+	var out []misfit
+	within := func(field string, value, least, most int64, extra ...int64) {
+		for _, ok := range append(extra, 0) {
+			if value == ok {
+				return
+			}
+		}
+		if value < least || value > most {
+			out = append(out, misfit{field: "config." + field})
+		}
+	}
+	within("max_attempts", int64(c.MaxAttempts), 1, 1000)
+	within("max_crashes", int64(c.MaxCrashes), 1, 1000)
+	within("max_deliveries", int64(c.MaxDeliveries), 1, 1_000_000, off)
+	within("lease", int64(c.Lease), 1000, 24*hour)
+	within("max_run", int64(c.MaxRun), 1, horizon)
+	within("retry.backoff", int64(c.Retry.Backoff), 1, int64(core.BackoffEqualJitter))
+	within("retry.base", int64(c.Retry.Base), 1, horizon)
+	within("retry.factor", int64(c.Retry.FactorPercent), 100, 10_000)
+	within("retry.max", int64(c.Retry.Max), 1, horizon)
+	within("max_payload", c.MaxPayload, 1, 1<<20)
+	within("aging", int64(c.Aging), 1, horizon, off)
+	within("retention.completed", int64(c.RetainCompleted), 1, horizon, off)
+	within("retention.cancelled", int64(c.RetainCancelled), 1, horizon, off)
+	within("retention.dead", int64(c.RetainDead), 1, horizon, off)
+	return out
+}
+
+// judgeMisfit wants a refusal that names one of the fields.
+func judgeMisfit(op core.Op, bad []misfit, a answer) error {
+	for _, b := range bad {
+		switch f := a.fact.(type) {
+		case core.Invalid:
+			if b.limit == "" && f.Field == b.field {
+				return nil
+			}
+		case core.TooLarge:
+			if b.limit != "" && f.Limit == b.limit {
+				return nil
+			}
+		}
+	}
+	return fmt.Errorf("%T is out of bounds in %v: answered %s", op, bad, a)
+}

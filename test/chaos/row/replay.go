@@ -1,0 +1,54 @@
+package row
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"github.com/millrace/millrace/internal/check"
+	"github.com/millrace/millrace/internal/check/checktest"
+	"github.com/millrace/millrace/test/chaos/proc"
+)
+
+// archiveFlags makes a server keep its log: each segment is copied before it is reused.
+func (e Env) archiveFlags() []string { return []string{"--log-archive-dir", e.archive()} }
+
+func (e Env) archive() string { return filepath.Join(e.Dir, "archive") }
+
+// auditLog replays the whole log of a server that was stopped, from archive and data directory: the model must allow
+// each answer, each acknowledged call stands in the entry that it was acknowledged with, the store holds what the log
+// leads to, tasks and the keys that their completion put stand at one index, and no tenant's answers and rows would be
+// others without its neighbours.
+func auditLog(e Env, s *proc.Server, o *Outcome, calls []check.Call, effects []string) error {
+	log, err := checktest.ReadLog(0, e.archive(), filepath.Join(s.DataDir(), "wal"))
+	if err != nil {
+		return err
+	}
+	r, err := checktest.ReplayCalls(log, calls)
+	if err != nil {
+		o.fail(fmt.Errorf("the log does not replay: %w", err))
+		return nil
+	}
+	o.Figures["entries"] += float64(len(log))
+	o.judge(r.Report)
+	if !r.Report.OK() {
+		return nil // what follows would be judged on a state that is known to be wrong
+	}
+	stored, err := r.AuditStore(s.DataDir())
+	if err != nil {
+		return err
+	}
+	o.judge(stored)
+	if len(effects) > 0 {
+		o.judge(r.Together("done", effects))
+	}
+	if tenants := r.Namespaces(); len(tenants) > 1 {
+		for _, p := range tenants {
+			alone, err := checktest.Alone(log, p)
+			if err != nil {
+				return err
+			}
+			o.judge(alone)
+		}
+	}
+	return nil
+}
