@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -23,14 +24,34 @@ func (a *app) kvCmd() *cobra.Command {
 	return c
 }
 
+// keyFlag adds the flag by which a key can hold what no argument can. keyOf reads the argument as the flag says.
+func keyFlag(c *cobra.Command) (keyOf func(arg string) (string, error)) {
+	encoded := c.Flags().Bool("key-base64", false, "KEY is base64, for bytes that no argument can hold")
+	return func(arg string) (string, error) {
+		if !*encoded {
+			return arg, nil
+		}
+		b, err := base64.StdEncoding.DecodeString(arg)
+		if err != nil {
+			return "", usageError{fmt.Errorf("--key-base64: %w", err)}
+		}
+		return string(b), nil
+	}
+}
+
 func (a *app) kvGetCmd() *cobra.Command {
-	return &cobra.Command{
+	var keyOf func(arg string) (string, error)
+	c := &cobra.Command{
 		Use:   "get KEYSPACE KEY",
 		Short: "Print a key's value",
 		Args:  cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
+			key, err := keyOf(args[1])
+			if err != nil {
+				return err
+			}
 			return a.with(c.Context(), func(ctx context.Context, client *millrace.Client) error {
-				v, err := client.KV(args[0]).Get(ctx, args[1])
+				v, err := client.KV(args[0]).Get(ctx, key)
 				if err != nil {
 					return err
 				}
@@ -40,16 +61,23 @@ func (a *app) kvGetCmd() *cobra.Command {
 			})
 		},
 	}
+	keyOf = keyFlag(c)
+	return c
 }
 
 func (a *app) kvPutCmd() *cobra.Command {
 	var ifRev uint64
 	var ifAbsent bool
+	var keyOf func(arg string) (string, error)
 	c := &cobra.Command{
 		Use:   "put KEYSPACE KEY VALUE|-",
 		Short: "Store a value and print the key's new revision",
 		Args:  cobra.ExactArgs(3),
 		RunE: func(c *cobra.Command, args []string) error {
+			key, err := keyOf(args[1])
+			if err != nil {
+				return err
+			}
 			value, err := a.argument(args[2])
 			if err != nil {
 				return err
@@ -62,7 +90,7 @@ func (a *app) kvPutCmd() *cobra.Command {
 				opts = append(opts, millrace.IfAbsent())
 			}
 			return a.with(c.Context(), func(ctx context.Context, client *millrace.Client) error {
-				rev, err := client.KV(args[0]).Put(ctx, args[1], value, opts...)
+				rev, err := client.KV(args[0]).Put(ctx, key, value, opts...)
 				if err != nil {
 					return err
 				}
@@ -72,22 +100,28 @@ func (a *app) kvPutCmd() *cobra.Command {
 	}
 	c.Flags().Uint64Var(&ifRev, "if-rev", 0, "only if the key is at this revision; 0 = absent")
 	c.Flags().BoolVar(&ifAbsent, "if-absent", false, "only if the key is absent")
+	keyOf = keyFlag(c)
 	return c
 }
 
 func (a *app) kvDelCmd() *cobra.Command {
 	var ifRev uint64
+	var keyOf func(arg string) (string, error)
 	c := &cobra.Command{
 		Use:   "del KEYSPACE KEY",
 		Short: "Remove a key and say whether it was there",
 		Args:  cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
+			key, err := keyOf(args[1])
+			if err != nil {
+				return err
+			}
 			var opts []millrace.DeleteOption
 			if c.Flags().Changed("if-rev") {
 				opts = append(opts, millrace.IfRev(ifRev))
 			}
 			return a.with(c.Context(), func(ctx context.Context, client *millrace.Client) error {
-				existed, err := client.KV(args[0]).Delete(ctx, args[1], opts...)
+				existed, err := client.KV(args[0]).Delete(ctx, key, opts...)
 				if err != nil {
 					return err
 				}
@@ -96,5 +130,6 @@ func (a *app) kvDelCmd() *cobra.Command {
 		},
 	}
 	c.Flags().Uint64Var(&ifRev, "if-rev", 0, "only if the key is at this revision")
+	keyOf = keyFlag(c)
 	return c
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -62,7 +63,8 @@ MILLRACE_TASK_ID, _KIND, _QUEUE, _ATTEMPT and _TOKEN (a fencing token) tell whic
 
 Exit status 0 completes the task, 75 snoozes it for 30 s, 64 to 66 and 78 end it for good, 126 and
 127 give it back and stop this worker; any other fails the attempt. A command whose lease is lost is
-sent SIGTERM, and SIGKILL after 10 s, with all it started.`,
+sent SIGTERM, and SIGKILL after 10 s, with all it started. On Linux a command is killed when its
+worker is.`,
 		Example: `  millrace work -q build -c 4 --exec ./build.sh
   millrace work -q hash --drain -- sha256sum`,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -175,14 +177,16 @@ func (r *runner) run(ctx context.Context, t *millrace.Task) ([]byte, error) {
 	out := &bounded{max: maxResult}
 	cmd := exec.CommandContext(ctx, r.argv[0], r.argv[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(t.Payload), out, r.a.err
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.SysProcAttr = childAttributes()
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = killAfter
 	cmd.Env = append(os.Environ(),
 		"MILLRACE_TASK_ID="+t.ID, "MILLRACE_TASK_KIND="+t.Kind, "MILLRACE_TASK_QUEUE="+t.Queue,
 		"MILLRACE_TASK_ATTEMPT="+strconv.Itoa(t.Attempt), "MILLRACE_TASK_TOKEN="+strconv.FormatUint(t.Token(), 10),
 		"MILLRACE_EFFECTS="+effects.Name())
+	runtime.LockOSThread() // the command dies with the thread that starts it: it must stay until the command has ended
 	err = cmd.Run()
+	runtime.UnlockOSThread()
 	if cmd.Process != nil {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what it left behind; nothing, as a rule
 	}

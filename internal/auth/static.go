@@ -87,7 +87,10 @@ func (s *Static) Reload() error {
 	if s.fs == nil {
 		return errors.New("reload tokens: the table was not read from a file")
 	}
-	b, err := readFile(s.fs, s.path)
+	b, err := env.ReadFile(s.fs, s.path, maxFileBytes+1)
+	if err == nil && len(b) > maxFileBytes {
+		err = fmt.Errorf("more than %d bytes", maxFileBytes)
+	}
 	if err != nil {
 		return fmt.Errorf("read token file %s: %w", s.path, err)
 	}
@@ -234,24 +237,4 @@ func Format(tokens []Token) ([]byte, error) {
 		file.Tokens = append(file.Tokens, e)
 	}
 	return yaml.Marshal(file)
-}
-
-func readFile(fs env.FS, path string) (b []byte, err error) {
-	size, err := fs.Size(path)
-	if err != nil {
-		return nil, err
-	}
-	if size > maxFileBytes {
-		return nil, fmt.Errorf("%d bytes: at most %d", size, maxFileBytes)
-	}
-	f, err := fs.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	b = make([]byte, size)
-	if n, err := f.ReadAt(b, 0); err != nil && (!errors.Is(err, io.EOF) || int64(n) < size) {
-		return nil, err
-	}
-	return b, nil
 }

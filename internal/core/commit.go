@@ -12,7 +12,7 @@ type Commit struct {
 	Partition  Partition
 	Principal  string // who asks, recorded as the creator of tasks
 	RequestID  RequestID
-	Session    SessionID // with Seq: an un-fenced commit of a stream, answered again when it is repeated
+	Session    SessionID // with Seq: a commit of a stream, answered again when it is repeated
 	Seq        uint64    // from 1, rising by 1 per session and partition
 	Fence      *Fence
 	Conditions []*KVCheck

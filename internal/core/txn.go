@@ -10,6 +10,20 @@ type View interface {
 	Scan(from, to []byte, fn func(key, value []byte) bool) error
 }
 
+// ScanRows calls fn for each key in [from, to) in key order, until fn returns false or an error, which it returns.
+func ScanRows(v View, from, to []byte, fn func(key, value []byte) (more bool, err error)) error {
+	var bad error
+	err := v.Scan(from, to, func(key, value []byte) bool {
+		var more bool
+		more, bad = fn(key, value)
+		return more && bad == nil
+	})
+	if bad != nil {
+		return bad
+	}
+	return err
+}
+
 // Txn is how a state machine changes a shard's state while one entry is applied. Reads see the writes before them.
 // Key and value slices handed to a Txn belong to it afterwards.
 type Txn interface {

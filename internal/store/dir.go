@@ -167,7 +167,7 @@ func syncDir(fsys env.FS, path string) error {
 const maxIdentity = 64 << 10
 
 func readIdentity(fsys env.FS, name string) (id Identity, err error) {
-	b, err := readFile(fsys, name)
+	b, err := env.ReadFile(fsys, name, maxIdentity)
 	if err != nil {
 		return id, fmt.Errorf("read %s: %w", name, err)
 	}
@@ -195,24 +195,6 @@ func readIdentity(fsys env.FS, name string) (id Identity, err error) {
 		return id, errs.Corruptf("%s: incomplete: %s", name, s.Identity)
 	}
 	return id, nil
-}
-
-func readFile(fsys env.FS, name string) (b []byte, err error) {
-	size, err := fsys.Size(name)
-	if err != nil {
-		return nil, err
-	}
-	f, err := fsys.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	b = make([]byte, min(size, maxIdentity))
-	n, err := f.ReadAt(b, 0)
-	if errors.Is(err, io.EOF) {
-		err = nil
-	}
-	return b[:n], err
 }
 
 func checksum(b []byte) string {

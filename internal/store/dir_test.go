@@ -54,7 +54,7 @@ func TestIdentityFileIsFrozen(t *testing.T) {
 	d, err := OpenDir(fs, "data", env.NewSeededRand(1), created)
 	must(t, err)
 	must(t, d.Close())
-	got, err := readFile(fs, "data/IDENTITY")
+	got, err := env.ReadFile(fs, "data/IDENTITY", maxIdentity)
 	must(t, err)
 	const want = `{"identity":{"format":1,"node":"NODE","cluster":"CLUSTER","created":"2026-01-02T03:04:05.006Z"},"crc32c":"SUM"}` + "\n"
 	id := d.Identity()
@@ -150,7 +150,7 @@ func TestDamagedIdentityIsNamed(t *testing.T) {
 	d, err := OpenDir(fs, "data", env.SystemRand{}, created)
 	must(t, err)
 	must(t, d.Close())
-	good, err := readFile(fs, "data/IDENTITY")
+	good, err := env.ReadFile(fs, "data/IDENTITY", maxIdentity)
 	must(t, err)
 	for i := range good[:len(good)-1] { // without the line's end
 		bad := slices.Clone(good)

@@ -72,9 +72,6 @@ func (c *call) end(e *Error) {
 	c.done <- struct{}{}
 }
 
-// fenced says that c is a commit that no number protects from being applied twice.
-func (c *call) fenced() bool { return c.commit != nil && c.commit.Fence != nil }
-
 // sure settles what an earlier try left open. Only a refusal that was judged by the state itself proves that the try
 // before it was not applied; one by an edge, a limit or a missing leader proves nothing.
 func (c *call) sure(e *Error) *Error {
@@ -83,9 +80,7 @@ func (c *call) sure(e *Error) *Error {
 	}
 	switch e.Code {
 	case CodeAlreadyExists, CodeNotFound, CodeWrongState, CodePreconditionFailed, CodeWrongPartition, CodeLeaseLost:
-		if !c.fenced() {
-			return e
-		}
+		return e
 	}
 	e.Outcome = Unknown
 	return e
@@ -114,7 +109,7 @@ func (p *producer) do(ctx context.Context, c *call) (done bool, err *Error) {
 		if e != nil && e.Reason == reasonExpired {
 			return false, e // its frame may still hold it
 		}
-		if e == nil || e.patience() == 0 || e.Outcome == Unknown && c.fenced() {
+		if e == nil || e.patience() == 0 {
 			return true, e
 		}
 		if began.IsZero() {

@@ -264,10 +264,8 @@ func TestAnAbandonedCommitKeepsItsPlaceInTheSequence(t *testing.T) {
 	}
 }
 
-func TestAFencedCommitHasNoNumberAndIsNotSentTwice(t *testing.T) {
-	f := newFake(t)
-	c := f.client()
-	defer f.end(c)
+// fencedCommit starts a commit in mid-task, under the lease of t1 with token 7.
+func fencedCommit(t *testing.T, c *Client) chan error {
 	out := make(chan error, 1)
 	go func() {
 		out <- c.Commit(t.Context(), func(tx *Tx) {
@@ -275,14 +273,43 @@ func TestAFencedCommitHasNoNumberAndIsNotSentTwice(t *testing.T) {
 			tx.KV("k").Put("a", "b")
 		})
 	}()
+	return out
+}
+
+func TestAFencedCommitIsSentAgainUnderItsNumber(t *testing.T) {
+	f := newFake(t)
+	c := f.client()
+	defer f.end(c)
+	out := fencedCommit(t, c)
 	st := f.welcome(nil)
-	cf := st.commit()
-	if cf.CommitSeq != 0 || cf.Commit.Fence.GetTask() != "t1" || cf.Commit.Fence.GetToken() != 7 {
-		t.Errorf("got %v, want the fence t1/7 and no number", cf)
+	first := st.commit()
+	if first.CommitSeq != 1 || first.Commit.Fence.GetTask() != "t1" || first.Commit.Fence.GetToken() != 7 {
+		t.Errorf("got %v, want the fence t1/7 and number 1", first)
 	}
 	st.cut()
-	if err := receive(t, out); OutcomeOf(err) != Unknown {
-		t.Errorf("got %v, want unknown", err)
+	again := f.welcome(nil)
+	second := again.commit()
+	if second.CommitSeq != 1 || !proto.Equal(second.Commit, first.Commit) {
+		t.Errorf("got %v after the cut, want %v again", second, first)
+	}
+	again.committed(second)
+	if err := receive(t, out); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestALostLeaseProvesThatAFencedCommitWasNotAppliedBefore(t *testing.T) {
+	f := newFake(t)
+	c := f.client()
+	defer f.end(c)
+	out := fencedCommit(t, c)
+	st := f.welcome(nil)
+	st.commit()
+	st.cut()
+	again := f.welcome(nil)
+	again.refuse(again.commit().Seq, &pb.Error{Code: "LEASE_LOST", Op: proto.Int32(-1)})
+	if err := receive(t, out); !errors.Is(err, ErrLeaseLost) || OutcomeOf(err) != Refused {
+		t.Errorf("got %v with outcome %v, want a lost lease, refused", err, OutcomeOf(err))
 	}
 }
 

@@ -31,7 +31,7 @@ func (w *Worker) receive(f *millracev1.ServerFrame) {
 func (w *Worker) assigned(tasks []*millracev1.Assignment) {
 	now := time.Now()
 	w.s.mu.Lock()
-	renew := time.Time{}
+	renew, batched := time.Time{}, 0
 	for _, a := range tasks {
 		if _, ok := w.held[taskKey{a.Id, a.Token}]; ok {
 			continue
@@ -43,8 +43,14 @@ func (w *Worker) assigned(tasks []*millracev1.Assignment) {
 			w.release(t)
 			continue
 		}
+		if w.batches != nil {
+			w.ready.pushBack(t)
+			batched++
+			continue
+		}
 		w.start(t)
 	}
+	w.startBatch(batched)
 	w.renewBy(renew)
 	drains := w.drains
 	w.s.mu.Unlock()
@@ -87,6 +93,10 @@ func (w *Worker) serve() {
 		}
 		t := w.ready.popFront()
 		if t.lost {
+			continue
+		}
+		if b := w.batches[t.Kind]; b != nil && t.refusal == nil {
+			w.serveBatch(b, t)
 			continue
 		}
 		t.stage = running

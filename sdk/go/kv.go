@@ -34,11 +34,12 @@ func (v Value) String() string { return string(v.Bytes) }
 func (v Value) Decode(into any) error { return decode(v.codec, v.Bytes, into) }
 
 // Get reads key. It sees every write that was acknowledged before. An absent key is ErrNotFound.
-func (k KV) Get(ctx context.Context, key string) (Value, error) {
+func (k KV) Get(ctx context.Context, key string, opts ...ReadOption) (Value, error) {
 	line := ledgerLine{Op: "kv_get", Key: k.name(key), Invoke: k.c.ledger.now()}
+	req := &millracev1.KVGetRequest{Keyspace: k.keyspace, Key: []byte(key), MinIndex: readOptionsOf(opts).minIndex}
 	var resp *millracev1.KVGetResponse
 	err := k.c.read(ctx, func(ctx context.Context) (err error) {
-		resp, err = k.c.kv.Get(ctx, &millracev1.KVGetRequest{Keyspace: k.keyspace, Key: []byte(key)})
+		resp, err = k.c.kv.Get(ctx, req)
 		return err
 	})
 	if err == nil && !resp.Found {

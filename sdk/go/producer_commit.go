@@ -45,7 +45,7 @@ func (p *producer) nextCommit(seq uint64) (*millracev1.ClientFrame, outgoing) {
 }
 
 func (p *producer) commitFrame(seq uint64, c *call) *millracev1.ClientFrame {
-	if c.seq == 0 && c.commit.Fence == nil {
+	if c.seq == 0 {
 		p.lastSeq++
 		c.seq, c.life, c.tries = p.lastSeq, p.life, 0
 	}
@@ -135,12 +135,6 @@ func (f *commitFrame) again() {
 func (f *commitFrame) lost() {
 	p, c := f.p, f.c
 	c.unsure = true
-	if c.fenced() { // no number tells the server that it saw this commit before
-		if c.claim(callSent) {
-			c.end(&Error{Code: CodeUnavailable, Message: "the stream broke before the answer came", Op: OpNone, Outcome: Unknown})
-		}
-		return
-	}
 	if c.state.CompareAndSwap(callSent, callQueued) || c.state.Load() == callAbandoned {
 		p.commits.pushFront(c)
 	}

@@ -161,9 +161,16 @@ func (w *Worker) answered(t *Task, at *millracev1.At, r *millracev1.SettleResult
 		w.done(t, at, r)
 		return
 	}
+	told := Settlement{Task: t, Op: t.op, Err: e}
+	defer func() {
+		if told.Op != "" {
+			w.tell(told)
+		}
+	}()
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
 	if w.held[t.key()] != t {
+		told.Op = ""
 		return // given up meanwhile
 	}
 	line := w.line(t, t.op)
@@ -176,7 +183,7 @@ func (w *Worker) answered(t *Task, at *millracev1.At, r *millracev1.SettleResult
 		t.unsure = t.unsure || e.Outcome == Unknown
 		wait := max(backoff(t.tries), e.RetryAfter)
 		t.tries++
-		t.stage = settling
+		t.stage, told.Op = settling, ""
 		time.AfterFunc(wait, func() { w.again(t) })
 		return
 	case t.op == "complete" && t.onRefused != nil && e.Outcome == Refused:
@@ -207,6 +214,7 @@ func (w *Worker) done(t *Task, at *millracev1.At, r *millracev1.SettleResult) {
 	}
 	line.Replayed = r.Replayed
 	w.c.ledger.write(line, at, nil)
+	w.tell(Settlement{Task: t, Op: line.Op, Replayed: r.Replayed})
 	t.cancel(nil)
 	w.s.mu.Lock()
 	if w.held[t.key()] == t {

@@ -128,11 +128,12 @@ func headerMap(hs []*millracev1.Header) map[string]string {
 }
 
 // Task reads a task. It sees every write that was acknowledged before. Unknown ids are ErrNotFound.
-func (c *Client) Task(ctx context.Context, id string) (*TaskInfo, error) {
+func (c *Client) Task(ctx context.Context, id string, opts ...ReadOption) (*TaskInfo, error) {
 	line := ledgerLine{Op: "get", ID: id, Invoke: c.ledger.now()}
+	req := &millracev1.GetRequest{Id: id, MinIndex: readOptionsOf(opts).minIndex}
 	var resp *millracev1.GetResponse
 	err := c.read(ctx, func(ctx context.Context) (err error) {
-		resp, err = c.tasks.Get(ctx, &millracev1.GetRequest{Id: id})
+		resp, err = c.tasks.Get(ctx, req)
 		return err
 	})
 	c.ledger.write(line, resp.GetAt(), err)

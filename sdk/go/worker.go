@@ -19,7 +19,8 @@ type Worker struct {
 	s        *session
 	opts     workerOptions
 	handlers map[string]handler
-	other    handler // of the kinds that handlers lacks; may be nil
+	batches  map[string]*batchHandler // of the kinds that are handled in batches
+	other    handler                  // of the kinds that handlers lacks; may be nil
 	queues   []string
 	base     context.Context // of the handlers: the values of Run's context without its end
 	stopOnce sync.Once
@@ -57,6 +58,8 @@ type workerOptions struct {
 	name   string
 	batch  int
 	drain  time.Duration
+
+	settled func(s Settlement) // hears of answers; may be nil
 }
 
 // WorkerOption changes a worker.

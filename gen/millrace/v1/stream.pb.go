@@ -1000,7 +1000,7 @@ type CommitFrame struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Seq           uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
 	Commit        *CommitRequest         `protobuf:"bytes,2,opt,name=commit,proto3" json:"commit,omitempty"`
-	CommitSeq     uint64                 `protobuf:"varint,3,opt,name=commit_seq,json=commitSeq,proto3" json:"commit_seq,omitempty"` // un-fenced: from 1, rising by 1 over the session's life; a repeat is answered, not applied
+	CommitSeq     uint64                 `protobuf:"varint,3,opt,name=commit_seq,json=commitSeq,proto3" json:"commit_seq,omitempty"` // from 1, rising by 1 over the session's life; a repeat is answered, not applied. Not beside a request id
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

@@ -107,16 +107,12 @@ func (m *Machine) Open(v core.View) error {
 
 // firstPartition returns the partition of the first key at or after from.
 func firstPartition(v core.View, from []byte) (p core.Partition, found bool, err error) {
-	var bad error
-	err = v.Scan(from, nil, func(key, _ []byte) bool {
+	err = core.ScanRows(v, from, nil, func(key, _ []byte) (bool, error) {
 		if p, _, found = keys.PartitionOf(key); !found {
-			bad = errs.Corruptf("key %x belongs to no partition", key)
+			return false, errs.Corruptf("key %x belongs to no partition", key)
 		}
-		return false
+		return false, nil
 	})
-	if bad != nil {
-		err = bad
-	}
 	return p, found, err
 }
 

@@ -246,17 +246,11 @@ func list(v core.View, from, to []byte, after string, limit int, name func(key [
 		from = append(append(from[:len(from)-1:len(from)-1], after...), 0, 0)
 	}
 	n := 0
-	var bad error
-	err := v.Scan(from, to, func(key, row []byte) bool {
+	return core.ScanRows(v, from, to, func(key, row []byte) (bool, error) {
 		n++
 		if err := fn(name(key), row); err != nil {
-			bad = errs.Corruptf("directory: %v", err)
-			return false
+			return false, errs.Corruptf("directory: %v", err)
 		}
-		return n < limit
+		return n < limit, nil
 	})
-	if bad != nil {
-		err = bad
-	}
-	return err
 }

@@ -100,20 +100,15 @@ func dueRows(v core.View, limit int, rng dueRange, p core.Partition, until core.
 		return nil, nil
 	}
 	var out []dueRow
-	var bad error
 	from, to := rng(p, until)
-	err := v.Scan(from, to, func(key, _ []byte) bool {
+	err := core.ScanRows(v, from, to, func(key, _ []byte) (bool, error) {
 		due, id, ok := keys.DueOf(key)
 		if !ok {
-			bad = errs.Corruptf("time index key %x", key)
-			return false
+			return false, errs.Corruptf("time index key %x", key)
 		}
 		out = append(out, dueRow{due, id})
-		return len(out) < limit
+		return len(out) < limit, nil
 	})
-	if bad != nil {
-		err = bad
-	}
 	return out, err
 }
 

@@ -36,24 +36,19 @@ func Get(v core.View, p core.Partition, keyspace string, key []byte) (value []by
 // Keyspaces lists the keyspaces of a partition by name: at most MaxKeyspaces.
 func Keyspaces(v core.View, p core.Partition) ([]Keyspace, error) {
 	var out []Keyspace
-	var bad error
 	from, to := keys.Keyspaces(p)
-	err := v.Scan(from, to, func(k, row []byte) bool {
+	err := core.ScanRows(v, from, to, func(k, row []byte) (bool, error) {
 		name, ok := keys.KVKeyOf(k)
 		if ok && len(name) == 0 {
-			return true
+			return true, nil
 		}
 		incarnation, isRow := decodeKeyspace(row)
 		if !ok || !isRow {
-			bad = errs.Corruptf("keyspace %q of %s: row %x", name, p, row)
-			return false
+			return false, errs.Corruptf("keyspace %q of %s: row %x", name, p, row)
 		}
 		out = append(out, Keyspace{string(name), incarnation})
-		return true
+		return true, nil
 	})
-	if bad != nil {
-		err = bad
-	}
 	return out, err
 }
 
@@ -65,21 +60,16 @@ func Scan(v core.View, p core.Partition, keyspace string, prefix []byte, limit i
 		return nil, err
 	}
 	var out []Pair
-	var bad error
 	from, to := keys.KVRange(p, incarnation, prefix)
-	err = v.Scan(from, to, func(k, row []byte) bool {
+	err = core.ScanRows(v, from, to, func(k, row []byte) (bool, error) {
 		key, ok := keys.KVKeyOf(k)
 		rev, value, rowErr := decodeRow(row)
 		if !ok || rowErr != nil {
-			bad = errs.Corruptf("key %x of keyspace %q of %s: row of %d bytes", k, keyspace, p, len(row))
-			return false
+			return false, errs.Corruptf("key %x of keyspace %q of %s: row of %d bytes", k, keyspace, p, len(row))
 		}
 		out = append(out, Pair{Key: bytes.Clone(key), Value: append([]byte{}, value...), Rev: rev})
-		return len(out) < limit
+		return len(out) < limit, nil
 	})
-	if bad != nil {
-		err = bad
-	}
 	return out, err
 }
 

@@ -1,0 +1,115 @@
+//go:build linux
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	millrace "github.com/millrace/millrace/sdk/go"
+	"github.com/millrace/millrace/test/chaos/proc"
+)
+
+// startWork starts `millrace work` against s.
+func startWork(t *testing.T, s *proc.Server, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(program, append([]string{"work", "--server", s.Address()}, args...)...)
+	cmd.Env = append(os.Environ(), "MILLRACE_TOKEN="+s.Tokens[0].Secret)
+	cmd.Stderr = os.Stderr
+	noErr(t, cmd.Start())
+	t.Cleanup(func() {
+		if cmd.ProcessState == nil {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		}
+	})
+	return cmd
+}
+
+// runs reports whether a process exists and is not merely waiting to be reaped.
+func runs(pid int) bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return false
+	}
+	_, rest, ok := strings.Cut(string(b), ") ") // after the name comes the state
+	return ok && rest[0] != 'Z' && rest[0] != 'X'
+}
+
+func TestAKilledWorkerLeavesNoCommandRunning(t *testing.T) {
+	s, c := serve(t)
+	ctx := bounded(t, time.Minute)
+	const commands = 4
+	for i := range commands {
+		_, err := millrace.Job[string, string]("q").Add(ctx, c, fmt.Sprint(i))
+		noErr(t, err)
+	}
+	dir := t.TempDir()
+	work := startWork(t, s, "-q", "q", "-c", fmt.Sprint(commands), "--shell", "--exec",
+		`echo $$ > "`+dir+`/$MILLRACE_TASK_ID.tmp"; mv "`+dir+`/$MILLRACE_TASK_ID.tmp" "`+dir+`/$MILLRACE_TASK_ID.pid"; exec sleep 600`)
+	var pids []int
+	eventually(t, "all commands run", func() bool {
+		names, err := filepath.Glob(filepath.Join(dir, "*.pid"))
+		noErr(t, err)
+		return len(names) == commands
+	})
+	names, err := filepath.Glob(filepath.Join(dir, "*.pid"))
+	noErr(t, err)
+	for _, name := range names {
+		b, err := os.ReadFile(name)
+		noErr(t, err)
+		pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
+		noErr(t, err)
+		pids = append(pids, pid)
+		t.Cleanup(func() {
+			if runs(pid) {
+				if p, err := os.FindProcess(pid); err == nil {
+					_ = p.Kill()
+				}
+			}
+		})
+		if !runs(pid) {
+			t.Errorf("command %d has ended although its worker lives", pid)
+		}
+	}
+	noErr(t, work.Process.Kill())
+	_ = work.Wait() // killed, as it should be
+	for _, pid := range pids {
+		eventually(t, fmt.Sprintf("command %d ends with its worker", pid), func() bool { return !runs(pid) })
+	}
+}
+
+// TestCommandsOutliveTheThreadsOfTheirWorker: a command is bound to the thread that started it, which must stay for as
+// long as the command runs, whatever else the worker does meanwhile.
+func TestCommandsOutliveTheThreadsOfTheirWorker(t *testing.T) {
+	s, c := serve(t)
+	ctx := bounded(t, time.Minute)
+	const tasks = 60
+	var ids []string
+	for i := range tasks {
+		seconds := "0.05"
+		if i%6 == 0 {
+			seconds = "1.5" // long enough for many others to begin and end beside it
+		}
+		h, err := millrace.Job[string, string]("q").Add(ctx, c, seconds)
+		noErr(t, err)
+		ids = append(ids, h.ID)
+	}
+	work := startWork(t, s, "-q", "q", "-c", "12", "--drain", "--shell", "--exec", `sleep $(tr -d '"')`)
+	if err := work.Wait(); err != nil {
+		t.Errorf("work: %v", err)
+	}
+	for _, id := range ids {
+		info, err := c.Task(ctx, id)
+		noErr(t, err)
+		if info.State != millrace.Completed || info.Attempt != 1 {
+			t.Errorf("task %s: %v after %d attempts: %s", id, info.State, info.Attempt, info.ErrorMessage)
+		}
+	}
+}
