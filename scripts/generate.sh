@@ -10,3 +10,21 @@ trap 'rm -rf "$bin"' EXIT
 	google.golang.org/protobuf/cmd/protoc-gen-go \
 	google.golang.org/grpc/cmd/protoc-gen-go-grpc)
 PATH="$bin:$PATH" "$bin/buf" generate
+
+# The OpenAPI document. Its package must be there for the program that writes it to be built.
+mkdir gen/openapi
+cat >gen/openapi/openapi.go <<'GO'
+// Package openapi holds the OpenAPI document of the REST interface. It is generated: see scripts/generate.sh.
+package openapi
+
+import _ "embed"
+
+// Document is the document, as JSON.
+//
+//go:embed millrace.v1.json
+var Document []byte
+GO
+echo '{}' >gen/openapi/millrace.v1.json
+"$bin/buf" build proto -o "$bin/contract.binpb"
+go run ./internal/apidoc <"$bin/contract.binpb" >"$bin/millrace.v1.json"
+cat "$bin/millrace.v1.json" >gen/openapi/millrace.v1.json

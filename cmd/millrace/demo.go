@@ -227,7 +227,7 @@ func (d *demo) startServer(ctx context.Context, listen string) error {
 		return err
 	}
 	cmd := exec.Command(exe, "serve", "--dev", "--json", "--data", filepath.Join(d.dir, "data"), "--token-file",
-		d.tokenFile(), "--listen", listen, "--name", "demo")
+		d.tokenFile(), "--listen", listen, "--http", "off", "--admin", "off", "--name", "demo")
 	cmd.Stderr = d.a.err
 	out, err := cmd.StdoutPipe()
 	if err != nil {

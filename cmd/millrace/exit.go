@@ -30,6 +30,9 @@ type exitError struct {
 
 func (e exitError) Unwrap() error { return e.error }
 
+// errReported ends a command that has said what is wrong in a form of its own.
+var errReported = errors.New("reported")
+
 // exitCode is the only table from errors to exit codes.
 func exitCode(err error) int {
 	var usage usageError
@@ -56,6 +59,9 @@ func exitCode(err error) int {
 
 // report prints err for a person, or as JSON with --json, on the error stream.
 func (a *app) report(err error) {
+	if errors.Is(err, errReported) {
+		return
+	}
 	if !a.json {
 		fmt.Fprintln(a.err, "millrace:", err)
 		return

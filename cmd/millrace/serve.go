@@ -32,6 +32,9 @@ type serveOptions struct {
 	memory    string
 	grace     time.Duration
 	limits    bool
+
+	groupCommit bool
+	settings    bool
 }
 
 func (a *app) serveCmd() *cobra.Command {
@@ -56,6 +59,10 @@ the disk is full beyond its reserve, 23 when the directory is not this server's.
 			if o.limits {
 				return a.printLimits(o)
 			}
+			if o.settings {
+				printSettings(a.out, c.Flags(), &o.Options)
+				return nil
+			}
 			if err := fillSettings(c.Flags(), o.config); err != nil {
 				return usageError{err}
 			}
@@ -66,6 +73,10 @@ the disk is full beyond its reserve, 23 when the directory is not this server's.
 	f.StringVar(&o.config, "config", "", "YAML file of these settings")
 	f.StringVar(&o.Dir, "data", "", "data directory, made if missing (required)")
 	f.StringVar(&o.Listen, "listen", "127.0.0.1:7081", "address of the gRPC edge")
+	f.StringVar(&o.HTTP, "http", "", "address of the REST edge; off: none; default 127.0.0.1:7080, or a free port if --listen has port 0")
+	f.StringVar(&o.Admin, "admin", "", "address for metrics, health and profiles, without tokens; off: none; default 127.0.0.1:7083, or a free port if --listen has port 0")
+	f.BoolVar(&o.groupCommit, "group-commit", true, "false: one commit per log entry, for measuring what group commit is worth")
+	_ = f.MarkHidden("group-commit")
 	f.BoolVar(&o.dev, "dev", false, "make one admin token, print it, and bind to loopback only")
 	f.StringVar(&o.tokenFile, "token-file", "", "with --dev: keep the token in this file and use it again")
 	f.StringVar(&o.TokensFile, "tokens", "", "YAML file of hashed tokens")
@@ -82,8 +93,9 @@ the disk is full beyond its reserve, 23 when the directory is not this server's.
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
 	f.DurationVar(&o.grace, "grace", 25*time.Second, "how long calls in flight may take when the server is told to stop")
 	f.BoolVar(&o.limits, "limits", false, "print the limits with their defaults and hard maxima, and end")
+	f.BoolVar(&o.settings, "settings", false, "print all settings as Markdown, and end")
 	for _, row := range o.Limits.Rows() {
-		name := "limit-" + strings.ReplaceAll(row.Key, "_", "-")
+		name := limitFlag(row.Key)
 		f.Int64Var(row.Value, name, 0, fmt.Sprintf("default %d, at most %d", row.Default, row.Max))
 		_ = f.MarkHidden(name) // there are many; --limits lists them
 	}
@@ -105,13 +117,6 @@ func (a *app) printLimits(o *serveOptions) error {
 
 // fillSettings fills flags that were not given from the environment and the file.
 func fillSettings(flags *pflag.FlagSet, file string) error {
-	var settings []config.Setting
-	flags.VisitAll(func(f *pflag.Flag) {
-		if f.Name == "config" || f.Name == "help" || f.Name == "json" || f.Name == "limits" {
-			return
-		}
-		settings = append(settings, config.Setting{Name: f.Name, Set: f.Value.Set, Done: f.Changed})
-	})
 	var content []byte
 	if file != "" {
 		var err error
@@ -119,7 +124,7 @@ func fillSettings(flags *pflag.FlagSet, file string) error {
 			return err
 		}
 	}
-	return config.Fill(settings, "MILLRACE_SERVE_", os.LookupEnv, content)
+	return config.Fill(settingsOf(flags), settingsVariables, os.LookupEnv, content)
 }
 
 // gcPercent lets the heap grow to four times what lives in it before it is collected: what lives is small beside the
@@ -130,6 +135,9 @@ const gcPercent = 300
 func (a *app) serve(ctx context.Context, o *serveOptions) error {
 	if o.Dir == "" {
 		return usageError{errors.New("--data is required")}
+	}
+	if err := o.Limits.Check(); err != nil {
+		return usageError{err}
 	}
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(o.logLevel)); err != nil {
@@ -148,7 +156,7 @@ func (a *app) serve(ctx context.Context, o *serveOptions) error {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
-	o.Version = version
+	o.Version, o.OneCommitPerEntry = version, !o.groupCommit
 	o.Logger = slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: level}))
 	var token string
 	if o.dev {
@@ -164,7 +172,7 @@ func (a *app) serve(ctx context.Context, o *serveOptions) error {
 	if err != nil {
 		return err
 	}
-	if err := a.announce(o, s.Address, token); err != nil {
+	if err := a.announce(o, s, token); err != nil {
 		return errors.Join(err, s.Close(0))
 	}
 	select {
@@ -177,12 +185,14 @@ func (a *app) serve(ctx context.Context, o *serveOptions) error {
 }
 
 // announce tells that the server serves.
-func (a *app) announce(o *serveOptions, address, token string) error {
+func (a *app) announce(o *serveOptions, s *server.Running, token string) error {
 	ready := struct {
 		Address string `json:"grpc"`
+		HTTP    string `json:"http,omitempty"`
+		Admin   string `json:"admin,omitempty"`
 		PID     int    `json:"pid"`
 		Data    string `json:"data"`
-	}{address, os.Getpid(), o.Dir}
+	}{s.Address, s.HTTPAddress, s.AdminAddress, os.Getpid(), o.Dir}
 	if o.readyFile != "" {
 		b, err := json.Marshal(ready)
 		if err != nil {
@@ -197,7 +207,13 @@ func (a *app) announce(o *serveOptions, address, token string) error {
 		}
 	}
 	return a.print(ready, func(w io.Writer) {
-		fmt.Fprintf(w, "millrace serves %s on %s (durability %s)\n", o.Dir, address, o.Durability)
+		fmt.Fprintf(w, "millrace serves %s on %s (durability %s)\n", o.Dir, s.Address, o.Durability)
+		if s.HTTPAddress != "" {
+			fmt.Fprintf(w, "REST on %s (see /v1/openapi.json)\n", s.HTTPAddress)
+		}
+		if s.AdminAddress != "" {
+			fmt.Fprintf(w, "metrics, health and profiles on http://%s\n", s.AdminAddress)
+		}
 		if token != "" && o.tokenFile == "" {
 			fmt.Fprintf(w, "token, shown once: %s\n", token)
 		}

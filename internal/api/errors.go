@@ -41,6 +41,8 @@ type row struct {
 var facts = []row{
 	{is[core.Invalid], errs.InvalidArgument, codes.InvalidArgument, http.StatusBadRequest, never},
 	{is[outOfRange], errs.InvalidArgument, codes.InvalidArgument, http.StatusBadRequest, never},
+	{is[wrongMethod], errs.InvalidArgument, codes.InvalidArgument, http.StatusMethodNotAllowed, never},
+	{isHeaders, errs.TooLarge, codes.InvalidArgument, http.StatusRequestHeaderFieldsTooLarge, never},
 	{is[core.TooLarge], errs.TooLarge, codes.InvalidArgument, http.StatusRequestEntityTooLarge, never},
 	{is[core.Unauthenticated], errs.Unauthenticated, codes.Unauthenticated, http.StatusUnauthorized, never},
 	{is[core.Denied], errs.PermissionDenied, codes.PermissionDenied, http.StatusForbidden, never},
@@ -129,6 +131,8 @@ func describe(e *pb.Error, fact core.Fact, values bool) {
 		e.Field, e.Reason = f.Field, f.Reason
 	case outOfRange:
 		e.Field, e.Reason, e.Limit, e.Max = f.Field, f.Reason, f.Limit, f.Max
+	case wrongMethod:
+		e.Field = f.Field
 	case core.TooLarge:
 		e.Field, e.Limit, e.Max = f.Field, f.Limit, f.Max
 	case core.Exhausted:

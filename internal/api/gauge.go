@@ -88,19 +88,17 @@ func (r *refusals) copy() map[string]uint64 {
 
 // Stats is what the edge does now and has refused.
 type Stats struct {
-	Calls       int64             // unary calls in flight
+	Calls       int64             // calls in flight: unary ones and REST's
 	Streams     int64             // open
 	Connections int64             // open
 	Refusals    map[string]uint64 // by the name of the limit, since the start
+	Outcomes    []Outcome         // how calls ended since the start
 }
 
 // Stats returns the edge's counters.
 func (s *Server) Stats() Stats {
-	st := Stats{Calls: s.calls.value(), Streams: s.streams.value(), Refusals: s.refusals.copy()}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, l := range s.limited {
-		st.Connections += l.open()
+	return Stats{
+		Calls: s.calls.value(), Streams: s.streams.value(), Connections: s.conns.open(), Refusals: s.refusals.copy(),
+		Outcomes: s.outcomes.list(),
 	}
-	return st
 }

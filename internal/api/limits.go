@@ -13,6 +13,16 @@ type Limits struct {
 	ConnectionsNode    int64
 	ConnectionsAddress int64 // of one client address
 
+	RESTBodyBytes   int64 // of one request
+	RESTBodiesBytes int64 // of all requests that the node holds at once
+	RESTCallMs      int64 // how long a request may take, besides what it asks to wait for
+	HTTPHeaderBytes int64 // request line and headers
+	HTTPHeaderMs    int64 // until they are there
+	HTTPBodyMs      int64 // until the body is there
+	HTTPIdleMs      int64 // of a connection between two requests
+	JSONDepth       int64 // objects and lists within one another
+	ResultWaitMs    int64
+
 	FrameItems     int64 // items of a frame, or of a batch
 	UnackedItems   int64 // of a stream; beyond it the server stops reading, as with the next two
 	UnackedBytes   int64
@@ -95,6 +105,15 @@ func (l *Limits) Rows() []Limit {
 		{"calls_node", &l.CallsNode, 20_000, 1_000_000},
 		{"connections_node", &l.ConnectionsNode, 20_000, 1_000_000},
 		{"connections_address", &l.ConnectionsAddress, 2000, 1_000_000},
+		{"rest_body", &l.RESTBodyBytes, 8 * mib, 64 * mib},
+		{"rest_bodies", &l.RESTBodiesBytes, 256 * mib, 64 * kib * mib},
+		{"rest_call_ms", &l.RESTCallMs, 30 * second, hour},
+		{"http_header", &l.HTTPHeaderBytes, 16 * kib, 256 * kib},
+		{"http_header_ms", &l.HTTPHeaderMs, 5 * second, minute},
+		{"http_body_ms", &l.HTTPBodyMs, minute, hour},
+		{"http_idle_ms", &l.HTTPIdleMs, minute, hour},
+		{"json_depth", &l.JSONDepth, 64, 1000},
+		{"result_wait_ms", &l.ResultWaitMs, minute, hour},
 		{"frame_items", &l.FrameItems, 512, 1024},
 		{"unacked_items", &l.UnackedItems, 4096, 65_536},
 		{"unacked_bytes", &l.UnackedBytes, 16 * mib, 256 * mib},
@@ -130,6 +149,12 @@ func (l *Limits) Rows() []Limit {
 		{"commit_ops", &l.CommitOps, 1024, 1024},
 		{"commit_bytes", &l.CommitBytes, 4 * mib, 4 * mib},
 	}
+}
+
+// Check refuses what lies outside a limit's own bounds, naming its key.
+func (l Limits) Check() error {
+	_, err := l.withDefaults()
+	return err
 }
 
 // withDefaults fills zero fields and refuses what lies outside a limit's own bounds, naming its key.

@@ -5,18 +5,49 @@ import (
 	"sync"
 )
 
-// limitedListener closes connections beyond the node's limit, or that of one client address, as soon as they come.
-type limitedListener struct {
-	net.Listener
-	s *Server
-
+// connections counts the open connections of all listeners, in all and by client address.
+type connections struct {
 	mu   sync.Mutex // guards the fields below
 	n    int64
 	from map[string]int64 // of those above 0
 }
 
-func newLimitedListener(lis net.Listener, s *Server) *limitedListener {
-	return &limitedListener{Listener: lis, s: s, from: make(map[string]int64)}
+func (c *connections) enter(host string, l *Limits) (limit string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.n >= l.ConnectionsNode:
+		return "connections_node"
+	case c.from[host] >= l.ConnectionsAddress:
+		return "connections_address"
+	}
+	if c.from == nil {
+		c.from = make(map[string]int64)
+	}
+	c.n++
+	c.from[host]++
+	return ""
+}
+
+func (c *connections) leave(host string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.n--
+	if c.from[host]--; c.from[host] == 0 {
+		delete(c.from, host)
+	}
+}
+
+func (c *connections) open() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.n
+}
+
+// limitedListener closes connections beyond the node's limit, or that of one client address, as soon as they come.
+type limitedListener struct {
+	net.Listener
+	s *Server
 }
 
 // Accept returns the next connection that is within the limits.
@@ -27,42 +58,13 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		host := hostOf(c.RemoteAddr())
-		if limit := l.enter(host); limit != "" {
+		if limit := l.s.conns.enter(host, &l.s.l); limit != "" {
 			l.s.refusals.add(limit)
 			_ = c.Close() // it was never used
 			continue
 		}
-		return &limitedConn{Conn: c, leave: sync.OnceFunc(func() { l.leave(host) })}, nil
+		return &limitedConn{Conn: c, leave: sync.OnceFunc(func() { l.s.conns.leave(host) })}, nil
 	}
-}
-
-func (l *limitedListener) enter(host string) (limit string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	switch {
-	case l.n >= l.s.l.ConnectionsNode:
-		return "connections_node"
-	case l.from[host] >= l.s.l.ConnectionsAddress:
-		return "connections_address"
-	}
-	l.n++
-	l.from[host]++
-	return ""
-}
-
-func (l *limitedListener) leave(host string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.n--
-	if l.from[host]--; l.from[host] == 0 {
-		delete(l.from, host)
-	}
-}
-
-func (l *limitedListener) open() int64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.n
 }
 
 // hostOf is the address without the port.

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/env"
 	"github.com/millrace/millrace/internal/errs"
 )
@@ -43,6 +44,9 @@ const (
 	pingIdle      = 30 * time.Second
 	pingTimeout   = 20 * time.Second
 	connectionAge = time.Hour
+	// handshakeWait is how long a connection may take until it speaks HTTP/2: until then it costs the node one of its
+	// connections and does nothing for it.
+	handshakeWait = 5 * time.Second
 	// transportFactor is how much larger than a message may be the transport reads one, to refuse it by name. gRPC
 	// refuses a still larger one by itself, unread.
 	transportFactor = 4
@@ -50,17 +54,20 @@ const (
 	headerListBytes = 16 * kib
 )
 
-// Server is the gRPC edge of one node. It is safe for concurrent use.
+// Server is the edge of one node: gRPC, and REST under the same rules. It is safe for concurrent use.
 type Server struct {
 	o        Options
 	l        Limits
 	log      *slog.Logger
 	grpc     *grpc.Server
+	rest     *rest
+	conns    connections
 	codec    codec
 	shapes   shapes
 	calls    gauge
 	streams  gauge
 	refusals refusals
+	outcomes outcomes
 
 	life context.Context // until Shutdown begins
 	end  context.CancelFunc
@@ -68,7 +75,6 @@ type Server struct {
 
 	mu       sync.Mutex // guards the fields below
 	sessions map[sessionKey]*stream
-	limited  []*limitedListener
 }
 
 // New makes the edge. It fails on limits out of bounds, and when a method, frame or op has no rule that says who may
@@ -106,6 +112,9 @@ func New(o Options) (*Server, error) {
 	if err := checkRules(s.grpc.GetServiceInfo()); err != nil {
 		return nil, err
 	}
+	if s.rest, err = newREST(s); err != nil {
+		return nil, err
+	}
 	return s, nil
 }
 
@@ -116,6 +125,7 @@ func (s *Server) serverOptions() []grpc.ServerOption {
 		grpc.MaxConcurrentStreams(uint32(s.l.StreamsConnection)),
 		grpc.MaxHeaderListSize(headerListBytes),
 		grpc.WaitForHandlers(true),
+		grpc.ConnectionTimeout(handshakeWait),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingAtLeast, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingIdle, Timeout: pingTimeout, MaxConnectionAge: connectionAge}),
 	}
@@ -199,18 +209,25 @@ func (s *Server) receive(ss grpc.ServerStream, m any) error {
 
 // guard stands before every method: who calls, whether they may, whether there is room. It gives errors their shape.
 func (s *Server) guard(method string, room *gauge, h grpc.StreamHandler) grpc.StreamHandler {
+	outcomes := s.outcomes.of(method)
 	return func(impl any, ss grpc.ServerStream) error {
 		ctx, who, fact := s.admit(ss.Context(), method)
+		end := func(err error) error {
+			if outcomes.count(err) == errs.TooLarge && !is[core.Fact](err) {
+				s.refusals.add("grpc_message") // the transport's own refusal
+			}
+			return s.status(ctx, method, err)
+		}
 		if fact != nil {
-			return s.status(ctx, method, fact)
+			return end(fact)
 		}
 		if who.Tenant != "" {
 			if fact := room.enter(who.Tenant); fact != nil {
-				return s.status(ctx, method, fact)
+				return end(fact)
 			}
 			defer room.leave(who.Tenant)
 		}
-		return s.status(ctx, method, s.guarded(impl, &guardedStream{ss, ctx}, h))
+		return end(s.guarded(impl, &guardedStream{ss, ctx}, h))
 	}
 }
 
@@ -237,11 +254,7 @@ func (g *guardedStream) Context() context.Context { return g.ctx }
 
 // Serve accepts connections until Shutdown; then it returns nil. It takes lis over, and bounds its connections.
 func (s *Server) Serve(lis net.Listener) error {
-	l := newLimitedListener(lis, s)
-	s.mu.Lock()
-	s.limited = append(s.limited, l)
-	s.mu.Unlock()
-	if err := s.grpc.Serve(l); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+	if err := s.grpc.Serve(&limitedListener{lis, s}); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 		return fmt.Errorf("serve gRPC: %w", err)
 	}
 	return nil
@@ -254,7 +267,10 @@ func (s *Server) Shutdown(grace time.Duration) {
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		s.grpc.GracefulStop()
+		var both sync.WaitGroup
+		both.Go(s.grpc.GracefulStop)
+		both.Go(s.rest.shutdown)
+		both.Wait()
 	}()
 	timer := s.o.Clock.NewTimer(grace)
 	defer timer.Stop()
@@ -262,6 +278,7 @@ func (s *Server) Shutdown(grace time.Duration) {
 	case <-over:
 	case <-timer.C():
 		s.grpc.Stop()
+		s.rest.cut()
 		<-over
 	}
 	s.work.Wait()

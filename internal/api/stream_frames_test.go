@@ -161,22 +161,31 @@ func TestAStreamCommitCarriesItsSequence(t *testing.T) {
 	}
 	fenced := putCommit()
 	fenced.Fence = &pb.Fence{Task: testID(1), Token: 2}
-	ws.send(commitFrame(&pb.CommitFrame{Seq: 2, Commit: fenced, CommitSeq: 1}))
-	if e := ws.ack().GetError(); e.GetField() != "commit_seq" {
-		t.Errorf("a sequence beside a fence: %v", e)
+	ws.send(commitFrame(&pb.CommitFrame{Seq: 2, Commit: fenced, CommitSeq: 10}))
+	if a := ws.ack(); a.GetError() != nil || a.GetCommit() == nil {
+		t.Errorf("fenced, with a sequence: %v", a)
+	}
+	if c := r.n.proposed()[1]; c.Session != ses.spec.ID || c.Seq != 10 || c.Fence == nil || c.Fence.Token != 2 {
+		t.Errorf("fenced commit: %+v", c)
 	}
 	ws.send(commitFrame(&pb.CommitFrame{Seq: 3, Commit: fenced}))
 	if a := ws.ack(); a.GetError() != nil || a.GetCommit() == nil {
 		t.Errorf("fenced: %v", a)
 	}
-	ws.send(commitFrame(&pb.CommitFrame{Seq: 4}))
+	request := putCommit()
+	request.RequestId = repeat(16, byte(1))
+	ws.send(commitFrame(&pb.CommitFrame{Seq: 4, Commit: request, CommitSeq: 11}))
+	if e := ws.ack().GetError(); e.GetField() != "commit_seq" {
+		t.Errorf("a sequence beside a request id: %v", e)
+	}
+	ws.send(commitFrame(&pb.CommitFrame{Seq: 5}))
 	if e := ws.ack().GetError(); e.GetField() != "ops" {
 		t.Errorf("of nothing: %v", e)
 	}
 	r.n.judge = func(core.Commit) core.Result {
 		return core.Result{Refusal: &core.Refusal{Op: 0, Fact: core.SessionExpired{}}}
 	}
-	ws.send(commitFrame(&pb.CommitFrame{Seq: 5, Commit: putCommit(), CommitSeq: 10}))
+	ws.send(commitFrame(&pb.CommitFrame{Seq: 6, Commit: putCommit(), CommitSeq: 11}))
 	if e := ws.ack().GetError(); e.GetCode() != "WRONG_STATE" || e.GetReason() != "session_expired" {
 		t.Errorf("expired: %v", e)
 	}

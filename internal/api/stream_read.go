@@ -250,10 +250,7 @@ func (st *stream) commit(p *pending, in *pb.CommitFrame) core.Fact {
 		return fact
 	}
 	if in.GetCommitSeq() != 0 {
-		switch {
-		case c.Fence != nil:
-			return invalid("commit_seq", "cannot be given beside a fence, whose token makes the commit repeatable")
-		case c.RequestID != (core.RequestID{}):
+		if c.RequestID != (core.RequestID{}) {
 			return invalid("commit_seq", "cannot be given beside a request id")
 		}
 		c.Session, c.Seq = st.key.id, in.GetCommitSeq()

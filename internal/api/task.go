@@ -202,11 +202,7 @@ func (ts *taskService) Wait(ctx context.Context, in *pb.WaitRequest) (*pb.WaitRe
 
 // RunNow makes a scheduled task ready.
 func (ts *taskService) RunNow(ctx context.Context, in *pb.RunNowRequest) (*pb.RunNowResponse, error) {
-	id, fact := taskID("id", in.GetId())
-	if fact != nil {
-		return nil, fact
-	}
-	at, err := ts.change(ctx, &core.TaskRunNow{Task: id}, in.GetId())
+	at, err := ts.change(ctx, in.GetId(), func(id core.TaskID) core.Op { return &core.TaskRunNow{Task: id} })
 	if err != nil {
 		return nil, err
 	}
@@ -215,11 +211,7 @@ func (ts *taskService) RunNow(ctx context.Context, in *pb.RunNowRequest) (*pb.Ru
 
 // Delete removes a task that has ended.
 func (ts *taskService) Delete(ctx context.Context, in *pb.DeleteRequest) (*pb.DeleteResponse, error) {
-	id, fact := taskID("id", in.GetId())
-	if fact != nil {
-		return nil, fact
-	}
-	at, err := ts.change(ctx, &core.TaskDelete{Task: id}, in.GetId())
+	at, err := ts.change(ctx, in.GetId(), func(id core.TaskID) core.Op { return &core.TaskDelete{Task: id} })
 	if err != nil {
 		return nil, err
 	}
@@ -227,12 +219,16 @@ func (ts *taskService) Delete(ctx context.Context, in *pb.DeleteRequest) (*pb.De
 }
 
 // change proposes an op on a task that must exist.
-func (ts *taskService) change(ctx context.Context, op core.Op, id string) (*pb.At, error) {
+func (ts *taskService) change(ctx context.Context, id string, op func(core.TaskID) core.Op) (*pb.At, error) {
+	task, fact := taskID("id", id)
+	if fact != nil {
+		return nil, fact
+	}
 	c, err := ts.s.begin(ctx, false)
 	if err != nil {
 		return nil, noTask(err, id)
 	}
-	_, at, err := c.proposeOp(ctx, op)
+	_, at, err := c.proposeOp(ctx, op(task))
 	if err != nil {
 		return nil, sameTask(err, id)
 	}

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"math"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -74,13 +73,14 @@ func taskID(field, s string) (core.TaskID, core.Fact) {
 	return id, nil
 }
 
+// hold reads a lease's name. Any number may be somebody's guess at a token: which ones are live is not judged here.
 func hold(idField, tokenField, id string, token uint64) (core.TaskHold, core.Fact) {
 	task, fact := taskID(idField, id)
 	if fact != nil {
 		return core.TaskHold{}, fact
 	}
-	if token == 0 || token > math.MaxInt64 {
-		return core.TaskHold{}, invalid(tokenField, "is not a token that was given to anyone")
+	if token == 0 {
+		return core.TaskHold{}, invalid(tokenField, "is missing")
 	}
 	return core.TaskHold{Task: task, Token: core.Token(token)}, nil
 }

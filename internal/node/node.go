@@ -10,6 +10,7 @@ import (
 
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/machine/commit"
+	"github.com/millrace/millrace/internal/obs"
 	"github.com/millrace/millrace/internal/replog"
 )
 
@@ -26,6 +27,7 @@ type Node struct {
 	upkeep   sync.WaitGroup
 	fatal    chan error
 	full     atomic.Bool
+	batches  *obs.Histogram // commits of each entry proposed
 
 	dirMu      sync.RWMutex // guards the fields below
 	namespaces map[nsKey]core.NamespaceInfo
@@ -43,6 +45,7 @@ func Open(o Options) (*Node, error) {
 	n := &Node{
 		o: o, boot: o.Rand.Uint64(), started: o.Clock.Wall(), stopping: make(chan struct{}), fatal: make(chan error, 1),
 		namespaces: make(map[nsKey]core.NamespaceInfo), partitions: make(map[core.Partition]core.ShardID),
+		batches: entryBatches(),
 	}
 	for i := range o.Shards {
 		s, err := n.openShard(core.ShardID(i))
@@ -111,9 +114,6 @@ func (n *Node) openShard(id core.ShardID) (*shard, error) {
 
 // Fatal delivers the error that ends this node: it serves no more, and the process must end without retrying.
 func (n *Node) Fatal() <-chan error { return n.fatal }
-
-// Stopping is closed when the node stops serving.
-func (n *Node) Stopping() <-chan struct{} { return n.stopping }
 
 func (n *Node) fail(err error) {
 	n.o.Logger.Error("node stops", "error", err)

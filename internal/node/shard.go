@@ -415,6 +415,7 @@ func (s *shard) put(f *inflight, commits []core.Commit) error {
 	s.pendMu.Unlock()
 	err := s.core.Propose(s.encode(f.entry))
 	if err == nil {
+		s.n.batches.Observe(uint64(len(commits)))
 		return nil
 	}
 	s.pendMu.Lock()

@@ -24,6 +24,8 @@ const minMemory = 128 << 20
 
 func (o Options) withDefaults() (Options, error) {
 	o.Listen = cmp.Or(o.Listen, "127.0.0.1:7081")
+	o.HTTP = beside(o.HTTP, o.Listen, "127.0.0.1:7080")
+	o.Admin = beside(o.Admin, o.Listen, "127.0.0.1:7083")
 	o.Durability = cmp.Or(o.Durability, Fsync)
 	o.Name = cmp.Or(o.Name, "n1")
 	o.Shards = cmp.Or(o.Shards, 1)
@@ -59,6 +61,9 @@ func (o Options) withDefaults() (Options, error) {
 // check refuses what is not safe or makes no sense, naming the option.
 func (o Options) check() error {
 	host, _, err := net.SplitHostPort(o.Listen)
+	if err := errors.Join(o.checkHTTP(), o.checkAdmin()); err != nil {
+		return err
+	}
 	switch {
 	case o.Dir == "":
 		return errors.New("data: a directory is required")
@@ -72,12 +77,42 @@ func (o Options) check() error {
 		return fmt.Errorf("memory: %d bytes are less than the least of %d", o.Memory, minMemory)
 	case o.Reserve < 0:
 		return errors.New("disk-reserve: must not be negative")
+	case o.Limits.Check() != nil:
+		return o.Limits.Check()
 	case (o.TLSCert == "") != (o.TLSKey == ""):
 		return errors.New("tls-cert and tls-key belong together")
 	case o.Tokens == nil && o.TokensFile == "":
 		return errors.New("tokens: a server without tokens does not start; name a tokens file, or use --dev on loopback")
 	case !loopback(host) && o.TLSCert == "" && !o.Insecure:
 		return fmt.Errorf("listen: %s is no loopback address; give tls-cert and tls-key, or --insecure for plain text", o.Listen)
+	}
+	return nil
+}
+
+// off is the address of a listener that is not opened.
+const off = "off"
+
+// beside returns the address of a listener beside the gRPC edge: the one given, else the standard one, but a free port
+// if the edge listens on a free port, which it does to stand beside other servers.
+func beside(given, listen, standard string) string {
+	_, port, err := net.SplitHostPort(listen)
+	if err == nil && port == "0" {
+		standard = "127.0.0.1:0"
+	}
+	return cmp.Or(given, standard)
+}
+
+// checkAdmin refuses an admin listener that strangers reach: it asks for no token.
+func (o Options) checkAdmin() error {
+	if o.Admin == off {
+		return nil
+	}
+	host, _, err := net.SplitHostPort(o.Admin)
+	switch {
+	case err != nil:
+		return fmt.Errorf("admin: %w", err)
+	case !loopback(host) && !o.Insecure:
+		return fmt.Errorf("admin: %s is no loopback address, and who reaches it needs no token; use a loopback address, or --insecure", o.Admin)
 	}
 	return nil
 }
@@ -98,6 +133,14 @@ func Dev(o Options, token string) (Options, error) {
 	}
 	if o.TokensFile != "" {
 		return o, errors.New("tokens: --dev makes its own token")
+	}
+	for _, l := range []struct{ name, address string }{{"http", o.HTTP}, {"admin", o.Admin}} {
+		if l.address == "" || l.address == off {
+			continue
+		}
+		if host, _, err = net.SplitHostPort(l.address); err != nil || !loopback(host) {
+			return o, fmt.Errorf("%s: --dev binds to loopback only, not to %q", l.name, l.address)
+		}
 	}
 	o.Tokens, err = auth.New(auth.Token{
 		Hash: auth.Hash(token), Principal: auth.Principal{Name: "dev", Tenant: "default", Scopes: auth.All},

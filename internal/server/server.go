@@ -15,6 +15,7 @@ import (
 	"github.com/millrace/millrace/internal/auth"
 	"github.com/millrace/millrace/internal/env"
 	"github.com/millrace/millrace/internal/node"
+	"github.com/millrace/millrace/internal/obs"
 	"github.com/millrace/millrace/internal/replog/wal"
 	"github.com/millrace/millrace/internal/store"
 )
@@ -32,6 +33,8 @@ const (
 type Options struct {
 	Dir        string // of the data; made if missing; required
 	Listen     string // address of the gRPC edge; default 127.0.0.1:7081
+	HTTP       string // address of the REST edge; default 127.0.0.1:7080, or a free port if Listen is on one; off: none
+	Admin      string // address of the admin listener, loopback only unless Insecure; default 127.0.0.1:7083, or a free port if Listen is on one; off: none
 	Insecure   bool   // allow plain text on an address that is not loopback
 	TLSCert    string // PEM files of the edge's certificate and key; both or none
 	TLSKey     string //
@@ -46,6 +49,8 @@ type Options struct {
 	Version    string
 	Limits     api.Limits // of the gRPC edge; a zero one means its default
 
+	OneCommitPerEntry bool // no group commit: for measuring what it is worth
+
 	Logger *slog.Logger
 	Clock  env.Clock
 	Rand   env.Rand
@@ -54,9 +59,13 @@ type Options struct {
 
 // Running is a server that serves.
 type Running struct {
-	Address string // host:port of the gRPC edge
+	Address      string // host:port of the gRPC edge
+	HTTPAddress  string // of the REST edge; empty when it is off
+	AdminAddress string // of the admin listener; empty when it is off
 
 	o      Options
+	admin  *admin
+	web    web
 	dir    *store.Dir
 	store  *store.Store
 	log    *wal.Log
@@ -87,6 +96,12 @@ func (r *Running) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := r.openHTTP(); err != nil {
+		return errors.Join(err, lis.Close())
+	}
+	if err := r.openAdmin(); err != nil {
+		return errors.Join(err, lis.Close())
+	}
 	// From here the port is held, so that two servers on one address fail before they touch data.
 	if err := r.openData(fs); err != nil {
 		return errors.Join(err, lis.Close())
@@ -98,10 +113,12 @@ func (r *Running) open(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, lis.Close())
 	}
+	r.admin.parts.Store(&parts{log: r.log, store: r.store, node: r.node, api: r.api})
 	if err := r.node.WaitReady(ctx); err != nil {
 		return errors.Join(fmt.Errorf("wait until the node leads: %w", err), lis.Close())
 	}
 	go func() { r.served <- r.api.Serve(lis) }()
+	r.serveHTTP()
 	return nil
 }
 
@@ -117,7 +134,7 @@ func (r *Running) openData(fs env.FS) (err error) {
 		return fmt.Errorf("open store: %w", err)
 	}
 	if r.log, err = wal.Open(wal.Options{
-		FS: fs, Clock: o.Clock, Dir: filepath.Join(o.Dir, "wal"), NoSync: o.Durability == None, ArchiveDir: o.ArchiveDir,
+		FS: obs.TimeSyncs(fs, o.Clock, r.admin.syncs), Clock: o.Clock, Dir: filepath.Join(o.Dir, "wal"), NoSync: o.Durability == None, ArchiveDir: o.ArchiveDir,
 		SegmentBytes: segmentBytes(fs, o.Dir), QueueBytes: memory.logQueue, CacheBytes: memory.logCache,
 	}); err != nil {
 		return fmt.Errorf("open log: %w", err)
@@ -125,6 +142,7 @@ func (r *Running) openData(fs env.FS) (err error) {
 	r.node, err = node.Open(node.Options{
 		Name: o.Name, Shards: o.Shards, Dir: o.Dir, FS: fs, Clock: o.Clock, Rand: o.Rand, Logger: o.Logger, Log: r.log,
 		Store: r.store, Ballast: r.dir, Unsynced: o.Durability == None, DiskReserve: uint64(o.Reserve), QueueBytes: memory.proposals,
+		OneCommitPerEntry: o.OneCommitPerEntry,
 	})
 	return err
 }
@@ -148,6 +166,7 @@ func (r *Running) Node() *node.Node { return r.node }
 // Close stops serving: streams are told to go, calls in flight end, the log is sealed. It waits up to grace for calls.
 func (r *Running) Close(grace time.Duration) error {
 	r.once.Do(func() {
+		r.admin.stopping.Store(true)
 		if r.api != nil {
 			r.api.Shutdown(grace)
 			r.err = <-r.served
@@ -158,7 +177,10 @@ func (r *Running) Close(grace time.Duration) error {
 }
 
 func (r *Running) closeParts() error {
-	var all []error
+	all := []error{r.closeHTTP()}
+	if r.admin != nil {
+		all = append(all, r.admin.close())
+	}
 	if r.node != nil {
 		r.node.Close()
 	}

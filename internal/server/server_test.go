@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/millrace/millrace/internal/api"
 	"github.com/millrace/millrace/internal/errs"
 	"github.com/millrace/millrace/internal/replog/wal"
 	"github.com/millrace/millrace/internal/store"
@@ -35,6 +36,7 @@ func TestOnlySafeOptionsStart(t *testing.T) {
 		{"no port", Options{Listen: "127.0.0.1", TokensFile: tokens}, "listen"},
 		{"unknown durability", Options{Listen: "127.0.0.1:0", TokensFile: tokens, Durability: "some"}, "durability"},
 		{"too many shards", Options{Listen: "127.0.0.1:0", TokensFile: tokens, Shards: 65}, "shards"},
+		{"a limit beyond its bound", Options{Listen: "127.0.0.1:0", TokensFile: tokens, Limits: api.Limits{CommitOps: 1025}}, "commit_ops"},
 		{"too little memory", Options{Listen: "127.0.0.1:0", TokensFile: tokens, Memory: 1}, "memory"},
 	} {
 		c.o.Dir = t.TempDir()

@@ -1,0 +1,278 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/millrace/millrace/bench"
+	"github.com/millrace/millrace/bench/tables"
+)
+
+func (a *app) benchCmd() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure a queue, and refuse to print a number that cannot be defended",
+		Long: `Bench measures rows of suites: it starts servers of this executable on 127.0.0.1, drives them as a user
+does, audits that everything acknowledged is there once and whole, and prints medians beside published
+figures of the systems it is held against. Runs that the host spoiled are left out by cause and shown.
+
+Exit codes: 0 measured and clean, 1 errors, a wrong ratio or a missed target, 2 usage, 3 nothing could be
+measured, 4 the audit failed, 5 no verdict (too noisy), 130 interrupted with a partial result.`,
+		Example: `  millrace bench list
+  millrace bench run queue.cycle --durability both --window 5s --runs 3
+  millrace bench run --profile smoke
+  millrace bench report bench-out/20260102-150405 --format csv`,
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usageError{fmt.Errorf("unknown command %q; see --help", args[0])}
+			}
+			return c.Help()
+		},
+		Args: cobra.ArbitraryArgs,
+	}
+	c.AddCommand(a.benchListCmd(), a.benchEnvCmd(), a.benchRunCmd(), a.benchReportCmd(), a.benchNullCmd())
+	for _, family := range []string{"queue", "refs", "kv"} {
+		c.AddCommand(a.benchFamilyCmd(family))
+	}
+	return c
+}
+
+// benchFlags binds the flags of run to a configuration. The text of a rate or duration is judged by bench.
+func benchFlags(f *pflag.FlagSet, c *bench.Config) {
+	*c = bench.Defaults()
+	f.StringVar(&c.Profile, "profile", "", "rows and runs to measure: smoke, quick, seeds, full")
+	f.IntVar(&c.Runs, "runs", 0, "runs of each row that count, 1 to 100; default 5, or the profile's")
+	f.DurationVar(&c.Window, "window", 0, "measured time of each run, 1s to 24h; default the row's")
+	f.DurationVar(&c.Warmup, "warm-up", 0, "time before the window, to 10m; default the suite's, 2s")
+	f.StringVar(&c.Durability, "durability", c.Durability, "fsync, none, or both")
+	f.StringVar((*string)(&c.Topology), "topology", string(c.Topology), "procs: server processes; inproc: one process for all; remote: --target")
+	f.StringVar(&c.Target, "target", "", "host:port of a server that runs; it is not stopped, configured or wiped")
+	f.BoolVar(&c.Insecure, "insecure", false, "plain text to a target that is not loopback")
+	f.Uint64Var(&c.Seed, "seed", c.Seed, "of everything random")
+	f.StringVar(&c.Validate, "validate", c.Validate, "sample: 1 % of what was acknowledged is read back; full: all")
+	f.StringVar(&c.Out, "out", "", "directory for the result; default ./bench-out/<time>")
+	f.StringVar(&c.Keep, "keep", c.Keep, "data directories: on-failure, always, never")
+	f.StringVar(&c.Resume, "resume", "", "directory of a partial result to go on with")
+	f.IntVar(&c.Concurrency, "concurrency", 0, "calls at once of the closed loop, 1 to 100000; default the row's")
+	f.Float64Var(&c.Rate, "rate", 0, "arrivals a second, 1 to 10000000: an open loop")
+	f.StringVar(&c.Arrivals, "arrivals", c.Arrivals, "of the open loop: uniform, poisson, burst:5x, step:FILE")
+	f.IntVar(&c.InFlight, "in-flight", c.InFlight, "most calls in flight of the open loop; more arrivals are dropped")
+	f.IntVar(&c.WorkerBatch, "worker-batch", c.WorkerBatch, "tasks a handler takes at once, to 512; 0: one; default the row's")
+	f.IntVar(&c.ProducerBatch, "producer-batch", c.ProducerBatch, "tasks of a create call, to 512; 0: one; default the row's")
+	f.IntVar(&c.Shards, "shards", 0, "shards of each server, 1 to 64; default the row's")
+	f.IntVar(&c.Payload, "payload", c.Payload, "bytes of a task, 1 to 1048576; default the row's")
+	f.BoolVar(&c.GroupCommit, "group-commit", c.GroupCommit, "false: one commit per log entry, stamped on every figure")
+	f.BoolVar(&c.Judge, "judge-targets", false, "targets that depend on the machine fail the command too")
+	f.BoolVar(&c.Reference, "require-reference", false, "figures below the reference's fail the command")
+	f.BoolVar(&c.NoProfile, "no-profile", false, "no extra, profiled run")
+	f.StringVar(&c.Data, "data", "", "parent of the servers' data directories; default the system's for temporary files")
+}
+
+func (a *app) benchRunCmd() *cobra.Command {
+	var c bench.Config
+	var tokenFile string
+	cmd := &cobra.Command{
+		Use:   "run [SUITE[/ROW]...]",
+		Short: "Measure rows: names or globs, or those of a profile",
+		Example: `  millrace bench run queue.cycle --worker-batch 32 --producer-batch 8 --durability both
+  millrace bench run 'queue.*' --runs 3
+  millrace bench run queue.cycle --rate 5000 --arrivals poisson --target db1:7081 --token-file t`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c.Select = args
+			return a.bench(cmd, c, tokenFile)
+		},
+	}
+	benchFlags(cmd.Flags(), &c)
+	cmd.Flags().StringVar(&tokenFile, "token-file", "", "file with the token of the target; default MILLRACE_TOKEN")
+	return cmd
+}
+
+// benchFamilyCmd is run for all suites of a family.
+func (a *app) benchFamilyCmd(family string) *cobra.Command {
+	var c bench.Config
+	var tokenFile string
+	cmd := &cobra.Command{
+		Use: family, Short: "Measure every " + family + " suite that is built: run '" + family + ".*'", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c.Select = []string{family + ".*"}
+			return a.bench(cmd, c, tokenFile)
+		},
+	}
+	benchFlags(cmd.Flags(), &c)
+	cmd.Flags().StringVar(&tokenFile, "token-file", "", "file with the token of the target; default MILLRACE_TOKEN")
+	return cmd
+}
+
+// bench carries out one measurement and prints what came of it.
+func (a *app) bench(cmd *cobra.Command, c bench.Config, tokenFile string) error {
+	if err := c.FromEnvironment(os.Environ(), func(flag string) bool { return cmd.Flags().Changed(flag) }); err != nil {
+		return a.benchError(err)
+	}
+	for name, zero := range map[string]bool{"runs": c.Runs == 0, "rate": c.Rate == 0, "concurrency": c.Concurrency == 0, "shards": c.Shards == 0, "window": c.Window == 0} {
+		if zero && cmd.Flags().Changed(name) {
+			return a.benchError(&bench.UsageError{Field: name, Message: "0 is below the least value, 1"})
+		}
+	}
+	c.WarmupSet = cmd.Flags().Changed("warm-up")
+	c.Version = version
+	c.Command = commandLine(cmd, c.Select)
+	c.Progress = a.err
+	if c.Token = os.Getenv("MILLRACE_TOKEN"); tokenFile != "" {
+		b, err := os.ReadFile(tokenFile)
+		if err != nil {
+			return a.benchError(&bench.UsageError{Field: "token-file", Message: err.Error()})
+		}
+		c.Token = strings.TrimSpace(string(b))
+	}
+	h := tables.Harness()
+	r, err := bench.Execute(cmd.Context(), c, h)
+	if r != nil {
+		format := "md"
+		if a.json {
+			format = "json"
+		}
+		if werr := h.Write(a.out, format, r); werr != nil {
+			err = errors.Join(err, werr)
+		}
+	}
+	if err != nil {
+		return a.benchError(err)
+	}
+	if r.Exit != bench.ExitOK {
+		return exitError{r.Exit, errors.New(benchEnd(r))}
+	}
+	return nil
+}
+
+// benchEnd says in a line why the command does not end with 0.
+func benchEnd(r *bench.Result) string {
+	switch r.Exit {
+	case bench.ExitAudit:
+		return "the audit failed: acknowledged writes are lost, doubled or different"
+	case bench.ExitNoVerdict:
+		return "no verdict: see what was left out"
+	case bench.ExitCannot:
+		return "some rows could not be measured"
+	case bench.ExitInterrupted:
+		return "interrupted: the result is partial"
+	}
+	return "failed: see errors, verdicts and targets above"
+}
+
+// commandLine repeats what was asked for.
+func commandLine(cmd *cobra.Command, args []string) string {
+	parts := []string{"millrace", "bench", "run"}
+	parts = append(parts, args...)
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if !slices.Contains([]string{"out", "json", "resume", "token-file"}, f.Name) {
+			parts = append(parts, "--"+f.Name+"="+f.Value.String())
+		}
+	})
+	return strings.Join(parts, " ")
+}
+
+// benchError gives an error of the bench its exit code, and with --json its form.
+func (a *app) benchError(err error) error {
+	var refused *bench.UsageError
+	var cannot *bench.CannotError
+	code := exitRefused
+	switch {
+	case errors.As(err, &refused):
+		code = bench.ExitUsage
+	case errors.As(err, &cannot):
+		code = bench.ExitCannot
+	}
+	if !a.json || refused == nil {
+		return exitError{code, err}
+	}
+	out := map[string]any{"error": map[string]string{
+		"code": "INVALID_ARGUMENT", "message": refused.Message, "field": refused.Field, "outcome": "refused",
+	}}
+	if werr := json.NewEncoder(a.err).Encode(out); werr != nil {
+		return werr
+	}
+	return exitError{code, errReported}
+}
+
+func (a *app) benchListCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List suites, rows, published figures, targets and profiles",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			suites := tables.Suites()
+			if a.json {
+				return a.print(bench.Listing(suites), nil)
+			}
+			return bench.WriteList(a.out, suites)
+		},
+	}
+}
+
+func (a *app) benchEnvCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "env",
+		Short: "Print the environment that a report would hold",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c := bench.Defaults()
+			c.Version = version
+			e, err := bench.Environment(cmd.Context(), &c)
+			if err != nil {
+				return exitError{bench.ExitCannot, err}
+			}
+			return a.print(e, func(w io.Writer) {
+				b, err := json.MarshalIndent(e, "", "  ")
+				if err != nil {
+					b = []byte(err.Error())
+				}
+				fmt.Fprintln(w, string(b))
+			})
+		},
+	}
+}
+
+func (a *app) benchReportCmd() *cobra.Command {
+	var format string
+	c := &cobra.Command{
+		Use:   "report DIR",
+		Short: "Render a result again; nothing is measured",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if a.json {
+				format = "json"
+			}
+			r, err := bench.Load(args[0])
+			if err != nil {
+				return exitError{bench.ExitUsage, err}
+			}
+			if err := tables.Harness().Write(a.out, format, r); err != nil {
+				return exitError{bench.ExitUsage, err}
+			}
+			return nil
+		},
+	}
+	c.Flags().StringVar(&format, "format", "md", "md, json, gobench, csv")
+	return c
+}
+
+// benchNullCmd is the server that the generator's own limit is measured against.
+func (a *app) benchNullCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "null-server", Hidden: true, Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return tables.Harness().NullServer(c.Context(), func(grpc, http string) {
+				// The bench that started it reads this, and gives up without it.
+				_ = a.print(map[string]string{"grpc": grpc, "http": http}, func(w io.Writer) { fmt.Fprintln(w, grpc, http) })
+			})
+		},
+	}
+}

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/millrace/millrace/internal/config"
+	"github.com/millrace/millrace/internal/server"
+)
+
+// settingsVariables starts the environment variables of serve's settings.
+const settingsVariables = "MILLRACE_SERVE_"
+
+// notSettings are flags that act on one command line: neither the environment nor a file sets them.
+var notSettings = []string{"config", "help", "json", "limits", "settings"}
+
+// settingsIntro opens the reference that printSettings writes.
+const settingsIntro = `# Settings of the server
+
+Written by ` + "`millrace serve --settings`" + `; a test compares.
+
+A flag of ` + "`millrace serve`" + ` wins over the environment variable, which wins over the key of the YAML file that
+` + "`--config`" + ` names. The variable is ` + "`" + settingsVariables + "`" + ` and the flag in capitals with underscores, such as
+` + "`" + settingsVariables + "LOG_LEVEL`" + `; the key is the flag with underscores, such as ` + "`log_level`" + `. A key that is not known, and a value that
+cannot be read, keep the server from starting.
+
+Secrets are no settings: tokens are in a file, as hashes, and so are keys of certificates. ` + "`/debug/status`" + ` of the admin
+listener shows the settings in force.
+
+| Flag | Default | Meaning |
+|---|---|---|
+`
+
+const limitsIntro = `
+## Limits
+
+Each limit is a setting too. What exceeds one is refused by its name, and counted in
+` + "`millrace_api_refusals_total`" + `, see [metrics](metrics.md). Names that end in ` + "`_ms`" + ` are milliseconds; bytes, items and calls else.
+
+One refusal comes without the name: a gRPC message of more than four times ` + "`grpc_message`" + ` is refused by the transport,
+unread, with the status ` + "`RESOURCE_EXHAUSTED`" + ` and no details. It counts as ` + "`grpc_message`" + ` all the same.
+
+| Limit | Flag | Default | At most |
+|---|---|---|---|
+`
+
+// printSettings writes the reference of all settings as Markdown. Hidden flags are for tests, but for the limits, which
+// have a table of their own.
+func printSettings(w io.Writer, flags *pflag.FlagSet, o *server.Options) {
+	fmt.Fprint(w, settingsIntro)
+	flags.VisitAll(func(f *pflag.Flag) {
+		if f.Hidden || slices.Contains(notSettings, f.Name) {
+			return
+		}
+		value := ""
+		if f.DefValue != "" {
+			value = "`" + f.DefValue + "`"
+		}
+		fmt.Fprintf(w, "| `--%s` | %s | %s |\n", f.Name, value, strings.ReplaceAll(f.Usage, "|", `\|`))
+	})
+	fmt.Fprint(w, limitsIntro)
+	for _, row := range o.Limits.Rows() {
+		fmt.Fprintf(w, "| `%s` | `--%s` | %d | %d |\n", row.Key, limitFlag(row.Key), row.Default, row.Max)
+	}
+}
+
+// limitFlag is the flag of a limit.
+func limitFlag(key string) string { return "limit-" + strings.ReplaceAll(key, "_", "-") }
+
+// settingsOf lists what the environment and a file may set.
+func settingsOf(flags *pflag.FlagSet) []config.Setting {
+	var out []config.Setting
+	flags.VisitAll(func(f *pflag.Flag) {
+		if !slices.Contains(notSettings, f.Name) {
+			out = append(out, config.Setting{Name: f.Name, Set: f.Value.Set, Done: f.Changed})
+		}
+	})
+	return out
+}

@@ -1,0 +1,224 @@
+package api
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/metadata"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/errs"
+)
+
+// rest is the HTTP side of the edge: each route reads JSON into the message that the gRPC method takes, calls that
+// method, and writes its answer as JSON. So both doors have one set of rules, limits and errors.
+type rest struct {
+	s        *Server
+	http     *http.Server
+	routes   router
+	bodies   atomic.Int64 // bytes of request bodies that are held
+	writers  sync.Pool    // of *jsonWriter
+	outcomes map[*Route]*ended
+
+	mu     sync.Mutex // guards closed, and requests while it grows
+	closed bool
+	work   sync.WaitGroup // requests in hand
+}
+
+const (
+	// headerFactor is how much larger than their limit headers may be to be refused by name. What is larger still is
+	// refused unread by package http, in words of its own.
+	headerFactor = 4
+	// pooledBytes bounds the buffer that an answer leaves for the next.
+	pooledBytes = 64 * kib
+)
+
+// newREST makes the HTTP side. It fails when a route has no rule that says who may use it.
+func newREST(s *Server) (*rest, error) {
+	h := &rest{s: s, outcomes: make(map[*Route]*ended)}
+	routes := routes()
+	known := make(map[string]bool)
+	for _, r := range routes {
+		known[r.name()] = true
+	}
+	if err := sameNames("route", known, routeRules); err != nil {
+		return nil, err
+	}
+	for _, r := range routes {
+		r.rule = routeRules[r.name()]
+		h.outcomes[r] = s.outcomes.of(r.name())
+		h.routes.add(r)
+	}
+	h.writers.New = func() any { return &jsonWriter{l: &s.l} }
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
+	h.http = &http.Server{
+		Handler:           h,
+		Protocols:         &protocols,
+		ReadHeaderTimeout: time.Duration(s.l.HTTPHeaderMs) * time.Millisecond,
+		IdleTimeout:       time.Duration(s.l.HTTPIdleMs) * time.Millisecond,
+		MaxHeaderBytes:    int(s.l.HTTPHeaderBytes) * headerFactor,
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: int(s.l.StreamsConnection),
+			WriteByteTimeout:     time.Duration(s.l.SendStallMs) * time.Millisecond,
+			SendPingTimeout:      pingIdle,
+			PingTimeout:          pingTimeout,
+		},
+		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // what strangers do to a port is no event
+	}
+	return h, nil
+}
+
+// ServeREST accepts HTTP connections until Shutdown; then it returns nil. It takes lis over, and bounds its
+// connections together with those of Serve. With a configuration of TLS it speaks HTTP/2 too.
+func (s *Server) ServeREST(lis net.Listener, config *tls.Config) error {
+	var l net.Listener = &limitedListener{lis, s}
+	if config != nil {
+		l = tls.NewListener(l, config)
+	}
+	if err := s.rest.http.Serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve REST: %w", err)
+	}
+	return nil
+}
+
+// shutdown stops accepting and returns when no request is in hand.
+func (h *rest) shutdown() {
+	_ = h.http.Shutdown(context.Background()) // of its listeners, whose errors Serve returned; cut ends the wait
+	h.mu.Lock()
+	h.closed = true
+	h.mu.Unlock()
+	h.work.Wait()
+}
+
+// cut closes all connections; requests in hand see their callers gone.
+func (h *rest) cut() { _ = h.http.Close() } // as above
+
+func (h *rest) enter() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.closed {
+		h.work.Add(1)
+	}
+	return !h.closed
+}
+
+// restCall is one request.
+type restCall struct {
+	h       *rest
+	s       *Server
+	w       http.ResponseWriter
+	r       *http.Request
+	ctx     context.Context
+	control *http.ResponseController
+	who     caller
+	route   *Route
+	params  params
+	query   query
+	held    int64 // bytes of its body
+	written bool
+}
+
+// ServeHTTP serves one request.
+func (h *rest) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !h.enter() {
+		panic(http.ErrAbortHandler) // only after cut: the connection is closed
+	}
+	defer h.work.Done()
+	c := &restCall{h: h, s: h.s, w: w, r: r, ctx: r.Context(), control: http.NewResponseController(w)}
+	defer func() { h.bodies.Add(-c.held) }()
+	err := c.serve()
+	if err != nil {
+		c.fail(err)
+	}
+	if e := h.outcomes[c.route]; e != nil {
+		e.count(err)
+	}
+}
+
+// serve finds the route and stands before it: who calls, whether they may, whether there is room.
+func (c *restCall) serve() (err error) {
+	if n := headerBytes(c.r); n > c.s.l.HTTPHeaderBytes {
+		return core.TooLarge{Field: "headers", Limit: limitHeader, Max: c.s.l.HTTPHeaderBytes}
+	}
+	route, fact := c.h.routes.find(c.r, &c.params)
+	if fact != nil {
+		return fact
+	}
+	c.route = route
+	if !route.rule.public {
+		if c.who, fact = c.s.authenticate(metadata.MD{"authorization": c.r.Header["Authorization"]}); fact != nil {
+			return fact
+		}
+		if fact := route.rule.missing(c.who.Scopes); fact != nil {
+			return fact
+		}
+		if fact := c.s.calls.enter(c.who.Tenant); fact != nil {
+			return fact
+		}
+		defer c.s.calls.leave(c.who.Tenant)
+	}
+	if fact := c.readQuery(); fact != nil {
+		return fact
+	}
+	if c.r.ContentLength != 0 && route.Body == "" {
+		return invalid(bodyField, "has no place on this route")
+	}
+	limit := time.Duration(c.s.l.RESTCallMs) * time.Millisecond
+	if route.waits {
+		limit += time.Duration(max(c.s.l.ClaimWaitMs, c.s.l.ResultWaitMs)) * time.Millisecond
+	}
+	ctx, cancel := context.WithTimeout(context.WithValue(c.ctx, callerKey{}, c.who), limit)
+	defer cancel()
+	c.ctx = ctx
+	return c.guarded()
+}
+
+// guarded turns a panic into an error, as that of the gRPC side.
+func (c *restCall) guarded() (err error) {
+	if !errs.Invariants {
+		defer func() {
+			if p := recover(); p != nil {
+				err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+			}
+		}()
+	}
+	return c.route.handle(c)
+}
+
+// headerBytes is about what the request line and the headers took on the wire.
+func headerBytes(r *http.Request) int64 {
+	n := len(r.Method) + len(r.RequestURI) + len(r.Host)
+	for name, values := range r.Header {
+		for _, v := range values {
+			n += len(name) + len(v) + len(": \r\n")
+		}
+	}
+	return int64(n)
+}
+
+// readQuery reads the query: the namespace, and the route's own parameters. Any other is refused.
+func (c *restCall) readQuery() core.Fact {
+	if fact := c.query.parse(c.r.URL.RawQuery, c.route); fact != nil {
+		return fact
+	}
+	ns, ok := c.query.get("ns")
+	if !ok {
+		return nil
+	}
+	if fact := spaceName("ns", ns); fact != nil {
+		return fact
+	}
+	c.ctx = metadata.NewIncomingContext(c.ctx, metadata.MD{namespaceKey: {ns}})
+	return nil
+}

@@ -1,0 +1,203 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/millrace/millrace/internal/auth"
+)
+
+// sampleRequest is a request of a route that is accepted from a caller with every scope.
+type sampleRequest struct {
+	path, body string
+	status     int // default: the route's first
+}
+
+// goodRESTRequests has one for every route.
+func goodRESTRequests() map[string]sampleRequest {
+	id := "/v1/tasks/" + testID(1)
+	return map[string]sampleRequest{
+		"POST /v1/tasks":                   {path: "/v1/tasks", body: `{"queue":"mail","payload":{}}`},
+		"POST /v1/tasks:batch":             {path: "/v1/tasks:batch", body: `{"tasks":[{"queue":"mail"}]}`},
+		"GET /v1/tasks":                    {path: "/v1/tasks?queue=mail&state=ready"},
+		"GET /v1/tasks/{id}":               {path: id},
+		"GET /v1/tasks/{id}/attempts":      {path: id + "/attempts"},
+		"GET /v1/tasks/{id}/result":        {path: id + "/result"},
+		"POST /v1/tasks:claim":             {path: "/v1/tasks:claim", body: `{"queues":["mail"]}`, status: http.StatusNoContent},
+		"POST /v1/tasks:settle":            {path: "/v1/tasks:settle", body: `{"items":[{"id":"` + testID(1) + `","token":"4","release":{}}]}`},
+		"POST /v1/tasks:heartbeat":         {path: "/v1/tasks:heartbeat", body: `{"items":[{"id":"` + testID(1) + `","token":"4"}]}`},
+		"POST /v1/tasks/{id}/complete":     {path: id + "/complete", body: `{"token":"4","result":1}`},
+		"POST /v1/tasks/{id}/fail":         {path: id + "/fail", body: `{"token":"4","error":{"code":"x"}}`},
+		"POST /v1/tasks/{id}/snooze":       {path: id + "/snooze", body: `{"token":4,"delay":"5s"}`},
+		"POST /v1/tasks/{id}/release":      {path: id + "/release", body: `{"token":4}`},
+		"POST /v1/tasks/{id}/heartbeat":    {path: id + "/heartbeat", body: `{"token":4}`},
+		"POST /v1/tasks/{id}/run-now":      {path: id + "/run-now"},
+		"DELETE /v1/tasks/{id}":            {path: id},
+		"POST /v1/commit":                  {path: "/v1/commit", body: `{"ops":[{"kv_put":{"keyspace":"ks","key":"k","value":"v"}}]}`},
+		"GET /v1/kv/{keyspace}/keys/{key}": {path: "/v1/kv/ks/keys/k"},
+		"GET /v1/queues":                   {path: "/v1/queues"},
+		"GET /v1/queues/{queue}":           {path: "/v1/queues/mail"},
+		"PUT /v1/queues/{queue}":           {path: "/v1/queues/mail", body: `{"lease":"30s"}`},
+		"GET /v1/queues/{queue}/stats":     {path: "/v1/queues/mail/stats"},
+		"GET /v1/namespace":                {path: "/v1/namespace"},
+		"PUT /v1/namespace":                {path: "/v1/namespace", body: `{"auto_create":true}`},
+		"GET /v1/status":                   {path: "/v1/status"},
+		"GET /v1/openapi.json":             {path: "/v1/openapi.json"},
+	}
+}
+
+// each calls fn for every route with its good request.
+func eachRoute(t *testing.T, fn func(rt *Route, s sampleRequest)) {
+	t.Helper()
+	samples := goodRESTRequests()
+	for _, rt := range Routes() {
+		s, ok := samples[rt.name()]
+		if !ok {
+			t.Errorf("route %s has no sample", rt.name())
+			continue
+		}
+		if s.status == 0 {
+			s.status = rt.Status[0]
+		}
+		fn(rt, s)
+	}
+}
+
+func TestEveryRouteIsClosedToWhoHasNoRight(t *testing.T) {
+	r := newRESTRig(t, Limits{})
+	r.addTask("acme", testID(1))
+	r.auth.revoke("acme/all/5s")
+	eachRoute(t, func(rt *Route, s sampleRequest) {
+		send := func(what, token string, want int, more ...string) {
+			r.send(r.request(rt.Method, s.path, token, s.body, more...)).expect(t, rt.name()+" with "+what, want)
+		}
+		if rt.rule.public {
+			send("no token", "", s.status)
+			return
+		}
+		for what, token := range map[string]string{
+			"no token": "", "an unknown token": "nobody", "an expired token": "acme/all/-1s", "a revoked token": "acme/all/5s",
+			"an endless token": "acme/all" + strings.Repeat("x", tokenBytes),
+		} {
+			send(what, token, http.StatusUnauthorized)
+			send(what+" and the headers of an admin", token, http.StatusUnauthorized,
+				"X-Role", "ADMIN", "X-Tenant", "acme", "X-Scopes", "admin", "Cookie", "token=acme/all", "X-Api-Key", "acme/all")
+		}
+		send("another scheme", "", http.StatusUnauthorized, "Authorization", "Basic acme/all")
+		send("two tokens", "acme/all", http.StatusUnauthorized, "Authorization", "Bearer acme/all")
+		send("every scope", "acme/all", s.status)
+		if rt.rule.any {
+			return
+		}
+		others := slices.DeleteFunc(auth.All.Names(), func(name string) bool {
+			scope, _ := auth.ParseScope(name)
+			return rt.rule.scope.Has(scope)
+		})
+		send("all scopes but its own", "acme/"+strings.Join(others, ","), http.StatusForbidden, "X-Role", "ADMIN")
+		send("its own scope alone", "acme/"+rt.rule.scope.String(), s.status)
+	})
+	if a := r.send(r.request("GET", "/v1/status?token=acme/all", "", "")); a.status != http.StatusUnauthorized {
+		t.Errorf("a token in the query: %d", a.status)
+	}
+}
+
+func TestARouteHasTheRuleOfTheMethodThatDoesTheSame(t *testing.T) {
+	for _, rt := range Routes() {
+		if rt.Native == "" {
+			continue
+		}
+		if want, ok := methods[rt.Native]; !ok || want != rt.rule {
+			t.Errorf("%s: %+v, and %s: %+v", rt.name(), rt.rule, rt.Native, want)
+		}
+	}
+	served := make(map[string]bool)
+	for _, rt := range Routes() {
+		served[rt.Native] = true
+	}
+	for method := range methods {
+		reserved := strings.HasPrefix(method, "/grpc.") || strings.HasSuffix(method, "/Open") || notBuilt[method] != 0
+		if !served[method] && !reserved {
+			t.Errorf("method %s has no route", method)
+		}
+	}
+}
+
+func TestARouteWithoutARuleKeepsTheServerFromBeingMade(t *testing.T) {
+	name := Routes()[0].name()
+	kept := routeRules[name]
+	defer func() { routeRules[name] = kept }()
+	delete(routeRules, name)
+	if _, err := New(Options{Backend: newFakeNode(new(fakeClock)), Auth: &fakeAuth{}}); err == nil || !strings.Contains(err.Error(), name) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestEveryRESTRouteReachesItsOwnTenantAlone(t *testing.T) {
+	r := newRESTRig(t, Limits{})
+	turns := []string{"acme", "rival", "acme"}
+	for _, tenant := range turns {
+		r.addTask(tenant, testID(1))
+	}
+	eachRoute(t, func(rt *Route, s sampleRequest) {
+		if rt.rule.public || rt.Path == "/v1/status" {
+			return // they reach no partition
+		}
+		for _, tenant := range turns {
+			got := r.n.reachedBy(func() {
+				r.send(r.request(rt.Method, s.path, tenant+"/all", s.body)).expect(t, rt.name(), s.status)
+			})
+			r.expectReached(rt.name(), tenant, got)
+		}
+	})
+}
+
+func TestAForeignTaskAnswersLikeAMissingOneInEveryByte(t *testing.T) {
+	r := newRESTRig(t, Limits{})
+	r.addTask("acme", testID(1))
+	r.addTask("rival", testID(2))
+	bytesOf := func(path string) string {
+		a := r.do(http.MethodGet, path, "").expect(t, path, http.StatusNotFound)
+		a.header.Del("Date")
+		var b strings.Builder
+		if err := a.header.Write(&b); err != nil {
+			t.Fatal(err)
+		}
+		return b.String() + a.body
+	}
+	for _, tail := range []string{"", "/result", "/result?wait=1s", "/attempts"} {
+		path := "/v1/tasks/" + testID(2) + tail
+		foreign := bytesOf(path)
+		r.n.mu.Lock()
+		kept := r.n.tasks
+		r.n.tasks = nil
+		r.n.mu.Unlock()
+		missing := bytesOf(path)
+		sep := "?"
+		if strings.Contains(path, "?") {
+			sep = "&"
+		}
+		nowhere := bytesOf(path + sep + "ns=never-made")
+		r.n.mu.Lock()
+		r.n.tasks = kept
+		r.n.mu.Unlock()
+		if foreign != missing || missing != nowhere {
+			t.Errorf("%s:\nforeign %q\nmissing %q\nnowhere %q", tail, foreign, missing, nowhere)
+		}
+	}
+	if ns, err := r.n.Namespace(context.Background(), "acme", "never-made", false); err == nil {
+		t.Errorf("a read made a namespace: %v", ns)
+	}
+}
+
+func TestTheStatusRouteKeepsCountersOfAllTenantsForAdmin(t *testing.T) {
+	r := newRESTRig(t, Limits{})
+	if a := r.send(r.request("GET", "/v1/status", "acme/task:read", "")); strings.Contains(a.body, "fsyncs") || !strings.Contains(a.body, `"durability":"fsync"`) {
+		t.Errorf("a reader sees %s", a.body)
+	}
+	if a := r.send(r.request("GET", "/v1/status", "acme/admin", "")); !strings.Contains(a.body, `"fsyncs":9`) {
+		t.Errorf("an admin sees %s", a.body)
+	}
+}

@@ -1,0 +1,39 @@
+package api
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// BenchmarkRESTCreate is one create from the request to the answer, without a network and without a node.
+func BenchmarkRESTCreate(b *testing.B) {
+	node := newFakeNode(new(fakeClock))
+	s, err := New(Options{Backend: node, Auth: &fakeAuth{}, Clock: node.clock})
+	if err != nil {
+		b.Fatal(err)
+	}
+	body := `{"queue":"mail","payload":{"bench":true},"priority":3}`
+	b.ReportAllocs()
+	for b.Loop() {
+		r := httptest.NewRequest(http.MethodPost, "/v1/tasks", strings.NewReader(body))
+		r.Header.Set("Authorization", "Bearer acme/all")
+		w := httptest.NewRecorder()
+		s.rest.ServeHTTP(w, r)
+		if w.Code != http.StatusCreated {
+			b.Fatal(w.Code, w.Body)
+		}
+		node.commits = node.commits[:0]
+	}
+}
+
+// BenchmarkRESTNothing is what the benchmark above spends outside of this package.
+func BenchmarkRESTNothing(b *testing.B) {
+	b.ReportAllocs()
+	for b.Loop() {
+		r := httptest.NewRequest(http.MethodPost, "/v1/tasks", strings.NewReader(`{"queue":"mail","payload":{"bench":true},"priority":3}`))
+		r.Header.Set("Authorization", "Bearer acme/all")
+		httptest.NewRecorder().WriteHeader(http.StatusCreated)
+	}
+}

@@ -1,0 +1,240 @@
+package api
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/errs"
+)
+
+// The names of limits that are not of a message.
+const (
+	limitBody   = "rest_body"
+	limitBodies = "rest_bodies"
+	limitHeader = "http_header"
+)
+
+// wrongMethod says that a path has other methods than the one asked for.
+type wrongMethod struct {
+	core.Invalid
+	allow string
+}
+
+// isHeaders tells the one size that has a status of its own.
+func isHeaders(err error) bool {
+	f, ok := errors.AsType[core.TooLarge](err)
+	return ok && f.Limit == limitHeader
+}
+
+// firstRead is how much of a body is made room for before any of it has come.
+const firstRead = 16 * kib
+
+// body reads the request's body, as far as limits of size and time let it.
+func (c *restCall) body() ([]byte, error) {
+	limit := c.s.l.RESTBodyBytes
+	if c.r.ContentLength == 0 {
+		return nil, nil
+	}
+	if c.r.ContentLength > limit {
+		return nil, core.TooLarge{Field: bodyField, Limit: limitBody, Max: limit}
+	}
+	if e := c.r.Header.Get("Content-Encoding"); e != "" && e != "identity" {
+		return nil, invalid("Content-Encoding", "is not supported: send the body as it is")
+	}
+	c.setDeadline(c.control.SetReadDeadline, c.s.l.HTTPBodyMs)
+	size := c.r.ContentLength
+	if size < 0 || size > firstRead {
+		size = firstRead
+	}
+	var b []byte
+	for {
+		if int64(len(b)) == int64(cap(b)) {
+			grown, fact := c.grow(b, size)
+			if fact != nil {
+				return nil, fact
+			}
+			b = grown
+		}
+		n, err := c.r.Body.Read(b[len(b):cap(b)])
+		b = b[:len(b)+n]
+		switch {
+		case int64(len(b)) > limit:
+			return nil, core.TooLarge{Field: bodyField, Limit: limitBody, Max: limit}
+		case errors.Is(err, io.EOF) || int64(len(b)) == c.r.ContentLength:
+			_ = c.control.SetReadDeadline(time.Time{}) // from here reading only tells whether the caller is there
+			return b, nil
+		case err != nil:
+			if e, ok := errors.AsType[net.Error](err); ok && e.Timeout() {
+				return nil, core.DeadlineExceeded{}
+			}
+			return nil, core.Unavailable{Reason: "cancelled"} // nobody reads this
+		}
+	}
+}
+
+// grow makes room for more of a body, as long as the node has it.
+func (c *restCall) grow(b []byte, first int64) ([]byte, core.Fact) {
+	size := max(first, 512)
+	if len(b) > 0 {
+		size = 2 * int64(cap(b))
+		if c.r.ContentLength > 0 {
+			size = min(size, c.r.ContentLength)
+		}
+		size = min(size, c.s.l.RESTBodyBytes+1)
+	}
+	more := size - int64(cap(b))
+	if c.h.bodies.Add(more) > c.s.l.RESTBodiesBytes {
+		c.h.bodies.Add(-more)
+		return nil, core.Unavailable{Reason: "overload", Limit: limitBodies}
+	}
+	c.held += more
+	return append(make([]byte, 0, size), b...), nil
+}
+
+// setDeadline bounds what follows on the connection. Where that cannot be, other bounds must do.
+func (c *restCall) setDeadline(set func(time.Time) error, ms int64) {
+	_ = set(c.s.o.Clock.Wall().Add(time.Duration(ms) * time.Millisecond))
+}
+
+// Header names, as package http writes them.
+const (
+	headerIndex = "Millrace-Index"
+	headerRev   = "Millrace-Rev"
+)
+
+var (
+	contentJSON   = []string{"application/json"}
+	contentBytes  = []string{"application/octet-stream"}
+	noSniff       = []string{"nosniff"}
+	noStore       = []string{"no-store"}
+	nobodyIsThere = []string{"Bearer"}
+)
+
+// head writes the status and the headers that every answer has.
+func (c *restCall) head(status int, contentType []string, length int) {
+	c.written = true
+	h := c.w.Header()
+	h["X-Content-Type-Options"] = noSniff
+	h["Cache-Control"] = noStore
+	if contentType != nil {
+		h["Content-Type"] = contentType
+		h["Content-Length"] = []string{strconv.Itoa(length)}
+	}
+	c.setDeadline(c.control.SetWriteDeadline, c.s.l.SendStallMs)
+	c.w.WriteHeader(status)
+}
+
+// showIndex tells where an answer stands: partition/epoch/index, of which the epoch is reserved and 0.
+func (c *restCall) showIndex(at *pb.At) {
+	var b [48]byte
+	out := strconv.AppendUint(b[:0], uint64(at.GetPartition()), 10)
+	out = append(out, '/')
+	out = strconv.AppendUint(out, uint64(at.GetEpoch()), 10)
+	out = append(out, '/')
+	out = strconv.AppendUint(out, at.GetIndex(), 10)
+	c.w.Header()[headerIndex] = []string{string(out)}
+}
+
+// ok answers with an object, and with where it stands.
+func (c *restCall) ok(status int, at *pb.At, fields func(w *jsonWriter)) error {
+	c.showIndex(at)
+	return c.object(status, fields)
+}
+
+// object answers with an object. An error is of a caller who is gone.
+func (c *restCall) object(status int, fields func(w *jsonWriter)) error {
+	w, _ := c.h.writers.Get().(*jsonWriter)
+	w.b, w.comma = w.b[:0], false
+	w.open('{')
+	fields(w)
+	w.close('}')
+	w.b = append(w.b, '\n')
+	c.head(status, contentJSON, len(w.b))
+	_, err := c.w.Write(w.b)
+	if cap(w.b) <= pooledBytes {
+		c.h.writers.Put(w)
+	}
+	if err != nil {
+		return errGone
+	}
+	return nil
+}
+
+// errGone says that an answer reached nobody.
+var errGone = core.Unavailable{Reason: "cancelled", Unknown: true}
+
+// fail answers with an error, unless an answer was begun.
+func (c *restCall) fail(err error) {
+	if c.written {
+		return
+	}
+	err = factOf(err, false)
+	row := rowOf(err)
+	name := "unknown route"
+	if c.route != nil {
+		name = c.route.name()
+	}
+	e := c.s.wire(name, err, c.who.Scopes.Has(readsValues))
+	if f, ok := errors.AsType[settleRefusal](err); ok && f.failed {
+		if e.Details == nil {
+			e.Details = make(map[string]string)
+		}
+		e.Details["failed_instead"] = "true"
+	}
+	h := c.w.Header()
+	switch row.http {
+	case http.StatusUnauthorized:
+		h["Www-Authenticate"] = nobodyIsThere
+	case http.StatusMethodNotAllowed:
+		if f, ok := errors.AsType[wrongMethod](err); ok {
+			h["Allow"] = []string{f.allow}
+		}
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		h["Retry-After"] = []string{retryAfter(e.GetRetryAfter())}
+	}
+	if row.code == errs.TooLarge || row.code == errs.DeadlineExceeded {
+		h["Connection"] = []string{"close"} // what is left of the body is not waited for
+	}
+	_ = c.object(row.http, func(w *jsonWriter) { writeError(w, e) }) // of a caller who is gone
+}
+
+// retryAfter is a pause in whole seconds, one where none is known.
+func retryAfter(d *durationpb.Duration) string {
+	s := int64((d.AsDuration() + time.Second - 1) / time.Second)
+	return strconv.FormatInt(max(s, 1), 10)
+}
+
+// unprefixed takes the path of what encloses it off the field that a fact names: on a route of one thing the body is
+// that thing.
+func unprefixed(prefix string, err error) error {
+	switch f := err.(type) {
+	case core.Invalid:
+		f.Field = cutPath(prefix, f.Field)
+		return f
+	case outOfRange:
+		f.Field = cutPath(prefix, f.Field)
+		return f
+	case core.TooLarge:
+		f.Field = cutPath(prefix, f.Field)
+		return f
+	}
+	return err
+}
+
+func cutPath(prefix, field string) string {
+	if field == prefix {
+		return bodyField
+	}
+	if len(field) > len(prefix) && field[:len(prefix)] == prefix && field[len(prefix)] == '.' {
+		return field[len(prefix)+1:]
+	}
+	return field
+}

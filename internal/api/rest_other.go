@@ -1,0 +1,196 @@
+package api
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/gen/openapi"
+	"github.com/millrace/millrace/internal/auth"
+	"github.com/millrace/millrace/internal/core"
+)
+
+// commit serves POST /v1/commit.
+func (c *restCall) commit() error {
+	in := new(pb.CommitRequest)
+	if err := readBody(c, in, commitFields); err != nil {
+		return err
+	}
+	out, err := (&commitService{s: c.s}).Commit(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
+		writeOpResults(w, "results", out.GetResults())
+		w.bool("replayed", out.GetReplayed())
+		w.exact("index", out.GetAt().GetIndex())
+	})
+}
+
+// getKey serves GET /v1/kv/{keyspace}/keys/{key}.
+func (c *restCall) getKey() error {
+	minIndex, stale, fact := c.readOptions()
+	if fact != nil {
+		return fact
+	}
+	keyspace, key := c.params[0], c.params[1]
+	in := &pb.KVGetRequest{Keyspace: keyspace, Key: []byte(key), MinIndex: minIndex, Stale: stale}
+	out, err := (&kvService{s: c.s}).Get(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	if !out.GetFound() {
+		return core.NotFound{Kind: "key", ID: key}
+	}
+	c.showIndex(out.GetAt())
+	c.w.Header()[headerRev] = []string{strconv.FormatUint(out.GetRev(), 10)}
+	return c.bytes(contentBytes, out.GetValue())
+}
+
+// bytes answers with bytes as they are.
+func (c *restCall) bytes(contentType []string, b []byte) error {
+	c.head(http.StatusOK, contentType, len(b))
+	if _, err := c.w.Write(b); err != nil {
+		return errGone
+	}
+	return nil
+}
+
+func (c *restCall) queues() *queueService { return &queueService{s: c.s} }
+
+// listQueues serves GET /v1/queues.
+func (c *restCall) listQueues() error {
+	in := new(pb.ListQueuesRequest)
+	var fact core.Fact
+	if in.Limit, in.Cursor, fact = c.page(); fact != nil {
+		return fact
+	}
+	out, err := c.queues().List(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
+		w.list("queues", len(out.GetQueues()), func(i int) {
+			w.open('{')
+			writeStats(w, out.GetQueues()[i])
+			w.close('}')
+		})
+		w.optStr("cursor", out.GetCursor())
+		w.exact("index", out.GetAt().GetIndex())
+	})
+}
+
+// getQueue serves GET /v1/queues/{queue}.
+func (c *restCall) getQueue() error {
+	out, err := c.queues().Get(c.ctx, &pb.GetQueueRequest{Queue: c.params[0]})
+	if err != nil {
+		return err
+	}
+	c.tag(out.GetConfig().GetVersion())
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeQueueConfig(w, out.GetConfig()) })
+}
+
+// setQueue serves PUT /v1/queues/{queue}. It is 201 for a queue that had no configuration of its own before.
+func (c *restCall) setQueue() error {
+	in := &pb.SetQueueRequest{Queue: c.params[0], Config: new(pb.QueueConfig)}
+	var fact core.Fact
+	if in.IfVersion, fact = c.ifMatch(); fact != nil {
+		return fact
+	}
+	if err := readBody(c, in.GetConfig(), queueConfigFields); err != nil {
+		return err
+	}
+	status := http.StatusOK
+	before, err := c.queues().Get(c.ctx, &pb.GetQueueRequest{Queue: c.params[0]})
+	if is[core.NotFound](err) || before.GetConfig().GetVersion() == 0 && err == nil {
+		status = http.StatusCreated
+	}
+	out, err := c.queues().Set(c.ctx, in)
+	if err != nil {
+		return unprefixed("config", err)
+	}
+	if out.GetVersion() == 0 {
+		status = http.StatusOK // nothing changed
+	}
+	return c.configured(status, out.GetVersion(), out.GetAt())
+}
+
+// configured answers a change of a configuration.
+func (c *restCall) configured(status int, version uint64, at *pb.At) error {
+	c.tag(version)
+	return c.ok(status, at, func(w *jsonWriter) {
+		w.exact("version", version)
+		w.exact("index", at.GetIndex())
+	})
+}
+
+// tag tells the version of a configuration.
+func (c *restCall) tag(version uint64) {
+	c.w.Header()["Etag"] = []string{`"` + strconv.FormatUint(version, 10) + `"`}
+}
+
+// ifMatch reads the version that a change expects, in the quotes of an ETag or without.
+func (c *restCall) ifMatch() (*uint64, core.Fact) {
+	values := c.r.Header["If-Match"]
+	if len(values) == 0 {
+		return nil, nil
+	}
+	s := values[0]
+	if bare, ok := strings.CutPrefix(s, `"`); ok {
+		s = strings.TrimSuffix(bare, `"`)
+	}
+	n, wrong := unsignedOf(s)
+	if len(values) > 1 || wrong != "" {
+		return nil, invalid("If-Match", "is no version, such as \"3\"")
+	}
+	return &n, nil
+}
+
+// stats serves GET /v1/queues/{queue}/stats.
+func (c *restCall) stats() error {
+	out, err := c.queues().Stats(c.ctx, &pb.QueueStatsRequest{Queue: c.params[0]})
+	if err != nil {
+		return err
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeStats(w, out.GetStats()) })
+}
+
+// getNamespace serves GET /v1/namespace.
+func (c *restCall) getNamespace() error {
+	out, err := c.queues().GetNamespace(c.ctx, new(pb.GetNamespaceRequest))
+	if err != nil {
+		return err
+	}
+	c.tag(out.GetConfig().GetVersion())
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeNamespaceConfig(w, out.GetConfig()) })
+}
+
+// setNamespace serves PUT /v1/namespace.
+func (c *restCall) setNamespace() error {
+	in := &pb.SetNamespaceRequest{Config: new(pb.NamespaceConfig)}
+	var fact core.Fact
+	if in.IfVersion, fact = c.ifMatch(); fact != nil {
+		return fact
+	}
+	if err := readBody(c, in.GetConfig(), namespaceConfigFields); err != nil {
+		return err
+	}
+	out, err := c.queues().SetNamespace(c.ctx, in)
+	if err != nil {
+		return unprefixed("config", err)
+	}
+	return c.configured(http.StatusOK, out.GetVersion(), out.GetAt())
+}
+
+// status serves GET /v1/status.
+func (c *restCall) status() error {
+	out, err := (&serverService{s: c.s}).Status(c.ctx, new(pb.StatusRequest))
+	if err != nil {
+		return err
+	}
+	return c.object(http.StatusOK, func(w *jsonWriter) { writeStatus(w, out, c.who.Scopes.Has(auth.Admin)) })
+}
+
+// openAPI serves GET /v1/openapi.json.
+func (c *restCall) openAPI() error { return c.bytes(contentJSON, openapi.Document) }

@@ -1,0 +1,205 @@
+package api
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/millrace/millrace/internal/core"
+)
+
+// Route is one row of the table of REST routes, from which requests are served and the OpenAPI document is made.
+type Route struct {
+	Method string
+	Path   string // in which {name} stands for one segment, percent-encoded
+	Native string // the gRPC method that does the same, whose rule is the same too; empty for none
+	Doc    string // one sentence
+	Query  []Param
+	Header []Param
+	Body   string // name of the schema of the request; empty for none
+	Answer string // name of the schema of the answer; empty for one that is no object
+	Status []int  // of answers that are no errors, the most frequent first
+
+	rule   rule
+	waits  bool     // for a task, or its end
+	fields []string // that the body may have
+	handle func(*restCall) error
+}
+
+// Param is a parameter of a query, or a header, of one route.
+type Param struct {
+	Name     string
+	Type     string // string, integer, duration, or words joined by |
+	Required bool
+	Doc      string
+}
+
+// Routes lists every route, in the order of the document.
+func Routes() []*Route {
+	out := routes()
+	for _, r := range out {
+		r.rule = routeRules[r.name()]
+	}
+	return out
+}
+
+// Scopes says who may call a route: the scopes that a token needs, all of them. public says that it needs no token.
+func (r *Route) Scopes() (names []string, public bool) { return r.rule.scope.Names(), r.rule.public }
+
+// name is the route's name in tables and logs.
+func (r *Route) name() string { return r.Method + " " + r.Path }
+
+// params are the values of a path's {name} segments, by their place.
+type params [2]string
+
+// router finds the route of a request. There are few routes, so it looks at each of the same length.
+type router struct {
+	byLength [8][]*pattern
+}
+
+type pattern struct {
+	segments []string // empty for a parameter
+	routes   []*Route
+}
+
+func (rt *router) add(r *Route) {
+	segments := strings.Split(r.Path[1:], "/")
+	for i, s := range segments {
+		if s[0] == '{' {
+			segments[i] = ""
+		}
+	}
+	same := &rt.byLength[len(segments)]
+	for _, p := range *same {
+		if slices.Equal(p.segments, segments) {
+			p.routes = append(p.routes, r)
+			return
+		}
+	}
+	*same = append(*same, &pattern{segments, []*Route{r}})
+}
+
+// find returns the route of a request and fills in the parameters of its path.
+func (rt *router) find(r *http.Request, out *params) (*Route, core.Fact) {
+	path := r.URL.EscapedPath()
+	var buf [len(rt.byLength)]string
+	if segments, ok := splitPath(path, buf[:0]); ok {
+		for _, p := range rt.byLength[len(segments)] {
+			if p.match(segments, out) {
+				return p.route(r.Method)
+			}
+		}
+	}
+	return nil, core.NotFound{Kind: "route", ID: clip(path, 2*nameBytes)}
+}
+
+// splitPath takes a path apart, each segment unescaped by itself, so that a slash within one stays in it.
+func splitPath(path string, out []string) ([]string, bool) {
+	rest, ok := strings.CutPrefix(path, "/")
+	for more := ok; more; {
+		if len(out) == cap(out)-1 {
+			return nil, false
+		}
+		var segment string
+		segment, rest, more = strings.Cut(rest, "/")
+		if strings.IndexByte(segment, '%') >= 0 {
+			var err error
+			if segment, err = url.PathUnescape(segment); err != nil {
+				return nil, false
+			}
+		}
+		out = append(out, segment)
+	}
+	return out, ok
+}
+
+func (p *pattern) match(segments []string, out *params) bool {
+	n := 0
+	for i, s := range p.segments {
+		switch {
+		case s != "" && s != segments[i], segments[i] == "":
+			return false
+		case s == "":
+			out[n] = segments[i]
+			n++
+		}
+	}
+	return true
+}
+
+func (p *pattern) route(method string) (*Route, core.Fact) {
+	var allow []string
+	for _, r := range p.routes {
+		if r.Method == method {
+			return r, nil
+		}
+		allow = append(allow, r.Method)
+	}
+	slices.Sort(allow)
+	f := wrongMethod{allow: strings.Join(allow, ", ")}
+	f.Field, f.Message = "method", "this path has "+f.allow
+	return nil, f
+}
+
+// query holds the parameters of one request.
+type query struct{ values url.Values }
+
+// parse refuses what the route does not have, and what is given twice.
+func (q *query) parse(raw string, r *Route) core.Fact {
+	if raw == "" {
+		return nil
+	}
+	var err error
+	if q.values, err = url.ParseQuery(raw); err != nil {
+		return invalid("query", "is malformed")
+	}
+	for _, name := range sortedKeys(q.values) {
+		known := name == "ns" || slices.ContainsFunc(r.Query, func(p Param) bool { return p.Name == name })
+		if !known {
+			return core.Invalid{Field: clip(name, nameBytes), Reason: "unknown_field", Message: "is not known"}
+		}
+		if len(q.values[name]) > 1 {
+			return invalid(name, "is given twice")
+		}
+	}
+	return nil
+}
+
+func sortedKeys(v url.Values) []string {
+	out := make([]string, 0, len(v))
+	for name := range v {
+		out = append(out, name)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// get returns a parameter, and whether it was given.
+func (q *query) get(name string) (string, bool) {
+	if q.values == nil {
+		return "", false
+	}
+	v, ok := q.values[name]
+	if !ok {
+		return "", false
+	}
+	return v[0], true
+}
+
+// Code is a code of errors, and the status that it has.
+type Code struct {
+	Code   string
+	Status int
+}
+
+// Codes lists the codes of errors, each with its statuses.
+func Codes() []Code {
+	var out []Code
+	for _, r := range facts {
+		if c := (Code{r.code.String(), r.http}); !slices.Contains(out, c) {
+			out = append(out, c)
+		}
+	}
+	return out
+}

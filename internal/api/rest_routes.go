@@ -1,0 +1,222 @@
+package api
+
+import (
+	"net/http"
+	"slices"
+
+	"github.com/millrace/millrace/internal/auth"
+)
+
+// routeRules is the table of authz.go for the routes of REST: a route without a row keeps a server from being made. A
+// route has the rule of the method that does the same.
+var routeRules = map[string]rule{
+	"POST /v1/tasks":                needs(auth.TaskCreate),
+	"POST /v1/tasks:batch":          needs(auth.TaskCreate),
+	"GET /v1/tasks":                 needs(auth.TaskRead),
+	"GET /v1/tasks/{id}":            needs(auth.TaskRead),
+	"GET /v1/tasks/{id}/attempts":   needs(auth.TaskRead),
+	"GET /v1/tasks/{id}/result":     needs(auth.TaskRead),
+	"POST /v1/tasks:claim":          needs(auth.TaskWork),
+	"POST /v1/tasks:settle":         needs(auth.TaskWork), // and its effects by the table of ops
+	"POST /v1/tasks:heartbeat":      needs(auth.TaskWork),
+	"POST /v1/tasks/{id}/complete":  needs(auth.TaskWork), // as settle
+	"POST /v1/tasks/{id}/fail":      needs(auth.TaskWork),
+	"POST /v1/tasks/{id}/snooze":    needs(auth.TaskWork),
+	"POST /v1/tasks/{id}/release":   needs(auth.TaskWork),
+	"POST /v1/tasks/{id}/heartbeat": needs(auth.TaskWork),
+	"POST /v1/tasks/{id}/run-now":   needs(auth.Admin),
+	"DELETE /v1/tasks/{id}":         needs(auth.Admin),
+
+	"POST /v1/commit": anyToken(), // each op by the table of ops
+
+	"GET /v1/kv/{keyspace}/keys/{key}": needs(auth.KVRead),
+
+	"GET /v1/queues":               needs(auth.TaskRead),
+	"GET /v1/queues/{queue}":       needs(auth.TaskRead),
+	"PUT /v1/queues/{queue}":       needs(auth.Admin),
+	"GET /v1/queues/{queue}/stats": needs(auth.TaskRead),
+	"GET /v1/namespace":            needs(auth.TaskRead),
+	"PUT /v1/namespace":            needs(auth.Admin),
+
+	"GET /v1/status":       anyToken(), // its counters of all tenants: admin only
+	"GET /v1/openapi.json": public(),
+}
+
+// Parameters that several routes have.
+var (
+	minIndex = Param{Name: "min_index", Type: "integer", Doc: "Wait until this index of the partition is applied."}
+	freshly  = Param{Name: "consistency", Type: "linearizable|stale", Doc: "stale reads what this node has, without asking a majority."}
+	limitOf  = Param{Name: "limit", Type: "integer", Doc: "Length of the page, 1 to 1,000; default 100."}
+	cursorOf = Param{Name: "cursor", Type: "string", Doc: "Of the page before."}
+	ifMatch  = Param{Name: "If-Match", Type: "string", Doc: "The version that the change expects, as its ETag; 0 for none yet."}
+)
+
+const (
+	tasksService   = "/millrace.v1.TaskService/"
+	commitsService = "/millrace.v1.CommitService/"
+	keysService    = "/millrace.v1.KVService/"
+	queuesService  = "/millrace.v1.QueueService/"
+	serversService = "/millrace.v1.ServerService/"
+)
+
+// The statuses of answers, and the parameters of reads and of pages.
+var (
+	statusOK   = []int{http.StatusOK}
+	statusMade = []int{http.StatusCreated, http.StatusOK}
+	readParams = []Param{minIndex, freshly}
+	pageParams = []Param{limitOf, cursorOf}
+)
+
+// routes makes the table.
+func routes() []*Route {
+	return slices.Concat(producerRoutes(), workerRoutes(), dataRoutes(), serverRoutes())
+}
+
+// producerRoutes make tasks and read them.
+func producerRoutes() []*Route {
+	return []*Route{
+		{
+			Method: http.MethodPost, Path: "/v1/tasks", Native: tasksService + "Create", Body: "TaskSpec", Answer: "Created", Status: statusMade,
+			Doc: "Make one task. It can be repeated safely with an id, a unique key or an Idempotency-Key: a repetition is answered with 200 and the first task. Without one of them it makes another task.",
+			Header: []Param{{
+				Name: "Idempotency-Key", Type: "string",
+				Doc: "1 to 256 bytes, good for 24 hours in the queue: the same key with another payload is refused. Not beside unique.",
+			}},
+			fields: fieldNames(taskFields), handle: (*restCall).create,
+		},
+		{
+			Method: http.MethodPost, Path: "/v1/tasks:batch", Native: tasksService + "BatchCreate", Body: "BatchCreateRequest", Answer: "BatchCreateResponse", Status: statusOK,
+			Doc:    "Make up to 512 tasks, each by itself, or all or none of them.",
+			fields: fieldNames(batchFields), handle: (*restCall).batchCreate,
+		},
+		{
+			Method: http.MethodGet, Path: "/v1/tasks", Native: tasksService + "List", Answer: "ListResponse", Status: statusOK,
+			Doc: "List the tasks of a queue in one state, without their payloads and results.",
+			Query: append([]Param{
+				{Name: "queue", Type: "string", Required: true, Doc: "Name of the queue."},
+				{Name: "state", Type: "blocked|scheduled|ready|running|completed|dead|cancelled", Required: true, Doc: "State of the tasks."},
+			}, pageParams...),
+			handle: (*restCall).listTasks,
+		},
+		{
+			Method: http.MethodGet, Path: "/v1/tasks/{id}", Native: tasksService + "Get", Answer: "Task", Status: statusOK, Query: readParams,
+			Doc: "Read one task.", handle: (*restCall).getTask,
+		},
+		{
+			Method: http.MethodGet, Path: "/v1/tasks/{id}/attempts", Native: tasksService + "ListAttempts", Answer: "ListAttemptsResponse", Status: statusOK,
+			Doc: "List the last 20 attempts of a task, oldest first.", handle: (*restCall).attempts,
+		},
+		{
+			Method: http.MethodGet, Path: "/v1/tasks/{id}/result", Native: tasksService + "Wait", Answer: "Result", Status: statusOK, waits: true,
+			Doc:    "Read what became of a task, waiting for its end.",
+			Query:  []Param{{Name: "wait", Type: "duration", Doc: "How long to wait for the end, at most 60s; default 0s."}},
+			handle: (*restCall).result,
+		},
+	}
+}
+
+// workerRoutes are for who works on tasks, and for who looks after them.
+func workerRoutes() []*Route {
+	return []*Route{
+		{
+			Method: http.MethodPost, Path: "/v1/tasks:claim", Native: tasksService + "Claim", Body: "ClaimRequest", Answer: "ClaimResponse",
+			Status: []int{http.StatusOK, http.StatusNoContent}, waits: true,
+			Doc:    "Take ready tasks, waiting for one. No content: none was ready in time. Each has a lease and a token, which its settle and its heartbeats carry.",
+			fields: fieldNames(claimFields), handle: (*restCall).claim,
+		},
+		{
+			Method: http.MethodPost, Path: "/v1/tasks:settle", Native: tasksService + "Settle", Body: "SettleRequest", Answer: "SettleResponse", Status: statusOK,
+			Doc: "End up to 512 attempts, each by itself.", fields: fieldNames(settleFields), handle: (*restCall).settle,
+		},
+		{
+			Method: http.MethodPost, Path: "/v1/tasks:heartbeat", Native: tasksService + "Heartbeat", Body: "HeartbeatRequest", Answer: "HeartbeatResponse", Status: statusOK,
+			Doc: "Extend up to 512 leases.", fields: fieldNames(heartbeatFields), handle: (*restCall).heartbeat,
+		},
+		{
+			Method: http.MethodPost, Path: "/v1/tasks/{id}/complete", Native: tasksService + "Settle", Body: "CompleteOne", Answer: "Settled", Status: statusOK,
+			Doc:    "End an attempt with its result. Its effects commit with it, or nothing does.",
+			fields: fieldNames(completeOneFields), handle: (*restCall).complete,
+		},
+		{
+			Method: http.MethodPost, Path: "/v1/tasks/{id}/fail", Native: tasksService + "Settle", Body: "FailOne", Answer: "Settled", Status: statusOK,
+			Doc: "End an attempt that failed.", fields: fieldNames(failOneFields), handle: (*restCall).failTask,
+		},
+		{
+			Method: http.MethodPost, Path: "/v1/tasks/{id}/snooze", Native: tasksService + "Settle", Body: "SnoozeOne", Answer: "Settled", Status: statusOK,
+			Doc: "Give a task back until a time. It counts as no failure.", fields: fieldNames(snoozeOneFields), handle: (*restCall).snooze,
+		},
+		{
+			Method: http.MethodPost, Path: "/v1/tasks/{id}/release", Native: tasksService + "Settle", Body: "ReleaseOne", Answer: "Settled", Status: statusOK,
+			Doc: "Give a task back to its old place in the queue.", fields: fieldNames(releaseOneFields), handle: (*restCall).release,
+		},
+		{
+			Method: http.MethodPost, Path: "/v1/tasks/{id}/heartbeat", Native: tasksService + "Heartbeat", Body: "HeartbeatOne", Answer: "Renewed", Status: statusOK,
+			Doc: "Extend the lease of a task.", fields: fieldNames(heartbeatOneFields), handle: (*restCall).heartbeatOne,
+		},
+		{
+			Method: http.MethodPost, Path: "/v1/tasks/{id}/run-now", Native: tasksService + "RunNow", Answer: "Done", Status: statusOK,
+			Doc: "Make a scheduled task ready.", handle: (*restCall).runNow,
+		},
+		{
+			Method: http.MethodDelete, Path: "/v1/tasks/{id}", Native: tasksService + "Delete", Answer: "Done", Status: statusOK,
+			Doc: "Remove a task that has ended.", handle: (*restCall).deleteTask,
+		},
+	}
+}
+
+// dataRoutes commit, read keys, and look into queues.
+func dataRoutes() []*Route {
+	return []*Route{
+		{
+			Method: http.MethodPost, Path: "/v1/commit", Native: commitsService + "Commit", Body: "CommitRequest", Answer: "CommitResponse", Status: statusOK,
+			Doc: "Apply ops in one log entry, all or none.", fields: fieldNames(commitFields), handle: (*restCall).commit,
+		},
+		{
+			Method: http.MethodGet, Path: "/v1/kv/{keyspace}/keys/{key}", Native: keysService + "Get", Status: statusOK, Query: readParams,
+			Doc:    "Read a key. The answer is its value, byte for byte; the header Millrace-Rev is its revision.",
+			handle: (*restCall).getKey,
+		},
+		{
+			Method: http.MethodGet, Path: "/v1/queues", Native: queuesService + "List", Answer: "ListQueuesResponse", Status: statusOK, Query: pageParams,
+			Doc: "List queues by name, with their counters.", handle: (*restCall).listQueues,
+		},
+		{
+			Method: http.MethodGet, Path: "/v1/queues/{queue}", Native: queuesService + "Get", Answer: "QueueConfig", Status: statusOK,
+			Doc: "Read a queue's configuration. The ETag is its version.", handle: (*restCall).getQueue,
+		},
+		{
+			Method: http.MethodPut, Path: "/v1/queues/{queue}", Native: queuesService + "Set", Body: "QueueConfig", Answer: "Configured",
+			Status: []int{http.StatusOK, http.StatusCreated}, Header: []Param{ifMatch},
+			Doc:    "Replace a queue's configuration, or make the queue. The version rises only when something changes.",
+			fields: fieldNames(queueConfigFields), handle: (*restCall).setQueue,
+		},
+		{
+			Method: http.MethodGet, Path: "/v1/queues/{queue}/stats", Native: queuesService + "Stats", Answer: "QueueStats", Status: statusOK,
+			Doc: "Count what is in a queue.", handle: (*restCall).stats,
+		},
+	}
+}
+
+// serverRoutes are of the namespace and of the server.
+func serverRoutes() []*Route {
+	return []*Route{
+		{
+			Method: http.MethodGet, Path: "/v1/namespace", Native: queuesService + "GetNamespace", Answer: "NamespaceConfig", Status: statusOK,
+			Doc: "Read the configuration of the namespace. The ETag is its version.", handle: (*restCall).getNamespace,
+		},
+		{
+			Method: http.MethodPut, Path: "/v1/namespace", Native: queuesService + "SetNamespace", Body: "NamespaceConfig", Answer: "Configured", Status: statusOK,
+			Header: []Param{ifMatch},
+			Doc:    "Replace the configuration of the namespace, or make it.",
+			fields: fieldNames(namespaceConfigFields), handle: (*restCall).setNamespace,
+		},
+		{
+			Method: http.MethodGet, Path: "/v1/status", Native: serversService + "Status", Answer: "StatusResponse", Status: statusOK,
+			Doc: "Tell what this server is, and, to an admin, what it has done.", handle: (*restCall).status,
+		},
+		{
+			Method: http.MethodGet, Path: "/v1/openapi.json", Status: statusOK,
+			Doc: "This document.", handle: (*restCall).openAPI,
+		},
+	}
+}

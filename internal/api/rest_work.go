@@ -1,0 +1,214 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/errs"
+)
+
+// claim serves POST /v1/tasks:claim. Tasks whose answer reaches nobody go back to their queues at once.
+func (c *restCall) claim() error {
+	in := new(pb.ClaimRequest)
+	if err := readBody(c, in, claimFields); err != nil {
+		return err
+	}
+	out, err := c.tasks().Claim(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	if len(out.GetTasks()) == 0 {
+		c.showIndex(out.GetAt())
+		c.head(http.StatusNoContent, nil, 0)
+		return nil
+	}
+	if c.r.Context().Err() == nil {
+		err = c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
+			w.list("tasks", len(out.GetTasks()), func(i int) {
+				w.open('{')
+				writeAssignment(w, out.GetTasks()[i])
+				w.close('}')
+			})
+			w.exact("index", out.GetAt().GetIndex())
+		})
+		if err == nil {
+			return nil
+		}
+	}
+	c.giveBack(out.GetTasks())
+	return errGone
+}
+
+// giveBack returns tasks that were granted to a caller who left.
+func (c *restCall) giveBack(tasks []*pb.Assignment) {
+	call, err := c.s.begin(context.WithoutCancel(c.ctx), false)
+	if err != nil {
+		return // their leases end by themselves
+	}
+	back := make([]core.Assigned, 0, len(tasks))
+	for _, t := range tasks {
+		id, err := core.ParseTaskID(t.GetId())
+		errs.Assertf(err == nil, "a granted task has the id %q", t.GetId())
+		back = append(back, core.Assigned{Task: id, Token: core.Token(t.GetToken())})
+	}
+	c.s.release(call.t.part, back, func() {})
+}
+
+// settle serves POST /v1/tasks:settle.
+func (c *restCall) settle() error {
+	in := new(pb.SettleRequest)
+	if err := readBody(c, in, settleFields); err != nil {
+		return err
+	}
+	out, err := c.tasks().Settle(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
+		w.list("results", len(out.GetResults()), func(i int) {
+			w.open('{')
+			writeSettled(w, out.GetResults()[i])
+			w.close('}')
+		})
+		w.exact("index", out.GetAt().GetIndex())
+	})
+}
+
+// heartbeat serves POST /v1/tasks:heartbeat.
+func (c *restCall) heartbeat() error {
+	in := new(pb.HeartbeatRequest)
+	if err := readBody(c, in, heartbeatFields); err != nil {
+		return err
+	}
+	out, err := c.tasks().Heartbeat(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
+		w.list("results", len(out.GetResults()), func(i int) {
+			w.open('{')
+			writeHeartbeat(w, out.GetResults()[i])
+			w.close('}')
+		})
+		w.exact("index", out.GetAt().GetIndex())
+	})
+}
+
+// complete serves POST /v1/tasks/{id}/complete.
+func (c *restCall) complete() error {
+	m := oneBody[completeBody]{item: new(pb.SettleItem), outcome: completeBody{Complete: new(pb.Complete)}}
+	b, err := c.body()
+	if err != nil {
+		return err
+	}
+	d := newJSONReader(b, &c.s.l)
+	readObject(d, &m, completeOneFields)
+	d.end()
+	m.outcome.finish(d)
+	if d.fact != nil {
+		return d.fact
+	}
+	m.item.Outcome = &pb.SettleItem_Complete{Complete: m.outcome.Complete}
+	return c.settleOne(m.item, "complete")
+}
+
+// failTask serves POST /v1/tasks/{id}/fail.
+func (c *restCall) failTask() error {
+	m := oneBody[pb.Fail]{item: new(pb.SettleItem)}
+	if err := readBody(c, &m, failOneFields); err != nil {
+		return err
+	}
+	m.item.Outcome = &pb.SettleItem_Fail{Fail: &m.outcome}
+	return c.settleOne(m.item, "fail")
+}
+
+// snooze serves POST /v1/tasks/{id}/snooze.
+func (c *restCall) snooze() error {
+	m := oneBody[pb.Snooze]{item: new(pb.SettleItem)}
+	if err := readBody(c, &m, snoozeOneFields); err != nil {
+		return err
+	}
+	m.item.Outcome = &pb.SettleItem_Snooze{Snooze: &m.outcome}
+	return c.settleOne(m.item, "snooze")
+}
+
+// release serves POST /v1/tasks/{id}/release.
+func (c *restCall) release() error {
+	m := oneBody[pb.Release]{item: new(pb.SettleItem)}
+	if err := readBody(c, &m, releaseOneFields); err != nil {
+		return err
+	}
+	m.item.Outcome = &pb.SettleItem_Release{Release: &m.outcome}
+	return c.settleOne(m.item, "release")
+}
+
+// settleRefusal refuses the settle of one task. failed says that the attempt was failed instead, as its effects asked.
+type settleRefusal struct {
+	refusal
+	failed bool
+}
+
+// Unwrap returns the refusal.
+func (r settleRefusal) Unwrap() error { return r.refusal }
+
+// settleOne settles one task, whose refusal is the answer's.
+func (c *restCall) settleOne(item *pb.SettleItem, outcome string) error {
+	item.Id = c.params[0]
+	id, fact := taskID("id", item.GetId())
+	if fact != nil {
+		return fact
+	}
+	call, err := c.s.begin(c.ctx, false)
+	if unknownNamespace(err) {
+		return core.NotFound{Kind: "task", ID: id.String()}
+	}
+	if err != nil {
+		return err
+	}
+	commit, _, fact := call.t.settle(item)
+	if fact != nil {
+		return unprefixed(outcome, fact)
+	}
+	p, err := call.propose(c.ctx, commit)
+	if err != nil {
+		return err
+	}
+	r := p.Results[0]
+	if r.Refusal != nil {
+		return settleRefusal{refusal{r.Refusal, 1}, r.FailedInstead}
+	}
+	at := showAt(atOf(r, p.At))
+	settled := call.answers(c.route.name()).settleResult(r)
+	return c.ok(http.StatusOK, at, func(w *jsonWriter) {
+		writeSettled(w, settled)
+		w.exact("index", at.GetIndex())
+	})
+}
+
+// heartbeatOne serves POST /v1/tasks/{id}/heartbeat.
+func (c *restCall) heartbeatOne() error {
+	in := new(pb.HeartbeatRequest)
+	if err := readBody(c, in, heartbeatOneFields); err != nil {
+		return err
+	}
+	if len(in.GetItems()) == 0 {
+		in.Items = []*pb.Hold{{}}
+	}
+	hold := in.GetItems()[0]
+	hold.Id = c.params[0]
+	out, err := c.tasks().Heartbeat(c.ctx, in)
+	if err != nil {
+		return unprefixed("items[0]", err)
+	}
+	r := out.GetResults()[0]
+	if r.GetLost() {
+		id, _ := core.ParseTaskID(hold.GetId()) // Heartbeat read it
+		return core.LeaseLost{Task: id, Given: core.Token(hold.GetToken())}
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
+		w.time("lease_until", r.GetLeaseUntil())
+		w.exact("index", out.GetAt().GetIndex())
+	})
+}

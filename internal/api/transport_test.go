@@ -1,0 +1,122 @@
+package api
+
+import (
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/net/http2"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+)
+
+// peer speaks HTTP/2 by hand, so that it may do what no client library does.
+type peer struct {
+	t    *testing.T
+	conn net.Conn
+	*http2.Framer
+}
+
+func (r *rig) peer() *peer {
+	r.t.Helper()
+	conn, err := r.lis.Dial()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { _ = conn.Close() })
+	p := &peer{r.t, conn, http2.NewFramer(conn, conn)}
+	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
+		r.t.Fatal(err)
+	}
+	if err := p.WriteSettings(); err != nil {
+		r.t.Fatal(err)
+	}
+	return p
+}
+
+// goaway reads until the server tells the peer to go, and answers its pings meanwhile.
+func (p *peer) goaway() *http2.GoAwayFrame {
+	p.t.Helper()
+	for {
+		f, err := p.ReadFrame()
+		if err != nil {
+			p.t.Fatalf("the connection ended without a goodbye: %v", err)
+		}
+		switch f := f.(type) {
+		case *http2.GoAwayFrame:
+			return f
+		case *http2.PingFrame:
+			if !f.IsAck() {
+				_ = p.WritePing(true, f.Data) // what is wrong shows in the next frame
+			}
+		}
+	}
+}
+
+func TestAClientThatPingsTooOftenIsToldToGo(t *testing.T) {
+	r := newRig(t, Limits{})
+	p := r.peer()
+	for range 10 {
+		if err := p.WritePing(false, [8]byte{1}); err != nil {
+			break // it has been closed meanwhile
+		}
+	}
+	if f := p.goaway(); f.ErrCode != http2.ErrCodeEnhanceYourCalm || !strings.Contains(string(f.DebugData()), "ping") {
+		t.Errorf("%v %s", f, f.DebugData())
+	}
+	if err := createOf(func(*pb.TaskSpec) {})(r); err != nil {
+		t.Errorf("another connection: %v", err)
+	}
+}
+
+// TestAConnectionIsToldToGoAfterAnHour so that clients spread over servers again. It is an hour, give or take a tenth.
+func TestAConnectionIsToldToGoAfterAnHour(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, Limits{})
+		p := r.peer()
+		begin := time.Now()
+		f := p.goaway()
+		if age := time.Since(begin); f.ErrCode != http2.ErrCodeNo || age < 53*time.Minute || age > 67*time.Minute {
+			t.Errorf("after %s: %v", age, f)
+		}
+		if err := createOf(func(*pb.TaskSpec) {})(r); err != nil {
+			t.Errorf("another connection: %v", err)
+		}
+	})
+}
+
+// TestAConnectionThatSaysNothingIsClosed and does not count against the limits for long.
+func TestAConnectionThatSaysNothingIsClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, Limits{ConnectionsNode: 2})
+		conn, err := r.lis.Dial()
+		if err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now()
+		_, _ = io.ReadAll(conn) // how it ends is the transport's business
+		if waited := time.Since(begin); waited > handshakeWait {
+			t.Errorf("closed after %s", waited)
+		}
+		if err := createOf(func(*pb.TaskSpec) {})(r); err != nil {
+			t.Errorf("another connection: %v", err)
+		}
+	})
+}
+
+func TestACallWithTooMuchMetadataIsRefused(t *testing.T) {
+	r := newRig(t, Limits{})
+	get := func(bytes int) error {
+		_, err := pb.NewKVServiceClient(r.conn).Get(as("acme/all", "x-long", strings.Repeat("v", bytes)), &pb.KVGetRequest{Keyspace: "k", Key: []byte("k")})
+		return err
+	}
+	if err := get(headerListBytes); err == nil {
+		t.Error("metadata beyond the limit was taken")
+	}
+	if err := get(headerListBytes / 2); err != nil {
+		t.Errorf("the next call: %v", err)
+	}
+}

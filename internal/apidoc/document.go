@@ -1,0 +1,189 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"github.com/millrace/millrace/internal/api"
+)
+
+const about = `A durable work queue whose side effects commit with the task.
+
+Every request but that of this document needs a token: "Authorization: Bearer ...". The namespace is the query
+parameter ns, by default "default".
+
+Durations are text such as "90s"; times are RFC 3339. Numbers that are handed back or compared (token, index, rev,
+version) are strings of digits in answers, and strings or integers in requests. A payload or result is any JSON value,
+kept byte for byte, or base64 of any bytes under the name with _base64; keys and values of keyspaces are text, or base64
+under that name. Requests are read strictly: an unknown or repeated field, a wrong type or a number out of range is
+refused with its path.
+
+Answers carry Millrace-Index: partition/epoch/index, of which the epoch is reserved. A read with min_index sees at least
+what that answer saw.
+
+An error is {"error": {...}}. Its outcome is "refused" when nothing was changed. It is "unknown" when the request may
+have been applied: repeat it under the same id, token, key or request id.`
+
+// document makes the whole of it.
+func document(files *protoregistry.Files, routes []*api.Route) (object, error) {
+	s := &schemas{files: files, made: make(map[string]object)}
+	s.input = true // what requests and answers share is made for requests, which are stricter
+	for _, r := range routes {
+		if r.Body != "" {
+			s.ref(r.Body)
+		}
+	}
+	s.input = false
+	s.ref("Error")
+	var paths object
+	for _, r := range routes {
+		op := operation(s, r)
+		if i := indexOf(paths, r.Path); i >= 0 {
+			paths[i].value = append(paths[i].value.(object), op)
+		} else {
+			paths = append(paths, field{r.Path, object{op}})
+		}
+	}
+	if s.err != nil {
+		return nil, s.err
+	}
+	var made object
+	for _, name := range s.order {
+		made = append(made, field{name, s.made[name]})
+	}
+	made = append(made, field{"Failure", object{
+		{"type", "object"}, {"description", failures()}, {"properties", object{{"error", s.ref("Error")}}}, {"required", []string{"error"}},
+	}})
+	return object{
+		{"openapi", "3.1.0"},
+		{"info", object{{"title", "Millrace"}, {"version", "v1"}, {"description", about}}},
+		{"paths", paths},
+		{"components", object{
+			{"schemas", made},
+			{"securitySchemes", object{{"token", object{{"type", "http"}, {"scheme", "bearer"}}}}},
+		}},
+	}, nil
+}
+
+func indexOf(o object, name string) int {
+	for i, f := range o {
+		if f.name == name {
+			return i
+		}
+	}
+	return -1
+}
+
+// failures tells the statuses of the codes.
+func failures() string {
+	var out strings.Builder
+	out.WriteString("Codes and their statuses:")
+	for i, c := range api.Codes() {
+		if i > 0 {
+			out.WriteByte(',')
+		}
+		fmt.Fprintf(&out, " %s %d", c.Code, c.Status)
+	}
+	out.WriteByte('.')
+	return out.String()
+}
+
+var (
+	parameter = regexp.MustCompile(`\{(\w+)\}`)
+	separator = regexp.MustCompile(`[^a-zA-Z]+`)
+)
+
+// operation documents one route.
+func operation(s *schemas, r *api.Route) field {
+	scopes, public := r.Scopes()
+	op := object{{"operationId", operationID(r)}, {"summary", strings.SplitAfter(r.Doc, ". ")[0]}}
+	op = op.with("description", r.Doc)
+	var parameters []any
+	for _, m := range parameter.FindAllStringSubmatch(r.Path, -1) {
+		parameters = append(parameters, object{
+			{"name", m[1]},
+			{"in", "path"},
+			{"required", true},
+			{"schema", object{{"type", "string"}}},
+		})
+	}
+	if !public {
+		parameters = append(parameters, parameterOf("query", api.Param{
+			Name: "ns", Type: "string", Doc: `The namespace; default "default".`,
+		}))
+	}
+	for _, p := range r.Query {
+		parameters = append(parameters, parameterOf("query", p))
+	}
+	for _, p := range r.Header {
+		parameters = append(parameters, parameterOf("header", p))
+	}
+	op = op.with("parameters", parameters)
+	if r.Body != "" {
+		content := object{{"application/json", object{{"schema", s.ref(r.Body)}}}}
+		op = append(op, field{"requestBody", object{{"required", true}, {"content", content}}})
+	}
+	op = append(op, field{"responses", responses(s, r)})
+	if public {
+		op = append(op, field{"security", []any{}})
+	} else {
+		if scopes == nil {
+			scopes = []string{}
+		}
+		op = append(op, field{"security", []any{object{{"token", scopes}}}})
+	}
+	return field{strings.ToLower(r.Method), op.with("x-grpc", r.Native)}
+}
+
+// operationID is made of the method and the path: GET /v1/queues/{queue}/stats is getQueuesQueueStats.
+func operationID(r *api.Route) string {
+	id := strings.ToLower(r.Method)
+	for _, word := range separator.Split(strings.TrimPrefix(r.Path, "/v1/"), -1) {
+		if word != "" {
+			id += strings.ToUpper(word[:1]) + word[1:]
+		}
+	}
+	return id
+}
+
+func parameterOf(in string, p api.Param) object {
+	out := object{{"name", p.Name}, {"in", in}}.with("description", p.Doc)
+	if p.Required {
+		out = append(out, field{"required", true})
+	}
+	schema := object{{"type", p.Type}}
+	switch {
+	case p.Type == "duration":
+		schema = duration()
+	case strings.Contains(p.Type, "|"):
+		schema = object{{"type", "string"}, {"enum", strings.Split(p.Type, "|")}}
+	}
+	return append(out, field{"schema", schema})
+}
+
+func responses(s *schemas, r *api.Route) object {
+	var out object
+	for _, status := range r.Status {
+		answer := object{{"description", http.StatusText(status)}}
+		switch {
+		case status == http.StatusNoContent:
+		case r.Answer != "":
+			answer = append(answer, field{"content", object{{"application/json", object{{"schema", s.ref(r.Answer)}}}}})
+		case r.Native == "":
+			answer = append(answer, field{"content", object{{"application/json", object{}}}})
+		default:
+			answer = append(answer, field{"content", object{{"application/octet-stream", object{}}}})
+		}
+		out = append(out, field{strconv.Itoa(status), answer})
+	}
+	failure := object{{"$ref", "#/components/schemas/Failure"}}
+	return append(out, field{"default", object{
+		{"description", "An error; its code has the status."},
+		{"content", object{{"application/json", object{{"schema", failure}}}}},
+	}})
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/types/descriptorpb"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/gen/openapi"
+	"github.com/millrace/millrace/internal/api"
+)
+
+// compiled is the contract as this binary has it: whole, but without its comments.
+func compiled(t *testing.T) []byte {
+	t.Helper()
+	set := new(descriptorpb.FileDescriptorSet)
+	for _, m := range []proto.Message{new(durationpb.Duration), new(timestamppb.Timestamp), new(pb.Task), new(pb.StatusRequest)} {
+		set.File = append(set.File, protodesc.ToFileDescriptorProto(m.ProtoReflect().Descriptor().ParentFile()))
+	}
+	b, err := proto.Marshal(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// bare takes descriptions off, which come from comments, and words of an enumeration, of which comments reserve some.
+func bare(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		if s, ok := v["description"].(string); ok && s != "" {
+			delete(v, "description")
+		}
+		delete(v, "enum")
+		for name := range v {
+			v[name] = bare(v[name])
+		}
+	case []any:
+		for i := range v {
+			v[i] = bare(v[i])
+		}
+	}
+	return v
+}
+
+func parsed(t *testing.T, text []byte) map[string]any {
+	t.Helper()
+	var out map[string]any
+	if err := json.Unmarshal(text, &out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func TestTheDocumentIsUpToDateButForWhatCommentsSay(t *testing.T) {
+	var out bytes.Buffer
+	if err := run(bytes.NewReader(compiled(t)), &out); err != nil {
+		t.Fatal(err)
+	}
+	// A schema may itself have a field called description or enum: none has.
+	have, err := json.Marshal(bare(parsed(t, openapi.Document)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := json.Marshal(bare(parsed(t, out.Bytes())))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(have, want) {
+		t.Error("gen/openapi is not what the contract and the table of routes say: make generate")
+	}
+}
+
+func TestEveryReferenceLeadsToASchemaThatIsUsed(t *testing.T) {
+	text := string(openapi.Document)
+	schemas := parsed(t, openapi.Document)["components"].(map[string]any)["schemas"].(map[string]any)
+	for name := range schemas {
+		if !strings.Contains(text, `"#/components/schemas/`+name+`"`) {
+			t.Errorf("schema %s is not used", name)
+		}
+	}
+	for part := range strings.SplitSeq(text, `"#/components/schemas/`) {
+		name, _, _ := strings.Cut(part, `"`)
+		if _, ok := schemas[name]; !ok && !strings.HasPrefix(part, "{") {
+			t.Errorf("schema %s is not there", name)
+		}
+	}
+}
+
+func TestWhatIsNoContractIsRefused(t *testing.T) {
+	for name, in := range map[string][]byte{"nothing": nil, "no protobuf": []byte("\xff\xff")} {
+		if err := run(bytes.NewReader(in), new(bytes.Buffer)); err == nil {
+			t.Errorf("%s was accepted", name)
+		}
+	}
+	files, err := contract(bytes.NewReader(compiled(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	routes := []*api.Route{{Method: "GET", Path: "/v1/x", Answer: "Nothing", Status: []int{200}}}
+	if _, err := document(files, routes); err == nil || !strings.Contains(err.Error(), "Nothing") {
+		t.Errorf("a schema of no message: %v", err)
+	}
+}
+
+func TestOperationsHaveNamesOfTheirOwn(t *testing.T) {
+	var ids []string
+	for _, r := range api.Routes() {
+		ids = append(ids, operationID(r))
+	}
+	slices.Sort(ids)
+	if n := len(ids); len(slices.Compact(ids)) != n {
+		t.Errorf("an operation's name is taken twice: %v", ids)
+	}
+}

@@ -1,0 +1,229 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+)
+
+// part names fields of a message; none means all of them.
+type part struct {
+	message string
+	fields  []string
+}
+
+// composed are the schemas that are no message of the contract: on a route of one task the id is in the path, and
+// what it says of the task stands in the body itself.
+var composed = map[string][]part{
+	"Created":      {{"CreateResponse", nil}},
+	"Result":       {{"Task", []string{"state", "reason", "result", "result_type", "error"}}, {"WaitResponse", []string{"at"}}},
+	"CompleteOne":  {{"SettleItem", []string{"token"}}, {"Complete", nil}, {"SettleItem", []string{"effects"}}},
+	"FailOne":      {{"SettleItem", []string{"token"}}, {"Fail", nil}},
+	"SnoozeOne":    {{"SettleItem", []string{"token"}}, {"Snooze", nil}},
+	"ReleaseOne":   {{"SettleItem", []string{"token"}}},
+	"HeartbeatOne": {{"SettleItem", []string{"token"}}, {"HeartbeatRequest", []string{"extend"}}},
+	"Settled":      {{"SettleResult", []string{"replayed", "state", "effects"}}, {"SettleResponse", []string{"at"}}},
+	"Renewed":      {{"HeartbeatResult", []string{"lease_until"}}, {"HeartbeatResponse", []string{"at"}}},
+	"Done":         {{"DeleteResponse", nil}},
+	"Configured":   {{"SetQueueResponse", nil}},
+}
+
+// descriptions of schemas that have no comment of their own in the contract.
+var descriptions = map[string]string{
+	"Created": "The task that was made, or the first one that was made alike.",
+	"Result":  "What became of a task. It is done once its state is completed, dead or cancelled.",
+}
+
+// absent are fields of the contract that REST does not have: reserved ones, and those that others replace.
+var absent = map[string][]string{
+	"TaskSpec": {"labels", "key", "tag", "cost", "expires_at", "after", "webhook"},
+	"Op":       {"reserved"},
+}
+
+// required are fields without which a request is refused, and that every error has.
+var required = map[string][]string{
+	"TaskSpec": {"queue"}, "BatchCreateRequest": {"tasks"}, "ClaimRequest": {"queues"}, "QueueWeight": {"name"},
+	"SettleRequest": {"items"}, "SettleItem": {"id", "token"}, "HeartbeatRequest": {"items"}, "Hold": {"id", "token"},
+	"CompleteOne": {"token"}, "FailOne": {"token"}, "SnoozeOne": {"token"}, "ReleaseOne": {"token"},
+	"HeartbeatOne": {"token"}, "Fence": {"task", "token"}, "Unique": {"key"}, "Header": {"name"},
+	"KVPut": {"keyspace"}, "KVDelete": {"keyspace"}, "KVCheck": {"keyspace", "compare"},
+	"TaskComplete": {"task"}, "TaskFail": {"task"}, "TaskSnooze": {"task", "snooze"},
+	"Error": {"code", "message", "outcome"},
+}
+
+// exact are numbers that are handed back or compared, and so are strings of digits.
+var exact = []string{"token", "rev", "if_rev", "index", "version", "applied_index"}
+
+// schemas makes those that routes name, and all that these refer to.
+type schemas struct {
+	files *protoregistry.Files
+	made  map[string]object
+	order []string
+	input bool // of what is being made: it is a request's
+	err   error
+}
+
+// ref makes a schema, once, and refers to it.
+func (s *schemas) ref(name string) object {
+	if _, ok := s.made[name]; !ok && s.err == nil {
+		s.made[name] = nil
+		s.order = append(s.order, name)
+		s.made[name] = s.make(name)
+	}
+	return object{{"$ref", "#/components/schemas/" + name}}
+}
+
+func (s *schemas) make(name string) object {
+	parts, ok := composed[name]
+	if !ok {
+		parts = []part{{name, nil}}
+	}
+	description := descriptions[name]
+	var properties object
+	for _, p := range parts {
+		m, err := message(s.files, p.message)
+		if err != nil {
+			s.err = err
+			return nil
+		}
+		if !ok {
+			description = comment(m)
+		}
+		for i := range m.Fields().Len() {
+			f := m.Fields().Get(i)
+			if len(p.fields) > 0 && !slices.Contains(p.fields, string(f.Name())) || slices.Contains(absent[p.message], string(f.Name())) {
+				continue
+			}
+			properties = append(properties, s.properties(f)...)
+		}
+	}
+	if name == "Result" {
+		properties = append(properties, field{"done", object{{"type", "boolean"}, {"description", "Whether the task has ended."}}})
+	}
+	out := object{{"type", "object"}}.with("description", description).with("properties", properties)
+	if names := required[name]; len(names) > 0 {
+		out = append(out, field{"required", names})
+	}
+	if s.input {
+		out = append(out, field{"additionalProperties", false})
+		if name == "Op" {
+			out = append(out, field{"minProperties", 1}, field{"maxProperties", 1})
+		}
+	}
+	return out
+}
+
+// properties are what a field of the contract is in JSON: mostly one of the same name.
+func (s *schemas) properties(f protoreflect.FieldDescriptor) object {
+	name, note := string(f.Name()), comment(f)
+	described := func(name string, schema object) field { return field{name, schema.with("description", note)} }
+	switch parent := string(f.Parent().Name()); {
+	case f.Kind() == protoreflect.BytesKind:
+		return anyBytes(name, note)
+	case parent == "Assignment" && name == "lease_ms", parent == "Assignment" && name == "lease_left_ms":
+		return object{described(strings.TrimSuffix(name, "_ms"), duration())}
+	case parent == "Assignment" && name == "created_ms":
+		return object{{"created_at", moment()}}
+	case parent == "Error" && name == "retry_after":
+		return object{{"retry_after_ms", object{{"type", "integer"}}}}
+	case f.Message() != nil && f.Message().Name() == "At":
+		return object{{"index", digits(false).with("description", "Where the answer stands in the partition's log; a read can ask for at least this.")}}
+	case f.IsMap():
+		return object{described(name, object{{"type", "object"}, {"additionalProperties", object{{"type", "string"}}}})}
+	case f.IsList():
+		return object{described(name, object{{"type", "array"}, {"items", s.element(f)}})}
+	}
+	return object{described(name, s.single(f))}
+}
+
+// element is one of a list.
+func (s *schemas) element(f protoreflect.FieldDescriptor) object {
+	one := s.single(f)
+	if f.Message() != nil && f.Message().Name() == "QueueWeight" {
+		return object{{"oneOf", []any{object{{"type", "string"}, {"description", "Its name alone."}}, one}}}
+	}
+	return one
+}
+
+func (s *schemas) single(f protoreflect.FieldDescriptor) object {
+	switch f.Kind() {
+	case protoreflect.StringKind:
+		return object{{"type", "string"}}
+	case protoreflect.BoolKind:
+		return object{{"type", "boolean"}}
+	case protoreflect.DoubleKind:
+		return object{{"type", "number"}}
+	case protoreflect.EnumKind:
+		return object{{"type", "string"}, {"enum", words(f.Enum())}}
+	case protoreflect.MessageKind:
+		switch f.Message().FullName() {
+		case "google.protobuf.Duration":
+			return duration()
+		case "google.protobuf.Timestamp":
+			return moment()
+		}
+		return s.ref(string(f.Message().Name()))
+	case protoreflect.Int32Kind, protoreflect.Int64Kind:
+		return object{{"type", "integer"}, {"format", f.Kind().String()}}
+	case protoreflect.Uint32Kind, protoreflect.Uint64Kind:
+		if slices.Contains(exact, string(f.Name())) {
+			return digits(s.input)
+		}
+		return object{{"type", "integer"}, {"minimum", 0}}
+	}
+	s.err = fmt.Errorf("%s: a field of kind %s has no form in JSON yet", f.FullName(), f.Kind())
+	return nil
+}
+
+// anyBytes are the two properties of a field that holds any bytes, of which one is given.
+func anyBytes(name, note string) object {
+	if name == "request_id" {
+		return object{{name, object{{"type", "string"}, {"description", "32 hexadecimal digits, such as a UUID: " + note}}}}
+	}
+	as64 := object{{"type", "string"}, {"contentEncoding", "base64"}, {"description", "Instead of " + name + ": any bytes."}}
+	plain := object{{"type", "string"}, {"description", text("UTF-8 text without NUL.", note)}}
+	if name == "payload" || name == "result" {
+		plain = object{{"description", text("Any JSON value, kept byte for byte.", note)}}
+	}
+	return object{{name, plain}, {name + "_base64", as64}}
+}
+
+func text(parts ...string) string {
+	return strings.TrimSpace(strings.Join(parts, " "))
+}
+
+func duration() object {
+	return object{{"type", "string"}, {"pattern", `^([0-9.]+(ns|us|ms|s|m|h))+$|^0$`}, {"examples", []string{"90s", "1.5s", "1h30m"}}}
+}
+
+func moment() object { return object{{"type", "string"}, {"format", "date-time"}} }
+
+// digits is a 64-bit number that must not be rounded. Requests may give it as an integer too.
+func digits(input bool) object {
+	if input {
+		return object{{"type", []string{"string", "integer"}}, {"pattern", "^[0-9]+$"}}
+	}
+	return object{{"type", "string"}, {"pattern", "^[0-9]+$"}}
+}
+
+// words are the names of an enumeration, in lower case and without the ones that are reserved or mean nothing.
+func words(e protoreflect.EnumDescriptor) []string {
+	var out []string
+	for i := range e.Values().Len() {
+		v := e.Values().Get(i)
+		name := strings.TrimPrefix(string(v.Name()), strings.ToUpper(string(e.Name()))+"_")
+		if name != "UNSPECIFIED" && !strings.HasPrefix(comment(v), "reserved") {
+			out = append(out, strings.ToLower(name))
+		}
+	}
+	return out
+}
+
+// comment is what the contract says beside a declaration.
+func comment(d protoreflect.Descriptor) string {
+	at := d.ParentFile().SourceLocations().ByDescriptor(d)
+	return strings.Join(strings.Fields(at.LeadingComments+" "+at.TrailingComments), " ")
+}

@@ -1,0 +1,133 @@
+package node
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/machine/queue"
+	"github.com/millrace/millrace/internal/obs"
+)
+
+// Stats is what a node has done since it started, and how it stands now.
+type Stats struct {
+	Full       bool             // new work is refused for want of disk space
+	FreeBytes  uint64           // of the disk, for this process
+	DiskBytes  uint64           // its size
+	Reserve    uint64           // bytes that new work must leave free
+	Namespaces int              // that were asked for since the start
+	Batches    obs.Distribution // commits of each entry that this node proposed
+	Shards     []ShardStats     // by number
+}
+
+// ShardStats is how one shard stands on this node.
+type ShardStats struct {
+	Shard   core.ShardID
+	Ready   bool // it leads and serves
+	Term    uint64
+	Applied uint64
+	Durable uint64        // up to here the state survives a power cut without the log
+	Overdue time.Duration // how late the earliest timed work is
+
+	Proposals     int // waiting for an entry
+	ProposalBytes int64
+	Entries       int // proposed and not yet applied
+
+	Sessions     int
+	WaitedQueues int // that someone waits for
+	Claims       int // unary, waiting
+	Waits        int // callers that wait for a task's end
+
+	Partitions int
+	Queues     queue.Totals
+}
+
+// entryBatches suits the commits of an entry: from 1 to 65,536.
+func entryBatches() *obs.Histogram { return obs.NewHistogram(1, 17) }
+
+// Stats reads the node's counters. It costs time in proportion to the queues there are, and holds up no shard for more
+// than a moment of it.
+func (n *Node) Stats() Stats {
+	st := Stats{Full: n.full.Load(), Reserve: n.diskReserve(), Batches: n.batches.Read(1)}
+	if free, total, err := n.o.FS.Disk(n.o.Dir); err == nil {
+		st.FreeBytes, st.DiskBytes = free, total
+	}
+	n.dirMu.RLock()
+	st.Namespaces = len(n.namespaces)
+	n.dirMu.RUnlock()
+	for _, s := range n.shards {
+		st.Shards = append(st.Shards, s.stats())
+	}
+	return st
+}
+
+// Full reports whether new work is refused for want of disk space.
+func (n *Node) Full() bool { return n.full.Load() }
+
+// Unready says why the node does not serve all it should; it is empty when it does. A full disk is no reason: reads,
+// settles and deletes go on, and whoever stops them keeps it full.
+func (n *Node) Unready() string {
+	select {
+	case <-n.stopping:
+		return "stopping"
+	default:
+	}
+	for _, s := range n.shards {
+		if !s.ready.Load() {
+			return fmt.Sprintf("shard %d of %d does not lead yet: it replays its log, or waits for its term to open", s.id, len(n.shards))
+		}
+	}
+	return ""
+}
+
+func (s *shard) stats() ShardStats {
+	st := ShardStats{Shard: s.id, Ready: s.ready.Load(), Applied: s.applied.Load(), Durable: s.store.Durable()}
+	if due := core.ShardTime(s.due.Load()); due < core.Never && st.Ready {
+		st.Overdue = max(core.Millis(s.now()-due).Duration(), 0)
+	}
+	s.mu.Lock()
+	st.Proposals, st.ProposalBytes = len(s.queue)+len(s.lazy), s.queued
+	s.mu.Unlock()
+	s.pendMu.Lock()
+	st.Entries = len(s.pending)
+	s.pendMu.Unlock()
+	s.waits.mu.Lock()
+	st.Waits = s.waits.n
+	s.waits.mu.Unlock()
+	s.disp.stats(&st)
+	s.countTasks(&st)
+	return st
+}
+
+func (d *dispatcher) stats(st *ShardStats) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	st.Sessions, st.Claims, st.WaitedQueues = len(d.sessions), d.claims, len(d.demands)
+}
+
+// totalsStep is how many queues are counted before the applier may go on.
+const totalsStep = 1000
+
+// countTasks adds up all queues of the shard. The applier goes on in between, so a task that moves meanwhile may be
+// counted twice or not at all.
+func (s *shard) countTasks(st *ShardStats) {
+	s.machineMu.RLock()
+	parts := s.machine.Partitions()
+	st.Term, _ = s.machine.Term()
+	s.machineMu.RUnlock()
+	for _, p := range parts {
+		if p == systemPartition {
+			continue
+		}
+		st.Partitions++
+		for at, more := 0, true; more; {
+			s.machineMu.RLock()
+			next := at
+			if q := s.machine.Queue(p); q != nil {
+				next = q.AddTotals(&st.Queues, at, totalsStep)
+			}
+			s.machineMu.RUnlock()
+			at, more = next, next-at == totalsStep
+		}
+	}
+}

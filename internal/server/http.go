@@ -1,0 +1,74 @@
+package server
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+)
+
+// web is the HTTP listener, for REST.
+type web struct {
+	lis    net.Listener
+	tls    *tls.Config
+	served chan error // nil until it serves
+}
+
+// checkHTTP refuses an HTTP listener that would send tokens and payloads in the clear to other machines.
+func (o Options) checkHTTP() error {
+	if o.HTTP == off {
+		return nil
+	}
+	host, _, err := net.SplitHostPort(o.HTTP)
+	switch {
+	case err != nil:
+		return fmt.Errorf("http: %w", err)
+	case !loopback(host) && o.TLSCert == "" && !o.Insecure:
+		return fmt.Errorf("http: %s is no loopback address; give tls-cert and tls-key, or --insecure for plain text", o.HTTP)
+	}
+	return nil
+}
+
+// openHTTP opens the HTTP listener. Nothing is served on it before serveHTTP.
+func (r *Running) openHTTP() (err error) {
+	if r.o.HTTP == off {
+		return nil
+	}
+	if r.o.TLSCert != "" {
+		cert, err := tls.LoadX509KeyPair(r.o.TLSCert, r.o.TLSKey)
+		if err != nil {
+			return fmt.Errorf("tls-cert: %w", err)
+		}
+		r.web.tls = &tls.Config{
+			Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
+		}
+	}
+	if r.web.lis, err = r.o.Net.Listen(r.o.HTTP); err != nil {
+		return fmt.Errorf("http: %w", err)
+	}
+	r.HTTPAddress = r.web.lis.Addr().String()
+	return nil
+}
+
+// serveHTTP serves until the edge is shut down.
+func (r *Running) serveHTTP() {
+	if r.web.lis == nil {
+		return
+	}
+	r.web.served = make(chan error, 1)
+	go func() { r.web.served <- r.api.ServeREST(r.web.lis, r.web.tls) }()
+}
+
+// closeHTTP closes a listener on which nothing was served, or waits until serving has ended.
+func (r *Running) closeHTTP() error {
+	switch {
+	case r.web.lis == nil:
+		return nil
+	case r.web.served != nil:
+		return <-r.web.served
+	}
+	if err := r.web.lis.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+		return fmt.Errorf("http: %w", err)
+	}
+	return nil
+}

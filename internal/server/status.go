@@ -1,0 +1,111 @@
+package server
+
+import (
+	"cmp"
+	"net/http"
+	"runtime"
+	"runtime/debug"
+	"time"
+)
+
+// statusReport is what /debug/status answers. Its first part has the same names and figures as the API's own status.
+type statusReport struct {
+	Status  *nodeReport      `json:"status,omitempty"` // none before the node runs
+	Unready string           `json:"unready,omitempty"`
+	Build   buildReport      `json:"build"`
+	Config  configReport     `json:"config"`
+	Limits  map[string]int64 `json:"limits"`
+}
+
+// nodeReport has the fields of the API's StatusResponse.
+type nodeReport struct {
+	Version        string    `json:"version"`
+	Durability     string    `json:"durability"`
+	Node           string    `json:"node"`
+	Shards         uint32    `json:"shards"`
+	AppliedIndex   uint64    `json:"applied_index"`
+	Fsyncs         uint64    `json:"fsyncs"`
+	LogBytes       uint64    `json:"log_bytes"`
+	Entries        uint64    `json:"entries"`
+	StoreMutations uint64    `json:"store_mutations"`
+	StartedAt      time.Time `json:"started_at"`
+	DiskFull       bool      `json:"disk_full"`
+}
+
+// buildReport says what the binary was made from.
+type buildReport struct {
+	Version  string            `json:"version"`
+	Go       string            `json:"go"`
+	OS       string            `json:"os"`
+	Arch     string            `json:"arch"`
+	CPUs     int               `json:"cpus"`     // that the process uses at once
+	Settings map[string]string `json:"settings"` // of the compiler: tags, flags, revision
+}
+
+// configReport lists the settings in force. It names each one that is shown, so that a secret, or whatever a setting may
+// hold one day, is not shown by default.
+type configReport struct {
+	Data         string       `json:"data"`
+	Listen       string       `json:"listen"`
+	HTTP         string       `json:"http"`
+	Admin        string       `json:"admin"`
+	Insecure     bool         `json:"insecure"`
+	TLS          bool         `json:"tls"`
+	TokensFile   string       `json:"tokens,omitempty"`
+	Durability   Durability   `json:"durability"`
+	Name         string       `json:"name"`
+	Shards       int          `json:"shards"`
+	LogArchive   string       `json:"log_archive_dir,omitempty"`
+	DiskReserve  int64        `json:"disk_reserve"` // 0 is the default: the lesser of 1 % of the disk and 1 GiB
+	Memory       int64        `json:"memory"`
+	MemoryShares memoryReport `json:"memory_shares"`
+	GoMemLimit   int64        `json:"go_memory_limit"`
+}
+
+type memoryReport struct {
+	Store     int64 `json:"store"`
+	Layer     int64 `json:"layer"`
+	LogQueue  int64 `json:"log_queue"`
+	LogCache  int64 `json:"log_cache"`
+	Proposals int64 `json:"proposals"`
+}
+
+func (a *admin) status(w http.ResponseWriter, _ *http.Request) { asJSON(w, a.report()) }
+
+func (a *admin) report() statusReport {
+	out := statusReport{Unready: a.unready(), Build: a.build(), Config: a.config(), Limits: make(map[string]int64)}
+	for _, row := range a.o.Limits.Rows() {
+		out.Limits[row.Key] = cmp.Or(*row.Value, row.Default)
+	}
+	if p := a.parts.Load(); p != nil {
+		st := p.node.Status()
+		out.Status = &nodeReport{
+			Version: a.o.Version, Durability: st.Durability, Node: st.Node, Shards: uint32(st.Shards), AppliedIndex: st.AppliedIndex,
+			Fsyncs: st.Fsyncs, LogBytes: st.LogBytes, Entries: st.Entries, StoreMutations: st.StoreMutations,
+			StartedAt: time.UnixMilli(st.StartedMillis).UTC(), DiskFull: st.DiskFull,
+		}
+	}
+	return out
+}
+
+func (a *admin) build() buildReport {
+	b := buildReport{
+		Version: a.o.Version, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH, CPUs: runtime.GOMAXPROCS(0),
+		Settings: make(map[string]string),
+	}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			b.Settings[s.Key] = s.Value
+		}
+	}
+	return b
+}
+
+func (a *admin) config() configReport {
+	o, m := a.o, planMemory(a.o.Memory, a.o.Shards)
+	return configReport{
+		Data: o.Dir, Listen: o.Listen, HTTP: o.HTTP, Admin: o.Admin, Insecure: o.Insecure, TLS: o.TLSCert != "", TokensFile: o.TokensFile,
+		Durability: o.Durability, Name: o.Name, Shards: o.Shards, LogArchive: o.ArchiveDir, DiskReserve: o.Reserve, Memory: o.Memory,
+		MemoryShares: memoryReport{m.store, m.layer, m.logQueue, m.logCache, m.proposals}, GoMemLimit: debug.SetMemoryLimit(-1),
+	}
+}

@@ -1,0 +1,231 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/bench"
+)
+
+// benchRun is a bench in a process of its own.
+type benchRun struct {
+	t    *testing.T
+	cmd  *exec.Cmd
+	out  string // directory of the result
+	data string // parent of data directories
+	said bytes.Buffer
+	end  chan error
+}
+
+// startBench starts `millrace bench run`, which must end within two minutes.
+func startBench(t *testing.T, args ...string) *benchRun {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("real processes")
+	}
+	b := &benchRun{t: t, out: filepath.Join(t.TempDir(), "out"), data: t.TempDir(), end: make(chan error, 1)}
+	b.start(append([]string{"--out", b.out, "--data", b.data}, args...)...)
+	return b
+}
+
+func (b *benchRun) start(args ...string) {
+	b.t.Helper()
+	b.said.Reset()
+	ctx, cancel := context.WithTimeout(b.t.Context(), 2*time.Minute)
+	b.t.Cleanup(cancel)
+	b.cmd = exec.CommandContext(ctx, program, append([]string{"bench", "run"}, args...)...)
+	b.cmd.Stdout, b.cmd.Stderr = &b.said, &b.said
+	noErr(b.t, b.cmd.Start())
+	go func() { b.end <- b.cmd.Wait() }()
+}
+
+// code waits for the end and returns the exit code; -1 after a signal.
+func (b *benchRun) code() int {
+	b.t.Helper()
+	err := <-b.end
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		return exit.ExitCode()
+	}
+	noErr(b.t, err)
+	return 0
+}
+
+// until waits for a state of the result on disk, while the bench runs.
+func (b *benchRun) until(what string, f func(r *bench.Result) bool) *bench.Result {
+	b.t.Helper()
+	for {
+		if r, err := bench.Load(b.out); err == nil && f(r) {
+			return r
+		}
+		select {
+		case err := <-b.end:
+			b.t.Fatalf("the bench ended (%v) before %s\n%s", err, what, b.said.String())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// children returns the live processes whose parent is pid.
+func children(t *testing.T, pid int) (out []int) {
+	t.Helper()
+	dirs, err := filepath.Glob("/proc/[0-9]*/stat")
+	noErr(t, err)
+	for _, name := range dirs {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			continue // it has ended
+		}
+		f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
+		if len(f) > 1 && f[1] == strconv.Itoa(pid) {
+			child, err := strconv.Atoi(filepath.Base(filepath.Dir(name)))
+			noErr(t, err)
+			out = append(out, child)
+		}
+	}
+	return out
+}
+
+func measured(r *bench.Result) (n int) {
+	for i := range r.Suites {
+		n += len(r.Suites[i].Runs)
+	}
+	return n
+}
+
+func TestTheSmokeProfileMeasuresAndAuditsEverySuiteThatIsBuilt(t *testing.T) {
+	b := startBench(t, "--profile", "smoke")
+	if code := b.code(); code != 0 {
+		t.Fatalf("exit code %d\n%s", code, b.said.String())
+	}
+	r := got[*bench.Result](t)(bench.Load(b.out))
+	suites := map[string]bool{}
+	for i := range r.Suites {
+		row := &r.Suites[i]
+		suites[row.Suite] = true
+		if row.Error != "" || len(row.Runs) != 1 || row.Summary.IsZero() || row.Summary.Median() <= 0 {
+			t.Errorf("%s/%s: error %q, %d runs, figure %s", row.Suite, row.Row, row.Error, len(row.Runs), row.Summary)
+			continue
+		}
+		if a := row.Runs[0].Audit; row.Suite != "queue.codec" && (a == nil || !a.OK || a.ReadBack == 0) {
+			t.Errorf("%s/%s: audit %+v", row.Suite, row.Row, a)
+		}
+	}
+	for _, s := range []string{"queue.cycle", "queue.coalesce", "queue.transport", "queue.codec", "queue.gc"} {
+		if !suites[s] {
+			t.Errorf("no row of %s was measured", s)
+		}
+	}
+	if left := got[[]os.DirEntry](t)(os.ReadDir(b.data)); len(left) != 0 {
+		t.Errorf("%v is left where data directories were made", left)
+	}
+	report := got[[]byte](t)(os.ReadFile(filepath.Join(b.out, "report.md")))
+	again, err := exec.CommandContext(t.Context(), program, "bench", "report", b.out).Output()
+	noErr(t, err)
+	if !bytes.Equal(again, report) {
+		t.Error("rendering the raw result again gives another report")
+	}
+}
+
+func TestABenchThatIsKilledLeavesNoChildAndIsResumed(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, "queue.transport/stream", "queue.cycle/unbatched", "--runs", "1", "--window", "2s", "--warm-up", "100ms", "--no-profile")
+	b.until("its first run", func(r *bench.Result) bool { return measured(r) > 0 })
+	var young []int
+	for len(young) == 0 { // the next run's servers
+		young = children(t, b.cmd.Process.Pid)
+		time.Sleep(5 * time.Millisecond)
+	}
+	noErr(t, b.cmd.Process.Kill())
+	b.code()
+	for _, pid := range young {
+		for syscall.Kill(pid, 0) == nil && !zombie(pid) {
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	before := got[*bench.Result](t)(bench.Load(b.out))
+	if !before.Partial || measured(before) == 0 {
+		t.Fatalf("the result of the killed bench is partial=%v with %d runs", before.Partial, measured(before))
+	}
+	b.start("--resume", b.out)
+	if code := b.code(); code != bench.ExitOK && code != bench.ExitNoVerdict {
+		t.Fatalf("exit code %d\n%s", code, b.said.String())
+	}
+	after := got[*bench.Result](t)(bench.Load(b.out))
+	if after.Partial || len(after.Suites) != 2 {
+		t.Fatalf("the resumed result is partial=%v with %d rows, want 2", after.Partial, len(after.Suites))
+	}
+	if first := before.Suites[0].Runs[0]; after.Suites[0].Runs[0].Ops != first.Ops || !after.Suites[0].Runs[0].Started.Equal(first.Started) {
+		t.Errorf("the first run was %+v, and is %+v after the resume", first, after.Suites[0].Runs[0])
+	}
+	b.start("--resume", b.out, "queue.cycle/unbatched", "--window", "3s")
+	if code := b.code(); code != bench.ExitUsage {
+		t.Errorf("another configuration: exit code %d, want %d", code, bench.ExitUsage)
+	}
+}
+
+// zombie reports whether a process has ended, and only waits to be collected.
+func zombie(pid int) bool {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	return err != nil || strings.HasPrefix(string(b[bytes.LastIndexByte(b, ')')+1:]), " Z")
+}
+
+func TestAStoppedBenchLeavesItsRunOutAndAnInterruptedOneIsPartial(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, "queue.cycle/unbatched", "--runs", "2", "--window", "6s", "--warm-up", "0s", "--no-profile")
+	b.until("its ceiling", func(r *bench.Result) bool { return len(r.Suites) > 0 && r.Suites[0].Ceiling != nil })
+	time.Sleep(3 * time.Second) // the window begins about a second after the ceiling, and has 6
+	noErr(t, b.cmd.Process.Signal(syscall.SIGSTOP))
+	time.Sleep(2 * time.Second)
+	noErr(t, b.cmd.Process.Signal(syscall.SIGCONT))
+	r := b.until("its first run", func(r *bench.Result) bool { return measured(r) > 0 })
+	stalled := false
+	for _, e := range r.Suites[0].Runs[0].Excluded {
+		stalled = stalled || e.Cause == bench.HostStall
+	}
+	if !stalled {
+		t.Errorf("a run that stood still for 2 s is left out for %+v, want %s", r.Suites[0].Runs[0].Excluded, bench.HostStall)
+	}
+	noErr(t, b.cmd.Process.Signal(syscall.SIGINT))
+	if code := b.code(); code != bench.ExitInterrupted {
+		t.Errorf("exit code %d after an interrupt, want %d\n%s", code, bench.ExitInterrupted, b.said.String())
+	}
+	if r := got[*bench.Result](t)(bench.Load(b.out)); !r.Partial {
+		t.Error("the result of an interrupted bench does not say that it is partial")
+	}
+	if left := got[[]os.DirEntry](t)(os.ReadDir(b.data)); len(left) != 0 {
+		t.Errorf("%v is left where data directories were made", left)
+	}
+}
+
+func TestAServerThatDiesWithinTheWindowFailsTheRunAndIsAuditedAfterARestart(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, "queue.transport/stream", "--runs", "1", "--window", "4s", "--warm-up", "0s", "--no-profile")
+	b.until("its ceiling", func(r *bench.Result) bool { return len(r.Suites) > 0 && r.Suites[0].Ceiling != nil })
+	time.Sleep(2500 * time.Millisecond) // the window begins about a second after the ceiling, and has 4
+	for _, pid := range children(t, b.cmd.Process.Pid) {
+		noErr(t, syscall.Kill(pid, syscall.SIGKILL))
+	}
+	if code := b.code(); code != bench.ExitFail {
+		t.Errorf("exit code %d, want %d\n%s", code, bench.ExitFail, b.said.String())
+	}
+	r := got[*bench.Result](t)(bench.Load(b.out))
+	first := r.Suites[0].Runs[0]
+	if !strings.Contains(first.Failed, "ended by itself") {
+		t.Errorf("the run failed with %q, want the server's end", first.Failed)
+	}
+	if first.Audit == nil || !first.Audit.OK || first.Audit.Created == 0 {
+		t.Errorf("audit after the restart: %+v", first.Audit)
+	}
+	if len(first.Logs) == 0 || first.Kept == "" {
+		t.Errorf("logs %q and data %q are kept, want both", first.Logs, first.Kept)
+	}
+}
