@@ -34,8 +34,8 @@ chaos: ## one row of faults on real processes, added to its campaign: ROW=R-01 N
 soak: ## run for hours under load
 	@echo 'There is no soak test yet: nothing was run.' >&2; exit 2
 
-bench-smoke: ## run every benchmark once, to see that the harness works
-	@echo 'There is no benchmark harness yet: nothing was measured.' >&2; exit 2
+bench-smoke: build ## measure one row of every suite for a second and audit it, to see that the harness works
+	./bin/millrace bench run --profile smoke
 
 generate: ## write gen/ anew from proto/
 	scripts/generate.sh

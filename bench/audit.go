@@ -1,0 +1,213 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace/millrace/internal/check"
+	millrace "github.com/millrace/millrace/sdk/go"
+)
+
+const (
+	drainWithin = 60 * time.Second
+	readers     = 32 // reads of the audit at once
+)
+
+// Drain waits, at most a minute, until workers have completed what was created, or the servers say that nothing is left
+// to complete: the audit then tells which of the two is wrong.
+func (r *Rig) Drain(ctx context.Context) error {
+	start := time.Now()
+	defer func() { r.drained = time.Since(start) }()
+	last, moved := uint64(0), start
+	for {
+		created, done := r.Ledger.Counts()
+		if done >= created {
+			return nil
+		}
+		now := time.Now()
+		if done != last {
+			last, moved = done, now
+		}
+		if quiet := now.Sub(moved); quiet > askAfter && r.left != nil && !r.Ceiling {
+			if n, err := r.left(ctx); err == nil && n == 0 {
+				return nil
+			}
+			moved = now.Add(-askAfter / 2)
+		}
+		if now.Sub(start) > r.drainLimit {
+			return fmt.Errorf("not drained after %.0f s: %d of %d tasks are completed", now.Sub(start).Seconds(), done, created)
+		}
+		if err := pause(ctx, 5*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// askAfter is how long nothing moves before the servers are asked what is left.
+const askAfter = 500 * time.Millisecond
+
+// auditor proves that what was acknowledged is there, once and whole.
+type auditor struct {
+	ledger  *Ledger
+	client  *millrace.Client
+	queue   string
+	payload []byte
+	result  []byte
+	works   bool // the suite completes what it creates
+	drained bool
+}
+
+func (a *auditor) run(ctx context.Context) (*Audit, error) {
+	sums := a.ledger.sums()
+	out := &Audit{Created: sums.created, Completed: sums.completed, Unknown: sums.unknown, Checked: "every id"}
+	if sums.every > 1 {
+		out.Checked = fmt.Sprintf("every %dth id", sums.every)
+	}
+	stats, err := a.client.Queue(a.queue).Stats(ctx)
+	if e, ok := errors.AsType[*millrace.Error](err); ok && e.Code == millrace.CodeNotFound {
+		err = nil // nothing was created
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the counters of queue %s: %w", a.queue, err)
+	}
+	out.Counts = map[string]uint64{
+		"blocked": stats.Blocked, "scheduled": stats.Scheduled, "ready": stats.Ready, "running": stats.Running,
+		"completed": stats.Completed, "dead": stats.Dead, "cancelled": stats.Cancelled, "purged": stats.Purged,
+		"created": stats.Created, "completed_total": stats.CompletedTotal,
+	}
+	out.Counted = stats.Blocked + stats.Scheduled + stats.Ready + stats.Running + stats.Completed + stats.Dead + stats.Cancelled + stats.Purged
+	violate := func(format string, args ...any) {
+		out.Violations = append(out.Violations, fmt.Sprintf(format, args...))
+	}
+	if out.Counted < sums.created {
+		violate("lost: %d creates were acknowledged, the servers count %d tasks", sums.created, out.Counted)
+	}
+	if out.Counted > sums.created+sums.unknown {
+		violate("unexpected: the servers count %d tasks, %d were created and %d may have been", out.Counted, sums.created, sums.unknown)
+	}
+	if stats.Created != out.Counted {
+		violate("counters: %d created, but the states and purged make %d", stats.Created, out.Counted)
+	}
+	if sums.twice > 0 {
+		violate("doubled: %d tasks were completed more than once", sums.twice)
+	}
+	if sums.createdTwice > 0 {
+		violate("doubled: %d ids were created more than once", sums.createdTwice)
+	}
+	if stats.CompletedTotal < sums.completed-min(sums.replayed, sums.completed) {
+		violate("completions lost: %d were acknowledged, the servers count %d", sums.completed, stats.CompletedTotal)
+	}
+	a.judgeIDs(sums, out, violate)
+	if err := a.readBack(ctx, out, violate); err != nil {
+		return nil, err
+	}
+	out.OK = len(out.Violations) == 0
+	return out, nil
+}
+
+// judgeIDs compares ids, which is stricter than counts. Tasks of unknown creates are strangers, and may be.
+func (a *auditor) judgeIDs(sums ledgerSums, out *Audit, violate func(format string, args ...any)) {
+	if !a.works {
+		return
+	}
+	if uint64(sums.strangers*sums.every) > sums.unknown {
+		violate("unexpected: %d tasks were completed that nobody had acknowledged, %d creates ended unknown", sums.strangers, sums.unknown)
+	}
+	left := out.Counts["blocked"] + out.Counts["scheduled"] + out.Counts["ready"] + out.Counts["running"]
+	ended := out.Counts["dead"] + out.Counts["cancelled"] + out.Counts["purged"]
+	if missing := uint64(sums.missing * sums.every); sums.every == 1 && missing > left+ended+sums.unknown {
+		violate("lost: %d tasks that were acknowledged were never completed, and %d are left", missing, left)
+	}
+	if a.drained && left > 0 {
+		violate("stuck: %d tasks are left after the drain", left)
+	}
+}
+
+// readBack reads the sample and compares payload, result and state; the checkers judge its history besides.
+func (a *auditor) readBack(ctx context.Context, out *Audit, violate func(format string, args ...any)) error {
+	sample := a.ledger.samples()
+	states := make([]check.TaskState, len(sample)) // without an id: not found
+	differs := make([]string, len(sample))
+	var next atomic.Int64
+	var failed atomic.Pointer[error]
+	var running sync.WaitGroup
+	for range readers {
+		running.Go(func() {
+			for failed.Load() == nil {
+				i := int(next.Add(1)) - 1
+				if i >= len(sample) {
+					return
+				}
+				t, err := a.client.Task(ctx, sample[i].id)
+				if e, ok := errors.AsType[*millrace.Error](err); ok && e.Code == millrace.CodeNotFound {
+					continue
+				}
+				if err != nil {
+					err = fmt.Errorf("read task %s back: %w", sample[i].id, err)
+					failed.CompareAndSwap(nil, &err)
+					return
+				}
+				state, _ := check.ParseState(t.State.String())
+				states[i] = check.TaskState{ID: t.ID, Queue: t.Queue, State: state, Attempt: uint32(t.Attempt)}
+				differs[i] = a.different(t)
+			}
+		})
+	}
+	running.Wait()
+	if err := failed.Load(); err != nil {
+		return *err
+	}
+	out.ReadBack = uint64(len(sample))
+	for i, what := range differs {
+		if what != "" && len(out.Violations) < maxViolations {
+			violate("different: task %s has another %s", sample[i].id, what)
+		}
+	}
+	a.checkHistory(sample, states, out, violate)
+	return nil
+}
+
+const maxViolations = 100
+
+func (a *auditor) different(t *millrace.TaskInfo) string {
+	switch {
+	case string(t.Payload) != string(a.payload):
+		return "payload"
+	case a.works && t.State == millrace.Completed && string(t.Result) != string(a.result):
+		return "result"
+	}
+	return ""
+}
+
+// checkHistory gives the calls of the sample, and what was read back, to the independent checkers.
+func (a *auditor) checkHistory(sample []sampled, states []check.TaskState, out *Audit, violate func(format string, args ...any)) {
+	var calls []check.Call
+	var final []check.TaskState
+	for i, s := range sample {
+		if !s.followed || !a.works || !a.drained {
+			if states[i].ID == "" && len(out.Violations) < maxViolations {
+				violate("lost: task %s was acknowledged and is not there", s.id)
+			}
+			continue
+		}
+		calls = append(calls, check.Call{Op: check.OpCreate, ID: s.id, Answer: s.id, Queue: a.queue, Outcome: check.OK})
+		for _, c := range s.completions {
+			calls = append(calls, check.Call{
+				Op: check.OpComplete, ID: s.id, Token: c.token, Queue: a.queue, Outcome: c.outcome, Replayed: c.replayed,
+			})
+		}
+		if states[i].ID != "" {
+			final = append(final, states[i])
+		}
+	}
+	if len(calls) == 0 {
+		return
+	}
+	for _, v := range check.TotalQueue(calls, final, check.TotalOptions{}).Violations {
+		violate("%s", v)
+	}
+}

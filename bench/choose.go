@@ -1,0 +1,223 @@
+package bench
+
+import (
+	"path"
+	"slices"
+	"strings"
+	"time"
+)
+
+// runSpec is one row under one durability, as this command runs it.
+type runSpec struct {
+	suite      *Suite
+	row        *RowSpec
+	shape      Shape
+	durability Durability
+	topology   Topology
+	group      bool
+	window     time.Duration
+	warmup     time.Duration
+	runs       int
+	repeat     bool // runs that the host spoiled are repeated
+	verdicts   bool
+	env        []string
+}
+
+func (s *runSpec) class() string { return s.label(Valid).Class() }
+
+func (s *runSpec) label(v Validity) Label {
+	l := Label{Durability: s.durability, Voters: s.shape.Voters(), Topology: s.topology, Validity: v}
+	if !s.group {
+		l.Note = "one commit per entry"
+	}
+	return l
+}
+
+func (s *runSpec) String() string { return s.suite.Name + "/" + s.row.Name + " " + s.class() }
+
+// choose resolves what was asked for, in the order of the tables.
+func choose(c *Config, h *Harness) ([]runSpec, error) {
+	var profile *Profile
+	if c.Profile != "" {
+		i := slices.IndexFunc(h.Profiles, func(p Profile) bool { return p.Name == c.Profile })
+		if i < 0 {
+			var names []string
+			for _, p := range h.Profiles {
+				names = append(names, p.Name)
+			}
+			return nil, usage("profile", "%q is not known; nearest: %s", c.Profile, strings.Join(Nearest(c.Profile, names), ", "))
+		}
+		profile = &h.Profiles[i]
+	}
+	if len(c.Select) == 0 && profile == nil {
+		return nil, usage("suite", "name a suite, such as queue.cycle, or a --profile; millrace bench list shows them")
+	}
+	matched := make([]bool, len(c.Select))
+	var out []runSpec
+	var unbuilt []string
+	for i := range h.Suites {
+		s := &h.Suites[i]
+		for j := range s.Rows {
+			row := &s.Rows[j]
+			named := len(c.Select) == 0
+			for k, pattern := range c.Select {
+				if matchRow(pattern, s.Name, row.Name) {
+					named, matched[k] = true, true
+				}
+			}
+			if !named || profile != nil && !slices.Contains(row.Profiles, profile.Name) {
+				continue
+			}
+			if !s.Built() {
+				if len(c.Select) > 0 && !slices.Contains(unbuilt, s.Name) {
+					unbuilt = append(unbuilt, s.Name)
+				}
+				continue
+			}
+			out = append(out, specs(c, s, row, profile)...)
+		}
+	}
+	for k, ok := range matched {
+		if !ok {
+			return nil, usage("suite", "%q is not known; nearest: %s", c.Select[k], strings.Join(Nearest(c.Select[k], rowNames(h.Suites)), ", "))
+		}
+	}
+	if len(unbuilt) > 0 && !hasGlob(c.Select) {
+		return nil, usage("suite", "not built yet: %s", strings.Join(unbuilt, ", "))
+	}
+	if len(out) == 0 {
+		return nil, usage("suite", "nothing that is built matches; millrace bench list shows what there is")
+	}
+	return out, nil
+}
+
+func hasGlob(patterns []string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool { return strings.ContainsAny(p, "*?[") })
+}
+
+// matchRow matches SUITE, SUITE/ROW, or a glob of either. A suite's own name may hold slashes.
+func matchRow(pattern, suite, row string) bool {
+	for _, name := range []string{suite, suite + "/" + row} {
+		if ok, err := path.Match(pattern, name); pattern == name || err == nil && ok {
+			return true
+		}
+	}
+	return false
+}
+
+func rowNames(suites []Suite) []string {
+	var out []string
+	for _, s := range suites {
+		out = append(out, s.Name)
+		for _, r := range s.Rows {
+			out = append(out, s.Name+"/"+r.Name)
+		}
+	}
+	return out
+}
+
+// specs makes one spec per durability.
+func specs(c *Config, s *Suite, row *RowSpec, p *Profile) []runSpec {
+	window, runs, verdicts := row.Window, 5, true
+	if window == 0 {
+		window = s.Window
+	}
+	warmup := s.Warmup
+	durabilities := c.durabilities()
+	if p != nil {
+		runs, verdicts = p.Runs, p.Verdicts
+		if p.Window != nil {
+			window = p.Window(s.Name, window)
+		}
+		if p.Warmup > 0 {
+			warmup = p.Warmup
+		}
+		if p.Fsync && p.None {
+			durabilities = []Durability{Fsync, None}
+		}
+	}
+	if row.Runs > 0 {
+		runs = min(runs, row.Runs)
+	}
+	if c.Runs > 0 {
+		runs = c.Runs
+	}
+	if c.Window > 0 {
+		window = c.Window
+	}
+	if c.WarmupSet {
+		warmup = c.Warmup
+	}
+	if row.NoFsync {
+		durabilities = []Durability{None}
+	}
+	if s.Local {
+		durabilities = durabilities[:1]
+	}
+	topology := c.Topology
+	if c.Target != "" {
+		topology = Remote
+	}
+	if s.Local {
+		topology = InProc
+	}
+	var out []runSpec
+	for _, d := range durabilities {
+		spec := runSpec{
+			suite: s, row: row, shape: shaped(c, row.Shape), durability: d, topology: topology, group: c.GroupCommit, window: window,
+			warmup: warmup, runs: runs, repeat: p == nil || p.Verdicts, verdicts: verdicts,
+		}
+		if spec.shape.Commit == "single" {
+			spec.group = false
+		}
+		if !spec.group && !s.Local {
+			spec.shape.Commit = "single"
+		}
+		out = append(out, spec)
+	}
+	return out
+}
+
+// shaped applies what the command line replaces. A batch of 0 means single calls.
+func shaped(c *Config, s Shape) Shape {
+	if c.WorkerBatch >= 0 && s.Workers > 0 {
+		s.WorkerBatch = c.WorkerBatch
+	}
+	if c.ProducerBatch >= 0 && s.Producers > 0 {
+		s.ProducerBatch = c.ProducerBatch
+	}
+	if c.Shards > 0 && s.Nodes > 0 {
+		s.Shards = c.Shards
+	}
+	if c.Payload > 0 && s.Producers > 0 {
+		s.Payload = c.Payload
+	}
+	return s
+}
+
+// benchName names a row in Go benchmark text.
+func benchName(s *Suite) string {
+	if s.Bench != "" {
+		return s.Bench
+	}
+	name := "Benchmark"
+	for _, part := range strings.FieldsFunc(s.Name, func(r rune) bool { return r == '.' || r == '/' || r == '-' }) {
+		name += strings.ToUpper(part[:1]) + part[1:]
+	}
+	return name
+}
+
+// payload returns the bytes of a task of the shape: {"bench":true}, or a JSON object of the length that is asked for.
+func payload(n int) []byte {
+	const short = `{"bench":true}`
+	if n == 0 {
+		return []byte(short)
+	}
+	const frame = len(`{"bench":""}`)
+	if n <= frame {
+		return []byte(strings.Repeat("1", n)) // a number is JSON too
+	}
+	return []byte(`{"bench":"` + strings.Repeat("x", n-frame) + `"}`)
+}
+
+var resultBytes = []byte(`{"ok":true}`)

@@ -1,0 +1,113 @@
+package bench
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Pump is one goroutine of a generator.
+type Pump struct {
+	Number   int
+	Intended time.Time // when this call was due: its latency counts from here
+	Began    time.Time // when it began
+}
+
+// Generate starts n pumps that call until the window ends: one after the other in a closed loop, when they are due in an
+// open one. It returns at once; the channel is closed when every call has its answer. call must not fail: it records.
+func (r *Rig) Generate(ctx context.Context, n int, call func(ctx context.Context, p *Pump)) <-chan struct{} {
+	done := make(chan struct{})
+	if r.Rate > 0 {
+		go func() {
+			defer close(done)
+			r.openLoop(ctx, call)
+		}()
+		return done
+	}
+	if r.Concurrency > 0 {
+		n = r.Concurrency
+	}
+	var pumps sync.WaitGroup
+	for i := range n {
+		pumps.Go(func() {
+			p := &Pump{Number: i}
+			for !r.Done() && ctx.Err() == nil {
+				p.Began = time.Now()
+				p.Intended = p.Began
+				call(ctx, p)
+			}
+		})
+	}
+	go func() {
+		defer close(done)
+		pumps.Wait()
+	}()
+	return done
+}
+
+// openLoop starts each call when it is due. A sleep overshoots by a millisecond or two: each wake starts everything that
+// is due by then. A call that finds no free pump is dropped, and the drop is counted.
+func (r *Rig) openLoop(ctx context.Context, call func(ctx context.Context, p *Pump)) {
+	lag := r.Op("schedule_lag")
+	work := make(chan time.Time, r.InFlight)
+	var pumps sync.WaitGroup
+	var idle, running atomic.Int64
+	spawn := func(number int) {
+		pumps.Go(func() {
+			p := &Pump{Number: number}
+			for at := range work {
+				idle.Add(-1)
+				p.Intended, p.Began = at, time.Now()
+				call(ctx, p)
+				running.Add(-1)
+				idle.Add(1)
+			}
+		})
+	}
+	schedule := NewSchedule(r.Arrivals, r.Rate, r.Seed)
+	start := time.Now()
+	next := schedule.Next()
+	live := 0
+	for !r.Done() && ctx.Err() == nil {
+		now := time.Since(start)
+		for next <= now {
+			due := start.Add(next)
+			if running.Load() >= int64(r.InFlight) {
+				r.drop()
+			} else {
+				running.Add(1)
+				if idle.Load() <= int64(len(work)) && live < r.InFlight {
+					idle.Add(1)
+					spawn(live)
+					live++
+				}
+				work <- due
+				lag.Latency(live, time.Since(due))
+				r.start()
+			}
+			next = schedule.Next()
+		}
+		if pause(ctx, min(next-now, 10*time.Millisecond)) != nil {
+			break
+		}
+	}
+	close(work)
+	pumps.Wait()
+}
+
+func (r *Rig) drop() {
+	if r.measuring.Load() {
+		r.mu.Lock()
+		r.offered.dropped++
+		r.mu.Unlock()
+	}
+}
+
+func (r *Rig) start() {
+	if r.measuring.Load() {
+		r.mu.Lock()
+		r.offered.started++
+		r.mu.Unlock()
+	}
+}

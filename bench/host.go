@@ -1,0 +1,136 @@
+package bench
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Clocks are the clocks of the host. They are compared with each other, never with those of another host.
+type Clocks interface {
+	Realtime() time.Duration  // since 1970
+	Monotonic() time.Duration // without suspension
+	Boottime() time.Duration  // with suspension
+}
+
+// HostCPU is the CPU time of the whole host so far, in seconds over all its cores.
+type HostCPU struct{ Busy, Idle, Steal float64 }
+
+// Pressure is how long something waited so far, in seconds.
+type Pressure struct{ CPU, IO, Memory float64 }
+
+// ProcessUse is what one process used so far.
+type ProcessUse struct {
+	CPU float64 // seconds
+	RSS uint64  // bytes now
+}
+
+// Observer reads the host. An error means that it cannot be read here.
+type Observer interface {
+	CPU() (HostCPU, error)
+	Pressure() (Pressure, error)
+	Process(pid int) (ProcessUse, error)
+	Cores() int
+}
+
+// procfs is the Observer of Linux.
+type procfs struct{ root string }
+
+// userHZ is the unit of CPU times in procfs, the same on all Linux systems.
+const userHZ = 100
+
+// CPU reads the first line of stat: user nice system idle iowait irq softirq steal.
+func (p procfs) CPU() (HostCPU, error) {
+	b, err := os.ReadFile(filepath.Join(p.root, "stat"))
+	if err != nil {
+		return HostCPU{}, err
+	}
+	line, _, _ := bytes.Cut(b, []byte("\n"))
+	f := strings.Fields(string(line))
+	if len(f) < 9 || f[0] != "cpu" {
+		return HostCPU{}, fmt.Errorf("stat begins with %q", line)
+	}
+	var v [8]float64
+	for i := range v {
+		n, err := strconv.ParseUint(f[i+1], 10, 64)
+		if err != nil {
+			return HostCPU{}, err
+		}
+		v[i] = float64(n) / userHZ
+	}
+	return HostCPU{Busy: v[0] + v[1] + v[2] + v[5] + v[6], Idle: v[3] + v[4], Steal: v[7]}, nil
+}
+
+// Pressure reads the totals of pressure/cpu, io and memory.
+func (p procfs) Pressure() (out Pressure, err error) {
+	for _, f := range []struct {
+		name string
+		to   *float64
+	}{{"cpu", &out.CPU}, {"io", &out.IO}, {"memory", &out.Memory}} {
+		b, err := os.ReadFile(filepath.Join(p.root, "pressure", f.name))
+		if err != nil {
+			return Pressure{}, err
+		}
+		line, _, _ := strings.Cut(string(b), "\n")
+		_, total, ok := strings.Cut(line, "total=")
+		us, err := strconv.ParseUint(strings.TrimSpace(total), 10, 64)
+		if !ok || err != nil {
+			return Pressure{}, fmt.Errorf("pressure/%s begins with %q", f.name, line)
+		}
+		*f.to = float64(us) / 1e6
+	}
+	return out, nil
+}
+
+// Process reads stat and statm of a process.
+func (p procfs) Process(pid int) (ProcessUse, error) {
+	dir := filepath.Join(p.root, strconv.Itoa(pid))
+	b, err := os.ReadFile(filepath.Join(dir, "stat"))
+	if err != nil {
+		return ProcessUse{}, err
+	}
+	// The name of the process, in brackets, may hold anything: fields count from the last bracket.
+	_, rest, ok := strings.Cut(string(b[max(bytes.LastIndexByte(b, ')'), 0):]), ") ")
+	f := strings.Fields(rest)
+	if !ok || len(f) < 13 {
+		return ProcessUse{}, fmt.Errorf("stat of process %d is %q", pid, b)
+	}
+	user, err1 := strconv.ParseUint(f[11], 10, 64)
+	system, err2 := strconv.ParseUint(f[12], 10, 64)
+	if err1 != nil || err2 != nil {
+		return ProcessUse{}, fmt.Errorf("stat of process %d is %q", pid, b)
+	}
+	out := ProcessUse{CPU: float64(user+system) / userHZ}
+	if b, err = os.ReadFile(filepath.Join(dir, "statm")); err != nil {
+		return ProcessUse{}, err
+	}
+	if f = strings.Fields(string(b)); len(f) > 1 {
+		pages, err := strconv.ParseUint(f[1], 10, 64)
+		if err != nil {
+			return ProcessUse{}, err
+		}
+		out.RSS = pages * uint64(os.Getpagesize())
+	}
+	return out, nil
+}
+
+// Cores counts the cores of the host.
+func (p procfs) Cores() int {
+	b, err := os.ReadFile(filepath.Join(p.root, "stat"))
+	if err != nil {
+		return 0
+	}
+	n := 0
+	lines := bufio.NewScanner(bytes.NewReader(b))
+	for lines.Scan() {
+		if t := lines.Text(); strings.HasPrefix(t, "cpu") && len(t) > 3 && t[3] != ' ' {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,108 @@
+package bench
+
+import (
+	"fmt"
+	"io"
+	"strings"
+)
+
+// Listed is one row of the list of what can be measured.
+type Listed struct {
+	Suite      string      `json:"suite"`
+	Row        string      `json:"row"`
+	Title      string      `json:"title"`
+	Priority   string      `json:"priority"`
+	Built      bool        `json:"built"`
+	Shape      []Param     `json:"shape"`
+	Window     string      `json:"window"`
+	References []Reference `json:"references"`
+	Targets    []Target    `json:"targets"`
+	Profiles   []string    `json:"profiles"`
+	Minutes    float64     `json:"minutes"` // of the suite, in the profile seeds
+}
+
+// Listing returns every row of the suites.
+func Listing(suites []Suite) []Listed {
+	var out []Listed
+	for _, s := range suites {
+		for _, r := range s.Rows {
+			window := r.Window
+			if window == 0 {
+				window = s.Window
+			}
+			out = append(out, Listed{
+				Suite: s.Name, Row: r.Name, Title: r.Title, Priority: s.Priority, Built: s.Built(), Shape: r.Shape.Params(),
+				Window: window.String(), References: orEmpty(r.References), Targets: orEmpty(r.Targets), Profiles: orEmpty(r.Profiles),
+				Minutes: s.Minutes,
+			})
+		}
+	}
+	return out
+}
+
+func orEmpty[T any](s []T) []T {
+	if s == nil {
+		return []T{}
+	}
+	return s
+}
+
+// WriteList prints every suite with its rows, published figures and targets.
+func WriteList(w io.Writer, suites []Suite) error {
+	var b strings.Builder
+	for _, s := range suites {
+		state := ""
+		if !s.Built() {
+			state = " (not built yet)"
+		}
+		fmt.Fprintf(&b, "%s  %s%s", s.Name, s.Title, state)
+		if s.Minutes > 0 {
+			fmt.Fprintf(&b, "  about %s min in seeds", Number(s.Minutes))
+		}
+		b.WriteByte('\n')
+		for _, r := range s.Rows {
+			fmt.Fprintf(&b, "  %-24s %s", r.Name, r.Title)
+			if len(r.Profiles) > 0 {
+				fmt.Fprintf(&b, "  [%s]", strings.Join(r.Profiles, " "))
+			}
+			b.WriteByte('\n')
+			if params := r.Shape.Params(); len(params) > 0 {
+				b.WriteString("    shape     ")
+				for i, p := range params {
+					if i > 0 {
+						b.WriteByte(' ')
+					}
+					fmt.Fprintf(&b, "%s=%s", p.Name, p.Value)
+				}
+				b.WriteByte('\n')
+			}
+			for _, f := range r.References {
+				fmt.Fprintf(&b, "    reference %s, %s: %s %s (%s)\n", f.System, f.Name, Number(f.Value), f.Unit, f.Note)
+			}
+			for _, t := range r.Targets {
+				b.WriteString("    target    " + t.String() + "\n")
+			}
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// String prints what is to be reached.
+func (t Target) String() string {
+	sign := "≥"
+	if t.AtMost {
+		sign = "≤"
+	}
+	s := t.Metric
+	if t.Durability != "" {
+		s += " (" + t.Durability + ")"
+	}
+	if t.Must != 0 {
+		s += fmt.Sprintf(" must %s %s", sign, Number(t.Must))
+	}
+	if t.Aim != 0 {
+		s += fmt.Sprintf(" aim %s %s", sign, Number(t.Aim))
+	}
+	return s + ", " + t.Source
+}

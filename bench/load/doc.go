@@ -1,0 +1,32 @@
+// Package load drives the system under test: one file per kind of load, and a null server that only acknowledges.
+//
+// Drivers use the public Go client and HTTP, as a user does. They count through the rig: an acknowledgement of the server
+// counts when it comes, a handler that returns counts nothing.
+//
+// Elsewhere: which rows there are (bench/tables); windows, histograms, validity and audits (bench).
+package load
+
+import (
+	"context"
+
+	"github.com/millrace/millrace/bench"
+)
+
+// Drivers returns the driver of each suite that is built.
+func Drivers() map[string]bench.Driver {
+	return map[string]bench.Driver{
+		"queue.cycle":     Queue,
+		"queue.coalesce":  Queue,
+		"queue.transport": Transport,
+		"queue.codec":     bench.Codec,
+		"queue.gc":        GC,
+	}
+}
+
+// Transport drives the queue through the door that the row names.
+func Transport(ctx context.Context, rig *bench.Rig) error {
+	if rig.Shape.Transport == "rest" {
+		return REST(ctx, rig)
+	}
+	return Queue(ctx, rig)
+}

@@ -1,0 +1,175 @@
+package load
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/millrace/millrace/bench"
+)
+
+// gcSlice is how finely latencies are told apart by collections of garbage: a busy server collects more than once a
+// second.
+const gcSlice = 100 * time.Millisecond
+
+// gcWatch splits the latencies of one operation by whether a process collected garbage meanwhile.
+type gcWatch struct {
+	op    string
+	admin string
+
+	mu      sync.Mutex // guards the fields below
+	now     gcCount
+	first   gcCount
+	slice   gcCount // when the slice began
+	with    *hdrhistogram.Histogram
+	without *hdrhistogram.Histogram
+	pauses  []float64 // µs
+	lost    error
+}
+
+// gcCount is collections so far, and the time that they stopped the server.
+type gcCount struct {
+	server, driver uint64
+	paused         float64 // seconds, of the server
+}
+
+// GC is Queue with an eye on collections of garbage, of server and driver.
+func GC(ctx context.Context, rig *bench.Rig) error {
+	if rig.Ceiling {
+		return Queue(ctx, rig)
+	}
+	g := &gcWatch{
+		op: "create", admin: rig.Servers[0].Admin, with: hdrhistogram.New(1, int64(time.Hour/time.Microsecond), 3),
+		without: hdrhistogram.New(1, int64(time.Hour/time.Microsecond), 3),
+	}
+	if rig.Shape.Workers > 0 {
+		g.op = "cycle"
+	}
+	watching, stop := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		g.watch(watching, rig)
+	}()
+	rig.Resolution, rig.OnInterval = gcSlice, g.interval
+	err := Queue(ctx, rig)
+	stop()
+	<-done
+	g.report(rig)
+	return err
+}
+
+// watch counts collections from the beginning of the window to its end.
+func (g *gcWatch) watch(ctx context.Context, rig *bench.Rig) {
+	tick := time.NewTicker(gcSlice)
+	defer tick.Stop()
+	began := false
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if rig.Done() {
+			return
+		}
+		n, err := g.count(ctx)
+		g.mu.Lock()
+		if err != nil {
+			g.lost = err
+		} else {
+			if k := n.server - g.now.server; began && k > 0 {
+				g.pauses = append(g.pauses, (n.paused-g.now.paused)/float64(k)*1e6)
+			}
+			if g.now = n; !began && rig.Measuring() {
+				began, g.first, g.slice = true, n, n
+			}
+		}
+		g.mu.Unlock()
+	}
+}
+
+// count reads the collections of this process and of the server.
+func (g *gcWatch) count(ctx context.Context) (gcCount, error) {
+	var own debug.GCStats
+	debug.ReadGCStats(&own)
+	n := gcCount{driver: uint64(own.NumGC)}
+	if g.admin == "" {
+		n.server, n.paused = n.driver, own.PauseTotal.Seconds() // one process for all
+		return n, nil
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, g.admin+"/metrics", nil)
+	if err != nil {
+		return n, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return n, fmt.Errorf("read the server's collections: %w", err)
+	}
+	defer resp.Body.Close() //nolint:errcheck // it was only read
+	found := 0
+	lines := bufio.NewScanner(resp.Body)
+	for lines.Scan() {
+		name, value, _ := strings.Cut(lines.Text(), " ")
+		v, err := strconv.ParseFloat(value, 64)
+		switch {
+		case err != nil:
+		case name == "go_gc_duration_seconds_count":
+			n.server, found = uint64(v), found+1
+		case name == "go_gc_duration_seconds_sum":
+			n.paused, found = v, found+1
+		}
+	}
+	if found < 2 {
+		return n, fmt.Errorf("%s/metrics does not tell of collections", g.admin)
+	}
+	return n, lines.Err()
+}
+
+// interval takes the latencies of one slice.
+func (g *gcWatch) interval(op string, h *hdrhistogram.Histogram) {
+	if op != g.op {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.now.server != g.slice.server || g.now.driver != g.slice.driver {
+		g.with.Merge(h)
+	} else {
+		g.without.Merge(h)
+	}
+	g.slice = g.now
+}
+
+func (g *gcWatch) report(rig *bench.Rig) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.lost != nil {
+		rig.Warn("gc_unseen", g.lost.Error(), 0)
+		return
+	}
+	rig.Metric("gc_cycles", float64(g.now.server-g.first.server), "collections")
+	rig.Metric("gc_cycles_driver", float64(g.now.driver-g.first.driver), "collections")
+	if len(g.pauses) > 0 {
+		slices.Sort(g.pauses)
+		rig.Metric("gc_pause_p99_us", g.pauses[min(len(g.pauses)*99/100, len(g.pauses)-1)], "µs")
+		rig.Metric("gc_pause_max_us", g.pauses[len(g.pauses)-1], "µs")
+	}
+	a, b := g.with.ValueAtQuantile(99.9), g.without.ValueAtQuantile(99.9)
+	if g.with.TotalCount() == 0 || g.without.TotalCount() == 0 || b == 0 {
+		rig.Warn("gc_not_told_apart", fmt.Sprintf("every slice of %s was with a collection, or none was", gcSlice), 0)
+		return
+	}
+	rig.Metric("gc_p999_us", float64(a), "µs")
+	rig.Metric("no_gc_p999_us", float64(b), "µs")
+	rig.Metric("gc_p999_ratio", float64(a)/float64(b), "×")
+}

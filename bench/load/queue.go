@@ -1,0 +1,342 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/bench"
+	millrace "github.com/millrace/millrace/sdk/go"
+)
+
+// queueRun is the queue's load of one run: producers that create, workers that complete.
+type queueRun struct {
+	rig     *bench.Rig
+	job     *millrace.JobOf[[]byte, []byte]
+	create  *bench.Op
+	settle  *bench.Op
+	claim   *bench.Op // latency from create to handler
+	cycle   *bench.Op // latency from create to acknowledged completion
+	traces  traces
+	clients []*millrace.Client // of producers
+	workers []*worker
+	args    [][]byte // of one batched create
+	call    func(ctx context.Context, p *bench.Pump)
+}
+
+// drainTimeout is what handlers that do nothing need at most.
+const drainTimeout = 2 * time.Second
+
+// worker is one worker client and the end of its run.
+type worker struct {
+	client *millrace.Client
+	w      *millrace.Worker
+	stop   context.CancelFunc
+	ended  chan error
+}
+
+// Queue drives producers and workers as the row's shape says, through streams: rows without workers only create, rows
+// without producers work on what was prefilled.
+func Queue(ctx context.Context, rig *bench.Rig) error { return newQueueRun(rig).run(ctx) }
+
+func newQueueRun(rig *bench.Rig) *queueRun {
+	q := &queueRun{
+		rig: rig, job: millrace.Job[[]byte, []byte](rig.Queue).Queue(rig.Queue), create: rig.Op("create"), settle: rig.Op("complete"),
+		claim: rig.Op("create_to_claim"), cycle: rig.Op("cycle"),
+	}
+	if rig.Shape.Lease > 0 {
+		q.job.Lease(rig.Shape.Lease)
+	}
+	for range rig.Shape.ProducerBatch {
+		q.args = append(q.args, rig.Payload)
+	}
+	q.call = q.pump()
+	return q
+}
+
+func (q *queueRun) run(ctx context.Context) error {
+	rig := q.rig
+	defer q.close()
+	if err := q.open(ctx); err != nil {
+		return err
+	}
+	if err := q.prefill(ctx); err != nil {
+		return err
+	}
+	for i := range rig.Shape.Workers {
+		if err := q.startWorker(ctx, i); err != nil {
+			return err
+		}
+	}
+	pumps := rig.Shape.Producers * max(rig.Shape.Pumps, 1)
+	done := rig.Generate(ctx, pumps, q.call)
+	err := rig.Measure(ctx)
+	<-done
+	if err != nil {
+		return err
+	}
+	q.frames()
+	if rig.Shape.Workers == 0 {
+		return nil
+	}
+	return errors.Join(rig.Drain(ctx), q.stopWorkers())
+}
+
+func (q *queueRun) open(ctx context.Context) error {
+	for i := range q.rig.Shape.Producers {
+		c, err := q.rig.Dial(ctx, i)
+		if err != nil {
+			return fmt.Errorf("connect producer %d: %w", i, err)
+		}
+		q.clients = append(q.clients, c)
+	}
+	return nil
+}
+
+// pump returns what one pump calls over and over.
+func (q *queueRun) pump() func(ctx context.Context, p *bench.Pump) {
+	if q.rig.Shape.ProducerBatch > 1 {
+		return q.createMany
+	}
+	return q.createOne
+}
+
+func (q *queueRun) createOne(ctx context.Context, p *bench.Pump) {
+	h, err := q.job.Add(ctx, q.clients[p.Number%len(q.clients)], q.rig.Payload)
+	if err != nil {
+		q.failedCreate(p, 1, err)
+		return
+	}
+	q.create.Record(p.Number, p.Intended, 1, nil)
+	q.created(h.ID, p.Intended)
+}
+
+func (q *queueRun) createMany(ctx context.Context, p *bench.Pump) {
+	handles, err := q.job.AddMany(ctx, q.clients[p.Number%len(q.clients)], q.args)
+	n := 0
+	for _, h := range handles {
+		if h != nil {
+			n++
+			q.created(h.ID, p.Intended)
+		}
+	}
+	if err != nil {
+		q.failedCreate(p, len(q.args)-n, err)
+		q.create.Count(p.Number, n)
+		return
+	}
+	q.create.Record(p.Number, p.Intended, n, nil)
+}
+
+func (q *queueRun) created(id string, at time.Time) {
+	if h := q.rig.Ledger.Created(id); q.rig.Ledger.Traced(h) {
+		if both := q.traces.create(h, at); both != nil {
+			q.finish(both)
+		}
+	}
+}
+
+func (q *queueRun) failedCreate(p *bench.Pump, n int, err error) {
+	q.create.Record(p.Number, p.Intended, 0, err)
+	var e *millrace.Error
+	if errors.As(err, &e) && e.Outcome == millrace.Refused {
+		return
+	}
+	q.rig.Ledger.CreateUnknown(n)
+}
+
+// prefill creates tasks before the window.
+func (q *queueRun) prefill(ctx context.Context) error {
+	left := q.rig.Shape.Prefill
+	if left == 0 {
+		return nil
+	}
+	c, err := q.rig.Dial(ctx, 0)
+	if err != nil {
+		return err
+	}
+	defer c.Close() //nolint:errcheck // every create was acknowledged, or an error tells
+	const step = 512
+	args := make([][]byte, step)
+	for i := range args {
+		args[i] = q.rig.Payload
+	}
+	for ; left > 0; left -= step {
+		handles, err := q.job.AddMany(ctx, c, args[:min(step, left)])
+		if err != nil {
+			return fmt.Errorf("prefill: %w", err)
+		}
+		for _, h := range handles {
+			q.rig.Ledger.Created(h.ID)
+		}
+	}
+	return nil
+}
+
+// startWorker starts a worker client. Its completions count when the server has acknowledged them.
+func (q *queueRun) startWorker(ctx context.Context, i int) error {
+	c, err := q.rig.Dial(ctx, i)
+	if err != nil {
+		return fmt.Errorf("connect worker %d: %w", i, err)
+	}
+	s := q.rig.Shape
+	opts := []millrace.WorkerOption{
+		millrace.Slots(max(s.Slots, 1)), millrace.DrainTimeout(drainTimeout), millrace.OnSettled(func(m millrace.Settlement) { q.settled(i, m) }),
+	}
+	if s.WorkerBatch > 1 {
+		opts = append(opts, millrace.Batch(s.WorkerBatch))
+	}
+	w := c.Worker(opts...)
+	if s.WorkerBatch > 1 {
+		results := make([][]byte, s.WorkerBatch)
+		for j := range results {
+			results[j] = q.rig.Result
+		}
+		w.HandleBatch(q.rig.Queue, s.WorkerBatch, func(_ context.Context, tasks []*millrace.Task) ([][]byte, []error) {
+			for _, t := range tasks {
+				q.handle(i, t)
+			}
+			return results[:len(tasks)], nil
+		})
+	} else {
+		w.HandleRaw(q.rig.Queue, func(_ context.Context, t *millrace.Task) ([]byte, error) {
+			q.handle(i, t)
+			return q.rig.Result, nil
+		})
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	k := &worker{client: c, w: w, stop: cancel, ended: make(chan error, 1)}
+	q.workers = append(q.workers, k)
+	go func() { k.ended <- w.Run(ctx) }()
+	return nil
+}
+
+// handle is what a handler does: nothing but to note when it began, for one task in 64.
+func (q *queueRun) handle(i int, t *millrace.Task) {
+	if h := q.rig.Ledger.Hash(t.ID); q.rig.Ledger.Traced(h) {
+		q.traces.claim(h, time.Now())
+	}
+}
+
+// settled takes the server's answer to a completion.
+func (q *queueRun) settled(i int, m millrace.Settlement) {
+	t := m.Task
+	if m.Err != nil || m.Op != "complete" {
+		var err error = m.Err
+		if m.Err == nil {
+			err = fmt.Errorf("the attempt ended as %s", m.Op)
+		} else if m.Err.Outcome == millrace.Unknown {
+			q.rig.Ledger.CompleteUnknown(t.ID, t.Token())
+		}
+		q.settle.Record(i, time.Time{}, 0, err)
+		return
+	}
+	h := q.rig.Ledger.Completed(t.ID, t.Token(), m.Replayed)
+	q.settle.Count(i, 1)
+	if q.rig.Ledger.Traced(h) {
+		if both := q.traces.settle(h, time.Now()); both != nil {
+			q.finish(both)
+		}
+	}
+}
+
+// finish records the latencies of a task that went all the way.
+func (q *queueRun) finish(t *trace) {
+	if !t.claimed.IsZero() {
+		q.claim.Latency(0, t.claimed.Sub(t.created))
+		q.settle.Latency(0, t.settled.Sub(t.claimed))
+	}
+	q.cycle.Latency(0, t.settled.Sub(t.created))
+}
+
+// frames tells how many calls the client gathered per frame.
+func (q *queueRun) frames() {
+	creates := uint64(0)
+	for _, c := range q.clients {
+		creates += c.Frames()
+	}
+	if creates > 0 {
+		q.rig.Metric("tasks_per_create_frame", float64(q.create.Acked())/float64(creates), "tasks")
+	}
+	settles := uint64(0)
+	for _, k := range q.workers {
+		settles += k.w.Frames()
+	}
+	if settles > 0 {
+		q.rig.Metric("tasks_per_settle_frame", float64(q.settle.Acked())/float64(settles), "tasks")
+	}
+}
+
+// stopWorkers ends the workers after the drain.
+func (q *queueRun) stopWorkers() error {
+	var all []error
+	for i, k := range q.workers {
+		k.stop()
+		if err := <-k.ended; err != nil {
+			all = append(all, fmt.Errorf("worker %d: %w", i, err))
+		}
+	}
+	q.workers = nil
+	return errors.Join(all...)
+}
+
+// close ends what is still open. Everything that counts was acknowledged before.
+func (q *queueRun) close() {
+	q.rig.Stop()
+	clients := q.clients
+	for _, k := range q.workers {
+		k.stop()
+		<-k.ended
+		clients = append(clients, k.client)
+	}
+	for _, c := range clients {
+		_ = c.Close()
+	}
+}
+
+// trace is the way of one task through the queue.
+type trace struct{ created, claimed, settled time.Time }
+
+// traces holds the tasks that are timed across client sides: the acknowledgement of a create can come after the task's
+// handler, or even its completion.
+type traces struct {
+	shards [16]struct {
+		mu   sync.Mutex
+		open map[uint64]*trace
+	}
+}
+
+// note changes the trace of a task; it returns the trace when both ends are known.
+func (t *traces) note(hash uint64, f func(*trace)) *trace {
+	s := &t.shards[hash>>60]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open == nil {
+		s.open = map[uint64]*trace{}
+	}
+	x := s.open[hash]
+	if x == nil {
+		x = &trace{}
+		s.open[hash] = x
+	}
+	f(x)
+	if x.created.IsZero() || x.settled.IsZero() {
+		return nil
+	}
+	delete(s.open, hash)
+	return x
+}
+
+func (t *traces) create(hash uint64, at time.Time) *trace {
+	return t.note(hash, func(x *trace) { x.created = at })
+}
+
+func (t *traces) claim(hash uint64, at time.Time) {
+	t.note(hash, func(x *trace) { x.claimed = at })
+}
+
+func (t *traces) settle(hash uint64, at time.Time) *trace {
+	return t.note(hash, func(x *trace) { x.settled = at })
+}

@@ -1,0 +1,186 @@
+package load
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace/millrace/bench"
+	millrace "github.com/millrace/millrace/sdk/go"
+)
+
+// restRun is the queue's load of one run through REST: one request per operation.
+type restRun struct {
+	rig      *bench.Rig
+	http     *http.Client
+	create   *bench.Op
+	claim    *bench.Op
+	complete *bench.Op
+	body     []byte // of a create
+	claims   []byte // of a claim
+	requests atomic.Uint64
+}
+
+// restTimeout bounds one request; a claim waits for less.
+const (
+	restTimeout = 30 * time.Second
+	restWait    = time.Second
+)
+
+// REST drives the queue through a standard HTTP client: pumps that create, goroutines that claim and complete.
+func REST(ctx context.Context, rig *bench.Rig) error {
+	if rig.Servers[0].HTTP == "" {
+		return errors.New("the server has no REST door")
+	}
+	conns := rig.Shape.Producers*rig.Shape.Pumps + rig.Shape.Workers*rig.Shape.Slots + 8
+	transport := &http.Transport{MaxIdleConns: conns, MaxIdleConnsPerHost: conns, DisableCompression: true}
+	defer transport.CloseIdleConnections()
+	r := &restRun{
+		rig: rig, http: &http.Client{Transport: transport, Timeout: restTimeout},
+		create: rig.Op("create"), claim: rig.Op("claim"), complete: rig.Op("complete"),
+	}
+	if err := r.bodies(); err != nil {
+		return err
+	}
+	q := &queueRun{rig: rig, job: millrace.Job[[]byte, []byte](rig.Queue)}
+	if err := q.prefill(ctx); err != nil {
+		return err
+	}
+	working, stop := context.WithCancel(ctx)
+	defer stop()
+	var workers sync.WaitGroup
+	for i := range rig.Shape.Workers * rig.Shape.Slots {
+		workers.Go(func() { r.work(working, i) })
+	}
+	done := rig.Generate(ctx, rig.Shape.Producers*max(rig.Shape.Pumps, 1), r.post)
+	err := rig.Measure(ctx)
+	<-done
+	if err == nil && rig.Shape.Workers > 0 {
+		err = rig.Drain(ctx)
+	}
+	stop()
+	workers.Wait()
+	if ops := max(r.create.Acked(), r.complete.Acked()); ops > 0 {
+		rig.Metric("requests_per_op", float64(r.requests.Load())/float64(ops), "requests")
+	}
+	return err
+}
+
+// bodies makes the requests that are sent over and over.
+func (r *restRun) bodies() (err error) {
+	create := map[string]any{"queue": r.rig.Queue, "payload": json.RawMessage(r.rig.Payload)}
+	claim := map[string]any{"queues": []string{r.rig.Queue}, "max": 1, "wait": restWait.String(), "worker": "bench"}
+	if l := r.rig.Shape.Lease; l > 0 {
+		create["lease"], claim["lease"] = seconds(l), seconds(l)
+	}
+	if r.body, err = json.Marshal(create); err != nil {
+		return err
+	}
+	r.claims, err = json.Marshal(claim)
+	return err
+}
+
+func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + "s" }
+
+// refusedError is an answer that is no success.
+type refusedError struct {
+	status int
+	body   string
+}
+
+func (e *refusedError) Error() string { return fmt.Sprintf("HTTP %d: %s", e.status, e.body) }
+
+// call posts one request and reads its answer into out. none reports 204.
+func (r *restRun) call(ctx context.Context, path string, body []byte, out any) (none bool, err error) {
+	r.requests.Add(1)
+	u := r.rig.Servers[0].HTTP + path + "?ns=" + url.QueryEscape(r.rig.Namespace)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u, bytes.NewReader(body))
+	if err != nil {
+		return false, err
+	}
+	req.Header.Set("Authorization", "Bearer "+r.rig.Token)
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := r.http.Do(req)
+	if err != nil {
+		return false, err
+	}
+	defer resp.Body.Close() //nolint:errcheck // it was read to its end, or the connection is given up
+	b, err := io.ReadAll(resp.Body)
+	switch {
+	case err != nil:
+		return false, err
+	case resp.StatusCode == http.StatusNoContent:
+		return true, nil
+	case resp.StatusCode/100 != 2:
+		return false, &refusedError{resp.StatusCode, string(b[:min(len(b), 300)])}
+	}
+	return false, json.Unmarshal(b, out)
+}
+
+// post creates one task.
+func (r *restRun) post(ctx context.Context, p *bench.Pump) {
+	var made struct {
+		ID string `json:"id"`
+	}
+	_, err := r.call(ctx, "/v1/tasks", r.body, &made)
+	if err == nil && made.ID == "" {
+		err = errors.New("the answer to a create has no id")
+	}
+	r.create.Record(p.Number, p.Intended, 1, err)
+	var refused *refusedError
+	switch {
+	case err == nil:
+		r.rig.Ledger.Created(made.ID)
+	case !errors.As(err, &refused):
+		r.rig.Ledger.CreateUnknown(1)
+	}
+}
+
+// work claims and completes until ctx ends.
+func (r *restRun) work(ctx context.Context, i int) {
+	type task struct {
+		ID    string `json:"id"`
+		Token uint64 `json:"token,string"`
+	}
+	for ctx.Err() == nil {
+		var got struct {
+			Tasks []task `json:"tasks"`
+		}
+		began := time.Now()
+		none, err := r.call(ctx, "/v1/tasks:claim", r.claims, &got)
+		if ctx.Err() != nil {
+			return
+		}
+		if none {
+			continue
+		}
+		r.claim.Record(i, began, len(got.Tasks), err)
+		for _, t := range got.Tasks {
+			r.settle(ctx, i, t.ID, t.Token)
+		}
+	}
+}
+
+func (r *restRun) settle(ctx context.Context, i int, id string, token uint64) {
+	body := fmt.Appendf(nil, `{"token":"%d","result":%s}`, token, r.rig.Result)
+	began := time.Now()
+	var done struct {
+		Replayed bool `json:"replayed"`
+	}
+	_, err := r.call(ctx, "/v1/tasks/"+id+"/complete", body, &done)
+	r.complete.Record(i, began, 1, err)
+	if err != nil {
+		r.rig.Ledger.CompleteUnknown(id, token)
+		return
+	}
+	r.rig.Ledger.Completed(id, token, done.Replayed)
+}

@@ -1,0 +1,403 @@
+package bench
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	millrace "github.com/millrace/millrace/sdk/go"
+)
+
+// run carries out one run of a row on servers of its own.
+func (u *runner) run(ctx context.Context, spec *runSpec, number int, profiled bool) (run *Run, err error) {
+	if spec.suite.Local {
+		return u.local(ctx, spec, number)
+	}
+	c, err := u.startCluster(ctx, *spec)
+	if err != nil {
+		return nil, err
+	}
+	one := &oneRun{u: u, spec: spec, c: c, run: &Run{Number: number, Profiled: profiled, Started: time.Now().UTC()}}
+	err = one.carry(ctx)
+	if ctx.Err() != nil {
+		err = nil // an interrupted run is no failure, and explains nothing
+	}
+	return one.run, errors.Join(err, one.end(err))
+}
+
+// oneRun is one run on its servers.
+type oneRun struct {
+	u      *runner
+	spec   *runSpec
+	c      *cluster
+	rig    *Rig
+	run    *Run
+	client *millrace.Client // for what the harness itself asks
+	// revived is the client of servers that were started again; nil otherwise.
+	revived *millrace.Client
+	status  [2]*millrace.ServerStatus
+	edges   func(e edge) // hears of the window's edges; may be nil
+}
+
+func (o *oneRun) carry(ctx context.Context) (err error) {
+	client, err := millrace.Dial(ctx, millrace.Address(o.c.endpoints[0].Address), millrace.Token(o.c.token), millrace.Namespace(o.c.namespace))
+	if err != nil {
+		return err
+	}
+	defer client.Close() //nolint:errcheck // it only read
+	o.client = client
+	st, err := client.Status(ctx)
+	if err != nil {
+		return fmt.Errorf("ask the server what it is: %w", err)
+	}
+	if st.Durability != string(o.spec.durability) {
+		return usage("durability", "the server says %s, the figure would say %s", st.Durability, o.spec.durability)
+	}
+	o.rig = o.u.newRig(o.spec, o.c)
+	o.rig.marks = func(ctx context.Context, e edge) (err error) {
+		o.status[e], err = client.Status(ctx)
+		if o.edges != nil {
+			o.edges(e)
+		}
+		return err
+	}
+	before, p50, p99 := o.idleIO(), 0.0, 0.0
+	if o.c.dir != "" { // the disk of a server elsewhere cannot be probed from here
+		if p50, p99, err = probeSync(o.c.dir, probeSyncs); err != nil {
+			return err
+		}
+	}
+	driveErr := o.drive(ctx)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if driveErr != nil {
+		o.run.Failed = driveErr.Error()
+	}
+	if gone := o.gone(); gone != nil {
+		o.run.Failed = gone.Error()
+		if err := o.revive(ctx); err != nil {
+			return err
+		}
+	}
+	o.run.Host = o.rig.watch.report()
+	o.run.Host.IdleIO, o.run.Host.FdatasyncUS, o.run.Host.Fdatasync99 = before, p50, p99
+	o.collect()
+	return o.audit(ctx, driveErr == nil)
+}
+
+// drive lets the driver work. It ends early when a server does.
+func (o *oneRun) drive(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for _, p := range o.c.procs {
+		go func() {
+			select {
+			case <-p.exited:
+				cancel()
+			case <-ctx.Done():
+			}
+		}()
+	}
+	o.rig.left = func(ctx context.Context) (uint64, error) {
+		s, err := o.client.Queue(o.rig.Queue).Stats(ctx)
+		return s.Blocked + s.Scheduled + s.Ready + s.Running, err
+	}
+	return o.spec.suite.Drive(ctx, o.rig)
+}
+
+// idleIO is the share of a short time before the start that something waited for IO.
+func (o *oneRun) idleIO() float64 {
+	if o.u.host == nil {
+		return 0
+	}
+	const look = 200 * time.Millisecond
+	a, err := o.u.host.Pressure()
+	if err != nil {
+		return 0
+	}
+	start := o.u.clocks.Monotonic()
+	<-time.After(look)
+	b, err := o.u.host.Pressure()
+	if took := (o.u.clocks.Monotonic() - start).Seconds(); err == nil && took > 0 {
+		return (b.IO - a.IO) / took
+	}
+	return 0
+}
+
+func (o *oneRun) gone() error {
+	for _, p := range o.c.procs {
+		if err := p.gone(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// revive starts servers that ended by themselves on their directories, so that what they acknowledged can be audited.
+func (o *oneRun) revive(ctx context.Context) error {
+	if o.c.restart == nil {
+		return nil
+	}
+	if err := o.c.restart(ctx); err != nil {
+		return fmt.Errorf("start again after %s: %w", o.run.Failed, err)
+	}
+	client, err := millrace.Dial(ctx, millrace.Address(o.c.endpoints[0].Address), millrace.Token(o.c.token), millrace.Namespace(o.c.namespace))
+	if err != nil {
+		return err
+	}
+	o.revived, o.client = client, client
+	return nil
+}
+
+// newRig makes what the driver gets.
+func (u *runner) newRig(spec *runSpec, c *cluster) *Rig {
+	arrivals, _ := ParseArrivals(u.c.Arrivals) // checked before
+	r := &Rig{
+		Suite: spec.suite.Name, Row: spec.row.Name, Shape: spec.shape, Durability: spec.durability, Servers: c.endpoints, Token: c.token,
+		Namespace: c.namespace, Queue: "bench", Payload: payload(spec.shape.Payload), Result: resultBytes, Window: spec.window,
+		Warmup: spec.warmup, Concurrency: u.c.Concurrency, Rate: u.c.Rate, Arrivals: arrivals, InFlight: u.c.InFlight, Seed: u.c.Seed,
+		Full: u.c.Validate == "full", drainLimit: cmp.Or(u.h.DrainWithin, drainWithin), Ledger: newLedger(u.c.Validate == "full"), Dir: c.dir, clocks: u.clocks,
+	}
+	r.init()
+	procs := []watched{{"driver", os.Getpid()}}
+	for _, p := range c.procs {
+		procs = append(procs, watched{p.name, p.pid})
+	}
+	created, completed := r.Op("create"), r.Op("complete")
+	r.watch = newWatch(u.clocks, u.host, procs, func() (uint64, uint64) { return created.items(), completed.items() })
+	return r
+}
+
+// collect makes the run's metrics from what was recorded.
+func (o *oneRun) collect() {
+	r, run, w := o.rig, o.run, o.rig.watch
+	if r.hists != nil && r.Rate > 0 {
+		r.rotate() // answers that came after the window, to calls that were due within it
+	}
+	run.Seconds = w.elapsed().Seconds()
+	run.Metrics, run.Latency, run.Calls = map[string]Metric{}, map[string]Latency{}, map[string]Calls{}
+	for name, m := range r.metrics {
+		run.Metrics[name] = m
+	}
+	for _, op := range r.operations() {
+		l, calls := op.summary()
+		if l.Count > 0 {
+			run.Latency[op.name] = l
+			for _, q := range []struct {
+				name string
+				v    float64
+			}{{"p50", l.P50}, {"p99", l.P99}, {"p999", l.P999}, {"mean", l.Mean}} {
+				run.Metrics[op.name+"_"+q.name+"_us"] = Metric{q.v, "µs"}
+			}
+		}
+		if calls != (Calls{}) {
+			run.Calls[op.name] = calls
+		}
+	}
+	run.Errors, run.Warnings, run.Series = r.errors(), r.warned, w.series()
+	created, completed := r.Op("create").items(), r.Op("complete").items()
+	run.Ops = o.rates(created, completed)
+	o.costs(run.Ops)
+	o.judge(created, completed)
+}
+
+// rates sets the rates, and returns how many headline operations there were. A cycle is a task that was created and
+// completed: the smaller of the two counts.
+func (o *oneRun) rates(created, completed uint64) uint64 {
+	run := o.run
+	per := func(name, unit string, n uint64) {
+		if run.Seconds > 0 {
+			run.Metrics[name] = Metric{float64(n) / run.Seconds, unit}
+		}
+	}
+	if o.spec.shape.Producers > 0 {
+		per("creates_per_s", "creates/s", created)
+	}
+	if o.spec.shape.Workers > 0 {
+		per("completes_per_s", "completes/s", completed)
+	}
+	if o.cycles() {
+		per("cycles_per_s", "cycles/s", min(created, completed))
+		return min(created, completed)
+	}
+	return max(created, completed)
+}
+
+// costs sets what one operation cost client, server and disk.
+func (o *oneRun) costs(ops uint64) {
+	run, w := o.run, o.rig.watch
+	if ops == 0 {
+		return
+	}
+	set := func(name, unit string, v float64) {
+		if !math.IsNaN(v) {
+			run.Metrics[name] = Metric{v, unit}
+		}
+	}
+	const each = "_per_op" // of a cycle, where tasks are created and completed
+	n := float64(ops)
+	if run.Host.Observed {
+		client, server := w.cpu(0), 0.0
+		for i := 1; i < len(w.procs); i++ {
+			server += w.cpu(i)
+		}
+		switch {
+		case len(w.procs) > 1:
+			set("client_cpu_us"+each, "µs", client*1e6/n)
+			set("server_cpu_us"+each, "µs", server*1e6/n)
+			set("cpu_us"+each, "µs", (client+server)*1e6/n)
+		case o.spec.topology == InProc:
+			set("cpu_us"+each, "µs", client*1e6/n)
+		default:
+			set("client_cpu_us"+each, "µs", client*1e6/n)
+		}
+		o.footprint(set)
+	}
+	if a, b := o.status[windowBegins], o.status[windowEnds]; a != nil && b != nil {
+		set("fsyncs"+each, "fsyncs", float64(b.Fsyncs-a.Fsyncs)/n)
+		set("fsyncs_per_s", "fsyncs/s", float64(b.Fsyncs-a.Fsyncs)/run.Seconds)
+		set("entries_per_s", "entries/s", float64(b.Entries-a.Entries)/run.Seconds)
+		set("wal_bytes"+each, "B", float64(b.LogBytes-a.LogBytes)/n)
+		set("mutations"+each, "mutations", float64(b.StoreMutations-a.StoreMutations)/n)
+	}
+	if l, ok := run.Latency["create"]; ok && run.Host.FdatasyncUS > 0 {
+		set("create_mean_over_fdatasync", "×", l.Mean/run.Host.FdatasyncUS)
+	}
+}
+
+// cycles reports whether the row creates tasks and completes them.
+func (o *oneRun) cycles() bool { return o.spec.shape.Workers > 0 && o.spec.shape.Producers > 0 }
+
+// footprint sets mean and peak of CPU and memory of each process.
+func (o *oneRun) footprint(set func(name, unit string, v float64)) {
+	for _, p := range o.rig.watch.procs {
+		cpu, peak, rss, n := 0.0, 0.0, uint64(0), 0
+		for _, s := range o.run.Series {
+			if c, ok := s.CPU[p.name]; ok {
+				cpu, peak, rss, n = cpu+c, max(peak, c), max(rss, s.RSS[p.name]), n+1
+			}
+		}
+		if n > 0 {
+			name := strings.ReplaceAll(p.name, "-", "_")
+			set(name+"_cpu_mean", "cores", cpu/float64(n))
+			set(name+"_cpu_peak", "cores", peak)
+			set(name+"_rss_peak", "MiB", float64(rss)/(1<<20))
+		}
+	}
+}
+
+// judge decides whether the run counts, and what is to be said about it.
+func (o *oneRun) judge(created, completed uint64) {
+	r, run, w := o.rig, o.run, o.rig.watch
+	run.Excluded = append(run.Excluded, judgeHost(run.Host, run.Seconds)...)
+	if o.spec.topology == Remote { // the target may be on this host, and is not told apart from others there
+		run.Excluded = slices.DeleteFunc(run.Excluded, func(e Exclusion) bool { return e.Cause == ForeignCPU })
+	}
+	warn := func(x *Warning) {
+		if x != nil {
+			run.Warnings = append(run.Warnings, *x)
+		}
+	}
+	if r.Rate > 0 {
+		g := generator{offered: r.offered, lag: run.Latency["schedule_lag"], latency: run.Latency["create"], driver: w.cpu(0)}
+		g.offered.due = uint64(r.Arrivals.Mean(r.Rate, w.elapsed()) * w.elapsed().Seconds())
+		g.idle = w.end.cpu.Idle - w.begin.cpu.Idle
+		ex := judgeGenerator(g)
+		run.Excluded = append(run.Excluded, ex...)
+		if len(ex) > 0 {
+			run.Bound = ex[0].Detail
+		}
+	} else if calls, ok := run.Calls["create"]; ok && run.Seconds > 0 {
+		callers := o.spec.shape.Producers * max(o.spec.shape.Pumps, 1)
+		if r.Concurrency > 0 {
+			callers = r.Concurrency
+		}
+		warn(little(callers, float64(calls.OK)/run.Seconds, run.Latency["create"].Mean))
+	}
+	count := func(p progress) uint64 { return max(p.created, p.completed) }
+	if o.cycles() {
+		count = func(p progress) uint64 { return min(p.created, p.completed) }
+		warn(balance(float64(created)/run.Seconds, float64(completed)/run.Seconds))
+	}
+	warn(steady(w.ends(count)))
+}
+
+// audit proves the run, and checks that a durable server counted what makes it durable.
+func (o *oneRun) audit(ctx context.Context, drained bool) error {
+	works := o.spec.shape.Workers > 0
+	a := &auditor{
+		ledger: o.rig.Ledger, client: o.client, queue: o.rig.Queue, payload: o.rig.Payload, result: o.rig.Result, works: works,
+		drained: drained,
+	}
+	out, err := a.run(ctx)
+	if err != nil {
+		return fmt.Errorf("audit: %w", err)
+	}
+	out.Drained = o.rig.drained.Seconds()
+	if x, y := o.status[windowBegins], o.status[windowEnds]; o.spec.durability == Fsync && x != nil && y != nil && y.Fsyncs == x.Fsyncs && o.run.Ops > 0 {
+		out.OK = false
+		out.Violations = append(out.Violations, fmt.Sprintf("durability: the server says fsync, and counted none while it acknowledged %d operations", o.run.Ops))
+	}
+	o.run.Audit = out
+	return nil
+}
+
+// end stops the servers, keeps what explains a failure, and removes the rest.
+func (o *oneRun) end(failed error) error {
+	if o.revived != nil {
+		_ = o.revived.Close() // it only read
+	}
+	stopped := o.c.close()
+	name := fmt.Sprintf("%s.%s.%s.%d", o.spec.suite.Name, o.spec.row.Name, o.spec.durability, o.run.Number)
+	name = strings.ReplaceAll(name, "/", "_")
+	bad := failed != nil || stopped != nil || o.run.Failed != "" || o.run.Audit != nil && !o.run.Audit.OK || len(o.run.Errors) > 0
+	if o.rig != nil && o.rig.hists != nil {
+		hists, err := o.rig.hists.save(o.u.c.Out, name)
+		o.run.Hists = hists
+		failed = err
+	} else {
+		failed = nil
+	}
+	if bad {
+		if err := o.keepLogs(name); err != nil {
+			return errors.Join(stopped, err)
+		}
+	}
+	keep := o.u.c.Keep == "always" || o.u.c.Keep == "on-failure" && bad
+	if keep && o.c.dir != "" {
+		o.run.Kept = o.c.dir
+		return errors.Join(stopped, failed)
+	}
+	if o.c.dir != "" {
+		failed = errors.Join(failed, os.RemoveAll(o.c.dir))
+	}
+	return errors.Join(stopped, failed)
+}
+
+// keepLogs copies the logs of the servers to the output.
+func (o *oneRun) keepLogs(name string) error {
+	dir := filepath.Join(o.u.c.Out, "logs")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("keep logs: %w", err)
+	}
+	for _, p := range o.c.procs {
+		b, err := os.ReadFile(p.log)
+		if err != nil {
+			return fmt.Errorf("keep logs: %w", err)
+		}
+		file := filepath.Join("logs", name+"."+p.name+".log")
+		if err := os.WriteFile(filepath.Join(o.u.c.Out, file), b, 0o644); err != nil {
+			return fmt.Errorf("keep logs: %w", err)
+		}
+		o.run.Logs = append(o.run.Logs, file)
+	}
+	return nil
+}

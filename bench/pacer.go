@@ -1,0 +1,182 @@
+package bench
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"os"
+	"sort"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Arrivals is the pattern of an open loop: how the arrivals of each second are spread.
+type Arrivals struct {
+	kind  string // uniform, poisson, burst, step
+	burst float64
+	steps []step
+}
+
+// step holds a rate from a time on.
+type step struct {
+	from time.Duration
+	rate float64
+}
+
+// burstEvery and burstShare shape a burst: in each period the first part has the higher rate.
+const (
+	burstEvery = 10 * time.Second
+	burstPart  = time.Second
+)
+
+// ParseArrivals reads uniform, poisson, burst:5x or step:FILE. A step file has lines "seconds rate", in rising order; the
+// rates replace the one that is asked for.
+func ParseArrivals(s string) (Arrivals, error) {
+	kind, arg, _ := strings.Cut(s, ":")
+	switch {
+	case s == "" || s == "uniform":
+		return Arrivals{kind: "uniform"}, nil
+	case s == "poisson":
+		return Arrivals{kind: "poisson"}, nil
+	case kind == "burst":
+		n, err := strconv.ParseFloat(strings.TrimSuffix(arg, "x"), 64)
+		if err != nil || n <= 1 || n > 100 {
+			return Arrivals{}, usage("arrivals", "%q is no burst such as burst:5x, of 1 to 100", s)
+		}
+		return Arrivals{kind: "burst", burst: n}, nil
+	case kind == "step":
+		return readSteps(arg)
+	}
+	return Arrivals{}, usage("arrivals", "%q is none of uniform, poisson, burst:5x, step:FILE", s)
+}
+
+func readSteps(file string) (Arrivals, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return Arrivals{}, usage("arrivals", "%v", err)
+	}
+	defer f.Close() //nolint:errcheck // it was only read
+	b, err := io.ReadAll(io.LimitReader(f, maxStepBytes+1))
+	if err != nil {
+		return Arrivals{}, usage("arrivals", "%v", err)
+	}
+	if len(b) > maxStepBytes {
+		return Arrivals{}, usage("arrivals", "%s has more than %d bytes", file, maxStepBytes)
+	}
+	return parseSteps(file, b)
+}
+
+func parseSteps(file string, b []byte) (Arrivals, error) {
+	a := Arrivals{kind: "step"}
+	lines := bufio.NewScanner(bytes.NewReader(b))
+	for n := 1; lines.Scan(); n++ {
+		text := strings.TrimSpace(lines.Text())
+		if text == "" || text[0] == '#' {
+			continue
+		}
+		if len(a.steps) == maxStepLines {
+			return Arrivals{}, usage("arrivals", "%s:%d: more than %d lines", file, n, maxStepLines)
+		}
+		var at, rate float64
+		if _, err := fmt.Sscan(text, &at, &rate); err != nil || at < 0 || rate < 0 || rate > maxRate || math.IsNaN(at+rate) {
+			return Arrivals{}, usage("arrivals", "%s:%d: %q is no line \"seconds rate\"", file, n, text)
+		}
+		from := time.Duration(at * float64(time.Second))
+		if len(a.steps) > 0 && from <= a.steps[len(a.steps)-1].from {
+			return Arrivals{}, usage("arrivals", "%s:%d: times must rise", file, n)
+		}
+		a.steps = append(a.steps, step{from, rate})
+	}
+	if err := lines.Err(); err != nil {
+		return Arrivals{}, usage("arrivals", "%s: %v", file, err)
+	}
+	if len(a.steps) == 0 {
+		return Arrivals{}, usage("arrivals", "%s has no steps", file)
+	}
+	return a, nil
+}
+
+// Schedule makes the intended times of arrivals, from the beginning on, one after the other.
+type Schedule struct {
+	a    Arrivals
+	rate float64
+	rng  *rand.Rand
+	at   float64 // seconds
+}
+
+// NewSchedule makes a schedule at a mean rate per second.
+func NewSchedule(a Arrivals, rate float64, seed uint64) *Schedule {
+	return &Schedule{a: a, rate: rate, rng: rand.New(rand.NewPCG(seed, 0x6d696c6c))}
+}
+
+// Next returns when the next arrival is due.
+func (s *Schedule) Next() time.Duration {
+	r := s.rateAt(s.at)
+	for r <= 0 { // a step that is idle: its end begins the next one
+		next, ok := s.nextStep(s.at)
+		if !ok {
+			return math.MaxInt64
+		}
+		s.at = next
+		r = s.rateAt(s.at)
+	}
+	gap := 1 / r
+	if s.a.kind == "poisson" {
+		gap = s.rng.ExpFloat64() / s.rate
+	}
+	due := s.at
+	s.at += gap
+	return time.Duration(due * float64(time.Second))
+}
+
+// rateAt returns the rate at a time.
+func (s *Schedule) rateAt(at float64) float64 {
+	switch s.a.kind {
+	case "burst":
+		// The mean over a period is the rate that was asked for.
+		part, every := burstPart.Seconds(), burstEvery.Seconds()
+		low := s.rate * every / (part*s.a.burst + every - part)
+		if math.Mod(at, every) < part {
+			return low * s.a.burst
+		}
+		return low
+	case "step":
+		i := sort.Search(len(s.a.steps), func(i int) bool { return s.a.steps[i].from.Seconds() > at })
+		if i == 0 {
+			return 0
+		}
+		return s.a.steps[i-1].rate
+	}
+	return s.rate
+}
+
+func (s *Schedule) nextStep(at float64) (float64, bool) {
+	for _, st := range s.a.steps {
+		if t := st.from.Seconds(); t > at && s.a.kind == "step" {
+			return t, true
+		}
+	}
+	return 0, false
+}
+
+// Mean returns how many arrivals a second the pattern has over a window from its beginning.
+func (a Arrivals) Mean(rate float64, window time.Duration) float64 {
+	if a.kind != "step" {
+		return rate
+	}
+	total := 0.0
+	for i, st := range a.steps {
+		end := window
+		if i+1 < len(a.steps) {
+			end = min(a.steps[i+1].from, window)
+		}
+		if end > st.from {
+			total += st.rate * (end - st.from).Seconds()
+		}
+	}
+	return total / window.Seconds()
+}

@@ -1,0 +1,99 @@
+// Package report renders results for people and for tools: Markdown, JSON, Go benchmark text, CSV, and a short text for
+// a terminal. It also makes the reference page of committed results.
+//
+// Promised: a renderer is a function of the result alone, so that result.json gives the same bytes again on any machine;
+// no rate is printed without its durability, for references too; runs that were left out are shown with their cause.
+//
+// Elsewhere: what a result means and how verdicts come about (packages bench and bench/tables).
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/millrace/millrace/bench"
+)
+
+// Names of the files of an output directory.
+const (
+	ResultFile   = "result.json"
+	MarkdownFile = "report.md"
+	BenchFile    = "bench.txt"
+	EnvFile      = "env.json"
+)
+
+// renderers are the formats of Write.
+var renderers = map[string]func(io.Writer, *bench.Result) error{
+	"md": Markdown, "json": JSON, "gobench": GoBench, "csv": CSV, "text": Text,
+}
+
+// Formats lists what Write takes.
+func Formats() []string { return []string{"md", "json", "gobench", "csv", "text"} }
+
+// Write renders r in one of Formats.
+func Write(w io.Writer, format string, r *bench.Result) error {
+	render, ok := renderers[format]
+	if !ok {
+		return &bench.UsageError{
+			Field: "format", Message: fmt.Sprintf("%q is none of %s", format, strings.Join(Formats(), ", ")),
+		}
+	}
+	return render(w, r)
+}
+
+// Load reads the result of an output directory, or of a file. Errors: a schema other than bench.Schema.
+func Load(path string) (*bench.Result, error) {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		path = filepath.Join(path, ResultFile)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	r := new(bench.Result)
+	if err := json.Unmarshal(b, r); err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	if r.Schema != bench.Schema {
+		return nil, fmt.Errorf("read %s: schema %q is not %s", path, r.Schema, bench.Schema)
+	}
+	return r, nil
+}
+
+// Render writes report.md, bench.txt and env.json into dir, each renamed into place.
+func Render(dir string, r *bench.Result) error {
+	env := func(w io.Writer, r *bench.Result) error { return writeJSON(w, r.Env) }
+	for _, f := range []struct {
+		name   string
+		render func(io.Writer, *bench.Result) error
+	}{{MarkdownFile, Markdown}, {BenchFile, GoBench}, {EnvFile, env}} {
+		var b bytes.Buffer
+		if err := f.render(&b, r); err != nil {
+			return fmt.Errorf("render %s: %w", f.name, err)
+		}
+		path := filepath.Join(dir, f.name)
+		if err := os.WriteFile(path+".tmp", b.Bytes(), 0o644); err != nil {
+			return err
+		}
+		if err := os.Rename(path+".tmp", path); err != nil {
+			return errors.Join(err, os.Remove(path+".tmp"))
+		}
+	}
+	return nil
+}
+
+// JSON writes the result as result.json holds it.
+func JSON(w io.Writer, r *bench.Result) error { return writeJSON(w, r) }
+
+func writeJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}

@@ -1,0 +1,66 @@
+package report
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/millrace/millrace/bench"
+)
+
+// Text writes what a terminal shows at the end of a measurement: the figures beside the reference, judgements,
+// verdicts, what the profiles found, and the command that repeats it.
+func Text(w io.Writer, r *bench.Result) error {
+	var b bytes.Buffer
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for i := range r.Suites {
+		s := &r.Suites[i]
+		fmt.Fprintf(t, "%s/%s\t%s\t%s\n", s.Suite, s.Row, summary(s), references(s.Reference))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for i := range r.Suites {
+		s := &r.Suites[i]
+		name := s.Suite + "/" + s.Row
+		for k := range s.Targets {
+			fmt.Fprintf(&b, "target    %s %s\n", name, target(s, &s.Targets[k]))
+		}
+		for _, warn := range s.Warnings {
+			fmt.Fprintf(&b, "WARN      %s: %s: %s\n", name, warn.Code, warn.Detail)
+		}
+		for k := range s.Runs {
+			textRun(&b, name, &s.Runs[k])
+		}
+		if s.Diagnosis != nil {
+			for _, f := range s.Diagnosis.Findings {
+				if f.Level != bench.Info {
+					fmt.Fprintf(&b, "%-9s %s %s %s: %s\n", strings.ToUpper(f.Level), name, f.Process, f.Kind, f.Detail)
+				}
+			}
+		}
+	}
+	for i := range r.Verdicts {
+		fmt.Fprintf(&b, "verdict   %s\n", strings.NewReplacer("**", "", "`", "").Replace(verdict(&r.Verdicts[i])))
+	}
+	fmt.Fprintf(&b, "exit %d (%s); again: %s\n", r.Exit, exitText(r.Exit), r.Command)
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+func textRun(b *bytes.Buffer, name string, run *bench.Run) {
+	if len(run.Excluded) > 0 || run.Failed != "" {
+		fmt.Fprintf(b, "run       %s run %d %s\n", name, run.Number, state(run))
+	}
+	for _, w := range run.Warnings {
+		fmt.Fprintf(b, "WARN      %s run %d: %s: %s\n", name, run.Number, w.Code, w.Detail)
+	}
+	if run.Audit != nil && !run.Audit.OK {
+		fmt.Fprintf(b, "FAIL      %s run %d: audit %s\n", name, run.Number, audit(run.Audit))
+	}
+	for _, e := range run.Errors {
+		fmt.Fprintf(b, "ERROR     %s run %d: %s %s × %d, first: %s\n", name, run.Number, e.Op, e.Code, e.Count, e.First)
+	}
+}

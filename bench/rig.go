@@ -1,0 +1,313 @@
+package bench
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	millrace "github.com/millrace/millrace/sdk/go"
+)
+
+// Endpoint is one server of a run, as a driver reaches it.
+type Endpoint struct {
+	Name    string // such as server-1
+	Address string // host:port of the gRPC edge
+	HTTP    string // base address of the REST door; empty: it has none
+	Admin   string // base address of the admin listener; empty: it has none
+}
+
+// Rig is what a driver gets for one run.
+type Rig struct {
+	Suite       string
+	Row         string
+	Shape       Shape
+	Durability  Durability
+	Servers     []Endpoint
+	Token       string
+	Namespace   string
+	Queue       string
+	Payload     []byte
+	Result      []byte
+	Window      time.Duration
+	Warmup      time.Duration
+	Concurrency int     // of the closed loop; 0: the shape's
+	Rate        float64 // above 0: an open loop
+	Arrivals    Arrivals
+	InFlight    int
+	Seed        uint64
+	Full        bool // everything is read back
+	Ledger      *Ledger
+	Dir         string // for temporary files of suites that need some
+	Ceiling     bool   // the server only acknowledges: measure the generator
+
+	// Resolution is how often the histograms of an interval are kept; a driver may set it before Measure. Default 1 s.
+	Resolution time.Duration
+	// OnInterval hears of each interval's histogram of each operation, between Measure's start and its end.
+	OnInterval func(op string, h *hdrhistogram.Histogram)
+
+	clocks    Clocks
+	measuring atomic.Bool
+	opened    atomic.Pointer[time.Time] // the window's edges
+	closed    atomic.Pointer[time.Time]
+	stopped   chan struct{}
+	stopOnce  sync.Once
+	begin     chan struct{} // closed when the window begins
+	end       chan struct{} // closed when it has ended
+	marks     func(ctx context.Context, e edge) error
+	drained   time.Duration
+
+	drainLimit time.Duration
+	left       func(ctx context.Context) (uint64, error) // tasks that the servers say have not ended; nil: not known
+	watch      *watch
+	hists      *histLog
+	rotated    time.Time // when the last interval ended
+
+	mu      sync.Mutex // guards the fields below
+	ops     map[string]*Op
+	order   []*Op
+	metrics map[string]Metric
+	errs    map[errorKey]*ErrorClass
+	warned  []Warning
+	offered offered
+}
+
+// edge is the beginning or the end of the window.
+type edge int
+
+const (
+	windowBegins edge = iota
+	windowEnds
+)
+
+type errorKey struct{ op, code string }
+
+// offered is what an open loop had to start in the window, and what it started.
+type offered struct{ due, started, dropped uint64 }
+
+func (r *Rig) init() {
+	r.stopped, r.begin, r.end = make(chan struct{}), make(chan struct{}), make(chan struct{})
+	r.ops, r.metrics, r.errs = map[string]*Op{}, map[string]Metric{}, map[errorKey]*ErrorClass{}
+}
+
+// Dial connects the public client to the n-th server, counted round.
+func (r *Rig) Dial(ctx context.Context, n int, opts ...millrace.Option) (*millrace.Client, error) {
+	s := r.Servers[n%len(r.Servers)]
+	opts = append([]millrace.Option{
+		millrace.Address(s.Address), millrace.Token(r.Token), millrace.Namespace(r.Namespace),
+	}, opts...)
+	return millrace.Dial(ctx, opts...)
+}
+
+// Op returns the recorder of an operation, such as create or complete.
+func (r *Rig) Op(name string) *Op {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	o := r.ops[name]
+	if o == nil {
+		o = &Op{name: name, rig: r}
+		for i := range o.shards {
+			o.shards[i].interval, o.shards[i].all = newHist(), newHist()
+		}
+		r.ops[name] = o
+		r.order = append(r.order, o)
+	}
+	return o
+}
+
+// Metric keeps a value that the driver measured itself.
+func (r *Rig) Metric(name string, value float64, unit string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.metrics[name] = Metric{value, unit}
+}
+
+// Warn puts a warning beside the run's figures.
+func (r *Rig) Warn(code, detail string, value float64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.warned = append(r.warned, Warning{code, detail, value})
+}
+
+// Fail notes an error that belongs to no call, such as a worker that ended.
+func (r *Rig) Fail(op string, err error) { r.classify(op, err) }
+
+// classify counts err by operation and code; unknown says that the call may have been applied.
+func (r *Rig) classify(op string, err error) (unknown bool) {
+	code := "ERROR"
+	if e, ok := errors.AsType[*millrace.Error](err); ok {
+		code, unknown = string(e.Code), e.Outcome == millrace.Unknown
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	k := errorKey{op, code}
+	c := r.errs[k]
+	if c == nil {
+		if len(r.errs) >= maxErrorClasses {
+			return unknown
+		}
+		c = &ErrorClass{Op: op, Code: code, First: err.Error()}
+		r.errs[k] = c
+	}
+	c.Count++
+	return unknown
+}
+
+const maxErrorClasses = 100
+
+// Stopped is closed when the window has ended: nothing more is created.
+func (r *Rig) Stopped() <-chan struct{} { return r.stopped }
+
+// Done reports whether the window has ended.
+func (r *Rig) Done() bool {
+	select {
+	case <-r.stopped:
+		return true
+	default:
+		return false
+	}
+}
+
+// times reports whether the latency of a call that has just been answered belongs to the window. A closed loop has those
+// that are answered within it. An open loop has those that were due within it, however late the answer: a server that
+// stalls to the end of the window must not hide it.
+func (r *Rig) times(measuring bool, began time.Time) bool {
+	if r.Rate <= 0 {
+		return measuring
+	}
+	from, to := r.opened.Load(), r.closed.Load()
+	return from != nil && !began.Before(*from) && (to == nil || began.Before(*to))
+}
+
+// Work is Measure for a driver that does all the work itself: work runs until over says that the window has ended.
+func (r *Rig) Work(ctx context.Context, work func(over func() bool)) error {
+	done := make(chan error, 1)
+	go func() { done <- r.Measure(ctx) }()
+	work(r.Done)
+	return <-done
+}
+
+// Measuring reports whether the window is open.
+func (r *Rig) Measuring() bool { return r.measuring.Load() }
+
+// Stop ends whatever creates. Measure does so at the end of the window.
+func (r *Rig) Stop() { r.stopOnce.Do(func() { close(r.stopped) }) }
+
+// Measure waits for the warm-up, opens the window, and closes it. Load must be running; when Measure returns, generators
+// stop by themselves. It returns early, with the reason, when ctx ends.
+func (r *Rig) Measure(ctx context.Context) error {
+	defer r.Stop()
+	if err := pause(ctx, r.Warmup); err != nil {
+		return err
+	}
+	if r.marks != nil {
+		if err := r.marks(ctx, windowBegins); err != nil {
+			return err
+		}
+	}
+	for _, o := range r.operations() {
+		o.reset()
+	}
+	r.rotated = time.Now()
+	r.hists = newHistLog(r.rotated)
+	watching, quit := context.WithCancel(ctx)
+	defer quit()
+	done := make(chan struct{})
+	r.watch.start()
+	r.opened.Store(new(time.Now()))
+	r.measuring.Store(true)
+	close(r.begin)
+	go func() {
+		defer close(done)
+		r.watch.run(watching, cmp.Or(r.Resolution, time.Second), r.rotate)
+		r.rotate()
+	}()
+	err := pause(ctx, r.Window)
+	r.measuring.Store(false)
+	r.closed.Store(new(time.Now()))
+	quit()
+	<-done
+	r.watch.stop()
+	close(r.end)
+	if r.marks != nil && err == nil {
+		err = r.marks(ctx, windowEnds)
+	}
+	return err
+}
+
+func (r *Rig) operations() []*Op {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.order)
+}
+
+// rotate keeps the histograms of the interval that ends now.
+func (r *Rig) rotate() {
+	from, now := r.rotated, time.Now()
+	r.rotated = now
+	for _, o := range r.operations() {
+		h := o.rotate()
+		if h.TotalCount() == 0 {
+			continue
+		}
+		if err := r.hists.add(o.name, h, from, now); err != nil {
+			r.Warn("hist_log", err.Error(), 0)
+		}
+		if r.OnInterval != nil {
+			r.OnInterval(o.name, h)
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// errors returns what went wrong, in a fixed order.
+func (r *Rig) errors() []ErrorClass {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []ErrorClass
+	for _, k := range slices.SortedFunc(maps.Keys(r.errs), func(a, b errorKey) int {
+		if a.op != b.op {
+			return compareText(a.op, b.op)
+		}
+		return compareText(a.code, b.code)
+	}) {
+		out = append(out, *r.errs[k])
+	}
+	return out
+}
+
+func compareText(a, b string) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// say prints a line of progress.
+func (c *Config) say(format string, args ...any) {
+	if c.Progress != nil {
+		fmt.Fprintf(c.Progress, format+"\n", args...)
+	}
+}

@@ -1,0 +1,317 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// Exit codes of the bench. When several hold, the first of 4, 3, 1, 5 is it.
+const (
+	ExitOK          = 0
+	ExitFail        = 1   // errors, a wrong ratio, a target that is judged and missed, a failing diagnosis
+	ExitUsage       = 2   // bad flag, file or combination
+	ExitCannot      = 3   // no server, disk full: nothing could be measured
+	ExitAudit       = 4   // acknowledged writes are lost, doubled or different
+	ExitNoVerdict   = 5   // too noisy, still invalid after all repeats, or a lower bound
+	ExitInterrupted = 130 // a partial result was written
+)
+
+// CannotError says that nothing could be measured, and why.
+type CannotError struct{ Err error }
+
+func (e *CannotError) Error() string { return e.Err.Error() }
+
+func (e *CannotError) Unwrap() error { return e.Err }
+
+// runner carries one command out.
+type runner struct {
+	c      *Config
+	h      *Harness
+	r      *Result
+	clocks Clocks
+	host   Observer
+	fatal  error // ends the command: a figure would lie
+}
+
+// Bytes that a run may write: no more than a fast machine does, and what a small disk always needs.
+const (
+	minFree      = 2 << 30
+	tasksPerSec  = 50_000
+	bytesPerTask = 200
+)
+
+// checkRoom refuses to begin on a disk that has no room for twice what the longest run may write.
+func (c *Config) checkRoom(specs []runSpec) error {
+	need := uint64(minFree)
+	for i := range specs {
+		s := &specs[i]
+		if s.suite.Local || s.topology == Remote {
+			continue
+		}
+		perTask := float64(bytesPerTask + 2*len(payload(s.shape.Payload)))
+		need = max(need, uint64(2*(s.warmup+s.window).Seconds()*tasksPerSec*perTask))
+	}
+	n, err := free(c.dataParent())
+	if err != nil || n >= need || c.Topology == Remote {
+		return nil // where it is not known, the servers refuse by themselves
+	}
+	return &CannotError{fmt.Errorf("%s has %d bytes free, %d are needed", c.dataParent(), n, need)}
+}
+
+// Execute measures what c asks for. The result is written to c.Out after every run. Errors: *UsageError for what makes no
+// sense, *CannotError when nothing can be measured; a measurement that went wrong is in the result's Exit.
+func Execute(ctx context.Context, c Config, h Harness) (*Result, error) {
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
+	if err := c.takeUp(); err != nil {
+		return nil, err
+	}
+	if c.Out == "" {
+		c.Out = filepath.Join("bench-out", time.Now().Format("20060102-150405"))
+	}
+	specs, err := choose(&c, &h)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.checkOut(); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(c.Out, 0o755); err != nil {
+		return nil, &CannotError{err}
+	}
+	if err := c.checkRoom(specs); err != nil {
+		return nil, err
+	}
+	u := &runner{c: &c, h: &h, clocks: h.Clocks, host: h.Observer}
+	if u.clocks == nil {
+		u.clocks = systemClocks{}
+	}
+	if u.host == nil {
+		u.host = systemObserver()
+	}
+	env, err := Environment(ctx, &c)
+	if err != nil {
+		return nil, &CannotError{err}
+	}
+	if err := u.begin(env); err != nil {
+		return nil, err
+	}
+	if err := writeJSON(filepath.Join(c.Out, configFile), &c); err != nil {
+		return nil, &CannotError{err}
+	}
+	return u.r, u.measure(ctx, specs)
+}
+
+// begin makes the result, or takes a partial one up.
+func (u *runner) begin(env Env) error {
+	now := time.Now().UTC()
+	u.r = &Result{
+		Schema: Schema, ID: newResultID(now, env), Command: u.c.Command, Seed: u.c.Seed, Profile: u.c.Profile, Started: now,
+		Finished: now, Env: env, Suites: []Row{}, Verdicts: []Verdict{},
+	}
+	if u.r.Profile == "" {
+		u.r.Profile = "custom"
+	}
+	if u.c.Resume == "" {
+		return nil
+	}
+	old, err := Load(u.c.Resume)
+	if err != nil {
+		return usage("resume", "%v", err)
+	}
+	if why := sameEnv(old.Env, env); why != "" {
+		return usage("resume", "%s was measured with another %s", u.c.Resume, why)
+	}
+	u.r = old
+	return nil
+}
+
+// Load reads the result of a directory.
+func Load(dir string) (*Result, error) {
+	b, err := os.ReadFile(filepath.Join(dir, "result.json"))
+	if err != nil {
+		return nil, fmt.Errorf("read result: %w", err)
+	}
+	var r Result
+	if err := json.Unmarshal(b, &r); err != nil {
+		return nil, fmt.Errorf("read %s: %w", filepath.Join(dir, "result.json"), err)
+	}
+	if r.Schema != Schema {
+		return nil, fmt.Errorf("%s has schema %q, not %q", dir, r.Schema, Schema)
+	}
+	return &r, nil
+}
+
+// measure runs all rows, and ends the result.
+func (u *runner) measure(ctx context.Context, specs []runSpec) error {
+	u.r.Partial = true
+	for i := range specs {
+		if ctx.Err() != nil {
+			break
+		}
+		last := i+1 == len(specs) || specs[i+1].suite != specs[i].suite
+		u.row(ctx, &specs[i], last)
+		if u.fatal != nil {
+			return u.fatal
+		}
+		if err := u.save(); err != nil {
+			return &CannotError{err}
+		}
+	}
+	u.r.Partial = ctx.Err() != nil
+	u.r.Finished = time.Now().UTC()
+	if u.h.Judge != nil {
+		u.r.Verdicts = u.h.Judge(u.r, u.c.Judge, u.c.Reference)
+	}
+	if u.r.Verdicts == nil {
+		u.r.Verdicts = []Verdict{}
+	}
+	u.r.Exit = u.exit(specs)
+	if err := u.save(); err != nil {
+		return &CannotError{err}
+	}
+	if u.h.Render != nil {
+		if err := u.h.Render(u.c.Out, u.r); err != nil {
+			return &CannotError{err}
+		}
+	}
+	return nil
+}
+
+// row measures one row: runs until enough of them count, twice as many at most.
+func (u *runner) row(ctx context.Context, spec *runSpec, profile bool) {
+	row := u.r.Find(spec.suite.Name, spec.row.Name, spec.class())
+	if row == nil {
+		u.r.Suites = append(u.r.Suites, u.newRow(spec))
+		row = &u.r.Suites[len(u.r.Suites)-1]
+	}
+	row.Error = ""
+	u.ceiling(ctx, spec, row)
+	if err := u.save(); err != nil {
+		row.Error = err.Error()
+		return
+	}
+	most := 2 * spec.runs
+	if !spec.repeat {
+		most = spec.runs
+	}
+	for len(row.Runs) < most && valid(row) < spec.runs && ctx.Err() == nil {
+		run, err := u.run(ctx, spec, len(row.Runs)+1, false)
+		if ctx.Err() != nil {
+			break // an interrupted run proves nothing
+		}
+		var lie *UsageError
+		if errors.As(err, &lie) {
+			u.fatal = err
+			return
+		}
+		if err != nil {
+			row.Error = err.Error()
+			u.c.say("%s: %v", spec, err)
+			break
+		}
+		row.Runs = append(row.Runs, *run)
+		u.finish(spec, row)
+		u.c.say("%s run %d: %s", spec, run.Number, u.runLine(row, run))
+		if err := u.save(); err != nil {
+			row.Error = err.Error()
+			break
+		}
+		if run.Audit != nil && !run.Audit.OK {
+			break // more of the same proves nothing
+		}
+	}
+	if profile && row.Diagnosis == nil && !u.c.NoProfile && spec.verdicts && u.h.Profile != nil && row.Error == "" && ctx.Err() == nil && !spec.suite.Local {
+		u.profiled(ctx, spec, row)
+	}
+	u.finish(spec, row)
+}
+
+// exit decides what the command ends with.
+func (u *runner) exit(specs []runSpec) int {
+	code := ExitOK
+	worse := func(c int) {
+		rank := []int{ExitOK, ExitNoVerdict, ExitFail, ExitCannot, ExitAudit}
+		if slices.Index(rank, c) > slices.Index(rank, code) {
+			code = c
+		}
+	}
+	for i := range u.r.Suites {
+		row := &u.r.Suites[i]
+		if row.Error != "" {
+			worse(ExitCannot)
+		}
+		for j := range row.Runs {
+			run := &row.Runs[j]
+			if run.Audit != nil && !run.Audit.OK {
+				worse(ExitAudit)
+			}
+			if run.Failed != "" || len(run.Errors) > 0 {
+				worse(ExitFail)
+			}
+		}
+		if len(row.Diagnosis.Failing()) > 0 {
+			worse(ExitFail)
+		}
+		for _, t := range row.Targets {
+			if t.Judged && t.MustMet != nil && !*t.MustMet {
+				worse(ExitFail)
+			}
+		}
+		if v := row.Label.Validity; v == NoVerdict || v == Invalid || v == LowerBound {
+			if judged(specs, row) {
+				worse(ExitNoVerdict)
+			}
+		}
+	}
+	for _, v := range u.r.Verdicts {
+		if v.Status.Fails() {
+			worse(ExitFail)
+		}
+	}
+	if u.r.Partial && code != ExitAudit {
+		return ExitInterrupted
+	}
+	return code
+}
+
+// judged reports whether a row was run for a verdict.
+func judged(specs []runSpec, row *Row) bool {
+	for i := range specs {
+		if s := &specs[i]; s.suite.Name == row.Suite && s.row.Name == row.Row {
+			return s.verdicts
+		}
+	}
+	return true
+}
+
+// save writes the result, and renames it into place.
+func (u *runner) save() error {
+	u.r.Finished = time.Now().UTC()
+	if err := writeJSON(filepath.Join(u.c.Out, "env.json"), u.r.Env); err != nil {
+		return err
+	}
+	return writeJSON(filepath.Join(u.c.Out, "result.json"), u.r)
+}
+
+func writeJSON(name string, v any) error {
+	b, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", filepath.Base(name), err)
+	}
+	tmp := name + ".tmp"
+	if err := os.WriteFile(tmp, append(b, '\n'), 0o644); err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	if err := os.Rename(tmp, name); err != nil {
+		return errors.Join(fmt.Errorf("write %s: %w", name, err), os.Remove(tmp))
+	}
+	return nil
+}

@@ -1,0 +1,257 @@
+package bench
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+const (
+	readyWithin = 30 * time.Second // a start that takes longer hangs
+	termWithin  = 10 * time.Second // from SIGTERM to SIGKILL
+)
+
+// process is one child of the bench. It ends with it.
+type process struct {
+	name   string
+	pid    int
+	log    string
+	cmd    *exec.Cmd
+	exited chan struct{}
+
+	mu   sync.Mutex
+	err  error // of its end
+	told bool  // it was told to end
+}
+
+// startProcess runs a command whose first line on its standard output is a JSON object, which it returns.
+func startProcess(ctx context.Context, name, log string, cmd *exec.Cmd, env []string) (*process, []byte, error) {
+	f, err := os.OpenFile(log, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, nil, fmt.Errorf("open log of %s: %w", name, err)
+	}
+	defer f.Close() //nolint:errcheck // the process has the file open; what it wrote is not ours to lose
+	cmd.Env = append(os.Environ(), env...)
+	cmd.Stderr = f
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	cmd.SysProcAttr = childAttr()
+	p := &process{name: name, log: log, cmd: cmd, exited: make(chan struct{})}
+	started := make(chan error, 1)
+	first := make(chan []byte, 1)
+	go func() {
+		// The kernel ends the child with the thread that made it: the thread must live as long as the child.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		if err := cmd.Start(); err != nil {
+			started <- err
+			close(p.exited)
+			return
+		}
+		started <- nil
+		p.follow(out, first)
+	}()
+	if err := <-started; err != nil {
+		return nil, nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	p.pid = cmd.Process.Pid
+	late := time.NewTimer(readyWithin)
+	defer late.Stop()
+	select {
+	case line := <-first:
+		return p, line, nil
+	case <-p.exited:
+		return nil, nil, fmt.Errorf("%s ended before it served: %w\n%s", name, p.ended(), p.tail())
+	case <-late.C:
+		return nil, nil, errors.Join(fmt.Errorf("%s does not serve after %s", name, readyWithin), p.kill())
+	case <-ctx.Done():
+		return nil, nil, errors.Join(ctx.Err(), p.kill())
+	}
+}
+
+// follow reads the first line, drops the rest, and waits for the end.
+func (p *process) follow(out io.Reader, first chan<- []byte) {
+	in := bufio.NewReader(out)
+	if line, err := in.ReadBytes('\n'); err == nil {
+		first <- line
+	}
+	_, _ = io.Copy(io.Discard, in) // ends when the process does
+	err := p.cmd.Wait()
+	p.mu.Lock()
+	p.err = err
+	p.mu.Unlock()
+	close(p.exited)
+}
+
+func (p *process) ended() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.err == nil {
+		return errors.New("exit status 0")
+	}
+	return p.err
+}
+
+// gone reports whether the process has ended without being told to.
+func (p *process) gone() error {
+	select {
+	case <-p.exited:
+	default:
+		return nil
+	}
+	p.mu.Lock()
+	told := p.told
+	p.mu.Unlock()
+	if told {
+		return nil
+	}
+	return fmt.Errorf("%s ended by itself: %w\n%s", p.name, p.ended(), p.tail())
+}
+
+// stop ends the process: SIGTERM, and SIGKILL after 10 s, which is an error.
+func (p *process) stop() error {
+	p.mu.Lock()
+	p.told = true
+	p.mu.Unlock()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("stop %s: %w", p.name, err)
+	}
+	late := time.NewTimer(termWithin)
+	defer late.Stop()
+	select {
+	case <-p.exited:
+		return nil
+	case <-late.C:
+		return errors.Join(fmt.Errorf("%s did not end within %s of SIGTERM", p.name, termWithin), p.kill())
+	}
+}
+
+func (p *process) kill() error {
+	p.mu.Lock()
+	p.told = true
+	p.mu.Unlock()
+	err := p.cmd.Process.Kill()
+	<-p.exited
+	if errors.Is(err, os.ErrProcessDone) {
+		return nil
+	}
+	return err
+}
+
+// tail returns the end of what the process wrote to its error stream.
+func (p *process) tail() string {
+	b, err := os.ReadFile(p.log)
+	if err != nil {
+		return ""
+	}
+	return string(b[max(0, len(b)-4096):])
+}
+
+// cluster is the servers of one run.
+type cluster struct {
+	endpoints []Endpoint
+	procs     []*process // empty when they are not ours
+	token     string
+	namespace string
+	dir       string // of the run: data, token; removed after a clean audit
+	close     func() error
+	restart   func(ctx context.Context) error // of servers that ended by themselves; nil: they cannot be
+}
+
+// startProcs starts the servers of a row, each in a process of its own.
+func (u *runner) startProcs(ctx context.Context, spec runSpec) (*cluster, error) {
+	exe, err := u.executable()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp(u.c.dataParent(), "millrace-bench-")
+	if err != nil {
+		return nil, fmt.Errorf("make data directory: %w", err)
+	}
+	c := &cluster{dir: dir, namespace: "default"}
+	p, err := u.startServer(ctx, exe, dir, spec, c)
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	c.procs = []*process{p}
+	c.close = func() error {
+		var all []error
+		for _, p := range c.procs {
+			all = append(all, p.stop())
+		}
+		return errors.Join(all...)
+	}
+	c.restart = func(ctx context.Context) error {
+		p, err := u.startServer(ctx, exe, dir, spec, c)
+		if err == nil {
+			c.procs = []*process{p}
+		}
+		return err
+	}
+	return c, nil
+}
+
+func (u *runner) startServer(ctx context.Context, exe, dir string, spec runSpec, c *cluster) (*process, error) {
+	name := "server-1"
+	tokenFile := filepath.Join(dir, "token")
+	args := []string{
+		"serve", "--dev", "--json", "--data", filepath.Join(dir, "data"), "--token-file", tokenFile, "--listen", "127.0.0.1:0",
+		"--durability", string(spec.durability), "--shards", fmt.Sprint(max(spec.shape.Shards, 1)), "--log-level", "warn",
+		"--name", name, "--http", "127.0.0.1:0", "--admin", "127.0.0.1:0",
+	}
+	if !spec.group {
+		args = append(args, "--group-commit=false")
+	}
+	p, line, err := startProcess(ctx, name, filepath.Join(dir, name+".log"), exec.Command(exe, args...), spec.env)
+	if err != nil {
+		return nil, err
+	}
+	var told struct {
+		Address string `json:"grpc"`
+		HTTP    string `json:"http"`
+		Admin   string `json:"admin"`
+	}
+	if err := json.Unmarshal(line, &told); err != nil || told.Address == "" {
+		return nil, errors.Join(fmt.Errorf("%s said %q", name, bytes.TrimSpace(line)), p.kill())
+	}
+	token, err := os.ReadFile(tokenFile)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("read token: %w", err), p.kill())
+	}
+	c.token = strings.TrimSpace(string(token))
+	c.endpoints = []Endpoint{{Name: name, Address: told.Address, HTTP: base(told.HTTP), Admin: base(told.Admin)}}
+	return p, nil
+}
+
+// base makes the base address of a listener.
+func base(address string) string {
+	if address == "" || address == "off" || strings.Contains(address, "://") {
+		return address
+	}
+	return "http://" + address
+}
+
+func (u *runner) executable() (string, error) {
+	if u.c.Executable != "" {
+		return u.c.Executable, nil
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("find this executable: %w", err)
+	}
+	return exe, nil
+}

@@ -1,0 +1,152 @@
+package bench
+
+import (
+	"context"
+	"io"
+	"strconv"
+	"time"
+)
+
+// Suite is one table of measurements: data, and one function that drives a system for one run.
+type Suite struct {
+	Name     string // such as queue.cycle
+	Title    string
+	Priority string // P0, P1, P2
+	Bench    string // name in Go benchmark text, such as BenchmarkQueueCycle
+	Headline string // metric that Summary is made of, such as cycles_per_s
+	Rows     []RowSpec
+	Window   time.Duration // default of the suite; a row and the command line may replace it
+	Warmup   time.Duration
+	Minutes  float64 // expected, of all rows in the profile seeds
+	Local    bool    // measures the bench process itself: no server, no audit, no ceiling
+	// Drive carries one run out. nil: the suite is not built yet, and running it is refused.
+	Drive Driver
+}
+
+// Built reports whether the suite can be run.
+func (s *Suite) Built() bool { return s.Drive != nil }
+
+// RowSpec is one row of a suite.
+type RowSpec struct {
+	Name       string
+	Title      string
+	Shape      Shape
+	Profiles   []string // profiles that hold the row: smoke, quick, seeds, full
+	References []Reference
+	Targets    []Target
+	Window     time.Duration // 0: the suite's
+	Runs       int           // 0: the profile's
+	NoFsync    bool          // measured without fsync only
+	NoCeiling  bool          // no null server reads what this row sends
+	// PerClass names metrics of which the row's headline is one that the suite's is not.
+	Headline string
+}
+
+// Shape is what one row runs. Zero fields do not apply to the row and are not shown.
+type Shape struct {
+	Nodes         int // servers, each a voter of every shard; 0 for suites without a server
+	Shards        int
+	Producers     int // client connections that create
+	Pumps         int // goroutines of one producer
+	Workers       int // client connections that work
+	Slots         int // tasks in flight of one worker
+	WorkerBatch   int // most tasks that one handler call takes; 0 or 1: one
+	ProducerBatch int // tasks of one create call; 0 or 1: one
+	Payload       int // bytes; 0: {"bench":true}
+	Lease         time.Duration
+	Transport     string // stream (default), rest
+	Prefill       int    // tasks that wait before the window
+	Depth         int    // tasks per producer that may wait for a worker; bounds the backlog of unpaced producers
+	Commit        string // group (default), single: one log entry per commit
+	Kind          string // what a suite of several measurements does in this row
+}
+
+// Voters returns how many replicas acknowledge.
+func (s Shape) Voters() int { return max(s.Nodes, 1) }
+
+// Params returns the settings that apply, in a fixed order.
+func (s Shape) Params() []Param {
+	var out []Param
+	number := func(name string, v int) {
+		if v > 0 {
+			out = append(out, Param{name, strconv.Itoa(v)})
+		}
+	}
+	text := func(name, v string) {
+		if v != "" {
+			out = append(out, Param{name, v})
+		}
+	}
+	number("nodes", s.Nodes)
+	number("shards", s.Shards)
+	text("kind", s.Kind)
+	text("transport", s.Transport)
+	number("producers", s.Producers)
+	number("pumps", s.Pumps)
+	number("workers", s.Workers)
+	number("slots", s.Slots)
+	if s.Workers > 0 {
+		number("worker_batch", max(s.WorkerBatch, 1))
+	}
+	if s.Producers > 0 {
+		number("producer_batch", max(s.ProducerBatch, 1))
+	}
+	number("payload", s.Payload)
+	if s.Lease > 0 {
+		out = append(out, Param{"lease", s.Lease.String()})
+	}
+	number("prefill", s.Prefill)
+	number("depth", s.Depth)
+	text("commit", s.Commit)
+	return out
+}
+
+// Driver carries out one run: it starts its load against the rig's servers, calls Rig.Measure for the window, then stops
+// what creates and lets workers drain. Everything it counts goes through the rig.
+type Driver func(ctx context.Context, rig *Rig) error
+
+// Profile is a named choice of rows.
+type Profile struct {
+	Name     string
+	Title    string
+	Runs     int
+	Window   func(suite string, reference time.Duration) time.Duration // from the reference's window; nil: as it is
+	Warmup   time.Duration                                             // 0: the suite's
+	Fsync    bool
+	None     bool
+	Verdicts bool // ratios are judged
+	Minutes  float64
+}
+
+// Harness is what a command needs beside its configuration: the tables, and the parts that lie above this package.
+type Harness struct {
+	Suites   []Suite
+	Profiles []Profile
+	// Judge makes the verdicts of a result, and fills in whether targets are met.
+	Judge func(r *Result, judgeTargets, requireReference bool) []Verdict
+	// Render writes every report below dir, beside its result.json.
+	Render func(dir string, r *Result) error
+	// Write prints one format: md, json, gobench, csv.
+	Write func(w io.Writer, format string, r *Result) error
+	// Profile fetches the profiles of all processes over the window into dir (below out), and diagnoses them. measure
+	// runs the window. nil: no profiled run.
+	Profile func(ctx context.Context, p ProfileRun) (*Diagnosis, error)
+	// Clocks and Observer are the host's; nil: those of the kernel. Tests replace them.
+	Clocks   Clocks
+	Observer Observer
+	// DrainWithin is how long workers may take to complete what was created; 0: a minute.
+	DrainWithin time.Duration
+	// NullServer serves acknowledgements and nothing else, on streams and over HTTP, until ctx ends.
+	NullServer func(ctx context.Context, ready func(grpc, http string)) error
+}
+
+// ProfileRun is one profiled run.
+type ProfileRun struct {
+	Dir     string            // receives <process>/<kind>.pb.gz
+	Admin   map[string]string // base address of the admin listener, by server process; such as http://127.0.0.1:40001
+	Window  time.Duration
+	Cores   int
+	Measure func(ctx context.Context) error // runs warm-up and window; profiles are of what it does
+	Begin   <-chan struct{}                 // closed when the window begins
+	End     <-chan struct{}                 // closed when it has ended
+}

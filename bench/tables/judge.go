@@ -1,0 +1,285 @@
+package tables
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/millrace/millrace/bench"
+)
+
+// minRuns is the least number of valid runs that a verdict, or a judged target, rests on.
+const minRuns = 3
+
+// maxSpread is the spread beyond which there is no verdict.
+const maxSpread = 0.30
+
+// Judge fills in whether the targets of each row are met, and returns the verdicts: each ratio that a side was measured
+// of, per durability; every row without fsync over itself with fsync, never judged; and, when requireReference is set,
+// every headline over its published figures. A smoke result has no verdicts. judgeTargets judges rates and CPU times too, which are set for 2 cores.
+// Targets of the other durability leave the row.
+func Judge(r *bench.Result, judgeTargets, requireReference bool) []bench.Verdict {
+	for i := range r.Suites {
+		judgeRow(&r.Suites[i], judgeTargets)
+	}
+	out := []bench.Verdict{}
+	if r.Profile == Smoke {
+		return out // a look at the harness, not at the system
+	}
+	for _, d := range []bench.Durability{bench.Fsync, bench.None} {
+		for _, ratio := range Ratios() {
+			if v, ok := ratio.judge(r, d); ok {
+				out = append(out, v)
+			}
+		}
+	}
+	out = append(out, durabilityRatios(r)...)
+	if requireReference {
+		out = append(out, againstReferences(r)...)
+	}
+	return out
+}
+
+func judgeRow(row *bench.Row, judgeTargets bool) {
+	var kept []bench.Target
+	for _, t := range row.Targets {
+		if t.Durability != "" && t.Durability != string(row.Label.Durability) {
+			continue
+		}
+		t.Judged, t.MustMet, t.AimMet = false, nil, nil
+		f := row.Figures[t.Metric]
+		if t.Metric == row.Headline {
+			f = row.Summary
+		}
+		if decides(f) {
+			t.MustMet, t.AimMet = reached(f, t, t.Must), reached(f, t, t.Aim)
+			t.Judged = (t.MachineFree || judgeTargets) && f.Runs() >= minRuns
+		}
+		kept = append(kept, t)
+	}
+	row.Targets = kept
+}
+
+// decides reports whether a figure can be held against a limit.
+func decides(f bench.Figure) bool {
+	if f.IsZero() {
+		return false
+	}
+	switch f.Label().Validity {
+	case bench.NoVerdict, bench.Invalid, bench.AuditFailed:
+		return false
+	}
+	return f.Spread() <= maxSpread
+}
+
+// reached compares with one limit of a target; nil when there is none, or when a lower bound leaves it open.
+func reached(f bench.Figure, t bench.Target, limit float64) *bool {
+	if limit == 0 {
+		return nil
+	}
+	v := f.Median()
+	ok := v >= limit
+	if t.AtMost {
+		ok = v <= limit
+	}
+	if f.Label().Validity == bench.LowerBound && !ok {
+		return nil // the system may reach more than the generator could ask
+	}
+	return &ok
+}
+
+// judge returns the verdict for one durability; ok is false when no side was measured so, or when the whole suite of a
+// side was not asked for.
+func (r *Ratio) judge(res *bench.Result, d bench.Durability) (v bench.Verdict, ok bool) {
+	over, haveOver := find(res, r.Over, d)
+	under, haveUnder := find(res, r.Under, d)
+	if !haveOver && !haveUnder || !asked(res, r.Over) || !r.alone() && !asked(res, r.Under) {
+		return v, false
+	}
+	v = bench.Verdict{
+		Name: r.Name, Status: bench.Undecided, Over: over, Under: under, Reference: r.Reference, Durability: sides(over, under, d),
+	}
+	if cause := cannotDecide(r, over.Figure, under.Figure); cause != "" {
+		v.Cause = cause
+		return v, true
+	}
+	v.Value = over.Figure.Median()
+	if !r.alone() {
+		v.Value /= under.Figure.Median()
+	}
+	bounds := bounded(over.Figure) || bounded(under.Figure)
+	band := r.band(v.Value, under.Figure.Median())
+	v.LowerBound = bounds
+	if bounds && !r.boundDecides(v.Value, over.Figure, under.Figure) {
+		v.Cause, v.Next = "the generator was the wall, and the bound cannot decide", "millrace bench run "+r.Over.Suite+" --concurrency 256"
+		return v, true
+	}
+	v.Status, v.Cause, v.Next = band.Status, band.Cause, band.Next
+	if !bounds && r.AtBest != nil && r.AtBest(res, d, under.Figure.Median()) {
+		v.Status, v.Cause, v.Next = bench.Healthy, "the lower side is at the maximum already", ""
+	}
+	if min(over.Figure.Runs(), runs(r, under.Figure)) < 5 {
+		v.Cause += fmt.Sprintf("; %d runs: a look", min(over.Figure.Runs(), runs(r, under.Figure)))
+	}
+	return v, true
+}
+
+func runs(r *Ratio, under bench.Figure) int {
+	if r.alone() {
+		return math.MaxInt
+	}
+	return under.Runs()
+}
+
+// find returns a side, and whether its row is in the result.
+func find(r *bench.Result, p Pick, d bench.Durability) (bench.Side, bool) {
+	s := bench.Side{Suite: p.Suite, Row: p.Row, Metric: p.Metric}
+	for i := range r.Suites {
+		row := &r.Suites[i]
+		if row.Suite != p.Suite || row.Row != p.Row || row.Label.Durability != d {
+			continue
+		}
+		s.Figure = row.Summary
+		if p.Metric != "" && p.Metric != row.Headline {
+			s.Figure = row.Figures[p.Metric]
+		} else {
+			s.Metric = row.Headline
+		}
+		return s, true
+	}
+	return s, false
+}
+
+// asked reports whether the result has a row of the suite.
+func asked(r *bench.Result, p Pick) bool {
+	return slices.ContainsFunc(r.Suites, func(row bench.Row) bool { return row.Suite == p.Suite })
+}
+
+// sides names the durability of both sides, which differ in their voters when one node is held against three.
+func sides(over, under bench.Side, d bench.Durability) string {
+	var names []string
+	for _, s := range []bench.Side{over, under} {
+		if c := s.Figure.Label().Class(); !s.Figure.IsZero() && !slices.Contains(names, c) {
+			names = append(names, c)
+		}
+	}
+	if len(names) == 0 {
+		return string(d)
+	}
+	return strings.Join(names, " and ")
+}
+
+// cannotDecide says why there is no verdict, "" when there is one.
+func cannotDecide(r *Ratio, over, under bench.Figure) string {
+	for _, s := range []struct {
+		pick Pick
+		f    bench.Figure
+	}{{r.Over, over}, {r.Under, under}} {
+		if s.pick.Suite == "" {
+			continue
+		}
+		name := s.pick.Suite + "/" + s.pick.Row
+		switch {
+		case s.f.IsZero():
+			return "one side is missing: " + name
+		case s.f.Label().Validity == bench.Invalid || s.f.Label().Validity == bench.AuditFailed:
+			return fmt.Sprintf("%s is %s", name, s.f.Label().Validity)
+		case s.f.Runs() < minRuns:
+			return fmt.Sprintf("%s has %d valid runs, a verdict takes %d", name, s.f.Runs(), minRuns)
+		case s.f.Label().Validity == bench.NoVerdict || s.f.Spread() > maxSpread:
+			return fmt.Sprintf("%s spreads by %.0f %%: something on the host interferes", name, s.f.Spread()*100)
+		case s.f.Median() <= 0:
+			return name + " is 0"
+		}
+	}
+	return ""
+}
+
+func bounded(f bench.Figure) bool { return !f.IsZero() && f.Label().Validity == bench.LowerBound }
+
+// band returns the first band that v is in.
+func (r *Ratio) band(v, under float64) Band {
+	for _, b := range r.Bands {
+		if v >= b.Min && (b.Max == 0 || v <= b.Max) && under >= b.UnderMin {
+			return b
+		}
+	}
+	return r.Bands[len(r.Bands)-1]
+}
+
+// boundDecides reports whether the status is the same for every value that the true ratio can have: from v upwards when
+// the upper side is a lower bound, downwards when the lower side is.
+func (r *Ratio) boundDecides(v float64, over, under bench.Figure) bool {
+	low, high := v, v
+	if bounded(over) {
+		high = math.MaxFloat64
+	}
+	if bounded(under) {
+		low = 0
+	}
+	at := []float64{v, low, high}
+	for _, b := range r.Bands {
+		for _, edge := range []float64{b.Min, b.Max} {
+			for _, x := range []float64{math.Nextafter(edge, 0), edge, math.Nextafter(edge, math.MaxFloat64)} {
+				if x > low && x < high {
+					at = append(at, x)
+				}
+			}
+		}
+	}
+	want := r.band(v, under.Median()).Status
+	return !slices.ContainsFunc(at, func(x float64) bool { return r.band(x, under.Median()).Status != want })
+}
+
+// durabilityRatios prints what fsync costs: every row without it over the same row with it.
+func durabilityRatios(r *bench.Result) []bench.Verdict {
+	var out []bench.Verdict
+	for i := range r.Suites {
+		none := &r.Suites[i]
+		if none.Label.Durability != bench.None || none.Summary.IsZero() {
+			continue
+		}
+		for k := range r.Suites {
+			f := &r.Suites[k]
+			if f.Suite != none.Suite || f.Row != none.Row || f.Label.Durability != bench.Fsync ||
+				f.Label.Voters != none.Label.Voters || f.Summary.IsZero() || f.Summary.Median() == 0 {
+				continue
+			}
+			side := func(row *bench.Row) bench.Side {
+				return bench.Side{Suite: row.Suite, Row: row.Row, Metric: row.Headline, Figure: row.Summary}
+			}
+			out = append(out, bench.Verdict{
+				Name: "none ÷ fsync, " + none.Suite + "/" + none.Row, Status: bench.Printed,
+				Value: none.Summary.Median() / f.Summary.Median(), Over: side(none), Under: side(f),
+				Cause: "what a sync before each acknowledgement costs", Durability: none.Durability + " and " + f.Durability,
+				LowerBound: bounded(none.Summary) || bounded(f.Summary),
+			})
+		}
+	}
+	return out
+}
+
+// againstReferences holds each headline against the published figures of its unit.
+func againstReferences(r *bench.Result) []bench.Verdict {
+	var out []bench.Verdict
+	for i := range r.Suites {
+		row := &r.Suites[i]
+		for _, ref := range row.Reference {
+			if row.Summary.IsZero() || ref.Unit != row.Summary.Unit() || ref.Value == 0 {
+				continue
+			}
+			v := bench.Verdict{
+				Name: fmt.Sprintf("ours ÷ %s, %s", ref.System, ref.Name), Value: row.Summary.Median() / ref.Value,
+				Over:      bench.Side{Suite: row.Suite, Row: row.Row, Metric: row.Headline, Figure: row.Summary},
+				Reference: fmt.Sprintf("%s %s (%s)", bench.Number(ref.Value), ref.Unit, ref.Note), Durability: row.Durability,
+				Status: bench.Healthy, Cause: "published, on other hardware", LowerBound: bounded(row.Summary),
+			}
+			if fast := strings.HasSuffix(ref.Unit, "/s"); fast && v.Value < 1 || !fast && v.Value > 1 {
+				v.Status = bench.Suspicious
+			}
+			out = append(out, v)
+		}
+	}
+	return out
+}

@@ -1,0 +1,34 @@
+package tables
+
+import (
+	"time"
+
+	"github.com/millrace/millrace/bench"
+)
+
+// Profiles returns the named choices of rows.
+func Profiles() []bench.Profile {
+	return []bench.Profile{
+		{
+			Name: Smoke, Title: "one row of each suite, audited, no verdict", Runs: 1, Window: smokeWindow, Warmup: 200 * time.Millisecond,
+			Fsync: true, Minutes: 1,
+		},
+		{
+			Name: Quick, Title: "the rows of seeds with a quarter of the window; 3 runs: a look", Runs: 3, Window: quarter, Fsync: true,
+			Verdicts: true, Minutes: 20,
+		},
+		{
+			Name: Seeds, Title: "one row per published figure, with the reference's windows", Runs: 5, Fsync: true, Verdicts: true,
+			Minutes: 75,
+		},
+		{
+			Name: Full, Title: "every row that is built, with and without fsync", Runs: 5, Fsync: true, None: true, Verdicts: true,
+		},
+	}
+}
+
+// smokeWindow is long enough for a second of samples.
+func smokeWindow(_ string, _ time.Duration) time.Duration { return time.Second }
+
+// quarter is a quarter of the reference's window, at least 2 s.
+func quarter(_ string, reference time.Duration) time.Duration { return max(reference/4, 2*time.Second) }

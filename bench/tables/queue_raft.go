@@ -1,0 +1,59 @@
+package tables
+
+import (
+	"time"
+
+	"github.com/millrace/millrace/bench"
+)
+
+// queueRaft is the full cycle on three nodes.
+func queueRaft() bench.Suite {
+	row := func(name string, shards int, created, completed float64, targets ...bench.Target) bench.RowSpec {
+		return bench.RowSpec{
+			Name: name, Title: "3 nodes on loopback; per node 4 producer streams and 1 worker stream", Profiles: inSeeds,
+			Shape: bench.Shape{
+				Nodes: 3, Shards: shards, Producers: 12, Pumps: 128, Workers: 3, Slots: 128, Lease: time.Minute, Transport: "stream",
+			},
+			References: []bench.Reference{
+				codeq3("create", created, "creates/s"), codeq3("complete", completed, "cycles/s"),
+			},
+			Targets: append(targets, free(atLeast(toCodeQ, anyDurability, 1.2, 0, ofBench))),
+		}
+	}
+	rows := []bench.RowSpec{
+		row("shards-1", 1, 9_400, 9_380, atLeast(cycles, bench.Fsync, 20_000, 30_000, ofBench)),
+		row("shards-4", 4, 10_250, 10_240),
+	}
+	rows[0].Profiles = inAll
+	return bench.Suite{
+		Name: "queue.raft", Title: "Full cycle, three nodes", Priority: "P0", Bench: "BenchmarkQueueRaft", Headline: cycles,
+		Window: 8 * time.Second, Warmup: 2 * time.Second, Minutes: 3, Rows: rows,
+	}
+}
+
+// queueSmart is the cycle over REST by clients that follow redirects to the leader.
+func queueSmart() bench.Suite {
+	row := func(name, title string, shards int, refs []bench.Reference, targets ...bench.Target) bench.RowSpec {
+		return bench.RowSpec{
+			Name: name, Title: title, Profiles: inSeeds, References: refs, Targets: targets,
+			Shape: bench.Shape{
+				Nodes: 3, Shards: shards, Pumps: 32, Slots: 1, Lease: time.Minute, Transport: "rest", Kind: name,
+			},
+		}
+	}
+	plain := func() bench.Target { return free(atMost(requests, anyDurability, 1.7, 0, ofBench)) }
+	rows := []bench.RowSpec{
+		row("rotation", "a client that tries the nodes in turn and follows nothing", 1, []bench.Reference{codeq3("rotation", 596, "cycles/s")}),
+		row("rotation-shards-4", "the same on 4 shards", 4, nil),
+		row("shards-1", "a plain client that follows 307 with the body", 1, []bench.Reference{codeq3("smart, 1 shard", 3_949, "cycles/s")},
+			atLeast(cycles, bench.Fsync, 5_000, 0, ofBench), plain()),
+		row("shards-4", "the same on 4 shards", 4, []bench.Reference{codeq3("smart, 4 shards", 3_883, "cycles/s")}, plain()),
+		row("sdk", "our SDK, which remembers the leader", 1, nil, free(atMost(requests, anyDurability, 1.05, 0, ofBench))),
+	}
+	rows[1].Profiles, rows[4].Profiles = inFull, inFull
+	rows[2].Profiles = inAll
+	return bench.Suite{
+		Name: "queue.smart", Title: "Cycle over REST, three nodes, clients that follow the leader", Priority: "P0",
+		Bench: "BenchmarkQueueSmart", Headline: cycles, Window: 5 * time.Second, Warmup: time.Second, Minutes: 3, Rows: rows,
+	}
+}

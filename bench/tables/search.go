@@ -1,0 +1,140 @@
+package tables
+
+import (
+	"time"
+
+	"github.com/millrace/millrace/bench"
+)
+
+func searchSuites() []bench.Suite {
+	return []bench.Suite{searchSweep(), searchMixed(), searchRecall(), searchGaps()}
+}
+
+const g5Note = "11 processes, hardware and durability not stated"
+
+// g5Cell is one line of G5's tables: latencies in milliseconds.
+type g5Cell struct {
+	clients                 int
+	requests                float64
+	rps, p50, p95, p99, max float64 // max 0: not published
+}
+
+func sweepCells() []g5Cell {
+	return []g5Cell{
+		{10, 486_733, 2_704, 2.19, 2.99, 6.72, 651},
+		{50, 1_148_543, 6_381, 7.08, 14.96, 20.20, 77},
+		{100, 1_253_389, 6_963, 13.34, 27.44, 36.96, 182},
+		{200, 1_460_676, 8_114, 23.45, 44.20, 56.38, 225},
+	}
+}
+
+func mixedCells() map[string]g5Cell {
+	return map[string]g5Cell{
+		"embed":  {60, 1_127_854, 12_531, 3.31, 10.22, 14.59, 0},
+		"search": {60, 392_229, 4_358, 12.68, 26.08, 33.78, 0},
+	}
+}
+
+// mixedTotal is both together; g5Total the requests of all G5's published runs.
+const (
+	mixedTotalRequests = 1_520_083
+	mixedTotalRPS      = 16_889
+	g5Total            = 5_869_424
+)
+
+func (c g5Cell) references(prefix string) []bench.Reference {
+	out := []bench.Reference{
+		published("G5", prefix+"rate", c.rps, "requests/s", g5Note), published("G5", prefix+"requests", c.requests, "requests", g5Note),
+		published("G5", prefix+"p50", c.p50, "ms", g5Note), published("G5", prefix+"p95", c.p95, "ms", g5Note),
+		published("G5", prefix+"p99", c.p99, "ms", g5Note),
+	}
+	if c.max > 0 {
+		out = append(out, published("G5", prefix+"max", c.max, "ms", g5Note))
+	}
+	return out
+}
+
+// searchSweep is the matrix search by number of clients, in a closed loop.
+func searchSweep() bench.Suite {
+	s := bench.Suite{
+		Name: "search.sweep", Title: "Matrix search, 5,000 workers, 200 bodies in turn, warm cache", Priority: "P0",
+		Bench: "BenchmarkSearchSweep", Headline: requestsPerS, Window: 180 * time.Second, Warmup: 5 * time.Second, Minutes: 19,
+	}
+	for _, c := range sweepCells() {
+		r := bench.RowSpec{
+			Name: named("clients", c.clients), Title: "gated, judged, merged", Profiles: inSeeds, Runs: 3, References: c.references(""),
+			Shape:   bench.Shape{Nodes: 1, Shards: 1, Pumps: c.clients, Transport: "rest"},
+			Targets: []bench.Target{atLeast(requestsPerS, anyDurability, c.rps, 0, ofSearch), atMost("server_cpu_us_per_op", anyDurability, 0, 100, ofSearch)},
+		}
+		if p99 := map[int]float64{10: 6.7, 200: 56}[c.clients]; p99 > 0 {
+			r.Targets = append(r.Targets, atMost("search_p99_ms", anyDurability, p99, 0, ofSearch))
+		}
+		s.Rows = append(s.Rows, r)
+		ungated := bench.RowSpec{
+			Name: named("ungated", c.clients), Title: "without the gate", Profiles: inFull, Shape: r.Shape, Window: 45 * time.Second,
+		}
+		s.Rows = append(s.Rows, ungated)
+	}
+	s.Rows[0].Profiles = inAll
+	return s
+}
+
+// searchMixed is embedding and search at once.
+func searchMixed() bench.Suite {
+	m := mixedCells()
+	refs := append(m["embed"].references("embed "), m["search"].references("search ")...)
+	refs = append(refs, published("G5", "total rate", mixedTotalRPS, "requests/s", g5Note),
+		published("G5", "total requests", mixedTotalRequests, "requests", g5Note),
+		published("G5", "requests of all runs, 0 errors", g5Total, "requests", g5Note))
+	return bench.Suite{
+		Name: "search.mixed", Title: "Embedding and search, 60 clients each", Priority: "P0", Bench: "BenchmarkSearchMixed",
+		Headline: requestsPerS, Window: 90 * time.Second, Warmup: 5 * time.Second, Minutes: 5,
+		Rows: []bench.RowSpec{{
+			Name: "60-60", Title: "both at once", Profiles: inAll, Runs: 3, References: refs,
+			Shape: bench.Shape{Nodes: 1, Shards: 1, Pumps: 120, Transport: "rest"},
+			Targets: []bench.Target{
+				atLeast("embed_per_s", anyDurability, 12_531, 0, ofSearch), atLeast("search_per_s", anyDurability, 4_358, 0, ofSearch),
+				atLeast(requestsPerS, anyDurability, 16_889, 0, ofSearch), atMost("server_cpu_us_per_embed", anyDurability, 0, 25, ofSearch),
+			},
+		}},
+	}
+}
+
+// searchRecall compares with the exact answer. No rate of a search is printed without it.
+func searchRecall() bench.Suite {
+	s := bench.Suite{
+		Name: "search.recall", Title: "Recall at 10 against exact search", Priority: "P0", Bench: "BenchmarkSearchRecall",
+		Headline: "recall_at_10", Window: 10 * time.Second, Minutes: 2,
+	}
+	for _, share := range []int{100, 50, 10, 1} {
+		s.Rows = append(s.Rows, bench.RowSpec{
+			Name: named("filter", share), Title: "a filter that lets this many percent through", Profiles: inSeeds, Runs: 1,
+			Shape: bench.Shape{Nodes: 1, Shards: 1, Transport: "rest", Kind: named("filter", share)},
+			Targets: []bench.Target{
+				free(atLeast("recall_at_10", anyDurability, 0.99, 1, ofSearch)),
+			},
+		})
+	}
+	s.Rows[0].Profiles = inAll
+	return s
+}
+
+// searchGaps is what G5 does not cover.
+func searchGaps() bench.Suite {
+	s := bench.Suite{
+		Name: "search.gaps", Title: "Unique queries, soak, bursts, a process killed", Priority: "P1", Bench: "BenchmarkSearchGaps",
+		Headline: requestsPerS, Window: 45 * time.Second, Warmup: 5 * time.Second,
+	}
+	for _, r := range []struct{ name, title string }{
+		{"unique", "every query unique"},
+		{"soak", "2 hours, in pieces"},
+		{"poisson", "Poisson arrivals"},
+		{"burst", "bursts of 5 ×"},
+		{"kill", "a process killed in a query: lost, time to the first correct answer"},
+	} {
+		s.Rows = append(s.Rows, bench.RowSpec{
+			Name: r.name, Title: r.title, Profiles: inFull, Shape: bench.Shape{Nodes: 1, Shards: 1, Transport: "rest", Kind: r.name},
+		})
+	}
+	return s
+}

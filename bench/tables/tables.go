@@ -1,0 +1,138 @@
+// Package tables is the data of the bench: every suite with its rows, shapes, published figures and targets, the ratios
+// that are judged, and the profiles. One file holds one table of a reference.
+//
+// A published figure is what its authors printed, on their hardware and with their durability, which its note states.
+// It is context and fails nothing by itself. Must decides whether we are done; aim is what to reach for after that.
+//
+// Elsewhere: how a suite drives a system (bench/load), what counts and when a run is left out (bench).
+package tables
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/millrace/millrace/bench"
+	"github.com/millrace/millrace/bench/load"
+	"github.com/millrace/millrace/bench/profile"
+	"github.com/millrace/millrace/bench/report"
+)
+
+// Names of the profiles.
+const (
+	Smoke = "smoke"
+	Quick = "quick"
+	Seeds = "seeds"
+	Full  = "full"
+)
+
+// Memberships of rows in profiles.
+var (
+	inSeeds = []string{Quick, Seeds, Full}
+	inAll   = []string{Smoke, Quick, Seeds, Full}
+	inFull  = []string{Full}
+)
+
+// Metrics that targets and ratios name. A driver or the harness measures them under these names.
+const (
+	cycles       = "cycles_per_s"
+	creates      = "creates_per_s"
+	completes    = "completes_per_s"
+	requests     = "requests_per_op"
+	cpuPerOp     = "cpu_us_per_op"    // client and server
+	mutations    = "mutations_per_op" // of the store
+	fsyncs       = "fsyncs_per_op"
+	createSync   = "create_mean_over_fdatasync" // mean create latency ÷ fdatasync p50 of the same run
+	gcTail       = "gc_p999_ratio"              // p99.9 in seconds with a collection ÷ without
+	gcPause      = "gc_pause_p99_us"
+	perOp        = "ns_per_op"
+	refsPerS     = "refs_per_s"
+	putsPerS     = "puts_per_s"
+	putP50       = "put_p50_us"
+	requestsPerS = "requests_per_s"
+	toCodeQ      = "ratio_to_codeq" // without fsync, interleaved on the same host
+	toLinux      = "ratio_to_linux_remark"
+	toSeparate   = "ratio_to_separate_calls"
+	toBare       = "ratio_to_bare_cycle"
+	toGit        = "ratio_to_git_files_synced"
+	toReftable   = "ratio_to_git_reftable_synced"
+	steadyRatio  = "steady_ratio" // to the figure of 20 s
+	steadyTail   = "steady_p99_ratio"
+	refLatency   = "update_mean_over_fdatasync"
+)
+
+// Suites returns every suite, in the order of the tables. One that has no driver yet is listed, and running it is refused.
+func Suites() []bench.Suite {
+	drivers := load.Drivers()
+	all := slices.Concat(queueSuites(), refsSuites(), kvSuites(), searchSuites(), ownSuites())
+	for i := range all {
+		all[i].Drive = drivers[all[i].Name]
+	}
+	return all
+}
+
+func queueSuites() []bench.Suite {
+	return []bench.Suite{
+		queueCycle(), queueSteady(), queueRaft(), queueSmart(), queueCoalesce(), queueCoalesceRaft(), queueTransport(),
+		queueCodec(), queueGC(), queueDepth(), queueMix(), queueK6(), queueFailover(), streamsIdle(), tenantTiming(),
+	}
+}
+
+// Harness returns the tables together with the parts of the bench that lie above package bench.
+func Harness() bench.Harness {
+	return bench.Harness{
+		Suites: Suites(), Profiles: Profiles(), Judge: Judge, Render: report.Render, Write: report.Write,
+		Profile: profile.Run, NullServer: load.NullServer,
+	}
+}
+
+// published makes the figure of a reference.
+func published(system, name string, value float64, unit, note string) bench.Reference {
+	return bench.Reference{System: system, Name: name, Value: value, Unit: unit, Note: note}
+}
+
+// What codeQ published was measured so: data, log and votes without fsync.
+const (
+	codeqOne   = "12 cores, WSL2, none×1"
+	codeqThree = "12 cores, WSL2, none×3"
+)
+
+func codeq(name string, value float64, unit string) bench.Reference {
+	return published("codeQ", name, value, unit, codeqOne)
+}
+
+func codeq3(name string, value float64, unit string) bench.Reference {
+	return published("codeQ", name, value, unit, codeqThree)
+}
+
+// Pages that set targets, as reports name them.
+const (
+	ofQueue  = "queue targets"
+	ofBench  = "bench targets"
+	ofRefs   = "refs targets"
+	ofKV     = "kv targets"
+	ofSearch = "search targets"
+)
+
+// atLeast makes a target for rates of a machine of 2 cores whose fdatasync takes about 0.14 ms.
+func atLeast(metric string, d bench.Durability, must, aim float64, source string) bench.Target {
+	return bench.Target{Metric: metric, Durability: string(d), Must: must, Aim: aim, Source: source}
+}
+
+// atMost makes a target for what should be small.
+func atMost(metric string, d bench.Durability, must, aim float64, source string) bench.Target {
+	return bench.Target{Metric: metric, Durability: string(d), Must: must, Aim: aim, Source: source, AtMost: true}
+}
+
+// free marks a target that holds on every machine: ratios and counts per operation.
+func free(t bench.Target) bench.Target {
+	t.MachineFree = true
+	return t
+}
+
+const anyDurability bench.Durability = ""
+
+// lease is the lease of suites that do not measure leases.
+const lease = 300 * time.Second
+
+func named(prefix string, n int) string { return fmt.Sprintf("%s-%d", prefix, n) }

@@ -1,0 +1,56 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/millrace/millrace/internal/server"
+)
+
+// startCluster starts the servers of a row where its topology says.
+func (u *runner) startCluster(ctx context.Context, spec runSpec) (*cluster, error) {
+	switch spec.topology {
+	case Remote:
+		return &cluster{
+			endpoints: []Endpoint{{Name: "target", Address: u.c.Target}}, token: u.c.Token, namespace: "bench-" + u.namespaceID(),
+			close: func() error { return nil },
+		}, nil
+	case InProc:
+		return u.startInProc(ctx, spec)
+	}
+	return u.startProcs(ctx, spec)
+}
+
+// namespaceID names a fresh namespace: nothing on a running server is touched.
+func (u *runner) namespaceID() string { return digest(u.r.ID, time.Now().UnixNano())[:12] }
+
+// startInProc starts a server in this process.
+func (u *runner) startInProc(ctx context.Context, spec runSpec) (*cluster, error) {
+	if !spec.group {
+		return nil, errors.New("a server in this process has no setting for one commit per entry: use --topology procs")
+	}
+	dir, err := os.MkdirTemp(u.c.dataParent(), "millrace-bench-")
+	if err != nil {
+		return nil, fmt.Errorf("make data directory: %w", err)
+	}
+	token := server.NewToken()
+	o, err := server.Dev(server.Options{
+		Dir: filepath.Join(dir, "data"), Listen: "127.0.0.1:0", Durability: server.Durability(spec.durability),
+		Shards: max(spec.shape.Shards, 1), Version: u.c.Version,
+	}, token)
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	s, err := server.Start(ctx, o)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("start server in this process: %w", err), os.RemoveAll(dir))
+	}
+	return &cluster{
+		endpoints: []Endpoint{{Name: "server-1", Address: s.Address}}, token: token, namespace: "default", dir: dir,
+		close: func() error { return s.Close(termWithin) },
+	}, nil
+}

@@ -1,0 +1,282 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"math"
+	"os"
+	"sync"
+	"time"
+)
+
+// heartbeat is how often the clocks are read through a window.
+const heartbeat = 50 * time.Millisecond
+
+// watched is one process whose use is charged to the run.
+type watched struct {
+	name string
+	pid  int
+}
+
+// watch looks at the host through one window.
+type watch struct {
+	clocks Clocks
+	host   Observer // nil: not observed
+	procs  []watched
+	ops    func() (created, completed uint64)
+
+	mu      sync.Mutex // guards the fields below
+	first   instant
+	last    instant
+	worst   struct{ realtime, boottime, gap float64 } // ms
+	beats   int
+	thirds  []progress
+	seconds []hostSecond
+	begin   hostMark
+	end     hostMark
+	lost    error // the host could not be read
+}
+
+// instant is one reading of all clocks.
+type instant struct{ real, mono, boot time.Duration }
+
+// progress is how much was done at a time.
+type progress struct {
+	at                 time.Duration // since the window began
+	created, completed uint64
+}
+
+// hostMark is the host's counters at an edge of the window.
+type hostMark struct {
+	at       time.Duration
+	cpu      HostCPU
+	pressure Pressure
+	use      []ProcessUse
+}
+
+// hostSecond is the host over one second.
+type hostSecond struct {
+	mark               hostMark
+	created, completed uint64
+}
+
+func newWatch(clocks Clocks, host Observer, procs []watched, ops func() (created, completed uint64)) *watch {
+	return &watch{clocks: clocks, host: host, procs: procs, ops: ops}
+}
+
+func (w *watch) read() instant {
+	return instant{w.clocks.Realtime(), w.clocks.Monotonic(), w.clocks.Boottime()}
+}
+
+// start begins the window.
+func (w *watch) start() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.first = w.read()
+	w.last = w.first
+	w.begin = w.mark()
+	w.end = w.begin
+	w.thirds = append(w.thirds, progress{})
+}
+
+// mark reads the host's counters; the first failure is kept.
+func (w *watch) mark() hostMark {
+	m := hostMark{at: w.clocks.Monotonic() - w.first.mono}
+	if w.host == nil || w.lost != nil {
+		return m
+	}
+	var err error
+	if m.cpu, err = w.host.CPU(); err != nil {
+		w.lost = err
+		return m
+	}
+	if m.pressure, err = w.host.Pressure(); err != nil && !errors.Is(err, os.ErrNotExist) {
+		w.lost = err
+		return m
+	}
+	m.use = make([]ProcessUse, len(w.procs))
+	for i, p := range w.procs {
+		use, err := w.host.Process(p.pid)
+		if err != nil {
+			use = ProcessUse{CPU: math.NaN()} // it has ended: the run says so by itself
+		}
+		m.use[i] = use
+	}
+	return m
+}
+
+// beat is one heartbeat.
+func (w *watch) beat() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := w.read()
+	w.beats++
+	w.worst.realtime = worse(w.worst.realtime, ms((now.real-w.first.real)-(now.mono-w.first.mono)))
+	w.worst.boottime = worse(w.worst.boottime, ms((now.boot-w.first.boot)-(now.mono-w.first.mono)))
+	w.worst.gap = max(w.worst.gap, ms(now.boot-w.last.boot))
+	w.last = now
+	if w.ops != nil {
+		created, completed := w.ops()
+		w.thirds = append(w.thirds, progress{now.mono - w.first.mono, created, completed})
+	}
+}
+
+// second is called once a second.
+func (w *watch) second() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := hostSecond{mark: w.mark()}
+	if w.ops != nil {
+		s.created, s.completed = w.ops()
+	}
+	w.seconds = append(w.seconds, s)
+}
+
+// stop ends the window.
+func (w *watch) stop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := w.read()
+	w.worst.realtime = worse(w.worst.realtime, ms((now.real-w.first.real)-(now.mono-w.first.mono)))
+	w.worst.boottime = worse(w.worst.boottime, ms((now.boot-w.first.boot)-(now.mono-w.first.mono)))
+	w.worst.gap = max(w.worst.gap, ms(now.boot-w.last.boot))
+	w.last = now
+	w.end = w.mark()
+	if w.ops != nil {
+		created, completed := w.ops()
+		w.thirds = append(w.thirds, progress{now.mono - w.first.mono, created, completed})
+	}
+}
+
+// run beats until ctx ends; each is called once an interval besides.
+func (w *watch) run(ctx context.Context, interval time.Duration, each func()) {
+	beats := time.NewTicker(heartbeat)
+	defer beats.Stop()
+	seconds := time.NewTicker(time.Second)
+	defer seconds.Stop()
+	intervals := time.NewTicker(interval)
+	defer intervals.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-beats.C:
+			w.beat()
+		case <-seconds.C:
+			w.second()
+		case <-intervals.C:
+			each()
+		}
+	}
+}
+
+func ms(d time.Duration) float64 { return float64(d) / 1e6 }
+
+// worse returns the one of two deviations that is farther from 0.
+func worse(a, b float64) float64 {
+	if math.Abs(b) > math.Abs(a) {
+		return b
+	}
+	return a
+}
+
+// elapsed is the length of the window, by the monotonic clock.
+func (w *watch) elapsed() time.Duration { return w.last.mono - w.first.mono }
+
+// report sums up what was seen.
+func (w *watch) report() HostReport {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	due := float64(w.elapsed()) / float64(heartbeat)
+	out := HostReport{
+		Observed: w.host != nil && w.lost == nil, Realtime: w.worst.realtime, Boottime: w.worst.boottime, LongestGap: w.worst.gap,
+	}
+	if due >= 1 {
+		out.Heartbeat = float64(w.beats) / due
+	}
+	if !out.Observed {
+		return out
+	}
+	cores := float64(max(w.host.Cores(), 1))
+	last := w.begin
+	for _, s := range w.seconds {
+		if span := (s.mark.at - last.at).Seconds() * cores; span > 0.5*cores {
+			out.Steal = max(out.Steal, (s.mark.cpu.Steal-last.cpu.Steal)/span)
+		}
+		last = s.mark
+	}
+	seconds := (w.end.at - w.begin.at).Seconds()
+	if seconds <= 0 {
+		return out
+	}
+	if len(w.seconds) == 0 {
+		out.Steal = (w.end.cpu.Steal - w.begin.cpu.Steal) / (seconds * cores)
+	}
+	busy, ours := w.end.cpu.Busy-w.begin.cpu.Busy, 0.0
+	for i := range w.procs {
+		if d := w.cpu(i); d > 0 {
+			ours += d
+		}
+	}
+	out.Foreign = max(0, (busy-ours)/(seconds*cores))
+	p, q := w.begin.pressure, w.end.pressure
+	out.PressureCPU, out.PressureIO, out.PressureMem = (q.CPU-p.CPU)/seconds, (q.IO-p.IO)/seconds, (q.Memory-p.Memory)/seconds
+	return out
+}
+
+// cpu returns the CPU seconds that a process used in the window; NaN when that is not known.
+func (w *watch) cpu(i int) float64 {
+	if len(w.begin.use) <= i || len(w.end.use) <= i {
+		return math.NaN()
+	}
+	return w.end.use[i].CPU - w.begin.use[i].CPU
+}
+
+// series returns the window second by second.
+func (w *watch) series() []Second {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var out []Second
+	last := hostSecond{mark: w.begin}
+	for i, s := range w.seconds {
+		sec := Second{At: i + 1, Created: s.created - last.created, Completed: s.completed - last.completed}
+		span := (s.mark.at - last.mark.at).Seconds()
+		if len(s.mark.use) > 0 && len(last.mark.use) > 0 && span > 0 {
+			sec.CPU, sec.RSS = map[string]float64{}, map[string]uint64{}
+			for j, p := range w.procs {
+				if share := (s.mark.use[j].CPU - last.mark.use[j].CPU) / span; !math.IsNaN(share) {
+					sec.CPU[p.name], sec.RSS[p.name] = share, s.mark.use[j].RSS
+				}
+			}
+		}
+		out, last = append(out, sec), s
+	}
+	return out
+}
+
+// ends returns the rates of the first and the last third of the window, of a count.
+func (w *watch) ends(count func(p progress) uint64) (first, last float64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := len(w.thirds)
+	if n < 4 {
+		return 0, 0
+	}
+	end := w.thirds[n-1]
+	at := func(d time.Duration) progress {
+		for _, p := range w.thirds {
+			if p.at >= d {
+				return p
+			}
+		}
+		return end
+	}
+	a, b := at(end.at/3), at(end.at*2/3)
+	rate := func(p, q progress) float64 {
+		if q.at <= p.at {
+			return 0
+		}
+		return float64(count(q)-count(p)) / (q.at - p.at).Seconds()
+	}
+	return rate(w.thirds[0], a), rate(b, end)
+}
