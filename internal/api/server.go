@@ -118,6 +118,14 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
+// Fixed windows: the transport would else measure the path with a ping for every few frames. A stream may have streamWindow
+// bytes under way that nobody has read, a connection connWindow.
+const (
+	streamWindow = 256 << 10
+	connWindow   = 1 << 20
+	ioBuffer     = 64 << 10
+)
+
 func (s *Server) serverOptions() []grpc.ServerOption {
 	out := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(s.codec),
@@ -125,6 +133,10 @@ func (s *Server) serverOptions() []grpc.ServerOption {
 		grpc.MaxConcurrentStreams(uint32(s.l.StreamsConnection)),
 		grpc.MaxHeaderListSize(headerListBytes),
 		grpc.WaitForHandlers(true),
+		grpc.InitialWindowSize(streamWindow),
+		grpc.InitialConnWindowSize(connWindow),
+		grpc.WriteBufferSize(ioBuffer),
+		grpc.ReadBufferSize(ioBuffer),
 		grpc.ConnectionTimeout(handshakeWait),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingAtLeast, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingIdle, Timeout: pingTimeout, MaxConnectionAge: connectionAge}),

@@ -27,6 +27,7 @@ type Options struct {
 	Unsynced bool         // durability none: acknowledged writes survive a killed process, not a power cut
 
 	EntryBytes     int           // an entry closes at this size; default 256 KiB
+	EntryCommits   int           // or at this many commits, so that what is answered together stays small; default 512
 	QueueBytes     int64         // proposals waiting per shard; default 64 MiB
 	QueueProposals int           // default 10,000
 	TickEvery      time.Duration // Raft's tick; default 100 ms
@@ -55,6 +56,10 @@ func (o Options) withDefaults() Options {
 	o.Replica = cmp.Or(o.Replica, 1)
 	o.Shards = cmp.Or(o.Shards, 1)
 	o.EntryBytes = cmp.Or(o.EntryBytes, 256<<10)
+	o.EntryCommits = cmp.Or(o.EntryCommits, 512)
+	if o.OneCommitPerEntry {
+		o.EntryCommits = 1
+	}
 	o.QueueBytes = cmp.Or(o.QueueBytes, 64<<20)
 	o.QueueProposals = cmp.Or(o.QueueProposals, 10_000)
 	o.TickEvery = cmp.Or(o.TickEvery, 100*time.Millisecond)

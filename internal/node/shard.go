@@ -56,6 +56,7 @@ type shard struct {
 
 	mu      sync.Mutex // guards the fields of this group
 	queue   []*proposal
+	commits int         // of queue
 	lazy    []*proposal // renewals, waiting for company
 	queued  int64       // bytes in queue and lazy
 	lazyAt  time.Duration
@@ -74,6 +75,7 @@ type shard struct {
 	waiting   []*appendWait // appends handed to the log, in order
 	unsent    []*appendWait // of waiting, those that the log has not taken
 	inLog     int           // entries proposed whose append is not durable
+	last      int           // commits of the last entry proposed
 	wasTerm   uint64
 	leading   bool
 	termAsked bool // this term's first commit was proposed
@@ -168,6 +170,7 @@ func (s *shard) enqueue(p *proposal, lazy bool) {
 		s.lazy = append(s.lazy, p)
 	} else {
 		s.queue = append(s.queue, p)
+		s.commits += len(p.commits)
 	}
 	s.mu.Unlock()
 	s.poke()
@@ -341,13 +344,14 @@ func (s *shard) openTerm(term uint64) error {
 	}})
 }
 
-// propose closes one entry of what waits, if no entry is being appended.
+// propose closes one entry of what waits, if it is time.
 func (s *shard) propose() error {
-	if s.inLog > 0 {
+	if !s.closes() {
 		return nil
 	}
 	f := &inflight{}
 	commits := s.gather(f)
+	s.last = len(commits)
 	if now := s.now(); !s.timers.Load() && (s.more.Load() || core.ShardTime(s.due.Load()) <= now) {
 		f.tick = true
 		s.timers.Store(true)
@@ -369,18 +373,40 @@ func (s *shard) propose() error {
 // grantRoom is room in an entry for a tick and the grants that its creates and settles allow.
 const grantRoom = 8
 
+// maxInLog is how many entries may be on their way to the disk: one that is synced, and the next, so that the log finds
+// its next write ready when a sync ends.
+const maxInLog = 2
+
+// closes reports whether an entry is to be closed now: when none is on its way to the disk, because waiting gains nothing
+// then, or when one is and as much waits as it holds, or as an entry may hold. So entries get no smaller than those that
+// were closed one by one would.
+func (s *shard) closes() bool {
+	switch {
+	case s.inLog == 0:
+		return true
+	case s.inLog >= maxInLog:
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.commits > 0 && s.commits >= min(s.last, s.n.o.EntryCommits)
+}
+
 // gather takes proposals up to an entry's size.
 func (s *shard) gather(f *inflight) []core.Commit {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.lazy) > 0 && (len(s.queue) > 0 || s.n.o.Clock.Boot() >= s.lazyAt+s.n.o.RenewEvery) {
+		for _, p := range s.lazy {
+			s.commits += len(p.commits)
+		}
 		s.queue = append(s.queue, s.lazy...)
 		s.lazy = nil
 	}
 	size, n, count := 0, 0, 0
 	for n < len(s.queue) {
 		p := s.queue[n]
-		if n > 0 && (size+p.bytes > s.n.o.EntryBytes || s.n.o.OneCommitPerEntry) {
+		if n > 0 && (size+p.bytes > s.n.o.EntryBytes || count+len(p.commits) > s.n.o.EntryCommits) {
 			break
 		}
 		size += p.bytes
@@ -391,6 +417,7 @@ func (s *shard) gather(f *inflight) []core.Commit {
 	if n == 0 {
 		return nil
 	}
+	s.commits -= count
 	f.proposals = slices.Clone(s.queue[:n])
 	commits := make([]core.Commit, 0, count+grantRoom)
 	for _, p := range f.proposals {
@@ -463,7 +490,7 @@ func (s *shard) abandon(why core.Unavailable) {
 	}
 	s.mu.Lock()
 	queue := append(s.queue, s.lazy...)
-	s.queue, s.lazy, s.queued = nil, nil, 0
+	s.queue, s.lazy, s.queued, s.commits = nil, nil, 0, 0
 	s.mu.Unlock()
 	refused := why
 	refused.Unknown = false
