@@ -20,11 +20,12 @@ func (u *runner) run(ctx context.Context, spec *runSpec, number int, profiled bo
 	if spec.suite.Local {
 		return u.local(ctx, spec, number)
 	}
+	idle := u.idleIO(ctx)
 	c, err := u.startCluster(ctx, *spec)
 	if err != nil {
 		return nil, err
 	}
-	one := &oneRun{u: u, spec: spec, c: c, run: &Run{Number: number, Profiled: profiled, Started: time.Now().UTC()}}
+	one := &oneRun{u: u, spec: spec, c: c, idle: idle, run: &Run{Number: number, Profiled: profiled, Started: time.Now().UTC()}}
 	err = one.carry(ctx)
 	if ctx.Err() != nil {
 		err = nil // an interrupted run is no failure, and explains nothing
@@ -44,6 +45,7 @@ type oneRun struct {
 	revived *millrace.Client
 	status  [2]*millrace.ServerStatus
 	edges   func(e edge) // hears of the window's edges; may be nil
+	idle    float64      // IO pressure before the servers began
 }
 
 func (o *oneRun) carry(ctx context.Context) (err error) {
@@ -68,7 +70,7 @@ func (o *oneRun) carry(ctx context.Context) (err error) {
 		}
 		return err
 	}
-	before, p50, p99 := o.idleIO(), 0.0, 0.0
+	p50, p99 := 0.0, 0.0
 	if o.c.dir != "" { // the disk of a server elsewhere cannot be probed from here
 		if p50, p99, err = probeSync(o.c.dir, probeSyncs); err != nil {
 			return err
@@ -88,7 +90,7 @@ func (o *oneRun) carry(ctx context.Context) (err error) {
 		}
 	}
 	o.run.Host = o.rig.watch.report()
-	o.run.Host.IdleIO, o.run.Host.FdatasyncUS, o.run.Host.Fdatasync99 = before, p50, p99
+	o.run.Host.IdleIO, o.run.Host.FdatasyncUS, o.run.Host.Fdatasync99 = o.idle, p50, p99
 	o.collect()
 	return o.audit(ctx, driveErr == nil)
 }
@@ -113,23 +115,37 @@ func (o *oneRun) drive(ctx context.Context) error {
 	return o.spec.suite.Drive(ctx, o.rig)
 }
 
-// idleIO is the share of a short time before the start that something waited for IO.
-func (o *oneRun) idleIO() float64 {
-	if o.u.host == nil {
+// The disk may still be busy with what the last run wrote and removed.
+const (
+	idleLook  = 200 * time.Millisecond
+	idleLooks = 25
+)
+
+// idleIO is the share of the time that something waits for IO before the servers start. It waits, at most 5 s, until that
+// is little.
+func (u *runner) idleIO(ctx context.Context) (share float64) {
+	if u.host == nil {
 		return 0
 	}
-	const look = 200 * time.Millisecond
-	a, err := o.u.host.Pressure()
-	if err != nil {
-		return 0
+	for range idleLooks {
+		a, err := u.host.Pressure()
+		if err != nil {
+			return 0
+		}
+		start := u.clocks.Monotonic()
+		if pause(ctx, idleLook) != nil {
+			return share
+		}
+		b, err := u.host.Pressure()
+		took := (u.clocks.Monotonic() - start).Seconds()
+		if err != nil || took <= 0 {
+			return 0
+		}
+		if share = (b.IO - a.IO) / took; share <= ioLimit {
+			break
+		}
 	}
-	start := o.u.clocks.Monotonic()
-	<-time.After(look)
-	b, err := o.u.host.Pressure()
-	if took := (o.u.clocks.Monotonic() - start).Seconds(); err == nil && took > 0 {
-		return (b.IO - a.IO) / took
-	}
-	return 0
+	return share
 }
 
 func (o *oneRun) gone() error {

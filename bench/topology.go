@@ -30,17 +30,14 @@ func (u *runner) namespaceID() string { return digest(u.r.ID, time.Now().UnixNan
 
 // startInProc starts a server in this process.
 func (u *runner) startInProc(ctx context.Context, spec runSpec) (*cluster, error) {
-	if !spec.group {
-		return nil, errors.New("a server in this process has no setting for one commit per entry: use --topology procs")
-	}
 	dir, err := os.MkdirTemp(u.c.dataParent(), "millrace-bench-")
 	if err != nil {
 		return nil, fmt.Errorf("make data directory: %w", err)
 	}
 	token := server.NewToken()
 	o, err := server.Dev(server.Options{
-		Dir: filepath.Join(dir, "data"), Listen: "127.0.0.1:0", Durability: server.Durability(spec.durability),
-		Shards: max(spec.shape.Shards, 1), Version: u.c.Version,
+		Dir: filepath.Join(dir, "data"), Listen: "127.0.0.1:0", Admin: "off", Durability: server.Durability(spec.durability),
+		Shards: max(spec.shape.Shards, 1), Version: u.c.Version, OneCommitPerEntry: !spec.group,
 	}, token)
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
@@ -50,7 +47,7 @@ func (u *runner) startInProc(ctx context.Context, spec runSpec) (*cluster, error
 		return nil, errors.Join(fmt.Errorf("start server in this process: %w", err), os.RemoveAll(dir))
 	}
 	return &cluster{
-		endpoints: []Endpoint{{Name: "server-1", Address: s.Address}}, token: token, namespace: "default", dir: dir,
+		endpoints: []Endpoint{{Name: "server-1", Address: s.Address, HTTP: base(s.HTTPAddress)}}, token: token, namespace: "default", dir: dir,
 		close: func() error { return s.Close(termWithin) },
 	}, nil
 }
