@@ -17,7 +17,7 @@ func planMemory(total int64, shards int) memoryPlan {
 	n := int64(shards)
 	return memoryPlan{
 		store:     total * 2 / 5,
-		layer:     min(max(total/5/(2*n), mib), 16*mib),
+		layer:     min(max(total/5/(2*n), mib), 4*mib),
 		logQueue:  min(max(total/10, 16*mib), 64*mib),
 		logCache:  min(max(total/20, mib), 16*mib),
 		proposals: min(max(total/10/n, 4*mib), 64*mib), // never less than one commit
