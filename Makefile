@@ -37,7 +37,7 @@ soak: ## run for hours under load
 bench-smoke: build ## measure one row of every suite for a second and audit it, to see that the harness works
 	./bin/millrace bench run --profile smoke
 
-generate: ## write gen/ anew from proto/
+generate: ## write gen/ anew from proto/, and docs/reference from the code and the committed results
 	scripts/generate.sh
 
 lint: ## formatting, vet, staticcheck, and the repository's own rules
