@@ -90,10 +90,10 @@ type nullStream struct {
 	s  grpc.BidiStreamingServer[pb.ClientFrame, pb.ServerFrame]
 }
 
-func (s *nullStream) send(f *pb.ServerFrame) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.s.Send(f)
+func (st *nullStream) send(f *pb.ServerFrame) error {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.s.Send(f)
 }
 
 // Status says that nothing is durable.
@@ -173,8 +173,8 @@ func (n *null) frame(st *nullStream, f *pb.ClientFrame) error {
 
 var settledOK = &pb.SettleResult{State: pb.State_COMPLETED}
 
-func (s *nullStream) ack(a *pb.Ack) error {
-	return s.send(&pb.ServerFrame{Frame: &pb.ServerFrame_Ack{Ack: a}})
+func (st *nullStream) ack(a *pb.Ack) error {
+	return st.send(&pb.ServerFrame{Frame: &pb.ServerFrame_Ack{Ack: a}})
 }
 
 func (n *null) create(st *nullStream, f *pb.CreateFrame, keep func(id string) bool) error {

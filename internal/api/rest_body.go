@@ -215,14 +215,15 @@ func retryAfter(d *durationpb.Duration) string {
 // unprefixed takes the path of what encloses it off the field that a fact names: on a route of one thing the body is
 // that thing.
 func unprefixed(prefix string, err error) error {
-	switch f := err.(type) {
-	case core.Invalid:
+	if f, ok := errors.AsType[core.Invalid](err); ok {
 		f.Field = cutPath(prefix, f.Field)
 		return f
-	case outOfRange:
+	}
+	if f, ok := errors.AsType[outOfRange](err); ok {
 		f.Field = cutPath(prefix, f.Field)
 		return f
-	case core.TooLarge:
+	}
+	if f, ok := errors.AsType[core.TooLarge](err); ok {
 		f.Field = cutPath(prefix, f.Field)
 		return f
 	}
