@@ -46,8 +46,7 @@ func (r *Rig) Generate(ctx context.Context, n int, call func(ctx context.Context
 	return done
 }
 
-// openLoop starts each call when it is due. A sleep overshoots by a millisecond or two: each wake starts everything that
-// is due by then. A call that finds no free pump is dropped, and the drop is counted.
+// openLoop starts each call when it is due. A sleep overshoots a little: each wake starts everything that is due by then. A call that finds no free pump is dropped, and the drop is counted.
 func (r *Rig) openLoop(ctx context.Context, call func(ctx context.Context, p *Pump)) {
 	lag := r.Op("schedule_lag")
 	work := make(chan time.Time, r.InFlight)
@@ -88,9 +87,7 @@ func (r *Rig) openLoop(ctx context.Context, call func(ctx context.Context, p *Pu
 			}
 			next = schedule.Next()
 		}
-		if pause(ctx, min(next-now, 10*time.Millisecond)) != nil {
-			break
-		}
+		nap(min(next-time.Since(start), 10*time.Millisecond))
 	}
 	close(work)
 	pumps.Wait()

@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	millrace "github.com/millrace/millrace/sdk/go"
@@ -45,6 +47,7 @@ type oneRun struct {
 	revived *millrace.Client
 	status  [2]*millrace.ServerStatus
 	edges   func(e edge) // hears of the window's edges; may be nil
+	down    atomic.Bool  // the servers were killed and are not started again yet
 	idle    float64      // IO pressure before the servers began
 }
 
@@ -64,12 +67,15 @@ func (o *oneRun) carry(ctx context.Context) (err error) {
 	}
 	o.rig = o.u.newRig(o.spec, o.c)
 	o.rig.marks = func(ctx context.Context, e edge) (err error) {
-		o.status[e], err = client.Status(ctx)
+		if !o.down.Load() {
+			o.status[e], err = o.client.Status(ctx)
+		}
 		if o.edges != nil {
 			o.edges(e)
 		}
 		return err
 	}
+	o.restartable()
 	p50, p99 := 0.0, 0.0
 	if o.c.dir != "" { // the disk of a server elsewhere cannot be probed from here
 		if p50, p99, err = probeSync(o.c.dir, probeSyncs); err != nil {
@@ -103,7 +109,9 @@ func (o *oneRun) drive(ctx context.Context) error {
 		go func() {
 			select {
 			case <-p.exited:
-				cancel()
+				if p.gone() != nil {
+					cancel()
+				}
 			case <-ctx.Done():
 			}
 		}()
@@ -189,6 +197,11 @@ func (u *runner) newRig(spec *runSpec, c *cluster) *Rig {
 	}
 	created, completed := r.Op("create"), r.Op("complete")
 	r.watch = newWatch(u.clocks, u.host, procs, func() (uint64, uint64) { return created.items(), completed.items() })
+	r.watch.gauges = func() map[string]float64 {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return maps.Clone(r.gauges)
+	}
 	return r
 }
 
@@ -351,7 +364,7 @@ func (o *oneRun) audit(ctx context.Context, drained bool) error {
 	works := o.spec.shape.Workers > 0
 	a := &auditor{
 		ledger: o.rig.Ledger, client: o.client, queue: o.rig.Queue, payload: o.rig.Payload, result: o.rig.Result, works: works,
-		drained: drained,
+		drained: drained, purges: o.rig.purges,
 	}
 	out, err := a.run(ctx)
 	if err != nil {

@@ -18,7 +18,7 @@ func (u *runner) profileRun(ctx context.Context, spec *runSpec, number int) (*Ru
 	one := &oneRun{u: u, spec: spec, c: c, run: &Run{Number: number, Profiled: true, Started: time.Now().UTC()}}
 	admin := map[string]string{}
 	for _, e := range c.endpoints {
-		if e.Admin != "" {
+		if e.Admin != "" || spec.topology == InProc { // none: this process is the server
 			admin[e.Name] = e.Admin
 		}
 	}

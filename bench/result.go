@@ -200,8 +200,9 @@ type Second struct {
 	At        int                `json:"at"`
 	Created   uint64             `json:"created"`
 	Completed uint64             `json:"completed"`
-	CPU       map[string]float64 `json:"cpu"` // share of one core, by process
-	RSS       map[string]uint64  `json:"rss"` // bytes, by process
+	CPU       map[string]float64 `json:"cpu"`              // share of one core, by process
+	RSS       map[string]uint64  `json:"rss"`              // bytes, by process
+	Gauges    map[string]float64 `json:"gauges,omitempty"` // what the driver read of the server, in the unit that the name ends with
 }
 
 // Ceiling is what the generator reaches against a server that only acknowledges.

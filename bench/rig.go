@@ -63,6 +63,9 @@ type Rig struct {
 	end       chan struct{} // closed when it has ended
 	marks     func(ctx context.Context, e edge) error
 	drained   time.Duration
+	kill      func() error                    // nil: the servers cannot be killed
+	restart   func(ctx context.Context) error // nil: nor started
+	purges    bool                            // the servers remove ended tasks within the run
 
 	drainLimit time.Duration
 	left       func(ctx context.Context) (uint64, error) // tasks that the servers say have not ended; nil: not known
@@ -76,6 +79,7 @@ type Rig struct {
 	metrics map[string]Metric
 	errs    map[errorKey]*ErrorClass
 	warned  []Warning
+	gauges  map[string]float64
 	offered offered
 }
 

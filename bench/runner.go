@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"time"
 )
@@ -55,7 +56,7 @@ func (c *Config) checkRoom(specs []runSpec) error {
 			continue
 		}
 		perTask := float64(bytesPerTask + 2*len(payload(s.shape.Payload)))
-		need = max(need, uint64(2*(s.warmup+s.window).Seconds()*tasksPerSec*perTask))
+		need = max(need, uint64(2*((s.warmup+s.window).Seconds()*tasksPerSec+float64(s.shape.Prefill))*perTask))
 	}
 	n, err := free(c.dataParent())
 	if err != nil || n >= need || c.Topology == Remote {
@@ -64,9 +65,16 @@ func (c *Config) checkRoom(specs []runSpec) error {
 	return &CannotError{fmt.Errorf("%s has %d bytes free, %d are needed", c.dataParent(), n, need)}
 }
 
+// driverGC is how far the driver's heap, which is small, grows before it is collected, in percent of what lives in it: a
+// service that has as much memory as this one would be set alike.
+const driverGC = 400
+
 // Execute measures what c asks for. The result is written to c.Out after every run. Errors: *UsageError for what makes no
 // sense, *CannotError when nothing can be measured; a measurement that went wrong is in the result's Exit.
 func Execute(ctx context.Context, c Config, h Harness) (*Result, error) {
+	if os.Getenv("GOGC") == "" {
+		defer debug.SetGCPercent(debug.SetGCPercent(driverGC))
+	}
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
@@ -228,7 +236,7 @@ func (u *runner) row(ctx context.Context, spec *runSpec, profile bool) {
 			break // more of the same proves nothing
 		}
 	}
-	if profile && row.Diagnosis == nil && !u.c.NoProfile && spec.verdicts && u.h.Profile != nil && row.Error == "" && ctx.Err() == nil && !spec.suite.Local {
+	if profile && row.Diagnosis == nil && !u.c.NoProfile && !spec.suite.NoProfile && spec.verdicts && u.h.Profile != nil && row.Error == "" && ctx.Err() == nil && !spec.suite.Local {
 		u.profiled(ctx, spec, row)
 	}
 	u.finish(spec, row)

@@ -19,6 +19,8 @@ type Suite struct {
 	Warmup   time.Duration
 	Minutes  float64 // expected, of all rows in the profile seeds
 	Local    bool    // measures the bench process itself: no server, no audit, no ceiling
+	// NoProfile leaves the profiled run out: it would take as long as the runs, or has no server over the whole window.
+	NoProfile bool
 	// Drive carries one run out. nil: the suite is not built yet, and running it is refused.
 	Drive Driver
 }
@@ -49,7 +51,7 @@ type Shape struct {
 	Producers     int // client connections that create
 	Pumps         int // goroutines of one producer
 	Workers       int // client connections that work
-	Slots         int // tasks in flight of one worker
+	Slots         int // handlers of one worker that run at once, of one task each or of a batch
 	WorkerBatch   int // most tasks that one handler call takes; 0 or 1: one
 	ProducerBatch int // tasks of one create call; 0 or 1: one
 	Payload       int // bytes; 0: {"bench":true}

@@ -24,6 +24,7 @@ type watch struct {
 	host   Observer // nil: not observed
 	procs  []watched
 	ops    func() (created, completed uint64)
+	gauges func() map[string]float64 // of the driver; may be nil
 
 	mu      sync.Mutex // guards the fields below
 	first   instant
@@ -58,6 +59,7 @@ type hostMark struct {
 type hostSecond struct {
 	mark               hostMark
 	created, completed uint64
+	gauges             map[string]float64
 }
 
 func newWatch(clocks Clocks, host Observer, procs []watched, ops func() (created, completed uint64)) *watch {
@@ -128,6 +130,9 @@ func (w *watch) second() {
 	s := hostSecond{mark: w.mark()}
 	if w.ops != nil {
 		s.created, s.completed = w.ops()
+	}
+	if w.gauges != nil {
+		s.gauges = w.gauges()
 	}
 	w.seconds = append(w.seconds, s)
 }
@@ -239,7 +244,7 @@ func (w *watch) series() []Second {
 	var out []Second
 	last := hostSecond{mark: w.begin}
 	for i, s := range w.seconds {
-		sec := Second{At: i + 1, Created: s.created - last.created, Completed: s.completed - last.completed}
+		sec := Second{At: i + 1, Created: s.created - last.created, Completed: s.completed - last.completed, Gauges: s.gauges}
 		span := (s.mark.at - last.mark.at).Seconds()
 		if len(s.mark.use) > 0 && len(last.mark.use) > 0 && span > 0 {
 			sec.CPU, sec.RSS = map[string]float64{}, map[string]uint64{}

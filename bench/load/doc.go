@@ -20,6 +20,12 @@ func Drivers() map[string]bench.Driver {
 		"queue.transport": Transport,
 		"queue.codec":     bench.Codec,
 		"queue.gc":        GC,
+		"queue.steady":    Steady,
+		"queue.restart":   Restart,
+		"queue.depth":     Depth,
+		"queue.effects":   Effects,
+		"queue.latency":   Latency,
+		"queue.idle":      Idle,
 	}
 }
 

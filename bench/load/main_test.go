@@ -3,6 +3,8 @@ package load
 import (
 	"context"
 	"encoding/json"
+	"flag"
+	"fmt"
 	"os"
 	"os/signal"
 	"slices"
@@ -11,9 +13,11 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/bench"
+	"github.com/millrace/millrace/internal/server"
 )
 
-// TestMain is also the null server: the bench starts it as a process of its own, from the executable that it is.
+// TestMain is also the null server, and a server: the bench starts both as processes of their own, from the executable
+// that it is.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && slices.Equal(os.Args[1:3], []string{"bench", "null-server"}) {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
@@ -26,7 +30,55 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	if len(os.Args) > 1 && os.Args[1] == "serve" {
+		if err := serve(os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	os.Exit(m.Run())
+}
+
+// serve is a server with the flags that the bench gives it.
+func serve(args []string) error {
+	f := flag.NewFlagSet("serve", flag.ContinueOnError)
+	f.Bool("dev", false, "")
+	f.Bool("json", false, "")
+	for _, name := range []string{"log-level", "name"} {
+		f.String(name, "", "")
+	}
+	dir, file := f.String("data", "", ""), f.String("token-file", "", "")
+	listen, http, admin := f.String("listen", "", ""), f.String("http", "", ""), f.String("admin", "", "")
+	durability, shards := f.String("durability", "", ""), f.Int("shards", 0, "")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	token, err := os.ReadFile(*file)
+	if err != nil {
+		token = []byte(server.NewToken())
+		if err := os.WriteFile(*file, token, 0o600); err != nil {
+			return err
+		}
+	}
+	o, err := server.Dev(server.Options{
+		Dir: *dir, Listen: *listen, HTTP: *http, Admin: *admin, Durability: server.Durability(*durability), Shards: *shards,
+	}, string(token))
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	s, err := server.Start(ctx, o)
+	if err != nil {
+		return err
+	}
+	told := map[string]string{"grpc": s.Address, "http": s.HTTPAddress, "admin": s.AdminAddress}
+	if err := json.NewEncoder(os.Stdout).Encode(told); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return s.Close(time.Second)
 }
 
 func TestAThrottledDriverIsReportedAsTheWall(t *testing.T) {

@@ -24,6 +24,7 @@ type queueRun struct {
 	workers []*worker
 	args    [][]byte // of one batched create
 	call    func(ctx context.Context, p *bench.Pump)
+	onTask  func(t *millrace.Task) // of every task that a handler is given; may be nil
 }
 
 // drainTimeout is what handlers that do nothing need at most.
@@ -175,6 +176,13 @@ func (q *queueRun) prefill(ctx context.Context) error {
 	return nil
 }
 
+// slots is the window of one worker in tasks: its slots, each of which works on a batch at a time where there are batches,
+// within what a worker may have.
+func slots(s bench.Shape) int {
+	const most = 4096
+	return min(max(s.Slots, 1)*max(s.WorkerBatch, 1), most)
+}
+
 // startWorker starts a worker client. Its completions count when the server has acknowledged them.
 func (q *queueRun) startWorker(ctx context.Context, i int) error {
 	c, err := q.rig.Dial(ctx, i)
@@ -183,7 +191,7 @@ func (q *queueRun) startWorker(ctx context.Context, i int) error {
 	}
 	s := q.rig.Shape
 	opts := []millrace.WorkerOption{
-		millrace.Slots(max(s.Slots, 1)), millrace.DrainTimeout(drainTimeout), millrace.OnSettled(func(m millrace.Settlement) { q.settled(i, m) }),
+		millrace.Slots(slots(s)), millrace.DrainTimeout(drainTimeout), millrace.OnSettled(func(m millrace.Settlement) { q.settled(i, m) }),
 	}
 	if s.WorkerBatch > 1 {
 		opts = append(opts, millrace.Batch(s.WorkerBatch))
@@ -213,10 +221,13 @@ func (q *queueRun) startWorker(ctx context.Context, i int) error {
 	return nil
 }
 
-// handle is what a handler does: nothing but to note when it began, for one task in 64.
+// handle is what a handler does: to note when it began, for one task in 64, and what the suite adds.
 func (q *queueRun) handle(i int, t *millrace.Task) {
 	if h := q.rig.Ledger.Hash(t.ID); q.rig.Ledger.Traced(h) {
 		q.traces.claim(h, time.Now())
+	}
+	if q.onTask != nil {
+		q.onTask(t)
 	}
 }
 

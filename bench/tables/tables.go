@@ -58,6 +58,18 @@ const (
 	toReftable   = "ratio_to_git_reftable_synced"
 	steadyRatio  = "steady_ratio" // to the figure of 20 s
 	steadyTail   = "steady_p99_ratio"
+	diskGrowth   = "disk_growth" // most in the last third of the window ÷ most in the middle one
+	firstGrant   = "first_grant_s"
+	claims       = "claims_per_s"
+	taskBytes    = "live_bytes_per_task" // of the heap after a collection, without buffers that have bounds of their own
+	depthClaims  = "depth_claim_ratio"   // to the rate at 10,000 tasks
+	depthTail    = "depth_p99_ratio"
+	putCycles    = "kv_put_cycles_per_s"
+	putShare     = "effects_ratio" // to cycles without effects, in turn
+	claimTail    = "create_to_claim_p99_us"
+	streamMemory = "rss_kib_per_stream"
+	streamsCPU   = "streams_cpu_percent" // of one core
+	aloneCPU     = "alone_cpu_percent"   // without any stream
 	refLatency   = "update_mean_over_fdatasync"
 )
 
@@ -74,7 +86,7 @@ func Suites() []bench.Suite {
 func queueSuites() []bench.Suite {
 	return []bench.Suite{
 		queueCycle(), queueSteady(), queueRaft(), queueSmart(), queueCoalesce(), queueCoalesceRaft(), queueTransport(),
-		queueCodec(), queueGC(), queueDepth(), queueMix(), queueK6(), queueFailover(), streamsIdle(), tenantTiming(),
+		queueCodec(), queueGC(), queueLatency(), queueDeep(), queueRestart(), queueEffects(), queueIdle(), queueDepth(), queueMix(), queueK6(), queueFailover(), streamsIdle(), tenantTiming(),
 	}
 }
 

@@ -1,0 +1,200 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/millrace/millrace/bench"
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+	millrace "github.com/millrace/millrace/sdk/go"
+)
+
+// The load of a deep queue: callers that each take tasks, complete them and add as many, so that the depth stays.
+const (
+	depthBase    = 10_000 // tasks of the shallow queue that a deep one is held against
+	depthCallers = 16
+	depthBatch   = 32
+)
+
+// depthRun is claims at one depth after another, on the same server.
+type depthRun struct {
+	rig    *bench.Rig
+	client *millrace.Client
+	tasks  pb.TaskServiceClient
+	job    *millrace.JobOf[[]byte, []byte]
+	args   [][]byte
+}
+
+// depthPhase is what was seen at one depth.
+type depthPhase struct {
+	on   func() bool // what is answered now counts
+	over func() bool
+
+	taken atomic.Uint64
+
+	mu     sync.Mutex // guards claims
+	claims *hdrhistogram.Histogram
+}
+
+func newPhase(on, over func() bool) *depthPhase {
+	return &depthPhase{on: on, over: over, claims: newLatencies()}
+}
+
+func (p *depthPhase) claimed(n int, took time.Duration) {
+	if !p.on() {
+		return
+	}
+	p.taken.Add(uint64(n))
+	p.mu.Lock()
+	_ = p.claims.RecordValue(max(took.Microseconds(), 1)) // a call that takes an hour has failed before
+	p.mu.Unlock()
+}
+
+// Depth measures claims from a queue in which many tasks wait, and what the server's memory has of each of them. Deep
+// rows first do the same on 10,000 tasks, on the same server.
+func Depth(ctx context.Context, rig *bench.Rig) (err error) {
+	d := &depthRun{rig: rig, job: millrace.Job[[]byte, []byte](rig.Queue).Queue(rig.Queue).Lease(rig.Shape.Lease)}
+	if d.client, err = rig.Dial(ctx, 0); err != nil {
+		return err
+	}
+	defer d.client.Close() //nolint:errcheck // every call was answered, or an error tells
+	d.tasks = pb.NewTaskServiceClient(d.client.Conn())
+	for range depthBatch {
+		d.args = append(d.args, rig.Payload)
+	}
+	base := min(depthBase, rig.Shape.Prefill)
+	if err := fill(ctx, rig, d.client, base); err != nil {
+		return err
+	}
+	var shallow *depthPhase
+	if deeper := rig.Shape.Prefill - base; deeper > 0 {
+		if shallow, err = d.shallow(ctx); err != nil {
+			return err
+		}
+		if err := d.deepen(ctx, deeper); err != nil {
+			return err
+		}
+	}
+	deep := newPhase(rig.Measuring, rig.Done)
+	done := make(chan error, 1)
+	go func() { done <- d.turns(ctx, deep) }()
+	err = rig.Measure(ctx)
+	if failed := <-done; failed != nil || err != nil {
+		return errors.Join(failed, err)
+	}
+	d.report(shallow, deep)
+	return nil
+}
+
+// shallow does for the length of the window what the window will do, after a warm-up that is as long as its own.
+func (d *depthRun) shallow(ctx context.Context) (*depthPhase, error) {
+	began := time.Now()
+	end := d.rig.Warmup + d.rig.Window
+	p := newPhase(
+		func() bool { at := time.Since(began); return at >= d.rig.Warmup && at < end },
+		func() bool { return time.Since(began) >= end },
+	)
+	return p, d.turns(ctx, p)
+}
+
+// deepen adds tasks, and weighs the server before and after.
+func (d *depthRun) deepen(ctx context.Context, n int) error {
+	admin, err := adminOf(d.rig)
+	if err != nil {
+		d.rig.Warn("memory_unseen", err.Error(), 0)
+		return fill(ctx, d.rig, d.client, n)
+	}
+	before, err := admin.footprint(ctx)
+	if err != nil {
+		return err
+	}
+	if err := fill(ctx, d.rig, d.client, n); err != nil {
+		return err
+	}
+	after, err := admin.footprint(ctx)
+	if err != nil {
+		return err
+	}
+	d.rig.Metric("live_bytes_per_task", (after.live-before.live)/float64(n), "B")
+	d.rig.Metric("rss_bytes_per_task", (after.resident-before.resident)/float64(n), "B")
+	return nil
+}
+
+// turns takes, completes and adds until the phase is over.
+func (d *depthRun) turns(ctx context.Context, p *depthPhase) error {
+	return atOnce(ctx, depthCallers, func(ctx context.Context, i int) error {
+		for !p.over() && ctx.Err() == nil {
+			if err := d.turn(ctx, i, p); err != nil {
+				return err
+			}
+		}
+		return ctx.Err()
+	})
+}
+
+func (d *depthRun) turn(ctx context.Context, i int, p *depthPhase) error {
+	began := time.Now()
+	got, err := d.client.Claim(ctx, millrace.ClaimQuery{Queues: []string{d.rig.Queue}, Max: depthBatch, Lease: d.rig.Shape.Lease})
+	if err != nil {
+		return fmt.Errorf("claim: %w", err)
+	}
+	d.rig.Op("claim").Record(i, began, len(got), nil)
+	p.claimed(len(got), time.Since(began))
+	if len(got) == 0 {
+		return fmt.Errorf("a claim was given nothing, though about %d tasks wait", d.rig.Shape.Prefill)
+	}
+	if err := d.complete(ctx, got); err != nil {
+		return err
+	}
+	handles, err := d.job.AddMany(ctx, d.client, d.args[:len(got)])
+	if err != nil {
+		return fmt.Errorf("add what was taken: %w", err)
+	}
+	for _, h := range handles {
+		d.rig.Ledger.Created(h.ID)
+	}
+	return nil
+}
+
+func (d *depthRun) complete(ctx context.Context, got []millrace.Claimed) error {
+	req := &pb.SettleRequest{}
+	for _, t := range got {
+		req.Items = append(req.Items, &pb.SettleItem{
+			Id: t.ID, Token: t.Token, Outcome: &pb.SettleItem_Complete{Complete: &pb.Complete{Result: d.rig.Result}},
+		})
+	}
+	resp, err := d.tasks.Settle(ctx, req)
+	if err != nil {
+		return fmt.Errorf("complete: %w", err)
+	}
+	for n, r := range resp.Results {
+		if r.Error != nil {
+			return fmt.Errorf("complete task %s: %s", got[n].ID, r.Error.Message)
+		}
+		d.rig.Ledger.Completed(got[n].ID, got[n].Token, r.Replayed)
+	}
+	return nil
+}
+
+func (d *depthRun) report(shallow, deep *depthPhase) {
+	seconds := d.rig.Window.Seconds()
+	rate, p99 := float64(deep.taken.Load())/seconds, float64(deep.claims.ValueAtQuantile(99))
+	d.rig.Metric("claims_per_s", rate, "claims/s")
+	if shallow == nil {
+		return
+	}
+	baseRate, baseP99 := float64(shallow.taken.Load())/seconds, float64(shallow.claims.ValueAtQuantile(99))
+	if baseRate <= 0 || baseP99 <= 0 {
+		return
+	}
+	d.rig.Metric("shallow_claims_per_s", baseRate, "claims/s")
+	d.rig.Metric("shallow_claim_p99_us", baseP99, "µs")
+	d.rig.Metric("depth_claim_ratio", rate/baseRate, "×")
+	d.rig.Metric("depth_p99_ratio", p99/baseP99, "×")
+}

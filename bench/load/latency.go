@@ -1,0 +1,78 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace/millrace/bench"
+)
+
+// latencyProbe is how long the closed loop runs that finds the maximum, at most the window.
+const latencyProbe = 2 * time.Second
+
+// Latency is Queue as an open loop at half of what its own closed loop reaches just before, unless a rate is asked for.
+func Latency(ctx context.Context, rig *bench.Rig) error {
+	if rig.Ceiling || rig.Rate > 0 {
+		return Queue(ctx, rig)
+	}
+	most, err := maximum(ctx, rig)
+	if err != nil {
+		return err
+	}
+	rig.Rate = most / 2
+	rig.Metric("maximum_cycles_per_s", most, "cycles/s")
+	rig.Metric("offered_per_s", rig.Rate, "creates/s")
+	return Queue(ctx, rig)
+}
+
+// maximum runs the closed loop and returns the rate of its second half.
+func maximum(ctx context.Context, rig *bench.Rig) (perSecond float64, err error) {
+	q := newQueueRun(rig)
+	defer func() {
+		clients := q.clients
+		for _, k := range q.workers {
+			clients = append(clients, k.client)
+		}
+		err = errors.Join(err, q.stopWorkers())
+		for _, c := range clients {
+			_ = c.Close() // every call was answered, or an error tells
+		}
+	}()
+	if err := q.open(ctx); err != nil {
+		return 0, err
+	}
+	for i := range rig.Shape.Workers {
+		if err := q.startWorker(ctx, i); err != nil {
+			return 0, err
+		}
+	}
+	half := min(latencyProbe, rig.Window) / 2
+	var over atomic.Bool
+	done := make(chan error, 1)
+	go func() {
+		done <- atOnce(ctx, rig.Shape.Producers*max(rig.Shape.Pumps, 1), func(ctx context.Context, i int) error {
+			p := &bench.Pump{Number: i}
+			for !over.Load() && ctx.Err() == nil {
+				p.Began = time.Now()
+				p.Intended = p.Began
+				q.call(ctx, p)
+			}
+			return ctx.Err()
+		})
+	}()
+	whole := wait(ctx, half)
+	before, began := q.settle.Acked(), time.Now()
+	whole = whole && wait(ctx, half)
+	perSecond = float64(q.settle.Acked()-before) / time.Since(began).Seconds()
+	over.Store(true)
+	if err := errors.Join(<-done, rig.Drain(ctx)); err != nil {
+		return 0, fmt.Errorf("find the maximum: %w", err)
+	}
+	if !whole || perSecond <= 0 {
+		return 0, errors.New("find the maximum: nothing was completed")
+	}
+	return perSecond, nil
+}

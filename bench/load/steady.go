@@ -1,0 +1,236 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/millrace/millrace/bench"
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+)
+
+// A window of steadyWindow fills steadyRetain with ended tasks well before its middle; shorter ones are given as much
+// less, so that the same share of them runs with tasks removed as fast as others end.
+const (
+	steadyWindow = 10 * time.Minute
+	steadyRetain = 1 << 30
+	steadyFirst  = 20 * time.Second // the figure that the rest is held against
+	// steadyShortest is the shortest window whose disk use is judged: segments of the log are larger than what a few
+	// seconds write.
+	steadyShortest = time.Minute
+)
+
+// steadyRun follows the cycle through a long window.
+type steadyRun struct {
+	rig   *bench.Rig
+	admin adminPage // empty: what the server uses is not seen
+	first time.Duration
+
+	mu      sync.Mutex // guards the fields below
+	began   time.Time
+	early   *hdrhistogram.Histogram // cycles of the first part
+	late    *hdrhistogram.Histogram // of the second half
+	samples []steadySample
+	unseen  error
+}
+
+// steadySample is where the run stands at one time.
+type steadySample struct {
+	at         time.Duration // since the window began
+	done       uint64
+	disk, debt float64 // bytes
+}
+
+// Steady is Queue for so long that retention removes tasks as fast as others end, held against its own beginning.
+func Steady(ctx context.Context, rig *bench.Rig) error {
+	if rig.Ceiling {
+		return Queue(ctx, rig)
+	}
+	s := &steadyRun{rig: rig, first: min(steadyFirst, rig.Window/5), early: newLatencies(), late: newLatencies()}
+	if err := s.retain(ctx); err != nil {
+		return err
+	}
+	var err error
+	if s.admin, err = adminOf(rig); err != nil {
+		s.unseen = err
+	}
+	rig.Purges()
+	rig.OnInterval = s.interval
+	watching, stop := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.watch(watching)
+	}()
+	err = Queue(ctx, rig)
+	stop()
+	<-done
+	s.report()
+	return errors.Join(err, s.removed(ctx))
+}
+
+func newLatencies() *hdrhistogram.Histogram {
+	return hdrhistogram.New(1, int64(time.Hour/time.Microsecond), 3)
+}
+
+// retain sets how many bytes of ended tasks the namespace keeps.
+func (s *steadyRun) retain(ctx context.Context) error {
+	c, err := s.rig.Dial(ctx, 0)
+	if err != nil {
+		return err
+	}
+	defer c.Close() //nolint:errcheck // the one call was answered, or an error tells
+	bytes := int64(float64(steadyRetain) * min(float64(s.rig.Window)/float64(steadyWindow), 1))
+	_, err = pb.NewQueueServiceClient(c.Conn()).SetNamespace(ctx, &pb.SetNamespaceRequest{
+		Config: &pb.NamespaceConfig{AutoCreate: proto.Bool(true), RetainBytes: bytes},
+	})
+	if err != nil {
+		return fmt.Errorf("set the namespace's retention: %w", err)
+	}
+	s.rig.Metric("retain_mib", float64(bytes)/(1<<20), "MiB")
+	return nil
+}
+
+// watch takes a sample as the window begins and each second of it.
+func (s *steadyRun) watch(ctx context.Context) {
+	select {
+	case <-s.rig.Began():
+	case <-ctx.Done():
+		return
+	}
+	s.mu.Lock()
+	s.began = time.Now()
+	s.mu.Unlock()
+	tick := time.NewTicker(min(time.Second, s.rig.Window/10))
+	defer tick.Stop()
+	for !s.rig.Done() {
+		s.sample(ctx)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (s *steadyRun) sample(ctx context.Context) {
+	const (
+		store, log = "millrace_store_disk_bytes", "millrace_wal_disk_bytes"
+		debt       = "millrace_store_compaction_debt_bytes"
+	)
+	x := steadySample{done: s.rig.Op("complete").Acked()}
+	s.mu.Lock()
+	x.at = time.Since(s.began)
+	s.mu.Unlock()
+	if s.admin != "" {
+		m, err := s.admin.metrics(ctx, store, log, debt)
+		if err != nil {
+			s.mu.Lock()
+			s.unseen = err
+			s.mu.Unlock()
+			return
+		}
+		x.disk, x.debt = m[store]+m[log], m[debt]
+		s.rig.Gauge("disk_bytes", x.disk)
+		s.rig.Gauge("compaction_debt_bytes", x.debt)
+	}
+	s.mu.Lock()
+	s.samples = append(s.samples, x)
+	s.mu.Unlock()
+}
+
+// interval takes the latencies of one second.
+func (s *steadyRun) interval(op string, h *hdrhistogram.Histogram) {
+	if op != "cycle" {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.began.IsZero() {
+		return
+	}
+	switch at := time.Since(s.began); {
+	case at <= s.first+s.first/10: // the interval that ends with the first part ends a little after it
+		s.early.Merge(h)
+	case at > s.rig.Window/2:
+		s.late.Merge(h)
+	}
+}
+
+// between returns the samples from one time of the window to another.
+func (s *steadyRun) between(from, to time.Duration) []steadySample {
+	var out []steadySample
+	for _, x := range s.samples {
+		if x.at >= from && x.at <= to {
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+// rate is completions a second over samples; 0 for fewer than two.
+func rate(samples []steadySample) float64 {
+	if len(samples) < 2 {
+		return 0
+	}
+	a, b := samples[0], samples[len(samples)-1]
+	return float64(b.done-a.done) / (b.at - a.at).Seconds()
+}
+
+func peak(samples []steadySample, of func(x steadySample) float64) (most float64) {
+	for _, x := range samples {
+		most = max(most, of(x))
+	}
+	return most
+}
+
+func (s *steadyRun) report() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rig, w := s.rig, s.rig.Window
+	first, last := rate(s.between(0, s.first)), rate(s.between(w/2, w))
+	if first > 0 {
+		rig.Metric("first_cycles_per_s", first, "cycles/s")
+		rig.Metric("last_cycles_per_s", last, "cycles/s")
+		rig.Metric("steady_ratio", last/first, "×")
+	}
+	if a, b := s.early.ValueAtQuantile(99), s.late.ValueAtQuantile(99); s.early.TotalCount() > 0 && a > 0 {
+		rig.Metric("first_p99_us", float64(a), "µs")
+		rig.Metric("last_p99_us", float64(b), "µs")
+		rig.Metric("steady_p99_ratio", float64(b)/float64(a), "×")
+	}
+	if s.unseen != nil {
+		rig.Warn("disk_unseen", s.unseen.Error(), 0)
+		return
+	}
+	disk := func(x steadySample) float64 { return x.disk }
+	most, middle, end := peak(s.samples, disk), peak(s.between(w/3, w*2/3), disk), peak(s.between(w*2/3, w), disk)
+	rig.Metric("disk_peak_mib", most/(1<<20), "MiB")
+	rig.Metric("compaction_debt_peak_mib", peak(s.samples, func(x steadySample) float64 { return x.debt })/(1<<20), "MiB")
+	if middle > 0 && w >= steadyShortest {
+		rig.Metric("disk_growth", end/middle, "×")
+	}
+}
+
+// removed tells how many ended tasks retention removed: a run in which it removed none shows no steady state.
+func (s *steadyRun) removed(ctx context.Context) error {
+	c, err := s.rig.Dial(ctx, 0)
+	if err != nil {
+		return err
+	}
+	defer c.Close() //nolint:errcheck // it only reads
+	stats, err := c.Queue(s.rig.Queue).Stats(ctx)
+	if err != nil {
+		return err
+	}
+	s.rig.Metric("removed_tasks", float64(stats.Purged), "tasks")
+	if stats.Purged == 0 {
+		s.rig.Warn("retention_unreached", fmt.Sprintf("the %d tasks that ended take less than what is retained: none was removed", stats.Completed), 0)
+	}
+	return nil
+}

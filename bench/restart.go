@@ -1,0 +1,86 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// errNotOurs says that a server cannot be ended and started by the bench.
+var errNotOurs = errors.New("only servers that are processes of the bench can be killed and started again")
+
+// Began is closed when the window begins.
+func (r *Rig) Began() <-chan struct{} { return r.begin }
+
+// Kill ends every server of the run at once, and with it whatever it had in memory only. Errors: servers that are not
+// processes of the bench.
+func (r *Rig) Kill() error {
+	if r.kill == nil {
+		return errNotOurs
+	}
+	return r.kill()
+}
+
+// Restart starts servers that were killed again on their directories, and returns when they say that they serve. Their
+// addresses are others, which Servers then names.
+func (r *Rig) Restart(ctx context.Context) error {
+	if r.restart == nil {
+		return errNotOurs
+	}
+	return r.restart(ctx)
+}
+
+// Purges tells the audit that the servers remove ended tasks while the run lasts: one that was completed may be gone.
+func (r *Rig) Purges() { r.purges = true }
+
+// Gauge sets a value that the run's series has beside each second from now on.
+func (r *Rig) Gauge(name string, value float64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.gauges == nil {
+		r.gauges = map[string]float64{}
+	}
+	r.gauges[name] = value
+}
+
+// restartable gives the rig the means to kill and start the servers of the run.
+func (o *oneRun) restartable() {
+	if o.c.restart == nil {
+		return
+	}
+	o.rig.kill = func() error {
+		o.down.Store(true)
+		var all []error
+		for _, p := range o.c.procs {
+			if err := p.kill(); err != nil {
+				all = append(all, fmt.Errorf("kill %s: %w", p.name, err))
+			}
+		}
+		return errors.Join(all...)
+	}
+	o.rig.restart = func(ctx context.Context) error {
+		if err := o.revive(ctx); err != nil {
+			return err
+		}
+		o.rig.Servers, o.rig.Token = o.c.endpoints, o.c.token
+		procs := o.rig.watch.procs[:1:1] // the driver stays
+		for _, p := range o.c.procs {
+			procs = append(procs, watched{p.name, p.pid})
+		}
+		o.rig.watch.replace(procs)
+		o.down.Store(false)
+		return nil
+	}
+}
+
+// replace watches other processes from now on. Those that are new began within the window: all that they use is its.
+func (w *watch) replace(procs []watched) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range procs {
+		if i < len(w.procs) && i < len(w.begin.use) && procs[i].pid != w.procs[i].pid {
+			w.begin.use[i] = ProcessUse{}
+		}
+	}
+	w.procs = procs
+}
