@@ -138,7 +138,7 @@ func weight(items int) int64 { return max(int64(items), 1) }
 
 // received is one frame as it came: its name in the contract, the message in it, and what it weighs.
 type received struct {
-	frame *pb.ClientFrame
+	frame *pb.ClientFrame // nil: it was read the short way
 	name  string
 	msg   proto.Message
 	seq   uint64
@@ -149,6 +149,9 @@ type received struct {
 func (st *stream) allowed(r received, who *caller) core.Fact {
 	if fact := frames[r.name].missing(who.Scopes); fact != nil {
 		return fact
+	}
+	if r.frame == nil {
+		return nil // it was read the short way, which passes over nothing
 	}
 	if len(r.frame.ProtoReflect().GetUnknown()) > 0 {
 		return st.s.shapes.checkMessage(r.frame)
@@ -274,12 +277,17 @@ func (st *stream) settle(p *pending, in *pb.SettleFrame) core.Fact {
 		return fact
 	}
 	p.answer = func(ack *pb.Ack, d core.Proposed) { ack.Settled = b.answer(p.answers, d.Results) }
+	st.proposeSettles(p, b)
+	return nil
+}
+
+// proposeSettles is propose for the settles of the stream's session.
+func (st *stream) proposeSettles(p *pending, b *settling) {
 	if p.commits = len(b.commits); p.commits == 0 {
 		st.done(p, core.Proposed{})
-		return nil
+		return
 	}
 	st.session.Settle(st.part, b.commits, b.holds, func(d core.Proposed) { st.done(p, d) })
-	return nil
 }
 
 func (st *stream) renew(p *pending, in *pb.RenewFrame) core.Fact {

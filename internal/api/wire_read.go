@@ -300,34 +300,29 @@ func (r *wireReader) result(op *core.TaskComplete, b []byte) bool {
 
 // takeWire handles a frame that was read the short way, as take does one that was not.
 func (st *stream) takeWire(f *wireFrame, bytes int) {
-	name := "create"
-	if f.kind == frameSettle {
-		name = "settle"
-	}
-	w := load{frames: 1, items: weight(len(f.commits)), bytes: int64(bytes)}
-	if !st.admit(w) {
-		return
-	}
-	who := st.who.Load()
-	p := &pending{load: w, seq: f.seq, who: *who, answers: st.s.answers(name, who.Scopes.Has(readsValues)), commits: len(f.commits)}
-	if fact := frames[name].missing(who.Scopes); fact != nil {
-		st.refuse(p, fact)
-		return
-	}
-	p.wire = f.kind
+	r := received{name: "create", seq: f.seq, load: load{frames: 1, items: weight(len(f.commits)), bytes: int64(bytes)}}
 	if f.kind == frameCreate {
-		b := &creating{commits: f.commits}
-		p.answer = func(ack *pb.Ack, d core.Proposed) {
-			b.results = make([]*pb.CreateResult, len(b.commits))
-			ack.Created, _ = b.answer(p.answers, d.Results) // an error is an atomic batch's
-		}
-		st.s.o.Backend.Propose(st.part, f.commits, func(d core.Proposed) { st.done(p, d) })
+		st.sequenced(r, func(p *pending) core.Fact {
+			b := &creating{commits: f.commits}
+			p.wire = f.kind
+			p.answer = func(ack *pb.Ack, d core.Proposed) {
+				b.results = make([]*pb.CreateResult, len(b.commits))
+				ack.Created, _ = b.answer(p.answers, d.Results) // an error is an atomic batch's
+			}
+			st.propose(p, f.commits)
+			return nil
+		})
 		return
 	}
-	b := &settling{commits: f.commits}
-	p.answer = func(ack *pb.Ack, d core.Proposed) {
-		b.results = make([]*pb.SettleResult, len(b.commits))
-		ack.Settled = b.answer(p.answers, d.Results)
-	}
-	st.session.Settle(st.part, f.commits, f.holds, func(d core.Proposed) { st.done(p, d) })
+	r.name = "settle"
+	st.sequenced(r, func(p *pending) core.Fact {
+		b := &settling{commits: f.commits, holds: f.holds}
+		p.wire = f.kind
+		p.answer = func(ack *pb.Ack, d core.Proposed) {
+			b.results = make([]*pb.SettleResult, len(b.commits))
+			ack.Settled = b.answer(p.answers, d.Results)
+		}
+		st.proposeSettles(p, b)
+		return nil
+	})
 }

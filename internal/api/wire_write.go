@@ -1,8 +1,6 @@
 package api
 
 import (
-	"math/bits"
-
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -48,8 +46,8 @@ func (p *pending) wireAck(d core.Proposed) *wireOut {
 		items += 2 + p.itemSize(&d.Results[i])
 	}
 	at := atSize(d.At)
-	size := uintSize(p.seq) + 1 + sizeOf(at) + at + items
-	o := newWireOut(1 + sizeOf(size) + size)
+	size := uintSize(p.seq) + 1 + protowire.SizeBytes(at) + items
+	o := newWireOut(1 + protowire.SizeBytes(size))
 	b := appendHead(o.b, frameAck, size)
 	b = appendUint(b, 1, p.seq)
 	b = appendAt(appendHead(b, ackAt, at), d.At)
@@ -98,9 +96,9 @@ func wireAssign(sub uint32, tasks []core.Assigned, now core.ShardTime) *wireOut 
 	size := uintSize(uint64(sub))
 	for i := range tasks {
 		n := assignmentSize(&tasks[i], now)
-		size += 1 + sizeOf(n) + n
+		size += 1 + protowire.SizeBytes(n)
 	}
-	o := newWireOut(1 + sizeOf(size) + size)
+	o := newWireOut(1 + protowire.SizeBytes(size))
 	b := appendHead(o.b, frameAssign, size)
 	b = appendUint(b, 1, uint64(sub))
 	for i := range tasks {
@@ -118,7 +116,7 @@ func assignmentSize(t *core.Assigned, now core.ShardTime) int {
 		uintSize(uint64(t.Failures)) + uintSize(uint64(t.Crashes)) + intSize(int64(t.CreatedAt))
 	for i := range t.Headers {
 		h := headerSize(&t.Headers[i])
-		n += 1 + sizeOf(h) + h
+		n += 1 + protowire.SizeBytes(h)
 	}
 	return n
 }
@@ -167,16 +165,11 @@ func appendAt(b []byte, a core.At) []byte {
 
 // The fields of proto3 that say their default are not written. All numbers here are below 16, so that a tag is a byte.
 
-// sizeOf is the length of a varint.
-func sizeOf(n int) int { return varintSize(uint64(n)) }
-
-func varintSize(v uint64) int { return (bits.Len64(v|1) + 6) / 7 }
-
 func uintSize(v uint64) int {
 	if v == 0 {
 		return 0
 	}
-	return 1 + varintSize(v)
+	return 1 + protowire.SizeVarint(v)
 }
 
 func intSize(v int64) int { return uintSize(uint64(v)) }
@@ -185,7 +178,7 @@ func textSize[T string | []byte](s T) int {
 	if len(s) == 0 {
 		return 0
 	}
-	return 1 + sizeOf(len(s)) + len(s)
+	return 1 + protowire.SizeBytes(len(s))
 }
 
 // appendHead begins a field that holds size bytes.

@@ -12,8 +12,8 @@ import (
 const bootRefresh = 2 * time.Millisecond
 
 var (
-	bootOffset  atomic.Int64 // boot clock less time since processStart
-	bootRead    atomic.Int64 // when it was read: time since processStart
+	bootOffset  atomic.Int64 // boot clock less time since bootStarted
+	bootRead    atomic.Int64 // when it was read: time since bootStarted
 	bootStarted = time.Now()
 )
 

@@ -1,8 +1,6 @@
 package millrace
 
 import (
-	"math/bits"
-
 	"google.golang.org/grpc/encoding"
 	_ "google.golang.org/grpc/encoding/proto" // registers the codec that wireCodec leans on
 	"google.golang.org/grpc/mem"
@@ -68,9 +66,9 @@ func marshalCreate(f *millracev1.CreateFrame) (mem.BufferSlice, error) {
 			n = proto.Size(t)
 			sizes[i] = -n - 1
 		}
-		size += 1 + varintSize(uint64(n)) + n
+		size += 1 + protowire.SizeBytes(n)
 	}
-	out, b := wireBuffer(1 + varintSize(uint64(size)) + size)
+	out, b := wireBuffer(1 + protowire.SizeBytes(size))
 	b = appendHead(b, wireCreate, size)
 	b = appendUint(b, 1, f.Seq)
 	for i, t := range f.Tasks {
@@ -121,7 +119,7 @@ func specSize(t *millracev1.TaskSpec) int {
 		uintSize(uint64(t.Priority))
 	if t.Lease != nil {
 		d := uintSize(uint64(t.Lease.Seconds)) + uintSize(uint64(t.Lease.Nanos))
-		n += 1 + varintSize(uint64(d)) + d
+		n += 1 + protowire.SizeBytes(d)
 	}
 	return n
 }
@@ -152,9 +150,9 @@ func marshalSettle(f *millracev1.SettleFrame) (mem.BufferSlice, error) {
 			n = proto.Size(it)
 			sizes[i] = -n - 1
 		}
-		size += 1 + varintSize(uint64(n)) + n
+		size += 1 + protowire.SizeBytes(n)
 	}
-	out, b := wireBuffer(1 + varintSize(uint64(size)) + size)
+	out, b := wireBuffer(1 + protowire.SizeBytes(size))
 	b = appendHead(b, wireSettle, size)
 	b = appendUint(b, 1, f.Seq)
 	for i, it := range f.Items {
@@ -181,7 +179,7 @@ func plainSettle(it *millracev1.SettleItem) *millracev1.Complete {
 
 func settleSize(it *millracev1.SettleItem, done *millracev1.Complete) int {
 	n := textSize(done.Result) + textSize(done.ResultType)
-	return textSize(it.Id) + uintSize(it.Token) + 1 + varintSize(uint64(n)) + n
+	return textSize(it.Id) + uintSize(it.Token) + 1 + protowire.SizeBytes(n)
 }
 
 func appendSettle(b []byte, it *millracev1.SettleItem, done *millracev1.Complete) []byte {
@@ -248,63 +246,67 @@ func (f *field) next(b *[]byte) bool {
 	return true
 }
 
-// countField returns how often a field of bytes comes, and all bytes of them.
-func countField(b []byte, num protowire.Number) (n, size int) {
+// items are the elements of a list as they are read. They stand in one array, as long as the list that began.
+type items[T any] struct {
+	room []T
+	num  protowire.Number
+}
+
+// next makes room for an element in list: in one array for all elements from here on, b, when it is the first. The list
+// of a frame has one number, so the array is never too short.
+func (s *items[T]) next(list *[]*T, b []byte) *T {
+	if s.room == nil {
+		n := countField(b, s.num)
+		s.room, *list = make([]T, n), make([]*T, 0, n)
+	}
+	x := &s.room[len(*list)]
+	*list = append(*list, x)
+	return x
+}
+
+// countField returns how often a field of bytes comes.
+func countField(b []byte, num protowire.Number) (n int) {
 	var f field
-	for len(b) > 0 {
-		if !f.next(&b) {
-			return n, size
-		}
+	for len(b) > 0 && f.next(&b) {
 		if f.num == num && f.text {
-			n, size = n+1, size+len(f.b)
+			n++
 		}
 	}
-	return n, size
+	return n
 }
 
 func readAck(a *millracev1.Ack, b []byte) bool {
 	var f field
 	var ids idText
-	var created []millracev1.CreateResult
-	var settled []millracev1.SettleResult
+	created := items[millracev1.CreateResult]{num: 3}
+	settled := items[millracev1.SettleResult]{num: 4}
 	for len(b) > 0 {
 		rest := b
 		if !f.next(&b) {
 			return false
 		}
+		ok := true
 		switch {
 		case f.num == 1 && !f.text:
 			a.Seq = f.n
 		case f.num == 2 && f.text && a.At == nil:
 			a.At = new(millracev1.At)
-			if !readAt(a.At, f.b) {
-				return false
-			}
-		case f.num == 3 && f.text:
-			if created == nil {
-				n, _ := countField(rest, 3)
-				created, a.Created = make([]millracev1.CreateResult, n), make([]*millracev1.CreateResult, 0, n)
-				ids.room(n)
-			}
-			if len(a.Created) == len(created) || !readCreated(&created[len(a.Created)], &ids, f.b) {
-				return false
-			}
-			a.Created = append(a.Created, &created[len(a.Created)])
-		case f.num == 4 && f.text:
-			if settled == nil {
-				n, _ := countField(rest, 4)
-				settled, a.Settled = make([]millracev1.SettleResult, n), make([]*millracev1.SettleResult, 0, n)
-			}
-			if len(a.Settled) == len(settled) || !readSettled(&settled[len(a.Settled)], f.b) {
-				return false
-			}
-			a.Settled = append(a.Settled, &settled[len(a.Settled)])
+			ok = readAt(a.At, f.b)
+		case f.num == created.num && f.text:
+			r := created.next(&a.Created, rest)
+			ids.room(cap(a.Created))
+			ok = readCreated(r, &ids, f.b)
+		case f.num == settled.num && f.text:
+			ok = readSettled(settled.next(&a.Settled, rest), f.b)
 		default:
 			return false
 		}
+		if !ok {
+			return false
+		}
 	}
-	for i := range a.Created {
-		created[i].Id = ids.take(created[i].Id)
+	for _, r := range a.Created {
+		r.Id = ids.take(r.Id)
 	}
 	return true
 }
@@ -359,7 +361,12 @@ type idText struct {
 	next int
 }
 
-func (t *idText) room(n int) { t.b = make([]byte, 0, n*wireIDBytes) }
+// room makes room for n ids, the first time.
+func (t *idText) room(n int) {
+	if t.b == nil {
+		t.b = make([]byte, 0, n*wireIDBytes)
+	}
+}
 
 // add takes an id in; one of another length than ids have is not plain.
 func (t *idText) add(id []byte) bool {
@@ -427,8 +434,8 @@ func readSettled(r *millracev1.SettleResult, b []byte) bool {
 func readAssign(a *millracev1.Assign, b []byte) bool {
 	var f field
 	var ids idText
-	var tasks []millracev1.Assignment
 	var names lastNames
+	tasks := items[millracev1.Assignment]{num: 2}
 	for len(b) > 0 {
 		rest := b
 		if !f.next(&b) {
@@ -437,22 +444,18 @@ func readAssign(a *millracev1.Assign, b []byte) bool {
 		switch {
 		case f.num == 1 && !f.text:
 			a.Sub = uint32(f.n)
-		case f.num == 2 && f.text:
-			if tasks == nil {
-				n, _ := countField(rest, 2)
-				tasks, a.Tasks = make([]millracev1.Assignment, n), make([]*millracev1.Assignment, 0, n)
-				ids.room(n)
-			}
-			if len(a.Tasks) == len(tasks) || !readAssignment(&tasks[len(a.Tasks)], &ids, &names, f.b) {
+		case f.num == tasks.num && f.text:
+			t := tasks.next(&a.Tasks, rest)
+			ids.room(cap(a.Tasks))
+			if !readAssignment(t, &ids, &names, f.b) {
 				return false
 			}
-			a.Tasks = append(a.Tasks, &tasks[len(a.Tasks)])
 		default:
 			return false
 		}
 	}
-	for i := range a.Tasks {
-		tasks[i].Id = ids.take(tasks[i].Id)
+	for _, t := range a.Tasks {
+		t.Id = ids.take(t.Id)
 	}
 	return true
 }
@@ -524,13 +527,11 @@ func readAssignment(t *millracev1.Assignment, ids *idText, names *lastNames, b [
 
 // Fields that say their default are not written. All numbers here are below 16, so that a tag is a byte.
 
-func varintSize(v uint64) int { return (bits.Len64(v|1) + 6) / 7 }
-
 func uintSize(v uint64) int {
 	if v == 0 {
 		return 0
 	}
-	return 1 + varintSize(v)
+	return 1 + protowire.SizeVarint(v)
 }
 
 func flag(b bool) int {
@@ -544,7 +545,7 @@ func textSize[T string | []byte](s T) int {
 	if len(s) == 0 {
 		return 0
 	}
-	return 1 + varintSize(uint64(len(s))) + len(s)
+	return 1 + protowire.SizeBytes(len(s))
 }
 
 func appendHead(b []byte, num protowire.Number, size int) []byte {
