@@ -42,7 +42,7 @@ func (r *Rig) Drain(ctx context.Context) error {
 		if now.Sub(start) > r.drainLimit {
 			return fmt.Errorf("not drained after %.0f s: %d of %d tasks are completed", now.Sub(start).Seconds(), done, created)
 		}
-		if err := pause(ctx, 5*time.Millisecond); err != nil {
+		if err := Pause(ctx, 5*time.Millisecond); err != nil {
 			return err
 		}
 	}

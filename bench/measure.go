@@ -141,7 +141,7 @@ func (u *runner) idleIO(ctx context.Context) (share float64) {
 			return 0
 		}
 		start := u.clocks.Monotonic()
-		if pause(ctx, idleLook) != nil {
+		if Pause(ctx, idleLook) != nil {
 			return share
 		}
 		b, err := u.host.Pressure()

@@ -208,7 +208,7 @@ func (r *Rig) Stop() { r.stopOnce.Do(func() { close(r.stopped) }) }
 // stop by themselves. It returns early, with the reason, when ctx ends.
 func (r *Rig) Measure(ctx context.Context) error {
 	defer r.Stop()
-	if err := pause(ctx, r.Warmup); err != nil {
+	if err := Pause(ctx, r.Warmup); err != nil {
 		return err
 	}
 	if r.marks != nil {
@@ -233,7 +233,7 @@ func (r *Rig) Measure(ctx context.Context) error {
 		r.watch.run(watching, cmp.Or(r.Resolution, time.Second), r.rotate)
 		r.rotate()
 	}()
-	err := pause(ctx, r.Window)
+	err := Pause(ctx, r.Window)
 	r.measuring.Store(false)
 	r.closed.Store(new(time.Now()))
 	quit()
@@ -270,7 +270,8 @@ func (r *Rig) rotate() {
 	}
 }
 
-func pause(ctx context.Context, d time.Duration) error {
+// Pause waits for d, or until ctx ends, with whose error it then returns.
+func Pause(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

@@ -99,31 +99,19 @@ func (e *effectsRun) slice(ctx context.Context) {
 			side = &e.put
 		}
 		e.with.Store(n%2 == 1)
-		if !wait(ctx, length/4) {
+		if bench.Pause(ctx, length/4) != nil {
 			return
 		}
 		began, before := time.Now(), e.q.settle.Acked()
 		// The last slice ends a little before the window does, in which alone producers add.
-		if !wait(ctx, length*7/10) || e.rig.Done() {
+		if bench.Pause(ctx, length*7/10) != nil || e.rig.Done() {
 			return
 		}
 		side.done += e.q.settle.Acked() - before
 		side.spent += time.Since(began)
-		if !wait(ctx, length-length/4-length*7/10) {
+		if bench.Pause(ctx, length-length/4-length*7/10) != nil {
 			return
 		}
-	}
-}
-
-// wait reports whether ctx lasted.
-func wait(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 

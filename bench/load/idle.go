@@ -42,7 +42,7 @@ func Idle(ctx context.Context, rig *bench.Rig) (err error) {
 		return err
 	}
 	alone, err := r.used(ctx, func() error {
-		if !wait(ctx, rig.Window) {
+		if bench.Pause(ctx, rig.Window) != nil {
 			return ctx.Err()
 		}
 		return nil

@@ -63,9 +63,9 @@ func maximum(ctx context.Context, rig *bench.Rig) (perSecond float64, err error)
 			return ctx.Err()
 		})
 	}()
-	whole := wait(ctx, half)
+	whole := bench.Pause(ctx, half) == nil
 	before, began := q.settle.Acked(), time.Now()
-	whole = whole && wait(ctx, half)
+	whole = whole && bench.Pause(ctx, half) == nil
 	perSecond = float64(q.settle.Acked()-before) / time.Since(began).Seconds()
 	over.Store(true)
 	if err := errors.Join(<-done, rig.Drain(ctx)); err != nil {
