@@ -31,10 +31,17 @@ func (m *Machine) applyDelete(tx core.Txn, c *Context, op *core.TaskDelete) (cor
 	if row.ended, err = decodeEnded(value); err != nil {
 		return core.OpResult{}, nil, err
 	}
+	tx.Delete(m.mem.own(m.key))
 	p := l.pastOf(rec.state)
 	m.touch(l)
-	if err := m.remove(tx, c, p, row); err != nil {
+	if err := m.remove(tx, p, row); err != nil {
 		return core.OpResult{}, nil, err
+	}
+	if until := row.at.Add(m.o.Remember); until > c.Stamp {
+		m.bury(tx, row.id, tombstone{rec.state, rec.outcome, rec.token, rec.content, until})
+	} else {
+		m.key = keys.AppendTaskState(m.key[:0], m.p, row.id)
+		tx.Delete(m.mem.own(m.key))
 	}
 	if row.at == p.oldest {
 		oldest, err := m.seekOldest(tx, p, row.at)

@@ -67,11 +67,7 @@ func (a *audit) begin() error {
 		return err
 	}
 	for n := uint32(1); n <= a.meta.queues; n++ {
-		value, err := must(a.v, keys.AppendQueueCounters(nil, a.p, n), "counters of queue number %d", n)
-		if err != nil {
-			return err
-		}
-		c, err := decodeCounters(value)
+		c, err := readCounters(a.v, a.p, n)
 		if err != nil {
 			return err
 		}
@@ -166,6 +162,10 @@ func (a *audit) state(id core.TaskID, value []byte) error {
 		return nil
 	}
 	a.below(id, rec.token, rec.seq)
+	if rec.state.Terminal() && q.stored.sweep(rec.state).covers(rec.endedAt, id) {
+		a.indexed[rec.state]++
+		return a.has(keys.AppendTerminal(nil, a.p, rec.queue, rec.state, rec.endedAt, id), "row of removed task %s", id)
+	}
 	s, err := a.spec(id)
 	if err != nil {
 		return err
@@ -251,6 +251,9 @@ func (a *audit) index(id core.TaskID, rec *record, s *spec, bytes uint64) error 
 		e, err := decodeEnded(value)
 		if err == nil && (e != ended{rec.attempt, bytes, rec.hasResult, rec.longHolder}) {
 			a.find("row of ended task %s differs from its records", id)
+		}
+		if err == nil && rec.content != s.content {
+			a.find("ended task %s has the content %x, and its payload record %x", id, rec.content, s.content)
 		}
 		return err
 	}

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math"
 
@@ -133,7 +134,28 @@ type counters struct {
 	completed, failed, crashed uint64 // ever
 	bytes                      uint64 // payloads and results there are
 	ended                      uint64 // what ended tasks take: of these, and endedExtra for each
+
+	sweeps [3]sweep // by terminal state, from completed
 }
+
+// sweep is up to where retention has removed the ended tasks of a queue in one state: all that ended at an earlier time,
+// or at the same one with an id that is not above. Their rows and state records stay until their ids are forgotten. The
+// zero sweep has removed none.
+type sweep struct {
+	at core.ShardTime
+	id core.TaskID
+}
+
+// covers says whether a task was removed that ended at a time.
+func (s *sweep) covers(at core.ShardTime, id core.TaskID) bool {
+	if s.id.IsZero() {
+		return false
+	}
+	return at < s.at || at == s.at && bytes.Compare(id[:], s.id[:]) <= 0
+}
+
+// sweep returns up to where tasks of a terminal state were removed.
+func (c *counters) sweep(s core.State) *sweep { return &c.sweeps[s-core.Completed] }
 
 func (c *counters) fields() [15]*uint64 {
 	return [...]*uint64{
@@ -147,6 +169,18 @@ func appendCounters(b []byte, c *counters) []byte {
 	for _, f := range c.fields() {
 		b = putUint(b, *f)
 	}
+	var some byte
+	for i := range c.sweeps {
+		if !c.sweeps[i].id.IsZero() {
+			some |= 1 << i
+		}
+	}
+	b = append(b, some)
+	for _, u := range c.sweeps {
+		if !u.id.IsZero() {
+			b = append(putInt(b, int64(u.at)), u.id[:]...)
+		}
+	}
 	return b
 }
 
@@ -154,6 +188,12 @@ func decodeCounters(b []byte) (c counters, err error) {
 	r := read(b, formCounters)
 	for _, f := range c.fields() {
 		*f = r.uint()
+	}
+	some := r.byte()
+	for i := range c.sweeps {
+		if some&(1<<i) != 0 {
+			c.sweeps[i] = sweep{core.ShardTime(r.int()), r.id()}
+		}
 	}
 	return c, r.done("counters")
 }

@@ -40,6 +40,8 @@ func samples() []sample {
 	fullSpec, content := appendSpec(nil, c, op)
 	smallSpec, _ := appendSpec(nil, c, &core.TaskCreate{Queue: "mail", Payload: []byte("{}")})
 	count := counters{states: [8]uint64{0, 1, 2, 3, 4, 5, 6, 7}, created: 100, purged: 72, completed: 50, failed: 9, crashed: 8, bytes: 1 << 20, ended: 1 << 10}
+	swept := count
+	swept.sweeps[0], swept.sweeps[2] = sweep{epoch, idOf("t")}, sweep{epoch + 1, idOf("u")}
 	config := core.QueueConfig{
 		Version: 7, MaxAttempts: 1, MaxCrashes: 2, MaxDeliveries: -1, Lease: 4000, MaxRun: 5000, Retry: retry,
 		MaxPayload: 8, Aging: -1, RetainCompleted: 9, RetainCancelled: 10, RetainDead: -1,
@@ -65,6 +67,7 @@ func samples() []sample {
 		}, decodeSpec),
 		{name: "payload, plain", stored: smallSpec},
 		of("counters", appendCounters(nil, &count), count, decodeCounters),
+		of("counters, swept", appendCounters(nil, &swept), swept, decodeCounters),
 		of("meta", appendMeta(nil, meta{1, 2, 3, 4}), meta{1, 2, 3, 4}, decodeMeta),
 		of("config", appendConfig(nil, 3, &config), config, func(b []byte) (core.QueueConfig, error) {
 			number, c, err := decodeConfig(b)

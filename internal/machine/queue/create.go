@@ -93,8 +93,10 @@ func (m *Machine) createdBefore(v core.View, op *core.TaskCreate, content uint64
 		if err != nil {
 			return res, nil, false, err
 		}
-		if was, err = m.loadContent(v, op.ID); err != nil {
-			return res, nil, false, err
+		if was = rec.content; !rec.state.Terminal() {
+			if was, err = m.loadContent(v, op.ID); err != nil {
+				return res, nil, false, err
+			}
 		}
 		res.State = rec.state
 	}

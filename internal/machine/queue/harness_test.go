@@ -219,7 +219,7 @@ func (m *Machine) derived() string {
 		fmt.Fprintf(&b, "queue %d %q %+v %+v dirty=%v named=%v\n", l.number, l.name, l.config, l.counters, l.dirty, m.names[l.name] == l)
 		for i := range l.past {
 			p := &l.past[i]
-			fmt.Fprintf(&b, "  %s oldest %d due %d in heaps %v %v\n", p.state, p.oldest, p.due,
+			fmt.Fprintf(&b, "  %s oldest %d known %d due %d in heaps %v %v\n", p.state, p.oldest, p.known, p.due,
 				p.byDue >= 0 && m.byDue.items[p.byDue].past == p, p.byEnd >= 0 && m.byEnd.items[p.byEnd].past == p)
 		}
 	}

@@ -59,6 +59,18 @@ func (h *heap[T]) fix(t T) {
 	}
 }
 
+// keep puts t in, takes it out, or restores the order after its rank changed, so that it is in the heap if it is to be.
+func (h *heap[T]) keep(t T, in bool) {
+	switch was := *t.place() >= 0; {
+	case was && in:
+		h.fix(t)
+	case was:
+		h.remove(t)
+	case in:
+		h.push(t)
+	}
+}
+
 // build restores the order after any number of ranks changed.
 func (h *heap[T]) build() {
 	for i := len(h.items)/2 - 1; i >= 0; i-- {

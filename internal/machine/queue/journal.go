@@ -30,7 +30,7 @@ type saved struct {
 	line     *line
 	counters counters
 	config   core.QueueConfig
-	oldest   [3]core.ShardTime
+	past     [3]struct{ oldest, known core.ShardTime }
 }
 
 type pushed struct {
@@ -56,10 +56,11 @@ const (
 func (j *journal) save(l *line) {
 	if j.on && l.saved != j.mark {
 		l.saved = j.mark
-		j.saves = append(j.saves, saved{
-			line: l, counters: l.counters, config: l.config,
-			oldest: [3]core.ShardTime{l.past[0].oldest, l.past[1].oldest, l.past[2].oldest},
-		})
+		s := saved{line: l, counters: l.counters, config: l.config}
+		for i := range l.past {
+			s.past[i].oldest, s.past[i].known = l.past[i].oldest, l.past[i].known
+		}
+		j.saves = append(j.saves, s)
 	}
 }
 
@@ -127,8 +128,10 @@ func (m *Machine) Undo() {
 	for _, s := range slices.Backward(j.saves) {
 		s.line.counters = s.counters
 		s.line.config = s.config
-		for i, oldest := range s.oldest {
-			m.setOldest(&s.line.past[i], oldest)
+		for i := range s.past {
+			p := &s.line.past[i]
+			p.known = s.past[i].known
+			m.setOldest(p, s.past[i].oldest)
 		}
 	}
 	for _, p := range slices.Backward(j.pushes) {

@@ -22,12 +22,14 @@ type line struct {
 	saved uint64 // mark under which the journal has what it was before
 }
 
-// past are the ended tasks of a queue in one terminal state. It is in the Machine's heaps while there are any.
+// past are the ended tasks of a queue in one terminal state, and those removed whose ids are still known. It is in the
+// Machine's heap of what is due while there are any, and in that by end while there are ended tasks.
 type past struct {
 	line   *line
 	state  core.State
-	oldest core.ShardTime // when the first of them ended; Never without any
-	due    core.ShardTime // when that one is removed
+	oldest core.ShardTime // when the first ended task did; Never without any
+	known  core.ShardTime // when the first of the removed ones that are known ended; Never without any
+	due    core.ShardTime // when the one is removed, or the other forgotten
 	byDue  int
 	byEnd  int
 }
@@ -56,7 +58,7 @@ func (p *past) rank(at core.ShardTime, q *past, other core.ShardTime) bool {
 func newLine(number uint32, name string) *line {
 	l := &line{number: number, name: name}
 	for i := range l.past {
-		l.past[i] = past{line: l, state: core.Completed + core.State(i), oldest: core.Never, due: core.Never, byDue: -1, byEnd: -1}
+		l.past[i] = past{line: l, state: core.Completed + core.State(i), oldest: core.Never, known: core.Never, due: core.Never, byDue: -1, byEnd: -1}
 	}
 	return l
 }
@@ -64,25 +66,18 @@ func newLine(number uint32, name string) *line {
 // pastOf returns the ended tasks of a terminal state.
 func (l *line) pastOf(s core.State) *past { return &l.past[s-core.Completed] }
 
-// setOldest notes when the first of a queue's ended tasks ended.
+// setOldest notes when the first of a queue's ended tasks ended. It comes after any change of known, too.
 func (m *Machine) setOldest(p *past, oldest core.ShardTime) {
-	in := p.oldest != core.Never
 	p.oldest = oldest
 	p.due = core.Never
 	if oldest != core.Never {
-		p.due = oldest.Add(max(p.line.retain(p.state), 0))
+		p.due = oldest.Add(p.line.keeps(p.state))
 	}
-	switch {
-	case in && oldest == core.Never:
-		m.byDue.remove(duePast{p})
-		m.byEnd.remove(oldPast{p})
-	case in:
-		m.byDue.fix(duePast{p})
-		m.byEnd.fix(oldPast{p})
-	case oldest != core.Never:
-		m.byDue.push(duePast{p})
-		m.byEnd.push(oldPast{p})
+	if p.known != core.Never {
+		p.due = min(p.due, p.known.Add(m.o.Remember))
 	}
+	m.byDue.keep(duePast{p}, p.due != core.Never)
+	m.byEnd.keep(oldPast{p}, oldest != core.Never)
 }
 
 // lineOf returns the queue of a name, or nil.
@@ -157,6 +152,10 @@ func (l *line) retain(s core.State) core.Millis {
 		return orDefault(l.config.RetainDead, defaultRetainDead)
 	}
 }
+
+// keeps is how long ended tasks stay. It is never nothing: a sweep covers all that ended at a time with an id up to its
+// own, so it may only go where no task can end any more, which is before the stamp.
+func (l *line) keeps(s core.State) core.Millis { return max(l.retain(s), 1) }
 
 func (l *line) maxAttempts(s *settings) int32 {
 	return orDefault(s.maxAttempts, orDefault(l.config.MaxAttempts, defaultMaxAttempts))

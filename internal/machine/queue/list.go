@@ -78,6 +78,17 @@ func listIDs(v core.View, p core.Partition, q core.ListQuery, number uint32, ins
 			return nil, nil, core.Invalid{Field: "cursor", Reason: "bad_cursor", Message: "is not one of this list"}
 		}
 	}
+	if q.State.Terminal() {
+		c, err := readCounters(v, p, number)
+		if err != nil {
+			return nil, nil, err
+		}
+		if swept := c.sweep(q.State); !swept.id.IsZero() {
+			if first := swept.after(p, number, q.State); keys.Compare(from, first) < 0 {
+				from = first // what is before was removed
+			}
+		}
+	}
 	var bad error
 	seen := 0
 	var last []byte

@@ -139,32 +139,20 @@ func (m *Machine) openLine(v core.View, l *line) error {
 	m.endedBytes += l.counters.ended
 	for i := range l.past {
 		p := &l.past[i]
-		if l.states[p.state] == 0 {
-			continue
+		if !l.sweep(p.state).id.IsZero() {
+			if p.known, err = m.seekKnown(v, p, minTime); err != nil {
+				return err
+			}
 		}
-		oldest, err := m.seekOldest(v, p, minTime)
-		if err != nil {
-			return err
+		oldest := core.Never
+		if l.states[p.state] > 0 {
+			if oldest, err = m.seekOldest(v, p, minTime); err != nil {
+				return err
+			}
 		}
 		m.setOldest(p, oldest)
 	}
 	return nil
-}
-
-// seekOldest finds when the first ended task of a state ended that did so at or after from.
-func (m *Machine) seekOldest(v core.View, p *past, from core.ShardTime) (oldest core.ShardTime, err error) {
-	oldest = core.Never
-	var bad bool
-	lo, hi := keys.TerminalRange(m.p, p.line.number, p.state, from)
-	err = v.Scan(lo, hi, func(key, _ []byte) bool {
-		at, _, ok := keys.DecodeTerminal(key)
-		oldest, bad = at, !ok
-		return false
-	})
-	if err == nil && (bad || oldest == core.Never && p.line.states[p.state] > 0) {
-		err = errs.Corruptf("queue %q counts %d tasks %s, and its index has none", p.line.name, p.line.states[p.state], p.state)
-	}
-	return oldest, err
 }
 
 func (m *Machine) openRuns(v core.View) error {
@@ -212,7 +200,7 @@ func (m *Machine) openRuns(v core.View) error {
 	return nil
 }
 
-// loadRecord reads the state record of a task that is there; a task that was removed is not.
+// loadRecord reads the state record of a task that is there; one that was removed is not, though its id may be known.
 func (m *Machine) loadRecord(v core.View, id core.TaskID) (rec record, ok bool, err error) {
 	m.key = keys.AppendTaskState(m.key[:0], m.p, id)
 	value, ok, err := v.Get(m.key)
@@ -221,6 +209,12 @@ func (m *Machine) loadRecord(v core.View, id core.TaskID) (rec record, ok bool, 
 	}
 	if rec, err = decodeRecord(value); err != nil {
 		return rec, false, fmt.Errorf("load task %s: %w", id, err)
+	}
+	if rec.state.Terminal() {
+		l, err := m.lineAt(rec.queue)
+		if err != nil || l.sweep(rec.state).covers(rec.endedAt, id) {
+			return record{}, false, err
+		}
 	}
 	return rec, true, nil
 }

@@ -10,7 +10,7 @@ import (
 // not called when nothing is kept.
 func (m *Machine) finish(tx core.Txn, c *Context, r *run, rec *record, writeResult func() uint64) error {
 	m.ended = append(m.ended, r.id)
-	rec.endedAt, rec.endedIdx = c.Stamp, c.Index
+	rec.endedAt, rec.endedIdx, rec.content = c.Stamp, c.Index, r.content
 	if r.line.retain(rec.state) == retainNone {
 		r.line.purged++
 		r.line.bytes -= r.payload
@@ -37,7 +37,7 @@ func (m *Machine) finish(tx core.Txn, c *Context, r *run, rec *record, writeResu
 	return nil
 }
 
-// erase deletes the records of an ended task but the state record, which may become a tombstone.
+// erase deletes the records of an ended task but the state record, by which its id is known for a while.
 func (m *Machine) erase(tx core.Txn, id core.TaskID, s core.State, e ended) {
 	m.key = keys.AppendTaskPayload(m.key[:0], m.p, id)
 	tx.Delete(m.mem.own(m.key))
@@ -79,29 +79,13 @@ type pastRow struct {
 	ended
 }
 
-// remove deletes an ended task. Its id stays known until it could no longer be repeated.
-func (m *Machine) remove(tx core.Txn, c *Context, p *past, row pastRow) error {
+// remove deletes what an ended task takes, and counts it as gone.
+func (m *Machine) remove(tx core.Txn, p *past, row pastRow) error {
 	l := p.line
-	if until := row.at.Add(m.o.Remember); until > c.Stamp {
-		rec, err := m.mustRecord(tx, row.id, p.state)
-		if err != nil {
-			return err
-		}
-		content, err := m.loadContent(tx, row.id)
-		if err != nil {
-			return err
-		}
-		m.bury(tx, row.id, tombstone{p.state, rec.outcome, rec.token, content, until})
-	} else {
-		m.key = keys.AppendTaskState(m.key[:0], m.p, row.id)
-		tx.Delete(m.mem.own(m.key))
-	}
-	m.erase(tx, row.id, p.state, row.ended)
-	m.key = keys.AppendTerminal(m.key[:0], m.p, l.number, p.state, row.at, row.id)
-	tx.Delete(m.mem.own(m.key))
 	if l.bytes < row.bytes || l.counters.ended < row.size() || m.endedBytes < row.size() || l.states[p.state] == 0 {
 		return errs.Corruptf("queue %q counts less than it holds", l.name)
 	}
+	m.erase(tx, row.id, p.state, row.ended)
 	m.move(l, p.state, 0)
 	l.purged++
 	l.bytes -= row.bytes
@@ -110,11 +94,54 @@ func (m *Machine) remove(tx core.Txn, c *Context, p *past, row pastRow) error {
 	return nil
 }
 
+// pastRange bounds the rows of a queue's ended tasks in one state that ended at or after from and were not removed.
+func (m *Machine) pastRange(p *past, from core.ShardTime) (lo, hi []byte) {
+	lo, hi = keys.TerminalRange(m.p, p.line.number, p.state, from)
+	if c := p.line.sweep(p.state); !c.id.IsZero() && c.at >= from {
+		lo = c.after(m.p, p.line.number, p.state)
+	}
+	return lo, hi
+}
+
+// after returns the first key of the index of ended tasks that a sweep does not cover.
+func (s *sweep) after(p core.Partition, queue uint32, state core.State) []byte {
+	return keys.QueueAfter(p, keys.QueueTail(keys.AppendTerminal(nil, p, queue, state, s.at, s.id)))
+}
+
+// seekOldest finds when the first ended task of a state ended that did so at or after from and was not removed.
+func (m *Machine) seekOldest(v core.View, p *past, from core.ShardTime) (core.ShardTime, error) {
+	lo, hi := m.pastRange(p, from)
+	oldest, err := firstEnd(v, lo, hi)
+	if err == nil && oldest == core.Never && p.line.states[p.state] > 0 {
+		err = errs.Corruptf("queue %q counts %d tasks %s, and its index has none", p.line.name, p.line.states[p.state], p.state)
+	}
+	return oldest, err
+}
+
+// seekKnown finds when the first of the removed tasks that are known ended that did so at or after from.
+func (m *Machine) seekKnown(v core.View, p *past, from core.ShardTime) (core.ShardTime, error) {
+	lo, _ := keys.TerminalRange(m.p, p.line.number, p.state, from)
+	return firstEnd(v, lo, p.line.sweep(p.state).after(m.p, p.line.number, p.state))
+}
+
+// firstEnd returns when the task of the first row of the index of ended tasks ended, or Never.
+func firstEnd(v core.View, from, to []byte) (at core.ShardTime, err error) {
+	at, ok := core.Never, true
+	err = v.Scan(from, to, func(key, _ []byte) bool {
+		at, _, ok = keys.DecodeTerminal(key)
+		return false
+	})
+	if err == nil && !ok {
+		err = errs.Corruptf("row of the index of ended tasks makes no sense")
+	}
+	return at, err
+}
+
 // rowsOf reads up to limit rows of ended tasks, oldest first, while keep holds, and when the next one ended.
 func (m *Machine) rowsOf(v core.View, p *past, limit int, keep func(row *pastRow) bool) (rows []pastRow, after core.ShardTime, err error) {
 	after = core.Never
 	var bad error
-	lo, hi := keys.TerminalRange(m.p, p.line.number, p.state, p.oldest)
+	lo, hi := m.pastRange(p, p.oldest)
 	err = v.Scan(lo, hi, func(key, value []byte) bool {
 		var row pastRow
 		var ok bool
@@ -138,41 +165,88 @@ func (m *Machine) rowsOf(v core.View, p *past, limit int, keep func(row *pastRow
 	return rows, after, err
 }
 
-// removeRows deletes rows, which are the first of p, and notes when the next one ended.
-func (m *Machine) removeRows(tx core.Txn, c *Context, p *past, rows []pastRow, after core.ShardTime) error {
+// removeRows removes tasks, which are the first of p, and notes when the next one ended. Their ids stay known until
+// they could no longer be repeated: what a repetition is told by, the state record, stays as it is, and the sweep says
+// that it is of a task that is gone.
+func (m *Machine) removeRows(tx core.Txn, p *past, rows []pastRow, after core.ShardTime) error {
+	if len(rows) == 0 {
+		return nil
+	}
 	m.touch(p.line)
 	for _, row := range rows {
-		if err := m.remove(tx, c, p, row); err != nil {
+		if err := m.remove(tx, p, row); err != nil {
 			return err
 		}
 	}
 	if after == core.Never && p.line.states[p.state] > 0 {
 		return errs.Corruptf("queue %q counts %d tasks %s more than its index", p.line.name, p.line.states[p.state], p.state)
 	}
+	last := &rows[len(rows)-1]
+	*p.line.sweep(p.state) = sweep{last.at, last.id}
+	p.known = min(p.known, rows[0].at)
 	m.setOldest(p, after)
 	return nil
 }
 
-// purge removes what was kept long enough, then the oldest of what is too much, up to budget tasks.
+// forget deletes what is left of tasks that were removed and whose ids need not be known any more, up to limit.
+func (m *Machine) forget(tx core.Txn, c *Context, p *past, limit int) (used int, err error) {
+	m.touch(p.line)
+	var ids []core.TaskID
+	var last sweep
+	next, ok := core.Never, true
+	end := p.line.sweep(p.state).after(m.p, p.line.number, p.state)
+	lo, _ := keys.TerminalRange(m.p, p.line.number, p.state, p.known)
+	err = tx.Scan(lo, end, func(key, _ []byte) bool {
+		var row sweep
+		if row.at, row.id, ok = keys.DecodeTerminal(key); !ok {
+			return false
+		}
+		if len(ids) == limit || row.at.Add(m.o.Remember) > c.Stamp {
+			next = row.at
+			return false
+		}
+		ids, last = append(ids, row.id), row
+		return true
+	})
+	switch {
+	case err != nil:
+		return 0, err
+	case !ok:
+		return 0, errs.Corruptf("row of the index of ended tasks makes no sense")
+	case len(ids) == 0:
+		return 0, errs.Corruptf("queue %q has no removed task %s that ended at %d", p.line.name, p.state, p.known)
+	}
+	for _, id := range ids {
+		m.key = keys.AppendTaskState(m.key[:0], m.p, id)
+		tx.Delete(m.mem.own(m.key))
+	}
+	// The rows go as one range, and where it can, it ends where the next one begins, so that ranges join.
+	if next > last.at && next != core.Never {
+		end, _ = keys.TerminalRange(m.p, p.line.number, p.state, next)
+	} else {
+		end = last.after(m.p, p.line.number, p.state)
+	}
+	tx.DeleteRange(m.mem.own(lo), m.mem.own(end))
+	p.known = next
+	m.setOldest(p, p.oldest)
+	return len(ids), nil
+}
+
+// purge forgets ids that were known long enough, removes tasks that were kept long enough, and then the oldest of what
+// is too much, up to budget tasks.
 func (m *Machine) purge(tx core.Txn, c *Context, budget int) (used int, err error) {
 	for used < budget {
 		p, ok := m.byDue.top()
 		if !ok || p.due > c.Stamp {
 			break
 		}
-		keepFor := max(p.line.retain(p.state), 0)
-		rows, after, err := m.rowsOf(tx, p.past, budget-used, func(row *pastRow) bool {
-			return row.at.Add(keepFor) <= c.Stamp
-		})
+		n, err := m.purgeDue(tx, c, p.past, budget-used)
 		if err != nil {
 			return used, err
 		}
-		if err := m.removeRows(tx, c, p.past, rows, after); err != nil {
-			return used, err
-		}
-		used += len(rows)
+		used += n
 	}
-	for used < budget && m.endedBytes > m.retainBytes {
+	for used < budget && m.overDue() <= c.Stamp {
 		n, err := m.purgeOldest(tx, c, budget-used)
 		if err != nil {
 			return used, err
@@ -182,18 +256,41 @@ func (m *Machine) purge(tx core.Txn, c *Context, budget int) (used int, err erro
 	return used, nil
 }
 
+// purgeDue does what is due of p.
+func (m *Machine) purgeDue(tx core.Txn, c *Context, p *past, budget int) (used int, err error) {
+	if p.known != core.Never && p.known.Add(m.o.Remember) <= c.Stamp {
+		return m.forget(tx, c, p, budget)
+	}
+	keepFor := p.line.keeps(p.state)
+	rows, after, err := m.rowsOf(tx, p, budget, func(row *pastRow) bool {
+		return row.at.Add(keepFor) <= c.Stamp
+	})
+	if err != nil {
+		return 0, err
+	}
+	if len(rows) == 0 {
+		return 0, errs.Corruptf("queue %q has no task %s that ended at %d", p.line.name, p.state, p.oldest)
+	}
+	return len(rows), m.removeRows(tx, p, rows, after)
+}
+
+// overDue is when an ended task can be removed because there are too many bytes of them, or Never.
+func (m *Machine) overDue() core.ShardTime {
+	if p, ok := m.byEnd.top(); ok && m.endedBytes > m.retainBytes {
+		return p.oldest.Add(1)
+	}
+	return core.Never
+}
+
 // purgeOldest removes the oldest ended tasks of the queue and state that has them, as long as those are the oldest of
 // all and there are too many bytes.
 func (m *Machine) purgeOldest(tx core.Txn, c *Context, budget int) (used int, err error) {
-	p, ok := m.byEnd.top()
-	if !ok {
-		return 0, errs.Corruptf("%d bytes of ended tasks, and no such task", m.endedBytes)
-	}
+	p, _ := m.byEnd.top()
 	other, others := m.byEnd.second()
 	over := m.endedBytes - m.retainBytes
 	var freed uint64
 	rows, after, err := m.rowsOf(tx, p.past, budget, func(row *pastRow) bool {
-		if freed >= over || others && !p.rank(row.at, other.past, other.oldest) {
+		if freed >= over || row.at >= c.Stamp || others && !p.rank(row.at, other.past, other.oldest) {
 			return false
 		}
 		freed += row.size()
@@ -205,5 +302,5 @@ func (m *Machine) purgeOldest(tx core.Txn, c *Context, budget int) (used int, er
 	if len(rows) == 0 {
 		return 0, errs.Corruptf("queue %q has no task %s that ended at %d", p.line.name, p.state, p.oldest)
 	}
-	return len(rows), m.removeRows(tx, c, p.past, rows, after)
+	return len(rows), m.removeRows(tx, p.past, rows, after)
 }

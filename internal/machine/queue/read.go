@@ -141,11 +141,7 @@ func Queues(v core.View, p core.Partition, after string, limit int) ([]core.Queu
 }
 
 func readStats(v core.View, p core.Partition, name string, number uint32, config core.QueueConfig) (s core.QueueStats, err error) {
-	value, err := must(v, keys.AppendQueueCounters(nil, p, number), "counters of queue %q", name)
-	if err != nil {
-		return s, err
-	}
-	c, err := decodeCounters(value)
+	c, err := readCounters(v, p, number)
 	if err != nil {
 		return s, err
 	}
@@ -177,7 +173,21 @@ func readRecord(v core.View, p core.Partition, id core.TaskID) (rec record, ok b
 	if rec, err = decodeRecord(value); err != nil {
 		return rec, false, fmt.Errorf("load task %s: %w", id, err)
 	}
+	if rec.state.Terminal() {
+		c, err := readCounters(v, p, rec.queue)
+		if err != nil || c.sweep(rec.state).covers(rec.endedAt, id) {
+			return record{}, false, err
+		}
+	}
 	return rec, true, nil
+}
+
+func readCounters(v core.View, p core.Partition, number uint32) (c counters, err error) {
+	value, err := must(v, keys.AppendQueueCounters(nil, p, number), "counters of queue number %d", number)
+	if err != nil {
+		return c, err
+	}
+	return decodeCounters(value)
 }
 
 // readSpec reads what never changes about a task, and what rules its queue.

@@ -61,6 +61,7 @@ type record struct {
 	runEnd     core.ShardTime // running: when max_run is over; 0 = never
 	endedAt    core.ShardTime // terminal
 	endedIdx   uint64         // terminal
+	content    uint64         // terminal: hash of what it was created with, which outlives the payload
 }
 
 const (
@@ -121,7 +122,7 @@ func appendRecord(b []byte, s *record) []byte {
 		b = putInt(b, int64(end))
 	}
 	if s.state.Terminal() {
-		b = putUint(putInt(b, int64(s.endedAt-s.readyAt)), s.endedIdx)
+		b = putFixed(putUint(putInt(b, int64(s.endedAt-s.readyAt)), s.endedIdx), s.content)
 	}
 	return b
 }
@@ -161,7 +162,7 @@ func decodeRecord(b []byte) (s record, err error) {
 		}
 	}
 	if s.state.Terminal() {
-		s.endedAt, s.endedIdx = s.readyAt+core.ShardTime(r.int()), r.uint()
+		s.endedAt, s.endedIdx, s.content = s.readyAt+core.ShardTime(r.int()), r.uint(), r.fixed()
 	}
 	if s.state < core.Blocked || s.state > core.Cancelled {
 		return s, errs.Corruptf("task record has state %d", s.state)
@@ -169,8 +170,8 @@ func decodeRecord(b []byte) (s record, err error) {
 	return s, r.done("task")
 }
 
-// tombstone is what is kept of a task that was removed soon after its end, so that a repeated create or settle is
-// known for what it is.
+// tombstone is what is kept of a task that was deleted, or not kept at all, soon after its end, so that a repeated
+// create or settle is known for what it is. A task that retention removed keeps its record for that.
 type tombstone struct {
 	state   core.State
 	outcome core.Outcome

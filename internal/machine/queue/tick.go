@@ -46,11 +46,8 @@ func (m *Machine) Due() core.ShardTime {
 	}
 	if p, ok := m.byDue.top(); ok {
 		due = min(due, p.due)
-		if m.endedBytes > m.retainBytes {
-			due = min(due, 0)
-		}
 	}
-	return due
+	return min(due, m.overDue())
 }
 
 func (m *Machine) tickTimed(tx core.Txn, c *Context, budget int) (used int, err error) {
