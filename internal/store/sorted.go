@@ -178,20 +178,20 @@ func (t *tops) merge() {
 // above reports whether key lies above everything the database holds of its class. The transaction's point iterator is
 // open.
 func (t *Txn) above(key []byte) (bool, error) {
-	tops := &t.sh.tops
-	top, ok := tops.known[text(classOf(key))]
+	tops, class := &t.sh.tops, classOf(key)
+	top, ok := tops.known[text(class)]
 	if !ok {
 		if len(tops.known) >= maxTops {
 			return false, nil
 		}
 		var err error
-		if top, err = t.lastOf(classOf(key)); err != nil {
+		if top, err = t.lastOf(class); err != nil {
 			return false, err
 		}
 		if tops.known == nil {
 			tops.known = map[string][]byte{}
 		}
-		tops.known[string(classOf(key))] = top
+		tops.known[string(class)] = top
 	}
 	return len(top) == 0 || keys.Compare(key, top) > 0, nil
 }

@@ -28,10 +28,15 @@ func sortKey(ready core.ShardTime, priority uint8, aging core.Millis) uint64 {
 
 // enqueue makes a task ready with a new place in its queue, and leaves the record to the caller.
 func (m *Machine) enqueue(tx core.Txn, l *line, id core.TaskID, rec *record, from core.State, ready core.ShardTime) {
-	m.meta.seq++
-	rec.sort, rec.seq, rec.readyAt = sortKey(ready, rec.priority, l.aging()), m.meta.seq, ready
+	m.takePlace(l, rec, ready)
 	rec.reason = reasonNone
 	m.enter(tx, l, id, rec, from)
+}
+
+// takePlace gives a record the next place in its queue for a task that is ready from a time on.
+func (m *Machine) takePlace(l *line, rec *record, ready core.ShardTime) {
+	m.meta.seq++
+	rec.sort, rec.seq, rec.readyAt = sortKey(ready, rec.priority, l.aging()), m.meta.seq, ready
 }
 
 // enter makes a task ready at the place its record has.
@@ -56,8 +61,7 @@ type fresh struct {
 
 // admit is enqueue for a task that is being created.
 func (m *Machine) admit(l *line, id core.TaskID, rec *record, payload []byte, ready core.ShardTime) {
-	m.meta.seq++
-	rec.sort, rec.seq, rec.readyAt = sortKey(ready, rec.priority, l.aging()), m.meta.seq, ready
+	m.takePlace(l, rec, ready)
 	rec.state = core.Ready
 	m.fresh = append(m.fresh, fresh{line: l, rec: *rec, id: id, payload: payload})
 	m.pushHead(l, m.freshHead(len(m.fresh)-1))
