@@ -35,7 +35,8 @@ func (s *shard) applyLoop() {
 	}
 }
 
-// applyEntry applies one entry, publishes it, and only then answers.
+// applyEntry applies one entry and publishes it. What needs no more than its own results is answered on the way (early),
+// the rest afterwards.
 func (s *shard) applyEntry(e replog.Entry) error {
 	if len(e.Data) == 0 { // opens a term
 		if err := s.store.Apply(e.Index, func(*store.Txn) error { return nil }); err != nil {
@@ -54,7 +55,7 @@ func (s *shard) applyEntry(e replog.Entry) error {
 	}
 	s.machineMu.Lock()
 	err = s.store.Apply(e.Index, func(tx *store.Txn) error {
-		applied, err = s.machine.Apply(tx, e.Index, entry)
+		applied, err = s.machine.ApplyEach(tx, e.Index, entry, f.early(at))
 		if err != nil {
 			return err
 		}
@@ -109,11 +110,36 @@ func (s *shard) open(data []byte) (*inflight, *core.Entry, error) {
 	return nil, entry, err
 }
 
-// answer ends the proposals of an applied entry.
+// early returns what answers, while the entry is being applied, each proposal whose commits are judged: clients need not
+// wait for what was proposed beside theirs. The entry is committed, and whoever reads waits until it is applied as a
+// whole, so nobody can tell. What a session settles waits for the end: its slots change hands there.
+func (f *inflight) early(at func(core.Partition) core.At) func([]core.Result) {
+	if f == nil || len(f.proposals) == 0 {
+		return nil
+	}
+	next, from := 0, 0
+	return func(results []core.Result) {
+		for next < len(f.proposals) {
+			p := f.proposals[next]
+			if len(results) < from+len(p.commits) {
+				return
+			}
+			own := results[from:len(results):len(results)]
+			next, from = next+1, len(results)
+			if p.settles == nil {
+				p.done(core.Proposed{Results: own, At: at(p.commits[0].Partition)})
+			}
+		}
+	}
+}
+
+// answer ends the proposals of an applied entry that wait for all of it.
 func (s *shard) answer(f *inflight, entry *core.Entry, results []core.Result, at func(core.Partition) core.At) {
 	i := 0
 	for _, p := range f.proposals {
-		p.done(core.Proposed{Results: results[i : i+len(p.commits)], At: at(p.commits[0].Partition)})
+		if p.settles != nil {
+			p.done(core.Proposed{Results: results[i : i+len(p.commits)], At: at(p.commits[0].Partition)})
+		}
 		i += len(p.commits)
 	}
 	if f.tick {

@@ -15,7 +15,7 @@ func (s *shard) at(p core.Partition) core.At {
 }
 
 // barrier waits until the applied state is fresh enough to read. A leader that is the only voter has applied all it
-// ever acknowledged, because acknowledgements leave after the entry is published.
+// ever acknowledged, but for an entry it is applying, which whoever looks at the store waits for.
 func (s *shard) barrier(ctx context.Context, o core.ReadOptions) error {
 	if !o.Stale && !s.ready.Load() {
 		return core.Unavailable{Reason: "no_leader"}

@@ -12,6 +12,11 @@ import (
 // Apply applies the entry at index: each commit in order, one result each. An error means corruption, and that tx must
 // not be published: the shard stops.
 func (m *Machine) Apply(tx core.Txn, index uint64, e *core.Entry) (core.Applied, error) {
+	return m.ApplyEach(tx, index, e, nil)
+}
+
+// ApplyEach is Apply that calls judged, if there is one, with the results so far after each commit.
+func (m *Machine) ApplyEach(tx core.Txn, index uint64, e *core.Entry, judged func(results []core.Result)) (core.Applied, error) {
 	if e.Format == 0 || e.Format > core.FormatCurrent {
 		return core.Applied{}, errs.Corruptf("entry %d has format %d, this build knows up to %d", index, e.Format, core.FormatCurrent)
 	}
@@ -35,6 +40,9 @@ func (m *Machine) Apply(tx core.Txn, index uint64, e *core.Entry) (core.Applied,
 			return core.Applied{}, fmt.Errorf("apply commit %d of entry %d: %w", i, index, err)
 		}
 		out.Results[i] = r
+		if judged != nil {
+			judged(out.Results[:i+1])
+		}
 	}
 	if err := m.end(&out); err != nil {
 		return core.Applied{}, fmt.Errorf("end entry %d: %w", index, err)
