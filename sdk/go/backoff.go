@@ -22,6 +22,9 @@ func backoff(n int) time.Duration {
 	return rand.N(d + 1)
 }
 
+// backoffWithin draws from zero to d.
+func backoffWithin(d time.Duration) time.Duration { return rand.N(d + 1) }
+
 // sleep waits d and reports false when ctx ended first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {

@@ -3,7 +3,6 @@ package millrace
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -23,8 +22,7 @@ import (
 // Client is a connection to one namespace. It may be used by many goroutines.
 type Client struct {
 	opts    options
-	conn    *grpc.ClientConn // of the streams
-	calls   *grpc.ClientConn // of unary calls: a server bounds those of one connection, and waits must not hold up a stream
+	ways    *ways
 	token   atomic.Pointer[string]
 	dialErr atomic.Pointer[error] // of the last dial that failed; nil after one that did not
 	codec   wireCodec             // of the streams
@@ -60,19 +58,16 @@ func Dial(ctx context.Context, opts ...Option) (*Client, error) {
 	}
 	c := &Client{opts: o, codec: newWireCodec(), ledger: newLedger(o.ledger), workers: map[*Worker]struct{}{}}
 	c.token.Store(&o.token)
-	for _, conn := range []**grpc.ClientConn{&c.conn, &c.calls} {
-		if *conn, err = grpc.NewClient("passthrough:///"+o.address, c.dialOptions()...); err != nil {
-			return nil, fmt.Errorf("dial %s: %w", o.address, err)
-		}
+	if c.ways, err = newWays(c); err != nil {
+		return nil, fmt.Errorf("dial %s: %w", o.address, err)
 	}
-	c.tasks, c.kv = millracev1.NewTaskServiceClient(c.calls), millracev1.NewKVServiceClient(c.calls)
-	c.queues, c.server = millracev1.NewQueueServiceClient(c.calls), millracev1.NewServerServiceClient(c.calls)
+	c.tasks, c.kv = millracev1.NewTaskServiceClient(c.ways), millracev1.NewKVServiceClient(c.ways)
+	c.queues, c.server = millracev1.NewQueueServiceClient(c.ways), millracev1.NewServerServiceClient(c.ways)
 	c.prod = newProducer(c)
-	c.conn.Connect()
 	return c, nil
 }
 
-func (c *Client) dialOptions() []grpc.DialOption {
+func (c *Client) dialOptions(w *ways) []grpc.DialOption {
 	creds := insecure.NewCredentials()
 	if c.opts.tls != nil {
 		creds = credentials.NewTLS(withServerName(c.opts.tls, c.opts.address))
@@ -81,12 +76,13 @@ func (c *Client) dialOptions() []grpc.DialOption {
 		grpc.WithTransportCredentials(creds),
 		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
 			conn, err := c.opts.dial(ctx, address)
-			if err != nil {
+			switch {
+			case err == nil:
+				c.dialErr.Store(nil)
+			case w.using() == TransportStream: // else nobody waits for this connection
 				c.dialErr.Store(&err)
-				return nil, err
 			}
-			c.dialErr.Store(nil)
-			return conn, nil
+			return conn, err
 		}),
 		// Half the base with a jitter of 1 is an even draw from 0 to the base, doubling to 5 s.
 		grpc.WithConnectParams(grpc.ConnectParams{
@@ -130,7 +126,11 @@ func (c *Client) outgoing(ctx context.Context) context.Context {
 }
 
 // Conn returns the connection, for the generated clients of gen/millrace/v1. Token and namespace are added to each call.
-func (c *Client) Conn() grpc.ClientConnInterface { return c.calls }
+// Over REST it serves them too.
+func (c *Client) Conn() grpc.ClientConnInterface { return c.ways }
+
+// Transport returns the transport in use: TransportStream or TransportREST.
+func (c *Client) Transport() TransportMode { return c.ways.using() }
 
 // SetToken replaces the token, for open streams too, before the one in use expires.
 func (c *Client) SetToken(token string) {
@@ -164,7 +164,8 @@ func (c *Client) Close() error {
 		<-w.ended
 	}
 	c.prod.close(closeWithin)
-	return errors.Join(c.calls.Close(), c.conn.Close())
+	c.ways.close()
+	return nil
 }
 
 // enter registers a running worker.
@@ -205,7 +206,7 @@ func (c *Client) repeat(ctx context.Context, changes bool, call func(ctx context
 		}
 		e := fromStatus(err)
 		if ctx.Err() != nil {
-			out := ended(ctx, true, e.Message)
+			out := ended(ctx, unsure || e.Outcome == Unknown, e.Message)
 			if err := c.dialErr.Load(); err != nil {
 				out.Code, out.Message = CodeUnavailable, "server "+c.opts.address+" is not reached: "+(*err).Error()
 			}

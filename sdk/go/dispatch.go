@@ -38,6 +38,10 @@ func (w *Worker) assigned(tasks []*millracev1.Assignment) {
 		}
 		t := newTask(w, a, now)
 		w.held[t.key()] = t
+		if w.s.plain {
+			t.unbound = true
+			w.unbound++
+		}
 		renew = earlier(renew, t.renewAt)
 		if w.drains {
 			w.release(t)
@@ -178,6 +182,13 @@ func (w *Worker) lose(k taskKey, reason string) {
 // drop forgets a task. It needs mu.
 func (w *Worker) drop(t *Task) {
 	delete(w.held, t.key())
+	if t.unbound {
+		w.unbound--
+		if !w.s.plain && !w.drains {
+			w.restate = true // its slot is free for the stream
+			w.s.poke()
+		}
+	}
 	w.noteDrained()
 }
 

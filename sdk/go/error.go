@@ -233,7 +233,7 @@ func permanent(err error) bool {
 func (e *Error) patience() time.Duration {
 	switch e.Code {
 	case CodeUnavailable, CodeDeadlineExceeded, CodeNotLeader:
-		if e.Reason == reasonSessionExpired || e.Reason == reasonExpired || e.cause != nil {
+		if e.Reason == reasonSessionExpired || e.Reason == reasonExpired || e.Reason == reasonOnce || e.cause != nil {
 			return 0
 		}
 		return repeatFor
@@ -251,6 +251,7 @@ const (
 
 	reasonSessionExpired = "session_expired" // a server forgot the session of a commit's sequence number
 	reasonExpired        = "expired"         // this client gave up repeating
+	reasonOnce           = "sent_once"       // a commit has nothing by which a repeat could be told from it
 	reasonGap            = "gap"             // a sequence number before a commit's own was never judged
 )
 

@@ -35,6 +35,7 @@ func withServer(m *testing.M) int {
 		return 1
 	}
 	_ = os.Setenv("MILLRACE_URL", s.Address)
+	_ = os.Setenv("MILLRACE_REST_URL", s.HTTPAddress)
 	_ = os.Setenv("MILLRACE_TOKEN", s.Token)
 	code := m.Run()
 	if err := s.Close(10 * time.Second); err != nil {
@@ -181,6 +182,23 @@ func ExampleTask_OnRefused() {
 	h := must(pick.Add(ctx, c, 3))
 	fmt.Println(must(h.Wait(ctx)), must(c.KV("stock").Get(ctx, "screws")))
 	// Output: picked 5
+}
+
+// Behind a proxy that lets no gRPC through a client goes over REST by itself. It can also be told to.
+func ExampleTransport() {
+	ctx := context.Background()
+	c := must(millrace.Dial(ctx, millrace.Transport(millrace.TransportREST))) // at MILLRACE_REST_URL
+	defer func() { _ = c.Close() }()
+	greet := millrace.Job[string, string]("greet")
+	w := c.Worker()
+	greet.Handle(w, func(_ context.Context, t *millrace.Task, name string) (string, error) {
+		t.Effects().KV("greeted").Put(name, "yes")
+		return "hello " + name, nil
+	})
+	go func() { _ = w.Run(ctx) }()
+	h := must(greet.Add(ctx, c, "ada"))
+	fmt.Println(must(h.Wait(ctx)), must(c.KV("greeted").Get(ctx, "ada")), c.Transport())
+	// Output: hello ada yes rest
 }
 
 // A handler is tested without a server.

@@ -16,11 +16,14 @@ type Option func(*options)
 
 type options struct {
 	address   string
+	rest      string // host:port; empty: restHosts finds it
+	transport TransportMode
 	token     string
 	namespace string
 	tls       *tls.Config
 	insecure  bool
 	dial      func(ctx context.Context, address string) (net.Conn, error)
+	dials     bool // dial is the caller's
 	logger    *slog.Logger
 	ledger    io.Writer
 	codec     Codec
@@ -28,6 +31,15 @@ type options struct {
 
 // Address is the server's host:port. Default: MILLRACE_URL, then 127.0.0.1:7081.
 func Address(hostPort string) Option { return func(o *options) { o.address = hostPort } }
+
+// RESTAddress is the host:port where the server's REST is, for a client that gRPC does not serve. Default:
+// MILLRACE_REST_URL when MILLRACE_URL gives the address, then the server's address, which may be that of a proxy for both,
+// and when that has the port 7081 also port 7080 of the same host. With TLS both are reached with it.
+func RESTAddress(hostPort string) Option { return func(o *options) { o.rest = hostPort } }
+
+// Transport chooses how to speak to the server. Default: MILLRACE_TRANSPORT (auto, stream or rest), then TransportAuto:
+// gRPC with its streams, and REST as long as something on the way lets no gRPC through.
+func Transport(m TransportMode) Option { return func(o *options) { o.transport = m } }
 
 // Token authenticates every call. Default: MILLRACE_TOKEN.
 func Token(token string) Option { return func(o *options) { o.token = token } }
@@ -51,7 +63,7 @@ func Insecure() Option { return func(o *options) { o.insecure, o.tls = true, nil
 
 // Dialer replaces the way connections are made.
 func Dialer(dial func(ctx context.Context, address string) (net.Conn, error)) Option {
-	return func(o *options) { o.dial = dial }
+	return func(o *options) { o.dial, o.dials = dial, dial != nil }
 }
 
 // Logger receives what no caller is told, such as tasks of an unknown kind. Default: slog.Default().
@@ -65,13 +77,22 @@ func DefaultCodec(c Codec) Option { return func(o *options) { o.codec = c } }
 // and when it began and ended, in microseconds of one monotonic clock. Lines are written one at a time, whole.
 func WithLedger(w io.Writer) Option { return func(o *options) { o.ledger = w } }
 
-const defaultAddress = "127.0.0.1:7081"
+const defaultAddress = "127.0.0.1:" + grpcPort
 
 // newOptions applies opts over the environment and fills in what is missing.
 func newOptions(opts []Option) (options, error) {
 	var o options
+	if name := os.Getenv("MILLRACE_TRANSPORT"); name != "" {
+		var err error
+		if o.transport, err = parseTransport(name); err != nil {
+			return o, err
+		}
+	}
 	for _, opt := range opts {
 		opt(&o)
+	}
+	if o.address == "" {
+		o.rest = cmp.Or(o.rest, os.Getenv("MILLRACE_REST_URL"))
 	}
 	o.address = cmp.Or(o.address, os.Getenv("MILLRACE_URL"), defaultAddress)
 	o.token = cmp.Or(o.token, os.Getenv("MILLRACE_TOKEN"))
@@ -91,6 +112,12 @@ func newOptions(opts []Option) (options, error) {
 	host, _, err := net.SplitHostPort(o.address)
 	if err != nil {
 		return o, fmt.Errorf("address %q is no host:port: %w", o.address, err)
+	}
+	if _, _, err := net.SplitHostPort(o.rest); o.rest != "" && err != nil {
+		return o, fmt.Errorf("REST address %q is no host:port: %w", o.rest, err)
+	}
+	if o.transport > TransportREST {
+		return o, fmt.Errorf("transport %d is none", o.transport)
 	}
 	if o.tls == nil && !o.insecure && !loopback(host) {
 		o.tls = &tls.Config{MinVersion: tls.VersionTLS12}

@@ -41,7 +41,7 @@ func (p *producer) enqueue(c *call) *Error {
 		defer s.mu.Unlock()
 		return closedError().of(c)
 	}
-	if c.commit != nil && c.unsure && c.life != p.life {
+	if c.commit != nil && c.unsure && c.seq != 0 && c.life != p.life {
 		defer s.mu.Unlock()
 		return (&Error{Code: CodeUnavailable, Reason: reasonSessionExpired, Op: OpNone}).of(c)
 	}
@@ -80,6 +80,26 @@ func (p *producer) abandoned(c *call) {
 
 // mustRepeat says that a commit is sent again though its caller has left: the numbers after its own depend on it.
 func (c *call) mustRepeat() bool { return c.commit != nil && c.seq != 0 && c.unsure }
+
+// moved begins a new life when the session goes over to a way without sequence numbers: a commit that left under one
+// cannot be repeated there, so it ends as unknown. Those that left under an id of their own can, anywhere.
+func (p *producer) moved() {
+	if !p.s.plain {
+		return
+	}
+	var rest deque[*call]
+	for p.commits.len() > 0 {
+		switch c := p.commits.popFront(); {
+		case !c.mustRepeat():
+			c.seq = 0
+			rest.pushBack(c)
+		case c.claim(callQueued):
+			c.end((&Error{Code: CodeUnavailable, Reason: reasonSessionExpired, Message: "the stream that it left on is gone", Op: OpNone}).of(c))
+		}
+	}
+	p.commits, p.gone = rest, 0
+	p.newLife()
+}
 
 func (p *producer) hello(*millracev1.Hello)         {}
 func (p *producer) welcomed(*millracev1.Welcome)    {}

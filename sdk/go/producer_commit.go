@@ -45,7 +45,12 @@ func (p *producer) nextCommit(seq uint64) (*millracev1.ClientFrame, outgoing) {
 }
 
 func (p *producer) commitFrame(seq uint64, c *call) *millracev1.ClientFrame {
-	if c.seq == 0 {
+	switch {
+	case len(c.commit.RequestId) > 0: // it left without a number before
+	case p.s.plain && c.commit.Fence == nil:
+		c.commit.RequestId = random16()
+	case p.s.plain: // the routes take no id beside a fence
+	case c.seq == 0:
 		p.lastSeq++
 		c.seq, c.life, c.tries = p.lastSeq, p.life, 0
 	}
@@ -83,11 +88,18 @@ func (p *producer) reborn() bool {
 		rest.ring[rest.at(i)].seq = 0
 	}
 	p.commits = rest
-	p.renew, p.life, p.lastSeq = false, p.life+1, 0
-	p.s.id = random16()
+	p.newLife()
 	p.s.cut()
 	return false
 }
+
+func (p *producer) newLife() {
+	p.renew, p.life, p.lastSeq = false, p.life+1, 0
+	p.s.id = random16()
+}
+
+// repeatable reports whether a commit that was sent can be told from a new one when it is sent again.
+func (c *call) repeatable() bool { return c.seq != 0 || len(c.commit.RequestId) > 0 }
 
 func (f *commitFrame) acked(a *millracev1.Ack) {
 	p, c := f.p, f.c
@@ -114,6 +126,9 @@ func (f *commitFrame) acked(a *millracev1.Ack) {
 		p.renew = true
 		p.s.mu.Unlock()
 	}
+	if e.Outcome == Unknown && !c.repeatable() {
+		e.Reason = reasonOnce
+	}
 	if c.claim(callSent) {
 		p.settle(c, e)
 	}
@@ -135,6 +150,12 @@ func (f *commitFrame) again() {
 func (f *commitFrame) lost() {
 	p, c := f.p, f.c
 	c.unsure = true
+	if !c.repeatable() {
+		if c.claim(callSent) {
+			c.end(&Error{Code: CodeUnavailable, Reason: reasonOnce, Message: "no answer came", Op: OpNone, Outcome: Unknown})
+		}
+		return
+	}
 	if c.state.CompareAndSwap(callSent, callQueued) || c.state.Load() == callAbandoned {
 		p.commits.pushFront(c)
 	}

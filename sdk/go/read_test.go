@@ -12,7 +12,11 @@ var oddKeys = []string{
 }
 
 func TestAReadAtLeastAtAnAcknowledgementSeesWhatWasAcknowledged(t *testing.T) {
-	c := dial(t)
+	eachTransport(t, aReadAtLeastAtAnAcknowledgementSeesWhatWasAcknowledged)
+}
+
+func aReadAtLeastAtAnAcknowledgementSeesWhatWasAcknowledged(t *testing.T, opts ...millrace.Option) {
+	c := dial(t, opts...)
 	writes := map[string]millrace.Place{}
 	for _, key := range oddKeys {
 		out, err := c.CommitResult(t.Context(), func(tx *millrace.Tx) { tx.KV("odd").Put(key, "value of "+key) })

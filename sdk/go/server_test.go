@@ -26,7 +26,11 @@ func dial(t *testing.T, opts ...millrace.Option) *millrace.Client {
 }
 
 func TestCommitsGoOnAfterOneThatTheServerNeverJudged(t *testing.T) {
-	c := dial(t)
+	eachTransport(t, commitsGoOnAfterOneThatTheServerNeverJudged)
+}
+
+func commitsGoOnAfterOneThatTheServerNeverJudged(t *testing.T, opts ...millrace.Option) {
+	c := dial(t, opts...)
 	for i := range 3 {
 		if _, err := c.KV("gap").Put(t.Context(), "", "no key"); !errors.Is(err, millrace.ErrInvalid) {
 			t.Fatalf("got %v for an empty key, want ErrInvalid", err)
@@ -41,7 +45,11 @@ func TestCommitsGoOnAfterOneThatTheServerNeverJudged(t *testing.T) {
 }
 
 func TestARefusedFenceChangesNothing(t *testing.T) {
-	c := dial(t)
+	eachTransport(t, aRefusedFenceChangesNothing)
+}
+
+func aRefusedFenceChangesNothing(t *testing.T, opts ...millrace.Option) {
+	c := dial(t, opts...)
 	job := millrace.Job[int, int]("fenced")
 	w := c.Worker()
 	var stale *millrace.Task
@@ -90,7 +98,11 @@ func run(t *testing.T, w *millrace.Worker) {
 }
 
 func TestEachTaskRunsOnceWithItsEffects(t *testing.T) {
-	c := dial(t)
+	eachTransport(t, eachTaskRunsOnceWithItsEffects)
+}
+
+func eachTaskRunsOnceWithItsEffects(t *testing.T, opts ...millrace.Option) {
+	c := dial(t, opts...)
 	const tasks = 2000
 	job := millrace.Job[int, int]("once")
 	var mu sync.Mutex
@@ -131,7 +143,11 @@ func TestEachTaskRunsOnceWithItsEffects(t *testing.T) {
 }
 
 func TestABatchNamesTheTaskThatIsBad(t *testing.T) {
-	c := dial(t)
+	eachTransport(t, aBatchNamesTheTaskThatIsBad)
+}
+
+func aBatchNamesTheTaskThatIsBad(t *testing.T, opts ...millrace.Option) {
+	c := dial(t, opts...)
 	job := millrace.Job[string, string]("sized")
 	hs, err := job.AddMany(t.Context(), c, []string{"a", strings.Repeat("x", 1<<20+1), "c"})
 	var many *millrace.BatchError
@@ -145,7 +161,11 @@ func TestABatchNamesTheTaskThatIsBad(t *testing.T) {
 }
 
 func TestABadTokenIsRefusedEverywhere(t *testing.T) {
-	c := dial(t, millrace.Token("mr_wrong"))
+	eachTransport(t, aBadTokenIsRefusedEverywhere)
+}
+
+func aBadTokenIsRefusedEverywhere(t *testing.T, opts ...millrace.Option) {
+	c := dial(t, append(opts, millrace.Token("mr_wrong"))...)
 	job := millrace.Job[int, int]("secret")
 	for name, call := range map[string]func() error{
 		"add":    func() error { _, err := job.Add(t.Context(), c, 1); return err },

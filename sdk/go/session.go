@@ -38,6 +38,7 @@ type session struct {
 	goaway  bool               // the server stops: write nothing more to this stream
 	closing bool               // half-close when nothing is left
 	pause   time.Time          // the server asked to send no more work until then
+	plain   bool               // the way has no sessions: what must be repeatable carries an id of its own
 	again   bool               // the stream was cut on purpose: open the next one without a wait
 	blocked bool               // the window had no room for what waits
 	sweep   *time.Timer        // gives up what is older than repeatFor; nil while nothing is under way
@@ -62,6 +63,8 @@ var defaultWindow = window{items: 4096, bytes: 16 << 20, commits: 64}
 // role is what a session does with its stream. All methods but receive are called with the session's mu held.
 type role interface {
 	hello(h *millracev1.Hello)
+	// moved says that the next stream goes another way than the last: its plain has changed.
+	moved()
 	welcomed(w *millracev1.Welcome)
 	// next makes the next frame to write, with that seq; nil when nothing waits or the window is full. A frame that is
 	// not acknowledged has no outgoing.
@@ -160,18 +163,18 @@ func (s *session) awaitWork() bool {
 
 // connect opens a stream and serves it to its end. welcomed says that the server let the session in.
 func (s *session) connect() (welcomed bool, err error) {
+	g := s.c.ways.enter()
+	defer s.c.ways.exit(g)
+	s.move(g.plain)
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
-	stream, err := millracev1.NewQueueStreamClient(s.c.conn).Open(ctx, grpc.WaitForReady(true), grpc.ForceCodecV2(s.c.codec))
-	if err != nil {
+	stay := context.AfterFunc(g.gone, cancel) // until it is let in: then it ends well
+	defer stay()
+	stream, err := s.open(ctx, cancel, g)
+	if err = s.c.ways.letIn(s.ctx, g, err); err != nil {
 		return false, err
 	}
-	hung := time.AfterFunc(welcomeWithin, cancel)
-	defer hung.Stop()
-	if err := s.greet(stream); err != nil {
-		return false, err
-	}
-	hung.Stop()
+	stay()
 	s.mu.Lock()
 	s.up, s.goaway, s.cancel, s.auth = true, false, cancel, nil // the stream began with the newest token
 	s.mu.Unlock()
@@ -185,6 +188,27 @@ func (s *session) connect() (welcomed bool, err error) {
 	close(quit)
 	<-wrote
 	return true, err
+}
+
+// move tells the role when the next stream goes another way.
+func (s *session) move(plain bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.plain != plain {
+		s.plain = plain
+		s.role.moved()
+	}
+}
+
+// open opens a stream on g that is let in.
+func (s *session) open(ctx context.Context, cancel func(), g *way) (grpc.BidiStreamingClient[millracev1.ClientFrame, millracev1.ServerFrame], error) {
+	stream, err := millracev1.NewQueueStreamClient(g.streams).Open(ctx, grpc.WaitForReady(true), grpc.ForceCodecV2(s.c.codec))
+	if err != nil {
+		return nil, err
+	}
+	hung := time.AfterFunc(welcomeWithin, cancel)
+	defer hung.Stop()
+	return stream, s.greet(stream)
 }
 
 // greet sends Hello and takes Welcome.
@@ -343,7 +367,7 @@ func (s *session) unreached() string {
 		return ""
 	}
 	text := "server " + s.c.opts.address + " is not reached"
-	if err := s.c.dialErr.Load(); err != nil {
+	if err := s.c.dialErr.Load(); err != nil && !s.plain {
 		return text + ": " + (*err).Error()
 	}
 	if s.lastErr != nil {

@@ -21,8 +21,20 @@ func (w *Worker) hello(h *millracev1.Hello) {
 	host, _ := os.Hostname() // only a name for people
 	h.Worker = &millracev1.WorkerInfo{Id: w.opts.name, Kinds: kinds, Host: cut(host, maxName)}
 	for _, t := range w.held {
-		h.Held = append(h.Held, t.hold())
+		if w.s.plain || !t.unbound {
+			h.Held = append(h.Held, t.hold())
+		}
 	}
+}
+
+func (w *Worker) moved() {}
+
+// window is how many tasks the stream may have given to this worker at once.
+func (w *Worker) window() uint32 {
+	if w.s.plain {
+		return uint32(w.opts.slots)
+	}
+	return uint32(max(w.opts.slots-w.unbound, 0))
 }
 
 // welcomed resumes the work.
@@ -49,7 +61,7 @@ func (w *Worker) next(seq uint64) (*millracev1.ClientFrame, outgoing) {
 	}
 	if w.restate {
 		w.restate = false
-		slots := &millracev1.Slots{Sub: 1, Slots: uint32(w.opts.slots)}
+		slots := &millracev1.Slots{Sub: 1, Slots: w.window()}
 		return &millracev1.ClientFrame{Frame: &millracev1.ClientFrame_Slots{Slots: slots}}, nil
 	}
 	if w.control.len() > 0 {
@@ -64,7 +76,7 @@ func (w *Worker) next(seq uint64) (*millracev1.ClientFrame, outgoing) {
 
 // subscription asks for tasks. Slots are a window: the server counts what this session holds against it.
 func (w *Worker) subscription() *millracev1.ClientFrame {
-	sub := &millracev1.Subscribe{Sub: 1, Slots: uint32(w.opts.slots), Batch: uint32(w.opts.batch)}
+	sub := &millracev1.Subscribe{Sub: 1, Slots: w.window(), Batch: uint32(w.opts.batch)}
 	for _, q := range w.queues {
 		sub.Queues = append(sub.Queues, &millracev1.QueueWeight{Name: q})
 	}

@@ -35,6 +35,7 @@ type Task struct {
 	stage     stage
 	lost      bool      // the lease is gone: nothing is sent any more
 	cancelled bool      // the server asked to stop
+	unbound   bool      // claimed without a session: no session's stream knows of it
 	released  bool      // given back while the handler still runs
 	renewAt   time.Time // when the lease is to be renewed next
 	unsure    bool      // its settle left, and no answer came

@@ -35,6 +35,7 @@ type Worker struct {
 	settles   deque[*Task]
 	control   deque[*millracev1.ClientFrame]
 	renewals  deque[*renewFrame]
+	unbound   int // of held, those that no session's stream knows of
 	subscribe bool
 	restate   bool // tell the server that this worker lives: it keeps the slot of a lease that it ended until then
 
@@ -237,7 +238,7 @@ func (w *Worker) giveBack() {
 	// The item of a task belongs to the goroutine that runs its handler: the release is a task of its own.
 	for _, t := range w.held {
 		if t.released {
-			r := &Task{ID: t.ID, Kind: t.Kind, Queue: t.Queue, Attempt: t.Attempt, w: w, token: t.token, lease: t.lease, ctx: t.ctx, cancel: t.cancel, renewAt: t.renewAt}
+			r := &Task{ID: t.ID, Kind: t.Kind, Queue: t.Queue, Attempt: t.Attempt, w: w, token: t.token, lease: t.lease, ctx: t.ctx, cancel: t.cancel, renewAt: t.renewAt, unbound: t.unbound}
 			w.held[t.key()] = r
 			w.release(r)
 		}

@@ -1,0 +1,168 @@
+package millrace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+)
+
+// Commits, keys, queues and the server, by their routes.
+
+func commitRequest(in *millracev1.CommitRequest, room int) restRequest {
+	return post("/v1/commit", 4*room/3+256, func(w *restBody) { w.commit(in) })
+}
+
+func (r *restConn) commits(ctx context.Context, q restRequest, out *millracev1.CommitResponse) error {
+	var body struct {
+		Results  []restOpResult
+		Replayed bool
+	}
+	a, err := r.call(ctx, q, &body)
+	if err != nil {
+		return err
+	}
+	out.Results, out.Replayed, out.At = restWire(body.Results, (*restOpResult).wire), body.Replayed, a.at()
+	return nil
+}
+
+func (r *restConn) commit(ctx context.Context, in *millracev1.CommitRequest, out *millracev1.CommitResponse) error {
+	return r.commits(ctx, commitRequest(in, 0), out)
+}
+
+func (r *restConn) getKey(ctx context.Context, in *millracev1.KVGetRequest, out *millracev1.KVGetResponse) error {
+	switch {
+	case in.GetKeyspace() == "":
+		return refusedHere("keyspace", "is empty")
+	case len(in.GetKey()) == 0:
+		return refusedHere("key", "is empty")
+	}
+	path := "/v1/kv/" + restSegment(in.GetKeyspace()) + "/keys/" + restSegment(string(in.GetKey()))
+	a, err := r.do(ctx, get(path, freshness(in.GetMinIndex(), in.GetStale())))
+	if f, ok := errors.AsType[*restFault](err); ok && f.origin == byServer && f.wire.GetCode() == string(CodeNotFound) {
+		return nil // out says that it is absent
+	}
+	if err != nil {
+		return err
+	}
+	if out.Rev, err = strconv.ParseUint(a.header.Get("Millrace-Rev"), 10, 64); err != nil {
+		return restBetween(a)
+	}
+	out.Value, out.Found, out.At = a.body, true, a.at()
+	return nil
+}
+
+func (r *restConn) listQueues(ctx context.Context, in *millracev1.ListQueuesRequest, out *millracev1.ListQueuesResponse) error {
+	var body struct {
+		Queues []restStats
+		Cursor string
+	}
+	a, err := r.call(ctx, get(routeQueues, pageOf(in.GetLimit(), in.GetCursor())), &body)
+	if err != nil {
+		return err
+	}
+	out.Queues, out.Cursor, out.At = restWire(body.Queues, (*restStats).wire), body.Cursor, a.at()
+	return nil
+}
+
+func (r *restConn) getQueue(ctx context.Context, in *millracev1.GetQueueRequest, out *millracev1.GetQueueResponse) error {
+	path, err := queuePath(in.GetQueue(), "")
+	if err != nil {
+		return err
+	}
+	var config restQueueConfig
+	a, err := r.call(ctx, get(path, nil), &config)
+	if err != nil {
+		return err
+	}
+	out.Config, out.At = config.wire(), a.at()
+	return nil
+}
+
+// configured is the answer to a change of a configuration.
+type configured struct {
+	Version uint64 `json:"version,string"`
+}
+
+func (r *restConn) setQueue(ctx context.Context, in *millracev1.SetQueueRequest, out *millracev1.SetQueueResponse) error {
+	path, err := queuePath(in.GetQueue(), "")
+	if err != nil {
+		return err
+	}
+	q := put(path, in.IfVersion, func(w *restBody) { w.queueConfig(in.GetConfig()) })
+	var answer configured
+	a, err := r.call(ctx, q, &answer)
+	if err != nil {
+		return enclosed(err, "config")
+	}
+	out.Version, out.At = answer.Version, a.at()
+	return nil
+}
+
+func put(path string, ifVersion *uint64, fields func(w *restBody)) restRequest {
+	q := restRequest{method: http.MethodPut, path: path, body: restDocument(256, fields)}
+	if ifVersion != nil {
+		q.ifMatch = fmt.Sprintf(`"%d"`, *ifVersion)
+	}
+	return q
+}
+
+func (r *restConn) queueStats(ctx context.Context, in *millracev1.QueueStatsRequest, out *millracev1.QueueStatsResponse) error {
+	path, err := queuePath(in.GetQueue(), "/stats")
+	if err != nil {
+		return err
+	}
+	var stats restStats
+	a, err := r.call(ctx, get(path, nil), &stats)
+	if err != nil {
+		return err
+	}
+	out.Stats, out.At = stats.wire(), a.at()
+	return nil
+}
+
+func (r *restConn) getNamespace(ctx context.Context, _ *millracev1.GetNamespaceRequest, out *millracev1.GetNamespaceResponse) error {
+	var body struct {
+		Version     uint64 `json:"version,string"`
+		AutoCreate  *bool  `json:"auto_create"`
+		RetainBytes int64  `json:"retain_bytes"`
+	}
+	a, err := r.call(ctx, get("/v1/namespace", nil), &body)
+	if err != nil {
+		return err
+	}
+	out.Config = &millracev1.NamespaceConfig{Version: body.Version, AutoCreate: body.AutoCreate, RetainBytes: body.RetainBytes}
+	out.At = a.at()
+	return nil
+}
+
+func (r *restConn) setNamespace(ctx context.Context, in *millracev1.SetNamespaceRequest, out *millracev1.SetNamespaceResponse) error {
+	config := in.GetConfig()
+	q := put("/v1/namespace", in.IfVersion, func(w *restBody) {
+		if config != nil && config.AutoCreate != nil {
+			w.key("auto_create")
+			w.b = strconv.AppendBool(w.b, config.GetAutoCreate())
+			w.comma = true
+		}
+		w.int("retain_bytes", config.GetRetainBytes())
+	})
+	var answer configured
+	a, err := r.call(ctx, q, &answer)
+	if err != nil {
+		return enclosed(err, "config")
+	}
+	out.Version, out.At = answer.Version, a.at()
+	return nil
+}
+
+func (r *restConn) status(ctx context.Context, _ *millracev1.StatusRequest, out *millracev1.StatusResponse) error {
+	var body restStatus
+	if _, err := r.call(ctx, get("/v1/status", nil), &body); err != nil {
+		return err
+	}
+	body.into(out)
+	return nil
+}

@@ -1,0 +1,351 @@
+package millrace
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+)
+
+// restHold is one lease that takes a slot.
+type restHold struct {
+	sub      uint32 // 0: not known
+	lease    time.Duration
+	until    time.Time // when the lease is surely over if nothing renews it; zero: not known
+	settling bool      // its end is on the way
+}
+
+// restSub is one subscription: a goroutine that claims while slots are free.
+type restSub struct {
+	spec    *millracev1.Subscribe
+	running bool
+	wake    chan struct{}      // holds one token: slots may be free
+	cancel  context.CancelFunc // of its claims
+}
+
+func (u *restSub) nudge() {
+	select {
+	case u.wake <- struct{}{}:
+	default:
+	}
+}
+
+// nudgeAll makes the subscriptions count their slots again. It needs mu.
+func (s *restStream) nudgeAll() {
+	for _, u := range s.subs {
+		u.nudge()
+	}
+}
+
+// stopClaims ends the claims that wait. It needs mu.
+func (s *restStream) stopClaims() {
+	for _, u := range s.subs {
+		u.cancel()
+	}
+}
+
+// subscribe begins to claim.
+func (s *restStream) subscribe(spec *millracev1.Subscribe) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if u := s.subs[spec.GetSub()]; u != nil {
+		u.spec = spec
+		u.nudge()
+		return
+	}
+	if s.draining || s.retired || s.closed || s.cause != nil {
+		return
+	}
+	ctx, cancel := context.WithCancel(s.work)
+	u := &restSub{spec: spec, running: true, wake: make(chan struct{}, 1), cancel: cancel}
+	s.subs[spec.GetSub()] = u
+	s.open++
+	go s.claims(ctx, spec.GetSub(), u)
+}
+
+func (s *restStream) slots(in *millracev1.Slots) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if u := s.subs[in.GetSub()]; u != nil {
+		u.spec = &millracev1.Subscribe{
+			Sub: u.spec.Sub, Queues: u.spec.Queues, Slots: in.GetSlots(), Batch: u.spec.Batch, Lease: u.spec.Lease,
+		}
+		u.nudge()
+	}
+}
+
+func (s *restStream) drain() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.draining = true
+	s.stopClaims()
+}
+
+// claims asks for tasks while slots are free, one request at a time, so that never more are given than there are slots.
+func (s *restStream) claims(ctx context.Context, sub uint32, u *restSub) {
+	defer func() {
+		u.cancel()
+		s.mu.Lock()
+		s.open--
+		u.running = false
+		if s.retired && s.cause == nil && !s.closed {
+			s.goaway()
+		}
+		s.mu.Unlock()
+		s.wake()
+	}()
+	poll := newRESTPoll()
+	try := 0
+	for {
+		in := s.nextClaim(ctx, u)
+		if in == nil {
+			return
+		}
+		in.Wait = durationpb.New(poll.wait)
+		began := time.Now()
+		var out millracev1.ClaimResponse
+		err := s.r.claim(ctx, in, &out)
+		took := time.Since(began)
+		switch {
+		case err == nil && (len(out.Tasks) > 0 || took >= pollLeast):
+			try = 0
+			s.assign(sub, out.Tasks)
+			continue
+		case ctx.Err() != nil:
+			return
+		case poll.missed(err, took):
+			continue
+		}
+		wait, ok := s.pauseAfter(err, try)
+		if !ok || !sleep(ctx, wait) {
+			return
+		}
+		try++
+	}
+}
+
+// pauseAfter says how long to wait after a claim that came to nothing before its time: without an error it was answered
+// by something that does not wait. It breaks the stream when asking again cannot help.
+func (s *restStream) pauseAfter(err error, try int) (wait time.Duration, ok bool) {
+	wait = max(backoff(try), backoffBase)
+	if err == nil {
+		return wait, true
+	}
+	e := fromStatus(err)
+	if f, ok := errors.AsType[*restFault](err); ok && f.origin != byNobody && e.patience() > 0 {
+		return max(wait, e.RetryAfter), true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fail(err)
+	return 0, false
+}
+
+// nextClaim waits for free slots; nil when there is no more to claim.
+func (s *restStream) nextClaim(ctx context.Context, u *restSub) *millracev1.ClaimRequest {
+	for {
+		s.mu.Lock()
+		free, next := s.free(u, time.Now())
+		over := s.draining || s.retired || s.closed || s.cause != nil
+		in := &millracev1.ClaimRequest{Queues: u.spec.GetQueues(), Lease: u.spec.GetLease(), Worker: s.worker.GetId()}
+		batch := int(u.spec.GetBatch())
+		s.mu.Unlock()
+		if over || ctx.Err() != nil {
+			return nil
+		}
+		if free > 0 {
+			if batch == 0 {
+				batch = claimTasks
+			}
+			in.Max = uint32(min(free, batch, claimTasks))
+			return in
+		}
+		if !u.rest(ctx, next) {
+			return nil
+		}
+	}
+}
+
+// claimTasks is the most that one claim may ask for.
+const claimTasks = 128
+
+// rest waits until slots may be free, by a nudge or at a time; zero is no time.
+func (u *restSub) rest(ctx context.Context, at time.Time) bool {
+	var late <-chan time.Time
+	if !at.IsZero() {
+		t := time.NewTimer(time.Until(at))
+		defer t.Stop()
+		late = t.C
+	}
+	select {
+	case <-u.wake:
+	case <-late:
+	case <-ctx.Done():
+	}
+	return ctx.Err() == nil
+}
+
+// free counts the slots that nothing holds, and says when the next lease is over that nothing renewed: its task is one
+// that the client forgot. It needs mu.
+func (s *restStream) free(u *restSub, now time.Time) (n int, next time.Time) {
+	n = int(u.spec.GetSlots())
+	for k, h := range s.held {
+		if h.sub != 0 && h.sub != u.spec.GetSub() {
+			continue
+		}
+		if !h.settling && !h.until.IsZero() {
+			if !now.Before(h.until) {
+				delete(s.held, k)
+				continue
+			}
+			next = earlier(next, h.until)
+		}
+		n--
+	}
+	return n, next
+}
+
+// assign gives the client tasks. They go back at once when it has left meanwhile.
+func (s *restStream) assign(sub uint32, tasks []*millracev1.Assignment) {
+	if len(tasks) == 0 {
+		return
+	}
+	now := time.Now()
+	s.mu.Lock()
+	if gone := s.closed || s.cause != nil; gone {
+		s.mu.Unlock()
+		s.giveBack(tasks)
+		return
+	}
+	defer s.mu.Unlock()
+	for _, t := range tasks {
+		lease := time.Duration(t.LeaseMs) * time.Millisecond
+		s.held[taskKey{t.Id, t.Token}] = &restHold{sub: sub, lease: lease, until: now.Add(lease)}
+	}
+	s.push(&millracev1.ServerFrame{Frame: &millracev1.ServerFrame_Assign{Assign: &millracev1.Assign{Sub: sub, Tasks: tasks}}})
+}
+
+// giveBack releases tasks that came too late. Where that fails their leases end by themselves.
+func (s *restStream) giveBack(tasks []*millracev1.Assignment) {
+	items := make([]*millracev1.SettleItem, len(tasks))
+	for i, t := range tasks {
+		items[i] = &millracev1.SettleItem{Id: t.Id, Token: t.Token, Outcome: &millracev1.SettleItem_Release{Release: &millracev1.Release{}}}
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.work), releaseWithin)
+	defer cancel()
+	_ = s.r.settles(ctx, settlesRequest(items), &millracev1.SettleResponse{}) // as above
+}
+
+// settle ends attempts. A slot is free when the server has answered: it may refuse, and leave the lease.
+func (s *restStream) settle(f *millracev1.SettleFrame) error {
+	q := settlesRequest(f.GetItems())
+	keys, ends := make([]taskKey, len(f.GetItems())), make([]bool, len(f.GetItems()))
+	s.mu.Lock()
+	for i, it := range f.GetItems() {
+		keys[i] = taskKey{it.GetId(), it.GetToken()}
+		ends[i] = it.GetFail() != nil || it.GetRelease() != nil
+		if h := s.held[keys[i]]; h != nil {
+			h.settling = true
+		}
+	}
+	s.mu.Unlock()
+	return s.sequenced(f.GetSeq(), func(a *millracev1.Ack) error {
+		var out millracev1.SettleResponse
+		err := s.r.settles(s.work, q, &out)
+		a.Settled, a.At = out.Results, out.At
+		s.settled(keys, ends, out.Results)
+		return err
+	})
+}
+
+// settled frees the slots of attempts that have ended. ends says which settles a client does not follow by another when
+// they are refused.
+func (s *restStream) settled(keys []taskKey, ends []bool, results []*millracev1.SettleResult) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, k := range keys {
+		h := s.held[k]
+		if h == nil {
+			continue
+		}
+		h.settling = false
+		if h.lease > 0 {
+			h.until = time.Now().Add(h.lease)
+		}
+		if i >= len(results) {
+			continue
+		}
+		e := fromWire(results[i].Error)
+		gone := e == nil || ends[i] && e.patience() == 0 ||
+			slices.Contains([]Code{CodeLeaseLost, CodeNotFound, CodeWrongState}, e.Code)
+		if gone {
+			delete(s.held, k)
+		}
+	}
+	s.nudgeAll()
+}
+
+// renew extends leases. It takes no lane: what waits for one must not cost a lease.
+func (s *restStream) renew(f *millracev1.RenewFrame) error {
+	items := f.GetItems()
+	if f.GetAll() {
+		items = s.holds()
+	}
+	q := beatsRequest(&millracev1.HeartbeatRequest{Items: items, Extend: f.GetExtend()})
+	keys := make([]taskKey, len(items))
+	for i, h := range items {
+		keys[i] = taskKey{h.GetId(), h.GetToken()}
+	}
+	return s.begin(func() {
+		s.answer(f.GetSeq(), func(a *millracev1.Ack) error {
+			if len(keys) == 0 {
+				return nil
+			}
+			var out millracev1.HeartbeatResponse
+			err := s.r.beats(s.work, q, &out)
+			a.Renewed, a.At = out.Results, out.At
+			s.renewed(keys, out.Results)
+			return err
+		})
+	})
+}
+
+// holds lists the leases that are not about to end, in the order of their ids.
+func (s *restStream) holds() []*millracev1.Hold {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []*millracev1.Hold
+	for k, h := range s.held {
+		if !h.settling {
+			out = append(out, &millracev1.Hold{Id: k.id, Token: k.token})
+		}
+	}
+	slices.SortFunc(out, func(a, b *millracev1.Hold) int {
+		if a.Id < b.Id {
+			return -1
+		}
+		return 1
+	})
+	return out[:min(len(out), frameItems)]
+}
+
+func (s *restStream) renewed(keys []taskKey, results []*millracev1.HeartbeatResult) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, k := range keys {
+		h := s.held[k]
+		if h == nil || i >= len(results) {
+			continue
+		}
+		if results[i].GetLost() {
+			delete(s.held, k)
+		} else if h.lease > 0 {
+			h.until = time.Now().Add(h.lease)
+		}
+	}
+	s.nudgeAll()
+}

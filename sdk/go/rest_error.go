@@ -1,0 +1,206 @@
+package millrace
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+)
+
+// restError is an error as the routes write it.
+type restError struct {
+	Code         Code              `json:"code"`
+	Reason       string            `json:"reason"`
+	Message      string            `json:"message"`
+	Field        string            `json:"field"`
+	Op           *int32            `json:"op"`
+	Details      map[string]string `json:"details"`
+	Limit        string            `json:"limit"`
+	Max          int64             `json:"max"`
+	RetryAfterMs *int64            `json:"retry_after_ms"`
+	Leader       string            `json:"leader"`
+	Outcome      string            `json:"outcome"`
+}
+
+func (e *restError) wire() *millracev1.Error {
+	if e == nil {
+		return nil
+	}
+	out := &millracev1.Error{
+		Code: string(e.Code), Reason: e.Reason, Message: e.Message, Field: e.Field, Op: e.Op, Details: e.Details,
+		Limit: e.Limit, Max: e.Max, Leader: e.Leader,
+	}
+	if e.RetryAfterMs != nil {
+		out.RetryAfter = durationpb.New(time.Duration(*e.RetryAfterMs) * time.Millisecond)
+	}
+	if e.Outcome == "unknown" {
+		out.Outcome = millracev1.Error_UNKNOWN
+	}
+	return out
+}
+
+// restStatuses has a row for every code of the contract: what gRPC calls it.
+var restStatuses = map[Code]codes.Code{
+	CodeInvalidArgument: codes.InvalidArgument, CodeTooLarge: codes.InvalidArgument,
+	CodeUnauthenticated: codes.Unauthenticated, CodePermissionDenied: codes.PermissionDenied,
+	CodeNotFound: codes.NotFound, CodeAlreadyExists: codes.AlreadyExists, CodeLeaseLost: codes.FailedPrecondition,
+	CodeWrongState: codes.FailedPrecondition, CodePreconditionFailed: codes.FailedPrecondition,
+	CodeWrongPartition: codes.FailedPrecondition, CodeRateLimited: codes.ResourceExhausted,
+	CodeResourceExhausted: codes.ResourceExhausted, CodeNotLeader: codes.Unavailable, CodeUnavailable: codes.Unavailable,
+	CodeDeadlineExceeded: codes.DeadlineExceeded, CodeInternal: codes.Internal, CodeDataLoss: codes.DataLoss,
+}
+
+// restOrigin says who ended a request.
+type restOrigin uint8
+
+const (
+	byServer  restOrigin = iota // Millrace answered
+	byOther                     // something between here and the server did
+	byNobody                    // no answer came
+	byContext                   // the caller's context ended first
+)
+
+// restFault is the error of a request. To those who know gRPC it is a status with the error of the contract in it.
+type restFault struct {
+	origin restOrigin
+	wire   *millracev1.Error // nil when a context ended
+	cause  error
+}
+
+// Error says what the error of the contract says.
+func (f *restFault) Error() string {
+	if f.wire != nil {
+		return f.wire.Message
+	}
+	return f.cause.Error()
+}
+
+// Unwrap returns what ended the request on this side.
+func (f *restFault) Unwrap() error { return f.cause }
+
+// GRPCStatus returns the fault as a gRPC call would have it.
+func (f *restFault) GRPCStatus() *status.Status {
+	if f.wire == nil {
+		return status.FromContextError(f.cause)
+	}
+	code, ok := restStatuses[Code(f.wire.Code)]
+	if !ok {
+		code = codes.Unknown
+	}
+	st := status.New(code, f.wire.Message)
+	if with, err := st.WithDetails(f.wire); err == nil { // it fails for code OK only
+		st = with
+	}
+	return st
+}
+
+// left reports whether the request may have reached the server.
+func (f *restFault) left() bool { return f.wire == nil || f.wire.Outcome == millracev1.Error_UNKNOWN }
+
+// refusedHere is the error of a request that no server would take.
+func refusedHere(field, message string) error {
+	return &restFault{wire: &millracev1.Error{Code: string(CodeInvalidArgument), Field: field, Message: message}}
+}
+
+// restUnanswered is the fault of a request without an answer. One that never left changed nothing.
+func restUnanswered(ctx context.Context, host string, left bool, err error) *restFault {
+	if ctx.Err() != nil {
+		return &restFault{origin: byContext, cause: ctx.Err()}
+	}
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		err = e.Err // without the path and the method, which mean nothing to a caller
+	}
+	w := &millracev1.Error{Code: string(CodeUnavailable), Message: "REST at " + host + ": " + err.Error()}
+	if left {
+		w.Outcome = millracev1.Error_UNKNOWN
+	}
+	return &restFault{origin: byNobody, wire: w, cause: err}
+}
+
+// restRefused is the fault of an answer that is no success.
+func restRefused(a *restAnswer) *restFault {
+	var body struct {
+		Error *restError `json:"error"`
+	}
+	if a.isJSON() && json.Unmarshal(a.body, &body) == nil && body.Error != nil {
+		if _, known := restStatuses[body.Error.Code]; known {
+			w := body.Error.wire()
+			if w.RetryAfter == nil {
+				w.RetryAfter = a.retryAfter()
+			}
+			return &restFault{origin: byServer, wire: w}
+		}
+	}
+	return restBetween(a)
+}
+
+// restBetween is the fault of an answer that Millrace did not write: by a proxy, or by another server.
+func restBetween(a *restAnswer) *restFault {
+	w := &millracev1.Error{
+		Code: string(CodeUnavailable), RetryAfter: a.retryAfter(),
+		Message: "something between here and the server answered " + strconv.Itoa(a.status) + " " + http.StatusText(a.status),
+	}
+	switch a.status {
+	case http.StatusUnauthorized, http.StatusProxyAuthRequired:
+		w.Code = string(CodeUnauthenticated)
+	case http.StatusForbidden:
+		w.Code = string(CodePermissionDenied)
+	case http.StatusRequestEntityTooLarge, http.StatusRequestURITooLong, http.StatusRequestHeaderFieldsTooLarge:
+		w.Code = string(CodeTooLarge)
+	case http.StatusTooManyRequests:
+		w.Code = string(CodeRateLimited)
+	case http.StatusNotFound, http.StatusMethodNotAllowed:
+		w.Code = string(CodeInvalidArgument)
+	default: // whether it had passed the request on is not known
+		w.Outcome = millracev1.Error_UNKNOWN
+	}
+	return &restFault{origin: byOther, wire: w}
+}
+
+// retryAfter reads how long the answer asks to wait; nil when it does not.
+func (a *restAnswer) retryAfter() *durationpb.Duration {
+	text := a.header.Get("Retry-After")
+	if text == "" {
+		return nil
+	}
+	if n, err := strconv.ParseUint(strings.TrimSpace(text), 10, 31); err == nil {
+		return durationpb.New(time.Duration(n) * time.Second)
+	}
+	if t, err := http.ParseTime(text); err == nil {
+		return durationpb.New(max(time.Until(t), 0))
+	}
+	return nil
+}
+
+// enclosed puts the name of the message around a field: a route of one thing calls by its own name what is a part of a
+// message here. What stands outside of that part keeps its name.
+func enclosed(err error, message string) error {
+	f, ok := errors.AsType[*restFault](err)
+	if !ok || f.wire.GetField() == "" {
+		return err
+	}
+	switch f.wire.Field {
+	case "queue", "if_version", "headers":
+		if message == "config" {
+			return err
+		}
+	case "If-Match":
+		f.wire.Field = "if_version"
+		return err
+	case "body":
+		f.wire.Field = message
+		return err
+	}
+	f.wire.Field = message + "." + f.wire.Field
+	return err
+}

@@ -1,0 +1,188 @@
+package millrace_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	millrace "github.com/millrace/millrace/sdk/go"
+)
+
+// answersCut cuts the answer of the first request to a path.
+func (p *proxy) answersCut(path string) (cuts func() int) {
+	var n atomic.Int32
+	p.after = func(r *http.Request, _ *http.Response, _ []byte) bool {
+		return r.URL.Path != path || n.Add(1) > 1
+	}
+	return func() int { return int(n.Load()) }
+}
+
+func TestACreateWhoseAnswerIsCutIsRepeatedUnderItsID(t *testing.T) {
+	p := newProxy(t)
+	requests := p.answersCut("/v1/tasks:batch")
+	c := p.dial(millrace.Transport(millrace.TransportREST))
+	ctx := bounded(t)
+	h, err := millrace.Job[int, int]("cut").Add(ctx, c, 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !h.Replayed || !h.Matches || requests() != 2 {
+		t.Errorf("got %+v after %d requests, want the first task, replayed", h, requests())
+	}
+	stats, err := c.Queue("cut").Stats(ctx)
+	if err != nil || stats.Created != 1 {
+		t.Errorf("%d tasks were created, %v, want 1", stats.Created, err)
+	}
+}
+
+func TestACommitWhoseAnswerIsCutIsAppliedOnce(t *testing.T) {
+	p := newProxy(t)
+	requests := p.answersCut("/v1/commit")
+	c := p.dial(millrace.Transport(millrace.TransportREST))
+	out, err := c.CommitResult(bounded(t), func(tx *millrace.Tx) { tx.KV("cut").Put("k", "v", millrace.IfAbsent()) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !out.Replayed || requests() != 2 {
+		t.Errorf("got %+v after %d requests, want the first answer again", out, requests())
+	}
+}
+
+func TestAFencedCommitWhoseAnswerIsCutIsUnknownAndNotRepeated(t *testing.T) {
+	p := newProxy(t)
+	requests := p.answersCut("/v1/commit")
+	c := p.dial(millrace.Transport(millrace.TransportREST))
+	job := millrace.Job[int, int]("fenced")
+	refused := make(chan error, 1)
+	w := c.Worker()
+	job.Handle(w, func(ctx context.Context, task *millrace.Task, n int) (int, error) {
+		refused <- c.Commit(ctx, func(tx *millrace.Tx) {
+			tx.Fence(task)
+			tx.KV("fenced").Put("k", "v")
+		})
+		return n, nil
+	})
+	run(t, w)
+	ctx := bounded(t)
+	h, err := job.Add(ctx, c, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Wait(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-refused; millrace.OutcomeOf(err) != millrace.Unknown || !errors.Is(err, millrace.ErrUnavailable) {
+		t.Errorf("got %v, want unavailable, unknown", err)
+	}
+	if n := requests(); n != 1 {
+		t.Errorf("it was sent %d times, want once", n)
+	}
+}
+
+func TestASettleWhoseAnswerIsCutIsRepeatedUnderItsToken(t *testing.T) {
+	p := newProxy(t)
+	requests := p.answersCut("/v1/tasks:settle")
+	c := p.dial(millrace.Transport(millrace.TransportREST))
+	job := millrace.Job[int, int]("settled")
+	told := make(chan millrace.Settlement, 64)
+	w := c.Worker(millrace.OnSettled(func(s millrace.Settlement) { told <- s }))
+	job.Handle(w, func(_ context.Context, task *millrace.Task, n int) (int, error) {
+		task.Effects().KV("settled").Put("k", n, millrace.IfAbsent())
+		return n, nil
+	})
+	run(t, w)
+	ctx := bounded(t)
+	h, err := job.Add(ctx, c, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Wait(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if s := <-told; s.Err != nil || !s.Replayed || requests() < 2 {
+		t.Errorf("got %+v after %d requests, want a replayed completion", s, requests())
+	}
+}
+
+func TestALimitIsWaitedOutAsTheAnswerAsks(t *testing.T) {
+	for name, status := range map[string]int{"too many requests": 429, "unavailable": 503} {
+		t.Run(name, func(t *testing.T) {
+			p := newProxy(t)
+			var n atomic.Int32
+			p.before = func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
+				if r.URL.Path != "/v1/tasks:batch" || n.Add(1) > 1 {
+					return false
+				}
+				w.Header().Set("Retry-After", "1")
+				w.WriteHeader(status) // by the proxy itself, in words of its own
+				return true
+			}
+			c := p.dial(millrace.Transport(millrace.TransportREST))
+			if _, err := millrace.Job[int, int]("limited").Add(bounded(t), c, 1); err != nil {
+				t.Fatal(err)
+			}
+			if got := n.Load(); got != 2 {
+				t.Errorf("%d requests were made, want 2", got)
+			}
+		})
+	}
+}
+
+func TestARESTWorkerHoldsNoMoreTasksThanSlots(t *testing.T) {
+	const slots = 3
+	p := newProxy(t)
+	var mu sync.Mutex
+	given, ended, claims := 0, 0, 0
+	p.before = func(_ http.ResponseWriter, r *http.Request, body []byte) bool {
+		if r.URL.Path == "/v1/tasks:claim" {
+			var claim struct{ Max int }
+			if err := json.Unmarshal(body, &claim); err != nil {
+				t.Error(err)
+			}
+			mu.Lock()
+			claims++
+			if held := given - ended; held+claim.Max > slots {
+				t.Errorf("%d more were asked for while %d were held", claim.Max, held)
+			}
+			mu.Unlock()
+		}
+		return false
+	}
+	p.after = func(r *http.Request, _ *http.Response, body []byte) bool {
+		var list struct{ Tasks, Results []struct{} }
+		_ = json.Unmarshal(body, &list) // a claim that found nothing has none
+		mu.Lock()
+		defer mu.Unlock()
+		switch r.URL.Path {
+		case "/v1/tasks:claim":
+			given += len(list.Tasks)
+		case "/v1/tasks:settle":
+			ended += len(list.Results)
+		}
+		return true
+	}
+	c := p.dial(millrace.Transport(millrace.TransportREST))
+	job := millrace.Job[int, int]("slots")
+	w := c.Worker(millrace.Slots(slots))
+	job.Handle(w, func(_ context.Context, _ *millrace.Task, n int) (int, error) { return n, nil })
+	ctx := bounded(t)
+	hs, err := job.AddMany(ctx, c, make([]int, 50))
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, w)
+	for _, h := range hs {
+		if _, err := h.Wait(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if given != 50 || claims > 60 {
+		t.Errorf("%d tasks were given by %d claims, want 50 without idle asking", given, claims)
+	}
+}

@@ -1,0 +1,307 @@
+package millrace
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+)
+
+// restStream is the contract's stream over REST: each frame with work is a request, whose answer becomes its Ack, and a
+// subscription is a request that waits for tasks, made again and again.
+//
+// A request without an answer breaks the stream, as a lost connection breaks gRPC's: the others are waited for, then the
+// stream ends, and what was not acknowledged is sent again on the next one. A request that never left is acknowledged as
+// refused before.
+type restStream struct {
+	r      *restConn
+	ctx    context.Context // of the caller; its end ends the stream
+	work   context.Context // of the requests
+	cancel context.CancelFunc
+	lanes  chan struct{} // holds a token for each request with work
+	ready  chan struct{} // holds one token: Recv has something to look at
+	broken chan struct{} // closed when no more is sent
+
+	mu       sync.Mutex // guards the fields below
+	out      []*millracev1.ServerFrame
+	open     int   // requests of frames, and subscriptions that run
+	closed   bool  // the client closed its side
+	cause    error // what broke the stream
+	welcomed bool
+	retired  bool // the client goes over to gRPC
+	worker   *millracev1.WorkerInfo
+	draining bool
+	held     map[taskKey]*restHold
+	subs     map[uint32]*restSub
+}
+
+// NewStream opens the contract's one stream.
+func (r *restConn) NewStream(ctx context.Context, _ *grpc.StreamDesc, method string, _ ...grpc.CallOption) (grpc.ClientStream, error) {
+	if method != millracev1.QueueStream_Open_FullMethodName {
+		return nil, status.Errorf(codes.Unimplemented, "%s has no route", method)
+	}
+	s := &restStream{
+		r: r, ctx: ctx, lanes: make(chan struct{}, restLanes), ready: make(chan struct{}, 1), broken: make(chan struct{}),
+		held: map[taskKey]*restHold{}, subs: map[uint32]*restSub{},
+	}
+	s.work, s.cancel = context.WithCancel(ctx)
+	r.mu.Lock()
+	r.streams[s] = struct{}{}
+	r.mu.Unlock()
+	context.AfterFunc(ctx, func() {
+		r.mu.Lock()
+		delete(r.streams, s)
+		r.mu.Unlock()
+		s.cancel()
+	})
+	return s, nil
+}
+
+// retire ends the open streams without a loss: each finishes what it has begun.
+func (r *restConn) retire() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for s := range r.streams {
+		s.retire()
+	}
+}
+
+// Header and the two below are gRPC's; there is nothing to tell.
+func (s *restStream) Header() (metadata.MD, error) { return nil, nil }
+
+// Trailer returns nothing.
+func (s *restStream) Trailer() metadata.MD { return nil }
+
+// Context is that of the caller.
+func (s *restStream) Context() context.Context { return s.ctx }
+
+// CloseSend says that no more is sent. The stream ends when all that was sent is answered.
+func (s *restStream) CloseSend() error {
+	s.mu.Lock()
+	s.closed = true
+	s.stopClaims()
+	s.mu.Unlock()
+	s.wake()
+	return nil
+}
+
+func (s *restStream) wake() {
+	select {
+	case s.ready <- struct{}{}:
+	default:
+	}
+}
+
+// RecvMsg waits for the next frame. Those that are there come before the end of the stream.
+func (s *restStream) RecvMsg(m any) error {
+	f, ok := m.(*millracev1.ServerFrame)
+	if !ok {
+		return status.Errorf(codes.Internal, "message %T is no frame of a server", m)
+	}
+	for {
+		s.mu.Lock()
+		if len(s.out) > 0 {
+			f.Frame = s.out[0].Frame
+			s.out = s.out[1:]
+			s.mu.Unlock()
+			return nil
+		}
+		over, cause := s.open == 0 && (s.closed || s.cause != nil), s.cause
+		s.mu.Unlock()
+		switch {
+		case s.ctx.Err() != nil:
+			return status.FromContextError(s.ctx.Err()).Err()
+		case over && cause != nil:
+			return cause
+		case over:
+			return io.EOF
+		}
+		select {
+		case <-s.ready:
+		case <-s.ctx.Done():
+		}
+	}
+}
+
+// push gives the client a frame. It needs mu.
+func (s *restStream) push(f *millracev1.ServerFrame) {
+	s.out = append(s.out, f)
+	s.wake()
+}
+
+// fail breaks the stream with err; the first counts. It needs mu.
+func (s *restStream) fail(err error) {
+	if s.cause != nil {
+		return
+	}
+	s.cause = err
+	close(s.broken)
+	s.stopClaims()
+	late := time.AfterFunc(goawayWithin, s.cancel)
+	context.AfterFunc(s.ctx, func() { late.Stop() })
+	s.wake()
+}
+
+// retire makes the stream end as one of a server that stops: nothing new is begun. One that was not let in yet breaks.
+func (s *restStream) retire() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.retired = true
+	if !s.welcomed {
+		s.fail(status.Error(codes.Unavailable, "the client goes over to gRPC"))
+		return
+	}
+	s.goaway()
+}
+
+// goaway tells the client to leave, once no claim is under way: the tasks of one that is cut could be lost until their
+// leases end. It needs mu.
+func (s *restStream) goaway() {
+	for _, u := range s.subs {
+		u.nudge()
+		if u.running {
+			return
+		}
+	}
+	s.push(&millracev1.ServerFrame{Frame: &millracev1.ServerFrame_Goaway{
+		Goaway: &millracev1.Goaway{Reason: "the client goes over to gRPC"},
+	}})
+}
+
+// SendMsg takes a frame. It returns io.EOF when the stream is broken: Recv has the reason.
+func (s *restStream) SendMsg(m any) error {
+	f, ok := m.(*millracev1.ClientFrame)
+	if !ok {
+		return status.Errorf(codes.Internal, "message %T is no frame of a client", m)
+	}
+	switch x := f.Frame.(type) {
+	case *millracev1.ClientFrame_Hello:
+		return s.hello(x.Hello)
+	case *millracev1.ClientFrame_Create:
+		q := createsRequest(x.Create.GetTasks(), x.Create.GetAtomic())
+		return s.sequenced(x.Create.GetSeq(), func(a *millracev1.Ack) error {
+			var out millracev1.BatchCreateResponse
+			err := s.r.creates(s.work, q, &out)
+			a.Created, a.At = out.Results, out.At
+			return err
+		})
+	case *millracev1.ClientFrame_Commit:
+		q := commitRequest(x.Commit.GetCommit(), 256)
+		return s.sequenced(x.Commit.GetSeq(), func(a *millracev1.Ack) error {
+			var out millracev1.CommitResponse
+			if err := s.r.commits(s.work, q, &out); err != nil {
+				return err
+			}
+			a.Commit, a.At = &out, out.At
+			return nil
+		})
+	case *millracev1.ClientFrame_Settle:
+		return s.settle(x.Settle)
+	case *millracev1.ClientFrame_Renew:
+		return s.renew(x.Renew)
+	case *millracev1.ClientFrame_Subscribe:
+		s.subscribe(x.Subscribe)
+	case *millracev1.ClientFrame_Slots:
+		s.slots(x.Slots)
+	case *millracev1.ClientFrame_Drain:
+		s.drain()
+	case *millracev1.ClientFrame_Auth: // each request takes the newest token
+	default:
+		return status.Errorf(codes.InvalidArgument, "frame %T is not known", f.Frame)
+	}
+	return nil
+}
+
+// hello asks who is there, which makes the Welcome: that the token is good, and that something answers.
+func (s *restStream) hello(h *millracev1.Hello) error {
+	s.mu.Lock()
+	s.worker = h.GetWorker()
+	for _, t := range h.GetHeld() {
+		s.held[taskKey{t.GetId(), t.GetToken()}] = &restHold{}
+	}
+	s.mu.Unlock()
+	return s.begin(func() {
+		var out millracev1.StatusResponse
+		err := s.r.status(s.work, &millracev1.StatusRequest{}, &out)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if err != nil {
+			s.fail(err)
+			return
+		}
+		s.welcomed = true
+		s.push(&millracev1.ServerFrame{Frame: &millracev1.ServerFrame_Welcome{Welcome: &millracev1.Welcome{Kept: h.GetHeld()}}})
+	})
+}
+
+// begin does work beside the caller, unless the stream is over.
+func (s *restStream) begin(work func()) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || s.cause != nil {
+		return io.EOF
+	}
+	s.open++
+	go func() {
+		work()
+		s.mu.Lock()
+		s.open--
+		s.mu.Unlock()
+		s.wake()
+	}()
+	return nil
+}
+
+// sequenced answers a frame with work by its Ack, which do fills. It waits for a lane: calls that come meanwhile gather.
+func (s *restStream) sequenced(seq uint64, do func(a *millracev1.Ack) error) error {
+	select {
+	case s.lanes <- struct{}{}:
+	case <-s.broken:
+		return io.EOF
+	case <-s.ctx.Done():
+		return io.EOF
+	}
+	err := s.begin(func() {
+		defer func() { <-s.lanes }()
+		s.answer(seq, do)
+	})
+	if err != nil {
+		<-s.lanes
+	}
+	return err
+}
+
+// answer makes the Ack of one frame. Without an answer there is none, unless it never left.
+func (s *restStream) answer(seq uint64, do func(a *millracev1.Ack) error) {
+	a := &millracev1.Ack{Seq: seq}
+	err := do(a)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f, failed := errors.AsType[*restFault](err)
+	switch {
+	case err == nil:
+	case !failed || f.origin == byContext:
+		s.fail(err)
+		return
+	case f.wire.Code == string(CodeUnauthenticated) && s.worker != nil:
+		s.fail(err) // it can do nothing any more, and is told so
+		return
+	case f.origin == byNobody:
+		s.fail(err)
+		if f.left() {
+			return
+		}
+		fallthrough
+	default:
+		a.Error = f.wire
+	}
+	s.push(&millracev1.ServerFrame{Frame: &millracev1.ServerFrame_Ack{Ack: a}})
+}

@@ -1,0 +1,313 @@
+package millrace
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/status"
+
+	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+)
+
+// TransportMode says how a client speaks to its server.
+type TransportMode uint8
+
+// The modes.
+const (
+	TransportAuto   TransportMode = iota // gRPC, and REST while something between lets no gRPC through
+	TransportStream                      // gRPC alone
+	TransportREST                        // REST alone
+)
+
+var transportNames = [...]string{TransportAuto: "auto", TransportStream: "stream", TransportREST: "rest"}
+
+// String returns auto, stream or rest.
+func (m TransportMode) String() string {
+	if int(m) < len(transportNames) {
+		return transportNames[m]
+	}
+	return "unknown"
+}
+
+func parseTransport(name string) (TransportMode, error) {
+	for m, n := range transportNames {
+		if n == name {
+			return TransportMode(m), nil
+		}
+	}
+	return 0, fmt.Errorf("transport %q is none of auto, stream, rest", name)
+}
+
+// way is one way to the server: a pair of gRPC connections, or REST.
+type way struct {
+	streams, calls grpc.ClientConnInterface
+	plain          bool // it has no sessions: what must be repeatable carries an id of its own
+	conns          []*grpc.ClientConn
+	gone           context.Context // ends when another way is taken
+	leave          context.CancelFunc
+	users          int       // calls and streams under way
+	proved         bool      // a server let somebody in
+	failing        time.Time // since when it lets nobody in; zero: it does
+}
+
+// ways chooses how a client reaches its server. It is a connection like gRPC's, of which each call takes the way that
+// is the right one when it begins.
+//
+// Over gRPC two connections are kept: a server bounds the calls of one, and waits must not hold up a stream. When gRPC
+// does not come through and REST does, REST is taken, and gRPC is looked for from time to time. While the server is not
+// there at all nothing changes.
+type ways struct {
+	c    *Client
+	mode TransportMode
+	rest *restConn // nil with TransportStream
+	ctx  context.Context
+	stop context.CancelFunc
+	done chan struct{} // closed when nothing looks after the ways any more
+	turn chan struct{} // holds a token while somebody finds out whether REST is to be taken
+
+	mu     sync.Mutex // guards the fields below, and what changes of a way
+	now    *way
+	left   []*way    // that are in use still
+	missed time.Time // when REST was looked for last, and was not there
+	closed bool
+}
+
+const (
+	// grpcGrace is how long gRPC may fail that worked before: a restart or a short cut must not change the way, which
+	// leaves commits that are under way unknown.
+	grpcGrace = 5 * time.Second
+	// askAgain bounds how often REST is looked for.
+	askAgain = 500 * time.Millisecond
+	// grpcWithin is how long a stream may take to be let in when gRPC is tried again.
+	grpcWithin = 15 * time.Second
+	// Waits between tries of gRPC, while REST serves, grow from one to the other.
+	lookBase = time.Second
+	lookMax  = time.Minute
+)
+
+func newWays(c *Client) (*ways, error) {
+	w := &ways{c: c, mode: c.opts.transport, done: make(chan struct{}), turn: make(chan struct{}, 1)}
+	w.ctx, w.stop = context.WithCancel(context.Background())
+	if w.mode != TransportStream {
+		w.rest = newRESTConn(c)
+	}
+	if w.mode == TransportREST {
+		w.now = w.overREST()
+		close(w.done)
+		return w, nil
+	}
+	var err error
+	if w.now, err = w.overGRPC(); err != nil {
+		return nil, err
+	}
+	w.now.conns[0].Connect()
+	if w.mode == TransportStream {
+		close(w.done)
+		return w, nil
+	}
+	go w.watch(w.now)
+	return w, nil
+}
+
+func (w *ways) overREST() *way {
+	r := &way{streams: w.rest, calls: w.rest, plain: true}
+	r.gone, r.leave = context.WithCancel(w.ctx)
+	return r
+}
+
+func (w *ways) overGRPC() (*way, error) {
+	g := &way{}
+	for range 2 {
+		conn, err := grpc.NewClient("passthrough:///"+w.c.opts.address, w.c.dialOptions(w)...)
+		if err != nil {
+			g.close()
+			return nil, err
+		}
+		g.conns = append(g.conns, conn)
+	}
+	g.streams, g.calls = g.conns[0], g.conns[1]
+	g.gone, g.leave = context.WithCancel(w.ctx)
+	return g, nil
+}
+
+func (g *way) close() {
+	for _, conn := range g.conns {
+		_ = conn.Close() // it fails for a closed one only
+	}
+}
+
+// enter returns the way to take; exit must follow.
+func (w *ways) enter() *way {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.now.users++
+	return w.now
+}
+
+func (w *ways) exit(g *way) {
+	w.mu.Lock()
+	g.users--
+	last := g.users == 0 && g != w.now
+	if last {
+		w.left = slices.DeleteFunc(w.left, func(old *way) bool { return old == g })
+	}
+	w.mu.Unlock()
+	if last {
+		g.close()
+	}
+}
+
+// take makes g the way, and leaves the one before: what is under way on it ends well.
+func (w *ways) take(g *way) bool {
+	w.mu.Lock()
+	if w.closed {
+		w.mu.Unlock()
+		return false
+	}
+	old := w.now
+	w.now = g
+	unused := old.users == 0
+	if !unused {
+		w.left = append(w.left, old)
+	}
+	w.mu.Unlock()
+	w.c.dialErr.Store(nil)
+	old.leave()
+	if old.plain {
+		w.rest.retire()
+	}
+	if unused {
+		old.close()
+	}
+	return true
+}
+
+// using is the transport in use.
+func (w *ways) using() TransportMode {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.now.plain {
+		return TransportREST
+	}
+	return TransportStream
+}
+
+// close ends all connections, and what is under way on them.
+func (w *ways) close() {
+	w.mu.Lock()
+	w.closed = true
+	open := append(w.left, w.now)
+	w.mu.Unlock()
+	w.stop()
+	<-w.done
+	for _, g := range open {
+		g.close()
+	}
+	if w.rest != nil {
+		w.rest.close()
+	}
+}
+
+// Invoke carries out a unary call. One that surely did not leave, on a way where nobody was let in, goes over REST when
+// that answers.
+func (w *ways) Invoke(ctx context.Context, method string, in, out any, opts ...grpc.CallOption) error {
+	g := w.enter()
+	defer w.exit(g)
+	err := g.calls.Invoke(ctx, method, in, out, opts...)
+	if g.plain || w.mode != TransportAuto {
+		return err
+	}
+	if err == nil || ofServer(err) {
+		w.prove(g)
+		return err
+	}
+	unsent := permanent(err) || status.Code(err) == codes.Unavailable && g.conns[1].GetState() == connectivity.TransientFailure
+	if unsent && !w.patient(g, err) && w.turnToREST(ctx, g) {
+		return w.rest.Invoke(ctx, method, in, out, opts...)
+	}
+	return err
+}
+
+// NewStream opens a stream.
+func (w *ways) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	g := w.enter()
+	s, err := g.streams.NewStream(ctx, desc, method, opts...)
+	if err != nil {
+		w.exit(g)
+		return nil, err
+	}
+	context.AfterFunc(s.Context(), func() { w.exit(g) })
+	return s, nil
+}
+
+// ofServer reports whether Millrace wrote an error: it puts one of the contract into each.
+func ofServer(err error) bool {
+	for _, d := range status.Convert(err).Details() {
+		if _, ok := d.(*millracev1.Error); ok {
+			return true
+		}
+	}
+	return false
+}
+
+func (w *ways) prove(g *way) {
+	w.mu.Lock()
+	g.proved, g.failing = true, time.Time{}
+	w.mu.Unlock()
+}
+
+// patient reports whether g, which failed with err, is given more time: a server was reached on it before, and may be
+// soon again. What something else answered does not become a server's answer by waiting.
+func (w *ways) patient(g *way, err error) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if g.failing.IsZero() {
+		g.failing = time.Now()
+	}
+	return g.proved && !permanent(err) && time.Since(g.failing) < grpcGrace
+}
+
+// letIn tells how a stream that was to be opened on g fared. It returns the error to go on with: a refusal that is no
+// server's own is not the end when REST is there.
+func (w *ways) letIn(ctx context.Context, g *way, err error) error {
+	switch {
+	case g.plain || w.mode != TransportAuto || g.gone.Err() != nil:
+	case err == nil || ofServer(err):
+		w.prove(g)
+	case ctx.Err() == nil && !w.patient(g, err) && w.turnToREST(ctx, g):
+		return status.Error(codes.Unavailable, "the client goes over to REST")
+	}
+	return err
+}
+
+// restHosts are the places where REST may be: the one that is named, or the address itself, which may be that of a proxy
+// for both, and the port beside gRPC's own.
+func (o *options) restHosts() []string {
+	if o.rest != "" {
+		return []string{o.rest}
+	}
+	hosts := []string{o.address}
+	if host, port, err := net.SplitHostPort(o.address); err == nil && port == grpcPort {
+		hosts = append(hosts, net.JoinHostPort(host, restPort))
+	}
+	return hosts
+}
+
+// secure reports whether TLS is spoken at a place of REST.
+func (o *options) secure(hostPort string) bool {
+	host, _, _ := net.SplitHostPort(hostPort) // checked before
+	return o.tls != nil || !o.insecure && !loopback(host)
+}
+
+// The ports that a server listens on by default.
+const (
+	grpcPort = "7081"
+	restPort = "7080"
+)

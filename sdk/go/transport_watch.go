@@ -1,0 +1,117 @@
+package millrace
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
+
+	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+)
+
+// turnToREST leaves g for REST if that answers. It reports whether REST is the way now.
+func (w *ways) turnToREST(ctx context.Context, g *way) bool {
+	select {
+	case w.turn <- struct{}{}:
+	case <-ctx.Done():
+		return false
+	}
+	defer func() { <-w.turn }()
+	w.mu.Lock()
+	now, early := w.now, time.Since(w.missed) < askAgain
+	w.mu.Unlock()
+	switch {
+	case now != g:
+		return now.plain
+	case early:
+		return false
+	}
+	if err := w.rest.probe(ctx); err != nil {
+		w.mu.Lock()
+		w.missed = time.Now()
+		w.mu.Unlock()
+		return false
+	}
+	if !w.take(w.overREST()) {
+		return false
+	}
+	w.c.opts.logger.Warn("gRPC does not come through; the client goes over to REST", "address", w.c.opts.address, "rest", *w.rest.host.Load())
+	return true
+}
+
+// watch looks after the ways until the client closes: for REST while gRPC fails, for gRPC while REST serves.
+func (w *ways) watch(g *way) {
+	defer close(w.done)
+	for w.ctx.Err() == nil {
+		w.stay(g)
+		if w.ctx.Err() != nil {
+			return
+		}
+		if g = w.look(); g == nil {
+			return
+		}
+	}
+}
+
+// stay returns when g is left.
+func (w *ways) stay(g *way) {
+	conn := g.conns[0]
+	for g.gone.Err() == nil {
+		state := conn.GetState()
+		if state == connectivity.TransientFailure {
+			w.doubt(g)
+			continue
+		}
+		conn.WaitForStateChange(g.gone, state)
+	}
+}
+
+// doubt returns when g works again, or was left.
+func (w *ways) doubt(g *way) {
+	for try := 0; g.gone.Err() == nil && g.conns[0].GetState() == connectivity.TransientFailure; try++ {
+		if !w.patient(g, errNotReached) && w.turnToREST(g.gone, g) {
+			return
+		}
+		sleep(g.gone, max(backoff(try), askAgain))
+	}
+}
+
+var errNotReached = errors.New("the server is not reached")
+
+// look returns a way over gRPC on which a stream was let in, and that is taken; nil when the client closes.
+func (w *ways) look() *way {
+	for wait := lookBase; sleep(w.ctx, wait/2+backoffWithin(wait/2)); wait = min(2*wait, lookMax) {
+		g, err := w.overGRPC()
+		if err != nil {
+			continue
+		}
+		if w.try(g) && w.take(g) {
+			w.c.opts.logger.Info("gRPC comes through; the client goes back to its stream", "address", w.c.opts.address)
+			return g
+		}
+		g.leave()
+		g.close()
+	}
+	return nil
+}
+
+// try opens a stream on g, as a session would, and closes it.
+func (w *ways) try(g *way) bool {
+	ctx, cancel := context.WithTimeout(g.gone, grpcWithin)
+	defer cancel()
+	stream, err := millracev1.NewQueueStreamClient(g.streams).Open(ctx, grpc.WaitForReady(true), grpc.ForceCodecV2(w.c.codec))
+	if err != nil {
+		return ofServer(err)
+	}
+	hello := &millracev1.Hello{Version: 1, Namespace: w.c.opts.namespace, Session: random16()}
+	_ = stream.Send(&millracev1.ClientFrame{Frame: &millracev1.ClientFrame_Hello{Hello: hello}}) // Recv has the reason
+	f, err := stream.Recv()
+	if err != nil {
+		return ofServer(err)
+	}
+	g.proved = true
+	_ = stream.CloseSend() // never fails
+	return f.GetWelcome() != nil
+}
