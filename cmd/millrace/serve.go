@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -132,6 +133,11 @@ func fillSettings(flags *pflag.FlagSet, file string) error {
 // a busy server at the default of 100.
 const gcPercent = 300
 
+// minProcs is how many threads run Go code at once at least, also on fewer cores. A compaction, a layer being written or
+// the collector keeps a thread for milliseconds; with no more threads than cores, two of these would leave nobody to
+// acknowledge what the log has taken. The operating system shares cores out more finely.
+const minProcs = 4
+
 func (a *app) serve(ctx context.Context, o *serveOptions) error {
 	if o.Dir == "" {
 		return usageError{errors.New("--data is required")}
@@ -155,6 +161,9 @@ func (a *app) serve(ctx context.Context, o *serveOptions) error {
 	}
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
+	}
+	if n := runtime.GOMAXPROCS(0); os.Getenv("GOMAXPROCS") == "" && n < minProcs {
+		runtime.GOMAXPROCS(minProcs)
 	}
 	o.Version, o.OneCommitPerEntry = version, !o.groupCommit
 	o.Logger = slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: level}))

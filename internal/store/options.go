@@ -70,7 +70,7 @@ func (o Options) engineOptions() *pebble.Options {
 		L0CompactionThreshold:       4,
 		LBaseMaxBytes:               64 << 20,
 		MaxOpenFiles:                1000,
-		CompactionConcurrencyRange:  func() (int, int) { return 1, max(1, runtime.GOMAXPROCS(0)/2) },
+		CompactionConcurrencyRange:  func() (int, int) { return 1, max(1, runtime.NumCPU()/2) },
 	}
 	// Files are small, because each has one filter, which is read and cached as a whole.
 	for i := range e.TargetFileSizes {
