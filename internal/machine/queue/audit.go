@@ -172,8 +172,10 @@ func (a *audit) state(id core.TaskID, value []byte) error {
 	}
 	bytes := uint64(len(s.payload))
 	if rec.hasResult {
-		a.results++
-		value, err := must(a.v, keys.AppendTaskResult(nil, a.p, id), "result of task %s", id)
+		if rec.result == nil {
+			a.results++
+		}
+		value, err := readResult(a.v, a.p, id, &rec)
 		if err != nil {
 			return err
 		}
@@ -249,7 +251,7 @@ func (a *audit) index(id core.TaskID, rec *record, s *spec, bytes uint64) error 
 			return err
 		}
 		e, err := decodeEnded(value)
-		if err == nil && (e != ended{rec.attempt, bytes, rec.hasResult, rec.longHolder}) {
+		if err == nil && (e != ended{rec.attempt, bytes, rec.hasResult && rec.result == nil, rec.longHolder}) {
 			a.find("row of ended task %s differs from its records", id)
 		}
 		if err == nil && rec.content != s.content {

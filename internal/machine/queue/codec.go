@@ -273,7 +273,7 @@ func decodeWindow(b []byte) (w window, err error) {
 type ended struct {
 	attempt    uint32
 	bytes      uint64 // payload and result
-	hasResult  bool
+	ownResult  bool   // the result has a record of its own
 	longHolder bool
 }
 
@@ -290,7 +290,7 @@ const (
 
 func appendEnded(b []byte, e ended) []byte {
 	var flags byte
-	if e.hasResult {
+	if e.ownResult {
 		flags |= endedResult
 	}
 	if e.longHolder {
@@ -302,7 +302,7 @@ func appendEnded(b []byte, e ended) []byte {
 func decodeEnded(b []byte) (e ended, err error) {
 	r := read(b, formTerminal)
 	flags := r.byte()
-	e.hasResult, e.longHolder = flags&endedResult != 0, flags&endedHolder != 0
+	e.ownResult, e.longHolder = flags&endedResult != 0, flags&endedHolder != 0
 	e.attempt, e.bytes = r.u32(), r.uint()
 	return e, r.done("ended task")
 }

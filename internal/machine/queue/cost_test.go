@@ -3,6 +3,7 @@ package queue
 import (
 	"encoding/binary"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/millrace/millrace/internal/core"
@@ -23,9 +24,15 @@ func claimOp(n uint32, queues ...string) *core.Grant {
 	return op
 }
 
-// TestCycleWithinOneLayerWritesFourRecords counts what a store would write for tasks that are created, given out and
-// completed before anything is written: payload, state, result and the index of ended tasks.
-func TestCycleWithinOneLayerWritesFourRecords(t *testing.T) {
+// TestCycleWithinOneLayerWritesFewRecords counts what a store would write for tasks that are created, given out and
+// completed before anything is written: payload, state and the index of ended tasks, and a result that is not small.
+func TestCycleWithinOneLayerWritesFewRecords(t *testing.T) {
+	for result, records := range map[string]int{"ok": 3, strings.Repeat("r", inlineResult): 4} {
+		t.Run(fmt.Sprint(len(result), " bytes of result"), func(t *testing.T) { testCycleWrites(t, result, records) })
+	}
+}
+
+func testCycleWrites(t *testing.T, result string, records int) {
 	w := newWorld(t, Options{})
 	w.do(&core.TaskCreate{ID: idOf("warm"), Queue: "mail"})
 	w.tx.StartLayer()
@@ -34,10 +41,10 @@ func TestCycleWithinOneLayerWritesFourRecords(t *testing.T) {
 		w.do(&core.TaskCreate{ID: numbered(i), Queue: "mail", Priority: 9, Payload: []byte("payload")})
 	}
 	for _, a := range w.do(claimOp(n, "mail")).res.Assigned {
-		w.do(&core.TaskComplete{Task: a.Task, Token: a.Token, Result: []byte("ok")})
+		w.do(&core.TaskComplete{Task: a.Task, Token: a.Token, Result: []byte(result)})
 	}
 	writes, deletes := w.tx.Mutations()
-	if want := 4*n + 2; writes != want || deletes != 0 { // and one record of the queue's counters, one of the partition's
+	if want := records*n + 2; writes != want || deletes != 0 { // and one record of the queue's counters, one of the partition's
 		t.Errorf("%d writes and %d deletes for %d tasks, want %d and 0", writes, deletes, n, want)
 	}
 }
@@ -84,6 +91,10 @@ func TestStateRecordStaysSmall(t *testing.T) {
 		if n := len(appendRecord(nil, &rec)); n > 120 {
 			t.Errorf("the record of a task %s has %d bytes, more than 120", state, n)
 		}
+	}
+	largest.state, largest.result = core.Completed, make([]byte, inlineResult)
+	if n := len(appendRecord(nil, &largest)); n > 160 {
+		t.Errorf("the record of a task with its result has %d bytes, more than 160", n)
 	}
 }
 

@@ -50,6 +50,7 @@ type Machine struct {
 	log        journal
 	mem        arena
 	key, value []byte // where keys and values are put together
+	small      []byte // a result on its way into a state record
 }
 
 // New returns the machine of an empty partition.

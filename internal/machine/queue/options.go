@@ -56,6 +56,7 @@ const (
 	maxMessage    = 4 << 10
 	maxStack      = 16 << 10
 	keptAttempts  = 20 // of one task in full; older ones are only counted
+	inlineResult  = 40 // a longer result record gets a key of its own, for the same reason
 	inlineWorker  = 32 // a longer worker name gets a record of its own, so that the state record stays small
 )
 

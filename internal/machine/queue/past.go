@@ -6,9 +6,9 @@ import (
 	"github.com/millrace/millrace/internal/keys"
 )
 
-// finish ends a task for good: rec has its terminal state. writeResult stores the result and returns its length; it is
-// not called when nothing is kept.
-func (m *Machine) finish(tx core.Txn, c *Context, r *run, rec *record, writeResult func() uint64) error {
+// finish ends a task for good: rec has its terminal state, and result is its result record, of which size bytes are the
+// result; nil = none. Nothing is kept of it when the queue keeps no such tasks.
+func (m *Machine) finish(tx core.Txn, c *Context, r *run, rec *record, result []byte, size int) error {
 	m.ended = append(m.ended, r.id)
 	rec.endedAt, rec.endedIdx, rec.content = c.Stamp, c.Index, r.content
 	if r.line.retain(rec.state) == retainNone {
@@ -18,11 +18,17 @@ func (m *Machine) finish(tx core.Txn, c *Context, r *run, rec *record, writeResu
 		m.bury(tx, r.id, tombstone{rec.state, rec.outcome, rec.token, r.content, c.Stamp.Add(m.o.Remember)})
 		return nil
 	}
-	e := ended{attempt: rec.attempt, bytes: r.payload, hasResult: rec.hasResult, longHolder: rec.longHolder}
-	if writeResult != nil {
-		n := writeResult()
-		e.bytes += n
-		r.line.bytes += n
+	e := ended{attempt: rec.attempt, bytes: r.payload + uint64(size), longHolder: rec.longHolder}
+	r.line.bytes += uint64(size)
+	switch {
+	case result == nil:
+	case len(result) <= inlineResult:
+		m.small = append(m.small[:0], result...) // result lies where the record is about to be put together
+		rec.result = m.small
+	default:
+		e.ownResult = true
+		m.key = keys.AppendTaskResult(m.key[:0], m.p, r.id)
+		tx.Insert(m.mem.own(m.key), m.keep(result))
 	}
 	m.saveRecord(tx, r.id, rec)
 	m.key = keys.AppendTerminal(m.key[:0], m.p, r.line.number, rec.state, c.Stamp, r.id)
@@ -41,7 +47,7 @@ func (m *Machine) finish(tx core.Txn, c *Context, r *run, rec *record, writeResu
 func (m *Machine) erase(tx core.Txn, id core.TaskID, s core.State, e ended) {
 	m.key = keys.AppendTaskPayload(m.key[:0], m.p, id)
 	tx.Delete(m.mem.own(m.key))
-	if e.hasResult {
+	if e.ownResult {
 		m.key = keys.AppendTaskResult(m.key[:0], m.p, id)
 		tx.Delete(m.mem.own(m.key))
 	}

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"testing"
@@ -119,7 +120,7 @@ func (tw *twins) op(rt *rapid.T) core.Op {
 	case 6, 7, 8, 9, 10, 11:
 		return tw.randomGrant(rt)
 	case 12, 13, 14:
-		return &core.TaskComplete{Task: id, Token: token, Result: []byte("result")}
+		return &core.TaskComplete{Task: id, Token: token, Result: bytes.Repeat([]byte("result"), 1+int(token)%9)}
 	case 15, 16:
 		return &core.TaskFail{
 			Task: id, Token: token, Fatal: rapid.IntRange(0, 3).Draw(rt, "fatal") == 0,

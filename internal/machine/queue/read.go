@@ -27,7 +27,7 @@ func Task(v core.View, p core.Partition, id core.TaskID) (core.Task, bool, error
 	}
 	t.Payload = bytes.Clone(s.payload)
 	if rec.hasResult {
-		value, err := must(v, keys.AppendTaskResult(nil, p, id), "result of task %s", id)
+		value, err := readResult(v, p, id, &rec)
 		if err != nil {
 			return core.Task{}, false, err
 		}
@@ -188,6 +188,14 @@ func readCounters(v core.View, p core.Partition, number uint32) (c counters, err
 		return c, err
 	}
 	return decodeCounters(value)
+}
+
+// readResult reads the result record of a task that has one.
+func readResult(v core.View, p core.Partition, id core.TaskID, rec *record) ([]byte, error) {
+	if rec.result != nil {
+		return rec.result, nil
+	}
+	return must(v, keys.AppendTaskResult(nil, p, id), "result of task %s", id)
 }
 
 // readSpec reads what never changes about a task, and what rules its queue.

@@ -33,7 +33,7 @@ func (r reason) String() string {
 	return "unknown"
 }
 
-// record is what changes about a task: at most 120 bytes stored, rewritten by each transition.
+// record is what changes about a task, rewritten by each transition: at most 120 bytes stored, and a small result.
 type record struct {
 	state      core.State
 	outcome    core.Outcome // of the last delivery; none before the first and while running
@@ -62,12 +62,14 @@ type record struct {
 	endedAt    core.ShardTime // terminal
 	endedIdx   uint64         // terminal
 	content    uint64         // terminal: hash of what it was created with, which outlives the payload
+	result     []byte         // completed: the result record when it is small, which then has no key of its own; else nil
 }
 
 const (
 	recordResult byte = 1 << (4 + iota)
 	recordHolder
 	recordSession
+	recordInline
 )
 
 // held says whether the record names the holder of the last delivery.
@@ -83,6 +85,9 @@ func appendRecord(b []byte, s *record) []byte {
 	}
 	if s.longHolder {
 		flags |= recordHolder
+	}
+	if s.result != nil {
+		flags |= recordInline
 	}
 	if s.held() && s.session != (core.SessionID{}) {
 		flags |= recordSession
@@ -124,7 +129,7 @@ func appendRecord(b []byte, s *record) []byte {
 	if s.state.Terminal() {
 		b = putFixed(putUint(putInt(b, int64(s.endedAt-s.readyAt)), s.endedIdx), s.content)
 	}
-	return b
+	return append(b, s.result...)
 }
 
 func decodeRecord(b []byte) (s record, err error) {
@@ -166,6 +171,12 @@ func decodeRecord(b []byte) (s record, err error) {
 	}
 	if s.state < core.Blocked || s.state > core.Cancelled {
 		return s, errs.Corruptf("task record has state %d", s.state)
+	}
+	if flags&recordInline != 0 && !r.bad {
+		s.result, r.b = r.b, nil
+		if s.state != core.Completed || !s.hasResult {
+			return s, errs.Corruptf("task record has a result, and state %d", s.state)
+		}
 	}
 	return s, r.done("task")
 }

@@ -35,12 +35,8 @@ func (m *Machine) applyComplete(tx core.Txn, c *Context, op *core.TaskComplete) 
 	if kind == jsonType {
 		kind = ""
 	}
-	err := m.finish(tx, c, r, &rec, func() uint64 {
-		m.key = keys.AppendTaskResult(m.key[:0], m.p, r.id)
-		value := appendResult(m.room(len(kind)+len(op.Result)+16), kind, op.Result)
-		tx.Insert(m.mem.own(m.key), m.keep(value))
-		return uint64(len(op.Result))
-	})
+	result := appendResult(m.room(len(kind)+len(op.Result)+16), kind, op.Result)
+	err := m.finish(tx, c, r, &rec, result, len(op.Result))
 	return core.OpResult{Task: op.Task, State: core.Completed}, nil, err
 }
 
@@ -131,7 +127,7 @@ func (m *Machine) endAttempt(tx core.Txn, c *Context, r *run, n next) (core.Stat
 	if n.dead {
 		m.move(r.line, core.Running, 0)
 		rec.state = core.Dead
-		return core.Dead, m.finish(tx, c, r, &rec, nil)
+		return core.Dead, m.finish(tx, c, r, &rec, nil, 0)
 	}
 	switch {
 	case n.back:
