@@ -8,6 +8,8 @@ import (
 	"math/bits"
 	"slices"
 
+	"github.com/cockroachdb/pebble/v2"
+
 	"github.com/millrace/millrace/internal/keys"
 )
 
@@ -175,9 +177,8 @@ func (t *tops) merge() {
 	t.fresh = t.fresh[:0]
 }
 
-// above reports whether key lies above everything the database holds of its class. The transaction's point iterator is
-// open.
-func (t *Txn) above(key []byte) (bool, error) {
+// above reports whether key lies above everything the database holds of its class. point is an iterator to find out with.
+func (t *Txn) above(point *pebble.Iterator, key []byte) (bool, error) {
 	tops, class := &t.sh.tops, classOf(key)
 	top, ok := tops.known[text(class)]
 	if !ok {
@@ -185,7 +186,7 @@ func (t *Txn) above(key []byte) (bool, error) {
 			return false, nil
 		}
 		var err error
-		if top, err = t.lastOf(class); err != nil {
+		if top, err = t.lastOf(point, class); err != nil {
 			return false, err
 		}
 		if tops.known == nil {
@@ -197,17 +198,17 @@ func (t *Txn) above(key []byte) (bool, error) {
 }
 
 // lastOf returns the highest stored key of a class, or nil.
-func (t *Txn) lastOf(class []byte) ([]byte, error) {
+func (t *Txn) lastOf(point *pebble.Iterator, class []byte) ([]byte, error) {
 	_, end := keys.Range(class)
 	if end == nil {
 		end = t.sh.metaKey
 	} else {
 		end = append(appendShard(nil, uint16(t.sh.id)), end...)
 	}
-	if !t.point.SeekLT(end) {
-		return nil, describe("read the last key of a class", t.point.Error())
+	if !point.SeekLT(end) {
+		return nil, describe("read the last key of a class", point.Error())
 	}
-	found := t.point.Key()
+	found := point.Key()
 	own := appendShard(nil, uint16(t.sh.id))
 	if len(found) < len(own) || string(found[:len(own)]) != string(own) {
 		return nil, nil

@@ -180,7 +180,7 @@ func (s *Store) Close() error {
 	s.use.leave()
 	s.use.end()
 	for _, sh := range s.all() {
-		err = errors.Join(err, sh.tx.closePoint())
+		err = errors.Join(err, sh.tx.closePoints())
 	}
 	if dead := s.err(); dead != nil {
 		_ = s.db.Close() // it reports what follows from the failure, which Err has delivered

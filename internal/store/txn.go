@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"errors"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -13,9 +14,10 @@ import (
 // goroutine. Its reads see its writes; nobody else does before the entry is published.
 type Txn struct {
 	reader
-	// point looks up single keys in the database. It outlives the entry, because making one costs more than using it,
-	// and is closed when the frozen layer goes: until then the layers hide all that the database gained since.
-	point   *pebble.Iterator
+	// points look up single keys in the database, each those of some classes: a key that is a little above the one before
+	// is found without seeking anew, and the keys of one class rise. They outlive the entry, because making one costs more
+	// than using it, and are closed when the frozen layer goes: until then the layers hide all that the database gained.
+	points  [4]*pebble.Iterator
 	hash    uint64
 	journal []change // every change of the entry, so that a failed one leaves nothing behind
 	start   mark     // of the entry
@@ -64,37 +66,51 @@ func (t *Txn) Get(key []byte) (value []byte, ok bool, err error) {
 	if value, live, known := t.layered(key); known {
 		return value, live, nil
 	}
-	if t.point == nil {
-		// Filters of the last level are not used by default. Here most lookups that come this far find nothing.
-		if t.point, err = t.sh.s.db.NewIter(&pebble.IterOptions{UseL6Filters: true}); err != nil {
-			return nil, false, describe("read a key", err)
-		}
+	point, err := t.pointOf(key)
+	if err != nil {
+		return nil, false, err
 	}
-	if above, err := t.above(key); above || err != nil {
+	if above, err := t.above(point, key); above || err != nil {
 		return nil, false, err
 	}
 	t.buf = append(appendShard(t.buf[:0], uint16(t.sh.id)), key...)
-	if !t.point.SeekPrefixGE(t.buf) {
-		return nil, false, describe("read a key", t.point.Error())
+	if !point.SeekPrefixGE(t.buf) {
+		return nil, false, describe("read a key", point.Error())
 	}
-	if !bytes.Equal(t.point.Key(), t.buf) {
+	if !bytes.Equal(point.Key(), t.buf) {
 		return nil, false, nil
 	}
-	found, err := t.point.ValueAndErr()
+	found, err := point.ValueAndErr()
 	if err != nil {
 		return nil, false, describe("read a key", err)
 	}
 	return append([]byte{}, found...), true, nil
 }
 
-// closePoint gives up the iterator for single keys. The caller holds the shard's lock.
-func (t *Txn) closePoint() error {
-	it := t.point
-	t.point = nil
-	if it == nil {
-		return nil
+// pointOf returns the iterator for a key.
+func (t *Txn) pointOf(key []byte) (_ *pebble.Iterator, err error) {
+	p := &t.points[0]
+	if len(key) >= classLen {
+		p = &t.points[int(key[classLen-1])%len(t.points)] // the kind of record
 	}
-	return describe("read a key", it.Close())
+	if *p == nil {
+		// Filters of the last level are not used by default. Here most lookups that come this far find nothing.
+		if *p, err = t.sh.s.db.NewIter(&pebble.IterOptions{UseL6Filters: true}); err != nil {
+			return nil, describe("read a key", err)
+		}
+	}
+	return *p, nil
+}
+
+// closePoints gives up the iterators for single keys. The caller holds the shard's lock.
+func (t *Txn) closePoints() (err error) {
+	for i, it := range t.points {
+		if it != nil {
+			err = errors.Join(err, it.Close())
+		}
+		t.points[i] = nil
+	}
+	return describe("read a key", err)
 }
 
 // Set stores value under key.

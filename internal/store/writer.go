@@ -132,7 +132,7 @@ func (sh *Shard) writeFrozen() error {
 	sh.mu.Lock()
 	sh.frozen = nil
 	sh.tops.merge()
-	err := sh.tx.closePoint() // it knows the database as it was before
+	err := sh.tx.closePoints() // it knows the database as it was before
 	sh.room.Broadcast()
 	sh.mu.Unlock()
 	if err != nil {
