@@ -18,6 +18,7 @@ func TestAProposalIsAnsweredWhileItsEntryIsAppliedAndReadersWaitForTheRest(t *te
 		proposed core.Proposed
 		applied  uint64 // when it was answered
 		read     chan error
+		at       chan uint64 // index that the read tells
 	}
 	answered := make(chan seen, 1)
 	commits := make([]core.Commit, 20)
@@ -25,12 +26,13 @@ func TestAProposalIsAnsweredWhileItsEntryIsAppliedAndReadersWaitForTheRest(t *te
 		commits[i] = core.Commit{Partition: r.ns, Principal: "test", Ops: []core.Op{&core.TaskCreate{ID: taskID(i), Queue: "q"}}}
 	}
 	r.node.Propose(r.ns, commits, func(p core.Proposed) {
-		read := make(chan error, 1)
+		read, at := make(chan error, 1), make(chan uint64, 1)
 		go func() {
-			_, _, err := r.node.Task(t.Context(), r.ns, taskID(len(commits)-1), core.ReadOptions{})
+			_, a, err := r.node.Task(t.Context(), r.ns, taskID(len(commits)-1), core.ReadOptions{})
 			read <- err
+			at <- a.Index
 		}()
-		answered <- seen{p, s.applied.Load(), read}
+		answered <- seen{p, s.applied.Load(), read, at}
 	})
 	got := <-answered
 	if got.proposed.Err != nil || len(got.proposed.Results) != len(commits) {
@@ -41,6 +43,9 @@ func TestAProposalIsAnsweredWhileItsEntryIsAppliedAndReadersWaitForTheRest(t *te
 	}
 	if err := <-got.read; err != nil {
 		t.Errorf("read of what was answered: %v", err)
+	}
+	if at := <-got.at; at < got.proposed.At.Index {
+		t.Errorf("a read after the answer of entry %d tells index %d", got.proposed.At.Index, at)
 	}
 }
 

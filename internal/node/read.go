@@ -11,7 +11,8 @@ import (
 
 // at is where an answer read now stands: what it shows is at least this.
 func (s *shard) at(p core.Partition) core.At {
-	return core.At{Partition: p.Index, Index: s.applied.Load(), Stamp: core.ShardTime(s.lastSeen.Load())}
+	index, _ := s.store.Applied() // it is a little ahead of what is published
+	return core.At{Partition: p.Index, Index: index, Stamp: core.ShardTime(s.lastSeen.Load())}
 }
 
 // barrier waits until the applied state is fresh enough to read. A leader that is the only voter has applied all it
@@ -52,7 +53,11 @@ func (n *Node) read(ctx context.Context, p core.Partition, o core.ReadOptions, f
 		return core.At{}, err
 	}
 	at := s.at(p)
-	return at, s.store.View(fn)
+	err = s.store.ViewAt(func(v core.View, index uint64) error {
+		at.Index = max(at.Index, index) // what was answered early shows only now
+		return fn(v)
+	})
+	return at, err
 }
 
 // Task reads one task.

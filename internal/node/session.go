@@ -45,13 +45,14 @@ func (n *Node) Session(ctx context.Context, p core.Partition, spec core.SessionS
 	ses := &session{
 		d: d, p: p, spec: spec, sink: sink, subs: make(map[uint32]*sub), tasks: make(map[core.TaskID]*held),
 	}
-	w := core.Welcome{At: s.at(p)}
+	var w core.Welcome
 	if err := s.store.View(func(v core.View) error {
 		w.AppliedSeq, err = commit.AppliedSeq(v, p, spec.ID)
 		return err
 	}); err != nil {
 		return nil, core.Welcome{}, err
 	}
+	w.At = s.at(p)
 	s.machineMu.RLock()
 	var leased []core.Assigned
 	if m := s.machine.Queue(p); m != nil {
