@@ -33,6 +33,7 @@ type serveOptions struct {
 	memory    string
 	grace     time.Duration
 	limits    bool
+	cluster   config.Cluster
 
 	groupCommit bool
 	settings    bool
@@ -94,6 +95,7 @@ the disk is full beyond its reserve, 23 when the directory is not this server's.
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
 	f.DurationVar(&o.grace, "grace", 25*time.Second, "how long calls in flight may take when the server is told to stop")
 	f.BoolVar(&o.limits, "limits", false, "print the limits with their defaults and hard maxima, and end")
+	clusterFlags(f, &o.cluster)
 	f.BoolVar(&o.settings, "settings", false, "print all settings as Markdown, and end")
 	for _, row := range o.Limits.Rows() {
 		name := limitFlag(row.Key)
@@ -145,6 +147,10 @@ func (a *app) serve(ctx context.Context, o *serveOptions) error {
 	if err := o.Limits.Check(); err != nil {
 		return usageError{err}
 	}
+	if err := o.cluster.Check(); err != nil {
+		return usageError{err}
+	}
+	o.Cluster = o.cluster
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(o.logLevel)); err != nil {
 		return usageError{fmt.Errorf("--log-level: %w", err)}

@@ -76,7 +76,13 @@ func settingsOf(flags *pflag.FlagSet) []config.Setting {
 	var out []config.Setting
 	flags.VisitAll(func(f *pflag.Flag) {
 		if !slices.Contains(notSettings, f.Name) {
-			out = append(out, config.Setting{Name: f.Name, Set: f.Value.Set, Done: f.Changed})
+			s := config.Setting{Name: f.Name, Set: f.Value.Set, Done: f.Changed}
+			if list, ok := f.Value.(interface {
+				Item(fields map[string]string) (string, error)
+			}); ok {
+				s.Item = list.Item
+			}
+			out = append(out, s)
 		}
 	})
 	return out

@@ -4,6 +4,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -17,6 +18,9 @@ type Setting struct {
 	Name string             // of the flag, kebab-case; the key is the same in snake_case
 	Set  func(string) error // parses and stores
 	Done bool               // set by a flag already
+	// Item is set for a list. In the file that is a sequence of mappings, each of which Item turns into one item of the
+	// text that a flag takes, where commas are between items. It refuses fields that it does not know.
+	Item func(fields map[string]string) (string, error)
 }
 
 // Key returns the setting's key in the file: its name in snake_case.
@@ -28,15 +32,19 @@ func (s Setting) Variable(prefix string) string {
 }
 
 // Fill sets what no flag has set. lookup reads the environment; file holds YAML, nil for none: one mapping from keys to
-// scalars. prefix starts every variable, such as MILLRACE_; an empty variable is not set.
+// scalars, or to what Item reads. prefix starts every variable, such as MILLRACE_; an empty variable is not set.
 func Fill(settings []Setting, prefix string, lookup func(string) (string, bool), file []byte) error {
 	values, err := parse(file)
 	if err != nil {
 		return err
 	}
 	for _, s := range settings {
-		fromFile, inFile := values[s.Key()]
+		inKey, inFile := values[s.Key()]
 		delete(values, s.Key())
+		fromFile, err := inKey.text(s)
+		if err != nil {
+			return err
+		}
 		if s.Done {
 			continue
 		}
@@ -59,9 +67,62 @@ func Fill(settings []Setting, prefix string, lookup func(string) (string, bool),
 	return nil
 }
 
-// parse reads a mapping from keys to scalars. Scalars keep the text they were written with.
-func parse(file []byte) (map[string]string, error) {
-	values := make(map[string]string)
+// value is what a key of the file holds. The zero value is an empty scalar.
+type value struct{ node *yaml.Node }
+
+// text returns a scalar as it was written, or a list as a flag takes it.
+func (v value) text(s Setting) (string, error) {
+	switch {
+	case v.node == nil:
+		return "", nil
+	case v.node.Kind == yaml.ScalarNode:
+		return v.node.Value, nil
+	case s.Item == nil:
+		return "", v.wrong(s, v.node, "one value is wanted")
+	case v.node.Kind != yaml.SequenceNode:
+		return "", v.wrong(s, v.node, "a list is wanted")
+	}
+	var items []string
+	for _, n := range v.node.Content {
+		fields, err := fieldsOf(n)
+		if err != nil {
+			return "", v.wrong(s, n, err.Error())
+		}
+		item, err := s.Item(fields)
+		if err != nil {
+			return "", v.wrong(s, n, err.Error())
+		}
+		items = append(items, item)
+	}
+	return strings.Join(items, ","), nil
+}
+
+func (value) wrong(s Setting, n *yaml.Node, what string) error {
+	return fmt.Errorf("key %s of the configuration file: line %d: %s", s.Key(), n.Line, what)
+}
+
+// fieldsOf reads one mapping of a list.
+func fieldsOf(n *yaml.Node) (map[string]string, error) {
+	if n.Kind != yaml.MappingNode {
+		return nil, errors.New("a mapping is wanted")
+	}
+	fields := make(map[string]string)
+	for i := 0; i < len(n.Content); i += 2 {
+		k, v := n.Content[i], n.Content[i+1]
+		if v.Kind != yaml.ScalarNode {
+			return nil, fmt.Errorf("%s: one value is wanted", k.Value)
+		}
+		if _, twice := fields[k.Value]; twice {
+			return nil, fmt.Errorf("%s: given twice", k.Value)
+		}
+		fields[k.Value] = v.Value
+	}
+	return fields, nil
+}
+
+// parse reads a mapping from keys to values.
+func parse(file []byte) (map[string]value, error) {
+	values := make(map[string]value)
 	if len(file) == 0 {
 		return values, nil
 	}
@@ -78,13 +139,10 @@ func parse(file []byte) (map[string]string, error) {
 	}
 	for i := 0; i < len(root.Content); i += 2 {
 		k, v := root.Content[i], root.Content[i+1]
-		if v.Kind != yaml.ScalarNode {
-			return nil, fmt.Errorf("key %s of the configuration file: line %d: one value is wanted", k.Value, v.Line)
-		}
 		if _, twice := values[k.Value]; twice {
 			return nil, fmt.Errorf("key %s of the configuration file: line %d: given twice", k.Value, k.Line)
 		}
-		values[k.Value] = v.Value
+		values[k.Value] = value{v}
 	}
 	return values, nil
 }

@@ -54,8 +54,8 @@ func (f *Faulty) FailAt(n int, err error) {
 	})
 }
 
-// SetQuota bounds the bytes of all files together, beyond which a write fails with ENOSPC; 0 is no bound. Files that
-// were there before are not counted.
+// SetQuota bounds the bytes of all files together, beyond which a write fails with ENOSPC; 0 is no bound. A file that was
+// there before counts once it is opened for writing, or gets another name.
 func (f *Faulty) SetQuota(n int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -122,6 +122,7 @@ func (f *Faulty) OpenReadWrite(name string) (env.File, error) {
 	if err := f.step("create", name, 0); err != nil {
 		return nil, err
 	}
+	f.learn(name)
 	return f.wrap(name, "sync")(f.FS.OpenReadWrite(name))
 }
 
@@ -138,6 +139,7 @@ func (f *Faulty) Rename(from, to string) error {
 	if err := f.step("rename", from, 0); err != nil {
 		return err
 	}
+	f.learn(from)
 	if err := f.FS.Rename(from, to); err != nil {
 		return err
 	}
@@ -186,6 +188,18 @@ func (f *Faulty) wrap(name, sync string) func(env.File, error) (env.File, error)
 			return nil, err
 		}
 		return &faultyFile{File: file, fs: f, name: name, sync: sync}, nil
+	}
+}
+
+// learn counts a file that was there before with the room that it has.
+func (f *Faulty) learn(name string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, known := f.sizes[name]; known {
+		return
+	}
+	if n, err := f.FS.Size(name); err == nil {
+		f.sizes[name] = n
 	}
 }
 

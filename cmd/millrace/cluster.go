@@ -1,0 +1,167 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/millrace/millrace/internal/config"
+	"github.com/millrace/millrace/internal/server"
+)
+
+func (a *app) clusterCmd() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "cluster",
+		Short: "Set up clusters",
+		Args:  cobra.NoArgs,
+		RunE:  func(*cobra.Command, []string) error { return usageError{errors.New("name a subcommand; see --help")} },
+	}
+	c.AddCommand(a.clusterInitCmd())
+	return c
+}
+
+// clusterInit are the flags of cluster init.
+type clusterInit struct {
+	dir  string
+	plan config.Development
+}
+
+func (a *app) clusterInitCmd() *cobra.Command {
+	o := &clusterInit{}
+	c := &cobra.Command{
+		Use:   "init",
+		Short: "Make the certificates and configurations of a cluster on one machine",
+		Long: `Init makes a directory for a cluster for development: a certificate authority that is the cluster's
+own, and for each node a directory with its certificate, key, tokens and configuration. Then it prints
+how to start the nodes.
+
+Each node has ten ports from --base-port on: the first is for its peers, then come gRPC, REST and
+admin. The certificates of the nodes are valid for a year, that of the authority for ten. Keys and
+tokens can be read by their owner only. Who has ca.key can make nodes of this cluster: no node needs it.`,
+		Example: `  millrace cluster init --dir ./cluster
+  millrace serve --config ./cluster/n1/millrace.yaml`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error { return a.clusterInit(o) },
+	}
+	f := c.Flags()
+	f.StringVar(&o.dir, "dir", "./cluster", "directory to make; it must not exist, or be empty")
+	f.IntVar(&o.plan.Nodes, "nodes", 3, "how many nodes, 1 to 9")
+	f.StringVar(&o.plan.Host, "host", "127.0.0.1", "host of all addresses; clients need TLS if it is not loopback")
+	f.IntVar(&o.plan.BasePort, "base-port", 7400, "first port of the first node")
+	f.IntVar(&o.plan.Shards, "shards", 4, "shards of the cluster, 1 to 64")
+	return c
+}
+
+// startedNode is a node as cluster init tells about it.
+type startedNode struct {
+	config.DevelopmentNode
+	Command string `json:"command"`
+}
+
+func (a *app) clusterInit(o *clusterInit) error {
+	dir, err := filepath.Abs(o.dir)
+	if err != nil {
+		return err
+	}
+	token := server.NewToken()
+	d := o.plan
+	d.Dir, d.Now = dir, time.Now()
+	d.Tokens = fmt.Appendf(nil, "tokens:\n  - name: admin\n    tenant: default\n    hash: %s\n    roles: [admin]\n", server.HashToken(token))
+	made, err := d.Plan()
+	if err != nil {
+		return usageError{err}
+	}
+	files := append(made.Files, config.File{Name: "token", Content: []byte(token + "\n"), Secret: true})
+	if err := writeNew(dir, files); err != nil {
+		return err
+	}
+	out := struct {
+		Dir     string        `json:"dir"`
+		Cluster string        `json:"cluster_id"`
+		CA      string        `json:"ca"`
+		Token   string        `json:"token_file"`
+		Nodes   []startedNode `json:"nodes"`
+	}{Dir: dir, Cluster: made.Cluster, CA: filepath.Join(o.dir, made.CA), Token: filepath.Join(o.dir, "token")}
+	for _, n := range made.Nodes {
+		n.Config = filepath.Join(o.dir, n.Config)
+		out.Nodes = append(out.Nodes, startedNode{n, "millrace serve --config " + n.Config})
+	}
+	return a.print(out, func(w io.Writer) {
+		fmt.Fprintf(w, "cluster %s in %s\nadmin token in %s, authority in %s\n\nto start it:\n", out.Cluster, o.dir, out.Token, out.CA)
+		for _, n := range out.Nodes {
+			fmt.Fprintf(w, "  %s\n", n.Command)
+		}
+	})
+}
+
+// writeNew writes files into a directory that it makes, or that is empty.
+func writeNew(dir string, files []config.File) error {
+	names, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if len(names) > 0 {
+		return fmt.Errorf("%s is not empty: nothing was written", dir)
+	}
+	for _, f := range files {
+		path, mode := filepath.Join(dir, f.Name), os.FileMode(0o644)
+		if f.Secret {
+			mode = 0o600
+		}
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return err
+		}
+		if err := writeOnce(path, f.Content, mode); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeOnce writes a file that must not be there yet.
+func writeOnce(path string, content []byte, mode os.FileMode) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	return errors.Join(err, f.Close())
+}
+
+// clusterFlags are the settings of a node's place in a cluster.
+func clusterFlags(f *pflag.FlagSet, c *config.Cluster) {
+	f.StringVar(&c.ID, "cluster-id", "", "cluster that this node belongs to, 32 hexadecimal digits; none: a server by itself")
+	f.Uint64Var(&c.Node, "node-id", 0, "number of this node in the cluster, from 1; never used again once the node is gone")
+	f.Var(peersValue{&c.Peers}, "peers", "all nodes of the cluster, as ID=ADDRESS/GRPC/REST,... with host:port for peers, gRPC and perhaps REST; in the file a list of id, address, api, http")
+	f.StringVar(&c.Listen, "peer-listen", "", "address for the other nodes")
+	f.StringVar(&c.CA, "peer-ca", "", "PEM certificates of the authority that issued the nodes' certificates")
+	f.StringVar(&c.Cert, "peer-cert", "", "PEM certificate of this node, whose URI is millrace://CLUSTER-ID/node/NODE-ID; read again when it changes")
+	f.StringVar(&c.Key, "peer-key", "", "PEM key of that certificate")
+	f.BoolVar(&c.Plain, "peer-plain", false, "plain text between nodes, which proves nobody's identity; loopback only")
+}
+
+// peersValue is the flag for a list of peers.
+type peersValue struct{ peers *[]config.Peer }
+
+func (v peersValue) String() string {
+	if v.peers == nil {
+		return ""
+	}
+	return config.FormatPeers(*v.peers)
+}
+
+func (v peersValue) Set(s string) (err error) {
+	*v.peers, err = config.ParsePeers(s)
+	return err
+}
+
+func (v peersValue) Type() string { return "nodes" }
+
+// Item reads one node of the list in a configuration file.
+func (v peersValue) Item(fields map[string]string) (string, error) { return config.PeerItem(fields) }

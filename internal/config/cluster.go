@@ -1,0 +1,181 @@
+package config
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+)
+
+// Peer is one node of a cluster as the others reach it.
+type Peer struct {
+	ID      uint64 // from 1
+	Address string // host:port for its peers
+	API     string // host:port of its gRPC edge, which clients are sent to
+	HTTP    string // host:port of its REST edge; empty: none
+}
+
+// Cluster is a node's place in a cluster. The zero value is a server by itself.
+type Cluster struct {
+	ID     string // 32 hexadecimal digits
+	Node   uint64 // this node
+	Listen string // address for peers
+	Peers  []Peer // all nodes, with this one
+	CA     string // PEM files: the authority that issued the nodes' certificates,
+	Cert   string // this node's certificate
+	Key    string // and its key
+	Plain  bool   // plain text between peers instead, on loopback only
+}
+
+// maxPeers bounds a list of peers: more nodes than any cluster has.
+const maxPeers = 100
+
+// Enabled says whether there is a cluster.
+func (c *Cluster) Enabled() bool { return c.ID != "" || c.Node != 0 || len(c.Peers) > 0 }
+
+// ClusterID returns the bytes of the id.
+func (c *Cluster) ClusterID() (id [16]byte, err error) {
+	b, err := hex.DecodeString(c.ID)
+	if err != nil || len(b) != len(id) || [16]byte(b) == id {
+		return id, fmt.Errorf("cluster-id: %q is not 32 hexadecimal digits, not all zero", c.ID)
+	}
+	return [16]byte(b), nil
+}
+
+// Check refuses what makes no sense, naming the setting.
+func (c *Cluster) Check() error {
+	if !c.Enabled() {
+		if c.Listen != "" || c.CA != "" || c.Cert != "" || c.Key != "" || c.Plain {
+			return errors.New("settings of peers need cluster-id, node-id and peers")
+		}
+		return nil
+	}
+	if _, err := c.ClusterID(); err != nil {
+		return err
+	}
+	if err := c.checkPeers(); err != nil {
+		return err
+	}
+	host, err := hostOf(c.Listen)
+	switch {
+	case err != nil:
+		return fmt.Errorf("peer-listen: %w", err)
+	case c.Plain && (c.CA != "" || c.Cert != "" || c.Key != ""):
+		return errors.New("peer-plain: excludes peer-ca, peer-cert and peer-key")
+	case c.Plain && !loopback(host):
+		return fmt.Errorf("peer-plain: %s is no loopback address: plain text between peers stays on one machine", c.Listen)
+	case !c.Plain && (c.CA == "" || c.Cert == "" || c.Key == ""):
+		return errors.New("peer-ca, peer-cert and peer-key: all are needed, or peer-plain on loopback")
+	}
+	return nil
+}
+
+func (c *Cluster) checkPeers() error {
+	ids, addresses := make(map[uint64]bool), make(map[string]bool)
+	for _, p := range c.Peers {
+		host, err := hostOf(p.Address)
+		switch {
+		case err != nil:
+			return fmt.Errorf("peers: node %d: %w", p.ID, err)
+		case ids[p.ID]:
+			return fmt.Errorf("peers: node %d is there twice", p.ID)
+		case addresses[p.Address]:
+			return fmt.Errorf("peers: address %s is there twice", p.Address)
+		case c.Plain && !loopback(host):
+			return fmt.Errorf("peers: node %d: %s is no loopback address, as peer-plain needs", p.ID, p.Address)
+		}
+		ids[p.ID], addresses[p.Address] = true, true
+	}
+	switch {
+	case c.Node == 0:
+		return errors.New("node-id: none is given, and 0 is none")
+	case !ids[c.Node]:
+		return fmt.Errorf("peers: this node, %d, is not among them", c.Node)
+	}
+	return nil
+}
+
+// hostOf returns the host of host:port, whose port must be a number above 0.
+func hostOf(address string) (string, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", err
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return "", fmt.Errorf("address %s: the port is no number of 1 to 65535", address)
+	}
+	return host, nil
+}
+
+func loopback(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}
+
+// ParsePeers reads a list of peers: <id>=<address>/<gRPC address>/<REST address>, with commas between nodes. The last
+// part may be missing.
+func ParsePeers(s string) ([]Peer, error) {
+	var out []Peer
+	for item := range strings.SplitSeq(s, ",") {
+		id, rest, ok := strings.Cut(item, "=")
+		n, err := strconv.ParseUint(strings.TrimSpace(id), 10, 64)
+		parts := strings.Split(strings.TrimSpace(rest), "/")
+		if !ok || err != nil || n == 0 || len(parts) < 2 || len(parts) > 3 {
+			return nil, fmt.Errorf("%q is not <id>=<address>/<gRPC address>/<REST address>", item)
+		}
+		p := Peer{ID: n, Address: parts[0], API: parts[1]}
+		if len(parts) == 3 {
+			p.HTTP = parts[2]
+		}
+		for _, address := range parts {
+			if _, err := hostOf(address); err != nil {
+				return nil, fmt.Errorf("node %d: %w", n, err)
+			}
+		}
+		if out = append(out, p); len(out) > maxPeers {
+			return nil, fmt.Errorf("more than %d nodes", maxPeers)
+		}
+	}
+	return out, nil
+}
+
+// FormatPeers returns what ParsePeers reads.
+func FormatPeers(peers []Peer) string {
+	items := make([]string, len(peers))
+	for i, p := range peers {
+		items[i] = fmt.Sprintf("%d=%s/%s", p.ID, p.Address, p.API)
+		if p.HTTP != "" {
+			items[i] += "/" + p.HTTP
+		}
+	}
+	return strings.Join(items, ",")
+}
+
+// PeerItem reads one node of a list in a configuration file: id, address, api, and perhaps http.
+func PeerItem(fields map[string]string) (string, error) {
+	for name := range fields {
+		switch name {
+		case "id", "address", "api", "http":
+		default:
+			return "", fmt.Errorf("unknown field %s; a node has id, address, api and http", name)
+		}
+	}
+	for _, name := range []string{"id", "address", "api"} {
+		if fields[name] == "" {
+			return "", fmt.Errorf("field %s is missing", name)
+		}
+	}
+	item := fields["id"] + "=" + fields["address"] + "/" + fields["api"]
+	if fields["http"] != "" {
+		item += "/" + fields["http"]
+	}
+	if _, err := ParsePeers(item); err != nil || strings.Contains(item, ",") {
+		return "", fmt.Errorf("%s: not an id and addresses of the form host:port", item)
+	}
+	return item, nil
+}

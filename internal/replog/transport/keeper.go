@@ -1,0 +1,211 @@
+package transport
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/internal/env"
+)
+
+// Why the keeper ends connections.
+var (
+	errSilent  = errors.New("nothing was heard for too long")
+	errTooSlow = errors.New("it took too long")
+	errCrowded = errors.New("too many connections are greeting at once")
+)
+
+// keep sends pings and ends what takes too long: silent connections, attempts, greetings. It counts time by its own
+// rounds, so that one in which this process did not run ends nothing that its peers kept alive.
+func (t *Transport) keep() {
+	tick := max(t.o.IdleTimeout/6, time.Millisecond)
+	timer := t.o.Clock.NewTimer(tick)
+	defer timer.Stop()
+	last := t.o.Clock.Boot()
+	for {
+		select {
+		case <-t.ctx.Done():
+			return
+		case <-timer.C():
+		}
+		now := t.o.Clock.Boot()
+		passed := min(max(now-last, 0), 2*tick)
+		last = now
+		t.pending.pass(passed)
+		for _, p := range t.peerList() {
+			p.keep(passed)
+			p.control.ping()
+			p.bulk.ping()
+		}
+		timer.Reset(tick)
+	}
+}
+
+// keep ends the peer's connections on which nothing moved for too long.
+func (p *peer) keep(passed time.Duration) {
+	o := &p.t.o
+	all := p.all()
+	p.silent += passed
+	for _, c := range all {
+		n := c.moved()
+		if n != c.seen || c.busy.Load() {
+			c.seen = n
+			c.still.Store(0)
+			p.silent = 0
+		} else {
+			c.still.Add(int64(passed))
+		}
+	}
+	for _, c := range all {
+		limit := o.IdleTimeout
+		switch {
+		case c.isDead():
+			p.leave(c) // a stream that broke and that its user still holds
+			continue
+		case c.class == stream && !c.wire.writing.Load():
+			if p.silent < o.StallTimeout {
+				continue // who reads may wait as long as the peer lives
+			}
+			limit = o.StallTimeout
+		case c.class == stream, c.class == Bulk && c.outbound:
+			limit = o.StallTimeout // the peer may be busy with what it was sent
+		}
+		if time.Duration(c.still.Load()) >= limit {
+			c.close(errSilent)
+		}
+	}
+}
+
+// attempt is a connection that is being made.
+type attempt struct {
+	accepted bool
+	age      time.Duration
+	limit    time.Duration
+	cancel   func(error)
+}
+
+// pending holds the connections that are being made, and bounds those that strangers make.
+type pending struct {
+	most int // accepted ones
+
+	mu       sync.Mutex // guards the fields below
+	closed   bool
+	attempts []*attempt // oldest first
+	accepts  int
+	evicted  uint64
+	limit    time.Duration
+}
+
+// enter notes an attempt that cancel ends when it takes longer than limit.
+func (p *pending) enter(limit time.Duration, cancel func(error)) *attempt {
+	a := &attempt{limit: limit, cancel: cancel}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.add(a)
+	return a
+}
+
+func (p *pending) add(a *attempt) {
+	if p.closed {
+		a.cancel(ErrClosed)
+	}
+	p.attempts = append(p.attempts, a)
+}
+
+// accepted notes a connection that is to greet. Beyond the bound the oldest such is closed: a greeting takes
+// milliseconds, so that the oldest is the least likely to become one.
+func (p *pending) accepted(c *conn) *attempt {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.accepts >= p.most {
+		i := slices.IndexFunc(p.attempts, func(a *attempt) bool { return a.accepted })
+		oldest := p.attempts[i]
+		p.attempts = slices.Delete(p.attempts, i, i+1)
+		p.accepts--
+		p.evicted++
+		oldest.cancel(errCrowded)
+	}
+	a := &attempt{accepted: true, limit: p.limit, cancel: c.close}
+	p.accepts++
+	p.add(a)
+	return a
+}
+
+// leave forgets an attempt that has come to an end.
+func (p *pending) leave(a *attempt) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if i := slices.Index(p.attempts, a); i >= 0 {
+		p.attempts = slices.Delete(p.attempts, i, i+1)
+		if a.accepted {
+			p.accepts--
+		}
+	}
+}
+
+// pass ends attempts that took too long.
+func (p *pending) pass(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, a := range p.attempts {
+		if a.age += d; a.age >= a.limit {
+			a.cancel(errTooSlow)
+		}
+	}
+}
+
+// cancelAll ends all attempts, also those to come.
+func (p *pending) cancelAll(why error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	for _, a := range p.attempts {
+		a.cancel(why)
+	}
+}
+
+func (p *pending) counts() (accepts int, evicted uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.accepts, p.evicted
+}
+
+// A note of one kind about one peer is logged once in noteEvery: attempts repeat. Strangers cannot fill the table.
+const (
+	noteEvery = 10 * time.Second
+	maxNotes  = 256
+)
+
+type note struct {
+	kind   string
+	peer   NodeID
+	reason Reason
+}
+
+// notes remembers what was logged lately.
+type notes struct {
+	clock env.Clock
+	mu    sync.Mutex // guards last
+	last  map[note]time.Duration
+}
+
+func newNotes(clock env.Clock) notes {
+	return notes{clock: clock, last: make(map[note]time.Duration)}
+}
+
+// fresh says whether to log.
+func (n *notes) fresh(kind string, peer NodeID, reason Reason) bool {
+	now := n.clock.Boot()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	key := note{kind, peer, reason}
+	if last, ok := n.last[key]; ok && now-last < noteEvery {
+		return false
+	}
+	if len(n.last) >= maxNotes {
+		clear(n.last)
+	}
+	n.last[key] = now
+	return true
+}

@@ -1,0 +1,212 @@
+package transport
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// ownPiece is from which size on a payload is written as it is, not copied beside others.
+const ownPiece = 16 << 10
+
+// link keeps the connection of one class to a peer, and writes to it.
+type link struct {
+	t       *Transport
+	peer    *peer
+	class   Class
+	queue   *queue
+	pingDue atomic.Bool
+
+	buf    []byte   // of heads and small payloads, used again
+	pieces [][]byte // likewise
+	batch  []message
+
+	mu        sync.Mutex // guards the fields below
+	connected bool
+	refused   Reason
+	failure   string
+	roundTrip time.Duration
+}
+
+func newLink(p *peer, class Class, messages, bytes int) *link {
+	return &link{t: p.t, peer: p, class: class, queue: newQueue(messages, bytes)}
+}
+
+// run connects, writes until the connection ends, and connects again. The first time after a connection that lasted it
+// does so at once. What is queued waits for that one attempt.
+func (l *link) run() {
+	ctx := l.peer.ctx
+	defer func() { l.drop(l.queue.setOpen(false)) }()
+	var wait time.Duration
+	for ctx.Err() == nil {
+		_, moved := l.peer.where()
+		l.queue.setOpen(true)
+		c, err := l.t.dial(ctx, l.peer, l.class, "")
+		if err == nil {
+			began := l.t.o.Clock.Boot()
+			l.up()
+			err = l.pump(c)
+			l.peer.leave(c)
+			if l.t.o.Clock.Boot()-began >= l.t.o.BackoffMax {
+				wait = 0
+			}
+			l.lost(err)
+			if wait == 0 || errors.Is(err, errMoved) {
+				wait = l.t.o.BackoffMin
+				continue
+			}
+		} else {
+			l.failed(err)
+		}
+		l.drop(l.queue.setOpen(false))
+		wait = min(max(2*wait, l.t.o.BackoffMin), l.t.o.BackoffMax)
+		if l.t.pause(ctx, moved, wait) {
+			wait = 0
+		}
+	}
+}
+
+// pause waits for about d. It returns true when moved cut it short.
+func (t *Transport) pause(ctx context.Context, moved <-chan struct{}, d time.Duration) bool {
+	timer := t.o.Clock.NewTimer(d/2 + time.Duration(t.o.Rand.Uint64()%uint64(d/2+1)))
+	defer timer.Stop()
+	select {
+	case <-timer.C():
+	case <-ctx.Done():
+	case <-moved:
+		return true
+	}
+	return false
+}
+
+func (l *link) drop(n int) { l.t.stats.class(l.class).droppedDown.Add(uint64(n)) }
+
+func (l *link) up() {
+	l.mu.Lock()
+	l.connected, l.refused, l.failure = true, 0, ""
+	l.mu.Unlock()
+	l.t.stats.class(l.class).connects.Add(1)
+	l.t.log.Info("connected to peer", "peer", l.peer.id, "class", l.class)
+}
+
+func (l *link) lost(err error) {
+	l.mu.Lock()
+	l.connected, l.failure = false, err.Error()
+	l.mu.Unlock()
+	if l.peer.ctx.Err() == nil && l.t.notes.fresh("lost", l.peer.id, 0) {
+		l.t.log.Warn("connection to peer lost", "peer", l.peer.id, "class", l.class, "error", err)
+	}
+}
+
+// failed notes why there is no connection. A refusal was logged where it was met.
+func (l *link) failed(err error) {
+	l.mu.Lock()
+	l.refused, l.failure = refusedFor(err), err.Error()
+	l.mu.Unlock()
+	if l.peer.ctx.Err() == nil && refusedFor(err) == 0 && l.t.notes.fresh("dial", l.peer.id, 0) {
+		l.t.log.Warn("no connection to peer", "peer", l.peer.id, "class", l.class, "error", err)
+	}
+}
+
+func (l *link) status() LinkStatus {
+	l.mu.Lock()
+	s := LinkStatus{Connected: l.connected, Refused: l.refused, Error: l.failure, RoundTrip: l.roundTrip}
+	l.mu.Unlock()
+	s.QueuedMessages, s.QueuedBytes = l.queue.size()
+	return s
+}
+
+// ping makes the link write a ping soon.
+func (l *link) ping() {
+	l.pingDue.Store(true)
+	l.queue.signal()
+}
+
+// pump writes what is queued until the connection ends, and returns why it did.
+func (l *link) pump(c *conn) error {
+	done := make(chan struct{})
+	l.t.work.Go(func() {
+		defer close(done)
+		c.close(c.cause(l.pongs(c)))
+	})
+	for {
+		l.batch = l.queue.take(l.batch[:0], l.t.o.WriteBytes)
+		ping := l.pingDue.Swap(false)
+		if len(l.batch) == 0 && !ping {
+			select {
+			case <-l.queue.wake:
+				continue
+			case <-c.dead:
+				<-done
+				return c.err
+			}
+		}
+		err := l.write(c, ping)
+		l.queue.done(l.batch)
+		if err != nil {
+			c.close(c.cause(fmt.Errorf("write: %w", err)))
+			<-done
+			return c.err
+		}
+	}
+}
+
+// write writes the batch, after a ping if one is due.
+func (l *link) write(c *conn, ping bool) error {
+	b, pieces, from, size := l.buf[:0], l.pieces[:0], 0, 0
+	if ping {
+		var stamp [8]byte
+		binary.LittleEndian.PutUint64(stamp[:], uint64(l.t.o.Clock.Boot()))
+		b = append(appendHead(b, 0, kindPing, stamp[:]), stamp[:]...)
+	}
+	for i := range l.batch {
+		m := &l.batch[i]
+		size += len(m.data)
+		b = appendHead(b, m.shard, kindMessage, m.data)
+		if len(m.data) < ownPiece {
+			b = append(b, m.data...)
+			continue
+		}
+		pieces = append(pieces, b[from:], m.data)
+		from = len(b)
+	}
+	if from < len(b) {
+		pieces = append(pieces, b[from:])
+	}
+	l.buf, l.pieces = b, pieces
+	out := net.Buffers(pieces)
+	err := c.writeAll(&out)
+	clear(l.pieces)
+	n := l.t.stats.class(l.class)
+	if err != nil {
+		n.droppedDown.Add(uint64(len(l.batch)))
+		return err
+	}
+	n.writes.Add(1)
+	n.sent.Add(uint64(len(l.batch)))
+	n.sentBytes.Add(uint64(size))
+	return nil
+}
+
+// pongs reads what the peer says on a connection that this node dialled: answers to pings, and nothing else.
+func (l *link) pongs(c *conn) error {
+	in := frameReader{r: c, max: maxPing, chunk: 512}
+	for {
+		f, err := in.next()
+		if err != nil {
+			return l.t.broken(c, err)
+		}
+		if f.kind != kindPong || len(f.payload) != 8 {
+			return l.t.broken(c, fmt.Errorf("%w: kind %d on a connection that was dialled", ErrCorrupt, f.kind))
+		}
+		took := l.t.o.Clock.Boot() - time.Duration(binary.LittleEndian.Uint64(f.payload))
+		l.mu.Lock()
+		l.roundTrip = max(took, 0)
+		l.mu.Unlock()
+	}
+}

@@ -1,0 +1,195 @@
+package transport
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"sync"
+	"time"
+)
+
+// peer is one other node.
+type peer struct {
+	t             *Transport
+	id            NodeID
+	ctx           context.Context // ends when the peer is removed
+	cancel        context.CancelCauseFunc
+	control, bulk *link
+	silent        time.Duration // without a byte from it on any connection; the keeper's
+
+	mu      sync.Mutex // guards the fields below
+	address string
+	moved   chan struct{} // closed when the address changes
+	gone    bool
+	conns   map[*conn]struct{} // those that were greeted, in both directions
+	opening int                // streams that are being opened
+	formats Formats
+}
+
+func newPeer(t *Transport, id NodeID, address string) *peer {
+	p := &peer{t: t, id: id, address: address, moved: make(chan struct{}), conns: make(map[*conn]struct{})}
+	p.ctx, p.cancel = context.WithCancelCause(t.ctx)
+	p.control = newLink(p, Control, t.o.ControlQueueMessages, t.o.ControlQueueBytes)
+	p.bulk = newLink(p, Bulk, t.o.QueueMessages, t.o.QueueBytes)
+	return p
+}
+
+// start begins to dial.
+func (p *peer) start() {
+	p.t.work.Go(p.control.run)
+	p.t.work.Go(p.bulk.run)
+}
+
+func (p *peer) link(c Class) *link {
+	if c == Control {
+		return p.control
+	}
+	return p.bulk
+}
+
+// where returns the address, and what is closed when that changes.
+func (p *peer) where() (address string, moved <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.address, p.moved
+}
+
+var errMoved = errors.New("the peer has another address")
+
+// setAddress makes the links dial again, elsewhere.
+func (p *peer) setAddress(address string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.address == address {
+		return
+	}
+	p.address = address
+	close(p.moved)
+	p.moved = make(chan struct{})
+	for c := range p.conns {
+		if c.outbound {
+			c.close(errMoved)
+		}
+	}
+}
+
+// end closes all connections and lets no other in.
+func (p *peer) end(why error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.gone = true
+	p.cancel(why)
+	for c := range p.conns {
+		c.close(why)
+	}
+}
+
+// join makes c one of the peer's connections. It takes the place of an older one of the same direction and class. While
+// a connection to another process of the same node lives, c is refused: two processes with one id would both vote. A
+// process that ended leaves its connections closed, or silent for the idle timeout.
+func (p *peer) join(c *conn) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.gone:
+		return &RefusedError{Reason: UnknownPeer, Detail: "it was removed"}
+	case c.outbound && c.address != p.address:
+		return errMoved
+	}
+	var replaced []*conn
+	streams := 0
+	for o := range p.conns {
+		switch {
+		case o.isDead():
+		case o.boot != c.boot && time.Duration(o.still.Load()) < p.t.o.IdleTimeout:
+			return &RefusedError{
+				Reason: DuplicateNode,
+				Detail: "process " + hex.EncodeToString(c.boot[:4]) + "; process " + hex.EncodeToString(o.boot[:4]) + " of the same node is alive",
+			}
+		case o.boot != c.boot:
+			replaced = append(replaced, o)
+		case o.class != c.class || o.outbound != c.outbound:
+		case c.class == stream:
+			streams++
+		default:
+			replaced = append(replaced, o)
+		}
+	}
+	if c.class == stream && !c.outbound && streams >= p.t.o.Streams {
+		return &RefusedError{Reason: TooManyStreams}
+	}
+	for _, o := range replaced {
+		o.close(errors.New("a newer connection took its place"))
+	}
+	p.conns[c] = struct{}{}
+	p.formats = c.formats
+	return nil
+}
+
+// leave forgets a connection that was closed.
+func (p *peer) leave(c *conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.conns, c)
+}
+
+// all returns the connections there are.
+func (p *peer) all() []*conn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := make([]*conn, 0, len(p.conns))
+	for c := range p.conns {
+		out = append(out, c)
+	}
+	return out
+}
+
+// reserve takes a place for a stream to be opened.
+func (p *peer) reserve() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := p.opening
+	for c := range p.conns {
+		if c.class == stream && c.outbound && !c.isDead() {
+			n++
+		}
+	}
+	switch {
+	case p.gone:
+		return ErrUnknownPeer
+	case n >= p.t.o.Streams:
+		return ErrTooManyStreams
+	}
+	p.opening++
+	return nil
+}
+
+// opened gives that place back: the stream is there by now, or not.
+func (p *peer) opened() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.opening--
+}
+
+func (p *peer) status() PeerStatus {
+	s := PeerStatus{ID: p.id, Control: p.control.status(), Bulk: p.bulk.status()}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.Address, s.Formats = p.address, p.formats
+	for c := range p.conns {
+		if c.isDead() {
+			continue
+		}
+		s.Boot = hex.EncodeToString(c.boot[:])
+		switch {
+		case c.class == stream:
+			s.Streams++
+		case c.outbound:
+		case c.class == Control:
+			s.Control.Inbound = true
+		default:
+			s.Bulk.Inbound = true
+		}
+	}
+	return s
+}

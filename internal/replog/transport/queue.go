@@ -1,0 +1,123 @@
+package transport
+
+import (
+	"sync"
+
+	"github.com/millrace/millrace/internal/core"
+)
+
+// message is one message that waits to be sent.
+type message struct {
+	shard core.ShardID
+	data  []byte
+}
+
+// verdict says what became of a message that was to be queued.
+type verdict uint8
+
+const (
+	queued verdict = iota
+	full
+	down // there is no connection, and none is being made
+)
+
+// queue holds the messages for one peer and class. What is taken counts against its bounds until it is done, so that they
+// bound all that the peer makes this node hold.
+type queue struct {
+	maxMessages, maxBytes int
+	wake                  chan struct{} // one value: there may be something to take
+
+	mu    sync.Mutex // guards the fields below
+	open  bool
+	msgs  []message
+	head  int // first of msgs that was not taken
+	held  int // messages taken and not done
+	bytes int // of all that waits or is held
+}
+
+func newQueue(maxMessages, maxBytes int) *queue {
+	return &queue{maxMessages: maxMessages, maxBytes: maxBytes, wake: make(chan struct{}, 1)}
+}
+
+// push queues m, unless that would exceed a bound. An empty queue takes one message of any size.
+func (q *queue) push(m message) verdict {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	waiting := len(q.msgs) - q.head
+	size := len(m.data) + frameHead
+	switch n := waiting + q.held; {
+	case !q.open:
+		return down
+	case n >= q.maxMessages, n > 0 && q.bytes+size > q.maxBytes:
+		return full
+	}
+	q.msgs = append(q.msgs, m)
+	q.bytes += size
+	if waiting == 0 {
+		q.signal()
+	}
+	return queued
+}
+
+func (q *queue) signal() {
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
+// take appends to dst what waits, up to limit bytes or one message.
+func (q *queue) take(dst []message, limit int) []message {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	size := 0
+	for q.head < len(q.msgs) {
+		m := q.msgs[q.head]
+		if size += len(m.data) + frameHead; size > limit && len(dst) > 0 {
+			break
+		}
+		dst = append(dst, m)
+		q.msgs[q.head] = message{}
+		q.head++
+		q.held++
+	}
+	if 2*q.head >= len(q.msgs) { // half of it is empty: what remains moves to the front
+		n := copy(q.msgs, q.msgs[q.head:])
+		clear(q.msgs[n:])
+		q.msgs, q.head = q.msgs[:n], 0
+	}
+	return dst
+}
+
+// done forgets messages that were taken.
+func (q *queue) done(taken []message) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.held -= len(taken)
+	for i := range taken {
+		q.bytes -= len(taken[i].data) + frameHead
+		taken[i] = message{}
+	}
+}
+
+// setOpen lets messages in, or refuses them and drops what waits. It returns how many were dropped.
+func (q *queue) setOpen(open bool) (dropped int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.open = open
+	if open {
+		return 0
+	}
+	for _, m := range q.msgs[q.head:] {
+		q.bytes -= len(m.data) + frameHead
+		dropped++
+	}
+	q.msgs, q.head = nil, 0
+	return dropped
+}
+
+func (q *queue) size() (messages, bytes int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.msgs) - q.head + q.held, q.bytes
+}

@@ -1,0 +1,223 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/millrace/millrace/internal/core"
+)
+
+// Transport is a Network over TCP. It is safe for concurrent use.
+type Transport struct {
+	o       Options
+	log     *slog.Logger
+	boot    bootID
+	ctx     context.Context // ends with the transport
+	cancel  context.CancelFunc
+	work    sync.WaitGroup
+	stats   counters
+	notes   notes
+	pending pending
+	handler Handler // set before anything runs
+
+	creds     atomic.Pointer[credentials] // nil: plain text
+	reloading sync.Mutex                  // guards bad, and that one reload runs at a time
+	bad       string                      // content of files that was complained about
+
+	mu      sync.Mutex // guards the fields below
+	lis     net.Listener
+	started bool
+	closed  bool
+	kinds   map[string]StreamHandler
+	peers   atomic.Pointer[map[NodeID]*peer] // replaced under mu, never changed
+}
+
+var _ Network = (*Transport)(nil)
+
+// New makes a transport that does not listen yet. It reads the certificate files, and refuses what peers would.
+func New(o Options) (*Transport, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	t := &Transport{
+		o: o, log: o.Logger.With("node", o.Node, "cluster", o.Cluster), kinds: make(map[string]StreamHandler),
+		notes: newNotes(o.Clock),
+	}
+	o.Rand.Fill(t.boot[:])
+	t.ctx, t.cancel = context.WithCancel(context.Background())
+	t.peers.Store(&map[NodeID]*peer{})
+	t.pending.most, t.pending.limit = o.Handshakes, o.HandshakeTimeout
+	if err := t.Reload(); err != nil {
+		t.cancel()
+		return nil, fmt.Errorf("peer certificate: %w", err)
+	}
+	return t, nil
+}
+
+// Start begins to listen and to dial.
+func (t *Transport) Start(h Handler) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.closed:
+		return ErrClosed
+	case t.started:
+		return errors.New("transport runs already")
+	}
+	lis, err := t.o.Net.Listen(t.o.Listen)
+	if err != nil {
+		return fmt.Errorf("listen for peers: %w", err)
+	}
+	t.handler, t.lis, t.started = h, lis, true
+	t.work.Go(func() { t.accept(lis) })
+	t.work.Go(t.keep)
+	if t.o.TLS != nil {
+		t.work.Go(t.watchFiles)
+	}
+	for _, p := range *t.peers.Load() {
+		p.start()
+	}
+	return nil
+}
+
+// Addr returns the address that the transport listens on; nil before Start.
+func (t *Transport) Addr() net.Addr {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.lis == nil {
+		return nil
+	}
+	return t.lis.Addr()
+}
+
+// SetPeer adds a peer, or gives one another address.
+func (t *Transport) SetPeer(id NodeID, address string) error {
+	switch {
+	case id == 0:
+		return errors.New("node id: 0 is none")
+	case id == t.o.Node:
+		return fmt.Errorf("node %s is no peer of itself", id)
+	}
+	if err := t.o.checkAddress(address); err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return ErrClosed
+	}
+	old := *t.peers.Load()
+	if p := old[id]; p != nil {
+		p.setAddress(address)
+		return nil
+	}
+	p := newPeer(t, id, address)
+	peers := maps.Clone(old)
+	peers[id] = p
+	t.peers.Store(&peers)
+	if t.started {
+		p.start()
+	}
+	return nil
+}
+
+// RemovePeer closes all connections from and to a peer and forgets it.
+func (t *Transport) RemovePeer(id NodeID) {
+	t.mu.Lock()
+	old := *t.peers.Load()
+	p := old[id]
+	if p != nil {
+		peers := maps.Clone(old)
+		delete(peers, id)
+		t.peers.Store(&peers)
+	}
+	t.mu.Unlock()
+	if p != nil {
+		p.end(errors.New("the peer was removed"))
+	}
+}
+
+// Send queues a message for a peer.
+func (t *Transport) Send(to NodeID, class Class, shard core.ShardID, msg []byte) bool {
+	p := t.peer(to)
+	if p == nil || class != Control && class != Bulk || len(msg) > t.o.MessageBytes {
+		t.stats.undeliverable.Add(1)
+		return false
+	}
+	l, n := p.link(class), t.stats.class(class)
+	switch l.queue.push(message{shard, msg}) {
+	case full:
+		n.droppedFull.Add(1)
+		return false
+	case down:
+		n.droppedDown.Add(1)
+		return false
+	}
+	return true
+}
+
+// HandleStream sets who serves the streams of a kind.
+func (t *Transport) HandleStream(kind string, h StreamHandler) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if h == nil {
+		delete(t.kinds, kind)
+		return
+	}
+	t.kinds[kind] = h
+}
+
+func (t *Transport) streamHandler(kind string) StreamHandler {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.kinds[kind]
+}
+
+// Status returns what is known of each peer, by id.
+func (t *Transport) Status() []PeerStatus {
+	peers := t.peerList()
+	out := make([]PeerStatus, 0, len(peers))
+	for _, p := range peers {
+		out = append(out, p.status())
+	}
+	return out
+}
+
+// Close ends all connections, and waits until no handler runs.
+func (t *Transport) Close() error {
+	t.mu.Lock()
+	first, lis := !t.closed, t.lis
+	t.closed = true
+	t.mu.Unlock()
+	t.cancel()
+	var err error
+	if first && lis != nil {
+		err = lis.Close()
+	}
+	for _, p := range t.peerList() {
+		p.end(ErrClosed)
+	}
+	t.pending.cancelAll(ErrClosed)
+	t.work.Wait()
+	return err
+}
+
+func (t *Transport) peer(id NodeID) *peer { return (*t.peers.Load())[id] }
+
+// peerList returns the peers by id.
+func (t *Transport) peerList() []*peer {
+	peers := *t.peers.Load()
+	out := make([]*peer, 0, len(peers))
+	for _, id := range slices.Sorted(maps.Keys(peers)) {
+		out = append(out, peers[id])
+	}
+	return out
+}
