@@ -26,7 +26,7 @@ check: ## make test, then the race detector, planted faults, a wider lint and ge
 	@TAGS='$(TAGS)' scripts/check.sh
 
 sim: ## simulate a cluster: SEEDS=n, or SEED=0x... to repeat one
-	@echo 'There is no simulator yet: nothing was run.' >&2; exit 2
+	@SEED='$(SEED)' SEEDS='$(SEEDS)' FIRST='$(FIRST)' TAGS='$(TAGS)' scripts/sim.sh
 
 chaos: ## one row of faults on real processes, added to its campaign: ROW=R-01 N=250 [SEED=...] [MUTANT=...]
 	@ROW='$(ROW)' N='$(N)' SEED='$(SEED)' MUTANT='$(MUTANT)' scripts/chaos.sh

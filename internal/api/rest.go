@@ -125,7 +125,8 @@ type restCall struct {
 	route   *Route
 	params  params
 	query   query
-	held    int64 // bytes of its body
+	held    int64  // bytes of its body
+	sent    []byte // the body, once it is read
 	written bool
 }
 
@@ -210,6 +211,9 @@ func headerBytes(r *http.Request) int64 {
 // readQuery reads the query: the namespace, and the route's own parameters. Any other is refused.
 func (c *restCall) readQuery() core.Fact {
 	if fact := c.query.parse(c.r.URL.RawQuery, c.route); fact != nil {
+		return fact
+	}
+	if fact := c.checkClusterParams(); fact != nil {
 		return fact
 	}
 	ns, ok := c.query.get("ns")

@@ -70,6 +70,7 @@ func (c *restCall) body() ([]byte, error) {
 			return nil, core.TooLarge{Field: bodyField, Limit: limitBody, Max: limit}
 		case errors.Is(err, io.EOF) || int64(len(b)) == c.r.ContentLength:
 			_ = c.control.SetReadDeadline(time.Time{}) // from here reading only tells whether the caller is there
+			c.sent = b
 			return b, nil
 		case err != nil:
 			if e, ok := errors.AsType[net.Error](err); ok && e.Timeout() {
@@ -176,7 +177,9 @@ func (c *restCall) fail(err error) {
 	if c.written {
 		return
 	}
-	err = factOf(err, false)
+	if err = c.elsewhere(factOf(err, false)); err == nil {
+		return
+	}
 	row := rowOf(err)
 	name := "unknown route"
 	if c.route != nil {

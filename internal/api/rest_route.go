@@ -155,7 +155,7 @@ func (q *query) parse(raw string, r *Route) core.Fact {
 		return invalid("query", "is malformed")
 	}
 	for _, name := range sortedKeys(q.values) {
-		known := name == "ns" || slices.ContainsFunc(r.Query, func(p Param) bool { return p.Name == name })
+		known := name == "ns" || clusterParam(name) || slices.ContainsFunc(r.Query, func(p Param) bool { return p.Name == name })
 		if !known {
 			return core.Invalid{Field: clip(name, nameBytes), Reason: "unknown_field", Message: "is not known"}
 		}

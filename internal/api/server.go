@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -35,6 +36,12 @@ type Options struct {
 	Logger  *slog.Logger
 	Version string      // of the binary
 	TLS     *tls.Config // default: plain text
+
+	Forward bool         // REST requests for another node are forwarded unless they say otherwise; else their callers are sent there
+	Peers   *http.Client // for what is forwarded; none: nothing is
+	// WebOf is the base of the URLs of a node's REST side, given the address of its gRPC side; empty if it has none, or there
+	// are no other nodes.
+	WebOf func(address string) string
 }
 
 // Keepalive and age of connections. A client may ping every five seconds; a connection is asked to go after an hour,

@@ -68,6 +68,9 @@ func (st *stream) Assign(sub uint32, tasks []core.Assigned, _ core.At) bool {
 	return true
 }
 
+// End lets what was proposed be answered, and ends the stream.
+func (st *stream) End(why core.Fact) { st.finish(why) }
+
 // LeaseLost tells the client that a lease was ended.
 func (st *stream) LeaseLost(h core.TaskHold, reason string) {
 	lost := &pb.LeaseLost{Id: h.Task.String(), Token: uint64(h.Token), Reason: reason}

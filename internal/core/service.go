@@ -58,6 +58,9 @@ type Sink interface {
 	LeaseLost(hold TaskHold, reason string)
 	// Room reports whether the stream's send buffer has room: tasks are granted only then.
 	Room() bool
+	// End tells that the node serves the session no more, because another node leads its shard. What was proposed is
+	// answered before; leases stay until the session is opened again, there, or they expire.
+	End(why Fact)
 }
 
 // Session is a node's side of one open stream.

@@ -18,21 +18,25 @@ func (s *shard) applyLoop() {
 		if failed {
 			continue // the node is ending; the channel is drained so that the loop is not stuck
 		}
-		for _, e := range a.Entries {
-			if err := s.applyEntry(e); err != nil {
-				s.n.fail(fmt.Errorf("apply entry %d of shard %d: %w", e.Index, s.id, err))
-				failed = true
-				break
-			}
+		if err := s.applyAll(a); err != nil {
+			s.n.fail(err)
+			failed = true
 		}
-		if failed {
-			continue
-		}
-		s.mu.Lock()
-		s.applies = append(s.applies, a)
-		s.mu.Unlock()
-		s.poke()
 	}
+}
+
+// applyAll applies a run of entries and tells the loop.
+func (s *shard) applyAll(a *replog.Apply) error {
+	for _, e := range a.Entries {
+		if err := s.applyEntry(e); err != nil {
+			return fmt.Errorf("apply entry %d of shard %d: %w", e.Index, s.id, err)
+		}
+	}
+	s.mu.Lock()
+	s.applies = append(s.applies, a)
+	s.mu.Unlock()
+	s.poke()
+	return nil
 }
 
 // applyEntry applies one entry and publishes it. What needs no more than its own results is answered on the way (early),
@@ -59,6 +63,14 @@ func (s *shard) applyEntry(e replog.Entry) error {
 		if err != nil {
 			return err
 		}
+		if plantedBug("wall_time_in_apply") {
+			tx.Fold([]byte(s.n.o.Clock.Wall().String()))
+		}
+		if plantedBug("map_order_in_apply") {
+			for b := range map[byte]bool{1: true, 2: true, 3: true} {
+				tx.Fold([]byte{b})
+			}
+		}
 		for i := range applied.Results {
 			s.scratch = core.AppendResult(s.scratch[:0], &applied.Results[i])
 			tx.Fold(s.scratch)
@@ -69,6 +81,7 @@ func (s *shard) applyEntry(e replog.Entry) error {
 		s.machineMu.Unlock()
 		return err
 	}
+	s.noteHash(e.Index)
 	if len(applied.Results) != len(entry.Commits) {
 		s.machineMu.Unlock()
 		return errs.Corruptf("%d results for %d commits", len(applied.Results), len(entry.Commits))
@@ -148,11 +161,20 @@ func (s *shard) answer(f *inflight, entry *core.Entry, results []core.Result, at
 		s.timers.Store(false)
 		s.poke()
 	}
-	if f.term {
-		s.ready.Store(true)
+	if f.term != 0 && s.serve(f.term) {
 		s.advance.notify() // who waits for it may have looked before
 		s.poke()
 	}
+}
+
+// noteHash remembers the apply hash at round indexes, for replicas to compare.
+func (s *shard) noteHash(index uint64) {
+	if s.alone || index%hashEvery != 0 {
+		return
+	}
+	_, hash := s.store.Applied()
+	s.hashes.note(index, hash)
+	s.poke()
 }
 
 func (s *shard) publish(index uint64) {

@@ -32,8 +32,8 @@ func (n *Node) Claim(ctx context.Context, p core.Partition, spec core.ClaimSpec)
 	if err != nil {
 		return nil, core.At{}, err
 	}
-	if err := s.barrier(ctx, core.ReadOptions{}); err != nil {
-		return nil, core.At{}, err
+	if !s.ready.Load() {
+		return nil, core.At{}, s.notLeading()
 	}
 	d := s.disp
 	c := &claim{answer: make(chan claimed, 1), once: spec.Wait <= 0}
@@ -43,6 +43,9 @@ func (n *Node) Claim(ctx context.Context, p core.Partition, spec core.ClaimSpec)
 	}
 	d.attach(p, u, spec.Queues)
 	defer d.leave(u)
+	if !s.ready.Load() { // it stepped down before u was attached
+		return nil, s.at(p), s.notLeading()
+	}
 	if c.once && !d.mayGive(u) {
 		return nil, s.at(p), nil
 	}

@@ -504,6 +504,15 @@ func (d *dispatcher) release(p core.Partition, tasks []core.Assigned) {
 func (d *dispatcher) close() {
 	d.mu.Lock()
 	d.closed = true
+	claims := d.waitingClaims()
+	d.mu.Unlock()
+	for _, c := range claims {
+		c.end(claimed{err: core.Unavailable{Reason: "stopping"}})
+	}
+}
+
+// waitingClaims returns the claims that wait, each once. The mutex is held.
+func (d *dispatcher) waitingClaims() []*claim {
 	var claims []*claim
 	seen := make(map[*claim]bool)
 	for _, dm := range d.demands {
@@ -514,10 +523,7 @@ func (d *dispatcher) close() {
 			}
 		}
 	}
-	d.mu.Unlock()
-	for _, c := range claims {
-		c.end(claimed{err: core.Unavailable{Reason: "stopping"}})
-	}
+	return claims
 }
 
 func countCreates(commits []core.Commit) map[queueKey]int {

@@ -29,6 +29,8 @@ func (s *indexSink) Assign(_ uint32, tasks []core.Assigned, at core.At) bool {
 	return true
 }
 
+func (s *indexSink) End(core.Fact) {}
+
 func (s *indexSink) LeaseLost(core.TaskHold, string) {}
 func (s *indexSink) Room() bool                      { return true }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,6 +29,9 @@ type Node struct {
 	fatal    chan error
 	full     atomic.Bool
 	batches  *obs.Histogram // commits of each entry proposed
+	clocks   clocks
+	cuts     cuts          // what keeps the log short owns it
+	tendAt   time.Duration // with Options.Manual: when to look after the disk
 
 	dirMu      sync.RWMutex // guards the fields below
 	namespaces map[nsKey]core.NamespaceInfo
@@ -42,6 +46,9 @@ func Open(o Options) (*Node, error) {
 	if o.Log == nil || o.Store == nil || o.FS == nil {
 		return nil, errors.New("open node: a log, a store and a file system are required")
 	}
+	if len(o.Peers) > 0 && o.Network == nil {
+		return nil, errors.New("open node: with peers, a network is required")
+	}
 	n := &Node{
 		o: o, boot: o.Rand.Uint64(), started: o.Clock.Wall(), stopping: make(chan struct{}), fatal: make(chan error, 1),
 		namespaces: make(map[nsKey]core.NamespaceInfo), partitions: make(map[core.Partition]core.ShardID),
@@ -55,6 +62,10 @@ func Open(o Options) (*Node, error) {
 		n.shards = append(n.shards, s)
 	}
 	n.checkDisk()
+	n.cuts.at = make([]uint64, len(n.shards))
+	if o.Manual {
+		return n, nil
+	}
 	for _, s := range n.shards {
 		n.loops.Add(1)
 		n.appliers.Add(1)
@@ -90,7 +101,7 @@ func (n *Node) openShard(id core.ShardID) (*shard, error) {
 		return nil, fmt.Errorf("rebuild indexes: %w", err)
 	}
 	c, err := replog.New(replog.Config{
-		Shard: id, Replica: n.o.Replica, Voters: []uint64{n.o.Replica}, Applied: applied, Log: n.o.Log, Logger: n.o.Logger,
+		Shard: id, Replica: n.o.Replica, Voters: n.voters(), Applied: applied, Log: n.o.Log, Logger: n.o.Logger,
 	})
 	if err != nil {
 		return nil, err
@@ -100,16 +111,28 @@ func (n *Node) openShard(id core.ShardID) (*shard, error) {
 		pending: make(map[uint64]*inflight), applyC: make(chan *replog.Apply, 64),
 	}
 	s.disp = newDispatcher(s)
+	s.alone = c.Status().Single
+	s.nextTick = n.o.Clock.Boot() + n.o.TickEvery
 	s.waits.max = n.o.Waits
 	s.applied.Store(applied)
 	s.due.Store(int64(m.Due()))
 	s.lastSeen.Store(int64(m.LastStamp()))
-	if c.Status().Single {
+	if s.alone {
 		if err := c.Campaign(); err != nil {
 			return nil, fmt.Errorf("campaign: %w", err)
 		}
 	}
 	return s, nil
+}
+
+// voters returns the numbers of all nodes, ascending.
+func (n *Node) voters() []uint64 {
+	out := []uint64{n.o.Replica}
+	for _, p := range n.o.Peers {
+		out = append(out, p.Replica)
+	}
+	slices.Sort(out)
+	return out
 }
 
 // Fatal delivers the error that ends this node: it serves no more, and the process must end without retrying.
@@ -124,10 +147,57 @@ func (n *Node) fail(err error) {
 	n.stopOnce.Do(func() { close(n.stopping) })
 }
 
+// Step does, with Options.Manual, everything that can be done now, and reports whether that was anything. It is called
+// after anything that may have changed something: a proposal, a message, a write of the log, the time Wake named.
+func (n *Node) Step() (worked bool) {
+	now := n.o.Clock.Boot()
+	for again := true; again; {
+		again = false
+		for _, s := range n.shards {
+			select {
+			case <-n.stopping:
+				return worked
+			case <-s.wake:
+			default:
+				if now < s.sleepUntil {
+					continue
+				}
+			}
+			worked, again = true, true
+			if err := s.turn(); err != nil {
+				n.fail(fmt.Errorf("shard %d: %w", s.id, err))
+				return true
+			}
+			s.sleepUntil = now + s.sleep()
+		}
+	}
+	if now >= n.tendAt {
+		n.tendAt = now + n.o.DiskEvery
+		if err := n.tend(); err != nil {
+			n.fail(err)
+		}
+		worked = true
+	}
+	return worked
+}
+
+// Wake returns, with Options.Manual, the boot time at which Step has something to do at the latest.
+func (n *Node) Wake() time.Duration {
+	wake := n.tendAt
+	for _, s := range n.shards {
+		wake = min(wake, s.sleepUntil)
+	}
+	return wake
+}
+
 // Close stops the node: what waits is told, what is durable stays. The log and the store are their owner's to close.
 func (n *Node) Close() {
 	n.stopOnce.Do(func() { close(n.stopping) })
 	for _, s := range n.shards {
+		if n.o.Manual {
+			s.drainAtStop()
+			continue
+		}
 		s.poke()
 	}
 	n.loops.Wait()
@@ -135,12 +205,13 @@ func (n *Node) Close() {
 	n.upkeep.Wait()
 }
 
-// WaitReady returns when every shard leads and has applied an entry of its own term.
+// WaitReady returns when every shard is led: by this node, which then has applied an entry of its own term, or by one it
+// hears of.
 func (n *Node) WaitReady(ctx context.Context) error {
 	for _, s := range n.shards {
-		for !s.ready.Load() {
+		for !s.served() {
 			moved := s.advance.wait()
-			if s.ready.Load() {
+			if s.served() {
 				break
 			}
 			timer := n.o.Clock.NewTimer(10 * time.Millisecond)
@@ -264,6 +335,18 @@ func (n *Node) Namespace(ctx context.Context, tenant, name string, create bool) 
 		err = fmt.Errorf("namespace %q was created and is not in the directory", name)
 	}
 	return info, err
+}
+
+// FindNamespace looks a namespace up in this node's copy of the directory, without waiting for anything.
+func (n *Node) FindNamespace(tenant, name string) (info core.NamespaceInfo, ok bool, err error) {
+	k := nsKey{tenant, name}
+	n.dirMu.RLock()
+	info, ok = n.namespaces[k]
+	n.dirMu.RUnlock()
+	if ok {
+		return info, true, nil
+	}
+	return n.lookUp(k)
 }
 
 func (n *Node) lookUp(k nsKey) (info core.NamespaceInfo, ok bool, err error) {

@@ -99,6 +99,8 @@ func (s *sink) Assign(_ uint32, tasks []core.Assigned, _ core.At) bool {
 	return true
 }
 
+func (s *sink) End(core.Fact) {}
+
 func (s *sink) LeaseLost(h core.TaskHold, _ string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,17 +13,21 @@ import (
 
 // Options of a node. A zero field means its default where one is named.
 type Options struct {
-	Name     string // of this node, for people
-	Replica  uint64 // this node's replica id in every shard; default 1
-	Shards   int    // how many shards the node hosts; default 1, at most 64
-	Dir      string // of the data, for the free-space check; required
-	FS       env.FS // beneath Dir; required
+	Name     string  // of this node, for people
+	Replica  uint64  // this node's number, that of its replica in every shard; default 1
+	Peers    []Peer  // the other nodes, by number; none: this node is the only one
+	Address  string  // where clients reach this node
+	Network  Network // between the nodes; required with Peers
+	Shards   int     // how many shards the node hosts; default 1, at most 64
+	Dir      string  // of the data, for the free-space check; required
+	FS       env.FS  // beneath Dir; required
 	Clock    env.Clock
 	Rand     env.Rand
 	Logger   *slog.Logger
 	Log      *replog.Log  // required
 	Store    *store.Store // required
 	Ballast  Ballast      // held back for a full disk; none by default
+	Manual   bool         // no goroutine: the caller calls Step, and all methods from one goroutine; Log and Store are manual too
 	Unsynced bool         // durability none: acknowledged writes survive a killed process, not a power cut
 
 	EntryBytes     int           // an entry closes at this size; default 256 KiB

@@ -16,19 +16,28 @@ func (s *shard) at(p core.Partition) core.At {
 }
 
 // barrier waits until the applied state is fresh enough to read. A leader that is the only voter has applied all it
-// ever acknowledged, but for an entry it is applying, which whoever looks at the store waits for.
+// ever acknowledged, but for an entry it is applying, which whoever looks at the store waits for. With more voters a
+// majority confirms what index that is, whoever leads.
 func (s *shard) barrier(ctx context.Context, o core.ReadOptions) error {
-	if !o.Stale && !s.ready.Load() {
+	if !o.Stale && s.alone && !s.ready.Load() {
 		return core.Unavailable{Reason: "no_leader"}
 	}
-	if s.applied.Load() >= o.MinIndex {
+	if (o.Stale || s.alone) && s.applied.Load() >= o.MinIndex {
 		return nil
 	}
 	timer := s.n.o.Clock.NewTimer(s.n.o.ReadWait)
 	defer timer.Stop()
+	min := o.MinIndex
+	if !o.Stale && !s.alone {
+		index, fact := s.confirm(ctx, timer.C())
+		if fact != nil {
+			return fact
+		}
+		min = max(min, index)
+	}
 	for {
 		moved := s.advance.wait()
-		if s.applied.Load() >= o.MinIndex {
+		if s.applied.Load() >= min {
 			return nil
 		}
 		select {

@@ -45,6 +45,26 @@ func openRig(t testing.TB, o rigOptions) *rig {
 
 func tryRig(t testing.TB, o rigOptions) (*rig, error) {
 	t.Helper()
+	r, err := startRig(t, o)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := r.node.WaitReady(ctx); err != nil {
+		return nil, fmt.Errorf("wait: %w", err)
+	}
+	info, err := r.node.Namespace(ctx, "acme", "default", true)
+	if err != nil {
+		return nil, fmt.Errorf("namespace: %w", err)
+	}
+	r.ns = info.Partitions[0].Partition
+	return r, nil
+}
+
+// startRig opens a node and does not wait for it to serve.
+func startRig(t testing.TB, o rigOptions) (*rig, error) {
+	t.Helper()
 	if o.disk == nil {
 		o.disk = replogtest.NewDisk()
 	}
@@ -87,16 +107,6 @@ func tryRig(t testing.TB, o rigOptions) (*rig, error) {
 	if r.node, err = Open(n); err != nil {
 		return nil, fmt.Errorf("open node: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	if err := r.node.WaitReady(ctx); err != nil {
-		return nil, fmt.Errorf("wait: %w", err)
-	}
-	info, err := r.node.Namespace(ctx, "acme", "default", true)
-	if err != nil {
-		return nil, fmt.Errorf("namespace: %w", err)
-	}
-	r.ns = info.Partitions[0].Partition
 	return r, nil
 }
 

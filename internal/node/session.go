@@ -38,8 +38,8 @@ func (n *Node) Session(ctx context.Context, p core.Partition, spec core.SessionS
 	if err != nil {
 		return nil, core.Welcome{}, err
 	}
-	if err := s.barrier(ctx, core.ReadOptions{}); err != nil {
-		return nil, core.Welcome{}, err
+	if !s.ready.Load() {
+		return nil, core.Welcome{}, s.notLeading()
 	}
 	d := s.disp
 	ses := &session{
@@ -63,6 +63,9 @@ func (n *Node) Session(ctx context.Context, p core.Partition, spec core.SessionS
 	defer d.mu.Unlock()
 	if d.closed {
 		return nil, core.Welcome{}, core.Unavailable{Reason: "stopping"}
+	}
+	if !s.ready.Load() { // it stepped down meanwhile; if it does from here on, it finds this session
+		return nil, core.Welcome{}, s.notLeading()
 	}
 	k := sessionKey{p, spec.ID}
 	if old := d.sessions[k]; old != nil {

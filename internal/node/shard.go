@@ -40,7 +40,7 @@ type inflight struct {
 	grants    []*grant         // one per Grant commit, after all proposals' commits
 	creates   map[queueKey]int // ready tasks the entry's creates may add
 	tick      bool
-	term      bool // it holds the term's first commit
+	term      uint64 // set if it holds the first commit of this term
 }
 
 // shard is one shard on this node. The loop goroutine owns core and what is named so below.
@@ -54,34 +54,43 @@ type shard struct {
 	machineMu sync.RWMutex
 	disp      *dispatcher
 
-	mu      sync.Mutex // guards the fields of this group
-	queue   []*proposal
-	commits int         // of queue
-	lazy    []*proposal // renewals, waiting for company
-	queued  int64       // bytes in queue and lazy
-	lazyAt  time.Duration
-	appends []appendDone
-	applies []*replog.Apply
-	closed  bool
+	mu         sync.Mutex // guards the fields of this group
+	queue      []*proposal
+	commits    int         // of queue
+	lazy       []*proposal // renewals, waiting for company
+	queued     int64       // bytes in queue and lazy
+	lazyAt     time.Duration
+	appends    []appendDone
+	applies    []*replog.Apply
+	closed     bool
+	inbox      []peerMessage
+	inboxBytes int
 
-	wake chan struct{}
+	wake  chan struct{}
+	alone bool // this replica is the only voter
 
 	pendMu  sync.Mutex // guards pending
 	pending map[uint64]*inflight
 
 	// Owned by the loop.
-	seq       uint64
-	encoded   int           // what an entry may take
-	waiting   []*appendWait // appends handed to the log, in order
-	unsent    []*appendWait // of waiting, those that the log has not taken
-	inLog     int           // entries proposed whose append is not durable
-	last      int           // commits of the last entry proposed
-	wasTerm   uint64
-	leading   bool
-	termAsked bool // this term's first commit was proposed
+	nextTick   time.Duration // boot time of Raft's next tick
+	sleepUntil time.Duration // with Options.Manual: when a turn is due though nothing woke the shard
+	seq        uint64
+	encoded    int           // what an entry may take
+	waiting    []*appendWait // appends handed to the log, in order
+	unsent     []*appendWait // of waiting, those that the log has not taken
+	inLog      int           // entries proposed whose append is not durable
+	last       int           // commits of the last entry proposed
+	wasTerm    uint64
+	leading    bool
+	termAsked  bool // this term's first commit was proposed
+	report     report
+	settledAt  time.Duration // boot time when this replica began to lead
+	spreadAt   time.Duration // when it next looks where the shard is at home
 
 	timers   atomic.Bool // a Tick is proposed and not applied
-	ready    atomic.Bool // leads, and applied an entry of its own term
+	ready    atomic.Bool // leads, and applied an entry of its own term; changed under role's lock
+	role     role
 	applied  atomic.Uint64
 	due      atomic.Int64 // earliest timed work, as the applier left it
 	more     atomic.Bool  // the last Tick left work that is due
@@ -90,7 +99,11 @@ type shard struct {
 	advance  notifier // applied moved
 	applyC   chan *replog.Apply
 	waits    waits
-	scratch  []byte // the applier's
+	rounds   rounds
+	hashes   hashes
+	leader   atomic.Uint64 // who leads, as far as this replica knows; 0 = nobody
+	safe     atomic.Uint64 // every replica has all entries up to here
+	scratch  []byte        // the applier's
 }
 
 type appendDone struct {
@@ -132,7 +145,12 @@ func (c *shardClock) now(boot time.Duration) core.ShardTime {
 	return c.last
 }
 
-func (s *shard) now() core.ShardTime { return s.clock.now(s.n.o.Clock.Boot()) }
+func (s *shard) now() core.ShardTime {
+	if plantedBug("wall_clock_lease") {
+		return max(s.clock.now(s.n.o.Clock.Boot()), core.ShardTimeOf(s.n.o.Clock.Wall()), core.ShardTime(s.lastSeen.Load()))
+	}
+	return s.clock.now(s.n.o.Clock.Boot())
+}
 
 func (s *shard) poke() {
 	select {
@@ -144,7 +162,7 @@ func (s *shard) poke() {
 // enqueue takes a proposal, or refuses it at once by calling done.
 func (s *shard) enqueue(p *proposal, lazy bool) {
 	if !s.ready.Load() {
-		p.refuse(core.Unavailable{Reason: "no_leader"})
+		p.refuse(s.notLeading())
 		return
 	}
 	s.mu.Lock()
@@ -152,6 +170,8 @@ func (s *shard) enqueue(p *proposal, lazy bool) {
 	switch {
 	case s.closed:
 		refuse = core.Unavailable{Reason: "stopping"}
+	case !s.ready.Load(): // it stepped down meanwhile; if it does from here on, it finds this proposal
+		refuse = s.notLeading()
 	case len(s.queue)+len(s.lazy) >= s.n.o.QueueProposals:
 		refuse = core.Unavailable{Reason: "overload", Limit: "proposals"}
 	case s.queued+int64(p.bytes) > s.n.o.QueueBytes:
@@ -181,7 +201,6 @@ func (s *shard) run() {
 	defer s.n.loops.Done()
 	tick := s.n.o.Clock.NewTimer(s.n.o.TickEvery)
 	defer tick.Stop()
-	nextTick := s.n.o.Clock.Boot() + s.n.o.TickEvery
 	for {
 		select {
 		case <-s.wake:
@@ -190,27 +209,39 @@ func (s *shard) run() {
 			s.drainAtStop()
 			return
 		}
-		if now := s.n.o.Clock.Boot(); now >= nextTick {
-			s.core.Tick()
-			nextTick = now + s.n.o.TickEvery
-		}
-		if err := s.step(); err != nil {
+		if err := s.turn(); err != nil {
 			s.n.fail(fmt.Errorf("shard %d: %w", s.id, err))
 			s.drainAtStop()
 			return
 		}
-		tick.Reset(s.sleep(nextTick))
+		tick.Reset(s.sleep())
 	}
 }
 
+// turn is one turn of the loop: Raft's tick when it is time, and what can be done now.
+func (s *shard) turn() error {
+	if now := s.n.o.Clock.Boot(); now >= s.nextTick {
+		s.core.Tick()
+		s.nextTick = now + s.n.o.TickEvery
+		if !s.alone {
+			s.sendReport(now)
+			s.spread(now)
+		}
+	}
+	return s.step()
+}
+
 // sleep returns how long the loop may sleep: until the next tick, timed work or waiting renewal.
-func (s *shard) sleep(nextTick time.Duration) time.Duration {
+func (s *shard) sleep() time.Duration {
 	now := s.n.o.Clock.Boot()
-	d := nextTick - now
+	d := s.nextTick - now
 	if s.ready.Load() && !s.timers.Load() {
 		if due := core.ShardTime(s.due.Load()); due < core.Never {
 			d = min(d, core.Millis(due-s.now()).Duration())
 		}
+	}
+	if retry, waits := s.rounds.due(); waits {
+		d = min(d, retry-now)
 	}
 	s.mu.Lock()
 	if len(s.lazy) > 0 {
@@ -223,12 +254,18 @@ func (s *shard) sleep(nextTick time.Duration) time.Duration {
 // step takes in what happened and hands out what follows, until nothing follows.
 func (s *shard) step() error {
 	s.submit()
+	if err := s.checkHashes(); err != nil {
+		return err
+	}
 	for {
 		if err := s.takeIn(); err != nil {
 			return err
 		}
 		if err := s.lead(); err != nil {
 			return err
+		}
+		if round := s.rounds.next(s.n.o.Clock.Boot()); round != "" && !s.alone {
+			s.core.ReadIndex(round)
 		}
 		if !s.core.Ready() {
 			return nil
@@ -237,15 +274,18 @@ func (s *shard) step() error {
 		if err != nil {
 			return err
 		}
-		s.handOut(out)
+		if err := s.handOut(out); err != nil {
+			return err
+		}
 	}
 }
 
 func (s *shard) takeIn() error {
 	s.mu.Lock()
-	appends, applies := s.appends, s.applies
-	s.appends, s.applies = nil, nil
+	appends, applies, inbox := s.appends, s.applies, s.inbox
+	s.appends, s.applies, s.inbox, s.inboxBytes = nil, nil, nil, 0
 	s.mu.Unlock()
+	s.takeMessages(inbox)
 	for _, d := range appends {
 		if d.err != nil {
 			return fmt.Errorf("append: %w", d.err)
@@ -268,21 +308,29 @@ func (s *shard) takeIn() error {
 	return nil
 }
 
-func (s *shard) handOut(out replog.Output) {
+func (s *shard) handOut(out replog.Output) error {
+	s.send(out.Messages)
+	s.rounds.end(out.Reads)
 	if a := out.Append; a != nil {
-		w := &appendWait{a: a, done: a.Empty()}
+		w := &appendWait{a: a, done: a.Empty() || plantedBug("apply_above_durable")}
+		if w.done {
+			s.poke()
+		}
 		s.waiting = append(s.waiting, w)
 		s.inLog += a.Len()
-		if a.Empty() {
-			s.poke()
-		} else {
+		if !a.Empty() {
 			s.unsent = append(s.unsent, w)
 			s.submit()
 		}
 	}
-	if out.Apply != nil {
-		s.applyC <- out.Apply // bounded by MaxApplyBytes of what is not done
+	if out.Apply == nil {
+		return nil
 	}
+	if s.n.o.Manual {
+		return s.applyAll(out.Apply)
+	}
+	s.applyC <- out.Apply // bounded by MaxApplyBytes of what is not done
+	return nil
 }
 
 // submit hands waiting appends to the log, in order. A log whose queue is full takes them later: at the next step, which
@@ -311,11 +359,14 @@ func (s *shard) appendDone(w *appendWait, err error) {
 // lead does what only a leader does: open its term, propose what waits.
 func (s *shard) lead() error {
 	st := s.core.Status()
+	s.leader.Store(st.Leader)
 	if st.Term != s.wasTerm || st.Leading != s.leading {
 		s.wasTerm, s.leading, s.termAsked = st.Term, st.Leading, false
-		s.ready.Store(false)
-		if !st.Leading {
-			s.abandon(core.Unavailable{Reason: "no_leader", Unknown: true})
+		s.enterTerm(st)
+		if st.Leading {
+			s.settledAt = s.n.o.Clock.Boot()
+		} else {
+			s.stepDown()
 		}
 	}
 	if !s.leading {
@@ -335,9 +386,13 @@ func (s *shard) lead() error {
 
 // openTerm sets shard time and proposes the term's first commit. Everything in the log is applied.
 func (s *shard) openTerm(term uint64) error {
-	s.clock.start(core.ShardTime(s.lastSeen.Load()), core.ShardTimeOf(s.n.o.Clock.Wall()), s.n.o.Clock.Boot())
+	last, wall := core.ShardTime(s.lastSeen.Load()), core.ShardTimeOf(s.n.o.Clock.Wall())
+	if !s.n.clocks.agree(s.n) {
+		wall = last
+	}
+	s.clock.start(last, wall, s.n.o.Clock.Boot())
 	s.termAsked = true
-	f := &inflight{term: true}
+	f := &inflight{term: term}
 	return s.put(f, []core.Commit{{
 		Partition: systemPartition, Principal: "millrace",
 		Ops: []core.Op{&core.TermStart{Term: term, Leader: s.n.o.Replica}},
@@ -474,28 +529,8 @@ func (s *shard) drop(f *inflight, why core.Fact) {
 	if f.tick {
 		s.timers.Store(false)
 	}
-	if f.term {
+	if f.term != 0 {
 		s.termAsked = false
-	}
-}
-
-// abandon ends everything that waits: what was proposed is unknown, what was not is refused.
-func (s *shard) abandon(why core.Unavailable) {
-	s.pendMu.Lock()
-	pending := s.pending
-	s.pending = make(map[uint64]*inflight)
-	s.pendMu.Unlock()
-	for _, seq := range sortedKeys(pending) {
-		s.drop(pending[seq], why)
-	}
-	s.mu.Lock()
-	queue := append(s.queue, s.lazy...)
-	s.queue, s.lazy, s.queued, s.commits = nil, nil, 0, 0
-	s.mu.Unlock()
-	refused := why
-	refused.Unknown = false
-	for _, p := range queue {
-		p.refuse(refused)
 	}
 }
 

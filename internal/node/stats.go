@@ -73,8 +73,8 @@ func (n *Node) Unready() string {
 	default:
 	}
 	for _, s := range n.shards {
-		if !s.ready.Load() {
-			return fmt.Sprintf("shard %d of %d does not lead yet: it replays its log, or waits for its term to open", s.id, len(n.shards))
+		if !s.served() {
+			return fmt.Sprintf("shard %d of %d has no leader yet: it replays its log, waits for its term to open, or for a majority of nodes", s.id, len(n.shards))
 		}
 	}
 	return ""

@@ -6,13 +6,17 @@ import (
 	"github.com/millrace/millrace/internal/replog"
 )
 
+// cuts is how far the logs were cut.
+type cuts struct {
+	at    []uint64 // by shard
+	bytes uint64   // of the log when the state was last made durable
+}
+
 // keep looks after the disk and the log's length until the node stops.
 func (n *Node) keep() {
 	defer n.upkeep.Done()
 	timer := n.o.Clock.NewTimer(n.o.DiskEvery)
 	defer timer.Stop()
-	cut := make([]uint64, len(n.shards))
-	var cutBytes uint64 // of the log when the state was last made durable
 	for {
 		select {
 		case <-timer.C():
@@ -22,23 +26,36 @@ func (n *Node) keep() {
 		case <-n.stopping:
 			return
 		}
-		n.checkDisk()
-		for i, s := range n.shards {
-			if d := s.store.Durable(); d > max(cut[i], replog.FirstIndex) {
-				if err := n.o.Log.Cut(s.id, d); err != nil {
-					n.fail(fmt.Errorf("cut log of shard %d: %w", s.id, err))
-					return
-				}
-				cut[i] = d
-				cutBytes = n.o.Log.Stats().Bytes
-			}
-		}
-		if n.o.Log.Stats().Bytes-cutBytes > n.o.LogKeep {
-			cutBytes = n.o.Log.Stats().Bytes
-			n.o.Store.RequestFlush()
+		if err := n.tend(); err != nil {
+			n.fail(err)
+			return
 		}
 		timer.Reset(n.o.DiskEvery)
 	}
+}
+
+// tend does once what keep does all the time.
+func (n *Node) tend() error {
+	n.checkDisk()
+	n.clocks.ask(n, n.o.Clock.Boot())
+	for i, s := range n.shards {
+		d := s.store.Durable()
+		if !s.alone {
+			d = min(d, s.safe.Load()) // a replica that is behind needs the rest
+		}
+		if d > max(n.cuts.at[i], replog.FirstIndex) {
+			if err := n.o.Log.Cut(s.id, d); err != nil {
+				return fmt.Errorf("cut log of shard %d: %w", s.id, err)
+			}
+			n.cuts.at[i] = d
+			n.cuts.bytes = n.o.Log.Stats().Bytes
+		}
+	}
+	if n.o.Log.Stats().Bytes-n.cuts.bytes > n.o.LogKeep {
+		n.cuts.bytes = n.o.Log.Stats().Bytes
+		n.o.Store.RequestFlush()
+	}
+	return nil
 }
 
 // diskReserve is the free space below which writes that need room are refused.

@@ -29,6 +29,11 @@ func Reset(log *wal.Log, shard core.ShardID, index, term uint64) error {
 	done := make(chan error, 1)
 	hard := encodeHardState(&pb.HardState{Term: new(term), Commit: new(index), Vote: new(uint64(0))})
 	log.ResetTo(shard, index, term, hard, func(err error) { done <- err })
+	if log.Manual() {
+		for len(done) == 0 {
+			log.Step()
+		}
+	}
 	if err := <-done; err != nil {
 		return fmt.Errorf("begin log of shard %d: %w", shard, err)
 	}

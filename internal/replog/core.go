@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"
+	"go.etcd.io/raft/v3/tracker"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/millrace/millrace/internal/core"
@@ -82,6 +84,7 @@ type ReadState struct {
 // Message is one Raft message for a peer's replica, encoded.
 type Message struct {
 	To   uint64
+	Bulk bool // it carries entries or answers one that does; others must not wait behind it
 	Data []byte
 }
 
@@ -155,20 +158,34 @@ func (k *Core) Tick() { k.rn.Tick() }
 // Campaign starts an election at once: for a single voter, which waits for nobody.
 func (k *Core) Campaign() error { return k.rn.Campaign() }
 
-// Step takes a message from a peer's replica.
+// Step takes a message from a peer's replica. An error means that the message made no sense here and changed nothing.
 func (k *Core) Step(data []byte) error {
 	m := new(pb.Message)
 	if err := proto.Unmarshal(data, m); err != nil {
 		return fmt.Errorf("decode peer message: %w", err)
 	}
-	return k.rn.Step(m)
+	switch from := m.GetFrom(); {
+	case m.GetTo() != k.cfg.Replica:
+		return fmt.Errorf("peer message is for replica %d, this is %d", m.GetTo(), k.cfg.Replica)
+	case from == k.cfg.Replica || !slices.Contains(k.cfg.Voters, from):
+		return fmt.Errorf("peer message is from replica %d, which is no peer", from)
+	}
+	for _, e := range m.GetEntries() {
+		if e.GetType() != pb.EntryNormal {
+			return fmt.Errorf("peer message has an entry of type %d", e.GetType())
+		}
+	}
+	if err := k.rn.Step(m); err != nil {
+		return fmt.Errorf("step peer message: %w", err)
+	}
+	return nil
 }
 
 // Propose puts data into the log, which keeps it: the caller changes it no more. ErrNotLeader and ErrLogFull refuse it.
 func (k *Core) Propose(data []byte) error {
 	err := k.rn.Propose(data)
 	if errors.Is(err, raft.ErrProposalDropped) {
-		if k.rn.BasicStatus().RaftState != raft.StateLeader {
+		if b := k.rn.BasicStatus(); b.RaftState != raft.StateLeader || b.LeadTransferee != 0 {
 			return ErrNotLeader
 		}
 		return ErrLogFull
@@ -236,6 +253,7 @@ func (k *Core) Take() (Output, error) {
 		}
 	}
 	out.Messages, k.out = append(out.Messages, k.out...), nil
+	k.believe()
 	return out, nil
 }
 
@@ -286,6 +304,39 @@ func (k *Core) send(m *pb.Message) error {
 	if err != nil {
 		return fmt.Errorf("encode peer message: %w", err)
 	}
-	k.out = append(k.out, Message{To: m.GetTo(), Data: data})
+	k.pretend(m)
+	t := m.GetType()
+	k.out = append(k.out, Message{To: m.GetTo(), Bulk: t == pb.MsgApp || t == pb.MsgAppResp, Data: data})
 	return nil
+}
+
+// Unreachable tells that messages to a replica are being lost, so that what it is sent is probed again.
+func (k *Core) Unreachable(replica uint64) { k.rn.ReportUnreachable(replica) }
+
+// Transfer asks another voter to lead. Proposals are dropped until it does, or until an election's time has passed.
+func (k *Core) Transfer(to uint64) { k.rn.TransferLeader(to) }
+
+// Transferring reports whether a transfer is under way.
+func (k *Core) Transferring() bool { return k.rn.BasicStatus().LeadTransferee != 0 }
+
+// Progress is what a leader knows of another voter.
+type Progress struct {
+	Replica uint64
+	Match   uint64 // it has durably all entries up to here
+	Active  bool   // it was heard of lately
+}
+
+// Followers returns what a leader knows of the other voters, by replica; nil for a replica that does not lead.
+func (k *Core) Followers() []Progress {
+	if k.rn.BasicStatus().RaftState != raft.StateLeader {
+		return nil
+	}
+	var out []Progress
+	k.rn.WithProgress(func(id uint64, _ raft.ProgressType, p tracker.Progress) {
+		if id != k.cfg.Replica {
+			out = append(out, Progress{Replica: id, Match: p.Match, Active: p.RecentActive})
+		}
+	})
+	slices.SortFunc(out, func(a, b Progress) int { return cmp.Compare(a.Replica, b.Replica) })
+	return out
 }

@@ -75,6 +75,8 @@ func (o Options) check() error {
 		return fmt.Errorf("shards: %d is not within 1 to %d", o.Shards, maxShards)
 	case o.Memory < minMemory:
 		return fmt.Errorf("memory: %d bytes are less than the least of %d", o.Memory, minMemory)
+	case o.Cluster.Check() != nil:
+		return o.Cluster.Check()
 	case o.Reserve < 0:
 		return errors.New("disk-reserve: must not be negative")
 	case o.Limits.Check() != nil:

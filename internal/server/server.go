@@ -13,9 +13,11 @@ import (
 
 	"github.com/millrace/millrace/internal/api"
 	"github.com/millrace/millrace/internal/auth"
+	"github.com/millrace/millrace/internal/config"
 	"github.com/millrace/millrace/internal/env"
 	"github.com/millrace/millrace/internal/node"
 	"github.com/millrace/millrace/internal/obs"
+	"github.com/millrace/millrace/internal/replog/transport"
 	"github.com/millrace/millrace/internal/replog/wal"
 	"github.com/millrace/millrace/internal/store"
 )
@@ -48,6 +50,8 @@ type Options struct {
 	Reserve    int64      // free bytes kept on the disk; default min(1 % of it, 1 GiB)
 	Version    string
 	Limits     api.Limits // of the gRPC edge; a zero one means its default
+	Cluster    config.Cluster
+	Forward    bool // REST requests that another node must serve are forwarded; else their callers are sent there
 
 	OneCommitPerEntry bool // no group commit: for measuring what it is worth
 
@@ -70,6 +74,7 @@ type Running struct {
 	store  *store.Store
 	log    *wal.Log
 	node   *node.Node
+	peers  *transport.Transport // nil without a cluster
 	api    *api.Server
 	served chan error
 	once   sync.Once
@@ -108,7 +113,7 @@ func (r *Running) open(ctx context.Context) error {
 	}
 	r.api, err = api.New(api.Options{
 		Backend: r.node, Auth: o.Tokens, Clock: o.Clock, Rand: o.Rand, Logger: o.Logger, Version: o.Version,
-		Limits: o.Limits,
+		Limits: o.Limits, Forward: o.Forward, Peers: r.forwarder(), WebOf: r.webOf,
 	})
 	if err != nil {
 		return errors.Join(err, lis.Close())
@@ -139,12 +144,18 @@ func (r *Running) openData(fs env.FS) (err error) {
 	}); err != nil {
 		return fmt.Errorf("open log: %w", err)
 	}
-	r.node, err = node.Open(node.Options{
+	n := node.Options{
 		Name: o.Name, Shards: o.Shards, Dir: o.Dir, FS: fs, Clock: o.Clock, Rand: o.Rand, Logger: o.Logger, Log: r.log,
 		Store: r.store, Ballast: r.dir, Unsynced: o.Durability == None, DiskReserve: uint64(o.Reserve), QueueBytes: memory.proposals,
 		OneCommitPerEntry: o.OneCommitPerEntry,
-	})
-	return err
+	}
+	if err := r.openPeers(fs, &n); err != nil {
+		return err
+	}
+	if r.node, err = node.Open(n); err != nil {
+		return err
+	}
+	return r.startPeers()
 }
 
 // segmentBytes returns the size of log segments that suits a disk: a small part of it, 1 MiB to 64 MiB.
@@ -180,6 +191,9 @@ func (r *Running) closeParts() error {
 	all := []error{r.closeHTTP()}
 	if r.admin != nil {
 		all = append(all, r.admin.close())
+	}
+	if r.peers != nil {
+		all = append(all, r.peers.Close())
 	}
 	if r.node != nil {
 		r.node.Close()

@@ -67,10 +67,10 @@ func Dial(ctx context.Context, opts ...Option) (*Client, error) {
 	return c, nil
 }
 
-func (c *Client) dialOptions(w *ways) []grpc.DialOption {
+func (c *Client) dialOptions(w *ways, address string) []grpc.DialOption {
 	creds := insecure.NewCredentials()
 	if c.opts.tls != nil {
-		creds = credentials.NewTLS(withServerName(c.opts.tls, c.opts.address))
+		creds = credentials.NewTLS(withServerName(c.opts.tls, address))
 	}
 	return []grpc.DialOption{
 		grpc.WithTransportCredentials(creds),
@@ -219,11 +219,17 @@ func (c *Client) repeat(ctx context.Context, changes bool, call func(ctx context
 			e.Outcome = Unknown
 		}
 		unsure = changes && e.Outcome == Unknown
+		if try < leaderHops && c.ways.follow(e) {
+			continue
+		}
 		if e.patience() == 0 || !sleep(ctx, max(e.RetryAfter, backoff(try))) {
 			return e
 		}
 	}
 }
+
+// leaderHops bounds how often in a row a call goes where it is sent without a pause.
+const leaderHops = 3
 
 func (c *Client) isClosed() bool {
 	c.mu.Lock()

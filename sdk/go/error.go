@@ -70,6 +70,7 @@ type Error struct {
 	Op         int               // index of the refused op: OpNone, OpFence, OpCondition-i for condition i, or 0 and up
 	Details    map[string]string // rev, state, value, ...
 	RetryAfter time.Duration     // the server's wish; 0 when it has none
+	Leader     string            // of CodeNotLeader: host:port of the node that serves; empty if unknown
 	Outcome    Outcome           // Refused or Unknown
 
 	cause error // what ended the call, such as context.DeadlineExceeded
@@ -169,7 +170,8 @@ func fromWire(w *millracev1.Error) *Error {
 	}
 	e := &Error{
 		Code: Code(w.Code), Reason: w.Reason, Message: w.Message, Field: w.Field, Limit: w.Limit, Max: w.Max,
-		Op: OpNone, Details: w.Details, RetryAfter: w.RetryAfter.AsDuration(), Outcome: Refused,
+		Op: OpNone, Details: w.Details, RetryAfter: w.RetryAfter.AsDuration(), Leader: w.Leader,
+		Outcome: Refused,
 	}
 	if w.Op != nil {
 		e.Op = int(*w.Op)

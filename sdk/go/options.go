@@ -9,14 +9,16 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"strings"
 )
 
 // Option changes how Dial connects.
 type Option func(*options)
 
 type options struct {
-	address   string
-	rest      string // host:port; empty: restHosts finds it
+	address   string   // the first of addresses
+	addresses []string // of nodes of one cluster
+	rest      string   // host:port; empty: restHosts finds it
 	transport TransportMode
 	token     string
 	namespace string
@@ -29,7 +31,8 @@ type options struct {
 	codec     Codec
 }
 
-// Address is the server's host:port. Default: MILLRACE_URL, then 127.0.0.1:7081.
+// Address is the server's host:port, or those of several nodes of a cluster with commas between them: the client speaks to
+// the one that leads, which any of them tells. Default: MILLRACE_URL, then 127.0.0.1:7081.
 func Address(hostPort string) Option { return func(o *options) { o.address = hostPort } }
 
 // RESTAddress is the host:port where the server's REST is, for a client that gRPC does not serve. Default:
@@ -109,20 +112,34 @@ func newOptions(opts []Option) (options, error) {
 			return d.DialContext(ctx, "tcp", address)
 		}
 	}
-	host, _, err := net.SplitHostPort(o.address)
-	if err != nil {
-		return o, fmt.Errorf("address %q is no host:port: %w", o.address, err)
+	for _, address := range strings.Split(o.address, ",") {
+		address = strings.TrimSpace(address)
+		if _, _, err := net.SplitHostPort(address); err != nil {
+			return o, fmt.Errorf("address %q is no host:port: %w", address, err)
+		}
+		o.addresses = append(o.addresses, address)
 	}
+	o.address = o.addresses[0]
 	if _, _, err := net.SplitHostPort(o.rest); o.rest != "" && err != nil {
 		return o, fmt.Errorf("REST address %q is no host:port: %w", o.rest, err)
 	}
 	if o.transport > TransportREST {
 		return o, fmt.Errorf("transport %d is none", o.transport)
 	}
-	if o.tls == nil && !o.insecure && !loopback(host) {
+	if o.tls == nil && !o.insecure && !o.local() {
 		o.tls = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
 	return o, nil
+}
+
+// local reports whether all addresses are of this machine.
+func (o *options) local() bool {
+	for _, address := range o.addresses {
+		if host, _, _ := net.SplitHostPort(address); !loopback(host) { // it was checked before
+			return false
+		}
+	}
+	return true
 }
 
 func loopback(host string) bool {

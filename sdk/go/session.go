@@ -129,6 +129,7 @@ func (s *session) run(once bool) error {
 		switch {
 		case stop:
 			return context.Cause(s.ctx)
+		case err != nil && try < leaderHops && s.c.ways.follow(fromStatus(err)):
 		case finished:
 			return nil
 		case permanent(err) && once:

@@ -48,7 +48,8 @@ func parseTransport(name string) (TransportMode, error) {
 // way is one way to the server: a pair of gRPC connections, or REST.
 type way struct {
 	streams, calls grpc.ClientConnInterface
-	plain          bool // it has no sessions: what must be repeatable carries an id of its own
+	address        string // of gRPC
+	plain          bool   // it has no sessions: what must be repeatable carries an id of its own
 	conns          []*grpc.ClientConn
 	gone           context.Context // ends when another way is taken
 	leave          context.CancelFunc
@@ -104,15 +105,15 @@ func newWays(c *Client) (*ways, error) {
 		return w, nil
 	}
 	var err error
-	if w.now, err = w.overGRPC(); err != nil {
+	if w.now, err = w.overGRPC(c.opts.address); err != nil {
 		return nil, err
 	}
 	w.now.conns[0].Connect()
-	if w.mode == TransportStream {
+	if w.mode == TransportStream && len(c.opts.addresses) == 1 {
 		close(w.done)
 		return w, nil
 	}
-	go w.watch(w.now)
+	go w.watch()
 	return w, nil
 }
 
@@ -122,10 +123,10 @@ func (w *ways) overREST() *way {
 	return r
 }
 
-func (w *ways) overGRPC() (*way, error) {
-	g := &way{}
+func (w *ways) overGRPC(address string) (*way, error) {
+	g := &way{address: address}
 	for range 2 {
-		conn, err := grpc.NewClient("passthrough:///"+w.c.opts.address, w.c.dialOptions(w)...)
+		conn, err := grpc.NewClient("passthrough:///"+address, w.c.dialOptions(w, address)...)
 		if err != nil {
 			g.close()
 			return nil, err
@@ -187,6 +188,48 @@ func (w *ways) take(g *way) bool {
 		old.close()
 	}
 	return true
+}
+
+// follow goes to the node that an error names as the leader. It reports whether that is another one than was asked.
+func (w *ways) follow(e *Error) bool {
+	if e == nil || e.Code != CodeNotLeader || e.Leader == "" {
+		return false
+	}
+	w.mu.Lock()
+	now := w.now
+	w.mu.Unlock()
+	return !now.plain && now.address != e.Leader && w.move(e.Leader)
+}
+
+// move goes to another node over gRPC.
+func (w *ways) move(address string) bool {
+	if _, _, err := net.SplitHostPort(address); err != nil {
+		return false
+	}
+	g, err := w.overGRPC(address)
+	if err != nil {
+		return false
+	}
+	g.conns[0].Connect()
+	if !w.take(g) {
+		g.leave()
+		g.close()
+		return false
+	}
+	return true
+}
+
+// other is the node to try after one that is not reached: the first that was named when a leader was followed, else the
+// next one; empty if there is no other.
+func (w *ways) other(address string) string {
+	all := w.c.opts.addresses
+	switch i := slices.Index(all, address); {
+	case i < 0:
+		return all[0]
+	case len(all) > 1:
+		return all[(i+1)%len(all)]
+	}
+	return ""
 }
 
 // using is the transport in use.

@@ -42,14 +42,15 @@ func (w *ways) turnToREST(ctx context.Context, g *way) bool {
 }
 
 // watch looks after the ways until the client closes: for REST while gRPC fails, for gRPC while REST serves.
-func (w *ways) watch(g *way) {
+func (w *ways) watch() {
 	defer close(w.done)
 	for w.ctx.Err() == nil {
-		w.stay(g)
-		if w.ctx.Err() != nil {
-			return
-		}
-		if g = w.look(); g == nil {
+		w.mu.Lock()
+		g := w.now
+		w.mu.Unlock()
+		if !g.plain {
+			w.stay(g)
+		} else if w.look() == nil {
 			return
 		}
 	}
@@ -71,19 +72,26 @@ func (w *ways) stay(g *way) {
 // doubt returns when g works again, or was left.
 func (w *ways) doubt(g *way) {
 	for try := 0; g.gone.Err() == nil && g.conns[0].GetState() == connectivity.TransientFailure; try++ {
-		if !w.patient(g, errNotReached) && w.turnToREST(g.gone, g) {
+		if next := w.other(g.address); next != "" && w.move(next) {
+			sleep(w.ctx, backoffWithin(moveWithin)) // it is given a moment before the next one is tried
+			return
+		}
+		if w.mode == TransportAuto && !w.patient(g, errNotReached) && w.turnToREST(g.gone, g) {
 			return
 		}
 		sleep(g.gone, max(backoff(try), askAgain))
 	}
 }
 
+// moveWithin is at most how long a client stays with a node that is not reached before it tries the next of a cluster.
+const moveWithin = 200 * time.Millisecond
+
 var errNotReached = errors.New("the server is not reached")
 
 // look returns a way over gRPC on which a stream was let in, and that is taken; nil when the client closes.
 func (w *ways) look() *way {
 	for wait := lookBase; sleep(w.ctx, wait/2+backoffWithin(wait/2)); wait = min(2*wait, lookMax) {
-		g, err := w.overGRPC()
+		g, err := w.overGRPC(w.c.opts.address)
 		if err != nil {
 			continue
 		}

@@ -86,6 +86,9 @@ func (l *Log) Append(b Batch) error {
 	return nil
 }
 
+// Manual reports whether the caller has to call Step for anything to be written.
+func (l *Log) Manual() bool { return l.o.Manual }
+
 // push queues a change. qmu is held.
 func (l *Log) push(c *change) {
 	c.queued = true

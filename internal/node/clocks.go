@@ -1,0 +1,90 @@
+package node
+
+import (
+	"encoding/binary"
+	"sync"
+	"time"
+)
+
+// clocks is what a node knows of its peers' wall clocks. They decide one thing: whether shard time may step forward to the
+// wall clock when a term begins. It may when most nodes agree, so that one whose clock is wrong moves nothing.
+type clocks struct {
+	mu   sync.Mutex // guards the fields below
+	next time.Duration
+	of   map[uint64]clockSample
+}
+
+// clockSample is how far a peer's wall clock is ahead of ours, as its last answer showed.
+type clockSample struct {
+	ahead time.Duration
+	at    time.Duration // boot time of the answer
+}
+
+const (
+	clockEvery  = time.Second
+	clockFresh  = 30 * time.Second // older samples count for nothing
+	clockAgrees = time.Second
+)
+
+// ask asks the peers for their clocks, when it is time.
+func (c *clocks) ask(n *Node, now time.Duration) {
+	c.mu.Lock()
+	due := now >= c.next
+	if due {
+		c.next = now + clockEvery
+	}
+	c.mu.Unlock()
+	if !due {
+		return
+	}
+	msg := clockMessage(n.o.Clock.Wall(), now, 0)
+	for _, p := range n.o.Peers {
+		n.o.Network.Send(p.Replica, 0, false, msg)
+	}
+}
+
+// clockMessage is a question, whose answered is 0, or the answer to one that was asked at the peer's boot time.
+func clockMessage(wall time.Time, asked, answered time.Duration) []byte {
+	b := append(make([]byte, 0, 25), peerClock)
+	b = binary.BigEndian.AppendUint64(b, uint64(wall.UnixMilli()))
+	b = binary.BigEndian.AppendUint64(b, uint64(asked))
+	return binary.BigEndian.AppendUint64(b, uint64(answered))
+}
+
+// take answers a question, or notes an answer. Half of the round trip counts for the way back.
+func (c *clocks) take(n *Node, from uint64, b []byte) {
+	if len(b) != 24 {
+		return
+	}
+	wall := time.UnixMilli(int64(binary.BigEndian.Uint64(b)))
+	asked, answered := time.Duration(binary.BigEndian.Uint64(b[8:])), time.Duration(binary.BigEndian.Uint64(b[16:]))
+	now := n.o.Clock.Boot()
+	if answered == 0 {
+		n.o.Network.Send(from, 0, false, clockMessage(n.o.Clock.Wall(), 0, max(asked, 1)))
+		return
+	}
+	trip := now - answered
+	if trip < 0 || trip > clockAgrees {
+		return // too slow to tell a second
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.of == nil {
+		c.of = make(map[uint64]clockSample)
+	}
+	c.of[from] = clockSample{ahead: wall.Add(trip / 2).Sub(n.o.Clock.Wall()), at: now}
+}
+
+// agree reports whether the wall clocks of most nodes are within a second of ours.
+func (c *clocks) agree(n *Node) bool {
+	now := n.o.Clock.Boot()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	near := 1
+	for _, s := range c.of {
+		if now-s.at <= clockFresh && s.ahead.Abs() <= clockAgrees {
+			near++
+		}
+	}
+	return 2*near > 1+len(n.o.Peers)
+}

@@ -1,0 +1,153 @@
+package node
+
+import (
+	"encoding/binary"
+	"time"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/errs"
+	"github.com/millrace/millrace/internal/replog"
+)
+
+// Network carries messages to the other replicas of this node's shards. Replicas have the numbers of their nodes.
+type Network interface {
+	// Send takes a message for a replica of a shard, or drops it: it does not wait. msg is not changed afterwards. What is
+	// bulk may be overtaken by what is not. It reports false when the message was dropped.
+	Send(to uint64, shard core.ShardID, bulk bool, msg []byte) bool
+}
+
+// Peer is another node.
+type Peer struct {
+	Replica uint64
+	Address string // where clients reach its native API, for those who are sent there
+}
+
+// The first byte of a message between replicas.
+const (
+	peerRaft byte = 1 // the rest is a message of the Raft library
+	// peerReport is what a leader tells each second: the index that all replicas have durably (8 bytes, big-endian), an
+	// index and the apply hash there (8 each, zeros for none).
+	peerReport byte = 2
+	// peerClock is the wall clock of the sender in Unix milliseconds (8 bytes), and what it answers: the receiver's own
+	// boot clock as it was sent (8 bytes of nanoseconds, zero in a question).
+	peerClock byte = 3
+)
+
+// maxInbox bounds the messages of peers that wait for a shard's loop, in bytes. Beyond it they are dropped, as a network
+// drops.
+const maxInbox = 64 << 20
+
+type peerMessage struct {
+	from uint64
+	msg  []byte
+}
+
+// Receive takes a message that another replica sent. msg is the node's from here on.
+func (n *Node) Receive(from uint64, shard core.ShardID, msg []byte) {
+	if int(shard) >= len(n.shards) || len(msg) == 0 || n.peer(from) == nil {
+		return
+	}
+	if msg[0] == peerClock {
+		n.clocks.take(n, from, msg[1:])
+		return
+	}
+	s := n.shards[shard]
+	s.mu.Lock()
+	if s.closed || s.inboxBytes+len(msg) > maxInbox {
+		s.mu.Unlock()
+		return
+	}
+	s.inbox = append(s.inbox, peerMessage{from, msg})
+	s.inboxBytes += len(msg)
+	s.mu.Unlock()
+	s.poke()
+}
+
+// peer returns the peer of a number, or nil.
+func (n *Node) peer(replica uint64) *Peer {
+	for i := range n.o.Peers {
+		if n.o.Peers[i].Replica == replica {
+			return &n.o.Peers[i]
+		}
+	}
+	return nil
+}
+
+// takeMessages gives the log what peers sent.
+func (s *shard) takeMessages(in []peerMessage) {
+	for _, m := range in {
+		switch kind, rest := m.msg[0], m.msg[1:]; kind {
+		case peerRaft:
+			if err := s.core.Step(rest); err != nil {
+				s.n.o.Logger.Debug("message of a peer", "shard", s.id, "from", m.from, "error", err)
+			}
+		case peerReport:
+			s.takeReport(m.from, rest)
+		}
+	}
+}
+
+// send hands messages of the log to the network.
+func (s *shard) send(out []replog.Message) {
+	for _, m := range out {
+		msg := append(make([]byte, 0, 1+len(m.Data)), peerRaft)
+		if !s.n.o.Network.Send(m.To, s.id, m.Bulk, append(msg, m.Data...)) {
+			s.core.Unreachable(m.To)
+		}
+	}
+}
+
+// reportEvery is how often a leader tells its followers what it knows of all of them.
+const reportEvery = time.Second
+
+// hashEvery is how far apart the indexes are at which replicas compare their apply hashes.
+const hashEvery = 1024
+
+// report is when a leader tells its followers how much of the log all have, and its apply hash.
+type report struct {
+	next time.Duration // boot time of the next
+}
+
+type hashAt struct{ index, hash uint64 }
+
+// sendReport tells the followers, when it is time.
+func (s *shard) sendReport(now time.Duration) {
+	if !s.leading || now < s.report.next {
+		return
+	}
+	s.report.next = now + reportEvery
+	followers := s.core.Followers()
+	if len(followers) != len(s.n.o.Peers) {
+		return // this very tick has ended its leadership: nothing is known of the others
+	}
+	safe := s.applied.Load()
+	for _, f := range followers {
+		safe = min(safe, f.Match)
+	}
+	s.safe.Store(max(safe, s.safe.Load()))
+	h := s.hashes.last()
+	msg := append(make([]byte, 0, 25), peerReport)
+	msg = binary.BigEndian.AppendUint64(msg, safe)
+	msg = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(msg, h.index), h.hash)
+	for _, f := range followers {
+		s.n.o.Network.Send(f.Replica, s.id, false, msg)
+	}
+}
+
+func (s *shard) takeReport(from uint64, b []byte) {
+	if st := s.core.Status(); len(b) != 24 || st.Leader != from {
+		return
+	}
+	s.safe.Store(max(binary.BigEndian.Uint64(b), s.safe.Load()))
+	if h := (hashAt{binary.BigEndian.Uint64(b[8:]), binary.BigEndian.Uint64(b[16:])}); h.index > 0 {
+		s.hashes.expect(h)
+	}
+}
+
+// checkHashes ends the node when this replica's state is not the leader's.
+func (s *shard) checkHashes() error {
+	if want, got, differ := s.hashes.compare(); differ {
+		return errs.Corruptf("replica differs from its leader: apply hash %016x at entry %d, the leader has %016x", got, want.index, want.hash)
+	}
+	return nil
+}

@@ -1,0 +1,138 @@
+package node
+
+import (
+	"context"
+	"encoding/binary"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/replog"
+)
+
+// rounds find out, for reads on any replica, what index a linearizable read must wait for: the leader's commit index,
+// confirmed by a majority. One round is under way at a time and serves all reads that came before it began.
+type rounds struct {
+	mu      sync.Mutex // guards the fields below
+	waiting []*readWait
+	asked   []*readWait // by the round under way
+	name    string      // of that round; empty = none. Each attempt has its own
+	retry   time.Duration
+	number  uint64
+}
+
+// readWait is one read. index is buffered, and closed without a value when the node stops.
+type readWait struct{ index chan uint64 }
+
+// roundRetry is after what time a round that had no answer is asked again: the message was lost, or the leader is gone.
+const roundRetry = 300 * time.Millisecond
+
+// add takes a read in for the next round.
+func (r *rounds) add() *readWait {
+	w := &readWait{index: make(chan uint64, 1)}
+	r.mu.Lock()
+	r.waiting = append(r.waiting, w)
+	r.mu.Unlock()
+	return w
+}
+
+// drop forgets a read that waits no more.
+func (r *rounds) drop(w *readWait) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, list := range []*[]*readWait{&r.waiting, &r.asked} {
+		for i, other := range *list {
+			if other == w {
+				*list = append((*list)[:i:i], (*list)[i+1:]...)
+				return
+			}
+		}
+	}
+}
+
+// next returns the name of a round to begin, or an empty one.
+func (r *rounds) next(now time.Duration) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.name != "" && now < r.retry || len(r.waiting)+len(r.asked) == 0 {
+		return ""
+	}
+	r.asked, r.waiting = append(r.asked, r.waiting...), nil
+	r.number++
+	r.name, r.retry = string(binary.BigEndian.AppendUint64(nil, r.number)), now+roundRetry
+	return r.name
+}
+
+// due returns when the loop must look again; false = it need not.
+func (r *rounds) due() (time.Duration, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.retry, r.name != ""
+}
+
+// end takes the answers of rounds in.
+func (r *rounds) end(states []replog.ReadState) {
+	if len(states) == 0 {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, st := range states {
+		if r.name == "" || st.Context != r.name {
+			continue // an attempt that was given up: it began before reads that have joined since
+		}
+		for _, w := range r.asked {
+			w.index <- st.Index
+		}
+		r.asked, r.name = nil, ""
+	}
+}
+
+// Reading begins a linearizable read and does not wait: may reports whether this replica shows, by now, everything that was
+// acknowledged before the call.
+func (n *Node) Reading(p core.Partition) (may func() bool, err error) {
+	s, err := n.shardOf(p)
+	if err != nil {
+		return nil, err
+	}
+	if term, serves := n.Leads(s.id); plantedBug("stale_leader_read") && serves || plantedBug("serve_before_own_term") && term > 0 {
+		return func() bool { return true }, nil
+	}
+	w := s.rounds.add()
+	s.poke()
+	var index uint64
+	return func() bool {
+		select {
+		case index = <-w.index:
+		default:
+		}
+		return index > 0 && s.applied.Load() >= index
+	}, nil
+}
+
+// confirm waits for the index that a linearizable read needs.
+func (s *shard) confirm(ctx context.Context, timer <-chan time.Time) (uint64, core.Fact) {
+	w := s.rounds.add()
+	s.poke()
+	select {
+	case index := <-w.index:
+		return index, nil
+	case <-timer:
+		s.rounds.drop(w)
+		return 0, s.unreached()
+	case <-ctx.Done():
+		s.rounds.drop(w)
+		return 0, core.DeadlineExceeded{}
+	case <-s.n.stopping:
+		s.rounds.drop(w)
+		return 0, core.Unavailable{Reason: "stopping"}
+	}
+}
+
+// unreached says why a read found no leader to confirm it in time.
+func (s *shard) unreached() core.Fact {
+	if s.leader.Load() == 0 {
+		return core.Unavailable{Reason: "no_leader"}
+	}
+	return core.DeadlineExceeded{}
+}

@@ -1,0 +1,24 @@
+//go:build mutants
+
+package sim
+
+import "os"
+
+// The planted bugs that the simulator is there to find. They are in the packages that it runs.
+const (
+	_ = "ack_before_quorum"
+	_ = "apply_above_durable"
+	_ = "stale_leader_read"
+	_ = "serve_before_own_term"
+	_ = "wall_clock_lease"
+	_ = "wall_time_in_apply"
+	_ = "map_order_in_apply"
+)
+
+// seedsForBugs is how many histories are made to find one.
+func seedsForBugs(n int) int {
+	if os.Getenv("MILLRACE_MUTANT") != "" {
+		return 400
+	}
+	return n
+}
