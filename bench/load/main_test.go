@@ -82,7 +82,7 @@ func serve(args []string) error {
 }
 
 func TestAThrottledDriverIsReportedAsTheWall(t *testing.T) {
-	s := cycle(slow(2 * time.Millisecond))
+	s := cycle(slow(50 * time.Millisecond)) // a busy machine adds little to that
 	s.Rows[0].NoCeiling = false
 	r := measure(t, s, startFaulty(t, faults{}), func(_ *bench.Config, h *bench.Harness) {
 		h.NullServer = NullServer

@@ -68,7 +68,7 @@ func (c *restCall) leaderAddress(f core.NotLeader) (*url.URL, bool) {
 // passed are the headers that go with a request which is forwarded, and those that come back.
 var (
 	passedOn   = []string{"Authorization", "Content-Type", "Idempotency-Key", "If-Match", "Accept"}
-	passedBack = []string{"Content-Type", "Location", "Etag", "Retry-After", "Www-Authenticate", "Millrace-Index"}
+	passedBack = []string{"Content-Type", "Location", "Etag", "Retry-After", "Www-Authenticate", headerIndex, headerRev}
 )
 
 // forward answers with what the leader answers. It reports false when the leader was not asked: nothing was done then. An

@@ -23,3 +23,12 @@ func ReadFile(fs FS, name string, most int64) (b []byte, err error) {
 	}
 	return b[:n], err
 }
+
+// SyncDir makes the entries of a directory durable.
+func SyncDir(fs FS, name string) error {
+	d, err := fs.OpenDir(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

@@ -131,6 +131,23 @@ func (c *cluster) leader(ctx context.Context, shard int, other uint64) (lead *ri
 	return lead
 }
 
+// commit makes a commit at the node that leads shard 0, and repeats it where leadership was lost on the way: for
+// operations that may be repeated. It returns that node.
+func (c *cluster) commit(ctx context.Context, other uint64, ops ...core.Op) *rig {
+	c.t.Helper()
+	for {
+		lead := c.leader(ctx, 0, other)
+		lead.ns = c.ns
+		p := lead.propose(core.Commit{Ops: ops})
+		if p.Err == nil && p.Results[0].Refusal == nil {
+			return lead
+		}
+		if p.Err == nil || ctx.Err() != nil {
+			c.t.Fatalf("commit: %v, %+v", p.Err, p.Results)
+		}
+	}
+}
+
 // until waits for something to become true.
 func (c *cluster) until(ctx context.Context, why string, is func() bool) {
 	c.t.Helper()
@@ -179,8 +196,11 @@ func within(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
+// patient keeps its leader also where the tests of all packages run at once.
+var patient = Options{TickEvery: 200 * time.Millisecond}
+
 func TestThreeReplicasApplyTheSame(t *testing.T) {
-	c := openCluster(t, 3, Options{})
+	c := openCluster(t, 3, patient)
 	lead := c.leader(within(t, 10*time.Second), 0, 0)
 	lead.ns = c.ns
 	for i := range 300 {
@@ -194,7 +214,7 @@ func TestThreeReplicasApplyTheSame(t *testing.T) {
 }
 
 func TestAFollowerSendsWritersToTheLeaderAndReadsWhatWasAcknowledged(t *testing.T) {
-	c := openCluster(t, 3, Options{})
+	c := openCluster(t, 3, patient)
 	ctx := within(t, 20*time.Second)
 	lead := c.leader(ctx, 0, 0)
 	lead.ns = c.ns
@@ -231,13 +251,12 @@ func TestWhatWasAcknowledgedOutlivesItsLeader(t *testing.T) {
 	created := 0
 	for _, cut := range []bool{false, true, false, true} {
 		ctx := within(t, 30*time.Second)
-		lead := c.leader(ctx, 0, 0)
-		id := lead.node.o.Replica
-		lead.ns = c.ns
+		var lead *rig
 		for range 50 {
-			lead.must(&core.TaskCreate{ID: taskID(created), Queue: "q"})
+			lead = c.commit(ctx, 0, &core.TaskCreate{ID: taskID(created), Queue: "q"})
 			created++
 		}
+		id := lead.node.o.Replica
 		if cut {
 			c.wires.alone(id, true)
 		} else {

@@ -3,9 +3,10 @@
 //
 // Each shard has two goroutines. The loop owns the Raft replica: it gathers what arrived while the last append was in
 // flight into one entry, adds the grants that entry allows, and hands entries to the log and committed ones to the
-// applier. The applier runs the state machine over the store's memory layer, publishes, and only then answers those who
-// wait and pushes assigned tasks. A third, small state is the dispatcher: which sessions wait for which queues. It is
-// soft state of the leader, rebuilt by the streams that attach again.
+// applier. The applier runs the state machine over the store's memory layer, answers each proposal when its commits are
+// judged, publishes the entry, and then answers settles and pushes assigned tasks. A third, small state is the
+// dispatcher: which sessions wait for which queues. It is soft state of the leader, rebuilt by the streams that attach
+// again. What concerns the other nodes is in peers.go, round.go, leader.go and clocks.go.
 //
 // Promised: every proposal ends exactly once, with its results, a refusal, or "unknown" (R13); a leader serves and
 // grants only after it applied an entry of its own term (R5); lease deadlines never compare wall clocks (R11).

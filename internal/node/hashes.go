@@ -1,6 +1,9 @@
 package node
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
 // keptHashes is at how many indexes a replica remembers its apply hash: as many comparisons it may be ahead of what it is
 // told, or behind.
@@ -40,10 +43,7 @@ func (h *hashes) expect(t hashAt) {
 }
 
 func kept(s []hashAt) []hashAt {
-	if len(s) > keptHashes {
-		s = append(s[:0], s[1:]...)
-	}
-	return s
+	return slices.Delete(s, 0, max(len(s)-keptHashes, 0))
 }
 
 // compare holds what the leader told to the own hashes, and forgets what was compared.

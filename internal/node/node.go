@@ -102,6 +102,7 @@ func (n *Node) openShard(id core.ShardID) (*shard, error) {
 	}
 	c, err := replog.New(replog.Config{
 		Shard: id, Replica: n.o.Replica, Voters: n.voters(), Applied: applied, Log: n.o.Log, Logger: n.o.Logger,
+		Head: []byte{peerRaft},
 	})
 	if err != nil {
 		return nil, err

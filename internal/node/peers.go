@@ -90,8 +90,7 @@ func (s *shard) takeMessages(in []peerMessage) {
 // send hands messages of the log to the network.
 func (s *shard) send(out []replog.Message) {
 	for _, m := range out {
-		msg := append(make([]byte, 0, 1+len(m.Data)), peerRaft)
-		if !s.n.o.Network.Send(m.To, s.id, m.Bulk, append(msg, m.Data...)) {
+		if !s.n.o.Network.Send(m.To, s.id, m.Bulk, m.Data) {
 			s.core.Unreachable(m.To)
 		}
 	}

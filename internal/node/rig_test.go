@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
@@ -83,7 +82,7 @@ func startRig(t testing.TB, o rigOptions) (*rig, error) {
 		}
 	}
 	for _, d := range []string{"", dir} { // as the directory's owner does when it makes them
-		if err := syncDir(fs, d); err != nil {
+		if err := env.SyncDir(fs, d); err != nil {
 			return nil, err
 		}
 	}
@@ -108,14 +107,6 @@ func startRig(t testing.TB, o rigOptions) (*rig, error) {
 		return nil, fmt.Errorf("open node: %w", err)
 	}
 	return r, nil
-}
-
-func syncDir(fs env.FS, name string) error {
-	d, err := fs.OpenDir(name)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 // close ends the node as a clean stop does.

@@ -95,6 +95,9 @@ func (n *Node) Reading(p core.Partition) (may func() bool, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if s.alone {
+		return s.ready.Load, nil
+	}
 	if term, serves := n.Leads(s.id); plantedBug("stale_leader_read") && serves || plantedBug("serve_before_own_term") && term > 0 {
 		return func() bool { return true }, nil
 	}

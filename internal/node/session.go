@@ -33,7 +33,7 @@ type held struct {
 
 // Session opens or resumes a stream's session: leases that the client holds are kept, those it does not know of are
 // assigned again under the same token once a subscription of their queue comes.
-func (n *Node) Session(ctx context.Context, p core.Partition, spec core.SessionSpec, sink core.Sink) (core.Session, core.Welcome, error) {
+func (n *Node) Session(_ context.Context, p core.Partition, spec core.SessionSpec, sink core.Sink) (core.Session, core.Welcome, error) {
 	s, err := n.shardOf(p)
 	if err != nil {
 		return nil, core.Welcome{}, err

@@ -240,8 +240,10 @@ func (s *shard) sleep() time.Duration {
 			d = min(d, core.Millis(due-s.now()).Duration())
 		}
 	}
-	if retry, waits := s.rounds.due(); waits {
-		d = min(d, retry-now)
+	if !s.alone {
+		if retry, waits := s.rounds.due(); waits {
+			d = min(d, retry-now)
+		}
 	}
 	s.mu.Lock()
 	if len(s.lazy) > 0 {
@@ -254,8 +256,10 @@ func (s *shard) sleep() time.Duration {
 // step takes in what happened and hands out what follows, until nothing follows.
 func (s *shard) step() error {
 	s.submit()
-	if err := s.checkHashes(); err != nil {
-		return err
+	if !s.alone {
+		if err := s.checkHashes(); err != nil {
+			return err
+		}
 	}
 	for {
 		if err := s.takeIn(); err != nil {
@@ -264,8 +268,10 @@ func (s *shard) step() error {
 		if err := s.lead(); err != nil {
 			return err
 		}
-		if round := s.rounds.next(s.n.o.Clock.Boot()); round != "" && !s.alone {
-			s.core.ReadIndex(round)
+		if !s.alone {
+			if round := s.rounds.next(s.n.o.Clock.Boot()); round != "" {
+				s.core.ReadIndex(round)
+			}
 		}
 		if !s.core.Ready() {
 			return nil

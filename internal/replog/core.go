@@ -25,6 +25,7 @@ type Config struct {
 	Applied uint64   // durably applied index of the store; entries up to it are not handed out again
 	Log     *Log
 	Logger  *slog.Logger
+	Head    []byte // begins every message, for what carries them; Step takes what follows it
 
 	ElectionTicks       int    // ticks without a leader before an election, up to twice as many; default 10
 	HeartbeatTicks      int    // default 1
@@ -81,7 +82,7 @@ type ReadState struct {
 	Context string
 }
 
-// Message is one Raft message for a peer's replica, encoded.
+// Message is one Raft message for a peer's replica, encoded, after Config.Head.
 type Message struct {
 	To   uint64
 	Bulk bool // it carries entries or answers one that does; others must not wait behind it
@@ -300,7 +301,7 @@ func (k *Core) apply(m *pb.Message) (*Apply, error) {
 }
 
 func (k *Core) send(m *pb.Message) error {
-	data, err := proto.Marshal(m)
+	data, err := proto.MarshalOptions{}.MarshalAppend(slices.Clip(k.cfg.Head), m) // clipped, so that it is copied
 	if err != nil {
 		return fmt.Errorf("encode peer message: %w", err)
 	}

@@ -94,7 +94,7 @@ func (r *Running) forwarder() *http.Client {
 	}
 	return &http.Client{
 		Transport: &http.Transport{
-			Proxy: nil, MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute, ResponseHeaderTimeout: 90 * time.Second,
+			MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute, ResponseHeaderTimeout: 90 * time.Second,
 			ForceAttemptHTTP2: true,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

@@ -81,7 +81,8 @@ type Running struct {
 	err    error
 }
 
-// Start opens the data directory and serves. It returns when the node is ready: its log is replayed and it leads.
+// Start opens the data directory and serves. It returns when the node is ready: its log is replayed, and it leads or knows
+// who does.
 func Start(ctx context.Context, o Options) (*Running, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -120,7 +121,7 @@ func (r *Running) open(ctx context.Context) error {
 	}
 	r.admin.parts.Store(&parts{log: r.log, store: r.store, node: r.node, api: r.api})
 	if err := r.node.WaitReady(ctx); err != nil {
-		return errors.Join(fmt.Errorf("wait until the node leads: %w", err), lis.Close())
+		return errors.Join(fmt.Errorf("wait for a leader: %w", err), lis.Close())
 	}
 	go func() { r.served <- r.api.Serve(lis) }()
 	r.serveHTTP()

@@ -131,7 +131,7 @@ func (h *host) open() error {
 	w := h.w
 	fs := h.disk.FS
 	for name, fs := range map[string]env.FS{"wal": fs, "store": h.data.FS} {
-		if err := errors.Join(fs.MkdirAll(filepath.Join(dataDir, name)), syncDir(fs, ""), syncDir(fs, dataDir)); err != nil {
+		if err := errors.Join(fs.MkdirAll(filepath.Join(dataDir, name)), env.SyncDir(fs, ""), env.SyncDir(fs, dataDir)); err != nil {
 			return err
 		}
 	}
@@ -162,14 +162,6 @@ func (h *host) open() error {
 		return errors.Join(fmt.Errorf("open node: %w", err), h.log.Close(), h.store.Close())
 	}
 	return nil
-}
-
-func syncDir(fs env.FS, name string) error {
-	d, err := fs.OpenDir(name)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 // crash ends the node as the loss of power does: of what was not synced, the disk keeps what it likes.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+
+	"github.com/millrace/millrace/internal/env"
 )
 
 // maxBallast is the most that is held back: enough to complete and delete what there is, and little on a big disk.
@@ -50,7 +52,7 @@ func (d *Dir) ReleaseBallast() (released bool, err error) {
 	case err != nil:
 		return false, fmt.Errorf("release the ballast: %w", err)
 	}
-	if err := syncDir(d.fs, d.path); err != nil {
+	if err := env.SyncDir(d.fs, d.path); err != nil {
 		return true, fmt.Errorf("sync %s: %w", d.path, err)
 	}
 	return true, nil

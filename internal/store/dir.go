@@ -148,19 +148,11 @@ func makeDir(fsys env.FS, path string) error {
 		return err
 	}
 	for _, parent := range slices.Backward(made) {
-		if err := syncDir(fsys, parent); err != nil {
+		if err := env.SyncDir(fsys, parent); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func syncDir(fsys env.FS, path string) error {
-	dir, err := fsys.OpenDir(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
 }
 
 // maxIdentity bounds an identity file; one is about 200 bytes.
@@ -220,7 +212,7 @@ func writeIdentity(fsys env.FS, path string, rnd env.Rand, created time.Time) (I
 	if err := fsys.Rename(temp, name); err != nil {
 		return id, fmt.Errorf("write %s: %w", name, err)
 	}
-	if err := syncDir(fsys, path); err != nil {
+	if err := env.SyncDir(fsys, path); err != nil {
 		return id, fmt.Errorf("sync %s: %w", path, err)
 	}
 	return id, nil

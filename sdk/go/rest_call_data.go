@@ -69,17 +69,22 @@ func (r *restConn) listQueues(ctx context.Context, in *millracev1.ListQueuesRequ
 }
 
 func (r *restConn) getQueue(ctx context.Context, in *millracev1.GetQueueRequest, out *millracev1.GetQueueResponse) error {
-	path, err := queuePath(in.GetQueue(), "")
-	if err != nil {
-		return err
-	}
 	var config restQueueConfig
-	a, err := r.call(ctx, get(path, nil), &config)
+	a, err := r.ofQueue(ctx, in.GetQueue(), "", &config)
 	if err != nil {
 		return err
 	}
 	out.Config, out.At = config.wire(), a.at()
 	return nil
+}
+
+// ofQueue reads what a route below a queue's name says.
+func (r *restConn) ofQueue(ctx context.Context, queue, route string, into any) (*restAnswer, error) {
+	path, err := queuePath(queue, route)
+	if err != nil {
+		return nil, err
+	}
+	return r.call(ctx, get(path, nil), into)
 }
 
 // configured is the answer to a change of a configuration.
@@ -111,12 +116,8 @@ func put(path string, ifVersion *uint64, fields func(w *restBody)) restRequest {
 }
 
 func (r *restConn) queueStats(ctx context.Context, in *millracev1.QueueStatsRequest, out *millracev1.QueueStatsResponse) error {
-	path, err := queuePath(in.GetQueue(), "/stats")
-	if err != nil {
-		return err
-	}
 	var stats restStats
-	a, err := r.call(ctx, get(path, nil), &stats)
+	a, err := r.ofQueue(ctx, in.GetQueue(), "/stats", &stats)
 	if err != nil {
 		return err
 	}

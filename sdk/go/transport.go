@@ -203,8 +203,8 @@ func (w *ways) follow(e *Error) bool {
 
 // move goes to another node over gRPC.
 func (w *ways) move(address string) bool {
-	if _, _, err := net.SplitHostPort(address); err != nil {
-		return false
+	if _, _, err := net.SplitHostPort(address); err != nil || w.c.opts.tls == nil && w.c.opts.secure(address) {
+		return false // a token goes nowhere in clear text because a server says so
 	}
 	g, err := w.overGRPC(address)
 	if err != nil {

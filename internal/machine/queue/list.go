@@ -47,7 +47,7 @@ func list(v core.View, p core.Partition, q core.ListQuery, inspect int) (tasks [
 	l := &line{number: number, name: q.Queue, config: config}
 	tasks = make([]core.Task, 0, len(ids))
 	for _, id := range ids {
-		rec, _, err := readRecord(v, p, id)
+		rec, _, err := storedRecord(v, keys.AppendTaskState(nil, p, id), id) // the range has none that was removed
 		if err != nil {
 			return nil, nil, err
 		}

@@ -141,7 +141,7 @@ func (m *Machine) openLine(v core.View, l *line) error {
 	for i := range l.past {
 		p := &l.past[i]
 		if !l.sweep(p.state).id.IsZero() {
-			if p.known, err = m.seekKnown(v, p, minTime); err != nil {
+			if p.known, err = m.seekKnown(v, p); err != nil {
 				return err
 			}
 		}
@@ -204,18 +204,27 @@ func (m *Machine) openRuns(v core.View) error {
 // loadRecord reads the state record of a task that is there; one that was removed is not, though its id may be known.
 func (m *Machine) loadRecord(v core.View, id core.TaskID) (rec record, ok bool, err error) {
 	m.key = keys.AppendTaskState(m.key[:0], m.p, id)
-	value, ok, err := v.Get(m.key)
-	if err != nil || !ok || isTombstone(value) {
+	rec, ok, err = storedRecord(v, m.key, id)
+	if err != nil || !ok {
 		return rec, false, err
-	}
-	if rec, err = decodeRecord(value); err != nil {
-		return rec, false, fmt.Errorf("load task %s: %w", id, err)
 	}
 	if rec.state.Terminal() {
 		l, err := m.lineAt(rec.queue)
 		if err != nil || l.sweep(rec.state).covers(rec.endedAt, id) {
 			return record{}, false, err
 		}
+	}
+	return rec, true, nil
+}
+
+// storedRecord reads a state record, also that of a task that retention removed and whose id is known.
+func storedRecord(v core.View, key []byte, id core.TaskID) (rec record, ok bool, err error) {
+	value, ok, err := v.Get(key)
+	if err != nil || !ok || isTombstone(value) {
+		return rec, false, err
+	}
+	if rec, err = decodeRecord(value); err != nil {
+		return rec, false, fmt.Errorf("load task %s: %w", id, err)
 	}
 	return rec, true, nil
 }

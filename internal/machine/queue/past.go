@@ -104,9 +104,14 @@ func (m *Machine) remove(tx core.Txn, p *past, row pastRow) error {
 func (m *Machine) pastRange(p *past, from core.ShardTime) (lo, hi []byte) {
 	lo, hi = keys.TerminalRange(m.p, p.line.number, p.state, from)
 	if c := p.line.sweep(p.state); !c.id.IsZero() && c.at >= from {
-		lo = c.after(m.p, p.line.number, p.state)
+		lo = m.swept(p)
 	}
 	return lo, hi
+}
+
+// swept returns the end of the rows of p that are of removed tasks. There are some.
+func (m *Machine) swept(p *past) []byte {
+	return p.line.sweep(p.state).after(m.p, p.line.number, p.state)
 }
 
 // after returns the first key of the index of ended tasks that a sweep does not cover.
@@ -124,10 +129,10 @@ func (m *Machine) seekOldest(v core.View, p *past, from core.ShardTime) (core.Sh
 	return oldest, err
 }
 
-// seekKnown finds when the first of the removed tasks that are known ended that did so at or after from.
-func (m *Machine) seekKnown(v core.View, p *past, from core.ShardTime) (core.ShardTime, error) {
-	lo, _ := keys.TerminalRange(m.p, p.line.number, p.state, from)
-	return firstEnd(v, lo, p.line.sweep(p.state).after(m.p, p.line.number, p.state))
+// seekKnown finds when the first of the removed tasks that are known ended.
+func (m *Machine) seekKnown(v core.View, p *past) (core.ShardTime, error) {
+	lo, _ := keys.TerminalRange(m.p, p.line.number, p.state, minTime)
+	return firstEnd(v, lo, m.swept(p))
 }
 
 // firstEnd returns when the task of the first row of the index of ended tasks ended, or Never.
@@ -171,13 +176,10 @@ func (m *Machine) rowsOf(v core.View, p *past, limit int, keep func(row *pastRow
 	return rows, after, err
 }
 
-// removeRows removes tasks, which are the first of p, and notes when the next one ended. Their ids stay known until
-// they could no longer be repeated: what a repetition is told by, the state record, stays as it is, and the sweep says
-// that it is of a task that is gone.
+// removeRows removes tasks, at least one, which are the first of p, and notes when the next one ended. Their ids stay
+// known until they could no longer be repeated: what a repetition is told by, the state record, stays as it is, and the
+// sweep says that it is of a task that is gone.
 func (m *Machine) removeRows(tx core.Txn, p *past, rows []pastRow, after core.ShardTime) error {
-	if len(rows) == 0 {
-		return nil
-	}
 	m.touch(p.line)
 	for _, row := range rows {
 		if err := m.remove(tx, p, row); err != nil {
@@ -200,7 +202,7 @@ func (m *Machine) forget(tx core.Txn, c *Context, p *past, limit int) (used int,
 	var ids []core.TaskID
 	var last sweep
 	next, ok := core.Never, true
-	end := p.line.sweep(p.state).after(m.p, p.line.number, p.state)
+	end := m.swept(p)
 	lo, _ := keys.TerminalRange(m.p, p.line.number, p.state, p.known)
 	err = tx.Scan(lo, end, func(key, _ []byte) bool {
 		var row sweep

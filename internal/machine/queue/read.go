@@ -3,7 +3,6 @@ package queue
 import (
 	"bytes"
 	"cmp"
-	"fmt"
 	"slices"
 
 	"github.com/millrace/millrace/internal/core"
@@ -165,13 +164,11 @@ func readStats(v core.View, p core.Partition, name string, number uint32, config
 	return s, err
 }
 
+// readRecord is loadRecord of what is stored alone.
 func readRecord(v core.View, p core.Partition, id core.TaskID) (rec record, ok bool, err error) {
-	value, ok, err := v.Get(keys.AppendTaskState(nil, p, id))
-	if err != nil || !ok || isTombstone(value) {
+	rec, ok, err = storedRecord(v, keys.AppendTaskState(nil, p, id), id)
+	if err != nil || !ok {
 		return rec, false, err
-	}
-	if rec, err = decodeRecord(value); err != nil {
-		return rec, false, fmt.Errorf("load task %s: %w", id, err)
 	}
 	if rec.state.Terminal() {
 		c, err := readCounters(v, p, rec.queue)
