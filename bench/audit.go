@@ -2,21 +2,15 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/millrace/millrace/internal/check"
 	millrace "github.com/millrace/millrace/sdk/go"
 )
 
-const (
-	drainWithin = 60 * time.Second
-	readers     = 32 // reads of the audit at once
-)
+const drainWithin = 60 * time.Second
 
 // Drain waits, at most a minute, until workers have completed what was created, or the servers say that nothing is left
 // to complete: the audit then tells which of the two is wrong.
@@ -54,13 +48,15 @@ const askAfter = 500 * time.Millisecond
 // auditor proves that what was acknowledged is there, once and whole.
 type auditor struct {
 	ledger  *Ledger
-	client  *millrace.Client
+	first   source
 	queue   string
 	payload []byte
 	result  []byte
 	works   bool // the suite completes what it creates
 	drained bool
 	purges  bool // ended tasks may have been removed
+
+	replicas []replica // servers beside first, which must hold the same
 }
 
 func (a *auditor) run(ctx context.Context) (*Audit, error) {
@@ -69,18 +65,11 @@ func (a *auditor) run(ctx context.Context) (*Audit, error) {
 	if sums.every > 1 {
 		out.Checked = fmt.Sprintf("every %dth id", sums.every)
 	}
-	stats, err := a.client.Queue(a.queue).Stats(ctx)
-	if e, ok := errors.AsType[*millrace.Error](err); ok && e.Code == millrace.CodeNotFound {
-		err = nil // nothing was created
-	}
+	stats, err := a.stats(ctx, a.first)
 	if err != nil {
-		return nil, fmt.Errorf("read the counters of queue %s: %w", a.queue, err)
+		return nil, err
 	}
-	out.Counts = map[string]uint64{
-		"blocked": stats.Blocked, "scheduled": stats.Scheduled, "ready": stats.Ready, "running": stats.Running,
-		"completed": stats.Completed, "dead": stats.Dead, "cancelled": stats.Cancelled, "purged": stats.Purged,
-		"created": stats.Created, "completed_total": stats.CompletedTotal,
-	}
+	out.Counts = countsOf(&stats)
 	out.Counted = stats.Blocked + stats.Scheduled + stats.Ready + stats.Running + stats.Completed + stats.Dead + stats.Cancelled + stats.Purged
 	violate := func(format string, args ...any) {
 		out.Violations = append(out.Violations, fmt.Sprintf(format, args...))
@@ -107,6 +96,9 @@ func (a *auditor) run(ctx context.Context) (*Audit, error) {
 	if err := a.readBack(ctx, out, violate); err != nil {
 		return nil, err
 	}
+	if err := a.compareCounts(ctx, out.Counts, violate); err != nil {
+		return nil, err
+	}
 	out.OK = len(out.Violations) == 0
 	return out, nil
 }
@@ -129,47 +121,32 @@ func (a *auditor) judgeIDs(sums ledgerSums, out *Audit, violate func(format stri
 	}
 }
 
-// readBack reads the sample and compares payload, result and state; the checkers judge its history besides.
+// readBack reads the sample and compares payload, result and state; the checkers judge its history besides. Of several
+// servers each must have the same.
 func (a *auditor) readBack(ctx context.Context, out *Audit, violate func(format string, args ...any)) error {
 	sample := a.ledger.samples()
-	states := make([]check.TaskState, len(sample)) // without an id: not found
-	differs := make([]string, len(sample))
-	var next atomic.Int64
-	var failed atomic.Pointer[error]
-	var running sync.WaitGroup
-	for range readers {
-		running.Go(func() {
-			for failed.Load() == nil {
-				i := int(next.Add(1)) - 1
-				if i >= len(sample) {
-					return
-				}
-				t, err := a.client.Task(ctx, sample[i].id)
-				if e, ok := errors.AsType[*millrace.Error](err); ok && e.Code == millrace.CodeNotFound {
-					continue
-				}
-				if err != nil {
-					err = fmt.Errorf("read task %s back: %w", sample[i].id, err)
-					failed.CompareAndSwap(nil, &err)
-					return
-				}
-				state, _ := check.ParseState(t.State.String())
-				states[i] = check.TaskState{ID: t.ID, Queue: t.Queue, State: state, Attempt: uint32(t.Attempt)}
-				differs[i] = a.different(t)
-			}
-		})
-	}
-	running.Wait()
-	if err := failed.Load(); err != nil {
-		return *err
+	found, err := a.readAll(ctx, a.first, sample)
+	if err != nil {
+		return err
 	}
 	out.ReadBack = uint64(len(sample))
-	for i, what := range differs {
-		if what != "" && len(out.Violations) < maxViolations {
-			violate("different: task %s has another %s", sample[i].id, what)
+	for i, f := range found {
+		if f.differs != "" && len(out.Violations) < maxViolations {
+			violate("different: task %s has another %s", sample[i].id, f.differs)
 		}
 	}
-	a.checkHistory(sample, states, out, violate)
+	a.checkHistory(sample, found, out, violate)
+	for _, r := range a.replicas {
+		again, err := a.readAll(ctx, r, sample)
+		if err != nil {
+			return fmt.Errorf("%s: %w", r.name, err)
+		}
+		for i := range again {
+			if again[i] != found[i] && len(out.Violations) < maxViolations {
+				violate("replicas differ: %s has task %s as %s, the first server as %s", r.name, sample[i].id, again[i], found[i])
+			}
+		}
+	}
 	return nil
 }
 
@@ -193,15 +170,15 @@ func (a *auditor) purged(s sampled, out *Audit) bool {
 }
 
 // checkHistory gives the calls of the sample, and what was read back, to the independent checkers.
-func (a *auditor) checkHistory(sample []sampled, states []check.TaskState, out *Audit, violate func(format string, args ...any)) {
+func (a *auditor) checkHistory(sample []sampled, found []readTask, out *Audit, violate func(format string, args ...any)) {
 	var calls []check.Call
 	var final []check.TaskState
 	for i, s := range sample {
-		if states[i].ID == "" && a.purged(s, out) {
+		if found[i].state.ID == "" && a.purged(s, out) {
 			continue
 		}
 		if !s.followed || !a.works || !a.drained {
-			if states[i].ID == "" && len(out.Violations) < maxViolations {
+			if found[i].state.ID == "" && len(out.Violations) < maxViolations {
 				violate("lost: task %s was acknowledged and is not there", s.id)
 			}
 			continue
@@ -212,8 +189,8 @@ func (a *auditor) checkHistory(sample []sampled, states []check.TaskState, out *
 				Op: check.OpComplete, ID: s.id, Token: c.token, Queue: a.queue, Outcome: c.outcome, Replayed: c.replayed,
 			})
 		}
-		if states[i].ID != "" {
-			final = append(final, states[i])
+		if found[i].state.ID != "" {
+			final = append(final, found[i].state)
 		}
 	}
 	if len(calls) == 0 {

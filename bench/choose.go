@@ -54,7 +54,7 @@ func choose(c *Config, h *Harness) ([]runSpec, error) {
 	}
 	matched := make([]bool, len(c.Select))
 	var out []runSpec
-	var unbuilt []string
+	var unbuilt, several []string
 	for i := range h.Suites {
 		s := &h.Suites[i]
 		for j := range s.Rows {
@@ -74,6 +74,10 @@ func choose(c *Config, h *Harness) ([]runSpec, error) {
 				}
 				continue
 			}
+			if c.Topology == InProc && row.Shape.Nodes > 1 {
+				several = append(several, s.Name+"/"+row.Name)
+				continue
+			}
 			out = append(out, specs(c, s, row, profile)...)
 		}
 	}
@@ -84,6 +88,9 @@ func choose(c *Config, h *Harness) ([]runSpec, error) {
 	}
 	if len(unbuilt) > 0 && !hasGlob(c.Select) {
 		return nil, usage("suite", "not built yet: %s", strings.Join(unbuilt, ", "))
+	}
+	if len(several) > 0 && (len(out) == 0 || len(c.Select) > 0 && !hasGlob(c.Select)) {
+		return nil, usage("topology", "inproc has room for one server; of several are %s", strings.Join(several, ", "))
 	}
 	if len(out) == 0 {
 		return nil, usage("suite", "nothing that is built matches; millrace bench list shows what there is")

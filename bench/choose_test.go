@@ -187,3 +187,29 @@ func TestEveryCodecReadsWhatItWrote(t *testing.T) {
 		}
 	}
 }
+
+func TestRowsOfSeveralServersHaveNoRoomInOneProcess(t *testing.T) {
+	h := tables()
+	h.Suites[0].Rows[1].Shape.Nodes = 3
+	choice := func(names ...string) ([]runSpec, error) {
+		c := Defaults()
+		c.Select, c.Topology = names, InProc
+		return choose(&c, h)
+	}
+	var refused *UsageError
+	if _, err := choice("queue.cycle/batch"); !errors.As(err, &refused) || refused.Field != "topology" || !strings.Contains(refused.Message, "queue.cycle/batch") {
+		t.Errorf("error %v, want a refusal of the topology", err)
+	}
+	specs, err := choice("queue.*")
+	if err != nil || len(specs) != 2 || specs[0].row.Name != "unbatched" {
+		t.Errorf("a glob chose %d rows, %v; want the others", len(specs), err)
+	}
+}
+
+func TestCallersOfAllProducersTakeThePlaceOfThoseOfEach(t *testing.T) {
+	for want, s := range map[int]Shape{96: {Producers: 3, Pumps: 32}, 3: {Producers: 3}, 128: {Producers: 12, Callers: 128}} {
+		if got := s.Loops(); got != want {
+			t.Errorf("%+v: %d callers, want %d", s, got, want)
+		}
+	}
+}

@@ -37,44 +37,35 @@ func (u *runner) run(ctx context.Context, spec *runSpec, number int, profiled bo
 
 // oneRun is one run on its servers.
 type oneRun struct {
-	u      *runner
-	spec   *runSpec
-	c      *cluster
-	rig    *Rig
-	run    *Run
-	client *millrace.Client // for what the harness itself asks
-	// revived is the client of servers that were started again; nil otherwise.
-	revived *millrace.Client
-	status  [2]*millrace.ServerStatus
-	edges   func(e edge) // hears of the window's edges; may be nil
-	down    atomic.Bool  // the servers were killed and are not started again yet
-	idle    float64      // IO pressure before the servers began
+	u    *runner
+	spec *runSpec
+	c    *cluster
+	rig  *Rig
+	run  *Run
+	// clients are for what the harness itself asks, one for each server; revived are those of servers that were started
+	// again, which then take their place.
+	clients []*millrace.Client
+	revived []*millrace.Client
+	status  [2][]*millrace.ServerStatus // by server, at the window's edges
+	led     [2]leaders                  // then
+	edges   func(e edge)                // hears of the window's edges; may be nil
+	down    atomic.Bool                 // the servers were killed and are not started again yet
+	idle    float64                     // IO pressure before the servers began
 }
 
 func (o *oneRun) carry(ctx context.Context) (err error) {
-	client, err := millrace.Dial(ctx, millrace.Address(o.c.endpoints[0].Address), millrace.Token(o.c.token), millrace.Namespace(o.c.namespace))
-	if err != nil {
+	if o.clients, err = o.c.dial(ctx); err != nil {
 		return err
 	}
-	defer client.Close() //nolint:errcheck // it only read
-	o.client = client
-	st, err := client.Status(ctx)
-	if err != nil {
-		return fmt.Errorf("ask the server what it is: %w", err)
+	defer closeAll(o.clients)
+	if err := o.checkServers(ctx); err != nil {
+		return err
 	}
-	if st.Durability != string(o.spec.durability) {
-		return usage("durability", "the server says %s, the figure would say %s", st.Durability, o.spec.durability)
+	if err := o.partition(ctx); err != nil {
+		return err
 	}
 	o.rig = o.u.newRig(o.spec, o.c)
-	o.rig.marks = func(ctx context.Context, e edge) (err error) {
-		if !o.down.Load() {
-			o.status[e], err = o.client.Status(ctx)
-		}
-		if o.edges != nil {
-			o.edges(e)
-		}
-		return err
-	}
+	o.rig.marks = o.mark
 	o.restartable()
 	p50, p99 := 0.0, 0.0
 	if o.c.dir != "" { // the disk of a server elsewhere cannot be probed from here
@@ -88,6 +79,9 @@ func (o *oneRun) carry(ctx context.Context) (err error) {
 	}
 	if driveErr != nil {
 		o.run.Failed = driveErr.Error()
+	}
+	if why := moved(o.led[windowBegins], o.led[windowEnds]); why != "" {
+		o.run.Failed = why
 	}
 	if gone := o.gone(); gone != nil {
 		o.run.Failed = gone.Error()
@@ -117,7 +111,7 @@ func (o *oneRun) drive(ctx context.Context) error {
 		}()
 	}
 	o.rig.left = func(ctx context.Context) (uint64, error) {
-		s, err := o.client.Queue(o.rig.Queue).Stats(ctx)
+		s, err := o.client().Queue(o.rig.Queue).Stats(ctx)
 		return s.Blocked + s.Scheduled + s.Ready + s.Running, err
 	}
 	return o.spec.suite.Drive(ctx, o.rig)
@@ -173,11 +167,12 @@ func (o *oneRun) revive(ctx context.Context) error {
 	if err := o.c.restart(ctx); err != nil {
 		return fmt.Errorf("start again after %s: %w", o.run.Failed, err)
 	}
-	client, err := millrace.Dial(ctx, millrace.Address(o.c.endpoints[0].Address), millrace.Token(o.c.token), millrace.Namespace(o.c.namespace))
+	clients, err := o.c.dial(ctx)
 	if err != nil {
 		return err
 	}
-	o.revived, o.client = client, client
+	closeAll(o.revived)
+	o.revived, o.clients = clients, clients
 	return nil
 }
 
@@ -231,7 +226,7 @@ func (o *oneRun) collect() {
 			run.Calls[op.name] = calls
 		}
 	}
-	run.Errors, run.Warnings, run.Series = r.errors(), r.warned, w.series()
+	run.Errors, run.Warnings, run.Series = r.errors(), append(run.Warnings, r.warned...), w.series()
 	created, completed := r.Op("create").items(), r.Op("complete").items()
 	run.Ops = o.rates(created, completed)
 	o.costs(run.Ops)
@@ -277,6 +272,9 @@ func (o *oneRun) costs(ops uint64) {
 		client, server := w.cpu(0), 0.0
 		for i := 1; i < len(w.procs); i++ {
 			server += w.cpu(i)
+			if len(w.procs) > 2 {
+				set(metricName(w.procs[i].name)+"_cpu_us"+each, "µs", w.cpu(i)*1e6/n)
+			}
 		}
 		switch {
 		case len(w.procs) > 1:
@@ -290,13 +288,7 @@ func (o *oneRun) costs(ops uint64) {
 		}
 		o.footprint(set)
 	}
-	if a, b := o.status[windowBegins], o.status[windowEnds]; a != nil && b != nil {
-		set("fsyncs"+each, "fsyncs", float64(b.Fsyncs-a.Fsyncs)/n)
-		set("fsyncs_per_s", "fsyncs/s", float64(b.Fsyncs-a.Fsyncs)/run.Seconds)
-		set("entries_per_s", "entries/s", float64(b.Entries-a.Entries)/run.Seconds)
-		set("wal_bytes"+each, "B", float64(b.LogBytes-a.LogBytes)/n)
-		set("mutations"+each, "mutations", float64(b.StoreMutations-a.StoreMutations)/n)
-	}
+	o.writes(n, set)
 	if l, ok := run.Latency["create"]; ok && run.Host.FdatasyncUS > 0 {
 		set("create_mean_over_fdatasync", "×", l.Mean/run.Host.FdatasyncUS)
 	}
@@ -315,7 +307,7 @@ func (o *oneRun) footprint(set func(name, unit string, v float64)) {
 			}
 		}
 		if n > 0 {
-			name := strings.ReplaceAll(p.name, "-", "_")
+			name := metricName(p.name)
 			set(name+"_cpu_mean", "cores", cpu/float64(n))
 			set(name+"_cpu_peak", "cores", peak)
 			set(name+"_rss_peak", "MiB", float64(rss)/(1<<20))
@@ -345,11 +337,15 @@ func (o *oneRun) judge(created, completed uint64) {
 			run.Bound = ex[0].Detail
 		}
 	} else if calls, ok := run.Calls["create"]; ok && run.Seconds > 0 {
-		callers := o.spec.shape.Producers * max(o.spec.shape.Pumps, 1)
+		op := "create"
+		if whole, ok := run.Calls["cycle"]; ok { // each caller goes all the way with a task, one after the other
+			op, calls = "cycle", whole
+		}
+		callers := o.spec.shape.Loops()
 		if r.Concurrency > 0 {
 			callers = r.Concurrency
 		}
-		warn(little(callers, float64(calls.OK)/run.Seconds, run.Latency["create"].Mean))
+		warn(little(callers, float64(calls.OK)/run.Seconds, run.Latency[op].Mean))
 	}
 	count := func(p progress) uint64 { return max(p.created, p.completed) }
 	if o.cycles() {
@@ -363,17 +359,17 @@ func (o *oneRun) judge(created, completed uint64) {
 func (o *oneRun) audit(ctx context.Context, drained bool) error {
 	works := o.spec.shape.Workers > 0
 	a := &auditor{
-		ledger: o.rig.Ledger, client: o.client, queue: o.rig.Queue, payload: o.rig.Payload, result: o.rig.Result, works: works,
-		drained: drained, purges: o.rig.purges,
+		ledger: o.rig.Ledger, first: clientSource{o.client()}, queue: o.rig.Queue, payload: o.rig.Payload, result: o.rig.Result, works: works,
+		drained: drained, purges: o.rig.purges, replicas: o.replicas(),
 	}
 	out, err := a.run(ctx)
 	if err != nil {
 		return fmt.Errorf("audit: %w", err)
 	}
 	out.Drained = o.rig.drained.Seconds()
-	if x, y := o.status[windowBegins], o.status[windowEnds]; o.spec.durability == Fsync && x != nil && y != nil && y.Fsyncs == x.Fsyncs && o.run.Ops > 0 {
+	if why := o.unsynced(); why != "" {
 		out.OK = false
-		out.Violations = append(out.Violations, fmt.Sprintf("durability: the server says fsync, and counted none while it acknowledged %d operations", o.run.Ops))
+		out.Violations = append(out.Violations, why)
 	}
 	o.run.Audit = out
 	return nil
@@ -381,9 +377,7 @@ func (o *oneRun) audit(ctx context.Context, drained bool) error {
 
 // end stops the servers, keeps what explains a failure, and removes the rest.
 func (o *oneRun) end(failed error) error {
-	if o.revived != nil {
-		_ = o.revived.Close() // it only read
-	}
+	closeAll(o.revived)
 	stopped := o.c.close()
 	name := fmt.Sprintf("%s.%s.%s.%d", o.spec.suite.Name, o.spec.row.Name, o.spec.durability, o.run.Number)
 	name = strings.ReplaceAll(name, "/", "_")

@@ -21,6 +21,15 @@ func (r *Rig) Kill() error {
 	return r.kill()
 }
 
+// KillServer ends the n-th server, counted from 0, as Kill does; the others go on. Unless Restart follows, the run has
+// failed: a server that ends in it is its error.
+func (r *Rig) KillServer(n int) error {
+	if r.killOne == nil {
+		return errNotOurs
+	}
+	return r.killOne(n)
+}
+
 // Restart starts servers that were killed again on their directories, and returns when they say that they serve. Their
 // addresses are others, which Servers then names.
 func (r *Rig) Restart(ctx context.Context) error {
@@ -57,6 +66,13 @@ func (o *oneRun) restartable() {
 			}
 		}
 		return errors.Join(all...)
+	}
+	o.rig.killOne = func(n int) error {
+		p := o.c.procs[n]
+		if err := p.crash(); err != nil {
+			return fmt.Errorf("kill %s: %w", p.name, err)
+		}
+		return nil
 	}
 	o.rig.restart = func(ctx context.Context) error {
 		if err := o.revive(ctx); err != nil {

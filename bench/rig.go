@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -63,7 +64,8 @@ type Rig struct {
 	end       chan struct{} // closed when it has ended
 	marks     func(ctx context.Context, e edge) error
 	drained   time.Duration
-	kill      func() error                    // nil: the servers cannot be killed
+	kill      func() error // nil: the servers cannot be killed
+	killOne   func(n int) error
 	restart   func(ctx context.Context) error // nil: nor started
 	purges    bool                            // the servers remove ended tasks within the run
 
@@ -101,11 +103,14 @@ func (r *Rig) init() {
 	r.ops, r.metrics, r.errs = map[string]*Op{}, map[string]Metric{}, map[errorKey]*ErrorClass{}
 }
 
-// Dial connects the public client to the n-th server, counted round.
+// Dial connects the public client to the n-th server, counted round; it is told of the others, which it may be sent to.
 func (r *Rig) Dial(ctx context.Context, n int, opts ...millrace.Option) (*millrace.Client, error) {
-	s := r.Servers[n%len(r.Servers)]
+	addresses := make([]string, len(r.Servers))
+	for i := range r.Servers {
+		addresses[i] = r.Servers[(n+i)%len(r.Servers)].Address
+	}
 	opts = append([]millrace.Option{
-		millrace.Address(s.Address), millrace.Token(r.Token), millrace.Namespace(r.Namespace),
+		millrace.Address(strings.Join(addresses, ",")), millrace.Token(r.Token), millrace.Namespace(r.Namespace),
 	}, opts...)
 	return millrace.Dial(ctx, opts...)
 }

@@ -56,7 +56,7 @@ func (c *Config) checkRoom(specs []runSpec) error {
 			continue
 		}
 		perTask := float64(bytesPerTask + 2*len(payload(s.shape.Payload)))
-		need = max(need, uint64(2*((s.warmup+s.window).Seconds()*tasksPerSec+float64(s.shape.Prefill))*perTask))
+		need = max(need, uint64(2*float64(s.shape.Voters())*((s.warmup+s.window).Seconds()*tasksPerSec+float64(s.shape.Prefill))*perTask))
 	}
 	n, err := free(c.dataParent())
 	if err != nil || n >= need || c.Topology == Remote {

@@ -97,6 +97,16 @@ func (p *process) follow(out io.Reader, first chan<- []byte) {
 	close(p.exited)
 }
 
+// done reports whether the process has ended.
+func (p *process) done() bool {
+	select {
+	case <-p.exited:
+		return true
+	default:
+		return false
+	}
+}
+
 func (p *process) ended() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -108,9 +118,7 @@ func (p *process) ended() error {
 
 // gone reports whether the process has ended without being told to.
 func (p *process) gone() error {
-	select {
-	case <-p.exited:
-	default:
+	if !p.done() {
 		return nil
 	}
 	p.mu.Lock()
@@ -140,10 +148,16 @@ func (p *process) stop() error {
 	}
 }
 
+// kill ends the process at once.
 func (p *process) kill() error {
 	p.mu.Lock()
 	p.told = true
 	p.mu.Unlock()
+	return p.crash()
+}
+
+// crash ends the process at once, as if by itself.
+func (p *process) crash() error {
 	err := p.cmd.Process.Kill()
 	<-p.exited
 	if errors.Is(err, os.ErrProcessDone) {
@@ -169,7 +183,21 @@ type cluster struct {
 	namespace string
 	dir       string // of the run: data, token; removed after a clean audit
 	close     func() error
-	restart   func(ctx context.Context) error // of servers that ended by themselves; nil: they cannot be
+	restart   func(ctx context.Context) error            // of servers that ended by themselves; nil: they cannot be
+	leaders   func(ctx context.Context) (leaders, error) // nil: there is one server, or it does not tell
+}
+
+// stop ends every process, all at once.
+func (c *cluster) stop() error {
+	errs := make([]error, len(c.procs))
+	var stopping sync.WaitGroup
+	for i, p := range c.procs {
+		if p != nil {
+			stopping.Go(func() { errs[i] = p.stop() })
+		}
+	}
+	stopping.Wait()
+	return errors.Join(errs...)
 }
 
 // startProcs starts the servers of a row, each in a process of its own.
@@ -182,31 +210,34 @@ func (u *runner) startProcs(ctx context.Context, spec runSpec) (*cluster, error)
 	if err != nil {
 		return nil, fmt.Errorf("make data directory: %w", err)
 	}
-	c := &cluster{dir: dir, namespace: "default"}
-	p, err := u.startServer(ctx, exe, dir, spec, c)
+	start := u.startOne
+	if spec.shape.Nodes > 1 {
+		start = u.startNodes
+	}
+	c, err := start(ctx, exe, dir, &spec)
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	c.procs = []*process{p}
-	c.close = func() error {
-		var all []error
-		for _, p := range c.procs {
-			all = append(all, p.stop())
-		}
-		return errors.Join(all...)
-	}
-	c.restart = func(ctx context.Context) error {
-		p, err := u.startServer(ctx, exe, dir, spec, c)
-		if err == nil {
-			c.procs = []*process{p}
-		}
-		return err
-	}
+	c.dir = dir
 	return c, nil
 }
 
-func (u *runner) startServer(ctx context.Context, exe, dir string, spec runSpec, c *cluster) (*process, error) {
-	name := "server-1"
+// startOne starts the server of a row that has one.
+func (u *runner) startOne(ctx context.Context, exe, dir string, spec *runSpec) (*cluster, error) {
+	c := &cluster{namespace: namespaceOf(spec.shape), procs: make([]*process, 1)}
+	c.close = c.stop
+	c.restart = func(ctx context.Context) (err error) {
+		p, err := u.startServer(ctx, exe, dir, spec, c)
+		if err == nil {
+			c.procs[0] = p
+		}
+		return err
+	}
+	return c, c.restart(ctx)
+}
+
+func (u *runner) startServer(ctx context.Context, exe, dir string, spec *runSpec, c *cluster) (*process, error) {
+	name := serverName(1)
 	tokenFile := filepath.Join(dir, "token")
 	args := []string{
 		"serve", "--dev", "--json", "--data", filepath.Join(dir, "data"), "--token-file", tokenFile, "--listen", "127.0.0.1:0",
@@ -220,21 +251,30 @@ func (u *runner) startServer(ctx context.Context, exe, dir string, spec runSpec,
 	if err != nil {
 		return nil, err
 	}
-	var told struct {
-		Address string `json:"grpc"`
-		HTTP    string `json:"http"`
-		Admin   string `json:"admin"`
-	}
-	if err := json.Unmarshal(line, &told); err != nil || told.Address == "" {
-		return nil, errors.Join(fmt.Errorf("%s said %q", name, bytes.TrimSpace(line)), p.kill())
+	e, err := announced(name, line)
+	if err != nil {
+		return nil, errors.Join(err, p.kill())
 	}
 	token, err := os.ReadFile(tokenFile)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("read token: %w", err), p.kill())
 	}
 	c.token = strings.TrimSpace(string(token))
-	c.endpoints = []Endpoint{{Name: name, Address: told.Address, HTTP: base(told.HTTP), Admin: base(told.Admin)}}
+	c.endpoints = []Endpoint{e}
 	return p, nil
+}
+
+// announced reads what a server says when it listens.
+func announced(name string, line []byte) (Endpoint, error) {
+	var told struct {
+		Address string `json:"grpc"`
+		HTTP    string `json:"http"`
+		Admin   string `json:"admin"`
+	}
+	if err := json.Unmarshal(line, &told); err != nil || told.Address == "" {
+		return Endpoint{}, fmt.Errorf("%s said %q", name, bytes.TrimSpace(line))
+	}
+	return Endpoint{Name: name, Address: told.Address, HTTP: base(told.HTTP), Admin: base(told.Admin)}, nil
 }
 
 // base makes the base address of a listener.

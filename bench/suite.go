@@ -50,6 +50,7 @@ type Shape struct {
 	Shards        int
 	Producers     int // client connections that create
 	Pumps         int // goroutines of one producer
+	Callers       int // goroutines of all producers together, instead of Pumps for each
 	Workers       int // client connections that work
 	Slots         int // handlers of one worker that run at once, of one task each or of a batch
 	WorkerBatch   int // most tasks that one handler call takes; 0 or 1: one
@@ -65,6 +66,14 @@ type Shape struct {
 
 // Voters returns how many replicas acknowledge.
 func (s Shape) Voters() int { return max(s.Nodes, 1) }
+
+// Loops returns how many goroutines create, one call after the other each.
+func (s Shape) Loops() int {
+	if s.Callers > 0 {
+		return s.Callers
+	}
+	return s.Producers * max(s.Pumps, 1)
+}
 
 // Params returns the settings that apply, in a fixed order.
 func (s Shape) Params() []Param {
@@ -85,6 +94,7 @@ func (s Shape) Params() []Param {
 	text("transport", s.Transport)
 	number("producers", s.Producers)
 	number("pumps", s.Pumps)
+	number("callers", s.Callers)
 	number("workers", s.Workers)
 	number("slots", s.Slots)
 	if s.Workers > 0 {

@@ -47,7 +47,7 @@ func (u *runner) startInProc(ctx context.Context, spec runSpec) (*cluster, error
 		return nil, errors.Join(fmt.Errorf("start server in this process: %w", err), os.RemoveAll(dir))
 	}
 	return &cluster{
-		endpoints: []Endpoint{{Name: "server-1", Address: s.Address, HTTP: base(s.HTTPAddress)}}, token: token, namespace: "default", dir: dir,
+		endpoints: []Endpoint{{Name: "server-1", Address: s.Address, HTTP: base(s.HTTPAddress)}}, token: token, namespace: namespaceOf(spec.shape), dir: dir,
 		close: func() error { return s.Close(termWithin) },
 	}, nil
 }

@@ -46,6 +46,12 @@ wide_lint() {
 	"$bin/golangci-lint" run --build-tags "$tags"
 }
 
+simulator() { # the commit names the seeds, so that each explores others than the one before
+	local commit
+	commit=$(git rev-parse HEAD 2>/dev/null || echo 0000000000)
+	SEEDS=500 FIRST=$((16#${commit:0:10} * 1000 + 1)) RECORD=no TAGS=$tags scripts/sim.sh
+}
+
 scripts/setup.sh race
 
 step 'make test' env TAGS="$tags" scripts/test.sh
@@ -59,6 +65,7 @@ waits=$!
 step 'race detector' go test -race -short -shuffle=on -tags "$tags" -timeout 10m $packages
 # shellcheck disable=SC2086 # a list of words
 step 'planted faults' go test -short -tags "$tags faults" -timeout 10m $packages
+step 'simulator' simulator
 step 'planted bugs' env TAGS="$tags" scripts/mutants.sh
 step 'vet of builds for tests' go vet -tags "$tags faults mutants" ./...
 step 'golangci-lint' wide_lint

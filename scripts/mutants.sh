@@ -32,6 +32,7 @@ no_resync_at_open                  TestBytesThatWereNeverSynced
 retry_failed_fsync                 TestAnyFailedOperation
 seal_skipped                       TestFlippedBitBeforeTheLastSeal
 segment_recycled_too_early         TestPowerCutLosesNothingAcknowledged
+vote_not_synced                    TestClustersKeepTheirPromises
 ack_before_quorum                  TestClustersKeepTheirPromises
 apply_above_durable                TestClustersKeepTheirPromises
 stale_leader_read                  TestClustersKeepTheirPromises
@@ -39,6 +40,7 @@ serve_before_own_term              TestClustersKeepTheirPromises
 wall_clock_lease                   TestClustersKeepTheirPromises
 wall_time_in_apply                 TestClustersKeepTheirPromises
 map_order_in_apply                 TestClustersKeepTheirPromises
+delayed_lost_at_failover           TestClustersKeepTheirPromises
 '
 seconds_each=5
 seconds_all=60

@@ -15,17 +15,20 @@ import (
 // Drivers returns the driver of each suite that is built.
 func Drivers() map[string]bench.Driver {
 	return map[string]bench.Driver{
-		"queue.cycle":     Queue,
-		"queue.coalesce":  Queue,
-		"queue.transport": Transport,
-		"queue.codec":     bench.Codec,
-		"queue.gc":        GC,
-		"queue.steady":    Steady,
-		"queue.restart":   Restart,
-		"queue.depth":     Depth,
-		"queue.effects":   Effects,
-		"queue.latency":   Latency,
-		"queue.idle":      Idle,
+		"queue.cycle":         Queue,
+		"queue.raft":          Queue,
+		"queue.smart":         Smart,
+		"queue.coalesce":      Queue,
+		"queue.coalesce.raft": Queue,
+		"queue.transport":     Transport,
+		"queue.codec":         bench.Codec,
+		"queue.gc":            GC,
+		"queue.steady":        Steady,
+		"queue.restart":       Restart,
+		"queue.depth":         Depth,
+		"queue.effects":       Effects,
+		"queue.latency":       Latency,
+		"queue.idle":          Idle,
 	}
 }
 

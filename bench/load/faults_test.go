@@ -21,13 +21,19 @@ func cycle(drive bench.Driver) bench.Suite {
 	}
 }
 
-// measure runs one suite against a server that was found running, once.
+// measure runs one suite against a server that was found running, once, beside other tests.
 func measure(t *testing.T, s bench.Suite, address string, change func(c *bench.Config, h *bench.Harness)) *bench.Result {
+	t.Helper()
+	t.Parallel()
+	return measureAlone(t, s, address, change)
+}
+
+// measureAlone is measure while no other test runs.
+func measureAlone(t *testing.T, s bench.Suite, address string, change func(c *bench.Config, h *bench.Harness)) *bench.Result {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("measures for a second")
 	}
-	t.Parallel()
 	c := bench.Defaults()
 	c.Select, c.Target, c.Out, c.Token, c.Data = []string{s.Name}, address, t.TempDir(), "none", t.TempDir()
 	c.Profile = "look"

@@ -53,7 +53,7 @@ func maximum(ctx context.Context, rig *bench.Rig) (perSecond float64, err error)
 	var over atomic.Bool
 	done := make(chan error, 1)
 	go func() {
-		done <- atOnce(ctx, rig.Shape.Producers*max(rig.Shape.Pumps, 1), func(ctx context.Context, i int) error {
+		done <- atOnce(ctx, rig.Shape.Loops(), func(ctx context.Context, i int) error {
 			p := &bench.Pump{Number: i}
 			for !over.Load() && ctx.Err() == nil {
 				p.Began = time.Now()

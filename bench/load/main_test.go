@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -30,12 +31,18 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	if len(os.Args) > 1 && os.Args[1] == "serve" {
-		if err := serve(os.Args[2:]); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
+	for _, c := range []struct {
+		command string
+		run     func(args []string) error
+	}{{"serve", serve}, {"cluster init", clusterInit}} {
+		words := strings.Fields(c.command)
+		if len(os.Args) > len(words) && slices.Equal(os.Args[1:1+len(words)], words) {
+			if err := c.run(os.Args[1+len(words):]); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+			return
 		}
-		return
 	}
 	os.Exit(m.Run())
 }
@@ -50,9 +57,12 @@ func serve(args []string) error {
 	}
 	dir, file := f.String("data", "", ""), f.String("token-file", "", "")
 	listen, http, admin := f.String("listen", "", ""), f.String("http", "", ""), f.String("admin", "", "")
-	durability, shards := f.String("durability", "", ""), f.Int("shards", 0, "")
+	durability, shards, config := f.String("durability", "", ""), f.Int("shards", 0, ""), f.String("config", "", "")
 	if err := f.Parse(args); err != nil {
 		return err
+	}
+	if *config != "" {
+		return serveNode(*config, *durability)
 	}
 	token, err := os.ReadFile(*file)
 	if err != nil {
@@ -84,7 +94,7 @@ func serve(args []string) error {
 func TestAThrottledDriverIsReportedAsTheWall(t *testing.T) {
 	s := cycle(slow(50 * time.Millisecond)) // a busy machine adds little to that
 	s.Rows[0].NoCeiling = false
-	r := measure(t, s, startFaulty(t, faults{}), func(_ *bench.Config, h *bench.Harness) {
+	r := measureAlone(t, s, startFaulty(t, faults{}), func(_ *bench.Config, h *bench.Harness) {
 		h.NullServer = NullServer
 	})
 	row := r.Suites[0]

@@ -71,8 +71,7 @@ func (q *queueRun) run(ctx context.Context) error {
 			return err
 		}
 	}
-	pumps := rig.Shape.Producers * max(rig.Shape.Pumps, 1)
-	done := rig.Generate(ctx, pumps, q.call)
+	done := rig.Generate(ctx, rig.Shape.Loops(), q.call)
 	err := rig.Measure(ctx)
 	<-done
 	if err != nil {

@@ -41,7 +41,7 @@ func REST(ctx context.Context, rig *bench.Rig) error {
 	if rig.Servers[0].HTTP == "" {
 		return errors.New("the server has no REST door")
 	}
-	conns := rig.Shape.Producers*rig.Shape.Pumps + rig.Shape.Workers*rig.Shape.Slots + 8
+	conns := rig.Shape.Loops() + rig.Shape.Workers*rig.Shape.Slots + 8
 	transport := &http.Transport{MaxIdleConns: conns, MaxIdleConnsPerHost: conns, DisableCompression: true}
 	defer transport.CloseIdleConnections()
 	r := &restRun{
@@ -61,7 +61,7 @@ func REST(ctx context.Context, rig *bench.Rig) error {
 	for i := range rig.Shape.Workers * rig.Shape.Slots {
 		workers.Go(func() { r.work(working, i) })
 	}
-	done := rig.Generate(ctx, rig.Shape.Producers*max(rig.Shape.Pumps, 1), r.post)
+	done := rig.Generate(ctx, rig.Shape.Loops(), r.post)
 	err := rig.Measure(ctx)
 	<-done
 	if err == nil && rig.Shape.Workers > 0 {
@@ -95,6 +95,18 @@ func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), '
 type refusedError struct {
 	status int
 	body   string
+}
+
+// errNoID says that an answer is no answer.
+var errNoID = errors.New("the answer to a create has no id")
+
+// refused reports whether a server said that it did nothing.
+func refused(err error) bool {
+	if _, ok := errors.AsType[*refusedError](err); ok {
+		return true
+	}
+	e, ok := errors.AsType[*millrace.Error](err)
+	return ok && e.Outcome == millrace.Refused
 }
 
 func (e *refusedError) Error() string { return fmt.Sprintf("HTTP %d: %s", e.status, e.body) }
@@ -133,28 +145,29 @@ func (r *restRun) post(ctx context.Context, p *bench.Pump) {
 	}
 	_, err := r.call(ctx, "/v1/tasks", r.body, &made)
 	if err == nil && made.ID == "" {
-		err = errors.New("the answer to a create has no id")
+		err = errNoID
 	}
 	r.create.Record(p.Number, p.Intended, 1, err)
-	var refused *refusedError
 	switch {
 	case err == nil:
 		r.rig.Ledger.Created(made.ID)
-	case !errors.As(err, &refused):
+	case !refused(err):
 		r.rig.Ledger.CreateUnknown(1)
 	}
 }
 
-// work claims and completes until ctx ends.
-func (r *restRun) work(ctx context.Context, i int) {
-	type task struct {
+// claimedTasks is the answer to a claim.
+type claimedTasks struct {
+	Tasks []struct {
 		ID    string `json:"id"`
 		Token uint64 `json:"token,string"`
-	}
+	} `json:"tasks"`
+}
+
+// work claims and completes until ctx ends.
+func (r *restRun) work(ctx context.Context, i int) {
 	for ctx.Err() == nil {
-		var got struct {
-			Tasks []task `json:"tasks"`
-		}
+		var got claimedTasks
 		began := time.Now()
 		none, err := r.call(ctx, "/v1/tasks:claim", r.claims, &got)
 		if ctx.Err() != nil {
@@ -171,7 +184,7 @@ func (r *restRun) work(ctx context.Context, i int) {
 }
 
 func (r *restRun) settle(ctx context.Context, i int, id string, token uint64) {
-	body := fmt.Appendf(nil, `{"token":"%d","result":%s}`, token, r.rig.Result)
+	body := completion(token, r.rig.Result)
 	began := time.Now()
 	var done struct {
 		Replayed bool `json:"replayed"`
@@ -183,4 +196,9 @@ func (r *restRun) settle(ctx context.Context, i int, id string, token uint64) {
 		return
 	}
 	r.rig.Ledger.Completed(id, token, done.Replayed)
+}
+
+// completion is the request that completes a task.
+func completion(token uint64, result []byte) []byte {
+	return fmt.Appendf(nil, `{"token":"%d","result":%s}`, token, result)
 }

@@ -23,11 +23,22 @@ func small(drive bench.Driver, shape bench.Shape) bench.Suite {
 // on measures servers that the bench starts.
 func on(t *testing.T, topology bench.Topology, s bench.Suite) *bench.Run {
 	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return measureOn(t, topology, exe, s)
+}
+
+// onProgram measures servers that are processes of a program.
+func onProgram(t *testing.T, exe string, s bench.Suite) *bench.Run {
+	t.Helper()
+	return measureOn(t, bench.Procs, exe, s)
+}
+
+func measureOn(t *testing.T, topology bench.Topology, exe string, s bench.Suite) *bench.Run {
+	t.Helper()
 	r := measure(t, s, "", func(c *bench.Config, h *bench.Harness) {
-		exe, err := os.Executable()
-		if err != nil {
-			t.Fatal(err)
-		}
 		c.Topology, c.Executable, h.DrainWithin = topology, exe, time.Minute
 	})
 	return onlyRun(t, r)

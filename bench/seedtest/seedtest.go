@@ -2,9 +2,10 @@
 // invocations work here as they are written:
 //
 //	go test -v -run='^TestProfile_FullCycle$' -count=1 -timeout=180s ./internal/bench/
+//	go test -v -run='^TestRaftBench_GRPC$' -count=1 -timeout=180s ./pkg/app
 //	go test -run='^$' -bench='^BenchmarkEnqueueParallel' ./pkg/app
 //
-// They measure once, with fsync, in this process, unless the environment says otherwise: MILLRACE_BENCH_WORKER_BATCH,
+// They measure once, with fsync, one node in this process and several in processes of their own, unless the environment says otherwise: MILLRACE_BENCH_WORKER_BATCH,
 // _PRODUCER_BATCH, _SHARDS, _DURABILITY, _TOPOLOGY, _RUNS and _OUT, or the references' PHASE6_BATCH, PHASE6_PROD_BATCH,
 // PHASE8_SHARDS and RUN_COALESCER. An ordinary go test ./... measures nothing.
 //
@@ -122,11 +123,17 @@ func skipUnlessNamed(t *testing.T) {
 	}
 }
 
-// config returns what a test measures, the environment included. c.Out is what MILLRACE_BENCH_OUT says.
+// config returns what a test measures in this process, the environment included. c.Out is what MILLRACE_BENCH_OUT says.
 func config(t testing.TB, row string) bench.Config {
 	t.Helper()
+	return configIn(t, bench.InProc, row)
+}
+
+// configIn is config with servers elsewhere, unless the environment says where.
+func configIn(t testing.TB, topology bench.Topology, rows ...string) bench.Config {
+	t.Helper()
 	c := bench.Defaults()
-	c.Select, c.Runs, c.Topology = []string{row}, 1, bench.InProc
+	c.Select, c.Runs, c.Topology = rows, 1, topology
 	if err := c.FromEnvironment(os.Environ(), nil); err != nil {
 		t.Fatal(err)
 	}

@@ -209,3 +209,37 @@ func TestEnvironmentNamesOfTheReferenceAreTaken(t *testing.T) {
 		t.Errorf("worker batch %d: our own name wins", c.WorkerBatch)
 	}
 }
+
+func TestLinesOfThreeNodesAreThoseOfTheReference(t *testing.T) {
+	one, four := &clusterRates{9_400, 9_380, 3_949}, &clusterRates{10_250, 10_240, 3_883}
+	for _, c := range []struct {
+		b    clusterBench
+		want []string
+	}{
+		{streamBench(), []string{"1-shard: create=9400/s complete=9380/s", "4-shard: create=10250/s complete=10240/s", "multi/single create ratio: 1.09x"}},
+		{cyclesOf("", "", "", ""), []string{"1-shard cycles/s: 3949", "4-shard cycles/s: 3883", "multi-shard / single-shard ratio: 0.98x"}},
+	} {
+		if got := []string{c.b.line(1, one), c.b.line(4, four), c.b.ratio(one, four)}; !slices.Equal(got, c.want) {
+			t.Errorf("lines %q, want %q", got, c.want)
+		}
+	}
+}
+
+func TestRatesAreThoseOfTheRunThatStandsForTheRow(t *testing.T) {
+	r := cycle(t)
+	row := &r.Suites[0]
+	if got := ratesOf(row); got != nil {
+		t.Errorf("without cycles: %+v", got)
+	}
+	row.Runs[0].Metrics["cycles_per_s"] = bench.Metric{Value: 44_990, Unit: "cycles/s"}
+	if got := ratesOf(row); got == nil || *got != (clusterRates{45_010, 45_000, 44_990}) {
+		t.Errorf("rates %+v", got)
+	}
+}
+
+func TestServersOfAClusterAreProcessesUnlessTheEnvironmentSaysOtherwise(t *testing.T) {
+	t.Setenv("MILLRACE_BENCH_TOPOLOGY", "inproc")
+	if c := configIn(t, bench.Procs); c.Topology != bench.InProc {
+		t.Errorf("topology %s", c.Topology)
+	}
+}

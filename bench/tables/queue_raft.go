@@ -10,9 +10,9 @@ import (
 func queueRaft() bench.Suite {
 	row := func(name string, shards int, created, completed float64, targets ...bench.Target) bench.RowSpec {
 		return bench.RowSpec{
-			Name: name, Title: "3 nodes on loopback; per node 4 producer streams and 1 worker stream", Profiles: inSeeds,
+			Name: name, Title: "3 nodes on loopback; per node 4 producer streams and 1 worker stream; 128 callers in all", Profiles: inSeeds,
 			Shape: bench.Shape{
-				Nodes: 3, Shards: shards, Producers: 12, Pumps: 128, Workers: 3, Slots: 128, Lease: time.Minute, Transport: "stream",
+				Nodes: 3, Shards: shards, Producers: 12, Callers: 128, Workers: 3, Slots: 128, Lease: time.Minute, Transport: "stream",
 			},
 			References: []bench.Reference{
 				codeq3("create", created, "creates/s"), codeq3("complete", completed, "cycles/s"),
@@ -31,27 +31,29 @@ func queueRaft() bench.Suite {
 	}
 }
 
-// queueSmart is the cycle over REST by clients that follow redirects to the leader.
+// queueSmart is the cycle over REST by clients that follow redirects to the leader. Each caller creates a task, claims
+// one and completes it.
 func queueSmart() bench.Suite {
-	row := func(name, title string, shards int, refs []bench.Reference, targets ...bench.Target) bench.RowSpec {
+	row := func(name, title, kind string, shards int, refs []bench.Reference, targets ...bench.Target) bench.RowSpec {
 		return bench.RowSpec{
 			Name: name, Title: title, Profiles: inSeeds, References: refs, Targets: targets,
 			Shape: bench.Shape{
-				Nodes: 3, Shards: shards, Pumps: 32, Slots: 1, Lease: time.Minute, Transport: "rest", Kind: name,
+				Nodes: 3, Shards: shards, Producers: 1, Workers: 1, Callers: 32, Slots: 32, Lease: time.Minute, Transport: "rest", Kind: kind,
 			},
 		}
 	}
 	plain := func() bench.Target { return free(atMost(requests, anyDurability, 1.7, 0, ofBench)) }
 	rows := []bench.RowSpec{
-		row("rotation", "a client that tries the nodes in turn and follows nothing", 1, []bench.Reference{codeq3("rotation", 596, "cycles/s")}),
-		row("rotation-shards-4", "the same on 4 shards", 4, nil),
-		row("shards-1", "a plain client that follows 307 with the body", 1, []bench.Reference{codeq3("smart, 1 shard", 3_949, "cycles/s")},
+		row("rotation", "a client that tries the nodes in turn and follows nothing", "rotation", 1, []bench.Reference{codeq3("rotation", 596, "cycles/s")}),
+		row("rotation-shards-4", "the same on 4 shards", "rotation", 4, nil),
+		row("shards-1", "a plain client that asks any node and follows 307 with the body", "plain", 1, []bench.Reference{codeq3("smart, 1 shard", 3_949, "cycles/s")},
 			atLeast(cycles, bench.Fsync, 5_000, 0, ofBench), plain()),
-		row("shards-4", "the same on 4 shards", 4, []bench.Reference{codeq3("smart, 4 shards", 3_883, "cycles/s")}, plain()),
-		row("sdk", "our SDK, which remembers the leader", 1, nil, free(atMost(requests, anyDurability, 1.05, 0, ofBench))),
+		row("shards-4", "the same on 4 shards", "plain", 4, []bench.Reference{codeq3("smart, 4 shards", 3_883, "cycles/s")}, plain()),
+		row("sdk", "our SDK, which remembers the leader; over gRPC", "sdk", 1, nil, free(atMost(requests, anyDurability, 1.05, 0, ofBench))),
 	}
 	rows[1].Profiles, rows[4].Profiles = inFull, inFull
 	rows[2].Profiles = inAll
+	rows[4].Shape.Transport, rows[4].NoCeiling = "grpc", true
 	return bench.Suite{
 		Name: "queue.smart", Title: "Cycle over REST, three nodes, clients that follow the leader", Priority: "P0",
 		Bench: "BenchmarkQueueSmart", Headline: cycles, Window: 5 * time.Second, Warmup: time.Second, Minutes: 3, Rows: rows,

@@ -18,11 +18,11 @@ import (
 func (a *app) clusterCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "cluster",
-		Short: "Set up clusters",
+		Short: "Set up and operate clusters",
 		Args:  cobra.NoArgs,
 		RunE:  func(*cobra.Command, []string) error { return usageError{errors.New("name a subcommand; see --help")} },
 	}
-	c.AddCommand(a.clusterInitCmd())
+	c.AddCommand(a.clusterInitCmd(), a.clusterStatusCmd(), a.clusterTransferCmd())
 	return c
 }
 

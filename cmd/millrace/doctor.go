@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -42,6 +43,9 @@ Exit 0: whole. 21: damaged, with file and offset. 23: not a data directory, or i
 
 func writeReport(w io.Writer, r *server.Examination) {
 	fmt.Fprintf(w, "directory  %s, format %d, node %s\n", r.Dir, r.Format, r.Node)
+	if m := r.Member; m != nil && m.Cluster != "" {
+		fmt.Fprintf(w, "cluster    %s, node %d of %s, %d shards\n", m.Cluster, m.Node, strings.Trim(fmt.Sprint(m.Nodes), "[]"), m.Shards)
+	}
 	fmt.Fprintf(w, "log        %d segments, %d bytes in whole records", r.Log.Segments, r.Log.Bytes)
 	if r.Log.Torn {
 		fmt.Fprint(w, "; the last batch may be torn, the next start looks after it")

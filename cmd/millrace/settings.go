@@ -48,6 +48,17 @@ unread, with the status ` + "`RESOURCE_EXHAUSTED`" + ` and no details. It counts
 |---|---|---|---|
 `
 
+const memoryIntro = `
+## Memory
+
+` + "`--memory`" + ` is split into shares, each of which bounds something. What does not fit is refused or dropped under the name of
+its share, and ` + "`millrace_server_memory_share_bytes`" + ` tells their sizes. Here they are for a node of a cluster of three with four
+shards and 4 GiB. With less they shrink in proportion; what holds commits is never below 4 MiB.
+
+| Share | With 4 GiB | Bounds |
+|---|---|---|
+`
+
 // printSettings writes the reference of all settings as Markdown. Hidden flags are for tests, but for the limits, which
 // have a table of their own.
 func printSettings(w io.Writer, flags *pflag.FlagSet, o *server.Options) {
@@ -62,6 +73,10 @@ func printSettings(w io.Writer, flags *pflag.FlagSet, o *server.Options) {
 		}
 		fmt.Fprintf(w, "| `--%s` | %s | %s |\n", f.Name, value, strings.ReplaceAll(f.Usage, "|", `\|`))
 	})
+	fmt.Fprint(w, memoryIntro)
+	for _, share := range config.PlanMemory(4<<30, 4, 2).Shares() {
+		fmt.Fprintf(w, "| `%s` | %.0f MiB | %s |\n", share.Name, float64(share.Bytes)/(1<<20), share.Meaning)
+	}
 	fmt.Fprint(w, limitsIntro)
 	for _, row := range o.Limits.Rows() {
 		fmt.Fprintf(w, "| `%s` | `--%s` | %d | %d |\n", row.Key, limitFlag(row.Key), row.Default, row.Max)

@@ -41,6 +41,7 @@ type taskView struct {
 	Failures   int               `json:"failures"`
 	Crashes    int               `json:"crashes"`
 	Priority   int               `json:"priority"`
+	Tag        string            `json:"tag,omitempty"`
 	Headers    map[string]string `json:"headers,omitempty"`
 	CreatedAt  time.Time         `json:"created_at,omitzero"`
 	RunAt      time.Time         `json:"run_at,omitzero"`
@@ -70,7 +71,7 @@ func (c content) MarshalJSON() ([]byte, error) {
 func viewOf(t *millrace.TaskInfo, whole bool) taskView {
 	v := taskView{
 		ID: t.ID, Queue: t.Queue, Kind: t.Kind, State: t.State.String(), Reason: t.Reason, Attempt: t.Attempt,
-		Failures: t.Failures, Crashes: t.Crashes, Priority: t.Priority, Headers: t.Headers, CreatedAt: t.CreatedAt,
+		Failures: t.Failures, Crashes: t.Crashes, Priority: t.Priority, Tag: t.Tag, Headers: t.Headers, CreatedAt: t.CreatedAt,
 		RunAt: t.RunAt, StartedAt: t.StartedAt, FinishedAt: t.FinishedAt, LeaseUntil: t.LeaseUntil, Worker: t.Worker,
 		Error: t.ErrorMessage, ErrorCode: t.ErrorCode,
 	}
@@ -100,6 +101,9 @@ func (v taskView) text(w io.Writer) {
 	if v.Worker != "" {
 		fmt.Fprintf(w, "worker    %s\n", v.Worker)
 	}
+	if v.Tag != "" {
+		fmt.Fprintf(w, "tag       %s\n", v.Tag)
+	}
 	if v.Error != "" {
 		fmt.Fprintf(w, "error     %s\n", v.Error)
 	}
@@ -115,11 +119,11 @@ func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z
 
 // taskFlags are what task create may set.
 type taskFlags struct {
-	kind, id, unique, at string
-	headers              map[string]string
-	delay, lease         time.Duration
-	priority, attempts   int
-	wait                 bool
+	kind, id, unique, tag, at string
+	headers                   map[string]string
+	delay, lease              time.Duration
+	priority, attempts        int
+	wait                      bool
 }
 
 func (a *app) taskCreateCmd() *cobra.Command {
@@ -151,6 +155,7 @@ func (a *app) taskCreateCmd() *cobra.Command {
 	flags.StringVar(&f.kind, "kind", "", "kind of the task; default the queue's name")
 	flags.StringVar(&f.id, "id", "", "id, which makes the create safe to repeat; default a new one")
 	flags.StringVar(&f.unique, "unique", "", "unique key: a second create answers with the first task for 24 h")
+	flags.StringVar(&f.tag, "tag", "", "tag: tasks and keys with one tag share a partition and can change together")
 	flags.StringToStringVar(&f.headers, "header", nil, "header NAME=VALUE; may be repeated")
 	flags.DurationVar(&f.delay, "delay", 0, "ready after this time")
 	flags.StringVar(&f.at, "at", "", "ready at this time, RFC 3339")
@@ -172,6 +177,9 @@ func (a *app) createTask(ctx context.Context, c *millrace.Client, queue string, 
 	}
 	if f.unique != "" {
 		opts = append(opts, millrace.UniqueKey(f.unique, 0))
+	}
+	if f.tag != "" {
+		opts = append(opts, millrace.Tag(f.tag))
 	}
 	for _, name := range slices.Sorted(maps.Keys(f.headers)) {
 		opts = append(opts, millrace.Header(name, f.headers[name]))

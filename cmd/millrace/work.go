@@ -59,6 +59,9 @@ MILLRACE_EFFECTS are committed with the completion, in the same log entry:
   {"op":"kv_delete","keyspace":"thumbs","key":"6"}
   {"op":"task_create","queue":"mail","payload":{"to":"ada"}}
 
+In a namespace of several partitions they must be of the task's own: with its tag in the braces of the
+key, and as "tag" of the new task.
+
 MILLRACE_TASK_ID, _KIND, _QUEUE, _ATTEMPT and _TOKEN (a fencing token) tell which task it is.
 
 Exit status 0 completes the task, 75 snoozes it for 30 s, 64 to 66 and 78 end it for good, 126 and
@@ -254,6 +257,7 @@ type effect struct {
 	IfAbsent bool            `json:"if_absent"`
 	Queue    string          `json:"queue"`
 	Kind     string          `json:"kind"`
+	Tag      string          `json:"tag"`
 	Payload  json.RawMessage `json:"payload"`
 }
 
@@ -305,7 +309,11 @@ func (e effect) add(tx *millrace.Tx) error {
 		if kind == "" {
 			kind = e.Queue
 		}
-		millrace.Job[json.RawMessage, []byte](kind).Queue(e.Queue).AddTx(tx, e.Payload)
+		var opts []millrace.AddOption
+		if e.Tag != "" {
+			opts = append(opts, millrace.Tag(e.Tag))
+		}
+		millrace.Job[json.RawMessage, []byte](kind).Queue(e.Queue).AddTx(tx, e.Payload, opts...)
 	default:
 		return fmt.Errorf("unknown op %q", e.Op)
 	}

@@ -64,12 +64,13 @@ var methods = map[string]rule{
 	"/millrace.v1.CommitService/Commit": anyToken(), // each op by the table of ops
 	"/millrace.v1.KVService/Get":        needs(auth.KVRead),
 
-	"/millrace.v1.QueueService/List":         needs(auth.TaskRead),
-	"/millrace.v1.QueueService/Get":          needs(auth.TaskRead),
-	"/millrace.v1.QueueService/Set":          needs(auth.Admin),
-	"/millrace.v1.QueueService/Stats":        needs(auth.TaskRead),
-	"/millrace.v1.QueueService/GetNamespace": needs(auth.TaskRead),
-	"/millrace.v1.QueueService/SetNamespace": needs(auth.Admin),
+	"/millrace.v1.QueueService/List":            needs(auth.TaskRead),
+	"/millrace.v1.QueueService/Get":             needs(auth.TaskRead),
+	"/millrace.v1.QueueService/Set":             needs(auth.Admin),
+	"/millrace.v1.QueueService/Stats":           needs(auth.TaskRead),
+	"/millrace.v1.QueueService/CreateNamespace": needs(auth.Admin),
+	"/millrace.v1.QueueService/GetNamespace":    needs(auth.TaskRead),
+	"/millrace.v1.QueueService/SetNamespace":    needs(auth.Admin),
 
 	"/millrace.v1.ServerService/Status": anyToken(), // its counters of all tenants: admin only
 	"/millrace.v1.QueueStream/Open":     anyToken(), // each frame by the table of frames

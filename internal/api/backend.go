@@ -11,9 +11,21 @@ import (
 type Backend interface {
 	// Namespace finds a namespace of a tenant by name; with create it makes one that is missing. NotFound otherwise.
 	Namespace(ctx context.Context, tenant, name string, create bool) (core.NamespaceInfo, error)
+	// CreateNamespace makes a namespace with so many partitions; replayed says that there was one. AlreadyExists when that
+	// has another number of them.
+	CreateNamespace(ctx context.Context, tenant, name string, partitions int) (info core.NamespaceInfo, replayed bool, err error)
+	// Leader tells who leads a partition: this node, which is here, or the one at an address. known is false when this node
+	// has not heard of any.
+	Leader(p core.Partition) (address string, here, known bool)
+	// Moved returns a channel that is closed when the leader of any partition changes, or begins to serve.
+	Moved() <-chan struct{}
+	// Backlog reports whether this node's replica of a partition, which may lag, has ready tasks in one of the queues.
+	Backlog(p core.Partition, queues []core.GrantQueue) bool
 	// Propose puts independent commits of one partition into the log, in order; each is judged alone. done is called
 	// exactly once, perhaps before Propose returns, and must not block.
 	Propose(p core.Partition, commits []core.Commit, done func(core.Proposed))
+	// Forward is Propose at the node that leads the partition, whichever that is; it waits for the end, or for that of ctx.
+	Forward(ctx context.Context, p core.Partition, commits []core.Commit) core.Proposed
 	// Session opens or resumes a stream's session.
 	Session(ctx context.Context, p core.Partition, s core.SessionSpec, sink core.Sink) (core.Session, core.Welcome, error)
 	// Claim takes ready tasks for a unary caller, waiting up to s.Wait; none is an empty answer. Tasks that were

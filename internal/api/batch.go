@@ -34,9 +34,17 @@ func (t *translator) creates(a *answers, in []*pb.TaskSpec, atomic bool) (*creat
 	b := &creating{atomic: atomic, results: make([]*pb.CreateResult, len(in))}
 	creates := make([]core.TaskCreate, len(in))
 	ops := make([]core.Op, 0, len(in))
+	if !atomic {
+		b.commits = make([]core.Commit, 0, len(in))
+	}
 	for i, spec := range in {
 		op := &creates[i]
-		if fact := t.fillCreate(op, spec); fact != nil {
+		fact := t.fillCreate(op, spec)
+		part := t.part
+		if fact == nil && !atomic {
+			part, fact = t.placeCreate(op)
+		}
+		if fact != nil {
 			fact = within(item("tasks", i), fact)
 			if atomic {
 				return nil, fact
@@ -45,20 +53,25 @@ func (t *translator) creates(a *answers, in []*pb.TaskSpec, atomic bool) (*creat
 			continue
 		}
 		ops = append(ops, op)
+		if !atomic {
+			n := len(ops) - 1
+			b.commits = append(b.commits, t.commitIn(part, ops[n:n+1:n+1]))
+		}
 	}
-	if atomic {
-		b.commits = []core.Commit{t.commitOf(ops)}
-		return b, t.encoded(&b.commits[0])
+	if !atomic {
+		return b, nil
 	}
-	b.commits = make([]core.Commit, len(ops))
-	for i := range ops {
-		b.commits[i] = t.commitOf(ops[i : i+1 : i+1])
+	b.commits = []core.Commit{t.commitOf(ops)}
+	if fact := t.place(&b.commits[0], 0); fact != nil {
+		return nil, fact
 	}
-	return b, nil
+	return b, t.encoded(&b.commits[0])
 }
 
-func (t *translator) commitOf(ops []core.Op) core.Commit {
-	return core.Commit{Partition: t.part, Principal: t.who.Name, Ops: ops}
+func (t *translator) commitOf(ops []core.Op) core.Commit { return t.commitIn(t.part, ops) }
+
+func (t *translator) commitIn(p core.Partition, ops []core.Op) core.Commit {
+	return core.Commit{Partition: p, Principal: t.who.Name, Ops: ops}
 }
 
 // items refuses an empty batch and one of too many items.
@@ -157,7 +170,11 @@ func (t *translator) settle(in *pb.SettleItem) (c core.Commit, h core.TaskHold, 
 	if fact != nil {
 		return c, h, fact
 	}
-	c = t.commitOf(ops)
+	part, fact := t.placeHold("id", h)
+	if fact != nil {
+		return c, h, fact
+	}
+	c = t.commitIn(part, ops)
 	if effects == nil {
 		return c, h, nil
 	}
@@ -178,6 +195,9 @@ func (t *translator) effects(c *core.Commit, in *pb.Effects) (fact core.Fact) {
 		return within("effects", fact)
 	}
 	c.FailOnRefusal = in.GetFailOnRefusal()
+	if fact = t.place(c, 1); fact != nil {
+		return within("effects", fact)
+	}
 	if fact = t.encoded(c); fact != nil {
 		return within("effects", fact)
 	}

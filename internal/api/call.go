@@ -15,14 +15,17 @@ const namespaceKey = "millrace-namespace"
 // defaultNamespace is where calls go that name none.
 const defaultNamespace = "default"
 
-// call is one unary call: who asks, and in which partition.
+// call is one unary call: who asks, and in which namespace. The translator's partition is the first one, until the call
+// has chosen another.
 type call struct {
 	s   *Server
 	who caller
 	t   translator
+
+	partitions []core.PartitionInfo // of the namespace
 }
 
-// begin finds the caller and the partition of a call. A missing namespace is made when create is set, and NotFound
+// begin finds the caller and the namespace of a call. A missing namespace is made when create is set, and NotFound
 // otherwise.
 func (s *Server) begin(ctx context.Context, create bool) (*call, error) {
 	if s.stopping() {
@@ -37,15 +40,19 @@ func (s *Server) begin(ctx context.Context, create bool) (*call, error) {
 	if fact != nil {
 		return nil, fact
 	}
-	p, err := s.partition(ctx, who, name, create)
+	ns, err := s.namespace(ctx, who, name, create)
 	if err != nil {
 		return nil, err
 	}
-	return &call{s: s, who: who, t: s.translator(who, p)}, nil
+	t := s.translator(who, ns.Partitions[0].Partition, len(ns.Partitions))
+	return &call{s: s, who: who, t: t, partitions: ns.Partitions}, nil
 }
 
-func (s *Server) translator(who caller, p core.Partition) translator {
-	return translator{l: &s.l, who: who.Principal, part: p, now: s.o.Backend.Now(p), rand: s.o.Rand}
+func (s *Server) translator(who caller, p core.Partition, parts int) translator {
+	return translator{
+		l: &s.l, who: who.Principal, part: p, parts: parts, now: s.o.Backend.Now(p), rand: s.o.Rand,
+		leads: s.o.Backend,
+	}
 }
 
 func namespaceOf(md metadata.MD) (string, core.Fact) {
@@ -58,24 +65,35 @@ func namespaceOf(md metadata.MD) (string, core.Fact) {
 	return "", invalid("namespace", "is given more than once")
 }
 
-// partition finds the one partition of a namespace. The tenant is the token's, always.
-func (s *Server) partition(ctx context.Context, who caller, name string, create bool) (core.Partition, error) {
+var errNoPartition = errors.New("a namespace has no partition")
+
+// namespace finds a namespace, which has a partition. The tenant is the token's, always.
+func (s *Server) namespace(ctx context.Context, who caller, name string, create bool) (core.NamespaceInfo, error) {
 	ns, err := s.o.Backend.Namespace(ctx, s.tenantOf(ctx, who), name, create)
-	if err != nil {
-		return core.Partition{}, err
+	if err == nil && len(ns.Partitions) == 0 {
+		err = errNoPartition
 	}
-	if len(ns.Partitions) != 1 {
-		return core.Partition{}, core.Invalid{
-			Field: "namespace", Reason: "not_supported", Message: "has more than one partition",
-		}
-	}
-	return ns.Partitions[0].Partition, nil
+	return ns, err
+}
+
+// goTo chooses the partition of a task. It reports false when there is no such task, as no partition could have it.
+func (c *call) goTo(id core.TaskID) (ok bool) {
+	c.t.part, ok = c.t.partOf(id)
+	return ok
 }
 
 // unknownNamespace reports whether err says that the namespace of a call does not exist.
 func unknownNamespace(err error) bool {
 	f, ok := errors.AsType[core.NotFound](err)
 	return ok && f.Kind == "namespace"
+}
+
+// ignoreNotFound drops the error that says that what was looked for is not there.
+func ignoreNotFound(err error) error {
+	if is[core.NotFound](err) {
+		return nil
+	}
+	return err
 }
 
 // noTask makes of an unknown namespace an unknown task: a reader cannot tell which, nor whose.
@@ -86,13 +104,14 @@ func noTask(err error, id string) error {
 	return err
 }
 
-// propose waits for the end of a proposal, or for that of the caller, who then does not know it.
+// propose waits for the end of a proposal of commits of one partition, or for that of the caller, who then does not know
+// it.
 func (c *call) propose(ctx context.Context, commits ...core.Commit) (core.Proposed, error) {
 	if err := ctx.Err(); err != nil {
 		return core.Proposed{}, factOf(err, false)
 	}
 	ended := make(chan core.Proposed, 1)
-	c.s.o.Backend.Propose(c.t.part, commits, func(p core.Proposed) { ended <- p })
+	c.s.o.Backend.Propose(commits[0].Partition, commits, func(p core.Proposed) { ended <- p })
 	select {
 	case p := <-ended:
 		if p.Err != nil {

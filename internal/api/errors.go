@@ -40,6 +40,7 @@ type row struct {
 // text stays in the log.
 var facts = []row{
 	{is[core.Invalid], errs.InvalidArgument, codes.InvalidArgument, http.StatusBadRequest, never},
+	{is[misplaced], errs.WrongPartition, codes.FailedPrecondition, http.StatusUnprocessableEntity, never},
 	{is[outOfRange], errs.InvalidArgument, codes.InvalidArgument, http.StatusBadRequest, never},
 	{is[wrongMethod], errs.InvalidArgument, codes.InvalidArgument, http.StatusMethodNotAllowed, never},
 	{isHeaders, errs.TooLarge, codes.InvalidArgument, http.StatusRequestHeaderFieldsTooLarge, never},
@@ -133,6 +134,12 @@ func describe(e *pb.Error, fact core.Fact, values bool) {
 		e.Field, e.Reason, e.Limit, e.Max = f.Field, f.Reason, f.Limit, f.Max
 	case wrongMethod:
 		e.Field = f.Field
+	case misplaced:
+		e.Field, e.Details = f.Field, f.details()
+	case atOp:
+		describe(e, f.Fact, values)
+		op := int32(f.op)
+		e.Op = &op
 	case core.TooLarge:
 		e.Field, e.Limit, e.Max = f.Field, f.Limit, f.Max
 	case core.Exhausted:
@@ -268,6 +275,9 @@ func within(prefix string, f core.Fact) core.Fact {
 		f.Field = join(prefix, f.Field)
 		return f
 	case outOfRange:
+		f.Field = join(prefix, f.Field)
+		return f
+	case misplaced:
 		f.Field = join(prefix, f.Field)
 		return f
 	case core.TooLarge:

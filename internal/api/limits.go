@@ -39,6 +39,7 @@ type Limits struct {
 	WorkerBytes int64 // name of a worker, or of its host
 	WorkerKinds int64
 	ListItems   int64 // of a page
+	Partitions  int64 // of a namespace that is made
 
 	PayloadBytes     int64
 	ResultBytes      int64
@@ -54,6 +55,7 @@ type Limits struct {
 	RetryFactor      int64
 	RetryAfterMs     int64
 	UniqueKeyBytes   int64
+	TagBytes         int64
 	UniqueTTLMs      int64
 
 	KeyBytes    int64
@@ -129,6 +131,7 @@ func (l *Limits) Rows() []Limit {
 		{"worker_bytes", &l.WorkerBytes, 128, 256},
 		{"worker_kinds", &l.WorkerKinds, 1000, 10_000},
 		{"list_items", &l.ListItems, 1000, 1000},
+		{"partitions", &l.Partitions, 4096, 4096}, // what the partition bits of an id can say
 		{"payload_bytes", &l.PayloadBytes, mib, mib},
 		{"result_bytes", &l.ResultBytes, mib, mib},
 		{"content_type_bytes", &l.ContentTypeBytes, 128, 256},
@@ -143,6 +146,7 @@ func (l *Limits) Rows() []Limit {
 		{"retry_factor", &l.RetryFactor, 100, 100},
 		{"retry_after_ms", &l.RetryAfterMs, day, 30 * day},
 		{"unique_key_bytes", &l.UniqueKeyBytes, 256, 256},
+		{"tag_bytes", &l.TagBytes, 128, 128},
 		{"unique_ttl_ms", &l.UniqueTTLMs, 30 * day, 30 * day},
 		{"key_bytes", &l.KeyBytes, 16 * kib, 64 * kib},
 		{"value_bytes", &l.ValueBytes, 3 * mib / 2, 4*mib - 128*kib}, // what fits a commit beside its key

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"strings"
 	"testing"
@@ -118,6 +119,13 @@ func requestBounds() map[string]bound {
 			return err
 		}
 	}
+	space := func(n uint32) doer {
+		return func(r *rig) error {
+			ctx := as("acme/all", namespaceKey, fmt.Sprintf("of-%d", n))
+			_, err := pb.NewQueueServiceClient(r.conn).CreateNamespace(ctx, &pb.CreateNamespaceRequest{Partitions: n})
+			return err
+		}
+	}
 	return map[string]bound{
 		"grpc_message": {
 			commitOf(&pb.CommitRequest{Ops: repeat(3, put(mib))}),
@@ -138,6 +146,7 @@ func requestBounds() map[string]bound {
 			claimOf(&pb.ClaimRequest{Queues: q, Worker: strings.Repeat("w", 129)}), tooMuch, "worker",
 		},
 		"list_items":   {list(1000), list(1001), outside, "limit"},
+		"partitions":   {space(4096), space(4097), outside, "partitions"},
 		"result_bytes": {completeOf(make([]byte, mib)), completeOf(make([]byte, mib+1)), tooMuch, "items[0].complete.result"},
 		"retry_after_ms": {
 			settleOf(&pb.SettleItem{Id: testID(1), Token: 3, Outcome: &pb.SettleItem_Fail{Fail: &pb.Fail{RetryAfter: ms(day)}}}),
@@ -170,6 +179,7 @@ func taskBounds() map[string]bound {
 	add("lease_ms", outside, "task.lease", func(s *pb.TaskSpec, n int64) { s.Lease = ms(n) }, day, day+1)
 	add("retry_factor", outside, "task.retry.factor", func(s *pb.TaskSpec, n int64) { s.Retry = &pb.Retry{Factor: float64(n) / 100} }, 10_000, 10_001)
 	add("unique_key_bytes", tooMuch, "task.unique.key", func(s *pb.TaskSpec, n int64) { s.Unique = &pb.Unique{Key: strings.Repeat("u", int(n))} }, 256, 257)
+	add("tag_bytes", tooMuch, "task.tag", func(s *pb.TaskSpec, n int64) { s.Tag = strings.Repeat("t", int(n)) }, 128, 129)
 	add("unique_ttl_ms", outside, "task.unique.ttl", func(s *pb.TaskSpec, n int64) { s.Unique = &pb.Unique{Key: "u", Ttl: ms(n)} }, 30*day, 30*day+1)
 	return out
 }
@@ -279,7 +289,6 @@ func TestWhatIsReservedIsNotSupported(t *testing.T) {
 	for field, change := range map[string]func(*pb.TaskSpec){
 		"task.labels":             func(s *pb.TaskSpec) { s.Labels = map[string]string{"a": "b"} },
 		"task.key":                func(s *pb.TaskSpec) { s.Key = "k" },
-		"task.tag":                func(s *pb.TaskSpec) { s.Tag = "t" },
 		"task.cost":               func(s *pb.TaskSpec) { s.Cost = 2 },
 		"task.expires_at":         func(s *pb.TaskSpec) { s.ExpiresAt = timestamppb.New(testNow) },
 		"task.after":              func(s *pb.TaskSpec) { s.After = []string{testID(1)} },

@@ -29,6 +29,17 @@ type fakeNode struct {
 	opened   chan *fakeSession
 	welcome  core.Welcome
 	reached  map[core.Partition]bool // by any call but Now
+
+	parts     int                      // of namespaces made by their first use; default 1
+	leaders   map[uint16]string        // by partition; default: this node, and "?" for nobody
+	backlog   map[uint16]bool          // partitions with ready tasks
+	moved     chan struct{}            // closed when leaders change
+	forwarded []uint16                 // partitions of proposals by Forward, in no order
+	strays    map[uint16]core.Proposed // ends of proposals to a partition
+	asked     int                      // who follows the leaders since they changed last
+	claimAt   func(context.Context, core.Partition, core.ClaimSpec) ([]core.Assigned, error)
+	pageAt    func(core.Partition, core.ListQuery) ([]core.Task, []byte)
+	queue     core.QueueStats // of mail; default: one of a configuration of its own
 }
 
 func newFakeNode(clock *fakeClock) *fakeNode {
@@ -65,21 +76,120 @@ func (n *fakeNode) Namespace(_ context.Context, tenant, name string, create bool
 			return ns, core.NotFound{Kind: "namespace", ID: name}
 		}
 		n.made++
-		p := core.Partition{Tenant: core.TenantID(len(tenant)), Namespace: core.NamespaceID(n.made)}
-		ns = core.NamespaceInfo{Name: name, TenantName: tenant, Partitions: []core.PartitionInfo{{Partition: p}}}
-		n.spaces[tenant+"/"+name] = ns
+		ns = n.make(tenant, name, max(n.parts, 1))
 	}
 	return ns, nil
 }
 
+// make makes a namespace. The caller holds the lock, and has counted it.
+func (n *fakeNode) make(tenant, name string, parts int) core.NamespaceInfo {
+	ns := core.NamespaceInfo{Name: name, TenantName: tenant}
+	for i := range parts {
+		ns.Partitions = append(ns.Partitions, core.PartitionInfo{
+			Partition: core.Partition{Tenant: core.TenantID(len(tenant)), Namespace: core.NamespaceID(n.made), Index: uint16(i)},
+			Shard:     core.ShardID(i % 4),
+		})
+	}
+	n.spaces[tenant+"/"+name] = ns
+	return ns
+}
+
+func (n *fakeNode) CreateNamespace(_ context.Context, tenant, name string, parts int) (core.NamespaceInfo, bool, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	ns, replayed := n.spaces[tenant+"/"+name]
+	switch {
+	case !replayed:
+		n.made++
+		ns = n.make(tenant, name, parts)
+	case len(ns.Partitions) != parts:
+		return ns, false, core.AlreadyExists{Kind: "namespace", ID: name}
+	}
+	n.reached[ns.Partitions[0].Partition] = true
+	return ns, replayed, nil
+}
+
+func (n *fakeNode) Leader(p core.Partition) (address string, here, known bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	address = n.leaders[p.Index]
+	if address == "?" {
+		return "", false, false
+	}
+	return address, address == "", true
+}
+
+func (n *fakeNode) Moved() <-chan struct{} {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.moved == nil {
+		n.moved = make(chan struct{})
+	}
+	n.asked++
+	return n.moved
+}
+
+func (n *fakeNode) followers() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.asked
+}
+
+// lead gives partitions leaders, and tells who waits for that.
+func (n *fakeNode) lead(leaders map[uint16]string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.leaders, n.asked = leaders, 0
+	if n.moved != nil {
+		close(n.moved)
+		n.moved = nil
+	}
+}
+
+func (n *fakeNode) Backlog(p core.Partition, _ []core.GrantQueue) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.backlog[p.Index]
+}
+
+func (n *fakeNode) Forward(ctx context.Context, p core.Partition, commits []core.Commit) core.Proposed {
+	n.mu.Lock()
+	n.forwarded = append(n.forwarded, p.Index)
+	end, scripted := n.strays[p.Index]
+	n.mu.Unlock()
+	if scripted {
+		return end
+	}
+	out := make(chan core.Proposed, 1)
+	n.proposeAt(p, commits, func(p core.Proposed) { out <- p })
+	select {
+	case p := <-out:
+		return p
+	case <-ctx.Done():
+		return core.Proposed{Err: core.DeadlineExceeded{Unknown: true}}
+	}
+}
+
 func (n *fakeNode) Propose(p core.Partition, commits []core.Commit, done func(core.Proposed)) {
+	if address, here, known := n.Leader(p); !here {
+		end := core.Proposed{Err: core.Unavailable{Reason: "no_leader"}}
+		if known {
+			end.Err = core.NotLeader{Leader: address}
+		}
+		done(end)
+		return
+	}
+	n.proposeAt(p, commits, done)
+}
+
+func (n *fakeNode) proposeAt(p core.Partition, commits []core.Commit, done func(core.Proposed)) {
 	n.reach(p)
 	for _, c := range commits {
 		n.reach(c.Partition)
 	}
 	n.mu.Lock()
 	n.commits = append(n.commits, commits...)
-	out := core.Proposed{At: core.At{Index: uint64(len(n.commits)), Stamp: core.ShardTimeOf(testNow)}}
+	out := core.Proposed{At: core.At{Partition: p.Index, Index: uint64(len(n.commits)), Stamp: core.ShardTimeOf(testNow)}}
 	if n.ended != nil {
 		out.Err = n.ended(commits)
 	}
@@ -162,6 +272,13 @@ func (n *fakeNode) Session(_ context.Context, p core.Partition, s core.SessionSp
 
 func (n *fakeNode) Claim(ctx context.Context, p core.Partition, s core.ClaimSpec) ([]core.Assigned, core.At, error) {
 	n.reach(p)
+	if address, here, _ := n.Leader(p); !here {
+		return nil, core.At{}, core.NotLeader{Leader: address}
+	}
+	if n.claimAt != nil {
+		tasks, err := n.claimAt(ctx, p, s)
+		return tasks, core.At{Partition: p.Index}, err
+	}
 	if n.claim == nil {
 		return nil, core.At{}, nil
 	}
@@ -187,6 +304,10 @@ func (n *fakeNode) Attempts(ctx context.Context, p core.Partition, id core.TaskI
 
 func (n *fakeNode) Tasks(_ context.Context, p core.Partition, q core.ListQuery) ([]core.Task, []byte, core.At, error) {
 	n.reach(p)
+	if n.pageAt != nil {
+		tasks, next := n.pageAt(p, q)
+		return tasks, next, core.At{}, nil
+	}
 	if n.page == nil {
 		return nil, nil, core.At{}, nil
 	}
@@ -212,6 +333,9 @@ func (n *fakeNode) Queue(_ context.Context, p core.Partition, name string, _ cor
 	n.reach(p)
 	if name != "mail" {
 		return core.QueueStats{}, core.At{}, core.NotFound{Kind: "queue", ID: name}
+	}
+	if n.queue.Queue != "" {
+		return n.queue, core.At{}, nil
 	}
 	return core.QueueStats{Queue: name, Config: core.QueueConfig{Version: 2, Aging: -1, MaxDeliveries: -1}}, core.At{}, nil
 }

@@ -226,6 +226,10 @@ func unprefixed(prefix string, err error) error {
 		f.Field = cutPath(prefix, f.Field)
 		return f
 	}
+	if f, ok := errors.AsType[misplaced](err); ok {
+		f.Field = cutPath(prefix, f.Field)
+		return f
+	}
 	if f, ok := errors.AsType[core.TooLarge](err); ok {
 		f.Field = cutPath(prefix, f.Field)
 		return f

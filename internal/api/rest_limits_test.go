@@ -60,6 +60,8 @@ func restBounds() map[string]restBound {
 		"claim_wait_ms":      post("/v1/tasks:claim", `{"queues":["q"],"wait":"%dms"}`, 60_000, 60_001, small, "wait"),
 		"queue_weight":       post("/v1/tasks:claim", `{"queues":[{"name":"q","weight":%d}]}`, 1000, 1001, small, "queues[0].weight"),
 		"worker_bytes":       post("/v1/tasks:claim", `{"queues":["q"],"worker":%s}`, quoted(128), quoted(129), large, "worker"),
+		"partitions":         post("/v1/namespace?ns=wide", `{"partitions":%d}`, 4096, 4097, small, "partitions"),
+		"tag_bytes":          task("tag", quoted(128), quoted(129), large, "tag"),
 		"list_items":         {method: "GET", path: "/v1/queues?limit=", at: "1000", beyond: "1001", status: small, field: "limit"},
 		"result_wait_ms":     {method: "GET", path: "/v1/tasks/" + id + "/result?wait=", at: "60s", beyond: "60001ms", status: small, field: "wait"},
 		"result_bytes":       post("/v1/tasks/"+id+"/complete", `{"token":1,"result":%s}`, quoted(mib-2), quoted(mib-1), large, "result"),

@@ -23,10 +23,14 @@ import (
 type door struct {
 	t      *testing.T
 	base   string
+	grpc   string // address of the other door
 	client *http.Client
 }
 
-func openDoor(t *testing.T, tenants ...string) *door {
+func openDoor(t *testing.T, tenants ...string) *door { return openDoorOf(t, 1, tenants...) }
+
+// openDoorOf is openDoor of a server with so many shards.
+func openDoorOf(t *testing.T, shards int, tenants ...string) *door {
 	t.Helper()
 	var tokens []auth.Token
 	for _, tenant := range tenants {
@@ -39,6 +43,7 @@ func openDoor(t *testing.T, tenants ...string) *door {
 	}
 	s, err := server.Start(t.Context(), server.Options{
 		Dir: t.TempDir(), Listen: "127.0.0.1:0", Admin: "off", Tokens: table, Durability: server.None, Memory: 128 << 20,
+		Shards: shards,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +55,7 @@ func openDoor(t *testing.T, tenants ...string) *door {
 			t.Error(err)
 		}
 	})
-	return &door{t, "http://" + s.HTTPAddress, &http.Client{Transport: transport}}
+	return &door{t, "http://" + s.HTTPAddress, s.Address, &http.Client{Transport: transport}}
 }
 
 // reply is what a request got.

@@ -163,7 +163,30 @@ func (c *restCall) getNamespace() error {
 		return err
 	}
 	c.tag(out.GetConfig().GetVersion())
-	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeNamespaceConfig(w, out.GetConfig()) })
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
+		writeNamespaceConfig(w, out.GetConfig())
+		writePartitions(w, out.GetPartitions())
+	})
+}
+
+// createNamespace serves POST /v1/namespace.
+func (c *restCall) createNamespace() error {
+	in := new(pb.CreateNamespaceRequest)
+	if err := readBody(c, in, createNamespaceFields); err != nil {
+		return err
+	}
+	out, err := c.queues().CreateNamespace(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	status := http.StatusCreated
+	if out.GetReplayed() {
+		status = http.StatusOK
+	}
+	return c.object(status, func(w *jsonWriter) {
+		w.bool("replayed", out.GetReplayed())
+		writePartitions(w, out.GetPartitions())
+	})
 }
 
 // setNamespace serves PUT /v1/namespace.

@@ -97,7 +97,8 @@ var taskFields = append([]jsonField[taskBody]{
 	{"max_run", func(d *jsonReader, m *taskBody) { m.MaxRun = d.duration() }},
 	{"retry", func(d *jsonReader, m *taskBody) { m.Retry = readNew(d, retryFields) }},
 	{"unique", func(d *jsonReader, m *taskBody) { m.Unique = readNew(d, uniqueFields) }},
-}, reservedFields[taskBody]("labels", "key", "tag", "cost", "expires_at", "after", "webhook")...)
+	{"tag", func(d *jsonReader, m *taskBody) { m.Tag = d.text() }},
+}, reservedFields[taskBody]("labels", "key", "cost", "expires_at", "after", "webhook")...)
 
 // reservedFields are fields that are refused until they are built.
 func reservedFields[T any](names ...string) []jsonField[T] {
@@ -157,6 +158,7 @@ var claimFields = []jsonField[pb.ClaimRequest]{
 	{"lease", func(d *jsonReader, m *pb.ClaimRequest) { m.Lease = d.duration() }},
 	{"wait", func(d *jsonReader, m *pb.ClaimRequest) { m.Wait = d.duration() }},
 	{"worker", func(d *jsonReader, m *pb.ClaimRequest) { m.Worker = d.text() }},
+	{"partition", func(d *jsonReader, m *pb.ClaimRequest) { m.Partition = new(d.uint32()) }},
 }
 
 // readQueueWeight reads a queue's name, or an object of name and weight.

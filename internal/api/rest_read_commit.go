@@ -179,6 +179,10 @@ var namespaceConfigFields = []jsonField[pb.NamespaceConfig]{
 	{"retain_bytes", func(d *jsonReader, m *pb.NamespaceConfig) { m.RetainBytes = d.integer(math.MinInt64, math.MaxInt64) }},
 }
 
+var createNamespaceFields = []jsonField[pb.CreateNamespaceRequest]{
+	{"partitions", func(d *jsonReader, m *pb.CreateNamespaceRequest) { m.Partitions = d.uint32() }},
+}
+
 // fieldNames lists the fields of a body that are not reserved, for the test that holds the document to them.
 func fieldNames[T any](fields []jsonField[T]) []string {
 	var out []string

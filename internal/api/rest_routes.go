@@ -35,6 +35,7 @@ var routeRules = map[string]rule{
 	"GET /v1/queues/{queue}":       needs(auth.TaskRead),
 	"PUT /v1/queues/{queue}":       needs(auth.Admin),
 	"GET /v1/queues/{queue}/stats": needs(auth.TaskRead),
+	"POST /v1/namespace":           needs(auth.Admin),
 	"GET /v1/namespace":            needs(auth.TaskRead),
 	"PUT /v1/namespace":            needs(auth.Admin),
 
@@ -201,8 +202,13 @@ func dataRoutes() []*Route {
 func serverRoutes() []*Route {
 	return []*Route{
 		{
-			Method: http.MethodGet, Path: "/v1/namespace", Native: queuesService + "GetNamespace", Answer: "NamespaceConfig", Status: statusOK,
-			Doc: "Read the configuration of the namespace. The ETag is its version.", handle: (*restCall).getNamespace,
+			Method: http.MethodPost, Path: "/v1/namespace", Native: queuesService + "CreateNamespace", Body: "CreateNamespaceRequest", Answer: "CreateNamespaceResponse", Status: statusMade,
+			Doc:    "Make the namespace, with a number of partitions that never changes. One that is used before it is made has one partition. 200: it was there, with as many.",
+			fields: fieldNames(createNamespaceFields), handle: (*restCall).createNamespace,
+		},
+		{
+			Method: http.MethodGet, Path: "/v1/namespace", Native: queuesService + "GetNamespace", Answer: "Namespace", Status: statusOK,
+			Doc: "Read the configuration of the namespace, and where its partitions lie. The ETag is its version.", handle: (*restCall).getNamespace,
 		},
 		{
 			Method: http.MethodPut, Path: "/v1/namespace", Native: queuesService + "SetNamespace", Body: "NamespaceConfig", Answer: "Configured", Status: statusOK,

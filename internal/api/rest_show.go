@@ -61,6 +61,7 @@ func writeTask(w *jsonWriter, t *pb.Task, content bool) {
 	w.int("priority", int64(t.GetPriority()))
 	w.time("run_at", t.GetRunAt())
 	w.optStr("unique_key", t.GetUniqueKey())
+	w.optStr("tag", t.GetTag())
 	w.int("max_attempts", int64(t.GetMaxAttempts()))
 	w.int("max_crashes", int64(t.GetMaxCrashes()))
 	w.int("max_deliveries", int64(t.GetMaxDeliveries()))
@@ -244,6 +245,18 @@ func writeNamespaceConfig(w *jsonWriter, c *pb.NamespaceConfig) {
 	w.exact("version", c.GetVersion())
 	w.bool("auto_create", c.GetAutoCreate())
 	w.optInt("retain_bytes", c.GetRetainBytes())
+}
+
+func writePartitions(w *jsonWriter, partitions []*pb.PartitionInfo) {
+	w.list("partitions", len(partitions), func(i int) {
+		p := partitions[i]
+		w.open('{')
+		w.int("partition", int64(p.GetPartition()))
+		w.int("shard", int64(p.GetShard()))
+		w.optStr("address", p.GetAddress())
+		w.bool("led", p.GetLed())
+		w.close('}')
+	})
 }
 
 func writeStatus(w *jsonWriter, s *pb.StatusResponse, counters bool) {

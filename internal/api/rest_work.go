@@ -15,7 +15,7 @@ func (c *restCall) claim() error {
 	if err := readBody(c, in, claimFields); err != nil {
 		return err
 	}
-	out, err := c.tasks().Claim(c.ctx, in)
+	out, err := c.tasks().claim(c.ctx, in, c.asks(hopParam))
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,9 @@ func (c *restCall) giveBack(tasks []*pb.Assignment) {
 		}
 		back = append(back, core.Assigned{Task: id, Token: core.Token(t.GetToken())})
 	}
-	c.s.release(call.t.part, back, func() {})
+	if len(back) > 0 && call.goTo(back[0].Task) { // a claim takes tasks of one partition
+		c.s.release(call.t.part, back, func() {})
+	}
 }
 
 // settle serves POST /v1/tasks:settle.

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -75,6 +76,7 @@ type Server struct {
 	streams  gauge
 	refusals refusals
 	outcomes outcomes
+	turn     atomic.Uint64 // of claims that may take from any partition
 
 	life context.Context // until Shutdown begins
 	end  context.CancelFunc

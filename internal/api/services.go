@@ -55,7 +55,7 @@ func (ks *kvService) Get(ctx context.Context, in *pb.KVGetRequest) (*pb.KVGetRes
 		return nil, err
 	}
 	o := core.ReadOptions{MinIndex: in.GetMinIndex(), Stale: in.GetStale()}
-	value, rev, at, err := ks.s.o.Backend.Key(ctx, c.t.part, in.GetKeyspace(), in.GetKey(), o)
+	value, rev, at, err := ks.s.o.Backend.Key(ctx, c.t.partOfKey(in.GetKey()), in.GetKeyspace(), in.GetKey(), o)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func (qs *queueService) List(ctx context.Context, in *pb.ListQueuesRequest) (*pb
 	if err != nil {
 		return nil, err
 	}
-	stats, at, err := qs.s.o.Backend.Queues(ctx, c.t.part, string(after), limit, core.ReadOptions{})
+	stats, at, err := c.queues(ctx, string(after), limit)
 	if err != nil {
 		return nil, err
 	}
@@ -102,24 +102,29 @@ func (qs *queueService) List(ctx context.Context, in *pb.ListQueuesRequest) (*pb
 	return out, nil
 }
 
-// queue reads one queue.
-func (qs *queueService) queue(ctx context.Context, name string) (core.QueueStats, core.At, error) {
+// beginQueue is begin for a queue that must exist.
+func (qs *queueService) beginQueue(ctx context.Context, name string) (*call, error) {
 	if fact := queueName("queue", name); fact != nil {
-		return core.QueueStats{}, core.At{}, fact
+		return nil, fact
 	}
 	c, err := qs.s.begin(ctx, false)
 	if unknownNamespace(err) {
-		return core.QueueStats{}, core.At{}, core.NotFound{Kind: "queue", ID: name}
+		return nil, core.NotFound{Kind: "queue", ID: name}
 	}
-	if err != nil {
-		return core.QueueStats{}, core.At{}, err
-	}
-	return qs.s.o.Backend.Queue(ctx, c.t.part, name, core.ReadOptions{})
+	return c, err
 }
 
 // Get reads a queue's configuration.
 func (qs *queueService) Get(ctx context.Context, in *pb.GetQueueRequest) (*pb.GetQueueResponse, error) {
-	q, at, err := qs.queue(ctx, in.GetQueue())
+	c, err := qs.beginQueue(ctx, in.GetQueue())
+	if err != nil {
+		return nil, err
+	}
+	// All partitions have the configuration that was set in the first one. A queue that is not there has none.
+	q, at, err := qs.s.o.Backend.Queue(ctx, c.t.part, in.GetQueue(), core.ReadOptions{})
+	if is[core.NotFound](err) && c.t.several() {
+		q, at, err = c.queue(ctx, in.GetQueue())
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +133,11 @@ func (qs *queueService) Get(ctx context.Context, in *pb.GetQueueRequest) (*pb.Ge
 
 // Stats reads a queue's counters.
 func (qs *queueService) Stats(ctx context.Context, in *pb.QueueStatsRequest) (*pb.QueueStatsResponse, error) {
-	q, at, err := qs.queue(ctx, in.GetQueue())
+	c, err := qs.beginQueue(ctx, in.GetQueue())
+	if err != nil {
+		return nil, err
+	}
+	q, at, err := c.queue(ctx, in.GetQueue())
 	if err != nil {
 		return nil, err
 	}
@@ -153,46 +162,24 @@ func (qs *queueService) Set(ctx context.Context, in *pb.SetQueueRequest) (*pb.Se
 	if err != nil {
 		return nil, err
 	}
-	r, at, err := c.proposeOp(ctx, &core.QueueSet{Queue: in.GetQueue(), Config: config, IfVersion: version})
+	r, at, err := c.set(ctx, setting{
+		version: version,
+		op: func(version int64) core.Op {
+			return &core.QueueSet{Queue: in.GetQueue(), Config: config, IfVersion: version}
+		},
+		is: func() (version uint64, err error) {
+			q, _, err := qs.s.o.Backend.Queue(ctx, c.t.part, in.GetQueue(), core.ReadOptions{})
+			version, q.Config.Version = q.Config.Version, config.Version
+			if q.Config != config {
+				version = 0
+			}
+			return version, ignoreNotFound(err)
+		},
+	})
 	if err != nil {
 		return nil, err
 	}
 	return &pb.SetQueueResponse{Version: r.Version, At: showAt(at)}, nil
-}
-
-// GetNamespace reads the configuration of the call's namespace.
-func (qs *queueService) GetNamespace(ctx context.Context, _ *pb.GetNamespaceRequest) (*pb.GetNamespaceResponse, error) {
-	c, err := qs.s.begin(ctx, false)
-	if err != nil {
-		return nil, err
-	}
-	config, at, err := qs.s.o.Backend.NamespaceConfig(ctx, c.t.part, core.ReadOptions{})
-	if err != nil {
-		return nil, err
-	}
-	return &pb.GetNamespaceResponse{Config: showNamespaceConfig(config), At: showAt(at)}, nil
-}
-
-// SetNamespace replaces the configuration of the call's namespace.
-func (qs *queueService) SetNamespace(ctx context.Context, in *pb.SetNamespaceRequest) (*pb.SetNamespaceResponse, error) {
-	version, fact := ifVersion(in.IfVersion)
-	if fact != nil {
-		return nil, fact
-	}
-	t := translator{l: &qs.s.l}
-	config, fact := t.namespaceConfig(in.GetConfig())
-	if fact != nil {
-		return nil, within("config", fact)
-	}
-	c, err := qs.s.begin(ctx, true)
-	if err != nil {
-		return nil, err
-	}
-	r, at, err := c.proposeOp(ctx, &core.NamespaceSet{Config: config, IfVersion: version})
-	if err != nil {
-		return nil, err
-	}
-	return &pb.SetNamespaceResponse{Version: r.Version, At: showAt(at)}, nil
 }
 
 // serverService tells what a server is.

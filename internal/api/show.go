@@ -56,7 +56,7 @@ func showTask(t *core.Task) *pb.Task {
 		Attempt: t.Attempt, Failures: t.Failures, Crashes: t.Crashes, Snoozes: t.Snoozes, Redrives: t.Redrives,
 		CreatedAt: timeOf(t.CreatedAt), ReadyAt: timeOf(t.ReadyAt), StartedAt: timeOf(t.StartedAt),
 		FinishedAt: timeOf(t.FinishedAt), Creator: t.Creator, Worker: t.Worker, LeaseUntil: timeOf(t.LeaseUntil),
-		Result: t.Result, ResultType: t.ResultType, HasResult: t.HasResult, Error: showError(t.Error),
+		Result: t.Result, ResultType: t.ResultType, HasResult: t.HasResult, Error: showError(t.Error), Tag: t.Tag,
 	}
 }
 
@@ -111,7 +111,7 @@ func assignedBytes(t *core.Assigned) int {
 
 // taskBytes bounds what a task takes on the wire in a list.
 func taskBytes(t *core.Task) int {
-	n := 512 + len(t.Queue) + len(t.Kind) + len(t.ContentType) + len(t.Unique) + len(t.Creator) + len(t.Worker) +
+	n := 512 + len(t.Queue) + len(t.Kind) + len(t.ContentType) + len(t.Unique) + len(t.Tag) + len(t.Creator) + len(t.Worker) +
 		len(t.Payload) + len(t.Result) + len(t.ResultType) + len(t.Error.Code) + len(t.Error.Message) + len(t.Error.Stack)
 	for _, h := range t.Headers {
 		n += 12 + len(h.Name) + len(h.Value)

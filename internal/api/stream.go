@@ -43,6 +43,7 @@ func (qs *queueStream) Open(ss grpc.BidiStreamingServer[pb.ClientFrame, pb.Serve
 	st := &stream{
 		s: qs.s, ss: ss, opened: qs.s.o.Clock.Boot(), ended: make(chan struct{}), gone: make(chan struct{}),
 		kick: make(chan struct{}, 1), room: make(chan struct{}, 1), subs: make(map[uint32]bool),
+		follow: make(chan (<-chan struct{}), 1),
 	}
 	st.who.Store(&who)
 	return st.run()
@@ -74,10 +75,12 @@ type stream struct {
 	cause   error
 	gone    chan struct{} // closed when no task of the stream is on its way back any more
 
-	// Of the reader alone; part and key do not change after the Hello.
-	part core.Partition
-	key  sessionKey
-	subs map[uint32]bool
+	// Of the reader alone; partitions, part and key do not change after the Hello.
+	partitions []core.PartitionInfo // of the namespace
+	part       core.Partition
+	key        sessionKey
+	subs       map[uint32]bool
+	follow     chan (<-chan struct{}) // tells the handler to follow the leaders: what is closed when one changes
 
 	mu        sync.Mutex   // guards the fields below
 	session   core.Session // nil before the Hello is answered
@@ -85,10 +88,12 @@ type stream struct {
 	outBytes  int64        // of out and of what is being sent
 	sendSince time.Duration
 	sending   bool
-	load      load  // admitted and not acknowledged
-	finishing bool  // no frame is admitted; the stream ends when load is empty and all is sent
-	final     error // what it ends with then
-	closed    bool  // nothing is queued any more
+	load      load                   // admitted and not acknowledged
+	finishing bool                   // no frame is admitted; the stream ends when load is empty and all is sent
+	final     error                  // what it ends with then
+	told      []*pb.PartitionAddress // the directory as it was sent last
+	telling   bool                   // another one is queued
+	closed    bool                   // nothing is queued any more
 }
 
 // load is what frames weigh on a stream's window.
@@ -129,6 +134,7 @@ func (st *stream) end(err error) {
 // watch returns when the stream has ended.
 func (st *stream) watch() {
 	stop := st.s.life.Done()
+	var moved <-chan struct{}
 	tick := st.s.o.Clock.NewTimer(streamTick)
 	defer tick.Stop()
 	for {
@@ -144,6 +150,10 @@ func (st *stream) watch() {
 		case <-tick.C():
 			st.check()
 			tick.Reset(streamTick)
+		case moved = <-st.follow:
+		case <-moved:
+			moved = st.s.o.Backend.Moved()
+			st.tellLeaders()
 		}
 	}
 }
@@ -206,10 +216,14 @@ func (st *stream) hello(ctx context.Context, in *pb.Hello) error {
 	if fact != nil {
 		return within("hello", fact)
 	}
-	var err error
-	if st.part, err = s.partition(ctx, who, name, true); err != nil {
+	ns, err := s.namespace(ctx, who, name, true)
+	if err != nil {
 		return err
 	}
+	if int64(in.GetPartition()) >= int64(len(ns.Partitions)) {
+		return invalid("hello.partition", "is none of the namespace's")
+	}
+	st.partitions, st.part = ns.Partitions, ns.Partitions[in.GetPartition()].Partition
 	st.key = sessionKey{st.part, spec.ID}
 	if err := s.enter(ctx, st); err != nil {
 		return err
@@ -219,9 +233,15 @@ func (st *stream) hello(ctx context.Context, in *pb.Hello) error {
 		s.leave(st)
 		return err
 	}
-	first := outgoing{frame: &pb.ServerFrame{Frame: &pb.ServerFrame_Welcome{Welcome: s.welcome(who, st.part, welcome)}}}
+	var moved <-chan struct{}
+	if len(st.partitions) > 1 {
+		moved = s.o.Backend.Moved() // before the leaders are read
+	}
+	out := s.welcome(who, st.part, welcome)
+	out.Directory, out.Partitions = s.directory(st.partitions), uint32(len(st.partitions))
+	first := outgoing{frame: &pb.ServerFrame{Frame: &pb.ServerFrame_Welcome{Welcome: out}}}
 	st.mu.Lock()
-	st.session = session
+	st.session, st.told = session, out.Directory
 	st.out = append([]outgoing{first}, st.out...)
 	closed := st.closed
 	st.mu.Unlock()
@@ -233,6 +253,7 @@ func (st *stream) hello(ctx context.Context, in *pb.Hello) error {
 		defer s.work.Done()
 		st.write()
 	}()
+	st.follow <- moved // nil, for ever, where there is only this partition: with its leader the stream ends
 	return nil
 }
 
@@ -297,7 +318,7 @@ func (s *Server) welcome(who caller, p core.Partition, w core.Welcome) *pb.Welco
 		now = s.o.Backend.Now(p)
 	}
 	return &pb.Welcome{
-		Tenant: who.Tenant, Directory: []*pb.PartitionAddress{{Partition: uint32(p.Index)}}, ShardTime: timeOf(now),
+		Tenant: who.Tenant, ShardTime: timeOf(now),
 		Kept: showHolds(w.Kept), Lost: showHolds(w.Lost), AppliedSeq: w.AppliedSeq,
 		Limits: &pb.Limits{
 			FrameItems: uint32(s.l.FrameItems), FrameBytes: uint32(s.l.MessageBytes), UnackedItems: uint32(s.l.UnackedItems),

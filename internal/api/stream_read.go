@@ -38,7 +38,7 @@ func (st *stream) readFrames() error {
 	if err := st.hello(st.ss.Context(), hello); err != nil {
 		return err
 	}
-	wire := wireReader{t: translator{l: &st.s.l, part: st.part}}
+	wire := wireReader{t: translator{l: &st.s.l, part: st.part, parts: len(st.partitions), bound: true}}
 	for st.awaitRoom() {
 		in := &inbound{limit: st.s.l.MessageBytes, raw: true}
 		if err := st.ss.RecvMsg(in); err != nil {
@@ -210,7 +210,11 @@ type pending struct {
 	wire    protowire.Number                   // frameCreate or frameSettle: the ack may be written the short way
 }
 
-func (st *stream) translator(p *pending) translator { return st.s.translator(p.who, st.part) }
+func (st *stream) translator(p *pending) translator {
+	t := st.s.translator(p.who, st.part, len(st.partitions))
+	t.bound = true
+	return t
+}
 
 // refuse acknowledges a frame by an error.
 func (st *stream) refuse(p *pending, fact error) {
@@ -308,6 +312,11 @@ func (st *stream) renew(p *pending, in *pb.RenewFrame) core.Fact {
 		}
 		if holds, fact = t.holds("items", in.GetItems()); fact != nil {
 			return fact
+		}
+		for i, h := range holds {
+			if p, ok := t.partOf(h.Task); ok && p != t.part { // its lease is not lost, and must not be called so
+				return belongs(item("items", i)+".id", int(p.Index))
+			}
 		}
 	}
 	var commits []core.Commit

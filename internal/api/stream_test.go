@@ -360,12 +360,11 @@ func TestShutdownSaysGoawayAndAnswersWhatWasTaken(t *testing.T) {
 
 func TestASessionThatCannotOpenEndsItsStreamOnly(t *testing.T) {
 	r := newRig(t, Limits{})
-	r.n.spaces["acme/wide"] = core.NamespaceInfo{Partitions: make([]core.PartitionInfo, 2)}
 	ws := r.open(as("acme/all"))
 	f := helloOf(1)
-	f.GetHello().Namespace = "wide"
+	f.GetHello().Partition = 1
 	ws.send(f)
-	if e := errorOf(t, ws.end()); e.GetReason() != "not_supported" || e.GetField() != "namespace" {
+	if e := errorOf(t, ws.end()); e.GetCode() != "INVALID_ARGUMENT" || e.GetField() != "hello.partition" {
 		t.Errorf("end: %v", e)
 	}
 	r.greet(as("acme/all"), 1)

@@ -5,7 +5,7 @@ import (
 	"github.com/millrace/millrace/internal/core"
 )
 
-// outgoing is one frame to send: an ack, assigned tasks, or a frame that is built already.
+// outgoing is one frame to send: an ack, assigned tasks, a Directory, or a frame that is built already.
 type outgoing struct {
 	frame *pb.ServerFrame
 
@@ -14,6 +14,8 @@ type outgoing struct {
 
 	tasks []core.Assigned
 	sub   uint32
+
+	leaders bool // a Directory, which is built when it is sent
 
 	bytes int64
 }
@@ -179,6 +181,8 @@ func (st *stream) build(o *outgoing) *pb.ServerFrame {
 	case o.tasks != nil:
 		a := &pb.Assign{Sub: o.sub, Tasks: showAssigned(o.tasks, st.s.o.Backend.Now(st.part))}
 		return &pb.ServerFrame{Frame: &pb.ServerFrame_Assign{Assign: a}}
+	case o.leaders:
+		return st.directoryFrame()
 	}
 	return o.frame
 }

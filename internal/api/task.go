@@ -24,6 +24,9 @@ func (ts *taskService) Create(ctx context.Context, in *pb.CreateRequest) (*pb.Cr
 	if fact != nil {
 		return nil, within("task", fact)
 	}
+	if c.t.part, fact = c.t.placeCreate(op); fact != nil {
+		return nil, within("task", fact)
+	}
 	r, at, err := c.proposeOp(ctx, op)
 	if err != nil {
 		return nil, err
@@ -46,7 +49,7 @@ func (ts *taskService) BatchCreate(ctx context.Context, in *pb.BatchCreateReques
 	}
 	p := core.Proposed{}
 	if len(b.commits) > 0 {
-		if p, err = c.propose(ctx, b.commits...); err != nil {
+		if p, err = c.proposeEach(ctx, b.commits); err != nil {
 			return nil, err
 		}
 	}
@@ -66,6 +69,9 @@ func (ts *taskService) Get(ctx context.Context, in *pb.GetRequest) (*pb.GetRespo
 	c, err := ts.s.begin(ctx, false)
 	if err != nil {
 		return nil, noTask(err, in.GetId())
+	}
+	if !c.goTo(id) {
+		return nil, core.NotFound{Kind: "task", ID: in.GetId()}
 	}
 	o := core.ReadOptions{MinIndex: in.GetMinIndex(), Stale: in.GetStale()}
 	task, at, err := ts.s.o.Backend.Task(ctx, c.t.part, id, o)
@@ -92,6 +98,9 @@ func (ts *taskService) ListAttempts(ctx context.Context, in *pb.ListAttemptsRequ
 	c, err := ts.s.begin(ctx, false)
 	if err != nil {
 		return nil, noTask(err, in.GetId())
+	}
+	if !c.goTo(id) {
+		return nil, core.NotFound{Kind: "task", ID: in.GetId()}
 	}
 	attempts, at, err := ts.s.o.Backend.Attempts(ctx, c.t.part, id, core.ReadOptions{})
 	if err != nil {
@@ -131,29 +140,49 @@ func (ts *taskService) List(ctx context.Context, in *pb.ListRequest) (*pb.ListRe
 		return nil, err
 	}
 	q := core.ListQuery{Queue: in.GetQueue(), State: core.State(in.GetState()), Limit: limit, Cursor: cursor}
+	if c.t.several() {
+		return c.listAll(ctx, q)
+	}
 	return ts.s.listTasks(ctx, c.t.part, q)
 }
 
-// listTasks reads a page that fits one message: a page of tasks with long errors is read again, shorter.
+// listTasks reads a page of one partition's tasks.
 func (s *Server) listTasks(ctx context.Context, p core.Partition, q core.ListQuery) (*pb.ListResponse, error) {
+	page, err := s.tasksUpTo(ctx, p, q, prevBytes)
+	if err != nil {
+		return nil, err
+	}
+	out := &pb.ListResponse{Tasks: make([]*pb.Task, len(page.tasks)), Cursor: showCursor(page.next), At: showAt(page.at)}
+	for i := range page.tasks {
+		out.Tasks[i] = showTask(&page.tasks[i])
+	}
+	return out, nil
+}
+
+// taskPage is a page of tasks, and about what it takes on the wire.
+type taskPage struct {
+	tasks []core.Task
+	next  []byte
+	at    core.At
+	bytes int
+	cut   bool // it is shorter than it was asked for, to fit
+}
+
+// tasksUpTo reads a page that fits so many bytes: a page of tasks with long errors is read again, shorter.
+func (s *Server) tasksUpTo(ctx context.Context, p core.Partition, q core.ListQuery, room int) (page taskPage, err error) {
 	for {
-		tasks, next, at, err := s.o.Backend.Tasks(ctx, p, q)
+		page.tasks, page.next, page.at, err = s.o.Backend.Tasks(ctx, p, q)
 		if err != nil {
-			return nil, err
+			return page, err
 		}
-		bytes := 0
-		for i := range tasks {
-			bytes += taskBytes(&tasks[i])
+		page.bytes = 0
+		for i := range page.tasks {
+			page.bytes += taskBytes(&page.tasks[i])
 		}
-		if bytes > prevBytes && q.Limit > 1 && len(tasks) > 1 {
-			q.Limit = min(q.Limit, len(tasks)) / 2
-			continue
+		if page.bytes <= room || q.Limit <= 1 || len(page.tasks) <= 1 {
+			return page, nil
 		}
-		out := &pb.ListResponse{Tasks: make([]*pb.Task, len(tasks)), Cursor: showCursor(next), At: showAt(at)}
-		for i := range tasks {
-			out.Tasks[i] = showTask(&tasks[i])
-		}
-		return out, nil
+		q.Limit, page.cut = min(q.Limit, len(page.tasks))/2, true
 	}
 }
 
@@ -191,6 +220,9 @@ func (ts *taskService) Wait(ctx context.Context, in *pb.WaitRequest) (*pb.WaitRe
 	if err != nil {
 		return nil, noTask(err, in.GetId())
 	}
+	if !c.goTo(id) {
+		return nil, core.NotFound{Kind: "task", ID: in.GetId()}
+	}
 	ctx, cancel := ts.s.waiting(ctx)
 	defer cancel()
 	task, at, err := ts.s.o.Backend.Wait(ctx, c.t.part, id)
@@ -227,6 +259,9 @@ func (ts *taskService) change(ctx context.Context, id string, op func(core.TaskI
 	c, err := ts.s.begin(ctx, false)
 	if err != nil {
 		return nil, noTask(err, id)
+	}
+	if !c.goTo(task) {
+		return nil, core.NotFound{Kind: "task", ID: id}
 	}
 	_, at, err := c.proposeOp(ctx, op(task))
 	if err != nil {

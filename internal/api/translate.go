@@ -17,6 +17,10 @@ type translator struct {
 	part core.Partition
 	now  core.ShardTime
 	rand env.Rand
+
+	parts int     // partitions of the namespace; up to 1: everything is in part
+	leads Backend // tells which partitions this node leads; may be nil
+	bound bool    // all must be in part, as in a stream; else part is that of a call, which is chosen by what it is about
 }
 
 func (t *translator) taskCreate(in *pb.TaskSpec) (*core.TaskCreate, core.Fact) {
@@ -56,8 +60,14 @@ func (t *translator) fillCreate(op *core.TaskCreate, in *pb.TaskSpec) (fact core
 	if fact = t.policy(op, in); fact != nil {
 		return fact
 	}
-	op.Unique, fact = t.unique(in.GetUnique())
-	return fact
+	if op.Unique, fact = t.unique(in.GetUnique()); fact != nil {
+		return fact
+	}
+	if fact = textUpTo("tag", in.GetTag(), "tag_bytes", t.l.TagBytes); fact != nil {
+		return fact
+	}
+	op.Tag = in.GetTag()
+	return nil
 }
 
 func reservedOf(in *pb.TaskSpec) core.Fact {
@@ -66,8 +76,6 @@ func reservedOf(in *pb.TaskSpec) core.Fact {
 		return notSupported("labels")
 	case in.GetKey() != "":
 		return notSupported("key")
-	case in.GetTag() != "":
-		return notSupported("tag")
 	case in.GetCost() != 0:
 		return notSupported("cost")
 	case in.GetExpiresAt() != nil:
@@ -80,9 +88,13 @@ func reservedOf(in *pb.TaskSpec) core.Fact {
 	return nil
 }
 
-// newTaskID reads the id that a producer made, or makes one.
+// newTaskID reads the id that a producer made, or makes one. Where there are several partitions, it is made when the
+// task's is known.
 func (t *translator) newTaskID(s string) (core.TaskID, core.Fact) {
-	if s == "" {
+	switch {
+	case s == "" && t.several():
+		return core.TaskID{}, nil
+	case s == "":
 		var random [9]byte
 		t.rand.Fill(random[:])
 		return core.NewTaskID(int64(t.now), t.part.Index, random), nil

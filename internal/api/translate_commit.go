@@ -46,6 +46,9 @@ func (t *translator) commit(in *pb.CommitRequest) (c core.Commit, fact core.Fact
 	if c.Ops, fact = t.ops(c.Ops, in.GetOps()); fact != nil {
 		return c, fact
 	}
+	if fact = t.place(&c, 0); fact != nil {
+		return c, fact
+	}
 	return c, t.encoded(&c)
 }
 

@@ -33,7 +33,7 @@ type wireFrame struct {
 type wireReader struct {
 	t                        translator
 	queue, task, contentType string
-	resultType               string
+	resultType, tag          string
 }
 
 // kept returns b as a string, the last one if it says the same.
@@ -110,7 +110,7 @@ func (r *wireReader) creates(f *wireFrame, b []byte) bool {
 	ops := make([]core.Op, len(items))
 	f.commits = make([]core.Commit, len(items))
 	for i, item := range items {
-		if !r.create(&tasks[i], item) {
+		if !r.create(&tasks[i], item) || r.t.several() && r.t.placeOfCreate(&tasks[i]) != int(r.t.part.Index) {
 			return false
 		}
 		ops[i] = &tasks[i]
@@ -135,7 +135,7 @@ func (r *wireReader) create(op *core.TaskCreate, b []byte) bool {
 	var seen fields
 	for len(b) > 0 {
 		num, typ, n := protowire.ConsumeTag(b)
-		if n < 0 || num > 13 || !seen.once(num) {
+		if n < 0 || num > 13 && num != 22 || !seen.once(num) {
 			return false
 		}
 		b = b[n:]
@@ -183,6 +183,9 @@ func (r *wireReader) createField(op *core.TaskCreate, num protowire.Number, v []
 		}
 		op.Lease, fact = millis("", &d, r.t.leases())
 		return fact == nil
+	case 22:
+		op.Tag = kept(&r.tag, v)
+		return textUpTo("", op.Tag, "", r.t.l.TagBytes) == nil
 	}
 	return false
 }
@@ -232,7 +235,7 @@ func (r *wireReader) settles(f *wireFrame, b []byte) bool {
 	ops := make([]core.Op, len(items))
 	f.commits, f.holds = make([]core.Commit, len(items)), make([]core.TaskHold, len(items))
 	for i, item := range items {
-		if !r.complete(&done[i], item) {
+		if !r.complete(&done[i], item) || r.t.several() && r.t.placeOfID(done[i].Task) != int(r.t.part.Index) {
 			return false
 		}
 		ops[i] = &done[i]

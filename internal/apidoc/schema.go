@@ -29,6 +29,7 @@ var composed = map[string][]part{
 	"Renewed":      {{"HeartbeatResult", []string{"lease_until"}}, {"HeartbeatResponse", []string{"at"}}},
 	"Done":         {{"DeleteResponse", nil}},
 	"Configured":   {{"SetQueueResponse", nil}},
+	"Namespace":    {{"NamespaceConfig", nil}, {"GetNamespaceResponse", []string{"partitions"}}},
 }
 
 // descriptions of schemas that have no comment of their own in the contract.
@@ -39,7 +40,7 @@ var descriptions = map[string]string{
 
 // absent are fields of the contract that REST does not have: reserved ones, and those that others replace.
 var absent = map[string][]string{
-	"TaskSpec": {"labels", "key", "tag", "cost", "expires_at", "after", "webhook"},
+	"TaskSpec": {"labels", "key", "cost", "expires_at", "after", "webhook"},
 	"Op":       {"reserved"},
 }
 

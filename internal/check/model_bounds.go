@@ -51,6 +51,9 @@ func misfitsOfTask(op *core.TaskCreate) []misfit {
 	if len(op.Unique.Key) > 256 {
 		out = append(out, misfit{"unique.key", "unique_key"})
 	}
+	if len(op.Tag) > 128 {
+		out = append(out, misfit{"tag", "tag_bytes"})
+	}
 	return out
 }
 

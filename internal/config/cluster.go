@@ -29,8 +29,8 @@ type Cluster struct {
 	Plain  bool   // plain text between peers instead, on loopback only
 }
 
-// maxPeers bounds a list of peers: more nodes than any cluster has.
-const maxPeers = 100
+// MaxPeers bounds a list of peers: more nodes than any cluster has.
+const MaxPeers = 100
 
 // Enabled says whether there is a cluster.
 func (c *Cluster) Enabled() bool { return c.ID != "" || c.Node != 0 || len(c.Peers) > 0 }
@@ -137,8 +137,8 @@ func ParsePeers(s string) ([]Peer, error) {
 				return nil, fmt.Errorf("node %d: %w", n, err)
 			}
 		}
-		if out = append(out, p); len(out) > maxPeers {
-			return nil, fmt.Errorf("more than %d nodes", maxPeers)
+		if out = append(out, p); len(out) > MaxPeers {
+			return nil, fmt.Errorf("more than %d nodes", MaxPeers)
 		}
 	}
 	return out, nil

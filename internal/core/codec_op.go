@@ -43,7 +43,7 @@ func (w *writer) op(op Op) {
 	case *NamespaceCreate:
 		w.name(op.Tenant)
 		w.name(op.Name)
-		w.uint(uint64(op.Partitions))
+		w.uint(uint64(op.Partitions) | uint64(max(op.Shards, 1)-1)<<16)
 		w.int(int64(op.Max))
 	case *NamespaceSet:
 		w.int(op.IfVersion)
@@ -118,9 +118,13 @@ func (r *reader) systemOp(kind OpKind) Op {
 	case OpTermStart:
 		return &TermStart{Term: r.uint(), Leader: r.uint()}
 	case OpNamespaceCreate:
-		return &NamespaceCreate{
-			Tenant: r.name(), Name: r.name(), Partitions: uint16(r.max(math.MaxUint16)), Max: r.int32(),
+		op := &NamespaceCreate{Tenant: r.name(), Name: r.name()}
+		n := r.max(math.MaxUint32)
+		op.Partitions, op.Shards, op.Max = uint16(n), uint16(n>>16), r.int32()
+		if op.Shards > 0 {
+			op.Shards++
 		}
+		return op
 	case OpNamespaceSet:
 		op := &NamespaceSet{IfVersion: r.int()}
 		r.namespaceConfig(&op.Config)
@@ -156,6 +160,7 @@ func (w *writer) taskCreate(op *TaskCreate) {
 		w.headers(op.Headers)
 	}
 	f.bytes(op.Payload)
+	f.text(op.Tag)
 }
 
 func (r *reader) taskCreate() *TaskCreate {
@@ -183,6 +188,7 @@ func (r *reader) taskCreate() *TaskCreate {
 		r.nonZero(len(op.Headers) > 0)
 	}
 	op.Payload = f.bytes()
+	op.Tag = f.text()
 	f.end()
 	return op
 }

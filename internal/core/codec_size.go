@@ -28,7 +28,7 @@ func opSize(op Op) int {
 	switch op := op.(type) {
 	case *TaskCreate:
 		n := opHeader + 16 + len(op.Queue) + 9*varintBytes + retryBytes
-		n += newName + len(op.TaskKind) + newName + len(op.ContentType) + nameBytes + len(op.Payload)
+		n += newName + len(op.TaskKind) + newName + len(op.ContentType) + nameBytes + len(op.Payload) + nameBytes + len(op.Tag)
 		n += nameBytes + len(op.Unique.Key) + varintBytes + 1 + nameBytes
 		for _, h := range op.Headers {
 			n += newName + len(h.Name) + nameBytes + len(h.Value)

@@ -73,6 +73,7 @@ type TaskCreate struct {
 	ContentType   string // empty = application/json
 	Headers       []Header
 	Payload       []byte
+	Tag           string // at most 128 B: tasks with one tag share a partition
 }
 
 // TaskComplete ends the attempt that holds Token, with its result. The effects are the commit's other ops.
@@ -169,6 +170,7 @@ type NamespaceCreate struct {
 	Tenant     string
 	Name       string
 	Partitions uint16 // 1 to 4096
+	Shards     uint16 // over how many of the shards they are dealt out, from the first on; 0 is 1
 	Max        int32  // refuses when the tenant has this many; 0 = 1000
 }
 

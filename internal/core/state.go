@@ -139,6 +139,7 @@ type Task struct {
 	Priority    uint8
 	RunAt       ShardTime // when a scheduled task becomes ready; 0 otherwise
 	Unique      string    // the unique key it was created under; empty without
+	Tag         string    // what places it; empty without
 
 	MaxAttempts   int32 // in force
 	MaxCrashes    int32

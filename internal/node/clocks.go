@@ -14,10 +14,11 @@ type clocks struct {
 	of   map[uint64]clockSample
 }
 
-// clockSample is how far a peer's wall clock is ahead of ours, as its last answer showed.
+// clockSample is what a peer's wall clock showed at our boot time of its last answer. Our own wall clock is read when it is
+// judged, not before: it may have been stepped since.
 type clockSample struct {
-	ahead time.Duration
-	at    time.Duration // boot time of the answer
+	wall time.Time
+	at   time.Duration
 }
 
 const (
@@ -72,17 +73,17 @@ func (c *clocks) take(n *Node, from uint64, b []byte) {
 	if c.of == nil {
 		c.of = make(map[uint64]clockSample)
 	}
-	c.of[from] = clockSample{ahead: wall.Add(trip / 2).Sub(n.o.Clock.Wall()), at: now}
+	c.of[from] = clockSample{wall: wall.Add(trip / 2), at: now}
 }
 
 // agree reports whether the wall clocks of most nodes are within a second of ours.
 func (c *clocks) agree(n *Node) bool {
-	now := n.o.Clock.Boot()
+	now, wall := n.o.Clock.Boot(), n.o.Clock.Wall()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	near := 1
 	for _, s := range c.of {
-		if now-s.at <= clockFresh && s.ahead.Abs() <= clockAgrees {
+		if now-s.at <= clockFresh && s.wall.Add(now-s.at).Sub(wall).Abs() <= clockAgrees {
 			near++
 		}
 	}

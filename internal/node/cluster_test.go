@@ -39,6 +39,13 @@ func (p plug) Send(to uint64, shard core.ShardID, _ bool, msg []byte) bool {
 	return true
 }
 
+// Reaches reports whether a message would arrive.
+func (p plug) Reaches(to uint64) bool {
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	return p.w.nodes[to] != nil && !p.w.cut[[2]uint64{p.from, to}]
+}
+
 // alone cuts all wires of a node, or joins them again.
 func (w *wires) alone(id uint64, cut bool) {
 	w.mu.Lock()
@@ -97,7 +104,7 @@ func (c *cluster) start(id uint64) {
 			o.Peers = append(o.Peers, Peer{Replica: other, Address: fmt.Sprint("n", other)})
 		}
 	}
-	r, err := startRig(c.t, rigOptions{disk: c.disks[id], node: o})
+	r, err := startRig(c.t, rigOptions{disk: c.disks[id], clock: c.o.Clock, node: o})
 	if err != nil {
 		c.t.Fatalf("node %d: %v", id, err)
 	}

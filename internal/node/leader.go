@@ -51,6 +51,7 @@ func (s *shard) serve(term uint64) bool {
 		return false
 	}
 	s.ready.Store(true)
+	s.n.moved.notify()
 	return true
 }
 
@@ -125,19 +126,19 @@ func (s *shard) home() uint64 {
 
 // spread hands the shard to the replica it is at home with, once that has all of the log.
 func (s *shard) spread(now time.Duration) {
-	if !s.leading || !s.ready.Load() || now < s.settledAt+spreadRest || now < s.spreadAt {
+	if !s.leading || !s.ready.Load() || now < s.settledAt+spreadRest || now < s.spreadAt || s.move.keeps.Load() || s.n.leaving.Load() {
 		return
 	}
 	s.spreadAt = now + spreadEvery
 	home := s.home()
-	if home == s.n.o.Replica || s.core.Transferring() {
+	if home == s.n.o.Replica || s.move.request.Load() != nil {
 		return
 	}
 	last := s.core.Status().Last
 	for _, f := range s.core.Followers() {
 		if f.Replica == home && f.Active && f.Match+1 >= last {
 			s.n.o.Logger.Info("leadership goes home", "shard", s.id, "to", home)
-			s.core.Transfer(home)
+			s.ask(home, now+spreadMove)
 		}
 	}
 }

@@ -28,8 +28,11 @@ type Node struct {
 	upkeep   sync.WaitGroup
 	fatal    chan error
 	full     atomic.Bool
+	leaving  atomic.Bool    // it is about to stop: it leads nothing that another can lead
 	batches  *obs.Histogram // commits of each entry proposed
 	clocks   clocks
+	forwards forwards
+	moved    notifier      // the leader of a shard has changed, or serves
 	cuts     cuts          // what keeps the log short owns it
 	tendAt   time.Duration // with Options.Manual: when to look after the disk
 
@@ -286,100 +289,6 @@ func grows(c *core.Commit) bool {
 		}
 	}
 	return false
-}
-
-func (n *Node) shardOf(p core.Partition) (*shard, error) {
-	if p == systemPartition {
-		return n.shards[0], nil
-	}
-	n.dirMu.RLock()
-	id, ok := n.partitions[p]
-	n.dirMu.RUnlock()
-	if !ok || int(id) >= len(n.shards) {
-		return nil, core.NotFound{Kind: "namespace"}
-	}
-	return n.shards[id], nil
-}
-
-// Namespace finds a namespace of a tenant; with create it makes one that is missing.
-func (n *Node) Namespace(ctx context.Context, tenant, name string, create bool) (core.NamespaceInfo, error) {
-	k := nsKey{tenant, name}
-	n.dirMu.RLock()
-	info, ok := n.namespaces[k]
-	n.dirMu.RUnlock()
-	if ok {
-		return info, nil
-	}
-	s := n.shards[0]
-	if err := s.barrier(ctx, core.ReadOptions{}); err != nil {
-		return info, err
-	}
-	info, ok, err := n.lookUp(k)
-	if err != nil || ok {
-		return info, err
-	}
-	if !create {
-		return info, core.NotFound{Kind: "namespace", ID: name}
-	}
-	r, err := n.commitOne(ctx, core.Commit{
-		Partition: systemPartition, Principal: "millrace",
-		Ops: []core.Op{&core.NamespaceCreate{Tenant: tenant, Name: name, Partitions: 1}},
-	})
-	if err != nil {
-		return info, err
-	}
-	if r.Refusal != nil {
-		return info, r.Refusal.Fact
-	}
-	info, ok, err = n.lookUp(k)
-	if err == nil && !ok {
-		err = fmt.Errorf("namespace %q was created and is not in the directory", name)
-	}
-	return info, err
-}
-
-// FindNamespace looks a namespace up in this node's copy of the directory, without waiting for anything.
-func (n *Node) FindNamespace(tenant, name string) (info core.NamespaceInfo, ok bool, err error) {
-	k := nsKey{tenant, name}
-	n.dirMu.RLock()
-	info, ok = n.namespaces[k]
-	n.dirMu.RUnlock()
-	if ok {
-		return info, true, nil
-	}
-	return n.lookUp(k)
-}
-
-func (n *Node) lookUp(k nsKey) (info core.NamespaceInfo, ok bool, err error) {
-	err = n.shards[0].store.View(func(v core.View) error {
-		info, ok, err = commit.Namespace(v, k.tenant, k.name)
-		return err
-	})
-	if err != nil || !ok {
-		return info, false, err
-	}
-	n.dirMu.Lock()
-	defer n.dirMu.Unlock()
-	n.namespaces[k] = info
-	for _, p := range info.Partitions {
-		n.partitions[p.Partition] = p.Shard
-	}
-	return info, true, nil
-}
-
-// commitOne proposes one commit and waits for its result.
-func (n *Node) commitOne(ctx context.Context, c core.Commit) (core.Result, error) {
-	done := make(chan core.Proposed, 1)
-	n.Propose(c.Partition, []core.Commit{c}, func(p core.Proposed) { done <- p })
-	select {
-	case p := <-done:
-		if p.Err != nil {
-			return core.Result{}, p.Err
-		}
-		return p.Results[0], nil
-	case <-ctx.Done():
-		return core.Result{}, core.DeadlineExceeded{Unknown: true}
-	}
 }
 
 // Status tells what this node is and has done since it started.

@@ -34,6 +34,7 @@ type Options struct {
 	EntryCommits   int           // or at this many commits, so that what is answered together stays small; default 512
 	QueueBytes     int64         // proposals waiting per shard; default 64 MiB
 	QueueProposals int           // default 10,000
+	InboxBytes     int64         // messages of peers waiting per shard, beyond which they are dropped as a network drops; default 64 MiB
 	TickEvery      time.Duration // Raft's tick; default 100 ms
 	RenewEvery     time.Duration // renewals of leases wait for company this long; default 200 ms
 	TimerBatch     uint32        // steps of timed work in one entry; default 1,000
@@ -65,6 +66,7 @@ func (o Options) withDefaults() Options {
 		o.EntryCommits = 1
 	}
 	o.QueueBytes = cmp.Or(o.QueueBytes, 64<<20)
+	o.InboxBytes = cmp.Or(o.InboxBytes, 64<<20)
 	o.QueueProposals = cmp.Or(o.QueueProposals, 10_000)
 	o.TickEvery = cmp.Or(o.TickEvery, 100*time.Millisecond)
 	o.RenewEvery = cmp.Or(o.RenewEvery, 200*time.Millisecond)

@@ -31,11 +31,11 @@ const (
 	// peerClock is the wall clock of the sender in Unix milliseconds (8 bytes), and what it answers: the receiver's own
 	// boot clock as it was sent (8 bytes of nanoseconds, zero in a question).
 	peerClock byte = 3
+	// peerAsk is commits that the sender cannot propose itself: a number of its own (8 bytes), and an entry with them.
+	peerAsk byte = 4
+	// peerAnswer is how they ended: that number, and what appendProposed makes of it.
+	peerAnswer byte = 5
 )
-
-// maxInbox bounds the messages of peers that wait for a shard's loop, in bytes. Beyond it they are dropped, as a network
-// drops.
-const maxInbox = 64 << 20
 
 type peerMessage struct {
 	from uint64
@@ -47,13 +47,21 @@ func (n *Node) Receive(from uint64, shard core.ShardID, msg []byte) {
 	if int(shard) >= len(n.shards) || len(msg) == 0 || n.peer(from) == nil {
 		return
 	}
-	if msg[0] == peerClock {
+	s := n.shards[shard]
+	switch msg[0] {
+	case peerClock:
 		n.clocks.take(n, from, msg[1:])
 		return
+	case peerAsk:
+		s.takeAsk(from, msg[1:])
+		return
+	case peerAnswer:
+		n.takeAnswer(msg[1:])
+		return
 	}
-	s := n.shards[shard]
 	s.mu.Lock()
-	if s.closed || s.inboxBytes+len(msg) > maxInbox {
+	if s.closed || len(s.inbox) > 0 && int64(s.inboxBytes+len(msg)) > s.n.o.InboxBytes {
+		s.inboxDropped++
 		s.mu.Unlock()
 		return
 	}

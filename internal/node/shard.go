@@ -65,6 +65,8 @@ type shard struct {
 	closed     bool
 	inbox      []peerMessage
 	inboxBytes int
+	// inboxDropped counts messages of peers for which there was no room.
+	inboxDropped uint64
 
 	wake  chan struct{}
 	alone bool // this replica is the only voter
@@ -87,6 +89,7 @@ type shard struct {
 	report     report
 	settledAt  time.Duration // boot time when this replica began to lead
 	spreadAt   time.Duration // when it next looks where the shard is at home
+	move       move
 
 	timers   atomic.Bool // a Tick is proposed and not applied
 	ready    atomic.Bool // leads, and applied an entry of its own term; changed under role's lock
@@ -101,6 +104,7 @@ type shard struct {
 	waits    waits
 	rounds   rounds
 	hashes   hashes
+	standing standing
 	leader   atomic.Uint64 // who leads, as far as this replica knows; 0 = nobody
 	safe     atomic.Uint64 // every replica has all entries up to here
 	scratch  []byte        // the applier's
@@ -318,7 +322,7 @@ func (s *shard) handOut(out replog.Output) error {
 	s.send(out.Messages)
 	s.rounds.end(out.Reads)
 	if a := out.Append; a != nil {
-		w := &appendWait{a: a, done: a.Empty() || plantedBug("apply_above_durable")}
+		w := &appendWait{a: a, done: a.Empty() || plantedBug("apply_above_durable") || plantedBug("vote_not_synced") && a.Len() == 0}
 		if w.done {
 			s.poke()
 		}
@@ -365,10 +369,11 @@ func (s *shard) appendDone(w *appendWait, err error) {
 // lead does what only a leader does: open its term, propose what waits.
 func (s *shard) lead() error {
 	st := s.core.Status()
-	s.leader.Store(st.Leader)
+	s.note(st)
 	if st.Term != s.wasTerm || st.Leading != s.leading {
 		s.wasTerm, s.leading, s.termAsked = st.Term, st.Leading, false
 		s.enterTerm(st)
+		s.moved(st.Leading)
 		if st.Leading {
 			s.settledAt = s.n.o.Clock.Boot()
 		} else {
@@ -384,7 +389,7 @@ func (s *shard) lead() error {
 		}
 		return s.openTerm(st.Term)
 	}
-	if !s.ready.Load() {
+	if !s.ready.Load() || s.moves(st) {
 		return nil
 	}
 	return s.propose()
@@ -413,7 +418,8 @@ func (s *shard) propose() error {
 	f := &inflight{}
 	commits := s.gather(f)
 	s.last = len(commits)
-	if now := s.now(); !s.timers.Load() && (s.more.Load() || core.ShardTime(s.due.Load()) <= now) {
+	forgets := plantedBug("delayed_lost_at_failover") && s.wasTerm > replog.FirstTerm+1 // what an earlier leader was to do
+	if now := s.now(); !forgets && !s.timers.Load() && (s.more.Load() || core.ShardTime(s.due.Load()) <= now) {
 		f.tick = true
 		s.timers.Store(true)
 		commits = append(commits, core.Commit{

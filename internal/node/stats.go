@@ -33,6 +33,10 @@ type ShardStats struct {
 	ProposalBytes int64
 	Entries       int // proposed and not yet applied
 
+	Log          Standing
+	InboxBytes   int    // messages of peers that wait
+	InboxDropped uint64 // that found no room
+
 	Sessions     int
 	WaitedQueues int // that someone waits for
 	Claims       int // unary, waiting
@@ -81,12 +85,13 @@ func (n *Node) Unready() string {
 }
 
 func (s *shard) stats() ShardStats {
-	st := ShardStats{Shard: s.id, Ready: s.ready.Load(), Applied: s.applied.Load(), Durable: s.store.Durable()}
+	st := ShardStats{Shard: s.id, Log: s.stand(), Ready: s.ready.Load(), Applied: s.applied.Load(), Durable: s.store.Durable()}
 	if due := core.ShardTime(s.due.Load()); due < core.Never && st.Ready {
 		st.Overdue = max(core.Millis(s.now()-due).Duration(), 0)
 	}
 	s.mu.Lock()
 	st.Proposals, st.ProposalBytes = len(s.queue)+len(s.lazy), s.queued
+	st.InboxBytes, st.InboxDropped = s.inboxBytes, s.inboxDropped
 	s.mu.Unlock()
 	s.pendMu.Lock()
 	st.Entries = len(s.pending)

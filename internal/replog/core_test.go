@@ -33,18 +33,8 @@ func openReplica(t *testing.T, id uint64, voters []uint64, disk *replogtest.Disk
 		t.Fatal(err)
 	}
 	r := &replica{t: t, id: id, voters: voters, disk: disk, log: log, applied: applied, index: max(index, replog.FirstIndex)}
-	booted := make(chan error, 1)
-	go func() { booted <- replog.Bootstrap(log, 0) }()
-	for done := false; !done; {
-		select {
-		case err := <-booted:
-			if err != nil {
-				t.Fatal(err)
-			}
-			done = true
-		default:
-			log.Step()
-		}
+	if err := replog.Bootstrap(log, 0); err != nil {
+		t.Fatal(err)
 	}
 	r.core, err = replog.New(replog.Config{Replica: id, Voters: voters, Applied: r.index, Log: log})
 	if err != nil {

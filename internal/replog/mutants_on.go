@@ -9,12 +9,12 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 )
 
-// mutant says whether this run carries a planted bug, to prove that a test catches it.
-func mutant(name string) bool { return os.Getenv("MILLRACE_MUTANT") == name }
+// plantedBug says whether this run carries a planted bug, to prove that a test catches it: the simulator's.
+func plantedBug(name string) bool { return os.Getenv("MILLRACE_MUTANT") == name }
 
 // pretend makes the answer of a peer that has not yet seen an append.
 func (k *Core) pretend(m *pb.Message) {
-	if !mutant("ack_before_quorum") || m.GetType() != pb.MsgApp || len(m.GetEntries()) == 0 {
+	if !plantedBug("ack_before_quorum") || m.GetType() != pb.MsgApp || len(m.GetEntries()) == 0 {
 		return
 	}
 	last := m.GetEntries()[len(m.GetEntries())-1].GetIndex()

@@ -21,6 +21,7 @@ import (
 	"github.com/millrace/millrace/internal/api"
 	"github.com/millrace/millrace/internal/node"
 	"github.com/millrace/millrace/internal/obs"
+	"github.com/millrace/millrace/internal/replog/transport"
 	"github.com/millrace/millrace/internal/replog/wal"
 	"github.com/millrace/millrace/internal/store"
 )
@@ -63,6 +64,8 @@ type parts struct {
 	store *store.Store
 	node  *node.Node
 	api   *api.Server
+	peers *transport.Transport // nil without a cluster
+	asks  *coordinator
 }
 
 // profileRates are what the runtime was told to sample: 1 is every event, 0 is none.
@@ -109,6 +112,8 @@ func (a *admin) handler() http.Handler {
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { plain(w, http.StatusOK, "ok") })
 	mux.HandleFunc("GET /readyz", a.ready)
 	mux.HandleFunc("GET /debug/status", a.status)
+	mux.HandleFunc("GET /cluster/status", a.clusterStatus)
+	mux.HandleFunc("POST /cluster/transfer", a.clusterTransfer)
 	mux.HandleFunc("GET /debug/pprof/{$}", pprof.Index)
 	mux.HandleFunc("GET /debug/pprof/{profile}", limitSeconds(pprof.Index)) // one of the runtime's own
 	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)

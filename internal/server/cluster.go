@@ -1,8 +1,13 @@
 package server
 
 import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/millrace/millrace/internal/core"
@@ -13,6 +18,9 @@ import (
 
 // peers gives a node's messages to the transport.
 type peers struct{ net *transport.Transport }
+
+// Reaches reports whether there is a connection to a node.
+func (p peers) Reaches(to uint64) bool { return p.net.Reaches(transport.NodeID(to)) }
 
 // Send queues a message, or drops it.
 func (p peers) Send(to uint64, shard core.ShardID, bulk bool, msg []byte) bool {
@@ -36,7 +44,8 @@ func (r *Running) openPeers(fs env.FS, o *node.Options) error {
 	t := transport.Options{
 		Cluster: id, Node: transport.NodeID(c.Node), Listen: c.Listen, Plain: c.Plain, Clock: r.o.Clock, Net: r.o.Net,
 		Rand: r.o.Rand, FS: fs, Logger: r.o.Logger,
-		Formats: transport.Formats{Min: 1, Max: uint32(core.FormatCurrent)},
+		Formats: transport.Formats{Min: 1, Max: uint32(core.FormatCurrent)}, Shards: r.o.Shards,
+		QueueBytes: int(r.o.memory().PeerBulk), ControlQueueBytes: int(r.o.memory().PeerControl),
 	}
 	if !c.Plain {
 		t.TLS = &transport.Files{CA: c.CA, Cert: c.Cert, Key: c.Key}
@@ -78,6 +87,7 @@ func (r *Running) startPeers() error {
 	if r.peers == nil {
 		return nil
 	}
+	r.peers.HandleStream(askKind, r.asks.serve)
 	err := r.peers.Start(func(from transport.NodeID, shard core.ShardID, msg []byte) {
 		r.node.Receive(uint64(from), shard, msg)
 	})
@@ -87,16 +97,88 @@ func (r *Running) startPeers() error {
 	return nil
 }
 
-// forwarder is what fetches leaders' answers for clients.
-func (r *Running) forwarder() *http.Client {
+// forwarder is what fetches leaders' answers for clients. It trusts the authority of the nodes' certificates beside those
+// that the machine trusts: nodes of a private cluster serve clients under the same certificates.
+func (r *Running) forwarder(fsys env.FS) (*http.Client, error) {
 	if r.peers == nil {
-		return nil
+		return nil, nil
+	}
+	t := &http.Transport{
+		MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute, ResponseHeaderTimeout: 90 * time.Second, ForceAttemptHTTP2: true,
+	}
+	if ca := r.o.Cluster.CA; ca != "" && r.o.TLSCert != "" {
+		pool, err := x509.SystemCertPool()
+		if err != nil {
+			pool = x509.NewCertPool() // a machine that trusts nobody
+		}
+		b, err := env.ReadFile(fsys, ca, maxAuthority)
+		if err != nil {
+			return nil, fmt.Errorf("peer-ca: %w", err)
+		}
+		pool.AppendCertsFromPEM(b) // the transport has refused a file without any
+		t.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 	}
 	return &http.Client{
-		Transport: &http.Transport{
-			MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute, ResponseHeaderTimeout: 90 * time.Second,
-			ForceAttemptHTTP2: true,
-		},
+		Transport:     t,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}, nil
+}
+
+// maxAuthority bounds the file of authorities.
+const maxAuthority = 1 << 20
+
+// handOverWait is how long a server that stops waits for others to lead its shards: several attempts at one that takes
+// milliseconds. What nobody has taken by then is led again after an election.
+const handOverWait = 3 * time.Second
+
+// handOver has other nodes lead what this one leads.
+func (r *Running) handOver() {
+	if r.node == nil || r.peers == nil {
+		return
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), handOverWait)
+	defer cancel()
+	if stayed := r.node.HandOver(ctx); stayed > 0 {
+		r.o.Logger.Warn("stopping without a successor: nobody else can lead now", "shards", stayed)
+	}
+}
+
+// clusterStatus answers how the cluster looks from here.
+func (a *admin) clusterStatus(w http.ResponseWriter, r *http.Request) {
+	p := a.parts.Load()
+	if p == nil {
+		plain(w, http.StatusServiceUnavailable, a.unready())
+		return
+	}
+	asJSON(w, p.asks.status(r.Context()))
+}
+
+// clusterTransfer moves the leadership of the shard that the request names to the node that it names.
+func (a *admin) clusterTransfer(w http.ResponseWriter, r *http.Request) {
+	p := a.parts.Load()
+	if p == nil {
+		plain(w, http.StatusServiceUnavailable, a.unready())
+		return
+	}
+	shard, err := strconv.ParseUint(r.URL.Query().Get("shard"), 10, 16)
+	if err != nil {
+		plain(w, http.StatusBadRequest, "shard: the number of a shard is wanted")
+		return
+	}
+	to, err := strconv.ParseUint(r.URL.Query().Get("to"), 10, 64)
+	if err != nil {
+		plain(w, http.StatusBadRequest, "to: the id of a node is wanted")
+		return
+	}
+	err = p.asks.transfer(r.Context(), core.ShardID(shard), to)
+	if f, ok := errors.AsType[refusal](err); ok && f.wrong {
+		plain(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	if err != nil {
+		plain(w, http.StatusServiceUnavailable, err.Error())
+		return
+	}
+	a.o.Logger.Info("an operator moved leadership", "shard", shard, "to", to)
+	asJSON(w, map[string]uint64{"shard": shard, "leader": to})
 }

@@ -24,6 +24,7 @@ type Examination struct {
 	Format     int              `json:"format"`
 	Node       string           `json:"node"`
 	Cluster    string           `json:"cluster"`
+	Member     *Member          `json:"member,omitempty"` // settings that the directory keeps; older directories keep none
 	Log        LogExamination   `json:"log"`
 	Shards     []ShardExamined  `json:"shards"`
 	Namespaces []NamespaceFound `json:"namespaces"`
@@ -76,6 +77,12 @@ func Examine(path string) (_ *Examination, err error) {
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
 	x := &Examination{Dir: path, Format: id.Format, Node: id.Node, Cluster: id.Cluster}
+	switch m, found, err := readMember(fs, path); {
+	case err != nil:
+		return nil, err
+	case found:
+		x.Member = &m
+	}
 	logs, err := wal.Check(fs, filepath.Join(path, "wal"))
 	if err != nil {
 		return nil, fmt.Errorf("log: %w", err)

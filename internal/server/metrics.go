@@ -54,7 +54,8 @@ func (a *admin) register() error {
 		obs.Add(a.registry, func() (*admin, bool) { return a, true }, serverMetrics()),
 		obs.Add(a.registry, log, logMetrics()),
 		obs.Add(a.registry, stored, storeMetrics()),
-		obs.Add(a.registry, shards, slices.Concat(nodeMetrics(), taskMetrics())),
+		obs.Add(a.registry, shards, slices.Concat(nodeMetrics(), raftMetrics(), taskMetrics())),
+		obs.Add(a.registry, a.viewPeers, peerMetrics()),
 		obs.Add(a.registry, edge, edgeMetrics()),
 	)
 }
@@ -91,15 +92,12 @@ func serverMetrics() []obs.Metric[*admin] {
 		},
 		figure("millrace_server_memory_bytes", "Memory that all buffers and caches may take together", func(a *admin) int64 { return a.o.Memory }),
 		{
-			Name: "millrace_server_memory_share_bytes", Help: "Parts of that memory: of the database, one layer of changes of one shard, the log's queue and cache, and one shard's waiting proposals",
-			Labels: []string{"share"}, Bound: 6,
+			Name: "millrace_server_memory_share_bytes", Help: "Parts of that memory, see the table of shares in the reference of settings; those of peers are 0 without a cluster",
+			Labels: []string{"share"}, Bound: 12,
 			Values: func(a *admin, put func(float64, ...string)) {
-				m := planMemory(a.o.Memory, a.o.Shards)
-				put(float64(m.store), "store")
-				put(float64(m.layer), "layer")
-				put(float64(m.logQueue), "log_queue")
-				put(float64(m.logCache), "log_cache")
-				put(float64(m.proposals), "proposals")
+				for _, s := range a.o.memory().Shares() {
+					put(float64(s.Bytes), s.Name)
+				}
 			},
 		},
 		{
@@ -183,7 +181,7 @@ func nodeMetrics() []obs.Metric[node.Stats] {
 			Spread: func(x s) obs.Distribution { return x.Batches },
 		},
 		byShard("millrace_node_ready_state", "1 while the shard leads and serves", func(x shard) int { return bit(x.Ready) }),
-		byShard("millrace_node_raft_term", "The shard's term", func(x shard) uint64 { return x.Term }),
+		byShard("millrace_node_raft_term", "The shard's term", func(x shard) uint64 { return x.Log.Term }),
 		byShard("millrace_node_applied_index", "Index of the last entry applied", func(x shard) uint64 { return x.Applied }),
 		byShard("millrace_node_durable_index", "Index up to which the stored state survives a power cut without the log", func(x shard) uint64 { return x.Durable }),
 		byShard("millrace_node_waiting_proposals", "Proposals that wait for an entry", func(x shard) int { return x.Proposals }),

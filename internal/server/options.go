@@ -185,10 +185,11 @@ func ExitCode(err error) int {
 	var damaged *wal.CorruptionError
 	var corrupt *errs.Corruption
 	var newer *store.NewerFormatError
+	var other *OtherMemberError
 	switch {
 	case errors.As(err, &damaged), errors.As(err, &corrupt):
 		return exitCorruption
-	case errors.As(err, &newer), errors.Is(err, store.ErrLocked), errors.Is(err, store.ErrForeign), errors.Is(err, store.ErrNoData):
+	case errors.As(err, &newer), errors.As(err, &other), errors.Is(err, store.ErrLocked), errors.Is(err, store.ErrForeign), errors.Is(err, store.ErrNoData):
 		return exitIdentity
 	case errors.Is(err, syscall.ENOSPC):
 		return exitDiskFull

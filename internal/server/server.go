@@ -75,6 +75,7 @@ type Running struct {
 	log    *wal.Log
 	node   *node.Node
 	peers  *transport.Transport // nil without a cluster
+	asks   *coordinator
 	api    *api.Server
 	served chan error
 	once   sync.Once
@@ -112,14 +113,18 @@ func (r *Running) open(ctx context.Context) error {
 	if err := r.openData(fs); err != nil {
 		return errors.Join(err, lis.Close())
 	}
+	forwarder, err := r.forwarder(fs)
+	if err != nil {
+		return errors.Join(err, lis.Close())
+	}
 	r.api, err = api.New(api.Options{
 		Backend: r.node, Auth: o.Tokens, Clock: o.Clock, Rand: o.Rand, Logger: o.Logger, Version: o.Version,
-		Limits: o.Limits, Forward: o.Forward, Peers: r.forwarder(), WebOf: r.webOf,
+		Limits: o.Limits, Forward: o.Forward, Peers: forwarder, WebOf: r.webOf,
 	})
 	if err != nil {
 		return errors.Join(err, lis.Close())
 	}
-	r.admin.parts.Store(&parts{log: r.log, store: r.store, node: r.node, api: r.api})
+	r.admin.parts.Store(&parts{log: r.log, store: r.store, node: r.node, api: r.api, peers: r.peers, asks: r.asks})
 	if err := r.node.WaitReady(ctx); err != nil {
 		return errors.Join(fmt.Errorf("wait for a leader: %w", err), lis.Close())
 	}
@@ -129,26 +134,29 @@ func (r *Running) open(ctx context.Context) error {
 }
 
 func (r *Running) openData(fs env.FS) (err error) {
-	o, memory := r.o, planMemory(r.o.Memory, r.o.Shards)
+	o, memory := r.o, r.o.memory()
 	if r.dir, err = store.OpenDir(fs, o.Dir, o.Rand, o.Clock.Wall()); err != nil {
 		return err
 	}
+	if err := checkMember(fs, o.Dir, o.member()); err != nil {
+		return err
+	}
 	if r.store, err = store.Open(store.Options{
-		FS: store.SystemFS(), Dir: filepath.Join(o.Dir, "store"), Clock: o.Clock, MemoryBytes: memory.store,
-		LayerBytes: memory.layer, Logger: o.Logger,
+		FS: store.SystemFS(), Dir: filepath.Join(o.Dir, "store"), Clock: o.Clock, MemoryBytes: memory.Store,
+		LayerBytes: memory.Layer, Logger: o.Logger,
 	}); err != nil {
 		return fmt.Errorf("open store: %w", err)
 	}
 	if r.log, err = wal.Open(wal.Options{
 		FS: obs.TimeSyncs(fs, o.Clock, r.admin.syncs), Clock: o.Clock, Dir: filepath.Join(o.Dir, "wal"), NoSync: o.Durability == None, ArchiveDir: o.ArchiveDir,
-		SegmentBytes: segmentBytes(fs, o.Dir), QueueBytes: memory.logQueue, CacheBytes: memory.logCache,
+		SegmentBytes: segmentBytes(fs, o.Dir), QueueBytes: memory.LogQueue, CacheBytes: memory.LogCache,
 	}); err != nil {
 		return fmt.Errorf("open log: %w", err)
 	}
 	n := node.Options{
 		Name: o.Name, Shards: o.Shards, Dir: o.Dir, FS: fs, Clock: o.Clock, Rand: o.Rand, Logger: o.Logger, Log: r.log,
-		Store: r.store, Ballast: r.dir, Unsynced: o.Durability == None, DiskReserve: uint64(o.Reserve), QueueBytes: memory.proposals,
-		OneCommitPerEntry: o.OneCommitPerEntry,
+		Store: r.store, Ballast: r.dir, Unsynced: o.Durability == None, DiskReserve: uint64(o.Reserve), QueueBytes: memory.Proposals,
+		InboxBytes: memory.PeerInbox, OneCommitPerEntry: o.OneCommitPerEntry,
 	}
 	if err := r.openPeers(fs, &n); err != nil {
 		return err
@@ -156,6 +164,7 @@ func (r *Running) openData(fs env.FS) (err error) {
 	if r.node, err = node.Open(n); err != nil {
 		return err
 	}
+	r.asks = &coordinator{o: &r.o, node: r.node, peers: r.peers}
 	return r.startPeers()
 }
 
@@ -175,10 +184,12 @@ func (r *Running) Fatal() <-chan error { return r.node.Fatal() }
 // Node returns the node, for tests and for embedding.
 func (r *Running) Node() *node.Node { return r.node }
 
-// Close stops serving: streams are told to go, calls in flight end, the log is sealed. It waits up to grace for calls.
+// Close stops serving: other nodes take over what this one leads, streams are told to go, calls in flight end, the log is
+// sealed. It waits up to grace for calls, and at most handOverWait for the others.
 func (r *Running) Close(grace time.Duration) error {
 	r.once.Do(func() {
 		r.admin.stopping.Store(true)
+		r.handOver()
 		if r.api != nil {
 			r.api.Shutdown(grace)
 			r.err = <-r.served

@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"runtime/debug"
 	"time"
+
+	"github.com/millrace/millrace/internal/config"
 )
 
 // statusReport is what /debug/status answers. Its first part has the same names and figures as the API's own status.
@@ -45,29 +47,25 @@ type buildReport struct {
 // configReport lists the settings in force. It names each one that is shown, so that a secret, or whatever a setting may
 // hold one day, is not shown by default.
 type configReport struct {
-	Data         string       `json:"data"`
-	Listen       string       `json:"listen"`
-	HTTP         string       `json:"http"`
-	Admin        string       `json:"admin"`
-	Insecure     bool         `json:"insecure"`
-	TLS          bool         `json:"tls"`
-	TokensFile   string       `json:"tokens,omitempty"`
-	Durability   Durability   `json:"durability"`
-	Name         string       `json:"name"`
-	Shards       int          `json:"shards"`
-	LogArchive   string       `json:"log_archive_dir,omitempty"`
-	DiskReserve  int64        `json:"disk_reserve"` // 0 is the default: the lesser of 1 % of the disk and 1 GiB
-	Memory       int64        `json:"memory"`
-	MemoryShares memoryReport `json:"memory_shares"`
-	GoMemLimit   int64        `json:"go_memory_limit"`
-}
-
-type memoryReport struct {
-	Store     int64 `json:"store"`
-	Layer     int64 `json:"layer"`
-	LogQueue  int64 `json:"log_queue"`
-	LogCache  int64 `json:"log_cache"`
-	Proposals int64 `json:"proposals"`
+	Data         string           `json:"data"`
+	Listen       string           `json:"listen"`
+	HTTP         string           `json:"http"`
+	Admin        string           `json:"admin"`
+	Insecure     bool             `json:"insecure"`
+	TLS          bool             `json:"tls"`
+	TokensFile   string           `json:"tokens,omitempty"`
+	Durability   Durability       `json:"durability"`
+	Name         string           `json:"name"`
+	Shards       int              `json:"shards"`
+	Forward      bool             `json:"forward"`
+	Cluster      string           `json:"cluster_id,omitempty"`
+	NodeID       uint64           `json:"node_id,omitempty"`
+	Peers        string           `json:"peers,omitempty"`
+	LogArchive   string           `json:"log_archive_dir,omitempty"`
+	DiskReserve  int64            `json:"disk_reserve"` // 0 is the default: the lesser of 1 % of the disk and 1 GiB
+	Memory       int64            `json:"memory"`
+	MemoryShares map[string]int64 `json:"memory_shares"`
+	GoMemLimit   int64            `json:"go_memory_limit"`
 }
 
 func (a *admin) status(w http.ResponseWriter, _ *http.Request) { asJSON(w, a.report()) }
@@ -102,10 +100,14 @@ func (a *admin) build() buildReport {
 }
 
 func (a *admin) config() configReport {
-	o, m := a.o, planMemory(a.o.Memory, a.o.Shards)
+	o, shares := a.o, make(map[string]int64)
+	for _, s := range o.memory().Shares() {
+		shares[s.Name] = s.Bytes
+	}
 	return configReport{
 		Data: o.Dir, Listen: o.Listen, HTTP: o.HTTP, Admin: o.Admin, Insecure: o.Insecure, TLS: o.TLSCert != "", TokensFile: o.TokensFile,
-		Durability: o.Durability, Name: o.Name, Shards: o.Shards, LogArchive: o.ArchiveDir, DiskReserve: o.Reserve, Memory: o.Memory,
-		MemoryShares: memoryReport{m.store, m.layer, m.logQueue, m.logCache, m.proposals}, GoMemLimit: debug.SetMemoryLimit(-1),
+		Durability: o.Durability, Name: o.Name, Shards: o.Shards,
+		Forward: o.Forward, Cluster: o.Cluster.ID, NodeID: o.Cluster.Node, Peers: config.FormatPeers(o.Cluster.Peers), LogArchive: o.ArchiveDir, DiskReserve: o.Reserve, Memory: o.Memory,
+		MemoryShares: shares, GoMemLimit: debug.SetMemoryLimit(-1),
 	}
 }

@@ -1,6 +1,15 @@
 // Package sim runs whole clusters in one goroutine, on virtual time and from one seed: nodes with their real log, store and
-// machines, over a network that drops, delays, reorders, repeats and parts, disks that lose what was not synced, clocks that
-// step, and clients that keep a ledger of what they were told. The same seed gives the same history, event by event.
+// machines, over a network that drops, delays, reorders, repeats and parts, disks that fail, fill up, hang and lose what was
+// not synced, clocks that step, drift and stop, and clients that keep a ledger of what they were told. The same seed gives the
+// same history, event by event; it also draws the size of the cluster, its limits and which faults may strike.
 //
-// Only tests import it.
+// What is judged, and where: after each event, votes and acknowledgements against the sender's disk, logs against each other,
+// what was applied against the log, and answers against what most hosts have durably (history.go); shard time against the
+// clocks (history_time.go); linearizable reads against what was acknowledged before (read.go). At the end of a history all
+// faults heal; calls must end, tasks must end, and after a last loss of power everything must still be there (sim.go,
+// ledger.go). Then each shard's log is replayed, and an independent model judges every answer, every read at its index, and
+// what is stored (replay.go).
+//
+// Not simulated: snapshots and changes of membership, which do not exist yet; lost disks and flipped bits, whose tests are
+// those of the log; the edges. Only tests import it.
 package sim

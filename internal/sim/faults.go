@@ -1,11 +1,48 @@
 package sim
 
 import (
+	"context"
 	"syscall"
 	"time"
 
 	"github.com/millrace/millrace/internal/replog/replogtest"
 )
+
+// Fault is a kind of thing that goes wrong in a data centre.
+type Fault string
+
+// The faults.
+const (
+	Crash       Fault = "crash"        // a host loses power
+	Blackout    Fault = "blackout"     // all do
+	Stop        Fault = "stop"         // a node hands its shards over, ends in order and is started again
+	Pause       Fault = "pause"        // a host stands still as its clock goes on
+	Isolate     Fault = "isolate"      // nothing goes to or from a host
+	OneWay      Fault = "one_way"      // it is heard and does not hear, or the other way round
+	CutPair     Fault = "cut_pair"     // two hosts do not reach each other; others reach both
+	Bridge      Fault = "bridge"       // two halves that only one host reaches
+	Swizzle     Fault = "swizzle"      // hosts are cut off one after the other, and come back in another order
+	Flap        Fault = "flap"         // a host's wires come and go
+	StepClock   Fault = "step_clock"   // a wall clock jumps, forward or back
+	Drift       Fault = "drift"        // a clock goes wrong by up to 5 %
+	Freeze      Fault = "freeze"       // a clock stands still
+	Leap        Fault = "leap"         // hours or days pass at once, for all
+	FailSync    Fault = "fail_sync"    // a sync fails
+	FailWrite   Fault = "fail_write"   // a write fails
+	ShortWrite  Fault = "short_write"  // a part of a write is done, and it fails
+	SlowDisk    Fault = "slow_disk"    // syncs take long
+	HangDisk    Fault = "hang_disk"    // one takes seconds
+	FullDisk    Fault = "full_disk"    // there is no room
+	BreakStream Fault = "break_stream" // a worker's connection ends
+)
+
+// Faults lists all kinds.
+func Faults() []Fault {
+	return []Fault{
+		Crash, Blackout, Stop, Pause, Isolate, OneWay, CutPair, Bridge, Swizzle, Flap, StepClock, Drift, Freeze, Leap, FailSync, FailWrite,
+		ShortWrite, SlowDisk, HangDisk, FullDisk, BreakStream,
+	}
+}
 
 // misfortune plans the next fault, until the world is healthy.
 func (w *world) misfortune() {
@@ -13,88 +50,201 @@ func (w *world) misfortune() {
 		if w.healthy {
 			return
 		}
-		w.strike()
+		kind := w.plan.Kinds[w.rng.IntN(len(w.plan.Kinds))]
+		h := w.hosts[w.rng.IntN(len(w.hosts))]
+		w.note("fault %s at %d", kind, h.id)
+		if w.strike(kind, h, w.between(50*time.Millisecond, 4*time.Second)) {
+			w.struck[string(kind)]++
+		}
 		w.misfortune()
 	})
 }
 
-// strike does one thing that goes wrong in a data centre.
-func (w *world) strike() {
-	h := w.hosts[w.rng.IntN(len(w.hosts))]
-	back := w.between(50*time.Millisecond, 4*time.Second)
-	switch w.rng.IntN(10) {
-	case 0, 1:
-		h.crash(back)
-	case 2:
-		h.pause(back)
-	case 3: // nothing to or from a host
+// strike lets one thing go wrong, for a while where it passes. It reports whether it could.
+func (w *world) strike(kind Fault, h *host, d time.Duration) bool {
+	switch kind {
+	case Blackout:
 		for _, o := range w.hosts {
-			w.part(h.id, o.id, back)
-			w.part(o.id, h.id, back)
+			o.crash(w.between(50*time.Millisecond, d))
 		}
-	case 4: // it is heard and does not hear, or the other way round
-		out := w.chance(500)
-		for _, o := range w.hosts {
+		return true
+	case Leap:
+		w.leap(w.between(time.Minute, 60*time.Hour))
+		return true
+	case StepClock:
+		return h.stepClock(d)
+	case Drift:
+		return h.runAt(trueRate-50+w.rng.Int64N(101), 2*d)
+	case Freeze:
+		return h.runAt(0, min(d, 2*time.Second))
+	case BreakStream:
+		return w.breakStream()
+	case Isolate, OneWay, CutPair, Bridge, Swizzle, Flap:
+		return w.cutWires(kind, h, d)
+	}
+	if h.node == nil {
+		return false
+	}
+	switch kind {
+	case Crash:
+		h.crash(d)
+	case Stop:
+		h.stop(d)
+	case Pause:
+		return h.pause(d)
+	case SlowDisk:
+		h.slow = w.now + d
+	case HangDisk:
+		h.stuck = w.now + d
+	case FullDisk:
+		h.fill(d)
+	case FailSync:
+		h.breakDisk("sync", syscall.EIO)
+	case FailWrite:
+		h.breakDisk("write", syscall.EIO)
+	case ShortWrite:
+		h.breakDisk("write", replogtest.Short{Percent: w.rng.IntN(100), Err: syscall.EIO})
+	}
+	return true
+}
+
+// cutWires lets wires carry nothing for a while.
+func (w *world) cutWires(kind Fault, h *host, d time.Duration) bool {
+	if len(w.hosts) == 1 {
+		return false
+	}
+	out := w.chance(500)
+	o := w.hosts[w.rng.IntN(len(w.hosts))]
+	for _, p := range w.hosts {
+		switch kind {
+		case Isolate:
+			w.partBoth(h.id, p.id, d)
+		case OneWay:
 			if out {
-				w.part(h.id, o.id, back)
+				w.part(h.id, p.id, d)
 			} else {
-				w.part(o.id, h.id, back)
+				w.part(p.id, h.id, d)
+			}
+		case Bridge: // h reaches all; those below it and those above it only reach their own
+			for _, q := range w.hosts {
+				if p.id < h.id && q.id > h.id {
+					w.partBoth(p.id, q.id, d)
+				}
 			}
 		}
-	case 5: // two hosts do not reach each other; others reach both
-		o := w.hosts[w.rng.IntN(len(w.hosts))]
-		w.part(h.id, o.id, back)
-		w.part(o.id, h.id, back)
-	case 6:
-		h.stepped += w.between(-2*time.Hour, 2*time.Hour)
-	case 7:
-		h.breakDisk()
-	case 8:
-		h.fill(back)
-	case 9:
-		w.breakStreams()
+	}
+	switch kind {
+	case CutPair:
+		w.partBoth(h.id, o.id, d)
+	case Swizzle:
+		for _, i := range w.rng.Perm(len(w.hosts)) {
+			w.after(w.between(0, d/2), "swizzle", 0, func() { w.isolate(w.hosts[i], w.between(d/4, d)) })
+		}
+	case Flap:
+		for at := time.Duration(0); at < d; at += w.between(20*time.Millisecond, 500*time.Millisecond) {
+			w.after(at, "flap", 0, func() { w.isolate(h, w.between(10*time.Millisecond, 250*time.Millisecond)) })
+		}
+	}
+	return true
+}
+
+func (w *world) isolate(h *host, d time.Duration) {
+	if w.healthy {
+		return
+	}
+	for _, p := range w.hosts {
+		w.partBoth(h.id, p.id, d)
 	}
 }
 
-// part cuts one wire for a while.
-func (w *world) part(from, to uint64, d time.Duration) {
-	if from == to {
-		return
+// stepClock lets a wall clock jump. Most clocks are always right: nobody can tell the time from clocks that are not.
+func (h *host) stepClock(d time.Duration) bool {
+	w := h.w
+	wrong := 0
+	for _, o := range w.hosts {
+		if o != h && o.clock.wrong {
+			wrong++
+		}
 	}
-	k := [2]uint64{from, to}
-	w.cut[k] = true
-	w.note("part %d>%d", from, to)
-	w.after(d, "join", 0, func() { delete(w.cut, k) })
+	if len(w.hosts) > 1 && wrong+1 > (len(w.hosts)-1)/2 {
+		return false
+	}
+	h.clock.step(w.between(-2*time.Hour, 2*time.Hour))
+	w.after(2*d, "clock", h.id, func() {
+		if !w.healthy {
+			h.clock.mend()
+			h.tell()
+		}
+	})
+	return true
+}
+
+// runAt lets a clock run at another rate for a while.
+func (h *host) runAt(rate int64, d time.Duration) bool {
+	h.clock.setRate(rate)
+	h.tell()
+	h.w.after(d, "clock", h.id, func() {
+		if !h.w.healthy {
+			h.clock.setRate(trueRate)
+			h.tell()
+		}
+	})
+	return true
+}
+
+// leap lets time go by at once.
+func (w *world) leap(d time.Duration) {
+	w.passed += d
+	for q := range w.ledger.open {
+		w.ledger.aged[q.creates] = true
+	}
+	for _, h := range w.hosts {
+		h.tell()
+	}
+}
+
+// stop has a node hand its shards over, and ends it in order a little later.
+func (h *host) stop(back time.Duration) {
+	over, cancel := context.WithCancel(context.Background())
+	cancel()
+	h.node.HandOver(over) // it does not wait, and goes on by itself
+	life := h.life
+	h.w.after(h.w.between(10*time.Millisecond, 400*time.Millisecond), "stop", h.id, func() {
+		if h.life != life || h.paused {
+			return
+		}
+		h.check()
+		h.release()
+		h.w.after(back, "start", h.id, h.restart)
+	})
+	h.kick()
 }
 
 // pause stops a host for a while, as a hypervisor does: its clock goes on, and what it was sent waits.
-func (h *host) pause(d time.Duration) {
-	if h.node == nil || h.paused {
-		return
+func (h *host) pause(d time.Duration) bool {
+	if h.paused {
+		return false
 	}
 	h.paused = true
 	life := h.life
-	h.w.note("pause %d", h.id)
 	h.w.after(d, "resume", h.id, func() {
 		if h.life == life {
 			h.paused = false
 			h.kick()
 		}
 	})
+	return true
 }
 
-// breakDisk lets one of the log's next syncs fail. A node does not outlive it.
-func (h *host) breakDisk() {
-	if h.node == nil {
-		return
-	}
+// breakDisk lets one of the log's next operations of a kind fail. A node does not outlive it.
+func (h *host) breakDisk(kind string, err error) {
 	left := 1 + h.w.rng.IntN(5)
 	h.fault.Before(func(op replogtest.Op) error {
-		if op.Kind != "sync" {
+		if op.Kind != kind {
 			return nil
 		}
 		if left--; left == 0 {
-			return syscall.EIO
+			return err
 		}
 		return nil
 	})
@@ -102,12 +252,8 @@ func (h *host) breakDisk() {
 
 // fill leaves no room on a host's disk for the log to grow, for a while.
 func (h *host) fill(d time.Duration) {
-	if h.node == nil {
-		return
-	}
 	h.fault.SetQuota(h.fault.Used() + int64(h.w.rng.IntN(64<<10)) + 1)
 	life := h.life
-	h.w.note("full %d", h.id)
 	h.w.after(d, "room", h.id, func() {
 		if h.life == life {
 			h.fault.SetQuota(0)
@@ -116,12 +262,14 @@ func (h *host) fill(d time.Duration) {
 	})
 }
 
-// breakStreams ends the connection of one worker.
-func (w *world) breakStreams() {
+// breakStream ends the connection of one worker.
+func (w *world) breakStream() bool {
 	k := w.ledger.workers[w.rng.IntN(len(w.ledger.workers))]
-	if k.stream != nil {
-		k.lose()
+	if k.stream == nil {
+		return false
 	}
+	k.lose()
+	return true
 }
 
 // heal ends all faults: what is down comes back, and nothing goes wrong any more.
@@ -129,14 +277,13 @@ func (w *world) heal() {
 	w.healthy = true
 	clear(w.cut)
 	for _, h := range w.hosts {
-		h.stepped = 0
+		h.clock.mend()
+		h.stuck, h.slow = 0, 0
 		if h.fault != nil {
 			h.fault.SetQuota(0)
 			h.fault.Before(nil)
 		}
-		if h.paused {
-			h.paused = false
-			h.kick()
-		}
+		h.paused = false
+		h.tell()
 	}
 }

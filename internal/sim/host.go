@@ -24,76 +24,33 @@ type host struct {
 	id   uint64
 	life uint64 // rises with each start and each crash: what was planned for an earlier life does not happen
 
-	disk  *replogtest.Disk // of the log: what a crash leaves depends on nothing but the seed
-	data  *replogtest.Disk // of the store, whose compactions run when they like
+	disk  *replogtest.Sectors // of the log
+	data  *replogtest.Disk    // of the store, whose compactions run when they like
 	fault *replogtest.Faulty
-	log   *replog.Log
+	clock *clock
+	log   *replog.Log // of a host that is down: as it was
 	store *store.Store
 	node  *node.Node
 
 	paused  bool
-	stepped time.Duration // of the wall clock, against virtual time
+	stuck   time.Duration // the disk hangs until then
+	slow    time.Duration // it is slow until then
 	turn    bool          // a step is planned
-	wake    time.Duration // when the next one is planned for
+	wake    time.Duration // boot time that the next one is planned for
 	syncing bool          // a write of the log is planned
 
 	applied []uint64 // by shard, as last checked
+	logs    []shardLog
+	terms   []led
 	reads   []read
 	streams map[*worker]bool
 }
 
-// clock is a host's: it goes on while the host is down.
-type clock struct{ h *host }
-
-var epoch = time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
-
-// Boot returns the host's boot time.
-func (c clock) Boot() time.Duration { return time.Hour + c.h.w.now }
-
-// Wall returns virtual time and what the clock was stepped by.
-func (c clock) Wall() time.Time { return epoch.Add(c.h.w.now + c.h.stepped) }
-
-// NewTimer returns one that never fires: what waits is stepped.
-func (clock) NewTimer(time.Duration) env.Timer { return new(replogtest.HandClock).NewTimer(0) }
-
-// wire is a host's end of the network.
-type wire struct{ h *host }
-
-// Send plans the arrival of a message, or loses it.
-func (n wire) Send(to uint64, shard core.ShardID, bulk bool, msg []byte) bool {
-	w, from := n.h.w, n.h.id
-	b := append([]byte(nil), msg...)
-	w.note("send %d>%d/%d %v %x", from, to, shard, bulk, b)
-	copies := 1
-	if !w.healthy {
-		switch {
-		case w.chance(w.plan.Drop):
-			copies = 0
-		case w.chance(w.plan.Repeat):
-			copies = 2
-		}
+func newHost(w *world, id uint64) *host {
+	return &host{
+		w: w, id: id, disk: replogtest.NewSectors(), data: replogtest.NewDisk(), clock: newClock(w), streams: make(map[*worker]bool),
+		logs: newShardLogs(w.plan.Shards), terms: make([]led, w.plan.Shards),
 	}
-	for range copies {
-		w.after(w.delay(), "message", to, func() {
-			t := w.host(to)
-			if w.cut[[2]uint64{from, to}] || t.node == nil {
-				return
-			}
-			t.whenAwake(func() {
-				t.node.Receive(from, shard, append([]byte(nil), b...))
-				t.kick()
-			})
-		})
-	}
-	return true
-}
-
-// delay is how long a message travels: mostly little, now and then so long that others overtake it.
-func (w *world) delay() time.Duration {
-	if !w.healthy && w.chance(w.plan.Slow) {
-		return w.between(20*time.Millisecond, 600*time.Millisecond)
-	}
-	return w.between(50*time.Microsecond, 2*time.Millisecond)
 }
 
 func (w *world) host(id uint64) *host { return w.hosts[id-1] }
@@ -116,46 +73,47 @@ func (h *host) whenAwake(do func()) {
 func (h *host) start() {
 	w := h.w
 	h.life++
+	w.note("start %d", h.id)
 	if err := h.open(); err != nil {
 		w.violate("host %d does not start: %v", h.id, err)
 		return
 	}
 	h.applied = make([]uint64, w.plan.Shards)
-	h.turn, h.syncing, h.wake = false, false, 0
-	w.note("start %d", h.id)
+	h.terms = make([]led, w.plan.Shards)
+	h.turn, h.syncing, h.wake, h.stuck, h.slow = false, false, 0, 0, 0
+	h.checkReopened()
 	h.kick()
 	h.planFlush()
 }
 
 func (h *host) open() error {
 	w := h.w
-	fs := h.disk.FS
-	for name, fs := range map[string]env.FS{"wal": fs, "store": h.data.FS} {
-		if err := errors.Join(fs.MkdirAll(filepath.Join(dataDir, name)), env.SyncDir(fs, ""), env.SyncDir(fs, dataDir)); err != nil {
-			return err
-		}
+	h.fault = replogtest.NewFaulty(h.disk)
+	if err := errors.Join(h.disk.MkdirAll(filepath.Join(dataDir, "wal")), h.data.MkdirAll(filepath.Join(dataDir, "store")), env.SyncDir(h.data, ""), env.SyncDir(h.data, dataDir)); err != nil {
+		return err
 	}
-	h.fault = replogtest.NewFaulty(fs)
-	c := clock{h}
 	var err error
 	if h.store, err = store.Open(store.Options{
-		FS: h.data.VFS(), Dir: filepath.Join(dataDir, "store"), Clock: c, MemoryBytes: 64 << 20, Manual: true,
+		FS: h.data.VFS(), Dir: filepath.Join(dataDir, "store"), Clock: h.clock, MemoryBytes: 16 << 20, Manual: true,
 	}); err != nil {
 		return fmt.Errorf("open store: %w", err)
 	}
-	if h.log, err = replog.OpenLog(replog.LogOptions{
-		FS: h.fault, Clock: c, Dir: filepath.Join(dataDir, "wal"), SegmentBytes: 256 << 10, Manual: true,
-		NoSync: w.plan.NoSync,
-	}); err != nil {
+	log, err := replog.OpenLog(replog.LogOptions{
+		FS: h.fault, Clock: h.clock, Dir: filepath.Join(dataDir, "wal"), SegmentBytes: w.plan.SegmentBytes,
+		QueueBytes: w.plan.LogQueue, Manual: true, NoSync: w.plan.NoSync,
+	})
+	if err != nil {
 		return errors.Join(fmt.Errorf("open log: %w", err), h.store.Close())
 	}
+	h.log = log
 	o := node.Options{
-		Replica: h.id, Address: fmt.Sprint("n", h.id), Network: wire{h}, Shards: w.plan.Shards, Dir: dataDir, FS: fs,
-		Clock: c, Rand: env.NewSeededRand(w.rng.Uint64()), Log: h.log, Store: h.store, Manual: true,
+		Replica: h.id, Address: address(h.id), Network: wire{h}, Shards: w.plan.Shards, Dir: dataDir, FS: h.fault,
+		Clock: h.clock, Rand: env.NewSeededRand(w.rng.Uint64()), Log: h.log, Store: h.store, Manual: true,
+		EntryBytes: w.plan.EntryBytes, QueueProposals: w.plan.Proposals, InboxBytes: w.plan.Inbox, DiskReserve: 1,
 	}
 	for _, p := range w.hosts {
 		if p != h {
-			o.Peers = append(o.Peers, node.Peer{Replica: p.id, Address: fmt.Sprint("n", p.id)})
+			o.Peers = append(o.Peers, node.Peer{Replica: p.id, Address: address(p.id)})
 		}
 	}
 	if h.node, err = node.Open(o); err != nil {
@@ -164,32 +122,39 @@ func (h *host) open() error {
 	return nil
 }
 
+func address(host uint64) string { return fmt.Sprint("n", host) }
+
 // crash ends the node as the loss of power does: of what was not synced, the disk keeps what it likes.
 func (h *host) crash(back time.Duration) {
 	w := h.w
 	if h.node == nil {
 		return
 	}
-	keep := []int{0, 50, 100}[w.rng.IntN(3)]
+	h.check() // what it did at the last moment counts
+	keep := []int{0, 10, 50, 90, 100}[w.rng.IntN(5)]
 	w.note("crash %d keeps %d", h.id, keep)
 	disk, data := h.disk.Crash(keep, w.rng.Uint64()), h.data.Crash(keep, w.rng.Uint64())
+	h.audit()
 	h.release()
 	h.disk, h.data = disk, data
-	w.after(back, "start", h.id, func() {
-		if h.node == nil {
-			h.start()
-		}
-	})
+	w.after(back, "start", h.id, h.restart)
+}
+
+// restart starts a host that is down.
+func (h *host) restart() {
+	if h.node == nil {
+		h.start()
+	}
 }
 
 // release lets go of a node that is dead. What it does from here on, nobody sees.
 func (h *host) release() {
 	h.life++
-	dead, log, st := h.node, h.log, h.store
+	dead, st := h.node, h.store
 	h.node, h.paused, h.reads = nil, false, nil
 	h.w.dropStreams(h)
 	dead.Close()
-	_ = log.Close()
+	_ = h.log.Close()
 	_ = st.Close()
 }
 
@@ -211,7 +176,6 @@ func (h *host) kick() {
 
 // step lets the node do what it can, and plans what follows.
 func (h *host) step() {
-	w := h.w
 	if h.node == nil {
 		return
 	}
@@ -224,16 +188,30 @@ func (h *host) step() {
 	}
 	h.answerReads()
 	h.planSync()
-	if at := h.node.Wake() - time.Hour; at != h.wake {
-		h.wake = at
-		life := h.life
-		w.after(at-w.now, "wake", h.id, func() {
-			if h.life == life && h.wake == at {
-				h.wake = 0
-				h.kick()
-			}
-		})
+	h.planWake()
+}
+
+// planWake plans the step that the node wants at the latest.
+func (h *host) planWake() {
+	at := h.node.Wake()
+	d, comes := h.clock.until(at)
+	if at == h.wake || !comes {
+		return
 	}
+	h.wake = at
+	life := h.life
+	h.w.after(d, "wake", h.id, func() {
+		if h.life == life && h.wake == at {
+			h.wake = 0
+			h.kick()
+		}
+	})
+}
+
+// tell makes the host look at its clock again, which something has changed.
+func (h *host) tell() {
+	h.wake = 0
+	h.kick()
 }
 
 // died takes in that a node ended itself: it may for want of a disk that works, and for nothing else.
@@ -254,7 +232,10 @@ func (h *host) planSync() {
 	h.syncing = true
 	w, life := h.w, h.life
 	d := w.between(80*time.Microsecond, 2*time.Millisecond)
-	if !w.healthy && w.chance(5) {
+	switch {
+	case h.stuck > w.now:
+		d = h.stuck - w.now
+	case h.slow > w.now:
 		d = w.between(20*time.Millisecond, 300*time.Millisecond)
 	}
 	w.after(d, "sync", h.id, func() {
@@ -262,9 +243,16 @@ func (h *host) planSync() {
 			return
 		}
 		h.syncing = false
-		if h.log.Step() {
-			h.kick()
+		if h.stuck > w.now && !w.healthy {
+			h.planSync()
+			return
 		}
+		h.whenAwake(func() {
+			if h.log.Step() {
+				h.checkLogs()
+				h.kick()
+			}
+		})
 	})
 }
 
@@ -289,6 +277,7 @@ func (h *host) check() {
 	}
 	for i := range h.applied {
 		id := core.ShardID(i)
+		h.lead(id)
 		sh, err := h.store.Shard(id)
 		if err != nil {
 			h.w.violate("host %d: shard %d: %v", h.id, i, err)
@@ -301,10 +290,28 @@ func (h *host) check() {
 		if index < h.applied[i] {
 			h.w.violate("host %d: shard %d went back from entry %d to %d", h.id, i, h.applied[i], index)
 		}
+		from := h.applied[i]
 		h.applied[i] = index
 		if last := h.log.State(id).Last; index > max(last, h.log.State(id).CutIndex) {
 			h.w.violate("host %d: shard %d applied entry %d, its log ends at %d", h.id, i, index, last)
 		}
-		h.w.ledger.applied(h, id, index, hash)
+		h.w.history.applied(h, id, from, index, hash)
+	}
+}
+
+// checkBounds holds what waits at a host to its limits.
+func (h *host) checkBounds() {
+	if h.node == nil {
+		return
+	}
+	for _, st := range h.node.Stats().Shards {
+		switch p := h.w.plan; {
+		case st.Proposals > p.Proposals:
+			h.w.violate("host %d: %d proposals wait for shard %d, and %d may", h.id, st.Proposals, st.Shard, p.Proposals)
+		case st.Sessions > p.Workers:
+			h.w.violate("host %d: shard %d has %d sessions of %d workers", h.id, st.Shard, st.Sessions, p.Workers)
+		case st.InboxBytes > int(p.Inbox) && st.InboxBytes > 1<<20: // one message that is longer than all may be has room
+			h.w.violate("host %d: %d bytes of messages wait for shard %d, and %d may", h.id, st.InboxBytes, st.Shard, p.Inbox)
+		}
 	}
 }

@@ -11,45 +11,96 @@ import (
 	"github.com/millrace/millrace/internal/machine/queue"
 )
 
-// ledger is what clients were told, and what replicas have shown.
+// ledger is what clients were told.
 type ledger struct {
-	w          *world
-	opened     bool
-	newestTask core.TaskID // of which a client was told
-	made       int         // tasks that clients have begun to create
-	followed   int
-	workers    []*worker
+	w        *world
+	space    *space // that tasks are in
+	rival    *space // of another tenant
+	opened   int    // namespaces that were made
+	made     int    // tasks that clients have begun to create
+	lost     int    // of those: given up
+	written  int    // writes that were begun
+	followed int
+	workers  []*worker
+	shards   map[place]core.ShardID
+	open     map[*request]time.Duration // calls that have not ended, and when they began
 
-	acked   map[core.TaskID]uint64             // creates that were acknowledged, and the entry's index
-	ended   map[core.TaskID]string             // completions that were acknowledged, and the value of their effect
-	tokens  map[core.TaskID]core.Token         // highest that a worker was given
-	follows map[core.TaskHold]core.TaskID      // tasks that a completion creates
-	top     map[core.ShardID]uint64            // highest index that was acknowledged
-	states  map[core.ShardID]map[uint64]uint64 // apply hash by index, of the first replica to get there
-	leaders map[leaderKey]uint64
+	acked   map[core.TaskID]uint64     // creates that were acknowledged, and the entry's index
+	recent  []core.TaskID              // the same, in order
+	aged    map[core.TaskID]bool       // days went by while their create was under way: what is repeated may be done again
+	deleted map[core.TaskID]bool       // tasks that somebody has asked to delete
+	ended   map[core.TaskID]string     // completions that were acknowledged, and the value of their effect
+	tokens  map[core.TaskID]core.Token // highest that a worker was given
+	top     []uint64                   // by shard: highest index that was acknowledged, or shown by a read
+	newest  []uint64                   // by shard: highest term that had a leader
+	leaders map[leaderKey]*leadership
+	answers []answer // of the event at hand
+	told    [][]told // by shard: all results that clients were told
+	shown   [][]shown
 }
 
-type leaderKey struct {
+// answer is that a host has answered a proposal: from here on the entry may not be lost.
+type answer struct {
+	host  uint64
 	shard core.ShardID
-	term  uint64
+	index uint64
+}
+
+// told is a result that a client was told.
+type told struct {
+	index   uint64
+	matches func(*core.Commit) bool
+	result  []byte
 }
 
 func newLedger(w *world) *ledger {
+	n := w.plan.Shards
 	return &ledger{
-		w: w, acked: make(map[core.TaskID]uint64), ended: make(map[core.TaskID]string), tokens: make(map[core.TaskID]core.Token),
-		follows: make(map[core.TaskHold]core.TaskID), top: make(map[core.ShardID]uint64),
-		states: make(map[core.ShardID]map[uint64]uint64), leaders: make(map[leaderKey]uint64),
+		w: w, space: &space{"acme", w.plan.Partitions}, rival: &space{"rival", 1}, shards: make(map[place]core.ShardID),
+		open: make(map[*request]time.Duration), acked: make(map[core.TaskID]uint64), aged: make(map[core.TaskID]bool), deleted: make(map[core.TaskID]bool), ended: make(map[core.TaskID]string),
+		tokens: make(map[core.TaskID]core.Token), top: make([]uint64, n), newest: make([]uint64, n),
+		leaders: make(map[leaderKey]*leadership), told: make([][]told, n), shown: make([][]shown, n),
 	}
 }
 
-// clientShard is the shard of the partition that clients use.
-const clientShard core.ShardID = 0
+// answered takes in that a host ends a proposal.
+func (l *ledger) answered(h *host, at place, d core.Proposed) {
+	if d.Err == nil {
+		l.answers = append(l.answers, answer{h.id, l.shards[at], d.At.Index})
+	}
+}
 
-func (l *ledger) acknowledged(at core.At) { l.top[clientShard] = max(l.top[clientShard], at.Index) }
+// checkAnswers holds the answers of an event to the logs: most hosts have the entry, durably.
+func (l *ledger) checkAnswers() {
+	for _, a := range l.answers {
+		e := l.w.history.at(a.shard, a.index)
+		if e == nil {
+			l.w.violate("host %d answered entry %d of shard %d, which it has not applied", a.host, a.index, a.shard)
+			continue
+		}
+		n := 0
+		for _, h := range l.w.hosts {
+			if h.has(a.shard, e.index, e.term) {
+				n++
+			}
+		}
+		if 2*n <= len(l.w.hosts) {
+			l.w.violate("host %d answered entry %d of shard %d, which %d of %d hosts have durably", a.host, a.index, a.shard, n, len(l.w.hosts))
+		}
+	}
+	l.answers = l.answers[:0]
+}
+
+// acknowledged takes in what a client was told.
+func (l *ledger) acknowledged(at place, d core.Proposed, matches func(*core.Commit) bool) {
+	shard := l.shards[at]
+	l.top[shard] = max(l.top[shard], d.At.Index)
+	l.told[shard] = append(l.told[shard], told{d.At.Index, matches, core.AppendResult(nil, &d.Results[0])})
+}
 
 func (l *ledger) created(id core.TaskID, at core.At) {
 	l.acked[id] = at.Index
-	l.newestTask = id
+	l.recent = append(l.recent, id)
 }
 
 // leased takes in that a worker was given a task. A token is given once, and tokens of a task rise.
@@ -60,128 +111,117 @@ func (l *ledger) leased(k *worker, t core.Assigned) {
 	if t.Token == l.tokens[t.Task] {
 		l.w.violate("task %s was given out twice under token %d, now to %s", t.Task, t.Token, k.name)
 	}
-	if value, over := l.ended[t.Task]; over {
+	if value, over := l.ended[t.Task]; over && !l.aged[t.Task] {
 		l.w.violate("task %s, completed by %s, was given out again to %s", t.Task, value, k.name)
-	}
-	for _, other := range l.workers {
-		if j := other.held[t.Task]; j != nil && !j.unsure && l.w.now-j.since < leaseOf*9/10 {
-			l.w.violate("task %s was given to %s %v after %s got it, which holds its lease of %v", t.Task, k.name, l.w.now-j.since, other.name, leaseOf)
-		}
 	}
 	l.tokens[t.Task] = t.Token
 }
 
-// leaseOf is the lease of all tasks. Nobody renews it.
-const leaseOf = 10 * time.Second
-
 // completed takes in that a worker was told that it completed a task.
 func (l *ledger) completed(j *job) {
-	if value, twice := l.ended[j.task.Task]; twice && value != j.value {
+	if value, twice := l.ended[j.task.Task]; twice && value != j.value && !l.aged[j.task.Task] {
 		l.w.violate("task %s was completed twice, by %s and %s", j.task.Task, value, j.value)
 	}
 	l.ended[j.task.Task] = j.value
 }
 
-// applied takes in the state of a replica, and who leads.
-func (l *ledger) applied(h *host, shard core.ShardID, index, hash uint64) {
-	states := l.states[shard]
-	if states == nil {
-		states = make(map[uint64]uint64)
-		l.states[shard] = states
-	}
-	if first, seen := states[index]; !seen {
-		states[index] = hash
-	} else if first != hash {
-		l.w.violate("host %d: shard %d differs from another replica at entry %d: apply hash %016x, not %016x", h.id, shard, index, hash, first)
-	}
-	term, serves := h.node.Leads(shard)
-	if term == 0 {
-		return
-	}
-	k := leaderKey{shard, term}
-	if other, led := l.leaders[k]; led && other != h.id {
-		l.w.violate("hosts %d and %d both lead shard %d in term %d", other, h.id, shard, term)
-	}
-	if l.leaders[k] == 0 {
-		l.w.note("leader %d of %d in %d", h.id, shard, term)
-	}
-	l.leaders[k] = h.id
-	if serves && shard == clientShard && index < l.top[shard] && l.newest(k) {
-		l.w.violate("host %d serves shard %d in term %d at entry %d, and entry %d was acknowledged", h.id, shard, term, index, l.top[shard])
-	}
+// somePlace draws a partition.
+func (l *ledger) somePlace() place {
+	return place{l.space, uint16(l.w.rng.IntN(l.space.partitions))}
 }
 
-// newest reports whether no later term has a leader.
-func (l *ledger) newest(k leaderKey) bool {
-	for other := range l.leaders {
-		if other.shard == k.shard && other.term > k.term {
+// places lists the partitions that tasks are in.
+func (l *ledger) places() []place {
+	out := make([]place, l.space.partitions)
+	for i := range out {
+		out[i] = place{l.space, uint16(i)}
+	}
+	return out
+}
+
+// idle reports whether every task that was created has ended, as a host's replicas have it.
+func (l *ledger) idle(h *host) bool {
+	if l.made < l.w.plan.Tasks || len(l.acked)+l.lost < l.made {
+		return false
+	}
+	for _, at := range l.places() {
+		p, ok := h.find(at)
+		if !ok {
+			return false
+		}
+		idle := true
+		l.view(h, at, func(v core.View, _ uint64) error {
+			s, _, err := queue.Stats(v, p, queueName)
+			idle = s.States[core.Ready]+s.States[core.Running]+s.States[core.Scheduled] == 0
+			return err
+		})
+		if !idle {
 			return false
 		}
 	}
 	return true
 }
 
-// idle reports whether every task that was created has ended, as a host's replica has it.
-func (l *ledger) idle(h *host) bool {
-	p, ok := h.partition()
-	if !ok || l.made < l.w.plan.Tasks || len(l.acked) < l.made {
-		return false
-	}
-	idle := false
-	l.view(h, func(v core.View) error {
-		s, found, err := queue.Stats(v, p, queueName)
-		if err != nil || !found {
-			return err
-		}
-		idle = s.States[core.Ready]+s.States[core.Running]+s.States[core.Scheduled] == 0
-		return nil
-	})
-	return idle
-}
-
-func (l *ledger) view(h *host, fn func(v core.View) error) {
-	sh, err := h.store.Shard(clientShard)
+// view shows a partition as a host's replica has it, and the index of what it shows.
+func (l *ledger) view(h *host, at place, fn func(v core.View, index uint64) error) {
+	sh, err := h.store.Shard(l.shards[at])
 	if err == nil {
-		err = sh.View(fn)
+		err = sh.ViewAt(fn)
 	}
 	if err != nil {
 		l.w.violate("host %d: read: %v", h.id, err)
 	}
 }
 
+// audit looks for what contradicts itself in what a host has stored.
+func (h *host) audit() {
+	l := h.w.ledger
+	for _, at := range l.places() {
+		p, ok := h.find(at)
+		if !ok {
+			continue
+		}
+		l.view(h, at, func(v core.View, _ uint64) error {
+			findings, err := queue.Audit(v, p)
+			for _, f := range findings {
+				h.w.violate("host %d: audit: %s", h.id, f)
+			}
+			return err
+		})
+	}
+}
+
+// retention is after what time a task that has ended may be gone.
+const retention = 24 * time.Hour
+
 // settle holds the end of a run to what clients were told: on every replica.
 func (l *ledger) settle(h *host) {
-	p, ok := h.partition()
-	if !ok {
-		l.w.violate("host %d has no namespace", h.id)
-		return
-	}
-	l.view(h, func(v core.View) error {
-		findings, err := queue.Audit(v, p)
-		if err != nil {
-			return err
+	h.audit()
+	for _, id := range slices.SortedFunc(maps.Keys(l.acked), compareIDs) {
+		at := place{l.space, id.Partition()}
+		p, ok := h.find(at)
+		if !ok {
+			l.w.violate("host %d has no namespace", h.id)
+			return
 		}
-		for _, f := range findings {
-			l.w.violate("host %d: audit: %s", h.id, f)
-		}
-		for _, id := range slices.SortedFunc(maps.Keys(l.acked), compareIDs) {
+		l.view(h, at, func(v core.View, _ uint64) error {
 			t, found, err := queue.Task(v, p, id)
-			if err != nil {
+			switch {
+			case err != nil:
 				return err
-			}
-			if !found {
+			case found:
+				l.judge(h, v, p, at, &t)
+			case l.w.passed < retention-time.Hour && !l.deleted[id]:
 				l.w.violate("host %d: task %s was acknowledged at entry %d and is not there", h.id, id, l.acked[id])
-				continue
 			}
-			l.judge(h, v, p, &t)
-		}
-		return nil
-	})
+			return nil
+		})
+	}
 }
 
 // judge holds one task to its effects and to what its worker was told.
-func (l *ledger) judge(h *host, v core.View, p core.Partition, t *core.Task) {
-	value, _, has, err := kv.Get(v, p, "done", t.ID[:])
+func (l *ledger) judge(h *host, v core.View, p core.Partition, at place, t *core.Task) {
+	value, _, has, err := kv.Get(v, p, "done", keyAt(at, t.ID.String()))
 	if err != nil {
 		l.w.violate("host %d: key of task %s: %v", h.id, t.ID, err)
 		return
@@ -192,7 +232,7 @@ func (l *ledger) judge(h *host, v core.View, p core.Partition, t *core.Task) {
 	case has && !bytes.Equal(value, t.Result):
 		l.w.violate("host %d: task %s has the result %q and the effect %q", h.id, t.ID, t.Result, value)
 	}
-	if told, ok := l.ended[t.ID]; ok && told != string(t.Result) {
+	if told, ok := l.ended[t.ID]; ok && told != string(t.Result) && !l.aged[t.ID] {
 		l.w.violate("host %d: task %s has the result %q, and %q was acknowledged", h.id, t.ID, t.Result, told)
 	}
 }

@@ -6,6 +6,7 @@ import "os"
 
 // The planted bugs that the simulator is there to find. They are in the packages that it runs.
 const (
+	_ = "vote_not_synced"
 	_ = "ack_before_quorum"
 	_ = "apply_above_durable"
 	_ = "stale_leader_read"
@@ -13,6 +14,7 @@ const (
 	_ = "wall_clock_lease"
 	_ = "wall_time_in_apply"
 	_ = "map_order_in_apply"
+	_ = "delayed_lost_at_failover"
 )
 
 // seedsForBugs is how many histories are made to find one.

@@ -4,37 +4,17 @@ import (
 	"crypto/rand"
 	"fmt"
 	mathrand "math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/millrace/millrace/internal/core"
-	"github.com/millrace/millrace/internal/replog/replogtest"
 )
 
-// Plan is what a run simulates. Chances are in a thousand.
-type Plan struct {
-	Nodes   int
-	Shards  int
-	Clients int
-	Workers int
-	Tasks   int // that clients create
-
-	Drop   int // messages, requests and answers that are lost
-	Repeat int // messages that arrive twice
-	Slow   int // messages that are overtaken
-	Stuck  int // tasks that are worked on beyond their lease
-
-	Faults     time.Duration // how long things go wrong
-	FaultEvery time.Duration // at most so long between two faults
-	Drain      time.Duration // how long it may take then until the last task has ended
-	NoSync     bool          // logs are not synced: a control that must lose something
-}
-
-// Usual is a cluster of three under faults of all kinds.
-func Usual() Plan {
-	return Plan{
-		Nodes: 3, Shards: 2, Clients: 4, Workers: 3, Tasks: 120, Drop: 20, Repeat: 10, Slow: 20, Stuck: 15,
-		Faults: 20 * time.Second, FaultEvery: 1500 * time.Millisecond, Drain: 5 * time.Minute,
-	}
+// Options say how a run is made and shown.
+type Options struct {
+	Steps int          // the run ends after so many; 0 = at its end. What is then left open is no failure
+	Trace func(string) // gets a line for each thing that happens
+	Keep  int          // the last lines are kept for Result.Last
 }
 
 // Result is what a run came to.
@@ -44,12 +24,18 @@ type Result struct {
 	Steps     int
 	Virtual   time.Duration
 	Tasks     int // acknowledged
+	Answers   int // results that clients were told, and that the log was held to
+	Reads     int // that the model was held to
+	Claims    int // votes and acknowledgements of replicas that were held to their disks
 	Leaders   int // terms that had one
+	Struck    map[string]int
+	Last      []string // lines of what happened last, with Options.Keep
 	Violation error
 }
 
 func (r Result) String() string {
-	s := fmt.Sprintf("seed %d: trace %016x, %d events in %v, %d tasks, %d leaders", r.Seed, r.Trace, r.Steps, r.Virtual.Round(time.Millisecond), r.Tasks, r.Leaders)
+	s := fmt.Sprintf("seed 0x%x: trace %016x, %d steps in %v, %d tasks, %d answers, %d reads, %d leaders",
+		r.Seed, r.Trace, r.Steps, r.Virtual.Round(time.Millisecond), r.Tasks, r.Answers, r.Reads, r.Leaders)
 	if r.Violation != nil {
 		s += ": " + r.Violation.Error()
 	}
@@ -58,14 +44,18 @@ func (r Result) String() string {
 
 // Run simulates one history. Runs of one process are made one after the other: the Raft library draws its election times
 // from a source that all of a process share.
-func Run(seed uint64, p Plan) Result {
+func Run(seed uint64, p Plan, o Options) Result {
 	source := rand.Reader
 	rand.Reader = seededReader{mathrand.New(mathrand.NewPCG(seed, 1))}
 	defer func() { rand.Reader = source }()
 	w := newWorld(seed, p)
+	w.most = o.Steps
+	if o.Trace != nil || o.Keep > 0 {
+		w.diary = &diary{keep: o.Keep, print: o.Trace}
+	}
 	w.ledger = newLedger(w)
 	for id := range p.Nodes {
-		w.hosts = append(w.hosts, &host{w: w, id: uint64(id + 1), disk: replogtest.NewDisk(), data: replogtest.NewDisk(), streams: make(map[*worker]bool)})
+		w.hosts = append(w.hosts, newHost(w, uint64(id+1)))
 	}
 	for _, h := range w.hosts {
 		h.start()
@@ -77,69 +67,155 @@ func Run(seed uint64, p Plan) Result {
 			}
 		}
 	}()
-	w.open()
-	w.run(time.Hour, func() bool { return w.ledger.opened })
-	w.people()
-	w.look()
-	w.misfortune()
-	w.run(w.now+p.Faults, never)
-	w.heal()
-	w.run(w.now+p.Drain, w.drained)
-	w.end()
-	return Result{
+	w.live(seed)
+	r := Result{
 		Seed: seed, Trace: w.trace.Sum64(), Steps: w.steps, Virtual: w.now, Tasks: len(w.ledger.acked),
-		Leaders: len(w.ledger.leaders), Violation: w.fail,
+		Claims: w.history.claims, Leaders: len(w.ledger.leaders), Struck: w.struck, Violation: w.fail,
 	}
+	for i := range w.ledger.told {
+		r.Answers += len(w.ledger.told[i])
+		r.Reads += len(w.ledger.shown[i])
+	}
+	if w.diary != nil {
+		r.Last = w.diary.last()
+	}
+	return r
 }
 
 func never() bool { return false }
 
-// open makes the namespace that clients use.
+// alone is in how many histories one is judged for tenants that see each other: it takes as long as all else.
+const alone = 10
+
+// live is the whole history: a time of faults, a time to recover, and in the end all hosts lose power once more.
+func (w *world) live(seed uint64) {
+	w.open()
+	w.run(time.Hour, func() bool { return w.ledger.opened == 2 })
+	w.people()
+	w.look()
+	w.misfortune()
+	w.run(w.now+w.plan.Faults, never)
+	w.heal()
+	w.recover()
+	w.finish()
+	if w.over() {
+		return
+	}
+	w.end()
+	for _, h := range w.hosts {
+		h.crash(w.between(0, time.Second))
+	}
+	w.run(w.now+time.Second, never)
+	w.recover()
+	w.finish()
+	if w.over() {
+		return
+	}
+	w.end()
+	for i := range w.plan.Shards {
+		w.replay(core.ShardID(i))
+		if seed%alone == 0 && w.fail == nil {
+			w.judgeAlone(core.ShardID(i))
+		}
+	}
+}
+
+// open makes the namespaces that clients use.
 func (w *world) open() {
-	c := &client{w: w, host: 1}
-	c.send(&request{
-		system: true,
-		make: func() core.Commit {
-			return core.Commit{Principal: "client", Ops: []core.Op{&core.NamespaceCreate{Tenant: "acme", Name: "default", Partitions: 1}}}
-		},
-		answer: func(core.Result, core.At) { w.ledger.opened = true },
-	})
+	for _, s := range []*space{w.ledger.space, w.ledger.rival} {
+		c := &client{w: w, host: 1}
+		op := core.NamespaceCreate{Tenant: s.tenant, Name: "default", Partitions: uint16(s.partitions), Shards: uint16(w.plan.Shards)}
+		c.begin(&request{
+			make: func() core.Commit {
+				create := op
+				return core.Commit{Principal: "client", Ops: []core.Op{&create}}
+			},
+			matches: func(c *core.Commit) bool {
+				create, ok := c.Ops[0].(*core.NamespaceCreate)
+				return ok && create.Tenant == op.Tenant
+			},
+			answer: func(r core.Result, _ core.At) {
+				if r.Refusal != nil {
+					w.violate("namespace of %s was refused: %v", s.tenant, r.Refusal.Fact)
+				}
+				w.ledger.opened++
+			},
+		})
+	}
 }
 
 // people begin to work.
 func (w *world) people() {
+	host := func(i int) uint64 { return 1 + uint64(i%len(w.hosts)) }
 	for i := range w.plan.Clients {
-		c := &client{w: w, host: 1 + uint64(i%len(w.hosts))}
-		w.after(0, "client", 0, c.next)
+		c := &client{w: w, host: host(i)}
+		w.after(0, "client", 0, c.create)
+	}
+	for i := range w.plan.Writers {
+		r := &writer{client: client{w: w, host: host(i)}, spaces: []*space{w.ledger.space, w.ledger.rival}}
+		w.after(0, "writer", 0, r.write)
 	}
 	for i := range w.plan.Workers {
-		k := &worker{w: w, name: fmt.Sprint("w", i), host: 1 + uint64(i%len(w.hosts)), held: make(map[core.TaskID]*job)}
+		at := place{w.ledger.space, uint16(i % w.plan.Partitions)}
+		k := &worker{w: w, name: fmt.Sprint("w", i), at: at, host: host(i), held: make(map[core.TaskID]*job)}
 		k.id[0] = byte(i + 1)
 		w.ledger.workers = append(w.ledger.workers, k)
 		w.after(0, "connect", k.host, k.connect)
 	}
 }
 
-// drained reports whether every host has applied that every task has ended.
-func (w *world) drained() bool {
-	if w.steps%64 != 0 {
-		return false
+// recovery is how long a cluster may take, once nothing goes wrong any more, until every shard has a leader that serves and
+// every call of before has ended.
+const recovery = 30 * time.Second
+
+func (w *world) recover() {
+	begin := w.now
+	w.run(begin+recovery, func() bool { return w.steps%16 == 0 && w.recovered(begin) == "" })
+	if w.over() {
+		return
 	}
-	for _, h := range w.hosts {
-		if h.node == nil || !w.ledger.idle(h) {
-			return false
+	if why := w.recovered(begin); why != "" {
+		w.violate("%s, %v after the last fault", why, recovery)
+	}
+}
+
+// recovered says what is missing.
+func (w *world) recovered(begin time.Duration) string {
+	for i := range w.plan.Shards {
+		if !slices.ContainsFunc(w.hosts, func(h *host) bool { return h.node != nil && h.terms[i].serves }) {
+			return fmt.Sprintf("shard %d has no leader that serves", i)
 		}
 	}
-	return w.equal()
+	for _, since := range w.ledger.open {
+		if since < begin {
+			return "a call has not ended"
+		}
+	}
+	return ""
+}
+
+// finish lets all tasks end, however far ahead the time that they wait for.
+func (w *world) finish() {
+	done := func() bool {
+		return w.steps%512 == 0 && w.equal() && !slices.ContainsFunc(w.hosts, func(h *host) bool { return h.node == nil || !w.ledger.idle(h) })
+	}
+	for until := w.now + w.plan.Drain; w.now < until && !w.over(); {
+		slice := w.now + 2*time.Second
+		w.run(slice, done)
+		if w.over() || w.now < slice {
+			break
+		}
+		if w.plan.Days {
+			w.leap(24 * time.Hour)
+		}
+	}
 }
 
 // equal reports whether all hosts have applied the same entries.
 func (w *world) equal() bool {
 	for _, h := range w.hosts[1:] {
-		for i := range h.applied {
-			if h.applied[i] != w.hosts[0].applied[i] {
-				return false
-			}
+		if !slices.Equal(h.applied, w.hosts[0].applied) {
+			return false
 		}
 	}
 	return true
@@ -147,9 +223,6 @@ func (w *world) equal() bool {
 
 // end holds what is left to what clients were told.
 func (w *world) end() {
-	if w.fail != nil {
-		return
-	}
 	for _, h := range w.hosts {
 		if h.node == nil || !w.ledger.idle(h) {
 			w.violate("host %d has tasks that did not end, %v after the last fault", h.id, w.plan.Drain)

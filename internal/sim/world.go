@@ -7,24 +7,32 @@ import (
 	"hash"
 	"hash/fnv"
 	"math/rand/v2"
+	"slices"
 	"time"
+
+	"github.com/millrace/millrace/internal/core"
 )
 
 // world is virtual time and what will happen in it.
 type world struct {
 	rng    *rand.Rand
 	now    time.Duration
+	passed time.Duration // days that went by at once: every clock shows them, and what is under way does not feel them
 	events events
 	number uint64
 	steps  int
+	most   int // steps after which the run ends; 0 = none
 	trace  hash.Hash64
-	fail   error // the first violation
+	fail   error  // the first violation
+	diary  *diary // nil: what happens is not written down
 
 	hosts   []*host
-	cut     map[[2]uint64]bool // wires that carry nothing: from, to
-	healthy bool               // no more faults
+	cut     map[[2]uint64]int // wires that carry nothing: from, to; how many faults cut them
+	healthy bool              // no more faults
 	plan    Plan
+	struck  map[string]int // faults that happened
 	ledger  *ledger
+	history history
 }
 
 // event is something that happens at a time. Events of one time happen in the order they were planned in.
@@ -62,9 +70,19 @@ func (w *world) after(d time.Duration, name string, host uint64, do func()) {
 	heap.Push(&w.events, &event{at: w.now + max(d, 0), number: w.number, name: name, host: host, do: do})
 }
 
+// time is how late it is in the world, the days that went by at once included.
+func (w *world) time() time.Duration { return w.now + w.passed }
+
+// shardTime is what a right clock shows.
+func (w *world) shardTime() core.ShardTime { return core.ShardTimeOf(epoch.Add(w.time())) }
+
 // note makes something part of the trace.
 func (w *world) note(format string, args ...any) {
-	fmt.Fprintf(w.trace, format+"\n", args...)
+	line := fmt.Appendf(nil, format, args...)
+	_, _ = w.trace.Write(line)
+	if w.diary != nil {
+		w.diary.add(w, "  "+string(line))
+	}
 }
 
 // violate ends the run: the rule was broken.
@@ -74,9 +92,12 @@ func (w *world) violate(format string, args ...any) {
 	}
 }
 
-// run lets events happen until a time, or until nothing is left, or a rule is broken, or done says so.
+// over reports whether the run has ended.
+func (w *world) over() bool { return w.fail != nil || w.most > 0 && w.steps >= w.most }
+
+// run lets events happen until a time, or until nothing is left, or the run is over, or done says so.
 func (w *world) run(until time.Duration, done func() bool) {
-	for len(w.events) > 0 && w.fail == nil && !done() {
+	for len(w.events) > 0 && !w.over() && !done() {
 		e := w.events[0]
 		if e.at > until {
 			w.now = until
@@ -91,12 +112,24 @@ func (w *world) run(until time.Duration, done func() bool) {
 		binary.BigEndian.PutUint64(b[16:], e.host)
 		_, _ = w.trace.Write(b[:])
 		_, _ = w.trace.Write([]byte(e.name))
+		if w.diary != nil {
+			w.diary.add(w, fmt.Sprintf("%s %d", e.name, e.host))
+		}
 		e.do()
-		for _, h := range w.hosts {
-			h.check()
+		if e.host > 0 {
+			w.host(e.host).check()
+		}
+		w.ledger.checkAnswers()
+		if w.steps%boundsEvery == 0 {
+			for _, h := range w.hosts {
+				h.checkBounds()
+			}
 		}
 	}
 }
+
+// boundsEvery is after how many steps the lengths of queues are looked at.
+const boundsEvery = 256
 
 // chance is true n times in a thousand.
 func (w *world) chance(n int) bool { return w.rng.IntN(1000) < n }
@@ -108,7 +141,8 @@ func (w *world) between(lo, hi time.Duration) time.Duration {
 
 func newWorld(seed uint64, p Plan) *world {
 	return &world{
-		rng: rand.New(rand.NewPCG(seed, 0x6d696c6c72616365)), trace: fnv.New64a(), cut: make(map[[2]uint64]bool), plan: p,
+		rng: rand.New(rand.NewPCG(seed, 0x6d696c6c72616365)), trace: fnv.New64a(), cut: make(map[[2]uint64]int), plan: p,
+		struck: make(map[string]int), history: newHistory(p.Shards),
 	}
 }
 
@@ -122,3 +156,25 @@ func (s seededReader) Read(b []byte) (int, error) {
 	}
 	return len(b), nil
 }
+
+// diary is what happened, as text: the last lines of it, or all as they come.
+type diary struct {
+	keep  int
+	lines []string
+	print func(string)
+}
+
+func (d *diary) add(w *world, line string) {
+	line = fmt.Sprintf("%6d %12v %s", w.steps, w.now, line)
+	if d.print != nil {
+		d.print(line)
+		return
+	}
+	d.lines = append(d.lines, line)
+	if len(d.lines) > 2*d.keep {
+		d.lines = slices.Clone(d.lines[len(d.lines)-d.keep:])
+	}
+}
+
+// last returns the last lines.
+func (d *diary) last() []string { return d.lines[max(0, len(d.lines)-d.keep):] }

@@ -8,6 +8,12 @@ import (
 	"github.com/millrace/millrace/bench/seedtest"
 )
 
+func TestRaftBench_GRPC(t *testing.T) { seedtest.RaftStreams(t) }
+
+func TestRaftBench_SmartRouting(t *testing.T) { seedtest.SmartRouting(t) }
+
+func TestRaftBench_MultiShardScale(t *testing.T) { seedtest.MultiShardScale(t) }
+
 func BenchmarkEnqueueParallel_Coalesced(b *testing.B) { seedtest.Enqueue(b, true) }
 
 func BenchmarkEnqueueParallel_Direct(b *testing.B) { seedtest.Enqueue(b, false) }

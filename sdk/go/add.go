@@ -3,8 +3,10 @@ package millrace
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -16,8 +18,14 @@ import (
 // AddOption changes one task.
 type AddOption func(spec *millracev1.TaskSpec)
 
-// ID names the task: 26 characters as NewID makes them. The same id with other content is ErrAlreadyExists.
+// ID names the task: 26 characters as NewID makes them. The same id with other content is ErrAlreadyExists. In a namespace
+// of several partitions an id says which it is: one that leaves it open gets it filled in, as the handle's ID tells; one
+// that names another than tag, unique key or else the id's own random bits is ErrPartition.
 func ID(id string) AddOption { return func(s *millracev1.TaskSpec) { s.Id = id } }
+
+// Tag places the task: in a namespace of several partitions, tasks and keys with one tag share one, so that they can
+// change together. A key's tag is what stands within its first pair of braces. At most 128 B.
+func Tag(tag string) AddOption { return func(s *millracev1.TaskSpec) { s.Tag = tag } }
 
 // In makes the task ready after d, at most 10 years.
 func In(d time.Duration) AddOption {
@@ -99,7 +107,8 @@ func (j *JobOf[A, R]) AddMany(ctx context.Context, c *Client, args []A, opts ...
 	return j.addMany(ctx, c, args, false, opts)
 }
 
-// AddAll creates one task per element of args, at most 512, all or none.
+// AddAll creates one task per element of args, at most 512, all or none. In a namespace of several partitions all are of
+// one: that of the tag, or of the unique keys or ids, which must agree, else it is ErrPartition.
 func (j *JobOf[A, R]) AddAll(ctx context.Context, c *Client, args []A, opts ...AddOption) ([]*Handle[R], error) {
 	if len(args) > frameItems {
 		return nil, tooLarge("tasks", "frame_items", frameItems)
@@ -119,28 +128,135 @@ func (j *JobOf[A, R]) addMany(ctx context.Context, c *Client, args []A, all bool
 		j: j, c: c, all: all, specs: specs, invoke: c.ledger.now(),
 		handles: make([]*Handle[R], len(args)), errs: make([]error, len(args)),
 	}
-	for from := 0; from < len(specs); {
-		from = b.add(ctx, from)
+	if len(specs) > 0 {
+		if n, e := c.learn(ctx); e != nil {
+			b.fail(e, 0, len(specs))
+		} else {
+			b.addEach(ctx, n)
+		}
 	}
+	first := slices.IndexFunc(b.errs, func(err error) bool { return err != nil })
 	switch {
-	case !b.failed:
+	case first < 0:
 		return b.handles, nil
 	case all:
-		return nil, b.errs[0]
+		return nil, b.errs[first]
 	default:
 		return b.handles, &BatchError{Errors: b.errs}
 	}
 }
 
+// batch is the tasks of one call that go one way, to one partition.
 type batch[A, R any] struct {
-	j       *JobOf[A, R]
-	c       *Client
-	all     bool
-	specs   []*millracev1.TaskSpec
-	invoke  int64
-	handles []*Handle[R]
+	j      *JobOf[A, R]
+	c      *Client
+	all    bool
+	place  int
+	specs  []*millracev1.TaskSpec
+	index  []int // of specs in the caller's batch; nil: as they stand
+	invoke int64
+
+	handles []*Handle[R] // of the caller's batch
 	errs    []error
-	failed  bool
+}
+
+func (b *batch[A, R]) at(i int) int {
+	if b.index == nil {
+		return i
+	}
+	return b.index[i]
+}
+
+// addEach sends each task to its partition, all partitions at once.
+func (b *batch[A, R]) addEach(ctx context.Context, partitions int) {
+	parts := b.split(partitions)
+	if len(parts) == 1 {
+		parts[0].addAll(ctx)
+		return
+	}
+	var ended sync.WaitGroup
+	for _, part := range parts {
+		ended.Go(func() { part.addAll(ctx) })
+	}
+	ended.Wait()
+}
+
+// runLength is how many tasks of a batch that nothing places go to one partition before the next one's turn: frames are
+// then fewer and fuller.
+const runLength = 32
+
+// split names the tasks and divides them by partition. Those that cannot be placed are refused.
+func (b *batch[A, R]) split(partitions int) []*batch[A, R] {
+	if partitions <= 1 {
+		for _, s := range b.specs {
+			_, _ = placeTask(s, partitions, 0) // there is nothing to contradict
+		}
+		return []*batch[A, R]{b}
+	}
+	if b.all {
+		return b.together(partitions)
+	}
+	var parts []*batch[A, R]
+	by := map[int]*batch[A, R]{}
+	turn, free := b.c.next(partitions), 0
+	for i, s := range b.specs {
+		if s.Id == "" && s.Tag == "" && s.Unique.GetKey() == "" {
+			free++
+		}
+		place, e := placeTask(s, partitions, (turn+max(free-1, 0)/runLength)%partitions)
+		if e != nil {
+			e.Field = "tasks[" + strconv.Itoa(i) + "]." + e.Field
+			b.fail(e, i, i+1)
+			continue
+		}
+		p := by[place]
+		if p == nil {
+			p = &batch[A, R]{j: b.j, c: b.c, place: place, index: []int{}, invoke: b.invoke, handles: b.handles, errs: b.errs}
+			by[place] = p
+			parts = append(parts, p)
+		}
+		p.specs, p.index = append(p.specs, s), append(p.index, i)
+	}
+	return parts
+}
+
+// together places all tasks in one partition, or refuses them.
+func (b *batch[A, R]) together(partitions int) []*batch[A, R] {
+	home := -1
+	for _, s := range b.specs {
+		if home = placeCreate(s, partitions); home >= 0 {
+			break
+		}
+	}
+	if home < 0 {
+		home = b.c.next(partitions)
+	}
+	var strays []string
+	for i, s := range b.specs {
+		place, e := placeTask(s, partitions, home)
+		if e == nil && place != home {
+			e = &Error{Code: CodeWrongPartition, Op: OpNone, Outcome: Refused}
+		}
+		if e != nil {
+			strays = append(strays, "tasks["+strconv.Itoa(i)+"] of partition "+strconv.Itoa(place))
+		}
+	}
+	if len(strays) > 0 {
+		b.fail(&Error{
+			Code: CodeWrongPartition, Op: OpNone, Outcome: Refused,
+			Message: "outside the batch's partition " + strconv.Itoa(home) + ": " + strings.Join(strays, ", "),
+		}, 0, len(b.specs))
+		return nil
+	}
+	b.place = home
+	return []*batch[A, R]{b}
+}
+
+// addAll sends the tasks, frame by frame.
+func (b *batch[A, R]) addAll(ctx context.Context) {
+	for from := 0; from < len(b.specs); {
+		from = b.add(ctx, from)
+	}
 }
 
 // add sends the tasks from index from that fit one frame, and returns the index after them.
@@ -155,17 +271,17 @@ func (b *batch[A, R]) add(ctx context.Context, from int) int {
 		to++
 	}
 	if bytes > frameBytes && b.all {
-		b.fail(from, to, tooLarge("tasks", "frame_bytes", frameBytes))
+		b.fail(tooLarge("tasks", "frame_bytes", frameBytes), from, to)
 		return to
 	}
 	k := b.c.prod.newCall()
-	k.specs, k.bytes, k.atomic = b.specs[from:to], bytes, b.all
-	ended, e := b.c.prod.do(ctx, k)
+	k.specs, k.bytes, k.atomic, k.place, k.placed = b.specs[from:to], bytes, b.all, b.place, true
+	ended, e := b.c.do(ctx, k)
 	if e != nil {
 		if to-from == 1 {
-			e.Field = reindex(e.Field, from)
+			e.Field = reindex(e.Field, b.at(from))
 		}
-		b.fail(from, to, e)
+		b.fail(e, from, to)
 	} else {
 		for i, r := range k.created {
 			b.result(ctx, from+i, r, k.at)
@@ -183,7 +299,8 @@ func (b *batch[A, R]) result(ctx context.Context, i int, r *millracev1.CreateRes
 	if e != nil && e.patience() > 0 && !b.all {
 		k := b.c.prod.newCall()
 		k.specs, k.bytes, k.unsure = b.specs[i:i+1], size(b.specs[i]), e.Outcome == Unknown
-		ended, again := b.c.prod.do(ctx, k)
+		k.place, k.placed = b.place, true
+		ended, again := b.c.do(ctx, k)
 		if again == nil {
 			r, at = k.created[0], k.at
 		}
@@ -193,21 +310,21 @@ func (b *batch[A, R]) result(ctx context.Context, i int, r *millracev1.CreateRes
 		}
 	}
 	if e != nil {
-		e.Field = reindex(e.Field, i)
-		b.failed, b.errs[i] = true, e
+		e.Field = reindex(e.Field, b.at(i))
+		b.errs[b.at(i)] = e
 		b.c.ledger.write(b.line(i), nil, e)
 		return
 	}
-	b.handles[i] = newHandle(b.j, b.c, r)
+	h := newHandle(b.j, b.c, r)
+	b.handles[b.at(i)] = h
 	line := b.line(i)
-	line.Answer, line.Replayed = b.handles[i].ID, b.handles[i].Replayed
+	line.Answer, line.Replayed = h.ID, h.Replayed
 	b.c.ledger.write(line, at, nil)
 }
 
-func (b *batch[A, R]) fail(from, to int, e *Error) {
-	b.failed = true
+func (b *batch[A, R]) fail(e *Error, from, to int) {
 	for i := from; i < to; i++ {
-		b.errs[i] = e
+		b.errs[b.at(i)] = e
 		b.c.ledger.write(b.line(i), nil, e)
 	}
 }

@@ -78,11 +78,11 @@ func (w *Worker) serveBatch(b *batchHandler, first *Task) {
 		}
 	}
 	for _, t := range tasks {
-		t.stage = running
+		t.to(running)
 	}
-	w.s.mu.Unlock()
+	w.mu.Unlock()
 	w.runBatch(b, tasks)
-	w.s.mu.Lock()
+	w.mu.Lock()
 	for _, t := range tasks {
 		w.finished(t)
 	}
@@ -127,12 +127,24 @@ func (b *batchHandler) invoke(ctx context.Context, tasks []*Task) (results [][]b
 	return results, errs, nil
 }
 
-// Frames returns how many frames of creates and commits this client has sent on the stream that is open: calls gathered
+// Frames returns how many frames of creates and commits this client has sent on the streams that are open: calls gathered
 // per frame are calls ÷ frames.
-func (c *Client) Frames() uint64 { return c.prod.s.sent() }
+func (c *Client) Frames() (n uint64) {
+	for _, p := range c.producers() {
+		n += p.s.sent()
+	}
+	return n
+}
 
-// Frames returns how many frames of settles and renewals this worker has sent on the stream that is open.
-func (w *Worker) Frames() uint64 { return w.s.sent() }
+// Frames returns how many frames of settles and renewals this worker has sent on the streams that are open.
+func (w *Worker) Frames() (n uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, l := range w.lanes {
+		n += l.s.seq
+	}
+	return n
+}
 
 func (s *session) sent() uint64 {
 	s.mu.Lock()

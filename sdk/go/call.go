@@ -20,6 +20,9 @@ type call struct {
 	commit *millracev1.CommitRequest
 	bytes  int
 	atomic bool // all specs or none: a frame of its own
+	asks   bool // nothing else: it ends when it is known how many partitions there are
+	placed bool // place is its partition; else it waits for that on the first lane
+	place  int
 
 	// How far it got; guarded by the session's mu.
 	unsure bool      // it may have been applied: it left, and no answer settled it
@@ -57,6 +60,7 @@ func (p *producer) free(c *call) {
 	c.state.Store(callQueued)
 	c.spec.Reset()
 	c.one[0], c.specs, c.commit, c.bytes, c.atomic = nil, nil, nil, 0, false
+	c.asks, c.placed, c.place = false, false, 0
 	c.unsure, c.first, c.solo, c.life, c.seq, c.tries = false, time.Time{}, false, 0, 0, 0
 	c.err, c.at, c.created, c.commits = nil, nil, nil, nil
 	p.pool.Put(c)

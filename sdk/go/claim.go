@@ -38,9 +38,9 @@ func (c *Client) Claim(ctx context.Context, q ClaimQuery) ([]Claimed, error) {
 	for _, name := range q.Queues {
 		req.Queues = append(req.Queues, &millracev1.QueueWeight{Name: name})
 	}
-	resp, err := c.tasks.Claim(ctx, req)
+	resp, err := c.claim(ctx, req)
 	if err != nil {
-		return nil, fromStatus(err)
+		return nil, err
 	}
 	now := time.Now()
 	out := make([]Claimed, len(resp.Tasks))
@@ -51,6 +51,35 @@ func (c *Client) Claim(ctx context.Context, q ClaimQuery) ([]Claimed, error) {
 		}
 	}
 	return out, nil
+}
+
+// claim asks one leader at a time, so that no lease is left behind: the one that is asked says who has ready tasks.
+func (c *Client) claim(ctx context.Context, req *millracev1.ClaimRequest) (*millracev1.ClaimResponse, error) {
+	ctx, r := c.routed(ctx, anywhere)
+	began := time.Now()
+	for try := 0; ; try++ {
+		resp, err := c.tasks.Claim(ctx, req)
+		if err == nil {
+			return resp, nil
+		}
+		e := fromStatus(err)
+		if e.Code != CodeNotLeader || e.Outcome == Unknown || ctx.Err() != nil || c.isClosed() {
+			return nil, e
+		}
+		moved := c.ways.redirect(r, e)
+		left := req.Wait.AsDuration() - time.Since(began)
+		if moved && try < leaderHops {
+			if req.Wait != nil {
+				req.Wait = durationpb.New(max(left, 0))
+			}
+			continue
+		}
+		pause := max(e.RetryAfter, backoff(try))
+		if pause >= left || !sleep(ctx, pause) {
+			return nil, e
+		}
+		req.Wait = durationpb.New(max(left-pause, 0))
+	}
 }
 
 // Complete ends a claimed task with a result, encoded as a job's would be. Repeated after a lost answer it is answered,
@@ -86,7 +115,7 @@ func (c *Client) Fail(ctx context.Context, id string, token uint64, f Failure) (
 func (c *Client) settle(ctx context.Context, op string, item *millracev1.SettleItem) (State, error) {
 	line := ledgerLine{Op: op, ID: item.Id, Token: tokenText(item.Token), Invoke: c.ledger.now()}
 	var resp *millracev1.SettleResponse
-	err := c.change(ctx, func(ctx context.Context) (err error) {
+	err := c.change(ctx, partitionOf(item.Id, c.partitions()), func(ctx context.Context) (err error) {
 		resp, err = c.tasks.Settle(ctx, &millracev1.SettleRequest{Items: []*millracev1.SettleItem{item}})
 		return err
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -27,7 +28,10 @@ type Client struct {
 	dialErr atomic.Pointer[error] // of the last dial that failed; nil after one that did not
 	codec   wireCodec             // of the streams
 	ledger  *ledger
-	prod    *producer
+	parts   atomic.Int32                // partitions of the namespace; 0: not known yet
+	prod    *producer                   // the lane of the first partition
+	lanes   atomic.Pointer[[]*producer] // by partition, those in use but the first
+	turn    atomic.Uint32               // names, modulo their number, the partition of tasks that say none
 
 	tasks  millracev1.TaskServiceClient
 	kv     millracev1.KVServiceClient
@@ -58,12 +62,13 @@ func Dial(ctx context.Context, opts ...Option) (*Client, error) {
 	}
 	c := &Client{opts: o, codec: newWireCodec(), ledger: newLedger(o.ledger), workers: map[*Worker]struct{}{}}
 	c.token.Store(&o.token)
+	c.turn.Store(rand.Uint32())
 	if c.ways, err = newWays(c); err != nil {
 		return nil, fmt.Errorf("dial %s: %w", o.address, err)
 	}
 	c.tasks, c.kv = millracev1.NewTaskServiceClient(c.ways), millracev1.NewKVServiceClient(c.ways)
 	c.queues, c.server = millracev1.NewQueueServiceClient(c.ways), millracev1.NewServerServiceClient(c.ways)
-	c.prod = newProducer(c)
+	c.prod = newProducer(c, 0)
 	return c, nil
 }
 
@@ -135,11 +140,13 @@ func (c *Client) Transport() TransportMode { return c.ways.using() }
 // SetToken replaces the token, for open streams too, before the one in use expires.
 func (c *Client) SetToken(token string) {
 	c.token.Store(&token)
-	c.prod.s.reauth(token)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	for _, p := range c.producers() {
+		p.s.reauth(token)
+	}
 	for w := range c.workers {
-		w.s.reauth(token)
+		w.reauth(token)
 	}
 }
 
@@ -163,7 +170,11 @@ func (c *Client) Close() error {
 	for _, w := range running {
 		<-w.ended
 	}
-	c.prod.close(closeWithin)
+	var drained sync.WaitGroup
+	for _, p := range c.producers() {
+		drained.Go(func() { p.close(closeWithin) })
+	}
+	drained.Wait()
 	c.ways.close()
 	return nil
 }
@@ -186,19 +197,29 @@ func (c *Client) leave(w *Worker) {
 }
 
 // read carries out a unary call that changes nothing: until ctx ends it is tried again when the server cannot be
-// reached.
-func (c *Client) read(ctx context.Context, call func(ctx context.Context) error) error {
-	return c.repeat(ctx, false, call)
+// reached. It goes to the leader of a partition, which may be anywhere.
+func (c *Client) read(ctx context.Context, partition int, call func(ctx context.Context) error) error {
+	return c.repeat(ctx, partition, false, call)
 }
 
 // change is read for a call that changes something and may be repeated. A refusal after a try whose outcome is unknown
 // proves nothing: that try may have been the reason for it.
-func (c *Client) change(ctx context.Context, call func(ctx context.Context) error) error {
-	return c.repeat(ctx, true, call)
+func (c *Client) change(ctx context.Context, partition int, call func(ctx context.Context) error) error {
+	return c.repeat(ctx, partition, true, call)
 }
 
-func (c *Client) repeat(ctx context.Context, changes bool, call func(ctx context.Context) error) error {
+// routed is ctx for a unary call about a partition; r is nil where there are not several.
+func (c *Client) routed(ctx context.Context, partition int) (context.Context, *route) {
+	if c.partitions() <= 1 {
+		return ctx, nil
+	}
+	r := &route{partition: partition}
+	return context.WithValue(ctx, routeKey{}, r), r
+}
+
+func (c *Client) repeat(ctx context.Context, partition int, changes bool, call func(ctx context.Context) error) error {
 	unsure := false
+	ctx, r := c.routed(ctx, partition)
 	for try := 0; ; try++ {
 		err := call(ctx)
 		if err == nil {
@@ -219,7 +240,7 @@ func (c *Client) repeat(ctx context.Context, changes bool, call func(ctx context
 			e.Outcome = Unknown
 		}
 		unsure = changes && e.Outcome == Unknown
-		if try < leaderHops && c.ways.follow(e) {
+		if c.ways.redirect(r, e) && try < leaderHops {
 			continue
 		}
 		if e.patience() == 0 || !sleep(ctx, max(e.RetryAfter, backoff(try))) {

@@ -1,68 +1,5 @@
 package millrace
 
-import (
-	"time"
-
-	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
-)
-
-// receive takes what the server pushes to a worker.
-func (w *Worker) receive(f *millracev1.ServerFrame) {
-	switch x := f.Frame.(type) {
-	case *millracev1.ServerFrame_Assign:
-		w.assigned(x.Assign.Tasks)
-	case *millracev1.ServerFrame_LeaseLost:
-		w.s.mu.Lock()
-		w.lose(taskKey{x.LeaseLost.Id, x.LeaseLost.Token}, x.LeaseLost.Reason)
-		w.restate = !w.drains
-		w.s.mu.Unlock()
-		w.s.poke()
-	case *millracev1.ServerFrame_Cancel:
-		w.s.mu.Lock()
-		if t := w.held[taskKey{x.Cancel.Id, x.Cancel.Token}]; t != nil {
-			t.cancelled = true
-			t.cancel(&Error{Code: CodeWrongState, Reason: "cancelled", Message: x.Cancel.Reason, Op: OpNone, Outcome: Refused})
-		}
-		w.s.mu.Unlock()
-	}
-}
-
-// assigned takes tasks over. One that is held already came twice; one that comes while the worker drains goes back.
-func (w *Worker) assigned(tasks []*millracev1.Assignment) {
-	now := time.Now()
-	w.s.mu.Lock()
-	renew, batched := time.Time{}, 0
-	for _, a := range tasks {
-		if _, ok := w.held[taskKey{a.Id, a.Token}]; ok {
-			continue
-		}
-		t := newTask(w, a, now)
-		w.held[t.key()] = t
-		if w.s.plain {
-			t.unbound = true
-			w.unbound++
-		}
-		renew = earlier(renew, t.renewAt)
-		if w.drains {
-			w.release(t)
-			continue
-		}
-		if w.batches != nil {
-			w.ready.pushBack(t)
-			batched++
-			continue
-		}
-		w.start(t)
-	}
-	w.startBatch(batched)
-	w.renewBy(renew)
-	drains := w.drains
-	w.s.mu.Unlock()
-	if drains {
-		w.s.poke()
-	}
-}
-
 // start gives t to a goroutine. It needs mu.
 func (w *Worker) start(t *Task) {
 	w.ready.pushBack(t)
@@ -85,8 +22,8 @@ func (w *Worker) spread() {
 // serve runs tasks until the worker is over. A handler that outlived its lease does not count as a slot, so there may be
 // more goroutines than slots; those end as soon as they can.
 func (w *Worker) serve() {
-	w.s.mu.Lock()
-	defer w.s.mu.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	for w.live <= w.opts.slots+w.beyond {
 		for w.ready.len() == 0 && !w.over {
 			w.parked++
@@ -103,12 +40,12 @@ func (w *Worker) serve() {
 			w.serveBatch(b, t)
 			continue
 		}
-		t.stage = running
+		t.to(running)
 		refusal := t.refusal
 		t.refusal = nil
-		w.s.mu.Unlock()
+		w.mu.Unlock()
 		w.run(t, refusal)
-		w.s.mu.Lock()
+		w.mu.Lock()
 		w.finished(t)
 	}
 	w.live--
@@ -157,39 +94,9 @@ func (w *Worker) finished(t *Task) {
 	if t.cancelled && t.op == "fail" {
 		t.failed(errRelease) // the server decides what a cancelled task becomes
 	}
-	t.stage = settling
-	w.settles.pushBack(t)
-	w.s.poke()
-}
-
-// lose ends a lease that the server says is gone. A settle that is on its way keeps its answer. It needs mu.
-func (w *Worker) lose(k taskKey, reason string) {
-	t := w.held[k]
-	if t == nil || t.stage >= settling {
-		return
-	}
-	t.lost = true
-	if t.stage == running {
-		w.beyond++ // the slot is free for the server: the handler must not hold it
-		if w.ready.len() > 0 {
-			w.spread()
-		}
-	}
-	t.cancel(&Error{Code: CodeLeaseLost, Reason: reason, Message: "task " + t.ID, Op: OpNone, Outcome: Refused})
-	w.drop(t)
-}
-
-// drop forgets a task. It needs mu.
-func (w *Worker) drop(t *Task) {
-	delete(w.held, t.key())
-	if t.unbound {
-		w.unbound--
-		if !w.s.plain && !w.drains {
-			w.restate = true // its slot is free for the stream
-			w.s.poke()
-		}
-	}
-	w.noteDrained()
+	t.to(settling)
+	t.l.settles.pushBack(t)
+	t.l.s.poke()
 }
 
 func (w *Worker) line(t *Task, op string) ledgerLine {

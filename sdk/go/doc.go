@@ -19,6 +19,14 @@
 // own, on which tasks are pushed to free slots; leases are renewed beside the handlers. A stream that breaks is opened
 // again under the same session: leases go on, and what was not acknowledged is sent again under the same ids and tokens.
 //
+// A namespace may have several partitions (Client.CreateNamespace), each led by some node of a cluster and atomic in itself.
+// The client then has a lane for each one that it uses: a stream that follows that partition's leader; lanes to one node
+// share a connection, and reads go to the leader too. A task is of the partition of its tag (Tag), else of its unique
+// key, else of its id, which the client makes; a key is of that of the text in its first pair of braces, else of all of it.
+// So a task with the tag user/1 may write {user/1}/name. A batch may be of many partitions; a Tx, an atomic batch and the
+// effects of a task are of one, else they are ErrPartition before anything is sent. A worker takes tasks of all partitions:
+// its slots are divided evenly, and idle ones go where all are used; when there are fewer than partitions they travel.
+//
 // Where something on the way lets no gRPC through, such as a proxy of HTTP/1.1, the same program runs over REST: a client
 // finds that out by itself, goes back to its streams when gRPC comes through, and Client.Transport says which is in use.
 // Nothing that is under way is lost or done twice; only commits whose answer was missing when the way changed end as

@@ -143,6 +143,7 @@ var (
 	ErrExhausted     error = codeError(CodeResourceExhausted)
 	ErrTooLarge      error = codeError(CodeTooLarge)
 	ErrInvalid       error = codeError(CodeInvalidArgument)
+	ErrPartition     error = codeError(CodeWrongPartition)
 )
 
 // ErrClosed is returned by calls on a client after Close.
@@ -255,6 +256,7 @@ const (
 	reasonExpired        = "expired"         // this client gave up repeating
 	reasonOnce           = "sent_once"       // a commit has nothing by which a repeat could be told from it
 	reasonGap            = "gap"             // a sequence number before a commit's own was never judged
+	reasonUnplaced       = "unplaced"        // a call has yet to be placed: it never reaches a caller
 )
 
 // ended is the error of a call whose context ended. unsure says that it had left.
@@ -272,6 +274,11 @@ func ended(ctx context.Context, unsure bool, message string) *Error {
 // expiredError ends what was repeated for repeatFor without an answer.
 func expiredError() *Error {
 	return &Error{Code: CodeUnavailable, Reason: reasonExpired, Message: "no answer came in the time that a call is repeated", Op: OpNone, Outcome: Unknown}
+}
+
+// unplacedError sends a call back to be placed, now that it is known how many partitions there are.
+func unplacedError() *Error {
+	return &Error{Code: CodeWrongPartition, Reason: reasonUnplaced, Op: OpNone, Outcome: Refused}
 }
 
 // tooLarge refuses what no server would take.

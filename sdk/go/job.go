@@ -107,7 +107,7 @@ func (p RetryPolicy) wire() *millracev1.Retry {
 	return r
 }
 
-// fill makes spec a task of j.
+// fill makes spec a task of j, which may have no id yet.
 func (j *JobOf[A, R]) fill(spec *millracev1.TaskSpec, codec Codec, args A, opts []AddOption) error {
 	payload, contentType, err := encode(j.codecOr(codec), args)
 	if err != nil {
@@ -120,16 +120,18 @@ func (j *JobOf[A, R]) fill(spec *millracev1.TaskSpec, codec Codec, args A, opts 
 	for _, o := range opts {
 		o(spec)
 	}
-	if spec.Id == "" {
-		spec.Id = newTaskID()
-	}
 	return checkSpec(spec)
 }
 
 // checkSpec refuses what cannot be sent at all; everything else is for the server to judge.
 func checkSpec(spec *millracev1.TaskSpec) error {
 	for _, f := range [...]struct{ field, text string }{
-		{"id", spec.Id}, {"queue", spec.Queue}, {"kind", spec.Kind}, {"content_type", spec.ContentType}, {"unique.key", spec.Unique.GetKey()},
+		{"id", spec.Id},
+		{"queue", spec.Queue},
+		{"kind", spec.Kind},
+		{"content_type", spec.ContentType},
+		{"unique.key", spec.Unique.GetKey()},
+		{"tag", spec.Tag},
 	} {
 		if !utf8.ValidString(f.text) {
 			return badText(f.field)
@@ -148,7 +150,7 @@ func checkSpec(spec *millracev1.TaskSpec) error {
 
 // size estimates the encoded bytes of a task, from above.
 func size(spec *millracev1.TaskSpec) int {
-	n := len(spec.Payload) + len(spec.Queue) + len(spec.Kind) + len(spec.ContentType) + 128
+	n := len(spec.Payload) + len(spec.Queue) + len(spec.Kind) + len(spec.ContentType) + len(spec.Tag) + 128
 	for _, h := range spec.Headers {
 		n += len(h.Name) + len(h.Value) + 8
 	}
@@ -168,8 +170,13 @@ func (j *JobOf[A, R]) Add(ctx context.Context, c *Client, args A, opts ...AddOpt
 	}
 	k.one[0] = &k.spec
 	k.specs, k.bytes = k.one[:], size(&k.spec)
+	if e := c.place(k); e != nil {
+		c.prod.free(k)
+		return nil, e
+	}
 	line := ledgerLine{Op: "create", ID: k.spec.Id, Queue: k.spec.Queue, Key: k.spec.Unique.GetKey(), Invoke: c.ledger.now()}
-	ended, e := c.prod.do(ctx, k)
+	ended, e := c.do(ctx, k)
+	line.ID = k.spec.Id // placing fills in what it left open
 	if e != nil {
 		if ended {
 			c.prod.free(k)
@@ -186,11 +193,16 @@ func (j *JobOf[A, R]) Add(ctx context.Context, c *Client, args A, opts ...AddOpt
 }
 
 // AddTx creates a task as part of tx. With a unique key that is taken, a commit sets the handle's ID to that of the task
-// which holds the key; effects of a task do not.
+// which holds the key; effects of a task do not. In a namespace of several partitions a task that neither tag nor unique
+// key place goes where the tx goes: to its fence's or its handler's partition, else to that of its first op.
 func (j *JobOf[A, R]) AddTx(tx *Tx, args A, opts ...AddOption) *Handle[R] {
 	spec := &millracev1.TaskSpec{}
 	h := &Handle[R]{job: j.Name(), codec: j.codecOr(tx.codec), c: tx.client}
 	if err := j.fill(spec, tx.codec, args, opts); err != nil {
+		tx.fail(err)
+		return h
+	}
+	if err := tx.place(spec); err != nil {
 		tx.fail(err)
 		return h
 	}

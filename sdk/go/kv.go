@@ -38,7 +38,7 @@ func (k KV) Get(ctx context.Context, key string, opts ...ReadOption) (Value, err
 	line := ledgerLine{Op: "kv_get", Key: k.name(key), Invoke: k.c.ledger.now()}
 	req := &millracev1.KVGetRequest{Keyspace: k.keyspace, Key: []byte(key), MinIndex: readOptionsOf(opts).minIndex}
 	var resp *millracev1.KVGetResponse
-	err := k.c.read(ctx, func(ctx context.Context) (err error) {
+	err := k.c.read(ctx, placeKey(key, k.c.partitions()), func(ctx context.Context) (err error) {
 		resp, err = k.c.kv.Get(ctx, req)
 		return err
 	})

@@ -18,7 +18,7 @@ type Option func(*options)
 type options struct {
 	address   string   // the first of addresses
 	addresses []string // of nodes of one cluster
-	rest      string   // host:port; empty: restHosts finds it
+	rest      string   // host:port, or several with commas; empty: restHosts finds it
 	transport TransportMode
 	token     string
 	namespace string
@@ -35,7 +35,8 @@ type options struct {
 // the one that leads, which any of them tells. Default: MILLRACE_URL, then 127.0.0.1:7081.
 func Address(hostPort string) Option { return func(o *options) { o.address = hostPort } }
 
-// RESTAddress is the host:port where the server's REST is, for a client that gRPC does not serve. Default:
+// RESTAddress is the host:port where the server's REST is, for a client that gRPC does not serve, or those of several nodes
+// with commas between them, of which the first that answers is asked; where it is not the leader it sends on. Default:
 // MILLRACE_REST_URL when MILLRACE_URL gives the address, then the server's address, which may be that of a proxy for both,
 // and when that has the port 7081 also port 7080 of the same host. With TLS both are reached with it.
 func RESTAddress(hostPort string) Option { return func(o *options) { o.rest = hostPort } }
@@ -120,8 +121,10 @@ func newOptions(opts []Option) (options, error) {
 		o.addresses = append(o.addresses, address)
 	}
 	o.address = o.addresses[0]
-	if _, _, err := net.SplitHostPort(o.rest); o.rest != "" && err != nil {
-		return o, fmt.Errorf("REST address %q is no host:port: %w", o.rest, err)
+	for _, address := range o.restNamed() {
+		if _, _, err := net.SplitHostPort(address); err != nil {
+			return o, fmt.Errorf("REST address %q is no host:port: %w", address, err)
+		}
 	}
 	if o.transport > TransportREST {
 		return o, fmt.Errorf("transport %d is none", o.transport)
@@ -130,6 +133,17 @@ func newOptions(opts []Option) (options, error) {
 		o.tls = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
 	return o, nil
+}
+
+// restNamed are the places of REST that are named.
+func (o *options) restNamed() (hosts []string) {
+	if o.rest == "" {
+		return nil
+	}
+	for _, address := range strings.Split(o.rest, ",") {
+		hosts = append(hosts, strings.TrimSpace(address))
+	}
+	return hosts
 }
 
 // local reports whether all addresses are of this machine.

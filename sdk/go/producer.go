@@ -7,7 +7,7 @@ import (
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
 )
 
-// producer is the role of a client's stream: creates and commits of all goroutines.
+// producer is a client's lane to one partition, the role of a stream: creates and commits of all goroutines.
 type producer struct {
 	s    *session
 	pool sync.Pool // of *call
@@ -27,8 +27,8 @@ type producer struct {
 	renew   bool
 }
 
-func newProducer(c *Client) *producer {
-	p := &producer{s: newSession(c)}
+func newProducer(c *Client, partition int) *producer {
+	p := &producer{s: newSession(c, new(sync.Mutex), partition)}
 	p.s.role = p
 	return p
 }
@@ -44,6 +44,12 @@ func (p *producer) enqueue(c *call) *Error {
 	if c.commit != nil && c.unsure && c.seq != 0 && c.life != p.life {
 		defer s.mu.Unlock()
 		return (&Error{Code: CodeUnavailable, Reason: reasonSessionExpired, Op: OpNone}).of(c)
+	}
+	if n := s.c.partitions(); n > 0 && c.asks || n > 1 && !c.placed {
+		defer s.mu.Unlock()
+		c.state.Store(callEnded)
+		p.told(c)
+		return nil
 	}
 	if !p.started {
 		p.started = true
@@ -102,8 +108,31 @@ func (p *producer) moved() {
 }
 
 func (p *producer) hello(*millracev1.Hello)         {}
-func (p *producer) welcomed(*millracev1.Welcome)    {}
 func (p *producer) receive(*millracev1.ServerFrame) {}
+func (p *producer) parted()                         {}
+
+// welcomed sends back to be placed what came before it was known how many partitions there are.
+func (p *producer) welcomed(*millracev1.Welcome) {
+	several := p.s.c.partitions() > 1
+	for _, d := range []*deque[*call]{&p.creates, &p.commits} {
+		d.keep(func(c *call) bool {
+			if !c.asks && (!several || c.placed || c.unsure) || !c.claim(callQueued) {
+				return true
+			}
+			p.told(c)
+			return false
+		})
+	}
+}
+
+// told ends a claimed call that waited for how many partitions there are.
+func (p *producer) told(c *call) {
+	if c.asks {
+		c.end(nil)
+	} else {
+		c.end(unplacedError())
+	}
+}
 
 func (p *producer) idle() bool { return p.creates.len() == 0 && p.commits.len() == 0 }
 
@@ -176,6 +205,7 @@ func (p *producer) nextCreates(seq uint64) (*millracev1.ClientFrame, outgoing) {
 	if out == nil {
 		return nil, nil
 	}
+	p.s.c.turn.Add(1)
 	return &millracev1.ClientFrame{Frame: &millracev1.ClientFrame_Create{
 		Create: &millracev1.CreateFrame{Seq: seq, Tasks: tasks, Atomic: out.calls[0].atomic},
 	}}, out

@@ -90,7 +90,7 @@ func queueConfig(w *millracev1.QueueConfig) QueueConfig {
 // Get reads the configuration.
 func (q Queue) Get(ctx context.Context) (QueueConfig, error) {
 	var resp *millracev1.GetQueueResponse
-	err := q.c.read(ctx, func(ctx context.Context) (err error) {
+	err := q.c.read(ctx, anywhere, func(ctx context.Context) (err error) {
 		resp, err = q.c.queues.Get(ctx, &millracev1.GetQueueRequest{Queue: q.name})
 		return err
 	})
@@ -108,7 +108,7 @@ func (q Queue) Set(ctx context.Context, cfg QueueConfig) (version uint64, err er
 		req.IfVersion = &cfg.Version
 	}
 	var resp *millracev1.SetQueueResponse
-	err = q.c.change(ctx, func(ctx context.Context) (err error) {
+	err = q.c.change(ctx, anywhere, func(ctx context.Context) (err error) {
 		resp, err = q.c.queues.Set(ctx, req)
 		return err
 	})
@@ -150,7 +150,7 @@ func queueStats(s *millracev1.QueueStats) QueueStats {
 func (q Queue) Stats(ctx context.Context) (QueueStats, error) {
 	line := ledgerLine{Op: "stats", Queue: q.name, Invoke: q.c.ledger.now()}
 	var resp *millracev1.QueueStatsResponse
-	err := q.c.read(ctx, func(ctx context.Context) (err error) {
+	err := q.c.read(ctx, anywhere, func(ctx context.Context) (err error) {
 		resp, err = q.c.queues.Stats(ctx, &millracev1.QueueStatsRequest{Queue: q.name})
 		return err
 	})
@@ -164,7 +164,7 @@ func (q Queue) Stats(ctx context.Context) (QueueStats, error) {
 // Queues reads a page of queues by name, at most limit (1 to 1,000; 0 means 100). The next cursor is empty at the end.
 func (c *Client) Queues(ctx context.Context, limit int, cursor string) (queues []QueueStats, next string, err error) {
 	var resp *millracev1.ListQueuesResponse
-	err = c.read(ctx, func(ctx context.Context) (err error) {
+	err = c.read(ctx, anywhere, func(ctx context.Context) (err error) {
 		resp, err = c.queues.List(ctx, &millracev1.ListQueuesRequest{Limit: uint32(max(limit, 0)), Cursor: cursor})
 		return err
 	})

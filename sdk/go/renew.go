@@ -12,7 +12,7 @@ import (
 
 // renewFrame is the outgoing of one renewal.
 type renewFrame struct {
-	w     *Worker
+	l     *lane
 	tasks []*Task
 }
 
@@ -27,22 +27,22 @@ func (f *renewFrame) message(seq uint64) *millracev1.ClientFrame {
 }
 
 func (f *renewFrame) acked(a *millracev1.Ack) {
-	w := f.w
-	w.s.mu.Lock()
-	defer w.s.mu.Unlock()
+	l := f.l
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
 	if e := fromWire(a.Error); e != nil {
 		if e.patience() > 0 { // not renewed: try again well before the leases end
 			soon := time.Now().Add(max(backoffBase, e.RetryAfter))
 			for _, t := range f.tasks {
 				t.renewAt = earlier(t.renewAt, soon)
 			}
-			w.renewBy(soon)
+			l.renewBy(soon)
 		}
 		return
 	}
 	for i, t := range f.tasks {
-		if i < len(a.Renewed) && a.Renewed[i].Lost && w.held[t.key()] == t {
-			w.lose(t.key(), "expired")
+		if i < len(a.Renewed) && a.Renewed[i].Lost && l.held[t.key()] == t {
+			l.lose(t.key(), "expired")
 		}
 	}
 }
@@ -52,75 +52,75 @@ func (f *renewFrame) lost() {} // a new stream renews everything
 func (f *renewFrame) expire(time.Time) time.Time { return time.Time{} }
 
 // renewBy makes the timer fire at t, if it would fire later. It needs mu.
-func (w *Worker) renewBy(t time.Time) {
-	if t.IsZero() || !w.renewNext.IsZero() && !t.Before(w.renewNext) {
+func (l *lane) renewBy(t time.Time) {
+	if t.IsZero() || !l.renewNext.IsZero() && !t.Before(l.renewNext) {
 		return
 	}
-	w.renewNext = t
+	l.renewNext = t
 	d := max(time.Until(t), 0)
-	if w.renewTimer == nil {
-		w.renewTimer = time.AfterFunc(d, w.renewDue)
+	if l.renewTimer == nil {
+		l.renewTimer = time.AfterFunc(d, l.renewDue)
 		return
 	}
-	w.renewTimer.Reset(d)
+	l.renewTimer.Reset(d)
 }
 
 // renewDue renews what is due.
-func (w *Worker) renewDue() {
-	w.s.mu.Lock()
-	w.renewNext = time.Time{}
-	if w.s.up && !w.over {
-		w.renew(time.Now(), false)
+func (l *lane) renewDue() {
+	l.s.mu.Lock()
+	l.renewNext = time.Time{}
+	if l.s.up && !l.w.over {
+		l.renew(time.Now(), false)
 	}
-	w.s.mu.Unlock()
-	w.s.poke()
+	l.s.mu.Unlock()
+	l.s.poke()
 }
 
 // renewAll renews every lease, on a new stream. It needs mu.
-func (w *Worker) renewAll() {
-	w.renewNext = time.Time{}
-	w.renew(time.Now(), true)
+func (l *lane) renewAll() {
+	l.renewNext = time.Time{}
+	l.renew(time.Now(), true)
 }
 
 // renew queues the renewal of the leases that are due, or all, and sets the timer for the next. A lease that is due soon
 // joins, so that tasks which began at different times come to share a frame. A settle that has left needs no lease. It
 // needs mu.
-func (w *Worker) renew(now time.Time, all bool) {
+func (l *lane) renew(now time.Time, all bool) {
 	var f *renewFrame
 	next := time.Time{}
-	for w.renewals.len() > 0 { // not written since the last time
-		w.renewals.popFront()
+	for l.renewals.len() > 0 { // not written since the last time
+		l.renewals.popFront()
 		all = true
 	}
-	for _, t := range w.held {
+	for _, t := range l.held {
 		if t.stage == settled {
 			continue
 		}
 		if all || !t.renewAt.After(now.Add(t.lease/6)) {
 			if f == nil || len(f.tasks) == frameItems {
-				f = &renewFrame{w: w}
-				w.renewals.pushBack(f)
+				f = &renewFrame{l: l}
+				l.renewals.pushBack(f)
 			}
 			f.tasks = append(f.tasks, t)
 			t.renewAt = now.Add(t.lease / 3)
 		}
 		next = earlier(next, t.renewAt)
 	}
-	w.renewBy(next)
+	l.renewBy(next)
 }
 
 // expireTasks gives up settles that left before t and have no answer, and returns when the oldest other one left. It needs mu.
-func (w *Worker) expireTasks(tasks iter.Seq[*Task], t time.Time) (oldest time.Time) {
+func (l *lane) expireTasks(tasks iter.Seq[*Task], t time.Time) (oldest time.Time) {
 	for task := range tasks {
 		switch {
-		case w.held[task.key()] != task || task.first.IsZero():
+		case l.held[task.key()] != task || task.first.IsZero():
 		case task.first.After(t):
 			oldest = earlier(oldest, task.first)
 		default:
-			w.c.opts.logger.Error("an attempt was not settled in time", "task", task.ID, "attempt", task.Attempt, "settle", task.op)
-			w.c.ledger.write(w.line(task, task.op), nil, expiredError())
+			l.w.c.opts.logger.Error("an attempt was not settled in time", "task", task.ID, "attempt", task.Attempt, "settle", task.op)
+			l.w.c.ledger.write(l.w.line(task, task.op), nil, expiredError())
 			task.cancel(expiredError())
-			w.drop(task)
+			l.drop(task)
 		}
 	}
 	return oldest

@@ -17,29 +17,30 @@ import (
 
 // restMethods is the table from a method of the contract to what does the same over REST.
 var restMethods = map[string]restMethod{
-	millracev1.TaskService_Create_FullMethodName:        restOf((*restConn).create),
-	millracev1.TaskService_BatchCreate_FullMethodName:   restOf((*restConn).batchCreate),
-	millracev1.TaskService_Get_FullMethodName:           restOf((*restConn).getTask),
-	millracev1.TaskService_ListAttempts_FullMethodName:  restOf((*restConn).listAttempts),
-	millracev1.TaskService_List_FullMethodName:          restOf((*restConn).listTasks),
-	millracev1.TaskService_Claim_FullMethodName:         restOf((*restConn).claim),
-	millracev1.TaskService_Heartbeat_FullMethodName:     restOf((*restConn).heartbeat),
-	millracev1.TaskService_Settle_FullMethodName:        restOf((*restConn).settle),
-	millracev1.TaskService_Wait_FullMethodName:          restOf((*restConn).wait),
-	millracev1.TaskService_RunNow_FullMethodName:        restOf((*restConn).runNow),
-	millracev1.TaskService_Delete_FullMethodName:        restOf((*restConn).deleteTask),
-	millracev1.CommitService_Commit_FullMethodName:      restOf((*restConn).commit),
-	millracev1.KVService_Get_FullMethodName:             restOf((*restConn).getKey),
-	millracev1.QueueService_List_FullMethodName:         restOf((*restConn).listQueues),
-	millracev1.QueueService_Get_FullMethodName:          restOf((*restConn).getQueue),
-	millracev1.QueueService_Set_FullMethodName:          restOf((*restConn).setQueue),
-	millracev1.QueueService_Stats_FullMethodName:        restOf((*restConn).queueStats),
-	millracev1.QueueService_GetNamespace_FullMethodName: restOf((*restConn).getNamespace),
-	millracev1.QueueService_SetNamespace_FullMethodName: restOf((*restConn).setNamespace),
-	millracev1.ServerService_Status_FullMethodName:      restOf((*restConn).status),
-	millracev1.TaskService_Update_FullMethodName:        restReserved("Update"),
-	millracev1.TaskService_Cancel_FullMethodName:        restReserved("Cancel"),
-	millracev1.TaskService_Retry_FullMethodName:         restReserved("Retry"),
+	millracev1.TaskService_Create_FullMethodName:           restOf((*restConn).create),
+	millracev1.TaskService_BatchCreate_FullMethodName:      restOf((*restConn).batchCreate),
+	millracev1.TaskService_Get_FullMethodName:              restOf((*restConn).getTask),
+	millracev1.TaskService_ListAttempts_FullMethodName:     restOf((*restConn).listAttempts),
+	millracev1.TaskService_List_FullMethodName:             restOf((*restConn).listTasks),
+	millracev1.TaskService_Claim_FullMethodName:            restOf((*restConn).claim),
+	millracev1.TaskService_Heartbeat_FullMethodName:        restOf((*restConn).heartbeat),
+	millracev1.TaskService_Settle_FullMethodName:           restOf((*restConn).settle),
+	millracev1.TaskService_Wait_FullMethodName:             restOf((*restConn).wait),
+	millracev1.TaskService_RunNow_FullMethodName:           restOf((*restConn).runNow),
+	millracev1.TaskService_Delete_FullMethodName:           restOf((*restConn).deleteTask),
+	millracev1.CommitService_Commit_FullMethodName:         restOf((*restConn).commit),
+	millracev1.KVService_Get_FullMethodName:                restOf((*restConn).getKey),
+	millracev1.QueueService_List_FullMethodName:            restOf((*restConn).listQueues),
+	millracev1.QueueService_Get_FullMethodName:             restOf((*restConn).getQueue),
+	millracev1.QueueService_Set_FullMethodName:             restOf((*restConn).setQueue),
+	millracev1.QueueService_Stats_FullMethodName:           restOf((*restConn).queueStats),
+	millracev1.QueueService_CreateNamespace_FullMethodName: restOf((*restConn).createNamespace),
+	millracev1.QueueService_GetNamespace_FullMethodName:    restOf((*restConn).getNamespace),
+	millracev1.QueueService_SetNamespace_FullMethodName:    restOf((*restConn).setNamespace),
+	millracev1.ServerService_Status_FullMethodName:         restOf((*restConn).status),
+	millracev1.TaskService_Update_FullMethodName:           restReserved("Update"),
+	millracev1.TaskService_Cancel_FullMethodName:           restReserved("Cancel"),
+	millracev1.TaskService_Retry_FullMethodName:            restReserved("Retry"),
 }
 
 type restMethod func(r *restConn, ctx context.Context, in, out any) error
@@ -218,6 +219,9 @@ func claimRequest(in *millracev1.ClaimRequest) restRequest {
 		w.duration("lease", in.GetLease())
 		w.duration("wait", in.GetWait())
 		w.text("worker", in.GetWorker())
+		if in.Partition != nil {
+			w.anyInt("partition", int64(in.GetPartition()))
+		}
 	})
 	q.wait = max(in.GetWait().AsDuration(), 0)
 	return q

@@ -130,13 +130,27 @@ func (r *restConn) getNamespace(ctx context.Context, _ *millracev1.GetNamespaceR
 		Version     uint64 `json:"version,string"`
 		AutoCreate  *bool  `json:"auto_create"`
 		RetainBytes int64  `json:"retain_bytes"`
+		Partitions  []restPartition
 	}
 	a, err := r.call(ctx, get("/v1/namespace", nil), &body)
 	if err != nil {
 		return err
 	}
 	out.Config = &millracev1.NamespaceConfig{Version: body.Version, AutoCreate: body.AutoCreate, RetainBytes: body.RetainBytes}
-	out.At = a.at()
+	out.Partitions, out.At = restWire(body.Partitions, (*restPartition).wire), a.at()
+	return nil
+}
+
+func (r *restConn) createNamespace(ctx context.Context, in *millracev1.CreateNamespaceRequest, out *millracev1.CreateNamespaceResponse) error {
+	var body struct {
+		Replayed   bool
+		Partitions []restPartition
+	}
+	_, err := r.call(ctx, post("/v1/namespace", 32, func(w *restBody) { w.int("partitions", int64(in.GetPartitions())) }), &body)
+	if err != nil {
+		return err
+	}
+	out.Replayed, out.Partitions = body.Replayed, restWire(body.Partitions, (*restPartition).wire)
 	return nil
 }
 

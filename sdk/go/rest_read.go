@@ -93,6 +93,7 @@ type restTask struct {
 	Priority      uint32          `json:"priority"`
 	RunAt         *time.Time      `json:"run_at"`
 	UniqueKey     string          `json:"unique_key"`
+	Tag           string          `json:"tag"`
 	MaxAttempts   int32           `json:"max_attempts"`
 	MaxCrashes    int32           `json:"max_crashes"`
 	MaxDeliveries int32           `json:"max_deliveries"`
@@ -121,7 +122,7 @@ func (t *restTask) wire() *millracev1.Task {
 	return &millracev1.Task{
 		Id: t.ID, Queue: t.Queue, Kind: t.Kind, State: restState(t.State), Reason: t.Reason,
 		Payload: restContent(t.Payload, t.PayloadBytes), ContentType: t.ContentType, Headers: restHeaders(t.Headers),
-		Priority: t.Priority, RunAt: restTime(t.RunAt), UniqueKey: t.UniqueKey,
+		Priority: t.Priority, RunAt: restTime(t.RunAt), UniqueKey: t.UniqueKey, Tag: t.Tag,
 		MaxAttempts: t.MaxAttempts, MaxCrashes: t.MaxCrashes, MaxDeliveries: t.MaxDeliveries,
 		Lease: t.Lease.Duration, MaxRun: t.MaxRun.Duration, Attempt: t.Attempt, Failures: t.Failures, Crashes: t.Crashes,
 		Snoozes: t.Snoozes, Redrives: t.Redrives, CreatedAt: restTime(t.CreatedAt), ReadyAt: restTime(t.ReadyAt),
@@ -294,6 +295,17 @@ func (c *restQueueConfig) wire() *millracev1.QueueConfig {
 		}
 	}
 	return out
+}
+
+type restPartition struct {
+	Partition uint32
+	Shard     uint32
+	Address   string
+	Led       bool
+}
+
+func (p *restPartition) wire() *millracev1.PartitionInfo {
+	return &millracev1.PartitionInfo{Partition: p.Partition, Shard: p.Shard, Address: p.Address, Led: p.Led}
 }
 
 type restStatus struct {

@@ -231,6 +231,10 @@ func (s *restStream) hello(h *millracev1.Hello) error {
 	return s.begin(func() {
 		var out millracev1.StatusResponse
 		err := s.r.status(s.work, &millracev1.StatusRequest{}, &out)
+		partitions := 0
+		if err == nil {
+			partitions, err = s.partitions()
+		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if err != nil {
@@ -238,8 +242,24 @@ func (s *restStream) hello(h *millracev1.Hello) error {
 			return
 		}
 		s.welcomed = true
-		s.push(&millracev1.ServerFrame{Frame: &millracev1.ServerFrame_Welcome{Welcome: &millracev1.Welcome{Kept: h.GetHeld()}}})
+		s.push(&millracev1.ServerFrame{Frame: &millracev1.ServerFrame_Welcome{
+			Welcome: &millracev1.Welcome{Kept: h.GetHeld(), Partitions: uint32(partitions)},
+		}})
 	})
+}
+
+// partitions asks how many the namespace has, unless that is known. One that is not there, or that the token may not look
+// at, counts as having one.
+func (s *restStream) partitions() (int, error) {
+	if n := s.r.c.partitions(); n > 0 {
+		return n, nil
+	}
+	var out millracev1.GetNamespaceResponse
+	err := s.r.getNamespace(s.work, &millracev1.GetNamespaceRequest{}, &out)
+	if f, ok := errors.AsType[*restFault](err); ok && f.wire != nil && fromWire(f.wire).patience() == 0 {
+		err = nil
+	}
+	return len(out.Partitions), err
 }
 
 // begin does work beside the caller, unless the stream is over.

@@ -216,6 +216,7 @@ func (w *restBody) spec(t *millracev1.TaskSpec) {
 			w.word("on_conflict", restConflicts, int32(u.GetOnConflict()))
 		})
 	}
+	w.text("tag", t.GetTag())
 	w.reserved(t)
 }
 
@@ -227,7 +228,6 @@ func (w *restBody) reserved(t *millracev1.TaskSpec) {
 	}{
 		{"labels", len(t.GetLabels()) > 0},
 		{"key", t.GetKey() != ""},
-		{"tag", t.GetTag() != ""},
 		{"cost", t.GetCost() != 0},
 		{"expires_at", t.GetExpiresAt() != nil},
 		{"after", len(t.GetAfter()) > 0},

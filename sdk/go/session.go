@@ -27,7 +27,9 @@ type session struct {
 	wake chan struct{} // holds one token: the writer, or an idle run, has something to look at
 	done chan struct{} // closed when run has returned
 
-	mu      sync.Mutex // guards the fields below and those of the role
+	partition int // that its streams are of
+
+	mu      *sync.Mutex // guards the fields below and those of the role
 	id      []byte
 	seq     uint64              // of the last frame; unique in a stream
 	frames  map[uint64]outgoing // written, not acknowledged
@@ -66,6 +68,8 @@ type role interface {
 	// moved says that the next stream goes another way than the last: its plain has changed.
 	moved()
 	welcomed(w *millracev1.Welcome)
+	// parted says that the stream has ended.
+	parted()
 	// next makes the next frame to write, with that seq; nil when nothing waits or the window is full. A frame that is
 	// not acknowledged has no outgoing.
 	next(seq uint64) (*millracev1.ClientFrame, outgoing)
@@ -88,9 +92,10 @@ type outgoing interface {
 	expire(t time.Time) time.Time // as the role's
 }
 
-func newSession(c *Client) *session {
+// newSession makes a session whose streams are of a partition. mu guards it and its role.
+func newSession(c *Client, mu *sync.Mutex, partition int) *session {
 	s := &session{
-		c: c, wake: make(chan struct{}, 1), done: make(chan struct{}), id: random16(),
+		c: c, mu: mu, partition: partition, wake: make(chan struct{}, 1), done: make(chan struct{}), id: random16(),
 		frames: map[uint64]outgoing{}, limit: defaultWindow,
 	}
 	s.ctx, s.stop = context.WithCancelCause(context.Background())
@@ -110,7 +115,7 @@ func (s *session) poke() {
 func (s *session) run(once bool) error {
 	defer close(s.done)
 	for try := 0; ; try++ {
-		welcomed, err := s.connect()
+		asked, welcomed, err := s.connect()
 		if welcomed {
 			try = 0
 		}
@@ -129,7 +134,7 @@ func (s *session) run(once bool) error {
 		switch {
 		case stop:
 			return context.Cause(s.ctx)
-		case err != nil && try < leaderHops && s.c.ways.follow(fromStatus(err)):
+		case s.turns(asked, err, try < leaderHops):
 		case finished:
 			return nil
 		case permanent(err) && once:
@@ -143,6 +148,15 @@ func (s *session) run(once bool) error {
 			sleep(s.ctx, backoff(try))
 		}
 	}
+}
+
+// turns takes in what the end of a stream at an address says of the partition's leader. It reports whether to go there at
+// once, which is done only so often in a row.
+func (s *session) turns(asked string, err error, soon bool) bool {
+	if err == nil {
+		return false
+	}
+	return s.c.ways.turnTo(s.partition, asked, fromStatus(err)) && soon
 }
 
 // awaitWork blocks until something waits to be written; false when the session was stopped.
@@ -162,18 +176,20 @@ func (s *session) awaitWork() bool {
 	}
 }
 
-// connect opens a stream and serves it to its end. welcomed says that the server let the session in.
-func (s *session) connect() (welcomed bool, err error) {
-	g := s.c.ways.enter()
+// connect opens a stream at the address asked and serves it to its end. welcomed says that the server let the session in.
+func (s *session) connect() (asked string, welcomed bool, err error) {
+	g := s.c.ways.enterTo(s.partition)
 	defer s.c.ways.exit(g)
+	conn := s.c.ways.board(g)
+	defer s.c.ways.alight(conn)
 	s.move(g.plain)
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
 	stay := context.AfterFunc(g.gone, cancel) // until it is let in: then it ends well
 	defer stay()
-	stream, err := s.open(ctx, cancel, g)
+	stream, err := s.open(ctx, cancel, g, conn)
 	if err = s.c.ways.letIn(s.ctx, g, err); err != nil {
-		return false, err
+		return g.address, false, err
 	}
 	stay()
 	s.mu.Lock()
@@ -184,11 +200,11 @@ func (s *session) connect() (welcomed bool, err error) {
 		defer close(wrote)
 		s.write(stream, quit)
 	}()
-	err = s.read(stream, cancel)
+	err = s.read(stream, cancel, g)
 	cancel() // frees a writer that the server's window holds
 	close(quit)
 	<-wrote
-	return true, err
+	return g.address, true, err
 }
 
 // move tells the role when the next stream goes another way.
@@ -202,19 +218,19 @@ func (s *session) move(plain bool) {
 }
 
 // open opens a stream on g that is let in.
-func (s *session) open(ctx context.Context, cancel func(), g *way) (grpc.BidiStreamingClient[millracev1.ClientFrame, millracev1.ServerFrame], error) {
-	stream, err := millracev1.NewQueueStreamClient(g.streams).Open(ctx, grpc.WaitForReady(true), grpc.ForceCodecV2(s.c.codec))
+func (s *session) open(ctx context.Context, cancel func(), g *way, conn *line) (grpc.BidiStreamingClient[millracev1.ClientFrame, millracev1.ServerFrame], error) {
+	stream, err := millracev1.NewQueueStreamClient(conn).Open(ctx, grpc.WaitForReady(s.c.ways.waits(g)), grpc.ForceCodecV2(s.c.codec))
 	if err != nil {
 		return nil, err
 	}
 	hung := time.AfterFunc(welcomeWithin, cancel)
 	defer hung.Stop()
-	return stream, s.greet(stream)
+	return stream, s.greet(stream, g)
 }
 
 // greet sends Hello and takes Welcome.
-func (s *session) greet(stream grpc.BidiStreamingClient[millracev1.ClientFrame, millracev1.ServerFrame]) error {
-	hello := &millracev1.Hello{Version: 1, Namespace: s.c.opts.namespace}
+func (s *session) greet(stream grpc.BidiStreamingClient[millracev1.ClientFrame, millracev1.ServerFrame], g *way) error {
+	hello := &millracev1.Hello{Version: 1, Namespace: s.c.opts.namespace, Partition: uint32(s.partition)}
 	s.mu.Lock()
 	s.role.hello(hello)
 	hello.Session = s.id
@@ -230,6 +246,8 @@ func (s *session) greet(stream grpc.BidiStreamingClient[millracev1.ClientFrame, 
 	if w == nil {
 		return fmt.Errorf("server began its stream with %T, not with a welcome", f.Frame)
 	}
+	s.c.learned(max(int(w.Partitions), 1))
+	s.c.ways.found(g, s.partition, w.Directory)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l := w.Limits; l != nil {
@@ -251,7 +269,7 @@ func orDefault(v uint32, d int) int {
 }
 
 // read serves what the server sends, until the stream ends.
-func (s *session) read(stream grpc.BidiStreamingClient[millracev1.ClientFrame, millracev1.ServerFrame], cancel func()) error {
+func (s *session) read(stream grpc.BidiStreamingClient[millracev1.ClientFrame, millracev1.ServerFrame], cancel func(), g *way) error {
 	for {
 		f, err := stream.Recv()
 		if err != nil {
@@ -269,6 +287,8 @@ func (s *session) read(stream grpc.BidiStreamingClient[millracev1.ClientFrame, m
 			s.poke()
 			late := time.AfterFunc(goawayWithin, cancel)
 			defer late.Stop()
+		case *millracev1.ServerFrame_Directory:
+			s.c.ways.directory(g, x.Directory.GetPartitions())
 		default:
 			s.role.receive(f)
 		}
@@ -312,6 +332,7 @@ func (s *session) putBack() {
 		out.lost()
 	}
 	s.used = window{}
+	s.role.parted()
 }
 
 // reauth tells an open stream of a new token.
@@ -336,64 +357,4 @@ func (s *session) fits(n window) bool {
 		s.used.commits+n.commits <= s.limit.commits
 	s.blocked = s.blocked || !ok
 	return ok
-}
-
-// giveUp ends what has been under way for longer than it may be repeated.
-func (s *session) giveUp() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	limit := time.Now().Add(-repeatFor)
-	oldest := s.role.expire(limit)
-	for _, out := range s.frames {
-		oldest = earlier(oldest, out.expire(limit))
-	}
-	if oldest.IsZero() || s.ctx.Err() != nil {
-		s.sweep = nil
-		return
-	}
-	s.sweep.Reset(time.Until(oldest.Add(repeatFor)) + time.Millisecond)
-}
-
-// earlier returns the earlier of two times, of which zero is none.
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
-}
-
-// unreached explains why nothing can be sent; empty while a stream is up. It needs mu.
-func (s *session) unreached() string {
-	if s.up {
-		return ""
-	}
-	text := "server " + s.c.opts.address + " is not reached"
-	if err := s.c.dialErr.Load(); err != nil && !s.plain {
-		return text + ": " + (*err).Error()
-	}
-	if s.lastErr != nil {
-		return text + ": " + fromStatus(s.lastErr).Message
-	}
-	return text
-}
-
-// drain half-closes the stream once nothing is left, and stops the session after d at the latest.
-func (s *session) drain(d time.Duration) {
-	s.mu.Lock()
-	s.closing = true
-	nothing := !s.up && s.role.idle()
-	s.mu.Unlock()
-	if nothing {
-		s.stop(ErrClosed)
-	}
-	s.poke()
-	late := time.AfterFunc(d, func() { s.stop(ErrClosed) })
-	<-s.done
-	late.Stop()
-	s.stop(ErrClosed)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.sweep != nil {
-		s.sweep.Stop()
-	}
 }

@@ -23,6 +23,7 @@ type Task struct {
 	CreatedAt   time.Time
 
 	w      *Worker
+	l      *lane
 	token  uint64
 	lease  time.Duration
 	ctx    context.Context // the handler's
@@ -31,7 +32,7 @@ type Task struct {
 
 	onRefused func(ctx context.Context, refused *Error) error
 
-	// Guarded by the worker's session's mu.
+	// Guarded by the worker's mu.
 	stage     stage
 	lost      bool      // the lease is gone: nothing is sent any more
 	cancelled bool      // the server asked to stop
@@ -77,10 +78,11 @@ func (t *Task) hold() *millracev1.Hold { return &millracev1.Hold{Id: t.ID, Token
 func (t *Task) Token() uint64 { return t.token }
 
 // Effects collects changes that are applied exactly when the task completes, in the same log entry, or not at all. When
-// they are refused the attempt fails, unless OnRefused is set. Errors of other kinds drop them.
+// they are refused the attempt fails, unless OnRefused is set. Errors of other kinds drop them. In a namespace of several
+// partitions all of them are of the task's own: with its tag.
 func (t *Task) Effects() *Tx {
 	if t.fx == nil {
-		t.fx = &Tx{codec: JSON}
+		t.fx = &Tx{codec: JSON, task: t.ID}
 		if t.w != nil {
 			t.fx.client, t.fx.codec = t.w.c, t.w.c.opts.codec
 		}
@@ -93,14 +95,25 @@ func (t *Task) Effects() *Tx {
 // and return nil to complete again with the same result; an error ends the attempt like one of the handler.
 func (t *Task) OnRefused(f func(ctx context.Context, refused *Error) error) { t.onRefused = f }
 
-func newTask(w *Worker, a *millracev1.Assignment, now time.Time) *Task {
+// to moves t on. A task whose settle has left takes no slot. It needs mu.
+func (t *Task) to(s stage) {
+	if t.stage == settled {
+		t.l.away--
+	}
+	if s == settled {
+		t.l.away++
+	}
+	t.stage = s
+}
+
+func newTask(l *lane, a *millracev1.Assignment, now time.Time) *Task {
 	t := &Task{
 		ID: a.Id, Queue: a.Queue, Kind: a.Kind, Attempt: int(a.Attempt), Failures: int(a.Failures), Crashes: int(a.Crashes),
 		MaxAttempts: int(a.MaxAttempts), Priority: int(a.Priority), Headers: headerMap(a.Headers), Payload: a.Payload,
-		ContentType: a.ContentType, CreatedAt: time.UnixMilli(a.CreatedMs), w: w, token: a.Token,
+		ContentType: a.ContentType, CreatedAt: time.UnixMilli(a.CreatedMs), w: l.w, l: l, token: a.Token,
 		lease: max(time.Duration(a.LeaseMs)*time.Millisecond, time.Second),
 	}
-	t.ctx, t.cancel = context.WithCancelCause(w.base)
+	t.ctx, t.cancel = context.WithCancelCause(l.w.base)
 	left := time.Duration(a.LeaseLeftMs) * time.Millisecond
 	t.renewAt = now.Add(max(left-t.lease*2/3, 0))
 	return t

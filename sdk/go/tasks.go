@@ -62,6 +62,7 @@ type TaskInfo struct {
 	Headers     map[string]string
 	Priority    int
 	UniqueKey   string
+	Tag         string
 
 	MaxAttempts   int
 	MaxCrashes    int
@@ -98,7 +99,7 @@ type TaskInfo struct {
 func taskInfo(t *millracev1.Task, at *millracev1.At) *TaskInfo {
 	return &TaskInfo{
 		ID: t.Id, Queue: t.Queue, Kind: t.Kind, State: State(t.State), Reason: t.Reason, Payload: t.Payload,
-		ContentType: t.ContentType, Headers: headerMap(t.Headers), Priority: int(t.Priority), UniqueKey: t.UniqueKey,
+		ContentType: t.ContentType, Headers: headerMap(t.Headers), Priority: int(t.Priority), UniqueKey: t.UniqueKey, Tag: t.Tag,
 		MaxAttempts: int(t.MaxAttempts), MaxCrashes: int(t.MaxCrashes), MaxDeliveries: int(t.MaxDeliveries),
 		Lease: t.Lease.AsDuration(), MaxRun: t.MaxRun.AsDuration(), Attempt: int(t.Attempt), Failures: int(t.Failures),
 		Crashes: int(t.Crashes), Snoozes: int(t.Snoozes), Redrives: int(t.Redrives), RunAt: timeOf(t.RunAt),
@@ -132,7 +133,7 @@ func (c *Client) Task(ctx context.Context, id string, opts ...ReadOption) (*Task
 	line := ledgerLine{Op: "get", ID: id, Invoke: c.ledger.now()}
 	req := &millracev1.GetRequest{Id: id, MinIndex: readOptionsOf(opts).minIndex}
 	var resp *millracev1.GetResponse
-	err := c.read(ctx, func(ctx context.Context) (err error) {
+	err := c.read(ctx, partitionOf(id, c.partitions()), func(ctx context.Context) (err error) {
 		resp, err = c.tasks.Get(ctx, req)
 		return err
 	})
@@ -147,7 +148,7 @@ func (c *Client) Task(ctx context.Context, id string, opts ...ReadOption) (*Task
 func (c *Client) Wait(ctx context.Context, id string) (*TaskInfo, error) {
 	line := ledgerLine{Op: "wait", ID: id, Invoke: c.ledger.now()}
 	var resp *millracev1.WaitResponse
-	err := c.read(ctx, func(ctx context.Context) (err error) {
+	err := c.read(ctx, partitionOf(id, c.partitions()), func(ctx context.Context) (err error) {
 		resp, err = c.tasks.Wait(ctx, &millracev1.WaitRequest{Id: id})
 		return err
 	})
@@ -176,7 +177,7 @@ var attemptOutcomes = [...]string{"", "completed", "failed", "timeout", "crashed
 // Attempts reads the last 20 attempts of a task, oldest first.
 func (c *Client) Attempts(ctx context.Context, id string) ([]Attempt, error) {
 	var resp *millracev1.ListAttemptsResponse
-	err := c.read(ctx, func(ctx context.Context) (err error) {
+	err := c.read(ctx, partitionOf(id, c.partitions()), func(ctx context.Context) (err error) {
 		resp, err = c.tasks.ListAttempts(ctx, &millracev1.ListAttemptsRequest{Id: id})
 		return err
 	})
@@ -208,7 +209,7 @@ type ListQuery struct {
 func (c *Client) List(ctx context.Context, q ListQuery) (tasks []*TaskInfo, next string, err error) {
 	line := ledgerLine{Op: "list", Queue: q.Queue, Invoke: c.ledger.now()}
 	var resp *millracev1.ListResponse
-	err = c.read(ctx, func(ctx context.Context) (err error) {
+	err = c.read(ctx, anywhere, func(ctx context.Context) (err error) {
 		resp, err = c.tasks.List(ctx, &millracev1.ListRequest{
 			Queue: q.Queue, State: millracev1.State(q.State), Limit: uint32(max(q.Limit, 0)), Cursor: q.Cursor,
 		})
@@ -227,7 +228,7 @@ func (c *Client) List(ctx context.Context, q ListQuery) (tasks []*TaskInfo, next
 
 // RunNow makes a scheduled task ready (needs the scope admin). A task in another state is ErrWrongState.
 func (c *Client) RunNow(ctx context.Context, id string) error {
-	return c.change(ctx, func(ctx context.Context) error {
+	return c.change(ctx, partitionOf(id, c.partitions()), func(ctx context.Context) error {
 		_, err := c.tasks.RunNow(ctx, &millracev1.RunNowRequest{Id: id})
 		return err
 	})
@@ -235,7 +236,7 @@ func (c *Client) RunNow(ctx context.Context, id string) error {
 
 // Delete removes a task that has ended (needs the scope admin). A task that has not is ErrWrongState.
 func (c *Client) Delete(ctx context.Context, id string) error {
-	return c.change(ctx, func(ctx context.Context) error {
+	return c.change(ctx, partitionOf(id, c.partitions()), func(ctx context.Context) error {
 		_, err := c.tasks.Delete(ctx, &millracev1.DeleteRequest{Id: id})
 		return err
 	})
@@ -259,7 +260,7 @@ type ServerStatus struct {
 // Status asks the server what it is.
 func (c *Client) Status(ctx context.Context) (*ServerStatus, error) {
 	var r *millracev1.StatusResponse
-	err := c.read(ctx, func(ctx context.Context) (err error) {
+	err := c.read(ctx, anywhere, func(ctx context.Context) (err error) {
 		r, err = c.server.Status(ctx, &millracev1.StatusRequest{})
 		return err
 	})

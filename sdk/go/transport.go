@@ -50,8 +50,10 @@ type way struct {
 	streams, calls grpc.ClientConnInterface
 	address        string // of gRPC
 	plain          bool   // it has no sessions: what must be repeatable carries an id of its own
-	conns          []*grpc.ClientConn
-	gone           context.Context // ends when another way is taken
+	conns          [2]*grpc.ClientConn
+	more           []*grpc.ClientConn // for more streams than one takes
+	lines          []*line            // over gRPC, those of streams: the first is that of streams
+	gone           context.Context    // ends when another way is taken
 	leave          context.CancelFunc
 	users          int       // calls and streams under way
 	proved         bool      // a server let somebody in
@@ -75,6 +77,7 @@ type ways struct {
 
 	mu     sync.Mutex // guards the fields below, and what changes of a way
 	now    *way
+	lead   leaders
 	left   []*way    // that are in use still
 	missed time.Time // when REST was looked for last, and was not there
 	closed bool
@@ -125,22 +128,28 @@ func (w *ways) overREST() *way {
 
 func (w *ways) overGRPC(address string) (*way, error) {
 	g := &way{address: address}
-	for range 2 {
-		conn, err := grpc.NewClient("passthrough:///"+address, w.c.dialOptions(w, address)...)
-		if err != nil {
+	for i := range g.conns {
+		var err error
+		if g.conns[i], err = w.connect(address); err != nil {
 			g.close()
 			return nil, err
 		}
-		g.conns = append(g.conns, conn)
 	}
 	g.streams, g.calls = g.conns[0], g.conns[1]
+	g.lines = []*line{{ClientConnInterface: g.streams}}
 	g.gone, g.leave = context.WithCancel(w.ctx)
 	return g, nil
 }
 
+func (w *ways) connect(address string) (*grpc.ClientConn, error) {
+	return grpc.NewClient("passthrough:///"+address, w.c.dialOptions(w, address)...)
+}
+
 func (g *way) close() {
-	for _, conn := range g.conns {
-		_ = conn.Close() // it fails for a closed one only
+	for _, conn := range append(g.more, g.conns[:]...) {
+		if conn != nil {
+			_ = conn.Close() // it fails for a closed one only
+		}
 	}
 }
 
@@ -155,7 +164,7 @@ func (w *ways) enter() *way {
 func (w *ways) exit(g *way) {
 	w.mu.Lock()
 	g.users--
-	last := g.users == 0 && g != w.now
+	last := g.users == 0 && g != w.now && w.lead.pool[g.address] != g
 	if last {
 		w.left = slices.DeleteFunc(w.left, func(old *way) bool { return old == g })
 	}
@@ -178,7 +187,12 @@ func (w *ways) take(g *way) bool {
 	if !unused {
 		w.left = append(w.left, old)
 	}
+	var idle []*way
+	if g.plain {
+		idle = w.drop(all)
+	}
 	w.mu.Unlock()
+	closeWays(idle)
 	w.c.dialErr.Store(nil)
 	old.leave()
 	if old.plain {
@@ -203,8 +217,8 @@ func (w *ways) follow(e *Error) bool {
 
 // move goes to another node over gRPC.
 func (w *ways) move(address string) bool {
-	if _, _, err := net.SplitHostPort(address); err != nil || w.c.opts.tls == nil && w.c.opts.secure(address) {
-		return false // a token goes nowhere in clear text because a server says so
+	if !w.allows(address) {
+		return false
 	}
 	g, err := w.overGRPC(address)
 	if err != nil {
@@ -246,7 +260,8 @@ func (w *ways) using() TransportMode {
 func (w *ways) close() {
 	w.mu.Lock()
 	w.closed = true
-	open := append(w.left, w.now)
+	idle := w.drop(all)
+	open := append(append(w.left, w.now), idle...)
 	w.mu.Unlock()
 	w.stop()
 	<-w.done
@@ -261,7 +276,7 @@ func (w *ways) close() {
 // Invoke carries out a unary call. One that surely did not leave, on a way where nobody was let in, goes over REST when
 // that answers.
 func (w *ways) Invoke(ctx context.Context, method string, in, out any, opts ...grpc.CallOption) error {
-	g := w.enter()
+	g := w.enterFor(routeOf(ctx))
 	defer w.exit(g)
 	err := g.calls.Invoke(ctx, method, in, out, opts...)
 	if g.plain || w.mode != TransportAuto {
@@ -330,15 +345,18 @@ func (w *ways) letIn(ctx context.Context, g *way, err error) error {
 	return err
 }
 
-// restHosts are the places where REST may be: the one that is named, or the address itself, which may be that of a proxy
+// restHosts are the places where REST may be: the one that is named, or each address itself, which may be that of a proxy
 // for both, and the port beside gRPC's own.
 func (o *options) restHosts() []string {
-	if o.rest != "" {
-		return []string{o.rest}
+	hosts := o.restNamed()
+	if len(hosts) > 0 {
+		return hosts
 	}
-	hosts := []string{o.address}
-	if host, port, err := net.SplitHostPort(o.address); err == nil && port == grpcPort {
-		hosts = append(hosts, net.JoinHostPort(host, restPort))
+	for _, address := range o.addresses {
+		hosts = append(hosts, address)
+		if host, port, err := net.SplitHostPort(address); err == nil && port == grpcPort {
+			hosts = append(hosts, net.JoinHostPort(host, restPort))
+		}
 	}
 	return hosts
 }

@@ -12,8 +12,14 @@ import (
 
 // Tx collects changes that are applied together, in one log entry, or not at all: the effects of a task, or a commit.
 // Its conditions are judged first, then its ops in order, later ones seeing earlier ones. It is for one goroutine.
+//
+// In a namespace of several partitions all of it is of one: that of the handler's task, of the fence, or of the first op. A
+// task's tag or unique key says where it is, and a key's text between its first braces, or else all of it. What belongs
+// elsewhere is ErrPartition before anything is sent.
 type Tx struct {
-	client  *Client // nil in tests of handlers
+	client  *Client         // nil in tests of handlers
+	ctx     context.Context // of the commit; nil for effects
+	task    string          // whose effects these are, or empty
 	codec   Codec
 	fence   *millracev1.Fence
 	conds   []*millracev1.KVCheck
@@ -23,6 +29,47 @@ type Tx struct {
 }
 
 func (c *Client) newTx() *Tx { return &Tx{client: c, codec: c.opts.codec} }
+
+// partitions is how many there are to choose from.
+func (tx *Tx) partitions() int {
+	if tx.client == nil {
+		return 1
+	}
+	return tx.client.partitions()
+}
+
+// home is the partition of the tx as far as it goes; below 0 when nothing says one.
+func (tx *Tx) home(partitions int) int {
+	switch {
+	case tx.fence != nil:
+		return partitionOf(tx.fence.Task, partitions)
+	case tx.task != "":
+		return partitionOf(tx.task, partitions)
+	}
+	return -1
+}
+
+// place gives a task that is to be created its id, which others may use from here on.
+func (tx *Tx) place(spec *millracev1.TaskSpec) error {
+	n := tx.partitions()
+	if n == 0 && tx.ctx != nil {
+		var e *Error
+		if n, e = tx.client.learn(tx.ctx); e != nil {
+			return e
+		}
+	}
+	home := tx.home(n)
+	if home < 0 && len(tx.ops) > 0 {
+		home = placeOp(tx.ops[0], n)
+	} else if home < 0 && len(tx.conds) > 0 {
+		home = placeKey(tx.conds[0].Key, n)
+	}
+	if _, e := placeTask(spec, n, home); e != nil {
+		e.Op = len(tx.ops)
+		return e
+	}
+	return nil
+}
 
 // txHandle is a task that op creates; the answer may name another one that holds the unique key.
 type txHandle struct {
@@ -105,6 +152,11 @@ func (tx *Tx) check() error {
 	case n > maxCommitOps:
 		return tooLarge("ops", "commit_ops", maxCommitOps)
 	}
+	if n := tx.partitions(); n > 1 {
+		if _, e := placeAll(tx.conds, tx.ops, n, tx.home(n)); e != nil {
+			return e
+		}
+	}
 	return nil
 }
 
@@ -147,6 +199,7 @@ func (c *Client) Commit(ctx context.Context, build func(tx *Tx)) error {
 // CommitResult is Commit, with the answer.
 func (c *Client) CommitResult(ctx context.Context, build func(tx *Tx)) (*Committed, error) {
 	tx := c.newTx()
+	tx.ctx = ctx
 	build(tx)
 	return c.commit(ctx, tx, ledgerLine{Op: "commit"})
 }
@@ -162,7 +215,10 @@ func (c *Client) commit(ctx context.Context, tx *Tx, line ledgerLine) (*Committe
 	}
 	k := c.prod.newCall()
 	k.commit, k.bytes = req, size
-	gone, e := c.prod.do(ctx, k)
+	gone, e := true, c.place(k)
+	if e == nil {
+		gone, e = c.do(ctx, k)
+	}
 	if e != nil {
 		if gone {
 			c.prod.free(k)

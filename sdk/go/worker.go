@@ -13,10 +13,10 @@ import (
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
 )
 
-// Worker takes tasks of some queues and runs their handlers, a bounded number at once. It has a stream of its own.
+// Worker takes tasks of some queues and runs their handlers, a bounded number at once. It has a stream of its own for each
+// partition of the namespace, over which its slots are divided: they go where the work is.
 type Worker struct {
 	c        *Client
-	s        *session
 	opts     workerOptions
 	handlers map[string]handler
 	batches  map[string]*batchHandler // of the kinds that are handled in batches
@@ -28,16 +28,11 @@ type Worker struct {
 	ended    chan struct{} // closed when Run returned
 	unknown  sync.Map      // kinds without a handler that were logged
 
-	// Guarded by the session's mu.
-	started   bool
-	held      map[taskKey]*Task // given to this worker; until its settle is answered, or its lease lost
-	ready     deque[*Task]      // wait for a goroutine
-	settles   deque[*Task]
-	control   deque[*millracev1.ClientFrame]
-	renewals  deque[*renewFrame]
-	unbound   int // of held, those that no session's stream knows of
-	subscribe bool
-	restate   bool // tell the server that this worker lives: it keeps the slot of a lease that it ended until then
+	mu      sync.Mutex // guards the fields below, the lanes and their sessions
+	started bool
+	lanes   []*lane      // by partition; one until a stream tells how many there are
+	failed  chan error   // takes the first that ends a lane for good
+	ready   deque[*Task] // wait for a goroutine
 
 	cond    *sync.Cond    // goroutines without a task wait here
 	parked  int           // of them, those that no task was promised to
@@ -48,8 +43,7 @@ type Worker struct {
 	drained chan struct{}
 	drains  bool
 
-	renewTimer *time.Timer
-	renewNext  time.Time
+	slots division
 }
 
 type workerOptions struct {
@@ -100,11 +94,12 @@ func (c *Client) Worker(opts ...WorkerOption) *Worker {
 		opt(&o)
 	}
 	w := &Worker{
-		c: c, s: newSession(c), opts: o, handlers: map[string]handler{}, held: map[taskKey]*Task{},
+		c: c, opts: o, handlers: map[string]handler{}, failed: make(chan error, 1),
 		stopped: make(chan struct{}), ended: make(chan struct{}), drained: make(chan struct{}), quiet: make(chan struct{}),
 	}
-	w.s.role = w
-	w.cond = sync.NewCond(&w.s.mu)
+	w.lanes = []*lane{newLane(w, 0)}
+	w.lanes[0].share.slots = o.slots
+	w.cond = sync.NewCond(&w.mu)
 	return w
 }
 
@@ -145,10 +140,10 @@ func (w *Worker) Run(ctx context.Context) error {
 	if err := w.check(); err != nil {
 		return err
 	}
-	w.s.mu.Lock()
+	w.mu.Lock()
 	again := w.started
 	w.started = true
-	w.s.mu.Unlock()
+	w.mu.Unlock()
 	if again {
 		return errors.New("run worker: it has run already")
 	}
@@ -158,14 +153,18 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	defer w.c.leave(w)
 	w.base = context.WithoutCancel(ctx)
-	failed := make(chan error, 1)
-	go func() { failed <- w.s.run(true) }()
+	w.mu.Lock()
+	go w.lanes[0].run()
+	if n := w.c.partitions(); n > 1 && w.c.Transport() == TransportStream {
+		w.widen(n)
+	}
+	w.mu.Unlock()
 	select {
 	case <-ctx.Done():
-		return w.drain(failed)
+		return w.drain()
 	case <-w.stopped:
-		return w.drain(failed)
-	case err := <-failed:
+		return w.drain()
+	case err := <-w.failed:
 		w.finishAll(err, w.opts.drain) // the leases are lost: nothing can be settled any more
 		return fmt.Errorf("run worker: %w", err)
 	}
@@ -175,13 +174,13 @@ func (w *Worker) Run(ctx context.Context) error {
 func (w *Worker) quit() { w.stopOnce.Do(func() { close(w.stopped) }) }
 
 // drain finishes what is held, or gives it back, and closes the stream.
-func (w *Worker) drain(failed <-chan error) error {
+func (w *Worker) drain() error {
 	w.beginDrain()
 	late := time.NewTimer(w.opts.drain)
 	defer late.Stop()
 	select {
 	case <-w.drained:
-	case <-failed:
+	case <-w.failed:
 	case <-late.C:
 		w.giveBack()
 		acks := time.NewTimer(releaseWithin)
@@ -191,7 +190,14 @@ func (w *Worker) drain(failed <-chan error) error {
 		case <-acks.C:
 		}
 	}
-	w.s.drain(closeStream)
+	w.mu.Lock()
+	lanes := w.lanes // none is added any more
+	w.mu.Unlock()
+	var closed sync.WaitGroup
+	for _, l := range lanes {
+		closed.Go(func() { l.s.drain(closeStream) })
+	}
+	closed.Wait()
 	if left := w.finishAll(ErrClosed, releaseWithin); left > 0 {
 		return fmt.Errorf("run worker: %d tasks were not settled before the end", left)
 	}
@@ -200,11 +206,17 @@ func (w *Worker) drain(failed <-chan error) error {
 
 // beginDrain tells the server to send no more and gives back what no handler has begun.
 func (w *Worker) beginDrain() {
-	w.s.mu.Lock()
-	w.drains, w.subscribe, w.restate = true, false, false
-	if w.s.up {
-		w.control.pushBack(&millracev1.ClientFrame{Frame: &millracev1.ClientFrame_Drain{Drain: &millracev1.Drain{}}})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.drains = true
+	for _, l := range w.lanes {
+		l.subscribe, l.restate = false, false
+		if l.s.up {
+			l.control.pushBack(&millracev1.ClientFrame{Frame: &millracev1.ClientFrame_Drain{Drain: &millracev1.Drain{}}})
+		}
+		l.s.poke()
 	}
+	w.slots.stop()
 	w.ready.keep(func(t *Task) bool {
 		if !t.lost && t.refusal == nil {
 			w.release(t)
@@ -212,39 +224,39 @@ func (w *Worker) beginDrain() {
 		return !t.lost && t.refusal != nil // its handler finished, and may do so again
 	})
 	w.noteDrained()
-	w.s.mu.Unlock()
-	w.s.poke()
 }
 
 // release queues t's release. It needs mu.
 func (w *Worker) release(t *Task) {
 	t.failed(errRelease)
 	t.invoke = w.c.ledger.now()
-	t.stage = settling
-	w.settles.pushBack(t)
+	t.to(settling)
+	t.l.settles.pushBack(t)
 }
 
 // giveBack releases the tasks whose handlers did not finish in time, and ends those handlers' contexts.
 func (w *Worker) giveBack() {
-	w.s.mu.Lock()
-	for _, t := range w.held {
-		if t.stage != running {
-			continue
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, l := range w.lanes {
+		for _, t := range l.held {
+			if t.stage != running {
+				continue
+			}
+			t.released = true
+			w.beyond++
+			t.cancel(errDrained)
 		}
-		t.released = true
-		w.beyond++
-		t.cancel(errDrained)
-	}
-	// The item of a task belongs to the goroutine that runs its handler: the release is a task of its own.
-	for _, t := range w.held {
-		if t.released {
-			r := &Task{ID: t.ID, Kind: t.Kind, Queue: t.Queue, Attempt: t.Attempt, w: w, token: t.token, lease: t.lease, ctx: t.ctx, cancel: t.cancel, renewAt: t.renewAt, unbound: t.unbound}
-			w.held[t.key()] = r
-			w.release(r)
+		// The item of a task belongs to the goroutine that runs its handler: the release is a task of its own.
+		for _, t := range l.held {
+			if t.released {
+				r := &Task{ID: t.ID, Kind: t.Kind, Queue: t.Queue, Attempt: t.Attempt, w: w, l: l, token: t.token, lease: t.lease, ctx: t.ctx, cancel: t.cancel, renewAt: t.renewAt, unbound: t.unbound}
+				l.held[t.key()] = r
+				w.release(r)
+			}
 		}
+		l.s.poke()
 	}
-	w.s.mu.Unlock()
-	w.s.poke()
 }
 
 var errDrained = errors.New("the worker stopped and gave the task back")
@@ -252,13 +264,19 @@ var errDrained = errors.New("the worker stopped and gave the task back")
 // finishAll ends the handlers' contexts and the goroutines that wait for tasks, and waits at most d for all of them. It
 // returns how many tasks are held still.
 func (w *Worker) finishAll(cause error, d time.Duration) (left int) {
-	w.s.mu.Lock()
-	left = len(w.held)
-	for k, t := range w.held {
-		t.lost = true
-		t.cancel(cause)
-		delete(w.held, k)
+	w.mu.Lock()
+	for _, l := range w.lanes {
+		left += len(l.held)
+		for k, t := range l.held {
+			t.lost = true
+			t.cancel(cause)
+			delete(l.held, k)
+		}
+		if l.renewTimer != nil {
+			l.renewTimer.Stop()
+		}
 	}
+	w.slots.stop()
 	for w.ready.len() > 0 {
 		w.ready.popFront()
 	}
@@ -267,10 +285,7 @@ func (w *Worker) finishAll(cause error, d time.Duration) (left int) {
 		close(w.quiet)
 	}
 	w.cond.Broadcast()
-	if w.renewTimer != nil {
-		w.renewTimer.Stop()
-	}
-	w.s.mu.Unlock()
+	w.mu.Unlock()
 	late := time.NewTimer(d)
 	defer late.Stop()
 	select {
@@ -282,11 +297,17 @@ func (w *Worker) finishAll(cause error, d time.Duration) (left int) {
 
 // noteDrained tells drain when nothing is held any more. It needs mu.
 func (w *Worker) noteDrained() {
-	if w.drains && len(w.held) == 0 {
-		select {
-		case <-w.drained:
-		default:
-			close(w.drained)
+	if !w.drains {
+		return
+	}
+	for _, l := range w.lanes {
+		if len(l.held) > 0 {
+			return
 		}
+	}
+	select {
+	case <-w.drained:
+	default:
+		close(w.drained)
 	}
 }

@@ -175,7 +175,7 @@ func TestSettlesShareFrames(t *testing.T) {
 	for range 7 {
 		gate <- struct{}{}
 	}
-	r.waitFor(func(w *Worker) bool { return w.settles.len() == 7 })
+	r.waitFor(func(w *Worker) bool { return w.lanes[0].settles.len() == 7 })
 	st.settled(first)
 	second := st.settle()
 	if len(first.Items) != 1 || len(second.Items) != 7 {
@@ -188,7 +188,7 @@ func TestSettlesShareFrames(t *testing.T) {
 }
 
 func (w *Worker) runs(id string, token uint64) bool {
-	t := w.held[taskKey{id, token}]
+	t := w.lanes[0].held[taskKey{id, token}]
 	return t != nil && t.stage == running
 }
 
@@ -197,9 +197,9 @@ func (r *working) waitFor(ok func(w *Worker) bool) {
 	r.f.t.Helper()
 	late := time.After(testWait)
 	for {
-		r.w.s.mu.Lock()
+		r.w.mu.Lock()
 		good := ok(r.w)
-		r.w.s.mu.Unlock()
+		r.w.mu.Unlock()
 		if good {
 			return
 		}
@@ -332,11 +332,11 @@ func TestLeasesAreRenewedTogetherAtAThird(t *testing.T) {
 			st.ack(a)
 		}
 		synctest.Wait()
-		r.w.s.mu.Lock()
-		if _, ok := r.w.held[taskKey{"t1", 1}]; ok || len(r.w.held) != 1 {
+		r.w.mu.Lock()
+		if _, ok := r.w.lanes[0].held[taskKey{"t1", 1}]; ok || len(r.w.lanes[0].held) != 1 {
 			t.Errorf("t1 is still held after its renewal was answered lost")
 		}
-		r.w.s.mu.Unlock()
+		r.w.mu.Unlock()
 		close(gate)
 		sf := st.settle()
 		if len(sf.Items) != 1 || sf.Items[0].Id != "t2" {
@@ -446,7 +446,7 @@ func TestDrainFinishesWhatRunsAndTakesNoMore(t *testing.T) {
 	st.assign(task("runs", 1, "long", ""))
 	r.waitFor(func(w *Worker) bool { return w.runs("runs", 1) })
 	st.assign(task("waits", 2, "long", ""))
-	r.waitFor(func(w *Worker) bool { return len(w.held) == 2 })
+	r.waitFor(func(w *Worker) bool { return len(w.lanes[0].held) == 2 })
 	r.stop()
 	if f := st.next(); f.GetDrain() == nil {
 		t.Errorf("got %v, want a drain", f)
@@ -591,7 +591,7 @@ func TestASettleWithoutALeaseIsDropped(t *testing.T) {
 	st.assign(task("t1", 1, "echo", "x"))
 	sf := st.settle()
 	st.ack(&pb.Ack{Seq: sf.Seq, Settled: []*pb.SettleResult{{Error: &pb.Error{Code: "LEASE_LOST"}}}})
-	r.waitFor(func(w *Worker) bool { return len(w.held) == 0 })
+	r.waitFor(func(w *Worker) bool { return len(w.lanes[0].held) == 0 })
 	if err := r.end(); err != nil {
 		t.Error(err)
 	}
@@ -604,7 +604,7 @@ func TestACancelledHandlerGivesItsTaskBack(t *testing.T) {
 	st := r.f.welcome(nil)
 	st.subscribe()
 	st.assign(task("t1", 1, "long", ""))
-	r.waitFor(func(w *Worker) bool { return len(w.held) == 1 })
+	r.waitFor(func(w *Worker) bool { return len(w.lanes[0].held) == 1 })
 	st.push(&pb.ServerFrame{Frame: &pb.ServerFrame_Cancel{Cancel: &pb.Cancel{Id: "t1", Token: 1, Reason: "by hand"}}})
 	sf := st.settle()
 	if sf.Items[0].GetRelease() == nil {

@@ -27,15 +27,21 @@ type nodes struct {
 	token   string
 	peers   []config.Peer
 	shards  int
-	running []*server.Running // nil: stopped
+	change  func(o *server.Options) // what is special about the nodes; may be nil
+	running []*server.Running       // nil: stopped
 }
 
 func startCluster(t *testing.T, n, shards int) *nodes {
 	t.Helper()
+	return startClusterWith(t, n, shards, nil)
+}
+
+func startClusterWith(t *testing.T, n, shards int, change func(o *server.Options)) *nodes {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("whole servers")
 	}
-	c := &nodes{t: t, dir: t.TempDir(), token: server.NewToken(), shards: shards, running: make([]*server.Running, n)}
+	c := &nodes{t: t, dir: t.TempDir(), token: server.NewToken(), shards: shards, change: change, running: make([]*server.Running, n)}
 	tokens := fmt.Sprintf("tokens:\n  - name: a\n    tenant: default\n    hash: %s\n    roles: [admin]\n", server.HashToken(c.token))
 	noErr(t, os.WriteFile(filepath.Join(c.dir, "tokens.yaml"), []byte(tokens), 0o600))
 	for i := range n {
@@ -67,17 +73,26 @@ func freePorts(t *testing.T, n int) (out []string) {
 	return out
 }
 
-func (c *nodes) start(i int) {
+// options are those of the i-th node.
+func (c *nodes) options(i int) server.Options {
 	p := c.peers[i]
-	r, err := server.Start(bounded(c.t, 30*time.Second), server.Options{
+	o := server.Options{
 		Dir: filepath.Join(c.dir, fmt.Sprint("n", p.ID)), Listen: p.API, HTTP: p.HTTP, Admin: "off",
 		TokensFile: filepath.Join(c.dir, "tokens.yaml"), Memory: 128 << 20, Shards: c.shards, Name: fmt.Sprint("n", p.ID),
 		Cluster: config.Cluster{
 			ID: strings.Repeat("0a", 16), Node: p.ID, Listen: p.Address, Peers: c.peers, Plain: true,
 		},
-	})
+	}
+	if c.change != nil {
+		c.change(&o)
+	}
+	return o
+}
+
+func (c *nodes) start(i int) {
+	r, err := server.Start(bounded(c.t, 30*time.Second), c.options(i))
 	if err != nil {
-		c.t.Errorf("start node %d: %v", p.ID, err)
+		c.t.Errorf("start node %d: %v", i+1, err)
 		return
 	}
 	c.running[i] = r
@@ -114,13 +129,14 @@ func (c *nodes) leader() int {
 }
 
 // client knows all nodes, the i-th first.
-func (c *nodes) client(i int) *millrace.Client {
+func (c *nodes) client(i int, opts ...millrace.Option) *millrace.Client {
 	c.t.Helper()
 	var all []string
 	for k := range c.peers {
 		all = append(all, c.peers[(i+k)%len(c.peers)].API)
 	}
-	m, err := millrace.Dial(c.t.Context(), millrace.Address(strings.Join(all, ",")), millrace.Token(c.token))
+	opts = append(opts, millrace.Address(strings.Join(all, ",")), millrace.Token(c.token))
+	m, err := millrace.Dial(c.t.Context(), opts...)
 	noErr(c.t, err)
 	c.t.Cleanup(func() { m.Close() })
 	return m

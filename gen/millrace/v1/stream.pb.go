@@ -578,7 +578,8 @@ type Hello struct {
 	Session       []byte                 `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`     // 16 random bytes, the client's for its whole life
 	Namespace     string                 `protobuf:"bytes,3,opt,name=namespace,proto3" json:"namespace,omitempty"` // default "default"
 	Worker        *WorkerInfo            `protobuf:"bytes,4,opt,name=worker,proto3" json:"worker,omitempty"`
-	Held          []*Hold                `protobuf:"bytes,5,rep,name=held,proto3" json:"held,omitempty"` // leases the client holds, settles that are not acknowledged included
+	Held          []*Hold                `protobuf:"bytes,5,rep,name=held,proto3" json:"held,omitempty"`            // leases the client holds, settles that are not acknowledged included
+	Partition     uint32                 `protobuf:"varint,6,opt,name=partition,proto3" json:"partition,omitempty"` // the one that this stream is of
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -648,6 +649,13 @@ func (x *Hello) GetHeld() []*Hold {
 	return nil
 }
 
+func (x *Hello) GetPartition() uint32 {
+	if x != nil {
+		return x.Partition
+	}
+	return 0
+}
+
 type WorkerInfo struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`       // at most 128 B
@@ -711,7 +719,8 @@ func (x *WorkerInfo) GetHost() string {
 type Welcome struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	Directory     []*PartitionAddress    `protobuf:"bytes,2,rep,name=directory,proto3" json:"directory,omitempty"` // by partition
+	Directory     []*PartitionAddress    `protobuf:"bytes,2,rep,name=directory,proto3" json:"directory,omitempty"`    // by partition; one that nobody is known to lead is left out
+	Partitions    uint32                 `protobuf:"varint,8,opt,name=partitions,proto3" json:"partitions,omitempty"` // how many the namespace has
 	Limits        *Limits                `protobuf:"bytes,3,opt,name=limits,proto3" json:"limits,omitempty"`
 	ShardTime     *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=shard_time,json=shardTime,proto3" json:"shard_time,omitempty"`
 	Kept          []*Hold                `protobuf:"bytes,5,rep,name=kept,proto3" json:"kept,omitempty"`                                // of held: still leased to this session
@@ -765,6 +774,13 @@ func (x *Welcome) GetDirectory() []*PartitionAddress {
 	return nil
 }
 
+func (x *Welcome) GetPartitions() uint32 {
+	if x != nil {
+		return x.Partitions
+	}
+	return 0
+}
+
 func (x *Welcome) GetLimits() *Limits {
 	if x != nil {
 		return x.Limits
@@ -803,7 +819,7 @@ func (x *Welcome) GetAppliedSeq() uint64 {
 type PartitionAddress struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Partition     uint32                 `protobuf:"varint,1,opt,name=partition,proto3" json:"partition,omitempty"`
-	Address       string                 `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"` // empty: this node
+	Address       string                 `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"` // of the node that leads it; empty: this node
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1759,6 +1775,7 @@ func (x *Goaway) GetReason() string {
 	return ""
 }
 
+// Directory tells who leads which partition, when that has changed.
 type Directory struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Partitions    []*PartitionAddress    `protobuf:"bytes,1,rep,name=partitions,proto3" json:"partitions,omitempty"`
@@ -1891,21 +1908,25 @@ const file_millrace_v1_stream_proto_rawDesc = "" +
 	"\x06goaway\x18\a \x01(\v2\x13.millrace.v1.GoawayH\x00R\x06goaway\x126\n" +
 	"\tdirectory\x18\b \x01(\v2\x16.millrace.v1.DirectoryH\x00R\tdirectory\x126\n" +
 	"\tavailable\x18\t \x01(\v2\x16.millrace.v1.AvailableH\x00R\tavailableB\a\n" +
-	"\x05frame\"\xb1\x01\n" +
+	"\x05frame\"\xcf\x01\n" +
 	"\x05Hello\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x18\n" +
 	"\asession\x18\x02 \x01(\fR\asession\x12\x1c\n" +
 	"\tnamespace\x18\x03 \x01(\tR\tnamespace\x12/\n" +
 	"\x06worker\x18\x04 \x01(\v2\x17.millrace.v1.WorkerInfoR\x06worker\x12%\n" +
-	"\x04held\x18\x05 \x03(\v2\x11.millrace.v1.HoldR\x04held\"F\n" +
+	"\x04held\x18\x05 \x03(\v2\x11.millrace.v1.HoldR\x04held\x12\x1c\n" +
+	"\tpartition\x18\x06 \x01(\rR\tpartition\"F\n" +
 	"\n" +
 	"WorkerInfo\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05kinds\x18\x02 \x03(\tR\x05kinds\x12\x12\n" +
-	"\x04host\x18\x03 \x01(\tR\x04host\"\xb5\x02\n" +
+	"\x04host\x18\x03 \x01(\tR\x04host\"\xd5\x02\n" +
 	"\aWelcome\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12;\n" +
-	"\tdirectory\x18\x02 \x03(\v2\x1d.millrace.v1.PartitionAddressR\tdirectory\x12+\n" +
+	"\tdirectory\x18\x02 \x03(\v2\x1d.millrace.v1.PartitionAddressR\tdirectory\x12\x1e\n" +
+	"\n" +
+	"partitions\x18\b \x01(\rR\n" +
+	"partitions\x12+\n" +
 	"\x06limits\x18\x03 \x01(\v2\x13.millrace.v1.LimitsR\x06limits\x129\n" +
 	"\n" +
 	"shard_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tshardTime\x12%\n" +

@@ -626,10 +626,10 @@ type TaskSpec struct {
 	MaxRun        *durationpb.Duration   `protobuf:"bytes,14,opt,name=max_run,json=maxRun,proto3" json:"max_run,omitempty"`                             // unset = the queue's, or none
 	Retry         *Retry                 `protobuf:"bytes,15,opt,name=retry,proto3" json:"retry,omitempty"`
 	Unique        *Unique                `protobuf:"bytes,16,opt,name=unique,proto3" json:"unique,omitempty"`
+	Tag           string                 `protobuf:"bytes,22,opt,name=tag,proto3" json:"tag,omitempty"` // at most 128 B: in a namespace of several partitions, tasks and keys with one tag share one
 	// Reserved: refused as not supported until they are built.
 	Labels        map[string]string      `protobuf:"bytes,20,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Key           string                 `protobuf:"bytes,21,opt,name=key,proto3" json:"key,omitempty"`
-	Tag           string                 `protobuf:"bytes,22,opt,name=tag,proto3" json:"tag,omitempty"`
 	Cost          uint32                 `protobuf:"varint,23,opt,name=cost,proto3" json:"cost,omitempty"`
 	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,24,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
 	After         []string               `protobuf:"bytes,25,rep,name=after,proto3" json:"after,omitempty"`
@@ -780,6 +780,13 @@ func (x *TaskSpec) GetUnique() *Unique {
 	return nil
 }
 
+func (x *TaskSpec) GetTag() string {
+	if x != nil {
+		return x.Tag
+	}
+	return ""
+}
+
 func (x *TaskSpec) GetLabels() map[string]string {
 	if x != nil {
 		return x.Labels
@@ -790,13 +797,6 @@ func (x *TaskSpec) GetLabels() map[string]string {
 func (x *TaskSpec) GetKey() string {
 	if x != nil {
 		return x.Key
-	}
-	return ""
-}
-
-func (x *TaskSpec) GetTag() string {
-	if x != nil {
-		return x.Tag
 	}
 	return ""
 }
@@ -925,6 +925,7 @@ type Task struct {
 	ResultType    string                 `protobuf:"bytes,30,opt,name=result_type,json=resultType,proto3" json:"result_type,omitempty"`
 	HasResult     bool                   `protobuf:"varint,31,opt,name=has_result,json=hasResult,proto3" json:"has_result,omitempty"`
 	Error         *TaskError             `protobuf:"bytes,32,opt,name=error,proto3" json:"error,omitempty"`
+	Tag           string                 `protobuf:"bytes,33,opt,name=tag,proto3" json:"tag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1181,6 +1182,13 @@ func (x *Task) GetError() *TaskError {
 		return x.Error
 	}
 	return nil
+}
+
+func (x *Task) GetTag() string {
+	if x != nil {
+		return x.Tag
+	}
+	return ""
 }
 
 // Attempt is one delivery of a task.
@@ -2144,11 +2152,12 @@ func (x *QueueWeight) GetWeight() uint32 {
 
 type ClaimRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Queues        []*QueueWeight         `protobuf:"bytes,1,rep,name=queues,proto3" json:"queues,omitempty"` // 1 to 64
-	Max           uint32                 `protobuf:"varint,2,opt,name=max,proto3" json:"max,omitempty"`      // 1 to 128; default 1
-	Lease         *durationpb.Duration   `protobuf:"bytes,3,opt,name=lease,proto3" json:"lease,omitempty"`   // default: each task's own
-	Wait          *durationpb.Duration   `protobuf:"bytes,4,opt,name=wait,proto3" json:"wait,omitempty"`     // at most 60 s; default 0
-	Worker        string                 `protobuf:"bytes,5,opt,name=worker,proto3" json:"worker,omitempty"` // at most 128 B
+	Queues        []*QueueWeight         `protobuf:"bytes,1,rep,name=queues,proto3" json:"queues,omitempty"`              // 1 to 64
+	Max           uint32                 `protobuf:"varint,2,opt,name=max,proto3" json:"max,omitempty"`                   // 1 to 128; default 1
+	Lease         *durationpb.Duration   `protobuf:"bytes,3,opt,name=lease,proto3" json:"lease,omitempty"`                // default: each task's own
+	Wait          *durationpb.Duration   `protobuf:"bytes,4,opt,name=wait,proto3" json:"wait,omitempty"`                  // at most 60 s; default 0
+	Worker        string                 `protobuf:"bytes,5,opt,name=worker,proto3" json:"worker,omitempty"`              // at most 128 B
+	Partition     *uint32                `protobuf:"varint,6,opt,name=partition,proto3,oneof" json:"partition,omitempty"` // of this one alone; default: wherever tasks are ready
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2216,6 +2225,13 @@ func (x *ClaimRequest) GetWorker() string {
 		return x.Worker
 	}
 	return ""
+}
+
+func (x *ClaimRequest) GetPartition() uint32 {
+	if x != nil && x.Partition != nil {
+		return *x.Partition
+	}
+	return 0
 }
 
 type ClaimResponse struct {
@@ -5524,6 +5540,172 @@ func (x *NamespaceConfig) GetRetainBytes() int64 {
 	return 0
 }
 
+// CreateNamespaceRequest makes the call's namespace. One that is used before it was made gets one partition.
+type CreateNamespaceRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Partitions    uint32                 `protobuf:"varint,1,opt,name=partitions,proto3" json:"partitions,omitempty"` // 1 to 4,096, for good; default 1
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateNamespaceRequest) Reset() {
+	*x = CreateNamespaceRequest{}
+	mi := &file_millrace_v1_task_proto_msgTypes[74]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateNamespaceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateNamespaceRequest) ProtoMessage() {}
+
+func (x *CreateNamespaceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[74]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateNamespaceRequest.ProtoReflect.Descriptor instead.
+func (*CreateNamespaceRequest) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{74}
+}
+
+func (x *CreateNamespaceRequest) GetPartitions() uint32 {
+	if x != nil {
+		return x.Partitions
+	}
+	return 0
+}
+
+type CreateNamespaceResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Replayed      bool                   `protobuf:"varint,1,opt,name=replayed,proto3" json:"replayed,omitempty"` // it was there, with as many partitions
+	Partitions    []*PartitionInfo       `protobuf:"bytes,2,rep,name=partitions,proto3" json:"partitions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateNamespaceResponse) Reset() {
+	*x = CreateNamespaceResponse{}
+	mi := &file_millrace_v1_task_proto_msgTypes[75]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateNamespaceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateNamespaceResponse) ProtoMessage() {}
+
+func (x *CreateNamespaceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[75]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateNamespaceResponse.ProtoReflect.Descriptor instead.
+func (*CreateNamespaceResponse) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{75}
+}
+
+func (x *CreateNamespaceResponse) GetReplayed() bool {
+	if x != nil {
+		return x.Replayed
+	}
+	return false
+}
+
+func (x *CreateNamespaceResponse) GetPartitions() []*PartitionInfo {
+	if x != nil {
+		return x.Partitions
+	}
+	return nil
+}
+
+// PartitionInfo says where a partition lies.
+type PartitionInfo struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Partition     uint32                 `protobuf:"varint,1,opt,name=partition,proto3" json:"partition,omitempty"`
+	Shard         uint32                 `protobuf:"varint,2,opt,name=shard,proto3" json:"shard,omitempty"`
+	Address       string                 `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"` // of the node that leads it; empty: this node
+	Led           bool                   `protobuf:"varint,4,opt,name=led,proto3" json:"led,omitempty"`        // false: nobody is known to lead it now
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PartitionInfo) Reset() {
+	*x = PartitionInfo{}
+	mi := &file_millrace_v1_task_proto_msgTypes[76]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PartitionInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PartitionInfo) ProtoMessage() {}
+
+func (x *PartitionInfo) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[76]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PartitionInfo.ProtoReflect.Descriptor instead.
+func (*PartitionInfo) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{76}
+}
+
+func (x *PartitionInfo) GetPartition() uint32 {
+	if x != nil {
+		return x.Partition
+	}
+	return 0
+}
+
+func (x *PartitionInfo) GetShard() uint32 {
+	if x != nil {
+		return x.Shard
+	}
+	return 0
+}
+
+func (x *PartitionInfo) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *PartitionInfo) GetLed() bool {
+	if x != nil {
+		return x.Led
+	}
+	return false
+}
+
 type GetNamespaceRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -5532,7 +5714,7 @@ type GetNamespaceRequest struct {
 
 func (x *GetNamespaceRequest) Reset() {
 	*x = GetNamespaceRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[74]
+	mi := &file_millrace_v1_task_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5544,7 +5726,7 @@ func (x *GetNamespaceRequest) String() string {
 func (*GetNamespaceRequest) ProtoMessage() {}
 
 func (x *GetNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[74]
+	mi := &file_millrace_v1_task_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5557,20 +5739,21 @@ func (x *GetNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*GetNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{74}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{77}
 }
 
 type GetNamespaceResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Config        *NamespaceConfig       `protobuf:"bytes,1,opt,name=config,proto3" json:"config,omitempty"`
 	At            *At                    `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
+	Partitions    []*PartitionInfo       `protobuf:"bytes,3,rep,name=partitions,proto3" json:"partitions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetNamespaceResponse) Reset() {
 	*x = GetNamespaceResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[75]
+	mi := &file_millrace_v1_task_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5582,7 +5765,7 @@ func (x *GetNamespaceResponse) String() string {
 func (*GetNamespaceResponse) ProtoMessage() {}
 
 func (x *GetNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[75]
+	mi := &file_millrace_v1_task_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5595,7 +5778,7 @@ func (x *GetNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*GetNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{75}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *GetNamespaceResponse) GetConfig() *NamespaceConfig {
@@ -5612,6 +5795,13 @@ func (x *GetNamespaceResponse) GetAt() *At {
 	return nil
 }
 
+func (x *GetNamespaceResponse) GetPartitions() []*PartitionInfo {
+	if x != nil {
+		return x.Partitions
+	}
+	return nil
+}
+
 type SetNamespaceRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Config        *NamespaceConfig       `protobuf:"bytes,1,opt,name=config,proto3" json:"config,omitempty"`
@@ -5622,7 +5812,7 @@ type SetNamespaceRequest struct {
 
 func (x *SetNamespaceRequest) Reset() {
 	*x = SetNamespaceRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[76]
+	mi := &file_millrace_v1_task_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5634,7 +5824,7 @@ func (x *SetNamespaceRequest) String() string {
 func (*SetNamespaceRequest) ProtoMessage() {}
 
 func (x *SetNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[76]
+	mi := &file_millrace_v1_task_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5647,7 +5837,7 @@ func (x *SetNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*SetNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{76}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *SetNamespaceRequest) GetConfig() *NamespaceConfig {
@@ -5674,7 +5864,7 @@ type SetNamespaceResponse struct {
 
 func (x *SetNamespaceResponse) Reset() {
 	*x = SetNamespaceResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[77]
+	mi := &file_millrace_v1_task_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5686,7 +5876,7 @@ func (x *SetNamespaceResponse) String() string {
 func (*SetNamespaceResponse) ProtoMessage() {}
 
 func (x *SetNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[77]
+	mi := &file_millrace_v1_task_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5699,7 +5889,7 @@ func (x *SetNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*SetNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{77}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *SetNamespaceResponse) GetVersion() uint64 {
@@ -5764,10 +5954,10 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x05lease\x18\r \x01(\v2\x19.google.protobuf.DurationR\x05lease\x122\n" +
 	"\amax_run\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\x06maxRun\x12(\n" +
 	"\x05retry\x18\x0f \x01(\v2\x12.millrace.v1.RetryR\x05retry\x12+\n" +
-	"\x06unique\x18\x10 \x01(\v2\x13.millrace.v1.UniqueR\x06unique\x129\n" +
+	"\x06unique\x18\x10 \x01(\v2\x13.millrace.v1.UniqueR\x06unique\x12\x10\n" +
+	"\x03tag\x18\x16 \x01(\tR\x03tag\x129\n" +
 	"\x06labels\x18\x14 \x03(\v2!.millrace.v1.TaskSpec.LabelsEntryR\x06labels\x12\x10\n" +
-	"\x03key\x18\x15 \x01(\tR\x03key\x12\x10\n" +
-	"\x03tag\x18\x16 \x01(\tR\x03tag\x12\x12\n" +
+	"\x03key\x18\x15 \x01(\tR\x03key\x12\x12\n" +
 	"\x04cost\x18\x17 \x01(\rR\x04cost\x129\n" +
 	"\n" +
 	"expires_at\x18\x18 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12\x14\n" +
@@ -5780,7 +5970,7 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\tTaskError\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x14\n" +
-	"\x05stack\x18\x03 \x01(\tR\x05stack\"\x91\t\n" +
+	"\x05stack\x18\x03 \x01(\tR\x05stack\"\xa3\t\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x12\n" +
@@ -5822,7 +6012,8 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"resultType\x12\x1d\n" +
 	"\n" +
 	"has_result\x18\x1f \x01(\bR\thasResult\x12,\n" +
-	"\x05error\x18  \x01(\v2\x16.millrace.v1.TaskErrorR\x05error\"\x8d\x02\n" +
+	"\x05error\x18  \x01(\v2\x16.millrace.v1.TaskErrorR\x05error\x12\x10\n" +
+	"\x03tag\x18! \x01(\tR\x03tag\"\x8d\x02\n" +
 	"\aAttempt\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\rR\x06number\x12\x16\n" +
 	"\x06worker\x18\x02 \x01(\tR\x06worker\x120\n" +
@@ -5899,13 +6090,16 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at\"9\n" +
 	"\vQueueWeight\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
-	"\x06weight\x18\x02 \x01(\rR\x06weight\"\xca\x01\n" +
+	"\x06weight\x18\x02 \x01(\rR\x06weight\"\xfb\x01\n" +
 	"\fClaimRequest\x120\n" +
 	"\x06queues\x18\x01 \x03(\v2\x18.millrace.v1.QueueWeightR\x06queues\x12\x10\n" +
 	"\x03max\x18\x02 \x01(\rR\x03max\x12/\n" +
 	"\x05lease\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x05lease\x12-\n" +
 	"\x04wait\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x04wait\x12\x16\n" +
-	"\x06worker\x18\x05 \x01(\tR\x06worker\"_\n" +
+	"\x06worker\x18\x05 \x01(\tR\x06worker\x12!\n" +
+	"\tpartition\x18\x06 \x01(\rH\x00R\tpartition\x88\x01\x01B\f\n" +
+	"\n" +
+	"_partition\"_\n" +
 	"\rClaimResponse\x12-\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x17.millrace.v1.AssignmentR\x05tasks\x12\x1f\n" +
 	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\xb5\x03\n" +
@@ -6157,11 +6351,28 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\vauto_create\x18\x02 \x01(\bH\x00R\n" +
 	"autoCreate\x88\x01\x01\x12!\n" +
 	"\fretain_bytes\x18\x03 \x01(\x03R\vretainBytesB\x0e\n" +
-	"\f_auto_create\"\x15\n" +
-	"\x13GetNamespaceRequest\"m\n" +
+	"\f_auto_create\"8\n" +
+	"\x16CreateNamespaceRequest\x12\x1e\n" +
+	"\n" +
+	"partitions\x18\x01 \x01(\rR\n" +
+	"partitions\"q\n" +
+	"\x17CreateNamespaceResponse\x12\x1a\n" +
+	"\breplayed\x18\x01 \x01(\bR\breplayed\x12:\n" +
+	"\n" +
+	"partitions\x18\x02 \x03(\v2\x1a.millrace.v1.PartitionInfoR\n" +
+	"partitions\"o\n" +
+	"\rPartitionInfo\x12\x1c\n" +
+	"\tpartition\x18\x01 \x01(\rR\tpartition\x12\x14\n" +
+	"\x05shard\x18\x02 \x01(\rR\x05shard\x12\x18\n" +
+	"\aaddress\x18\x03 \x01(\tR\aaddress\x12\x10\n" +
+	"\x03led\x18\x04 \x01(\bR\x03led\"\x15\n" +
+	"\x13GetNamespaceRequest\"\xa9\x01\n" +
 	"\x14GetNamespaceResponse\x124\n" +
 	"\x06config\x18\x01 \x01(\v2\x1c.millrace.v1.NamespaceConfigR\x06config\x12\x1f\n" +
-	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"~\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\x12:\n" +
+	"\n" +
+	"partitions\x18\x03 \x03(\v2\x1a.millrace.v1.PartitionInfoR\n" +
+	"partitions\"~\n" +
 	"\x13SetNamespaceRequest\x124\n" +
 	"\x06config\x18\x01 \x01(\v2\x1c.millrace.v1.NamespaceConfigR\x06config\x12\"\n" +
 	"\n" +
@@ -6214,12 +6425,13 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\rCommitService\x12A\n" +
 	"\x06Commit\x12\x1a.millrace.v1.CommitRequest\x1a\x1b.millrace.v1.CommitResponse2I\n" +
 	"\tKVService\x12<\n" +
-	"\x03Get\x12\x19.millrace.v1.KVGetRequest\x1a\x1a.millrace.v1.KVGetResponse2\xd3\x03\n" +
+	"\x03Get\x12\x19.millrace.v1.KVGetRequest\x1a\x1a.millrace.v1.KVGetResponse2\xb1\x04\n" +
 	"\fQueueService\x12G\n" +
 	"\x04List\x12\x1e.millrace.v1.ListQueuesRequest\x1a\x1f.millrace.v1.ListQueuesResponse\x12B\n" +
 	"\x03Get\x12\x1c.millrace.v1.GetQueueRequest\x1a\x1d.millrace.v1.GetQueueResponse\x12B\n" +
 	"\x03Set\x12\x1c.millrace.v1.SetQueueRequest\x1a\x1d.millrace.v1.SetQueueResponse\x12H\n" +
-	"\x05Stats\x12\x1e.millrace.v1.QueueStatsRequest\x1a\x1f.millrace.v1.QueueStatsResponse\x12S\n" +
+	"\x05Stats\x12\x1e.millrace.v1.QueueStatsRequest\x1a\x1f.millrace.v1.QueueStatsResponse\x12\\\n" +
+	"\x0fCreateNamespace\x12#.millrace.v1.CreateNamespaceRequest\x1a$.millrace.v1.CreateNamespaceResponse\x12S\n" +
 	"\fGetNamespace\x12 .millrace.v1.GetNamespaceRequest\x1a!.millrace.v1.GetNamespaceResponse\x12S\n" +
 	"\fSetNamespace\x12 .millrace.v1.SetNamespaceRequest\x1a!.millrace.v1.SetNamespaceResponseB9Z7github.com/millrace/millrace/gen/millrace/v1;millracev1b\x06proto3"
 
@@ -6236,132 +6448,135 @@ func file_millrace_v1_task_proto_rawDescGZIP() []byte {
 }
 
 var file_millrace_v1_task_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_millrace_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 80)
+var file_millrace_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 83)
 var file_millrace_v1_task_proto_goTypes = []any{
-	(State)(0),                    // 0: millrace.v1.State
-	(Outcome)(0),                  // 1: millrace.v1.Outcome
-	(Backoff)(0),                  // 2: millrace.v1.Backoff
-	(Unique_Until)(0),             // 3: millrace.v1.Unique.Until
-	(Unique_OnConflict)(0),        // 4: millrace.v1.Unique.OnConflict
-	(Error_Outcome)(0),            // 5: millrace.v1.Error.Outcome
-	(KVCheck_Compare)(0),          // 6: millrace.v1.KVCheck.Compare
-	(*Retry)(nil),                 // 7: millrace.v1.Retry
-	(*Header)(nil),                // 8: millrace.v1.Header
-	(*Unique)(nil),                // 9: millrace.v1.Unique
-	(*TaskSpec)(nil),              // 10: millrace.v1.TaskSpec
-	(*TaskError)(nil),             // 11: millrace.v1.TaskError
-	(*Task)(nil),                  // 12: millrace.v1.Task
-	(*Attempt)(nil),               // 13: millrace.v1.Attempt
-	(*At)(nil),                    // 14: millrace.v1.At
-	(*Error)(nil),                 // 15: millrace.v1.Error
-	(*CreateRequest)(nil),         // 16: millrace.v1.CreateRequest
-	(*CreateResponse)(nil),        // 17: millrace.v1.CreateResponse
-	(*BatchCreateRequest)(nil),    // 18: millrace.v1.BatchCreateRequest
-	(*CreateResult)(nil),          // 19: millrace.v1.CreateResult
-	(*BatchCreateResponse)(nil),   // 20: millrace.v1.BatchCreateResponse
-	(*GetRequest)(nil),            // 21: millrace.v1.GetRequest
-	(*GetResponse)(nil),           // 22: millrace.v1.GetResponse
-	(*ListAttemptsRequest)(nil),   // 23: millrace.v1.ListAttemptsRequest
-	(*ListAttemptsResponse)(nil),  // 24: millrace.v1.ListAttemptsResponse
-	(*ListRequest)(nil),           // 25: millrace.v1.ListRequest
-	(*ListResponse)(nil),          // 26: millrace.v1.ListResponse
-	(*QueueWeight)(nil),           // 27: millrace.v1.QueueWeight
-	(*ClaimRequest)(nil),          // 28: millrace.v1.ClaimRequest
-	(*ClaimResponse)(nil),         // 29: millrace.v1.ClaimResponse
-	(*Assignment)(nil),            // 30: millrace.v1.Assignment
-	(*Hold)(nil),                  // 31: millrace.v1.Hold
-	(*HeartbeatRequest)(nil),      // 32: millrace.v1.HeartbeatRequest
-	(*HeartbeatResult)(nil),       // 33: millrace.v1.HeartbeatResult
-	(*HeartbeatResponse)(nil),     // 34: millrace.v1.HeartbeatResponse
-	(*SettleRequest)(nil),         // 35: millrace.v1.SettleRequest
-	(*SettleResponse)(nil),        // 36: millrace.v1.SettleResponse
-	(*SettleItem)(nil),            // 37: millrace.v1.SettleItem
-	(*Complete)(nil),              // 38: millrace.v1.Complete
-	(*Fail)(nil),                  // 39: millrace.v1.Fail
-	(*Snooze)(nil),                // 40: millrace.v1.Snooze
-	(*Release)(nil),               // 41: millrace.v1.Release
-	(*Effects)(nil),               // 42: millrace.v1.Effects
-	(*SettleResult)(nil),          // 43: millrace.v1.SettleResult
-	(*WaitRequest)(nil),           // 44: millrace.v1.WaitRequest
-	(*WaitResponse)(nil),          // 45: millrace.v1.WaitResponse
-	(*RunNowRequest)(nil),         // 46: millrace.v1.RunNowRequest
-	(*RunNowResponse)(nil),        // 47: millrace.v1.RunNowResponse
-	(*DeleteRequest)(nil),         // 48: millrace.v1.DeleteRequest
-	(*DeleteResponse)(nil),        // 49: millrace.v1.DeleteResponse
-	(*UpdateRequest)(nil),         // 50: millrace.v1.UpdateRequest
-	(*UpdateResponse)(nil),        // 51: millrace.v1.UpdateResponse
-	(*CancelRequest)(nil),         // 52: millrace.v1.CancelRequest
-	(*CancelResponse)(nil),        // 53: millrace.v1.CancelResponse
-	(*RetryRequest)(nil),          // 54: millrace.v1.RetryRequest
-	(*RetryResponse)(nil),         // 55: millrace.v1.RetryResponse
-	(*Fence)(nil),                 // 56: millrace.v1.Fence
-	(*CommitRequest)(nil),         // 57: millrace.v1.CommitRequest
-	(*CommitResponse)(nil),        // 58: millrace.v1.CommitResponse
-	(*Op)(nil),                    // 59: millrace.v1.Op
-	(*Reserved)(nil),              // 60: millrace.v1.Reserved
-	(*TaskComplete)(nil),          // 61: millrace.v1.TaskComplete
-	(*TaskFail)(nil),              // 62: millrace.v1.TaskFail
-	(*TaskSnooze)(nil),            // 63: millrace.v1.TaskSnooze
-	(*OpResult)(nil),              // 64: millrace.v1.OpResult
-	(*KVPut)(nil),                 // 65: millrace.v1.KVPut
-	(*KVDelete)(nil),              // 66: millrace.v1.KVDelete
-	(*KVCheck)(nil),               // 67: millrace.v1.KVCheck
-	(*KVGetRequest)(nil),          // 68: millrace.v1.KVGetRequest
-	(*KVGetResponse)(nil),         // 69: millrace.v1.KVGetResponse
-	(*QueueConfig)(nil),           // 70: millrace.v1.QueueConfig
-	(*ListQueuesRequest)(nil),     // 71: millrace.v1.ListQueuesRequest
-	(*ListQueuesResponse)(nil),    // 72: millrace.v1.ListQueuesResponse
-	(*GetQueueRequest)(nil),       // 73: millrace.v1.GetQueueRequest
-	(*GetQueueResponse)(nil),      // 74: millrace.v1.GetQueueResponse
-	(*SetQueueRequest)(nil),       // 75: millrace.v1.SetQueueRequest
-	(*SetQueueResponse)(nil),      // 76: millrace.v1.SetQueueResponse
-	(*QueueStatsRequest)(nil),     // 77: millrace.v1.QueueStatsRequest
-	(*QueueStats)(nil),            // 78: millrace.v1.QueueStats
-	(*QueueStatsResponse)(nil),    // 79: millrace.v1.QueueStatsResponse
-	(*NamespaceConfig)(nil),       // 80: millrace.v1.NamespaceConfig
-	(*GetNamespaceRequest)(nil),   // 81: millrace.v1.GetNamespaceRequest
-	(*GetNamespaceResponse)(nil),  // 82: millrace.v1.GetNamespaceResponse
-	(*SetNamespaceRequest)(nil),   // 83: millrace.v1.SetNamespaceRequest
-	(*SetNamespaceResponse)(nil),  // 84: millrace.v1.SetNamespaceResponse
-	nil,                           // 85: millrace.v1.TaskSpec.LabelsEntry
-	nil,                           // 86: millrace.v1.Error.DetailsEntry
-	(*durationpb.Duration)(nil),   // 87: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 88: google.protobuf.Timestamp
+	(State)(0),                      // 0: millrace.v1.State
+	(Outcome)(0),                    // 1: millrace.v1.Outcome
+	(Backoff)(0),                    // 2: millrace.v1.Backoff
+	(Unique_Until)(0),               // 3: millrace.v1.Unique.Until
+	(Unique_OnConflict)(0),          // 4: millrace.v1.Unique.OnConflict
+	(Error_Outcome)(0),              // 5: millrace.v1.Error.Outcome
+	(KVCheck_Compare)(0),            // 6: millrace.v1.KVCheck.Compare
+	(*Retry)(nil),                   // 7: millrace.v1.Retry
+	(*Header)(nil),                  // 8: millrace.v1.Header
+	(*Unique)(nil),                  // 9: millrace.v1.Unique
+	(*TaskSpec)(nil),                // 10: millrace.v1.TaskSpec
+	(*TaskError)(nil),               // 11: millrace.v1.TaskError
+	(*Task)(nil),                    // 12: millrace.v1.Task
+	(*Attempt)(nil),                 // 13: millrace.v1.Attempt
+	(*At)(nil),                      // 14: millrace.v1.At
+	(*Error)(nil),                   // 15: millrace.v1.Error
+	(*CreateRequest)(nil),           // 16: millrace.v1.CreateRequest
+	(*CreateResponse)(nil),          // 17: millrace.v1.CreateResponse
+	(*BatchCreateRequest)(nil),      // 18: millrace.v1.BatchCreateRequest
+	(*CreateResult)(nil),            // 19: millrace.v1.CreateResult
+	(*BatchCreateResponse)(nil),     // 20: millrace.v1.BatchCreateResponse
+	(*GetRequest)(nil),              // 21: millrace.v1.GetRequest
+	(*GetResponse)(nil),             // 22: millrace.v1.GetResponse
+	(*ListAttemptsRequest)(nil),     // 23: millrace.v1.ListAttemptsRequest
+	(*ListAttemptsResponse)(nil),    // 24: millrace.v1.ListAttemptsResponse
+	(*ListRequest)(nil),             // 25: millrace.v1.ListRequest
+	(*ListResponse)(nil),            // 26: millrace.v1.ListResponse
+	(*QueueWeight)(nil),             // 27: millrace.v1.QueueWeight
+	(*ClaimRequest)(nil),            // 28: millrace.v1.ClaimRequest
+	(*ClaimResponse)(nil),           // 29: millrace.v1.ClaimResponse
+	(*Assignment)(nil),              // 30: millrace.v1.Assignment
+	(*Hold)(nil),                    // 31: millrace.v1.Hold
+	(*HeartbeatRequest)(nil),        // 32: millrace.v1.HeartbeatRequest
+	(*HeartbeatResult)(nil),         // 33: millrace.v1.HeartbeatResult
+	(*HeartbeatResponse)(nil),       // 34: millrace.v1.HeartbeatResponse
+	(*SettleRequest)(nil),           // 35: millrace.v1.SettleRequest
+	(*SettleResponse)(nil),          // 36: millrace.v1.SettleResponse
+	(*SettleItem)(nil),              // 37: millrace.v1.SettleItem
+	(*Complete)(nil),                // 38: millrace.v1.Complete
+	(*Fail)(nil),                    // 39: millrace.v1.Fail
+	(*Snooze)(nil),                  // 40: millrace.v1.Snooze
+	(*Release)(nil),                 // 41: millrace.v1.Release
+	(*Effects)(nil),                 // 42: millrace.v1.Effects
+	(*SettleResult)(nil),            // 43: millrace.v1.SettleResult
+	(*WaitRequest)(nil),             // 44: millrace.v1.WaitRequest
+	(*WaitResponse)(nil),            // 45: millrace.v1.WaitResponse
+	(*RunNowRequest)(nil),           // 46: millrace.v1.RunNowRequest
+	(*RunNowResponse)(nil),          // 47: millrace.v1.RunNowResponse
+	(*DeleteRequest)(nil),           // 48: millrace.v1.DeleteRequest
+	(*DeleteResponse)(nil),          // 49: millrace.v1.DeleteResponse
+	(*UpdateRequest)(nil),           // 50: millrace.v1.UpdateRequest
+	(*UpdateResponse)(nil),          // 51: millrace.v1.UpdateResponse
+	(*CancelRequest)(nil),           // 52: millrace.v1.CancelRequest
+	(*CancelResponse)(nil),          // 53: millrace.v1.CancelResponse
+	(*RetryRequest)(nil),            // 54: millrace.v1.RetryRequest
+	(*RetryResponse)(nil),           // 55: millrace.v1.RetryResponse
+	(*Fence)(nil),                   // 56: millrace.v1.Fence
+	(*CommitRequest)(nil),           // 57: millrace.v1.CommitRequest
+	(*CommitResponse)(nil),          // 58: millrace.v1.CommitResponse
+	(*Op)(nil),                      // 59: millrace.v1.Op
+	(*Reserved)(nil),                // 60: millrace.v1.Reserved
+	(*TaskComplete)(nil),            // 61: millrace.v1.TaskComplete
+	(*TaskFail)(nil),                // 62: millrace.v1.TaskFail
+	(*TaskSnooze)(nil),              // 63: millrace.v1.TaskSnooze
+	(*OpResult)(nil),                // 64: millrace.v1.OpResult
+	(*KVPut)(nil),                   // 65: millrace.v1.KVPut
+	(*KVDelete)(nil),                // 66: millrace.v1.KVDelete
+	(*KVCheck)(nil),                 // 67: millrace.v1.KVCheck
+	(*KVGetRequest)(nil),            // 68: millrace.v1.KVGetRequest
+	(*KVGetResponse)(nil),           // 69: millrace.v1.KVGetResponse
+	(*QueueConfig)(nil),             // 70: millrace.v1.QueueConfig
+	(*ListQueuesRequest)(nil),       // 71: millrace.v1.ListQueuesRequest
+	(*ListQueuesResponse)(nil),      // 72: millrace.v1.ListQueuesResponse
+	(*GetQueueRequest)(nil),         // 73: millrace.v1.GetQueueRequest
+	(*GetQueueResponse)(nil),        // 74: millrace.v1.GetQueueResponse
+	(*SetQueueRequest)(nil),         // 75: millrace.v1.SetQueueRequest
+	(*SetQueueResponse)(nil),        // 76: millrace.v1.SetQueueResponse
+	(*QueueStatsRequest)(nil),       // 77: millrace.v1.QueueStatsRequest
+	(*QueueStats)(nil),              // 78: millrace.v1.QueueStats
+	(*QueueStatsResponse)(nil),      // 79: millrace.v1.QueueStatsResponse
+	(*NamespaceConfig)(nil),         // 80: millrace.v1.NamespaceConfig
+	(*CreateNamespaceRequest)(nil),  // 81: millrace.v1.CreateNamespaceRequest
+	(*CreateNamespaceResponse)(nil), // 82: millrace.v1.CreateNamespaceResponse
+	(*PartitionInfo)(nil),           // 83: millrace.v1.PartitionInfo
+	(*GetNamespaceRequest)(nil),     // 84: millrace.v1.GetNamespaceRequest
+	(*GetNamespaceResponse)(nil),    // 85: millrace.v1.GetNamespaceResponse
+	(*SetNamespaceRequest)(nil),     // 86: millrace.v1.SetNamespaceRequest
+	(*SetNamespaceResponse)(nil),    // 87: millrace.v1.SetNamespaceResponse
+	nil,                             // 88: millrace.v1.TaskSpec.LabelsEntry
+	nil,                             // 89: millrace.v1.Error.DetailsEntry
+	(*durationpb.Duration)(nil),     // 90: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),   // 91: google.protobuf.Timestamp
 }
 var file_millrace_v1_task_proto_depIdxs = []int32{
 	2,   // 0: millrace.v1.Retry.backoff:type_name -> millrace.v1.Backoff
-	87,  // 1: millrace.v1.Retry.base:type_name -> google.protobuf.Duration
-	87,  // 2: millrace.v1.Retry.max:type_name -> google.protobuf.Duration
+	90,  // 1: millrace.v1.Retry.base:type_name -> google.protobuf.Duration
+	90,  // 2: millrace.v1.Retry.max:type_name -> google.protobuf.Duration
 	3,   // 3: millrace.v1.Unique.until:type_name -> millrace.v1.Unique.Until
-	87,  // 4: millrace.v1.Unique.ttl:type_name -> google.protobuf.Duration
+	90,  // 4: millrace.v1.Unique.ttl:type_name -> google.protobuf.Duration
 	4,   // 5: millrace.v1.Unique.on_conflict:type_name -> millrace.v1.Unique.OnConflict
 	8,   // 6: millrace.v1.TaskSpec.headers:type_name -> millrace.v1.Header
-	88,  // 7: millrace.v1.TaskSpec.run_at:type_name -> google.protobuf.Timestamp
-	87,  // 8: millrace.v1.TaskSpec.delay:type_name -> google.protobuf.Duration
-	87,  // 9: millrace.v1.TaskSpec.lease:type_name -> google.protobuf.Duration
-	87,  // 10: millrace.v1.TaskSpec.max_run:type_name -> google.protobuf.Duration
+	91,  // 7: millrace.v1.TaskSpec.run_at:type_name -> google.protobuf.Timestamp
+	90,  // 8: millrace.v1.TaskSpec.delay:type_name -> google.protobuf.Duration
+	90,  // 9: millrace.v1.TaskSpec.lease:type_name -> google.protobuf.Duration
+	90,  // 10: millrace.v1.TaskSpec.max_run:type_name -> google.protobuf.Duration
 	7,   // 11: millrace.v1.TaskSpec.retry:type_name -> millrace.v1.Retry
 	9,   // 12: millrace.v1.TaskSpec.unique:type_name -> millrace.v1.Unique
-	85,  // 13: millrace.v1.TaskSpec.labels:type_name -> millrace.v1.TaskSpec.LabelsEntry
-	88,  // 14: millrace.v1.TaskSpec.expires_at:type_name -> google.protobuf.Timestamp
+	88,  // 13: millrace.v1.TaskSpec.labels:type_name -> millrace.v1.TaskSpec.LabelsEntry
+	91,  // 14: millrace.v1.TaskSpec.expires_at:type_name -> google.protobuf.Timestamp
 	0,   // 15: millrace.v1.Task.state:type_name -> millrace.v1.State
 	8,   // 16: millrace.v1.Task.headers:type_name -> millrace.v1.Header
-	88,  // 17: millrace.v1.Task.run_at:type_name -> google.protobuf.Timestamp
-	87,  // 18: millrace.v1.Task.lease:type_name -> google.protobuf.Duration
-	87,  // 19: millrace.v1.Task.max_run:type_name -> google.protobuf.Duration
-	88,  // 20: millrace.v1.Task.created_at:type_name -> google.protobuf.Timestamp
-	88,  // 21: millrace.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
-	88,  // 22: millrace.v1.Task.started_at:type_name -> google.protobuf.Timestamp
-	88,  // 23: millrace.v1.Task.finished_at:type_name -> google.protobuf.Timestamp
-	88,  // 24: millrace.v1.Task.lease_until:type_name -> google.protobuf.Timestamp
+	91,  // 17: millrace.v1.Task.run_at:type_name -> google.protobuf.Timestamp
+	90,  // 18: millrace.v1.Task.lease:type_name -> google.protobuf.Duration
+	90,  // 19: millrace.v1.Task.max_run:type_name -> google.protobuf.Duration
+	91,  // 20: millrace.v1.Task.created_at:type_name -> google.protobuf.Timestamp
+	91,  // 21: millrace.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
+	91,  // 22: millrace.v1.Task.started_at:type_name -> google.protobuf.Timestamp
+	91,  // 23: millrace.v1.Task.finished_at:type_name -> google.protobuf.Timestamp
+	91,  // 24: millrace.v1.Task.lease_until:type_name -> google.protobuf.Timestamp
 	11,  // 25: millrace.v1.Task.error:type_name -> millrace.v1.TaskError
-	88,  // 26: millrace.v1.Attempt.start:type_name -> google.protobuf.Timestamp
-	88,  // 27: millrace.v1.Attempt.end:type_name -> google.protobuf.Timestamp
+	91,  // 26: millrace.v1.Attempt.start:type_name -> google.protobuf.Timestamp
+	91,  // 27: millrace.v1.Attempt.end:type_name -> google.protobuf.Timestamp
 	1,   // 28: millrace.v1.Attempt.outcome:type_name -> millrace.v1.Outcome
 	11,  // 29: millrace.v1.Attempt.error:type_name -> millrace.v1.TaskError
-	88,  // 30: millrace.v1.At.stamp:type_name -> google.protobuf.Timestamp
-	86,  // 31: millrace.v1.Error.details:type_name -> millrace.v1.Error.DetailsEntry
-	87,  // 32: millrace.v1.Error.retry_after:type_name -> google.protobuf.Duration
+	91,  // 30: millrace.v1.At.stamp:type_name -> google.protobuf.Timestamp
+	89,  // 31: millrace.v1.Error.details:type_name -> millrace.v1.Error.DetailsEntry
+	90,  // 32: millrace.v1.Error.retry_after:type_name -> google.protobuf.Duration
 	5,   // 33: millrace.v1.Error.outcome:type_name -> millrace.v1.Error.Outcome
 	10,  // 34: millrace.v1.CreateRequest.task:type_name -> millrace.v1.TaskSpec
 	14,  // 35: millrace.v1.CreateResponse.at:type_name -> millrace.v1.At
@@ -6377,14 +6592,14 @@ var file_millrace_v1_task_proto_depIdxs = []int32{
 	12,  // 45: millrace.v1.ListResponse.tasks:type_name -> millrace.v1.Task
 	14,  // 46: millrace.v1.ListResponse.at:type_name -> millrace.v1.At
 	27,  // 47: millrace.v1.ClaimRequest.queues:type_name -> millrace.v1.QueueWeight
-	87,  // 48: millrace.v1.ClaimRequest.lease:type_name -> google.protobuf.Duration
-	87,  // 49: millrace.v1.ClaimRequest.wait:type_name -> google.protobuf.Duration
+	90,  // 48: millrace.v1.ClaimRequest.lease:type_name -> google.protobuf.Duration
+	90,  // 49: millrace.v1.ClaimRequest.wait:type_name -> google.protobuf.Duration
 	30,  // 50: millrace.v1.ClaimResponse.tasks:type_name -> millrace.v1.Assignment
 	14,  // 51: millrace.v1.ClaimResponse.at:type_name -> millrace.v1.At
 	8,   // 52: millrace.v1.Assignment.headers:type_name -> millrace.v1.Header
 	31,  // 53: millrace.v1.HeartbeatRequest.items:type_name -> millrace.v1.Hold
-	87,  // 54: millrace.v1.HeartbeatRequest.extend:type_name -> google.protobuf.Duration
-	88,  // 55: millrace.v1.HeartbeatResult.lease_until:type_name -> google.protobuf.Timestamp
+	90,  // 54: millrace.v1.HeartbeatRequest.extend:type_name -> google.protobuf.Duration
+	91,  // 55: millrace.v1.HeartbeatResult.lease_until:type_name -> google.protobuf.Timestamp
 	33,  // 56: millrace.v1.HeartbeatResponse.results:type_name -> millrace.v1.HeartbeatResult
 	14,  // 57: millrace.v1.HeartbeatResponse.at:type_name -> millrace.v1.At
 	37,  // 58: millrace.v1.SettleRequest.items:type_name -> millrace.v1.SettleItem
@@ -6396,9 +6611,9 @@ var file_millrace_v1_task_proto_depIdxs = []int32{
 	41,  // 64: millrace.v1.SettleItem.release:type_name -> millrace.v1.Release
 	42,  // 65: millrace.v1.SettleItem.effects:type_name -> millrace.v1.Effects
 	11,  // 66: millrace.v1.Fail.error:type_name -> millrace.v1.TaskError
-	87,  // 67: millrace.v1.Fail.retry_after:type_name -> google.protobuf.Duration
-	88,  // 68: millrace.v1.Snooze.until:type_name -> google.protobuf.Timestamp
-	87,  // 69: millrace.v1.Snooze.delay:type_name -> google.protobuf.Duration
+	90,  // 67: millrace.v1.Fail.retry_after:type_name -> google.protobuf.Duration
+	91,  // 68: millrace.v1.Snooze.until:type_name -> google.protobuf.Timestamp
+	90,  // 69: millrace.v1.Snooze.delay:type_name -> google.protobuf.Duration
 	67,  // 70: millrace.v1.Effects.conditions:type_name -> millrace.v1.KVCheck
 	59,  // 71: millrace.v1.Effects.ops:type_name -> millrace.v1.Op
 	0,   // 72: millrace.v1.SettleResult.state:type_name -> millrace.v1.State
@@ -6430,75 +6645,79 @@ var file_millrace_v1_task_proto_depIdxs = []int32{
 	0,   // 98: millrace.v1.OpResult.state:type_name -> millrace.v1.State
 	6,   // 99: millrace.v1.KVCheck.compare:type_name -> millrace.v1.KVCheck.Compare
 	14,  // 100: millrace.v1.KVGetResponse.at:type_name -> millrace.v1.At
-	87,  // 101: millrace.v1.QueueConfig.lease:type_name -> google.protobuf.Duration
-	87,  // 102: millrace.v1.QueueConfig.max_run:type_name -> google.protobuf.Duration
+	90,  // 101: millrace.v1.QueueConfig.lease:type_name -> google.protobuf.Duration
+	90,  // 102: millrace.v1.QueueConfig.max_run:type_name -> google.protobuf.Duration
 	7,   // 103: millrace.v1.QueueConfig.retry:type_name -> millrace.v1.Retry
-	87,  // 104: millrace.v1.QueueConfig.aging:type_name -> google.protobuf.Duration
-	87,  // 105: millrace.v1.QueueConfig.retain_completed:type_name -> google.protobuf.Duration
-	87,  // 106: millrace.v1.QueueConfig.retain_cancelled:type_name -> google.protobuf.Duration
-	87,  // 107: millrace.v1.QueueConfig.retain_dead:type_name -> google.protobuf.Duration
+	90,  // 104: millrace.v1.QueueConfig.aging:type_name -> google.protobuf.Duration
+	90,  // 105: millrace.v1.QueueConfig.retain_completed:type_name -> google.protobuf.Duration
+	90,  // 106: millrace.v1.QueueConfig.retain_cancelled:type_name -> google.protobuf.Duration
+	90,  // 107: millrace.v1.QueueConfig.retain_dead:type_name -> google.protobuf.Duration
 	78,  // 108: millrace.v1.ListQueuesResponse.queues:type_name -> millrace.v1.QueueStats
 	14,  // 109: millrace.v1.ListQueuesResponse.at:type_name -> millrace.v1.At
 	70,  // 110: millrace.v1.GetQueueResponse.config:type_name -> millrace.v1.QueueConfig
 	14,  // 111: millrace.v1.GetQueueResponse.at:type_name -> millrace.v1.At
 	70,  // 112: millrace.v1.SetQueueRequest.config:type_name -> millrace.v1.QueueConfig
 	14,  // 113: millrace.v1.SetQueueResponse.at:type_name -> millrace.v1.At
-	88,  // 114: millrace.v1.QueueStats.oldest_ready:type_name -> google.protobuf.Timestamp
+	91,  // 114: millrace.v1.QueueStats.oldest_ready:type_name -> google.protobuf.Timestamp
 	78,  // 115: millrace.v1.QueueStatsResponse.stats:type_name -> millrace.v1.QueueStats
 	14,  // 116: millrace.v1.QueueStatsResponse.at:type_name -> millrace.v1.At
-	80,  // 117: millrace.v1.GetNamespaceResponse.config:type_name -> millrace.v1.NamespaceConfig
-	14,  // 118: millrace.v1.GetNamespaceResponse.at:type_name -> millrace.v1.At
-	80,  // 119: millrace.v1.SetNamespaceRequest.config:type_name -> millrace.v1.NamespaceConfig
-	14,  // 120: millrace.v1.SetNamespaceResponse.at:type_name -> millrace.v1.At
-	16,  // 121: millrace.v1.TaskService.Create:input_type -> millrace.v1.CreateRequest
-	18,  // 122: millrace.v1.TaskService.BatchCreate:input_type -> millrace.v1.BatchCreateRequest
-	21,  // 123: millrace.v1.TaskService.Get:input_type -> millrace.v1.GetRequest
-	23,  // 124: millrace.v1.TaskService.ListAttempts:input_type -> millrace.v1.ListAttemptsRequest
-	25,  // 125: millrace.v1.TaskService.List:input_type -> millrace.v1.ListRequest
-	28,  // 126: millrace.v1.TaskService.Claim:input_type -> millrace.v1.ClaimRequest
-	32,  // 127: millrace.v1.TaskService.Heartbeat:input_type -> millrace.v1.HeartbeatRequest
-	35,  // 128: millrace.v1.TaskService.Settle:input_type -> millrace.v1.SettleRequest
-	44,  // 129: millrace.v1.TaskService.Wait:input_type -> millrace.v1.WaitRequest
-	46,  // 130: millrace.v1.TaskService.RunNow:input_type -> millrace.v1.RunNowRequest
-	48,  // 131: millrace.v1.TaskService.Delete:input_type -> millrace.v1.DeleteRequest
-	50,  // 132: millrace.v1.TaskService.Update:input_type -> millrace.v1.UpdateRequest
-	52,  // 133: millrace.v1.TaskService.Cancel:input_type -> millrace.v1.CancelRequest
-	54,  // 134: millrace.v1.TaskService.Retry:input_type -> millrace.v1.RetryRequest
-	57,  // 135: millrace.v1.CommitService.Commit:input_type -> millrace.v1.CommitRequest
-	68,  // 136: millrace.v1.KVService.Get:input_type -> millrace.v1.KVGetRequest
-	71,  // 137: millrace.v1.QueueService.List:input_type -> millrace.v1.ListQueuesRequest
-	73,  // 138: millrace.v1.QueueService.Get:input_type -> millrace.v1.GetQueueRequest
-	75,  // 139: millrace.v1.QueueService.Set:input_type -> millrace.v1.SetQueueRequest
-	77,  // 140: millrace.v1.QueueService.Stats:input_type -> millrace.v1.QueueStatsRequest
-	81,  // 141: millrace.v1.QueueService.GetNamespace:input_type -> millrace.v1.GetNamespaceRequest
-	83,  // 142: millrace.v1.QueueService.SetNamespace:input_type -> millrace.v1.SetNamespaceRequest
-	17,  // 143: millrace.v1.TaskService.Create:output_type -> millrace.v1.CreateResponse
-	20,  // 144: millrace.v1.TaskService.BatchCreate:output_type -> millrace.v1.BatchCreateResponse
-	22,  // 145: millrace.v1.TaskService.Get:output_type -> millrace.v1.GetResponse
-	24,  // 146: millrace.v1.TaskService.ListAttempts:output_type -> millrace.v1.ListAttemptsResponse
-	26,  // 147: millrace.v1.TaskService.List:output_type -> millrace.v1.ListResponse
-	29,  // 148: millrace.v1.TaskService.Claim:output_type -> millrace.v1.ClaimResponse
-	34,  // 149: millrace.v1.TaskService.Heartbeat:output_type -> millrace.v1.HeartbeatResponse
-	36,  // 150: millrace.v1.TaskService.Settle:output_type -> millrace.v1.SettleResponse
-	45,  // 151: millrace.v1.TaskService.Wait:output_type -> millrace.v1.WaitResponse
-	47,  // 152: millrace.v1.TaskService.RunNow:output_type -> millrace.v1.RunNowResponse
-	49,  // 153: millrace.v1.TaskService.Delete:output_type -> millrace.v1.DeleteResponse
-	51,  // 154: millrace.v1.TaskService.Update:output_type -> millrace.v1.UpdateResponse
-	53,  // 155: millrace.v1.TaskService.Cancel:output_type -> millrace.v1.CancelResponse
-	55,  // 156: millrace.v1.TaskService.Retry:output_type -> millrace.v1.RetryResponse
-	58,  // 157: millrace.v1.CommitService.Commit:output_type -> millrace.v1.CommitResponse
-	69,  // 158: millrace.v1.KVService.Get:output_type -> millrace.v1.KVGetResponse
-	72,  // 159: millrace.v1.QueueService.List:output_type -> millrace.v1.ListQueuesResponse
-	74,  // 160: millrace.v1.QueueService.Get:output_type -> millrace.v1.GetQueueResponse
-	76,  // 161: millrace.v1.QueueService.Set:output_type -> millrace.v1.SetQueueResponse
-	79,  // 162: millrace.v1.QueueService.Stats:output_type -> millrace.v1.QueueStatsResponse
-	82,  // 163: millrace.v1.QueueService.GetNamespace:output_type -> millrace.v1.GetNamespaceResponse
-	84,  // 164: millrace.v1.QueueService.SetNamespace:output_type -> millrace.v1.SetNamespaceResponse
-	143, // [143:165] is the sub-list for method output_type
-	121, // [121:143] is the sub-list for method input_type
-	121, // [121:121] is the sub-list for extension type_name
-	121, // [121:121] is the sub-list for extension extendee
-	0,   // [0:121] is the sub-list for field type_name
+	83,  // 117: millrace.v1.CreateNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
+	80,  // 118: millrace.v1.GetNamespaceResponse.config:type_name -> millrace.v1.NamespaceConfig
+	14,  // 119: millrace.v1.GetNamespaceResponse.at:type_name -> millrace.v1.At
+	83,  // 120: millrace.v1.GetNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
+	80,  // 121: millrace.v1.SetNamespaceRequest.config:type_name -> millrace.v1.NamespaceConfig
+	14,  // 122: millrace.v1.SetNamespaceResponse.at:type_name -> millrace.v1.At
+	16,  // 123: millrace.v1.TaskService.Create:input_type -> millrace.v1.CreateRequest
+	18,  // 124: millrace.v1.TaskService.BatchCreate:input_type -> millrace.v1.BatchCreateRequest
+	21,  // 125: millrace.v1.TaskService.Get:input_type -> millrace.v1.GetRequest
+	23,  // 126: millrace.v1.TaskService.ListAttempts:input_type -> millrace.v1.ListAttemptsRequest
+	25,  // 127: millrace.v1.TaskService.List:input_type -> millrace.v1.ListRequest
+	28,  // 128: millrace.v1.TaskService.Claim:input_type -> millrace.v1.ClaimRequest
+	32,  // 129: millrace.v1.TaskService.Heartbeat:input_type -> millrace.v1.HeartbeatRequest
+	35,  // 130: millrace.v1.TaskService.Settle:input_type -> millrace.v1.SettleRequest
+	44,  // 131: millrace.v1.TaskService.Wait:input_type -> millrace.v1.WaitRequest
+	46,  // 132: millrace.v1.TaskService.RunNow:input_type -> millrace.v1.RunNowRequest
+	48,  // 133: millrace.v1.TaskService.Delete:input_type -> millrace.v1.DeleteRequest
+	50,  // 134: millrace.v1.TaskService.Update:input_type -> millrace.v1.UpdateRequest
+	52,  // 135: millrace.v1.TaskService.Cancel:input_type -> millrace.v1.CancelRequest
+	54,  // 136: millrace.v1.TaskService.Retry:input_type -> millrace.v1.RetryRequest
+	57,  // 137: millrace.v1.CommitService.Commit:input_type -> millrace.v1.CommitRequest
+	68,  // 138: millrace.v1.KVService.Get:input_type -> millrace.v1.KVGetRequest
+	71,  // 139: millrace.v1.QueueService.List:input_type -> millrace.v1.ListQueuesRequest
+	73,  // 140: millrace.v1.QueueService.Get:input_type -> millrace.v1.GetQueueRequest
+	75,  // 141: millrace.v1.QueueService.Set:input_type -> millrace.v1.SetQueueRequest
+	77,  // 142: millrace.v1.QueueService.Stats:input_type -> millrace.v1.QueueStatsRequest
+	81,  // 143: millrace.v1.QueueService.CreateNamespace:input_type -> millrace.v1.CreateNamespaceRequest
+	84,  // 144: millrace.v1.QueueService.GetNamespace:input_type -> millrace.v1.GetNamespaceRequest
+	86,  // 145: millrace.v1.QueueService.SetNamespace:input_type -> millrace.v1.SetNamespaceRequest
+	17,  // 146: millrace.v1.TaskService.Create:output_type -> millrace.v1.CreateResponse
+	20,  // 147: millrace.v1.TaskService.BatchCreate:output_type -> millrace.v1.BatchCreateResponse
+	22,  // 148: millrace.v1.TaskService.Get:output_type -> millrace.v1.GetResponse
+	24,  // 149: millrace.v1.TaskService.ListAttempts:output_type -> millrace.v1.ListAttemptsResponse
+	26,  // 150: millrace.v1.TaskService.List:output_type -> millrace.v1.ListResponse
+	29,  // 151: millrace.v1.TaskService.Claim:output_type -> millrace.v1.ClaimResponse
+	34,  // 152: millrace.v1.TaskService.Heartbeat:output_type -> millrace.v1.HeartbeatResponse
+	36,  // 153: millrace.v1.TaskService.Settle:output_type -> millrace.v1.SettleResponse
+	45,  // 154: millrace.v1.TaskService.Wait:output_type -> millrace.v1.WaitResponse
+	47,  // 155: millrace.v1.TaskService.RunNow:output_type -> millrace.v1.RunNowResponse
+	49,  // 156: millrace.v1.TaskService.Delete:output_type -> millrace.v1.DeleteResponse
+	51,  // 157: millrace.v1.TaskService.Update:output_type -> millrace.v1.UpdateResponse
+	53,  // 158: millrace.v1.TaskService.Cancel:output_type -> millrace.v1.CancelResponse
+	55,  // 159: millrace.v1.TaskService.Retry:output_type -> millrace.v1.RetryResponse
+	58,  // 160: millrace.v1.CommitService.Commit:output_type -> millrace.v1.CommitResponse
+	69,  // 161: millrace.v1.KVService.Get:output_type -> millrace.v1.KVGetResponse
+	72,  // 162: millrace.v1.QueueService.List:output_type -> millrace.v1.ListQueuesResponse
+	74,  // 163: millrace.v1.QueueService.Get:output_type -> millrace.v1.GetQueueResponse
+	76,  // 164: millrace.v1.QueueService.Set:output_type -> millrace.v1.SetQueueResponse
+	79,  // 165: millrace.v1.QueueService.Stats:output_type -> millrace.v1.QueueStatsResponse
+	82,  // 166: millrace.v1.QueueService.CreateNamespace:output_type -> millrace.v1.CreateNamespaceResponse
+	85,  // 167: millrace.v1.QueueService.GetNamespace:output_type -> millrace.v1.GetNamespaceResponse
+	87,  // 168: millrace.v1.QueueService.SetNamespace:output_type -> millrace.v1.SetNamespaceResponse
+	146, // [146:169] is the sub-list for method output_type
+	123, // [123:146] is the sub-list for method input_type
+	123, // [123:123] is the sub-list for extension type_name
+	123, // [123:123] is the sub-list for extension extendee
+	0,   // [0:123] is the sub-list for field type_name
 }
 
 func init() { file_millrace_v1_task_proto_init() }
@@ -6508,6 +6727,7 @@ func file_millrace_v1_task_proto_init() {
 	}
 	file_millrace_v1_task_proto_msgTypes[3].OneofWrappers = []any{}
 	file_millrace_v1_task_proto_msgTypes[8].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[21].OneofWrappers = []any{}
 	file_millrace_v1_task_proto_msgTypes[30].OneofWrappers = []any{
 		(*SettleItem_Complete)(nil),
 		(*SettleItem_Fail)(nil),
@@ -6533,14 +6753,14 @@ func file_millrace_v1_task_proto_init() {
 	file_millrace_v1_task_proto_msgTypes[63].OneofWrappers = []any{}
 	file_millrace_v1_task_proto_msgTypes[68].OneofWrappers = []any{}
 	file_millrace_v1_task_proto_msgTypes[73].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[76].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[79].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_millrace_v1_task_proto_rawDesc), len(file_millrace_v1_task_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   80,
+			NumMessages:   83,
 			NumExtensions: 0,
 			NumServices:   4,
 		},

@@ -839,12 +839,13 @@ var KVService_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
-	QueueService_List_FullMethodName         = "/millrace.v1.QueueService/List"
-	QueueService_Get_FullMethodName          = "/millrace.v1.QueueService/Get"
-	QueueService_Set_FullMethodName          = "/millrace.v1.QueueService/Set"
-	QueueService_Stats_FullMethodName        = "/millrace.v1.QueueService/Stats"
-	QueueService_GetNamespace_FullMethodName = "/millrace.v1.QueueService/GetNamespace"
-	QueueService_SetNamespace_FullMethodName = "/millrace.v1.QueueService/SetNamespace"
+	QueueService_List_FullMethodName            = "/millrace.v1.QueueService/List"
+	QueueService_Get_FullMethodName             = "/millrace.v1.QueueService/Get"
+	QueueService_Set_FullMethodName             = "/millrace.v1.QueueService/Set"
+	QueueService_Stats_FullMethodName           = "/millrace.v1.QueueService/Stats"
+	QueueService_CreateNamespace_FullMethodName = "/millrace.v1.QueueService/CreateNamespace"
+	QueueService_GetNamespace_FullMethodName    = "/millrace.v1.QueueService/GetNamespace"
+	QueueService_SetNamespace_FullMethodName    = "/millrace.v1.QueueService/SetNamespace"
 )
 
 // QueueServiceClient is the client API for QueueService service.
@@ -857,6 +858,7 @@ type QueueServiceClient interface {
 	Get(ctx context.Context, in *GetQueueRequest, opts ...grpc.CallOption) (*GetQueueResponse, error)
 	Set(ctx context.Context, in *SetQueueRequest, opts ...grpc.CallOption) (*SetQueueResponse, error)
 	Stats(ctx context.Context, in *QueueStatsRequest, opts ...grpc.CallOption) (*QueueStatsResponse, error)
+	CreateNamespace(ctx context.Context, in *CreateNamespaceRequest, opts ...grpc.CallOption) (*CreateNamespaceResponse, error)
 	GetNamespace(ctx context.Context, in *GetNamespaceRequest, opts ...grpc.CallOption) (*GetNamespaceResponse, error)
 	SetNamespace(ctx context.Context, in *SetNamespaceRequest, opts ...grpc.CallOption) (*SetNamespaceResponse, error)
 }
@@ -909,6 +911,16 @@ func (c *queueServiceClient) Stats(ctx context.Context, in *QueueStatsRequest, o
 	return out, nil
 }
 
+func (c *queueServiceClient) CreateNamespace(ctx context.Context, in *CreateNamespaceRequest, opts ...grpc.CallOption) (*CreateNamespaceResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CreateNamespaceResponse)
+	err := c.cc.Invoke(ctx, QueueService_CreateNamespace_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *queueServiceClient) GetNamespace(ctx context.Context, in *GetNamespaceRequest, opts ...grpc.CallOption) (*GetNamespaceResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetNamespaceResponse)
@@ -939,6 +951,7 @@ type QueueServiceServer interface {
 	Get(context.Context, *GetQueueRequest) (*GetQueueResponse, error)
 	Set(context.Context, *SetQueueRequest) (*SetQueueResponse, error)
 	Stats(context.Context, *QueueStatsRequest) (*QueueStatsResponse, error)
+	CreateNamespace(context.Context, *CreateNamespaceRequest) (*CreateNamespaceResponse, error)
 	GetNamespace(context.Context, *GetNamespaceRequest) (*GetNamespaceResponse, error)
 	SetNamespace(context.Context, *SetNamespaceRequest) (*SetNamespaceResponse, error)
 	mustEmbedUnimplementedQueueServiceServer()
@@ -962,6 +975,9 @@ func (UnimplementedQueueServiceServer) Set(context.Context, *SetQueueRequest) (*
 }
 func (UnimplementedQueueServiceServer) Stats(context.Context, *QueueStatsRequest) (*QueueStatsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Stats not implemented")
+}
+func (UnimplementedQueueServiceServer) CreateNamespace(context.Context, *CreateNamespaceRequest) (*CreateNamespaceResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CreateNamespace not implemented")
 }
 func (UnimplementedQueueServiceServer) GetNamespace(context.Context, *GetNamespaceRequest) (*GetNamespaceResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetNamespace not implemented")
@@ -1062,6 +1078,24 @@ func _QueueService_Stats_Handler(srv interface{}, ctx context.Context, dec func(
 	return interceptor(ctx, in, info, handler)
 }
 
+func _QueueService_CreateNamespace_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CreateNamespaceRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(QueueServiceServer).CreateNamespace(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: QueueService_CreateNamespace_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(QueueServiceServer).CreateNamespace(ctx, req.(*CreateNamespaceRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _QueueService_GetNamespace_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(GetNamespaceRequest)
 	if err := dec(in); err != nil {
@@ -1120,6 +1154,10 @@ var QueueService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Stats",
 			Handler:    _QueueService_Stats_Handler,
+		},
+		{
+			MethodName: "CreateNamespace",
+			Handler:    _QueueService_CreateNamespace_Handler,
 		},
 		{
 			MethodName: "GetNamespace",

@@ -33,6 +33,7 @@ type Replay struct {
 	Records []check.Record // the entries that hold commits, with what they are answered
 	Report  *check.Report  // what the model says to the answers
 	model   *check.Model
+	hashes  map[uint64]uint64 // apply hash by index
 }
 
 // ReplayLog applies a whole log, from its first entry on, to an empty store, and lets the model judge each answer and
@@ -48,9 +49,10 @@ func ReplayLog(log []LogEntry, told []Told) (*Replay, error) {
 // ReplayCalls is ReplayLog for the calls of ledgers: each acknowledged one that names a task or a request must be found,
 // applied, in the entry that it was acknowledged with.
 func ReplayCalls(log []LogEntry, calls []check.Call) (*Replay, error) {
-	r := &Replay{}
+	r := &Replay{hashes: map[uint64]uint64{}}
 	var err error
-	r.Records, err = player{chosen: everything}.play(log, func(sh *store.Shard) error {
+	note := func(index, hash uint64) { r.hashes[index] = hash }
+	r.Records, err = player{chosen: everything, applied: note}.play(log, func(sh *store.Shard) error {
 		r.Index, r.Hash = sh.Applied()
 		return nil
 	})
@@ -65,8 +67,9 @@ func everything(*core.Commit) bool { return true }
 
 // player replays logs.
 type player struct {
-	chosen func(*core.Commit) bool // the commits that are applied, each in its entry
-	mutant func(name string) bool  // planted bugs
+	chosen  func(*core.Commit) bool  // the commits that are applied, each in its entry
+	mutant  func(name string) bool   // planted bugs
+	applied func(index, hash uint64) // is told of each entry; may be nil
 }
 
 // play applies a log to an empty store, returns the answers, and shows the store at the end.
@@ -91,6 +94,9 @@ func (p player) play(log []LogEntry, end func(*store.Shard) error) (out []check.
 		}
 		if rec.Entry != nil {
 			out = append(out, rec)
+		}
+		if p.applied != nil {
+			p.applied(sh.Applied())
 		}
 	}
 	return out, end(sh)
@@ -167,12 +173,12 @@ func Alone(log []LogEntry, p core.Partition) (*check.Report, error) { return alo
 func alone(log []LogEntry, p core.Partition, mutant func(name string) bool) (*check.Report, error) {
 	r := check.NewReport("tenant_alone")
 	var rowsWith, rowsWithout []row
-	with, err := player{everything, mutant}.play(log, rowsOf(p, &rowsWith))
+	with, err := player{chosen: everything, mutant: mutant}.play(log, rowsOf(p, &rowsWith))
 	if err != nil {
 		return nil, err
 	}
 	mine := func(c *core.Commit) bool { return c.Partition == p || c.Partition == core.Partition{} }
-	without, err := player{mine, mutant}.play(log, rowsOf(p, &rowsWithout))
+	without, err := player{chosen: mine, mutant: mutant}.play(log, rowsOf(p, &rowsWithout))
 	if err != nil {
 		return nil, fmt.Errorf("without others: %w", err)
 	}

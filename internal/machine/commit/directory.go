@@ -16,6 +16,9 @@ import (
 // maxNamespaces bounds a tenant's namespaces when the op names no bound: each may hold queues and keyspaces in memory.
 const maxNamespaces = 1000
 
+// maxPartitions is what fits the partition bits of a task's id.
+const maxPartitions = 1 << 12
+
 // maxName is the longest name of a tenant or namespace.
 const maxName = 128
 
@@ -62,9 +65,20 @@ func (m *Machine) createNamespace(op *core.NamespaceCreate) (core.OpResult, core
 	t.last++
 	t.count++
 	m.tx.Set(keys.Tenant(op.Tenant), t.append(nil))
-	ns := namespace{id: t.last, shards: []core.ShardID{m.o.Shard}}
+	ns := namespace{id: t.last, shards: dealOut(t.id, t.last, op)}
 	m.tx.Set(keys.Namespace(t.id, op.Name), ns.append(nil))
 	return core.OpResult{Tenant: t.id, Namespace: ns.id}, nil, nil
+}
+
+// dealOut gives each partition of a new namespace a shard, in turn. Namespaces begin at different ones, so that those
+// with one partition are spread too.
+func dealOut(t core.TenantID, ns core.NamespaceID, op *core.NamespaceCreate) []core.ShardID {
+	shards := make([]core.ShardID, op.Partitions)
+	first := uint64(t) + uint64(ns) - 2
+	for i := range shards {
+		shards[i] = core.ShardID((first + uint64(i)) % uint64(max(op.Shards, 1)))
+	}
+	return shards
 }
 
 func validateNamespace(op *core.NamespaceCreate) core.Fact {
@@ -73,8 +87,8 @@ func validateNamespace(op *core.NamespaceCreate) core.Fact {
 		return core.Invalid{Field: "tenant", Reason: "bad_name", Message: "not a name of a tenant"}
 	case !validName(op.Name):
 		return core.Invalid{Field: "name", Reason: "bad_name", Message: "not a name of a namespace"}
-	case op.Partitions != 1:
-		return core.Invalid{Field: "partitions", Reason: "not_supported", Message: "a namespace has one partition"}
+	case op.Partitions < 1 || op.Partitions > maxPartitions:
+		return core.Invalid{Field: "partitions", Reason: "out_of_range", Message: "a namespace has 1 to 4096 partitions"}
 	case op.Max < 0:
 		return core.Invalid{Field: "max", Reason: "negative", Message: "a bound is not negative"}
 	}

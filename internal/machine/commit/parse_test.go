@@ -131,7 +131,7 @@ func parseOp(line string) core.Op {
 	case "term":
 		return &core.TermStart{Term: uint64(number(arg(1))), Leader: 1}
 	case "namespace_create":
-		return &core.NamespaceCreate{Tenant: arg(1), Name: arg(2), Partitions: uint16(max(1, a.number("partitions"))), Max: int32(a.number("max"))}
+		return &core.NamespaceCreate{Tenant: arg(1), Name: arg(2), Partitions: uint16(max(1, a.number("partitions"))), Shards: uint16(a.number("shards")), Max: int32(a.number("max"))}
 	case "namespace_set":
 		op := &core.NamespaceSet{IfVersion: -1, Config: core.NamespaceConfig{NoAutoCreate: a.has("no_auto_create"), RetainBytes: int64(a.number("retain_bytes"))}}
 		if _, ok := a.named["if_version"]; ok {

@@ -194,7 +194,11 @@ func (w *world) directory() (string, error) {
 			return "", err
 		}
 		for _, ns := range list {
-			fmt.Fprintf(&b, "  %d %s: partition %s on shard %d\n", ns.Namespace, ns.Name, ns.Partitions[0].Partition, ns.Partitions[0].Shard)
+			fmt.Fprintf(&b, "  %d %s:", ns.Namespace, ns.Name)
+			for _, p := range ns.Partitions {
+				fmt.Fprintf(&b, " partition %s on shard %d", p.Partition, p.Shard)
+			}
+			b.WriteByte('\n')
 		}
 	}
 	return b.String(), nil

@@ -54,6 +54,8 @@ func checkCreate(op *core.TaskCreate) core.Fact {
 		return core.Invalid{Field: "priority", Message: fmt.Sprintf("is at most %d", maxPriority)}
 	case len(op.Unique.Key) > maxUnique:
 		return core.TooLarge{Field: "unique.key", Limit: "unique_key", Max: maxUnique}
+	case len(op.Tag) > maxTag:
+		return core.TooLarge{Field: "tag", Limit: "tag_bytes", Max: maxTag}
 	}
 	return nil
 }

@@ -44,6 +44,7 @@ const (
 const (
 	maxName       = 128
 	maxUnique     = 256
+	maxTag        = 128
 	maxWorker     = 128
 	maxPriority   = 9
 	minLease      = core.Millis(1_000)

@@ -244,7 +244,7 @@ func readAttempts(v core.View, p core.Partition, id core.TaskID, n uint32) (out 
 func readTask(v core.View, p core.Partition, id core.TaskID, rec *record, s *spec, l *line) (t core.Task, err error) {
 	t = core.Task{
 		ID: id, Queue: l.name, Kind: s.kindName(l.name), State: rec.state, Reason: rec.reason.String(),
-		ContentType: s.typeName(), Headers: s.headers, Priority: rec.priority, Unique: string(s.unique),
+		ContentType: s.typeName(), Headers: s.headers, Priority: rec.priority, Unique: string(s.unique), Tag: string(s.tag),
 		MaxAttempts: l.maxAttempts(&s.settings), MaxCrashes: l.maxCrashes(&s.settings),
 		MaxDeliveries: l.maxDeliveries(&s.settings), Lease: l.lease(&s.settings), MaxRun: l.maxRun(&s.settings),
 		Attempt: rec.attempt, Failures: rec.failures, Crashes: rec.crashes, Snoozes: rec.snoozes,

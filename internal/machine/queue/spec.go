@@ -31,6 +31,7 @@ type spec struct {
 	unique      []byte
 	contentType []byte // nil: JSON
 	headers     []core.Header
+	tag         []byte
 	payload     []byte
 }
 
@@ -64,6 +65,7 @@ const (
 	specUnique
 	specType
 	specHeaders
+	specTag
 )
 
 func (s *settings) flags() (f uint64) {
@@ -156,6 +158,9 @@ func contentFlags(op *core.TaskCreate, s *settings) uint64 {
 	if len(op.Headers) > 0 {
 		f |= specHeaders
 	}
+	if op.Tag != "" {
+		f |= specTag
+	}
 	return f
 }
 
@@ -204,6 +209,9 @@ func appendSpec(b []byte, c *Context, op *core.TaskCreate) ([]byte, uint64) {
 			b = putString(putString(b, h.Name), h.Value)
 		}
 	}
+	if f&specTag != 0 {
+		b = putString(b, op.Tag)
+	}
 	b = append(b, op.Payload...)
 	content := hash(b[from:])
 	binary.BigEndian.PutUint64(b[start+1:], content)
@@ -212,7 +220,8 @@ func appendSpec(b []byte, c *Context, op *core.TaskCreate) ([]byte, uint64) {
 
 // specSize bounds the length of what appendSpec appends.
 func specSize(c *Context, op *core.TaskCreate) int {
-	n := 160 + len(c.Principal) + len(op.Queue) + len(op.TaskKind) + len(op.Unique.Key) + len(op.ContentType) + len(op.Payload)
+	n := 160 + len(c.Principal) + len(op.Queue) + len(op.TaskKind) + len(op.Unique.Key) + len(op.ContentType) + len(op.Tag) +
+		len(op.Payload)
 	for _, h := range op.Headers {
 		n += 20 + len(h.Name) + len(h.Value)
 	}
@@ -258,6 +267,9 @@ func decodeSpec(b []byte) (s spec, err error) {
 	}
 	if f&specHeaders != 0 {
 		s.headers = r.headers()
+	}
+	if f&specTag != 0 {
+		s.tag = r.bytes(r.uint())
 	}
 	if r.bad {
 		return s, errs.Corruptf("payload record makes no sense")

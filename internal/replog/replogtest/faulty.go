@@ -1,6 +1,7 @@
 package replogtest
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"sync"
@@ -15,6 +16,28 @@ type Op struct {
 	Kind string // create, rename, remove, mkdir, write, sync, syncdir
 	Name string // base name of the file
 	Len  int    // bytes of a write
+}
+
+// Short is a hook's error for a write of which a part is done before it fails with Err.
+type Short struct {
+	Percent int
+	Err     error
+}
+
+// Error is that of Err.
+func (s Short) Error() string { return s.Err.Error() }
+
+// Unwrap returns Err.
+func (s Short) Unwrap() error { return s.Err }
+
+// part does what is done of a write that fails.
+func part(err error, p []byte, write func([]byte) (int, error)) (int, error) {
+	short, ok := errors.AsType[Short](err)
+	if !ok {
+		return 0, err
+	}
+	n, failed := write(p[:len(p)*short.Percent/100])
+	return n, errors.Join(err, failed)
 }
 
 // Faulty wraps a file system: it counts what changes it, lets a test look or fail before each operation, and bounds what
@@ -227,7 +250,7 @@ type faultyFile struct {
 
 func (f *faultyFile) Write(p []byte) (int, error) {
 	if err := f.fs.step("write", f.name, len(p)); err != nil {
-		return 0, err
+		return part(err, p, f.File.Write)
 	}
 	if err := f.fs.grow(f.name, f.pos+int64(len(p))); err != nil {
 		return 0, err
@@ -239,7 +262,7 @@ func (f *faultyFile) Write(p []byte) (int, error) {
 
 func (f *faultyFile) WriteAt(p []byte, off int64) (int, error) {
 	if err := f.fs.step("write", f.name, len(p)); err != nil {
-		return 0, err
+		return part(err, p, func(b []byte) (int, error) { return f.File.WriteAt(b, off) })
 	}
 	if err := f.fs.grow(f.name, off+int64(len(p))); err != nil {
 		return 0, err

@@ -151,7 +151,7 @@ func TestANodeThatRestartsGetsWhatWasOnItsWay(t *testing.T) {
 	if err := again.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := again.SetPeer(1, "a1"); err != transport.ErrClosed {
+	if err := again.SetPeer(1, "a1"); !errors.Is(err, transport.ErrClosed) {
 		t.Errorf("a closed node: %v", err)
 	}
 }
@@ -176,7 +176,7 @@ func TestAStreamInMemoryIsServedWhenItIsDelivered(t *testing.T) {
 	if err := s.CloseWrite(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Read(make([]byte, 1)); err != replogtest.ErrWouldBlock {
+	if _, err := s.Read(make([]byte, 1)); !errors.Is(err, replogtest.ErrWouldBlock) {
 		t.Errorf("read before it is served: %v", err)
 	}
 	if !n.Deliver(0) {
@@ -199,10 +199,10 @@ func TestAStreamInMemoryIsServedWhenItIsDelivered(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.Drop(0)
-	if _, err := io.ReadAll(s); err != io.ErrUnexpectedEOF {
+	if _, err := io.ReadAll(s); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("a stream that was lost: %v", err)
 	}
-	if _, err := e[1].OpenStream(context.Background(), 9, "echo"); err != transport.ErrUnknownPeer {
+	if _, err := e[1].OpenStream(context.Background(), 9, "echo"); !errors.Is(err, transport.ErrUnknownPeer) {
 		t.Errorf("a stream to nobody: %v", err)
 	}
 }

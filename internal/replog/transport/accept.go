@@ -67,7 +67,7 @@ func (t *Transport) serve(c *conn, g *attempt) {
 		_ = s.Close() // returns no error
 		return
 	}
-	c.close(c.cause(t.receive(c)))
+	c.close(c.cause(t.receive(c, p.link(c.class))))
 	if p.ctx.Err() == nil && t.notes.fresh("ended", p.id, 0) {
 		t.log.Info("connection of peer ended", "peer", p.id, "class", c.class, "error", c.err)
 	}
@@ -108,7 +108,7 @@ func (t *Transport) greet(c *conn) (*peer, StreamHandler, error) {
 	p, serve, err := t.judge(c, &h)
 	a := answer{
 		version: min(versionMax, h.versionMax), versionMin: versionMin, versionMax: versionMax, reason: refusedFor(err),
-		cluster: t.o.Cluster, node: t.o.Node, boot: t.boot, formats: t.o.Formats,
+		cluster: t.o.Cluster, node: t.o.Node, boot: t.boot, formats: t.o.Formats, shards: uint32(t.o.Shards),
 	}
 	if err != nil {
 		t.stats.refuse(a.reason)
@@ -130,7 +130,7 @@ func (t *Transport) greet(c *conn) (*peer, StreamHandler, error) {
 // judge says whether a hello is welcome. Its error is a *RefusedError. A connection that is welcome is one of the peer's.
 func (t *Transport) judge(c *conn, h *hello) (*peer, StreamHandler, error) {
 	no := func(r Reason, format string, args ...any) (*peer, StreamHandler, error) {
-		return nil, nil, &RefusedError{Reason: r, Detail: fmt.Sprintf(format, args...)}
+		return nil, nil, &RefusedError{Reason: r, Detail: t.between(h.cluster, h.from) + ": " + fmt.Sprintf(format, args...)}
 	}
 	switch {
 	case h.versionMin > versionMax || h.versionMax < versionMin:
@@ -150,6 +150,9 @@ func (t *Transport) judge(c *conn, h *hello) (*peer, StreamHandler, error) {
 	case h.formats.Max < t.o.Formats.Min:
 		return no(OlderFormat, "the peer writes formats %d to %d, this node %d to %d", h.formats.Min, h.formats.Max, t.o.Formats.Min, t.o.Formats.Max)
 	}
+	if differ(h.shards, t.o.Shards) {
+		return no(OtherShards, "the peer hosts %d shards, this node %d", h.shards, t.o.Shards)
+	}
 	p := t.peer(h.from)
 	if p == nil {
 		return no(UnknownPeer, "node %s is no peer of this node", h.from)
@@ -165,9 +168,22 @@ func (t *Transport) judge(c *conn, h *hello) (*peer, StreamHandler, error) {
 		return no(Malformed, "class %d", uint8(c.class))
 	}
 	if t.ctx.Err() != nil {
-		return no(Closing, "")
+		return no(Closing, "this node is about to end")
 	}
 	return p, serve, p.join(c)
+}
+
+// between names both nodes of a connection, this one and the other as it names itself.
+func (t *Transport) between(cluster ClusterID, node NodeID) string {
+	if cluster == t.o.Cluster {
+		return fmt.Sprintf("this is node %s, the peer is node %s of the same cluster", t.o.Node, node)
+	}
+	return fmt.Sprintf("this is node %s of cluster %s, the peer is node %s of cluster %s", t.o.Node, t.o.Cluster, node, cluster)
+}
+
+// differ says whether two nodes host different numbers of shards, as far as both say.
+func differ(theirs uint32, own int) bool {
+	return theirs != 0 && own != 0 && int64(theirs) != int64(own)
 }
 
 // stillTrusted says whether a connection that was greeted while the certificate files changed is still to be had.
@@ -205,12 +221,11 @@ func (t *Transport) refused(c *conn, cluster ClusterID, node NodeID, err error) 
 }
 
 // receive hands over what arrives on a connection until it ends, and returns why it did.
-func (t *Transport) receive(c *conn) error {
+func (t *Transport) receive(c *conn, l *link) error {
 	in := frameReader{r: c, max: t.o.MessageBytes, chunk: bulkChunk}
 	if c.class == Control {
 		in.chunk = controlChunk
 	}
-	n := t.stats.class(c.class)
 	var pong []byte
 	for {
 		f, err := in.next()
@@ -219,8 +234,10 @@ func (t *Transport) receive(c *conn) error {
 		}
 		switch f.kind {
 		case kindMessage:
-			n.received.Add(1)
-			n.receivedBytes.Add(uint64(len(f.payload)))
+			for _, n := range l.counts {
+				n.received.Add(1)
+				n.receivedBytes.Add(uint64(len(f.payload)))
+			}
 			c.busy.Store(true)
 			t.handler(c.from, f.shard, f.payload)
 			c.busy.Store(false)
@@ -284,7 +301,7 @@ func (t *Transport) dial(ctx context.Context, p *peer, class Class, kind string)
 func (t *Transport) introduce(c *conn, p *peer, kind string) error {
 	h := hello{
 		versionMin: versionMin, versionMax: versionMax, cluster: t.o.Cluster, from: t.o.Node, to: p.id, boot: t.boot,
-		class: c.class, formats: t.o.Formats, kind: kind,
+		class: c.class, formats: t.o.Formats, kind: kind, shards: uint32(t.o.Shards),
 	}
 	creds := t.creds.Load()
 	if creds != nil {
@@ -328,7 +345,16 @@ func (t *Transport) introduce(c *conn, p *peer, kind string) error {
 
 // agree says whether an answer is a welcome by the node that was wanted. Its error is a *RefusedError, or errMoved.
 func (t *Transport) agree(c *conn, p *peer, a *answer) error {
-	err := &RefusedError{Detail: fmt.Sprintf("node %s of cluster %s answers", a.node, a.cluster)}
+	err := &RefusedError{Detail: t.between(a.cluster, a.node)}
+	switch a.reason {
+	case 0:
+	case NewerFormat, OlderFormat:
+		err.Detail += fmt.Sprintf(": the peer writes formats %d to %d, this node %d to %d", a.formats.Min, a.formats.Max, t.o.Formats.Min, t.o.Formats.Max)
+	case OtherShards:
+		err.Detail += fmt.Sprintf(": the peer hosts %d shards, this node %d", a.shards, t.o.Shards)
+	case WrongNode:
+		err.Detail += fmt.Sprintf(": node %s was wanted at %s", p.id, c.address)
+	}
 	switch {
 	case a.reason != 0:
 		err.Reason, err.Remote = a.reason, true
@@ -337,8 +363,12 @@ func (t *Transport) agree(c *conn, p *peer, a *answer) error {
 		err.Reason = WrongCluster
 	case a.node != p.id:
 		err.Reason = WrongNode
+		err.Detail += fmt.Sprintf(": node %s was wanted at %s", p.id, c.address)
 	case a.version < versionMin || a.version > versionMax:
 		err.Reason = UnsupportedVersion
+	case differ(a.shards, t.o.Shards):
+		err.Reason = OtherShards
+		err.Detail += fmt.Sprintf(": the peer hosts %d shards, this node %d", a.shards, t.o.Shards)
 	default:
 		c.boot, c.formats = a.boot, a.formats
 		joined := p.join(c)

@@ -16,6 +16,7 @@ type Hello struct {
 	Class                  Class
 	Formats                Formats
 	Kind                   string
+	Shards                 uint32
 }
 
 // StreamClass is the class of a stream's greeting.
@@ -25,7 +26,7 @@ const StreamClass = stream
 func EncodeHello(h Hello) []byte {
 	in := hello{
 		versionMin: h.VersionMin, versionMax: h.VersionMax, cluster: h.Cluster, from: h.From, to: h.To, boot: h.Boot,
-		class: h.Class, formats: h.Formats, kind: h.Kind,
+		class: h.Class, formats: h.Formats, kind: h.Kind, shards: h.Shards,
 	}
 	return in.encode()
 }

@@ -28,12 +28,16 @@ const (
 	UnknownStream        Reason = 13 // the refusing node serves no streams of that kind
 	Malformed            Reason = 14 // the greeting makes no sense
 	Closing              Reason = 15 // the refusing node is about to end
+	OtherShards          Reason = 16 // the nodes host different numbers of shards
+
+	// LastReason is the greatest.
+	LastReason = OtherShards
 )
 
 var reasonNames = [...]string{
 	"none", "wrong_cluster", "wrong_node", "duplicate_node", "unsupported_version", "newer_format", "unknown_peer", "self",
 	"older_format", "wrong_identity", "expired_certificate", "untrusted_certificate", "too_many_streams",
-	"unknown_stream", "malformed", "closing",
+	"unknown_stream", "malformed", "closing", "other_shards",
 }
 
 // String returns the reason's name.
@@ -89,6 +93,7 @@ type hello struct {
 	objection              Reason // not 0: who dials refuses the certificate it was shown, and ends here
 	formats                Formats
 	kind                   string // of a stream
+	shards                 uint32 // that the node hosts; 0: it does not say
 }
 
 // answer is what who accepts says to a hello.
@@ -100,6 +105,7 @@ type answer struct {
 	node                   NodeID
 	boot                   bootID
 	formats                Formats
+	shards                 uint32 // as in a hello
 }
 
 // A greeting, hello or answer, is: magic (8), versions (2 + 2), length of the body (2), body, CRC32C of all before it
@@ -112,7 +118,7 @@ const (
 	greetingMax  = 1024 // of a body: a greeting is small, and comes from who is not known yet
 	helloBody    = 16 + 8 + 8 + 16 + 1 + 1 + 2 + 4 + 4
 	answerBody   = 2 + 2 + 16 + 8 + 16 + 4 + 4
-	maxKind      = 64 // bytes of a stream's kind
+	maxKind      = 64 // bytes of a stream's kind, which comes after it; then the number of shards, 4, perhaps
 )
 
 var errMalformed = &RefusedError{Reason: Malformed}
@@ -130,6 +136,7 @@ func (h *hello) encode() []byte {
 	b = le.AppendUint32(b, h.formats.Min)
 	b = le.AppendUint32(b, h.formats.Max)
 	b = append(b, h.kind...)
+	b = appendShards(b, h.shards)
 	return greeting(helloMagic, h.versionMin, h.versionMax, b)
 }
 
@@ -142,7 +149,24 @@ func (a *answer) encode() []byte {
 	b = append(b, a.boot[:]...)
 	b = le.AppendUint32(b, a.formats.Min)
 	b = le.AppendUint32(b, a.formats.Max)
+	b = appendShards(b, a.shards)
 	return greeting(answerMagic, a.versionMin, a.versionMax, b)
+}
+
+// appendShards appends the number of shards, which came to greetings after their first version.
+func appendShards(b []byte, shards uint32) []byte {
+	if shards == 0 {
+		return b
+	}
+	return binary.LittleEndian.AppendUint32(b, shards)
+}
+
+// shardsAt reads what appendShards appended at an offset, or 0 from who does not say.
+func shardsAt(b []byte, at int) uint32 {
+	if len(b) < at+4 {
+		return 0
+	}
+	return binary.LittleEndian.Uint32(b[at:])
 }
 
 func greeting(magic string, low, high uint16, body []byte) []byte {
@@ -198,6 +222,7 @@ func readHello(r io.Reader) (h hello, err error) {
 		class: Class(b[48]), objection: Reason(le.Uint16(b[50:])),
 		formats: Formats{le.Uint32(b[52:]), le.Uint32(b[56:])},
 		kind:    string(b[helloBody : helloBody+int(b[49])]),
+		shards:  shardsAt(b, helloBody+int(b[49])),
 	}
 	copy(h.cluster[:], b)
 	copy(h.boot[:], b[32:])
@@ -216,6 +241,7 @@ func readAnswer(r io.Reader) (a answer, err error) {
 	a = answer{
 		reason: Reason(le.Uint16(b)), version: le.Uint16(b[2:]), versionMin: low, versionMax: high,
 		node: NodeID(le.Uint64(b[20:])), formats: Formats{le.Uint32(b[44:]), le.Uint32(b[48:])},
+		shards: shardsAt(b, answerBody),
 	}
 	copy(a.cluster[:], b[4:])
 	copy(a.boot[:], b[28:])

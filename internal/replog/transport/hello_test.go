@@ -3,6 +3,7 @@ package transport_test
 import (
 	"encoding/hex"
 	"net"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -40,6 +41,11 @@ func TestEachRefusalIsNamedOnBothSides(t *testing.T) {
 			[]string{"peer=1"},
 			[]string{"peer=2"},
 		},
+		{
+			transport.OtherShards, func(a, b *transport.Options) { a.Shards, b.Shards = 4, 1 },
+			[]string{"peer=1", "node=2", "the peer hosts 4 shards, this node 1"},
+			[]string{"peer=2", "node=1", "the peer hosts 1 shards, this node 4"},
+		},
 		{transport.UnknownPeer, nil, []string{"peer=1", "node=2"}, []string{"peer=2", "node=1"}},
 	} {
 		t.Run(c.reason.String(), func(t *testing.T) {
@@ -63,6 +69,9 @@ func TestEachRefusalIsNamedOnBothSides(t *testing.T) {
 				if p.Control.Refused != c.reason || p.Bulk.Refused != c.reason || p.Control.Connected || p.Control.Error == "" {
 					t.Errorf("the dialer's status: %+v, want %s", p, c.reason)
 				}
+				if told := p.Control.Error; !strings.Contains(told, "this is node 1") || !strings.Contains(told, "the peer is node "+b.id.String()) {
+					t.Errorf("the dialer's status does not name both nodes: %s", told)
+				}
 				if b.Stats().Refused[c.reason] == 0 {
 					t.Errorf("the acceptor counted %v", b.Stats().Refused)
 				}
@@ -76,6 +85,19 @@ func TestEachRefusalIsNamedOnBothSides(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestANodeThatDoesNotSayHowManyShardsItHostsIsWelcome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		oa, ob := r.options(1), r.options(2)
+		oa.Shards = 4
+		a, b := r.start(oa, nil), r.start(ob, nil)
+		r.join(a, b)
+		if !a.connected(t, 2) || !b.connected(t, 1) {
+			t.Errorf("not connected: %+v", a.Status())
+		}
+	})
 }
 
 func TestANodeThatDialsItselfIsRefused(t *testing.T) {
@@ -242,6 +264,13 @@ func TestTheBytesOfAGreetingStayAsTheyAre(t *testing.T) {
 		if transport.CanReadHello(h[:i]) {
 			t.Errorf("the first %d bytes can be read", i)
 		}
+	}
+	said := transport.EncodeHello(transport.Hello{
+		VersionMin: 1, VersionMax: 2, Cluster: testCluster, From: 3, To: 4, Boot: [16]byte{5}, Class: transport.Bulk,
+		Formats: transport.Formats{Min: 6, Max: 7}, Kind: "snapshot", Shards: 0x0102,
+	})
+	if got := hex.EncodeToString(said[14 : len(said)-4]); got != hex.EncodeToString(h[14:len(h)-4])+"02010000" || said[12] != h[12]+4 {
+		t.Errorf("the number of shards does not follow the kind: %s", got)
 	}
 	f := transport.AppendFrame(nil, 0x0102, transport.KindMessage, []byte("ab"))
 	if got := hex.EncodeToString(f); got != "02000000"+"e34a865d"+"0201"+"01"+"00"+"6162" {

@@ -22,6 +22,9 @@ type link struct {
 	queue   *queue
 	pingDue atomic.Bool
 
+	own    classCounters
+	counts [2]*classCounters // what is counted for this link, and for all of its class
+
 	buf    []byte   // of heads and small payloads, used again
 	pieces [][]byte // likewise
 	batch  []message
@@ -34,7 +37,9 @@ type link struct {
 }
 
 func newLink(p *peer, class Class, messages, bytes int) *link {
-	return &link{t: p.t, peer: p, class: class, queue: newQueue(messages, bytes)}
+	l := &link{t: p.t, peer: p, class: class, queue: newQueue(messages, bytes)}
+	l.counts = [...]*classCounters{&l.own, p.t.stats.class(class)}
+	return l
 }
 
 // run connects, writes until the connection ends, and connects again. The first time after a connection that lasted it
@@ -48,11 +53,11 @@ func (l *link) run() {
 		l.queue.setOpen(true)
 		c, err := l.t.dial(ctx, l.peer, l.class, "")
 		if err == nil {
-			began := l.t.o.Clock.Boot()
-			l.up()
+			since := l.t.o.Clock.Boot()
+			l.began()
 			err = l.pump(c)
 			l.peer.leave(c)
-			if l.t.o.Clock.Boot()-began >= l.t.o.BackoffMax {
+			if l.t.o.Clock.Boot()-since >= l.t.o.BackoffMax {
 				wait = 0
 			}
 			l.lost(err)
@@ -84,14 +89,28 @@ func (t *Transport) pause(ctx context.Context, moved <-chan struct{}, d time.Dur
 	return false
 }
 
-func (l *link) drop(n int) { l.t.stats.class(l.class).droppedDown.Add(uint64(n)) }
+// drop counts messages for which there was no connection.
+func (l *link) drop(messages int) {
+	for _, n := range l.counts {
+		n.droppedDown.Add(uint64(messages))
+	}
+}
 
-func (l *link) up() {
+func (l *link) began() {
 	l.mu.Lock()
 	l.connected, l.refused, l.failure = true, 0, ""
 	l.mu.Unlock()
-	l.t.stats.class(l.class).connects.Add(1)
+	for _, n := range l.counts {
+		n.connects.Add(1)
+	}
 	l.t.log.Info("connected to peer", "peer", l.peer.id, "class", l.class)
+}
+
+// up reports whether there is a connection.
+func (l *link) up() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.connected
 }
 
 func (l *link) lost(err error) {
@@ -117,6 +136,7 @@ func (l *link) status() LinkStatus {
 	l.mu.Lock()
 	s := LinkStatus{Connected: l.connected, Refused: l.refused, Error: l.failure, RoundTrip: l.roundTrip}
 	l.mu.Unlock()
+	s.ClassStats = l.own.read()
 	s.QueuedMessages, s.QueuedBytes = l.queue.size()
 	return s
 }
@@ -182,14 +202,15 @@ func (l *link) write(c *conn, ping bool) error {
 	out := net.Buffers(pieces)
 	err := c.writeAll(&out)
 	clear(l.pieces)
-	n := l.t.stats.class(l.class)
 	if err != nil {
-		n.droppedDown.Add(uint64(len(l.batch)))
+		l.drop(len(l.batch))
 		return err
 	}
-	n.writes.Add(1)
-	n.sent.Add(uint64(len(l.batch)))
-	n.sentBytes.Add(uint64(size))
+	for _, n := range l.counts {
+		n.writes.Add(1)
+		n.sent.Add(uint64(len(l.batch)))
+		n.sentBytes.Add(uint64(size))
+	}
 	return nil
 }
 

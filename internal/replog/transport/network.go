@@ -114,8 +114,7 @@ type LinkStatus struct {
 	Error     string        // why the last connection ended or failed; empty once there is one again
 	RoundTrip time.Duration // of the last ping
 
-	QueuedMessages int
-	QueuedBytes    int
+	ClassStats // of this connection and those before it
 }
 
 // Formats are the formats of log entries that a build understands.

@@ -17,6 +17,7 @@ type Options struct {
 	Node    NodeID    // this node; required
 	Listen  string    // address that peers dial; required
 	Formats Formats   // of log entries that this build understands; default 1 to 1
+	Shards  int       // that this node hosts, which all nodes of a cluster do alike; default 0: it does not say
 
 	TLS   *Files // certificate files; required unless Plain
 	Plain bool   // plain text without identities, on loopback addresses only
@@ -102,6 +103,7 @@ func (o *Options) check() error {
 		name  string
 		value int64
 	}{
+		{"shards", int64(o.Shards)},
 		{"queue messages", int64(o.QueueMessages)},
 		{"queue bytes", int64(o.QueueBytes)},
 		{"control queue messages", int64(o.ControlQueueMessages)},

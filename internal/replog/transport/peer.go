@@ -104,7 +104,7 @@ func (p *peer) join(c *conn) error {
 		case o.boot != c.boot && time.Duration(o.still.Load()) < p.t.o.IdleTimeout:
 			return &RefusedError{
 				Reason: DuplicateNode,
-				Detail: "process " + hex.EncodeToString(c.boot[:4]) + "; process " + hex.EncodeToString(o.boot[:4]) + " of the same node is alive",
+				Detail: p.t.between(p.t.o.Cluster, p.id) + ": process " + hex.EncodeToString(c.boot[:4]) + "; process " + hex.EncodeToString(o.boot[:4]) + " of the same node is alive",
 			}
 		case o.boot != c.boot:
 			replaced = append(replaced, o)

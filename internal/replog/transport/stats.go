@@ -23,7 +23,7 @@ type Stats struct {
 	CertificateEnd time.Time // until when this node's certificate is valid; zero: plain text
 }
 
-// ClassStats are the counters of one class, over all peers.
+// ClassStats are the counters of one class, over all peers or of one.
 type ClassStats struct {
 	SentMessages, SentBytes         uint64 // given to the system; that they arrive is not promised
 	ReceivedMessages, ReceivedBytes uint64 // given to the handler
@@ -40,7 +40,7 @@ type counters struct {
 	streamsOpened, streamsAccepted atomic.Uint64
 	handshakeFailures, corrupt     atomic.Uint64
 	undeliverable, reloadFailures  atomic.Uint64
-	reasons                        [Closing + 1]atomic.Uint64
+	reasons                        [LastReason + 1]atomic.Uint64
 }
 
 type classCounters struct {
@@ -55,7 +55,7 @@ func (c *counters) class(class Class) *classCounters {
 	return &c.bulk
 }
 
-func (c *counters) refuse(r Reason) { c.reasons[min(r, Closing)].Add(1) }
+func (c *counters) refuse(r Reason) { c.reasons[min(r, LastReason)].Add(1) }
 
 func (c *classCounters) read() ClassStats {
 	return ClassStats{

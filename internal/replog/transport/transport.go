@@ -152,16 +152,24 @@ func (t *Transport) Send(to NodeID, class Class, shard core.ShardID, msg []byte)
 		t.stats.undeliverable.Add(1)
 		return false
 	}
-	l, n := p.link(class), t.stats.class(class)
+	l := p.link(class)
 	switch l.queue.push(message{shard, msg}) {
 	case full:
-		n.droppedFull.Add(1)
+		for _, n := range l.counts {
+			n.droppedFull.Add(1)
+		}
 		return false
 	case down:
-		n.droppedDown.Add(1)
+		l.drop(1)
 		return false
 	}
 	return true
+}
+
+// Reaches reports whether messages can be sent to a peer now.
+func (t *Transport) Reaches(to NodeID) bool {
+	p := t.peer(to)
+	return p != nil && p.control.up() && p.bulk.up()
 }
 
 // HandleStream sets who serves the streams of a kind.

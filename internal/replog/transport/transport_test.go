@@ -160,6 +160,35 @@ func TestAFullQueueDropsAndCountsAndControlIsNotHeldUp(t *testing.T) {
 	})
 }
 
+func TestWhatIsSentAndReceivedIsCountedForEachPeerAndClass(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		a, b := r.pair()
+		if err := a.SetPeer(3, address(3)); err != nil { // nobody is there
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		a.send(t, 2, transport.Bulk, "12345")
+		a.send(t, 2, transport.Bulk, "678")
+		b.send(t, 1, transport.Control, "x")
+		a.Send(3, transport.Control, 0, nil)
+		pass(time.Second)
+		to, from, gone := a.peer(t, 2), b.peer(t, 1), a.peer(t, 3)
+		if to.Bulk.SentMessages != 2 || to.Bulk.SentBytes != 8 || to.Control.SentMessages != 0 || to.Control.ReceivedMessages != 1 {
+			t.Errorf("the sender counts %+v", to)
+		}
+		if from.Bulk.ReceivedMessages != 2 || from.Bulk.ReceivedBytes != 8 || from.Control.SentBytes != 1 {
+			t.Errorf("the receiver counts %+v", from)
+		}
+		if gone.Control.DroppedDown != 1 || a.Stats().Control.DroppedDown != 1 || to.Control.DroppedDown != 0 {
+			t.Errorf("what was for nobody is counted as %+v", gone.Control)
+		}
+		if !a.Reaches(2) || a.Reaches(3) || a.Reaches(9) {
+			t.Error("who can be reached")
+		}
+	})
+}
+
 func TestAQueueIsBoundedInBytesToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

@@ -3,6 +3,7 @@ package proc
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -44,7 +46,8 @@ type Options struct {
 	Binary string
 	Dir    string   // data, tokens and log go below it
 	Env    []string // beside the harness's own
-	Flags  []string // beside those of every server here
+	Flags  []string // beside those of every server here, and over them
+	Tokens string   // file of tokens; empty: one of its own, below Dir
 }
 
 // Token is one row of the server's tokens file, with its secret.
@@ -59,6 +62,7 @@ type Server struct {
 	cmd     *exec.Cmd
 	exited  chan struct{} // closed when cmd has ended
 	address string        // empty while it does not serve
+	paused  bool          // by SIGSTOP
 	killed  bool          // by this harness, on purpose
 	next    *Plan         // of the next start alone
 }
@@ -78,10 +82,21 @@ func New(ctx context.Context, o Options, tenants ...string) (*Server, error) {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make server's folder: %w", err)
 	}
+	if o.Tokens != "" {
+		return s, nil
+	}
+	s.o.Tokens = filepath.Join(o.Dir, "tokens.yaml")
+	var err error
+	s.Tokens, err = makeTokens(ctx, o.Binary, s.o.Tokens, tenants)
+	return s, err
+}
+
+// makeTokens writes a file of tokens, with one of an admin for each tenant.
+func makeTokens(ctx context.Context, binary, file string, tenants []string) (made []Token, err error) {
 	var rows strings.Builder
 	rows.WriteString("tokens:\n")
 	for _, tenant := range tenants {
-		out, err := exec.CommandContext(ctx, o.Binary, "token", "--json", "--name", "chaos-"+tenant, "--tenant", tenant, "--role", "admin").Output()
+		out, err := exec.CommandContext(ctx, binary, "token", "--json", "--name", "chaos-"+tenant, "--tenant", tenant, "--role", "admin").Output()
 		if err != nil {
 			return nil, fmt.Errorf("make token: %w", err)
 		}
@@ -90,15 +105,13 @@ func New(ctx context.Context, o Options, tenants ...string) (*Server, error) {
 			return nil, fmt.Errorf("make token: unexpected answer %q", out)
 		}
 		fmt.Fprintf(&rows, "  - name: chaos-%s\n    tenant: %s\n    hash: %s\n    roles: [admin]\n", tenant, tenant, row.Hash)
-		s.Tokens = append(s.Tokens, Token{"chaos-" + tenant, tenant, row.Token})
+		made = append(made, Token{"chaos-" + tenant, tenant, row.Token})
 	}
-	if err := os.WriteFile(s.tokensFile(), []byte(rows.String()), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(rows.String()), 0o600); err != nil {
 		return nil, fmt.Errorf("write tokens: %w", err)
 	}
-	return s, nil
+	return made, nil
 }
-
-func (s *Server) tokensFile() string { return filepath.Join(s.o.Dir, "tokens.yaml") }
 
 // DataDir is the server's data directory.
 func (s *Server) DataDir() string { return filepath.Join(s.o.Dir, "data") }
@@ -121,7 +134,7 @@ func (s *Server) Launch() (ready <-chan error, err error) {
 	}
 	defer log.Close() //nolint:errcheck // the process has the file open; what it wrote is not ours to lose
 	args := append([]string{
-		"serve", "--json", "--data", s.DataDir(), "--tokens", s.tokensFile(), "--listen", "127.0.0.1:0", "--log-level", "warn",
+		"serve", "--json", "--data", s.DataDir(), "--tokens", s.o.Tokens, "--listen", "127.0.0.1:0", "--log-level", "warn",
 	}, s.o.Flags...)
 	s.mu.Lock()
 	plan := s.next
@@ -143,7 +156,7 @@ func (s *Server) Launch() (ready <-chan error, err error) {
 	}
 	exited := make(chan struct{})
 	s.mu.Lock()
-	s.cmd, s.exited, s.address, s.killed = cmd, exited, "", false
+	s.cmd, s.exited, s.address, s.paused, s.killed = cmd, exited, "", false, false
 	s.mu.Unlock()
 	result := make(chan error, 1)
 	go s.follow(cmd, out, exited, result)
@@ -219,12 +232,39 @@ func (s *Server) Kill() bool {
 			alive = cmd.Process.Kill() == nil
 		}
 	}
-	s.address = ""
+	s.address, s.paused = "", false
 	s.mu.Unlock()
 	if cmd != nil {
 		<-exited
 	}
 	return alive
+}
+
+// Pause stops the process with SIGSTOP: it does nothing until Resume, and keeps its connections. Whether it had ended by
+// itself is the error.
+func (s *Server) Pause() error { return s.signal(syscall.SIGSTOP, true) }
+
+// Resume lets a paused process go on.
+func (s *Server) Resume() error { return s.signal(syscall.SIGCONT, false) }
+
+func (s *Server) signal(sig syscall.Signal, paused bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cmd == nil {
+		return errors.New("the server was never started")
+	}
+	if err := s.cmd.Process.Signal(sig); err != nil {
+		return fmt.Errorf("signal server: %w", err)
+	}
+	s.paused = paused
+	return nil
+}
+
+// Up reports whether the process runs and is not paused.
+func (s *Server) Up() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.address != "" && !s.paused
 }
 
 // Stop ends the process with SIGTERM, and with SIGKILL after a minute, which is an error, as is any exit status but 0.
@@ -307,11 +347,44 @@ func (s *Server) Dial(ctx context.Context, _ string) (net.Conn, error) {
 	return d.DialContext(ctx, "tcp", address)
 }
 
+// Health is where the stored state of shard 0 stands, as the doctor reads it.
+type Health struct {
+	Applied uint64
+	Hash    uint64
+}
+
 // Doctor checks the data directory of a server that is not running. What it finds is in the error.
 func (s *Server) Doctor(ctx context.Context) error {
-	out, err := exec.CommandContext(ctx, s.o.Binary, "doctor", "--json", "--data", s.DataDir()).CombinedOutput()
+	_, err := s.Health(ctx)
+	return err
+}
+
+// Health is Doctor, and tells where the stored state stands.
+func (s *Server) Health(ctx context.Context) (h Health, err error) {
+	cmd := exec.CommandContext(ctx, s.o.Binary, "doctor", "--json", "--data", s.DataDir())
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	out, err := cmd.Output()
 	if err != nil {
-		return fmt.Errorf("doctor: %w\n%s", err, out)
+		return h, fmt.Errorf("doctor: %w\n%s%s", err, out, said.Bytes())
 	}
-	return nil
+	var found struct {
+		Shards []struct {
+			Shard   int    `json:"shard"`
+			Applied uint64 `json:"applied"`
+			Hash    string `json:"apply_hash"`
+		} `json:"shards"`
+	}
+	if err := json.Unmarshal(out, &found); err != nil {
+		return h, fmt.Errorf("doctor: unexpected answer %q: %w", out, err)
+	}
+	for _, shard := range found.Shards {
+		if shard.Shard == 0 {
+			h.Applied = shard.Applied
+			if h.Hash, err = strconv.ParseUint(shard.Hash, 16, 64); err != nil {
+				return h, fmt.Errorf("doctor: apply hash: %w", err)
+			}
+		}
+	}
+	return h, nil
 }

@@ -1,6 +1,7 @@
 package row
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,20 +13,23 @@ import (
 	"github.com/millrace/millrace/test/chaos/proc"
 )
 
-// client is one SDK client with a ledger of its own, on a server that may move.
+// client is one SDK client with a ledger of its own.
 type client struct {
 	*millrace.Client
 	ledger *os.File
+	log    *os.File // what no caller is told
 }
 
-// dial makes a client; without a name it keeps no ledger.
-func dial(ctx context.Context, e Env, s *proc.Server, token proc.Token, name string) (*client, error) {
+// dial makes the i-th client of a system; without a name it keeps no ledger.
+func dial(ctx context.Context, e Env, s system, i int, token proc.Token, name string) (*client, error) {
 	c := &client{}
-	opts := []millrace.Option{
-		millrace.Address("server.test:1"), // a mere name: Dialer finds the server
-		millrace.Insecure(), millrace.Token(token.Secret), millrace.Dialer(s.Dial),
-		millrace.Logger(slog.New(slog.DiscardHandler)),
+	var err error
+	c.log, err = os.OpenFile(filepath.Join(e.Dir, "clients.log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open log of clients: %w", err)
 	}
+	logger := slog.New(slog.NewTextHandler(c.log, nil)).With("client", cmp.Or(name, "quiet"), "place", i)
+	opts := append(s.reach(i), millrace.Token(token.Secret), millrace.Logger(logger))
 	if name != "" {
 		f, err := os.Create(filepath.Join(e.Dir, "ledger-"+name+".jsonl"))
 		if err != nil {
@@ -34,7 +38,6 @@ func dial(ctx context.Context, e Env, s *proc.Server, token proc.Token, name str
 		c.ledger = f
 		opts = append(opts, millrace.WithLedger(f))
 	}
-	var err error
 	if c.Client, err = millrace.Dial(ctx, opts...); err != nil {
 		return nil, fmt.Errorf("dial: %w", err)
 	}
@@ -46,7 +49,7 @@ func (c *client) close() error {
 	if c.ledger != nil {
 		err = errors.Join(err, c.ledger.Close())
 	}
-	return err
+	return errors.Join(err, c.log.Close())
 }
 
 // number reads a decimal that a key holds; an absent key is 0 at revision 0.

@@ -47,17 +47,17 @@ func killUnderLoad(ctx context.Context, e Env, kills int, made ...string) (o *Ou
 	if _, err := s.Start(ctx); err != nil {
 		return nil, 0, err
 	}
-	m, err := newMixed(ctx, e, s, made...)
+	m, err := newMixed(ctx, e, one{s}, s.Tokens[0], made...)
 	if err != nil {
 		return nil, 0, err
 	}
 	defer m.quiet.close() //nolint:errcheck // the audit has read all it wants
-	b, err := newNeighbour(ctx, e, s, s.Tokens[1])
+	b, err := newNeighbour(ctx, e, one{s}, s.Tokens[1])
 	if err != nil {
 		return nil, 0, err
 	}
 	defer b.quiet.close() //nolint:errcheck // the audit has read all it wants
-	underLoad(ctx, e, s, o, m, b, kills)
+	underLoad(ctx, one{s}, o, m, b, func(ctx context.Context) error { return killLoop(ctx, e, s, o, kills) })
 	if s.Address() == "" {
 		return o, 0, nil // it does not serve any more: that is among the errors
 	}
@@ -81,29 +81,29 @@ func killUnderLoad(ctx context.Context, e Env, kills int, made ...string) (o *Ou
 	if err != nil {
 		return nil, 0, err
 	}
-	if err := auditLog(e, s, o, append(own, others...), m.completed); err != nil {
+	if err := auditLog(e.archive(), s.DataDir(), o, append(own, others...), m.completed); err != nil {
 		return nil, 0, fmt.Errorf("audit the log: %w", err)
 	}
 	return o, effects, nil
 }
 
-// underLoad kills the server while both tenants are at work, and then lets what they began come to its end.
-func underLoad(ctx context.Context, e Env, s *proc.Server, o *Outcome, m *mixed, b *neighbour, kills int) {
+// underLoad makes faults while both tenants are at work, and then lets what they began come to its end.
+func underLoad(ctx context.Context, s system, o *Outcome, m *mixed, b *neighbour, faults func(context.Context) error) {
 	loading, stopLoad := context.WithCancel(ctx)
 	working, stopWork := context.WithCancel(ctx)
 	defer stopLoad()
 	defer stopWork()
 	var load, work sync.WaitGroup
 	load.Go(func() { m.load(loading) })
-	load.Go(func() { b.load(loading, rand.New(rand.NewPCG(e.Seed, 300))) })
+	load.Go(func() { b.load(loading, rand.New(rand.NewPCG(m.e.Seed, 300))) })
 	var ended [2]error
 	work.Go(func() { ended[0] = m.work(working) })
 	work.Go(func() { ended[1] = b.work(working) })
-	o.fail(killLoop(ctx, e, s, o, kills))
+	o.fail(faults(ctx))
 	pause(ctx, 200*time.Millisecond)
 	stopLoad()
 	load.Wait()
-	if s.Address() != "" {
+	if s.up() {
 		o.fail(settled(ctx, m.quiet.Client, kinds))
 		o.fail(settled(ctx, b.quiet.Client, kinds))
 	}

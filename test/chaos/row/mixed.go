@@ -61,7 +61,6 @@ type follow struct {
 // accounts, follow-up tasks, rows written with their task, and keys with one writer each.
 type mixed struct {
 	e       Env
-	s       *proc.Server
 	clients [2]*client // each makes tasks and runs a worker
 	quiet   *client    // keeps no ledger
 	kinds   []string   // that are made
@@ -78,15 +77,15 @@ type mixed struct {
 	kvFinal   map[string]string
 }
 
-func newMixed(ctx context.Context, e Env, s *proc.Server, made ...string) (*mixed, error) {
-	m := &mixed{e: e, s: s, kinds: made, transfers: map[string]check.Transfer{}, rows: map[string]check.Outcome{}, kvFinal: map[string]string{}}
+func newMixed(ctx context.Context, e Env, s system, token proc.Token, made ...string) (*mixed, error) {
+	m := &mixed{e: e, kinds: made, transfers: map[string]check.Transfer{}, rows: map[string]check.Outcome{}, kvFinal: map[string]string{}}
 	var err error
 	for i := range m.clients {
-		if m.clients[i], err = dial(ctx, e, s, s.Tokens[0], strconv.Itoa(i)); err != nil {
+		if m.clients[i], err = dial(ctx, e, s, i, token, strconv.Itoa(i)); err != nil {
 			return nil, err
 		}
 	}
-	if m.quiet, err = dial(ctx, e, s, s.Tokens[0], ""); err != nil {
+	if m.quiet, err = dial(ctx, e, s, 2, token, ""); err != nil {
 		return nil, err
 	}
 	return m, m.quiet.Commit(ctx, func(tx *millrace.Tx) {

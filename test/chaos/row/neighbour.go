@@ -23,12 +23,12 @@ type neighbour struct {
 
 const neighbourPace = 25 * time.Millisecond
 
-func newNeighbour(ctx context.Context, e Env, s *proc.Server, token proc.Token) (b *neighbour, err error) {
+func newNeighbour(ctx context.Context, e Env, s system, token proc.Token) (b *neighbour, err error) {
 	b = &neighbour{}
-	if b.client, err = dial(ctx, e, s, token, "neighbour"); err != nil {
+	if b.client, err = dial(ctx, e, s, 1, token, "neighbour"); err != nil {
 		return nil, err
 	}
-	b.quiet, err = dial(ctx, e, s, token, "")
+	b.quiet, err = dial(ctx, e, s, 2, token, "")
 	return b, err
 }
 

@@ -46,7 +46,7 @@ func PauseWorker(ctx context.Context, e Env, n int) (*Outcome, error) {
 	if _, err := s.Start(ctx); err != nil {
 		return nil, err
 	}
-	c, err := dial(ctx, e, s, s.Tokens[0], "honest")
+	c, err := dial(ctx, e, one{s}, 0, s.Tokens[0], "honest")
 	if err != nil {
 		return nil, err
 	}

@@ -41,7 +41,7 @@ func RepeatUnderKills(ctx context.Context, e Env, n int) (*Outcome, error) {
 	}
 	r := &repeated{e: e, s: s, requests: map[string]map[uint64]bool{}, maker: map[string]int{}}
 	for i := range r.clients {
-		if r.clients[i], err = dial(ctx, e, s, s.Tokens[i%2], s.Tokens[i%2].Tenant+strconv.Itoa(i)); err != nil {
+		if r.clients[i], err = dial(ctx, e, one{s}, i, s.Tokens[i%2], s.Tokens[i%2].Tenant+strconv.Itoa(i)); err != nil {
 			return nil, err
 		}
 	}

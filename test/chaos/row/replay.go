@@ -6,7 +6,6 @@ import (
 
 	"github.com/millrace/millrace/internal/check"
 	"github.com/millrace/millrace/internal/check/checktest"
-	"github.com/millrace/millrace/test/chaos/proc"
 )
 
 // archiveFlags makes a server keep its log: each segment is copied before it is reused.
@@ -18,24 +17,30 @@ func (e Env) archive() string { return filepath.Join(e.Dir, "archive") }
 // each answer, each acknowledged call stands in the entry that it was acknowledged with, the store holds what the log
 // leads to, tasks and the keys that their completion put stand at one index, and no tenant's answers and rows would be
 // others without its neighbours.
-func auditLog(e Env, s *proc.Server, o *Outcome, calls []check.Call, effects []string) error {
-	log, err := checktest.ReadLog(0, e.archive(), filepath.Join(s.DataDir(), "wal"))
+func auditLog(archive, data string, o *Outcome, calls []check.Call, effects []string) error {
+	log, err := checktest.ReadLog(0, archive, filepath.Join(data, "wal"))
 	if err != nil {
 		return err
 	}
+	_, err = auditEntries(log, data, o, calls, effects)
+	return err
+}
+
+// auditEntries is auditLog for a log that was read. It returns the replay, or nil when the log has none.
+func auditEntries(log []checktest.LogEntry, data string, o *Outcome, calls []check.Call, effects []string) (*checktest.Replay, error) {
 	r, err := checktest.ReplayCalls(log, calls)
 	if err != nil {
 		o.fail(fmt.Errorf("the log does not replay: %w", err))
-		return nil
+		return nil, nil
 	}
 	o.Figures["entries"] += float64(len(log))
 	o.judge(r.Report)
 	if !r.Report.OK() {
-		return nil // what follows would be judged on a state that is known to be wrong
+		return r, nil // what follows would be judged on a state that is known to be wrong
 	}
-	stored, err := r.AuditStore(s.DataDir())
+	stored, err := r.AuditStore(data)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	o.judge(stored)
 	if len(effects) > 0 {
@@ -45,10 +50,10 @@ func auditLog(e Env, s *proc.Server, o *Outcome, calls []check.Call, effects []s
 		for _, p := range tenants {
 			alone, err := checktest.Alone(log, p)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			o.judge(alone)
 		}
 	}
-	return nil
+	return r, nil
 }

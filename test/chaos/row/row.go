@@ -1,8 +1,8 @@
 // Package row holds the fault rows: those that run against real processes, with the real binary, the real SDK, kill -9
 // and SIGSTOP, and those that damage what a log has written.
 //
-// A row of processes makes faults while a workload runs, writes a ledger of every call, reads everything back at the end and lets
-// the checkers judge. A seed makes every choice of the plan; what the machine makes of it is its own.
+// A row of processes makes faults on one server, or on three of a cluster, while a workload runs, writes a ledger of every
+// call, reads everything back at the end and lets the checkers judge. A seed makes every choice of the plan; what the machine makes of it is its own.
 package row
 
 import (
@@ -27,6 +27,7 @@ type Env struct {
 	Dir    string // for the run's files; kept on failure
 	Seed   uint64
 	Mutant string // planted bug to switch on, in a binary that has them
+	Brief  bool   // faults that may last long are short
 	Log    func(format string, args ...any)
 }
 
@@ -103,12 +104,16 @@ type How struct {
 // Runners returns the rows by id.
 func Runners() map[string]How {
 	return map[string]How{
-		"R-01": {KillServer, 10, false, true},
-		"R-05": {DamageTail, 4096, true, false},
-		"R-06": {DamageSealed, 500, true, false},
-		"R-15": {PauseWorker, 500, false, false},
-		"R-16": {KillUnderEffects, 2000, false, false},
-		"R-17": {RepeatUnderKills, 2000, false, false},
+		"R-01":   {KillServer, 10, false, true},
+		"R-01-3": {KillNodes, 20, false, false},
+		"R-05":   {DamageTail, 4096, true, false},
+		"R-06":   {DamageSealed, 500, true, false},
+		"R-10":   {CutLinks, 8000, false, false},
+		"R-11":   {LoseLeader, 8, false, false},
+		"R-15":   {PauseWorker, 500, false, false},
+		"R-16":   {KillUnderEffects, 2000, false, false},
+		"R-17":   {RepeatUnderKills, 2000, false, false},
+		"R-34":   {HandOver, 3, false, false},
 	}
 }
 

@@ -32,6 +32,7 @@ type options struct {
 	mutant  string
 	results string
 	keep    bool
+	brief   bool
 }
 
 func main() {
@@ -42,6 +43,7 @@ func main() {
 	flag.StringVar(&o.mutant, "mutant", "", "planted bug that the row must find")
 	flag.StringVar(&o.results, "results", "", "folder of results; default test/chaos/results")
 	flag.BoolVar(&o.keep, "keep", false, "keep the files of good runs too")
+	flag.BoolVar(&o.brief, "brief", false, "faults that may last long are short, as in make check; nothing is added to the results")
 	flag.Parse()
 	code, err := run(o)
 	if err != nil {
@@ -147,7 +149,7 @@ func (p *piece) make(ctx context.Context) error {
 	for i := 0; p.line.Done < p.o.n && ctx.Err() == nil && time.Since(begin) < pieceWithin; i++ {
 		seed := p.line.Seed.Run(i)
 		e := row.Env{
-			Binary: bin, Faults: faults, Worker: worker, Dir: filepath.Join(dir, fmt.Sprintf("run-%03d", i)), Seed: uint64(seed), Mutant: p.o.mutant,
+			Binary: bin, Faults: faults, Worker: worker, Dir: filepath.Join(dir, fmt.Sprintf("run-%03d", i)), Seed: uint64(seed), Mutant: p.o.mutant, Brief: p.o.brief,
 			Log: func(format string, args ...any) { fmt.Printf(format+"\n", args...) },
 		}
 		if err := os.MkdirAll(e.Dir, 0o700); err != nil {
@@ -216,7 +218,7 @@ func (p *piece) end(failed error) (int, error) {
 		}
 		return 1, errors.Join(failed, fmt.Errorf("%s did not find %s in %d %s", p.row.ID, p.o.mutant, p.line.Done, p.row.Unit))
 	}
-	if p.line.Done > 0 || p.line.Violations > 0 || p.line.Invalid != "" {
+	if made := p.line.Done > 0 || p.line.Violations > 0 || p.line.Invalid != ""; made && !p.o.brief {
 		p.line.Time = time.Now().UTC().Truncate(time.Second)
 		if err := campaign.Append(p.o.results, p.line); err != nil {
 			return 1, errors.Join(failed, err)

@@ -1,0 +1,144 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/millrace/millrace/internal/server"
+)
+
+// Shards are led where the bench says: dealt out to the nodes in turn, shard 0 to the first. They stay there, as what an
+// operator asks for does, so that no leadership moves by itself within a window, and every run measures the same.
+const (
+	leaderLook = 50 * time.Millisecond
+	lookWithin = 5 * time.Second
+	moveWithin = 15 * time.Second
+)
+
+// leader is who leads a shard and serves.
+type leader struct {
+	node uint64 // from 1, as the servers' names
+	term uint64
+}
+
+func (l leader) String() string {
+	if l.node == 0 {
+		return "nobody"
+	}
+	return fmt.Sprintf("%s in term %d", serverName(l.node), l.term)
+}
+
+// leaders are the leaders by shard. One that nobody leads is missing.
+type leaders map[int]leader
+
+// placeLeaders waits until every shard has a leader, and gives each to the node that is to lead it.
+func (n *nodes) placeLeaders(ctx context.Context, c *cluster) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, readyWithin, fmt.Errorf("not led as they should be after %s", readyWithin))
+	defer cancel()
+	for shard := range max(n.spec.shape.Shards, 1) {
+		to := uint64(shard%len(c.endpoints)) + 1
+		for {
+			why := n.give(ctx, c, shard, to)
+			if why == nil {
+				break
+			}
+			for _, p := range c.procs {
+				if err := p.gone(); err != nil {
+					return err
+				}
+			}
+			if err := Pause(ctx, leaderLook); err != nil {
+				return fmt.Errorf("shard %d: %w: %w", shard, context.Cause(ctx), why)
+			}
+		}
+	}
+	return nil
+}
+
+// give makes a node lead a shard. The error says why it does not.
+func (n *nodes) give(ctx context.Context, c *cluster, shard int, to uint64) error {
+	path := "/cluster/transfer?shard=" + strconv.Itoa(shard) + "&to=" + strconv.FormatUint(to, 10)
+	if err := adminCall(ctx, c.endpoints[0], http.MethodPost, path, moveWithin, nil); err != nil {
+		return err
+	}
+	now, err := c.leaders(ctx)
+	if err == nil && now[shard].node != to {
+		err = fmt.Errorf("it is led by %s", now[shard])
+	}
+	return err
+}
+
+// readLeaders asks the cluster, by one of its nodes that answers, who leads.
+func readLeaders(ctx context.Context, endpoints []Endpoint) (leaders, error) {
+	var failed error
+	for _, e := range endpoints {
+		var s server.ClusterStatus
+		if err := adminCall(ctx, e, http.MethodGet, "/cluster/status", lookWithin, &s); err != nil {
+			failed = errors.Join(failed, err)
+			continue
+		}
+		out := leaders{}
+		for _, shard := range s.Shards {
+			if shard.Leader != 0 {
+				out[shard.Shard] = leader{shard.Leader, shard.Term}
+			}
+		}
+		return out, nil
+	}
+	return nil, failed
+}
+
+// adminBytes bounds an answer of an admin listener that the bench reads whole.
+const adminBytes = 4 << 20
+
+// adminCall asks the admin listener of a server, and reads its answer into out; nil: there is nothing to read.
+func adminCall(ctx context.Context, e Endpoint, method, path string, within time.Duration, out any) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, e.Admin+path, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return fmt.Errorf("ask %s: %w", e.Name, err)
+	}
+	defer resp.Body.Close() //nolint:errcheck // it was only read
+	body, err := io.ReadAll(io.LimitReader(resp.Body, adminBytes))
+	switch {
+	case err != nil:
+	case resp.StatusCode != http.StatusOK:
+		err = errors.New(strings.TrimSpace(string(body)))
+	case out != nil:
+		err = json.Unmarshal(body, out)
+	}
+	if err != nil {
+		return fmt.Errorf("ask %s: %w", e.Name, err)
+	}
+	return nil
+}
+
+// moved says in words which leaderships changed between the edges of a window; empty: none did, or it is not known.
+func moved(before, after leaders) string {
+	if before == nil || after == nil {
+		return ""
+	}
+	shards := maps.Clone(before)
+	maps.Copy(shards, after)
+	var out []string
+	for _, shard := range slices.Sorted(maps.Keys(shards)) {
+		if a, b := before[shard], after[shard]; a != b {
+			out = append(out, fmt.Sprintf("shard %d was led by %s when the window began, and by %s when it ended", shard, a, b))
+		}
+	}
+	return strings.Join(out, "; ")
+}

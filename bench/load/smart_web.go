@@ -1,0 +1,199 @@
+package load
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace/millrace/bench"
+)
+
+// webDoor is a standard HTTP client of a cluster, with what is common to those that follow redirects and those that do
+// not: a node that does not serve refuses, and another is asked.
+type webDoor struct {
+	rig    *bench.Rig
+	http   *http.Client
+	bodies restRun // the requests that are sent over and over
+
+	picks atomic.Uint64      // nodes drawn by clients that ask any node
+	turns [256]atomic.Uint64 // where each caller is that asks nodes in turn
+
+	sent                [opKinds]atomic.Uint64
+	redirected, refused atomic.Uint64
+}
+
+// opKey is where the context of a request has the kind of its operation, for those that a redirect causes too.
+type opKey struct{}
+
+// A caller that every node has refused rests for a moment, and gives up after some.
+const (
+	turnRest = 5 * time.Millisecond
+	turnMost = 400
+)
+
+func newWebDoor(rig *bench.Rig) (*webDoor, error) {
+	d := &webDoor{rig: rig, bodies: restRun{rig: rig}}
+	for _, s := range rig.Servers {
+		if s.HTTP == "" {
+			return nil, fmt.Errorf("%s has no REST door", s.Name)
+		}
+	}
+	if err := d.bodies.bodies(); err != nil {
+		return nil, err
+	}
+	conns := max(rig.Shape.Loops(), rig.Concurrency) + 8
+	d.http = &http.Client{
+		Timeout: restTimeout, Transport: counted{d, &http.Transport{
+			MaxIdleConns: conns * len(rig.Servers), MaxIdleConnsPerHost: conns, DisableCompression: true,
+		}},
+	}
+	if rig.Shape.Kind == kindRotation {
+		d.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	}
+	return d, nil
+}
+
+// counted counts every request that leaves, those that a redirect causes too.
+type counted struct {
+	d    *webDoor
+	next *http.Transport
+}
+
+// RoundTrip sends one request.
+func (c counted) RoundTrip(req *http.Request) (*http.Response, error) {
+	if op, ok := req.Context().Value(opKey{}).(int); ok {
+		c.d.sent[op].Add(1)
+	}
+	resp, err := c.next.RoundTrip(req)
+	switch {
+	case err != nil:
+	case resp.StatusCode == http.StatusTemporaryRedirect && resp.Header.Get("Location") != "":
+		c.d.redirected.Add(1)
+	case resp.StatusCode >= http.StatusBadRequest:
+		c.d.refused.Add(1)
+	}
+	return resp, err
+}
+
+// CloseIdleConnections ends the connections that are kept.
+func (c counted) CloseIdleConnections() { c.next.CloseIdleConnections() }
+
+func (d *webDoor) traffic(context.Context) (t traffic, known bool, err error) {
+	for op := range d.sent {
+		t.of[op] = d.sent[op].Load()
+		t.sent += t.of[op]
+	}
+	t.redirected, t.refused = d.redirected.Load(), d.refused.Load()
+	return t, true, nil
+}
+
+// node is the base address of the node to ask next.
+func (d *webDoor) node(caller int) string {
+	n := uint64(len(d.rig.Servers))
+	if d.rig.Shape.Kind == kindRotation {
+		turn := &d.turns[caller%len(d.turns)]
+		if turn.Load() == 0 {
+			turn.CompareAndSwap(0, uint64(caller)) // they do not all begin with the same one
+		}
+		return d.rig.Servers[turn.Add(1)%n].HTTP
+	}
+	return d.rig.Servers[mix(d.rig.Seed+d.picks.Add(1))%n].HTTP
+}
+
+// mix spreads the bits of a number over all of its own: the finalizer of SplitMix64 (Steele, Lea and Flood, 2014).
+func mix(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// elsewhere reports whether an answer says that another node is to be asked, and that nothing was done.
+func (e *refusedError) elsewhere() bool {
+	var body struct {
+		Error struct {
+			Code    string `json:"code"`
+			Outcome string `json:"outcome"`
+		} `json:"error"`
+	}
+	if json.Unmarshal([]byte(e.body), &body) != nil || body.Error.Outcome == "unknown" {
+		return e.status == http.StatusTemporaryRedirect
+	}
+	return e.status == http.StatusTemporaryRedirect || body.Error.Code == "NOT_LEADER" || body.Error.Code == "UNAVAILABLE"
+}
+
+// post sends a request to one node after the other until one serves it.
+func (d *webDoor) post(ctx context.Context, caller, op int, path string, body []byte, out any) (none bool, err error) {
+	ctx = context.WithValue(ctx, opKey{}, op)
+	for try := 1; ; try++ {
+		none, err = d.send(ctx, d.node(caller)+path+"?ns="+url.QueryEscape(d.rig.Namespace), body, out)
+		answer, ok := errors.AsType[*refusedError](err)
+		if !ok || !answer.elsewhere() || try >= turnMost*len(d.rig.Servers) {
+			return none, err
+		}
+		if try%(4*len(d.rig.Servers)) == 0 {
+			if err := bench.Pause(ctx, turnRest); err != nil {
+				return false, err
+			}
+		}
+	}
+}
+
+func (d *webDoor) send(ctx context.Context, target string, body []byte, out any) (none bool, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
+	if err != nil {
+		return false, err
+	}
+	req.Header.Set("Authorization", "Bearer "+d.rig.Token)
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := d.http.Do(req)
+	if err != nil {
+		return false, err
+	}
+	defer resp.Body.Close() //nolint:errcheck // it was read to its end, or the connection is given up
+	b, err := io.ReadAll(resp.Body)
+	switch {
+	case err != nil:
+		return false, err
+	case resp.StatusCode == http.StatusNoContent:
+		return true, nil
+	case resp.StatusCode/100 != 2:
+		return false, &refusedError{resp.StatusCode, string(b[:min(len(b), 1000)])}
+	}
+	return false, json.Unmarshal(b, out)
+}
+
+func (d *webDoor) create(ctx context.Context, caller int) (string, error) {
+	var made struct {
+		ID string `json:"id"`
+	}
+	_, err := d.post(ctx, caller, opCreate, "/v1/tasks", d.bodies.body, &made)
+	if err == nil && made.ID == "" {
+		err = errNoID
+	}
+	return made.ID, err
+}
+
+func (d *webDoor) claim(ctx context.Context, caller int) (string, uint64, error) {
+	var got claimedTasks
+	none, err := d.post(ctx, caller, opClaim, "/v1/tasks:claim", d.bodies.claims, &got)
+	if err != nil || none || len(got.Tasks) == 0 {
+		return "", 0, err
+	}
+	return got.Tasks[0].ID, got.Tasks[0].Token, nil
+}
+
+func (d *webDoor) complete(ctx context.Context, caller int, id string, token uint64) (bool, error) {
+	var done struct {
+		Replayed bool `json:"replayed"`
+	}
+	_, err := d.post(ctx, caller, opComplete, "/v1/tasks/"+id+"/complete", completion(token, d.rig.Result), &done)
+	return done.Replayed, err
+}

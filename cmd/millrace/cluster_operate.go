@@ -1,0 +1,204 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/millrace/internal/server"
+)
+
+// adminVariable is the environment variable that names an admin listener.
+const adminVariable = "MILLRACE_ADMIN"
+
+// operator is how a command reaches an admin listener.
+type operator struct {
+	admin   string
+	timeout time.Duration
+}
+
+func (o *operator) flags(c *cobra.Command) {
+	f := c.Flags()
+	f.StringVar(&o.admin, "admin", "", "host:port of the admin listener of any node; default "+adminVariable+", then 127.0.0.1:7083")
+	f.DurationVar(&o.timeout, "timeout", defaultTimeout, "give up after this time")
+}
+
+// maxAdminAnswer bounds an answer of an admin listener: the status of a cluster of 100 nodes with 64 shards.
+const maxAdminAnswer = 4 << 20
+
+// call asks the admin listener, and reads its answer into out.
+func (o *operator) call(ctx context.Context, method, path string, query url.Values, out any) error {
+	address := cmp.Or(o.admin, os.Getenv(adminVariable), "127.0.0.1:7083")
+	if _, _, err := net.SplitHostPort(address); err != nil {
+		return usageError{fmt.Errorf("--admin: %w", err)}
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+	defer cancel()
+	to := url.URL{Scheme: "http", Host: address, Path: path, RawQuery: query.Encode()}
+	req, err := http.NewRequestWithContext(ctx, method, to.String(), nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return exitError{exitUnavailable, fmt.Errorf("admin listener %s: %w", address, err)}
+	}
+	defer resp.Body.Close() //nolint:errcheck // it was read
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAdminAnswer))
+	if err != nil {
+		return exitError{exitUnavailable, fmt.Errorf("admin listener %s: %w", address, err)}
+	}
+	switch resp.StatusCode {
+	case http.StatusOK:
+		if err := json.Unmarshal(body, out); err != nil {
+			return fmt.Errorf("admin listener %s: read its answer: %w", address, err)
+		}
+		return nil
+	case http.StatusServiceUnavailable:
+		return exitError{exitUnavailable, errors.New(strings.TrimSpace(string(body)))}
+	case http.StatusNotFound:
+		return fmt.Errorf("%s is no admin listener of a server that knows clusters", address)
+	}
+	return errors.New(strings.TrimSpace(string(body)))
+}
+
+func (a *app) clusterStatusCmd() *cobra.Command {
+	o := &operator{}
+	c := &cobra.Command{
+		Use:   "status",
+		Short: "Show every node of a cluster: what it leads, how far it is, whether it is reached",
+		Long: `Status asks one node, by its admin listener, which asks the others. A node that it does not reach is
+shown with the reason. Lag is how many entries of a shard's log are known to be committed that a node has
+not applied.
+
+Exit 0: all nodes are reached and all shards are led. 3: they are not, or nobody answers.`,
+		Example: `  millrace cluster status
+  millrace cluster status --admin 127.0.0.1:7403 --json`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			var s server.ClusterStatus
+			if err := o.call(c.Context(), http.MethodGet, "/cluster/status", nil, &s); err != nil {
+				return err
+			}
+			if err := a.print(s, func(w io.Writer) { writeCluster(w, s) }); err != nil {
+				return err
+			}
+			if what := lacking(s); what != "" {
+				return exitError{exitUnavailable, errors.New(what)}
+			}
+			return nil
+		},
+	}
+	o.flags(c)
+	return c
+}
+
+// lacking says what is wrong with a cluster, or nothing.
+func lacking(s server.ClusterStatus) string {
+	var out []string
+	for _, n := range s.Nodes {
+		if !n.Reachable {
+			out = append(out, fmt.Sprintf("node %d is not reached", n.ID))
+		}
+	}
+	for _, shard := range s.Shards {
+		if shard.Leader == 0 {
+			out = append(out, fmt.Sprintf("nobody who was reached leads shard %d", shard.Shard))
+		}
+	}
+	return strings.Join(out, "; ")
+}
+
+func writeCluster(out io.Writer, s server.ClusterStatus) {
+	fmt.Fprintf(out, "cluster %s, as node %d sees it\n\n", cmp.Or(s.Cluster, "none: a server by itself"), s.Asked)
+	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(w, "NODE\tNAME\tADDRESS\tGRPC\tREACHED\tLEADS\tLAG")
+	for _, n := range s.Nodes {
+		reached, lag, leads := "yes", strconv.FormatUint(n.Lag, 10), strings.Trim(fmt.Sprint(n.Leads), "[]")
+		switch {
+		case !n.Reachable:
+			reached, lag = "no", ""
+		case n.Unready != "":
+			reached = "not ready"
+		}
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", n.ID, cmp.Or(n.Name, "-"), cmp.Or(n.Address, "-"), n.GRPC, reached, cmp.Or(leads, "-"), cmp.Or(lag, "-"))
+	}
+	_ = w.Flush() // of a writer whose errors the last write shows
+	fmt.Fprintln(out)
+	fmt.Fprintln(w, "SHARD\tLEADER\tTERM\tCOMMITTED\tAPPLIED (NODE:INDEX)")
+	for _, shard := range s.Shards {
+		leader := "nobody"
+		if shard.Leader != 0 {
+			leader = strconv.FormatUint(shard.Leader, 10)
+		}
+		fmt.Fprintf(w, "%d\t%s\t%d\t%d\t%s\n", shard.Shard, leader, shard.Term, shard.Commit, appliedOf(s, shard.Shard))
+	}
+	_ = w.Flush() // likewise
+	for _, n := range s.Nodes {
+		if why := cmp.Or(n.Error, n.Unready); why != "" {
+			fmt.Fprintf(out, "\nnode %d: %s\n", n.ID, why)
+		}
+	}
+}
+
+// appliedOf lists how far each node is with a shard.
+func appliedOf(s server.ClusterStatus, shard int) string {
+	var out []string
+	for _, n := range s.Nodes {
+		for _, r := range n.Replicas {
+			if r.Shard == shard {
+				out = append(out, fmt.Sprintf("%d:%d", n.ID, r.Applied))
+			}
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+func (a *app) clusterTransferCmd() *cobra.Command {
+	o := &operator{}
+	var shard uint16
+	var to uint64
+	c := &cobra.Command{
+		Use:   "transfer --shard S --to NODE",
+		Short: "Have another node lead a shard",
+		Long: `Transfer asks one node, by its admin listener, to have a shard led by the node that --to names. That is
+over in milliseconds: writes are held back meanwhile, and none is left in doubt. The shard stays with
+that node until it stops or is moved again; shards that nobody moved go to the node they are at home
+with, which is node SHARD modulo NODES, some ten seconds after that can lead them.
+
+The node must have nearly all of the shard's log: one that does not is refused, and the leader stays.`,
+		Example: `  millrace cluster transfer --shard 2 --to 1`,
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if !c.Flags().Changed("shard") || to == 0 {
+				return usageError{errors.New("--shard and --to are required")}
+			}
+			query := url.Values{"shard": {strconv.Itoa(int(shard))}, "to": {strconv.FormatUint(to, 10)}}
+			out := struct {
+				Shard  uint16 `json:"shard"`
+				Leader uint64 `json:"leader"`
+			}{}
+			if err := o.call(c.Context(), http.MethodPost, "/cluster/transfer", query, &out); err != nil {
+				return err
+			}
+			return a.print(out, func(w io.Writer) { fmt.Fprintf(w, "node %d leads shard %d\n", out.Leader, out.Shard) })
+		},
+	}
+	o.flags(c)
+	c.Flags().Uint16Var(&shard, "shard", 0, "number of the shard (required)")
+	c.Flags().Uint64Var(&to, "to", 0, "id of the node (required)")
+	return c
+}

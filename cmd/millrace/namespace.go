@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	millrace "github.com/millrace/millrace/sdk/go"
+)
+
+func (a *app) namespaceCmd() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "namespace",
+		Short: "Make and read namespaces",
+		Args:  cobra.NoArgs,
+		RunE:  func(*cobra.Command, []string) error { return usageError{errors.New("name a subcommand; see --help")} },
+	}
+	a.connectionFlags(c)
+	c.AddCommand(a.namespaceCreateCmd(), a.namespaceGetCmd())
+	return c
+}
+
+// named is with for a client of the namespace that an argument names.
+func (a *app) named(ctx context.Context, name string, fn func(ctx context.Context, c *millrace.Client) error) error {
+	if a.conn.namespace != "" && a.conn.namespace != name {
+		return usageError{fmt.Errorf("--ns %s names another namespace than %s", a.conn.namespace, name)}
+	}
+	a.conn.namespace = name
+	return a.with(ctx, fn)
+}
+
+func (a *app) namespaceCreateCmd() *cobra.Command {
+	partitions := 1
+	c := &cobra.Command{
+		Use:   "create NAME",
+		Short: "Make a namespace; its number of partitions is for good",
+		Long: `Make a namespace. A namespace that is used before it was made has one partition.
+
+What changes together, such as a task and the keys that it writes, must be of one partition: that of
+a tag that they share (task create --tag user/1; keys like {user/1}/name). Each partition is led by
+some node of a cluster, so that all nodes share the work.`,
+		Example: `  millrace namespace create shop --partitions 16`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.named(c.Context(), args[0], func(ctx context.Context, client *millrace.Client) error {
+				existed, err := client.CreateNamespace(ctx, partitions)
+				if err != nil {
+					return err
+				}
+				v := map[string]any{"namespace": args[0], "partitions": partitions, "replayed": existed}
+				return a.print(v, func(w io.Writer) {
+					done := "created"
+					if existed {
+						done = "exists"
+					}
+					fmt.Fprintf(w, "namespace %s %s with %d partitions\n", args[0], done, partitions)
+				})
+			})
+		},
+	}
+	c.Flags().IntVar(&partitions, "partitions", 1, "parts that change atomically, 1 to 4096")
+	return c
+}
+
+// namespaceView is a namespace as the command line prints it.
+type namespaceView struct {
+	Namespace   string          `json:"namespace"`
+	Version     uint64          `json:"version"`
+	AutoCreate  bool            `json:"auto_create"`
+	RetainBytes int64           `json:"retain_bytes"`
+	Partitions  []partitionView `json:"partitions"`
+}
+
+type partitionView struct {
+	Partition int    `json:"partition"`
+	Shard     int    `json:"shard"`
+	Led       bool   `json:"led"`
+	Leader    string `json:"leader,omitempty"`
+}
+
+func (v namespaceView) text(w io.Writer) {
+	fmt.Fprintf(w, "namespace     %s\nversion       %d\nauto create   %t\nretain bytes  %d\npartitions    %d\n",
+		v.Namespace, v.Version, v.AutoCreate, v.RetainBytes, len(v.Partitions))
+	for _, p := range v.Partitions {
+		leader := p.Leader
+		switch {
+		case !p.Led:
+			leader = "nobody"
+		case leader == "":
+			leader = "the server that answered"
+		}
+		fmt.Fprintf(w, "  %-4d  shard %d  led by %s\n", p.Partition, p.Shard, leader)
+	}
+}
+
+func (a *app) namespaceGetCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "get NAME",
+		Short: "Print a namespace: its configuration and where its partitions lie",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.named(c.Context(), args[0], func(ctx context.Context, client *millrace.Client) error {
+				ns, err := client.Namespace(ctx)
+				if err != nil {
+					return err
+				}
+				v := namespaceView{
+					Namespace: args[0], Version: ns.Config.Version, AutoCreate: ns.Config.AutoCreate,
+					RetainBytes: ns.Config.RetainBytes, Partitions: []partitionView{},
+				}
+				for _, p := range ns.Partitions {
+					v.Partitions = append(v.Partitions, partitionView{p.Partition, p.Shard, p.Led, p.Address})
+				}
+				return a.print(v, v.text)
+			})
+		},
+	}
+}

@@ -1,0 +1,207 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"time"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/core"
+)
+
+const (
+	// namespaceWait is how often a waiting claim looks for a namespace that does not exist yet.
+	namespaceWait = time.Second
+	// claimSlice is how long a claim of any partition waits at one of them before it looks at all again.
+	claimSlice = 200 * time.Millisecond
+)
+
+// Claim gives ready tasks to a caller without a stream.
+func (ts *taskService) Claim(ctx context.Context, in *pb.ClaimRequest) (*pb.ClaimResponse, error) {
+	return ts.claim(ctx, in, false)
+}
+
+// claim is Claim. With stay it sends its caller to no other node while this one leads a partition: the caller was sent here.
+func (ts *taskService) claim(ctx context.Context, in *pb.ClaimRequest, stay bool) (*pb.ClaimResponse, error) {
+	ctx, cancel := ts.s.waiting(ctx)
+	defer cancel()
+	spec, fact := ts.s.claimSpec(in)
+	if fact != nil {
+		return nil, fact
+	}
+	c, err := ts.s.beginClaim(ctx, &spec)
+	if err != nil {
+		if unknownNamespace(err) {
+			return &pb.ClaimResponse{At: showAt(core.At{})}, nil
+		}
+		return nil, waited(ctx, err)
+	}
+	if spec.Worker == "" {
+		spec.Worker = c.who.Name
+	}
+	var tasks []core.Assigned
+	var at core.At
+	switch {
+	case in.Partition != nil && int64(in.GetPartition()) >= int64(len(c.partitions)):
+		return nil, invalid("partition", "is none of the namespace's")
+	case in.Partition == nil && c.t.several():
+		tasks, at, err = c.claimAny(ctx, spec, stay)
+	default:
+		c.t.part = c.partitions[in.GetPartition()].Partition
+		tasks, at, err = ts.s.o.Backend.Claim(ctx, c.t.part, spec)
+	}
+	if err != nil {
+		return nil, waited(ctx, err)
+	}
+	tasks = c.fit(tasks)
+	return &pb.ClaimResponse{Tasks: showAssigned(tasks, ts.s.o.Backend.Now(c.t.part)), At: showAt(at)}, nil
+}
+
+// claimAny claims from whichever partition has ready tasks, those that this node leads first, in turn; then the call's
+// partition is that. One led elsewhere sends the caller there. Without ready tasks it waits at one partition after the
+// other, and looks at all in between.
+func (c *call) claimAny(ctx context.Context, spec core.ClaimSpec, stay bool) ([]core.Assigned, core.At, error) {
+	b := c.s.o.Backend
+	ends := c.s.o.Clock.Boot() + spec.Wait.Duration()
+	for {
+		l := c.look(spec.Queues)
+		for _, p := range l.ready {
+			tasks, at, err := c.claimAt(ctx, p, spec, 0)
+			if err != nil || len(tasks) > 0 {
+				return tasks, at, err
+			}
+		}
+		switch {
+		case len(l.here) == 0 && l.leader == "":
+			return nil, core.At{}, core.Unavailable{Reason: "no_leader"}
+		case len(l.here) == 0, l.busy != "" && !stay:
+			return nil, core.At{}, core.NotLeader{Leader: cmp.Or(l.busy, l.leader)}
+		}
+		left := ends - c.s.o.Clock.Boot()
+		if left <= 0 {
+			return nil, core.At{Stamp: b.Now(c.t.part)}, nil
+		}
+		tasks, at, err := c.claimAt(ctx, l.here[0], spec, min(left, claimSlice))
+		if err != nil || len(tasks) > 0 {
+			return tasks, at, err
+		}
+	}
+}
+
+// claimAt claims from one partition. That it is led elsewhere by now is no error: it has no task to give.
+func (c *call) claimAt(ctx context.Context, p core.Partition, spec core.ClaimSpec, wait time.Duration) ([]core.Assigned, core.At, error) {
+	c.t.part, spec.Wait = p, core.MillisOf(wait)
+	tasks, at, err := c.s.o.Backend.Claim(ctx, p, spec)
+	if is[core.NotLeader](err) {
+		err = nil
+	}
+	if f, ok := errors.AsType[core.Unavailable](err); ok && f.Reason == "no_leader" {
+		err = nil
+	}
+	return tasks, at, err
+}
+
+// looked is what a claim finds when it looks at all partitions.
+type looked struct {
+	here   []core.Partition // led by this node
+	ready  []core.Partition // of those: with ready tasks
+	busy   string           // leader of one with ready tasks, elsewhere
+	leader string           // of any, elsewhere
+}
+
+// look looks at all partitions, from another one on each time.
+func (c *call) look(queues []core.GrantQueue) (l looked) {
+	b := c.s.o.Backend
+	first := int(c.s.turn.Add(1) % uint64(c.t.parts))
+	for i := range c.t.parts {
+		p := c.t.in((first + i) % c.t.parts)
+		leader, here, known := b.Leader(p)
+		switch {
+		case !known:
+		case here:
+			l.here = append(l.here, p)
+			if b.Backlog(p, queues) {
+				l.ready = append(l.ready, p)
+			}
+		case leader == "":
+		case l.busy == "":
+			l.leader = leader
+			if b.Backlog(p, queues) {
+				l.busy = leader
+			}
+		}
+	}
+	return l
+}
+
+// claimSpec reads a claim.
+func (s *Server) claimSpec(in *pb.ClaimRequest) (spec core.ClaimSpec, fact core.Fact) {
+	t := translator{l: &s.l}
+	if spec.Queues, fact = t.queues(in.GetQueues()); fact != nil {
+		return spec, fact
+	}
+	if int64(in.GetMax()) > s.l.ClaimTasks {
+		return spec, beyond("max", "claim_tasks", s.l.ClaimTasks, "is out of range")
+	}
+	spec.Max = max(in.GetMax(), 1)
+	if spec.Lease, fact = millis("lease", in.GetLease(), t.leases()); fact != nil {
+		return spec, fact
+	}
+	if spec.Wait, fact = millis("wait", in.GetWait(), span{0, s.l.ClaimWaitMs, "claim_wait_ms"}); fact != nil {
+		return spec, fact
+	}
+	if in.Partition != nil && int64(in.GetPartition()) >= s.l.Partitions {
+		return spec, beyond("partition", "partitions", s.l.Partitions, "is out of range")
+	}
+	spec.Worker = in.GetWorker()
+	return spec, textUpTo("worker", in.GetWorker(), "worker_bytes", s.l.WorkerBytes)
+}
+
+// beginClaim is begin for a claim: it makes no namespace, but waits for one as long as the claim would wait for a
+// task, and takes that off the claim's own wait.
+func (s *Server) beginClaim(ctx context.Context, spec *core.ClaimSpec) (*call, error) {
+	for {
+		c, err := s.begin(ctx, false)
+		if err == nil || !unknownNamespace(err) || spec.Wait <= 0 {
+			return c, err
+		}
+		pause := min(spec.Wait.Duration(), namespaceWait)
+		spec.Wait -= core.MillisOf(pause)
+		timer := s.o.Clock.NewTimer(pause)
+		select {
+		case <-timer.C():
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// fit keeps the tasks that one message takes and gives the others back to their queues.
+func (c *call) fit(tasks []core.Assigned) []core.Assigned {
+	bytes := 0
+	for i := range tasks {
+		bytes += assignedBytes(&tasks[i])
+		if i > 0 && bytes > prevBytes {
+			c.s.release(c.t.part, tasks[i:], func() {})
+			return tasks[:i]
+		}
+	}
+	return tasks
+}
+
+// release gives back tasks that never reached a worker, and calls over when that is done.
+func (s *Server) release(p core.Partition, tasks []core.Assigned, over func()) {
+	commits := make([]core.Commit, len(tasks))
+	for i, t := range tasks {
+		op := &core.TaskRelease{Task: t.Task, Token: t.Token, Undelivered: true}
+		commits[i] = core.Commit{Partition: p, Ops: []core.Op{op}}
+	}
+	s.o.Backend.Propose(p, commits, func(done core.Proposed) {
+		if done.Err != nil { // their leases end by themselves
+			s.log.Warn("tasks that were not delivered stay leased", "tasks", len(tasks), "err", done.Err)
+		}
+		over()
+	})
+}

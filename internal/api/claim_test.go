@@ -1,0 +1,144 @@
+package api
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/core"
+)
+
+func claimAny(queue string, wait int64) *pb.ClaimRequest {
+	return &pb.ClaimRequest{Queues: []*pb.QueueWeight{{Name: queue}}, Wait: ms(wait)}
+}
+
+// claims makes the node's claims answer with one task of their partition where there is a backlog, else when the clock has
+// moved; it returns where they were.
+func (r *rig) claims() func() []uint16 {
+	var seen []uint16
+	r.n.claimAt = func(ctx context.Context, p core.Partition, s core.ClaimSpec) ([]core.Assigned, error) {
+		r.n.mu.Lock()
+		seen = append(seen, p.Index)
+		ready := r.n.backlog[p.Index]
+		r.n.mu.Unlock()
+		if ready {
+			return []core.Assigned{{Task: core.PlacedID(1e12, p.Index, 4, [9]byte{1}), Token: 2}}, nil
+		}
+		if s.Wait == 0 {
+			return nil, nil
+		}
+		timer := r.clock.NewTimer(s.Wait.Duration())
+		defer timer.Stop()
+		select {
+		case <-timer.C():
+			return nil, nil
+		case <-ctx.Done():
+			return nil, core.DeadlineExceeded{}
+		}
+	}
+	return func() []uint16 {
+		r.n.mu.Lock()
+		defer r.n.mu.Unlock()
+		out := seen
+		seen = nil
+		return out
+	}
+}
+
+func TestAClaimTakesWhereTasksAreReadyInTurn(t *testing.T) {
+	r := wideRig(t, "", "b", "", "")
+	seen := r.claims()
+	r.n.backlog = map[uint16]bool{0: true, 1: true, 3: true}
+	for range 8 {
+		if out, err := r.tasks().Claim(as("acme/all"), claimAny("q", 0)); err != nil || len(out.GetTasks()) != 1 {
+			t.Fatal(out, err)
+		}
+	}
+	got := seen()
+	if n := len(got); n != 8 || slices.Contains(got, 1) || slices.Contains(got, 2) || !slices.Contains(got, 0) || !slices.Contains(got, 3) {
+		t.Errorf("claimed at %v", got)
+	}
+}
+
+func TestAClaimIsSentToWhereTasksAreReadyWhenNoneAreHere(t *testing.T) {
+	for _, c := range []struct {
+		leaders string
+		backlog uint16 // the partition with tasks; 9: none
+		want    string // leader, or a code
+	}{
+		{", b, c, ", 2, "c"},
+		{", b, c, ", 1, "b"},
+		{", b, c, ", 9, "OK"},
+		{"b, b, b, b", 9, "b"},
+		{"?, ?, c, ?", 9, "c"},
+		{"?, ?, ?, ?", 9, "UNAVAILABLE"},
+		{"?, ?, ?, ", 0, "OK"},
+	} {
+		r := wideRig(t, strings.Split(c.leaders, ", ")...)
+		r.claims()
+		r.n.backlog = map[uint16]bool{c.backlog: true}
+		out, err := r.tasks().Claim(as("acme/all"), claimAny("q", 0))
+		got := "OK"
+		if err != nil {
+			e := errorOf(t, err)
+			if got = e.GetCode(); got == "NOT_LEADER" {
+				got = e.GetLeader()
+			}
+		} else if len(out.GetTasks()) != 0 {
+			t.Errorf("%s: %v", c.leaders, out)
+		}
+		if got != c.want {
+			t.Errorf("%s, tasks in %d: %s, want %s", c.leaders, c.backlog, got, c.want)
+		}
+	}
+}
+
+func TestAWaitingClaimLooksAtAllPartitionsAgainAndAgain(t *testing.T) {
+	r := wideRig(t, "", "", "", "b")
+	seen := r.claims()
+	type end struct {
+		out *pb.ClaimResponse
+		err error
+	}
+	claim := func(wait int64) chan end {
+		ended := make(chan end, 1)
+		before := r.clock.armed()
+		go func() {
+			out, err := r.tasks().Claim(as("acme/all"), claimAny("q", wait))
+			ended <- end{out, err}
+		}()
+		eventually(t, "it waits", func() bool { return r.clock.armed() == before+1 })
+		return ended
+	}
+	slice := func() {
+		n := r.clock.armed()
+		r.clock.advance(claimSlice)
+		eventually(t, "it waits again", func() bool { return r.clock.armed() == n })
+	}
+	ended := claim(60_000)
+	for range 5 {
+		slice()
+	}
+	if got := seen(); len(got) != 6 || slices.Contains(got, 3) {
+		t.Errorf("waited at %v", got)
+	}
+	r.n.mu.Lock()
+	r.n.backlog = map[uint16]bool{3: true}
+	r.n.mu.Unlock()
+	r.clock.advance(claimSlice)
+	if e := errorOf(t, (<-ended).err); e.GetCode() != "NOT_LEADER" || e.GetLeader() != "b" {
+		t.Errorf("a task came elsewhere: %v", e)
+	}
+	r.n.mu.Lock()
+	r.n.backlog = nil
+	r.n.mu.Unlock()
+	ended = claim(300)
+	slice()
+	r.clock.advance(100 * time.Millisecond)
+	if e := <-ended; e.err != nil || len(e.out.GetTasks()) != 0 {
+		t.Errorf("its time is over: %v, %v", e.out, e.err)
+	}
+}

@@ -1,0 +1,134 @@
+package api
+
+import (
+	"context"
+	"slices"
+
+	"google.golang.org/grpc/metadata"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/core"
+)
+
+// CreateNamespace makes the call's namespace.
+func (qs *queueService) CreateNamespace(ctx context.Context, in *pb.CreateNamespaceRequest) (*pb.CreateNamespaceResponse, error) {
+	s := qs.s
+	if s.stopping() {
+		return nil, core.Unavailable{Reason: "stopping"}
+	}
+	who, ok := callerOf(ctx)
+	if !ok {
+		return nil, core.Unauthenticated{}
+	}
+	md, _ := metadata.FromIncomingContext(ctx)
+	name, fact := namespaceOf(md)
+	if fact != nil {
+		return nil, fact
+	}
+	if int64(in.GetPartitions()) > s.l.Partitions {
+		return nil, beyond("partitions", "partitions", s.l.Partitions, "is out of range")
+	}
+	ns, replayed, err := s.o.Backend.CreateNamespace(ctx, s.tenantOf(ctx, who), name, max(int(in.GetPartitions()), 1))
+	if err != nil {
+		return nil, err
+	}
+	return &pb.CreateNamespaceResponse{Replayed: replayed, Partitions: s.showPartitions(ns.Partitions)}, nil
+}
+
+// GetNamespace reads the configuration of the call's namespace, and where its partitions lie.
+func (qs *queueService) GetNamespace(ctx context.Context, _ *pb.GetNamespaceRequest) (*pb.GetNamespaceResponse, error) {
+	c, err := qs.s.begin(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	config, at, err := qs.s.o.Backend.NamespaceConfig(ctx, c.t.part, core.ReadOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return &pb.GetNamespaceResponse{
+		Config: showNamespaceConfig(config), At: showAt(at), Partitions: qs.s.showPartitions(c.partitions),
+	}, nil
+}
+
+// SetNamespace replaces the configuration of the call's namespace.
+func (qs *queueService) SetNamespace(ctx context.Context, in *pb.SetNamespaceRequest) (*pb.SetNamespaceResponse, error) {
+	version, fact := ifVersion(in.IfVersion)
+	if fact != nil {
+		return nil, fact
+	}
+	t := translator{l: &qs.s.l}
+	config, fact := t.namespaceConfig(in.GetConfig())
+	if fact != nil {
+		return nil, within("config", fact)
+	}
+	c, err := qs.s.begin(ctx, true)
+	if err != nil {
+		return nil, err
+	}
+	r, at, err := c.set(ctx, setting{
+		version: version,
+		op:      func(version int64) core.Op { return &core.NamespaceSet{Config: config, IfVersion: version} },
+		is: func() (uint64, error) {
+			found, _, err := qs.s.o.Backend.NamespaceConfig(ctx, c.t.part, core.ReadOptions{})
+			version := found.Version
+			if found.Version = config.Version; found != config {
+				version = 0
+			}
+			return version, err
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &pb.SetNamespaceResponse{Version: r.Version, At: showAt(at)}, nil
+}
+
+// showPartitions tells where the partitions of a namespace lie, and who leads them as far as this node knows.
+func (s *Server) showPartitions(partitions []core.PartitionInfo) []*pb.PartitionInfo {
+	out := make([]*pb.PartitionInfo, len(partitions))
+	for i, p := range partitions {
+		address, _, known := s.o.Backend.Leader(p.Partition)
+		out[i] = &pb.PartitionInfo{Partition: uint32(i), Shard: uint32(p.Shard), Address: address, Led: known}
+	}
+	return out
+}
+
+// directory lists the partitions of a namespace whose leaders this node knows.
+func (s *Server) directory(partitions []core.PartitionInfo) []*pb.PartitionAddress {
+	out := make([]*pb.PartitionAddress, 0, len(partitions))
+	for i, p := range partitions {
+		if address, _, known := s.o.Backend.Leader(p.Partition); known {
+			out = append(out, &pb.PartitionAddress{Partition: uint32(i), Address: address})
+		}
+	}
+	return out
+}
+
+// tellLeaders queues a Directory, unless the client knows all that it says, or one is queued. What it says is read when it
+// is sent, so that one frame is enough however often leaders change meanwhile.
+func (st *stream) tellLeaders() {
+	now := st.s.directory(st.partitions)
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	same := func(a, b *pb.PartitionAddress) bool {
+		return a.GetPartition() == b.GetPartition() && a.GetAddress() == b.GetAddress()
+	}
+	if st.closed || st.telling || slices.EqualFunc(now, st.told, same) {
+		return
+	}
+	st.telling = true
+	o := outgoing{leaders: true, bytes: frameBytes * int64(1+len(now))}
+	st.out = append(st.out, o)
+	st.outBytes += o.bytes
+	wake(st.kick)
+}
+
+// directoryFrame is the Directory that tellLeaders queued.
+func (st *stream) directoryFrame() *pb.ServerFrame {
+	now := st.s.directory(st.partitions)
+	st.mu.Lock()
+	st.told, st.telling = now, false
+	st.mu.Unlock()
+	st.tellLeaders() // what changed meanwhile
+	return &pb.ServerFrame{Frame: &pb.ServerFrame_Directory{Directory: &pb.Directory{Partitions: now}}}
+}

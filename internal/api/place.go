@@ -1,0 +1,274 @@
+package api
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/millrace/millrace/internal/core"
+)
+
+// This file says which partition of a namespace a thing belongs to, and refuses what belongs to another one than the
+// commit or stream that it comes in. Where a namespace has one partition, everything belongs to that, whatever ids say.
+
+// misplaced is an Invalid of a field that says another partition than the one it came to.
+type misplaced struct {
+	core.Invalid
+	place int // where it belongs; below 0: nowhere
+}
+
+func belongs(field string, place int) core.Fact {
+	return misplaced{
+		Invalid: core.Invalid{Field: field, Message: fmt.Sprintf("belongs to partition %d", place)}, place: place,
+	}
+}
+
+func (f misplaced) details() map[string]string {
+	if f.place < 0 {
+		return nil
+	}
+	return map[string]string{"partition": strconv.Itoa(f.place)}
+}
+
+// atOp is a fact about one op of a commit.
+type atOp struct {
+	core.Fact
+	op int
+}
+
+// Unwrap returns the fact.
+func (f atOp) Unwrap() error { return f.Fact }
+
+// What a part of a commit can say instead of a partition.
+const (
+	anywhere = -1 // nothing: it goes where the others go
+	nowhere  = -2 // a partition that the namespace does not have: so there is no such task
+	torn     = -3 // two partitions
+)
+
+// several reports whether the namespace has partitions to choose from.
+func (t *translator) several() bool { return t.parts > 1 }
+
+// in is a partition of the namespace.
+func (t *translator) in(index int) core.Partition {
+	p := t.part
+	p.Index = uint16(index)
+	return p
+}
+
+// partOf returns the partition of a task that exists. It reports false when its id names none of the namespace's: then
+// there is no such task.
+func (t *translator) partOf(id core.TaskID) (core.Partition, bool) {
+	if !t.several() {
+		return t.part, true
+	}
+	place := t.placeOfID(id)
+	return t.in(max(place, 0)), place >= 0
+}
+
+func (t *translator) placeOfID(id core.TaskID) int {
+	if place := int(id.Partition()); place < t.parts {
+		return place
+	}
+	return nowhere
+}
+
+// partOfKey returns the partition of a key.
+func (t *translator) partOfKey(key []byte) core.Partition {
+	if !t.several() {
+		return t.part
+	}
+	return t.in(int(core.PlaceKey(key, t.parts)))
+}
+
+// placeOf returns the partition that an op says it belongs to, or anywhere, nowhere or torn.
+func (t *translator) placeOf(op core.Op) int {
+	switch op := op.(type) {
+	case *core.TaskCreate:
+		return t.placeOfCreate(op)
+	case *core.TaskComplete:
+		return t.placeOfID(op.Task)
+	case *core.TaskFail:
+		return t.placeOfID(op.Task)
+	case *core.TaskSnooze:
+		return t.placeOfID(op.Task)
+	case *core.TaskRelease:
+		return t.placeOfID(op.Task)
+	case *core.KVPut:
+		return int(core.PlaceKey(op.Key, t.parts))
+	case *core.KVDelete:
+		return int(core.PlaceKey(op.Key, t.parts))
+	case *core.KVCheck:
+		return int(core.PlaceKey(op.Key, t.parts))
+	}
+	return anywhere
+}
+
+func (t *translator) placeOfCreate(op *core.TaskCreate) int {
+	if op.ID.IsZero() && op.Tag == "" && op.Unique.Key == "" {
+		return anywhere
+	}
+	place := op.Place(t.parts)
+	if !op.ID.IsZero() && op.ID.Partition() != place {
+		return torn
+	}
+	return int(place)
+}
+
+// placedBy is the field of a task that says where it belongs.
+func placedBy(op *core.TaskCreate) string {
+	switch {
+	case op.Tag != "":
+		return "tag"
+	case op.Unique.Key != "":
+		return "unique.key"
+	}
+	return "id"
+}
+
+// anyTries bounds the look for a partition that this node leads.
+const anyTries = 64
+
+// anyPlace draws a partition for what says none: one that this node leads, if there is any, so that nobody is sent on.
+func (t *translator) anyPlace() int {
+	first := int(t.rand.Uint64() % uint64(t.parts))
+	if t.leads == nil {
+		return first
+	}
+	for i := range min(t.parts, anyTries) {
+		place := (first + i) % t.parts
+		if _, here, serves := t.leads.Leader(t.in(place)); here && serves {
+			return place
+		}
+	}
+	return first
+}
+
+func (t *translator) idAt(place int) core.TaskID {
+	var random [9]byte
+	t.rand.Fill(random[:])
+	return core.PlacedID(int64(t.now), uint16(place), t.parts, random)
+}
+
+// placeCreate returns the partition of a task that is made by itself, and gives it an id there if it has none.
+func (t *translator) placeCreate(op *core.TaskCreate) (core.Partition, core.Fact) {
+	if !t.several() {
+		return t.part, nil
+	}
+	place := t.placeOfCreate(op)
+	switch {
+	case place == torn:
+		f := core.Invalid{Field: "id", Message: "names another partition than " + placedBy(op) + " does"}
+		if placedBy(op) == "id" {
+			f.Message = "names another partition than its last 64 bits do"
+		}
+		return t.part, misplaced{Invalid: f, place: int(op.Place(t.parts))}
+	case place == anywhere && t.bound:
+		place = int(t.part.Index)
+	case place == anywhere:
+		place = t.anyPlace()
+	case t.bound && place != int(t.part.Index):
+		return t.part, belongs(placedBy(op), place)
+	}
+	if op.ID.IsZero() {
+		op.ID = t.idAt(place)
+	}
+	return t.in(place), nil
+}
+
+// placeHold returns the partition of a lease that is to be ended or extended.
+func (t *translator) placeHold(field string, h core.TaskHold) (core.Partition, core.Fact) {
+	p, ok := t.partOf(h.Task)
+	switch {
+	case !ok:
+		return p, core.NotFound{Kind: "task", ID: h.Task.String()}
+	case t.bound && p != t.part:
+		return p, belongs(field, int(p.Index))
+	}
+	return p, nil
+}
+
+// place puts a commit into the partition of its fence, else of its first part that says one, and refuses parts that
+// belong elsewhere. Tasks without an id get one. Of a completion with effects the first op is the edge's own, and says
+// the partition; ops are counted after it.
+func (t *translator) place(c *core.Commit, own int) core.Fact {
+	if !t.several() {
+		return nil
+	}
+	home, fact := t.home(c)
+	if fact != nil {
+		return fact
+	}
+	var strays []int
+	var unknown core.Fact
+	for i, op := range c.Ops[own:] {
+		switch place := t.placeOf(op); {
+		case place == anywhere || place == home:
+		case place != nowhere:
+			strays = append(strays, i)
+		case unknown == nil:
+			unknown = atOp{core.NotFound{Kind: "task", ID: settledBy(op).String()}, i}
+		}
+	}
+	if len(strays) > 0 {
+		return core.WrongPartition{Ops: strays}
+	}
+	for i, check := range c.Conditions {
+		if place := int(core.PlaceKey(check.Key, t.parts)); place != home {
+			return belongs(item("conditions", i)+".key", place)
+		}
+	}
+	if unknown != nil {
+		return unknown
+	}
+	c.Partition = t.in(home)
+	for _, op := range c.Ops {
+		if create, ok := op.(*core.TaskCreate); ok && create.ID.IsZero() {
+			create.ID = t.idAt(home)
+		}
+	}
+	return nil
+}
+
+// home chooses the partition of a commit. One that says none is put by its request id, so that its repetition is found.
+func (t *translator) home(c *core.Commit) (int, core.Fact) {
+	if c.Fence != nil {
+		p, ok := t.partOf(c.Fence.Task)
+		switch {
+		case !ok:
+			return 0, core.LeaseLost{Task: c.Fence.Task, Given: c.Fence.Token}
+		case t.bound && p != t.part:
+			return 0, belongs("fence.task", int(p.Index))
+		}
+		return int(p.Index), nil
+	}
+	if t.bound {
+		return int(t.part.Index), nil
+	}
+	for _, op := range c.Ops {
+		if place := t.placeOf(op); place >= 0 {
+			return place, nil
+		}
+	}
+	for _, check := range c.Conditions {
+		return int(core.PlaceKey(check.Key, t.parts)), nil
+	}
+	if c.RequestID != (core.RequestID{}) {
+		return int(core.PlaceText(c.RequestID[:], t.parts)), nil
+	}
+	return t.anyPlace(), nil
+}
+
+// settledBy is the task whose attempt an op ends.
+func settledBy(op core.Op) core.TaskID {
+	switch op := op.(type) {
+	case *core.TaskComplete:
+		return op.Task
+	case *core.TaskFail:
+		return op.Task
+	case *core.TaskSnooze:
+		return op.Task
+	case *core.TaskRelease:
+		return op.Task
+	}
+	return core.TaskID{}
+}

@@ -1,0 +1,361 @@
+package api
+
+import (
+	"context"
+	"encoding/binary"
+	"sync"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/core"
+)
+
+// This file carries calls that are about several partitions of a namespace to each of them.
+
+// share is the part of a batch that is one partition's.
+type share struct {
+	part    core.Partition
+	commits []core.Commit
+	places  []int // of the commits in the batch
+	end     core.Proposed
+}
+
+// shares divides a batch, in the order of its items.
+func shares(commits []core.Commit) []*share {
+	var out []*share
+	known := make(map[core.Partition]*share)
+	for i := range commits {
+		p := commits[i].Partition
+		s := known[p]
+		if s == nil {
+			s = &share{part: p}
+			known[p] = s
+			out = append(out, s)
+		}
+		s.commits, s.places = append(s.commits, commits[i]), append(s.places, i)
+	}
+	return out
+}
+
+func onePartition(commits []core.Commit) bool {
+	for i := range commits {
+		if commits[i].Partition != commits[0].Partition {
+			return false
+		}
+	}
+	return true
+}
+
+// proposeEach is propose for commits of several partitions, in the order of each. When one other node leads all of them it
+// says so; else those led elsewhere are carried there. The results are in the order of the commits. Where a partition did
+// not answer, its commits are refused for that; when none did, so is the call.
+func (c *call) proposeEach(ctx context.Context, commits []core.Commit) (core.Proposed, error) {
+	if !c.t.several() || onePartition(commits) {
+		return c.propose(ctx, commits...)
+	}
+	if err := ctx.Err(); err != nil {
+		return core.Proposed{}, factOf(err, false)
+	}
+	all := shares(commits)
+	if leader, ok := c.s.oneElsewhere(all); ok {
+		return core.Proposed{}, core.NotLeader{Leader: leader}
+	}
+	var wait sync.WaitGroup
+	for _, s := range all {
+		wait.Go(func() { s.end = c.s.forward(ctx, s.part, s.commits) })
+	}
+	wait.Wait()
+	out := core.Proposed{Results: make([]core.Result, len(commits))}
+	var failed, unknown core.Fact
+	answered := 0
+	for _, s := range all {
+		if s.end.Err != nil {
+			if failed = s.end.Err; isUnknown(failed) {
+				unknown = failed
+			}
+		} else {
+			answered++
+		}
+		for i, place := range s.places {
+			if s.end.Err != nil {
+				out.Results[place].Refusal = &core.Refusal{Op: core.CommitOp, Fact: s.end.Err}
+			} else {
+				out.Results[place] = s.end.Results[i]
+			}
+		}
+	}
+	switch {
+	case answered > 0:
+		return out, nil
+	case unknown != nil:
+		return out, unknown
+	}
+	return out, failed
+}
+
+// forward proposes at whoever leads a partition. Its end has a result for each commit, or an error which is of this node:
+// a caller is sent nowhere by it.
+func (s *Server) forward(ctx context.Context, p core.Partition, commits []core.Commit) core.Proposed {
+	out := s.o.Backend.Forward(ctx, p, commits)
+	if is[core.NotLeader](out.Err) { // leaders changed faster than it could follow
+		out.Err = core.Unavailable{Reason: "no_leader"}
+	}
+	if out.Err == nil && checkResults(out, len(commits)) != nil {
+		s.log.Error("call failed", "method", "forward", "err", errResults)
+		out.Err = core.Unavailable{Reason: "leader_unreached", Unknown: true}
+	}
+	return out
+}
+
+// oneElsewhere finds the one other node that leads all shares of a batch, if it is so.
+func (s *Server) oneElsewhere(all []*share) (leader string, ok bool) {
+	for _, sh := range all {
+		address, here, known := s.o.Backend.Leader(sh.part)
+		if here || !known || leader != "" && address != leader {
+			return "", false
+		}
+		leader = address
+	}
+	return leader, leader != ""
+}
+
+// isUnknown reports whether what failed so may have been applied.
+func isUnknown(f core.Fact) bool {
+	switch f := f.(type) {
+	case core.Unavailable:
+		return f.Unknown
+	case core.DeadlineExceeded:
+		return f.Unknown
+	}
+	return false
+}
+
+// halfway is what a caller is told when a part of what was asked for is done, and f is why the rest is not known to be.
+// Asking again does the rest.
+func halfway(f core.Fact) core.Fact {
+	switch f := f.(type) {
+	case core.DeadlineExceeded:
+		return core.DeadlineExceeded{Unknown: true}
+	case core.Unavailable:
+		f.Unknown = true
+		return f
+	case core.Exhausted:
+		return core.Unavailable{Reason: "partly_applied", Limit: f.Limit, Unknown: true}
+	}
+	return core.Unavailable{Reason: "partly_applied", Unknown: true}
+}
+
+// eachAtOnce is how many partitions of one call are asked at once: enough for reads that each wait for a majority.
+const eachAtOnce = 32
+
+// each runs fn for every partition of the namespace, from the given one on, a few at a time. After an error it begins no
+// more, and returns the one of the first partition that had one.
+func (c *call) each(from int, fn func(core.Partition) error) error {
+	var (
+		mu     sync.Mutex // guards the variables below
+		next   = from
+		failed error
+		at     = c.t.parts
+	)
+	take := func() (int, bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		if failed != nil || next >= c.t.parts {
+			return 0, false
+		}
+		next++
+		return next - 1, true
+	}
+	var wait sync.WaitGroup
+	for range min(c.t.parts-from, eachAtOnce) {
+		wait.Go(func() {
+			for place, ok := take(); ok; place, ok = take() {
+				if err := fn(c.t.in(place)); err != nil {
+					mu.Lock()
+					if place < at {
+						at, failed = place, err
+					}
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	wait.Wait()
+	return failed
+}
+
+// setting is a configuration that all partitions of a namespace have.
+type setting struct {
+	version int64                  // that the change expects; -1: any
+	op      func(int64) core.Op    // puts it, if that is the version
+	is      func() (uint64, error) // the version under which the first partition has just that; 0: it has another
+}
+
+// set puts a configuration into all partitions. The first one judges the version, and its answer is the call's; where the
+// others fail, the outcome is unknown until the call is repeated. A repetition finds the version that the first call left.
+func (c *call) set(ctx context.Context, s setting) (core.OpResult, core.At, error) {
+	r, at, err := c.proposeOp(ctx, s.op(s.version))
+	if !c.t.several() {
+		return r, at, err
+	}
+	if is[core.RevMismatch](err) {
+		version, readErr := s.is()
+		if readErr != nil {
+			return r, at, readErr
+		}
+		if version == 0 || version != uint64(s.version)+1 {
+			return r, at, err
+		}
+		r.Version, err = version, nil
+	}
+	if err != nil {
+		return r, at, err
+	}
+	err = c.each(1, func(p core.Partition) error {
+		out := c.s.forward(ctx, p, []core.Commit{c.t.commitIn(p, []core.Op{s.op(-1)})})
+		switch {
+		case out.Err != nil:
+			return halfway(out.Err)
+		case out.Results[0].Refusal != nil:
+			return halfway(out.Results[0].Refusal.Fact)
+		}
+		return nil
+	})
+	return r, at, err
+}
+
+// merge adds where one partition's part of an answer stands. The whole has no index: it is of no one log.
+func merge(all *core.At, one core.At) {
+	if all.Stamp == 0 || one.Stamp < all.Stamp {
+		all.Stamp = one.Stamp
+	}
+}
+
+// queue counts what is in a queue, in all partitions. The configuration is that of the first one which has the queue.
+func (c *call) queue(ctx context.Context, name string) (q core.QueueStats, at core.At, err error) {
+	b := c.s.o.Backend
+	if !c.t.several() {
+		return b.Queue(ctx, c.t.part, name, core.ReadOptions{})
+	}
+	var mu sync.Mutex // guards the answer
+	first := c.t.parts
+	err = c.each(0, func(p core.Partition) error {
+		one, oneAt, err := b.Queue(ctx, p, name, core.ReadOptions{})
+		if is[core.NotFound](err) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		merge(&at, oneAt)
+		sum(&q, &one)
+		if int(p.Index) < first {
+			first, q.Config = int(p.Index), one.Config
+		}
+		return nil
+	})
+	if err == nil && first == c.t.parts {
+		err = core.NotFound{Kind: "queue", ID: name}
+	}
+	return q, at, err
+}
+
+// sum adds the counters of a queue in one partition. The configuration is left to the caller.
+func sum(q, one *core.QueueStats) {
+	q.Queue = one.Queue
+	for i, n := range one.States {
+		q.States[i] += n
+	}
+	q.Created += one.Created
+	q.Purged += one.Purged
+	q.Completed += one.Completed
+	q.Failed += one.Failed
+	q.Crashed += one.Crashed
+	q.Bytes += one.Bytes
+	if q.OldestReady == 0 || one.OldestReady != 0 && one.OldestReady < q.OldestReady {
+		q.OldestReady = one.OldestReady
+	}
+}
+
+// queues reads a page of queues by name, each counted in all partitions.
+func (c *call) queues(ctx context.Context, after string, limit int) (page []core.QueueStats, at core.At, err error) {
+	b := c.s.o.Backend
+	if !c.t.several() {
+		return b.Queues(ctx, c.t.part, after, limit, core.ReadOptions{})
+	}
+	var mu sync.Mutex // guards the answer
+	err = c.each(0, func(p core.Partition) error {
+		one, oneAt, err := b.Queues(ctx, p, after, limit, core.ReadOptions{})
+		if err != nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		merge(&at, oneAt)
+		page = mergeQueues(page, one, limit)
+		return nil
+	})
+	return page, at, err
+}
+
+// mergeQueues adds a partition's page to what is merged so far, both by name. What lies beyond the limit is dropped: it
+// never comes back into the page, as later pages only bring names before it.
+func mergeQueues(all, one []core.QueueStats, limit int) []core.QueueStats {
+	out := make([]core.QueueStats, 0, min(len(all)+len(one), limit))
+	for len(out) < limit && len(all)+len(one) > 0 {
+		switch {
+		case len(one) == 0 || len(all) > 0 && all[0].Queue < one[0].Queue:
+			out, all = append(out, all[0]), all[1:]
+		case len(all) == 0 || one[0].Queue < all[0].Queue:
+			out, one = append(out, one[0]), one[1:]
+		default:
+			sum(&all[0], &one[0])
+			out, all, one = append(out, all[0]), all[1:], one[1:]
+		}
+	}
+	return out
+}
+
+// listPartitions is how many partitions one page of tasks is looked for in. Where they hold few, the page is short, and its
+// cursor leads on.
+const listPartitions = 64
+
+// listAll reads a page of tasks, partition after partition. The cursor is the partition, and the cursor within it.
+func (c *call) listAll(ctx context.Context, q core.ListQuery) (*pb.ListResponse, error) {
+	place := 0
+	if len(q.Cursor) > 0 {
+		if len(q.Cursor) < 2 || int(binary.BigEndian.Uint16(q.Cursor)) >= c.t.parts {
+			return nil, invalid("cursor", "is none that a page ended with")
+		}
+		place, q.Cursor = int(binary.BigEndian.Uint16(q.Cursor)), q.Cursor[2:]
+	}
+	if len(q.Cursor) == 0 {
+		q.Cursor = nil
+	}
+	out := new(pb.ListResponse)
+	var at core.At
+	room := prevBytes
+	for last := place + listPartitions; place < min(last, c.t.parts) && q.Limit > 0 && room > 0; {
+		p, err := c.s.tasksUpTo(ctx, c.t.in(place), q, room)
+		if err != nil {
+			return nil, err
+		}
+		merge(&at, p.at)
+		for i := range p.tasks {
+			out.Tasks = append(out.Tasks, showTask(&p.tasks[i]))
+		}
+		room -= p.bytes
+		q.Limit -= len(p.tasks)
+		if q.Cursor = p.next; q.Cursor == nil {
+			place++
+		} else if p.cut {
+			break
+		}
+	}
+	out.At = showAt(at)
+	if place < c.t.parts {
+		out.Cursor = showCursor(append(binary.BigEndian.AppendUint16(nil, uint16(place)), q.Cursor...))
+	}
+	return out, nil
+}

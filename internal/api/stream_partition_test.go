@@ -1,0 +1,131 @@
+package api
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/core"
+)
+
+func helloTo(session byte, partition uint32) *pb.ClientFrame {
+	f := helloOf(session)
+	f.GetHello().Partition = partition
+	return f
+}
+
+func TestAStreamRefusesWhatIsOfAnotherPartition(t *testing.T) {
+	r := wideRig(t)
+	ws := r.open(as("acme/all"))
+	ws.send(helloTo(1, 2))
+	if w := ws.recv().GetWelcome(); w.GetPartitions() != 4 || len(w.GetDirectory()) != 4 {
+		t.Fatalf("welcome: %v", w)
+	}
+	if s := <-r.n.opened; s.part.Index != 2 {
+		t.Errorf("the session is of %v", s.part)
+	}
+	refused := func(what string, e *pb.Error, field string) {
+		t.Helper()
+		if e.GetCode() != "WRONG_PARTITION" || e.GetField() != field {
+			t.Errorf("%s: %v", what, e)
+		}
+	}
+	done := func(p uint16) *pb.SettleItem {
+		return &pb.SettleItem{Id: idIn(p, 1), Token: 3, Outcome: &pb.SettleItem_Complete{Complete: &pb.Complete{}}}
+	}
+	ws.send(settleFrame(1, done(2), done(1), done(2)))
+	settled := ws.ack().GetSettled()
+	refused("a settle", settled[1].GetError(), "items[1].id")
+	if settled[0].GetError() != nil || settled[2].GetError() != nil {
+		t.Errorf("settled %v", settled)
+	}
+	ws.send(&pb.ClientFrame{Frame: &pb.ClientFrame_Renew{Renew: &pb.RenewFrame{
+		Seq: 2, Items: []*pb.Hold{{Id: idIn(2, 1), Token: 3}, {Id: idIn(0, 1), Token: 3}},
+	}}})
+	refused("a renewal", ws.ack().GetError(), "items[1].id")
+	put := func(key string) *pb.Op {
+		return &pb.Op{Op: &pb.Op_KvPut{KvPut: &pb.KVPut{Keyspace: "ks", Key: []byte(key)}}}
+	}
+	var here, there string
+	for i := 0; here == "" || there == ""; i++ {
+		if key := fmt.Sprint(i); core.PlaceKey([]byte(key), 4) == 2 {
+			here = key
+		} else {
+			there = key
+		}
+	}
+	ws.send(commitFrame(&pb.CommitFrame{Seq: 3, Commit: &pb.CommitRequest{Ops: []*pb.Op{put(there), put(here)}}}))
+	if e := ws.ack().GetError(); e.GetCode() != "WRONG_PARTITION" || e.GetDetails()["ops"] != "0" {
+		t.Errorf("a commit: %v", e)
+	}
+	ws.send(commitFrame(&pb.CommitFrame{Seq: 4, Commit: &pb.CommitRequest{Ops: []*pb.Op{put(here)}}}))
+	if a := ws.ack(); a.GetError() != nil || a.GetAt().GetPartition() != 2 {
+		t.Errorf("a commit of its own: %v", a)
+	}
+	tasks := batchOver(2, 3).GetTasks()
+	ws.send(&pb.ClientFrame{Frame: &pb.ClientFrame_Create{Create: &pb.CreateFrame{Seq: 5, Tasks: tasks, Atomic: true}}})
+	if e := ws.ack().GetError(); e.GetCode() != "WRONG_PARTITION" || e.GetDetails()["ops"] != "1" {
+		t.Errorf("an atomic create: %v", e)
+	}
+	for _, c := range r.n.proposed() {
+		if c.Partition.Index != 2 {
+			t.Errorf("proposed to %v", c.Partition)
+		}
+	}
+}
+
+func TestOpenStreamsAreToldWhoLeadsWhenThatChanges(t *testing.T) {
+	r := wideRig(t, "", "b", "?", "b")
+	var all []*wireStream
+	for i := range 3 {
+		ws := r.open(as("acme/all"))
+		ws.send(helloTo(byte(i+1), 0))
+		if got := shownLeaders(ws.recv().GetWelcome().GetDirectory()); got != "0= 1=b 3=b" {
+			t.Fatalf("welcome: %s", got)
+		}
+		<-r.n.opened
+		all = append(all, ws)
+	}
+	for _, c := range []struct{ leaders, want string }{
+		{", b, c, b", "0= 1=b 2=c 3=b"},
+		{", b, c, b", ""}, // of another namespace
+		{", , c, ?", "0= 1= 2=c"},
+		{"?, ?, ?, ?", ""},
+		{", , c, d", "0= 1= 2=c 3=d"},
+	} {
+		eventually(t, "all streams follow the leaders", func() bool { return r.n.followers() == len(all) })
+		r.n.lead(leadersOf(strings.Split(c.leaders, ", ")...))
+		for i, ws := range all {
+			if c.want == "" {
+				if c.leaders == "?, ?, ?, ?" {
+					if got := ws.recv().GetDirectory(); got == nil || len(got.GetPartitions()) != 0 {
+						t.Errorf("stream %d: nobody leads: %v", i, got)
+					}
+				}
+				continue // the next frame is the next change's
+			}
+			if got := shownLeaders(ws.recv().GetDirectory().GetPartitions()); got != c.want {
+				t.Errorf("stream %d: %s, want %s", i, got, c.want)
+			}
+		}
+	}
+}
+
+func shownLeaders(in []*pb.PartitionAddress) string {
+	var out []string
+	for _, p := range in {
+		out = append(out, fmt.Sprintf("%d=%s", p.GetPartition(), p.GetAddress()))
+	}
+	return strings.Join(out, " ")
+}
+
+func TestAStreamOfANamespaceOfOnePartitionFollowsNobody(t *testing.T) {
+	r := newRig(t, Limits{})
+	ws, _ := r.greet(as("acme/all"), 1)
+	ws.send(createFrame(1, 1))
+	ws.ack()
+	if n := r.n.followers(); n != 0 {
+		t.Errorf("%d streams asked for changes of leaders", n)
+	}
+}

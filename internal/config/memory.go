@@ -1,0 +1,58 @@
+package config
+
+// Memory splits a server's memory: every large buffer has its share here, in bytes.
+type Memory struct {
+	Store       int64 // the database's cache and memory tables
+	Layer       int64 // one memory layer of one shard; a shard has two
+	LogQueue    int64 // batches waiting for the log's writer
+	LogCache    int64 // recent entries kept for followers and readers
+	Proposals   int64 // of one shard, waiting for an entry
+	PeerBulk    int64 // appends waiting for one peer
+	PeerControl int64 // votes, heartbeats and reads waiting for one peer
+	PeerInbox   int64 // messages of peers waiting for one shard
+}
+
+// Share is one row of a Memory, as metrics and errors name it.
+type Share struct {
+	Name    string
+	Bytes   int64
+	Meaning string
+}
+
+const mib = 1 << 20
+
+// PlanMemory gives two fifths to the database, a fifth to the layers, a tenth each to waiting proposals and to the log's
+// queue, a twentieth to its cache, and in a cluster a sixteenth each to what waits for peers and to what came from them.
+// The rest is for connections, derived indexes and the collector. What holds commits is never less than one, of 4 MiB.
+func PlanMemory(total int64, shards, peers int) Memory {
+	n := int64(max(shards, 1))
+	m := Memory{
+		Store:     total * 2 / 5,
+		Layer:     min(max(total/5/(2*n), mib), 4*mib),
+		LogQueue:  min(max(total/10, 16*mib), 64*mib),
+		LogCache:  min(max(total/20, mib), 16*mib),
+		Proposals: min(max(total/10/n, 4*mib), 64*mib),
+	}
+	if peers == 0 {
+		return m
+	}
+	send := min(max(total/16/int64(max(peers, 4)), 4*mib), 64*mib)
+	m.PeerControl = send / 16
+	m.PeerBulk = send - m.PeerControl
+	m.PeerInbox = min(max(total/16/max(n, 4), 4*mib), 64*mib)
+	return m
+}
+
+// Shares lists the rows. Those of peers are 0 for a server by itself.
+func (m Memory) Shares() []Share {
+	return []Share{
+		{"store", m.Store, "the database's cache and memory tables"},
+		{"layer", m.Layer, "one layer of changes of one shard, of which it has two"},
+		{"log_queue", m.LogQueue, "batches that wait for the log's writer"},
+		{"log_cache", m.LogCache, "recent entries, for followers and readers"},
+		{"proposals", m.Proposals, "one shard's proposals that wait for an entry"},
+		{"peer_bulk", m.PeerBulk, "appends that wait for one peer; beyond it they are dropped, and sent again later"},
+		{"peer_control", m.PeerControl, "votes, heartbeats and reads that wait for one peer; beyond it they are dropped"},
+		{"peer_inbox", m.PeerInbox, "messages of peers that wait for one shard; beyond it they are dropped"},
+	}
+}

@@ -1,0 +1,143 @@
+package node
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/machine/commit"
+)
+
+func (n *Node) shardOf(p core.Partition) (*shard, error) {
+	if p == systemPartition {
+		return n.shards[0], nil
+	}
+	n.dirMu.RLock()
+	id, ok := n.partitions[p]
+	n.dirMu.RUnlock()
+	if !ok || int(id) >= len(n.shards) {
+		return nil, core.NotFound{Kind: "namespace"}
+	}
+	return n.shards[id], nil
+}
+
+// Namespace finds a namespace of a tenant; with create it makes one that is missing, with one partition.
+func (n *Node) Namespace(ctx context.Context, tenant, name string, create bool) (core.NamespaceInfo, error) {
+	info, ok := n.cached(nsKey{tenant, name})
+	if ok {
+		return info, nil
+	}
+	info, ok, err := n.readNamespace(ctx, tenant, name)
+	switch {
+	case err != nil || ok:
+		return info, err
+	case !create:
+		return info, core.NotFound{Kind: "namespace", ID: name}
+	}
+	info, _, err = n.CreateNamespace(ctx, tenant, name, 1)
+	return info, err
+}
+
+// CreateNamespace makes a namespace with so many partitions. It reports whether there was one already. Errors:
+// AlreadyExists when that has another number of partitions; Invalid, Exhausted.
+func (n *Node) CreateNamespace(ctx context.Context, tenant, name string, partitions int) (info core.NamespaceInfo, replayed bool, err error) {
+	op := &core.NamespaceCreate{
+		Tenant: tenant, Name: name, Partitions: uint16(min(max(partitions, 0), 1<<16-1)), Shards: uint16(len(n.shards)),
+	}
+	p := n.Forward(ctx, systemPartition, []core.Commit{{Partition: systemPartition, Principal: "millrace", Ops: []core.Op{op}}})
+	switch {
+	case p.Err != nil:
+		return info, false, p.Err
+	case len(p.Results) != 1:
+		return info, false, fmt.Errorf("create namespace %q: %d results", name, len(p.Results))
+	case p.Results[0].Refusal != nil:
+		return info, false, p.Results[0].Refusal.Fact
+	}
+	info, ok, err := n.readNamespace(ctx, tenant, name)
+	if err == nil && !ok {
+		err = fmt.Errorf("namespace %q was created and is not in the directory", name)
+	}
+	return info, p.Results[0].Ops[0].Replayed, err
+}
+
+// FindNamespace looks a namespace up in this node's copy of the directory, without waiting for anything.
+func (n *Node) FindNamespace(tenant, name string) (info core.NamespaceInfo, ok bool, err error) {
+	k := nsKey{tenant, name}
+	if info, ok = n.cached(k); ok {
+		return info, true, nil
+	}
+	return n.lookUp(k)
+}
+
+func (n *Node) cached(k nsKey) (info core.NamespaceInfo, ok bool) {
+	n.dirMu.RLock()
+	defer n.dirMu.RUnlock()
+	info, ok = n.namespaces[k]
+	return info, ok
+}
+
+// readNamespace looks a namespace up in the directory as it is now.
+func (n *Node) readNamespace(ctx context.Context, tenant, name string) (core.NamespaceInfo, bool, error) {
+	if err := n.shards[0].barrier(ctx, core.ReadOptions{}); err != nil {
+		return core.NamespaceInfo{}, false, err
+	}
+	return n.lookUp(nsKey{tenant, name})
+}
+
+func (n *Node) lookUp(k nsKey) (info core.NamespaceInfo, ok bool, err error) {
+	err = n.shards[0].store.View(func(v core.View) error {
+		info, ok, err = commit.Namespace(v, k.tenant, k.name)
+		return err
+	})
+	if err != nil || !ok {
+		return info, false, err
+	}
+	n.dirMu.Lock()
+	defer n.dirMu.Unlock()
+	n.namespaces[k] = info
+	for _, p := range info.Partitions {
+		n.partitions[p.Partition] = p.Shard
+	}
+	return info, true, nil
+}
+
+// Leader tells who leads a partition: this node, which is here, or the one at an address. known is false when this node
+// has not heard of any.
+func (n *Node) Leader(p core.Partition) (address string, here, known bool) {
+	s, err := n.shardOf(p)
+	if err != nil {
+		return "", false, false
+	}
+	leader := s.leader.Load()
+	if leader == n.o.Replica {
+		return "", true, s.ready.Load()
+	}
+	if peer := n.peer(leader); peer != nil {
+		return peer.Address, false, true
+	}
+	return "", false, false
+}
+
+// Moved returns a channel that is closed when the leader of any shard changes, or begins to serve.
+func (n *Node) Moved() <-chan struct{} { return n.moved.wait() }
+
+// Backlog reports whether this node's replica of a partition has ready tasks in one of the queues. It may lag behind what
+// the leader has.
+func (n *Node) Backlog(p core.Partition, queues []core.GrantQueue) bool {
+	s, err := n.shardOf(p)
+	if err != nil {
+		return false
+	}
+	s.machineMu.RLock()
+	defer s.machineMu.RUnlock()
+	m := s.machine.Queue(p)
+	if m == nil {
+		return false
+	}
+	for _, q := range queues {
+		if m.ReadyCount(q.Name) > 0 {
+			return true
+		}
+	}
+	return false
+}

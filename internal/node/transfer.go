@@ -1,0 +1,287 @@
+package node
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/replog"
+)
+
+// How leadership moves: a shard's leader holds back new proposals, waits until all that is in its log is applied and
+// answered and the heir has it durably, and asks the heir to campaign at once. So nothing that was proposed is left in
+// doubt, nobody waits for an election's timeout, and what was held back is refused as not proposed.
+const (
+	// moveHold bounds how long proposals are held back in one attempt; it covers the time in which Raft gives a transfer up.
+	moveHold = 2 * time.Second
+	// moveRest is between attempts, so that a shard whose heir does not get ready serves most of the time.
+	moveRest = 200 * time.Millisecond
+	// moveNear is how many entries an heir may be behind when proposals begin to be held back: what is in flight.
+	moveNear = 64
+	// movePoll is how often who waits for a move looks.
+	movePoll = 5 * time.Millisecond
+	// spreadMove is how long an attempt to lead a shard home may take.
+	spreadMove = 5 * time.Second
+)
+
+// reacher is a Network that knows which nodes it has a connection to.
+type reacher interface{ Reaches(to uint64) bool }
+
+// moveRequest asks for a shard's leadership to move.
+type moveRequest struct {
+	to    uint64        // 0: whoever is ready
+	until time.Duration // boot time at which it is given up
+}
+
+// move is what a leader's loop remembers of a move under way. What is not atomic is the loop's.
+type move struct {
+	request atomic.Pointer[moveRequest]
+	alone   atomic.Uint64 // 1 and whom the request names, when nobody of these can be reached; 0: somebody can
+	keeps   atomic.Bool   // an operator wants the shard led here: it does not go home by itself
+
+	holding bool
+	since   time.Duration // boot time when holding began
+	rest    time.Duration // no attempt before this boot time
+	tried   uint64        // the last heir, who did not take over
+}
+
+// standing is what a shard's loop last saw of its log, for others to read.
+type standing struct{ term, commit, last, changes atomic.Uint64 }
+
+// note keeps what the log says of itself.
+func (s *shard) note(st replog.Status) {
+	s.standing.term.Store(st.Term)
+	s.standing.commit.Store(st.Commit)
+	s.standing.last.Store(st.Last)
+	old := s.leader.Swap(st.Leader)
+	if old == st.Leader {
+		return
+	}
+	s.n.moved.notify()
+	if st.Leader != 0 {
+		s.standing.changes.Add(1)
+	}
+}
+
+// moves takes leadership that is to move a step on, and reports whether proposals are held back meanwhile.
+func (s *shard) moves(st replog.Status) bool {
+	m, now := &s.move, s.n.o.Clock.Boot()
+	r := m.request.Load()
+	if s.n.leaving.Load() {
+		r = &moveRequest{until: now + 1}
+	}
+	switch {
+	case r == nil:
+		m.holding = false
+		return false
+	case now >= r.until:
+		m.request.CompareAndSwap(r, nil)
+		m.holding = false
+		return false
+	case s.core.Transferring():
+		m.holding = true
+		return true
+	case m.holding && now >= m.since+moveHold:
+		m.holding, m.rest = false, now+moveRest
+		return false
+	case now < m.rest:
+		return false
+	}
+	heir := s.heir(r.to, st.Last)
+	if heir.Replica == 0 {
+		m.holding = false
+		return false
+	}
+	if !m.holding {
+		m.holding, m.since = true, now
+	}
+	if s.applied.Load() >= st.Last && heir.Match >= st.Last {
+		s.n.o.Logger.Info("leadership moves", "shard", s.id, "to", heir.Replica)
+		m.tried = heir.Replica
+		s.core.Transfer(heir.Replica)
+	}
+	return true
+}
+
+// heir returns the replica that leadership moves to: the one that is wanted, or the one that has most of the log. It must
+// be heard of, and have nearly all. One that did not take over is taken again only if there is no other.
+func (s *shard) heir(to, last uint64) (best replog.Progress) {
+	reached, knows := s.n.o.Network.(reacher)
+	alone := 1 + to
+	for _, f := range s.core.Followers() {
+		reachable := f.Active
+		if knows {
+			reachable = reached.Reaches(f.Replica)
+		}
+		if !reachable || to != 0 && f.Replica != to {
+			continue
+		}
+		alone = 0
+		switch again := f.Replica == s.move.tried; {
+		case !f.Active || f.Match+moveNear < last: // it may yet be heard of, and catch up
+		case best.Replica == 0, best.Replica == s.move.tried, f.Match > best.Match && !again:
+			best = f
+		}
+	}
+	s.move.alone.Store(alone)
+	return best
+}
+
+// moved forgets a move, when this replica begins or ceases to lead.
+func (s *shard) moved(leading bool) {
+	m := &s.move
+	m.holding, m.rest, m.tried = false, 0, 0
+	m.request.Store(nil)
+	m.alone.Store(0)
+	if !leading {
+		m.keeps.Store(false)
+	}
+}
+
+// ask asks for the shard's leadership to move.
+func (s *shard) ask(to uint64, until time.Duration) *moveRequest {
+	r := &moveRequest{to: to, until: until}
+	s.move.request.Store(r)
+	s.poke()
+	return r
+}
+
+// leads reports whether this replica leads, serving or not.
+func (s *shard) leads() bool {
+	s.role.mu.Lock()
+	defer s.role.mu.Unlock()
+	return s.role.term != 0
+}
+
+// elsewhere reports whether another node leads, as far as this one knows.
+func (s *shard) elsewhere() bool {
+	leader := s.leader.Load()
+	return leader != 0 && leader != s.n.o.Replica && !s.leads()
+}
+
+// HandOver moves the leadership of every shard that this node leads to other nodes, and from here on keeps none that it
+// is given: for a node that is about to stop. It returns when others lead, as soon as it is known that nobody can, and
+// when ctx ends, with the number of shards that stayed.
+func (n *Node) HandOver(ctx context.Context) (stayed int) {
+	if len(n.o.Peers) == 0 {
+		return 0
+	}
+	n.leaving.Store(true)
+	var led []*shard
+	for _, s := range n.shards {
+		if s.leads() {
+			led = append(led, s)
+			s.move.alone.Store(0)
+			s.poke()
+		}
+	}
+	for _, s := range led {
+		n.waitFor(ctx, func() bool { return s.elsewhere() || s.move.alone.Load() == 1 || !n.reaches() })
+		if !s.elsewhere() {
+			stayed++
+		}
+	}
+	return stayed
+}
+
+// Transfer moves the leadership of a shard that this node leads to another node, and returns when that leads. Errors:
+// core.Invalid for a shard or a node that there is not, core.NotLeader and core.Unavailable when this node does not lead,
+// core.Unavailable when the other is not reached, does not catch up before ctx ends, or gives it back.
+func (n *Node) Transfer(ctx context.Context, shard core.ShardID, to uint64) error {
+	switch {
+	case int(shard) >= len(n.shards):
+		return core.Invalid{Field: "shard", Message: "there is no such shard"}
+	case to != n.o.Replica && n.peer(to) == nil:
+		return core.Invalid{Field: "to", Message: "there is no such node"}
+	}
+	s := n.shards[shard]
+	switch {
+	case !s.ready.Load():
+		return s.notLeading()
+	case to == n.o.Replica:
+		return nil
+	}
+	until := n.o.Clock.Boot() + time.Minute
+	if deadline, ok := ctx.Deadline(); ok {
+		until = n.o.Clock.Boot() + deadline.Sub(n.o.Clock.Wall())
+	}
+	s.move.alone.Store(0)
+	r := s.ask(to, until)
+	n.waitFor(ctx, func() bool {
+		return s.elsewhere() || s.move.alone.Load() == 1+to || s.move.request.Load() != r && s.leads()
+	})
+	switch unreached := s.move.alone.Load() == 1+to; {
+	case s.leader.Load() == to:
+		return nil
+	case s.elsewhere():
+		return s.notLeading()
+	default:
+		s.move.request.CompareAndSwap(r, nil)
+		if unreached {
+			return core.Unavailable{Reason: "node_unreached"}
+		}
+		return core.Unavailable{Reason: "not_taken_over"}
+	}
+}
+
+// reaches reports whether this node has a connection to any other, or cannot tell.
+func (n *Node) reaches() bool {
+	reached, knows := n.o.Network.(reacher)
+	return !knows || slices.ContainsFunc(n.o.Peers, func(p Peer) bool { return reached.Reaches(p.Replica) })
+}
+
+// Keep has a shard stay with this node once it leads it, instead of going home: until it leads it no more.
+func (n *Node) Keep(shard core.ShardID) {
+	if int(shard) < len(n.shards) {
+		n.shards[shard].move.keeps.Store(true)
+	}
+}
+
+// waitFor waits until is holds. It returns false when ctx ended first, or the node stopped.
+func (n *Node) waitFor(ctx context.Context, is func() bool) bool {
+	for !is() {
+		timer := n.o.Clock.NewTimer(movePoll)
+		select {
+		case <-timer.C():
+		case <-ctx.Done():
+			timer.Stop()
+			return is()
+		case <-n.stopping:
+			timer.Stop()
+			return is()
+		}
+		timer.Stop()
+	}
+	return true
+}
+
+// Standing is how a shard stands on this node.
+type Standing struct {
+	Shard   core.ShardID
+	Leader  uint64 // node that leads, as far as this one knows; 0: nobody
+	Serves  bool   // this node leads and serves
+	Term    uint64
+	Commit  uint64 // index up to which the log is known here to be committed
+	Applied uint64
+	Last    uint64 // end of the log
+	Changes uint64 // of who leads, seen since the start
+}
+
+// Standings tells how every shard stands on this node, by number.
+func (n *Node) Standings() []Standing {
+	out := make([]Standing, len(n.shards))
+	for i, s := range n.shards {
+		out[i] = s.stand()
+	}
+	return out
+}
+
+func (s *shard) stand() Standing {
+	applied := s.applied.Load() // first: it is never ahead of what is committed
+	return Standing{
+		Shard: s.id, Leader: s.leader.Load(), Serves: s.ready.Load(), Term: s.standing.term.Load(), Applied: applied,
+		Commit: max(s.standing.commit.Load(), applied), Last: max(s.standing.last.Load(), applied), Changes: s.standing.changes.Load(),
+	}
+}

@@ -1,0 +1,326 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/node"
+	"github.com/millrace/millrace/internal/replog/transport"
+)
+
+// ClusterStatus is how a cluster looks from one of its nodes.
+type ClusterStatus struct {
+	Cluster string        `json:"cluster_id,omitempty"` // none: a server by itself
+	Asked   uint64        `json:"asked"`                // the node that says so
+	Nodes   []NodeStatus  `json:"nodes"`                // by id
+	Shards  []ShardStatus `json:"shards"`               // by number
+}
+
+// NodeStatus is one node. What it says of itself is there when it was reached.
+type NodeStatus struct {
+	ID        uint64       `json:"id"`
+	Name      string       `json:"name,omitempty"`
+	Address   string       `json:"address,omitempty"` // for its peers
+	GRPC      string       `json:"grpc"`
+	HTTP      string       `json:"http,omitempty"`
+	Reachable bool         `json:"reachable"`
+	Error     string       `json:"error,omitempty"` // why it was not reached
+	Version   string       `json:"version,omitempty"`
+	Unready   string       `json:"unready,omitempty"` // why it does not serve all it should
+	Leads     []int        `json:"leads"`             // shards
+	Lag       uint64       `json:"lag"`               // of the shard that is most behind
+	Replicas  []ReplicaRow `json:"replicas,omitempty"`
+}
+
+// ReplicaRow is how one shard stands on one node.
+type ReplicaRow struct {
+	Shard   int    `json:"shard"`
+	Leader  uint64 `json:"leader"` // node that leads, as far as this one knows; 0: nobody
+	Leads   bool   `json:"leads"`  // this node leads and serves
+	Term    uint64 `json:"term"`
+	Commit  uint64 `json:"committed"`
+	Applied uint64 `json:"applied"`
+	Lag     uint64 `json:"lag"` // entries that any node knows to be committed and this one has not applied
+}
+
+// ShardStatus is one shard over all nodes that were reached.
+type ShardStatus struct {
+	Shard  int    `json:"shard"`
+	Leader uint64 `json:"leader"` // the node that leads and serves; 0: none that was reached
+	Term   uint64 `json:"term"`   // the highest that a node knows
+	Commit uint64 `json:"committed"`
+}
+
+// Bounds of what nodes ask each other for operators.
+const (
+	askKind      = "cluster"
+	askBytes     = 4 << 10
+	toldBytes    = 1 << 20 // a row for each of 64 shards takes some 10 KiB
+	askWait      = 2 * time.Second
+	transferWait = 10 * time.Second
+)
+
+// query is what one node asks another for an operator.
+type query struct {
+	Do    string       `json:"do"` // status, transfer or keep
+	Shard core.ShardID `json:"shard"`
+	To    uint64       `json:"to"`
+}
+
+// told is the answer to a query.
+type told struct {
+	Node  *NodeStatus `json:"node,omitempty"`
+	Error string      `json:"error,omitempty"`
+	Wrong bool        `json:"wrong,omitempty"` // the question was
+}
+
+// coordinator answers operators for the whole cluster, at any of its nodes.
+type coordinator struct {
+	o     *Options
+	node  *node.Node
+	peers *transport.Transport // nil without a cluster
+}
+
+// refusal is an error that an operator is told; wrong: the question makes no sense, however often it is asked.
+type refusal struct {
+	text  string
+	wrong bool
+}
+
+func (r refusal) Error() string { return r.text }
+
+// own is what this node says of itself.
+func (c *coordinator) own() NodeStatus {
+	n := NodeStatus{
+		ID: max(c.o.Cluster.Node, 1), Name: c.o.Name, GRPC: c.o.Listen, HTTP: c.o.HTTP, Reachable: true, Version: c.o.Version,
+		Unready: c.node.Unready(), Leads: []int{},
+	}
+	for _, s := range c.node.Standings() {
+		if s.Serves {
+			n.Leads = append(n.Leads, int(s.Shard))
+		}
+		n.Replicas = append(n.Replicas, ReplicaRow{
+			Shard: int(s.Shard), Leader: s.Leader, Leads: s.Serves, Term: s.Term, Commit: s.Commit, Applied: s.Applied,
+		})
+	}
+	return n
+}
+
+// status asks all nodes.
+func (c *coordinator) status(ctx context.Context) ClusterStatus {
+	out := ClusterStatus{Cluster: c.o.Cluster.ID, Asked: max(c.o.Cluster.Node, 1)}
+	if c.peers == nil {
+		out.Nodes = []NodeStatus{c.own()}
+		out.sum()
+		return out
+	}
+	out.Nodes = make([]NodeStatus, len(c.o.Cluster.Peers))
+	var all sync.WaitGroup
+	for i, p := range c.o.Cluster.Peers {
+		all.Go(func() {
+			n := c.own
+			if p.ID != c.o.Cluster.Node {
+				n = func() NodeStatus { return c.of(ctx, p.ID) }
+			}
+			out.Nodes[i] = n()
+			out.Nodes[i].ID, out.Nodes[i].Address, out.Nodes[i].GRPC, out.Nodes[i].HTTP = p.ID, p.Address, p.API, p.HTTP
+		})
+	}
+	all.Wait()
+	out.sum()
+	return out
+}
+
+// of is what another node says of itself.
+func (c *coordinator) of(ctx context.Context, id uint64) NodeStatus {
+	ctx, cancel := context.WithTimeout(ctx, askWait)
+	defer cancel()
+	r, err := c.ask(ctx, id, query{Do: "status"})
+	if err == nil && r.Node == nil {
+		err = errors.New("the answer says nothing")
+	}
+	if err != nil {
+		return NodeStatus{Error: err.Error(), Leads: []int{}}
+	}
+	n := *r.Node
+	n.Reachable, n.Error = true, ""
+	return n
+}
+
+// sum adds up what the nodes say.
+func (s *ClusterStatus) sum() {
+	at := make(map[int]*ShardStatus)
+	for _, n := range s.Nodes {
+		for len(s.Shards) < len(n.Replicas) {
+			s.Shards = append(s.Shards, ShardStatus{Shard: len(s.Shards)})
+		}
+	}
+	for i := range s.Shards {
+		at[i] = &s.Shards[i]
+	}
+	for _, n := range s.Nodes {
+		for _, r := range n.Replicas {
+			shard := at[r.Shard]
+			if shard == nil {
+				continue
+			}
+			if r.Leads && (shard.Leader == 0 || r.Term >= shard.Term) {
+				shard.Leader = n.ID
+			}
+			shard.Term, shard.Commit = max(shard.Term, r.Term), max(shard.Commit, r.Commit)
+		}
+	}
+	for i := range s.Nodes {
+		for k := range s.Nodes[i].Replicas {
+			r := &s.Nodes[i].Replicas[k]
+			if shard := at[r.Shard]; shard != nil && shard.Commit > r.Applied {
+				r.Lag = shard.Commit - r.Applied
+			}
+			s.Nodes[i].Lag = max(s.Nodes[i].Lag, r.Lag)
+		}
+	}
+}
+
+// transfer moves the leadership of a shard to a node, which keeps it. The error is a refusal.
+func (c *coordinator) transfer(ctx context.Context, shard core.ShardID, to uint64) error {
+	ctx, cancel := context.WithTimeout(ctx, transferWait)
+	defer cancel()
+	standings := c.node.Standings()
+	switch {
+	case c.peers == nil:
+		return refusal{"this server is by itself: there is nobody to lead instead", true}
+	case int(shard) >= len(standings):
+		return refusal{fmt.Sprintf("there is no shard %d, but 0 to %d", shard, len(standings)-1), true}
+	case !c.knows(to):
+		return refusal{fmt.Sprintf("there is no node %d", to), true}
+	}
+	leader := standings[shard].Leader
+	var err error
+	switch leader {
+	case to: // but perhaps it may go home
+	case 0:
+		return refusal{fmt.Sprintf("nobody leads shard %d now", shard), false}
+	case c.o.Cluster.Node:
+		err = c.move(ctx, shard, to)
+	default:
+		_, err = c.ask(ctx, leader, query{Do: "transfer", Shard: shard, To: to})
+	}
+	if err != nil {
+		return err
+	}
+	if to == c.o.Cluster.Node {
+		c.node.Keep(shard)
+		return nil
+	}
+	_, err = c.ask(ctx, to, query{Do: "keep", Shard: shard})
+	return err
+}
+
+func (c *coordinator) knows(id uint64) bool {
+	for _, p := range c.o.Cluster.Peers {
+		if p.ID == id {
+			return true
+		}
+	}
+	return false
+}
+
+// move moves a shard that this node leads.
+func (c *coordinator) move(ctx context.Context, shard core.ShardID, to uint64) error {
+	err := c.node.Transfer(ctx, shard, to)
+	if err == nil {
+		return nil
+	}
+	wrong := false
+	if _, ok := errors.AsType[core.Invalid](err); ok {
+		wrong = true
+	}
+	text := err.Error()
+	if u, ok := errors.AsType[core.Unavailable](err); ok {
+		switch u.Reason {
+		case "node_unreached":
+			text = fmt.Sprintf("node %d is not reached by node %d, which leads shard %d", to, c.o.Cluster.Node, shard)
+		case "not_taken_over":
+			text = fmt.Sprintf("node %d did not take shard %d over from node %d: it is behind, or about to stop", to, shard, c.o.Cluster.Node)
+		}
+	}
+	return refusal{text, wrong}
+}
+
+// ask asks another node. The error is a refusal.
+func (c *coordinator) ask(ctx context.Context, id uint64, q query) (r told, err error) {
+	s, err := c.peers.OpenStream(ctx, transport.NodeID(id), askKind)
+	if err != nil {
+		return r, refusal{fmt.Sprintf("node %d is not reached: %v", id, err), false}
+	}
+	defer s.Close() //nolint:errcheck // it returns none
+	defer context.AfterFunc(ctx, func() { _ = s.Close() })()
+	text, err := json.Marshal(q)
+	if err == nil {
+		_, err = s.Write(text)
+	}
+	if err == nil {
+		err = s.CloseWrite()
+	}
+	if err == nil {
+		text, err = io.ReadAll(io.LimitReader(s, toldBytes))
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &r)
+	}
+	switch {
+	case err != nil:
+		return r, refusal{fmt.Sprintf("node %d gave no answer: %v", id, err), false}
+	case r.Error != "":
+		return r, refusal{r.Error, r.Wrong}
+	}
+	return r, nil
+}
+
+// serve answers a question of another node.
+func (c *coordinator) serve(_ transport.NodeID, s transport.Stream) {
+	if err := s.SetDeadline(c.o.Clock.Wall().Add(transferWait + askWait)); err != nil {
+		return
+	}
+	var q query
+	text, err := io.ReadAll(io.LimitReader(s, askBytes))
+	if err != nil || json.Unmarshal(text, &q) != nil {
+		return // who asked sees that nothing was answered
+	}
+	text, err = json.Marshal(c.answer(q))
+	if err != nil {
+		return
+	}
+	if _, err := s.Write(text); err == nil {
+		_ = s.CloseWrite() // who asked is gone if it fails
+	}
+}
+
+func (c *coordinator) answer(q query) (r told) {
+	var err error
+	switch q.Do {
+	case "status":
+		n := c.own()
+		r.Node = &n
+	case "transfer":
+		ctx, cancel := context.WithTimeout(context.Background(), transferWait)
+		defer cancel()
+		err = c.move(ctx, q.Shard, q.To)
+	case "keep":
+		c.node.Keep(q.Shard)
+	default:
+		err = refusal{fmt.Sprintf("%q is not known to this node", q.Do), true}
+	}
+	if err != nil {
+		r.Error = err.Error()
+		f, ok := errors.AsType[refusal](err)
+		r.Wrong = ok && f.wrong
+	}
+	return r
+}

@@ -1,0 +1,73 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/millrace/millrace/internal/core"
+)
+
+// wire is a host's end of the network.
+type wire struct{ h *host }
+
+// Send plans the arrival of a message, or loses it.
+func (n wire) Send(to uint64, shard core.ShardID, _ bool, msg []byte) bool {
+	w, from := n.h.w, n.h.id
+	b := append([]byte(nil), msg...)
+	_, _ = w.trace.Write(b)
+	n.h.checkClaims(shard, b)
+	copies := 1
+	if !w.healthy {
+		switch {
+		case w.chance(w.plan.Drop):
+			copies = 0
+		case w.chance(w.plan.Repeat):
+			copies = 2
+		}
+	}
+	for range copies {
+		w.after(w.delay(), "message", to, func() {
+			t := w.host(to)
+			if w.isCut(from, to) || t.node == nil {
+				return
+			}
+			t.whenAwake(func() {
+				t.node.Receive(from, shard, append([]byte(nil), b...))
+				t.kick()
+			})
+		})
+	}
+	return copies > 0 || w.chance(500) // what is lost is not always noticed
+}
+
+// Reaches reports whether there is a way to another host.
+func (n wire) Reaches(to uint64) bool { return !n.h.w.isCut(n.h.id, to) && n.h.w.host(to).node != nil }
+
+func (w *world) isCut(from, to uint64) bool { return w.cut[[2]uint64{from, to}] > 0 }
+
+// delay is how long a message travels: mostly little, now and then so long that others overtake it.
+func (w *world) delay() time.Duration {
+	if !w.healthy && w.chance(w.plan.Slow) {
+		return w.between(20*time.Millisecond, 600*time.Millisecond)
+	}
+	return w.between(50*time.Microsecond, 2*time.Millisecond)
+}
+
+// part cuts one wire for a while.
+func (w *world) part(from, to uint64, d time.Duration) {
+	if from == to {
+		return
+	}
+	k := [2]uint64{from, to}
+	w.cut[k]++
+	w.after(d, "join", 0, func() {
+		if w.cut[k] > 0 { // it heals all at once in the end
+			w.cut[k]--
+		}
+	})
+}
+
+// partBoth cuts both wires between two hosts.
+func (w *world) partBoth(a, b uint64, d time.Duration) {
+	w.part(a, b, d)
+	w.part(b, a, d)
+}

@@ -1,0 +1,84 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// Plan is what a run simulates. Chances are in a thousand.
+type Plan struct {
+	Nodes      int
+	Shards     int
+	Partitions int // of the namespace that most clients use
+	Clients    int // that create tasks
+	Writers    int // that write keys and read them
+	Workers    int
+	Tasks      int // that clients create
+	Writes     int // of keys
+
+	Drop   int // messages, requests and answers that are lost
+	Repeat int // messages that arrive twice
+	Slow   int // messages that are overtaken
+	Stuck  int // tasks that are worked on beyond their lease
+
+	Kinds      []Fault       // that may strike
+	Faults     time.Duration // how long things go wrong
+	FaultEvery time.Duration // at most so long between two faults
+	Drain      time.Duration // how long it may take then until the last task has ended
+	Lease      time.Duration // of tasks; nobody renews it
+	Days       bool          // some tasks are delayed by days, and days pass
+
+	SegmentBytes int64 // of the log
+	LogQueue     int64 // bytes that wait for the log
+	EntryBytes   int
+	Inbox        int64 // bytes of messages of peers that wait
+	Proposals    int   // that wait for an entry
+	NoSync       bool  // logs are not synced: a control that must lose something
+}
+
+// Usual is a cluster of three under faults of all kinds.
+func Usual() Plan {
+	return Plan{
+		Nodes: 3, Shards: 2, Partitions: 2, Clients: 4, Writers: 2, Workers: 4, Tasks: 100, Writes: 60,
+		Drop: 20, Repeat: 10, Slow: 20, Stuck: 15, Kinds: Faults(),
+		Faults: 10 * time.Second, FaultEvery: 1200 * time.Millisecond, Drain: 2 * time.Minute, Lease: 5 * time.Second,
+		SegmentBytes: 64 << 10, LogQueue: 1 << 20, EntryBytes: 64 << 10, Inbox: 1 << 20, Proposals: 1000,
+	}
+}
+
+// PlanOf draws a plan: the size of the cluster, its limits, and which faults may strike it. Few kinds at a time reach what
+// all together hide.
+func PlanOf(seed uint64) Plan {
+	r := rand.New(rand.NewPCG(seed, 2))
+	p := Usual()
+	p.Nodes = []int{1, 3, 3, 3, 3, 3, 3, 3, 5, 5}[r.IntN(10)]
+	p.Shards = 1 + r.IntN(4)
+	p.Partitions = 1 + r.IntN(5)
+	p.Clients = 1 + r.IntN(8)
+	if r.IntN(10) == 0 {
+		p.Clients = 32
+	}
+	p.Writers = r.IntN(5)
+	p.Workers = p.Partitions + r.IntN(4)
+	p.Tasks = 30 + r.IntN(90)
+	p.Writes = p.Writers * r.IntN(40)
+	p.Drop, p.Repeat, p.Slow, p.Stuck = r.IntN(50), r.IntN(30), r.IntN(50), r.IntN(40)
+	p.Kinds = nil
+	for _, kind := range Faults() {
+		if r.IntN(100) < 45 {
+			p.Kinds = append(p.Kinds, kind)
+		}
+	}
+	if len(p.Kinds) == 0 {
+		p.Kinds = []Fault{Crash}
+	}
+	p.Faults = time.Duration(4+r.IntN(8)) * time.Second
+	p.FaultEvery = time.Duration(200+r.IntN(1800)) * time.Millisecond
+	p.Lease = []time.Duration{2, 5, 10}[r.IntN(3)] * time.Second
+	p.Days = slices.Contains(p.Kinds, Leap)
+	if r.IntN(3) == 0 { // tight limits: segments turn, queues fill and entries close early
+		p.SegmentBytes, p.LogQueue, p.EntryBytes, p.Inbox, p.Proposals = 4<<10, 8<<10, 1<<10, 4<<10, 4
+	}
+	return p
+}

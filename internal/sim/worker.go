@@ -1,0 +1,333 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/millrace/millrace/internal/core"
+)
+
+// worker holds leases over a stream, works on them, and settles them with effects. It opens its session again wherever
+// the leader is.
+type worker struct {
+	w      *world
+	id     core.SessionID
+	name   string
+	host   uint64
+	life   uint64 // of the stream: what an earlier one sends arrives no more
+	stream core.Session
+	at     place
+	part   core.Partition
+	held   map[core.TaskID]*job
+	in     time.Duration // when the last message of the stream arrives
+	out    time.Duration // the same of what the worker sends
+	count  int
+}
+
+// job is a task that a worker has.
+type job struct {
+	task    core.Assigned
+	since   time.Duration
+	value   string // of its effect
+	settle  func() core.Commit
+	unsure  bool // a settle is under way whose outcome is not known
+	over    bool
+	sending bool
+}
+
+// sink is the host's side of a worker's stream.
+type sink struct {
+	k    *worker
+	life uint64
+}
+
+func (s sink) arrive(name string, do func()) bool {
+	k := s.k
+	if k.life != s.life {
+		return false
+	}
+	k.in = k.w.behind(k.in)
+	k.w.after(k.in-k.w.now, name, 0, func() {
+		if k.life == s.life {
+			do()
+		}
+	})
+	return true
+}
+
+// behind draws when what is sent on a stream arrives: not before what was sent earlier.
+func (w *world) behind(last time.Duration) time.Duration { return max(last, w.now+w.delay()) }
+
+// Assign sends tasks to the worker.
+func (s sink) Assign(_ uint32, tasks []core.Assigned, _ core.At) bool {
+	tasks = slices.Clone(tasks)
+	return s.arrive("assign", func() {
+		for _, t := range tasks {
+			s.k.take(t)
+		}
+	})
+}
+
+// LeaseLost tells the worker that it lost a lease.
+func (s sink) LeaseLost(h core.TaskHold, _ string) {
+	s.arrive("lost", func() {
+		s.k.w.note("%s loses %s under %d", s.k.name, h.Task, h.Token)
+		if j := s.k.held[h.Task]; j != nil && j.task.Token == h.Token && !j.sending {
+			j.over = true
+			delete(s.k.held, h.Task)
+		}
+	})
+}
+
+// Room says that there always is some.
+func (s sink) Room() bool { return true }
+
+// End sends the worker to the new leader.
+func (s sink) End(why core.Fact) {
+	s.arrive("end", func() {
+		s.k.host = s.k.w.leaderOf(why, s.k.host)
+		s.k.lose()
+	})
+}
+
+// lose ends a worker's stream; it opens another one.
+func (k *worker) lose() {
+	if k.stream != nil {
+		if h := k.w.host(k.host); h.node != nil && h.streams[k] {
+			k.stream.Close()
+			delete(h.streams, k)
+		}
+		k.stream = nil
+	}
+	k.life++
+	life := k.life
+	for _, j := range k.held {
+		j.unsure, j.sending = j.unsure || j.sending, false
+	}
+	k.w.after(k.w.between(time.Millisecond, 200*time.Millisecond), "connect", 0, func() {
+		if k.life == life {
+			k.connect()
+		}
+	})
+}
+
+// dropStreams breaks all streams of a host that died.
+func (w *world) dropStreams(h *host) {
+	for _, k := range w.ledger.workers {
+		if h.streams[k] {
+			delete(h.streams, k)
+			k.stream = nil
+			k.host = w.leaderOf(nil, h.id)
+			k.lose()
+		}
+	}
+}
+
+func (k *worker) connect() {
+	w, life := k.w, k.life
+	h := w.host(k.host)
+	again := func(why error) {
+		k.host = w.leaderOf(why, k.host)
+		w.after(w.between(10*time.Millisecond, 100*time.Millisecond), "connect", 0, func() {
+			if k.life == life {
+				k.connect()
+			}
+		})
+	}
+	if h.node == nil || h.paused {
+		again(nil)
+		return
+	}
+	p, ok := h.find(k.at)
+	if !ok {
+		again(nil)
+		return
+	}
+	spec := core.SessionSpec{ID: k.id, Worker: k.name, Principal: k.name}
+	for _, id := range slices.SortedFunc(maps.Keys(k.held), compareIDs) {
+		spec.Held = append(spec.Held, core.TaskHold{Task: id, Token: k.held[id].task.Token})
+	}
+	ses, welcome, err := h.node.Session(context.Background(), p, spec, sink{k, life})
+	if err != nil {
+		again(err)
+		return
+	}
+	k.stream, k.part = ses, p
+	h.streams[k] = true
+	w.note("%s connects to %d in %d: holds %d, %d of them lost", k.name, h.id, life, len(spec.Held), len(welcome.Lost))
+	for _, lost := range welcome.Lost {
+		if j := k.held[lost.Task]; j != nil && !j.unsure {
+			delete(k.held, lost.Task)
+		}
+	}
+	ses.Subscribe(core.Subscription{Sub: 1, Queues: []core.GrantQueue{{Name: queueName, Weight: 1}}, Slots: 8, Batch: 4})
+	for _, id := range slices.SortedFunc(maps.Keys(k.held), compareIDs) {
+		if j := k.held[id]; j.unsure {
+			k.send(j)
+		}
+	}
+	h.kick()
+}
+
+func compareIDs(a, b core.TaskID) int { return slices.Compare(a[:], b[:]) }
+
+// take begins to work on a task.
+func (k *worker) take(t core.Assigned) {
+	w := k.w
+	if old := k.held[t.Task]; old != nil && old.task.Token == t.Token {
+		return // assigned again after the stream broke
+	}
+	w.note("%s takes %s under %d in %d", k.name, t.Task, t.Token, k.life)
+	w.ledger.leased(k, t)
+	k.count++
+	j := &job{task: t, since: w.now, value: fmt.Sprintf("%s/%d", k.name, k.count)}
+	k.held[t.Task] = j
+	j.settle = k.verdict(j)
+	d := w.between(time.Millisecond, 200*time.Millisecond)
+	if !w.healthy && w.chance(w.plan.Stuck) {
+		d = w.between(w.plan.Lease*9/10, w.plan.Lease*5/2) // beyond its lease, which nobody renews
+	}
+	if w.chance(200) {
+		w.after(d/2, "meanwhile", 0, func() { k.meanwhile(j) })
+	}
+	w.after(d, "worked", 0, func() {
+		switch other := k.held[t.Task]; {
+		case other == j:
+		case !w.chance(500):
+			return
+		case other == nil:
+			k.held[t.Task] = j // it does not know yet that it lost the lease
+		}
+		j.unsure = true
+		if k.stream != nil {
+			k.send(j)
+		}
+	})
+}
+
+// meanwhile renews a lease that a worker holds, as far as it knows, or writes a key under its fence.
+func (k *worker) meanwhile(j *job) {
+	hold := core.TaskHold{Task: j.task.Task, Token: j.task.Token}
+	c := core.Commit{Principal: k.name}
+	if k.w.chance(500) {
+		c.Ops = []core.Op{&core.TaskRenew{Items: []core.TaskHold{hold}}}
+	} else {
+		c.Fence = &core.Fence{Task: hold.Task, Token: hold.Token}
+		c.Ops = []core.Op{&core.KVPut{Keyspace: "keys", Key: keyAt(k.at, "fenced"), Value: []byte(j.value)}}
+	}
+	(&client{w: k.w, host: k.host}).once(k.at, c, func() {})
+}
+
+// verdict draws how a job ends, and returns what builds its commit.
+func (k *worker) verdict(j *job) func() core.Commit {
+	w := k.w
+	hold := core.TaskHold{Task: j.task.Task, Token: j.task.Token}
+	switch n := w.rng.IntN(100); {
+	case w.healthy || n < 80:
+		follow := core.TaskID{}
+		if w.ledger.followed < w.plan.Tasks/4 && w.chance(200) {
+			w.ledger.followed++
+			follow = w.taskID(k.at)
+		}
+		return func() core.Commit {
+			ops := []core.Op{
+				&core.TaskComplete{Task: hold.Task, Token: hold.Token, Result: []byte(j.value)},
+				&core.KVPut{Keyspace: "done", Key: keyAt(k.at, hold.Task.String()), Value: []byte(j.value)},
+			}
+			if !follow.IsZero() {
+				ops = append(ops, &core.TaskCreate{ID: follow, Queue: queueName, Lease: core.MillisOf(w.plan.Lease), MaxAttempts: 500, MaxCrashes: 500, Payload: []byte(j.value)})
+			}
+			return core.Commit{Principal: k.name, Ops: ops}
+		}
+	case n < 90:
+		return func() core.Commit {
+			return core.Commit{Principal: k.name, Ops: []core.Op{&core.TaskFail{Task: hold.Task, Token: hold.Token, Error: core.TaskError{Code: "x"}}}}
+		}
+	case n < 95:
+		return func() core.Commit {
+			return core.Commit{Principal: k.name, Ops: []core.Op{&core.TaskSnooze{Task: hold.Task, Token: hold.Token, Delay: 500}}}
+		}
+	default:
+		return func() core.Commit {
+			return core.Commit{Principal: k.name, Ops: []core.Op{&core.TaskRelease{Task: hold.Task, Token: hold.Token}}}
+		}
+	}
+}
+
+// send settles a job over the stream that is open.
+func (k *worker) send(j *job) {
+	w, life := k.w, k.life
+	h, part := w.host(k.host), k.part
+	stream := k.stream
+	j.sending = true
+	k.out = w.behind(k.out)
+	w.after(k.out-w.now, "settle", h.id, func() {
+		if k.life != life || h.node == nil {
+			return
+		}
+		h.whenAwake(func() {
+			if k.life != life {
+				return
+			}
+			c := j.settle()
+			c.Partition = part
+			hold := core.TaskHold{Task: j.task.Task, Token: j.task.Token}
+			stream.Settle(part, []core.Commit{c}, []core.TaskHold{hold}, func(d core.Proposed) {
+				w.ledger.answered(h, k.at, d)
+				k.in = w.behind(k.in)
+				w.after(k.in-w.now, "settled", 0, func() {
+					if k.life == life {
+						k.settled(j, d)
+					}
+				})
+			})
+			h.kick()
+		})
+	})
+}
+
+func (k *worker) settled(j *job, d core.Proposed) {
+	w := k.w
+	j.sending = false
+	if j.over {
+		return
+	}
+	if d.Err != nil {
+		w.after(w.between(time.Millisecond, 100*time.Millisecond), "settle again", 0, func() {
+			if !j.over && !j.sending && k.stream != nil && k.held[j.task.Task] == j {
+				k.send(j)
+			}
+		})
+		return
+	}
+	w.ledger.acknowledged(k.at, d, settles(j.task.Token))
+	r := d.Results[0]
+	j.over = true
+	if k.held[j.task.Task] == j {
+		delete(k.held, j.task.Task)
+	}
+	w.note("settled %s %d %v %v", j.task.Task, j.task.Token, r.Replayed, r.Refusal)
+	if _, completes := j.settle().Ops[0].(*core.TaskComplete); completes && r.Refusal == nil {
+		w.ledger.completed(j)
+	}
+}
+
+// settles finds the commit that ends the attempt of a token, which is its partition's own.
+func settles(token core.Token) func(*core.Commit) bool {
+	return func(c *core.Commit) bool {
+		switch op := c.Ops[0].(type) {
+		case *core.TaskComplete:
+			return op.Token == token
+		case *core.TaskFail:
+			return op.Token == token
+		case *core.TaskSnooze:
+			return op.Token == token
+		case *core.TaskRelease:
+			return op.Token == token && c.Principal != "millrace"
+		}
+		return false
+	}
+}

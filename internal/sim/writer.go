@@ -1,0 +1,94 @@
+package sim
+
+import (
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/millrace/millrace/internal/core"
+)
+
+// keysOfWriters is how many keys writers fight over.
+const keysOfWriters = 5
+
+// writer writes and deletes keys that other writers write too, with conditions and without.
+type writer struct {
+	client
+	spaces []*space
+}
+
+// keyAt is a key that lies in a partition: its tag is tried until it does.
+func keyAt(at place, name string) []byte {
+	for i := 0; ; i++ {
+		key := fmt.Appendf(nil, "{%d}%s", i, name)
+		if core.PlaceKey(key, at.partitions) == at.index {
+			return key
+		}
+	}
+}
+
+// write sends the next write, until there are enough.
+func (r *writer) write() {
+	w := r.w
+	if w.ledger.written >= w.plan.Writes {
+		return
+	}
+	at, op := r.some()
+	r.once(at, core.Commit{Principal: "writer", Ops: []core.Op{op}}, func() {
+		w.after(w.between(0, 100*time.Millisecond), "writer", 0, r.write)
+	})
+}
+
+// once sends a commit under a request id of its own, so that it is done once however often it is sent.
+func (c *client) once(at place, commit core.Commit, then func()) {
+	w := c.w
+	w.ledger.written++
+	var id core.RequestID
+	binary.BigEndian.PutUint64(id[:], uint64(w.ledger.written))
+	id[15] = 1
+	commit.RequestID = id
+	c.begin(&request{
+		at:      at,
+		make:    func() core.Commit { return commit },
+		matches: func(c *core.Commit) bool { return c.RequestID == id },
+		answer:  func(core.Result, core.At) { then() },
+		unknown: then,
+	})
+}
+
+// some draws a write: of a key, now and then of a task that was created lately, or of the queue.
+func (r *writer) some() (place, core.Op) {
+	w, l := r.w, r.w.ledger
+	if n := len(l.recent); n > 0 && w.chance(200) {
+		id := l.recent[w.rng.IntN(n)]
+		at := place{l.space, id.Partition()}
+		switch w.rng.IntN(3) {
+		case 0:
+			l.deleted[id] = true
+			return at, &core.TaskDelete{Task: id}
+		case 1:
+			return at, &core.TaskRunNow{Task: id}
+		}
+		return at, &core.QueueSet{Queue: queueName, Config: core.QueueConfig{Aging: core.Millis(1000 * w.rng.IntN(3)), MaxCrashes: 900}, IfVersion: -1}
+	}
+	s := r.spaces[w.rng.IntN(len(r.spaces))]
+	at := place{s, uint16(w.rng.IntN(s.partitions))}
+	return at, w.someWrite(at)
+}
+
+// someWrite draws a write of a key.
+func (w *world) someWrite(at place) core.Op {
+	key := keyAt(at, fmt.Sprint("k", w.rng.IntN(keysOfWriters)))
+	value := fmt.Appendf(nil, "v%d", w.ledger.written)
+	switch w.rng.IntN(10) {
+	case 0:
+		return &core.KVDelete{Keyspace: "keys", Key: key}
+	case 1:
+		return &core.KVPut{Keyspace: "keys", Key: key, Value: value, IfAbsent: true}
+	case 2:
+		return &core.KVPut{Keyspace: "keys", Key: key, Value: value, HasRev: true, IfRev: uint64(w.rng.IntN(60))}
+	case 3:
+		return &core.KVPut{Keyspace: "keys", Key: key, Value: value, WantPrev: true}
+	}
+	return &core.KVPut{Keyspace: "keys", Key: key, Value: value}
+}

@@ -1,0 +1,213 @@
+package millrace
+
+import (
+	"os"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+)
+
+// lane is a worker's way to one partition, the role of a stream: the leases of its tasks, their renewal and their end.
+type lane struct {
+	w *Worker
+	s *session
+
+	// Guarded by the worker's mu, as all of its lanes and their sessions are.
+	held      map[taskKey]*Task // given to this worker; until its settle is answered, or its lease lost
+	away      int               // of held, those whose settle has left: they take no slot
+	settles   deque[*Task]
+	control   deque[*millracev1.ClientFrame]
+	renewals  deque[*renewFrame]
+	unbound   int // of held, those that no session's stream knows of
+	subscribe bool
+	restate   bool // tell the server the window; or that this worker lives: it keeps the slot of a lease that it ended until then
+
+	share share
+
+	renewTimer *time.Timer
+	renewNext  time.Time
+}
+
+func newLane(w *Worker, partition int) *lane {
+	l := &lane{w: w, s: newSession(w.c, &w.mu, partition), held: map[taskKey]*Task{}}
+	l.s.role = l
+	return l
+}
+
+// hello names the worker and every lease it holds, so that the server resumes them; those whose settle has no answer yet
+// are among them.
+func (l *lane) hello(h *millracev1.Hello) {
+	kinds := make([]string, 0, len(l.w.handlers))
+	for k := range l.w.handlers {
+		kinds = append(kinds, k)
+	}
+	slices.Sort(kinds)
+	host, _ := os.Hostname() // only a name for people
+	h.Worker = &millracev1.WorkerInfo{Id: l.w.opts.name, Kinds: kinds, Host: cut(host, maxName)}
+	for _, t := range l.held {
+		if l.s.plain || !t.unbound {
+			h.Held = append(h.Held, t.hold())
+		}
+	}
+}
+
+func (l *lane) moved() {}
+
+// parted notes that the slots of this lane stand open for nobody.
+func (l *lane) parted() { l.share.up = false }
+
+// window is how many tasks the stream may have given to this worker at once.
+func (l *lane) window() uint32 {
+	if l.s.plain {
+		return uint32(l.share.slots)
+	}
+	return uint32(max(l.share.slots-l.unbound, 0))
+}
+
+// welcomed resumes the work.
+func (l *lane) welcomed(m *millracev1.Welcome) {
+	for _, h := range m.Lost {
+		l.lose(taskKey{h.Id, h.Token}, "lost with the stream")
+	}
+	for l.control.len() > 0 {
+		l.control.popFront() // of the last stream
+	}
+	for l.renewals.len() > 0 {
+		l.renewals.popFront()
+	}
+	l.w.welcomed(l)
+	l.subscribe, l.restate = !l.w.drains, false
+	l.renewAll()
+}
+
+func (l *lane) idle() bool { return l.settles.len() == 0 && l.control.len() == 0 && !l.restate }
+
+func (l *lane) next(seq uint64) (*millracev1.ClientFrame, outgoing) {
+	if l.subscribe {
+		l.subscribe, l.restate = false, false
+		return l.subscription(), nil
+	}
+	if l.restate {
+		l.restate = false
+		slots := &millracev1.Slots{Sub: 1, Slots: l.window()}
+		return &millracev1.ClientFrame{Frame: &millracev1.ClientFrame_Slots{Slots: slots}}, nil
+	}
+	if l.control.len() > 0 {
+		return l.control.popFront(), nil
+	}
+	if l.renewals.len() > 0 && l.s.fits(l.renewals.front().size()) {
+		r := l.renewals.popFront()
+		return r.message(seq), r
+	}
+	return l.nextSettles(seq)
+}
+
+// subscription asks for tasks. Slots are a window: the server counts what this session holds against it.
+func (l *lane) subscription() *millracev1.ClientFrame {
+	sub := &millracev1.Subscribe{Sub: 1, Slots: l.window(), Batch: uint32(l.w.opts.batch)}
+	for _, q := range l.w.queues {
+		sub.Queues = append(sub.Queues, &millracev1.QueueWeight{Name: q})
+	}
+	if l.w.opts.lease > 0 {
+		sub.Lease = durationpb.New(l.w.opts.lease)
+	}
+	return &millracev1.ClientFrame{Frame: &millracev1.ClientFrame_Subscribe{Subscribe: sub}}
+}
+
+// receive takes what the server pushes to a worker.
+func (l *lane) receive(f *millracev1.ServerFrame) {
+	switch x := f.Frame.(type) {
+	case *millracev1.ServerFrame_Assign:
+		l.assigned(x.Assign.Tasks)
+	case *millracev1.ServerFrame_LeaseLost:
+		l.s.mu.Lock()
+		l.lose(taskKey{x.LeaseLost.Id, x.LeaseLost.Token}, x.LeaseLost.Reason)
+		l.restate = !l.w.drains
+		l.s.mu.Unlock()
+		l.s.poke()
+	case *millracev1.ServerFrame_Cancel:
+		l.s.mu.Lock()
+		if t := l.held[taskKey{x.Cancel.Id, x.Cancel.Token}]; t != nil {
+			t.cancelled = true
+			t.cancel(&Error{Code: CodeWrongState, Reason: "cancelled", Message: x.Cancel.Reason, Op: OpNone, Outcome: Refused})
+		}
+		l.s.mu.Unlock()
+	}
+}
+
+// assigned takes tasks over. One that is held already came twice; one that comes while the worker drains goes back.
+func (l *lane) assigned(tasks []*millracev1.Assignment) {
+	w := l.w
+	now := time.Now()
+	w.mu.Lock()
+	renew, batched := time.Time{}, 0
+	for _, a := range tasks {
+		if _, ok := l.held[taskKey{a.Id, a.Token}]; ok {
+			continue
+		}
+		t := newTask(l, a, now)
+		l.held[t.key()] = t
+		if l.s.plain {
+			t.unbound = true
+			l.unbound++
+		}
+		renew = earlier(renew, t.renewAt)
+		if w.drains {
+			w.release(t)
+			continue
+		}
+		if w.batches != nil {
+			w.ready.pushBack(t)
+			batched++
+			continue
+		}
+		w.start(t)
+	}
+	w.startBatch(batched)
+	l.renewBy(renew)
+	if len(w.lanes) > 1 {
+		w.filled(l, now)
+	}
+	drains := w.drains
+	w.mu.Unlock()
+	if drains {
+		l.s.poke()
+	}
+}
+
+// lose ends a lease that the server says is gone. A settle that is on its way keeps its answer. It needs mu.
+func (l *lane) lose(k taskKey, reason string) {
+	t := l.held[k]
+	if t == nil || t.stage >= settling {
+		return
+	}
+	t.lost = true
+	if t.stage == running {
+		l.w.beyond++ // the slot is free for the server: the handler must not hold it
+		if l.w.ready.len() > 0 {
+			l.w.spread()
+		}
+	}
+	t.cancel(&Error{Code: CodeLeaseLost, Reason: reason, Message: "task " + t.ID, Op: OpNone, Outcome: Refused})
+	l.drop(t)
+}
+
+// drop forgets a task. It needs mu.
+func (l *lane) drop(t *Task) {
+	delete(l.held, t.key())
+	if t.stage == settled {
+		t.to(settling)
+	}
+	if t.unbound {
+		l.unbound--
+		if !l.s.plain && !l.w.drains {
+			l.restate = true // its slot is free for the stream
+			l.s.poke()
+		}
+	}
+	l.w.freed()
+	l.w.noteDrained()
+}

@@ -1,0 +1,73 @@
+package millrace
+
+import (
+	"context"
+
+	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+)
+
+// NamespaceInfo is the client's namespace.
+type NamespaceInfo struct {
+	Config     NamespaceConfig
+	Partitions []PartitionInfo // by number
+}
+
+// NamespaceConfig rules a namespace.
+type NamespaceConfig struct {
+	Version     uint64 // rises with each change
+	AutoCreate  bool   // queues and keyspaces by their first use
+	RetainBytes int64  // of ended tasks, oldest removed first
+}
+
+// PartitionInfo says where a partition lies.
+type PartitionInfo struct {
+	Partition int
+	Shard     int
+	Address   string // of the node that leads it; empty: the one that answered, if Led
+	Led       bool   // somebody is known to lead it
+}
+
+func partitionInfos(list []*millracev1.PartitionInfo) []PartitionInfo {
+	out := make([]PartitionInfo, len(list))
+	for i, p := range list {
+		out[i] = PartitionInfo{int(p.GetPartition()), int(p.GetShard()), p.GetAddress(), p.GetLed()}
+	}
+	return out
+}
+
+// CreateNamespace makes the client's namespace (needs the scope admin), with 1 to 4,096 partitions: the parts of it that
+// change atomically, each led by some node, so that a cluster's nodes share its work. Their number is for good, and a
+// namespace that is used before it was made has one. existed says that it was there, with as many; with another number it
+// is ErrAlreadyExists.
+func (c *Client) CreateNamespace(ctx context.Context, partitions int) (existed bool, err error) {
+	var resp *millracev1.CreateNamespaceResponse
+	err = c.change(ctx, anywhere, func(ctx context.Context) (err error) {
+		resp, err = c.queues.CreateNamespace(ctx, &millracev1.CreateNamespaceRequest{Partitions: uint32(max(partitions, 0))})
+		return err
+	})
+	if err != nil {
+		return false, err
+	}
+	c.learned(len(resp.Partitions))
+	return resp.Replayed, nil
+}
+
+// Namespace reads the client's namespace. One that does not exist yet is ErrNotFound.
+func (c *Client) Namespace(ctx context.Context) (*NamespaceInfo, error) {
+	var resp *millracev1.GetNamespaceResponse
+	err := c.read(ctx, anywhere, func(ctx context.Context) (err error) {
+		resp, err = c.queues.GetNamespace(ctx, &millracev1.GetNamespaceRequest{})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	c.learned(len(resp.Partitions))
+	return &NamespaceInfo{
+		Config: NamespaceConfig{
+			Version: resp.Config.GetVersion(), AutoCreate: resp.Config == nil || resp.Config.AutoCreate == nil || *resp.Config.AutoCreate,
+			RetainBytes: resp.Config.GetRetainBytes(),
+		},
+		Partitions: partitionInfos(resp.Partitions),
+	}, nil
+}

@@ -1,0 +1,107 @@
+package millrace
+
+import (
+	"math"
+	"testing"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+)
+
+// What is placed somewhere stays there for ever: these are the same in the server and in every client.
+func TestPlacementIsFrozen(t *testing.T) {
+	for _, c := range []struct {
+		key           string
+		of2, of4, of7 int
+		of4096        int
+	}{
+		{"", 1, 1, 2, 805},
+		{"a", 0, 0, 5, 3212},
+		{"b", 1, 1, 0, 421},
+		{"user/1", 0, 2, 6, 578},
+		{"{user/1}/name", 0, 2, 6, 578},
+		{"x{user/1}", 0, 2, 6, 578},
+		{"{}user", 0, 2, 2, 4082},
+		{"{open", 0, 2, 3, 706},
+		{"a{}{b}", 0, 0, 1, 148},
+		{"naïve", 1, 3, 0, 683},
+		{"{{a}}", 1, 1, 4, 3105},
+		{"}{a}", 0, 0, 5, 3212},
+	} {
+		got := [4]int{placeKey(c.key, 2), placeKey([]byte(c.key), 4), placeKey(c.key, 7), placeKey(c.key, 4096)}
+		if want := [4]int{c.of2, c.of4, c.of7, c.of4096}; got != want {
+			t.Errorf("key %q is placed in %v, want %v", c.key, got, want)
+		}
+		if p := placeKey(c.key, 1); p != 0 {
+			t.Errorf("key %q is placed in partition %d of 1", c.key, p)
+		}
+	}
+	id := taskID{hi: 1_700_000_000_000 << 16, lo: 0x0105}
+	for p, want := range map[int]int{1: 0, 2: 1, 4: 1, 7: 261 % 7, 4096: 261} {
+		if got := id.place(p); got != want {
+			t.Errorf("id %s is placed in partition %d of %d, want %d", id, got, p, want)
+		}
+	}
+}
+
+func TestAPlacedIDSaysItsPartitionTwice(t *testing.T) {
+	for _, partitions := range []int{1, 2, 3, 7, 4096} {
+		for _, n := range []uint64{0, 1, 4095, 1 << 40, math.MaxUint64 - 1, math.MaxUint64} {
+			for _, p := range []int{0, partitions - 1} {
+				id := taskID{hi: 1_700_000_000_000<<16 | 0x0a, lo: n}.placed(p, partitions)
+				if id.partition() != p || id.place(partitions) != p || id.hi>>16 != 1_700_000_000_000 || id.hi&15 != 0x0a {
+					t.Errorf("partition %d of %d with %x: bits say %d, placed in %d", p, partitions, n, id.partition(), id.place(partitions))
+				}
+				if read, ok := parseID(id.String()); !ok || read != id {
+					t.Errorf("%s is read as %s, %v", id, read, ok)
+				}
+			}
+		}
+	}
+}
+
+func TestWhatIsNoIDIsNotRead(t *testing.T) {
+	for _, s := range []string{"", "0", "8ZZZZZZZZZZZZZZZZZZZZZZZZZ", "0000000000000000000000000I", "0000000000000000000000000é"} {
+		if id, ok := parseID(s); ok {
+			t.Errorf("%q is read as %s", s, id)
+		}
+	}
+	if id, ok := parseID("7zzzzzzzzzzzzzzzzzzzzzzzzz"); !ok || id.lo != math.MaxUint64 || id.hi != math.MaxUint64 {
+		t.Errorf("lower case is read as %s, %v", id, ok)
+	}
+}
+
+func TestATaskIsPlacedByTagThenUniqueKeyThenID(t *testing.T) {
+	const p = 1000
+	spec := &pb.TaskSpec{Tag: "t", Unique: &pb.Unique{Key: "u"}}
+	for _, want := range []int{placeText("t", p), placeText("u", p), 7} {
+		spec.Id = ""
+		got, err := placeTask(spec, p, 7)
+		id, _ := parseID(spec.Id)
+		if err != nil || got != want || id.partition() != want {
+			t.Errorf("got partition %d, id of %d, %v; want %d", got, id.partition(), err, want)
+		}
+		if spec.Tag == "" {
+			spec.Unique = nil
+		}
+		spec.Tag = ""
+	}
+}
+
+func TestAnIDThatLeavesItsPartitionOpenIsFilledIn(t *testing.T) {
+	const p = 1000
+	spec := &pb.TaskSpec{Id: taskID{hi: 5 << 16, lo: 3042}.String()}
+	if got, err := placeTask(spec, p, -1); err != nil || got != 42 {
+		t.Fatalf("got partition %d, %v, want 42", got, err)
+	}
+	if id, _ := parseID(spec.Id); id != (taskID{hi: 5<<16 | 42<<4, lo: 3042}) {
+		t.Errorf("got id %+v, want the same one of partition 42", id)
+	}
+	before := spec.Id
+	if got, err := placeTask(spec, p, -1); err != nil || got != 42 || spec.Id != before {
+		t.Errorf("placed again: partition %d of %s, %v", got, spec.Id, err)
+	}
+	spec.Tag = "elsewhere"
+	if _, err := placeTask(spec, p, -1); err == nil || err.Code != CodeWrongPartition || err.Field != "id" {
+		t.Errorf("got %v, want WRONG_PARTITION in id", err)
+	}
+}

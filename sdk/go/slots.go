@@ -1,0 +1,170 @@
+package millrace
+
+import "time"
+
+// division keeps a worker's slots divided over its lanes. All of it is guarded by the worker's mu.
+type division struct {
+	last  time.Time // of the last balance
+	owed  bool      // a lane waits for slots that others still use
+	timer *time.Timer
+	next  time.Time // when the timer fires; zero: it does not
+	over  *time.Timer
+}
+
+const (
+	balanceLeast = 10 * time.Millisecond  // between two balances
+	balanceEvery = 100 * time.Millisecond // while some lane has more or less than its even share
+	surplusAfter = 250 * time.Millisecond // a task that came beyond the slots waits no longer than this for one
+)
+
+func (l *lane) used() int { return len(l.held) - l.away }
+
+// shares brings the lanes' shares up to date.
+func (w *Worker) shares() []*share {
+	out := make([]*share, len(w.lanes))
+	for i, l := range w.lanes {
+		l.share.used = l.used()
+		out[i] = &l.share
+	}
+	return out
+}
+
+// balance divides the slots anew. It needs mu.
+func (w *Worker) balance(now time.Time) {
+	if len(w.lanes) == 1 || w.drains || w.over {
+		return
+	}
+	w.slots.last = now
+	lanes := w.shares()
+	wait := balanceEvery
+	switch total := w.opts.slots; {
+	case w.lanes[0].s.plain: // it asks for all partitions
+		for _, s := range lanes[1:] {
+			s.target = 0
+			total -= s.used
+		}
+		lanes[0].target = max(total, 0)
+	case total < len(lanes):
+		roam(total, lanes, now)
+		wait = stay(total, len(lanes))
+	case !divide(total, lanes, now):
+		wait = 0
+	}
+	w.resize(now)
+	if wait > 0 {
+		w.balanceIn(wait, now)
+	}
+}
+
+// balanceIn balances after d at the latest.
+func (w *Worker) balanceIn(d time.Duration, now time.Time) {
+	s := &w.slots
+	if !s.next.IsZero() && !now.Add(d).Before(s.next) {
+		return
+	}
+	s.next = now.Add(d)
+	if s.timer != nil {
+		s.timer.Reset(d)
+		return
+	}
+	s.timer = time.AfterFunc(d, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		s.next = time.Time{}
+		w.balance(time.Now())
+	})
+}
+
+// resize brings the windows to their targets: those that shrink at once, those that grow as slots come free, so that no
+// more tasks are given out than there are slots. It needs mu.
+func (w *Worker) resize(now time.Time) {
+	claimed := 0
+	for _, l := range w.lanes {
+		if l.share.slots > l.share.target {
+			l.setSlots(l.share.target, now)
+		}
+		claimed += max(l.share.slots, l.used())
+	}
+	w.slots.owed = false
+	for _, l := range w.lanes {
+		s, used := &l.share, l.used()
+		if s.slots >= s.target {
+			continue
+		}
+		before := max(s.slots, used)
+		if to := min(s.target, before+max(w.opts.slots-claimed, 0)); to > s.slots {
+			claimed += max(to, used) - before
+			l.setSlots(to, now)
+		}
+		w.slots.owed = w.slots.owed || s.slots < s.target
+	}
+}
+
+func (l *lane) setSlots(n int, now time.Time) {
+	l.share.set(n, l.used(), now)
+	if l.share.up && !l.w.drains {
+		l.restate = true
+		l.s.poke()
+	}
+}
+
+// freed notes that a task gave its slot back. It needs mu.
+func (w *Worker) freed() {
+	if w.slots.owed && !w.drains {
+		w.resize(time.Now())
+	}
+}
+
+// filled takes in that tasks came to a lane. It needs mu.
+func (w *Worker) filled(l *lane, now time.Time) {
+	if used := l.used(); used > 0 && used >= l.share.slots {
+		l.share.filled = now
+		if now.Sub(w.slots.last) >= balanceLeast {
+			w.balance(now)
+		} else {
+			w.balanceIn(balanceLeast, now)
+		}
+	}
+	if w.surplus() > 0 && w.slots.over == nil {
+		w.slots.over = time.AfterFunc(surplusAfter, w.giveSurplus)
+	}
+}
+
+// surplus is how many tasks came beyond the slots: a window that shrinks may have been used meanwhile.
+func (w *Worker) surplus() int {
+	n := -w.opts.slots
+	for _, l := range w.lanes {
+		n += l.used()
+	}
+	return n
+}
+
+// giveSurplus gives back what no slot came free for.
+func (w *Worker) giveSurplus() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.slots.over = nil
+	n, i := w.surplus(), 0
+	if n <= 0 || w.drains || w.over {
+		return
+	}
+	stays := w.ready.len() - n
+	w.ready.keep(func(t *Task) bool {
+		i++
+		if i <= stays || t.lost || t.refusal != nil {
+			return true
+		}
+		w.release(t)
+		t.l.s.poke()
+		return false
+	})
+}
+
+// stop ends the division: nothing is given out any more.
+func (d *division) stop() {
+	for _, t := range []*time.Timer{d.timer, d.over} {
+		if t != nil {
+			t.Stop()
+		}
+	}
+}

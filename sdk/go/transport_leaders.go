@@ -1,0 +1,263 @@
+package millrace
+
+import (
+	"net"
+	"slices"
+
+	"google.golang.org/grpc"
+
+	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+)
+
+// leaders is what a client knows of who leads which partition, and its ways there. Where a namespace has one partition
+// it is empty: the client as a whole follows that leader.
+type leaders struct {
+	at     []string // by partition: the address of the leader; empty: not known
+	missed []int    // how often in a row a partition was not found where it was looked for
+	pool   map[string]*way
+}
+
+// widen makes room for so many partitions.
+func (w *ways) widen(n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if n <= 1 || n <= len(w.lead.at) {
+		return
+	}
+	w.lead.at = append(w.lead.at, make([]string, n-len(w.lead.at))...)
+	w.lead.missed = append(w.lead.missed, make([]int, n-len(w.lead.missed))...)
+	if w.lead.pool == nil {
+		w.lead.pool = map[string]*way{}
+	}
+}
+
+// enterTo returns the way to the leader of a partition; exit must follow.
+func (w *ways) enterTo(partition int) *way {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	g := w.now
+	if !g.plain && partition >= 0 && partition < len(w.lead.at) {
+		g = w.toward(w.lookAt(partition))
+	}
+	g.users++
+	return g
+}
+
+// enterFor returns the way of a unary call, and notes on its route where that leads.
+func (w *ways) enterFor(r *route) *way {
+	if r == nil {
+		return w.enter()
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	g := w.now
+	switch {
+	case g.plain:
+	case r.leader != "":
+		g = w.toward(r.leader)
+	case r.partition >= 0 && r.partition < len(w.lead.at):
+		g = w.toward(w.lookAt(r.partition))
+	}
+	r.asked = g.address
+	g.users++
+	return g
+}
+
+// lookAt is where to look for the leader of a partition: where it is known to be, else at one node after the other. It
+// needs mu.
+func (w *ways) lookAt(partition int) string {
+	if known := w.lead.at[partition]; known != "" {
+		return known
+	}
+	nodes := w.nodes()
+	return nodes[w.lead.missed[partition]%len(nodes)]
+}
+
+// nodes are the addresses that the client knows, the one that it speaks to first. It needs mu.
+func (w *ways) nodes() []string {
+	out := []string{w.now.address}
+	for _, list := range [][]string{w.c.opts.addresses, w.lead.at} {
+		for _, address := range list {
+			if address != "" && !slices.Contains(out, address) {
+				out = append(out, address)
+			}
+		}
+	}
+	return out
+}
+
+// toward returns the way to an address. It needs mu.
+func (w *ways) toward(address string) *way {
+	if w.closed || address == "" || address == w.now.address {
+		return w.now
+	}
+	if g := w.lead.pool[address]; g != nil {
+		return g
+	}
+	g, err := w.overGRPC(address)
+	if err != nil {
+		return w.now // it knows who leads
+	}
+	w.lead.pool[address] = g
+	return g
+}
+
+// line is a connection of streams, which are counted: a server bounds how many one may have.
+type line struct {
+	grpc.ClientConnInterface
+	open int
+}
+
+// lineStreams is how many streams share a connection.
+const lineStreams = 500
+
+// board returns a connection of g for one stream more; alight must follow.
+func (w *ways) board(g *way) *line {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if g.plain {
+		return &line{ClientConnInterface: g.streams}
+	}
+	for _, l := range g.lines {
+		if l.open < lineStreams {
+			l.open++
+			return l
+		}
+	}
+	l := g.lines[0] // which makes streams wait for others to end
+	if conn, err := w.connect(g.address); err == nil {
+		g.more = append(g.more, conn)
+		l = &line{ClientConnInterface: conn}
+		g.lines = append(g.lines, l)
+	}
+	l.open++
+	return l
+}
+
+func (w *ways) alight(l *line) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	l.open--
+}
+
+// waits reports whether a stream is to wait for the node that g leads to: there is no other.
+func (w *ways) waits(g *way) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return g.plain || len(w.lead.at) == 0 || g == w.now && len(w.nodes()) == 1
+}
+
+// found takes in that g leads to the leader of a partition, and what that says of the others.
+func (w *ways) found(g *way, partition int, directory []*millracev1.PartitionAddress) {
+	w.mu.Lock()
+	defer func() { closeWays(w.sweep()) }()
+	defer w.mu.Unlock()
+	w.told(g, directory)
+	if !g.plain && partition < len(w.lead.at) {
+		w.lead.at[partition], w.lead.missed[partition] = g.address, 0
+	}
+}
+
+// directory takes in who leads which partition, as the node says that g leads to.
+func (w *ways) directory(g *way, list []*millracev1.PartitionAddress) {
+	w.mu.Lock()
+	defer func() { closeWays(w.sweep()) }()
+	defer w.mu.Unlock()
+	w.told(g, list)
+}
+
+// told needs mu.
+func (w *ways) told(g *way, list []*millracev1.PartitionAddress) {
+	for _, p := range list {
+		address := p.GetAddress()
+		if address == "" {
+			address = g.address
+		}
+		if n := int(p.GetPartition()); n < len(w.lead.at) && w.allows(address) {
+			w.lead.at[n] = address
+		}
+	}
+}
+
+// allows reports whether the client goes to an address because a server says so: a token goes nowhere in clear text.
+func (w *ways) allows(address string) bool {
+	_, _, err := net.SplitHostPort(address)
+	return err == nil && (w.c.opts.tls != nil || !w.c.opts.secure(address))
+}
+
+// turnTo takes in why a call or stream to the leader of a partition, which was looked for at an address, has failed. It
+// reports whether to go on at once: somebody else was named. Of several partitions only that one moves.
+func (w *ways) turnTo(partition int, asked string, e *Error) bool {
+	if w.c.partitions() <= 1 {
+		return w.follow(e)
+	}
+	if e == nil || e.patience() == 0 || partition < 0 {
+		return false
+	}
+	w.mu.Lock()
+	defer func() { closeWays(w.sweep()) }()
+	defer w.mu.Unlock()
+	if w.now.plain || partition >= len(w.lead.at) {
+		return false
+	}
+	switch {
+	case e.Code == CodeNotLeader && e.Leader != "" && w.allows(e.Leader):
+		w.lead.at[partition] = e.Leader
+		return asked != e.Leader
+	case e.Code != CodeNotLeader && e.Code != CodeUnavailable:
+	case w.lead.at[partition] == asked || w.lead.at[partition] == "":
+		w.lead.at[partition] = ""
+		w.lead.missed[partition]++
+	}
+	return false
+}
+
+// redirect is turnTo for a unary call.
+func (w *ways) redirect(r *route, e *Error) bool {
+	switch {
+	case r == nil:
+		return w.follow(e)
+	case r.partition >= 0:
+		return w.turnTo(r.partition, r.asked, e)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r.leader = ""
+	if e.Code != CodeNotLeader || e.Leader == "" || !w.allows(e.Leader) || w.now.plain {
+		return false
+	}
+	r.leader = e.Leader
+	return e.Leader != r.asked
+}
+
+// sweep leaves the ways that lead to nobody any more, and returns those that nothing is under way on.
+func (w *ways) sweep() (idle []*way) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.drop(func(address string) bool { return address == w.now.address || !slices.Contains(w.lead.at, address) })
+}
+
+// drop leaves the ways in the pool that which holds for. It needs mu.
+func (w *ways) drop(which func(address string) bool) (idle []*way) {
+	for address, g := range w.lead.pool {
+		if !which(address) {
+			continue
+		}
+		delete(w.lead.pool, address)
+		g.leave()
+		if g.users == 0 {
+			idle = append(idle, g)
+		} else {
+			w.left = append(w.left, g)
+		}
+	}
+	return idle
+}
+
+func all(string) bool { return true }
+
+func closeWays(list []*way) {
+	for _, g := range list {
+		g.close()
+	}
+}

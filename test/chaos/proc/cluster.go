@@ -1,0 +1,258 @@
+package proc
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+)
+
+// ClusterOptions of the servers of one cluster.
+type ClusterOptions struct {
+	Binary string
+	Dir    string   // everything goes below it
+	Env    []string // beside the harness's own
+	Flags  []string // of every node
+	Nodes  int
+	Proxy  bool // each directed link between nodes goes through a proxy
+}
+
+// Cluster is a cluster of servers on this machine, as `millrace cluster init` sets one up: mutual TLS between nodes, plain
+// text for clients on loopback.
+type Cluster struct {
+	Nodes  []*Node
+	Tokens []Token
+	Links  map[Link]*Proxy // none without ClusterOptions.Proxy
+}
+
+// Node is one server of a cluster. Its addresses stay the same over restarts.
+type Node struct {
+	*Server
+	ID    int // from 1
+	API   string
+	admin string
+	Dir   string // its data and its archive of the log are below it
+}
+
+// Link is one direction between two nodes: what From says, and dials, to To.
+type Link struct{ From, To int }
+
+// NewCluster makes the directories, certificates and settings of a cluster, with an admin token for each tenant. Nothing
+// is started but proxies.
+func NewCluster(ctx context.Context, o ClusterOptions, tenants ...string) (*Cluster, error) {
+	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make cluster's folder: %w", err)
+	}
+	made := filepath.Join(o.Dir, "init")
+	out, err := exec.CommandContext(ctx, o.Binary, "cluster", "init", "--json", "--shards", "1", "--nodes", fmt.Sprint(o.Nodes), "--dir", made).Output()
+	if err != nil {
+		return nil, fmt.Errorf("cluster init: %w", err)
+	}
+	var told struct {
+		Nodes []struct {
+			ID     int    `json:"id"`
+			Config string `json:"config"`
+		} `json:"nodes"`
+	}
+	if err := json.Unmarshal(out, &told); err != nil || len(told.Nodes) != o.Nodes {
+		return nil, fmt.Errorf("cluster init: unexpected answer %q", out)
+	}
+	ports, err := freePorts(3 * o.Nodes)
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{}
+	tokens := filepath.Join(o.Dir, "tokens.yaml")
+	if c.Tokens, err = makeTokens(ctx, o.Binary, tokens, tenants); err != nil {
+		return nil, err
+	}
+	peers := make([]string, o.Nodes)
+	for i := range told.Nodes {
+		peers[i] = ports[3*i]
+	}
+	if o.Proxy {
+		if c.Links, err = openLinks(peers); err != nil {
+			return nil, err
+		}
+	}
+	for i, n := range told.Nodes {
+		node := &Node{ID: n.ID, API: ports[3*i+1], admin: ports[3*i+2], Dir: filepath.Join(o.Dir, fmt.Sprint("n", n.ID))}
+		flags := append([]string{
+			"--config", n.Config, "--listen", node.API, "--admin", node.admin, "--http", "off", "--peer-listen", peers[i],
+			"--peers", c.list(n.ID, peers, ports), "--log-archive-dir", node.Archive(), "--memory", "256MiB",
+			"--disk-reserve", "16777216", // each node on this disk holds so much back
+		}, o.Flags...)
+		if node.Server, err = New(ctx, Options{Binary: o.Binary, Dir: node.Dir, Env: o.Env, Flags: flags, Tokens: tokens}); err != nil {
+			return nil, errors.Join(err, c.Close())
+		}
+		c.Nodes = append(c.Nodes, node)
+	}
+	return c, nil
+}
+
+// list names all nodes as node id reaches them: through the proxies of its own links.
+func (c *Cluster) list(id int, peers, ports []string) string {
+	var items []string
+	for i, address := range peers {
+		if p := c.Links[Link{id, i + 1}]; p != nil {
+			address = p.Address()
+		}
+		items = append(items, fmt.Sprintf("%d=%s/%s", i+1, address, ports[3*i+1]))
+	}
+	return strings.Join(items, ",")
+}
+
+// Archive has the segments of the node's log that were reused.
+func (n *Node) Archive() string { return filepath.Join(n.Dir, "archive") }
+
+// Start starts all nodes at once and waits until each serves.
+func (c *Cluster) Start(ctx context.Context) error {
+	errs := make([]error, len(c.Nodes))
+	var wg sync.WaitGroup
+	for i, n := range c.Nodes {
+		wg.Go(func() {
+			if _, err := n.Start(ctx); err != nil {
+				errs[i] = fmt.Errorf("node %d: %w, see %s", n.ID, err, n.LogFile())
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// Stop ends all nodes in order, all at once.
+func (c *Cluster) Stop() error {
+	errs := make([]error, len(c.Nodes))
+	var wg sync.WaitGroup
+	for i, n := range c.Nodes {
+		wg.Go(func() {
+			if err := n.Stop(); err != nil {
+				errs[i] = fmt.Errorf("node %d: %w", n.ID, err)
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// Close ends what runs, at once.
+func (c *Cluster) Close() error {
+	var wg sync.WaitGroup
+	for _, n := range c.Nodes {
+		wg.Go(func() { n.Kill() })
+	}
+	wg.Wait()
+	var errs []error
+	for _, p := range c.Links {
+		errs = append(errs, p.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Addresses are those of all nodes, that of place first first, as a client takes them.
+func (c *Cluster) Addresses(first int) string {
+	var all []string
+	for i := range c.Nodes {
+		all = append(all, c.Nodes[(first+i)%len(c.Nodes)].API)
+	}
+	return strings.Join(all, ",")
+}
+
+// within bounds how long a healthy cluster may take to have a leader, or to have applied everything everywhere.
+const within = 30 * time.Second
+
+// Leader waits for a node that leads and serves, as it says itself. Nodes that are down or paused are not asked.
+func (c *Cluster) Leader(ctx context.Context) (*Node, error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	for {
+		if n := c.leads(ctx); n != nil {
+			return n, nil
+		}
+		if err := rest(ctx, 10*time.Millisecond); err != nil {
+			return nil, fmt.Errorf("nobody leads after %s", within)
+		}
+	}
+}
+
+// leads returns the node of the highest term that says it leads.
+func (c *Cluster) leads(ctx context.Context) *Node {
+	var lead *Node
+	var term float64
+	for _, n := range c.Nodes {
+		if !n.Up() {
+			continue
+		}
+		m, err := n.Metrics(ctx)
+		if err != nil || m["millrace_node_ready_state"] == 0 || m["millrace_node_raft_term"] < term {
+			continue
+		}
+		lead, term = n, m["millrace_node_raft_term"]
+	}
+	return lead
+}
+
+// Settle waits until all nodes have applied the same entry, and nothing more comes.
+func (c *Cluster) Settle(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	last, same := "", 0
+	for same < 3 {
+		now, equal := c.applied(ctx)
+		if equal && now == last {
+			same++
+		} else {
+			same = 0
+		}
+		last = now
+		if err := rest(ctx, 50*time.Millisecond); err != nil {
+			return fmt.Errorf("the nodes have applied %s after %s", now, within)
+		}
+	}
+	return nil
+}
+
+// applied lists the indexes that the nodes have applied, and whether they are equal.
+func (c *Cluster) applied(ctx context.Context) (string, bool) {
+	var all []string
+	equal := true
+	for _, n := range c.Nodes {
+		at := "?"
+		if m, err := n.Metrics(ctx); err == nil {
+			at = fmt.Sprint(m["millrace_node_applied_index"])
+		}
+		all = append(all, at)
+		equal = equal && at == all[0] && at != "?"
+	}
+	return strings.Join(all, " "), equal
+}
+
+// freePorts draws addresses on which nobody listens, below the range from which systems draw the ports of outgoing
+// connections: a server that is down for a moment finds its port free when it comes back.
+func freePorts(n int) (out []string, err error) {
+	const low, high = 12_000, 32_000
+	var open []net.Listener
+	defer func() {
+		for _, l := range open {
+			_ = l.Close() // all are open until all are drawn
+		}
+	}()
+	for range 100 * n {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", low+draw(high-low)))
+		if err != nil {
+			continue // it is taken
+		}
+		open = append(open, l)
+		if out = append(out, l.Addr().String()); len(out) == n {
+			return out, nil
+		}
+	}
+	return nil, errors.New("no free ports")
+}

@@ -1,0 +1,54 @@
+package proc
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// metricsWithin bounds one look at a node's metrics: it may be about to be paused.
+const metricsWithin = 2 * time.Second
+
+// Metrics reads the node's gauges and counters. Those of shards are of shard 0, and named without it; other labels stay in
+// the name.
+func (n *Node) Metrics(ctx context.Context) (map[string]float64, error) {
+	ctx, cancel := context.WithTimeout(ctx, metricsWithin)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.admin+"/metrics", nil)
+	if err != nil {
+		return nil, fmt.Errorf("read metrics: %w", err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("read metrics: %w", err)
+	}
+	defer resp.Body.Close() //nolint:errcheck // it was only read
+	out := map[string]float64{}
+	in := bufio.NewScanner(resp.Body)
+	for in.Scan() {
+		name, value, ok := strings.Cut(strings.Replace(in.Text(), `{shard="0"}`, "", 1), " ")
+		if v, err := strconv.ParseFloat(value, 64); ok && err == nil && !strings.HasPrefix(name, "#") {
+			out[name] = v
+		}
+	}
+	return out, in.Err()
+}
+
+func draw(n int) int { return rand.IntN(n) } //nolint:gosec // which port it is does not matter
+
+// rest waits for d, and fails when ctx has ended.
+func rest(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

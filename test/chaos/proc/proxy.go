@@ -1,0 +1,268 @@
+package proc
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Way is what happens to bytes that go one way through a proxy. The zero value passes them on.
+type Way struct {
+	Stall bool          // nothing comes through, and no end of a connection either; what was sent meanwhile comes later
+	Delay time.Duration // how much later each byte comes
+	Rate  int           // bytes a second for each connection; 0: any
+}
+
+// Rule is what a proxy does to connections through it. The zero value passes everything on.
+type Rule struct {
+	Forward Way  // from who dials
+	Back    Way  // to who dials
+	Refuse  bool // new connections are reset
+}
+
+// Silence lets nothing through in either direction and breaks no connection, as a cable that is cut.
+var Silence = Rule{Forward: Way{Stall: true}, Back: Way{Stall: true}}
+
+// Proxy stands on one link between two processes and does to its connections what it is told. It does not know what they
+// say: TLS passes it untouched.
+type Proxy struct {
+	lis    net.Listener
+	target string
+
+	hindered atomic.Int64
+
+	mu      sync.Mutex // guards the fields below
+	rule    Rule
+	changed chan struct{} // closed and replaced when rule changes, and when the proxy closes
+	conns   map[*net.TCPConn]struct{}
+	closed  bool
+
+	all sync.WaitGroup
+}
+
+// chunks of chunkBytes are what a proxy holds back of a connection in one direction before it reads no more of it.
+const (
+	chunks     = 64
+	chunkBytes = 32 << 10
+)
+
+// NewProxy listens on a port of its own and dials target for each connection.
+func NewProxy(target string) (*Proxy, error) {
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("open proxy: %w", err)
+	}
+	p := &Proxy{lis: lis, target: target, changed: make(chan struct{}), conns: map[*net.TCPConn]struct{}{}}
+	p.all.Go(p.accept)
+	return p, nil
+}
+
+// openLinks puts a proxy on each directed link between nodes, by their addresses.
+func openLinks(addresses []string) (map[Link]*Proxy, error) {
+	links := map[Link]*Proxy{}
+	for i := range addresses {
+		for j, to := range addresses {
+			if i == j {
+				continue
+			}
+			p, err := NewProxy(to)
+			if err != nil {
+				for _, open := range links {
+					err = errors.Join(err, open.Close())
+				}
+				return nil, err
+			}
+			links[Link{i + 1, j + 1}] = p
+		}
+	}
+	return links, nil
+}
+
+// Address is where the proxy is dialled.
+func (p *Proxy) Address() string { return p.lis.Addr().String() }
+
+// Set changes the rule, for open connections too: what is sent after Set has returned goes by the new one.
+func (p *Proxy) Set(r Rule) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rule = r
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+// Reset resets all open connections.
+func (p *Proxy) Reset() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.conns {
+		reset(c)
+		p.hindered.Add(1)
+	}
+}
+
+// Hindered counts what rules have held back, delayed, refused or reset: a rule that met nothing was no fault.
+func (p *Proxy) Hindered() int64 { return p.hindered.Load() }
+
+// Close ends all connections and waits until nobody serves them.
+func (p *Proxy) Close() error {
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return nil
+	}
+	p.closed = true
+	close(p.changed)
+	p.changed = make(chan struct{})
+	for c := range p.conns {
+		reset(c)
+	}
+	p.mu.Unlock()
+	err := p.lis.Close()
+	p.all.Wait()
+	return err
+}
+
+func reset(c *net.TCPConn) {
+	_ = c.SetLinger(0) // it makes Close send a reset; a connection that is gone needs none
+	_ = c.Close()
+}
+
+func (p *Proxy) accept() {
+	for {
+		conn, err := p.lis.Accept()
+		if err != nil {
+			return // closed
+		}
+		c := conn.(*net.TCPConn)
+		if !p.keep(c) {
+			reset(c)
+			continue
+		}
+		p.all.Go(func() { p.serve(c) })
+	}
+}
+
+// keep notes a connection, unless it is to be refused.
+func (p *Proxy) keep(c *net.TCPConn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.rule.Refuse {
+		p.hindered.Add(1)
+	}
+	if p.closed || p.rule.Refuse {
+		return false
+	}
+	p.conns[c] = struct{}{}
+	return true
+}
+
+func (p *Proxy) forget(c *net.TCPConn) {
+	p.mu.Lock()
+	delete(p.conns, c)
+	p.mu.Unlock()
+	_ = c.Close()
+}
+
+func forward(r Rule) Way { return r.Forward }
+
+func back(r Rule) Way { return r.Back }
+
+// serve carries one connection. While nothing comes through, the target is not dialled either.
+func (p *Proxy) serve(from *net.TCPConn) {
+	defer p.forget(from)
+	if !p.pass(forward) {
+		return
+	}
+	conn, err := net.Dial("tcp", p.target)
+	if err != nil {
+		reset(from)
+		return
+	}
+	to := conn.(*net.TCPConn)
+	if !p.keep(to) {
+		reset(from)
+		reset(to)
+		return
+	}
+	defer p.forget(to)
+	var both sync.WaitGroup
+	both.Go(func() { p.pump(from, to, forward) })
+	both.Go(func() { p.pump(to, from, back) })
+	both.Wait()
+}
+
+// pass waits until a way is open. It reports false when the proxy closes.
+func (p *Proxy) pass(way func(Rule) Way) bool {
+	for first := true; ; first = false {
+		p.mu.Lock()
+		stalled, closed, changed := way(p.rule).Stall, p.closed, p.changed
+		p.mu.Unlock()
+		if closed || !stalled {
+			return !closed
+		}
+		if first {
+			p.hindered.Add(1)
+		}
+		<-changed
+	}
+}
+
+// piece is what was read at once.
+type piece struct {
+	bytes []byte
+	at    time.Time
+}
+
+// pump carries what comes from one side to the other, and the end of it.
+func (p *Proxy) pump(from, to *net.TCPConn, way func(Rule) Way) {
+	queue := make(chan piece, chunks)
+	p.all.Go(func() {
+		defer close(queue)
+		for {
+			b := make([]byte, chunkBytes)
+			n, err := from.Read(b)
+			if n > 0 {
+				queue <- piece{b[:n], time.Now()}
+			}
+			if err != nil {
+				return
+			}
+		}
+	})
+	for one := range queue {
+		if !p.deliver(to, one, way) {
+			break
+		}
+	}
+	if p.pass(way) {
+		_ = to.CloseWrite() // the other direction may have more to say
+	}
+	_ = from.CloseRead() // ends the reader when it was the writing that failed
+	for range queue {    // what nobody will read
+		continue
+	}
+}
+
+func (p *Proxy) deliver(to *net.TCPConn, one piece, way func(Rule) Way) bool {
+	p.mu.Lock()
+	w := way(p.rule)
+	p.mu.Unlock()
+	if late := time.Until(one.at.Add(w.Delay)); w.Delay > 0 && late > 0 {
+		p.hindered.Add(1)
+		time.Sleep(late)
+	}
+	if !p.pass(way) {
+		return false
+	}
+	if _, err := to.Write(one.bytes); err != nil {
+		return false
+	}
+	if w.Rate > 0 {
+		p.hindered.Add(1)
+		time.Sleep(time.Duration(len(one.bytes)) * time.Second / time.Duration(w.Rate))
+	}
+	return true
+}

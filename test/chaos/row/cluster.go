@@ -1,0 +1,140 @@
+package row
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/internal/check"
+	"github.com/millrace/millrace/internal/check/checktest"
+)
+
+// clusterRun is one run of a row on a cluster: the mixed load of two tenants and the registers, on all nodes, while faults
+// are made.
+type clusterRun struct {
+	e    Env
+	rand *rand.Rand // of the faults
+	o    *Outcome
+	c    many
+	m    *mixed
+	b    *neighbour
+	l    *linear
+
+	later sync.WaitGroup // figures that come late
+
+	isolations []isolation
+
+	mu    sync.Mutex // guards the fields below
+	gaps  gaps
+	ready []time.Duration // of the restarts
+}
+
+// run makes a cluster, loads it, makes faults, and judges.
+func (r *clusterRun) run(ctx context.Context, proxy bool, faults func(context.Context) error) (*Outcome, error) {
+	r.o = newOutcome()
+	var err error
+	if r.c, err = r.e.cluster(ctx, proxy, "default", "neighbour"); err != nil {
+		return nil, err
+	}
+	defer r.c.Close() //nolint:errcheck // what matters was stopped in order
+	if err := r.dial(ctx); err != nil {
+		return nil, err
+	}
+	defer func() { _ = errors.Join(r.m.quiet.close(), r.b.quiet.close()) }() // the audit has read all it wants
+	loading, stop := context.WithCancel(ctx)
+	defer stop()
+	var registers sync.WaitGroup
+	registers.Go(func() { r.l.load(loading) })
+	underLoad(ctx, r.c, r.o, r.m, r.b, func(ctx context.Context) error {
+		err := faults(ctx)
+		r.later.Wait()
+		pause(ctx, 300*time.Millisecond) // of reads at what has just come back
+		stop()
+		registers.Wait()
+		return errors.Join(err, r.l.close())
+	})
+	r.gaps.cluster.tell(r.o, "next_ok")
+	r.gaps.clients.tell(r.o, "client_ok")
+	if len(r.ready) > 0 {
+		r.o.Figures["ready_p50_s"], r.o.Figures["ready_p99_s"] = percentile(r.ready, 50), percentile(r.ready, 99)
+	}
+	return r.o, r.judge(ctx)
+}
+
+func (r *clusterRun) dial(ctx context.Context) (err error) {
+	if r.m, err = newMixed(ctx, r.e, r.c, r.c.Tokens[0], kinds...); err != nil {
+		return err
+	}
+	if r.b, err = newNeighbour(ctx, r.e, r.c, r.c.Tokens[1]); err != nil {
+		return err
+	}
+	r.l, err = newLinear(ctx, r.e, r.c, r.c.Tokens[0])
+	return err
+}
+
+// judge reads everything back, stops the cluster in order, and judges what its nodes have stored.
+func (r *clusterRun) judge(ctx context.Context) error {
+	r.l.audit(r.o)
+	if len(r.isolations) > 0 {
+		r.o.judge(r.answeredAlone())
+	}
+	if !r.c.up() {
+		return nil // it does not serve any more: that is among the errors
+	}
+	if err := errors.Join(r.m.audit(ctx, r.o), r.b.audit(ctx, r.o)); err != nil {
+		return fmt.Errorf("audit: %w", err)
+	}
+	calls, err := r.calls()
+	if err != nil {
+		return err
+	}
+	return stopAndJudge(ctx, r.c, r.o, calls, r.m.completed)
+}
+
+func (r *clusterRun) calls() ([]check.Call, error) {
+	own, err := r.m.calls()
+	if err != nil {
+		return nil, err
+	}
+	others, err := r.b.calls()
+	return append(own, others...), err
+}
+
+// stopAndJudge stops the nodes of a cluster, all with the same entries applied unless a new leader comes in between, checks
+// their files, and replays the log: replicas agree, and the state is what the log leads to.
+func stopAndJudge(ctx context.Context, c many, o *Outcome, calls []check.Call, effects []string) error {
+	o.fail(c.Settle(ctx))
+	if err := c.Stop(); err != nil {
+		o.fail(fmt.Errorf("at the end: %w", err))
+		return nil
+	}
+	var replicas []checktest.Replica
+	most := 0
+	for i, n := range c.Nodes {
+		health, err := n.Health(ctx)
+		if err != nil {
+			o.fail(fmt.Errorf("node %d: %w", n.ID, err))
+			return nil
+		}
+		log, err := checktest.ReadLog(0, n.Archive(), filepath.Join(n.DataDir(), "wal"))
+		if err != nil {
+			return fmt.Errorf("node %d: %w", n.ID, err)
+		}
+		replicas = append(replicas, checktest.Replica{Node: fmt.Sprint("node ", n.ID), Log: log, Applied: health.Applied, Hash: health.Hash})
+		if health.Applied > replicas[most].Applied {
+			most = i
+		}
+	}
+	r, err := auditEntries(checktest.UpTo(replicas[most].Log, replicas[most].Applied), c.Nodes[most].DataDir(), o, calls, effects)
+	if err != nil {
+		return fmt.Errorf("audit the log: %w", err)
+	}
+	if r != nil {
+		o.judge(checktest.Replicas(replicas, r))
+	}
+	return nil
+}

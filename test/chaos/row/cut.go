@@ -1,0 +1,229 @@
+package row
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"github.com/millrace/millrace/internal/check"
+	"github.com/millrace/millrace/internal/check/checktest"
+	"github.com/millrace/millrace/test/chaos/proc"
+)
+
+// CutLinks cuts links between the nodes of a cluster, under a mixed load on all nodes, until about n calls were made at
+// registers. A majority that is left goes on, whoever is cut off answers neither reads nor writes, and afterwards all agree.
+func CutLinks(ctx context.Context, e Env, n int) (*Outcome, error) {
+	r := &clusterRun{e: e, rand: rand.New(rand.NewPCG(e.Seed, 14))}
+	o, err := r.run(ctx, true, func(ctx context.Context) error {
+		first := r.rand.IntN(len(cuts)) // so that short runs make other cuts too
+		for i := 0; r.l.count() < n && ctx.Err() == nil; i++ {
+			pause(ctx, time.Duration(200+r.rand.IntN(800))*time.Millisecond)
+			c := cuts[(first+i)%len(cuts)]
+			if err := r.cut(ctx, c.kind, c.make); err != nil {
+				return fmt.Errorf("cut %d, %s: %w", i+1, c.kind, err)
+			}
+		}
+		return ctx.Err()
+	})
+	if err != nil {
+		return nil, err
+	}
+	o.Done = min(n, r.l.count())
+	fired := 0
+	for kind, times := range o.Faults {
+		if kind != neverFired {
+			fired += times
+		}
+	}
+	if fired == 0 && o.Invalid == "" {
+		o.Invalid = "no cut met a message"
+	}
+	return o, nil
+}
+
+// neverFired counts cuts that met nothing.
+const neverFired = "met_nothing"
+
+// plan is one cut: steps one after another, with the links that are cut in each.
+type plan struct {
+	steps    [][]proc.Link
+	each     time.Duration // of a step, but of the last
+	isolated int           // node that nobody hears or that hears nobody, from the first step to the last; 0: none
+}
+
+// cuts are the kinds of cuts. lead is the leader's id.
+var cuts = []struct {
+	kind string
+	make func(r *clusterRun, lead int) plan
+}{
+	{"leader_cut", func(_ *clusterRun, lead int) plan {
+		return plan{steps: [][]proc.Link{both(lead, others(lead)...)}, isolated: lead}
+	}},
+	{"follower_cut", func(r *clusterRun, lead int) plan {
+		lonely := others(lead)[r.rand.IntN(nodes-1)]
+		return plan{steps: [][]proc.Link{both(lonely, others(lonely)...)}, isolated: lonely}
+	}},
+	{"leader_mute", func(_ *clusterRun, lead int) plan {
+		return plan{steps: [][]proc.Link{from(lead, others(lead)...)}, isolated: lead}
+	}},
+	{"leader_deaf", func(_ *clusterRun, lead int) plan {
+		return plan{steps: [][]proc.Link{to(lead, others(lead)...)}, isolated: lead}
+	}},
+	{"bridge", func(r *clusterRun, lead int) plan { // one follower hears both, who do not hear each other
+		return plan{steps: [][]proc.Link{both(lead, others(lead)[r.rand.IntN(nodes-1)])}}
+	}},
+	{"flapping", func(r *clusterRun, lead int) plan {
+		p := plan{each: time.Duration(100+r.rand.IntN(900)) * time.Millisecond}
+		for range 4 {
+			p.steps = append(p.steps, both(lead, others(lead)...), nil)
+		}
+		return p
+	}},
+	{"swizzle", func(r *clusterRun, _ int) plan { // cut off one after another, and let back in in another order
+		p := plan{each: time.Duration(100+r.rand.IntN(400)) * time.Millisecond}
+		off := map[int]bool{}
+		for _, order := range [][]int{r.rand.Perm(nodes), r.rand.Perm(nodes)} {
+			for _, i := range order {
+				off[i+1] = !off[i+1]
+				var step []proc.Link
+				for id := range nodes {
+					if off[id+1] {
+						step = append(step, both(id+1, others(id+1)...)...)
+					}
+				}
+				p.steps = append(p.steps, step)
+			}
+		}
+		return p
+	}},
+}
+
+func others(id int) (out []int) {
+	for other := range nodes {
+		if other+1 != id {
+			out = append(out, other+1)
+		}
+	}
+	return out
+}
+
+func from(id int, peers ...int) (out []proc.Link) {
+	for _, p := range peers {
+		out = append(out, proc.Link{From: id, To: p})
+	}
+	return out
+}
+
+func to(id int, peers ...int) (out []proc.Link) {
+	for _, p := range peers {
+		out = append(out, proc.Link{From: p, To: id})
+	}
+	return out
+}
+
+func both(id int, peers ...int) []proc.Link { return append(from(id, peers...), to(id, peers...)...) }
+
+// isolation is a time in which a node could not agree with anybody.
+type isolation struct {
+	node       int
+	begin, end int64
+}
+
+// cut makes one cut and heals it.
+func (r *clusterRun) cut(ctx context.Context, kind string, make func(*clusterRun, int) plan) error {
+	lead, err := r.c.Leader(ctx)
+	if err != nil {
+		return err
+	}
+	most := 10.0
+	if r.e.Brief {
+		most = 3
+	}
+	end := time.Now().Add(time.Duration(math.Pow(most, r.rand.Float64()) * float64(time.Second)))
+	rule, broken := proc.Silence, false
+	if r.rand.IntN(3) == 0 { // connections end, and none is made
+		rule, broken = proc.Rule{Refuse: true}, true
+	}
+	p := make(r, lead.ID)
+	before := r.hindered()
+	for i, step := range p.steps {
+		r.set(step, rule, broken)
+		if i < len(p.steps)-1 {
+			pause(ctx, p.each)
+		}
+	}
+	at := r.l.now()
+	healed := len(p.steps[len(p.steps)-1]) == 0
+	if healed { // the cut is over: it went on and off
+		r.note(kind, before)
+		return r.await(ctx, at, kind)
+	}
+	err = r.await(ctx, at, kind)
+	pause(ctx, time.Until(end))
+	if p.isolated != 0 {
+		r.isolations = append(r.isolations, isolation{p.isolated, at, r.l.now()})
+	}
+	r.set(nil, proc.Rule{}, false)
+	r.note(kind, before)
+	return err
+}
+
+func (r *clusterRun) note(kind string, before int64) {
+	if r.hindered() == before {
+		kind = neverFired
+	}
+	r.o.Faults[kind]++
+}
+
+// set lets a rule hold on links, and none on the others.
+func (r *clusterRun) set(links []proc.Link, rule proc.Rule, broken bool) {
+	now := map[proc.Link]bool{}
+	for _, l := range links {
+		now[l] = true
+	}
+	for l, proxy := range r.c.Links {
+		switch {
+		case !now[l]:
+			proxy.Set(proc.Rule{})
+		default:
+			proxy.Set(rule)
+			if broken {
+				proxy.Reset()
+			}
+		}
+	}
+}
+
+func (r *clusterRun) hindered() (n int64) {
+	for _, p := range r.c.Links {
+		n += p.Hindered()
+	}
+	return n
+}
+
+// answeredAlone judges that no node answered a call that was made to it, and ended, while it could agree with nobody: not
+// even a read. Rule: answered. Counts: cut_off (times that a node was), unanswered (calls made to one then).
+func (r *clusterRun) answeredAlone() *check.Report {
+	report := check.NewReport("answered_alone")
+	r.l.mu.Lock()
+	defer r.l.mu.Unlock()
+	for _, i := range r.isolations {
+		report.Counts["cut_off"]++
+		for k := range r.l.history {
+			a := &r.l.history[k]
+			if r.l.nodeOf[a.Client] != i.node || a.Invoke < i.begin || a.Invoke > i.end {
+				continue
+			}
+			report.Checked++
+			ok := a.Outcome == check.OK || a.Kind == checktest.Swap && a.Outcome == check.Refused
+			if ok && a.Return < i.end {
+				report.Violate("answered", "node %d was cut off from %d to %d: %s", i.node, i.begin, i.end, a)
+			} else {
+				report.Counts["unanswered"]++
+			}
+		}
+	}
+	return report.Done()
+}

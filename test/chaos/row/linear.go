@@ -1,0 +1,275 @@
+package row
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace/millrace/internal/check"
+	"github.com/millrace/millrace/internal/check/checktest"
+	millrace "github.com/millrace/millrace/sdk/go"
+	"github.com/millrace/millrace/test/chaos/proc"
+)
+
+// Sizes of the workload of registers.
+const (
+	linearKeys   = 3   // at once
+	windowCalls  = 600 // at one key before the next takes its place: a search for an order must end
+	windowOpen   = 12  // of those, with unknown ends, which may happen at any time and make the search long
+	linearSpace  = "linear"
+	readPatience = 40 * time.Second // more than a pause: what waits at a paused node is answered when it goes on
+	putPatience  = 2 * time.Second
+	linearPause  = 8 * time.Millisecond
+)
+
+// linear is a workload of registers that all clients share, through clients that go where they are sent and through
+// clients that speak to one node alone. It keeps the history of all calls on one clock.
+type linear struct {
+	e       Env
+	begin   time.Time
+	roaming []*client
+	pinned  []*client // one for each node
+	ids     atomic.Int64
+	values  atomic.Int64
+
+	mu      sync.Mutex  // guards the fields below
+	clients int         // in the history
+	nodeOf  map[int]int // by client in the history, the node that it speaks to alone; 0: none
+	windows [linearKeys]window
+	history []checktest.Access
+	acked   []ack         // writes, in the order of their ends
+	more    chan struct{} // closed and replaced when acked grows
+}
+
+// window is a key while it is in use.
+type window struct {
+	key         string
+	calls, open int
+}
+
+// ack is a write that was acknowledged.
+type ack struct {
+	node         int // it was made at, by a client that speaks to it alone; 0: by one that roams
+	invoke, took int64
+}
+
+func newLinear(ctx context.Context, e Env, c many, token proc.Token) (*linear, error) {
+	l := &linear{e: e, begin: time.Now(), more: make(chan struct{}), nodeOf: map[int]int{}}
+	for i := range l.windows {
+		l.windows[i].key = l.newKey()
+	}
+	for i, n := range c.Nodes {
+		roaming, err := dial(ctx, e, c, i, token, "")
+		if err != nil {
+			return nil, err
+		}
+		alone, err := dial(ctx, e, pinned{n}, 0, token, "")
+		if err != nil {
+			return nil, err
+		}
+		l.roaming, l.pinned = append(l.roaming, roaming), append(l.pinned, alone)
+	}
+	return l, nil
+}
+
+func (l *linear) newKey() string { return "w" + strconv.FormatInt(l.ids.Add(1), 10) }
+
+func (l *linear) now() int64 { return time.Since(l.begin).Nanoseconds() }
+
+// load makes calls until ctx ends, and returns when all have ended.
+func (l *linear) load(ctx context.Context) {
+	var wg sync.WaitGroup
+	start := func(c *client, node int, does func(context.Context, *client, int, int, *rand.Rand)) {
+		me := l.newClient(node)
+		r := rand.New(rand.NewPCG(l.e.Seed, uint64(400+me)))
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				does(ctx, c, node, me, r)
+				pause(ctx, linearPause)
+			}
+		})
+	}
+	for i := range l.roaming {
+		start(l.roaming[i], 0, l.mix)
+		start(l.pinned[i], i+1, l.put)
+		start(l.pinned[i], i+1, l.get)
+		start(l.pinned[i], i+1, l.get)
+	}
+	wg.Wait()
+}
+
+// newClient returns the number in the history of who makes one call at a time.
+func (l *linear) newClient(node int) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.clients++
+	l.nodeOf[l.clients] = node
+	return l.clients
+}
+
+// ask makes n reads at once at one node, which may be paused. wait returns when all have ended.
+func (l *linear) ask(ctx context.Context, node, n int, r *rand.Rand) (wait func()) {
+	var wg sync.WaitGroup
+	for range n {
+		me, key := l.newClient(node), l.pick(r)
+		wg.Go(func() {
+			call, cancel := context.WithTimeout(ctx, readPatience)
+			defer cancel()
+			l.read(call, l.pinned[node-1], me, key)
+		})
+	}
+	return wg.Wait
+}
+
+func (l *linear) close() error {
+	var errs []error
+	for _, c := range slices.Concat(l.roaming, l.pinned) {
+		errs = append(errs, c.close())
+	}
+	return errors.Join(errs...)
+}
+
+// mix reads, writes or swaps, with patience.
+func (l *linear) mix(ctx context.Context, c *client, node, me int, r *rand.Rand) {
+	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*putPatience)
+	defer cancel()
+	key := l.pick(r)
+	switch r.IntN(3) {
+	case 0:
+		l.read(call, c, me, key)
+	case 1:
+		l.write(call, c, node, me, key)
+	default:
+		l.swap(call, c, node, me, key)
+	}
+}
+
+func (l *linear) put(ctx context.Context, c *client, node, me int, r *rand.Rand) {
+	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), putPatience)
+	defer cancel()
+	l.write(call, c, node, me, l.pick(r))
+}
+
+// get reads, and waits long at a node that does not answer. The end of the load ends it: a read that is not answered is
+// nothing to judge.
+func (l *linear) get(ctx context.Context, c *client, _, me int, r *rand.Rand) {
+	call, cancel := context.WithTimeout(ctx, readPatience)
+	defer cancel()
+	l.read(call, c, me, l.pick(r))
+}
+
+// pick returns a key that is in use.
+func (l *linear) pick(r *rand.Rand) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.windows[r.IntN(linearKeys)].key
+}
+
+func (l *linear) read(ctx context.Context, c *client, me int, key string) {
+	a := checktest.Access{Client: me, Key: key, Kind: checktest.Read, Invoke: l.now()}
+	value, _, err := text(ctx, c.KV(linearSpace), key)
+	a.Value, a.Outcome = value, check.OK
+	if err != nil {
+		a.Outcome = check.Unknown
+	}
+	l.note(a, 0)
+}
+
+func (l *linear) write(ctx context.Context, c *client, node, me int, key string) {
+	a := checktest.Access{Client: me, Key: key, Kind: checktest.Write, Value: l.newValue(), Invoke: l.now()}
+	_, err := c.KV(linearSpace).Put(ctx, key, a.Value)
+	a.Outcome = outcome(err)
+	l.note(a, node)
+}
+
+// swap reads a key and replaces what it read, unless it has changed.
+func (l *linear) swap(ctx context.Context, c *client, node, me int, key string) {
+	expect, rev, err := text(ctx, c.KV(linearSpace), key)
+	if err != nil || rev == 0 {
+		return
+	}
+	a := checktest.Access{Client: me, Key: key, Kind: checktest.Swap, Expect: expect, Value: l.newValue(), Invoke: l.now()}
+	err = c.Commit(ctx, func(tx *millrace.Tx) {
+		tx.KV(linearSpace).Check(key, millrace.ValueEqual(expect))
+		tx.KV(linearSpace).Put(key, a.Value)
+	})
+	a.Outcome = outcome(err)
+	if a.Outcome == check.Refused && !errors.Is(err, millrace.ErrPrecondition) {
+		return // refused for a reason that says nothing of the key
+	}
+	l.note(a, node)
+}
+
+func (l *linear) newValue() string { return "v" + strconv.FormatInt(l.values.Add(1), 10) }
+
+func outcome(err error) check.Outcome { return check.Outcome(millrace.OutcomeOf(err).String()) }
+
+// note keeps a call that has ended.
+func (l *linear) note(a checktest.Access, node int) {
+	a.Return = l.now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.history = append(l.history, a)
+	if a.Kind != checktest.Read && a.Outcome == check.OK {
+		l.acked = append(l.acked, ack{node, a.Invoke, a.Return})
+		close(l.more)
+		l.more = make(chan struct{})
+	}
+	for i := range l.windows {
+		w := &l.windows[i]
+		if w.key != a.Key {
+			continue
+		}
+		w.calls++
+		if a.Kind != checktest.Read && a.Outcome == check.Unknown {
+			w.open++
+		}
+		if w.calls >= windowCalls || w.open >= windowOpen {
+			*w = window{key: l.newKey()}
+		}
+	}
+}
+
+// nextOK waits for the first write that began at or after since and was acknowledged, and returns how long after since that
+// was. roaming asks for one by a client that roams.
+func (l *linear) nextOK(ctx context.Context, since int64, roaming bool) (time.Duration, error) {
+	for from := 0; ; {
+		l.mu.Lock()
+		acked, more := l.acked, l.more
+		l.mu.Unlock()
+		for ; from < len(acked); from++ {
+			if a := acked[from]; a.invoke >= since && (!roaming || a.node == 0) {
+				return time.Duration(a.took - since), nil
+			}
+		}
+		select {
+		case <-more:
+		case <-ctx.Done():
+			return 0, fmt.Errorf("no write was acknowledged after %s", time.Duration(l.now()-since).Round(time.Millisecond))
+		}
+	}
+}
+
+// count returns how many calls have ended.
+func (l *linear) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.history)
+}
+
+// searchWithin bounds the search for an order of one key's calls.
+const searchWithin = 60 * time.Second
+
+// audit judges the history.
+func (l *linear) audit(o *Outcome) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	o.Figures["register_calls"] += float64(len(l.history))
+	o.judge(checktest.Linearizable(l.history, searchWithin))
+}

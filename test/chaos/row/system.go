@@ -1,0 +1,76 @@
+package row
+
+import (
+	"context"
+	"net"
+	"path/filepath"
+
+	millrace "github.com/millrace/millrace/sdk/go"
+	"github.com/millrace/millrace/test/chaos/proc"
+)
+
+// system is what clients speak to.
+type system interface {
+	// reach returns how the i-th client finds it.
+	reach(i int) []millrace.Option
+	// up reports whether it serves.
+	up() bool
+}
+
+// one is a server by itself. It may move: its address is a mere name.
+type one struct{ *proc.Server }
+
+func (s one) reach(int) []millrace.Option {
+	return []millrace.Option{millrace.Address("server.test:1"), millrace.Insecure(), millrace.Dialer(s.Dial)}
+}
+
+func (s one) up() bool { return s.Address() != "" }
+
+// many is a cluster. Its clients know all addresses, each another one first, and go to the leader from there.
+type many struct{ *proc.Cluster }
+
+func (c many) reach(i int) []millrace.Option {
+	return []millrace.Option{millrace.Address(c.Addresses(i % len(c.Nodes)))}
+}
+
+func (c many) up() bool {
+	for _, n := range c.Nodes {
+		if !n.Up() {
+			return false
+		}
+	}
+	return true
+}
+
+// pinned is one node of a cluster for a client that speaks to no other, wherever it is sent.
+type pinned struct{ *proc.Node }
+
+func (n pinned) reach(int) []millrace.Option {
+	dial := func(ctx context.Context, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "tcp", n.API)
+	}
+	return []millrace.Option{millrace.Address(n.API), millrace.Dialer(dial), millrace.Transport(millrace.TransportStream)}
+}
+
+func (n pinned) up() bool { return n.Up() }
+
+// nodes is how many a cluster of a row has.
+const nodes = 3
+
+// cluster makes and starts the cluster of a run.
+func (e Env) cluster(ctx context.Context, proxy bool, tenants ...string) (many, error) {
+	o := proc.ClusterOptions{Binary: e.Binary, Dir: filepath.Join(e.Dir, "cluster"), Nodes: nodes, Proxy: proxy}
+	if e.Mutant != "" {
+		o.Env = append(o.Env, "MILLRACE_MUTANT="+e.Mutant)
+	}
+	c, err := proc.NewCluster(ctx, o, tenants...)
+	if err != nil {
+		return many{}, err
+	}
+	if err := c.Start(ctx); err != nil {
+		_ = c.Close() // what could not start tells why
+		return many{}, err
+	}
+	return many{c}, nil
+}

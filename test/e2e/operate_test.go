@@ -1,0 +1,235 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/internal/server"
+)
+
+// withAdmin gives each node an admin listener on a free port.
+func withAdmin(o *server.Options) { o.Admin = "127.0.0.1:0" }
+
+func TestACleanStopLeavesALeaderBehind(t *testing.T) {
+	c := startCluster(t, 3, 1)
+	for range 4 {
+		lead := c.leader()
+		before := c.running[lead].Node().Standings()[0].Term
+		c.stop(lead)
+		var leads, term uint64 // no time is left for an election that somebody has to wait for
+		for i, r := range c.running {
+			if r == nil {
+				continue
+			}
+			if st := r.Node().Standings()[0]; st.Leader == uint64(i+1) {
+				leads, term = st.Leader, st.Term
+			}
+		}
+		if leads == 0 || term != before+1 {
+			t.Errorf("node %d stopped in term %d, and node %d leads in term %d", lead+1, before, leads, term)
+		}
+		c.start(lead)
+	}
+}
+
+func TestTheLastNodeStopsWithoutASuccessor(t *testing.T) {
+	c := startCluster(t, 3, 2)
+	c.leader()
+	for i := range 3 {
+		c.stop(i) // the last has nobody, and says so at once
+	}
+}
+
+// clusterOf is what millrace cluster status says.
+func clusterOf(t *testing.T, admin string, code int) (s server.ClusterStatus) {
+	t.Helper()
+	e := run(t, "cluster", "status", "--admin", admin, "--json")
+	line, _, _ := strings.Cut(e.out, "\n")
+	if err := json.Unmarshal([]byte(line), &s); err != nil || e.code != code {
+		t.Fatalf("exit %d, want %d: %v\n%s", e.code, code, err, e.out)
+	}
+	return s
+}
+
+func TestOperatorsSeeAndMoveLeadersFromAnyNode(t *testing.T) {
+	c := startClusterWith(t, 3, 2, withAdmin)
+	c.leader()
+	admin := func(i int) string { return c.running[i].AdminAddress }
+	k := c.client(0)
+	for i := range 20 {
+		if _, err := k.KV("s").Put(bounded(t, 20*time.Second), fmt.Sprint(i), i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var s server.ClusterStatus
+	for i := range 3 {
+		s = clusterOf(t, admin(i), 0)
+		if s.Asked != uint64(i+1) || len(s.Nodes) != 3 || len(s.Shards) != 2 || s.Cluster != strings.Repeat("0a", 16) {
+			t.Fatalf("node %d says %+v", i+1, s)
+		}
+		for _, shard := range s.Shards {
+			if shard.Leader == 0 || shard.Term == 0 || shard.Commit == 0 {
+				t.Errorf("node %d shows shard %+v", i+1, shard)
+			}
+		}
+		for at, n := range s.Nodes {
+			if n.ID != uint64(at+1) || !n.Reachable || n.Address != c.peers[at].Address || n.GRPC != c.peers[at].API || n.Name != fmt.Sprint("n", at+1) || len(n.Replicas) != 2 {
+				t.Errorf("node %d shows node %+v", i+1, n)
+			}
+		}
+	}
+	for to := uint64(1); to <= 3; to++ {
+		asked := int(to+s.Shards[1].Leader) % 3 // any: the leader, the next one, or neither
+		e := run(t, "cluster", "transfer", "--admin", admin(asked), "--shard", "1", "--to", fmt.Sprint(to))
+		if e.code != 0 || !strings.Contains(e.out, fmt.Sprintf("node %d leads shard 1", to)) {
+			t.Fatalf("to node %d: exit %d\n%s", to, e.code, e.out)
+		}
+		if got := got[string](t)(leaderOf(t, c, 1)); got != fmt.Sprint(to) {
+			t.Errorf("after the transfer node %s leads, want %d", got, to)
+		}
+	}
+	if e := run(t, "cluster", "status", "--admin", admin(0)); e.code != 0 || !strings.Contains(e.out, "SHARD") || !strings.Contains(e.out, c.peers[2].Address) {
+		t.Errorf("for people: exit %d\n%s", e.code, e.out)
+	}
+	for _, bad := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"--shard", "1"}, 2, "--to"},
+		{[]string{"--to", "1"}, 2, "--shard"},
+		{[]string{"--shard", "9", "--to", "1"}, 1, "no shard 9"},
+		{[]string{"--shard", "1", "--to", "9"}, 1, "no node 9"},
+	} {
+		e := run(t, append([]string{"cluster", "transfer", "--admin", admin(0)}, bad.args...)...)
+		if e.code != bad.code || !strings.Contains(e.out, bad.says) {
+			t.Errorf("%v: exit %d\n%s", bad.args, e.code, e.out)
+		}
+	}
+	wantMetrics(t, admin(0))
+	gone := c.running[2].AdminAddress
+	c.stop(2)
+	s = clusterOf(t, admin(0), 3)
+	if n := s.Nodes[2]; n.Reachable || n.Error == "" || n.Address != c.peers[2].Address {
+		t.Errorf("a node that is gone is shown as %+v", n)
+	}
+	e := run(t, "cluster", "transfer", "--admin", admin(0), "--shard", "1", "--to", "3")
+	if e.code != 3 || !strings.Contains(e.out, "node 3 is not reached") {
+		t.Errorf("to a node that is gone: exit %d\n%s", e.code, e.out)
+	}
+	if e := run(t, "cluster", "status", "--admin", gone); e.code != 3 || !strings.Contains(e.out, gone) {
+		t.Errorf("where nobody listens: exit %d\n%s", e.code, e.out)
+	}
+}
+
+// wantMetrics looks for what a node of a cluster of three with two shards tells of its peers and logs.
+func wantMetrics(t *testing.T, admin string) {
+	t.Helper()
+	resp, err := http.Get("http://" + admin + "/metrics")
+	noErr(t, err)
+	metrics, err := io.ReadAll(resp.Body)
+	noErr(t, errors.Join(err, resp.Body.Close()))
+	for _, line := range []string{
+		`millrace_transport_connected_state{class="bulk",direction="outbound",peer="2"} 1`,
+		`millrace_transport_connected_state{class="control",direction="inbound",peer="3"} 1`,
+		`millrace_transport_dropped_messages_total{class="bulk",limit="peer_bulk",peer="2"} 0`,
+		`millrace_node_known_leader_state{shard="1"} 1`, `millrace_node_leader_changes_total{shard="1"} `,
+		`millrace_server_memory_share_bytes{share="peer_inbox"} 4.194304e+06`,
+		`millrace_transport_refused_connections_total{reason="other_shards"} 0`,
+	} {
+		if !strings.Contains(string(metrics), line) {
+			t.Errorf("the metrics do not say %s", line)
+		}
+	}
+}
+
+// leaderOf waits until a node serves a shard, and names it.
+func leaderOf(t *testing.T, c *nodes, shard int) (string, error) {
+	ctx := bounded(t, 20*time.Second)
+	for {
+		for i, r := range c.running {
+			if r != nil && r.Node().Standings()[shard].Serves {
+				return fmt.Sprint(i + 1), nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return "", ctx.Err()
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+func TestANodeThatForwardsAnswersForTheLeaderUnlessToldNotTo(t *testing.T) {
+	c := startClusterWith(t, 3, 1, func(o *server.Options) { o.Forward = true })
+	lead := c.leader()
+	follower := c.peers[(lead+1)%3]
+	for _, ask := range []struct {
+		query string
+		want  int
+	}{{"", http.StatusCreated}, {"?forward=1", http.StatusCreated}, {"?forward=0", http.StatusTemporaryRedirect}} {
+		body := fmt.Sprintf(`{"id":%q,"queue":"q","payload":{"n":1}}`, newID())
+		req, err := http.NewRequestWithContext(bounded(t, 20*time.Second), http.MethodPost, "http://"+follower.HTTP+"/v1/tasks"+ask.query, bytes.NewReader([]byte(body)))
+		noErr(t, err)
+		req.Header.Set("Authorization", "Bearer "+c.token)
+		req.Header.Set("Content-Type", "application/json")
+		client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+		resp, err := client.Do(req)
+		noErr(t, err)
+		text, _ := io.ReadAll(resp.Body)
+		noErr(t, resp.Body.Close())
+		if resp.StatusCode != ask.want {
+			t.Errorf("%q gets %d, want %d: %s", ask.query, resp.StatusCode, ask.want, text)
+		}
+	}
+}
+
+func TestANodeWithAnotherNumberOfShardsIsRefusedByName(t *testing.T) {
+	c := startClusterWith(t, 3, 2, withAdmin)
+	c.leader()
+	c.stop(2)
+	odd := make(chan error, 1)
+	ctx, cancel := context.WithCancel(bounded(t, 60*time.Second))
+	defer cancel()
+	first := c.change
+	c.change = func(o *server.Options) { first(o); o.Shards, o.Dir = 3, filepath.Join(c.dir, "odd") }
+	o := c.options(2)
+	go func() {
+		r, err := server.Start(ctx, o)
+		if err == nil {
+			err = r.Close(0)
+		}
+		odd <- err
+	}()
+	want := []string{"other_shards", "this is node 1", "the peer is node 3", "hosts 3 shards, this node 2"}
+	for {
+		told := clusterOf(t, c.running[0].AdminAddress, 3).Nodes[2].Error
+		missing := 0
+		for _, w := range want {
+			if !strings.Contains(told, w) {
+				missing++
+			}
+		}
+		if missing == 0 {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("it is told as %q, want %q", told, want)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	cancel()
+	if err := <-odd; err == nil {
+		t.Error("a node with another number of shards became ready")
+	}
+}
