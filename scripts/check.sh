@@ -41,6 +41,10 @@ unchanged() { # generated code equals what would be generated now
 	diff -r "$bin/gen" gen
 }
 
+faulty() { # the packages that have points where faults can be planted
+	go list -tags "$tags" -f '{{.ImportPath}}{{range .Imports}} {{.}}{{end}}' ./... | awk '/\/internal\/fault( |$)/ { print $1 }'
+}
+
 wide_lint() {
 	go build -C tools/golangci -o "$bin/golangci-lint" github.com/golangci/golangci-lint/v2/cmd/golangci-lint || return 1
 	"$bin/golangci-lint" run --build-tags "$tags"
@@ -64,7 +68,8 @@ waits=$!
 # shellcheck disable=SC2086 # a list of words
 step 'race detector' go test -race -short -shuffle=on -tags "$tags" -timeout 10m $packages
 # shellcheck disable=SC2086 # a list of words
-step 'planted faults' go test -short -tags "$tags faults" -timeout 10m $packages
+# shellcheck disable=SC2046 # a list of words
+step 'planted faults' go test -short -tags "$tags faults" -timeout 10m $(faulty)
 step 'simulator' simulator
 step 'planted bugs' env TAGS="$tags" scripts/mutants.sh
 step 'vet of builds for tests' go vet -tags "$tags faults mutants" ./...

@@ -25,15 +25,23 @@ type rule struct {
 	public bool        // without a token
 	any    bool        // with any token: its parts have rules of their own, or it gives nothing away
 	scope  auth.Scopes // with all of these scopes
+	or     auth.Scopes // or with any of these
 }
 
 func public() rule                 { return rule{public: true} }
 func anyToken() rule               { return rule{any: true} }
 func needs(scope auth.Scopes) rule { return rule{scope: scope} }
 func (r rule) empty() bool         { return r == rule{} }
+
+// orAny is r for those too who have any of some scopes.
+func (r rule) orAny(scopes auth.Scopes) rule {
+	r.or = scopes
+	return r
+}
+
 func (r rule) missing(have auth.Scopes) core.Fact {
 	switch {
-	case r.public || r.any:
+	case r.public || r.any || have.Any(r.or):
 		return nil
 	case r.scope == 0:
 		return core.Denied{Scope: "unknown"} // a zero rule allows nothing
@@ -69,7 +77,7 @@ var methods = map[string]rule{
 	"/millrace.v1.QueueService/Set":             needs(auth.Admin),
 	"/millrace.v1.QueueService/Stats":           needs(auth.TaskRead),
 	"/millrace.v1.QueueService/CreateNamespace": needs(auth.Admin),
-	"/millrace.v1.QueueService/GetNamespace":    needs(auth.TaskRead),
+	"/millrace.v1.QueueService/GetNamespace":    namespaceRule,
 	"/millrace.v1.QueueService/SetNamespace":    needs(auth.Admin),
 
 	"/millrace.v1.ServerService/Status": anyToken(), // its counters of all tenants: admin only
@@ -110,6 +118,9 @@ var (
 	fenceRule     = needs(auth.TaskWork)
 	conditionRule = needs(auth.KVWrite)
 )
+
+// namespaceRule is of reading a namespace: who creates or claims tasks must know how many partitions they are spread over.
+var namespaceRule = needs(auth.TaskRead).orAny(auth.TaskCreate | auth.TaskWork)
 
 const readsValues = auth.KVRead
 

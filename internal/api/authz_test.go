@@ -161,9 +161,12 @@ func TestEveryMethodIsClosedToWhoHasNoRight(t *testing.T) {
 		var others []string
 		for _, name := range auth.All.Names() {
 			scope, _ := auth.ParseScope(name)
-			if !rule.scope.Has(scope) {
+			if !rule.scope.Has(scope) && !rule.or.Has(scope) {
 				others = append(others, name)
 			}
+		}
+		for _, name := range rule.or.Names() {
+			expectCode(t, full+" with "+name+" alone", r.invoke(as("acme/"+name), full, m), open)
 		}
 		expectCode(t, full+" with all scopes but its own", r.invoke(as("acme/"+strings.Join(others, ","), "x-role", "ADMIN"), full, m), codes.PermissionDenied)
 		expectCode(t, full+" with its own scope alone", r.invoke(as("acme/"+rule.scope.String()), full, m), open)
@@ -349,6 +352,17 @@ func TestAMethodWithoutARuleKeepsTheServerFromBeingMade(t *testing.T) {
 	}
 	if _, _, f := r.s.admit(as("acme/all"), "/millrace.v1.TaskService/Steal"); f == nil {
 		t.Error("a method without a rule was admitted")
+	}
+}
+
+func TestWhoCreatesReadsOrClaimsTasksMayReadTheNamespace(t *testing.T) {
+	const method = "/millrace.v1.QueueService/GetNamespace"
+	for scope, open := range map[auth.Scopes]bool{
+		auth.TaskCreate: true, auth.TaskRead: true, auth.TaskWork: true, auth.KVRead: false, auth.KVWrite: false, auth.Admin: false,
+	} {
+		if f := methods[method].missing(scope); (f == nil) != open {
+			t.Errorf("%s alone: got %v, want open %v", scope, f, open)
+		}
 	}
 }
 

@@ -68,13 +68,12 @@ func (qs *queueService) SetNamespace(ctx context.Context, in *pb.SetNamespaceReq
 	r, at, err := c.set(ctx, setting{
 		version: version,
 		op:      func(version int64) core.Op { return &core.NamespaceSet{Config: config, IfVersion: version} },
-		is: func() (uint64, error) {
-			found, _, err := qs.s.o.Backend.NamespaceConfig(ctx, c.t.part, core.ReadOptions{})
-			version := found.Version
-			if found.Version = config.Version; found != config {
-				version = 0
-			}
-			return version, err
+		now: func() (found, error) {
+			has, _, err := qs.s.o.Backend.NamespaceConfig(ctx, c.t.part, core.ReadOptions{})
+			f := found{version: has.Version}
+			has.Version = config.Version
+			f.same, f.op = has == config, &core.NamespaceSet{Config: has, IfVersion: -1}
+			return f, err
 		},
 	})
 	if err != nil {

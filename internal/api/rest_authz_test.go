@@ -95,8 +95,11 @@ func TestEveryRouteIsClosedToWhoHasNoRight(t *testing.T) {
 		}
 		others := slices.DeleteFunc(auth.All.Names(), func(name string) bool {
 			scope, _ := auth.ParseScope(name)
-			return rt.rule.scope.Has(scope)
+			return rt.rule.scope.Has(scope) || rt.rule.or.Has(scope)
 		})
+		for _, name := range rt.rule.or.Names() {
+			send(name+" alone", "acme/"+name, s.status)
+		}
 		send("all scopes but its own", "acme/"+strings.Join(others, ","), http.StatusForbidden, "X-Role", "ADMIN")
 		send("its own scope alone", "acme/"+rt.rule.scope.String(), s.status)
 	})

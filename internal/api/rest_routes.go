@@ -36,7 +36,7 @@ var routeRules = map[string]rule{
 	"PUT /v1/queues/{queue}":       needs(auth.Admin),
 	"GET /v1/queues/{queue}/stats": needs(auth.TaskRead),
 	"POST /v1/namespace":           needs(auth.Admin),
-	"GET /v1/namespace":            needs(auth.TaskRead),
+	"GET /v1/namespace":            namespaceRule,
 	"PUT /v1/namespace":            needs(auth.Admin),
 
 	"GET /v1/status":       anyToken(), // its counters of all tenants: admin only

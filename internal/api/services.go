@@ -167,13 +167,12 @@ func (qs *queueService) Set(ctx context.Context, in *pb.SetQueueRequest) (*pb.Se
 		op: func(version int64) core.Op {
 			return &core.QueueSet{Queue: in.GetQueue(), Config: config, IfVersion: version}
 		},
-		is: func() (version uint64, err error) {
+		now: func() (found, error) {
 			q, _, err := qs.s.o.Backend.Queue(ctx, c.t.part, in.GetQueue(), core.ReadOptions{})
-			version, q.Config.Version = q.Config.Version, config.Version
-			if q.Config != config {
-				version = 0
-			}
-			return version, ignoreNotFound(err)
+			f := found{version: q.Config.Version}
+			q.Config.Version = config.Version
+			f.same, f.op = q.Config == config, &core.QueueSet{Queue: in.GetQueue(), Config: q.Config, IfVersion: -1}
+			return f, ignoreNotFound(err)
 		},
 	})
 	if err != nil {

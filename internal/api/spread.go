@@ -185,33 +185,60 @@ func (c *call) each(from int, fn func(core.Partition) error) error {
 
 // setting is a configuration that all partitions of a namespace have.
 type setting struct {
-	version int64                  // that the change expects; -1: any
-	op      func(int64) core.Op    // puts it, if that is the version
-	is      func() (uint64, error) // the version under which the first partition has just that; 0: it has another
+	version int64               // that the change expects; -1: any
+	op      func(int64) core.Op // puts it, if that is the version
+	now     func() (found, error)
 }
+
+// found is the configuration that the first partition has.
+type found struct {
+	version uint64
+	same    bool // it is just that of the setting
+	op      core.Op
+}
+
+// setTries bounds how often a change of a configuration is carried on because another one came in between.
+const setTries = 4
 
 // set puts a configuration into all partitions. The first one judges the version, and its answer is the call's; where the
 // others fail, the outcome is unknown until the call is repeated. A repetition finds the version that the first call left.
+// Where others change it at the same time, what the first partition has in the end is carried to all.
 func (c *call) set(ctx context.Context, s setting) (core.OpResult, core.At, error) {
 	r, at, err := c.proposeOp(ctx, s.op(s.version))
 	if !c.t.several() {
 		return r, at, err
 	}
 	if is[core.RevMismatch](err) {
-		version, readErr := s.is()
+		f, readErr := s.now()
 		if readErr != nil {
 			return r, at, readErr
 		}
-		if version == 0 || version != uint64(s.version)+1 {
+		if !f.same || f.version != uint64(s.version)+1 {
 			return r, at, err
 		}
-		r.Version, err = version, nil
+		r.Version, err = f.version, nil
 	}
 	if err != nil {
 		return r, at, err
 	}
-	err = c.each(1, func(p core.Partition) error {
-		out := c.s.forward(ctx, p, []core.Commit{c.t.commitIn(p, []core.Op{s.op(-1)})})
+	carried := found{version: r.Version, op: s.op(-1)}
+	for range setTries {
+		if err := c.carry(ctx, carried.op); err != nil {
+			return r, at, err
+		}
+		f, err := s.now()
+		if err != nil || f.version == carried.version {
+			return r, at, err
+		}
+		carried = f
+	}
+	return r, at, halfway(nil)
+}
+
+// carry puts a configuration into all partitions but the first.
+func (c *call) carry(ctx context.Context, op core.Op) error {
+	return c.each(1, func(p core.Partition) error {
+		out := c.s.forward(ctx, p, []core.Commit{c.t.commitIn(p, []core.Op{op})})
 		switch {
 		case out.Err != nil:
 			return halfway(out.Err)
@@ -220,7 +247,6 @@ func (c *call) set(ctx context.Context, s setting) (core.OpResult, core.At, erro
 		}
 		return nil
 	})
-	return r, at, err
 }
 
 // merge adds where one partition's part of an answer stands. The whole has no index: it is of no one log.

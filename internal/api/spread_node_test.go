@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -271,6 +272,39 @@ func TestAConfigurationIsInAllPartitions(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Whoever is last at the first partition is last at all of them.
+func TestConfigurationsThatAreSetAtOnceEndEqualInAllPartitions(t *testing.T) {
+	w := openWide(t, 4)
+	for turn := range 10 {
+		var all sync.WaitGroup
+		for i := range 4 {
+			all.Go(func() {
+				_, err := w.queues().Set(w.ctx, &pb.SetQueueRequest{
+					Queue: "q", Config: &pb.QueueConfig{Lease: durationpb.New(time.Duration(10*turn+i+1) * time.Second)},
+				})
+				if err != nil {
+					if e := errorIn(t, err); e.GetOutcome() != pb.Error_UNKNOWN {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		all.Wait()
+		leases := make(map[time.Duration]bool)
+		for p := range uint32(w.parts) {
+			id, _ := w.create(&pb.TaskSpec{Queue: "q", Id: w.idIn(p, byte(turn+1))})
+			got, err := w.tasks().Get(w.ctx, &pb.GetRequest{Id: id.String()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			leases[got.GetTask().GetLease().AsDuration()] = true
+		}
+		if len(leases) != 1 {
+			t.Fatalf("turn %d: partitions have leases of %v", turn, leases)
+		}
+	}
 }
 
 func TestANamespaceIsMadeOverREST(t *testing.T) {

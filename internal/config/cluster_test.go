@@ -39,7 +39,7 @@ func TestAListOfNodesReadsTheSameFromAFlagAndFromAFile(t *testing.T) {
 		t.Errorf("got %+v, %v", peers, err)
 	}
 	for file, want := range map[string]string{
-		"peers:\n  - {id: 1, adress: a}":                            "line 2: unknown field adress",
+		"peers:\n  - {id: 1, adr: a}":                               "line 2: unknown field adr",
 		"peers:\n  - {id: 1, address: \"a:1\"}":                     "field api is missing",
 		"peers:\n  - {id: 0, address: \"a:1\", api: \"a:2\"}":       "line 2",
 		"peers:\n  - {id: 1, address: \"a\", api: \"a:2\"}":         "host:port",

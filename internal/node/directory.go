@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/millrace/millrace/internal/core"
@@ -35,6 +36,9 @@ func (n *Node) Namespace(ctx context.Context, tenant, name string, create bool) 
 		return info, core.NotFound{Kind: "namespace", ID: name}
 	}
 	info, _, err = n.CreateNamespace(ctx, tenant, name, 1)
+	if _, made := errors.AsType[core.AlreadyExists](err); made { // just now, by somebody else, with more partitions
+		info, _, err = n.readNamespace(ctx, tenant, name)
+	}
 	return info, err
 }
 
@@ -53,11 +57,21 @@ func (n *Node) CreateNamespace(ctx context.Context, tenant, name string, partiti
 	case p.Results[0].Refusal != nil:
 		return info, false, p.Results[0].Refusal.Fact
 	}
+	replayed = p.Results[0].Ops[0].Replayed
 	info, ok, err := n.readNamespace(ctx, tenant, name)
-	if err == nil && !ok {
-		err = fmt.Errorf("namespace %q was created and is not in the directory", name)
+	switch f := err.(type) {
+	case core.Unavailable:
+		f.Unknown = !replayed
+		err = f
+	case core.DeadlineExceeded:
+		f.Unknown = !replayed
+		err = f
+	case nil:
+		if !ok {
+			err = fmt.Errorf("namespace %q was created and is not in the directory", name)
+		}
 	}
-	return info, p.Results[0].Ops[0].Replayed, err
+	return info, replayed, err
 }
 
 // FindNamespace looks a namespace up in this node's copy of the directory, without waiting for anything.

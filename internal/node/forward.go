@@ -13,20 +13,26 @@ import (
 // forwards are the proposals that this node gave to leaders elsewhere, for callers who cannot go there themselves.
 type forwards struct {
 	mu    sync.Mutex // guards the fields below
-	last  uint64
-	waits map[uint64]chan core.Proposed // by number; each is buffered
+	last  uint64     // begins at random, so that no answer to an earlier run of this node is taken for one to this
+	waits map[uint64]asked
+}
+
+// asked is one proposal that waits for its answer.
+type asked struct {
+	to     uint64
+	answer chan core.Proposed // buffered
 }
 
 // begin takes a number for one proposal.
-func (f *forwards) begin() (id uint64, answer chan core.Proposed) {
+func (f *forwards) begin(to uint64) (id uint64, answer chan core.Proposed) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.waits == nil {
-		f.waits = make(map[uint64]chan core.Proposed)
+		f.waits = make(map[uint64]asked)
 	}
 	f.last++
 	answer = make(chan core.Proposed, 1)
-	f.waits[f.last] = answer
+	f.waits[f.last] = asked{to, answer}
 	return f.last, answer
 }
 
@@ -37,22 +43,22 @@ func (f *forwards) forget(id uint64) {
 }
 
 // end gives an answer to whom it belongs, once.
-func (f *forwards) end(id uint64, p core.Proposed) {
+func (f *forwards) end(from, id uint64, p core.Proposed) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if answer := f.waits[id]; answer != nil {
+	if w, ok := f.waits[id]; ok && w.to == from {
 		delete(f.waits, id)
-		answer <- p
+		w.answer <- p
 	}
 }
 
 const (
 	// forwardLook is how often a caller looks whether the leader that it gave a proposal to leads still.
 	forwardLook = 50 * time.Millisecond
-	// forwardPatience is for how long a proposal waits for somebody to lead.
+	// forwardPatience is for how long a proposal looks for somebody who leads.
 	forwardPatience = 5 * time.Second
-	// forwardTries bounds how often a proposal that was refused by one who leads no more goes on to the next.
-	forwardTries = 5
+	// forwardWait is for how long one that has left waits for its answer: messages may be lost.
+	forwardWait = 30 * time.Second
 )
 
 // Forward puts independent commits of one partition into the log at the node that leads it, whichever that is, and waits
@@ -62,13 +68,20 @@ func (n *Node) Forward(ctx context.Context, p core.Partition, commits []core.Com
 	if err != nil {
 		return core.Proposed{Err: core.NotFound{Kind: "namespace"}}
 	}
-	for try := 1; ; try++ {
+	var bytes int
+	for i := range commits {
+		bytes += commits[i].EncodedSize()
+	}
+	if bytes > maxProposal && len(commits) > 1 {
+		return n.forwardHalves(ctx, p, commits)
+	}
+	for late := n.o.Clock.Boot() + forwardPatience; ; {
 		if why := s.awaitLeader(ctx); why != nil {
 			return core.Proposed{Err: why}
 		}
 		moved := n.moved.wait()
 		out := s.forward(ctx, p, commits)
-		if try == forwardTries || !neverLeft(out.Err) {
+		if n.o.Clock.Boot() >= late || ctx.Err() != nil || !neverLeft(out.Err) {
 			return out
 		}
 		look := n.o.Clock.NewTimer(forwardLook) // this node knows less than the one that was asked
@@ -81,13 +94,28 @@ func (n *Node) Forward(ctx context.Context, p core.Partition, commits []core.Com
 	}
 }
 
-// neverLeft reports whether nothing was proposed because nobody led where the proposal went.
+// forwardHalves is Forward for what is too large for one message.
+func (n *Node) forwardHalves(ctx context.Context, p core.Partition, commits []core.Commit) core.Proposed {
+	half := len(commits) / 2
+	first := n.Forward(ctx, p, commits[:half])
+	if first.Err != nil {
+		return first
+	}
+	rest := n.Forward(ctx, p, commits[half:])
+	if rest.Err != nil {
+		return core.Proposed{Err: core.Unavailable{Reason: "partly_applied", Unknown: true}}
+	}
+	rest.Results = append(first.Results, rest.Results...)
+	return rest
+}
+
+// neverLeft reports whether nothing was proposed because nobody led where the proposal went, or it could not be sent.
 func neverLeft(err core.Fact) bool {
 	switch f := err.(type) {
 	case core.NotLeader:
 		return true
 	case core.Unavailable:
-		return f.Reason == "no_leader" && !f.Unknown
+		return (f.Reason == "no_leader" || f.Reason == "leader_unreached") && !f.Unknown
 	}
 	return false
 }
@@ -115,39 +143,41 @@ func (s *shard) awaitLeader(ctx context.Context) core.Fact {
 
 // forward proposes once, here or at the leader.
 func (s *shard) forward(ctx context.Context, p core.Partition, commits []core.Commit) core.Proposed {
+	changes := s.standing.changes.Load() // before who leads is read
 	to := s.leader.Load()
 	if to == s.n.o.Replica || s.ready.Load() {
 		answer := make(chan core.Proposed, 1)
 		s.n.Propose(p, commits, func(p core.Proposed) { answer <- p })
-		return s.outcome(ctx, answer, 0)
+		return s.outcome(ctx, answer, func() bool { return false })
 	}
-	id, answer := s.n.forwards.begin()
+	id, answer := s.n.forwards.begin(to)
 	defer s.n.forwards.forget(id)
 	msg := binary.BigEndian.AppendUint64([]byte{peerAsk}, id)
 	msg = core.AppendEntry(msg, &core.Entry{Format: core.FormatCurrent, Commits: commits})
 	if !s.n.o.Network.Send(to, s.id, true, msg) {
 		return core.Proposed{Err: core.Unavailable{Reason: "leader_unreached"}}
 	}
-	return s.outcome(ctx, answer, to)
+	late := s.n.o.Clock.Boot() + forwardWait
+	return s.outcome(ctx, answer, func() bool {
+		return s.standing.changes.Load() != changes || s.leader.Load() != to || s.n.o.Clock.Boot() >= late
+	})
 }
 
-// outcome waits for the answer of a proposal that has left, to another node if to is not 0.
-func (s *shard) outcome(ctx context.Context, answer chan core.Proposed, to uint64) core.Proposed {
-	for {
+// outcome waits for the answer of a proposal that has left, until it is lost. An answer that is on its way when the leader
+// goes has a little time to arrive.
+func (s *shard) outcome(ctx context.Context, answer chan core.Proposed, lost func() bool) core.Proposed {
+	for was := false; ; {
 		look := s.n.o.Clock.NewTimer(forwardLook)
 		select {
 		case p := <-answer:
 			look.Stop()
 			return p
 		case <-look.C():
-			if to != 0 && s.leader.Load() != to {
-				select {
-				case p := <-answer:
-					return p
-				default:
-					return core.Proposed{Err: core.Unavailable{Reason: "no_leader", Unknown: true}}
-				}
+			is := lost()
+			if was && is {
+				return core.Proposed{Err: core.Unavailable{Reason: "no_leader", Unknown: true}}
 			}
+			was = is
 		case <-ctx.Done():
 			look.Stop()
 			return core.Proposed{Err: core.DeadlineExceeded{Unknown: true}}
@@ -163,8 +193,13 @@ func (s *shard) takeAsk(from uint64, b []byte) {
 	if len(b) < 8 {
 		return
 	}
-	head := append([]byte{peerAnswer}, b[:8]...)
-	answer := func(p core.Proposed) { s.n.o.Network.Send(from, s.id, true, appendProposed(head, &p)) }
+	head := slices.Clip(append([]byte{peerAnswer}, b[:8]...))
+	answer := func(p core.Proposed) {
+		if !s.n.o.Network.Send(from, s.id, true, appendProposed(head, &p)) { // it may be too large
+			p = core.Proposed{Err: core.Unavailable{Reason: "leader_unreached", Unknown: true}}
+			s.n.o.Network.Send(from, s.id, true, appendProposed(head, &p))
+		}
+	}
 	e, err := core.DecodeEntry(b[8:])
 	if err != nil || len(e.Commits) == 0 || slices.ContainsFunc(e.Commits, func(c core.Commit) bool {
 		return c.Partition != e.Commits[0].Partition || c.Partition == systemPartition && s.id != 0
@@ -176,12 +211,11 @@ func (s *shard) takeAsk(from uint64, b []byte) {
 		answer(core.Proposed{Err: core.Exhausted{Limit: "disk", Max: int64(s.n.diskReserve())}})
 		return
 	}
-	p := &proposal{commits: e.Commits, done: answer, bytes: len(b)}
-	s.enqueue(p, false)
+	s.take(&proposal{commits: e.Commits, done: answer, bytes: len(b)}, false)
 }
 
 // takeAnswer ends a proposal that this node had asked a leader for.
-func (n *Node) takeAnswer(b []byte) {
+func (n *Node) takeAnswer(from uint64, b []byte) {
 	if len(b) < 8 {
 		return
 	}
@@ -190,7 +224,7 @@ func (n *Node) takeAnswer(b []byte) {
 		n.o.Logger.Warn("answer of a peer", "error", err)
 		p = core.Proposed{Err: core.Unavailable{Reason: "no_leader", Unknown: true}}
 	}
-	n.forwards.end(binary.BigEndian.Uint64(b), p)
+	n.forwards.end(from, binary.BigEndian.Uint64(b), p)
 }
 
 // The end of a proposal travels as partition (2 bytes), index (8), stamp (8), and results, each behind its length (4). A

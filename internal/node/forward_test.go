@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"testing"
 	"time"
@@ -132,4 +133,68 @@ func TestAnswersOfProposalsComeThroughWhole(t *testing.T) {
 			_, _ = decodeProposed(b[:n])
 		}
 	}
+}
+
+func TestAnAnswerIsTakenOnlyFromWhoWasAskedAndOnlyByTheRunThatAsked(t *testing.T) {
+	c := openCluster(t, 1, Options{})
+	n := c.rigs[1].node
+	if n.forwards.last == 0 {
+		t.Error("numbers of forwarded proposals begin anew with each run")
+	}
+	id, answer := n.forwards.begin(2)
+	msg := appendProposed(binary.BigEndian.AppendUint64(nil, id), &core.Proposed{Results: []core.Result{{}}})
+	n.takeAnswer(3, msg)
+	n.takeAnswer(2, append(binary.BigEndian.AppendUint64(nil, id-1), msg[8:]...))
+	select {
+	case p := <-answer:
+		t.Errorf("taken from another: %+v", p)
+	default:
+	}
+	n.takeAnswer(2, msg)
+	select {
+	case p := <-answer:
+		if len(p.Results) != 1 {
+			t.Errorf("arrived as %+v", p)
+		}
+	default:
+		t.Error("the answer did not arrive")
+	}
+	n.takeAnswer(2, msg) // again: nobody waits
+}
+
+// Commits that are acceptable each by itself may be more together than the log takes in one entry.
+func TestABatchLargerThanAnEntryIsTaken(t *testing.T) {
+	c := openCluster(t, 3, patient)
+	ctx := within(t, 60*time.Second)
+	lead := c.leader(ctx, 0, 0)
+	c.known(ctx)
+	payload := make([]byte, 1<<20)
+	n := 0
+	batch := func() (commits []core.Commit) {
+		for range 7 {
+			commits = append(commits, core.Commit{Partition: c.ns, Ops: []core.Op{&core.TaskCreate{ID: taskID(n), Queue: "q", Payload: payload}}})
+			n++
+		}
+		return commits
+	}
+	for id, r := range c.rigs {
+		if r.ns = c.ns; r != lead && id != lead.node.o.Replica%3+1 {
+			continue // one follower is enough
+		}
+		var p core.Proposed
+		if r == lead {
+			p = r.propose(batch()...)
+		} else {
+			p = r.node.Forward(ctx, c.ns, batch())
+		}
+		if p.Err != nil || len(p.Results) != 7 {
+			t.Fatalf("node %d: %d results, %v", id, len(p.Results), p.Err)
+		}
+		for i, res := range p.Results {
+			if res.Refusal != nil {
+				t.Errorf("node %d, commit %d: %v", id, i, res.Refusal.Fact)
+			}
+		}
+	}
+	c.settled(0)
 }

@@ -64,6 +64,7 @@ func Open(o Options) (*Node, error) {
 		}
 		n.shards = append(n.shards, s)
 	}
+	n.forwards.last = n.o.Rand.Uint64()
 	n.checkDisk()
 	n.cuts.at = make([]uint64, len(n.shards))
 	if o.Manual {
@@ -114,6 +115,7 @@ func (n *Node) openShard(id core.ShardID) (*shard, error) {
 		n: n, id: id, core: c, store: st, machine: m, wake: make(chan struct{}, 1),
 		pending: make(map[uint64]*inflight), applyC: make(chan *replog.Apply, 64),
 	}
+	s.rounds.number = n.boot
 	s.disp = newDispatcher(s)
 	s.alone = c.Status().Single
 	s.nextTick = n.o.Clock.Boot() + n.o.TickEvery
@@ -261,13 +263,21 @@ func (n *Node) propose(p core.Partition, commits []core.Commit, settles *settlin
 			return
 		}
 	}
-	if n.o.OneCommitPerEntry && len(commits) > 1 {
-		for _, part := range whole.apart() {
+	s.take(whole, lazy)
+}
+
+// maxProposal bounds what is proposed together, in bytes: with what an entry has besides, the log takes it.
+const maxProposal = 6 << 20
+
+// take enqueues a proposal; one that is too large for an entry in as many parts as it has commits.
+func (s *shard) take(p *proposal, lazy bool) {
+	if len(p.commits) > 1 && (s.n.o.OneCommitPerEntry || p.bytes > maxProposal) {
+		for _, part := range p.apart() {
 			s.enqueue(part, lazy)
 		}
 		return
 	}
-	s.enqueue(whole, lazy)
+	s.enqueue(p, lazy)
 }
 
 // renewsOnly reports whether c renews leases and does nothing else, so that it may wait a little for company.

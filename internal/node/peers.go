@@ -56,7 +56,7 @@ func (n *Node) Receive(from uint64, shard core.ShardID, msg []byte) {
 		s.takeAsk(from, msg[1:])
 		return
 	case peerAnswer:
-		n.takeAnswer(msg[1:])
+		n.takeAnswer(from, msg[1:])
 		return
 	}
 	s.mu.Lock()

@@ -18,7 +18,7 @@ type rounds struct {
 	asked   []*readWait // by the round under way
 	name    string      // of that round; empty = none. Each attempt has its own
 	retry   time.Duration
-	number  uint64
+	number  uint64 // of the last; begins at random, so that no answer to an earlier run of this node ends a round of this
 }
 
 // readWait is one read. index is buffered, and closed without a value when the node stops.

@@ -16,7 +16,7 @@ import (
 const (
 	// moveHold bounds how long proposals are held back in one attempt; it covers the time in which Raft gives a transfer up.
 	moveHold = 2 * time.Second
-	// moveRest is between attempts, so that a shard whose heir does not get ready serves most of the time.
+	// moveRest is between attempts, for what was held back.
 	moveRest = 200 * time.Millisecond
 	// moveNear is how many entries an heir may be behind when proposals begin to be held back: what is in flight.
 	moveNear = 64
@@ -73,6 +73,9 @@ func (s *shard) moves(st replog.Status) bool {
 		r = &moveRequest{until: now + 1}
 	}
 	switch {
+	case s.core.Transferring(): // Raft takes no proposal meanwhile
+		m.holding = true
+		return true
 	case r == nil:
 		m.holding = false
 		return false
@@ -80,9 +83,6 @@ func (s *shard) moves(st replog.Status) bool {
 		m.request.CompareAndSwap(r, nil)
 		m.holding = false
 		return false
-	case s.core.Transferring():
-		m.holding = true
-		return true
 	case m.holding && now >= m.since+moveHold:
 		m.holding, m.rest = false, now+moveRest
 		return false

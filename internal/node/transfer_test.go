@@ -194,6 +194,9 @@ func TestALeaderThatReachesNobodyGivesUpAndServesOn(t *testing.T) {
 }
 
 func TestAShardThatWasMovedOnPurposeDoesNotGoHome(t *testing.T) {
+	if testing.Short() {
+		t.Skip("shards come home slowly")
+	}
 	clock := &leapClock{}
 	c := openCluster(t, 3, Options{Clock: clock, Shards: 4, TickEvery: patient.TickEvery})
 	ctx := within(t, 60*time.Second)

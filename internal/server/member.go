@@ -95,17 +95,13 @@ func nodeList(ids []uint64) string {
 	return "nodes " + strings.Join(text, ", ")
 }
 
-// checkMember holds a data directory that is in use to the settings it was made with. One that remembers none, because it
-// is new, remembers these from here on.
-func checkMember(fsys env.FS, dir string, given Member) error {
+// checkMember holds a data directory to the settings that it was made with, if it remembers any.
+func checkMember(fsys env.FS, dir string, given Member) (found bool, err error) {
 	m, found, err := readMember(fsys, dir)
-	switch {
-	case err != nil:
-		return err
-	case found:
-		return m.differs(dir, given)
+	if err != nil || !found {
+		return false, err
 	}
-	return writeMember(fsys, dir, given)
+	return true, m.differs(dir, given)
 }
 
 // readMember reads what a directory remembers. Errors: *errs.Corruption, and those of the file system.

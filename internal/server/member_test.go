@@ -170,3 +170,21 @@ func TestTheStatusOfAClusterIsTheSumOfWhatItsNodesSay(t *testing.T) {
 		t.Errorf("nodes %+v", s.Nodes)
 	}
 }
+
+func TestALogThatDoesNotSayWhoseItIsJoinsNoCluster(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	o := aloneIn(t, dir)
+	if err := startAndStop(t, o); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(dir, memberName)); err != nil {
+		t.Fatal(err)
+	}
+	err := startAndStop(t, o)
+	if _, ok := errors.AsType[*OtherMemberError](err); !ok {
+		t.Errorf("started with %v, want a refusal", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, memberName)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the directory remembers settings that were refused: %v", err)
+	}
+}

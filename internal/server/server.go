@@ -138,7 +138,8 @@ func (r *Running) openData(fs env.FS) (err error) {
 	if r.dir, err = store.OpenDir(fs, o.Dir, o.Rand, o.Clock.Wall()); err != nil {
 		return err
 	}
-	if err := checkMember(fs, o.Dir, o.member()); err != nil {
+	bound, err := checkMember(fs, o.Dir, o.member())
+	if err != nil {
 		return err
 	}
 	if r.store, err = store.Open(store.Options{
@@ -158,8 +159,16 @@ func (r *Running) openData(fs env.FS) (err error) {
 		Store: r.store, Ballast: r.dir, Unsynced: o.Durability == None, DiskReserve: uint64(o.Reserve), QueueBytes: memory.Proposals,
 		InboxBytes: memory.PeerInbox, OneCommitPerEntry: o.OneCommitPerEntry,
 	}
+	if !bound && len(o.Cluster.Peers) > 0 && r.log.State(0).Last > 0 {
+		return &OtherMemberError{Dir: o.Dir, Setting: "a cluster", Made: "that it does not name", Given: o.Cluster.ID}
+	}
 	if err := r.openPeers(fs, &n); err != nil {
 		return err
+	}
+	if !bound { // only now: the settings have been held to the certificates
+		if err := writeMember(fs, o.Dir, o.member()); err != nil {
+			return err
+		}
 	}
 	if r.node, err = node.Open(n); err != nil {
 		return err

@@ -10,6 +10,7 @@ func (w *Worker) start(t *Task) {
 // one that finishes takes it. It needs mu.
 func (w *Worker) spread() {
 	switch {
+	case w.over:
 	case w.parked > 0:
 		w.parked--
 		w.cond.Signal()
@@ -49,9 +50,7 @@ func (w *Worker) serve() {
 		w.finished(t)
 	}
 	w.live--
-	if w.over && w.live == 0 {
-		close(w.quiet)
-	}
+	w.noteQuiet()
 }
 
 // run calls the handler, or what it left for a refusal, and writes the item that ends the attempt.

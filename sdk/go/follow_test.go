@@ -1,8 +1,14 @@
 package millrace
 
 import (
+	"context"
+	"errors"
 	"net"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+
+	"google.golang.org/grpc/connectivity"
 )
 
 func TestATokenIsNotTakenToALeaderInClearText(t *testing.T) {
@@ -30,4 +36,88 @@ func TestATokenIsNotTakenToALeaderInClearText(t *testing.T) {
 	if c.ways.follow(named(at[1])) {
 		t.Error("a client that is there goes there again")
 	}
+}
+
+func TestAStreamOnlyClientComesBackFromALeaderThatIsGone(t *testing.T) {
+	ns := newNodes(t, 2, 0)
+	c := ns.client()
+	defer ns.end(c)
+	if !c.ways.follow(&Error{Code: CodeNotLeader, Leader: nodeAddress(1)}) {
+		t.Fatal("the leader is not followed")
+	}
+	c.ways.mu.Lock()
+	g := c.ways.now
+	c.ways.mu.Unlock()
+	ns.all[1].stop()
+	receive(t, g.gone.Done())
+	c.ways.mu.Lock()
+	defer c.ways.mu.Unlock()
+	if c.ways.now.address != nodeAddress(0) {
+		t.Errorf("the client is at %s, want its own address", c.ways.now.address)
+	}
+}
+
+func TestFromRESTTheStreamIsLookedForAtEachAddress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ns := newNodes(t, 2, 0)
+		var dead atomic.Bool
+		c := ns.client(Address(nodeAddress(0)+","+nodeAddress(1)), Transport(TransportAuto), Dialer(func(ctx context.Context, address string) (net.Conn, error) {
+			switch {
+			case address == nodeAddress(1):
+				return ns.all[1].lis.DialContext(ctx)
+			case address == nodeAddress(0) && !dead.Load():
+				return ns.all[0].lis.DialContext(ctx)
+			}
+			return nil, errors.New("not reached")
+		}))
+		synctest.Wait()
+		dead.Store(true)
+		r := c.ways.overREST()
+		c.ways.take(r)
+		ns.all[1].welcome(nil)
+		<-r.gone.Done()
+		c.ways.mu.Lock()
+		at := c.ways.now.address
+		c.ways.mu.Unlock()
+		if at != nodeAddress(1) {
+			t.Errorf("the client is at %q, want the second address", at)
+		}
+		ns.end(c)
+	})
+}
+
+func TestMovesWaitLongerOnceAllNodesWereTried(t *testing.T) {
+	for moves := range 3 {
+		if d := moveWait(moves, 3); d > moveWithin {
+			t.Errorf("move %d waits %v, want at most %v", moves, d, moveWithin)
+		}
+	}
+	longest := moveWait(60, 3)
+	for range 50 {
+		longest = max(longest, moveWait(60, 3))
+	}
+	if longest < 2*moveWithin || longest > moveWithin/2+backoffMax {
+		t.Errorf("after 20 rounds a move waits %v at most", longest)
+	}
+}
+
+func TestTheFirstConnectionIsMadeAgainThoughNoStreamUsesIt(t *testing.T) {
+	ns := newNodes(t, 1, 0)
+	dialled := make(chan net.Conn, 8)
+	c := ns.client(Dialer(func(ctx context.Context, _ string) (net.Conn, error) {
+		conn, err := ns.all[0].lis.DialContext(ctx)
+		if err == nil {
+			dialled <- conn
+		}
+		return conn, err
+	}))
+	defer ns.end(c)
+	first := receive(t, dialled)
+	for s := c.ways.now.conns[0].GetState(); s != connectivity.Ready; s = c.ways.now.conns[0].GetState() {
+		if !c.ways.now.conns[0].WaitForStateChange(t.Context(), s) {
+			t.Fatal("no connection was made")
+		}
+	}
+	_ = first.Close()
+	receive(t, dialled)
 }

@@ -27,6 +27,7 @@ type lane struct {
 
 	share share
 
+	failed     error // what ended the lane for good
 	renewTimer *time.Timer
 	renewNext  time.Time
 }
@@ -67,6 +68,9 @@ func (l *lane) window() uint32 {
 	return uint32(max(l.share.slots-l.unbound, 0))
 }
 
+// asks reports whether the lane is to ask for tasks: over REST the first one alone does. It needs mu.
+func (l *lane) asks() bool { return !l.s.plain || l == l.w.lanes[0] }
+
 // welcomed resumes the work.
 func (l *lane) welcomed(m *millracev1.Welcome) {
 	for _, h := range m.Lost {
@@ -79,7 +83,7 @@ func (l *lane) welcomed(m *millracev1.Welcome) {
 		l.renewals.popFront()
 	}
 	l.w.welcomed(l)
-	l.subscribe, l.restate = !l.w.drains, false
+	l.subscribe, l.restate = !l.w.drains && l.asks(), false
 	l.renewAll()
 }
 
@@ -138,11 +142,16 @@ func (l *lane) receive(f *millracev1.ServerFrame) {
 	}
 }
 
-// assigned takes tasks over. One that is held already came twice; one that comes while the worker drains goes back.
+// assigned takes tasks over. One that is held already came twice; one that comes while the worker drains goes back, and
+// one that comes when it is over is not taken: its lease ends.
 func (l *lane) assigned(tasks []*millracev1.Assignment) {
 	w := l.w
 	now := time.Now()
 	w.mu.Lock()
+	if w.over {
+		w.mu.Unlock()
+		return
+	}
 	renew, batched := time.Time{}, 0
 	for _, a := range tasks {
 		if _, ok := l.held[taskKey{a.Id, a.Token}]; ok {

@@ -332,3 +332,131 @@ func TestADrainingWorkerFinishesOnAllLanes(t *testing.T) {
 		r.end()
 	})
 }
+
+func TestALaneThatIsRefusedForGoodEndsTheOthersBeforeRunReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var running atomic.Int64
+		r := hire(t, 3, func(w *Worker) {
+			w.HandleRaw("long", func(ctx context.Context, _ *Task) ([]byte, error) {
+				running.Add(1)
+				<-ctx.Done()
+				running.Add(-1)
+				return nil, nil
+			})
+		}, Slots(6))
+		r.hear()
+		for p := range 3 {
+			r.assign(p, 1, "long")
+		}
+		synctest.Wait()
+		if n := running.Load(); n != 3 {
+			t.Fatalf("%d handlers run, want 3", n)
+		}
+		r.lanes[1].end(status.Error(codes.Unauthenticated, "expired"))
+		err := receive(t, r.out)
+		if e := asError(t, err); e.Code != CodeUnauthenticated {
+			t.Errorf("got %v, want UNAUTHENTICATED", err)
+		}
+		if n := running.Load(); n != 0 {
+			t.Errorf("%d handlers outlived Run", n)
+		}
+		for p, l := range r.w.lanes {
+			select {
+			case <-l.s.done:
+			default:
+				t.Errorf("the stream of partition %d goes on", p)
+			}
+		}
+		r.stop()
+		r.ns.end(r.c)
+	})
+}
+
+func TestALaneThatEndsWhileTheWorkerDrainsLeavesTheOthersTheirTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &gated{gate: make(chan struct{})}
+		r := hire(t, 2, g.handle, Slots(4), DrainTimeout(time.Minute))
+		r.hear()
+		for p := range 2 {
+			r.assign(p, 1, "gated")
+		}
+		synctest.Wait()
+		r.stop()
+		r.hear()
+		r.lanes[1].end(status.Error(codes.Unauthenticated, "expired"))
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		select {
+		case err := <-r.out:
+			t.Fatalf("Run returned %v while a handler had time left", err)
+		default:
+		}
+		close(g.gate)
+		synctest.Wait()
+		var settled int
+		for len(r.lanes[0].in) > 0 {
+			if f := r.lanes[0].next().GetSettle(); f != nil {
+				settled += len(f.Items)
+				r.lanes[0].settled(f)
+			}
+		}
+		if settled != 1 {
+			t.Errorf("%d tasks of the healthy lane were settled, want 1", settled)
+		}
+		if err := receive(t, r.out); err == nil {
+			t.Error("got no error, want one for the task of the lane that ended")
+		}
+		r.ns.end(r.c)
+	})
+}
+
+func TestASettleThatIsTriedLaterFollowsItsTaskToAnotherLane(t *testing.T) {
+	ns := newNodes(t, 1, 0, 0)
+	c := ns.client()
+	defer ns.end(c)
+	w := c.Worker()
+	w.base = context.Background()
+	w.lanes = append(w.lanes, newLane(w, 1))
+	c.learned(2)
+	from, to := w.lanes[0], w.lanes[1]
+	w.mu.Lock()
+	k := newTask(from, task(idIn(1, 2), 1, "k", ""), time.Now())
+	k.unbound = true
+	k.to(settling)
+	from.held[k.key()], from.unbound = k, 1
+	from.handOver()
+	w.mu.Unlock()
+	w.again(k)
+	w.again(k)
+	if from.settles.len() != 0 || to.settles.len() != 1 || to.settles.front() != k {
+		t.Errorf("%d and %d settles wait, want the one on the second lane", from.settles.len(), to.settles.len())
+	}
+	if from.unbound != 0 || to.unbound != 1 {
+		t.Errorf("%d and %d tasks are unbound", from.unbound, to.unbound)
+	}
+}
+
+func TestOverRESTTheFirstLaneAloneAsksForTasks(t *testing.T) {
+	ns := newNodes(t, 1, 0, 0)
+	c := ns.client()
+	defer ns.end(c)
+	w := c.Worker()
+	w.lanes = append(w.lanes, newLane(w, 1))
+	c.learned(2)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for p, want := range []bool{true, false} {
+		l := w.lanes[p]
+		l.s.plain = true
+		l.welcomed(&pb.Welcome{})
+		if l.subscribe != want || l.share.up != want {
+			t.Errorf("lane %d: subscribes %v, is open %v, want %v", p, l.subscribe, l.share.up, want)
+		}
+	}
+	w.lanes[1].s.plain = false
+	w.lanes[1].welcomed(&pb.Welcome{})
+	if !w.lanes[1].subscribe {
+		t.Error("back on its stream, the second lane asks for no tasks")
+	}
+	w.slots.stop()
+}

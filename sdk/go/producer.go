@@ -45,7 +45,7 @@ func (p *producer) enqueue(c *call) *Error {
 		defer s.mu.Unlock()
 		return (&Error{Code: CodeUnavailable, Reason: reasonSessionExpired, Op: OpNone}).of(c)
 	}
-	if n := s.c.partitions(); n > 0 && c.asks || n > 1 && !c.placed {
+	if n := s.c.partitions(); n > 0 && c.asks || n > 1 && !c.placed && !c.unsure {
 		defer s.mu.Unlock()
 		c.state.Store(callEnded)
 		p.told(c)

@@ -544,3 +544,43 @@ func TestACallIsRepeatedForTenMinutesThenUnknown(t *testing.T) {
 		}
 	})
 }
+
+func TestATokenThatIsSetWhileAStreamOpensIsToldToIt(t *testing.T) {
+	f := newFake(t)
+	c := f.client(Token("old"))
+	defer f.end(c)
+	go func() { _, _ = thumb.Add(t.Context(), c, thumbArgs{}) }()
+	st := f.accept()
+	c.SetToken("new")
+	st.push(&pb.ServerFrame{Frame: &pb.ServerFrame_Welcome{Welcome: &pb.Welcome{}}})
+	told := ""
+	for range 2 {
+		frame := st.next()
+		if a := frame.GetAuth(); a != nil {
+			told = a.Token
+		}
+		if cr := frame.GetCreate(); cr != nil {
+			st.created(cr)
+		}
+	}
+	if told != "new" {
+		t.Errorf("got token %q, want new", told)
+	}
+}
+
+func TestACallThatMayHaveBeenAppliedIsNotPlacedAnew(t *testing.T) {
+	f := newFake(t)
+	c := f.client()
+	defer f.end(c)
+	p := c.prod
+	p.started = true // nobody sends
+	c.learned(2)
+	for unsure, want := range map[bool]uint32{true: callQueued, false: callEnded} {
+		k := &call{unsure: unsure, done: make(chan struct{}, 1)}
+		if e := p.enqueue(k); e != nil || k.state.Load() != want {
+			t.Errorf("unsure %v: got state %d, %v, want %d", unsure, k.state.Load(), e, want)
+		}
+	}
+	p.creates = deque[*call]{}
+	p.started = false
+}

@@ -149,7 +149,7 @@ func (r *restConn) at(ctx context.Context, host string, q restRequest) (*restAns
 		if err != nil {
 			return nil, restUnanswered(ctx, host, left, err)
 		}
-		next := a.redirect(target)
+		next := r.redirect(a, target)
 		switch {
 		case next != nil && hop < restRedirects:
 			target = next
@@ -174,8 +174,9 @@ func (r *restConn) url(host string, q restRequest) *url.URL {
 	return u
 }
 
-// redirect is where an answer sends the request, if that is no step down to clear text; nil for any other answer.
-func (a *restAnswer) redirect(from *url.URL) *url.URL {
+// redirect is where an answer sends the request, if that is no step down to clear text and the token may go there; nil for
+// any other answer.
+func (r *restConn) redirect(a *restAnswer, from *url.URL) *url.URL {
 	if a.status != http.StatusTemporaryRedirect && a.status != http.StatusPermanentRedirect {
 		return nil
 	}
@@ -183,7 +184,18 @@ func (a *restAnswer) redirect(from *url.URL) *url.URL {
 	if err != nil || a.header.Get("Location") == "" || to.Scheme != from.Scheme {
 		return nil
 	}
+	if to.Scheme != "https" && r.c.opts.secure(withPort(to.Host)) {
+		return nil // clear text leaves this machine only by Insecure
+	}
 	return to
+}
+
+// withPort is the host of an http URL with its port.
+func withPort(host string) string {
+	if _, _, err := net.SplitHostPort(host); err == nil {
+		return host
+	}
+	return net.JoinHostPort(strings.Trim(host, "[]"), "80")
 }
 
 // send sends a request once. left says that it may have reached the server.

@@ -248,18 +248,19 @@ func (s *restStream) hello(h *millracev1.Hello) error {
 	})
 }
 
-// partitions asks how many the namespace has, unless that is known. One that is not there, or that the token may not look
-// at, counts as having one.
+// partitions asks how many the namespace has, unless it is known to have several. One that is not there, or that the token
+// may not look at, counts as having one until a later stream is told otherwise.
 func (s *restStream) partitions() (int, error) {
-	if n := s.r.c.partitions(); n > 0 {
-		return n, nil
+	known := s.r.c.partitions()
+	if known > 1 {
+		return known, nil
 	}
 	var out millracev1.GetNamespaceResponse
 	err := s.r.getNamespace(s.work, &millracev1.GetNamespaceRequest{}, &out)
-	if f, ok := errors.AsType[*restFault](err); ok && f.wire != nil && fromWire(f.wire).patience() == 0 {
+	if f, ok := errors.AsType[*restFault](err); known > 0 || ok && f.wire != nil && fromWire(f.wire).patience() == 0 {
 		err = nil
 	}
-	return len(out.Partitions), err
+	return max(len(out.Partitions), known), err
 }
 
 // begin does work beside the caller, unless the stream is over.

@@ -378,3 +378,55 @@ func TestTheEnvironmentChoosesTheTransport(t *testing.T) {
 		t.Error("a transport that is none was taken")
 	}
 }
+
+func TestATokenFollowsNoRedirectInClearTextBeyondThisMachine(t *testing.T) {
+	w := newWeb(t)
+	beyond := make(chan string, 8)
+	var d net.Dialer
+	c, err := Dial(t.Context(), Transport(TransportREST), Address(w.address()), Token("secret"), Dialer(func(ctx context.Context, address string) (net.Conn, error) {
+		if address != w.address() {
+			beyond <- address
+		}
+		return d.DialContext(ctx, "tcp", w.address())
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close() //nolint:errcheck // nothing is under way
+	for _, to := range []string{"http://queue.example:7080", "http://queue.example", "http://192.0.2.7:7080", "http://[2001:db8::1]"} {
+		w.handle("DELETE /v1/tasks/t1", func(out http.ResponseWriter, r *http.Request) {
+			http.Redirect(out, r, to+r.URL.RequestURI(), http.StatusTemporaryRedirect)
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		if err := c.Delete(ctx, "t1"); err == nil {
+			t.Errorf("a redirect to %s was followed", to)
+		}
+		cancel()
+	}
+	if len(beyond) > 0 {
+		t.Errorf("the client went to %s", <-beyond)
+	}
+}
+
+func TestAClientAsksAgainOverRESTWhetherItsNamespaceHasMorePartitions(t *testing.T) {
+	f, w := newFake(t), newWeb(t)
+	c := w.client(f, Transport(TransportREST))
+	defer f.end(c)
+	c.learned(1)
+	open := func() *restStream {
+		ctx, cancel := context.WithCancel(t.Context())
+		t.Cleanup(cancel)
+		s, err := c.ways.rest.NewStream(ctx, nil, pb.QueueStream_Open_FullMethodName)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.(*restStream)
+	}
+	if n, err := open().partitions(); n != 1 || err != nil {
+		t.Errorf("got %d, %v where nobody answers, want 1 as known", n, err)
+	}
+	w.on("GET /v1/namespace", `{"partitions":[{"partition":0},{"partition":1}]}`)
+	if n, err := open().partitions(); n != 2 || err != nil {
+		t.Errorf("got %d, %v, want 2", n, err)
+	}
+}

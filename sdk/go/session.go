@@ -187,13 +187,17 @@ func (s *session) connect() (asked string, welcomed bool, err error) {
 	defer cancel()
 	stay := context.AfterFunc(g.gone, cancel) // until it is let in: then it ends well
 	defer stay()
+	token := *s.c.token.Load()
 	stream, err := s.open(ctx, cancel, g, conn)
 	if err = s.c.ways.letIn(s.ctx, g, err); err != nil {
 		return g.address, false, err
 	}
 	stay()
 	s.mu.Lock()
-	s.up, s.goaway, s.cancel, s.auth = true, false, cancel, nil // the stream began with the newest token
+	s.up, s.goaway, s.cancel, s.auth = true, false, cancel, nil
+	if newest := s.c.token.Load(); *newest != token {
+		s.auth = newest // the stream began with the one before
+	}
 	s.mu.Unlock()
 	quit, wrote := make(chan struct{}), make(chan struct{})
 	go func() {

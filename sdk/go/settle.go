@@ -121,7 +121,7 @@ func (l *lane) answered(t *Task, at *millracev1.At, r *millracev1.SettleResult, 
 		t.tries++
 		told.Op = ""
 		t.to(settling)
-		time.AfterFunc(wait, func() { l.again(t) })
+		time.AfterFunc(wait, func() { l.w.again(t) })
 		return
 	case t.op == "complete" && t.onRefused != nil && e.Outcome == Refused:
 		t.refusal, t.first, t.unsure = e, time.Time{}, false
@@ -162,13 +162,14 @@ func (l *lane) done(t *Task, at *millracev1.At, r *millracev1.SettleResult) {
 	l.s.mu.Unlock()
 }
 
-// again queues a settle that was answered "later".
-func (l *lane) again(t *Task) {
-	l.s.mu.Lock()
+// again queues a settle that was answered "later", on the lane that the task is of by now.
+func (w *Worker) again(t *Task) {
+	w.mu.Lock()
+	l := t.l
 	if l.held[t.key()] == t && t.stage == settling && !l.queued(t) {
 		l.settles.pushBack(t)
 	}
-	l.s.mu.Unlock()
+	w.mu.Unlock()
 	l.s.poke()
 }
 

@@ -75,6 +75,8 @@ type ways struct {
 	done chan struct{} // closed when nothing looks after the ways any more
 	turn chan struct{} // holds a token while somebody finds out whether REST is to be taken
 
+	moves int // from node to node in a row that reached none; of watch alone
+
 	mu     sync.Mutex // guards the fields below, and what changes of a way
 	now    *way
 	lead   leaders
@@ -112,10 +114,6 @@ func newWays(c *Client) (*ways, error) {
 		return nil, err
 	}
 	w.now.conns[0].Connect()
-	if w.mode == TransportStream && len(c.opts.addresses) == 1 {
-		close(w.done)
-		return w, nil
-	}
 	go w.watch()
 	return w, nil
 }

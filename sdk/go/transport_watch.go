@@ -61,9 +61,15 @@ func (w *ways) stay(g *way) {
 	conn := g.conns[0]
 	for g.gone.Err() == nil {
 		state := conn.GetState()
-		if state == connectivity.TransientFailure {
+		switch state {
+		case connectivity.TransientFailure:
 			w.doubt(g)
 			continue
+		case connectivity.Idle:
+			sleep(g.gone, backoffWithin(moveWithin)) // where it is closed again and again, that takes no more than this often
+			conn.Connect()                           // nobody else may: the streams can all be of other nodes
+		case connectivity.Ready:
+			w.moves = 0
 		}
 		conn.WaitForStateChange(g.gone, state)
 	}
@@ -73,7 +79,8 @@ func (w *ways) stay(g *way) {
 func (w *ways) doubt(g *way) {
 	for try := 0; g.gone.Err() == nil && g.conns[0].GetState() == connectivity.TransientFailure; try++ {
 		if next := w.other(g.address); next != "" && w.move(next) {
-			sleep(w.ctx, backoffWithin(moveWithin)) // it is given a moment before the next one is tried
+			sleep(w.ctx, moveWait(w.moves, len(w.c.opts.addresses))) // it is given a moment before the next one is tried
+			w.moves++
 			return
 		}
 		if w.mode == TransportAuto && !w.patient(g, errNotReached) && w.turnToREST(g.gone, g) {
@@ -86,22 +93,43 @@ func (w *ways) doubt(g *way) {
 // moveWithin is at most how long a client stays with a node that is not reached before it tries the next of a cluster.
 const moveWithin = 200 * time.Millisecond
 
+// moveWait is how long a client stays with the next node after so many moves in a row that reached none: once all have been
+// tried, longer with each round.
+func moveWait(moves, nodes int) time.Duration {
+	round := moves / max(nodes, 1)
+	if round == 0 {
+		return backoffWithin(moveWithin)
+	}
+	return moveWithin/2 + backoff(round)
+}
+
 var errNotReached = errors.New("the server is not reached")
 
-// look returns a way over gRPC on which a stream was let in, and that is taken; nil when the client closes.
+// look returns a way over gRPC on which a stream was let in, and that is taken; nil when the client closes. It asks at all
+// addresses in turn.
 func (w *ways) look() *way {
 	for wait := lookBase; sleep(w.ctx, wait/2+backoffWithin(wait/2)); wait = min(2*wait, lookMax) {
-		g, err := w.overGRPC(w.c.opts.address)
-		if err != nil {
-			continue
+		for _, address := range w.c.opts.addresses {
+			if g := w.lookTo(address); g != nil {
+				return g
+			}
 		}
-		if w.try(g) && w.take(g) {
-			w.c.opts.logger.Info("gRPC comes through; the client goes back to its stream", "address", w.c.opts.address)
-			return g
-		}
-		g.leave()
-		g.close()
 	}
+	return nil
+}
+
+// lookTo is look at one address.
+func (w *ways) lookTo(address string) *way {
+	g, err := w.overGRPC(address)
+	if err != nil {
+		return nil
+	}
+	if w.try(g) && w.take(g) {
+		w.c.opts.logger.Info("gRPC comes through; the client goes back to its stream", "address", address)
+		return g
+	}
+	g.leave()
+	g.close()
 	return nil
 }
 

@@ -32,6 +32,7 @@ type Worker struct {
 	started bool
 	lanes   []*lane      // by partition; one until a stream tells how many there are
 	failed  chan error   // takes the first that ends a lane for good
+	missed  int          // tasks of lanes that ended while the worker drains
 	ready   deque[*Task] // wait for a goroutine
 
 	cond    *sync.Cond    // goroutines without a task wait here
@@ -165,6 +166,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	case <-w.stopped:
 		return w.drain()
 	case err := <-w.failed:
+		w.abort(err)
 		w.finishAll(err, w.opts.drain) // the leases are lost: nothing can be settled any more
 		return fmt.Errorf("run worker: %w", err)
 	}
@@ -173,6 +175,43 @@ func (w *Worker) Run(ctx context.Context) error {
 // quit ends Run as the end of its context does.
 func (w *Worker) quit() { w.stopOnce.Do(func() { close(w.stopped) }) }
 
+// abort ends the streams of all lanes. No handler begins any more, and when it returns nothing comes any more.
+func (w *Worker) abort(cause error) {
+	w.mu.Lock()
+	w.finish()
+	lanes := w.lanes // none is added any more
+	w.mu.Unlock()
+	for _, l := range lanes {
+		l.s.stop(cause)
+	}
+	for _, l := range lanes {
+		<-l.s.done
+	}
+}
+
+// finish takes back what waits for a goroutine, and ends those that wait for a task. It needs mu.
+func (w *Worker) finish() {
+	w.slots.stop()
+	for w.ready.len() > 0 {
+		w.ready.popFront()
+	}
+	w.over = true
+	w.noteQuiet()
+	w.cond.Broadcast()
+}
+
+// noteQuiet tells finishAll when the last goroutine has ended. It needs mu.
+func (w *Worker) noteQuiet() {
+	if !w.over || w.live > 0 {
+		return
+	}
+	select {
+	case <-w.quiet:
+	default:
+		close(w.quiet)
+	}
+}
+
 // drain finishes what is held, or gives it back, and closes the stream.
 func (w *Worker) drain() error {
 	w.beginDrain()
@@ -180,7 +219,6 @@ func (w *Worker) drain() error {
 	defer late.Stop()
 	select {
 	case <-w.drained:
-	case <-w.failed:
 	case <-late.C:
 		w.giveBack()
 		acks := time.NewTimer(releaseWithin)
@@ -210,6 +248,10 @@ func (w *Worker) beginDrain() {
 	defer w.mu.Unlock()
 	w.drains = true
 	for _, l := range w.lanes {
+		if l.failed != nil {
+			l.abandon()
+			continue
+		}
 		l.subscribe, l.restate = false, false
 		if l.s.up {
 			l.control.pushBack(&millracev1.ClientFrame{Frame: &millracev1.ClientFrame_Drain{Drain: &millracev1.Drain{}}})
@@ -276,15 +318,8 @@ func (w *Worker) finishAll(cause error, d time.Duration) (left int) {
 			l.renewTimer.Stop()
 		}
 	}
-	w.slots.stop()
-	for w.ready.len() > 0 {
-		w.ready.popFront()
-	}
-	w.over = true
-	if w.live == 0 {
-		close(w.quiet)
-	}
-	w.cond.Broadcast()
+	left += w.missed
+	w.finish()
 	w.mu.Unlock()
 	late := time.NewTimer(d)
 	defer late.Stop()

@@ -5,10 +5,34 @@ import "time"
 // run serves the lane to its end.
 func (l *lane) run() {
 	err := l.s.run(true)
+	if err == nil || l.s.ctx.Err() != nil {
+		return // it was stopped, or had drained
+	}
+	l.w.mu.Lock()
+	l.failed = err
+	if l.w.drains {
+		l.abandon()
+	}
+	l.w.mu.Unlock()
 	select {
 	case l.w.failed <- err:
 	default: // another lane has ended before
 	}
+}
+
+// abandon gives up the tasks of a lane that ended for good while the worker drains: the other lanes finish theirs. It
+// needs mu.
+func (l *lane) abandon() {
+	for _, t := range l.held {
+		l.w.missed++
+		t.lost = true
+		if t.stage == running {
+			l.w.beyond++ // its goroutine serves the others' tasks no longer than it must
+		}
+		t.cancel(l.failed)
+		l.drop(t)
+	}
+	l.w.noteDrained()
 }
 
 // widen adds the lanes that a namespace of so many partitions has, and begins them. It needs mu.
@@ -30,20 +54,21 @@ func (w *Worker) welcomed(l *lane) {
 	}
 	if !l.s.plain {
 		w.widen(n)
-		if l == w.lanes[0] {
-			l.handOver()
-		}
+		l.handOver()
 	}
-	l.share.up = !l.s.plain || l == w.lanes[0]
+	l.share.up = l.asks()
 	w.balance(time.Now())
 }
 
 // handOver gives tasks of other partitions, which came over REST, to the lanes of those. It needs mu.
 func (l *lane) handOver() {
+	if l.unbound == 0 {
+		return
+	}
 	n := l.w.c.partitions()
 	for k, t := range l.held {
 		p := partitionOf(t.ID, n)
-		if !t.unbound || p <= 0 || p >= len(l.w.lanes) {
+		if !t.unbound || p < 0 || p >= len(l.w.lanes) || l.w.lanes[p] == l || l.w.lanes[p].failed != nil {
 			continue
 		}
 		to := l.w.lanes[p]
@@ -55,6 +80,10 @@ func (l *lane) handOver() {
 		to.held[k], t.l = t, to
 		to.unbound++
 		to.renewBy(t.renewAt)
+		if to.share.up && !l.w.drains {
+			to.restate = true // its window is smaller by this one
+			to.s.poke()
+		}
 	}
 	l.settles.keep(func(t *Task) bool {
 		if t.l != l {

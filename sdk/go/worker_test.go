@@ -696,3 +696,21 @@ func TestTheLedgerHoldsDeliveriesAndSettles(t *testing.T) {
 		t.Errorf("got %v, want a delivery and a completion", lines)
 	}
 }
+
+func TestNoHandlerBeginsWhenTheWorkerIsOver(t *testing.T) {
+	c := newFake(t)
+	defer c.stop()
+	client := c.client()
+	defer func() { _ = client.Close() }()
+	w := client.Worker()
+	w.HandleRaw("k", func(context.Context, *Task) ([]byte, error) { t.Error("a handler ran"); return nil, nil })
+	w.base = context.Background()
+	w.mu.Lock()
+	w.finish()
+	w.finish() // as two lanes end
+	w.mu.Unlock()
+	w.lanes[0].assigned([]*pb.Assignment{task("t1", 1, "k", "")})
+	if left := w.finishAll(ErrClosed, 0); left != 0 || w.live != 0 {
+		t.Errorf("%d tasks are held by %d goroutines, want none", left, w.live)
+	}
+}

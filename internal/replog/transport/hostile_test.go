@@ -290,13 +290,13 @@ func TestFramesAreReadWholeHoweverTheirBytesCome(t *testing.T) {
 					t.Fatalf("pieces of %d, chunks of %d: frame %d is not what was written", size, chunk, i)
 				}
 			}
-			if _, _, _, err := r.Next(); err != io.EOF {
+			if _, _, _, err := r.Next(); !errors.Is(err, io.EOF) {
 				t.Errorf("after the last frame: %v", err)
 			}
 		}
 	}
 	for cut := 1; cut < 12; cut++ {
-		if _, _, _, err := transport.NewFrameReader(&pieces{b[:cut], 100}, 5000, 64).Next(); err != io.ErrUnexpectedEOF {
+		if _, _, _, err := transport.NewFrameReader(&pieces{b[:cut], 100}, 5000, 64).Next(); !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("a frame cut after %d bytes: %v", cut, err)
 		}
 	}
@@ -316,7 +316,7 @@ func FuzzFrames(f *testing.F) {
 				t.Fatalf("%d bytes of input hold %d bytes of memory", len(b), r.Held())
 			}
 			if err != nil {
-				if !errors.Is(err, transport.ErrCorrupt) && err != io.EOF && err != io.ErrUnexpectedEOF {
+				if !errors.Is(err, transport.ErrCorrupt) && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 					t.Fatalf("error %v", err)
 				}
 				break

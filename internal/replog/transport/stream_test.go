@@ -84,7 +84,7 @@ func TestAStreamWithoutAHandlerOrBeyondTheBoundIsRefused(t *testing.T) {
 		if e, ok := errors.AsType[*transport.RefusedError](err); !ok || e.Reason != transport.UnknownStream || !e.Remote {
 			t.Errorf("a stream of no kind: %v", err)
 		}
-		if _, err := a.OpenStream(context.Background(), 7, "echo"); err != transport.ErrUnknownPeer {
+		if _, err := a.OpenStream(context.Background(), 7, "echo"); !errors.Is(err, transport.ErrUnknownPeer) {
 			t.Errorf("a stream to nobody: %v", err)
 		}
 		if _, err := a.OpenStream(context.Background(), 2, string(make([]byte, 65))); err == nil {
@@ -124,7 +124,7 @@ func TestTheOpenerHasABoundOfItsOwn(t *testing.T) {
 		b.HandleStream("echo", echo)
 		open(t, a, 2, "echo")
 		open(t, a, 2, "echo")
-		if _, err := a.OpenStream(context.Background(), 2, "echo"); err != transport.ErrTooManyStreams {
+		if _, err := a.OpenStream(context.Background(), 2, "echo"); !errors.Is(err, transport.ErrTooManyStreams) {
 			t.Errorf("beyond the bound: %v", err)
 		}
 	})
@@ -226,7 +226,7 @@ func TestStreamsEndWithTheirPeerAndWithTheTransport(t *testing.T) {
 			t.Error("the opener reads a good end")
 		}
 		a.Close()
-		if _, err := a.OpenStream(context.Background(), 2, "read"); err != transport.ErrClosed {
+		if _, err := a.OpenStream(context.Background(), 2, "read"); !errors.Is(err, transport.ErrClosed) {
 			t.Errorf("open on a closed transport: %v", err)
 		}
 	})
@@ -310,7 +310,7 @@ func TestAStreamThatWasNotEndedByNameReadsAsBroken(t *testing.T) {
 				s := open(t, a, 2, "read")
 				_, _ = s.Write([]byte("half"))
 				s.Close()
-				if err := <-ends; err != io.ErrUnexpectedEOF {
+				if err := <-ends; !errors.Is(err, io.ErrUnexpectedEOF) {
 					t.Errorf("closed without an end: %v", err)
 				}
 				s = open(t, a, 2, "read")

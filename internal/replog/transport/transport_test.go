@@ -2,6 +2,7 @@ package transport_test
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -385,7 +386,7 @@ func TestTheCloseOfOneSideIsSeenByTheOther(t *testing.T) {
 		if b.Send(1, transport.Control, 0, nil) {
 			t.Error("a closed transport took a message")
 		}
-		if err := b.SetPeer(3, address(3)); err != transport.ErrClosed {
+		if err := b.SetPeer(3, address(3)); !errors.Is(err, transport.ErrClosed) {
 			t.Errorf("add a peer after the close: %v", err)
 		}
 		if err := b.Close(); err != nil {

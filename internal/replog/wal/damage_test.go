@@ -120,10 +120,18 @@ func (w *written) wantPrefix(t *testing.T, what string, off int64, b []byte) {
 	t.Fatalf("%s at %d: %d batches were before it: %s", what, off, whole, why)
 }
 
+// each is the step at which damage is tried: 1, or so many in short runs, which the race detector makes long.
+func each(short int64) int64 {
+	if testing.Short() {
+		return short
+	}
+	return 1
+}
+
 func TestFileCutAtAnyByteOpensToAWholePrefix(t *testing.T) {
 	w := write(t, 60, 120, 32<<10)
 	end := w.ends[len(w.ends)-1]
-	for off := end - 4096; off <= end; off++ {
+	for off := end - 4096; off <= end; off += each(17) {
 		w.wantPrefix(t, "cut", off, w.bytes[:off])
 	}
 }
@@ -132,7 +140,7 @@ func TestGarbageZerosAndOldBytesInTheLastBatchAreCutAsTorn(t *testing.T) {
 	w := write(t, 12, 3000, 128<<10)
 	start, end := w.ends[len(w.ends)-2], w.ends[len(w.ends)-1]
 	rng := rand.New(rand.NewPCG(1, 1))
-	for off := start; off < end; off += 97 {
+	for off := start; off < end; off += 97 * each(7) {
 		for _, n := range []int64{1, 37, 512, end - off} {
 			n = min(n, end-off)
 			for _, what := range []string{"zeros", "garbage", "old bytes"} {
@@ -158,7 +166,7 @@ func TestSectorsOfTheLastBatchMayBeMissingInAnyCombination(t *testing.T) {
 	start, end := w.ends[len(w.ends)-2], w.ends[len(w.ends)-1]
 	rng := rand.New(rand.NewPCG(2, 2))
 	const sector = 512
-	for range 400 {
+	for range 400 / each(8) {
 		b := slices.Clone(w.bytes)
 		first := int64(-1)
 		for off := start; off < end; off = off/sector*sector + sector {
