@@ -43,7 +43,7 @@ func (w *writer) op(op Op) {
 	case *NamespaceCreate:
 		w.name(op.Tenant)
 		w.name(op.Name)
-		w.uint(uint64(op.Partitions) | uint64(max(op.Shards, 1)-1)<<16)
+		w.uint(uint64(op.Partitions) | uint64(op.Shards)<<16)
 		w.int(int64(op.Max))
 	case *NamespaceSet:
 		w.int(op.IfVersion)
@@ -121,9 +121,6 @@ func (r *reader) systemOp(kind OpKind) Op {
 		op := &NamespaceCreate{Tenant: r.name(), Name: r.name()}
 		n := r.max(math.MaxUint32)
 		op.Partitions, op.Shards, op.Max = uint16(n), uint16(n>>16), r.int32()
-		if op.Shards > 0 {
-			op.Shards++
-		}
 		return op
 	case OpNamespaceSet:
 		op := &NamespaceSet{IfVersion: r.int()}

@@ -111,7 +111,7 @@ func (d *dispatcher) stepDown(why core.Fact) {
 	}
 }
 
-// spreadEvery is how often a node looks whether a shard it leads should be led by another, and spreadRest how long a shard
+// spreadEvery is how long a node waits between attempts to lead a shard home, and spreadRest how long a shard
 // stays with a leader at least.
 const (
 	spreadEvery = time.Second
@@ -129,14 +129,15 @@ func (s *shard) spread(now time.Duration) {
 	if !s.leading || !s.ready.Load() || now < s.settledAt+spreadRest || now < s.spreadAt || s.move.keeps.Load() || s.n.leaving.Load() {
 		return
 	}
-	s.spreadAt = now + spreadEvery
 	home := s.home()
 	if home == s.n.o.Replica || s.move.request.Load() != nil {
 		return
 	}
 	last := s.core.Status().Last
 	for _, f := range s.core.Followers() {
+		// Looked at with each tick: in the tick in which Raft counts its quorum nobody is active, and that comes each second.
 		if f.Replica == home && f.Active && f.Match+1 >= last {
+			s.spreadAt = now + spreadEvery
 			s.n.o.Logger.Info("leadership goes home", "shard", s.id, "to", home)
 			s.ask(home, now+spreadMove)
 		}
