@@ -114,14 +114,19 @@ func (e *refusedError) Error() string { return fmt.Sprintf("HTTP %d: %s", e.stat
 // call posts one request and reads its answer into out. none reports 204.
 func (r *restRun) call(ctx context.Context, path string, body []byte, out any) (none bool, err error) {
 	r.requests.Add(1)
-	u := r.rig.Servers[0].HTTP + path + "?ns=" + url.QueryEscape(r.rig.Namespace)
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u, bytes.NewReader(body))
+	return postJSON(ctx, r.http, r.rig, r.rig.Servers[0].HTTP+path, body, out)
+}
+
+// postJSON posts a request about the rig's namespace and reads its answer into out. none reports 204.
+func postJSON(ctx context.Context, client *http.Client, rig *bench.Rig, target string, body []byte, out any) (none bool, err error) {
+	target += "?ns=" + url.QueryEscape(rig.Namespace)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
 	if err != nil {
 		return false, err
 	}
-	req.Header.Set("Authorization", "Bearer "+r.rig.Token)
+	req.Header.Set("Authorization", "Bearer "+rig.Token)
 	req.Header.Set("Content-Type", "application/json")
-	resp, err := r.http.Do(req)
+	resp, err := client.Do(req)
 	if err != nil {
 		return false, err
 	}
@@ -133,7 +138,7 @@ func (r *restRun) call(ctx context.Context, path string, body []byte, out any) (
 	case resp.StatusCode == http.StatusNoContent:
 		return true, nil
 	case resp.StatusCode/100 != 2:
-		return false, &refusedError{resp.StatusCode, string(b[:min(len(b), 300)])}
+		return false, &refusedError{resp.StatusCode, string(b[:min(len(b), 1000)])}
 	}
 	return false, json.Unmarshal(b, out)
 }

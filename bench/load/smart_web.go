@@ -1,14 +1,11 @@
 package load
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"net/url"
 	"sync/atomic"
 	"time"
 
@@ -133,7 +130,7 @@ func (e *refusedError) elsewhere() bool {
 func (d *webDoor) post(ctx context.Context, caller, op int, path string, body []byte, out any) (none bool, err error) {
 	ctx = context.WithValue(ctx, opKey{}, op)
 	for try := 1; ; try++ {
-		none, err = d.send(ctx, d.node(caller)+path+"?ns="+url.QueryEscape(d.rig.Namespace), body, out)
+		none, err = postJSON(ctx, d.http, d.rig, d.node(caller)+path, body, out)
 		answer, ok := errors.AsType[*refusedError](err)
 		if !ok || !answer.elsewhere() || try >= turnMost*len(d.rig.Servers) {
 			return none, err
@@ -144,30 +141,6 @@ func (d *webDoor) post(ctx context.Context, caller, op int, path string, body []
 			}
 		}
 	}
-}
-
-func (d *webDoor) send(ctx context.Context, target string, body []byte, out any) (none bool, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
-	if err != nil {
-		return false, err
-	}
-	req.Header.Set("Authorization", "Bearer "+d.rig.Token)
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := d.http.Do(req)
-	if err != nil {
-		return false, err
-	}
-	defer resp.Body.Close() //nolint:errcheck // it was read to its end, or the connection is given up
-	b, err := io.ReadAll(resp.Body)
-	switch {
-	case err != nil:
-		return false, err
-	case resp.StatusCode == http.StatusNoContent:
-		return true, nil
-	case resp.StatusCode/100 != 2:
-		return false, &refusedError{resp.StatusCode, string(b[:min(len(b), 1000)])}
-	}
-	return false, json.Unmarshal(b, out)
 }
 
 func (d *webDoor) create(ctx context.Context, caller int) (string, error) {

@@ -28,15 +28,7 @@ type call struct {
 // begin finds the caller and the namespace of a call. A missing namespace is made when create is set, and NotFound
 // otherwise.
 func (s *Server) begin(ctx context.Context, create bool) (*call, error) {
-	if s.stopping() {
-		return nil, core.Unavailable{Reason: "stopping"}
-	}
-	who, ok := callerOf(ctx)
-	if !ok {
-		return nil, core.Unauthenticated{}
-	}
-	md, _ := metadata.FromIncomingContext(ctx)
-	name, fact := namespaceOf(md)
+	who, name, fact := s.asks(ctx)
 	if fact != nil {
 		return nil, fact
 	}
@@ -46,6 +38,20 @@ func (s *Server) begin(ctx context.Context, create bool) (*call, error) {
 	}
 	t := s.translator(who, ns.Partitions[0].Partition, len(ns.Partitions))
 	return &call{s: s, who: who, t: t, partitions: ns.Partitions}, nil
+}
+
+// asks finds who makes a unary call, and which namespace it names.
+func (s *Server) asks(ctx context.Context) (who caller, namespace string, fact core.Fact) {
+	if s.stopping() {
+		return who, "", core.Unavailable{Reason: "stopping"}
+	}
+	who, ok := callerOf(ctx)
+	if !ok {
+		return who, "", core.Unauthenticated{}
+	}
+	md, _ := metadata.FromIncomingContext(ctx)
+	namespace, fact = namespaceOf(md)
+	return who, namespace, fact
 }
 
 func (s *Server) translator(who caller, p core.Partition, parts int) translator {

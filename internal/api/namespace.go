@@ -4,8 +4,6 @@ import (
 	"context"
 	"slices"
 
-	"google.golang.org/grpc/metadata"
-
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/core"
 )
@@ -13,15 +11,7 @@ import (
 // CreateNamespace makes the call's namespace.
 func (qs *queueService) CreateNamespace(ctx context.Context, in *pb.CreateNamespaceRequest) (*pb.CreateNamespaceResponse, error) {
 	s := qs.s
-	if s.stopping() {
-		return nil, core.Unavailable{Reason: "stopping"}
-	}
-	who, ok := callerOf(ctx)
-	if !ok {
-		return nil, core.Unauthenticated{}
-	}
-	md, _ := metadata.FromIncomingContext(ctx)
-	name, fact := namespaceOf(md)
+	who, name, fact := s.asks(ctx)
 	if fact != nil {
 		return nil, fact
 	}

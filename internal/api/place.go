@@ -85,20 +85,15 @@ func (t *translator) placeOf(op core.Op) int {
 	switch op := op.(type) {
 	case *core.TaskCreate:
 		return t.placeOfCreate(op)
-	case *core.TaskComplete:
-		return t.placeOfID(op.Task)
-	case *core.TaskFail:
-		return t.placeOfID(op.Task)
-	case *core.TaskSnooze:
-		return t.placeOfID(op.Task)
-	case *core.TaskRelease:
-		return t.placeOfID(op.Task)
 	case *core.KVPut:
 		return int(core.PlaceKey(op.Key, t.parts))
 	case *core.KVDelete:
 		return int(core.PlaceKey(op.Key, t.parts))
 	case *core.KVCheck:
 		return int(core.PlaceKey(op.Key, t.parts))
+	}
+	if task, ok := settledBy(op); ok {
+		return t.placeOfID(task)
 	}
 	return anywhere
 }
@@ -206,7 +201,8 @@ func (t *translator) place(c *core.Commit, own int) core.Fact {
 		case place != nowhere:
 			strays = append(strays, i)
 		case unknown == nil:
-			unknown = atOp{core.NotFound{Kind: "task", ID: settledBy(op).String()}, i}
+			task, _ := settledBy(op) // nothing else is nowhere
+			unknown = atOp{core.NotFound{Kind: "task", ID: task.String()}, i}
 		}
 	}
 	if len(strays) > 0 {
@@ -258,17 +254,17 @@ func (t *translator) home(c *core.Commit) (int, core.Fact) {
 	return t.anyPlace(), nil
 }
 
-// settledBy is the task whose attempt an op ends.
-func settledBy(op core.Op) core.TaskID {
+// settledBy is the task whose attempt an op ends, if it ends one.
+func settledBy(op core.Op) (task core.TaskID, ok bool) {
 	switch op := op.(type) {
 	case *core.TaskComplete:
-		return op.Task
+		return op.Task, true
 	case *core.TaskFail:
-		return op.Task
+		return op.Task, true
 	case *core.TaskSnooze:
-		return op.Task
+		return op.Task, true
 	case *core.TaskRelease:
-		return op.Task
+		return op.Task, true
 	}
-	return core.TaskID{}
+	return core.TaskID{}, false
 }

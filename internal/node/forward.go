@@ -207,10 +207,6 @@ func (s *shard) takeAsk(from uint64, b []byte) {
 		answer(core.Proposed{Err: core.Invalid{Field: "commits", Reason: "malformed", Message: "are not what a node may ask for"}})
 		return
 	}
-	if s.n.full.Load() && slices.ContainsFunc(e.Commits, func(c core.Commit) bool { return grows(&c) }) {
-		answer(core.Proposed{Err: core.Exhausted{Limit: "disk", Max: int64(s.n.diskReserve())}})
-		return
-	}
 	s.take(&proposal{commits: e.Commits, done: answer, bytes: len(b)}, false)
 }
 

@@ -258,10 +258,6 @@ func (n *Node) propose(p core.Partition, commits []core.Commit, settles *settlin
 	for i := range commits {
 		whole.bytes += commits[i].EncodedSize()
 		lazy = lazy && renewsOnly(&commits[i])
-		if n.full.Load() && grows(&commits[i]) {
-			whole.refuse(core.Exhausted{Limit: "disk", Max: int64(n.diskReserve())})
-			return
-		}
 	}
 	s.take(whole, lazy)
 }
@@ -269,8 +265,13 @@ func (n *Node) propose(p core.Partition, commits []core.Commit, settles *settlin
 // maxProposal bounds what is proposed together, in bytes: with what an entry has besides, the log takes it.
 const maxProposal = 6 << 20
 
-// take enqueues a proposal; one that is too large for an entry in as many parts as it has commits.
+// take enqueues a proposal, unless it grows a disk that is full; one that is too large for an entry in as many parts as it
+// has commits.
 func (s *shard) take(p *proposal, lazy bool) {
+	if s.n.full.Load() && slices.ContainsFunc(p.commits, func(c core.Commit) bool { return grows(&c) }) {
+		p.refuse(core.Exhausted{Limit: "disk", Max: int64(s.n.diskReserve())})
+		return
+	}
 	if len(p.commits) > 1 && (s.n.o.OneCommitPerEntry || p.bytes > maxProposal) {
 		for _, part := range p.apart() {
 			s.enqueue(part, lazy)

@@ -176,7 +176,7 @@ func (c *Cluster) Leader(ctx context.Context) (*Node, error) {
 		if n := c.leads(ctx); n != nil {
 			return n, nil
 		}
-		if err := rest(ctx, 10*time.Millisecond); err != nil {
+		if err := Rest(ctx, 10*time.Millisecond); err != nil {
 			return nil, fmt.Errorf("nobody leads after %s", within)
 		}
 	}
@@ -212,7 +212,7 @@ func (c *Cluster) Settle(ctx context.Context) error {
 			same = 0
 		}
 		last = now
-		if err := rest(ctx, 50*time.Millisecond); err != nil {
+		if err := Rest(ctx, 50*time.Millisecond); err != nil {
 			return fmt.Errorf("the nodes have applied %s after %s", now, within)
 		}
 	}

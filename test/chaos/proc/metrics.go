@@ -41,8 +41,8 @@ func (n *Node) Metrics(ctx context.Context) (map[string]float64, error) {
 
 func draw(n int) int { return rand.IntN(n) } //nolint:gosec // which port it is does not matter
 
-// rest waits for d, and fails when ctx has ended.
-func rest(ctx context.Context, d time.Duration) error {
+// Rest waits for d, and fails when ctx has ended.
+func Rest(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

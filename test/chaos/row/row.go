@@ -158,14 +158,7 @@ func readLedgers(paths []string) ([]check.Call, error) {
 }
 
 // pause waits for d, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
-}
+func pause(ctx context.Context, d time.Duration) { _ = proc.Rest(ctx, d) }
 
 // percentile of durations, in seconds.
 func percentile(of []time.Duration, p int) float64 {
