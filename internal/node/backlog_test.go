@@ -23,6 +23,9 @@ func inOrder(t *testing.T, tasks []core.Assigned, first int) {
 func TestALongBacklogIsGivenOutInOrderAlsoAfterARestart(t *testing.T) {
 	l := openLong(t, longOptions{layer: 1 << 20})
 	total := shorter(150_000)
+	if testing.Short() {
+		total /= 4
+	}
 	l.createAll(total, func(i int) *core.TaskCreate {
 		return &core.TaskCreate{ID: taskID(i), Queue: "q", Payload: fmt.Appendf(nil, `{"n":%d}`, i)}
 	})

@@ -59,17 +59,16 @@ func (n *Node) CreateNamespace(ctx context.Context, tenant, name string, partiti
 	}
 	replayed = p.Results[0].Ops[0].Replayed
 	info, ok, err := n.readNamespace(ctx, tenant, name)
-	switch f := err.(type) {
-	case core.Unavailable:
+	if err == nil && !ok {
+		err = fmt.Errorf("namespace %q was created and is not in the directory", name)
+	}
+	if f, is := errors.AsType[core.Unavailable](err); is {
 		f.Unknown = !replayed
 		err = f
-	case core.DeadlineExceeded:
+	}
+	if f, is := errors.AsType[core.DeadlineExceeded](err); is {
 		f.Unknown = !replayed
 		err = f
-	case nil:
-		if !ok {
-			err = fmt.Errorf("namespace %q was created and is not in the directory", name)
-		}
 	}
 	return info, replayed, err
 }

@@ -1,6 +1,9 @@
 package node
 
 import (
+	"cmp"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/millrace/millrace/internal/core"
@@ -11,6 +14,13 @@ import (
 type queueKey struct {
 	p    core.Partition
 	name string
+}
+
+func (k queueKey) compare(other queueKey) int {
+	return cmp.Or(
+		cmp.Compare(k.p.Tenant, other.p.Tenant), cmp.Compare(k.p.Namespace, other.p.Namespace), cmp.Compare(k.p.Index, other.p.Index),
+		cmp.Compare(k.name, other.name),
+	)
 }
 
 // dispatcher knows who waits for tasks of a shard's queues. It is soft state: sessions rebuild it by attaching again.
@@ -36,6 +46,12 @@ type dispatcher struct {
 type sessionKey struct {
 	p  core.Partition
 	id core.SessionID
+}
+
+// creating is how many ready tasks an entry may add to a queue.
+type creating struct {
+	queue queueKey
+	n     int
 }
 
 // demand is one queue that somebody waits for.
@@ -191,20 +207,20 @@ func (d *dispatcher) heatQueue(dm *demand) bool {
 	return true
 }
 
-// collect makes the grants that ride in an entry whose commits create the tasks counted in creates.
-func (d *dispatcher) collect(creates map[queueKey]int) []*grant {
+// collect makes the grants that ride in an entry whose commits create the tasks counted in creates. It returns, too, what
+// of creates is counted on, to be counted back when the entry applies: the queues that somebody waits for.
+func (d *dispatcher) collect(creates []creating) (grants []*grant, counted []creating) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.round++
-	for k, n := range creates {
-		if dm := d.demands[k]; dm != nil {
-			dm.creating += n
+	counted = creates[:0]
+	for _, c := range creates {
+		if dm := d.demands[c.queue]; dm != nil {
+			dm.creating += c.n
 			d.heatQueue(dm)
-		} else {
-			delete(creates, k) // nobody waits, so nothing is counted back when the entry applies
+			counted = append(counted, c)
 		}
 	}
-	var grants []*grant
 	keep := d.hot[:0]
 	for _, dm := range d.hot {
 		stalled := false
@@ -225,7 +241,7 @@ func (d *dispatcher) collect(creates map[queueKey]int) []*grant {
 	}
 	clear(d.hot[len(keep):])
 	d.hot = keep
-	return grants
+	return grants, counted
 }
 
 // turnAway answers the claims of a queue that do not wait and for which others left nothing.
@@ -327,9 +343,9 @@ func (d *dispatcher) applied(m *commit.Machine, f *inflight, a *core.Applied, at
 		}
 		i += len(p.commits)
 	}
-	for k, n := range f.creates {
-		if dm := d.demands[k]; dm != nil {
-			dm.creating -= n
+	for _, c := range f.creates {
+		if dm := d.demands[c.queue]; dm != nil {
+			dm.creating -= c.n
 			d.refresh(m, dm)
 			d.forget(dm)
 		}
@@ -405,9 +421,9 @@ func (d *dispatcher) granted(m *commit.Machine, g *grant, tasks []core.Assigned,
 func (d *dispatcher) drop(f *inflight) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for k, n := range f.creates {
-		if dm := d.demands[k]; dm != nil {
-			dm.creating -= n
+	for _, c := range f.creates {
+		if dm := d.demands[c.queue]; dm != nil {
+			dm.creating -= c.n
 			d.forget(dm)
 		}
 	}
@@ -515,8 +531,8 @@ func (d *dispatcher) close() {
 func (d *dispatcher) waitingClaims() []*claim {
 	var claims []*claim
 	seen := make(map[*claim]bool)
-	for _, dm := range d.demands {
-		for _, u := range dm.subs {
+	for _, k := range slices.SortedFunc(maps.Keys(d.demands), queueKey.compare) {
+		for _, u := range d.demands[k].subs {
 			if u.claim != nil && !seen[u.claim] {
 				seen[u.claim] = true
 				claims = append(claims, u.claim)
@@ -526,17 +542,31 @@ func (d *dispatcher) waitingClaims() []*claim {
 	return claims
 }
 
-func countCreates(commits []core.Commit) map[queueKey]int {
-	var out map[queueKey]int
+// countCreates counts the ready tasks that commits may create, by queue, in the order of each queue's first.
+func countCreates(commits []core.Commit) (out []creating) {
+	var at map[queueKey]int // where each is in out, once there are several
+	last := -1              // where the last one is: mostly the next one's place too
 	for i := range commits {
 		c := &commits[i]
 		for _, op := range c.Ops {
-			if t, ok := op.(*core.TaskCreate); ok && t.Delay == 0 && t.RunAt == 0 {
-				if out == nil {
-					out = make(map[queueKey]int)
-				}
-				out[queueKey{c.Partition, t.Queue}]++
+			t, ok := op.(*core.TaskCreate)
+			if !ok || t.Delay != 0 || t.RunAt != 0 {
+				continue
 			}
+			if k := (queueKey{c.Partition, t.Queue}); last < 0 || out[last].queue != k {
+				if last == 0 && at == nil {
+					at = map[queueKey]int{out[0].queue: 0}
+				}
+				was, found := at[k]
+				if last = was; !found {
+					last = len(out)
+					out = append(out, creating{queue: k})
+					if at != nil {
+						at[k] = last
+					}
+				}
+			}
+			out[last].n++
 		}
 	}
 	return out

@@ -310,12 +310,18 @@ func (ses *session) lost(l core.Lost) bool {
 
 // heard frees the slots of leases that the leader ended: the client lives.
 func (ses *session) heard() {
+	owed := 0
 	for _, u := range ses.subs {
-		if u.owed > 0 {
-			u.used -= u.owed
-			u.owed = 0
-			ses.d.heat(u)
-		}
+		owed += u.owed
+	}
+	if owed == 0 {
+		return
+	}
+	for _, number := range sortedKeys(ses.subs) {
+		u := ses.subs[number]
+		u.used -= u.owed
+		u.owed = 0
+		ses.d.heat(u)
 	}
 }
 
@@ -352,8 +358,8 @@ func (ses *session) end() {
 		return
 	}
 	ses.closed = true
-	for _, u := range ses.subs {
-		ses.d.detach(u)
+	for _, number := range sortedKeys(ses.subs) {
+		ses.d.detach(ses.subs[number])
 	}
 	k := sessionKey{ses.p, ses.spec.ID}
 	if ses.d.sessions[k] == ses {

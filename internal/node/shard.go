@@ -37,8 +37,8 @@ func (p *proposal) refuse(why core.Fact) {
 type inflight struct {
 	entry     *core.Entry // as it was encoded; nothing changes it any more
 	proposals []*proposal
-	grants    []*grant         // one per Grant commit, after all proposals' commits
-	creates   map[queueKey]int // ready tasks the entry's creates may add
+	grants    []*grant   // one per Grant commit, after all proposals' commits
+	creates   []creating // ready tasks the entry's creates may add
 	tick      bool
 	term      uint64 // set if it holds the first commit of this term
 }
@@ -426,8 +426,7 @@ func (s *shard) propose() error {
 			Partition: systemPartition, Principal: "millrace", Ops: []core.Op{&core.Tick{Max: s.n.o.TimerBatch}},
 		})
 	}
-	f.creates = countCreates(commits)
-	f.grants = s.disp.collect(f.creates)
+	f.grants, f.creates = s.disp.collect(countCreates(commits))
 	for _, g := range f.grants {
 		commits = append(commits, core.Commit{Partition: g.partition, Principal: "millrace", Ops: []core.Op{g.op}})
 	}

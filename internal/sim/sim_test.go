@@ -138,7 +138,7 @@ func TestSeedsThatFoundSomethingFindItNoMore(t *testing.T) {
 		list = list[max(0, len(list)-5):]
 	}
 	for _, s := range list {
-		judge(t, s, PlanOf(s))
+		same(t, judge(t, s, PlanOf(s)), PlanOf(s))
 	}
 }
 

@@ -49,7 +49,7 @@ func freshOps(r *rand.Rand, entry int, held []core.TaskHold) []core.Op {
 func TestWhatIsInMemoryDecidesNothingWithinAnEntry(t *testing.T) {
 	seeds := uint64(20)
 	if testing.Short() {
-		seeds = 5
+		seeds = 2
 	}
 	for seed := range seeds {
 		r := rand.New(rand.NewPCG(seed, 9))

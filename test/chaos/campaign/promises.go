@@ -53,7 +53,6 @@ func Others() []Other {
 		{"R-23", "hours under load", nil, notBuilt},
 		{"R-24", "rolling restart and upgrade", nil, notBuilt},
 		{"R-25", "backup and restore", nil, notBuilt},
-		{"R-26", "simulated clusters, by seeds", []string{"internal/sim.TestClustersKeepTheirPromises"}, "more seeds: `make sim SEEDS=n`"},
 		{"R-27", "all short sequences of operations", []string{"internal/machine/commit.TestAllShortSequences"}, ""},
 		{"R-28", "the same operations on other clusters", nil, notBuilt},
 		{"R-29", "replicas of one shard agree", []string{"internal/check/checktest.TestReplicasThatDiffer", "internal/sim.TestClustersKeepTheirPromises"}, "within each row on three nodes too"},

@@ -10,7 +10,7 @@ type Row struct {
 	Machines bool
 }
 
-// Rows lists the rows that can be run, in order.
+// Rows lists the rows that can be run, in order: R-26 by the simulator, the others by test/chaos/run.
 func Rows() []Row {
 	return []Row{
 		{"R-01", "kill -9 of the server under mixed load", "runs", 1000, false},
@@ -22,6 +22,7 @@ func Rows() []Row {
 		{"R-15", "a worker paused past its lease, settles with old, wrong and guessed tokens", "operations", 10_000, true},
 		{"R-16", "effects, keys put by completions, and money while the server is killed", "operations", 100_000, true},
 		{"R-17", "creates and commits repeated under one key while the server is killed", "operations", 100_000, true},
+		{"R-26", "simulated clusters under faults, one history from each seed", "seeds", 20_000, false},
 		{"R-34", "the leader of three nodes killed when it has ready and delayed tasks, leases, claims and waits", "runs", 50, false},
 	}
 }

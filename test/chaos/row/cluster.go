@@ -18,6 +18,7 @@ import (
 type clusterRun struct {
 	e    Env
 	rand *rand.Rand // of the faults
+	size int        // nodes of the cluster
 	o    *Outcome
 	c    many
 	m    *mixed
@@ -37,7 +38,7 @@ type clusterRun struct {
 func (r *clusterRun) run(ctx context.Context, proxy bool, faults func(context.Context) error) (*Outcome, error) {
 	r.o = newOutcome()
 	var err error
-	if r.c, err = r.e.cluster(ctx, proxy, "default", "neighbour"); err != nil {
+	if r.c, err = r.e.cluster(ctx, r.size, proxy, "default", "neighbour"); err != nil {
 		return nil, err
 	}
 	defer r.c.Close() //nolint:errcheck // what matters was stopped in order

@@ -15,7 +15,10 @@ import (
 // CutLinks cuts links between the nodes of a cluster, under a mixed load on all nodes, until about n calls were made at
 // registers. A majority that is left goes on, whoever is cut off answers neither reads nor writes, and afterwards all agree.
 func CutLinks(ctx context.Context, e Env, n int) (*Outcome, error) {
-	r := &clusterRun{e: e, rand: rand.New(rand.NewPCG(e.Seed, 14))}
+	r := &clusterRun{e: e, size: 3, rand: rand.New(rand.NewPCG(e.Seed, 14))}
+	if r.rand.IntN(3) == 0 {
+		r.size = 5
+	}
 	o, err := r.run(ctx, true, func(ctx context.Context) error {
 		first := r.rand.IntN(len(cuts)) // so that short runs make other cuts too
 		for i := 0; r.l.count() < n && ctx.Err() == nil; i++ {
@@ -58,39 +61,56 @@ var cuts = []struct {
 	kind string
 	make func(r *clusterRun, lead int) plan
 }{
-	{"leader_cut", func(_ *clusterRun, lead int) plan {
-		return plan{steps: [][]proc.Link{both(lead, others(lead)...)}, isolated: lead}
+	{"leader_cut", func(r *clusterRun, lead int) plan {
+		return plan{steps: [][]proc.Link{both(lead, r.others(lead)...)}, isolated: lead}
 	}},
 	{"follower_cut", func(r *clusterRun, lead int) plan {
-		lonely := others(lead)[r.rand.IntN(nodes-1)]
-		return plan{steps: [][]proc.Link{both(lonely, others(lonely)...)}, isolated: lonely}
+		lonely := r.others(lead)[r.rand.IntN(r.size-1)]
+		return plan{steps: [][]proc.Link{both(lonely, r.others(lonely)...)}, isolated: lonely}
 	}},
-	{"leader_mute", func(_ *clusterRun, lead int) plan {
-		return plan{steps: [][]proc.Link{from(lead, others(lead)...)}, isolated: lead}
+	{"leader_mute", func(r *clusterRun, lead int) plan {
+		return plan{steps: [][]proc.Link{from(lead, r.others(lead)...)}, isolated: lead}
 	}},
-	{"leader_deaf", func(_ *clusterRun, lead int) plan {
-		return plan{steps: [][]proc.Link{to(lead, others(lead)...)}, isolated: lead}
+	{"leader_deaf", func(r *clusterRun, lead int) plan {
+		return plan{steps: [][]proc.Link{to(lead, r.others(lead)...)}, isolated: lead}
 	}},
-	{"bridge", func(r *clusterRun, lead int) plan { // one follower hears both, who do not hear each other
-		return plan{steps: [][]proc.Link{both(lead, others(lead)[r.rand.IntN(nodes-1)])}}
+	{"minority", func(r *clusterRun, lead int) plan { // as many as can be spared, the leader among them, hear each other alone
+		with := r.others(lead)
+		r.rand.Shuffle(len(with), func(i, k int) { with[i], with[k] = with[k], with[i] })
+		few := append([]int{lead}, with[:(r.size-1)/2-1]...)
+		var cut []proc.Link
+		for _, id := range few {
+			cut = append(cut, both(id, with[len(few)-1:]...)...)
+		}
+		return plan{steps: [][]proc.Link{cut}, isolated: lead}
+	}},
+	{"bridge", func(r *clusterRun, lead int) plan { // one follower hears both sides, which do not hear each other
+		rest := r.others(lead)
+		r.rand.Shuffle(len(rest), func(i, k int) { rest[i], rest[k] = rest[k], rest[i] })
+		here, there := append([]int{lead}, rest[:(r.size-1)/2-1]...), rest[(r.size-1)/2:]
+		var cut []proc.Link
+		for _, id := range here {
+			cut = append(cut, both(id, there...)...)
+		}
+		return plan{steps: [][]proc.Link{cut}}
 	}},
 	{"flapping", func(r *clusterRun, lead int) plan {
 		p := plan{each: time.Duration(100+r.rand.IntN(900)) * time.Millisecond}
 		for range 4 {
-			p.steps = append(p.steps, both(lead, others(lead)...), nil)
+			p.steps = append(p.steps, both(lead, r.others(lead)...), nil)
 		}
 		return p
 	}},
 	{"swizzle", func(r *clusterRun, _ int) plan { // cut off one after another, and let back in in another order
 		p := plan{each: time.Duration(100+r.rand.IntN(400)) * time.Millisecond}
 		off := map[int]bool{}
-		for _, order := range [][]int{r.rand.Perm(nodes), r.rand.Perm(nodes)} {
+		for _, order := range [][]int{r.rand.Perm(r.size), r.rand.Perm(r.size)} {
 			for _, i := range order {
 				off[i+1] = !off[i+1]
 				var step []proc.Link
-				for id := range nodes {
+				for id := range r.size {
 					if off[id+1] {
-						step = append(step, both(id+1, others(id+1)...)...)
+						step = append(step, both(id+1, r.others(id+1)...)...)
 					}
 				}
 				p.steps = append(p.steps, step)
@@ -100,8 +120,8 @@ var cuts = []struct {
 	}},
 }
 
-func others(id int) (out []int) {
-	for other := range nodes {
+func (r *clusterRun) others(id int) (out []int) {
+	for other := range r.size {
 		if other+1 != id {
 			out = append(out, other+1)
 		}

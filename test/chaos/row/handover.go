@@ -49,7 +49,7 @@ const (
 // for results: the next leader delivers all of it, no lease loses its token or its deadline, and all that waits ends.
 func HandOver(ctx context.Context, e Env, n int) (*Outcome, error) {
 	o := newOutcome()
-	c, err := e.cluster(ctx, false, "default")
+	c, err := e.cluster(ctx, 3, false, "default")
 	if err != nil {
 		return nil, err
 	}

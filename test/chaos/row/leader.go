@@ -14,7 +14,7 @@ import (
 // LoseLeader takes the leader of a cluster away n times, under a mixed load on all nodes: by kill -9, or by SIGSTOP for a
 // while, after which it goes on where it was. At the end all tasks are worked off and everything is judged.
 func LoseLeader(ctx context.Context, e Env, n int) (*Outcome, error) {
-	r := &clusterRun{e: e, rand: rand.New(rand.NewPCG(e.Seed, 11))}
+	r := &clusterRun{e: e, size: 3, rand: rand.New(rand.NewPCG(e.Seed, 11))}
 	return r.run(ctx, false, func(ctx context.Context) error {
 		for i := range n {
 			pause(ctx, time.Duration(300+r.rand.IntN(900))*time.Millisecond)

@@ -14,12 +14,12 @@ import (
 // KillNodes kills nodes of a cluster n times under a mixed load: any one of them, which may be the leader, two, so that
 // nobody is left to agree with, or all at once.
 func KillNodes(ctx context.Context, e Env, n int) (*Outcome, error) {
-	r := &clusterRun{e: e, rand: rand.New(rand.NewPCG(e.Seed, 12))}
+	r := &clusterRun{e: e, size: 3, rand: rand.New(rand.NewPCG(e.Seed, 12))}
 	return r.run(ctx, false, func(ctx context.Context) error {
-		first := r.rand.IntN(nodes) // so that few faults are of different kinds too
+		first := r.rand.IntN(r.size) // so that few faults are of different kinds too
 		for i := range n {
 			pause(ctx, time.Duration(50+r.rand.IntN(750))*time.Millisecond)
-			if err := r.killSome(ctx, 1+(first+i)%nodes); err != nil {
+			if err := r.killSome(ctx, 1+(first+i)%r.size); err != nil {
 				return fmt.Errorf("fault %d: %w", i+1, err)
 			}
 			r.o.Done++
@@ -32,7 +32,7 @@ func KillNodes(ctx context.Context, e Env, n int) (*Outcome, error) {
 // one else.
 func (r *clusterRun) killSome(ctx context.Context, count int) error {
 	var victims []*proc.Node
-	for _, i := range r.rand.Perm(nodes)[:count] {
+	for _, i := range r.rand.Perm(r.size)[:count] {
 		victims = append(victims, r.c.Nodes[i])
 	}
 	at := r.l.now()

@@ -55,11 +55,8 @@ func (n pinned) reach(int) []millrace.Option {
 
 func (n pinned) up() bool { return n.Up() }
 
-// nodes is how many a cluster of a row has.
-const nodes = 3
-
 // cluster makes and starts the cluster of a run.
-func (e Env) cluster(ctx context.Context, proxy bool, tenants ...string) (many, error) {
+func (e Env) cluster(ctx context.Context, nodes int, proxy bool, tenants ...string) (many, error) {
 	o := proc.ClusterOptions{Binary: e.Binary, Dir: filepath.Join(e.Dir, "cluster"), Nodes: nodes, Proxy: proxy}
 	if e.Mutant != "" {
 		o.Env = append(o.Env, "MILLRACE_MUTANT="+e.Mutant)

@@ -95,8 +95,11 @@ func run(o options) (int, error) {
 
 func known() string {
 	s := ""
+	runners := row.Runners()
 	for _, r := range campaign.Rows() {
-		s += "\n  " + r.ID + ": " + r.What
+		if _, can := runners[r.ID]; can {
+			s += "\n  " + r.ID + ": " + r.What
+		}
 	}
 	return s
 }

@@ -1,0 +1,273 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	millrace "github.com/millrace/millrace/sdk/go"
+)
+
+// visitor is a client of one node's REST side. It goes where it is sent, and counts how often.
+type visitor struct {
+	t       *testing.T
+	token   string
+	base    string
+	query   string // on every request
+	client  *http.Client
+	seen    map[string]bool // routes as the caller names them
+	hops    int             // most times that one request was sent on
+	hopping int             // of the request under way
+}
+
+func (c *nodes) visitor(i int, query string) *visitor {
+	w := &visitor{t: c.t, token: c.token, base: "http://" + c.peers[i].HTTP, query: query, seen: map[string]bool{}}
+	w.client = &http.Client{CheckRedirect: func(req *http.Request, via []*http.Request) error {
+		w.hopping = len(via)
+		req.Header.Set("Authorization", "Bearer "+w.token) // another port of one host is another host to some
+		return nil
+	}}
+	return w
+}
+
+// visitAnswer is what a request got.
+type visitAnswer struct {
+	status int
+	body   []byte
+}
+
+// do sends a request to the path, in which id stands for {id}, and expects a status of the list. Not for concurrent use.
+func (w *visitor) do(method, route, id, body string, want ...int) visitAnswer {
+	w.t.Helper()
+	w.seen[method+" "+strings.SplitN(route, "?", 2)[0]] = true
+	path := strings.ReplaceAll(route, "{id}", id)
+	for name, value := range map[string]string{"{queue}": "q", "{keyspace}": "ks", "{key}": "k"} {
+		path = strings.ReplaceAll(path, name, value)
+	}
+	if w.query != "" {
+		sep := "?"
+		if strings.Contains(path, "?") {
+			sep = "&"
+		}
+		path += sep + w.query
+	}
+	w.hopping = 0
+	a := w.ask(method, path, body)
+	w.hops = max(w.hops, w.hopping)
+	for _, status := range want {
+		if a.status == status {
+			return a
+		}
+	}
+	w.t.Errorf("%s %s: %d %s, want %v", method, path, a.status, a.body, want)
+	return a
+}
+
+func (w *visitor) ask(method, path, body string) visitAnswer {
+	w.t.Helper()
+	req, err := http.NewRequestWithContext(bounded(w.t, 30*time.Second), method, w.base+path, strings.NewReader(body))
+	noErr(w.t, err)
+	req.Header.Set("Authorization", "Bearer "+w.token)
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	resp, err := w.client.Do(req)
+	noErr(w.t, err)
+	defer resp.Body.Close() //nolint:errcheck // it is read to its end
+	b, err := io.ReadAll(resp.Body)
+	noErr(w.t, err)
+	return visitAnswer{resp.StatusCode, b}
+}
+
+// claimed claims the one ready task; it returns the task's id and the lease's token.
+func (w *visitor) claimed() (id, token string) {
+	w.t.Helper()
+	a := w.do("POST", "/v1/tasks:claim", "", `{"queues":["q"],"wait":"10s"}`, 200)
+	var given struct {
+		Tasks []struct{ ID, Token string }
+	}
+	noErr(w.t, json.Unmarshal(a.body, &given))
+	if len(given.Tasks) != 1 {
+		w.t.Fatalf("a claim got %s", a.body)
+	}
+	return given.Tasks[0].ID, given.Tasks[0].Token
+}
+
+// everyRoute sends a good request to each route there is.
+func (w *visitor) everyRoute() {
+	w.t.Helper()
+	makeTask := func() { w.do("POST", "/v1/tasks", "", `{"queue":"q","payload":1}`, 201) }
+	w.do("PUT", "/v1/queues/{queue}", "", `{"max_attempts":3}`, 200, 201)
+	w.do("GET", "/v1/queues/{queue}", "", "", 200)
+	w.do("GET", "/v1/queues", "", "", 200)
+	w.do("POST", "/v1/namespace", "", `{"partitions":1}`, 200, 201)
+	w.do("PUT", "/v1/namespace", "", `{}`, 200)
+	w.do("GET", "/v1/namespace", "", "", 200)
+	w.do("GET", "/v1/status", "", "", 200)
+	w.do("GET", "/v1/openapi.json", "", "", 200)
+
+	makeTask()
+	id, token := w.claimed()
+	w.do("POST", "/v1/tasks:heartbeat", "", fmt.Sprintf(`{"items":[{"id":%q,"token":%q}]}`, id, token), 200)
+	w.do("POST", "/v1/tasks/{id}/heartbeat", id, fmt.Sprintf(`{"token":%q}`, token), 200)
+	w.do("POST", "/v1/tasks/{id}/complete", id, fmt.Sprintf(`{"token":%q,"result":2}`, token), 200)
+	w.do("GET", "/v1/tasks/{id}", id, "", 200)
+	w.do("GET", "/v1/tasks/{id}/attempts", id, "", 200)
+	w.do("GET", "/v1/tasks/{id}/result?wait=5s", id, "", 200)
+	w.do("GET", "/v1/tasks?queue=q&state=completed", "", "", 200)
+	w.do("GET", "/v1/queues/{queue}/stats", "", "", 200)
+	w.do("DELETE", "/v1/tasks/{id}", id, "", 200)
+
+	makeTask()
+	id, token = w.claimed()
+	w.do("POST", "/v1/tasks/{id}/release", id, fmt.Sprintf(`{"token":%q}`, token), 200)
+	id, token = w.claimed()
+	w.do("POST", "/v1/tasks/{id}/snooze", id, fmt.Sprintf(`{"token":%q,"delay":"1h"}`, token), 200)
+	w.do("POST", "/v1/tasks/{id}/run-now", id, "", 200)
+	id, token = w.claimed()
+	w.do("POST", "/v1/tasks/{id}/fail", id, fmt.Sprintf(`{"token":%q,"fatal":true,"error":{"message":"no"}}`, token), 200)
+
+	makeTask()
+	id, token = w.claimed()
+	w.do("POST", "/v1/tasks:settle", "", fmt.Sprintf(`{"items":[{"id":%q,"token":%q,"complete":{}}]}`, id, token), 200)
+	w.do("POST", "/v1/tasks:batch", "", `{"tasks":[{"queue":"other"},{"queue":"other"}]}`, 200)
+	w.do("POST", "/v1/commit", "", `{"ops":[{"kv_put":{"keyspace":"ks","key":"k","value":"v"}}]}`, 200)
+	w.do("GET", "/v1/kv/{keyspace}/keys/{key}", "", "", 200)
+}
+
+func TestEveryRouteServesAtAFollowerByRedirectAndByForwarding(t *testing.T) {
+	c := startCluster(t, 3, 1)
+	follower := (c.leader() + 1) % 3
+	for query, hops := range map[string]int{"": 1, "forward=1": 0} {
+		w := c.visitor(follower, query)
+		w.everyRoute()
+		if w.hops != hops {
+			t.Errorf("with %q a request was sent on %d times, want %d", query, w.hops, hops)
+		}
+		var doc struct {
+			Paths map[string]map[string]json.RawMessage
+		}
+		noErr(t, json.Unmarshal(w.ask("GET", "/v1/openapi.json", "").body, &doc))
+		for path, methods := range doc.Paths {
+			for method := range methods {
+				if route := strings.ToUpper(method) + " " + path; !w.seen[route] {
+					t.Errorf("nothing was sent to %s", route)
+				}
+			}
+		}
+		if len(doc.Paths) == 0 {
+			t.Error("the document names no routes")
+		}
+	}
+}
+
+func TestWhatWasJustMadeIsFoundOnEveryNode(t *testing.T) {
+	c := startCluster(t, 3, 1)
+	lead := c.leader()
+	maker := c.visitor(lead, "")
+	readers := []*visitor{c.visitor(0, ""), c.visitor(1, ""), c.visitor(2, "")}
+	for range 100 {
+		a := maker.do("POST", "/v1/tasks", "", `{"queue":"q"}`, 201)
+		var made struct{ ID, Index string }
+		noErr(t, json.Unmarshal(a.body, &made))
+		for _, w := range readers {
+			w.do("GET", "/v1/tasks/{id}", made.ID, "", 200)
+			w.do("GET", "/v1/tasks/{id}?consistency=stale&min_index="+made.Index, made.ID, "", 200)
+			if w.hops != 0 {
+				t.Fatal("a read was sent to another node")
+			}
+		}
+	}
+}
+
+// Claims that find nothing, wait, or are given up by their callers leave no lease behind, whichever node they asked.
+func TestClaimsThatAreGivenUpLeaveNoLease(t *testing.T) {
+	c := startCluster(t, 3, 3)
+	c.leader()
+	ctx := bounded(t, 90*time.Second)
+	admin := c.client(0, millrace.Namespace("wide"))
+	if _, err := admin.CreateNamespace(ctx, 4); err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for i := range 30 {
+		all.Go(func() {
+			w := c.visitor(i%3, "ns=wide")
+			short, cancel := context.WithTimeout(ctx, time.Duration(20+10*i)*time.Millisecond)
+			defer cancel()
+			req, err := http.NewRequestWithContext(short, "POST", w.base+"/v1/tasks:claim?ns=wide", strings.NewReader(`{"queues":["q"],"wait":"20s"}`))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			req.Header.Set("Authorization", "Bearer "+c.token)
+			req.Header.Set("Content-Type", "application/json")
+			if resp, err := w.client.Do(req); err == nil {
+				t.Errorf("a claim of an empty queue got %d", resp.StatusCode)
+				resp.Body.Close() //nolint:errcheck // the test has failed
+			}
+			w.do("POST", "/v1/tasks:claim", "", `{"queues":["q"]}`, 204)
+		})
+	}
+	all.Wait()
+	const tasks = 40
+	job := millrace.Job[int, int]("q")
+	for i := range tasks {
+		if _, err := job.Add(ctx, admin, i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stats, err := admin.Queue("q").Stats(ctx)
+	if err != nil || stats.Ready != tasks || stats.Running != 0 {
+		t.Errorf("after claims that nobody waits for: %+v, %v", stats, err)
+	}
+}
+
+func TestOneUniqueKeyIsOneTaskInAnyNumberOfPartitionsWhileLeadersGo(t *testing.T) {
+	c := startCluster(t, 3, 4)
+	ctx := bounded(t, 120*time.Second)
+	const keys, callers = 12, 4
+	for _, partitions := range []int{1, 4, 16} {
+		space := fmt.Sprint("of", partitions)
+		if _, err := c.client(0, millrace.Namespace(space)).CreateNamespace(ctx, partitions); err != nil {
+			t.Fatal(err)
+		}
+		job := millrace.Job[int, int]("once")
+		ids := make([][callers]string, keys)
+		var all sync.WaitGroup
+		for caller := range callers {
+			client := c.client(caller%3, millrace.Namespace(space))
+			all.Go(func() {
+				for key := range keys {
+					h, err := job.Add(ctx, client, key, millrace.UniqueKey(fmt.Sprint("key", key), time.Hour))
+					if err != nil {
+						t.Errorf("key %d: %v", key, err)
+						return
+					}
+					ids[key][caller] = h.ID
+				}
+			})
+		}
+		gone := c.leader()
+		c.stop(gone)
+		all.Wait()
+		c.start(gone)
+		for key, made := range ids {
+			for _, id := range made {
+				if id != made[0] {
+					t.Errorf("key %d made several tasks in %d partitions: %v", key, partitions, made)
+				}
+			}
+		}
+		stats, err := c.client(0, millrace.Namespace(space)).Queue("once").Stats(ctx)
+		if err != nil || stats.Ready != keys {
+			t.Errorf("%d partitions: %+v, %v", partitions, stats, err)
+		}
+	}
+}
