@@ -41,6 +41,7 @@ wall_clock_lease                   TestClustersKeepTheirPromises
 wall_time_in_apply                 TestClustersKeepTheirPromises
 map_order_in_apply                 TestClustersKeepTheirPromises
 delayed_lost_at_failover           TestClustersKeepTheirPromises
+double_apply_after_snapshot        TestClustersKeepTheirPromises
 '
 seconds_each=5
 seconds_all=60

@@ -18,7 +18,13 @@ func (s *shard) applyLoop() {
 		if failed {
 			continue // the node is ending; the channel is drained so that the loop is not stuck
 		}
-		if err := s.applyAll(a); err != nil {
+		var err error
+		if a.install != nil {
+			err = s.install(a.install)
+		} else {
+			err = s.applyAll(a.run)
+		}
+		if err != nil {
 			s.n.fail(err)
 			failed = true
 		}

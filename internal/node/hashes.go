@@ -46,6 +46,13 @@ func kept(s []hashAt) []hashAt {
 	return slices.Delete(s, 0, max(len(s)-keptHashes, 0))
 }
 
+// restart forgets the own hashes: the state was exchanged for another one.
+func (h *hashes) restart() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.own = nil
+}
+
 // compare holds what the leader told to the own hashes, and forgets what was compared.
 func (h *hashes) compare() (want hashAt, got uint64, differ bool) {
 	h.mu.Lock()

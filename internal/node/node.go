@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/env"
 	"github.com/millrace/millrace/internal/machine/commit"
 	"github.com/millrace/millrace/internal/obs"
 	"github.com/millrace/millrace/internal/replog"
@@ -17,24 +18,28 @@ import (
 
 // Node is the shards of one process.
 type Node struct {
-	o        Options
-	boot     uint64 // names this run of this node in the entries it proposes
-	started  time.Time
-	shards   []*shard
-	stopping chan struct{}
-	stopOnce sync.Once
-	loops    sync.WaitGroup
-	appliers sync.WaitGroup
-	upkeep   sync.WaitGroup
-	fatal    chan error
-	full     atomic.Bool
-	leaving  atomic.Bool    // it is about to stop: it leads nothing that another can lead
-	batches  *obs.Histogram // commits of each entry proposed
-	clocks   clocks
-	forwards forwards
-	moved    notifier      // the leader of a shard has changed, or serves
-	cuts     cuts          // what keeps the log short owns it
-	tendAt   time.Duration // with Options.Manual: when to look after the disk
+	o         Options
+	boot      uint64 // names this run of this node in the entries it proposes
+	started   time.Time
+	shards    []*shard
+	stopping  chan struct{}
+	stopOnce  sync.Once
+	loops     sync.WaitGroup
+	appliers  sync.WaitGroup
+	upkeep    sync.WaitGroup
+	fatal     chan error
+	full      atomic.Bool
+	leaving   atomic.Bool    // it is about to stop: it leads nothing that another can lead
+	snapFS    env.FS         // that of the store, which makes and takes in snapshots
+	files     chan func()    // work with files, for one goroutine
+	fetches   int64          // under way; of who works with files
+	snapshots atomic.Uint64  // made so far, for the names of their directories
+	batches   *obs.Histogram // commits of each entry proposed
+	clocks    clocks
+	forwards  forwards
+	moved     notifier      // the leader of a shard has changed, or serves
+	cuts      cuts          // what keeps the log short owns it
+	tendAt    time.Duration // with Options.Manual: when to look after the disk
 
 	dirMu      sync.RWMutex // guards the fields below
 	namespaces map[nsKey]core.NamespaceInfo
@@ -55,7 +60,10 @@ func Open(o Options) (*Node, error) {
 	n := &Node{
 		o: o, boot: o.Rand.Uint64(), started: o.Clock.Wall(), stopping: make(chan struct{}), fatal: make(chan error, 1),
 		namespaces: make(map[nsKey]core.NamespaceInfo), partitions: make(map[core.Partition]core.ShardID),
-		batches: entryBatches(),
+		batches: entryBatches(), files: make(chan func(), fileWork), snapFS: o.Store.FS(),
+	}
+	if err := n.finishInstalls(); err != nil {
+		return nil, err
 	}
 	for i := range o.Shards {
 		s, err := n.openShard(core.ShardID(i))
@@ -77,8 +85,9 @@ func Open(o Options) (*Node, error) {
 		go s.applyLoop()
 		s.poke()
 	}
-	n.upkeep.Add(1)
+	n.upkeep.Add(2)
 	go n.keep()
+	go n.workFiles()
 	return n, nil
 }
 
@@ -113,8 +122,9 @@ func (n *Node) openShard(id core.ShardID) (*shard, error) {
 	}
 	s := &shard{
 		n: n, id: id, core: c, store: st, machine: m, wake: make(chan struct{}, 1),
-		pending: make(map[uint64]*inflight), applyC: make(chan *replog.Apply, 64),
+		pending: make(map[uint64]*inflight), applyC: make(chan applierWork, 64),
 	}
+	s.snap.made, s.snap.fetched = make(chan madeSnapshot, 1), make(chan *fetch, 1)
 	s.rounds.number = n.boot
 	s.disp = newDispatcher(s)
 	s.alone = c.Status().Single

@@ -42,6 +42,9 @@ type Options struct {
 	Waits          int           // callers waiting for a task's end; default 10,000
 	Claims         int           // unary claims waiting; default 10,000
 	LogKeep        uint64        // bytes of log written before the store is asked to make its state durable; default 128 MiB
+	LogQuota       uint64        // bytes of log kept for nodes that are behind; beyond it they need a snapshot; default 4 GiB, or a tenth of a smaller disk
+	SnapshotPart   int           // bytes of a snapshot in one message; default 256 KiB
+	SnapshotRate   int64         // bytes per second of snapshots that a shard fetches; default 64 MiB
 	DiskReserve    uint64        // new work is refused below this much free space; default min(1 % of the disk, 1 GiB)
 	DiskEvery      time.Duration // how often free space is read; default 500 ms
 
@@ -75,6 +78,8 @@ func (o Options) withDefaults() Options {
 	o.Waits = cmp.Or(o.Waits, 10_000)
 	o.Claims = cmp.Or(o.Claims, 10_000)
 	o.LogKeep = cmp.Or(o.LogKeep, 128<<20)
+	o.SnapshotPart = cmp.Or(o.SnapshotPart, 256<<10)
+	o.SnapshotRate = cmp.Or(o.SnapshotRate, 64<<20)
 	o.DiskEvery = cmp.Or(o.DiskEvery, 500*time.Millisecond)
 	if o.Clock == nil {
 		o.Clock = env.SystemClock{}

@@ -35,6 +35,10 @@ const (
 	peerAsk byte = 4
 	// peerAnswer is how they ended: that number, and what appendProposed makes of it.
 	peerAnswer byte = 5
+	// peerSnapshotAsk asks the leader for a part of its snapshot: a place in it.
+	peerSnapshotAsk byte = 6
+	// peerSnapshotPart is that part: the place, and the bytes there.
+	peerSnapshotPart byte = 7
 )
 
 type peerMessage struct {
@@ -57,6 +61,16 @@ func (n *Node) Receive(from uint64, shard core.ShardID, msg []byte) {
 		return
 	case peerAnswer:
 		n.takeAnswer(from, msg[1:])
+		return
+	case peerSnapshotAsk:
+		if s.snap.serving.Load() != nil {
+			n.later(func() { s.serveAsk(from, msg[1:]) })
+		}
+		return
+	case peerSnapshotPart:
+		if s.snap.fetching.Load() && len(msg) <= maxPartMessage {
+			n.later(func() { s.takePart(from, msg[1:]) })
+		}
 		return
 	}
 	s.mu.Lock()
@@ -89,6 +103,9 @@ func (s *shard) takeMessages(in []peerMessage) {
 			if err := s.core.Step(rest); err != nil {
 				s.n.o.Logger.Debug("message of a peer", "shard", s.id, "from", m.from, "error", err)
 			}
+			if o := s.core.Offered(); o != nil {
+				s.takeOffer(o)
+			}
 		case peerReport:
 			s.takeReport(m.from, rest)
 		}
@@ -98,7 +115,15 @@ func (s *shard) takeMessages(in []peerMessage) {
 // send hands messages of the log to the network.
 func (s *shard) send(out []replog.Message) {
 	for _, m := range out {
-		if !s.n.o.Network.Send(m.To, s.id, m.Bulk, m.Data) {
+		sent := s.n.o.Network.Send(m.To, s.id, m.Bulk, m.Data)
+		switch {
+		case m.Snapshot && sent:
+			if s.snap.offers != nil {
+				s.snap.offers[m.To] = s.n.o.Clock.Boot()
+			}
+		case m.Snapshot:
+			s.core.SnapshotFailed(m.To)
+		case !sent:
 			s.core.Unreachable(m.To)
 		}
 	}

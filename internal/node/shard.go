@@ -62,6 +62,7 @@ type shard struct {
 	lazyAt     time.Duration
 	appends    []appendDone
 	applies    []*replog.Apply
+	installed  *installing
 	closed     bool
 	inbox      []peerMessage
 	inboxBytes int
@@ -90,6 +91,7 @@ type shard struct {
 	settledAt  time.Duration // boot time when this replica began to lead
 	spreadAt   time.Duration // when it next looks where the shard is at home
 	move       move
+	snap       snapshots
 
 	timers   atomic.Bool // a Tick is proposed and not applied
 	ready    atomic.Bool // leads, and applied an entry of its own term; changed under role's lock
@@ -100,7 +102,7 @@ type shard struct {
 	lastSeen atomic.Int64 // newest applied stamp
 	clock    shardClock
 	advance  notifier // applied moved
-	applyC   chan *replog.Apply
+	applyC   chan applierWork
 	waits    waits
 	rounds   rounds
 	hashes   hashes
@@ -116,8 +118,15 @@ type appendDone struct {
 }
 
 type appendWait struct {
-	a    *replog.Append
-	done bool
+	a     *replog.Append
+	waits bool // the log does not take it yet, nor what is behind it: the state is being exchanged
+	done  bool
+}
+
+// applierWork is for the applier: a run of entries, or another state.
+type applierWork struct {
+	run     *replog.Apply
+	install *installing
 }
 
 // shardClock turns the boot clock's progress into shard time. It steps only at the start of a term.
@@ -230,6 +239,7 @@ func (s *shard) turn() error {
 		if !s.alone {
 			s.sendReport(now)
 			s.spread(now)
+			s.tickSnapshots(now)
 		}
 	}
 	return s.step()
@@ -264,6 +274,9 @@ func (s *shard) step() error {
 		if err := s.checkHashes(); err != nil {
 			return err
 		}
+		if err := s.takeSnapshots(); err != nil {
+			return err
+		}
 	}
 	for {
 		if err := s.takeIn(); err != nil {
@@ -292,10 +305,14 @@ func (s *shard) step() error {
 
 func (s *shard) takeIn() error {
 	s.mu.Lock()
-	appends, applies, inbox := s.appends, s.applies, s.inbox
-	s.appends, s.applies, s.inbox, s.inboxBytes = nil, nil, nil, 0
+	appends, applies, inbox, installed := s.appends, s.applies, s.inbox, s.installed
+	s.appends, s.applies, s.inbox, s.inboxBytes, s.installed = nil, nil, nil, 0, nil
 	s.mu.Unlock()
 	s.takeMessages(inbox)
+	if installed != nil {
+		installed.append.waits = false
+		s.submit()
+	}
 	for _, d := range appends {
 		if d.err != nil {
 			return fmt.Errorf("append: %w", d.err)
@@ -308,6 +325,9 @@ func (s *shard) takeIn() error {
 		s.inLog -= w.a.Len()
 		if err := s.core.AppendDone(w.a); err != nil {
 			return err
+		}
+		if _, anew := w.a.Snapshot(); anew {
+			s.restarted()
 		}
 	}
 	for _, a := range applies {
@@ -322,12 +342,18 @@ func (s *shard) handOut(out replog.Output) error {
 	s.send(out.Messages)
 	s.rounds.end(out.Reads)
 	if a := out.Append; a != nil {
-		w := &appendWait{a: a, done: a.Empty() || plantedBug("apply_above_durable") || plantedBug("vote_not_synced") && a.Len() == 0}
+		_, anew := a.Snapshot()
+		w := &appendWait{a: a, waits: anew, done: a.Empty() || plantedBug("apply_above_durable") || plantedBug("vote_not_synced") && a.Len() == 0}
 		if w.done {
 			s.poke()
 		}
 		s.waiting = append(s.waiting, w)
 		s.inLog += a.Len()
+		if anew {
+			if err := s.exchange(w); err != nil {
+				return err
+			}
+		}
 		if !a.Empty() {
 			s.unsent = append(s.unsent, w)
 			s.submit()
@@ -339,7 +365,7 @@ func (s *shard) handOut(out replog.Output) error {
 	if s.n.o.Manual {
 		return s.applyAll(out.Apply)
 	}
-	s.applyC <- out.Apply // bounded by MaxApplyBytes of what is not done
+	s.applyC <- applierWork{run: out.Apply} // bounded by MaxApplyBytes of what is not done
 	return nil
 }
 
@@ -348,6 +374,9 @@ func (s *shard) handOut(out replog.Output) error {
 func (s *shard) submit() {
 	for len(s.unsent) > 0 {
 		w := s.unsent[0]
+		if w.waits {
+			return
+		}
 		err := replog.Submit(s.n.o.Log, s.id, w.a, func(err error) { s.appendDone(w, err) })
 		if errors.Is(err, replog.ErrQueueFull) {
 			return

@@ -37,6 +37,10 @@ type ShardStats struct {
 	InboxBytes   int    // messages of peers that wait
 	InboxDropped uint64 // that found no room
 
+	SnapshotsMade      uint64 // for replicas that were behind the log
+	SnapshotBytes      uint64 // of those that were sent
+	SnapshotsInstalled uint64 // in the place of this replica's state
+
 	Sessions     int
 	WaitedQueues int // that someone waits for
 	Claims       int // unary, waiting
@@ -93,6 +97,8 @@ func (s *shard) stats() ShardStats {
 	st.Proposals, st.ProposalBytes = len(s.queue)+len(s.lazy), s.queued
 	st.InboxBytes, st.InboxDropped = s.inboxBytes, s.inboxDropped
 	s.mu.Unlock()
+	c := &s.snap.count
+	st.SnapshotsMade, st.SnapshotBytes, st.SnapshotsInstalled = c.made.Load(), c.sent.Load(), c.installed.Load()
 	s.pendMu.Lock()
 	st.Entries = len(s.pending)
 	s.pendMu.Unlock()

@@ -38,10 +38,17 @@ func (n *Node) keep() {
 func (n *Node) tend() error {
 	n.checkDisk()
 	n.clocks.ask(n, n.o.Clock.Boot())
+	full := n.logFull()
 	for i, s := range n.shards {
 		d := s.store.Durable()
-		if !s.alone {
+		if !s.alone && !full {
 			d = min(d, s.safe.Load()) // a replica that is behind needs the rest
+		}
+		if hold := s.snap.hold.Load(); hold > 0 {
+			d = min(d, hold) // and one that gets a snapshot what is behind it
+		}
+		if d > n.o.Log.State(s.id).Last { // the state came as a snapshot, behind which the log is about to begin anew
+			continue
 		}
 		if d > max(n.cuts.at[i], replog.FirstIndex) {
 			if err := n.o.Log.Cut(s.id, d); err != nil {
@@ -56,6 +63,18 @@ func (n *Node) tend() error {
 		n.o.Store.RequestFlush()
 	}
 	return nil
+}
+
+// logFull reports whether the log is longer than what is kept for nodes that are behind.
+func (n *Node) logFull() bool {
+	quota := n.o.LogQuota
+	if quota == 0 {
+		quota = 4 << 30
+		if _, total, err := n.o.FS.Disk(n.o.Dir); err == nil {
+			quota = min(quota, total/10)
+		}
+	}
+	return n.o.Log.Stats().SegmentBytes > quota
 }
 
 // diskReserve is the free space below which writes that need room are refused.

@@ -102,4 +102,16 @@ func (w *waits) wake(k waitKey) {
 	delete(w.byKey, k)
 }
 
+// wakeAll wakes every waiter, to look for itself.
+func (w *waits) wakeAll() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for k, all := range w.byKey {
+		for _, c := range all {
+			close(c)
+		}
+		delete(w.byKey, k)
+	}
+}
+
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -26,9 +26,12 @@ func Bootstrap(log *wal.Log, shard core.ShardID) error {
 
 // Reset restarts the log of a shard after (index, term), durably.
 func Reset(log *wal.Log, shard core.ShardID, index, term uint64) error {
+	return reset(log, shard, index, term, &pb.HardState{Term: new(term), Commit: new(index), Vote: new(uint64(0))})
+}
+
+func reset(log *wal.Log, shard core.ShardID, index, term uint64, hard *pb.HardState) error {
 	done := make(chan error, 1)
-	hard := encodeHardState(&pb.HardState{Term: new(term), Commit: new(index), Vote: new(uint64(0))})
-	log.ResetTo(shard, index, term, hard, func(err error) { done <- err })
+	log.ResetTo(shard, index, term, encodeHardState(hard), func(err error) { done <- err })
 	if log.Manual() {
 		for len(done) == 0 {
 			log.Step()

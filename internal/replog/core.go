@@ -59,13 +59,19 @@ type Entry struct {
 // Append is one write to the log. After it is durable, and after every Append handed out before it, the caller passes
 // it to AppendDone. Submit writes it; when it is Empty there is nothing to write, only that order to keep.
 type Append struct {
+	snapshot  *pb.SnapshotMetadata // the log begins anew behind it; nil: it goes on
+	restarted bool                 // it has begun anew
 	hard      []byte
 	entries   []wal.Entry
 	responses []*pb.Message
 }
 
 // Empty reports whether there is nothing to write.
-func (a *Append) Empty() bool { return a.hard == nil && len(a.entries) == 0 }
+func (a *Append) Empty() bool { return a.snapshot == nil && a.hard == nil && len(a.entries) == 0 }
+
+// Snapshot returns the index of the snapshot that takes the place of the state and of the log, and whether there is one.
+// The state must be that of the snapshot, durably, before the Append is submitted.
+func (a *Append) Snapshot() (index uint64, ok bool) { return a.snapshot.GetIndex(), a.snapshot != nil }
 
 // Len returns how many entries are to be written.
 func (a *Append) Len() int { return len(a.entries) }
@@ -84,9 +90,10 @@ type ReadState struct {
 
 // Message is one Raft message for a peer's replica, encoded, after Config.Head.
 type Message struct {
-	To   uint64
-	Bulk bool // it carries entries or answers one that does; others must not wait behind it
-	Data []byte
+	To       uint64
+	Bulk     bool // it carries entries or answers one that does; others must not wait behind it
+	Snapshot bool // it offers a snapshot: SnapshotFailed tells when that was in vain
+	Data     []byte
 }
 
 // Output is what a step produced. Nil or empty parts need nothing.
@@ -117,6 +124,7 @@ type Core struct {
 	// written is the newest term and vote handed to the log.
 	writtenTerm, writtenVote uint64
 	last                     uint64
+	offered                  *Offer // message of a peer that Restore takes in later
 }
 
 // New starts a replica on what its log holds. A log that ends before what the store has durably applied has lost
@@ -175,6 +183,9 @@ func (k *Core) Step(data []byte) error {
 		if e.GetType() != pb.EntryNormal {
 			return fmt.Errorf("peer message has an entry of type %d", e.GetType())
 		}
+	}
+	if k.holdOffer(m) {
+		return nil
 	}
 	if err := k.rn.Step(m); err != nil {
 		return fmt.Errorf("step peer message: %w", err)
@@ -272,6 +283,9 @@ func (k *Core) Status() Status {
 // entries, and a replica that lost it finds it again (R3 bounds how far back it starts).
 func (k *Core) append(m *pb.Message) *Append {
 	a := &Append{responses: m.GetResponses()}
+	if snap := m.GetSnapshot().GetMetadata(); snap.GetIndex() > 0 {
+		a.snapshot, k.last = snap, snap.GetIndex()
+	}
 	if m.Term != nil || m.Vote != nil || m.Commit != nil {
 		k.hard = &pb.HardState{Term: m.Term, Vote: m.Vote, Commit: m.Commit}
 	}
@@ -282,7 +296,7 @@ func (k *Core) append(m *pb.Message) *Append {
 		k.last = e.GetIndex()
 	}
 	changed := k.hard.GetTerm() != k.writtenTerm || k.hard.GetVote() != k.writtenVote
-	if changed || len(a.entries) > 0 {
+	if changed || a.snapshot != nil || len(a.entries) > 0 {
 		a.hard = encodeHardState(k.hard)
 		k.writtenTerm, k.writtenVote = k.hard.GetTerm(), k.hard.GetVote()
 	}
@@ -307,7 +321,9 @@ func (k *Core) send(m *pb.Message) error {
 	}
 	k.pretend(m)
 	t := m.GetType()
-	k.out = append(k.out, Message{To: m.GetTo(), Bulk: t == pb.MsgApp || t == pb.MsgAppResp, Data: data})
+	k.out = append(k.out, Message{
+		To: m.GetTo(), Bulk: t == pb.MsgApp || t == pb.MsgAppResp || t == pb.MsgSnap, Snapshot: t == pb.MsgSnap, Data: data,
+	})
 	return nil
 }
 

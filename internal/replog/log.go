@@ -20,5 +20,16 @@ func OpenLog(o LogOptions) (*Log, error) { return wal.Open(o) }
 // Submit hands a's content to the log. done is called once it is durable, or with what ended the log; not when an error
 // is returned. An Append that is Empty has nothing to submit.
 func Submit(log *Log, shard core.ShardID, a *Append, done func(error)) error {
+	if a.snapshot != nil && !a.restarted {
+		a.restarted = true
+		end := done
+		if len(a.entries) > 0 {
+			end = func(error) {} // what ended the log ends the entries too, which come behind
+		}
+		log.ResetTo(shard, a.snapshot.GetIndex(), a.snapshot.GetTerm(), a.hard, end)
+		if len(a.entries) == 0 {
+			return nil
+		}
+	}
 	return log.Append(wal.Batch{Shard: shard, HardState: a.hard, Entries: a.entries, Done: done})
 }

@@ -18,6 +18,10 @@ type storage struct {
 	cfg    Config
 	hard   *pb.HardState
 	voters []uint64
+	// snapshot is what a follower gets that is behind the log's first entry; nil: none is at hand, and wanted is set when
+	// one is asked for.
+	snapshot *pb.Snapshot
+	wanted   bool
 }
 
 func newStorage(c Config) (*storage, error) {
@@ -81,8 +85,12 @@ func (s *storage) FirstIndex() (uint64, error) {
 	return s.cfg.Log.State(s.cfg.Shard).CutIndex + 1, nil
 }
 
-// Snapshot says that none is at hand.
+// Snapshot returns the snapshot at hand. Without one that the log goes on from it notes that one is wanted.
 func (s *storage) Snapshot() (*pb.Snapshot, error) {
+	if first, _ := s.FirstIndex(); s.snapshot != nil && s.snapshot.GetMetadata().GetIndex()+1 >= first {
+		return s.snapshot, nil
+	}
+	s.wanted = true
 	return nil, raft.ErrSnapshotTemporarilyUnavailable
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/millrace/millrace/internal/machine/commit"
 	"github.com/millrace/millrace/internal/machine/kv"
 	"github.com/millrace/millrace/internal/machine/queue"
+	"github.com/millrace/millrace/internal/node"
 	"github.com/millrace/millrace/internal/replog/wal"
 	"github.com/millrace/millrace/internal/store"
 )
@@ -95,12 +96,13 @@ func Examine(path string) (_ *Examination, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}
-	x.compare(logs, states)
+	x.compare(logs, states, func(id core.ShardID, index uint64) bool { return node.Installing(fs, path, id, index) })
 	return x, nil
 }
 
-// compare sets the log beside the store: what was stored must be followed by the log without a gap.
-func (x *Examination) compare(logs wal.Report, states store.Report) {
+// compare sets the log beside the store: what was stored must be followed by the log without a gap, unless the store got a
+// snapshot behind which the next start lets the log begin.
+func (x *Examination) compare(logs wal.Report, states store.Report, installing func(id core.ShardID, index uint64) bool) {
 	stored := make(map[core.ShardID]store.ShardReport)
 	for _, s := range states.Shards {
 		stored[s.Shard] = s
@@ -116,7 +118,7 @@ func (x *Examination) compare(logs wal.Report, states store.Report) {
 			Shard: int(l.Shard), LogFirst: l.First, LogLast: last, Applied: s.Index, Hash: fmt.Sprintf("%016x", s.ApplyHash),
 			Keys: s.Keys, Bytes: s.Bytes,
 		})
-		if s.Index > last && !logs.Unsynced {
+		if s.Index > last && !logs.Unsynced && !installing(l.Shard, s.Index) {
 			x.find("shard %d: the store has applied %d, but the log ends at %d", l.Shard, s.Index, last)
 		}
 		if l.CutIndex > max(s.Index, 1) {

@@ -122,5 +122,8 @@ func raftMetrics() []obs.Metric[node.Stats] {
 		byShard("millrace_node_uncommitted_entries", "Entries at the log's end that are not known here to be committed", func(x shard) uint64 { return x.Log.Last - min(x.Log.Commit, x.Log.Last) }),
 		byShard("millrace_node_inbox_bytes", "Bytes of peers' messages that wait for the shard", func(x shard) int { return x.InboxBytes }),
 		byShard("millrace_node_inbox_dropped_messages_total", "Messages of peers that were dropped because the share peer_inbox was used up", func(x shard) uint64 { return x.InboxDropped }),
+		byShard("millrace_node_snapshots_made_total", "Snapshots that were made for nodes behind the log", func(x shard) uint64 { return x.SnapshotsMade }),
+		byShard("millrace_node_snapshot_sent_bytes_total", "Bytes of snapshots that were sent", func(x shard) uint64 { return x.SnapshotBytes }),
+		byShard("millrace_node_snapshots_installed_total", "Snapshots that took the place of this node's state", func(x shard) uint64 { return x.SnapshotsInstalled }),
 	}
 }

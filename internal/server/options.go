@@ -79,6 +79,10 @@ func (o Options) check() error {
 		return o.Cluster.Check()
 	case o.Reserve < 0:
 		return errors.New("disk-reserve: must not be negative")
+	case o.LogQuota < 0:
+		return errors.New("log-quota: must not be negative")
+	case o.SnapshotRate < 0:
+		return errors.New("snapshot-rate: must not be negative")
 	case o.Limits.Check() != nil:
 		return o.Limits.Check()
 	case (o.TLSCert == "") != (o.TLSKey == ""):

@@ -47,11 +47,14 @@ type Options struct {
 	Shards     int        // default 1; fixed when the data directory is made
 	Memory     int64      // bytes for all buffers and caches; default 25 % of the machine, at least 128 MiB
 	ArchiveDir string     // receives log segments before they are reused; default none
-	Reserve    int64      // free bytes kept on the disk; default min(1 % of it, 1 GiB)
-	Version    string
-	Limits     api.Limits // of the gRPC edge; a zero one means its default
-	Cluster    config.Cluster
-	Forward    bool // REST requests that another node must serve are forwarded; else their callers are sent there
+	// LogQuota is how many bytes of log are kept for nodes that are behind; default 4 GiB, or a tenth of a smaller disk.
+	LogQuota     int64
+	SnapshotRate int64 // bytes per second in which a shard is sent a snapshot; default 64 MiB
+	Reserve      int64 // free bytes kept on the disk; default min(1 % of it, 1 GiB)
+	Version      string
+	Limits       api.Limits // of the gRPC edge; a zero one means its default
+	Cluster      config.Cluster
+	Forward      bool // REST requests that another node must serve are forwarded; else their callers are sent there
 
 	OneCommitPerEntry bool // no group commit: for measuring what it is worth
 
@@ -156,7 +159,8 @@ func (r *Running) openData(fs env.FS) (err error) {
 	}
 	n := node.Options{
 		Name: o.Name, Shards: o.Shards, Dir: o.Dir, FS: fs, Clock: o.Clock, Rand: o.Rand, Logger: o.Logger, Log: r.log,
-		Store: r.store, Ballast: r.dir, Unsynced: o.Durability == None, DiskReserve: uint64(o.Reserve), QueueBytes: memory.Proposals,
+		Store: r.store, Ballast: r.dir, Unsynced: o.Durability == None, DiskReserve: uint64(o.Reserve),
+		LogQuota: uint64(o.LogQuota), SnapshotRate: o.SnapshotRate, QueueBytes: memory.Proposals,
 		InboxBytes: memory.PeerInbox, OneCommitPerEntry: o.OneCommitPerEntry,
 	}
 	if !bound && len(o.Cluster.Peers) > 0 && r.log.State(0).Last > 0 {

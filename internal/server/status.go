@@ -63,6 +63,8 @@ type configReport struct {
 	Peers        string           `json:"peers,omitempty"`
 	LogArchive   string           `json:"log_archive_dir,omitempty"`
 	DiskReserve  int64            `json:"disk_reserve"` // 0 is the default: the lesser of 1 % of the disk and 1 GiB
+	LogQuota     int64            `json:"log_quota"`    // 0 is the default: the lesser of 4 GiB and a tenth of the disk
+	SnapshotRate int64            `json:"snapshot_rate"`
 	Memory       int64            `json:"memory"`
 	MemoryShares map[string]int64 `json:"memory_shares"`
 	GoMemLimit   int64            `json:"go_memory_limit"`
@@ -108,6 +110,7 @@ func (a *admin) config() configReport {
 		Data: o.Dir, Listen: o.Listen, HTTP: o.HTTP, Admin: o.Admin, Insecure: o.Insecure, TLS: o.TLSCert != "", TokensFile: o.TokensFile,
 		Durability: o.Durability, Name: o.Name, Shards: o.Shards,
 		Forward: o.Forward, Cluster: o.Cluster.ID, NodeID: o.Cluster.Node, Peers: config.FormatPeers(o.Cluster.Peers), LogArchive: o.ArchiveDir, DiskReserve: o.Reserve, Memory: o.Memory,
+		LogQuota: o.LogQuota, SnapshotRate: o.SnapshotRate,
 		MemoryShares: shares, GoMemLimit: debug.SetMemoryLimit(-1),
 	}
 }

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -110,6 +111,10 @@ func (h *host) open() error {
 		Replica: h.id, Address: address(h.id), Network: wire{h}, Shards: w.plan.Shards, Dir: dataDir, FS: h.fault,
 		Clock: h.clock, Rand: env.NewSeededRand(w.rng.Uint64()), Log: h.log, Store: h.store, Manual: true,
 		EntryBytes: w.plan.EntryBytes, QueueProposals: w.plan.Proposals, InboxBytes: w.plan.Inbox, DiskReserve: 1,
+		LogQuota: cmp.Or(w.plan.LogQuota, 1<<40), SnapshotPart: w.plan.SnapshotPart,
+	}
+	if w.plan.LogQuota > 0 {
+		o.LogKeep = w.plan.LogQuota / 2
 	}
 	for _, p := range w.hosts {
 		if p != h {
@@ -292,7 +297,8 @@ func (h *host) check() {
 		}
 		from := h.applied[i]
 		h.applied[i] = index
-		if last := h.log.State(id).Last; index > max(last, h.log.State(id).CutIndex) {
+		// What came as a snapshot is durable by itself, and the log begins anew behind it a little later.
+		if last := h.log.State(id).Last; index > max(last, h.log.State(id).CutIndex) && index > sh.Durable() {
 			h.w.violate("host %d: shard %d applied entry %d, its log ends at %d", h.id, i, index, last)
 		}
 		h.w.history.applied(h, id, from, index, hash)

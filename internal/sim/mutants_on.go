@@ -15,6 +15,7 @@ const (
 	_ = "wall_time_in_apply"
 	_ = "map_order_in_apply"
 	_ = "delayed_lost_at_failover"
+	_ = "double_apply_after_snapshot"
 )
 
 // seedsForBugs is how many histories are made to find one.

@@ -29,8 +29,10 @@ type Plan struct {
 	Lease      time.Duration // of tasks; nobody renews it
 	Days       bool          // some tasks are delayed by days, and days pass
 
-	SegmentBytes int64 // of the log
-	LogQueue     int64 // bytes that wait for the log
+	SegmentBytes int64  // of the log
+	LogQuota     uint64 // of log that is kept for hosts that are behind: beyond it they get a snapshot; 0: all of it
+	SnapshotPart int    // bytes of a snapshot in one message
+	LogQueue     int64  // bytes that wait for the log
 	EntryBytes   int
 	Inbox        int64 // bytes of messages of peers that wait
 	Proposals    int   // that wait for an entry
@@ -79,6 +81,11 @@ func PlanOf(seed uint64) Plan {
 	p.Days = slices.Contains(p.Kinds, Leap)
 	if r.IntN(3) == 0 { // tight limits: segments turn, queues fill and entries close early
 		p.SegmentBytes, p.LogQueue, p.EntryBytes, p.Inbox, p.Proposals = 4<<10, 8<<10, 1<<10, 4<<10, 4
+	}
+	if r.IntN(2) == 0 { // logs are cut below what hosts that are behind need
+		p.SegmentBytes = 4 << 10
+		p.LogQuota = uint64(p.SegmentBytes) * uint64(2+r.IntN(8))
+		p.SnapshotPart = 256 << r.IntN(6)
 	}
 	return p
 }

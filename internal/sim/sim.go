@@ -28,14 +28,15 @@ type Result struct {
 	Reads     int // that the model was held to
 	Claims    int // votes and acknowledgements of replicas that were held to their disks
 	Leaders   int // terms that had one
+	Snapshots int // states that replicas got instead of entries
 	Struck    map[string]int
 	Last      []string // lines of what happened last, with Options.Keep
 	Violation error
 }
 
 func (r Result) String() string {
-	s := fmt.Sprintf("seed 0x%x: trace %016x, %d steps in %v, %d tasks, %d answers, %d reads, %d leaders",
-		r.Seed, r.Trace, r.Steps, r.Virtual.Round(time.Millisecond), r.Tasks, r.Answers, r.Reads, r.Leaders)
+	s := fmt.Sprintf("seed 0x%x: trace %016x, %d steps in %v, %d tasks, %d answers, %d reads, %d leaders, %d snapshots",
+		r.Seed, r.Trace, r.Steps, r.Virtual.Round(time.Millisecond), r.Tasks, r.Answers, r.Reads, r.Leaders, r.Snapshots)
 	if r.Violation != nil {
 		s += ": " + r.Violation.Error()
 	}
@@ -70,7 +71,7 @@ func Run(seed uint64, p Plan, o Options) Result {
 	w.live(seed)
 	r := Result{
 		Seed: seed, Trace: w.trace.Sum64(), Steps: w.steps, Virtual: w.now, Tasks: len(w.ledger.acked),
-		Claims: w.history.claims, Leaders: len(w.ledger.leaders), Struck: w.struck, Violation: w.fail,
+		Claims: w.history.claims, Leaders: len(w.ledger.leaders), Snapshots: w.snapshots, Struck: w.struck, Violation: w.fail,
 	}
 	for i := range w.ledger.told {
 		r.Answers += len(w.ledger.told[i])

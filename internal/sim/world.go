@@ -15,16 +15,17 @@ import (
 
 // world is virtual time and what will happen in it.
 type world struct {
-	rng    *rand.Rand
-	now    time.Duration
-	passed time.Duration // days that went by at once: every clock shows them, and what is under way does not feel them
-	events events
-	number uint64
-	steps  int
-	most   int // steps after which the run ends; 0 = none
-	trace  hash.Hash64
-	fail   error  // the first violation
-	diary  *diary // nil: what happens is not written down
+	rng       *rand.Rand
+	now       time.Duration
+	passed    time.Duration // days that went by at once: every clock shows them, and what is under way does not feel them
+	events    events
+	number    uint64
+	steps     int
+	snapshots int // states that hosts got instead of entries
+	most      int // steps after which the run ends; 0 = none
+	trace     hash.Hash64
+	fail      error  // the first violation
+	diary     *diary // nil: what happens is not written down
 
 	hosts   []*host
 	cut     map[[2]uint64]int // wires that carry nothing: from, to; how many faults cut them

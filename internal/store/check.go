@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 
@@ -31,23 +32,51 @@ func (sh *Shard) ScanHash() (index, hash uint64, keys int, err error) {
 	}
 	defer sh.s.use.leave()
 	sh.writeMu.Lock()
-	if err := sh.writeAll(); err != nil {
-		sh.writeMu.Unlock()
-		return 0, 0, 0, err
+	err = sh.writeAll()
+	var it *pebble.Iterator
+	if err == nil {
+		it, err = sh.iterate()
 	}
-	snap := sh.s.db.NewSnapshot()
 	sh.writeMu.Unlock()
-	defer func() { err = errors.Join(err, describe("end a snapshot", snap.Close())) }()
-	m, err := sh.readMeta(snap)
 	if err != nil {
 		return 0, 0, 0, err
 	}
-	var c content
-	err = eachKey(snap, uint16(sh.id), func(key, value []byte) bool {
-		c.add(key, value)
-		return sh.s.err() == nil
-	})
-	return m.index, c.hash, c.keys, errors.Join(err, sh.s.err())
+	m, c, err := sh.walk(it, func(_, _ []byte) error { return sh.s.err() })
+	return m.index, c.hash, c.keys, errors.Join(err, describe("end a scan", it.Close()))
+}
+
+// iterate returns an iterator over the shard as it is in the database, its record included. A snapshot of the database would
+// not do for what goes on beside an exchange of the state (Install): the exchange takes the files away from it, whereas an
+// iterator keeps those that it began with.
+func (sh *Shard) iterate() (*pebble.Iterator, error) {
+	lower, upper := sh.bounds()
+	it, err := sh.s.db.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
+	return it, describe("start a scan", err)
+}
+
+// bounds are those of all keys of the shard, its record included. Both are without a suffix.
+func (sh *Shard) bounds() (lower, upper []byte) {
+	return appendShard(nil, uint16(sh.id)), append(metaKey(uint16(sh.id)), 0)
+}
+
+// walk calls fn for all that an iterator has of the shard, with keys as the database has them, until fn fails. It returns what
+// the shard's record says, if there is one, and the hash of all else.
+func (sh *Shard) walk(it *pebble.Iterator, fn func(key, value []byte) error) (m shardMeta, c content, err error) {
+	for ok := it.First(); ok; ok = it.Next() {
+		value, err := it.ValueAndErr()
+		if err != nil {
+			return m, c, describe("scan", err)
+		}
+		if key := it.Key(); !bytes.Equal(key, sh.metaKey) {
+			c.add(key[shardLen:], value)
+		} else if m, ok = decodeMeta(value); !ok {
+			return m, c, errs.Corruptf("the record of shard %d is %x", sh.id, value)
+		}
+		if err := fn(it.Key(), value); err != nil {
+			return m, c, err
+		}
+	}
+	return m, c, describe("scan", it.Error())
 }
 
 // eachKey calls fn for all keys of a shard but its own record, in order, until it returns false.

@@ -11,6 +11,9 @@
 // never wait for the disk writes of a layer. A full disk holds layers back and never loses one: writes go on when there
 // is room. Every other failed write ends the use of the store, and Err delivers the reason.
 //
+// A shard's state also travels as files: Export writes them while the shard goes on, and Install exchanges a shard's state
+// for theirs at one instant, for readers and for a crash.
+//
 // Elsewhere: what keys and values mean (internal/keys, internal/machine), the log itself (internal/replog), when the
 // log may be cut (internal/node, by Durable). DESIGN.md in this directory explains the layers.
 package store

@@ -15,6 +15,9 @@ import (
 // ErrClosed is returned by every call after Close.
 var ErrClosed = errors.New("store is closed")
 
+// errFull ends work that does not wait for room on the disk.
+var errFull = errors.New("disk is full")
+
 // describe says during what act the database failed. Damage becomes a Corruption that names the file when it is known.
 func describe(act string, err error) error {
 	if err == nil {
@@ -41,9 +44,9 @@ func describeOpen(o Options, err error) error {
 	return describe(act, err)
 }
 
-// isFull reports whether an error says that the disk, or what its user may use of it, is full.
-func isFull(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+// IsFull reports whether an error says that the disk, or what its user may use of it, is full.
+func IsFull(err error) bool {
+	return errors.Is(err, errFull) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
 // logger gives the database's messages to slog. What the database calls fatal ends the use of the store, not the

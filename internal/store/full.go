@@ -1,6 +1,7 @@
 package store
 
 import (
+	"io/fs"
 	"os"
 	"sync/atomic"
 	"time"
@@ -60,12 +61,12 @@ func (f *patientFS) retry(act func() error) error {
 		return err
 	}
 	err := act()
-	if !isFull(err) {
+	if !IsFull(err) {
 		return err
 	}
 	f.waiting.Add(1)
 	defer f.waiting.Add(-1)
-	for wait := fullWaitMin; isFull(err) && f.pause(wait); wait = min(2*wait, fullWaitMax) {
+	for wait := fullWaitMin; IsFull(err) && f.pause(wait); wait = min(2*wait, fullWaitMax) {
 		if dead := f.allowed(); dead != nil {
 			return dead
 		}
@@ -109,9 +110,24 @@ func (f *patientFS) OpenDir(name string) (vfs.File, error) {
 	return &patientFile{File: file, fs: f}, nil
 }
 
+// Link does not wait: a file gains a second name only in the exchange of a shard's state, which fails if the disk is full.
 func (f *patientFS) Link(from, to string) error {
-	return f.retry(func() error { return f.FS.Link(from, to) })
+	if err := f.allowed(); err != nil {
+		return err
+	}
+	if err := f.FS.Link(from, to); err != nil {
+		return &linkError{err}
+	}
+	return nil
 }
+
+// linkError keeps the database from copying a file that it cannot link: it copies after any error but a few, and this one
+// counts as one of those. The copy would wait for room, and take its time.
+type linkError struct{ error }
+
+func (e *linkError) Is(target error) bool { return target == fs.ErrPermission }
+
+func (e *linkError) Unwrap() error { return e.error }
 
 func (f *patientFS) Rename(from, to string) error {
 	return f.retry(func() error { return f.FS.Rename(from, to) })
@@ -162,7 +178,7 @@ func (f *patientFile) WriteAt(b []byte, offset int64) (done int, err error) {
 
 // Preallocate makes room ahead of writes, which find room themselves or wait for it.
 func (f *patientFile) Preallocate(offset, length int64) error {
-	if err := f.File.Preallocate(offset, length); err != nil && !isFull(err) {
+	if err := f.File.Preallocate(offset, length); err != nil && !IsFull(err) {
 		return err
 	}
 	return nil
@@ -177,7 +193,7 @@ func (f *patientFile) sync(act func() error) error {
 		return err
 	}
 	err := act()
-	if isFull(err) {
+	if IsFull(err) {
 		f.fs.waiting.Add(1) // a flush that failed is repeated at once: not before there may be room
 		f.fs.pause(fullWaitMax)
 		f.fs.waiting.Add(-1)

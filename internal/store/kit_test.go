@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"errors"
+	"os"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"pgregory.net/rapid"
 
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/env"
@@ -82,6 +84,79 @@ func count(t *testing.T, sh *Shard) (n int) {
 		return v.Scan(nil, nil, func(_, _ []byte) bool { n++; return true })
 	}))
 	return n
+}
+
+// read returns all that a shard holds, and its applied index.
+func read(t *testing.T, sh *Shard) (m map[string]string, index uint64) {
+	t.Helper()
+	m = map[string]string{}
+	must(t, sh.ViewAt(func(v core.View, at uint64) error {
+		index = at
+		return v.Scan(nil, nil, func(k, v []byte) bool { m[string(k)] = string(v); return true })
+	}))
+	return m, index
+}
+
+// carry copies the files of a snapshot to another file system, durably.
+func carry(t rapid.TB, from vfs.FS, fromDir string, to vfs.FS, toDir string) {
+	t.Helper()
+	names, err := from.List(fromDir)
+	if err == nil {
+		err = makeDir(NewFS(to), toDir)
+	}
+	for _, name := range names {
+		if err == nil {
+			err = writeFile(NewFS(to), toDir+"/"+name, bytesOf(t, from, fromDir+"/"+name))
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func bytesOf(t rapid.TB, fs vfs.FS, name string) []byte {
+	t.Helper()
+	b, err := env.ReadFile(NewFS(fs), name, 1<<30)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// makeSnapshot exports what entries 1 to index of a program leave, into dir, in several files.
+func makeSnapshot(t rapid.TB, fs vfs.FS, dir string, p program, id core.ShardID, index uint64) Snapshot {
+	t.Helper()
+	s, err := Open(Options{FS: vfs.NewMem(), Dir: "db", Manual: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.fileBytes = 16 << 10
+	sh, err := s.Shard(id)
+	for i := uint64(1); i <= index && err == nil; i++ {
+		err = p.apply(sh, i)
+	}
+	var snap Snapshot
+	if err == nil {
+		snap, err = sh.Export(dir)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	carry(t, s.o.FS, dir, fs, dir)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return snap
+}
+
+// files returns the names in a directory; one that is missing has none.
+func files(t *testing.T, fs vfs.FS, dir string) []string {
+	t.Helper()
+	names, err := fs.List(dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return names
 }
 
 // quotaFS is a disk that holds so many bytes, until more are granted. What is removed gives no room back.
@@ -178,7 +253,10 @@ func (b *brokenFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error
 		return nil, err
 	}
 	f, err := b.FS.Create(name, c)
-	return brokenFile{f, b, name}, err
+	if err != nil {
+		return nil, err
+	}
+	return brokenFile{f, b, name}, nil
 }
 
 func (b *brokenFS) Remove(name string) error {
@@ -186,6 +264,28 @@ func (b *brokenFS) Remove(name string) error {
 		return err
 	}
 	return b.FS.Remove(name)
+}
+
+func (b *brokenFS) Link(from, to string) error {
+	if err := b.do("link", to); err != nil {
+		return err
+	}
+	return b.FS.Link(from, to)
+}
+
+func (b *brokenFS) Rename(from, to string) error {
+	if err := b.do("rename", to); err != nil {
+		return err
+	}
+	return b.FS.Rename(from, to)
+}
+
+func (b *brokenFS) OpenDir(name string) (vfs.File, error) {
+	f, err := b.FS.OpenDir(name)
+	if err != nil {
+		return nil, err
+	}
+	return brokenFile{f, b, name}, nil
 }
 
 type brokenFile struct {

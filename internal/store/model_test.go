@@ -272,6 +272,52 @@ func (m *machine) changingScan(t *rapid.T, tx *Txn) {
 	}
 }
 
+// install replaces the state by that of a store that went on alone.
+func (m *machine) install(t *rapid.T) {
+	peer := &machine{fs: vfs.NewCrashableMem(), now: model{}, then: map[uint64]model{0: {}}, hash: map[uint64]uint64{0: 0}, id: m.id}
+	peer.open(t)
+	defer func() { peer.shut(t) }()
+	if start := m.index + rapid.Uint64Range(0, 3).Draw(t, "entries it is ahead"); start > 0 {
+		if err := peer.sh.Apply(start, func(*Txn) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		_, hash := peer.sh.Applied()
+		peer.index, peer.then[start], peer.hash[start] = start, model{}, hash
+	}
+	for range rapid.IntRange(1, 3).Draw(t, "entries of the snapshot") {
+		peer.entry(t)
+	}
+	if peer.index == 0 {
+		return // its only entry failed
+	}
+	if rapid.Bool().Draw(t, "small files") {
+		peer.s.fileBytes = 1
+	}
+	snap, err := peer.sh.Export("out")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := fmt.Sprint("in", snap.Index)
+	if err := m.fs.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	carry(t, peer.fs, "out", m.fs, dir)
+	err = m.sh.Install(dir, snap)
+	if refused := snap.Index <= m.index; refused != (err != nil) {
+		t.Fatalf("a snapshot of entry %d over %d: %v", snap.Index, m.index, err)
+	} else if refused {
+		m.compare(t)
+		return
+	}
+	index, hash := peer.sh.Applied()
+	m.index, m.now = index, maps.Clone(peer.now)
+	m.then[index], m.hash[index] = maps.Clone(peer.now), hash
+	if got, gotHash := m.sh.Applied(); got != index || gotHash != hash || m.sh.Durable() != index {
+		t.Fatalf("after a snapshot of %d the index is %d and %d is durable", index, got, m.sh.Durable())
+	}
+	m.compare(t)
+}
+
 // crash reopens what a power cut leaves.
 func (m *machine) crash(t *rapid.T) {
 	durable := m.sh.Durable()
@@ -330,7 +376,8 @@ func TestShardBehavesAsASortedMapAcrossLayersAndCrashes(t *testing.T) {
 					t.Fatalf("durable is %d after a flush at %d", d, m.index)
 				}
 			},
-			"crash": m.crash,
+			"crash":   m.crash,
+			"install": m.install,
 			"restart": func(t *rapid.T) {
 				m.shut(t)
 				m.open(t)

@@ -11,3 +11,6 @@ import (
 var planted = sync.OnceValue(func() string { return os.Getenv("MILLRACE_MUTANT") })
 
 func mutant(name string) bool { return planted() == name }
+
+// plantedBug is mutant for the bugs that the tests of other packages find.
+func plantedBug(name string) bool { return mutant(name) }

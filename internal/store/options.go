@@ -72,6 +72,8 @@ func (o Options) engineOptions() *pebble.Options {
 		MaxOpenFiles:                1000,
 		CompactionConcurrencyRange:  func() (int, int) { return 1, max(1, runtime.NumCPU()/2) },
 	}
+	// Files that are taken in go to their level at once: what waits in memory is not durable without a log.
+	e.Experimental.DisableIngestAsFlushable = func() bool { return true }
 	// Files are small, because each has one filter, which is read and cached as a whole.
 	for i := range e.TargetFileSizes {
 		e.TargetFileSizes[i] = 4 << 20 << (i / 3)

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -36,6 +37,8 @@ type Shard struct {
 	// writeMu is held while layers are written: one at a time, in order. It comes before mu.
 	writeMu sync.Mutex
 	sorter  sorter // guarded by writeMu
+
+	verified atomic.Uint64 // hash of the description of the snapshot that was verified last
 
 	durableMu sync.Mutex // guards the fields below
 	durable   uint64
@@ -228,7 +231,9 @@ func (sh *Shard) Durable() uint64 {
 		sh.s.fail(err)
 		return sh.durable
 	}
-	sh.durable, sh.durableAt = max(sh.durable, m.index), flushes
+	// Install exchanges the state in the database before it tells so.
+	applied, _ := sh.Applied()
+	sh.durable, sh.durableAt = max(sh.durable, min(m.index, applied)), flushes
 	return sh.durable
 }
 

@@ -26,6 +26,8 @@ type Store struct {
 	order  []*Shard // by id; replaced, never changed
 	limit  atomic.Int64
 
+	fileBytes uint64 // at which a file of a snapshot ends
+
 	kick    chan struct{} // work for the writer goroutine
 	event   chan struct{} // a flush or compaction of the database ended
 	stop    chan struct{} // closed when Close begins
@@ -50,7 +52,7 @@ func Open(o Options) (*Store, error) {
 		return nil, errors.New("open store: no directory given")
 	}
 	s := &Store{
-		o: o, shards: map[core.ShardID]*Shard{},
+		o: o, shards: map[core.ShardID]*Shard{}, fileBytes: exportFileBytes,
 		kick: make(chan struct{}, 1), event: make(chan struct{}, 1),
 		stop: make(chan struct{}), closing: make(chan struct{}), stopped: make(chan struct{}),
 		dead: make(chan struct{}), errC: make(chan error, 1),
@@ -87,7 +89,7 @@ func (s *Store) listener() *pebble.EventListener {
 	return &pebble.EventListener{
 		BackgroundError: func(err error) {
 			switch {
-			case isFull(err):
+			case IsFull(err):
 				s.o.Logger.Warn("disk is full", "err", err)
 			case errors.Is(err, pebble.ErrCancelledCompaction):
 			default:
@@ -123,6 +125,28 @@ func (s *Store) err() error {
 	default:
 		return nil
 	}
+}
+
+// ended says why work on the store cannot go on, if it cannot.
+func (s *Store) ended() error {
+	if err := s.err(); err != nil {
+		return fmt.Errorf("store has stopped: %w", err)
+	}
+	if s.closed.Load() {
+		return ErrClosed
+	}
+	return nil
+}
+
+// usable is ended for work that does not wait for a full disk.
+func (s *Store) usable() error {
+	if err := s.ended(); err != nil {
+		return err
+	}
+	if s.Full() {
+		return errFull
+	}
+	return nil
 }
 
 // Err delivers the first error that ends the use of the store: a failed write other than for want of room, or damage.

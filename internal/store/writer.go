@@ -100,8 +100,11 @@ func (sh *Shard) WriteLayer() error {
 }
 
 // writeAll writes both layers. The caller holds writeMu.
-func (sh *Shard) writeAll() error {
-	if err := sh.writeFrozen(); err != nil {
+func (sh *Shard) writeAll() error { return sh.writeAllWhen(sh.s.awaitRoom) }
+
+// writeAllWhen is writeAll that waits for room as await does.
+func (sh *Shard) writeAllWhen(await func() error) error {
+	if err := sh.writeFrozenWhen(await); err != nil {
 		return err
 	}
 	sh.mu.Lock()
@@ -109,19 +112,35 @@ func (sh *Shard) writeAll() error {
 		sh.freeze()
 	}
 	sh.mu.Unlock()
-	return sh.writeFrozen()
+	return sh.writeFrozenWhen(await)
+}
+
+// lockWriting takes writeMu, but does not wait behind a layer that waits for a full disk.
+func (sh *Shard) lockWriting() error {
+	for {
+		if err := sh.s.usable(); err != nil {
+			return err
+		}
+		if sh.writeMu.TryLock() {
+			return nil
+		}
+		sh.s.pause(fullWaitMin)
+	}
 }
 
 // writeFrozen writes the frozen layer, if there is one, and lets it go. The caller holds writeMu. Readers see the layer
 // until it is gone, and it hides what the database gains from it, so there is no instant with a gap or a double.
-func (sh *Shard) writeFrozen() error {
+func (sh *Shard) writeFrozen() error { return sh.writeFrozenWhen(sh.s.awaitRoom) }
+
+// writeFrozenWhen is writeFrozen that waits for room as await does.
+func (sh *Shard) writeFrozenWhen(await func() error) error {
 	sh.mu.RLock()
 	l := sh.frozen
 	sh.mu.RUnlock()
 	if l == nil {
 		return nil
 	}
-	if err := sh.s.awaitRoom(); err != nil {
+	if err := await(); err != nil {
 		return err
 	}
 	if err := sh.commit(l); err != nil {
@@ -246,6 +265,19 @@ func (s *Store) awaitRoom() error {
 	}
 }
 
+// awaitTurn waits while the database is behind with its writes, as long as the store is usable: not for a full disk.
+func (s *Store) awaitTurn() error {
+	for {
+		if err := s.usable(); err != nil {
+			return err
+		}
+		if !s.behind() {
+			return nil
+		}
+		s.pause(fullWaitMin)
+	}
+}
+
 // behind reports whether the database has fallen behind with flushes or compactions.
 func (s *Store) behind() bool {
 	m := s.db.Metrics()
@@ -292,6 +324,16 @@ func (s *Store) flush(giveUp func() bool) error {
 			return err
 		}
 	}
+	return s.flushTables(func() error {
+		if giveUp() {
+			return errStopped
+		}
+		return nil
+	})
+}
+
+// flushTables waits until the database has made durable what was written to it, or until giveUp returns an error.
+func (s *Store) flushTables(giveUp func() error) error {
 	done, err := s.db.AsyncFlush()
 	if err != nil {
 		return describe("start a flush", err)
@@ -306,8 +348,8 @@ func (s *Store) flush(giveUp func() bool) error {
 			return errStopped
 		default:
 		}
-		if giveUp() {
-			return errStopped
+		if err := giveUp(); err != nil {
+			return err
 		}
 		s.await(done, fullWaitMin)
 	}

@@ -1,0 +1,172 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/millrace/millrace/internal/env"
+	"github.com/millrace/millrace/internal/replog"
+	"github.com/millrace/millrace/internal/store"
+)
+
+// askAgain is how long a part may take before it is asked for again.
+const askAgain = time.Second
+
+// fetch is a snapshot on its way here: its files are filled in order, a part at a time. It is the worker's.
+type fetch struct {
+	s     *shard
+	offer *replog.Offer
+	snap  store.Snapshot
+	dir   string
+
+	at    snapshotPlace // what comes next
+	out   env.File      // the file that is being filled; nil: none yet
+	asked time.Duration // boot time when the next part was asked for; 0: it was not, for the rate
+	heard time.Duration // when the last one came
+	room  int64         // bytes that may still be asked for until the next tick
+}
+
+// takeOffer looks at a snapshot that the leader offers, and begins to fetch it.
+func (s *shard) takeOffer(o *replog.Offer) {
+	snap, err := store.ParseSnapshot(o.Data)
+	switch {
+	case err != nil:
+	case snap.Shard != s.id || snap.Index != o.Index && !plantedBug("double_apply_after_snapshot"):
+		err = fmt.Errorf("it is of shard %d at entry %d, not of %d at %d", snap.Shard, snap.Index, s.id, o.Index)
+	case s.snap.installing || s.n.full.Load():
+		return // it is offered again
+	default:
+		s.n.later(func() { s.beginFetch(o, snap) })
+		return
+	}
+	s.n.o.Logger.Warn("offer of a snapshot makes no sense", "shard", s.id, "from", o.From, "error", err)
+}
+
+func (s *shard) beginFetch(o *replog.Offer, snap store.Snapshot) {
+	if f := s.snap.fetch; f != nil {
+		if f.offer.From == o.From && f.snap.Index == snap.Index {
+			f.offer = o // it goes on where it was
+			return
+		}
+		f.abandon("another one is offered")
+	}
+	now := s.n.o.Clock.Boot()
+	f := &fetch{
+		s: s, offer: o, snap: snap, dir: s.n.snapshotDir("in", s.id), at: snapshotPlace{index: snap.Index}, heard: now,
+	}
+	if err := s.n.snapFS.MkdirAll(f.dir); err != nil {
+		s.n.o.Logger.Warn("fetch of a snapshot", "shard", s.id, "error", err)
+		return
+	}
+	s.n.o.Logger.Info("snapshot is fetched", "shard", s.id, "from", o.From, "index", snap.Index, "files", len(snap.Files))
+	s.snap.fetch = f
+	s.snap.fetching.Store(true)
+	s.n.fetches++
+	f.room = s.n.fetchRoom()
+	f.ask(now)
+}
+
+// fetchRoom is how many bytes may come to each shard that fetches, between two ticks.
+func (n *Node) fetchRoom() int64 {
+	return max(n.o.SnapshotRate*int64(n.o.TickEvery)/int64(time.Second)/max(n.fetches, 1), int64(n.o.SnapshotPart))
+}
+
+// over ends a fetch, whose files are to be installed or to go.
+func (f *fetch) over() {
+	f.s.snap.fetch = nil
+	f.s.snap.fetching.Store(false)
+	f.s.n.fetches--
+}
+
+// ask asks for the next part, unless as much has come as may.
+func (f *fetch) ask(now time.Duration) {
+	if f.room <= 0 {
+		f.asked = 0
+		return
+	}
+	f.asked = now
+	f.s.n.o.Network.Send(f.offer.From, f.s.id, false, f.at.append([]byte{peerSnapshotAsk}))
+}
+
+// tickFetch asks again for what did not come, and gives up a leader that does not answer.
+func (s *shard) tickFetch(now time.Duration) {
+	f := s.snap.fetch
+	switch {
+	case f == nil:
+	case now-f.heard >= askSilence:
+		f.abandon("its leader does not answer")
+	default:
+		f.room = s.n.fetchRoom()
+		if f.asked == 0 || now-f.asked >= askAgain {
+			f.ask(now)
+		}
+	}
+}
+
+// takePart takes in a part, if it is the one that comes next.
+func (s *shard) takePart(from uint64, msg []byte) {
+	f := s.snap.fetch
+	p, data, ok := readPlace(msg)
+	if f == nil || !ok || from != f.offer.From || p != f.at || len(data) == 0 {
+		return
+	}
+	if err := f.take(data); err != nil {
+		f.abandon(err.Error())
+		return
+	}
+	now := s.n.o.Clock.Boot()
+	f.heard, f.room = now, f.room-int64(len(data))
+	if int(f.at.file) < len(f.snap.Files) {
+		f.ask(now)
+		return
+	}
+	if err := s.store.Verify(f.dir, f.snap); err != nil {
+		f.abandon(err.Error())
+		return
+	}
+	f.over()
+	select {
+	case s.snap.fetched <- f:
+		s.poke()
+	default: // another one waits to be installed
+		s.n.removeTree(f.dir)
+	}
+}
+
+// take writes a part behind those that came before.
+func (f *fetch) take(data []byte) (err error) {
+	file := f.snap.Files[f.at.file]
+	if uint64(len(data)) > uint64(file.Size)-f.at.offset {
+		return errors.New("a part is longer than its file")
+	}
+	fsys := f.s.n.snapFS
+	if f.out == nil {
+		if f.out, err = fsys.Create(filepath.Join(f.dir, file.Name)); err != nil {
+			return err
+		}
+	}
+	if _, err := f.out.Write(data); err != nil {
+		return err
+	}
+	if f.at.offset += uint64(len(data)); f.at.offset < uint64(file.Size) {
+		return nil
+	}
+	out := f.out
+	f.out, f.at.offset = nil, 0
+	f.at.file++
+	if err := out.Sync(); err != nil {
+		return errors.Join(err, out.Close())
+	}
+	return out.Close()
+}
+
+func (f *fetch) abandon(why string) {
+	f.s.n.o.Logger.Warn("snapshot was not fetched", "shard", f.s.id, "from", f.offer.From, "index", f.snap.Index, "why", why)
+	if f.out != nil {
+		_ = f.out.Close() // the file goes too
+	}
+	f.over()
+	f.s.n.removeTree(f.dir)
+}

@@ -1,0 +1,188 @@
+package node
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/replog"
+)
+
+// tight keeps little of the log, so that a node that was away needs a snapshot.
+var tight = Options{
+	TickEvery: 50 * time.Millisecond, LogQuota: 3 << 20, LogKeep: 256 << 10, DiskEvery: 20 * time.Millisecond, SnapshotPart: 8 << 10,
+}
+
+// outrun cuts a follower off, or stops it, and goes on until the log of the others no longer has what it needs. It returns the
+// follower's number.
+func (c *cluster) outrun(stop bool) (away uint64, tasks int) {
+	c.t.Helper()
+	ctx := within(c.t, 60*time.Second)
+	lead := c.leader(ctx, 0, 0)
+	lead.ns = c.ns
+	away = lead.node.o.Replica%3 + 1
+	applied := c.rigs[away].node.shards[0].applied.Load()
+	if stop {
+		c.stop(away)
+	} else {
+		c.wires.alone(away, true)
+	}
+	for lead.log.State(0).CutIndex <= applied+1 {
+		if ctx.Err() != nil {
+			c.t.Fatal("the log is not cut")
+		}
+		payload := bytes.Repeat([]byte{byte(tasks)}, 16<<10)
+		c.commit(ctx, away, &core.TaskCreate{ID: taskID(tasks), Queue: "q", Payload: payload}, &core.KVPut{Keyspace: "s", Key: fmt.Append(nil, tasks), Value: payload[:100]})
+		tasks++
+	}
+	return away, tasks
+}
+
+// same compares all that is stored of a shard on all nodes.
+func (c *cluster) same() {
+	c.t.Helper()
+	c.settled(0)
+	contents := map[uint64]uint64{}
+	for id, r := range c.rigs {
+		_, content, _, err := r.node.shards[0].store.ScanHash()
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		contents[content] = id
+	}
+	if len(contents) != 1 {
+		c.t.Errorf("what the nodes have stored differs: %v", contents)
+	}
+}
+
+func TestANodeThatIsBehindTheLogGetsASnapshot(t *testing.T) {
+	for _, stop := range []bool{false, true} {
+		t.Run(fmt.Sprint("stopped ", stop), func(t *testing.T) {
+			c := openCluster(t, 3, tight)
+			away, tasks := c.outrun(stop)
+			if stop {
+				c.start(away)
+			} else {
+				c.wires.alone(away, false)
+			}
+			ctx := within(t, 60*time.Second)
+			r := c.rigs[away]
+			c.until(ctx, "the node gets no snapshot", func() bool { return r.log.State(0).CutIndex > 100 })
+			c.known(ctx)
+			for i := range tasks {
+				if _, _, err := r.node.Task(ctx, c.ns, taskID(i), core.ReadOptions{}); err != nil {
+					t.Fatalf("task %d of %d: %v", i, tasks, err)
+				}
+			}
+			c.commit(ctx, 0, &core.TaskCreate{ID: taskID(tasks), Queue: "q"}) // and the log goes on behind it
+			c.same()
+
+			c.stop(away) // what it has is durable
+			c.start(away)
+			c.same()
+
+			lead := c.leader(ctx, 0, 0)
+			lead.node.Transfer(ctx, 0, away) //nolint:errcheck // whether it leads is seen below
+			c.until(ctx, "the node does not lead", func() bool {
+				_, serves := c.rigs[away].node.Leads(0)
+				return serves
+			})
+			c.known(ctx)
+			r = c.rigs[away]
+			r.ns = c.ns
+			given := 0
+			for given <= tasks {
+				for _, a := range r.claim("q", 100, 60_000) {
+					if a.Task != taskID(given) {
+						t.Fatalf("as the leader it gives out %s as task %d", a.Task, given)
+					}
+					given++
+				}
+			}
+			c.same()
+		})
+	}
+}
+
+func TestAMarkerWithoutItsStateIsForgotten(t *testing.T) {
+	c := openCluster(t, 3, tight)
+	ctx := within(t, 30*time.Second)
+	for i := range 20 {
+		c.commit(ctx, 0, &core.TaskCreate{ID: taskID(i), Queue: "q"})
+	}
+	c.settled(0)
+	id := c.leader(ctx, 0, 0).node.o.Replica%3 + 1
+	n := c.rigs[id].node
+	if err := n.writeMarker(n.markerFile(0), n.shards[0].applied.Load()+50, 9); err != nil {
+		t.Fatal(err)
+	}
+	before := c.rigs[id].log.State(0)
+	c.stop(id)
+	c.start(id)
+	if after := c.rigs[id].log.State(0); after.CutIndex != before.CutIndex || after.Last < before.Last {
+		t.Errorf("the log was %+v and is %+v", before, after)
+	}
+	c.same()
+}
+
+func TestAStartFinishesWithTheLogWhenTheStateWasExchanged(t *testing.T) {
+	c := openCluster(t, 3, tight)
+	away, _ := c.outrun(false)
+	lead := c.leader(within(t, 10*time.Second), 0, away).node.shards[0]
+	snap, err := lead.store.Export("data/elsewhere")
+	if err != nil {
+		t.Fatal(err)
+	}
+	term, err := lead.n.o.Log.Term(0, snap.Index)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The files are carried over, and the node ends between the exchange of the state and that of the log.
+	n := c.rigs[away].node
+	from, to := c.disks[lead.n.o.Replica].FS, c.disks[away].FS
+	if err := to.MkdirAll("data/carried"); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range snap.Files {
+		b := make([]byte, f.Size)
+		in, err := from.Open("data/elsewhere/" + f.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := in.ReadAt(b, 0); err != nil {
+			t.Fatal(err)
+		}
+		out, err := to.Create("data/carried/" + f.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := out.Write(b); err != nil {
+			t.Fatal(err)
+		}
+		if err := out.Sync(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := n.writeMarker(n.markerFile(0), snap.Index, term); err != nil {
+		t.Fatal(err)
+	}
+	promised, vote, err := replog.DurableVote(c.rigs[away].log, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.shards[0].store.Install("data/carried", snap); err != nil {
+		t.Fatal(err)
+	}
+	c.stop(away)
+	c.start(away)
+	if st := c.rigs[away].log.State(0); st.CutIndex < snap.Index {
+		t.Errorf("the log begins at %d, the state is that of %d", st.CutIndex, snap.Index)
+	}
+	if term, again, err := replog.DurableVote(c.rigs[away].log, 0); err != nil || term < promised || term == promised && again != vote {
+		t.Errorf("in term %d the vote was %d; now term %d, %d, %v", promised, vote, term, again, err)
+	}
+	c.wires.alone(away, false)
+	c.same()
+}

@@ -1,0 +1,96 @@
+package replog
+
+import (
+	"fmt"
+
+	"go.etcd.io/raft/v3"
+	pb "go.etcd.io/raft/v3/raftpb"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/replog/wal"
+)
+
+// How a replica gets a state instead of entries that the leader's log no longer has: the leader is asked for a snapshot
+// (SnapshotWanted), makes one and keeps it (Keep), and offers it in a message, whose Data says what it is made of. The
+// receiver does not take the message in at once: it shows the Offer, its owner fetches the state, and only then calls
+// Restore. Until that has led to an acknowledgement, or SnapshotFailed was called, the leader sends that replica no entries.
+
+// Offer is a snapshot that the leader From offers.
+type Offer struct {
+	From        uint64
+	Index, Term uint64 // of the last entry that the state holds
+	Data        []byte // as given to Keep
+
+	msg *pb.Message
+}
+
+// Offered returns an offer that came since it was last called, or nil. A later one takes the place of one that nobody took.
+func (k *Core) Offered() *Offer {
+	o := k.offered
+	k.offered = nil
+	return o
+}
+
+// holdOffer holds a message back if it offers a snapshot that this replica could use. Another is Raft's to answer.
+func (k *Core) holdOffer(m *pb.Message) bool {
+	meta := m.GetSnapshot().GetMetadata()
+	b := k.rn.BasicStatus()
+	if m.GetType() != pb.MsgSnap || m.GetTerm() < b.GetTerm() || meta.GetIndex() <= b.GetCommit() {
+		return false
+	}
+	k.offered = &Offer{From: m.GetFrom(), Index: meta.GetIndex(), Term: meta.GetTerm(), Data: m.GetSnapshot().GetData(), msg: m}
+	return true
+}
+
+// Restore takes in an offer whose state is at hand. It reports whether the next Append holds the snapshot; otherwise the
+// replica no longer needs it, or its sender is no longer believed.
+func (k *Core) Restore(o *Offer) (accepted bool, err error) {
+	before := k.rn.BasicStatus().GetCommit()
+	if err := k.rn.Step(o.msg); err != nil {
+		return false, fmt.Errorf("step offer of a snapshot: %w", err)
+	}
+	after := k.rn.BasicStatus().GetCommit()
+	return before < o.Index && after == o.Index, nil
+}
+
+// SnapshotWanted reports whether a follower has been found, since it was last called, to need a snapshot that is not kept.
+func (k *Core) SnapshotWanted() bool {
+	wanted := k.st.wanted
+	k.st.wanted = false
+	return wanted
+}
+
+// Keep has followers that need it offered the state at (index, term), which data describes. The log must keep the entries
+// behind it.
+func (k *Core) Keep(index, term uint64, data []byte) {
+	k.st.snapshot = &pb.Snapshot{Data: data, Metadata: &pb.SnapshotMetadata{
+		Index: new(index), Term: new(term), ConfState: &pb.ConfState{Voters: k.st.voters},
+	}}
+}
+
+// Forget ends Keep: nobody is offered the snapshot any more.
+func (k *Core) Forget() { k.st.snapshot = nil }
+
+// SnapshotFailed tells that a follower did not get the snapshot it was offered, so that it is looked at again.
+func (k *Core) SnapshotFailed(replica uint64) { k.rn.ReportSnapshot(replica, raft.SnapshotFailure) }
+
+// FinishRestore begins the log of a shard anew behind (index, term), durably, where the state was replaced and the process
+// ended before the log was. What the replica has promised stays: its term, and its vote.
+func FinishRestore(log *wal.Log, shard core.ShardID, index, term uint64) error {
+	st := log.State(shard)
+	if st.CutIndex >= index {
+		return nil
+	}
+	hard := &pb.HardState{}
+	if st.HardState != nil {
+		var err error
+		if hard, err = decodeHardState(st.HardState); err != nil {
+			return fmt.Errorf("hard state of shard %d: %w", shard, err)
+		}
+	}
+	if hard.GetTerm() < term {
+		hard.Term, hard.Vote = new(term), new(uint64(0))
+	}
+	hard.Commit = new(index)
+	return reset(log, shard, index, term, hard)
+}

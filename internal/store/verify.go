@@ -1,0 +1,210 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/sstable"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/millrace/millrace/internal/errs"
+	"github.com/millrace/millrace/internal/keys"
+)
+
+// Verify reads the files of a snapshot in dir and makes them durable. It finds out whether they are what the description
+// says: sizes and sums, keys of this shard alone and in order, the content, and the shard's record. A file that is not is
+// named by a *SnapshotFileError; an *errs.Corruption without one says that the description does not fit its own files.
+//
+// Install does the same; it does not read again what Verify has shown of the same description, sizes and sums excepted.
+// It can be called beside everything else.
+func (sh *Shard) Verify(dir string, snap Snapshot) error {
+	if !sh.s.use.enter() {
+		return ErrClosed
+	}
+	defer sh.s.use.leave()
+	err := snap.valid()
+	if err == nil && snap.Shard != sh.id {
+		err = fmt.Errorf("it is of shard %d", snap.Shard)
+	}
+	if err == nil {
+		err = sh.verify(dir, snap)
+	}
+	if err != nil {
+		return fmt.Errorf("verify a snapshot of shard %d: %w", sh.id, err)
+	}
+	return nil
+}
+
+func (sh *Shard) verify(dir string, snap Snapshot) error {
+	for _, f := range snap.Files {
+		if err := sh.s.verifySum(filepath.Join(dir, f.Name), f); err != nil {
+			return sh.s.blame(f, err)
+		}
+	}
+	// What is in files with these sums does not change.
+	known := xxhash.Sum64(snap.Append(nil))
+	if sh.verified.Load() == known {
+		return nil
+	}
+	v := verifier{sh: sh, want: snap}
+	for _, f := range snap.Files {
+		if err := v.table(filepath.Join(dir, f.Name)); err != nil {
+			return sh.s.blame(f, err)
+		}
+	}
+	if err := v.end(); err != nil {
+		return err
+	}
+	sh.verified.Store(known)
+	return nil
+}
+
+// blame names the file that an error is about, unless it is about the store.
+func (s *Store) blame(f SnapshotFile, err error) error {
+	if ended := s.ended(); ended != nil {
+		return ended
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		err = errs.Corruptf("it is missing")
+	}
+	if pebble.IsCorruptionError(err) {
+		err = errs.Corruptf("%v", err)
+	}
+	return &SnapshotFileError{Name: f.Name, Err: err}
+}
+
+// verifySum compares a file's size and sum, and makes the file durable.
+func (s *Store) verifySum(path string, want SnapshotFile) (err error) {
+	f, err := s.o.FS.Open(path, vfs.SequentialReadsOption)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if info.Size() != want.Size {
+		return errs.Corruptf("it has %d bytes, want %d", info.Size(), want.Size)
+	}
+	sum, part := xxhash.New(), make([]byte, min(want.Size, 1<<20))
+	for {
+		n, err := f.Read(part)
+		_, _ = sum.Write(part[:n]) // it never fails
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if err := s.ended(); err != nil {
+			return err
+		}
+	}
+	if got := sum.Sum64(); got != want.Sum {
+		return errs.Corruptf("its sum is %016x, want %016x", got, want.Sum)
+	}
+	return f.Sync()
+}
+
+// verifier reads the tables of a snapshot in order.
+type verifier struct {
+	sh   *Shard
+	want Snapshot
+	c    content
+	last []byte // key read last
+	meta []byte // value of the shard's record, nil before it
+}
+
+// forbidden is what a table of a snapshot does not have: anything but keys and their values.
+const forbidden = sstable.AttributeRangeKeySets | sstable.AttributeRangeKeyUnsets | sstable.AttributeRangeKeyDels |
+	sstable.AttributeRangeDels | sstable.AttributeBlobValues
+
+// table reads one table. What its reader meets in nonsense that has the right sum may be a panic: it is damage too.
+func (v *verifier) table(path string) (err error) {
+	f, err := v.sh.s.o.FS.Open(path)
+	if err != nil {
+		return err
+	}
+	var r *sstable.Reader
+	defer func() {
+		if p := recover(); p != nil {
+			err = errs.Corruptf("it is no table: %v", p)
+		}
+		if r == nil {
+			err = errors.Join(err, f.Close())
+		} else {
+			err = errors.Join(err, r.Close())
+		}
+	}()
+	readable, err := sstable.NewSimpleReadable(f)
+	if err != nil {
+		return err
+	}
+	options := v.sh.s.o.engineOptions()
+	options.EnsureDefaults()
+	if r, err = sstable.NewReader(context.Background(), readable, options.MakeReaderOptions()); err != nil {
+		return errs.Corruptf("it is no table: %v", err)
+	}
+	if r.Attributes.Intersects(forbidden) {
+		return errs.Corruptf("it has %s", r.Attributes)
+	}
+	it, err := r.NewIter(sstable.NoTransforms, nil, nil, sstable.AssertNoBlobHandles)
+	if err != nil {
+		return errs.Corruptf("it is no table: %v", err)
+	}
+	defer func() { err = errors.Join(err, it.Close()) }()
+	for kv := it.First(); kv != nil; kv = it.Next() {
+		if kv.Kind() != pebble.InternalKeyKindSet || kv.SeqNum() != 0 {
+			return errs.Corruptf("key %x is not one of a snapshot", kv.K.UserKey)
+		}
+		value, _, err := kv.Value(nil)
+		if err != nil {
+			return err
+		}
+		if err := v.add(kv.K.UserKey, value); err != nil {
+			return err
+		}
+	}
+	return it.Error()
+}
+
+func (v *verifier) add(key, value []byte) error {
+	if err := v.sh.s.ended(); err != nil {
+		return err
+	}
+	lower, _ := v.sh.bounds()
+	if !bytes.HasPrefix(key, lower) || len(key) == len(lower) || v.meta != nil {
+		return errs.Corruptf("key %x is none of shard %d, or after its last", key, v.sh.id)
+	}
+	if v.last != nil && keys.Compare(v.last, key) >= 0 {
+		return errs.Corruptf("key %x is after %x", key, v.last)
+	}
+	v.last = append(v.last[:0], key...)
+	if bytes.Equal(key, v.sh.metaKey) {
+		v.meta = append([]byte{}, value...)
+		return nil
+	}
+	v.c.add(key[shardLen:], value)
+	return nil
+}
+
+// end compares what was read with the description.
+func (v *verifier) end() error {
+	w := &v.want
+	m, ok := decodeMeta(v.meta)
+	if !ok || m != (shardMeta{w.Index, w.Hash}) {
+		return errs.Corruptf("snapshot: the shard's record is %x, want entry %d with hash %016x", v.meta, w.Index, w.Hash)
+	}
+	if v.c.hash != w.Content || uint64(v.c.keys) != w.Keys {
+		return errs.Corruptf("snapshot: %d keys with hash %016x, want %d with %016x", v.c.keys, v.c.hash, w.Keys, w.Content)
+	}
+	return nil
+}
