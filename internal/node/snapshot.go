@@ -24,8 +24,9 @@ const (
 	snapshotsDir = "snapshots"
 	// keepUnused is how long a snapshot stays that nobody asks for.
 	keepUnused = 30 * time.Second
-	// askSilence is after how long a replica that was offered a snapshot, and asks for nothing, is given up; and a leader
-	// that answers nothing.
+	// offerSilence is after how long an offer is taken for lost that nobody has asked for anything of.
+	offerSilence = time.Second
+	// askSilence is after how long a replica that asks for nothing more is given up, and a leader that answers nothing.
 	askSilence = 10 * time.Second
 	// remakeAfter is how long a leader waits before it tries again to make one.
 	remakeAfter = time.Second
@@ -175,7 +176,7 @@ func (s *shard) tickOffers(k *keptSnapshot, now time.Duration) {
 		switch {
 		case f.Match >= k.snap.Index:
 			delete(s.snap.offers, f.Replica)
-		case now-max(at, heard) >= askSilence:
+		case heard < at && now-at >= offerSilence, now-max(at, heard) >= askSilence:
 			delete(s.snap.offers, f.Replica)
 			s.core.SnapshotFailed(f.Replica)
 		}

@@ -78,6 +78,13 @@ func TestANodeThatIsBehindTheLogGetsASnapshot(t *testing.T) {
 			}
 			c.commit(ctx, 0, &core.TaskCreate{ID: taskID(tasks), Queue: "q"}) // and the log goes on behind it
 			c.same()
+			made := uint64(0)
+			for _, r := range c.rigs {
+				made += r.node.shards[0].snap.count.made.Load()
+			}
+			if made > 2 {
+				t.Errorf("%d snapshots were made for one node", made)
+			}
 
 			c.stop(away) // what it has is durable
 			c.start(away)

@@ -63,6 +63,7 @@ func (k *Core) SnapshotWanted() bool {
 // Keep has followers that need it offered the state at (index, term), which data describes. The log must keep the entries
 // behind it.
 func (k *Core) Keep(index, term uint64, data []byte) {
+	k.st.wanted = false // it was asked for while it was made
 	k.st.snapshot = &pb.Snapshot{Data: data, Metadata: &pb.SnapshotMetadata{
 		Index: new(index), Term: new(term), ConfState: &pb.ConfState{Voters: k.st.voters},
 	}}

@@ -229,6 +229,10 @@ var errBroken = errors.New("input/output error")
 func (b *brokenFS) do(op, name string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	return b.doLocked(op, name)
+}
+
+func (b *brokenFS) doLocked(op, name string) error {
 	if b.hit != nil && b.hit(op, name) {
 		return cmp.Or(b.with, errBroken)
 	}
@@ -267,7 +271,9 @@ func (b *brokenFS) Remove(name string) error {
 }
 
 func (b *brokenFS) Link(from, to string) error {
-	if err := b.do("link", to); err != nil {
+	b.mu.Lock() // held over the link: MemFS takes a lock twice for it, and would wait for ever for a hit that clones it between
+	defer b.mu.Unlock()
+	if err := b.doLocked("link", to); err != nil {
 		return err
 	}
 	return b.FS.Link(from, to)
