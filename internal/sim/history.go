@@ -4,6 +4,7 @@ import (
 	"hash/fnv"
 
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/node"
 	"github.com/millrace/millrace/internal/replog"
 )
 
@@ -63,12 +64,13 @@ func (y *history) applied(h *host, shard core.ShardID, from, index, hash uint64)
 	if from >= index {
 		return
 	}
-	if h.log.State(shard).Last < index { // a snapshot of what another has applied
-		w.snapshots++
-		if y.at(shard, index) == nil {
-			w.violate("host %d: shard %d got the state at entry %d, which nobody had applied", h.id, shard, index)
+	if known := y.at(shard, index); known != nil {
+		// It got the state that another had, and its log, which may have ended otherwise, begins anew behind that in a moment.
+		term, err := h.log.Term(shard, index)
+		if (err != nil || term != known.term) && node.Installing(h.store.FS(), dataDir, shard, index) {
+			w.snapshots++
+			return
 		}
-		return
 	}
 	list, err := h.log.Entries(shard, from+1, index+1, 1<<62)
 	if err != nil {
