@@ -118,7 +118,7 @@ func raftMetrics() []obs.Metric[node.Stats] {
 		byShard("millrace_node_known_leader_state", "1 while this node knows who leads the shard", func(x shard) int { return bit(x.Log.Leader != 0) }),
 		byShard("millrace_node_committed_index", "Index up to which the shard's log is known here to be committed; compare it between nodes to see who is behind", func(x shard) uint64 { return x.Log.Commit }),
 		byShard("millrace_node_last_index", "Index of the last entry of the shard's log here", func(x shard) uint64 { return x.Log.Last }),
-		byShard("millrace_node_apply_lag_entries", "Entries that are committed and not yet applied here", func(x shard) uint64 { return x.Log.Commit - x.Log.Applied }),
+		byShard("millrace_node_apply_lag_entries", "Entries that are committed and not yet applied here", func(x shard) uint64 { return x.Log.Commit - min(x.Log.Applied, x.Log.Commit) }),
 		byShard("millrace_node_uncommitted_entries", "Entries at the log's end that are not known here to be committed", func(x shard) uint64 { return x.Log.Last - min(x.Log.Commit, x.Log.Last) }),
 		byShard("millrace_node_inbox_bytes", "Bytes of peers' messages that wait for the shard", func(x shard) int { return x.InboxBytes }),
 		byShard("millrace_node_inbox_dropped_messages_total", "Messages of peers that were dropped because the share peer_inbox was used up", func(x shard) uint64 { return x.InboxDropped }),

@@ -17,7 +17,7 @@ func Rows() []Row {
 		{"R-01-3", "kill -9 of one of three nodes, two or all of them, under mixed load", "runs", 300, false},
 		{"R-05", "the last batch of a log, never synced, damaged at each place of its last 64 KiB in four ways", "positions", 65_536, false},
 		{"R-06", "bytes of a sealed log flipped, zeroed, copied, cut, removed or replaced", "damages", 10_000, false},
-		{"R-10", "links between three nodes cut: the leader's, a follower's, one way, one pair, flapping, swizzled; under mixed load", "calls", 1_000_000, false},
+		{"R-10", "links between three nodes, or five, cut: the leader's, a follower's, a minority's, one way, one pair, flapping, swizzled; under mixed load", "calls", 1_000_000, false},
 		{"R-11", "the leader of three nodes killed, or stopped for 1 to 30 s, under mixed load", "faults", 100, false},
 		{"R-15", "a worker paused past its lease, settles with old, wrong and guessed tokens", "operations", 10_000, true},
 		{"R-16", "effects, keys put by completions, and money while the server is killed", "operations", 100_000, true},
