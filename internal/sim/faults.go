@@ -195,9 +195,7 @@ func (h *host) runAt(rate int64, d time.Duration) bool {
 // leap lets time go by at once.
 func (w *world) leap(d time.Duration) {
 	w.passed += d
-	for q := range w.ledger.open {
-		w.ledger.aged[q.creates] = true
-	}
+	w.ledger.age()
 	for _, h := range w.hosts {
 		h.tell()
 	}

@@ -72,6 +72,9 @@ func (y *history) checkTime(w *world, shard core.ShardID, term uint64, e *core.E
 	}
 	if !l.opened {
 		l.opened, l.stamp = true, e.Stamp
+		if core.Millis(e.Stamp-last).Duration() >= time.Minute {
+			w.ledger.age() // a term that no majority confirmed the time to, and days that are caught up with now
+		}
 		if e.Stamp > last && e.Stamp > w.shardTime().Add(clockSlack) && len(w.hosts) > 1 {
 			w.violate("shard %d: term %d steps %v beyond the time that most clocks show", shard, term, core.Millis(e.Stamp-w.shardTime()).Duration())
 		}

@@ -98,6 +98,13 @@ func (l *ledger) acknowledged(at place, d core.Proposed, matches func(*core.Comm
 	l.told[shard] = append(l.told[shard], told{d.At.Index, matches, core.AppendResult(nil, &d.Results[0])})
 }
 
+// age notes that days go by in shard time: a create that is under way may be forgotten before it is repeated.
+func (l *ledger) age() {
+	for q := range l.open {
+		l.aged[q.creates] = true
+	}
+}
+
 func (l *ledger) created(id core.TaskID, at core.At) {
 	l.acked[id] = at.Index
 	l.recent = append(l.recent, id)
