@@ -26,7 +26,7 @@ import (
 // installing is an exchange of the state by the applier. The append that waits for it begins the log anew.
 type installing struct {
 	fetch  *fetch
-	append *appendWait
+	append *appendWait // nil: Raft has yet to hand it out
 }
 
 // restore takes in a snapshot that is whole.
@@ -37,19 +37,17 @@ func (s *shard) restore(f *fetch) error {
 		s.n.cleanUp(f.dir)
 		return nil
 	}
-	s.snap.installing, s.snap.dir = true, f.dir
-	s.snap.ready = f
+	s.snap.installing = &installing{fetch: f}
 	return nil
 }
 
 // exchange has the applier exchange the state; w may be submitted when that is done.
 func (s *shard) exchange(w *appendWait) error {
-	f := s.snap.ready
-	s.snap.ready = nil
-	if index, _ := w.a.Snapshot(); f == nil || f.offer.Index != index {
+	in := s.snap.installing
+	if index, _ := w.a.Snapshot(); in == nil || in.append != nil || in.fetch.offer.Index != index {
 		return fmt.Errorf("the log goes on from a snapshot at %d that was not fetched", index)
 	}
-	in := &installing{fetch: f, append: w}
+	in.append = w
 	if s.n.o.Manual {
 		return s.install(in)
 	}
@@ -69,9 +67,9 @@ func (s *shard) install(in *installing) error {
 	}
 	s.machineMu.Lock()
 	err := s.installPatiently(f)
-	m := commit.New(commit.Options{Shard: s.id, Mutant: plantedBug})
+	var m *commit.Machine
 	if err == nil {
-		err = s.store.View(m.Open)
+		m, err = openMachine(s.id, s.store)
 	}
 	if err != nil {
 		s.machineMu.Unlock()
@@ -116,8 +114,8 @@ func (s *shard) installPatiently(f *fetch) error {
 
 // restarted forgets a snapshot whose log has begun anew.
 func (s *shard) restarted() {
-	s.snap.installing = false
-	s.n.cleanUp(s.snap.dir) // the marker stays: a start finds the log behind it, and the next snapshot writes another
+	s.n.cleanUp(s.snap.installing.fetch.dir)
+	s.snap.installing = nil // the marker stays: a start finds the log behind it, and the next snapshot writes another
 }
 
 const markerPrefix = "install-"

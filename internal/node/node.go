@@ -14,6 +14,7 @@ import (
 	"github.com/millrace/millrace/internal/machine/commit"
 	"github.com/millrace/millrace/internal/obs"
 	"github.com/millrace/millrace/internal/replog"
+	"github.com/millrace/millrace/internal/store"
 )
 
 // Node is the shards of one process.
@@ -109,9 +110,9 @@ func (n *Node) openShard(id core.ShardID) (*shard, error) {
 			return nil, err
 		}
 	}
-	m := commit.New(commit.Options{Shard: id, Mutant: plantedBug})
-	if err := st.View(m.Open); err != nil {
-		return nil, fmt.Errorf("rebuild indexes: %w", err)
+	m, err := openMachine(id, st)
+	if err != nil {
+		return nil, err
 	}
 	c, err := replog.New(replog.Config{
 		Shard: id, Replica: n.o.Replica, Voters: n.voters(), Applied: applied, Log: n.o.Log, Logger: n.o.Logger,
@@ -139,6 +140,15 @@ func (n *Node) openShard(id core.ShardID) (*shard, error) {
 		}
 	}
 	return s, nil
+}
+
+// openMachine returns the machine of a shard, with its indexes rebuilt from what is stored.
+func openMachine(id core.ShardID, st *store.Shard) (*commit.Machine, error) {
+	m := commit.New(commit.Options{Shard: id, Mutant: plantedBug})
+	if err := st.View(m.Open); err != nil {
+		return nil, fmt.Errorf("rebuild indexes: %w", err)
+	}
+	return m, nil
 }
 
 // voters returns the numbers of all nodes, ascending.

@@ -51,9 +51,7 @@ type snapshots struct {
 	making     bool
 	restAt     time.Duration            // boot time before which none is made
 	offers     map[uint64]time.Duration // by replica that was offered the one kept: when
-	installing bool
-	ready      *fetch // what the next Append with a snapshot is about
-	dir        string // of the one that is installed
+	installing *installing              // nil: none, and offers are looked at
 
 	fetch *fetch // of the worker
 }
@@ -62,11 +60,11 @@ type snapshots struct {
 type keptSnapshot struct {
 	snap store.Snapshot
 	dir  string
+	lost atomic.Bool // its files cannot be read
 
 	mu    sync.Mutex // guards the fields below
 	used  time.Duration
 	heard map[uint64]time.Duration // by replica, when it last asked for a part
-	lost  bool                     // its files cannot be read
 }
 
 func (k *keptSnapshot) ask(from uint64, now time.Duration) {
@@ -80,18 +78,6 @@ func (k *keptSnapshot) last(from uint64) (heard, used time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.heard[from], k.used
-}
-
-func (k *keptSnapshot) lose() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.lost = true
-}
-
-func (k *keptSnapshot) isLost() bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.lost
 }
 
 type madeSnapshot struct {
@@ -181,7 +167,7 @@ func (s *shard) tickOffers(k *keptSnapshot, now time.Duration) {
 			s.core.SnapshotFailed(f.Replica)
 		}
 	}
-	if _, used := k.last(0); len(s.snap.offers) == 0 && now-used >= keepUnused || k.isLost() {
+	if _, used := k.last(0); len(s.snap.offers) == 0 && now-used >= keepUnused || k.lost.Load() {
 		s.dropSnapshot(k)
 	}
 }
@@ -284,7 +270,7 @@ func (s *shard) serveAsk(from uint64, msg []byte) {
 	out := append(head, make([]byte, min(uint64(s.n.o.SnapshotPart), uint64(file.Size)-p.offset))...)
 	if err := s.n.readPart(filepath.Join(k.dir, file.Name), out[len(head):], int64(p.offset)); err != nil {
 		s.n.o.Logger.Warn("read part of a snapshot", "shard", s.id, "error", err)
-		k.lose()
+		k.lost.Store(true)
 		return
 	}
 	s.n.o.Network.Send(from, s.id, true, out)

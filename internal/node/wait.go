@@ -106,12 +106,12 @@ func (w *waits) wake(k waitKey) {
 func (w *waits) wakeAll() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for k, all := range w.byKey {
+	for _, all := range w.byKey {
 		for _, c := range all {
 			close(c)
 		}
-		delete(w.byKey, k)
 	}
+	clear(w.byKey)
 }
 
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -4,8 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,18 +16,15 @@ import (
 
 // visitor is a client of one node's REST side. It goes where it is sent, and counts how often.
 type visitor struct {
-	t       *testing.T
-	token   string
-	base    string
-	query   string // on every request
-	client  *http.Client
+	web
+	query   string          // on every request
 	seen    map[string]bool // routes as the caller names them
 	hops    int             // most times that one request was sent on
 	hopping int             // of the request under way
 }
 
 func (c *nodes) visitor(i int, query string) *visitor {
-	w := &visitor{t: c.t, token: c.token, base: "http://" + c.peers[i].HTTP, query: query, seen: map[string]bool{}}
+	w := &visitor{web: web{t: c.t, address: c.peers[i].HTTP, token: c.token}, query: query, seen: map[string]bool{}}
 	w.client = &http.Client{CheckRedirect: func(req *http.Request, via []*http.Request) error {
 		w.hopping = len(via)
 		req.Header.Set("Authorization", "Bearer "+w.token) // another port of one host is another host to some
@@ -36,14 +33,8 @@ func (c *nodes) visitor(i int, query string) *visitor {
 	return w
 }
 
-// visitAnswer is what a request got.
-type visitAnswer struct {
-	status int
-	body   []byte
-}
-
 // do sends a request to the path, in which id stands for {id}, and expects a status of the list. Not for concurrent use.
-func (w *visitor) do(method, route, id, body string, want ...int) visitAnswer {
+func (w *visitor) do(method, route, id, body string, want ...int) (answer []byte) {
 	w.t.Helper()
 	w.seen[method+" "+strings.SplitN(route, "?", 2)[0]] = true
 	path := strings.ReplaceAll(route, "{id}", id)
@@ -58,31 +49,12 @@ func (w *visitor) do(method, route, id, body string, want ...int) visitAnswer {
 		path += sep + w.query
 	}
 	w.hopping = 0
-	a := w.ask(method, path, body)
+	status, got := w.call(method, path, body)
 	w.hops = max(w.hops, w.hopping)
-	for _, status := range want {
-		if a.status == status {
-			return a
-		}
+	if !slices.Contains(want, status) {
+		w.t.Errorf("%s %s: %d %s, want %v", method, path, status, got, want)
 	}
-	w.t.Errorf("%s %s: %d %s, want %v", method, path, a.status, a.body, want)
-	return a
-}
-
-func (w *visitor) ask(method, path, body string) visitAnswer {
-	w.t.Helper()
-	req, err := http.NewRequestWithContext(bounded(w.t, 30*time.Second), method, w.base+path, strings.NewReader(body))
-	noErr(w.t, err)
-	req.Header.Set("Authorization", "Bearer "+w.token)
-	if body != "" {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	resp, err := w.client.Do(req)
-	noErr(w.t, err)
-	defer resp.Body.Close() //nolint:errcheck // it is read to its end
-	b, err := io.ReadAll(resp.Body)
-	noErr(w.t, err)
-	return visitAnswer{resp.StatusCode, b}
+	return []byte(got)
 }
 
 // claimed claims the one ready task; it returns the task's id and the lease's token.
@@ -92,9 +64,9 @@ func (w *visitor) claimed() (id, token string) {
 	var given struct {
 		Tasks []struct{ ID, Token string }
 	}
-	noErr(w.t, json.Unmarshal(a.body, &given))
+	noErr(w.t, json.Unmarshal(a, &given))
 	if len(given.Tasks) != 1 {
-		w.t.Fatalf("a claim got %s", a.body)
+		w.t.Fatalf("a claim got %s", a)
 	}
 	return given.Tasks[0].ID, given.Tasks[0].Token
 }
@@ -153,7 +125,7 @@ func TestEveryRouteServesAtAFollowerByRedirectAndByForwarding(t *testing.T) {
 		var doc struct {
 			Paths map[string]map[string]json.RawMessage
 		}
-		noErr(t, json.Unmarshal(w.ask("GET", "/v1/openapi.json", "").body, &doc))
+		noErr(t, json.Unmarshal(w.do("GET", "/v1/openapi.json", "", "", 200), &doc))
 		for path, methods := range doc.Paths {
 			for method := range methods {
 				if route := strings.ToUpper(method) + " " + path; !w.seen[route] {
@@ -175,7 +147,7 @@ func TestWhatWasJustMadeIsFoundOnEveryNode(t *testing.T) {
 	for range 100 {
 		a := maker.do("POST", "/v1/tasks", "", `{"queue":"q"}`, 201)
 		var made struct{ ID, Index string }
-		noErr(t, json.Unmarshal(a.body, &made))
+		noErr(t, json.Unmarshal(a, &made))
 		for _, w := range readers {
 			w.do("GET", "/v1/tasks/{id}", made.ID, "", 200)
 			w.do("GET", "/v1/tasks/{id}?consistency=stale&min_index="+made.Index, made.ID, "", 200)
@@ -201,7 +173,7 @@ func TestClaimsThatAreGivenUpLeaveNoLease(t *testing.T) {
 			w := c.visitor(i%3, "ns=wide")
 			short, cancel := context.WithTimeout(ctx, time.Duration(20+10*i)*time.Millisecond)
 			defer cancel()
-			req, err := http.NewRequestWithContext(short, "POST", w.base+"/v1/tasks:claim?ns=wide", strings.NewReader(`{"queues":["q"],"wait":"20s"}`))
+			req, err := http.NewRequestWithContext(short, "POST", "http://"+w.address+"/v1/tasks:claim?ns=wide", strings.NewReader(`{"queues":["q"],"wait":"20s"}`))
 			if err != nil {
 				t.Error(err)
 				return

@@ -19,6 +19,7 @@ type web struct {
 	t       *testing.T
 	address string
 	token   string
+	client  *http.Client // nil: a connection of its own for each request
 }
 
 // serveWeb starts the real binary; serving tells where it serves REST now.
@@ -35,7 +36,7 @@ func serveWeb(t *testing.T, flags ...string) (s *proc.Server, serving func() web
 		if l.HTTP == "" {
 			t.Fatalf("the ready file says %s", b)
 		}
-		return web{t, l.HTTP, s.Tokens[0].Secret}
+		return web{t: t, address: l.HTTP, token: s.Tokens[0].Secret}
 	}
 }
 
@@ -52,7 +53,10 @@ func (w web) curl(c curl) (int, string) {
 	for _, h := range c.header {
 		req.Header.Add(h[0], h[1])
 	}
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	client := w.client
+	if client == nil {
+		client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	}
 	resp, err := client.Do(req)
 	noErr(w.t, err)
 	defer resp.Body.Close()

@@ -44,7 +44,7 @@ func TestANodeThatWasAwayForLongGetsTheStateAndServes(t *testing.T) {
 	w := c.visitor(away, "ns=wide")
 	for _, id := range ids {
 		var task struct{ ID, State string }
-		noErr(t, json.Unmarshal(w.do("GET", "/v1/tasks/{id}", id, "", 200).body, &task))
+		noErr(t, json.Unmarshal(w.do("GET", "/v1/tasks/{id}", id, "", 200), &task))
 		if task.ID != id || task.State != "ready" {
 			t.Fatalf("the node shows %+v for %s", task, id)
 		}
