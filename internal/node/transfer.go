@@ -265,6 +265,7 @@ type Standing struct {
 	Term    uint64
 	Commit  uint64 // index up to which the log is known here to be committed
 	Applied uint64
+	First   uint64 // start of the log: what was before is cut off
 	Last    uint64 // end of the log
 	Changes uint64 // of who leads, seen since the start
 }
@@ -281,7 +282,7 @@ func (n *Node) Standings() []Standing {
 func (s *shard) stand() Standing {
 	applied := s.applied.Load() // first: it is never ahead of what is committed
 	return Standing{
-		Shard: s.id, Leader: s.leader.Load(), Serves: s.ready.Load(), Term: s.standing.term.Load(), Applied: applied,
+		First: s.n.o.Log.State(s.id).First, Shard: s.id, Leader: s.leader.Load(), Serves: s.ready.Load(), Term: s.standing.term.Load(), Applied: applied,
 		Commit: max(s.standing.commit.Load(), applied), Last: max(s.standing.last.Load(), applied), Changes: s.standing.changes.Load(),
 	}
 }

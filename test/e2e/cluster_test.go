@@ -61,16 +61,28 @@ func startClusterWith(t *testing.T, n, shards int, change func(o *server.Options
 	return c
 }
 
-// freePorts returns addresses on which nobody listens now.
+// nextPort is where freePorts looks next. Tests of other processes began elsewhere.
+var nextPort atomic.Uint32
+
+// freePorts returns addresses on which nobody listens now, and that no outgoing connection gets: a node that is started
+// again finds its own still free.
 func freePorts(t *testing.T, n int) (out []string) {
 	t.Helper()
-	for range n {
-		lis, err := net.Listen("tcp", "127.0.0.1:0")
-		noErr(t, err)
+	const first, count = 20_000, 10_000 // below those the system gives to outgoing connections
+	nextPort.CompareAndSwap(0, 1+uint32(os.Getpid()*131%count))
+	for range count {
+		if len(out) == n {
+			return out
+		}
+		lis, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", first+nextPort.Add(1)%count))
+		if err != nil {
+			continue
+		}
 		defer lis.Close() //nolint:errcheck // all are open until all are drawn
 		out = append(out, lis.Addr().String())
 	}
-	return out
+	t.Fatal("no port is free")
+	return nil
 }
 
 // options are those of the i-th node.

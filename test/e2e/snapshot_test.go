@@ -21,6 +21,7 @@ func TestANodeThatWasAwayForLongGetsTheStateAndServes(t *testing.T) {
 	if _, err := k.CreateNamespace(ctx, 4); err != nil {
 		t.Fatal(err)
 	}
+	had := c.running[away].Node().Standings()
 	c.stop(away)
 	const tasks = 200
 	job := millrace.Job[int, int]("double")
@@ -40,6 +41,16 @@ func TestANodeThatWasAwayForLongGetsTheStateAndServes(t *testing.T) {
 	if _, err := job.Add(ctx, k, tasks); err != nil {
 		t.Fatal(err)
 	}
+	eventually(t, "the others cut what the node lacks off their logs", func() bool {
+		for _, i := range others {
+			for shard, st := range c.running[i].Node().Standings() {
+				if st.First <= had[shard].Last+1 {
+					return false
+				}
+			}
+		}
+		return true
+	})
 	c.start(away)
 	w := c.visitor(away, "ns=wide")
 	for _, id := range ids {
