@@ -291,6 +291,7 @@ func TestWhatWasAcknowledgedOutlivesItsLeader(t *testing.T) {
 }
 
 func TestEachShardIsLedWhereItIsAtHome(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("a shard stays where it is for ten seconds at least")
 	}

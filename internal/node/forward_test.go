@@ -87,6 +87,7 @@ func TestProposalsAreForwardedToWhoeverLeads(t *testing.T) {
 
 // A forwarded proposal ends though its leader vanishes: it may have been applied.
 func TestAForwardedProposalEndsWhenItsLeaderIsGone(t *testing.T) {
+	t.Parallel()
 	c := openCluster(t, 3, patient)
 	ctx := within(t, 30*time.Second)
 	lead := c.leader(ctx, 0, 0).node.o.Replica

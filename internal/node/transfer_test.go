@@ -194,6 +194,7 @@ func TestALeaderThatReachesNobodyGivesUpAndServesOn(t *testing.T) {
 }
 
 func TestAShardThatWasMovedOnPurposeDoesNotGoHome(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("shards come home slowly")
 	}

@@ -76,6 +76,7 @@ func TestPayloadsAndResultsAreTheSameBytesByEachTransport(t *testing.T) {
 }
 
 func TestALeaseShorterThanItsHandlerIsRenewedByEachTransport(t *testing.T) {
+	t.Parallel()
 	eachTransport(t, func(t *testing.T, opts ...millrace.Option) {
 		c := dial(t, opts...)
 		job := millrace.Job[int, int]("renewed").Lease(time.Second)
@@ -108,6 +109,7 @@ func TestALeaseShorterThanItsHandlerIsRenewedByEachTransport(t *testing.T) {
 }
 
 func TestALeaseThatTheServerEndsEndsTheHandlerByEachTransport(t *testing.T) {
+	t.Parallel()
 	eachTransport(t, func(t *testing.T, opts ...millrace.Option) {
 		c := dial(t, append(opts, millrace.Logger(quiet()))...)
 		job := millrace.Job[int, int]("timed").Lease(time.Second).MaxRun(time.Second).Attempts(1)

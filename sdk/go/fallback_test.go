@@ -148,7 +148,8 @@ func TestTheStreamIsTakenAgainWhenGRPCComesThroughAndNothingIsLostOrDoubled(t *t
 			t.Fatal(err)
 		}
 		if got, err := h.Wait(ctx); err != nil || got != n {
-			t.Fatalf("got %d, %v, want %d", got, err, n)
+			info, late := c.Task(bounded(t), h.ID)
+			t.Fatalf("got %d, %v, want %d over %s; the task is %+v, %v", got, err, n, c.Transport(), info, late)
 		}
 		if err := c.Commit(ctx, func(tx *millrace.Tx) { job.AddTx(tx, made) }); err != nil {
 			t.Fatal(err)
@@ -186,6 +187,7 @@ func TestTheStreamIsTakenAgainWhenGRPCComesThroughAndNothingIsLostOrDoubled(t *t
 
 // The task was claimed without a session, which the stream's session must not take for a lost lease.
 func TestATaskThatWasClaimedOverRESTIsFinishedOverTheStream(t *testing.T) {
+	t.Parallel()
 	p := newProxy(t)
 	c := p.dial()
 	job := millrace.Job[int, int]("long").Lease(5 * time.Second) // a busy machine renews late

@@ -206,6 +206,7 @@ func TestClaimsTakeTasksOfAnyPartition(t *testing.T) {
 
 // Tasks of each partition are in their handlers while the way changes from REST to streams, and back.
 func TestTasksOfAllPartitionsAreFinishedOverAnotherTransport(t *testing.T) {
+	t.Parallel()
 	p := newProxy(t)
 	c := p.dial()
 	if _, err := c.CreateNamespace(bounded(t), 4); err != nil {

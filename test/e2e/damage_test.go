@@ -108,6 +108,7 @@ func TestAFlippedBitBeforeTheLastSealIsRefusedByFileAndOffset(t *testing.T) {
 // TestALogCutAnywhereOpensToAPrefix cuts the end of a log byte by byte, from behind: a look finds it whole, and the last
 // entry is never one before the cut. Some of the cuts are really started.
 func TestALogCutAnywhereOpensToAPrefix(t *testing.T) {
+	t.Parallel()
 	s, _ := serve(t)
 	tasks := writeTasks(t, newRaw(t, s.Address(), s.Tokens[0].Secret), 120)
 	s.Kill()

@@ -9,6 +9,7 @@ import (
 
 // A client that found no leader for a while goes to the one that comes.
 func TestAClientFindsTheLeaderAfterALongTimeWithoutOne(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, 3, 1)
 	k := c.client(0)
 	put := func() error {
