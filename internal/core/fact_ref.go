@@ -32,7 +32,7 @@ var refReasons = [...]string{
 	RefExists: "ref_exists", RefNotFound: "ref_not_found", RefBadName: "ref_name", RefConflict: "ref_conflict",
 	RefTxnConflict: "txn_conflict", RefDuplicate: "ref_duplicate", RefProtected: "ref_protected", RefHidden: "ref_hidden",
 	RefRepoNotFound: "repo_not_found", RefRepoExists: "repo_exists", RefPackExpired: "pack_unavailable",
-	RefCheckStale: "check_stale", RefScope: "scope",
+	RefCheckStale: "check_stale", RefScope: "scope", RefLimit: "limit",
 }
 
 // String returns the reason's name in the contract.
@@ -90,8 +90,51 @@ func (f RefFailure) Error() string {
 		b.WriteString("its objects were checked too long ago")
 	case RefScope:
 		b.WriteString("scope " + f.Other + " is missing")
+	case RefLimit:
+		b.WriteString("limit " + f.Other + " reached")
 	default:
 		b.WriteString("refused")
 	}
 	return b.String()
+}
+
+// RefClass is what kind of refusal a reason is: edges and machines have a code for each.
+type RefClass uint8
+
+// The classes.
+const (
+	RefClassInvalid      RefClass = 0 // the request is wrong whatever the state
+	RefClassPrecondition RefClass = 1
+	RefClassExists       RefClass = 2
+	RefClassNotFound     RefClass = 3
+	RefClassDenied       RefClass = 4
+	RefClassUnavailable  RefClass = 5
+	RefClassExhausted    RefClass = 6
+)
+
+// Class returns the class of r.
+func (r RefReason) Class() RefClass {
+	switch r {
+	case RefMismatch, RefObjectMissing, RefObjectNotCommit, RefNotSymbolic, RefSymrefDepth, RefRepoReadOnly:
+		return RefClassPrecondition
+	case RefExists, RefRepoExists:
+		return RefClassExists
+	case RefNotFound, RefRepoNotFound:
+		return RefClassNotFound
+	case RefProtected, RefHidden, RefScope:
+		return RefClassDenied
+	case RefPackExpired, RefCheckStale:
+		return RefClassUnavailable
+	case RefLimit:
+		return RefClassExhausted
+	}
+	return RefClassInvalid
+}
+
+// Class returns that of the first failure.
+func (e RefRefused) Class() RefClass {
+	if len(e.Failures) == 0 {
+		return RefClassInvalid
+	}
+	return e.Failures[0].Reason.Class()
 }

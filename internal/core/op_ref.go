@@ -171,7 +171,8 @@ const (
 	RefRepoExists      RefReason = 16 // repo_exists
 	RefPackExpired     RefReason = 17 // pack_unavailable: staged too long ago
 	RefCheckStale      RefReason = 18 // check_stale: the facts are of an older epoch
-	RefScope           RefReason = 19 // scope: forcing needs ref:force
+	RefScope           RefReason = 19 // scope: Other is the one that is missing
+	RefLimit           RefReason = 20 // limit: Other is its name
 )
 
 // RefFailure is one failed change: its position in the transaction, or -1 for the whole, and why.
