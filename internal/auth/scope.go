@@ -13,9 +13,17 @@ const (
 	KVRead
 	KVWrite
 	Admin
+	RefRead
+	RefWrite
+	RefForce  // updates that do not descend from what was there
+	RefCreate // repositories
+	RefAdmin  // hidden refs, settings and deletion of repositories
 
 	// All is every scope.
-	All = TaskCreate | TaskWork | TaskRead | KVRead | KVWrite | Admin
+	All = TaskCreate | TaskWork | TaskRead | KVRead | KVWrite | Admin | refs | RefCreate | RefAdmin
+
+	// refs is what who works with repositories needs.
+	refs = RefRead | RefWrite | RefForce
 )
 
 var scopeNames = [...]struct {
@@ -28,6 +36,11 @@ var scopeNames = [...]struct {
 	{KVRead, "kv:read"},
 	{KVWrite, "kv:write"},
 	{Admin, "admin"},
+	{RefRead, "ref:read"},
+	{RefWrite, "ref:write"},
+	{RefForce, "ref:force"},
+	{RefCreate, "ref:create"},
+	{RefAdmin, "ref:admin"},
 }
 
 // Has reports whether s holds every scope of want.
@@ -64,9 +77,9 @@ func ParseScope(name string) (Scopes, bool) {
 func ParseRole(name string) (Scopes, bool) {
 	switch name {
 	case "producer":
-		return TaskCreate | TaskRead | KVRead | KVWrite, true
+		return TaskCreate | TaskRead | KVRead | KVWrite | refs, true
 	case "worker":
-		return TaskCreate | TaskWork | TaskRead | KVRead | KVWrite, true
+		return TaskCreate | TaskWork | TaskRead | KVRead | KVWrite | refs, true
 	case "admin":
 		return All, true
 	}

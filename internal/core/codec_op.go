@@ -58,6 +58,8 @@ func (w *writer) op(op Op) {
 		f.uint(op.IfRev)
 	case *KVCheck:
 		w.kvCheck(op)
+	case *RefTxn, *RepoCreate, *RepoSet, *RepoDelete, *RepoUndelete:
+		w.refOp(op)
 	}
 }
 
@@ -106,6 +108,8 @@ func (r *reader) op() Op {
 		return op
 	case OpKVCheck:
 		return r.kvCheck()
+	case OpRefTxn, OpRepoCreate, OpRepoSet, OpRepoDelete, OpRepoUndelete:
+		return r.refOp(kind)
 	default:
 		return r.systemOp(kind)
 	}

@@ -20,6 +20,7 @@ const (
 	factDenied           byte = 14
 	factRateLimited      byte = 15
 	factNotLeader        byte = 16
+	factRefRefused       byte = 17
 )
 
 // AppendResult appends the encoding of r, facts included, to dst. Equal results have equal encodings, so that it
@@ -97,6 +98,9 @@ func (w *writer) opResult(o *OpResult) {
 	f.has(o.More)
 	f.uint(uint64(o.Tenant))
 	f.uint(uint64(o.Namespace))
+	if f.has(o.Refs != nil) {
+		w.refsAnswer(o.Refs)
+	}
 }
 
 func (r *reader) opResult(o *OpResult) {
@@ -129,6 +133,9 @@ func (r *reader) opResult(o *OpResult) {
 	o.More = f.has()
 	o.Tenant = TenantID(f.uint(math.MaxUint32))
 	o.Namespace = NamespaceID(f.uint(math.MaxUint32))
+	if f.has() {
+		o.Refs = r.refsAnswer()
+	}
 	f.end()
 }
 
@@ -218,6 +225,9 @@ func (w *writer) fact(fact Fact) {
 		w.text(f.Message)
 	case SessionExpired:
 		w.byte(factSessionExpired)
+	case RefRefused:
+		w.byte(factRefRefused)
+		w.refRefused(f)
 	default:
 		w.nodeFact(fact)
 	}
@@ -254,6 +264,8 @@ func (r *reader) fact() Fact {
 		return Invalid{Field: r.text(), Reason: r.text(), Message: r.text()}
 	case factSessionExpired:
 		return SessionExpired{}
+	case factRefRefused:
+		return r.refRefused()
 	default:
 		return r.nodeFact(number)
 	}

@@ -47,7 +47,7 @@ func fill(t *rapid.T, v reflect.Value, path string) {
 	case TaskID:
 		v.Set(reflect.ValueOf(taskIDs().Draw(t, path)))
 		return
-	case SessionID, RequestID:
+	case SessionID, RequestID, RepoID, ObjectID, Digest:
 		if rapid.Bool().Draw(t, path+"?") {
 			for i := range v.Len() {
 				v.Index(i).SetUint(uint64(rapid.Byte().Draw(t, path)))
@@ -84,7 +84,14 @@ func fill(t *rapid.T, v reflect.Value, path string) {
 				fill(t, v.Index(i), fmt.Sprintf("%s[%d]", path, i))
 			}
 		}
-	case reflect.Array, reflect.Pointer, reflect.Interface:
+	case reflect.Pointer:
+		if v.Type().Elem() == reflect.TypeFor[RefsAnswer]() || v.Type().Elem() == reflect.TypeFor[RefFailure]() {
+			if rapid.Bool().Draw(t, path+"?") {
+				v.Set(reflect.New(v.Type().Elem()))
+				fill(t, v.Elem(), path)
+			}
+		}
+	case reflect.Array, reflect.Interface:
 	default:
 		panic("no rule for " + v.Type().String())
 	}
@@ -94,7 +101,7 @@ func allOps() []Op {
 	return []Op{
 		&TaskCreate{}, &TaskComplete{}, &TaskFail{}, &TaskSnooze{}, &TaskRelease{}, &TaskRenew{}, &TaskDelete{},
 		&TaskRunNow{}, &QueueSet{}, &Grant{}, &Tick{}, &TermStart{}, &NamespaceCreate{}, &NamespaceSet{},
-		&KVPut{}, &KVDelete{}, &KVCheck{},
+		&KVPut{}, &KVDelete{}, &KVCheck{}, &RefTxn{}, &RepoCreate{}, &RepoSet{}, &RepoDelete{}, &RepoUndelete{},
 	}
 }
 
@@ -116,6 +123,7 @@ func allFacts() []Fact {
 		Denied{},
 		RateLimited{},
 		NotLeader{},
+		RefRefused{},
 	}
 }
 
@@ -276,6 +284,7 @@ func sampleEntry() *Entry {
 					&KVCheck{Keyspace: "other", Key: []byte("9"), Target: TargetRev, Compare: CompareExists},
 				},
 			},
+			{Partition: p, Principal: "w1", Ops: sampleRefOps()},
 			{Partition: p, Principal: "w1", Session: SessionID{1, 15: 2}, Seq: 5, Ops: []Op{
 				&TaskFail{Task: id, Token: 78, Fatal: true, HasRetry: true, RetryAfter: 9, Error: TaskError{"c", "m", "s"}},
 				&TaskSnooze{Task: id, Token: 79, Until: 1_700_000_001_000, Delay: 10},
@@ -306,6 +315,7 @@ func sampleResults() []Result {
 			}},
 		}}},
 		{FailedInstead: true},
+		sampleRefResult(),
 	}
 	facts := []Fact{
 		NotFound{"task", "x"},
@@ -324,6 +334,7 @@ func sampleResults() []Result {
 		Denied{"admin"},
 		RateLimited{"creates", 100},
 		NotLeader{"h:1"},
+		sampleRefRefused(),
 	}
 	for i, f := range facts {
 		results = append(results, Result{Refusal: &Refusal{Op: FenceOp + i, Fact: f}})

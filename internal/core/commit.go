@@ -86,6 +86,8 @@ type OpResult struct {
 
 	Tenant    TenantID    // NamespaceCreate
 	Namespace NamespaceID // NamespaceCreate
+
+	Refs *RefsAnswer // ops of the refs service
 }
 
 // Assigned is one task given to a worker.

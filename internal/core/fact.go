@@ -6,7 +6,7 @@ import (
 )
 
 // Fact is the reason for a refusal. Facts are matched by type, never by text; each edge has one table from fact to
-// code and status. The set is closed: the types of this file.
+// code and status. The set is closed: the types of this file and RefRefused.
 type Fact interface {
 	error
 	fact()

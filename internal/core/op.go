@@ -37,10 +37,10 @@ const (
 	OpKVBranch      OpKind = 41 // reserved
 	OpKeyspaceSet   OpKind = 42 // reserved
 
-	OpRefCreate    OpKind = 64 // reserved
-	OpRefUpdate    OpKind = 65 // reserved
-	OpRefDelete    OpKind = 66 // reserved
-	OpRefVerify    OpKind = 67 // reserved
+	OpRefCreate    OpKind = 64 // 64 to 71 stand within a RefTxn
+	OpRefUpdate    OpKind = 65
+	OpRefDelete    OpKind = 66
+	OpRefVerify    OpKind = 67
 	OpVectorUpsert OpKind = 96 // reserved
 	OpVectorDelete OpKind = 97 // reserved
 )

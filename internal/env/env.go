@@ -1,9 +1,9 @@
-// Package env declares the seams between Millrace and the world: clock, files, network and randomness. The real forms
-// of the first, third and fourth are here; files come from package store, which adapts the file system beneath the
+// Package env declares the seams between Millrace and the world: clock, files, network, randomness and other programs.
+// The real forms of all but the second are here; files come from package store, which adapts the file system beneath the
 // database, so that one crash in a test hits everything durable at one instant.
 //
-// No other package of internal reads a clock, opens a file, dials or draws random numbers by itself; internal/lint
-// holds that.
+// No other package of internal reads a clock, opens a file, dials, draws random numbers or starts a process by itself;
+// internal/lint holds that.
 package env
 
 import (
@@ -45,6 +45,8 @@ type FS interface {
 	OpenDir(name string) (File, error)
 	Remove(name string) error
 	Rename(from, to string) error
+	// Link gives a file a second name; it fails, with errors.Is(err, fs.ErrExist), if that is taken.
+	Link(from, to string) error
 	MkdirAll(dir string) error
 	// Lock takes an exclusive lock on a file that it makes; it fails while another process, or this one, holds it.
 	Lock(name string) (io.Closer, error)

@@ -40,6 +40,8 @@ func (f fileSystem) Remove(name string) error { return f.fs.Remove(name) }
 
 func (f fileSystem) Rename(from, to string) error { return f.fs.Rename(from, to) }
 
+func (f fileSystem) Link(from, to string) error { return f.fs.Link(from, to) }
+
 func (f fileSystem) MkdirAll(dir string) error { return f.fs.MkdirAll(dir, dirMode) }
 
 func (f fileSystem) Lock(name string) (io.Closer, error) { return f.fs.Lock(name) }

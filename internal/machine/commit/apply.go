@@ -220,7 +220,14 @@ func (m *Machine) ops(part *partition, c *core.Commit, ops []core.Op) (verdict, 
 	v := verdict{ops: m.answers[:0:len(ops)]}
 	m.answers = m.answers[len(ops):]
 	for i, op := range ops {
-		r, fact, err := m.op(part, c.Principal, rev, op)
+		var r core.OpResult
+		var fact core.Fact
+		var err error
+		if isRefsOp(op) {
+			r, fact, err = m.refsOp(part, c, op)
+		} else {
+			r, fact, err = m.op(part, c.Principal, rev, op)
+		}
 		if err != nil {
 			return verdict{}, fmt.Errorf("op %d: %w", i, err)
 		}
@@ -301,7 +308,7 @@ func cut(s string, n int) string {
 
 // codeOf names the class of a refusal, as clients know it.
 func codeOf(fact core.Fact) errs.Code {
-	switch fact.(type) {
+	switch fact := fact.(type) {
 	case core.NotFound:
 		return errs.NotFound
 	case core.AlreadyExists:
@@ -318,6 +325,8 @@ func codeOf(fact core.Fact) errs.Code {
 		return errs.ResourceExhausted
 	case core.TooLarge:
 		return errs.TooLarge
+	case core.RefRefused:
+		return refCode(fact)
 	}
 	return errs.InvalidArgument
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/millrace/millrace/internal/keys"
 	"github.com/millrace/millrace/internal/machine/kv"
 	"github.com/millrace/millrace/internal/machine/queue"
+	"github.com/millrace/millrace/internal/machine/refs"
 )
 
 // Options of a shard's machine. The limits are part of the rules of Apply: all replicas must use the same. A zero
@@ -31,6 +32,7 @@ type Options struct {
 	MaxOps      int   // ops and conditions of a commit; default core.MaxCommitOps
 
 	Queue queue.Options // for every partition's queue
+	Refs  refs.Options  // for every partition's refs
 
 	// Mutant names the planted bugs that are switched on. Only builds with the tag mutants ask it.
 	Mutant func(name string) bool

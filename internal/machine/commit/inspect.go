@@ -26,6 +26,9 @@ func (m *Machine) inspect(c *core.Commit) *core.Refusal {
 	if len(strays) > 0 {
 		return &core.Refusal{Op: strays[0], Fact: core.WrongPartition{Ops: strays}}
 	}
+	if refusal := inspectRefs(c); refusal != nil {
+		return refusal
+	}
 	if i := keyTwice(c.Ops); i >= 0 {
 		return &core.Refusal{Op: i, Fact: core.Invalid{
 			Field: fmt.Sprintf("ops[%d].key", i), Reason: "duplicate_key", Message: "an op before it writes the same key",

@@ -78,6 +78,17 @@ func (m *Machine) tickPartition(part *partition, limit uint32) (used uint32, err
 		}
 		used = min(limit, used+tx.n) // a step is at least one change
 	}
+	if used < limit && part.refs.Due() <= m.clock.stamp {
+		tx := &counting{Txn: m.tx}
+		more, err := part.refs.Tick(tx, m.clock.stamp, limit-used)
+		if err != nil {
+			return 0, err
+		}
+		if more {
+			return limit, nil
+		}
+		used = min(limit, used+tx.n)
+	}
 	if part.due <= m.clock.stamp {
 		return limit, nil
 	}

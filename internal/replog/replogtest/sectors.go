@@ -209,6 +209,23 @@ func (s *Sectors) Rename(from, to string) error {
 	return nil
 }
 
+// Link gives a file a second name, which a crash may lose until its directory is synced.
+func (s *Sectors) Link(from, to string) error {
+	_, _, f := s.find(from)
+	if f == nil {
+		return missing(from)
+	}
+	target, as, taken := s.find(to)
+	if target == nil {
+		return missing(to)
+	}
+	if taken != nil {
+		return &fs.PathError{Op: "link", Path: to, Err: fs.ErrExist}
+	}
+	target.now[as] = f
+	return nil
+}
+
 // MkdirAll makes directories. They outlive every crash: what is lost is in them.
 func (s *Sectors) MkdirAll(dir string) error {
 	for at := filepath.Clean(dir); ; at = filepath.Dir(at) {

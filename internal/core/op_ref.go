@@ -1,0 +1,190 @@
+package core
+
+// The kinds of change in a transaction of refs share their numbers with ops. In an entry they stand only within a
+// RefTxn: judged together, as names and conflicts ask for.
+const (
+	OpSymrefUpdate OpKind = 68
+	OpSymrefCreate OpKind = 69
+	OpSymrefDelete OpKind = 70
+	OpSymrefVerify OpKind = 71
+	OpRefTxn       OpKind = 72
+	OpRepoCreate   OpKind = 73
+	OpRepoSet      OpKind = 74
+	OpRepoDelete   OpKind = 75
+	OpRepoUndelete OpKind = 76
+	OpPackSwap     OpKind = 77 // reserved: a rollup or a collection
+	OpRefPrepare   OpKind = 78 // reserved: the first phase of two
+	OpRefEnd       OpKind = 79 // reserved: the second
+)
+
+// Limits of a transaction of refs.
+const (
+	MaxRefChanges = 10_000
+	MaxRefName    = 1024 // bytes
+	MaxRefMessage = 1024 // bytes
+	MaxTxnPacks   = 16
+	MaxPushOption = 32 // options of a push, each of at most 1 KiB
+)
+
+// Ancestry is what a proposer found out about an update: whether the new commit descends from the old one. Numbers are
+// in entries.
+type Ancestry uint8
+
+// What may be known of an update.
+const (
+	AncestryUnknown Ancestry = 0
+	FastForward     Ancestry = 1
+	Forced          Ancestry = 2
+)
+
+// RefChange is one change, or condition, of a transaction.
+type RefChange struct {
+	Kind OpKind // OpRefCreate, OpRefUpdate, OpRefDelete, OpRefVerify, OpSymref...
+	Name string
+
+	HasOld bool // Old is compared: zero = the ref must not exist
+	Old    ObjectID
+	New    ObjectID // OpRefUpdate: zero = delete
+
+	Target       string // of the symbolic ref that is made or must be there
+	HasOldTarget bool   // OldTarget is compared: empty = must not exist
+	OldTarget    string
+
+	NoDeref   bool // changes the symbolic ref itself, not what it points to
+	MissingOK bool // OpRefDelete: a ref that is not there is no failure
+	Message   string
+
+	// Facts, written by the proposer: Apply looks at no object.
+	Type     ObjectType // of New; ObjectMissing when it is not held
+	Peeled   ObjectID   // what the tag New finally points to; zero when New is no tag
+	Base     ObjectID   // the old id that Ancestry speaks of
+	Ancestry Ancestry
+}
+
+// RefTxn changes refs of one repository: all of Changes or, with Partial, each that may. The order of the changes means
+// nothing, but with Partial, where one stands after another. A commit holds at most one for each repository.
+type RefTxn struct {
+	Repo    string
+	ID      RepoID // if set, the repository that was meant by the name
+	Changes []RefChange
+	Partial bool
+	Message string // of changes that have none of their own
+
+	Push     RequestID // of a push: its id
+	Packs    []Pack    // that hold new objects, durable already; the first commit that names one adds it
+	StagedAt ShardTime // when they became so; refused 30 minutes later
+	Epoch    uint32    // of the repository, when the facts were checked
+	Options  []string  // of a push, as they came
+	Via      Via
+	Admin    bool // the principal may change hidden refs
+	NoForce  bool // the principal may not force an update
+}
+
+// RepoCreate makes a repository; its HEAD points to a branch that does not exist yet.
+type RepoCreate struct {
+	Name   string
+	ID     RepoID
+	Tag    string // places the repository; empty = its name
+	Branch string // the default branch without refs/heads/; empty = main
+	Config RepoConfig
+}
+
+// RepoSet replaces the settings of a repository.
+type RepoSet struct {
+	Name      string
+	Branch    string // if not empty, HEAD points to this branch from now on
+	Config    RepoConfig
+	IfVersion int64 // -1 = any
+}
+
+// RepoDelete frees a repository's name. What it holds goes 7 days later.
+type RepoDelete struct {
+	Name      string
+	IfVersion int64 // -1 = any
+}
+
+// RepoUndelete brings a deleted repository back under its name.
+type RepoUndelete struct {
+	Name string
+	ID   RepoID // zero = the one of that name that was deleted last
+}
+
+// Kind returns the op's number.
+func (*RefTxn) Kind() OpKind { return OpRefTxn }
+
+// Kind returns the op's number.
+func (*RepoCreate) Kind() OpKind { return OpRepoCreate }
+
+// Kind returns the op's number.
+func (*RepoSet) Kind() OpKind { return OpRepoSet }
+
+// Kind returns the op's number.
+func (*RepoDelete) Kind() OpKind { return OpRepoDelete }
+
+// Kind returns the op's number.
+func (*RepoUndelete) Kind() OpKind { return OpRepoUndelete }
+
+// Place returns the partition of a repository: by its tag, else by its name.
+func (op *RepoCreate) Place(partitions int) uint16 { return PlaceRepo(op.Name, op.Tag, partitions) }
+
+// PlaceRepo returns the partition of a repository of that name and tag.
+func PlaceRepo(name, tag string, partitions int) uint16 {
+	if tag != "" {
+		return PlaceText([]byte(tag), partitions)
+	}
+	return PlaceText([]byte(name), partitions)
+}
+
+// RefsAnswer is what an op of the refs service answers.
+type RefsAnswer struct {
+	Repo    RepoID
+	Rev     uint64      // of the repository, after the commit
+	Changes []RefResult // RefTxn: one per change
+}
+
+// RefResult is what became of one change. A verified ref has Old and New alike.
+type RefResult struct {
+	Old, New ObjectID
+	Failure  *RefFailure // of a partial transaction: why nothing happened
+}
+
+// RefReason says why a change was refused. Numbers are stored, in results.
+type RefReason uint8
+
+// The reasons. Their names are those of the contract.
+const (
+	RefMismatch        RefReason = 1  // ref_mismatch: Expected, Actual, or the targets in their place
+	RefObjectMissing   RefReason = 2  // object_missing: Expected is the id
+	RefObjectNotCommit RefReason = 3  // object_not_commit: Expected is the id, Type
+	RefNotSymbolic     RefReason = 4  // ref_not_symbolic
+	RefSymrefDepth     RefReason = 5  // symref_depth
+	RefRepoReadOnly    RefReason = 6  // repo_read_only
+	RefExists          RefReason = 7  // ref_exists
+	RefNotFound        RefReason = 8  // ref_not_found
+	RefBadName         RefReason = 9  // ref_name: Other is the rule
+	RefConflict        RefReason = 10 // ref_conflict: Other is the existing ref
+	RefTxnConflict     RefReason = 11 // txn_conflict: Other is the ref of the same transaction
+	RefDuplicate       RefReason = 12 // ref_duplicate
+	RefProtected       RefReason = 13 // ref_protected: Other is the rule
+	RefHidden          RefReason = 14 // ref_hidden
+	RefRepoNotFound    RefReason = 15 // repo_not_found
+	RefRepoExists      RefReason = 16 // repo_exists
+	RefPackExpired     RefReason = 17 // pack_unavailable: staged too long ago
+	RefCheckStale      RefReason = 18 // check_stale: the facts are of an older epoch
+	RefScope           RefReason = 19 // scope: Other is the one that is missing
+	RefLimit           RefReason = 20 // limit: Other is its name
+)
+
+// RefFailure is one failed change: its position in the transaction, or -1 for the whole, and why.
+type RefFailure struct {
+	Change   int
+	Reason   RefReason
+	Name     string
+	Expected ObjectID
+	Actual   ObjectID
+	Type     ObjectType
+	Other    string
+}
+
+// MaxRefFailures is how many failures a refusal lists.
+const MaxRefFailures = 100

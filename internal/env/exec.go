@@ -1,0 +1,265 @@
+package env
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Exec runs other programs.
+type Exec interface {
+	// Find returns the absolute path of a program that is named by a path, or else looked for in the directories of the
+	// process's PATH. It fails with ErrNoProgram.
+	Find(name string) (string, error)
+	// Run runs a program to its end. The error is about starting it, or ctx's, or what Feed or Drain returned; how the
+	// program ended, even badly, is no error.
+	Run(ctx context.Context, c Command) (Ended, error)
+}
+
+// ErrNoProgram says that there is no such program.
+var ErrNoProgram = errors.New("no such program")
+
+// Command is one run of a program.
+type Command struct {
+	Path string   // absolute
+	Args []string // without the program's own name
+	Env  []string // all of the environment, as NAME=value; nil is an empty one
+	Dir  string   // working directory; empty is the root
+	// Feed writes the program's input, which ends when Feed returns; nil is an empty input. It runs in the caller's
+	// goroutine. Writing fails once the program has ended, which it may do before it has read everything.
+	Feed func(w io.Writer) error
+	// Drain reads the program's output and must not stop before its end unless it fails; nil discards it. It runs in a
+	// goroutine of its own, which ends before Run does.
+	Drain func(r io.Reader) error
+	// StderrBytes is how much of the error output is kept; the rest is discarded.
+	StderrBytes int
+	Limits      Limits
+}
+
+// Limits bound what a program takes. Zero is none.
+type Limits struct {
+	MemoryBytes uint64        // that it may write to, all its memory together; files it maps to read are not counted
+	FileBytes   uint64        // of each file that it writes
+	CPU         time.Duration // of each of its processes
+}
+
+// Ended is how a program ended.
+type Ended struct {
+	Code   int    // its exit code; -1 when a signal ended it
+	Signal string // the signal that ended it
+	Stderr []byte // the first of its error output
+}
+
+// OK reports whether the program ended well.
+func (e Ended) OK() bool { return e.Code == 0 }
+
+// SystemExec runs programs of the machine. A program gets a process group of its own, which is killed when ctx ends, and
+// when the program has ended but left processes behind; limits are in force before it gets any input.
+type SystemExec struct{}
+
+// Find looks for a program.
+func (SystemExec) Find(name string) (string, error) {
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return "", errors.Join(ErrNoProgram, err)
+	}
+	return filepath.Abs(path)
+}
+
+// Run runs a program.
+func (SystemExec) Run(ctx context.Context, c Command) (Ended, error) {
+	if err := ctx.Err(); err != nil {
+		return Ended{}, err
+	}
+	cmd := &exec.Cmd{Path: c.Path, Args: append([]string{c.Path}, c.Args...), Env: c.Env, Dir: c.Dir}
+	if cmd.Env == nil {
+		cmd.Env = []string{} // to exec.Cmd, nil is the environment of this process
+	}
+	if cmd.Dir == "" {
+		cmd.Dir = "/"
+	}
+	var pipes pipes
+	defer pipes.close()
+	if err := pipes.open(cmd); err != nil {
+		return Ended{}, err
+	}
+	p := &process{cmd: cmd, limits: c.Limits, started: make(chan error, 1), ended: make(chan struct{})}
+	go p.run()
+	if err := <-p.started; err != nil {
+		return Ended{}, err
+	}
+	pipes.closeTheirs()
+	defer context.AfterFunc(ctx, p.kill)()
+
+	var streams sync.WaitGroup
+	var drained error
+	kept := head{most: c.StderrBytes}
+	streams.Go(func() { _, _ = io.Copy(&kept, pipes.stderr) })
+	streams.Go(func() {
+		if c.Drain != nil {
+			drained = c.Drain(pipes.stdout)
+		}
+		if drained != nil {
+			p.kill() // nobody reads any more what it writes
+		}
+		_, _ = io.Copy(io.Discard, pipes.stdout)
+	})
+	var fed error
+	if c.Feed != nil {
+		fed = c.Feed(pipes.stdin)
+	}
+	_ = pipes.stdin.Close()
+	if fed != nil && !errors.Is(fed, syscall.EPIPE) {
+		p.kill()
+	}
+	<-p.ended
+	p.kill() // what it left behind may hold the pipes open
+	streams.Wait()
+	e := p.how()
+	e.Stderr = kept.b
+	switch {
+	case ctx.Err() != nil:
+		return e, ctx.Err()
+	case drained != nil:
+		return e, drained
+	case fed != nil && !errors.Is(fed, syscall.EPIPE):
+		return e, fed
+	}
+	return e, nil
+}
+
+// process is one running program.
+type process struct {
+	cmd     *exec.Cmd
+	limits  Limits
+	started chan error
+	ended   chan struct{} // closed once it was waited for
+	mu      sync.Mutex    // guards reaped against kill: the group's number may be another's once all its members are gone
+	reaped  bool
+}
+
+// run starts the program and waits for it, from one thread: where the system can end a child with its parent, the
+// parent is a thread.
+func (p *process) run() {
+	unlock := ownThread()
+	defer unlock()
+	defer close(p.ended)
+	p.cmd.SysProcAttr = processAttributes()
+	if err := p.cmd.Start(); err != nil {
+		p.started <- err
+		return
+	}
+	if err := limit(p.cmd.Process.Pid, p.limits); err != nil {
+		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+		_ = p.cmd.Wait()
+		p.started <- err
+		return
+	}
+	p.started <- nil
+	_ = p.cmd.Wait() // how it ended is in its state
+}
+
+// kill kills the program's group. A group whose leader was waited for keeps its number while it has members; killing an
+// empty one does nothing, unless the number was given to a new group, which takes a wrap of all process numbers between
+// the wait and this call.
+func (p *process) kill() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.reaped {
+		return
+	}
+	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+	select {
+	case <-p.ended:
+		p.reaped = true
+	default:
+	}
+}
+
+func (p *process) how() Ended {
+	state := p.cmd.ProcessState
+	e := Ended{Code: state.ExitCode()}
+	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		e.Signal = status.Signal().String()
+	}
+	return e
+}
+
+// pipes are the three streams of a program.
+type pipes struct {
+	stdin          *os.File
+	stdout, stderr *os.File
+	theirs         []*os.File
+}
+
+func (p *pipes) open(cmd *exec.Cmd) error {
+	in, stdin, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	p.stdin, p.theirs = stdin, append(p.theirs, in)
+	for _, s := range []struct {
+		ours   **os.File
+		theirs *io.Writer
+	}{{&p.stdout, &cmd.Stdout}, {&p.stderr, &cmd.Stderr}} {
+		r, w, err := os.Pipe()
+		if err != nil {
+			return err
+		}
+		*s.ours, *s.theirs = r, w
+		p.theirs = append(p.theirs, w)
+	}
+	cmd.Stdin = in
+	return nil
+}
+
+func (p *pipes) closeTheirs() {
+	for _, f := range p.theirs {
+		_ = f.Close()
+	}
+	p.theirs = nil
+}
+
+func (p *pipes) close() {
+	p.closeTheirs()
+	for _, f := range []*os.File{p.stdin, p.stdout, p.stderr} {
+		if f != nil {
+			_ = f.Close()
+		}
+	}
+}
+
+// head keeps the first bytes of what is written to it.
+type head struct {
+	b    []byte
+	most int
+}
+
+func (h *head) Write(p []byte) (int, error) {
+	h.b = append(h.b, p[:min(len(p), max(h.most-len(h.b), 0))]...)
+	return len(p), nil
+}
+
+// Line returns the last line of a program's error output that is not empty, without what a terminal would act on.
+func (e Ended) Line() string {
+	lines := strings.FieldsFunc(string(e.Stderr), func(r rune) bool { return r == '\n' || r == '\r' })
+	for i := len(lines) - 1; i >= 0; i-- {
+		line := strings.TrimSpace(strings.Map(func(r rune) rune {
+			if r < ' ' || r == 0x7f {
+				return -1
+			}
+			return r
+		}, strings.ToValidUTF8(lines[i], "?")))
+		if line != "" {
+			return line
+		}
+	}
+	return ""
+}

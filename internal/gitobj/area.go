@@ -1,0 +1,283 @@
+package gitobj
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/env"
+)
+
+// Options of an area. A zero field means its default where one is named.
+type Options struct {
+	FS        env.FS   // a real one: git reads and writes beside it
+	Exec      env.Exec //
+	Clock     env.Clock
+	Rand      env.Rand
+	Dir       string // made if missing; required
+	Git       string // the program, or a path of it; default git
+	Manifests Manifests
+	Logger    *slog.Logger
+	Reserve   uint64 // free bytes kept on the disk
+	// CacheBytes bounds what is held of types that were looked up; default 64 MiB.
+	CacheBytes int64
+	Children   ChildLimits
+}
+
+// Place says where a repository is.
+type Place struct {
+	Shard     core.ShardID
+	Partition core.Partition
+	Repo      core.RepoID
+}
+
+// Manifests is where it is said which packs a repository has: state behind the log, as this node has applied it.
+type Manifests interface {
+	// Packs lists a repository's packs. found is false when it is gone for good, not while its deletion can be undone.
+	Packs(ctx context.Context, at Place) (packs []core.PackLine, found bool, err error)
+	// Now is the shard time of a partition.
+	Now(p core.Partition) core.ShardTime
+}
+
+// Area is the directory of all repositories' objects on this node. It is safe for concurrent use.
+type Area struct {
+	o        Options
+	git      gitProgram
+	boot     string // begins the names of what this process receives
+	serial   atomic.Uint64
+	types    *typeCache
+	open     *packCache
+	children *children
+	broken   atomic.Bool // a sync failed: no more packs are taken
+	stats    counters
+
+	mu    sync.Mutex        // guards repos, order and dirty
+	repos map[Place]*repo   // those in use lately
+	dirty map[Place]staging // those that have staged files
+	done  chan struct{}     // closed when the area is
+	work  chan func()       // what the one background goroutine does
+	wait  sync.WaitGroup    // for that goroutine
+}
+
+// staging is set for a repository with staged files.
+type staging struct{}
+
+// heldRepos bounds the repositories that are held in memory. One takes about 200 B, and 100 B for each of its packs.
+const heldRepos = 4096
+
+// Open makes the directory if it is missing; what a process before left half received is removed in the background. git need not be there:
+// what needs it then fails with ErrNoGit.
+func Open(ctx context.Context, o Options) (*Area, error) {
+	o.Git = cmp.Or(o.Git, "git")
+	o.CacheBytes = cmp.Or(o.CacheBytes, 64<<20)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	var boot [8]byte
+	o.Rand.Fill(boot[:])
+	a := &Area{
+		o: o, boot: fmt.Sprintf("%x", boot), types: newTypeCache(o.CacheBytes), children: newChildren(o.Children.withDefaults()),
+		repos: make(map[Place]*repo), dirty: make(map[Place]staging), done: make(chan struct{}), work: make(chan func(), 64),
+	}
+	a.open = newPackCache(o.FS, o.Dir)
+	if err := o.FS.MkdirAll(o.Dir); err != nil {
+		return nil, fmt.Errorf("make directory of repositories: %w", err)
+	}
+	if err := a.findGit(ctx); err != nil {
+		return nil, err
+	}
+	a.wait.Go(a.background)
+	return a, nil
+}
+
+// Close ends the background work and closes files. Nothing may be in use any more.
+func (a *Area) Close() error {
+	close(a.done)
+	a.wait.Wait()
+	return a.open.close()
+}
+
+// dir is a path below the area's directory.
+func (a *Area) dir(parts ...string) string {
+	return filepath.Join(append([]string{a.o.Dir}, parts...)...)
+}
+
+// path is where a repository is, below the area's directory.
+func (at Place) path() string {
+	return filepath.Join(fmt.Sprintf("%d", at.Shard), at.Repo.String())
+}
+
+// Directories of a repository.
+const (
+	incomingDir = "incoming"
+	stagedDir   = "staged"
+	gitdirsDir  = "gitdirs"
+	objectsDir  = "objects"
+	packDir     = "pack"
+)
+
+// repo is a repository that is in use: the packs that are known to be in its objects/pack.
+type repo struct {
+	at Place
+
+	mu      sync.Mutex // guards the fields below
+	packs   []core.Digest
+	known   map[core.Digest]bool
+	made    bool // its directories are there, durably
+	gitdirs []*gitdir
+}
+
+// repoAt returns what is held of a repository.
+func (a *Area) repoAt(at Place) *repo {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	r := a.repos[at]
+	if r == nil {
+		if len(a.repos) >= heldRepos {
+			for old, idle := range a.repos { // any other is as good: what is held can be read again
+				if idle.idle() {
+					delete(a.repos, old)
+					break
+				}
+			}
+		}
+		r = &repo{at: at, known: make(map[core.Digest]bool)}
+		a.repos[at] = r
+	}
+	return r
+}
+
+// idle reports whether nothing of r is in use that another copy of it could not share.
+func (r *repo) idle() bool {
+	if !r.mu.TryLock() {
+		return false
+	}
+	defer r.mu.Unlock()
+	return len(r.gitdirs) == 0
+}
+
+// Lookup returns the type of an object of a repository, and what a tag finally points to; another object's peeled is
+// zero. The type is ObjectMissing when no pack of the manifest holds the object.
+func (a *Area) Lookup(ctx context.Context, at Place, id core.ObjectID) (t core.ObjectType, peeled core.ObjectID, err error) {
+	return a.lookup(ctx, at, id, nil)
+}
+
+// lookup is Lookup that looks into one more pack too, of which nothing is remembered.
+func (a *Area) lookup(ctx context.Context, at Place, id core.ObjectID, more *pack) (core.ObjectType, core.ObjectID, error) {
+	t, next, err := a.lookupOne(ctx, at, id, more)
+	var peeled core.ObjectID
+	for depth := 0; err == nil && next != (core.ObjectID{}); depth++ {
+		if depth == peelDepth {
+			return core.ObjectMissing, peeled, core.Exhausted{Limit: "tag_depth", Max: peelDepth}
+		}
+		peeled = next
+		var inner core.ObjectType
+		inner, next, err = a.lookupOne(ctx, at, peeled, more)
+		if err == nil && inner == core.ObjectMissing {
+			return core.ObjectMissing, core.ObjectID{}, nil // a tag of nothing is not whole
+		}
+	}
+	if err != nil {
+		return core.ObjectMissing, core.ObjectID{}, err
+	}
+	return t, peeled, nil
+}
+
+// lookupOne returns an object's type and, of a tag, what it points to directly.
+func (a *Area) lookupOne(ctx context.Context, at Place, id core.ObjectID, more *pack) (core.ObjectType, core.ObjectID, error) {
+	if more != nil {
+		found, t, target, err := more.lookup(id)
+		if err != nil || found {
+			return t, target, err
+		}
+	}
+	if t, target, ok := a.types.get(at.Repo, id); ok {
+		return t, target, nil
+	}
+	r := a.repoAt(at)
+	for _, fresh := range []bool{false, true} {
+		packs := r.current()
+		if fresh || packs == nil {
+			var err error
+			if packs, err = a.sync(ctx, r); err != nil {
+				return core.ObjectMissing, core.ObjectID{}, err
+			}
+		}
+		found, t, target, err := a.search(r, packs, id)
+		if err != nil {
+			return core.ObjectMissing, core.ObjectID{}, err
+		}
+		if found {
+			a.types.put(at.Repo, id, t, target)
+			return t, target, nil
+		}
+	}
+	return core.ObjectMissing, core.ObjectID{}, nil
+}
+
+// search looks into packs, the newest first.
+func (a *Area) search(r *repo, packs []core.Digest, id core.ObjectID) (bool, core.ObjectType, core.ObjectID, error) {
+	for i := len(packs) - 1; i >= 0; i-- {
+		p, err := a.open.acquire(packRef{at: r.at, digest: packs[i]})
+		if err != nil {
+			return false, core.ObjectMissing, core.ObjectID{}, err
+		}
+		found, t, target, err := p.lookup(id)
+		a.open.release(p)
+		if err != nil || found {
+			return found, t, target, err
+		}
+	}
+	return false, core.ObjectMissing, core.ObjectID{}, nil
+}
+
+// current returns the packs that are known; nil when none are.
+func (r *repo) current() []core.Digest {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.packs
+}
+
+// sync makes what is known of r's packs what its manifest says: each is in objects/pack, whole.
+func (a *Area) sync(ctx context.Context, r *repo) ([]core.Digest, error) {
+	lines, found, err := a.o.Manifests.Packs(ctx, r.at)
+	if err != nil {
+		return nil, err
+	}
+	if !found {
+		return nil, core.NotFound{Kind: "repository", ID: r.at.Repo.String()}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, line := range lines {
+		if r.known[line.Digest] {
+			continue
+		}
+		if err := a.settle(r.at, line.Pack); err != nil {
+			a.stats.damaged.Add(1)
+			a.o.Logger.Error("pack is not whole", "repository", r.at.Repo.String(), "pack", line.Digest.String(), "err", err)
+			return nil, err
+		}
+		r.add(line.Digest)
+	}
+	return r.packs, nil
+}
+
+// add notes that a pack is in objects/pack. The caller holds r.mu.
+func (r *repo) add(d core.Digest) {
+	if r.known[d] {
+		return
+	}
+	r.known[d] = true
+	// A copy: who holds the old list goes on with it.
+	r.packs = append(r.packs[:len(r.packs):len(r.packs)], d)
+}
+
+// ErrNoGit says that there is no git, or too old a one.
+var ErrNoGit = errors.New("git 2.39 or later is not there")

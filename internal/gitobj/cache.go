@@ -1,0 +1,193 @@
+package gitobj
+
+import (
+	"errors"
+	"path/filepath"
+	"sync"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/env"
+)
+
+// typeCache remembers types of objects. Objects never go while their repository exists, so nothing is ever taken back.
+// It keeps two generations: the young one becomes the old one when it is full, and what was not used since is forgotten.
+type typeCache struct {
+	mu         sync.Mutex // guards the maps
+	young, old map[typeKey]typeValue
+	most       int
+}
+
+type typeKey struct {
+	repo core.RepoID
+	id   core.ObjectID
+}
+
+type typeValue struct {
+	t      core.ObjectType
+	target core.ObjectID
+}
+
+// typeCost is about what one object takes in a map of both: 57 bytes of content at the load of Go's maps.
+const typeCost = 128
+
+func newTypeCache(bytes int64) *typeCache {
+	return &typeCache{most: int(max(bytes/2/typeCost, 1)), young: make(map[typeKey]typeValue)}
+}
+
+func (c *typeCache) get(repo core.RepoID, id core.ObjectID) (core.ObjectType, core.ObjectID, bool) {
+	k := typeKey{repo, id}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	v, ok := c.young[k]
+	if !ok {
+		if v, ok = c.old[k]; ok {
+			c.store(k, v)
+		}
+	}
+	return v.t, v.target, ok
+}
+
+func (c *typeCache) put(repo core.RepoID, id core.ObjectID, t core.ObjectType, target core.ObjectID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.store(typeKey{repo, id}, typeValue{t, target})
+}
+
+func (c *typeCache) store(k typeKey, v typeValue) {
+	if len(c.young) >= c.most {
+		c.old, c.young = c.young, make(map[typeKey]typeValue)
+	}
+	c.young[k] = v
+}
+
+// packRef names a pack of a repository.
+type packRef struct {
+	at     Place
+	digest core.Digest
+}
+
+// openPacks bounds the packs that are open at once, each with two files and at most 64 KiB of ids.
+const openPacks = 512
+
+// packCache keeps packs open. One that is in use is never closed.
+type packCache struct {
+	fs  env.FS
+	dir string
+
+	mu    sync.Mutex // guards the fields below
+	packs map[packRef]*openPack
+	turn  uint64
+}
+
+// openPack is a pack with its files.
+type openPack struct {
+	pack
+	ref   packRef
+	files [2]env.File
+	users int
+	used  uint64 // the turn of its last use
+}
+
+func newPackCache(fs env.FS, dir string) *packCache {
+	return &packCache{fs: fs, dir: dir, packs: make(map[packRef]*openPack)}
+}
+
+// acquire returns an open pack of objects/pack; release gives it back.
+func (c *packCache) acquire(ref packRef) (*openPack, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.turn++
+	p := c.packs[ref]
+	if p == nil {
+		c.evict()
+		var err error
+		if p, err = openFiles(c.fs, c.dir, filepath.Join(ref.at.path(), objectsDir, packDir, packName(ref.digest))); err != nil {
+			return nil, err
+		}
+		p.ref = ref
+		c.packs[ref] = p
+	}
+	p.users++
+	p.used = c.turn
+	return p, nil
+}
+
+func (c *packCache) release(p *openPack) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p.users--
+}
+
+// evict makes room for one more, if anything is not in use. The caller holds mu.
+func (c *packCache) evict() {
+	if len(c.packs) < openPacks {
+		return
+	}
+	var oldest *openPack
+	for _, p := range c.packs {
+		if p.users == 0 && (oldest == nil || p.used < oldest.used) {
+			oldest = p
+		}
+	}
+	if oldest != nil {
+		delete(c.packs, oldest.ref)
+		_ = oldest.close() // it was only read
+	}
+}
+
+// forget closes what is open of a repository that is gone.
+func (c *packCache) forget(at Place) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for ref, p := range c.packs {
+		if ref.at == at && p.users == 0 {
+			delete(c.packs, ref)
+			_ = p.close()
+		}
+	}
+}
+
+func (c *packCache) close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var all []error
+	for ref, p := range c.packs {
+		all = append(all, p.close())
+		delete(c.packs, ref)
+	}
+	return errors.Join(all...)
+}
+
+func (p *openPack) close() error {
+	var all []error
+	for _, f := range p.files {
+		if f != nil {
+			all = append(all, f.Close())
+		}
+	}
+	return errors.Join(all...)
+}
+
+// openFiles opens a pack and its index; name is below dir and ends before the dot.
+func openFiles(fs env.FS, dir, name string) (p *openPack, err error) {
+	p = &openPack{pack: pack{file: name + ".pack"}}
+	defer func() {
+		if err != nil {
+			_ = p.close()
+			p = nil
+		}
+	}()
+	var sizes [2]int64
+	for i, file := range []string{name + ".pack", name + ".idx"} {
+		full := filepath.Join(dir, file)
+		if sizes[i], err = fs.Size(full); err == nil {
+			p.files[i], err = fs.Open(full)
+		}
+		if err != nil {
+			return p, damagedf(file, "open: %v", err)
+		}
+	}
+	p.r, p.size = p.files[0], sizes[0]
+	p.index, err = openIndex(p.files[1], name+".idx", sizes[1])
+	return p, err
+}

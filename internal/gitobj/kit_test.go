@@ -1,0 +1,275 @@
+package gitobj
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/env"
+)
+
+// disk is the machine's file system; git runs beside it.
+type disk struct {
+	mu   sync.Mutex
+	free uint64 // if not 0, what Disk says
+}
+
+func (*disk) Create(name string) (env.File, error) { return file(os.Create(name)) }
+func (*disk) Open(name string) (env.File, error)   { return file(os.Open(name)) }
+func (*disk) OpenReadWrite(name string) (env.File, error) {
+	return file(os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600))
+}
+func (*disk) OpenDir(name string) (env.File, error) { return file(os.Open(name)) }
+func (*disk) Remove(name string) error              { return os.Remove(name) }
+func (*disk) Rename(from, to string) error          { return os.Rename(from, to) }
+func (*disk) Link(from, to string) error            { return os.Link(from, to) }
+func (*disk) MkdirAll(dir string) error             { return os.MkdirAll(dir, 0o700) }
+func (*disk) Lock(string) (io.Closer, error)        { return nil, os.ErrInvalid }
+func (*disk) Size(name string) (int64, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
+}
+
+func (*disk) List(dir string) (names []string, err error) {
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names, err
+}
+
+func (d *disk) Disk(string) (free, total uint64, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.free != 0 {
+		return d.free, 1 << 40, nil
+	}
+	return 1 << 40, 1 << 40, nil
+}
+
+type diskFile struct{ *os.File }
+
+func (diskFile) Preallocate(int64, int64) error { return nil }
+func (f diskFile) SyncData() error              { return f.Sync() }
+
+func file(f *os.File, err error) (env.File, error) {
+	if err != nil {
+		return nil, err
+	}
+	return diskFile{f}, nil
+}
+
+// manifests are lists that a test holds.
+type manifests struct {
+	mu    sync.Mutex
+	packs map[Place][]core.PackLine
+	gone  map[Place]bool
+	now   core.ShardTime
+}
+
+func (m *manifests) Packs(_ context.Context, at Place) ([]core.PackLine, bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return append([]core.PackLine(nil), m.packs[at]...), !m.gone[at], nil
+}
+
+func (m *manifests) Now(core.Partition) core.ShardTime {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.now
+}
+
+func (m *manifests) add(at Place, p core.Pack) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.packs[at] = append(m.packs[at], core.PackLine{Pack: p})
+}
+
+func (m *manifests) set(f func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f()
+}
+
+type rig struct {
+	*Area
+	t    *testing.T
+	dir  string
+	disk *disk
+	m    *manifests
+}
+
+func needGit(t testing.TB) {
+	t.Helper()
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip("no git")
+	}
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	needGit(t)
+	r := &rig{
+		t: t, dir: filepath.Join(t.TempDir(), `re"po\s: and so on`), disk: &disk{},
+		m: &manifests{packs: map[Place][]core.PackLine{}, gone: map[Place]bool{}, now: 1_000_000},
+	}
+	r.start()
+	t.Cleanup(func() {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+func (r *rig) start() {
+	r.t.Helper()
+	a, err := Open(r.t.Context(), Options{
+		FS: r.disk, Exec: env.SystemExec{}, Clock: env.SystemClock{}, Rand: env.SystemRand{}, Dir: r.dir, Manifests: r.m,
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if a.Git() == "" {
+		r.t.Skip("git is too old")
+	}
+	r.Area = a
+}
+
+// restart closes the area and opens another on its directory.
+func (r *rig) restart() {
+	r.t.Helper()
+	if err := r.Close(); err != nil {
+		r.t.Fatal(err)
+	}
+	r.start()
+}
+
+var place = Place{Shard: 3, Partition: core.Partition{Tenant: 1, Namespace: 2, Index: 0}, Repo: core.RepoID{7, 7}}
+
+// source is a repository of git's own, from which packs come.
+type source struct {
+	t   testing.TB
+	dir string
+}
+
+func newSource(t testing.TB) source {
+	t.Helper()
+	needGit(t)
+	s := source{t, t.TempDir()}
+	s.git("init", "-q", "-b", "main", ".")
+	return s
+}
+
+// git runs git there and returns what it prints, without the last line's end.
+func (s source) git(args ...string) string { s.t.Helper(); return s.feed("", args...) }
+
+func (s source) feed(in string, args ...string) string {
+	s.t.Helper()
+	out, err := s.try(in, args...)
+	if err != nil {
+		s.t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return strings.TrimSuffix(out, "\n")
+}
+
+func (s source) try(in string, args ...string) (string, error) {
+	cmd := exec.Command("git", args...)
+	cmd.Dir, cmd.Stdin = s.dir, strings.NewReader(in)
+	cmd.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "GIT_CONFIG_NOSYSTEM=1", "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@a",
+		"GIT_COMMITTER_NAME=c", "GIT_COMMITTER_EMAIL=c@c", "GIT_AUTHOR_DATE=1700000000 +0000", "GIT_COMMITTER_DATE=1700000000 +0000",
+	}
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	if err != nil {
+		return out.String() + errs.String(), err
+	}
+	return out.String(), nil
+}
+
+// commit makes a commit on main that has a file of this content.
+func (s source) commit(name, content string) core.ObjectID {
+	s.t.Helper()
+	if err := os.WriteFile(filepath.Join(s.dir, name), []byte(content), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	s.git("add", name)
+	s.git("commit", "-q", "-m", "change "+name)
+	return s.id("HEAD")
+}
+
+func (s source) id(rev string) core.ObjectID {
+	s.t.Helper()
+	id, err := core.ParseObjectID(s.git("rev-parse", rev))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return id
+}
+
+// pack returns a pack of what revs name and its ^not have, thin, as a push sends it; --all is of everything.
+func (s source) pack(revs ...string) []byte {
+	s.t.Helper()
+	args := []string{"pack-objects", "--revs", "--stdout", "--thin", "-q"}
+	if revs[0] == "--all" {
+		args, revs = append(args, "--all"), revs[1:]
+	}
+	out, err := s.try(strings.Join(append(revs, ""), "\n"), args...)
+	if err != nil {
+		s.t.Fatalf("pack-objects: %v\n%s", err, out)
+	}
+	return []byte(out)
+}
+
+// push takes a pack all the way.
+func (r *rig) push(pack []byte, ids, tips []core.ObjectID) error {
+	r.t.Helper()
+	p, err := r.Begin(r.t.Context(), PushSpec{At: place, Tenant: 1, MaxBytes: 64 << 20})
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	if err := p.Receive(r.t.Context(), bytes.NewReader(pack)); err != nil {
+		return err
+	}
+	if err := p.Connect(r.t.Context(), ids, tips, nil); err != nil {
+		return err
+	}
+	kept, _, ok, err := p.Keep()
+	if err != nil {
+		return err
+	}
+	if ok {
+		r.m.add(place, kept)
+	}
+	return p.Publish()
+}
+
+// files lists what lies below the repository, by name.
+func (r *rig) files() []string {
+	r.t.Helper()
+	var out []string
+	root := filepath.Join(r.dir, place.path())
+	err := filepath.WalkDir(root, func(path string, e os.DirEntry, err error) error {
+		if err == nil && !e.IsDir() && e.Name() != ownerFile {
+			out = append(out, path[len(root)+1:])
+		}
+		return err
+	})
+	if err != nil && !os.IsNotExist(err) {
+		r.t.Fatal(err)
+	}
+	return out
+}

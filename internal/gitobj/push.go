@@ -1,0 +1,330 @@
+package gitobj
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha1" //nolint:gosec // it is what git's packs end with; what is trusted is SHA-256
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/fault"
+)
+
+// PushSpec says what a push is of.
+type PushSpec struct {
+	At       Place
+	Tenant   core.TenantID // whose share of programs it takes
+	MaxBytes int64         // of its pack
+}
+
+// Push is one push on its way: Receive, Connect, Keep, then Publish when its commit was applied; Close in any case. It is
+// for one goroutine.
+type Push struct {
+	a    *Area
+	r    *repo
+	spec PushSpec
+	id   string
+	dir  string    // of what is received; empty: nothing was
+	pack *openPack // what was received; nil: no objects
+	kept core.Pack
+	as   string // the staged name, before the dot; empty: not kept
+}
+
+// CheckRoom refuses when packs cannot be taken: there is no git, too little room on the disk, or a sync has failed.
+func (a *Area) CheckRoom() error {
+	switch {
+	case a.git.path == "":
+		return ErrNoGit
+	case a.broken.Load():
+		return core.Unavailable{Reason: "pack_unavailable"}
+	}
+	free, _, err := a.o.FS.Disk(a.o.Dir)
+	if err != nil {
+		return err
+	}
+	if free < a.o.Reserve+packReserve {
+		return core.Exhausted{Limit: "disk", Max: int64(a.o.Reserve + packReserve)}
+	}
+	return nil
+}
+
+// packReserve is what must be free beyond the disk's reserve before a pack is taken: the reserve is the log's.
+const packReserve = 32 << 20
+
+// Begin begins a push. It makes the repository's directories if they are missing.
+func (a *Area) Begin(ctx context.Context, spec PushSpec) (*Push, error) {
+	if err := a.CheckRoom(); err != nil {
+		return nil, err
+	}
+	r := a.repoAt(spec.At)
+	if _, err := a.sync(ctx, r); err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := a.make(r); err != nil {
+		return nil, err
+	}
+	return &Push{a: a, r: r, spec: spec, id: fmt.Sprintf("%s%08x", a.boot, a.serial.Add(1))}, nil
+}
+
+// Receive takes in a pack, to its end, which is that of body. A pack without objects is taken as none.
+func (p *Push) Receive(ctx context.Context, body io.Reader) error {
+	in := &trailed{r: body, sum: sha1.New()} //nolint:gosec // see the import
+	var head [packHeader]byte
+	if _, err := io.ReadFull(in, head[:]); err != nil {
+		return cut(err)
+	}
+	switch {
+	case string(head[:4]) != "PACK" || binary.BigEndian.Uint32(head[4:]) != 2:
+		return &FailedError{"index-pack", "no pack of version 2"}
+	case binary.BigEndian.Uint32(head[8:]) == 0:
+		_, err := io.Copy(io.Discard, io.LimitReader(in, packTrailer+1))
+		if err != nil {
+			return cut(err)
+		}
+		return in.check()
+	}
+	p.dir = p.a.dir(p.spec.At.path(), incomingDir, p.id)
+	if err := p.a.o.FS.MkdirAll(filepath.Join(p.dir, packDir)); err != nil {
+		return err
+	}
+	if err := p.index(ctx, io.MultiReader(bytes.NewReader(head[:]), in)); err != nil {
+		return err
+	}
+	if err := in.check(); err != nil {
+		return err
+	}
+	return p.openReceived()
+}
+
+// index has git write the pack and its index.
+func (p *Push) index(ctx context.Context, body io.Reader) error {
+	var broken error
+	err := p.a.run(ctx, call{
+		tenant: p.spec.Tenant, most: PushTime, files: 2*uint64(p.spec.MaxBytes) + 64<<20,
+		args: []string{
+			"index-pack", "--stdin", "--fix-thin", "--strict", "--threads=1", fmt.Sprintf("--max-input-size=%d", p.spec.MaxBytes),
+		},
+		env: p.environment(),
+		feed: func(w io.Writer) error {
+			from := &noted{r: body}
+			_, err := io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{from}, make([]byte, 64<<10))
+			broken = from.err
+			return err
+		},
+	})
+	switch {
+	case broken != nil:
+		return cut(broken)
+	case err != nil && p.a.CheckRoom() != nil:
+		return p.a.CheckRoom() // most likely it is why
+	}
+	return err
+}
+
+// environment has git write what it makes into the push's directory, and find what is held already.
+func (p *Push) environment() []string {
+	held := p.a.dir(p.spec.At.path(), objectsDir)
+	if p.dir == "" {
+		return p.a.environment(p.a.dir(emptyGitdir), "GIT_OBJECT_DIRECTORY="+held)
+	}
+	return p.a.environment(p.a.dir(emptyGitdir), "GIT_OBJECT_DIRECTORY="+p.dir, "GIT_ALTERNATE_OBJECT_DIRECTORIES="+alternates(held))
+}
+
+// cut is the error of a body that ended too early, or could not be read.
+func cut(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return &FailedError{"index-pack", "the pack ends too early"}
+	}
+	return &BodyError{err}
+}
+
+// BodyError says that what a client sent could not be read.
+type BodyError struct{ Err error }
+
+// Error says why.
+func (e *BodyError) Error() string { return "read pack: " + e.Err.Error() }
+
+// Unwrap returns why.
+func (e *BodyError) Unwrap() error { return e.Err }
+
+// noted remembers a reader's error.
+type noted struct {
+	r   io.Reader
+	err error
+}
+
+func (n *noted) Read(b []byte) (int, error) {
+	k, err := n.r.Read(b)
+	if err != nil && !errors.Is(err, io.EOF) {
+		n.err = err
+	}
+	return k, err
+}
+
+// trailed sums what is read through it but for the last 20 bytes, which should be that sum.
+type trailed struct {
+	r    io.Reader
+	sum  hash.Hash
+	last []byte // at most 20 bytes
+}
+
+func (t *trailed) Read(b []byte) (int, error) {
+	n, err := t.r.Read(b)
+	if n >= packTrailer {
+		t.sum.Write(t.last)
+		t.sum.Write(b[:n-packTrailer])
+		t.last = append(t.last[:0], b[n-packTrailer:n]...)
+		return n, err
+	}
+	t.last = append(t.last, b[:n]...)
+	if more := len(t.last) - packTrailer; more > 0 {
+		t.sum.Write(t.last[:more])
+		t.last = append(t.last[:0], t.last[more:]...)
+	}
+	return n, err
+}
+
+// check says whether the pack ended where the body did, with the right sum.
+func (t *trailed) check() error {
+	if _, err := io.Copy(io.Discard, t); err != nil { // what git did not read follows the pack
+		return cut(err)
+	}
+	if !bytes.Equal(t.sum.Sum(nil), t.last) {
+		return &FailedError{"index-pack", "the pack's checksum does not fit what was sent"}
+	}
+	return nil
+}
+
+// openReceived opens what git has made of the pack.
+func (p *Push) openReceived() (err error) {
+	names, err := p.a.o.FS.List(filepath.Join(p.dir, packDir))
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(names, func(n string) bool { return strings.HasSuffix(n, ".idx") })
+	if i < 0 {
+		return &FailedError{"index-pack", "git made no index"}
+	}
+	at := filepath.Join(p.spec.At.path(), incomingDir, p.id, packDir, strings.TrimSuffix(names[i], ".idx"))
+	p.pack, err = openFiles(p.a.o.FS, p.a.o.Dir, at)
+	return err
+}
+
+// Lookup is Area.Lookup that finds what was received too.
+func (p *Push) Lookup(ctx context.Context, id core.ObjectID) (core.ObjectType, core.ObjectID, error) {
+	if p.pack == nil {
+		return p.a.lookup(ctx, p.spec.At, id, nil)
+	}
+	return p.a.lookup(ctx, p.spec.At, id, &p.pack.pack)
+}
+
+// Objects returns how many objects were received, with those that complete a thin pack.
+func (p *Push) Objects() int64 {
+	if p.pack == nil {
+		return 0
+	}
+	return p.pack.count()
+}
+
+// Keep makes what was received durable, outside of what fetches and other pushes see. ok is false when there is nothing to
+// keep. at is the shard time from which the pack is kept.
+func (p *Push) Keep() (pack core.Pack, at core.ShardTime, ok bool, err error) {
+	if p.pack == nil {
+		return pack, 0, false, nil
+	}
+	at = p.a.o.Manifests.Now(p.spec.At.Partition)
+	names := [2]string{p.a.dir(p.pack.file), p.a.dir(p.pack.index.file)}
+	pack = core.Pack{Objects: p.pack.count(), Kind: core.PackPush}
+	if pack.Digest, pack.Bytes, err = p.a.digest(names[0]); err != nil {
+		return pack, 0, false, err
+	}
+	if pack.Idx, pack.IdxBytes, err = p.a.digest(names[1]); err != nil {
+		return pack, 0, false, err
+	}
+	var syncs sync.WaitGroup
+	var failed [2]error
+	for i, name := range names { // both at once: they may share a commit of the file system's journal
+		syncs.Go(func() { failed[i] = p.a.syncFile(name) })
+	}
+	syncs.Wait()
+	if err := errors.Join(failed[:]...); err != nil {
+		return pack, 0, false, fmt.Errorf("sync pack: %w", err)
+	}
+	if err := fault.Point("gitobj.synced"); err != nil {
+		return pack, 0, false, err
+	}
+	staged := p.a.dir(p.spec.At.path(), stagedDir)
+	p.as = filepath.Join(staged, stagedName(pack.Digest, at, p.id))
+	p.a.mark(p.spec.At)
+	for i, suffix := range suffixes {
+		if err := p.a.o.FS.Rename(names[i], p.as+suffix); err != nil {
+			return pack, 0, false, fmt.Errorf("stage pack: %w", err)
+		}
+	}
+	if err := p.a.syncDir(staged); err != nil {
+		return pack, 0, false, fmt.Errorf("sync staged packs: %w", err)
+	}
+	p.kept = pack
+	p.a.stats.kept.Add(1)
+	p.a.stats.keptBytes.Add(uint64(pack.Bytes + pack.IdxBytes))
+	return pack, at, true, fault.Point("gitobj.staged")
+}
+
+// Publish shows the pack that was kept to fetches and other pushes. The entry that names it was applied.
+func (p *Push) Publish() error {
+	if p.as == "" {
+		return nil
+	}
+	if err := fault.Point("gitobj.applied"); err != nil {
+		return err
+	}
+	to := p.a.dir(p.spec.At.path(), objectsDir, packDir, packName(p.kept.Digest))
+	p.r.mu.Lock()
+	for _, suffix := range suffixes {
+		if err := p.a.link(p.as+suffix, to+suffix); err != nil {
+			p.r.mu.Unlock()
+			return err
+		}
+	}
+	p.r.add(p.kept.Digest)
+	p.r.mu.Unlock()
+	as := p.as
+	p.as = ""
+	// Until the new names are durable the staged ones stay: a crash finds one of them.
+	p.a.later(func() { p.a.unstage(p.spec.At, as) })
+	return nil
+}
+
+// Abandon leaves what was kept where it is: whether its commit was applied is not known, and the sweep will find out.
+func (p *Push) Abandon() { p.as = "" }
+
+// Close removes what was received and, unless it was published or abandoned, what was kept.
+func (p *Push) Close() {
+	if p.pack != nil {
+		_ = p.pack.close() // it was only read
+		p.pack = nil
+	}
+	var all []error
+	if p.as != "" {
+		for _, suffix := range suffixes {
+			all = append(all, p.a.o.FS.Remove(p.as+suffix))
+		}
+		p.as = ""
+	}
+	if p.dir != "" {
+		all = append(all, p.a.removeAll(p.dir, 2))
+	}
+	if err := errors.Join(all...); err != nil {
+		p.a.o.Logger.Warn("what a push left could not be removed; a start will", "err", err)
+	}
+}

@@ -1,0 +1,272 @@
+package gitobj
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace/millrace/internal/core"
+)
+
+const (
+	// sweepEvery is how often staged packs are looked at that nobody published; walkEvery how often all repositories are.
+	sweepEvery = 10 * time.Minute
+	walkEvery  = 6
+	// stagedFor is how long a staged pack is kept that no manifest names, in shard time. A commit may name it for half of
+	// that, so that there is no race.
+	stagedFor = core.Millis(time.Hour / time.Millisecond)
+)
+
+// link gives a file a second name; that it has it already is as good.
+func (a *Area) link(from, to string) error {
+	if err := a.o.FS.Link(from, to); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("link a pack: %w", err)
+	}
+	return nil
+}
+
+// mark notes that a repository has staged files.
+func (a *Area) mark(at Place) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.dirty[at] = staging{}
+}
+
+// later has the background goroutine do something, or does it at once when that has enough to do.
+func (a *Area) later(f func()) {
+	select {
+	case a.work <- f:
+	default:
+		f()
+	}
+}
+
+// unstage removes the staged names of a pack once those in objects/pack are durable.
+func (a *Area) unstage(at Place, as string) {
+	if err := a.syncDir(a.dir(at.path(), objectsDir, packDir)); err != nil {
+		return
+	}
+	for _, suffix := range suffixes {
+		if err := a.o.FS.Remove(as + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			a.o.Logger.Warn("staged pack not removed", "err", err)
+		}
+	}
+}
+
+// background does what nobody waits for.
+func (a *Area) background() {
+	if err := a.clearLeft(); err != nil {
+		a.o.Logger.Warn("what an earlier process left was not all removed", "err", err)
+	}
+	t := a.o.Clock.NewTimer(sweepEvery)
+	defer t.Stop()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() { // ends with the area
+		<-a.done
+		cancel()
+	}()
+	for turn := 1; ; {
+		select {
+		case f := <-a.work:
+			f()
+		case <-t.C():
+			if err := a.Sweep(ctx, turn%walkEvery == 0); err != nil {
+				a.o.Logger.Warn("sweep of packs", "err", err)
+			}
+			turn++
+			t.Reset(sweepEvery)
+		case <-a.done:
+			for {
+				select {
+				case f := <-a.work:
+					f()
+				default:
+					return
+				}
+			}
+		}
+	}
+}
+
+// Sweep publishes staged packs that a manifest names, and removes those that no entry can name any more. With all, it also
+// removes repositories that are gone for good.
+func (a *Area) Sweep(ctx context.Context, all bool) error {
+	a.mu.Lock()
+	places := make([]Place, 0, len(a.dirty))
+	for at := range a.dirty {
+		places = append(places, at)
+	}
+	a.mu.Unlock()
+	var failed []error
+	for _, at := range places {
+		failed = append(failed, a.sweepStaged(ctx, at))
+	}
+	if all {
+		failed = append(failed, a.each(func(dir string, at Place) error {
+			_, found, err := a.o.Manifests.Packs(ctx, at)
+			if err != nil || found {
+				return err
+			}
+			return a.purge(at)
+		}))
+	}
+	return errors.Join(failed...)
+}
+
+// purge removes a repository that is gone.
+func (a *Area) purge(at Place) error {
+	a.mu.Lock()
+	delete(a.repos, at)
+	delete(a.dirty, at)
+	a.mu.Unlock()
+	a.open.forget(at)
+	// OWNER goes last, with the directory: what is left of a removal that was cut off is found again.
+	for _, d := range []string{incomingDir, stagedDir, gitdirsDir, objectsDir} {
+		if err := a.removeAll(a.dir(at.path(), d), treeDepth); err != nil {
+			return err
+		}
+	}
+	return a.removeAll(a.dir(at.path()), 1)
+}
+
+// sweepStaged looks at one repository's staged packs.
+func (a *Area) sweepStaged(ctx context.Context, at Place) error {
+	staged := a.dir(at.path(), stagedDir)
+	names, err := a.o.FS.List(staged)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if len(names) == 0 {
+		a.mu.Lock()
+		delete(a.dirty, at)
+		a.mu.Unlock()
+		return nil
+	}
+	now := a.o.Manifests.Now(at.Partition) // before the manifest: what is added after it is younger
+	lines, found, err := a.o.Manifests.Packs(ctx, at)
+	if err != nil || !found {
+		return err
+	}
+	manifest := make(map[string]core.Pack, len(lines))
+	for _, l := range lines {
+		manifest[l.Digest.String()] = l.Pack
+	}
+	var failed []error
+	for _, n := range names {
+		digest, stamp, ok := parseStaged(n)
+		if !ok {
+			continue // not ours
+		}
+		old := now > stamp.Add(stagedFor)
+		if p, named := manifest[digest]; named && old {
+			if err := a.settle(at, p); err != nil {
+				failed = append(failed, err)
+				continue
+			}
+			a.unstage(at, filepath.Join(staged, strings.TrimSuffix(strings.TrimSuffix(n, ".pack"), ".idx")))
+		} else if old {
+			if err := a.o.FS.Remove(filepath.Join(staged, n)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				failed = append(failed, err)
+			}
+			a.stats.swept.Add(1)
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// each calls f for each repository's directory, which is below the area's.
+func (a *Area) each(f func(dir string, at Place) error) error {
+	shards, err := a.o.FS.List(a.o.Dir)
+	if err != nil {
+		return err
+	}
+	var failed []error
+	for _, s := range shards {
+		shard, err := strconv.ParseUint(s, 10, 16)
+		if err != nil {
+			continue
+		}
+		ids, err := a.o.FS.List(a.dir(s))
+		if err != nil {
+			failed = append(failed, err)
+			continue
+		}
+		for _, text := range ids {
+			select {
+			case <-a.done:
+				return errors.Join(failed...)
+			default:
+			}
+			id, err := core.ParseRepoID(text)
+			if err != nil {
+				continue
+			}
+			dir := filepath.Join(s, text)
+			p, err := a.owner(a.dir(dir))
+			if errors.Is(err, fs.ErrNotExist) {
+				continue // it was about to be made, and will be
+			}
+			if err == nil {
+				err = f(dir, Place{core.ShardID(shard), p, id})
+			}
+			failed = append(failed, err)
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// clearLeft removes what an earlier process had under way.
+func (a *Area) clearLeft() error {
+	return a.each(func(dir string, at Place) error {
+		var failed []error
+		for _, d := range []string{incomingDir, gitdirsDir} {
+			names, err := a.o.FS.List(a.dir(dir, d))
+			failed = append(failed, err)
+			for _, n := range names {
+				if !strings.HasPrefix(n, a.boot) {
+					failed = append(failed, a.removeAll(a.dir(dir, d, n), treeDepth))
+				}
+			}
+		}
+		if staged, err := a.o.FS.List(a.dir(dir, stagedDir)); err != nil {
+			failed = append(failed, err)
+		} else if len(staged) > 0 {
+			a.mark(at)
+		}
+		return errors.Join(failed...)
+	})
+}
+
+// counters count what an area does.
+type counters struct {
+	children, failed, kept, keptBytes, swept, damaged, gitdirs, gitdirHits atomic.Uint64
+}
+
+// Stats are the counters of an area.
+type Stats struct {
+	Children, ChildrenFailed         uint64 // programs run, and those that refused or were ended
+	Running, Waiting                 int    // programs now, and calls that wait for one
+	PacksKept, PackBytes, PacksSwept uint64 // bytes with indexes
+	Damaged                          uint64 // packs found missing or damaged, each time
+	Gitdirs, GitdirHits              uint64 // gitdirs made, and uses of one that was there
+	Broken                           bool   // a sync failed
+}
+
+// Stats returns what the area has done.
+func (a *Area) Stats() Stats {
+	s := &a.stats
+	out := Stats{
+		Children: s.children.Load(), ChildrenFailed: s.failed.Load(), PacksKept: s.kept.Load(), PackBytes: s.keptBytes.Load(),
+		PacksSwept: s.swept.Load(), Damaged: s.damaged.Load(), Gitdirs: s.gitdirs.Load(), GitdirHits: s.gitdirHits.Load(),
+		Broken: a.broken.Load(),
+	}
+	out.Running, out.Waiting = a.children.counts()
+	return out
+}

@@ -1,0 +1,117 @@
+package commit
+
+import (
+	"fmt"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/errs"
+	"github.com/millrace/millrace/internal/machine/queue"
+	"github.com/millrace/millrace/internal/machine/refs"
+)
+
+// isRefsOp reports whether op is one of the refs service.
+func isRefsOp(op core.Op) bool {
+	k := op.Kind()
+	return k >= core.OpRefTxn && k <= core.OpRepoUndelete
+}
+
+// refsOp applies an op of the refs service. A refused one has changed nothing.
+func (m *Machine) refsOp(part *partition, c *core.Commit, op core.Op) (core.OpResult, core.Fact, error) {
+	return part.refs.Apply(m.tx, m.refsContext(part, c), op)
+}
+
+// refsContext tells the refs service who asks, and for which task.
+func (m *Machine) refsContext(part *partition, c *core.Commit) refs.Context {
+	out := refs.Context{Stamp: m.clock.stamp, Index: m.index, Principal: c.Principal, Request: c.RequestID}
+	if c.Fence != nil {
+		out.Task, out.Token = c.Fence.Task, c.Fence.Token
+	}
+	for _, op := range c.Ops {
+		if done, ok := op.(*core.TaskComplete); ok {
+			out.Task, out.Token, out.Effects = done.Task, done.Token, true
+			out.Queue = func() (string, error) {
+				t, _, err := queue.Task(m.tx, part.p, done.Task)
+				return t.Queue, err
+			}
+			break
+		}
+	}
+	return out
+}
+
+// repoTwice returns the first op on a repository that an op before it is about too, or -1: a transaction of refs is
+// judged as a whole, on the state before the commit.
+func repoTwice(ops []core.Op) int {
+	first, some := "", false
+	var more map[string]bool
+	for i, op := range ops {
+		if !isRefsOp(op) {
+			continue
+		}
+		name := repoOf(op)
+		switch {
+		case !some:
+			first, some = name, true
+		case name == first || more[name]:
+			return i
+		default:
+			if more == nil {
+				more = map[string]bool{}
+			}
+			more[name] = true
+		}
+	}
+	return -1
+}
+
+func repoOf(op core.Op) string {
+	switch op := op.(type) {
+	case *core.RefTxn:
+		return op.Repo
+	case *core.RepoCreate:
+		return op.Name
+	case *core.RepoSet:
+		return op.Name
+	case *core.RepoDelete:
+		return op.Name
+	case *core.RepoUndelete:
+		return op.Name
+	}
+	return ""
+}
+
+// inspectRefs judges what the shape of a commit shows of its ops on refs.
+func inspectRefs(c *core.Commit) *core.Refusal {
+	if i := repoTwice(c.Ops); i >= 0 {
+		return &core.Refusal{Op: i, Fact: core.Invalid{
+			Field: fmt.Sprintf("ops[%d].repo", i), Reason: "duplicate_repo", Message: "an op before it is about the same repository",
+		}}
+	}
+	for i, op := range c.Ops {
+		if txn, ok := op.(*core.RefTxn); ok && txn.Partial && (len(c.Ops) > 1 || c.Fence != nil || len(c.Conditions) > 0) {
+			return &core.Refusal{Op: i, Fact: core.Invalid{
+				Field: fmt.Sprintf("ops[%d].allow_partial", i), Reason: "not_alone", Message: "it stands alone in its commit",
+			}}
+		}
+	}
+	return nil
+}
+
+// refCode names the class of a refusal by the refs service, as clients know it.
+func refCode(f core.RefRefused) errs.Code {
+	switch f.Class() {
+	case core.RefClassPrecondition:
+		return errs.PreconditionFailed
+	case core.RefClassExists:
+		return errs.AlreadyExists
+	case core.RefClassNotFound:
+		return errs.NotFound
+	case core.RefClassDenied:
+		return errs.PermissionDenied
+	case core.RefClassUnavailable:
+		return errs.Unavailable
+	case core.RefClassExhausted:
+		return errs.ResourceExhausted
+	}
+	return errs.InvalidArgument
+}

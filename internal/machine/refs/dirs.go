@@ -1,0 +1,122 @@
+package refs
+
+import (
+	"encoding/binary"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/errs"
+	"github.com/millrace/millrace/internal/keys"
+)
+
+// A directory is a name that refs lie below. Its row counts its children, refs and directories, so that whether there
+// is anything below a name is one read, however many refs were deleted there. A directory that exists proves that none
+// of the names above it is a ref.
+
+// parent returns the directory a name lies in; "" when it lies in none.
+func parent(name string) string {
+	i := strings.LastIndexByte(name, '/')
+	if i < 0 {
+		return ""
+	}
+	return name[:i]
+}
+
+// children returns how many children a directory has.
+func (t *transaction) children(dir string) (int64, error) {
+	if n, ok := t.dirs[dir]; ok {
+		return n, nil
+	}
+	row, ok, err := t.tx.Get(keys.RefDir(t.m.p, t.repo.ID, dir))
+	if err != nil || !ok {
+		return 0, err
+	}
+	n, k := binary.Uvarint(row)
+	if k != len(row) || n == 0 {
+		return 0, errs.Corruptf("directory %q of repository %s: %x", dir, t.repo.ID, row)
+	}
+	return int64(n), nil
+}
+
+// grow counts one child more, or with -1 one less, in the directory of a name, and in those above it that come or go.
+func (t *transaction) grow(name string, by int64) error {
+	for dir := parent(name); dir != ""; dir = parent(dir) {
+		n, err := t.children(dir)
+		if err != nil {
+			return err
+		}
+		if n+by < 0 {
+			return errs.Corruptf("directory %q of repository %s has %d children", dir, t.repo.ID, n+by)
+		}
+		if t.dirs == nil {
+			t.dirs = map[string]int64{}
+		}
+		t.dirs[dir] = n + by
+		if n != 0 && n+by != 0 {
+			return nil
+		}
+	}
+	return nil
+}
+
+// writeDirs writes the counts that changed.
+func (t *transaction) writeDirs() {
+	for _, dir := range slices.Sorted(maps.Keys(t.dirs)) {
+		key := keys.RefDir(t.m.p, t.repo.ID, dir)
+		if n := t.dirs[dir]; n == 0 {
+			t.tx.Delete(key)
+		} else {
+			t.tx.Set(key, binary.AppendUvarint(nil, uint64(n)))
+		}
+	}
+}
+
+// conflict returns the ref, or the directory with a slash at its end, that keeps name from being a ref; "" when nothing
+// does.
+func (t *transaction) conflict(name string) (string, error) {
+	n, err := t.children(name)
+	if err != nil {
+		return "", err
+	}
+	if n > 0 {
+		return name + "/", nil
+	}
+	for dir := parent(name); dir != ""; dir = parent(dir) {
+		n, err := t.children(dir)
+		if err != nil {
+			return "", err
+		}
+		if n > 0 {
+			return "", nil
+		}
+		if _, ok, err := t.get(dir); err != nil || ok {
+			return dir, err
+		}
+	}
+	return "", nil
+}
+
+// conflicts finds, for each edit of a ref that does not exist, another name of the transaction above or below it.
+func (t *transaction) conflicts(named []named) {
+	for i := range t.edits {
+		e := &t.edits[i]
+		if e.exists || e.failed {
+			continue
+		}
+		for dir := parent(e.name); dir != ""; dir = parent(dir) {
+			if _, ok := slices.BinarySearchFunc(named, dir, compareNamed); ok {
+				t.fail(e, core.RefFailure{Reason: core.RefTxnConflict, Name: e.name, Other: dir})
+				break
+			}
+		}
+		below := e.name + "/"
+		at, _ := slices.BinarySearchFunc(named, below, compareNamed)
+		if !e.failed && at < len(named) && strings.HasPrefix(named[at].name, below) {
+			t.fail(e, core.RefFailure{Reason: core.RefTxnConflict, Name: e.name, Other: named[at].name})
+		}
+	}
+}
+
+func compareNamed(a named, name string) int { return strings.Compare(a.name, name) }

@@ -1,0 +1,194 @@
+package refs
+
+import (
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/errs"
+	"github.com/millrace/millrace/internal/keys"
+)
+
+// maxReposListed bounds one listing.
+const maxReposListed = 1000
+
+// Find reads a repository by name. ok is false when there is none, or it is deleted.
+func Find(v core.View, p core.Partition, name string) (core.RepoInfo, bool, error) {
+	id, ok, err := repoID(v, p, name)
+	if err != nil || !ok {
+		return core.RepoInfo{}, false, err
+	}
+	info, ok, err := readRepo(v, p, id)
+	if err == nil && !ok {
+		err = errs.Corruptf("repository %s of %s: its name is there, its record is not", id, p)
+	}
+	return info, ok, err
+}
+
+// FindID reads a repository by id, deleted or not, as long as anything of it is there.
+func FindID(v core.View, p core.Partition, id core.RepoID) (core.RepoInfo, bool, error) {
+	return readRepo(v, p, id)
+}
+
+func readRepo(v core.View, p core.Partition, id core.RepoID) (info core.RepoInfo, ok bool, err error) {
+	record, ok, err := v.Get(keys.Repo(p, id))
+	if err != nil || !ok {
+		return info, false, err
+	}
+	if info.Repo, err = core.DecodeRepo(record); err != nil {
+		return info, false, errs.Corruptf("repository %s of %s: %v", id, p, err)
+	}
+	stats, ok, err := v.Get(keys.RepoStats(p, id))
+	if err != nil {
+		return info, false, err
+	}
+	if ok {
+		info.Stats, err = core.DecodeRepoStats(stats)
+	}
+	if !ok || err != nil {
+		return info, false, errs.Corruptf("counters of repository %s of %s: %x", id, p, stats)
+	}
+	head, ok, err := getRow(v, p, id, "HEAD")
+	if err != nil {
+		return info, false, err
+	}
+	if ok {
+		info.Head = head.target
+	}
+	return info, true, nil
+}
+
+func getRow(v core.View, p core.Partition, id core.RepoID, name string) (row, bool, error) {
+	b, ok, err := v.Get(keys.Ref(p, id, name))
+	if err != nil || !ok {
+		return row{}, false, err
+	}
+	r, err := decodeRow(b)
+	if err != nil {
+		return row{}, false, errs.Corruptf("ref %q of repository %s: %x", name, id, b)
+	}
+	return r, true, nil
+}
+
+// List reads at most limit repositories by name, after the name given.
+func List(v core.View, p core.Partition, after string, limit int) ([]core.RepoInfo, error) {
+	var ids []core.RepoID
+	from, to := keys.RepoNames(p, after)
+	if after == "" {
+		from, to = keys.RepoNames(p, "")
+	}
+	err := core.ScanRows(v, from, to, func(key, value []byte) (bool, error) {
+		if name, ok := keys.RepoNameOf(key); !ok || len(value) != len(core.RepoID{}) {
+			return false, errs.Corruptf("repository %q of %s: id of %d bytes", name, p, len(value))
+		}
+		ids = append(ids, core.RepoID(value))
+		return len(ids) < min(limit, maxReposListed), nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := make([]core.RepoInfo, 0, len(ids))
+	for _, id := range ids {
+		info, ok, err := readRepo(v, p, id)
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			return nil, errs.Corruptf("repository %s of %s: its name is there, its record is not", id, p)
+		}
+		out = append(out, info)
+	}
+	return out, nil
+}
+
+// Deleted reads deleted repositories that are not gone yet, by name: at most limit.
+func Deleted(v core.View, p core.Partition, limit int) ([]core.RepoInfo, error) {
+	return deleted(v, p, "", min(limit, maxReposListed))
+}
+
+// Get reads one ref.
+func Get(v core.View, p core.Partition, id core.RepoID, name string) (core.Ref, bool, error) {
+	if name == "" || len(name) > core.MaxRefName {
+		return core.Ref{}, false, nil
+	}
+	r, ok, err := getRow(v, p, id, name)
+	if err != nil || !ok {
+		return core.Ref{}, false, err
+	}
+	return r.ref(name), true, nil
+}
+
+// Resolve follows symbolic refs from ref to the one that has an id. ok is false when there is none.
+func Resolve(v core.View, p core.Partition, id core.RepoID, ref core.Ref) (core.Ref, bool, error) {
+	for range maxDepth {
+		if ref.Target == "" {
+			return ref, true, nil
+		}
+		next, ok, err := Get(v, p, id, ref.Target)
+		if err != nil || !ok {
+			return core.Ref{}, false, err
+		}
+		ref = next
+	}
+	return ref, ref.Target == "", nil
+}
+
+// Scan calls fn for each ref whose name starts with prefix and follows after, in byte order, until fn returns false.
+func Scan(v core.View, p core.Partition, id core.RepoID, prefix, after string, fn func(core.Ref) bool) error {
+	from, to := keys.Refs(p, id, prefix)
+	if after >= prefix && after != "" {
+		from = keys.RefsAfter(p, id, after)
+		if keys.Compare(from, to) >= 0 {
+			return nil
+		}
+	}
+	return core.ScanRows(v, from, to, func(key, value []byte) (bool, error) {
+		name, ok := keys.RefOf(key)
+		r, err := decodeRow(value)
+		if !ok || err != nil {
+			return false, errs.Corruptf("ref %q of repository %s: %x", name, id, value)
+		}
+		return fn(r.ref(string(name))), nil
+	})
+}
+
+// Matches reports whether name matches one of globs, in which * stands for any bytes within a component and ** for any.
+func Matches(globs []string, name string) bool { return matchAny(globs, name) }
+
+// Log reads the log of a ref, deleted or not, newest first: at most limit records, from number before-1 down; before 0
+// is all. Records beyond the repository's settings are not shown.
+func Log(v core.View, p core.Partition, info *core.RepoInfo, name string, before uint64, limit int, now core.ShardTime) ([]core.RefLog, error) {
+	config := info.Config.WithDefaults()
+	oldest := now - core.ShardTime(config.ReflogDays)*core.ShardTime(dayMillis)
+	left := int(config.ReflogMax)
+	from, to := keys.RefLogs(p, info.ID, name, ^uint64(0))
+	var out []core.RefLog
+	err := core.ScanRows(v, from, to, func(key, value []byte) (bool, error) {
+		entry, err := core.DecodeRefLog(value)
+		seq, ok := keys.RefLogOf(key)
+		if err != nil || !ok {
+			return false, errs.Corruptf("log of %q of repository %s: %x", name, info.ID, value)
+		}
+		if left--; left < 0 || entry.Stamp < oldest {
+			return false, nil
+		}
+		if before == 0 || seq < before {
+			entry.Name, entry.Seq = name, seq
+			out = append(out, entry)
+		}
+		return len(out) < limit, nil
+	})
+	return out, err
+}
+
+// Packs reads the manifest of a repository, by digest.
+func Packs(v core.View, p core.Partition, id core.RepoID) ([]core.PackLine, error) {
+	var out []core.PackLine
+	from, to := keys.Packs(p, id)
+	err := core.ScanRows(v, from, to, func(_, value []byte) (bool, error) {
+		line, err := core.DecodePackLine(value)
+		if err != nil {
+			return false, errs.Corruptf("manifest of repository %s: %v", id, err)
+		}
+		out = append(out, line)
+		return true, nil
+	})
+	return out, err
+}

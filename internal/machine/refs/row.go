@@ -1,0 +1,94 @@
+package refs
+
+import (
+	"encoding/binary"
+	"errors"
+
+	"github.com/millrace/millrace/internal/core"
+)
+
+// row is a ref as it is stored: flags, the id, the type and the peeled id or else the target, then three varints. A
+// plain ref takes at most 73 bytes.
+type row struct {
+	id     core.ObjectID
+	kind   core.ObjectType
+	peeled core.ObjectID
+	target string // of a symbolic ref
+	rev    uint64 // of the repository at its last change
+	first  uint64 // number of the first record of its log since it was made
+	seq    uint64 // number of the last one
+}
+
+const (
+	rowPeeled   = 1 << 0
+	rowSymbolic = 1 << 1
+	rowFlags    = rowSymbolic<<1 - 1
+)
+
+var errRow = errors.New("not a row of a ref")
+
+func (r *row) symbolic() bool { return r.target != "" }
+
+func (r row) append(dst []byte) []byte {
+	if dst == nil {
+		dst = make([]byte, 0, 2+len(r.target)+2*len(r.id)+3*5)
+	}
+	switch {
+	case r.symbolic():
+		dst = append(dst, rowSymbolic)
+		dst = binary.AppendUvarint(dst, uint64(len(r.target)))
+		dst = append(dst, r.target...)
+	case r.peeled.IsZero():
+		dst = append(append(append(dst, 0), r.id[:]...), byte(r.kind))
+	default:
+		dst = append(append(append(dst, rowPeeled), r.id[:]...), byte(r.kind))
+		dst = append(dst, r.peeled[:]...)
+	}
+	dst = binary.AppendUvarint(dst, r.rev)
+	dst = binary.AppendUvarint(dst, r.first)
+	return binary.AppendUvarint(dst, r.seq-r.first)
+}
+
+func decodeRow(b []byte) (r row, err error) {
+	if len(b) == 0 || b[0]&^rowFlags != 0 || b[0] == rowFlags {
+		return row{}, errRow
+	}
+	flags := b[0]
+	b = b[1:]
+	if flags == rowSymbolic {
+		n, k := binary.Uvarint(b)
+		if k <= 0 || n == 0 || n > uint64(len(b)-k) {
+			return row{}, errRow
+		}
+		r.target = string(b[k : k+int(n)])
+		b = b[k+int(n):]
+	} else {
+		need := len(r.id) + 1 + int(flags&rowPeeled)*len(r.peeled)
+		if len(b) < need {
+			return row{}, errRow
+		}
+		copy(r.id[:], b)
+		r.kind = core.ObjectType(b[len(r.id)])
+		if flags&rowPeeled != 0 {
+			copy(r.peeled[:], b[len(r.id)+1:])
+		}
+		b = b[need:]
+	}
+	for _, v := range [...]*uint64{&r.rev, &r.first, &r.seq} {
+		n, k := binary.Uvarint(b)
+		if k <= 0 {
+			return row{}, errRow
+		}
+		*v, b = n, b[k:]
+	}
+	r.seq += r.first
+	if len(b) != 0 || !r.symbolic() && r.id.IsZero() || r.seq < r.first {
+		return row{}, errRow
+	}
+	return r, nil
+}
+
+// ref returns what readers see of a row.
+func (r *row) ref(name string) core.Ref {
+	return core.Ref{Name: name, ID: r.id, Type: r.kind, Peeled: r.peeled, Target: r.target, Rev: r.rev}
+}
