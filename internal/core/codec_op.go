@@ -58,6 +58,8 @@ func (w *writer) op(op Op) {
 		f.uint(op.IfRev)
 	case *KVCheck:
 		w.kvCheck(op)
+	default:
+		w.searchOp(op)
 	}
 }
 
@@ -127,8 +129,7 @@ func (r *reader) systemOp(kind OpKind) Op {
 		r.namespaceConfig(&op.Config)
 		return op
 	}
-	r.fail("unknown op kind %d", kind)
-	return nil
+	return r.searchOp(kind)
 }
 
 func (w *writer) taskCreate(op *TaskCreate) {

@@ -284,7 +284,9 @@ func (w *writer) nodeFact(fact Fact) {
 		w.byte(factNotLeader)
 		w.text(f.Leader)
 	default:
-		w.byte(0)
+		if !w.searchFact(fact) {
+			w.byte(0)
+		}
 	}
 }
 
@@ -303,6 +305,5 @@ func (r *reader) nodeFact(number byte) Fact {
 	case factNotLeader:
 		return NotLeader{Leader: r.text()}
 	}
-	r.fail("unknown fact %d", number)
-	return nil
+	return r.searchFact(number)
 }

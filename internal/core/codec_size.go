@@ -58,6 +58,9 @@ func opSize(op Op) int {
 	case *KVCheck:
 		return opHeader + len(op.Keyspace) + 2*nameBytes + len(op.Key) + len(op.Value) + varintBytes + 4
 	default: // the ops of fixed size: ids, tokens, times
+		if n := searchOpSize(op); n > 0 {
+			return n
+		}
 		return opHeader + holdBytes + 4*varintBytes
 	}
 }

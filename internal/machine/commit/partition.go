@@ -10,6 +10,7 @@ import (
 	"github.com/millrace/millrace/internal/keys"
 	"github.com/millrace/millrace/internal/machine/kv"
 	"github.com/millrace/millrace/internal/machine/queue"
+	"github.com/millrace/millrace/internal/machine/search"
 )
 
 // partition is one partition's machines and what the commit machine itself keeps of it.
@@ -17,6 +18,7 @@ type partition struct {
 	p      core.Partition
 	queue  *queue.Machine
 	kv     *kv.Machine
+	search *search.Machine
 	config core.NamespaceConfig
 	counts counts
 	stored counts         // as the store has them
@@ -47,7 +49,7 @@ func (m *Machine) partition(v core.View, p core.Partition) (*partition, error) {
 	if part := m.parts[p]; part != nil {
 		return part, nil
 	}
-	part := &partition{p: p, queue: queue.New(p, m.o.Queue), kv: kv.New(p), nextDue: core.Never}
+	part := &partition{p: p, queue: queue.New(p, m.o.Queue), kv: kv.New(p), search: search.New(p, m.o.Search), nextDue: core.Never}
 	if err := part.open(v); err != nil {
 		return nil, fmt.Errorf("open partition %s: %w", p, err)
 	}
@@ -84,6 +86,9 @@ func (part *partition) open(v core.View) error {
 	if err := part.kv.Open(v); err != nil {
 		return err
 	}
+	if err := part.search.Open(v); err != nil {
+		return err
+	}
 	return part.queue.Open(v)
 }
 
@@ -101,7 +106,7 @@ func (m *Machine) dueOf(part *partition) (core.ShardTime, error) {
 			return 0, err
 		}
 	}
-	return min(part.due, part.queue.Due()), nil
+	return min(part.due, part.queue.Due(), part.search.Due()), nil
 }
 
 // refreshDue finds anew when work is due in the partitions given.
@@ -123,6 +128,7 @@ func (part *partition) begin(tx core.Txn) {
 	tx.Mark()
 	part.queue.Mark()
 	part.kv.Mark()
+	part.search.Mark()
 	part.mark = markedState{part.config, part.counts, part.due}
 }
 
@@ -131,6 +137,7 @@ func (part *partition) undo(tx core.Txn) {
 	tx.Undo()
 	part.queue.Undo()
 	part.kv.Undo()
+	part.search.Undo()
 	part.config, part.counts, part.due = part.mark.config, part.mark.counts, part.mark.due
 }
 
@@ -139,6 +146,7 @@ func (part *partition) keep(tx core.Txn) {
 	tx.Keep()
 	part.queue.Keep()
 	part.kv.Keep()
+	part.search.Keep()
 }
 
 // end writes what the entry changed and has not written yet.
@@ -147,6 +155,7 @@ func (part *partition) end(tx core.Txn) error {
 	if err := part.queue.End(tx); err != nil {
 		return err
 	}
+	part.search.End(tx)
 	if part.counts != part.stored {
 		tx.Set(keys.PartitionState(part.p), part.counts.append(nil))
 		part.stored = part.counts
