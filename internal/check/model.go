@@ -34,6 +34,7 @@ type part struct {
 	config   core.NamespaceConfig
 	rev      uint64     // the largest seen
 	token    core.Token // the largest issued
+	search   searches
 }
 
 type uniqueName struct{ queue, key string }
@@ -82,7 +83,7 @@ func (m *Model) part(p core.Partition) *part {
 		m.parts[p] = &part{
 			tasks: map[core.TaskID]*task{}, timed: map[core.TaskID]bool{}, queues: map[string]*queue{},
 			unique: map[uniqueName]uniqueKey{}, spaces: map[string]map[string]pair{},
-			requests: map[core.RequestID]request{}, sessions: map[core.SessionID][]session{},
+			requests: map[core.RequestID]request{}, sessions: map[core.SessionID][]session{}, search: newSearches(),
 		}
 	}
 	return m.parts[p]

@@ -288,6 +288,10 @@ func repeatedKey(c *core.Commit) int {
 			space, key = op.Keyspace, op.Key
 		case *core.KVDelete:
 			space, key = op.Keyspace, op.Key
+		case *core.VectorUpsert:
+			space, key = "\x00"+op.Collection, []byte(op.ID)
+		case *core.VectorDelete:
+			space, key = "\x00"+op.Collection, []byte(op.ID)
 		default:
 			continue
 		}

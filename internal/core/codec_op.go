@@ -60,6 +60,8 @@ func (w *writer) op(op Op) {
 		w.kvCheck(op)
 	case *RefTxn, *RepoCreate, *RepoSet, *RepoDelete, *RepoUndelete:
 		w.refOp(op)
+	default:
+		w.searchOp(op)
 	}
 }
 
@@ -131,8 +133,7 @@ func (r *reader) systemOp(kind OpKind) Op {
 		r.namespaceConfig(&op.Config)
 		return op
 	}
-	r.fail("unknown op kind %d", kind)
-	return nil
+	return r.searchOp(kind)
 }
 
 func (w *writer) taskCreate(op *TaskCreate) {

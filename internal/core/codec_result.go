@@ -296,7 +296,9 @@ func (w *writer) nodeFact(fact Fact) {
 		w.byte(factNotLeader)
 		w.text(f.Leader)
 	default:
-		w.byte(0)
+		if !w.searchFact(fact) {
+			w.byte(0)
+		}
 	}
 }
 
@@ -315,6 +317,5 @@ func (r *reader) nodeFact(number byte) Fact {
 	case factNotLeader:
 		return NotLeader{Leader: r.text()}
 	}
-	r.fail("unknown fact %d", number)
-	return nil
+	return r.searchFact(number)
 }

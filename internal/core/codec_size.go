@@ -60,6 +60,9 @@ func opSize(op Op) int {
 	case *RefTxn, *RepoCreate, *RepoSet, *RepoDelete, *RepoUndelete:
 		return refOpSize(op)
 	default: // the ops of fixed size: ids, tokens, times
+		if n := searchOpSize(op); n > 0 {
+			return n
+		}
 		return opHeader + holdBytes + 4*varintBytes
 	}
 }

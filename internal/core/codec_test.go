@@ -102,6 +102,7 @@ func allOps() []Op {
 		&TaskCreate{}, &TaskComplete{}, &TaskFail{}, &TaskSnooze{}, &TaskRelease{}, &TaskRenew{}, &TaskDelete{},
 		&TaskRunNow{}, &QueueSet{}, &Grant{}, &Tick{}, &TermStart{}, &NamespaceCreate{}, &NamespaceSet{},
 		&KVPut{}, &KVDelete{}, &KVCheck{}, &RefTxn{}, &RepoCreate{}, &RepoSet{}, &RepoDelete{}, &RepoUndelete{},
+		&VectorUpsert{}, &VectorDelete{}, &CollectionSet{}, &CollectionDelete{}, &RulesetPut{}, &RecordingPut{},
 	}
 }
 
@@ -124,6 +125,7 @@ func allFacts() []Fact {
 		RateLimited{},
 		NotLeader{},
 		RefRefused{},
+		SearchState{}, DimMismatch{}, VersionMismatch{},
 	}
 }
 
@@ -461,6 +463,7 @@ func allocated(f func()) uint64 {
 }
 
 func FuzzDecodeEntry(f *testing.F) {
+	f.Add(AppendEntry(nil, searchEntry()))
 	f.Add(AppendEntry(nil, sampleEntry()))
 	f.Add(AppendEntry(nil, &Entry{Format: 1}))
 	f.Add(append([]byte{1, 0, 0, 0, 100}, make([]byte, 300)...))
@@ -484,7 +487,7 @@ func FuzzDecodeEntry(f *testing.F) {
 }
 
 func FuzzDecodeResult(f *testing.F) {
-	for _, r := range sampleResults() {
+	for _, r := range append(sampleResults(), searchResults()...) {
 		f.Add(AppendResult(nil, &r))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {

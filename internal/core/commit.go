@@ -75,11 +75,11 @@ type OpResult struct {
 	PayloadMatches bool   // TaskCreate, replayed: same content as asked for
 	State          State  // task ops: the state after
 
-	Rev     uint64 // KVPut
+	Rev     uint64 // KVPut; VectorUpsert: the point's version
 	Prev    []byte // KVPut with WantPrev; nil when absent
-	Existed bool   // KVDelete, KVPut with WantPrev
+	Existed bool   // KVDelete, KVPut with WantPrev; VectorUpsert, VectorDelete, CollectionDelete
 
-	Version  uint64     // QueueSet, NamespaceSet
+	Version  uint64     // QueueSet, NamespaceSet, RulesetPut
 	Assigned []Assigned // Grant
 	Renewed  []Renewed  // TaskRenew, one per item
 	More     bool       // Tick: work is left that is due
@@ -121,6 +121,7 @@ type Applied struct {
 	Ended   []Ended  // tasks that became terminal
 	Woken   []Woken  // queues that gained ready tasks
 	Lost    []Lost   // leases that ended other than by their holder's settle
+	Points  []PointChange
 }
 
 // Ended names a task that became terminal.

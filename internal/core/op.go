@@ -41,8 +41,8 @@ const (
 	OpRefUpdate    OpKind = 65
 	OpRefDelete    OpKind = 66
 	OpRefVerify    OpKind = 67
-	OpVectorUpsert OpKind = 96 // reserved
-	OpVectorDelete OpKind = 97 // reserved
+	OpVectorUpsert OpKind = 96
+	OpVectorDelete OpKind = 97
 )
 
 // Op is one change to one service: one of the pointer types of this file.

@@ -65,6 +65,7 @@ func (m *Machine) end(out *core.Applied) error {
 			out.Woken = append(out.Woken, core.Woken{Partition: part.p, Queue: name})
 		}
 		out.Lost = append(out.Lost, lost...)
+		out.Points = append(out.Points, part.search.Changes()...)
 	}
 	changed := m.touched
 	if m.clock.termStart != m.saved.termStart || m.clock.term != m.saved.term {
@@ -236,7 +237,7 @@ func (m *Machine) ops(part *partition, c *core.Commit, ops []core.Op) (verdict, 
 		}
 		r.Kind = op.Kind()
 		v.ops = append(v.ops, r)
-		wrote = wrote || r.Kind == core.OpKVPut || r.Kind == core.OpKVDelete
+		wrote = wrote || r.Kind == core.OpKVPut || r.Kind == core.OpKVDelete || r.Kind == core.OpVectorUpsert
 	}
 	if wrote {
 		part.counts.rev = rev
@@ -252,6 +253,9 @@ func (m *Machine) op(part *partition, principal string, rev uint64, op core.Op) 
 		return part.queue.Apply(m.tx, m.queueContext(part, principal), op)
 	case *core.KVPut, *core.KVDelete, *core.KVCheck:
 		return part.kv.Apply(m.tx, kvContext(part, rev), op)
+	case *core.VectorUpsert, *core.VectorDelete, *core.CollectionSet, *core.CollectionDelete, *core.RulesetPut,
+		*core.RecordingPut:
+		return part.search.Apply(m.tx, m.searchContext(rev), op)
 	case *core.Tick:
 		more, err := m.tick(op.Max)
 		return core.OpResult{More: more}, nil, err
@@ -315,9 +319,9 @@ func codeOf(fact core.Fact) errs.Code {
 		return errs.AlreadyExists
 	case core.LeaseLost:
 		return errs.LeaseLost
-	case core.WrongState, core.SessionExpired:
+	case core.WrongState, core.SessionExpired, core.SearchState:
 		return errs.WrongState
-	case core.RevMismatch:
+	case core.RevMismatch, core.VersionMismatch:
 		return errs.PreconditionFailed
 	case core.WrongPartition:
 		return errs.WrongPartition
@@ -327,6 +331,8 @@ func codeOf(fact core.Fact) errs.Code {
 		return errs.TooLarge
 	case core.RefRefused:
 		return refCode(fact)
+	case core.Unavailable:
+		return errs.Unavailable
 	}
 	return errs.InvalidArgument
 }

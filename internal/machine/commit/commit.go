@@ -10,7 +10,7 @@
 //
 // Promised: equal entries on equal bytes give equal results and equal changes; a machine opened anew from the bytes
 // goes on exactly as the one that wrote them. A Go error from Apply means corruption: the shard must stop. Elsewhere:
-// what an op means (machine/queue, machine/kv), who orders entries (replog), when results may be shown (node).
+// what an op means (machine/queue, machine/kv, machine/search), who orders entries (replog), when results may be shown (node).
 package commit
 
 import (
@@ -20,6 +20,7 @@ import (
 	"github.com/millrace/millrace/internal/machine/kv"
 	"github.com/millrace/millrace/internal/machine/queue"
 	"github.com/millrace/millrace/internal/machine/refs"
+	"github.com/millrace/millrace/internal/machine/search"
 )
 
 // Options of a shard's machine. The limits are part of the rules of Apply: all replicas must use the same. A zero
@@ -31,8 +32,9 @@ type Options struct {
 	MaxSessions int64 // live sessions per partition; default 100,000
 	MaxOps      int   // ops and conditions of a commit; default core.MaxCommitOps
 
-	Queue queue.Options // for every partition's queue
-	Refs  refs.Options  // for every partition's refs
+	Queue  queue.Options  // for every partition's queue
+	Refs   refs.Options   // its refs
+	Search search.Options // and its collections
 
 	// Mutant names the planted bugs that are switched on. Only builds with the tag mutants ask it.
 	Mutant func(name string) bool
@@ -138,6 +140,14 @@ func (m *Machine) Queue(p core.Partition) *queue.Machine {
 	return nil
 }
 
+// Search returns the collections of a partition, or nil when nothing was ever committed there.
+func (m *Machine) Search(p core.Partition) *search.Machine {
+	if part := m.parts[p]; part != nil {
+		return part.search
+	}
+	return nil
+}
+
 // Partitions lists the partitions that the machine knows, in order.
 func (m *Machine) Partitions() []core.Partition {
 	out := make([]core.Partition, len(m.sorted))
@@ -167,4 +177,9 @@ func (m *Machine) queueContext(part *partition, principal string) queue.Context 
 // kvContext is what the keyspaces of part judge an op under. rev is the revision that the commit's writes get.
 func kvContext(part *partition, rev uint64) kv.Context {
 	return kv.Context{Rev: rev, AutoCreate: !part.config.NoAutoCreate}
+}
+
+// searchContext is what the collections of part judge an op under. rev is the version that the commit's points get.
+func (m *Machine) searchContext(rev uint64) search.Context {
+	return search.Context{Rev: rev, Stamp: m.clock.stamp}
 }

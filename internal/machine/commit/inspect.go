@@ -30,8 +30,12 @@ func (m *Machine) inspect(c *core.Commit) *core.Refusal {
 		return refusal
 	}
 	if i := keyTwice(c.Ops); i >= 0 {
+		field := "key"
+		if s, _, _ := writtenBy(c.Ops[i]); s.service == core.OpVectorUpsert {
+			field = "id"
+		}
 		return &core.Refusal{Op: i, Fact: core.Invalid{
-			Field: fmt.Sprintf("ops[%d].key", i), Reason: "duplicate_key", Message: "an op before it writes the same key",
+			Field: fmt.Sprintf("ops[%d].%s", i, field), Reason: "duplicate_key", Message: "an op before it writes the same key",
 		}}
 	}
 	return nil
@@ -84,7 +88,16 @@ func taskOf(op core.Op) (core.TaskID, bool) {
 // keyScan is how many written keys are compared each with each before a map is cheaper.
 const keyScan = 8
 
-type writtenKey struct{ keyspace, key string }
+type writtenKey struct {
+	space
+	key string
+}
+
+// space is what a written key is of: a keyspace, or a collection.
+type space struct {
+	service core.OpKind // of what puts it
+	name    string
+}
 
 // keyTwice returns the first op that writes a key which an op before it writes too, or -1.
 func keyTwice(ops []core.Op) int {
@@ -102,11 +115,11 @@ func keyTwice(ops []core.Op) int {
 	}
 	seen := make(map[writtenKey]bool, writes)
 	for i, op := range ops {
-		keyspace, key, ok := writtenBy(op)
+		in, key, ok := writtenBy(op)
 		if !ok {
 			continue
 		}
-		k := writtenKey{keyspace, string(key)}
+		k := writtenKey{in, string(key)}
 		if seen[k] {
 			return i
 		}
@@ -117,12 +130,12 @@ func keyTwice(ops []core.Op) int {
 
 func keyTwiceFew(ops []core.Op) int {
 	for i, op := range ops {
-		keyspace, key, ok := writtenBy(op)
+		in, key, ok := writtenBy(op)
 		if !ok {
 			continue
 		}
 		for _, before := range ops[:i] {
-			if ks, k, ok := writtenBy(before); ok && ks == keyspace && string(k) == string(key) {
+			if s, k, ok := writtenBy(before); ok && s == in && string(k) == string(key) {
 				return i
 			}
 		}
@@ -130,13 +143,17 @@ func keyTwiceFew(ops []core.Op) int {
 	return -1
 }
 
-// writtenBy returns the one key that op writes.
-func writtenBy(op core.Op) (keyspace string, key []byte, ok bool) {
+// writtenBy returns the one key, or point, that op writes.
+func writtenBy(op core.Op) (in space, key []byte, ok bool) {
 	switch op := op.(type) {
 	case *core.KVPut:
-		return op.Keyspace, op.Key, true
+		return space{core.OpKVPut, op.Keyspace}, op.Key, true
 	case *core.KVDelete:
-		return op.Keyspace, op.Key, true
+		return space{core.OpKVPut, op.Keyspace}, op.Key, true
+	case *core.VectorUpsert:
+		return space{core.OpVectorUpsert, op.Collection}, []byte(op.ID), true
+	case *core.VectorDelete:
+		return space{core.OpVectorUpsert, op.Collection}, []byte(op.ID), true
 	}
-	return "", nil, false
+	return space{}, nil, false
 }

@@ -138,6 +138,21 @@ func parseOp(line string) core.Op {
 			op.IfVersion = int64(a.number("if_version"))
 		}
 		return op
+	case "collection":
+		return &core.CollectionSet{Collection: core.Collection{Name: arg(1), UID: 7, Model: "m", Dim: 2, Metric: core.MetricCosine}}
+	case "collection_delete":
+		return &core.CollectionDelete{Name: arg(1)}
+	case "upsert":
+		op := &core.VectorUpsert{Collection: arg(1), ID: arg(2), Vector: []byte{0, 0, 128, 63, 0, 0, 0, byte(len(arg(2)))}, IfAbsent: a.has("if_absent")}
+		_, op.HasVersion = a.named["if_version"]
+		op.IfVersion = uint64(a.number("if_version"))
+		return op
+	case "upsert_delete":
+		return &core.VectorDelete{Collection: arg(1), ID: arg(2)}
+	case "ruleset":
+		return &core.RulesetPut{Name: arg(1), Rules: []byte(arg(2))}
+	case "recording":
+		return &core.RecordingPut{Collection: arg(1), ID: uint64(number(arg(2))), TTL: a.millis("ttl"), Data: []byte("d")}
 	default:
 		return parseKV(a)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/millrace/millrace/internal/machine/kv"
 	"github.com/millrace/millrace/internal/machine/queue"
 	"github.com/millrace/millrace/internal/machine/refs"
+	"github.com/millrace/millrace/internal/machine/search"
 )
 
 // partition is one partition's machines and what the commit machine itself keeps of it.
@@ -19,6 +20,7 @@ type partition struct {
 	queue  *queue.Machine
 	kv     *kv.Machine
 	refs   *refs.Machine
+	search *search.Machine
 	config core.NamespaceConfig
 	counts counts
 	stored counts         // as the store has them
@@ -49,7 +51,9 @@ func (m *Machine) partition(v core.View, p core.Partition) (*partition, error) {
 	if part := m.parts[p]; part != nil {
 		return part, nil
 	}
-	part := &partition{p: p, queue: queue.New(p, m.o.Queue), kv: kv.New(p), refs: refs.New(p, m.o.Refs), nextDue: core.Never}
+	part := &partition{
+		p: p, queue: queue.New(p, m.o.Queue), kv: kv.New(p), refs: refs.New(p, m.o.Refs), search: search.New(p, m.o.Search), nextDue: core.Never,
+	}
 	if err := part.open(v); err != nil {
 		return nil, fmt.Errorf("open partition %s: %w", p, err)
 	}
@@ -89,6 +93,9 @@ func (part *partition) open(v core.View) error {
 	if err := part.refs.Open(v); err != nil {
 		return err
 	}
+	if err := part.search.Open(v); err != nil {
+		return err
+	}
 	return part.queue.Open(v)
 }
 
@@ -106,7 +113,7 @@ func (m *Machine) dueOf(part *partition) (core.ShardTime, error) {
 			return 0, err
 		}
 	}
-	return min(part.due, part.queue.Due(), part.refs.Due()), nil
+	return min(part.due, part.queue.Due(), part.refs.Due(), part.search.Due()), nil
 }
 
 // refreshDue finds anew when work is due in the partitions given.
@@ -129,6 +136,7 @@ func (part *partition) begin(tx core.Txn) {
 	part.queue.Mark()
 	part.kv.Mark()
 	part.refs.Mark()
+	part.search.Mark()
 	part.mark = markedState{part.config, part.counts, part.due}
 }
 
@@ -138,6 +146,7 @@ func (part *partition) undo(tx core.Txn) {
 	part.queue.Undo()
 	part.kv.Undo()
 	part.refs.Undo()
+	part.search.Undo()
 	part.config, part.counts, part.due = part.mark.config, part.mark.counts, part.mark.due
 }
 
@@ -147,6 +156,7 @@ func (part *partition) keep(tx core.Txn) {
 	part.queue.Keep()
 	part.kv.Keep()
 	part.refs.Keep()
+	part.search.Keep()
 }
 
 // end writes what the entry changed and has not written yet.
@@ -155,6 +165,7 @@ func (part *partition) end(tx core.Txn) error {
 	if err := part.queue.End(tx); err != nil {
 		return err
 	}
+	part.search.End(tx)
 	if part.counts != part.stored {
 		tx.Set(keys.PartitionState(part.p), part.counts.append(nil))
 		part.stored = part.counts

@@ -19,7 +19,7 @@ func drawOps(t *rapid.T, index uint16) string {
 	one := func() string {
 		key := rapid.SampledFrom([]string{"ks a", "ks b", "other a"}).Draw(t, "key")
 		q := rapid.SampledFrom([]string{"q", "r", "q,r"}).Draw(t, "queue")
-		switch rapid.IntRange(0, 15).Draw(t, "op") {
+		switch rapid.IntRange(0, 18).Draw(t, "op") {
 		case 0, 1, 2:
 			return "create " + task() + " queue=" + q[:1] + rapid.SampledFrom([]string{"", " delay=7s", " unique=u", " payload=x*40"}).Draw(t, "how")
 		case 3, 4:
@@ -40,6 +40,10 @@ func drawOps(t *rapid.T, index uint16) string {
 			return "put " + key + " v" + rapid.SampledFrom([]string{"", " if_absent", " if_rev=3", " want_prev"}).Draw(t, "how")
 		case 14:
 			return "delete " + key
+		case 15, 16:
+			return rapid.SampledFrom([]string{"collection ws", "upsert ws a", "upsert ws b if_version=3", "upsert ws c if_absent", "upsert_delete ws a"}).Draw(t, "point")
+		case 17:
+			return rapid.SampledFrom([]string{"collection ws", "collection_delete ws", "ruleset r x", "ruleset r y", "recording ws 1 ttl=3s", "recording ws 2"}).Draw(t, "search")
 		default:
 			return rapid.SampledFrom([]string{
 				"queue_set q max_attempts=2", "queue_set r retain_completed=1s", "namespace_set retain_bytes=50", "check ks a exists",

@@ -92,7 +92,14 @@ func (m *Machine) tickPartition(part *partition, limit uint32) (used uint32, err
 	if part.due <= m.clock.stamp {
 		return limit, nil
 	}
-	return used, nil
+	if used == limit {
+		return limit, nil
+	}
+	forgotten, more, err := part.search.Tick(m.tx, m.clock.stamp, limit-used)
+	if err != nil || more {
+		return limit, err
+	}
+	return used + forgotten, nil
 }
 
 // forgetAnswers forgets request ids and sessions that are due, in at most limit steps, and finds what is due next.

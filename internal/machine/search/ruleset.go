@@ -1,0 +1,96 @@
+package search
+
+import (
+	"bytes"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/keys"
+)
+
+func (m *Machine) putRuleset(tx core.Txn, op *core.RulesetPut, r *core.OpResult) (core.Fact, error) {
+	switch {
+	case !validName(op.Name):
+		return core.Invalid{Field: "name", Reason: "bad_name", Message: "not a name of a ruleset"}, nil
+	case len(op.Rules) > core.MaxRulesetBytes:
+		return core.TooLarge{Field: "rules", Limit: "ruleset_bytes", Max: core.MaxRulesetBytes}, nil
+	}
+	s, known := m.rulesets[op.Name]
+	if !known && len(m.rulesets) >= m.o.MaxRulesets {
+		return core.Exhausted{Limit: "rulesets", Max: int64(m.o.MaxRulesets)}, nil
+	}
+	if known && (op.Version == 0 || op.Version == s.newest) {
+		row, _, err := tx.Get(keys.Ruleset(m.p, op.Name, s.newest))
+		if err != nil {
+			return nil, err
+		}
+		if bytes.Equal(row, op.Rules) {
+			r.Replayed, r.Version = true, uint64(s.newest)
+			return nil, nil
+		}
+	}
+	version := s.newest + 1
+	if op.Version != 0 && op.Version != version {
+		if op.Version < version {
+			return core.AlreadyExists{Kind: "ruleset", ID: op.Name}, nil
+		}
+		return core.Invalid{Field: "version", Reason: "out_of_range", Message: "versions are numbered one after the other"}, nil
+	}
+	m.back(func() {
+		if known {
+			m.rulesets[op.Name] = s
+		} else {
+			delete(m.rulesets, op.Name)
+		}
+	})
+	next := rulesetState{oldest: s.oldest, newest: version}
+	if !known {
+		next.oldest = version
+	}
+	if version-next.oldest >= core.MaxRulesetVersions {
+		tx.Delete(keys.Ruleset(m.p, op.Name, next.oldest))
+		next.oldest++
+	}
+	if m.rulesets == nil {
+		m.rulesets = make(map[string]rulesetState)
+	}
+	m.rulesets[op.Name] = next
+	tx.Set(keys.Ruleset(m.p, op.Name, version), append([]byte{}, op.Rules...))
+	r.Version = uint64(version)
+	return nil, nil
+}
+
+// Ruleset reads a version of a ruleset; 0 is the newest.
+func Ruleset(v core.View, p core.Partition, name string, version uint32) (out core.Ruleset, ok bool, err error) {
+	if !validName(name) {
+		return out, false, nil
+	}
+	out.Name = name
+	if version != 0 {
+		row, ok, err := v.Get(keys.Ruleset(p, name, version))
+		out.Version, out.Rules = version, bytes.Clone(row)
+		return out, ok, err
+	}
+	from := keys.Ruleset(p, name, 1)
+	to := keys.Ruleset(p, name, ^uint32(0))
+	err = core.ScanRows(v, from, to, func(key, row []byte) (bool, error) {
+		_, n, _ := keys.RulesetOf(key)
+		out.Version, out.Rules, ok = n, append(out.Rules[:0], row...), true
+		return true, nil
+	})
+	return out, ok, err
+}
+
+// Rulesets lists the rulesets of a partition by name, each in its newest version, without the rules.
+func Rulesets(v core.View, p core.Partition) (out []core.Ruleset, err error) {
+	from, to := keys.Rulesets(p)
+	err = core.ScanRows(v, from, to, func(key, _ []byte) (bool, error) {
+		name, version, _ := keys.RulesetOf(key)
+		if n := len(out); n == 0 || out[n-1].Name != name {
+			out = append(out, core.Ruleset{Name: name})
+		}
+		last := &out[len(out)-1]
+		last.Version = version
+		return true, nil
+	})
+	return out, err
+}

@@ -1,0 +1,300 @@
+// Package search is the state machine of collections: points with a vector and a payload, versions of rulesets, and
+// recordings of searches.
+//
+// A collection comes into being by name and is numbered by an incarnation, so that all it holds is one contiguous range
+// and goes with one mutation. A point's row, by its id, holds its version, its slot and its payload; its vector lies under
+// the slot. Slots only grow: an update takes a new one, so that a slot never shows two vectors. What makes a search
+// fast (rows of small numbers, bitmaps, columns) is derived by others from the changes that Apply tells, and is not here.
+//
+// Promised: a refused op changes nothing; equal ops on equal state give equal results; nothing is embedded and no float is
+// looked at: a vector is bytes of the right length. Elsewhere: what payloads mean and whether their fields have the types
+// of the schema (the edge, against the definition whose uid an upsert carries), searching (matrix), the index (node), the
+// order of fence, conditions and ops (package commit, which calls Mark, Undo and Keep in step with the Txn's).
+package search
+
+import (
+	"encoding/binary"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/errs"
+	"github.com/millrace/millrace/internal/keys"
+)
+
+// maxName is the longest name of a collection, a ruleset or a point, in bytes.
+const maxName = 128
+
+// Context is what an op is judged under.
+type Context struct {
+	Rev   uint64 // of the commit: the version its points get, above all before in the partition
+	Stamp core.ShardTime
+}
+
+// Options are limits that only tests change; zero means the default.
+type Options struct {
+	MaxRecordings  uint64 // kept of a collection
+	MaxCollections int
+	MaxRulesets    int
+}
+
+func (o Options) withDefaults() Options {
+	if o.MaxRecordings == 0 {
+		o.MaxRecordings = core.MaxRecordings
+	}
+	if o.MaxCollections == 0 {
+		o.MaxCollections = core.MaxCollections
+	}
+	if o.MaxRulesets == 0 {
+		o.MaxRulesets = core.MaxRulesets
+	}
+	return o
+}
+
+// collection is what is kept in memory of one: derived from the store, bounded by MaxCollections.
+type collection struct {
+	def         core.Collection
+	incarnation uint32
+	counts      counts
+	stored      counts // as the store has them
+	due         core.ShardTime
+	touched     bool
+}
+
+// counts is a collection's row of counters.
+type counts struct {
+	points, slots uint64 // there are; given out
+	first, next   uint64 // numbers of recordings: those from first to below next are kept
+}
+
+// rulesetState says which versions of a ruleset are kept.
+type rulesetState struct{ oldest, newest uint32 }
+
+// Machine is the search service of one partition.
+type Machine struct {
+	p core.Partition
+	o Options
+
+	collections map[string]*collection
+	rulesets    map[string]rulesetState
+	last        uint32 // last incarnation given out
+	due         core.ShardTime
+	stale       bool // due is to be found anew at the end of the entry
+
+	changes []core.PointChange // since the last Changes
+	touched []*collection      // counters that End writes
+
+	marked     bool
+	undo       []func()
+	changeMark int
+}
+
+// New returns the machine of p, empty until Open.
+func New(p core.Partition, o Options) *Machine {
+	return &Machine{p: p, o: o.withDefaults(), due: core.Never}
+}
+
+// Open rebuilds the tables of collections and rulesets from v.
+func (m *Machine) Open(v core.View) error {
+	*m = *New(m.p, m.o)
+	last, ok, err := v.Get(keys.Collection(m.p, ""))
+	if err != nil {
+		return err
+	}
+	if ok {
+		if len(last) != 4 {
+			return errs.Corruptf("collections of %s: last incarnation is %d bytes", m.p, len(last))
+		}
+		m.last = binary.BigEndian.Uint32(last)
+	}
+	infos, err := Collections(v, m.p)
+	if err != nil {
+		return err
+	}
+	for i := range infos {
+		if err := m.openCollection(v, &infos[i]); err != nil {
+			return err
+		}
+	}
+	m.findDue()
+	return m.openRulesets(v)
+}
+
+func (m *Machine) openCollection(v core.View, info *core.CollectionInfo) error {
+	if info.Incarnation == 0 || info.Incarnation > m.last {
+		return errs.Corruptf("collection %q of %s: incarnation %d, last is %d", info.Collection.Name, m.p, info.Incarnation, m.last)
+	}
+	c := &collection{def: info.Collection, incarnation: info.Incarnation}
+	var err error
+	if c.counts, err = readCounts(v, m.p, c.incarnation); err != nil {
+		return err
+	}
+	c.stored = c.counts
+	if c.due, err = m.firstDue(v, c); err != nil {
+		return err
+	}
+	if m.collections == nil {
+		m.collections = make(map[string]*collection)
+	}
+	m.collections[c.def.Name] = c
+	return nil
+}
+
+func (m *Machine) openRulesets(v core.View) error {
+	from, to := keys.Rulesets(m.p)
+	return core.ScanRows(v, from, to, func(key, _ []byte) (bool, error) {
+		name, version, ok := keys.RulesetOf(key)
+		if !ok || version == 0 {
+			return false, errs.Corruptf("key %x of a ruleset of %s", key, m.p)
+		}
+		if m.rulesets == nil {
+			m.rulesets = make(map[string]rulesetState)
+		}
+		s, known := m.rulesets[name]
+		if !known {
+			s.oldest = version
+		}
+		s.newest = version
+		m.rulesets[name] = s
+		return true, nil
+	})
+}
+
+// Mark starts remembering changes of derived state, so that Undo can take them back. Marks do not nest.
+func (m *Machine) Mark() { m.marked, m.undo, m.changeMark = true, m.undo[:0], len(m.changes) }
+
+// Undo takes back every change since Mark, and ends the mark.
+func (m *Machine) Undo() {
+	for i := len(m.undo) - 1; i >= 0; i-- {
+		m.undo[i]()
+	}
+	m.changes = m.changes[:m.changeMark]
+	m.Keep()
+}
+
+// Keep keeps every change since Mark, and ends the mark.
+func (m *Machine) Keep() {
+	clear(m.undo)
+	m.marked, m.undo = false, m.undo[:0]
+}
+
+// back registers how to take a change back.
+func (m *Machine) back(fn func()) {
+	if m.marked {
+		m.undo = append(m.undo, fn)
+	}
+}
+
+// touch notes that c's counters are about to change.
+func (m *Machine) touch(c *collection) {
+	if m.marked {
+		before, due := c.counts, c.due
+		m.undo = append(m.undo, func() { c.counts, c.due = before, due })
+	}
+	if !c.touched {
+		c.touched = true
+		m.touched = append(m.touched, c)
+	}
+}
+
+// Apply applies an op of the search service. A Fact is a refusal, and nothing was changed; an error is corruption. The
+// slices of op that are written belong to tx afterwards.
+func (m *Machine) Apply(tx core.Txn, c Context, op core.Op) (core.OpResult, core.Fact, error) {
+	r := core.OpResult{Kind: op.Kind()}
+	var fact core.Fact
+	var err error
+	switch op := op.(type) {
+	case *core.VectorUpsert:
+		fact, err = m.upsert(tx, c, op, &r)
+	case *core.VectorDelete:
+		fact, err = m.delete(tx, op, &r)
+	case *core.CollectionSet:
+		fact = m.set(tx, op, &r)
+	case *core.CollectionDelete:
+		fact = m.drop(tx, op, &r)
+	case *core.RulesetPut:
+		fact, err = m.putRuleset(tx, op, &r)
+	case *core.RecordingPut:
+		fact, err = m.record(tx, c, op)
+	default:
+		err = errs.Corruptf("op %d is none of the search service", op.Kind())
+	}
+	if fact != nil || err != nil {
+		return core.OpResult{}, fact, err
+	}
+	return r, nil, nil
+}
+
+// End writes the counters that the entry changed.
+func (m *Machine) End(tx core.Txn) {
+	for _, c := range m.touched {
+		c.touched = false
+		if m.collections[c.def.Name] == c && c.counts != c.stored {
+			tx.Set(keys.CollectionCounts(m.p, c.incarnation), c.counts.append(nil))
+			c.stored = c.counts
+		}
+	}
+	m.touched = m.touched[:0]
+	if m.stale {
+		m.stale = false
+		m.findDue()
+	}
+}
+
+// Newest returns the number of the newest version of a ruleset.
+func (m *Machine) Newest(ruleset string) (version uint32, ok bool) {
+	s, ok := m.rulesets[ruleset]
+	return s.newest, ok
+}
+
+// Changes returns what entries did to points since it was asked last.
+func (m *Machine) Changes() []core.PointChange {
+	out := m.changes
+	m.changes = nil
+	return out
+}
+
+func (c counts) append(dst []byte) []byte {
+	for _, n := range [...]uint64{c.points, c.slots, c.first, c.next} {
+		dst = binary.AppendUvarint(dst, n)
+	}
+	return dst
+}
+
+func decodeCounts(row []byte) (c counts, ok bool) {
+	for _, to := range [...]*uint64{&c.points, &c.slots, &c.first, &c.next} {
+		v, n := binary.Uvarint(row)
+		if n <= 0 {
+			return c, false
+		}
+		*to, row = v, row[n:]
+	}
+	return c, len(row) == 0 && c.points <= c.slots && c.first <= c.next
+}
+
+func readCounts(v core.View, p core.Partition, incarnation uint32) (counts, error) {
+	row, ok, err := v.Get(keys.CollectionCounts(p, incarnation))
+	if err != nil || !ok {
+		return counts{}, err
+	}
+	c, ok := decodeCounts(row)
+	if !ok {
+		return c, errs.Corruptf("counters of collection %d of %s: row %x", incarnation, p, row)
+	}
+	return c, nil
+}
+
+// validName reports whether s is a letter or digit followed by at most 127 letters, digits, dots, underscores, hyphens.
+func validName(s string) bool {
+	if s == "" || len(s) > maxName {
+		return false
+	}
+	for i := range len(s) {
+		c := s[i]
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9':
+		case i > 0 && (c == '.' || c == '_' || c == '-'):
+		default:
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,32 @@
+package rules
+
+import "fmt"
+
+// Reasons of an Error, as clients see them.
+const (
+	ExpressionInvalid = "expression_invalid"
+	FieldNotIndexed   = "field_not_indexed"
+	ProtectedField    = "protected_field"
+	UnknownField      = "unknown_field"
+)
+
+// Error says why an expression, a ruleset or its inputs are refused.
+type Error struct {
+	Reason  string
+	Rule    string // id of the rule; empty for a filter
+	Line    int    // from 1; 0 where no place is to blame
+	Column  int    // from 1, in characters
+	Message string
+}
+
+// Error names rule and place.
+func (e *Error) Error() string {
+	out := e.Message
+	if e.Line > 0 {
+		out = fmt.Sprintf("%d:%d: %s", e.Line, e.Column, out)
+	}
+	if e.Rule != "" {
+		out = fmt.Sprintf("rule %s: %s", e.Rule, out)
+	}
+	return out
+}

@@ -1,0 +1,381 @@
+package rules
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+)
+
+// Kind is what a Value holds.
+type Kind uint8
+
+// The kinds of values. Other is one that only the interpreter can work with.
+const (
+	Absent Kind = iota
+	BoolValue
+	IntValue
+	FloatValue
+	StringValue
+	StringsValue
+	NumbersValue
+	PlaceValue // a list of two numbers
+	TimeValue
+	DurationValue
+	Other
+)
+
+// Value is one value of an expression.
+type Value struct {
+	Kind    Kind
+	Int     int64 // also bool as 0 and 1, and nanoseconds
+	Float   float64
+	Str     string
+	List    []string
+	Numbers []Value
+	Place   [2]float64
+}
+
+var substrings = map[string]func(s, part string) bool{
+	"startsWith": strings.HasPrefix, "endsWith": strings.HasSuffix, "contains": strings.Contains,
+}
+
+func literal(v ref.Val) Value {
+	switch x := v.(type) {
+	case types.Bool:
+		return boolOf(bool(x))
+	case types.Int:
+		return Value{Kind: IntValue, Int: int64(x)}
+	case types.Double:
+		return Value{Kind: FloatValue, Float: float64(x)}
+	case types.String:
+		return Value{Kind: StringValue, Str: string(x)}
+	}
+	return Value{}
+}
+
+func boolOf(b bool) Value {
+	if b {
+		return Value{Kind: BoolValue, Int: 1}
+	}
+	return Value{Kind: BoolValue}
+}
+
+// listOf makes a list of values: strings, a place, numbers, or Other.
+func listOf(items []Value) Value {
+	strs, nums := true, true
+	for _, v := range items {
+		strs = strs && v.Kind == StringValue
+		nums = nums && (v.Kind == IntValue || v.Kind == FloatValue)
+	}
+	switch {
+	case strs:
+		out := make([]string, len(items))
+		for i, v := range items {
+			out[i] = v.Str
+		}
+		return Value{Kind: StringsValue, List: out}
+	case nums:
+		out := Value{Kind: NumbersValue, Numbers: items}
+		if len(items) == 2 {
+			out.Kind, out.Place = PlaceValue, [2]float64{items[0].number(), items[1].number()}
+		}
+		return out
+	}
+	return Value{Kind: Other}
+}
+
+func (v *Value) number() float64 {
+	if v.Kind == IntValue {
+		return float64(v.Int)
+	}
+	return v.Float
+}
+
+// nanosFit says whether a time can be held as nanoseconds since 1970.
+func nanosFit(t time.Time) bool {
+	return t.Year() > 1677 && t.Year() < 2262
+}
+
+// simple says whether two values can be equal or not without looking into lists.
+func simple(k Kind) bool {
+	return k >= BoolValue && k <= StringValue || k == TimeValue || k == DurationValue
+}
+
+// equality is == and !=: values of two kinds differ, numbers compare across kinds.
+func (c *compiler) equality(left, right ast.Expr, negate bool) (boolFn, bool) {
+	if !c.comparable(left) || !c.comparable(right) {
+		return nil, false
+	}
+	if out, ok := c.keywordIs(left, right, negate); ok {
+		return out, true
+	}
+	a, ok := c.value(left)
+	b, ok2 := c.value(right)
+	return func(f *frame) tri {
+		x, y := a(f), b(f)
+		if x.Kind == Absent || y.Kind == Absent {
+			return undecided
+		}
+		if !simple(x.Kind) || !simple(y.Kind) {
+			// One of them is a parameter that is a list, and no field that gets here is one.
+			return decide(negate)
+		}
+		return decide(equal(&x, &y) != negate)
+	}, ok && ok2
+}
+
+// comparable leaves out lists and what is computed to them: the interpreter compares those.
+func (c *compiler) comparable(e ast.Expr) bool {
+	switch c.kindOf(e) {
+	case types.BoolKind:
+		return e.Kind() == ast.IdentKind || e.Kind() == ast.LiteralKind
+	case types.IntKind, types.DoubleKind, types.StringKind, types.TimestampKind, types.DurationKind:
+		return true
+	case types.DynKind:
+		return e.Kind() == ast.SelectKind
+	}
+	return false
+}
+
+// keywordIs is the commonest comparison without a detour: a keyword and a literal.
+func (c *compiler) keywordIs(left, right ast.Expr, negate bool) (boolFn, bool) {
+	if left.Kind() != ast.IdentKind || right.Kind() != ast.LiteralKind {
+		return nil, false
+	}
+	i, ok := c.schema.index[left.AsIdent()]
+	want, isString := right.AsLiteral().(types.String)
+	if !ok || !isString || c.schema.fields[i].Type != Keyword {
+		return nil, false
+	}
+	return func(f *frame) tri {
+		v, ok := f.row.String(i)
+		if !ok {
+			return undecided
+		}
+		return decide((v == string(want)) != negate)
+	}, true
+}
+
+func equal(x, y *Value) bool {
+	if x.Kind != y.Kind {
+		if x.Kind == IntValue && y.Kind == FloatValue {
+			return !y.isNaN() && compareIntFloat(x.Int, y.Float) == 0
+		}
+		if x.Kind == FloatValue && y.Kind == IntValue {
+			return !x.isNaN() && compareIntFloat(y.Int, x.Float) == 0
+		}
+		return false
+	}
+	switch x.Kind {
+	case StringValue:
+		return x.Str == y.Str
+	case FloatValue:
+		return x.Float == y.Float
+	}
+	return x.Int == y.Int
+}
+
+// compareIntFloat orders an int and a number that is not NaN, as CEL does.
+func compareIntFloat(i int64, d float64) int {
+	if d < math.MinInt64 {
+		return 1
+	}
+	if d > math.MaxInt64 {
+		return -1
+	}
+	switch x := float64(i); {
+	case x < d:
+		return -1
+	case x > d:
+		return 1
+	}
+	return 0
+}
+
+// order is <, <=, > and >=.
+func (c *compiler) order(left, right ast.Expr, op string) (boolFn, bool) {
+	if !c.comparable(left) || !c.comparable(right) {
+		return nil, false
+	}
+	a, ok := c.value(left)
+	b, ok2 := c.value(right)
+	return func(f *frame) tri {
+		x, y := a(f), b(f)
+		if x.Kind == Absent || y.Kind == Absent {
+			return undecided
+		}
+		if x.isNaN() || y.isNaN() {
+			return no
+		}
+		cmp, ok := compare(&x, &y)
+		if !ok {
+			return undecided
+		}
+		switch op {
+		case operators.Less:
+			return decide(cmp < 0)
+		case operators.LessEquals:
+			return decide(cmp <= 0)
+		case operators.Greater:
+			return decide(cmp > 0)
+		}
+		return decide(cmp >= 0)
+	}, ok && ok2
+}
+
+func (v *Value) isNaN() bool { return v.Kind == FloatValue && v.Float != v.Float }
+
+// compare orders two values, not NaN, of kinds that have an order between them.
+func compare(x, y *Value) (int, bool) {
+	switch {
+	case x.Kind == IntValue && y.Kind == FloatValue:
+		return compareIntFloat(x.Int, y.Float), true
+	case x.Kind == FloatValue && y.Kind == IntValue:
+		return -compareIntFloat(y.Int, x.Float), true
+	case x.Kind != y.Kind:
+		return 0, false
+	}
+	switch x.Kind {
+	case FloatValue:
+		return three(x.Float < y.Float, x.Float > y.Float), true
+	case StringValue:
+		return strings.Compare(x.Str, y.Str), true
+	case IntValue, BoolValue, TimeValue, DurationValue:
+		return three(x.Int < y.Int, x.Int > y.Int), true
+	}
+	return 0, false
+}
+
+func three(less, more bool) int {
+	switch {
+	case less:
+		return -1
+	case more:
+		return 1
+	}
+	return 0
+}
+
+// membership is in.
+func (c *compiler) membership(item, list ast.Expr) (boolFn, bool) {
+	if !c.comparable(item) {
+		return nil, false
+	}
+	if k := c.kindOf(list); k != types.ListKind && (k != types.DynKind || list.Kind() != ast.SelectKind) {
+		return nil, false
+	}
+	a, ok := c.value(item)
+	b, ok2 := c.value(list)
+	return func(f *frame) tri {
+		x, y := a(f), b(f)
+		if x.Kind == Absent {
+			return undecided
+		}
+		switch y.Kind {
+		case StringsValue:
+			return decide(x.Kind == StringValue && slices.Contains(y.List, x.Str))
+		case NumbersValue, PlaceValue:
+			if y.Numbers == nil {
+				return decide(equal(&x, &Value{Kind: FloatValue, Float: y.Place[0]}) || equal(&x, &Value{Kind: FloatValue, Float: y.Place[1]}))
+			}
+			return decide(slices.ContainsFunc(y.Numbers, func(v Value) bool { return equal(&x, &v) }))
+		}
+		return undecided
+	}, ok && ok2
+}
+
+// arithmetic works on two ints or two floats, and on the difference of two times. Left is nil for a negation.
+func (c *compiler) arithmetic(e, left, right ast.Expr, op string) (valueFn, bool) {
+	var want Kind
+	switch c.kindOf(e) {
+	case types.IntKind:
+		want = IntValue
+	case types.DoubleKind:
+		want = FloatValue
+	case types.DurationKind:
+		want = TimeValue
+		if op != operators.Subtract || c.kindOf(left) != types.TimestampKind || c.kindOf(right) != types.TimestampKind {
+			return nil, false
+		}
+	default:
+		return nil, false
+	}
+	b, ok := c.value(right)
+	if left == nil {
+		return func(f *frame) Value {
+			y := b(f)
+			if y.Kind != want || y.Int == math.MinInt64 {
+				return Value{}
+			}
+			return Value{Kind: want, Int: -y.Int, Float: -y.Float}
+		}, ok
+	}
+	a, ok2 := c.value(left)
+	return func(f *frame) Value {
+		x, y := a(f), b(f)
+		if x.Kind != want || y.Kind != want {
+			return Value{}
+		}
+		switch want {
+		case IntValue:
+			v, ok := integers(op, x.Int, y.Int)
+			return Value{Kind: when(ok, IntValue), Int: v}
+		case FloatValue:
+			return floats(op, x.Float, y.Float)
+		}
+		v, ok := integers(operators.Subtract, x.Int, y.Int)
+		return Value{Kind: when(ok, DurationValue), Int: v}
+	}, ok && ok2
+}
+
+// integers computes without a result where the true one does not fit.
+func integers(op string, a, b int64) (int64, bool) {
+	switch op {
+	case operators.Add:
+		s := a + b
+		return s, (s > a) == (b > 0)
+	case operators.Subtract:
+		s := a - b
+		return s, (s < a) == (b > 0)
+	case operators.Multiply:
+		if a == 0 || b == 0 {
+			return 0, true
+		}
+		p := a * b
+		return p, p/b == a && (a != -1 || b != math.MinInt64) && (b != -1 || a != math.MinInt64)
+	case operators.Divide:
+		if b == 0 || a == math.MinInt64 && b == -1 {
+			return 0, false
+		}
+		return a / b, true
+	case operators.Modulo:
+		if b == 0 || a == math.MinInt64 && b == -1 {
+			return 0, false
+		}
+		return a % b, true
+	}
+	return 0, false
+}
+
+func floats(op string, a, b float64) Value {
+	out := Value{Kind: FloatValue}
+	switch op {
+	case operators.Add:
+		out.Float = a + b
+	case operators.Subtract:
+		out.Float = a - b
+	case operators.Multiply:
+		out.Float = a * b
+	case operators.Divide:
+		out.Float = a / b
+	default:
+		return Value{}
+	}
+	return out
+}

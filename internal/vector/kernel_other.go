@@ -1,0 +1,17 @@
+//go:build !amd64 || purego
+
+package vector
+
+import "unsafe"
+
+func assembled() []*Kernel { return nil }
+
+func (k *Kernel) rows(out []int32, rows []uint8, q []int8) { rowsGo(out, rows, q) }
+
+func (k *Kernel) list(out []int32, list []*uint8, q []int8) {
+	for i, p := range list {
+		out[i] = dotBytesGo(unsafe.Slice(p, len(q)), q)
+	}
+}
+
+func (k *Kernel) floats(a, b []float32) float32 { return dotFloatsGo(a, b) }
