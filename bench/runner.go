@@ -141,18 +141,21 @@ func (u *runner) begin(env Env) error {
 	return nil
 }
 
-// Load reads the result of a directory.
-func Load(dir string) (*Result, error) {
-	b, err := os.ReadFile(filepath.Join(dir, "result.json"))
+// Load reads the result of an output directory, or of a file. Errors: a schema other than Schema.
+func Load(path string) (*Result, error) {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		path = filepath.Join(path, "result.json")
+	}
+	b, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("read result: %w", err)
 	}
 	var r Result
 	if err := json.Unmarshal(b, &r); err != nil {
-		return nil, fmt.Errorf("read %s: %w", filepath.Join(dir, "result.json"), err)
+		return nil, fmt.Errorf("read %s: %w", path, err)
 	}
 	if r.Schema != Schema {
-		return nil, fmt.Errorf("%s has schema %q, not %q", dir, r.Schema, Schema)
+		return nil, fmt.Errorf("%s has schema %q, not %q", path, r.Schema, Schema)
 	}
 	return &r, nil
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Sees that this machine has what the build needs, and says what is missing. It may be run any number of times.
 #
-#   scripts/setup.sh        for make build and make test: Go, git
+#   scripts/setup.sh        for make build and make test: Go, git, and a browser for one test that is skipped without
 #   scripts/setup.sh race   for make check as well: a C compiler, which the race detector needs
 #
 # Missing Debian packages are installed if this runs as root; Go is never installed, only asked for. Libraries and tools
@@ -19,7 +19,16 @@ need() { # command, Debian package, what for
 	exit 1
 }
 
+may() { # command, Debian package, what is left out without it
+	command -v "$1" >/dev/null && return
+	if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$2" >/dev/null || true
+	fi
+	command -v "$1" >/dev/null || echo "setup: without the package $2, $3"
+}
+
 need git git 'repositories are served by it'
+may chromium chromium 'no test opens the report of a measurement in a browser'
 if [ "${1:-}" = race ]; then
 	need gcc 'gcc' 'the race detector is linked by it'
 	if ! printf '#include <stdlib.h>\n' | gcc -E - >/dev/null 2>&1; then

@@ -59,7 +59,7 @@ func committedIn(dir string) ([]committed, error) {
 		if file == "" {
 			continue
 		}
-		r, err := Load(filepath.Join(dir, host.Name(), file))
+		r, err := bench.Load(filepath.Join(dir, host.Name(), file))
 		if err != nil {
 			return nil, err
 		}

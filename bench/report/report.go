@@ -1,4 +1,4 @@
-// Package report renders results for people and for tools: Markdown, JSON, Go benchmark text, CSV, and a short text for
+// Package report renders results for people and for tools: Markdown, HTML, JSON, Go benchmark text, CSV, and a short text for
 // a terminal. It also makes the reference page of committed results.
 //
 // Promised: a renderer is a function of the result alone, so that result.json gives the same bytes again on any machine;
@@ -24,17 +24,18 @@ import (
 const (
 	ResultFile   = "result.json"
 	MarkdownFile = "report.md"
+	HTMLFile     = "report.html"
 	BenchFile    = "bench.txt"
 	EnvFile      = "env.json"
 )
 
 // renderers are the formats of Write.
 var renderers = map[string]func(io.Writer, *bench.Result) error{
-	"md": Markdown, "json": JSON, "gobench": GoBench, "csv": CSV, "text": Text,
+	"md": Markdown, "json": JSON, "gobench": GoBench, "csv": CSV, "text": Text, "html": HTML,
 }
 
 // Formats lists what Write takes.
-func Formats() []string { return []string{"md", "json", "gobench", "csv", "text"} }
+func Formats() []string { return []string{"md", "json", "gobench", "csv", "text", "html"} }
 
 // Write renders r in one of Formats.
 func Write(w io.Writer, format string, r *bench.Result) error {
@@ -47,32 +48,13 @@ func Write(w io.Writer, format string, r *bench.Result) error {
 	return render(w, r)
 }
 
-// Load reads the result of an output directory, or of a file. Errors: a schema other than bench.Schema.
-func Load(path string) (*bench.Result, error) {
-	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		path = filepath.Join(path, ResultFile)
-	}
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	r := new(bench.Result)
-	if err := json.Unmarshal(b, r); err != nil {
-		return nil, fmt.Errorf("read %s: %w", path, err)
-	}
-	if r.Schema != bench.Schema {
-		return nil, fmt.Errorf("read %s: schema %q is not %s", path, r.Schema, bench.Schema)
-	}
-	return r, nil
-}
-
-// Render writes report.md, bench.txt and env.json into dir, each renamed into place.
+// Render writes report.md, report.html, bench.txt and env.json into dir, each renamed into place.
 func Render(dir string, r *bench.Result) error {
 	env := func(w io.Writer, r *bench.Result) error { return writeJSON(w, r.Env) }
 	for _, f := range []struct {
 		name   string
 		render func(io.Writer, *bench.Result) error
-	}{{MarkdownFile, Markdown}, {BenchFile, GoBench}, {EnvFile, env}} {
+	}{{MarkdownFile, Markdown}, {HTMLFile, HTML}, {BenchFile, GoBench}, {EnvFile, env}} {
 		var b bytes.Buffer
 		if err := f.render(&b, r); err != nil {
 			return fmt.Errorf("render %s: %w", f.name, err)

@@ -52,7 +52,7 @@ func golden(t *testing.T, name, got string) {
 
 func TestEveryFormatIsAsInItsGoldenFile(t *testing.T) {
 	for format, name := range map[string]string{
-		"md": "report.md", "json": "result.json", "gobench": "bench.txt", "csv": "report.csv", "text": "report.txt",
+		"md": "report.md", "json": "result.json", "gobench": "bench.txt", "csv": "report.csv", "text": "report.txt", "html": "report.html",
 	} {
 		golden(t, name, render(t, format, sample(t)))
 	}
@@ -75,11 +75,11 @@ func TestReportFromTheRawResultIsTheSameByteForByte(t *testing.T) {
 	if err := Render(dir, r); err != nil {
 		t.Fatal(err)
 	}
-	again, err := Load(dir)
+	again, err := bench.Load(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for format, name := range map[string]string{"md": MarkdownFile, "gobench": BenchFile, "json": ResultFile} {
+	for format, name := range map[string]string{"md": MarkdownFile, "html": HTMLFile, "gobench": BenchFile, "json": ResultFile} {
 		want, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {
 			t.Fatal(err)
@@ -103,7 +103,7 @@ func TestResultOfAnotherSchemaIsNotRead(t *testing.T) {
 	if err := os.WriteFile(path, []byte(`{"schema":"millrace.bench/2"}`), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Load(path); err == nil || !strings.Contains(err.Error(), "millrace.bench/2") {
+	if _, err := bench.Load(path); err == nil || !strings.Contains(err.Error(), "millrace.bench/2") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -176,7 +176,7 @@ func labelled(t *testing.T, path string, v any, known bool) (rates int) {
 
 func TestRunsThatWereLeftOutAreShownWithTheirCause(t *testing.T) {
 	r := sample(t)
-	for _, format := range []string{"md", "json", "csv", "text", "gobench"} {
+	for _, format := range []string{"md", "html", "json", "csv", "text", "gobench"} {
 		text := render(t, format, r)
 		for _, want := range []string{"clock_jump", "steal", "the server ended"} {
 			if !strings.Contains(text, want) {

@@ -243,7 +243,7 @@ func (a *app) benchEnvCmd() *cobra.Command {
 func (a *app) benchReportCmd() *cobra.Command {
 	var format string
 	c := &cobra.Command{
-		Use:   "report DIR",
+		Use:   "report DIR|FILE",
 		Short: "Render a result again; nothing is measured",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -260,7 +260,7 @@ func (a *app) benchReportCmd() *cobra.Command {
 			return nil
 		},
 	}
-	c.Flags().StringVar(&format, "format", "md", "md, json, gobench, csv")
+	c.Flags().StringVar(&format, "format", "md", "md, html, json, gobench, csv")
 	return c
 }
 

@@ -76,7 +76,7 @@ func TestKillingTheServerUnderLoadLosesNothing(t *testing.T) { run(t, "R-01") }
 func TestKillingNodesOfAClusterLosesNothing(t *testing.T)    { run(t, "R-01-3") }
 func TestADamagedLastBatchIsCutToWholeCommits(t *testing.T)  { run(t, "R-05") }
 func TestDamageOfASealedLogIsRefused(t *testing.T)           { run(t, "R-06") }
-func TestNobodyAnswersAloneWhenLinksAreCut(t *testing.T) { t.Parallel(); run(t, "R-10") }
+func TestNobodyAnswersAloneWhenLinksAreCut(t *testing.T)     { t.Parallel(); run(t, "R-10") }
 
 func TestAClusterOutlivesItsLeader(t *testing.T)                        { t.Parallel(); run(t, "R-11") }
 func TestAWorkerPausedPastItsLeaseChangesNothing(t *testing.T)          { run(t, "R-15") }

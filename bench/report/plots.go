@@ -1,0 +1,235 @@
+package report
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/millrace/millrace/bench"
+)
+
+// scatter shows the headline of every run: how far apart they lie, and which were left out.
+func scatter(r *bench.Row) plot {
+	p := plot{title: "Runs", x: "run", noLines: true}
+	var s series
+	for i := range r.Runs {
+		run := &r.Runs[i]
+		m, ok := metricOf(r, run)
+		if !ok {
+			continue
+		}
+		p.y = m.Unit + ", " + r.Durability
+		s.points = append(s.points, point{
+			x: float64(run.Number), y: m.Value, out: !run.Counts(),
+			hint: fmt.Sprintf("run %d: %s %s, %s; %s", run.Number, bench.Number(m.Value), m.Unit, r.Durability, state(run)),
+		})
+	}
+	s.name = "each run; hollow: not in the figure"
+	p.series = []series{s}
+	for i := range r.Targets {
+		if t := &r.Targets[i]; t.Metric == r.Headline && t.Must > 0 {
+			p.limits = append(p.limits, mark{"must", t.Must})
+		}
+	}
+	return p
+}
+
+// shown is the run that the plots over time are of: the one that counts whose headline is the middle one.
+func shown(r *bench.Row) *bench.Run {
+	runs := r.ValidRuns()
+	if len(runs) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(runs, func(a, b *bench.Run) int {
+		x, y := a.Metrics[r.Headline].Value, b.Metrics[r.Headline].Value
+		switch {
+		case x < y:
+			return -1
+		case x > y:
+			return 1
+		}
+		return 0
+	})
+	return runs[(len(runs)-1)/2]
+}
+
+// overTime shows what was acknowledged in each second of a run.
+func overTime(r *bench.Row) plot {
+	p := plot{title: "Per second", x: "second of the window", y: "acknowledged/s, " + r.Durability}
+	run := shown(r)
+	if run == nil || len(run.Series) < 2 {
+		return p
+	}
+	p.foot = fmt.Sprintf("run %d, %s", run.Number, r.Durability)
+	for _, of := range []struct {
+		name string
+		get  func(bench.Second) uint64
+	}{{"created", func(s bench.Second) uint64 { return s.Created }}, {"completed", func(s bench.Second) uint64 { return s.Completed }}} {
+		s := series{name: of.name}
+		sum := uint64(0)
+		for _, sec := range run.Series {
+			v := of.get(sec)
+			sum += v
+			s.points = append(s.points, point{x: float64(sec.At), y: float64(v), hint: fmt.Sprintf("second %d: %d %s, %s", sec.At, v, of.name, r.Durability)})
+		}
+		if sum > 0 {
+			p.series = append(p.series, s)
+		}
+	}
+	return p
+}
+
+// percentiles shows the distribution of each operation's latency.
+func percentiles(r *bench.Row) plot {
+	p := plot{title: "Latency", x: "percentile", y: "ms, " + r.Durability, names: []string{"p50", "p90", "p95", "p99", "p99.9", "max"}}
+	run := shown(r)
+	if run == nil {
+		return p
+	}
+	p.foot = fmt.Sprintf("run %d, %s", run.Number, r.Durability)
+	for _, op := range slices.Sorted(maps.Keys(run.Latency)) {
+		l := run.Latency[op]
+		s := series{name: op}
+		for i, v := range []float64{l.P50, l.P90, l.P95, l.P99, l.P999, l.Max} {
+			s.points = append(s.points, point{x: float64(i), y: v / 1000, hint: fmt.Sprintf("%s %s: %s µs", op, p.names[i], bench.Number(v))})
+		}
+		p.series = append(p.series, s)
+	}
+	return p
+}
+
+// cpu shows each process's share of the processors, on top of each other.
+func cpu(r *bench.Row) plot {
+	return perProcess(r, plot{title: "CPU", x: "second of the window", y: "% of a core", stacked: true},
+		func(s bench.Second, process string) float64 { return 100 * s.CPU[process] })
+}
+
+// memory shows each process's resident memory, on top of each other.
+func memory(r *bench.Row) plot {
+	return perProcess(r, plot{title: "Memory", x: "second of the window", y: "MiB resident", stacked: true},
+		func(s bench.Second, process string) float64 { return float64(s.RSS[process]) / (1 << 20) })
+}
+
+func perProcess(r *bench.Row, p plot, get func(bench.Second, string) float64) plot {
+	run := shown(r)
+	if run == nil || len(run.Series) < 2 {
+		return p
+	}
+	p.foot = fmt.Sprintf("run %d, %s", run.Number, r.Durability)
+	processes := map[string]bool{}
+	for _, sec := range run.Series {
+		for name := range sec.CPU {
+			processes[name] = true
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(processes)) {
+		s := series{name: name}
+		for _, sec := range run.Series {
+			s.points = append(s.points, point{x: float64(sec.At), y: get(sec, name)})
+		}
+		p.series = append(p.series, s)
+	}
+	return p
+}
+
+// numbered is the name of a row that is one of several with other numbers, such as value-32 or update-tx-100.
+var numbered = regexp.MustCompile(`^(.*)-([0-9]+)$`)
+
+// member is one row of a family.
+type member struct {
+	n   float64
+	row *bench.Row
+}
+
+// families gathers the rows of a suite whose names differ in the number at their end, three or more of each, in order.
+func families(rows []bench.Row, suite, class string) (names []string, by map[string][]member) {
+	by = map[string][]member{}
+	for i := range rows {
+		r := &rows[i]
+		m := numbered.FindStringSubmatch(r.Row)
+		if m == nil || r.Suite != suite || r.Durability != class || r.Summary.IsZero() {
+			continue
+		}
+		n, err := strconv.ParseFloat(m[2], 64)
+		if err != nil || n <= 0 {
+			continue
+		}
+		by[m[1]] = append(by[m[1]], member{n, r})
+	}
+	for name, all := range by {
+		if len(all) < 3 {
+			delete(by, name)
+			continue
+		}
+		slices.SortFunc(all, func(a, b member) int { return int(a.n) - int(b.n) })
+	}
+	return slices.Sorted(maps.Keys(by)), by
+}
+
+// curves draws the rows that belong together over what sets them apart: rates by length of the value, by number of
+// followers, by clients, by size of a transaction, with the published lines beside ours.
+func (d *document) curves(r *bench.Result) {
+	var plots []plot
+	done := map[string]bool{}
+	for i := range r.Suites {
+		suite := r.Suites[i].Suite
+		if done[suite] {
+			continue
+		}
+		done[suite] = true
+		for _, class := range classes(r.Suites) {
+			names, by := families(r.Suites, suite, class)
+			for _, name := range names {
+				plots = append(plots, familyPlots(suite, class, name, by[name])...)
+			}
+		}
+	}
+	if len(plots) == 0 {
+		return
+	}
+	d.line(`<section><h2>Curves</h2><div class="plots">`)
+	for i := range plots {
+		plots[i].draw(&d.Buffer)
+	}
+	d.line("</div></section>")
+}
+
+// familyPlots draws the headline and the tail of the latency of a family.
+func familyPlots(suite, class, name string, all []member) []plot {
+	unit := all[0].row.Summary.Unit()
+	title := suite + "/" + name
+	rate := plot{title: title, x: strings.TrimSpace(name), y: unit + ", " + class, logX: all[len(all)-1].n/all[0].n >= 8}
+	ours := series{name: "Millrace, " + class}
+	published := map[string]*series{}
+	tail := plot{title: title + ", latency", x: rate.x, y: "ms, " + class, logX: rate.logX}
+	p50, p99 := series{name: "p50"}, series{name: "p99"}
+	for _, m := range all {
+		v := m.row.Summary.Median()
+		ours.points = append(ours.points, point{x: m.n, y: v, hint: m.row.Row + ": " + m.row.Summary.String()})
+		for _, ref := range m.row.Reference {
+			if ref.Unit != unit {
+				continue
+			}
+			key := ref.System + ", " + ref.Name
+			if published[key] == nil {
+				published[key] = &series{name: key + " (published)", published: true}
+			}
+			published[key].points = append(published[key].points, point{x: m.n, y: ref.Value, hint: reference(ref)})
+		}
+		if run := shown(m.row); run != nil {
+			if op, l, ok := leadingLatency(run); ok {
+				p50.points = append(p50.points, point{x: m.n, y: l.P50 / 1000, hint: fmt.Sprintf("%s %s p50: %s µs", m.row.Row, op, bench.Number(l.P50))})
+				p99.points = append(p99.points, point{x: m.n, y: l.P99 / 1000, hint: fmt.Sprintf("%s %s p99: %s µs", m.row.Row, op, bench.Number(l.P99))})
+			}
+		}
+	}
+	rate.series = []series{ours}
+	for _, key := range slices.Sorted(maps.Keys(published)) {
+		rate.series = append(rate.series, *published[key])
+	}
+	tail.series = []series{p50, p99}
+	return []plot{rate, tail}
+}
