@@ -1,0 +1,235 @@
+package githttp
+
+import (
+	"bufio"
+	"bytes"
+	"strings"
+
+	"github.com/millrace/millrace/internal/auth"
+	"github.com/millrace/millrace/internal/core"
+)
+
+// agent is how this server names itself.
+func (s *Server) agent() string {
+	version := strings.Map(func(r rune) rune {
+		if r <= ' ' || r > '~' {
+			return '-'
+		}
+		return r
+	}, s.o.Version)
+	return "agent=millrace/" + version
+}
+
+// advertiser writes packet lines that are answers to GET.
+type advertiser struct {
+	w    *bufio.Writer
+	line []byte
+	err  error
+}
+
+func (q *request) advertiser(service string) *advertiser {
+	q.answer(service + "-advertisement")
+	return &advertiser{w: bufio.NewWriterSize(q, 64<<10)}
+}
+
+func (a *advertiser) put(parts ...string) {
+	if a.err == nil {
+		a.line = appendPkt(a.line[:0], parts...)
+		_, a.err = a.w.Write(a.line)
+	}
+}
+
+func (a *advertiser) mark(pkt string) {
+	if a.err == nil {
+		_, a.err = a.w.WriteString(pkt)
+	}
+}
+
+func (a *advertiser) end() error {
+	a.mark(flushPkt)
+	if a.err == nil {
+		a.err = a.w.Flush()
+	}
+	return a.err
+}
+
+// advertiseFetch answers what a client asks first: which refs there are, or, in version 2, only what can be asked.
+func (q *request) advertiseFetch() error {
+	q.s.stats.advertised.Add(1)
+	if q.protocol() == "2" {
+		a := q.advertiser(uploadPack)
+		a.put("# service=" + uploadPack + "\n")
+		a.mark(flushPkt)
+		for _, c := range []string{
+			"version 2", q.s.agent(), "ls-refs=unborn", "fetch=shallow wait-for-done filter", "server-option", "object-format=sha1",
+		} {
+			a.put(c, "\n")
+		}
+		return a.end()
+	}
+	caps := "multi_ack thin-pack side-band side-band-64k ofs-delta shallow deepen-since deepen-not deepen-relative " +
+		"no-progress include-tag multi_ack_detailed allow-tip-sha1-in-want allow-reachable-sha1-in-want no-done filter " +
+		"object-format=sha1 " + q.s.agent()
+	return q.advertise(uploadPack, caps, true)
+}
+
+// advertisePush answers what a client asks before a push. There is no version 2 of that.
+func (q *request) advertisePush() error {
+	if err := q.writable(); err != nil {
+		return err
+	}
+	q.s.stats.advertised.Add(1)
+	caps := "report-status report-status-v2 delete-refs side-band-64k quiet atomic ofs-delta push-options object-format=sha1 " + q.s.agent()
+	return q.advertise(receivePack, caps, false)
+}
+
+// writable refuses what changes a repository that may not be.
+func (q *request) writable() error {
+	if q.repo.Config.State == core.RepoArchived {
+		return core.Denied{Scope: "of a repository that is read-only"}
+	}
+	return q.s.o.Objects.CheckRoom()
+}
+
+// advertise writes all refs. To those who fetch HEAD is one of them, and tags show what they finally point to.
+func (q *request) advertise(service, caps string, fetch bool) error {
+	var a *advertiser
+	begin := func(info core.RepoInfo) error {
+		if fetch && info.Head != "" {
+			caps += " symref=HEAD:" + info.Head
+		}
+		a = q.advertiser(service)
+		a.put("# service=" + service + "\n")
+		a.mark(flushPkt)
+		if q.protocol() == "1" {
+			a.put("version 1\n")
+		}
+		return a.err
+	}
+	first := true
+	put := func(id core.ObjectID, name string) {
+		if first {
+			a.put(id.String(), " ", name, "\x00", caps, "\n")
+			first = false
+			return
+		}
+		a.put(id.String(), " ", name, "\n")
+	}
+	err := q.s.o.Backend.Refs(q.r.Context(), q.repo, q.query(""), begin, func(r core.Ref) error {
+		if r.ID.IsZero() || r.Name == "HEAD" && !fetch {
+			return nil
+		}
+		put(r.ID, r.Name)
+		if fetch && !r.Peeled.IsZero() {
+			put(r.Peeled, r.Name+"^{}")
+		}
+		return a.err
+	})
+	if err != nil {
+		return q.late(a != nil, err)
+	}
+	if first {
+		put(core.ObjectID{}, "capabilities^{}")
+	}
+	return q.late(true, a.end())
+}
+
+// query asks for what the caller may see.
+func (q *request) query(prefix string) RefQuery {
+	return RefQuery{Prefix: prefix, Admin: q.who.Scopes.Has(auth.RefAdmin)}
+}
+
+// late is the error of an answer that has begun: the connection is cut, so that nobody takes it for whole.
+func (q *request) late(begun bool, err error) error {
+	if err == nil || !begun {
+		return err
+	}
+	if !q.gone(err) {
+		q.s.log.Warn("answer to git ended early", "path", q.r.URL.Path, "err", err)
+	}
+	panic(httpAbort)
+}
+
+// lsRefs answers the command of that name.
+func (q *request) lsRefs(args [][]byte) error {
+	var symrefs, peel, unborn bool
+	var prefixes []string
+	for _, arg := range args {
+		switch prefix, ok := bytes.CutPrefix(arg, []byte("ref-prefix ")); {
+		case ok && len(prefixes) < maxPrefixes:
+			prefixes = append(prefixes, string(prefix))
+		case ok: // git itself sends all refs when there are too many
+			prefixes = append(prefixes[:0], "")
+		case string(arg) == "symrefs":
+			symrefs = true
+		case string(arg) == "peel":
+			peel = true
+		case string(arg) == "unborn":
+			unborn = true
+		default:
+			return core.Invalid{Field: "ls-refs", Message: "has an argument that is not known"}
+		}
+	}
+	q.s.stats.lists.Add(1)
+	var a *advertiser
+	begin := func(core.RepoInfo) error {
+		a = q.advertiser(uploadPack + "-result")
+		return nil
+	}
+	err := q.s.o.Backend.Refs(q.r.Context(), q.repo, q.query(common(prefixes)), begin, func(r core.Ref) error {
+		if !wanted(prefixes, r.Name) {
+			return nil
+		}
+		id := r.ID.String()
+		switch {
+		case !r.ID.IsZero():
+		case unborn && r.Name == "HEAD" && r.Target != "":
+			id = "unborn"
+		default:
+			return nil
+		}
+		parts := append(make([]string, 0, 8), id, " ", r.Name)
+		if (symrefs || id == "unborn") && r.Target != "" {
+			parts = append(parts, " symref-target:", r.Target)
+		}
+		if peel && !r.Peeled.IsZero() {
+			parts = append(parts, " peeled:", r.Peeled.String())
+		}
+		a.put(append(parts, "\n")...)
+		return a.err
+	})
+	if err != nil {
+		return q.late(a != nil, err)
+	}
+	return q.late(true, a.end())
+}
+
+// maxPrefixes bounds the prefixes of an ls-refs; with more all refs are sent, as git does.
+const maxPrefixes = 65536
+
+// wanted reports whether a name has one of prefixes; without any all are wanted.
+func wanted(prefixes []string, name string) bool {
+	if len(prefixes) == 0 {
+		return true
+	}
+	for _, p := range prefixes {
+		if strings.HasPrefix(name, p) {
+			return true
+		}
+	}
+	return false
+}
+
+// common returns what all prefixes begin with: the range that is read.
+func common(prefixes []string) string {
+	if len(prefixes) == 0 {
+		return ""
+	}
+	c := prefixes[0]
+	for _, p := range prefixes[1:] {
+		for !strings.HasPrefix(p, c) {
+			c = c[:len(c)-1]
+		}
+	}
+	return c
+}

@@ -1,0 +1,103 @@
+package githttp
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"github.com/millrace/millrace/internal/auth"
+	"github.com/millrace/millrace/internal/core"
+)
+
+// Place says where a repository is.
+type Place struct {
+	Shard     core.ShardID
+	Partition core.Partition
+	Repo      core.RepoID
+}
+
+// Repo is a repository as it was found: settings, counters and place.
+type Repo struct {
+	core.RepoInfo
+	Place Place
+}
+
+// Backend is the node as this edge needs it. Reads are linearizable. An error that satisfies core.Fact is for the client.
+type Backend interface {
+	// Repo finds a repository by name. core.NotFound, or a core.RefRefused that says so, when the tenant has none.
+	Repo(ctx context.Context, tenant, namespace, name string) (Repo, error)
+	// Refs calls begin with the repository, then fn for each of its refs whose name starts with prefix: HEAD first, then in
+	// byte order, but symbolic refs last; these have the id of what they finally point to, if that is there. All is of one
+	// instant. Both may block. An error of theirs ends it and is returned.
+	Refs(ctx context.Context, at Repo, q RefQuery, begin func(core.RepoInfo) error, fn func(core.Ref) error) error
+	// Ref reads refs by name, all at one instant; one that is not there has no name.
+	Ref(ctx context.Context, at Repo, names []string) (core.RepoInfo, []core.Ref, error)
+	// Hidden reports whether a repository's settings hide a ref.
+	Hidden(at *core.RepoInfo, name string) bool
+	// Commit puts one commit into the log and waits for its end, or for that of ctx, after which it is unknown.
+	Commit(ctx context.Context, c core.Commit) core.Proposed
+}
+
+// RefQuery asks for refs.
+type RefQuery struct {
+	Prefix string
+	Limit  int  // 0: none
+	Admin  bool // hidden ones too
+}
+
+// Auth tells who holds a token. now is the wall clock.
+type Auth interface {
+	Lookup(token string, now time.Time) (auth.Principal, bool)
+}
+
+// Refs calls yield for each ref of one revision.
+type Refs func(yield func(core.Ref) error) error
+
+// Objects are the packs of all repositories on this node.
+type Objects interface {
+	// Ready fails with core.Unavailable when there is no git on this machine.
+	Ready() error
+	// CheckRoom refuses when packs cannot be taken.
+	CheckRoom() error
+	// Prepare makes sure that every pack of the manifest, as this node has applied it, is there and whole.
+	Prepare(ctx context.Context, at Place) error
+	// Fetch answers one request of git's fetch.
+	Fetch(ctx context.Context, f Fetch, in func(io.Writer) error, out func(io.Reader) error) error
+	// Begin begins a push.
+	Begin(ctx context.Context, at Place, maxBytes int64) (Push, error)
+}
+
+// Fetch is one request of git's fetch.
+type Fetch struct {
+	At       Place
+	Protocol string // 0, 1 or 2
+	Names    bool   // the request names refs: git must find them
+	Rev      uint64 // of the repository, when it was found
+	Refs     Refs   // as of Rev or later, without hidden ones
+}
+
+// Push is one push on its way. Close ends it in any case.
+type Push interface {
+	// Receive takes in a pack, to the end of body. A RefusedPack says what is wrong with it.
+	Receive(ctx context.Context, body io.Reader) error
+	// Connect checks that everything that the new ids need is there: a RefusedPack otherwise. tips are ids of which that is
+	// known. all are all refs as of revision rev or later, which are asked for when the check takes long.
+	Connect(ctx context.Context, ids, tips []core.ObjectID, rev uint64, all Refs) error
+	// Lookup returns an object's type, ObjectMissing when it is not there, and what a tag finally points to.
+	Lookup(ctx context.Context, id core.ObjectID) (core.ObjectType, core.ObjectID, error)
+	// Ancestry tells whether to descends from from.
+	Ancestry(ctx context.Context, from, to core.ObjectID) (core.Ancestry, error)
+	// Keep makes what was received durable. ok is false when nothing was. at is the shard time it is kept from.
+	Keep() (pack core.Pack, at core.ShardTime, ok bool, err error)
+	// Publish shows the pack to fetches and pushes: its commit was applied.
+	Publish() error
+	// Abandon leaves what was kept where it is: whether its commit was applied is not known.
+	Abandon()
+	Close()
+}
+
+// RefusedPack says what is wrong with what a client sent, in a line for people.
+type RefusedPack struct{ Line string }
+
+// Error says what is wrong.
+func (e *RefusedPack) Error() string { return e.Line }

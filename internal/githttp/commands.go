@@ -1,0 +1,198 @@
+package githttp
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/millrace/millrace/internal/core"
+)
+
+// command is one change that a push asks for.
+type command struct {
+	old, new core.ObjectID
+	name     string
+	refused  string         // what the client is told; empty: not refused
+	result   core.RefResult // of one that landed
+}
+
+func (c *command) deletes() bool { return c.new.IsZero() }
+
+// commands are all that comes before a push's pack.
+type commands struct {
+	list    []command
+	caps    map[string]bool // those that the client chose
+	options []string        // push options, as they came
+	held    int64           // bytes of memory that are accounted for
+}
+
+const (
+	maxOptions     = core.MaxPushOption
+	maxOptionBytes = 1 << 10
+	// commandCost is what a command takes beside its name.
+	commandCost = 160
+)
+
+// known are the capabilities that a client may choose.
+var known = []string{
+	"report-status", "report-status-v2", "delete-refs", "side-band-64k", "quiet", "atomic", "ofs-delta", "push-options",
+}
+
+// readCommands reads a push up to its pack. The memory it takes is given back by release. A nil list is the probe of a
+// client that wants to know whether it is let in.
+func (q *request) readCommands(in *bufio.Reader) (c *commands, err error) {
+	c = &commands{caps: make(map[string]bool)}
+	defer func() {
+		if err != nil {
+			q.release(c)
+		}
+	}()
+	p := &pktReader{r: in}
+	for {
+		kind, payload, err := p.next()
+		switch {
+		case errors.Is(err, io.EOF) && len(c.list) == 0:
+			return c, nil
+		case err != nil:
+			return c, badCommands(err)
+		case kind == pktFlush:
+			if c.caps["push-options"] {
+				return c, c.readOptions(p)
+			}
+			return c, nil
+		case kind != pktData:
+			return c, badCommands(errPkt)
+		}
+		if len(c.list) == 0 {
+			line, caps, _ := bytes.Cut(payload, []byte{0})
+			if err := c.choose(string(caps)); err != nil {
+				return c, err
+			}
+			payload = line
+		}
+		if err := q.add(c, bytes.TrimSuffix(payload, []byte("\n"))); err != nil {
+			return c, err
+		}
+	}
+}
+
+// badCommands is the error of a body that is no push.
+func badCommands(err error) error {
+	if errors.Is(err, errPkt) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return core.Invalid{Field: "body", Message: "is no push of git"}
+	}
+	return err
+}
+
+func (c *commands) choose(caps string) error {
+	for _, name := range strings.Fields(caps) {
+		switch {
+		case slices.Contains(known, name):
+			c.caps[name] = true
+		case strings.HasPrefix(name, "agent="), strings.HasPrefix(name, "session-id="), name == "object-format=sha1":
+		default:
+			return core.Invalid{Field: "capability", Reason: "not_supported", Message: "was not offered"}
+		}
+	}
+	return nil
+}
+
+// add reads one command: the old id, the new one and the name.
+func (q *request) add(c *commands, line []byte) error {
+	if bytes.HasPrefix(line, []byte("shallow ")) {
+		return core.Invalid{Field: "shallow", Reason: "not_supported", Message: "pushes from a shallow clone need its missing history: fetch --unshallow first"}
+	}
+	if bytes.HasPrefix(line, []byte("push-cert")) {
+		return core.Invalid{Field: "push-cert", Reason: "not_supported", Message: "signed pushes are not taken"}
+	}
+	if len(c.list) >= q.s.l.PushRefs {
+		return core.TooLarge{Field: "commands", Limit: "push_refs", Max: int64(q.s.l.PushRefs)}
+	}
+	const ids = 2*40 + 2
+	if len(line) <= ids || line[40] != ' ' || line[ids-1] != ' ' {
+		return badCommands(errPkt)
+	}
+	older, err := core.ParseObjectID(string(line[:40]))
+	newer, err2 := core.ParseObjectID(string(line[41 : ids-1]))
+	if err != nil || err2 != nil {
+		return badCommands(errPkt)
+	}
+	cost := int64(len(line) - ids + commandCost)
+	c.held += cost
+	if held := q.s.held.Add(cost); held > q.s.l.HeldBytes {
+		return core.Unavailable{Reason: "overload", Limit: "git_command_bytes"}
+	}
+	c.list = append(c.list, command{old: older, new: newer, name: string(line[ids:])})
+	return nil
+}
+
+// release gives back the memory of commands.
+func (q *request) release(c *commands) {
+	q.s.held.Add(-c.held)
+	c.held = 0
+}
+
+// readOptions reads the push options that follow the commands.
+func (c *commands) readOptions(p *pktReader) error {
+	for {
+		kind, payload, err := p.next()
+		switch {
+		case err != nil:
+			return badCommands(err)
+		case kind == pktFlush:
+			return nil
+		case kind != pktData:
+			return badCommands(errPkt)
+		case len(c.options) == maxOptions:
+			return core.TooLarge{Field: "push_options", Limit: "push_options", Max: maxOptions}
+		case len(payload) > maxOptionBytes:
+			return core.TooLarge{Field: "push_options", Limit: "push_option_bytes", Max: maxOptionBytes}
+		}
+		option := strings.TrimSuffix(string(payload), "\n")
+		if !utf8.ValidString(option) {
+			return core.Invalid{Field: "push_options", Message: "must be UTF-8"}
+		}
+		c.options = append(c.options, option)
+	}
+}
+
+// reserved begins the options that speak to this server; all others are handed on as they came.
+const reserved = "millrace."
+
+// requestID returns the id under which the push may be repeated, if an option gives it. An unknown option of ours is an
+// error.
+func (c *commands) requestID() (id core.RequestID, given bool, err error) {
+	for _, o := range c.options {
+		name, ok := strings.CutPrefix(o, reserved)
+		if !ok {
+			continue
+		}
+		name, value, _ := strings.Cut(name, "=")
+		if name != "request-id" {
+			return id, false, core.Invalid{Field: "push_options", Reason: "not_supported", Message: line(reserved+name) + " is not known"}
+		}
+		parsed, err := core.ParseRepoID(value) // 32 hexadecimal digits too
+		if err != nil || parsed.IsZero() {
+			return id, false, core.Invalid{Field: "push_options", Message: reserved + "request-id must be 32 hexadecimal digits"}
+		}
+		id, given = core.RequestID(parsed), true
+	}
+	return id, given, nil
+}
+
+// sort puts deletions first, as git does, and otherwise keeps the order.
+func (c *commands) sorted() []*command {
+	out := make([]*command, 0, len(c.list))
+	for _, deletions := range []bool{true, false} {
+		for i := range c.list {
+			if c.list[i].deletes() == deletions {
+				out = append(out, &c.list[i])
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,99 @@
+package githttp
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/errs"
+)
+
+// row says how one fact leaves this edge when it ends a request. Git shows people the status only, but for what it was
+// told within an answer.
+type row struct {
+	is   func(error) bool
+	http int
+	text string // empty: the fact's own
+}
+
+// facts is the only table from a fact to its status. What no row matches is 500, and its text stays in the log.
+var facts = []row{
+	{is[core.Unauthenticated], http.StatusUnauthorized, ""},
+	{isNoRepo, http.StatusNotFound, "repository not found"},
+	{is[core.NotFound], http.StatusNotFound, "repository not found"}, // a namespace too
+	{is[core.Denied], http.StatusForbidden, ""},
+	{is[core.TooLarge], http.StatusRequestEntityTooLarge, ""},
+	{is[core.Invalid], http.StatusBadRequest, ""},
+	{isDisk, http.StatusInsufficientStorage, ""},
+	{is[core.Exhausted], http.StatusTooManyRequests, ""},
+	{is[core.NotLeader], http.StatusServiceUnavailable, "no leader now"},
+	{is[core.Unavailable], http.StatusServiceUnavailable, ""},
+	{is[core.DeadlineExceeded], http.StatusServiceUnavailable, ""},
+	{is[*errs.Corruption], http.StatusInternalServerError, "stored data is damaged"},
+	{func(error) bool { return true }, http.StatusInternalServerError, "internal error"},
+}
+
+func is[E error](err error) bool { _, ok := errors.AsType[E](err); return ok }
+
+// isNoRepo tells the refusal of a repository that is not there from others.
+func isNoRepo(err error) bool {
+	f, ok := errors.AsType[core.RefRefused](err)
+	return ok && len(f.Failures) > 0 && f.Failures[0].Reason == core.RefRepoNotFound
+}
+
+func isDisk(err error) bool {
+	f, ok := errors.AsType[core.Exhausted](err)
+	return ok && f.Limit == "disk"
+}
+
+// describe gives an error its status and its text for people.
+func describe(err error) (status int, text string) {
+	i := 0
+	for !facts[i].is(err) {
+		i++
+	}
+	if facts[i].text != "" {
+		return facts[i].http, facts[i].text
+	}
+	if fact, ok := errors.AsType[core.Fact](err); ok {
+		return facts[i].http, fact.Error()
+	}
+	return facts[i].http, err.Error()
+}
+
+// retryAfter is how many seconds a client that was refused for want of room should wait.
+const retryAfter = "5"
+
+// fail ends a request that has no answer yet.
+func (q *request) fail(err error) {
+	if q.gone(err) {
+		return
+	}
+	status, text := describe(err)
+	q.s.stats.refused(status)
+	if status == http.StatusInternalServerError {
+		q.s.log.Error("git request failed", "path", q.r.URL.Path, "err", err)
+	}
+	h := q.w.Header()
+	switch status {
+	case http.StatusUnauthorized:
+		h.Set("WWW-Authenticate", `Basic realm="millrace"`)
+	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
+		h.Set("Retry-After", retryAfter)
+	}
+	h.Set("Content-Type", "text/plain; charset=utf-8")
+	h.Set("X-Content-Type-Options", "nosniff")
+	q.w.WriteHeader(status)
+	_, _ = q.w.Write([]byte(line(text) + "\n"))
+}
+
+// line makes one line of a text that may hold what a client sent.
+func line(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return '?'
+		}
+		return r
+	}, s)
+}

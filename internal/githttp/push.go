@@ -1,0 +1,498 @@
+package githttp
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/millrace/millrace/internal/auth"
+	"github.com/millrace/millrace/internal/core"
+)
+
+// pushing is one push on its way.
+type pushing struct {
+	*request
+	*commands
+	in     *bufio.Reader
+	body   *body
+	id     core.RequestID
+	pack   Push       // nil: nothing of it needs an object
+	kept   *core.Pack // what was received and kept
+	at     core.ShardTime
+	unpack string   // what the client is told of its pack; empty: it is well
+	said   []string // lines for people
+	lost   bool     // a commit's outcome is unknown
+}
+
+// push answers a request to git-receive-pack.
+func (q *request) push() error {
+	if err := q.writable(); err != nil {
+		return err
+	}
+	maxPush := q.repo.Config.WithDefaults().MaxPush
+	if most := maxPush + q.s.l.CommandBytes; q.r.ContentLength > most {
+		return core.TooLarge{Field: "pack", Limit: "max_push", Max: maxPush}
+	}
+	b, err := q.open(core.TooLarge{Field: "body", Limit: "push_command_bytes", Max: q.s.l.CommandBytes})
+	if err != nil {
+		return err
+	}
+	in := bufio.NewReaderSize(b, 64<<10)
+	c, err := q.readCommands(in)
+	if err != nil {
+		return err
+	}
+	defer q.release(c)
+	if len(c.list) == 0 {
+		q.answer(receivePack + "-result")
+		return nil
+	}
+	q.s.stats.pushes.Add(1)
+	p := &pushing{request: q, commands: c, in: in, body: b}
+	b.allow(core.TooLarge{Field: "pack", Limit: "max_push", Max: maxPush}, int64(in.Buffered()))
+	if err := p.run(); err != nil {
+		return err
+	}
+	return p.report()
+}
+
+// run takes the push as far as it goes. An error ends the request without a report; what is refused is in the commands.
+func (p *pushing) run() error {
+	ctx := p.r.Context()
+	var given bool
+	var err error
+	if p.id, given, err = p.requestID(); err != nil {
+		return p.refuseAll(err)
+	}
+	if !given {
+		p.s.o.Rand.Fill(p.id[:])
+	}
+	if p.caps["atomic"] && len(p.list) > p.s.l.AtomicRefs {
+		return p.refuseAll(core.TooLarge{Field: "commands", Limit: "atomic_push_refs", Max: int64(p.s.l.AtomicRefs)})
+	}
+	tips, err := p.check(ctx)
+	if is[core.Invalid](err) {
+		return p.refuseAll(err)
+	} else if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(p.list, func(c command) bool { return !c.deletes() }) {
+		return p.propose(ctx)
+	}
+	if p.none() {
+		return p.drain()
+	}
+	if p.pack, err = p.s.o.Objects.Begin(ctx, p.repo.Place, p.repo.Config.WithDefaults().MaxPush); err != nil {
+		return err
+	}
+	defer p.pack.Close()
+	if err := p.receive(ctx, tips); err != nil {
+		refused, ok := errors.AsType[*RefusedPack](err)
+		switch {
+		case ok:
+			p.unpack = refused.Line
+		case is[core.TooLarge](err), is[core.Exhausted](err), is[core.Invalid](err):
+			_, p.unpack = describe(err)
+		default:
+			return err
+		}
+		p.say(p.unpack)
+		p.refuse("unpacker error")
+		return p.drain()
+	}
+	if p.none() {
+		return nil
+	}
+	return p.propose(ctx)
+}
+
+// refuseAll refuses the push as a whole, and tells why where people see it.
+func (p *pushing) refuseAll(err error) error {
+	_, text := describe(err)
+	p.say(text)
+	p.refuse(text)
+	return p.drain()
+}
+
+func (p *pushing) say(text string) { p.said = append(p.said, line(text)) }
+
+// refuse refuses what is not refused yet.
+func (p *pushing) refuse(text string) {
+	for i := range p.list {
+		if p.list[i].refused == "" {
+			p.list[i].refused = line(text)
+		}
+	}
+}
+
+// none reports whether nothing is left to do. One refused change of an atomic push refuses the others.
+func (p *pushing) none() bool {
+	left := slices.ContainsFunc(p.list, func(c command) bool { return c.refused == "" })
+	if left && p.caps["atomic"] && slices.ContainsFunc(p.list, func(c command) bool { return c.refused != "" }) {
+		p.refuse("atomic push failure")
+		return true
+	}
+	return !left
+}
+
+// drain reads the rest of the request: a client that is still sending shows its user no answer.
+func (p *pushing) drain() error {
+	if p.body.ended {
+		return nil
+	}
+	if _, err := io.Copy(io.Discard, p.in); err != nil && p.gone(err) {
+		return err
+	}
+	return nil
+}
+
+const (
+	// manyBranches is how many branches are looked at for the newest, and newest how many of these end the walk of what a
+	// push needs.
+	manyBranches = 5000
+	newestTips   = 512
+)
+
+// check refuses what can be refused before the pack is read: bad names and stale old values. The entry judges again. It
+// returns ids whose objects are known to be whole.
+func (p *pushing) check(ctx context.Context) ([]core.ObjectID, error) {
+	seen := make(map[string]bool, len(p.list))
+	var names []string
+	for i := range p.list {
+		c := &p.list[i]
+		if rule := core.CheckRefName(c.name); rule != "" || !strings.HasPrefix(c.name, "refs/") || strings.Count(c.name, "/") < 2 {
+			c.refused = "funny refname"
+		} else if seen[c.name] {
+			return nil, core.Invalid{Field: "commands", Reason: "ref_duplicate", Message: line(c.name) + " is there twice"}
+		}
+		seen[c.name] = true
+		if c.refused == "" {
+			names = append(names, c.name)
+		}
+	}
+	var tips []core.ObjectID
+	at := 0
+	for chunk := range slices.Chunk(names, 1000) {
+		info, refs, err := p.s.o.Backend.Ref(ctx, p.repo, chunk)
+		if err != nil {
+			return nil, err
+		}
+		if info.ID != p.repo.ID {
+			return nil, core.NotFound{Kind: "repository", ID: p.repo.Name}
+		}
+		for _, r := range refs {
+			for p.list[at].refused != "" {
+				at++
+			}
+			c := &p.list[at]
+			at++
+			if !p.who.Scopes.Has(auth.RefAdmin) && p.s.o.Backend.Hidden(&info, c.name) {
+				c.refused = textOf(&core.RefFailure{Reason: core.RefHidden})
+				continue
+			}
+			p.stale(c, r)
+			if !r.ID.IsZero() {
+				tips = append(tips, r.ID)
+			}
+		}
+	}
+	more, err := p.newest(ctx)
+	return append(tips, more...), err
+}
+
+// stale refuses a command whose old value is not what the ref is at.
+func (p *pushing) stale(c *command, r core.Ref) {
+	switch {
+	case c.old == r.ID || c.deletes() && r.Name == "":
+	case c.old.IsZero():
+		c.refused = textOf(&core.RefFailure{Reason: core.RefExists})
+	default:
+		c.refused = textOf(&core.RefFailure{Reason: core.RefMismatch})
+	}
+}
+
+// newest returns the tips of the branches that changed last.
+func (p *pushing) newest(ctx context.Context) ([]core.ObjectID, error) {
+	var all []core.Ref
+	err := p.s.o.Backend.Refs(ctx, p.repo, RefQuery{Prefix: "refs/heads/", Limit: manyBranches, Admin: true},
+		func(core.RepoInfo) error { return nil },
+		func(r core.Ref) error {
+			if !r.ID.IsZero() {
+				all = append(all, r)
+			}
+			return nil
+		})
+	slices.SortFunc(all, func(a, b core.Ref) int { return int(min(max(int64(b.Rev)-int64(a.Rev), -1), 1)) })
+	var ids []core.ObjectID
+	for _, r := range all[:min(len(all), newestTips)] {
+		ids = append(ids, r.ID)
+	}
+	return ids, err
+}
+
+// receive reads the pack, checks that nothing is missing and makes it durable.
+func (p *pushing) receive(ctx context.Context, tips []core.ObjectID) error {
+	end := p.s.time(phaseReceive)
+	err := p.pack.Receive(ctx, p.in)
+	end()
+	if err != nil {
+		return err
+	}
+	var ids []core.ObjectID
+	seen := make(map[core.ObjectID]bool)
+	for i := range p.list {
+		if c := &p.list[i]; c.refused == "" && !c.deletes() && !seen[c.new] {
+			seen[c.new] = true
+			ids = append(ids, c.new)
+		}
+	}
+	end = p.s.time(phaseConnect)
+	err = p.connect(ctx, ids, tips)
+	end()
+	if err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return ctx.Err() // nobody waits, and nothing has happened
+	}
+	end = p.s.time(phaseKeep)
+	defer end()
+	kept, at, ok, err := p.pack.Keep()
+	if ok {
+		p.kept, p.at = &kept, at
+	}
+	return err
+}
+
+// connect checks that all that the ids need is there. An id that is not there itself is refused by its name, and the others
+// are checked without it.
+func (p *pushing) connect(ctx context.Context, ids, tips []core.ObjectID) error {
+	missing := make(map[core.ObjectID]bool)
+	for _, id := range ids {
+		kind, _, err := p.pack.Lookup(ctx, id)
+		if err != nil {
+			return err
+		}
+		missing[id] = kind == core.ObjectMissing
+	}
+	for i := range p.list {
+		if c := &p.list[i]; c.refused == "" && missing[c.new] {
+			c.refused = textOf(&core.RefFailure{Reason: core.RefObjectMissing})
+		}
+	}
+	ids = slices.DeleteFunc(ids, func(id core.ObjectID) bool { return missing[id] })
+	err := p.pack.Connect(ctx, ids, tips, p.repo.Stats.Rev, func(yield func(core.Ref) error) error {
+		return p.s.o.Backend.Refs(ctx, p.repo, RefQuery{Admin: true}, func(core.RepoInfo) error { return nil }, yield)
+	})
+	if !is[*RefusedPack](err) {
+		return err
+	}
+	// What of it is missing is not known by name: each id by itself tells, if they are few.
+	if len(ids) > 1 && len(ids) <= 64 {
+		bad := make(map[core.ObjectID]bool)
+		for _, id := range ids {
+			switch err := p.pack.Connect(ctx, []core.ObjectID{id}, tips, p.repo.Stats.Rev, nil); {
+			case is[*RefusedPack](err):
+				bad[id] = true
+			case err != nil:
+				return err
+			}
+		}
+		for i := range p.list {
+			if c := &p.list[i]; c.refused == "" && bad[c.new] {
+				c.refused = textOf(&core.RefFailure{Reason: core.RefObjectMissing})
+			}
+		}
+		return nil
+	}
+	p.refuse(textOf(&core.RefFailure{Reason: core.RefObjectMissing}))
+	return nil
+}
+
+// propose proposes what is not refused: one commit for an atomic push, else one for each thousand changes.
+func (p *pushing) propose(ctx context.Context) error {
+	if p.none() {
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	// From here the entry decides, whether or not the client stays.
+	ctx = context.WithoutCancel(ctx)
+	defer p.s.time(phaseCommit)()
+	todo := slices.DeleteFunc(p.sorted(), func(c *command) bool { return c.refused != "" })
+	most := 1000
+	if p.caps["atomic"] {
+		most = len(todo)
+	}
+	n := uint64(0)
+	for chunk := range slices.Chunk(todo, most) {
+		if p.lost {
+			for _, c := range chunk {
+				c.refused = "not tried, for what became of the changes before it is unknown"
+			}
+			continue
+		}
+		if err := p.commit(ctx, n, chunk); err != nil {
+			return err
+		}
+		n++
+	}
+	return nil
+}
+
+// commit proposes one commit and waits for its end.
+func (p *pushing) commit(ctx context.Context, n uint64, chunk []*command) error {
+	txn, err := p.transaction(ctx, chunk)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.s.l.Commit)
+	defer cancel()
+	done := p.s.o.Backend.Commit(ctx, core.Commit{
+		Partition: p.repo.Place.Partition, Principal: p.who.Name, RequestID: p.requestOf(n), Ops: []core.Op{txn},
+	})
+	p.s.stats.outcome(done)
+	switch {
+	case done.Err != nil && unknown(done.Err):
+		p.lost = true
+		if p.pack != nil {
+			p.pack.Abandon()
+		}
+		for _, c := range chunk {
+			c.refused = "outcome unknown, fetch to see"
+		}
+		return nil
+	case done.Err != nil:
+		p.say(done.Err.Error())
+		for _, c := range chunk {
+			c.refused = line(done.Err.Error())
+		}
+		return nil
+	}
+	p.settle(&done.Results[0], done.At, chunk)
+	if p.pack != nil && slices.ContainsFunc(chunk, func(c *command) bool { return c.refused == "" }) {
+		if err := p.pack.Publish(); err != nil { // the refs have moved: what reads them next finds the pack, or says so
+			p.s.log.Error("pack not published", "err", err)
+		}
+	}
+	return nil
+}
+
+// requestOf is the id of a push's commit n.
+func (p *pushing) requestOf(n uint64) core.RequestID {
+	if n == 0 {
+		return p.id
+	}
+	sum := sha256.Sum256(binary.BigEndian.AppendUint64(p.id[:], n))
+	return core.RequestID(sum[:16])
+}
+
+func unknown(f core.Fact) bool {
+	switch f := f.(type) {
+	case core.Unavailable:
+		return f.Unknown
+	case core.DeadlineExceeded:
+		return f.Unknown
+	}
+	return false
+}
+
+// transaction makes the op, with the facts that Apply judges by.
+func (p *pushing) transaction(ctx context.Context, chunk []*command) (*core.RefTxn, error) {
+	txn := &core.RefTxn{
+		Repo: p.repo.Name, ID: p.repo.ID, Changes: make([]core.RefChange, len(chunk)), Partial: !p.caps["atomic"],
+		Message: "push", Push: p.id, StagedAt: p.at, Epoch: p.repo.Stats.Epoch, Options: p.options, Via: core.ViaPush,
+		Admin: p.who.Scopes.Has(auth.RefAdmin), NoForce: !p.who.Scopes.Has(auth.RefForce),
+	}
+	if p.kept != nil {
+		txn.Packs = []core.Pack{*p.kept}
+	}
+	for i, c := range chunk {
+		txn.Changes[i] = core.RefChange{Kind: core.OpRefUpdate, Name: c.name, HasOld: true, Old: c.old, New: c.new}
+		if c.deletes() {
+			txn.Changes[i] = core.RefChange{Kind: core.OpRefDelete, Name: c.name, HasOld: !c.old.IsZero(), Old: c.old, MissingOK: true}
+			continue
+		}
+		if err := p.facts(ctx, txn, &txn.Changes[i]); err != nil {
+			return nil, err
+		}
+	}
+	return txn, nil
+}
+
+// facts finds out what Apply wants to know of a change: the type of the new object and, if that matters to anybody, whether
+// it descends from the old one.
+func (p *pushing) facts(ctx context.Context, txn *core.RefTxn, c *core.RefChange) (err error) {
+	if c.Type, c.Peeled, err = p.pack.Lookup(ctx, c.New); err != nil {
+		return err
+	}
+	asked := txn.NoForce || slices.ContainsFunc(p.repo.Config.Rules, func(r core.RefRule) bool { return r.Deny&core.DenyForce != 0 })
+	if !asked || c.Old.IsZero() || c.Type == core.ObjectMissing {
+		return nil
+	}
+	c.Base = c.Old
+	c.Ancestry, err = p.pack.Ancestry(ctx, c.Old, c.New)
+	return err
+}
+
+// settle notes what became of each command of a commit.
+func (p *pushing) settle(r *core.Result, at core.At, chunk []*command) {
+	if r.Refusal != nil {
+		p.refusal(r.Refusal.Fact, chunk)
+		return
+	}
+	var answer *core.RefsAnswer
+	if len(r.Ops) > 0 {
+		answer = r.Ops[0].Refs
+	}
+	for i, c := range chunk {
+		switch {
+		case answer == nil || i >= len(answer.Changes): // a repetition whose answer is not kept
+		case answer.Changes[i].Failure != nil:
+			c.refused = textOf(answer.Changes[i].Failure)
+		default:
+			c.result = answer.Changes[i]
+		}
+	}
+	index := at.Index
+	if r.Index != 0 {
+		index = r.Index
+	}
+	p.say("millrace: p=" + decimal(int64(at.Partition)) + " i=" + decimal(int64(index)))
+}
+
+// refusal notes why none of a commit's commands landed.
+func (p *pushing) refusal(fact core.Fact, chunk []*command) {
+	f, ok := errors.AsType[core.RefRefused](fact)
+	if !ok {
+		p.say(fact.Error())
+		for _, c := range chunk {
+			c.refused = line(fact.Error())
+		}
+		return
+	}
+	for i := range f.Failures {
+		failure := &f.Failures[i]
+		if failure.Change >= 0 && failure.Change < len(chunk) {
+			chunk[failure.Change].refused = textOf(failure)
+			continue
+		}
+		p.say(failure.Error())
+		for _, c := range chunk {
+			if c.refused == "" {
+				c.refused = textOf(failure)
+			}
+		}
+	}
+	for _, c := range chunk {
+		if c.refused == "" {
+			c.refused = "atomic push failure"
+		}
+	}
+}

@@ -1,0 +1,97 @@
+package githttp
+
+import (
+	"io"
+
+	"github.com/millrace/millrace/internal/core"
+)
+
+// textOf says why a ref did not move, in the words that git users know where there are any.
+func textOf(f *core.RefFailure) string {
+	switch f.Reason {
+	case core.RefMismatch:
+		return "stale info"
+	case core.RefObjectMissing:
+		return "missing necessary objects"
+	case core.RefExists:
+		return "reference already exists"
+	case core.RefNotFound:
+		return "reference does not exist"
+	case core.RefBadName:
+		return "funny refname"
+	case core.RefConflict, core.RefTxnConflict:
+		return line("'" + f.Other + "' exists; cannot create '" + f.Name + "'")
+	case core.RefProtected:
+		return line("protected by " + f.Other)
+	case core.RefHidden:
+		return "deny updating a hidden ref"
+	case core.RefObjectNotCommit:
+		return line("cannot update to non-commit object: " + f.Type.String())
+	case core.RefRepoReadOnly:
+		return "repository is read-only"
+	}
+	text := f.Reason.String()
+	if f.Other != "" {
+		text += ": " + f.Other
+	}
+	return line(text)
+}
+
+// report answers a push: what became of the pack and of each command, if the client wants to know.
+func (p *pushing) report() error {
+	if p.r.Context().Err() != nil {
+		return nil
+	}
+	p.answer(receivePack + "-result")
+	banded := p.caps["side-band-64k"]
+	if banded { // to those too who want it quiet: git means its own progress, and shows what hooks say
+		text := &bandWriter{w: p.request, band: bandText, most: 1000}
+		for _, s := range p.said {
+			if _, err := io.WriteString(text, s+"\n"); err != nil {
+				return p.late(true, err)
+			}
+		}
+	}
+	if p.caps["report-status"] || p.caps["report-status-v2"] {
+		var out io.Writer = p.request
+		if banded {
+			out = &bandWriter{w: p.request, band: bandData, most: maxPayload}
+		}
+		if err := p.status(out); err != nil {
+			return p.late(true, err)
+		}
+	}
+	if banded {
+		_, err := p.Write([]byte(flushPkt))
+		return p.late(true, err)
+	}
+	return nil
+}
+
+// status writes the report, in pieces of some size.
+func (p *pushing) status(w io.Writer) error {
+	unpack := p.unpack
+	if unpack == "" {
+		unpack = "ok"
+	}
+	b := appendPkt(nil, "unpack ", clip(line(unpack)), "\n")
+	for i := range p.list {
+		c := &p.list[i]
+		if c.refused == "" {
+			b = appendPkt(b, "ok ", c.name, "\n")
+		} else {
+			b = appendPkt(b, "ng ", c.name, " ", clip(c.refused), "\n")
+		}
+		if len(b) > 32<<10 {
+			if _, err := w.Write(b); err != nil {
+				return err
+			}
+			b = b[:0]
+		}
+	}
+	_, err := w.Write(append(b, flushPkt...))
+	return err
+}
+
+// clip bounds a text for people.
+func clip(s string) string { return s[:min(len(s), 500)] }

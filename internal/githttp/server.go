@@ -1,0 +1,211 @@
+package githttp
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace/millrace/internal/auth"
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/env"
+)
+
+// Prefix begins the paths that this edge serves.
+const Prefix = "/git/"
+
+// Options of the edge. A zero field means its default where one is named.
+type Options struct {
+	Backend Backend
+	Objects Objects
+	Auth    Auth
+	Clock   env.Clock
+	Rand    env.Rand
+	Logger  *slog.Logger
+	Version string
+	Limits  Limits
+}
+
+// Limits of the edge. A zero one means its default.
+type Limits struct {
+	Idle         time.Duration // without a byte from, or to, a client; default 1 min
+	Commit       time.Duration // for a commit's answer; default 30 s
+	RequestBytes int64         // of a fetch's request, inflated; default 256 MiB: a million ids wanted and a million had
+	CommandBytes int64         // of the commands of a push, inflated; default 160 MiB: a million refs
+	HeldBytes    int64         // of commands, of all pushes together; default 256 MiB
+	AtomicRefs   int           // of an atomic push; default and most 10,000
+	PushRefs     int           // of any push; default 1,000,000
+}
+
+func (l Limits) withDefaults() Limits {
+	l.Idle = cmp.Or(l.Idle, time.Minute)
+	l.Commit = cmp.Or(l.Commit, 30*time.Second)
+	l.RequestBytes = cmp.Or(l.RequestBytes, 256<<20)
+	l.CommandBytes = cmp.Or(l.CommandBytes, 160<<20)
+	l.HeldBytes = cmp.Or(l.HeldBytes, 256<<20)
+	l.AtomicRefs = cmp.Or(l.AtomicRefs, core.MaxRefChanges)
+	l.PushRefs = cmp.Or(l.PushRefs, 1_000_000)
+	return l
+}
+
+// Server serves git clients. It is an http.Handler for the paths below Prefix.
+type Server struct {
+	o     Options
+	l     Limits
+	log   *slog.Logger
+	held  atomic.Int64 // bytes of commands in memory
+	stats counters
+}
+
+// New makes the edge.
+func New(o Options) *Server {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Server{o: o, l: o.Limits.withDefaults(), log: o.Logger}
+}
+
+// Services of git, as clients name them.
+const (
+	uploadPack  = "git-upload-pack"
+	receivePack = "git-receive-pack"
+)
+
+// request is one request of a git client.
+type request struct {
+	s       *Server
+	w       http.ResponseWriter
+	r       *http.Request
+	control *http.ResponseController
+	who     auth.Principal
+	repo    Repo
+}
+
+// ServeHTTP serves one request.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	q := &request{s: s, w: w, r: r, control: http.NewResponseController(w)}
+	defer q.untime()
+	// As git does: nothing of this may be kept by anybody on the way.
+	h := w.Header()
+	h.Set("Expires", "Fri, 01 Jan 1980 00:00:00 GMT")
+	h.Set("Pragma", "no-cache")
+	h.Set("Cache-Control", "no-cache, max-age=0, must-revalidate")
+	if err := q.serve(); err != nil {
+		q.fail(err)
+	}
+}
+
+// serve finds out what is asked for, by whom and of which repository.
+func (q *request) serve() error {
+	rest, ok := strings.CutPrefix(q.r.URL.Path, Prefix)
+	namespace, rest, ok2 := strings.Cut(rest, "/")
+	name, action, ok3 := strings.Cut(rest, ".git/")
+	if !ok || !ok2 || !ok3 || namespace == "" || name == "" || strings.Contains(name, "/") {
+		return core.NotFound{Kind: "repository", ID: q.r.URL.Path}
+	}
+	handle, service, scope := q.route(action)
+	if handle == nil {
+		return core.Denied{Scope: "dumb HTTP" + service}
+	}
+	if err := q.authenticate(); err != nil {
+		return err
+	}
+	// Who may not reach the repository is told the same as if it were not there; who may do nothing with any is told so.
+	if !q.who.Scopes.Has(scope) {
+		if q.who.Scopes.Any(auth.RefRead | auth.RefWrite) {
+			if _, err := q.s.o.Backend.Repo(q.r.Context(), q.who.Tenant, namespace, name); err != nil {
+				return err
+			}
+		}
+		return core.Denied{Scope: (scope &^ q.who.Scopes).String()}
+	}
+	if err := q.s.o.Objects.Ready(); err != nil {
+		return err
+	}
+	repo, err := q.s.o.Backend.Repo(q.r.Context(), q.who.Tenant, namespace, name)
+	if err != nil {
+		return err
+	}
+	if repo.Config.State == core.RepoImporting && !q.who.Scopes.Has(auth.RefAdmin) {
+		return core.NotFound{Kind: "repository", ID: name}
+	}
+	q.repo = repo
+	return handle()
+}
+
+// route finds what an action does, for which service, and what scope it takes. No handler: there is nothing of that name,
+// or what only older clients ask for.
+func (q *request) route(action string) (handle func() error, service string, scope auth.Scopes) {
+	post, get := q.r.Method == http.MethodPost, q.r.Method == http.MethodGet
+	switch {
+	case action == "info/refs" && get:
+		switch service := q.r.URL.Query().Get("service"); service {
+		case uploadPack:
+			return q.advertiseFetch, service, auth.RefRead
+		case receivePack:
+			return q.advertisePush, service, auth.RefWrite
+		}
+	case action == uploadPack && post && q.typed(uploadPack):
+		return q.fetch, uploadPack, auth.RefRead
+	case action == receivePack && post && q.typed(receivePack):
+		return q.push, receivePack, auth.RefWrite
+	}
+	return nil, "", 0
+}
+
+func (q *request) typed(service string) bool {
+	return q.r.Header.Get("Content-Type") == "application/x-"+service+"-request"
+}
+
+// tokenBytes bounds the text of a token before it is hashed.
+const tokenBytes = 4 << 10
+
+// authenticate finds out who asks: a token as Bearer, or as the password of any user.
+func (q *request) authenticate() error {
+	values := q.r.Header["Authorization"]
+	if len(values) != 1 {
+		return core.Unauthenticated{}
+	}
+	scheme, token, _ := strings.Cut(values[0], " ")
+	switch {
+	case strings.EqualFold(scheme, "bearer"):
+		token = strings.TrimSpace(token)
+	case strings.EqualFold(scheme, "basic"):
+		_, password, ok := q.r.BasicAuth()
+		if !ok {
+			return core.Unauthenticated{}
+		}
+		token = password
+	default:
+		return core.Unauthenticated{}
+	}
+	if token == "" || len(token) > tokenBytes {
+		return core.Unauthenticated{}
+	}
+	who, ok := q.s.o.Auth.Lookup(token, q.s.o.Clock.Wall())
+	if !ok || who.Tenant == "" {
+		return core.Unauthenticated{}
+	}
+	q.who = who
+	return nil
+}
+
+// protocol returns the version that the client asks for: 0, 1 or 2.
+func (q *request) protocol() string {
+	best := "0"
+	for _, p := range strings.Split(q.r.Header.Get("Git-Protocol"), ":") {
+		if v, ok := strings.CutPrefix(p, "version="); ok && (v == "1" || v == "2") && v > best {
+			best = v
+		}
+	}
+	return best
+}
+
+// gone reports whether the client is.
+func (q *request) gone(err error) bool {
+	return q.r.Context().Err() != nil || errors.Is(err, context.Canceled)
+}
