@@ -415,3 +415,12 @@ func (fixedRow) Float(int) (float64, bool)    { return 31.5, true }
 func (fixedRow) String(int) (string, bool)    { return "available", true }
 func (fixedRow) Strings(int) ([]string, bool) { return fixedShifts, true }
 func (fixedRow) Geo(int) ([2]float64, bool)   { return [2]float64{41.5, -88.1}, true }
+
+func BenchmarkCompileFilter(b *testing.B) {
+	s := testSchema(b)
+	for b.Loop() {
+		if _, err := s.compileFilter(`status == 'available' && km(home, p.site) <= 40.0`); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

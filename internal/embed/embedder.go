@@ -1,0 +1,387 @@
+package embed
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/millrace/millrace/internal/env"
+	"github.com/millrace/millrace/internal/vector"
+)
+
+// Kinds of embedders.
+const (
+	KindLexical = "lexical" // built in
+	KindOllama  = "ollama"  // POST /api/embed
+	KindOpenAI  = "openai"  // POST /v1/embeddings
+	KindTEI     = "tei"     // POST /embed
+)
+
+// Options of one embedder. A zero field means its default.
+type Options struct {
+	Kind  string // required
+	URL   string // of the provider, http or https; its path comes before the kind's own. Required unless lexical
+	Model string // as the provider calls it; required unless lexical or tei
+	Dim   int    // of the vectors; 0 = what the first answer has
+	Key   string // sent as a bearer token, if any
+	// What comes before each text; both are part of the model's id.
+	QueryPrefix    string
+	DocumentPrefix string
+	MaxText        int           // bytes of a text, beyond which it is cut; default and most 32 KiB
+	Timeout        time.Duration // of one request; default 10 s
+	InFlight       int           // requests at a time; default 4
+	Waiting        int           // callers that wait for a request; default 256
+	Batch          int           // texts of one request; default 32
+	Delay          time.Duration // that a text waits for others; default 2 ms
+
+	Cache *Cache    // shared with others; nil = one of the default size
+	Clock env.Clock // required unless lexical, as are Net and Rand
+	Net   env.Net
+	Rand  env.Rand
+}
+
+const maxText = 32 << 10
+
+// maxWaitingBytes bounds what callers that wait hold in texts.
+const maxWaitingBytes = 32 << 20
+
+func (o Options) withDefaults() Options {
+	o.MaxText = min(cmp.Or(o.MaxText, maxText), maxText)
+	o.Timeout = cmp.Or(o.Timeout, 10*time.Second)
+	o.InFlight = cmp.Or(o.InFlight, 4)
+	o.Waiting = cmp.Or(o.Waiting, 256)
+	o.Batch = cmp.Or(o.Batch, 32)
+	o.Delay = cmp.Or(o.Delay, 2*time.Millisecond)
+	if o.Cache == nil {
+		o.Cache = NewCache(DefaultCacheEntries, DefaultCacheBytes)
+	}
+	return o
+}
+
+func (o *Options) check() error {
+	if o.Kind == KindLexical {
+		if o.URL != "" || o.Model != "" && o.Model != LexicalModel || o.Dim != 0 && o.Dim != LexicalDim || o.QueryPrefix+o.DocumentPrefix != "" {
+			return errors.New("embedder lexical: has no address, model, dimension or prefix to set")
+		}
+		return nil
+	}
+	if !slices.Contains([]string{KindOllama, KindOpenAI, KindTEI}, o.Kind) {
+		return fmt.Errorf("embedder %q: a kind is lexical, ollama, openai or tei", o.Kind)
+	}
+	u, err := url.Parse(o.URL)
+	switch {
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "":
+		return fmt.Errorf("embedder %s: its address must be http:// or https:// with a host, without user or query", o.Kind)
+	case o.Model == "" && o.Kind != KindTEI:
+		return fmt.Errorf("embedder %s: a model must be named", o.Kind)
+	case o.Dim != 0 && (o.Dim < vector.MinDim || o.Dim > vector.MaxDim):
+		return fmt.Errorf("embedder %s: dimension %d is outside %d..%d", o.Kind, o.Dim, vector.MinDim, vector.MaxDim)
+	case o.InFlight < 1 || o.Waiting < 1 || o.Batch < 1 || o.Batch > 1024 || o.Timeout <= 0 || o.Delay < 0 || o.MaxText < 1:
+		return fmt.Errorf("embedder %s: a limit is out of range", o.Kind)
+	case o.Clock == nil || o.Net == nil || o.Rand == nil:
+		return fmt.Errorf("embedder %s: no clock, network or randomness given", o.Kind)
+	}
+	return nil
+}
+
+// modelID names what vectors depend on: kind, model, and prefixes if there are any.
+func (o *Options) modelID() string {
+	if o.Kind == KindLexical {
+		return LexicalModel
+	}
+	id := o.Kind + "/" + cmp.Or(o.Model, "default")
+	if o.QueryPrefix+o.DocumentPrefix == "" {
+		return id
+	}
+	var b [8]byte
+	sum := xxhash.Sum64String(fmt.Sprintf("%d:%s%s", len(o.QueryPrefix), o.QueryPrefix, o.DocumentPrefix))
+	for i := range b {
+		b[i] = byte(sum >> (56 - 8*i))
+	}
+	return id + "#" + hex.EncodeToString(b[:4])
+}
+
+// Embedder makes vectors of one model. It is safe for concurrent use.
+type Embedder struct {
+	o        Options
+	model    string
+	dim      atomic.Int64 // 0 until known
+	provider *provider    // nil: lexical
+	breaker  breaker
+	closed   chan struct{}
+	stop     context.CancelFunc // ends requests
+	life     context.Context
+	running  sync.WaitGroup
+
+	mu       sync.Mutex // guards the fields below
+	ended    bool
+	pending  []*call
+	bytes    int64 // of the texts of pending
+	waiting  int   // callers with a call of their own
+	inFlight int
+	timer    bool // a batch will be sent when it fires
+
+	calls, failures, retries atomic.Uint64
+}
+
+// New returns an embedder, which Close must end. No provider is asked before the first text.
+func New(o Options) (*Embedder, error) {
+	o = o.withDefaults()
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	e := &Embedder{o: o, model: o.modelID(), closed: make(chan struct{})}
+	e.life, e.stop = context.WithCancel(context.Background())
+	if o.Kind == KindLexical {
+		e.dim.Store(LexicalDim)
+		return e, nil
+	}
+	e.dim.Store(int64(o.Dim))
+	e.provider = newProvider(&e.o)
+	return e, nil
+}
+
+// Close ends the embedder and waits for its requests; callers that wait get ErrClosed.
+func (e *Embedder) Close() {
+	e.mu.Lock()
+	if e.ended {
+		e.mu.Unlock()
+		return
+	}
+	e.ended = true
+	left := e.pending
+	e.pending, e.bytes = nil, 0
+	close(e.closed)
+	e.mu.Unlock()
+	e.stop()
+	for _, k := range left {
+		e.o.Cache.end(k, nil, ErrClosed)
+	}
+	e.running.Wait()
+	if e.provider != nil {
+		e.provider.close()
+	}
+}
+
+// Model is the id of the model: vectors of two ids do not compare.
+func (e *Embedder) Model() string { return e.model }
+
+// Semantic is false for the built-in model, which compares letters and not meaning.
+func (e *Embedder) Semantic() bool { return e.provider != nil }
+
+// Dim returns the dimension of the vectors, asking the provider if it is not known yet.
+func (e *Embedder) Dim(ctx context.Context) (int, error) {
+	if d := e.dim.Load(); d > 0 {
+		return int(d), nil
+	}
+	if _, err := e.Embed(ctx, Request{Texts: []string{"dimension"}}); err != nil {
+		return 0, err
+	}
+	return int(e.dim.Load()), nil
+}
+
+// Stats counts what an embedder did.
+type Stats struct {
+	Calls, Failures, Retries uint64 // requests to the provider; of those, failed for good; repeated
+	Opened                   uint64 // times that the provider was left alone
+	Open                     bool   // it is now
+	Waiting, InFlight        int
+}
+
+// Stats returns the counts so far.
+func (e *Embedder) Stats() Stats {
+	out := Stats{Calls: e.calls.Load(), Failures: e.failures.Load(), Retries: e.retries.Load()}
+	e.mu.Lock()
+	out.Waiting, out.InFlight = e.waiting, e.inFlight
+	e.mu.Unlock()
+	e.breaker.mu.Lock()
+	out.Open, out.Opened = e.breaker.open, e.breaker.opened
+	e.breaker.mu.Unlock()
+	return out
+}
+
+// Request is texts of one tenant.
+type Request struct {
+	Tenant string
+	Texts  []string
+	Query  bool // they are queries; else documents
+	Strict bool // a text that is too long is refused, not cut
+}
+
+// Result is a text's vector and how it came about.
+type Result struct {
+	*Vector
+	Cached    bool
+	Truncated bool
+}
+
+// Embed returns a result for each text, in order, or an error for all: Unavailable, Invalid, ErrQueueFull, TextTooLong,
+// ErrClosed, or that of ctx. Texts that are kept need no provider.
+func (e *Embedder) Embed(ctx context.Context, r Request) ([]Result, error) {
+	out := make([]Result, len(r.Texts))
+	texts := make([]string, len(r.Texts))
+	for i, text := range r.Texts { // all, before others can wait for one of them
+		var err error
+		if texts[i], out[i].Truncated, err = e.prepare(text, &r); err != nil {
+			return nil, err
+		}
+	}
+	var waits []*call // by text; nil where the vector is there
+	var own []*call
+	for i, given := range texts {
+		v, under, mine := e.o.Cache.find(cacheKey(r.Tenant, e.model, given), given)
+		if under == nil {
+			out[i].Vector, out[i].Cached = v, true
+			continue
+		}
+		if e.provider == nil && mine {
+			floats, words := Lexical(given)
+			v := &Vector{Floats: floats, Tokens: words}
+			e.o.Cache.end(under, v, nil)
+			out[i].Vector = v
+			continue
+		}
+		if waits == nil {
+			waits = make([]*call, len(r.Texts))
+		}
+		waits[i] = under
+		if mine {
+			own = append(own, under)
+		}
+	}
+	if len(own) > 0 {
+		if err := e.submit(own); err != nil {
+			e.abandon(own, err)
+			return nil, err
+		}
+		defer e.leave()
+	}
+	for i, k := range waits {
+		if k == nil {
+			continue
+		}
+		select {
+		case <-k.done:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		if k.err != nil {
+			return nil, k.err
+		}
+		out[i].Vector = k.out
+	}
+	return out, nil
+}
+
+// prepare gives a text the form in which the model gets it.
+func (e *Embedder) prepare(text string, r *Request) (given string, cut bool, err error) {
+	if len(text) > e.o.MaxText {
+		if r.Strict {
+			return "", false, TextTooLong{Limit: e.o.MaxText}
+		}
+		text, cut = cutText(text, e.o.MaxText), true
+	}
+	prefix := e.o.DocumentPrefix
+	if r.Query {
+		prefix = e.o.QueryPrefix
+	}
+	return prefix + text, cut, nil
+}
+
+// cutText returns at most limit bytes of whole characters.
+func cutText(s string, limit int) string {
+	for limit > 0 && !utf8.RuneStart(s[limit]) {
+		limit--
+	}
+	return s[:limit]
+}
+
+func (e *Embedder) abandon(own []*call, err error) {
+	for _, k := range own {
+		e.o.Cache.end(k, nil, err)
+	}
+}
+
+func (e *Embedder) leave() {
+	e.mu.Lock()
+	e.waiting--
+	e.mu.Unlock()
+}
+
+// finish checks one vector of the provider and ends its call.
+func (e *Embedder) finish(k *call, floats []float32, tokens int) {
+	vector.Normalize(floats)
+	e.o.Cache.end(k, &Vector{Floats: floats, Tokens: tokens}, nil)
+}
+
+// checkAnswer reports what is wrong with the vectors of a provider, and learns the dimension from the first.
+func (e *Embedder) checkAnswer(vectors [][]float32, want int) error {
+	if len(vectors) != want {
+		return Invalid{fmt.Sprintf("%d vectors for %d texts", len(vectors), want)}
+	}
+	dim := e.dim.Load()
+	if dim == 0 {
+		if d := len(vectors[0]); d < vector.MinDim || d > vector.MaxDim {
+			return Invalid{fmt.Sprintf("vectors of %d numbers", d)}
+		}
+		dim = int64(len(vectors[0]))
+	}
+	for _, v := range vectors {
+		if err := vector.Check(v, int(dim), true); err != nil {
+			return Invalid{err.Error()}
+		}
+	}
+	if !e.dim.CompareAndSwap(0, dim) && e.dim.Load() != dim {
+		return Invalid{"vectors of another dimension than before"}
+	}
+	return nil
+}
+
+// share divides a sum of tokens over texts by their length; providers count whole requests.
+func share(total, part, all int) int {
+	if all == 0 {
+		return 0
+	}
+	return int(math.Round(float64(total) * float64(part) / float64(all)))
+}
+
+// Errors of Embed.
+var (
+	ErrQueueFull = errors.New("too many texts wait for the embedder")
+	ErrClosed    = errors.New("the embedder is closed")
+)
+
+// Unavailable says that the provider does not answer, and when to ask again.
+type Unavailable struct {
+	After  time.Duration
+	Reason string // for the operator: no address, nothing that the provider said
+}
+
+// Error gives the reason.
+func (u Unavailable) Error() string { return "the embedder is unavailable: " + u.Reason }
+
+// Invalid says that the provider's answer makes no sense.
+type Invalid struct{ What string }
+
+// Error says what is wrong.
+func (i Invalid) Error() string { return "the embedder's answer is invalid: " + i.What }
+
+// TextTooLong refuses a text that would have to be cut.
+type TextTooLong struct{ Limit int }
+
+// Error names the limit.
+func (t TextTooLong) Error() string { return fmt.Sprintf("a text is longer than %d bytes", t.Limit) }
+
+func joinPath(base, path string) string { return strings.TrimRight(base, "/") + path }

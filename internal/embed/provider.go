@@ -1,0 +1,223 @@
+package embed
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// maxAnswer bounds what is read of a provider: 1,024 vectors of 1,024 numbers in 16 characters each.
+const maxAnswer = 16 << 20
+
+// provider speaks the protocol of one kind over HTTP.
+type provider struct {
+	o      *Options
+	client *http.Client
+	url    string
+	read   func(body []byte, want int) (vectors [][]float32, tokens int, err error)
+	write  func(texts []string) any
+}
+
+func newProvider(o *Options) *provider {
+	p := &provider{o: o}
+	p.client = &http.Client{
+		Transport: &http.Transport{
+			DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
+				return o.Net.Dial(ctx, address)
+			},
+			MaxConnsPerHost: o.InFlight, MaxIdleConnsPerHost: o.InFlight, IdleConnTimeout: 90 * time.Second,
+			ResponseHeaderTimeout: o.Timeout, MaxResponseHeaderBytes: 64 << 10, TLSHandshakeTimeout: o.Timeout,
+			Proxy: nil, // the address is the operator's, whatever the environment says
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	switch o.Kind {
+	case KindOllama:
+		p.url, p.write, p.read = joinPath(o.URL, "/api/embed"), p.writeOllama, readOllama
+	case KindOpenAI:
+		path := "/v1/embeddings"
+		if strings.HasSuffix(strings.TrimRight(o.URL, "/"), "/v1") {
+			path = "/embeddings"
+		}
+		p.url, p.write, p.read = joinPath(o.URL, path), p.writeOpenAI, readOpenAI
+	case KindTEI:
+		p.url, p.write, p.read = joinPath(o.URL, "/embed"), writeTEI, readTEI
+	}
+	return p
+}
+
+func (p *provider) close() { p.client.CloseIdleConnections() }
+
+// embed does one request. Errors that another try may mend are retryable, answers that make no sense Invalid.
+func (p *provider) embed(ctx context.Context, texts []string) (vectors [][]float32, tokens int, err error) {
+	body, err := json.Marshal(p.write(texts))
+	if err != nil {
+		return nil, 0, fmt.Errorf("write a request for vectors: %w", err)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url, bytes.NewReader(body))
+	if err != nil {
+		return nil, 0, Unavailable{Reason: "its address is of no use"}
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json")
+	if p.o.Key != "" {
+		req.Header.Set("Authorization", "Bearer "+p.o.Key)
+	}
+	resp, err := p.client.Do(req)
+	if err != nil {
+		return nil, 0, connectError(ctx)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if err := statusError(resp); err != nil {
+		return nil, 0, err
+	}
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	switch {
+	case ctx.Err() != nil:
+		return nil, 0, connectError(ctx)
+	case err != nil:
+		return nil, 0, Invalid{"it ends too early"}
+	case len(answer) > maxAnswer:
+		return nil, 0, Invalid{fmt.Sprintf("it is longer than %d bytes", maxAnswer)}
+	}
+	return p.read(answer, len(texts))
+}
+
+// connectError hides what went wrong on the way: it would name addresses. A request that took too long is not tried
+// again, for its callers have waited long enough.
+func connectError(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return Unavailable{After: time.Second, Reason: "it did not answer in time"}
+	}
+	return retryable{error: errors.New("it cannot be reached")}
+}
+
+func statusError(resp *http.Response) error {
+	switch code := resp.StatusCode; {
+	case code == http.StatusOK:
+		return nil
+	case code == http.StatusTooManyRequests || code >= 500:
+		out := retryable{error: fmt.Errorf("it answers with status %d", code)}
+		if s, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && s > 0 && s < 3600 {
+			out.after = time.Duration(s) * time.Second
+		}
+		return out
+	case code >= 300 && code < 400:
+		return Invalid{"it wants to redirect"}
+	default:
+		return Unavailable{After: probeEvery, Reason: fmt.Sprintf("it answers with status %d", code)}
+	}
+}
+
+type ollamaRequest struct {
+	Model     string   `json:"model"`
+	Input     []string `json:"input"`
+	Truncate  bool     `json:"truncate"`
+	KeepAlive string   `json:"keep_alive"`
+}
+
+func (p *provider) writeOllama(texts []string) any {
+	return ollamaRequest{Model: p.o.Model, Input: texts, Truncate: true, KeepAlive: "30m"}
+}
+
+func readOllama(body []byte, _ int) (vectors [][]float32, tokens int, err error) {
+	var doc struct {
+		Embeddings []numbers `json:"embeddings"`
+		Tokens     int       `json:"prompt_eval_count"`
+	}
+	if err := json.Unmarshal(body, &doc); err != nil {
+		return nil, 0, notVectors(err)
+	}
+	return plainVectors(doc.Embeddings), doc.Tokens, nil
+}
+
+type openAIRequest struct {
+	Model    string   `json:"model"`
+	Input    []string `json:"input"`
+	Encoding string   `json:"encoding_format"`
+}
+
+func (p *provider) writeOpenAI(texts []string) any {
+	return openAIRequest{Model: p.o.Model, Input: texts, Encoding: "float"}
+}
+
+func readOpenAI(body []byte, want int) (vectors [][]float32, tokens int, err error) {
+	var doc struct {
+		Data []struct {
+			Index     int     `json:"index"`
+			Embedding numbers `json:"embedding"`
+		} `json:"data"`
+		Usage struct {
+			Tokens int `json:"prompt_tokens"`
+		} `json:"usage"`
+	}
+	if err := json.Unmarshal(body, &doc); err != nil {
+		return nil, 0, notVectors(err)
+	}
+	if len(doc.Data) != want {
+		return nil, 0, Invalid{fmt.Sprintf("%d vectors for %d texts", len(doc.Data), want)}
+	}
+	vectors = make([][]float32, want)
+	for _, d := range doc.Data {
+		if d.Index < 0 || d.Index >= want || vectors[d.Index] != nil || d.Embedding == nil {
+			return nil, 0, Invalid{"its vectors are not numbered from 0"}
+		}
+		vectors[d.Index] = d.Embedding
+	}
+	return vectors, doc.Usage.Tokens, nil
+}
+
+type teiRequest struct {
+	Inputs    []string `json:"inputs"`
+	Normalize bool     `json:"normalize"`
+	Truncate  bool     `json:"truncate"`
+}
+
+func writeTEI(texts []string) any { return teiRequest{Inputs: texts, Normalize: true, Truncate: true} }
+
+func readTEI(body []byte, _ int) (vectors [][]float32, tokens int, err error) {
+	var doc []numbers
+	if err := json.Unmarshal(body, &doc); err != nil {
+		return nil, 0, notVectors(err)
+	}
+	return plainVectors(doc), 0, nil
+}
+
+func notVectors(error) error { return Invalid{"it is not JSON with vectors"} }
+
+func plainVectors(in []numbers) [][]float32 {
+	out := make([][]float32, len(in))
+	for i := range in {
+		out[i] = in[i]
+	}
+	return out
+}
+
+// numbers is a JSON array of numbers; null in it is none, unlike with encoding/json alone.
+type numbers []float32
+
+// UnmarshalJSON reads the array. The decoder has checked the syntax.
+func (n *numbers) UnmarshalJSON(b []byte) error {
+	b = bytes.TrimSpace(b)
+	if len(b) < 2 || b[0] != '[' {
+		return errors.New("not an array of numbers")
+	}
+	out := make([]float32, 0, bytes.Count(b, []byte{','})+1)
+	for item := range bytes.SplitSeq(b[1:len(b)-1], []byte{','}) {
+		x, err := strconv.ParseFloat(string(bytes.TrimSpace(item)), 32)
+		if err != nil {
+			return errors.New("not a number that fits")
+		}
+		out = append(out, float32(x))
+	}
+	*n = out
+	return nil
+}

@@ -1,0 +1,323 @@
+package matrix
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/RoaringBitmap/roaring/v2"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/rules"
+)
+
+// Gate is the hard conditions of a search. The zero value lets every row pass.
+type Gate struct {
+	Roles          []string // a row holds one of them
+	AnyRole        bool     // roles are not asked for
+	CredentialsAll []string // a row holds each, beyond ValidAt
+	ValidAt        time.Time
+	Client         string // is in no block list of the row; empty = none
+	IDsIn          []string
+	HasIDsIn       bool // IDsIn is given, be it empty
+	IDsNotIn       []string
+	Filter         string
+	Params         map[string]any // see rules.Inputs
+}
+
+// Counts says where rows were stopped, each at the first condition that it fails.
+type Counts struct {
+	Considered int
+	Passed     int
+	IDs        int
+	Role       int
+	Credential int
+	Block      int
+	Filter     int
+}
+
+// UnknownRole refuses a role that no row holds, and names some that are spelled alike.
+type UnknownRole struct {
+	Role string
+	Near []string // at most 3
+}
+
+// Error names the role.
+func (e *UnknownRole) Error() string { return fmt.Sprintf("no point has the role %q", e.Role) }
+
+// ErrNoRoleField refuses roles where the schema has no field of roles.
+var ErrNoRoleField = errors.New("the collection has no field with gate: role")
+
+// ErrStopped says that a search was told to stop.
+var ErrStopped = errors.New("the search was stopped")
+
+// gated is what a gate left.
+type gated struct {
+	view   view
+	rows   []uint32 // in order
+	counts Counts
+	points int // live ones
+}
+
+// filter compiles and binds the condition of a gate; nil if it has none.
+func (s *Schema) filter(g *Gate) (*rules.BoundFilter, error) {
+	if g.Filter == "" {
+		return nil, rules.CheckParams(g.Params)
+	}
+	f, err := s.rules.Filter(g.Filter)
+	if err != nil {
+		return nil, err
+	}
+	return f.Bind(g.inputs())
+}
+
+// inputs are what expressions of this search see beside the row.
+func (g *Gate) inputs() *rules.Inputs {
+	return &rules.Inputs{
+		Params: g.Params, Roles: g.Roles, Credentials: g.CredentialsAll, Client: g.Client, Now: g.ValidAt,
+	}
+}
+
+// pass evaluates a gate: all but the rest of the filter by sets of rows under the lock.
+func (x *Index) pass(g *Gate, stop func() bool) (*gated, error) {
+	filter, err := x.schema.filter(g)
+	if err != nil {
+		return nil, err
+	}
+	out, set, err := x.passSets(g, filter)
+	if err != nil {
+		return nil, err
+	}
+	out.rows = set.ToArray()
+	if filter != nil && filter.HasRest() {
+		if !out.passRest(x.schema, g, filter, stop) {
+			return nil, ErrStopped
+		}
+	}
+	c := &out.counts
+	c.Passed = len(out.rows)
+	c.Filter = c.Considered - c.IDs - c.Role - c.Credential - c.Block - c.Passed
+	return out, nil
+}
+
+// passSets takes the view and the rows that pass every condition that is a set of rows.
+func (x *Index) passSets(g *Gate, filter *rules.BoundFilter) (*gated, *roaring.Bitmap, error) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	in := x.in
+	if err := in.knowsRoles(x.schema, g); err != nil {
+		return nil, nil, err
+	}
+	out := &gated{view: in.snapshot(), points: len(in.byID)}
+	set := in.live.Clone()
+	left := out.points
+	out.counts.Considered = left
+	step := func(count *int) {
+		n := int(set.GetCardinality())
+		*count, left = left-n, n
+	}
+	in.passIDs(set, g)
+	step(&out.counts.IDs)
+	in.passRoles(set, x.schema, g)
+	step(&out.counts.Role)
+	in.passCredentials(set, x.schema, g)
+	step(&out.counts.Credential)
+	in.passBlocks(set, x.schema, g)
+	step(&out.counts.Block)
+	if filter != nil {
+		for _, p := range filter.Probes() {
+			set.And(in.holding(p.Field, p.Words))
+		}
+	}
+	return out, set, nil
+}
+
+func (in *inner) passIDs(set *roaring.Bitmap, g *Gate) {
+	rowsOf := func(ids []string) *roaring.Bitmap {
+		b := roaring.New()
+		for _, id := range ids {
+			if row, ok := in.byID[id]; ok {
+				b.Add(row)
+			}
+		}
+		return b
+	}
+	if g.HasIDsIn {
+		set.And(rowsOf(g.IDsIn))
+	}
+	if len(g.IDsNotIn) > 0 {
+		set.AndNot(rowsOf(g.IDsNotIn))
+	}
+}
+
+// knowsRoles refuses roles that nobody has.
+func (in *inner) knowsRoles(s *Schema, g *Gate) error {
+	if g.AnyRole || len(g.Roles) == 0 {
+		return nil
+	}
+	fields := s.gates(core.GateRole)
+	if len(fields) == 0 {
+		return ErrNoRoleField
+	}
+	for _, role := range g.Roles {
+		known := slices.ContainsFunc(fields, func(f int) bool { return in.sets[f].rows[role] != nil })
+		if !known {
+			return &UnknownRole{Role: role, Near: in.nearRoles(fields, role)}
+		}
+	}
+	return nil
+}
+
+// gates returns the fields that have a part in the gate.
+func (s *Schema) gates(g core.Gate) []int {
+	var out []int
+	for i := range s.fields {
+		if s.fields[i].Gate == g {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+func (in *inner) passRoles(set *roaring.Bitmap, s *Schema, g *Gate) {
+	if g.AnyRole || len(g.Roles) == 0 {
+		return
+	}
+	any := roaring.New()
+	for _, f := range s.gates(core.GateRole) {
+		any.Or(in.holding(f, g.Roles))
+	}
+	set.And(any)
+}
+
+// holding returns the rows whose field has one of the words; it must not be changed.
+func (in *inner) holding(field int, words []string) *roaring.Bitmap {
+	var one *roaring.Bitmap
+	for i, w := range words {
+		b := in.sets[field].rows[w]
+		switch {
+		case b == nil || slices.Contains(words[:i], w):
+		case one == nil && len(words) == 1:
+			return b
+		case one == nil:
+			one = b.Clone()
+		default:
+			one.Or(b)
+		}
+	}
+	if one == nil {
+		return roaring.New()
+	}
+	return one
+}
+
+func (in *inner) passCredentials(set *roaring.Bitmap, s *Schema, g *Gate) {
+	fields := s.gates(core.GateCredential)
+	at := g.ValidAt.UnixNano()
+	for _, id := range g.CredentialsAll {
+		any := roaring.New()
+		for _, f := range fields {
+			holds := in.sets[f].rows[id]
+			if holds == nil {
+				continue
+			}
+			valid := roaring.And(set, holds)
+			if e := in.expiry[f][id]; e != nil {
+				e.strike(valid, at)
+			}
+			any.Or(valid)
+		}
+		set.And(any)
+	}
+}
+
+func (in *inner) passBlocks(set *roaring.Bitmap, s *Schema, g *Gate) {
+	if g.Client == "" {
+		return
+	}
+	for _, f := range s.gates(core.GateBlock) {
+		if b := in.sets[f].rows[g.Client]; b != nil {
+			set.AndNot(b)
+		}
+	}
+}
+
+// passRest applies what of the filter is no set of rows.
+func (x *gated) passRest(s *Schema, g *Gate, filter *rules.BoundFilter, stop func() bool) bool {
+	row := &cursor{view: &x.view, now: g.ValidAt.UnixNano()}
+	kept := x.rows[:0]
+	for i, r := range x.rows {
+		if i&255 == 255 && stop != nil && stop() {
+			return false
+		}
+		row.row = r
+		if filter.Rest(row) {
+			kept = append(kept, r)
+		}
+	}
+	x.rows = kept
+	return true
+}
+
+// cursor is one row as rules read it.
+type cursor struct {
+	view *view
+	row  uint32
+	now  int64
+	held []string
+}
+
+// Int reads int, bool and time.
+func (c *cursor) Int(f int) (int64, bool) {
+	v := c.view.cols[f].ints.at(c.row)
+	return v, v != missing
+}
+
+// Float reads float.
+func (c *cursor) Float(f int) (float64, bool) {
+	v := c.view.cols[f].floats.at(c.row)
+	return v, v == v
+}
+
+// String reads keyword.
+func (c *cursor) String(f int) (string, bool) {
+	col := &c.view.cols[f]
+	i := col.words.at(c.row)
+	if i == 0 {
+		return "", false
+	}
+	return col.dict[i-1], true
+}
+
+// Strings reads keywords, and the credentials that have not ended.
+func (c *cursor) Strings(f int) ([]string, bool) {
+	col := &c.view.cols[f]
+	if col.lists.chunks != nil {
+		v := col.lists.at(c.row)
+		return v, v != nil
+	}
+	list := col.creds.at(c.row)
+	c.held = c.held[:0]
+	for i := range list {
+		if list[i].Expires > c.now {
+			c.held = append(c.held, list[i].ID)
+		}
+	}
+	return c.held, list != nil
+}
+
+// Geo reads a place.
+func (c *cursor) Geo(f int) ([2]float64, bool) {
+	v := c.view.cols[f].places.at(c.row)
+	return v, v[0] == v[0]
+}
+
+// Count evaluates a gate and returns its counts alone.
+func (x *Index) Count(g *Gate, stop func() bool) (Counts, error) {
+	out, err := x.pass(g, stop)
+	if err != nil {
+		return Counts{}, err
+	}
+	return out.counts, nil
+}

@@ -1,0 +1,307 @@
+package matrix
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"sync"
+
+	"github.com/RoaringBitmap/roaring/v2"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/vector"
+)
+
+// Index holds the live points of one collection and partition for searching. It is safe for concurrent use: changes are
+// applied by one caller at a time, searches run beside them and see a batch of changes wholly or not at all.
+type Index struct {
+	schema *Schema
+	dim    int
+	kernel *vector.Kernel
+
+	mu sync.RWMutex // guards what the next field holds, and the field
+	in *inner
+}
+
+// inner is the content of an index. Rows are only appended: a point that changes gets a new row, and its old one is no
+// longer live. What a live row has never changes, so that searches read it without the lock; sets and maps do change.
+type inner struct {
+	view
+	vectors *vector.Rows
+	live    *roaring.Bitmap
+	byID    map[string]uint32
+	sets    []*sets // by field; nil where the type has no keywords
+	expiry  []map[string]*expiry
+	dead    int
+	bytes   int64 // of payloads, ids and columns, about
+}
+
+// view is the rows of an index at one instant, as far as they never change.
+type view struct {
+	vectors  vector.View
+	ids      cells[string]
+	versions cells[uint64]
+	payloads cells[[]byte]
+	cols     []column
+}
+
+// Change is a new or changed point, or one that is gone.
+type Change struct {
+	ID      string
+	Gone    bool
+	Version uint64
+	Vector  []byte // float32, little-endian
+	Payload []byte // kept; not changed by the caller
+}
+
+// NewIndex returns an index without points. The definition is one that the machine has taken.
+func NewIndex(def *core.Collection, kernel *vector.Kernel) (*Index, error) {
+	s, err := NewSchema(def.Fields)
+	if err != nil {
+		return nil, err
+	}
+	x := &Index{schema: s, dim: int(def.Dim), kernel: kernel}
+	x.in = x.newInner()
+	return x, nil
+}
+
+func (x *Index) newInner() *inner {
+	n := len(x.schema.fields)
+	in := &inner{
+		vectors: vector.NewRows(x.kernel, x.dim), live: roaring.New(), byID: make(map[string]uint32),
+		sets: make([]*sets, n), expiry: make([]map[string]*expiry, n),
+	}
+	in.cols = make([]column, n)
+	for i := range x.schema.fields {
+		switch x.schema.fields[i].Type {
+		case core.FieldKeyword, core.FieldKeywords:
+			in.sets[i] = newSets()
+		case core.FieldCredential:
+			in.sets[i], in.expiry[i] = newSets(), make(map[string]*expiry)
+		}
+	}
+	return in
+}
+
+// Schema returns the declared fields.
+func (x *Index) Schema() *Schema { return x.schema }
+
+// Apply makes changes in order, visible to searches all at once. A point whose bytes make no sense (the machine and the
+// edge have checked them) is taken out, so that it is found by nobody, and reported; the others are applied.
+func (x *Index) Apply(changes []Change) error {
+	rows := make([][]value, len(changes))
+	floats := make([][]float32, len(changes))
+	var fault error
+	for i := range changes {
+		c := &changes[i]
+		if c.Gone {
+			continue
+		}
+		values, err := x.schema.parse(c.Payload)
+		if err == nil && len(c.Vector) != 4*x.dim {
+			err = fmt.Errorf("a vector of %d bytes, want %d", len(c.Vector), 4*x.dim)
+		}
+		if err != nil {
+			fault = fmt.Errorf("point %s: %w", c.ID, err)
+			continue
+		}
+		rows[i], floats[i] = values, Floats(c.Vector)
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for i := range changes {
+		c := &changes[i]
+		x.in.remove(x.schema, c.ID)
+		if rows[i] != nil {
+			x.in.append(x.schema, c.ID, c.Version, c.Payload, floats[i], rows[i])
+		}
+	}
+	return fault
+}
+
+// Floats reads float32 numbers, little-endian.
+func Floats(b []byte) []float32 {
+	out := make([]float32, len(b)/4)
+	for i := range out {
+		out[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
+	}
+	return out
+}
+
+func (in *inner) append(s *Schema, id string, version uint64, payload []byte, vec []float32, values []value) {
+	row := in.vectors.Append(vec)
+	in.ids.set(row, id)
+	in.versions.set(row, version)
+	in.payloads.set(row, payload)
+	in.byID[id] = row
+	for i := range values {
+		if !s.kept(i) {
+			continue
+		}
+		t := s.fields[i].Type
+		in.cols[i].put(t, in.sets[i], row, &values[i])
+		if t == core.FieldCredential {
+			in.addExpiry(i, row, in.cols[i].creds.at(row))
+		}
+	}
+	in.live.Add(row)
+	in.bytes += int64(len(payload) + len(id) + rowOverhead + 16*len(values))
+}
+
+// addExpiry notes when a row's credentials end; of one that it holds twice the later end counts.
+func (in *inner) addExpiry(field int, row uint32, list []Credential) {
+	for i := range list {
+		if end := holdsUntil(list, list[i].ID); end != never && end == list[i].Expires {
+			e := in.expiry[field][list[i].ID]
+			if e == nil {
+				e = &expiry{}
+				in.expiry[field][list[i].ID] = e
+			}
+			e.add(row, end)
+		}
+	}
+}
+
+// holdsUntil returns the latest end of a credential in a list; below all times if it is not there.
+func holdsUntil(list []Credential, id string) int64 {
+	end := int64(math.MinInt64)
+	for i := range list {
+		if list[i].ID == id {
+			end = max(end, list[i].Expires)
+		}
+	}
+	return end
+}
+
+// rowOverhead is about what a row takes beside its values, vector and payload: id, version and map entry.
+const rowOverhead = 120
+
+// remove takes a point's row out of everything that searches begin with.
+func (in *inner) remove(s *Schema, id string) {
+	row, ok := in.byID[id]
+	if !ok {
+		return
+	}
+	delete(in.byID, id)
+	in.live.Remove(row)
+	for i := range in.cols {
+		if in.sets[i] != nil && s.kept(i) {
+			in.cols[i].drop(s.fields[i].Type, in.sets[i], row)
+		}
+	}
+	in.dead++
+}
+
+// Stats says what an index holds.
+type Stats struct {
+	Points int
+	Rows   int   // with those that are no longer live
+	Bytes  int64 // about
+}
+
+// Stats returns the sizes now.
+func (x *Index) Stats() Stats {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return Stats{Points: len(x.in.byID), Rows: len(x.in.byID) + x.in.dead, Bytes: x.in.bytes + x.in.vectors.Bytes()}
+}
+
+// PointBytes is about what a point will take in memory.
+func (x *Index) PointBytes(payload int) int64 {
+	return vector.RowBytes(x.dim) + int64(payload+rowOverhead+16*len(x.schema.fields))
+}
+
+// Distinct returns how many keywords the fullest field has.
+func (x *Index) Distinct() int {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	n := 0
+	for _, s := range x.in.sets {
+		if s != nil {
+			n = max(n, len(s.rows))
+		}
+	}
+	return n
+}
+
+// Point is a live point as an index holds it.
+type Point struct {
+	ID      string
+	Version uint64
+	Vector  []float32
+	Payload []byte
+}
+
+// Get returns a live point.
+func (x *Index) Get(id string) (Point, bool) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	row, ok := x.in.byID[id]
+	if !ok {
+		return Point{}, false
+	}
+	v := x.in.vectors.View()
+	return Point{ID: id, Version: x.in.versions.at(row), Vector: v.Floats(row), Payload: x.in.payloads.at(row)}, true
+}
+
+// fewDead is how many dead rows are not worth building anew for.
+const fewDead = 4096
+
+// Wasteful says whether so many rows are dead that Compact is worth its while: a quarter.
+func (x *Index) Wasteful() bool {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return x.in.dead > fewDead && 3*x.in.dead > len(x.in.byID)
+}
+
+// Compact builds the index anew from its live rows, beside searches and changes, and takes over what changed meanwhile
+// in one short exclusion. One caller at a time. Stop is asked now and then; when it says so nothing has changed.
+func (x *Index) Compact(stop func() bool) bool {
+	x.mu.RLock()
+	old := x.in
+	from, live := old.snapshot(), old.live.Clone()
+	x.mu.RUnlock()
+
+	fresh := x.newInner()
+	rows := live.ToArray()
+	for i, row := range rows {
+		if i&255 == 0 && stop != nil && stop() {
+			return false
+		}
+		fresh.copyRow(x.schema, &from, row)
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	gone := live.Clone()
+	gone.AndNot(old.live)
+	for _, row := range gone.ToArray() {
+		fresh.remove(x.schema, from.ids.at(row))
+	}
+	added := old.live.Clone()
+	added.AndNot(live)
+	now := old.snapshot()
+	for _, row := range added.ToArray() {
+		fresh.copyRow(x.schema, &now, row)
+	}
+	x.in = fresh
+	return true
+}
+
+// snapshot returns the rows as they are; the index is held for reading.
+func (in *inner) snapshot() view {
+	out := in.view
+	out.vectors = in.vectors.View()
+	out.cols = append([]column(nil), in.cols...)
+	return out
+}
+
+func (in *inner) copyRow(s *Schema, from *view, row uint32) {
+	values := make([]value, len(from.cols))
+	for i := range values {
+		if !s.kept(i) {
+			continue
+		}
+		values[i] = from.cols[i].value(s.fields[i].Type, row)
+	}
+	in.append(s, from.ids.at(row), from.versions.at(row), from.payloads.at(row), from.vectors.Floats(row), values)
+}

@@ -1,0 +1,258 @@
+package matrix
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/millrace/millrace/internal/rules"
+	"github.com/millrace/millrace/internal/vector"
+)
+
+// Limits of a search.
+const (
+	MaxK          = 1000
+	MaxCandidates = 20_000
+)
+
+// Plan is how candidates were found.
+type Plan string
+
+// The plans.
+const (
+	PlanScan  Plan = "scan"  // codes of every row that passes
+	PlanExact Plan = "exact" // float32 of every row that passes
+)
+
+// Stage names a part of a search, for time and profiles.
+type Stage string
+
+// The stages, in order.
+const (
+	StageGate     Stage = "gate"
+	StageRetrieve Stage = "retrieve"
+	StageJudge    Stage = "judge"
+	StageMerge    Stage = "merge"
+)
+
+// Request is a search. The caller has checked k and candidates against their limits.
+type Request struct {
+	Query        *vector.Query // of the collection's dimension and checked
+	K            int           // 1 to MaxK
+	Candidates   int           // 0 = the larger of 5·K and 50
+	Gate         Gate
+	Ruleset      *rules.Ruleset // compiled against this index's schema; nil = all rows are eligible
+	RuleParams   map[string]any // as params of the rules; nil = those of the gate
+	OnlyEligible bool           // conditional rows do not count
+	DenseWeight  float64        // of the dot product
+	DecayField   string         // of type time; empty = no decay
+	HalfLife     time.Duration  // positive if there is a decay field
+	MinScore     *float64
+	Exact        bool
+	Explain      bool // results say what each rule did
+	Stop         func() bool
+	At           func(Stage) // called as each stage begins; nil = nobody asks
+}
+
+// Result is one row of an answer.
+type Result struct {
+	ID         string
+	Version    uint64
+	Payload    []byte // as it was stored
+	Score      float64
+	Verdict    rules.Verdict
+	JudgeScore float64
+	Dense      float64
+	Decay      float64
+	Outcomes   []rules.Outcome // of all rules, in order; nil unless explained
+}
+
+// Answer is what a search found.
+type Answer struct {
+	Results []Result
+	Gate    Counts
+	Plan    Plan
+	// Of the judge: rows that it saw, that are ineligible, and that are conditional.
+	Judged, Blocked, Conditional int
+}
+
+// search is a request under way.
+type search struct {
+	*Request
+	index *Index
+	gated *gated
+	judge *rules.Judge
+	decay int // place of the decay field; −1 without
+	hits  []vector.Hit
+	kept  []Result
+	out   *Answer
+}
+
+// Search answers a request. Errors: *rules.Error, *UnknownRole, ErrNoRoleField, vector.DimError, ErrStopped.
+func (x *Index) Search(r *Request) (*Answer, error) {
+	s := &search{Request: r, index: x, decay: -1, out: &Answer{Plan: PlanScan}}
+	if err := s.prepare(); err != nil {
+		return nil, err
+	}
+	s.enter(StageGate)
+	var err error
+	if s.gated, err = x.pass(&r.Gate, r.Stop); err != nil {
+		return nil, err
+	}
+	s.out.Gate = s.gated.counts
+	if err := s.run(); err != nil {
+		return nil, err
+	}
+	s.enter(StageMerge)
+	s.merge()
+	return s.out, nil
+}
+
+func (s *search) enter(stage Stage) {
+	if s.At != nil {
+		s.At(stage)
+	}
+}
+
+// prepare checks what does not depend on rows.
+func (s *search) prepare() error {
+	if n := len(s.Query.Vector()); n != s.index.dim {
+		return vector.DimError{Want: s.index.dim, Got: n}
+	}
+	if s.K < 1 || s.K > MaxK || s.Candidates < 0 || s.Candidates > MaxCandidates {
+		return fmt.Errorf("k %d or candidates %d is out of range", s.K, s.Candidates)
+	}
+	if s.DecayField != "" {
+		var err error
+		if s.decay, err = s.index.schema.rules.Decay(s.DecayField); err != nil {
+			return err
+		}
+		if s.HalfLife <= 0 {
+			return &rules.Error{Reason: rules.ExpressionInvalid, Message: "half_life must be positive"}
+		}
+	}
+	if s.Ruleset == nil {
+		return nil
+	}
+	in := s.Gate.inputs()
+	if s.RuleParams != nil {
+		in.Params = s.RuleParams
+	}
+	var err error
+	s.judge, err = s.Ruleset.Bind(in)
+	return err
+}
+
+// run takes candidates, nearest first, and judges them, doubling their number until enough are left or none remain.
+func (s *search) run() error {
+	want := cmp.Or(s.Candidates, max(5*s.K, 50))
+	want = max(want, s.K)
+	for done := 0; ; want *= 2 {
+		s.enter(StageRetrieve)
+		if err := s.retrieve(want); err != nil {
+			return err
+		}
+		s.enter(StageJudge)
+		for i := done; i < len(s.hits); i++ {
+			if i&255 == 255 && s.Stop != nil && s.Stop() {
+				return ErrStopped
+			}
+			s.consider(s.hits[i])
+		}
+		done = len(s.hits)
+		if len(s.kept) >= s.K || done == len(s.gated.rows) {
+			return nil
+		}
+	}
+}
+
+// retrieve makes hits the nearest rows that pass, with their float32 products. What was there before stays in front.
+func (s *search) retrieve(want int) error {
+	rows, v := s.gated.rows, &s.gated.view.vectors
+	if s.Exact {
+		s.out.Plan = PlanExact
+	}
+	ok := true
+	switch {
+	case s.Exact:
+		s.hits, ok = v.ScanExact(s.Query, rows, want, s.hits[:0], s.Stop)
+	case len(rows) <= want:
+		seen := make(map[uint32]bool, len(s.hits))
+		for _, h := range s.hits {
+			seen[h.Row] = true
+		}
+		for i, row := range rows {
+			if i&1023 == 1023 && s.Stop != nil && s.Stop() {
+				return ErrStopped
+			}
+			if !seen[row] {
+				s.hits = append(s.hits, vector.Hit{Row: row, Score: v.Exact(s.Query, row)})
+			}
+		}
+	default:
+		s.hits, ok = v.Scan(s.Query, rows, want, s.hits[:0], s.Stop)
+	}
+	if !ok {
+		return ErrStopped
+	}
+	return nil
+}
+
+// consider judges one candidate and keeps it if its verdict allows.
+func (s *search) consider(h vector.Hit) {
+	view := &s.gated.view
+	r := Result{Verdict: rules.Eligible, JudgeScore: 1, Decay: 1}
+	s.out.Judged++
+	if s.judge != nil {
+		row := cursor{view: view, row: h.Row, now: s.Gate.ValidAt.UnixNano()}
+		var outcomes *[]rules.Outcome
+		if s.Explain {
+			r.Outcomes = []rules.Outcome{}
+			outcomes = &r.Outcomes
+		}
+		r.Verdict, r.JudgeScore = s.judge.Judge(&row, outcomes)
+		switch r.Verdict {
+		case rules.Ineligible:
+			s.out.Blocked++
+			return
+		case rules.ConditionallyEligible:
+			s.out.Conditional++
+			if s.OnlyEligible {
+				return
+			}
+		}
+	}
+	r.Dense = float64(view.vectors.Exact(s.Query, h.Row))
+	if s.decay >= 0 {
+		r.Decay = s.decayOf(h.Row)
+	}
+	r.Score = Round(s.DenseWeight * r.Dense * r.JudgeScore * r.Decay)
+	r.ID, r.Version, r.Payload = view.ids.at(h.Row), view.versions.at(h.Row), view.payloads.at(h.Row)
+	s.kept = append(s.kept, r)
+}
+
+// decayOf halves with each half-life that has gone by since the row's time; 0.5 where it has none.
+func (s *search) decayOf(row uint32) float64 {
+	at := s.gated.view.cols[s.decay].ints.at(row)
+	if at == missing {
+		return 0.5
+	}
+	age := max(0, float64(s.Gate.ValidAt.UnixNano())-float64(at))
+	return math.Exp2(-age / float64(s.HalfLife))
+}
+
+// Round keeps six decimals of a score, so that replicas with other arithmetic units agree.
+func Round(x float64) float64 { return math.Round(x*1e6) / 1e6 }
+
+// merge orders what is kept and cuts it.
+func (s *search) merge() {
+	slices.SortFunc(s.kept, func(a, b Result) int {
+		return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.ID, b.ID))
+	})
+	if s.MinScore != nil {
+		s.kept = slices.DeleteFunc(s.kept, func(r Result) bool { return r.Score < *s.MinScore })
+	}
+	s.out.Results = s.kept[:min(s.K, len(s.kept))]
+}
