@@ -32,7 +32,10 @@ const (
 // shardRecord is the byte after the service in a key of the shard's own records. Numbers are stored and never reused.
 type shardRecord byte
 
-const shardTime shardRecord = 1 // last stamp, the term and its first stamp
+const (
+	shardTime  shardRecord = 1 // last stamp, the term and its first stamp
+	shardFloor shardRecord = 2 // what the shard's counters were raised to when its history was broken off
+)
 
 const idLen = 16
 
@@ -146,6 +149,11 @@ func nameAfter(key []byte, head int) string {
 		return ""
 	}
 	return string(body[head:])
+}
+
+// ShardFloor is the key of what the shard's counters were raised to.
+func ShardFloor() []byte {
+	return End(append(Begin(core.Partition{}, ServiceShard, 1), byte(shardFloor)))
 }
 
 // ShardTime is the key of the shard's time.

@@ -66,6 +66,7 @@ type Machine struct {
 	sorted  []*partition
 	touched []*partition // by the entry at hand; which those are is derived state, in what order they end is not
 	due     core.ShardTime
+	floor   uint64 // of tokens and revisions
 
 	tx      core.Txn        // of the entry at hand
 	index   uint64          // of the entry at hand
@@ -87,6 +88,9 @@ func (m *Machine) Open(v core.View) error {
 		return err
 	}
 	m.clock, m.saved = c, c
+	if m.floor, err = readFloor(v); err != nil {
+		return err
+	}
 	var from []byte
 	for {
 		p, ok, err := firstPartition(v, from)
