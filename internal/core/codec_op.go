@@ -58,6 +58,8 @@ func (w *writer) op(op Op) {
 		f.uint(op.IfRev)
 	case *KVCheck:
 		w.kvCheck(op)
+	default:
+		w.memberOp(op)
 	}
 }
 
@@ -125,6 +127,9 @@ func (r *reader) systemOp(kind OpKind) Op {
 	case OpNamespaceSet:
 		op := &NamespaceSet{IfVersion: r.int()}
 		r.namespaceConfig(&op.Config)
+		return op
+	}
+	if op := r.memberOp(kind); op != nil {
 		return op
 	}
 	r.fail("unknown op kind %d", kind)

@@ -20,6 +20,7 @@ const (
 	factDenied           byte = 14
 	factRateLimited      byte = 15
 	factNotLeader        byte = 16
+	factWrongMembership  byte = 19
 )
 
 // AppendResult appends the encoding of r, facts included, to dst. Equal results have equal encodings, so that it
@@ -218,6 +219,8 @@ func (w *writer) fact(fact Fact) {
 		w.text(f.Message)
 	case SessionExpired:
 		w.byte(factSessionExpired)
+	case WrongMembership:
+		w.membershipFact(f)
 	default:
 		w.nodeFact(fact)
 	}
@@ -254,6 +257,8 @@ func (r *reader) fact() Fact {
 		return Invalid{Field: r.text(), Reason: r.text(), Message: r.text()}
 	case factSessionExpired:
 		return SessionExpired{}
+	case factWrongMembership:
+		return r.membershipFact()
 	default:
 		return r.nodeFact(number)
 	}

@@ -95,6 +95,7 @@ func allOps() []Op {
 		&TaskCreate{}, &TaskComplete{}, &TaskFail{}, &TaskSnooze{}, &TaskRelease{}, &TaskRenew{}, &TaskDelete{},
 		&TaskRunNow{}, &QueueSet{}, &Grant{}, &Tick{}, &TermStart{}, &NamespaceCreate{}, &NamespaceSet{},
 		&KVPut{}, &KVDelete{}, &KVCheck{},
+		&MembersInit{}, &MemberChange{}, &MemberStep{},
 	}
 }
 
@@ -116,6 +117,7 @@ func allFacts() []Fact {
 		Denied{},
 		RateLimited{},
 		NotLeader{},
+		WrongMembership{},
 	}
 }
 
