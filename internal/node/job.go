@@ -64,7 +64,7 @@ func (n *Node) tickJob(now time.Duration) {
 	}
 	step := &core.MemberStep{Job: j.ID, Version: d.Version}
 	switch {
-	case n.shards[0].now() >= j.Deadline && j.Ending == 0:
+	case j.Ending == 0 && n.shards[0].late(j.Deadline):
 		step.Fail = true
 	case !n.allSettled(&d, now):
 		return
@@ -73,6 +73,13 @@ func (n *Node) tickJob(now time.Duration) {
 	n.Propose(systemPartition, []core.Commit{{Principal: "millrace", Ops: []core.Op{step}}}, func(core.Proposed) {
 		n.jobs.asked.Store(false) // what was refused, or is not known, is looked at again
 	})
+}
+
+// late reports whether the time of a job is over.
+func (s *shard) late(deadline core.ShardTime) bool {
+	s.machineMu.RLock()
+	defer s.machineMu.RUnlock()
+	return s.now() >= s.machine.JobDue(deadline)
 }
 
 // allSettled reports whether the job may go on: every shard is where this directory wants it, and a learner that is to

@@ -18,9 +18,16 @@ const (
 	maxLearners = 4
 	// jobTime is how long a job may take, and a join token holds.
 	jobTime core.Millis = 60 * 60 * 1000
+	// jobGrace is what is left of that at least when a term begins: shard time may step forward by any amount then.
+	jobGrace core.Millis = 10 * 60 * 1000
 	// maxMemberText bounds a name and an address.
 	maxMemberText = 255
 )
+
+// JobDue returns when the running job, or a token, whose time ends at deadline is out of time.
+func (m *Machine) JobDue(deadline core.ShardTime) core.ShardTime {
+	return max(deadline, m.clock.termStart.Add(jobGrace))
+}
 
 // Members returns the directory. Nothing in it changes any more: a change makes another one.
 func (m *Machine) Members() core.Directory { return m.members }
@@ -133,7 +140,7 @@ func (m *Machine) changeMember(d *core.Directory, op *core.MemberChange) (same b
 	}
 	switch op.Do {
 	case core.MemberJoin:
-		return joinMember(d, who, op, stamp)
+		return joinMember(d, who, op, stamp >= m.JobDue(who.TokenUntil))
 	case core.MemberRejoin:
 		return rejoinMember(d, who, op, stamp)
 	case core.MemberSet:
@@ -225,7 +232,7 @@ func addMember(d *core.Directory, op *core.MemberChange, stamp core.ShardTime) c
 }
 
 // joinMember takes a node in that shows its token. The same data directory may come again with it: its answer was lost.
-func joinMember(d *core.Directory, who *core.Member, op *core.MemberChange, stamp core.ShardTime) (same bool, fact core.Fact) {
+func joinMember(d *core.Directory, who *core.Member, op *core.MemberChange, late bool) (same bool, fact core.Fact) {
 	switch {
 	case op.Store == core.StoreID{}:
 		return false, core.Invalid{Field: "store", Reason: "empty", Message: "the id of the data directory is wanted"}
@@ -235,7 +242,7 @@ func joinMember(d *core.Directory, who *core.Member, op *core.MemberChange, stam
 		return true, nil
 	case who.State != core.MemberJoining:
 		return false, core.Invalid{Field: "join_token", Reason: "bad_token", Message: "it was used"}
-	case stamp >= who.TokenUntil:
+	case late:
 		return false, core.Invalid{Field: "join_token", Reason: "expired", Message: "its hour is over"}
 	}
 	who.State, who.Store = core.MemberCatchingUp, op.Store

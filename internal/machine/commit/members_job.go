@@ -14,7 +14,7 @@ func (m *Machine) stepJob(d *core.Directory, op *core.MemberStep) core.Fact {
 		return core.WrongMembership{Reason: "no_job"}
 	case d.Version != op.Version:
 		return core.WrongMembership{Reason: "changed", Node: j.Node}
-	case op.Fail && (m.clock.stamp < j.Deadline || j.Ending != 0):
+	case op.Fail && (m.clock.stamp < m.JobDue(j.Deadline) || j.Ending != 0):
 		return core.WrongMembership{Reason: "not_due", Node: j.Node}
 	case op.Fail:
 		j.Reason = "deadline"
