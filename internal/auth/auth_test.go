@@ -97,6 +97,7 @@ func TestRolesStandForScopes(t *testing.T) {
 		"producer": "task:create,task:read,kv:read,kv:write",
 		"worker":   "task:create,task:work,task:read,kv:read,kv:write",
 		"admin":    "task:create,task:work,task:read,kv:read,kv:write,admin",
+		"operator": "backup",
 	} {
 		if got, ok := ParseRole(role); !ok || got.String() != want {
 			t.Errorf("%s: %s", role, got)

@@ -5,7 +5,8 @@ import "strings"
 // Scopes is a set of what a token allows.
 type Scopes uint16
 
-// The scopes. Admin covers configuration, running a task at once and removing one; it includes no other scope.
+// The scopes. Admin covers configuration, running a task at once and removing one, within the tenant; it includes no other
+// scope. Backup is no tenant's: its holder can read everything that the server has.
 const (
 	TaskCreate Scopes = 1 << iota
 	TaskWork
@@ -13,9 +14,10 @@ const (
 	KVRead
 	KVWrite
 	Admin
+	Backup
 
 	// All is every scope.
-	All = TaskCreate | TaskWork | TaskRead | KVRead | KVWrite | Admin
+	All = TaskCreate | TaskWork | TaskRead | KVRead | KVWrite | Admin | Backup
 )
 
 var scopeNames = [...]struct {
@@ -28,6 +30,7 @@ var scopeNames = [...]struct {
 	{KVRead, "kv:read"},
 	{KVWrite, "kv:write"},
 	{Admin, "admin"},
+	{Backup, "backup"},
 }
 
 // Has reports whether s holds every scope of want.
@@ -60,7 +63,8 @@ func ParseScope(name string) (Scopes, bool) {
 	return 0, false
 }
 
-// ParseRole reads the name of a role, which stands for the scopes that its holder needs: producer, worker or admin.
+// ParseRole reads the name of a role, which stands for the scopes that its holder needs: producer, worker, admin (of a
+// tenant) or operator (of the server).
 func ParseRole(name string) (Scopes, bool) {
 	switch name {
 	case "producer":
@@ -68,7 +72,9 @@ func ParseRole(name string) (Scopes, bool) {
 	case "worker":
 		return TaskCreate | TaskWork | TaskRead | KVRead | KVWrite, true
 	case "admin":
-		return All, true
+		return All &^ Backup, true
+	case "operator":
+		return Backup, true
 	}
 	return 0, false
 }

@@ -30,6 +30,7 @@ type Node struct {
 	upkeep    sync.WaitGroup
 	fatal     chan error
 	full      atomic.Bool
+	backing   atomic.Bool    // a backup is under way
 	leaving   atomic.Bool    // it is about to stop: it leads nothing that another can lead
 	snapFS    env.FS         // that of the store, which makes and takes in snapshots
 	files     chan func()    // work with files, for one goroutine

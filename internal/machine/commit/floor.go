@@ -28,14 +28,17 @@ func readFloor(v core.View) (uint64, error) {
 	return binary.BigEndian.Uint64(row), nil
 }
 
-// BreakOff raises the floor above everything that the shard has given out, and at least to least. It is not of any entry:
-// whoever calls it begins another history with the state as it is then. The machine must be opened anew afterwards.
+// BreakOff raises the floor above everything that the shard has given out, and at least to least; and it forgets who the
+// members were, so that those are the members with whom the server is started. It is not of any entry: whoever calls it
+// begins another history with the state as it is then. The machine must be opened anew afterwards.
 func (m *Machine) BreakOff(tx core.Txn, least uint64) {
 	floor := max(m.floor, least)
 	for _, part := range m.sorted {
 		floor = max(floor, part.counts.rev+floorGap, uint64(part.queue.LastToken())+floorGap)
 	}
 	tx.Set(keys.ShardFloor(), binary.BigEndian.AppendUint64(nil, floor))
+	tx.Delete(keys.ShardConf())
+	tx.Delete(keys.Members())
 }
 
 // Floor returns what every token and revision that is given out is above.

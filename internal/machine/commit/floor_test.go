@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/keys"
 	"github.com/millrace/millrace/internal/machine/commit"
 	"github.com/millrace/millrace/internal/machine/machinetest"
 )
@@ -57,7 +58,14 @@ func TestWhatIsGivenOutAfterAHistoryWasBrokenOffIsAboveWhatMayHaveBeenBefore(t *
 	task, held := b.lease(home, 1)
 	rev := b.put(home, "a")
 	const least = 1 << 50
+	b.tx.Set(keys.ShardConf(), []byte("who votes"))
+	b.tx.Set(keys.Members(), []byte("who is there"))
 	b.m.BreakOff(b.tx, least)
+	for _, key := range [][]byte{keys.ShardConf(), keys.Members()} {
+		if value, ok, err := b.tx.Get(key); ok || err != nil {
+			t.Errorf("key %x is still %q, %v", key, value, err)
+		}
+	}
 	for range 2 { // the second time nothing was given out since
 		b.open()
 		if got := b.m.Floor(); got != least {
