@@ -72,7 +72,7 @@ func (a *app) clusterInit(o *clusterInit) error {
 	token := server.NewToken()
 	d := o.plan
 	d.Dir, d.Now = dir, time.Now()
-	d.Tokens = fmt.Appendf(nil, "tokens:\n  - name: admin\n    tenant: default\n    hash: %s\n    roles: [admin]\n", server.HashToken(token))
+	d.Tokens = fmt.Appendf(nil, "tokens:\n  - name: admin\n    tenant: default\n    hash: %s\n    roles: [admin, operator]\n", server.HashToken(token))
 	made, err := d.Plan()
 	if err != nil {
 		return usageError{err}

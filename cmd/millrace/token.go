@@ -31,6 +31,6 @@ here once.`,
 	}
 	c.Flags().StringVar(&name, "name", "dev", "who holds it: recorded as the creator of tasks")
 	c.Flags().StringVar(&tenant, "tenant", "default", "tenant it belongs to")
-	c.Flags().StringVar(&role, "role", "admin", "producer, worker or admin")
+	c.Flags().StringVar(&role, "role", "admin", "producer, worker, admin (of the tenant) or operator (of the server: backups of all tenants)")
 	return c
 }

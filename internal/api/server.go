@@ -36,6 +36,7 @@ type Options struct {
 	Limits  Limits
 	Logger  *slog.Logger
 	Version string      // of the binary
+	Backups Backups     // default: none can be taken
 	TLS     *tls.Config // default: plain text
 
 	Forward bool         // REST requests for another node are forwarded unless they say otherwise; else their callers are sent there
@@ -169,6 +170,7 @@ func (s *Server) services() []service {
 		{&pb.QueueService_ServiceDesc, &queueService{s: s}},
 		{&pb.ServerService_ServiceDesc, &serverService{s: s}},
 		{&pb.QueueStream_ServiceDesc, &queueStream{s: s}},
+		{&pb.BackupService_ServiceDesc, &backupService{s: s}},
 		{&healthpb.Health_ServiceDesc, &healthService{s: s}},
 	}
 }

@@ -97,6 +97,7 @@ func TestRolesStandForScopes(t *testing.T) {
 		"producer": "task:create,task:read,kv:read,kv:write,ref:read,ref:write,ref:force",
 		"worker":   "task:create,task:work,task:read,kv:read,kv:write,ref:read,ref:write,ref:force",
 		"admin":    "task:create,task:work,task:read,kv:read,kv:write,admin,ref:read,ref:write,ref:force,ref:create,ref:admin",
+		"operator": "backup",
 	} {
 		if got, ok := ParseRole(role); !ok || got.String() != want {
 			t.Errorf("%s: %s", role, got)

@@ -5,7 +5,8 @@ import "strings"
 // Scopes is a set of what a token allows.
 type Scopes uint16
 
-// The scopes. Admin covers configuration, running a task at once and removing one; it includes no other scope.
+// The scopes. Admin covers configuration, running a task at once and removing one, within the tenant; it includes no other
+// scope. Backup is no tenant's: its holder can read everything that the server has.
 const (
 	TaskCreate Scopes = 1 << iota
 	TaskWork
@@ -18,9 +19,10 @@ const (
 	RefForce  // updates that do not descend from what was there
 	RefCreate // repositories
 	RefAdmin  // hidden refs, settings and deletion of repositories
+	Backup    // of all tenants
 
 	// All is every scope.
-	All = TaskCreate | TaskWork | TaskRead | KVRead | KVWrite | Admin | refs | RefCreate | RefAdmin
+	All = TaskCreate | TaskWork | TaskRead | KVRead | KVWrite | Admin | refs | RefCreate | RefAdmin | Backup
 
 	// refs is what who works with repositories needs.
 	refs = RefRead | RefWrite | RefForce
@@ -41,6 +43,7 @@ var scopeNames = [...]struct {
 	{RefForce, "ref:force"},
 	{RefCreate, "ref:create"},
 	{RefAdmin, "ref:admin"},
+	{Backup, "backup"},
 }
 
 // Has reports whether s holds every scope of want.
@@ -73,7 +76,8 @@ func ParseScope(name string) (Scopes, bool) {
 	return 0, false
 }
 
-// ParseRole reads the name of a role, which stands for the scopes that its holder needs: producer, worker or admin.
+// ParseRole reads the name of a role, which stands for the scopes that its holder needs: producer, worker, admin (of a
+// tenant) or operator (of the server).
 func ParseRole(name string) (Scopes, bool) {
 	switch name {
 	case "producer":
@@ -81,7 +85,9 @@ func ParseRole(name string) (Scopes, bool) {
 	case "worker":
 		return TaskCreate | TaskWork | TaskRead | KVRead | KVWrite | refs, true
 	case "admin":
-		return All, true
+		return All &^ Backup, true
+	case "operator":
+		return Backup, true
 	}
 	return 0, false
 }

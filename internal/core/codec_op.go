@@ -60,6 +60,8 @@ func (w *writer) op(op Op) {
 		w.kvCheck(op)
 	case *RefTxn, *RepoCreate, *RepoSet, *RepoDelete, *RepoUndelete:
 		w.refOp(op)
+	case *MembersInit, *MemberChange, *MemberStep:
+		w.memberOp(op)
 	default:
 		w.searchOp(op)
 	}
@@ -131,6 +133,9 @@ func (r *reader) systemOp(kind OpKind) Op {
 	case OpNamespaceSet:
 		op := &NamespaceSet{IfVersion: r.int()}
 		r.namespaceConfig(&op.Config)
+		return op
+	}
+	if op := r.memberOp(kind); op != nil {
 		return op
 	}
 	return r.searchOp(kind)

@@ -21,6 +21,7 @@ const (
 	factRateLimited      byte = 15
 	factNotLeader        byte = 16
 	factRefRefused       byte = 17
+	factWrongMembership  byte = 19
 )
 
 // AppendResult appends the encoding of r, facts included, to dst. Equal results have equal encodings, so that it
@@ -228,6 +229,8 @@ func (w *writer) fact(fact Fact) {
 	case RefRefused:
 		w.byte(factRefRefused)
 		w.refRefused(f)
+	case WrongMembership:
+		w.membershipFact(f)
 	default:
 		w.nodeFact(fact)
 	}
@@ -266,6 +269,8 @@ func (r *reader) fact() Fact {
 		return SessionExpired{}
 	case factRefRefused:
 		return r.refRefused()
+	case factWrongMembership:
+		return r.membershipFact()
 	default:
 		return r.nodeFact(number)
 	}

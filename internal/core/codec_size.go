@@ -59,6 +59,8 @@ func opSize(op Op) int {
 		return opHeader + len(op.Keyspace) + 2*nameBytes + len(op.Key) + len(op.Value) + varintBytes + 4
 	case *RefTxn, *RepoCreate, *RepoSet, *RepoDelete, *RepoUndelete:
 		return refOpSize(op)
+	case *MembersInit, *MemberChange:
+		return memberOpSize(op)
 	default: // the ops of fixed size: ids, tokens, times
 		if n := searchOpSize(op); n > 0 {
 			return n

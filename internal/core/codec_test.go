@@ -103,6 +103,7 @@ func allOps() []Op {
 		&TaskRunNow{}, &QueueSet{}, &Grant{}, &Tick{}, &TermStart{}, &NamespaceCreate{}, &NamespaceSet{},
 		&KVPut{}, &KVDelete{}, &KVCheck{}, &RefTxn{}, &RepoCreate{}, &RepoSet{}, &RepoDelete{}, &RepoUndelete{},
 		&VectorUpsert{}, &VectorDelete{}, &CollectionSet{}, &CollectionDelete{}, &RulesetPut{}, &RecordingPut{},
+		&MembersInit{}, &MemberChange{}, &MemberStep{},
 	}
 }
 
@@ -126,6 +127,7 @@ func allFacts() []Fact {
 		NotLeader{},
 		RefRefused{},
 		SearchState{}, DimMismatch{}, VersionMismatch{},
+		WrongMembership{},
 	}
 }
 

@@ -24,6 +24,9 @@ const (
 	OpNamespaceCreate OpKind = 16
 	OpNamespaceSet    OpKind = 17
 	OpTaskRunNow      OpKind = 18
+	OpMembersInit     OpKind = 19
+	OpMemberChange    OpKind = 20
+	OpMemberStep      OpKind = 21
 
 	OpKVPut         OpKind = 32
 	OpKVDelete      OpKind = 33

@@ -27,12 +27,17 @@ const (
 	systemCounter   systemRecord = 1 // last tenant
 	systemTenant    systemRecord = 2 // by name
 	systemNamespace systemRecord = 3 // by tenant and name
+	systemMembers   systemRecord = 4 // the cluster's members and the last change of them
 )
 
 // shardRecord is the byte after the service in a key of the shard's own records. Numbers are stored and never reused.
 type shardRecord byte
 
-const shardTime shardRecord = 1 // last stamp, the term and its first stamp
+const (
+	shardTime  shardRecord = 1 // last stamp, the term and its first stamp
+	shardFloor shardRecord = 2 // what the shard's counters were raised to when its history was broken off
+	shardConf  shardRecord = 3 // which replicas vote and learn, and the index that said so
+)
 
 const idLen = 16
 
@@ -148,10 +153,23 @@ func nameAfter(key []byte, head int) string {
 	return string(body[head:])
 }
 
+// ShardFloor is the key of what the shard's counters were raised to.
+func ShardFloor() []byte {
+	return End(append(Begin(core.Partition{}, ServiceShard, 1), byte(shardFloor)))
+}
+
 // ShardTime is the key of the shard's time.
 func ShardTime() []byte {
 	return End(append(Begin(core.Partition{}, ServiceShard, 1), byte(shardTime)))
 }
+
+// ShardConf is the key of the configuration of the shard's log: which replicas there are.
+func ShardConf() []byte {
+	return End(append(Begin(core.Partition{}, ServiceShard, 1), byte(shardConf)))
+}
+
+// Members is the key of the directory of the cluster's members.
+func Members() []byte { return End(beginSystem(systemMembers, 0)) }
 
 // DecodePartition reads the ten bytes of AppendPartition, and nothing else.
 func DecodePartition(b []byte) (p core.Partition, ok bool) {

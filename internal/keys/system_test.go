@@ -24,6 +24,9 @@ func TestSystemKeysAreFrozen(t *testing.T) {
 	wantKey(t, "tenant", Tenant("acme"), system+"06"+"02"+"61636d65"+"00")
 	wantKey(t, "namespace", Namespace(0x01020304, "shop"), system+"06"+"03"+"01020304"+"73686f70"+"00")
 	wantKey(t, "shard time", ShardTime(), system+"07"+"01"+"00")
+	wantKey(t, "shard configuration", ShardConf(), system+"07"+"03"+"00")
+	wantKey(t, "members", Members(), system+"06"+"04"+"00")
+	wantKey(t, "shard floor", ShardFloor(), system+"07"+"02"+"00")
 }
 
 func inRange(key, from, to []byte) bool { return Compare(from, key) <= 0 && Compare(key, to) < 0 }

@@ -48,6 +48,9 @@ func (s *shard) applyAll(a *replog.Apply) error {
 // applyEntry applies one entry and publishes it. What needs no more than its own results is answered on the way (early),
 // the rest afterwards.
 func (s *shard) applyEntry(e replog.Entry) error {
+	if e.Conf {
+		return s.applyConf(e)
+	}
 	if len(e.Data) == 0 { // opens a term
 		if err := s.store.Apply(e.Index, func(*store.Txn) error { return nil }); err != nil {
 			return err
@@ -95,7 +98,11 @@ func (s *shard) applyEntry(e replog.Entry) error {
 	s.due.Store(int64(s.machine.Due()))
 	s.lastSeen.Store(int64(entry.Stamp))
 	out := s.disp.applied(s.machine, f, &applied, at)
+	members := s.machine.Members()
 	s.machineMu.Unlock()
+	if s.id == 0 {
+		s.n.learn(members)
+	}
 	s.publish(e.Index)
 	if f != nil {
 		s.answer(f, entry, applied.Results, at)
@@ -175,7 +182,7 @@ func (s *shard) answer(f *inflight, entry *core.Entry, results []core.Result, at
 
 // noteHash remembers the apply hash at round indexes, for replicas to compare.
 func (s *shard) noteHash(index uint64) {
-	if s.alone || index%hashEvery != 0 {
+	if s.alone.Load() || index%hashEvery != 0 {
 		return
 	}
 	_, hash := s.store.Applied()

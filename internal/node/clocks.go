@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"sync"
 	"time"
+
+	"github.com/millrace/millrace/internal/core"
 )
 
 // clocks is what a node knows of its peers' wall clocks. They decide one thing: whether shard time may step forward to the
@@ -39,9 +41,7 @@ func (c *clocks) ask(n *Node, now time.Duration) {
 		return
 	}
 	msg := clockMessage(n.o.Clock.Wall(), now, 0)
-	for _, p := range n.o.Peers {
-		n.o.Network.Send(p.Replica, 0, false, msg)
-	}
+	n.others(func(m *core.Member) { n.send(m.Replica, 0, false, msg) })
 }
 
 // clockMessage is a question, whose answered is 0, or the answer to one that was asked at the peer's boot time.
@@ -61,7 +61,7 @@ func (c *clocks) take(n *Node, from uint64, b []byte) {
 	asked, answered := time.Duration(binary.BigEndian.Uint64(b[8:])), time.Duration(binary.BigEndian.Uint64(b[16:]))
 	now := n.o.Clock.Boot()
 	if answered == 0 {
-		n.o.Network.Send(from, 0, false, clockMessage(n.o.Clock.Wall(), 0, max(asked, 1)))
+		n.send(from, 0, false, clockMessage(n.o.Clock.Wall(), 0, max(asked, 1)))
 		return
 	}
 	trip := now - answered
@@ -87,5 +87,5 @@ func (c *clocks) agree(n *Node) bool {
 			near++
 		}
 	}
-	return 2*near > 1+len(n.o.Peers)
+	return 2*near > max(len(n.who().voters()), 1)
 }

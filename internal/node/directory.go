@@ -125,8 +125,8 @@ func (n *Node) Leader(p core.Partition) (address string, here, known bool) {
 	if leader == n.o.Replica {
 		return "", true, s.ready.Load()
 	}
-	if peer := n.peer(leader); peer != nil {
-		return peer.Address, false, true
+	if m := n.who().member(leader); m != nil {
+		return m.API, false, true
 	}
 	return "", false, false
 }

@@ -87,7 +87,7 @@ func (f *fetch) ask(now time.Duration) {
 		return
 	}
 	f.asked = now
-	f.s.n.o.Network.Send(f.offer.From, f.s.id, false, f.at.append([]byte{peerSnapshotAsk}))
+	f.s.n.send(f.offer.From, f.s.id, false, f.at.append([]byte{peerSnapshotAsk}))
 }
 
 // tickFetch asks again for what did not come, and gives up a leader that does not answer.

@@ -75,11 +75,20 @@ func (s *shard) install(in *installing) error {
 		s.machineMu.Unlock()
 		return fmt.Errorf("install snapshot at entry %d: %w", f.snap.Index, err)
 	}
+	conf, err := s.n.readConf(s.store)
+	if err != nil {
+		s.machineMu.Unlock()
+		return fmt.Errorf("install snapshot at entry %d: %w", f.snap.Index, err)
+	}
+	s.conf.Store(&conf)
 	s.machine = m
 	s.due.Store(int64(m.Due()))
 	s.lastSeen.Store(int64(m.LastStamp()))
 	s.hashes.restart()
 	s.machineMu.Unlock()
+	if s.id == 0 {
+		s.n.learn(m.Members())
+	}
 	if err := fault.Point("node.snapshot_installed"); err != nil {
 		return err
 	}

@@ -13,8 +13,8 @@ import (
 // notLeading says why this node takes no proposal for the shard, and who does.
 func (s *shard) notLeading() core.Fact {
 	if leader := s.leader.Load(); leader != s.n.o.Replica {
-		if p := s.n.peer(leader); p != nil && p.Address != "" {
-			return core.NotLeader{Leader: p.Address}
+		if m := s.n.who().member(leader); m != nil && m.API != "" {
+			return core.NotLeader{Leader: m.API}
 		}
 	}
 	return core.Unavailable{Reason: "no_leader"}
@@ -120,8 +120,12 @@ const (
 
 // home returns the replica that a shard is led by when all are well: shards are dealt out to the nodes in turn.
 func (s *shard) home() uint64 {
-	nodes := s.n.voters()
-	return nodes[int(s.id)%len(nodes)]
+	voters, conf := s.n.who().voters(), s.core.Conf()
+	voters = slices.DeleteFunc(voters, func(id uint64) bool { return !slices.Contains(conf.Voters, id) })
+	if len(voters) == 0 {
+		return s.n.o.Replica
+	}
+	return voters[int(s.id)%len(voters)]
 }
 
 // spread hands the shard to the replica it is at home with, once that has all of the log.

@@ -30,6 +30,7 @@ type Node struct {
 	upkeep    sync.WaitGroup
 	fatal     chan error
 	full      atomic.Bool
+	backing   atomic.Bool    // a backup is under way
 	leaving   atomic.Bool    // it is about to stop: it leads nothing that another can lead
 	snapFS    env.FS         // that of the store, which makes and takes in snapshots
 	files     chan func()    // work with files, for one goroutine
@@ -38,7 +39,11 @@ type Node struct {
 	batches   *obs.Histogram // commits of each entry proposed
 	clocks    clocks
 	forwards  forwards
-	moved     notifier      // the leader of a shard has changed, or serves
+	moved     notifier // the leader of a shard has changed, or serves
+	roster    atomic.Pointer[roster]
+	jobs      jobs
+	leaves    sync.Mutex // guards goodbyes
+	goodbyes  []goodbye
 	cuts      cuts          // what keeps the log short owns it
 	tendAt    time.Duration // with Options.Manual: when to look after the disk
 
@@ -63,6 +68,7 @@ func Open(o Options) (*Node, error) {
 		namespaces: make(map[nsKey]core.NamespaceInfo), partitions: make(map[core.Partition]core.ShardID),
 		batches: entryBatches(), files: make(chan func(), fileWork), snapFS: o.Store.FS(),
 	}
+	n.roster.Store(startRoster(&o))
 	if err := n.finishInstalls(); err != nil {
 		return nil, err
 	}
@@ -86,6 +92,10 @@ func Open(o Options) (*Node, error) {
 		go s.applyLoop()
 		s.poke()
 	}
+	if o.Network != nil && o.StoreID != (core.StoreID{}) {
+		n.upkeep.Add(1)
+		go n.register()
+	}
 	n.upkeep.Add(2)
 	go n.keep()
 	go n.workFiles()
@@ -93,8 +103,10 @@ func Open(o Options) (*Node, error) {
 }
 
 func (n *Node) openShard(id core.ShardID) (*shard, error) {
-	if err := replog.Bootstrap(n.o.Log, id); err != nil {
-		return nil, err
+	if !n.o.Joining {
+		if err := replog.Bootstrap(n.o.Log, id); err != nil {
+			return nil, err
+		}
 	}
 	st, err := n.o.Store.Shard(id)
 	if err != nil {
@@ -102,7 +114,9 @@ func (n *Node) openShard(id core.ShardID) (*shard, error) {
 	}
 	log := n.o.Log.State(id)
 	applied, _ := st.Applied()
-	applied = max(applied, replog.FirstIndex)
+	if !n.o.Joining {
+		applied = max(applied, replog.FirstIndex)
+	}
 	if last := max(log.Last, log.CutIndex); last < applied && n.o.Unsynced {
 		// Without fsync a power cut may take the log's end and leave the state that was written from it.
 		n.o.Logger.Warn("log lost by a power cut; going on from the stored state", "shard", id, "last", last, "applied", applied)
@@ -114,9 +128,13 @@ func (n *Node) openShard(id core.ShardID) (*shard, error) {
 	if err != nil {
 		return nil, err
 	}
+	conf, err := n.readConf(st)
+	if err != nil {
+		return nil, err
+	}
 	c, err := replog.New(replog.Config{
-		Shard: id, Replica: n.o.Replica, Voters: n.voters(), Applied: applied, Log: n.o.Log, Logger: n.o.Logger,
-		Head: []byte{peerRaft},
+		Shard: id, Replica: n.o.Replica, Conf: conf, Applied: applied, Log: n.o.Log, Logger: n.o.Logger,
+		Head: []byte{peerRaft}, May: func(from uint64) bool { return !n.Gone(from) },
 	})
 	if err != nil {
 		return nil, err
@@ -128,13 +146,18 @@ func (n *Node) openShard(id core.ShardID) (*shard, error) {
 	s.snap.made, s.snap.fetched = make(chan madeSnapshot, 1), make(chan *fetch, 1)
 	s.rounds.number = n.boot
 	s.disp = newDispatcher(s)
-	s.alone = c.Status().Single
+	s.alone.Store(c.Status().Alone)
+	s.conf.Store(&conf)
+	s.confIndex = conf.Index
+	if id == 0 {
+		n.learn(m.Members())
+	}
 	s.nextTick = n.o.Clock.Boot() + n.o.TickEvery
 	s.waits.max = n.o.Waits
 	s.applied.Store(applied)
 	s.due.Store(int64(m.Due()))
 	s.lastSeen.Store(int64(m.LastStamp()))
-	if s.alone {
+	if c.Status().Single {
 		if err := c.Campaign(); err != nil {
 			return nil, fmt.Errorf("campaign: %w", err)
 		}
@@ -149,16 +172,6 @@ func openMachine(id core.ShardID, st *store.Shard) (*commit.Machine, error) {
 		return nil, fmt.Errorf("rebuild indexes: %w", err)
 	}
 	return m, nil
-}
-
-// voters returns the numbers of all nodes, ascending.
-func (n *Node) voters() []uint64 {
-	out := []uint64{n.o.Replica}
-	for _, p := range n.o.Peers {
-		out = append(out, p.Replica)
-	}
-	slices.Sort(out)
-	return out
 }
 
 // Fatal delivers the error that ends this node: it serves no more, and the process must end without retrying.

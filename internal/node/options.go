@@ -13,10 +13,20 @@ import (
 
 // Options of a node. A zero field means its default where one is named.
 type Options struct {
-	Name     string  // of this node, for people
-	Replica  uint64  // this node's number, that of its replica in every shard; default 1
-	Peers    []Peer  // the other nodes, by number; none: this node is the only one
-	Address  string  // where clients reach this node
+	Name    string // of this node, for people
+	Replica uint64 // this node's number, that of its replica in every shard; default 1
+	Peers   []Peer // the other nodes, by number; none: this node is the only one
+	Address string // where clients reach this node
+	Node    uint64 // this node's number, which messages travel by; default Replica
+	// PeerAddress and HTTP are where its peers, and clients of its REST edge, reach it: for the directory of members.
+	PeerAddress, HTTP string
+	StoreID           core.StoreID // names the data directory, for the directory of members; zeros: it is told to nobody
+	Joining           bool         // the node was taken in later: its logs begin with snapshots
+	// OnMembers is told who is to be reached, when that changes; it does not wait.
+	OnMembers func([]core.Member)
+	// OnRemoved is told that this node was removed, before Fatal is.
+	OnRemoved func()
+
 	Network  Network // between the nodes; required with Peers
 	Shards   int     // how many shards the node hosts; default 1, at most 64
 	Dir      string  // of the data, for the free-space check; required
@@ -62,6 +72,7 @@ type Ballast interface {
 func (o Options) withDefaults() Options {
 	o.Name = cmp.Or(o.Name, "n1")
 	o.Replica = cmp.Or(o.Replica, 1)
+	o.Node = cmp.Or(o.Node, o.Replica)
 	o.Shards = cmp.Or(o.Shards, 1)
 	o.EntryBytes = cmp.Or(o.EntryBytes, 256<<10)
 	o.EntryCommits = cmp.Or(o.EntryCommits, 512)

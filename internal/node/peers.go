@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"encoding/binary"
 	"time"
 
@@ -9,9 +10,9 @@ import (
 	"github.com/millrace/millrace/internal/replog"
 )
 
-// Network carries messages to the other replicas of this node's shards. Replicas have the numbers of their nodes.
+// Network carries messages to the replicas of this node's shards on other nodes.
 type Network interface {
-	// Send takes a message for a replica of a shard, or drops it: it does not wait. msg is not changed afterwards. What is
+	// Send takes a message for a node's replica of a shard, or drops it: it does not wait. msg is not changed afterwards. What is
 	// bulk may be overtaken by what is not. It reports false when the message was dropped.
 	Send(to uint64, shard core.ShardID, bulk bool, msg []byte) bool
 }
@@ -20,7 +21,13 @@ type Network interface {
 type Peer struct {
 	Replica uint64
 	Address string // where clients reach its native API, for those who are sent there
+	Node    uint64 // which messages travel by; 0: the number of the replica
+	Name    string // for people
+	// Peer and HTTP are where its peers, and clients of its REST edge, reach it: for the directory of members.
+	Peer, HTTP string
 }
+
+func (p *Peer) node() uint64 { return cmp.Or(p.Node, p.Replica) }
 
 // The first byte of a message between replicas.
 const (
@@ -39,6 +46,10 @@ const (
 	peerSnapshotAsk byte = 6
 	// peerSnapshotPart is that part: the place, and the bytes there.
 	peerSnapshotPart byte = 7
+	// peerConf is what the leader of a shard tells that of shard 0 of its configuration (takeConf).
+	peerConf byte = 8
+	// peerGone tells who was removed: the replica (8 bytes) that is nobody's any more.
+	peerGone byte = 9
 )
 
 type peerMessage struct {
@@ -46,13 +57,20 @@ type peerMessage struct {
 	msg  []byte
 }
 
-// Receive takes a message that another replica sent. msg is the node's from here on.
-func (n *Node) Receive(from uint64, shard core.ShardID, msg []byte) {
-	if int(shard) >= len(n.shards) || len(msg) == 0 || n.peer(from) == nil {
+// Receive takes a message that another node sent. msg is the node's from here on.
+func (n *Node) Receive(node uint64, shard core.ShardID, msg []byte) {
+	from := n.who().replicaOf(node)
+	if int(shard) >= len(n.shards) || len(msg) == 0 || from == 0 || node == n.o.Node {
 		return
 	}
 	s := n.shards[shard]
 	switch msg[0] {
+	case peerConf:
+		n.takeConf(shard, msg[1:])
+		return
+	case peerGone:
+		n.takeGone(msg[1:])
+		return
 	case peerClock:
 		n.clocks.take(n, from, msg[1:])
 		return
@@ -85,16 +103,6 @@ func (n *Node) Receive(from uint64, shard core.ShardID, msg []byte) {
 	s.poke()
 }
 
-// peer returns the peer of a number, or nil.
-func (n *Node) peer(replica uint64) *Peer {
-	for i := range n.o.Peers {
-		if n.o.Peers[i].Replica == replica {
-			return &n.o.Peers[i]
-		}
-	}
-	return nil
-}
-
 // takeMessages gives the log what peers sent.
 func (s *shard) takeMessages(in []peerMessage) {
 	for _, m := range in {
@@ -115,7 +123,7 @@ func (s *shard) takeMessages(in []peerMessage) {
 // send hands messages of the log to the network.
 func (s *shard) send(out []replog.Message) {
 	for _, m := range out {
-		sent := s.n.o.Network.Send(m.To, s.id, m.Bulk, m.Data)
+		sent := s.n.send(m.To, s.id, m.Bulk, m.Data)
 		switch {
 		case m.Snapshot && sent:
 			if s.snap.offers != nil {
@@ -149,7 +157,7 @@ func (s *shard) sendReport(now time.Duration) {
 	}
 	s.report.next = now + reportEvery
 	followers := s.core.Followers()
-	if len(followers) != len(s.n.o.Peers) {
+	if len(followers)+1 < len(s.core.Conf().Replicas()) {
 		return // this very tick has ended its leadership: nothing is known of the others
 	}
 	safe := s.applied.Load()
@@ -162,7 +170,7 @@ func (s *shard) sendReport(now time.Duration) {
 	msg = binary.BigEndian.AppendUint64(msg, safe)
 	msg = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(msg, h.index), h.hash)
 	for _, f := range followers {
-		s.n.o.Network.Send(f.Replica, s.id, false, msg)
+		s.n.send(f.Replica, s.id, false, msg)
 	}
 }
 

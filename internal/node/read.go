@@ -19,16 +19,16 @@ func (s *shard) at(p core.Partition) core.At {
 // ever acknowledged, but for an entry it is applying, which whoever looks at the store waits for. With more voters a
 // majority confirms what index that is, whoever leads.
 func (s *shard) barrier(ctx context.Context, o core.ReadOptions) error {
-	if !o.Stale && s.alone && !s.ready.Load() {
+	if !o.Stale && s.alone.Load() && !s.ready.Load() {
 		return core.Unavailable{Reason: "no_leader"}
 	}
-	if (o.Stale || s.alone) && s.applied.Load() >= o.MinIndex {
+	if (o.Stale || s.alone.Load()) && s.applied.Load() >= o.MinIndex {
 		return nil
 	}
 	timer := s.n.o.Clock.NewTimer(s.n.o.ReadWait)
 	defer timer.Stop()
 	min := o.MinIndex
-	if !o.Stale && !s.alone {
+	if !o.Stale && !s.alone.Load() {
 		index, fact := s.confirm(ctx, timer.C())
 		if fact != nil {
 			return fact

@@ -95,7 +95,7 @@ func (n *Node) Reading(p core.Partition) (may func() bool, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.alone {
+	if s.alone.Load() {
 		return s.ready.Load, nil
 	}
 	if s.confirmsItself() {

@@ -70,7 +70,7 @@ type shard struct {
 	inboxDropped uint64
 
 	wake  chan struct{}
-	alone bool // this replica is the only voter
+	alone atomic.Bool // this replica was the only one from the start on: there is nobody to ask
 
 	pendMu  sync.Mutex // guards pending
 	pending map[uint64]*inflight
@@ -92,6 +92,9 @@ type shard struct {
 	spreadAt   time.Duration // when it next looks where the shard is at home
 	move       move
 	snap       snapshots
+	confIndex  uint64                   // of the configuration that Raft goes by
+	confAt     time.Duration            // boot time before which no change of it is proposed again
+	heard      map[uint64]time.Duration // by replica, when the leader last heard of it
 
 	timers   atomic.Bool // a Tick is proposed and not applied
 	ready    atomic.Bool // leads, and applied an entry of its own term; changed under role's lock
@@ -107,9 +110,11 @@ type shard struct {
 	rounds   rounds
 	hashes   hashes
 	standing standing
-	leader   atomic.Uint64 // who leads, as far as this replica knows; 0 = nobody
-	safe     atomic.Uint64 // every replica has all entries up to here
-	scratch  []byte        // the applier's
+	leader   atomic.Uint64               // who leads, as far as this replica knows; 0 = nobody
+	safe     atomic.Uint64               // every replica has all entries up to here
+	scratch  []byte                      // the applier's
+	conf     atomic.Pointer[replog.Conf] // as applied; the applier's to change
+	reached  atomic.Pointer[[]uint64]    // replicas that were heard of lately, by the leader; ascending
 }
 
 type appendDone struct {
@@ -236,10 +241,13 @@ func (s *shard) turn() error {
 	if now := s.n.o.Clock.Boot(); now >= s.nextTick {
 		s.core.Tick()
 		s.nextTick = now + s.n.o.TickEvery
-		if !s.alone {
+		if !s.alone.Load() {
 			s.sendReport(now)
 			s.spread(now)
 			s.tickSnapshots(now)
+		}
+		if err := s.tickMembers(now); err != nil {
+			return err
 		}
 	}
 	return s.step()
@@ -254,7 +262,7 @@ func (s *shard) sleep() time.Duration {
 			d = min(d, core.Millis(due-s.now()).Duration())
 		}
 	}
-	if !s.alone {
+	if !s.alone.Load() {
 		if retry, waits := s.rounds.due(); waits {
 			d = min(d, retry-now)
 		}
@@ -270,7 +278,7 @@ func (s *shard) sleep() time.Duration {
 // step takes in what happened and hands out what follows, until nothing follows.
 func (s *shard) step() error {
 	s.submit()
-	if !s.alone {
+	if !s.alone.Load() {
 		if err := s.checkHashes(); err != nil {
 			return err
 		}
@@ -285,7 +293,7 @@ func (s *shard) step() error {
 		if err := s.lead(); err != nil {
 			return err
 		}
-		if !s.alone {
+		if !s.alone.Load() {
 			if round := s.rounds.next(s.n.o.Clock.Boot()); round != "" {
 				s.core.ReadIndex(round)
 			}
@@ -335,6 +343,7 @@ func (s *shard) takeIn() error {
 			return err
 		}
 	}
+	s.reconfigured()
 	return nil
 }
 

@@ -2,6 +2,7 @@ package node
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/replog"
 	"github.com/millrace/millrace/internal/store"
 )
 
@@ -59,6 +61,7 @@ type snapshots struct {
 // keptSnapshot is a snapshot that followers can have.
 type keptSnapshot struct {
 	snap store.Snapshot
+	conf replog.Conf // of the shard, at its index
 	dir  string
 	lost atomic.Bool // its files cannot be read
 
@@ -183,6 +186,12 @@ func (s *shard) makeSnapshot() {
 		if m.kept.snap, m.err = s.store.Export(dir); m.err == nil {
 			m.term, m.err = s.n.o.Log.Term(s.id, m.kept.snap.Index)
 		}
+		if m.err == nil {
+			m.kept.conf, m.err = s.n.readConf(s.store)
+		}
+		if m.err == nil && m.kept.conf.Index > m.kept.snap.Index {
+			m.err = errors.New("the configuration changed meanwhile")
+		}
 		sn.made <- m // there is one at a time
 		s.poke()
 	}
@@ -197,6 +206,9 @@ func (s *shard) makeSnapshot() {
 func (s *shard) keepSnapshot(m madeSnapshot) {
 	sn, now := &s.snap, s.n.o.Clock.Boot()
 	sn.making = false
+	if m.err == nil && !covers(m.kept.conf, s.core.Conf()) {
+		m.err = errors.New("it does not know who came meanwhile")
+	}
 	if m.err != nil || !s.leading {
 		if m.err != nil {
 			s.n.o.Logger.Warn("snapshot not made", "shard", s.id, "error", m.err)
@@ -216,7 +228,7 @@ func (s *shard) keepSnapshot(m madeSnapshot) {
 	if plantedBug("double_apply_after_snapshot") {
 		index--
 	}
-	s.core.Keep(index, m.term, k.snap.Append(nil))
+	s.core.Keep(index, m.term, k.conf, k.snap.Append(nil))
 	s.n.o.Logger.Info("snapshot made", "shard", s.id, "index", k.snap.Index, "keys", k.snap.Keys, "files", len(k.snap.Files))
 }
 
@@ -273,7 +285,7 @@ func (s *shard) serveAsk(from uint64, msg []byte) {
 		k.lost.Store(true)
 		return
 	}
-	s.n.o.Network.Send(from, s.id, true, out)
+	s.n.send(from, s.id, true, out)
 	s.snap.count.sent.Add(uint64(len(out) - len(head)))
 }
 

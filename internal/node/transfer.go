@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -110,10 +109,15 @@ func (s *shard) moves(st replog.Status) bool {
 func (s *shard) heir(to, last uint64) (best replog.Progress) {
 	reached, knows := s.n.o.Network.(reacher)
 	alone := 1 + to
+	who := s.n.who()
 	for _, f := range s.core.Followers() {
+		m := who.member(f.Replica)
+		if f.Learner || m == nil || m.State == core.MemberRemoving {
+			continue
+		}
 		reachable := f.Active
 		if knows {
-			reachable = reached.Reaches(f.Replica)
+			reachable = reached.Reaches(m.Node)
 		}
 		if !reachable || to != 0 && f.Replica != to {
 			continue
@@ -165,7 +169,7 @@ func (s *shard) elsewhere() bool {
 // is given: for a node that is about to stop. It returns when others lead, as soon as it is known that nobody can, and
 // when ctx ends, with the number of shards that stayed.
 func (n *Node) HandOver(ctx context.Context) (stayed int) {
-	if len(n.o.Peers) == 0 {
+	if !n.hasOthers() {
 		return 0
 	}
 	n.leaving.Store(true)
@@ -189,11 +193,12 @@ func (n *Node) HandOver(ctx context.Context) (stayed int) {
 // Transfer moves the leadership of a shard that this node leads to another node, and returns when that leads. Errors:
 // core.Invalid for a shard or a node that there is not, core.NotLeader and core.Unavailable when this node does not lead,
 // core.Unavailable when the other is not reached, does not catch up before ctx ends, or gives it back.
-func (n *Node) Transfer(ctx context.Context, shard core.ShardID, to uint64) error {
+func (n *Node) Transfer(ctx context.Context, shard core.ShardID, node uint64) error {
+	to := n.who().replicaOf(node)
 	switch {
 	case int(shard) >= len(n.shards):
 		return core.Invalid{Field: "shard", Message: "there is no such shard"}
-	case to != n.o.Replica && n.peer(to) == nil:
+	case to == 0:
 		return core.Invalid{Field: "to", Message: "there is no such node"}
 	}
 	s := n.shards[shard]
@@ -229,7 +234,12 @@ func (n *Node) Transfer(ctx context.Context, shard core.ShardID, to uint64) erro
 // reaches reports whether this node has a connection to any other, or cannot tell.
 func (n *Node) reaches() bool {
 	reached, knows := n.o.Network.(reacher)
-	return !knows || slices.ContainsFunc(n.o.Peers, func(p Peer) bool { return reached.Reaches(p.Replica) })
+	if !knows {
+		return true
+	}
+	any := false
+	n.others(func(m *core.Member) { any = any || reached.Reaches(m.Node) })
+	return any
 }
 
 // Keep has a shard stay with this node once it leads it, instead of going home: until it leads it no more.
@@ -265,9 +275,10 @@ type Standing struct {
 	Term    uint64
 	Commit  uint64 // index up to which the log is known here to be committed
 	Applied uint64
-	First   uint64 // start of the log: what was before is cut off
-	Last    uint64 // end of the log
-	Changes uint64 // of who leads, seen since the start
+	First   uint64      // start of the log: what was before is cut off
+	Last    uint64      // end of the log
+	Changes uint64      // of who leads, seen since the start
+	Conf    replog.Conf // as applied here, by replica
 }
 
 // Standings tells how every shard stands on this node, by number.
@@ -282,7 +293,7 @@ func (n *Node) Standings() []Standing {
 func (s *shard) stand() Standing {
 	applied := s.applied.Load() // first: it is never ahead of what is committed
 	return Standing{
-		First: s.n.o.Log.State(s.id).First, Shard: s.id, Leader: s.leader.Load(), Serves: s.ready.Load(), Term: s.standing.term.Load(), Applied: applied,
+		First: s.n.o.Log.State(s.id).First, Shard: s.id, Leader: s.n.who().nodeOf(s.leader.Load()), Conf: *s.conf.Load(), Serves: s.ready.Load(), Term: s.standing.term.Load(), Applied: applied,
 		Commit: max(s.standing.commit.Load(), applied), Last: max(s.standing.last.Load(), applied), Changes: s.standing.changes.Load(),
 	}
 }

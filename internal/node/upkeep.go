@@ -41,7 +41,7 @@ func (n *Node) tend() error {
 	full := n.logFull()
 	for i, s := range n.shards {
 		d := s.store.Durable()
-		if !s.alone && !full {
+		if !s.alone.Load() && !full {
 			d = min(d, s.safe.Load()) // a replica that is behind needs the rest
 		}
 		if hold := s.snap.hold.Load(); hold > 0 {

@@ -21,11 +21,13 @@ import (
 type Config struct {
 	Shard   core.ShardID
 	Replica uint64   // this replica's id, never 0 and never reused
-	Voters  []uint64 // the configuration at index Applied
+	Conf    Conf     // the configuration at index Applied; without any replica: Voters, or none if there are none
+	Voters  []uint64 // what the shard begins with
 	Applied uint64   // durably applied index of the store; entries up to it are not handed out again
 	Log     *Log
 	Logger  *slog.Logger
-	Head    []byte // begins every message, for what carries them; Step takes what follows it
+	May     func(from uint64) bool // whether messages of a replica are taken; nil: all are
+	Head    []byte                 // begins every message, for what carries them; Step takes what follows it
 
 	ElectionTicks       int    // ticks without a leader before an election, up to twice as many; default 10
 	HeartbeatTicks      int    // default 1
@@ -53,6 +55,7 @@ var ErrLogFull = errors.New("too many uncommitted bytes")
 // Entry is one committed entry to apply. Data is empty for the entry that opens a term.
 type Entry struct {
 	Index, Term uint64
+	Conf        bool // Data changes the configuration: Conf.After says what it leads to
 	Data        []byte
 }
 
@@ -112,6 +115,7 @@ type Status struct {
 	Commit  uint64
 	Last    uint64
 	Single  bool // this replica is the only voter
+	Alone   bool // and the only replica
 }
 
 // Core is one replica of one shard.
@@ -119,6 +123,7 @@ type Core struct {
 	cfg  Config
 	rn   *raft.RawNode
 	st   *storage
+	conf Conf
 	out  []Message // answers that waited for an append
 	hard *pb.HardState
 	// written is the newest term and vote handed to the log.
@@ -155,7 +160,7 @@ func New(c Config) (*Core, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start replica %d of shard %d: %w", c.Replica, c.Shard, err)
 	}
-	k := &Core{cfg: c, rn: rn, st: st, hard: st.hard}
+	k := &Core{cfg: c, rn: rn, st: st, hard: st.hard, conf: st.conf}
 	k.writtenTerm, k.writtenVote = st.hard.GetTerm(), st.hard.GetVote()
 	k.last, _ = st.LastIndex()
 	return k, nil
@@ -176,11 +181,11 @@ func (k *Core) Step(data []byte) error {
 	switch from := m.GetFrom(); {
 	case m.GetTo() != k.cfg.Replica:
 		return fmt.Errorf("peer message is for replica %d, this is %d", m.GetTo(), k.cfg.Replica)
-	case from == k.cfg.Replica || !slices.Contains(k.cfg.Voters, from):
+	case from == 0 || from == k.cfg.Replica || k.cfg.May != nil && !k.cfg.May(from):
 		return fmt.Errorf("peer message is from replica %d, which is no peer", from)
 	}
 	for _, e := range m.GetEntries() {
-		if e.GetType() != pb.EntryNormal {
+		if t := e.GetType(); t != pb.EntryNormal && t != pb.EntryConfChangeV2 {
 			return fmt.Errorf("peer message has an entry of type %d", e.GetType())
 		}
 	}
@@ -226,6 +231,9 @@ func (k *Core) AppendDone(a *Append) error {
 
 // ApplyDone tells that a is applied.
 func (k *Core) ApplyDone(a *Apply) error {
+	if err := k.adopt(a.Entries); err != nil {
+		return err
+	}
 	for _, m := range a.responses {
 		if err := k.rn.Step(m); err != nil {
 			return fmt.Errorf("step own apply response: %w", err)
@@ -272,10 +280,9 @@ func (k *Core) Take() (Output, error) {
 // Status returns what the replica knows.
 func (k *Core) Status() Status {
 	b := k.rn.BasicStatus()
-	voters := k.st.voters
 	return Status{
 		Term: b.GetTerm(), Leader: b.Lead, Leading: b.RaftState == raft.StateLeader, Commit: b.GetCommit(),
-		Last: k.last, Single: len(voters) == 1 && voters[0] == k.cfg.Replica,
+		Last: k.last, Single: k.conf.only(k.cfg.Replica), Alone: k.conf.only(k.cfg.Replica) && len(k.conf.Learners) == 0,
 	}
 }
 
@@ -306,10 +313,11 @@ func (k *Core) append(m *pb.Message) *Append {
 func (k *Core) apply(m *pb.Message) (*Apply, error) {
 	a := &Apply{responses: m.GetResponses(), Entries: make([]Entry, 0, len(m.GetEntries()))}
 	for _, e := range m.GetEntries() {
-		if e.GetType() != pb.EntryNormal {
+		conf := e.GetType() == pb.EntryConfChangeV2
+		if e.GetType() != pb.EntryNormal && !conf {
 			return nil, errs.Corruptf("entry %d of shard %d has unknown type %d", e.GetIndex(), k.cfg.Shard, e.GetType())
 		}
-		a.Entries = append(a.Entries, Entry{Index: e.GetIndex(), Term: e.GetTerm(), Data: e.GetData()})
+		a.Entries = append(a.Entries, Entry{Index: e.GetIndex(), Term: e.GetTerm(), Conf: conf, Data: e.GetData()})
 	}
 	return a, nil
 }
@@ -336,14 +344,15 @@ func (k *Core) Transfer(to uint64) { k.rn.TransferLeader(to) }
 // Transferring reports whether a transfer is under way.
 func (k *Core) Transferring() bool { return k.rn.BasicStatus().LeadTransferee != 0 }
 
-// Progress is what a leader knows of another voter.
+// Progress is what a leader knows of another replica.
 type Progress struct {
 	Replica uint64
+	Learner bool
 	Match   uint64 // it has durably all entries up to here
 	Active  bool   // it was heard of lately
 }
 
-// Followers returns what a leader knows of the other voters, by replica; nil for a replica that does not lead.
+// Followers returns what a leader knows of the other replicas, by replica; nil for a replica that does not lead.
 func (k *Core) Followers() []Progress {
 	if k.rn.BasicStatus().RaftState != raft.StateLeader {
 		return nil
@@ -351,7 +360,7 @@ func (k *Core) Followers() []Progress {
 	var out []Progress
 	k.rn.WithProgress(func(id uint64, _ raft.ProgressType, p tracker.Progress) {
 		if id != k.cfg.Replica {
-			out = append(out, Progress{Replica: id, Match: p.Match, Active: p.RecentActive})
+			out = append(out, Progress{Replica: id, Learner: p.IsLearner, Match: p.Match, Active: p.RecentActive})
 		}
 	})
 	slices.SortFunc(out, func(a, b Progress) int { return cmp.Compare(a.Replica, b.Replica) })

@@ -3,6 +3,7 @@ package replog_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -23,6 +24,7 @@ type replica struct {
 	durable int              // how many of them are
 	applied []string
 	index   uint64
+	conf    replog.Conf
 	out     []replog.Message
 }
 
@@ -40,6 +42,7 @@ func openReplica(t *testing.T, id uint64, voters []uint64, disk *replogtest.Disk
 	if err != nil {
 		t.Fatal(err)
 	}
+	r.conf = r.core.Conf()
 	return r
 }
 
@@ -82,7 +85,13 @@ func (r *replica) apply(a *replog.Apply) {
 			r.t.Fatalf("replica %d: entry %d applied, but only %d is durable here", r.id, e.Index, last)
 		}
 		r.index = e.Index
-		if len(e.Data) > 0 {
+		if e.Conf {
+			next, err := r.conf.After(e.Index, e.Data)
+			if err != nil {
+				r.t.Fatal(err)
+			}
+			r.conf = next
+		} else if len(e.Data) > 0 {
 			r.applied = append(r.applied, string(e.Data))
 		}
 	}
@@ -193,7 +202,7 @@ type mail struct {
 }
 
 func (c *cluster) turn() {
-	for _, id := range []uint64{1, 2, 3} {
+	for _, id := range slices.Sorted(maps.Keys(c.all)) {
 		r := c.all[id]
 		if c.rnd.IntN(3) == 0 {
 			r.core.Tick()
@@ -213,12 +222,15 @@ func (c *cluster) turn() {
 		i := c.rnd.IntN(len(c.mail))
 		m := c.mail[i]
 		c.mail = slices.Delete(c.mail, i, i+1)
+		if c.all[m.to] == nil {
+			continue
+		}
 		_ = c.all[m.to].core.Step(m.data) // a replica may refuse a message of another term
 	}
 }
 
 func (c *cluster) leader() *replica {
-	for _, id := range []uint64{1, 2, 3} {
+	for _, id := range slices.Sorted(maps.Keys(c.all)) {
 		if r := c.all[id]; !c.cut[id] && r.core.Status().Leading {
 			return r
 		}

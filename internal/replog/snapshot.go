@@ -46,11 +46,18 @@ func (k *Core) holdOffer(m *pb.Message) bool {
 // replica no longer needs it, or its sender is no longer believed.
 func (k *Core) Restore(o *Offer) (accepted bool, err error) {
 	before := k.rn.BasicStatus().GetCommit()
+	term, err := k.st.Term(o.Index)
+	has := err == nil && term == o.Term // the log leads there by itself, and only goes on from what is committed
 	if err := k.rn.Step(o.msg); err != nil {
 		return false, fmt.Errorf("step offer of a snapshot: %w", err)
 	}
 	after := k.rn.BasicStatus().GetCommit()
-	return before < o.Index && after == o.Index, nil
+	accepted = before < o.Index && after == o.Index && !has
+	if accepted {
+		k.conf = confOf(o.msg.GetSnapshot().GetMetadata().GetConfState(), o.Index)
+		k.st.conf = k.conf
+	}
+	return accepted, nil
 }
 
 // SnapshotWanted reports whether a follower has been found, since it was last called, to need a snapshot that is not kept.
@@ -60,12 +67,12 @@ func (k *Core) SnapshotWanted() bool {
 	return wanted
 }
 
-// Keep has followers that need it offered the state at (index, term), which data describes. The log must keep the entries
-// behind it.
-func (k *Core) Keep(index, term uint64, data []byte) {
+// Keep has followers that need it offered the state at (index, term), whose configuration is conf and which data
+// describes. The log must keep the entries behind it.
+func (k *Core) Keep(index, term uint64, conf Conf, data []byte) {
 	k.st.wanted = false // it was asked for while it was made
 	k.st.snapshot = &pb.Snapshot{Data: data, Metadata: &pb.SnapshotMetadata{
-		Index: new(index), Term: new(term), ConfState: &pb.ConfState{Voters: k.st.voters},
+		Index: new(index), Term: new(term), ConfState: conf.state(),
 	}}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"
@@ -15,9 +16,9 @@ import (
 
 // storage shows a shard's part of the log to the Raft library.
 type storage struct {
-	cfg    Config
-	hard   *pb.HardState
-	voters []uint64
+	cfg  Config
+	hard *pb.HardState
+	conf Conf
 	// snapshot is what a follower gets that is behind the log's first entry; nil: none is at hand, and wanted is set when
 	// one is asked for.
 	snapshot *pb.Snapshot
@@ -25,7 +26,10 @@ type storage struct {
 }
 
 func newStorage(c Config) (*storage, error) {
-	s := &storage{cfg: c, hard: &pb.HardState{}, voters: c.Voters}
+	s := &storage{cfg: c, hard: &pb.HardState{}, conf: c.Conf}
+	if len(c.Conf.Voters) == 0 {
+		s.conf = Conf{Voters: slices.Sorted(slices.Values(c.Voters))}
+	}
 	state := c.Log.State(c.Shard)
 	if state.HardState != nil {
 		h, err := decodeHardState(state.HardState)
@@ -52,7 +56,7 @@ func newStorage(c Config) (*storage, error) {
 
 // InitialState returns the hard state and the configuration at the applied index.
 func (s *storage) InitialState() (*pb.HardState, *pb.ConfState, error) {
-	return s.hard, &pb.ConfState{Voters: s.voters}, nil
+	return s.hard, s.conf.state(), nil
 }
 
 // Entries returns entries [lo, hi) up to maxSize bytes, at least one.

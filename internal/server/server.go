@@ -122,7 +122,7 @@ func (r *Running) open(ctx context.Context) error {
 	}
 	r.api, err = api.New(api.Options{
 		Backend: r.node, Auth: o.Tokens, Clock: o.Clock, Rand: o.Rand, Logger: o.Logger, Version: o.Version,
-		Limits: o.Limits, Forward: o.Forward, Peers: forwarder, WebOf: r.webOf,
+		Limits: o.Limits, Forward: o.Forward, Peers: forwarder, WebOf: r.webOf, Backups: backups{r},
 	})
 	if err != nil {
 		return errors.Join(err, lis.Close())

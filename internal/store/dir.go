@@ -67,7 +67,8 @@ type Dir struct {
 }
 
 // OpenDir takes a data directory into use: it makes one where there is none, or an empty one, and takes its lock.
-// created is recorded in a new one. Errors: ErrLocked; ErrForeign; *NewerFormatError; *errs.Corruption of its identity.
+// created is recorded in a new one. Errors: ErrLocked; ErrForeign; *UnfinishedError; *NewerFormatError; *errs.Corruption of its
+// identity.
 func OpenDir(fsys env.FS, path string, rnd env.Rand, created time.Time) (*Dir, error) {
 	// Looked at before anything is made, so that a directory which is refused stays as it is.
 	if _, err := ReadDir(fsys, path); err != nil && !errors.Is(err, ErrNoData) {
@@ -99,6 +100,9 @@ func ReadDir(fsys env.FS, path string) (Identity, error) {
 	}
 	if err != nil {
 		return Identity{}, fmt.Errorf("list data directory: %w", err)
+	}
+	if err := readUnfinished(fsys, path, names); err != nil {
+		return Identity{}, err
 	}
 	if slices.Contains(names, identityName) {
 		return readIdentity(fsys, filepath.Join(path, identityName))

@@ -41,6 +41,17 @@ func (sh *Shard) Export(dir string) (snap Snapshot, err error) {
 	return snap, nil
 }
 
+// DiskBytes estimates what the shard's state takes on the disk, which is what Export writes.
+func (sh *Shard) DiskBytes() (uint64, error) {
+	if !sh.s.use.enter() {
+		return 0, ErrClosed
+	}
+	defer sh.s.use.leave()
+	lower, upper := sh.bounds()
+	bytes, err := sh.s.db.EstimateDiskUsage(lower, upper)
+	return bytes + sh.layerMemory(), describe("estimate a shard's size", err)
+}
+
 func (sh *Shard) export(dir string) (snap Snapshot, err error) {
 	if index, _ := sh.Applied(); index == 0 {
 		return snap, errors.New("nothing is applied")

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"time"
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/cockroachdb/pebble/v2"
@@ -53,9 +54,13 @@ func (sh *Shard) verify(dir string, snap Snapshot) error {
 	if sh.verified.Load() == known {
 		return nil
 	}
-	v := verifier{sh: sh, want: snap}
+	v := newVerifier(sh.s.o, snap, sh.s.ended, nil)
 	for _, f := range snap.Files {
-		if err := v.table(filepath.Join(dir, f.Name)); err != nil {
+		table, err := sh.s.o.FS.Open(filepath.Join(dir, f.Name))
+		if err == nil {
+			err = v.table(table)
+		}
+		if err != nil {
 			return sh.s.blame(f, err)
 		}
 	}
@@ -71,6 +76,10 @@ func (s *Store) blame(f SnapshotFile, err error) error {
 	if ended := s.ended(); ended != nil {
 		return ended
 	}
+	return blame(f, err)
+}
+
+func blame(f SnapshotFile, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		err = errs.Corruptf("it is missing")
 	}
@@ -114,25 +123,100 @@ func (s *Store) verifySum(path string, want SnapshotFile) (err error) {
 	return f.Sync()
 }
 
+// SourceFile is one file of a snapshot, wherever it lies.
+type SourceFile interface {
+	io.ReaderAt
+	io.Closer
+}
+
+// VerifyFiles is Verify for a snapshot that lies anywhere: open opens one of its files by its name. It shows each key with
+// its value to each, in order, until that fails; the shard's own record is not shown.
+func VerifyFiles(snap Snapshot, open func(SnapshotFile) (SourceFile, error), each func(key, value []byte) error) error {
+	if err := snap.valid(); err != nil {
+		return err
+	}
+	v := newVerifier(Options{}.withDefaults(), snap, func() error { return nil }, each)
+	for _, f := range snap.Files {
+		source, err := open(f)
+		if err == nil {
+			err = sumOf(source, f)
+			if err == nil {
+				err = v.table(&measured{source, f})
+			} else {
+				err = errors.Join(err, source.Close())
+			}
+		}
+		if v.seen != nil {
+			return fmt.Errorf("snapshot file %s: %w", f.Name, v.seen)
+		}
+		if err != nil {
+			return blame(f, err)
+		}
+	}
+	return v.end()
+}
+
+// sumOf compares the sum of a file that is as long as it should be.
+func sumOf(source io.ReaderAt, want SnapshotFile) error {
+	sum := xxhash.New()
+	if _, err := io.Copy(sum, io.NewSectionReader(source, 0, want.Size)); err != nil {
+		return err
+	}
+	if got := sum.Sum64(); got != want.Sum {
+		return errs.Corruptf("its sum is %016x, want %016x", got, want.Sum)
+	}
+	return nil
+}
+
+// measured is a file whose length is known, for the reader of tables.
+type measured struct {
+	SourceFile
+	file SnapshotFile
+}
+
+func (m *measured) Stat() (vfs.FileInfo, error) { return sizeOf{m.file}, nil }
+
+// sizeOf answers what the reader of tables asks of a file: its length.
+type sizeOf struct{ file SnapshotFile }
+
+func (s sizeOf) Name() string              { return s.file.Name }
+func (s sizeOf) Size() int64               { return s.file.Size }
+func (sizeOf) Mode() fs.FileMode           { return 0o600 }
+func (sizeOf) ModTime() (t time.Time)      { return t }
+func (sizeOf) IsDir() bool                 { return false }
+func (sizeOf) Sys() any                    { return nil }
+func (sizeOf) DeviceID() (id vfs.DeviceID) { return id }
+
 // verifier reads the tables of a snapshot in order.
 type verifier struct {
-	sh   *Shard
-	want Snapshot
-	c    content
-	last []byte // key read last
-	meta []byte // value of the shard's record, nil before it
+	o       *pebble.Options
+	ended   func() error                  // says when to stop
+	each    func(key, value []byte) error // is shown every key; may be nil
+	seen    error                         // of each
+	want    Snapshot
+	prefix  []byte // of all keys
+	metaKey []byte
+	c       content
+	last    []byte // key read last
+	meta    []byte // value of the shard's record, nil before it
+}
+
+func newVerifier(o Options, want Snapshot, ended func() error, each func(key, value []byte) error) *verifier {
+	v := &verifier{
+		o: o.engineOptions(), ended: ended, each: each, want: want,
+		prefix: appendShard(nil, uint16(want.Shard)), metaKey: metaKey(uint16(want.Shard)),
+	}
+	v.o.EnsureDefaults()
+	return v
 }
 
 // forbidden is what a table of a snapshot does not have: anything but keys and their values.
 const forbidden = sstable.AttributeRangeKeySets | sstable.AttributeRangeKeyUnsets | sstable.AttributeRangeKeyDels |
 	sstable.AttributeRangeDels | sstable.AttributeBlobValues
 
-// table reads one table. What its reader meets in nonsense that has the right sum may be a panic: it is damage too.
-func (v *verifier) table(path string) (err error) {
-	f, err := v.sh.s.o.FS.Open(path)
-	if err != nil {
-		return err
-	}
+// table reads one table, and closes it. What its reader meets in nonsense that has the right sum may be a panic: it is
+// damage too.
+func (v *verifier) table(f sstable.ReadableFile) (err error) {
 	var r *sstable.Reader
 	defer func() {
 		if p := recover(); p != nil {
@@ -148,9 +232,7 @@ func (v *verifier) table(path string) (err error) {
 	if err != nil {
 		return err
 	}
-	options := v.sh.s.o.engineOptions()
-	options.EnsureDefaults()
-	if r, err = sstable.NewReader(context.Background(), readable, options.MakeReaderOptions()); err != nil {
+	if r, err = sstable.NewReader(context.Background(), readable, v.o.MakeReaderOptions()); err != nil {
 		return errs.Corruptf("it is no table: %v", err)
 	}
 	if r.Attributes.Intersects(forbidden) {
@@ -177,23 +259,25 @@ func (v *verifier) table(path string) (err error) {
 }
 
 func (v *verifier) add(key, value []byte) error {
-	if err := v.sh.s.ended(); err != nil {
+	if err := v.ended(); err != nil {
 		return err
 	}
-	lower, _ := v.sh.bounds()
-	if !bytes.HasPrefix(key, lower) || len(key) == len(lower) || v.meta != nil {
-		return errs.Corruptf("key %x is none of shard %d, or after its last", key, v.sh.id)
+	if !bytes.HasPrefix(key, v.prefix) || len(key) == len(v.prefix) || v.meta != nil {
+		return errs.Corruptf("key %x is none of shard %d, or after its last", key, v.want.Shard)
 	}
 	if v.last != nil && keys.Compare(v.last, key) >= 0 {
 		return errs.Corruptf("key %x is after %x", key, v.last)
 	}
 	v.last = append(v.last[:0], key...)
-	if bytes.Equal(key, v.sh.metaKey) {
+	if bytes.Equal(key, v.metaKey) {
 		v.meta = append([]byte{}, value...)
 		return nil
 	}
 	v.c.add(key[shardLen:], value)
-	return nil
+	if v.each != nil {
+		v.seen = v.each(key[shardLen:], value)
+	}
+	return v.seen
 }
 
 // end compares what was read with the description.

@@ -264,6 +264,8 @@ func (m *Machine) op(part *partition, principal string, rev uint64, op core.Op) 
 		return core.OpResult{}, nil, nil
 	case *core.NamespaceCreate:
 		return m.createNamespace(op)
+	case *core.MembersInit, *core.MemberChange, *core.MemberStep:
+		return m.changeMembers(op)
 	case *core.NamespaceSet:
 		return m.setNamespace(part, op)
 	}
@@ -319,7 +321,7 @@ func codeOf(fact core.Fact) errs.Code {
 		return errs.AlreadyExists
 	case core.LeaseLost:
 		return errs.LeaseLost
-	case core.WrongState, core.SessionExpired, core.SearchState:
+	case core.WrongState, core.SessionExpired, core.SearchState, core.WrongMembership:
 		return errs.WrongState
 	case core.RevMismatch, core.VersionMismatch:
 		return errs.PreconditionFailed

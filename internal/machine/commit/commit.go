@@ -70,6 +70,8 @@ type Machine struct {
 	sorted  []*partition
 	touched []*partition // by the entry at hand; which those are is derived state, in what order they end is not
 	due     core.ShardTime
+	members core.Directory // as stored; a change takes another slice of members
+	floor   uint64         // of tokens and revisions
 
 	tx      core.Txn        // of the entry at hand
 	index   uint64          // of the entry at hand
@@ -91,6 +93,12 @@ func (m *Machine) Open(v core.View) error {
 		return err
 	}
 	m.clock, m.saved = c, c
+	if m.members, err = readMembers(v); err != nil {
+		return err
+	}
+	if m.floor, err = readFloor(v); err != nil {
+		return err
+	}
 	var from []byte
 	for {
 		p, ok, err := firstPartition(v, from)

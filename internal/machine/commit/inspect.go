@@ -53,6 +53,10 @@ func (m *Machine) inspectSystem(c *core.Commit) *core.Refusal {
 					Field: "ops", Reason: "not_alone", Message: "an op of the shard stands alone, in the system partition",
 				}}
 			}
+		case *core.MembersInit, *core.MemberChange, *core.MemberStep:
+			if refusal := m.inspectMembers(c, i); refusal != nil {
+				return refusal
+			}
 		case *core.NamespaceCreate:
 			if !system || m.o.Shard != 0 {
 				return &core.Refusal{Op: i, Fact: core.WrongPartition{Ops: []int{i}}}

@@ -51,12 +51,16 @@ func (m *Machine) partition(v core.View, p core.Partition) (*partition, error) {
 	if part := m.parts[p]; part != nil {
 		return part, nil
 	}
+	o := m.o.Queue
+	o.Above = core.Token(m.floor)
 	part := &partition{
-		p: p, queue: queue.New(p, m.o.Queue), kv: kv.New(p), refs: refs.New(p, m.o.Refs), search: search.New(p, m.o.Search), nextDue: core.Never,
+		p: p, queue: queue.New(p, o), kv: kv.New(p), refs: refs.New(p, m.o.Refs), search: search.New(p, m.o.Search), nextDue: core.Never,
 	}
 	if err := part.open(v); err != nil {
 		return nil, fmt.Errorf("open partition %s: %w", p, err)
 	}
+	part.counts.rev = max(part.counts.rev, m.floor)
+	part.stored.rev = part.counts.rev // it is written with the next revision
 	m.parts[p] = part
 	at, _ := slices.BinarySearchFunc(m.sorted, p, func(a *partition, p core.Partition) int {
 		return comparePartitions(a.p, p)

@@ -66,6 +66,8 @@ func (m *Machine) clear() {
 		names: map[string]*line{}, runs: map[core.TaskID]*run{}, sessions: map[core.SessionID]*run{},
 		timer: core.Never, retainBytes: defaultRetainBytes,
 	}
+	m.meta.token = uint64(m.o.Above)
+	m.stored = m.meta // it is written with the next token
 }
 
 // Open derives everything from what is stored: it reads a record or two per queue and per running task, and seeks
@@ -80,6 +82,7 @@ func (m *Machine) Open(v core.View) error {
 	if m.meta, err = decodeMeta(value); err != nil {
 		return err
 	}
+	m.meta.token = max(m.meta.token, uint64(m.o.Above))
 	m.stored = m.meta
 	if err := m.openLines(v); err != nil {
 		return err
@@ -341,6 +344,9 @@ func (m *Machine) Events() (ended []core.TaskID, woken []string, lost []core.Los
 	}
 	return ended, woken, lost
 }
+
+// LastToken returns the token that was issued last, or what the next one is above.
+func (m *Machine) LastToken() core.Token { return core.Token(m.meta.token) }
 
 // ReadyCount returns how many tasks of a queue are ready now.
 func (m *Machine) ReadyCount(queue string) uint64 {

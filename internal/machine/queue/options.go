@@ -12,6 +12,7 @@ type Options struct {
 	Heads    int         // ready tasks of one queue kept in memory; default 1,024: a few grants of the largest size
 	Queues   int         // queues of one partition; default 10,000: their counters and names stay in memory
 	Remember core.Millis // how long after its end a task's id is known; default 15 min: clients repeat for 10 min
+	Above    core.Token  // every token that is issued is above it; what is stored says so of itself, but for a broken-off history
 	Grace    core.Millis // no lease ends earlier after a term's first stamp, if it is longer; default 15 s
 }
 

@@ -59,7 +59,7 @@ func (t *Transport) serve(c *conn, g *attempt) {
 		c.close(err)
 		return
 	}
-	defer p.leave(c)
+	defer t.done(p, c)
 	if h != nil {
 		t.stats.streamsAccepted.Add(1)
 		s := newStream(c, p)
@@ -117,11 +117,11 @@ func (t *Transport) greet(c *conn) (*peer, StreamHandler, error) {
 		return nil, nil, err
 	}
 	if _, err := c.Write(a.encode()); err != nil {
-		p.leave(c)
+		t.done(p, c)
 		return nil, nil, c.cause(err)
 	}
 	if err := t.stillTrusted(c, creds, x509.ExtKeyUsageClientAuth); err != nil {
-		p.leave(c)
+		t.done(p, c)
 		return nil, nil, err
 	}
 	return p, serve, nil
@@ -139,7 +139,7 @@ func (t *Transport) judge(c *conn, h *hello) (*peer, StreamHandler, error) {
 		return no(WrongCluster, "the peer belongs to cluster %s", h.cluster)
 	case h.from == t.o.Node && h.boot == t.boot:
 		return no(Self, "the address of node %s is this node's own", h.to)
-	case h.to != t.o.Node:
+	case h.to != t.o.Node && !(h.to == 0 && h.class == stream):
 		return no(WrongNode, "the peer wants node %s", h.to)
 	case c.tls != nil && !names(c.tls.ConnectionState().PeerCertificates[0], h.cluster, h.from):
 		return no(WrongIdentity, "the certificate names %q, not %s", claims(c.tls.ConnectionState().PeerCertificates), URI(h.cluster, h.from))
@@ -153,8 +153,19 @@ func (t *Transport) judge(c *conn, h *hello) (*peer, StreamHandler, error) {
 	if differ(h.shards, t.o.Shards) {
 		return no(OtherShards, "the peer hosts %d shards, this node %d", h.shards, t.o.Shards)
 	}
+	if h.replica != 0 && t.o.Gone != nil && t.o.Gone(h.from, h.replica) {
+		return no(Removed, "replica %d of node %s was removed from the cluster", h.replica, h.from)
+	}
 	p := t.peer(h.from)
-	if p == nil {
+	if c.class == stream {
+		if serve := t.openHandler(h.kind); serve != nil && t.ctx.Err() == nil {
+			return t.admit(c, p, serve)
+		}
+	}
+	switch {
+	case h.to == 0:
+		return no(WrongNode, "no node is wanted")
+	case p == nil:
 		return no(UnknownPeer, "node %s is no peer of this node", h.from)
 	}
 	var serve StreamHandler
@@ -301,7 +312,7 @@ func (t *Transport) dial(ctx context.Context, p *peer, class Class, kind string)
 func (t *Transport) introduce(c *conn, p *peer, kind string) error {
 	h := hello{
 		versionMin: versionMin, versionMax: versionMax, cluster: t.o.Cluster, from: t.o.Node, to: p.id, boot: t.boot,
-		class: c.class, formats: t.o.Formats, kind: kind, shards: uint32(t.o.Shards),
+		class: c.class, formats: t.o.Formats, kind: kind, shards: uint32(t.o.Shards), replica: t.o.Replica,
 	}
 	creds := t.creds.Load()
 	if creds != nil {
@@ -358,10 +369,15 @@ func (t *Transport) agree(c *conn, p *peer, a *answer) error {
 	switch {
 	case a.reason != 0:
 		err.Reason, err.Remote = a.reason, true
+		if a.reason == Removed && t.o.OnRemoved != nil {
+			t.o.OnRemoved()
+		}
 		return err
 	case a.cluster != t.o.Cluster:
 		err.Reason = WrongCluster
-	case a.node != p.id:
+	case p.id == 0 && (a.node == 0 || c.tls != nil && !names(c.tls.ConnectionState().PeerCertificates[0], a.cluster, a.node)):
+		err.Reason = WrongIdentity
+	case a.node != p.id && p.id != 0:
 		err.Reason = WrongNode
 		err.Detail += fmt.Sprintf(": node %s was wanted at %s", p.id, c.address)
 	case a.version < versionMin || a.version > versionMax:

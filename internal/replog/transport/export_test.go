@@ -17,6 +17,7 @@ type Hello struct {
 	Formats                Formats
 	Kind                   string
 	Shards                 uint32
+	Replica                uint64
 }
 
 // StreamClass is the class of a stream's greeting.
@@ -26,7 +27,7 @@ const StreamClass = stream
 func EncodeHello(h Hello) []byte {
 	in := hello{
 		versionMin: h.VersionMin, versionMax: h.VersionMax, cluster: h.Cluster, from: h.From, to: h.To, boot: h.Boot,
-		class: h.Class, formats: h.Formats, kind: h.Kind, shards: h.Shards,
+		class: h.Class, formats: h.Formats, kind: h.Kind, shards: h.Shards, replica: h.Replica,
 	}
 	return in.encode()
 }

@@ -30,14 +30,16 @@ const (
 	Closing              Reason = 15 // the refusing node is about to end
 	OtherShards          Reason = 16 // the nodes host different numbers of shards
 
+	Removed Reason = 17 // who dials was a replica that was removed from the cluster
+
 	// LastReason is the greatest.
-	LastReason = OtherShards
+	LastReason = Removed
 )
 
 var reasonNames = [...]string{
 	"none", "wrong_cluster", "wrong_node", "duplicate_node", "unsupported_version", "newer_format", "unknown_peer", "self",
 	"older_format", "wrong_identity", "expired_certificate", "untrusted_certificate", "too_many_streams",
-	"unknown_stream", "malformed", "closing", "other_shards",
+	"unknown_stream", "malformed", "closing", "other_shards", "removed",
 }
 
 // String returns the reason's name.
@@ -94,6 +96,7 @@ type hello struct {
 	formats                Formats
 	kind                   string // of a stream
 	shards                 uint32 // that the node hosts; 0: it does not say
+	replica                uint64 // of the node; 0: it does not say
 }
 
 // answer is what who accepts says to a hello.
@@ -118,7 +121,7 @@ const (
 	greetingMax  = 1024 // of a body: a greeting is small, and comes from who is not known yet
 	helloBody    = 16 + 8 + 8 + 16 + 1 + 1 + 2 + 4 + 4
 	answerBody   = 2 + 2 + 16 + 8 + 16 + 4 + 4
-	maxKind      = 64 // bytes of a stream's kind, which comes after it; then the number of shards, 4, perhaps
+	maxKind      = 64 // bytes of a stream's kind, which comes after it; then the number of shards, 4, perhaps, and the replica, 8
 )
 
 var errMalformed = &RefusedError{Reason: Malformed}
@@ -137,6 +140,12 @@ func (h *hello) encode() []byte {
 	b = le.AppendUint32(b, h.formats.Max)
 	b = append(b, h.kind...)
 	b = appendShards(b, h.shards)
+	if h.replica != 0 {
+		if h.shards == 0 {
+			b = le.AppendUint32(b, 0)
+		}
+		b = le.AppendUint64(b, h.replica)
+	}
 	return greeting(helloMagic, h.versionMin, h.versionMax, b)
 }
 
@@ -223,6 +232,9 @@ func readHello(r io.Reader) (h hello, err error) {
 		formats: Formats{le.Uint32(b[52:]), le.Uint32(b[56:])},
 		kind:    string(b[helloBody : helloBody+int(b[49])]),
 		shards:  shardsAt(b, helloBody+int(b[49])),
+	}
+	if at := helloBody + int(b[49]) + 4; len(b) >= at+8 {
+		h.replica = le.Uint64(b[at:])
 	}
 	copy(h.cluster[:], b)
 	copy(h.boot[:], b[32:])

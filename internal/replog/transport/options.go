@@ -19,6 +19,10 @@ type Options struct {
 	Formats Formats   // of log entries that this build understands; default 1 to 1
 	Shards  int       // that this node hosts, which all nodes of a cluster do alike; default 0: it does not say
 
+	Replica   uint64                                 // of this node; default 0: it does not say
+	Gone      func(node NodeID, replica uint64) bool // whether a replica was removed, so that it is refused for good; default none
+	OnRemoved func()                                 // a peer refused this node as removed
+
 	TLS   *Files // certificate files; required unless Plain
 	Plain bool   // plain text without identities, on loopback addresses only
 
@@ -39,6 +43,7 @@ type Options struct {
 
 	Handshakes int // connections that may be greeting at once, beyond which the oldest is closed; default 32
 	Streams    int // per peer, in each direction; default 16
+	Strangers  int // streams of nodes that are no peers, to those who are open to them; default 4
 
 	Clock  env.Clock // default the machine's
 	Net    env.Net   // default TCP
@@ -66,6 +71,7 @@ func (o Options) withDefaults() (Options, error) {
 	o.ReloadEvery = cmp.Or(o.ReloadEvery, 10*time.Second)
 	o.Handshakes = cmp.Or(o.Handshakes, 32)
 	o.Streams = cmp.Or(o.Streams, 16)
+	o.Strangers = cmp.Or(o.Strangers, 4)
 	if o.Clock == nil {
 		o.Clock = env.SystemClock{}
 	}
@@ -118,6 +124,7 @@ func (o *Options) check() error {
 		{"reload interval", int64(o.ReloadEvery)},
 		{"handshakes", int64(o.Handshakes)},
 		{"streams", int64(o.Streams)},
+		{"strangers", int64(o.Strangers)},
 	} {
 		if n.value < 0 {
 			return fmt.Errorf("%s: must not be negative", n.name)

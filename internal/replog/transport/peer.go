@@ -12,6 +12,7 @@ import (
 type peer struct {
 	t             *Transport
 	id            NodeID
+	stranger      bool            // no peer: of one stream
 	ctx           context.Context // ends when the peer is removed
 	cancel        context.CancelCauseFunc
 	control, bulk *link

@@ -25,7 +25,8 @@ type Transport struct {
 	stats   counters
 	notes   notes
 	pending pending
-	handler Handler // set before anything runs
+	strange atomic.Int64 // streams of nodes that are no peers
+	handler Handler      // set before anything runs
 
 	creds     atomic.Pointer[credentials] // nil: plain text
 	reloading sync.Mutex                  // guards bad, and that one reload runs at a time
@@ -36,6 +37,7 @@ type Transport struct {
 	started bool
 	closed  bool
 	kinds   map[string]StreamHandler
+	open    map[string]StreamHandler         // kinds that nodes may open which are no peers
 	peers   atomic.Pointer[map[NodeID]*peer] // replaced under mu, never changed
 }
 
@@ -48,7 +50,7 @@ func New(o Options) (*Transport, error) {
 		return nil, err
 	}
 	t := &Transport{
-		o: o, log: o.Logger.With("node", o.Node, "cluster", o.Cluster), kinds: make(map[string]StreamHandler),
+		o: o, log: o.Logger.With("node", o.Node, "cluster", o.Cluster), kinds: make(map[string]StreamHandler), open: make(map[string]StreamHandler),
 		notes: newNotes(o.Clock),
 	}
 	o.Rand.Fill(t.boot[:])

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/millrace/internal/backup"
+	"github.com/millrace/millrace/internal/server"
+)
+
+func (a *app) restoreCmd() *cobra.Command {
+	var from string
+	var o server.RestoreOptions
+	c := &cobra.Command{
+		Use:   "restore --from DIR|FILE.tar --data DIR",
+		Short: "Make a data directory of a backup",
+		Long: `Restore makes a new data directory of a backup, for one server, which begins a history of its own: it has
+another identity than the server or cluster that was backed up, and never takes part in that one. What
+the backup holds is there: tasks with their leases, keys, configurations, namespaces. Leases expire as
+ever; workers that hold one from before the backup may settle it. Tokens and revisions that were given
+out after the backup are never valid again.
+
+Without --cluster-id it is a server by itself; with it, the first node of that cluster, whose settings
+millrace cluster init --nodes 1 makes. Serve it with as many --shards as it says.
+
+A restore that is cut short leaves a directory that no server starts on; the same command begins it anew.
+
+Exit 0: restored. 1: refused; nothing was changed. 21: the backup is damaged; the file is named. 22: no
+room on the disk. 23: the backup was made by a newer build, or the directory is in use.`,
+		Example: `  millrace restore --from /backups/monday --data ./data
+  millrace serve --data ./data --shards 4 --tokens ./tokens.yaml`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) (err error) {
+			if from == "" || o.Dir == "" {
+				return usageError{errors.New("--from and --data are required")}
+			}
+			b, err := server.OpenBackup(from)
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, b.Close()) }()
+			return a.restore(b, from, o)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&from, "from", "", "backup: a directory or a file (required)")
+	f.StringVar(&o.Dir, "data", "", "data directory to make; must not exist, or be empty (required)")
+	f.StringVar(&o.Cluster, "cluster-id", "", "cluster that the server begins, 32 hexadecimal digits; none: a server by itself")
+	f.Uint64Var(&o.Node, "node-id", 0, "its number in that cluster; default 1")
+	return c
+}
+
+// restoredView is a restored directory as the command line prints it.
+type restoredView struct {
+	Dir    string              `json:"dir"`
+	From   string              `json:"from"`
+	Node   string              `json:"node"`
+	Shards []restoredShardView `json:"shards"`
+}
+
+type restoredShardView struct {
+	Shard int    `json:"shard"`
+	Index uint64 `json:"index"`     // of the backup
+	Begin uint64 `json:"log_begin"` // its log begins behind it
+	Keys  uint64 `json:"keys"`
+}
+
+func (a *app) restore(b *backup.Backup, from string, o server.RestoreOptions) error {
+	dir, err := filepath.Abs(o.Dir)
+	if err != nil {
+		return err
+	}
+	o.Dir = dir
+	r, err := server.Restore(b, o)
+	if err != nil {
+		return err
+	}
+	v := restoredView{Dir: dir, From: from, Node: r.Identity.Node, Shards: []restoredShardView{}}
+	for _, s := range r.Shards {
+		v.Shards = append(v.Shards, restoredShardView{int(s.Shard), s.Index, s.Begin, s.Keys})
+	}
+	return a.print(v, func(w io.Writer) {
+		fmt.Fprintf(w, "restored %s into %s, node %s\n", v.From, v.Dir, v.Node)
+		for _, s := range v.Shards {
+			fmt.Fprintf(w, "shard %d    up to entry %d, %d keys\n", s.Shard, s.Index, s.Keys)
+		}
+		fmt.Fprintf(w, "\nserve it with --data %s --shards %d\n", v.Dir, len(v.Shards))
+	})
+}

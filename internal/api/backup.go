@@ -1,0 +1,139 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/errs"
+)
+
+// Backups gives backups of the whole server.
+type Backups interface {
+	// Backup gives sink everything that was acknowledged before the call, at most rate bytes in a second; 0: its own bound. It
+	// ends soon when ctx does.
+	Backup(ctx context.Context, rate int64, sink core.BackupSink) error
+}
+
+// backupService streams backups to operators.
+type backupService struct {
+	pb.UnimplementedBackupServiceServer
+	s *Server
+}
+
+// Take streams one backup.
+func (bs *backupService) Take(in *pb.TakeBackupRequest, ss grpc.ServerStreamingServer[pb.BackupPart]) error {
+	if in.GetRate() < 0 {
+		return invalid("rate", "is negative")
+	}
+	if bs.s.o.Backups == nil {
+		return core.Invalid{Field: "method", Reason: "not_supported", Message: "this server takes no backups"}
+	}
+	who, ok := callerOf(ss.Context())
+	if !ok {
+		return core.Unauthenticated{}
+	}
+	ctx, cancel := context.WithCancel(ss.Context())
+	defer cancel()
+	b := &backupStream{s: bs.s, ss: ss}
+	ended := make(chan error, 1)
+	// Not waited for when the reader takes nothing: the end of the stream ends a send that is stuck, and with it the backup.
+	bs.s.work.Go(func() { ended <- b.run(ctx, in.GetRate()) })
+	return b.watch(who.token, ended)
+}
+
+// backupStream is one backup on its way to an operator.
+type backupStream struct {
+	s  *Server
+	ss grpc.ServerStreamingServer[pb.BackupPart]
+
+	mu    sync.Mutex // guards the fields below
+	busy  bool       // a part is being sent
+	since time.Duration
+}
+
+func (b *backupStream) run(ctx context.Context, rate int64) (err error) {
+	if !errs.Invariants {
+		defer func() {
+			if p := recover(); p != nil {
+				err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+			}
+		}()
+	}
+	if err := b.s.o.Backups.Backup(ctx, rate, b); err != nil {
+		return err
+	}
+	return b.send(&pb.BackupPart{Part: &pb.BackupPart_End{End: &pb.BackupEnd{}}})
+}
+
+// watch returns how the backup ended, or why it must end now: its reader takes nothing, its token is no longer good, the
+// server stops.
+func (b *backupStream) watch(token string, ended <-chan error) error {
+	tick := b.s.o.Clock.NewTimer(streamTick)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-ended:
+			return err
+		case <-b.s.life.Done():
+			return core.Unavailable{Reason: "stopping"}
+		case <-tick.C():
+			if fact := b.check(token); fact != nil {
+				return fact
+			}
+			tick.Reset(streamTick)
+		}
+	}
+}
+
+func (b *backupStream) check(token string) core.Fact {
+	who, fact := b.s.callerBy(token)
+	if fact == nil {
+		fact = methods[pb.BackupService_Take_FullMethodName].missing(who.Scopes)
+	}
+	if fact != nil {
+		return fact
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.busy && b.s.o.Clock.Boot()-b.since >= time.Duration(b.s.l.SendStallMs)*time.Millisecond {
+		return core.Unavailable{Reason: "slow_consumer", Limit: "send_stall_ms"}
+	}
+	return nil
+}
+
+func (b *backupStream) send(p *pb.BackupPart) error {
+	b.mu.Lock()
+	b.busy, b.since = true, b.s.o.Clock.Boot()
+	b.mu.Unlock()
+	err := b.ss.Send(p)
+	b.mu.Lock()
+	b.busy = false
+	b.mu.Unlock()
+	return err
+}
+
+// Head sends what the backup is of.
+func (b *backupStream) Head(h core.BackupHead) error {
+	return b.send(&pb.BackupPart{Part: &pb.BackupPart_Head{Head: &pb.BackupHead{
+		Cluster: h.Cluster, Node: h.Node, Version: h.Version, Format: h.Format, Shards: uint32(h.Shards),
+		StartedAt: timestamppb.New(time.UnixMilli(h.StartedMillis)),
+	}}})
+}
+
+// Shard begins a shard. The longest description, of 65,536 files, is 1.7 MiB: less than a message may be.
+func (b *backupStream) Shard(description []byte) error {
+	return b.send(&pb.BackupPart{Part: &pb.BackupPart_Shard{Shard: description}})
+}
+
+// Data sends the next bytes.
+func (b *backupStream) Data(part []byte) error {
+	return b.send(&pb.BackupPart{Part: &pb.BackupPart_Data{Data: part}})
+}

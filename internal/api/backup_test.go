@@ -1,0 +1,124 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/core"
+)
+
+// Backup gives a backup of one shard, whose rate it notes; with more than a few bytes in a second it never ends.
+func (n *fakeNode) Backup(ctx context.Context, rate int64, sink core.BackupSink) error {
+	if rate == 13 {
+		return core.Exhausted{Limit: "backups", Max: 1}
+	}
+	err := sink.Head(core.BackupHead{Cluster: "ab", Node: "n1", Version: "v1", Format: 1, Shards: 1, StartedMillis: testNow.UnixMilli()})
+	if err == nil {
+		err = sink.Shard([]byte("description"))
+	}
+	if err == nil {
+		err = sink.Data([]byte("bytes"))
+	}
+	for err == nil && rate > 100 {
+		err = errors.Join(sink.Data(make([]byte, 64<<10)), ctx.Err())
+	}
+	return err
+}
+
+func (r *rig) take(token string, rate int64) (pb.BackupService_TakeClient, context.CancelFunc) {
+	r.t.Helper()
+	ctx, cancel := context.WithCancel(as(token))
+	stream, err := pb.NewBackupServiceClient(r.conn).Take(ctx, &pb.TakeBackupRequest{Rate: rate})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(cancel)
+	return stream, cancel
+}
+
+func TestABackupIsHeadShardsAndEnd(t *testing.T) {
+	r := newRig(t, Limits{})
+	stream, _ := r.take("acme/backup", 0)
+	var got []*pb.BackupPart
+	for {
+		p, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, p)
+	}
+	if len(got) != 4 || got[0].GetHead().GetShards() != 1 || string(got[1].GetShard()) != "description" ||
+		!bytes.Equal(got[2].GetData(), []byte("bytes")) || got[3].GetEnd() == nil {
+		t.Errorf("parts %v", got)
+	}
+}
+
+// Backups are of all tenants: who administers one of them may not have them.
+func TestAnAdminOfATenantTakesNoBackup(t *testing.T) {
+	r := newRig(t, Limits{})
+	stream, _ := r.take("acme/admin", 0)
+	_, err := stream.Recv()
+	expectCode(t, "an admin", err, codes.PermissionDenied)
+}
+
+func TestABackupIsRefusedByName(t *testing.T) {
+	r := newRig(t, Limits{})
+	stream, _ := r.take("acme/backup", 13)
+	_, err := stream.Recv()
+	if e := errorOf(t, err); e.GetLimit() != "backups" || e.GetCode() != "RESOURCE_EXHAUSTED" {
+		t.Errorf("a second one: %v", e)
+	}
+	stream, _ = r.take("acme/backup", -1)
+	_, err = stream.Recv()
+	if e := errorOf(t, err); e.GetField() != "rate" || e.GetCode() != "INVALID_ARGUMENT" {
+		t.Errorf("a negative rate: %v", e)
+	}
+}
+
+func TestABackupThatNobodyTakesIsCut(t *testing.T) {
+	r := newRig(t, Limits{})
+	stream, _ := r.take("acme/backup", 1000)
+	if _, err := stream.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	r.untilCut(stream, func() { r.clock.advance(time.Minute) }, codes.Unavailable, "slow_consumer")
+}
+
+func TestABackupEndsWithItsToken(t *testing.T) {
+	r := newRig(t, Limits{})
+	stream, _ := r.take("acme/backup", 1000)
+	if _, err := stream.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	r.auth.revoke("acme/backup")
+	r.untilCut(stream, func() { r.clock.advance(streamTick) }, codes.Unauthenticated, "")
+}
+
+// untilCut moves time on until the handler has ended the stream, and only then reads what was sent before.
+func (r *rig) untilCut(stream pb.BackupService_TakeClient, pass func(), want codes.Code, reason string) {
+	r.t.Helper()
+	for r.s.streams.value() > 0 {
+		pass()
+	}
+	for {
+		_, err := stream.Recv()
+		if err == nil {
+			continue
+		}
+		expectCode(r.t, "the backup", err, want)
+		if e := errorOf(r.t, err); e.GetReason() != reason {
+			r.t.Errorf("it ended as %v, want reason %q", e, reason)
+		}
+		return
+	}
+}

@@ -1,0 +1,201 @@
+package backup
+
+import (
+	"encoding/binary"
+	"fmt"
+	"path"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/errs"
+	"github.com/millrace/millrace/internal/store"
+)
+
+// Manifest says what a backup is.
+type Manifest struct {
+	Cluster string    // id of the cluster that it is of, or of the directory of a server by itself; hexadecimal digits
+	Node    string    // name of the node that it was taken from
+	Version string    // of that node's binary
+	Entries uint32    // newest format of entries that the state was made from
+	Started time.Time // in milliseconds
+	Shards  []store.Snapshot
+}
+
+// The form of a manifest is frozen. All numbers are big-endian; the shards are all that there are, in order.
+//
+//	"MRBACKUP" | format 1 | format of entries 4 | started 8, Unix milliseconds | shards 2
+//	length 1, cluster | length 1, node | length 1, version
+//	length 4, description (package store), for each shard
+//	XXH64 of all before it 8
+const (
+	manifestMagic  = "MRBACKUP"
+	manifestFormat = 1
+	manifestFixed  = len(manifestMagic) + 1 + 4 + 8 + 2
+)
+
+const (
+	// maxShards is what a server has at most.
+	maxShards = 64
+	// maxManifest bounds a manifest: 64 shards whose descriptions are as long as can be.
+	maxManifest = maxShards*(2<<20) + 4096
+)
+
+// NewerFormatError says that a backup was made by a newer build.
+type NewerFormatError struct {
+	File             string
+	Found, Supported uint32
+}
+
+// Error names the file and both formats.
+func (e *NewerFormatError) Error() string {
+	return fmt.Sprintf("%s has format %d; this build knows formats up to %d", e.File, e.Found, e.Supported)
+}
+
+// Append appends the manifest's binary form to b.
+func (m *Manifest) Append(b []byte) []byte {
+	start := len(b)
+	b = append(b, manifestMagic...)
+	b = append(b, manifestFormat)
+	b = binary.BigEndian.AppendUint32(b, m.Entries)
+	b = binary.BigEndian.AppendUint64(b, uint64(m.Started.UnixMilli()))
+	b = binary.BigEndian.AppendUint16(b, uint16(len(m.Shards)))
+	for _, text := range []string{m.Cluster, m.Node, m.Version} {
+		text = text[:min(len(text), 255)]
+		b = append(append(b, byte(len(text))), text...)
+	}
+	for i := range m.Shards {
+		description := m.Shards[i].Append(nil)
+		b = binary.BigEndian.AppendUint32(b, uint32(len(description)))
+		b = append(b, description...)
+	}
+	return binary.BigEndian.AppendUint64(b, xxhash.Sum64(b[start:]))
+}
+
+// ParseManifest reads what Append wrote, and nothing else: whatever it returns is within bounds. Errors: *errs.Corruption,
+// *NewerFormatError; both name the file.
+func ParseManifest(file string, b []byte) (m Manifest, err error) {
+	if len(b) < manifestFixed+8 || string(b[:len(manifestMagic)]) != manifestMagic {
+		return m, errs.Corruptf("%s is no manifest of a backup", file)
+	}
+	// The format comes first: what else a newer one holds is not for this build to judge.
+	if format := b[len(manifestMagic)]; format > manifestFormat {
+		return m, &NewerFormatError{File: file, Found: uint32(format), Supported: manifestFormat}
+	} else if format != manifestFormat {
+		return m, errs.Corruptf("%s has format %d", file, format)
+	}
+	body, sum := b[:len(b)-8], binary.BigEndian.Uint64(b[len(b)-8:])
+	if got := xxhash.Sum64(body); got != sum {
+		return m, errs.Corruptf("%s: checksum %016x, content has %016x", file, sum, got)
+	}
+	r := manifestReader{file: file, rest: body[len(manifestMagic)+1:]}
+	m.Entries = uint32(r.number(4))
+	m.Started = time.UnixMilli(int64(r.number(8))).UTC()
+	shards := int(r.number(2))
+	m.Cluster, m.Node, m.Version = r.text(), r.text(), r.text()
+	if shards < 1 || shards > maxShards {
+		r.fail("%d shards", shards)
+	}
+	for i := range shards {
+		if r.err != nil {
+			break
+		}
+		r.shard(&m, core.ShardID(i))
+	}
+	if len(r.rest) > 0 {
+		r.fail("%d bytes too many", len(r.rest))
+	}
+	if r.err != nil {
+		return Manifest{}, r.err
+	}
+	if m.Entries > uint32(core.FormatCurrent) {
+		return Manifest{}, &NewerFormatError{File: file, Found: m.Entries, Supported: uint32(core.FormatCurrent)}
+	}
+	return m, nil
+}
+
+// manifestReader reads the parts of a manifest. After an error it reads zeros.
+type manifestReader struct {
+	file string
+	rest []byte
+	err  error
+}
+
+func (r *manifestReader) fail(format string, args ...any) {
+	if r.err == nil {
+		r.err = errs.Corruptf("%s: %s", r.file, fmt.Sprintf(format, args...))
+	}
+	r.rest = nil
+}
+
+func (r *manifestReader) take(n int) []byte {
+	if n > len(r.rest) {
+		r.fail("it ends early")
+		return make([]byte, min(n, 8))
+	}
+	b := r.rest[:n]
+	r.rest = r.rest[n:]
+	return b
+}
+
+func (r *manifestReader) number(n int) (v uint64) {
+	for _, c := range r.take(n) {
+		v = v<<8 | uint64(c)
+	}
+	return v
+}
+
+func (r *manifestReader) text() string {
+	n := int(r.number(1))
+	if r.err != nil {
+		return ""
+	}
+	return string(r.take(n))
+}
+
+func (r *manifestReader) shard(m *Manifest, id core.ShardID) {
+	n := r.number(4)
+	if r.err != nil || n > uint64(len(r.rest)) {
+		r.fail("it ends early")
+		return
+	}
+	snap, err := store.ParseSnapshot(r.take(int(n)))
+	switch {
+	case err != nil:
+		r.fail("shard %d: %v", id, err)
+	case snap.Shard != id:
+		r.fail("shard %d stands where %d should", snap.Shard, id)
+	default:
+		m.Shards = append(m.Shards, snap)
+	}
+}
+
+// Bytes returns the size of all files but the manifest.
+func (m *Manifest) Bytes() (sum int64) {
+	for i := range m.Shards {
+		sum += snapshotBytes(&m.Shards[i])
+	}
+	return sum
+}
+
+func snapshotBytes(s *store.Snapshot) (sum int64) {
+	for _, f := range s.Files {
+		sum += f.Size
+	}
+	return sum
+}
+
+// Names within a backup.
+const (
+	manifestName = "MANIFEST"
+	// incompleteName is in a directory until its manifest is.
+	incompleteName = "INCOMPLETE"
+	// incompleteSuffix is at the end of the name of a file that is not whole yet.
+	incompleteSuffix = ".incomplete"
+)
+
+func folder(id core.ShardID) string { return fmt.Sprintf("shard-%d", id) }
+
+// fileName names a file of a shard within a backup, with a slash.
+func fileName(id core.ShardID, f store.SnapshotFile) string { return path.Join(folder(id), f.Name) }

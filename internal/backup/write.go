@@ -1,0 +1,352 @@
+package backup
+
+import (
+	"archive/tar"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/env"
+	"github.com/millrace/millrace/internal/errs"
+	"github.com/millrace/millrace/internal/store"
+)
+
+// ErrExists says that there is something where a backup was to be made.
+var ErrExists = errors.New("there is something already")
+
+// Writer makes a backup of what a server sends. It is a core.BackupSink; then comes Finish, or Abort.
+type Writer struct {
+	out    output
+	head   Head
+	begun  bool
+	shards []store.Snapshot // in the order in which they came
+
+	file int // of the last shard: the one that is being written, or comes next
+	left int64
+	sum  *xxhash.Digest
+}
+
+// output is where the files of a backup go, one after the other.
+type output interface {
+	begin(name string, size int64) error
+	io.Writer
+	end() error
+	// finish makes all durable, and the manifest with it; nothing is a backup before.
+	finish(manifest []byte) error
+	abort()
+}
+
+// Create begins a backup at path: a directory, or one file if its name ends in .tar. What an attempt left there that did not
+// end is removed. Anything else that is there is ErrExists, and stays.
+func Create(fsys env.FS, path string) (*Writer, error) {
+	open := createDir
+	if strings.HasSuffix(path, ".tar") {
+		open = createTar
+	}
+	out, err := open(fsys, path)
+	if err != nil {
+		return nil, fmt.Errorf("begin a backup in %s: %w", path, err)
+	}
+	return &Writer{out: out}, nil
+}
+
+// Head says what a backup is of.
+type Head = core.BackupHead
+
+// Head takes in what the backup is of.
+func (w *Writer) Head(h Head) error {
+	if w.begun || h.Shards < 1 || h.Shards > maxShards {
+		return errs.Corruptf("the server's answer begins with a head of %d shards", h.Shards)
+	}
+	w.head, w.begun = h, true
+	return nil
+}
+
+// Shard begins a shard.
+func (w *Writer) Shard(description []byte) error {
+	snap, err := store.ParseSnapshot(description)
+	switch {
+	case err != nil:
+		return err
+	case !w.begun || w.pending():
+		return errs.Corruptf("the server's answer has shard %d too early", snap.Shard)
+	case int(snap.Shard) >= w.head.Shards:
+		return errs.Corruptf("the server's answer has shard %d of %d", snap.Shard, w.head.Shards)
+	}
+	for i := range w.shards {
+		if w.shards[i].Shard == snap.Shard {
+			return errs.Corruptf("the server's answer has shard %d twice", snap.Shard)
+		}
+	}
+	w.shards, w.file = append(w.shards, snap), 0
+	return nil
+}
+
+// pending reports whether bytes of the last shard are to come.
+func (w *Writer) pending() bool {
+	return len(w.shards) > 0 && (w.left > 0 || w.file < len(w.shards[len(w.shards)-1].Files))
+}
+
+// Data takes in the next bytes of a shard's files.
+func (w *Writer) Data(part []byte) error {
+	if !w.pending() {
+		return errs.Corruptf("the server's answer has bytes of no file")
+	}
+	snap := &w.shards[len(w.shards)-1]
+	if w.left == 0 {
+		f := snap.Files[w.file]
+		if err := w.out.begin(fileName(snap.Shard, f), f.Size); err != nil {
+			return err
+		}
+		w.file++
+		w.left, w.sum = f.Size, xxhash.New()
+	}
+	f := snap.Files[w.file-1]
+	if int64(len(part)) > w.left {
+		return errs.Corruptf("%s is longer than it should be", fileName(snap.Shard, f))
+	}
+	_, _ = w.sum.Write(part) // it never fails
+	if _, err := w.out.Write(part); err != nil {
+		return fmt.Errorf("write %s: %w", fileName(snap.Shard, f), err)
+	}
+	if w.left -= int64(len(part)); w.left > 0 {
+		return nil
+	}
+	if got := w.sum.Sum64(); got != f.Sum {
+		return errs.Corruptf("%s came with sum %016x, want %016x", fileName(snap.Shard, f), got, f.Sum)
+	}
+	return w.out.end()
+}
+
+// Finish makes the backup whole and durable, and returns its manifest.
+func (w *Writer) Finish() (m Manifest, err error) {
+	if !w.begun || w.pending() || len(w.shards) != w.head.Shards {
+		return m, errs.Corruptf("the server's answer has %d shards of %d", len(w.shards), w.head.Shards)
+	}
+	m = Manifest{
+		Cluster: w.head.Cluster, Node: w.head.Node, Version: w.head.Version, Entries: w.head.Format,
+		Started: time.UnixMilli(w.head.StartedMillis).UTC(), Shards: make([]store.Snapshot, len(w.shards)),
+	}
+	for _, s := range w.shards {
+		m.Shards[s.Shard] = s
+	}
+	text := m.Append(nil)
+	if m, err = ParseManifest(manifestName, text); err != nil { // what no build could read back is no backup
+		return Manifest{}, err
+	}
+	return m, w.out.finish(text)
+}
+
+// Abort removes what was written. It may be called after Finish, and does nothing then unless that failed.
+func (w *Writer) Abort() { w.out.abort() }
+
+// dirOutput is a backup in a directory.
+type dirOutput struct {
+	fs   env.FS
+	path string
+	file env.File
+	done bool
+}
+
+func createDir(fsys env.FS, path string) (output, error) {
+	names, err := fsys.List(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if err := fsys.MkdirAll(path); err != nil {
+			return nil, err
+		}
+	case err != nil:
+		return nil, err
+	case len(names) > 0 && !isIncomplete(names):
+		return nil, fmt.Errorf("%w: %d files", ErrExists, len(names))
+	}
+	out := &dirOutput{fs: fsys, path: path}
+	if err := writeFile(fsys, filepath.Join(path, incompleteName), []byte("This backup is not whole: it has no MANIFEST.\n")); err != nil {
+		return nil, err
+	}
+	if err := out.clear(); err != nil {
+		return nil, err
+	}
+	return out, env.SyncDir(fsys, path)
+}
+
+// isIncomplete reports whether the names are those of a backup that did not end.
+func isIncomplete(names []string) bool {
+	marked := false
+	for _, name := range names {
+		switch {
+		case name == incompleteName:
+			marked = true
+		case name == manifestName:
+			return false
+		}
+	}
+	return marked
+}
+
+// clear removes all but the mark.
+func (o *dirOutput) clear() error {
+	names, err := o.fs.List(o.path)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if name == incompleteName {
+			continue
+		}
+		if err := store.RemoveTree(o.fs, filepath.Join(o.path, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o *dirOutput) begin(name string, _ int64) (err error) {
+	to := filepath.Join(o.path, filepath.FromSlash(name))
+	if err := o.fs.MkdirAll(filepath.Dir(to)); err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	if o.file, err = o.fs.Create(to); err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	return nil
+}
+
+func (o *dirOutput) Write(b []byte) (int, error) { return o.file.Write(b) }
+
+func (o *dirOutput) end() error {
+	err := errors.Join(o.file.Sync(), o.file.Close())
+	o.file = nil
+	return err
+}
+
+func (o *dirOutput) finish(manifest []byte) error {
+	names, err := o.fs.List(o.path)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", manifestName, err)
+	}
+	for _, name := range names {
+		if strings.HasPrefix(name, "shard-") {
+			if err := env.SyncDir(o.fs, filepath.Join(o.path, name)); err != nil {
+				return fmt.Errorf("sync %s: %w", name, err)
+			}
+		}
+	}
+	to := filepath.Join(o.path, manifestName)
+	if err := writeFile(o.fs, to+".tmp", manifest); err != nil {
+		return fmt.Errorf("write %s: %w", manifestName, err)
+	}
+	if err := o.fs.Rename(to+".tmp", to); err != nil {
+		return fmt.Errorf("write %s: %w", manifestName, err)
+	}
+	if err := env.SyncDir(o.fs, o.path); err != nil {
+		return fmt.Errorf("sync %s: %w", o.path, err)
+	}
+	o.done = true // whole from here; the mark says nothing beside a manifest
+	if err := o.fs.Remove(filepath.Join(o.path, incompleteName)); err != nil {
+		return fmt.Errorf("write %s: %w", manifestName, err)
+	}
+	return env.SyncDir(o.fs, o.path)
+}
+
+// abort takes the mark away last.
+func (o *dirOutput) abort() {
+	if o.done {
+		return
+	}
+	if o.file != nil {
+		_ = o.file.Close() // it goes
+	}
+	if o.clear() == nil {
+		_ = o.fs.Remove(filepath.Join(o.path, incompleteName))
+	}
+}
+
+// tarOutput is a backup in one file.
+type tarOutput struct {
+	fs   env.FS
+	path string // of the whole one
+	file env.File
+	tar  *tar.Writer
+	done bool
+}
+
+func createTar(fsys env.FS, path string) (output, error) {
+	if _, err := fsys.Size(path); err == nil {
+		return nil, ErrExists
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	// An empty one that is there is used: whoever made it may have said who can read it.
+	if size, err := fsys.Size(path + incompleteSuffix); err == nil && size > 0 {
+		if err := fsys.Remove(path + incompleteSuffix); err != nil {
+			return nil, err
+		}
+	}
+	file, err := fsys.OpenReadWrite(path + incompleteSuffix)
+	if err != nil {
+		return nil, err
+	}
+	return &tarOutput{fs: fsys, path: path, file: file, tar: tar.NewWriter(file)}, nil
+}
+
+func (o *tarOutput) begin(name string, size int64) error {
+	return o.tar.WriteHeader(&tar.Header{Name: name, Size: size, Mode: 0o600, Typeflag: tar.TypeReg})
+}
+
+func (o *tarOutput) Write(b []byte) (int, error) { return o.tar.Write(b) }
+
+func (o *tarOutput) end() error { return o.tar.Flush() }
+
+func (o *tarOutput) finish(manifest []byte) error {
+	err := o.begin(manifestName, int64(len(manifest)))
+	if err == nil {
+		_, err = o.tar.Write(manifest)
+	}
+	if err == nil {
+		err = o.tar.Close()
+	}
+	if err == nil {
+		err = o.file.Sync()
+	}
+	if err = errors.Join(err, o.file.Close()); err != nil {
+		o.file = nil
+		return fmt.Errorf("write %s: %w", o.path, err)
+	}
+	o.file = nil
+	if err := o.fs.Rename(o.path+incompleteSuffix, o.path); err != nil {
+		return fmt.Errorf("write %s: %w", o.path, err)
+	}
+	o.done = true
+	return env.SyncDir(o.fs, filepath.Dir(o.path))
+}
+
+func (o *tarOutput) abort() {
+	if o.done {
+		return
+	}
+	if o.file != nil {
+		_ = o.file.Close() // it goes
+	}
+	_ = o.fs.Remove(o.path + incompleteSuffix)
+}
+
+// writeFile makes a file durable; its name is its caller's to sync.
+func writeFile(fsys env.FS, name string, b []byte) (err error) {
+	f, err := fsys.Create(name)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}

@@ -1,0 +1,161 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/errs"
+	"github.com/millrace/millrace/internal/fault"
+	"github.com/millrace/millrace/internal/store"
+)
+
+// BackupOptions say what a backup is of, beside what the node knows.
+type BackupOptions struct {
+	Cluster string // as in core.BackupHead
+	Version string // of the binary
+	Rate    int64  // bytes per second at most; 0 = Options.SnapshotRate
+}
+
+// Backup gives sink the state of every shard as files of sorted keys, each as of one entry: everything that was
+// acknowledged before the call is in it, whichever node acknowledged it. The shards go on meanwhile, and stand at different
+// instants. It writes one shard at a time as files below the data directory, and removes them. One runs at a time.
+//
+// Errors: core.Exhausted of limit backups or disk; core.Unavailable, core.DeadlineExceeded; those of sink.
+func (n *Node) Backup(ctx context.Context, o BackupOptions, sink core.BackupSink) error {
+	if !n.backing.CompareAndSwap(false, true) {
+		return core.Exhausted{Limit: "backups", Max: 1}
+	}
+	defer n.backing.Store(false)
+	if o.Rate <= 0 {
+		o.Rate = n.o.SnapshotRate
+	}
+	for _, s := range n.shards { // so that what cannot be had is known before much was sent
+		if err := s.barrier(ctx, core.ReadOptions{}); err != nil {
+			return err
+		}
+	}
+	if err := sink.Head(core.BackupHead{
+		Cluster: o.Cluster, Node: n.o.Name, Version: o.Version, Format: uint32(core.FormatCurrent), Shards: len(n.shards),
+		StartedMillis: n.o.Clock.Wall().UnixMilli(),
+	}); err != nil {
+		return err
+	}
+	b := &backup{n: n, ctx: ctx, sink: sink, rate: o.Rate, began: n.o.Clock.Boot(), part: make([]byte, n.o.SnapshotPart)}
+	// The directory, in shard 0, comes last: what is in a namespace was made after the namespace, and would else be there
+	// without it.
+	for i := len(n.shards) - 1; i >= 0; i-- {
+		if err := b.shard(n.shards[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// backup is one backup that is under way.
+type backup struct {
+	n     *Node
+	ctx   context.Context
+	sink  core.BackupSink
+	rate  int64
+	began time.Duration // boot time
+	sent  int64         // bytes
+	part  []byte
+}
+
+// shard gives one shard.
+func (b *backup) shard(s *shard) error {
+	// Again, because this replica may lag behind what a shard before this one shows.
+	if err := s.barrier(b.ctx, core.ReadOptions{}); err != nil {
+		return err
+	}
+	if err := b.checkRoom(s); err != nil {
+		return err
+	}
+	dir := b.n.snapshotDir("backup", s.id)
+	snap, err := s.store.Export(dir)
+	switch {
+	case store.IsFull(err):
+		return b.noRoom()
+	case errors.Is(err, store.ErrClosed):
+		return core.Unavailable{Reason: "stopping"}
+	case err != nil:
+		return fmt.Errorf("back up: %w", err)
+	}
+	defer b.n.removeTree(dir)
+	if err := fault.Point("node.backup_exported"); err != nil {
+		return err
+	}
+	if err := b.sink.Shard(snap.Append(nil)); err != nil {
+		return err
+	}
+	for _, f := range snap.Files {
+		if err := b.file(filepath.Join(dir, f.Name), f.Size); err != nil {
+			return err
+		}
+	}
+	b.n.o.Logger.Info("shard backed up", "shard", s.id, "index", snap.Index, "keys", snap.Keys, "files", len(snap.Files))
+	return nil
+}
+
+// checkRoom refuses to fill the disk: a server whose disk is full takes no new work.
+func (b *backup) checkRoom(s *shard) error {
+	bytes, err := s.store.DiskBytes()
+	if err != nil {
+		return fmt.Errorf("back up shard %d: %w", s.id, err)
+	}
+	free, _, err := b.n.o.FS.Disk(b.n.o.Dir)
+	if err != nil {
+		return fmt.Errorf("back up shard %d: %w", s.id, err)
+	}
+	if free < bytes+bytes/4+b.n.diskReserve() { // the files may be a little larger than what they are made of
+		return b.noRoom()
+	}
+	return nil
+}
+
+func (b *backup) noRoom() error {
+	return core.Exhausted{Limit: "disk", Max: int64(b.n.diskReserve())}
+}
+
+// file gives one file, at the rate.
+func (b *backup) file(name string, size int64) (err error) {
+	f, err := b.n.snapFS.Open(name)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", filepath.Base(name), err)
+	}
+	defer f.Close() //nolint:errcheck // it was only read
+	for off := int64(0); off < size; {
+		part := b.part[:min(int64(len(b.part)), size-off)]
+		if _, err := f.ReadAt(part, off); err != nil {
+			return errs.Corruptf("read %s: %v", filepath.Base(name), err)
+		}
+		if err := b.sink.Data(part); err != nil {
+			return err
+		}
+		off += int64(len(part))
+		if err := b.wait(int64(len(part))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wait ends when n more bytes may be on their way.
+func (b *backup) wait(n int64) error {
+	b.sent += n
+	due := b.began + time.Duration(float64(b.sent)/float64(b.rate)*float64(time.Second))
+	timer := b.n.o.Clock.NewTimer(max(due-b.n.o.Clock.Boot(), 0))
+	defer timer.Stop()
+	select {
+	case <-timer.C():
+		return b.ctx.Err()
+	case <-b.ctx.Done():
+		return b.ctx.Err()
+	case <-b.n.stopping:
+		return core.Unavailable{Reason: "stopping"}
+	}
+}

@@ -1,0 +1,240 @@
+package node
+
+import (
+	"encoding/binary"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/keys"
+	"github.com/millrace/millrace/internal/replog"
+	"github.com/millrace/millrace/internal/store"
+)
+
+// The configuration of a shard's log is stored with the state, by the entry that changes it. A shard's leader brings it to
+// what the directory of members wants, and tells the leader of shard 0 how far it is: that needs no memory, so that any
+// leader of either goes on where the one before was.
+
+const (
+	// nearEnough is how many entries a learner may be behind to become a voter, in every shard.
+	nearEnough = 1000
+	// confRetry is after how long a change of the configuration that has not come is proposed again.
+	confRetry = time.Second
+	// heardFor is for how long a replica counts as reached after it was heard of: longer than Raft's count of its quorum.
+	heardFor = 3 * time.Second
+)
+
+// readConf returns the configuration that is stored with the state of a shard, or the one that it began with.
+func (n *Node) readConf(st *store.Shard) (conf replog.Conf, err error) {
+	err = st.View(func(v core.View) error {
+		row, ok, err := v.Get(keys.ShardConf())
+		if err != nil || !ok {
+			return err
+		}
+		conf, err = replog.DecodeConf(row)
+		return err
+	})
+	if err != nil || len(conf.Voters) > 0 || n.o.Joining {
+		return conf, err
+	}
+	return replog.Conf{Voters: n.begun()}, nil
+}
+
+// begun lists the replicas that the cluster began with, ascending.
+func (n *Node) begun() []uint64 {
+	out := []uint64{n.o.Replica}
+	for _, p := range n.o.Peers {
+		out = append(out, p.Replica)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// applyConf applies an entry that changes the configuration.
+func (s *shard) applyConf(e replog.Entry) error {
+	next, err := s.conf.Load().After(e.Index, e.Data)
+	if err != nil {
+		return err
+	}
+	err = s.store.Apply(e.Index, func(tx *store.Txn) error {
+		tx.Set(keys.ShardConf(), next.Append(nil))
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	s.conf.Store(&next)
+	s.noteHash(e.Index)
+	s.publish(e.Index)
+	return nil
+}
+
+// reconfigured looks, in the loop, what a configuration that Raft goes by from now on means to the shard.
+func (s *shard) reconfigured() {
+	conf := s.core.Conf()
+	if conf.Index == s.confIndex {
+		return
+	}
+	s.confIndex, s.confAt = conf.Index, 0
+	s.n.o.Logger.Info("configuration of a shard", "shard", s.id, "voters", conf.Voters, "outgoing", conf.Outgoing, "learners", conf.Learners)
+	if !s.core.Status().Alone {
+		s.alone.Store(false)
+	}
+	if k := s.snap.serving.Load(); k != nil && !covers(k.conf, conf) {
+		s.dropSnapshot(k) // who came since takes none that does not know it
+	}
+}
+
+// covers reports whether a has all replicas of b.
+func covers(a, b replog.Conf) bool {
+	return !slices.ContainsFunc(b.Replicas(), func(id uint64) bool { return !a.Has(id) })
+}
+
+// tickMembers does, with each tick, what members that come and go ask of a shard.
+func (s *shard) tickMembers(now time.Duration) error {
+	if s.id == 0 {
+		s.n.sayGoodbye(now)
+	}
+	r := s.n.who()
+	if r.dir.Version == 0 {
+		return nil
+	}
+	if !s.leading || !s.ready.Load() {
+		clear(s.heard)
+		return nil
+	}
+	s.listen(now)
+	changes := s.wanted(r)
+	if len(changes) > 0 && now >= s.confAt {
+		if err := s.reconfigure(r, changes, now); err != nil {
+			return err
+		}
+	}
+	s.reportConf(r, len(changes) == 0 && !s.core.Conf().Joint(), now)
+	if s.id == 0 {
+		s.n.tickJob(now)
+	}
+	return nil
+}
+
+// listen notes which replicas are heard of. In the tick in which Raft counts its quorum it forgets.
+func (s *shard) listen(now time.Duration) {
+	if s.heard == nil {
+		s.heard = make(map[uint64]time.Duration)
+	}
+	for _, f := range s.core.Followers() {
+		if f.Active {
+			s.heard[f.Replica] = now
+		}
+	}
+	reached := []uint64{s.n.o.Replica}
+	for id, at := range s.heard {
+		if now-at < heardFor {
+			reached = append(reached, id)
+		}
+	}
+	slices.Sort(reached)
+	s.reached.Store(&reached)
+}
+
+// wanted returns what is to be changed for the configuration to be what the directory says.
+func (s *shard) wanted(r *roster) (out []replog.RoleChange) {
+	conf := s.core.Conf()
+	if conf.Joint() {
+		return nil // it ends by itself
+	}
+	for _, id := range conf.Replicas() {
+		if m := r.member(id); m == nil || m.State == core.MemberRemoving || m.State == core.MemberJoining {
+			out = append(out, replog.RoleChange{Replica: id, Role: replog.Absent})
+		}
+	}
+	for i := range r.list {
+		m := &r.list[i]
+		switch m.State {
+		case core.MemberCatchingUp, core.MemberLearner:
+			if !conf.Learns(m.Replica) {
+				out = append(out, replog.RoleChange{Replica: m.Replica, Role: replog.Learner})
+			}
+		case core.MemberPromoting, core.MemberVoter:
+			if !conf.Votes(m.Replica) {
+				out = append(out, replog.RoleChange{Replica: m.Replica, Role: replog.Voter})
+			}
+		}
+	}
+	return out
+}
+
+// reconfigure proposes what of the changes can be: a voter to be is a learner first, and near enough; who leaves for it
+// leaves in the same step; and a leader that leaves has another lead before.
+func (s *shard) reconfigure(r *roster, changes []replog.RoleChange, now time.Duration) error {
+	conf, job := s.core.Conf(), r.dir.Job
+	lags := s.lags()
+	var out []replog.RoleChange
+	waits := false
+	for _, c := range changes {
+		lag, known := lags[c.Replica]
+		switch {
+		case c.Role != replog.Voter:
+		case !conf.Learns(c.Replica):
+			c.Role, waits = replog.Learner, true
+		case (!known || lag > nearEnough) && !plantedBug("promote_behind"):
+			waits = true
+			continue
+		}
+		out = append(out, c)
+	}
+	if waits && job.State == core.JobRunning && job.Old != 0 {
+		out = slices.DeleteFunc(out, func(c replog.RoleChange) bool { return c.Replica == job.Old })
+	}
+	if slices.Contains(out, replog.RoleChange{Replica: s.n.o.Replica, Role: replog.Absent}) {
+		if s.move.request.Load() == nil {
+			s.ask(0, now+spreadMove)
+		}
+		return nil
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	s.confAt = now + confRetry
+	err := s.core.Reconfigure(out...)
+	switch {
+	case err == nil, errors.Is(err, replog.ErrNotLeader), errors.Is(err, replog.ErrConfBusy), errors.Is(err, replog.ErrLogFull):
+		return nil
+	}
+	return err
+}
+
+// lags returns how many entries each learner is behind that was heard of lately.
+func (s *shard) lags() map[uint64]uint64 {
+	out := make(map[uint64]uint64)
+	last, now := s.core.Status().Last, s.n.o.Clock.Boot()
+	for _, f := range s.core.Followers() {
+		if at, ok := s.heard[f.Replica]; f.Learner && ok && now-at < heardFor {
+			out[f.Replica] = last - min(last, f.Match)
+		}
+	}
+	return out
+}
+
+// reportConf tells the leader of shard 0 how this shard stands, while somebody waits for that.
+func (s *shard) reportConf(r *roster, settled bool, now time.Duration) {
+	lags := s.lags()
+	if r.dir.Job.State != core.JobRunning && len(lags) == 0 && settled {
+		return
+	}
+	msg := binary.BigEndian.AppendUint64([]byte{peerConf}, r.dir.Version)
+	if settled {
+		msg = append(msg, 1)
+	} else {
+		msg = append(msg, 0)
+	}
+	for _, id := range sortedKeys(lags) {
+		msg = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(msg, id), lags[id])
+	}
+	if to := s.n.shards[0].leader.Load(); to == s.n.o.Replica {
+		s.n.takeConf(s.id, msg[1:])
+	} else if to != 0 {
+		s.n.send(to, s.id, false, msg)
+	}
+}

@@ -1,0 +1,212 @@
+package node
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/millrace/millrace/internal/core"
+)
+
+// Who the members are is replicated: the directory on shard 0, of which every node has a replica. Until that was changed
+// for the first time, and before a node that was taken in has it, members are those that the node was started with.
+//
+// Replicas and nodes have different numbers: a node that lost its data comes back under another replica id. Inside this
+// package everything goes by replica; messages travel by node, and who operates the cluster speaks of nodes.
+
+// roster is who the members are, as this node has applied it. It does not change.
+type roster struct {
+	dir  core.Directory // its version is 0 where there is none
+	list []core.Member  // all members, this node too, ascending by replica
+}
+
+// startRoster returns the members that the node was started with.
+func startRoster(o *Options) *roster {
+	own := core.Member{
+		Replica: o.Replica, Node: o.Node, Name: o.Name, Peer: o.PeerAddress, API: o.Address, HTTP: o.HTTP, State: core.MemberVoter,
+	}
+	if o.Joining {
+		own.State = core.MemberCatchingUp
+	}
+	r := &roster{list: []core.Member{own}}
+	for _, p := range o.Peers {
+		r.list = append(r.list, core.Member{
+			Replica: p.Replica, Node: p.node(), Name: p.Name, Peer: p.Peer, API: p.Address, HTTP: p.HTTP, State: core.MemberVoter,
+		})
+	}
+	slices.SortFunc(r.list, func(a, b core.Member) int { return int(a.Replica) - int(b.Replica) })
+	return r
+}
+
+// member returns the member of a replica, or nil.
+func (r *roster) member(replica uint64) *core.Member {
+	for i := range r.list {
+		if r.list[i].Replica == replica {
+			return &r.list[i]
+		}
+	}
+	return nil
+}
+
+// replicaOf returns the newest replica of a node; 0: it is no member.
+func (r *roster) replicaOf(node uint64) (replica uint64) {
+	for i := range r.list {
+		if r.list[i].Node == node {
+			replica = r.list[i].Replica
+		}
+	}
+	return replica
+}
+
+// nodeOf returns the node of a replica, or the replica's own number where it is no member's.
+func (r *roster) nodeOf(replica uint64) uint64 {
+	if m := r.member(replica); m != nil {
+		return m.Node
+	}
+	return replica
+}
+
+// voters lists the replicas that vote and are to stay, ascending.
+func (r *roster) voters() (out []uint64) {
+	for i := range r.list {
+		if r.list[i].State == core.MemberVoter {
+			out = append(out, r.list[i].Replica)
+		}
+	}
+	return out
+}
+
+func (n *Node) who() *roster { return n.roster.Load() }
+
+// others calls do for every other replica's member.
+func (n *Node) others(do func(*core.Member)) {
+	r := n.who()
+	for i := range r.list {
+		if r.list[i].Replica != n.o.Replica {
+			do(&r.list[i])
+		}
+	}
+}
+
+// hasOthers reports whether there are other members.
+func (n *Node) hasOthers() (has bool) {
+	n.others(func(*core.Member) { has = true })
+	return has
+}
+
+// send sends a message to a replica of a shard, or drops it and reports false.
+func (n *Node) send(to uint64, shard core.ShardID, bulk bool, msg []byte) bool {
+	m := n.who().member(to)
+	return m != nil && m.Node != n.o.Node && n.o.Network.Send(m.Node, shard, bulk, msg)
+}
+
+// Members returns the directory of members as this node has it. Without one its version is 0, and it lists the members
+// that the node was started with.
+func (n *Node) Members() core.Directory {
+	r := n.who()
+	d := r.dir
+	d.Members = r.list
+	return d
+}
+
+// Replica returns the id of this node's replicas.
+func (n *Node) Replica() uint64 { return n.o.Replica }
+
+// RemovedError says that a node was taken out of its cluster. It never serves again with the data that it has.
+type RemovedError struct{ Node, Replica uint64 }
+
+// Error names the node.
+func (e *RemovedError) Error() string {
+	return fmt.Sprintf("node %d, replica %d, was removed from its cluster", e.Node, e.Replica)
+}
+
+// goodbyeFor is for how long who was removed is told so, by each member; afterwards it is refused, and told why.
+const goodbyeFor = 5 * time.Second
+
+// goodbye is a replica that was removed a moment ago.
+type goodbye struct {
+	node, replica uint64
+	until         time.Duration // boot time
+}
+
+// learn takes a directory over that shard 0's replica has applied. It is the applier's, and that of the start.
+func (n *Node) learn(d core.Directory) {
+	old := n.who()
+	if d.Version == 0 || d.Version == old.dir.Version {
+		return
+	}
+	r := &roster{dir: d, list: d.Members}
+	n.roster.Store(r)
+	now := n.o.Clock.Boot()
+	n.leaves.Lock()
+	for i := range old.list {
+		m := &old.list[i]
+		if r.member(m.Replica) == nil && m.Replica != n.o.Replica {
+			n.goodbyes = append(n.goodbyes, goodbye{m.Node, m.Replica, now + goodbyeFor})
+		}
+	}
+	n.leaves.Unlock()
+	if d.Gone(n.o.Replica) {
+		n.leave()
+		return
+	}
+	n.announce(true)
+	n.moved.notify() // addresses of leaders may be others
+}
+
+// announce tells the owner of the network who is to be reached: the members, and for a moment those that were removed.
+func (n *Node) announce(bye bool) {
+	if n.o.OnMembers == nil {
+		return
+	}
+	r := n.who()
+	list := slices.Clone(r.list)
+	n.leaves.Lock()
+	for _, g := range n.goodbyes {
+		if bye && r.replicaOf(g.node) == 0 {
+			list = append(list, core.Member{Node: g.node, Replica: g.replica})
+		}
+	}
+	n.leaves.Unlock()
+	n.o.OnMembers(list)
+}
+
+// sayGoodbye tells those that were removed, with each tick for a while.
+func (n *Node) sayGoodbye(now time.Duration) {
+	n.leaves.Lock()
+	list := slices.Clone(n.goodbyes)
+	n.goodbyes = slices.DeleteFunc(n.goodbyes, func(g goodbye) bool { return now >= g.until })
+	ended := len(n.goodbyes) < len(list)
+	n.leaves.Unlock()
+	for _, g := range list {
+		n.o.Network.Send(g.node, 0, false, binary.BigEndian.AppendUint64([]byte{peerGone}, g.replica))
+	}
+	if ended {
+		n.announce(true)
+	}
+}
+
+// takeGone takes a member's word that this replica was removed: members say so only of ids that are nobody's any more.
+func (n *Node) takeGone(b []byte) {
+	if len(b) == 8 && binary.BigEndian.Uint64(b) == n.o.Replica {
+		n.leave()
+	}
+}
+
+// leave ends a node that was removed.
+func (n *Node) leave() {
+	if n.o.OnRemoved != nil {
+		n.o.OnRemoved()
+	}
+	n.fail(&RemovedError{Node: n.o.Node, Replica: n.o.Replica})
+}
+
+// Removed tells the node that a member refused it because its replica was removed.
+func (n *Node) Removed() { n.leave() }
+
+// Gone reports whether a replica was removed, as far as this node knows.
+func (n *Node) Gone(replica uint64) bool {
+	d := n.who().dir
+	return d.Gone(replica)
+}

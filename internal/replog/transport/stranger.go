@@ -1,0 +1,97 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// A node that is about to be taken in is nobody's peer yet, and knows an address of one node and not its id. It proves by
+// its certificate which node of the cluster it is to be, and may open streams of kinds that are open to such nodes. Peers
+// may open them too.
+
+// HandleOpen sets who serves the streams of a kind that any node of the cluster may open; nil: nobody.
+func (t *Transport) HandleOpen(kind string, h StreamHandler) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if h == nil {
+		delete(t.open, kind)
+		return
+	}
+	t.open[kind] = h
+}
+
+func (t *Transport) openHandler(kind string) StreamHandler {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.open[kind]
+}
+
+// admit takes a stream in that is open to all nodes of the cluster. p is nil for one that is no peer.
+func (t *Transport) admit(c *conn, p *peer, serve StreamHandler) (*peer, StreamHandler, error) {
+	if p != nil {
+		return p, serve, p.join(c)
+	}
+	if t.strange.Add(1) > int64(t.o.Strangers) {
+		t.strange.Add(-1)
+		return nil, nil, &RefusedError{Reason: TooManyStreams}
+	}
+	p = t.newStranger(c.from, "")
+	if err := p.join(c); err != nil {
+		t.done(p, c)
+		return nil, nil, err
+	}
+	return p, serve, nil
+}
+
+// newStranger returns a node that is no peer, whose connections end with the transport.
+func (t *Transport) newStranger(id NodeID, address string) *peer {
+	p := newPeer(t, id, address)
+	p.stranger = true
+	context.AfterFunc(p.ctx, func() { p.end(context.Cause(p.ctx)) })
+	return p
+}
+
+// done forgets a connection that was served.
+func (t *Transport) done(p *peer, c *conn) {
+	p.leave(c)
+	if p.stranger {
+		p.end(errors.New("the stream has ended"))
+		t.strange.Add(-1)
+	}
+}
+
+// strangerStream is a stream to a node that is no peer; closing it forgets the node.
+type strangerStream struct {
+	Stream
+	p *peer
+}
+
+// Close ends the stream.
+func (s strangerStream) Close() error {
+	err := s.Stream.Close()
+	s.p.end(ErrClosed)
+	return err
+}
+
+// OpenAt opens a stream of an open kind to whichever node of the cluster listens at an address. ctx bounds the opening
+// only. Errors: ErrClosed, *RefusedError, and those of the connection.
+func (t *Transport) OpenAt(ctx context.Context, address, kind string) (Stream, error) {
+	switch {
+	case len(kind) > maxKind:
+		return nil, fmt.Errorf("kind of a stream: %d bytes, at most %d", len(kind), maxKind)
+	case t.ctx.Err() != nil:
+		return nil, ErrClosed
+	}
+	if err := t.o.checkAddress(address); err != nil {
+		return nil, err
+	}
+	p := t.newStranger(0, address)
+	c, err := t.dial(ctx, p, stream, kind)
+	if err != nil {
+		p.end(err)
+		return nil, fmt.Errorf("open stream %s at %s: %w", kind, address, err)
+	}
+	t.stats.streamsOpened.Add(1)
+	return strangerStream{newStream(c, p), p}, nil
+}
