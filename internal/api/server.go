@@ -169,6 +169,7 @@ func (s *Server) services() []service {
 		{&pb.QueueService_ServiceDesc, &queueService{s: s}},
 		{&pb.ServerService_ServiceDesc, &serverService{s: s}},
 		{&pb.QueueStream_ServiceDesc, &queueStream{s: s}},
+		{&pb.KVStream_ServiceDesc, &keyStream{s: s}},
 		{&healthpb.Health_ServiceDesc, &healthService{s: s}},
 	}
 }

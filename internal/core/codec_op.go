@@ -48,16 +48,8 @@ func (w *writer) op(op Op) {
 	case *NamespaceSet:
 		w.int(op.IfVersion)
 		w.namespaceConfig(&op.Config)
-	case *KVPut:
-		w.kvPut(op)
-	case *KVDelete:
-		w.name(op.Keyspace)
-		w.bytes(op.Key)
-		f := w.fields(false)
-		f.has(op.HasRev)
-		f.uint(op.IfRev)
-	case *KVCheck:
-		w.kvCheck(op)
+	default:
+		w.kvOp(op)
 	}
 }
 
@@ -96,16 +88,6 @@ func (r *reader) op() Op {
 		return op
 	case OpGrant:
 		return r.grant()
-	case OpKVPut:
-		return r.kvPut()
-	case OpKVDelete:
-		op := &KVDelete{Keyspace: r.name(), Key: r.bytes()}
-		f := r.fields(false)
-		op.HasRev, op.IfRev = f.has(), f.uint(math.MaxUint64)
-		f.end()
-		return op
-	case OpKVCheck:
-		return r.kvCheck()
 	default:
 		return r.systemOp(kind)
 	}
@@ -127,8 +109,7 @@ func (r *reader) systemOp(kind OpKind) Op {
 		r.namespaceConfig(&op.Config)
 		return op
 	}
-	r.fail("unknown op kind %d", kind)
-	return nil
+	return r.kvOp(kind)
 }
 
 func (w *writer) taskCreate(op *TaskCreate) {

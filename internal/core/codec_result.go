@@ -97,6 +97,9 @@ func (w *writer) opResult(o *OpResult) {
 	f.has(o.More)
 	f.uint(uint64(o.Tenant))
 	f.uint(uint64(o.Namespace))
+	if f.has(o.KV != nil) {
+		w.kvResult(o.KV)
+	}
 }
 
 func (r *reader) opResult(o *OpResult) {
@@ -129,6 +132,9 @@ func (r *reader) opResult(o *OpResult) {
 	o.More = f.has()
 	o.Tenant = TenantID(f.uint(math.MaxUint32))
 	o.Namespace = NamespaceID(f.uint(math.MaxUint32))
+	if f.has() {
+		o.KV = r.kvResult()
+	}
 	f.end()
 }
 
@@ -283,6 +289,12 @@ func (w *writer) nodeFact(fact Fact) {
 	case NotLeader:
 		w.byte(factNotLeader)
 		w.text(f.Leader)
+	case NotAdded:
+		w.byte(factNotAdded)
+		w.text(f.Reason)
+		w.uint(f.Rev)
+		w.text(f.Keyspace)
+		w.bytes(f.Key)
 	default:
 		w.byte(0)
 	}
@@ -302,6 +314,8 @@ func (r *reader) nodeFact(number byte) Fact {
 		return RateLimited{Limit: r.text(), RetryAfter: Millis(r.int())}
 	case factNotLeader:
 		return NotLeader{Leader: r.text()}
+	case factNotAdded:
+		return NotAdded{Reason: r.text(), Rev: r.uint(), Keyspace: r.text(), Key: r.bytes()}
 	}
 	r.fail("unknown fact %d", number)
 	return nil

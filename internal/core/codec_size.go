@@ -57,6 +57,8 @@ func opSize(op Op) int {
 		return opHeader + len(op.Keyspace) + nameBytes + len(op.Key) + varintBytes
 	case *KVCheck:
 		return opHeader + len(op.Keyspace) + 2*nameBytes + len(op.Key) + len(op.Value) + varintBytes + 4
+	case *KVPuts, *KVAdd, *KVDeleteRange:
+		return kvOpSize(op)
 	default: // the ops of fixed size: ids, tokens, times
 		return opHeader + holdBytes + 4*varintBytes
 	}

@@ -94,7 +94,7 @@ func allOps() []Op {
 	return []Op{
 		&TaskCreate{}, &TaskComplete{}, &TaskFail{}, &TaskSnooze{}, &TaskRelease{}, &TaskRenew{}, &TaskDelete{},
 		&TaskRunNow{}, &QueueSet{}, &Grant{}, &Tick{}, &TermStart{}, &NamespaceCreate{}, &NamespaceSet{},
-		&KVPut{}, &KVDelete{}, &KVCheck{},
+		&KVPut{}, &KVDelete{}, &KVCheck{}, &KVPuts{}, &KVAdd{}, &KVDeleteRange{},
 	}
 }
 
@@ -116,6 +116,7 @@ func allFacts() []Fact {
 		Denied{},
 		RateLimited{},
 		NotLeader{},
+		NotAdded{},
 	}
 }
 
@@ -451,6 +452,7 @@ func allocated(f func()) uint64 {
 
 func FuzzDecodeEntry(f *testing.F) {
 	f.Add(AppendEntry(nil, sampleEntry()))
+	f.Add(AppendEntry(nil, sampleKeys()))
 	f.Add(AppendEntry(nil, &Entry{Format: 1}))
 	f.Add(append([]byte{1, 0, 0, 0, 100}, make([]byte, 300)...))
 	f.Fuzz(func(t *testing.T, b []byte) {

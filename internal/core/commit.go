@@ -75,7 +75,7 @@ type OpResult struct {
 	PayloadMatches bool   // TaskCreate, replayed: same content as asked for
 	State          State  // task ops: the state after
 
-	Rev     uint64 // KVPut
+	Rev     uint64 // KVPut, KVAdd; KVPuts: of the first item that was not refused
 	Prev    []byte // KVPut with WantPrev; nil when absent
 	Existed bool   // KVDelete, KVPut with WantPrev
 
@@ -86,6 +86,8 @@ type OpResult struct {
 
 	Tenant    TenantID    // NamespaceCreate
 	Namespace NamespaceID // NamespaceCreate
+
+	KV *KVResult // KVPuts, KVAdd, KVDeleteRange; nil when there is nothing to say
 }
 
 // Assigned is one task given to a worker.

@@ -315,7 +315,7 @@ func renewsOnly(c *core.Commit) bool {
 func grows(c *core.Commit) bool {
 	for _, op := range c.Ops {
 		switch op.Kind() {
-		case core.OpTaskCreate, core.OpKVPut, core.OpQueueSet, core.OpNamespaceCreate, core.OpNamespaceSet:
+		case core.OpTaskCreate, core.OpKVPut, core.OpKVPuts, core.OpKVAdd, core.OpQueueSet, core.OpNamespaceCreate, core.OpNamespaceSet:
 			return true
 		}
 	}

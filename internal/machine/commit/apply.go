@@ -220,6 +220,9 @@ func (m *Machine) ops(part *partition, c *core.Commit, ops []core.Op) (verdict, 
 	v := verdict{ops: m.answers[:0:len(ops)]}
 	m.answers = m.answers[len(ops):]
 	for i, op := range ops {
+		if puts, ok := op.(*core.KVPuts); ok {
+			return m.puts(part, puts, v)
+		}
 		r, fact, err := m.op(part, c.Principal, rev, op)
 		if err != nil {
 			return verdict{}, fmt.Errorf("op %d: %w", i, err)
@@ -229,7 +232,7 @@ func (m *Machine) ops(part *partition, c *core.Commit, ops []core.Op) (verdict, 
 		}
 		r.Kind = op.Kind()
 		v.ops = append(v.ops, r)
-		wrote = wrote || r.Kind == core.OpKVPut || r.Kind == core.OpKVDelete
+		wrote = wrote || writesKeys(r.Kind)
 	}
 	if wrote {
 		part.counts.rev = rev
@@ -243,7 +246,7 @@ func (m *Machine) op(part *partition, principal string, rev uint64, op core.Op) 
 	case *core.TaskCreate, *core.TaskComplete, *core.TaskFail, *core.TaskSnooze, *core.TaskRelease, *core.TaskRenew,
 		*core.TaskDelete, *core.TaskRunNow, *core.QueueSet, *core.Grant:
 		return part.queue.Apply(m.tx, m.queueContext(part, principal), op)
-	case *core.KVPut, *core.KVDelete, *core.KVCheck:
+	case *core.KVPut, *core.KVDelete, *core.KVCheck, *core.KVAdd, *core.KVDeleteRange:
 		return part.kv.Apply(m.tx, kvContext(part, rev), op)
 	case *core.Tick:
 		more, err := m.tick(op.Max)
@@ -310,7 +313,7 @@ func codeOf(fact core.Fact) errs.Code {
 		return errs.LeaseLost
 	case core.WrongState, core.SessionExpired:
 		return errs.WrongState
-	case core.RevMismatch:
+	case core.RevMismatch, core.NotAdded:
 		return errs.PreconditionFailed
 	case core.WrongPartition:
 		return errs.WrongPartition

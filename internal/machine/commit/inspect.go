@@ -26,6 +26,9 @@ func (m *Machine) inspect(c *core.Commit) *core.Refusal {
 	if len(strays) > 0 {
 		return &core.Refusal{Op: strays[0], Fact: core.WrongPartition{Ops: strays}}
 	}
+	if refusal := inspectPuts(c); refusal != nil {
+		return refusal
+	}
 	if i := keyTwice(c.Ops); i >= 0 {
 		return &core.Refusal{Op: i, Fact: core.Invalid{
 			Field: fmt.Sprintf("ops[%d].key", i), Reason: "duplicate_key", Message: "an op before it writes the same key",
@@ -133,6 +136,8 @@ func writtenBy(op core.Op) (keyspace string, key []byte, ok bool) {
 	case *core.KVPut:
 		return op.Keyspace, op.Key, true
 	case *core.KVDelete:
+		return op.Keyspace, op.Key, true
+	case *core.KVAdd:
 		return op.Keyspace, op.Key, true
 	}
 	return "", nil, false
