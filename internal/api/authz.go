@@ -82,6 +82,7 @@ var methods = map[string]rule{
 
 	"/millrace.v1.ServerService/Status": anyToken(), // its counters of all tenants: admin only
 	"/millrace.v1.QueueStream/Open":     anyToken(), // each frame by the table of frames
+	"/millrace.v1.KVStream/Open":        anyToken(), // the same
 
 	"/millrace.v1.BackupService/Take": needs(auth.Backup), // it shows all tenants' data
 
@@ -101,6 +102,8 @@ var frames = map[string]rule{
 	"renew":     needs(auth.TaskWork),
 	"auth":      anyToken(),
 	"drain":     anyToken(),
+	"puts":      needs(auth.KVWrite),
+	"gets":      needs(auth.KVRead),
 }
 
 // ops is the same table for the ops of a commit and for what else it may hold.
@@ -112,7 +115,11 @@ var ops = map[string]rule{
 	"kv_put":        needs(auth.KVWrite),
 	"kv_delete":     needs(auth.KVWrite),
 	"kv_check":      needs(auth.KVWrite),
-	"reserved":      anyToken(), // refused as not supported
+
+	"kv_add":          needs(auth.KVWrite),
+	"kv_delete_range": needs(auth.KVWrite),
+
+	"reserved": anyToken(), // refused as not supported
 }
 
 // The rules of a commit's other parts, and what a caller must have to be shown the value of a key.

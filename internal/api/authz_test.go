@@ -193,10 +193,12 @@ func TestACommitNeedsTheScopeOfEachOfItsParts(t *testing.T) {
 		"task_snooze": {Op: &pb.Op_TaskSnooze{TaskSnooze: &pb.TaskSnooze{
 			Task: hold, Snooze: &pb.Snooze{Delay: spanOf(5)},
 		}}},
-		"kv_put":    {Op: &pb.Op_KvPut{KvPut: &pb.KVPut{Keyspace: "ks", Key: []byte("k")}}},
-		"kv_delete": {Op: &pb.Op_KvDelete{KvDelete: &pb.KVDelete{Keyspace: "ks", Key: []byte("k")}}},
-		"kv_check":  {Op: &pb.Op_KvCheck{KvCheck: goodCheck()}},
-		"reserved":  {Op: &pb.Op_Reserved{Reserved: &pb.Reserved{Op: "ref_update"}}},
+		"kv_put":          {Op: &pb.Op_KvPut{KvPut: &pb.KVPut{Keyspace: "ks", Key: []byte("k")}}},
+		"kv_delete":       {Op: &pb.Op_KvDelete{KvDelete: &pb.KVDelete{Keyspace: "ks", Key: []byte("k")}}},
+		"kv_check":        {Op: &pb.Op_KvCheck{KvCheck: goodCheck()}},
+		"kv_add":          {Op: &pb.Op_KvAdd{KvAdd: &pb.KVAdd{Keyspace: "ks", Key: []byte("k"), Delta: 1}}},
+		"kv_delete_range": {Op: &pb.Op_KvDeleteRange{KvDeleteRange: &pb.KVDeleteRange{Keyspace: "ks"}}},
+		"reserved":        {Op: &pb.Op_Reserved{Reserved: &pb.Reserved{Op: "ref_update"}}},
 	}
 	r := newRig(t, Limits{})
 	client := pb.NewCommitServiceClient(r.conn)

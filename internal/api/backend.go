@@ -44,6 +44,10 @@ type Backend interface {
 	// Key reads one key; rev is 0 when it, or its keyspace, is absent.
 	Key(ctx context.Context, p core.Partition, keyspace string, key []byte, o core.ReadOptions) (value []byte, rev uint64, at core.At, err error)
 
+	// Keys reads keys of one partition at one index: the first of them, fewer than there are when the values pass so many
+	// bytes, but one at least.
+	Keys(ctx context.Context, p core.Partition, keyspace string, keys [][]byte, bytes int, o core.ReadOptions) ([]core.KeyRead, core.At, error)
+
 	// Queue reads a queue's counters and configuration. NotFound when it is unknown.
 	Queue(ctx context.Context, p core.Partition, name string, o core.ReadOptions) (core.QueueStats, core.At, error)
 	// Queues reads a page of queues by name, after the name given.

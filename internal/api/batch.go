@@ -243,6 +243,9 @@ func (a *answers) opResults(in []core.OpResult) []*pb.OpResult {
 		o := &pb.OpResult{
 			Replayed: r.Replayed, PayloadMatches: r.PayloadMatches, State: pb.State(r.State), Rev: r.Rev, Existed: r.Existed,
 		}
+		if r.KV != nil {
+			o.Sum, o.Count = r.KV.Number, r.KV.Count
+		}
 		if r.Kind == core.OpTaskCreate {
 			o.Task = r.Task.String()
 		}

@@ -53,6 +53,7 @@ var facts = []row{
 	{is[core.WrongState], errs.WrongState, codes.FailedPrecondition, http.StatusConflict, never},
 	{is[core.SessionExpired], errs.WrongState, codes.FailedPrecondition, http.StatusConflict, never},
 	{is[core.RevMismatch], errs.PreconditionFailed, codes.FailedPrecondition, http.StatusPreconditionFailed, never},
+	{is[core.NotAdded], errs.PreconditionFailed, codes.FailedPrecondition, http.StatusPreconditionFailed, never},
 	{is[core.WrongPartition], errs.WrongPartition, codes.FailedPrecondition, http.StatusUnprocessableEntity, never},
 	{is[core.RateLimited], errs.RateLimited, codes.ResourceExhausted, http.StatusTooManyRequests, later},
 	{isDiskFull, errs.ResourceExhausted, codes.ResourceExhausted, http.StatusInsufficientStorage, later},
@@ -153,6 +154,8 @@ func describe(e *pb.Error, fact core.Fact, values bool) {
 		e.Reason = "session_expired"
 	case core.RevMismatch:
 		e.Details = mismatch(f, values)
+	case core.NotAdded:
+		e.Reason, e.Details = f.Reason, map[string]string{"rev": strconv.FormatUint(f.Rev, 10)}
 	case core.WrongPartition:
 		ops := make([]string, len(f.Ops))
 		for i, op := range f.Ops {

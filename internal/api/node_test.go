@@ -419,3 +419,12 @@ func (s *fakeSession) state() (subs int, drained, closed bool) {
 	defer s.mu.Unlock()
 	return len(s.subs), s.drained, s.closed
 }
+
+func (n *fakeNode) Keys(_ context.Context, p core.Partition, _ string, keys [][]byte, _ int, _ core.ReadOptions) ([]core.KeyRead, core.At, error) {
+	n.reach(p)
+	out := make([]core.KeyRead, len(keys))
+	for i, key := range keys {
+		out[i] = core.KeyRead{Value: key, Rev: 7}
+	}
+	return out, core.At{Partition: p.Index, Index: 9}, nil
+}

@@ -91,6 +91,12 @@ func (t *translator) placeOf(op core.Op) int {
 		return int(core.PlaceKey(op.Key, t.parts))
 	case *core.KVCheck:
 		return int(core.PlaceKey(op.Key, t.parts))
+	case *core.KVAdd:
+		return int(core.PlaceKey(op.Key, t.parts))
+	case *core.KVDeleteRange:
+		if place, one := core.PlaceRange(op.From, op.To, op.Prefix, t.parts); one {
+			return int(place)
+		}
 	}
 	if task, ok := settledBy(op); ok {
 		return t.placeOfID(task)

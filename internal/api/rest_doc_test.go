@@ -218,6 +218,7 @@ func TestTheDocumentHasTheFieldsOfEveryObjectThatIsRead(t *testing.T) {
 		"Fence": fieldNames(fenceFields), "Op": fieldNames(opFields), "TaskComplete": fieldNames(taskCompleteFields),
 		"TaskFail": fieldNames(taskFailFields), "TaskSnooze": fieldNames(taskSnoozeFields), "KVPut": fieldNames(kvPutFields),
 		"KVDelete": fieldNames(kvDeleteFields), "KVCheck": fieldNames(kvCheckFields),
+		"KVAdd": fieldNames(kvAddFields), "KVDeleteRange": fieldNames(kvDeleteRangeFields),
 	} {
 		sameFields(t, name, c.Components.Schemas[name], fields)
 	}

@@ -86,8 +86,16 @@ var opFields = append([]jsonField[pb.Op]{
 		oneOp(d, m)
 		m.Op = &pb.Op_KvCheck{KvCheck: readNew(d, kvCheckFields)}
 	}},
+	{"kv_add", func(d *jsonReader, m *pb.Op) {
+		oneOp(d, m)
+		m.Op = &pb.Op_KvAdd{KvAdd: readNew(d, kvAddFields)}
+	}},
+	{"kv_delete_range", func(d *jsonReader, m *pb.Op) {
+		oneOp(d, m)
+		m.Op = &pb.Op_KvDeleteRange{KvDeleteRange: readNew(d, kvDeleteRangeFields)}
+	}},
 }, reservedFields[pb.Op](
-	"task_cancel", "queue_pause", "kv_add", "kv_delete_range", "kv_min", "kv_max", "kv_append", "kv_get", "kv_branch",
+	"task_cancel", "queue_pause", "kv_min", "kv_max", "kv_append", "kv_get", "kv_branch",
 	"ref_create", "ref_update", "ref_delete", "ref_verify", "vector_upsert", "vector_delete",
 )...)
 

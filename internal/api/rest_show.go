@@ -1,6 +1,7 @@
 package api
 
 import (
+	"strconv"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -186,6 +187,12 @@ func writeOpResults(w *jsonWriter, name string, results []*pb.OpResult) {
 			w.anyBytes("prev", r.GetPrev())
 		}
 		w.optBool("existed", r.GetExisted())
+		if r.GetSum() != 0 {
+			w.str("sum", strconv.FormatInt(r.GetSum(), 10))
+		}
+		if r.GetCount() != 0 {
+			w.count("count", r.GetCount())
+		}
 		w.close('}')
 	})
 }

@@ -171,6 +171,7 @@ func (s *Server) services() []service {
 		{&pb.ServerService_ServiceDesc, &serverService{s: s}},
 		{&pb.QueueStream_ServiceDesc, &queueStream{s: s}},
 		{&pb.BackupService_ServiceDesc, &backupService{s: s}},
+		{&pb.KVStream_ServiceDesc, &keyStream{s: s}},
 		{&healthpb.Health_ServiceDesc, &healthService{s: s}},
 	}
 }

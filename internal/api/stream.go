@@ -33,7 +33,12 @@ type queueStream struct {
 
 // Open serves one stream until either side ends it.
 func (qs *queueStream) Open(ss grpc.BidiStreamingServer[pb.ClientFrame, pb.ServerFrame]) error {
-	if qs.s.stopping() {
+	return qs.s.openStream(ss, false)
+}
+
+// openStream serves a stream of all frames, or of those of keys.
+func (s *Server) openStream(ss grpc.BidiStreamingServer[pb.ClientFrame, pb.ServerFrame], keys bool) error {
+	if s.stopping() {
 		return core.Unavailable{Reason: "stopping"}
 	}
 	who, ok := callerOf(ss.Context())
@@ -41,9 +46,9 @@ func (qs *queueStream) Open(ss grpc.BidiStreamingServer[pb.ClientFrame, pb.Serve
 		return core.Unauthenticated{}
 	}
 	st := &stream{
-		s: qs.s, ss: ss, opened: qs.s.o.Clock.Boot(), ended: make(chan struct{}), gone: make(chan struct{}),
+		s: s, ss: ss, keys: keys, opened: s.o.Clock.Boot(), ended: make(chan struct{}), gone: make(chan struct{}),
 		kick: make(chan struct{}, 1), room: make(chan struct{}, 1), subs: make(map[uint32]bool),
-		follow: make(chan (<-chan struct{}), 1),
+		follow: make(chan (<-chan struct{}), 1), drained: make(chan struct{}, 1),
 	}
 	st.who.Store(&who)
 	return st.run()
@@ -67,8 +72,11 @@ type stream struct {
 	who    atomic.Pointer[caller]
 	opened time.Duration // by the boot clock
 
-	kick chan struct{} // wakes the writer
-	room chan struct{} // wakes the reader
+	keys bool // it takes only the frames of keys
+
+	kick    chan struct{} // wakes the writer
+	room    chan struct{} // wakes the reader
+	drained chan struct{} // wakes who reads keys
 
 	ended   chan struct{} // closed when the stream is over; cause is set before
 	endOnce sync.Once
@@ -80,6 +88,7 @@ type stream struct {
 	part       core.Partition
 	key        sessionKey
 	subs       map[uint32]bool
+	asks       chan asked             // for who reads keys; nil before the first
 	follow     chan (<-chan struct{}) // tells the handler to follow the leaders: what is closed when one changes
 
 	mu        sync.Mutex   // guards the fields below

@@ -46,7 +46,7 @@ func (st *stream) readFrames() error {
 		}
 		if in.fact == nil {
 			wire.t.who = st.who.Load().Principal
-			if f := wire.read(in.data); f.kind != 0 {
+			if f := wire.read(in.data); f.kind != 0 && (f.kind == framePuts || !st.keys) {
 				st.takeWire(&f, in.bytes)
 				continue
 			}
@@ -98,6 +98,9 @@ func (st *stream) awaitRoom() bool {
 // take handles one frame after the Hello. An error ends the stream; a frame with a seq is refused by its Ack instead.
 func (st *stream) take(f *pb.ClientFrame, in *inbound) error {
 	r := received{frame: f, load: load{frames: 1, items: 1, bytes: int64(in.bytes)}}
+	if st.keys && !ofKeys(f) {
+		return invalid("frame", "has no place on a stream of keys")
+	}
 	switch f := f.GetFrame().(type) {
 	case *pb.ClientFrame_Create:
 		r.name, r.msg, r.seq, r.load.items = "create", f.Create, f.Create.GetSeq(), weight(len(f.Create.GetTasks()))
@@ -111,6 +114,14 @@ func (st *stream) take(f *pb.ClientFrame, in *inbound) error {
 	case *pb.ClientFrame_Renew:
 		r.name, r.msg, r.seq, r.load.items = "renew", f.Renew, f.Renew.GetSeq(), weight(len(f.Renew.GetItems()))
 		st.sequenced(r, func(p *pending) core.Fact { return st.renew(p, f.Renew) })
+	case *pb.ClientFrame_Puts:
+		r.name, r.msg, r.seq, r.commitSeq = "puts", f.Puts, f.Puts.GetSeq(), f.Puts.GetCommitSeq()
+		r.load.items, r.load.commits = weight(len(f.Puts.GetItems())), 1
+		st.takePuts(r, func(p *pending) *putting { return st.puts(p, f.Puts) })
+	case *pb.ClientFrame_Gets:
+		r.name, r.msg, r.seq = "gets", f.Gets, f.Gets.GetSeq()
+		r.load.items, r.load.commits = weight(len(f.Gets.GetKeys())), 1
+		st.sequenced(r, func(p *pending) core.Fact { return st.gets(p, f.Gets) })
 	case *pb.ClientFrame_Subscribe:
 		r.name, r.msg = "subscribe", f.Subscribe
 		return st.plain(r, func() core.Fact { return st.subscribe(f.Subscribe) })
@@ -143,6 +154,8 @@ type received struct {
 	msg   proto.Message
 	seq   uint64
 	load  load
+
+	commitSeq uint64 // of puts
 }
 
 // allowed refuses a frame that the caller may not send, or that holds fields that are not known.
@@ -207,7 +220,7 @@ type pending struct {
 	answers *answers
 	commits int                                // proposed; 0: it is answered without the node
 	answer  func(ack *pb.Ack, p core.Proposed) // fills the ack's list or error
-	wire    protowire.Number                   // frameCreate or frameSettle: the ack may be written the short way
+	wire    protowire.Number                   // frameCreate, frameSettle or framePuts: the ack may be written the short way
 }
 
 func (st *stream) translator(p *pending) translator {

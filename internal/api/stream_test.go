@@ -197,6 +197,8 @@ func TestEveryFrameIsClosedToWhoHasNoRight(t *testing.T) {
 		"create": createFrame(5, 1), "commit": commitFrame(&pb.CommitFrame{Seq: 5, Commit: putCommit(), CommitSeq: 1}),
 		"subscribe": subscribeFrame(1, 1), "slots": slotsFrame(1, 1), "settle": settleFrame(5, doneItem(1, 2)),
 		"renew": {Frame: &pb.ClientFrame_Renew{Renew: &pb.RenewFrame{Seq: 5, All: true}}},
+		"puts":  putsFrame(5, 0, "k"),
+		"gets":  {Frame: &pb.ClientFrame_Gets{Gets: &pb.GetsFrame{Seq: 5, Keyspace: "ks", Keys: [][]byte{[]byte("k")}}}},
 	}
 	for name, rule := range frames {
 		f, ok := samples[name]
@@ -212,6 +214,9 @@ func TestEveryFrameIsClosedToWhoHasNoRight(t *testing.T) {
 			if !strings.Contains(rule.scope.String(), scope) && !rule.any {
 				lacking += "," + scope
 			}
+		}
+		if name == "gets" {
+			lacking = strings.ReplaceAll(lacking, "kv:read", "kv:write")
 		}
 		ws, _ := r.greet(as("acme/"+lacking), 1)
 		ws.send(f)

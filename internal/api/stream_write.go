@@ -159,6 +159,7 @@ func (st *stream) sent(o *outgoing) {
 	st.mu.Unlock()
 	if o.ack != nil {
 		wake(st.room)
+		wake(st.drained)
 	}
 }
 

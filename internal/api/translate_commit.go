@@ -139,7 +139,7 @@ func (t *translator) op(in *pb.Op) (core.Op, core.Fact) {
 		}
 		return asOp(t.kvCheck(o.KvCheck))
 	}
-	return nil, notSupported("")
+	return t.keyOp(in)
 }
 
 // asOp keeps a nil op of a concrete type from looking like an op.

@@ -10,7 +10,7 @@ import (
 	"github.com/millrace/millrace/internal/core"
 )
 
-// This file reads the two frames that carry a busy stream, creates and settles, from their bytes straight into commits.
+// This file reads the frames that carry a busy stream, creates and settles (kv_wire.go: and puts), from their bytes straight into commits.
 // It takes only what needs no thought: every field known, of its type and within its limits, each at most once. Whatever
 // else comes is left to the generated code and the translator, which find the words for what is wrong. So the two can
 // only differ in speed, and a test holds them to it.
@@ -23,10 +23,12 @@ const (
 
 // wireFrame is a frame that was read the short way.
 type wireFrame struct {
-	kind    protowire.Number // frameCreate or frameSettle; 0: it must be read the long way
-	seq     uint64
-	commits []core.Commit
-	holds   []core.TaskHold // of a settle, one per commit
+	kind protowire.Number // frameCreate, frameSettle or framePuts; 0: it must be read the long way
+	seq  uint64
+
+	commitSeq uint64 // of puts
+	commits   []core.Commit
+	holds     []core.TaskHold // of a settle, one per commit
 }
 
 // wireReader reads frames of one stream. Names recur from task to task, so the last ones are kept instead of made anew.
@@ -34,6 +36,7 @@ type wireReader struct {
 	t                        translator
 	queue, task, contentType string
 	resultType, tag          string
+	keyspace                 string
 }
 
 // kept returns b as a string, the last one if it says the same.
@@ -60,6 +63,8 @@ func (r *wireReader) read(b []byte) (f wireFrame) {
 		ok = r.creates(&f, body)
 	case frameSettle:
 		ok = r.settles(&f, body)
+	case framePuts:
+		ok = r.puts(&f, body)
 	}
 	if !ok {
 		return wireFrame{}
@@ -303,6 +308,10 @@ func (r *wireReader) result(op *core.TaskComplete, b []byte) bool {
 
 // takeWire handles a frame that was read the short way, as take does one that was not.
 func (st *stream) takeWire(f *wireFrame, bytes int) {
+	if f.kind == framePuts {
+		st.takeWirePuts(f, bytes)
+		return
+	}
 	r := received{name: "create", seq: f.seq, load: load{frames: 1, items: weight(len(f.commits)), bytes: int64(bytes)}}
 	if f.kind == frameCreate {
 		st.sequenced(r, func(p *pending) core.Fact {

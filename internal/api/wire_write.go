@@ -33,7 +33,7 @@ func (p *pending) plain(d core.Proposed) bool {
 	}
 	for i := range d.Results {
 		r := &d.Results[i]
-		if r.Refusal != nil || r.FailedInstead || len(r.Ops) != 1 {
+		if r.Refusal != nil || r.FailedInstead || len(r.Ops) != 1 || r.Ops[0].KV != nil {
 			return false
 		}
 	}
@@ -41,6 +41,9 @@ func (p *pending) plain(d core.Proposed) bool {
 }
 
 func (p *pending) wireAck(d core.Proposed) *wireOut {
+	if p.wire == framePuts {
+		return p.wirePutsAck(d)
+	}
 	items := 0
 	for i := range d.Results {
 		items += 2 + p.itemSize(&d.Results[i])

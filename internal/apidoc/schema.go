@@ -51,12 +51,13 @@ var required = map[string][]string{
 	"CompleteOne": {"token"}, "FailOne": {"token"}, "SnoozeOne": {"token"}, "ReleaseOne": {"token"},
 	"HeartbeatOne": {"token"}, "Fence": {"task", "token"}, "Unique": {"key"}, "Header": {"name"},
 	"KVPut": {"keyspace"}, "KVDelete": {"keyspace"}, "KVCheck": {"keyspace", "compare"},
+	"KVAdd": {"keyspace", "delta"}, "KVDeleteRange": {"keyspace"},
 	"TaskComplete": {"task"}, "TaskFail": {"task"}, "TaskSnooze": {"task", "snooze"},
 	"Error": {"code", "message", "outcome"},
 }
 
 // exact are numbers that are handed back or compared, and so are strings of digits.
-var exact = []string{"token", "rev", "if_rev", "index", "version", "applied_index"}
+var exact = []string{"token", "rev", "if_rev", "index", "version", "applied_index", "sum"}
 
 // schemas makes those that routes name, and all that these refer to.
 type schemas struct {

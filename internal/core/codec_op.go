@@ -48,22 +48,14 @@ func (w *writer) op(op Op) {
 	case *NamespaceSet:
 		w.int(op.IfVersion)
 		w.namespaceConfig(&op.Config)
-	case *KVPut:
-		w.kvPut(op)
-	case *KVDelete:
-		w.name(op.Keyspace)
-		w.bytes(op.Key)
-		f := w.fields(false)
-		f.has(op.HasRev)
-		f.uint(op.IfRev)
-	case *KVCheck:
-		w.kvCheck(op)
 	case *RefTxn, *RepoCreate, *RepoSet, *RepoDelete, *RepoUndelete:
 		w.refOp(op)
 	case *MembersInit, *MemberChange, *MemberStep:
 		w.memberOp(op)
-	default:
+	case *VectorUpsert, *VectorDelete, *CollectionSet, *CollectionDelete, *RulesetPut, *RecordingPut:
 		w.searchOp(op)
+	default:
+		w.kvOp(op)
 	}
 }
 
@@ -102,18 +94,10 @@ func (r *reader) op() Op {
 		return op
 	case OpGrant:
 		return r.grant()
-	case OpKVPut:
-		return r.kvPut()
-	case OpKVDelete:
-		op := &KVDelete{Keyspace: r.name(), Key: r.bytes()}
-		f := r.fields(false)
-		op.HasRev, op.IfRev = f.has(), f.uint(math.MaxUint64)
-		f.end()
-		return op
-	case OpKVCheck:
-		return r.kvCheck()
 	case OpRefTxn, OpRepoCreate, OpRepoSet, OpRepoDelete, OpRepoUndelete:
 		return r.refOp(kind)
+	case OpVectorUpsert, OpVectorDelete, OpCollectionSet, OpCollectionDelete, OpRulesetPut, OpRecordingPut:
+		return r.searchOp(kind)
 	default:
 		return r.systemOp(kind)
 	}
@@ -138,7 +122,7 @@ func (r *reader) systemOp(kind OpKind) Op {
 	if op := r.memberOp(kind); op != nil {
 		return op
 	}
-	return r.searchOp(kind)
+	return r.kvOp(kind)
 }
 
 func (w *writer) taskCreate(op *TaskCreate) {

@@ -102,6 +102,9 @@ func (w *writer) opResult(o *OpResult) {
 	if f.has(o.Refs != nil) {
 		w.refsAnswer(o.Refs)
 	}
+	if f.has(o.KV != nil) {
+		w.kvResult(o.KV)
+	}
 }
 
 func (r *reader) opResult(o *OpResult) {
@@ -136,6 +139,9 @@ func (r *reader) opResult(o *OpResult) {
 	o.Namespace = NamespaceID(f.uint(math.MaxUint32))
 	if f.has() {
 		o.Refs = r.refsAnswer()
+	}
+	if f.has() {
+		o.KV = r.kvResult()
 	}
 	f.end()
 }
@@ -300,6 +306,12 @@ func (w *writer) nodeFact(fact Fact) {
 	case NotLeader:
 		w.byte(factNotLeader)
 		w.text(f.Leader)
+	case NotAdded:
+		w.byte(factNotAdded)
+		w.text(f.Reason)
+		w.uint(f.Rev)
+		w.text(f.Keyspace)
+		w.bytes(f.Key)
 	default:
 		if !w.searchFact(fact) {
 			w.byte(0)
@@ -321,6 +333,8 @@ func (r *reader) nodeFact(number byte) Fact {
 		return RateLimited{Limit: r.text(), RetryAfter: Millis(r.int())}
 	case factNotLeader:
 		return NotLeader{Leader: r.text()}
+	case factNotAdded:
+		return NotAdded{Reason: r.text(), Rev: r.uint(), Keyspace: r.text(), Key: r.bytes()}
 	}
 	return r.searchFact(number)
 }

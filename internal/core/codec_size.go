@@ -61,6 +61,8 @@ func opSize(op Op) int {
 		return refOpSize(op)
 	case *MembersInit, *MemberChange:
 		return memberOpSize(op)
+	case *KVPuts, *KVAdd, *KVDeleteRange:
+		return kvOpSize(op)
 	default: // the ops of fixed size: ids, tokens, times
 		if n := searchOpSize(op); n > 0 {
 			return n

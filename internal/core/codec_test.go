@@ -101,6 +101,7 @@ func allOps() []Op {
 	return []Op{
 		&TaskCreate{}, &TaskComplete{}, &TaskFail{}, &TaskSnooze{}, &TaskRelease{}, &TaskRenew{}, &TaskDelete{},
 		&TaskRunNow{}, &QueueSet{}, &Grant{}, &Tick{}, &TermStart{}, &NamespaceCreate{}, &NamespaceSet{},
+		&KVPuts{}, &KVAdd{}, &KVDeleteRange{},
 		&KVPut{}, &KVDelete{}, &KVCheck{}, &RefTxn{}, &RepoCreate{}, &RepoSet{}, &RepoDelete{}, &RepoUndelete{},
 		&VectorUpsert{}, &VectorDelete{}, &CollectionSet{}, &CollectionDelete{}, &RulesetPut{}, &RecordingPut{},
 		&MembersInit{}, &MemberChange{}, &MemberStep{},
@@ -126,8 +127,11 @@ func allFacts() []Fact {
 		RateLimited{},
 		NotLeader{},
 		RefRefused{},
-		SearchState{}, DimMismatch{}, VersionMismatch{},
+		SearchState{},
+		DimMismatch{},
+		VersionMismatch{},
 		WrongMembership{},
+		NotAdded{},
 	}
 }
 
@@ -467,6 +471,7 @@ func allocated(f func()) uint64 {
 func FuzzDecodeEntry(f *testing.F) {
 	f.Add(AppendEntry(nil, searchEntry()))
 	f.Add(AppendEntry(nil, sampleEntry()))
+	f.Add(AppendEntry(nil, sampleKeys()))
 	f.Add(AppendEntry(nil, &Entry{Format: 1}))
 	f.Add(append([]byte{1, 0, 0, 0, 100}, make([]byte, 300)...))
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -75,7 +75,7 @@ type OpResult struct {
 	PayloadMatches bool   // TaskCreate, replayed: same content as asked for
 	State          State  // task ops: the state after
 
-	Rev     uint64 // KVPut; VectorUpsert: the point's version
+	Rev     uint64 // KVPut, KVAdd; KVPuts: of the first item that was not refused; VectorUpsert: the point's version
 	Prev    []byte // KVPut with WantPrev; nil when absent
 	Existed bool   // KVDelete, KVPut with WantPrev; VectorUpsert, VectorDelete, CollectionDelete
 
@@ -88,6 +88,7 @@ type OpResult struct {
 	Namespace NamespaceID // NamespaceCreate
 
 	Refs *RefsAnswer // ops of the refs service
+	KV   *KVResult   // KVPuts, KVAdd, KVDeleteRange; nil when there is nothing to say
 }
 
 // Assigned is one task given to a worker.

@@ -31,14 +31,15 @@ const (
 	OpKVPut         OpKind = 32
 	OpKVDelete      OpKind = 33
 	OpKVCheck       OpKind = 34
-	OpKVAdd         OpKind = 35 // reserved
-	OpKVDeleteRange OpKind = 36 // reserved
+	OpKVAdd         OpKind = 35
+	OpKVDeleteRange OpKind = 36
 	OpKVMin         OpKind = 37 // reserved
 	OpKVMax         OpKind = 38 // reserved
 	OpKVAppend      OpKind = 39 // reserved
 	OpKVGet         OpKind = 40 // reserved
 	OpKVBranch      OpKind = 41 // reserved
 	OpKeyspaceSet   OpKind = 42 // reserved
+	OpKVPuts        OpKind = 43
 
 	OpRefCreate    OpKind = 64 // 64 to 71 stand within a RefTxn
 	OpRefUpdate    OpKind = 65

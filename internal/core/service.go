@@ -8,6 +8,12 @@ type ReadOptions struct {
 	Stale    bool   // read what this node has applied, without asking a majority
 }
 
+// KeyRead is what a key held when it was read.
+type KeyRead struct {
+	Value []byte
+	Rev   uint64 // 0: the key, or its keyspace, is absent
+}
+
 // ListQuery asks for a page of a queue's tasks in one state, in the order of that state's index.
 type ListQuery struct {
 	Queue  string

@@ -21,6 +21,15 @@ func KV(p core.Partition, incarnation uint32, key []byte) []byte {
 	return End(append(beginKV(p, incarnation, len(key)), key...))
 }
 
+// KVBytes is how much longer than the user's key a stored key is.
+const KVBytes = partitionLen + 1 + incarnationLen + 1
+
+// AppendKV appends what KV returns.
+func AppendKV(dst []byte, p core.Partition, incarnation uint32, key []byte) []byte {
+	dst = append(AppendPartition(dst, p), byte(ServiceKV))
+	return End(append(binary.BigEndian.AppendUint32(dst, incarnation), key...))
+}
+
 // KVRange returns the bounds of all keys of a keyspace that start with prefix.
 func KVRange(p core.Partition, incarnation uint32, prefix []byte) (from, to []byte) {
 	return Range(append(beginKV(p, incarnation, len(prefix)), prefix...))

@@ -328,8 +328,8 @@ func renewsOnly(c *core.Commit) bool {
 func grows(c *core.Commit) bool {
 	for _, op := range c.Ops {
 		switch op.Kind() {
-		case core.OpTaskCreate, core.OpKVPut, core.OpQueueSet, core.OpNamespaceCreate, core.OpNamespaceSet, core.OpVectorUpsert,
-			core.OpCollectionSet, core.OpRulesetPut, core.OpRecordingPut:
+		case core.OpTaskCreate, core.OpKVPut, core.OpKVPuts, core.OpKVAdd, core.OpQueueSet, core.OpNamespaceCreate, core.OpNamespaceSet,
+			core.OpVectorUpsert, core.OpCollectionSet, core.OpRulesetPut, core.OpRecordingPut:
 			return true
 		}
 	}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,6 +43,7 @@ type Client struct {
 	mu      sync.Mutex // guards the fields below
 	closed  bool
 	workers map[*Worker]struct{} // that run
+	streams map[*KVStream]struct{}
 }
 
 const (
@@ -60,7 +63,7 @@ func Dial(ctx context.Context, opts ...Option) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("dial: %w", err)
 	}
-	c := &Client{opts: o, codec: newWireCodec(), ledger: newLedger(o.ledger), workers: map[*Worker]struct{}{}}
+	c := &Client{opts: o, codec: newWireCodec(), ledger: newLedger(o.ledger), workers: map[*Worker]struct{}{}, streams: map[*KVStream]struct{}{}}
 	c.token.Store(&o.token)
 	c.turn.Store(rand.Uint32())
 	if c.ways, err = newWays(c); err != nil {
@@ -148,6 +151,11 @@ func (c *Client) SetToken(token string) {
 	for w := range c.workers {
 		w.reauth(token)
 	}
+	for s := range c.streams {
+		for _, l := range s.open() {
+			l.s.reauth(token)
+		}
+	}
 }
 
 // Close stops the client's workers as the end of their context does, waits for calls that are under way, and closes
@@ -163,6 +171,7 @@ func (c *Client) Close() error {
 	for w := range c.workers {
 		running = append(running, w)
 	}
+	streams := slices.Collect(maps.Keys(c.streams))
 	c.mu.Unlock()
 	for _, w := range running {
 		w.quit()
@@ -173,6 +182,9 @@ func (c *Client) Close() error {
 	var drained sync.WaitGroup
 	for _, p := range c.producers() {
 		drained.Go(func() { p.close(closeWithin) })
+	}
+	for _, s := range streams {
+		drained.Go(func() { _ = s.Close() }) // never fails
 	}
 	drained.Wait()
 	c.ways.close()

@@ -2,6 +2,7 @@ package millrace
 
 import (
 	"context"
+	"strconv"
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/proto"
@@ -83,6 +84,19 @@ func (k KV) Delete(ctx context.Context, key string, opts ...DeleteOption) (exist
 	return out.Existed[0], nil
 }
 
+// Add adds n to the number under key, which is kept as decimal text, and returns the sum. An absent key holds 0. A sum that
+// overflows or passes a bound, and a value that is no number, are ErrPrecondition with the reason overflow, bound or
+// not_a_number.
+func (k KV) Add(ctx context.Context, key string, n int64, opts ...AddNumberOption) (sum int64, err error) {
+	tx := k.c.newTx()
+	tx.KV(k.keyspace).Add(key, n, opts...)
+	out, err := k.c.commit(ctx, tx, ledgerLine{Op: "kv_add", Key: k.name(key), Value: strconv.FormatInt(n, 10)})
+	if err != nil {
+		return 0, err
+	}
+	return out.Sums[0], nil
+}
+
 func (k KV) name(key string) string { return k.keyspace + "/" + key }
 
 func quoted(key string) string {
@@ -98,10 +112,11 @@ type PutOption interface{ put(op *millracev1.KVPut) }
 // DeleteOption changes a delete.
 type DeleteOption interface{ delete(op *millracev1.KVDelete) }
 
-// KeyOption is for puts and deletes.
+// KeyOption is for puts, deletes and additions.
 type KeyOption interface {
 	PutOption
 	DeleteOption
+	AddNumberOption
 }
 
 type ifRev uint64

@@ -182,6 +182,10 @@ func placeOp(op *millracev1.Op, partitions int) int {
 		return placeKey(x.KvDelete.GetKey(), partitions)
 	case *millracev1.Op_KvCheck:
 		return placeKey(x.KvCheck.GetKey(), partitions)
+	case *millracev1.Op_KvAdd:
+		return placeKey(x.KvAdd.GetKey(), partitions)
+	case *millracev1.Op_KvDeleteRange:
+		return placeRange(x.KvDeleteRange, partitions)
 	case *millracev1.Op_TaskCreate:
 		return placeCreate(x.TaskCreate, partitions)
 	case *millracev1.Op_TaskComplete:

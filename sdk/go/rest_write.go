@@ -347,6 +347,10 @@ func (w *restBody) op(op *millracev1.Op) {
 		})
 	case *millracev1.Op_KvCheck:
 		w.object("kv_check", func() { w.check(o.KvCheck) })
+	case *millracev1.Op_KvAdd:
+		w.object("kv_add", func() { w.add(o.KvAdd) })
+	case *millracev1.Op_KvDeleteRange:
+		w.object("kv_delete_range", func() { w.deleteRange(o.KvDeleteRange) })
 	case *millracev1.Op_Reserved:
 		w.flag("kv_get", true) // any op that is not built is refused alike
 	}

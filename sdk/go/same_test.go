@@ -271,7 +271,14 @@ func drawCheck(rt *rapid.T) *pb.KVCheck {
 }
 
 func drawOp(rt *rapid.T) *pb.Op {
-	switch rapid.IntRange(0, 7).Draw(rt, "op") {
+	switch rapid.IntRange(0, 9).Draw(rt, "op") {
+	case 8:
+		return &pb.Op{Op: &pb.Op_KvAdd{KvAdd: drawAdd(rt)}}
+	case 9:
+		return &pb.Op{Op: &pb.Op_KvDeleteRange{KvDeleteRange: &pb.KVDeleteRange{
+			Keyspace: "ks", From: drawBytes.Draw(rt, "from"), To: drawBytes.Draw(rt, "to"), Prefix: drawBytes.Draw(rt, "prefix"),
+			Count: rapid.Bool().Draw(rt, "count"),
+		}}}
 	case 0:
 		return &pb.Op{Op: &pb.Op_TaskCreate{TaskCreate: drawSpec(rt)}}
 	case 1:
@@ -295,6 +302,19 @@ func drawOp(rt *rapid.T) *pb.Op {
 		put.IfRev = proto.Uint64(drawNum.Draw(rt, "if_rev"))
 	}
 	return &pb.Op{Op: &pb.Op_KvPut{KvPut: put}}
+}
+
+func drawAdd(rt *rapid.T) *pb.KVAdd {
+	add := &pb.KVAdd{Keyspace: "ks", Key: []byte(drawKey.Draw(rt, "key")), Delta: rapid.Int64().Draw(rt, "delta")}
+	for _, field := range []**int64{&add.Floor, &add.Ceiling} {
+		if rapid.Bool().Draw(rt, "bound?") {
+			*field = proto.Int64(rapid.Int64().Draw(rt, "bound"))
+		}
+	}
+	if rapid.Bool().Draw(rt, "rev") {
+		add.IfRev = proto.Uint64(drawNum.Draw(rt, "if_rev"))
+	}
+	return add
 }
 
 func drawComplete(rt *rapid.T) *pb.Complete {

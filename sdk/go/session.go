@@ -27,7 +27,8 @@ type session struct {
 	wake chan struct{} // holds one token: the writer, or an idle run, has something to look at
 	done chan struct{} // closed when run has returned
 
-	partition int // that its streams are of
+	partition int  // that its streams are of
+	keys      bool // it takes streams of keys
 
 	mu      *sync.Mutex // guards the fields below and those of the role
 	id      []byte
@@ -223,7 +224,11 @@ func (s *session) move(plain bool) {
 
 // open opens a stream on g that is let in.
 func (s *session) open(ctx context.Context, cancel func(), g *way, conn *line) (grpc.BidiStreamingClient[millracev1.ClientFrame, millracev1.ServerFrame], error) {
-	stream, err := millracev1.NewQueueStreamClient(conn).Open(ctx, grpc.WaitForReady(s.c.ways.waits(g)), grpc.ForceCodecV2(s.c.codec))
+	begin := millracev1.NewQueueStreamClient(conn).Open
+	if s.keys {
+		begin = millracev1.NewKVStreamClient(conn).Open
+	}
+	stream, err := begin(ctx, grpc.WaitForReady(s.c.ways.waits(g)), grpc.ForceCodecV2(s.c.codec))
 	if err != nil {
 		return nil, err
 	}

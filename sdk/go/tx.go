@@ -175,9 +175,11 @@ func (tx *Tx) request() (req *millracev1.CommitRequest, size int, err error) {
 
 // Committed is the answer to a commit.
 type Committed struct {
-	Revs     []uint64 // one per op: the key's new revision after a put, else 0
+	Revs     []uint64 // one per op: the key's new revision after a put or an addition, else 0
 	Existed  []bool   // one per op: a delete, or a put with WantPrev, found the key
 	Prev     [][]byte // one per op: the value before a put with WantPrev; nil when absent
+	Sums     []int64  // one per op: what an addition made
+	Counts   []uint64 // one per op: how many keys a CountDeleteRange removed
 	Replayed bool     // it had been applied before, and nothing was done again
 	At       Place
 }
@@ -236,10 +238,12 @@ func (c *Client) commit(ctx context.Context, tx *Tx, line ledgerLine) (*Committe
 func (tx *Tx) committed(resp *millracev1.CommitResponse, at *millracev1.At) *Committed {
 	n := len(resp.Results)
 	out := &Committed{
-		Revs: make([]uint64, n), Existed: make([]bool, n), Prev: make([][]byte, n), Replayed: resp.Replayed, At: placeOf(at),
+		Revs: make([]uint64, n), Existed: make([]bool, n), Prev: make([][]byte, n), Sums: make([]int64, n), Counts: make([]uint64, n),
+		Replayed: resp.Replayed, At: placeOf(at),
 	}
 	for i, r := range resp.Results {
 		out.Revs[i], out.Existed[i], out.Prev[i] = r.Rev, r.Existed, r.Prev
+		out.Sums[i], out.Counts[i] = r.Sum, r.Count
 	}
 	for _, h := range tx.handles {
 		if h.op < n && resp.Results[h.op].Task != "" {

@@ -196,6 +196,8 @@ type ClientFrame struct {
 	//	*ClientFrame_Renew
 	//	*ClientFrame_Auth
 	//	*ClientFrame_Drain
+	//	*ClientFrame_Puts
+	//	*ClientFrame_Gets
 	Frame         isClientFrame_Frame `protobuf_oneof:"frame"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -319,6 +321,24 @@ func (x *ClientFrame) GetDrain() *Drain {
 	return nil
 }
 
+func (x *ClientFrame) GetPuts() *PutsFrame {
+	if x != nil {
+		if x, ok := x.Frame.(*ClientFrame_Puts); ok {
+			return x.Puts
+		}
+	}
+	return nil
+}
+
+func (x *ClientFrame) GetGets() *GetsFrame {
+	if x != nil {
+		if x, ok := x.Frame.(*ClientFrame_Gets); ok {
+			return x.Gets
+		}
+	}
+	return nil
+}
+
 type isClientFrame_Frame interface {
 	isClientFrame_Frame()
 }
@@ -359,6 +379,14 @@ type ClientFrame_Drain struct {
 	Drain *Drain `protobuf:"bytes,9,opt,name=drain,proto3,oneof"`
 }
 
+type ClientFrame_Puts struct {
+	Puts *PutsFrame `protobuf:"bytes,10,opt,name=puts,proto3,oneof"`
+}
+
+type ClientFrame_Gets struct {
+	Gets *GetsFrame `protobuf:"bytes,11,opt,name=gets,proto3,oneof"`
+}
+
 func (*ClientFrame_Hello) isClientFrame_Frame() {}
 
 func (*ClientFrame_Create) isClientFrame_Frame() {}
@@ -376,6 +404,10 @@ func (*ClientFrame_Renew) isClientFrame_Frame() {}
 func (*ClientFrame_Auth) isClientFrame_Frame() {}
 
 func (*ClientFrame_Drain) isClientFrame_Frame() {}
+
+func (*ClientFrame_Puts) isClientFrame_Frame() {}
+
+func (*ClientFrame_Gets) isClientFrame_Frame() {}
 
 type ServerFrame struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1415,6 +1447,8 @@ type Ack struct {
 	Renewed       []*HeartbeatResult     `protobuf:"bytes,5,rep,name=renewed,proto3" json:"renewed,omitempty"`
 	Commit        *CommitResponse        `protobuf:"bytes,6,opt,name=commit,proto3" json:"commit,omitempty"`
 	Error         *Error                 `protobuf:"bytes,7,opt,name=error,proto3" json:"error,omitempty"`
+	Puts          *PutsResult            `protobuf:"bytes,8,opt,name=puts,proto3" json:"puts,omitempty"`
+	Gets          *GetsResult            `protobuf:"bytes,9,opt,name=gets,proto3" json:"gets,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1494,6 +1528,20 @@ func (x *Ack) GetCommit() *CommitResponse {
 func (x *Ack) GetError() *Error {
 	if x != nil {
 		return x.Error
+	}
+	return nil
+}
+
+func (x *Ack) GetPuts() *PutsResult {
+	if x != nil {
+		return x.Puts
+	}
+	return nil
+}
+
+func (x *Ack) GetGets() *GetsResult {
+	if x != nil {
+		return x.Gets
 	}
 	return nil
 }
@@ -1868,7 +1916,7 @@ var File_millrace_v1_stream_proto protoreflect.FileDescriptor
 
 const file_millrace_v1_stream_proto_rawDesc = "" +
 	"\n" +
-	"\x18millrace/v1/stream.proto\x12\vmillrace.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16millrace/v1/task.proto\"\x0f\n" +
+	"\x18millrace/v1/stream.proto\x12\vmillrace.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14millrace/v1/kv.proto\x1a\x16millrace/v1/task.proto\"\x0f\n" +
 	"\rStatusRequest\"\xeb\x02\n" +
 	"\x0eStatusResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1e\n" +
@@ -1885,7 +1933,7 @@ const file_millrace_v1_stream_proto_rawDesc = "" +
 	"\n" +
 	"started_at\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x12\x1b\n" +
-	"\tdisk_full\x18\v \x01(\bR\bdiskFull\"\xcd\x03\n" +
+	"\tdisk_full\x18\v \x01(\bR\bdiskFull\"\xa9\x04\n" +
 	"\vClientFrame\x12*\n" +
 	"\x05hello\x18\x01 \x01(\v2\x12.millrace.v1.HelloH\x00R\x05hello\x122\n" +
 	"\x06create\x18\x02 \x01(\v2\x18.millrace.v1.CreateFrameH\x00R\x06create\x122\n" +
@@ -1895,7 +1943,10 @@ const file_millrace_v1_stream_proto_rawDesc = "" +
 	"\x06settle\x18\x06 \x01(\v2\x18.millrace.v1.SettleFrameH\x00R\x06settle\x12/\n" +
 	"\x05renew\x18\a \x01(\v2\x17.millrace.v1.RenewFrameH\x00R\x05renew\x12,\n" +
 	"\x04auth\x18\b \x01(\v2\x16.millrace.v1.AuthFrameH\x00R\x04auth\x12*\n" +
-	"\x05drain\x18\t \x01(\v2\x12.millrace.v1.DrainH\x00R\x05drainB\a\n" +
+	"\x05drain\x18\t \x01(\v2\x12.millrace.v1.DrainH\x00R\x05drain\x12,\n" +
+	"\x04puts\x18\n" +
+	" \x01(\v2\x16.millrace.v1.PutsFrameH\x00R\x04puts\x12,\n" +
+	"\x04gets\x18\v \x01(\v2\x16.millrace.v1.GetsFrameH\x00R\x04getsB\a\n" +
 	"\x05frame\"\xd9\x03\n" +
 	"\vServerFrame\x120\n" +
 	"\awelcome\x18\x01 \x01(\v2\x14.millrace.v1.WelcomeH\x00R\awelcome\x12$\n" +
@@ -1975,7 +2026,7 @@ const file_millrace_v1_stream_proto_rawDesc = "" +
 	"\x06extend\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x06extend\"!\n" +
 	"\tAuthFrame\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\"\a\n" +
-	"\x05Drain\"\xb9\x02\n" +
+	"\x05Drain\"\x93\x03\n" +
 	"\x03Ack\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x1f\n" +
 	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\x123\n" +
@@ -1983,7 +2034,9 @@ const file_millrace_v1_stream_proto_rawDesc = "" +
 	"\asettled\x18\x04 \x03(\v2\x19.millrace.v1.SettleResultR\asettled\x126\n" +
 	"\arenewed\x18\x05 \x03(\v2\x1c.millrace.v1.HeartbeatResultR\arenewed\x123\n" +
 	"\x06commit\x18\x06 \x01(\v2\x1b.millrace.v1.CommitResponseR\x06commit\x12(\n" +
-	"\x05error\x18\a \x01(\v2\x12.millrace.v1.ErrorR\x05error\"I\n" +
+	"\x05error\x18\a \x01(\v2\x12.millrace.v1.ErrorR\x05error\x12+\n" +
+	"\x04puts\x18\b \x01(\v2\x17.millrace.v1.PutsResultR\x04puts\x12+\n" +
+	"\x04gets\x18\t \x01(\v2\x17.millrace.v1.GetsResultR\x04gets\"I\n" +
 	"\x06Assign\x12\x10\n" +
 	"\x03sub\x18\x01 \x01(\rR\x03sub\x12-\n" +
 	"\x05tasks\x18\x02 \x03(\v2\x17.millrace.v1.AssignmentR\x05tasks\"I\n" +
@@ -2009,6 +2062,8 @@ const file_millrace_v1_stream_proto_rawDesc = "" +
 	"\tAvailable\x12\x10\n" +
 	"\x03sub\x18\x01 \x01(\rR\x03sub2M\n" +
 	"\vQueueStream\x12>\n" +
+	"\x04Open\x12\x18.millrace.v1.ClientFrame\x1a\x18.millrace.v1.ServerFrame(\x010\x012J\n" +
+	"\bKVStream\x12>\n" +
 	"\x04Open\x12\x18.millrace.v1.ClientFrame\x1a\x18.millrace.v1.ServerFrame(\x010\x012R\n" +
 	"\rServerService\x12A\n" +
 	"\x06Status\x12\x1a.millrace.v1.StatusRequest\x1a\x1b.millrace.v1.StatusResponseB9Z7github.com/millrace/millrace/gen/millrace/v1;millracev1b\x06proto3"
@@ -2053,19 +2108,23 @@ var file_millrace_v1_stream_proto_goTypes = []any{
 	(*Directory)(nil),             // 23: millrace.v1.Directory
 	(*Available)(nil),             // 24: millrace.v1.Available
 	(*timestamppb.Timestamp)(nil), // 25: google.protobuf.Timestamp
-	(*Hold)(nil),                  // 26: millrace.v1.Hold
-	(*TaskSpec)(nil),              // 27: millrace.v1.TaskSpec
-	(*CommitRequest)(nil),         // 28: millrace.v1.CommitRequest
-	(*QueueWeight)(nil),           // 29: millrace.v1.QueueWeight
-	(*durationpb.Duration)(nil),   // 30: google.protobuf.Duration
-	(*SettleItem)(nil),            // 31: millrace.v1.SettleItem
-	(*At)(nil),                    // 32: millrace.v1.At
-	(*CreateResult)(nil),          // 33: millrace.v1.CreateResult
-	(*SettleResult)(nil),          // 34: millrace.v1.SettleResult
-	(*HeartbeatResult)(nil),       // 35: millrace.v1.HeartbeatResult
-	(*CommitResponse)(nil),        // 36: millrace.v1.CommitResponse
-	(*Error)(nil),                 // 37: millrace.v1.Error
-	(*Assignment)(nil),            // 38: millrace.v1.Assignment
+	(*PutsFrame)(nil),             // 26: millrace.v1.PutsFrame
+	(*GetsFrame)(nil),             // 27: millrace.v1.GetsFrame
+	(*Hold)(nil),                  // 28: millrace.v1.Hold
+	(*TaskSpec)(nil),              // 29: millrace.v1.TaskSpec
+	(*CommitRequest)(nil),         // 30: millrace.v1.CommitRequest
+	(*QueueWeight)(nil),           // 31: millrace.v1.QueueWeight
+	(*durationpb.Duration)(nil),   // 32: google.protobuf.Duration
+	(*SettleItem)(nil),            // 33: millrace.v1.SettleItem
+	(*At)(nil),                    // 34: millrace.v1.At
+	(*CreateResult)(nil),          // 35: millrace.v1.CreateResult
+	(*SettleResult)(nil),          // 36: millrace.v1.SettleResult
+	(*HeartbeatResult)(nil),       // 37: millrace.v1.HeartbeatResult
+	(*CommitResponse)(nil),        // 38: millrace.v1.CommitResponse
+	(*Error)(nil),                 // 39: millrace.v1.Error
+	(*PutsResult)(nil),            // 40: millrace.v1.PutsResult
+	(*GetsResult)(nil),            // 41: millrace.v1.GetsResult
+	(*Assignment)(nil),            // 42: millrace.v1.Assignment
 }
 var file_millrace_v1_stream_proto_depIdxs = []int32{
 	25, // 0: millrace.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
@@ -2078,48 +2137,54 @@ var file_millrace_v1_stream_proto_depIdxs = []int32{
 	14, // 7: millrace.v1.ClientFrame.renew:type_name -> millrace.v1.RenewFrame
 	15, // 8: millrace.v1.ClientFrame.auth:type_name -> millrace.v1.AuthFrame
 	16, // 9: millrace.v1.ClientFrame.drain:type_name -> millrace.v1.Drain
-	6,  // 10: millrace.v1.ServerFrame.welcome:type_name -> millrace.v1.Welcome
-	17, // 11: millrace.v1.ServerFrame.ack:type_name -> millrace.v1.Ack
-	18, // 12: millrace.v1.ServerFrame.assign:type_name -> millrace.v1.Assign
-	19, // 13: millrace.v1.ServerFrame.lease_lost:type_name -> millrace.v1.LeaseLost
-	20, // 14: millrace.v1.ServerFrame.cancel:type_name -> millrace.v1.Cancel
-	21, // 15: millrace.v1.ServerFrame.throttle:type_name -> millrace.v1.Throttle
-	22, // 16: millrace.v1.ServerFrame.goaway:type_name -> millrace.v1.Goaway
-	23, // 17: millrace.v1.ServerFrame.directory:type_name -> millrace.v1.Directory
-	24, // 18: millrace.v1.ServerFrame.available:type_name -> millrace.v1.Available
-	5,  // 19: millrace.v1.Hello.worker:type_name -> millrace.v1.WorkerInfo
-	26, // 20: millrace.v1.Hello.held:type_name -> millrace.v1.Hold
-	7,  // 21: millrace.v1.Welcome.directory:type_name -> millrace.v1.PartitionAddress
-	8,  // 22: millrace.v1.Welcome.limits:type_name -> millrace.v1.Limits
-	25, // 23: millrace.v1.Welcome.shard_time:type_name -> google.protobuf.Timestamp
-	26, // 24: millrace.v1.Welcome.kept:type_name -> millrace.v1.Hold
-	26, // 25: millrace.v1.Welcome.lost:type_name -> millrace.v1.Hold
-	27, // 26: millrace.v1.CreateFrame.tasks:type_name -> millrace.v1.TaskSpec
-	28, // 27: millrace.v1.CommitFrame.commit:type_name -> millrace.v1.CommitRequest
-	29, // 28: millrace.v1.Subscribe.queues:type_name -> millrace.v1.QueueWeight
-	30, // 29: millrace.v1.Subscribe.lease:type_name -> google.protobuf.Duration
-	31, // 30: millrace.v1.SettleFrame.items:type_name -> millrace.v1.SettleItem
-	26, // 31: millrace.v1.RenewFrame.items:type_name -> millrace.v1.Hold
-	30, // 32: millrace.v1.RenewFrame.extend:type_name -> google.protobuf.Duration
-	32, // 33: millrace.v1.Ack.at:type_name -> millrace.v1.At
-	33, // 34: millrace.v1.Ack.created:type_name -> millrace.v1.CreateResult
-	34, // 35: millrace.v1.Ack.settled:type_name -> millrace.v1.SettleResult
-	35, // 36: millrace.v1.Ack.renewed:type_name -> millrace.v1.HeartbeatResult
-	36, // 37: millrace.v1.Ack.commit:type_name -> millrace.v1.CommitResponse
-	37, // 38: millrace.v1.Ack.error:type_name -> millrace.v1.Error
-	38, // 39: millrace.v1.Assign.tasks:type_name -> millrace.v1.Assignment
-	25, // 40: millrace.v1.Cancel.until:type_name -> google.protobuf.Timestamp
-	30, // 41: millrace.v1.Throttle.retry_after:type_name -> google.protobuf.Duration
-	7,  // 42: millrace.v1.Directory.partitions:type_name -> millrace.v1.PartitionAddress
-	2,  // 43: millrace.v1.QueueStream.Open:input_type -> millrace.v1.ClientFrame
-	0,  // 44: millrace.v1.ServerService.Status:input_type -> millrace.v1.StatusRequest
-	3,  // 45: millrace.v1.QueueStream.Open:output_type -> millrace.v1.ServerFrame
-	1,  // 46: millrace.v1.ServerService.Status:output_type -> millrace.v1.StatusResponse
-	45, // [45:47] is the sub-list for method output_type
-	43, // [43:45] is the sub-list for method input_type
-	43, // [43:43] is the sub-list for extension type_name
-	43, // [43:43] is the sub-list for extension extendee
-	0,  // [0:43] is the sub-list for field type_name
+	26, // 10: millrace.v1.ClientFrame.puts:type_name -> millrace.v1.PutsFrame
+	27, // 11: millrace.v1.ClientFrame.gets:type_name -> millrace.v1.GetsFrame
+	6,  // 12: millrace.v1.ServerFrame.welcome:type_name -> millrace.v1.Welcome
+	17, // 13: millrace.v1.ServerFrame.ack:type_name -> millrace.v1.Ack
+	18, // 14: millrace.v1.ServerFrame.assign:type_name -> millrace.v1.Assign
+	19, // 15: millrace.v1.ServerFrame.lease_lost:type_name -> millrace.v1.LeaseLost
+	20, // 16: millrace.v1.ServerFrame.cancel:type_name -> millrace.v1.Cancel
+	21, // 17: millrace.v1.ServerFrame.throttle:type_name -> millrace.v1.Throttle
+	22, // 18: millrace.v1.ServerFrame.goaway:type_name -> millrace.v1.Goaway
+	23, // 19: millrace.v1.ServerFrame.directory:type_name -> millrace.v1.Directory
+	24, // 20: millrace.v1.ServerFrame.available:type_name -> millrace.v1.Available
+	5,  // 21: millrace.v1.Hello.worker:type_name -> millrace.v1.WorkerInfo
+	28, // 22: millrace.v1.Hello.held:type_name -> millrace.v1.Hold
+	7,  // 23: millrace.v1.Welcome.directory:type_name -> millrace.v1.PartitionAddress
+	8,  // 24: millrace.v1.Welcome.limits:type_name -> millrace.v1.Limits
+	25, // 25: millrace.v1.Welcome.shard_time:type_name -> google.protobuf.Timestamp
+	28, // 26: millrace.v1.Welcome.kept:type_name -> millrace.v1.Hold
+	28, // 27: millrace.v1.Welcome.lost:type_name -> millrace.v1.Hold
+	29, // 28: millrace.v1.CreateFrame.tasks:type_name -> millrace.v1.TaskSpec
+	30, // 29: millrace.v1.CommitFrame.commit:type_name -> millrace.v1.CommitRequest
+	31, // 30: millrace.v1.Subscribe.queues:type_name -> millrace.v1.QueueWeight
+	32, // 31: millrace.v1.Subscribe.lease:type_name -> google.protobuf.Duration
+	33, // 32: millrace.v1.SettleFrame.items:type_name -> millrace.v1.SettleItem
+	28, // 33: millrace.v1.RenewFrame.items:type_name -> millrace.v1.Hold
+	32, // 34: millrace.v1.RenewFrame.extend:type_name -> google.protobuf.Duration
+	34, // 35: millrace.v1.Ack.at:type_name -> millrace.v1.At
+	35, // 36: millrace.v1.Ack.created:type_name -> millrace.v1.CreateResult
+	36, // 37: millrace.v1.Ack.settled:type_name -> millrace.v1.SettleResult
+	37, // 38: millrace.v1.Ack.renewed:type_name -> millrace.v1.HeartbeatResult
+	38, // 39: millrace.v1.Ack.commit:type_name -> millrace.v1.CommitResponse
+	39, // 40: millrace.v1.Ack.error:type_name -> millrace.v1.Error
+	40, // 41: millrace.v1.Ack.puts:type_name -> millrace.v1.PutsResult
+	41, // 42: millrace.v1.Ack.gets:type_name -> millrace.v1.GetsResult
+	42, // 43: millrace.v1.Assign.tasks:type_name -> millrace.v1.Assignment
+	25, // 44: millrace.v1.Cancel.until:type_name -> google.protobuf.Timestamp
+	32, // 45: millrace.v1.Throttle.retry_after:type_name -> google.protobuf.Duration
+	7,  // 46: millrace.v1.Directory.partitions:type_name -> millrace.v1.PartitionAddress
+	2,  // 47: millrace.v1.QueueStream.Open:input_type -> millrace.v1.ClientFrame
+	2,  // 48: millrace.v1.KVStream.Open:input_type -> millrace.v1.ClientFrame
+	0,  // 49: millrace.v1.ServerService.Status:input_type -> millrace.v1.StatusRequest
+	3,  // 50: millrace.v1.QueueStream.Open:output_type -> millrace.v1.ServerFrame
+	3,  // 51: millrace.v1.KVStream.Open:output_type -> millrace.v1.ServerFrame
+	1,  // 52: millrace.v1.ServerService.Status:output_type -> millrace.v1.StatusResponse
+	50, // [50:53] is the sub-list for method output_type
+	47, // [47:50] is the sub-list for method input_type
+	47, // [47:47] is the sub-list for extension type_name
+	47, // [47:47] is the sub-list for extension extendee
+	0,  // [0:47] is the sub-list for field type_name
 }
 
 func init() { file_millrace_v1_stream_proto_init() }
@@ -2127,6 +2192,7 @@ func file_millrace_v1_stream_proto_init() {
 	if File_millrace_v1_stream_proto != nil {
 		return
 	}
+	file_millrace_v1_kv_proto_init()
 	file_millrace_v1_task_proto_init()
 	file_millrace_v1_stream_proto_msgTypes[2].OneofWrappers = []any{
 		(*ClientFrame_Hello)(nil),
@@ -2138,6 +2204,8 @@ func file_millrace_v1_stream_proto_init() {
 		(*ClientFrame_Renew)(nil),
 		(*ClientFrame_Auth)(nil),
 		(*ClientFrame_Drain)(nil),
+		(*ClientFrame_Puts)(nil),
+		(*ClientFrame_Gets)(nil),
 	}
 	file_millrace_v1_stream_proto_msgTypes[3].OneofWrappers = []any{
 		(*ServerFrame_Welcome)(nil),
@@ -2158,7 +2226,7 @@ func file_millrace_v1_stream_proto_init() {
 			NumEnums:      0,
 			NumMessages:   25,
 			NumExtensions: 0,
-			NumServices:   2,
+			NumServices:   3,
 		},
 		GoTypes:           file_millrace_v1_stream_proto_goTypes,
 		DependencyIndexes: file_millrace_v1_stream_proto_depIdxs,

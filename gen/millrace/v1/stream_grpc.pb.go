@@ -121,6 +121,108 @@ var QueueStream_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
+	KVStream_Open_FullMethodName = "/millrace.v1.KVStream/Open"
+)
+
+// KVStreamClient is the client API for KVStream service.
+//
+// For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
+//
+// KVStream is the same stream for who only writes and reads keys: beside its Hello it takes the frames puts, commit, gets,
+// auth and drain.
+type KVStreamClient interface {
+	Open(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ClientFrame, ServerFrame], error)
+}
+
+type kVStreamClient struct {
+	cc grpc.ClientConnInterface
+}
+
+func NewKVStreamClient(cc grpc.ClientConnInterface) KVStreamClient {
+	return &kVStreamClient{cc}
+}
+
+func (c *kVStreamClient) Open(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ClientFrame, ServerFrame], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &KVStream_ServiceDesc.Streams[0], KVStream_Open_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ClientFrame, ServerFrame]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type KVStream_OpenClient = grpc.BidiStreamingClient[ClientFrame, ServerFrame]
+
+// KVStreamServer is the server API for KVStream service.
+// All implementations must embed UnimplementedKVStreamServer
+// for forward compatibility.
+//
+// KVStream is the same stream for who only writes and reads keys: beside its Hello it takes the frames puts, commit, gets,
+// auth and drain.
+type KVStreamServer interface {
+	Open(grpc.BidiStreamingServer[ClientFrame, ServerFrame]) error
+	mustEmbedUnimplementedKVStreamServer()
+}
+
+// UnimplementedKVStreamServer must be embedded to have
+// forward compatible implementations.
+//
+// NOTE: this should be embedded by value instead of pointer to avoid a nil
+// pointer dereference when methods are called.
+type UnimplementedKVStreamServer struct{}
+
+func (UnimplementedKVStreamServer) Open(grpc.BidiStreamingServer[ClientFrame, ServerFrame]) error {
+	return status.Error(codes.Unimplemented, "method Open not implemented")
+}
+func (UnimplementedKVStreamServer) mustEmbedUnimplementedKVStreamServer() {}
+func (UnimplementedKVStreamServer) testEmbeddedByValue()                  {}
+
+// UnsafeKVStreamServer may be embedded to opt out of forward compatibility for this service.
+// Use of this interface is not recommended, as added methods to KVStreamServer will
+// result in compilation errors.
+type UnsafeKVStreamServer interface {
+	mustEmbedUnimplementedKVStreamServer()
+}
+
+func RegisterKVStreamServer(s grpc.ServiceRegistrar, srv KVStreamServer) {
+	// If the following call panics, it indicates UnimplementedKVStreamServer was
+	// embedded by pointer and is nil.  This will cause panics if an
+	// unimplemented method is ever invoked, so we test this at initialization
+	// time to prevent it from happening at runtime later due to I/O.
+	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
+		t.testEmbeddedByValue()
+	}
+	s.RegisterService(&KVStream_ServiceDesc, srv)
+}
+
+func _KVStream_Open_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(KVStreamServer).Open(&grpc.GenericServerStream[ClientFrame, ServerFrame]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type KVStream_OpenServer = grpc.BidiStreamingServer[ClientFrame, ServerFrame]
+
+// KVStream_ServiceDesc is the grpc.ServiceDesc for KVStream service.
+// It's only intended for direct use with grpc.RegisterService,
+// and not to be introspected or modified (even as a copy)
+var KVStream_ServiceDesc = grpc.ServiceDesc{
+	ServiceName: "millrace.v1.KVStream",
+	HandlerType: (*KVStreamServer)(nil),
+	Methods:     []grpc.MethodDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "Open",
+			Handler:       _KVStream_Open_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
+		},
+	},
+	Metadata: "millrace/v1/stream.proto",
+}
+
+const (
 	ServerService_Status_FullMethodName = "/millrace.v1.ServerService/Status"
 )
 

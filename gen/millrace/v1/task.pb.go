@@ -414,7 +414,7 @@ func (x KVCheck_Compare) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use KVCheck_Compare.Descriptor instead.
 func (KVCheck_Compare) EnumDescriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{60, 0}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{62, 0}
 }
 
 // Retry says how long a failed task waits. An unset field means the queue's value, or the default.
@@ -3927,6 +3927,8 @@ type Op struct {
 	//	*Op_KvPut
 	//	*Op_KvDelete
 	//	*Op_KvCheck
+	//	*Op_KvAdd
+	//	*Op_KvDeleteRange
 	//	*Op_Reserved
 	Op            isOp_Op `protobuf_oneof:"op"`
 	unknownFields protoimpl.UnknownFields
@@ -4033,6 +4035,24 @@ func (x *Op) GetKvCheck() *KVCheck {
 	return nil
 }
 
+func (x *Op) GetKvAdd() *KVAdd {
+	if x != nil {
+		if x, ok := x.Op.(*Op_KvAdd); ok {
+			return x.KvAdd
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetKvDeleteRange() *KVDeleteRange {
+	if x != nil {
+		if x, ok := x.Op.(*Op_KvDeleteRange); ok {
+			return x.KvDeleteRange
+		}
+	}
+	return nil
+}
+
 func (x *Op) GetReserved() *Reserved {
 	if x != nil {
 		if x, ok := x.Op.(*Op_Reserved); ok {
@@ -4074,6 +4094,14 @@ type Op_KvCheck struct {
 	KvCheck *KVCheck `protobuf:"bytes,34,opt,name=kv_check,json=kvCheck,proto3,oneof"`
 }
 
+type Op_KvAdd struct {
+	KvAdd *KVAdd `protobuf:"bytes,35,opt,name=kv_add,json=kvAdd,proto3,oneof"`
+}
+
+type Op_KvDeleteRange struct {
+	KvDeleteRange *KVDeleteRange `protobuf:"bytes,36,opt,name=kv_delete_range,json=kvDeleteRange,proto3,oneof"`
+}
+
 type Op_Reserved struct {
 	Reserved *Reserved `protobuf:"bytes,127,opt,name=reserved,proto3,oneof"` // any op that is not built: not supported
 }
@@ -4091,6 +4119,10 @@ func (*Op_KvPut) isOp_Op() {}
 func (*Op_KvDelete) isOp_Op() {}
 
 func (*Op_KvCheck) isOp_Op() {}
+
+func (*Op_KvAdd) isOp_Op() {}
+
+func (*Op_KvDeleteRange) isOp_Op() {}
 
 func (*Op_Reserved) isOp_Op() {}
 
@@ -4300,9 +4332,11 @@ type OpResult struct {
 	Replayed       bool                   `protobuf:"varint,2,opt,name=replayed,proto3" json:"replayed,omitempty"`
 	PayloadMatches bool                   `protobuf:"varint,3,opt,name=payload_matches,json=payloadMatches,proto3" json:"payload_matches,omitempty"`
 	State          State                  `protobuf:"varint,4,opt,name=state,proto3,enum=millrace.v1.State" json:"state,omitempty"` // task ops
-	Rev            uint64                 `protobuf:"varint,5,opt,name=rev,proto3" json:"rev,omitempty"`                            // kv_put
+	Rev            uint64                 `protobuf:"varint,5,opt,name=rev,proto3" json:"rev,omitempty"`                            // kv_put, kv_add
 	Prev           []byte                 `protobuf:"bytes,6,opt,name=prev,proto3" json:"prev,omitempty"`                           // kv_put with want_prev; left out once the old values of one answer pass 3 MiB
 	Existed        bool                   `protobuf:"varint,7,opt,name=existed,proto3" json:"existed,omitempty"`                    // kv_delete; kv_put with want_prev
+	Sum            int64                  `protobuf:"varint,8,opt,name=sum,proto3" json:"sum,omitempty"`                            // kv_add
+	Count          uint64                 `protobuf:"varint,9,opt,name=count,proto3" json:"count,omitempty"`                        // kv_delete_range with count
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -4384,6 +4418,20 @@ func (x *OpResult) GetExisted() bool {
 		return x.Existed
 	}
 	return false
+}
+
+func (x *OpResult) GetSum() int64 {
+	if x != nil {
+		return x.Sum
+	}
+	return 0
+}
+
+func (x *OpResult) GetCount() uint64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
 }
 
 // KVPut stores a value.
@@ -4531,6 +4579,170 @@ func (x *KVDelete) GetIfRev() uint64 {
 	return 0
 }
 
+// KVAdd adds to a number, which is kept as decimal text of 64 bits with a sign. An absent key holds 0. What overflows, or
+// passes a bound, and a value that is no number are refused.
+type KVAdd struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Keyspace      string                 `protobuf:"bytes,1,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
+	Key           []byte                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	Delta         int64                  `protobuf:"varint,3,opt,name=delta,proto3" json:"delta,omitempty"`
+	IfRev         *uint64                `protobuf:"varint,4,opt,name=if_rev,json=ifRev,proto3,oneof" json:"if_rev,omitempty"`
+	Floor         *int64                 `protobuf:"varint,5,opt,name=floor,proto3,oneof" json:"floor,omitempty"`     // the sum must not be below it
+	Ceiling       *int64                 `protobuf:"varint,6,opt,name=ceiling,proto3,oneof" json:"ceiling,omitempty"` // nor above it
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KVAdd) Reset() {
+	*x = KVAdd{}
+	mi := &file_millrace_v1_task_proto_msgTypes[60]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KVAdd) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KVAdd) ProtoMessage() {}
+
+func (x *KVAdd) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[60]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KVAdd.ProtoReflect.Descriptor instead.
+func (*KVAdd) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{60}
+}
+
+func (x *KVAdd) GetKeyspace() string {
+	if x != nil {
+		return x.Keyspace
+	}
+	return ""
+}
+
+func (x *KVAdd) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *KVAdd) GetDelta() int64 {
+	if x != nil {
+		return x.Delta
+	}
+	return 0
+}
+
+func (x *KVAdd) GetIfRev() uint64 {
+	if x != nil && x.IfRev != nil {
+		return *x.IfRev
+	}
+	return 0
+}
+
+func (x *KVAdd) GetFloor() int64 {
+	if x != nil && x.Floor != nil {
+		return *x.Floor
+	}
+	return 0
+}
+
+func (x *KVAdd) GetCeiling() int64 {
+	if x != nil && x.Ceiling != nil {
+		return *x.Ceiling
+	}
+	return 0
+}
+
+// KVDeleteRange removes the keys of a range as one change. In a namespace of several partitions all keys of a range in a
+// commit share one {tag}, which its bounds begin with.
+type KVDeleteRange struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Keyspace      string                 `protobuf:"bytes,1,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
+	From          []byte                 `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`     // the first key
+	To            []byte                 `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"`         // without this one; empty: to the end
+	Prefix        []byte                 `protobuf:"bytes,4,opt,name=prefix,proto3" json:"prefix,omitempty"` // instead of from and to
+	Count         bool                   `protobuf:"varint,5,opt,name=count,proto3" json:"count,omitempty"`  // tell how many there were, at most 100,000
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KVDeleteRange) Reset() {
+	*x = KVDeleteRange{}
+	mi := &file_millrace_v1_task_proto_msgTypes[61]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KVDeleteRange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KVDeleteRange) ProtoMessage() {}
+
+func (x *KVDeleteRange) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[61]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KVDeleteRange.ProtoReflect.Descriptor instead.
+func (*KVDeleteRange) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{61}
+}
+
+func (x *KVDeleteRange) GetKeyspace() string {
+	if x != nil {
+		return x.Keyspace
+	}
+	return ""
+}
+
+func (x *KVDeleteRange) GetFrom() []byte {
+	if x != nil {
+		return x.From
+	}
+	return nil
+}
+
+func (x *KVDeleteRange) GetTo() []byte {
+	if x != nil {
+		return x.To
+	}
+	return nil
+}
+
+func (x *KVDeleteRange) GetPrefix() []byte {
+	if x != nil {
+		return x.Prefix
+	}
+	return nil
+}
+
+func (x *KVDeleteRange) GetCount() bool {
+	if x != nil {
+		return x.Count
+	}
+	return false
+}
+
 // KVCheck is a condition: exists and absent take no operand, the others compare the revision or the value.
 type KVCheck struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
@@ -4548,7 +4760,7 @@ type KVCheck struct {
 
 func (x *KVCheck) Reset() {
 	*x = KVCheck{}
-	mi := &file_millrace_v1_task_proto_msgTypes[60]
+	mi := &file_millrace_v1_task_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4560,7 +4772,7 @@ func (x *KVCheck) String() string {
 func (*KVCheck) ProtoMessage() {}
 
 func (x *KVCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[60]
+	mi := &file_millrace_v1_task_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4573,7 +4785,7 @@ func (x *KVCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVCheck.ProtoReflect.Descriptor instead.
 func (*KVCheck) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{60}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *KVCheck) GetKeyspace() string {
@@ -4637,142 +4849,6 @@ type KVCheck_Value struct {
 func (*KVCheck_Rev) isKVCheck_Operand() {}
 
 func (*KVCheck_Value) isKVCheck_Operand() {}
-
-type KVGetRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Keyspace      string                 `protobuf:"bytes,1,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
-	Key           []byte                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
-	MinIndex      uint64                 `protobuf:"varint,3,opt,name=min_index,json=minIndex,proto3" json:"min_index,omitempty"`
-	Stale         bool                   `protobuf:"varint,4,opt,name=stale,proto3" json:"stale,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *KVGetRequest) Reset() {
-	*x = KVGetRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[61]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *KVGetRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*KVGetRequest) ProtoMessage() {}
-
-func (x *KVGetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[61]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use KVGetRequest.ProtoReflect.Descriptor instead.
-func (*KVGetRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{61}
-}
-
-func (x *KVGetRequest) GetKeyspace() string {
-	if x != nil {
-		return x.Keyspace
-	}
-	return ""
-}
-
-func (x *KVGetRequest) GetKey() []byte {
-	if x != nil {
-		return x.Key
-	}
-	return nil
-}
-
-func (x *KVGetRequest) GetMinIndex() uint64 {
-	if x != nil {
-		return x.MinIndex
-	}
-	return 0
-}
-
-func (x *KVGetRequest) GetStale() bool {
-	if x != nil {
-		return x.Stale
-	}
-	return false
-}
-
-type KVGetResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Value         []byte                 `protobuf:"bytes,1,opt,name=value,proto3" json:"value,omitempty"`
-	Rev           uint64                 `protobuf:"varint,2,opt,name=rev,proto3" json:"rev,omitempty"`
-	Found         bool                   `protobuf:"varint,3,opt,name=found,proto3" json:"found,omitempty"` // false for an unknown keyspace too
-	At            *At                    `protobuf:"bytes,4,opt,name=at,proto3" json:"at,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *KVGetResponse) Reset() {
-	*x = KVGetResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[62]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *KVGetResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*KVGetResponse) ProtoMessage() {}
-
-func (x *KVGetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[62]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use KVGetResponse.ProtoReflect.Descriptor instead.
-func (*KVGetResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{62}
-}
-
-func (x *KVGetResponse) GetValue() []byte {
-	if x != nil {
-		return x.Value
-	}
-	return nil
-}
-
-func (x *KVGetResponse) GetRev() uint64 {
-	if x != nil {
-		return x.Rev
-	}
-	return 0
-}
-
-func (x *KVGetResponse) GetFound() bool {
-	if x != nil {
-		return x.Found
-	}
-	return false
-}
-
-func (x *KVGetResponse) GetAt() *At {
-	if x != nil {
-		return x.At
-	}
-	return nil
-}
 
 // QueueConfig rules a queue; an unset field means the default.
 type QueueConfig struct {
@@ -6211,7 +6287,7 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x0eCommitResponse\x12/\n" +
 	"\aresults\x18\x01 \x03(\v2\x15.millrace.v1.OpResultR\aresults\x12\x1a\n" +
 	"\breplayed\x18\x02 \x01(\bR\breplayed\x12\x1f\n" +
-	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\xc3\x03\n" +
+	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\xb6\x04\n" +
 	"\x02Op\x128\n" +
 	"\vtask_create\x18\x01 \x01(\v2\x15.millrace.v1.TaskSpecH\x00R\n" +
 	"taskCreate\x12@\n" +
@@ -6221,7 +6297,9 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"taskSnooze\x12+\n" +
 	"\x06kv_put\x18  \x01(\v2\x12.millrace.v1.KVPutH\x00R\x05kvPut\x124\n" +
 	"\tkv_delete\x18! \x01(\v2\x15.millrace.v1.KVDeleteH\x00R\bkvDelete\x121\n" +
-	"\bkv_check\x18\" \x01(\v2\x14.millrace.v1.KVCheckH\x00R\akvCheck\x123\n" +
+	"\bkv_check\x18\" \x01(\v2\x14.millrace.v1.KVCheckH\x00R\akvCheck\x12+\n" +
+	"\x06kv_add\x18# \x01(\v2\x12.millrace.v1.KVAddH\x00R\x05kvAdd\x12D\n" +
+	"\x0fkv_delete_range\x18$ \x01(\v2\x1a.millrace.v1.KVDeleteRangeH\x00R\rkvDeleteRange\x123\n" +
 	"\breserved\x18\x7f \x01(\v2\x15.millrace.v1.ReservedH\x00R\breservedB\x04\n" +
 	"\x02op\"\x1a\n" +
 	"\bReserved\x12\x0e\n" +
@@ -6235,7 +6313,7 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\n" +
 	"TaskSnooze\x12%\n" +
 	"\x04task\x18\x01 \x01(\v2\x11.millrace.v1.HoldR\x04task\x12+\n" +
-	"\x06snooze\x18\x02 \x01(\v2\x13.millrace.v1.SnoozeR\x06snooze\"\xcd\x01\n" +
+	"\x06snooze\x18\x02 \x01(\v2\x13.millrace.v1.SnoozeR\x06snooze\"\xf5\x01\n" +
 	"\bOpResult\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x1a\n" +
 	"\breplayed\x18\x02 \x01(\bR\breplayed\x12'\n" +
@@ -6243,7 +6321,9 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x05state\x18\x04 \x01(\x0e2\x12.millrace.v1.StateR\x05state\x12\x10\n" +
 	"\x03rev\x18\x05 \x01(\x04R\x03rev\x12\x12\n" +
 	"\x04prev\x18\x06 \x01(\fR\x04prev\x12\x18\n" +
-	"\aexisted\x18\a \x01(\bR\aexisted\"\xac\x01\n" +
+	"\aexisted\x18\a \x01(\bR\aexisted\x12\x10\n" +
+	"\x03sum\x18\b \x01(\x03R\x03sum\x12\x14\n" +
+	"\x05count\x18\t \x01(\x04R\x05count\"\xac\x01\n" +
 	"\x05KVPut\x12\x1a\n" +
 	"\bkeyspace\x18\x01 \x01(\tR\bkeyspace\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\fR\x03key\x12\x14\n" +
@@ -6256,7 +6336,24 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\bkeyspace\x18\x01 \x01(\tR\bkeyspace\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\fR\x03key\x12\x1a\n" +
 	"\x06if_rev\x18\x03 \x01(\x04H\x00R\x05ifRev\x88\x01\x01B\t\n" +
-	"\a_if_rev\"\x93\x02\n" +
+	"\a_if_rev\"\xc2\x01\n" +
+	"\x05KVAdd\x12\x1a\n" +
+	"\bkeyspace\x18\x01 \x01(\tR\bkeyspace\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\fR\x03key\x12\x14\n" +
+	"\x05delta\x18\x03 \x01(\x03R\x05delta\x12\x1a\n" +
+	"\x06if_rev\x18\x04 \x01(\x04H\x00R\x05ifRev\x88\x01\x01\x12\x19\n" +
+	"\x05floor\x18\x05 \x01(\x03H\x01R\x05floor\x88\x01\x01\x12\x1d\n" +
+	"\aceiling\x18\x06 \x01(\x03H\x02R\aceiling\x88\x01\x01B\t\n" +
+	"\a_if_revB\b\n" +
+	"\x06_floorB\n" +
+	"\n" +
+	"\b_ceiling\"}\n" +
+	"\rKVDeleteRange\x12\x1a\n" +
+	"\bkeyspace\x18\x01 \x01(\tR\bkeyspace\x12\x12\n" +
+	"\x04from\x18\x02 \x01(\fR\x04from\x12\x0e\n" +
+	"\x02to\x18\x03 \x01(\fR\x02to\x12\x16\n" +
+	"\x06prefix\x18\x04 \x01(\fR\x06prefix\x12\x14\n" +
+	"\x05count\x18\x05 \x01(\bR\x05count\"\x93\x02\n" +
 	"\aKVCheck\x12\x1a\n" +
 	"\bkeyspace\x18\x01 \x01(\tR\bkeyspace\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\fR\x03key\x126\n" +
@@ -6273,17 +6370,7 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\tNOT_EQUAL\x10\x04\x12\b\n" +
 	"\x04LESS\x10\x05\x12\v\n" +
 	"\aGREATER\x10\x06B\t\n" +
-	"\aoperand\"o\n" +
-	"\fKVGetRequest\x12\x1a\n" +
-	"\bkeyspace\x18\x01 \x01(\tR\bkeyspace\x12\x10\n" +
-	"\x03key\x18\x02 \x01(\fR\x03key\x12\x1b\n" +
-	"\tmin_index\x18\x03 \x01(\x04R\bminIndex\x12\x14\n" +
-	"\x05stale\x18\x04 \x01(\bR\x05stale\"n\n" +
-	"\rKVGetResponse\x12\x14\n" +
-	"\x05value\x18\x01 \x01(\fR\x05value\x12\x10\n" +
-	"\x03rev\x18\x02 \x01(\x04R\x03rev\x12\x14\n" +
-	"\x05found\x18\x03 \x01(\bR\x05found\x12\x1f\n" +
-	"\x02at\x18\x04 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\xd3\x04\n" +
+	"\aoperand\"\xd3\x04\n" +
 	"\vQueueConfig\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12!\n" +
 	"\fmax_attempts\x18\x02 \x01(\x05R\vmaxAttempts\x12\x1f\n" +
@@ -6423,9 +6510,7 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x06Cancel\x12\x1a.millrace.v1.CancelRequest\x1a\x1b.millrace.v1.CancelResponse\x12>\n" +
 	"\x05Retry\x12\x19.millrace.v1.RetryRequest\x1a\x1a.millrace.v1.RetryResponse2R\n" +
 	"\rCommitService\x12A\n" +
-	"\x06Commit\x12\x1a.millrace.v1.CommitRequest\x1a\x1b.millrace.v1.CommitResponse2I\n" +
-	"\tKVService\x12<\n" +
-	"\x03Get\x12\x19.millrace.v1.KVGetRequest\x1a\x1a.millrace.v1.KVGetResponse2\xb1\x04\n" +
+	"\x06Commit\x12\x1a.millrace.v1.CommitRequest\x1a\x1b.millrace.v1.CommitResponse2\xb1\x04\n" +
 	"\fQueueService\x12G\n" +
 	"\x04List\x12\x1e.millrace.v1.ListQueuesRequest\x1a\x1f.millrace.v1.ListQueuesResponse\x12B\n" +
 	"\x03Get\x12\x1c.millrace.v1.GetQueueRequest\x1a\x1d.millrace.v1.GetQueueResponse\x12B\n" +
@@ -6517,9 +6602,9 @@ var file_millrace_v1_task_proto_goTypes = []any{
 	(*OpResult)(nil),                // 64: millrace.v1.OpResult
 	(*KVPut)(nil),                   // 65: millrace.v1.KVPut
 	(*KVDelete)(nil),                // 66: millrace.v1.KVDelete
-	(*KVCheck)(nil),                 // 67: millrace.v1.KVCheck
-	(*KVGetRequest)(nil),            // 68: millrace.v1.KVGetRequest
-	(*KVGetResponse)(nil),           // 69: millrace.v1.KVGetResponse
+	(*KVAdd)(nil),                   // 67: millrace.v1.KVAdd
+	(*KVDeleteRange)(nil),           // 68: millrace.v1.KVDeleteRange
+	(*KVCheck)(nil),                 // 69: millrace.v1.KVCheck
 	(*QueueConfig)(nil),             // 70: millrace.v1.QueueConfig
 	(*ListQueuesRequest)(nil),       // 71: millrace.v1.ListQueuesRequest
 	(*ListQueuesResponse)(nil),      // 72: millrace.v1.ListQueuesResponse
@@ -6614,7 +6699,7 @@ var file_millrace_v1_task_proto_depIdxs = []int32{
 	90,  // 67: millrace.v1.Fail.retry_after:type_name -> google.protobuf.Duration
 	91,  // 68: millrace.v1.Snooze.until:type_name -> google.protobuf.Timestamp
 	90,  // 69: millrace.v1.Snooze.delay:type_name -> google.protobuf.Duration
-	67,  // 70: millrace.v1.Effects.conditions:type_name -> millrace.v1.KVCheck
+	69,  // 70: millrace.v1.Effects.conditions:type_name -> millrace.v1.KVCheck
 	59,  // 71: millrace.v1.Effects.ops:type_name -> millrace.v1.Op
 	0,   // 72: millrace.v1.SettleResult.state:type_name -> millrace.v1.State
 	64,  // 73: millrace.v1.SettleResult.effects:type_name -> millrace.v1.OpResult
@@ -6624,7 +6709,7 @@ var file_millrace_v1_task_proto_depIdxs = []int32{
 	14,  // 77: millrace.v1.RunNowResponse.at:type_name -> millrace.v1.At
 	14,  // 78: millrace.v1.DeleteResponse.at:type_name -> millrace.v1.At
 	56,  // 79: millrace.v1.CommitRequest.fence:type_name -> millrace.v1.Fence
-	67,  // 80: millrace.v1.CommitRequest.conditions:type_name -> millrace.v1.KVCheck
+	69,  // 80: millrace.v1.CommitRequest.conditions:type_name -> millrace.v1.KVCheck
 	59,  // 81: millrace.v1.CommitRequest.ops:type_name -> millrace.v1.Op
 	64,  // 82: millrace.v1.CommitResponse.results:type_name -> millrace.v1.OpResult
 	14,  // 83: millrace.v1.CommitResponse.at:type_name -> millrace.v1.At
@@ -6634,55 +6719,55 @@ var file_millrace_v1_task_proto_depIdxs = []int32{
 	63,  // 87: millrace.v1.Op.task_snooze:type_name -> millrace.v1.TaskSnooze
 	65,  // 88: millrace.v1.Op.kv_put:type_name -> millrace.v1.KVPut
 	66,  // 89: millrace.v1.Op.kv_delete:type_name -> millrace.v1.KVDelete
-	67,  // 90: millrace.v1.Op.kv_check:type_name -> millrace.v1.KVCheck
-	60,  // 91: millrace.v1.Op.reserved:type_name -> millrace.v1.Reserved
-	31,  // 92: millrace.v1.TaskComplete.task:type_name -> millrace.v1.Hold
-	38,  // 93: millrace.v1.TaskComplete.complete:type_name -> millrace.v1.Complete
-	31,  // 94: millrace.v1.TaskFail.task:type_name -> millrace.v1.Hold
-	39,  // 95: millrace.v1.TaskFail.fail:type_name -> millrace.v1.Fail
-	31,  // 96: millrace.v1.TaskSnooze.task:type_name -> millrace.v1.Hold
-	40,  // 97: millrace.v1.TaskSnooze.snooze:type_name -> millrace.v1.Snooze
-	0,   // 98: millrace.v1.OpResult.state:type_name -> millrace.v1.State
-	6,   // 99: millrace.v1.KVCheck.compare:type_name -> millrace.v1.KVCheck.Compare
-	14,  // 100: millrace.v1.KVGetResponse.at:type_name -> millrace.v1.At
-	90,  // 101: millrace.v1.QueueConfig.lease:type_name -> google.protobuf.Duration
-	90,  // 102: millrace.v1.QueueConfig.max_run:type_name -> google.protobuf.Duration
-	7,   // 103: millrace.v1.QueueConfig.retry:type_name -> millrace.v1.Retry
-	90,  // 104: millrace.v1.QueueConfig.aging:type_name -> google.protobuf.Duration
-	90,  // 105: millrace.v1.QueueConfig.retain_completed:type_name -> google.protobuf.Duration
-	90,  // 106: millrace.v1.QueueConfig.retain_cancelled:type_name -> google.protobuf.Duration
-	90,  // 107: millrace.v1.QueueConfig.retain_dead:type_name -> google.protobuf.Duration
-	78,  // 108: millrace.v1.ListQueuesResponse.queues:type_name -> millrace.v1.QueueStats
-	14,  // 109: millrace.v1.ListQueuesResponse.at:type_name -> millrace.v1.At
-	70,  // 110: millrace.v1.GetQueueResponse.config:type_name -> millrace.v1.QueueConfig
-	14,  // 111: millrace.v1.GetQueueResponse.at:type_name -> millrace.v1.At
-	70,  // 112: millrace.v1.SetQueueRequest.config:type_name -> millrace.v1.QueueConfig
-	14,  // 113: millrace.v1.SetQueueResponse.at:type_name -> millrace.v1.At
-	91,  // 114: millrace.v1.QueueStats.oldest_ready:type_name -> google.protobuf.Timestamp
-	78,  // 115: millrace.v1.QueueStatsResponse.stats:type_name -> millrace.v1.QueueStats
-	14,  // 116: millrace.v1.QueueStatsResponse.at:type_name -> millrace.v1.At
-	83,  // 117: millrace.v1.CreateNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
-	80,  // 118: millrace.v1.GetNamespaceResponse.config:type_name -> millrace.v1.NamespaceConfig
-	14,  // 119: millrace.v1.GetNamespaceResponse.at:type_name -> millrace.v1.At
-	83,  // 120: millrace.v1.GetNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
-	80,  // 121: millrace.v1.SetNamespaceRequest.config:type_name -> millrace.v1.NamespaceConfig
-	14,  // 122: millrace.v1.SetNamespaceResponse.at:type_name -> millrace.v1.At
-	16,  // 123: millrace.v1.TaskService.Create:input_type -> millrace.v1.CreateRequest
-	18,  // 124: millrace.v1.TaskService.BatchCreate:input_type -> millrace.v1.BatchCreateRequest
-	21,  // 125: millrace.v1.TaskService.Get:input_type -> millrace.v1.GetRequest
-	23,  // 126: millrace.v1.TaskService.ListAttempts:input_type -> millrace.v1.ListAttemptsRequest
-	25,  // 127: millrace.v1.TaskService.List:input_type -> millrace.v1.ListRequest
-	28,  // 128: millrace.v1.TaskService.Claim:input_type -> millrace.v1.ClaimRequest
-	32,  // 129: millrace.v1.TaskService.Heartbeat:input_type -> millrace.v1.HeartbeatRequest
-	35,  // 130: millrace.v1.TaskService.Settle:input_type -> millrace.v1.SettleRequest
-	44,  // 131: millrace.v1.TaskService.Wait:input_type -> millrace.v1.WaitRequest
-	46,  // 132: millrace.v1.TaskService.RunNow:input_type -> millrace.v1.RunNowRequest
-	48,  // 133: millrace.v1.TaskService.Delete:input_type -> millrace.v1.DeleteRequest
-	50,  // 134: millrace.v1.TaskService.Update:input_type -> millrace.v1.UpdateRequest
-	52,  // 135: millrace.v1.TaskService.Cancel:input_type -> millrace.v1.CancelRequest
-	54,  // 136: millrace.v1.TaskService.Retry:input_type -> millrace.v1.RetryRequest
-	57,  // 137: millrace.v1.CommitService.Commit:input_type -> millrace.v1.CommitRequest
-	68,  // 138: millrace.v1.KVService.Get:input_type -> millrace.v1.KVGetRequest
+	69,  // 90: millrace.v1.Op.kv_check:type_name -> millrace.v1.KVCheck
+	67,  // 91: millrace.v1.Op.kv_add:type_name -> millrace.v1.KVAdd
+	68,  // 92: millrace.v1.Op.kv_delete_range:type_name -> millrace.v1.KVDeleteRange
+	60,  // 93: millrace.v1.Op.reserved:type_name -> millrace.v1.Reserved
+	31,  // 94: millrace.v1.TaskComplete.task:type_name -> millrace.v1.Hold
+	38,  // 95: millrace.v1.TaskComplete.complete:type_name -> millrace.v1.Complete
+	31,  // 96: millrace.v1.TaskFail.task:type_name -> millrace.v1.Hold
+	39,  // 97: millrace.v1.TaskFail.fail:type_name -> millrace.v1.Fail
+	31,  // 98: millrace.v1.TaskSnooze.task:type_name -> millrace.v1.Hold
+	40,  // 99: millrace.v1.TaskSnooze.snooze:type_name -> millrace.v1.Snooze
+	0,   // 100: millrace.v1.OpResult.state:type_name -> millrace.v1.State
+	6,   // 101: millrace.v1.KVCheck.compare:type_name -> millrace.v1.KVCheck.Compare
+	90,  // 102: millrace.v1.QueueConfig.lease:type_name -> google.protobuf.Duration
+	90,  // 103: millrace.v1.QueueConfig.max_run:type_name -> google.protobuf.Duration
+	7,   // 104: millrace.v1.QueueConfig.retry:type_name -> millrace.v1.Retry
+	90,  // 105: millrace.v1.QueueConfig.aging:type_name -> google.protobuf.Duration
+	90,  // 106: millrace.v1.QueueConfig.retain_completed:type_name -> google.protobuf.Duration
+	90,  // 107: millrace.v1.QueueConfig.retain_cancelled:type_name -> google.protobuf.Duration
+	90,  // 108: millrace.v1.QueueConfig.retain_dead:type_name -> google.protobuf.Duration
+	78,  // 109: millrace.v1.ListQueuesResponse.queues:type_name -> millrace.v1.QueueStats
+	14,  // 110: millrace.v1.ListQueuesResponse.at:type_name -> millrace.v1.At
+	70,  // 111: millrace.v1.GetQueueResponse.config:type_name -> millrace.v1.QueueConfig
+	14,  // 112: millrace.v1.GetQueueResponse.at:type_name -> millrace.v1.At
+	70,  // 113: millrace.v1.SetQueueRequest.config:type_name -> millrace.v1.QueueConfig
+	14,  // 114: millrace.v1.SetQueueResponse.at:type_name -> millrace.v1.At
+	91,  // 115: millrace.v1.QueueStats.oldest_ready:type_name -> google.protobuf.Timestamp
+	78,  // 116: millrace.v1.QueueStatsResponse.stats:type_name -> millrace.v1.QueueStats
+	14,  // 117: millrace.v1.QueueStatsResponse.at:type_name -> millrace.v1.At
+	83,  // 118: millrace.v1.CreateNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
+	80,  // 119: millrace.v1.GetNamespaceResponse.config:type_name -> millrace.v1.NamespaceConfig
+	14,  // 120: millrace.v1.GetNamespaceResponse.at:type_name -> millrace.v1.At
+	83,  // 121: millrace.v1.GetNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
+	80,  // 122: millrace.v1.SetNamespaceRequest.config:type_name -> millrace.v1.NamespaceConfig
+	14,  // 123: millrace.v1.SetNamespaceResponse.at:type_name -> millrace.v1.At
+	16,  // 124: millrace.v1.TaskService.Create:input_type -> millrace.v1.CreateRequest
+	18,  // 125: millrace.v1.TaskService.BatchCreate:input_type -> millrace.v1.BatchCreateRequest
+	21,  // 126: millrace.v1.TaskService.Get:input_type -> millrace.v1.GetRequest
+	23,  // 127: millrace.v1.TaskService.ListAttempts:input_type -> millrace.v1.ListAttemptsRequest
+	25,  // 128: millrace.v1.TaskService.List:input_type -> millrace.v1.ListRequest
+	28,  // 129: millrace.v1.TaskService.Claim:input_type -> millrace.v1.ClaimRequest
+	32,  // 130: millrace.v1.TaskService.Heartbeat:input_type -> millrace.v1.HeartbeatRequest
+	35,  // 131: millrace.v1.TaskService.Settle:input_type -> millrace.v1.SettleRequest
+	44,  // 132: millrace.v1.TaskService.Wait:input_type -> millrace.v1.WaitRequest
+	46,  // 133: millrace.v1.TaskService.RunNow:input_type -> millrace.v1.RunNowRequest
+	48,  // 134: millrace.v1.TaskService.Delete:input_type -> millrace.v1.DeleteRequest
+	50,  // 135: millrace.v1.TaskService.Update:input_type -> millrace.v1.UpdateRequest
+	52,  // 136: millrace.v1.TaskService.Cancel:input_type -> millrace.v1.CancelRequest
+	54,  // 137: millrace.v1.TaskService.Retry:input_type -> millrace.v1.RetryRequest
+	57,  // 138: millrace.v1.CommitService.Commit:input_type -> millrace.v1.CommitRequest
 	71,  // 139: millrace.v1.QueueService.List:input_type -> millrace.v1.ListQueuesRequest
 	73,  // 140: millrace.v1.QueueService.Get:input_type -> millrace.v1.GetQueueRequest
 	75,  // 141: millrace.v1.QueueService.Set:input_type -> millrace.v1.SetQueueRequest
@@ -6705,19 +6790,18 @@ var file_millrace_v1_task_proto_depIdxs = []int32{
 	53,  // 158: millrace.v1.TaskService.Cancel:output_type -> millrace.v1.CancelResponse
 	55,  // 159: millrace.v1.TaskService.Retry:output_type -> millrace.v1.RetryResponse
 	58,  // 160: millrace.v1.CommitService.Commit:output_type -> millrace.v1.CommitResponse
-	69,  // 161: millrace.v1.KVService.Get:output_type -> millrace.v1.KVGetResponse
-	72,  // 162: millrace.v1.QueueService.List:output_type -> millrace.v1.ListQueuesResponse
-	74,  // 163: millrace.v1.QueueService.Get:output_type -> millrace.v1.GetQueueResponse
-	76,  // 164: millrace.v1.QueueService.Set:output_type -> millrace.v1.SetQueueResponse
-	79,  // 165: millrace.v1.QueueService.Stats:output_type -> millrace.v1.QueueStatsResponse
-	82,  // 166: millrace.v1.QueueService.CreateNamespace:output_type -> millrace.v1.CreateNamespaceResponse
-	85,  // 167: millrace.v1.QueueService.GetNamespace:output_type -> millrace.v1.GetNamespaceResponse
-	87,  // 168: millrace.v1.QueueService.SetNamespace:output_type -> millrace.v1.SetNamespaceResponse
-	146, // [146:169] is the sub-list for method output_type
-	123, // [123:146] is the sub-list for method input_type
-	123, // [123:123] is the sub-list for extension type_name
-	123, // [123:123] is the sub-list for extension extendee
-	0,   // [0:123] is the sub-list for field type_name
+	72,  // 161: millrace.v1.QueueService.List:output_type -> millrace.v1.ListQueuesResponse
+	74,  // 162: millrace.v1.QueueService.Get:output_type -> millrace.v1.GetQueueResponse
+	76,  // 163: millrace.v1.QueueService.Set:output_type -> millrace.v1.SetQueueResponse
+	79,  // 164: millrace.v1.QueueService.Stats:output_type -> millrace.v1.QueueStatsResponse
+	82,  // 165: millrace.v1.QueueService.CreateNamespace:output_type -> millrace.v1.CreateNamespaceResponse
+	85,  // 166: millrace.v1.QueueService.GetNamespace:output_type -> millrace.v1.GetNamespaceResponse
+	87,  // 167: millrace.v1.QueueService.SetNamespace:output_type -> millrace.v1.SetNamespaceResponse
+	146, // [146:168] is the sub-list for method output_type
+	124, // [124:146] is the sub-list for method input_type
+	124, // [124:124] is the sub-list for extension type_name
+	124, // [124:124] is the sub-list for extension extendee
+	0,   // [0:124] is the sub-list for field type_name
 }
 
 func init() { file_millrace_v1_task_proto_init() }
@@ -6742,11 +6826,14 @@ func file_millrace_v1_task_proto_init() {
 		(*Op_KvPut)(nil),
 		(*Op_KvDelete)(nil),
 		(*Op_KvCheck)(nil),
+		(*Op_KvAdd)(nil),
+		(*Op_KvDeleteRange)(nil),
 		(*Op_Reserved)(nil),
 	}
 	file_millrace_v1_task_proto_msgTypes[58].OneofWrappers = []any{}
 	file_millrace_v1_task_proto_msgTypes[59].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[60].OneofWrappers = []any{
+	file_millrace_v1_task_proto_msgTypes[60].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[62].OneofWrappers = []any{
 		(*KVCheck_Rev)(nil),
 		(*KVCheck_Value)(nil),
 	}
@@ -6762,7 +6849,7 @@ func file_millrace_v1_task_proto_init() {
 			NumEnums:      7,
 			NumMessages:   83,
 			NumExtensions: 0,
-			NumServices:   4,
+			NumServices:   3,
 		},
 		GoTypes:           file_millrace_v1_task_proto_goTypes,
 		DependencyIndexes: file_millrace_v1_task_proto_depIdxs,

@@ -221,6 +221,9 @@ func (m *Machine) ops(part *partition, c *core.Commit, ops []core.Op) (verdict, 
 	v := verdict{ops: m.answers[:0:len(ops)]}
 	m.answers = m.answers[len(ops):]
 	for i, op := range ops {
+		if puts, ok := op.(*core.KVPuts); ok {
+			return m.puts(part, puts, v)
+		}
 		var r core.OpResult
 		var fact core.Fact
 		var err error
@@ -237,7 +240,7 @@ func (m *Machine) ops(part *partition, c *core.Commit, ops []core.Op) (verdict, 
 		}
 		r.Kind = op.Kind()
 		v.ops = append(v.ops, r)
-		wrote = wrote || r.Kind == core.OpKVPut || r.Kind == core.OpKVDelete || r.Kind == core.OpVectorUpsert
+		wrote = wrote || writesKeys(r.Kind) || r.Kind == core.OpVectorUpsert
 	}
 	if wrote {
 		part.counts.rev = rev
@@ -251,7 +254,7 @@ func (m *Machine) op(part *partition, principal string, rev uint64, op core.Op) 
 	case *core.TaskCreate, *core.TaskComplete, *core.TaskFail, *core.TaskSnooze, *core.TaskRelease, *core.TaskRenew,
 		*core.TaskDelete, *core.TaskRunNow, *core.QueueSet, *core.Grant:
 		return part.queue.Apply(m.tx, m.queueContext(part, principal), op)
-	case *core.KVPut, *core.KVDelete, *core.KVCheck:
+	case *core.KVPut, *core.KVDelete, *core.KVCheck, *core.KVAdd, *core.KVDeleteRange:
 		return part.kv.Apply(m.tx, kvContext(part, rev), op)
 	case *core.VectorUpsert, *core.VectorDelete, *core.CollectionSet, *core.CollectionDelete, *core.RulesetPut,
 		*core.RecordingPut:
@@ -323,7 +326,7 @@ func codeOf(fact core.Fact) errs.Code {
 		return errs.LeaseLost
 	case core.WrongState, core.SessionExpired, core.SearchState, core.WrongMembership:
 		return errs.WrongState
-	case core.RevMismatch, core.VersionMismatch:
+	case core.RevMismatch, core.VersionMismatch, core.NotAdded:
 		return errs.PreconditionFailed
 	case core.WrongPartition:
 		return errs.WrongPartition

@@ -29,6 +29,9 @@ func (m *Machine) inspect(c *core.Commit) *core.Refusal {
 	if refusal := inspectRefs(c); refusal != nil {
 		return refusal
 	}
+	if refusal := inspectPuts(c); refusal != nil {
+		return refusal
+	}
 	if i := keyTwice(c.Ops); i >= 0 {
 		field := "key"
 		if s, _, _ := writtenBy(c.Ops[i]); s.service == core.OpVectorUpsert {
@@ -153,6 +156,8 @@ func writtenBy(op core.Op) (in space, key []byte, ok bool) {
 	case *core.KVPut:
 		return space{core.OpKVPut, op.Keyspace}, op.Key, true
 	case *core.KVDelete:
+		return space{core.OpKVPut, op.Keyspace}, op.Key, true
+	case *core.KVAdd:
 		return space{core.OpKVPut, op.Keyspace}, op.Key, true
 	case *core.VectorUpsert:
 		return space{core.OpVectorUpsert, op.Collection}, []byte(op.ID), true

@@ -94,7 +94,7 @@ func (m *Machine) Undo() {
 // Keep keeps every change since Mark, and ends the mark.
 func (m *Machine) Keep() { m.marked, m.made = false, m.made[:0] }
 
-// Apply applies a KVPut, KVDelete or KVCheck. A Fact is a refusal, and nothing was changed; an error is corruption.
+// Apply applies any op of the service but KVPuts. A Fact is a refusal, and nothing was changed; an error is corruption.
 // The slices of op that are written belong to tx afterwards.
 func (m *Machine) Apply(tx core.Txn, c Context, op core.Op) (core.OpResult, core.Fact, error) {
 	r := core.OpResult{Kind: op.Kind()}
@@ -107,6 +107,10 @@ func (m *Machine) Apply(tx core.Txn, c Context, op core.Op) (core.OpResult, core
 		fact, err = m.delete(tx, c, op, &r)
 	case *core.KVCheck:
 		fact, err = m.Check(tx, op)
+	case *core.KVAdd:
+		fact, err = m.add(tx, c, op, &r)
+	case *core.KVDeleteRange:
+		fact, err = m.deleteRange(tx, c, op, &r)
 	default:
 		err = errs.Corruptf("op %d is none of the key-value service", op.Kind())
 	}
@@ -136,11 +140,8 @@ func (m *Machine) put(tx core.Txn, c Context, op *core.KVPut, r *core.OpResult) 
 	if fact := validate(op.Keyspace, op.Key); fact != nil {
 		return fact, nil
 	}
-	if len(op.Value) > MaxValue {
-		return core.TooLarge{Field: "value", Limit: "value_bytes", Max: MaxValue}, nil
-	}
-	if op.IfAbsent && op.HasRev && op.IfRev != 0 {
-		return core.Invalid{Field: "if_absent", Reason: "contradiction", Message: "if_rev names a revision"}, nil
+	if fact := validateItem(op.Key, op.Value, op.IfAbsent, op.HasRev, op.IfRev); fact != nil {
+		return fact, nil
 	}
 	incarnation, known := m.names[op.Keyspace]
 	if fact := m.mayWrite(c, op.Keyspace, known); fact != nil {

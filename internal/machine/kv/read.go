@@ -95,3 +95,26 @@ func decodeKeyspace(row []byte) (incarnation uint32, ok bool) {
 	incarnation = binary.BigEndian.Uint32(row)
 	return incarnation, incarnation != 0
 }
+
+// GetEach reads keys from the View alone: the first of them, fewer than there are when the values pass so many bytes, but
+// one at least. Values are copies.
+func GetEach(v core.View, p core.Partition, keyspace string, keys [][]byte, bytes int) ([]core.KeyRead, error) {
+	incarnation, known, err := incarnationOf(v, p, keyspace)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]core.KeyRead, 0, len(keys))
+	for _, key := range keys {
+		var f found
+		if known && len(key) > 0 {
+			if f, err = find(v, p, incarnation, key); err != nil {
+				return nil, err
+			}
+		}
+		if bytes -= len(f.value); bytes < 0 && len(out) > 0 {
+			break
+		}
+		out = append(out, core.KeyRead{Value: f.clone(), Rev: f.rev})
+	}
+	return out, nil
+}

@@ -1,0 +1,80 @@
+package api
+
+import (
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/core"
+)
+
+// keyOp reads the ops on keys that are neither puts nor deletes nor checks of one.
+func (t *translator) keyOp(in *pb.Op) (core.Op, core.Fact) {
+	switch o := in.GetOp().(type) {
+	case *pb.Op_KvAdd:
+		if fact := ops["kv_add"].missing(t.who.Scopes); fact != nil {
+			return nil, fact
+		}
+		return asOp(t.kvAdd(o.KvAdd))
+	case *pb.Op_KvDeleteRange:
+		if fact := ops["kv_delete_range"].missing(t.who.Scopes); fact != nil {
+			return nil, fact
+		}
+		op, fact := t.kvDeleteRange(o.KvDeleteRange)
+		if fact == nil && t.several() {
+			if _, one := core.PlaceRange(op.From, op.To, op.Prefix, t.parts); !one {
+				fact = core.Invalid{
+					Field: rangeField(op), Reason: "several_partitions", Message: "the keys of a range in a commit share one {tag}",
+				}
+			}
+		}
+		return asOp(op, fact)
+	}
+	return nil, notSupported("")
+}
+
+func (t *translator) kvAdd(in *pb.KVAdd) (*core.KVAdd, core.Fact) {
+	if fact := t.key(in.GetKeyspace(), in.GetKey()); fact != nil {
+		return nil, fact
+	}
+	if in.Floor != nil && in.Ceiling != nil && in.GetFloor() > in.GetCeiling() {
+		return nil, invalid("floor", "is above the ceiling")
+	}
+	return &core.KVAdd{
+		Keyspace: in.GetKeyspace(), Key: in.GetKey(), Delta: in.GetDelta(), HasRev: in.IfRev != nil, IfRev: in.GetIfRev(),
+		HasFloor: in.Floor != nil, Floor: in.GetFloor(), HasCeiling: in.Ceiling != nil, Ceiling: in.GetCeiling(),
+	}, nil
+}
+
+func (t *translator) kvDeleteRange(in *pb.KVDeleteRange) (*core.KVDeleteRange, core.Fact) {
+	if fact := t.keyRange(in.GetKeyspace(), in.GetFrom(), in.GetTo(), in.GetPrefix()); fact != nil {
+		return nil, fact
+	}
+	return &core.KVDeleteRange{
+		Keyspace: in.GetKeyspace(), From: in.GetFrom(), To: in.GetTo(), Prefix: in.GetPrefix(), Count: in.GetCount(),
+	}, nil
+}
+
+// keyRange checks a keyspace and the bounds of a range of its keys.
+func (t *translator) keyRange(keyspace string, from, to, prefix []byte) core.Fact {
+	if fact := spaceName("keyspace", keyspace); fact != nil {
+		return fact
+	}
+	for _, bound := range []struct {
+		field string
+		key   []byte
+	}{{"from", from}, {"to", to}, {"prefix", prefix}} {
+		if int64(len(bound.key)) > t.l.KeyBytes {
+			return tooLarge(bound.field, "key_bytes", t.l.KeyBytes)
+		}
+	}
+	if len(prefix) > 0 && (len(from) > 0 || len(to) > 0) {
+		return invalid("prefix", "cannot be given beside from or to")
+	}
+	return nil
+}
+
+// rangeField is the field that says which keys a range has.
+func rangeField(op *core.KVDeleteRange) string {
+	if len(op.Prefix) > 0 {
+		return "prefix"
+	}
+	return "from"
+}

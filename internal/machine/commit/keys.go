@@ -1,0 +1,42 @@
+package commit
+
+import (
+	"slices"
+
+	"github.com/millrace/millrace/internal/core"
+)
+
+// puts applies a batch of puts, which stands alone in its commit: each item that is written has a revision of its own.
+func (m *Machine) puts(part *partition, op *core.KVPuts, v verdict) (verdict, error) {
+	r, written, fact, err := part.kv.Puts(m.tx, kvContext(part, part.counts.rev+1), op)
+	if err != nil {
+		return verdict{}, err
+	}
+	if fact != nil {
+		return refuse(0, fact), nil
+	}
+	part.counts.rev += written
+	v.ops = append(v.ops, r)
+	return v, nil
+}
+
+// inspectPuts keeps a batch of puts alone in its commit: its items are commits of their own, which nothing else could
+// stand or fall with.
+func inspectPuts(c *core.Commit) *core.Refusal {
+	i := slices.IndexFunc(c.Ops, func(op core.Op) bool { return op.Kind() == core.OpKVPuts })
+	if i < 0 || len(c.Ops) == 1 && len(c.Conditions) == 0 {
+		return nil
+	}
+	return &core.Refusal{Op: i, Fact: core.Invalid{
+		Field: "ops", Reason: "not_alone", Message: "a batch of puts stands alone in its commit",
+	}}
+}
+
+// writesKeys reports whether ops of a kind take the commit's revision.
+func writesKeys(kind core.OpKind) bool {
+	switch kind {
+	case core.OpKVPut, core.OpKVDelete, core.OpKVAdd, core.OpKVDeleteRange:
+		return true
+	}
+	return false
+}

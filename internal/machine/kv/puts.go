@@ -1,0 +1,103 @@
+package kv
+
+import (
+	"encoding/binary"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/keys"
+)
+
+// Puts applies the items of op in order, each as a put of its own with the next revision, and returns how many were
+// written. A Fact refuses all of them, and nothing was changed. An item without a condition is one blind write.
+func (m *Machine) Puts(tx core.Txn, c Context, op *core.KVPuts) (r core.OpResult, written uint64, fact core.Fact, err error) {
+	r.Kind = op.Kind()
+	if fact = validatePuts(op); fact != nil {
+		return r, 0, fact, nil
+	}
+	incarnation, known := m.names[op.Keyspace]
+	if fact = m.mayWrite(c, op.Keyspace, known); fact != nil {
+		return r, 0, fact, nil
+	}
+	for i := range op.Items {
+		it := &op.Items[i]
+		refused, err := m.judgeItem(tx, incarnation, it)
+		if err != nil {
+			return r, 0, nil, err
+		}
+		if refused != nil {
+			if r.KV == nil {
+				r.KV = &core.KVResult{}
+			}
+			r.KV.Refused = append(r.KV.Refused, core.RefusedItem{Item: uint32(i), Fact: refused})
+			continue
+		}
+		if incarnation == 0 {
+			incarnation = m.make(tx, op.Keyspace)
+		}
+		key, row := m.pair(incarnation, it, c.Rev+written)
+		tx.Set(key, row)
+		written++
+	}
+	if written > 0 {
+		r.Rev = c.Rev
+	}
+	return r, written, nil, nil
+}
+
+func validatePuts(op *core.KVPuts) core.Fact {
+	switch {
+	case !validName(op.Keyspace):
+		return core.Invalid{Field: "keyspace", Reason: "bad_name", Message: "not a name of a keyspace"}
+	case len(op.Items) == 0:
+		return core.Invalid{Field: "items", Reason: "empty", Message: "there are none"}
+	case len(op.Items) > core.MaxPutItems:
+		return core.TooLarge{Field: "items", Limit: "frame_items", Max: core.MaxPutItems}
+	}
+	return nil
+}
+
+// judgeItem returns why an item is refused, nil for nothing. The value that a failed condition found is left out, as
+// answers of many items are kept.
+func (m *Machine) judgeItem(v core.View, incarnation uint32, it *core.KVItem) (core.Fact, error) {
+	if fact := validateItem(it.Key, it.Value, it.IfAbsent, it.HasRev, it.IfRev); fact != nil {
+		return fact, nil
+	}
+	if !it.HasRev && !it.IfAbsent {
+		return nil, nil
+	}
+	var f found
+	if incarnation != 0 {
+		var err error
+		if f, err = find(v, m.p, incarnation, it.Key); err != nil {
+			return nil, err
+		}
+	}
+	if it.IfAbsent && f.ok || it.HasRev && it.IfRev != f.rev {
+		return core.RevMismatch{Rev: f.rev, Missing: !f.ok}, nil
+	}
+	return nil, nil
+}
+
+// validateItem judges the shape of a put, but for its keyspace.
+func validateItem(key, value []byte, ifAbsent, hasRev bool, ifRev uint64) core.Fact {
+	switch {
+	case len(key) == 0:
+		return core.Invalid{Field: "key", Reason: "empty", Message: "a key has at least one byte"}
+	case len(key) > MaxKey:
+		return core.TooLarge{Field: "key", Limit: "key_bytes", Max: MaxKey}
+	case len(value) > MaxValue:
+		return core.TooLarge{Field: "value", Limit: "value_bytes", Max: MaxValue}
+	case ifAbsent && hasRev && ifRev != 0:
+		return core.Invalid{Field: "if_absent", Reason: "contradiction", Message: "if_rev names a revision"}
+	}
+	return nil
+}
+
+// pair makes the stored key and the row of an item, in one piece of memory.
+func (m *Machine) pair(incarnation uint32, it *core.KVItem, rev uint64) (key, row []byte) {
+	b := make([]byte, 0, keys.KVBytes+len(it.Key)+binary.MaxVarintLen64+len(it.Value))
+	b = keys.AppendKV(b, m.p, incarnation, it.Key)
+	n := len(b)
+	b = append(binary.AppendUvarint(b, rev), it.Value...)
+	return b[:n:n], b[n:len(b):len(b)]
+}

@@ -1,0 +1,82 @@
+package millrace
+
+import (
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+)
+
+// AddNumberOption changes an addition to a number; IfRev is one too.
+type AddNumberOption interface{ add(op *millracev1.KVAdd) }
+
+type addFunc func(op *millracev1.KVAdd)
+
+func (f addFunc) add(op *millracev1.KVAdd) { f(op) }
+
+func (r ifRev) add(op *millracev1.KVAdd) { op.IfRev = proto.Uint64(uint64(r)) }
+
+// Floor refuses an addition with ErrPrecondition, reason bound, when the sum would be below n.
+func Floor(n int64) AddNumberOption { return addFunc(func(op *millracev1.KVAdd) { op.Floor = &n }) }
+
+// Ceiling refuses an addition with ErrPrecondition, reason bound, when the sum would be above n.
+func Ceiling(n int64) AddNumberOption { return addFunc(func(op *millracev1.KVAdd) { op.Ceiling = &n }) }
+
+// Add adds n to the number under key, which is kept as decimal text; an absent key holds 0. The sum is in Committed.Sums.
+func (k TxKV) Add(key string, n int64, opts ...AddNumberOption) {
+	op := &millracev1.KVAdd{Keyspace: k.keyspace, Key: []byte(key), Delta: n}
+	for _, o := range opts {
+		o.add(op)
+	}
+	k.tx.ops = append(k.tx.ops, &millracev1.Op{Op: &millracev1.Op_KvAdd{KvAdd: op}})
+}
+
+// KeyRange is a set of keys: see Prefix and Between.
+type KeyRange struct{ from, to, prefix string }
+
+// Prefix is all keys that begin with p; an empty p is all keys.
+func Prefix(p string) KeyRange { return KeyRange{prefix: p} }
+
+// Between is the keys from from up to, without it, to, in byte order. An empty to has no end.
+func Between(from, to string) KeyRange { return KeyRange{from: from, to: to} }
+
+// DeleteRange removes the keys of r as one change. In a namespace of several partitions the bounds of r share a {tag}.
+func (k TxKV) DeleteRange(r KeyRange) { k.tx.deleteRange(k.keyspace, r, false) }
+
+// CountDeleteRange is DeleteRange that tells in Committed.Counts how many keys there were. It refuses more than 100,000.
+func (k TxKV) CountDeleteRange(r KeyRange) { k.tx.deleteRange(k.keyspace, r, true) }
+
+func (tx *Tx) deleteRange(keyspace string, r KeyRange, count bool) {
+	op := r.op(keyspace, count)
+	tx.ops = append(tx.ops, &millracev1.Op{Op: &millracev1.Op_KvDeleteRange{KvDeleteRange: op}})
+}
+
+func (r KeyRange) op(keyspace string, count bool) *millracev1.KVDeleteRange {
+	return &millracev1.KVDeleteRange{
+		Keyspace: keyspace, From: []byte(r.from), To: []byte(r.to), Prefix: []byte(r.prefix), Count: count,
+	}
+}
+
+// placeRange returns the partition of the keys of a range: that of the closed {tag} which all of them share; below 0 when
+// they may be of several.
+func placeRange(r *millracev1.KVDeleteRange, partitions int) int {
+	if partitions <= 1 {
+		return 0
+	}
+	shared := string(r.GetPrefix())
+	if shared == "" {
+		from, to := r.GetFrom(), r.GetTo()
+		n := 0
+		for n < len(from) && n < len(to) && from[n] == to[n] {
+			n++
+		}
+		shared = string(from[:n])
+	}
+	_, rest, ok := strings.Cut(shared, "{")
+	tag, _, closed := strings.Cut(rest, "}")
+	if !ok || !closed || tag == "" {
+		return -1
+	}
+	return placeText(tag, partitions)
+}
