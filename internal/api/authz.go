@@ -80,6 +80,20 @@ var methods = map[string]rule{
 	"/millrace.v1.QueueService/GetNamespace":    namespaceRule,
 	"/millrace.v1.QueueService/SetNamespace":    needs(auth.Admin),
 
+	"/millrace.v1.RefService/CreateRepo":   needs(auth.RefCreate),
+	"/millrace.v1.RefService/GetRepo":      needs(auth.RefRead),
+	"/millrace.v1.RefService/ListRepos":    needs(auth.RefRead),
+	"/millrace.v1.RefService/UpdateRepo":   needs(auth.RefAdmin),
+	"/millrace.v1.RefService/DeleteRepo":   needs(auth.RefAdmin),
+	"/millrace.v1.RefService/UndeleteRepo": needs(auth.RefAdmin),
+	"/millrace.v1.RefService/GetRef":       needs(auth.RefRead),
+	"/millrace.v1.RefService/BatchGetRefs": needs(auth.RefRead),
+	"/millrace.v1.RefService/ListRefs":     needs(auth.RefRead),
+	"/millrace.v1.RefService/ReadReflog":   needs(auth.RefRead),
+	"/millrace.v1.RefService/UpdateRefs":   needs(auth.RefWrite),
+	"/millrace.v1.RefService/Session":      needs(auth.RefWrite),
+	"/millrace.v1.RefService/LoadRefs":     needs(auth.RefWrite),
+
 	"/millrace.v1.ServerService/Status": anyToken(), // its counters of all tenants: admin only
 	"/millrace.v1.QueueStream/Open":     anyToken(), // each frame by the table of frames
 
@@ -110,7 +124,10 @@ var ops = map[string]rule{
 	"kv_put":        needs(auth.KVWrite),
 	"kv_delete":     needs(auth.KVWrite),
 	"kv_check":      needs(auth.KVWrite),
-	"reserved":      anyToken(), // refused as not supported
+
+	"ref_transaction": needs(auth.RefWrite), // refs whose updates do not move forward: ref:force too
+
+	"reserved": anyToken(), // refused as not supported
 }
 
 // The rules of a commit's other parts, and what a caller must have to be shown the value of a key.

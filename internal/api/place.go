@@ -91,6 +91,8 @@ func (t *translator) placeOf(op core.Op) int {
 		return int(core.PlaceKey(op.Key, t.parts))
 	case *core.KVCheck:
 		return int(core.PlaceKey(op.Key, t.parts))
+	case *core.RefTxn:
+		return int(core.PlaceRepo(op.Repo, op.Tag, t.parts))
 	}
 	if task, ok := settledBy(op); ok {
 		return t.placeOfID(task)

@@ -86,9 +86,13 @@ var opFields = append([]jsonField[pb.Op]{
 		oneOp(d, m)
 		m.Op = &pb.Op_KvCheck{KvCheck: readNew(d, kvCheckFields)}
 	}},
+	{"ref_transaction", func(d *jsonReader, m *pb.Op) {
+		oneOp(d, m)
+		m.Op = &pb.Op_RefTransaction{RefTransaction: readNew(d, refTransactionFields)}
+	}},
 }, reservedFields[pb.Op](
 	"task_cancel", "queue_pause", "kv_add", "kv_delete_range", "kv_min", "kv_max", "kv_append", "kv_get", "kv_branch",
-	"ref_create", "ref_update", "ref_delete", "ref_verify", "vector_upsert", "vector_delete",
+	"vector_upsert", "vector_delete",
 )...)
 
 func oneOp(d *jsonReader, m *pb.Op) {

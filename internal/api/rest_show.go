@@ -38,6 +38,7 @@ func writeError(w *jsonWriter, e *pb.Error) {
 			w.int("retry_after_ms", d.AsDuration().Milliseconds())
 		}
 		w.optStr("leader", e.GetLeader())
+		writeFailures(w, e.GetFailures())
 		if e.GetOutcome() == pb.Error_UNKNOWN {
 			w.str("outcome", "unknown")
 		} else {
@@ -186,6 +187,7 @@ func writeOpResults(w *jsonWriter, name string, results []*pb.OpResult) {
 			w.anyBytes("prev", r.GetPrev())
 		}
 		w.optBool("existed", r.GetExisted())
+		writeMoved(w, r.GetRefs())
 		w.close('}')
 	})
 }
