@@ -70,7 +70,7 @@ type Error struct {
 	Op         int               // index of the refused op: OpNone, OpFence, OpCondition-i for condition i, or 0 and up
 	Details    map[string]string // rev, state, value, ...
 	RetryAfter time.Duration     // the server's wish; 0 when it has none
-	Failures   []RefFailure       // of a transaction of refs: all changes that failed, as far as they were told
+	Failures   []RefFailure      // of a transaction of refs: all changes that failed, as far as they were told
 	Leader     string            // of CodeNotLeader: host:port of the node that serves; empty if unknown
 	Outcome    Outcome           // Refused or Unknown
 
