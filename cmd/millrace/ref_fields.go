@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"strings"
+
+	millrace "github.com/millrace/millrace/sdk/go"
 )
 
 // zeros is the id of no object.
@@ -94,6 +96,9 @@ func (f *fields) ref() (string, error) {
 	}
 	if name == "" {
 		return "", fatalf("%s: missing <ref>", f.command)
+	}
+	if rule := millrace.RefNameRule(name); rule != "" {
+		return "", fatalf("invalid ref format: %s: %s", name, rule)
 	}
 	return name, nil
 }
