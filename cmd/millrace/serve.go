@@ -92,6 +92,7 @@ the disk is full beyond its reserve, 23 when the directory is not this server's.
 	f.StringVar(&o.ArchiveDir, "log-archive-dir", "", "receives log segments before they are reused")
 	f.Int64Var(&o.Reserve, "disk-reserve", 0, "bytes kept free: below it new work is refused; default min(1 %, 1 GiB)")
 	f.Int64Var(&o.LogQuota, "log-quota", 0, "bytes of log kept for nodes of the cluster that are behind; beyond it they get a snapshot; default 4 GiB, or a tenth of a smaller disk")
+	f.StringVar(&o.Git, "git", "git", "the git that serves git clients: a path, or a name that is looked for in PATH")
 	f.Int64Var(&o.SnapshotRate, "snapshot-rate", 64<<20, "bytes per second in which a shard of this node is sent a snapshot")
 	f.BoolVar(&o.Forward, "forward", false, "in a cluster, fetch the answer to a REST request that another node must serve, instead of sending its caller there with 307; a request says otherwise with ?forward=0 or 1")
 	f.StringVar(&o.readyFile, "ready-file", "", "written when the server serves: a JSON object with address and pid")

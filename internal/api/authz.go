@@ -80,6 +80,20 @@ var methods = map[string]rule{
 	"/millrace.v1.QueueService/GetNamespace":    namespaceRule,
 	"/millrace.v1.QueueService/SetNamespace":    needs(auth.Admin),
 
+	"/millrace.v1.RefService/CreateRepo":   needs(auth.RefCreate),
+	"/millrace.v1.RefService/GetRepo":      needs(auth.RefRead),
+	"/millrace.v1.RefService/ListRepos":    needs(auth.RefRead),
+	"/millrace.v1.RefService/UpdateRepo":   needs(auth.RefAdmin),
+	"/millrace.v1.RefService/DeleteRepo":   needs(auth.RefAdmin),
+	"/millrace.v1.RefService/UndeleteRepo": needs(auth.RefAdmin),
+	"/millrace.v1.RefService/GetRef":       needs(auth.RefRead),
+	"/millrace.v1.RefService/BatchGetRefs": needs(auth.RefRead),
+	"/millrace.v1.RefService/ListRefs":     needs(auth.RefRead),
+	"/millrace.v1.RefService/ReadReflog":   needs(auth.RefRead),
+	"/millrace.v1.RefService/UpdateRefs":   needs(auth.RefWrite),
+	"/millrace.v1.RefService/Session":      needs(auth.RefWrite),
+	"/millrace.v1.RefService/LoadRefs":     needs(auth.RefWrite),
+
 	"/millrace.v1.ServerService/Status": anyToken(), // its counters of all tenants: admin only
 	"/millrace.v1.QueueStream/Open":     anyToken(), // each frame by the table of frames
 	"/millrace.v1.KVStream/Open":        anyToken(), // the same
@@ -118,6 +132,7 @@ var ops = map[string]rule{
 
 	"kv_add":          needs(auth.KVWrite),
 	"kv_delete_range": needs(auth.KVWrite),
+	"ref_transaction": needs(auth.RefWrite), // refs whose updates do not move forward: ref:force too
 
 	"reserved": anyToken(), // refused as not supported
 }

@@ -46,6 +46,17 @@ func goodRequests() map[string]proto.Message {
 		"/millrace.v1.QueueService/CreateNamespace": &pb.CreateNamespaceRequest{},
 		"/millrace.v1.QueueService/GetNamespace":    &pb.GetNamespaceRequest{},
 		"/millrace.v1.QueueService/SetNamespace":    &pb.SetNamespaceRequest{Config: &pb.NamespaceConfig{}},
+		"/millrace.v1.RefService/CreateRepo":        &pb.CreateRepoRequest{Name: "app"},
+		"/millrace.v1.RefService/GetRepo":           &pb.GetRepoRequest{Name: "app"},
+		"/millrace.v1.RefService/ListRepos":         &pb.ListReposRequest{},
+		"/millrace.v1.RefService/UpdateRepo":        &pb.UpdateRepoRequest{Name: "app"},
+		"/millrace.v1.RefService/DeleteRepo":        &pb.DeleteRepoRequest{Name: "app"},
+		"/millrace.v1.RefService/UndeleteRepo":      &pb.UndeleteRepoRequest{Name: "app"},
+		"/millrace.v1.RefService/GetRef":            &pb.GetRefRequest{Repo: "app", Name: "HEAD"},
+		"/millrace.v1.RefService/BatchGetRefs":      &pb.BatchGetRefsRequest{Repo: "app", Names: []string{"HEAD"}},
+		"/millrace.v1.RefService/ListRefs":          &pb.ListRefsRequest{Repo: "app"},
+		"/millrace.v1.RefService/ReadReflog":        &pb.ReadReflogRequest{Repo: "app", Name: "HEAD"},
+		"/millrace.v1.RefService/UpdateRefs":        &pb.UpdateRefsRequest{Repo: "app", Changes: []*pb.RefChange{{Kind: pb.RefChange_DELETE, Name: "refs/heads/a"}}},
 		"/millrace.v1.ServerService/Status":         &pb.StatusRequest{},
 		"/grpc.health.v1.Health/Check":              &healthpb.HealthCheckRequest{},
 	}
@@ -198,7 +209,10 @@ func TestACommitNeedsTheScopeOfEachOfItsParts(t *testing.T) {
 		"kv_check":        {Op: &pb.Op_KvCheck{KvCheck: goodCheck()}},
 		"kv_add":          {Op: &pb.Op_KvAdd{KvAdd: &pb.KVAdd{Keyspace: "ks", Key: []byte("k"), Delta: 1}}},
 		"kv_delete_range": {Op: &pb.Op_KvDeleteRange{KvDeleteRange: &pb.KVDeleteRange{Keyspace: "ks"}}},
-		"reserved":        {Op: &pb.Op_Reserved{Reserved: &pb.Reserved{Op: "ref_update"}}},
+		"ref_transaction": {Op: &pb.Op_RefTransaction{RefTransaction: &pb.RefTransaction{
+			Repo: "app", Changes: []*pb.RefChange{{Kind: pb.RefChange_DELETE, Name: "refs/heads/a"}},
+		}}},
+		"reserved": {Op: &pb.Op_Reserved{Reserved: &pb.Reserved{Op: "ref_update"}}},
 	}
 	r := newRig(t, Limits{})
 	client := pb.NewCommitServiceClient(r.conn)

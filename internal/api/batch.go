@@ -249,6 +249,7 @@ func (a *answers) opResults(in []core.OpResult) []*pb.OpResult {
 		if r.Kind == core.OpTaskCreate {
 			o.Task = r.Task.String()
 		}
+		o.Refs = showMoved(r.Refs)
 		if len(r.Prev) <= a.budget {
 			o.Prev = r.Prev
 			a.budget -= len(r.Prev)

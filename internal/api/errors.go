@@ -55,6 +55,7 @@ var facts = []row{
 	{is[core.RevMismatch], errs.PreconditionFailed, codes.FailedPrecondition, http.StatusPreconditionFailed, never},
 	{is[core.NotAdded], errs.PreconditionFailed, codes.FailedPrecondition, http.StatusPreconditionFailed, never},
 	{is[core.WrongPartition], errs.WrongPartition, codes.FailedPrecondition, http.StatusUnprocessableEntity, never},
+	refRows[0], refRows[1], refRows[2], refRows[3], refRows[4], refRows[5], refRows[6], refRows[7],
 	{is[core.RateLimited], errs.RateLimited, codes.ResourceExhausted, http.StatusTooManyRequests, later},
 	{isDiskFull, errs.ResourceExhausted, codes.ResourceExhausted, http.StatusInsufficientStorage, later},
 	{is[core.Exhausted], errs.ResourceExhausted, codes.ResourceExhausted, http.StatusTooManyRequests, later},
@@ -162,6 +163,10 @@ func describe(e *pb.Error, fact core.Fact, values bool) {
 			ops[i] = strconv.Itoa(op)
 		}
 		e.Details = map[string]string{"ops": strings.Join(ops, ",")}
+	case core.RefRefused:
+		describeRefused(e, f)
+	case txnState:
+		e.Field, e.Reason, e.Details = f.Field, f.Reason, map[string]string{"expected": f.expected, "actual": f.actual}
 	case core.NotLeader:
 		e.Leader = f.Leader
 	case core.Unavailable:

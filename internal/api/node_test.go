@@ -231,6 +231,10 @@ func applied(c core.Commit) (r core.Result) {
 			o.Rev = 7
 		case *core.QueueSet, *core.NamespaceSet:
 			o.Version = 3
+		case *core.RefTxn:
+			o.Refs = fakeAnswer(op)
+		case *core.RepoCreate, *core.RepoSet, *core.RepoDelete, *core.RepoUndelete:
+			o.Version, o.Refs = 2, &core.RefsAnswer{Repo: core.RepoID{1}}
 		}
 		r.Ops = append(r.Ops, o)
 	}

@@ -97,6 +97,8 @@ func (t *translator) placeOf(op core.Op) int {
 		if place, one := core.PlaceRange(op.From, op.To, op.Prefix, t.parts); one {
 			return int(place)
 		}
+	case *core.RefTxn:
+		return int(core.PlaceRepo(op.Repo, op.Tag, t.parts))
 	}
 	if task, ok := settledBy(op); ok {
 		return t.placeOfID(task)

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,6 +36,8 @@ type rest struct {
 }
 
 const (
+	// gitPrefix begins the paths of git clients, which speak no JSON and have a handler of their own.
+	gitPrefix = "/git/"
 	// headerFactor is how much larger than their limit headers may be to be refused by name. What is larger still is
 	// refused unread by package http, in words of its own.
 	headerFactor = 4
@@ -136,6 +139,10 @@ func (h *rest) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler) // only after cut: the connection is closed
 	}
 	defer h.work.Done()
+	if h.s.o.Git != nil && strings.HasPrefix(r.URL.Path, gitPrefix) {
+		h.s.o.Git.ServeHTTP(w, r)
+		return
+	}
 	c := &restCall{h: h, s: h.s, w: w, r: r, ctx: r.Context(), control: http.NewResponseController(w)}
 	defer func() { h.bodies.Add(-c.held) }()
 	err := c.serve()

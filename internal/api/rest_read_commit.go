@@ -94,9 +94,12 @@ var opFields = append([]jsonField[pb.Op]{
 		oneOp(d, m)
 		m.Op = &pb.Op_KvDeleteRange{KvDeleteRange: readNew(d, kvDeleteRangeFields)}
 	}},
+	{"ref_transaction", func(d *jsonReader, m *pb.Op) {
+		oneOp(d, m)
+		m.Op = &pb.Op_RefTransaction{RefTransaction: readNew(d, refTransactionFields)}
+	}},
 }, reservedFields[pb.Op](
-	"task_cancel", "queue_pause", "kv_min", "kv_max", "kv_append", "kv_get", "kv_branch",
-	"ref_create", "ref_update", "ref_delete", "ref_verify", "vector_upsert", "vector_delete",
+	"task_cancel", "queue_pause", "kv_min", "kv_max", "kv_append", "kv_get", "kv_branch", "vector_upsert", "vector_delete",
 )...)
 
 func oneOp(d *jsonReader, m *pb.Op) {

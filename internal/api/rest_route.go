@@ -82,7 +82,7 @@ func (rt *router) add(r *Route) {
 
 // find returns the route of a request and fills in the parameters of its path.
 func (rt *router) find(r *http.Request, out *params) (*Route, core.Fact) {
-	path := r.URL.EscapedPath()
+	path := joinName(r.URL.EscapedPath())
 	var buf [len(rt.byLength)]string
 	if segments, ok := splitPath(path, buf[:0]); ok {
 		for _, p := range rt.byLength[len(segments)] {

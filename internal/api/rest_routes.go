@@ -39,6 +39,18 @@ var routeRules = map[string]rule{
 	"GET /v1/namespace":            namespaceRule,
 	"PUT /v1/namespace":            needs(auth.Admin),
 
+	"POST /v1/repos":                   needs(auth.RefCreate),
+	"GET /v1/repos":                    needs(auth.RefRead),
+	"GET /v1/repos/{repo}":             needs(auth.RefRead),
+	"PUT /v1/repos/{repo}":             needs(auth.RefAdmin),
+	"DELETE /v1/repos/{repo}":          needs(auth.RefAdmin),
+	"POST /v1/repos/{repo}/undelete":   needs(auth.RefAdmin),
+	"GET /v1/repos/{repo}/refs":        needs(auth.RefRead),
+	"POST /v1/repos/{repo}/refs":       needs(auth.RefWrite),
+	"POST /v1/repos/{repo}/refs:get":   needs(auth.RefRead),
+	"GET /v1/repos/{repo}/refs/{name}": needs(auth.RefRead),
+	"GET /v1/repos/{repo}/reflog":      needs(auth.RefRead),
+
 	"GET /v1/status":       anyToken(), // its counters of all tenants: admin only
 	"GET /v1/openapi.json": public(),
 }
@@ -70,7 +82,7 @@ var (
 
 // routes makes the table.
 func routes() []*Route {
-	return slices.Concat(producerRoutes(), workerRoutes(), dataRoutes(), serverRoutes())
+	return slices.Concat(producerRoutes(), workerRoutes(), dataRoutes(), repoRoutes(), refRoutes(), serverRoutes())
 }
 
 // producerRoutes make tasks and read them.

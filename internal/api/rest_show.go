@@ -39,6 +39,7 @@ func writeError(w *jsonWriter, e *pb.Error) {
 			w.int("retry_after_ms", d.AsDuration().Milliseconds())
 		}
 		w.optStr("leader", e.GetLeader())
+		writeFailures(w, e.GetFailures())
 		if e.GetOutcome() == pb.Error_UNKNOWN {
 			w.str("outcome", "unknown")
 		} else {
@@ -193,6 +194,7 @@ func writeOpResults(w *jsonWriter, name string, results []*pb.OpResult) {
 		if r.GetCount() != 0 {
 			w.count("count", r.GetCount())
 		}
+		writeMoved(w, r.GetRefs())
 		w.close('}')
 	})
 }

@@ -167,7 +167,7 @@ func newRig(t *testing.T, l Limits) *rig {
 	r.n = newFakeNode(r.clock)
 	var err error
 	r.s, err = New(Options{
-		Backend: r.n, Auth: r.auth, Clock: r.clock, Rand: env.NewSeededRand(1), Limits: l, Version: "v1",
+		Backend: r.n, Refs: r.n, Objects: fakeObjects{}, Auth: r.auth, Clock: r.clock, Rand: env.NewSeededRand(1), Limits: l, Version: "v1",
 		Backups: r.n,
 		Logger:  slog.New(slog.NewTextHandler(&lockedWriter{w: r.logs}, nil)),
 	})

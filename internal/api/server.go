@@ -31,8 +31,11 @@ import (
 type Options struct {
 	Backend Backend
 	Auth    Auth
-	Clock   env.Clock // default: the machine's
-	Rand    env.Rand  // for the ids of tasks that come without; default: the machine's
+	Refs    RefBackend   // the node again; none: there is no service of refs
+	Objects Objects      // of its repositories; none: no object is held
+	Git     http.Handler // serves git clients, below /git/; none: nothing does
+	Clock   env.Clock    // default: the machine's
+	Rand    env.Rand     // for the ids of tasks that come without; default: the machine's
 	Limits  Limits
 	Logger  *slog.Logger
 	Version string      // of the binary
@@ -168,6 +171,7 @@ func (s *Server) services() []service {
 		{&pb.CommitService_ServiceDesc, &commitService{s: s}},
 		{&pb.KVService_ServiceDesc, &kvService{s: s}},
 		{&pb.QueueService_ServiceDesc, &queueService{s: s}},
+		{&pb.RefService_ServiceDesc, &refService{s: s}},
 		{&pb.ServerService_ServiceDesc, &serverService{s: s}},
 		{&pb.QueueStream_ServiceDesc, &queueStream{s: s}},
 		{&pb.BackupService_ServiceDesc, &backupService{s: s}},

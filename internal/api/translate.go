@@ -19,6 +19,7 @@ type translator struct {
 	rand env.Rand
 
 	parts int     // partitions of the namespace; up to 1: everything is in part
+	edge  *Server // looks up the facts of transactions of refs; may be nil
 	leads Backend // tells which partitions this node leads; may be nil
 	bound bool    // all must be in part, as in a stream; else part is that of a call, which is chosen by what it is about
 }

@@ -138,6 +138,11 @@ func (t *translator) op(in *pb.Op) (core.Op, core.Fact) {
 			return nil, fact
 		}
 		return asOp(t.kvCheck(o.KvCheck))
+	case *pb.Op_RefTransaction:
+		if fact := ops["ref_transaction"].missing(t.who.Scopes); fact != nil {
+			return nil, fact
+		}
+		return asOp(t.refTransaction(o.RefTransaction))
 	}
 	return t.keyOp(in)
 }

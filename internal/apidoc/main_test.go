@@ -22,7 +22,9 @@ import (
 func compiled(t *testing.T) []byte {
 	t.Helper()
 	set := new(descriptorpb.FileDescriptorSet)
-	for _, m := range []proto.Message{new(durationpb.Duration), new(timestamppb.Timestamp), new(pb.Task), new(pb.KVGetRequest), new(pb.StatusRequest)} {
+	for _, m := range []proto.Message{
+		new(durationpb.Duration), new(timestamppb.Timestamp), new(pb.RefChange), new(pb.Task), new(pb.KVGetRequest), new(pb.StatusRequest), new(pb.Repo),
+	} {
 		set.File = append(set.File, protodesc.ToFileDescriptorProto(m.ProtoReflect().Descriptor().ParentFile()))
 	}
 	b, err := proto.Marshal(set)

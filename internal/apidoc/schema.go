@@ -18,18 +18,24 @@ type part struct {
 // composed are the schemas that are no message of the contract: on a route of one task the id is in the path, and
 // what it says of the task stands in the body itself.
 var composed = map[string][]part{
-	"Created":      {{"CreateResponse", nil}},
-	"Result":       {{"Task", []string{"state", "reason", "result", "result_type", "error"}}, {"WaitResponse", []string{"at"}}},
-	"CompleteOne":  {{"SettleItem", []string{"token"}}, {"Complete", nil}, {"SettleItem", []string{"effects"}}},
-	"FailOne":      {{"SettleItem", []string{"token"}}, {"Fail", nil}},
-	"SnoozeOne":    {{"SettleItem", []string{"token"}}, {"Snooze", nil}},
-	"ReleaseOne":   {{"SettleItem", []string{"token"}}},
-	"HeartbeatOne": {{"SettleItem", []string{"token"}}, {"HeartbeatRequest", []string{"extend"}}},
-	"Settled":      {{"SettleResult", []string{"replayed", "state", "effects"}}, {"SettleResponse", []string{"at"}}},
-	"Renewed":      {{"HeartbeatResult", []string{"lease_until"}}, {"HeartbeatResponse", []string{"at"}}},
-	"Done":         {{"DeleteResponse", nil}},
-	"Configured":   {{"SetQueueResponse", nil}},
-	"Namespace":    {{"NamespaceConfig", nil}, {"GetNamespaceResponse", []string{"partitions"}}},
+	"Created":          {{"CreateResponse", nil}},
+	"Result":           {{"Task", []string{"state", "reason", "result", "result_type", "error"}}, {"WaitResponse", []string{"at"}}},
+	"CompleteOne":      {{"SettleItem", []string{"token"}}, {"Complete", nil}, {"SettleItem", []string{"effects"}}},
+	"FailOne":          {{"SettleItem", []string{"token"}}, {"Fail", nil}},
+	"SnoozeOne":        {{"SettleItem", []string{"token"}}, {"Snooze", nil}},
+	"ReleaseOne":       {{"SettleItem", []string{"token"}}},
+	"HeartbeatOne":     {{"SettleItem", []string{"token"}}, {"HeartbeatRequest", []string{"extend"}}},
+	"Settled":          {{"SettleResult", []string{"replayed", "state", "effects"}}, {"SettleResponse", []string{"at"}}},
+	"Renewed":          {{"HeartbeatResult", []string{"lease_until"}}, {"HeartbeatResponse", []string{"at"}}},
+	"Done":             {{"DeleteResponse", nil}},
+	"Configured":       {{"SetQueueResponse", nil}},
+	"UpdateRepoBody":   {{"UpdateRepoRequest", []string{"config", "default_branch"}}},
+	"UndeleteRepoBody": {{"UndeleteRepoRequest", []string{"id"}}},
+	"RepoID":           {{"DeleteRepoResponse", nil}},
+	"BatchGetRefsBody": {{"BatchGetRefsRequest", []string{"names", "peel"}}},
+	"UpdateRefsBody":   {{"UpdateRefsRequest", []string{"changes", "conditions", "request_id", "message", "allow_partial"}}},
+	"RefPage":          {{"BatchGetRefsResponse", nil}, {"ListRefsRequest", []string{"after"}}},
+	"Namespace":        {{"NamespaceConfig", nil}, {"GetNamespaceResponse", []string{"partitions"}}},
 }
 
 // descriptions of schemas that have no comment of their own in the contract.
@@ -42,6 +48,8 @@ var descriptions = map[string]string{
 var absent = map[string][]string{
 	"TaskSpec": {"labels", "key", "cost", "expires_at", "after", "webhook"},
 	"Op":       {"reserved"},
+
+	"UpdateRefsResponse": {"tasks"},
 }
 
 // required are fields without which a request is refused, and that every error has.
@@ -53,6 +61,8 @@ var required = map[string][]string{
 	"KVPut": {"keyspace"}, "KVDelete": {"keyspace"}, "KVCheck": {"keyspace", "compare"},
 	"KVAdd": {"keyspace", "delta"}, "KVDeleteRange": {"keyspace"},
 	"TaskComplete": {"task"}, "TaskFail": {"task"}, "TaskSnooze": {"task", "snooze"},
+	"CreateRepoRequest": {"name"}, "RefRule": {"refs"}, "RefChange": {"kind", "name"}, "UpdateRefsBody": {"changes"},
+	"BatchGetRefsBody": {"names"}, "RefTransaction": {"repo", "changes"},
 	"Error": {"code", "message", "outcome"},
 }
 

@@ -114,6 +114,7 @@ func (w *writer) refTxn(op *RefTxn) {
 	f.uint(uint64(op.Via))
 	f.has(op.Admin)
 	f.has(op.NoForce)
+	f.text(op.Tag)
 	w.uint(uint64(len(op.Changes)))
 	for i := range op.Changes {
 		w.refChange(&op.Changes[i])
@@ -145,6 +146,7 @@ func (r *reader) refTxn() *RefTxn {
 	}
 	op.Via = Via(f.uint(math.MaxUint8))
 	op.Admin, op.NoForce = f.has(), f.has()
+	op.Tag = f.text()
 	f.end()
 	if n := r.count(minRefChange); n > 0 {
 		op.Changes = make([]RefChange, n)
@@ -477,7 +479,7 @@ const (
 func refOpSize(op Op) int {
 	switch op := op.(type) {
 	case *RefTxn:
-		n := opHeader + newName + len(op.Repo) + 2*16 + nameBytes + len(op.Message) + 4*varintBytes + 3*nameBytes
+		n := opHeader + newName + len(op.Repo) + 2*16 + 2*nameBytes + len(op.Message) + len(op.Tag) + 4*varintBytes + 3*nameBytes
 		n += len(op.Packs) * packBytes
 		for _, s := range op.Options {
 			n += nameBytes + len(s)

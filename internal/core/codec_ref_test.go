@@ -33,7 +33,7 @@ func sampleRefOps() []Op {
 		&RepoCreate{Name: "app", ID: RepoID{1, 15: 2}, Tag: "shop", Branch: "trunk", Config: sampleConfig()},
 		&RepoSet{Name: "app", Branch: "main", IfVersion: 2, Config: sampleConfig()},
 		&RefTxn{
-			Repo: "app", ID: RepoID{1, 15: 2}, Partial: true, Message: "push", Push: RequestID{7, 15: 8},
+			Repo: "app", Tag: "shop", ID: RepoID{1, 15: 2}, Partial: true, Message: "push", Push: RequestID{7, 15: 8},
 			Packs: []Pack{samplePack()}, StagedAt: 1_700_000_000_000, Epoch: 2, Options: []string{"ci.skip"}, Via: ViaPush,
 			Admin: true, NoForce: true,
 			Changes: []RefChange{

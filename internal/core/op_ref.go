@@ -65,6 +65,7 @@ type RefChange struct {
 // nothing, but with Partial, where one stands after another. A commit holds at most one for each repository.
 type RefTxn struct {
 	Repo    string
+	Tag     string // of the repository, if it has one: with it, its place is known
 	ID      RepoID // if set, the repository that was meant by the name
 	Changes []RefChange
 	Partial bool

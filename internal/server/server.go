@@ -15,6 +15,8 @@ import (
 	"github.com/millrace/millrace/internal/auth"
 	"github.com/millrace/millrace/internal/config"
 	"github.com/millrace/millrace/internal/env"
+	"github.com/millrace/millrace/internal/githttp"
+	"github.com/millrace/millrace/internal/gitobj"
 	"github.com/millrace/millrace/internal/node"
 	"github.com/millrace/millrace/internal/obs"
 	"github.com/millrace/millrace/internal/replog/transport"
@@ -49,8 +51,9 @@ type Options struct {
 	ArchiveDir string     // receives log segments before they are reused; default none
 	// LogQuota is how many bytes of log are kept for nodes that are behind; default 4 GiB, or a tenth of a smaller disk.
 	LogQuota     int64
-	SnapshotRate int64 // bytes per second in which a shard is sent a snapshot; default 64 MiB
-	Reserve      int64 // free bytes kept on the disk; default min(1 % of it, 1 GiB)
+	SnapshotRate int64  // bytes per second in which a shard is sent a snapshot; default 64 MiB
+	Reserve      int64  // free bytes kept on the disk; default min(1 % of it, 1 GiB)
+	Git          string // the program that packs and walks objects; default git, looked for in PATH. Without it git clients are refused
 	Version      string
 	Limits       api.Limits // of the gRPC edge; a zero one means its default
 	Cluster      config.Cluster
@@ -70,19 +73,21 @@ type Running struct {
 	HTTPAddress  string // of the REST edge; empty when it is off
 	AdminAddress string // of the admin listener; empty when it is off
 
-	o      Options
-	admin  *admin
-	web    web
-	dir    *store.Dir
-	store  *store.Store
-	log    *wal.Log
-	node   *node.Node
-	peers  *transport.Transport // nil without a cluster
-	asks   *coordinator
-	api    *api.Server
-	served chan error
-	once   sync.Once
-	err    error
+	o       Options
+	admin   *admin
+	web     web
+	dir     *store.Dir
+	store   *store.Store
+	log     *wal.Log
+	node    *node.Node
+	peers   *transport.Transport // nil without a cluster
+	asks    *coordinator
+	objects *gitobj.Area // of repositories
+	git     *githttp.Server
+	api     *api.Server
+	served  chan error
+	once    sync.Once
+	err     error
 }
 
 // Start opens the data directory and serves. It returns when the node is ready: its log is replayed, and it leads or knows
@@ -116,6 +121,9 @@ func (r *Running) open(ctx context.Context) error {
 	if err := r.openData(fs); err != nil {
 		return errors.Join(err, lis.Close())
 	}
+	if err := r.openGit(ctx, fs); err != nil {
+		return errors.Join(err, lis.Close())
+	}
 	forwarder, err := r.forwarder(fs)
 	if err != nil {
 		return errors.Join(err, lis.Close())
@@ -123,6 +131,7 @@ func (r *Running) open(ctx context.Context) error {
 	r.api, err = api.New(api.Options{
 		Backend: r.node, Auth: o.Tokens, Clock: o.Clock, Rand: o.Rand, Logger: o.Logger, Version: o.Version,
 		Limits: o.Limits, Forward: o.Forward, Peers: forwarder, WebOf: r.webOf, Backups: backups{r},
+		Refs: r.node, Objects: objectsOf{r.objects, r.node}, Git: r.git,
 	})
 	if err != nil {
 		return errors.Join(err, lis.Close())
@@ -219,6 +228,9 @@ func (r *Running) closeParts() error {
 	}
 	if r.peers != nil {
 		all = append(all, r.peers.Close())
+	}
+	if r.objects != nil {
+		all = append(all, r.objects.Close())
 	}
 	if r.node != nil {
 		r.node.Close()

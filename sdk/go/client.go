@@ -37,6 +37,7 @@ type Client struct {
 
 	tasks  millracev1.TaskServiceClient
 	kv     millracev1.KVServiceClient
+	refs   millracev1.RefServiceClient
 	queues millracev1.QueueServiceClient
 	server millracev1.ServerServiceClient
 
@@ -70,6 +71,7 @@ func Dial(ctx context.Context, opts ...Option) (*Client, error) {
 		return nil, fmt.Errorf("dial %s: %w", o.address, err)
 	}
 	c.tasks, c.kv = millracev1.NewTaskServiceClient(c.ways), millracev1.NewKVServiceClient(c.ways)
+	c.refs = millracev1.NewRefServiceClient(c.ways)
 	c.queues, c.server = millracev1.NewQueueServiceClient(c.ways), millracev1.NewServerServiceClient(c.ways)
 	c.prod = newProducer(c, 0)
 	return c, nil

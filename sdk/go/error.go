@@ -70,6 +70,7 @@ type Error struct {
 	Op         int               // index of the refused op: OpNone, OpFence, OpCondition-i for condition i, or 0 and up
 	Details    map[string]string // rev, state, value, ...
 	RetryAfter time.Duration     // the server's wish; 0 when it has none
+	Failures   []RefFailure      // of a transaction of refs: all changes that failed, as far as they were told
 	Leader     string            // of CodeNotLeader: host:port of the node that serves; empty if unknown
 	Outcome    Outcome           // Refused or Unknown
 
@@ -180,7 +181,30 @@ func fromWire(w *millracev1.Error) *Error {
 	if w.Outcome == millracev1.Error_UNKNOWN {
 		e.Outcome = Unknown
 	}
+	e.Failures = failuresOf(w.Failures)
 	return e
+}
+
+// RefFailure is one of several reasons for one refusal.
+type RefFailure struct {
+	Change  int // position in the transaction; -1 = the whole
+	Code    Code
+	Reason  string
+	Message string
+	Details map[string]string
+}
+
+func failuresOf(in []*millracev1.Failure) []RefFailure {
+	if len(in) == 0 {
+		return nil
+	}
+	out := make([]RefFailure, len(in))
+	for i, f := range in {
+		out[i] = RefFailure{
+			Change: int(f.GetChange()), Code: Code(f.GetCode()), Reason: f.GetReason(), Message: f.GetMessage(), Details: f.GetDetails(),
+		}
+	}
+	return out
 }
 
 // fromStatus converts the error of a gRPC call. Without details, what may have been applied is unknown.

@@ -194,6 +194,8 @@ func placeOp(op *millracev1.Op, partitions int) int {
 		return partitionOf(x.TaskFail.GetTask().GetId(), partitions)
 	case *millracev1.Op_TaskSnooze:
 		return partitionOf(x.TaskSnooze.GetTask().GetId(), partitions)
+	case *millracev1.Op_RefTransaction:
+		return placeRepo(x.RefTransaction.GetRepo(), x.RefTransaction.GetTag(), partitions)
 	}
 	return -1
 }

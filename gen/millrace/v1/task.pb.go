@@ -414,7 +414,7 @@ func (x KVCheck_Compare) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use KVCheck_Compare.Descriptor instead.
 func (KVCheck_Compare) EnumDescriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{62, 0}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{63, 0}
 }
 
 // Retry says how long a failed task waits. An unset field means the queue's value, or the default.
@@ -1367,6 +1367,7 @@ type Error struct {
 	RetryAfter    *durationpb.Duration   `protobuf:"bytes,9,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
 	Leader        string                 `protobuf:"bytes,10,opt,name=leader,proto3" json:"leader,omitempty"`
 	Outcome       Error_Outcome          `protobuf:"varint,11,opt,name=outcome,proto3,enum=millrace.v1.Error_Outcome" json:"outcome,omitempty"`
+	Failures      []*Failure             `protobuf:"bytes,12,rep,name=failures,proto3" json:"failures,omitempty"` // of a transaction of refs: all changes that failed, as far as there is room
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1478,6 +1479,90 @@ func (x *Error) GetOutcome() Error_Outcome {
 	return Error_REFUSED
 }
 
+func (x *Error) GetFailures() []*Failure {
+	if x != nil {
+		return x.Failures
+	}
+	return nil
+}
+
+// Failure is one of several reasons for one refusal.
+type Failure struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Change        int32                  `protobuf:"varint,1,opt,name=change,proto3" json:"change,omitempty"` // position in the transaction; -1 = the whole
+	Code          string                 `protobuf:"bytes,2,opt,name=code,proto3" json:"code,omitempty"`
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	Message       string                 `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
+	Details       map[string]string      `protobuf:"bytes,5,rep,name=details,proto3" json:"details,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Failure) Reset() {
+	*x = Failure{}
+	mi := &file_millrace_v1_task_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Failure) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Failure) ProtoMessage() {}
+
+func (x *Failure) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Failure.ProtoReflect.Descriptor instead.
+func (*Failure) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Failure) GetChange() int32 {
+	if x != nil {
+		return x.Change
+	}
+	return 0
+}
+
+func (x *Failure) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
+}
+
+func (x *Failure) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Failure) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *Failure) GetDetails() map[string]string {
+	if x != nil {
+		return x.Details
+	}
+	return nil
+}
+
 type CreateRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Task          *TaskSpec              `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
@@ -1487,7 +1572,7 @@ type CreateRequest struct {
 
 func (x *CreateRequest) Reset() {
 	*x = CreateRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[9]
+	mi := &file_millrace_v1_task_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1499,7 +1584,7 @@ func (x *CreateRequest) String() string {
 func (*CreateRequest) ProtoMessage() {}
 
 func (x *CreateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[9]
+	mi := &file_millrace_v1_task_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1512,7 +1597,7 @@ func (x *CreateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateRequest.ProtoReflect.Descriptor instead.
 func (*CreateRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{9}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *CreateRequest) GetTask() *TaskSpec {
@@ -1534,7 +1619,7 @@ type CreateResponse struct {
 
 func (x *CreateResponse) Reset() {
 	*x = CreateResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[10]
+	mi := &file_millrace_v1_task_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1546,7 +1631,7 @@ func (x *CreateResponse) String() string {
 func (*CreateResponse) ProtoMessage() {}
 
 func (x *CreateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[10]
+	mi := &file_millrace_v1_task_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1559,7 +1644,7 @@ func (x *CreateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateResponse.ProtoReflect.Descriptor instead.
 func (*CreateResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{10}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CreateResponse) GetId() string {
@@ -1600,7 +1685,7 @@ type BatchCreateRequest struct {
 
 func (x *BatchCreateRequest) Reset() {
 	*x = BatchCreateRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[11]
+	mi := &file_millrace_v1_task_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1612,7 +1697,7 @@ func (x *BatchCreateRequest) String() string {
 func (*BatchCreateRequest) ProtoMessage() {}
 
 func (x *BatchCreateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[11]
+	mi := &file_millrace_v1_task_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1625,7 +1710,7 @@ func (x *BatchCreateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchCreateRequest.ProtoReflect.Descriptor instead.
 func (*BatchCreateRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{11}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *BatchCreateRequest) GetTasks() []*TaskSpec {
@@ -1654,7 +1739,7 @@ type CreateResult struct {
 
 func (x *CreateResult) Reset() {
 	*x = CreateResult{}
-	mi := &file_millrace_v1_task_proto_msgTypes[12]
+	mi := &file_millrace_v1_task_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1666,7 +1751,7 @@ func (x *CreateResult) String() string {
 func (*CreateResult) ProtoMessage() {}
 
 func (x *CreateResult) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[12]
+	mi := &file_millrace_v1_task_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1679,7 +1764,7 @@ func (x *CreateResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateResult.ProtoReflect.Descriptor instead.
 func (*CreateResult) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{12}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CreateResult) GetId() string {
@@ -1720,7 +1805,7 @@ type BatchCreateResponse struct {
 
 func (x *BatchCreateResponse) Reset() {
 	*x = BatchCreateResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[13]
+	mi := &file_millrace_v1_task_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1732,7 +1817,7 @@ func (x *BatchCreateResponse) String() string {
 func (*BatchCreateResponse) ProtoMessage() {}
 
 func (x *BatchCreateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[13]
+	mi := &file_millrace_v1_task_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1745,7 +1830,7 @@ func (x *BatchCreateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchCreateResponse.ProtoReflect.Descriptor instead.
 func (*BatchCreateResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{13}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *BatchCreateResponse) GetResults() []*CreateResult {
@@ -1773,7 +1858,7 @@ type GetRequest struct {
 
 func (x *GetRequest) Reset() {
 	*x = GetRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[14]
+	mi := &file_millrace_v1_task_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1785,7 +1870,7 @@ func (x *GetRequest) String() string {
 func (*GetRequest) ProtoMessage() {}
 
 func (x *GetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[14]
+	mi := &file_millrace_v1_task_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1798,7 +1883,7 @@ func (x *GetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRequest.ProtoReflect.Descriptor instead.
 func (*GetRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{14}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GetRequest) GetId() string {
@@ -1832,7 +1917,7 @@ type GetResponse struct {
 
 func (x *GetResponse) Reset() {
 	*x = GetResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[15]
+	mi := &file_millrace_v1_task_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1844,7 +1929,7 @@ func (x *GetResponse) String() string {
 func (*GetResponse) ProtoMessage() {}
 
 func (x *GetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[15]
+	mi := &file_millrace_v1_task_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1857,7 +1942,7 @@ func (x *GetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetResponse.ProtoReflect.Descriptor instead.
 func (*GetResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{15}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetResponse) GetTask() *Task {
@@ -1883,7 +1968,7 @@ type ListAttemptsRequest struct {
 
 func (x *ListAttemptsRequest) Reset() {
 	*x = ListAttemptsRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[16]
+	mi := &file_millrace_v1_task_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1895,7 +1980,7 @@ func (x *ListAttemptsRequest) String() string {
 func (*ListAttemptsRequest) ProtoMessage() {}
 
 func (x *ListAttemptsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[16]
+	mi := &file_millrace_v1_task_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1908,7 +1993,7 @@ func (x *ListAttemptsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAttemptsRequest.ProtoReflect.Descriptor instead.
 func (*ListAttemptsRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{16}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListAttemptsRequest) GetId() string {
@@ -1928,7 +2013,7 @@ type ListAttemptsResponse struct {
 
 func (x *ListAttemptsResponse) Reset() {
 	*x = ListAttemptsResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[17]
+	mi := &file_millrace_v1_task_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1940,7 +2025,7 @@ func (x *ListAttemptsResponse) String() string {
 func (*ListAttemptsResponse) ProtoMessage() {}
 
 func (x *ListAttemptsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[17]
+	mi := &file_millrace_v1_task_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1953,7 +2038,7 @@ func (x *ListAttemptsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAttemptsResponse.ProtoReflect.Descriptor instead.
 func (*ListAttemptsResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{17}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListAttemptsResponse) GetAttempts() []*Attempt {
@@ -1982,7 +2067,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[18]
+	mi := &file_millrace_v1_task_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1994,7 +2079,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[18]
+	mi := &file_millrace_v1_task_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2007,7 +2092,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{18}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListRequest) GetQueue() string {
@@ -2049,7 +2134,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[19]
+	mi := &file_millrace_v1_task_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2061,7 +2146,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[19]
+	mi := &file_millrace_v1_task_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2074,7 +2159,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{19}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListResponse) GetTasks() []*Task {
@@ -2108,7 +2193,7 @@ type QueueWeight struct {
 
 func (x *QueueWeight) Reset() {
 	*x = QueueWeight{}
-	mi := &file_millrace_v1_task_proto_msgTypes[20]
+	mi := &file_millrace_v1_task_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2120,7 +2205,7 @@ func (x *QueueWeight) String() string {
 func (*QueueWeight) ProtoMessage() {}
 
 func (x *QueueWeight) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[20]
+	mi := &file_millrace_v1_task_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2133,7 +2218,7 @@ func (x *QueueWeight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueWeight.ProtoReflect.Descriptor instead.
 func (*QueueWeight) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{20}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *QueueWeight) GetName() string {
@@ -2164,7 +2249,7 @@ type ClaimRequest struct {
 
 func (x *ClaimRequest) Reset() {
 	*x = ClaimRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[21]
+	mi := &file_millrace_v1_task_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2176,7 +2261,7 @@ func (x *ClaimRequest) String() string {
 func (*ClaimRequest) ProtoMessage() {}
 
 func (x *ClaimRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[21]
+	mi := &file_millrace_v1_task_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2189,7 +2274,7 @@ func (x *ClaimRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimRequest.ProtoReflect.Descriptor instead.
 func (*ClaimRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{21}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ClaimRequest) GetQueues() []*QueueWeight {
@@ -2244,7 +2329,7 @@ type ClaimResponse struct {
 
 func (x *ClaimResponse) Reset() {
 	*x = ClaimResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[22]
+	mi := &file_millrace_v1_task_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2256,7 +2341,7 @@ func (x *ClaimResponse) String() string {
 func (*ClaimResponse) ProtoMessage() {}
 
 func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[22]
+	mi := &file_millrace_v1_task_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2269,7 +2354,7 @@ func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimResponse.ProtoReflect.Descriptor instead.
 func (*ClaimResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{22}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ClaimResponse) GetTasks() []*Assignment {
@@ -2310,7 +2395,7 @@ type Assignment struct {
 
 func (x *Assignment) Reset() {
 	*x = Assignment{}
-	mi := &file_millrace_v1_task_proto_msgTypes[23]
+	mi := &file_millrace_v1_task_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2322,7 +2407,7 @@ func (x *Assignment) String() string {
 func (*Assignment) ProtoMessage() {}
 
 func (x *Assignment) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[23]
+	mi := &file_millrace_v1_task_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2335,7 +2420,7 @@ func (x *Assignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assignment.ProtoReflect.Descriptor instead.
 func (*Assignment) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{23}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Assignment) GetId() string {
@@ -2454,7 +2539,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_millrace_v1_task_proto_msgTypes[24]
+	mi := &file_millrace_v1_task_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2466,7 +2551,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[24]
+	mi := &file_millrace_v1_task_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2479,7 +2564,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{24}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Hold) GetId() string {
@@ -2506,7 +2591,7 @@ type HeartbeatRequest struct {
 
 func (x *HeartbeatRequest) Reset() {
 	*x = HeartbeatRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[25]
+	mi := &file_millrace_v1_task_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2518,7 +2603,7 @@ func (x *HeartbeatRequest) String() string {
 func (*HeartbeatRequest) ProtoMessage() {}
 
 func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[25]
+	mi := &file_millrace_v1_task_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2531,7 +2616,7 @@ func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatRequest.ProtoReflect.Descriptor instead.
 func (*HeartbeatRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{25}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *HeartbeatRequest) GetItems() []*Hold {
@@ -2558,7 +2643,7 @@ type HeartbeatResult struct {
 
 func (x *HeartbeatResult) Reset() {
 	*x = HeartbeatResult{}
-	mi := &file_millrace_v1_task_proto_msgTypes[26]
+	mi := &file_millrace_v1_task_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2570,7 +2655,7 @@ func (x *HeartbeatResult) String() string {
 func (*HeartbeatResult) ProtoMessage() {}
 
 func (x *HeartbeatResult) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[26]
+	mi := &file_millrace_v1_task_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2583,7 +2668,7 @@ func (x *HeartbeatResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatResult.ProtoReflect.Descriptor instead.
 func (*HeartbeatResult) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{26}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *HeartbeatResult) GetLost() bool {
@@ -2610,7 +2695,7 @@ type HeartbeatResponse struct {
 
 func (x *HeartbeatResponse) Reset() {
 	*x = HeartbeatResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[27]
+	mi := &file_millrace_v1_task_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2622,7 +2707,7 @@ func (x *HeartbeatResponse) String() string {
 func (*HeartbeatResponse) ProtoMessage() {}
 
 func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[27]
+	mi := &file_millrace_v1_task_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2635,7 +2720,7 @@ func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatResponse.ProtoReflect.Descriptor instead.
 func (*HeartbeatResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{27}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *HeartbeatResponse) GetResults() []*HeartbeatResult {
@@ -2661,7 +2746,7 @@ type SettleRequest struct {
 
 func (x *SettleRequest) Reset() {
 	*x = SettleRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[28]
+	mi := &file_millrace_v1_task_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2673,7 +2758,7 @@ func (x *SettleRequest) String() string {
 func (*SettleRequest) ProtoMessage() {}
 
 func (x *SettleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[28]
+	mi := &file_millrace_v1_task_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2686,7 +2771,7 @@ func (x *SettleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleRequest.ProtoReflect.Descriptor instead.
 func (*SettleRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{28}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SettleRequest) GetItems() []*SettleItem {
@@ -2706,7 +2791,7 @@ type SettleResponse struct {
 
 func (x *SettleResponse) Reset() {
 	*x = SettleResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[29]
+	mi := &file_millrace_v1_task_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2718,7 +2803,7 @@ func (x *SettleResponse) String() string {
 func (*SettleResponse) ProtoMessage() {}
 
 func (x *SettleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[29]
+	mi := &file_millrace_v1_task_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2731,7 +2816,7 @@ func (x *SettleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleResponse.ProtoReflect.Descriptor instead.
 func (*SettleResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{29}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SettleResponse) GetResults() []*SettleResult {
@@ -2767,7 +2852,7 @@ type SettleItem struct {
 
 func (x *SettleItem) Reset() {
 	*x = SettleItem{}
-	mi := &file_millrace_v1_task_proto_msgTypes[30]
+	mi := &file_millrace_v1_task_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2779,7 +2864,7 @@ func (x *SettleItem) String() string {
 func (*SettleItem) ProtoMessage() {}
 
 func (x *SettleItem) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[30]
+	mi := &file_millrace_v1_task_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2792,7 +2877,7 @@ func (x *SettleItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleItem.ProtoReflect.Descriptor instead.
 func (*SettleItem) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{30}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SettleItem) GetId() string {
@@ -2897,7 +2982,7 @@ type Complete struct {
 
 func (x *Complete) Reset() {
 	*x = Complete{}
-	mi := &file_millrace_v1_task_proto_msgTypes[31]
+	mi := &file_millrace_v1_task_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2909,7 +2994,7 @@ func (x *Complete) String() string {
 func (*Complete) ProtoMessage() {}
 
 func (x *Complete) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[31]
+	mi := &file_millrace_v1_task_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2922,7 +3007,7 @@ func (x *Complete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Complete.ProtoReflect.Descriptor instead.
 func (*Complete) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{31}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Complete) GetResult() []byte {
@@ -2950,7 +3035,7 @@ type Fail struct {
 
 func (x *Fail) Reset() {
 	*x = Fail{}
-	mi := &file_millrace_v1_task_proto_msgTypes[32]
+	mi := &file_millrace_v1_task_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2962,7 +3047,7 @@ func (x *Fail) String() string {
 func (*Fail) ProtoMessage() {}
 
 func (x *Fail) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[32]
+	mi := &file_millrace_v1_task_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2975,7 +3060,7 @@ func (x *Fail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fail.ProtoReflect.Descriptor instead.
 func (*Fail) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{32}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Fail) GetError() *TaskError {
@@ -3009,7 +3094,7 @@ type Snooze struct {
 
 func (x *Snooze) Reset() {
 	*x = Snooze{}
-	mi := &file_millrace_v1_task_proto_msgTypes[33]
+	mi := &file_millrace_v1_task_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3021,7 +3106,7 @@ func (x *Snooze) String() string {
 func (*Snooze) ProtoMessage() {}
 
 func (x *Snooze) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[33]
+	mi := &file_millrace_v1_task_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3034,7 +3119,7 @@ func (x *Snooze) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Snooze.ProtoReflect.Descriptor instead.
 func (*Snooze) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{33}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Snooze) GetUntil() *timestamppb.Timestamp {
@@ -3059,7 +3144,7 @@ type Release struct {
 
 func (x *Release) Reset() {
 	*x = Release{}
-	mi := &file_millrace_v1_task_proto_msgTypes[34]
+	mi := &file_millrace_v1_task_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3071,7 +3156,7 @@ func (x *Release) String() string {
 func (*Release) ProtoMessage() {}
 
 func (x *Release) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[34]
+	mi := &file_millrace_v1_task_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3084,7 +3169,7 @@ func (x *Release) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Release.ProtoReflect.Descriptor instead.
 func (*Release) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{34}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{35}
 }
 
 // Effects commit with the completion, in the same log entry, or not at all.
@@ -3099,7 +3184,7 @@ type Effects struct {
 
 func (x *Effects) Reset() {
 	*x = Effects{}
-	mi := &file_millrace_v1_task_proto_msgTypes[35]
+	mi := &file_millrace_v1_task_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3111,7 +3196,7 @@ func (x *Effects) String() string {
 func (*Effects) ProtoMessage() {}
 
 func (x *Effects) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[35]
+	mi := &file_millrace_v1_task_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3124,7 +3209,7 @@ func (x *Effects) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Effects.ProtoReflect.Descriptor instead.
 func (*Effects) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{35}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Effects) GetConditions() []*KVCheck {
@@ -3161,7 +3246,7 @@ type SettleResult struct {
 
 func (x *SettleResult) Reset() {
 	*x = SettleResult{}
-	mi := &file_millrace_v1_task_proto_msgTypes[36]
+	mi := &file_millrace_v1_task_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3173,7 +3258,7 @@ func (x *SettleResult) String() string {
 func (*SettleResult) ProtoMessage() {}
 
 func (x *SettleResult) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[36]
+	mi := &file_millrace_v1_task_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3186,7 +3271,7 @@ func (x *SettleResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleResult.ProtoReflect.Descriptor instead.
 func (*SettleResult) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{36}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *SettleResult) GetReplayed() bool {
@@ -3233,7 +3318,7 @@ type WaitRequest struct {
 
 func (x *WaitRequest) Reset() {
 	*x = WaitRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[37]
+	mi := &file_millrace_v1_task_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3245,7 +3330,7 @@ func (x *WaitRequest) String() string {
 func (*WaitRequest) ProtoMessage() {}
 
 func (x *WaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[37]
+	mi := &file_millrace_v1_task_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3258,7 +3343,7 @@ func (x *WaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitRequest.ProtoReflect.Descriptor instead.
 func (*WaitRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{37}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *WaitRequest) GetId() string {
@@ -3278,7 +3363,7 @@ type WaitResponse struct {
 
 func (x *WaitResponse) Reset() {
 	*x = WaitResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[38]
+	mi := &file_millrace_v1_task_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3290,7 +3375,7 @@ func (x *WaitResponse) String() string {
 func (*WaitResponse) ProtoMessage() {}
 
 func (x *WaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[38]
+	mi := &file_millrace_v1_task_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3303,7 +3388,7 @@ func (x *WaitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitResponse.ProtoReflect.Descriptor instead.
 func (*WaitResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{38}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *WaitResponse) GetTask() *Task {
@@ -3329,7 +3414,7 @@ type RunNowRequest struct {
 
 func (x *RunNowRequest) Reset() {
 	*x = RunNowRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[39]
+	mi := &file_millrace_v1_task_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3341,7 +3426,7 @@ func (x *RunNowRequest) String() string {
 func (*RunNowRequest) ProtoMessage() {}
 
 func (x *RunNowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[39]
+	mi := &file_millrace_v1_task_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3354,7 +3439,7 @@ func (x *RunNowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunNowRequest.ProtoReflect.Descriptor instead.
 func (*RunNowRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{39}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *RunNowRequest) GetId() string {
@@ -3373,7 +3458,7 @@ type RunNowResponse struct {
 
 func (x *RunNowResponse) Reset() {
 	*x = RunNowResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[40]
+	mi := &file_millrace_v1_task_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3385,7 +3470,7 @@ func (x *RunNowResponse) String() string {
 func (*RunNowResponse) ProtoMessage() {}
 
 func (x *RunNowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[40]
+	mi := &file_millrace_v1_task_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3398,7 +3483,7 @@ func (x *RunNowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunNowResponse.ProtoReflect.Descriptor instead.
 func (*RunNowResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{40}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *RunNowResponse) GetAt() *At {
@@ -3417,7 +3502,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[41]
+	mi := &file_millrace_v1_task_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3429,7 +3514,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[41]
+	mi := &file_millrace_v1_task_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3442,7 +3527,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{41}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *DeleteRequest) GetId() string {
@@ -3461,7 +3546,7 @@ type DeleteResponse struct {
 
 func (x *DeleteResponse) Reset() {
 	*x = DeleteResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[42]
+	mi := &file_millrace_v1_task_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3473,7 +3558,7 @@ func (x *DeleteResponse) String() string {
 func (*DeleteResponse) ProtoMessage() {}
 
 func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[42]
+	mi := &file_millrace_v1_task_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3486,7 +3571,7 @@ func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteResponse.ProtoReflect.Descriptor instead.
 func (*DeleteResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{42}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *DeleteResponse) GetAt() *At {
@@ -3505,7 +3590,7 @@ type UpdateRequest struct {
 
 func (x *UpdateRequest) Reset() {
 	*x = UpdateRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[43]
+	mi := &file_millrace_v1_task_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3517,7 +3602,7 @@ func (x *UpdateRequest) String() string {
 func (*UpdateRequest) ProtoMessage() {}
 
 func (x *UpdateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[43]
+	mi := &file_millrace_v1_task_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3530,7 +3615,7 @@ func (x *UpdateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRequest.ProtoReflect.Descriptor instead.
 func (*UpdateRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{43}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *UpdateRequest) GetId() string {
@@ -3548,7 +3633,7 @@ type UpdateResponse struct {
 
 func (x *UpdateResponse) Reset() {
 	*x = UpdateResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[44]
+	mi := &file_millrace_v1_task_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3560,7 +3645,7 @@ func (x *UpdateResponse) String() string {
 func (*UpdateResponse) ProtoMessage() {}
 
 func (x *UpdateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[44]
+	mi := &file_millrace_v1_task_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3573,7 +3658,7 @@ func (x *UpdateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateResponse.ProtoReflect.Descriptor instead.
 func (*UpdateResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{44}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{45}
 }
 
 type CancelRequest struct {
@@ -3585,7 +3670,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[45]
+	mi := &file_millrace_v1_task_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3597,7 +3682,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[45]
+	mi := &file_millrace_v1_task_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3610,7 +3695,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{45}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *CancelRequest) GetId() string {
@@ -3628,7 +3713,7 @@ type CancelResponse struct {
 
 func (x *CancelResponse) Reset() {
 	*x = CancelResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[46]
+	mi := &file_millrace_v1_task_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3640,7 +3725,7 @@ func (x *CancelResponse) String() string {
 func (*CancelResponse) ProtoMessage() {}
 
 func (x *CancelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[46]
+	mi := &file_millrace_v1_task_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3653,7 +3738,7 @@ func (x *CancelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResponse.ProtoReflect.Descriptor instead.
 func (*CancelResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{46}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{47}
 }
 
 type RetryRequest struct {
@@ -3665,7 +3750,7 @@ type RetryRequest struct {
 
 func (x *RetryRequest) Reset() {
 	*x = RetryRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[47]
+	mi := &file_millrace_v1_task_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3677,7 +3762,7 @@ func (x *RetryRequest) String() string {
 func (*RetryRequest) ProtoMessage() {}
 
 func (x *RetryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[47]
+	mi := &file_millrace_v1_task_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3690,7 +3775,7 @@ func (x *RetryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryRequest.ProtoReflect.Descriptor instead.
 func (*RetryRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{47}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *RetryRequest) GetId() string {
@@ -3708,7 +3793,7 @@ type RetryResponse struct {
 
 func (x *RetryResponse) Reset() {
 	*x = RetryResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[48]
+	mi := &file_millrace_v1_task_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3720,7 +3805,7 @@ func (x *RetryResponse) String() string {
 func (*RetryResponse) ProtoMessage() {}
 
 func (x *RetryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[48]
+	mi := &file_millrace_v1_task_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3733,7 +3818,7 @@ func (x *RetryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryResponse.ProtoReflect.Descriptor instead.
 func (*RetryResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{48}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{49}
 }
 
 type Fence struct {
@@ -3746,7 +3831,7 @@ type Fence struct {
 
 func (x *Fence) Reset() {
 	*x = Fence{}
-	mi := &file_millrace_v1_task_proto_msgTypes[49]
+	mi := &file_millrace_v1_task_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3758,7 +3843,7 @@ func (x *Fence) String() string {
 func (*Fence) ProtoMessage() {}
 
 func (x *Fence) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[49]
+	mi := &file_millrace_v1_task_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3771,7 +3856,7 @@ func (x *Fence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fence.ProtoReflect.Descriptor instead.
 func (*Fence) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{49}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Fence) GetTask() string {
@@ -3800,7 +3885,7 @@ type CommitRequest struct {
 
 func (x *CommitRequest) Reset() {
 	*x = CommitRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[50]
+	mi := &file_millrace_v1_task_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3812,7 +3897,7 @@ func (x *CommitRequest) String() string {
 func (*CommitRequest) ProtoMessage() {}
 
 func (x *CommitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[50]
+	mi := &file_millrace_v1_task_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3825,7 +3910,7 @@ func (x *CommitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitRequest.ProtoReflect.Descriptor instead.
 func (*CommitRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{50}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *CommitRequest) GetFence() *Fence {
@@ -3867,7 +3952,7 @@ type CommitResponse struct {
 
 func (x *CommitResponse) Reset() {
 	*x = CommitResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[51]
+	mi := &file_millrace_v1_task_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3879,7 +3964,7 @@ func (x *CommitResponse) String() string {
 func (*CommitResponse) ProtoMessage() {}
 
 func (x *CommitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[51]
+	mi := &file_millrace_v1_task_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3892,7 +3977,7 @@ func (x *CommitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitResponse.ProtoReflect.Descriptor instead.
 func (*CommitResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{51}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *CommitResponse) GetResults() []*OpResult {
@@ -3929,6 +4014,7 @@ type Op struct {
 	//	*Op_KvCheck
 	//	*Op_KvAdd
 	//	*Op_KvDeleteRange
+	//	*Op_RefTransaction
 	//	*Op_Reserved
 	Op            isOp_Op `protobuf_oneof:"op"`
 	unknownFields protoimpl.UnknownFields
@@ -3937,7 +4023,7 @@ type Op struct {
 
 func (x *Op) Reset() {
 	*x = Op{}
-	mi := &file_millrace_v1_task_proto_msgTypes[52]
+	mi := &file_millrace_v1_task_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3949,7 +4035,7 @@ func (x *Op) String() string {
 func (*Op) ProtoMessage() {}
 
 func (x *Op) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[52]
+	mi := &file_millrace_v1_task_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3962,7 +4048,7 @@ func (x *Op) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Op.ProtoReflect.Descriptor instead.
 func (*Op) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{52}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Op) GetOp() isOp_Op {
@@ -4053,6 +4139,15 @@ func (x *Op) GetKvDeleteRange() *KVDeleteRange {
 	return nil
 }
 
+func (x *Op) GetRefTransaction() *RefTransaction {
+	if x != nil {
+		if x, ok := x.Op.(*Op_RefTransaction); ok {
+			return x.RefTransaction
+		}
+	}
+	return nil
+}
+
 func (x *Op) GetReserved() *Reserved {
 	if x != nil {
 		if x, ok := x.Op.(*Op_Reserved); ok {
@@ -4102,6 +4197,10 @@ type Op_KvDeleteRange struct {
 	KvDeleteRange *KVDeleteRange `protobuf:"bytes,36,opt,name=kv_delete_range,json=kvDeleteRange,proto3,oneof"`
 }
 
+type Op_RefTransaction struct {
+	RefTransaction *RefTransaction `protobuf:"bytes,64,opt,name=ref_transaction,json=refTransaction,proto3,oneof"`
+}
+
 type Op_Reserved struct {
 	Reserved *Reserved `protobuf:"bytes,127,opt,name=reserved,proto3,oneof"` // any op that is not built: not supported
 }
@@ -4124,6 +4223,8 @@ func (*Op_KvAdd) isOp_Op() {}
 
 func (*Op_KvDeleteRange) isOp_Op() {}
 
+func (*Op_RefTransaction) isOp_Op() {}
+
 func (*Op_Reserved) isOp_Op() {}
 
 type Reserved struct {
@@ -4135,7 +4236,7 @@ type Reserved struct {
 
 func (x *Reserved) Reset() {
 	*x = Reserved{}
-	mi := &file_millrace_v1_task_proto_msgTypes[53]
+	mi := &file_millrace_v1_task_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4147,7 +4248,7 @@ func (x *Reserved) String() string {
 func (*Reserved) ProtoMessage() {}
 
 func (x *Reserved) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[53]
+	mi := &file_millrace_v1_task_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4160,7 +4261,7 @@ func (x *Reserved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reserved.ProtoReflect.Descriptor instead.
 func (*Reserved) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{53}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Reserved) GetOp() string {
@@ -4180,7 +4281,7 @@ type TaskComplete struct {
 
 func (x *TaskComplete) Reset() {
 	*x = TaskComplete{}
-	mi := &file_millrace_v1_task_proto_msgTypes[54]
+	mi := &file_millrace_v1_task_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4192,7 +4293,7 @@ func (x *TaskComplete) String() string {
 func (*TaskComplete) ProtoMessage() {}
 
 func (x *TaskComplete) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[54]
+	mi := &file_millrace_v1_task_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4205,7 +4306,7 @@ func (x *TaskComplete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskComplete.ProtoReflect.Descriptor instead.
 func (*TaskComplete) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{54}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *TaskComplete) GetTask() *Hold {
@@ -4232,7 +4333,7 @@ type TaskFail struct {
 
 func (x *TaskFail) Reset() {
 	*x = TaskFail{}
-	mi := &file_millrace_v1_task_proto_msgTypes[55]
+	mi := &file_millrace_v1_task_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4244,7 +4345,7 @@ func (x *TaskFail) String() string {
 func (*TaskFail) ProtoMessage() {}
 
 func (x *TaskFail) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[55]
+	mi := &file_millrace_v1_task_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4257,7 +4358,7 @@ func (x *TaskFail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskFail.ProtoReflect.Descriptor instead.
 func (*TaskFail) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{55}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *TaskFail) GetTask() *Hold {
@@ -4284,7 +4385,7 @@ type TaskSnooze struct {
 
 func (x *TaskSnooze) Reset() {
 	*x = TaskSnooze{}
-	mi := &file_millrace_v1_task_proto_msgTypes[56]
+	mi := &file_millrace_v1_task_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4296,7 +4397,7 @@ func (x *TaskSnooze) String() string {
 func (*TaskSnooze) ProtoMessage() {}
 
 func (x *TaskSnooze) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[56]
+	mi := &file_millrace_v1_task_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4309,7 +4410,7 @@ func (x *TaskSnooze) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskSnooze.ProtoReflect.Descriptor instead.
 func (*TaskSnooze) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{56}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *TaskSnooze) GetTask() *Hold {
@@ -4337,13 +4438,14 @@ type OpResult struct {
 	Existed        bool                   `protobuf:"varint,7,opt,name=existed,proto3" json:"existed,omitempty"`                    // kv_delete; kv_put with want_prev
 	Sum            int64                  `protobuf:"varint,8,opt,name=sum,proto3" json:"sum,omitempty"`                            // kv_add
 	Count          uint64                 `protobuf:"varint,9,opt,name=count,proto3" json:"count,omitempty"`                        // kv_delete_range with count
+	Refs           *RefsMoved             `protobuf:"bytes,64,opt,name=refs,proto3" json:"refs,omitempty"`                          // ref_transaction
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
 
 func (x *OpResult) Reset() {
 	*x = OpResult{}
-	mi := &file_millrace_v1_task_proto_msgTypes[57]
+	mi := &file_millrace_v1_task_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4355,7 +4457,7 @@ func (x *OpResult) String() string {
 func (*OpResult) ProtoMessage() {}
 
 func (x *OpResult) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[57]
+	mi := &file_millrace_v1_task_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4368,7 +4470,7 @@ func (x *OpResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpResult.ProtoReflect.Descriptor instead.
 func (*OpResult) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{57}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *OpResult) GetTask() string {
@@ -4434,6 +4536,13 @@ func (x *OpResult) GetCount() uint64 {
 	return 0
 }
 
+func (x *OpResult) GetRefs() *RefsMoved {
+	if x != nil {
+		return x.Refs
+	}
+	return nil
+}
+
 // KVPut stores a value.
 type KVPut struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -4449,7 +4558,7 @@ type KVPut struct {
 
 func (x *KVPut) Reset() {
 	*x = KVPut{}
-	mi := &file_millrace_v1_task_proto_msgTypes[58]
+	mi := &file_millrace_v1_task_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4461,7 +4570,7 @@ func (x *KVPut) String() string {
 func (*KVPut) ProtoMessage() {}
 
 func (x *KVPut) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[58]
+	mi := &file_millrace_v1_task_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4474,7 +4583,7 @@ func (x *KVPut) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVPut.ProtoReflect.Descriptor instead.
 func (*KVPut) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{58}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *KVPut) GetKeyspace() string {
@@ -4530,7 +4639,7 @@ type KVDelete struct {
 
 func (x *KVDelete) Reset() {
 	*x = KVDelete{}
-	mi := &file_millrace_v1_task_proto_msgTypes[59]
+	mi := &file_millrace_v1_task_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4542,7 +4651,7 @@ func (x *KVDelete) String() string {
 func (*KVDelete) ProtoMessage() {}
 
 func (x *KVDelete) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[59]
+	mi := &file_millrace_v1_task_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4555,7 +4664,7 @@ func (x *KVDelete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVDelete.ProtoReflect.Descriptor instead.
 func (*KVDelete) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{59}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *KVDelete) GetKeyspace() string {
@@ -4595,7 +4704,7 @@ type KVAdd struct {
 
 func (x *KVAdd) Reset() {
 	*x = KVAdd{}
-	mi := &file_millrace_v1_task_proto_msgTypes[60]
+	mi := &file_millrace_v1_task_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4607,7 +4716,7 @@ func (x *KVAdd) String() string {
 func (*KVAdd) ProtoMessage() {}
 
 func (x *KVAdd) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[60]
+	mi := &file_millrace_v1_task_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4620,7 +4729,7 @@ func (x *KVAdd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVAdd.ProtoReflect.Descriptor instead.
 func (*KVAdd) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{60}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *KVAdd) GetKeyspace() string {
@@ -4680,7 +4789,7 @@ type KVDeleteRange struct {
 
 func (x *KVDeleteRange) Reset() {
 	*x = KVDeleteRange{}
-	mi := &file_millrace_v1_task_proto_msgTypes[61]
+	mi := &file_millrace_v1_task_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4692,7 +4801,7 @@ func (x *KVDeleteRange) String() string {
 func (*KVDeleteRange) ProtoMessage() {}
 
 func (x *KVDeleteRange) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[61]
+	mi := &file_millrace_v1_task_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4705,7 +4814,7 @@ func (x *KVDeleteRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVDeleteRange.ProtoReflect.Descriptor instead.
 func (*KVDeleteRange) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{61}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *KVDeleteRange) GetKeyspace() string {
@@ -4760,7 +4869,7 @@ type KVCheck struct {
 
 func (x *KVCheck) Reset() {
 	*x = KVCheck{}
-	mi := &file_millrace_v1_task_proto_msgTypes[62]
+	mi := &file_millrace_v1_task_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4772,7 +4881,7 @@ func (x *KVCheck) String() string {
 func (*KVCheck) ProtoMessage() {}
 
 func (x *KVCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[62]
+	mi := &file_millrace_v1_task_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4785,7 +4894,7 @@ func (x *KVCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVCheck.ProtoReflect.Descriptor instead.
 func (*KVCheck) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{62}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *KVCheck) GetKeyspace() string {
@@ -4871,7 +4980,7 @@ type QueueConfig struct {
 
 func (x *QueueConfig) Reset() {
 	*x = QueueConfig{}
-	mi := &file_millrace_v1_task_proto_msgTypes[63]
+	mi := &file_millrace_v1_task_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4883,7 +4992,7 @@ func (x *QueueConfig) String() string {
 func (*QueueConfig) ProtoMessage() {}
 
 func (x *QueueConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[63]
+	mi := &file_millrace_v1_task_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4896,7 +5005,7 @@ func (x *QueueConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueConfig.ProtoReflect.Descriptor instead.
 func (*QueueConfig) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{63}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *QueueConfig) GetVersion() uint64 {
@@ -4993,7 +5102,7 @@ type ListQueuesRequest struct {
 
 func (x *ListQueuesRequest) Reset() {
 	*x = ListQueuesRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[64]
+	mi := &file_millrace_v1_task_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5005,7 +5114,7 @@ func (x *ListQueuesRequest) String() string {
 func (*ListQueuesRequest) ProtoMessage() {}
 
 func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[64]
+	mi := &file_millrace_v1_task_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5018,7 +5127,7 @@ func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesRequest.ProtoReflect.Descriptor instead.
 func (*ListQueuesRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{64}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ListQueuesRequest) GetLimit() uint32 {
@@ -5046,7 +5155,7 @@ type ListQueuesResponse struct {
 
 func (x *ListQueuesResponse) Reset() {
 	*x = ListQueuesResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[65]
+	mi := &file_millrace_v1_task_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5058,7 +5167,7 @@ func (x *ListQueuesResponse) String() string {
 func (*ListQueuesResponse) ProtoMessage() {}
 
 func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[65]
+	mi := &file_millrace_v1_task_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5071,7 +5180,7 @@ func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesResponse.ProtoReflect.Descriptor instead.
 func (*ListQueuesResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{65}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ListQueuesResponse) GetQueues() []*QueueStats {
@@ -5104,7 +5213,7 @@ type GetQueueRequest struct {
 
 func (x *GetQueueRequest) Reset() {
 	*x = GetQueueRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[66]
+	mi := &file_millrace_v1_task_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5116,7 +5225,7 @@ func (x *GetQueueRequest) String() string {
 func (*GetQueueRequest) ProtoMessage() {}
 
 func (x *GetQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[66]
+	mi := &file_millrace_v1_task_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5129,7 +5238,7 @@ func (x *GetQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueRequest.ProtoReflect.Descriptor instead.
 func (*GetQueueRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{66}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *GetQueueRequest) GetQueue() string {
@@ -5149,7 +5258,7 @@ type GetQueueResponse struct {
 
 func (x *GetQueueResponse) Reset() {
 	*x = GetQueueResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[67]
+	mi := &file_millrace_v1_task_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5161,7 +5270,7 @@ func (x *GetQueueResponse) String() string {
 func (*GetQueueResponse) ProtoMessage() {}
 
 func (x *GetQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[67]
+	mi := &file_millrace_v1_task_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5174,7 +5283,7 @@ func (x *GetQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueResponse.ProtoReflect.Descriptor instead.
 func (*GetQueueResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{67}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *GetQueueResponse) GetConfig() *QueueConfig {
@@ -5202,7 +5311,7 @@ type SetQueueRequest struct {
 
 func (x *SetQueueRequest) Reset() {
 	*x = SetQueueRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[68]
+	mi := &file_millrace_v1_task_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5214,7 +5323,7 @@ func (x *SetQueueRequest) String() string {
 func (*SetQueueRequest) ProtoMessage() {}
 
 func (x *SetQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[68]
+	mi := &file_millrace_v1_task_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5227,7 +5336,7 @@ func (x *SetQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueueRequest.ProtoReflect.Descriptor instead.
 func (*SetQueueRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{68}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *SetQueueRequest) GetQueue() string {
@@ -5261,7 +5370,7 @@ type SetQueueResponse struct {
 
 func (x *SetQueueResponse) Reset() {
 	*x = SetQueueResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[69]
+	mi := &file_millrace_v1_task_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5273,7 +5382,7 @@ func (x *SetQueueResponse) String() string {
 func (*SetQueueResponse) ProtoMessage() {}
 
 func (x *SetQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[69]
+	mi := &file_millrace_v1_task_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5286,7 +5395,7 @@ func (x *SetQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueueResponse.ProtoReflect.Descriptor instead.
 func (*SetQueueResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{69}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *SetQueueResponse) GetVersion() uint64 {
@@ -5312,7 +5421,7 @@ type QueueStatsRequest struct {
 
 func (x *QueueStatsRequest) Reset() {
 	*x = QueueStatsRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[70]
+	mi := &file_millrace_v1_task_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5324,7 +5433,7 @@ func (x *QueueStatsRequest) String() string {
 func (*QueueStatsRequest) ProtoMessage() {}
 
 func (x *QueueStatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[70]
+	mi := &file_millrace_v1_task_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5337,7 +5446,7 @@ func (x *QueueStatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatsRequest.ProtoReflect.Descriptor instead.
 func (*QueueStatsRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{70}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *QueueStatsRequest) GetQueue() string {
@@ -5371,7 +5480,7 @@ type QueueStats struct {
 
 func (x *QueueStats) Reset() {
 	*x = QueueStats{}
-	mi := &file_millrace_v1_task_proto_msgTypes[71]
+	mi := &file_millrace_v1_task_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5383,7 +5492,7 @@ func (x *QueueStats) String() string {
 func (*QueueStats) ProtoMessage() {}
 
 func (x *QueueStats) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[71]
+	mi := &file_millrace_v1_task_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5396,7 +5505,7 @@ func (x *QueueStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStats.ProtoReflect.Descriptor instead.
 func (*QueueStats) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{71}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *QueueStats) GetQueue() string {
@@ -5514,7 +5623,7 @@ type QueueStatsResponse struct {
 
 func (x *QueueStatsResponse) Reset() {
 	*x = QueueStatsResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[72]
+	mi := &file_millrace_v1_task_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5526,7 +5635,7 @@ func (x *QueueStatsResponse) String() string {
 func (*QueueStatsResponse) ProtoMessage() {}
 
 func (x *QueueStatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[72]
+	mi := &file_millrace_v1_task_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5539,7 +5648,7 @@ func (x *QueueStatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatsResponse.ProtoReflect.Descriptor instead.
 func (*QueueStatsResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{72}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *QueueStatsResponse) GetStats() *QueueStats {
@@ -5567,7 +5676,7 @@ type NamespaceConfig struct {
 
 func (x *NamespaceConfig) Reset() {
 	*x = NamespaceConfig{}
-	mi := &file_millrace_v1_task_proto_msgTypes[73]
+	mi := &file_millrace_v1_task_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5579,7 +5688,7 @@ func (x *NamespaceConfig) String() string {
 func (*NamespaceConfig) ProtoMessage() {}
 
 func (x *NamespaceConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[73]
+	mi := &file_millrace_v1_task_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5592,7 +5701,7 @@ func (x *NamespaceConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NamespaceConfig.ProtoReflect.Descriptor instead.
 func (*NamespaceConfig) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{73}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *NamespaceConfig) GetVersion() uint64 {
@@ -5626,7 +5735,7 @@ type CreateNamespaceRequest struct {
 
 func (x *CreateNamespaceRequest) Reset() {
 	*x = CreateNamespaceRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[74]
+	mi := &file_millrace_v1_task_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5638,7 +5747,7 @@ func (x *CreateNamespaceRequest) String() string {
 func (*CreateNamespaceRequest) ProtoMessage() {}
 
 func (x *CreateNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[74]
+	mi := &file_millrace_v1_task_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5651,7 +5760,7 @@ func (x *CreateNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*CreateNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{74}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *CreateNamespaceRequest) GetPartitions() uint32 {
@@ -5671,7 +5780,7 @@ type CreateNamespaceResponse struct {
 
 func (x *CreateNamespaceResponse) Reset() {
 	*x = CreateNamespaceResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[75]
+	mi := &file_millrace_v1_task_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5683,7 +5792,7 @@ func (x *CreateNamespaceResponse) String() string {
 func (*CreateNamespaceResponse) ProtoMessage() {}
 
 func (x *CreateNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[75]
+	mi := &file_millrace_v1_task_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5696,7 +5805,7 @@ func (x *CreateNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*CreateNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{75}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *CreateNamespaceResponse) GetReplayed() bool {
@@ -5726,7 +5835,7 @@ type PartitionInfo struct {
 
 func (x *PartitionInfo) Reset() {
 	*x = PartitionInfo{}
-	mi := &file_millrace_v1_task_proto_msgTypes[76]
+	mi := &file_millrace_v1_task_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5738,7 +5847,7 @@ func (x *PartitionInfo) String() string {
 func (*PartitionInfo) ProtoMessage() {}
 
 func (x *PartitionInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[76]
+	mi := &file_millrace_v1_task_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5751,7 +5860,7 @@ func (x *PartitionInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionInfo.ProtoReflect.Descriptor instead.
 func (*PartitionInfo) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{76}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *PartitionInfo) GetPartition() uint32 {
@@ -5790,7 +5899,7 @@ type GetNamespaceRequest struct {
 
 func (x *GetNamespaceRequest) Reset() {
 	*x = GetNamespaceRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[77]
+	mi := &file_millrace_v1_task_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5802,7 +5911,7 @@ func (x *GetNamespaceRequest) String() string {
 func (*GetNamespaceRequest) ProtoMessage() {}
 
 func (x *GetNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[77]
+	mi := &file_millrace_v1_task_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5815,7 +5924,7 @@ func (x *GetNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*GetNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{77}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{78}
 }
 
 type GetNamespaceResponse struct {
@@ -5829,7 +5938,7 @@ type GetNamespaceResponse struct {
 
 func (x *GetNamespaceResponse) Reset() {
 	*x = GetNamespaceResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[78]
+	mi := &file_millrace_v1_task_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5841,7 +5950,7 @@ func (x *GetNamespaceResponse) String() string {
 func (*GetNamespaceResponse) ProtoMessage() {}
 
 func (x *GetNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[78]
+	mi := &file_millrace_v1_task_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5854,7 +5963,7 @@ func (x *GetNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*GetNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{78}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *GetNamespaceResponse) GetConfig() *NamespaceConfig {
@@ -5888,7 +5997,7 @@ type SetNamespaceRequest struct {
 
 func (x *SetNamespaceRequest) Reset() {
 	*x = SetNamespaceRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[79]
+	mi := &file_millrace_v1_task_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5900,7 +6009,7 @@ func (x *SetNamespaceRequest) String() string {
 func (*SetNamespaceRequest) ProtoMessage() {}
 
 func (x *SetNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[79]
+	mi := &file_millrace_v1_task_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5913,7 +6022,7 @@ func (x *SetNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*SetNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{79}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *SetNamespaceRequest) GetConfig() *NamespaceConfig {
@@ -5940,7 +6049,7 @@ type SetNamespaceResponse struct {
 
 func (x *SetNamespaceResponse) Reset() {
 	*x = SetNamespaceResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[80]
+	mi := &file_millrace_v1_task_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5952,7 +6061,7 @@ func (x *SetNamespaceResponse) String() string {
 func (*SetNamespaceResponse) ProtoMessage() {}
 
 func (x *SetNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[80]
+	mi := &file_millrace_v1_task_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5965,7 +6074,7 @@ func (x *SetNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*SetNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{80}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *SetNamespaceResponse) GetVersion() uint64 {
@@ -5986,7 +6095,7 @@ var File_millrace_v1_task_proto protoreflect.FileDescriptor
 
 const file_millrace_v1_task_proto_rawDesc = "" +
 	"\n" +
-	"\x16millrace/v1/task.proto\x12\vmillrace.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xab\x01\n" +
+	"\x16millrace/v1/task.proto\x12\vmillrace.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1cmillrace/v1/ref_change.proto\"\xab\x01\n" +
 	"\x05Retry\x12.\n" +
 	"\abackoff\x18\x01 \x01(\x0e2\x14.millrace.v1.BackoffR\abackoff\x12-\n" +
 	"\x04base\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04base\x12\x16\n" +
@@ -6102,7 +6211,7 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\tpartition\x18\x01 \x01(\rR\tpartition\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x14\n" +
 	"\x05epoch\x18\x03 \x01(\rR\x05epoch\x120\n" +
-	"\x05stamp\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05stamp\"\xcd\x03\n" +
+	"\x05stamp\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05stamp\"\xff\x03\n" +
 	"\x05Error\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
@@ -6116,14 +6225,24 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"retryAfter\x12\x16\n" +
 	"\x06leader\x18\n" +
 	" \x01(\tR\x06leader\x124\n" +
-	"\aoutcome\x18\v \x01(\x0e2\x1a.millrace.v1.Error.OutcomeR\aoutcome\x1a:\n" +
+	"\aoutcome\x18\v \x01(\x0e2\x1a.millrace.v1.Error.OutcomeR\aoutcome\x120\n" +
+	"\bfailures\x18\f \x03(\v2\x14.millrace.v1.FailureR\bfailures\x1a:\n" +
 	"\fDetailsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"#\n" +
 	"\aOutcome\x12\v\n" +
 	"\aREFUSED\x10\x00\x12\v\n" +
 	"\aUNKNOWN\x10\x01B\x05\n" +
-	"\x03_op\":\n" +
+	"\x03_op\"\xe0\x01\n" +
+	"\aFailure\x12\x16\n" +
+	"\x06change\x18\x01 \x01(\x05R\x06change\x12\x12\n" +
+	"\x04code\x18\x02 \x01(\tR\x04code\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x18\n" +
+	"\amessage\x18\x04 \x01(\tR\amessage\x12;\n" +
+	"\adetails\x18\x05 \x03(\v2!.millrace.v1.Failure.DetailsEntryR\adetails\x1a:\n" +
+	"\fDetailsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\":\n" +
 	"\rCreateRequest\x12)\n" +
 	"\x04task\x18\x01 \x01(\v2\x15.millrace.v1.TaskSpecR\x04task\"\x86\x01\n" +
 	"\x0eCreateResponse\x12\x0e\n" +
@@ -6287,7 +6406,7 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x0eCommitResponse\x12/\n" +
 	"\aresults\x18\x01 \x03(\v2\x15.millrace.v1.OpResultR\aresults\x12\x1a\n" +
 	"\breplayed\x18\x02 \x01(\bR\breplayed\x12\x1f\n" +
-	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\xb6\x04\n" +
+	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\xfe\x04\n" +
 	"\x02Op\x128\n" +
 	"\vtask_create\x18\x01 \x01(\v2\x15.millrace.v1.TaskSpecH\x00R\n" +
 	"taskCreate\x12@\n" +
@@ -6299,7 +6418,8 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\tkv_delete\x18! \x01(\v2\x15.millrace.v1.KVDeleteH\x00R\bkvDelete\x121\n" +
 	"\bkv_check\x18\" \x01(\v2\x14.millrace.v1.KVCheckH\x00R\akvCheck\x12+\n" +
 	"\x06kv_add\x18# \x01(\v2\x12.millrace.v1.KVAddH\x00R\x05kvAdd\x12D\n" +
-	"\x0fkv_delete_range\x18$ \x01(\v2\x1a.millrace.v1.KVDeleteRangeH\x00R\rkvDeleteRange\x123\n" +
+	"\x0fkv_delete_range\x18$ \x01(\v2\x1a.millrace.v1.KVDeleteRangeH\x00R\rkvDeleteRange\x12F\n" +
+	"\x0fref_transaction\x18@ \x01(\v2\x1b.millrace.v1.RefTransactionH\x00R\x0erefTransaction\x123\n" +
 	"\breserved\x18\x7f \x01(\v2\x15.millrace.v1.ReservedH\x00R\breservedB\x04\n" +
 	"\x02op\"\x1a\n" +
 	"\bReserved\x12\x0e\n" +
@@ -6313,7 +6433,7 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\n" +
 	"TaskSnooze\x12%\n" +
 	"\x04task\x18\x01 \x01(\v2\x11.millrace.v1.HoldR\x04task\x12+\n" +
-	"\x06snooze\x18\x02 \x01(\v2\x13.millrace.v1.SnoozeR\x06snooze\"\xf5\x01\n" +
+	"\x06snooze\x18\x02 \x01(\v2\x13.millrace.v1.SnoozeR\x06snooze\"\xa1\x02\n" +
 	"\bOpResult\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x1a\n" +
 	"\breplayed\x18\x02 \x01(\bR\breplayed\x12'\n" +
@@ -6323,7 +6443,8 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x04prev\x18\x06 \x01(\fR\x04prev\x12\x18\n" +
 	"\aexisted\x18\a \x01(\bR\aexisted\x12\x10\n" +
 	"\x03sum\x18\b \x01(\x03R\x03sum\x12\x14\n" +
-	"\x05count\x18\t \x01(\x04R\x05count\"\xac\x01\n" +
+	"\x05count\x18\t \x01(\x04R\x05count\x12*\n" +
+	"\x04refs\x18@ \x01(\v2\x16.millrace.v1.RefsMovedR\x04refs\"\xac\x01\n" +
 	"\x05KVPut\x12\x1a\n" +
 	"\bkeyspace\x18\x01 \x01(\tR\bkeyspace\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\fR\x03key\x12\x14\n" +
@@ -6533,7 +6654,7 @@ func file_millrace_v1_task_proto_rawDescGZIP() []byte {
 }
 
 var file_millrace_v1_task_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_millrace_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 83)
+var file_millrace_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 85)
 var file_millrace_v1_task_proto_goTypes = []any{
 	(State)(0),                      // 0: millrace.v1.State
 	(Outcome)(0),                    // 1: millrace.v1.Outcome
@@ -6551,257 +6672,265 @@ var file_millrace_v1_task_proto_goTypes = []any{
 	(*Attempt)(nil),                 // 13: millrace.v1.Attempt
 	(*At)(nil),                      // 14: millrace.v1.At
 	(*Error)(nil),                   // 15: millrace.v1.Error
-	(*CreateRequest)(nil),           // 16: millrace.v1.CreateRequest
-	(*CreateResponse)(nil),          // 17: millrace.v1.CreateResponse
-	(*BatchCreateRequest)(nil),      // 18: millrace.v1.BatchCreateRequest
-	(*CreateResult)(nil),            // 19: millrace.v1.CreateResult
-	(*BatchCreateResponse)(nil),     // 20: millrace.v1.BatchCreateResponse
-	(*GetRequest)(nil),              // 21: millrace.v1.GetRequest
-	(*GetResponse)(nil),             // 22: millrace.v1.GetResponse
-	(*ListAttemptsRequest)(nil),     // 23: millrace.v1.ListAttemptsRequest
-	(*ListAttemptsResponse)(nil),    // 24: millrace.v1.ListAttemptsResponse
-	(*ListRequest)(nil),             // 25: millrace.v1.ListRequest
-	(*ListResponse)(nil),            // 26: millrace.v1.ListResponse
-	(*QueueWeight)(nil),             // 27: millrace.v1.QueueWeight
-	(*ClaimRequest)(nil),            // 28: millrace.v1.ClaimRequest
-	(*ClaimResponse)(nil),           // 29: millrace.v1.ClaimResponse
-	(*Assignment)(nil),              // 30: millrace.v1.Assignment
-	(*Hold)(nil),                    // 31: millrace.v1.Hold
-	(*HeartbeatRequest)(nil),        // 32: millrace.v1.HeartbeatRequest
-	(*HeartbeatResult)(nil),         // 33: millrace.v1.HeartbeatResult
-	(*HeartbeatResponse)(nil),       // 34: millrace.v1.HeartbeatResponse
-	(*SettleRequest)(nil),           // 35: millrace.v1.SettleRequest
-	(*SettleResponse)(nil),          // 36: millrace.v1.SettleResponse
-	(*SettleItem)(nil),              // 37: millrace.v1.SettleItem
-	(*Complete)(nil),                // 38: millrace.v1.Complete
-	(*Fail)(nil),                    // 39: millrace.v1.Fail
-	(*Snooze)(nil),                  // 40: millrace.v1.Snooze
-	(*Release)(nil),                 // 41: millrace.v1.Release
-	(*Effects)(nil),                 // 42: millrace.v1.Effects
-	(*SettleResult)(nil),            // 43: millrace.v1.SettleResult
-	(*WaitRequest)(nil),             // 44: millrace.v1.WaitRequest
-	(*WaitResponse)(nil),            // 45: millrace.v1.WaitResponse
-	(*RunNowRequest)(nil),           // 46: millrace.v1.RunNowRequest
-	(*RunNowResponse)(nil),          // 47: millrace.v1.RunNowResponse
-	(*DeleteRequest)(nil),           // 48: millrace.v1.DeleteRequest
-	(*DeleteResponse)(nil),          // 49: millrace.v1.DeleteResponse
-	(*UpdateRequest)(nil),           // 50: millrace.v1.UpdateRequest
-	(*UpdateResponse)(nil),          // 51: millrace.v1.UpdateResponse
-	(*CancelRequest)(nil),           // 52: millrace.v1.CancelRequest
-	(*CancelResponse)(nil),          // 53: millrace.v1.CancelResponse
-	(*RetryRequest)(nil),            // 54: millrace.v1.RetryRequest
-	(*RetryResponse)(nil),           // 55: millrace.v1.RetryResponse
-	(*Fence)(nil),                   // 56: millrace.v1.Fence
-	(*CommitRequest)(nil),           // 57: millrace.v1.CommitRequest
-	(*CommitResponse)(nil),          // 58: millrace.v1.CommitResponse
-	(*Op)(nil),                      // 59: millrace.v1.Op
-	(*Reserved)(nil),                // 60: millrace.v1.Reserved
-	(*TaskComplete)(nil),            // 61: millrace.v1.TaskComplete
-	(*TaskFail)(nil),                // 62: millrace.v1.TaskFail
-	(*TaskSnooze)(nil),              // 63: millrace.v1.TaskSnooze
-	(*OpResult)(nil),                // 64: millrace.v1.OpResult
-	(*KVPut)(nil),                   // 65: millrace.v1.KVPut
-	(*KVDelete)(nil),                // 66: millrace.v1.KVDelete
-	(*KVAdd)(nil),                   // 67: millrace.v1.KVAdd
-	(*KVDeleteRange)(nil),           // 68: millrace.v1.KVDeleteRange
-	(*KVCheck)(nil),                 // 69: millrace.v1.KVCheck
-	(*QueueConfig)(nil),             // 70: millrace.v1.QueueConfig
-	(*ListQueuesRequest)(nil),       // 71: millrace.v1.ListQueuesRequest
-	(*ListQueuesResponse)(nil),      // 72: millrace.v1.ListQueuesResponse
-	(*GetQueueRequest)(nil),         // 73: millrace.v1.GetQueueRequest
-	(*GetQueueResponse)(nil),        // 74: millrace.v1.GetQueueResponse
-	(*SetQueueRequest)(nil),         // 75: millrace.v1.SetQueueRequest
-	(*SetQueueResponse)(nil),        // 76: millrace.v1.SetQueueResponse
-	(*QueueStatsRequest)(nil),       // 77: millrace.v1.QueueStatsRequest
-	(*QueueStats)(nil),              // 78: millrace.v1.QueueStats
-	(*QueueStatsResponse)(nil),      // 79: millrace.v1.QueueStatsResponse
-	(*NamespaceConfig)(nil),         // 80: millrace.v1.NamespaceConfig
-	(*CreateNamespaceRequest)(nil),  // 81: millrace.v1.CreateNamespaceRequest
-	(*CreateNamespaceResponse)(nil), // 82: millrace.v1.CreateNamespaceResponse
-	(*PartitionInfo)(nil),           // 83: millrace.v1.PartitionInfo
-	(*GetNamespaceRequest)(nil),     // 84: millrace.v1.GetNamespaceRequest
-	(*GetNamespaceResponse)(nil),    // 85: millrace.v1.GetNamespaceResponse
-	(*SetNamespaceRequest)(nil),     // 86: millrace.v1.SetNamespaceRequest
-	(*SetNamespaceResponse)(nil),    // 87: millrace.v1.SetNamespaceResponse
-	nil,                             // 88: millrace.v1.TaskSpec.LabelsEntry
-	nil,                             // 89: millrace.v1.Error.DetailsEntry
-	(*durationpb.Duration)(nil),     // 90: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),   // 91: google.protobuf.Timestamp
+	(*Failure)(nil),                 // 16: millrace.v1.Failure
+	(*CreateRequest)(nil),           // 17: millrace.v1.CreateRequest
+	(*CreateResponse)(nil),          // 18: millrace.v1.CreateResponse
+	(*BatchCreateRequest)(nil),      // 19: millrace.v1.BatchCreateRequest
+	(*CreateResult)(nil),            // 20: millrace.v1.CreateResult
+	(*BatchCreateResponse)(nil),     // 21: millrace.v1.BatchCreateResponse
+	(*GetRequest)(nil),              // 22: millrace.v1.GetRequest
+	(*GetResponse)(nil),             // 23: millrace.v1.GetResponse
+	(*ListAttemptsRequest)(nil),     // 24: millrace.v1.ListAttemptsRequest
+	(*ListAttemptsResponse)(nil),    // 25: millrace.v1.ListAttemptsResponse
+	(*ListRequest)(nil),             // 26: millrace.v1.ListRequest
+	(*ListResponse)(nil),            // 27: millrace.v1.ListResponse
+	(*QueueWeight)(nil),             // 28: millrace.v1.QueueWeight
+	(*ClaimRequest)(nil),            // 29: millrace.v1.ClaimRequest
+	(*ClaimResponse)(nil),           // 30: millrace.v1.ClaimResponse
+	(*Assignment)(nil),              // 31: millrace.v1.Assignment
+	(*Hold)(nil),                    // 32: millrace.v1.Hold
+	(*HeartbeatRequest)(nil),        // 33: millrace.v1.HeartbeatRequest
+	(*HeartbeatResult)(nil),         // 34: millrace.v1.HeartbeatResult
+	(*HeartbeatResponse)(nil),       // 35: millrace.v1.HeartbeatResponse
+	(*SettleRequest)(nil),           // 36: millrace.v1.SettleRequest
+	(*SettleResponse)(nil),          // 37: millrace.v1.SettleResponse
+	(*SettleItem)(nil),              // 38: millrace.v1.SettleItem
+	(*Complete)(nil),                // 39: millrace.v1.Complete
+	(*Fail)(nil),                    // 40: millrace.v1.Fail
+	(*Snooze)(nil),                  // 41: millrace.v1.Snooze
+	(*Release)(nil),                 // 42: millrace.v1.Release
+	(*Effects)(nil),                 // 43: millrace.v1.Effects
+	(*SettleResult)(nil),            // 44: millrace.v1.SettleResult
+	(*WaitRequest)(nil),             // 45: millrace.v1.WaitRequest
+	(*WaitResponse)(nil),            // 46: millrace.v1.WaitResponse
+	(*RunNowRequest)(nil),           // 47: millrace.v1.RunNowRequest
+	(*RunNowResponse)(nil),          // 48: millrace.v1.RunNowResponse
+	(*DeleteRequest)(nil),           // 49: millrace.v1.DeleteRequest
+	(*DeleteResponse)(nil),          // 50: millrace.v1.DeleteResponse
+	(*UpdateRequest)(nil),           // 51: millrace.v1.UpdateRequest
+	(*UpdateResponse)(nil),          // 52: millrace.v1.UpdateResponse
+	(*CancelRequest)(nil),           // 53: millrace.v1.CancelRequest
+	(*CancelResponse)(nil),          // 54: millrace.v1.CancelResponse
+	(*RetryRequest)(nil),            // 55: millrace.v1.RetryRequest
+	(*RetryResponse)(nil),           // 56: millrace.v1.RetryResponse
+	(*Fence)(nil),                   // 57: millrace.v1.Fence
+	(*CommitRequest)(nil),           // 58: millrace.v1.CommitRequest
+	(*CommitResponse)(nil),          // 59: millrace.v1.CommitResponse
+	(*Op)(nil),                      // 60: millrace.v1.Op
+	(*Reserved)(nil),                // 61: millrace.v1.Reserved
+	(*TaskComplete)(nil),            // 62: millrace.v1.TaskComplete
+	(*TaskFail)(nil),                // 63: millrace.v1.TaskFail
+	(*TaskSnooze)(nil),              // 64: millrace.v1.TaskSnooze
+	(*OpResult)(nil),                // 65: millrace.v1.OpResult
+	(*KVPut)(nil),                   // 66: millrace.v1.KVPut
+	(*KVDelete)(nil),                // 67: millrace.v1.KVDelete
+	(*KVAdd)(nil),                   // 68: millrace.v1.KVAdd
+	(*KVDeleteRange)(nil),           // 69: millrace.v1.KVDeleteRange
+	(*KVCheck)(nil),                 // 70: millrace.v1.KVCheck
+	(*QueueConfig)(nil),             // 71: millrace.v1.QueueConfig
+	(*ListQueuesRequest)(nil),       // 72: millrace.v1.ListQueuesRequest
+	(*ListQueuesResponse)(nil),      // 73: millrace.v1.ListQueuesResponse
+	(*GetQueueRequest)(nil),         // 74: millrace.v1.GetQueueRequest
+	(*GetQueueResponse)(nil),        // 75: millrace.v1.GetQueueResponse
+	(*SetQueueRequest)(nil),         // 76: millrace.v1.SetQueueRequest
+	(*SetQueueResponse)(nil),        // 77: millrace.v1.SetQueueResponse
+	(*QueueStatsRequest)(nil),       // 78: millrace.v1.QueueStatsRequest
+	(*QueueStats)(nil),              // 79: millrace.v1.QueueStats
+	(*QueueStatsResponse)(nil),      // 80: millrace.v1.QueueStatsResponse
+	(*NamespaceConfig)(nil),         // 81: millrace.v1.NamespaceConfig
+	(*CreateNamespaceRequest)(nil),  // 82: millrace.v1.CreateNamespaceRequest
+	(*CreateNamespaceResponse)(nil), // 83: millrace.v1.CreateNamespaceResponse
+	(*PartitionInfo)(nil),           // 84: millrace.v1.PartitionInfo
+	(*GetNamespaceRequest)(nil),     // 85: millrace.v1.GetNamespaceRequest
+	(*GetNamespaceResponse)(nil),    // 86: millrace.v1.GetNamespaceResponse
+	(*SetNamespaceRequest)(nil),     // 87: millrace.v1.SetNamespaceRequest
+	(*SetNamespaceResponse)(nil),    // 88: millrace.v1.SetNamespaceResponse
+	nil,                             // 89: millrace.v1.TaskSpec.LabelsEntry
+	nil,                             // 90: millrace.v1.Error.DetailsEntry
+	nil,                             // 91: millrace.v1.Failure.DetailsEntry
+	(*durationpb.Duration)(nil),     // 92: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),   // 93: google.protobuf.Timestamp
+	(*RefTransaction)(nil),          // 94: millrace.v1.RefTransaction
+	(*RefsMoved)(nil),               // 95: millrace.v1.RefsMoved
 }
 var file_millrace_v1_task_proto_depIdxs = []int32{
 	2,   // 0: millrace.v1.Retry.backoff:type_name -> millrace.v1.Backoff
-	90,  // 1: millrace.v1.Retry.base:type_name -> google.protobuf.Duration
-	90,  // 2: millrace.v1.Retry.max:type_name -> google.protobuf.Duration
+	92,  // 1: millrace.v1.Retry.base:type_name -> google.protobuf.Duration
+	92,  // 2: millrace.v1.Retry.max:type_name -> google.protobuf.Duration
 	3,   // 3: millrace.v1.Unique.until:type_name -> millrace.v1.Unique.Until
-	90,  // 4: millrace.v1.Unique.ttl:type_name -> google.protobuf.Duration
+	92,  // 4: millrace.v1.Unique.ttl:type_name -> google.protobuf.Duration
 	4,   // 5: millrace.v1.Unique.on_conflict:type_name -> millrace.v1.Unique.OnConflict
 	8,   // 6: millrace.v1.TaskSpec.headers:type_name -> millrace.v1.Header
-	91,  // 7: millrace.v1.TaskSpec.run_at:type_name -> google.protobuf.Timestamp
-	90,  // 8: millrace.v1.TaskSpec.delay:type_name -> google.protobuf.Duration
-	90,  // 9: millrace.v1.TaskSpec.lease:type_name -> google.protobuf.Duration
-	90,  // 10: millrace.v1.TaskSpec.max_run:type_name -> google.protobuf.Duration
+	93,  // 7: millrace.v1.TaskSpec.run_at:type_name -> google.protobuf.Timestamp
+	92,  // 8: millrace.v1.TaskSpec.delay:type_name -> google.protobuf.Duration
+	92,  // 9: millrace.v1.TaskSpec.lease:type_name -> google.protobuf.Duration
+	92,  // 10: millrace.v1.TaskSpec.max_run:type_name -> google.protobuf.Duration
 	7,   // 11: millrace.v1.TaskSpec.retry:type_name -> millrace.v1.Retry
 	9,   // 12: millrace.v1.TaskSpec.unique:type_name -> millrace.v1.Unique
-	88,  // 13: millrace.v1.TaskSpec.labels:type_name -> millrace.v1.TaskSpec.LabelsEntry
-	91,  // 14: millrace.v1.TaskSpec.expires_at:type_name -> google.protobuf.Timestamp
+	89,  // 13: millrace.v1.TaskSpec.labels:type_name -> millrace.v1.TaskSpec.LabelsEntry
+	93,  // 14: millrace.v1.TaskSpec.expires_at:type_name -> google.protobuf.Timestamp
 	0,   // 15: millrace.v1.Task.state:type_name -> millrace.v1.State
 	8,   // 16: millrace.v1.Task.headers:type_name -> millrace.v1.Header
-	91,  // 17: millrace.v1.Task.run_at:type_name -> google.protobuf.Timestamp
-	90,  // 18: millrace.v1.Task.lease:type_name -> google.protobuf.Duration
-	90,  // 19: millrace.v1.Task.max_run:type_name -> google.protobuf.Duration
-	91,  // 20: millrace.v1.Task.created_at:type_name -> google.protobuf.Timestamp
-	91,  // 21: millrace.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
-	91,  // 22: millrace.v1.Task.started_at:type_name -> google.protobuf.Timestamp
-	91,  // 23: millrace.v1.Task.finished_at:type_name -> google.protobuf.Timestamp
-	91,  // 24: millrace.v1.Task.lease_until:type_name -> google.protobuf.Timestamp
+	93,  // 17: millrace.v1.Task.run_at:type_name -> google.protobuf.Timestamp
+	92,  // 18: millrace.v1.Task.lease:type_name -> google.protobuf.Duration
+	92,  // 19: millrace.v1.Task.max_run:type_name -> google.protobuf.Duration
+	93,  // 20: millrace.v1.Task.created_at:type_name -> google.protobuf.Timestamp
+	93,  // 21: millrace.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
+	93,  // 22: millrace.v1.Task.started_at:type_name -> google.protobuf.Timestamp
+	93,  // 23: millrace.v1.Task.finished_at:type_name -> google.protobuf.Timestamp
+	93,  // 24: millrace.v1.Task.lease_until:type_name -> google.protobuf.Timestamp
 	11,  // 25: millrace.v1.Task.error:type_name -> millrace.v1.TaskError
-	91,  // 26: millrace.v1.Attempt.start:type_name -> google.protobuf.Timestamp
-	91,  // 27: millrace.v1.Attempt.end:type_name -> google.protobuf.Timestamp
+	93,  // 26: millrace.v1.Attempt.start:type_name -> google.protobuf.Timestamp
+	93,  // 27: millrace.v1.Attempt.end:type_name -> google.protobuf.Timestamp
 	1,   // 28: millrace.v1.Attempt.outcome:type_name -> millrace.v1.Outcome
 	11,  // 29: millrace.v1.Attempt.error:type_name -> millrace.v1.TaskError
-	91,  // 30: millrace.v1.At.stamp:type_name -> google.protobuf.Timestamp
-	89,  // 31: millrace.v1.Error.details:type_name -> millrace.v1.Error.DetailsEntry
-	90,  // 32: millrace.v1.Error.retry_after:type_name -> google.protobuf.Duration
+	93,  // 30: millrace.v1.At.stamp:type_name -> google.protobuf.Timestamp
+	90,  // 31: millrace.v1.Error.details:type_name -> millrace.v1.Error.DetailsEntry
+	92,  // 32: millrace.v1.Error.retry_after:type_name -> google.protobuf.Duration
 	5,   // 33: millrace.v1.Error.outcome:type_name -> millrace.v1.Error.Outcome
-	10,  // 34: millrace.v1.CreateRequest.task:type_name -> millrace.v1.TaskSpec
-	14,  // 35: millrace.v1.CreateResponse.at:type_name -> millrace.v1.At
-	10,  // 36: millrace.v1.BatchCreateRequest.tasks:type_name -> millrace.v1.TaskSpec
-	15,  // 37: millrace.v1.CreateResult.error:type_name -> millrace.v1.Error
-	19,  // 38: millrace.v1.BatchCreateResponse.results:type_name -> millrace.v1.CreateResult
-	14,  // 39: millrace.v1.BatchCreateResponse.at:type_name -> millrace.v1.At
-	12,  // 40: millrace.v1.GetResponse.task:type_name -> millrace.v1.Task
-	14,  // 41: millrace.v1.GetResponse.at:type_name -> millrace.v1.At
-	13,  // 42: millrace.v1.ListAttemptsResponse.attempts:type_name -> millrace.v1.Attempt
-	14,  // 43: millrace.v1.ListAttemptsResponse.at:type_name -> millrace.v1.At
-	0,   // 44: millrace.v1.ListRequest.state:type_name -> millrace.v1.State
-	12,  // 45: millrace.v1.ListResponse.tasks:type_name -> millrace.v1.Task
-	14,  // 46: millrace.v1.ListResponse.at:type_name -> millrace.v1.At
-	27,  // 47: millrace.v1.ClaimRequest.queues:type_name -> millrace.v1.QueueWeight
-	90,  // 48: millrace.v1.ClaimRequest.lease:type_name -> google.protobuf.Duration
-	90,  // 49: millrace.v1.ClaimRequest.wait:type_name -> google.protobuf.Duration
-	30,  // 50: millrace.v1.ClaimResponse.tasks:type_name -> millrace.v1.Assignment
-	14,  // 51: millrace.v1.ClaimResponse.at:type_name -> millrace.v1.At
-	8,   // 52: millrace.v1.Assignment.headers:type_name -> millrace.v1.Header
-	31,  // 53: millrace.v1.HeartbeatRequest.items:type_name -> millrace.v1.Hold
-	90,  // 54: millrace.v1.HeartbeatRequest.extend:type_name -> google.protobuf.Duration
-	91,  // 55: millrace.v1.HeartbeatResult.lease_until:type_name -> google.protobuf.Timestamp
-	33,  // 56: millrace.v1.HeartbeatResponse.results:type_name -> millrace.v1.HeartbeatResult
-	14,  // 57: millrace.v1.HeartbeatResponse.at:type_name -> millrace.v1.At
-	37,  // 58: millrace.v1.SettleRequest.items:type_name -> millrace.v1.SettleItem
-	43,  // 59: millrace.v1.SettleResponse.results:type_name -> millrace.v1.SettleResult
-	14,  // 60: millrace.v1.SettleResponse.at:type_name -> millrace.v1.At
-	38,  // 61: millrace.v1.SettleItem.complete:type_name -> millrace.v1.Complete
-	39,  // 62: millrace.v1.SettleItem.fail:type_name -> millrace.v1.Fail
-	40,  // 63: millrace.v1.SettleItem.snooze:type_name -> millrace.v1.Snooze
-	41,  // 64: millrace.v1.SettleItem.release:type_name -> millrace.v1.Release
-	42,  // 65: millrace.v1.SettleItem.effects:type_name -> millrace.v1.Effects
-	11,  // 66: millrace.v1.Fail.error:type_name -> millrace.v1.TaskError
-	90,  // 67: millrace.v1.Fail.retry_after:type_name -> google.protobuf.Duration
-	91,  // 68: millrace.v1.Snooze.until:type_name -> google.protobuf.Timestamp
-	90,  // 69: millrace.v1.Snooze.delay:type_name -> google.protobuf.Duration
-	69,  // 70: millrace.v1.Effects.conditions:type_name -> millrace.v1.KVCheck
-	59,  // 71: millrace.v1.Effects.ops:type_name -> millrace.v1.Op
-	0,   // 72: millrace.v1.SettleResult.state:type_name -> millrace.v1.State
-	64,  // 73: millrace.v1.SettleResult.effects:type_name -> millrace.v1.OpResult
-	15,  // 74: millrace.v1.SettleResult.error:type_name -> millrace.v1.Error
-	12,  // 75: millrace.v1.WaitResponse.task:type_name -> millrace.v1.Task
-	14,  // 76: millrace.v1.WaitResponse.at:type_name -> millrace.v1.At
-	14,  // 77: millrace.v1.RunNowResponse.at:type_name -> millrace.v1.At
-	14,  // 78: millrace.v1.DeleteResponse.at:type_name -> millrace.v1.At
-	56,  // 79: millrace.v1.CommitRequest.fence:type_name -> millrace.v1.Fence
-	69,  // 80: millrace.v1.CommitRequest.conditions:type_name -> millrace.v1.KVCheck
-	59,  // 81: millrace.v1.CommitRequest.ops:type_name -> millrace.v1.Op
-	64,  // 82: millrace.v1.CommitResponse.results:type_name -> millrace.v1.OpResult
-	14,  // 83: millrace.v1.CommitResponse.at:type_name -> millrace.v1.At
-	10,  // 84: millrace.v1.Op.task_create:type_name -> millrace.v1.TaskSpec
-	61,  // 85: millrace.v1.Op.task_complete:type_name -> millrace.v1.TaskComplete
-	62,  // 86: millrace.v1.Op.task_fail:type_name -> millrace.v1.TaskFail
-	63,  // 87: millrace.v1.Op.task_snooze:type_name -> millrace.v1.TaskSnooze
-	65,  // 88: millrace.v1.Op.kv_put:type_name -> millrace.v1.KVPut
-	66,  // 89: millrace.v1.Op.kv_delete:type_name -> millrace.v1.KVDelete
-	69,  // 90: millrace.v1.Op.kv_check:type_name -> millrace.v1.KVCheck
-	67,  // 91: millrace.v1.Op.kv_add:type_name -> millrace.v1.KVAdd
-	68,  // 92: millrace.v1.Op.kv_delete_range:type_name -> millrace.v1.KVDeleteRange
-	60,  // 93: millrace.v1.Op.reserved:type_name -> millrace.v1.Reserved
-	31,  // 94: millrace.v1.TaskComplete.task:type_name -> millrace.v1.Hold
-	38,  // 95: millrace.v1.TaskComplete.complete:type_name -> millrace.v1.Complete
-	31,  // 96: millrace.v1.TaskFail.task:type_name -> millrace.v1.Hold
-	39,  // 97: millrace.v1.TaskFail.fail:type_name -> millrace.v1.Fail
-	31,  // 98: millrace.v1.TaskSnooze.task:type_name -> millrace.v1.Hold
-	40,  // 99: millrace.v1.TaskSnooze.snooze:type_name -> millrace.v1.Snooze
-	0,   // 100: millrace.v1.OpResult.state:type_name -> millrace.v1.State
-	6,   // 101: millrace.v1.KVCheck.compare:type_name -> millrace.v1.KVCheck.Compare
-	90,  // 102: millrace.v1.QueueConfig.lease:type_name -> google.protobuf.Duration
-	90,  // 103: millrace.v1.QueueConfig.max_run:type_name -> google.protobuf.Duration
-	7,   // 104: millrace.v1.QueueConfig.retry:type_name -> millrace.v1.Retry
-	90,  // 105: millrace.v1.QueueConfig.aging:type_name -> google.protobuf.Duration
-	90,  // 106: millrace.v1.QueueConfig.retain_completed:type_name -> google.protobuf.Duration
-	90,  // 107: millrace.v1.QueueConfig.retain_cancelled:type_name -> google.protobuf.Duration
-	90,  // 108: millrace.v1.QueueConfig.retain_dead:type_name -> google.protobuf.Duration
-	78,  // 109: millrace.v1.ListQueuesResponse.queues:type_name -> millrace.v1.QueueStats
-	14,  // 110: millrace.v1.ListQueuesResponse.at:type_name -> millrace.v1.At
-	70,  // 111: millrace.v1.GetQueueResponse.config:type_name -> millrace.v1.QueueConfig
-	14,  // 112: millrace.v1.GetQueueResponse.at:type_name -> millrace.v1.At
-	70,  // 113: millrace.v1.SetQueueRequest.config:type_name -> millrace.v1.QueueConfig
-	14,  // 114: millrace.v1.SetQueueResponse.at:type_name -> millrace.v1.At
-	91,  // 115: millrace.v1.QueueStats.oldest_ready:type_name -> google.protobuf.Timestamp
-	78,  // 116: millrace.v1.QueueStatsResponse.stats:type_name -> millrace.v1.QueueStats
-	14,  // 117: millrace.v1.QueueStatsResponse.at:type_name -> millrace.v1.At
-	83,  // 118: millrace.v1.CreateNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
-	80,  // 119: millrace.v1.GetNamespaceResponse.config:type_name -> millrace.v1.NamespaceConfig
-	14,  // 120: millrace.v1.GetNamespaceResponse.at:type_name -> millrace.v1.At
-	83,  // 121: millrace.v1.GetNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
-	80,  // 122: millrace.v1.SetNamespaceRequest.config:type_name -> millrace.v1.NamespaceConfig
-	14,  // 123: millrace.v1.SetNamespaceResponse.at:type_name -> millrace.v1.At
-	16,  // 124: millrace.v1.TaskService.Create:input_type -> millrace.v1.CreateRequest
-	18,  // 125: millrace.v1.TaskService.BatchCreate:input_type -> millrace.v1.BatchCreateRequest
-	21,  // 126: millrace.v1.TaskService.Get:input_type -> millrace.v1.GetRequest
-	23,  // 127: millrace.v1.TaskService.ListAttempts:input_type -> millrace.v1.ListAttemptsRequest
-	25,  // 128: millrace.v1.TaskService.List:input_type -> millrace.v1.ListRequest
-	28,  // 129: millrace.v1.TaskService.Claim:input_type -> millrace.v1.ClaimRequest
-	32,  // 130: millrace.v1.TaskService.Heartbeat:input_type -> millrace.v1.HeartbeatRequest
-	35,  // 131: millrace.v1.TaskService.Settle:input_type -> millrace.v1.SettleRequest
-	44,  // 132: millrace.v1.TaskService.Wait:input_type -> millrace.v1.WaitRequest
-	46,  // 133: millrace.v1.TaskService.RunNow:input_type -> millrace.v1.RunNowRequest
-	48,  // 134: millrace.v1.TaskService.Delete:input_type -> millrace.v1.DeleteRequest
-	50,  // 135: millrace.v1.TaskService.Update:input_type -> millrace.v1.UpdateRequest
-	52,  // 136: millrace.v1.TaskService.Cancel:input_type -> millrace.v1.CancelRequest
-	54,  // 137: millrace.v1.TaskService.Retry:input_type -> millrace.v1.RetryRequest
-	57,  // 138: millrace.v1.CommitService.Commit:input_type -> millrace.v1.CommitRequest
-	71,  // 139: millrace.v1.QueueService.List:input_type -> millrace.v1.ListQueuesRequest
-	73,  // 140: millrace.v1.QueueService.Get:input_type -> millrace.v1.GetQueueRequest
-	75,  // 141: millrace.v1.QueueService.Set:input_type -> millrace.v1.SetQueueRequest
-	77,  // 142: millrace.v1.QueueService.Stats:input_type -> millrace.v1.QueueStatsRequest
-	81,  // 143: millrace.v1.QueueService.CreateNamespace:input_type -> millrace.v1.CreateNamespaceRequest
-	84,  // 144: millrace.v1.QueueService.GetNamespace:input_type -> millrace.v1.GetNamespaceRequest
-	86,  // 145: millrace.v1.QueueService.SetNamespace:input_type -> millrace.v1.SetNamespaceRequest
-	17,  // 146: millrace.v1.TaskService.Create:output_type -> millrace.v1.CreateResponse
-	20,  // 147: millrace.v1.TaskService.BatchCreate:output_type -> millrace.v1.BatchCreateResponse
-	22,  // 148: millrace.v1.TaskService.Get:output_type -> millrace.v1.GetResponse
-	24,  // 149: millrace.v1.TaskService.ListAttempts:output_type -> millrace.v1.ListAttemptsResponse
-	26,  // 150: millrace.v1.TaskService.List:output_type -> millrace.v1.ListResponse
-	29,  // 151: millrace.v1.TaskService.Claim:output_type -> millrace.v1.ClaimResponse
-	34,  // 152: millrace.v1.TaskService.Heartbeat:output_type -> millrace.v1.HeartbeatResponse
-	36,  // 153: millrace.v1.TaskService.Settle:output_type -> millrace.v1.SettleResponse
-	45,  // 154: millrace.v1.TaskService.Wait:output_type -> millrace.v1.WaitResponse
-	47,  // 155: millrace.v1.TaskService.RunNow:output_type -> millrace.v1.RunNowResponse
-	49,  // 156: millrace.v1.TaskService.Delete:output_type -> millrace.v1.DeleteResponse
-	51,  // 157: millrace.v1.TaskService.Update:output_type -> millrace.v1.UpdateResponse
-	53,  // 158: millrace.v1.TaskService.Cancel:output_type -> millrace.v1.CancelResponse
-	55,  // 159: millrace.v1.TaskService.Retry:output_type -> millrace.v1.RetryResponse
-	58,  // 160: millrace.v1.CommitService.Commit:output_type -> millrace.v1.CommitResponse
-	72,  // 161: millrace.v1.QueueService.List:output_type -> millrace.v1.ListQueuesResponse
-	74,  // 162: millrace.v1.QueueService.Get:output_type -> millrace.v1.GetQueueResponse
-	76,  // 163: millrace.v1.QueueService.Set:output_type -> millrace.v1.SetQueueResponse
-	79,  // 164: millrace.v1.QueueService.Stats:output_type -> millrace.v1.QueueStatsResponse
-	82,  // 165: millrace.v1.QueueService.CreateNamespace:output_type -> millrace.v1.CreateNamespaceResponse
-	85,  // 166: millrace.v1.QueueService.GetNamespace:output_type -> millrace.v1.GetNamespaceResponse
-	87,  // 167: millrace.v1.QueueService.SetNamespace:output_type -> millrace.v1.SetNamespaceResponse
-	146, // [146:168] is the sub-list for method output_type
-	124, // [124:146] is the sub-list for method input_type
-	124, // [124:124] is the sub-list for extension type_name
-	124, // [124:124] is the sub-list for extension extendee
-	0,   // [0:124] is the sub-list for field type_name
+	16,  // 34: millrace.v1.Error.failures:type_name -> millrace.v1.Failure
+	91,  // 35: millrace.v1.Failure.details:type_name -> millrace.v1.Failure.DetailsEntry
+	10,  // 36: millrace.v1.CreateRequest.task:type_name -> millrace.v1.TaskSpec
+	14,  // 37: millrace.v1.CreateResponse.at:type_name -> millrace.v1.At
+	10,  // 38: millrace.v1.BatchCreateRequest.tasks:type_name -> millrace.v1.TaskSpec
+	15,  // 39: millrace.v1.CreateResult.error:type_name -> millrace.v1.Error
+	20,  // 40: millrace.v1.BatchCreateResponse.results:type_name -> millrace.v1.CreateResult
+	14,  // 41: millrace.v1.BatchCreateResponse.at:type_name -> millrace.v1.At
+	12,  // 42: millrace.v1.GetResponse.task:type_name -> millrace.v1.Task
+	14,  // 43: millrace.v1.GetResponse.at:type_name -> millrace.v1.At
+	13,  // 44: millrace.v1.ListAttemptsResponse.attempts:type_name -> millrace.v1.Attempt
+	14,  // 45: millrace.v1.ListAttemptsResponse.at:type_name -> millrace.v1.At
+	0,   // 46: millrace.v1.ListRequest.state:type_name -> millrace.v1.State
+	12,  // 47: millrace.v1.ListResponse.tasks:type_name -> millrace.v1.Task
+	14,  // 48: millrace.v1.ListResponse.at:type_name -> millrace.v1.At
+	28,  // 49: millrace.v1.ClaimRequest.queues:type_name -> millrace.v1.QueueWeight
+	92,  // 50: millrace.v1.ClaimRequest.lease:type_name -> google.protobuf.Duration
+	92,  // 51: millrace.v1.ClaimRequest.wait:type_name -> google.protobuf.Duration
+	31,  // 52: millrace.v1.ClaimResponse.tasks:type_name -> millrace.v1.Assignment
+	14,  // 53: millrace.v1.ClaimResponse.at:type_name -> millrace.v1.At
+	8,   // 54: millrace.v1.Assignment.headers:type_name -> millrace.v1.Header
+	32,  // 55: millrace.v1.HeartbeatRequest.items:type_name -> millrace.v1.Hold
+	92,  // 56: millrace.v1.HeartbeatRequest.extend:type_name -> google.protobuf.Duration
+	93,  // 57: millrace.v1.HeartbeatResult.lease_until:type_name -> google.protobuf.Timestamp
+	34,  // 58: millrace.v1.HeartbeatResponse.results:type_name -> millrace.v1.HeartbeatResult
+	14,  // 59: millrace.v1.HeartbeatResponse.at:type_name -> millrace.v1.At
+	38,  // 60: millrace.v1.SettleRequest.items:type_name -> millrace.v1.SettleItem
+	44,  // 61: millrace.v1.SettleResponse.results:type_name -> millrace.v1.SettleResult
+	14,  // 62: millrace.v1.SettleResponse.at:type_name -> millrace.v1.At
+	39,  // 63: millrace.v1.SettleItem.complete:type_name -> millrace.v1.Complete
+	40,  // 64: millrace.v1.SettleItem.fail:type_name -> millrace.v1.Fail
+	41,  // 65: millrace.v1.SettleItem.snooze:type_name -> millrace.v1.Snooze
+	42,  // 66: millrace.v1.SettleItem.release:type_name -> millrace.v1.Release
+	43,  // 67: millrace.v1.SettleItem.effects:type_name -> millrace.v1.Effects
+	11,  // 68: millrace.v1.Fail.error:type_name -> millrace.v1.TaskError
+	92,  // 69: millrace.v1.Fail.retry_after:type_name -> google.protobuf.Duration
+	93,  // 70: millrace.v1.Snooze.until:type_name -> google.protobuf.Timestamp
+	92,  // 71: millrace.v1.Snooze.delay:type_name -> google.protobuf.Duration
+	70,  // 72: millrace.v1.Effects.conditions:type_name -> millrace.v1.KVCheck
+	60,  // 73: millrace.v1.Effects.ops:type_name -> millrace.v1.Op
+	0,   // 74: millrace.v1.SettleResult.state:type_name -> millrace.v1.State
+	65,  // 75: millrace.v1.SettleResult.effects:type_name -> millrace.v1.OpResult
+	15,  // 76: millrace.v1.SettleResult.error:type_name -> millrace.v1.Error
+	12,  // 77: millrace.v1.WaitResponse.task:type_name -> millrace.v1.Task
+	14,  // 78: millrace.v1.WaitResponse.at:type_name -> millrace.v1.At
+	14,  // 79: millrace.v1.RunNowResponse.at:type_name -> millrace.v1.At
+	14,  // 80: millrace.v1.DeleteResponse.at:type_name -> millrace.v1.At
+	57,  // 81: millrace.v1.CommitRequest.fence:type_name -> millrace.v1.Fence
+	70,  // 82: millrace.v1.CommitRequest.conditions:type_name -> millrace.v1.KVCheck
+	60,  // 83: millrace.v1.CommitRequest.ops:type_name -> millrace.v1.Op
+	65,  // 84: millrace.v1.CommitResponse.results:type_name -> millrace.v1.OpResult
+	14,  // 85: millrace.v1.CommitResponse.at:type_name -> millrace.v1.At
+	10,  // 86: millrace.v1.Op.task_create:type_name -> millrace.v1.TaskSpec
+	62,  // 87: millrace.v1.Op.task_complete:type_name -> millrace.v1.TaskComplete
+	63,  // 88: millrace.v1.Op.task_fail:type_name -> millrace.v1.TaskFail
+	64,  // 89: millrace.v1.Op.task_snooze:type_name -> millrace.v1.TaskSnooze
+	66,  // 90: millrace.v1.Op.kv_put:type_name -> millrace.v1.KVPut
+	67,  // 91: millrace.v1.Op.kv_delete:type_name -> millrace.v1.KVDelete
+	70,  // 92: millrace.v1.Op.kv_check:type_name -> millrace.v1.KVCheck
+	68,  // 93: millrace.v1.Op.kv_add:type_name -> millrace.v1.KVAdd
+	69,  // 94: millrace.v1.Op.kv_delete_range:type_name -> millrace.v1.KVDeleteRange
+	94,  // 95: millrace.v1.Op.ref_transaction:type_name -> millrace.v1.RefTransaction
+	61,  // 96: millrace.v1.Op.reserved:type_name -> millrace.v1.Reserved
+	32,  // 97: millrace.v1.TaskComplete.task:type_name -> millrace.v1.Hold
+	39,  // 98: millrace.v1.TaskComplete.complete:type_name -> millrace.v1.Complete
+	32,  // 99: millrace.v1.TaskFail.task:type_name -> millrace.v1.Hold
+	40,  // 100: millrace.v1.TaskFail.fail:type_name -> millrace.v1.Fail
+	32,  // 101: millrace.v1.TaskSnooze.task:type_name -> millrace.v1.Hold
+	41,  // 102: millrace.v1.TaskSnooze.snooze:type_name -> millrace.v1.Snooze
+	0,   // 103: millrace.v1.OpResult.state:type_name -> millrace.v1.State
+	95,  // 104: millrace.v1.OpResult.refs:type_name -> millrace.v1.RefsMoved
+	6,   // 105: millrace.v1.KVCheck.compare:type_name -> millrace.v1.KVCheck.Compare
+	92,  // 106: millrace.v1.QueueConfig.lease:type_name -> google.protobuf.Duration
+	92,  // 107: millrace.v1.QueueConfig.max_run:type_name -> google.protobuf.Duration
+	7,   // 108: millrace.v1.QueueConfig.retry:type_name -> millrace.v1.Retry
+	92,  // 109: millrace.v1.QueueConfig.aging:type_name -> google.protobuf.Duration
+	92,  // 110: millrace.v1.QueueConfig.retain_completed:type_name -> google.protobuf.Duration
+	92,  // 111: millrace.v1.QueueConfig.retain_cancelled:type_name -> google.protobuf.Duration
+	92,  // 112: millrace.v1.QueueConfig.retain_dead:type_name -> google.protobuf.Duration
+	79,  // 113: millrace.v1.ListQueuesResponse.queues:type_name -> millrace.v1.QueueStats
+	14,  // 114: millrace.v1.ListQueuesResponse.at:type_name -> millrace.v1.At
+	71,  // 115: millrace.v1.GetQueueResponse.config:type_name -> millrace.v1.QueueConfig
+	14,  // 116: millrace.v1.GetQueueResponse.at:type_name -> millrace.v1.At
+	71,  // 117: millrace.v1.SetQueueRequest.config:type_name -> millrace.v1.QueueConfig
+	14,  // 118: millrace.v1.SetQueueResponse.at:type_name -> millrace.v1.At
+	93,  // 119: millrace.v1.QueueStats.oldest_ready:type_name -> google.protobuf.Timestamp
+	79,  // 120: millrace.v1.QueueStatsResponse.stats:type_name -> millrace.v1.QueueStats
+	14,  // 121: millrace.v1.QueueStatsResponse.at:type_name -> millrace.v1.At
+	84,  // 122: millrace.v1.CreateNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
+	81,  // 123: millrace.v1.GetNamespaceResponse.config:type_name -> millrace.v1.NamespaceConfig
+	14,  // 124: millrace.v1.GetNamespaceResponse.at:type_name -> millrace.v1.At
+	84,  // 125: millrace.v1.GetNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
+	81,  // 126: millrace.v1.SetNamespaceRequest.config:type_name -> millrace.v1.NamespaceConfig
+	14,  // 127: millrace.v1.SetNamespaceResponse.at:type_name -> millrace.v1.At
+	17,  // 128: millrace.v1.TaskService.Create:input_type -> millrace.v1.CreateRequest
+	19,  // 129: millrace.v1.TaskService.BatchCreate:input_type -> millrace.v1.BatchCreateRequest
+	22,  // 130: millrace.v1.TaskService.Get:input_type -> millrace.v1.GetRequest
+	24,  // 131: millrace.v1.TaskService.ListAttempts:input_type -> millrace.v1.ListAttemptsRequest
+	26,  // 132: millrace.v1.TaskService.List:input_type -> millrace.v1.ListRequest
+	29,  // 133: millrace.v1.TaskService.Claim:input_type -> millrace.v1.ClaimRequest
+	33,  // 134: millrace.v1.TaskService.Heartbeat:input_type -> millrace.v1.HeartbeatRequest
+	36,  // 135: millrace.v1.TaskService.Settle:input_type -> millrace.v1.SettleRequest
+	45,  // 136: millrace.v1.TaskService.Wait:input_type -> millrace.v1.WaitRequest
+	47,  // 137: millrace.v1.TaskService.RunNow:input_type -> millrace.v1.RunNowRequest
+	49,  // 138: millrace.v1.TaskService.Delete:input_type -> millrace.v1.DeleteRequest
+	51,  // 139: millrace.v1.TaskService.Update:input_type -> millrace.v1.UpdateRequest
+	53,  // 140: millrace.v1.TaskService.Cancel:input_type -> millrace.v1.CancelRequest
+	55,  // 141: millrace.v1.TaskService.Retry:input_type -> millrace.v1.RetryRequest
+	58,  // 142: millrace.v1.CommitService.Commit:input_type -> millrace.v1.CommitRequest
+	72,  // 143: millrace.v1.QueueService.List:input_type -> millrace.v1.ListQueuesRequest
+	74,  // 144: millrace.v1.QueueService.Get:input_type -> millrace.v1.GetQueueRequest
+	76,  // 145: millrace.v1.QueueService.Set:input_type -> millrace.v1.SetQueueRequest
+	78,  // 146: millrace.v1.QueueService.Stats:input_type -> millrace.v1.QueueStatsRequest
+	82,  // 147: millrace.v1.QueueService.CreateNamespace:input_type -> millrace.v1.CreateNamespaceRequest
+	85,  // 148: millrace.v1.QueueService.GetNamespace:input_type -> millrace.v1.GetNamespaceRequest
+	87,  // 149: millrace.v1.QueueService.SetNamespace:input_type -> millrace.v1.SetNamespaceRequest
+	18,  // 150: millrace.v1.TaskService.Create:output_type -> millrace.v1.CreateResponse
+	21,  // 151: millrace.v1.TaskService.BatchCreate:output_type -> millrace.v1.BatchCreateResponse
+	23,  // 152: millrace.v1.TaskService.Get:output_type -> millrace.v1.GetResponse
+	25,  // 153: millrace.v1.TaskService.ListAttempts:output_type -> millrace.v1.ListAttemptsResponse
+	27,  // 154: millrace.v1.TaskService.List:output_type -> millrace.v1.ListResponse
+	30,  // 155: millrace.v1.TaskService.Claim:output_type -> millrace.v1.ClaimResponse
+	35,  // 156: millrace.v1.TaskService.Heartbeat:output_type -> millrace.v1.HeartbeatResponse
+	37,  // 157: millrace.v1.TaskService.Settle:output_type -> millrace.v1.SettleResponse
+	46,  // 158: millrace.v1.TaskService.Wait:output_type -> millrace.v1.WaitResponse
+	48,  // 159: millrace.v1.TaskService.RunNow:output_type -> millrace.v1.RunNowResponse
+	50,  // 160: millrace.v1.TaskService.Delete:output_type -> millrace.v1.DeleteResponse
+	52,  // 161: millrace.v1.TaskService.Update:output_type -> millrace.v1.UpdateResponse
+	54,  // 162: millrace.v1.TaskService.Cancel:output_type -> millrace.v1.CancelResponse
+	56,  // 163: millrace.v1.TaskService.Retry:output_type -> millrace.v1.RetryResponse
+	59,  // 164: millrace.v1.CommitService.Commit:output_type -> millrace.v1.CommitResponse
+	73,  // 165: millrace.v1.QueueService.List:output_type -> millrace.v1.ListQueuesResponse
+	75,  // 166: millrace.v1.QueueService.Get:output_type -> millrace.v1.GetQueueResponse
+	77,  // 167: millrace.v1.QueueService.Set:output_type -> millrace.v1.SetQueueResponse
+	80,  // 168: millrace.v1.QueueService.Stats:output_type -> millrace.v1.QueueStatsResponse
+	83,  // 169: millrace.v1.QueueService.CreateNamespace:output_type -> millrace.v1.CreateNamespaceResponse
+	86,  // 170: millrace.v1.QueueService.GetNamespace:output_type -> millrace.v1.GetNamespaceResponse
+	88,  // 171: millrace.v1.QueueService.SetNamespace:output_type -> millrace.v1.SetNamespaceResponse
+	150, // [150:172] is the sub-list for method output_type
+	128, // [128:150] is the sub-list for method input_type
+	128, // [128:128] is the sub-list for extension type_name
+	128, // [128:128] is the sub-list for extension extendee
+	0,   // [0:128] is the sub-list for field type_name
 }
 
 func init() { file_millrace_v1_task_proto_init() }
@@ -6809,16 +6938,17 @@ func file_millrace_v1_task_proto_init() {
 	if File_millrace_v1_task_proto != nil {
 		return
 	}
+	file_millrace_v1_ref_change_proto_init()
 	file_millrace_v1_task_proto_msgTypes[3].OneofWrappers = []any{}
 	file_millrace_v1_task_proto_msgTypes[8].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[21].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[30].OneofWrappers = []any{
+	file_millrace_v1_task_proto_msgTypes[22].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[31].OneofWrappers = []any{
 		(*SettleItem_Complete)(nil),
 		(*SettleItem_Fail)(nil),
 		(*SettleItem_Snooze)(nil),
 		(*SettleItem_Release)(nil),
 	}
-	file_millrace_v1_task_proto_msgTypes[52].OneofWrappers = []any{
+	file_millrace_v1_task_proto_msgTypes[53].OneofWrappers = []any{
 		(*Op_TaskCreate)(nil),
 		(*Op_TaskComplete)(nil),
 		(*Op_TaskFail)(nil),
@@ -6828,26 +6958,27 @@ func file_millrace_v1_task_proto_init() {
 		(*Op_KvCheck)(nil),
 		(*Op_KvAdd)(nil),
 		(*Op_KvDeleteRange)(nil),
+		(*Op_RefTransaction)(nil),
 		(*Op_Reserved)(nil),
 	}
-	file_millrace_v1_task_proto_msgTypes[58].OneofWrappers = []any{}
 	file_millrace_v1_task_proto_msgTypes[59].OneofWrappers = []any{}
 	file_millrace_v1_task_proto_msgTypes[60].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[62].OneofWrappers = []any{
+	file_millrace_v1_task_proto_msgTypes[61].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[63].OneofWrappers = []any{
 		(*KVCheck_Rev)(nil),
 		(*KVCheck_Value)(nil),
 	}
-	file_millrace_v1_task_proto_msgTypes[63].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[68].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[73].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[79].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[64].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[69].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[74].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[80].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_millrace_v1_task_proto_rawDesc), len(file_millrace_v1_task_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   83,
+			NumMessages:   85,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

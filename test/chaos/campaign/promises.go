@@ -9,7 +9,7 @@ type Promise struct {
 // Promises lists the promises in the order of the documentation.
 func Promises() []Promise {
 	return []Promise{
-		{"An acknowledged write is on disk, on a majority of the nodes.", []string{"R-01", "R-01-3", "R-02", "R-03", "R-04", "R-05", "R-06", "R-07", "R-08", "R-09", "R-25", "R-26"}},
+		{"An acknowledged write is on disk, on a majority of the nodes.", []string{"R-01", "R-01-3", "R-02", "R-03", "R-04", "R-05", "R-06", "R-07", "R-08", "R-09", "R-25", "R-26", "R-30"}},
 		{"Tasks are delivered at least once, their effects happen exactly once, and a worker without a live lease changes nothing.", []string{"R-15", "R-16", "R-17", "R-35", "R-36", "R-40"}},
 		{"One commit is one entry: all of it, or nothing.", []string{"R-16", "R-27", "R-28"}},
 		{"A new leader has everything that the last one had.", []string{"R-11", "R-34", "R-39"}},
@@ -56,9 +56,8 @@ func Others() []Other {
 		{"R-27", "all short sequences of operations", []string{"internal/machine/commit.TestAllShortSequences"}, ""},
 		{"R-28", "the same operations on other clusters", nil, notBuilt},
 		{"R-29", "replicas of one shard agree", []string{"internal/check/checktest.TestReplicasThatDiffer", "internal/sim.TestClustersKeepTheirPromises"}, "within each row on three nodes too"},
-		{"R-30", "git under kills", nil, notBuilt},
 		{"R-31", "search after a crash", nil, notBuilt},
-		{"R-32", "hostile input of decoders", []string{"internal/core.Fuzz", "internal/replog/wal.Fuzz", "internal/replog/transport.Fuzz", "internal/api.Fuzz"}, "their seeds; fuzzing by hand"},
+		{"R-32", "hostile input of decoders", []string{"internal/core.Fuzz", "internal/replog/wal.Fuzz", "internal/replog/transport.Fuzz", "internal/api.Fuzz", "internal/gitobj.Fuzz", "internal/githttp.Fuzz"}, "their seeds; fuzzing by hand"},
 		{"R-33", "races and leaks", nil, "`make check` runs all tests with the race detector"},
 		{"R-35", "cut connections and blocked loops of each SDK", nil, notBuilt},
 		{"R-36", "orderly ends under load", []string{"test/e2e.TestATerminatedServerEndsWithinItsGrace"}, "without a campaign"},
@@ -78,7 +77,7 @@ func Others() []Other {
 		{"S-10", "scans of code and dependencies", nil, notBuilt},
 		{"S-11", "secrets at rest", nil, notBuilt},
 		{"S-12", "a server without tokens does not start", []string{"test/e2e.TestAServerWithoutTokensDoesNotStart"}, ""},
-		{"S-13", "git's children", nil, notBuilt},
+		{"S-13", "git's children", []string{"internal/env.TestLimitsHoldBeforeThereIsInput", "internal/env.TestWhenTheCallerIsGone", "test/e2e.TestAPackOfAHugeClaim", "test/e2e.TestAPushThatNoClientWouldSend"}, "deep chains of deltas"},
 		{"S-14", "hostile peers, and nodes of other clusters", []string{"internal/replog/transport.TestEachRefusalIsNamedOnBothSides", "internal/replog/transport.TestAFrameThatMakesNoSense"}, ""},
 	}
 }

@@ -113,6 +113,7 @@ func Runners() map[string]How {
 		"R-15":   {PauseWorker, 500, false, false},
 		"R-16":   {KillUnderEffects, 2000, false, false},
 		"R-17":   {RepeatUnderKills, 2000, false, false},
+		"R-30":   {GitUnderKills, 25, false, true},
 		"R-34":   {HandOver, 3, false, false},
 	}
 }

@@ -1,0 +1,572 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+	millrace "github.com/millrace/millrace/sdk/go"
+)
+
+// refFlags name the repository of a command.
+type refFlags struct{ repo, tag string }
+
+func (a *app) refCmd() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "ref",
+		Short: "Keep git repositories, read their refs and move them",
+		Example: `  millrace ref repo create app
+  millrace ref -R app list --prefix refs/heads/
+  millrace ref -R app update refs/heads/main NEW OLD
+  git -C src for-each-ref --format='create %(refname) %(objectname)' | millrace ref -R app update-ref --stdin`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error { return usageError{errors.New("name a subcommand; see --help")} },
+	}
+	a.connectionFlags(c)
+	f := &refFlags{}
+	c.PersistentFlags().StringVarP(&f.repo, "repo", "R", "", "the repository; default MILLRACE_REPO")
+	c.PersistentFlags().StringVar(&f.tag, "tag", "", "its tag, if it has one")
+	c.AddCommand(
+		a.refRepoCmd(f), a.refListCmd(f), a.refShowCmd(f), a.refUpdateCmd(f), a.refCreateCmd(f), a.refDeleteCmd(f),
+		a.refVerifyCmd(f), a.refSymbolicCmd(f), a.refLogCmd(f), a.refUpdateRefCmd(f))
+	return c
+}
+
+// withRepo runs fn on the repository that the flags name.
+func (a *app) withRepo(ctx context.Context, f *refFlags, fn func(ctx context.Context, r millrace.Repo) error) error {
+	name := cmp.Or(f.repo, os.Getenv("MILLRACE_REPO"))
+	if name == "" {
+		return usageError{errors.New("name a repository by -R or MILLRACE_REPO")}
+	}
+	return a.with(ctx, func(ctx context.Context, c *millrace.Client) error {
+		return fn(ctx, c.Repo(name).Tagged(f.tag))
+	})
+}
+
+func (a *app) refRepoCmd(f *refFlags) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "repo",
+		Short: "Make, list, configure and delete repositories",
+		Args:  cobra.NoArgs,
+		RunE:  func(*cobra.Command, []string) error { return usageError{errors.New("name a subcommand; see --help")} },
+	}
+	named := func(use, short string, run func(ctx context.Context, r millrace.Repo) error) *cobra.Command {
+		return &cobra.Command{
+			Use: use + " NAME", Short: short, Args: cobra.ExactArgs(1),
+			RunE: func(c *cobra.Command, args []string) error {
+				return a.withRepo(c.Context(), &refFlags{args[0], f.tag}, run)
+			},
+		}
+	}
+	var branch, config, id string
+	var deleted bool
+	var ifVersion int64
+	create := named("create", "Make a repository", func(ctx context.Context, r millrace.Repo) error {
+		settings, err := a.repoSettings(branch, config, -1)
+		if err != nil {
+			return err
+		}
+		info, err := r.Create(ctx, settings)
+		if err != nil {
+			return err
+		}
+		return a.printRepo(info)
+	})
+	create.Flags().StringVar(&branch, "default-branch", "", "what HEAD points to; default main")
+	create.Flags().StringVar(&config, "config", "", "settings as JSON, or - for standard input")
+	show := named("show", "Tell what a repository is", func(ctx context.Context, r millrace.Repo) error {
+		info, err := r.Info(ctx)
+		if err != nil {
+			return err
+		}
+		return a.printRepo(info)
+	})
+	set := named("set", "Replace the settings of a repository", func(ctx context.Context, r millrace.Repo) error {
+		settings, err := a.repoSettings(branch, config, ifVersion)
+		if err != nil {
+			return err
+		}
+		if config == "" { // only the branch changes
+			info, err := r.Info(ctx)
+			if err != nil {
+				return err
+			}
+			settings.Config = info.Config
+		}
+		version, err := r.Set(ctx, settings)
+		if err != nil {
+			return err
+		}
+		return a.print(map[string]uint64{"version": version}, func(w io.Writer) { fmt.Fprintln(w, version) })
+	})
+	set.Flags().StringVar(&branch, "default-branch", "", "HEAD points to it from now on")
+	set.Flags().StringVar(&config, "config", "", "all settings as JSON, or - for standard input; default those there are")
+	set.Flags().Int64Var(&ifVersion, "if-version", -1, "only if the settings are at this version")
+	remove := named("delete", "Delete a repository; it can be brought back for 7 days", func(ctx context.Context, r millrace.Repo) error {
+		id, err := r.Delete(ctx)
+		if err != nil {
+			return err
+		}
+		return a.print(map[string]string{"id": id}, func(w io.Writer) { fmt.Fprintln(w, id) })
+	})
+	undelete := named("undelete", "Bring a deleted repository back", func(ctx context.Context, r millrace.Repo) error {
+		id, err := r.Undelete(ctx, id)
+		if err != nil {
+			return err
+		}
+		return a.print(map[string]string{"id": id}, func(w io.Writer) { fmt.Fprintln(w, id) })
+	})
+	undelete.Flags().StringVar(&id, "id", "", "of the repository; default the one deleted last")
+	list := &cobra.Command{
+		Use: "list", Short: "List repositories by name", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return a.with(c.Context(), func(ctx context.Context, client *millrace.Client) error {
+				repos, err := client.Repos(ctx, deleted)
+				if err != nil {
+					return err
+				}
+				for _, info := range repos {
+					if err := a.print(repoJSON(info), func(w io.Writer) {
+						fmt.Fprintf(w, "%s\t%s\t%d refs\t%d bytes\n", info.Name, info.ID, info.Refs, info.Bytes)
+					}); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		},
+	}
+	list.Flags().BoolVar(&deleted, "deleted", false, "those that can be brought back")
+	c.AddCommand(create, list, show, set, remove, undelete)
+	return c
+}
+
+// repoSettings reads what the flags of a repository say.
+func (a *app) repoSettings(branch, config string, ifVersion int64) (millrace.RepoSettings, error) {
+	out := millrace.RepoSettings{DefaultBranch: branch}
+	if ifVersion >= 0 {
+		out.IfVersion = new(uint64(ifVersion))
+	}
+	if config == "" {
+		return out, nil
+	}
+	text, err := a.argument(config)
+	if err != nil {
+		return out, err
+	}
+	if out.Config, err = parseRepoConfig(text); err != nil {
+		return out, usageError{fmt.Errorf("--config: %w", err)}
+	}
+	return out, nil
+}
+
+// repoConfig is the settings as JSON has them.
+type repoConfig struct {
+	Version    uint64     `json:"version,omitempty"`
+	State      string     `json:"state,omitempty"`
+	Hide       []string   `json:"hide,omitempty"`
+	Rules      []repoRule `json:"rules,omitempty"`
+	ReflogDays int32      `json:"reflog_days,omitempty"`
+	ReflogMax  int32      `json:"reflog_max,omitempty"`
+	MaxBytes   int64      `json:"max_bytes,omitempty"`
+	MaxPush    int64      `json:"max_push,omitempty"`
+}
+
+type repoRule struct {
+	Refs   string   `json:"refs"`
+	Deny   []string `json:"deny,omitempty"`
+	Except []string `json:"except,omitempty"`
+	Only   string   `json:"only,omitempty"`
+	Queue  string   `json:"queue,omitempty"`
+}
+
+func parseRepoConfig(text []byte) (*millrace.RepoConfig, error) {
+	var in repoConfig
+	d := json.NewDecoder(strings.NewReader(string(text)))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&in); err != nil {
+		return nil, err
+	}
+	out := &millrace.RepoConfig{
+		Hide: in.Hide, ReflogDays: in.ReflogDays, ReflogMax: in.ReflogMax, MaxBytes: in.MaxBytes, MaxPush: in.MaxPush,
+	}
+	state, ok := millracev1.Repo_State_value[strings.ToUpper(cmp.Or(in.State, "ready"))]
+	if !ok {
+		return nil, fmt.Errorf("state %q is none of ready, importing, archived", in.State)
+	}
+	out.State = millracev1.Repo_State(state)
+	for _, r := range in.Rules {
+		rule := &millracev1.RefRule{Refs: r.Refs, Except: r.Except, Queue: r.Queue}
+		for _, word := range r.Deny {
+			deny, ok := millracev1.RefRule_Deny_value[strings.ToUpper(word)]
+			if !ok || deny == 0 {
+				return nil, fmt.Errorf("deny %q is none of create, update, delete, force", word)
+			}
+			rule.Deny = append(rule.Deny, millracev1.RefRule_Deny(deny))
+		}
+		only, ok := millracev1.RefRule_Only_value[strings.ToUpper(cmp.Or(r.Only, "any"))]
+		if !ok {
+			return nil, fmt.Errorf("only %q is none of any, api, push, effects", r.Only)
+		}
+		rule.Only = millracev1.RefRule_Only(only)
+		out.Rules = append(out.Rules, rule)
+	}
+	return out, nil
+}
+
+func repoConfigJSON(c *millrace.RepoConfig) repoConfig {
+	out := repoConfig{
+		Version: c.GetVersion(), State: strings.ToLower(c.GetState().String()), Hide: c.GetHide(), ReflogDays: c.GetReflogDays(),
+		ReflogMax: c.GetReflogMax(), MaxBytes: c.GetMaxBytes(), MaxPush: c.GetMaxPush(),
+	}
+	for _, r := range c.GetRules() {
+		rule := repoRule{Refs: r.GetRefs(), Except: r.GetExcept(), Only: strings.ToLower(r.GetOnly().String()), Queue: r.GetQueue()}
+		for _, d := range r.GetDeny() {
+			rule.Deny = append(rule.Deny, strings.ToLower(d.String()))
+		}
+		out.Rules = append(out.Rules, rule)
+	}
+	return out
+}
+
+func repoJSON(r millrace.RepoInfo) map[string]any {
+	out := map[string]any{
+		"name": r.Name, "id": r.ID, "default_branch": r.DefaultBranch, "config": repoConfigJSON(r.Config),
+		"created_at": r.CreatedAt, "created_by": r.CreatedBy, "rev": r.Rev, "refs": r.Refs, "packs": r.Packs, "bytes": r.Bytes,
+	}
+	if r.Tag != "" {
+		out["tag"] = r.Tag
+	}
+	if !r.DeletedAt.IsZero() {
+		out["deleted_at"] = r.DeletedAt
+	}
+	return out
+}
+
+func (a *app) printRepo(r millrace.RepoInfo) error {
+	return a.print(repoJSON(r), func(w io.Writer) {
+		fmt.Fprintf(w, "name            %s\nid              %s\ndefault branch  %s\nrev             %d\nrefs            %d\npacks           %d, %d bytes\n",
+			r.Name, r.ID, r.DefaultBranch, r.Rev, r.Refs, r.Packs, r.Bytes)
+		b, err := json.Marshal(repoConfigJSON(r.Config))
+		if err == nil {
+			fmt.Fprintf(w, "config          %s\n", b)
+		}
+	})
+}
+
+func refJSON(r millrace.Ref) map[string]any {
+	out := map[string]any{"name": r.Name, "rev": r.Rev}
+	for name, v := range map[string]string{"id": r.ID, "type": r.Type, "peeled": r.Peeled, "target": r.Target} {
+		if v != "" {
+			out[name] = v
+		}
+	}
+	return out
+}
+
+// refLine is a ref as git shows it.
+func refLine(w io.Writer, r millrace.Ref) {
+	if r.Target != "" {
+		fmt.Fprintf(w, "ref: %s\t%s\n", r.Target, r.Name)
+		return
+	}
+	fmt.Fprintf(w, "%s\t%s\n", r.ID, r.Name)
+}
+
+func (a *app) refListCmd(f *refFlags) *cobra.Command {
+	var q millrace.RefQuery
+	c := &cobra.Command{
+		Use: "list", Short: "List refs of one instant", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return a.withRepo(c.Context(), f, func(ctx context.Context, r millrace.Repo) error {
+				_, err := r.Each(ctx, q, func(ref millrace.Ref) error {
+					return a.print(refJSON(ref), func(w io.Writer) { refLine(w, ref) })
+				})
+				return err
+			})
+		},
+	}
+	c.Flags().StringVar(&q.Prefix, "prefix", "", "of their names")
+	c.Flags().StringArrayVar(&q.Globs, "glob", nil, "that their names match: * within a component, ** across")
+	c.Flags().StringVar(&q.PointsAt, "points-at", "", "the id that they point to, or peel to")
+	c.Flags().StringVar(&q.After, "after", "", "names after this one")
+	c.Flags().IntVar(&q.Limit, "limit", 0, "at most so many; 0 = all")
+	return c
+}
+
+func (a *app) refShowCmd(f *refFlags) *cobra.Command {
+	return &cobra.Command{
+		Use: "show REF", Short: "Print one ref", Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.withRepo(c.Context(), f, func(ctx context.Context, r millrace.Repo) error {
+				ref, err := r.Get(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				return a.print(refJSON(ref), func(w io.Writer) { refLine(w, ref) })
+			})
+		},
+	}
+}
+
+// change makes a command of one change.
+func (a *app) change(f *refFlags, use, short string, args cobra.PositionalArgs, of func(args []string) millrace.RefChange) *cobra.Command {
+	var message string
+	var noDeref bool
+	c := &cobra.Command{
+		Use: use, Short: short, Args: args,
+		RunE: func(c *cobra.Command, args []string) error {
+			change := of(args).Message(message)
+			if noDeref {
+				change = change.NoDeref()
+			}
+			return a.withRepo(c.Context(), f, func(ctx context.Context, r millrace.Repo) error {
+				out, err := r.Update(ctx, change)
+				if err != nil {
+					return err
+				}
+				v := map[string]any{"old": out.Results[0].Old, "new": out.Results[0].New, "rev": out.Rev}
+				return a.print(v, func(w io.Writer) {
+					fmt.Fprintf(w, "%s..%s\n", cmp.Or(out.Results[0].Old, zeros), cmp.Or(out.Results[0].New, zeros))
+				})
+			})
+		},
+	}
+	c.Flags().StringVarP(&message, "message", "m", "", "for the log")
+	c.Flags().BoolVar(&noDeref, "no-deref", false, "change a symbolic ref itself")
+	return c
+}
+
+func argOr(args []string, i int) string {
+	if i < len(args) {
+		return args[i]
+	}
+	return ""
+}
+
+func (a *app) refUpdateCmd(f *refFlags) *cobra.Command {
+	return a.change(f, "update REF NEW [OLD]", "Let a ref point to another object", cobra.RangeArgs(2, 3), func(args []string) millrace.RefChange {
+		if len(args) == 3 {
+			return millrace.MoveRef(args[0], args[2], args[1])
+		}
+		return millrace.SetRef(args[0], args[1])
+	})
+}
+
+func (a *app) refCreateCmd(f *refFlags) *cobra.Command {
+	return a.change(f, "create REF NEW", "Make a ref that must not exist", cobra.ExactArgs(2), func(args []string) millrace.RefChange {
+		return millrace.CreateRef(args[0], args[1])
+	})
+}
+
+func (a *app) refDeleteCmd(f *refFlags) *cobra.Command {
+	return a.change(f, "delete REF [OLD]", "Delete a ref", cobra.RangeArgs(1, 2), func(args []string) millrace.RefChange {
+		return millrace.DeleteRef(args[0], argOr(args, 1))
+	})
+}
+
+func (a *app) refVerifyCmd(f *refFlags) *cobra.Command {
+	return a.change(f, "verify REF [OLD]", "Fail unless a ref is at OLD, or does not exist", cobra.RangeArgs(1, 2), func(args []string) millrace.RefChange {
+		return millrace.VerifyRef(args[0], argOr(args, 1))
+	})
+}
+
+func (a *app) refSymbolicCmd(f *refFlags) *cobra.Command {
+	c := a.change(f, "symbolic REF [TARGET]", "Print what a symbolic ref points to, or let it point elsewhere", cobra.RangeArgs(1, 2), func(args []string) millrace.RefChange {
+		return millrace.PointRef(args[0], args[1])
+	})
+	set := c.RunE
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if len(args) == 2 {
+			return set(c, args)
+		}
+		return a.withRepo(c.Context(), f, func(ctx context.Context, r millrace.Repo) error {
+			ref, err := r.Get(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			if ref.Target == "" {
+				return fmt.Errorf("%s is not a symbolic ref", args[0])
+			}
+			return a.print(refJSON(ref), func(w io.Writer) { fmt.Fprintln(w, ref.Target) })
+		})
+	}
+	return c
+}
+
+func (a *app) refLogCmd(f *refFlags) *cobra.Command {
+	var limit int
+	c := &cobra.Command{
+		Use: "log REF", Short: "Print the log of a ref, deleted or not, newest first", Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.withRepo(c.Context(), f, func(ctx context.Context, r millrace.Repo) error {
+				entries, err := r.Reflog(ctx, args[0], limit)
+				if err != nil {
+					return err
+				}
+				for i, e := range entries {
+					v := map[string]any{
+						"n": i, "old": e.Old, "new": e.New, "principal": e.Principal, "cause": e.Cause, "message": e.Message,
+						"time": e.Time, "index": e.Index, "rev": e.Rev, "request": e.Request, "task": e.Task,
+						"old_target": e.OldTarget, "new_target": e.NewTarget,
+					}
+					if err := a.print(v, func(w io.Writer) {
+						fmt.Fprintf(w, "%s %s@{%d}: %s %s by %s %s\n", cmp.Or(e.New, e.NewTarget, zeros), args[0], i,
+							e.Time.Format("2006-01-02T15:04:05Z07:00"), e.Cause, e.Principal, e.Message)
+					}); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		},
+	}
+	c.Flags().IntVar(&limit, "limit", 100, "at most so many, up to 1,000")
+	return c
+}
+
+// Exit codes of update-ref, which are git's.
+const (
+	exitFatal    = 128
+	exitGitUsage = 129
+)
+
+func (a *app) refUpdateRefCmd(f *refFlags) *cobra.Command {
+	var stdin, nul, remove, noDeref, createLog bool
+	var message string
+	c := &cobra.Command{
+		Use:   "update-ref [-m MESSAGE] [--no-deref] (-d REF [OLD] | REF NEW [OLD] | --stdin [-z])",
+		Short: "Change refs as git update-ref does, in its dialect and with its exit codes",
+		Args:  cobra.ArbitraryArgs,
+		RunE: func(c *cobra.Command, args []string) error {
+			bad := nul && !stdin || stdin && (remove || len(args) > 0) ||
+				!stdin && remove && (len(args) < 1 || len(args) > 2) || !stdin && !remove && (len(args) < 2 || len(args) > 3)
+			if bad {
+				return exitError{exitGitUsage, errors.New("usage: millrace ref " + c.Use)}
+			}
+			if c.Flags().Changed("message") && message == "" {
+				return a.fatal(fatalError("Refusing to perform update with empty message."))
+			}
+			run := a.with
+			if stdin {
+				run = a.waiting // it lasts as long as its input
+			}
+			name := cmp.Or(f.repo, os.Getenv("MILLRACE_REPO"))
+			if name == "" {
+				return exitError{exitGitUsage, errors.New("name a repository by -R or MILLRACE_REPO")}
+			}
+			return run(c.Context(), func(ctx context.Context, client *millrace.Client) error {
+				store := &repoStore{repo: client.Repo(name).Tagged(f.tag)}
+				defer store.close()
+				u := &updater{store: store, in: bufio.NewReader(a.in), out: a.out, message: message, noDeref: noDeref, term: '\n'}
+				if nul {
+					u.term = 0
+				}
+				if stdin {
+					return a.fatal(u.run(ctx))
+				}
+				return a.fatal(u.args(ctx, args, remove))
+			})
+		},
+	}
+	c.Flags().BoolVar(&stdin, "stdin", false, "read commands from standard input")
+	c.Flags().BoolVarP(&nul, "null", "z", false, "they end in NUL, not in line feed, and nothing is quoted")
+	c.Flags().BoolVarP(&remove, "delete", "d", false, "delete the ref")
+	c.Flags().BoolVar(&noDeref, "no-deref", false, "change symbolic refs themselves")
+	c.Flags().BoolVar(&createLog, "create-reflog", false, "accepted for git's sake: every ref has a log")
+	c.Flags().StringVarP(&message, "message", "m", "", "for the log")
+	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exitError{exitGitUsage, err} })
+	return c
+}
+
+// fatal prints an error as git does, and gives it git's exit code.
+func (a *app) fatal(err error) error {
+	var f fatalError
+	if !errors.As(err, &f) {
+		return err
+	}
+	fmt.Fprintln(a.err, "fatal:", strings.TrimRight(string(f), "\n\x00"))
+	return exitError{exitFatal, errReported}
+}
+
+// args carries out the change that the arguments say.
+func (u *updater) args(ctx context.Context, args []string, remove bool) error {
+	values := &fields{term: '\n', command: "update-ref"}
+	value := func(s, what string) (string, error) {
+		values.rest = " " + s
+		if s == "" {
+			return zeros, nil
+		}
+		id, _, err := values.value(ctx, u, args[0], what, true)
+		return id, err
+	}
+	c := &millracev1.RefChange{Kind: millracev1.RefChange_UPDATE, Name: args[0]}
+	old := argOr(args, 2)
+	hasOld := len(args) == 3
+	if remove {
+		old, hasOld = argOr(args, 1), len(args) == 2
+	} else {
+		id, err := value(args[1], "newvalue")
+		if err != nil {
+			return err
+		}
+		if id != zeros {
+			c.New = id
+		}
+	}
+	if hasOld {
+		id, err := value(old, "oldvalue")
+		if err != nil {
+			return err
+		}
+		if !remove || id != zeros { // a zero old value of -d means any, as in git
+			c.Old = &id
+		}
+	}
+	u.add(c)
+	return u.apply(ctx)
+}
+
+// repoStore is a repository behind a server. Transactions go through a session, which is opened by the first.
+type repoStore struct {
+	repo    millrace.Repo
+	session *millrace.RefSession
+}
+
+func (s *repoStore) resolve(ctx context.Context, name string) (string, error) {
+	set, err := s.repo.BatchGet(ctx, []string{name})
+	if err != nil {
+		return "", err
+	}
+	return set.Refs[0].ID, nil
+}
+
+func (s *repoStore) commit(ctx context.Context, changes []*millracev1.RefChange) error {
+	if s.session == nil {
+		var err error
+		if s.session, err = s.repo.Session(ctx); err != nil {
+			return err
+		}
+	}
+	tx := s.session.Begin()
+	for _, c := range changes {
+		tx.Add(millrace.NewRefChange(c))
+	}
+	_, err := tx.Commit(ctx)
+	return err
+}
+
+func (s *repoStore) close() {
+	if s.session != nil {
+		_ = s.session.Close() // never fails
+	}
+}

@@ -1,0 +1,409 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+	millrace "github.com/millrace/millrace/sdk/go"
+)
+
+// refStore is what update-ref needs of a repository.
+type refStore interface {
+	// resolve returns what a ref finally points to; empty when it does not exist.
+	resolve(ctx context.Context, name string) (string, error)
+	commit(ctx context.Context, changes []*millracev1.RefChange) error
+}
+
+// fatalError is an error that git would die of: its text follows "fatal: ", and the exit code is 128.
+type fatalError string
+
+func (e fatalError) Error() string { return string(e) }
+
+func fatalf(format string, args ...any) error { return fatalError(fmt.Sprintf(format, args...)) }
+
+// maxLine bounds one command of a stream: a name and two values, quoted.
+const maxLine = 16 << 10
+
+// updater runs a stream of update-ref commands, in git's dialect.
+type updater struct {
+	store   refStore
+	in      *bufio.Reader
+	out     io.Writer
+	message string
+	noDeref bool // of every command
+	term    byte // of a field: NUL with -z, else line feed
+
+	state   txnState
+	once    bool // no-deref of the next command
+	changes []*millracev1.RefChange
+}
+
+// txnState is how far the transaction of a stream is.
+type txnState uint8
+
+// The states, in git's order.
+const (
+	txnOpen    txnState = iota // not started: what there is is committed at the end
+	txnStarted                 // started: aborted at the end
+	txnPrepared
+	txnClosed
+)
+
+// streamCommand is a command of the dialect.
+type streamCommand struct {
+	name  string
+	args  int
+	state txnState
+	run   func(*updater, context.Context, *fields) error
+}
+
+var streamCommands = []streamCommand{
+	{"update", 3, txnOpen, (*updater).update},
+	{"create", 2, txnOpen, (*updater).create},
+	{"delete", 2, txnOpen, (*updater).delete},
+	{"verify", 2, txnOpen, (*updater).verify},
+	{"symref-update", 4, txnOpen, (*updater).symrefUpdate},
+	{"symref-create", 2, txnOpen, (*updater).symrefCreate},
+	{"symref-delete", 2, txnOpen, (*updater).symrefDelete},
+	{"symref-verify", 2, txnOpen, (*updater).symrefVerify},
+	{"option", 1, txnOpen, (*updater).option},
+	{"start", 0, txnStarted, (*updater).start},
+	{"prepare", 0, txnPrepared, nil},
+	{"abort", 0, txnClosed, (*updater).abort},
+	{"commit", 0, txnClosed, (*updater).commit},
+}
+
+// run reads commands until the input ends.
+func (u *updater) run(ctx context.Context) error {
+	for {
+		line, err := u.read()
+		if errors.Is(err, io.EOF) && line == "" {
+			break
+		}
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		if err := u.one(ctx, line); err != nil {
+			return err
+		}
+	}
+	if u.state == txnOpen {
+		return u.apply(ctx)
+	}
+	return nil // one that was started and not committed is aborted, as in git
+}
+
+// read reads up to the next terminator, which stays.
+func (u *updater) read() (string, error) {
+	var b []byte
+	for {
+		part, err := u.in.ReadSlice(u.term)
+		if b = append(b, part...); len(b) > maxLine {
+			return "", fatalf("a command is longer than %d bytes", maxLine)
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return string(b), err
+		}
+	}
+}
+
+func (u *updater) one(ctx context.Context, line string) error {
+	switch {
+	case line[0] == u.term:
+		return fatalError("empty command in input")
+	case isSpace(line[0]):
+		return fatalf("whitespace before command: %s", line)
+	}
+	var c *streamCommand
+	for i := range streamCommands {
+		name := streamCommands[i].name
+		after := u.term
+		if streamCommands[i].args > 0 {
+			after = ' '
+		}
+		if len(line) > len(name) && line[:len(name)] == name && line[len(name)] == after {
+			c = &streamCommands[i]
+			break
+		}
+	}
+	if c == nil {
+		return fatalf("unknown command: %s", line)
+	}
+	for i := 1; u.term == 0 && i < c.args; i++ {
+		more, err := u.read()
+		line += more
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		if err != nil {
+			break // the command says what is missing
+		}
+	}
+	if err := u.enter(c); err != nil {
+		return err
+	}
+	f := &fields{rest: line[len(c.name):], term: u.term, command: c.name}
+	if c.args > 0 {
+		f.rest = f.rest[1:]
+	}
+	return c.run(u, ctx, f)
+}
+
+// enter moves the transaction on to where a command takes it.
+func (u *updater) enter(c *streamCommand) error {
+	if c.state == txnPrepared {
+		return fatalError("prepare is not supported yet")
+	}
+	if u.state == txnClosed {
+		if c.state != txnStarted {
+			return fatalError("transaction is closed")
+		}
+		u.state, u.changes = txnStarted, nil
+		return nil
+	}
+	if u.state == txnStarted && c.state == txnStarted {
+		return fatalError("cannot restart ongoing transaction")
+	}
+	u.state = max(u.state, c.state)
+	return nil
+}
+
+// add takes a change; what an option said was of this command alone.
+func (u *updater) add(c *millracev1.RefChange) {
+	c.NoDeref = c.NoDeref || u.noDeref || u.once
+	c.Message = u.message
+	u.once = false
+	u.changes = append(u.changes, c)
+}
+
+func (u *updater) update(ctx context.Context, f *fields) error {
+	name, err := f.ref()
+	if err != nil {
+		return err
+	}
+	id, ok, err := f.value(ctx, u, name, "newvalue", true)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return fatalf("update %s: missing <newvalue>", name)
+	}
+	c := &millracev1.RefChange{Kind: millracev1.RefChange_UPDATE, Name: name, New: id}
+	if id == zeros { // deletes it; one that is not there is no error
+		c = &millracev1.RefChange{Kind: millracev1.RefChange_UPDATE, Name: name}
+	}
+	if id, ok, err = f.value(ctx, u, name, "oldvalue", false); err != nil {
+		return err
+	}
+	if ok {
+		c.Old = &id
+	}
+	if err := f.end(name); err != nil {
+		return err
+	}
+	u.add(c)
+	return nil
+}
+
+func (u *updater) create(ctx context.Context, f *fields) error {
+	name, err := f.ref()
+	if err != nil {
+		return err
+	}
+	id, ok, err := f.value(ctx, u, name, "newvalue", false)
+	switch {
+	case err != nil:
+		return err
+	case !ok:
+		return fatalf("create %s: missing <newvalue>", name)
+	case id == zeros:
+		return fatalf("create %s: zero <newvalue>", name)
+	}
+	if err := f.end(name); err != nil {
+		return err
+	}
+	u.add(&millracev1.RefChange{Kind: millracev1.RefChange_CREATE, Name: name, New: id})
+	return nil
+}
+
+func (u *updater) delete(ctx context.Context, f *fields) error {
+	name, err := f.ref()
+	if err != nil {
+		return err
+	}
+	id, ok, err := f.value(ctx, u, name, "oldvalue", false)
+	if err != nil {
+		return err
+	}
+	c := &millracev1.RefChange{Kind: millracev1.RefChange_DELETE, Name: name, MissingOk: true}
+	if ok {
+		if id == zeros {
+			return fatalf("delete %s: zero <oldvalue>", name)
+		}
+		c.Old = &id
+	}
+	if err := f.end(name); err != nil {
+		return err
+	}
+	u.add(c)
+	return nil
+}
+
+func (u *updater) verify(ctx context.Context, f *fields) error {
+	name, err := f.ref()
+	if err != nil {
+		return err
+	}
+	id, ok, err := f.value(ctx, u, name, "oldvalue", false)
+	if err != nil {
+		return err
+	}
+	c := &millracev1.RefChange{Kind: millracev1.RefChange_VERIFY, Name: name}
+	if ok {
+		c.Old = &id
+	}
+	if err := f.end(name); err != nil {
+		return err
+	}
+	u.add(c)
+	return nil
+}
+
+func (u *updater) symrefUpdate(ctx context.Context, f *fields) error {
+	name, err := f.ref()
+	if err != nil {
+		return err
+	}
+	target, ok, err := f.text()
+	if err != nil {
+		return err
+	}
+	if !ok || target == "" {
+		return fatalf("symref-update %s: missing <new-target>", name)
+	}
+	c := &millracev1.RefChange{Kind: millracev1.RefChange_SYMREF_UPDATE, Name: name, Target: target}
+	what, ok, err := f.text()
+	if err != nil {
+		return err
+	}
+	if ok && what != "" {
+		switch what {
+		case "ref":
+			old, ok, err := f.text()
+			if err != nil {
+				return err
+			}
+			if !ok || old == "" {
+				return fatalf("symref-update %s: expected old value", name)
+			}
+			c.OldTarget = &old
+		case "oid":
+			id, ok, err := f.value(ctx, u, name, "old-oid", true)
+			if err != nil {
+				return err
+			}
+			if !ok {
+				return fatalf("symref-update %s: expected old value", name)
+			}
+			c.Old = &id
+		default:
+			return fatalf("symref-update %s: invalid arg '%s' for old value", name, what)
+		}
+	} else if ok && f.term == 0 {
+		if _, _, err := f.text(); err != nil { // the fourth field is there, and empty
+			return err
+		}
+	}
+	if err := f.end(name); err != nil {
+		return err
+	}
+	u.add(c)
+	return nil
+}
+
+func (u *updater) symrefCreate(_ context.Context, f *fields) error {
+	name, target, _, err := f.pair("new-target", true)
+	if err != nil {
+		return err
+	}
+	u.add(&millracev1.RefChange{Kind: millracev1.RefChange_SYMREF_CREATE, Name: name, Target: target})
+	return nil
+}
+
+func (u *updater) symrefDelete(_ context.Context, f *fields) error {
+	if !u.noDeref && !u.once {
+		return fatalError("symref-delete: cannot operate with deref mode")
+	}
+	name, old, ok, err := f.pair("old-target", false)
+	if err != nil {
+		return err
+	}
+	c := &millracev1.RefChange{Kind: millracev1.RefChange_SYMREF_DELETE, Name: name}
+	if ok {
+		c.OldTarget = &old
+	}
+	u.add(c)
+	return nil
+}
+
+func (u *updater) symrefVerify(_ context.Context, f *fields) error {
+	if !u.noDeref && !u.once {
+		return fatalError("symref-verify: cannot operate with deref mode")
+	}
+	name, old, ok, err := f.pair("old-target", false)
+	if err != nil {
+		return err
+	}
+	c := &millracev1.RefChange{Kind: millracev1.RefChange_SYMREF_VERIFY, Name: name}
+	if ok {
+		c.OldTarget = &old
+	}
+	u.add(c)
+	return nil
+}
+
+func (u *updater) option(_ context.Context, f *fields) error {
+	if rest, ok := strings.CutPrefix(f.rest, "no-deref"); ok && rest != "" && rest[0] == u.term {
+		u.once = true
+		return nil
+	}
+	return fatalf("option unknown: %s", f.rest)
+}
+
+func (u *updater) start(context.Context, *fields) error { return u.ok("start") }
+
+func (u *updater) commit(ctx context.Context, _ *fields) error {
+	if err := u.apply(ctx); err != nil {
+		return err
+	}
+	return u.ok("commit")
+}
+
+func (u *updater) abort(context.Context, *fields) error {
+	u.changes = nil
+	return u.ok("abort")
+}
+
+func (u *updater) ok(command string) error {
+	_, err := fmt.Fprintf(u.out, "%s: ok\n", command)
+	return err
+}
+
+func (u *updater) apply(ctx context.Context) error {
+	changes := u.changes
+	u.changes = nil
+	if len(changes) == 0 {
+		return nil
+	}
+	err := u.store.commit(ctx, changes)
+	var refused *millrace.Error
+	if errors.As(err, &refused) && refused.Outcome == millrace.Refused && refused.Code != millrace.CodeUnavailable {
+		return fatalError(refused.Message)
+	}
+	return err
+}

@@ -1,0 +1,505 @@
+package api
+
+import (
+	"bytes"
+	"context"
+
+	"google.golang.org/grpc"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/auth"
+	"github.com/millrace/millrace/internal/core"
+)
+
+// refService keeps repositories and their refs.
+type refService struct {
+	pb.UnimplementedRefServiceServer
+	s *Server
+}
+
+// beginRepo finds the caller, the namespace and the partition of a repository. One in a namespace that is not there is
+// not there either.
+func (rs *refService) beginRepo(ctx context.Context, name, tag string, create bool) (*call, error) {
+	if rs.s.o.Refs == nil {
+		return nil, core.NotFound{Kind: "service", ID: "refs"}
+	}
+	if fact := repoName("repo", name); fact != nil {
+		return nil, fact
+	}
+	if fact := textUpTo("tag", tag, "tag_bytes", rs.s.l.TagBytes); fact != nil {
+		return nil, fact
+	}
+	c, err := rs.s.begin(ctx, create)
+	if unknownNamespace(err) {
+		return nil, noRepo(name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	c.t.part = c.t.repoAt(name, tag)
+	return c, nil
+}
+
+func noRepo(name string) error {
+	return core.RefRefused{Repo: name, Failures: []core.RefFailure{{Change: -1, Reason: core.RefRepoNotFound}}}
+}
+
+// CreateRepo makes a repository.
+func (rs *refService) CreateRepo(ctx context.Context, in *pb.CreateRepoRequest) (*pb.CreateRepoResponse, error) {
+	config, fact := repoConfig(in.GetConfig())
+	if fact != nil {
+		return nil, within("config", fact)
+	}
+	request, fact := requestID(in.GetRequestId())
+	if fact != nil {
+		return nil, fact
+	}
+	c, err := rs.beginRepo(ctx, in.GetName(), in.GetTag(), true)
+	if err != nil {
+		return nil, err
+	}
+	op := &core.RepoCreate{Name: in.GetName(), Tag: in.GetTag(), Branch: in.GetDefaultBranch(), Config: config}
+	if op.ID = core.RepoID(request); op.ID.IsZero() { // a repetition finds the repository by its id
+		c.t.rand.Fill(op.ID[:])
+	}
+	r, at, err := c.proposeOp(ctx, op)
+	if err != nil {
+		return nil, err
+	}
+	info, _, err := rs.s.o.Refs.Repo(ctx, c.t.part, op.Name, core.ReadOptions{MinIndex: at.Index, Stale: true})
+	if err != nil {
+		return nil, err
+	}
+	return &pb.CreateRepoResponse{Repo: showRepo(&info), Replayed: r.Replayed, At: showAt(at)}, nil
+}
+
+func requestID(id []byte) (core.RequestID, core.Fact) {
+	switch {
+	case len(id) == 0:
+		return core.RequestID{}, nil
+	case len(id) != requestIDBytes || bytes.Equal(id, make([]byte, requestIDBytes)):
+		return core.RequestID{}, invalid("request_id", "is 16 random bytes")
+	}
+	return core.RequestID(id), nil
+}
+
+func readOptions(minIndex uint64, stale bool) core.ReadOptions {
+	return core.ReadOptions{MinIndex: minIndex, Stale: stale}
+}
+
+// GetRepo reads a repository.
+func (rs *refService) GetRepo(ctx context.Context, in *pb.GetRepoRequest) (*pb.GetRepoResponse, error) {
+	c, err := rs.beginRepo(ctx, in.GetName(), in.GetTag(), false)
+	if err != nil {
+		return nil, err
+	}
+	info, at, err := rs.s.o.Refs.Repo(ctx, c.t.part, in.GetName(), readOptions(in.GetMinIndex(), in.GetStale()))
+	if err != nil {
+		return nil, err
+	}
+	return &pb.GetRepoResponse{Repo: showRepo(&info), At: showAt(at)}, nil
+}
+
+// ListRepos reads a page of repositories, by partition and name.
+func (rs *refService) ListRepos(ctx context.Context, in *pb.ListReposRequest) (*pb.ListReposResponse, error) {
+	if rs.s.o.Refs == nil {
+		return nil, core.NotFound{Kind: "service", ID: "refs"}
+	}
+	limit, fact := rs.s.page(in.GetLimit())
+	if fact != nil {
+		return nil, fact
+	}
+	cursor, fact := readCursor(in.GetCursor())
+	if fact != nil {
+		return nil, fact
+	}
+	c, err := rs.s.begin(ctx, false)
+	if unknownNamespace(err) {
+		return &pb.ListReposResponse{At: showAt(core.At{})}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	place, after := 0, ""
+	if len(cursor) > 0 {
+		if len(cursor) < 2 {
+			return nil, invalid("cursor", "is none that a page ended with")
+		}
+		place, after = int(cursor[0])<<8|int(cursor[1]), string(cursor[2:])
+	}
+	out := &pb.ListReposResponse{At: showAt(core.At{})}
+	for ; place < max(c.t.parts, 1); place, after = place+1, "" {
+		list, at, err := rs.s.o.Refs.Repos(ctx, c.t.in(place), after, limit-len(out.Repos), in.GetDeleted(), core.ReadOptions{})
+		if err != nil {
+			return nil, err
+		}
+		for i := range list {
+			out.Repos = append(out.Repos, showRepo(&list[i]))
+		}
+		out.At = showAt(at)
+		if len(out.Repos) == limit {
+			if !in.GetDeleted() {
+				out.Cursor = showCursor(append([]byte{byte(place >> 8), byte(place)}, list[len(list)-1].Name...))
+			}
+			break
+		}
+	}
+	return out, nil
+}
+
+// UpdateRepo replaces the settings of a repository.
+func (rs *refService) UpdateRepo(ctx context.Context, in *pb.UpdateRepoRequest) (*pb.UpdateRepoResponse, error) {
+	version, fact := ifVersion(in.IfVersion)
+	if fact != nil {
+		return nil, fact
+	}
+	config, fact := repoConfig(in.GetConfig())
+	if fact != nil {
+		return nil, within("config", fact)
+	}
+	c, err := rs.beginRepo(ctx, in.GetName(), in.GetTag(), false)
+	if err != nil {
+		return nil, err
+	}
+	op := &core.RepoSet{Name: in.GetName(), Branch: in.GetDefaultBranch(), Config: config, IfVersion: version}
+	r, at, err := c.proposeOp(ctx, op)
+	if err != nil {
+		return nil, err
+	}
+	return &pb.UpdateRepoResponse{Version: r.Version, At: showAt(at)}, nil
+}
+
+// DeleteRepo frees the name of a repository, which can be brought back for a while.
+func (rs *refService) DeleteRepo(ctx context.Context, in *pb.DeleteRepoRequest) (*pb.DeleteRepoResponse, error) {
+	version, fact := ifVersion(in.IfVersion)
+	if fact != nil {
+		return nil, fact
+	}
+	c, err := rs.beginRepo(ctx, in.GetName(), in.GetTag(), false)
+	if err != nil {
+		return nil, err
+	}
+	r, at, err := c.proposeOp(ctx, &core.RepoDelete{Name: in.GetName(), IfVersion: version})
+	if err != nil {
+		return nil, err
+	}
+	return &pb.DeleteRepoResponse{Id: r.Refs.Repo.String(), At: showAt(at)}, nil
+}
+
+// UndeleteRepo brings a repository back.
+func (rs *refService) UndeleteRepo(ctx context.Context, in *pb.UndeleteRepoRequest) (*pb.UndeleteRepoResponse, error) {
+	op := &core.RepoUndelete{Name: in.GetName()}
+	if in.GetId() != "" {
+		id, err := core.ParseRepoID(in.GetId())
+		if err != nil {
+			return nil, invalid("id", core.ErrRepoID.Error())
+		}
+		op.ID = id
+	}
+	c, err := rs.beginRepo(ctx, in.GetName(), in.GetTag(), false)
+	if err != nil {
+		return nil, err
+	}
+	r, at, err := c.proposeOp(ctx, op)
+	if err != nil {
+		return nil, err
+	}
+	return &pb.UndeleteRepoResponse{Id: r.Refs.Repo.String(), At: showAt(at)}, nil
+}
+
+func (c *call) refAdmin() bool { return c.who.Scopes.Has(auth.RefAdmin) }
+
+// GetRef reads one ref. A hidden one is not there.
+func (rs *refService) GetRef(ctx context.Context, in *pb.GetRefRequest) (*pb.GetRefResponse, error) {
+	if rule := core.CheckRefName(in.GetName()); rule != "" {
+		return nil, badRefName(in.GetRepo(), in.GetName(), rule)
+	}
+	c, err := rs.beginRepo(ctx, in.GetRepo(), in.GetTag(), false)
+	if err != nil {
+		return nil, err
+	}
+	info, refs, at, err := rs.s.o.Refs.Refs(
+		ctx, c.t.part, in.GetRepo(), []string{in.GetName()}, in.GetPeel(), readOptions(in.GetMinIndex(), in.GetStale()))
+	if err != nil {
+		return nil, err
+	}
+	if refs[0].Name == "" || !c.refAdmin() && rs.s.o.Refs.RefHidden(&info, in.GetName()) {
+		f := core.RefFailure{Change: -1, Reason: core.RefNotFound, Name: in.GetName()}
+		return nil, core.RefRefused{Repo: in.GetRepo(), Failures: []core.RefFailure{f}}
+	}
+	return &pb.GetRefResponse{Ref: showRef(&refs[0]), Rev: info.Stats.Rev, At: showAt(at)}, nil
+}
+
+func badRefName(repo, name, rule string) error {
+	f := core.RefFailure{Change: -1, Reason: core.RefBadName, Name: name, Other: rule}
+	return core.RefRefused{Repo: repo, Failures: []core.RefFailure{f}}
+}
+
+// maxRefNames bounds the names of one read: they are read while Apply waits.
+const maxRefNames = 1000
+
+// BatchGetRefs reads several refs of one instant.
+func (rs *refService) BatchGetRefs(ctx context.Context, in *pb.BatchGetRefsRequest) (*pb.BatchGetRefsResponse, error) {
+	switch {
+	case len(in.GetNames()) == 0:
+		return nil, invalid("names", "is empty")
+	case len(in.GetNames()) > maxRefNames:
+		return nil, tooLarge("names", "ref_names", maxRefNames)
+	}
+	c, err := rs.beginRepo(ctx, in.GetRepo(), in.GetTag(), false)
+	if err != nil {
+		return nil, err
+	}
+	info, refs, at, err := rs.s.o.Refs.Refs(
+		ctx, c.t.part, in.GetRepo(), in.GetNames(), in.GetPeel(), readOptions(in.GetMinIndex(), in.GetStale()))
+	if err != nil {
+		return nil, err
+	}
+	out := &pb.BatchGetRefsResponse{Refs: make([]*pb.Ref, len(refs)), Rev: info.Stats.Rev, At: showAt(at)}
+	for i := range refs {
+		if refs[i].Name == "" || !c.refAdmin() && rs.s.o.Refs.RefHidden(&info, refs[i].Name) {
+			refs[i] = core.Ref{Name: in.GetNames()[i]}
+		}
+		out.Refs[i] = showRef(&refs[i])
+	}
+	return out, nil
+}
+
+// Bounds of a frame of a list.
+const (
+	listRefs  = 1000
+	listBytes = 256 * kib
+)
+
+// listing is a query as it was asked for.
+type listing struct {
+	q        core.RefQuery
+	pointsAt core.ObjectID
+	limit    int
+}
+
+func (rs *refService) listing(c *call, in *pb.ListRefsRequest) (l listing, fact core.Fact) {
+	const maxGlobs = 64
+	switch {
+	case len(in.GetPrefix()) > core.MaxRefName:
+		return l, tooLarge("prefix", "ref_name_bytes", core.MaxRefName)
+	case len(in.GetAfter()) > core.MaxRefName:
+		return l, tooLarge("after", "ref_name_bytes", core.MaxRefName)
+	case len(in.GetGlobs()) > maxGlobs:
+		return l, tooLarge("globs", "ref_globs", maxGlobs)
+	}
+	for i, glob := range in.GetGlobs() {
+		if len(glob) > core.MaxRefName {
+			return l, tooLarge(item("globs", i), "ref_name_bytes", core.MaxRefName)
+		}
+	}
+	l.q = core.RefQuery{
+		Repo: in.GetRepo(), Prefix: in.GetPrefix(), Globs: in.GetGlobs(), After: in.GetAfter(), Admin: c.refAdmin(),
+	}
+	l.limit = int(in.GetLimit())
+	if l.pointsAt, fact = objectID("points_at", in.GetPointsAt()); l.pointsAt.IsZero() {
+		l.q.Limit = l.limit
+	}
+	return l, fact
+}
+
+// errEnough ends a list that is long enough.
+var errEnough = core.Invalid{Field: "limit", Reason: "enough"}
+
+// each calls fn for the refs of a listing.
+func (rs *refService) each(ctx context.Context, c *call, l listing, o core.ReadOptions, begin func(core.RepoInfo, core.At) error, fn func(*core.Ref) error) error {
+	n := 0
+	err := rs.s.o.Refs.EachRef(ctx, c.t.part, l.q, o, begin, func(r core.Ref) error {
+		if !l.pointsAt.IsZero() && r.ID != l.pointsAt && r.Peeled != l.pointsAt {
+			return nil
+		}
+		if err := fn(&r); err != nil {
+			return err
+		}
+		if n++; n == l.limit {
+			return errEnough
+		}
+		return nil
+	})
+	if f, ok := err.(core.Invalid); ok && f == errEnough {
+		return nil
+	}
+	return err
+}
+
+// ListRefs streams the refs of one instant.
+func (rs *refService) ListRefs(in *pb.ListRefsRequest, ss grpc.ServerStreamingServer[pb.ListRefsResponse]) error {
+	c, err := rs.beginRepo(ss.Context(), in.GetRepo(), in.GetTag(), false)
+	if err != nil {
+		return err
+	}
+	l, fact := rs.listing(c, in)
+	if fact != nil {
+		return fact
+	}
+	ctx, cancel := context.WithTimeout(ss.Context(), listWait)
+	defer cancel()
+	frame, size, first := &pb.ListRefsResponse{}, 0, true
+	flush := func() error {
+		if err := ctx.Err(); err != nil {
+			return factOf(err, false)
+		}
+		err := ss.Send(frame)
+		frame, size, first = &pb.ListRefsResponse{Rev: frame.GetRev()}, 0, false
+		return err
+	}
+	err = rs.each(ctx, c, l, readOptions(in.GetMinIndex(), in.GetStale()), func(info core.RepoInfo, at core.At) error {
+		frame.Rev, frame.At = info.Stats.Rev, showAt(at)
+		return nil
+	}, func(r *core.Ref) error {
+		frame.Refs = append(frame.Refs, showRef(r))
+		if size += 120 + len(r.Name) + len(r.Target); len(frame.Refs) >= listRefs || size >= listBytes {
+			return flush()
+		}
+		return nil
+	})
+	if err == nil && (first || len(frame.GetRefs()) > 0) {
+		err = flush()
+	}
+	return err
+}
+
+// UpdateRefs applies a transaction.
+func (rs *refService) UpdateRefs(ctx context.Context, in *pb.UpdateRefsRequest) (*pb.UpdateRefsResponse, error) {
+	c, err := rs.beginRepo(ctx, in.GetRepo(), in.GetTag(), false)
+	if err != nil {
+		return nil, err
+	}
+	op := &core.RefTxn{
+		Repo: in.GetRepo(), Tag: in.GetTag(), Message: in.GetMessage(), Partial: in.GetAllowPartial(), Via: core.ViaAPI,
+	}
+	if fact := c.t.refChanges(op, in.GetChanges()); fact != nil {
+		return nil, fact
+	}
+	c.t.allow(op)
+	commit := core.Commit{Partition: c.t.part, Principal: c.who.Name, Ops: []core.Op{op}}
+	var fact core.Fact
+	if commit.RequestID, fact = requestID(in.GetRequestId()); fact != nil {
+		return nil, fact
+	}
+	if commit.Conditions, fact = c.t.conditions(in.GetConditions()); fact != nil {
+		return nil, fact
+	}
+	for i, check := range commit.Conditions {
+		if c.t.partOfKey(check.Key) != c.t.part {
+			return nil, belongs(item("conditions", i)+".key", int(c.t.partOfKey(check.Key).Index))
+		}
+	}
+	if op.Partial && len(commit.Conditions) > 0 {
+		return nil, invalid("allow_partial", "cannot be given beside conditions")
+	}
+	if fact := c.t.encoded(&commit); fact != nil {
+		return nil, fact
+	}
+	if err := rs.s.refFacts(ctx, c.t.part, op, nil); err != nil {
+		return nil, err
+	}
+	p, err := c.propose(ctx, commit)
+	if err != nil {
+		return nil, err
+	}
+	r := p.Results[0]
+	if r.Refusal != nil {
+		return nil, r.Refusal.Fact
+	}
+	a := r.Ops[0].Refs
+	return &pb.UpdateRefsResponse{
+		Results: showChanged(a), Rev: a.Rev, Replayed: r.Replayed, At: showAt(atOf(r, p.At)),
+	}, nil
+}
+
+// ReadReflog reads the log of a ref, deleted or not.
+func (rs *refService) ReadReflog(ctx context.Context, in *pb.ReadReflogRequest) (*pb.ReadReflogResponse, error) {
+	if rule := core.CheckRefName(in.GetName()); rule != "" {
+		return nil, badRefName(in.GetRepo(), in.GetName(), rule)
+	}
+	limit, fact := rs.s.page(in.GetLimit())
+	if fact != nil {
+		return nil, fact
+	}
+	before, fact := logCursor(in.GetCursor())
+	if fact != nil {
+		return nil, fact
+	}
+	one := in.N != nil || in.GetTime() != nil
+	if in.N != nil && in.GetTime() != nil {
+		return nil, invalid("time", "is given beside n")
+	}
+	read := limit
+	if one {
+		read = maxLogRead
+	}
+	c, err := rs.beginRepo(ctx, in.GetRepo(), in.GetTag(), false)
+	if err != nil {
+		return nil, err
+	}
+	info, list, at, err := rs.s.o.Refs.RefLog(
+		ctx, c.t.part, in.GetRepo(), in.GetName(), before, read, readOptions(in.GetMinIndex(), in.GetStale()))
+	if err != nil {
+		return nil, err
+	}
+	if !c.refAdmin() && rs.s.o.Refs.RefHidden(&info, in.GetName()) {
+		list = nil
+	}
+	if one {
+		if list = oneOf(in, list); list == nil {
+			f := core.RefFailure{Change: -1, Reason: core.RefNotFound, Name: in.GetName()}
+			return nil, core.RefRefused{Repo: in.GetRepo(), Failures: []core.RefFailure{f}}
+		}
+	}
+	out := &pb.ReadReflogResponse{Entries: make([]*pb.RefLogEntry, len(list)), At: showAt(at)}
+	for i := range list {
+		out.Entries[i] = showRefLog(&list[i])
+	}
+	if !one && len(list) == limit {
+		out.Cursor = showLogCursor(list[limit-1].Seq)
+	}
+	return out, nil
+}
+
+// maxLogRead is the longest log there is.
+const maxLogRead = 10_000
+
+// oneOf picks name@{n} or name@{time}.
+func oneOf(in *pb.ReadReflogRequest, list []core.RefLog) []core.RefLog {
+	if in.N != nil {
+		if n := int(in.GetN()); n < len(list) {
+			return list[n : n+1]
+		}
+		return nil
+	}
+	until := core.ShardTimeOf(in.GetTime().AsTime())
+	for i := range list {
+		if list[i].Stamp <= until {
+			return list[i : i+1]
+		}
+	}
+	return nil
+}
+
+func logCursor(s string) (before uint64, fact core.Fact) {
+	b, fact := readCursor(s)
+	if fact != nil || len(b) == 0 {
+		return 0, fact
+	}
+	if len(b) > 8 {
+		return 0, invalid("cursor", "is none that a page ended with")
+	}
+	for _, c := range b {
+		before = before<<8 | uint64(c)
+	}
+	return before, nil
+}
+
+func showLogCursor(seq uint64) string {
+	b := make([]byte, 8)
+	for i := range b {
+		b[i] = byte(seq >> (56 - 8*i))
+	}
+	return showCursor(b)
+}

@@ -1,0 +1,429 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/core"
+)
+
+const (
+	// sessionFlight is how many transactions of a stream are under way at once: as many answers as are kept of a session.
+	sessionFlight = 64
+	// loadFlight is the same of frames that load refs, which are large.
+	loadFlight = 16
+	// loadChanges bounds one of those.
+	loadChanges = 1000
+	// transactionBytes bounds the changes of a transaction that is being put together.
+	transactionBytes = 4 << 20
+	// listWait bounds how long a list may hold the state that it reads.
+	listWait = 10 * time.Minute
+	// infoAge is how old the settings may be by which a stream looks for facts: Apply refuses what was not looked for.
+	infoAge = 5 * time.Second
+)
+
+// refStream is what sessions and loads have in common: one repository, commits numbered from 1, a bounded number of them
+// under way, and one goroutine that answers.
+type refStream struct {
+	rs      *refService
+	c       *call
+	ctx     context.Context
+	repo    string
+	tag     string
+	session core.SessionID
+
+	info core.RepoInfo // as of read, by the boot clock
+	read time.Duration
+	old  atomic.Bool // something was refused: the settings may have changed
+
+	flight  chan struct{} // a place for each commit under way
+	answers chan refAnswer
+}
+
+// refAnswer is the end of one commit.
+type refAnswer struct {
+	number uint64
+	fact   error // it was not proposed for this, but its number was used up
+	p      core.Proposed
+}
+
+func (rs *refService) openStream(ctx context.Context, repo, tag string, session []byte, flight int) (*refStream, uint64, core.At, error) {
+	c, err := rs.beginRepo(ctx, repo, tag, false)
+	if err != nil {
+		return nil, 0, core.At{}, err
+	}
+	id, fact := requestID(session)
+	if fact != nil || id == (core.RequestID{}) {
+		return nil, 0, core.At{}, invalid("session", "is 16 random bytes")
+	}
+	st := &refStream{
+		rs: rs, c: c, ctx: ctx, repo: repo, tag: tag, session: core.SessionID(id),
+		flight: make(chan struct{}, flight), answers: make(chan refAnswer, flight),
+	}
+	if st.info, _, err = rs.s.o.Refs.Repo(ctx, c.t.part, repo, core.ReadOptions{}); err != nil {
+		return nil, 0, core.At{}, err
+	}
+	st.read = rs.s.o.Clock.Boot()
+	applied, at, err := rs.s.o.Refs.RefSeq(ctx, c.t.part, st.session)
+	return st, applied, at, err
+}
+
+// transact proposes a transaction under its number, when there is room. What the edge itself refuses takes its number
+// too, so that those after it are no gap.
+func (st *refStream) transact(number uint64, op *core.RefTxn, fact error) error {
+	if number == 0 {
+		return invalid("number", "counts from 1")
+	}
+	if err := st.enter(); err != nil {
+		return err
+	}
+	commit := core.Commit{Partition: st.c.t.part, Principal: st.c.who.Name, Session: st.session, Seq: number}
+	if fact == nil {
+		fact = st.facts(op)
+	}
+	if fact == nil {
+		commit.Ops = []core.Op{op}
+		if f := st.c.t.encoded(&commit); f != nil {
+			fact, commit.Ops = f, nil
+		}
+	}
+	st.rs.s.o.Backend.Propose(commit.Partition, []core.Commit{commit}, func(p core.Proposed) {
+		st.answers <- refAnswer{number, fact, p}
+	})
+	return nil
+}
+
+// enter takes a place among the commits under way.
+func (st *refStream) enter() error {
+	select {
+	case st.flight <- struct{}{}:
+		return nil
+	case <-st.ctx.Done():
+		return st.ctx.Err()
+	}
+}
+
+func (st *refStream) facts(op *core.RefTxn) error {
+	now := st.rs.s.o.Clock.Boot()
+	if st.old.Load() || now-st.read > infoAge {
+		info, _, err := st.rs.s.o.Refs.Repo(st.ctx, st.c.t.part, st.repo, core.ReadOptions{Stale: true})
+		if err != nil {
+			return err
+		}
+		st.info, st.read = info, now
+		st.old.Store(false)
+	}
+	op.Repo, op.Tag, op.Via = st.repo, st.tag, core.ViaAPI
+	st.c.t.allow(op)
+	ctx, cancel := context.WithTimeout(st.ctx, lookupWait)
+	defer cancel()
+	if err := st.rs.s.refFacts(ctx, st.c.t.part, op, &st.info); err != nil {
+		return factOf(err, false)
+	}
+	return nil
+}
+
+// outcome turns an answer into the transaction's result, or why there is none.
+func (a *refAnswer) outcome() (*core.RefsAnswer, core.Result, error) {
+	if a.p.Err != nil {
+		return nil, core.Result{}, a.p.Err
+	}
+	if len(a.p.Results) != 1 {
+		return nil, core.Result{}, errResults
+	}
+	r := a.p.Results[0]
+	switch {
+	case r.Refusal != nil:
+		return nil, r, r.Refusal.Fact
+	case a.fact != nil:
+		return nil, r, a.fact
+	case len(r.Ops) == 0:
+		return nil, r, core.Invalid{Field: "number", Reason: "refused_before", Message: "was refused when it came first"}
+	}
+	return r.Ops[0].Refs, r, nil
+}
+
+// serve runs the reader beside the writer until both are done. end is the reader's error, nil at a clean end: then what
+// is under way is answered first.
+func (st *refStream) serve(read func() error, send func(refAnswer) error) error {
+	done := make(chan error, 1)
+	st.rs.s.work.Add(1)
+	go func() {
+		defer st.rs.s.work.Done()
+		done <- read()
+	}()
+	var ended bool
+	var cause error
+	stop := st.rs.s.life.Done()
+	for {
+		if ended && (cause != nil || len(st.flight) == 0) {
+			return cause
+		}
+		select {
+		case a := <-st.answers:
+			err := send(a)
+			<-st.flight
+			if err != nil {
+				return err
+			}
+		case cause = <-done:
+			ended = true
+		case <-stop:
+			return core.Unavailable{Reason: "stopping"}
+		case <-st.ctx.Done():
+			return factOf(st.ctx.Err(), true)
+		}
+	}
+}
+
+// Session serves transactions of one repository one after another.
+func (rs *refService) Session(ss grpc.BidiStreamingServer[pb.RefSessionRequest, pb.RefSessionResponse]) error {
+	first, err := recvFrame[pb.RefSessionRequest](rs.s, ss)
+	if err != nil {
+		return eof(err)
+	}
+	open := first.GetOpen()
+	if open == nil {
+		return outOfTurn("opened", "not open")
+	}
+	ctx, cancel := context.WithCancel(ss.Context())
+	defer cancel()
+	st, applied, at, err := rs.openStream(ctx, open.GetRepo(), open.GetTag(), open.GetSession(), sessionFlight)
+	if err != nil {
+		return err
+	}
+	if err := ss.Send(&pb.RefSessionResponse{Applied: applied, Rev: st.info.Stats.Rev, At: showAt(at)}); err != nil {
+		return err
+	}
+	se := &refSession{st: st}
+	return st.serve(func() error {
+		for {
+			in, err := recvFrame[pb.RefSessionRequest](rs.s, ss)
+			if err != nil {
+				return eof(err)
+			}
+			if err := se.frame(in); err != nil {
+				return err
+			}
+		}
+	}, func(a refAnswer) error { return ss.Send(se.answer(a)) })
+}
+
+// eof turns the end of a client's side into a clean end.
+func eof(err error) error {
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}
+
+// message is a pointer to a T of the contract.
+type message[T any] interface {
+	*T
+	proto.Message
+}
+
+// recvFrame receives one frame of a stream, within the limit of a message and without unknown fields.
+func recvFrame[T any, M message[T]](s *Server, ss grpc.ServerStream) (M, error) {
+	m := M(new(T))
+	if err := s.receive(ss, m); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// refSession puts transactions together. The reader alone uses it.
+type refSession struct {
+	st      *refStream
+	started bool
+	op      *core.RefTxn // while started
+	size    int
+	failed  error // sticks until abort or commit
+}
+
+func (se *refSession) frame(in *pb.RefSessionRequest) error {
+	switch f := in.GetFrame().(type) {
+	case *pb.RefSessionRequest_Txn:
+		if se.started || se.failed != nil {
+			err := se.failed
+			if err == nil {
+				err = outOfTurn("idle", "started")
+			}
+			return se.st.transact(f.Txn.GetNumber(), nil, err)
+		}
+		op := &core.RefTxn{Message: f.Txn.GetMessage()}
+		return se.st.transact(f.Txn.GetNumber(), op, asError(se.st.c.t.refChanges(op, f.Txn.GetChanges())))
+	case *pb.RefSessionRequest_Start:
+		if se.started {
+			se.fail(outOfTurn("idle", "started"))
+			return nil
+		}
+		se.started, se.op, se.size = true, &core.RefTxn{}, 0
+	case *pb.RefSessionRequest_Ops:
+		se.add(f.Ops.GetChanges())
+	case *pb.RefSessionRequest_Commit:
+		return se.commit(f.Commit)
+	case *pb.RefSessionRequest_Abort:
+		se.reset()
+		se.failed = nil
+		if err := se.st.enter(); err != nil {
+			return err
+		}
+		se.st.answers <- refAnswer{}
+	default:
+		return outOfTurn("opened", "open already")
+	}
+	return nil
+}
+
+// asError keeps a nil fact from looking like an error.
+func asError(f core.Fact) error {
+	if f == nil {
+		return nil
+	}
+	return f
+}
+
+func (se *refSession) reset() { se.started, se.op, se.size = false, nil, 0 }
+
+func (se *refSession) fail(err error) {
+	if se.failed == nil {
+		se.failed = err
+	}
+}
+
+func (se *refSession) add(in []*pb.RefChange) {
+	switch {
+	case se.failed != nil:
+		return
+	case !se.started:
+		se.fail(outOfTurn("started", "idle"))
+		return
+	}
+	for _, c := range in {
+		se.size += 100 + len(c.GetName()) + len(c.GetTarget()) + len(c.GetMessage())
+	}
+	if se.size > transactionBytes {
+		se.fail(tooLarge("changes", "ref_transaction_bytes", transactionBytes))
+		return
+	}
+	if fact := se.st.c.t.refChanges(se.op, in); fact != nil {
+		se.fail(fact)
+	}
+}
+
+func (se *refSession) commit(in *pb.RefSessionCommit) error {
+	op, err := se.op, se.failed
+	if err == nil && !se.started {
+		err = outOfTurn("started", "idle")
+		se.fail(err)
+	}
+	if err == nil {
+		op.Message = in.GetMessage()
+		err = asError(refMessage("message", op.Message))
+	}
+	if err == nil && len(op.Changes) == 0 {
+		err = invalid("changes", "is empty")
+	}
+	se.reset()
+	return se.st.transact(in.GetNumber(), op, err)
+}
+
+func (se *refSession) answer(a refAnswer) *pb.RefSessionResponse {
+	if a.number == 0 {
+		return &pb.RefSessionResponse{}
+	}
+	out := &pb.RefSessionResponse{Number: a.number}
+	got, r, err := a.outcome()
+	if err != nil {
+		out.Error, out.Failures = se.st.showRefusal(err)
+		return out
+	}
+	out.Results, out.Rev, out.Replayed, out.At = showChanged(got), got.Rev, r.Replayed, showAt(atOf(r, a.p.At))
+	return out
+}
+
+// showRefusal shows an error, and apart from it all changes that failed: an answer of a stream has room for them.
+func (st *refStream) showRefusal(err error) (*pb.Error, []*pb.Failure) {
+	e := st.rs.s.wire("RefService", factOf(err, true), false)
+	f, ok := errors.AsType[core.RefRefused](err)
+	if !ok {
+		return e, nil
+	}
+	st.old.Store(true)
+	e.Failures = nil
+	all := make([]*pb.Failure, len(f.Failures))
+	for i := range f.Failures {
+		all[i] = showFailure(&f.Failures[i])
+	}
+	return e, all
+}
+
+// LoadRefs takes many refs, frame by frame; each change stands alone.
+func (rs *refService) LoadRefs(ss grpc.BidiStreamingServer[pb.LoadRefsRequest, pb.LoadRefsResponse]) error {
+	first, err := recvFrame[pb.LoadRefsRequest](rs.s, ss)
+	if err != nil {
+		return eof(err)
+	}
+	ctx, cancel := context.WithCancel(ss.Context())
+	defer cancel()
+	st, applied, at, err := rs.openStream(ctx, first.GetRepo(), first.GetTag(), first.GetSession(), loadFlight)
+	if err != nil {
+		return err
+	}
+	if err := ss.Send(&pb.LoadRefsResponse{Applied: applied, Rev: st.info.Stats.Rev, At: showAt(at)}); err != nil {
+		return err
+	}
+	return st.serve(func() error {
+		for in := first; ; {
+			if err := st.load(in); err != nil {
+				return err
+			}
+			if in, err = recvFrame[pb.LoadRefsRequest](rs.s, ss); err != nil {
+				return eof(err)
+			}
+		}
+	}, func(a refAnswer) error { return ss.Send(st.loaded(a)) })
+}
+
+// load proposes one frame of a load. One that only asks has its answer already.
+func (st *refStream) load(in *pb.LoadRefsRequest) error {
+	if in.GetNumber() == 0 && len(in.GetChanges()) == 0 {
+		return nil
+	}
+	op := &core.RefTxn{Message: in.GetMessage(), Partial: true}
+	fact := core.Fact(nil)
+	if len(in.GetChanges()) > loadChanges {
+		fact = tooLarge("changes", "load_changes", loadChanges)
+	} else {
+		fact = st.c.t.refChanges(op, in.GetChanges())
+	}
+	return st.transact(in.GetNumber(), op, asError(fact))
+}
+
+func (st *refStream) loaded(a refAnswer) *pb.LoadRefsResponse {
+	out := &pb.LoadRefsResponse{Number: a.number}
+	got, r, err := a.outcome()
+	if err != nil {
+		out.Error, _ = st.showRefusal(err)
+		return out
+	}
+	out.Rev, out.At = got.Rev, showAt(atOf(r, a.p.At))
+	for i := range got.Changes {
+		c := &got.Changes[i]
+		switch {
+		case c.Failure != nil && len(out.Failures) < core.MaxRefFailures:
+			out.Failures = append(out.Failures, showFailure(c.Failure))
+		case c.Failure == nil && c.Old != c.New:
+			out.Changed++
+		}
+	}
+	return out
+}

@@ -1,0 +1,236 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"path/filepath"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/env"
+	"github.com/millrace/millrace/internal/errs"
+	"github.com/millrace/millrace/internal/githttp"
+	"github.com/millrace/millrace/internal/gitobj"
+	"github.com/millrace/millrace/internal/node"
+)
+
+// gitTypesShare is the part of the memory that types of objects which were looked up may take: a thirty-second, and at most
+// 64 MiB.
+const gitTypesShare = 32
+
+// openGit opens the directory of repositories. It asks the node what they hold only later.
+func (r *Running) openGit(ctx context.Context, fs env.FS) (err error) {
+	r.objects, err = gitobj.Open(ctx, gitobj.Options{
+		FS: fs, Exec: env.SystemExec{}, Clock: r.o.Clock, Rand: r.o.Rand, Dir: filepath.Join(r.o.Dir, "git"), Git: r.o.Git,
+		Manifests: manifests{r.node}, Logger: r.o.Logger, Reserve: uint64(r.o.Reserve),
+		CacheBytes: min(r.o.Memory/gitTypesShare, 64<<20),
+	})
+	if err != nil {
+		return err
+	}
+	r.git = githttp.New(githttp.Options{
+		Backend: gitBackend{r.node}, Objects: gitObjects{r.objects, r.node, len(r.o.Cluster.Peers) > 1}, Auth: r.o.Tokens,
+		Clock: r.o.Clock, Rand: r.o.Rand, Logger: r.o.Logger, Version: r.o.Version,
+	})
+	return nil
+}
+
+// manifests reads from the node which packs repositories have.
+type manifests struct{ n *node.Node }
+
+func (m manifests) Packs(ctx context.Context, at gitobj.Place) ([]core.PackLine, bool, error) {
+	return m.n.Packs(ctx, at.Partition, at.Repo)
+}
+
+func (m manifests) Now(p core.Partition) core.ShardTime { return m.n.Now(p) }
+
+// objectsOf looks objects up for commits that do not come by git.
+type objectsOf struct {
+	a *gitobj.Area
+	n *node.Node
+}
+
+func (o objectsOf) place(p core.Partition, repo core.RepoID) (gitobj.Place, error) {
+	shard, ok := o.n.ShardOf(p)
+	if !ok {
+		return gitobj.Place{}, core.NotFound{Kind: "namespace"}
+	}
+	return gitobj.Place{Shard: shard, Partition: p, Repo: repo}, nil
+}
+
+// Lookup returns the type of an object and what a tag finally points to.
+func (o objectsOf) Lookup(ctx context.Context, p core.Partition, repo core.RepoID, id core.ObjectID) (core.ObjectType, core.ObjectID, error) {
+	at, err := o.place(p, repo)
+	if err != nil {
+		return core.ObjectMissing, core.ObjectID{}, err
+	}
+	t, peeled, err := o.a.Lookup(ctx, at, id)
+	return t, peeled, gitError(err)
+}
+
+// Ancestry tells whether a commit descends from another.
+func (o objectsOf) Ancestry(ctx context.Context, p core.Partition, repo core.RepoID, from, to core.ObjectID) (core.Ancestry, error) {
+	at, err := o.place(p, repo)
+	if err != nil {
+		return core.AncestryUnknown, err
+	}
+	a, err := o.a.Ancestry(ctx, at, p.Tenant, from, to)
+	return a, gitError(err)
+}
+
+// gitError turns an error of the objects into one that edges know.
+func gitError(err error) error {
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, gitobj.ErrNoGit) {
+		return core.Unavailable{Reason: "git_unavailable"}
+	}
+	if d, ok := errors.AsType[*gitobj.DamagedError](err); ok {
+		return errs.Corruptf("%v", d)
+	}
+	if f, ok := errors.AsType[*gitobj.FailedError](err); ok {
+		return &githttp.RefusedPack{Line: f.Error()}
+	}
+	if b, ok := errors.AsType[*gitobj.BodyError](err); ok {
+		return b.Err
+	}
+	return err
+}
+
+// gitBackend is the node as git's edge needs it.
+type gitBackend struct{ n *node.Node }
+
+// Repo finds a repository: in the partition of its name or, if it was placed by a tag, in another.
+func (b gitBackend) Repo(ctx context.Context, tenant, namespace, name string) (githttp.Repo, error) {
+	ns, err := b.n.Namespace(ctx, tenant, namespace, false)
+	if err != nil {
+		return githttp.Repo{}, err
+	}
+	first := int(core.PlaceRepo(name, "", len(ns.Partitions)))
+	for i := range ns.Partitions {
+		at := ns.Partitions[(first+i)%len(ns.Partitions)]
+		info, _, err := b.n.Repo(ctx, at.Partition, name, core.ReadOptions{})
+		if _, refused := errors.AsType[core.RefRefused](err); refused {
+			continue
+		}
+		return githttp.Repo{RepoInfo: info, Place: githttp.Place{Shard: at.Shard, Partition: at.Partition, Repo: info.ID}}, err
+	}
+	return githttp.Repo{}, core.NotFound{Kind: "repository", ID: name}
+}
+
+// Refs reads refs, resolved.
+func (b gitBackend) Refs(ctx context.Context, at githttp.Repo, q githttp.RefQuery, begin func(core.RepoInfo) error, fn func(core.Ref) error) error {
+	query := core.RefQuery{Repo: at.Name, Prefix: q.Prefix, Limit: q.Limit, Admin: q.Admin}
+	return b.n.ResolvedRefs(ctx, at.Place.Partition, query, core.ReadOptions{}, func(info core.RepoInfo, _ core.At) error {
+		if info.ID != at.ID {
+			return core.NotFound{Kind: "repository", ID: at.Name}
+		}
+		return begin(info)
+	}, fn)
+}
+
+// Ref reads some refs.
+func (b gitBackend) Ref(ctx context.Context, at githttp.Repo, names []string) (core.RepoInfo, []core.Ref, error) {
+	info, refs, _, err := b.n.Refs(ctx, at.Place.Partition, at.Name, names, true, core.ReadOptions{})
+	return info, refs, err
+}
+
+// Hidden reports whether settings hide a ref.
+func (b gitBackend) Hidden(info *core.RepoInfo, name string) bool { return b.n.RefHidden(info, name) }
+
+// Commit proposes a commit, at whichever node leads.
+func (b gitBackend) Commit(ctx context.Context, c core.Commit) core.Proposed {
+	return b.n.Forward(ctx, c.Partition, []core.Commit{c})
+}
+
+// gitObjects are the packs as git's edge needs them.
+type gitObjects struct {
+	a       *gitobj.Area
+	n       *node.Node
+	several bool // there are other nodes, which do not get packs yet
+}
+
+// Ready fails when git cannot be served here.
+func (g gitObjects) Ready() error {
+	switch {
+	case g.several:
+		return core.Unavailable{Reason: "not_supported"}
+	case g.a.Git() == "":
+		return core.Unavailable{Reason: "git_unavailable"}
+	}
+	return nil
+}
+
+func (g gitObjects) CheckRoom() error { return gitError(g.a.CheckRoom()) }
+
+func (g gitObjects) Prepare(ctx context.Context, at githttp.Place) error {
+	return gitError(g.a.Prepare(ctx, gitobj.Place(at)))
+}
+
+// Gitdirs with hidden refs and without are different, at one revision.
+const (
+	gitdirPublic = 0
+	gitdirAll    = 1
+)
+
+func (g gitObjects) Fetch(ctx context.Context, f githttp.Fetch, in func(io.Writer) error, out func(io.Reader) error) error {
+	spec := gitobj.FetchSpec{At: gitobj.Place(f.At), Tenant: f.At.Partition.Tenant, Protocol: f.Protocol}
+	if f.Names {
+		dir, err := g.a.Gitdir(ctx, spec.At, f.Rev<<1|gitdirPublic, gitobj.Refs(f.Refs))
+		if err != nil {
+			return gitError(err)
+		}
+		defer dir.Release()
+		spec.Gitdir = dir
+	}
+	return gitError(g.a.Fetch(ctx, spec, in, out))
+}
+
+func (g gitObjects) Begin(ctx context.Context, at githttp.Place, maxBytes int64) (githttp.Push, error) {
+	p, err := g.a.Begin(ctx, gitobj.PushSpec{At: gitobj.Place(at), Tenant: at.Partition.Tenant, MaxBytes: maxBytes})
+	if err != nil {
+		return nil, gitError(err)
+	}
+	return gitPush{g.a, gitobj.Place(at), p}, nil
+}
+
+// gitPush is a push as git's edge needs it.
+type gitPush struct {
+	a  *gitobj.Area
+	at gitobj.Place
+	p  *gitobj.Push
+}
+
+func (p gitPush) Receive(ctx context.Context, body io.Reader) error {
+	return gitError(p.p.Receive(ctx, body))
+}
+
+func (p gitPush) Connect(ctx context.Context, ids, tips []core.ObjectID, rev uint64, all githttp.Refs) error {
+	var gitdir func(context.Context) (*gitobj.Gitdir, error)
+	if all != nil {
+		gitdir = func(ctx context.Context) (*gitobj.Gitdir, error) {
+			return p.a.Gitdir(ctx, p.at, rev<<1|gitdirAll, gitobj.Refs(all))
+		}
+	}
+	return gitError(p.p.Connect(ctx, ids, tips, gitdir))
+}
+
+func (p gitPush) Lookup(ctx context.Context, id core.ObjectID) (core.ObjectType, core.ObjectID, error) {
+	t, peeled, err := p.p.Lookup(ctx, id)
+	return t, peeled, gitError(err)
+}
+
+func (p gitPush) Ancestry(ctx context.Context, from, to core.ObjectID) (core.Ancestry, error) {
+	a, err := p.p.Ancestry(ctx, from, to)
+	return a, gitError(err)
+}
+
+func (p gitPush) Keep() (core.Pack, core.ShardTime, bool, error) {
+	pack, at, ok, err := p.p.Keep()
+	return pack, at, ok, gitError(err)
+}
+
+func (p gitPush) Publish() error { return p.p.Publish() }
+func (p gitPush) Abandon()       { p.p.Abandon() }
+func (p gitPush) Close()         { p.p.Close() }

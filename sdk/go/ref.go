@@ -1,0 +1,380 @@
+package millrace
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+)
+
+// Repo is a git repository: its references, of which many can be moved in one transaction. Object ids are 40 lower-case
+// hexadecimal digits; 40 zeros, or an empty text, are no object.
+type Repo struct {
+	c         *Client
+	name, tag string
+}
+
+// Repo names a repository.
+func (c *Client) Repo(name string) Repo { return Repo{c: c, name: name} }
+
+// Tagged names a repository that was created with a tag, which says what partition it is in.
+func (r Repo) Tagged(tag string) Repo {
+	r.tag = tag
+	return r
+}
+
+func (r Repo) place() int { return placeRepo(r.name, r.tag, r.c.partitions()) }
+
+func placeRepo(name, tag string, partitions int) int {
+	if partitions <= 1 {
+		return 0
+	}
+	if tag != "" {
+		return placeText(tag, partitions)
+	}
+	return placeText(name, partitions)
+}
+
+// RefChange is one change of a ref, or a condition on one.
+type RefChange struct{ c *millracev1.RefChange }
+
+const zeroID = "0000000000000000000000000000000000000000"
+
+// MoveRef lets a ref point to another object, if it is at old: no old at all means it must not exist. An empty new
+// deletes it.
+func MoveRef(name, old, new string) RefChange {
+	if old == "" {
+		old = zeroID
+	}
+	return RefChange{&millracev1.RefChange{Kind: millracev1.RefChange_UPDATE, Name: name, Old: &old, New: new}}
+}
+
+// SetRef lets a ref point to an object, whatever it was at.
+func SetRef(name, new string) RefChange {
+	return RefChange{&millracev1.RefChange{Kind: millracev1.RefChange_UPDATE, Name: name, New: new}}
+}
+
+// CreateRef makes a ref that must not exist.
+func CreateRef(name, new string) RefChange {
+	return RefChange{&millracev1.RefChange{Kind: millracev1.RefChange_CREATE, Name: name, New: new}}
+}
+
+// DeleteRef deletes a ref that is at old; an empty old means any.
+func DeleteRef(name, old string) RefChange {
+	c := &millracev1.RefChange{Kind: millracev1.RefChange_DELETE, Name: name}
+	if old != "" {
+		c.Old = &old
+	}
+	return RefChange{c}
+}
+
+// VerifyRef holds when a ref is at old; an empty old means that it does not exist.
+func VerifyRef(name, old string) RefChange {
+	c := &millracev1.RefChange{Kind: millracev1.RefChange_VERIFY, Name: name}
+	if old != "" {
+		c.Old = &old
+	}
+	return RefChange{c}
+}
+
+// PointRef makes name a symbolic ref to target, whatever it was.
+func PointRef(name, target string) RefChange {
+	return RefChange{&millracev1.RefChange{Kind: millracev1.RefChange_SYMREF_UPDATE, Name: name, Target: target}}
+}
+
+// NewRefChange is a change as the contract has it.
+func NewRefChange(c *millracev1.RefChange) RefChange { return RefChange{c} }
+
+func (c RefChange) with(change func(c *millracev1.RefChange)) RefChange {
+	out, _ := proto.Clone(c.c).(*millracev1.RefChange)
+	change(out)
+	return RefChange{out}
+}
+
+// NoDeref changes a symbolic ref itself, not what it points to.
+func (c RefChange) NoDeref() RefChange {
+	return c.with(func(c *millracev1.RefChange) { c.NoDeref = true })
+}
+
+// MissingOK lets the deletion of a ref pass that is not there.
+func (c RefChange) MissingOK() RefChange {
+	return c.with(func(c *millracev1.RefChange) { c.MissingOk = true })
+}
+
+// Message is what the ref's log says of the change.
+func (c RefChange) Message(text string) RefChange {
+	return c.with(func(c *millracev1.RefChange) { c.Message = text })
+}
+
+func wireChanges(changes []RefChange) []*millracev1.RefChange {
+	out := make([]*millracev1.RefChange, len(changes))
+	for i, c := range changes {
+		out[i] = c.c
+	}
+	return out
+}
+
+// RefUpdate is a transaction with all that can be said of one.
+type RefUpdate struct {
+	Changes      []RefChange
+	Message      string // of changes that have none of their own
+	AllowPartial bool   // each change stands alone; else it is all or nothing
+}
+
+// RefsUpdated is the answer to a transaction.
+type RefsUpdated struct {
+	Results  []RefResult // one per change
+	Rev      uint64      // the repository's change counter
+	Replayed bool        // it had been applied before, and nothing was done again
+	At       Place
+}
+
+// RefResult is what became of one change.
+type RefResult struct {
+	Old, New string // empty: it did not exist, or does not
+	Err      *Error // with AllowPartial: why nothing happened
+}
+
+// Update applies changes in one transaction: all of them or none. A refusal is an *Error, whose Failures list all
+// changes that failed.
+func (r Repo) Update(ctx context.Context, changes ...RefChange) (RefsUpdated, error) {
+	return r.Apply(ctx, RefUpdate{Changes: changes})
+}
+
+// Apply is Update with all that can be said of a transaction.
+func (r Repo) Apply(ctx context.Context, u RefUpdate) (RefsUpdated, error) {
+	req := &millracev1.UpdateRefsRequest{
+		Repo: r.name, Tag: r.tag, Changes: wireChanges(u.Changes), Message: u.Message, AllowPartial: u.AllowPartial,
+		RequestId: random16(),
+	}
+	var resp *millracev1.UpdateRefsResponse
+	err := r.c.change(ctx, r.place(), func(ctx context.Context) (err error) {
+		resp, err = r.c.refs.UpdateRefs(ctx, req)
+		return err
+	})
+	if err != nil {
+		return RefsUpdated{}, err
+	}
+	return updatedOf(resp.GetResults(), resp.GetRev(), resp.GetReplayed(), resp.GetAt()), nil
+}
+
+func updatedOf(results []*millracev1.RefChanged, rev uint64, replayed bool, at *millracev1.At) RefsUpdated {
+	out := RefsUpdated{Results: make([]RefResult, len(results)), Rev: rev, Replayed: replayed, At: placeOf(at)}
+	for i, r := range results {
+		out.Results[i] = RefResult{Old: r.GetOld(), New: r.GetNew(), Err: fromWire(r.GetError())}
+	}
+	return out
+}
+
+// Ref is one reference: it has an ID, or a Target when it is symbolic.
+type Ref struct {
+	Name   string
+	ID     string
+	Type   string // commit, tree, blob or tag
+	Peeled string // of a tag: what it finally points to
+	Target string
+	Rev    uint64 // of the repository at its last change
+}
+
+var refTypes = [...]string{
+	millracev1.Ref_COMMIT: "commit", millracev1.Ref_TREE: "tree", millracev1.Ref_BLOB: "blob", millracev1.Ref_TAG: "tag",
+}
+
+func refOf(r *millracev1.Ref) Ref {
+	out := Ref{Name: r.GetName(), ID: r.GetId(), Peeled: r.GetPeeled(), Target: r.GetTarget(), Rev: r.GetRev()}
+	if t := r.GetType(); t >= 0 && int(t) < len(refTypes) {
+		out.Type = refTypes[t]
+	}
+	return out
+}
+
+// Get reads one ref. One that is not there is ErrNotFound.
+func (r Repo) Get(ctx context.Context, name string, opts ...ReadOption) (Ref, error) {
+	req := &millracev1.GetRefRequest{Repo: r.name, Tag: r.tag, Name: name, MinIndex: readOptionsOf(opts).minIndex}
+	var resp *millracev1.GetRefResponse
+	err := r.c.read(ctx, r.place(), func(ctx context.Context) (err error) {
+		resp, err = r.c.refs.GetRef(ctx, req)
+		return err
+	})
+	if err != nil {
+		return Ref{}, err
+	}
+	return refOf(resp.GetRef()), nil
+}
+
+// RefSet is refs of one instant.
+type RefSet struct {
+	Refs []Ref
+	Rev  uint64 // of the repository
+	At   Place
+}
+
+// BatchGet reads up to 1,000 refs of one instant, in the order of names. One that is not there has no ID and no Target.
+func (r Repo) BatchGet(ctx context.Context, names []string, opts ...ReadOption) (RefSet, error) {
+	req := &millracev1.BatchGetRefsRequest{Repo: r.name, Tag: r.tag, Names: names, Peel: true, MinIndex: readOptionsOf(opts).minIndex}
+	var resp *millracev1.BatchGetRefsResponse
+	err := r.c.read(ctx, r.place(), func(ctx context.Context) (err error) {
+		resp, err = r.c.refs.BatchGetRefs(ctx, req)
+		return err
+	})
+	if err != nil {
+		return RefSet{}, err
+	}
+	out := RefSet{Refs: make([]Ref, len(resp.GetRefs())), Rev: resp.GetRev(), At: placeOf(resp.GetAt())}
+	for i, ref := range resp.GetRefs() {
+		out.Refs[i] = refOf(ref)
+	}
+	return out, nil
+}
+
+// RefQuery says which refs to list.
+type RefQuery struct {
+	Prefix   string
+	Globs    []string // any of these: * within a component, ** across
+	PointsAt string   // an id, or what it peels to
+	After    string   // names after this one
+	Limit    int      // 0 = all
+}
+
+// List reads refs of one instant, in byte order.
+func (r Repo) List(ctx context.Context, q RefQuery, opts ...ReadOption) (RefSet, error) {
+	var out RefSet
+	err := r.c.read(ctx, r.place(), func(ctx context.Context) error {
+		out = RefSet{}
+		return r.each(ctx, q, opts, &out, func(ref Ref) error {
+			out.Refs = append(out.Refs, ref)
+			return nil
+		})
+	})
+	return out, err
+}
+
+// Each calls fn for each ref of one instant, in byte order, until it returns an error, which Each returns. It returns the
+// repository's change counter at that instant.
+func (r Repo) Each(ctx context.Context, q RefQuery, fn func(Ref) error, opts ...ReadOption) (rev uint64, err error) {
+	var out RefSet
+	err = r.each(ctx, q, opts, &out, fn)
+	return out.Rev, err
+}
+
+func (r Repo) each(ctx context.Context, q RefQuery, opts []ReadOption, out *RefSet, fn func(Ref) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := r.c.refs.ListRefs(ctx, &millracev1.ListRefsRequest{
+		Repo: r.name, Tag: r.tag, Prefix: q.Prefix, Globs: q.Globs, PointsAt: q.PointsAt, After: q.After, Limit: uint32(q.Limit),
+		MinIndex: readOptionsOf(opts).minIndex,
+	})
+	if err != nil {
+		return fromStatus(err)
+	}
+	for {
+		frame, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fromStatus(err)
+		}
+		out.Rev = frame.GetRev()
+		if frame.GetAt() != nil {
+			out.At = placeOf(frame.GetAt())
+		}
+		for _, ref := range frame.GetRefs() {
+			if err := fn(refOf(ref)); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// RefLogEntry is one record of a ref's log.
+type RefLogEntry struct {
+	Old, New             string
+	OldTarget, NewTarget string // of a symbolic ref
+	Principal            string
+	Cause                string // request, push, timer or task
+	Request              string // of a push or request that had an id
+	Task                 string
+	Message              string
+	Time                 time.Time
+	Index                uint64
+	Rev                  uint64
+}
+
+// Reflog reads up to limit records of the log of a ref, deleted or not, newest first. limit is 1 to 1,000.
+func (r Repo) Reflog(ctx context.Context, name string, limit int, opts ...ReadOption) ([]RefLogEntry, error) {
+	return r.reflog(ctx, &millracev1.ReadReflogRequest{Name: name, Limit: uint32(limit), MinIndex: readOptionsOf(opts).minIndex})
+}
+
+// ReflogAt reads name@{n}: the record n before the newest.
+func (r Repo) ReflogAt(ctx context.Context, name string, n uint32) (RefLogEntry, error) {
+	return one(r.reflog(ctx, &millracev1.ReadReflogRequest{Name: name, N: &n}))
+}
+
+// ReflogBefore reads name@{time}: the newest record at that time.
+func (r Repo) ReflogBefore(ctx context.Context, name string, t time.Time) (RefLogEntry, error) {
+	return one(r.reflog(ctx, &millracev1.ReadReflogRequest{Name: name, Time: timestamppb.New(t)}))
+}
+
+func one(list []RefLogEntry, err error) (RefLogEntry, error) {
+	if err != nil {
+		return RefLogEntry{}, err
+	}
+	return list[0], nil
+}
+
+func (r Repo) reflog(ctx context.Context, req *millracev1.ReadReflogRequest) ([]RefLogEntry, error) {
+	req.Repo, req.Tag = r.name, r.tag
+	var resp *millracev1.ReadReflogResponse
+	err := r.c.read(ctx, r.place(), func(ctx context.Context) (err error) {
+		resp, err = r.c.refs.ReadReflog(ctx, req)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := make([]RefLogEntry, len(resp.GetEntries()))
+	for i, e := range resp.GetEntries() {
+		out[i] = RefLogEntry{
+			Old: e.GetOld(), New: e.GetNew(), OldTarget: e.GetOldTarget(), NewTarget: e.GetNewTarget(), Principal: e.GetPrincipal(),
+			Cause: e.GetCause(), Request: e.GetRequest(), Task: e.GetTask(), Message: e.GetMessage(), Time: e.GetTime().AsTime(),
+			Index: e.GetIndex(), Rev: e.GetRev(),
+		}
+	}
+	return out, nil
+}
+
+// TxRepo changes refs of a repository within a Tx.
+type TxRepo struct {
+	tx        *Tx
+	name, tag string
+}
+
+// Repo names a repository to change. All changes of one repository are one transaction of refs.
+func (tx *Tx) Repo(name string) TxRepo { return TxRepo{tx: tx, name: name} }
+
+// Tagged is Repo.Tagged.
+func (r TxRepo) Tagged(tag string) TxRepo {
+	r.tag = tag
+	return r
+}
+
+// Update lets a ref point to another object, if it is at old, as MoveRef.
+func (r TxRepo) Update(name, old, new string) { r.Apply(MoveRef(name, old, new)) }
+
+// Apply adds changes.
+func (r TxRepo) Apply(changes ...RefChange) {
+	for _, op := range r.tx.ops {
+		if t := op.GetRefTransaction(); t != nil && t.GetRepo() == r.name && t.GetTag() == r.tag {
+			t.Changes = append(t.Changes, wireChanges(changes)...)
+			return
+		}
+	}
+	t := &millracev1.RefTransaction{Repo: r.name, Tag: r.tag, Changes: wireChanges(changes)}
+	r.tx.ops = append(r.tx.ops, &millracev1.Op{Op: &millracev1.Op_RefTransaction{RefTransaction: t}})
+}

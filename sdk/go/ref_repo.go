@@ -1,0 +1,132 @@
+package millrace
+
+import (
+	"context"
+	"time"
+
+	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+)
+
+// RepoConfig is the settings of a repository, as the contract has them. Zero means the default.
+type RepoConfig = millracev1.RepoConfig
+
+// RepoInfo tells what a repository is.
+type RepoInfo struct {
+	Name          string
+	ID            string
+	Tag           string
+	DefaultBranch string // empty when HEAD is detached
+	Config        *RepoConfig
+	CreatedAt     time.Time
+	CreatedBy     string
+	DeletedAt     time.Time // zero: it is not deleted
+	Rev           uint64    // change counter
+	Refs          int64
+	Packs         int64
+	Bytes         int64 // of all packs
+}
+
+func repoInfoOf(r *millracev1.Repo) RepoInfo {
+	out := RepoInfo{
+		Name: r.GetName(), ID: r.GetId(), Tag: r.GetTag(), DefaultBranch: r.GetDefaultBranch(), Config: r.GetConfig(),
+		CreatedAt: r.GetCreatedAt().AsTime(), CreatedBy: r.GetCreatedBy(), Rev: r.GetRev(), Refs: r.GetRefs(),
+		Packs: r.GetPacks(), Bytes: r.GetBytes(),
+	}
+	if r.GetDeletedAt() != nil {
+		out.DeletedAt = r.GetDeletedAt().AsTime()
+	}
+	return out
+}
+
+// RepoSettings is what can be said of a repository when it is made, or changed.
+type RepoSettings struct {
+	DefaultBranch string // main; of a change: HEAD points to it from now on
+	Config        *RepoConfig
+	IfVersion     *uint64 // of a change: refused with ErrPrecondition unless the settings are at this version
+}
+
+// Create makes the repository.
+func (r Repo) Create(ctx context.Context, settings RepoSettings) (RepoInfo, error) {
+	req := &millracev1.CreateRepoRequest{
+		Name: r.name, Tag: r.tag, DefaultBranch: settings.DefaultBranch, Config: settings.Config, RequestId: random16(),
+	}
+	var resp *millracev1.CreateRepoResponse
+	err := r.c.change(ctx, r.place(), func(ctx context.Context) (err error) {
+		resp, err = r.c.refs.CreateRepo(ctx, req)
+		return err
+	})
+	if err != nil {
+		return RepoInfo{}, err
+	}
+	return repoInfoOf(resp.GetRepo()), nil
+}
+
+// Info reads what the repository is.
+func (r Repo) Info(ctx context.Context, opts ...ReadOption) (RepoInfo, error) {
+	req := &millracev1.GetRepoRequest{Name: r.name, Tag: r.tag, MinIndex: readOptionsOf(opts).minIndex}
+	var resp *millracev1.GetRepoResponse
+	err := r.c.read(ctx, r.place(), func(ctx context.Context) (err error) {
+		resp, err = r.c.refs.GetRepo(ctx, req)
+		return err
+	})
+	if err != nil {
+		return RepoInfo{}, err
+	}
+	return repoInfoOf(resp.GetRepo()), nil
+}
+
+// Set replaces the settings and returns their version.
+func (r Repo) Set(ctx context.Context, settings RepoSettings) (version uint64, err error) {
+	req := &millracev1.UpdateRepoRequest{
+		Name: r.name, Tag: r.tag, DefaultBranch: settings.DefaultBranch, Config: settings.Config, IfVersion: settings.IfVersion,
+	}
+	var resp *millracev1.UpdateRepoResponse
+	err = r.c.change(ctx, r.place(), func(ctx context.Context) (err error) {
+		resp, err = r.c.refs.UpdateRepo(ctx, req)
+		return err
+	})
+	return resp.GetVersion(), err
+}
+
+// Delete frees the repository's name and returns its id, by which it can be brought back for 7 days.
+func (r Repo) Delete(ctx context.Context) (id string, err error) {
+	var resp *millracev1.DeleteRepoResponse
+	err = r.c.change(ctx, r.place(), func(ctx context.Context) (err error) {
+		resp, err = r.c.refs.DeleteRepo(ctx, &millracev1.DeleteRepoRequest{Name: r.name, Tag: r.tag})
+		return err
+	})
+	return resp.GetId(), err
+}
+
+// Undelete brings a deleted repository back: that of the id, or with an empty id the one of the name that was deleted
+// last.
+func (r Repo) Undelete(ctx context.Context, id string) (string, error) {
+	var resp *millracev1.UndeleteRepoResponse
+	err := r.c.change(ctx, r.place(), func(ctx context.Context) (err error) {
+		resp, err = r.c.refs.UndeleteRepo(ctx, &millracev1.UndeleteRepoRequest{Name: r.name, Tag: r.tag, Id: id})
+		return err
+	})
+	return resp.GetId(), err
+}
+
+// Repos lists the repositories of the namespace by name, or those that are deleted and can be brought back.
+func (c *Client) Repos(ctx context.Context, deleted bool) ([]RepoInfo, error) {
+	var out []RepoInfo
+	req := &millracev1.ListReposRequest{Limit: 1000, Deleted: deleted}
+	for {
+		var resp *millracev1.ListReposResponse
+		err := c.read(ctx, 0, func(ctx context.Context) (err error) {
+			resp, err = c.refs.ListRepos(ctx, req)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range resp.GetRepos() {
+			out = append(out, repoInfoOf(r))
+		}
+		if req.Cursor = resp.GetCursor(); req.Cursor == "" {
+			return out, nil
+		}
+	}
+}

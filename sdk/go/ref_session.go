@@ -1,0 +1,287 @@
+package millrace
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+)
+
+// refFlight is how many transactions of a session are under way at once: as many answers as a server keeps.
+const refFlight = 64
+
+// RefSession carries transactions of one repository over one stream, which is the fast path: a transaction that is
+// committed while others are under way joins their log entry. When the stream breaks it is opened again, and what has no
+// answer is repeated under its number: nothing is done twice. It is safe for concurrent use.
+type RefSession struct {
+	r      Repo
+	ctx    context.Context
+	stop   context.CancelFunc
+	done   chan struct{}
+	flight chan struct{} // a place for each transaction under way
+
+	mu      sync.Mutex // guards the fields below, and sending
+	id      []byte
+	next    uint64
+	pending []*refCall // in the order of their numbers
+	stream  refSessionStream
+	failed  *Error // nothing more is sent
+}
+
+type refSessionStream = grpc.BidiStreamingClient[millracev1.RefSessionRequest, millracev1.RefSessionResponse]
+
+// refCall is a transaction that waits for its answer.
+type refCall struct {
+	txn  *millracev1.RefSessionTxn
+	sent int
+	done chan struct{}
+	out  RefsUpdated
+	err  *Error
+}
+
+func (c *refCall) frame() *millracev1.RefSessionRequest {
+	return &millracev1.RefSessionRequest{Frame: &millracev1.RefSessionRequest_Txn{Txn: c.txn}}
+}
+
+// Session opens a session. Close it.
+func (r Repo) Session(ctx context.Context) (*RefSession, error) {
+	s := &RefSession{r: r, id: random16(), done: make(chan struct{}), flight: make(chan struct{}, refFlight)}
+	s.ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
+	var stream refSessionStream
+	err := r.c.read(ctx, r.place(), func(context.Context) (err error) {
+		stream, err = s.open()
+		return err
+	})
+	if err != nil {
+		s.stop()
+		return nil, err
+	}
+	s.stream = stream
+	go s.run(stream)
+	return s, nil
+}
+
+func (s *RefSession) open() (refSessionStream, error) {
+	ctx, _ := s.r.c.routed(s.ctx, s.r.place())
+	stream, err := s.r.c.refs.Session(ctx)
+	if err != nil {
+		return nil, err
+	}
+	open := &millracev1.RefSessionOpen{Repo: s.r.name, Tag: s.r.tag, Session: s.id}
+	if err := stream.Send(&millracev1.RefSessionRequest{Frame: &millracev1.RefSessionRequest_Open{Open: open}}); err == nil {
+		if _, err = stream.Recv(); err != nil {
+			return nil, err
+		}
+		return stream, nil
+	}
+	_, err = stream.Recv() // it tells why
+	return nil, err
+}
+
+// run receives answers, and opens the stream again when it breaks.
+func (s *RefSession) run(stream refSessionStream) {
+	defer close(s.done)
+	for {
+		err := s.receive(stream)
+		s.mu.Lock()
+		s.stream = nil
+		s.mu.Unlock()
+		if stream = s.reopen(err); stream == nil {
+			return
+		}
+	}
+}
+
+func (s *RefSession) receive(stream refSessionStream) error {
+	for {
+		in, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		s.answer(in)
+	}
+}
+
+// answer ends the transaction that it answers. A session that the server forgot is begun anew, with what it had not got.
+func (s *RefSession) answer(in *millracev1.RefSessionResponse) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.IndexFunc(s.pending, func(c *refCall) bool { return c.txn.GetNumber() == in.GetNumber() })
+	if i < 0 {
+		return
+	}
+	c := s.pending[i]
+	e := fromWire(in.GetError())
+	if e != nil {
+		e.Failures = failuresOf(in.GetFailures())
+		if e.Reason == reasonSessionExpired && c.sent == 1 {
+			s.renew()
+			return
+		}
+		if e.Code == CodeUnavailable || e.Code == CodeNotLeader {
+			return // it is repeated on the next stream, which the server's end of this one brings
+		}
+	}
+	s.pending = slices.Delete(s.pending, i, i+1)
+	c.err, c.out = e, updatedOf(in.GetResults(), in.GetRev(), in.GetReplayed(), in.GetAt())
+	close(c.done)
+}
+
+// renew begins a session of another id, because the server knows this one no more. The stream is left, and all that
+// waits is sent on the next one.
+func (s *RefSession) renew() {
+	s.id, s.next = random16(), 0
+	for _, c := range s.pending {
+		s.next++
+		c.txn.Number, c.sent = s.next, 0
+	}
+	if s.stream != nil {
+		_ = s.stream.CloseSend() // it fails for a stream that is over, which is what is wanted
+	}
+}
+
+// reopen opens the stream again and repeats what waits for its answer; nil when the session is over.
+func (s *RefSession) reopen(err error) refSessionStream {
+	began := time.Now()
+	for try := 0; ; try++ {
+		e := (*Error)(nil)
+		if err != nil {
+			e = fromStatus(err)
+			s.r.c.ways.follow(e)
+		}
+		if s.ctx.Err() != nil {
+			s.fail(closedError())
+			return nil
+		}
+		if e != nil && e.Code != CodeInternal && e.patience() == 0 && e.cause == nil && !isEOF(err) || time.Since(began) > repeatFor {
+			s.fail(e)
+			return nil
+		}
+		if try > 0 && !sleep(s.ctx, backoff(try)) {
+			s.fail(closedError())
+			return nil
+		}
+		var stream refSessionStream
+		if stream, err = s.open(); err == nil && s.resend(stream) {
+			return stream
+		}
+	}
+}
+
+// resend sends what waits for its answer.
+func (s *RefSession) resend(stream refSessionStream) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.pending {
+		c.sent++
+		if stream.Send(c.frame()) != nil {
+			return false
+		}
+	}
+	s.stream = stream
+	return true
+}
+
+func isEOF(err error) bool { return errors.Is(err, io.EOF) }
+
+// fail ends the session: what waits is unknown if it had left.
+func (s *RefSession) fail(e *Error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e == nil {
+		e = expiredError()
+	}
+	s.failed = e
+	for _, c := range s.pending {
+		last := *e
+		if c.sent > 0 {
+			last.Outcome = Unknown
+		}
+		c.err = &last
+		close(c.done)
+	}
+	s.pending = nil
+}
+
+// Close ends the session. What waits for its answer ends as unknown.
+func (s *RefSession) Close() error {
+	s.stop()
+	<-s.done
+	return nil
+}
+
+// RefTx is a transaction that is put together. It is for one goroutine.
+type RefTx struct {
+	s       *RefSession
+	changes []*millracev1.RefChange
+	message string
+}
+
+// Begin starts a transaction. Nothing is sent before its Commit.
+func (s *RefSession) Begin() *RefTx { return &RefTx{s: s} }
+
+// Update lets a ref point to another object, if it is at old, as MoveRef.
+func (tx *RefTx) Update(name, old, new string) { tx.Add(MoveRef(name, old, new)) }
+
+// Create makes a ref that must not exist.
+func (tx *RefTx) Create(name, new string) { tx.Add(CreateRef(name, new)) }
+
+// Delete deletes a ref that is at old; an empty old means any.
+func (tx *RefTx) Delete(name, old string) { tx.Add(DeleteRef(name, old)) }
+
+// Verify makes the transaction depend on a ref, as VerifyRef.
+func (tx *RefTx) Verify(name, old string) { tx.Add(VerifyRef(name, old)) }
+
+// Add adds changes.
+func (tx *RefTx) Add(changes ...RefChange) {
+	for _, c := range changes {
+		tx.changes = append(tx.changes, c.c)
+	}
+}
+
+// Message is what logs say of changes that have no message of their own.
+func (tx *RefTx) Message(text string) { tx.message = text }
+
+// Commit applies the transaction: all of its changes or none. Calls of several goroutines are under way together.
+func (tx *RefTx) Commit(ctx context.Context) (RefsUpdated, error) {
+	s := tx.s
+	select {
+	case s.flight <- struct{}{}:
+	case <-ctx.Done():
+		return RefsUpdated{}, ended(ctx, false, "the session is busy")
+	}
+	defer func() { <-s.flight }()
+	c := &refCall{
+		txn:  &millracev1.RefSessionTxn{Changes: tx.changes, Message: tx.message},
+		done: make(chan struct{}),
+	}
+	s.mu.Lock()
+	if s.failed != nil {
+		e := *s.failed
+		s.mu.Unlock()
+		return RefsUpdated{}, &e
+	}
+	s.next++
+	c.txn.Number = s.next
+	s.pending = append(s.pending, c)
+	if s.stream != nil {
+		c.sent++
+		_ = s.stream.Send(c.frame()) // the receiver learns why it failed
+	}
+	s.mu.Unlock()
+	select {
+	case <-c.done:
+	case <-ctx.Done():
+		return RefsUpdated{}, ended(ctx, true, "no answer came")
+	}
+	if c.err != nil {
+		return RefsUpdated{}, c.err
+	}
+	return c.out, nil
+}
