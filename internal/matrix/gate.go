@@ -57,7 +57,6 @@ type gated struct {
 	view   view
 	rows   []uint32 // in order
 	counts Counts
-	points int // live ones
 }
 
 // filter compiles and binds the condition of a gate; nil if it has none.
@@ -79,17 +78,17 @@ func (g *Gate) inputs() *rules.Inputs {
 	}
 }
 
-// pass evaluates a gate: all but the rest of the filter by sets of rows under the lock.
-func (x *Index) pass(g *Gate, stop func() bool) (*gated, error) {
+// pass evaluates a gate: all but the rest of the filter by sets of rows under the lock. Rows go where buf is, if there is
+// room.
+func (x *Index) pass(g *Gate, buf []uint32, stop func() bool) (*gated, error) {
 	filter, err := x.schema.filter(g)
 	if err != nil {
 		return nil, err
 	}
-	out, set, err := x.passSets(g, filter)
+	out, err := x.passSets(g, filter, buf)
 	if err != nil {
 		return nil, err
 	}
-	out.rows = set.ToArray()
 	if filter != nil && filter.HasRest() {
 		if !out.passRest(x.schema, g, filter, stop) {
 			return nil, ErrStopped
@@ -101,21 +100,52 @@ func (x *Index) pass(g *Gate, stop func() bool) (*gated, error) {
 	return out, nil
 }
 
+// rowset is a set of rows that conditions make smaller. The first one copies it, for it begins as the live rows.
+type rowset struct {
+	rows *roaring.Bitmap
+	own  bool
+}
+
+func (s *rowset) and(b *roaring.Bitmap) {
+	if !s.own {
+		s.rows, s.own = roaring.And(s.rows, b), true
+		return
+	}
+	s.rows.And(b)
+}
+
+func (s *rowset) andNot(b *roaring.Bitmap) {
+	if !s.own {
+		s.rows, s.own = roaring.AndNot(s.rows, b), true
+		return
+	}
+	s.rows.AndNot(b)
+}
+
+// list appends the rows in order to buf, from its start.
+func (s *rowset) list(buf []uint32) []uint32 {
+	n := int(s.rows.GetCardinality())
+	buf = slices.Grow(buf[:0], n)[:n]
+	return buf[:s.rows.ManyIterator().NextMany(buf)]
+}
+
 // passSets takes the view and the rows that pass every condition that is a set of rows.
-func (x *Index) passSets(g *Gate, filter *rules.BoundFilter) (*gated, *roaring.Bitmap, error) {
+func (x *Index) passSets(g *Gate, filter *rules.BoundFilter, buf []uint32) (*gated, error) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	in := x.in
 	if err := in.knowsRoles(x.schema, g); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	out := &gated{view: in.snapshot(), points: len(in.byID)}
-	set := in.live.Clone()
-	left := out.points
+	out := &gated{view: in.snapshot()}
+	set := &rowset{rows: in.live}
+	left := len(in.byID)
 	out.counts.Considered = left
 	step := func(count *int) {
-		n := int(set.GetCardinality())
-		*count, left = left-n, n
+		if set.own {
+			n := int(set.rows.GetCardinality())
+			*count, left = left-n, n
+		}
 	}
 	in.passIDs(set, g)
 	step(&out.counts.IDs)
@@ -127,13 +157,14 @@ func (x *Index) passSets(g *Gate, filter *rules.BoundFilter) (*gated, *roaring.B
 	step(&out.counts.Block)
 	if filter != nil {
 		for _, p := range filter.Probes() {
-			set.And(in.holding(p.Field, p.Words))
+			set.and(in.holding(p.Field, p.Words))
 		}
 	}
-	return out, set, nil
+	out.rows = set.list(buf)
+	return out, nil
 }
 
-func (in *inner) passIDs(set *roaring.Bitmap, g *Gate) {
+func (in *inner) passIDs(set *rowset, g *Gate) {
 	rowsOf := func(ids []string) *roaring.Bitmap {
 		b := roaring.New()
 		for _, id := range ids {
@@ -144,10 +175,10 @@ func (in *inner) passIDs(set *roaring.Bitmap, g *Gate) {
 		return b
 	}
 	if g.HasIDsIn {
-		set.And(rowsOf(g.IDsIn))
+		set.and(rowsOf(g.IDsIn))
 	}
 	if len(g.IDsNotIn) > 0 {
-		set.AndNot(rowsOf(g.IDsNotIn))
+		set.andNot(rowsOf(g.IDsNotIn))
 	}
 }
 
@@ -180,15 +211,20 @@ func (s *Schema) gates(g core.Gate) []int {
 	return out
 }
 
-func (in *inner) passRoles(set *roaring.Bitmap, s *Schema, g *Gate) {
+func (in *inner) passRoles(set *rowset, s *Schema, g *Gate) {
 	if g.AnyRole || len(g.Roles) == 0 {
 		return
 	}
+	fields := s.gates(core.GateRole)
+	if len(fields) == 1 {
+		set.and(in.holding(fields[0], g.Roles))
+		return
+	}
 	any := roaring.New()
-	for _, f := range s.gates(core.GateRole) {
+	for _, f := range fields {
 		any.Or(in.holding(f, g.Roles))
 	}
-	set.And(any)
+	set.and(any)
 }
 
 // holding returns the rows whose field has one of the words; it must not be changed.
@@ -212,7 +248,7 @@ func (in *inner) holding(field int, words []string) *roaring.Bitmap {
 	return one
 }
 
-func (in *inner) passCredentials(set *roaring.Bitmap, s *Schema, g *Gate) {
+func (in *inner) passCredentials(set *rowset, s *Schema, g *Gate) {
 	fields := s.gates(core.GateCredential)
 	at := g.ValidAt.UnixNano()
 	for _, id := range g.CredentialsAll {
@@ -222,23 +258,23 @@ func (in *inner) passCredentials(set *roaring.Bitmap, s *Schema, g *Gate) {
 			if holds == nil {
 				continue
 			}
-			valid := roaring.And(set, holds)
+			valid := roaring.And(set.rows, holds)
 			if e := in.expiry[f][id]; e != nil {
 				e.strike(valid, at)
 			}
 			any.Or(valid)
 		}
-		set.And(any)
+		set.rows, set.own = any, true
 	}
 }
 
-func (in *inner) passBlocks(set *roaring.Bitmap, s *Schema, g *Gate) {
+func (in *inner) passBlocks(set *rowset, s *Schema, g *Gate) {
 	if g.Client == "" {
 		return
 	}
 	for _, f := range s.gates(core.GateBlock) {
 		if b := in.sets[f].rows[g.Client]; b != nil {
-			set.AndNot(b)
+			set.andNot(b)
 		}
 	}
 }
@@ -315,7 +351,7 @@ func (c *cursor) Geo(f int) ([2]float64, bool) {
 
 // Count evaluates a gate and returns its counts alone.
 func (x *Index) Count(g *Gate, stop func() bool) (Counts, error) {
-	out, err := x.pass(g, stop)
+	out, err := x.pass(g, nil, stop)
 	if err != nil {
 		return Counts{}, err
 	}

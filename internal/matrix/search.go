@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/millrace/millrace/internal/rules"
@@ -85,10 +86,26 @@ type search struct {
 	gated *gated
 	judge *rules.Judge
 	decay int // place of the decay field; −1 without
-	hits  []vector.Hit
-	kept  []Result
+	row   cursor
 	out   *Answer
+	*scratch
 }
+
+// scratch is what a search works in, used again by later ones.
+type scratch struct {
+	rows []uint32
+	hits []vector.Hit
+	kept []kept
+}
+
+// kept is a candidate that the judge lets through.
+type kept struct {
+	row                        uint32
+	verdict                    rules.Verdict
+	score, judge, dense, decay float64
+}
+
+var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
 // Search answers a request. Errors: *rules.Error, *UnknownRole, ErrNoRoleField, vector.DimError, ErrStopped.
 func (x *Index) Search(r *Request) (*Answer, error) {
@@ -96,11 +113,16 @@ func (x *Index) Search(r *Request) (*Answer, error) {
 	if err := s.prepare(); err != nil {
 		return nil, err
 	}
+	s.scratch = scratches.Get().(*scratch)
+	s.hits, s.kept = s.hits[:0], s.kept[:0]
+	defer scratches.Put(s.scratch)
 	s.enter(StageGate)
 	var err error
-	if s.gated, err = x.pass(&r.Gate, r.Stop); err != nil {
+	if s.gated, err = x.pass(&r.Gate, s.scratch.rows, r.Stop); err != nil {
 		return nil, err
 	}
+	s.scratch.rows = s.gated.rows
+	s.row = cursor{view: &s.gated.view, now: r.Gate.ValidAt.UnixNano()}
 	s.out.Gate = s.gated.counts
 	if err := s.run(); err != nil {
 		return nil, err
@@ -202,18 +224,11 @@ func (s *search) retrieve(want int) error {
 
 // consider judges one candidate and keeps it if its verdict allows.
 func (s *search) consider(h vector.Hit) {
-	view := &s.gated.view
-	r := Result{Verdict: rules.Eligible, JudgeScore: 1, Decay: 1}
+	k := kept{row: h.Row, verdict: rules.Eligible, judge: 1, decay: 1}
 	s.out.Judged++
 	if s.judge != nil {
-		row := cursor{view: view, row: h.Row, now: s.Gate.ValidAt.UnixNano()}
-		var outcomes *[]rules.Outcome
-		if s.Explain {
-			r.Outcomes = []rules.Outcome{}
-			outcomes = &r.Outcomes
-		}
-		r.Verdict, r.JudgeScore = s.judge.Judge(&row, outcomes)
-		switch r.Verdict {
+		s.row.row = h.Row
+		switch k.verdict, k.judge = s.judge.Judge(&s.row, nil); k.verdict {
 		case rules.Ineligible:
 			s.out.Blocked++
 			return
@@ -224,13 +239,12 @@ func (s *search) consider(h vector.Hit) {
 			}
 		}
 	}
-	r.Dense = float64(view.vectors.Exact(s.Query, h.Row))
+	k.dense = float64(s.gated.view.vectors.Exact(s.Query, h.Row))
 	if s.decay >= 0 {
-		r.Decay = s.decayOf(h.Row)
+		k.decay = s.decayOf(h.Row)
 	}
-	r.Score = Round(s.DenseWeight * r.Dense * r.JudgeScore * r.Decay)
-	r.ID, r.Version, r.Payload = view.ids.at(h.Row), view.versions.at(h.Row), view.payloads.at(h.Row)
-	s.kept = append(s.kept, r)
+	k.score = Round(s.DenseWeight * k.dense * k.judge * k.decay)
+	s.kept = append(s.kept, k)
 }
 
 // decayOf halves with each half-life that has gone by since the row's time; 0.5 where it has none.
@@ -248,11 +262,33 @@ func Round(x float64) float64 { return math.Round(x*1e6) / 1e6 }
 
 // merge orders what is kept and cuts it.
 func (s *search) merge() {
-	slices.SortFunc(s.kept, func(a, b Result) int {
-		return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.ID, b.ID))
+	view := &s.gated.view
+	slices.SortFunc(s.kept, func(a, b kept) int {
+		if c := cmp.Compare(b.score, a.score); c != 0 {
+			return c
+		}
+		return cmp.Compare(view.ids.at(a.row), view.ids.at(b.row))
 	})
 	if s.MinScore != nil {
-		s.kept = slices.DeleteFunc(s.kept, func(r Result) bool { return r.Score < *s.MinScore })
+		s.kept = slices.DeleteFunc(s.kept, func(k kept) bool { return k.score < *s.MinScore })
 	}
-	s.out.Results = s.kept[:min(s.K, len(s.kept))]
+	s.out.Results = make([]Result, min(s.K, len(s.kept)))
+	for i := range s.out.Results {
+		k := &s.kept[i]
+		s.out.Results[i] = Result{
+			ID: view.ids.at(k.row), Version: view.versions.at(k.row), Payload: view.payloads.at(k.row),
+			Score: k.score, Verdict: k.verdict, JudgeScore: k.judge, Dense: k.dense, Decay: k.decay, Outcomes: s.outcomes(k.row),
+		}
+	}
+}
+
+// outcomes says what each rule did to a row, if that is asked for.
+func (s *search) outcomes(row uint32) []rules.Outcome {
+	if !s.Explain || s.judge == nil {
+		return nil
+	}
+	out := []rules.Outcome{}
+	s.row.row = row
+	s.judge.Judge(&s.row, &out)
+	return out
 }
