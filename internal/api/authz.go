@@ -80,6 +80,22 @@ var methods = map[string]rule{
 	"/millrace.v1.QueueService/GetNamespace":    namespaceRule,
 	"/millrace.v1.QueueService/SetNamespace":    needs(auth.Admin),
 
+	"/millrace.v1.SearchService/SetCollection":    needs(auth.SearchAdmin),
+	"/millrace.v1.SearchService/GetCollection":    needs(auth.SearchRead),
+	"/millrace.v1.SearchService/ListCollections":  needs(auth.SearchRead),
+	"/millrace.v1.SearchService/DeleteCollection": needs(auth.SearchAdmin),
+	"/millrace.v1.SearchService/CollectionStats":  needs(auth.SearchRead),
+	"/millrace.v1.SearchService/UpsertPoints":     needs(auth.SearchWrite),
+	"/millrace.v1.SearchService/DeletePoints":     needs(auth.SearchWrite),
+	"/millrace.v1.SearchService/GetPoints":        needs(auth.SearchRead),
+	"/millrace.v1.SearchService/CountPoints":      needs(auth.SearchRead),
+	"/millrace.v1.SearchService/PutRuleset":       needs(auth.SearchAdmin),
+	"/millrace.v1.SearchService/GetRuleset":       needs(auth.SearchRead),
+	"/millrace.v1.SearchService/ListRulesets":     needs(auth.SearchRead),
+	"/millrace.v1.SearchService/Embed":            needs(auth.SearchRead),
+	"/millrace.v1.SearchService/Search":           needs(auth.SearchRead),
+	"/millrace.v1.SearchService/GetRecording":     needs(auth.SearchRead),
+
 	"/millrace.v1.ServerService/Status": anyToken(), // its counters of all tenants: admin only
 	"/millrace.v1.QueueStream/Open":     anyToken(), // each frame by the table of frames
 
@@ -108,6 +124,8 @@ var ops = map[string]rule{
 	"task_fail":     needs(auth.TaskWork),
 	"task_snooze":   needs(auth.TaskWork),
 	"kv_put":        needs(auth.KVWrite),
+	"vector_upsert": needs(auth.SearchWrite),
+	"vector_delete": needs(auth.SearchWrite),
 	"kv_delete":     needs(auth.KVWrite),
 	"kv_check":      needs(auth.KVWrite),
 	"reserved":      anyToken(), // refused as not supported

@@ -246,6 +246,9 @@ func (a *answers) opResults(in []core.OpResult) []*pb.OpResult {
 		if r.Kind == core.OpTaskCreate {
 			o.Task = r.Task.String()
 		}
+		if r.Kind == core.OpVectorUpsert {
+			o.Rev, o.PointVersion = 0, showVersion(uint16(r.Version), r.Rev)
+		}
 		if len(r.Prev) <= a.budget {
 			o.Prev = r.Prev
 			a.budget -= len(r.Prev)

@@ -91,6 +91,10 @@ func (t *translator) placeOf(op core.Op) int {
 		return int(core.PlaceKey(op.Key, t.parts))
 	case *core.KVCheck:
 		return int(core.PlaceKey(op.Key, t.parts))
+	case *core.VectorUpsert:
+		return int(core.PlacePoint(op.ID, t.parts))
+	case *core.VectorDelete:
+		return int(core.PlacePoint(op.ID, t.parts))
 	}
 	if task, ok := settledBy(op); ok {
 		return t.placeOfID(task)

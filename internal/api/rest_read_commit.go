@@ -86,9 +86,17 @@ var opFields = append([]jsonField[pb.Op]{
 		oneOp(d, m)
 		m.Op = &pb.Op_KvCheck{KvCheck: readNew(d, kvCheckFields)}
 	}},
+	{"vector_upsert", func(d *jsonReader, m *pb.Op) {
+		oneOp(d, m)
+		m.Op = &pb.Op_VectorUpsert{VectorUpsert: readNew(d, vectorUpsertFields)}
+	}},
+	{"vector_delete", func(d *jsonReader, m *pb.Op) {
+		oneOp(d, m)
+		m.Op = &pb.Op_VectorDelete{VectorDelete: readNew(d, vectorDeleteFields)}
+	}},
 }, reservedFields[pb.Op](
 	"task_cancel", "queue_pause", "kv_add", "kv_delete_range", "kv_min", "kv_max", "kv_append", "kv_get", "kv_branch",
-	"ref_create", "ref_update", "ref_delete", "ref_verify", "vector_upsert", "vector_delete",
+	"ref_create", "ref_update", "ref_delete", "ref_verify",
 )...)
 
 func oneOp(d *jsonReader, m *pb.Op) {

@@ -186,6 +186,7 @@ func writeOpResults(w *jsonWriter, name string, results []*pb.OpResult) {
 			w.anyBytes("prev", r.GetPrev())
 		}
 		w.optBool("existed", r.GetExisted())
+		w.optStr("point_version", r.GetPointVersion())
 		w.close('}')
 	})
 }

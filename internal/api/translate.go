@@ -20,7 +20,8 @@ type translator struct {
 
 	parts int     // partitions of the namespace; up to 1: everything is in part
 	leads Backend // tells which partitions this node leads; may be nil
-	bound bool    // all must be in part, as in a stream; else part is that of a call, which is chosen by what it is about
+	edge  pointEdge
+	bound bool // all must be in part, as in a stream; else part is that of a call, which is chosen by what it is about
 }
 
 func (t *translator) taskCreate(in *pb.TaskSpec) (*core.TaskCreate, core.Fact) {

@@ -22,7 +22,7 @@ import (
 func compiled(t *testing.T) []byte {
 	t.Helper()
 	set := new(descriptorpb.FileDescriptorSet)
-	for _, m := range []proto.Message{new(durationpb.Duration), new(timestamppb.Timestamp), new(pb.Task), new(pb.StatusRequest)} {
+	for _, m := range []proto.Message{new(durationpb.Duration), new(timestamppb.Timestamp), new(pb.Point), new(pb.Task), new(pb.Collection), new(pb.StatusRequest)} {
 		set.File = append(set.File, protodesc.ToFileDescriptorProto(m.ProtoReflect().Descriptor().ParentFile()))
 	}
 	b, err := proto.Marshal(set)

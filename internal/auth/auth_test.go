@@ -94,9 +94,9 @@ func TestATokenIsFoundByItsHashUntilItExpires(t *testing.T) {
 
 func TestRolesStandForScopes(t *testing.T) {
 	for role, want := range map[string]string{
-		"producer": "task:create,task:read,kv:read,kv:write",
-		"worker":   "task:create,task:work,task:read,kv:read,kv:write",
-		"admin":    "task:create,task:work,task:read,kv:read,kv:write,admin",
+		"producer": "task:create,task:read,kv:read,kv:write,search:read,search:write",
+		"worker":   "task:create,task:work,task:read,kv:read,kv:write,search:read,search:write",
+		"admin":    "task:create,task:work,task:read,kv:read,kv:write,admin,search:read,search:write,search:admin,search:protected",
 	} {
 		if got, ok := ParseRole(role); !ok || got.String() != want {
 			t.Errorf("%s: %s", role, got)

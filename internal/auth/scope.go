@@ -15,7 +15,17 @@ const (
 	Admin
 
 	// All is every scope.
-	All = TaskCreate | TaskWork | TaskRead | KVRead | KVWrite | Admin
+	All = TaskCreate | TaskWork | TaskRead | KVRead | KVWrite | Admin | allSearch
+)
+
+// The scopes of search. SearchAdmin covers definitions and rulesets; SearchProtected shows fields that are protected.
+const (
+	SearchRead Scopes = 1 << (12 + iota)
+	SearchWrite
+	SearchAdmin
+	SearchProtected
+
+	allSearch = SearchRead | SearchWrite | SearchAdmin | SearchProtected
 )
 
 var scopeNames = [...]struct {
@@ -28,6 +38,10 @@ var scopeNames = [...]struct {
 	{KVRead, "kv:read"},
 	{KVWrite, "kv:write"},
 	{Admin, "admin"},
+	{SearchRead, "search:read"},
+	{SearchWrite, "search:write"},
+	{SearchAdmin, "search:admin"},
+	{SearchProtected, "search:protected"},
 }
 
 // Has reports whether s holds every scope of want.
@@ -64,9 +78,9 @@ func ParseScope(name string) (Scopes, bool) {
 func ParseRole(name string) (Scopes, bool) {
 	switch name {
 	case "producer":
-		return TaskCreate | TaskRead | KVRead | KVWrite, true
+		return TaskCreate | TaskRead | KVRead | KVWrite | SearchRead | SearchWrite, true
 	case "worker":
-		return TaskCreate | TaskWork | TaskRead | KVRead | KVWrite, true
+		return TaskCreate | TaskWork | TaskRead | KVRead | KVWrite | SearchRead | SearchWrite, true
 	case "admin":
 		return All, true
 	}

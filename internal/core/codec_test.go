@@ -117,7 +117,7 @@ func allFacts() []Fact {
 		Denied{},
 		RateLimited{},
 		NotLeader{},
-		SearchState{}, DimMismatch{}, VersionMismatch{},
+		SearchState{}, DimMismatch{}, VersionMismatch{}, SearchInvalid{}, EmbedUnavailable{},
 	}
 }
 

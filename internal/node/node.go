@@ -38,6 +38,7 @@ type Node struct {
 	batches   *obs.Histogram // commits of each entry proposed
 	clocks    clocks
 	forwards  forwards
+	schemas   schemas
 	moved     notifier      // the leader of a shard has changed, or serves
 	cuts      cuts          // what keeps the log short owns it
 	tendAt    time.Duration // with Options.Manual: when to look after the disk
@@ -114,6 +115,10 @@ func (n *Node) openShard(id core.ShardID) (*shard, error) {
 	if err != nil {
 		return nil, err
 	}
+	s := &shard{n: n, id: id, store: st, machine: m, wake: make(chan struct{}, 1), pending: make(map[uint64]*inflight), applyC: make(chan applierWork, 64)}
+	if err := s.loadPoints(m); err != nil {
+		return nil, err
+	}
 	c, err := replog.New(replog.Config{
 		Shard: id, Replica: n.o.Replica, Voters: n.voters(), Applied: applied, Log: n.o.Log, Logger: n.o.Logger,
 		Head: []byte{peerRaft},
@@ -121,10 +126,7 @@ func (n *Node) openShard(id core.ShardID) (*shard, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &shard{
-		n: n, id: id, core: c, store: st, machine: m, wake: make(chan struct{}, 1),
-		pending: make(map[uint64]*inflight), applyC: make(chan applierWork, 64),
-	}
+	s.core = c
 	s.snap.made, s.snap.fetched = make(chan madeSnapshot, 1), make(chan *fetch, 1)
 	s.rounds.number = n.boot
 	s.disp = newDispatcher(s)

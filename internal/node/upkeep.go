@@ -30,6 +30,7 @@ func (n *Node) keep() {
 			n.fail(err)
 			return
 		}
+		n.compact()
 		timer.Reset(n.o.DiskEvery)
 	}
 }

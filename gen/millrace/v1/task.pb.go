@@ -3927,6 +3927,8 @@ type Op struct {
 	//	*Op_KvPut
 	//	*Op_KvDelete
 	//	*Op_KvCheck
+	//	*Op_VectorUpsert
+	//	*Op_VectorDelete
 	//	*Op_Reserved
 	Op            isOp_Op `protobuf_oneof:"op"`
 	unknownFields protoimpl.UnknownFields
@@ -4033,6 +4035,24 @@ func (x *Op) GetKvCheck() *KVCheck {
 	return nil
 }
 
+func (x *Op) GetVectorUpsert() *VectorUpsert {
+	if x != nil {
+		if x, ok := x.Op.(*Op_VectorUpsert); ok {
+			return x.VectorUpsert
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetVectorDelete() *VectorDelete {
+	if x != nil {
+		if x, ok := x.Op.(*Op_VectorDelete); ok {
+			return x.VectorDelete
+		}
+	}
+	return nil
+}
+
 func (x *Op) GetReserved() *Reserved {
 	if x != nil {
 		if x, ok := x.Op.(*Op_Reserved); ok {
@@ -4074,6 +4094,14 @@ type Op_KvCheck struct {
 	KvCheck *KVCheck `protobuf:"bytes,34,opt,name=kv_check,json=kvCheck,proto3,oneof"`
 }
 
+type Op_VectorUpsert struct {
+	VectorUpsert *VectorUpsert `protobuf:"bytes,96,opt,name=vector_upsert,json=vectorUpsert,proto3,oneof"`
+}
+
+type Op_VectorDelete struct {
+	VectorDelete *VectorDelete `protobuf:"bytes,97,opt,name=vector_delete,json=vectorDelete,proto3,oneof"`
+}
+
 type Op_Reserved struct {
 	Reserved *Reserved `protobuf:"bytes,127,opt,name=reserved,proto3,oneof"` // any op that is not built: not supported
 }
@@ -4091,6 +4119,10 @@ func (*Op_KvPut) isOp_Op() {}
 func (*Op_KvDelete) isOp_Op() {}
 
 func (*Op_KvCheck) isOp_Op() {}
+
+func (*Op_VectorUpsert) isOp_Op() {}
+
+func (*Op_VectorDelete) isOp_Op() {}
 
 func (*Op_Reserved) isOp_Op() {}
 
@@ -4299,10 +4331,11 @@ type OpResult struct {
 	Task           string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"` // task_create
 	Replayed       bool                   `protobuf:"varint,2,opt,name=replayed,proto3" json:"replayed,omitempty"`
 	PayloadMatches bool                   `protobuf:"varint,3,opt,name=payload_matches,json=payloadMatches,proto3" json:"payload_matches,omitempty"`
-	State          State                  `protobuf:"varint,4,opt,name=state,proto3,enum=millrace.v1.State" json:"state,omitempty"` // task ops
-	Rev            uint64                 `protobuf:"varint,5,opt,name=rev,proto3" json:"rev,omitempty"`                            // kv_put
-	Prev           []byte                 `protobuf:"bytes,6,opt,name=prev,proto3" json:"prev,omitempty"`                           // kv_put with want_prev; left out once the old values of one answer pass 3 MiB
-	Existed        bool                   `protobuf:"varint,7,opt,name=existed,proto3" json:"existed,omitempty"`                    // kv_delete; kv_put with want_prev
+	State          State                  `protobuf:"varint,4,opt,name=state,proto3,enum=millrace.v1.State" json:"state,omitempty"`           // task ops
+	Rev            uint64                 `protobuf:"varint,5,opt,name=rev,proto3" json:"rev,omitempty"`                                      // kv_put
+	Prev           []byte                 `protobuf:"bytes,6,opt,name=prev,proto3" json:"prev,omitempty"`                                     // kv_put with want_prev; left out once the old values of one answer pass 3 MiB
+	Existed        bool                   `protobuf:"varint,7,opt,name=existed,proto3" json:"existed,omitempty"`                              // kv_delete; kv_put with want_prev; vector_upsert, vector_delete
+	PointVersion   string                 `protobuf:"bytes,8,opt,name=point_version,json=pointVersion,proto3" json:"point_version,omitempty"` // vector_upsert
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -4384,6 +4417,13 @@ func (x *OpResult) GetExisted() bool {
 		return x.Existed
 	}
 	return false
+}
+
+func (x *OpResult) GetPointVersion() string {
+	if x != nil {
+		return x.PointVersion
+	}
+	return ""
 }
 
 // KVPut stores a value.
@@ -5910,7 +5950,7 @@ var File_millrace_v1_task_proto protoreflect.FileDescriptor
 
 const file_millrace_v1_task_proto_rawDesc = "" +
 	"\n" +
-	"\x16millrace/v1/task.proto\x12\vmillrace.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xab\x01\n" +
+	"\x16millrace/v1/task.proto\x12\vmillrace.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18millrace/v1/vector.proto\"\xab\x01\n" +
 	"\x05Retry\x12.\n" +
 	"\abackoff\x18\x01 \x01(\x0e2\x14.millrace.v1.BackoffR\abackoff\x12-\n" +
 	"\x04base\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04base\x12\x16\n" +
@@ -6211,7 +6251,7 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x0eCommitResponse\x12/\n" +
 	"\aresults\x18\x01 \x03(\v2\x15.millrace.v1.OpResultR\aresults\x12\x1a\n" +
 	"\breplayed\x18\x02 \x01(\bR\breplayed\x12\x1f\n" +
-	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\xc3\x03\n" +
+	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\xc7\x04\n" +
 	"\x02Op\x128\n" +
 	"\vtask_create\x18\x01 \x01(\v2\x15.millrace.v1.TaskSpecH\x00R\n" +
 	"taskCreate\x12@\n" +
@@ -6221,7 +6261,9 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"taskSnooze\x12+\n" +
 	"\x06kv_put\x18  \x01(\v2\x12.millrace.v1.KVPutH\x00R\x05kvPut\x124\n" +
 	"\tkv_delete\x18! \x01(\v2\x15.millrace.v1.KVDeleteH\x00R\bkvDelete\x121\n" +
-	"\bkv_check\x18\" \x01(\v2\x14.millrace.v1.KVCheckH\x00R\akvCheck\x123\n" +
+	"\bkv_check\x18\" \x01(\v2\x14.millrace.v1.KVCheckH\x00R\akvCheck\x12@\n" +
+	"\rvector_upsert\x18` \x01(\v2\x19.millrace.v1.VectorUpsertH\x00R\fvectorUpsert\x12@\n" +
+	"\rvector_delete\x18a \x01(\v2\x19.millrace.v1.VectorDeleteH\x00R\fvectorDelete\x123\n" +
 	"\breserved\x18\x7f \x01(\v2\x15.millrace.v1.ReservedH\x00R\breservedB\x04\n" +
 	"\x02op\"\x1a\n" +
 	"\bReserved\x12\x0e\n" +
@@ -6235,7 +6277,7 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\n" +
 	"TaskSnooze\x12%\n" +
 	"\x04task\x18\x01 \x01(\v2\x11.millrace.v1.HoldR\x04task\x12+\n" +
-	"\x06snooze\x18\x02 \x01(\v2\x13.millrace.v1.SnoozeR\x06snooze\"\xcd\x01\n" +
+	"\x06snooze\x18\x02 \x01(\v2\x13.millrace.v1.SnoozeR\x06snooze\"\xf2\x01\n" +
 	"\bOpResult\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x1a\n" +
 	"\breplayed\x18\x02 \x01(\bR\breplayed\x12'\n" +
@@ -6243,7 +6285,8 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x05state\x18\x04 \x01(\x0e2\x12.millrace.v1.StateR\x05state\x12\x10\n" +
 	"\x03rev\x18\x05 \x01(\x04R\x03rev\x12\x12\n" +
 	"\x04prev\x18\x06 \x01(\fR\x04prev\x12\x18\n" +
-	"\aexisted\x18\a \x01(\bR\aexisted\"\xac\x01\n" +
+	"\aexisted\x18\a \x01(\bR\aexisted\x12#\n" +
+	"\rpoint_version\x18\b \x01(\tR\fpointVersion\"\xac\x01\n" +
 	"\x05KVPut\x12\x1a\n" +
 	"\bkeyspace\x18\x01 \x01(\tR\bkeyspace\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\fR\x03key\x12\x14\n" +
@@ -6542,6 +6585,8 @@ var file_millrace_v1_task_proto_goTypes = []any{
 	nil,                             // 89: millrace.v1.Error.DetailsEntry
 	(*durationpb.Duration)(nil),     // 90: google.protobuf.Duration
 	(*timestamppb.Timestamp)(nil),   // 91: google.protobuf.Timestamp
+	(*VectorUpsert)(nil),            // 92: millrace.v1.VectorUpsert
+	(*VectorDelete)(nil),            // 93: millrace.v1.VectorDelete
 }
 var file_millrace_v1_task_proto_depIdxs = []int32{
 	2,   // 0: millrace.v1.Retry.backoff:type_name -> millrace.v1.Backoff
@@ -6635,89 +6680,91 @@ var file_millrace_v1_task_proto_depIdxs = []int32{
 	65,  // 88: millrace.v1.Op.kv_put:type_name -> millrace.v1.KVPut
 	66,  // 89: millrace.v1.Op.kv_delete:type_name -> millrace.v1.KVDelete
 	67,  // 90: millrace.v1.Op.kv_check:type_name -> millrace.v1.KVCheck
-	60,  // 91: millrace.v1.Op.reserved:type_name -> millrace.v1.Reserved
-	31,  // 92: millrace.v1.TaskComplete.task:type_name -> millrace.v1.Hold
-	38,  // 93: millrace.v1.TaskComplete.complete:type_name -> millrace.v1.Complete
-	31,  // 94: millrace.v1.TaskFail.task:type_name -> millrace.v1.Hold
-	39,  // 95: millrace.v1.TaskFail.fail:type_name -> millrace.v1.Fail
-	31,  // 96: millrace.v1.TaskSnooze.task:type_name -> millrace.v1.Hold
-	40,  // 97: millrace.v1.TaskSnooze.snooze:type_name -> millrace.v1.Snooze
-	0,   // 98: millrace.v1.OpResult.state:type_name -> millrace.v1.State
-	6,   // 99: millrace.v1.KVCheck.compare:type_name -> millrace.v1.KVCheck.Compare
-	14,  // 100: millrace.v1.KVGetResponse.at:type_name -> millrace.v1.At
-	90,  // 101: millrace.v1.QueueConfig.lease:type_name -> google.protobuf.Duration
-	90,  // 102: millrace.v1.QueueConfig.max_run:type_name -> google.protobuf.Duration
-	7,   // 103: millrace.v1.QueueConfig.retry:type_name -> millrace.v1.Retry
-	90,  // 104: millrace.v1.QueueConfig.aging:type_name -> google.protobuf.Duration
-	90,  // 105: millrace.v1.QueueConfig.retain_completed:type_name -> google.protobuf.Duration
-	90,  // 106: millrace.v1.QueueConfig.retain_cancelled:type_name -> google.protobuf.Duration
-	90,  // 107: millrace.v1.QueueConfig.retain_dead:type_name -> google.protobuf.Duration
-	78,  // 108: millrace.v1.ListQueuesResponse.queues:type_name -> millrace.v1.QueueStats
-	14,  // 109: millrace.v1.ListQueuesResponse.at:type_name -> millrace.v1.At
-	70,  // 110: millrace.v1.GetQueueResponse.config:type_name -> millrace.v1.QueueConfig
-	14,  // 111: millrace.v1.GetQueueResponse.at:type_name -> millrace.v1.At
-	70,  // 112: millrace.v1.SetQueueRequest.config:type_name -> millrace.v1.QueueConfig
-	14,  // 113: millrace.v1.SetQueueResponse.at:type_name -> millrace.v1.At
-	91,  // 114: millrace.v1.QueueStats.oldest_ready:type_name -> google.protobuf.Timestamp
-	78,  // 115: millrace.v1.QueueStatsResponse.stats:type_name -> millrace.v1.QueueStats
-	14,  // 116: millrace.v1.QueueStatsResponse.at:type_name -> millrace.v1.At
-	83,  // 117: millrace.v1.CreateNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
-	80,  // 118: millrace.v1.GetNamespaceResponse.config:type_name -> millrace.v1.NamespaceConfig
-	14,  // 119: millrace.v1.GetNamespaceResponse.at:type_name -> millrace.v1.At
-	83,  // 120: millrace.v1.GetNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
-	80,  // 121: millrace.v1.SetNamespaceRequest.config:type_name -> millrace.v1.NamespaceConfig
-	14,  // 122: millrace.v1.SetNamespaceResponse.at:type_name -> millrace.v1.At
-	16,  // 123: millrace.v1.TaskService.Create:input_type -> millrace.v1.CreateRequest
-	18,  // 124: millrace.v1.TaskService.BatchCreate:input_type -> millrace.v1.BatchCreateRequest
-	21,  // 125: millrace.v1.TaskService.Get:input_type -> millrace.v1.GetRequest
-	23,  // 126: millrace.v1.TaskService.ListAttempts:input_type -> millrace.v1.ListAttemptsRequest
-	25,  // 127: millrace.v1.TaskService.List:input_type -> millrace.v1.ListRequest
-	28,  // 128: millrace.v1.TaskService.Claim:input_type -> millrace.v1.ClaimRequest
-	32,  // 129: millrace.v1.TaskService.Heartbeat:input_type -> millrace.v1.HeartbeatRequest
-	35,  // 130: millrace.v1.TaskService.Settle:input_type -> millrace.v1.SettleRequest
-	44,  // 131: millrace.v1.TaskService.Wait:input_type -> millrace.v1.WaitRequest
-	46,  // 132: millrace.v1.TaskService.RunNow:input_type -> millrace.v1.RunNowRequest
-	48,  // 133: millrace.v1.TaskService.Delete:input_type -> millrace.v1.DeleteRequest
-	50,  // 134: millrace.v1.TaskService.Update:input_type -> millrace.v1.UpdateRequest
-	52,  // 135: millrace.v1.TaskService.Cancel:input_type -> millrace.v1.CancelRequest
-	54,  // 136: millrace.v1.TaskService.Retry:input_type -> millrace.v1.RetryRequest
-	57,  // 137: millrace.v1.CommitService.Commit:input_type -> millrace.v1.CommitRequest
-	68,  // 138: millrace.v1.KVService.Get:input_type -> millrace.v1.KVGetRequest
-	71,  // 139: millrace.v1.QueueService.List:input_type -> millrace.v1.ListQueuesRequest
-	73,  // 140: millrace.v1.QueueService.Get:input_type -> millrace.v1.GetQueueRequest
-	75,  // 141: millrace.v1.QueueService.Set:input_type -> millrace.v1.SetQueueRequest
-	77,  // 142: millrace.v1.QueueService.Stats:input_type -> millrace.v1.QueueStatsRequest
-	81,  // 143: millrace.v1.QueueService.CreateNamespace:input_type -> millrace.v1.CreateNamespaceRequest
-	84,  // 144: millrace.v1.QueueService.GetNamespace:input_type -> millrace.v1.GetNamespaceRequest
-	86,  // 145: millrace.v1.QueueService.SetNamespace:input_type -> millrace.v1.SetNamespaceRequest
-	17,  // 146: millrace.v1.TaskService.Create:output_type -> millrace.v1.CreateResponse
-	20,  // 147: millrace.v1.TaskService.BatchCreate:output_type -> millrace.v1.BatchCreateResponse
-	22,  // 148: millrace.v1.TaskService.Get:output_type -> millrace.v1.GetResponse
-	24,  // 149: millrace.v1.TaskService.ListAttempts:output_type -> millrace.v1.ListAttemptsResponse
-	26,  // 150: millrace.v1.TaskService.List:output_type -> millrace.v1.ListResponse
-	29,  // 151: millrace.v1.TaskService.Claim:output_type -> millrace.v1.ClaimResponse
-	34,  // 152: millrace.v1.TaskService.Heartbeat:output_type -> millrace.v1.HeartbeatResponse
-	36,  // 153: millrace.v1.TaskService.Settle:output_type -> millrace.v1.SettleResponse
-	45,  // 154: millrace.v1.TaskService.Wait:output_type -> millrace.v1.WaitResponse
-	47,  // 155: millrace.v1.TaskService.RunNow:output_type -> millrace.v1.RunNowResponse
-	49,  // 156: millrace.v1.TaskService.Delete:output_type -> millrace.v1.DeleteResponse
-	51,  // 157: millrace.v1.TaskService.Update:output_type -> millrace.v1.UpdateResponse
-	53,  // 158: millrace.v1.TaskService.Cancel:output_type -> millrace.v1.CancelResponse
-	55,  // 159: millrace.v1.TaskService.Retry:output_type -> millrace.v1.RetryResponse
-	58,  // 160: millrace.v1.CommitService.Commit:output_type -> millrace.v1.CommitResponse
-	69,  // 161: millrace.v1.KVService.Get:output_type -> millrace.v1.KVGetResponse
-	72,  // 162: millrace.v1.QueueService.List:output_type -> millrace.v1.ListQueuesResponse
-	74,  // 163: millrace.v1.QueueService.Get:output_type -> millrace.v1.GetQueueResponse
-	76,  // 164: millrace.v1.QueueService.Set:output_type -> millrace.v1.SetQueueResponse
-	79,  // 165: millrace.v1.QueueService.Stats:output_type -> millrace.v1.QueueStatsResponse
-	82,  // 166: millrace.v1.QueueService.CreateNamespace:output_type -> millrace.v1.CreateNamespaceResponse
-	85,  // 167: millrace.v1.QueueService.GetNamespace:output_type -> millrace.v1.GetNamespaceResponse
-	87,  // 168: millrace.v1.QueueService.SetNamespace:output_type -> millrace.v1.SetNamespaceResponse
-	146, // [146:169] is the sub-list for method output_type
-	123, // [123:146] is the sub-list for method input_type
-	123, // [123:123] is the sub-list for extension type_name
-	123, // [123:123] is the sub-list for extension extendee
-	0,   // [0:123] is the sub-list for field type_name
+	92,  // 91: millrace.v1.Op.vector_upsert:type_name -> millrace.v1.VectorUpsert
+	93,  // 92: millrace.v1.Op.vector_delete:type_name -> millrace.v1.VectorDelete
+	60,  // 93: millrace.v1.Op.reserved:type_name -> millrace.v1.Reserved
+	31,  // 94: millrace.v1.TaskComplete.task:type_name -> millrace.v1.Hold
+	38,  // 95: millrace.v1.TaskComplete.complete:type_name -> millrace.v1.Complete
+	31,  // 96: millrace.v1.TaskFail.task:type_name -> millrace.v1.Hold
+	39,  // 97: millrace.v1.TaskFail.fail:type_name -> millrace.v1.Fail
+	31,  // 98: millrace.v1.TaskSnooze.task:type_name -> millrace.v1.Hold
+	40,  // 99: millrace.v1.TaskSnooze.snooze:type_name -> millrace.v1.Snooze
+	0,   // 100: millrace.v1.OpResult.state:type_name -> millrace.v1.State
+	6,   // 101: millrace.v1.KVCheck.compare:type_name -> millrace.v1.KVCheck.Compare
+	14,  // 102: millrace.v1.KVGetResponse.at:type_name -> millrace.v1.At
+	90,  // 103: millrace.v1.QueueConfig.lease:type_name -> google.protobuf.Duration
+	90,  // 104: millrace.v1.QueueConfig.max_run:type_name -> google.protobuf.Duration
+	7,   // 105: millrace.v1.QueueConfig.retry:type_name -> millrace.v1.Retry
+	90,  // 106: millrace.v1.QueueConfig.aging:type_name -> google.protobuf.Duration
+	90,  // 107: millrace.v1.QueueConfig.retain_completed:type_name -> google.protobuf.Duration
+	90,  // 108: millrace.v1.QueueConfig.retain_cancelled:type_name -> google.protobuf.Duration
+	90,  // 109: millrace.v1.QueueConfig.retain_dead:type_name -> google.protobuf.Duration
+	78,  // 110: millrace.v1.ListQueuesResponse.queues:type_name -> millrace.v1.QueueStats
+	14,  // 111: millrace.v1.ListQueuesResponse.at:type_name -> millrace.v1.At
+	70,  // 112: millrace.v1.GetQueueResponse.config:type_name -> millrace.v1.QueueConfig
+	14,  // 113: millrace.v1.GetQueueResponse.at:type_name -> millrace.v1.At
+	70,  // 114: millrace.v1.SetQueueRequest.config:type_name -> millrace.v1.QueueConfig
+	14,  // 115: millrace.v1.SetQueueResponse.at:type_name -> millrace.v1.At
+	91,  // 116: millrace.v1.QueueStats.oldest_ready:type_name -> google.protobuf.Timestamp
+	78,  // 117: millrace.v1.QueueStatsResponse.stats:type_name -> millrace.v1.QueueStats
+	14,  // 118: millrace.v1.QueueStatsResponse.at:type_name -> millrace.v1.At
+	83,  // 119: millrace.v1.CreateNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
+	80,  // 120: millrace.v1.GetNamespaceResponse.config:type_name -> millrace.v1.NamespaceConfig
+	14,  // 121: millrace.v1.GetNamespaceResponse.at:type_name -> millrace.v1.At
+	83,  // 122: millrace.v1.GetNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
+	80,  // 123: millrace.v1.SetNamespaceRequest.config:type_name -> millrace.v1.NamespaceConfig
+	14,  // 124: millrace.v1.SetNamespaceResponse.at:type_name -> millrace.v1.At
+	16,  // 125: millrace.v1.TaskService.Create:input_type -> millrace.v1.CreateRequest
+	18,  // 126: millrace.v1.TaskService.BatchCreate:input_type -> millrace.v1.BatchCreateRequest
+	21,  // 127: millrace.v1.TaskService.Get:input_type -> millrace.v1.GetRequest
+	23,  // 128: millrace.v1.TaskService.ListAttempts:input_type -> millrace.v1.ListAttemptsRequest
+	25,  // 129: millrace.v1.TaskService.List:input_type -> millrace.v1.ListRequest
+	28,  // 130: millrace.v1.TaskService.Claim:input_type -> millrace.v1.ClaimRequest
+	32,  // 131: millrace.v1.TaskService.Heartbeat:input_type -> millrace.v1.HeartbeatRequest
+	35,  // 132: millrace.v1.TaskService.Settle:input_type -> millrace.v1.SettleRequest
+	44,  // 133: millrace.v1.TaskService.Wait:input_type -> millrace.v1.WaitRequest
+	46,  // 134: millrace.v1.TaskService.RunNow:input_type -> millrace.v1.RunNowRequest
+	48,  // 135: millrace.v1.TaskService.Delete:input_type -> millrace.v1.DeleteRequest
+	50,  // 136: millrace.v1.TaskService.Update:input_type -> millrace.v1.UpdateRequest
+	52,  // 137: millrace.v1.TaskService.Cancel:input_type -> millrace.v1.CancelRequest
+	54,  // 138: millrace.v1.TaskService.Retry:input_type -> millrace.v1.RetryRequest
+	57,  // 139: millrace.v1.CommitService.Commit:input_type -> millrace.v1.CommitRequest
+	68,  // 140: millrace.v1.KVService.Get:input_type -> millrace.v1.KVGetRequest
+	71,  // 141: millrace.v1.QueueService.List:input_type -> millrace.v1.ListQueuesRequest
+	73,  // 142: millrace.v1.QueueService.Get:input_type -> millrace.v1.GetQueueRequest
+	75,  // 143: millrace.v1.QueueService.Set:input_type -> millrace.v1.SetQueueRequest
+	77,  // 144: millrace.v1.QueueService.Stats:input_type -> millrace.v1.QueueStatsRequest
+	81,  // 145: millrace.v1.QueueService.CreateNamespace:input_type -> millrace.v1.CreateNamespaceRequest
+	84,  // 146: millrace.v1.QueueService.GetNamespace:input_type -> millrace.v1.GetNamespaceRequest
+	86,  // 147: millrace.v1.QueueService.SetNamespace:input_type -> millrace.v1.SetNamespaceRequest
+	17,  // 148: millrace.v1.TaskService.Create:output_type -> millrace.v1.CreateResponse
+	20,  // 149: millrace.v1.TaskService.BatchCreate:output_type -> millrace.v1.BatchCreateResponse
+	22,  // 150: millrace.v1.TaskService.Get:output_type -> millrace.v1.GetResponse
+	24,  // 151: millrace.v1.TaskService.ListAttempts:output_type -> millrace.v1.ListAttemptsResponse
+	26,  // 152: millrace.v1.TaskService.List:output_type -> millrace.v1.ListResponse
+	29,  // 153: millrace.v1.TaskService.Claim:output_type -> millrace.v1.ClaimResponse
+	34,  // 154: millrace.v1.TaskService.Heartbeat:output_type -> millrace.v1.HeartbeatResponse
+	36,  // 155: millrace.v1.TaskService.Settle:output_type -> millrace.v1.SettleResponse
+	45,  // 156: millrace.v1.TaskService.Wait:output_type -> millrace.v1.WaitResponse
+	47,  // 157: millrace.v1.TaskService.RunNow:output_type -> millrace.v1.RunNowResponse
+	49,  // 158: millrace.v1.TaskService.Delete:output_type -> millrace.v1.DeleteResponse
+	51,  // 159: millrace.v1.TaskService.Update:output_type -> millrace.v1.UpdateResponse
+	53,  // 160: millrace.v1.TaskService.Cancel:output_type -> millrace.v1.CancelResponse
+	55,  // 161: millrace.v1.TaskService.Retry:output_type -> millrace.v1.RetryResponse
+	58,  // 162: millrace.v1.CommitService.Commit:output_type -> millrace.v1.CommitResponse
+	69,  // 163: millrace.v1.KVService.Get:output_type -> millrace.v1.KVGetResponse
+	72,  // 164: millrace.v1.QueueService.List:output_type -> millrace.v1.ListQueuesResponse
+	74,  // 165: millrace.v1.QueueService.Get:output_type -> millrace.v1.GetQueueResponse
+	76,  // 166: millrace.v1.QueueService.Set:output_type -> millrace.v1.SetQueueResponse
+	79,  // 167: millrace.v1.QueueService.Stats:output_type -> millrace.v1.QueueStatsResponse
+	82,  // 168: millrace.v1.QueueService.CreateNamespace:output_type -> millrace.v1.CreateNamespaceResponse
+	85,  // 169: millrace.v1.QueueService.GetNamespace:output_type -> millrace.v1.GetNamespaceResponse
+	87,  // 170: millrace.v1.QueueService.SetNamespace:output_type -> millrace.v1.SetNamespaceResponse
+	148, // [148:171] is the sub-list for method output_type
+	125, // [125:148] is the sub-list for method input_type
+	125, // [125:125] is the sub-list for extension type_name
+	125, // [125:125] is the sub-list for extension extendee
+	0,   // [0:125] is the sub-list for field type_name
 }
 
 func init() { file_millrace_v1_task_proto_init() }
@@ -6725,6 +6772,7 @@ func file_millrace_v1_task_proto_init() {
 	if File_millrace_v1_task_proto != nil {
 		return
 	}
+	file_millrace_v1_vector_proto_init()
 	file_millrace_v1_task_proto_msgTypes[3].OneofWrappers = []any{}
 	file_millrace_v1_task_proto_msgTypes[8].OneofWrappers = []any{}
 	file_millrace_v1_task_proto_msgTypes[21].OneofWrappers = []any{}
@@ -6742,6 +6790,8 @@ func file_millrace_v1_task_proto_init() {
 		(*Op_KvPut)(nil),
 		(*Op_KvDelete)(nil),
 		(*Op_KvCheck)(nil),
+		(*Op_VectorUpsert)(nil),
+		(*Op_VectorDelete)(nil),
 		(*Op_Reserved)(nil),
 	}
 	file_millrace_v1_task_proto_msgTypes[58].OneofWrappers = []any{}
