@@ -3,6 +3,7 @@ package matrix
 import (
 	"errors"
 	"fmt"
+	"math/bits"
 	"slices"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/rules"
+	"github.com/millrace/millrace/internal/vector"
 )
 
 // Gate is the hard conditions of a search. The zero value lets every row pass.
@@ -55,7 +57,9 @@ var ErrStopped = errors.New("the search was stopped")
 // gated is what a gate left.
 type gated struct {
 	view   view
-	rows   []uint32 // in order
+	rows   []uint32 // in order; nil while only bits are known
+	bits   vector.Bits
+	graph  *vector.Graph // that the search walks; nil: it scans
 	counts Counts
 }
 
@@ -89,13 +93,16 @@ func (x *Index) pass(g *Gate, buf []uint32, stop func() bool) (*gated, error) {
 	if err != nil {
 		return nil, err
 	}
+	c := &out.counts
 	if filter != nil && filter.HasRest() {
-		if !out.passRest(x.schema, g, filter, stop) {
+		if !out.passRest(g, filter, stop) {
 			return nil, ErrStopped
 		}
+		c.Passed = len(out.rows)
+		if out.graph != nil && !x.walks(c) {
+			out.graph = nil
+		}
 	}
-	c := &out.counts
-	c.Passed = len(out.rows)
 	c.Filter = c.Considered - c.IDs - c.Role - c.Credential - c.Block - c.Passed
 	return out, nil
 }
@@ -160,8 +167,63 @@ func (x *Index) passSets(g *Gate, filter *rules.BoundFilter, buf []uint32) (*gat
 			set.and(in.holding(p.Field, p.Words))
 		}
 	}
+	out.counts.Passed = int(set.rows.GetCardinality())
+	if in.graph != nil && x.walks(&out.counts) {
+		out.graph = in.graph
+	}
+	if out.graph != nil && (filter == nil || !filter.HasRest()) {
+		out.bits = set.rows.ToDense()
+		return out, nil
+	}
 	out.rows = set.list(buf)
 	return out, nil
+}
+
+// scanBytes is how many bytes of codes are scanned as fast as a graph is walked with the recall that is promised.
+const scanBytes = 8 << 20
+
+// walks says whether so many rows pass that a walk is faster than a scan: beyond scanBytes, and at least one in twenty,
+// for a walk has to step over those that do not.
+func (x *Index) walks(c *Counts) bool {
+	return x.large(c.Passed) && 20*c.Passed >= c.Considered
+}
+
+// list makes rows of bits, for a scan.
+func (g *gated) list() []uint32 {
+	if g.rows == nil && g.bits != nil {
+		g.rows = make([]uint32, 0, g.counts.Passed)
+		for i, word := range g.bits {
+			for ; word != 0; word &= word - 1 {
+				g.rows = append(g.rows, uint32(i<<6+bits.TrailingZeros64(word)))
+			}
+		}
+	}
+	return g.rows
+}
+
+// set makes bits of rows, for a walk.
+func (g *gated) set() vector.Bits {
+	if g.bits == nil && len(g.rows) > 0 {
+		g.bits = make(vector.Bits, g.rows[len(g.rows)-1]>>6+1)
+		for _, row := range g.rows {
+			g.bits[row>>6] |= 1 << (row & 63)
+		}
+	}
+	return g.bits
+}
+
+// tail returns the rows from the first that the graph does not cover.
+func (g *gated) tail(from uint32) (out []uint32) {
+	for i := int(from >> 6); i < len(g.bits); i++ {
+		word := g.bits[i]
+		if i == int(from>>6) {
+			word &= ^uint64(0) << (from & 63)
+		}
+		for ; word != 0; word &= word - 1 {
+			out = append(out, uint32(i<<6+bits.TrailingZeros64(word)))
+		}
+	}
+	return out
 }
 
 func (in *inner) passIDs(set *rowset, g *Gate) {
@@ -280,7 +342,7 @@ func (in *inner) passBlocks(set *rowset, s *Schema, g *Gate) {
 }
 
 // passRest applies what of the filter is no set of rows.
-func (x *gated) passRest(s *Schema, g *Gate, filter *rules.BoundFilter, stop func() bool) bool {
+func (x *gated) passRest(g *Gate, filter *rules.BoundFilter, stop func() bool) bool {
 	row := &cursor{view: &x.view, now: g.ValidAt.UnixNano()}
 	kept := x.rows[:0]
 	for i, r := range x.rows {

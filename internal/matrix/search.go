@@ -23,8 +23,10 @@ type Plan string
 
 // The plans.
 const (
-	PlanScan  Plan = "scan"  // codes of every row that passes
-	PlanExact Plan = "exact" // float32 of every row that passes
+	PlanScan     Plan = "scan"      // codes of every row that passes
+	PlanExact    Plan = "exact"     // float32 of every row that passes
+	PlanWalk     Plan = "hnsw"      // a walk over the graph, and codes of what it does not cover
+	PlanWalkScan Plan = "hnsw+scan" // the same, and codes of every row because that left too few
 )
 
 // Stage names a part of a search, for time and profiles.
@@ -43,6 +45,7 @@ type Request struct {
 	Query        *vector.Query // of the collection's dimension and checked
 	K            int           // 1 to MaxK
 	Candidates   int           // 0 = the larger of 5·K and 50
+	Width        int           // candidates that a walk over the graph keeps in sight; 0 = the larger of 120 and 4·K
 	Gate         Gate
 	Ruleset      *rules.Ruleset // compiled against this index's schema; nil = all rows are eligible
 	RuleParams   map[string]any // as params of the rules; nil = those of the gate
@@ -121,9 +124,14 @@ func (x *Index) Search(r *Request) (*Answer, error) {
 	if s.gated, err = x.pass(&r.Gate, s.scratch.rows, r.Stop); err != nil {
 		return nil, err
 	}
-	s.scratch.rows = s.gated.rows
+	if s.gated.rows != nil {
+		s.scratch.rows = s.gated.rows
+	}
 	s.row = cursor{view: &s.gated.view, now: r.Gate.ValidAt.UnixNano()}
 	s.out.Gate = s.gated.counts
+	if r.Exact {
+		s.gated.graph = nil
+	}
 	if err := s.run(); err != nil {
 		return nil, err
 	}
@@ -169,19 +177,28 @@ func (s *search) prepare() error {
 
 // run takes candidates, nearest first, and judges them, doubling their number until enough are left or none remain.
 func (s *search) run() error {
-	want := cmp.Or(s.Candidates, max(5*s.K, 50))
-	want = max(want, s.K)
+	want := max(cmp.Or(s.Candidates, max(5*s.K, 50)), s.K)
+	var walked map[uint32]bool
+	if s.gated.graph != nil {
+		enough, err := s.runWalk(want)
+		if enough || err != nil {
+			return err
+		}
+		s.out.Plan = PlanWalkScan
+		walked = make(map[uint32]bool, len(s.hits))
+		for _, h := range s.hits {
+			walked[h.Row] = true
+		}
+		s.hits = s.hits[:0]
+	}
 	for done := 0; ; want *= 2 {
 		s.enter(StageRetrieve)
 		if err := s.retrieve(want); err != nil {
 			return err
 		}
 		s.enter(StageJudge)
-		for i := done; i < len(s.hits); i++ {
-			if i&255 == 255 && s.Stop != nil && s.Stop() {
-				return ErrStopped
-			}
-			s.consider(s.hits[i])
+		if err := s.considerAll(s.hits[done:], walked); err != nil {
+			return err
 		}
 		done = len(s.hits)
 		if len(s.kept) >= s.K || done == len(s.gated.rows) {
@@ -190,9 +207,53 @@ func (s *search) run() error {
 	}
 }
 
-// retrieve makes hits the nearest rows that pass, with their float32 products. What was there before stays in front.
+func (s *search) considerAll(hits []vector.Hit, but map[uint32]bool) error {
+	for i, h := range hits {
+		if i&255 == 255 && s.Stop != nil && s.Stop() {
+			return ErrStopped
+		}
+		if !but[h.Row] {
+			s.consider(h)
+		}
+	}
+	return nil
+}
+
+// runWalk takes candidates by the graph, and says whether enough are left of them.
+func (s *search) runWalk(want int) (enough bool, err error) {
+	s.enter(StageRetrieve)
+	s.out.Plan = PlanWalk
+	g, v := s.gated, &s.gated.view.vectors
+	set := g.set()
+	covered := g.graph.Built() // before the walk: what is added meanwhile is in the tail as well
+	width := max(cmp.Or(s.Width, max(120, 4*s.K)), want)
+	least := min(s.K, g.counts.Passed)
+	for range 2 {
+		s.hits = g.graph.Search(v, s.Query, width, set, s.hits[:0])
+		s.hits = slices.DeleteFunc(s.hits, func(h vector.Hit) bool { return h.Row >= covered })
+		var ok bool
+		if s.hits, ok = v.Scan(s.Query, g.tail(covered), want, s.hits, s.Stop); !ok {
+			return false, ErrStopped
+		}
+		if len(s.hits) >= least {
+			break
+		}
+		width *= 2
+	}
+	slices.SortFunc(s.hits, func(a, b vector.Hit) int {
+		return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.Row, b.Row))
+	})
+	s.hits = s.hits[:min(want, len(s.hits))]
+	s.enter(StageJudge)
+	if err := s.considerAll(s.hits, nil); err != nil {
+		return false, err
+	}
+	return len(s.kept) >= s.K || len(s.hits) == g.counts.Passed, nil
+}
+
+// retrieve makes hits the nearest rows that pass. What was there before stays in front.
 func (s *search) retrieve(want int) error {
-	rows, v := s.gated.rows, &s.gated.view.vectors
+	rows, v := s.gated.list(), &s.gated.view.vectors
 	if s.Exact {
 		s.out.Plan = PlanExact
 	}
@@ -205,12 +266,9 @@ func (s *search) retrieve(want int) error {
 		for _, h := range s.hits {
 			seen[h.Row] = true
 		}
-		for i, row := range rows {
-			if i&1023 == 1023 && s.Stop != nil && s.Stop() {
-				return ErrStopped
-			}
+		for _, row := range rows {
 			if !seen[row] {
-				s.hits = append(s.hits, vector.Hit{Row: row, Score: v.Exact(s.Query, row)})
+				s.hits = append(s.hits, vector.Hit{Row: row})
 			}
 		}
 	default:

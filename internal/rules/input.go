@@ -1,11 +1,7 @@
 package rules
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
-	"io"
-	"strconv"
 	"time"
 
 	"github.com/google/cel-go/cel"
@@ -22,58 +18,13 @@ const (
 
 // Inputs are what expressions see besides the row.
 type Inputs struct {
-	// Params by name: bool, int64, float64, string, []any and map[string]any of the same, or nil. ParseParams
-	// reads them from JSON.
+	// Params by name: bool, int64, float64, string, []any and map[string]any of the same, or nil. A number
+	// of JSON without point and exponent that fits is best an int64.
 	Params      map[string]any
 	Roles       []string
 	Credentials []string
 	Client      string
 	Now         time.Time // the instant that the search is for
-}
-
-// ParseParams reads parameters from a JSON object. A number without point and exponent that fits is an int64, any other
-// a float64. Its error is an *Error.
-func ParseParams(data []byte) (map[string]any, error) {
-	if len(data) == 0 {
-		return nil, nil
-	}
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.UseNumber()
-	var doc map[string]any
-	if err := d.Decode(&doc); err != nil {
-		return nil, &Error{Reason: ExpressionInvalid, Message: "params are not a JSON object"}
-	}
-	if _, err := d.Token(); err != io.EOF {
-		return nil, &Error{Reason: ExpressionInvalid, Message: "something follows the params"}
-	}
-	for name, v := range doc {
-		doc[name] = plainNumbers(v)
-	}
-	return doc, CheckParams(doc)
-}
-
-// plainNumbers turns numbers as JSON has them into those of expressions.
-func plainNumbers(v any) any {
-	switch x := v.(type) {
-	case json.Number:
-		if i, err := strconv.ParseInt(x.String(), 10, 64); err == nil {
-			return i
-		}
-		f, err := x.Float64()
-		if err != nil {
-			return nil // beyond all numbers: like an unknown value, it decides nothing
-		}
-		return f
-	case []any:
-		for i := range x {
-			x[i] = plainNumbers(x[i])
-		}
-	case map[string]any:
-		for name := range x {
-			x[name] = plainNumbers(x[name])
-		}
-	}
-	return v
 }
 
 // CheckParams reports parameters beyond the limits, or of a type that Inputs does not name.

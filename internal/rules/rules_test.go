@@ -247,21 +247,6 @@ func TestParametersThatAreMissingOrUnfitAreRefused(t *testing.T) {
 	}
 }
 
-func TestParamsAreReadFromJSON(t *testing.T) {
-	got, err := ParseParams([]byte(`{"a":1,"b":1.5,"c":[1,"x",{"d":2}],"e":null,"f":1e2,"g":12345678901234567890}`))
-	want := map[string]any{
-		"a": int64(1), "b": 1.5, "c": []any{int64(1), "x", map[string]any{"d": int64(2)}}, "e": nil, "f": 100.0, "g": 12345678901234567890.0,
-	}
-	if err != nil || fmt.Sprintf("%#v", got["c"]) != fmt.Sprintf("%#v", want["c"]) || fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf("%#v, %v", got, err)
-	}
-	for _, bad := range []string{"[]", "{", "{}x", `"x"`, `{"a":` + strings.Repeat("[", 10) + strings.Repeat("]", 10) + "}"} {
-		if _, err := ParseParams([]byte(bad)); err == nil {
-			t.Errorf("%s was taken", bad)
-		}
-	}
-}
-
 func TestAFilterIsItsProbesAndTheRest(t *testing.T) {
 	s := testSchema(t)
 	f, err := s.Filter(`status == 'available' && 'day' in shifts && (status in ['a', 'available']) && years > 3 && status == p.who && 'aws_d1.1' in certs`)

@@ -142,7 +142,7 @@ func (v *View) Scan(q *Query, list []uint32, k int, dst []Hit, stop func() bool)
 		i += n
 	}
 	out := best.sorted()
-	for i := range out {
+	for i := best.from; i < len(out); i++ {
 		out[i].Score *= q.scale
 	}
 	return out, true
