@@ -209,7 +209,9 @@ func TestFaultsOfAProviderGiveTheirErrors(t *testing.T) {
 		{"500", status(500), false, 3},
 		{"429", status(429), false, 3},
 		{"401", status(401), false, 1},
-		{"redirect", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "http://10.9.9.9/", http.StatusFound) }, true, 1},
+		{"redirect", func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://10.9.9.9/", http.StatusFound)
+		}, true, 1},
 		{"wrong dimension", body(`{"data":[{"index":0,"embedding":[1,2]}]}`), true, 1},
 		{"wrong count", body(`{"data":[]}`), true, 1},
 		{"one vector twice", body(`{"data":[{"index":1,"embedding":[1,2,3]}]}`), true, 1},

@@ -89,6 +89,7 @@ func Open(o Options) (*Node, error) {
 	}
 	n.upkeep.Add(2)
 	go n.keep()
+	n.upkeep.Go(n.keepPoints)
 	go n.workFiles()
 	return n, nil
 }

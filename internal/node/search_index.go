@@ -217,17 +217,26 @@ func (pt *points) bytes() (sum int64) {
 	return sum
 }
 
-// compact builds indexes anew that hold many rows which are gone, as the node's upkeep.
-func (n *Node) compact() {
-	for _, s := range n.shards {
-		if !s.searches() {
-			continue
+// keepPoints drops from indexes what is gone and builds their graphs, until the node stops. It has a goroutine of its own,
+// because the graph of a hundred thousand points takes seconds.
+func (n *Node) keepPoints() {
+	timer := n.o.Clock.NewTimer(n.o.DiskEvery)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C():
+		case <-n.stopping:
+			return
 		}
-		for _, c := range s.points.all() {
-			if c.index.Wasteful() {
-				c.index.Compact(n.stops)
+		for _, s := range n.shards {
+			if !s.searches() {
+				continue
+			}
+			for _, c := range s.points.all() {
+				c.index.Tend(n.stops)
 			}
 		}
+		timer.Reset(n.o.DiskEvery)
 	}
 }
 

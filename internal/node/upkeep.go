@@ -30,7 +30,6 @@ func (n *Node) keep() {
 			n.fail(err)
 			return
 		}
-		n.compact()
 		timer.Reset(n.o.DiskEvery)
 	}
 }
