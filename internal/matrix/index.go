@@ -212,9 +212,12 @@ func (x *Index) Stats() Stats {
 	defer x.mu.RUnlock()
 	in := x.in
 	out := Stats{Points: len(in.byID), Rows: len(in.byID) + in.dead, Bytes: in.bytes + in.vectors.Bytes()}
-	if in.graph != nil {
+	switch {
+	case in.graph != nil:
 		out.Tail = out.Rows - int(in.graph.Built())
 		out.Bytes += in.graph.Bytes()
+	case x.large(out.Points):
+		out.Tail = out.Rows
 	}
 	return out
 }

@@ -26,7 +26,12 @@ func (x *Index) Tend(stop func() bool) {
 	if x.Wasteful() {
 		x.Compact(stop)
 	}
-	for !stop() && x.BuildGraph(buildStep) > 0 {
+	for left := x.Stats().Tail; left > 0 && !stop(); { // not what comes meanwhile: others wait for their turn
+		n := x.BuildGraph(buildStep)
+		if n == 0 {
+			return
+		}
+		left -= n
 	}
 }
 
