@@ -182,6 +182,10 @@ func placeOp(op *millracev1.Op, partitions int) int {
 		return placeKey(x.KvDelete.GetKey(), partitions)
 	case *millracev1.Op_KvCheck:
 		return placeKey(x.KvCheck.GetKey(), partitions)
+	case *millracev1.Op_VectorUpsert:
+		return placeKey(x.VectorUpsert.GetPoint().GetId(), partitions)
+	case *millracev1.Op_VectorDelete:
+		return placeKey(x.VectorDelete.GetId(), partitions)
 	case *millracev1.Op_TaskCreate:
 		return placeCreate(x.TaskCreate, partitions)
 	case *millracev1.Op_TaskComplete:

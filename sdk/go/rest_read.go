@@ -180,12 +180,13 @@ type restOpResult struct {
 	Prev           *string `json:"prev"`
 	PrevBytes      []byte  `json:"prev_base64"`
 	Existed        bool    `json:"existed"`
+	PointVersion   string  `json:"point_version"`
 }
 
 func (r *restOpResult) wire() *millracev1.OpResult {
 	out := &millracev1.OpResult{
 		Task: r.Task, Replayed: r.Replayed, PayloadMatches: r.PayloadMatches, State: restState(r.State), Rev: r.Rev,
-		Prev: r.PrevBytes, Existed: r.Existed,
+		Prev: r.PrevBytes, Existed: r.Existed, PointVersion: r.PointVersion,
 	}
 	if r.Prev != nil {
 		out.Prev = []byte(*r.Prev)

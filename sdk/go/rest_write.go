@@ -347,6 +347,10 @@ func (w *restBody) op(op *millracev1.Op) {
 		})
 	case *millracev1.Op_KvCheck:
 		w.object("kv_check", func() { w.check(o.KvCheck) })
+	case *millracev1.Op_VectorUpsert:
+		w.object("vector_upsert", func() { w.vectorUpsert(o.VectorUpsert) })
+	case *millracev1.Op_VectorDelete:
+		w.object("vector_delete", func() { w.vectorDelete(o.VectorDelete) })
 	case *millracev1.Op_Reserved:
 		w.flag("kv_get", true) // any op that is not built is refused alike
 	}
