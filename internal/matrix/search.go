@@ -201,7 +201,7 @@ func (s *search) run() error {
 			return err
 		}
 		done = len(s.hits)
-		if len(s.kept) >= s.K || done == len(s.gated.rows) {
+		if len(s.kept) >= s.K || done == len(s.gated.rows) || mutant("gate_after_top_k") {
 			return nil
 		}
 	}
@@ -228,11 +228,18 @@ func (s *search) runWalk(want int) (enough bool, err error) {
 	covered := g.graph.Built() // before the walk: what is added meanwhile is in the tail as well
 	width := max(cmp.Or(s.Width, max(120, 4*s.K)), want)
 	least := min(s.K, g.counts.Passed)
+	if mutant("live_bit_ignored") {
+		set = nil
+	}
 	for range 2 {
 		s.hits = g.graph.Search(v, s.Query, width, set, s.hits[:0])
 		s.hits = slices.DeleteFunc(s.hits, func(h vector.Hit) bool { return h.Row >= covered })
 		var ok bool
-		if s.hits, ok = v.Scan(s.Query, g.tail(covered), want, s.hits, s.Stop); !ok {
+		tail := g.tail(covered)
+		if mutant("tail_not_scanned") {
+			tail = nil
+		}
+		if s.hits, ok = v.Scan(s.Query, tail, want, s.hits, s.Stop); !ok {
 			return false, ErrStopped
 		}
 		if len(s.hits) >= least {
@@ -248,7 +255,7 @@ func (s *search) runWalk(want int) (enough bool, err error) {
 	if err := s.considerAll(s.hits, nil); err != nil {
 		return false, err
 	}
-	return len(s.kept) >= s.K || len(s.hits) == g.counts.Passed, nil
+	return len(s.kept) >= s.K || len(s.hits) == g.counts.Passed || mutant("walk_without_fallback"), nil
 }
 
 // retrieve makes hits the nearest rows that pass. What was there before stays in front.
@@ -277,7 +284,24 @@ func (s *search) retrieve(want int) error {
 	if !ok {
 		return ErrStopped
 	}
+	if mutant("gate_after_top_k") {
+		s.gateLast(want)
+	}
 	return nil
+}
+
+// gateLast is a planted bug: the nearest of all rows, of which those that pass are left.
+func (s *search) gateLast(want int) {
+	v := &s.gated.view.vectors
+	all := make([]uint32, v.Len())
+	for i := range all {
+		all[i] = uint32(i)
+	}
+	s.hits, _ = v.Scan(s.Query, all, want, s.hits[:0], nil)
+	s.hits = slices.DeleteFunc(s.hits, func(h vector.Hit) bool {
+		_, passes := slices.BinarySearch(s.gated.rows, h.Row)
+		return !passes
+	})
 }
 
 // consider judges one candidate and keeps it if its verdict allows.
@@ -298,6 +322,9 @@ func (s *search) consider(h vector.Hit) {
 		}
 	}
 	k.dense = float64(s.gated.view.vectors.Exact(s.Query, h.Row))
+	if mutant("exact_for_best_few") && s.out.Judged > 5 && h.Score != 0 {
+		k.dense = float64(h.Score)
+	}
 	if s.decay >= 0 {
 		k.decay = s.decayOf(h.Row)
 	}
