@@ -314,7 +314,7 @@ func (in *inner) passCredentials(set *rowset, s *Schema, g *Gate) {
 	fields := s.gates(core.GateCredential)
 	at := g.ValidAt.UnixNano()
 	for _, id := range g.CredentialsAll {
-		any := roaring.New()
+		var any *roaring.Bitmap
 		for _, f := range fields {
 			holds := in.sets[f].rows[id]
 			if holds == nil {
@@ -324,7 +324,14 @@ func (in *inner) passCredentials(set *rowset, s *Schema, g *Gate) {
 			if e := in.expiry[f][id]; e != nil {
 				e.strike(valid, at)
 			}
-			any.Or(valid)
+			if any == nil {
+				any = valid
+			} else {
+				any.Or(valid)
+			}
+		}
+		if any == nil {
+			any = roaring.New()
 		}
 		set.rows, set.own = any, true
 	}

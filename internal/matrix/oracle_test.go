@@ -276,7 +276,7 @@ func (w *world) check(q *Request, conds []condition, a *Answer) {
 			w.t.Fatalf("results %d and %d are out of order", i-1, i)
 		}
 	}
-	if q.Ruleset == nil && q.DecayField == "" && a.Plan != PlanWalk {
+	if q.Ruleset == nil && q.DecayField == "" && a.Plan != PlanWalk && (q.Exact || q.Candidates == 0) {
 		w.checkBest(q, fit, a)
 	}
 }
