@@ -353,7 +353,7 @@ func (x *gated) passRest(g *Gate, filter *rules.BoundFilter, stop func() bool) b
 	row := &cursor{view: &x.view, now: g.ValidAt.UnixNano()}
 	kept := x.rows[:0]
 	for i, r := range x.rows {
-		if i&255 == 255 && stop != nil && stop() {
+		if i&15 == 15 && stop != nil && stop() {
 			return false
 		}
 		row.row = r

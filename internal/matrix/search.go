@@ -209,7 +209,7 @@ func (s *search) run() error {
 
 func (s *search) considerAll(hits []vector.Hit, but map[uint32]bool) error {
 	for i, h := range hits {
-		if i&255 == 255 && s.Stop != nil && s.Stop() {
+		if i&15 == 15 && s.Stop != nil && s.Stop() {
 			return ErrStopped
 		}
 		if !but[h.Row] {
