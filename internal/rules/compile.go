@@ -210,14 +210,9 @@ func (s *Schema) build(a *ast.AST, params *paramTable) (*expr, error) {
 	var err error
 	x.slow, err = s.env.PlanProgram(a, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(maxRunCost))
 	if err != nil {
-		return nil, &Error{Reason: ExpressionInvalid, Line: 1, Column: 1, Message: firstLine(err)}
+		return nil, &Error{Reason: ExpressionInvalid, Line: 1, Column: 1, Message: err.Error()}
 	}
 	return x, nil
-}
-
-func firstLine(err error) string {
-	out, _, _ := strings.Cut(err.Error(), "\n")
-	return out
 }
 
 // sizes estimates what rows and parameters hold.
