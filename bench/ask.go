@@ -143,7 +143,7 @@ func metricName(process string) string { return strings.ReplaceAll(process, "-",
 // several servers a majority must have.
 func (o *oneRun) unsynced() string {
 	each := o.written()
-	if each == nil || o.spec.durability != Fsync || o.run.Ops == 0 {
+	if each == nil || o.spec.durability != Fsync || o.run.Ops == 0 || o.spec.suite.Reads {
 		return ""
 	}
 	synced := 0

@@ -252,7 +252,22 @@ func (o *oneRun) rates(created, completed uint64) uint64 {
 		per("cycles_per_s", "cycles/s", min(created, completed))
 		return min(created, completed)
 	}
+	if o.spec.suite.Reads {
+		return o.requests(per)
+	}
 	return max(created, completed)
+}
+
+// requests sets the rate of each operation of a suite of reads, and of all together.
+func (o *oneRun) requests(per func(name, unit string, n uint64)) (all uint64) {
+	for _, op := range o.rig.operations() {
+		if n := op.items(); n > 0 && op.name != "schedule_lag" {
+			per(op.name+"_per_s", "requests/s", n)
+			all += n
+		}
+	}
+	per("requests_per_s", "requests/s", all)
+	return all
 }
 
 // costs sets what one operation cost client, server and disk.

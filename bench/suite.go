@@ -19,6 +19,7 @@ type Suite struct {
 	Warmup   time.Duration
 	Minutes  float64 // expected, of all rows in the profile seeds
 	Local    bool    // measures the bench process itself: no server, no audit, no ceiling
+	Reads    bool    // its operations are requests that write nothing: neither tasks nor syncs are expected of them
 	// NoProfile leaves the profiled run out: it would take as long as the runs, or has no server over the whole window.
 	NoProfile bool
 	// Drive carries one run out. nil: the suite is not built yet, and running it is refused.

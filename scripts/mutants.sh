@@ -44,6 +44,14 @@ delayed_lost_at_failover           TestClustersKeepTheirPromises
 double_apply_after_snapshot        TestClustersKeepTheirPromises
 snapshot_lowers_index              TestSnapshotThatIsNotForTheShard
 snapshot_without_excise            TestNothingThatWasLearntOfTheOldState
+avx2_saturates                     TestEveryKernelGivesTheSameInteger
+cache_key_without_tenant           TestVectorsAreKeptByTenantAndModel
+cache_key_without_model            TestVectorsAreKeptByTenantAndModel
+gate_after_top_k                   TestRandomSearchesNeverLeak
+exact_for_best_few                 TestRandomSearchesNeverLeak
+live_bit_ignored                   TestRandomSearchesByTheGraph
+tail_not_scanned                   TestAGraphFindsWhatIsNew
+walk_without_fallback              TestRandomSearchesByTheGraph
 '
 seconds_each=5
 seconds_all=60

@@ -29,6 +29,9 @@ func Drivers() map[string]bench.Driver {
 		"queue.effects":       Effects,
 		"queue.latency":       Latency,
 		"queue.idle":          Idle,
+		"search.sweep":        SearchSweep,
+		"search.mixed":        SearchMixed,
+		"search.recall":       SearchRecall,
 	}
 }
 

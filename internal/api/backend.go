@@ -9,6 +9,7 @@ import (
 // Backend is the node as this edge needs it. An error that satisfies core.Fact is for the client; any other is
 // INTERNAL, and its text stays in the log.
 type Backend interface {
+	SearchBackend
 	// Namespace finds a namespace of a tenant by name; with create it makes one that is missing. NotFound otherwise.
 	Namespace(ctx context.Context, tenant, name string, create bool) (core.NamespaceInfo, error)
 	// CreateNamespace makes a namespace with so many partitions; replayed says that there was one. AlreadyExists when that

@@ -249,6 +249,9 @@ func (a *answers) opResults(in []core.OpResult) []*pb.OpResult {
 		if r.Kind == core.OpTaskCreate {
 			o.Task = r.Task.String()
 		}
+		if r.Kind == core.OpVectorUpsert {
+			o.Rev, o.PointVersion = 0, showVersion(uint16(r.Version), r.Rev)
+		}
 		o.Refs = showMoved(r.Refs)
 		if len(r.Prev) <= a.budget {
 			o.Prev = r.Prev

@@ -42,6 +42,8 @@ var facts = []row{
 	{is[core.Invalid], errs.InvalidArgument, codes.InvalidArgument, http.StatusBadRequest, never},
 	{is[misplaced], errs.WrongPartition, codes.FailedPrecondition, http.StatusUnprocessableEntity, never},
 	{is[outOfRange], errs.InvalidArgument, codes.InvalidArgument, http.StatusBadRequest, never},
+	{is[core.SearchInvalid], errs.InvalidArgument, codes.InvalidArgument, http.StatusBadRequest, never},
+	{is[core.DimMismatch], errs.InvalidArgument, codes.InvalidArgument, http.StatusBadRequest, never},
 	{is[wrongMethod], errs.InvalidArgument, codes.InvalidArgument, http.StatusMethodNotAllowed, never},
 	{isHeaders, errs.TooLarge, codes.InvalidArgument, http.StatusRequestHeaderFieldsTooLarge, never},
 	{is[core.TooLarge], errs.TooLarge, codes.InvalidArgument, http.StatusRequestEntityTooLarge, never},
@@ -54,11 +56,14 @@ var facts = []row{
 	{is[core.SessionExpired], errs.WrongState, codes.FailedPrecondition, http.StatusConflict, never},
 	{is[core.RevMismatch], errs.PreconditionFailed, codes.FailedPrecondition, http.StatusPreconditionFailed, never},
 	{is[core.NotAdded], errs.PreconditionFailed, codes.FailedPrecondition, http.StatusPreconditionFailed, never},
+	{is[core.VersionMismatch], errs.PreconditionFailed, codes.FailedPrecondition, http.StatusPreconditionFailed, never},
+	{is[core.SearchState], errs.WrongState, codes.FailedPrecondition, http.StatusConflict, never},
 	{is[core.WrongPartition], errs.WrongPartition, codes.FailedPrecondition, http.StatusUnprocessableEntity, never},
 	refRows[0], refRows[1], refRows[2], refRows[3], refRows[4], refRows[5], refRows[6], refRows[7],
 	{is[core.RateLimited], errs.RateLimited, codes.ResourceExhausted, http.StatusTooManyRequests, later},
 	{isDiskFull, errs.ResourceExhausted, codes.ResourceExhausted, http.StatusInsufficientStorage, later},
 	{is[core.Exhausted], errs.ResourceExhausted, codes.ResourceExhausted, http.StatusTooManyRequests, later},
+	{is[core.EmbedUnavailable], errs.Unavailable, codes.Unavailable, http.StatusServiceUnavailable, later},
 	{is[core.NotLeader], errs.NotLeader, codes.Unavailable, http.StatusTemporaryRedirect, atLeader},
 	{is[core.Unavailable], errs.Unavailable, codes.Unavailable, http.StatusServiceUnavailable, sameID},
 	{is[core.DeadlineExceeded], errs.DeadlineExceeded, codes.DeadlineExceeded, http.StatusGatewayTimeout, sameID},
@@ -145,7 +150,7 @@ func describe(e *pb.Error, fact core.Fact, values bool) {
 	case core.TooLarge:
 		e.Field, e.Limit, e.Max = f.Field, f.Limit, f.Max
 	case core.Exhausted:
-		e.Limit, e.Max = f.Limit, f.Max
+		e.Limit, e.Max, e.Reason = f.Limit, f.Max, searchReasons[f.Limit]
 	case core.RateLimited:
 		e.Limit = f.Limit
 		e.RetryAfter = durationpb.New(f.RetryAfter.Duration())
@@ -167,6 +172,8 @@ func describe(e *pb.Error, fact core.Fact, values bool) {
 		describeRefused(e, f)
 	case txnState:
 		e.Field, e.Reason, e.Details = f.Field, f.Reason, map[string]string{"expected": f.expected, "actual": f.actual}
+	case core.SearchInvalid, core.DimMismatch, core.VersionMismatch, core.SearchState, core.EmbedUnavailable:
+		describeSearch(e, fact)
 	case core.NotLeader:
 		e.Leader = f.Leader
 	case core.Unavailable:
@@ -289,6 +296,15 @@ func within(prefix string, f core.Fact) core.Fact {
 		f.Field = join(prefix, f.Field)
 		return f
 	case core.TooLarge:
+		f.Field = join(prefix, f.Field)
+		return f
+	case core.SearchInvalid:
+		f.Field = join(prefix, f.Field)
+		return f
+	case core.DimMismatch:
+		f.Field = join(prefix, f.Field)
+		return f
+	case core.SearchState:
 		f.Field = join(prefix, f.Field)
 		return f
 	}

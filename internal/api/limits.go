@@ -62,6 +62,19 @@ type Limits struct {
 	ValueBytes  int64
 	CommitOps   int64 // conditions and ops together
 	CommitBytes int64 // as the log encodes it
+
+	PointsRequest    int64 // of an upsert, delete or get
+	SearchK          int64 // results of a search
+	SearchCandidates int64 // that are judged at first
+	QueryTextBytes   int64
+	FilterBytes      int64
+	EmbedTexts       int64 // of one request
+	EmbedBytes       int64 // of them all
+	GateNames        int64 // roles, and credentials, of a gate
+	GateIDs          int64 // ids that a gate names
+	RulesetRules     int64
+	SearchTimeoutMs  int64
+	SearchesWaiting  int64 // for a turn, in all
 }
 
 const (
@@ -152,6 +165,18 @@ func (l *Limits) Rows() []Limit {
 		{"value_bytes", &l.ValueBytes, 3 * mib / 2, 4*mib - 128*kib}, // what fits a commit beside its key
 		{"commit_ops", &l.CommitOps, 1024, 1024},
 		{"commit_bytes", &l.CommitBytes, 4 * mib, 4 * mib},
+		{"points_request", &l.PointsRequest, 1000, 1000},
+		{"search_k", &l.SearchK, 1000, 1000},
+		{"search_candidates", &l.SearchCandidates, 20_000, 20_000},
+		{"query_text_bytes", &l.QueryTextBytes, 8 * kib, 32 * kib},
+		{"filter_bytes", &l.FilterBytes, 4 * kib, 4 * kib},
+		{"embed_texts", &l.EmbedTexts, 256, 256},
+		{"embed_bytes", &l.EmbedBytes, mib, 4 * mib},
+		{"gate_names", &l.GateNames, 64, 64},
+		{"gate_ids", &l.GateIDs, 10_000, 10_000},
+		{"ruleset_rules", &l.RulesetRules, 64, 64},
+		{"search_timeout_ms", &l.SearchTimeoutMs, minute, minute},
+		{"searches_waiting", &l.SearchesWaiting, 1024, 100_000},
 	}
 }
 

@@ -30,16 +30,18 @@ type fakeNode struct {
 	welcome  core.Welcome
 	reached  map[core.Partition]bool // by any call but Now
 
-	parts     int                      // of namespaces made by their first use; default 1
-	leaders   map[uint16]string        // by partition; default: this node, and "?" for nobody
-	backlog   map[uint16]bool          // partitions with ready tasks
-	moved     chan struct{}            // closed when leaders change
-	forwarded []uint16                 // partitions of proposals by Forward, in no order
-	strays    map[uint16]core.Proposed // ends of proposals to a partition
-	asked     int                      // who follows the leaders since they changed last
-	claimAt   func(context.Context, core.Partition, core.ClaimSpec) ([]core.Assigned, error)
-	pageAt    func(core.Partition, core.ListQuery) ([]core.Task, []byte)
-	queue     core.QueueStats // of mail; default: one of a configuration of its own
+	parts       int                      // of namespaces made by their first use; default 1
+	leaders     map[uint16]string        // by partition; default: this node, and "?" for nobody
+	backlog     map[uint16]bool          // partitions with ready tasks
+	moved       chan struct{}            // closed when leaders change
+	forwarded   []uint16                 // partitions of proposals by Forward, in no order
+	strays      map[uint16]core.Proposed // ends of proposals to a partition
+	asked       int                      // who follows the leaders since they changed last
+	claimAt     func(context.Context, core.Partition, core.ClaimSpec) ([]core.Assigned, error)
+	pageAt      func(core.Partition, core.ListQuery) ([]core.Task, []byte)
+	payloadText string // of what is embedded of any payload
+	search      func(context.Context, *core.SearchQuery) (*core.SearchAnswer, error)
+	queue       core.QueueStats // of mail; default: one of a configuration of its own
 }
 
 func newFakeNode(clock *fakeClock) *fakeNode {

@@ -99,6 +99,10 @@ func (t *translator) placeOf(op core.Op) int {
 		}
 	case *core.RefTxn:
 		return int(core.PlaceRepo(op.Repo, op.Tag, t.parts))
+	case *core.VectorUpsert:
+		return int(core.PlacePoint(op.ID, t.parts))
+	case *core.VectorDelete:
+		return int(core.PlacePoint(op.ID, t.parts))
 	}
 	if task, ok := settledBy(op); ok {
 		return t.placeOfID(task)

@@ -46,16 +46,16 @@ func (t *translator) refTransaction(in *pb.RefTransaction) (*core.RefTxn, core.F
 		return nil, fact
 	}
 	t.allow(op)
-	if t.edge == nil {
+	if t.edge.s == nil {
 		return op, nil
 	}
 	p := t.repoAt(op.Repo, op.Tag)
 	if t.bound {
 		p = t.part
 	}
-	ctx, cancel := context.WithTimeout(t.edge.life, lookupWait)
+	ctx, cancel := context.WithTimeout(t.edge.s.life, lookupWait)
 	defer cancel()
-	return op, refFactOf(t.edge.refFacts(ctx, p, op, nil))
+	return op, refFactOf(t.edge.s.refFacts(ctx, p, op, nil))
 }
 
 // refFactOf makes a refusal of an error.

@@ -184,7 +184,7 @@ func TestQueriesAndHeadersAreReadStrictly(t *testing.T) {
 			t.Errorf("%s: %+v", name, e)
 		}
 	}
-	for op, want := range map[string]string{"kv_min": "not_supported", "vector_upsert": "not_supported", "kv_nothing": "unknown_field"} {
+	for op, want := range map[string]string{"kv_min": "not_supported", "queue_pause": "not_supported", "kv_nothing": "unknown_field"} {
 		e := failed(t, r.do("POST", "/v1/commit", `{"ops":[{"`+op+`":{}}]}`).expect(t, op, http.StatusBadRequest))
 		if e.Reason != want || e.Field != "ops[0]."+op {
 			t.Errorf("%s: %+v", op, e)

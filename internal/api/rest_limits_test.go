@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"slices"
@@ -102,12 +103,14 @@ var restElsewhere = map[string]string{
 	"grpc_message": "of gRPC", "streams_connection": "of gRPC", "streams_tenant": "of streams", "streams_node": "of streams",
 	"unacked_items": "of streams", "unacked_bytes": "of streams", "unacked_commits": "of streams", "send_buffer": "of streams",
 	"subscriptions": "of streams", "slots": "of streams", "worker_kinds": "of streams",
+	"searches_waiting": "behind both doors",
 }
 
 func TestEveryLimitOfRESTAnswersItsNameAndTheNextCallWorks(t *testing.T) {
 	r := newRESTRig(t, Limits{})
 	r.addTask("acme", testID(1))
 	cases := restBounds()
+	maps.Copy(cases, restSearchBounds())
 	send := func(c restBound, more string) answer {
 		if c.method == "GET" {
 			return r.do(c.method, c.path+more, "")

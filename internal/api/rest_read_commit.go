@@ -98,8 +98,16 @@ var opFields = append([]jsonField[pb.Op]{
 		oneOp(d, m)
 		m.Op = &pb.Op_RefTransaction{RefTransaction: readNew(d, refTransactionFields)}
 	}},
+	{"vector_upsert", func(d *jsonReader, m *pb.Op) {
+		oneOp(d, m)
+		m.Op = &pb.Op_VectorUpsert{VectorUpsert: readNew(d, vectorUpsertFields)}
+	}},
+	{"vector_delete", func(d *jsonReader, m *pb.Op) {
+		oneOp(d, m)
+		m.Op = &pb.Op_VectorDelete{VectorDelete: readNew(d, vectorDeleteFields)}
+	}},
 }, reservedFields[pb.Op](
-	"task_cancel", "queue_pause", "kv_min", "kv_max", "kv_append", "kv_get", "kv_branch", "vector_upsert", "vector_delete",
+	"task_cancel", "queue_pause", "kv_min", "kv_max", "kv_append", "kv_get", "kv_branch",
 )...)
 
 func oneOp(d *jsonReader, m *pb.Op) {

@@ -51,6 +51,22 @@ var routeRules = map[string]rule{
 	"GET /v1/repos/{repo}/refs/{name}": needs(auth.RefRead),
 	"GET /v1/repos/{repo}/reflog":      needs(auth.RefRead),
 
+	"PUT /v1/collections/{collection}":                needs(auth.SearchAdmin),
+	"GET /v1/collections/{collection}":                needs(auth.SearchRead),
+	"DELETE /v1/collections/{collection}":             needs(auth.SearchAdmin),
+	"GET /v1/collections":                             needs(auth.SearchRead),
+	"GET /v1/collections/{collection}/stats":          needs(auth.SearchRead),
+	"POST /v1/collections/{collection}/points:upsert": needs(auth.SearchWrite),
+	"POST /v1/collections/{collection}/points:delete": needs(auth.SearchWrite),
+	"POST /v1/collections/{collection}/points:get":    needs(auth.SearchRead),
+	"POST /v1/collections/{collection}/points:count":  needs(auth.SearchRead),
+	"PUT /v1/rulesets/{ruleset}":                      needs(auth.SearchAdmin),
+	"GET /v1/rulesets/{ruleset}":                      needs(auth.SearchRead),
+	"GET /v1/rulesets":                                needs(auth.SearchRead),
+	"POST /v1/embed":                                  needs(auth.SearchRead),
+	"POST /v1/matrix/search":                          needs(auth.SearchRead),
+	"GET /v1/recordings/{search_id}":                  needs(auth.SearchRead),
+
 	"GET /v1/status":       anyToken(), // its counters of all tenants: admin only
 	"GET /v1/openapi.json": public(),
 }
@@ -65,11 +81,12 @@ var (
 )
 
 const (
-	tasksService   = "/millrace.v1.TaskService/"
-	commitsService = "/millrace.v1.CommitService/"
-	keysService    = "/millrace.v1.KVService/"
-	queuesService  = "/millrace.v1.QueueService/"
-	serversService = "/millrace.v1.ServerService/"
+	tasksService    = "/millrace.v1.TaskService/"
+	commitsService  = "/millrace.v1.CommitService/"
+	keysService     = "/millrace.v1.KVService/"
+	queuesService   = "/millrace.v1.QueueService/"
+	searchesService = "/millrace.v1.SearchService/"
+	serversService  = "/millrace.v1.ServerService/"
 )
 
 // The statuses of answers, and the parameters of reads and of pages.
@@ -82,7 +99,9 @@ var (
 
 // routes makes the table.
 func routes() []*Route {
-	return slices.Concat(producerRoutes(), workerRoutes(), dataRoutes(), repoRoutes(), refRoutes(), serverRoutes())
+	return slices.Concat(
+		producerRoutes(), workerRoutes(), dataRoutes(), repoRoutes(), refRoutes(), collectionRoutes(), searchRoutes(), serverRoutes(),
+	)
 }
 
 // producerRoutes make tasks and read them.

@@ -195,6 +195,7 @@ func writeOpResults(w *jsonWriter, name string, results []*pb.OpResult) {
 			w.count("count", r.GetCount())
 		}
 		writeMoved(w, r.GetRefs())
+		w.optStr("point_version", r.GetPointVersion())
 		w.close('}')
 	})
 }

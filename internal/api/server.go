@@ -44,6 +44,9 @@ type Options struct {
 
 	Forward bool         // REST requests for another node are forwarded unless they say otherwise; else their callers are sent there
 	Peers   *http.Client // for what is forwarded; none: nothing is
+	// Embedder makes vectors of texts; without one texts are refused.
+	Embedder Embedder
+	NoSearch bool // calls of search are refused by name
 	// WebOf is the base of the URLs of a node's REST side, given the address of its gRPC side; empty if it has none, or there
 	// are no other nodes.
 	WebOf func(address string) string
@@ -81,6 +84,7 @@ type Server struct {
 	refusals refusals
 	outcomes outcomes
 	turn     atomic.Uint64 // of claims that may take from any partition
+	searches admission
 
 	life context.Context // until Shutdown begins
 	end  context.CancelFunc
@@ -173,6 +177,7 @@ func (s *Server) services() []service {
 		{&pb.QueueService_ServiceDesc, &queueService{s: s}},
 		{&pb.RefService_ServiceDesc, &refService{s: s}},
 		{&pb.ServerService_ServiceDesc, &serverService{s: s}},
+		{&pb.SearchService_ServiceDesc, &searchService{s: s}},
 		{&pb.QueueStream_ServiceDesc, &queueStream{s: s}},
 		{&pb.BackupService_ServiceDesc, &backupService{s: s}},
 		{&pb.KVStream_ServiceDesc, &keyStream{s: s}},

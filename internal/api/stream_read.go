@@ -38,7 +38,7 @@ func (st *stream) readFrames() error {
 	if err := st.hello(st.ss.Context(), hello); err != nil {
 		return err
 	}
-	wire := wireReader{t: translator{l: &st.s.l, part: st.part, parts: len(st.partitions), bound: true, edge: st.s}}
+	wire := wireReader{t: translator{l: &st.s.l, part: st.part, parts: len(st.partitions), bound: true, edge: pointEdge{st.s, st.ss.Context()}}}
 	for st.awaitRoom() {
 		in := &inbound{limit: st.s.l.MessageBytes, raw: true}
 		if err := st.ss.RecvMsg(in); err != nil {

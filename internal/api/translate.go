@@ -18,10 +18,10 @@ type translator struct {
 	now  core.ShardTime
 	rand env.Rand
 
-	parts int     // partitions of the namespace; up to 1: everything is in part
-	edge  *Server // looks up the facts of transactions of refs; may be nil
-	leads Backend // tells which partitions this node leads; may be nil
-	bound bool    // all must be in part, as in a stream; else part is that of a call, which is chosen by what it is about
+	parts int       // partitions of the namespace; up to 1: everything is in part
+	leads Backend   // tells which partitions this node leads; may be nil
+	edge  pointEdge // looks up the facts of transactions of refs and the vectors of points
+	bound bool      // all must be in part, as in a stream; else part is that of a call, which is chosen by what it is about
 }
 
 func (t *translator) taskCreate(in *pb.TaskSpec) (*core.TaskCreate, core.Fact) {

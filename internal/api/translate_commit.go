@@ -143,6 +143,16 @@ func (t *translator) op(in *pb.Op) (core.Op, core.Fact) {
 			return nil, fact
 		}
 		return asOp(t.refTransaction(o.RefTransaction))
+	case *pb.Op_VectorUpsert:
+		if fact := ops["vector_upsert"].missing(t.who.Scopes); fact != nil {
+			return nil, fact
+		}
+		return asOp(t.vectorUpsert(o.VectorUpsert))
+	case *pb.Op_VectorDelete:
+		if fact := ops["vector_delete"].missing(t.who.Scopes); fact != nil {
+			return nil, fact
+		}
+		return asOp(t.vectorDelete(o.VectorDelete))
 	}
 	return t.keyOp(in)
 }

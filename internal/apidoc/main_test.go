@@ -23,7 +23,8 @@ func compiled(t *testing.T) []byte {
 	t.Helper()
 	set := new(descriptorpb.FileDescriptorSet)
 	for _, m := range []proto.Message{
-		new(durationpb.Duration), new(timestamppb.Timestamp), new(pb.RefChange), new(pb.Task), new(pb.KVGetRequest), new(pb.StatusRequest), new(pb.Repo),
+		new(durationpb.Duration), new(timestamppb.Timestamp), new(pb.RefChange), new(pb.Point), new(pb.Task), new(pb.KVGetRequest),
+		new(pb.StatusRequest), new(pb.Repo), new(pb.Collection),
 	} {
 		set.File = append(set.File, protodesc.ToFileDescriptorProto(m.ProtoReflect().Descriptor().ParentFile()))
 	}

@@ -36,6 +36,11 @@ var composed = map[string][]part{
 	"UpdateRefsBody":   {{"UpdateRefsRequest", []string{"changes", "conditions", "request_id", "message", "allow_partial"}}},
 	"RefPage":          {{"BatchGetRefsResponse", nil}, {"ListRefsRequest", []string{"after"}}},
 	"Namespace":        {{"NamespaceConfig", nil}, {"GetNamespaceResponse", []string{"partitions"}}},
+	"UpsertPoints":     {{"UpsertPointsRequest", []string{"points", "atomic"}}},
+	"DeletePoints":     {{"DeletePointsRequest", []string{"points", "atomic"}}},
+	"GetPoints":        {{"GetPointsRequest", []string{"ids", "vectors", "min_index", "stale"}}},
+	"CountPoints":      {{"CountPointsRequest", []string{"gate", "min_index", "stale"}}},
+	"PutRuleset":       {{"PutRulesetRequest", []string{"collection", "rules", "number"}}},
 }
 
 // descriptions of schemas that have no comment of their own in the contract.
@@ -63,7 +68,16 @@ var required = map[string][]string{
 	"TaskComplete": {"task"}, "TaskFail": {"task"}, "TaskSnooze": {"task", "snooze"},
 	"CreateRepoRequest": {"name"}, "RefRule": {"refs"}, "RefChange": {"kind", "name"}, "UpdateRefsBody": {"changes"},
 	"BatchGetRefsBody": {"names"}, "RefTransaction": {"repo", "changes"},
-	"Error": {"code", "message", "outcome"},
+	"Error":        {"code", "message", "outcome"},
+	"UpsertPoints": {"points"}, "DeletePoints": {"points"}, "GetPoints": {"ids"}, "PutRuleset": {"collection", "rules"},
+	"Point": {"id"}, "PointVersion": {"id"}, "Rule": {"id", "when", "severity"}, "SchemaField": {"name", "type"}, "TextField": {"name"},
+	"SearchRequest": {"collection"}, "Judge": {"ruleset"}, "Decay": {"field", "half_life"},
+	"VectorUpsert": {"collection", "point"}, "VectorDelete": {"collection", "id"},
+}
+
+// jsonObjects are fields of bytes that hold a JSON object, which in REST stands as it is.
+var jsonObjects = []string{
+	"Point.payload", "StoredPoint.payload", "SearchResult.payload", "Gate.params", "Judge.params", "GetRecordingResponse.recording",
 }
 
 // exact are numbers that are handed back or compared, and so are strings of digits.
@@ -133,8 +147,18 @@ func (s *schemas) properties(f protoreflect.FieldDescriptor) object {
 	name, note := string(f.Name()), comment(f)
 	described := func(name string, schema object) field { return field{name, schema.with("description", note)} }
 	switch parent := string(f.Parent().Name()); {
+	case f.Kind() == protoreflect.BytesKind && slices.Contains(jsonObjects, parent+"."+name):
+		return object{{name, object{{"type", "object"}, {"additionalProperties", true}}.with("description", note)}}
 	case f.Kind() == protoreflect.BytesKind:
 		return anyBytes(name, note)
+	case f.Kind() == protoreflect.FloatKind && s.input:
+		return object{described(name, object{{"oneOf", []any{
+			object{{"type", "array"}, {"items", object{{"type", "number"}}}},
+			object{{"type", "string"}, {"contentEncoding", "base64"}, {"description", "Numbers of 32 bits, little-endian."}},
+		}}})}
+	case parent == "EmbedResponse" && name == "vectors":
+		row := object{{"type", "array"}, {"items", object{{"type", "number"}}}}
+		return object{described(name, object{{"type", "array"}, {"items", row}})}
 	case parent == "Assignment" && name == "lease_ms", parent == "Assignment" && name == "lease_left_ms":
 		return object{described(strings.TrimSuffix(name, "_ms"), duration())}
 	case parent == "Assignment" && name == "created_ms":
@@ -166,7 +190,7 @@ func (s *schemas) single(f protoreflect.FieldDescriptor) object {
 		return object{{"type", "string"}}
 	case protoreflect.BoolKind:
 		return object{{"type", "boolean"}}
-	case protoreflect.DoubleKind:
+	case protoreflect.DoubleKind, protoreflect.FloatKind:
 		return object{{"type", "number"}}
 	case protoreflect.EnumKind:
 		return object{{"type", "string"}, {"enum", words(f.Enum())}}
@@ -224,9 +248,13 @@ func digits(input bool) object {
 // words are the names of an enumeration, in lower case and without the ones that are reserved or mean nothing.
 func words(e protoreflect.EnumDescriptor) []string {
 	var out []string
+	prefix := strings.ToUpper(string(e.Name())) + "_"
+	if first := string(e.Values().Get(0).Name()); strings.HasSuffix(first, "_UNSPECIFIED") { // a name of several words
+		prefix = strings.TrimSuffix(first, "UNSPECIFIED")
+	}
 	for i := range e.Values().Len() {
 		v := e.Values().Get(i)
-		name := strings.TrimPrefix(string(v.Name()), strings.ToUpper(string(e.Name()))+"_")
+		name := strings.TrimPrefix(string(v.Name()), prefix)
 		if name != "UNSPECIFIED" && !strings.HasPrefix(comment(v), "reserved") {
 			out = append(out, strings.ToLower(name))
 		}

@@ -94,9 +94,9 @@ func TestATokenIsFoundByItsHashUntilItExpires(t *testing.T) {
 
 func TestRolesStandForScopes(t *testing.T) {
 	for role, want := range map[string]string{
-		"producer": "task:create,task:read,kv:read,kv:write,ref:read,ref:write,ref:force",
-		"worker":   "task:create,task:work,task:read,kv:read,kv:write,ref:read,ref:write,ref:force",
-		"admin":    "task:create,task:work,task:read,kv:read,kv:write,admin,ref:read,ref:write,ref:force,ref:create,ref:admin",
+		"producer": "task:create,task:read,kv:read,kv:write,ref:read,ref:write,ref:force,search:read,search:write",
+		"worker":   "task:create,task:work,task:read,kv:read,kv:write,ref:read,ref:write,ref:force,search:read,search:write",
+		"admin":    "task:create,task:work,task:read,kv:read,kv:write,admin,ref:read,ref:write,ref:force,ref:create,ref:admin,search:read,search:write,search:admin,search:protected",
 		"operator": "backup",
 	} {
 		if got, ok := ParseRole(role); !ok || got.String() != want {

@@ -22,10 +22,20 @@ const (
 	Backup    // of all tenants
 
 	// All is every scope.
-	All = TaskCreate | TaskWork | TaskRead | KVRead | KVWrite | Admin | refs | RefCreate | RefAdmin | Backup
+	All = TaskCreate | TaskWork | TaskRead | KVRead | KVWrite | Admin | refs | RefCreate | RefAdmin | Backup | allSearch
 
 	// refs is what who works with repositories needs.
 	refs = RefRead | RefWrite | RefForce
+)
+
+// The scopes of search. SearchAdmin covers definitions and rulesets; SearchProtected shows fields that are protected.
+const (
+	SearchRead Scopes = 1 << (12 + iota)
+	SearchWrite
+	SearchAdmin
+	SearchProtected
+
+	allSearch = SearchRead | SearchWrite | SearchAdmin | SearchProtected
 )
 
 var scopeNames = [...]struct {
@@ -44,6 +54,10 @@ var scopeNames = [...]struct {
 	{RefCreate, "ref:create"},
 	{RefAdmin, "ref:admin"},
 	{Backup, "backup"},
+	{SearchRead, "search:read"},
+	{SearchWrite, "search:write"},
+	{SearchAdmin, "search:admin"},
+	{SearchProtected, "search:protected"},
 }
 
 // Has reports whether s holds every scope of want.
@@ -81,9 +95,9 @@ func ParseScope(name string) (Scopes, bool) {
 func ParseRole(name string) (Scopes, bool) {
 	switch name {
 	case "producer":
-		return TaskCreate | TaskRead | KVRead | KVWrite | refs, true
+		return TaskCreate | TaskRead | KVRead | KVWrite | refs | SearchRead | SearchWrite, true
 	case "worker":
-		return TaskCreate | TaskWork | TaskRead | KVRead | KVWrite | refs, true
+		return TaskCreate | TaskWork | TaskRead | KVRead | KVWrite | refs | SearchRead | SearchWrite, true
 	case "admin":
 		return All &^ Backup, true
 	case "operator":

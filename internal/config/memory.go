@@ -10,6 +10,8 @@ type Memory struct {
 	PeerBulk    int64 // appends waiting for one peer
 	PeerControl int64 // votes, heartbeats and reads waiting for one peer
 	PeerInbox   int64 // messages of peers waiting for one shard
+	Search      int64 // indexes of collections
+	Embeddings  int64 // vectors of texts, kept
 }
 
 // Share is one row of a Memory, as metrics and errors name it.
@@ -23,7 +25,8 @@ const mib = 1 << 20
 
 // PlanMemory gives two fifths to the database, a fifth to the layers, a tenth each to waiting proposals and to the log's
 // queue, a twentieth to its cache, and in a cluster a sixteenth each to what waits for peers and to what came from them.
-// The rest is for connections, derived indexes and the collector. What holds commits is never less than one, of 4 MiB.
+// The rest is for connections, derived indexes and the collector. Two fifths are the bound of indexes of collections: they
+// take memory as points come. What holds commits is never less than one, of 4 MiB.
 func PlanMemory(total int64, shards, peers int) Memory {
 	n := int64(max(shards, 1))
 	m := Memory{
@@ -32,6 +35,9 @@ func PlanMemory(total int64, shards, peers int) Memory {
 		LogQueue:  min(max(total/10, 16*mib), 64*mib),
 		LogCache:  min(max(total/20, mib), 16*mib),
 		Proposals: min(max(total/10/n, 4*mib), 64*mib),
+
+		Search:     total * 2 / 5,
+		Embeddings: min(total/16, 32*mib),
 	}
 	if peers == 0 {
 		return m
@@ -51,6 +57,8 @@ func (m Memory) Shares() []Share {
 		{"log_queue", m.LogQueue, "batches that wait for the log's writer"},
 		{"log_cache", m.LogCache, "recent entries, for followers and readers"},
 		{"proposals", m.Proposals, "one shard's proposals that wait for an entry"},
+		{"search", m.Search, "indexes of collections; beyond it points are refused, and deletes go on"},
+		{"embeddings", m.Embeddings, "vectors of texts that were embedded lately"},
 		{"peer_bulk", m.PeerBulk, "appends that wait for one peer; beyond it they are dropped, and sent again later"},
 		{"peer_control", m.PeerControl, "votes, heartbeats and reads that wait for one peer; beyond it they are dropped"},
 		{"peer_inbox", m.PeerInbox, "messages of peers that wait for one shard; beyond it they are dropped"},

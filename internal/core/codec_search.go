@@ -7,6 +7,8 @@ const (
 	factSearchState     byte = 48
 	factDimMismatch     byte = 49
 	factVersionMismatch byte = 50
+	factSearchInvalid   byte = 51
+	factEmbedDown       byte = 52
 )
 
 func (w *writer) searchOp(op Op) {
@@ -233,6 +235,20 @@ func (w *writer) searchFact(fact Fact) bool {
 		w.text(f.ID)
 		w.uint(uint64(f.Partition))
 		w.uint(f.Version)
+	case SearchInvalid:
+		w.byte(factSearchInvalid)
+		w.text(f.Field)
+		w.text(f.Reason)
+		w.text(f.Message)
+		w.uint(uint64(len(f.Near)))
+		for _, name := range f.Near {
+			w.text(name)
+		}
+		w.int(int64(f.Line))
+		w.int(int64(f.Column))
+	case EmbedUnavailable:
+		w.byte(factEmbedDown)
+		w.int(int64(f.After))
 	default:
 		return false
 	}
@@ -249,6 +265,18 @@ func (r *reader) searchFact(number byte) Fact {
 		return VersionMismatch{
 			Collection: r.text(), ID: r.text(), Partition: uint16(r.max(math.MaxUint16)), Version: r.uint(),
 		}
+	case factSearchInvalid:
+		f := SearchInvalid{Field: r.text(), Reason: r.text(), Message: r.text()}
+		if n := r.count(1); n > 0 {
+			f.Near = make([]string, n)
+			for i := range f.Near {
+				f.Near[i] = r.text()
+			}
+		}
+		f.Line, f.Column = int(r.int()), int(r.int())
+		return f
+	case factEmbedDown:
+		return EmbedUnavailable{After: Millis(r.int())}
 	}
 	r.fail("unknown fact %d", number)
 	return nil

@@ -37,6 +37,8 @@ func searchResults() []Result {
 		{Refusal: &Refusal{Op: 0, Fact: SearchState{"model_mismatch", "model", "a", "b"}}},
 		{Refusal: &Refusal{Op: 1, Fact: DimMismatch{"vector", 384, 3}}},
 		{Refusal: &Refusal{Op: 2, Fact: VersionMismatch{"workers", "w1", 3, 88}}},
+		{Refusal: &Refusal{Op: 3, Fact: SearchInvalid{"gate.roles", "unknown_role", "m", []string{"a"}, 1, 2}}},
+		{Refusal: &Refusal{Op: 4, Fact: EmbedUnavailable{5000}}},
 	}
 }
 
@@ -97,5 +99,24 @@ func TestADefinitionIsReadWholeOrNotAtAll(t *testing.T) {
 	other.Dim++
 	if def.Same(&other) {
 		t.Error("definitions of two lengths are the same")
+	}
+}
+
+func TestRulesAreReadWholeOrNotAtAll(t *testing.T) {
+	r := &RulesetRules{Collection: "workers", Rules: []Rule{
+		{ID: "a", When: "x == 1", Severity: "penalty", Weight: 0.25, Reason: "far", OnMissing: "ignore"}, {ID: "b", When: "true"},
+	}}
+	b := AppendRules(nil, r)
+	const want = "07776f726b6572730201610678203d3d20310f0770656e616c7479808080808080" + "80e83f036661720669676e6f72650162047472756500"
+	if got := hex.EncodeToString(b); got != want {
+		t.Errorf("rules are %s, want %s: rulesets written before cannot be read", got, want)
+	}
+	if got, err := DecodeRules(b); err != nil || !reflect.DeepEqual(got, r) {
+		t.Errorf("read as %+v, %v", got, err)
+	}
+	for n := range b {
+		if _, err := DecodeRules(b[:n]); !errors.Is(err, ErrMalformed) {
+			t.Errorf("first %d bytes: %v", n, err)
+		}
 	}
 }

@@ -132,6 +132,8 @@ func allFacts() []Fact {
 		VersionMismatch{},
 		WrongMembership{},
 		NotAdded{},
+		SearchInvalid{},
+		EmbedUnavailable{},
 	}
 }
 

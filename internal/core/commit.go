@@ -79,7 +79,7 @@ type OpResult struct {
 	Prev    []byte // KVPut with WantPrev; nil when absent
 	Existed bool   // KVDelete, KVPut with WantPrev; VectorUpsert, VectorDelete, CollectionDelete
 
-	Version  uint64     // QueueSet, NamespaceSet, RulesetPut
+	Version  uint64     // QueueSet, NamespaceSet, RulesetPut; CollectionSet: the uid; VectorUpsert: the index of its partition
 	Assigned []Assigned // Grant
 	Renewed  []Renewed  // TaskRenew, one per item
 	More     bool       // Tick: work is left that is due

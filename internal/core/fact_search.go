@@ -25,9 +25,34 @@ type VersionMismatch struct {
 	Version    uint64 // of the point; 0 when absent
 }
 
-func (SearchState) fact()     {}
-func (DimMismatch) fact()     {}
-func (VersionMismatch) fact() {}
+// SearchInvalid is an Invalid of search that tells more: names that are near to one that is not known, or where in an
+// expression the fault lies.
+type SearchInvalid struct {
+	Field   string
+	Reason  string // unknown_role, no_role_field, expression_invalid, field_not_indexed, protected_field, ...
+	Message string
+	Near    []string
+	Line    int // from 1; 0 where no place is to blame
+	Column  int
+}
+
+// EmbedUnavailable says that an embedder does not answer: texts that are kept work on, others may be tried after a while.
+type EmbedUnavailable struct{ After Millis }
+
+func (SearchInvalid) fact()    {}
+func (EmbedUnavailable) fact() {}
+func (SearchState) fact()      {}
+func (DimMismatch) fact()      {}
+func (VersionMismatch) fact()  {}
+
+func (e SearchInvalid) Error() string {
+	if e.Field == "" {
+		return e.Message
+	}
+	return e.Field + ": " + e.Message
+}
+
+func (e EmbedUnavailable) Error() string { return "the embedder does not answer" }
 
 func (e SearchState) Error() string {
 	switch {

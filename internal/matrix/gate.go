@@ -3,6 +3,7 @@ package matrix
 import (
 	"errors"
 	"fmt"
+	"math/bits"
 	"slices"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/rules"
+	"github.com/millrace/millrace/internal/vector"
 )
 
 // Gate is the hard conditions of a search. The zero value lets every row pass.
@@ -55,9 +57,10 @@ var ErrStopped = errors.New("the search was stopped")
 // gated is what a gate left.
 type gated struct {
 	view   view
-	rows   []uint32 // in order
+	rows   []uint32 // in order; nil while only bits are known
+	bits   vector.Bits
+	graph  *vector.Graph // that the search walks; nil: it scans
 	counts Counts
-	points int // live ones
 }
 
 // filter compiles and binds the condition of a gate; nil if it has none.
@@ -79,43 +82,77 @@ func (g *Gate) inputs() *rules.Inputs {
 	}
 }
 
-// pass evaluates a gate: all but the rest of the filter by sets of rows under the lock.
-func (x *Index) pass(g *Gate, stop func() bool) (*gated, error) {
+// pass evaluates a gate: all but the rest of the filter by sets of rows under the lock. Rows go where buf is, if there is
+// room.
+func (x *Index) pass(g *Gate, buf []uint32, stop func() bool) (*gated, error) {
 	filter, err := x.schema.filter(g)
 	if err != nil {
 		return nil, err
 	}
-	out, set, err := x.passSets(g, filter)
+	out, err := x.passSets(g, filter, buf)
 	if err != nil {
 		return nil, err
 	}
-	out.rows = set.ToArray()
+	c := &out.counts
 	if filter != nil && filter.HasRest() {
-		if !out.passRest(x.schema, g, filter, stop) {
+		if !out.passRest(g, filter, stop) {
 			return nil, ErrStopped
 		}
+		c.Passed = len(out.rows)
+		if out.graph != nil && !x.walks(c) {
+			out.graph = nil
+		}
 	}
-	c := &out.counts
-	c.Passed = len(out.rows)
 	c.Filter = c.Considered - c.IDs - c.Role - c.Credential - c.Block - c.Passed
 	return out, nil
 }
 
+// rowset is a set of rows that conditions make smaller. The first one copies it, for it begins as the live rows.
+type rowset struct {
+	rows *roaring.Bitmap
+	own  bool
+}
+
+func (s *rowset) and(b *roaring.Bitmap) {
+	if !s.own {
+		s.rows, s.own = roaring.And(s.rows, b), true
+		return
+	}
+	s.rows.And(b)
+}
+
+func (s *rowset) andNot(b *roaring.Bitmap) {
+	if !s.own {
+		s.rows, s.own = roaring.AndNot(s.rows, b), true
+		return
+	}
+	s.rows.AndNot(b)
+}
+
+// list appends the rows in order to buf, from its start.
+func (s *rowset) list(buf []uint32) []uint32 {
+	n := int(s.rows.GetCardinality())
+	buf = slices.Grow(buf[:0], n)[:n]
+	return buf[:s.rows.ManyIterator().NextMany(buf)]
+}
+
 // passSets takes the view and the rows that pass every condition that is a set of rows.
-func (x *Index) passSets(g *Gate, filter *rules.BoundFilter) (*gated, *roaring.Bitmap, error) {
+func (x *Index) passSets(g *Gate, filter *rules.BoundFilter, buf []uint32) (*gated, error) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	in := x.in
 	if err := in.knowsRoles(x.schema, g); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	out := &gated{view: in.snapshot(), points: len(in.byID)}
-	set := in.live.Clone()
-	left := out.points
+	out := &gated{view: in.snapshot()}
+	set := &rowset{rows: in.live}
+	left := len(in.byID)
 	out.counts.Considered = left
 	step := func(count *int) {
-		n := int(set.GetCardinality())
-		*count, left = left-n, n
+		if set.own {
+			n := int(set.rows.GetCardinality())
+			*count, left = left-n, n
+		}
 	}
 	in.passIDs(set, g)
 	step(&out.counts.IDs)
@@ -127,13 +164,69 @@ func (x *Index) passSets(g *Gate, filter *rules.BoundFilter) (*gated, *roaring.B
 	step(&out.counts.Block)
 	if filter != nil {
 		for _, p := range filter.Probes() {
-			set.And(in.holding(p.Field, p.Words))
+			set.and(in.holding(p.Field, p.Words))
 		}
 	}
-	return out, set, nil
+	out.counts.Passed = int(set.rows.GetCardinality())
+	if in.graph != nil && x.walks(&out.counts) {
+		out.graph = in.graph
+	}
+	if out.graph != nil && (filter == nil || !filter.HasRest()) {
+		out.bits = set.rows.ToDense()
+		return out, nil
+	}
+	out.rows = set.list(buf)
+	return out, nil
 }
 
-func (in *inner) passIDs(set *roaring.Bitmap, g *Gate) {
+// scanBytes is how many bytes of codes are scanned as fast as a graph is walked with the recall that is promised.
+const scanBytes = 8 << 20
+
+// walks says whether so many rows pass that a walk is faster than a scan: beyond scanBytes, and at least one in twenty,
+// for a walk has to step over those that do not.
+func (x *Index) walks(c *Counts) bool {
+	return x.large(c.Passed) && 20*c.Passed >= c.Considered
+}
+
+// list makes rows of bits, for a scan.
+func (g *gated) list() []uint32 {
+	if g.rows == nil && g.bits != nil {
+		g.rows = make([]uint32, 0, g.counts.Passed)
+		for i, word := range g.bits {
+			for ; word != 0; word &= word - 1 {
+				g.rows = append(g.rows, uint32(i<<6+bits.TrailingZeros64(word)))
+			}
+		}
+	}
+	return g.rows
+}
+
+// set makes bits of rows, for a walk.
+func (g *gated) set() vector.Bits {
+	if g.bits == nil && len(g.rows) > 0 {
+		g.bits = make(vector.Bits, g.rows[len(g.rows)-1]>>6+1)
+		for _, row := range g.rows {
+			g.bits[row>>6] |= 1 << (row & 63)
+		}
+	}
+	return g.bits
+}
+
+// tail returns the rows from the first that the graph does not cover.
+func (g *gated) tail(from uint32) (out []uint32) {
+	for i := int(from >> 6); i < len(g.bits); i++ {
+		word := g.bits[i]
+		if i == int(from>>6) {
+			word &= ^uint64(0) << (from & 63)
+		}
+		for ; word != 0; word &= word - 1 {
+			out = append(out, uint32(i<<6+bits.TrailingZeros64(word)))
+		}
+	}
+	return out
+}
+
+func (in *inner) passIDs(set *rowset, g *Gate) {
 	rowsOf := func(ids []string) *roaring.Bitmap {
 		b := roaring.New()
 		for _, id := range ids {
@@ -144,10 +237,10 @@ func (in *inner) passIDs(set *roaring.Bitmap, g *Gate) {
 		return b
 	}
 	if g.HasIDsIn {
-		set.And(rowsOf(g.IDsIn))
+		set.and(rowsOf(g.IDsIn))
 	}
 	if len(g.IDsNotIn) > 0 {
-		set.AndNot(rowsOf(g.IDsNotIn))
+		set.andNot(rowsOf(g.IDsNotIn))
 	}
 }
 
@@ -180,15 +273,20 @@ func (s *Schema) gates(g core.Gate) []int {
 	return out
 }
 
-func (in *inner) passRoles(set *roaring.Bitmap, s *Schema, g *Gate) {
+func (in *inner) passRoles(set *rowset, s *Schema, g *Gate) {
 	if g.AnyRole || len(g.Roles) == 0 {
 		return
 	}
+	fields := s.gates(core.GateRole)
+	if len(fields) == 1 {
+		set.and(in.holding(fields[0], g.Roles))
+		return
+	}
 	any := roaring.New()
-	for _, f := range s.gates(core.GateRole) {
+	for _, f := range fields {
 		any.Or(in.holding(f, g.Roles))
 	}
-	set.And(any)
+	set.and(any)
 }
 
 // holding returns the rows whose field has one of the words; it must not be changed.
@@ -212,43 +310,50 @@ func (in *inner) holding(field int, words []string) *roaring.Bitmap {
 	return one
 }
 
-func (in *inner) passCredentials(set *roaring.Bitmap, s *Schema, g *Gate) {
+func (in *inner) passCredentials(set *rowset, s *Schema, g *Gate) {
 	fields := s.gates(core.GateCredential)
 	at := g.ValidAt.UnixNano()
 	for _, id := range g.CredentialsAll {
-		any := roaring.New()
+		var any *roaring.Bitmap
 		for _, f := range fields {
 			holds := in.sets[f].rows[id]
 			if holds == nil {
 				continue
 			}
-			valid := roaring.And(set, holds)
+			valid := roaring.And(set.rows, holds)
 			if e := in.expiry[f][id]; e != nil {
 				e.strike(valid, at)
 			}
-			any.Or(valid)
+			if any == nil {
+				any = valid
+			} else {
+				any.Or(valid)
+			}
 		}
-		set.And(any)
+		if any == nil {
+			any = roaring.New()
+		}
+		set.rows, set.own = any, true
 	}
 }
 
-func (in *inner) passBlocks(set *roaring.Bitmap, s *Schema, g *Gate) {
+func (in *inner) passBlocks(set *rowset, s *Schema, g *Gate) {
 	if g.Client == "" {
 		return
 	}
 	for _, f := range s.gates(core.GateBlock) {
 		if b := in.sets[f].rows[g.Client]; b != nil {
-			set.AndNot(b)
+			set.andNot(b)
 		}
 	}
 }
 
 // passRest applies what of the filter is no set of rows.
-func (x *gated) passRest(s *Schema, g *Gate, filter *rules.BoundFilter, stop func() bool) bool {
+func (x *gated) passRest(g *Gate, filter *rules.BoundFilter, stop func() bool) bool {
 	row := &cursor{view: &x.view, now: g.ValidAt.UnixNano()}
 	kept := x.rows[:0]
 	for i, r := range x.rows {
-		if i&255 == 255 && stop != nil && stop() {
+		if i&15 == 15 && stop != nil && stop() {
 			return false
 		}
 		row.row = r
@@ -315,7 +420,7 @@ func (c *cursor) Geo(f int) ([2]float64, bool) {
 
 // Count evaluates a gate and returns its counts alone.
 func (x *Index) Count(g *Gate, stop func() bool) (Counts, error) {
-	out, err := x.pass(g, stop)
+	out, err := x.pass(g, nil, stop)
 	if err != nil {
 		return Counts{}, err
 	}

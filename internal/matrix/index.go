@@ -18,6 +18,8 @@ type Index struct {
 	schema *Schema
 	dim    int
 	kernel *vector.Kernel
+	graphs bool  // the metric is one that graphs work for
+	scan   int64 // bytes of codes up to which a scan is as good as a walk
 
 	mu sync.RWMutex // guards what the next field holds, and the field
 	in *inner
@@ -28,6 +30,7 @@ type Index struct {
 type inner struct {
 	view
 	vectors *vector.Rows
+	graph   *vector.Graph // of the first rows; nil while there are few
 	live    *roaring.Bitmap
 	byID    map[string]uint32
 	sets    []*sets // by field; nil where the type has no keywords
@@ -60,7 +63,10 @@ func NewIndex(def *core.Collection, kernel *vector.Kernel) (*Index, error) {
 	if err != nil {
 		return nil, err
 	}
-	x := &Index{schema: s, dim: int(def.Dim), kernel: kernel}
+	x := &Index{
+		schema: s, dim: int(def.Dim), kernel: kernel, scan: scanBytes,
+		graphs: def.Metric != core.MetricDot, // of vectors of many lengths the nearest are not neighbours of each other
+	}
 	x.in = x.newInner()
 	return x, nil
 }
@@ -196,6 +202,7 @@ func (in *inner) remove(s *Schema, id string) {
 type Stats struct {
 	Points int
 	Rows   int   // with those that are no longer live
+	Tail   int   // rows that the graph does not cover yet, if the collection is large enough for one
 	Bytes  int64 // about
 }
 
@@ -203,7 +210,16 @@ type Stats struct {
 func (x *Index) Stats() Stats {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	return Stats{Points: len(x.in.byID), Rows: len(x.in.byID) + x.in.dead, Bytes: x.in.bytes + x.in.vectors.Bytes()}
+	in := x.in
+	out := Stats{Points: len(in.byID), Rows: len(in.byID) + in.dead, Bytes: in.bytes + in.vectors.Bytes()}
+	switch {
+	case in.graph != nil:
+		out.Tail = out.Rows - int(in.graph.Built())
+		out.Bytes += in.graph.Bytes()
+	case x.large(out.Points):
+		out.Tail = out.Rows
+	}
+	return out
 }
 
 // PointBytes is about what a point will take in memory.
@@ -242,49 +258,6 @@ func (x *Index) Get(id string) (Point, bool) {
 	}
 	v := x.in.vectors.View()
 	return Point{ID: id, Version: x.in.versions.at(row), Vector: v.Floats(row), Payload: x.in.payloads.at(row)}, true
-}
-
-// fewDead is how many dead rows are not worth building anew for.
-const fewDead = 4096
-
-// Wasteful says whether so many rows are dead that Compact is worth its while: a quarter.
-func (x *Index) Wasteful() bool {
-	x.mu.RLock()
-	defer x.mu.RUnlock()
-	return x.in.dead > fewDead && 3*x.in.dead > len(x.in.byID)
-}
-
-// Compact builds the index anew from its live rows, beside searches and changes, and takes over what changed meanwhile
-// in one short exclusion. One caller at a time. Stop is asked now and then; when it says so nothing has changed.
-func (x *Index) Compact(stop func() bool) bool {
-	x.mu.RLock()
-	old := x.in
-	from, live := old.snapshot(), old.live.Clone()
-	x.mu.RUnlock()
-
-	fresh := x.newInner()
-	rows := live.ToArray()
-	for i, row := range rows {
-		if i&255 == 0 && stop != nil && stop() {
-			return false
-		}
-		fresh.copyRow(x.schema, &from, row)
-	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	gone := live.Clone()
-	gone.AndNot(old.live)
-	for _, row := range gone.ToArray() {
-		fresh.remove(x.schema, from.ids.at(row))
-	}
-	added := old.live.Clone()
-	added.AndNot(live)
-	now := old.snapshot()
-	for _, row := range added.ToArray() {
-		fresh.copyRow(x.schema, &now, row)
-	}
-	x.in = fresh
-	return true
 }
 
 // snapshot returns the rows as they are; the index is held for reading.

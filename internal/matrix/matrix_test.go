@@ -377,3 +377,83 @@ func BenchmarkSearch5k(b *testing.B) {
 		})
 	}
 }
+
+func TestAGraphFindsWhatIsNewWhatIsLeftAndNearlyAllOfTheBest(t *testing.T) {
+	x := newTestIndex(t, vector.Kernels()[0])
+	x.scan = 100 * testDim
+	r := rand.New(rand.NewPCG(4, 4))
+	vectors := map[string][]float32{}
+	add := func(from, to int) {
+		var batch []Change
+		for i := from; i < to; i++ {
+			id := numbered("w", i)
+			vectors[id] = randomVector(r)
+			batch = append(batch, point(id, `{"status":"new"}`, vectors[id]...))
+		}
+		apply(t, x, batch...)
+	}
+	goOn := func() bool { return false }
+	add(0, 3000)
+	x.Tend(goOn)
+	measure := func() float64 {
+		sum := 0.0
+		for range 50 {
+			q := vector.NewQuery(randomVector(r))
+			walk := find(t, x, func(s *Request) { s.Query = q })
+			best := find(t, x, func(s *Request) { s.Query, s.Exact = q, true })
+			if walk.Plan != PlanWalk || best.Plan != PlanExact {
+				t.Fatalf("plans %s and %s", walk.Plan, best.Plan)
+			}
+			for i := range best.Results {
+				if slices.ContainsFunc(walk.Results, func(r Result) bool { return r.ID == best.Results[i].ID }) {
+					sum++
+				}
+			}
+			for _, one := range walk.Results {
+				if vectors[one.ID] == nil {
+					t.Fatalf("%s is returned after it was deleted", one.ID)
+				}
+			}
+		}
+		return sum / 500
+	}
+	if got := measure(); got < 0.98 {
+		t.Errorf("recall %.3f", got)
+	}
+	add(3000, 3400) // not in the graph
+	for i := 3000; i < 3400; i += 20 {
+		id := numbered("w", i)
+		if a := find(t, x, func(s *Request) { s.Query, s.K = vector.NewQuery(vectors[id]), 1 }); a.Plan != PlanWalk || idsOf(a) != id {
+			t.Fatalf("%s by plan %s found %s", id, a.Plan, idsOf(a))
+		}
+	}
+	if s := x.Stats(); s.Tail != 400 || x.BuildGraph(1000) != 400 || x.BuildGraph(1000) != 0 {
+		t.Errorf("%+v", s)
+	}
+	for i := 0; i < 3400; i += 2 {
+		id := numbered("w", i)
+		delete(vectors, id)
+		apply(t, x, Change{ID: id, Gone: true})
+	}
+	if got := measure(); got < 0.98 {
+		t.Errorf("recall %.3f when half is deleted", got)
+	}
+	if !x.Compact(goOn) {
+		t.Fatal("not built anew")
+	}
+	if got := measure(); got < 0.98 {
+		t.Errorf("recall %.3f when built anew", got)
+	}
+}
+
+func TestAMetricOfLengthsHasNoGraph(t *testing.T) {
+	x, err := NewIndex(&core.Collection{Dim: testDim, Metric: core.MetricDot}, vector.Kernels()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.scan = 0
+	apply(t, x, point("a", ``, 5), point("b", ``, 1))
+	if n := x.BuildGraph(10); n != 0 || idsOf(find(t, x, nil)) != "a b" {
+		t.Errorf("%d rows in a graph", n)
+	}
+}

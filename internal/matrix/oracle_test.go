@@ -2,6 +2,7 @@ package matrix
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -207,7 +208,7 @@ func (w *world) request() (*Request, []condition) {
 	case 0:
 		q.K = 1 + w.r.IntN(1000)
 	case 1:
-		q.Candidates = q.K + w.r.IntN(200)
+		q.Candidates = q.K + w.r.IntN(10)
 	}
 	if w.r.IntN(2) == 0 {
 		q.Ruleset = w.rules
@@ -275,7 +276,7 @@ func (w *world) check(q *Request, conds []condition, a *Answer) {
 			w.t.Fatalf("results %d and %d are out of order", i-1, i)
 		}
 	}
-	if q.Ruleset == nil && q.DecayField == "" {
+	if q.Ruleset == nil && q.DecayField == "" && a.Plan != PlanWalk && (q.Exact || q.Candidates == 0) {
 		w.checkBest(q, fit, a)
 	}
 }
@@ -333,40 +334,76 @@ func (w *world) checkNarrower(q *Request, a *Answer) {
 	}
 }
 
+// try makes random searches, with changes between them, and returns how many took each plan.
+func (w *world) try(n int, between func(i int)) map[Plan]int {
+	plans, unknown := map[Plan]int{}, 0
+	for i := range n {
+		if i%20 == 19 {
+			w.change(1 + w.r.IntN(40))
+		}
+		between(i)
+		q, conds := w.request()
+		a, err := w.index.Search(q)
+		if e, ok := errors.AsType[*UnknownRole](err); ok {
+			if slices.ContainsFunc(slices.Collect(maps.Values(w.people)), func(p *person) bool { return is(p.Role, e.Role) }) {
+				w.t.Fatalf("role %s is refused, and somebody has it", e.Role)
+			}
+			unknown++
+			continue
+		}
+		if err != nil {
+			w.t.Fatalf("%s: %v", q.Gate.Filter, err)
+		}
+		plans[a.Plan]++
+		w.check(q, conds, a)
+		if i%3 == 0 {
+			w.checkNarrower(q, a)
+		}
+	}
+	if unknown > n/10 {
+		w.t.Errorf("%d searches were refused", unknown)
+	}
+	return plans
+}
+
 func TestRandomSearchesNeverLeakNeverMissAndCountExactly(t *testing.T) {
 	all := vector.Kernels()
 	for _, kernel := range all {
 		t.Run(kernel.String(), func(t *testing.T) {
 			w := newWorld(t, 5, kernel)
 			w.change(900)
-			unknown := 0
-			for i := range searches(t) / len(all) {
-				if i%20 == 19 {
-					w.change(1 + w.r.IntN(40))
-				}
+			plans := w.try(searches(t)/len(all), func(i int) {
 				if i%700 == 699 && !w.index.Compact(nil) {
 					t.Fatal("the index was not built anew")
 				}
-				q, conds := w.request()
-				a, err := w.index.Search(q)
-				if e, ok := err.(*UnknownRole); ok { //nolint:errorlint // never wrapped
-					if slices.ContainsFunc(slices.Collect(maps.Values(w.people)), func(p *person) bool { return is(p.Role, e.Role) }) {
-						t.Fatalf("role %s is refused, and somebody has it", e.Role)
-					}
-					unknown++
-					continue
-				}
-				if err != nil {
-					t.Fatalf("%s: %v", q.Gate.Filter, err)
-				}
-				w.check(q, conds, a)
-				if i%3 == 0 {
-					w.checkNarrower(q, a)
-				}
-			}
-			if unknown > searches(t)/10 {
-				t.Errorf("%d searches were refused", unknown)
+			})
+			if plans[PlanScan] == 0 || plans[PlanExact] == 0 {
+				t.Errorf("plans %v", plans)
 			}
 		})
+	}
+}
+
+func TestRandomSearchesByTheGraphNeverLeakNeverMissAndCountExactly(t *testing.T) {
+	w := newWorld(t, 6, vector.Kernels()[0])
+	w.index.scan = 10 * testDim // ten rows are large
+	w.change(900)
+	plans := w.try(searches(t)/5, func(i int) {
+		switch {
+		case i%500 == 499:
+			if !w.index.Compact(func() bool { return false }) {
+				t.Fatal("the index was not built anew")
+			}
+		case i%7 == 0: // the graph lags behind
+			w.index.BuildGraph(w.r.IntN(60))
+		case i%41 == 0:
+			w.index.Tend(func() bool { return false })
+			if s := w.index.Stats(); s.Tail != 0 {
+				t.Fatalf("%+v", s)
+			}
+		}
+	})
+	if plans[PlanWalk] < 100 || plans[PlanWalkScan] == 0 || plans[PlanScan] == 0 || plans[PlanExact] == 0 {
+		t.Errorf("plans %v", plans)
 	}
 }

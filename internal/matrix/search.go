@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/millrace/millrace/internal/rules"
@@ -22,8 +23,10 @@ type Plan string
 
 // The plans.
 const (
-	PlanScan  Plan = "scan"  // codes of every row that passes
-	PlanExact Plan = "exact" // float32 of every row that passes
+	PlanScan     Plan = "scan"      // codes of every row that passes
+	PlanExact    Plan = "exact"     // float32 of every row that passes
+	PlanWalk     Plan = "hnsw"      // a walk over the graph, and codes of what it does not cover
+	PlanWalkScan Plan = "hnsw+scan" // the same, and codes of every row because that left too few
 )
 
 // Stage names a part of a search, for time and profiles.
@@ -42,6 +45,7 @@ type Request struct {
 	Query        *vector.Query // of the collection's dimension and checked
 	K            int           // 1 to MaxK
 	Candidates   int           // 0 = the larger of 5·K and 50
+	Width        int           // candidates that a walk over the graph keeps in sight; 0 = the larger of 120 and 4·K
 	Gate         Gate
 	Ruleset      *rules.Ruleset // compiled against this index's schema; nil = all rows are eligible
 	RuleParams   map[string]any // as params of the rules; nil = those of the gate
@@ -85,10 +89,26 @@ type search struct {
 	gated *gated
 	judge *rules.Judge
 	decay int // place of the decay field; −1 without
-	hits  []vector.Hit
-	kept  []Result
+	row   cursor
 	out   *Answer
+	*scratch
 }
+
+// scratch is what a search works in, used again by later ones.
+type scratch struct {
+	rows []uint32
+	hits []vector.Hit
+	kept []kept
+}
+
+// kept is a candidate that the judge lets through.
+type kept struct {
+	row                        uint32
+	verdict                    rules.Verdict
+	score, judge, dense, decay float64
+}
+
+var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
 // Search answers a request. Errors: *rules.Error, *UnknownRole, ErrNoRoleField, vector.DimError, ErrStopped.
 func (x *Index) Search(r *Request) (*Answer, error) {
@@ -96,12 +116,22 @@ func (x *Index) Search(r *Request) (*Answer, error) {
 	if err := s.prepare(); err != nil {
 		return nil, err
 	}
+	s.scratch = scratches.Get().(*scratch)
+	s.hits, s.kept = s.hits[:0], s.kept[:0]
+	defer scratches.Put(s.scratch)
 	s.enter(StageGate)
 	var err error
-	if s.gated, err = x.pass(&r.Gate, r.Stop); err != nil {
+	if s.gated, err = x.pass(&r.Gate, s.scratch.rows, r.Stop); err != nil {
 		return nil, err
 	}
+	if s.gated.rows != nil {
+		s.scratch.rows = s.gated.rows
+	}
+	s.row = cursor{view: &s.gated.view, now: r.Gate.ValidAt.UnixNano()}
 	s.out.Gate = s.gated.counts
+	if r.Exact {
+		s.gated.graph = nil
+	}
 	if err := s.run(); err != nil {
 		return nil, err
 	}
@@ -147,30 +177,90 @@ func (s *search) prepare() error {
 
 // run takes candidates, nearest first, and judges them, doubling their number until enough are left or none remain.
 func (s *search) run() error {
-	want := cmp.Or(s.Candidates, max(5*s.K, 50))
-	want = max(want, s.K)
+	want := max(cmp.Or(s.Candidates, max(5*s.K, 50)), s.K)
+	var walked map[uint32]bool
+	if s.gated.graph != nil {
+		enough, err := s.runWalk(want)
+		if enough || err != nil {
+			return err
+		}
+		s.out.Plan = PlanWalkScan
+		walked = make(map[uint32]bool, len(s.hits))
+		for _, h := range s.hits {
+			walked[h.Row] = true
+		}
+		s.hits = s.hits[:0]
+	}
 	for done := 0; ; want *= 2 {
 		s.enter(StageRetrieve)
 		if err := s.retrieve(want); err != nil {
 			return err
 		}
 		s.enter(StageJudge)
-		for i := done; i < len(s.hits); i++ {
-			if i&255 == 255 && s.Stop != nil && s.Stop() {
-				return ErrStopped
-			}
-			s.consider(s.hits[i])
+		if err := s.considerAll(s.hits[done:], walked); err != nil {
+			return err
 		}
 		done = len(s.hits)
-		if len(s.kept) >= s.K || done == len(s.gated.rows) {
+		if len(s.kept) >= s.K || done == len(s.gated.rows) || mutant("gate_after_top_k") {
 			return nil
 		}
 	}
 }
 
-// retrieve makes hits the nearest rows that pass, with their float32 products. What was there before stays in front.
+func (s *search) considerAll(hits []vector.Hit, but map[uint32]bool) error {
+	for i, h := range hits {
+		if i&15 == 15 && s.Stop != nil && s.Stop() {
+			return ErrStopped
+		}
+		if !but[h.Row] {
+			s.consider(h)
+		}
+	}
+	return nil
+}
+
+// runWalk takes candidates by the graph, and says whether enough are left of them.
+func (s *search) runWalk(want int) (enough bool, err error) {
+	s.enter(StageRetrieve)
+	s.out.Plan = PlanWalk
+	g, v := s.gated, &s.gated.view.vectors
+	set := g.set()
+	covered := g.graph.Built() // before the walk: what is added meanwhile is in the tail as well
+	width := max(cmp.Or(s.Width, max(120, 4*s.K)), want)
+	least := min(s.K, g.counts.Passed)
+	if mutant("live_bit_ignored") {
+		set = nil
+	}
+	for range 2 {
+		s.hits = g.graph.Search(v, s.Query, width, set, s.hits[:0])
+		s.hits = slices.DeleteFunc(s.hits, func(h vector.Hit) bool { return h.Row >= covered })
+		var ok bool
+		tail := g.tail(covered)
+		if mutant("tail_not_scanned") {
+			tail = nil
+		}
+		if s.hits, ok = v.Scan(s.Query, tail, want, s.hits, s.Stop); !ok {
+			return false, ErrStopped
+		}
+		if len(s.hits) >= least {
+			break
+		}
+		width *= 2
+	}
+	slices.SortFunc(s.hits, func(a, b vector.Hit) int {
+		return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.Row, b.Row))
+	})
+	s.hits = s.hits[:min(want, len(s.hits))]
+	s.enter(StageJudge)
+	if err := s.considerAll(s.hits, nil); err != nil {
+		return false, err
+	}
+	return len(s.kept) >= s.K || len(s.hits) == g.counts.Passed || mutant("walk_without_fallback"), nil
+}
+
+// retrieve makes hits the nearest rows that pass. What was there before stays in front.
 func (s *search) retrieve(want int) error {
-	rows, v := s.gated.rows, &s.gated.view.vectors
+	rows, v := s.gated.list(), &s.gated.view.vectors
 	if s.Exact {
 		s.out.Plan = PlanExact
 	}
@@ -183,12 +273,9 @@ func (s *search) retrieve(want int) error {
 		for _, h := range s.hits {
 			seen[h.Row] = true
 		}
-		for i, row := range rows {
-			if i&1023 == 1023 && s.Stop != nil && s.Stop() {
-				return ErrStopped
-			}
+		for _, row := range rows {
 			if !seen[row] {
-				s.hits = append(s.hits, vector.Hit{Row: row, Score: v.Exact(s.Query, row)})
+				s.hits = append(s.hits, vector.Hit{Row: row})
 			}
 		}
 	default:
@@ -197,23 +284,33 @@ func (s *search) retrieve(want int) error {
 	if !ok {
 		return ErrStopped
 	}
+	if mutant("gate_after_top_k") {
+		s.gateLast(want)
+	}
 	return nil
+}
+
+// gateLast is a planted bug: the nearest of all rows, of which those that pass are left.
+func (s *search) gateLast(want int) {
+	v := &s.gated.view.vectors
+	all := make([]uint32, v.Len())
+	for i := range all {
+		all[i] = uint32(i)
+	}
+	s.hits, _ = v.Scan(s.Query, all, want, s.hits[:0], nil)
+	s.hits = slices.DeleteFunc(s.hits, func(h vector.Hit) bool {
+		_, passes := slices.BinarySearch(s.gated.rows, h.Row)
+		return !passes
+	})
 }
 
 // consider judges one candidate and keeps it if its verdict allows.
 func (s *search) consider(h vector.Hit) {
-	view := &s.gated.view
-	r := Result{Verdict: rules.Eligible, JudgeScore: 1, Decay: 1}
+	k := kept{row: h.Row, verdict: rules.Eligible, judge: 1, decay: 1}
 	s.out.Judged++
 	if s.judge != nil {
-		row := cursor{view: view, row: h.Row, now: s.Gate.ValidAt.UnixNano()}
-		var outcomes *[]rules.Outcome
-		if s.Explain {
-			r.Outcomes = []rules.Outcome{}
-			outcomes = &r.Outcomes
-		}
-		r.Verdict, r.JudgeScore = s.judge.Judge(&row, outcomes)
-		switch r.Verdict {
+		s.row.row = h.Row
+		switch k.verdict, k.judge = s.judge.Judge(&s.row, nil); k.verdict {
 		case rules.Ineligible:
 			s.out.Blocked++
 			return
@@ -224,13 +321,15 @@ func (s *search) consider(h vector.Hit) {
 			}
 		}
 	}
-	r.Dense = float64(view.vectors.Exact(s.Query, h.Row))
-	if s.decay >= 0 {
-		r.Decay = s.decayOf(h.Row)
+	k.dense = float64(s.gated.view.vectors.Exact(s.Query, h.Row))
+	if mutant("exact_for_best_few") && s.out.Judged > 5 && h.Score != 0 {
+		k.dense = float64(h.Score)
 	}
-	r.Score = Round(s.DenseWeight * r.Dense * r.JudgeScore * r.Decay)
-	r.ID, r.Version, r.Payload = view.ids.at(h.Row), view.versions.at(h.Row), view.payloads.at(h.Row)
-	s.kept = append(s.kept, r)
+	if s.decay >= 0 {
+		k.decay = s.decayOf(h.Row)
+	}
+	k.score = Round(s.DenseWeight * k.dense * k.judge * k.decay)
+	s.kept = append(s.kept, k)
 }
 
 // decayOf halves with each half-life that has gone by since the row's time; 0.5 where it has none.
@@ -248,11 +347,33 @@ func Round(x float64) float64 { return math.Round(x*1e6) / 1e6 }
 
 // merge orders what is kept and cuts it.
 func (s *search) merge() {
-	slices.SortFunc(s.kept, func(a, b Result) int {
-		return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.ID, b.ID))
+	view := &s.gated.view
+	slices.SortFunc(s.kept, func(a, b kept) int {
+		if c := cmp.Compare(b.score, a.score); c != 0 {
+			return c
+		}
+		return cmp.Compare(view.ids.at(a.row), view.ids.at(b.row))
 	})
 	if s.MinScore != nil {
-		s.kept = slices.DeleteFunc(s.kept, func(r Result) bool { return r.Score < *s.MinScore })
+		s.kept = slices.DeleteFunc(s.kept, func(k kept) bool { return k.score < *s.MinScore })
 	}
-	s.out.Results = s.kept[:min(s.K, len(s.kept))]
+	s.out.Results = make([]Result, min(s.K, len(s.kept)))
+	for i := range s.out.Results {
+		k := &s.kept[i]
+		s.out.Results[i] = Result{
+			ID: view.ids.at(k.row), Version: view.versions.at(k.row), Payload: view.payloads.at(k.row),
+			Score: k.score, Verdict: k.verdict, JudgeScore: k.judge, Dense: k.dense, Decay: k.decay, Outcomes: s.outcomes(k.row),
+		}
+	}
+}
+
+// outcomes says what each rule did to a row, if that is asked for.
+func (s *search) outcomes(row uint32) []rules.Outcome {
+	if !s.Explain || s.judge == nil {
+		return nil
+	}
+	out := []rules.Outcome{}
+	s.row.row = row
+	s.judge.Judge(&s.row, &out)
+	return out
 }

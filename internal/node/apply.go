@@ -97,6 +97,11 @@ func (s *shard) applyEntry(e replog.Entry) error {
 	}
 	s.due.Store(int64(s.machine.Due()))
 	s.lastSeen.Store(int64(entry.Stamp))
+	if s.searches() && len(applied.Points) > 0 {
+		if err := s.points.apply(applied.Points); err != nil {
+			s.n.o.Logger.Error("a stored point is found by no search", "shard", s.id, "index", e.Index, "error", err)
+		}
+	}
 	out := s.disp.applied(s.machine, f, &applied, at)
 	members := s.machine.Members()
 	s.machineMu.Unlock()

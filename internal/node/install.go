@@ -71,6 +71,9 @@ func (s *shard) install(in *installing) error {
 	if err == nil {
 		m, err = openMachine(s.id, s.store)
 	}
+	if err == nil {
+		err = s.loadPoints(m)
+	}
 	if err != nil {
 		s.machineMu.Unlock()
 		return fmt.Errorf("install snapshot at entry %d: %w", f.snap.Index, err)

@@ -39,6 +39,7 @@ type Node struct {
 	batches   *obs.Histogram // commits of each entry proposed
 	clocks    clocks
 	forwards  forwards
+	schemas   schemas
 	moved     notifier // the leader of a shard has changed, or serves
 	roster    atomic.Pointer[roster]
 	jobs      jobs
@@ -98,6 +99,7 @@ func Open(o Options) (*Node, error) {
 	}
 	n.upkeep.Add(2)
 	go n.keep()
+	n.upkeep.Go(n.keepPoints)
 	go n.workFiles()
 	return n, nil
 }
@@ -128,6 +130,10 @@ func (n *Node) openShard(id core.ShardID) (*shard, error) {
 	if err != nil {
 		return nil, err
 	}
+	s := &shard{n: n, id: id, store: st, machine: m, wake: make(chan struct{}, 1), pending: make(map[uint64]*inflight), applyC: make(chan applierWork, 64)}
+	if err := s.loadPoints(m); err != nil {
+		return nil, err
+	}
 	conf, err := n.readConf(st)
 	if err != nil {
 		return nil, err
@@ -139,10 +145,7 @@ func (n *Node) openShard(id core.ShardID) (*shard, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &shard{
-		n: n, id: id, core: c, store: st, machine: m, wake: make(chan struct{}, 1),
-		pending: make(map[uint64]*inflight), applyC: make(chan applierWork, 64),
-	}
+	s.core = c
 	s.snap.made, s.snap.fetched = make(chan madeSnapshot, 1), make(chan *fetch, 1)
 	s.rounds.number = n.boot
 	s.disp = newDispatcher(s)

@@ -56,6 +56,9 @@ type Options struct {
 	SnapshotPart   int           // bytes of a snapshot in one message; default 256 KiB
 	SnapshotRate   int64         // bytes per second of snapshots that a shard fetches; default 64 MiB
 	DiskReserve    uint64        // new work is refused below this much free space; default min(1 % of the disk, 1 GiB)
+	SearchBytes    int64         // of indexes for searching, beyond which no more points are taken; 0 = no bound
+	NoSearch       bool          // keep no index: this node answers no search
+	VectorKernel   string        // vnni, avx2 or purego; default the fastest that the machine has
 	DiskEvery      time.Duration // how often free space is read; default 500 ms
 
 	OneCommitPerEntry bool // no group commit: for measuring what it is worth

@@ -53,6 +53,7 @@ type shard struct {
 	// machineMu guards machine's derived state: the applier writes, others read what they need of it.
 	machineMu sync.RWMutex
 	disp      *dispatcher
+	points    points
 
 	mu         sync.Mutex // guards the fields of this group
 	queue      []*proposal

@@ -16,8 +16,8 @@ import (
 const (
 	MaxExpression = 4 << 10 // characters: what a person writes is a tenth
 	maxNodes      = 2000    // of the parsed form; each has an allocation or two
-	maxCost       = 100_000 // in CEL's units, one for a step: at most a millisecond or two for a row
-	maxRunCost    = 200_000 // where a row has more than the estimate assumes; beyond it the expression is undecided
+	maxCost       = 20_000  // in CEL's units, one for a step: a millisecond or two for a row
+	maxRunCost    = 50_000  // where a row has more than the estimate assumes; beyond it the expression is undecided
 )
 
 // Sizes that costs are estimated with.
@@ -104,7 +104,7 @@ func (s *Schema) check(source string) (*cel.Ast, error) {
 		return nil, &Error{Reason: ExpressionInvalid, Line: 1, Column: 1, Message: "its cost cannot be told"}
 	}
 	if cost.Max > maxCost {
-		return nil, &Error{Reason: ExpressionInvalid, Line: 1, Column: 1, Message: "it may cost more than 100000 steps for a row"}
+		return nil, &Error{Reason: ExpressionInvalid, Line: 1, Column: 1, Message: "it may cost more than 20000 steps for a row"}
 	}
 	return checked, nil
 }
@@ -210,14 +210,9 @@ func (s *Schema) build(a *ast.AST, params *paramTable) (*expr, error) {
 	var err error
 	x.slow, err = s.env.PlanProgram(a, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(maxRunCost))
 	if err != nil {
-		return nil, &Error{Reason: ExpressionInvalid, Line: 1, Column: 1, Message: firstLine(err.Error())}
+		return nil, &Error{Reason: ExpressionInvalid, Line: 1, Column: 1, Message: err.Error()}
 	}
 	return x, nil
-}
-
-func firstLine(text string) string {
-	out, _, _ := strings.Cut(text, "\n")
-	return out
 }
 
 // sizes estimates what rows and parameters hold.

@@ -18,8 +18,8 @@ const (
 
 // Inputs are what expressions see besides the row.
 type Inputs struct {
-	// Params by name: bool, int64, float64, string, []any and map[string]any of the same, or nil. ParseNumber makes a
-	// JSON number one of them.
+	// Params by name: bool, int64, float64, string, []any and map[string]any of the same, or nil. A number
+	// of JSON without point and exponent that fits is best an int64.
 	Params      map[string]any
 	Roles       []string
 	Credentials []string

@@ -143,25 +143,6 @@ func (c *compiler) comparable(e ast.Expr) bool {
 	return false
 }
 
-// keywordIs is the commonest comparison without a detour: a keyword and a literal.
-func (c *compiler) keywordIs(left, right ast.Expr, negate bool) (boolFn, bool) {
-	if left.Kind() != ast.IdentKind || right.Kind() != ast.LiteralKind {
-		return nil, false
-	}
-	i, ok := c.schema.index[left.AsIdent()]
-	want, isString := right.AsLiteral().(types.String)
-	if !ok || !isString || c.schema.fields[i].Type != Keyword {
-		return nil, false
-	}
-	return func(f *frame) tri {
-		v, ok := f.row.String(i)
-		if !ok {
-			return undecided
-		}
-		return decide((v == string(want)) != negate)
-	}, true
-}
-
 func equal(x, y *Value) bool {
 	if x.Kind != y.Kind {
 		if x.Kind == IntValue && y.Kind == FloatValue {
@@ -203,6 +184,9 @@ func (c *compiler) order(left, right ast.Expr, op string) (boolFn, bool) {
 	if !c.comparable(left) || !c.comparable(right) {
 		return nil, false
 	}
+	if out, ok := c.numberOrder(left, right, op); ok {
+		return out, true
+	}
 	a, ok := c.value(left)
 	b, ok2 := c.value(right)
 	return func(f *frame) tri {
@@ -213,20 +197,25 @@ func (c *compiler) order(left, right ast.Expr, op string) (boolFn, bool) {
 		if x.isNaN() || y.isNaN() {
 			return no
 		}
-		cmp, ok := compare(&x, &y)
-		if !ok {
-			return undecided
-		}
-		switch op {
-		case operators.Less:
-			return decide(cmp < 0)
-		case operators.LessEquals:
-			return decide(cmp <= 0)
-		case operators.Greater:
-			return decide(cmp > 0)
-		}
-		return decide(cmp >= 0)
+		return ordered(&x, &y, op)
 	}, ok && ok2
+}
+
+// ordered compares two values that are neither absent nor NaN.
+func ordered(x, y *Value, op string) tri {
+	cmp, ok := compare(x, y)
+	if !ok {
+		return undecided
+	}
+	switch op {
+	case operators.Less:
+		return decide(cmp < 0)
+	case operators.LessEquals:
+		return decide(cmp <= 0)
+	case operators.Greater:
+		return decide(cmp > 0)
+	}
+	return decide(cmp >= 0)
 }
 
 func (v *Value) isNaN() bool { return v.Kind == FloatValue && v.Float != v.Float }
@@ -269,6 +258,9 @@ func (c *compiler) membership(item, list ast.Expr) (boolFn, bool) {
 	}
 	if k := c.kindOf(list); k != types.ListKind && (k != types.DynKind || list.Kind() != ast.SelectKind) {
 		return nil, false
+	}
+	if out, ok := c.wordIn(item, list); ok {
+		return out, true
 	}
 	a, ok := c.value(item)
 	b, ok2 := c.value(list)

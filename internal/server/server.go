@@ -50,14 +50,17 @@ type Options struct {
 	Memory     int64      // bytes for all buffers and caches; default 25 % of the machine, at least 128 MiB
 	ArchiveDir string     // receives log segments before they are reused; default none
 	// LogQuota is how many bytes of log are kept for nodes that are behind; default 4 GiB, or a tenth of a smaller disk.
-	LogQuota     int64
-	SnapshotRate int64  // bytes per second in which a shard is sent a snapshot; default 64 MiB
-	Reserve      int64  // free bytes kept on the disk; default min(1 % of it, 1 GiB)
-	Git          string // the program that packs and walks objects; default git, looked for in PATH. Without it git clients are refused
-	Version      string
-	Limits       api.Limits // of the gRPC edge; a zero one means its default
-	Cluster      config.Cluster
-	Forward      bool // REST requests that another node must serve are forwarded; else their callers are sent there
+	LogQuota      int64
+	SnapshotRate  int64  // bytes per second in which a shard is sent a snapshot; default 64 MiB
+	Reserve       int64  // free bytes kept on the disk; default min(1 % of it, 1 GiB)
+	Git           string // the program that packs and walks objects; default git, looked for in PATH. Without it git clients are refused
+	Version       string
+	Limits        api.Limits // of the gRPC edge; a zero one means its default
+	Cluster       config.Cluster
+	EmbeddersFile string // YAML of embedders of texts; none: the built-in one
+	NoSearch      bool   // keep no index of collections, and answer no search
+	VectorKernel  string // vnni, avx2 or purego; default the fastest of the machine
+	Forward       bool   // REST requests that another node must serve are forwarded; else their callers are sent there
 
 	OneCommitPerEntry bool // no group commit: for measuring what it is worth
 
@@ -85,6 +88,7 @@ type Running struct {
 	objects *gitobj.Area // of repositories
 	git     *githttp.Server
 	api     *api.Server
+	embed   *embedders
 	served  chan error
 	once    sync.Once
 	err     error
@@ -128,7 +132,11 @@ func (r *Running) open(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, lis.Close())
 	}
+	if r.embed, err = openEmbedders(fs, &o, o.memory().Embeddings); err != nil {
+		return errors.Join(err, lis.Close())
+	}
 	r.api, err = api.New(api.Options{
+		Embedder: r.embed, NoSearch: o.NoSearch,
 		Backend: r.node, Auth: o.Tokens, Clock: o.Clock, Rand: o.Rand, Logger: o.Logger, Version: o.Version,
 		Limits: o.Limits, Forward: o.Forward, Peers: forwarder, WebOf: r.webOf, Backups: backups{r},
 		Refs: r.node, Objects: objectsOf{r.objects, r.node}, Git: r.git,
@@ -170,7 +178,7 @@ func (r *Running) openData(fs env.FS) (err error) {
 		Name: o.Name, Shards: o.Shards, Dir: o.Dir, FS: fs, Clock: o.Clock, Rand: o.Rand, Logger: o.Logger, Log: r.log,
 		Store: r.store, Ballast: r.dir, Unsynced: o.Durability == None, DiskReserve: uint64(o.Reserve),
 		LogQuota: uint64(o.LogQuota), SnapshotRate: o.SnapshotRate, QueueBytes: memory.Proposals,
-		InboxBytes: memory.PeerInbox, OneCommitPerEntry: o.OneCommitPerEntry,
+		SearchBytes: memory.Search, NoSearch: o.NoSearch, VectorKernel: o.VectorKernel, InboxBytes: memory.PeerInbox, OneCommitPerEntry: o.OneCommitPerEntry,
 	}
 	if !bound && len(o.Cluster.Peers) > 0 && r.log.State(0).Last > 0 {
 		return &OtherMemberError{Dir: o.Dir, Setting: "a cluster", Made: "that it does not name", Given: o.Cluster.ID}
@@ -231,6 +239,9 @@ func (r *Running) closeParts() error {
 	}
 	if r.objects != nil {
 		all = append(all, r.objects.Close())
+	}
+	if r.embed != nil {
+		all = append(all, r.embed.close())
 	}
 	if r.node != nil {
 		r.node.Close()

@@ -64,6 +64,12 @@ func (k *Kernel) list(out []int32, list []*uint8, q []int8) {
 		return
 	}
 	out = out[:len(list)]
+	if mutant("avx2_saturates") && k.kind == kindAVX2 {
+		for i, p := range list {
+			out[i] = saturated(unsafe.Slice(p, len(q)), q)
+		}
+		return
+	}
 	if k.kind == kindGo {
 		for i, p := range list {
 			out[i] = dotBytesGo(unsafe.Slice(p, len(q)), q)
@@ -80,6 +86,14 @@ func (k *Kernel) list(out []int32, list []*uint8, q []int8) {
 		k.group(&sums[0], &last[0], q, 1)
 		copy(out[done:], sums[:])
 	}
+}
+
+// saturated is a planted bug: what comes of the instruction that adds two products in 16 bits.
+func saturated(row []uint8, q []int8) (sum int32) {
+	for i := 0; i < len(q); i += 2 {
+		sum += max(-1<<15, min(1<<15-1, int32(row[i])*int32(q[i])+int32(row[i+1])*int32(q[i+1])))
+	}
+	return sum
 }
 
 func (k *Kernel) group(out *int32, list **uint8, q []int8, groups int) {

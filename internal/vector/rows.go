@@ -125,24 +125,28 @@ func (v *View) Scan(q *Query, list []uint32, k int, dst []Hit, stop func() bool)
 		part := list[i : i+n]
 		first := part[0]
 		if last := part[n-1]; last-first == uint32(n-1) && last>>v.shift == first>>v.shift {
-			off := (int(first) & (1<<v.shift - 1)) * v.stride
-			v.kernel.rows(sums[:n], v.chunks[first>>v.shift].codes[off:off+n*v.stride], q.codes)
+			from, c := int(first)&(1<<v.shift-1), v.chunks[first>>v.shift]
+			v.kernel.rows(sums[:n], c.codes[from*v.stride:(from+n)*v.stride], q.codes)
+			for j, scale := range c.scales[from : from+n] {
+				if score := float32(sums[j]-q.fix) * scale; score > best.least {
+					best.add(Hit{first + uint32(j), score})
+				}
+			}
 		} else {
 			for j, row := range part {
 				at[j] = v.codes(row)
 			}
 			v.kernel.list(sums[:n], at[:n], q.codes)
-		}
-		for j, row := range part {
-			score := float32(sums[j]-q.fix) * v.scale(row)
-			if score > best.least {
-				best.add(Hit{row, score})
+			for j, row := range part {
+				if score := float32(sums[j]-q.fix) * v.scale(row); score > best.least {
+					best.add(Hit{row, score})
+				}
 			}
 		}
 		i += n
 	}
 	out := best.sorted()
-	for i := range out {
+	for i := best.from; i < len(out); i++ {
 		out[i].Score *= q.scale
 	}
 	return out, true

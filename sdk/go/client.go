@@ -39,6 +39,7 @@ type Client struct {
 	kv     millracev1.KVServiceClient
 	refs   millracev1.RefServiceClient
 	queues millracev1.QueueServiceClient
+	search millracev1.SearchServiceClient
 	server millracev1.ServerServiceClient
 
 	mu      sync.Mutex // guards the fields below
@@ -73,6 +74,7 @@ func Dial(ctx context.Context, opts ...Option) (*Client, error) {
 	c.tasks, c.kv = millracev1.NewTaskServiceClient(c.ways), millracev1.NewKVServiceClient(c.ways)
 	c.refs = millracev1.NewRefServiceClient(c.ways)
 	c.queues, c.server = millracev1.NewQueueServiceClient(c.ways), millracev1.NewServerServiceClient(c.ways)
+	c.search = millracev1.NewSearchServiceClient(c.ways)
 	c.prod = newProducer(c, 0)
 	return c, nil
 }

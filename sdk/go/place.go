@@ -186,6 +186,10 @@ func placeOp(op *millracev1.Op, partitions int) int {
 		return placeKey(x.KvAdd.GetKey(), partitions)
 	case *millracev1.Op_KvDeleteRange:
 		return placeRange(x.KvDeleteRange, partitions)
+	case *millracev1.Op_VectorUpsert:
+		return placeKey(x.VectorUpsert.GetPoint().GetId(), partitions)
+	case *millracev1.Op_VectorDelete:
+		return placeKey(x.VectorDelete.GetId(), partitions)
 	case *millracev1.Op_TaskCreate:
 		return placeCreate(x.TaskCreate, partitions)
 	case *millracev1.Op_TaskComplete:

@@ -182,12 +182,13 @@ type restOpResult struct {
 	Existed        bool    `json:"existed"`
 	Sum            int64   `json:"sum,string"`
 	Count          uint64  `json:"count"`
+	PointVersion   string  `json:"point_version"`
 }
 
 func (r *restOpResult) wire() *millracev1.OpResult {
 	out := &millracev1.OpResult{
 		Task: r.Task, Replayed: r.Replayed, PayloadMatches: r.PayloadMatches, State: restState(r.State), Rev: r.Rev,
-		Prev: r.PrevBytes, Existed: r.Existed, Sum: r.Sum, Count: r.Count,
+		Prev: r.PrevBytes, Existed: r.Existed, Sum: r.Sum, Count: r.Count, PointVersion: r.PointVersion,
 	}
 	if r.Prev != nil {
 		out.Prev = []byte(*r.Prev)

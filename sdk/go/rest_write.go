@@ -351,6 +351,10 @@ func (w *restBody) op(op *millracev1.Op) {
 		w.object("kv_add", func() { w.add(o.KvAdd) })
 	case *millracev1.Op_KvDeleteRange:
 		w.object("kv_delete_range", func() { w.deleteRange(o.KvDeleteRange) })
+	case *millracev1.Op_VectorUpsert:
+		w.object("vector_upsert", func() { w.vectorUpsert(o.VectorUpsert) })
+	case *millracev1.Op_VectorDelete:
+		w.object("vector_delete", func() { w.vectorDelete(o.VectorDelete) })
 	case *millracev1.Op_Reserved:
 		w.flag("kv_get", true) // any op that is not built is refused alike
 	}

@@ -4015,6 +4015,8 @@ type Op struct {
 	//	*Op_KvAdd
 	//	*Op_KvDeleteRange
 	//	*Op_RefTransaction
+	//	*Op_VectorUpsert
+	//	*Op_VectorDelete
 	//	*Op_Reserved
 	Op            isOp_Op `protobuf_oneof:"op"`
 	unknownFields protoimpl.UnknownFields
@@ -4148,6 +4150,24 @@ func (x *Op) GetRefTransaction() *RefTransaction {
 	return nil
 }
 
+func (x *Op) GetVectorUpsert() *VectorUpsert {
+	if x != nil {
+		if x, ok := x.Op.(*Op_VectorUpsert); ok {
+			return x.VectorUpsert
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetVectorDelete() *VectorDelete {
+	if x != nil {
+		if x, ok := x.Op.(*Op_VectorDelete); ok {
+			return x.VectorDelete
+		}
+	}
+	return nil
+}
+
 func (x *Op) GetReserved() *Reserved {
 	if x != nil {
 		if x, ok := x.Op.(*Op_Reserved); ok {
@@ -4201,6 +4221,14 @@ type Op_RefTransaction struct {
 	RefTransaction *RefTransaction `protobuf:"bytes,64,opt,name=ref_transaction,json=refTransaction,proto3,oneof"`
 }
 
+type Op_VectorUpsert struct {
+	VectorUpsert *VectorUpsert `protobuf:"bytes,96,opt,name=vector_upsert,json=vectorUpsert,proto3,oneof"`
+}
+
+type Op_VectorDelete struct {
+	VectorDelete *VectorDelete `protobuf:"bytes,97,opt,name=vector_delete,json=vectorDelete,proto3,oneof"`
+}
+
 type Op_Reserved struct {
 	Reserved *Reserved `protobuf:"bytes,127,opt,name=reserved,proto3,oneof"` // any op that is not built: not supported
 }
@@ -4224,6 +4252,10 @@ func (*Op_KvAdd) isOp_Op() {}
 func (*Op_KvDeleteRange) isOp_Op() {}
 
 func (*Op_RefTransaction) isOp_Op() {}
+
+func (*Op_VectorUpsert) isOp_Op() {}
+
+func (*Op_VectorDelete) isOp_Op() {}
 
 func (*Op_Reserved) isOp_Op() {}
 
@@ -4432,13 +4464,14 @@ type OpResult struct {
 	Task           string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"` // task_create
 	Replayed       bool                   `protobuf:"varint,2,opt,name=replayed,proto3" json:"replayed,omitempty"`
 	PayloadMatches bool                   `protobuf:"varint,3,opt,name=payload_matches,json=payloadMatches,proto3" json:"payload_matches,omitempty"`
-	State          State                  `protobuf:"varint,4,opt,name=state,proto3,enum=millrace.v1.State" json:"state,omitempty"` // task ops
-	Rev            uint64                 `protobuf:"varint,5,opt,name=rev,proto3" json:"rev,omitempty"`                            // kv_put, kv_add
-	Prev           []byte                 `protobuf:"bytes,6,opt,name=prev,proto3" json:"prev,omitempty"`                           // kv_put with want_prev; left out once the old values of one answer pass 3 MiB
-	Existed        bool                   `protobuf:"varint,7,opt,name=existed,proto3" json:"existed,omitempty"`                    // kv_delete; kv_put with want_prev
-	Sum            int64                  `protobuf:"varint,8,opt,name=sum,proto3" json:"sum,omitempty"`                            // kv_add
-	Count          uint64                 `protobuf:"varint,9,opt,name=count,proto3" json:"count,omitempty"`                        // kv_delete_range with count
-	Refs           *RefsMoved             `protobuf:"bytes,64,opt,name=refs,proto3" json:"refs,omitempty"`                          // ref_transaction
+	State          State                  `protobuf:"varint,4,opt,name=state,proto3,enum=millrace.v1.State" json:"state,omitempty"`            // task ops
+	Rev            uint64                 `protobuf:"varint,5,opt,name=rev,proto3" json:"rev,omitempty"`                                       // kv_put, kv_add
+	Prev           []byte                 `protobuf:"bytes,6,opt,name=prev,proto3" json:"prev,omitempty"`                                      // kv_put with want_prev; left out once the old values of one answer pass 3 MiB
+	Existed        bool                   `protobuf:"varint,7,opt,name=existed,proto3" json:"existed,omitempty"`                               // kv_delete; kv_put with want_prev; vector_upsert, vector_delete
+	Sum            int64                  `protobuf:"varint,8,opt,name=sum,proto3" json:"sum,omitempty"`                                       // kv_add
+	Count          uint64                 `protobuf:"varint,9,opt,name=count,proto3" json:"count,omitempty"`                                   // kv_delete_range with count
+	Refs           *RefsMoved             `protobuf:"bytes,64,opt,name=refs,proto3" json:"refs,omitempty"`                                     // ref_transaction
+	PointVersion   string                 `protobuf:"bytes,96,opt,name=point_version,json=pointVersion,proto3" json:"point_version,omitempty"` // vector_upsert
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -4541,6 +4574,13 @@ func (x *OpResult) GetRefs() *RefsMoved {
 		return x.Refs
 	}
 	return nil
+}
+
+func (x *OpResult) GetPointVersion() string {
+	if x != nil {
+		return x.PointVersion
+	}
+	return ""
 }
 
 // KVPut stores a value.
@@ -6095,7 +6135,7 @@ var File_millrace_v1_task_proto protoreflect.FileDescriptor
 
 const file_millrace_v1_task_proto_rawDesc = "" +
 	"\n" +
-	"\x16millrace/v1/task.proto\x12\vmillrace.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1cmillrace/v1/ref_change.proto\"\xab\x01\n" +
+	"\x16millrace/v1/task.proto\x12\vmillrace.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1cmillrace/v1/ref_change.proto\x1a\x18millrace/v1/vector.proto\"\xab\x01\n" +
 	"\x05Retry\x12.\n" +
 	"\abackoff\x18\x01 \x01(\x0e2\x14.millrace.v1.BackoffR\abackoff\x12-\n" +
 	"\x04base\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04base\x12\x16\n" +
@@ -6406,7 +6446,7 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x0eCommitResponse\x12/\n" +
 	"\aresults\x18\x01 \x03(\v2\x15.millrace.v1.OpResultR\aresults\x12\x1a\n" +
 	"\breplayed\x18\x02 \x01(\bR\breplayed\x12\x1f\n" +
-	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\xfe\x04\n" +
+	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\x82\x06\n" +
 	"\x02Op\x128\n" +
 	"\vtask_create\x18\x01 \x01(\v2\x15.millrace.v1.TaskSpecH\x00R\n" +
 	"taskCreate\x12@\n" +
@@ -6419,7 +6459,9 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\bkv_check\x18\" \x01(\v2\x14.millrace.v1.KVCheckH\x00R\akvCheck\x12+\n" +
 	"\x06kv_add\x18# \x01(\v2\x12.millrace.v1.KVAddH\x00R\x05kvAdd\x12D\n" +
 	"\x0fkv_delete_range\x18$ \x01(\v2\x1a.millrace.v1.KVDeleteRangeH\x00R\rkvDeleteRange\x12F\n" +
-	"\x0fref_transaction\x18@ \x01(\v2\x1b.millrace.v1.RefTransactionH\x00R\x0erefTransaction\x123\n" +
+	"\x0fref_transaction\x18@ \x01(\v2\x1b.millrace.v1.RefTransactionH\x00R\x0erefTransaction\x12@\n" +
+	"\rvector_upsert\x18` \x01(\v2\x19.millrace.v1.VectorUpsertH\x00R\fvectorUpsert\x12@\n" +
+	"\rvector_delete\x18a \x01(\v2\x19.millrace.v1.VectorDeleteH\x00R\fvectorDelete\x123\n" +
 	"\breserved\x18\x7f \x01(\v2\x15.millrace.v1.ReservedH\x00R\breservedB\x04\n" +
 	"\x02op\"\x1a\n" +
 	"\bReserved\x12\x0e\n" +
@@ -6433,7 +6475,7 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\n" +
 	"TaskSnooze\x12%\n" +
 	"\x04task\x18\x01 \x01(\v2\x11.millrace.v1.HoldR\x04task\x12+\n" +
-	"\x06snooze\x18\x02 \x01(\v2\x13.millrace.v1.SnoozeR\x06snooze\"\xa1\x02\n" +
+	"\x06snooze\x18\x02 \x01(\v2\x13.millrace.v1.SnoozeR\x06snooze\"\xc6\x02\n" +
 	"\bOpResult\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x1a\n" +
 	"\breplayed\x18\x02 \x01(\bR\breplayed\x12'\n" +
@@ -6444,7 +6486,8 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\aexisted\x18\a \x01(\bR\aexisted\x12\x10\n" +
 	"\x03sum\x18\b \x01(\x03R\x03sum\x12\x14\n" +
 	"\x05count\x18\t \x01(\x04R\x05count\x12*\n" +
-	"\x04refs\x18@ \x01(\v2\x16.millrace.v1.RefsMovedR\x04refs\"\xac\x01\n" +
+	"\x04refs\x18@ \x01(\v2\x16.millrace.v1.RefsMovedR\x04refs\x12#\n" +
+	"\rpoint_version\x18` \x01(\tR\fpointVersion\"\xac\x01\n" +
 	"\x05KVPut\x12\x1a\n" +
 	"\bkeyspace\x18\x01 \x01(\tR\bkeyspace\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\fR\x03key\x12\x14\n" +
@@ -6751,7 +6794,9 @@ var file_millrace_v1_task_proto_goTypes = []any{
 	(*durationpb.Duration)(nil),     // 92: google.protobuf.Duration
 	(*timestamppb.Timestamp)(nil),   // 93: google.protobuf.Timestamp
 	(*RefTransaction)(nil),          // 94: millrace.v1.RefTransaction
-	(*RefsMoved)(nil),               // 95: millrace.v1.RefsMoved
+	(*VectorUpsert)(nil),            // 95: millrace.v1.VectorUpsert
+	(*VectorDelete)(nil),            // 96: millrace.v1.VectorDelete
+	(*RefsMoved)(nil),               // 97: millrace.v1.RefsMoved
 }
 var file_millrace_v1_task_proto_depIdxs = []int32{
 	2,   // 0: millrace.v1.Retry.backoff:type_name -> millrace.v1.Backoff
@@ -6850,87 +6895,89 @@ var file_millrace_v1_task_proto_depIdxs = []int32{
 	68,  // 93: millrace.v1.Op.kv_add:type_name -> millrace.v1.KVAdd
 	69,  // 94: millrace.v1.Op.kv_delete_range:type_name -> millrace.v1.KVDeleteRange
 	94,  // 95: millrace.v1.Op.ref_transaction:type_name -> millrace.v1.RefTransaction
-	61,  // 96: millrace.v1.Op.reserved:type_name -> millrace.v1.Reserved
-	32,  // 97: millrace.v1.TaskComplete.task:type_name -> millrace.v1.Hold
-	39,  // 98: millrace.v1.TaskComplete.complete:type_name -> millrace.v1.Complete
-	32,  // 99: millrace.v1.TaskFail.task:type_name -> millrace.v1.Hold
-	40,  // 100: millrace.v1.TaskFail.fail:type_name -> millrace.v1.Fail
-	32,  // 101: millrace.v1.TaskSnooze.task:type_name -> millrace.v1.Hold
-	41,  // 102: millrace.v1.TaskSnooze.snooze:type_name -> millrace.v1.Snooze
-	0,   // 103: millrace.v1.OpResult.state:type_name -> millrace.v1.State
-	95,  // 104: millrace.v1.OpResult.refs:type_name -> millrace.v1.RefsMoved
-	6,   // 105: millrace.v1.KVCheck.compare:type_name -> millrace.v1.KVCheck.Compare
-	92,  // 106: millrace.v1.QueueConfig.lease:type_name -> google.protobuf.Duration
-	92,  // 107: millrace.v1.QueueConfig.max_run:type_name -> google.protobuf.Duration
-	7,   // 108: millrace.v1.QueueConfig.retry:type_name -> millrace.v1.Retry
-	92,  // 109: millrace.v1.QueueConfig.aging:type_name -> google.protobuf.Duration
-	92,  // 110: millrace.v1.QueueConfig.retain_completed:type_name -> google.protobuf.Duration
-	92,  // 111: millrace.v1.QueueConfig.retain_cancelled:type_name -> google.protobuf.Duration
-	92,  // 112: millrace.v1.QueueConfig.retain_dead:type_name -> google.protobuf.Duration
-	79,  // 113: millrace.v1.ListQueuesResponse.queues:type_name -> millrace.v1.QueueStats
-	14,  // 114: millrace.v1.ListQueuesResponse.at:type_name -> millrace.v1.At
-	71,  // 115: millrace.v1.GetQueueResponse.config:type_name -> millrace.v1.QueueConfig
-	14,  // 116: millrace.v1.GetQueueResponse.at:type_name -> millrace.v1.At
-	71,  // 117: millrace.v1.SetQueueRequest.config:type_name -> millrace.v1.QueueConfig
-	14,  // 118: millrace.v1.SetQueueResponse.at:type_name -> millrace.v1.At
-	93,  // 119: millrace.v1.QueueStats.oldest_ready:type_name -> google.protobuf.Timestamp
-	79,  // 120: millrace.v1.QueueStatsResponse.stats:type_name -> millrace.v1.QueueStats
-	14,  // 121: millrace.v1.QueueStatsResponse.at:type_name -> millrace.v1.At
-	84,  // 122: millrace.v1.CreateNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
-	81,  // 123: millrace.v1.GetNamespaceResponse.config:type_name -> millrace.v1.NamespaceConfig
-	14,  // 124: millrace.v1.GetNamespaceResponse.at:type_name -> millrace.v1.At
-	84,  // 125: millrace.v1.GetNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
-	81,  // 126: millrace.v1.SetNamespaceRequest.config:type_name -> millrace.v1.NamespaceConfig
-	14,  // 127: millrace.v1.SetNamespaceResponse.at:type_name -> millrace.v1.At
-	17,  // 128: millrace.v1.TaskService.Create:input_type -> millrace.v1.CreateRequest
-	19,  // 129: millrace.v1.TaskService.BatchCreate:input_type -> millrace.v1.BatchCreateRequest
-	22,  // 130: millrace.v1.TaskService.Get:input_type -> millrace.v1.GetRequest
-	24,  // 131: millrace.v1.TaskService.ListAttempts:input_type -> millrace.v1.ListAttemptsRequest
-	26,  // 132: millrace.v1.TaskService.List:input_type -> millrace.v1.ListRequest
-	29,  // 133: millrace.v1.TaskService.Claim:input_type -> millrace.v1.ClaimRequest
-	33,  // 134: millrace.v1.TaskService.Heartbeat:input_type -> millrace.v1.HeartbeatRequest
-	36,  // 135: millrace.v1.TaskService.Settle:input_type -> millrace.v1.SettleRequest
-	45,  // 136: millrace.v1.TaskService.Wait:input_type -> millrace.v1.WaitRequest
-	47,  // 137: millrace.v1.TaskService.RunNow:input_type -> millrace.v1.RunNowRequest
-	49,  // 138: millrace.v1.TaskService.Delete:input_type -> millrace.v1.DeleteRequest
-	51,  // 139: millrace.v1.TaskService.Update:input_type -> millrace.v1.UpdateRequest
-	53,  // 140: millrace.v1.TaskService.Cancel:input_type -> millrace.v1.CancelRequest
-	55,  // 141: millrace.v1.TaskService.Retry:input_type -> millrace.v1.RetryRequest
-	58,  // 142: millrace.v1.CommitService.Commit:input_type -> millrace.v1.CommitRequest
-	72,  // 143: millrace.v1.QueueService.List:input_type -> millrace.v1.ListQueuesRequest
-	74,  // 144: millrace.v1.QueueService.Get:input_type -> millrace.v1.GetQueueRequest
-	76,  // 145: millrace.v1.QueueService.Set:input_type -> millrace.v1.SetQueueRequest
-	78,  // 146: millrace.v1.QueueService.Stats:input_type -> millrace.v1.QueueStatsRequest
-	82,  // 147: millrace.v1.QueueService.CreateNamespace:input_type -> millrace.v1.CreateNamespaceRequest
-	85,  // 148: millrace.v1.QueueService.GetNamespace:input_type -> millrace.v1.GetNamespaceRequest
-	87,  // 149: millrace.v1.QueueService.SetNamespace:input_type -> millrace.v1.SetNamespaceRequest
-	18,  // 150: millrace.v1.TaskService.Create:output_type -> millrace.v1.CreateResponse
-	21,  // 151: millrace.v1.TaskService.BatchCreate:output_type -> millrace.v1.BatchCreateResponse
-	23,  // 152: millrace.v1.TaskService.Get:output_type -> millrace.v1.GetResponse
-	25,  // 153: millrace.v1.TaskService.ListAttempts:output_type -> millrace.v1.ListAttemptsResponse
-	27,  // 154: millrace.v1.TaskService.List:output_type -> millrace.v1.ListResponse
-	30,  // 155: millrace.v1.TaskService.Claim:output_type -> millrace.v1.ClaimResponse
-	35,  // 156: millrace.v1.TaskService.Heartbeat:output_type -> millrace.v1.HeartbeatResponse
-	37,  // 157: millrace.v1.TaskService.Settle:output_type -> millrace.v1.SettleResponse
-	46,  // 158: millrace.v1.TaskService.Wait:output_type -> millrace.v1.WaitResponse
-	48,  // 159: millrace.v1.TaskService.RunNow:output_type -> millrace.v1.RunNowResponse
-	50,  // 160: millrace.v1.TaskService.Delete:output_type -> millrace.v1.DeleteResponse
-	52,  // 161: millrace.v1.TaskService.Update:output_type -> millrace.v1.UpdateResponse
-	54,  // 162: millrace.v1.TaskService.Cancel:output_type -> millrace.v1.CancelResponse
-	56,  // 163: millrace.v1.TaskService.Retry:output_type -> millrace.v1.RetryResponse
-	59,  // 164: millrace.v1.CommitService.Commit:output_type -> millrace.v1.CommitResponse
-	73,  // 165: millrace.v1.QueueService.List:output_type -> millrace.v1.ListQueuesResponse
-	75,  // 166: millrace.v1.QueueService.Get:output_type -> millrace.v1.GetQueueResponse
-	77,  // 167: millrace.v1.QueueService.Set:output_type -> millrace.v1.SetQueueResponse
-	80,  // 168: millrace.v1.QueueService.Stats:output_type -> millrace.v1.QueueStatsResponse
-	83,  // 169: millrace.v1.QueueService.CreateNamespace:output_type -> millrace.v1.CreateNamespaceResponse
-	86,  // 170: millrace.v1.QueueService.GetNamespace:output_type -> millrace.v1.GetNamespaceResponse
-	88,  // 171: millrace.v1.QueueService.SetNamespace:output_type -> millrace.v1.SetNamespaceResponse
-	150, // [150:172] is the sub-list for method output_type
-	128, // [128:150] is the sub-list for method input_type
-	128, // [128:128] is the sub-list for extension type_name
-	128, // [128:128] is the sub-list for extension extendee
-	0,   // [0:128] is the sub-list for field type_name
+	95,  // 96: millrace.v1.Op.vector_upsert:type_name -> millrace.v1.VectorUpsert
+	96,  // 97: millrace.v1.Op.vector_delete:type_name -> millrace.v1.VectorDelete
+	61,  // 98: millrace.v1.Op.reserved:type_name -> millrace.v1.Reserved
+	32,  // 99: millrace.v1.TaskComplete.task:type_name -> millrace.v1.Hold
+	39,  // 100: millrace.v1.TaskComplete.complete:type_name -> millrace.v1.Complete
+	32,  // 101: millrace.v1.TaskFail.task:type_name -> millrace.v1.Hold
+	40,  // 102: millrace.v1.TaskFail.fail:type_name -> millrace.v1.Fail
+	32,  // 103: millrace.v1.TaskSnooze.task:type_name -> millrace.v1.Hold
+	41,  // 104: millrace.v1.TaskSnooze.snooze:type_name -> millrace.v1.Snooze
+	0,   // 105: millrace.v1.OpResult.state:type_name -> millrace.v1.State
+	97,  // 106: millrace.v1.OpResult.refs:type_name -> millrace.v1.RefsMoved
+	6,   // 107: millrace.v1.KVCheck.compare:type_name -> millrace.v1.KVCheck.Compare
+	92,  // 108: millrace.v1.QueueConfig.lease:type_name -> google.protobuf.Duration
+	92,  // 109: millrace.v1.QueueConfig.max_run:type_name -> google.protobuf.Duration
+	7,   // 110: millrace.v1.QueueConfig.retry:type_name -> millrace.v1.Retry
+	92,  // 111: millrace.v1.QueueConfig.aging:type_name -> google.protobuf.Duration
+	92,  // 112: millrace.v1.QueueConfig.retain_completed:type_name -> google.protobuf.Duration
+	92,  // 113: millrace.v1.QueueConfig.retain_cancelled:type_name -> google.protobuf.Duration
+	92,  // 114: millrace.v1.QueueConfig.retain_dead:type_name -> google.protobuf.Duration
+	79,  // 115: millrace.v1.ListQueuesResponse.queues:type_name -> millrace.v1.QueueStats
+	14,  // 116: millrace.v1.ListQueuesResponse.at:type_name -> millrace.v1.At
+	71,  // 117: millrace.v1.GetQueueResponse.config:type_name -> millrace.v1.QueueConfig
+	14,  // 118: millrace.v1.GetQueueResponse.at:type_name -> millrace.v1.At
+	71,  // 119: millrace.v1.SetQueueRequest.config:type_name -> millrace.v1.QueueConfig
+	14,  // 120: millrace.v1.SetQueueResponse.at:type_name -> millrace.v1.At
+	93,  // 121: millrace.v1.QueueStats.oldest_ready:type_name -> google.protobuf.Timestamp
+	79,  // 122: millrace.v1.QueueStatsResponse.stats:type_name -> millrace.v1.QueueStats
+	14,  // 123: millrace.v1.QueueStatsResponse.at:type_name -> millrace.v1.At
+	84,  // 124: millrace.v1.CreateNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
+	81,  // 125: millrace.v1.GetNamespaceResponse.config:type_name -> millrace.v1.NamespaceConfig
+	14,  // 126: millrace.v1.GetNamespaceResponse.at:type_name -> millrace.v1.At
+	84,  // 127: millrace.v1.GetNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
+	81,  // 128: millrace.v1.SetNamespaceRequest.config:type_name -> millrace.v1.NamespaceConfig
+	14,  // 129: millrace.v1.SetNamespaceResponse.at:type_name -> millrace.v1.At
+	17,  // 130: millrace.v1.TaskService.Create:input_type -> millrace.v1.CreateRequest
+	19,  // 131: millrace.v1.TaskService.BatchCreate:input_type -> millrace.v1.BatchCreateRequest
+	22,  // 132: millrace.v1.TaskService.Get:input_type -> millrace.v1.GetRequest
+	24,  // 133: millrace.v1.TaskService.ListAttempts:input_type -> millrace.v1.ListAttemptsRequest
+	26,  // 134: millrace.v1.TaskService.List:input_type -> millrace.v1.ListRequest
+	29,  // 135: millrace.v1.TaskService.Claim:input_type -> millrace.v1.ClaimRequest
+	33,  // 136: millrace.v1.TaskService.Heartbeat:input_type -> millrace.v1.HeartbeatRequest
+	36,  // 137: millrace.v1.TaskService.Settle:input_type -> millrace.v1.SettleRequest
+	45,  // 138: millrace.v1.TaskService.Wait:input_type -> millrace.v1.WaitRequest
+	47,  // 139: millrace.v1.TaskService.RunNow:input_type -> millrace.v1.RunNowRequest
+	49,  // 140: millrace.v1.TaskService.Delete:input_type -> millrace.v1.DeleteRequest
+	51,  // 141: millrace.v1.TaskService.Update:input_type -> millrace.v1.UpdateRequest
+	53,  // 142: millrace.v1.TaskService.Cancel:input_type -> millrace.v1.CancelRequest
+	55,  // 143: millrace.v1.TaskService.Retry:input_type -> millrace.v1.RetryRequest
+	58,  // 144: millrace.v1.CommitService.Commit:input_type -> millrace.v1.CommitRequest
+	72,  // 145: millrace.v1.QueueService.List:input_type -> millrace.v1.ListQueuesRequest
+	74,  // 146: millrace.v1.QueueService.Get:input_type -> millrace.v1.GetQueueRequest
+	76,  // 147: millrace.v1.QueueService.Set:input_type -> millrace.v1.SetQueueRequest
+	78,  // 148: millrace.v1.QueueService.Stats:input_type -> millrace.v1.QueueStatsRequest
+	82,  // 149: millrace.v1.QueueService.CreateNamespace:input_type -> millrace.v1.CreateNamespaceRequest
+	85,  // 150: millrace.v1.QueueService.GetNamespace:input_type -> millrace.v1.GetNamespaceRequest
+	87,  // 151: millrace.v1.QueueService.SetNamespace:input_type -> millrace.v1.SetNamespaceRequest
+	18,  // 152: millrace.v1.TaskService.Create:output_type -> millrace.v1.CreateResponse
+	21,  // 153: millrace.v1.TaskService.BatchCreate:output_type -> millrace.v1.BatchCreateResponse
+	23,  // 154: millrace.v1.TaskService.Get:output_type -> millrace.v1.GetResponse
+	25,  // 155: millrace.v1.TaskService.ListAttempts:output_type -> millrace.v1.ListAttemptsResponse
+	27,  // 156: millrace.v1.TaskService.List:output_type -> millrace.v1.ListResponse
+	30,  // 157: millrace.v1.TaskService.Claim:output_type -> millrace.v1.ClaimResponse
+	35,  // 158: millrace.v1.TaskService.Heartbeat:output_type -> millrace.v1.HeartbeatResponse
+	37,  // 159: millrace.v1.TaskService.Settle:output_type -> millrace.v1.SettleResponse
+	46,  // 160: millrace.v1.TaskService.Wait:output_type -> millrace.v1.WaitResponse
+	48,  // 161: millrace.v1.TaskService.RunNow:output_type -> millrace.v1.RunNowResponse
+	50,  // 162: millrace.v1.TaskService.Delete:output_type -> millrace.v1.DeleteResponse
+	52,  // 163: millrace.v1.TaskService.Update:output_type -> millrace.v1.UpdateResponse
+	54,  // 164: millrace.v1.TaskService.Cancel:output_type -> millrace.v1.CancelResponse
+	56,  // 165: millrace.v1.TaskService.Retry:output_type -> millrace.v1.RetryResponse
+	59,  // 166: millrace.v1.CommitService.Commit:output_type -> millrace.v1.CommitResponse
+	73,  // 167: millrace.v1.QueueService.List:output_type -> millrace.v1.ListQueuesResponse
+	75,  // 168: millrace.v1.QueueService.Get:output_type -> millrace.v1.GetQueueResponse
+	77,  // 169: millrace.v1.QueueService.Set:output_type -> millrace.v1.SetQueueResponse
+	80,  // 170: millrace.v1.QueueService.Stats:output_type -> millrace.v1.QueueStatsResponse
+	83,  // 171: millrace.v1.QueueService.CreateNamespace:output_type -> millrace.v1.CreateNamespaceResponse
+	86,  // 172: millrace.v1.QueueService.GetNamespace:output_type -> millrace.v1.GetNamespaceResponse
+	88,  // 173: millrace.v1.QueueService.SetNamespace:output_type -> millrace.v1.SetNamespaceResponse
+	152, // [152:174] is the sub-list for method output_type
+	130, // [130:152] is the sub-list for method input_type
+	130, // [130:130] is the sub-list for extension type_name
+	130, // [130:130] is the sub-list for extension extendee
+	0,   // [0:130] is the sub-list for field type_name
 }
 
 func init() { file_millrace_v1_task_proto_init() }
@@ -6939,6 +6986,7 @@ func file_millrace_v1_task_proto_init() {
 		return
 	}
 	file_millrace_v1_ref_change_proto_init()
+	file_millrace_v1_vector_proto_init()
 	file_millrace_v1_task_proto_msgTypes[3].OneofWrappers = []any{}
 	file_millrace_v1_task_proto_msgTypes[8].OneofWrappers = []any{}
 	file_millrace_v1_task_proto_msgTypes[22].OneofWrappers = []any{}
@@ -6959,6 +7007,8 @@ func file_millrace_v1_task_proto_init() {
 		(*Op_KvAdd)(nil),
 		(*Op_KvDeleteRange)(nil),
 		(*Op_RefTransaction)(nil),
+		(*Op_VectorUpsert)(nil),
+		(*Op_VectorDelete)(nil),
 		(*Op_Reserved)(nil),
 	}
 	file_millrace_v1_task_proto_msgTypes[59].OneofWrappers = []any{}

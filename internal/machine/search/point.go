@@ -104,7 +104,7 @@ func (m *Machine) upsert(tx core.Txn, ctx Context, op *core.VectorUpsert, r *cor
 		Partition: m.p, Incarnation: c.incarnation, ID: op.ID, Slot: slot, Old: old.slot, HadOld: old.ok, Version: ctx.Rev,
 		Vector: op.Vector, Payload: op.Payload,
 	})
-	r.Rev, r.Existed = ctx.Rev, old.ok
+	r.Rev, r.Version, r.Existed = ctx.Rev, uint64(m.p.Index), old.ok
 	return nil, nil
 }
 

@@ -1,0 +1,331 @@
+package load
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace/millrace/bench"
+)
+
+// The collection and ruleset of the bench.
+const (
+	searchCollection = "workers"
+	searchRuleset    = "staffing"
+	upsertBatch      = 100
+)
+
+// searchDoor is a server's search by REST, as somebody with a token uses it.
+type searchDoor struct {
+	base, token, query string
+	http               *http.Client
+}
+
+func newSearchDoor(base, token, namespace string) *searchDoor {
+	d := &searchDoor{base: strings.TrimSuffix(base, "/"), token: token, http: &http.Client{Timeout: time.Minute}}
+	if namespace != "" {
+		d.query = "?ns=" + url.QueryEscape(namespace)
+	}
+	return d
+}
+
+// do sends one request that prepares or checks, and reads its answer into out.
+func (d *searchDoor) do(ctx context.Context, method, path string, body []byte, out any) error {
+	req, err := http.NewRequestWithContext(ctx, method, d.base+path+d.query, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	if d.token != "" {
+		req.Header.Set("Authorization", "Bearer "+d.token)
+	}
+	resp, err := d.http.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close() //nolint:errcheck // it was read to its end, or the connection is given up
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode/100 != 2 {
+		return &refusedError{resp.StatusCode, string(b[:min(len(b), 1000)])}
+	}
+	if out == nil {
+		return nil
+	}
+	return json.Unmarshal(b, out)
+}
+
+// PrepareSearch makes the collection, its ruleset and its workers in a namespace of a server; with drop what was there goes
+// first. It returns how many points were stored, and how long that took.
+func PrepareSearch(ctx context.Context, base, token, namespace string, d *SearchData, drop bool) (points int, took time.Duration, err error) {
+	door := newSearchDoor(base, token, namespace)
+	if drop {
+		if err := door.do(ctx, http.MethodDelete, "/v1/collections/"+searchCollection, nil, nil); err != nil {
+			return 0, 0, fmt.Errorf("drop the collection: %w", err)
+		}
+	}
+	if err := door.do(ctx, http.MethodPut, "/v1/collections/"+searchCollection, SearchCollection(), nil); err != nil {
+		return 0, 0, fmt.Errorf("make the collection: %w", err)
+	}
+	if err := door.do(ctx, http.MethodPut, "/v1/rulesets/"+searchRuleset, SearchRules(searchCollection), nil); err != nil {
+		return 0, 0, fmt.Errorf("publish the ruleset: %w", err)
+	}
+	began := time.Now()
+	for from := 0; from < len(d.Workers); from += upsertBatch {
+		batch := d.Workers[from:min(from+upsertBatch, len(d.Workers))]
+		list := make([]map[string]any, len(batch))
+		for i := range batch {
+			list[i] = map[string]any{"id": batch[i].ID, "payload": &batch[i]}
+		}
+		var out struct {
+			Results []struct{ Error json.RawMessage }
+		}
+		if err := door.do(ctx, http.MethodPost, "/v1/collections/"+searchCollection+"/points:upsert", mustJSON(map[string]any{"points": list}), &out); err != nil {
+			return points, time.Since(began), fmt.Errorf("store workers: %w", err)
+		}
+		for i := range out.Results {
+			if e := out.Results[i].Error; e != nil {
+				return points, time.Since(began), fmt.Errorf("store worker %s: %s", batch[i].ID, e)
+			}
+			points++
+		}
+	}
+	return points, time.Since(began), nil
+}
+
+// searchRun is one run of a suite of searches.
+type searchRun struct {
+	rig    *bench.Rig
+	door   *searchDoor
+	data   *SearchData
+	bodies [][]byte
+	embeds [][]byte
+	lines  []*httpLine
+	next   atomic.Uint64
+}
+
+// newSearchRun prepares the server and the bodies.
+func newSearchRun(ctx context.Context, rig *bench.Rig, gated bool, lines int) (*searchRun, error) {
+	if rig.Servers[0].HTTP == "" {
+		return nil, errors.New("the server has no REST door")
+	}
+	r := &searchRun{rig: rig, data: NewSearchData(SearchDataOptions{Seed: rig.Seed})}
+	r.door = newSearchDoor(rig.Servers[0].HTTP, rig.Token, rig.Namespace)
+	if _, _, err := PrepareSearch(ctx, rig.Servers[0].HTTP, rig.Token, rig.Namespace, r.data, false); err != nil {
+		return nil, err
+	}
+	queries := r.data.Queries(SearchBodies{Collection: searchCollection, Ruleset: searchRuleset, Gated: gated})
+	for _, q := range queries {
+		r.bodies = append(r.bodies, q.Body)
+	}
+	r.embeds = EmbedBodies(queries)
+	r.lines = make([]*httpLine, lines)
+	for i := range r.lines {
+		var err error
+		if r.lines[i], err = newHTTPLine(rig.Servers[0].HTTP, rig.Token); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+func (r *searchRun) close() {
+	for _, l := range r.lines {
+		l.close()
+	}
+}
+
+// post sends the next body of a list over a line of its own, and records what came of it.
+func (r *searchRun) post(ctx context.Context, line int, op *bench.Op, intended time.Time, path string, bodies [][]byte) {
+	body := bodies[r.next.Add(1)%uint64(len(bodies))]
+	status, err := r.lines[line].post(ctx, path+r.door.query, body)
+	if err == nil && status != http.StatusOK {
+		err = &refusedError{status, string(r.lines[line].body[:min(len(r.lines[line].body), 500)])}
+	}
+	op.Record(line, intended, 1, err)
+}
+
+// SearchSweep posts searches by a number of clients.
+func SearchSweep(ctx context.Context, rig *bench.Rig) error {
+	n := max(rig.Concurrency, rig.Shape.Loops(), rig.Shape.Pumps)
+	r, err := newSearchRun(ctx, rig, !strings.HasPrefix(rig.Row, "ungated"), n)
+	if err != nil {
+		return err
+	}
+	defer r.close()
+	search := rig.Op("search")
+	done := rig.Generate(ctx, n, func(ctx context.Context, p *bench.Pump) {
+		r.post(ctx, p.Number%len(r.lines), search, p.Intended, "/v1/matrix/search", r.bodies)
+	})
+	err = rig.Measure(ctx)
+	<-done
+	if err != nil {
+		return err
+	}
+	return r.finish(ctx, search)
+}
+
+// SearchMixed posts searches and texts to embed, half of the clients each.
+func SearchMixed(ctx context.Context, rig *bench.Rig) error {
+	n := max(rig.Concurrency, rig.Shape.Pumps)
+	r, err := newSearchRun(ctx, rig, true, n)
+	if err != nil {
+		return err
+	}
+	defer r.close()
+	search, embed := rig.Op("search"), rig.Op("embed")
+	done := rig.Generate(ctx, n, func(ctx context.Context, p *bench.Pump) {
+		line := p.Number % len(r.lines)
+		if line%2 == 0 {
+			r.post(ctx, line, search, p.Intended, "/v1/matrix/search", r.bodies)
+		} else {
+			r.post(ctx, line, embed, p.Intended, "/v1/embed", r.embeds)
+		}
+	})
+	err = rig.Measure(ctx)
+	<-done
+	if err != nil {
+		return err
+	}
+	return r.finish(ctx, search)
+}
+
+// finish holds answers against exact ones: no rate is printed without its recall, nor with a gate that was not kept.
+func (r *searchRun) finish(ctx context.Context, _ *bench.Op) error {
+	recall, violations, err := r.check(ctx, r.bodies)
+	if err != nil {
+		return err
+	}
+	r.rig.Metric("recall_at_10", recall, "")
+	r.rig.Metric("gate_violations", float64(violations), "rows")
+	if violations > 0 {
+		r.rig.Fail("search", fmt.Errorf("%d rows were returned that the gate excludes", violations))
+	}
+	return nil
+}
+
+type searchAnswer struct {
+	Results []struct {
+		ID      string
+		Score   float64
+		Payload SearchWorker
+	}
+	Gate struct{ Passed int }
+	Plan string
+}
+
+// check searches each body as it is and as exact, and judges the gate of each row by itself.
+func (r *searchRun) check(ctx context.Context, bodies [][]byte) (recall float64, violations int, err error) {
+	found, wanted := 0, 0
+	for _, body := range bodies {
+		var got, want searchAnswer
+		if err := r.door.do(ctx, http.MethodPost, "/v1/matrix/search", body, &got); err != nil {
+			return 0, 0, err
+		}
+		exact := append(bytes.TrimSuffix(bytes.Clone(body), []byte("}")), `,"exact":true}`...)
+		if err := r.door.do(ctx, http.MethodPost, "/v1/matrix/search", exact, &want); err != nil {
+			return 0, 0, err
+		}
+		in := make(map[string]bool)
+		for _, h := range want.Results {
+			in[h.ID] = true
+		}
+		wanted += len(want.Results)
+		for _, h := range got.Results {
+			if in[h.ID] {
+				found++
+			}
+			if gateBroken(body, &h.Payload) {
+				violations++
+			}
+		}
+	}
+	if wanted == 0 {
+		return 1, violations, nil
+	}
+	return float64(found) / float64(wanted), violations, nil
+}
+
+// gateBroken judges a row by what its body asked for, without the server's help.
+func gateBroken(body []byte, w *SearchWorker) bool {
+	var doc searchBody
+	if json.Unmarshal(body, &doc) != nil || doc.Gate == nil {
+		return false
+	}
+	g := doc.Gate
+	if len(g.Roles) > 0 && w.Role != g.Roles[0] {
+		return true
+	}
+	for _, c := range w.Blocked {
+		if c == g.Client {
+			return true
+		}
+	}
+	at, err := time.Parse(time.RFC3339, g.ValidAt)
+	if err != nil {
+		return false
+	}
+	for _, need := range g.Credentials {
+		holds := false
+		for _, c := range w.Certs {
+			end, err := time.Parse(time.RFC3339, c.Expires)
+			holds = holds || c.ID == need && (c.Expires == "" || err == nil && end.After(at))
+		}
+		if !holds {
+			return true
+		}
+	}
+	return g.Filter != "" && strings.Contains(g.Filter, "status == 'available'") && w.Status != "available"
+}
+
+// SearchRecall measures recall under a filter that lets a share of the rows through.
+func SearchRecall(ctx context.Context, rig *bench.Rig) error {
+	r, err := newSearchRun(ctx, rig, false, 1)
+	if err != nil {
+		return err
+	}
+	defer r.close()
+	share, err := strconv.Atoi(strings.TrimPrefix(rig.Shape.Kind, "filter-"))
+	if err != nil {
+		return fmt.Errorf("row %s: %w", rig.Row, err)
+	}
+	bodies := make([][]byte, len(r.bodies))
+	for i, b := range r.bodies {
+		bodies[i] = b
+		if share < 100 { // ids are numbered, so their ends let a share of them through
+			var ids []string
+			for j, w := range r.data.Workers {
+				if j%100 < share {
+					ids = append(ids, w.ID)
+				}
+			}
+			bodies[i] = append(bytes.TrimSuffix(bytes.Clone(b), []byte("}")), `,"gate":{"ids_in":`+string(mustJSON(ids))+`}}`...)
+		}
+	}
+	search := rig.Op("search")
+	var wait sync.WaitGroup
+	var fault error
+	wait.Go(func() {
+		<-rig.Began()
+		began := time.Now()
+		recall, violations, err := r.check(ctx, bodies)
+		search.Record(0, began, 1, err)
+		fault = err
+		rig.Metric("recall_at_10", recall, "")
+		rig.Metric("gate_violations", float64(violations), "rows")
+	})
+	err = rig.Measure(ctx)
+	wait.Wait()
+	return errors.Join(err, fault)
+}

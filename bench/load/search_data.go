@@ -1,0 +1,232 @@
+package load
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+)
+
+// SearchData is a made-up staffing pool: workers, job orders, and queries whose best answers are known from the orders.
+// Equal options give equal data, byte for byte. Nobody in it exists.
+type SearchData struct {
+	Options SearchDataOptions
+	Workers []SearchWorker
+	Orders  []SearchOrder
+}
+
+// SearchDataOptions size the data. A zero field means its default.
+type SearchDataOptions struct {
+	Seed    uint64    // default 1
+	Workers int       // default 5,000
+	Orders  int       // default 50; each gives a query per style
+	Now     time.Time // that certificates and visits are dated around; default 2026-12-01 12:00 UTC
+}
+
+func (o SearchDataOptions) withDefaults() SearchDataOptions {
+	if o.Seed == 0 {
+		o.Seed = 1
+	}
+	if o.Workers == 0 {
+		o.Workers = 5000
+	}
+	if o.Orders == 0 {
+		o.Orders = 50
+	}
+	if o.Now.IsZero() {
+		o.Now = time.Date(2026, 12, 1, 12, 0, 0, 0, time.UTC)
+	}
+	return o
+}
+
+// SearchWorker is one point: its id and the fields of its payload.
+type SearchWorker struct {
+	ID string `json:"-"`
+
+	Role        string             `json:"role"`
+	Family      string             `json:"family"` // of the role: what comes before its point
+	Years       int64              `json:"years"`
+	City        string             `json:"city"`
+	Home        [2]float64         `json:"home"`
+	Shift       string             `json:"shift"`
+	Pay         float64            `json:"pay"` // per hour, wanted
+	Certs       []SearchCredential `json:"certs"`
+	Reliability float64            `json:"reliability"` // 0 to 1
+	Blocked     []string           `json:"blocked"`     // clients that do not take this worker
+	Status      string             `json:"status"`
+	LastSeen    string             `json:"last_seen"`
+	Synthetic   bool               `json:"synthetic"` // always true: nobody is meant
+	Text        string             `json:"text"`
+}
+
+// SearchCredential is a certificate of a worker.
+type SearchCredential struct {
+	ID      string `json:"id"`
+	Expires string `json:"expires_at,omitempty"`
+}
+
+// SearchOrder is what a client asks for.
+type SearchOrder struct {
+	Role   string
+	Count  int
+	City   string
+	Site   [2]float64
+	Shift  string
+	Cert   string // empty: none is asked for
+	Client string
+	Years  int64
+}
+
+// NewSearchData makes the data.
+func NewSearchData(o SearchDataOptions) *SearchData {
+	o = o.withDefaults()
+	d := &SearchData{Options: o}
+	r := rand.New(rand.NewPCG(o.Seed, 0x5ea4c4))
+	for i := range o.Workers {
+		d.Workers = append(d.Workers, newWorker(r, i, o.Now))
+	}
+	for range o.Orders {
+		d.Orders = append(d.Orders, d.newOrder(r))
+	}
+	return d
+}
+
+func pick[T any](r *rand.Rand, from []T) T { return from[r.IntN(len(from))] }
+
+func newWorker(r *rand.Rand, i int, now time.Time) SearchWorker {
+	trade := pick(r, searchTrades)
+	role := pick(r, trade.roles)
+	city := pick(r, searchCities)
+	w := SearchWorker{
+		ID: fmt.Sprintf("w%05d", i), Role: role.id, Family: trade.family, Years: int64(r.ExpFloat64()*6) + int64(r.IntN(2)),
+		City: city.name, Home: near(r, city.at, 25), Shift: pick(r, searchShifts).id, Synthetic: true,
+		Pay: math.Round((trade.pay+r.NormFloat64()*4)*4) / 4, Reliability: math.Round((1-r.Float64()*r.Float64()*0.6)*100) / 100,
+		Status: []string{"available", "available", "available", "assigned", "away"}[r.IntN(5)], Blocked: []string{}, Certs: []SearchCredential{},
+		LastSeen: now.Add(-time.Duration(r.ExpFloat64()*400) * time.Hour).Format(time.RFC3339),
+	}
+	w.Years, w.Pay = min(w.Years, 40), max(w.Pay, 12)
+	for _, c := range trade.certs {
+		if r.IntN(100) < 45 {
+			w.Certs = append(w.Certs, newCredential(r, c, now))
+		}
+	}
+	if r.IntN(3) == 0 {
+		w.Certs = append(w.Certs, newCredential(r, pick(r, searchGeneralCerts), now))
+	}
+	for _, c := range searchClients {
+		if r.IntN(40) == 0 {
+			w.Blocked = append(w.Blocked, c)
+		}
+	}
+	w.Text = w.describe(r, role)
+	return w
+}
+
+// newCredential is for good one time in five; of the others one in eight has ended.
+func newCredential(r *rand.Rand, id string, now time.Time) SearchCredential {
+	c := SearchCredential{ID: id}
+	if r.IntN(5) > 0 {
+		days := r.IntN(700)
+		if r.IntN(8) == 0 {
+			days = -r.IntN(300)
+		}
+		c.Expires = now.AddDate(0, 0, days).Format(time.RFC3339)
+	}
+	return c
+}
+
+// near is a place some kilometres from another, rounded to about 10 m.
+func near(r *rand.Rand, at [2]float64, km float64) [2]float64 {
+	const perDegree = 111.2
+	round := func(x float64) float64 { return math.Round(x*1e4) / 1e4 }
+	north, east := r.NormFloat64()*km/2, r.NormFloat64()*km/2
+	return [2]float64{round(at[0] + north/perDegree), round(at[1] + east/(perDegree*math.Cos(at[0]*math.Pi/180)))}
+}
+
+func (w *SearchWorker) describe(r *rand.Rand, role searchRole) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s with %d years of experience in %s, %s. ", role.names[0], w.Years, pick(r, searchFields[w.Family]), w.City)
+	fmt.Fprintf(&b, "%s. ", pick(r, role.skills))
+	if len(w.Certs) > 0 {
+		names := make([]string, len(w.Certs))
+		for i, c := range w.Certs {
+			names[i] = searchCertNames[c.ID]
+		}
+		fmt.Fprintf(&b, "Holds %s. ", strings.Join(names, ", "))
+	}
+	for _, s := range searchShifts {
+		if s.id == w.Shift {
+			fmt.Fprintf(&b, "Prefers %s. ", s.names[0])
+		}
+	}
+	b.WriteString(pick(r, searchTraits))
+	return b.String()
+}
+
+func (d *SearchData) newOrder(r *rand.Rand) SearchOrder {
+	trade := pick(r, searchTrades)
+	city := pick(r, searchCities)
+	o := SearchOrder{
+		Role: pick(r, trade.roles).id, Count: 1 + r.IntN(6), City: city.name, Site: near(r, city.at, 10),
+		Shift: pick(r, searchShifts).id, Client: pick(r, searchClients), Years: int64(r.IntN(4)),
+	}
+	if r.IntN(3) > 0 {
+		o.Cert = pick(r, trade.certs)
+	}
+	return o
+}
+
+// Relevance of a worker to an order, 0 to 3, from their fields alone: 1 for the family, 2 for the role with the
+// certificate that is asked for, 3 if shift, distance and years fit as well. Who may not be sent has 0.
+func (d *SearchData) Relevance(o *SearchOrder, w *SearchWorker) int {
+	family, _, _ := strings.Cut(o.Role, ".")
+	switch {
+	case w.Family != family || w.Status != "available" || slices.Contains(w.Blocked, o.Client):
+		return 0
+	case w.Role != o.Role || o.Cert != "" && !d.holds(w, o.Cert):
+		return 1
+	case w.Shift != o.Shift || kilometres(w.Home, o.Site) > searchRadius || w.Years < o.Years:
+		return 2
+	}
+	return 3
+}
+
+// searchRadius is how far, in kilometres, a worker of an order may live.
+const searchRadius = 60
+
+func (d *SearchData) holds(w *SearchWorker, cert string) bool {
+	for _, c := range w.Certs {
+		if c.ID != cert {
+			continue
+		}
+		if c.Expires == "" {
+			return true
+		}
+		if t, err := time.Parse(time.RFC3339, c.Expires); err == nil && t.After(d.Options.Now) {
+			return true
+		}
+	}
+	return false
+}
+
+// kilometres is the distance of two places, near enough for places of one region.
+func kilometres(a, b [2]float64) float64 {
+	const perDegree = 111.2
+	x := (a[1] - b[1]) * math.Cos((a[0]+b[0])/2*math.Pi/180)
+	return perDegree * math.Hypot(a[0]-b[0], x)
+}
+
+// Payload returns a worker's payload as JSON.
+func (w *SearchWorker) Payload() []byte { return mustJSON(w) }
+
+// mustJSON writes a value of this file, which no input can make unfit.
+func mustJSON(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // a type of this package that JSON cannot write
+	}
+	return b
+}

@@ -1,0 +1,127 @@
+package load
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// httpLine is one connection that posts bodies and reads answers, one after the other. It knows just enough of HTTP/1.1 for
+// a server that states lengths: what the client costs is taken from the server's cores.
+type httpLine struct {
+	host string
+	head map[string][]byte // of requests, by path
+	auth string
+	conn net.Conn
+	in   *bufio.Reader
+	out  []byte
+	body []byte // of the last answer, good until the next
+}
+
+// newHTTPLine is a connection to a base URL, opened by its first request.
+func newHTTPLine(base, token string) (*httpLine, error) {
+	u, err := url.Parse(base)
+	if err != nil || u.Host == "" || u.Scheme != "http" {
+		return nil, fmt.Errorf("%q is no http:// address", base)
+	}
+	return &httpLine{host: u.Host, auth: token, head: make(map[string][]byte)}, nil
+}
+
+// errHTTPAnswer says that an answer is not one of this kind of server.
+var errHTTPAnswer = errors.New("the answer is no HTTP/1.1 with a length")
+
+// post posts a body and returns the status.
+func (l *httpLine) post(ctx context.Context, path string, body []byte) (status int, err error) {
+	if l.conn == nil {
+		var d net.Dialer
+		if l.conn, err = d.DialContext(ctx, "tcp", l.host); err != nil {
+			return 0, err
+		}
+		l.in = bufio.NewReaderSize(l.conn, 32<<10)
+	}
+	defer func() {
+		if err != nil {
+			l.close()
+		}
+	}()
+	if err = l.conn.SetDeadline(time.Now().Add(restTimeout)); err != nil {
+		return 0, err
+	}
+	head := l.head[path]
+	if head == nil {
+		auth := ""
+		if l.auth != "" {
+			auth = "Authorization: Bearer " + l.auth + "\r\n"
+		}
+		head = []byte("POST " + path + " HTTP/1.1\r\nHost: " + l.host + "\r\n" + auth + "Content-Type: application/json\r\nContent-Length: ")
+		l.head[path] = head
+	}
+	l.out = append(l.out[:0], head...)
+	l.out = strconv.AppendInt(l.out, int64(len(body)), 10)
+	l.out = append(append(l.out, "\r\n\r\n"...), body...)
+	if _, err = l.conn.Write(l.out); err != nil {
+		return 0, err
+	}
+	return l.answer()
+}
+
+func (l *httpLine) answer() (status int, err error) {
+	line, err := l.in.ReadSlice('\n')
+	if err != nil {
+		return 0, err
+	}
+	if len(line) < 12 || !bytes.HasPrefix(line, []byte("HTTP/1.")) {
+		return 0, errHTTPAnswer
+	}
+	if status, err = strconv.Atoi(string(line[9:12])); err != nil {
+		return 0, errHTTPAnswer
+	}
+	length, last := -1, false
+	for {
+		if line, err = l.in.ReadSlice('\n'); err != nil {
+			return 0, err
+		}
+		line = bytes.TrimRight(line, "\r\n")
+		if len(line) == 0 {
+			break
+		}
+		name, value, _ := bytes.Cut(line, []byte(":"))
+		switch {
+		case len(name) == len("Content-Length") && strings.EqualFold(string(name), "content-length"):
+			if length, err = strconv.Atoi(string(bytes.TrimSpace(value))); err != nil {
+				return 0, errHTTPAnswer
+			}
+		case len(name) == len("Connection") && strings.EqualFold(string(name), "connection"):
+			last = bytes.EqualFold(bytes.TrimSpace(value), []byte("close"))
+		}
+	}
+	if length < 0 {
+		return 0, errHTTPAnswer
+	}
+	if cap(l.body) < length {
+		l.body = make([]byte, length)
+	}
+	l.body = l.body[:length]
+	if _, err = io.ReadFull(l.in, l.body); err != nil {
+		return 0, err
+	}
+	if last {
+		l.close()
+	}
+	return status, nil
+}
+
+func (l *httpLine) close() {
+	if l.conn != nil {
+		_ = l.conn.Close() // it is given up
+		l.conn = nil
+	}
+}

@@ -1,0 +1,138 @@
+package api
+
+import (
+	"context"
+	"errors"
+
+	"github.com/millrace/millrace/internal/core"
+)
+
+// fakeDefinition is the collection ws, which every namespace of the fake node has.
+func fakeDefinition() core.Collection {
+	return core.Collection{
+		Name: "ws", UID: 7, Embedder: "default", Model: "m", Dim: 2, Metric: core.MetricCosine,
+		Fields: []core.SchemaField{{Name: "role", Type: core.FieldKeyword, Index: true}, {Name: "secret", Type: core.FieldKeyword, Protected: true}},
+	}
+}
+
+func (n *fakeNode) Definition(p core.Partition, name string) (core.Collection, bool) {
+	n.reach(p)
+	return fakeDefinition(), name == "ws"
+}
+
+func (n *fakeNode) Collection(_ context.Context, p core.Partition, name string, _ core.ReadOptions) (core.CollectionInfo, core.At, error) {
+	n.reach(p)
+	if name != "ws" {
+		return core.CollectionInfo{}, core.At{}, core.NotFound{Kind: "collection", ID: name}
+	}
+	return core.CollectionInfo{Collection: fakeDefinition(), Points: 3, Slots: 4, Recordings: 1}, core.At{Index: 9}, nil
+}
+
+func (n *fakeNode) Collections(_ context.Context, p core.Partition, _ core.ReadOptions) ([]core.CollectionInfo, core.At, error) {
+	n.reach(p)
+	return []core.CollectionInfo{{Collection: fakeDefinition()}}, core.At{Index: 9}, nil
+}
+
+func (n *fakeNode) CheckPayload(_ *core.Collection, payload []byte) (string, core.Fact) {
+	if string(payload) == `{"role":1}` {
+		return "", core.Invalid{Field: "payload.role", Reason: "field_type", Message: "want a string"}
+	}
+	if n.payloadText != "" {
+		return n.payloadText, nil
+	}
+	return "text", nil
+}
+
+func (n *fakeNode) RoomFor(core.Partition, *core.Collection, int) core.Fact { return nil }
+
+func (n *fakeNode) Points(_ context.Context, p core.Partition, name string, ids []string, _ core.ReadOptions) ([]core.StoredPoint, core.At, error) {
+	n.reach(p)
+	if name != "ws" {
+		return nil, core.At{}, core.NotFound{Kind: "collection", ID: name}
+	}
+	return []core.StoredPoint{{ID: ids[0], Version: 5, Vector: make([]byte, 8), Payload: []byte(`{"role":"a","secret":"s"}`)}}, core.At{Index: 9}, nil
+}
+
+func (n *fakeNode) Search(ctx context.Context, p core.Partition, q *core.SearchQuery) (*core.SearchAnswer, error) {
+	n.reach(p)
+	if n.search != nil {
+		return n.search(ctx, q)
+	}
+	if q.Collection != "ws" {
+		return nil, core.NotFound{Kind: "collection", ID: q.Collection}
+	}
+	return &core.SearchAnswer{
+		Plan: "scan", At: core.At{Partition: p.Index, Index: 9}, Version: 2, Judged: 1,
+		Gate: core.GateCounts{Considered: 3, Passed: 1, Role: 2, ValidAt: q.Gate.ValidAt},
+		Hits: []core.SearchHit{{
+			ID: "w1", Version: 5, Score: 0.5, Eligible: true, JudgeScore: 1, Dense: 0.5, Decay: 1, Payload: []byte(`{"role":"a","secret":"s"}`),
+			Reasons: []core.SearchReason{{Rule: "r", OK: true}},
+		}},
+	}, nil
+}
+
+func (n *fakeNode) Count(_ context.Context, p core.Partition, q *core.SearchQuery) (core.GateCounts, core.At, error) {
+	n.reach(p)
+	return core.GateCounts{Considered: 3, Passed: 1, Role: 2, ValidAt: q.Gate.ValidAt}, core.At{Index: 9}, nil
+}
+
+func (n *fakeNode) SearchStats(core.Partition, string) core.SearchStats {
+	return core.SearchStats{Memory: 100}
+}
+
+func (n *fakeNode) CheckRules(_ *core.Collection, rules []core.Rule) core.Fact {
+	if rules[0].When == "bad" {
+		return core.SearchInvalid{Field: "rules", Reason: "expression_invalid", Message: "bad", Line: 1, Column: 2}
+	}
+	return nil
+}
+
+func (n *fakeNode) Ruleset(_ context.Context, p core.Partition, name string, version uint32, _ core.ReadOptions) (core.Ruleset, core.At, error) {
+	n.reach(p)
+	if name != "r" {
+		return core.Ruleset{}, core.At{}, core.NotFound{Kind: "ruleset", ID: name}
+	}
+	rules := core.AppendRules(nil, &core.RulesetRules{Collection: "ws", Rules: []core.Rule{{ID: "a", When: "true", Severity: "bonus", Weight: 0.5, Reason: "x"}}})
+	return core.Ruleset{Name: name, Version: max(version, 1), Rules: rules}, core.At{Index: 9}, nil
+}
+
+func (n *fakeNode) Rulesets(_ context.Context, p core.Partition, _ core.ReadOptions) ([]core.Ruleset, core.At, error) {
+	n.reach(p)
+	return []core.Ruleset{{Name: "r", Version: 2}}, core.At{Index: 9}, nil
+}
+
+func (n *fakeNode) Recording(_ context.Context, p core.Partition, uid, id uint64, _ core.ReadOptions) (core.Recording, core.At, error) {
+	n.reach(p)
+	if uid != 7 || id != 9 {
+		return core.Recording{}, core.At{}, core.NotFound{Kind: "recording", ID: "search_id"}
+	}
+	return core.Recording{ID: id, At: 1e12, Expires: 2e12, Data: []byte(`{"request":{}}`)}, core.At{Index: 9}, nil
+}
+
+// fakeEmbedder makes vectors of two numbers, and fails when the text is down.
+type fakeEmbedder struct{ calls []core.EmbedRequest }
+
+func (e *fakeEmbedder) Model(name string) (core.EmbedModel, bool) {
+	return core.EmbedModel{Name: "default", Model: "m", Dim: 2, Semantic: true}, name == "" || name == "default"
+}
+
+func (e *fakeEmbedder) Embed(_ context.Context, r core.EmbedRequest) ([]core.Embedding, error) {
+	e.calls = append(e.calls, r)
+	out := make([]core.Embedding, len(r.Texts))
+	for i, text := range r.Texts {
+		if text == "down" {
+			return nil, core.EmbedUnavailable{After: 5000}
+		}
+		out[i] = core.Embedding{Vector: []float32{1, 0}, Tokens: 1}
+	}
+	return out, nil
+}
+
+func (e *fakeEmbedder) Prepare(v []float32, _ core.Metric) error {
+	for _, x := range v {
+		if x != x {
+			return errors.New("a number is not finite")
+		}
+	}
+	return nil
+}

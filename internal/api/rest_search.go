@@ -1,0 +1,342 @@
+package api
+
+import (
+	"net/http"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+)
+
+// collectionRoutes are of collections, their points, and rulesets.
+func collectionRoutes() []*Route {
+	const collection = "/v1/collections/{collection}"
+	return []*Route{
+		{
+			Method: http.MethodPut, Path: collection, Native: searchesService + "SetCollection", Body: "Collection", Answer: "SetCollectionResponse", Status: statusMade,
+			Doc:    "Make a collection. Its definition is fixed: the same again is answered with 200, another one is refused.",
+			fields: fieldNames(collectionFields), handle: (*restCall).setCollection,
+		},
+		{
+			Method: http.MethodGet, Path: collection, Native: searchesService + "GetCollection", Answer: "Collection", Status: statusOK,
+			Doc: "Read a collection's definition.", handle: (*restCall).getCollection,
+		},
+		{
+			Method: http.MethodDelete, Path: collection, Native: searchesService + "DeleteCollection", Answer: "DeleteCollectionResponse", Status: statusOK,
+			Doc: "Remove a collection with all its points and recordings.", handle: (*restCall).deleteCollection,
+		},
+		{
+			Method: http.MethodGet, Path: "/v1/collections", Native: searchesService + "ListCollections", Answer: "ListCollectionsResponse", Status: statusOK, Query: pageParams,
+			Doc: "List collections by name.", handle: (*restCall).listCollections,
+		},
+		{
+			Method: http.MethodGet, Path: collection + "/stats", Native: searchesService + "CollectionStats", Answer: "CollectionStatsResponse", Status: statusOK,
+			Doc: "Count what is in a collection.", handle: (*restCall).collectionStats,
+		},
+		{
+			Method: http.MethodPost, Path: collection + "/points:upsert", Native: searchesService + "UpsertPoints", Body: "UpsertPoints", Answer: "UpsertPointsResponse", Status: statusOK,
+			Doc:    "Store up to 1,000 points, each by itself, or all or none of them. A point without a vector is embedded.",
+			fields: fieldNames(upsertFields), handle: (*restCall).upsertPoints,
+		},
+		{
+			Method: http.MethodPost, Path: collection + "/points:delete", Native: searchesService + "DeletePoints", Body: "DeletePoints", Answer: "DeletePointsResponse", Status: statusOK,
+			Doc: "Remove up to 1,000 points, each by itself, or all or none of them.", fields: fieldNames(deletePointsFields), handle: (*restCall).deletePoints,
+		},
+		{
+			Method: http.MethodPost, Path: collection + "/points:get", Native: searchesService + "GetPoints", Body: "GetPoints", Answer: "GetPointsResponse", Status: statusOK,
+			Doc: "Read points by their ids. Those that are absent are left out.", fields: fieldNames(getPointsFields), handle: (*restCall).getPoints,
+		},
+		{
+			Method: http.MethodPost, Path: collection + "/points:count", Native: searchesService + "CountPoints", Body: "CountPoints", Answer: "CountPointsResponse", Status: statusOK,
+			Doc: "Count exactly the points that pass a gate.", fields: fieldNames(countPointsFields), handle: (*restCall).countPoints,
+		},
+		{
+			Method: http.MethodPut, Path: "/v1/rulesets/{ruleset}", Native: searchesService + "PutRuleset", Body: "PutRuleset", Answer: "PutRulesetResponse", Status: statusMade,
+			Doc:    "Publish the next version of a ruleset. A rule that does not compile is refused with its line and column. The newest rules again are answered with 200.",
+			fields: fieldNames(putRulesetFields), handle: (*restCall).putRuleset,
+		},
+		{
+			Method: http.MethodGet, Path: "/v1/rulesets/{ruleset}", Native: searchesService + "GetRuleset", Answer: "GetRulesetResponse", Status: statusOK,
+			Doc: "Read a version of a ruleset: NAME@VERSION, or NAME for the newest.", handle: (*restCall).getRuleset,
+		},
+		{
+			Method: http.MethodGet, Path: "/v1/rulesets", Native: searchesService + "ListRulesets", Answer: "ListRulesetsResponse", Status: statusOK,
+			Doc: "List rulesets by name, each with its newest version.", handle: (*restCall).listRulesets,
+		},
+	}
+}
+
+// searchRoutes embed, search, and read what was recorded.
+func searchRoutes() []*Route {
+	return []*Route{
+		{
+			Method: http.MethodPost, Path: "/v1/embed", Native: searchesService + "Embed", Body: "EmbedRequest", Answer: "EmbedResponse", Status: statusOK,
+			Doc: "Make vectors of texts.", fields: fieldNames(embedFields), handle: (*restCall).embed,
+		},
+		{
+			Method: http.MethodPost, Path: "/v1/matrix/search", Native: searchesService + "Search", Body: "SearchRequest", Answer: "SearchResponse", Status: statusOK,
+			Doc:    "Find who passes the gate, and of them who fits best. There are never fewer results than k, or than rows that pass gate and judge.",
+			fields: fieldNames(searchFields), handle: (*restCall).search,
+		},
+		{
+			Method: http.MethodGet, Path: "/v1/recordings/{search_id}", Native: searchesService + "GetRecording", Answer: "GetRecordingResponse", Status: statusOK,
+			Doc: "Read a search that was recorded.", handle: (*restCall).getRecording,
+		},
+	}
+}
+
+func (c *restCall) searches() *searchService { return &searchService{s: c.s} }
+
+// setCollection serves PUT /v1/collections/{collection}.
+func (c *restCall) setCollection() error {
+	in := new(pb.Collection)
+	if err := readBody(c, in, collectionFields); err != nil {
+		return err
+	}
+	if in.GetName() != "" && in.GetName() != c.params[0] {
+		return invalid("name", "is another one than the path says")
+	}
+	in.Name = c.params[0]
+	out, err := c.searches().SetCollection(c.ctx, &pb.SetCollectionRequest{Collection: in})
+	if err != nil {
+		return err
+	}
+	return c.ok(madeOr(out.GetReplayed()), out.GetAt(), func(w *jsonWriter) {
+		w.object("collection", func() { writeCollection(w, out.GetCollection()) })
+		w.bool("replayed", out.GetReplayed())
+		w.exact("index", out.GetAt().GetIndex())
+	})
+}
+
+func madeOr(replayed bool) int {
+	if replayed {
+		return http.StatusOK
+	}
+	return http.StatusCreated
+}
+
+// getCollection serves GET /v1/collections/{collection}.
+func (c *restCall) getCollection() error {
+	out, err := c.searches().GetCollection(c.ctx, &pb.GetCollectionRequest{Collection: c.params[0]})
+	if err != nil {
+		return err
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeCollection(w, out.GetCollection()) })
+}
+
+// deleteCollection serves DELETE /v1/collections/{collection}.
+func (c *restCall) deleteCollection() error {
+	out, err := c.searches().DeleteCollection(c.ctx, &pb.DeleteCollectionRequest{Collection: c.params[0]})
+	if err != nil {
+		return err
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
+		w.bool("existed", out.GetExisted())
+		w.exact("index", out.GetAt().GetIndex())
+	})
+}
+
+// listCollections serves GET /v1/collections.
+func (c *restCall) listCollections() error {
+	limit, cursor, fact := c.page()
+	if fact != nil {
+		return fact
+	}
+	out, err := c.searches().ListCollections(c.ctx, &pb.ListCollectionsRequest{Limit: limit, Cursor: cursor})
+	if err != nil {
+		return err
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
+		w.list("collections", len(out.GetCollections()), func(i int) {
+			w.open('{')
+			writeCollection(w, out.GetCollections()[i])
+			w.close('}')
+		})
+		w.optStr("cursor", out.GetCursor())
+		w.exact("index", out.GetAt().GetIndex())
+	})
+}
+
+// collectionStats serves GET /v1/collections/{collection}/stats.
+func (c *restCall) collectionStats() error {
+	out, err := c.searches().CollectionStats(c.ctx, &pb.CollectionStatsRequest{Collection: c.params[0]})
+	if err != nil {
+		return err
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
+		w.count("points", out.GetPoints())
+		w.count("slots", out.GetSlots())
+		w.count("recordings", out.GetRecordings())
+		w.count("memory_bytes", out.GetMemoryBytes())
+		w.str("model", out.GetModel())
+		w.exact("index", out.GetAt().GetIndex())
+	})
+}
+
+// upsertPoints serves POST /v1/collections/{collection}/points:upsert.
+func (c *restCall) upsertPoints() error {
+	in := &pb.UpsertPointsRequest{}
+	if err := readBody(c, in, upsertFields); err != nil {
+		return err
+	}
+	in.Collection = c.params[0]
+	out, err := c.searches().UpsertPoints(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
+		w.list("results", len(out.GetResults()), func(i int) {
+			w.open('{')
+			writeUpsertResult(w, out.GetResults()[i])
+			w.close('}')
+		})
+		w.exact("index", out.GetAt().GetIndex())
+	})
+}
+
+// deletePoints serves POST /v1/collections/{collection}/points:delete.
+func (c *restCall) deletePoints() error {
+	in := &pb.DeletePointsRequest{}
+	if err := readBody(c, in, deletePointsFields); err != nil {
+		return err
+	}
+	in.Collection = c.params[0]
+	out, err := c.searches().DeletePoints(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
+		w.list("results", len(out.GetResults()), func(i int) {
+			w.open('{')
+			w.bool("existed", out.GetResults()[i].GetExisted())
+			writeItemError(w, out.GetResults()[i].GetError())
+			w.close('}')
+		})
+		w.exact("index", out.GetAt().GetIndex())
+	})
+}
+
+// getPoints serves POST /v1/collections/{collection}/points:get.
+func (c *restCall) getPoints() error {
+	in := &pb.GetPointsRequest{}
+	if err := readBody(c, in, getPointsFields); err != nil {
+		return err
+	}
+	in.Collection = c.params[0]
+	out, err := c.searches().GetPoints(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
+		w.list("points", len(out.GetPoints()), func(i int) {
+			w.open('{')
+			writeStoredPoint(w, out.GetPoints()[i])
+			w.close('}')
+		})
+		w.exact("index", out.GetAt().GetIndex())
+	})
+}
+
+// countPoints serves POST /v1/collections/{collection}/points:count.
+func (c *restCall) countPoints() error {
+	in := &pb.CountPointsRequest{}
+	if err := readBody(c, in, countPointsFields); err != nil {
+		return err
+	}
+	in.Collection = c.params[0]
+	out, err := c.searches().CountPoints(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
+		w.count("count", out.GetCount())
+		w.object("gate", func() { writeGateCounts(w, out.GetGate()) })
+		w.exact("index", out.GetAt().GetIndex())
+	})
+}
+
+// putRuleset serves PUT /v1/rulesets/{ruleset}.
+func (c *restCall) putRuleset() error {
+	in := &pb.PutRulesetRequest{}
+	if err := readBody(c, in, putRulesetFields); err != nil {
+		return err
+	}
+	in.Ruleset = c.params[0]
+	out, err := c.searches().PutRuleset(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	return c.ok(madeOr(out.GetReplayed()), out.GetAt(), func(w *jsonWriter) {
+		w.count("number", uint64(out.GetNumber()))
+		w.bool("replayed", out.GetReplayed())
+		w.exact("index", out.GetAt().GetIndex())
+	})
+}
+
+// getRuleset serves GET /v1/rulesets/{ruleset}.
+func (c *restCall) getRuleset() error {
+	out, err := c.searches().GetRuleset(c.ctx, &pb.GetRulesetRequest{Ruleset: c.params[0]})
+	if err != nil {
+		return err
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
+		w.str("ruleset", out.GetRuleset())
+		w.str("collection", out.GetCollection())
+		writeRules(w, out.GetRules())
+		w.exact("index", out.GetAt().GetIndex())
+	})
+}
+
+// listRulesets serves GET /v1/rulesets.
+func (c *restCall) listRulesets() error {
+	out, err := c.searches().ListRulesets(c.ctx, &pb.ListRulesetsRequest{})
+	if err != nil {
+		return err
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
+		w.list("rulesets", len(out.GetRulesets()), func(i int) { w.quote(out.GetRulesets()[i]) })
+		w.exact("index", out.GetAt().GetIndex())
+	})
+}
+
+// embed serves POST /v1/embed.
+func (c *restCall) embed() error {
+	in := new(pb.EmbedRequest)
+	if err := readBody(c, in, embedFields); err != nil {
+		return err
+	}
+	m, out, err := c.searches().embedTexts(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	return c.object(http.StatusOK, func(w *jsonWriter) { writeEmbedded(w, m, out) })
+}
+
+// search serves POST /v1/matrix/search.
+func (c *restCall) search() error {
+	in := new(pb.SearchRequest)
+	if err := readBody(c, in, searchFields); err != nil {
+		return err
+	}
+	out, err := c.searches().Search(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	if at := out.GetAt(); len(at) == 1 {
+		c.showIndex(&pb.At{Partition: at[0].GetPartition(), Index: at[0].GetIndex()})
+	}
+	return c.object(http.StatusOK, func(w *jsonWriter) { writeSearch(w, out) })
+}
+
+// getRecording serves GET /v1/recordings/{search_id}.
+func (c *restCall) getRecording() error {
+	out, err := c.searches().GetRecording(c.ctx, &pb.GetRecordingRequest{SearchId: c.params[0]})
+	if err != nil {
+		return err
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
+		w.str("search_id", out.GetSearchId())
+		w.time("recorded_at", out.GetRecordedAt())
+		w.time("expires_at", out.GetExpiresAt())
+		w.value("recording", out.GetRecording())
+		w.exact("index", out.GetAt().GetIndex())
+	})
+}

@@ -1,0 +1,287 @@
+package api
+
+import (
+	"encoding/base64"
+	"strconv"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/core"
+)
+
+// value is a field that is JSON already; left out when empty.
+func (w *jsonWriter) value(name string, b []byte) {
+	if len(b) > 0 {
+		w.key(name)
+		w.b = append(w.b, b...)
+		w.comma = true
+	}
+}
+
+// numbers is a vector, within a list or after a key.
+func (w *jsonWriter) numbers(v []float32) {
+	w.open('[')
+	for i, x := range v {
+		if i > 0 {
+			w.b = append(w.b, ',')
+		}
+		w.b = appendFloat(w.b, float64(x), 32)
+	}
+	w.close(']')
+}
+
+func (w *jsonWriter) optNumbers(name string, v []float32) {
+	if len(v) > 0 {
+		w.key(name)
+		w.numbers(v)
+	}
+}
+
+// appendFloat writes a number in as few digits as tell it from all others of its size.
+func appendFloat(b []byte, x float64, bits int) []byte {
+	format := byte('f')
+	if x != 0 && (x < 1e-6 && x > -1e-6 || x >= 1e21 || x <= -1e21) {
+		format = 'e'
+	}
+	return strconv.AppendFloat(b, x, format, -1, bits)
+}
+
+func (w *jsonWriter) real(name string, x float64) {
+	w.key(name)
+	w.b = appendFloat(w.b, x, 64)
+	w.comma = true
+}
+
+// names is a list of texts, left out when it is empty.
+func (w *jsonWriter) names(name string, list []string) {
+	if len(list) > 0 {
+		w.list(name, len(list), func(i int) { w.quote(list[i]) })
+	}
+}
+
+func writeCollection(w *jsonWriter, c *pb.Collection) {
+	w.str("name", c.GetName())
+	w.str("embedder", c.GetEmbedder())
+	w.str("model", c.GetModel())
+	w.count("dim", uint64(c.GetDim()))
+	w.str("metric", wordOf(metricWords, int32(c.GetMetric())))
+	w.list("text_fields", len(c.GetTextFields()), func(i int) {
+		w.open('{')
+		w.str("name", c.GetTextFields()[i].GetName())
+		w.real("weight", c.GetTextFields()[i].GetWeight())
+		w.close('}')
+	})
+	w.list("schema", len(c.GetSchema()), func(i int) {
+		f := c.GetSchema()[i]
+		w.open('{')
+		w.str("name", f.GetName())
+		w.str("type", wordOf(fieldTypeWords, int32(f.GetType())))
+		w.optBool("index", f.GetIndex())
+		w.optStr("gate", wordOf(fieldGateWords, int32(f.GetGate())))
+		w.optBool("protected", f.GetProtected())
+		w.close('}')
+	})
+	w.optInt("max_points", c.GetMaxPoints())
+}
+
+func writeUpsertResult(w *jsonWriter, r *pb.UpsertResult) {
+	w.optStr("version", r.GetVersion())
+	w.optBool("existed", r.GetExisted())
+	w.optBool("truncated", r.GetTruncated())
+	writeItemError(w, r.GetError())
+}
+
+// writeItemError is the error of one item of many, left out when there is none.
+func writeItemError(w *jsonWriter, e *pb.Error) {
+	if e != nil {
+		writeError(w, e)
+	}
+}
+
+func writeStoredPoint(w *jsonWriter, p *pb.StoredPoint) {
+	w.str("id", p.GetId())
+	w.str("version", p.GetVersion())
+	w.optNumbers("vector", p.GetVector())
+	w.value("payload", p.GetPayload())
+}
+
+func writeGateCounts(w *jsonWriter, g *pb.GateCounts) {
+	w.count("considered", g.GetConsidered())
+	w.count("passed", g.GetPassed())
+	b := g.GetBlockedBy()
+	w.object("blocked_by", func() {
+		w.count("ids", b.GetIds())
+		w.count("role", b.GetRole())
+		w.count("credential", b.GetCredential())
+		w.count("block", b.GetBlock())
+		w.count("filter", b.GetFilter())
+	})
+	w.time("valid_at", g.GetValidAt())
+}
+
+func writeRules(w *jsonWriter, rules []*pb.Rule) {
+	w.list("rules", len(rules), func(i int) {
+		r := rules[i]
+		w.open('{')
+		w.str("id", r.GetId())
+		w.str("when", r.GetWhen())
+		w.str("severity", r.GetSeverity())
+		if r.GetWeight() != 0 {
+			w.real("weight", r.GetWeight())
+		}
+		w.optStr("reason", r.GetReason())
+		w.optStr("on_missing", r.GetOnMissing())
+		w.close('}')
+	})
+}
+
+func writeEmbedded(w *jsonWriter, m core.EmbedModel, out []core.Embedding) {
+	w.str("model", m.Model)
+	w.count("dim", uint64(len(out[0].Vector)))
+	w.bool("semantic", m.Semantic)
+	w.list("vectors", len(out), func(i int) {
+		if e := out[i]; e.Text != nil {
+			w.raw(e.Text.JSON())
+		} else {
+			w.numbers(e.Vector)
+		}
+	})
+	w.list("tokens", len(out), func(i int) { w.raw(strconv.AppendInt(nil, int64(out[i].Tokens), 10)) })
+	w.list("cached", len(out), func(i int) { w.raw(strconv.AppendBool(nil, out[i].Cached)) })
+	w.list("truncated", len(out), func(i int) { w.raw(strconv.AppendBool(nil, out[i].Truncated)) })
+}
+
+// raw is a value that is JSON already, within a list.
+func (w *jsonWriter) raw(b []byte) {
+	w.sep()
+	w.b = append(w.b, b...)
+	w.comma = true
+}
+
+func writeSearchResult(w *jsonWriter, r *pb.SearchResult) {
+	w.str("id", r.GetId())
+	w.real("score", r.GetScore())
+	w.str("verdict", r.GetVerdict())
+	w.real("judge_score", r.GetJudgeScore())
+	if p := r.GetParts(); p != nil {
+		w.object("parts", func() {
+			w.real("dense", p.GetDense())
+			w.real("boost", p.GetBoost())
+			w.real("decay", p.GetDecay())
+		})
+	}
+	if len(r.GetReasons()) > 0 {
+		w.list("reasons", len(r.GetReasons()), func(i int) {
+			u := r.GetReasons()[i]
+			w.open('{')
+			w.str("rule", u.GetRule())
+			w.bool("ok", u.GetOk())
+			w.optStr("reason", u.GetReason())
+			w.optBool("missing", u.GetMissing())
+			w.close('}')
+		})
+	}
+	w.str("version", r.GetVersion())
+	w.value("payload", r.GetPayload())
+}
+
+// writeFound writes what a recording keeps of an answer too.
+func writeFound(w *jsonWriter, out *pb.SearchResponse) {
+	w.object("gate", func() { writeGateCounts(w, out.GetGate()) })
+	if j := out.GetJudge(); j != nil {
+		w.object("judge", func() {
+			w.count("judged", j.GetJudged())
+			w.count("blocked", j.GetBlocked())
+			w.count("conditional", j.GetConditional())
+			w.str("ruleset", j.GetRuleset())
+		})
+	}
+	w.str("plan", out.GetPlan())
+	w.list("at", len(out.GetAt()), func(i int) {
+		w.open('{')
+		w.count("partition", uint64(out.GetAt()[i].GetPartition()))
+		w.exact("index", out.GetAt()[i].GetIndex())
+		w.close('}')
+	})
+	w.str("consistency", out.GetConsistency())
+	w.optStr("embedder", out.GetEmbedder())
+	w.bool("semantic", out.GetSemantic())
+}
+
+func writeSearch(w *jsonWriter, out *pb.SearchResponse) {
+	w.list("results", len(out.GetResults()), func(i int) {
+		w.open('{')
+		writeSearchResult(w, out.GetResults()[i])
+		w.close('}')
+	})
+	writeFound(w, out)
+	w.optStr("degraded", out.GetDegraded())
+	w.optStr("search_id", out.GetSearchId())
+	t := out.GetTookUs()
+	w.object("took_us", func() {
+		w.count("embed", t.GetEmbed())
+		w.count("gate", t.GetGate())
+		w.count("retrieve", t.GetRetrieve())
+		w.count("judge", t.GetJudge())
+		w.count("merge", t.GetMerge())
+	})
+}
+
+// writeRecording writes what is kept of a search: what was asked for, the vector that was searched with, and the answer
+// without payloads.
+func writeRecording(w *jsonWriter, in *pb.SearchRequest, q *core.SearchQuery, out *pb.SearchResponse) {
+	w.object("request", func() {
+		w.str("collection", in.GetCollection())
+		w.optStr("query_text", in.GetQueryText())
+		w.key("vector")
+		w.b = append(w.b, '"')
+		w.b = base64.StdEncoding.AppendEncode(w.b, packFloats(q.Vector))
+		w.b = append(w.b, '"')
+		w.comma = true
+		w.int("k", int64(q.K))
+		w.bool("exact", q.Exact)
+		w.object("gate", func() { writeGate(w, in.GetGate()) })
+		if j := in.GetJudge(); j != nil {
+			w.object("judge", func() {
+				w.str("ruleset", j.GetRuleset())
+				w.value("params", j.GetParams())
+				w.optStr("include", j.GetInclude())
+			})
+		}
+		w.object("merge", func() { writeMerge(w, q) })
+	})
+	w.list("results", len(out.GetResults()), func(i int) {
+		r := out.GetResults()[i]
+		w.open('{')
+		writeSearchResult(w, &pb.SearchResult{
+			Id: r.GetId(), Score: r.GetScore(), Verdict: r.GetVerdict(), JudgeScore: r.GetJudgeScore(), Parts: r.GetParts(), Reasons: r.GetReasons(), Version: r.GetVersion(),
+		})
+		w.close('}')
+	})
+	writeFound(w, out)
+}
+
+func writeGate(w *jsonWriter, g *pb.Gate) {
+	w.names("roles", g.GetRoles())
+	w.optStr("role_mode", g.GetRoleMode())
+	w.names("credentials_all", g.GetCredentialsAll())
+	w.time("valid_at", g.GetValidAt())
+	w.optStr("client", g.GetClient())
+	w.names("ids_in", g.GetIdsIn())
+	w.names("ids_not_in", g.GetIdsNotIn())
+	w.optStr("filter", g.GetFilter())
+	w.value("params", g.GetParams())
+}
+
+func writeMerge(w *jsonWriter, q *core.SearchQuery) {
+	w.real("dense", q.Dense)
+	if q.HasMinScore {
+		w.real("min_score", q.MinScore)
+	}
+	if q.DecayField != "" {
+		w.object("decay", func() {
+			w.str("field", q.DecayField)
+			w.key("half_life")
+			w.seconds(int64(q.HalfLife))
+		})
+	}
+}

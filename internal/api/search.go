@@ -1,0 +1,363 @@
+package api
+
+import (
+	"context"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/core"
+)
+
+// SearchBackend is the node as the search side of this edge needs it. Errors as in Backend.
+type SearchBackend interface {
+	// Definition finds a collection in this node's copy of a partition, without waiting for anything.
+	Definition(p core.Partition, name string) (core.Collection, bool)
+	// Collection reads a collection. NotFound when it is unknown.
+	Collection(ctx context.Context, p core.Partition, name string, o core.ReadOptions) (core.CollectionInfo, core.At, error)
+	// Collections lists the collections of a partition by name.
+	Collections(ctx context.Context, p core.Partition, o core.ReadOptions) ([]core.CollectionInfo, core.At, error)
+	// CheckPayload holds a payload to a definition, and returns the text of it that is embedded. A refusal names the field by
+	// its path within the payload.
+	CheckPayload(def *core.Collection, payload []byte) (text string, fact core.Fact)
+	// RoomFor refuses points for which this node has no memory.
+	RoomFor(p core.Partition, def *core.Collection, points int) core.Fact
+	// Points reads points by id, in their order; those that are absent are left out.
+	Points(ctx context.Context, p core.Partition, collection string, ids []string, o core.ReadOptions) ([]core.StoredPoint, core.At, error)
+	// Search finds rows. Count only counts those that pass a gate.
+	Search(ctx context.Context, p core.Partition, q *core.SearchQuery) (*core.SearchAnswer, error)
+	Count(ctx context.Context, p core.Partition, q *core.SearchQuery) (core.GateCounts, core.At, error)
+	// SearchStats tells of the index that this node has of a collection.
+	SearchStats(p core.Partition, collection string) core.SearchStats
+	// CheckRules compiles rules against the fields of a collection. A refusal names the rule, line and column.
+	CheckRules(def *core.Collection, rules []core.Rule) core.Fact
+	// Ruleset reads a version of a ruleset, 0 is the newest. NotFound when there is none.
+	Ruleset(ctx context.Context, p core.Partition, name string, version uint32, o core.ReadOptions) (core.Ruleset, core.At, error)
+	// Rulesets lists rulesets by name, each in its newest version, without rules.
+	Rulesets(ctx context.Context, p core.Partition, o core.ReadOptions) ([]core.Ruleset, core.At, error)
+	// Recording reads a recording. NotFound when there is none.
+	Recording(ctx context.Context, p core.Partition, uid, id uint64, o core.ReadOptions) (core.Recording, core.At, error)
+}
+
+// Embedder makes vectors of texts. Errors that satisfy core.Fact are for the client.
+type Embedder interface {
+	// Model finds an embedder by name; empty is the default one.
+	Model(name string) (core.EmbedModel, bool)
+	// Embed returns a vector per text.
+	Embed(ctx context.Context, r core.EmbedRequest) ([]core.Embedding, error)
+	// Prepare brings a client's own vector into the form that is stored and searched with, in place, or says what is wrong
+	// with it.
+	Prepare(v []float32, metric core.Metric) error
+}
+
+// searchService serves collections, points, rulesets and searches.
+type searchService struct {
+	pb.UnimplementedSearchServiceServer
+	s *Server
+}
+
+// searchReasons are the limits that an error names as its reason too.
+var searchReasons = map[string]string{
+	"tail_full": "tail_full", "search_memory": "search_memory", "points_limit": "points_limit",
+}
+
+// describeSearch tells what a fact of search has besides its text.
+func describeSearch(e *pb.Error, fact core.Fact) {
+	switch f := fact.(type) {
+	case core.SearchInvalid:
+		e.Field, e.Reason = f.Field, f.Reason
+		if len(f.Near) > 0 {
+			e.Details = map[string]string{"near": strings.Join(f.Near, ",")}
+		}
+		if f.Line > 0 {
+			e.Details = map[string]string{"line": strconv.Itoa(f.Line), "column": strconv.Itoa(f.Column)}
+		}
+	case core.DimMismatch:
+		e.Field, e.Reason = f.Field, "dim_mismatch"
+		e.Details = map[string]string{"want": strconv.FormatInt(f.Want, 10), "got": strconv.FormatInt(f.Got, 10)}
+	case core.VersionMismatch:
+		e.Reason = "version_mismatch"
+		e.Details = map[string]string{"actual": showVersion(f.Partition, f.Version)}
+	case core.EmbedUnavailable:
+		e.Reason, e.RetryAfter = "embed_unavailable", durationpb.New(f.After.Duration())
+	case core.SearchState:
+		e.Field, e.Reason = f.Field, f.Reason
+		if f.Want != "" {
+			e.Details = map[string]string{"want": f.Want, "got": f.Got}
+		}
+	}
+}
+
+// showVersion is a point's version: partition and number; 0 for none.
+func showVersion(partition uint16, version uint64) string {
+	if version == 0 {
+		return "0"
+	}
+	return strconv.FormatUint(uint64(partition), 10) + "/" + strconv.FormatUint(version, 10)
+}
+
+// pointVersion reads what showVersion wrote.
+func pointVersion(field, s string) (version uint64, has bool, fact core.Fact) {
+	if s == "" {
+		return 0, false, nil
+	}
+	if s == "0" {
+		return 0, true, nil
+	}
+	part, number, ok := strings.Cut(s, "/")
+	_, wrong := unsignedOf(part)
+	version, alsoWrong := unsignedOf(number)
+	if !ok || wrong != "" || alsoWrong != "" {
+		return 0, false, invalid(field, "is no version, such as 0/88123")
+	}
+	return version, true, nil
+}
+
+// SetCollection makes a collection in all partitions of the namespace.
+func (ss *searchService) SetCollection(ctx context.Context, in *pb.SetCollectionRequest) (*pb.SetCollectionResponse, error) {
+	def, fact := ss.s.definition(in.GetCollection())
+	if fact != nil {
+		return nil, fact
+	}
+	if ss.s.o.NoSearch {
+		return nil, errSearchOff
+	}
+	c, err := ss.s.begin(ctx, true)
+	if err != nil {
+		return nil, err
+	}
+	def.UID = c.s.o.Rand.Uint64() | 1
+	r, at, err := c.proposeOp(ctx, &core.CollectionSet{Collection: def})
+	if err != nil {
+		return nil, err
+	}
+	def.UID = r.Version // of the one that is there
+	if c.t.several() {
+		if err := c.carry(ctx, &core.CollectionSet{Collection: def}); err != nil {
+			return nil, err
+		}
+	}
+	return &pb.SetCollectionResponse{Collection: showCollection(&def), Replayed: r.Replayed, At: showAt(at)}, nil
+}
+
+// definition reads a definition. What depends on no model is judged by Apply too.
+func (s *Server) definition(in *pb.Collection) (def core.Collection, fact core.Fact) {
+	if in == nil {
+		return def, invalid("collection", "is missing")
+	}
+	if fact = spaceName("name", in.GetName()); fact != nil {
+		return def, fact
+	}
+	def = core.Collection{
+		Name: in.GetName(), Embedder: in.GetEmbedder(), Dim: in.GetDim(), Metric: core.Metric(in.GetMetric()), MaxPoints: in.GetMaxPoints(),
+	}
+	if def.Metric == 0 {
+		def.Metric = core.MetricCosine
+	}
+	if def.Metric > core.MetricDot {
+		return def, invalid("metric", "is neither cosine nor dot")
+	}
+	if def.MaxPoints < 0 {
+		return def, invalid("max_points", "is negative")
+	}
+	if def.Embedder == "" {
+		def.Embedder = "default"
+	}
+	if fact = s.fillModel(&def, in.GetModel()); fact != nil {
+		return def, fact
+	}
+	if def.Dim < core.MinDim || def.Dim > core.MaxDim {
+		return def, beyond("dim", "dim", core.MaxDim, "is not 2 to 4096")
+	}
+	return def, fillSchema(&def, in)
+}
+
+// fillModel sets model and dim by the embedder.
+func (s *Server) fillModel(def *core.Collection, model string) core.Fact {
+	if s.o.Embedder == nil {
+		return core.SearchState{Reason: "embedder_missing", Field: "embedder", Want: def.Embedder}
+	}
+	m, ok := s.o.Embedder.Model(def.Embedder)
+	switch {
+	case !ok:
+		return core.NotFound{Kind: "embedder", ID: clip(def.Embedder, nameBytes)}
+	case model != "" && model != m.Model:
+		return core.SearchState{Reason: "model_mismatch", Field: "model", Want: m.Model, Got: clip(model, 2*nameBytes)}
+	case m.Dim != 0 && def.Dim != 0 && int(def.Dim) != m.Dim:
+		return core.DimMismatch{Field: "dim", Want: int64(m.Dim), Got: int64(def.Dim)}
+	}
+	def.Model = m.Model
+	if def.Dim == 0 {
+		def.Dim = uint32(m.Dim)
+	}
+	return nil
+}
+
+func fillSchema(def *core.Collection, in *pb.Collection) core.Fact {
+	if n := len(in.GetSchema()); n > core.MaxCollectionFields {
+		return tooLarge("schema", "collection_fields", core.MaxCollectionFields)
+	}
+	for i, f := range in.GetSchema() {
+		if t := f.GetType(); t < pb.FieldType_FIELD_TYPE_KEYWORD || t > pb.FieldType_FIELD_TYPE_CREDENTIALS {
+			return invalid(item("schema", i)+".type", "is not a type of a field")
+		}
+		if g := f.GetGate(); g < 0 || g > pb.FieldGate_FIELD_GATE_BLOCK {
+			return invalid(item("schema", i)+".gate", "is not a gate")
+		}
+		def.Fields = append(def.Fields, core.SchemaField{
+			Name: f.GetName(), Type: core.FieldType(f.GetType()), Index: f.GetIndex(), Gate: core.Gate(f.GetGate()), Protected: f.GetProtected(),
+		})
+	}
+	for i, t := range in.GetTextFields() {
+		weight := t.GetWeight()
+		if weight == 0 {
+			weight = 1
+		}
+		if math.IsNaN(weight) || weight < 0.01 || weight > 10 {
+			return invalid(item("text_fields", i)+".weight", "is not 0.01 to 10")
+		}
+		def.Texts = append(def.Texts, core.TextField{Name: t.GetName(), Weight: uint32(math.Round(weight * 100))})
+	}
+	if len(def.Texts) == 0 {
+		def.Texts = []core.TextField{{Name: "text", Weight: 100}}
+	}
+	return nil
+}
+
+func showCollection(def *core.Collection) *pb.Collection {
+	out := &pb.Collection{
+		Name: def.Name, Embedder: def.Embedder, Model: def.Model, Dim: def.Dim, Metric: pb.Metric(def.Metric), MaxPoints: def.MaxPoints,
+	}
+	for _, t := range def.Texts {
+		out.TextFields = append(out.TextFields, &pb.TextField{Name: t.Name, Weight: float64(t.Weight) / 100})
+	}
+	for _, f := range def.Fields {
+		out.Schema = append(out.Schema, &pb.SchemaField{
+			Name: f.Name, Type: pb.FieldType(f.Type), Index: f.Index, Gate: pb.FieldGate(f.Gate), Protected: f.Protected,
+		})
+	}
+	return out
+}
+
+// errSearchOff says that this server was told to answer no search.
+var errSearchOff = core.Invalid{Field: "search", Reason: "not_supported", Message: "is switched off at this server"}
+
+// noCollection makes of an unknown namespace an unknown thing of it: a reader cannot tell which, nor whose.
+func noCollection(err error, kind, id string) error {
+	if unknownNamespace(err) {
+		return core.NotFound{Kind: kind, ID: id}
+	}
+	return err
+}
+
+// ofCollection begins a call about a collection that need not exist.
+func (ss *searchService) ofCollection(ctx context.Context, name string) (*call, error) {
+	if fact := spaceName("collection", name); fact != nil {
+		return nil, fact
+	}
+	if ss.s.o.NoSearch {
+		return nil, errSearchOff
+	}
+	c, err := ss.s.begin(ctx, false)
+	return c, noCollection(err, "collection", name)
+}
+
+// GetCollection reads a definition.
+func (ss *searchService) GetCollection(ctx context.Context, in *pb.GetCollectionRequest) (*pb.GetCollectionResponse, error) {
+	c, err := ss.ofCollection(ctx, in.GetCollection())
+	if err != nil {
+		return nil, err
+	}
+	info, at, err := ss.s.o.Backend.Collection(ctx, c.t.part, in.GetCollection(), core.ReadOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return &pb.GetCollectionResponse{Collection: showCollection(&info.Collection), At: showAt(at)}, nil
+}
+
+// ListCollections reads a page of definitions.
+func (ss *searchService) ListCollections(ctx context.Context, in *pb.ListCollectionsRequest) (*pb.ListCollectionsResponse, error) {
+	limit, fact := ss.s.page(in.GetLimit())
+	if fact != nil {
+		return nil, fact
+	}
+	c, err := ss.s.begin(ctx, false)
+	if unknownNamespace(err) {
+		return &pb.ListCollectionsResponse{At: showAt(core.At{})}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	after, fact := readCursor(in.GetCursor())
+	if fact != nil {
+		return nil, fact
+	}
+	all, at, err := ss.s.o.Backend.Collections(ctx, c.t.part, core.ReadOptions{})
+	if err != nil {
+		return nil, err
+	}
+	out := &pb.ListCollectionsResponse{At: showAt(at)}
+	first, _ := slices.BinarySearchFunc(all, string(after)+"\x00", func(i core.CollectionInfo, name string) int {
+		return strings.Compare(i.Collection.Name, name)
+	})
+	for i := first; i < len(all); i++ {
+		if len(out.Collections) == limit {
+			out.Cursor = showCursor([]byte(all[i-1].Collection.Name))
+			break
+		}
+		out.Collections = append(out.Collections, showCollection(&all[i].Collection))
+	}
+	return out, nil
+}
+
+// DeleteCollection removes a collection from all partitions.
+func (ss *searchService) DeleteCollection(ctx context.Context, in *pb.DeleteCollectionRequest) (*pb.DeleteCollectionResponse, error) {
+	c, err := ss.ofCollection(ctx, in.GetCollection())
+	if is[core.NotFound](err) {
+		return &pb.DeleteCollectionResponse{}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	op := &core.CollectionDelete{Name: in.GetCollection()}
+	r, at, err := c.proposeOp(ctx, op)
+	if err == nil && c.t.several() {
+		err = c.carry(ctx, op)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &pb.DeleteCollectionResponse{Existed: r.Existed, At: showAt(at)}, nil
+}
+
+// CollectionStats counts what is in a collection, in all partitions.
+func (ss *searchService) CollectionStats(ctx context.Context, in *pb.CollectionStatsRequest) (*pb.CollectionStatsResponse, error) {
+	c, err := ss.ofCollection(ctx, in.GetCollection())
+	if err != nil {
+		return nil, err
+	}
+	out := &pb.CollectionStatsResponse{}
+	var at core.At
+	for i := range c.t.parts {
+		p := c.t.in(i)
+		info, one, err := ss.s.o.Backend.Collection(ctx, p, in.GetCollection(), core.ReadOptions{})
+		if err != nil {
+			return nil, err
+		}
+		st := ss.s.o.Backend.SearchStats(p, in.GetCollection())
+		out.Points += info.Points
+		out.Slots += info.Slots
+		out.Recordings += info.Recordings
+		out.MemoryBytes += uint64(st.Memory)
+		out.Model = info.Collection.Model
+		if at = one; c.t.several() {
+			merge(&at, one)
+		}
+	}
+	out.At = showAt(at)
+	return out, nil
+}

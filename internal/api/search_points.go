@@ -1,0 +1,575 @@
+package api
+
+import (
+	"context"
+	"encoding/binary"
+	"math"
+	"time"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/core"
+)
+
+// pointEdge is what translates points: who offers definitions and vectors, and for how long to wait for them.
+type pointEdge struct {
+	s   *Server
+	ctx context.Context
+}
+
+// embedWait bounds how long the points of a commit wait for their vectors.
+const embedWait = 30 * time.Second
+
+// definitionOf finds the collection of a point in its partition. One that only other partitions have is not ready.
+func (t *translator) definitionOf(p core.Partition, name string) (*core.Collection, core.Fact) {
+	if fact := spaceName("collection", name); fact != nil {
+		return nil, fact
+	}
+	def, ok := t.leads.Definition(p, name)
+	if ok {
+		return &def, nil
+	}
+	if p.Index != 0 {
+		if _, ok := t.leads.Definition(t.in(0), name); ok {
+			return nil, core.Unavailable{Reason: "collection_not_ready"}
+		}
+	}
+	return nil, core.NotFound{Kind: "collection", ID: name}
+}
+
+// partOfPoint returns the partition of a point.
+func (t *translator) partOfPoint(id string) core.Partition {
+	if !t.several() {
+		return t.part
+	}
+	return t.in(int(core.PlacePoint(id, t.parts)))
+}
+
+// elsewhere names the node that leads a partition, when this one knows that it is another.
+func (t *translator) elsewhere(p core.Partition) core.Fact {
+	if address, here, known := t.leads.Leader(p); known && !here {
+		return core.NotLeader{Leader: address}
+	}
+	return nil
+}
+
+func pointID(field, id string) core.Fact {
+	if id == "" || len(id) > nameBytes {
+		return invalid(field, "an id has 1 to 128 characters")
+	}
+	for i := range len(id) {
+		if id[i] <= ' ' || id[i] == 0x7f {
+			return invalid(field, "holds white space or a control character")
+		}
+	}
+	return text(field, id)
+}
+
+// point reads a point, all but its vector. needs is the text that is to be embedded when it comes without one.
+func (t *translator) point(def *core.Collection, in *pb.Point) (op *core.VectorUpsert, needs string, fact core.Fact) {
+	if in == nil {
+		return nil, "", invalid("", "is missing")
+	}
+	if fact = pointID("id", in.GetId()); fact != nil {
+		return nil, "", fact
+	}
+	op = &core.VectorUpsert{
+		Collection: def.Name, UID: def.UID, ID: in.GetId(), Model: def.Model, Payload: in.GetPayload(), IfAbsent: in.GetIfAbsent(),
+	}
+	if op.IfVersion, op.HasVersion, fact = pointVersion("if_version", in.GetIfVersion()); fact != nil {
+		return nil, "", fact
+	}
+	if op.IfAbsent && op.IfVersion != 0 {
+		return nil, "", invalid("if_version", "contradicts if_absent")
+	}
+	if len(op.Payload) > core.MaxPointPayload {
+		return nil, "", tooLarge("payload", "point_payload_bytes", core.MaxPointPayload)
+	}
+	whole, fact := t.leads.CheckPayload(def, op.Payload)
+	if fact != nil {
+		return nil, "", fact
+	}
+	if len(in.GetVector()) > 0 {
+		op.Vector, fact = t.vector("vector", def, in.GetModel(), in.GetVector())
+		return op, "", fact
+	}
+	if in.GetModel() != "" && in.GetModel() != def.Model {
+		return nil, "", core.SearchState{Reason: "model_mismatch", Field: "model", Want: def.Model, Got: clip(in.GetModel(), 2*nameBytes)}
+	}
+	if whole == "" {
+		return nil, "", invalid("vector", "is missing, and the payload has no text to embed")
+	}
+	return op, whole, nil
+}
+
+// vector brings a client's own vector into the form that is stored.
+func (t *translator) vector(field string, def *core.Collection, model string, in []float32) ([]byte, core.Fact) {
+	v, fact := t.ownVector(field, def, model, in)
+	if fact != nil {
+		return nil, fact
+	}
+	return packFloats(v), nil
+}
+
+func (t *translator) ownVector(field string, def *core.Collection, model string, in []float32) ([]float32, core.Fact) {
+	switch {
+	case model == "":
+		return nil, invalid("model", "is missing: a vector says of which model it is")
+	case model != def.Model:
+		return nil, core.SearchState{Reason: "model_mismatch", Field: "model", Want: def.Model, Got: clip(model, 2*nameBytes)}
+	case len(in) != int(def.Dim):
+		return nil, core.DimMismatch{Field: field, Want: int64(def.Dim), Got: int64(len(in))}
+	case t.edge.s.o.Embedder == nil:
+		return nil, core.SearchState{Reason: "embedder_missing", Field: "embedder", Want: def.Embedder}
+	}
+	v := append([]float32(nil), in...)
+	if err := t.edge.s.o.Embedder.Prepare(v, def.Metric); err != nil {
+		return nil, core.Invalid{Field: field, Reason: "vector_invalid", Message: err.Error()}
+	}
+	return v, nil
+}
+
+// packFloats writes numbers as they are stored: little-endian, four bytes each.
+func packFloats(v []float32) []byte {
+	out := make([]byte, 0, 4*len(v))
+	for _, x := range v {
+		out = binary.LittleEndian.AppendUint32(out, math.Float32bits(x))
+	}
+	return out
+}
+
+func unpackFloats(b []byte) []float32 {
+	out := make([]float32, len(b)/4)
+	for i := range out {
+		out[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
+	}
+	return out
+}
+
+// embed makes the vectors of documents or of a query.
+func (s *Server) embed(ctx context.Context, r core.EmbedRequest) ([]core.Embedding, error) {
+	if s.o.Embedder == nil {
+		return nil, core.SearchState{Reason: "embedder_missing", Field: "embedder", Want: r.Embedder}
+	}
+	out, err := s.o.Embedder.Embed(ctx, r)
+	if err != nil {
+		return nil, factOf(err, false)
+	}
+	if len(out) != len(r.Texts) {
+		return nil, core.Unavailable{Reason: "embed_invalid"}
+	}
+	return out, nil
+}
+
+// fitEmbedded refuses a vector of another length than the collection's: the embedder was changed since it was made.
+func fitEmbedded(def *core.Collection, e core.Embedding) core.Fact {
+	if len(e.Vector) != int(def.Dim) {
+		return core.Unavailable{Reason: "embed_invalid"}
+	}
+	return nil
+}
+
+// embedderOf says whether a collection's embedder still stands for its model.
+func (s *Server) embedderOf(def *core.Collection) (core.EmbedModel, core.Fact) {
+	if s.o.Embedder == nil {
+		return core.EmbedModel{}, core.SearchState{Reason: "embedder_missing", Field: "embedder", Want: def.Embedder}
+	}
+	m, ok := s.o.Embedder.Model(def.Embedder)
+	switch {
+	case !ok:
+		return m, core.SearchState{Reason: "embedder_missing", Field: "embedder", Want: def.Embedder}
+	case m.Model != def.Model:
+		return m, core.SearchState{Reason: "model_mismatch", Field: "embedder", Want: def.Model, Got: m.Model}
+	}
+	return m, nil
+}
+
+// vectorUpsert reads the op of a commit, and embeds its text: before it is proposed, and after it is known that this node
+// leads the partition.
+func (t *translator) vectorUpsert(in *pb.VectorUpsert) (*core.VectorUpsert, core.Fact) {
+	p := t.partOfPoint(in.GetPoint().GetId())
+	def, fact := t.definitionOf(p, in.GetCollection())
+	if fact != nil {
+		if _, missing := fact.(core.NotFound); missing {
+			if away := t.elsewhere(p); away != nil {
+				return nil, away
+			}
+		}
+		return nil, fact
+	}
+	op, needs, fact := t.point(def, in.GetPoint())
+	if fact != nil {
+		return nil, within("point", fact)
+	}
+	if fact := t.leads.RoomFor(p, def, 1); fact != nil {
+		return nil, fact
+	}
+	if needs == "" {
+		return op, nil
+	}
+	if away := t.elsewhere(p); away != nil {
+		return nil, away
+	}
+	if _, fact := t.edge.s.embedderOf(def); fact != nil {
+		return nil, fact
+	}
+	ctx, cancel := context.WithTimeout(t.edge.ctx, embedWait)
+	defer cancel()
+	got, err := t.edge.s.embed(ctx, core.EmbedRequest{Tenant: t.who.Tenant, Embedder: def.Embedder, Texts: []string{needs}})
+	if err != nil {
+		return nil, asFact(err)
+	}
+	if fact := fitEmbedded(def, got[0]); fact != nil {
+		return nil, fact
+	}
+	op.Vector = packFloats(got[0].Vector)
+	return op, nil
+}
+
+// asFact makes a fact of any error: one that is none is a fault of the embedder.
+func asFact(err error) core.Fact {
+	if f, ok := factOf(err, false).(core.Fact); ok {
+		return f
+	}
+	return core.Unavailable{Reason: "embed_unavailable"}
+}
+
+func (t *translator) vectorDelete(in *pb.VectorDelete) (*core.VectorDelete, core.Fact) {
+	if fact := spaceName("collection", in.GetCollection()); fact != nil {
+		return nil, fact
+	}
+	if fact := pointID("id", in.GetId()); fact != nil {
+		return nil, fact
+	}
+	op := &core.VectorDelete{Collection: in.GetCollection(), ID: in.GetId()}
+	var fact core.Fact
+	op.IfVersion, op.HasVersion, fact = pointVersion("if_version", in.GetIfVersion())
+	return op, fact
+}
+
+// upsertOne is one point of a request on its way.
+type upsertOne struct {
+	op        *core.VectorUpsert
+	part      core.Partition
+	text      string
+	truncated bool
+	fact      core.Fact // it is refused
+}
+
+// UpsertPoints stores points: each by itself, or all or none.
+func (ss *searchService) UpsertPoints(ctx context.Context, in *pb.UpsertPointsRequest) (*pb.UpsertPointsResponse, error) {
+	s := ss.s
+	if fact := pointsSize(&s.l, len(in.GetPoints())); fact != nil {
+		return nil, fact
+	}
+	c, err := ss.ofCollection(ctx, in.GetCollection())
+	if err != nil {
+		return nil, err
+	}
+	defs, err := c.definitions(ctx, in.GetCollection(), pointIDs(in.GetPoints()))
+	if err != nil {
+		return nil, err
+	}
+	c.t.edge.ctx = ctx
+	all := make([]upsertOne, len(in.GetPoints()))
+	texts := false
+	for i, pt := range in.GetPoints() {
+		u := &all[i]
+		u.part = c.t.partOfPoint(pt.GetId())
+		u.op, u.text, u.fact = c.t.point(defs[u.part.Index], pt)
+		if u.fact = namePoint(i, u.fact); u.fact != nil && in.GetAtomic() {
+			return nil, u.fact
+		}
+		texts = texts || u.fact == nil && u.text != ""
+	}
+	for part, def := range defs {
+		if fact := s.o.Backend.RoomFor(c.t.in(int(part)), def, len(all)); fact != nil {
+			return nil, fact
+		}
+	}
+	if texts {
+		if err := c.embedAll(ctx, defs, all); err != nil {
+			return nil, err
+		}
+	}
+	return c.upsertAll(ctx, in.GetAtomic(), all)
+}
+
+func namePoint(i int, f core.Fact) core.Fact {
+	if f == nil {
+		return nil
+	}
+	return within(item("points", i), f)
+}
+
+func pointsSize(l *Limits, n int) core.Fact {
+	switch {
+	case n == 0:
+		return invalid("points", "is empty")
+	case int64(n) > l.PointsRequest:
+		return tooLarge("points", "points_request", l.PointsRequest)
+	}
+	return nil
+}
+
+func pointIDs(points []*pb.Point) []string {
+	out := make([]string, len(points))
+	for i, p := range points {
+		out[i] = p.GetId()
+	}
+	return out
+}
+
+// definitions finds the definition of a collection in all partitions that ids belong to, reading again, as it is now, where
+// this node's copy has none.
+func (c *call) definitions(ctx context.Context, name string, ids []string) (map[uint16]*core.Collection, error) {
+	out := make(map[uint16]*core.Collection)
+	for _, id := range ids {
+		p := c.t.partOfPoint(id)
+		if out[p.Index] != nil {
+			continue
+		}
+		if away := c.t.elsewhere(p); away != nil && !c.t.several() {
+			return nil, away
+		}
+		def, fact := c.t.definitionOf(p, name)
+		if _, missing := fact.(core.NotFound); missing {
+			info, _, err := c.s.o.Backend.Collection(ctx, p, name, core.ReadOptions{})
+			if err != nil {
+				return nil, err
+			}
+			def, fact = &info.Collection, nil
+		}
+		if fact != nil {
+			return nil, fact
+		}
+		out[p.Index] = def
+	}
+	return out, nil
+}
+
+// embedAll makes the vectors of points that came without one. When that fails, so does the request: nothing is written.
+func (c *call) embedAll(ctx context.Context, defs map[uint16]*core.Collection, all []upsertOne) error {
+	var def *core.Collection
+	for _, def = range defs {
+		break
+	}
+	if _, fact := c.s.embedderOf(def); fact != nil {
+		return fact
+	}
+	var texts []string
+	var places []int
+	for i := range all {
+		if all[i].fact == nil && all[i].text != "" {
+			texts, places = append(texts, all[i].text), append(places, i)
+		}
+	}
+	for from := 0; from < len(texts); from += int(c.s.l.EmbedTexts) {
+		to := min(from+int(c.s.l.EmbedTexts), len(texts))
+		got, err := c.s.embed(ctx, core.EmbedRequest{Tenant: c.who.Tenant, Embedder: def.Embedder, Texts: texts[from:to]})
+		if err != nil {
+			return err
+		}
+		for i, e := range got {
+			if fact := fitEmbedded(def, e); fact != nil {
+				return fact
+			}
+			u := &all[places[from+i]]
+			u.op.Vector, u.truncated = packFloats(e.Vector), e.Truncated
+		}
+	}
+	return nil
+}
+
+// upsertAll proposes the points that are not refused: each in a commit of its own, or all in one.
+func (c *call) upsertAll(ctx context.Context, atomic bool, all []upsertOne) (*pb.UpsertPointsResponse, error) {
+	out := &pb.UpsertPointsResponse{Results: make([]*pb.UpsertResult, len(all))}
+	ops, parts, places := make([]core.Op, 0, len(all)), make([]core.Partition, 0, len(all)), make([]int, 0, len(all))
+	for i := range all {
+		if f := all[i].fact; f != nil {
+			out.Results[i] = &pb.UpsertResult{Error: c.s.wire("UpsertPoints", f, false)}
+			continue
+		}
+		ops, parts, places = append(ops, all[i].op), append(parts, all[i].part), append(places, i)
+	}
+	results, at, err := c.proposePoints(ctx, atomic, ops, parts)
+	if err != nil {
+		return nil, err
+	}
+	for j, r := range results {
+		i := places[j]
+		if r.fact != nil {
+			out.Results[i] = &pb.UpsertResult{Error: c.s.wire("UpsertPoints", namePoint(i, r.fact), false)}
+			continue
+		}
+		out.Results[i] = &pb.UpsertResult{
+			Version: showVersion(all[i].part.Index, r.op.Rev), Existed: r.op.Existed, Truncated: all[i].truncated,
+		}
+	}
+	out.At = showAt(at)
+	return out, nil
+}
+
+// pointResult is what became of one op on a point.
+type pointResult struct {
+	op   core.OpResult
+	fact core.Fact
+}
+
+// proposePoints proposes ops on points, each by itself or all in one commit, and waits for what became of them.
+func (c *call) proposePoints(ctx context.Context, atomic bool, ops []core.Op, parts []core.Partition) ([]pointResult, core.At, error) {
+	if len(ops) == 0 {
+		return nil, core.At{}, nil
+	}
+	if atomic {
+		return c.proposeAtomic(ctx, ops, parts)
+	}
+	commits := make([]core.Commit, len(ops))
+	for i := range ops {
+		commits[i] = c.t.commitIn(parts[i], ops[i:i+1:i+1])
+	}
+	p, err := c.proposeEach(ctx, commits)
+	if err != nil {
+		return nil, p.At, err
+	}
+	out := make([]pointResult, len(ops))
+	for i, r := range p.Results {
+		if r.Refusal != nil {
+			out[i].fact = r.Refusal.Fact
+		} else {
+			out[i].op = r.Ops[0]
+		}
+	}
+	return out, p.At, nil
+}
+
+func (c *call) proposeAtomic(ctx context.Context, ops []core.Op, parts []core.Partition) ([]pointResult, core.At, error) {
+	for i := range parts {
+		if parts[i] != parts[0] {
+			return nil, core.At{}, within(item("points", i), belongs("id", int(parts[i].Index)))
+		}
+	}
+	commit := c.t.commitIn(parts[0], ops)
+	if fact := c.t.commitSize(0, len(ops)); fact != nil {
+		return nil, core.At{}, fact
+	}
+	if fact := c.t.encoded(&commit); fact != nil {
+		return nil, core.At{}, fact
+	}
+	p, err := c.propose(ctx, commit)
+	if err != nil {
+		return nil, p.At, err
+	}
+	r := p.Results[0]
+	if r.Refusal != nil {
+		if r.Refusal.Op >= 0 {
+			r.Refusal.Fact = namePoint(r.Refusal.Op, r.Refusal.Fact)
+		}
+		return nil, p.At, refusal{r.Refusal, 0}
+	}
+	out := make([]pointResult, len(ops))
+	for i := range r.Ops {
+		out[i].op = r.Ops[i]
+	}
+	return out, p.At, nil
+}
+
+// DeletePoints removes points: each by itself, or all or none.
+func (ss *searchService) DeletePoints(ctx context.Context, in *pb.DeletePointsRequest) (*pb.DeletePointsResponse, error) {
+	if fact := pointsSize(&ss.s.l, len(in.GetPoints())); fact != nil {
+		return nil, fact
+	}
+	c, err := ss.ofCollection(ctx, in.GetCollection())
+	if err != nil {
+		return nil, err
+	}
+	out := &pb.DeletePointsResponse{Results: make([]*pb.DeleteResult, len(in.GetPoints()))}
+	var ops []core.Op
+	var parts []core.Partition
+	var places []int
+	for i, pt := range in.GetPoints() {
+		op, fact := c.t.vectorDelete(&pb.VectorDelete{Collection: in.GetCollection(), Id: pt.GetId(), IfVersion: pt.GetIfVersion()})
+		if fact = namePoint(i, fact); fact != nil {
+			if in.GetAtomic() {
+				return nil, fact
+			}
+			out.Results[i] = &pb.DeleteResult{Error: ss.s.wire("DeletePoints", fact, false)}
+			continue
+		}
+		ops, parts, places = append(ops, op), append(parts, c.t.partOfPoint(op.ID)), append(places, i)
+	}
+	results, at, err := c.proposePoints(ctx, in.GetAtomic(), ops, parts)
+	if err != nil {
+		return nil, err
+	}
+	for j, r := range results {
+		if is[core.NotFound](r.fact) {
+			return nil, r.fact // the collection: it is the same for all
+		}
+		if out.Results[places[j]] = (&pb.DeleteResult{Existed: r.op.Existed}); r.fact != nil {
+			out.Results[places[j]].Error = ss.s.wire("DeletePoints", namePoint(places[j], r.fact), false)
+		}
+	}
+	out.At = showAt(at)
+	return out, nil
+}
+
+// GetPoints reads points by their ids.
+func (ss *searchService) GetPoints(ctx context.Context, in *pb.GetPointsRequest) (*pb.GetPointsResponse, error) {
+	switch n := len(in.GetIds()); {
+	case n == 0:
+		return nil, invalid("ids", "is empty")
+	case int64(n) > ss.s.l.PointsRequest:
+		return nil, tooLarge("ids", "points_request", ss.s.l.PointsRequest)
+	}
+	for i, id := range in.GetIds() {
+		if fact := pointID(item("ids", i), id); fact != nil {
+			return nil, fact
+		}
+	}
+	c, err := ss.ofCollection(ctx, in.GetCollection())
+	if err != nil {
+		return nil, err
+	}
+	o := core.ReadOptions{MinIndex: in.GetMinIndex(), Stale: in.GetStale()}
+	found := make(map[string]*pb.StoredPoint)
+	var at core.At
+	for i := range c.t.parts {
+		p := c.t.in(i)
+		var ids []string
+		for _, id := range in.GetIds() {
+			if c.t.partOfPoint(id) == p {
+				ids = append(ids, id)
+			}
+		}
+		if len(ids) == 0 {
+			continue
+		}
+		points, one, err := ss.s.o.Backend.Points(ctx, p, in.GetCollection(), ids, o)
+		if err != nil {
+			return nil, err
+		}
+		if at = one; c.t.several() {
+			merge(&at, one)
+		}
+		def, _ := ss.s.o.Backend.Definition(p, in.GetCollection())
+		for _, pt := range points {
+			show := &pb.StoredPoint{Id: pt.ID, Version: showVersion(p.Index, pt.Version), Payload: c.visible(&def, pt.Payload)}
+			if in.GetVectors() {
+				show.Vector = unpackFloats(pt.Vector)
+			}
+			found[pt.ID] = show
+		}
+	}
+	out := &pb.GetPointsResponse{At: showAt(at)}
+	room := prevBytes
+	for _, id := range in.GetIds() {
+		if pt := found[id]; pt != nil {
+			if room -= len(pt.GetPayload()) + 4*len(pt.GetVector()); room < 0 {
+				return nil, tooLarge("ids", "answer_bytes", prevBytes)
+			}
+			out.Points = append(out.Points, pt)
+			delete(found, id)
+		}
+	}
+	return out, nil
+}

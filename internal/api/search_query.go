@@ -1,0 +1,501 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/auth"
+	"github.com/millrace/millrace/internal/core"
+)
+
+// Defaults of a search.
+const (
+	searchKDefault       = 10
+	searchTimeoutDefault = 5 * time.Second
+)
+
+// gate reads who may be found.
+func (t *translator) gate(in *pb.Gate) (out core.SearchGate, fact core.Fact) {
+	if in == nil {
+		in = new(pb.Gate)
+	}
+	out = core.SearchGate{
+		Roles: in.GetRoles(), Credentials: in.GetCredentialsAll(), Client: in.GetClient(), IDsIn: in.GetIdsIn(), IDsNotIn: in.GetIdsNotIn(),
+		Filter: in.GetFilter(), Params: in.GetParams(),
+	}
+	switch in.GetRoleMode() {
+	case "", "exact":
+	case "any":
+		out.AnyRole = true
+	default:
+		return out, invalid("role_mode", "is neither exact nor any")
+	}
+	names := t.l.GateNames
+	switch {
+	case int64(len(out.Roles)) > names:
+		return out, tooLarge("roles", "gate_names", names)
+	case int64(len(out.Credentials)) > names:
+		return out, tooLarge("credentials_all", "gate_names", names)
+	case int64(len(out.IDsIn)) > t.l.GateIDs:
+		return out, tooLarge("ids_in", "gate_ids", t.l.GateIDs)
+	case int64(len(out.IDsNotIn)) > t.l.GateIDs:
+		return out, tooLarge("ids_not_in", "gate_ids", t.l.GateIDs)
+	case int64(len(out.Filter)) > t.l.FilterBytes:
+		return out, tooLarge("filter", "filter_bytes", t.l.FilterBytes)
+	case int64(len(out.Params)) > t.l.FilterBytes:
+		return out, tooLarge("params", "filter_bytes", t.l.FilterBytes)
+	}
+	if in.GetValidAt() == nil {
+		out.ValidAt = max(t.now.Time().UnixNano(), t.edge.s.o.Clock.Wall().UnixNano())
+		return out, nil
+	}
+	if err := in.GetValidAt().CheckValid(); err != nil {
+		return out, invalid("valid_at", "is no time")
+	}
+	at := in.GetValidAt().AsTime()
+	if at.Year() < 1700 || at.Year() > 2200 {
+		return out, invalid("valid_at", "is out of range")
+	}
+	out.ValidAt = at.UnixNano()
+	return out, nil
+}
+
+// query reads a search, all but its vector.
+func (t *translator) query(in *pb.SearchRequest) (q *core.SearchQuery, fact core.Fact) {
+	q = &core.SearchQuery{
+		Collection: in.GetCollection(), K: int(cmp.Or(in.GetK(), searchKDefault)), Exact: in.GetExact(),
+		Candidates: int(in.GetCandidates()), Payload: in.Payload == nil || in.GetPayload(), Explain: in.GetExplain(), Dense: 1,
+		Read: core.ReadOptions{MinIndex: in.GetMinIndex()},
+	}
+	if fact = spaceName("collection", q.Collection); fact != nil {
+		return nil, fact
+	}
+	switch in.GetConsistency() {
+	case "", "linearizable":
+	case "stale":
+		q.Read.Stale = true
+	default:
+		return nil, invalid("consistency", "is neither linearizable nor stale")
+	}
+	switch {
+	case int64(q.K) > t.l.SearchK:
+		return nil, beyond("k", "search_k", t.l.SearchK, "is out of range")
+	case int64(q.Candidates) > t.l.SearchCandidates:
+		return nil, beyond("candidates", "search_candidates", t.l.SearchCandidates, "is out of range")
+	case int64(len(in.GetQueryText())) > t.l.QueryTextBytes:
+		return nil, tooLarge("query_text", "query_text_bytes", t.l.QueryTextBytes)
+	case (in.GetQueryText() == "") == (len(in.GetVector()) == 0):
+		return nil, invalid("query_text", "give either query_text or vector")
+	}
+	if q.Gate, fact = t.gate(in.GetGate()); fact != nil {
+		return nil, within("gate", fact)
+	}
+	if fact = t.judge(q, in.GetJudge()); fact != nil {
+		return nil, within("judge", fact)
+	}
+	if fact = t.mergeOf(q, in.GetMerge()); fact != nil {
+		return nil, within("merge", fact)
+	}
+	return q, nil
+}
+
+func (t *translator) judge(q *core.SearchQuery, in *pb.Judge) (fact core.Fact) {
+	if in == nil {
+		return nil
+	}
+	if in.GetRuleset() == "" {
+		return invalid("ruleset", "is missing")
+	}
+	if q.Ruleset, q.Version, fact = rulesetName("ruleset", in.GetRuleset()); fact != nil {
+		return fact
+	}
+	if q.JudgeParams = in.GetParams(); int64(len(q.JudgeParams)) > t.l.FilterBytes {
+		return tooLarge("params", "filter_bytes", t.l.FilterBytes)
+	}
+	switch in.GetInclude() {
+	case "", "conditional":
+	case "eligible":
+		q.EligibleOnly = true
+	default:
+		return invalid("include", "is neither eligible nor conditional")
+	}
+	return nil
+}
+
+// weightMax bounds a weight: beyond it a score has no six decimals left.
+const weightMax = 1e6
+
+func (t *translator) mergeOf(q *core.SearchQuery, in *pb.Merge) core.Fact {
+	if in == nil {
+		return nil
+	}
+	if m := in.GetMethod(); m != "" && m != "convex" {
+		return notSupported("method")
+	}
+	if in.Dense != nil {
+		q.Dense = in.GetDense()
+		if !(q.Dense >= 0 && q.Dense <= weightMax) {
+			return invalid("dense", "is not 0 to 1000000")
+		}
+	}
+	if in.MinScore != nil {
+		q.HasMinScore, q.MinScore = true, in.GetMinScore()
+		if math.IsNaN(q.MinScore) || math.IsInf(q.MinScore, 0) {
+			return invalid("min_score", "is not finite")
+		}
+	}
+	d := in.GetDecay()
+	if d == nil {
+		return nil
+	}
+	if d.GetField() == "" {
+		return invalid("decay.field", "is missing")
+	}
+	q.DecayField = d.GetField()
+	var fact core.Fact
+	if d.GetHalfLife() == nil {
+		return invalid("decay.half_life", "is missing")
+	}
+	q.HalfLife, fact = millis("decay.half_life", d.GetHalfLife(), span{1, t.l.HorizonMs, "horizon_ms"})
+	return fact
+}
+
+// Search finds who passes the gate, and of them who fits best.
+func (ss *searchService) Search(ctx context.Context, in *pb.SearchRequest) (*pb.SearchResponse, error) {
+	c, err := ss.ofCollection(ctx, in.GetCollection())
+	if err != nil {
+		return nil, err
+	}
+	q, fact := c.t.query(in)
+	if fact != nil {
+		return nil, fact
+	}
+	timeout, fact := millis("timeout", in.GetTimeout(), span{1, ss.s.l.SearchTimeoutMs, "search_timeout_ms"})
+	if fact != nil {
+		return nil, fact
+	}
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(timeout.Duration(), searchTimeoutDefault))
+	defer cancel()
+	out := &pb.SearchResponse{Consistency: "linearizable", TookUs: new(pb.TookMicros)}
+	if q.Read.Stale {
+		out.Consistency = "stale"
+	}
+	def, err := c.definition(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.queryVector(ctx, def, in, q, out); err != nil {
+		return nil, err
+	}
+	leave, err := ss.s.searches.enter(ctx, c.who.Tenant, ss.s.l.SearchesWaiting)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := c.searchAll(ctx, q, out)
+	leave()
+	if err != nil {
+		return nil, searchFailed(ctx, err)
+	}
+	c.showAnswer(def, q, answer, out)
+	if in.GetRecord() {
+		if err := c.record(ctx, def, in, q, out); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// searchFailed tells a search whose deadline has passed from one that was refused.
+func searchFailed(ctx context.Context, err error) error {
+	if ctx.Err() != nil && !is[core.Fact](err) {
+		return core.DeadlineExceeded{}
+	}
+	return err
+}
+
+// definition finds the collection of a search, as it is now where this node's copy has none.
+func (c *call) definition(ctx context.Context, q *core.SearchQuery) (*core.Collection, error) {
+	def, ok := c.s.o.Backend.Definition(c.t.part, q.Collection)
+	if ok {
+		return &def, nil
+	}
+	info, _, err := c.s.o.Backend.Collection(ctx, c.t.part, q.Collection, q.Read)
+	return &info.Collection, err
+}
+
+// queryVector makes the vector of a search, of its text or of the client's own.
+func (c *call) queryVector(ctx context.Context, def *core.Collection, in *pb.SearchRequest, q *core.SearchQuery, out *pb.SearchResponse) error {
+	if v := in.GetVector(); len(v) > 0 {
+		own, fact := c.t.ownVector("vector", def, in.GetModel(), v)
+		if fact != nil {
+			return fact
+		}
+		q.Vector = own
+		if m, fact := c.s.embedderOf(def); fact == nil {
+			out.Semantic = m.Semantic
+		}
+		return nil
+	}
+	m, fact := c.s.embedderOf(def)
+	if fact != nil {
+		return fact
+	}
+	if in.GetModel() != "" && in.GetModel() != def.Model {
+		return core.SearchState{Reason: "model_mismatch", Field: "model", Want: def.Model, Got: clip(in.GetModel(), 2*nameBytes)}
+	}
+	began := c.s.o.Clock.Boot()
+	got, err := c.s.embed(ctx, core.EmbedRequest{Tenant: c.who.Tenant, Embedder: def.Embedder, Query: true, Texts: []string{in.GetQueryText()}})
+	if err != nil {
+		return searchFailed(ctx, err)
+	}
+	if fact := fitEmbedded(def, got[0]); fact != nil {
+		return fact
+	}
+	q.Vector = got[0].Vector
+	out.TookUs.Embed = uint64((c.s.o.Clock.Boot() - began).Microseconds())
+	out.Embedder, out.Semantic = def.Embedder+"/"+def.Model, m.Semantic
+	return nil
+}
+
+// searchAll searches every partition and merges what they found.
+func (c *call) searchAll(ctx context.Context, q *core.SearchQuery, out *pb.SearchResponse) (*core.SearchAnswer, error) {
+	var all *core.SearchAnswer
+	for i := range c.t.parts {
+		one, err := c.s.o.Backend.Search(ctx, c.t.in(i), q)
+		if err != nil {
+			return nil, err
+		}
+		out.At = append(out.At, &pb.PartitionIndex{Partition: uint32(i), Index: one.At.Index})
+		if all == nil {
+			all = one
+			continue
+		}
+		all.Hits = append(all.Hits, one.Hits...)
+		all.Gate.Add(one.Gate)
+		all.Judged += one.Judged
+		all.Blocked += one.Blocked
+		all.Conditional += one.Conditional
+		all.GateNanos += one.GateNanos
+		all.RetrieveNanos += one.RetrieveNanos
+		all.JudgeNanos += one.JudgeNanos
+		all.MergeNanos += one.MergeNanos
+	}
+	if c.t.several() {
+		slices.SortFunc(all.Hits, func(a, b core.SearchHit) int {
+			return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.ID, b.ID))
+		})
+		all.Hits = all.Hits[:min(len(all.Hits), q.K)]
+	}
+	return all, nil
+}
+
+func showGate(g *core.GateCounts) *pb.GateCounts {
+	return &pb.GateCounts{
+		Considered: g.Considered, Passed: g.Passed,
+		BlockedBy: &pb.BlockedBy{Ids: g.IDs, Role: g.Role, Credential: g.Credential, Block: g.Block, Filter: g.Filter},
+		ValidAt:   timestamppb.New(time.Unix(0, g.ValidAt)),
+	}
+}
+
+// showAnswer makes the answer of what was found.
+func (c *call) showAnswer(def *core.Collection, q *core.SearchQuery, a *core.SearchAnswer, out *pb.SearchResponse) {
+	out.Gate, out.Plan = showGate(&a.Gate), a.Plan
+	if q.Ruleset != "" {
+		out.Judge = &pb.JudgeCounts{Judged: a.Judged, Blocked: a.Blocked, Conditional: a.Conditional, Ruleset: showRuleset(q.Ruleset, a.Version)}
+	}
+	const micro = 1000
+	out.TookUs.Gate, out.TookUs.Retrieve = uint64(a.GateNanos/micro), uint64(a.RetrieveNanos/micro)
+	out.TookUs.Judge, out.TookUs.Merge = uint64(a.JudgeNanos/micro), uint64(a.MergeNanos/micro)
+	rows := make([]struct {
+		result pb.SearchResult
+		parts  pb.ScoreParts
+	}, len(a.Hits))
+	out.Results = make([]*pb.SearchResult, len(a.Hits))
+	for i := range a.Hits {
+		h, r := &a.Hits[i], &rows[i].result
+		r.Id, r.Score, r.JudgeScore, r.Version = h.ID, h.Score, h.JudgeScore, showVersion(h.Partition, h.Version)
+		if r.Verdict = "conditional"; h.Eligible {
+			r.Verdict = "eligible"
+		}
+		if q.Explain {
+			rows[i].parts.Dense, rows[i].parts.Decay = h.Dense, h.Decay
+			r.Parts = &rows[i].parts
+			for _, u := range h.Reasons {
+				r.Reasons = append(r.Reasons, &pb.RuleReason{Rule: u.Rule, Ok: u.OK, Reason: u.Reason, Missing: u.Missing})
+			}
+		}
+		if q.Payload {
+			r.Payload = c.visible(def, h.Payload)
+		}
+		out.Results[i] = r
+	}
+}
+
+// CountPoints counts the points that pass a gate.
+func (ss *searchService) CountPoints(ctx context.Context, in *pb.CountPointsRequest) (*pb.CountPointsResponse, error) {
+	c, err := ss.ofCollection(ctx, in.GetCollection())
+	if err != nil {
+		return nil, err
+	}
+	q := &core.SearchQuery{
+		Collection: in.GetCollection(), Read: core.ReadOptions{MinIndex: in.GetMinIndex(), Stale: in.GetStale()},
+	}
+	var fact core.Fact
+	if q.Gate, fact = c.t.gate(in.GetGate()); fact != nil {
+		return nil, within("gate", fact)
+	}
+	leave, err := ss.s.searches.enter(ctx, c.who.Tenant, ss.s.l.SearchesWaiting)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	var all core.GateCounts
+	var at core.At
+	for i := range c.t.parts {
+		one, oneAt, err := ss.s.o.Backend.Count(ctx, c.t.in(i), q)
+		if err != nil {
+			return nil, searchFailed(ctx, err)
+		}
+		all.Add(one)
+		if at = oneAt; c.t.several() {
+			merge(&at, oneAt)
+		}
+	}
+	return &pb.CountPointsResponse{Count: all.Passed, Gate: showGate(&all), At: showAt(at)}, nil
+}
+
+// Embed makes vectors of texts.
+func (ss *searchService) Embed(ctx context.Context, in *pb.EmbedRequest) (*pb.EmbedResponse, error) {
+	m, got, err := ss.embedTexts(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	out := &pb.EmbedResponse{
+		Model: m.Model, Semantic: m.Semantic, Vectors: make([]*pb.EmbedVector, len(got)), Tokens: make([]uint32, len(got)),
+		Cached: make([]bool, len(got)), Truncated: make([]bool, len(got)),
+	}
+	for i, e := range got {
+		out.Dim = uint32(len(e.Vector))
+		out.Vectors[i] = &pb.EmbedVector{Values: e.Vector}
+		out.Tokens[i], out.Cached[i], out.Truncated[i] = uint32(e.Tokens), e.Cached, e.Truncated
+	}
+	return out, nil
+}
+
+// embedTexts is Embed before its answer is made: REST writes it from what the cache holds.
+func (ss *searchService) embedTexts(ctx context.Context, in *pb.EmbedRequest) (m core.EmbedModel, out []core.Embedding, err error) {
+	s := ss.s
+	who, ok := callerOf(ctx)
+	if !ok {
+		return m, nil, core.Unauthenticated{}
+	}
+	r, fact := s.embedRequest(in)
+	switch {
+	case fact != nil:
+		return m, nil, fact
+	case s.o.NoSearch:
+		return m, nil, errSearchOff
+	case s.o.Embedder == nil:
+		return m, nil, core.SearchState{Reason: "embedder_missing", Field: "model", Want: "default"}
+	}
+	r.Tenant = who.Tenant
+	if m, ok = s.o.Embedder.Model(r.Embedder); !ok {
+		return m, nil, core.NotFound{Kind: "embedder", ID: clip(r.Embedder, nameBytes)}
+	}
+	if out, err = s.embed(ctx, r); err != nil {
+		return m, nil, searchFailed(ctx, err)
+	}
+	return m, out, nil
+}
+
+func (s *Server) embedRequest(in *pb.EmbedRequest) (r core.EmbedRequest, fact core.Fact) {
+	r = core.EmbedRequest{Embedder: in.GetModel(), Texts: in.GetTexts()}
+	if (in.GetText() == "") == (len(r.Texts) == 0) {
+		return r, invalid("text", "give either text or texts")
+	}
+	if len(r.Texts) == 0 {
+		r.Texts = []string{in.GetText()}
+	}
+	if int64(len(r.Texts)) > s.l.EmbedTexts {
+		return r, tooLarge("texts", "embed_texts", s.l.EmbedTexts)
+	}
+	var bytes int64
+	for i, text := range r.Texts {
+		if text == "" {
+			return r, invalid(item("texts", i), "is empty")
+		}
+		bytes += int64(len(text))
+	}
+	if bytes > s.l.EmbedBytes {
+		return r, tooLarge("texts", "embed_bytes", s.l.EmbedBytes)
+	}
+	switch in.GetKind() {
+	case "", "document":
+	case "query":
+		r.Query = true
+	default:
+		return r, invalid("kind", "is neither query nor document")
+	}
+	switch in.GetTruncate() {
+	case "", "cut":
+	case "error":
+		r.Whole = true
+	default:
+		return r, invalid("truncate", "is neither cut nor error")
+	}
+	return r, nil
+}
+
+// mayReadProtected is what a caller needs to see protected fields.
+const mayReadProtected = auth.SearchProtected
+
+// visible is a payload without the fields that the caller may not see.
+func (c *call) visible(def *core.Collection, payload []byte) []byte {
+	if len(payload) == 0 || c.who.Scopes.Has(mayReadProtected) {
+		return payload
+	}
+	for i := range def.Fields {
+		if def.Fields[i].Protected {
+			return withoutProtected(def, payload, &c.s.l)
+		}
+	}
+	return payload
+}
+
+// withoutProtected writes a JSON object anew without the fields that are protected. What cannot be read is not shown.
+func withoutProtected(def *core.Collection, payload []byte, l *Limits) []byte {
+	hidden := func(name []byte) bool {
+		return slices.ContainsFunc(def.Fields, func(f core.SchemaField) bool { return f.Protected && f.Name == string(name) })
+	}
+	d := jsonReader{b: payload, l: l}
+	out := append(make([]byte, 0, len(payload)), '{')
+	if d.enter('{', "is no object") {
+		for first := true; d.next('}', first); first = false {
+			name := d.name()
+			if d.fact != nil {
+				break
+			}
+			hide := hidden(name)
+			value := d.raw()
+			if hide || d.fact != nil {
+				continue
+			}
+			if len(out) > 1 {
+				out = append(out, ',')
+			}
+			w := jsonWriter{b: out}
+			w.quote(string(name))
+			out = append(append(w.b, ':'), value...)
+		}
+	}
+	if d.fact != nil {
+		return []byte("{}")
+	}
+	return append(out, '}')
+}

@@ -1,0 +1,213 @@
+package api
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"math"
+	"strconv"
+	"strings"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/core"
+)
+
+// rulesetName reads NAME or NAME@VERSION; version 0 is the newest.
+func rulesetName(field, s string) (name string, version uint32, fact core.Fact) {
+	name, number, versioned := strings.Cut(s, "@")
+	if fact = spaceName(field, name); fact != nil {
+		return "", 0, fact
+	}
+	if !versioned {
+		return name, 0, nil
+	}
+	n, wrong := unsignedOf(number)
+	if wrong != "" || n == 0 || n > math.MaxUint32 {
+		return "", 0, invalid(field, "names no version, such as staffing@7")
+	}
+	return name, uint32(n), nil
+}
+
+func showRuleset(name string, version uint32) string {
+	return name + "@" + strconv.FormatUint(uint64(version), 10)
+}
+
+// PutRuleset publishes a version of a ruleset in the namespace's first partition, when it compiles.
+func (ss *searchService) PutRuleset(ctx context.Context, in *pb.PutRulesetRequest) (*pb.PutRulesetResponse, error) {
+	name, version, fact := rulesetName("ruleset", in.GetRuleset())
+	if fact != nil {
+		return nil, fact
+	}
+	if in.GetNumber() != 0 {
+		if version != 0 && version != in.GetNumber() {
+			return nil, invalid("number", "is another one than the ruleset's name says")
+		}
+		version = in.GetNumber()
+	}
+	rules, fact := ss.s.rules(in.GetRules())
+	if fact != nil {
+		return nil, fact
+	}
+	c, err := ss.ofCollection(ctx, in.GetCollection())
+	if err != nil {
+		return nil, err
+	}
+	if away := c.t.elsewhere(c.t.part); away != nil {
+		return nil, away
+	}
+	info, _, err := ss.s.o.Backend.Collection(ctx, c.t.part, in.GetCollection(), core.ReadOptions{})
+	if err != nil {
+		return nil, err
+	}
+	if fact := ss.s.o.Backend.CheckRules(&info.Collection, rules); fact != nil {
+		return nil, fact
+	}
+	stored := core.AppendRules(nil, &core.RulesetRules{Collection: in.GetCollection(), Rules: rules})
+	if len(stored) > core.MaxRulesetBytes {
+		return nil, tooLarge("rules", "ruleset_bytes", core.MaxRulesetBytes)
+	}
+	r, at, err := c.proposeOp(ctx, &core.RulesetPut{Name: name, Version: version, Rules: stored})
+	if err != nil {
+		return nil, err
+	}
+	return &pb.PutRulesetResponse{Number: uint32(r.Version), Replayed: r.Replayed, At: showAt(at)}, nil
+}
+
+// rules reads rules, all but what compiling finds.
+func (s *Server) rules(in []*pb.Rule) ([]core.Rule, core.Fact) {
+	if int64(len(in)) > s.l.RulesetRules {
+		return nil, tooLarge("rules", "ruleset_rules", s.l.RulesetRules)
+	}
+	if len(in) == 0 {
+		return nil, invalid("rules", "is empty")
+	}
+	out := make([]core.Rule, len(in))
+	for i, r := range in {
+		at := item("rules", i)
+		switch r.GetSeverity() {
+		case "block", "conditional", "penalty", "bonus":
+		default:
+			return nil, invalid(at+".severity", "is none of block, conditional, penalty, bonus")
+		}
+		switch r.GetOnMissing() {
+		case "", "block", "conditional", "ignore":
+		default:
+			return nil, invalid(at+".on_missing", "is none of block, conditional, ignore")
+		}
+		if w := r.GetWeight(); math.IsNaN(w) || w < 0 || w > 2 {
+			return nil, invalid(at+".weight", "is not 0 to 2")
+		}
+		out[i] = core.Rule{
+			ID: r.GetId(), When: r.GetWhen(), Severity: r.GetSeverity(), Weight: r.GetWeight(), Reason: r.GetReason(), OnMissing: r.GetOnMissing(),
+		}
+	}
+	return out, nil
+}
+
+// GetRuleset reads a version of a ruleset.
+func (ss *searchService) GetRuleset(ctx context.Context, in *pb.GetRulesetRequest) (*pb.GetRulesetResponse, error) {
+	name, version, fact := rulesetName("ruleset", in.GetRuleset())
+	if fact != nil {
+		return nil, fact
+	}
+	c, err := ss.s.begin(ctx, false)
+	if err != nil {
+		return nil, noCollection(err, "ruleset", name)
+	}
+	r, at, err := ss.s.o.Backend.Ruleset(ctx, c.t.part, name, version, core.ReadOptions{})
+	if err != nil {
+		return nil, err
+	}
+	rules, err := core.DecodeRules(r.Rules)
+	if err != nil {
+		return nil, err
+	}
+	out := &pb.GetRulesetResponse{Ruleset: showRuleset(name, r.Version), Collection: rules.Collection, At: showAt(at)}
+	for _, u := range rules.Rules {
+		out.Rules = append(out.Rules, &pb.Rule{
+			Id: u.ID, When: u.When, Severity: u.Severity, Weight: u.Weight, Reason: u.Reason, OnMissing: u.OnMissing,
+		})
+	}
+	return out, nil
+}
+
+// ListRulesets lists rulesets by name.
+func (ss *searchService) ListRulesets(ctx context.Context, _ *pb.ListRulesetsRequest) (*pb.ListRulesetsResponse, error) {
+	c, err := ss.s.begin(ctx, false)
+	if unknownNamespace(err) {
+		return &pb.ListRulesetsResponse{At: showAt(core.At{})}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	all, at, err := ss.s.o.Backend.Rulesets(ctx, c.t.part, core.ReadOptions{})
+	if err != nil {
+		return nil, err
+	}
+	out := &pb.ListRulesetsResponse{At: showAt(at)}
+	for _, r := range all {
+		out.Rulesets = append(out.Rulesets, showRuleset(r.Name, r.Version))
+	}
+	return out, nil
+}
+
+// A search id is the uid of its collection and a number drawn at random, as 32 hexadecimal digits.
+
+func showSearchID(uid, id uint64) string {
+	return hex.EncodeToString(binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, uid), id))
+}
+
+func searchID(s string) (uid, id uint64, ok bool) {
+	b, err := hex.DecodeString(s)
+	if err != nil || len(b) != 16 || s != strings.ToLower(s) {
+		return 0, 0, false
+	}
+	return binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:]), true
+}
+
+// record keeps a search and its answer, and returns when they are durable.
+func (c *call) record(ctx context.Context, def *core.Collection, in *pb.SearchRequest, q *core.SearchQuery, out *pb.SearchResponse) error {
+	id := c.s.o.Rand.Uint64() | 1
+	w := jsonWriter{l: &c.s.l}
+	w.open('{')
+	writeRecording(&w, in, q, out)
+	w.close('}')
+	op := &core.RecordingPut{Collection: def.Name, UID: def.UID, ID: id, Data: w.b}
+	if len(op.Data) > core.MaxRecordingBytes {
+		return tooLarge("record", "recording_bytes", core.MaxRecordingBytes)
+	}
+	end := c.s.forward(ctx, c.t.part, []core.Commit{c.t.commitIn(c.t.part, []core.Op{op})})
+	switch {
+	case end.Err != nil:
+		return end.Err
+	case end.Results[0].Refusal != nil:
+		return end.Results[0].Refusal.Fact
+	}
+	out.SearchId = showSearchID(def.UID, id)
+	return nil
+}
+
+// GetRecording reads a kept search.
+func (ss *searchService) GetRecording(ctx context.Context, in *pb.GetRecordingRequest) (*pb.GetRecordingResponse, error) {
+	unknown := core.NotFound{Kind: "recording", ID: clip(in.GetSearchId(), nameBytes)}
+	uid, id, ok := searchID(in.GetSearchId())
+	c, err := ss.s.begin(ctx, false)
+	if unknownNamespace(err) || err == nil && !ok {
+		return nil, unknown
+	}
+	if err != nil {
+		return nil, err
+	}
+	r, at, err := ss.s.o.Backend.Recording(ctx, c.t.part, uid, id, core.ReadOptions{})
+	if is[core.NotFound](err) {
+		return nil, unknown
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &pb.GetRecordingResponse{
+		SearchId: in.GetSearchId(), RecordedAt: timestamppb.New(r.At.Time()), ExpiresAt: timestamppb.New(r.Expires.Time()), Recording: r.Data, At: showAt(at),
+	}, nil
+}

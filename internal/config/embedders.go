@@ -1,0 +1,67 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Embedder is an embedder as the operator describes it.
+type Embedder struct {
+	Name           string        `yaml:"name"` // as collections name it; default names the one that they get without
+	Kind           string        `yaml:"kind"` // lexical, ollama, openai, tei
+	URL            string        `yaml:"url"`
+	Model          string        `yaml:"model"`
+	Dim            int           `yaml:"dim"`
+	KeyEnv         string        `yaml:"key_env"`  // environment variable that holds the key
+	KeyFile        string        `yaml:"key_file"` // or file
+	QueryPrefix    string        `yaml:"query_prefix"`
+	DocumentPrefix string        `yaml:"document_prefix"`
+	MaxText        int           `yaml:"max_text"` // bytes
+	Timeout        time.Duration `yaml:"timeout"`
+	InFlight       int           `yaml:"in_flight"`
+	Waiting        int           `yaml:"waiting"`
+	Batch          int           `yaml:"batch"`
+
+	Key string `yaml:"-"` // what these hold; filled in by who opens the embedder
+}
+
+// maxEmbedders bounds the embedders of a server: each may hold connections open.
+const maxEmbedders = 32
+
+// DefaultEmbedder is the name of the embedder of collections that name none. Without a file it is the built-in one.
+const DefaultEmbedder = "default"
+
+// ParseEmbedders reads a file of embedders, strictly: what it does not know it refuses. Names are unique.
+func ParseEmbedders(content []byte) ([]Embedder, error) {
+	var doc struct {
+		Embedders []Embedder `yaml:"embedders"`
+	}
+	d := yaml.NewDecoder(bytes.NewReader(content))
+	d.KnownFields(true)
+	if err := d.Decode(&doc); err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("read embedders: %w", err)
+	}
+	if len(doc.Embedders) > maxEmbedders {
+		return nil, fmt.Errorf("embedders: at most %d", maxEmbedders)
+	}
+	seen := make(map[string]bool)
+	for i := range doc.Embedders {
+		e := &doc.Embedders[i]
+		switch {
+		case e.Name == "" || len(e.Name) > 128 || strings.ContainsAny(e.Name, "/ \t\n"):
+			return nil, fmt.Errorf("embedders[%d].name: is missing, or holds a space or a slash", i)
+		case seen[e.Name]:
+			return nil, fmt.Errorf("embedders[%d].name: %s is taken", i, e.Name)
+		case e.KeyEnv != "" && e.KeyFile != "":
+			return nil, fmt.Errorf("embedders[%d]: key_env and key_file are both given", i)
+		}
+		seen[e.Name] = true
+	}
+	return doc.Embedders, nil
+}

@@ -1,0 +1,148 @@
+package matrix
+
+import (
+	"github.com/RoaringBitmap/roaring/v2"
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/millrace/millrace/internal/vector"
+)
+
+// fewDead is how many dead rows are not worth building anew for.
+const fewDead = 4096
+
+// buildStep is how many rows a graph takes between two looks at whether to stop.
+const buildStep = 64
+
+// Wasteful says whether so many rows are dead that Compact is worth its while: a quarter.
+func (x *Index) Wasteful() bool {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return x.in.dead > fewDead && 3*x.in.dead > len(x.in.byID)
+}
+
+// Tend does in background what an index needs: it drops dead rows and adds new ones to the graph. One caller at a time.
+// Stop is asked now and then and ends it early; searches find all that there is in any case.
+func (x *Index) Tend(stop func() bool) {
+	if x.Wasteful() {
+		x.Compact(stop)
+	}
+	for left := x.Stats().Tail; left > 0 && !stop(); { // not what comes meanwhile: others wait for their turn
+		n := x.BuildGraph(buildStep)
+		if n == 0 {
+			return
+		}
+		left -= n
+	}
+}
+
+// large says whether a collection of so many points has a graph.
+func (x *Index) large(points int) bool {
+	return x.graphs && int64(points)*int64(x.dim) > x.scan
+}
+
+// BuildGraph adds at most limit rows to the graph and returns how many it went over: 0 when there is nothing to do. One
+// caller at a time, which may not compact meanwhile.
+func (x *Index) BuildGraph(limit int) int {
+	x.mu.RLock()
+	in := x.in
+	if in.graph == nil && !x.large(len(in.byID)) {
+		x.mu.RUnlock()
+		return 0
+	}
+	g := in.graph
+	if g == nil {
+		g = vector.NewGraph()
+	}
+	from := in.snapshot()
+	first := g.Built()
+	limit = min(limit, from.vectors.Len()-int(first))
+	alive := make([]bool, max(0, limit))
+	for i := range alive {
+		alive[i] = in.live.Contains(first + uint32(i))
+	}
+	x.mu.RUnlock()
+	if limit <= 0 {
+		return 0
+	}
+	done := from.grow(g, limit, func(row uint32) bool { return alive[row-first] })
+	if in.graph == nil {
+		x.mu.Lock()
+		in.graph = g
+		x.mu.Unlock()
+	}
+	return done
+}
+
+// grow adds rows of a view to a graph.
+func (v *view) grow(g *vector.Graph, limit int, live func(row uint32) bool) int {
+	return g.Build(&v.vectors, limit, func(row uint32) uint64 { return xxhash.Sum64String(v.ids.at(row)) }, live)
+}
+
+// Compact builds the index anew from its live rows, beside searches and changes, and takes over what changed meanwhile
+// in ever shorter rounds, the last of them while nobody else reads or writes. One caller at a time. Stop is asked now and
+// then; when it says so nothing has changed.
+func (x *Index) Compact(stop func() bool) bool {
+	stopped := func() bool { return stop != nil && stop() }
+	x.mu.RLock()
+	old := x.in
+	x.mu.RUnlock()
+	fresh, done := x.newInner(), roaring.New()
+	for range 5 {
+		from, live := x.capture(old)
+		missing := roaring.AndNot(live, done)
+		few := missing.GetCardinality() < 256
+		if !x.follow(fresh, &from, done, live, stopped) || !x.regraph(fresh, old, stopped) {
+			return false
+		}
+		if done = live; few {
+			break
+		}
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	from := old.snapshot()
+	x.follow(fresh, &from, done, old.live, func() bool { return false })
+	x.in = fresh
+	return true
+}
+
+func (x *Index) capture(in *inner) (view, *roaring.Bitmap) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return in.snapshot(), in.live.Clone()
+}
+
+// follow makes of an index that has the rows in was one that has those in is.
+func (x *Index) follow(fresh *inner, from *view, was, is *roaring.Bitmap, stopped func() bool) bool {
+	for it := roaring.AndNot(was, is).Iterator(); it.HasNext(); {
+		fresh.remove(x.schema, from.ids.at(it.Next()))
+	}
+	n := 0
+	for it := roaring.AndNot(is, was).Iterator(); it.HasNext(); n++ {
+		if n&255 == 0 && stopped() {
+			return false
+		}
+		fresh.copyRow(x.schema, from, it.Next())
+	}
+	return true
+}
+
+// regraph builds the graph of an index that will take the place of one that has a graph.
+func (x *Index) regraph(fresh, old *inner, stopped func() bool) bool {
+	x.mu.RLock()
+	has := old.graph != nil && x.large(len(fresh.byID))
+	x.mu.RUnlock()
+	if !has {
+		return true
+	}
+	if fresh.graph == nil {
+		fresh.graph = vector.NewGraph()
+	}
+	v := fresh.snapshot()
+	for v.grow(fresh.graph, buildStep, fresh.live.Contains) > 0 {
+		if stopped() {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,251 @@
+package node
+
+import (
+	"bytes"
+	"fmt"
+	"sync"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/machine/commit"
+	"github.com/millrace/millrace/internal/machine/search"
+	"github.com/millrace/millrace/internal/matrix"
+	"github.com/millrace/millrace/internal/vector"
+)
+
+// points are the indexes of one shard's collections, for searching. They are derived from the store: built when the shard
+// opens and when a snapshot was installed, and kept current by the applier, which changes them before it lets anybody look
+// at the entry. So whoever waits for the applier and then searches sees all that was acknowledged.
+type points struct {
+	kernel *vector.Kernel // nil: this node searches nothing
+
+	mu    sync.RWMutex // guards the maps; an index guards itself
+	parts map[core.Partition]*partPoints
+}
+
+type partPoints struct {
+	byName        map[string]*indexed
+	byIncarnation map[uint32]*indexed
+}
+
+// indexed is a collection and its index.
+type indexed struct {
+	def   core.Collection
+	index *matrix.Index
+	rules compiledRules
+}
+
+// applyBatch is how many points are taken into an index together while it is built.
+const applyBatch = 1024
+
+func (s *shard) searches() bool { return s.points.kernel != nil }
+
+// loadPoints builds the indexes of a shard, unless this node searches nothing.
+func (s *shard) loadPoints(m *commit.Machine) error {
+	if s.n.o.NoSearch {
+		return nil
+	}
+	kernel, err := vector.Select(s.n.o.VectorKernel)
+	if err != nil {
+		return fmt.Errorf("vector kernel: %w", err)
+	}
+	s.points.kernel = kernel
+	return s.store.View(func(v core.View) error { return s.points.load(m, v) })
+}
+
+// load builds the indexes of a shard from what is stored.
+func (pt *points) load(m *commit.Machine, v core.View) error {
+	parts := make(map[core.Partition]*partPoints)
+	for _, p := range m.Partitions() {
+		infos, err := search.Collections(v, p)
+		if err != nil {
+			return err
+		}
+		for i := range infos {
+			c, err := pt.loadCollection(v, p, &infos[i])
+			if err != nil {
+				return fmt.Errorf("index collection %q of %s: %w", infos[i].Collection.Name, p, err)
+			}
+			enter(parts, p, infos[i].Incarnation, c)
+		}
+	}
+	pt.mu.Lock()
+	pt.parts = parts
+	pt.mu.Unlock()
+	return nil
+}
+
+func enter(parts map[core.Partition]*partPoints, p core.Partition, incarnation uint32, c *indexed) {
+	part := parts[p]
+	if part == nil {
+		part = &partPoints{byName: make(map[string]*indexed), byIncarnation: make(map[uint32]*indexed)}
+		parts[p] = part
+	}
+	part.byName[c.def.Name] = c
+	part.byIncarnation[incarnation] = c
+}
+
+func (pt *points) loadCollection(v core.View, p core.Partition, info *core.CollectionInfo) (*indexed, error) {
+	c, err := pt.make(&info.Collection)
+	if err != nil {
+		return nil, err
+	}
+	batch := make([]matrix.Change, 0, applyBatch)
+	err = search.EachPoint(v, p, info.Incarnation, func(one core.StoredPoint) error {
+		batch = append(batch, matrix.Change{
+			ID: one.ID, Version: one.Version, Vector: bytes.Clone(one.Vector), Payload: bytes.Clone(one.Payload),
+		})
+		if len(batch) < applyBatch {
+			return nil
+		}
+		err := c.index.Apply(batch)
+		batch = batch[:0]
+		return err
+	})
+	if err == nil {
+		err = c.index.Apply(batch)
+	}
+	return c, err
+}
+
+func (pt *points) make(def *core.Collection) (*indexed, error) {
+	index, err := matrix.NewIndex(def, pt.kernel)
+	if err != nil {
+		return nil, err
+	}
+	return &indexed{def: *def, index: index}, nil
+}
+
+// apply takes what an entry did into the indexes. Changes of one collection that follow each other are seen together. A point
+// that makes no sense is found by nobody and reported: it is stored, and a build that understands it will find it.
+func (pt *points) apply(changes []core.PointChange) (fault error) {
+	for len(changes) > 0 {
+		first := &changes[0]
+		if first.Made != nil || first.Gone {
+			if err := pt.change(first); err != nil {
+				fault = err
+			}
+			changes = changes[1:]
+			continue
+		}
+		n := 1
+		for n < len(changes) && sameCollection(&changes[n], first) {
+			n++
+		}
+		if c := pt.byIncarnation(first.Partition, first.Incarnation); c != nil {
+			if err := c.index.Apply(changesOf(changes[:n])); err != nil {
+				fault = err
+			}
+		}
+		changes = changes[n:]
+	}
+	return fault
+}
+
+func sameCollection(a, b *core.PointChange) bool {
+	return a.Partition == b.Partition && a.Incarnation == b.Incarnation && a.Made == nil && !a.Gone
+}
+
+// changesOf copies what the index keeps: the slices of an entry are those of all of it.
+func changesOf(in []core.PointChange) []matrix.Change {
+	out := make([]matrix.Change, len(in))
+	for i := range in {
+		c := &in[i]
+		out[i] = matrix.Change{ID: c.ID, Gone: c.Deleted, Version: c.Version, Vector: c.Vector, Payload: bytes.Clone(c.Payload)}
+	}
+	return out
+}
+
+func (pt *points) change(c *core.PointChange) error {
+	if c.Made == nil {
+		pt.mu.Lock()
+		defer pt.mu.Unlock()
+		if part := pt.parts[c.Partition]; part != nil {
+			if old := part.byIncarnation[c.Incarnation]; old != nil {
+				delete(part.byIncarnation, c.Incarnation)
+				if part.byName[old.def.Name] == old {
+					delete(part.byName, old.def.Name)
+				}
+			}
+		}
+		return nil
+	}
+	made, err := pt.make(c.Made)
+	if err != nil {
+		return fmt.Errorf("index collection %q: %w", c.Made.Name, err)
+	}
+	pt.mu.Lock()
+	defer pt.mu.Unlock()
+	enter(pt.parts, c.Partition, c.Incarnation, made)
+	return nil
+}
+
+func (pt *points) byIncarnation(p core.Partition, incarnation uint32) *indexed {
+	pt.mu.RLock()
+	defer pt.mu.RUnlock()
+	if part := pt.parts[p]; part != nil {
+		return part.byIncarnation[incarnation]
+	}
+	return nil
+}
+
+func (pt *points) byName(p core.Partition, name string) *indexed {
+	pt.mu.RLock()
+	defer pt.mu.RUnlock()
+	if part := pt.parts[p]; part != nil {
+		return part.byName[name]
+	}
+	return nil
+}
+
+// all lists the collections that there are.
+func (pt *points) all() (out []*indexed) {
+	pt.mu.RLock()
+	defer pt.mu.RUnlock()
+	for _, part := range pt.parts {
+		for _, c := range part.byIncarnation {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// bytes is about what the indexes of a shard take.
+func (pt *points) bytes() (sum int64) {
+	for _, c := range pt.all() {
+		sum += c.index.Stats().Bytes
+	}
+	return sum
+}
+
+// keepPoints drops from indexes what is gone and builds their graphs, until the node stops. It has a goroutine of its own,
+// because the graph of a hundred thousand points takes seconds.
+func (n *Node) keepPoints() {
+	timer := n.o.Clock.NewTimer(n.o.DiskEvery)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C():
+		case <-n.stopping:
+			return
+		}
+		for _, s := range n.shards {
+			if !s.searches() {
+				continue
+			}
+			for _, c := range s.points.all() {
+				c.index.Tend(n.stops)
+			}
+		}
+		timer.Reset(n.o.DiskEvery)
+	}
+}
+
+// stops reports whether the node is being closed.
+func (n *Node) stops() bool {
+	select {
+	case <-n.stopping:
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,240 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"runtime/pprof"
+	"strconv"
+	"time"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/matrix"
+	"github.com/millrace/millrace/internal/rules"
+	"github.com/millrace/millrace/internal/vector"
+)
+
+// Search finds the rows of a partition that pass the gate, and of them those that fit best.
+func (n *Node) Search(ctx context.Context, p core.Partition, q *core.SearchQuery) (*core.SearchAnswer, error) {
+	s, at, c, err := n.searched(ctx, p, q)
+	if err != nil {
+		return nil, err
+	}
+	r := &matrix.Request{
+		Query: vector.NewQuery(q.Vector), K: q.K, Candidates: q.Candidates, OnlyEligible: q.EligibleOnly, DenseWeight: q.Dense,
+		DecayField: q.DecayField, HalfLife: q.HalfLife.Duration(), Exact: q.Exact, Explain: q.Explain, Stop: func() bool { return ctx.Err() != nil },
+	}
+	out := &core.SearchAnswer{At: at}
+	if r.Gate, err = gateOf(&q.Gate); err != nil {
+		return nil, err
+	}
+	if q.HasMinScore {
+		r.MinScore = &q.MinScore
+	}
+	if q.Ruleset != "" {
+		if r.Ruleset, out.Version, err = n.compiled(ctx, s, p, c, q); err != nil {
+			return nil, err
+		}
+		if r.RuleParams, err = paramsOf("judge.params", q.JudgeParams); err != nil {
+			return nil, err
+		}
+	}
+	clock := stageClock{n: n, out: out, ctx: ctx}
+	r.At = clock.enter
+	defer pprof.SetGoroutineLabels(ctx)
+	found, err := c.index.Search(r)
+	clock.end()
+	if err != nil {
+		return nil, searchFault(ctx, q, err)
+	}
+	fillAnswer(out, p, q.Gate.ValidAt, found)
+	return out, nil
+}
+
+// searched waits until a search may read, and finds its collection.
+func (n *Node) searched(ctx context.Context, p core.Partition, q *core.SearchQuery) (*shard, core.At, *indexed, error) {
+	s, at, err := n.fresh(ctx, p, q.Read)
+	if err != nil {
+		return nil, at, nil, err
+	}
+	if !s.searches() {
+		return nil, at, nil, core.Unavailable{Reason: "search_off"}
+	}
+	c := s.points.byName(p, q.Collection)
+	if c == nil {
+		return nil, at, nil, noSuchCollection(q.Collection)
+	}
+	return s, at, c, nil
+}
+
+func gateOf(g *core.SearchGate) (matrix.Gate, error) {
+	params, err := paramsOf("gate.params", g.Params)
+	out := matrix.Gate{
+		Roles: g.Roles, AnyRole: g.AnyRole, CredentialsAll: g.Credentials, ValidAt: time.Unix(0, g.ValidAt).UTC(), Client: g.Client,
+		IDsIn: g.IDsIn, HasIDsIn: len(g.IDsIn) > 0, IDsNotIn: g.IDsNotIn, Filter: g.Filter, Params: params,
+	}
+	return out, err
+}
+
+// paramsOf reads the parameters of a filter or of rules: a JSON object, whose whole numbers stay whole.
+func paramsOf(field string, text []byte) (map[string]any, error) {
+	if len(text) == 0 {
+		return nil, nil
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	var doc map[string]any
+	if err := d.Decode(&doc); err != nil || doc == nil {
+		return nil, core.Invalid{Field: field, Message: "is no JSON object"}
+	}
+	if more := d.More(); more {
+		return nil, core.Invalid{Field: field, Message: "goes on after its end"}
+	}
+	for name, v := range doc {
+		plain, ok := plainParam(v)
+		if !ok {
+			return nil, core.Invalid{Field: field + "." + name, Message: "holds a number that is out of range"}
+		}
+		doc[name] = plain
+	}
+	if err := rules.CheckParams(doc); err != nil {
+		return nil, ruleFact(field, err)
+	}
+	return doc, nil
+}
+
+// plainParam makes numbers of json.Number, all the way down. Depth is bounded by the decoder.
+func plainParam(v any) (any, bool) {
+	switch v := v.(type) {
+	case json.Number:
+		if n, err := strconv.ParseInt(string(v), 10, 64); err == nil {
+			return n, true
+		}
+		f, err := strconv.ParseFloat(string(v), 64)
+		return f, err == nil
+	case []any:
+		for i := range v {
+			var ok bool
+			if v[i], ok = plainParam(v[i]); !ok {
+				return nil, false
+			}
+		}
+	case map[string]any:
+		for name := range v {
+			var ok bool
+			if v[name], ok = plainParam(v[name]); !ok {
+				return nil, false
+			}
+		}
+	}
+	return v, true
+}
+
+// searchFault tells the faults of a request from those of this node.
+func searchFault(ctx context.Context, q *core.SearchQuery, err error) error {
+	if f, ok := errors.AsType[*matrix.UnknownRole](err); ok {
+		return core.SearchInvalid{Field: "gate.roles", Reason: "unknown_role", Message: f.Error(), Near: f.Near}
+	}
+	if f, ok := errors.AsType[vector.DimError](err); ok {
+		return core.DimMismatch{Field: "vector", Want: int64(f.Want), Got: int64(f.Got)}
+	}
+	if f, ok := errors.AsType[*rules.Error](err); ok {
+		field := "gate.filter"
+		switch {
+		case f.Rule != "":
+			field = "judge.params"
+		case q.DecayField != "" && f.Line == 0:
+			field = "merge.decay.field"
+		}
+		return ruleFact(field, f)
+	}
+	switch {
+	case errors.Is(err, matrix.ErrNoRoleField):
+		return core.SearchInvalid{Field: "gate.roles", Reason: "no_role_field", Message: "the collection has no field that holds roles"}
+	case errors.Is(err, matrix.ErrStopped), ctx.Err() != nil:
+		return core.DeadlineExceeded{}
+	}
+	return err
+}
+
+func fillAnswer(out *core.SearchAnswer, p core.Partition, validAt int64, found *matrix.Answer) {
+	out.Gate, out.Plan = countsOf(&found.Gate, validAt), string(found.Plan)
+	out.Judged, out.Blocked, out.Conditional = uint64(found.Judged), uint64(found.Blocked), uint64(found.Conditional)
+	out.Hits = make([]core.SearchHit, len(found.Results))
+	for i := range found.Results {
+		r := &found.Results[i]
+		h := &out.Hits[i]
+		*h = core.SearchHit{
+			ID: r.ID, Partition: p.Index, Version: r.Version, Score: r.Score, Eligible: r.Verdict == rules.Eligible, JudgeScore: r.JudgeScore,
+			Dense: r.Dense, Decay: r.Decay, Payload: r.Payload,
+		}
+		for j := range r.Outcomes {
+			o := &r.Outcomes[j]
+			h.Reasons = append(h.Reasons, core.SearchReason{Rule: o.Rule.ID, OK: o.OK(), Reason: o.Rule.Reason, Missing: o.Missing})
+		}
+	}
+}
+
+func countsOf(c *matrix.Counts, validAt int64) core.GateCounts {
+	return core.GateCounts{
+		Considered: uint64(c.Considered), Passed: uint64(c.Passed), IDs: uint64(c.IDs), Role: uint64(c.Role),
+		Credential: uint64(c.Credential), Block: uint64(c.Block), Filter: uint64(c.Filter), ValidAt: validAt,
+	}
+}
+
+// Count counts the rows of a partition that pass a gate.
+func (n *Node) Count(ctx context.Context, p core.Partition, q *core.SearchQuery) (core.GateCounts, core.At, error) {
+	_, at, c, err := n.searched(ctx, p, q)
+	if err != nil {
+		return core.GateCounts{}, at, err
+	}
+	g, err := gateOf(&q.Gate)
+	if err != nil {
+		return core.GateCounts{}, at, err
+	}
+	found, err := c.index.Count(&g, func() bool { return ctx.Err() != nil })
+	if err != nil {
+		return core.GateCounts{}, at, searchFault(ctx, q, err)
+	}
+	return countsOf(&found, q.Gate.ValidAt), at, nil
+}
+
+// stageClock times the stages of one search, and names them to profiles.
+type stageClock struct {
+	n     *Node
+	out   *core.SearchAnswer
+	ctx   context.Context
+	stage matrix.Stage
+	began time.Duration
+}
+
+// stageLabels are the labels of profiles, made once.
+var stageLabels = map[matrix.Stage]pprof.LabelSet{
+	matrix.StageGate: pprof.Labels("stage", "gate"), matrix.StageRetrieve: pprof.Labels("stage", "retrieve"),
+	matrix.StageJudge: pprof.Labels("stage", "judge"), matrix.StageMerge: pprof.Labels("stage", "merge"),
+}
+
+func (c *stageClock) enter(stage matrix.Stage) {
+	c.end()
+	c.stage, c.began = stage, c.n.o.Clock.Boot()
+	pprof.SetGoroutineLabels(pprof.WithLabels(c.ctx, stageLabels[stage]))
+}
+
+func (c *stageClock) end() {
+	if c.stage == "" {
+		return
+	}
+	took := int64(c.n.o.Clock.Boot() - c.began)
+	switch c.stage {
+	case matrix.StageGate:
+		c.out.GateNanos += took
+	case matrix.StageRetrieve:
+		c.out.RetrieveNanos += took
+	case matrix.StageJudge:
+		c.out.JudgeNanos += took
+	case matrix.StageMerge:
+		c.out.MergeNanos += took
+	}
+	c.stage = ""
+}

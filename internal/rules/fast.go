@@ -1,0 +1,95 @@
+package rules
+
+import (
+	"slices"
+
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/types"
+)
+
+// keywordIs is the commonest comparison without a detour: a keyword and a literal.
+func (c *compiler) keywordIs(left, right ast.Expr, negate bool) (boolFn, bool) {
+	if left.Kind() != ast.IdentKind || right.Kind() != ast.LiteralKind {
+		return nil, false
+	}
+	i, ok := c.schema.index[left.AsIdent()]
+	want, isString := right.AsLiteral().(types.String)
+	if !ok || !isString || c.schema.fields[i].Type != Keyword {
+		return nil, false
+	}
+	return func(f *frame) tri {
+		v, ok := f.row.String(i)
+		if !ok {
+			return undecided
+		}
+		return decide((v == string(want)) != negate)
+	}, true
+}
+
+// numberOrder is the commonest order without a detour: a field that is a number, and a literal or parameter.
+func (c *compiler) numberOrder(left, right ast.Expr, op string) (boolFn, bool) {
+	if left.Kind() != ast.IdentKind {
+		return nil, false
+	}
+	i, ok := c.schema.index[left.AsIdent()]
+	if !ok || c.schema.fields[i].Type != Int && c.schema.fields[i].Type != Float {
+		return nil, false
+	}
+	isInt := c.schema.fields[i].Type == Int
+	given, ok := c.given(right)
+	return func(f *frame) tri {
+		y := given(f)
+		x := Value{Kind: IntValue}
+		var has bool
+		if isInt {
+			x.Int, has = f.row.Int(i)
+		} else {
+			x.Kind = FloatValue
+			x.Float, has = f.row.Float(i)
+		}
+		if !has || y.Kind == Absent {
+			return undecided
+		}
+		if y.isNaN() {
+			return no
+		}
+		return ordered(&x, y, op)
+	}, ok
+}
+
+// given compiles what is the same for all rows of a search.
+func (c *compiler) given(e ast.Expr) (func(*frame) *Value, bool) {
+	switch e.Kind() {
+	case ast.LiteralKind:
+		v := literal(e.AsLiteral())
+		return func(*frame) *Value { return &v }, v.Kind != Absent
+	case ast.SelectKind:
+		name, ok := memberOf(e)
+		if !ok || e.AsSelect().IsTestOnly() {
+			return nil, false
+		}
+		slot := c.params.slot(name)
+		return func(f *frame) *Value { return &f.params[slot] }, true
+	}
+	return nil, false
+}
+
+// wordIn is the commonest membership without a detour: a literal or parameter, and a field that is a list of words.
+func (c *compiler) wordIn(item, list ast.Expr) (boolFn, bool) {
+	if list.Kind() != ast.IdentKind {
+		return nil, false
+	}
+	i, ok := c.schema.index[list.AsIdent()]
+	if !ok || c.schema.fields[i].Type != Keywords && c.schema.fields[i].Type != Credentials {
+		return nil, false
+	}
+	given, ok := c.given(item)
+	return func(f *frame) tri {
+		x := given(f)
+		words, has := f.row.Strings(i)
+		if !has || x.Kind == Absent {
+			return undecided
+		}
+		return decide(x.Kind == StringValue && slices.Contains(words, x.Str))
+	}, ok
+}

@@ -1,0 +1,160 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/millrace/millrace/internal/api"
+	"github.com/millrace/millrace/internal/config"
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/embed"
+	"github.com/millrace/millrace/internal/env"
+	"github.com/millrace/millrace/internal/vector"
+)
+
+// embedders are the embedders of a server, as the edge wants them.
+type embedders struct {
+	cache  *embed.Cache
+	byName map[string]*embed.Embedder
+}
+
+var _ api.Embedder = (*embedders)(nil)
+
+// openEmbedders makes the embedders that the operator describes. Without one of that name, default is the built-in one.
+func openEmbedders(fs env.FS, o *Options, cacheBytes int64) (*embedders, error) {
+	var list []config.Embedder
+	if o.EmbeddersFile != "" {
+		content, err := env.ReadFile(fs, o.EmbeddersFile, maxSmallFile)
+		if err != nil {
+			return nil, fmt.Errorf("embedders: %w", err)
+		}
+		if list, err = config.ParseEmbedders(content); err != nil {
+			return nil, err
+		}
+	}
+	out := &embedders{cache: embed.NewCache(embed.DefaultCacheEntries, cacheBytes), byName: make(map[string]*embed.Embedder)}
+	for i := range list {
+		c := &list[i]
+		if c.KeyFile != "" {
+			key, err := env.ReadFile(fs, c.KeyFile, maxSmallFile)
+			if err != nil {
+				return nil, errors.Join(fmt.Errorf("embedder %s: %w", c.Name, err), out.close())
+			}
+			c.Key = trimKey(key)
+		}
+		if c.KeyEnv != "" {
+			if c.Key = os.Getenv(c.KeyEnv); c.Key == "" {
+				return nil, errors.Join(fmt.Errorf("embedder %s: environment variable %s is empty", c.Name, c.KeyEnv), out.close())
+			}
+		}
+		if err := out.add(o, &list[i]); err != nil {
+			return nil, errors.Join(err, out.close())
+		}
+	}
+	if out.byName[config.DefaultEmbedder] == nil {
+		return out, out.add(o, &config.Embedder{Name: config.DefaultEmbedder, Kind: embed.KindLexical})
+	}
+	return out, nil
+}
+
+func (e *embedders) add(o *Options, c *config.Embedder) error {
+	made, err := embed.New(embed.Options{
+		Kind: c.Kind, URL: c.URL, Model: c.Model, Dim: c.Dim, Key: c.Key, QueryPrefix: c.QueryPrefix, DocumentPrefix: c.DocumentPrefix,
+		MaxText: c.MaxText, Timeout: c.Timeout, InFlight: c.InFlight, Waiting: c.Waiting, Batch: c.Batch,
+		Cache: e.cache, Clock: o.Clock, Net: o.Net, Rand: o.Rand,
+	})
+	if err != nil {
+		return fmt.Errorf("embedder %s: %w", c.Name, err)
+	}
+	e.byName[c.Name] = made
+	return nil
+}
+
+func (e *embedders) close() error {
+	for _, one := range e.byName {
+		one.Close()
+	}
+	return nil
+}
+
+func (e *embedders) find(name string) *embed.Embedder {
+	if name == "" {
+		name = config.DefaultEmbedder
+	}
+	return e.byName[name]
+}
+
+// Model finds an embedder by name.
+func (e *embedders) Model(name string) (core.EmbedModel, bool) {
+	one := e.find(name)
+	if one == nil {
+		return core.EmbedModel{}, false
+	}
+	m := core.EmbedModel{Name: name, Model: one.Model(), Semantic: one.Semantic()}
+	if one.Model() == embed.LexicalModel {
+		m.Dim = embed.LexicalDim
+	}
+	return m, true
+}
+
+// Embed makes vectors of texts.
+func (e *embedders) Embed(ctx context.Context, r core.EmbedRequest) ([]core.Embedding, error) {
+	one := e.find(r.Embedder)
+	if one == nil {
+		return nil, core.NotFound{Kind: "embedder", ID: r.Embedder}
+	}
+	got, err := one.Embed(ctx, embed.Request{Tenant: r.Tenant, Texts: r.Texts, Query: r.Query, Strict: r.Whole})
+	if err != nil {
+		return nil, embedFault(err)
+	}
+	out := make([]core.Embedding, len(got))
+	for i := range got {
+		g := &got[i]
+		out[i] = core.Embedding{Vector: g.Floats, Tokens: g.Tokens, Cached: g.Cached, Truncated: g.Truncated, Text: g.Vector}
+	}
+	return out, nil
+}
+
+// embedFault makes of an embedder's error a fact that a client may see.
+func embedFault(err error) error {
+	if f, ok := errors.AsType[embed.Unavailable](err); ok {
+		return core.EmbedUnavailable{After: core.MillisOf(f.After)}
+	}
+	if _, ok := errors.AsType[embed.Invalid](err); ok {
+		return core.Unavailable{Reason: "embed_invalid"}
+	}
+	if f, ok := errors.AsType[embed.TextTooLong](err); ok {
+		return core.TooLarge{Field: "texts", Limit: "model_text", Max: int64(f.Limit)}
+	}
+	switch {
+	case errors.Is(err, embed.ErrQueueFull):
+		return core.Unavailable{Reason: "embed_queue_full", Limit: "embed_waiting"}
+	case errors.Is(err, embed.ErrClosed):
+		return core.Unavailable{Reason: "stopping"}
+	}
+	return err
+}
+
+// Prepare brings a client's own vector into the form that is stored and searched with.
+func (e *embedders) Prepare(v []float32, metric core.Metric) error {
+	cosine := metric == core.MetricCosine
+	if err := vector.Check(v, len(v), cosine); err != nil {
+		return err
+	}
+	if cosine {
+		vector.Normalize(v)
+	}
+	return nil
+}
+
+// maxSmallFile bounds files that the operator names: settings and keys.
+const maxSmallFile = 1 << 20
+
+func trimKey(b []byte) string {
+	for len(b) > 0 && (b[len(b)-1] == '\n' || b[len(b)-1] == '\r' || b[len(b)-1] == ' ') {
+		b = b[:len(b)-1]
+	}
+	return string(b)
+}

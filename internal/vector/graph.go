@@ -1,0 +1,253 @@
+package vector
+
+import (
+	"math/bits"
+	"sync"
+	"sync/atomic"
+)
+
+// Shape of a graph: fixed, for what a build costs and what a walk finds depend on it together.
+const (
+	upperLinks  = 16  // of a node on each layer above the lowest
+	bottomLinks = 32  // of a node on the lowest layer
+	buildWidth  = 100 // candidates that a new node chooses its neighbours from
+	maxLevel    = 15
+)
+
+// graphChunk is how many nodes a piece of the graph has; pieces never move.
+const graphChunk = 1024
+
+// Graph links each row to some that are near it, on layers of which each has a sixteenth of the nodes of the one below,
+// so that a search walks to the nearest rows without looking at most of them. Source: Malkov and Yashunin 2018,
+// Hierarchical Navigable Small World graphs, with their heuristic for choosing neighbours (algorithm 4), without which
+// clusters lose their connections.
+//
+// One goroutine builds at a time; searches walk beside it. A walk that meets a list of links while it is rewritten sees
+// links of before and after, which all lead to nodes: nothing is locked. Rows that are no longer live stay in the graph
+// as ways to others.
+type Graph struct {
+	chunks atomic.Pointer[[]*graphPart]
+	entry  atomic.Uint64 // row and level of where walks begin, plus one in the highest bit; 0: no node
+	built  atomic.Uint32 // rows below are nodes, or were dead when they came up
+	nodes  atomic.Uint32
+	walks  sync.Pool
+}
+
+// graphPart is the links of some nodes: a count and then rows, for the lowest layer.
+type graphPart struct {
+	bottom [graphChunk * (bottomLinks + 1)]uint32
+	upper  [graphChunk]atomic.Pointer[upperLayers]
+}
+
+// upperLayers are a node's links from layer 1 on: a count and then rows, one layer after another.
+type upperLayers struct{ links []uint32 }
+
+// NewGraph returns a graph without nodes.
+func NewGraph() *Graph {
+	g := &Graph{walks: sync.Pool{New: func() any { return new(walk) }}}
+	g.chunks.Store(&[]*graphPart{})
+	return g
+}
+
+// Built is how many rows, from the first on, the graph covers. Later ones have to be scanned.
+func (g *Graph) Built() uint32 { return g.built.Load() }
+
+// Bytes is about the memory that the graph takes.
+func (g *Graph) Bytes() int64 {
+	return int64(len(*g.chunks.Load()))*graphChunk*(4*(bottomLinks+1)+8) + int64(g.nodes.Load())*(upperLinks+1)*4/15
+}
+
+// links returns the list of a node on a layer, or nil if it is not there. Its first number is the count.
+func (g *Graph) links(row uint32, layer int) []uint32 {
+	parts := *g.chunks.Load()
+	if int(row/graphChunk) >= len(parts) {
+		return nil
+	}
+	p, at := parts[row/graphChunk], int(row%graphChunk)
+	if layer == 0 {
+		return p.bottom[at*(bottomLinks+1) : (at+1)*(bottomLinks+1)]
+	}
+	up := p.upper[at].Load()
+	if up == nil || len(up.links) < layer*(upperLinks+1) {
+		return nil
+	}
+	return up.links[(layer-1)*(upperLinks+1) : layer*(upperLinks+1)]
+}
+
+// neighbours copies a list.
+func neighbours(list []uint32, to []uint32) []uint32 {
+	if list == nil {
+		return to[:0]
+	}
+	n := min(int(atomic.LoadUint32(&list[0])), len(list)-1)
+	to = to[:n]
+	for i := range to {
+		to[i] = atomic.LoadUint32(&list[i+1])
+	}
+	return to
+}
+
+// write replaces a list. Its rows become visible before its count grows.
+func write(list []uint32, rows []Hit) {
+	for i, h := range rows {
+		atomic.StoreUint32(&list[i+1], h.Row)
+	}
+	atomic.StoreUint32(&list[0], uint32(len(rows)))
+}
+
+// levelOf is the highest layer of a node: a sixteenth of all keys reaches each next one.
+func levelOf(key uint64) int { return min(bits.TrailingZeros64(key)/4, maxLevel) }
+
+// Build adds at most limit of the view's next rows and returns how many it went over. Key is a hash of the row's id,
+// which decides its level; live says whether the row is still wanted.
+func (g *Graph) Build(v *View, limit int, key func(row uint32) uint64, live func(row uint32) bool) int {
+	b := &builder{graph: g, view: v, walk: g.walks.Get().(*walk)}
+	defer g.walks.Put(b.walk)
+	done := 0
+	for row := g.built.Load(); done < limit && int(row) < v.n; row++ {
+		if live(row) {
+			b.insert(row, levelOf(key(row)))
+		}
+		g.built.Store(row + 1)
+		done++
+	}
+	return done
+}
+
+// room makes place for a node.
+func (g *Graph) room(row uint32, level int) {
+	parts := *g.chunks.Load()
+	for int(row/graphChunk) >= len(parts) {
+		grown := append(parts[:len(parts):len(parts)], new(graphPart))
+		g.chunks.Store(&grown)
+		parts = grown
+	}
+	if level > 0 {
+		parts[row/graphChunk].upper[row%graphChunk].Store(&upperLayers{make([]uint32, level*(upperLinks+1))})
+	}
+}
+
+const entrySet = 1 << 63
+
+func packEntry(row uint32, level int) uint64 { return entrySet | uint64(level)<<32 | uint64(row) }
+
+func (g *Graph) start() (row uint32, level int, ok bool) {
+	e := g.entry.Load()
+	return uint32(e), int(e &^ entrySet >> 32), e != 0
+}
+
+// builder inserts nodes.
+type builder struct {
+	graph *Graph
+	view  *View
+	walk  *walk
+	codes [MaxDim]int8 // of the row whose neighbours are compared
+	other [MaxDim]int8
+	found []Hit
+	list  []Hit
+	chose []Hit
+	near  [bottomLinks + 1]uint32
+}
+
+// load makes a row's codes the query of comparisons.
+func (v *View) load(row uint32, to *[MaxDim]int8) side {
+	c := v.chunks[row>>v.shift]
+	at := int(row) & (1<<v.shift - 1)
+	out := to[:v.stride]
+	for i, b := range c.codes[at*v.stride : (at+1)*v.stride] {
+		out[i] = int8(b ^ bias)
+	}
+	return side{codes: out, scale: c.scales[at], fix: fixOf(out)}
+}
+
+// side is what rows are compared with: a query or another row.
+type side struct {
+	codes []int8
+	scale float32
+	fix   int32
+}
+
+func (q *Query) side() side { return side{q.codes, q.scale, q.fix} }
+
+func (b *builder) insert(row uint32, level int) {
+	g := b.graph
+	g.room(row, level)
+	g.nodes.Add(1)
+	from, top, ok := g.start()
+	if !ok {
+		g.entry.Store(packEntry(row, level))
+		return
+	}
+	me := b.view.load(row, &b.codes)
+	at := b.walk.descend(g, b.view, me, from, top, level)
+	for layer := min(level, top); layer >= 0; layer-- {
+		b.found = b.walk.layer(g, b.view, me, at, layer, buildWidth, nil, b.found[:0])
+		at = append(at[:0], b.found...)
+		chosen := b.choose(b.found, upperLinks)
+		b.list = append(b.list[:0], chosen...)
+		write(g.links(row, layer), b.list)
+		for _, h := range b.list {
+			b.connect(h.Row, Hit{Row: row, Score: h.Score}, layer)
+		}
+	}
+	if level > top {
+		g.entry.Store(packEntry(row, level))
+	}
+}
+
+// choose takes of candidates, best first, at most limit of which none is nearer to one that was taken than to the node:
+// so links lead in all directions.
+func (b *builder) choose(candidates []Hit, limit int) []Hit {
+	b.chose = b.chose[:0]
+	var at [bottomLinks]*uint8
+	var sums [bottomLinks]int32
+	for _, c := range candidates {
+		if len(b.chose) == limit {
+			break
+		}
+		n := len(b.chose)
+		c2 := b.view.load(c.Row, &b.other)
+		b.view.kernel.list(sums[:n], at[:n], c2.codes)
+		taken := true
+		for i := range n {
+			if float32(sums[i]-c2.fix)*c2.scale*b.view.scale(b.chose[i].Row) > c.Score {
+				taken = false
+				break
+			}
+		}
+		if taken {
+			at[n] = b.view.codes(c.Row)
+			b.chose = append(b.chose, c)
+		}
+	}
+	return b.chose
+}
+
+// connect links an older node back to a new one, choosing anew among its links if it has no room.
+func (b *builder) connect(row uint32, to Hit, layer int) {
+	list := b.graph.links(row, layer)
+	if list == nil {
+		return
+	}
+	room := len(list) - 1
+	near := neighbours(list, b.near[:])
+	if len(near) < room {
+		atomic.StoreUint32(&list[len(near)+1], to.Row)
+		atomic.StoreUint32(&list[0], uint32(len(near)+1))
+		return
+	}
+	var at [bottomLinks]*uint8
+	var sums [bottomLinks]int32
+	var codes [MaxDim]int8
+	me := b.view.load(row, &codes)
+	for i, n := range near {
+		at[i] = b.view.codes(n)
+	}
+	b.view.kernel.list(sums[:len(near)], at[:len(near)], me.codes)
+	all := newBest(nil, room+1)
+	all.add(to)
+	for i, n := range near {
+		all.add(Hit{n, float32(sums[i]-me.fix) * me.scale * b.view.scale(n)})
+	}
+	write(list, b.choose(all.sorted(), room))
+}

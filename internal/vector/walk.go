@@ -1,0 +1,160 @@
+package vector
+
+// Bits is a set of rows, one bit for each.
+type Bits []uint64
+
+// Has says whether a row is in the set.
+func (b Bits) Has(row uint32) bool {
+	return int(row>>6) < len(b) && b[row>>6]>>(row&63)&1 == 1
+}
+
+// walk is what one walk works in, used again by later ones.
+type walk struct {
+	seen  []uint32 // by row: the round in which it was met
+	round uint32
+	open  []Hit // a heap, best on top
+	at    []Hit
+	near  [bottomLinks]uint32
+	list  [bottomLinks]*uint8
+	sums  [bottomLinks]int32
+}
+
+// begin makes all rows unmet.
+func (w *walk) begin(n int) {
+	if len(w.seen) < n {
+		w.seen = make([]uint32, n+n/8)
+		w.round = 0
+	}
+	w.round++
+	if w.round == 0 {
+		clear(w.seen)
+		w.round = 1
+	}
+}
+
+// Search walks the graph and returns about the ef nearest nodes of the view that pass, best first, fewer where it finds
+// fewer. Rows that do not pass are walked over and not returned. Rows that the graph does not cover are not looked at. It
+// appends to dst.
+func (g *Graph) Search(v *View, q *Query, ef int, pass Bits, dst []Hit) []Hit {
+	from, top, ok := g.start()
+	if !ok || int(from) >= v.n {
+		return dst // the view is older than the first node of the top layer: the caller scans
+	}
+	w := g.walks.Get().(*walk)
+	defer g.walks.Put(w)
+	me := q.side()
+	at := w.descend(g, v, me, from, top, 0)
+	return w.layer(g, v, me, at, 0, ef, pass, dst)
+}
+
+// one scores a single row.
+func (w *walk) one(v *View, me side, row uint32) Hit {
+	var sum [1]int32
+	w.list[0] = v.codes(row)
+	v.kernel.list(sum[:], w.list[:1], me.codes)
+	return Hit{row, float32(sum[0]-me.fix) * me.scale * v.scale(row)}
+}
+
+// descend goes from the entry to the best node that it meets on each layer above the given one.
+func (w *walk) descend(g *Graph, v *View, me side, from uint32, top, to int) []Hit {
+	best := w.one(v, me, from)
+	for layer := top; layer > to; layer-- {
+		for moved := true; moved; {
+			moved = false
+			near := w.score(g, v, me, best.Row, layer, false)
+			for i, row := range near {
+				if h := (Hit{row, float32(w.sums[i]-me.fix) * me.scale * v.scale(row)}); h.Score > best.Score {
+					best, moved = h, true
+				}
+			}
+		}
+	}
+	w.at = append(w.at[:0], best)
+	return w.at
+}
+
+// score computes the raw sums of a node's neighbours that the view has; with fresh only of those not met before.
+func (w *walk) score(g *Graph, v *View, me side, row uint32, layer int, fresh bool) []uint32 {
+	near := neighbours(g.links(row, layer), w.near[:])
+	n := 0
+	for _, r := range near {
+		if int(r) >= v.n || fresh && w.seen[r] == w.round {
+			continue
+		}
+		if fresh {
+			w.seen[r] = w.round
+		}
+		near[n], w.list[n] = r, v.codes(r)
+		n++
+	}
+	v.kernel.list(w.sums[:n], w.list[:n], me.codes)
+	return near[:n]
+}
+
+// layer walks one layer from some nodes until nothing near is left that could be better than the ef best that pass. It
+// appends those to dst, best first.
+func (w *walk) layer(g *Graph, v *View, me side, from []Hit, layer, ef int, pass Bits, dst []Hit) []Hit {
+	w.begin(v.n)
+	found := newBest(dst, ef)
+	w.open = w.open[:0]
+	meet := func(h Hit) {
+		if len(found.hits)-found.from == found.k && h.Score <= found.least {
+			return
+		}
+		w.push(h)
+		if pass == nil || pass.Has(h.Row) {
+			found.add(h)
+		}
+	}
+	for _, h := range from {
+		if w.seen[h.Row] != w.round {
+			w.seen[h.Row] = w.round
+			meet(h)
+		}
+	}
+	for len(w.open) > 0 {
+		h := w.pop()
+		if len(found.hits)-found.from == found.k && h.Score < found.least {
+			break
+		}
+		near := w.score(g, v, me, h.Row, layer, true)
+		for i, row := range near {
+			meet(Hit{row, float32(w.sums[i]-me.fix) * me.scale * v.scale(row)})
+		}
+	}
+	return found.sorted()
+}
+
+// push and pop keep open a heap with the best on top.
+func (w *walk) push(h Hit) {
+	w.open = append(w.open, h)
+	for i := len(w.open) - 1; i > 0; {
+		up := (i - 1) / 2
+		if !worse(w.open[up], w.open[i]) {
+			break
+		}
+		w.open[i], w.open[up] = w.open[up], w.open[i]
+		i = up
+	}
+}
+
+func (w *walk) pop() Hit {
+	top, n := w.open[0], len(w.open)-1
+	w.open[0] = w.open[n]
+	w.open = w.open[:n]
+	for i := 0; ; {
+		down := 2*i + 1
+		if down >= n {
+			break
+		}
+		if down+1 < n && worse(w.open[down], w.open[down+1]) {
+			down++
+		}
+		if !worse(w.open[i], w.open[down]) {
+			break
+		}
+		w.open[i], w.open[down] = w.open[down], w.open[i]
+		i = down
+	}
+	return top
+}
