@@ -87,7 +87,7 @@ func TestReplicasComeAndGoByEntriesOfTheLog(t *testing.T) {
 	}
 
 	again := openReplica(t, 1, []uint64{1}, r.disk.Crash(0, 1), nil, 0) // of which nothing was stored
-	again.settle() // what is known to be committed; nobody campaigns before that is applied
+	again.settle()                                                      // what is known to be committed; nobody campaigns before that is applied
 	if err := again.core.Campaign(); err != nil {
 		t.Fatal(err)
 	}
