@@ -216,13 +216,14 @@ func (n *Node) mayChange(op *core.MemberChange) error {
 // majorityWithout reports whether the voters that are reached, a replica left out, are a majority of those that stay.
 func (n *Node) majorityWithout(r *roster, replica uint64) bool {
 	reached := n.shards[0].reached.Load()
+	network, knows := n.o.Network.(reacher)
 	live, all := 0, 0
 	for _, id := range r.voters() {
 		if id == replica {
 			continue
 		}
 		all++
-		if reached != nil && contains(*reached, id) {
+		if reached != nil && contains(*reached, id) && (id == n.o.Replica || !knows || network.Reaches(r.nodeOf(id))) {
 			live++
 		}
 	}

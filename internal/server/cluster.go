@@ -32,7 +32,7 @@ func (p peers) Send(to uint64, shard core.ShardID, bulk bool, msg []byte) bool {
 
 // openPeers begins to speak to the peers that own names. Until the node runs, only questions of nodes are answered that
 // look for their place.
-func (r *Running) openPeers(fs env.FS, own Member) error {
+func (r *Running) openPeers(fs env.FS, own Member, bound bool) error {
 	c := &r.o.Cluster
 	r.asks = &coordinator{o: &r.o, server: r}
 	if !c.Enabled() {
@@ -47,7 +47,10 @@ func (r *Running) openPeers(fs env.FS, own Member) error {
 		Rand: r.o.Rand, FS: fs, Logger: r.o.Logger,
 		Formats: transport.Formats{Min: 1, Max: uint32(core.FormatCurrent)}, Shards: r.o.Shards,
 		QueueBytes: int(r.o.memory().PeerBulk), ControlQueueBytes: int(r.o.memory().PeerControl),
-		Replica: own.replica(), Gone: r.gone, OnRemoved: r.refusedAsRemoved,
+		Gone: r.gone, OnRemoved: r.refusedAsRemoved,
+	}
+	if bound { // one without its data greets as nobody's replica
+		t.Replica = own.replica()
 	}
 	if !c.Plain {
 		t.TLS = &transport.Files{CA: c.CA, Cert: c.Cert, Key: c.Key}

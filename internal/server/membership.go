@@ -93,6 +93,8 @@ const (
 	changeWait = 10 * time.Second
 	// changeAgain is after how long it is tried again where nobody leads.
 	changeAgain = 100 * time.Millisecond
+	// changeTries is how often: an election takes two seconds at most, and seldom a second one.
+	changeTries = 40
 )
 
 // change asks whoever leads shard 0 for a change of membership, and returns the directory that it led to. Errors: as
@@ -103,14 +105,14 @@ func (c *coordinator) change(ctx context.Context, op *core.MemberChange) (core.D
 	}
 	ctx, cancel := context.WithTimeout(ctx, changeWait)
 	defer cancel()
-	for {
+	for try := 0; ; try++ {
 		d, err := c.changeOnce(ctx, op)
 		if _, moved := errors.AsType[core.NotLeader](err); !moved {
 			if u, ok := errors.AsType[core.Unavailable](err); !ok || u.Unknown || u.Reason != "no_leader" {
 				return d, err
 			}
 		}
-		if c.server.pause(ctx, changeAgain) != nil {
+		if try >= changeTries || c.server.pause(ctx, changeAgain) != nil {
 			return d, core.Unavailable{Reason: "no_leader"}
 		}
 	}

@@ -277,7 +277,6 @@ func (r *Running) joined(own Member, directory []byte) (Member, error) {
 			own.Members = append(own.Members, JoinedMember{Replica: m.Replica, Node: m.Node, Name: m.Name, Peer: m.Peer, API: m.API, HTTP: m.HTTP})
 		}
 	}
-	r.peers.SetReplica(me.Replica)
 	for _, m := range own.Members {
 		if m.Node == me.Node {
 			continue

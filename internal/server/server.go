@@ -168,7 +168,7 @@ func (r *Running) openData(ctx context.Context, fs env.FS) (err error) {
 	if !bound && len(o.Cluster.Peers) > 0 && r.log.State(0).Last > 0 {
 		return &OtherMemberError{Dir: o.Dir, Setting: "a cluster", Made: "that it does not name", Given: o.Cluster.ID}
 	}
-	if err := r.openPeers(fs, own); err != nil {
+	if err := r.openPeers(fs, own, bound); err != nil {
 		return err
 	}
 	if !bound { // only now: the settings have been held to the certificates
@@ -178,6 +178,9 @@ func (r *Running) openData(ctx context.Context, fs env.FS) (err error) {
 		if err := writeMember(fs, o.Dir, own); err != nil {
 			return err
 		}
+	}
+	if r.peers != nil {
+		r.peers.SetReplica(own.replica())
 	}
 	if err := r.placeNode(fs, &n, own); err != nil {
 		return err
