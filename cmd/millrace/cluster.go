@@ -23,7 +23,7 @@ func (a *app) clusterCmd() *cobra.Command {
 		RunE:  func(*cobra.Command, []string) error { return usageError{errors.New("name a subcommand; see --help")} },
 	}
 	c.AddCommand(a.clusterInitCmd(), a.clusterStatusCmd(), a.clusterTransferCmd(), a.clusterRecoverCmd())
-	c.AddCommand(a.clusterAddCmd(), a.clusterRemoveCmd(), a.clusterReplaceCmd(), a.clusterPromoteCmd(), a.clusterSetCmd(), a.clusterCancelCmd())
+	c.AddCommand(a.clusterExtendCmd(), a.clusterAddCmd(), a.clusterRemoveCmd(), a.clusterReplaceCmd(), a.clusterPromoteCmd(), a.clusterSetCmd(), a.clusterCancelCmd())
 	return c
 }
 
