@@ -22,7 +22,8 @@ func (a *app) clusterCmd() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(*cobra.Command, []string) error { return usageError{errors.New("name a subcommand; see --help")} },
 	}
-	c.AddCommand(a.clusterInitCmd(), a.clusterStatusCmd(), a.clusterTransferCmd())
+	c.AddCommand(a.clusterInitCmd(), a.clusterStatusCmd(), a.clusterTransferCmd(), a.clusterRecoverCmd())
+	c.AddCommand(a.clusterExtendCmd(), a.clusterAddCmd(), a.clusterRemoveCmd(), a.clusterReplaceCmd(), a.clusterPromoteCmd(), a.clusterSetCmd(), a.clusterCancelCmd())
 	return c
 }
 
@@ -143,6 +144,8 @@ func clusterFlags(f *pflag.FlagSet, c *config.Cluster) {
 	f.StringVar(&c.CA, "peer-ca", "", "PEM certificates of the authority that issued the nodes' certificates")
 	f.StringVar(&c.Cert, "peer-cert", "", "PEM certificate of this node, whose URI is millrace://CLUSTER-ID/node/NODE-ID; read again when it changes")
 	f.StringVar(&c.Key, "peer-key", "", "PEM key of that certificate")
+	f.StringVar(&c.Join, "join", "", "address for peers of a member of the cluster, which takes this node in; its settings then name no peers")
+	f.StringVar(&c.Token, "join-token", "", "token to join with, from cluster add; it holds once, for an hour")
 	f.BoolVar(&c.Plain, "peer-plain", false, "plain text between nodes, which proves nobody's identity; loopback only")
 }
 

@@ -70,6 +70,9 @@ func (o *operator) call(ctx context.Context, method, path string, query url.Valu
 	case http.StatusServiceUnavailable:
 		return exitError{exitUnavailable, errors.New(strings.TrimSpace(string(body)))}
 	case http.StatusNotFound:
+		if said := strings.TrimSpace(string(body)); strings.HasPrefix(said, "NOT_FOUND") {
+			return errors.New(said)
+		}
 		return fmt.Errorf("%s is no admin listener of a server that knows clusters", address)
 	}
 	return errors.New(strings.TrimSpace(string(body)))

@@ -53,6 +53,7 @@ var facts = []row{
 	{is[core.AlreadyExists], errs.AlreadyExists, codes.AlreadyExists, http.StatusConflict, never},
 	{is[core.LeaseLost], errs.LeaseLost, codes.FailedPrecondition, http.StatusConflict, never},
 	{is[core.WrongState], errs.WrongState, codes.FailedPrecondition, http.StatusConflict, never},
+	{is[core.WrongMembership], errs.WrongState, codes.FailedPrecondition, http.StatusConflict, never},
 	{is[core.SessionExpired], errs.WrongState, codes.FailedPrecondition, http.StatusConflict, never},
 	{is[core.RevMismatch], errs.PreconditionFailed, codes.FailedPrecondition, http.StatusPreconditionFailed, never},
 	{is[core.NotAdded], errs.PreconditionFailed, codes.FailedPrecondition, http.StatusPreconditionFailed, never},
@@ -156,6 +157,12 @@ func describe(e *pb.Error, fact core.Fact, values bool) {
 		e.RetryAfter = durationpb.New(f.RetryAfter.Duration())
 	case core.WrongState:
 		e.Details = map[string]string{"state": f.State.String()}
+	case core.WrongMembership:
+		e.Reason = f.Reason
+		e.Details = map[string]string{"node": strconv.FormatUint(f.Node, 10)}
+		if f.Reason == "learner_behind" {
+			e.Details["lag"] = strconv.FormatUint(f.Lag, 10)
+		}
 	case core.SessionExpired:
 		e.Reason = "session_expired"
 	case core.RevMismatch:

@@ -2,6 +2,7 @@ package backup
 
 import (
 	"archive/tar"
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -151,15 +152,17 @@ func (w *Writer) Abort() { w.out.abort() }
 type dirOutput struct {
 	fs   env.FS
 	path string
+	made bool // the directory is ours to remove
 	file env.File
 	done bool
 }
 
 func createDir(fsys env.FS, path string) (output, error) {
 	names, err := fsys.List(path)
+	made := errors.Is(err, fs.ErrNotExist)
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		if err := fsys.MkdirAll(path); err != nil {
+	case made:
+		if err := store.MakeDirs(fsys, path); err != nil {
 			return nil, err
 		}
 	case err != nil:
@@ -167,7 +170,7 @@ func createDir(fsys env.FS, path string) (output, error) {
 	case len(names) > 0 && !isIncomplete(names):
 		return nil, fmt.Errorf("%w: %d files", ErrExists, len(names))
 	}
-	out := &dirOutput{fs: fsys, path: path}
+	out := &dirOutput{fs: fsys, path: path, made: made}
 	if err := writeFile(fsys, filepath.Join(path, incompleteName), []byte("This backup is not whole: it has no MANIFEST.\n")); err != nil {
 		return nil, err
 	}
@@ -266,6 +269,9 @@ func (o *dirOutput) abort() {
 	}
 	if o.clear() == nil {
 		_ = o.fs.Remove(filepath.Join(o.path, incompleteName))
+		if o.made {
+			_ = o.fs.Remove(o.path)
+		}
 	}
 }
 
@@ -274,9 +280,13 @@ type tarOutput struct {
 	fs   env.FS
 	path string // of the whole one
 	file env.File
+	buf  *bufio.Writer
 	tar  *tar.Writer
 	done bool
 }
+
+// tarBuffer gathers headers and parts into large writes.
+const tarBuffer = 1 << 20
 
 func createTar(fsys env.FS, path string) (output, error) {
 	if _, err := fsys.Size(path); err == nil {
@@ -294,7 +304,8 @@ func createTar(fsys env.FS, path string) (output, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &tarOutput{fs: fsys, path: path, file: file, tar: tar.NewWriter(file)}, nil
+	buf := bufio.NewWriterSize(file, tarBuffer)
+	return &tarOutput{fs: fsys, path: path, file: file, buf: buf, tar: tar.NewWriter(buf)}, nil
 }
 
 func (o *tarOutput) begin(name string, size int64) error {
@@ -312,6 +323,9 @@ func (o *tarOutput) finish(manifest []byte) error {
 	}
 	if err == nil {
 		err = o.tar.Close()
+	}
+	if err == nil {
+		err = o.buf.Flush()
 	}
 	if err == nil {
 		err = o.file.Sync()

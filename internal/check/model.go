@@ -17,6 +17,7 @@ type Model struct {
 	index     uint64
 	stamp     core.ShardTime
 	termStart core.ShardTime
+	club      *club
 	undo      []func() // takes back the commit that is being judged
 }
 
@@ -75,7 +76,7 @@ const (
 
 // NewModel returns the model of an empty shard.
 func NewModel() *Model {
-	return &Model{parts: map[core.Partition]*part{}, spaces: map[spaceName]core.OpResult{}}
+	return &Model{parts: map[core.Partition]*part{}, spaces: map[spaceName]core.OpResult{}, club: &club{seats: map[uint64]seat{}}}
 }
 
 func (m *Model) part(p core.Partition) *part {

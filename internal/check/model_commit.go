@@ -256,7 +256,7 @@ func strays(c *core.Commit) []int {
 
 func ofSystem(op core.Op) bool {
 	switch op.(type) {
-	case *core.Tick, *core.TermStart, *core.NamespaceCreate:
+	case *core.Tick, *core.TermStart, *core.NamespaceCreate, *core.MembersInit, *core.MemberChange, *core.MemberStep:
 		return true
 	}
 	return false

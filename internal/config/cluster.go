@@ -27,13 +27,17 @@ type Cluster struct {
 	Cert   string // this node's certificate
 	Key    string // and its key
 	Plain  bool   // plain text between peers instead, on loopback only
+	Join   string // address of a member that takes this node in; empty: none, or it was taken in before
+	Token  string // to join with
 }
 
 // MaxPeers bounds a list of peers: more nodes than any cluster has.
 const MaxPeers = 100
 
 // Enabled says whether there is a cluster.
-func (c *Cluster) Enabled() bool { return c.ID != "" || c.Node != 0 || len(c.Peers) > 0 }
+func (c *Cluster) Enabled() bool {
+	return c.ID != "" || c.Node != 0 || len(c.Peers) > 0 || c.Join != "" || c.Token != ""
+}
 
 // ClusterID returns the bytes of the id.
 func (c *Cluster) ClusterID() (id [16]byte, err error) {
@@ -57,6 +61,9 @@ func (c *Cluster) Check() error {
 	}
 	if err := c.checkPeers(); err != nil {
 		return err
+	}
+	if _, err := hostOf(c.Join); c.Join != "" && err != nil {
+		return fmt.Errorf("join: %w", err)
 	}
 	host, err := hostOf(c.Listen)
 	switch {
@@ -91,6 +98,11 @@ func (c *Cluster) checkPeers() error {
 	switch {
 	case c.Node == 0:
 		return errors.New("node-id: none is given, and 0 is none")
+	case len(c.Peers) > 0 && c.Join != "":
+		return errors.New("join: a node that is taken in names no peers: the cluster tells it who they are")
+	case c.Join != "" && c.Token == "":
+		return errors.New("join-token: is needed to join")
+	case len(c.Peers) == 0: // of a node that was taken in, or is about to be
 	case !ids[c.Node]:
 		return fmt.Errorf("peers: this node, %d, is not among them", c.Node)
 	}

@@ -235,7 +235,7 @@ type authority struct {
 
 func newAuthority(d Development, cluster string) (*authority, error) {
 	cert := &x509.Certificate{
-		Subject:   pkix.Name{CommonName: "Millrace development authority of " + cluster},
+		Subject:   pkix.Name{CommonName: authorityName + cluster},
 		NotBefore: d.Now.Add(-validBefore), NotAfter: d.Now.AddDate(authorityYears, 0, 0),
 		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
 	}

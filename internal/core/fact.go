@@ -73,16 +73,17 @@ type Invalid struct {
 // commit was applied is unknown.
 type SessionExpired struct{}
 
-func (NotFound) fact()       {}
-func (AlreadyExists) fact()  {}
-func (LeaseLost) fact()      {}
-func (WrongState) fact()     {}
-func (RevMismatch) fact()    {}
-func (WrongPartition) fact() {}
-func (Exhausted) fact()      {}
-func (TooLarge) fact()       {}
-func (Invalid) fact()        {}
-func (SessionExpired) fact() {}
+func (NotFound) fact()        {}
+func (AlreadyExists) fact()   {}
+func (LeaseLost) fact()       {}
+func (WrongState) fact()      {}
+func (RevMismatch) fact()     {}
+func (WrongPartition) fact()  {}
+func (Exhausted) fact()       {}
+func (TooLarge) fact()        {}
+func (Invalid) fact()         {}
+func (SessionExpired) fact()  {}
+func (WrongMembership) fact() {}
 
 func (e NotFound) Error() string { return fmt.Sprintf("%s %q not found", e.Kind, e.ID) }
 func (e AlreadyExists) Error() string {

@@ -194,8 +194,6 @@ type WrongMembership struct {
 	Lag    uint64 // of learner_behind: entries
 }
 
-func (WrongMembership) fact() {}
-
 func (e WrongMembership) Error() string {
 	switch e.Reason {
 	case "quorum_loss":

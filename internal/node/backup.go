@@ -33,8 +33,12 @@ func (n *Node) Backup(ctx context.Context, o BackupOptions, sink core.BackupSink
 	if o.Rate <= 0 {
 		o.Rate = n.o.SnapshotRate
 	}
-	for _, s := range n.shards { // so that what cannot be had is known before much was sent
+	b := &backup{n: n, ctx: ctx, sink: sink, rate: o.Rate, part: make([]byte, n.o.SnapshotPart)}
+	for _, s := range n.shards { // so that what cannot be had is known before anything is sent
 		if err := s.barrier(ctx, core.ReadOptions{}); err != nil {
+			return err
+		}
+		if err := b.checkRoom(s); err != nil {
 			return err
 		}
 	}
@@ -44,7 +48,7 @@ func (n *Node) Backup(ctx context.Context, o BackupOptions, sink core.BackupSink
 	}); err != nil {
 		return err
 	}
-	b := &backup{n: n, ctx: ctx, sink: sink, rate: o.Rate, began: n.o.Clock.Boot(), part: make([]byte, n.o.SnapshotPart)}
+	b.began = n.o.Clock.Boot()
 	// The directory, in shard 0, comes last: what is in a namespace was made after the namespace, and would else be there
 	// without it.
 	for i := len(n.shards) - 1; i >= 0; i-- {
@@ -109,7 +113,7 @@ func (b *backup) checkRoom(s *shard) error {
 	}
 	free, _, err := b.n.o.FS.Disk(b.n.o.Dir)
 	if err != nil {
-		return fmt.Errorf("back up shard %d: %w", s.id, err)
+		return nil // a file system that cannot tell: Export says when there is none
 	}
 	if free < bytes+bytes/4+b.n.diskReserve() { // the files may be a little larger than what they are made of
 		return b.noRoom()

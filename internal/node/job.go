@@ -143,6 +143,14 @@ func (n *Node) ChangeMember(ctx context.Context, op *core.MemberChange) (core.Di
 	return n.who().dir, nil
 }
 
+// ReadMembers returns the directory of members as it is now. Errors: core.Unavailable, core.DeadlineExceeded.
+func (n *Node) ReadMembers(ctx context.Context) (core.Directory, error) {
+	if err := n.shards[0].barrier(ctx, core.ReadOptions{}); err != nil {
+		return core.Directory{}, err
+	}
+	return n.who().dir, nil
+}
+
 // proposeMember proposes an op of membership, at whoever leads shard 0, and returns the version it led to.
 func (n *Node) proposeMember(ctx context.Context, op core.Op) (version uint64, err error) {
 	p := n.Forward(ctx, systemPartition, []core.Commit{{Principal: "millrace", Ops: []core.Op{op}}})
@@ -208,13 +216,14 @@ func (n *Node) mayChange(op *core.MemberChange) error {
 // majorityWithout reports whether the voters that are reached, a replica left out, are a majority of those that stay.
 func (n *Node) majorityWithout(r *roster, replica uint64) bool {
 	reached := n.shards[0].reached.Load()
+	network, knows := n.o.Network.(reacher)
 	live, all := 0, 0
 	for _, id := range r.voters() {
 		if id == replica {
 			continue
 		}
 		all++
-		if reached != nil && contains(*reached, id) {
+		if reached != nil && contains(*reached, id) && (id == n.o.Replica || !knows || network.Reaches(r.nodeOf(id))) {
 			live++
 		}
 	}

@@ -162,6 +162,9 @@ func (c Conf) After(index uint64, change []byte) (Conf, error) {
 	return confOf(t.ConfState(), index), nil
 }
 
+// KindConf is the kind, in the log, of an entry that changes the configuration.
+const KindConf = byte(pb.EntryConfChangeV2)
+
 // ConfAfterChange returns the configuration that the change of an entry leads to, without the one before; false when
 // the entry does not say, as one that ends a joint configuration: for who reads a log from its beginning.
 func ConfAfterChange(index uint64, change []byte) (Conf, bool, error) {

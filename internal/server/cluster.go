@@ -12,7 +12,6 @@ import (
 
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/env"
-	"github.com/millrace/millrace/internal/node"
 	"github.com/millrace/millrace/internal/replog/transport"
 )
 
@@ -31,9 +30,11 @@ func (p peers) Send(to uint64, shard core.ShardID, bulk bool, msg []byte) bool {
 	return p.net.Send(transport.NodeID(to), class, shard, msg)
 }
 
-// openPeers makes the transport of a node of a cluster, and tells the node of its peers. Nothing is sent or taken yet.
-func (r *Running) openPeers(fs env.FS, o *node.Options) error {
+// openPeers begins to speak to the peers that own names. Until the node runs, only questions of nodes are answered that
+// look for their place.
+func (r *Running) openPeers(fs env.FS, own Member, bound bool) error {
 	c := &r.o.Cluster
+	r.asks = &coordinator{o: &r.o, server: r}
 	if !c.Enabled() {
 		return nil
 	}
@@ -46,6 +47,10 @@ func (r *Running) openPeers(fs env.FS, o *node.Options) error {
 		Rand: r.o.Rand, FS: fs, Logger: r.o.Logger,
 		Formats: transport.Formats{Min: 1, Max: uint32(core.FormatCurrent)}, Shards: r.o.Shards,
 		QueueBytes: int(r.o.memory().PeerBulk), ControlQueueBytes: int(r.o.memory().PeerControl),
+		Gone: r.gone, OnRemoved: r.refusedAsRemoved,
+	}
+	if bound { // one without its data greets as nobody's replica
+		t.Replica = own.replica()
 	}
 	if !c.Plain {
 		t.TLS = &transport.Files{CA: c.CA, Cert: c.Cert, Key: c.Key}
@@ -53,16 +58,24 @@ func (r *Running) openPeers(fs env.FS, o *node.Options) error {
 	if r.peers, err = transport.New(t); err != nil {
 		return fmt.Errorf("peers: %w", err)
 	}
-	o.Replica, o.Network = c.Node, peers{r.peers}
-	for _, p := range c.Peers {
-		if p.ID == c.Node {
-			o.Address = p.API
+	for _, m := range r.o.startMembers(own) {
+		if m.Node == c.Node {
 			continue
 		}
-		o.Peers = append(o.Peers, node.Peer{Replica: p.ID, Address: p.API})
-		if err := r.peers.SetPeer(transport.NodeID(p.ID), p.Address); err != nil {
-			return fmt.Errorf("peers: node %d: %w", p.ID, err)
+		if err := r.peers.SetPeer(transport.NodeID(m.Node), m.Peer); err != nil {
+			return fmt.Errorf("peers: node %d: %w", m.Node, err)
 		}
+	}
+	r.asks.peers = r.peers
+	r.peers.HandleStream(askKind, r.asks.serve)
+	r.peers.HandleOpen(placeKind, r.asks.servePlace)
+	err = r.peers.Start(func(from transport.NodeID, shard core.ShardID, msg []byte) {
+		if n := r.running.Load(); n != nil {
+			n.Receive(uint64(from), shard, msg)
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("peers: %w", err)
 	}
 	return nil
 }
@@ -70,7 +83,7 @@ func (r *Running) openPeers(fs env.FS, o *node.Options) error {
 // webOf is the base of the URLs of a node's REST edge, given the address of its gRPC edge. All nodes of a cluster have
 // certificates, or none has.
 func (r *Running) webOf(api string) string {
-	for _, p := range r.o.Cluster.Peers {
+	for _, p := range r.node.Members().Members {
 		switch {
 		case p.API != api || p.HTTP == "":
 		case r.o.TLSCert != "":
@@ -80,21 +93,6 @@ func (r *Running) webOf(api string) string {
 		}
 	}
 	return ""
-}
-
-// startPeers begins to speak to the peers.
-func (r *Running) startPeers() error {
-	if r.peers == nil {
-		return nil
-	}
-	r.peers.HandleStream(askKind, r.asks.serve)
-	err := r.peers.Start(func(from transport.NodeID, shard core.ShardID, msg []byte) {
-		r.node.Receive(uint64(from), shard, msg)
-	})
-	if err != nil {
-		return fmt.Errorf("peers: %w", err)
-	}
-	return nil
 }
 
 // forwarder is what fetches leaders' answers for clients. It trusts the authority of the nodes' certificates beside those

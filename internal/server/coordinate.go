@@ -1,12 +1,14 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/millrace/millrace/internal/core"
@@ -20,6 +22,7 @@ type ClusterStatus struct {
 	Asked   uint64        `json:"asked"`                // the node that says so
 	Nodes   []NodeStatus  `json:"nodes"`                // by id
 	Shards  []ShardStatus `json:"shards"`               // by number
+	Job     *JobStatus    `json:"job,omitempty"`        // the change of membership under way, or the last one
 }
 
 // NodeStatus is one node. What it says of itself is there when it was reached.
@@ -32,6 +35,8 @@ type NodeStatus struct {
 	Reachable bool         `json:"reachable"`
 	Error     string       `json:"error,omitempty"` // why it was not reached
 	Version   string       `json:"version,omitempty"`
+	Replica   uint64       `json:"replica,omitempty"`
+	State     string       `json:"state,omitempty"`   // joining, catching_up, learner, promoting, voter or removing
 	Unready   string       `json:"unready,omitempty"` // why it does not serve all it should
 	Leads     []int        `json:"leads"`             // shards
 	Lag       uint64       `json:"lag"`               // of the shard that is most behind
@@ -60,7 +65,7 @@ type ShardStatus struct {
 // Bounds of what nodes ask each other for operators.
 const (
 	askKind      = "cluster"
-	askBytes     = 4 << 10
+	askBytes     = 8 << 10
 	toldBytes    = 1 << 20 // a row for each of 64 shards takes some 10 KiB
 	askWait      = 2 * time.Second
 	transferWait = 10 * time.Second
@@ -68,9 +73,10 @@ const (
 
 // query is what one node asks another for an operator.
 type query struct {
-	Do    string       `json:"do"` // status, transfer or keep
-	Shard core.ShardID `json:"shard"`
-	To    uint64       `json:"to"`
+	Do     string       `json:"do"` // status, transfer, keep or change
+	Shard  core.ShardID `json:"shard"`
+	To     uint64       `json:"to"`
+	Change []byte       `json:"change,omitempty"` // an entry with the change of membership
 }
 
 // told is the answer to a query.
@@ -78,13 +84,23 @@ type told struct {
 	Node  *NodeStatus `json:"node,omitempty"`
 	Error string      `json:"error,omitempty"`
 	Wrong bool        `json:"wrong,omitempty"` // the question was
+	Fact  []byte      `json:"fact,omitempty"`  // a result whose refusal is why
+	Dir   []byte      `json:"dir,omitempty"`   // a directory of members
 }
 
 // coordinator answers operators for the whole cluster, at any of its nodes.
 type coordinator struct {
-	o     *Options
-	node  *node.Node
-	peers *transport.Transport // nil without a cluster
+	o      *Options
+	server *Running
+	peers  *transport.Transport // nil without a cluster
+	ready  atomic.Bool          // node is there
+	node   *node.Node
+}
+
+// begin answers for a node from now on.
+func (c *coordinator) begin(n *node.Node) {
+	c.node = n
+	c.ready.Store(true)
 }
 
 // refusal is an error that an operator is told; wrong: the question makes no sense, however often it is asked.
@@ -120,19 +136,24 @@ func (c *coordinator) status(ctx context.Context) ClusterStatus {
 		out.sum()
 		return out
 	}
-	out.Nodes = make([]NodeStatus, len(c.o.Cluster.Peers))
+	d := c.node.Members()
+	members := latest(d.Members)
+	out.Nodes = make([]NodeStatus, len(members))
 	var all sync.WaitGroup
-	for i, p := range c.o.Cluster.Peers {
+	for i, m := range members {
 		all.Go(func() {
 			n := c.own
-			if p.ID != c.o.Cluster.Node {
-				n = func() NodeStatus { return c.of(ctx, p.ID) }
+			if m.Node != c.o.Cluster.Node {
+				n = func() NodeStatus { return c.of(ctx, m.Node) }
 			}
-			out.Nodes[i] = n()
-			out.Nodes[i].ID, out.Nodes[i].Address, out.Nodes[i].GRPC, out.Nodes[i].HTTP = p.ID, p.Address, p.API, p.HTTP
+			st := n()
+			st.ID, st.Address, st.GRPC, st.HTTP = m.Node, m.Peer, cmp.Or(m.API, st.GRPC), cmp.Or(m.HTTP, st.HTTP)
+			st.Name, st.Replica, st.State = cmp.Or(st.Name, m.Name), m.Replica, m.State.String()
+			out.Nodes[i] = st
 		})
 	}
 	all.Wait()
+	out.Job = jobStatus(&d.Job)
 	out.sum()
 	return out
 }
@@ -223,12 +244,8 @@ func (c *coordinator) transfer(ctx context.Context, shard core.ShardID, to uint6
 }
 
 func (c *coordinator) knows(id uint64) bool {
-	for _, p := range c.o.Cluster.Peers {
-		if p.ID == id {
-			return true
-		}
-	}
-	return false
+	d := c.node.Members()
+	return d.OfNode(id) != nil
 }
 
 // move moves a shard that this node leads.
@@ -285,6 +302,9 @@ func (c *coordinator) ask(ctx context.Context, id uint64, q query) (r told, err 
 
 // serve answers a question of another node.
 func (c *coordinator) serve(_ transport.NodeID, s transport.Stream) {
+	if !c.ready.Load() {
+		return // it is asked again
+	}
 	if err := s.SetDeadline(c.o.Clock.Wall().Add(transferWait + askWait)); err != nil {
 		return
 	}
@@ -314,6 +334,8 @@ func (c *coordinator) answer(q query) (r told) {
 		err = c.move(ctx, q.Shard, q.To)
 	case "keep":
 		c.node.Keep(q.Shard)
+	case "change":
+		return c.answerChange(q.Change)
 	default:
 		err = refusal{fmt.Sprintf("%q is not known to this node", q.Do), true}
 	}

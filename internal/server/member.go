@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/millrace/millrace/internal/env"
 	"github.com/millrace/millrace/internal/errs"
+	"github.com/millrace/millrace/internal/node"
 )
 
 // Member is what a data directory remembers of the settings it was first started with. Its log holds the votes and the
@@ -21,8 +23,24 @@ type Member struct {
 	Format  int      `json:"format"`
 	Cluster string   `json:"cluster_id,omitempty"` // empty: a server by itself
 	Node    uint64   `json:"node_id,omitempty"`
-	Nodes   []uint64 `json:"nodes,omitempty"` // of the cluster, ascending
-	Shards  int      `json:"shards"`
+	Nodes   []uint64 `json:"nodes,omitempty"`   // of the cluster, ascending
+	Replica uint64   `json:"replica,omitempty"` // 0: the node's number
+	// Joined says that the cluster took the node in when it ran already. Its settings name no other nodes: who they were is
+	// in Members, until its replica of the directory says who they are.
+	Joined  bool           `json:"joined,omitempty"`
+	Members []JoinedMember `json:"members,omitempty"`
+	Removed bool           `json:"removed,omitempty"` // from the cluster: it never starts again
+	Shards  int            `json:"shards"`
+}
+
+// JoinedMember is a member of the cluster, as it was when a node was taken in.
+type JoinedMember struct {
+	Replica uint64 `json:"replica"`
+	Node    uint64 `json:"node"`
+	Name    string `json:"name,omitempty"`
+	Peer    string `json:"peer"`
+	API     string `json:"api,omitempty"`
+	HTTP    string `json:"http,omitempty"`
 }
 
 // Names in the data directory, beside those of package store.
@@ -30,7 +48,7 @@ const (
 	memberName   = "MEMBER"
 	memberTemp   = "MEMBER.tmp"
 	memberFormat = 1
-	memberBytes  = 16 << 10 // one is about 200 bytes
+	memberBytes  = 64 << 10 // one is about 200 bytes; with 32 members at most 40 KiB
 )
 
 // memberFile is the content of the file. The checksum covers the text of the member.
@@ -79,7 +97,7 @@ func (m Member) differs(dir string, given Member) error {
 		return no("cluster-id", name(m.Cluster), name(given.Cluster))
 	case m.Node != given.Node:
 		return no("node-id", fmt.Sprint(m.Node), fmt.Sprint(given.Node))
-	case !slices.Equal(m.Nodes, given.Nodes):
+	case !m.Joined && !slices.Equal(m.Nodes, given.Nodes):
 		return no("peers", nodeList(m.Nodes), nodeList(given.Nodes))
 	case m.Shards != given.Shards:
 		return no("shards", fmt.Sprint(m.Shards), fmt.Sprint(given.Shards))
@@ -96,12 +114,15 @@ func nodeList(ids []uint64) string {
 }
 
 // checkMember holds a data directory to the settings that it was made with, if it remembers any.
-func checkMember(fsys env.FS, dir string, given Member) (found bool, err error) {
-	m, found, err := readMember(fsys, dir)
-	if err != nil || !found {
-		return false, err
+func checkMember(fsys env.FS, dir string, given Member) (m Member, found bool, err error) {
+	m, found, err = readMember(fsys, dir)
+	switch {
+	case err != nil || !found:
+		return given, false, err
+	case m.Removed:
+		return m, true, &node.RemovedError{Node: m.Node, Replica: cmp.Or(m.Replica, m.Node)}
 	}
-	return true, m.differs(dir, given)
+	return m, true, m.differs(dir, given)
 }
 
 // readMember reads what a directory remembers. Errors: *errs.Corruption, and those of the file system.

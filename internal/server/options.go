@@ -13,6 +13,7 @@ import (
 	"github.com/millrace/millrace/internal/backup"
 	"github.com/millrace/millrace/internal/env"
 	"github.com/millrace/millrace/internal/errs"
+	"github.com/millrace/millrace/internal/node"
 	"github.com/millrace/millrace/internal/replog/wal"
 	"github.com/millrace/millrace/internal/store"
 )
@@ -191,12 +192,13 @@ func ExitCode(err error) int {
 	var corrupt *errs.Corruption
 	var newer *store.NewerFormatError
 	var other *OtherMemberError
+	var removed *node.RemovedError
 	var unfinished *store.UnfinishedError
 	var later *backup.NewerFormatError
 	switch {
 	case errors.As(err, &damaged), errors.As(err, &corrupt):
 		return exitCorruption
-	case errors.As(err, &newer), errors.As(err, &other), errors.As(err, &unfinished), errors.As(err, &later), errors.Is(err, store.ErrLocked), errors.Is(err, store.ErrForeign), errors.Is(err, store.ErrNoData):
+	case errors.As(err, &newer), errors.As(err, &other), errors.As(err, &removed), errors.As(err, &unfinished), errors.As(err, &later), errors.Is(err, store.ErrLocked), errors.Is(err, store.ErrForeign), errors.Is(err, store.ErrNoData):
 		return exitIdentity
 	case errors.Is(err, syscall.ENOSPC):
 		return exitDiskFull

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/millrace/millrace/internal/api"
@@ -83,7 +84,8 @@ type Running struct {
 	store   *store.Store
 	log     *wal.Log
 	node    *node.Node
-	peers   *transport.Transport // nil without a cluster
+	running atomic.Pointer[node.Node] // node, once it runs
+	peers   *transport.Transport      // nil without a cluster
 	asks    *coordinator
 	objects *gitobj.Area // of repositories
 	git     *githttp.Server
@@ -122,7 +124,7 @@ func (r *Running) open(ctx context.Context) error {
 		return errors.Join(err, lis.Close())
 	}
 	// From here the port is held, so that two servers on one address fail before they touch data.
-	if err := r.openData(fs); err != nil {
+	if err := r.openData(ctx, fs); err != nil {
 		return errors.Join(err, lis.Close())
 	}
 	if err := r.openGit(ctx, fs); err != nil {
@@ -153,12 +155,12 @@ func (r *Running) open(ctx context.Context) error {
 	return nil
 }
 
-func (r *Running) openData(fs env.FS) (err error) {
+func (r *Running) openData(ctx context.Context, fs env.FS) (err error) {
 	o, memory := r.o, r.o.memory()
 	if r.dir, err = store.OpenDir(fs, o.Dir, o.Rand, o.Clock.Wall()); err != nil {
 		return err
 	}
-	bound, err := checkMember(fs, o.Dir, o.member())
+	own, bound, err := checkMember(fs, o.Dir, o.member())
 	if err != nil {
 		return err
 	}
@@ -183,19 +185,29 @@ func (r *Running) openData(fs env.FS) (err error) {
 	if !bound && len(o.Cluster.Peers) > 0 && r.log.State(0).Last > 0 {
 		return &OtherMemberError{Dir: o.Dir, Setting: "a cluster", Made: "that it does not name", Given: o.Cluster.ID}
 	}
-	if err := r.openPeers(fs, &n); err != nil {
+	if err := r.openPeers(fs, own, bound); err != nil {
 		return err
 	}
 	if !bound { // only now: the settings have been held to the certificates
-		if err := writeMember(fs, o.Dir, o.member()); err != nil {
+		if own, err = r.findPlace(ctx, own); err != nil {
 			return err
 		}
+		if err := writeMember(fs, o.Dir, own); err != nil {
+			return err
+		}
+	}
+	if r.peers != nil {
+		r.peers.SetReplica(own.replica())
+	}
+	if err := r.placeNode(fs, &n, own); err != nil {
+		return err
 	}
 	if r.node, err = node.Open(n); err != nil {
 		return err
 	}
-	r.asks = &coordinator{o: &r.o, node: r.node, peers: r.peers}
-	return r.startPeers()
+	r.running.Store(r.node)
+	r.asks.begin(r.node)
+	return nil
 }
 
 // segmentBytes returns the size of log segments that suits a disk: a small part of it, 1 MiB to 64 MiB.

@@ -20,8 +20,9 @@ type history struct {
 // logEntry is one entry as the first replica applied it.
 type logEntry struct {
 	index, term uint64
+	conf        bool // data changes the configuration of the log
 	data        []byte
-	entry       *core.Entry // nil for one that opens a term
+	entry       *core.Entry // nil for one that opens a term, or changes the configuration
 }
 
 type entryKey struct {
@@ -83,7 +84,7 @@ func (y *history) applied(h *host, shard core.ShardID, from, index, hash uint64)
 		case known == nil && e.Index != replog.FirstIndex+1+uint64(len(y.entries[shard])):
 			w.violate("host %d: shard %d applied entry %d, and entry %d was never seen", h.id, shard, e.Index, e.Index-1)
 		case known == nil:
-			y.first(w, shard, logEntry{index: e.Index, term: e.Term, data: e.Data})
+			y.first(w, shard, logEntry{index: e.Index, term: e.Term, conf: e.Kind == replog.KindConf, data: e.Data})
 		case known.term != e.Term || string(known.data) != string(e.Data):
 			w.violate("host %d: shard %d applied another entry %d: of term %d, not %d", h.id, shard, e.Index, e.Term, known.term)
 		}
@@ -92,7 +93,7 @@ func (y *history) applied(h *host, shard core.ShardID, from, index, hash uint64)
 
 // first takes in an entry that was applied nowhere before.
 func (y *history) first(w *world, shard core.ShardID, e logEntry) {
-	if len(e.data) > 0 {
+	if len(e.data) > 0 && !e.conf {
 		var err error
 		if e.entry, err = core.DecodeEntry(e.data); err != nil {
 			w.violate("shard %d: decode entry %d: %v", shard, e.index, err)

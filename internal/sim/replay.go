@@ -114,7 +114,7 @@ func (w *world) judgeAlone(shard core.ShardID) {
 	h := w.hosts[0]
 	var log []checktest.LogEntry
 	for _, e := range w.history.entries[shard] {
-		log = append(log, checktest.LogEntry{Index: e.index, Data: e.data})
+		log = append(log, checktest.LogEntry{Index: e.index, Conf: e.conf, Data: e.data})
 	}
 	for _, at := range append(w.ledger.places(), place{w.ledger.rival, 0}) {
 		if s, known := w.ledger.shards[at]; !known || s != shard {

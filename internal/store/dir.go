@@ -74,7 +74,7 @@ func OpenDir(fsys env.FS, path string, rnd env.Rand, created time.Time) (*Dir, e
 	if _, err := ReadDir(fsys, path); err != nil && !errors.Is(err, ErrNoData) {
 		return nil, err
 	}
-	if err := makeDir(fsys, path); err != nil {
+	if err := MakeDirs(fsys, path); err != nil {
 		return nil, fmt.Errorf("make data directory: %w", err)
 	}
 	lock, err := fsys.Lock(filepath.Join(path, lockName))
@@ -131,8 +131,8 @@ func (d *Dir) Close() error {
 	return nil
 }
 
-// makeDir makes path and makes its name durable, and the names of the directories made above it.
-func makeDir(fsys env.FS, path string) error {
+// MakeDirs makes a directory, if it is not there, and makes its name durable, and the names of those made above it.
+func MakeDirs(fsys env.FS, path string) error {
 	path = filepath.Clean(path)
 	var made []string // parents that gain a name, from the lowest
 	for at := path; ; at = filepath.Dir(at) {

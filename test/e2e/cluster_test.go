@@ -42,7 +42,7 @@ func startClusterWith(t *testing.T, n, shards int, change func(o *server.Options
 		t.Skip("whole servers")
 	}
 	c := &nodes{t: t, dir: t.TempDir(), token: server.NewToken(), shards: shards, change: change, running: make([]*server.Running, n)}
-	tokens := fmt.Sprintf("tokens:\n  - name: a\n    tenant: default\n    hash: %s\n    roles: [admin]\n", server.HashToken(c.token))
+	tokens := fmt.Sprintf("tokens:\n  - name: a\n    tenant: default\n    hash: %s\n    roles: [admin, operator]\n", server.HashToken(c.token))
 	noErr(t, os.WriteFile(filepath.Join(c.dir, "tokens.yaml"), []byte(tokens), 0o600))
 	for i := range n {
 		ports := freePorts(t, 3)

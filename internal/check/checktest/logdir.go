@@ -10,6 +10,7 @@ import (
 
 	"github.com/millrace/millrace/internal/check"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/replog"
 	"github.com/millrace/millrace/internal/replog/wal"
 	"github.com/millrace/millrace/internal/store"
 )
@@ -20,6 +21,7 @@ import (
 func ReadLog(shard core.ShardID, folders ...string) ([]LogEntry, error) {
 	type kept struct {
 		term uint64
+		conf bool
 		data []byte
 	}
 	found := map[uint64]kept{}
@@ -37,7 +39,7 @@ func ReadLog(shard core.ShardID, folders ...string) ([]LogEntry, error) {
 			case ok:
 				maps.DeleteFunc(found, func(i uint64, _ kept) bool { return i > e.Index })
 			}
-			found[e.Index] = kept{e.Term, bytes.Clone(e.Data)}
+			found[e.Index] = kept{e.Term, e.Kind == replog.KindConf, bytes.Clone(e.Data)}
 			return nil
 		})
 		if err != nil {
@@ -49,7 +51,7 @@ func ReadLog(shard core.ShardID, folders ...string) ([]LogEntry, error) {
 		if len(out) > 0 && out[len(out)-1].Index != i-1 {
 			return nil, fmt.Errorf("the log lacks entries %d to %d", out[len(out)-1].Index+1, i-1)
 		}
-		out = append(out, LogEntry{Index: i, Data: found[i].data})
+		out = append(out, LogEntry{Index: i, Conf: found[i].conf, Data: found[i].data})
 	}
 	if len(out) == 0 {
 		return nil, errors.New("the log is empty")

@@ -10,6 +10,7 @@ import (
 	"github.com/millrace/millrace/internal/machine/commit"
 	"github.com/millrace/millrace/internal/machine/kv"
 	"github.com/millrace/millrace/internal/machine/queue"
+	"github.com/millrace/millrace/internal/replog"
 	"github.com/millrace/millrace/internal/replog/replogtest"
 	"github.com/millrace/millrace/internal/store"
 )
@@ -17,6 +18,7 @@ import (
 // LogEntry is one entry of a shard's log as a node wrote it. Data is empty for one that only opens a term.
 type LogEntry struct {
 	Index uint64
+	Conf  bool // Data changes the configuration of the log
 	Data  []byte
 }
 
@@ -87,7 +89,17 @@ func (p player) play(log []LogEntry, end func(*store.Shard) error) (out []check.
 	if err := sh.View(m.Open); err != nil {
 		return nil, err
 	}
+	var conf replog.Conf
 	for _, e := range log {
+		if e.Conf {
+			if conf, err = applyConf(sh, conf, e); err != nil {
+				return nil, fmt.Errorf("replay entry %d: %w", e.Index, err)
+			}
+			if p.applied != nil {
+				p.applied(sh.Applied())
+			}
+			continue
+		}
 		rec, err := p.apply(sh, m, e)
 		if err != nil {
 			return nil, fmt.Errorf("replay entry %d: %w", e.Index, err)
@@ -100,6 +112,21 @@ func (p player) play(log []LogEntry, end func(*store.Shard) error) (out []check.
 		}
 	}
 	return out, end(sh)
+}
+
+// applyConf stores the configuration that an entry leads to, as a node does.
+func applyConf(sh *store.Shard, conf replog.Conf, e LogEntry) (replog.Conf, error) {
+	next, known, err := replog.ConfAfterChange(e.Index, e.Data)
+	if err == nil && !known {
+		next, err = conf.After(e.Index, e.Data)
+	}
+	if err != nil {
+		return conf, err
+	}
+	return next, sh.Apply(e.Index, func(tx *store.Txn) error {
+		tx.Set(keys.ShardConf(), next.Append(nil))
+		return nil
+	})
 }
 
 func (p player) apply(sh *store.Shard, m *commit.Machine, e LogEntry) (check.Record, error) {

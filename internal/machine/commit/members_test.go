@@ -2,6 +2,7 @@ package commit
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
 	"testing"
 
@@ -31,7 +32,7 @@ func newClub(t *testing.T, nodes ...uint64) *club {
 	return c
 }
 
-func peerOf(node uint64) string { return "h" + string(rune('0'+node)) + ":1" }
+func peerOf(node uint64) string { return fmt.Sprint("p", node) }
 
 // apply applies one op, and holds the machine to one opened anew from what is stored.
 func (c *club) apply(op core.Op) core.Fact {
@@ -207,7 +208,7 @@ func TestStepOfAnotherVersionChangesNothing(t *testing.T) {
 	c := newClub(t, 1, 2)
 	c.ok(&core.MemberChange{Do: core.MemberRemove, Node: 2})
 	d := c.m.Members()
-	c.ok(&core.MemberChange{Do: core.MemberSet, Node: 1, Peer: "elsewhere:1"})
+	c.ok(&core.MemberChange{Do: core.MemberSet, Node: 1, Peer: "elsewhere"})
 	c.refused(&core.MemberStep{Job: d.Job.ID, Version: d.Version}, core.WrongMembership{Reason: "changed", Node: 2})
 	c.refused(&core.MemberStep{Job: d.Job.ID, Version: d.Version + 1, Fail: true}, core.WrongMembership{Reason: "not_due", Node: 2})
 	c.refused(&core.MemberStep{Job: d.Job.ID + 1, Version: d.Version + 1}, core.WrongMembership{Reason: "no_job"})

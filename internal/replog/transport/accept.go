@@ -312,7 +312,7 @@ func (t *Transport) dial(ctx context.Context, p *peer, class Class, kind string)
 func (t *Transport) introduce(c *conn, p *peer, kind string) error {
 	h := hello{
 		versionMin: versionMin, versionMax: versionMax, cluster: t.o.Cluster, from: t.o.Node, to: p.id, boot: t.boot,
-		class: c.class, formats: t.o.Formats, kind: kind, shards: uint32(t.o.Shards), replica: t.o.Replica,
+		class: c.class, formats: t.o.Formats, kind: kind, shards: uint32(t.o.Shards), replica: t.replica.Load(),
 	}
 	creds := t.creds.Load()
 	if creds != nil {

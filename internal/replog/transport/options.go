@@ -19,7 +19,7 @@ type Options struct {
 	Formats Formats   // of log entries that this build understands; default 1 to 1
 	Shards  int       // that this node hosts, which all nodes of a cluster do alike; default 0: it does not say
 
-	Replica   uint64                                 // of this node; default 0: it does not say
+	Replica   uint64                                 // of this node, until SetReplica; default 0: it does not say
 	Gone      func(node NodeID, replica uint64) bool // whether a replica was removed, so that it is refused for good; default none
 	OnRemoved func()                                 // a peer refused this node as removed
 

@@ -25,6 +25,7 @@ type Transport struct {
 	stats   counters
 	notes   notes
 	pending pending
+	replica atomic.Uint64
 	strange atomic.Int64 // streams of nodes that are no peers
 	handler Handler      // set before anything runs
 
@@ -56,6 +57,7 @@ func New(o Options) (*Transport, error) {
 	o.Rand.Fill(t.boot[:])
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	t.peers.Store(&map[NodeID]*peer{})
+	t.replica.Store(o.Replica)
 	t.pending.most, t.pending.limit = o.Handshakes, o.HandshakeTimeout
 	if err := t.Reload(); err != nil {
 		t.cancel()
@@ -89,6 +91,9 @@ func (t *Transport) Start(h Handler) error {
 	}
 	return nil
 }
+
+// SetReplica says under which replica id this node greets its peers from now on: one that was just taken in has a new one.
+func (t *Transport) SetReplica(replica uint64) { t.replica.Store(replica) }
 
 // Addr returns the address that the transport listens on; nil before Start.
 func (t *Transport) Addr() net.Addr {

@@ -104,7 +104,7 @@ func makeTokens(ctx context.Context, binary, file string, tenants []string) (mad
 		if err := json.Unmarshal(out, &row); err != nil || row.Token == "" || row.Hash == "" {
 			return nil, fmt.Errorf("make token: unexpected answer %q", out)
 		}
-		fmt.Fprintf(&rows, "  - name: chaos-%s\n    tenant: %s\n    hash: %s\n    roles: [admin]\n", tenant, tenant, row.Hash)
+		fmt.Fprintf(&rows, "  - name: chaos-%s\n    tenant: %s\n    hash: %s\n    roles: [admin, operator]\n", tenant, tenant, row.Hash)
 		made = append(made, Token{"chaos-" + tenant, tenant, row.Token})
 	}
 	if err := os.WriteFile(file, []byte(rows.String()), 0o600); err != nil {

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/millrace/internal/config"
+)
+
+// clusterExtend are the flags of cluster extend.
+type clusterExtend struct {
+	dir  string
+	plan config.OneMore
+}
+
+func (a *app) clusterExtendCmd() *cobra.Command {
+	o := &clusterExtend{}
+	c := &cobra.Command{
+		Use:   "extend NODE",
+		Short: "Make the certificate and configuration of one more node of a cluster made by init",
+		Long: `Extend makes, in the directory of a cluster that cluster init made, the directory of one more node: its
+certificate, issued by the cluster's authority, its key, the cluster's tokens and a configuration without
+peers. The node joins with the token that cluster add prints.
+
+Its ten ports begin at --base-port, which by default is where those of cluster init --base-port go on:
+node 4 gets 7430.`,
+		Example: `  millrace cluster extend n4 --dir ./cluster
+  millrace cluster add n4 --peer 127.0.0.1:7430 --admin 127.0.0.1:7403
+  millrace serve --config ./cluster/n4/millrace.yaml --join 127.0.0.1:7400 --join-token mrj_...`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) (err error) {
+			if o.plan.Node, err = parseNode(args[0]); err != nil {
+				return err
+			}
+			return a.clusterExtend(o)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&o.dir, "dir", "./cluster", "directory that cluster init made")
+	f.StringVar(&o.plan.Host, "host", "127.0.0.1", "host of all addresses; clients need TLS if it is not loopback")
+	f.IntVar(&o.plan.BasePort, "base-port", 0, "first port of the node; default 7400 and ten for each node before it")
+	f.IntVar(&o.plan.Shards, "shards", 4, "shards of the cluster, which all nodes have alike")
+	return c
+}
+
+func (a *app) clusterExtend(o *clusterExtend) error {
+	dir, err := filepath.Abs(o.dir)
+	if err != nil {
+		return err
+	}
+	p := o.plan
+	p.Dir, p.Now = dir, time.Now()
+	if p.BasePort == 0 && p.Node <= 1000 {
+		p.BasePort = 7400 + 10*int(p.Node-1)
+	}
+	cert, key := config.AuthorityFiles()
+	if p.Authority, err = os.ReadFile(filepath.Join(dir, cert)); err == nil {
+		p.Key, err = os.ReadFile(filepath.Join(dir, key))
+	}
+	if err != nil {
+		return err
+	}
+	if p.Tokens, err = anyTokens(dir); err != nil {
+		return err
+	}
+	made, err := p.Plan()
+	if err != nil {
+		return usageError{err}
+	}
+	n := made.Nodes[0]
+	files := made.Files
+	for i := range files { // below the node's own directory, which must be new
+		if files[i].Name, err = filepath.Rel(n.Name, files[i].Name); err != nil {
+			return err
+		}
+	}
+	if err := writeNew(filepath.Join(dir, n.Name), files); err != nil {
+		return err
+	}
+	n.Config = filepath.Join(o.dir, n.Config)
+	return a.print(n, func(w io.Writer) {
+		fmt.Fprintf(w, "node %d in %s\n\nto take it in:\n", n.ID, filepath.Dir(n.Config))
+		fmt.Fprintf(w, "  millrace cluster add %s --peer %s\n", n.Name, n.Peer)
+		fmt.Fprintf(w, "  millrace serve --config %s --join ADDRESS-OF-A-MEMBER --join-token TOKEN\n", n.Config)
+	})
+}
+
+// anyTokens returns the tokens of a node of the cluster: they are the same on all.
+func anyTokens(dir string) ([]byte, error) {
+	found, err := filepath.Glob(filepath.Join(dir, "n*", config.TokensFile))
+	if err != nil {
+		return nil, err
+	}
+	if len(found) == 0 {
+		return nil, errors.New("no node of the cluster has a file of tokens")
+	}
+	return os.ReadFile(found[0])
+}

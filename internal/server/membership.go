@@ -1,0 +1,255 @@
+package server
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base32"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/env"
+)
+
+// JobStatus is a change of membership.
+type JobStatus struct {
+	ID     uint64 `json:"id"`
+	Kind   string `json:"kind"`  // add, remove, replace, promote or rejoin
+	State  string `json:"state"` // running, done, failed or cancelled
+	Node   uint64 `json:"node"`
+	Ending string `json:"ending,omitempty"` // it is being undone, and ends so
+	Reason string `json:"reason,omitempty"` // why it failed
+}
+
+// Membership is what a change of membership has led to.
+type Membership struct {
+	Version uint64         `json:"version"`
+	Members []MemberStatus `json:"members"`
+	Job     *JobStatus     `json:"job,omitempty"`
+	Token   string         `json:"join_token,omitempty"` // of a node that was added; shown once
+}
+
+// MemberStatus is one member.
+type MemberStatus struct {
+	Replica uint64 `json:"replica"`
+	Node    uint64 `json:"node"`
+	Name    string `json:"name,omitempty"`
+	Peer    string `json:"peer"`
+	GRPC    string `json:"grpc,omitempty"`
+	HTTP    string `json:"http,omitempty"`
+	State   string `json:"state"`
+}
+
+func jobStatus(j *core.Job) *JobStatus {
+	if j.ID == 0 {
+		return nil
+	}
+	s := &JobStatus{ID: j.ID, Kind: j.Kind.String(), State: j.State.String(), Node: j.Node, Reason: j.Reason}
+	if j.Ending != 0 {
+		s.Ending = j.Ending.String()
+	}
+	return s
+}
+
+func membership(d *core.Directory) Membership {
+	out := Membership{Version: d.Version, Job: jobStatus(&d.Job), Members: []MemberStatus{}}
+	for _, m := range d.Members {
+		out.Members = append(out.Members, MemberStatus{
+			Replica: m.Replica, Node: m.Node, Name: m.Name, Peer: m.Peer, GRPC: m.API, HTTP: m.HTTP, State: m.State.String(),
+		})
+	}
+	return out
+}
+
+// latest returns the newest member of each node, by node.
+func latest(list []core.Member) (out []core.Member) {
+	for i, m := range list { // ascending by replica
+		if !slices.ContainsFunc(list[i+1:], func(o core.Member) bool { return o.Node == m.Node }) {
+			out = append(out, m)
+		}
+	}
+	slices.SortFunc(out, func(a, b core.Member) int { return int(a.Node) - int(b.Node) })
+	return out
+}
+
+// joinHash is what the cluster keeps of a join token.
+func joinHash(token string) core.JoinHash { return sha256.Sum256([]byte(token)) }
+
+// newJoinToken makes a join token at random.
+func newJoinToken(r env.Rand) string {
+	var b [20]byte
+	r.Fill(b[:])
+	return "mrj_" + strings.ToLower(base32.StdEncoding.EncodeToString(b[:]))
+}
+
+const (
+	// changeWait bounds a change of membership: the entry that begins its job, not the job.
+	changeWait = 10 * time.Second
+	// changeAgain is after how long it is tried again where nobody leads.
+	changeAgain = 100 * time.Millisecond
+	// changeTries is how often: an election takes two seconds at most, and seldom a second one.
+	changeTries = 40
+)
+
+// change asks whoever leads shard 0 for a change of membership, and returns the directory that it led to. Errors: as
+// node.ChangeMember, but for core.NotLeader.
+func (c *coordinator) change(ctx context.Context, op *core.MemberChange) (core.Directory, error) {
+	if c.peers == nil {
+		return core.Directory{}, core.Unavailable{Reason: "no_cluster"}
+	}
+	ctx, cancel := context.WithTimeout(ctx, changeWait)
+	defer cancel()
+	for try := 0; ; try++ {
+		d, err := c.changeOnce(ctx, op)
+		if _, moved := errors.AsType[core.NotLeader](err); !moved {
+			if u, ok := errors.AsType[core.Unavailable](err); !ok || u.Unknown || u.Reason != "no_leader" {
+				return d, err
+			}
+		}
+		if try >= changeTries || c.server.pause(ctx, changeAgain) != nil {
+			return d, core.Unavailable{Reason: "no_leader"}
+		}
+	}
+}
+
+func (c *coordinator) changeOnce(ctx context.Context, op *core.MemberChange) (core.Directory, error) {
+	leader := c.node.Standings()[0].Leader
+	switch leader {
+	case 0:
+		return core.Directory{}, core.Unavailable{Reason: "no_leader"}
+	case c.o.Cluster.Node:
+		return c.node.ChangeMember(ctx, op)
+	}
+	entry := core.AppendEntry(nil, &core.Entry{Format: core.FormatCurrent, Commits: []core.Commit{{Ops: []core.Op{op}}}})
+	r, err := c.ask(ctx, leader, query{Do: "change", Change: entry})
+	if len(r.Fact) > 0 {
+		res, err := core.DecodeResult(r.Fact)
+		if err != nil || res.Refusal == nil {
+			return core.Directory{}, fmt.Errorf("answer of node %d makes no sense: %w", leader, err)
+		}
+		return core.Directory{}, res.Refusal.Fact
+	}
+	if err != nil {
+		return core.Directory{}, core.Unavailable{Reason: "no_leader"}
+	}
+	d, err := core.DecodeDirectory(r.Dir)
+	if err != nil {
+		return core.Directory{}, fmt.Errorf("answer of node %d: %w", leader, err)
+	}
+	return d, nil
+}
+
+// answerChange makes a change that another node asks this one for, which leads.
+func (c *coordinator) answerChange(entry []byte) told {
+	e, err := core.DecodeEntry(entry)
+	if err != nil || len(e.Commits) != 1 || len(e.Commits[0].Ops) != 1 {
+		return told{Error: "not one change of membership", Wrong: true}
+	}
+	op, ok := e.Commits[0].Ops[0].(*core.MemberChange)
+	if !ok {
+		return told{Error: "not a change of membership", Wrong: true}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), changeWait)
+	defer cancel()
+	d, err := c.node.ChangeMember(ctx, op)
+	if fact, ok := errors.AsType[core.Fact](err); ok {
+		return told{Error: err.Error(), Fact: core.AppendResult(nil, &core.Result{Refusal: &core.Refusal{Fact: fact}})}
+	}
+	if err != nil {
+		return told{Error: err.Error()}
+	}
+	return told{Dir: core.AppendDirectory(nil, &d)}
+}
+
+// Change makes a change of membership for an operator. A node that is added gets a join token.
+func (c *coordinator) Change(ctx context.Context, op core.MemberChange) (Membership, error) {
+	token := ""
+	if op.Do == core.MemberAdd {
+		token = newJoinToken(c.o.Rand)
+		op.Token = joinHash(token)
+		if _, _, err := net.SplitHostPort(op.Peer); err != nil {
+			return Membership{}, core.Invalid{Field: "peer", Reason: "bad_address", Message: "an address of the form host:port is wanted"}
+		}
+	}
+	d, err := c.change(ctx, &op)
+	if err != nil {
+		return Membership{}, err
+	}
+	c.o.Logger.Info("an operator changed the membership", "node", op.Node, "version", d.Version)
+	out := membership(&d)
+	out.Token = token
+	return out, nil
+}
+
+// verbs are the changes that an admin listener takes, by the last part of its path.
+var verbs = map[string]core.MemberVerb{
+	"add": core.MemberAdd, "remove": core.MemberRemove, "replace": core.MemberReplace, "promote": core.MemberPromote,
+	"set": core.MemberSet, "cancel": core.MemberCancel,
+}
+
+// clusterChange makes the change of membership that the request describes.
+func (a *admin) clusterChange(w http.ResponseWriter, r *http.Request) {
+	p := a.parts.Load()
+	if p == nil {
+		plain(w, http.StatusServiceUnavailable, a.unready())
+		return
+	}
+	q := r.URL.Query()
+	op := core.MemberChange{
+		Do: verbs[r.PathValue("verb")], Name: q.Get("name"), Peer: q.Get("peer"), API: q.Get("api"), HTTP: q.Get("http"),
+		Learner: q.Get("learner") == "1",
+	}
+	if op.Do == 0 {
+		plain(w, http.StatusNotFound, "there is no such change of membership")
+		return
+	}
+	for name, into := range map[string]*uint64{"node": &op.Node, "with": &op.With} {
+		if text := q.Get(name); text != "" {
+			n, err := strconv.ParseUint(text, 10, 64)
+			if err != nil || n == 0 {
+				plain(w, http.StatusBadRequest, name+": the number of a node is wanted")
+				return
+			}
+			*into = n
+		}
+	}
+	m, err := p.asks.Change(r.Context(), op)
+	if err != nil {
+		code, text := refusedChange(err)
+		plain(w, code, text)
+		return
+	}
+	asJSON(w, m)
+}
+
+// refusedChange says why a change of membership was refused, by the code that clients of the API get too.
+func refusedChange(err error) (status int, text string) {
+	switch f := err.(type) {
+	case core.WrongMembership:
+		return http.StatusConflict, "WRONG_STATE " + f.Error()
+	case core.NotFound:
+		return http.StatusNotFound, "NOT_FOUND " + f.Error()
+	case core.AlreadyExists:
+		return http.StatusConflict, fmt.Sprintf("ALREADY_EXISTS %s %s is taken", f.Kind, f.ID)
+	case core.Exhausted:
+		return http.StatusTooManyRequests, "RESOURCE_EXHAUSTED " + f.Error()
+	case core.Invalid:
+		return http.StatusBadRequest, "INVALID_ARGUMENT " + f.Error()
+	case core.TooLarge:
+		return http.StatusBadRequest, "TOO_LARGE " + f.Error()
+	case core.Unavailable:
+		if f.Reason == "no_cluster" {
+			return http.StatusConflict, "WRONG_STATE this server is by itself: start it with a cluster id to let it grow"
+		}
+		return http.StatusServiceUnavailable, "UNAVAILABLE " + f.Error()
+	case core.DeadlineExceeded:
+		return http.StatusServiceUnavailable, "DEADLINE_EXCEEDED whether the change was made is not known: look at the status"
+	}
+	return http.StatusServiceUnavailable, "UNAVAILABLE " + err.Error()
+}

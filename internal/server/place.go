@@ -1,0 +1,417 @@
+package server
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/env"
+	"github.com/millrace/millrace/internal/node"
+	"github.com/millrace/millrace/internal/replog"
+	"github.com/millrace/millrace/internal/replog/transport"
+)
+
+// How a node with a new data directory finds its place. One that is to join asks a member, with its token. One whose
+// settings name its peers may be part of a new cluster, or have lost its data: then nothing may come from it under its old
+// replica id, which has voted, so it asks the others before it begins, and comes back under another id if they know it.
+
+const (
+	// placeKind is the kind of the streams on which that is asked; any node of the cluster may open them.
+	placeKind = "place"
+	// placeEvery is how often it is asked again.
+	placeEvery = 300 * time.Millisecond
+	// placeWait bounds one question.
+	placeWait = 10 * time.Second
+)
+
+// placeQuery is what a node asks that looks for its place.
+type placeQuery struct {
+	Do    string        `json:"do"` // meet, join or rejoin
+	Store core.StoreID  `json:"store"`
+	Token core.JoinHash `json:"token,omitzero"`
+	Name  string        `json:"name,omitempty"`
+	API   string        `json:"api,omitempty"`
+	HTTP  string        `json:"http,omitempty"`
+}
+
+// What a node says to meet.
+const (
+	meetNew   = "new"   // it has nothing of a cluster's life itself
+	meetOpen  = "open"  // the cluster knows no data directory of that node
+	meetSame  = "same"  // the cluster knows this very directory
+	meetLost  = "lost"  // the cluster knows another directory of that node
+	meetGone  = "gone"  // the node is no member any more
+	meetBlind = "blind" // it cannot tell now
+)
+
+// placed is the answer.
+type placed struct {
+	Meet  string `json:"meet,omitempty"`
+	Dir   []byte `json:"dir,omitempty"` // the directory of members
+	Error string `json:"error,omitempty"`
+	Wrong bool   `json:"wrong,omitempty"` // asking again gets the same
+}
+
+// replica is the id of the node's replicas.
+func (m Member) replica() uint64 {
+	if m.Replica != 0 {
+		return m.Replica
+	}
+	return m.Node
+}
+
+// startMembers lists the members that a node starts with.
+func (o *Options) startMembers(own Member) (out []JoinedMember) {
+	if own.Joined {
+		return own.Members
+	}
+	for _, p := range o.Cluster.Peers {
+		out = append(out, JoinedMember{Replica: p.ID, Node: p.ID, Name: fmt.Sprint("n", p.ID), Peer: p.Address, API: p.API, HTTP: p.HTTP})
+	}
+	return out
+}
+
+// placeNode tells a node who it is.
+func (r *Running) placeNode(fsys env.FS, o *node.Options, own Member) error {
+	if r.peers == nil {
+		return nil
+	}
+	var err error
+	if o.StoreID, err = r.storeID(); err != nil {
+		return err
+	}
+	o.Replica, o.Node, o.Joining, o.Network = own.replica(), r.o.Cluster.Node, own.Joined, peers{r.peers}
+	o.Address, o.PeerAddress, o.HTTP = r.advertised(r.Address), r.o.Cluster.Listen, r.advertised(r.HTTPAddress)
+	for _, m := range r.o.startMembers(own) {
+		if m.Node == r.o.Cluster.Node {
+			if m.Replica == o.Replica {
+				o.Address, o.PeerAddress, o.HTTP = m.API, m.Peer, m.HTTP
+			}
+			continue
+		}
+		o.Peers = append(o.Peers, node.Peer{Replica: m.Replica, Node: m.Node, Name: m.Name, Peer: m.Peer, Address: m.API, HTTP: m.HTTP})
+	}
+	o.OnMembers = r.setPeers
+	o.OnRemoved = func() {
+		own.Removed = true
+		if err := writeMember(fsys, r.o.Dir, own); err != nil {
+			r.o.Logger.Error("the node was removed; that could not be kept", "error", err)
+		}
+	}
+	return nil
+}
+
+// storeID names the data directory.
+func (r *Running) storeID() (id core.StoreID, err error) {
+	d := r.dir.Identity()
+	b, err := hex.DecodeString(d.Node + d.Cluster)
+	if err != nil || len(b) != len(id) {
+		return id, fmt.Errorf("identity of the data directory: %q, %q", d.Node, d.Cluster)
+	}
+	return core.StoreID(b), nil
+}
+
+// advertised is the address that others reach a listener at: its own, with the host of the peers' address where it
+// listens on all.
+func (r *Running) advertised(address string) string {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return ""
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		if own, _, err := net.SplitHostPort(r.o.Cluster.Listen); err == nil {
+			host = own
+		}
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// setPeers reaches for the members that there are, and for nobody else.
+func (r *Running) setPeers(list []core.Member) {
+	wanted := make(map[transport.NodeID]bool)
+	for _, m := range list {
+		id := transport.NodeID(m.Node)
+		wanted[id] = true
+		if m.Node == r.o.Cluster.Node || m.Peer == "" {
+			continue
+		}
+		if err := r.peers.SetPeer(id, m.Peer); err != nil {
+			r.o.Logger.Warn("peer", "node", m.Node, "address", m.Peer, "error", err)
+		}
+	}
+	for _, p := range r.peers.Status() {
+		if !wanted[p.ID] {
+			r.peers.RemovePeer(p.ID)
+		}
+	}
+}
+
+// gone reports whether a replica was removed.
+func (r *Running) gone(_ transport.NodeID, replica uint64) bool {
+	n := r.running.Load()
+	return n != nil && n.Gone(replica)
+}
+
+// refusedAsRemoved ends a node that a member refuses, because it was removed while it did not run.
+func (r *Running) refusedAsRemoved() {
+	if n := r.running.Load(); n != nil {
+		n.Removed()
+	}
+}
+
+// findPlace finds out who a node with a new data directory is.
+func (r *Running) findPlace(ctx context.Context, own Member) (Member, error) {
+	c := &r.o.Cluster
+	switch {
+	case c.Join != "":
+		return r.join(ctx, own, c.Join, "join", joinHash(c.Token))
+	case c.Enabled() && len(c.Peers) == 0:
+		return own, fmt.Errorf("peers: this node, %d, is not among them; a node that is to be taken in names a member with join", c.Node)
+	case len(c.Peers) < 2:
+		return own, nil
+	}
+	for {
+		verdict, address := r.meet(ctx)
+		switch verdict {
+		case meetOpen, meetSame:
+			return own, nil
+		case meetGone:
+			return own, &node.RemovedError{Node: c.Node, Replica: c.Node}
+		case meetLost:
+			r.o.Logger.Warn("the cluster knows another data directory of this node: it comes back under another replica id")
+			return r.join(ctx, own, address, "rejoin", core.JoinHash{})
+		}
+		if err := r.pause(ctx, placeEvery); err != nil {
+			return own, fmt.Errorf("find out whether the cluster runs already: %w", err)
+		}
+	}
+}
+
+// meet asks all peers. Most of the nodes being new, this one too, makes a new cluster; one word of somebody who knows is
+// enough otherwise.
+func (r *Running) meet(ctx context.Context) (verdict, address string) {
+	store, err := r.storeID()
+	if err != nil {
+		return meetBlind, ""
+	}
+	type word struct{ meet, address string }
+	words := make(chan word, len(r.o.Cluster.Peers))
+	for _, p := range r.o.Cluster.Peers {
+		if p.ID == r.o.Cluster.Node {
+			words <- word{meet: meetNew}
+			continue
+		}
+		go func() {
+			a, err := r.askPlace(ctx, p.Address, placeQuery{Do: "meet", Store: store})
+			if err != nil {
+				a.Meet = meetBlind
+			}
+			words <- word{a.Meet, p.Address}
+		}()
+	}
+	fresh := 0
+	for range r.o.Cluster.Peers {
+		switch w := <-words; w.meet {
+		case meetOpen, meetSame, meetGone, meetLost:
+			if verdict != meetLost {
+				verdict, address = w.meet, w.address
+			}
+		case meetNew:
+			fresh++
+		}
+	}
+	if verdict == "" && 2*fresh > len(r.o.Cluster.Peers) {
+		return meetOpen, ""
+	}
+	return verdict, address
+}
+
+// join has a member take this node in, and returns what the data directory is to remember.
+func (r *Running) join(ctx context.Context, own Member, address, do string, token core.JoinHash) (Member, error) {
+	q := placeQuery{Do: do, Token: token, Name: r.o.Name, API: r.advertised(r.Address), HTTP: r.advertised(r.HTTPAddress)}
+	var err error
+	if q.Store, err = r.storeID(); err != nil {
+		return own, err
+	}
+	for {
+		a, err := r.askPlace(ctx, address, q)
+		if err == nil && a.Error == "" {
+			return r.joined(own, a.Dir)
+		}
+		if err == nil {
+			err = errors.New(a.Error)
+		}
+		if a.Wrong {
+			return own, fmt.Errorf("join at %s: %w", address, err)
+		}
+		if refused, ok := errors.AsType[*transport.RefusedError](err); ok && refused.Reason == transport.OtherShards {
+			return own, fmt.Errorf("join at %s: %w", address, err)
+		}
+		r.o.Logger.Warn("not taken in yet", "at", address, "error", err)
+		if stop := r.pause(ctx, placeEvery); stop != nil {
+			return own, fmt.Errorf("join at %s: %w", address, err)
+		}
+	}
+}
+
+// joined makes a member of the directory that this node was taken into.
+func (r *Running) joined(own Member, directory []byte) (Member, error) {
+	d, err := core.DecodeDirectory(directory)
+	if err != nil {
+		return own, fmt.Errorf("join: read the members: %w", err)
+	}
+	me := d.OfNode(r.o.Cluster.Node)
+	if me == nil {
+		return own, fmt.Errorf("join: node %d is not among the members", r.o.Cluster.Node)
+	}
+	own.Joined, own.Replica, own.Nodes = true, me.Replica, nil
+	for _, m := range d.Members {
+		if m.Node != me.Node || m.Replica == me.Replica {
+			own.Members = append(own.Members, JoinedMember{Replica: m.Replica, Node: m.Node, Name: m.Name, Peer: m.Peer, API: m.API, HTTP: m.HTTP})
+		}
+	}
+	for _, m := range own.Members {
+		if m.Node == me.Node {
+			continue
+		}
+		if err := r.peers.SetPeer(transport.NodeID(m.Node), m.Peer); err != nil {
+			return own, fmt.Errorf("peers: node %d: %w", m.Node, err)
+		}
+	}
+	return own, nil
+}
+
+func (r *Running) pause(ctx context.Context, d time.Duration) error {
+	timer := r.o.Clock.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C():
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// askPlace asks whoever listens at a peers' address.
+func (r *Running) askPlace(ctx context.Context, address string, q placeQuery) (a placed, err error) {
+	ctx, cancel := context.WithTimeout(ctx, placeWait)
+	defer cancel()
+	s, err := r.peers.OpenAt(ctx, address, placeKind)
+	if err != nil {
+		return a, err
+	}
+	defer s.Close() //nolint:errcheck // it returns none
+	defer context.AfterFunc(ctx, func() { _ = s.Close() })()
+	err = exchange(s, q, &a)
+	return a, err
+}
+
+// exchange says something on a stream and reads the answer.
+func exchange(s transport.Stream, q, a any) error {
+	text, err := json.Marshal(q)
+	if err == nil {
+		_, err = s.Write(text)
+	}
+	if err == nil {
+		err = s.CloseWrite()
+	}
+	if err == nil {
+		text, err = io.ReadAll(io.LimitReader(s, toldBytes))
+	}
+	if err == nil {
+		err = json.Unmarshal(text, a)
+	}
+	return err
+}
+
+// servePlace answers a node that looks for its place. Who it is its certificate has proved.
+func (c *coordinator) servePlace(from transport.NodeID, s transport.Stream) {
+	if err := s.SetDeadline(c.o.Clock.Wall().Add(placeWait + askWait)); err != nil {
+		return
+	}
+	var q placeQuery
+	text, err := io.ReadAll(io.LimitReader(s, askBytes))
+	if err != nil || json.Unmarshal(text, &q) != nil {
+		return // who asked sees that nothing was answered
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), placeWait)
+	defer cancel()
+	if text, err = json.Marshal(c.place(ctx, uint64(from), q)); err != nil {
+		return
+	}
+	if _, err := s.Write(text); err == nil {
+		_ = s.CloseWrite() // who asked is gone if it fails
+	}
+}
+
+func (c *coordinator) place(ctx context.Context, from uint64, q placeQuery) placed {
+	switch q.Do {
+	case "meet":
+		return placed{Meet: c.meet(ctx, from, q.Store)}
+	case "join", "rejoin":
+	default:
+		return placed{Error: fmt.Sprintf("%q is not known to this node", q.Do), Wrong: true}
+	}
+	if !c.ready.Load() {
+		return placed{Error: "this node has no place itself yet"}
+	}
+	op := &core.MemberChange{Do: core.MemberJoin, Node: from, Token: q.Token, Store: q.Store, Name: q.Name, API: q.API, HTTP: q.HTTP}
+	if q.Do == "rejoin" {
+		op.Do, op.Token = core.MemberRejoin, core.JoinHash{}
+	}
+	d, err := c.change(ctx, op)
+	if err != nil {
+		return placed{Error: err.Error(), Wrong: final(err)}
+	}
+	return placed{Dir: core.AppendDirectory(nil, &d)}
+}
+
+// final reports whether asking again gets the same answer.
+func final(err error) bool {
+	if w, ok := errors.AsType[core.WrongMembership](err); ok {
+		return w.Reason != "job_running"
+	}
+	_, invalid := errors.AsType[core.Invalid](err)
+	_, unknown := errors.AsType[core.NotFound](err)
+	_, full := errors.AsType[core.Exhausted](err)
+	_, taken := errors.AsType[core.AlreadyExists](err)
+	return invalid || unknown || full || taken
+}
+
+// meet says what this node knows of another's data directory.
+func (c *coordinator) meet(ctx context.Context, from uint64, store core.StoreID) string {
+	if !c.ready.Load() || c.virgin() {
+		return meetNew
+	}
+	ctx, cancel := context.WithTimeout(ctx, askWait)
+	defer cancel()
+	d, err := c.node.ReadMembers(ctx)
+	if err != nil {
+		return meetBlind
+	}
+	switch m := d.OfNode(from); {
+	case d.Version == 0:
+		return meetOpen
+	case m == nil:
+		return meetGone
+	case m.Store == core.StoreID{}:
+		return meetOpen
+	case m.Store == store:
+		return meetSame
+	}
+	return meetLost
+}
+
+// virgin reports whether nothing was ever in the log of this node.
+func (c *coordinator) virgin() bool {
+	return !slices.ContainsFunc(c.node.Standings(), func(s node.Standing) bool {
+		return s.Last > replog.FirstIndex
+	})
+}

@@ -1,0 +1,77 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/millrace/millrace/internal/backup"
+	"github.com/millrace/millrace/internal/store"
+)
+
+// RecoverOptions say what the survivor of a lost majority is to become: the only node of another cluster.
+type RecoverOptions struct {
+	Dir     string
+	Cluster string // id of the new cluster; default drawn
+	Node    uint64 // number of the node there; default the one that it has
+	Logger  *slog.Logger
+}
+
+// Survivor is a data directory that could become a cluster of its own.
+type Survivor struct {
+	Member Member            // what it was
+	Shards []backup.Standing // what it has
+}
+
+// AssessSurvivor reads what the directory of a server that does not run has, and changes nothing.
+func AssessSurvivor(dir string) (s Survivor, err error) {
+	if _, err := store.ReadDir(store.NewFS(store.SystemFS()), dir); err != nil {
+		return s, err
+	}
+	if s.Member, err = clusterMember(dir); err != nil {
+		return s, err
+	}
+	s.Shards, err = backup.Stand(dir, backup.Options{})
+	return s, err
+}
+
+// clusterMember reads which node of which cluster a directory is of.
+func clusterMember(dir string) (Member, error) {
+	m, found, err := readMember(store.NewFS(store.SystemFS()), dir)
+	switch {
+	case err != nil:
+		return m, err
+	case !found || m.Cluster == "":
+		return m, fmt.Errorf("data directory %s is of a server by itself: there is no majority to lose", dir)
+	}
+	return m, nil
+}
+
+// Recover makes the directory of a survivor that of the only node of a new cluster.
+func Recover(o RecoverOptions) (r backup.Recovered, now Member, err error) {
+	fsys := store.NewFS(store.SystemFS())
+	was, err := clusterMember(o.Dir)
+	if err != nil {
+		return r, now, err
+	}
+	if o.Cluster == "" {
+		o.Cluster = NewClusterID()
+	}
+	_, err = store.ReadDir(fsys, o.Dir)
+	old := was.Cluster
+	if _, again := errors.AsType[*store.UnfinishedError](err); again {
+		old = "" // it may be the new one's already
+	}
+	now = Member{Format: memberFormat, Node: was.Node, Shards: was.Shards}
+	if o.Node != 0 {
+		now.Node = o.Node
+	}
+	now.Nodes = []uint64{now.Node}
+	if now.Cluster, err = newCluster(o.Cluster, old); err != nil {
+		return r, now, err
+	}
+	r, err = backup.Recover(o.Dir, was.Shards, backup.Options{Logger: o.Logger, Prepare: func(int) error {
+		return writeMember(fsys, o.Dir, now)
+	}})
+	return r, now, err
+}

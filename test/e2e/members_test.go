@@ -1,0 +1,295 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/internal/config"
+	"github.com/millrace/millrace/internal/server"
+	millrace "github.com/millrace/millrace/sdk/go"
+)
+
+// growing starts a cluster of n nodes whose admin listeners change its membership.
+func growing(t *testing.T, n, shards int) *nodes {
+	return startClusterWith(t, n, shards, withAdmin)
+}
+
+// admin is the admin listener of some node that runs.
+func (c *nodes) admin() string {
+	c.t.Helper()
+	for i := len(c.running) - 1; i >= 0; i-- {
+		if r := c.running[i]; r != nil {
+			return r.AdminAddress
+		}
+	}
+	c.t.Fatal("no node runs")
+	return ""
+}
+
+// operate runs a command that changes the membership, and reads what it led to.
+func (c *nodes) operate(code int, args ...string) (m server.Membership, said string) {
+	c.t.Helper()
+	e := run(c.t, append(append([]string{"cluster"}, args...), "--admin", c.admin(), "--json")...)
+	if e.code != code {
+		c.t.Fatalf("cluster %v: exit %d, want %d\n%s", args, e.code, code, e.out)
+	}
+	if code == 0 {
+		line, _, _ := strings.Cut(e.out, "\n")
+		noErr(c.t, json.Unmarshal([]byte(line), &m))
+	}
+	return m, e.out
+}
+
+// jobEnds waits until no change of membership is under way.
+func (c *nodes) jobEnds(state string) {
+	c.t.Helper()
+	var s server.ClusterStatus
+	eventually(c.t, "the change of membership ends", func() bool {
+		code, body := fetch(c.t, "GET", c.admin(), "/cluster/status")
+		return code == 200 && json.Unmarshal([]byte(body), &s) == nil && s.Job != nil && s.Job.State != "running"
+	})
+	if s.Job.State != state {
+		c.t.Fatalf("the change of membership ended %+v, want %s", s.Job, state)
+	}
+}
+
+// place makes room for one more node, and returns its place.
+func (c *nodes) place() int {
+	ports := freePorts(c.t, 3)
+	c.peers = append(c.peers, config.Peer{ID: uint64(len(c.peers) + 1), Address: ports[0], API: ports[1], HTTP: ports[2]})
+	c.running = append(c.running, nil)
+	i := len(c.running) - 1
+	c.t.Cleanup(func() { c.stop(i) })
+	return i
+}
+
+// joinOptions are those of a node that a member takes in.
+func (c *nodes) joinOptions(i, member int, token string) server.Options {
+	o := c.options(i)
+	o.Cluster.Peers = nil
+	if token != "" {
+		o.Cluster.Join, o.Cluster.Token = c.peers[member].Address, token
+	}
+	return o
+}
+
+// grow adds a node and starts it.
+func (c *nodes) grow(member int, flags ...string) int {
+	c.t.Helper()
+	i := c.place()
+	m, _ := c.operate(0, append([]string{"add", fmt.Sprint("n", i+1), "--peer", c.peers[i].Address}, flags...)...)
+	c.open(i, c.joinOptions(i, member, m.Token))
+	c.jobEnds("done")
+	return i
+}
+
+func (c *nodes) open(i int, o server.Options) {
+	c.t.Helper()
+	r, err := server.Start(bounded(c.t, 30*time.Second), o)
+	if err != nil {
+		c.t.Fatalf("start node %d: %v", i+1, err)
+	}
+	c.running[i] = r
+}
+
+// leaves waits until a node that is removed ends, and that it does not start again.
+func (c *nodes) leaves(i int, o server.Options) {
+	c.t.Helper()
+	select {
+	case err := <-c.running[i].Fatal():
+		if server.ExitCode(err) != 23 {
+			c.t.Errorf("node %d ended with %v", i+1, err)
+		}
+	case <-time.After(5 * time.Second):
+		c.t.Errorf("node %d serves on though it was removed", i+1)
+	}
+	c.stop(i)
+	if r, err := server.Start(bounded(c.t, 5*time.Second), o); server.ExitCode(err) != 23 {
+		c.t.Errorf("a start of removed node %d: %v", i+1, err)
+		if r != nil {
+			noErr(c.t, r.Close(0))
+		}
+	}
+}
+
+// votersAre holds the cluster to its voters.
+func (c *nodes) votersAre(want ...uint64) {
+	c.t.Helper()
+	var s server.ClusterStatus
+	_, body := fetch(c.t, "GET", c.admin(), "/cluster/status")
+	noErr(c.t, json.Unmarshal([]byte(body), &s))
+	var got []uint64
+	for _, n := range s.Nodes {
+		if n.State == "voter" {
+			got = append(got, n.ID)
+		}
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		c.t.Errorf("voters %v, want %v", got, want)
+	}
+}
+
+// adding makes tasks all the time until it is stopped, which returns the ids of those that were acknowledged.
+func (c *nodes) adding(ctx context.Context, k *millrace.Client) (stop func() []string) {
+	quit, out := make(chan struct{}), make(chan []string, 1)
+	go func() {
+		var ids []string
+		for i := 0; ; i++ {
+			select {
+			case <-quit:
+				out <- ids
+				return
+			default:
+			}
+			if h, err := millrace.Job[int, int]("load").Add(ctx, k, i); err == nil {
+				ids = append(ids, h.ID)
+			}
+		}
+	}()
+	var once sync.Once
+	var ids []string
+	return func() []string {
+		once.Do(func() { close(quit); ids = <-out })
+		return ids
+	}
+}
+
+func TestAClusterGrowsFromOneNodeToFiveAndShrinksToThreeUnderLoad(t *testing.T) {
+	c := growing(t, 1, 2)
+	for range 4 {
+		c.place() // clients know all nodes that there will be
+	}
+	c.peers, c.running = c.peers[:1], c.running[:1]
+	ctx := bounded(t, 2*time.Minute)
+	k := c.client(0)
+	stop := c.adding(ctx, k)
+	c.grow(0)
+	c.grow(0)
+	c.votersAre(1, 2, 3)
+	c.grow(2)
+	c.grow(1)
+	c.votersAre(1, 2, 3, 4, 5)
+	k2 := c.client(4)
+	stop2 := c.adding(ctx, k2)
+
+	c.operate(0, "remove", "n1")
+	c.leaves(0, c.options(0))
+	c.jobEnds("done")
+	c.operate(0, "remove", "2")
+	c.leaves(1, c.joinOptions(1, 2, ""))
+	c.jobEnds("done")
+	c.votersAre(3, 4, 5)
+
+	c.stop(3) // a node that was taken in starts again with what it has
+	c.open(3, c.joinOptions(3, 2, ""))
+	ids := append(stop(), stop2()...)
+	if got := states(t, ctx, c.client(2), ids); got[millrace.Ready] != len(ids) || len(ids) == 0 {
+		t.Errorf("%d tasks were acknowledged, and %v are there", len(ids), got)
+	}
+}
+
+func TestALearnerTakesThePlaceOfANodeThatIsDown(t *testing.T) {
+	c := growing(t, 3, 1)
+	ctx := bounded(t, time.Minute)
+	ids := addMany(t, ctx, c.client(0), "q", 100)
+	c.grow(0, "--learner")
+	c.stop(1)
+	if _, said := c.operate(1, "remove", "n3"); !strings.Contains(said, "quorum_loss") {
+		t.Errorf("removal of a node that is needed: %s", said)
+	}
+	c.votersAre(1, 2, 3)
+	c.operate(0, "replace", "n2", "n4")
+	c.jobEnds("done")
+	c.votersAre(1, 3, 4)
+	c.stop(2) // two of three are left, one of them new
+	if got := states(t, ctx, c.client(3), ids); got[millrace.Ready] != len(ids) {
+		t.Errorf("%v are there", got)
+	}
+	if r, err := server.Start(bounded(t, 10*time.Second), c.options(1)); server.ExitCode(err) != 23 {
+		t.Errorf("the node that was replaced while it was down starts: %v", err)
+		if r != nil {
+			noErr(t, r.Close(0))
+		}
+	}
+}
+
+func TestANodeThatLostItsDiskComesBackByItself(t *testing.T) {
+	c := growing(t, 3, 2)
+	ctx := bounded(t, time.Minute)
+	ids := addMany(t, ctx, c.client(0), "q", 100)
+	eventually(t, "the data directories are known", func() bool {
+		for _, m := range c.running[0].Node().Members().Members {
+			if m.Store == [16]byte{} {
+				return false
+			}
+		}
+		return true
+	})
+	for range 2 {
+		c.stop(2)
+		noErr(t, os.RemoveAll(filepath.Join(c.dir, "n3")))
+		c.open(2, c.options(2))
+		c.jobEnds("done")
+		c.votersAre(1, 2, 3)
+	}
+	if got := c.running[2].Node().Replica(); got != 5 {
+		t.Errorf("node 3 is replica %d after it lost its data twice, want 5", got)
+	}
+	c.stop(2)
+	c.open(2, c.options(2)) // starts with what it has
+	c.stop(0)
+	if got := states(t, ctx, c.client(2), ids); got[millrace.Ready] != len(ids) {
+		t.Errorf("%v are there", got)
+	}
+}
+
+func TestMembershipIsRefusedByName(t *testing.T) {
+	c := growing(t, 1, 1)
+	for _, x := range []struct {
+		want string
+		args []string
+	}{
+		{"quorum_loss", []string{"remove", "n1"}},
+		{"NOT_FOUND", []string{"remove", "n7"}},
+		{"ALREADY_EXISTS", []string{"add", "n1", "--peer", c.peers[0].Address}},
+		{"ALREADY_EXISTS", []string{"add", "n2", "--peer", c.peers[0].Address}},
+		{"INVALID_ARGUMENT", []string{"add", "n2", "--peer", "nowhere"}},
+		{"not_learner", []string{"promote", "n1"}},
+		{"no_job", []string{"cancel"}},
+	} {
+		if _, said := c.operate(1, x.args...); !strings.Contains(said, x.want) {
+			t.Errorf("cluster %v: %s, want %s", x.args, said, x.want)
+		}
+	}
+	c.operate(0, "add", "n2", "--peer", "127.0.0.1:1")
+	if _, said := c.operate(1, "add", "n3", "--peer", "127.0.0.1:2"); !strings.Contains(said, "job_running") {
+		t.Errorf("a second change: %s", said)
+	}
+	i := c.place()
+	if _, err := server.Start(bounded(t, 10*time.Second), c.joinOptions(i, 0, "mrj_wrong")); err == nil || !strings.Contains(err.Error(), "join_token") {
+		t.Errorf("a node with another token: %v", err)
+	}
+	c.operate(0, "cancel")
+	c.jobEnds("cancelled")
+	c.votersAre(1)
+}
+
+func TestAMajorityThatIsNotReachedTakesNobodyIn(t *testing.T) {
+	c := growing(t, 3, 1)
+	c.leader()
+	c.stop(0)
+	c.stop(1)
+	if _, said := c.operate(3, "add", "n4", "--peer", "127.0.0.1:1"); !strings.Contains(said, "UNAVAILABLE") {
+		t.Errorf("add without a majority: %s", said)
+	}
+	c.start(0)
+	c.leader()
+	c.votersAre(1, 2, 3)
+}
