@@ -165,8 +165,11 @@ func specs(c *Config, s *Suite, row *RowSpec, p *Profile) []runSpec {
 	if c.Target != "" {
 		topology = Remote
 	}
-	if s.Local {
+	switch {
+	case s.Local:
 		topology = InProc
+	case row.Servers != "":
+		topology = Procs
 	}
 	var out []runSpec
 	for _, d := range durabilities {

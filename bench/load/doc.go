@@ -29,6 +29,11 @@ func Drivers() map[string]bench.Driver {
 		"queue.effects":       Effects,
 		"queue.latency":       Latency,
 		"queue.idle":          Idle,
+		"kv.aurora.len":       Keys,
+		"kv.aurora.followers": Keys,
+		"kv.aurora.steady":    KeysSteady,
+		"kv.pingpong":         KeysUnary,
+		"kv.latency":          KeysLatency,
 	}
 }
 
