@@ -41,6 +41,19 @@ func (s clientSource) Key(ctx context.Context, keyspace, key string) (value []by
 	return v.Bytes, v.Rev, err == nil, err
 }
 
+// AuditKeys reads what a ledger holds back from one server that is not the harness's own, by read, and proves it.
+func AuditKeys(ctx context.Context, l *KeyLedger, server string, read func(ctx context.Context, key string) (value []byte, rev uint64, found bool, err error)) (*Audit, error) {
+	return (&keyAuditor{l, []keyReplica{{server, readFunc(read)}}}).run(ctx)
+}
+
+// readFunc reads the keys of the one keyspace that there is.
+type readFunc func(ctx context.Context, key string) (value []byte, rev uint64, found bool, err error)
+
+// Key calls it.
+func (f readFunc) Key(ctx context.Context, _, key string) (value []byte, rev uint64, found bool, err error) {
+	return f(ctx, key)
+}
+
 // keyAuditor proves that every put that was acknowledged is there, once and whole, on every server.
 type keyAuditor struct {
 	ledger  *KeyLedger

@@ -85,6 +85,7 @@ type Rig struct {
 	gauges  map[string]float64
 	offered offered
 	under   float64
+	peerCPU float64
 }
 
 // edge is the beginning or the end of the window.
@@ -146,6 +147,13 @@ func (r *Rig) UnderWay(mean float64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.under = mean
+}
+
+// PeerCPU tells how many seconds of CPU a peer used within the window on this host: it is no stranger.
+func (r *Rig) PeerCPU(seconds float64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.peerCPU = seconds
 }
 
 // Warn puts a warning beside the run's figures.

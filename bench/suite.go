@@ -24,6 +24,8 @@ type Suite struct {
 	Local bool // measures the bench process itself: no server, no audit, no ceiling
 	// NoProfile leaves the profiled run out: it would take as long as the runs, or has no server over the whole window.
 	NoProfile bool
+	// Peer names the system that the suite alternates with; bench/peers has its driver, and this binary knows no peer.
+	Peer string
 	// Drive carries one run out. nil: the suite is not built yet, and running it is refused.
 	Drive Driver
 }

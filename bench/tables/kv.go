@@ -7,7 +7,7 @@ import (
 )
 
 func kvSuites() []bench.Suite {
-	return []bench.Suite{auroraLength(), auroraFollowers(), auroraSteady(), kvPingPong(), kvLatency(), kvEtcd()}
+	return []bench.Suite{auroraLength(), auroraFollowers(), auroraSteady(), kvPingPong(), kvLatency(), kvEtcd(), kvEtcdNative()}
 }
 
 // kvPingPong is the ceiling of replication: a server that relays each put to two others, which answer at once; and the
@@ -96,6 +96,29 @@ func kvEtcd() bench.Suite {
 		s.Rows = append(s.Rows, bench.RowSpec{
 			Name: r.name, Title: r.title, Profiles: inFull, Targets: []bench.Target{free(t)},
 			Shape: bench.Shape{Nodes: 3, Shards: 1, Pumps: 1_000, Payload: 256, Kind: r.name},
+		})
+	}
+	return s
+}
+
+// kvEtcdNative is etcd's client against etcd, and our stream, in turn within each run. Callers wait for each answer. Where
+// the client takes more than half of the machine the servers' CPU per put is what is held against etcd's.
+func kvEtcdNative() bench.Suite {
+	s := bench.Suite{
+		Name: "kv.etcd.native", Title: "etcd by its own client, and our stream: key of 8 B, value of 256 B", Priority: "P0", Peer: "etcd",
+		Bench: "BenchmarkEtcdNative", Op: opPut, Headline: toEtcd, Window: 24 * time.Second, NoProfile: true,
+	}
+	for _, r := range []struct{ nodes, callers int }{{1, 1_000}, {3, 1_000}, {1, 1}, {3, 1}} {
+		title := "1,000 callers; etcd's on 100 connections, ours on one"
+		judged := free(atLeast(etcdJudged, bench.Fsync, 4, 5, ofKV))
+		if r.callers == 1 {
+			title = "1 caller on 1 connection"
+			judged = free(atMost(etcdTail, bench.Fsync, 1, 0.8, ofKV))
+		}
+		s.Rows = append(s.Rows, bench.RowSpec{
+			Name: named(named("callers", r.callers)+"-members", r.nodes), Title: title, Profiles: inFull, NoCeiling: true,
+			Shape:   bench.Shape{Nodes: r.nodes, Shards: 1, Callers: r.callers, Payload: 256, Key: 8},
+			Targets: []bench.Target{judged},
 		})
 	}
 	return s

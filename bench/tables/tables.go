@@ -57,6 +57,9 @@ const (
 	toCodeQ      = "ratio_to_codeq" // without fsync, interleaved on the same host
 	toLinux      = "ratio_to_linux_remark"
 	toChart      = "ratio_to_chart"
+	toEtcd       = "ratio_to_etcd"
+	etcdJudged   = "judged_ratio_to_etcd" // of rates, or of the servers' CPU per put where the client is the wall
+	etcdTail     = "p99_ratio_to_etcd"
 	toSeparate   = "ratio_to_separate_calls"
 	toBare       = "ratio_to_bare_cycle"
 	toGit        = "ratio_to_git_files_synced"

@@ -41,7 +41,7 @@ func TestEverySuiteIsListed(t *testing.T) {
 		"queue.effects P0", "queue.idle P0", "queue.aux/depth P1", "queue.aux/mix P1", "queue.aux/k6 P1",
 		"queue.failover P1", "streams.idle P1", "tenant.timing P1",
 		"refs.gitaly P0", "refs.gitaly/git P0", "refs.push P0", "refs.scale P0",
-		"kv.aurora.len P0", "kv.aurora.followers P0", "kv.aurora.steady P0", "kv.pingpong P0", "kv.latency P0", "kv.etcd P0",
+		"kv.aurora.len P0", "kv.aurora.followers P0", "kv.aurora.steady P0", "kv.pingpong P0", "kv.latency P0", "kv.etcd P0", "kv.etcd.native P0",
 		"search.sweep P0", "search.mixed P0", "search.recall P0", "search.gaps P1", "footprint P0", "commit.effects P0",
 	}
 	if !slices.Equal(got, want) {
@@ -197,11 +197,12 @@ func TestTargetsAreThoseThatWereSet(t *testing.T) {
 			"puts_per_s fsync ≥ 2.19e+04 2.92e+04", "ratio_to_linux_remark fsync ≥ 1.9 2.5", "replica_fsyncs_per_op fsync ≤ 0.1 0!",
 			"replica_wal_overhead_bytes any ≤ 40 0!",
 		},
-		"kv.latency/followers-2":    {"put_p50_us fsync ≤ 1000 0", "put_p99_us fsync ≤ 3000 0"},
-		"kv.latency/followers-7":    {"put_p50_us fsync ≤ 2000 0"},
-		"kv.etcd/put":               {"ratio_to_etcd any ≥ 2 2.5!"},
-		"kv.etcd/put-half":          {"ratio_to_etcd any ≤ 0.7 0.5!"},
-		"commit.effects/one-commit": {"ratio_to_bare_cycle fsync ≥ 0.5 0!", "ratio_to_separate_calls fsync ≥ 3 0!"},
+		"kv.latency/followers-2":                {"put_p50_us fsync ≤ 1000 0", "put_p99_us fsync ≤ 3000 0"},
+		"kv.latency/followers-7":                {"put_p50_us fsync ≤ 2000 0"},
+		"kv.etcd/put":                           {"ratio_to_etcd any ≥ 2 2.5!"},
+		"kv.etcd/put-half":                      {"ratio_to_etcd any ≤ 0.7 0.5!"},
+		"kv.etcd.native/callers-1000-members-3": {"judged_ratio_to_etcd fsync ≥ 4 5!"},
+		"commit.effects/one-commit":             {"ratio_to_bare_cycle fsync ≥ 0.5 0!", "ratio_to_separate_calls fsync ≥ 3 0!"},
 	} {
 		s, r, _ := cutLast(name)
 		if got := targets(row(t, suite(t, s), r)); !slices.Equal(got, want) {
@@ -310,7 +311,7 @@ func TestProfilesHoldTheRowsThatTheyPromise(t *testing.T) {
 			}
 		}
 		smoke := 1
-		if s.Name == "kv.etcd" || s.Name == "queue.steady" || s.Name == "kv.aurora.steady" || s.Priority != "P0" || s.Name == "queue.coalesce.raft" || s.Name == "refs.gitaly/git" {
+		if s.Name == "kv.etcd" || s.Peer != "" || s.Name == "queue.steady" || s.Name == "kv.aurora.steady" || s.Priority != "P0" || s.Name == "queue.coalesce.raft" || s.Name == "refs.gitaly/git" {
 			smoke = 0
 		}
 		if got := count[Smoke][s.Name]; got != smoke {
