@@ -76,6 +76,7 @@ type Server struct {
 	streams  gauge
 	refusals refusals
 	outcomes outcomes
+	rates    keyRates
 	turn     atomic.Uint64 // of claims that may take from any partition
 
 	life context.Context // until Shutdown begins
@@ -170,6 +171,7 @@ func (s *Server) services() []service {
 		{&pb.ServerService_ServiceDesc, &serverService{s: s}},
 		{&pb.QueueStream_ServiceDesc, &queueStream{s: s}},
 		{&pb.KVStream_ServiceDesc, &keyStream{s: s}},
+		{&pb.KeyspaceService_ServiceDesc, &keyspaceService{s: s}},
 		{&healthpb.Health_ServiceDesc, &healthService{s: s}},
 	}
 }

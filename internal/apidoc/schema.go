@@ -18,18 +18,21 @@ type part struct {
 // composed are the schemas that are no message of the contract: on a route of one task the id is in the path, and
 // what it says of the task stands in the body itself.
 var composed = map[string][]part{
-	"Created":      {{"CreateResponse", nil}},
-	"Result":       {{"Task", []string{"state", "reason", "result", "result_type", "error"}}, {"WaitResponse", []string{"at"}}},
-	"CompleteOne":  {{"SettleItem", []string{"token"}}, {"Complete", nil}, {"SettleItem", []string{"effects"}}},
-	"FailOne":      {{"SettleItem", []string{"token"}}, {"Fail", nil}},
-	"SnoozeOne":    {{"SettleItem", []string{"token"}}, {"Snooze", nil}},
-	"ReleaseOne":   {{"SettleItem", []string{"token"}}},
-	"HeartbeatOne": {{"SettleItem", []string{"token"}}, {"HeartbeatRequest", []string{"extend"}}},
-	"Settled":      {{"SettleResult", []string{"replayed", "state", "effects"}}, {"SettleResponse", []string{"at"}}},
-	"Renewed":      {{"HeartbeatResult", []string{"lease_until"}}, {"HeartbeatResponse", []string{"at"}}},
-	"Done":         {{"DeleteResponse", nil}},
-	"Configured":   {{"SetQueueResponse", nil}},
-	"Namespace":    {{"NamespaceConfig", nil}, {"GetNamespaceResponse", []string{"partitions"}}},
+	"Created":       {{"CreateResponse", nil}},
+	"Result":        {{"Task", []string{"state", "reason", "result", "result_type", "error"}}, {"WaitResponse", []string{"at"}}},
+	"CompleteOne":   {{"SettleItem", []string{"token"}}, {"Complete", nil}, {"SettleItem", []string{"effects"}}},
+	"FailOne":       {{"SettleItem", []string{"token"}}, {"Fail", nil}},
+	"SnoozeOne":     {{"SettleItem", []string{"token"}}, {"Snooze", nil}},
+	"ReleaseOne":    {{"SettleItem", []string{"token"}}},
+	"HeartbeatOne":  {{"SettleItem", []string{"token"}}, {"HeartbeatRequest", []string{"extend"}}},
+	"Settled":       {{"SettleResult", []string{"replayed", "state", "effects"}}, {"SettleResponse", []string{"at"}}},
+	"Renewed":       {{"HeartbeatResult", []string{"lease_until"}}, {"HeartbeatResponse", []string{"at"}}},
+	"Done":          {{"DeleteResponse", nil}},
+	"Configured":    {{"SetQueueResponse", nil}},
+	"KeyWritten":    {{"KVPutResponse", []string{"rev", "at"}}},
+	"KeyPage":       {{"KVRangeResponse", []string{"items"}}, {"ListKeyspacesResponse", []string{"cursor"}}, {"KVRangeResponse", []string{"at"}}},
+	"KeyspaceFound": {{"KeyspaceStats", nil}, {"GetKeyspaceResponse", []string{"at"}}},
+	"Namespace":     {{"NamespaceConfig", nil}, {"GetNamespaceResponse", []string{"partitions"}}},
 }
 
 // descriptions of schemas that have no comment of their own in the contract.
@@ -42,6 +45,9 @@ var descriptions = map[string]string{
 var absent = map[string][]string{
 	"TaskSpec": {"labels", "key", "cost", "expires_at", "after", "webhook"},
 	"Op":       {"reserved"},
+
+	"KVBatchGetRequest": {"keyspace", "min"},
+	"KeyspaceConfig":    {"tag", "retention"},
 }
 
 // required are fields without which a request is refused, and that every error has.
@@ -123,6 +129,11 @@ func (s *schemas) properties(f protoreflect.FieldDescriptor) object {
 	name, note := string(f.Name()), comment(f)
 	described := func(name string, schema object) field { return field{name, schema.with("description", note)} }
 	switch parent := string(f.Parent().Name()); {
+	case f.Kind() == protoreflect.BytesKind && f.IsList():
+		return object{
+			{name, object{{"type", "array"}, {"items", object{{"type", "string"}}}, {"description", text("UTF-8 texts without NUL.", note)}}},
+			{name + "_base64", object{{"type", "array"}, {"items", object{{"type", "string"}, {"contentEncoding", "base64"}}}, {"description", "Instead of " + name + ": any bytes."}}},
+		}
 	case f.Kind() == protoreflect.BytesKind:
 		return anyBytes(name, note)
 	case parent == "Assignment" && name == "lease_ms", parent == "Assignment" && name == "lease_left_ms":
@@ -131,6 +142,10 @@ func (s *schemas) properties(f protoreflect.FieldDescriptor) object {
 		return object{{"created_at", moment()}}
 	case parent == "Error" && name == "retry_after":
 		return object{{"retry_after_ms", object{{"type", "integer"}}}}
+	case f.Message() != nil && f.Message().Name() == "At" && f.IsList():
+		return object{described(name, object{{"type", "array"}, {"items", object{{"type", "object"}, {"properties", object{
+			{"partition", object{{"type", "integer"}}}, {"index", digits(false)},
+		}}}}})}
 	case f.Message() != nil && f.Message().Name() == "At":
 		return object{{"index", digits(false).with("description", "Where the answer stands in the partition's log; a read can ask for at least this.")}}
 	case f.IsMap():

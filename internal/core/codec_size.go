@@ -57,7 +57,7 @@ func opSize(op Op) int {
 		return opHeader + len(op.Keyspace) + nameBytes + len(op.Key) + varintBytes
 	case *KVCheck:
 		return opHeader + len(op.Keyspace) + 2*nameBytes + len(op.Key) + len(op.Value) + varintBytes + 4
-	case *KVPuts, *KVAdd, *KVDeleteRange:
+	case *KVPuts, *KVAdd, *KVDeleteRange, *KeyspaceSet, *KeyspaceDelete, *KeyspaceUse:
 		return kvOpSize(op)
 	default: // the ops of fixed size: ids, tokens, times
 		return opHeader + holdBytes + 4*varintBytes

@@ -95,6 +95,7 @@ func allOps() []Op {
 		&TaskCreate{}, &TaskComplete{}, &TaskFail{}, &TaskSnooze{}, &TaskRelease{}, &TaskRenew{}, &TaskDelete{},
 		&TaskRunNow{}, &QueueSet{}, &Grant{}, &Tick{}, &TermStart{}, &NamespaceCreate{}, &NamespaceSet{},
 		&KVPut{}, &KVDelete{}, &KVCheck{}, &KVPuts{}, &KVAdd{}, &KVDeleteRange{},
+		&KeyspaceSet{}, &KeyspaceDelete{}, &KeyspaceUse{},
 	}
 }
 

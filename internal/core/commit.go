@@ -77,9 +77,9 @@ type OpResult struct {
 
 	Rev     uint64 // KVPut, KVAdd; KVPuts: of the first item that was not refused
 	Prev    []byte // KVPut with WantPrev; nil when absent
-	Existed bool   // KVDelete, KVPut with WantPrev
+	Existed bool   // KVDelete, KVPut with WantPrev, KeyspaceDelete
 
-	Version  uint64     // QueueSet, NamespaceSet
+	Version  uint64     // QueueSet, NamespaceSet, KeyspaceSet
 	Assigned []Assigned // Grant
 	Renewed  []Renewed  // TaskRenew, one per item
 	More     bool       // Tick: work is left that is due

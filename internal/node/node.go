@@ -38,6 +38,8 @@ type Node struct {
 	batches   *obs.Histogram // commits of each entry proposed
 	clocks    clocks
 	forwards  forwards
+	quotas    quotas
+	rates     atomic.Pointer[map[rateKey]rates]
 	moved     notifier      // the leader of a shard has changed, or serves
 	cuts      cuts          // what keeps the log short owns it
 	tendAt    time.Duration // with Options.Manual: when to look after the disk
@@ -315,7 +317,7 @@ func renewsOnly(c *core.Commit) bool {
 func grows(c *core.Commit) bool {
 	for _, op := range c.Ops {
 		switch op.Kind() {
-		case core.OpTaskCreate, core.OpKVPut, core.OpKVPuts, core.OpKVAdd, core.OpQueueSet, core.OpNamespaceCreate, core.OpNamespaceSet:
+		case core.OpTaskCreate, core.OpKVPut, core.OpKVPuts, core.OpKVAdd, core.OpKeyspaceSet, core.OpQueueSet, core.OpNamespaceCreate, core.OpNamespaceSet:
 			return true
 		}
 	}

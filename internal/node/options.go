@@ -47,6 +47,7 @@ type Options struct {
 	SnapshotRate   int64         // bytes per second of snapshots that a shard fetches; default 64 MiB
 	DiskReserve    uint64        // new work is refused below this much free space; default min(1 % of the disk, 1 GiB)
 	DiskEvery      time.Duration // how often free space is read; default 500 ms
+	QuotaEvery     time.Duration // how often keyspaces with a bound are measured; default 8 s, so that it is obeyed within 10
 
 	OneCommitPerEntry bool // no group commit: for measuring what it is worth
 }
@@ -81,6 +82,7 @@ func (o Options) withDefaults() Options {
 	o.SnapshotPart = cmp.Or(o.SnapshotPart, 256<<10)
 	o.SnapshotRate = cmp.Or(o.SnapshotRate, 64<<20)
 	o.DiskEvery = cmp.Or(o.DiskEvery, 500*time.Millisecond)
+	o.QuotaEvery = cmp.Or(o.QuotaEvery, 8*time.Second)
 	if o.Clock == nil {
 		o.Clock = env.SystemClock{}
 	}

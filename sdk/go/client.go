@@ -38,6 +38,7 @@ type Client struct {
 	tasks  millracev1.TaskServiceClient
 	kv     millracev1.KVServiceClient
 	queues millracev1.QueueServiceClient
+	spaces millracev1.KeyspaceServiceClient
 	server millracev1.ServerServiceClient
 
 	mu      sync.Mutex // guards the fields below
@@ -71,6 +72,7 @@ func Dial(ctx context.Context, opts ...Option) (*Client, error) {
 	}
 	c.tasks, c.kv = millracev1.NewTaskServiceClient(c.ways), millracev1.NewKVServiceClient(c.ways)
 	c.queues, c.server = millracev1.NewQueueServiceClient(c.ways), millracev1.NewServerServiceClient(c.ways)
+	c.spaces = millracev1.NewKeyspaceServiceClient(c.ways)
 	c.prod = newProducer(c, 0)
 	return c, nil
 }
