@@ -122,6 +122,12 @@ func (o *oneRun) writes(n float64, set func(name, unit string, v float64)) {
 	set("entries_per_s", "entries/s", all.entries/o.run.Seconds)
 	set("wal_bytes_per_op", "B", all.bytes/n)
 	set("mutations_per_op", "mutations", all.mutations/n)
+	replicas := float64(len(each))
+	set("replica_fsyncs_per_op", "fsyncs", all.fsyncs/n/replicas)
+	set("replica_wal_bytes_per_op", "B", all.bytes/n/replicas)
+	if o.rig != nil && o.rig.Keys != nil {
+		set("replica_wal_overhead_bytes", "B", all.bytes/n/replicas-float64(o.rig.Keys.Bytes()))
+	}
 	for i, e := range o.c.endpoints {
 		if o.led[windowBegins] == nil {
 			return

@@ -54,7 +54,7 @@ func choose(c *Config, h *Harness) ([]runSpec, error) {
 	}
 	matched := make([]bool, len(c.Select))
 	var out []runSpec
-	var unbuilt, several []string
+	var unbuilt, several, peers []string
 	for i := range h.Suites {
 		s := &h.Suites[i]
 		for j := range s.Rows {
@@ -66,6 +66,10 @@ func choose(c *Config, h *Harness) ([]runSpec, error) {
 				}
 			}
 			if !named || profile != nil && !slices.Contains(row.Profiles, profile.Name) {
+				continue
+			}
+			if !s.Built() && s.Peer != "" {
+				peers = append(peers, s.Name+"/"+row.Name)
 				continue
 			}
 			if !s.Built() {
@@ -88,6 +92,9 @@ func choose(c *Config, h *Harness) ([]runSpec, error) {
 	}
 	if len(unbuilt) > 0 && !hasGlob(c.Select) {
 		return nil, usage("suite", "not built yet: %s", strings.Join(unbuilt, ", "))
+	}
+	if len(peers) > 0 && !hasGlob(c.Select) && len(c.Select) > 0 {
+		return nil, usage("suite", "millrace-peers measures %s; bench/peers says how it is built", strings.Join(peers, ", "))
 	}
 	if len(several) > 0 && (len(out) == 0 || len(c.Select) > 0 && !hasGlob(c.Select)) {
 		return nil, usage("topology", "inproc has room for one server; of several are %s", strings.Join(several, ", "))
@@ -165,8 +172,11 @@ func specs(c *Config, s *Suite, row *RowSpec, p *Profile) []runSpec {
 	if c.Target != "" {
 		topology = Remote
 	}
-	if s.Local {
+	switch {
+	case s.Local:
 		topology = InProc
+	case row.Servers != "":
+		topology = Procs
 	}
 	var out []runSpec
 	for _, d := range durabilities {

@@ -189,6 +189,12 @@ func (o *Op) summary() (Latency, Calls) {
 	}, calls
 }
 
+// P99 returns the 99th percentile of the latencies in the window so far, in microseconds; 0 when there are none.
+func (o *Op) P99() float64 {
+	l, _ := o.summary()
+	return l.P99
+}
+
 // histLog keeps one histogram per second and operation, in the format of HdrHistogram logs.
 type histLog struct {
 	start time.Time

@@ -26,8 +26,9 @@ type Pressure struct{ CPU, IO, Memory float64 }
 
 // ProcessUse is what one process used so far.
 type ProcessUse struct {
-	CPU float64 // seconds
-	RSS uint64  // bytes now
+	CPU     float64 // seconds
+	RSS     uint64  // bytes now
+	Written uint64  // bytes that it made the disk write; 0 where that is not told
 }
 
 // Observer reads the host. An error means that it cannot be read here.
@@ -116,7 +117,23 @@ func (p procfs) Process(pid int) (ProcessUse, error) {
 		}
 		out.RSS = pages * uint64(os.Getpagesize())
 	}
+	out.Written = p.written(dir)
 	return out, nil
+}
+
+// written reads how many bytes a process made the disk write, by whole pages; 0 when it may not be read.
+func (p procfs) written(dir string) uint64 {
+	b, err := os.ReadFile(filepath.Join(dir, "io"))
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := strings.Cut(string(b), "\nwrite_bytes: ")
+	text, _, _ := strings.Cut(rest, "\n")
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
 }
 
 // Cores counts the cores of the host.

@@ -52,7 +52,11 @@ func WriteList(w io.Writer, suites []Suite) error {
 	var b strings.Builder
 	for _, s := range suites {
 		state := ""
-		if !s.Built() {
+		switch {
+		case s.Built():
+		case s.Peer != "":
+			state = " (by millrace-peers, against " + s.Peer + ")"
+		default:
 			state = " (not built yet)"
 		}
 		fmt.Fprintf(&b, "%s  %s%s", s.Name, s.Title, state)

@@ -51,6 +51,7 @@ type oneRun struct {
 	edges   func(e edge)                // hears of the window's edges; may be nil
 	down    atomic.Bool                 // the servers were killed and are not started again yet
 	idle    float64                     // IO pressure before the servers began
+	disk    float64                     // bytes a second that the disk takes; 0: not asked for
 }
 
 func (o *oneRun) carry(ctx context.Context) (err error) {
@@ -72,6 +73,9 @@ func (o *oneRun) carry(ctx context.Context) (err error) {
 		if p50, p99, err = probeSync(o.c.dir, probeSyncs); err != nil {
 			return err
 		}
+		if err := o.probeWalls(); err != nil {
+			return err
+		}
 	}
 	driveErr := o.drive(ctx)
 	if ctx.Err() != nil {
@@ -90,6 +94,9 @@ func (o *oneRun) carry(ctx context.Context) (err error) {
 		}
 	}
 	o.run.Host = o.rig.watch.report()
+	if o.rig.peerCPU > 0 {
+		o.run.Host.Foreign = max(0, o.run.Host.Foreign-o.rig.peerCPU/(o.rig.watch.elapsed().Seconds()*float64(max(o.u.host.Cores(), 1))))
+	}
 	o.run.Host.IdleIO, o.run.Host.FdatasyncUS, o.run.Host.Fdatasync99 = o.idle, p50, p99
 	o.collect()
 	return o.audit(ctx, driveErr == nil)
@@ -190,7 +197,7 @@ func (u *runner) newRig(spec *runSpec, c *cluster) *Rig {
 	for _, p := range c.procs {
 		procs = append(procs, watched{p.name, p.pid})
 	}
-	created, completed := r.Op("create"), r.Op("complete")
+	created, completed := r.Op(cmp.Or(spec.suite.Op, opCreate)), r.Op(opComplete)
 	r.watch = newWatch(u.clocks, u.host, procs, func() (uint64, uint64) { return created.items(), completed.items() })
 	r.watch.gauges = func() map[string]float64 {
 		r.mu.Lock()
@@ -227,10 +234,21 @@ func (o *oneRun) collect() {
 		}
 	}
 	run.Errors, run.Warnings, run.Series = r.errors(), append(run.Warnings, r.warned...), w.series()
-	created, completed := r.Op("create").items(), r.Op("complete").items()
+	created, completed := r.Op(o.op()).items(), r.Op(opComplete).items()
 	run.Ops = o.rates(created, completed)
 	o.costs(run.Ops)
+	o.references()
 	o.judge(created, completed)
+}
+
+// references sets the headline over published figures, where a target names that.
+func (o *oneRun) references() {
+	name := cmp.Or(o.spec.row.Headline, o.spec.suite.Headline)
+	for _, ref := range o.spec.row.References {
+		if m, ok := o.run.Metrics[name]; ok && ref.Ratio != "" && ref.Value > 0 {
+			o.run.Metrics[ref.Ratio] = Metric{m.Value / ref.Value, "×"}
+		}
+	}
 }
 
 // rates sets the rates, and returns how many headline operations there were. A cycle is a task that was created and
@@ -243,7 +261,7 @@ func (o *oneRun) rates(created, completed uint64) uint64 {
 		}
 	}
 	if o.spec.shape.Producers > 0 {
-		per("creates_per_s", "creates/s", created)
+		per(o.op()+"s_per_s", o.op()+"s/s", created)
 	}
 	if o.spec.shape.Workers > 0 {
 		per("completes_per_s", "completes/s", completed)
@@ -304,10 +322,21 @@ func (o *oneRun) costs(ops uint64) {
 		o.footprint(set)
 	}
 	o.writes(n, set)
-	if l, ok := run.Latency["create"]; ok && run.Host.FdatasyncUS > 0 {
-		set("create_mean_over_fdatasync", "×", l.Mean/run.Host.FdatasyncUS)
+	if l, ok := run.Latency[o.op()]; ok && run.Host.FdatasyncUS > 0 {
+		set(o.op()+"_mean_over_fdatasync", "×", l.Mean/run.Host.FdatasyncUS)
+		set(o.op()+"_p50_over_fdatasync", "×", l.P50/run.Host.FdatasyncUS)
 	}
+	o.walls(n, set)
 }
+
+// The operations of tasks.
+const (
+	opCreate   = "create"
+	opComplete = "complete"
+)
+
+// op is what producers call.
+func (o *oneRun) op() string { return cmp.Or(o.spec.suite.Op, opCreate) }
 
 // cycles reports whether the row creates tasks and completes them.
 func (o *oneRun) cycles() bool { return o.spec.shape.Workers > 0 && o.spec.shape.Producers > 0 }
@@ -343,7 +372,7 @@ func (o *oneRun) judge(created, completed uint64) {
 		}
 	}
 	if r.Rate > 0 {
-		g := generator{offered: r.offered, lag: run.Latency["schedule_lag"], latency: run.Latency["create"], driver: w.cpu(0)}
+		g := generator{offered: r.offered, lag: run.Latency["schedule_lag"], latency: run.Latency[o.op()], driver: w.cpu(0)}
 		g.offered.due = uint64(r.Arrivals.Mean(r.Rate, w.elapsed()) * w.elapsed().Seconds())
 		g.idle = w.end.cpu.Idle - w.begin.cpu.Idle
 		ex := judgeGenerator(g)
@@ -351,14 +380,17 @@ func (o *oneRun) judge(created, completed uint64) {
 		if len(ex) > 0 {
 			run.Bound = ex[0].Detail
 		}
-	} else if calls, ok := run.Calls["create"]; ok && run.Seconds > 0 {
-		op := "create"
+	} else if calls, ok := run.Calls[o.op()]; ok && run.Seconds > 0 {
+		op := o.op()
 		if whole, ok := run.Calls["cycle"]; ok { // each caller goes all the way with a task, one after the other
 			op, calls = "cycle", whole
 		}
-		callers := o.spec.shape.Loops()
-		if r.Concurrency > 0 {
-			callers = r.Concurrency
+		callers := float64(o.spec.shape.Loops())
+		switch {
+		case r.under > 0:
+			callers = r.under
+		case r.Concurrency > 0:
+			callers = float64(r.Concurrency)
 		}
 		warn(little(callers, float64(calls.OK)/run.Seconds, run.Latency[op].Mean))
 	}
@@ -367,17 +399,17 @@ func (o *oneRun) judge(created, completed uint64) {
 		count = func(p progress) uint64 { return min(p.created, p.completed) }
 		warn(balance(float64(created)/run.Seconds, float64(completed)/run.Seconds))
 	}
-	warn(steady(w.ends(count)))
+	if o.spec.suite.Peer == "" { // else the systems take turns
+		warn(steady(w.ends(count)))
+	}
 }
 
 // audit proves the run, and checks that a durable server counted what makes it durable.
 func (o *oneRun) audit(ctx context.Context, drained bool) error {
-	works := o.spec.shape.Workers > 0
-	a := &auditor{
-		ledger: o.rig.Ledger, first: clientSource{o.client()}, queue: o.rig.Queue, payload: o.rig.Payload, result: o.rig.Result, works: works,
-		drained: drained, purges: o.rig.purges, replicas: o.replicas(),
+	if o.spec.row.Servers != "" {
+		return nil // they keep nothing
 	}
-	out, err := a.run(ctx)
+	out, err := o.proof(ctx, drained)
 	if err != nil {
 		return fmt.Errorf("audit: %w", err)
 	}
@@ -388,6 +420,19 @@ func (o *oneRun) audit(ctx context.Context, drained bool) error {
 	}
 	o.run.Audit = out
 	return nil
+}
+
+// proof holds what the servers have against what they acknowledged.
+func (o *oneRun) proof(ctx context.Context, drained bool) (*Audit, error) {
+	if o.rig.Keys != nil {
+		return (&keyAuditor{o.rig.Keys, o.keyReplicas()}).run(ctx)
+	}
+	works := o.spec.shape.Workers > 0
+	a := &auditor{
+		ledger: o.rig.Ledger, first: clientSource{o.client()}, queue: o.rig.Queue, payload: o.rig.Payload, result: o.rig.Result, works: works,
+		drained: drained, purges: o.rig.purges, replicas: o.replicas(),
+	}
+	return a.run(ctx)
 }
 
 // end stops the servers, keeps what explains a failure, and removes the rest.

@@ -219,7 +219,8 @@ type Reference struct {
 	Name   string  `json:"name"` // of the figure
 	Value  float64 `json:"value"`
 	Unit   string  `json:"unit"`
-	Note   string  `json:"note,omitempty"` // hardware and durability it was measured with
+	Note   string  `json:"note,omitempty"`  // hardware and durability it was measured with
+	Ratio  string  `json:"ratio,omitempty"` // metric that has the row's headline ÷ this figure; empty: none has
 }
 
 // Target is a figure to reach. Machine-free ones are always judged.
@@ -228,7 +229,9 @@ type Target struct {
 	Durability  string  `json:"durability,omitempty"` // empty: any
 	Must        float64 `json:"must,omitempty"`
 	Aim         float64 `json:"aim,omitempty"`
-	AtMost      bool    `json:"at_most"` // smaller is better
+	AtMost      bool    `json:"at_most"`             // smaller is better
+	BoxMust     float64 `json:"box_must,omitempty"`  // in place of must where the machine is the wall; 0: the same
+	BoxBound    bool    `json:"box_bound,omitempty"` // it was
 	MachineFree bool    `json:"machine_free"`
 	Source      string  `json:"source"` // of the target, for people
 	MustMet     *bool   `json:"must_met,omitempty"`

@@ -46,8 +46,9 @@ type Rig struct {
 	Seed        uint64
 	Full        bool // everything is read back
 	Ledger      *Ledger
-	Dir         string // for temporary files of suites that need some
-	Ceiling     bool   // the server only acknowledges: measure the generator
+	Dir         string     // for temporary files of suites that need some
+	Ceiling     bool       // the server only acknowledges: measure the generator
+	Keys        *KeyLedger // of suites that put keys, which their driver makes; nil: the ledger alone counts
 
 	// Resolution is how often the histograms of an interval are kept; a driver may set it before Measure. Default 1 s.
 	Resolution time.Duration
@@ -83,6 +84,8 @@ type Rig struct {
 	warned  []Warning
 	gauges  map[string]float64
 	offered offered
+	under   float64
+	peerCPU float64
 }
 
 // edge is the beginning or the end of the window.
@@ -136,6 +139,21 @@ func (r *Rig) Metric(name string, value float64, unit string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.metrics[name] = Metric{value, unit}
+}
+
+// UnderWay tells how many calls were under way at a time, by their mean over the window: what the rate and the latency
+// are held against where a goroutine does not wait for one call before it makes the next.
+func (r *Rig) UnderWay(mean float64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.under = mean
+}
+
+// PeerCPU tells how many seconds of CPU a peer used within the window on this host: it is no stranger.
+func (r *Rig) PeerCPU(seconds float64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.peerCPU = seconds
 }
 
 // Warn puts a warning beside the run's figures.
@@ -216,6 +234,17 @@ func (r *Rig) Measure(ctx context.Context) error {
 	if err := Pause(ctx, r.Warmup); err != nil {
 		return err
 	}
+	return r.window(ctx, func(ctx context.Context) error { return Pause(ctx, r.Window) })
+}
+
+// MeasureWork is Measure of a window that ends with the work in it. Nothing is warmed up.
+func (r *Rig) MeasureWork(ctx context.Context, work func(ctx context.Context) error) error {
+	defer r.Stop()
+	return r.window(ctx, work)
+}
+
+// window opens the window, and closes it when what fills it has returned.
+func (r *Rig) window(ctx context.Context, fill func(ctx context.Context) error) error {
 	if r.marks != nil {
 		if err := r.marks(ctx, windowBegins); err != nil {
 			return err
@@ -238,7 +267,7 @@ func (r *Rig) Measure(ctx context.Context) error {
 		r.watch.run(watching, cmp.Or(r.Resolution, time.Second), r.rotate)
 		r.rotate()
 	}()
-	err := Pause(ctx, r.Window)
+	err := fill(ctx)
 	r.measuring.Store(false)
 	r.closed.Store(new(time.Now()))
 	quit()

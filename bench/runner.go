@@ -45,6 +45,7 @@ const (
 	minFree      = 2 << 30
 	tasksPerSec  = 50_000
 	bytesPerTask = 200
+	keysAtOnce   = 4_000_000 // puts that lie in stores and logs at a time
 )
 
 // checkRoom refuses to begin on a disk that has no room for twice what the longest run may write.
@@ -55,8 +56,17 @@ func (c *Config) checkRoom(specs []runSpec) error {
 		if s.suite.Local || s.topology == Remote {
 			continue
 		}
+		if s.row.Servers != "" {
+			continue
+		}
 		perTask := float64(bytesPerTask + 2*len(payload(s.shape.Payload)))
-		need = max(need, uint64(2*float64(s.shape.Voters())*((s.warmup+s.window).Seconds()*tasksPerSec+float64(s.shape.Prefill))*perTask))
+		tasks := (s.warmup+s.window).Seconds()*tasksPerSec + float64(s.shape.Prefill)
+		if s.shape.Puts > 0 {
+			tasks = s.warmup.Seconds()*tasksPerSec + float64(s.shape.Puts)
+		} else if s.shape.Key > 0 { // keys are put again and again: the log goes round
+			tasks = min(tasks, keysAtOnce)
+		}
+		need = max(need, uint64(2*float64(s.shape.Voters())*tasks*perTask))
 	}
 	n, err := free(c.dataParent())
 	if err != nil || n >= need || c.Topology == Remote {

@@ -20,8 +20,13 @@ type Suite struct {
 	Minutes  float64 // expected, of all rows in the profile seeds
 	Local    bool    // measures the bench process itself: no server, no audit, no ceiling
 	Reads    bool    // its operations are requests that write nothing: neither tasks nor syncs are expected of them
+	// Op is the operation whose acknowledgements are counted and timed, such as put; empty: creates and completions of
+	// tasks.
+	Op string
 	// NoProfile leaves the profiled run out: it would take as long as the runs, or has no server over the whole window.
 	NoProfile bool
+	// Peer names the system that the suite alternates with; bench/peers has its driver, and this binary knows no peer.
+	Peer string
 	// Drive carries one run out. nil: the suite is not built yet, and running it is refused.
 	Drive Driver
 }
@@ -41,6 +46,11 @@ type RowSpec struct {
 	Runs       int           // 0: the profile's
 	NoFsync    bool          // measured without fsync only
 	NoCeiling  bool          // no null server reads what this row sends
+	// Servers is a hidden command of bench that serves in place of nodes; empty: nodes. Such servers keep nothing, so that
+	// nothing is audited.
+	Servers string
+	// Box says that the machine may be this row's wall: CPU and disk are held against what it has.
+	Box bool
 	// PerClass names metrics of which the row's headline is one that the suite's is not.
 	Headline string
 }
@@ -59,6 +69,9 @@ type Shape struct {
 	Payload       int // bytes; 0: {"bench":true}
 	Lease         time.Duration
 	Transport     string // stream (default), rest
+	Puts          int    // keys to put, whose acknowledgements end the window; 0: its time does
+	Ahead         int    // calls of one producer that are under way at once; 0: its pumps call one after the other
+	Key           int    // bytes of a key
 	Prefill       int    // tasks that wait before the window
 	Depth         int    // tasks per producer that may wait for a worker; bounds the backlog of unpaced producers
 	Commit        string // group (default), single: one log entry per commit
@@ -101,9 +114,12 @@ func (s Shape) Params() []Param {
 	if s.Workers > 0 {
 		number("worker_batch", max(s.WorkerBatch, 1))
 	}
-	if s.Producers > 0 {
+	if s.Producers > 0 && s.Key == 0 {
 		number("producer_batch", max(s.ProducerBatch, 1))
 	}
+	number("ahead", s.Ahead)
+	number("puts", s.Puts)
+	number("key", s.Key)
 	number("payload", s.Payload)
 	if s.Lease > 0 {
 		out = append(out, Param{"lease", s.Lease.String()})

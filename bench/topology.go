@@ -13,13 +13,15 @@ import (
 
 // startCluster starts the servers of a row where its topology says.
 func (u *runner) startCluster(ctx context.Context, spec runSpec) (*cluster, error) {
-	switch spec.topology {
-	case Remote:
+	switch {
+	case spec.row.Servers != "":
+		return u.startBare(ctx, &spec)
+	case spec.topology == Remote:
 		return &cluster{
 			endpoints: []Endpoint{{Name: "target", Address: u.c.Target}}, token: u.c.Token, namespace: "bench-" + u.namespaceID(),
 			close: func() error { return nil },
 		}, nil
-	case InProc:
+	case spec.topology == InProc:
 		return u.startInProc(ctx, spec)
 	}
 	return u.startProcs(ctx, spec)

@@ -114,19 +114,19 @@ func judgeGenerator(g generator) []Exclusion {
 
 // little compares callers with rate × mean latency of their calls; a gap is time that callers spent outside the
 // measured call.
-func little(callers int, rate float64, mean float64) *Warning {
+func little(callers, rate, mean float64) *Warning {
 	if callers <= 0 || rate <= 0 {
 		return nil
 	}
 	busy := rate * mean / 1e6
-	gap := math.Abs(float64(callers)-busy) / float64(callers)
+	gap := math.Abs(callers-busy) / callers
 	if gap <= littleLimit {
 		return nil
 	}
-	missing := (float64(callers)/rate - mean/1e6) * 1e3
+	missing := (callers/rate - mean/1e6) * 1e3
 	return &Warning{"little_law", fmt.Sprintf(
-		"%d callers at %s calls/s each take %.3f ms, but the mean latency is %.3f ms: %.3f ms per call lie outside the measured call (%.0f %%)",
-		callers, Number(rate), float64(callers)/rate*1e3, mean/1e3, missing, gap*100), gap}
+		"%.0f callers at %s calls/s each take %.3f ms, but the mean latency is %.3f ms: %.3f ms per call lie outside the measured call (%.0f %%)",
+		callers, Number(rate), callers/rate*1e3, mean/1e3, missing, gap*100), gap}
 }
 
 // steady compares the first and the last third of a window.

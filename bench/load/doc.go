@@ -32,6 +32,11 @@ func Drivers() map[string]bench.Driver {
 		"search.sweep":        SearchSweep,
 		"search.mixed":        SearchMixed,
 		"search.recall":       SearchRecall,
+		"kv.aurora.len":       Keys,
+		"kv.aurora.followers": Keys,
+		"kv.aurora.steady":    KeysSteady,
+		"kv.pingpong":         KeysUnary,
+		"kv.latency":          KeysLatency,
 	}
 }
 

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	for _, c := range []struct {
 		command string
 		run     func(args []string) error
-	}{{"serve", serve}, {"cluster init", clusterInit}} {
+	}{{"serve", serve}, {"cluster init", clusterInit}, {"bench pingpong-server", pingPongServer}} {
 		words := strings.Fields(c.command)
 		if len(os.Args) > len(words) && slices.Equal(os.Args[1:1+len(words)], words) {
 			if err := c.run(os.Args[1+len(words):]); err != nil {

@@ -19,7 +19,7 @@ import (
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 )
 
-// NullServer reads the frames of queue streams, and requests for tasks over HTTP, and acknowledges them at once: it writes
+// NullServer reads the frames of streams and requests for tasks over HTTP, and acknowledges them at once: it writes
 // nothing and checks nothing, so that a driver's own limit can be measured against it. It serves on free ports of
 // 127.0.0.1 until ctx ends.
 func NullServer(ctx context.Context, ready func(grpc, http string)) error {
@@ -38,6 +38,7 @@ func NullServer(ctx context.Context, ready func(grpc, http string)) error {
 	n := &null{}
 	pb.RegisterQueueStreamServer(s, n)
 	pb.RegisterServerServiceServer(s, n)
+	(&nullKeys{}).register(s)
 	h := &http.Server{Handler: n.handler(), ReadHeaderTimeout: nullTimeout}
 	served := make(chan error, 2)
 	go func() { served <- s.Serve(lis) }()

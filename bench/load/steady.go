@@ -1,6 +1,7 @@
 package load
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,6 +31,8 @@ type steadyRun struct {
 	rig   *bench.Rig
 	admin adminPage // empty: what the server uses is not seen
 	first time.Duration
+	count string // operation whose acknowledgements are counted; default complete
+	timed string // operation whose latencies are kept; default cycle
 
 	mu      sync.Mutex // guards the fields below
 	began   time.Time
@@ -55,23 +58,27 @@ func Steady(ctx context.Context, rig *bench.Rig) error {
 	if err := s.retain(ctx); err != nil {
 		return err
 	}
-	var err error
-	if s.admin, err = adminOf(rig); err != nil {
+	rig.Purges()
+	return errors.Join(s.follow(ctx, Queue), s.removed(ctx))
+}
+
+// follow drives the load, and holds its end against its beginning.
+func (s *steadyRun) follow(ctx context.Context, drive bench.Driver) (err error) {
+	if s.admin, err = adminOf(s.rig); err != nil {
 		s.unseen = err
 	}
-	rig.Purges()
-	rig.OnInterval = s.interval
+	s.rig.OnInterval = s.interval
 	watching, stop := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		s.watch(watching)
 	}()
-	err = Queue(ctx, rig)
+	err = drive(ctx, s.rig)
 	stop()
 	<-done
 	s.report()
-	return errors.Join(err, s.removed(ctx))
+	return err
 }
 
 func newLatencies() *hdrhistogram.Histogram {
@@ -123,7 +130,7 @@ func (s *steadyRun) sample(ctx context.Context) {
 		store, log = "millrace_store_disk_bytes", "millrace_wal_disk_bytes"
 		debt       = "millrace_store_compaction_debt_bytes"
 	)
-	x := steadySample{done: s.rig.Op("complete").Acked()}
+	x := steadySample{done: s.rig.Op(cmp.Or(s.count, "complete")).Acked()}
 	s.mu.Lock()
 	x.at = time.Since(s.began)
 	s.mu.Unlock()
@@ -146,7 +153,7 @@ func (s *steadyRun) sample(ctx context.Context) {
 
 // interval takes the latencies of one second.
 func (s *steadyRun) interval(op string, h *hdrhistogram.Histogram) {
-	if op != "cycle" {
+	if op != cmp.Or(s.timed, "cycle") {
 		return
 	}
 	s.mu.Lock()
@@ -195,8 +202,9 @@ func (s *steadyRun) report() {
 	rig, w := s.rig, s.rig.Window
 	first, last := rate(s.between(0, s.first)), rate(s.between(w/2, w))
 	if first > 0 {
-		rig.Metric("first_cycles_per_s", first, "cycles/s")
-		rig.Metric("last_cycles_per_s", last, "cycles/s")
+		what := cmp.Or(s.timed, "cycle") + "s"
+		rig.Metric("first_"+what+"_per_s", first, what+"/s")
+		rig.Metric("last_"+what+"_per_s", last, what+"/s")
 		rig.Metric("steady_ratio", last/first, "×")
 	}
 	if a, b := s.early.ValueAtQuantile(99), s.late.ValueAtQuantile(99); s.early.TotalCount() > 0 && a > 0 {

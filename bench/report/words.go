@@ -85,12 +85,17 @@ func limits(t *bench.Target, known bool) string {
 	if t.AtMost {
 		sign = "≤"
 	}
-	var out []string
-	for _, l := range []struct {
+	type limit struct {
 		name  string
 		value float64
 		met   *bool
-	}{{"must", t.Must, t.MustMet}, {"aim", t.Aim, t.AimMet}} {
+	}
+	must := limit{"must", t.Must, t.MustMet}
+	if t.BoxBound {
+		must.name, must.value = fmt.Sprintf("must %s %s, where the machine is the wall", sign, bench.Number(t.Must)), t.BoxMust
+	}
+	var out []string
+	for _, l := range []limit{must, {"aim", t.Aim, t.AimMet}} {
 		if l.value != 0 {
 			out = append(out, fmt.Sprintf("%s %s %s %s", l.name, sign, bench.Number(l.value), met(l.met, known)))
 		}

@@ -1,6 +1,7 @@
 package tables
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -52,8 +53,13 @@ func judgeRow(row *bench.Row, judgeTargets bool) {
 		if t.Metric == row.Headline {
 			f = row.Summary
 		}
+		t.BoxBound = false
 		if decides(f) {
-			t.MustMet, t.AimMet = reached(f, t, t.Must), reached(f, t, t.Aim)
+			must := t.Must
+			if cpu, disk := row.BoxBound(); t.BoxMust != 0 && (cpu || disk) {
+				must, t.BoxBound = t.BoxMust, true
+			}
+			t.MustMet, t.AimMet = reached(f, t, must), reached(f, t, t.Aim)
 			t.Judged = (t.MachineFree || judgeTargets) && f.Runs() >= minRuns
 		}
 		kept = append(kept, t)
@@ -94,7 +100,10 @@ func reached(f bench.Figure, t bench.Target, limit float64) *bool {
 func (r *Ratio) judge(res *bench.Result, d bench.Durability) (v bench.Verdict, ok bool) {
 	over, haveOver := find(res, r.Over, d)
 	under, haveUnder := find(res, r.Under, d)
-	if !haveOver && !haveUnder || !asked(res, r.Over) || !r.alone() && !asked(res, r.Under) {
+	if r.UnderAny && !haveUnder {
+		under, haveUnder = find(res, r.Under, bench.None)
+	}
+	if !haveOver && (!haveUnder || r.UnderAny) || !asked(res, r.Over) || !r.alone() && !asked(res, r.Under) {
 		return v, false
 	}
 	v = bench.Verdict{
@@ -117,7 +126,7 @@ func (r *Ratio) judge(res *bench.Result, d bench.Durability) (v bench.Verdict, o
 	}
 	v.Status, v.Cause, v.Next = band.Status, band.Cause, band.Next
 	if !bounds && r.AtBest != nil && r.AtBest(res, d, under.Figure.Median()) {
-		v.Status, v.Cause, v.Next = bench.Healthy, "the lower side is at the maximum already", ""
+		v.Status, v.Cause, v.Next = bench.Healthy, cmp.Or(r.Best, "the lower side is at the maximum already"), ""
 	}
 	if min(over.Figure.Runs(), runs(r, under.Figure)) < 5 {
 		v.Cause += fmt.Sprintf("; %d runs: a look", min(over.Figure.Runs(), runs(r, under.Figure)))

@@ -79,9 +79,13 @@ func TestRatiosAreJudgedByTheirBands(t *testing.T) {
 		{"refs update, 100 per transaction ÷ 1", "refs.gitaly/update-100", "refs.gitaly/update-1", 1.03, 1, bench.Suspicious, "one sync per ref"},
 		{"refs delete packed, 100 per transaction ÷ 1", "refs.gitaly/delete-packed-100", "refs.gitaly/delete-packed-1", 57, 1, bench.Healthy, ""},
 		{"refs delete at 1, packed ÷ loose", "refs.gitaly/delete-packed-1", "refs.gitaly/delete-loose-1", 0.6, 1, bench.Notable, ""},
-		{"KV 32 ÷ 2,048 B", "kv.aurora.len/value-32", "kv.aurora.len/value-2048", 6.3, 1, bench.Healthy, ""},
-		{"KV 32 ÷ 2,048 B", "kv.aurora.len/value-32", "kv.aurora.len/value-2048", 9, 1, bench.Notable, ""},
-		{"KV 32 ÷ 2,048 B", "kv.aurora.len/value-32", "kv.aurora.len/value-2048", 10, 1, bench.Suspicious, ""},
+		{"KV 32 ÷ 2,048 B", "kv.aurora.len/value-32", "kv.aurora.len/value-2048", 3, 1, bench.Healthy, ""},
+		{"KV 32 ÷ 2,048 B", "kv.aurora.len/value-32", "kv.aurora.len/value-2048", 6.3, 1, bench.Notable, ""},
+		{"KV 32 ÷ 2,048 B", "kv.aurora.len/value-32", "kv.aurora.len/value-2048", 6.4, 1, bench.Suspicious, ""},
+		{"KV 4 shards ÷ 1, stream", "kv.aurora.len/value-64-shards-4", "kv.aurora.len/value-64", 0.9, 1, bench.Flat, "2 cores"},
+		{"KV 4 shards ÷ 1, stream", "kv.aurora.len/value-64-shards-4", "kv.aurora.len/value-64", 0.8, 1, bench.Inverted, ""},
+		{"KV put ÷ ping-pong ceiling", "kv.pingpong/nodes", "kv.pingpong/grpc", 0.91, 1, bench.Healthy, ""},
+		{"KV stream ÷ ping-pong ceiling", "kv.aurora.len/value-64", "kv.pingpong/grpc", 2.4, 1, bench.Notable, ""},
 		{"KV 2 ÷ 7 followers", "kv.aurora.followers/followers-2", "kv.aurora.followers/followers-7", 2.45, 1, bench.Healthy, ""},
 		{"search, 200 ÷ 10 clients", "search.sweep/clients-200", "search.sweep/clients-10", 3, 1, bench.Healthy, ""},
 		{"search, 200 ÷ 10 clients", "search.sweep/clients-200", "search.sweep/clients-10", 1.5, 1, bench.Notable, ""},
@@ -296,4 +300,32 @@ func TestEveryRatioNamesRowsThatThereAre(t *testing.T) {
 			t.Errorf("%s has values without a verdict", r.Name)
 		}
 	}
+}
+
+func TestACellWhoseWallIsTheMachineHasALowerMust(t *testing.T) {
+	for _, c := range []struct {
+		bound float64
+		rate  float64
+		met   bool
+	}{{0, 40_000, false}, {1, 40_000, true}, {1, 36_000, false}} {
+		row := auroraRow("value-32", lengthCells()[0], 3, 32, "")
+		r := bench.Row{Suite: "kv.aurora.len", Row: row.Name, Headline: putsPerS, Targets: row.Targets[:1], Figures: map[string]bench.Figure{}}
+		r.Label = bench.Label{Durability: bench.Fsync, Voters: 3, Topology: bench.Procs, Validity: bench.Valid}
+		r.Summary = mustFigure(t, r.Label, "puts/s", c.rate, c.rate, c.rate)
+		r.Figures[bench.CPUBound] = mustFigure(t, r.Label, "0 or 1", c.bound, c.bound, c.bound)
+		judgeRow(&r, true)
+		got := r.Targets[0]
+		if got.MustMet == nil || *got.MustMet != c.met || got.BoxBound != (c.bound == 1) {
+			t.Errorf("%v puts/s, bound %v: %+v, want met %v", c.rate, c.bound, got, c.met)
+		}
+	}
+}
+
+func mustFigure(t *testing.T, l bench.Label, unit string, values ...float64) bench.Figure {
+	t.Helper()
+	f, err := bench.NewFigure(l, unit, values...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
 }

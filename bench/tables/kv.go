@@ -7,113 +7,61 @@ import (
 )
 
 func kvSuites() []bench.Suite {
-	return []bench.Suite{auroraLength(), auroraFollowers(), kvPingPong(), kvLatency(), kvEtcd()}
+	return []bench.Suite{auroraLength(), auroraFollowers(), auroraSteady(), kvPingPong(), kvLatency(), kvEtcd(), kvEtcdNative()}
 }
 
-// Aurora's figures are read off its charts; its prose adds that Linux is 50 to 70 % faster.
-const (
-	auroraNote  = "chart; Windows leader, Mac followers, no fsync; none×3"
-	auroraLinux = "chart × 1.6, its remark on Linux; no fsync; none×3"
-)
-
-// auroraCell is one cell of a chart.
-type auroraCell struct {
-	n     int     // value length in bytes, or followers
-	chart float64 // thousands of writes a second
-	linux float64 // the same × 1.6, as it is printed
-}
-
-func lengthCells() []auroraCell {
-	return []auroraCell{
-		{32, 18.2, 29.1}, {64, 17.7, 28.3}, {128, 15.6, 25.0}, {256, 13.4, 21.4}, {512, 8.4, 13.4}, {1024, 6.0, 9.6}, {2048, 2.9, 4.6},
-	}
-}
-
-func followerCells() []auroraCell {
-	return []auroraCell{{2, 17.9, 28.6}, {3, 13.6, 21.8}, {4, 12.5, 20.0}, {5, 9.4, 15.0}, {6, 8.2, 13.1}, {7, 7.3, 11.7}}
-}
-
-// auroraRow judges a cell against the chart: must 3 ×, which is about 1.9 × the remark on Linux; aim 4 ×.
-func auroraRow(name string, c auroraCell, nodes, value int, note string) bench.RowSpec {
-	return bench.RowSpec{
-		Name: name, Title: "one asynchronous client, 80,000 puts, all acknowledged", Profiles: inSeeds, Runs: 3,
-		Shape: bench.Shape{Nodes: nodes, Shards: 1, Producers: 1, Pumps: 1, Payload: value},
-		References: []bench.Reference{
-			published("Aurora", "chart", c.chart*1000, "puts/s", auroraNote+note),
-			published("Aurora", "chart × 1.6", c.linux*1000, "puts/s", auroraLinux+note),
-		},
-		Targets: []bench.Target{
-			atLeast(putsPerS, bench.Fsync, 3*c.chart*1000, 4*c.chart*1000, ofKV),
-			atLeast(toLinux, bench.Fsync, 1.9, 2.5, ofKV),
-		},
-	}
-}
-
-func auroraLength() bench.Suite {
-	s := bench.Suite{
-		Name: "kv.aurora.len", Title: "Puts by length of the value, 2 followers, key of 16 B", Priority: "P0",
-		Bench: "BenchmarkAuroraLength", Headline: putsPerS, Window: 5 * time.Second, Warmup: time.Second, Minutes: 5,
-	}
-	for _, c := range lengthCells() {
-		s.Rows = append(s.Rows, auroraRow(named("value", c.n), c, 3, c.n, ""))
-	}
-	s.Rows[0].Profiles = inAll
-	return s
-}
-
-func auroraFollowers() bench.Suite {
-	s := bench.Suite{
-		Name: "kv.aurora.followers", Title: "Puts by number of followers, value of 64 B", Priority: "P0",
-		Bench: "BenchmarkAuroraFollowers", Headline: putsPerS, Window: 5 * time.Second, Warmup: time.Second, Minutes: 5,
-	}
-	for _, c := range followerCells() {
-		s.Rows = append(s.Rows, auroraRow(named("followers", c.n), c, c.n+1, 64, "; length of the value not stated"))
-	}
-	s.Rows[0].Profiles = inAll
-	return s
-}
-
-// kvPingPong is the ceiling of replication: a leader that relays each put to two followers, which answer at once.
+// kvPingPong is the ceiling of replication: a server that relays each put to two others, which answer at once; and the
+// same calls to three nodes, which keep what they are given.
 func kvPingPong() bench.Suite {
 	s := bench.Suite{
-		Name: "kv.pingpong", Title: "Relay of each put to 2 empty followers, no Raft", Priority: "P0", Bench: "BenchmarkPingPong",
-		Headline: putsPerS, Window: 5 * time.Second, Warmup: time.Second, Minutes: 1,
+		Name: "kv.pingpong", Title: "Relay of each put to 2 empty followers, no Raft, against nodes that keep it", Priority: "P0",
+		Bench: "BenchmarkPingPong", Op: opPut, Headline: putsPerS, Window: 5 * time.Second, Warmup: time.Second, Minutes: 2,
 	}
+	shape := bench.Shape{Nodes: 3, Shards: 1, Producers: 1, Pumps: pingPongCallers, Payload: 64, Key: 16, Transport: "calls"}
 	for _, r := range []struct{ name, title string }{{"grpc", "over bare gRPC"}, {"transport", "over our transport"}} {
+		shape.Kind = r.name
 		s.Rows = append(s.Rows, bench.RowSpec{
-			Name: r.name, Title: r.title, Profiles: inSeeds, Runs: 3, NoFsync: true, Shape: bench.Shape{Nodes: 3, Kind: r.name},
+			Name: r.name, Title: r.title, Profiles: inSeeds, Runs: 3, NoFsync: true, Servers: "pingpong-server", Shape: shape,
 			References: []bench.Reference{published("Aurora", "ceiling, about", 20_000, "puts/s", auroraNote)},
 		})
 	}
 	s.Rows[0].Profiles = inAll
+	shape.Kind = ""
+	s.Rows = append(s.Rows, bench.RowSpec{
+		Name: "nodes", Title: "the same calls to 3 nodes: Raft, and a disk", Profiles: inSeeds, Runs: 3, Shape: shape,
+	})
 	return s
 }
+
+// pingPongCallers keep both cores busy; more only wait longer.
+const pingPongCallers = 128
 
 // kvLatency offers 30 % of each cell's own maximum in an open loop.
 func kvLatency() bench.Suite {
 	s := bench.Suite{
 		Name: "kv.latency", Title: "Latency of puts at 30 % of the cell's maximum, open loop", Priority: "P0",
-		Bench: "BenchmarkKVLatency", Headline: putP50, Window: 10 * time.Second, Warmup: time.Second, Minutes: 9,
+		Bench: "BenchmarkKVLatency", Op: opPut, Headline: putP50, Window: 10 * time.Second, Warmup: time.Second, Minutes: 9,
 	}
-	add := func(name string, nodes, value int, must float64) {
+	add := func(name string, nodes, value int, must float64, more ...bench.Target) {
 		s.Rows = append(s.Rows, bench.RowSpec{
-			Name: name, Title: "queue wait and service apart", Profiles: inSeeds, Runs: 3,
-			Shape: bench.Shape{Nodes: nodes, Shards: 1, Producers: 1, Payload: value},
+			Name: name, Title: "from when a put was due; what it took once it was sent, beside", Profiles: inSeeds, Runs: 3, NoCeiling: true,
+			Shape: auroraShape(nodes, value, 0),
 			References: []bench.Reference{
 				published("Aurora", "latency, from", 1_000, "µs", auroraNote), published("Aurora", "latency, to", 2_000, "µs", auroraNote),
 			},
-			Targets: []bench.Target{atMost(putP50, bench.Fsync, must, 0, ofBench)},
+			Targets: append([]bench.Target{atMost(putP50, bench.Fsync, must, 0, ofBench)}, more...),
 		})
 	}
+	tail := func() bench.Target { return atMost(putP99, bench.Fsync, 3_000, 0, ofKV) }
 	for _, c := range lengthCells() {
-		add(named("value", c.n), 3, c.n, 1_000)
+		add(named("value", c.n), 3, c.n, 1_000, tail())
 	}
 	for _, c := range followerCells() {
-		must := 2_000.0
 		if c.n == 2 {
-			must = 1_000
+			add(named("followers", c.n), c.n+1, 64, 1_000, tail())
+			continue
 		}
-		add(named("followers", c.n), c.n+1, 64, must)
+		add(named("followers", c.n), c.n+1, 64, 2_000)
 	}
 	s.Rows[0].Profiles = inAll
 	return s
@@ -148,6 +96,29 @@ func kvEtcd() bench.Suite {
 		s.Rows = append(s.Rows, bench.RowSpec{
 			Name: r.name, Title: r.title, Profiles: inFull, Targets: []bench.Target{free(t)},
 			Shape: bench.Shape{Nodes: 3, Shards: 1, Pumps: 1_000, Payload: 256, Kind: r.name},
+		})
+	}
+	return s
+}
+
+// kvEtcdNative is etcd's client against etcd, and our stream, in turn within each run. Callers wait for each answer. Where
+// the client takes more than half of the machine the servers' CPU per put is what is held against etcd's.
+func kvEtcdNative() bench.Suite {
+	s := bench.Suite{
+		Name: "kv.etcd.native", Title: "etcd by its own client, and our stream: key of 8 B, value of 256 B", Priority: "P0", Peer: "etcd",
+		Bench: "BenchmarkEtcdNative", Op: opPut, Headline: toEtcd, Window: 24 * time.Second, NoProfile: true,
+	}
+	for _, r := range []struct{ nodes, callers int }{{1, 1_000}, {3, 1_000}, {1, 1}, {3, 1}} {
+		title := "1,000 callers; etcd's on 100 connections, ours on one"
+		judged := free(atLeast(etcdJudged, bench.Fsync, 4, 5, ofKV))
+		if r.callers == 1 {
+			title = "1 caller on 1 connection"
+			judged = free(atMost(etcdTail, bench.Fsync, 1, 0.8, ofKV))
+		}
+		s.Rows = append(s.Rows, bench.RowSpec{
+			Name: named(named("callers", r.callers)+"-members", r.nodes), Title: title, Profiles: inFull, NoCeiling: true,
+			Shape:   bench.Shape{Nodes: r.nodes, Shards: 1, Callers: r.callers, Payload: 256, Key: 8},
+			Targets: []bench.Target{judged},
 		})
 	}
 	return s

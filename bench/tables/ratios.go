@@ -26,6 +26,9 @@ type Ratio struct {
 	Bands     []Band // the last has no limits
 	// AtBest replaces the band when it says yes: a rule that takes more than the two sides.
 	AtBest func(r *bench.Result, d bench.Durability, under float64) bool
+	Best   string // what it says then
+	// UnderAny takes the lower side without fsync where it was not measured with: it keeps nothing that could be synced.
+	UnderAny bool
 }
 
 // alone reports whether one figure is judged by itself.
@@ -163,28 +166,7 @@ const (
 )
 
 func otherRatios() []Ratio {
-	slope := func(name, suite, over, under string, limit float64, reference string) Ratio {
-		return Ratio{
-			Name: name, Reference: reference, Over: Pick{suite, over, ""}, Under: Pick{suite, under, ""},
-			Bands: []Band{
-				{Max: limit, Status: bench.Healthy, Cause: "no steeper than the reference"},
-				{Max: limit * 1.5, Status: bench.Notable, Cause: "steeper than the reference", Next: "millrace bench run " + suite},
-				{Status: bench.Suspicious, Cause: "far steeper than the reference", Next: "millrace bench run " + suite},
-			},
-		}
-	}
-	return []Ratio{
-		slope("KV 32 ÷ 2,048 B", "kv.aurora.len", "value-32", "value-2048", 6.3, "6.3"),
-		slope("KV 2 ÷ 7 followers", "kv.aurora.followers", "followers-2", "followers-7", 2.45, "2.45"),
-		{
-			Name: "KV put ÷ ping-pong ceiling", Reference: "0.91",
-			Over: Pick{"kv.aurora.len", "value-64", "unary_puts_per_s"}, Under: Pick{"kv.pingpong", "grpc", ""},
-			Bands: []Band{
-				{Min: 0.91, Status: bench.Healthy, Cause: "log and store cost less than the network"},
-				{Min: 0.5, Status: bench.Notable, Cause: "log or store outweigh the network", Next: "millrace bench run kv.latency"},
-				{Status: bench.Suspicious, Cause: "log or store are the wall", Next: "millrace bench run kv.latency"},
-			},
-		},
+	return append(kvRatios(), []Ratio{
 		{
 			Name: "search, 200 ÷ 10 clients", Reference: "3.0",
 			Over: Pick{sweep, "clients-200", ""}, Under: Pick{sweep, "clients-10", ""},
@@ -203,5 +185,5 @@ func otherRatios() []Ratio {
 				{Status: bench.Suspicious, Cause: "collapse", Next: "millrace bench run " + sweep},
 			},
 		},
-	}
+	}...)
 }

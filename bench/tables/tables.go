@@ -49,9 +49,17 @@ const (
 	refsPerS     = "refs_per_s"
 	putsPerS     = "puts_per_s"
 	putP50       = "put_p50_us"
+	putP99       = "put_p99_us"
+	walOverhead  = "replica_wal_overhead_bytes" // of a put in the log of each replica, beside key and value
+	replicaSyncs = "replica_fsyncs_per_op"
+	replicaCPU   = "replica_cpu_us_per_op"
 	requestsPerS = "requests_per_s"
 	toCodeQ      = "ratio_to_codeq" // without fsync, interleaved on the same host
 	toLinux      = "ratio_to_linux_remark"
+	toChart      = "ratio_to_chart"
+	toEtcd       = "ratio_to_etcd"
+	etcdJudged   = "judged_ratio_to_etcd" // of rates, or of the servers' CPU per put where the client is the wall
+	etcdTail     = "p99_ratio_to_etcd"
 	toSeparate   = "ratio_to_separate_calls"
 	toBare       = "ratio_to_bare_cycle"
 	toGit        = "ratio_to_git_files_synced"
@@ -141,6 +149,9 @@ func free(t bench.Target) bench.Target {
 	t.MachineFree = true
 	return t
 }
+
+// opPut is what the producers of suites of keys call.
+const opPut = "put"
 
 const anyDurability bench.Durability = ""
 

@@ -41,7 +41,7 @@ func TestEverySuiteIsListed(t *testing.T) {
 		"queue.effects P0", "queue.idle P0", "queue.aux/depth P1", "queue.aux/mix P1", "queue.aux/k6 P1",
 		"queue.failover P1", "streams.idle P1", "tenant.timing P1",
 		"refs.gitaly P0", "refs.gitaly/git P0", "refs.push P0", "refs.scale P0",
-		"kv.aurora.len P0", "kv.aurora.followers P0", "kv.pingpong P0", "kv.latency P0", "kv.etcd P0",
+		"kv.aurora.len P0", "kv.aurora.followers P0", "kv.aurora.steady P0", "kv.pingpong P0", "kv.latency P0", "kv.etcd P0", "kv.etcd.native P0",
 		"search.sweep P0", "search.mixed P0", "search.recall P0", "search.gaps P1", "footprint P0", "commit.effects P0",
 	}
 	if !slices.Equal(got, want) {
@@ -189,13 +189,20 @@ func TestTargetsAreThoseThatWereSet(t *testing.T) {
 		"refs.gitaly/delete-packed-100": {
 			"ratio_to_git_files_synced fsync ≥ 4 6!", "ratio_to_git_reftable_synced fsync ≥ 1 1.5!",
 		},
-		"kv.aurora.len/value-32":          {"puts_per_s fsync ≥ 5.46e+04 7.28e+04", "ratio_to_linux_remark fsync ≥ 1.9 2.5"},
-		"kv.aurora.followers/followers-7": {"puts_per_s fsync ≥ 2.19e+04 2.92e+04", "ratio_to_linux_remark fsync ≥ 1.9 2.5"},
-		"kv.latency/followers-2":          {"put_p50_us fsync ≤ 1000 0"},
-		"kv.latency/followers-7":          {"put_p50_us fsync ≤ 2000 0"},
-		"kv.etcd/put":                     {"ratio_to_etcd any ≥ 2 2.5!"},
-		"kv.etcd/put-half":                {"ratio_to_etcd any ≤ 0.7 0.5!"},
-		"commit.effects/one-commit":       {"ratio_to_bare_cycle fsync ≥ 0.5 0!", "ratio_to_separate_calls fsync ≥ 3 0!"},
+		"kv.aurora.len/value-32": {
+			"puts_per_s fsync ≥ 5.46e+04 7.28e+04", "ratio_to_linux_remark fsync ≥ 1.9 2.5", "replica_fsyncs_per_op fsync ≤ 0.1 0!",
+			"replica_wal_overhead_bytes any ≤ 40 0!",
+		},
+		"kv.aurora.followers/followers-7": {
+			"puts_per_s fsync ≥ 2.19e+04 2.92e+04", "ratio_to_linux_remark fsync ≥ 1.9 2.5", "replica_fsyncs_per_op fsync ≤ 0.1 0!",
+			"replica_wal_overhead_bytes any ≤ 40 0!",
+		},
+		"kv.latency/followers-2":                {"put_p50_us fsync ≤ 1000 0", "put_p99_us fsync ≤ 3000 0"},
+		"kv.latency/followers-7":                {"put_p50_us fsync ≤ 2000 0"},
+		"kv.etcd/put":                           {"ratio_to_etcd any ≥ 2 2.5!"},
+		"kv.etcd/put-half":                      {"ratio_to_etcd any ≤ 0.7 0.5!"},
+		"kv.etcd.native/callers-1000-members-3": {"judged_ratio_to_etcd fsync ≥ 4 5!"},
+		"commit.effects/one-commit":             {"ratio_to_bare_cycle fsync ≥ 0.5 0!", "ratio_to_separate_calls fsync ≥ 3 0!"},
 	} {
 		s, r, _ := cutLast(name)
 		if got := targets(row(t, suite(t, s), r)); !slices.Equal(got, want) {
@@ -245,6 +252,18 @@ func TestShapesAreThoseOfTheReferences(t *testing.T) {
 			t.Errorf("%s: %d tasks", name, p)
 		}
 	}
+	for name, want := range map[string]bench.Shape{
+		"kv.aurora.len/value-2048":        {Nodes: 3, Payload: 2048, Puts: 80_000},
+		"kv.aurora.followers/followers-7": {Nodes: 8, Payload: 64, Puts: 80_000},
+		"kv.aurora.steady/ten-minutes":    {Nodes: 3, Payload: 64},
+		"kv.latency/followers-3":          {Nodes: 4, Payload: 64},
+	} {
+		s, r, _ := cutLast(name)
+		want.Shards, want.Producers, want.Ahead, want.Key, want.Transport = 1, 1, 4096, 16, "stream"
+		if got := row(t, suite(t, s), r).Shape; got != want {
+			t.Errorf("%s: %+v, want %+v", name, got, want)
+		}
+	}
 	if s := suite(t, "queue.idle"); s.Window != 10*time.Second || s.Rows[0].Shape.Workers != 1000 {
 		t.Errorf("queue.idle: %v of %+v", s.Window, s.Rows[0].Shape)
 	}
@@ -292,7 +311,7 @@ func TestProfilesHoldTheRowsThatTheyPromise(t *testing.T) {
 			}
 		}
 		smoke := 1
-		if s.Name == "kv.etcd" || s.Name == "queue.steady" || s.Priority != "P0" || s.Name == "queue.coalesce.raft" || s.Name == "refs.gitaly/git" {
+		if s.Name == "kv.etcd" || s.Peer != "" || s.Name == "queue.steady" || s.Name == "kv.aurora.steady" || s.Priority != "P0" || s.Name == "queue.coalesce.raft" || s.Name == "refs.gitaly/git" {
 			smoke = 0
 		}
 		if got := count[Smoke][s.Name]; got != smoke {
@@ -305,7 +324,7 @@ func TestProfilesHoldTheRowsThatTheyPromise(t *testing.T) {
 	for name, want := range map[string]int{
 		"queue.cycle": 2, "queue.raft": 2, "queue.smart": 3, "queue.coalesce": 2, "queue.transport": 4, "queue.codec": 3, "queue.gc": 2,
 		"queue.steady": 0, "queue.latency": 1, "queue.depth": 2, "queue.restart": 1, "queue.effects": 1, "queue.idle": 1,
-		"refs.gitaly": 9, "kv.aurora.len": 7, "kv.aurora.followers": 6, "kv.pingpong": 2, "kv.latency": 13, "search.sweep": 4,
+		"refs.gitaly": 9, "kv.aurora.len": 7, "kv.aurora.followers": 6, "kv.aurora.steady": 0, "kv.pingpong": 3, "kv.latency": 13, "search.sweep": 4,
 		"search.mixed": 1, "search.recall": 4,
 	} {
 		if got := count[Seeds][name]; got != want {

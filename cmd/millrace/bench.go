@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/millrace/millrace/bench"
+	"github.com/millrace/millrace/bench/load"
 	"github.com/millrace/millrace/bench/tables"
 )
 
@@ -38,7 +39,7 @@ measured, 4 the audit failed, 5 no verdict (too noisy), 130 interrupted with a p
 		},
 		Args: cobra.ArbitraryArgs,
 	}
-	c.AddCommand(a.benchListCmd(), a.benchEnvCmd(), a.benchRunCmd(), a.benchReportCmd(), a.benchNullCmd())
+	c.AddCommand(a.benchListCmd(), a.benchEnvCmd(), a.benchRunCmd(), a.benchReportCmd(), a.benchNullCmd(), a.benchPingPongCmd())
 	for _, family := range []string{"queue", "refs", "kv"} {
 		c.AddCommand(a.benchFamilyCmd(family))
 	}
@@ -275,4 +276,23 @@ func (a *app) benchNullCmd() *cobra.Command {
 			})
 		},
 	}
+}
+
+// benchPingPongCmd is one server of what replication costs at the least.
+func (a *app) benchPingPongCmd() *cobra.Command {
+	var r load.Relay
+	c := &cobra.Command{
+		Use: "pingpong-server", Hidden: true, Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return load.PingPong(c.Context(), r, func(grpc, peer string) {
+				// The bench that started it reads this, and gives up without it.
+				_ = a.print(map[string]string{"grpc": grpc, "peer": peer}, func(w io.Writer) { fmt.Fprintln(w, grpc, peer) })
+			})
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&r.Kind, "kind", "", "what carries puts on: grpc, transport")
+	f.IntVar(&r.Node, "node", 1, "number of this server, from 1, which takes the puts")
+	f.StringSliceVar(&r.Peers, "peers", nil, "where the others are, the last first")
+	return c
 }

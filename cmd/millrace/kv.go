@@ -20,7 +20,7 @@ func (a *app) kvCmd() *cobra.Command {
 		RunE:  func(*cobra.Command, []string) error { return usageError{errors.New("name a subcommand; see --help")} },
 	}
 	a.connectionFlags(c)
-	c.AddCommand(a.kvGetCmd(), a.kvPutCmd(), a.kvDelCmd())
+	c.AddCommand(a.kvGetCmd(), a.kvPutCmd(), a.kvDelCmd(), a.kvAddCmd(), a.kvRangeCmd(), a.kvDeleteRangeCmd(), a.keyspaceCmd())
 	return c
 }
 

@@ -71,6 +71,17 @@ var methods = map[string]rule{
 
 	"/millrace.v1.CommitService/Commit": anyToken(), // each op by the table of ops
 	"/millrace.v1.KVService/Get":        needs(auth.KVRead),
+	"/millrace.v1.KVService/BatchGet":   needs(auth.KVRead),
+	"/millrace.v1.KVService/Range":      needs(auth.KVRead),
+
+	"/millrace.v1.KVService/Put":         needs(auth.KVWrite),
+	"/millrace.v1.KVService/Delete":      needs(auth.KVWrite),
+	"/millrace.v1.KVService/DeleteRange": needs(auth.KVWrite),
+
+	"/millrace.v1.KeyspaceService/Set":    needs(auth.Admin),
+	"/millrace.v1.KeyspaceService/Get":    needs(auth.KVRead),
+	"/millrace.v1.KeyspaceService/List":   needs(auth.KVRead),
+	"/millrace.v1.KeyspaceService/Delete": needs(auth.Admin),
 
 	"/millrace.v1.QueueService/List":            needs(auth.TaskRead),
 	"/millrace.v1.QueueService/Get":             needs(auth.TaskRead),

@@ -74,6 +74,15 @@ func goodRequests() map[string]proto.Message {
 		"/millrace.v1.SearchService/Embed":            &pb.EmbedRequest{Text: "hello"},
 		"/millrace.v1.SearchService/Search":           &pb.SearchRequest{Collection: "ws", QueryText: "x"},
 		"/millrace.v1.SearchService/GetRecording":     &pb.GetRecordingRequest{SearchId: "00000000000000070000000000000009"},
+		"/millrace.v1.KVService/BatchGet":             &pb.KVBatchGetRequest{Keyspace: "ks", Keys: [][]byte{[]byte("k")}},
+		"/millrace.v1.KVService/Range":                &pb.KVRangeRequest{Keyspace: "ks"},
+		"/millrace.v1.KVService/Put":                  &pb.KVPutRequest{Put: &pb.KVPut{Keyspace: "ks", Key: []byte("k")}},
+		"/millrace.v1.KVService/Delete":               &pb.KVDeleteRequest{Delete: &pb.KVDelete{Keyspace: "ks", Key: []byte("k")}},
+		"/millrace.v1.KVService/DeleteRange":          &pb.KVDeleteRangeRequest{Range: &pb.KVDeleteRange{Keyspace: "ks"}},
+		"/millrace.v1.KeyspaceService/Set":            &pb.SetKeyspaceRequest{Keyspace: "ks"},
+		"/millrace.v1.KeyspaceService/Get":            &pb.GetKeyspaceRequest{Keyspace: "ks"},
+		"/millrace.v1.KeyspaceService/List":           &pb.ListKeyspacesRequest{},
+		"/millrace.v1.KeyspaceService/Delete":         &pb.DeleteKeyspaceRequest{Keyspace: "ks"},
 	}
 }
 

@@ -49,6 +49,18 @@ type Backend interface {
 	// bytes, but one at least.
 	Keys(ctx context.Context, p core.Partition, keyspace string, keys [][]byte, bytes int, o core.ReadOptions) ([]core.KeyRead, core.At, error)
 
+	// KeyRange opens a range of keys of one partition as it is at o or later, to be read from there on. NotFound when a
+	// keyspace that was asked for by its incarnation is gone.
+	KeyRange(ctx context.Context, p core.Partition, r core.KeyRange, o core.ReadOptions) (core.KeyCursor, core.At, error)
+	// Keyspace reads one keyspace of a partition; counted, also how many keys it has and what they take on disk. NotFound
+	// when it is unknown.
+	Keyspace(ctx context.Context, p core.Partition, name string, counted bool, o core.ReadOptions) (core.KeyspaceInfo, core.At, error)
+	// Keyspaces reads a page of a partition's keyspaces by name, after the name given.
+	Keyspaces(ctx context.Context, p core.Partition, after string, limit int, o core.ReadOptions) ([]core.KeyspaceInfo, core.At, error)
+	// KeyRates are the puts, and the bytes of keys and values put, that a keyspace of a partition takes in a second; 0 is no
+	// bound. A change is known within about a second.
+	KeyRates(p core.Partition, keyspace string) (puts, bytes int64)
+
 	// Queue reads a queue's counters and configuration. NotFound when it is unknown.
 	Queue(ctx context.Context, p core.Partition, name string, o core.ReadOptions) (core.QueueStats, core.At, error)
 	// Queues reads a page of queues by name, after the name given.

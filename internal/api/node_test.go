@@ -231,7 +231,7 @@ func applied(c core.Commit) (r core.Result) {
 			}
 		case *core.KVPut:
 			o.Rev = 7
-		case *core.QueueSet, *core.NamespaceSet:
+		case *core.QueueSet, *core.NamespaceSet, *core.KeyspaceSet:
 			o.Version = 3
 		case *core.RefTxn:
 			o.Refs = fakeAnswer(op)
@@ -434,3 +434,36 @@ func (n *fakeNode) Keys(_ context.Context, p core.Partition, _ string, keys [][]
 	}
 	return out, core.At{Partition: p.Index, Index: 9}, nil
 }
+
+func (n *fakeNode) KeyRange(_ context.Context, p core.Partition, r core.KeyRange, _ core.ReadOptions) (core.KeyCursor, core.At, error) {
+	n.reach(p)
+	pairs := []core.KeyPair{{Key: []byte("a"), Value: []byte("1"), Rev: 7}, {Key: []byte("b"), Value: []byte("2"), Rev: 8}}
+	if len(r.From) > 0 {
+		pairs = nil
+	}
+	return &fakeCursor{pairs}, core.At{Partition: p.Index, Index: 9}, nil
+}
+
+type fakeCursor struct{ pairs []core.KeyPair }
+
+func (c *fakeCursor) Incarnation() uint32 { return 3 }
+func (c *fakeCursor) Close() error        { return nil }
+func (c *fakeCursor) Next(items, _ int, _ bool) ([]core.KeyPair, error) {
+	n := min(items, len(c.pairs))
+	out := c.pairs[:n]
+	c.pairs = c.pairs[n:]
+	return out, nil
+}
+
+func (n *fakeNode) Keyspace(_ context.Context, p core.Partition, name string, _ bool, _ core.ReadOptions) (core.KeyspaceInfo, core.At, error) {
+	n.reach(p)
+	config := core.KeyspaceConfig{Version: 2, Bytes: 100, WriteRate: 5, ByteRate: 6}
+	return core.KeyspaceInfo{Name: name, Incarnation: 3, Config: config, Keys: 2, Bytes: 50, Measured: 40}, core.At{Index: 9}, nil
+}
+
+func (n *fakeNode) Keyspaces(ctx context.Context, p core.Partition, _ string, _ int, o core.ReadOptions) ([]core.KeyspaceInfo, core.At, error) {
+	k, at, err := n.Keyspace(ctx, p, "ks", false, o)
+	return []core.KeyspaceInfo{k}, at, err
+}
+
+func (n *fakeNode) KeyRates(core.Partition, string) (puts, bytes int64) { return 0, 0 }

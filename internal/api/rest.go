@@ -179,7 +179,7 @@ func (c *restCall) serve() (err error) {
 	if fact := c.readQuery(); fact != nil {
 		return fact
 	}
-	if c.r.ContentLength != 0 && route.Body == "" {
+	if c.r.ContentLength != 0 && route.Body == "" && !route.Raw {
 		return invalid(bodyField, "has no place on this route")
 	}
 	limit := time.Duration(c.s.l.RESTCallMs) * time.Millisecond

@@ -74,6 +74,15 @@ func goodRESTRequests() map[string]sampleRequest {
 		"POST /v1/embed":                                  {path: "/v1/embed", body: `{"text":"hello"}`},
 		"POST /v1/matrix/search":                          {path: "/v1/matrix/search", body: `{"collection":"ws","query_text":"x","vector":null,"explain":true,"record":true}`},
 		"GET /v1/recordings/{search_id}":                  {path: "/v1/recordings/00000000000000070000000000000009"},
+		"PUT /v1/kv/{keyspace}/keys/{key}":                {path: "/v1/kv/ks/keys/k", body: "v"},
+		"DELETE /v1/kv/{keyspace}/keys/{key}":             {path: "/v1/kv/ks/keys/k"},
+		"POST /v1/kv/{keyspace}/get":                      {path: "/v1/kv/ks/get", body: `{"keys":["k"]}`},
+		"GET /v1/kv/{keyspace}":                           {path: "/v1/kv/ks"},
+		"DELETE /v1/kv/{keyspace}":                        {path: "/v1/kv/ks?prefix="},
+		"GET /v1/keyspaces":                               {path: "/v1/keyspaces"},
+		"GET /v1/keyspaces/{keyspace}":                    {path: "/v1/keyspaces/ks"},
+		"PUT /v1/keyspaces/{keyspace}":                    {path: "/v1/keyspaces/ks", body: `{"quota":{"bytes":5}}`},
+		"DELETE /v1/keyspaces/{keyspace}":                 {path: "/v1/keyspaces/ks"},
 	}
 }
 

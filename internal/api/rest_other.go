@@ -36,6 +36,9 @@ func (c *restCall) getKey() error {
 	}
 	keyspace, key := c.params[0], c.params[1]
 	in := &pb.KVGetRequest{Keyspace: keyspace, Key: []byte(key), MinIndex: minIndex, Stale: stale}
+	if in.MaxStaleness, fact = c.maxStaleness(); fact != nil {
+		return fact
+	}
 	out, err := (&kvService{s: c.s}).Get(c.ctx, in)
 	if err != nil {
 		return err

@@ -18,6 +18,7 @@ type Route struct {
 	Query  []Param
 	Header []Param
 	Body   string // name of the schema of the request; empty for none
+	Raw    bool   // the body is any bytes, and may be empty
 	Answer string // name of the schema of the answer; empty for one that is no object
 	Status []int  // of answers that are no errors, the most frequent first
 

@@ -29,7 +29,16 @@ var routeRules = map[string]rule{
 
 	"POST /v1/commit": anyToken(), // each op by the table of ops
 
-	"GET /v1/kv/{keyspace}/keys/{key}": needs(auth.KVRead),
+	"GET /v1/kv/{keyspace}/keys/{key}":    needs(auth.KVRead),
+	"PUT /v1/kv/{keyspace}/keys/{key}":    needs(auth.KVWrite),
+	"DELETE /v1/kv/{keyspace}/keys/{key}": needs(auth.KVWrite),
+	"POST /v1/kv/{keyspace}/get":          needs(auth.KVRead),
+	"GET /v1/kv/{keyspace}":               needs(auth.KVRead),
+	"DELETE /v1/kv/{keyspace}":            needs(auth.KVWrite),
+	"GET /v1/keyspaces":                   needs(auth.KVRead),
+	"GET /v1/keyspaces/{keyspace}":        needs(auth.KVRead),
+	"PUT /v1/keyspaces/{keyspace}":        needs(auth.Admin),
+	"DELETE /v1/keyspaces/{keyspace}":     needs(auth.Admin),
 
 	"GET /v1/queues":               needs(auth.TaskRead),
 	"GET /v1/queues/{queue}":       needs(auth.TaskRead),
@@ -100,7 +109,7 @@ var (
 // routes makes the table.
 func routes() []*Route {
 	return slices.Concat(
-		producerRoutes(), workerRoutes(), dataRoutes(), repoRoutes(), refRoutes(), collectionRoutes(), searchRoutes(), serverRoutes(),
+		producerRoutes(), workerRoutes(), dataRoutes(), keyRoutes(), repoRoutes(), refRoutes(), collectionRoutes(), searchRoutes(), serverRoutes(),
 	)
 }
 
@@ -202,11 +211,6 @@ func dataRoutes() []*Route {
 		{
 			Method: http.MethodPost, Path: "/v1/commit", Native: commitsService + "Commit", Body: "CommitRequest", Answer: "CommitResponse", Status: statusOK,
 			Doc: "Apply ops in one log entry, all or none.", fields: fieldNames(commitFields), handle: (*restCall).commit,
-		},
-		{
-			Method: http.MethodGet, Path: "/v1/kv/{keyspace}/keys/{key}", Native: keysService + "Get", Status: statusOK, Query: readParams,
-			Doc:    "Read a key. The answer is its value, byte for byte; the header Millrace-Rev is its revision.",
-			handle: (*restCall).getKey,
 		},
 		{
 			Method: http.MethodGet, Path: "/v1/queues", Native: queuesService + "List", Answer: "ListQueuesResponse", Status: statusOK, Query: pageParams,

@@ -92,6 +92,9 @@ func TestEveryFieldOfTheDocumentIsWritten(t *testing.T) {
 		"OpResult":        {func(w *jsonWriter) { writeOpResults(w, "", []*pb.OpResult{full(new(pb.OpResult))}) }, nil},
 		"QueueStats":      {func(w *jsonWriter) { writeStats(w, full(new(pb.QueueStats))) }, nil},
 		"QueueConfig":     {func(w *jsonWriter) { writeQueueConfig(w, full(new(pb.QueueConfig))) }, nil},
+		"KeyspaceStats":   {func(w *jsonWriter) { writeKeyspace(w, full(new(pb.KeyspaceStats))) }, nil},
+		"KeyspaceConfig":  {func(w *jsonWriter) { writeKeyspaceConfig(w, full(new(pb.KeyspaceConfig))) }, nil},
+		"KeyspaceQuota":   {func(w *jsonWriter) { writeKeyspaceQuota(w, full(new(pb.KeyspaceQuota))) }, nil},
 		"NamespaceConfig": {func(w *jsonWriter) { writeNamespaceConfig(w, full(new(pb.NamespaceConfig))) }, nil},
 		"StatusResponse":  {func(w *jsonWriter) { writeStatus(w, full(new(pb.StatusResponse)), true) }, nil},
 	} {

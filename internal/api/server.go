@@ -83,6 +83,7 @@ type Server struct {
 	streams  gauge
 	refusals refusals
 	outcomes outcomes
+	rates    keyRates
 	turn     atomic.Uint64 // of claims that may take from any partition
 	searches admission
 
@@ -181,6 +182,7 @@ func (s *Server) services() []service {
 		{&pb.QueueStream_ServiceDesc, &queueStream{s: s}},
 		{&pb.BackupService_ServiceDesc, &backupService{s: s}},
 		{&pb.KVStream_ServiceDesc, &keyStream{s: s}},
+		{&pb.KeyspaceService_ServiceDesc, &keyspaceService{s: s}},
 		{&healthpb.Health_ServiceDesc, &healthService{s: s}},
 	}
 }

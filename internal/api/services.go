@@ -28,6 +28,9 @@ func (cs *commitService) Commit(ctx context.Context, in *pb.CommitRequest) (*pb.
 	if fact != nil {
 		return nil, fact
 	}
+	if fact := cs.s.rated(&commit); fact != nil {
+		return nil, fact
+	}
 	p, err := c.propose(ctx, commit)
 	if err != nil {
 		return nil, err
@@ -35,7 +38,7 @@ func (cs *commitService) Commit(ctx context.Context, in *pb.CommitRequest) (*pb.
 	return c.answers("Commit").commitResponse(p.Results[0], p.At)
 }
 
-// kvService reads keys.
+// kvService reads and writes keys (kv_service.go, kv_range.go).
 type kvService struct {
 	pb.UnimplementedKVServiceServer
 	s *Server
@@ -54,7 +57,10 @@ func (ks *kvService) Get(ctx context.Context, in *pb.KVGetRequest) (*pb.KVGetRes
 	if err != nil {
 		return nil, err
 	}
-	o := core.ReadOptions{MinIndex: in.GetMinIndex(), Stale: in.GetStale()}
+	o, fact := t.freshness(in.GetMinIndex(), in.GetStale(), in.GetMaxStaleness())
+	if fact != nil {
+		return nil, fact
+	}
 	value, rev, at, err := ks.s.o.Backend.Key(ctx, c.t.partOfKey(in.GetKey()), in.GetKeyspace(), in.GetKey(), o)
 	if err != nil {
 		return nil, err

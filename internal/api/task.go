@@ -199,12 +199,14 @@ func (s *Server) page(n uint32) (int, core.Fact) {
 
 func showCursor(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
 
-func readCursor(s string) ([]byte, core.Fact) {
+func readCursor(s string) ([]byte, core.Fact) { return readCursorUpTo(s, cursorBytes) }
+
+func readCursorUpTo(s string, top int) ([]byte, core.Fact) {
 	if s == "" {
 		return nil, nil
 	}
 	b, err := base64.RawURLEncoding.Strict().DecodeString(s)
-	if err != nil || len(s) > cursorBytes {
+	if err != nil || len(s) > top {
 		return nil, invalid("cursor", "is none that a page ended with")
 	}
 	return b, nil

@@ -128,6 +128,9 @@ func operation(s *schemas, r *api.Route) field {
 		content := object{{"application/json", object{{"schema", s.ref(r.Body)}}}}
 		op = append(op, field{"requestBody", object{{"required", true}, {"content", content}}})
 	}
+	if r.Raw {
+		op = append(op, field{"requestBody", object{{"content", object{{"application/octet-stream", object{}}}}}})
+	}
 	op = append(op, field{"responses", responses(s, r)})
 	if public {
 		op = append(op, field{"security", []any{}})

@@ -41,6 +41,9 @@ var composed = map[string][]part{
 	"GetPoints":        {{"GetPointsRequest", []string{"ids", "vectors", "min_index", "stale"}}},
 	"CountPoints":      {{"CountPointsRequest", []string{"gate", "min_index", "stale"}}},
 	"PutRuleset":       {{"PutRulesetRequest", []string{"collection", "rules", "number"}}},
+	"KeyWritten":       {{"KVPutResponse", []string{"rev", "at"}}},
+	"KeyPage":          {{"KVRangeResponse", []string{"items"}}, {"ListKeyspacesResponse", []string{"cursor"}}, {"KVRangeResponse", []string{"at"}}},
+	"KeyspaceFound":    {{"KeyspaceStats", nil}, {"GetKeyspaceResponse", []string{"at"}}},
 }
 
 // descriptions of schemas that have no comment of their own in the contract.
@@ -55,6 +58,8 @@ var absent = map[string][]string{
 	"Op":       {"reserved"},
 
 	"UpdateRefsResponse": {"tasks"},
+	"KVBatchGetRequest":  {"keyspace", "min"},
+	"KeyspaceConfig":     {"tag", "retention"},
 }
 
 // required are fields without which a request is refused, and that every error has.
@@ -149,6 +154,11 @@ func (s *schemas) properties(f protoreflect.FieldDescriptor) object {
 	switch parent := string(f.Parent().Name()); {
 	case f.Kind() == protoreflect.BytesKind && slices.Contains(jsonObjects, parent+"."+name):
 		return object{{name, object{{"type", "object"}, {"additionalProperties", true}}.with("description", note)}}
+	case f.Kind() == protoreflect.BytesKind && f.IsList():
+		return object{
+			{name, object{{"type", "array"}, {"items", object{{"type", "string"}}}, {"description", text("UTF-8 texts without NUL.", note)}}},
+			{name + "_base64", object{{"type", "array"}, {"items", object{{"type", "string"}, {"contentEncoding", "base64"}}}, {"description", "Instead of " + name + ": any bytes."}}},
+		}
 	case f.Kind() == protoreflect.BytesKind:
 		return anyBytes(name, note)
 	case f.Kind() == protoreflect.FloatKind && s.input:
@@ -165,6 +175,10 @@ func (s *schemas) properties(f protoreflect.FieldDescriptor) object {
 		return object{{"created_at", moment()}}
 	case parent == "Error" && name == "retry_after":
 		return object{{"retry_after_ms", object{{"type", "integer"}}}}
+	case f.Message() != nil && f.Message().Name() == "At" && f.IsList():
+		return object{described(name, object{{"type", "array"}, {"items", object{{"type", "object"}, {"properties", object{
+			{"partition", object{{"type", "integer"}}}, {"index", digits(false)},
+		}}}}})}
 	case f.Message() != nil && f.Message().Name() == "At":
 		return object{{"index", digits(false).with("description", "Where the answer stands in the partition's log; a read can ask for at least this.")}}
 	case f.IsMap():

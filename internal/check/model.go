@@ -30,6 +30,8 @@ type part struct {
 	queues   map[string]*queue
 	unique   map[uniqueName]uniqueKey
 	spaces   map[string]map[string]pair // keyspace → key
+	rules    map[string]spaceOf         // by keyspace
+	made     uint32                     // keyspaces ever made
 	requests map[core.RequestID]request
 	sessions map[core.SessionID][]session
 	config   core.NamespaceConfig
@@ -84,7 +86,7 @@ func (m *Model) part(p core.Partition) *part {
 		m.parts[p] = &part{
 			tasks: map[core.TaskID]*task{}, timed: map[core.TaskID]bool{}, queues: map[string]*queue{},
 			unique: map[uniqueName]uniqueKey{}, spaces: map[string]map[string]pair{},
-			requests: map[core.RequestID]request{}, sessions: map[core.SessionID][]session{}, search: newSearches(),
+			rules: map[string]spaceOf{}, requests: map[core.RequestID]request{}, sessions: map[core.SessionID][]session{}, search: newSearches(),
 		}
 	}
 	return m.parts[p]

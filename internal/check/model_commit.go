@@ -215,6 +215,9 @@ func (m *Model) shape(c *core.Commit) error {
 	if bad := strays(c); len(bad) > 0 {
 		return core.WrongPartition{Ops: bad}
 	}
+	if crowdedPuts(c) {
+		return errors.New("a batch of puts has company")
+	}
 	if at := repeatedKey(c); at >= 0 {
 		return fmt.Errorf("ops[%d] repeats a key", at)
 	}
@@ -231,9 +234,19 @@ func (m *Model) shapeRefusal(c *core.Commit, r *core.Refusal) bool {
 		}
 		return reflect.DeepEqual(f.Ops, strays(c)) && len(f.Ops) > 0
 	case core.Invalid:
-		return f.Reason == "duplicate_key" && r.Op >= 0 && r.Op == repeatedKey(c) || f.Reason == "not_alone" && slices.ContainsFunc(c.Ops, ofSystem)
+		return f.Reason == "duplicate_key" && r.Op >= 0 && r.Op == repeatedKey(c) || f.Reason == "not_alone" && (slices.ContainsFunc(c.Ops, ofSystem) || crowdedPuts(c) && r.Op == batchOf(c))
 	}
 	return false
+}
+
+// crowdedPuts reports whether a batch of puts stands beside something else.
+func crowdedPuts(c *core.Commit) bool {
+	return batchOf(c) >= 0 && len(c.Ops)+len(c.Conditions) > 1
+}
+
+// batchOf is the place of the first batch of puts, or -1.
+func batchOf(c *core.Commit) int {
+	return slices.IndexFunc(c.Ops, func(op core.Op) bool { return op.Kind() == core.OpKVPuts })
 }
 
 // strays lists the ops whose task does not belong to the commit's partition; in the system's partition, and for its
@@ -292,6 +305,8 @@ func repeatedKey(c *core.Commit) int {
 			space, key = "\x00"+op.Collection, []byte(op.ID)
 		case *core.VectorDelete:
 			space, key = "\x00"+op.Collection, []byte(op.ID)
+		case *core.KVAdd:
+			space, key = op.Keyspace, op.Key
 		default:
 			continue
 		}

@@ -26,7 +26,7 @@ func (m *Model) kvOp(p *part, op core.Op, a answer, before uint64) error {
 		}
 		return judgeFact(m.checkKey(p, op), a)
 	}
-	return fmt.Errorf("%T is no op that the documentation knows", op)
+	return m.keysOp(p, op, a, before)
 }
 
 // judgeFact compares the fact that the model expects, nil for none, with the answer.
@@ -65,17 +65,20 @@ func (m *Model) put(p *part, op *core.KVPut, a answer, before uint64) error {
 		m.change(func() { p.rev = last })
 		p.rev = max(p.rev, rev)
 	}
-	if p.spaces[op.Keyspace] == nil {
-		set(m, p.spaces, op.Keyspace, map[string]pair{})
-	}
+	m.makeSpace(p, op.Keyspace)
 	set(m, p.spaces[op.Keyspace], string(op.Key), pair{op.Value, rev})
 	return nil
 }
 
 func (m *Model) deleteKey(p *part, op *core.KVDelete, a answer) error {
 	old, there := p.spaces[op.Keyspace][string(op.Key)]
-	if done, err := p.spaceRefused(op.Keyspace, a); done {
-		return err
+	if _, full := a.fact.(core.Exhausted); full {
+		return fmt.Errorf("a delete was refused with %w", a.fact)
+	}
+	if p.spaces[op.Keyspace] == nil {
+		if done, err := p.spaceRefused(op.Keyspace, a); done {
+			return err
+		}
 	}
 	if err := judgeFact(condition(op.Keyspace, op.Key, old, there, op.HasRev, op.IfRev, false), a); err != nil || a.fact != nil {
 		return err
@@ -98,10 +101,16 @@ func (p *part) spaceRefused(name string, a answer) (done bool, err error) {
 		}
 		return true, fmt.Errorf("keyspace %q: refused with %w", name, f)
 	case core.Exhausted:
+		if f.Limit == "keyspace_bytes" && p.rules[name].over() && f.Max == p.rules[name].config.Bytes {
+			return true, nil
+		}
 		if f.Limit == "keyspaces" && p.spaces[name] == nil && int64(len(p.spaces)) >= f.Max {
 			return true, nil
 		}
 		return true, fmt.Errorf("keyspace %q: refused with %w, there are %d", name, f, len(p.spaces))
+	}
+	if a.fact == nil && p.rules[name].over() {
+		return true, fmt.Errorf("keyspace %q takes %d bytes, more than %d, and was written", name, p.rules[name].used, p.rules[name].config.Bytes)
 	}
 	if a.fact == nil && p.config.NoAutoCreate && p.spaces[name] == nil {
 		return true, fmt.Errorf("keyspace %q was made by its first use, which is off", name)

@@ -38,6 +38,8 @@ func (w *writer) kvOp(op Op) {
 		f.bytes(op.To)
 		f.bytes(op.Prefix)
 		f.has(op.Count)
+	default:
+		w.keyspaceOp(op)
 	}
 }
 
@@ -71,8 +73,7 @@ func (r *reader) kvOp(kind OpKind) Op {
 		f.end()
 		return op
 	}
-	r.fail("unknown op kind %d", kind)
-	return nil
+	return r.keyspaceOp(kind)
 }
 
 // Bits of an item's flags.
@@ -151,7 +152,7 @@ func kvOpSize(op Op) int {
 	case *KVDeleteRange:
 		return opHeader + len(op.Keyspace) + 3*nameBytes + len(op.From) + len(op.To) + len(op.Prefix)
 	}
-	return 0
+	return keyspaceOpSize(op)
 }
 
 func (w *writer) kvResult(k *KVResult) {

@@ -29,6 +29,11 @@ func sampleKeys() *Entry {
 				&KVDeleteRange{Keyspace: "n", From: []byte("a"), To: []byte("b"), Prefix: []byte("c"), Count: true},
 				&KVDeleteRange{Keyspace: "n"},
 			}},
+			{Partition: p, Ops: []Op{
+				&KeyspaceSet{Keyspace: "n", IfVersion: -1, Config: KeyspaceConfig{Version: 4, Bytes: 1 << 30, WriteRate: 1000, ByteRate: 1 << 20}},
+				&KeyspaceDelete{Keyspace: "n"},
+				&KeyspaceUse{Items: []SpaceUse{{3, 1 << 31}, {4, 0}}},
+			}},
 			{Partition: p, Session: SessionID{1, 15: 2}, Seq: 7}, // a number that is used up by nothing
 		},
 	}

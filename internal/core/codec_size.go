@@ -61,7 +61,7 @@ func opSize(op Op) int {
 		return refOpSize(op)
 	case *MembersInit, *MemberChange:
 		return memberOpSize(op)
-	case *KVPuts, *KVAdd, *KVDeleteRange:
+	case *KVPuts, *KVAdd, *KVDeleteRange, *KeyspaceSet, *KeyspaceDelete, *KeyspaceUse:
 		return kvOpSize(op)
 	default: // the ops of fixed size: ids, tokens, times
 		if n := searchOpSize(op); n > 0 {

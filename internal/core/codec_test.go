@@ -101,7 +101,7 @@ func allOps() []Op {
 	return []Op{
 		&TaskCreate{}, &TaskComplete{}, &TaskFail{}, &TaskSnooze{}, &TaskRelease{}, &TaskRenew{}, &TaskDelete{},
 		&TaskRunNow{}, &QueueSet{}, &Grant{}, &Tick{}, &TermStart{}, &NamespaceCreate{}, &NamespaceSet{},
-		&KVPuts{}, &KVAdd{}, &KVDeleteRange{},
+		&KVPuts{}, &KVAdd{}, &KVDeleteRange{}, &KeyspaceSet{}, &KeyspaceDelete{}, &KeyspaceUse{},
 		&KVPut{}, &KVDelete{}, &KVCheck{}, &RefTxn{}, &RepoCreate{}, &RepoSet{}, &RepoDelete{}, &RepoUndelete{},
 		&VectorUpsert{}, &VectorDelete{}, &CollectionSet{}, &CollectionDelete{}, &RulesetPut{}, &RecordingPut{},
 		&MembersInit{}, &MemberChange{}, &MemberStep{},

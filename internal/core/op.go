@@ -38,8 +38,11 @@ const (
 	OpKVAppend      OpKind = 39 // reserved
 	OpKVGet         OpKind = 40 // reserved
 	OpKVBranch      OpKind = 41 // reserved
-	OpKeyspaceSet   OpKind = 42 // reserved
+	OpKeyspaceSet   OpKind = 42
 	OpKVPuts        OpKind = 43
+
+	OpKeyspaceDelete OpKind = 44
+	OpKeyspaceUse    OpKind = 45
 
 	OpRefCreate    OpKind = 64 // 64 to 71 stand within a RefTxn
 	OpRefUpdate    OpKind = 65

@@ -6,12 +6,38 @@ package core
 type ReadOptions struct {
 	MinIndex uint64 // wait until this index of the partition's shard is applied
 	Stale    bool   // read what this node has applied, without asking a majority
+	MaxStale Millis // with Stale: ask a majority when that may be older; 0 = however old it is
 }
 
 // KeyRead is what a key held when it was read.
 type KeyRead struct {
 	Value []byte
 	Rev   uint64 // 0: the key, or its keyspace, is absent
+}
+
+// KeyRange asks for the keys of a keyspace from From up to, without it, To, of which an empty one is the end; or for those
+// that begin with Prefix.
+type KeyRange struct {
+	Keyspace         string
+	From, To, Prefix []byte
+	Incarnation      uint32 // NotFound unless the keyspace is still this one; 0 = any
+}
+
+// KeyPair is a key as a range shows it. Its slices are copies.
+type KeyPair struct {
+	Key   []byte
+	Value []byte
+	Rev   uint64
+}
+
+// KeyCursor reads a range as it was at one instant. It is for one goroutine, and must be closed.
+type KeyCursor interface {
+	// Incarnation is that of the keyspace; 0: there is none, and so no key.
+	Incarnation() uint32
+	// Next returns further keys in order, at most so many, and no more once they pass so many bytes; none at the end. Without
+	// values these are nil.
+	Next(items, bytes int, values bool) ([]KeyPair, error)
+	Close() error
 }
 
 // ListQuery asks for a page of a queue's tasks in one state, in the order of that state's index.

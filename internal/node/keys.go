@@ -1,10 +1,13 @@
 package node
 
 import (
+	"bytes"
 	"context"
+	"time"
 
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/machine/kv"
+	"github.com/millrace/millrace/internal/store"
 )
 
 // Keys reads keys of one partition at one index: the first of them, fewer than there are when the values pass so many
@@ -15,4 +18,140 @@ func (n *Node) Keys(ctx context.Context, p core.Partition, keyspace string, keys
 		return err
 	})
 	return out, at, err
+}
+
+// KeyRange opens a range of keys of one partition as it is at o or later. Errors: NotFound when a keyspace that was asked
+// for by its incarnation is gone.
+func (n *Node) KeyRange(ctx context.Context, p core.Partition, r core.KeyRange, o core.ReadOptions) (core.KeyCursor, core.At, error) {
+	s, err := n.shardOf(p)
+	if err != nil {
+		return nil, core.At{}, err
+	}
+	var incarnation uint32
+	var from, to []byte
+	at, err := n.read(ctx, p, o, func(v core.View) error {
+		incarnation, from, to, err = kv.RangeOf(v, p, r)
+		return err
+	})
+	switch {
+	case err != nil:
+		return nil, at, err
+	case r.Incarnation != 0 && r.Incarnation != incarnation:
+		return nil, at, core.NotFound{Kind: "keyspace", ID: r.Keyspace}
+	case incarnation == 0:
+		return &keyCursor{}, at, nil
+	}
+	// A keyspace that is removed from here on has no keys any more: what is pinned is empty then, never another's.
+	pin, err := s.store.Pin(from, to)
+	if err != nil {
+		return nil, at, err
+	}
+	at.Index = max(at.Index, pin.Index())
+	return &keyCursor{incarnation, pin}, at, nil
+}
+
+// keyCursor reads a pinned range.
+type keyCursor struct {
+	incarnation uint32
+	pin         *store.Pinned // nil: there is no key
+}
+
+// Incarnation is that of the keyspace; 0: there is none.
+func (c *keyCursor) Incarnation() uint32 { return c.incarnation }
+
+// Next returns further keys in order.
+func (c *keyCursor) Next(items, limit int, values bool) (out []core.KeyPair, err error) {
+	if c.pin == nil || items <= 0 {
+		return nil, nil
+	}
+	var bad error
+	err = c.pin.Next(func(key, row []byte) bool {
+		pair, err := kv.PairOf(key, row)
+		if err != nil {
+			bad = err
+			return false
+		}
+		pair.Key = bytes.Clone(pair.Key)
+		limit -= len(pair.Key)
+		if values {
+			pair.Value = append([]byte{}, pair.Value...)
+			limit -= len(pair.Value)
+		} else {
+			pair.Value = nil
+		}
+		out = append(out, pair)
+		return len(out) < items && limit > 0
+	})
+	if bad != nil {
+		err = bad
+	}
+	return out, err
+}
+
+// Close lets go of the range.
+func (c *keyCursor) Close() error {
+	if c.pin == nil {
+		return nil
+	}
+	return c.pin.Close()
+}
+
+// Keyspace reads one keyspace of a partition; counted, also how many keys it has and what they take on disk. NotFound when
+// it is unknown.
+func (n *Node) Keyspace(ctx context.Context, p core.Partition, name string, counted bool, o core.ReadOptions) (k core.KeyspaceInfo, at core.At, err error) {
+	var from, to []byte
+	at, err = n.read(ctx, p, o, func(v core.View) error {
+		var ok bool
+		if k, ok, err = kv.Space(v, p, name); err != nil {
+			return err
+		}
+		if !ok {
+			return core.NotFound{Kind: "keyspace", ID: name}
+		}
+		if !counted {
+			return nil
+		}
+		if _, from, to, err = kv.RangeOf(v, p, core.KeyRange{Keyspace: name}); err != nil {
+			return err
+		}
+		k.Keys, k.MoreKeys, err = kv.CountKeys(v, from, to)
+		return err
+	})
+	if err != nil || !counted {
+		return k, at, err
+	}
+	s, err := n.shardOf(p)
+	if err == nil {
+		k.Bytes, err = s.store.RangeBytes(from, to)
+	}
+	return k, at, err
+}
+
+// Keyspaces reads a page of a partition's keyspaces by name, after the name given.
+func (n *Node) Keyspaces(ctx context.Context, p core.Partition, after string, limit int, o core.ReadOptions) (list []core.KeyspaceInfo, at core.At, err error) {
+	at, err = n.read(ctx, p, o, func(v core.View) error {
+		list, err = kv.Spaces(v, p, after, limit)
+		return err
+	})
+	return list, at, err
+}
+
+// freshWithin reports whether what is applied here is surely no older than d: this is the only replica, or a majority was asked
+// not longer ago, and all that it named is applied.
+func (s *shard) freshWithin(d core.Millis) bool {
+	if s.alone.Load() {
+		return true
+	}
+	at := s.fresh.Load()
+	return at != 0 && s.n.o.Clock.Boot()-time.Duration(at) <= d.Duration()
+}
+
+// freshAt notes that what was committed at a boot time is applied.
+func (s *shard) freshAt(boot time.Duration) {
+	for {
+		old := s.fresh.Load()
+		if int64(boot) <= old || s.fresh.CompareAndSwap(old, int64(boot)) {
+			return
+		}
+	}
 }

@@ -40,6 +40,8 @@ type Node struct {
 	clocks    clocks
 	forwards  forwards
 	schemas   schemas
+	quotas    quotas
+	rates     atomic.Pointer[map[rateKey]rates]
 	moved     notifier // the leader of a shard has changed, or serves
 	roster    atomic.Pointer[roster]
 	jobs      jobs
@@ -331,7 +333,7 @@ func renewsOnly(c *core.Commit) bool {
 func grows(c *core.Commit) bool {
 	for _, op := range c.Ops {
 		switch op.Kind() {
-		case core.OpTaskCreate, core.OpKVPut, core.OpKVPuts, core.OpKVAdd, core.OpQueueSet, core.OpNamespaceCreate, core.OpNamespaceSet,
+		case core.OpTaskCreate, core.OpKVPut, core.OpKVPuts, core.OpKVAdd, core.OpKeyspaceSet, core.OpQueueSet, core.OpNamespaceCreate, core.OpNamespaceSet,
 			core.OpVectorUpsert, core.OpCollectionSet, core.OpRulesetPut, core.OpRecordingPut:
 			return true
 		}

@@ -60,6 +60,7 @@ type Options struct {
 	NoSearch       bool          // keep no index: this node answers no search
 	VectorKernel   string        // vnni, avx2 or purego; default the fastest that the machine has
 	DiskEvery      time.Duration // how often free space is read; default 500 ms
+	QuotaEvery     time.Duration // how often keyspaces with a bound are measured; default 8 s, so that it is obeyed within 10
 
 	OneCommitPerEntry bool // no group commit: for measuring what it is worth
 }
@@ -95,6 +96,7 @@ func (o Options) withDefaults() Options {
 	o.SnapshotPart = cmp.Or(o.SnapshotPart, 256<<10)
 	o.SnapshotRate = cmp.Or(o.SnapshotRate, 64<<20)
 	o.DiskEvery = cmp.Or(o.DiskEvery, 500*time.Millisecond)
+	o.QuotaEvery = cmp.Or(o.QuotaEvery, 8*time.Second)
 	if o.Clock == nil {
 		o.Clock = env.SystemClock{}
 	}

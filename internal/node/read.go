@@ -22,9 +22,13 @@ func (s *shard) barrier(ctx context.Context, o core.ReadOptions) error {
 	if !o.Stale && s.alone.Load() && !s.ready.Load() {
 		return core.Unavailable{Reason: "no_leader"}
 	}
+	if o.Stale && o.MaxStale > 0 && !s.freshWithin(o.MaxStale) {
+		o.Stale = false
+	}
 	if (o.Stale || s.alone.Load()) && s.applied.Load() >= o.MinIndex {
 		return nil
 	}
+	asked := s.n.o.Clock.Boot()
 	timer := s.n.o.Clock.NewTimer(s.n.o.ReadWait)
 	defer timer.Stop()
 	min := o.MinIndex
@@ -38,6 +42,9 @@ func (s *shard) barrier(ctx context.Context, o core.ReadOptions) error {
 	for {
 		moved := s.advance.wait()
 		if s.applied.Load() >= min {
+			if !o.Stale {
+				s.freshAt(asked)
+			}
 			return nil
 		}
 		select {

@@ -111,6 +111,7 @@ type shard struct {
 	rounds   rounds
 	hashes   hashes
 	standing standing
+	fresh    atomic.Int64                // boot time at which a majority was asked for what is applied here by now
 	leader   atomic.Uint64               // who leads, as far as this replica knows; 0 = nobody
 	safe     atomic.Uint64               // every replica has all entries up to here
 	scratch  []byte                      // the applier's

@@ -38,6 +38,9 @@ func (n *Node) keep() {
 func (n *Node) tend() error {
 	n.checkDisk()
 	n.clocks.ask(n, n.o.Clock.Boot())
+	if err := n.tendQuotas(n.o.Clock.Boot()); err != nil {
+		return fmt.Errorf("measure keyspaces: %w", err)
+	}
 	full := n.logFull()
 	for i, s := range n.shards {
 		d := s.store.Durable()

@@ -89,6 +89,12 @@ func (w *world) someWrite(at place) core.Op {
 		return &core.KVPut{Keyspace: "keys", Key: key, Value: value, HasRev: true, IfRev: uint64(w.rng.IntN(60))}
 	case 3:
 		return &core.KVPut{Keyspace: "keys", Key: key, Value: value, WantPrev: true}
+	case 4:
+		return &core.KVAdd{Keyspace: "sums", Key: key, Delta: int64(w.rng.IntN(5))}
+	case 5:
+		return &core.KVDeleteRange{Keyspace: "keys", Prefix: key[:len(key)-1], Count: true}
+	case 6:
+		return &core.KVPuts{Keyspace: "keys", Items: []core.KVItem{{Key: key, Value: value}, {Key: key, Value: value, IfAbsent: true}}}
 	}
 	return &core.KVPut{Keyspace: "keys", Key: key, Value: value}
 }

@@ -40,6 +40,7 @@ type Client struct {
 	refs   millracev1.RefServiceClient
 	queues millracev1.QueueServiceClient
 	search millracev1.SearchServiceClient
+	spaces millracev1.KeyspaceServiceClient
 	server millracev1.ServerServiceClient
 
 	mu      sync.Mutex // guards the fields below
@@ -75,6 +76,7 @@ func Dial(ctx context.Context, opts ...Option) (*Client, error) {
 	c.refs = millracev1.NewRefServiceClient(c.ways)
 	c.queues, c.server = millracev1.NewQueueServiceClient(c.ways), millracev1.NewServerServiceClient(c.ways)
 	c.search = millracev1.NewSearchServiceClient(c.ways)
+	c.spaces = millracev1.NewKeyspaceServiceClient(c.ways)
 	c.prod = newProducer(c, 0)
 	return c, nil
 }

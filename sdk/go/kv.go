@@ -37,7 +37,10 @@ func (v Value) Decode(into any) error { return decode(v.codec, v.Bytes, into) }
 // Get reads key. It sees every write that was acknowledged before. An absent key is ErrNotFound.
 func (k KV) Get(ctx context.Context, key string, opts ...ReadOption) (Value, error) {
 	line := ledgerLine{Op: "kv_get", Key: k.name(key), Invoke: k.c.ledger.now()}
-	req := &millracev1.KVGetRequest{Keyspace: k.keyspace, Key: []byte(key), MinIndex: readOptionsOf(opts).minIndex}
+	o := readOptionsOf(opts)
+	req := &millracev1.KVGetRequest{
+		Keyspace: k.keyspace, Key: []byte(key), MinIndex: o.minIndex, Stale: o.stale, MaxStaleness: o.staleness(),
+	}
 	var resp *millracev1.KVGetResponse
 	err := k.c.read(ctx, placeKey(key, k.c.partitions()), func(ctx context.Context) (err error) {
 		resp, err = k.c.kv.Get(ctx, req)

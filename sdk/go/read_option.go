@@ -1,9 +1,47 @@
 package millrace
 
+import (
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+)
+
 // ReadOption changes a read.
 type ReadOption interface{ read(o *readOptions) }
 
-type readOptions struct{ minIndex uint64 }
+type readOptions struct {
+	minIndex uint64
+	at       []Place
+	stale    bool
+	maxStale time.Duration
+}
+
+// min is where a read of several partitions must stand at least.
+func (o *readOptions) min() []*millracev1.At {
+	var out []*millracev1.At
+	for _, p := range o.at {
+		out = append(out, &millracev1.At{Partition: p.Partition, Index: p.Index})
+	}
+	return out
+}
+
+// staleness is how old an answer may be; nil is as old as it is.
+func (o *readOptions) staleness() *durationpb.Duration {
+	if o.maxStale <= 0 {
+		return nil
+	}
+	return durationpb.New(o.maxStale)
+}
+
+type stale time.Duration
+
+func (s stale) read(o *readOptions) { o.stale, o.maxStale = true, time.Duration(s) }
+
+// Stale lets a read of keys show what the node that is asked has applied, without asking a majority: what was acknowledged
+// just now may be missing. Where that may be older than within, a majority is asked all the same; 0 is however old it is.
+func Stale(within time.Duration) ReadOption { return stale(within) }
 
 func readOptionsOf(opts []ReadOption) (o readOptions) {
 	for _, opt := range opts {
@@ -14,7 +52,10 @@ func readOptionsOf(opts []ReadOption) (o readOptions) {
 
 type atLeast Place
 
-func (p atLeast) read(o *readOptions) { o.minIndex = max(o.minIndex, p.Index) }
+func (p atLeast) read(o *readOptions) {
+	o.minIndex = max(o.minIndex, p.Index)
+	o.at = append(o.at, Place(p))
+}
 
 // AtLeast makes a read wait until what was acknowledged at p can be seen. A read sees all that was acknowledged before
 // it in any case; this is for a place that another process tells. It waits

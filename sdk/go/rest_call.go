@@ -56,6 +56,14 @@ var restMethods = map[string]restMethod{
 	millracev1.TaskService_Update_FullMethodName:             restReserved("Update"),
 	millracev1.TaskService_Cancel_FullMethodName:             restReserved("Cancel"),
 	millracev1.TaskService_Retry_FullMethodName:              restReserved("Retry"),
+	millracev1.KVService_BatchGet_FullMethodName:             restOf((*restConn).batchGet),
+	millracev1.KVService_Put_FullMethodName:                  restOf((*restConn).putKey),
+	millracev1.KVService_Delete_FullMethodName:               restOf((*restConn).deleteKey),
+	millracev1.KVService_DeleteRange_FullMethodName:          restOf((*restConn).deleteKeys),
+	millracev1.KeyspaceService_Set_FullMethodName:            restOf((*restConn).setKeyspace),
+	millracev1.KeyspaceService_Get_FullMethodName:            restOf((*restConn).getKeyspace),
+	millracev1.KeyspaceService_List_FullMethodName:           restOf((*restConn).listKeyspaces),
+	millracev1.KeyspaceService_Delete_FullMethodName:         restOf((*restConn).deleteKeyspace),
 }
 
 type restMethod func(r *restConn, ctx context.Context, in, out any) error

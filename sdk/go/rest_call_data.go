@@ -41,7 +41,11 @@ func (r *restConn) getKey(ctx context.Context, in *millracev1.KVGetRequest, out 
 		return refusedHere("key", "is empty")
 	}
 	path := "/v1/kv/" + restSegment(in.GetKeyspace()) + "/keys/" + restSegment(string(in.GetKey()))
-	a, err := r.do(ctx, get(path, freshness(in.GetMinIndex(), in.GetStale())))
+	query := freshness(in.GetMinIndex(), in.GetStale())
+	if d := in.GetMaxStaleness(); d != nil {
+		query.Set("max_staleness", d.AsDuration().String())
+	}
+	a, err := r.do(ctx, get(path, query))
 	if f, ok := errors.AsType[*restFault](err); ok && f.origin == byServer && f.wire.GetCode() == string(CodeNotFound) {
 		return nil // out says that it is absent
 	}

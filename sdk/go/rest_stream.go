@@ -45,6 +45,9 @@ type restStream struct {
 
 // NewStream opens the contract's one stream.
 func (r *restConn) NewStream(ctx context.Context, _ *grpc.StreamDesc, method string, _ ...grpc.CallOption) (grpc.ClientStream, error) {
+	if method == millracev1.KVService_Range_FullMethodName {
+		return &restRange{r: r, ctx: ctx}, nil
+	}
 	if method != millracev1.QueueStream_Open_FullMethodName {
 		return nil, status.Errorf(codes.Unimplemented, "%s has no route", method)
 	}

@@ -9,6 +9,7 @@ package millracev1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -21,12 +22,59 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type KeyspaceConfig_Kind int32
+
+const (
+	KeyspaceConfig_PLAIN   KeyspaceConfig_Kind = 0 // the newest value of each key
+	KeyspaceConfig_HISTORY KeyspaceConfig_Kind = 1 // reserved: not supported yet
+)
+
+// Enum value maps for KeyspaceConfig_Kind.
+var (
+	KeyspaceConfig_Kind_name = map[int32]string{
+		0: "PLAIN",
+		1: "HISTORY",
+	}
+	KeyspaceConfig_Kind_value = map[string]int32{
+		"PLAIN":   0,
+		"HISTORY": 1,
+	}
+)
+
+func (x KeyspaceConfig_Kind) Enum() *KeyspaceConfig_Kind {
+	p := new(KeyspaceConfig_Kind)
+	*p = x
+	return p
+}
+
+func (x KeyspaceConfig_Kind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (KeyspaceConfig_Kind) Descriptor() protoreflect.EnumDescriptor {
+	return file_millrace_v1_kv_proto_enumTypes[0].Descriptor()
+}
+
+func (KeyspaceConfig_Kind) Type() protoreflect.EnumType {
+	return &file_millrace_v1_kv_proto_enumTypes[0]
+}
+
+func (x KeyspaceConfig_Kind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use KeyspaceConfig_Kind.Descriptor instead.
+func (KeyspaceConfig_Kind) EnumDescriptor() ([]byte, []int) {
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{20, 0}
+}
+
 type KVGetRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Keyspace      string                 `protobuf:"bytes,1,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
 	Key           []byte                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
 	MinIndex      uint64                 `protobuf:"varint,3,opt,name=min_index,json=minIndex,proto3" json:"min_index,omitempty"`
 	Stale         bool                   `protobuf:"varint,4,opt,name=stale,proto3" json:"stale,omitempty"`
+	MaxStaleness  *durationpb.Duration   `protobuf:"bytes,5,opt,name=max_staleness,json=maxStaleness,proto3" json:"max_staleness,omitempty"` // with stale: ask a majority when the node's state may be older
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -87,6 +135,13 @@ func (x *KVGetRequest) GetStale() bool {
 		return x.Stale
 	}
 	return false
+}
+
+func (x *KVGetRequest) GetMaxStaleness() *durationpb.Duration {
+	if x != nil {
+		return x.MaxStaleness
+	}
+	return nil
 }
 
 type KVGetResponse struct {
@@ -157,6 +212,134 @@ func (x *KVGetResponse) GetAt() *At {
 	return nil
 }
 
+type KVBatchGetRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Keyspace      string                 `protobuf:"bytes,1,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
+	Keys          [][]byte               `protobuf:"bytes,2,rep,name=keys,proto3" json:"keys,omitempty"` // 1 to 1,000
+	Min           []*At                  `protobuf:"bytes,3,rep,name=min,proto3" json:"min,omitempty"`   // wait until these indexes are applied
+	Stale         bool                   `protobuf:"varint,4,opt,name=stale,proto3" json:"stale,omitempty"`
+	MaxStaleness  *durationpb.Duration   `protobuf:"bytes,5,opt,name=max_staleness,json=maxStaleness,proto3" json:"max_staleness,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KVBatchGetRequest) Reset() {
+	*x = KVBatchGetRequest{}
+	mi := &file_millrace_v1_kv_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KVBatchGetRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KVBatchGetRequest) ProtoMessage() {}
+
+func (x *KVBatchGetRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_kv_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KVBatchGetRequest.ProtoReflect.Descriptor instead.
+func (*KVBatchGetRequest) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *KVBatchGetRequest) GetKeyspace() string {
+	if x != nil {
+		return x.Keyspace
+	}
+	return ""
+}
+
+func (x *KVBatchGetRequest) GetKeys() [][]byte {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+func (x *KVBatchGetRequest) GetMin() []*At {
+	if x != nil {
+		return x.Min
+	}
+	return nil
+}
+
+func (x *KVBatchGetRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
+}
+
+func (x *KVBatchGetRequest) GetMaxStaleness() *durationpb.Duration {
+	if x != nil {
+		return x.MaxStaleness
+	}
+	return nil
+}
+
+type KVBatchGetResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Results       []*KVRead              `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"` // of the first keys, in order: fewer than were asked for when the answer would pass 3 MiB
+	At            []*At                  `protobuf:"bytes,2,rep,name=at,proto3" json:"at,omitempty"`           // of each partition that was read, each at one index
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KVBatchGetResponse) Reset() {
+	*x = KVBatchGetResponse{}
+	mi := &file_millrace_v1_kv_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KVBatchGetResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KVBatchGetResponse) ProtoMessage() {}
+
+func (x *KVBatchGetResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_kv_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KVBatchGetResponse.ProtoReflect.Descriptor instead.
+func (*KVBatchGetResponse) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *KVBatchGetResponse) GetResults() []*KVRead {
+	if x != nil {
+		return x.Results
+	}
+	return nil
+}
+
+func (x *KVBatchGetResponse) GetAt() []*At {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
 type KVRead struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Value         []byte                 `protobuf:"bytes,1,opt,name=value,proto3" json:"value,omitempty"`
@@ -168,7 +351,7 @@ type KVRead struct {
 
 func (x *KVRead) Reset() {
 	*x = KVRead{}
-	mi := &file_millrace_v1_kv_proto_msgTypes[2]
+	mi := &file_millrace_v1_kv_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -180,7 +363,7 @@ func (x *KVRead) String() string {
 func (*KVRead) ProtoMessage() {}
 
 func (x *KVRead) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_kv_proto_msgTypes[2]
+	mi := &file_millrace_v1_kv_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -193,7 +376,7 @@ func (x *KVRead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVRead.ProtoReflect.Descriptor instead.
 func (*KVRead) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{2}
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *KVRead) GetValue() []byte {
@@ -217,6 +400,546 @@ func (x *KVRead) GetFound() bool {
 	return false
 }
 
+type KVRangeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Keyspace      string                 `protobuf:"bytes,1,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
+	From          []byte                 `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`     // the first key
+	To            []byte                 `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"`         // without this one; empty: to the end
+	Prefix        []byte                 `protobuf:"bytes,4,opt,name=prefix,proto3" json:"prefix,omitempty"` // instead of from and to
+	Limit         uint64                 `protobuf:"varint,5,opt,name=limit,proto3" json:"limit,omitempty"`  // most keys; 0 = all
+	KeysOnly      bool                   `protobuf:"varint,6,opt,name=keys_only,json=keysOnly,proto3" json:"keys_only,omitempty"`
+	Min           []*At                  `protobuf:"bytes,7,rep,name=min,proto3" json:"min,omitempty"`
+	Stale         bool                   `protobuf:"varint,8,opt,name=stale,proto3" json:"stale,omitempty"`
+	MaxStaleness  *durationpb.Duration   `protobuf:"bytes,9,opt,name=max_staleness,json=maxStaleness,proto3" json:"max_staleness,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KVRangeRequest) Reset() {
+	*x = KVRangeRequest{}
+	mi := &file_millrace_v1_kv_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KVRangeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KVRangeRequest) ProtoMessage() {}
+
+func (x *KVRangeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_kv_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KVRangeRequest.ProtoReflect.Descriptor instead.
+func (*KVRangeRequest) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *KVRangeRequest) GetKeyspace() string {
+	if x != nil {
+		return x.Keyspace
+	}
+	return ""
+}
+
+func (x *KVRangeRequest) GetFrom() []byte {
+	if x != nil {
+		return x.From
+	}
+	return nil
+}
+
+func (x *KVRangeRequest) GetTo() []byte {
+	if x != nil {
+		return x.To
+	}
+	return nil
+}
+
+func (x *KVRangeRequest) GetPrefix() []byte {
+	if x != nil {
+		return x.Prefix
+	}
+	return nil
+}
+
+func (x *KVRangeRequest) GetLimit() uint64 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *KVRangeRequest) GetKeysOnly() bool {
+	if x != nil {
+		return x.KeysOnly
+	}
+	return false
+}
+
+func (x *KVRangeRequest) GetMin() []*At {
+	if x != nil {
+		return x.Min
+	}
+	return nil
+}
+
+func (x *KVRangeRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
+}
+
+func (x *KVRangeRequest) GetMaxStaleness() *durationpb.Duration {
+	if x != nil {
+		return x.MaxStaleness
+	}
+	return nil
+}
+
+type KVRangeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Items         []*KVPair              `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"` // in the byte order of their keys
+	At            []*At                  `protobuf:"bytes,2,rep,name=at,proto3" json:"at,omitempty"`       // in the first chunk: of each partition that is read
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KVRangeResponse) Reset() {
+	*x = KVRangeResponse{}
+	mi := &file_millrace_v1_kv_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KVRangeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KVRangeResponse) ProtoMessage() {}
+
+func (x *KVRangeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_kv_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KVRangeResponse.ProtoReflect.Descriptor instead.
+func (*KVRangeResponse) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *KVRangeResponse) GetItems() []*KVPair {
+	if x != nil {
+		return x.Items
+	}
+	return nil
+}
+
+func (x *KVRangeResponse) GetAt() []*At {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+type KVPair struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Value         []byte                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	Rev           uint64                 `protobuf:"varint,3,opt,name=rev,proto3" json:"rev,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KVPair) Reset() {
+	*x = KVPair{}
+	mi := &file_millrace_v1_kv_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KVPair) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KVPair) ProtoMessage() {}
+
+func (x *KVPair) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_kv_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KVPair.ProtoReflect.Descriptor instead.
+func (*KVPair) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *KVPair) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *KVPair) GetValue() []byte {
+	if x != nil {
+		return x.Value
+	}
+	return nil
+}
+
+func (x *KVPair) GetRev() uint64 {
+	if x != nil {
+		return x.Rev
+	}
+	return 0
+}
+
+type KVPutRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Put           *KVPut                 `protobuf:"bytes,1,opt,name=put,proto3" json:"put,omitempty"`
+	RequestId     []byte                 `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"` // 16 B: makes it repeatable for at least 10 min
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KVPutRequest) Reset() {
+	*x = KVPutRequest{}
+	mi := &file_millrace_v1_kv_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KVPutRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KVPutRequest) ProtoMessage() {}
+
+func (x *KVPutRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_kv_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KVPutRequest.ProtoReflect.Descriptor instead.
+func (*KVPutRequest) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *KVPutRequest) GetPut() *KVPut {
+	if x != nil {
+		return x.Put
+	}
+	return nil
+}
+
+func (x *KVPutRequest) GetRequestId() []byte {
+	if x != nil {
+		return x.RequestId
+	}
+	return nil
+}
+
+type KVPutResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rev           uint64                 `protobuf:"varint,1,opt,name=rev,proto3" json:"rev,omitempty"`
+	Prev          []byte                 `protobuf:"bytes,2,opt,name=prev,proto3" json:"prev,omitempty"`        // with want_prev
+	Existed       bool                   `protobuf:"varint,3,opt,name=existed,proto3" json:"existed,omitempty"` // with want_prev
+	At            *At                    `protobuf:"bytes,4,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KVPutResponse) Reset() {
+	*x = KVPutResponse{}
+	mi := &file_millrace_v1_kv_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KVPutResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KVPutResponse) ProtoMessage() {}
+
+func (x *KVPutResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_kv_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KVPutResponse.ProtoReflect.Descriptor instead.
+func (*KVPutResponse) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *KVPutResponse) GetRev() uint64 {
+	if x != nil {
+		return x.Rev
+	}
+	return 0
+}
+
+func (x *KVPutResponse) GetPrev() []byte {
+	if x != nil {
+		return x.Prev
+	}
+	return nil
+}
+
+func (x *KVPutResponse) GetExisted() bool {
+	if x != nil {
+		return x.Existed
+	}
+	return false
+}
+
+func (x *KVPutResponse) GetAt() *At {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+type KVDeleteRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Delete        *KVDelete              `protobuf:"bytes,1,opt,name=delete,proto3" json:"delete,omitempty"`
+	RequestId     []byte                 `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KVDeleteRequest) Reset() {
+	*x = KVDeleteRequest{}
+	mi := &file_millrace_v1_kv_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KVDeleteRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KVDeleteRequest) ProtoMessage() {}
+
+func (x *KVDeleteRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_kv_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KVDeleteRequest.ProtoReflect.Descriptor instead.
+func (*KVDeleteRequest) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *KVDeleteRequest) GetDelete() *KVDelete {
+	if x != nil {
+		return x.Delete
+	}
+	return nil
+}
+
+func (x *KVDeleteRequest) GetRequestId() []byte {
+	if x != nil {
+		return x.RequestId
+	}
+	return nil
+}
+
+type KVDeleteResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Existed       bool                   `protobuf:"varint,1,opt,name=existed,proto3" json:"existed,omitempty"`
+	At            *At                    `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KVDeleteResponse) Reset() {
+	*x = KVDeleteResponse{}
+	mi := &file_millrace_v1_kv_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KVDeleteResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KVDeleteResponse) ProtoMessage() {}
+
+func (x *KVDeleteResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_kv_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KVDeleteResponse.ProtoReflect.Descriptor instead.
+func (*KVDeleteResponse) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *KVDeleteResponse) GetExisted() bool {
+	if x != nil {
+		return x.Existed
+	}
+	return false
+}
+
+func (x *KVDeleteResponse) GetAt() *At {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+type KVDeleteRangeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Range         *KVDeleteRange         `protobuf:"bytes,1,opt,name=range,proto3" json:"range,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KVDeleteRangeRequest) Reset() {
+	*x = KVDeleteRangeRequest{}
+	mi := &file_millrace_v1_kv_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KVDeleteRangeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KVDeleteRangeRequest) ProtoMessage() {}
+
+func (x *KVDeleteRangeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_kv_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KVDeleteRangeRequest.ProtoReflect.Descriptor instead.
+func (*KVDeleteRangeRequest) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *KVDeleteRangeRequest) GetRange() *KVDeleteRange {
+	if x != nil {
+		return x.Range
+	}
+	return nil
+}
+
+type KVDeleteRangeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Count         uint64                 `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"` // with count
+	At            []*At                  `protobuf:"bytes,2,rep,name=at,proto3" json:"at,omitempty"`        // of each partition
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KVDeleteRangeResponse) Reset() {
+	*x = KVDeleteRangeResponse{}
+	mi := &file_millrace_v1_kv_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KVDeleteRangeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KVDeleteRangeResponse) ProtoMessage() {}
+
+func (x *KVDeleteRangeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_kv_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KVDeleteRangeResponse.ProtoReflect.Descriptor instead.
+func (*KVDeleteRangeResponse) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *KVDeleteRangeResponse) GetCount() uint64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *KVDeleteRangeResponse) GetAt() []*At {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
 // PutsFrame is many puts in one keyspace, each a commit of its own, in order, with one Ack. All keys are of the stream's
 // partition.
 type PutsFrame struct {
@@ -231,7 +954,7 @@ type PutsFrame struct {
 
 func (x *PutsFrame) Reset() {
 	*x = PutsFrame{}
-	mi := &file_millrace_v1_kv_proto_msgTypes[3]
+	mi := &file_millrace_v1_kv_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -243,7 +966,7 @@ func (x *PutsFrame) String() string {
 func (*PutsFrame) ProtoMessage() {}
 
 func (x *PutsFrame) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_kv_proto_msgTypes[3]
+	mi := &file_millrace_v1_kv_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -256,7 +979,7 @@ func (x *PutsFrame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutsFrame.ProtoReflect.Descriptor instead.
 func (*PutsFrame) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{3}
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *PutsFrame) GetSeq() uint64 {
@@ -299,7 +1022,7 @@ type PutItem struct {
 
 func (x *PutItem) Reset() {
 	*x = PutItem{}
-	mi := &file_millrace_v1_kv_proto_msgTypes[4]
+	mi := &file_millrace_v1_kv_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -311,7 +1034,7 @@ func (x *PutItem) String() string {
 func (*PutItem) ProtoMessage() {}
 
 func (x *PutItem) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_kv_proto_msgTypes[4]
+	mi := &file_millrace_v1_kv_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -324,7 +1047,7 @@ func (x *PutItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutItem.ProtoReflect.Descriptor instead.
 func (*PutItem) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{4}
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *PutItem) GetKey() []byte {
@@ -368,7 +1091,7 @@ type PutsResult struct {
 
 func (x *PutsResult) Reset() {
 	*x = PutsResult{}
-	mi := &file_millrace_v1_kv_proto_msgTypes[5]
+	mi := &file_millrace_v1_kv_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -380,7 +1103,7 @@ func (x *PutsResult) String() string {
 func (*PutsResult) ProtoMessage() {}
 
 func (x *PutsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_kv_proto_msgTypes[5]
+	mi := &file_millrace_v1_kv_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -393,7 +1116,7 @@ func (x *PutsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutsResult.ProtoReflect.Descriptor instead.
 func (*PutsResult) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{5}
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *PutsResult) GetFirstRev() uint64 {
@@ -427,7 +1150,7 @@ type PutRefused struct {
 
 func (x *PutRefused) Reset() {
 	*x = PutRefused{}
-	mi := &file_millrace_v1_kv_proto_msgTypes[6]
+	mi := &file_millrace_v1_kv_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -439,7 +1162,7 @@ func (x *PutRefused) String() string {
 func (*PutRefused) ProtoMessage() {}
 
 func (x *PutRefused) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_kv_proto_msgTypes[6]
+	mi := &file_millrace_v1_kv_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -452,7 +1175,7 @@ func (x *PutRefused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutRefused.ProtoReflect.Descriptor instead.
 func (*PutRefused) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{6}
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *PutRefused) GetItem() uint32 {
@@ -482,7 +1205,7 @@ type GetsFrame struct {
 
 func (x *GetsFrame) Reset() {
 	*x = GetsFrame{}
-	mi := &file_millrace_v1_kv_proto_msgTypes[7]
+	mi := &file_millrace_v1_kv_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -494,7 +1217,7 @@ func (x *GetsFrame) String() string {
 func (*GetsFrame) ProtoMessage() {}
 
 func (x *GetsFrame) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_kv_proto_msgTypes[7]
+	mi := &file_millrace_v1_kv_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -507,7 +1230,7 @@ func (x *GetsFrame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetsFrame.ProtoReflect.Descriptor instead.
 func (*GetsFrame) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{7}
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GetsFrame) GetSeq() uint64 {
@@ -540,14 +1263,14 @@ func (x *GetsFrame) GetMinIndex() uint64 {
 
 type GetsResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Results       []*KVRead              `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"` // of the first keys, in order: fewer than were asked for when the answer would pass 3 MiB
+	Results       []*KVRead              `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"` // as in KVBatchGetResponse
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetsResult) Reset() {
 	*x = GetsResult{}
-	mi := &file_millrace_v1_kv_proto_msgTypes[8]
+	mi := &file_millrace_v1_kv_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -559,7 +1282,7 @@ func (x *GetsResult) String() string {
 func (*GetsResult) ProtoMessage() {}
 
 func (x *GetsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_kv_proto_msgTypes[8]
+	mi := &file_millrace_v1_kv_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -572,7 +1295,7 @@ func (x *GetsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetsResult.ProtoReflect.Descriptor instead.
 func (*GetsResult) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{8}
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GetsResult) GetResults() []*KVRead {
@@ -582,25 +1305,718 @@ func (x *GetsResult) GetResults() []*KVRead {
 	return nil
 }
 
+type KeyspaceConfig struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Version       uint64                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`                                // read-only
+	Kind          KeyspaceConfig_Kind    `protobuf:"varint,2,opt,name=kind,proto3,enum=millrace.v1.KeyspaceConfig_Kind" json:"kind,omitempty"` // for life
+	Tag           string                 `protobuf:"bytes,3,opt,name=tag,proto3" json:"tag,omitempty"`                                         // reserved, as retention: of HISTORY
+	Retention     *durationpb.Duration   `protobuf:"bytes,4,opt,name=retention,proto3" json:"retention,omitempty"`
+	Quota         *KeyspaceQuota         `protobuf:"bytes,5,opt,name=quota,proto3" json:"quota,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeyspaceConfig) Reset() {
+	*x = KeyspaceConfig{}
+	mi := &file_millrace_v1_kv_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeyspaceConfig) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeyspaceConfig) ProtoMessage() {}
+
+func (x *KeyspaceConfig) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_kv_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeyspaceConfig.ProtoReflect.Descriptor instead.
+func (*KeyspaceConfig) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *KeyspaceConfig) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *KeyspaceConfig) GetKind() KeyspaceConfig_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return KeyspaceConfig_PLAIN
+}
+
+func (x *KeyspaceConfig) GetTag() string {
+	if x != nil {
+		return x.Tag
+	}
+	return ""
+}
+
+func (x *KeyspaceConfig) GetRetention() *durationpb.Duration {
+	if x != nil {
+		return x.Retention
+	}
+	return nil
+}
+
+func (x *KeyspaceConfig) GetQuota() *KeyspaceQuota {
+	if x != nil {
+		return x.Quota
+	}
+	return nil
+}
+
+// KeyspaceQuota bounds a keyspace; 0 is no bound. What passes a bound is refused; deletes and reads go on.
+type KeyspaceQuota struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Bytes           int64                  `protobuf:"varint,1,opt,name=bytes,proto3" json:"bytes,omitempty"`                                              // on disk, of one replica, measured every 10 s
+	WritesPerSecond int64                  `protobuf:"varint,2,opt,name=writes_per_second,json=writesPerSecond,proto3" json:"writes_per_second,omitempty"` // of puts, on each node
+	BytesPerSecond  int64                  `protobuf:"varint,3,opt,name=bytes_per_second,json=bytesPerSecond,proto3" json:"bytes_per_second,omitempty"`    // of keys and values put, on each node
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *KeyspaceQuota) Reset() {
+	*x = KeyspaceQuota{}
+	mi := &file_millrace_v1_kv_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeyspaceQuota) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeyspaceQuota) ProtoMessage() {}
+
+func (x *KeyspaceQuota) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_kv_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeyspaceQuota.ProtoReflect.Descriptor instead.
+func (*KeyspaceQuota) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *KeyspaceQuota) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *KeyspaceQuota) GetWritesPerSecond() int64 {
+	if x != nil {
+		return x.WritesPerSecond
+	}
+	return 0
+}
+
+func (x *KeyspaceQuota) GetBytesPerSecond() int64 {
+	if x != nil {
+		return x.BytesPerSecond
+	}
+	return 0
+}
+
+type KeyspaceStats struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Keyspace      string                 `protobuf:"bytes,1,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
+	Config        *KeyspaceConfig        `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"`
+	Keys          uint64                 `protobuf:"varint,3,opt,name=keys,proto3" json:"keys,omitempty"`                                        // counted up to 100,000 in each partition
+	MoreKeys      bool                   `protobuf:"varint,4,opt,name=more_keys,json=moreKeys,proto3" json:"more_keys,omitempty"`                // there are more
+	Bytes         uint64                 `protobuf:"varint,5,opt,name=bytes,proto3" json:"bytes,omitempty"`                                      // on disk, of one replica, about; what is deleted counts until it is compacted away
+	MeasuredBytes uint64                 `protobuf:"varint,6,opt,name=measured_bytes,json=measuredBytes,proto3" json:"measured_bytes,omitempty"` // as of the last comparison with the quota
+	OverQuota     bool                   `protobuf:"varint,7,opt,name=over_quota,json=overQuota,proto3" json:"over_quota,omitempty"`             // puts are refused
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeyspaceStats) Reset() {
+	*x = KeyspaceStats{}
+	mi := &file_millrace_v1_kv_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeyspaceStats) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeyspaceStats) ProtoMessage() {}
+
+func (x *KeyspaceStats) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_kv_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeyspaceStats.ProtoReflect.Descriptor instead.
+func (*KeyspaceStats) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *KeyspaceStats) GetKeyspace() string {
+	if x != nil {
+		return x.Keyspace
+	}
+	return ""
+}
+
+func (x *KeyspaceStats) GetConfig() *KeyspaceConfig {
+	if x != nil {
+		return x.Config
+	}
+	return nil
+}
+
+func (x *KeyspaceStats) GetKeys() uint64 {
+	if x != nil {
+		return x.Keys
+	}
+	return 0
+}
+
+func (x *KeyspaceStats) GetMoreKeys() bool {
+	if x != nil {
+		return x.MoreKeys
+	}
+	return false
+}
+
+func (x *KeyspaceStats) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *KeyspaceStats) GetMeasuredBytes() uint64 {
+	if x != nil {
+		return x.MeasuredBytes
+	}
+	return 0
+}
+
+func (x *KeyspaceStats) GetOverQuota() bool {
+	if x != nil {
+		return x.OverQuota
+	}
+	return false
+}
+
+type SetKeyspaceRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Keyspace      string                 `protobuf:"bytes,1,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
+	Config        *KeyspaceConfig        `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"`
+	IfVersion     *uint64                `protobuf:"varint,3,opt,name=if_version,json=ifVersion,proto3,oneof" json:"if_version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetKeyspaceRequest) Reset() {
+	*x = SetKeyspaceRequest{}
+	mi := &file_millrace_v1_kv_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetKeyspaceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetKeyspaceRequest) ProtoMessage() {}
+
+func (x *SetKeyspaceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_kv_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetKeyspaceRequest.ProtoReflect.Descriptor instead.
+func (*SetKeyspaceRequest) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *SetKeyspaceRequest) GetKeyspace() string {
+	if x != nil {
+		return x.Keyspace
+	}
+	return ""
+}
+
+func (x *SetKeyspaceRequest) GetConfig() *KeyspaceConfig {
+	if x != nil {
+		return x.Config
+	}
+	return nil
+}
+
+func (x *SetKeyspaceRequest) GetIfVersion() uint64 {
+	if x != nil && x.IfVersion != nil {
+		return *x.IfVersion
+	}
+	return 0
+}
+
+type SetKeyspaceResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Version       uint64                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	At            *At                    `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetKeyspaceResponse) Reset() {
+	*x = SetKeyspaceResponse{}
+	mi := &file_millrace_v1_kv_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetKeyspaceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetKeyspaceResponse) ProtoMessage() {}
+
+func (x *SetKeyspaceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_kv_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetKeyspaceResponse.ProtoReflect.Descriptor instead.
+func (*SetKeyspaceResponse) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *SetKeyspaceResponse) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *SetKeyspaceResponse) GetAt() *At {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+type GetKeyspaceRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Keyspace      string                 `protobuf:"bytes,1,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetKeyspaceRequest) Reset() {
+	*x = GetKeyspaceRequest{}
+	mi := &file_millrace_v1_kv_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetKeyspaceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetKeyspaceRequest) ProtoMessage() {}
+
+func (x *GetKeyspaceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_kv_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetKeyspaceRequest.ProtoReflect.Descriptor instead.
+func (*GetKeyspaceRequest) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *GetKeyspaceRequest) GetKeyspace() string {
+	if x != nil {
+		return x.Keyspace
+	}
+	return ""
+}
+
+type GetKeyspaceResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Stats         *KeyspaceStats         `protobuf:"bytes,1,opt,name=stats,proto3" json:"stats,omitempty"`
+	At            *At                    `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetKeyspaceResponse) Reset() {
+	*x = GetKeyspaceResponse{}
+	mi := &file_millrace_v1_kv_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetKeyspaceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetKeyspaceResponse) ProtoMessage() {}
+
+func (x *GetKeyspaceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_kv_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetKeyspaceResponse.ProtoReflect.Descriptor instead.
+func (*GetKeyspaceResponse) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *GetKeyspaceResponse) GetStats() *KeyspaceStats {
+	if x != nil {
+		return x.Stats
+	}
+	return nil
+}
+
+func (x *GetKeyspaceResponse) GetAt() *At {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+type ListKeyspacesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Limit         uint32                 `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"` // 1 to 1,000; default 100
+	Cursor        string                 `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListKeyspacesRequest) Reset() {
+	*x = ListKeyspacesRequest{}
+	mi := &file_millrace_v1_kv_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListKeyspacesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListKeyspacesRequest) ProtoMessage() {}
+
+func (x *ListKeyspacesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_kv_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListKeyspacesRequest.ProtoReflect.Descriptor instead.
+func (*ListKeyspacesRequest) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *ListKeyspacesRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *ListKeyspacesRequest) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
+}
+
+type ListKeyspacesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Keyspaces     []*KeyspaceStats       `protobuf:"bytes,1,rep,name=keyspaces,proto3" json:"keyspaces,omitempty"` // by name, with name and configuration only
+	Cursor        string                 `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	At            *At                    `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListKeyspacesResponse) Reset() {
+	*x = ListKeyspacesResponse{}
+	mi := &file_millrace_v1_kv_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListKeyspacesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListKeyspacesResponse) ProtoMessage() {}
+
+func (x *ListKeyspacesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_kv_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListKeyspacesResponse.ProtoReflect.Descriptor instead.
+func (*ListKeyspacesResponse) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *ListKeyspacesResponse) GetKeyspaces() []*KeyspaceStats {
+	if x != nil {
+		return x.Keyspaces
+	}
+	return nil
+}
+
+func (x *ListKeyspacesResponse) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
+}
+
+func (x *ListKeyspacesResponse) GetAt() *At {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+type DeleteKeyspaceRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Keyspace      string                 `protobuf:"bytes,1,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteKeyspaceRequest) Reset() {
+	*x = DeleteKeyspaceRequest{}
+	mi := &file_millrace_v1_kv_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteKeyspaceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteKeyspaceRequest) ProtoMessage() {}
+
+func (x *DeleteKeyspaceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_kv_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteKeyspaceRequest.ProtoReflect.Descriptor instead.
+func (*DeleteKeyspaceRequest) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *DeleteKeyspaceRequest) GetKeyspace() string {
+	if x != nil {
+		return x.Keyspace
+	}
+	return ""
+}
+
+type DeleteKeyspaceResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Existed       bool                   `protobuf:"varint,1,opt,name=existed,proto3" json:"existed,omitempty"`
+	At            *At                    `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteKeyspaceResponse) Reset() {
+	*x = DeleteKeyspaceResponse{}
+	mi := &file_millrace_v1_kv_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteKeyspaceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteKeyspaceResponse) ProtoMessage() {}
+
+func (x *DeleteKeyspaceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_kv_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteKeyspaceResponse.ProtoReflect.Descriptor instead.
+func (*DeleteKeyspaceResponse) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *DeleteKeyspaceResponse) GetExisted() bool {
+	if x != nil {
+		return x.Existed
+	}
+	return false
+}
+
+func (x *DeleteKeyspaceResponse) GetAt() *At {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
 var File_millrace_v1_kv_proto protoreflect.FileDescriptor
 
 const file_millrace_v1_kv_proto_rawDesc = "" +
 	"\n" +
-	"\x14millrace/v1/kv.proto\x12\vmillrace.v1\x1a\x16millrace/v1/task.proto\"o\n" +
+	"\x14millrace/v1/kv.proto\x12\vmillrace.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x16millrace/v1/task.proto\"\xaf\x01\n" +
 	"\fKVGetRequest\x12\x1a\n" +
 	"\bkeyspace\x18\x01 \x01(\tR\bkeyspace\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\fR\x03key\x12\x1b\n" +
 	"\tmin_index\x18\x03 \x01(\x04R\bminIndex\x12\x14\n" +
-	"\x05stale\x18\x04 \x01(\bR\x05stale\"n\n" +
+	"\x05stale\x18\x04 \x01(\bR\x05stale\x12>\n" +
+	"\rmax_staleness\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\fmaxStaleness\"n\n" +
 	"\rKVGetResponse\x12\x14\n" +
 	"\x05value\x18\x01 \x01(\fR\x05value\x12\x10\n" +
 	"\x03rev\x18\x02 \x01(\x04R\x03rev\x12\x14\n" +
 	"\x05found\x18\x03 \x01(\bR\x05found\x12\x1f\n" +
-	"\x02at\x18\x04 \x01(\v2\x0f.millrace.v1.AtR\x02at\"F\n" +
+	"\x02at\x18\x04 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\xbc\x01\n" +
+	"\x11KVBatchGetRequest\x12\x1a\n" +
+	"\bkeyspace\x18\x01 \x01(\tR\bkeyspace\x12\x12\n" +
+	"\x04keys\x18\x02 \x03(\fR\x04keys\x12!\n" +
+	"\x03min\x18\x03 \x03(\v2\x0f.millrace.v1.AtR\x03min\x12\x14\n" +
+	"\x05stale\x18\x04 \x01(\bR\x05stale\x12>\n" +
+	"\rmax_staleness\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\fmaxStaleness\"d\n" +
+	"\x12KVBatchGetResponse\x12-\n" +
+	"\aresults\x18\x01 \x03(\v2\x13.millrace.v1.KVReadR\aresults\x12\x1f\n" +
+	"\x02at\x18\x02 \x03(\v2\x0f.millrace.v1.AtR\x02at\"F\n" +
 	"\x06KVRead\x12\x14\n" +
 	"\x05value\x18\x01 \x01(\fR\x05value\x12\x10\n" +
 	"\x03rev\x18\x02 \x01(\x04R\x03rev\x12\x14\n" +
-	"\x05found\x18\x03 \x01(\bR\x05found\"\x84\x01\n" +
+	"\x05found\x18\x03 \x01(\bR\x05found\"\x94\x02\n" +
+	"\x0eKVRangeRequest\x12\x1a\n" +
+	"\bkeyspace\x18\x01 \x01(\tR\bkeyspace\x12\x12\n" +
+	"\x04from\x18\x02 \x01(\fR\x04from\x12\x0e\n" +
+	"\x02to\x18\x03 \x01(\fR\x02to\x12\x16\n" +
+	"\x06prefix\x18\x04 \x01(\fR\x06prefix\x12\x14\n" +
+	"\x05limit\x18\x05 \x01(\x04R\x05limit\x12\x1b\n" +
+	"\tkeys_only\x18\x06 \x01(\bR\bkeysOnly\x12!\n" +
+	"\x03min\x18\a \x03(\v2\x0f.millrace.v1.AtR\x03min\x12\x14\n" +
+	"\x05stale\x18\b \x01(\bR\x05stale\x12>\n" +
+	"\rmax_staleness\x18\t \x01(\v2\x19.google.protobuf.DurationR\fmaxStaleness\"]\n" +
+	"\x0fKVRangeResponse\x12)\n" +
+	"\x05items\x18\x01 \x03(\v2\x13.millrace.v1.KVPairR\x05items\x12\x1f\n" +
+	"\x02at\x18\x02 \x03(\v2\x0f.millrace.v1.AtR\x02at\"B\n" +
+	"\x06KVPair\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\fR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value\x12\x10\n" +
+	"\x03rev\x18\x03 \x01(\x04R\x03rev\"S\n" +
+	"\fKVPutRequest\x12$\n" +
+	"\x03put\x18\x01 \x01(\v2\x12.millrace.v1.KVPutR\x03put\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x02 \x01(\fR\trequestId\"p\n" +
+	"\rKVPutResponse\x12\x10\n" +
+	"\x03rev\x18\x01 \x01(\x04R\x03rev\x12\x12\n" +
+	"\x04prev\x18\x02 \x01(\fR\x04prev\x12\x18\n" +
+	"\aexisted\x18\x03 \x01(\bR\aexisted\x12\x1f\n" +
+	"\x02at\x18\x04 \x01(\v2\x0f.millrace.v1.AtR\x02at\"_\n" +
+	"\x0fKVDeleteRequest\x12-\n" +
+	"\x06delete\x18\x01 \x01(\v2\x15.millrace.v1.KVDeleteR\x06delete\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x02 \x01(\fR\trequestId\"M\n" +
+	"\x10KVDeleteResponse\x12\x18\n" +
+	"\aexisted\x18\x01 \x01(\bR\aexisted\x12\x1f\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"H\n" +
+	"\x14KVDeleteRangeRequest\x120\n" +
+	"\x05range\x18\x01 \x01(\v2\x1a.millrace.v1.KVDeleteRangeR\x05range\"N\n" +
+	"\x15KVDeleteRangeResponse\x12\x14\n" +
+	"\x05count\x18\x01 \x01(\x04R\x05count\x12\x1f\n" +
+	"\x02at\x18\x02 \x03(\v2\x0f.millrace.v1.AtR\x02at\"\x84\x01\n" +
 	"\tPutsFrame\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x1a\n" +
 	"\bkeyspace\x18\x02 \x01(\tR\bkeyspace\x12\x1d\n" +
@@ -629,9 +2045,67 @@ const file_millrace_v1_kv_proto_rawDesc = "" +
 	"\tmin_index\x18\x04 \x01(\x04R\bminIndex\";\n" +
 	"\n" +
 	"GetsResult\x12-\n" +
-	"\aresults\x18\x01 \x03(\v2\x13.millrace.v1.KVReadR\aresults2I\n" +
+	"\aresults\x18\x01 \x03(\v2\x13.millrace.v1.KVReadR\aresults\"\xfd\x01\n" +
+	"\x0eKeyspaceConfig\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\x04R\aversion\x124\n" +
+	"\x04kind\x18\x02 \x01(\x0e2 .millrace.v1.KeyspaceConfig.KindR\x04kind\x12\x10\n" +
+	"\x03tag\x18\x03 \x01(\tR\x03tag\x127\n" +
+	"\tretention\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\tretention\x120\n" +
+	"\x05quota\x18\x05 \x01(\v2\x1a.millrace.v1.KeyspaceQuotaR\x05quota\"\x1e\n" +
+	"\x04Kind\x12\t\n" +
+	"\x05PLAIN\x10\x00\x12\v\n" +
+	"\aHISTORY\x10\x01\"{\n" +
+	"\rKeyspaceQuota\x12\x14\n" +
+	"\x05bytes\x18\x01 \x01(\x03R\x05bytes\x12*\n" +
+	"\x11writes_per_second\x18\x02 \x01(\x03R\x0fwritesPerSecond\x12(\n" +
+	"\x10bytes_per_second\x18\x03 \x01(\x03R\x0ebytesPerSecond\"\xed\x01\n" +
+	"\rKeyspaceStats\x12\x1a\n" +
+	"\bkeyspace\x18\x01 \x01(\tR\bkeyspace\x123\n" +
+	"\x06config\x18\x02 \x01(\v2\x1b.millrace.v1.KeyspaceConfigR\x06config\x12\x12\n" +
+	"\x04keys\x18\x03 \x01(\x04R\x04keys\x12\x1b\n" +
+	"\tmore_keys\x18\x04 \x01(\bR\bmoreKeys\x12\x14\n" +
+	"\x05bytes\x18\x05 \x01(\x04R\x05bytes\x12%\n" +
+	"\x0emeasured_bytes\x18\x06 \x01(\x04R\rmeasuredBytes\x12\x1d\n" +
+	"\n" +
+	"over_quota\x18\a \x01(\bR\toverQuota\"\x98\x01\n" +
+	"\x12SetKeyspaceRequest\x12\x1a\n" +
+	"\bkeyspace\x18\x01 \x01(\tR\bkeyspace\x123\n" +
+	"\x06config\x18\x02 \x01(\v2\x1b.millrace.v1.KeyspaceConfigR\x06config\x12\"\n" +
+	"\n" +
+	"if_version\x18\x03 \x01(\x04H\x00R\tifVersion\x88\x01\x01B\r\n" +
+	"\v_if_version\"P\n" +
+	"\x13SetKeyspaceResponse\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x1f\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"0\n" +
+	"\x12GetKeyspaceRequest\x12\x1a\n" +
+	"\bkeyspace\x18\x01 \x01(\tR\bkeyspace\"h\n" +
+	"\x13GetKeyspaceResponse\x120\n" +
+	"\x05stats\x18\x01 \x01(\v2\x1a.millrace.v1.KeyspaceStatsR\x05stats\x12\x1f\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"D\n" +
+	"\x14ListKeyspacesRequest\x12\x14\n" +
+	"\x05limit\x18\x01 \x01(\rR\x05limit\x12\x16\n" +
+	"\x06cursor\x18\x02 \x01(\tR\x06cursor\"\x8a\x01\n" +
+	"\x15ListKeyspacesResponse\x128\n" +
+	"\tkeyspaces\x18\x01 \x03(\v2\x1a.millrace.v1.KeyspaceStatsR\tkeyspaces\x12\x16\n" +
+	"\x06cursor\x18\x02 \x01(\tR\x06cursor\x12\x1f\n" +
+	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at\"3\n" +
+	"\x15DeleteKeyspaceRequest\x12\x1a\n" +
+	"\bkeyspace\x18\x01 \x01(\tR\bkeyspace\"S\n" +
+	"\x16DeleteKeyspaceResponse\x12\x18\n" +
+	"\aexisted\x18\x01 \x01(\bR\aexisted\x12\x1f\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at2\xb7\x03\n" +
 	"\tKVService\x12<\n" +
-	"\x03Get\x12\x19.millrace.v1.KVGetRequest\x1a\x1a.millrace.v1.KVGetResponseB9Z7github.com/millrace/millrace/gen/millrace/v1;millracev1b\x06proto3"
+	"\x03Get\x12\x19.millrace.v1.KVGetRequest\x1a\x1a.millrace.v1.KVGetResponse\x12K\n" +
+	"\bBatchGet\x12\x1e.millrace.v1.KVBatchGetRequest\x1a\x1f.millrace.v1.KVBatchGetResponse\x12D\n" +
+	"\x05Range\x12\x1b.millrace.v1.KVRangeRequest\x1a\x1c.millrace.v1.KVRangeResponse0\x01\x12<\n" +
+	"\x03Put\x12\x19.millrace.v1.KVPutRequest\x1a\x1a.millrace.v1.KVPutResponse\x12E\n" +
+	"\x06Delete\x12\x1c.millrace.v1.KVDeleteRequest\x1a\x1d.millrace.v1.KVDeleteResponse\x12T\n" +
+	"\vDeleteRange\x12!.millrace.v1.KVDeleteRangeRequest\x1a\".millrace.v1.KVDeleteRangeResponse2\xc7\x02\n" +
+	"\x0fKeyspaceService\x12H\n" +
+	"\x03Set\x12\x1f.millrace.v1.SetKeyspaceRequest\x1a .millrace.v1.SetKeyspaceResponse\x12H\n" +
+	"\x03Get\x12\x1f.millrace.v1.GetKeyspaceRequest\x1a .millrace.v1.GetKeyspaceResponse\x12M\n" +
+	"\x04List\x12!.millrace.v1.ListKeyspacesRequest\x1a\".millrace.v1.ListKeyspacesResponse\x12Q\n" +
+	"\x06Delete\x12\".millrace.v1.DeleteKeyspaceRequest\x1a#.millrace.v1.DeleteKeyspaceResponseB9Z7github.com/millrace/millrace/gen/millrace/v1;millracev1b\x06proto3"
 
 var (
 	file_millrace_v1_kv_proto_rawDescOnce sync.Once
@@ -645,33 +2119,105 @@ func file_millrace_v1_kv_proto_rawDescGZIP() []byte {
 	return file_millrace_v1_kv_proto_rawDescData
 }
 
-var file_millrace_v1_kv_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_millrace_v1_kv_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_millrace_v1_kv_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_millrace_v1_kv_proto_goTypes = []any{
-	(*KVGetRequest)(nil),  // 0: millrace.v1.KVGetRequest
-	(*KVGetResponse)(nil), // 1: millrace.v1.KVGetResponse
-	(*KVRead)(nil),        // 2: millrace.v1.KVRead
-	(*PutsFrame)(nil),     // 3: millrace.v1.PutsFrame
-	(*PutItem)(nil),       // 4: millrace.v1.PutItem
-	(*PutsResult)(nil),    // 5: millrace.v1.PutsResult
-	(*PutRefused)(nil),    // 6: millrace.v1.PutRefused
-	(*GetsFrame)(nil),     // 7: millrace.v1.GetsFrame
-	(*GetsResult)(nil),    // 8: millrace.v1.GetsResult
-	(*At)(nil),            // 9: millrace.v1.At
-	(*Error)(nil),         // 10: millrace.v1.Error
+	(KeyspaceConfig_Kind)(0),       // 0: millrace.v1.KeyspaceConfig.Kind
+	(*KVGetRequest)(nil),           // 1: millrace.v1.KVGetRequest
+	(*KVGetResponse)(nil),          // 2: millrace.v1.KVGetResponse
+	(*KVBatchGetRequest)(nil),      // 3: millrace.v1.KVBatchGetRequest
+	(*KVBatchGetResponse)(nil),     // 4: millrace.v1.KVBatchGetResponse
+	(*KVRead)(nil),                 // 5: millrace.v1.KVRead
+	(*KVRangeRequest)(nil),         // 6: millrace.v1.KVRangeRequest
+	(*KVRangeResponse)(nil),        // 7: millrace.v1.KVRangeResponse
+	(*KVPair)(nil),                 // 8: millrace.v1.KVPair
+	(*KVPutRequest)(nil),           // 9: millrace.v1.KVPutRequest
+	(*KVPutResponse)(nil),          // 10: millrace.v1.KVPutResponse
+	(*KVDeleteRequest)(nil),        // 11: millrace.v1.KVDeleteRequest
+	(*KVDeleteResponse)(nil),       // 12: millrace.v1.KVDeleteResponse
+	(*KVDeleteRangeRequest)(nil),   // 13: millrace.v1.KVDeleteRangeRequest
+	(*KVDeleteRangeResponse)(nil),  // 14: millrace.v1.KVDeleteRangeResponse
+	(*PutsFrame)(nil),              // 15: millrace.v1.PutsFrame
+	(*PutItem)(nil),                // 16: millrace.v1.PutItem
+	(*PutsResult)(nil),             // 17: millrace.v1.PutsResult
+	(*PutRefused)(nil),             // 18: millrace.v1.PutRefused
+	(*GetsFrame)(nil),              // 19: millrace.v1.GetsFrame
+	(*GetsResult)(nil),             // 20: millrace.v1.GetsResult
+	(*KeyspaceConfig)(nil),         // 21: millrace.v1.KeyspaceConfig
+	(*KeyspaceQuota)(nil),          // 22: millrace.v1.KeyspaceQuota
+	(*KeyspaceStats)(nil),          // 23: millrace.v1.KeyspaceStats
+	(*SetKeyspaceRequest)(nil),     // 24: millrace.v1.SetKeyspaceRequest
+	(*SetKeyspaceResponse)(nil),    // 25: millrace.v1.SetKeyspaceResponse
+	(*GetKeyspaceRequest)(nil),     // 26: millrace.v1.GetKeyspaceRequest
+	(*GetKeyspaceResponse)(nil),    // 27: millrace.v1.GetKeyspaceResponse
+	(*ListKeyspacesRequest)(nil),   // 28: millrace.v1.ListKeyspacesRequest
+	(*ListKeyspacesResponse)(nil),  // 29: millrace.v1.ListKeyspacesResponse
+	(*DeleteKeyspaceRequest)(nil),  // 30: millrace.v1.DeleteKeyspaceRequest
+	(*DeleteKeyspaceResponse)(nil), // 31: millrace.v1.DeleteKeyspaceResponse
+	(*durationpb.Duration)(nil),    // 32: google.protobuf.Duration
+	(*At)(nil),                     // 33: millrace.v1.At
+	(*KVPut)(nil),                  // 34: millrace.v1.KVPut
+	(*KVDelete)(nil),               // 35: millrace.v1.KVDelete
+	(*KVDeleteRange)(nil),          // 36: millrace.v1.KVDeleteRange
+	(*Error)(nil),                  // 37: millrace.v1.Error
 }
 var file_millrace_v1_kv_proto_depIdxs = []int32{
-	9,  // 0: millrace.v1.KVGetResponse.at:type_name -> millrace.v1.At
-	4,  // 1: millrace.v1.PutsFrame.items:type_name -> millrace.v1.PutItem
-	6,  // 2: millrace.v1.PutsResult.refused:type_name -> millrace.v1.PutRefused
-	10, // 3: millrace.v1.PutRefused.error:type_name -> millrace.v1.Error
-	2,  // 4: millrace.v1.GetsResult.results:type_name -> millrace.v1.KVRead
-	0,  // 5: millrace.v1.KVService.Get:input_type -> millrace.v1.KVGetRequest
-	1,  // 6: millrace.v1.KVService.Get:output_type -> millrace.v1.KVGetResponse
-	6,  // [6:7] is the sub-list for method output_type
-	5,  // [5:6] is the sub-list for method input_type
-	5,  // [5:5] is the sub-list for extension type_name
-	5,  // [5:5] is the sub-list for extension extendee
-	0,  // [0:5] is the sub-list for field type_name
+	32, // 0: millrace.v1.KVGetRequest.max_staleness:type_name -> google.protobuf.Duration
+	33, // 1: millrace.v1.KVGetResponse.at:type_name -> millrace.v1.At
+	33, // 2: millrace.v1.KVBatchGetRequest.min:type_name -> millrace.v1.At
+	32, // 3: millrace.v1.KVBatchGetRequest.max_staleness:type_name -> google.protobuf.Duration
+	5,  // 4: millrace.v1.KVBatchGetResponse.results:type_name -> millrace.v1.KVRead
+	33, // 5: millrace.v1.KVBatchGetResponse.at:type_name -> millrace.v1.At
+	33, // 6: millrace.v1.KVRangeRequest.min:type_name -> millrace.v1.At
+	32, // 7: millrace.v1.KVRangeRequest.max_staleness:type_name -> google.protobuf.Duration
+	8,  // 8: millrace.v1.KVRangeResponse.items:type_name -> millrace.v1.KVPair
+	33, // 9: millrace.v1.KVRangeResponse.at:type_name -> millrace.v1.At
+	34, // 10: millrace.v1.KVPutRequest.put:type_name -> millrace.v1.KVPut
+	33, // 11: millrace.v1.KVPutResponse.at:type_name -> millrace.v1.At
+	35, // 12: millrace.v1.KVDeleteRequest.delete:type_name -> millrace.v1.KVDelete
+	33, // 13: millrace.v1.KVDeleteResponse.at:type_name -> millrace.v1.At
+	36, // 14: millrace.v1.KVDeleteRangeRequest.range:type_name -> millrace.v1.KVDeleteRange
+	33, // 15: millrace.v1.KVDeleteRangeResponse.at:type_name -> millrace.v1.At
+	16, // 16: millrace.v1.PutsFrame.items:type_name -> millrace.v1.PutItem
+	18, // 17: millrace.v1.PutsResult.refused:type_name -> millrace.v1.PutRefused
+	37, // 18: millrace.v1.PutRefused.error:type_name -> millrace.v1.Error
+	5,  // 19: millrace.v1.GetsResult.results:type_name -> millrace.v1.KVRead
+	0,  // 20: millrace.v1.KeyspaceConfig.kind:type_name -> millrace.v1.KeyspaceConfig.Kind
+	32, // 21: millrace.v1.KeyspaceConfig.retention:type_name -> google.protobuf.Duration
+	22, // 22: millrace.v1.KeyspaceConfig.quota:type_name -> millrace.v1.KeyspaceQuota
+	21, // 23: millrace.v1.KeyspaceStats.config:type_name -> millrace.v1.KeyspaceConfig
+	21, // 24: millrace.v1.SetKeyspaceRequest.config:type_name -> millrace.v1.KeyspaceConfig
+	33, // 25: millrace.v1.SetKeyspaceResponse.at:type_name -> millrace.v1.At
+	23, // 26: millrace.v1.GetKeyspaceResponse.stats:type_name -> millrace.v1.KeyspaceStats
+	33, // 27: millrace.v1.GetKeyspaceResponse.at:type_name -> millrace.v1.At
+	23, // 28: millrace.v1.ListKeyspacesResponse.keyspaces:type_name -> millrace.v1.KeyspaceStats
+	33, // 29: millrace.v1.ListKeyspacesResponse.at:type_name -> millrace.v1.At
+	33, // 30: millrace.v1.DeleteKeyspaceResponse.at:type_name -> millrace.v1.At
+	1,  // 31: millrace.v1.KVService.Get:input_type -> millrace.v1.KVGetRequest
+	3,  // 32: millrace.v1.KVService.BatchGet:input_type -> millrace.v1.KVBatchGetRequest
+	6,  // 33: millrace.v1.KVService.Range:input_type -> millrace.v1.KVRangeRequest
+	9,  // 34: millrace.v1.KVService.Put:input_type -> millrace.v1.KVPutRequest
+	11, // 35: millrace.v1.KVService.Delete:input_type -> millrace.v1.KVDeleteRequest
+	13, // 36: millrace.v1.KVService.DeleteRange:input_type -> millrace.v1.KVDeleteRangeRequest
+	24, // 37: millrace.v1.KeyspaceService.Set:input_type -> millrace.v1.SetKeyspaceRequest
+	26, // 38: millrace.v1.KeyspaceService.Get:input_type -> millrace.v1.GetKeyspaceRequest
+	28, // 39: millrace.v1.KeyspaceService.List:input_type -> millrace.v1.ListKeyspacesRequest
+	30, // 40: millrace.v1.KeyspaceService.Delete:input_type -> millrace.v1.DeleteKeyspaceRequest
+	2,  // 41: millrace.v1.KVService.Get:output_type -> millrace.v1.KVGetResponse
+	4,  // 42: millrace.v1.KVService.BatchGet:output_type -> millrace.v1.KVBatchGetResponse
+	7,  // 43: millrace.v1.KVService.Range:output_type -> millrace.v1.KVRangeResponse
+	10, // 44: millrace.v1.KVService.Put:output_type -> millrace.v1.KVPutResponse
+	12, // 45: millrace.v1.KVService.Delete:output_type -> millrace.v1.KVDeleteResponse
+	14, // 46: millrace.v1.KVService.DeleteRange:output_type -> millrace.v1.KVDeleteRangeResponse
+	25, // 47: millrace.v1.KeyspaceService.Set:output_type -> millrace.v1.SetKeyspaceResponse
+	27, // 48: millrace.v1.KeyspaceService.Get:output_type -> millrace.v1.GetKeyspaceResponse
+	29, // 49: millrace.v1.KeyspaceService.List:output_type -> millrace.v1.ListKeyspacesResponse
+	31, // 50: millrace.v1.KeyspaceService.Delete:output_type -> millrace.v1.DeleteKeyspaceResponse
+	41, // [41:51] is the sub-list for method output_type
+	31, // [31:41] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_millrace_v1_kv_proto_init() }
@@ -680,19 +2226,21 @@ func file_millrace_v1_kv_proto_init() {
 		return
 	}
 	file_millrace_v1_task_proto_init()
-	file_millrace_v1_kv_proto_msgTypes[4].OneofWrappers = []any{}
+	file_millrace_v1_kv_proto_msgTypes[15].OneofWrappers = []any{}
+	file_millrace_v1_kv_proto_msgTypes[23].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_millrace_v1_kv_proto_rawDesc), len(file_millrace_v1_kv_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   9,
+			NumEnums:      1,
+			NumMessages:   31,
 			NumExtensions: 0,
-			NumServices:   1,
+			NumServices:   2,
 		},
 		GoTypes:           file_millrace_v1_kv_proto_goTypes,
 		DependencyIndexes: file_millrace_v1_kv_proto_depIdxs,
+		EnumInfos:         file_millrace_v1_kv_proto_enumTypes,
 		MessageInfos:      file_millrace_v1_kv_proto_msgTypes,
 	}.Build()
 	File_millrace_v1_kv_proto = out.File

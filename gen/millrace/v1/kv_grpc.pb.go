@@ -19,16 +19,29 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	KVService_Get_FullMethodName = "/millrace.v1.KVService/Get"
+	KVService_Get_FullMethodName         = "/millrace.v1.KVService/Get"
+	KVService_BatchGet_FullMethodName    = "/millrace.v1.KVService/BatchGet"
+	KVService_Range_FullMethodName       = "/millrace.v1.KVService/Range"
+	KVService_Put_FullMethodName         = "/millrace.v1.KVService/Put"
+	KVService_Delete_FullMethodName      = "/millrace.v1.KVService/Delete"
+	KVService_DeleteRange_FullMethodName = "/millrace.v1.KVService/DeleteRange"
 )
 
 // KVServiceClient is the client API for KVService service.
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// KVService reads keys; writes are commits, or frames of KVStream.
+// KVService reads and writes keys. What belongs together is a commit; what is written fast and often, KVStream.
 type KVServiceClient interface {
 	Get(ctx context.Context, in *KVGetRequest, opts ...grpc.CallOption) (*KVGetResponse, error)
+	BatchGet(ctx context.Context, in *KVBatchGetRequest, opts ...grpc.CallOption) (*KVBatchGetResponse, error)
+	// Range answers the keys of a range in byte order, in chunks of at most 1,000 keys or about 64 KiB, as they stood at one
+	// instant in each partition.
+	Range(ctx context.Context, in *KVRangeRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[KVRangeResponse], error)
+	Put(ctx context.Context, in *KVPutRequest, opts ...grpc.CallOption) (*KVPutResponse, error)
+	Delete(ctx context.Context, in *KVDeleteRequest, opts ...grpc.CallOption) (*KVDeleteResponse, error)
+	// DeleteRange removes a range, in each partition at once, and one partition after the other.
+	DeleteRange(ctx context.Context, in *KVDeleteRangeRequest, opts ...grpc.CallOption) (*KVDeleteRangeResponse, error)
 }
 
 type kVServiceClient struct {
@@ -49,13 +62,80 @@ func (c *kVServiceClient) Get(ctx context.Context, in *KVGetRequest, opts ...grp
 	return out, nil
 }
 
+func (c *kVServiceClient) BatchGet(ctx context.Context, in *KVBatchGetRequest, opts ...grpc.CallOption) (*KVBatchGetResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(KVBatchGetResponse)
+	err := c.cc.Invoke(ctx, KVService_BatchGet_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *kVServiceClient) Range(ctx context.Context, in *KVRangeRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[KVRangeResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &KVService_ServiceDesc.Streams[0], KVService_Range_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[KVRangeRequest, KVRangeResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type KVService_RangeClient = grpc.ServerStreamingClient[KVRangeResponse]
+
+func (c *kVServiceClient) Put(ctx context.Context, in *KVPutRequest, opts ...grpc.CallOption) (*KVPutResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(KVPutResponse)
+	err := c.cc.Invoke(ctx, KVService_Put_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *kVServiceClient) Delete(ctx context.Context, in *KVDeleteRequest, opts ...grpc.CallOption) (*KVDeleteResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(KVDeleteResponse)
+	err := c.cc.Invoke(ctx, KVService_Delete_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *kVServiceClient) DeleteRange(ctx context.Context, in *KVDeleteRangeRequest, opts ...grpc.CallOption) (*KVDeleteRangeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(KVDeleteRangeResponse)
+	err := c.cc.Invoke(ctx, KVService_DeleteRange_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // KVServiceServer is the server API for KVService service.
 // All implementations must embed UnimplementedKVServiceServer
 // for forward compatibility.
 //
-// KVService reads keys; writes are commits, or frames of KVStream.
+// KVService reads and writes keys. What belongs together is a commit; what is written fast and often, KVStream.
 type KVServiceServer interface {
 	Get(context.Context, *KVGetRequest) (*KVGetResponse, error)
+	BatchGet(context.Context, *KVBatchGetRequest) (*KVBatchGetResponse, error)
+	// Range answers the keys of a range in byte order, in chunks of at most 1,000 keys or about 64 KiB, as they stood at one
+	// instant in each partition.
+	Range(*KVRangeRequest, grpc.ServerStreamingServer[KVRangeResponse]) error
+	Put(context.Context, *KVPutRequest) (*KVPutResponse, error)
+	Delete(context.Context, *KVDeleteRequest) (*KVDeleteResponse, error)
+	// DeleteRange removes a range, in each partition at once, and one partition after the other.
+	DeleteRange(context.Context, *KVDeleteRangeRequest) (*KVDeleteRangeResponse, error)
 	mustEmbedUnimplementedKVServiceServer()
 }
 
@@ -68,6 +148,21 @@ type UnimplementedKVServiceServer struct{}
 
 func (UnimplementedKVServiceServer) Get(context.Context, *KVGetRequest) (*KVGetResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Get not implemented")
+}
+func (UnimplementedKVServiceServer) BatchGet(context.Context, *KVBatchGetRequest) (*KVBatchGetResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method BatchGet not implemented")
+}
+func (UnimplementedKVServiceServer) Range(*KVRangeRequest, grpc.ServerStreamingServer[KVRangeResponse]) error {
+	return status.Error(codes.Unimplemented, "method Range not implemented")
+}
+func (UnimplementedKVServiceServer) Put(context.Context, *KVPutRequest) (*KVPutResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Put not implemented")
+}
+func (UnimplementedKVServiceServer) Delete(context.Context, *KVDeleteRequest) (*KVDeleteResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Delete not implemented")
+}
+func (UnimplementedKVServiceServer) DeleteRange(context.Context, *KVDeleteRangeRequest) (*KVDeleteRangeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteRange not implemented")
 }
 func (UnimplementedKVServiceServer) mustEmbedUnimplementedKVServiceServer() {}
 func (UnimplementedKVServiceServer) testEmbeddedByValue()                   {}
@@ -108,6 +203,89 @@ func _KVService_Get_Handler(srv interface{}, ctx context.Context, dec func(inter
 	return interceptor(ctx, in, info, handler)
 }
 
+func _KVService_BatchGet_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(KVBatchGetRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(KVServiceServer).BatchGet(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: KVService_BatchGet_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(KVServiceServer).BatchGet(ctx, req.(*KVBatchGetRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _KVService_Range_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(KVRangeRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(KVServiceServer).Range(m, &grpc.GenericServerStream[KVRangeRequest, KVRangeResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type KVService_RangeServer = grpc.ServerStreamingServer[KVRangeResponse]
+
+func _KVService_Put_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(KVPutRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(KVServiceServer).Put(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: KVService_Put_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(KVServiceServer).Put(ctx, req.(*KVPutRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _KVService_Delete_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(KVDeleteRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(KVServiceServer).Delete(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: KVService_Delete_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(KVServiceServer).Delete(ctx, req.(*KVDeleteRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _KVService_DeleteRange_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(KVDeleteRangeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(KVServiceServer).DeleteRange(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: KVService_DeleteRange_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(KVServiceServer).DeleteRange(ctx, req.(*KVDeleteRangeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // KVService_ServiceDesc is the grpc.ServiceDesc for KVService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -118,6 +296,250 @@ var KVService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Get",
 			Handler:    _KVService_Get_Handler,
+		},
+		{
+			MethodName: "BatchGet",
+			Handler:    _KVService_BatchGet_Handler,
+		},
+		{
+			MethodName: "Put",
+			Handler:    _KVService_Put_Handler,
+		},
+		{
+			MethodName: "Delete",
+			Handler:    _KVService_Delete_Handler,
+		},
+		{
+			MethodName: "DeleteRange",
+			Handler:    _KVService_DeleteRange_Handler,
+		},
+	},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "Range",
+			Handler:       _KVService_Range_Handler,
+			ServerStreams: true,
+		},
+	},
+	Metadata: "millrace/v1/kv.proto",
+}
+
+const (
+	KeyspaceService_Set_FullMethodName    = "/millrace.v1.KeyspaceService/Set"
+	KeyspaceService_Get_FullMethodName    = "/millrace.v1.KeyspaceService/Get"
+	KeyspaceService_List_FullMethodName   = "/millrace.v1.KeyspaceService/List"
+	KeyspaceService_Delete_FullMethodName = "/millrace.v1.KeyspaceService/Delete"
+)
+
+// KeyspaceServiceClient is the client API for KeyspaceService service.
+//
+// For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
+//
+// KeyspaceService configures keyspaces and counts what is in them.
+type KeyspaceServiceClient interface {
+	Set(ctx context.Context, in *SetKeyspaceRequest, opts ...grpc.CallOption) (*SetKeyspaceResponse, error)
+	Get(ctx context.Context, in *GetKeyspaceRequest, opts ...grpc.CallOption) (*GetKeyspaceResponse, error)
+	List(ctx context.Context, in *ListKeyspacesRequest, opts ...grpc.CallOption) (*ListKeyspacesResponse, error)
+	// Delete removes a keyspace and all its keys. Its name is free at once.
+	Delete(ctx context.Context, in *DeleteKeyspaceRequest, opts ...grpc.CallOption) (*DeleteKeyspaceResponse, error)
+}
+
+type keyspaceServiceClient struct {
+	cc grpc.ClientConnInterface
+}
+
+func NewKeyspaceServiceClient(cc grpc.ClientConnInterface) KeyspaceServiceClient {
+	return &keyspaceServiceClient{cc}
+}
+
+func (c *keyspaceServiceClient) Set(ctx context.Context, in *SetKeyspaceRequest, opts ...grpc.CallOption) (*SetKeyspaceResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetKeyspaceResponse)
+	err := c.cc.Invoke(ctx, KeyspaceService_Set_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *keyspaceServiceClient) Get(ctx context.Context, in *GetKeyspaceRequest, opts ...grpc.CallOption) (*GetKeyspaceResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetKeyspaceResponse)
+	err := c.cc.Invoke(ctx, KeyspaceService_Get_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *keyspaceServiceClient) List(ctx context.Context, in *ListKeyspacesRequest, opts ...grpc.CallOption) (*ListKeyspacesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListKeyspacesResponse)
+	err := c.cc.Invoke(ctx, KeyspaceService_List_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *keyspaceServiceClient) Delete(ctx context.Context, in *DeleteKeyspaceRequest, opts ...grpc.CallOption) (*DeleteKeyspaceResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteKeyspaceResponse)
+	err := c.cc.Invoke(ctx, KeyspaceService_Delete_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// KeyspaceServiceServer is the server API for KeyspaceService service.
+// All implementations must embed UnimplementedKeyspaceServiceServer
+// for forward compatibility.
+//
+// KeyspaceService configures keyspaces and counts what is in them.
+type KeyspaceServiceServer interface {
+	Set(context.Context, *SetKeyspaceRequest) (*SetKeyspaceResponse, error)
+	Get(context.Context, *GetKeyspaceRequest) (*GetKeyspaceResponse, error)
+	List(context.Context, *ListKeyspacesRequest) (*ListKeyspacesResponse, error)
+	// Delete removes a keyspace and all its keys. Its name is free at once.
+	Delete(context.Context, *DeleteKeyspaceRequest) (*DeleteKeyspaceResponse, error)
+	mustEmbedUnimplementedKeyspaceServiceServer()
+}
+
+// UnimplementedKeyspaceServiceServer must be embedded to have
+// forward compatible implementations.
+//
+// NOTE: this should be embedded by value instead of pointer to avoid a nil
+// pointer dereference when methods are called.
+type UnimplementedKeyspaceServiceServer struct{}
+
+func (UnimplementedKeyspaceServiceServer) Set(context.Context, *SetKeyspaceRequest) (*SetKeyspaceResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Set not implemented")
+}
+func (UnimplementedKeyspaceServiceServer) Get(context.Context, *GetKeyspaceRequest) (*GetKeyspaceResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Get not implemented")
+}
+func (UnimplementedKeyspaceServiceServer) List(context.Context, *ListKeyspacesRequest) (*ListKeyspacesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method List not implemented")
+}
+func (UnimplementedKeyspaceServiceServer) Delete(context.Context, *DeleteKeyspaceRequest) (*DeleteKeyspaceResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Delete not implemented")
+}
+func (UnimplementedKeyspaceServiceServer) mustEmbedUnimplementedKeyspaceServiceServer() {}
+func (UnimplementedKeyspaceServiceServer) testEmbeddedByValue()                         {}
+
+// UnsafeKeyspaceServiceServer may be embedded to opt out of forward compatibility for this service.
+// Use of this interface is not recommended, as added methods to KeyspaceServiceServer will
+// result in compilation errors.
+type UnsafeKeyspaceServiceServer interface {
+	mustEmbedUnimplementedKeyspaceServiceServer()
+}
+
+func RegisterKeyspaceServiceServer(s grpc.ServiceRegistrar, srv KeyspaceServiceServer) {
+	// If the following call panics, it indicates UnimplementedKeyspaceServiceServer was
+	// embedded by pointer and is nil.  This will cause panics if an
+	// unimplemented method is ever invoked, so we test this at initialization
+	// time to prevent it from happening at runtime later due to I/O.
+	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
+		t.testEmbeddedByValue()
+	}
+	s.RegisterService(&KeyspaceService_ServiceDesc, srv)
+}
+
+func _KeyspaceService_Set_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetKeyspaceRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(KeyspaceServiceServer).Set(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: KeyspaceService_Set_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(KeyspaceServiceServer).Set(ctx, req.(*SetKeyspaceRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _KeyspaceService_Get_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetKeyspaceRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(KeyspaceServiceServer).Get(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: KeyspaceService_Get_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(KeyspaceServiceServer).Get(ctx, req.(*GetKeyspaceRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _KeyspaceService_List_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListKeyspacesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(KeyspaceServiceServer).List(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: KeyspaceService_List_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(KeyspaceServiceServer).List(ctx, req.(*ListKeyspacesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _KeyspaceService_Delete_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteKeyspaceRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(KeyspaceServiceServer).Delete(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: KeyspaceService_Delete_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(KeyspaceServiceServer).Delete(ctx, req.(*DeleteKeyspaceRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+// KeyspaceService_ServiceDesc is the grpc.ServiceDesc for KeyspaceService service.
+// It's only intended for direct use with grpc.RegisterService,
+// and not to be introspected or modified (even as a copy)
+var KeyspaceService_ServiceDesc = grpc.ServiceDesc{
+	ServiceName: "millrace.v1.KeyspaceService",
+	HandlerType: (*KeyspaceServiceServer)(nil),
+	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "Set",
+			Handler:    _KeyspaceService_Set_Handler,
+		},
+		{
+			MethodName: "Get",
+			Handler:    _KeyspaceService_Get_Handler,
+		},
+		{
+			MethodName: "List",
+			Handler:    _KeyspaceService_List_Handler,
+		},
+		{
+			MethodName: "Delete",
+			Handler:    _KeyspaceService_Delete_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

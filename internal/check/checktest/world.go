@@ -73,6 +73,8 @@ func (w *world) commit(stamp core.ShardTime) core.Commit {
 		c.Ops = []core.Op{w.renew(p)}
 	case n < 66 && len(w.old) > 0:
 		return recent(w.rand, w.old)
+	case n < 67:
+		c.Ops = []core.Op{w.configureSpace()}
 	case n < 69:
 		c.Ops = []core.Op{w.configure()}
 	case n < 72 && len(w.ids[p]) > 0:
@@ -96,9 +98,14 @@ func (w *world) mixInto(c *core.Commit, p core.Partition, stamp core.ShardTime) 
 			c.Ops = append(c.Ops, w.create(p, stamp))
 		case 1:
 			c.Ops = append(c.Ops, w.check())
+		case 2:
+			c.Ops = append(c.Ops, w.keysOp())
 		default:
 			c.Ops = append(c.Ops, w.write())
 		}
+	}
+	if w.rand.IntN(4) == 0 {
+		c.Conditions, c.Ops = nil, []core.Op{w.puts()}
 	}
 	how := w.rand.IntN(5)
 	if n := len(w.holds[p]); n > 0 && (how == 0 || how == 3) {

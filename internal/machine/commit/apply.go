@@ -254,7 +254,8 @@ func (m *Machine) op(part *partition, principal string, rev uint64, op core.Op) 
 	case *core.TaskCreate, *core.TaskComplete, *core.TaskFail, *core.TaskSnooze, *core.TaskRelease, *core.TaskRenew,
 		*core.TaskDelete, *core.TaskRunNow, *core.QueueSet, *core.Grant:
 		return part.queue.Apply(m.tx, m.queueContext(part, principal), op)
-	case *core.KVPut, *core.KVDelete, *core.KVCheck, *core.KVAdd, *core.KVDeleteRange:
+	case *core.KVPut, *core.KVDelete, *core.KVCheck, *core.KVAdd, *core.KVDeleteRange,
+		*core.KeyspaceSet, *core.KeyspaceDelete, *core.KeyspaceUse:
 		return part.kv.Apply(m.tx, kvContext(part, rev), op)
 	case *core.VectorUpsert, *core.VectorDelete, *core.CollectionSet, *core.CollectionDelete, *core.RulesetPut,
 		*core.RecordingPut:

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/machine/kv"
 )
 
 // puts applies a batch of puts, which stands alone in its commit: each item that is written has a revision of its own.
@@ -39,4 +40,11 @@ func writesKeys(kind core.OpKind) bool {
 		return true
 	}
 	return false
+}
+
+// EachKV calls fn for the keyspaces of each partition that the machine knows, in order.
+func (m *Machine) EachKV(fn func(p core.Partition, keyspaces *kv.Machine)) {
+	for _, part := range m.sorted {
+		fn(part.p, part.kv)
+	}
 }

@@ -14,8 +14,8 @@ func (m *Machine) add(tx core.Txn, c Context, op *core.KVAdd, r *core.OpResult) 
 	if fact := validate(op.Keyspace, op.Key); fact != nil {
 		return fact, nil
 	}
-	incarnation, known := m.names[op.Keyspace]
-	if fact := m.mayWrite(c, op.Keyspace, known); fact != nil {
+	ks, known := m.names[op.Keyspace]
+	if fact := m.mayPut(c, op.Keyspace, ks, known); fact != nil {
 		return fact, nil
 	}
 	f, err := m.find(tx, op.Keyspace, op.Key)
@@ -30,9 +30,9 @@ func (m *Machine) add(tx core.Txn, c Context, op *core.KVAdd, r *core.OpResult) 
 		return core.NotAdded{Reason: reason, Rev: f.rev, Keyspace: op.Keyspace, Key: bytes.Clone(op.Key)}, nil
 	}
 	if !known {
-		incarnation = m.make(tx, op.Keyspace)
+		ks = m.make(tx, op.Keyspace)
 	}
-	tx.Set(keys.KV(m.p, incarnation, op.Key), appendRow(c.Rev, strconv.AppendInt(nil, sum, 10)))
+	tx.Set(keys.KV(m.p, ks.incarnation, op.Key), appendRow(c.Rev, strconv.AppendInt(nil, sum, 10)))
 	r.Rev, r.KV = c.Rev, &core.KVResult{Number: sum}
 	return nil, nil
 }

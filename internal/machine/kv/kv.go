@@ -14,6 +14,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"slices"
 
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/errs"
@@ -37,13 +38,15 @@ type Context struct {
 // Machine is the key-value service of one partition.
 type Machine struct {
 	p core.Partition
-	// names maps each keyspace to its incarnation: derived from the store, bounded by MaxKeyspaces.
-	names map[string]uint32
+	// names maps each keyspace to its row: derived from the store, bounded by MaxKeyspaces. A row is never changed in place.
+	names map[string]space
 	last  uint32 // last incarnation given out
+	// bounded is how many of them have a bound.
+	bounded int
 
 	marked   bool
 	lastMark uint32
-	made     []string // keyspaces made since Mark
+	changed  []changedSpace // since Mark
 }
 
 // New returns the machine of p, empty until Open.
@@ -51,8 +54,8 @@ func New(p core.Partition) *Machine { return &Machine{p: p} }
 
 // Open rebuilds the table of keyspaces from v.
 func (m *Machine) Open(v core.View) error {
-	m.names, m.last, m.marked, m.made = nil, 0, false, nil
-	rows, err := Keyspaces(v, m.p)
+	m.names, m.last, m.bounded, m.marked, m.changed = nil, 0, 0, false, nil
+	rows, err := spacesOf(v, m.p)
 	if err != nil {
 		return err
 	}
@@ -67,32 +70,39 @@ func (m *Machine) Open(v core.View) error {
 		return errs.Corruptf("keyspaces of %s: last incarnation is %d bytes", m.p, len(last))
 	}
 	m.last = binary.BigEndian.Uint32(last)
-	m.names = make(map[string]uint32, len(rows))
+	m.names = make(map[string]space, len(rows))
 	for _, k := range rows {
-		if k.Incarnation == 0 || k.Incarnation > m.last {
-			return errs.Corruptf("keyspace %q of %s: incarnation %d, last is %d", k.Name, m.p, k.Incarnation, m.last)
+		if k.incarnation == 0 || k.incarnation > m.last {
+			return errs.Corruptf("keyspace %q of %s: incarnation %d, last is %d", k.name, m.p, k.incarnation, m.last)
 		}
-		m.names[k.Name] = k.Incarnation
+		m.names[k.name] = k.space
+		m.count(k.space, 1)
 	}
 	return nil
 }
 
 // Mark starts remembering changes of derived state, so that Undo can take them back. Marks do not nest.
 func (m *Machine) Mark() {
-	m.marked, m.lastMark, m.made = true, m.last, m.made[:0]
+	m.marked, m.lastMark, m.changed = true, m.last, m.changed[:0]
 }
 
 // Undo takes back every change since Mark, and ends the mark.
 func (m *Machine) Undo() {
-	for _, name := range m.made {
-		delete(m.names, name)
+	for _, c := range slices.Backward(m.changed) {
+		m.count(m.names[c.name], -1)
+		if c.there {
+			m.count(c.old, 1)
+			m.names[c.name] = c.old
+		} else {
+			delete(m.names, c.name)
+		}
 	}
 	m.last = m.lastMark
 	m.Keep()
 }
 
 // Keep keeps every change since Mark, and ends the mark.
-func (m *Machine) Keep() { m.marked, m.made = false, m.made[:0] }
+func (m *Machine) Keep() { m.marked, m.changed = false, m.changed[:0] }
 
 // Apply applies any op of the service but KVPuts. A Fact is a refusal, and nothing was changed; an error is corruption.
 // The slices of op that are written belong to tx afterwards.
@@ -111,6 +121,12 @@ func (m *Machine) Apply(tx core.Txn, c Context, op core.Op) (core.OpResult, core
 		fact, err = m.add(tx, c, op, &r)
 	case *core.KVDeleteRange:
 		fact, err = m.deleteRange(tx, c, op, &r)
+	case *core.KeyspaceSet:
+		fact = m.setKeyspace(tx, op, &r)
+	case *core.KeyspaceDelete:
+		fact = m.deleteKeyspace(tx, op, &r)
+	case *core.KeyspaceUse:
+		m.use(tx, op)
 	default:
 		err = errs.Corruptf("op %d is none of the key-value service", op.Kind())
 	}
@@ -143,8 +159,8 @@ func (m *Machine) put(tx core.Txn, c Context, op *core.KVPut, r *core.OpResult) 
 	if fact := validateItem(op.Key, op.Value, op.IfAbsent, op.HasRev, op.IfRev); fact != nil {
 		return fact, nil
 	}
-	incarnation, known := m.names[op.Keyspace]
-	if fact := m.mayWrite(c, op.Keyspace, known); fact != nil {
+	ks, known := m.names[op.Keyspace]
+	if fact := m.mayPut(c, op.Keyspace, ks, known); fact != nil {
 		return fact, nil
 	}
 	if op.HasRev || op.IfAbsent || op.WantPrev {
@@ -161,9 +177,9 @@ func (m *Machine) put(tx core.Txn, c Context, op *core.KVPut, r *core.OpResult) 
 		}
 	}
 	if !known {
-		incarnation = m.make(tx, op.Keyspace)
+		ks = m.make(tx, op.Keyspace)
 	}
-	tx.Set(keys.KV(m.p, incarnation, op.Key), appendRow(c.Rev, op.Value))
+	tx.Set(keys.KV(m.p, ks.incarnation, op.Key), appendRow(c.Rev, op.Value))
 	r.Rev = c.Rev
 	return nil, nil
 }
@@ -172,7 +188,7 @@ func (m *Machine) delete(tx core.Txn, c Context, op *core.KVDelete, r *core.OpRe
 	if fact := validate(op.Keyspace, op.Key); fact != nil {
 		return fact, nil
 	}
-	incarnation, known := m.names[op.Keyspace]
+	ks, known := m.names[op.Keyspace]
 	if !known && !c.AutoCreate {
 		return core.NotFound{Kind: "keyspace", ID: op.Keyspace}, nil
 	}
@@ -184,38 +200,10 @@ func (m *Machine) delete(tx core.Txn, c Context, op *core.KVDelete, r *core.OpRe
 		return f.mismatch(op.Keyspace, op.Key), nil
 	}
 	if f.ok {
-		tx.Delete(keys.KV(m.p, incarnation, op.Key))
+		tx.Delete(keys.KV(m.p, ks.incarnation, op.Key))
 	}
 	r.Existed = f.ok
 	return nil, nil
-}
-
-// mayWrite judges a write to a keyspace that may be unknown.
-func (m *Machine) mayWrite(c Context, keyspace string, known bool) core.Fact {
-	switch {
-	case known:
-		return nil
-	case !c.AutoCreate:
-		return core.NotFound{Kind: "keyspace", ID: keyspace}
-	case len(m.names) >= MaxKeyspaces:
-		return core.Exhausted{Limit: "keyspaces", Max: MaxKeyspaces}
-	}
-	return nil
-}
-
-// make enters a keyspace in the table.
-func (m *Machine) make(tx core.Txn, keyspace string) uint32 {
-	m.last++
-	if m.names == nil {
-		m.names = map[string]uint32{}
-	}
-	m.names[keyspace] = m.last
-	if m.marked {
-		m.made = append(m.made, keyspace)
-	}
-	tx.Set(keys.Keyspace(m.p, ""), binary.BigEndian.AppendUint32(nil, m.last))
-	tx.Set(keys.Keyspace(m.p, keyspace), appendKeyspace(m.last))
-	return m.last
 }
 
 // found is a key's row: absent when not ok.
@@ -226,11 +214,11 @@ type found struct {
 }
 
 func (m *Machine) find(v core.View, keyspace string, key []byte) (found, error) {
-	incarnation, ok := m.names[keyspace]
+	ks, ok := m.names[keyspace]
 	if !ok {
 		return found{}, nil
 	}
-	return find(v, m.p, incarnation, key)
+	return find(v, m.p, ks.incarnation, key)
 }
 
 func find(v core.View, p core.Partition, incarnation uint32, key []byte) (found, error) {
@@ -349,15 +337,4 @@ func decodeRow(row []byte) (rev uint64, value []byte, err error) {
 		return 0, nil, errRow
 	}
 	return rev, row[n:], nil
-}
-
-// A keyspace's row is its incarnation and its kind.
-
-const (
-	incarnationLen = 4
-	kindPlain      = 1
-)
-
-func appendKeyspace(incarnation uint32) []byte {
-	return append(binary.BigEndian.AppendUint32(make([]byte, 0, incarnationLen+1), incarnation), kindPlain)
 }

@@ -14,13 +14,13 @@ func (m *Machine) Puts(tx core.Txn, c Context, op *core.KVPuts) (r core.OpResult
 	if fact = validatePuts(op); fact != nil {
 		return r, 0, fact, nil
 	}
-	incarnation, known := m.names[op.Keyspace]
-	if fact = m.mayWrite(c, op.Keyspace, known); fact != nil {
+	ks, known := m.names[op.Keyspace]
+	if fact = m.mayPut(c, op.Keyspace, ks, known); fact != nil {
 		return r, 0, fact, nil
 	}
 	for i := range op.Items {
 		it := &op.Items[i]
-		refused, err := m.judgeItem(tx, incarnation, it)
+		refused, err := m.judgeItem(tx, ks.incarnation, it)
 		if err != nil {
 			return r, 0, nil, err
 		}
@@ -31,10 +31,10 @@ func (m *Machine) Puts(tx core.Txn, c Context, op *core.KVPuts) (r core.OpResult
 			r.KV.Refused = append(r.KV.Refused, core.RefusedItem{Item: uint32(i), Fact: refused})
 			continue
 		}
-		if incarnation == 0 {
-			incarnation = m.make(tx, op.Keyspace)
+		if ks.incarnation == 0 {
+			ks = m.make(tx, op.Keyspace)
 		}
-		key, row := m.pair(incarnation, it, c.Rev+written)
+		key, row := m.pair(ks.incarnation, it, c.Rev+written)
 		tx.Set(key, row)
 		written++
 	}

@@ -10,14 +10,14 @@ func (m *Machine) deleteRange(tx core.Txn, c Context, op *core.KVDeleteRange, r 
 	if fact := validateRange(op); fact != nil {
 		return fact, nil
 	}
-	incarnation, known := m.names[op.Keyspace]
+	ks, known := m.names[op.Keyspace]
 	if !known {
 		if !c.AutoCreate {
 			return core.NotFound{Kind: "keyspace", ID: op.Keyspace}, nil
 		}
 		return nil, nil
 	}
-	from, to := spanOf(m.p, incarnation, op.From, op.To, op.Prefix)
+	from, to := spanOf(m.p, ks.incarnation, op.From, op.To, op.Prefix)
 	if op.Count {
 		count := uint64(0)
 		err := tx.Scan(from, to, func(_, _ []byte) bool {

@@ -2,7 +2,6 @@ package kv
 
 import (
 	"bytes"
-	"encoding/binary"
 
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/errs"
@@ -35,21 +34,15 @@ func Get(v core.View, p core.Partition, keyspace string, key []byte) (value []by
 
 // Keyspaces lists the keyspaces of a partition by name: at most MaxKeyspaces.
 func Keyspaces(v core.View, p core.Partition) ([]Keyspace, error) {
+	rows, err := spacesOf(v, p)
+	if err != nil {
+		return nil, err
+	}
 	var out []Keyspace
-	from, to := keys.Keyspaces(p)
-	err := core.ScanRows(v, from, to, func(k, row []byte) (bool, error) {
-		name, ok := keys.KVKeyOf(k)
-		if ok && len(name) == 0 {
-			return true, nil
-		}
-		incarnation, isRow := decodeKeyspace(row)
-		if !ok || !isRow {
-			return false, errs.Corruptf("keyspace %q of %s: row %x", name, p, row)
-		}
-		out = append(out, Keyspace{string(name), incarnation})
-		return true, nil
-	})
-	return out, err
+	for _, row := range rows {
+		out = append(out, Keyspace{row.name, row.incarnation})
+	}
+	return out, nil
 }
 
 // Scan lists at most limit keys of a keyspace that start with prefix, in key order, as copies. An unknown keyspace
@@ -73,6 +66,75 @@ func Scan(v core.View, p core.Partition, keyspace string, prefix []byte, limit i
 	return out, err
 }
 
+// RangeOf returns the incarnation of a keyspace, and the bounds in the store of a range of its keys. Without the keyspace
+// the incarnation is 0.
+func RangeOf(v core.View, p core.Partition, r core.KeyRange) (incarnation uint32, from, to []byte, err error) {
+	incarnation, ok, err := incarnationOf(v, p, r.Keyspace)
+	if err != nil || !ok {
+		return 0, nil, nil, err
+	}
+	from, to = spanOf(p, incarnation, r.From, r.To, r.Prefix)
+	return incarnation, from, to, nil
+}
+
+// PairOf reads a stored key and its row as RangeOf's bounds hold them, without copying.
+func PairOf(key, row []byte) (core.KeyPair, error) {
+	user, ok := keys.KVKeyOf(key)
+	rev, value, err := decodeRow(row)
+	if !ok || err != nil {
+		return core.KeyPair{}, errs.Corruptf("key %x: row of %d bytes", key, len(row))
+	}
+	return core.KeyPair{Key: user, Value: value, Rev: rev}, nil
+}
+
+// Spaces lists the keyspaces of a partition by name, after one of them, as they were configured and measured.
+func Spaces(v core.View, p core.Partition, after string, limit int) ([]core.KeyspaceInfo, error) {
+	rows, err := spacesOf(v, p)
+	if err != nil {
+		return nil, err
+	}
+	var out []core.KeyspaceInfo
+	for i := range rows {
+		if rows[i].name > after && len(out) < limit {
+			out = append(out, rows[i].info())
+		}
+	}
+	return out, nil
+}
+
+// Space reads one keyspace.
+func Space(v core.View, p core.Partition, name string) (core.KeyspaceInfo, bool, error) {
+	if name == "" {
+		return core.KeyspaceInfo{}, false, nil
+	}
+	row, ok, err := v.Get(keys.Keyspace(p, name))
+	if err != nil || !ok {
+		return core.KeyspaceInfo{}, false, err
+	}
+	ks, ok := decodeSpace(row)
+	if !ok {
+		return core.KeyspaceInfo{}, false, errs.Corruptf("keyspace %q of %s: row %x", name, p, row)
+	}
+	one := namedSpace{ks, name}
+	return one.info(), true, nil
+}
+
+func (n *namedSpace) info() core.KeyspaceInfo {
+	return core.KeyspaceInfo{Name: n.name, Incarnation: n.incarnation, Config: n.config, Measured: n.used, Over: n.over}
+}
+
+// CountKeys counts the keys between the bounds that RangeOf gave, up to core.MaxCountedKeys.
+func CountKeys(v core.View, from, to []byte) (n uint64, more bool, err error) {
+	err = v.Scan(from, to, func(_, _ []byte) bool {
+		n++
+		return n <= core.MaxCountedKeys
+	})
+	if n > core.MaxCountedKeys {
+		return core.MaxCountedKeys, true, err
+	}
+	return n, false, err
+}
+
 func incarnationOf(v core.View, p core.Partition, keyspace string) (uint32, bool, error) {
 	if keyspace == "" {
 		return 0, false, nil
@@ -81,19 +143,11 @@ func incarnationOf(v core.View, p core.Partition, keyspace string) (uint32, bool
 	if err != nil || !ok {
 		return 0, false, err
 	}
-	incarnation, ok := decodeKeyspace(row)
+	ks, ok := decodeSpace(row)
 	if !ok {
 		return 0, false, errs.Corruptf("keyspace %q of %s: row %x", keyspace, p, row)
 	}
-	return incarnation, true, nil
-}
-
-func decodeKeyspace(row []byte) (incarnation uint32, ok bool) {
-	if len(row) != incarnationLen+1 || row[incarnationLen] != kindPlain {
-		return 0, false
-	}
-	incarnation = binary.BigEndian.Uint32(row)
-	return incarnation, incarnation != 0
+	return ks.incarnation, true, nil
 }
 
 // GetEach reads keys from the View alone: the first of them, fewer than there are when the values pass so many bytes, but

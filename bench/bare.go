@@ -1,0 +1,54 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// startBare starts servers that keep nothing, by the row's hidden command, each a process of its own. The first of them
+// is started last, and told where the others are.
+func (u *runner) startBare(ctx context.Context, spec *runSpec) (*cluster, error) {
+	exe, err := u.executable()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp(u.c.dataParent(), "millrace-bench-")
+	if err != nil {
+		return nil, fmt.Errorf("make data directory: %w", err)
+	}
+	n := max(spec.shape.Nodes, 1)
+	c := &cluster{
+		namespace: "default", token: "none", dir: dir, procs: make([]*process, n), endpoints: make([]Endpoint, n),
+	}
+	c.close = c.stop
+	var others []string
+	for i := n - 1; i >= 0; i-- {
+		name := serverName(uint64(i) + 1)
+		cmd := exec.Command(exe, "bench", spec.row.Servers, "--json", "--kind", spec.shape.Kind, "--node", strconv.Itoa(i+1), "--peers", strings.Join(others, ","))
+		p, line, err := startProcess(ctx, name, filepath.Join(dir, name+".log"), cmd, spec.env)
+		if err != nil {
+			return nil, errors.Join(err, c.stop(), os.RemoveAll(dir))
+		}
+		c.procs[i] = p
+		var told struct {
+			Address string `json:"grpc"`
+			Peer    string `json:"peer"` // where the others reach it; empty: where clients do
+		}
+		if err := json.Unmarshal(line, &told); err != nil || told.Address == "" {
+			return nil, errors.Join(fmt.Errorf("%s said %q", name, line), c.stop(), os.RemoveAll(dir))
+		}
+		c.endpoints[i] = Endpoint{Name: name, Address: told.Address}
+		if told.Peer == "" {
+			told.Peer = told.Address
+		}
+		others = append(others, told.Peer)
+	}
+	return c, nil
+}

@@ -1,0 +1,237 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace/millrace/bench"
+	millrace "github.com/millrace/millrace/sdk/go"
+)
+
+// Of keys in use there are more than a window of seconds puts, and few enough that a driver can hold what was acknowledged
+// of each.
+const (
+	keysInUse    = 1 << 20
+	keysKeyspace = "bench"
+	underWayLook = 5 * time.Millisecond
+)
+
+// keyRun is one client that puts keys through one stream, without waiting for one answer before the next put.
+type keyRun struct {
+	rig    *bench.Rig
+	ledger *bench.KeyLedger
+	put    *bench.Op
+	client *millrace.Client
+	stream *millrace.KVStream
+	next   atomic.Uint64 // number of the next put
+	sent   atomic.Uint64
+	ended  atomic.Uint64 // puts with an answer, whatever it is
+	under  underWay
+}
+
+// underWay is the mean of how many puts are under way, by looks within the window.
+type underWay struct{ sum, looks uint64 }
+
+// Keys puts keys as fast as one stream takes them. A row that says how many ends when all of them are acknowledged, or
+// with its window if that is over first.
+func Keys(ctx context.Context, rig *bench.Rig) error {
+	k, err := openKeys(ctx, rig)
+	if err != nil {
+		return err
+	}
+	return errors.Join(k.run(ctx), k.close())
+}
+
+// KeysSteady is Keys for so long that stores compact and logs go round, held against its own beginning.
+func KeysSteady(ctx context.Context, rig *bench.Rig) error {
+	if rig.Ceiling {
+		return Keys(ctx, rig)
+	}
+	s := &steadyRun{
+		rig: rig, first: min(steadyFirst, rig.Window/5), count: "put", timed: "put", early: newLatencies(), late: newLatencies(),
+	}
+	return s.follow(ctx, Keys)
+}
+
+// newKeyLedger makes the ledger of a run.
+func newKeyLedger(rig *bench.Rig) *bench.KeyLedger {
+	return bench.NewKeyLedger(bench.KeyOptions{
+		Keyspace: keysKeyspace, Keys: keysInUse, KeyBytes: max(rig.Shape.Key, 8), ValueBytes: len(rig.Payload),
+		Partitions: max(rig.Shape.Shards, 1), Seed: rig.Seed, Full: rig.Full,
+	})
+}
+
+func openKeys(ctx context.Context, rig *bench.Rig) (*keyRun, error) {
+	c, err := rig.Dial(ctx, 0)
+	if err != nil {
+		return nil, fmt.Errorf("connect: %w", err)
+	}
+	rig.Keys = newKeyLedger(rig)
+	return &keyRun{rig: rig, ledger: rig.Keys, put: rig.Op("put"), client: c, stream: c.KV(keysKeyspace).Stream()}, nil
+}
+
+func (k *keyRun) close() error { return errors.Join(k.stream.Close(), k.client.Close()) }
+
+// run warms up, and then measures as the shape says.
+func (k *keyRun) run(ctx context.Context) error {
+	if err := k.feed(ctx, until(time.Now().Add(k.rig.Warmup))); err != nil {
+		return err
+	}
+	err := k.rig.MeasureWork(ctx, func(ctx context.Context) error {
+		looking, stop := context.WithCancel(ctx)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			k.look(looking)
+		}()
+		over := until(time.Now().Add(k.rig.Window))
+		left := k.rig.Shape.Puts
+		err := k.feed(ctx, func() bool {
+			left--
+			return k.rig.Shape.Puts > 0 && left < 0 || over()
+		})
+		stop()
+		<-done
+		return err
+	})
+	if k.under.looks > 0 {
+		k.rig.UnderWay(float64(k.under.sum) / float64(k.under.looks))
+	}
+	return err
+}
+
+// until reports whether a time has come, and asks the clock for it once in so many times only.
+func until(end time.Time) func() bool {
+	const every = 16
+	n := 0
+	return func() bool {
+		n++
+		return n%every == 0 && !time.Now().Before(end)
+	}
+}
+
+// look counts what is under way until ctx ends.
+func (k *keyRun) look(ctx context.Context) {
+	tick := time.NewTicker(underWayLook)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			k.under.sum += k.sent.Load() - k.ended.Load()
+			k.under.looks++
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// sentPut is a put that waits for its answer.
+type sentPut struct {
+	n  uint64
+	at time.Time
+	w  millrace.Written
+}
+
+// feed puts keys until over says so, or ctx ends, and returns when each put has its answer.
+func (k *keyRun) feed(ctx context.Context, over func() bool) error {
+	sent := make(chan sentPut, max(k.rig.Shape.Ahead, 1))
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		for p := range sent {
+			rev, err := p.w.Wait(ctx)
+			k.answer(0, p.n, p.at, rev, err)
+		}
+	}()
+	for !over() && ctx.Err() == nil {
+		n := k.next.Add(1) - 1
+		p := sentPut{n: n, at: time.Now()}
+		var err error
+		k.sent.Add(1)
+		if p.w, err = k.stream.Put(ctx, k.ledger.Key(n), k.ledger.Value(n)); err != nil {
+			k.answer(1, n, p.at, 0, err)
+			continue
+		}
+		sent <- p
+	}
+	close(sent)
+	<-answered
+	return ctx.Err()
+}
+
+// answer takes the server's answer to a put.
+func (k *keyRun) answer(caller int, n uint64, at time.Time, rev uint64, err error) {
+	k.ended.Add(1)
+	keyAnswer(k.ledger, k.put, caller, n, at, rev, err)
+}
+
+func keyAnswer(l *bench.KeyLedger, put *bench.Op, caller int, n uint64, at time.Time, rev uint64, err error) {
+	if err == nil {
+		l.Acked(n, rev)
+	} else if !refused(err) {
+		l.Unknown(n)
+	}
+	put.Record(caller, at, 1, err)
+}
+
+// keysShare is the part of its maximum that a stream of puts is offered when its latency is measured, and keysProbe how
+// long the maximum is looked for, at most the window.
+const (
+	keysShare = 0.3
+	keysProbe = 2 * time.Second
+)
+
+// KeysLatency offers puts one by one at 30 % of what the same stream took just before as fast as it could, unless a rate
+// is asked for. Latencies count from when a put was due; service is the part of them from when it was sent.
+func KeysLatency(ctx context.Context, rig *bench.Rig) error {
+	if rig.Ceiling {
+		return Keys(ctx, rig)
+	}
+	k, err := openKeys(ctx, rig)
+	if err != nil {
+		return err
+	}
+	if rig.Rate <= 0 {
+		most, err := k.maximum(ctx)
+		if err != nil {
+			return errors.Join(err, k.close())
+		}
+		rig.Rate = most * keysShare
+		rig.Metric("maximum_puts_per_s", most, "puts/s")
+		rig.Metric("offered_per_s", rig.Rate, "puts/s")
+	}
+	service := rig.Op("service")
+	done := rig.Generate(ctx, 1, func(ctx context.Context, p *bench.Pump) {
+		n := k.next.Add(1) - 1
+		w, err := k.stream.Put(ctx, k.ledger.Key(n), k.ledger.Value(n))
+		rev := uint64(0)
+		if err == nil {
+			rev, err = w.Wait(ctx)
+		}
+		k.answer(p.Number, n, p.Intended, rev, err)
+		service.Latency(p.Number, time.Since(p.Began))
+	})
+	err = rig.Measure(ctx)
+	<-done
+	return errors.Join(err, k.close())
+}
+
+// maximum returns what the stream takes as fast as it can, in puts a second.
+func (k *keyRun) maximum(ctx context.Context) (perSecond float64, err error) {
+	half := min(keysProbe, k.rig.Window) / 2
+	if err := k.feed(ctx, until(time.Now().Add(half))); err != nil {
+		return 0, err
+	}
+	began, before := time.Now(), k.ledger.Acknowledged()
+	if err := k.feed(ctx, until(time.Now().Add(half))); err != nil {
+		return 0, err
+	}
+	n := k.ledger.Acknowledged() - before
+	if n == 0 {
+		return 0, errors.New("find the maximum: nothing was put")
+	}
+	return float64(n) / time.Since(began).Seconds(), nil
+}

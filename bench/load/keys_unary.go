@@ -1,0 +1,71 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/millrace/millrace/bench"
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+	millrace "github.com/millrace/millrace/sdk/go"
+)
+
+// KeysUnary puts keys by callers that wait for each answer, one call of gRPC for each put, over as many connections as
+// there are producers. Every server takes the same calls, those of the ping-pong too.
+func KeysUnary(ctx context.Context, rig *bench.Rig) error {
+	u := &unaryRun{keyRun: keyRun{rig: rig, ledger: newKeyLedger(rig), put: rig.Op("put")}}
+	if len(rig.Servers) > 0 && !bare(rig.Shape.Kind) && !rig.Ceiling {
+		rig.Keys = u.ledger
+	}
+	defer func() {
+		for _, c := range u.clients {
+			_ = c.Close() // every call was answered, or an error tells
+		}
+	}()
+	for range max(rig.Shape.Producers, 1) {
+		c, err := rig.Dial(ctx, 0)
+		if err != nil {
+			return fmt.Errorf("connect: %w", err)
+		}
+		u.clients = append(u.clients, c)
+		u.doors = append(u.doors, pb.NewCommitServiceClient(c.Conn()))
+	}
+	done := rig.Generate(ctx, rig.Shape.Loops(), u.once)
+	err := rig.Measure(ctx)
+	<-done
+	return err
+}
+
+// unaryRun is the callers of a run.
+type unaryRun struct {
+	keyRun
+	clients []*millrace.Client
+	doors   []pb.CommitServiceClient
+}
+
+func (u *unaryRun) once(ctx context.Context, p *bench.Pump) {
+	n := u.next.Add(1) - 1
+	resp, err := u.doors[p.Number%len(u.doors)].Commit(ctx, putRequest(u.ledger.Key(n), u.ledger.Value(n)))
+	rev := uint64(0)
+	if err == nil && len(resp.GetResults()) == 1 {
+		rev = resp.GetResults()[0].GetRev()
+	}
+	u.answer(p.Number, n, p.Intended, rev, err)
+}
+
+// putRequest is one put as a call of its own.
+func putRequest(key string, value []byte) *pb.CommitRequest {
+	put := &pb.KVPut{Keyspace: keysKeyspace, Key: []byte(key), Value: value}
+	return &pb.CommitRequest{Ops: []*pb.Op{{Op: &pb.Op_KvPut{KvPut: put}}}}
+}
+
+// putOf is the reverse of putRequest; nil for anything else.
+func putOf(r *pb.CommitRequest) *pb.KVPut {
+	if len(r.GetOps()) != 1 {
+		return nil
+	}
+	return r.GetOps()[0].GetKvPut()
+}
+
+// errKind says that a row asks for a relay that there is not.
+var errKind = errors.New("relays are over grpc or over the transport")

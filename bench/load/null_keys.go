@@ -1,0 +1,65 @@
+package load
+
+import (
+	"context"
+	"sync/atomic"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+)
+
+// nullKeys acknowledges puts, by streams and by calls of their own, and keeps none.
+type nullKeys struct {
+	pb.UnimplementedKVStreamServer
+	pb.UnimplementedCommitServiceServer
+
+	rev atomic.Uint64
+
+	// keep sees each put with the revision that it gets, before it is acknowledged; nil: nobody does. It returns the
+	// revision that the acknowledgement of its frame begins with, when it is the first of it.
+	keep func(key, value []byte, rev uint64) uint64
+}
+
+// register offers all of them at a server.
+func (n *nullKeys) register(s *grpc.Server) {
+	pb.RegisterKVStreamServer(s, n)
+	pb.RegisterCommitServiceServer(s, n)
+}
+
+// Open serves one stream.
+func (n *nullKeys) Open(s grpc.BidiStreamingServer[pb.ClientFrame, pb.ServerFrame]) error {
+	st := &nullStream{s: s}
+	return st.serve(func(st *nullStream, f *pb.ClientFrame) error {
+		puts := f.GetPuts()
+		if puts == nil {
+			return nil
+		}
+		k := uint64(len(puts.Items))
+		first := n.rev.Add(k) - k + 1
+		told := first
+		if n.keep != nil {
+			for i, item := range puts.Items {
+				if rev := n.keep(item.Key, item.Value, first+uint64(i)); i == 0 {
+					told = rev
+				}
+			}
+		}
+		return st.ack(&pb.Ack{Seq: puts.Seq, At: &pb.At{Index: first}, Puts: &pb.PutsResult{FirstRev: told}})
+	})
+}
+
+// Commit takes one put.
+func (n *nullKeys) Commit(_ context.Context, r *pb.CommitRequest) (*pb.CommitResponse, error) {
+	put := putOf(r)
+	if put == nil {
+		return nil, status.Error(codes.InvalidArgument, "a commit of one put is all that is taken here")
+	}
+	rev := n.rev.Add(1)
+	if n.keep != nil {
+		rev = n.keep(put.Key, put.Value, rev)
+	}
+	return &pb.CommitResponse{Results: []*pb.OpResult{{Rev: rev}}, At: &pb.At{Index: rev}}, nil
+}

@@ -1,0 +1,306 @@
+package load
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/replog/transport"
+)
+
+// Kinds of relays: what carries a put from the first server to the others.
+const (
+	relayGRPC      = "grpc"
+	relayTransport = "transport"
+)
+
+func bare(kind string) bool { return kind == relayGRPC || kind == relayTransport }
+
+// Relay says what one server of a ping-pong is. All fields are required, but for Peers.
+type Relay struct {
+	Kind  string   // grpc or transport
+	Node  int      // from 1: the first takes the puts
+	Peers []string // where the others are, the last node first; of the first node alone
+}
+
+// PingPong serves puts that are kept nowhere, until ctx ends: the first server hands each to all others and answers when
+// each has answered with nothing. It is what replication costs at the least, without log, order or disk. peer is where the
+// first server reaches this one.
+func PingPong(ctx context.Context, r Relay, ready func(grpc, peer string)) (err error) {
+	if !bare(r.Kind) {
+		return fmt.Errorf("kind %q: %w", r.Kind, errKind)
+	}
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	p := &pingPong{}
+	if r.Node != 1 {
+		r.Peers = nil
+	}
+	peer := ""
+	if r.Kind == relayGRPC {
+		var others *grpcRelay
+		if others, err = dialRelays(r.Peers); err == nil {
+			defer func() { err = errors.Join(err, others.close()) }()
+			p.relay = others
+		}
+	} else {
+		var wire *wireRelay
+		if wire, err = newWireRelay(ctx, r); err == nil {
+			defer func() { err = errors.Join(err, wire.t.Close()) }()
+			p.relay, peer = wire, wire.t.Addr().String()
+		}
+	}
+	if err != nil {
+		return errors.Join(err, lis.Close())
+	}
+	s := grpc.NewServer(grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{PermitWithoutStream: true}))
+	pb.RegisterCommitServiceServer(s, p)
+	pb.RegisterServerServiceServer(s, &null{})
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(lis) }()
+	ready(lis.Addr().String(), peer)
+	select {
+	case <-ctx.Done():
+	case err = <-served:
+		served <- err
+	}
+	s.Stop()
+	<-served
+	return err
+}
+
+// relay hands a put to every other server, and returns when each has answered.
+type relay interface {
+	hand(ctx context.Context, r *pb.CommitRequest) error
+}
+
+// pingPong is one server.
+type pingPong struct {
+	pb.UnimplementedCommitServiceServer
+	relay relay
+	puts  atomic.Uint64
+}
+
+// Commit keeps nothing.
+func (p *pingPong) Commit(ctx context.Context, r *pb.CommitRequest) (*pb.CommitResponse, error) {
+	if err := p.relay.hand(ctx, r); err != nil {
+		return nil, err
+	}
+	return &pb.CommitResponse{Results: []*pb.OpResult{{Rev: p.puts.Add(1)}}}, nil
+}
+
+// grpcRelay hands puts on by calls of their own.
+type grpcRelay struct {
+	conns []*grpc.ClientConn
+	doors []pb.CommitServiceClient
+}
+
+func dialRelays(addresses []string) (*grpcRelay, error) {
+	g := &grpcRelay{}
+	for _, a := range addresses {
+		c, err := grpc.NewClient("passthrough:///"+a, grpc.WithTransportCredentials(insecure.NewCredentials()))
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("connect to %s: %w", a, err), g.close())
+		}
+		g.conns, g.doors = append(g.conns, c), append(g.doors, pb.NewCommitServiceClient(c))
+	}
+	return g, nil
+}
+
+func (g *grpcRelay) close() error {
+	var all []error
+	for _, c := range g.conns {
+		all = append(all, c.Close())
+	}
+	return errors.Join(all...)
+}
+
+func (g *grpcRelay) hand(ctx context.Context, r *pb.CommitRequest) error {
+	if len(g.doors) == 0 {
+		return nil
+	}
+	errs := make([]error, len(g.doors))
+	var others sync.WaitGroup
+	for i, d := range g.doors[1:] {
+		others.Go(func() { _, errs[i+1] = d.Commit(ctx, r) })
+	}
+	_, errs[0] = g.doors[0].Commit(ctx, r)
+	others.Wait()
+	return errors.Join(errs...)
+}
+
+// wireRelay hands puts on as messages between nodes, which begin with what they are. Messages go from who dialled to who
+// accepted, so the first server begins by saying where it is.
+type wireRelay struct {
+	t     *transport.Transport
+	peers []transport.NodeID // empty: this server only answers
+	next  atomic.Uint64
+	heard chan transport.NodeID
+
+	mu      sync.Mutex // guards the field below
+	waiting map[uint64]*handed
+}
+
+// handed is a put whose answers are awaited.
+type handed struct {
+	left int
+	done chan struct{}
+}
+
+const (
+	wireWhere = 'w' // then the address of who sends
+	wirePut   = 'p' // then 8 bytes that name it, its key and its value; or the answer, of those 8 bytes alone
+
+	wireHead   = 1 + 8
+	nowhere    = "127.0.0.1:9" // the port that throws away what it gets, where there is a server of it
+	meetLook   = 20 * time.Millisecond
+	meetWithin = 10 * time.Second
+)
+
+var relayCluster = transport.ClusterID{'p', 'i', 'n', 'g', 'p', 'o', 'n', 'g'}
+
+func newWireRelay(ctx context.Context, r Relay) (*wireRelay, error) {
+	t, err := transport.New(transport.Options{
+		Cluster: relayCluster, Node: transport.NodeID(r.Node), Listen: "127.0.0.1:0", Plain: true,
+	})
+	if err != nil {
+		return nil, err
+	}
+	w := &wireRelay{t: t, waiting: map[uint64]*handed{}, heard: make(chan transport.NodeID, 64)}
+	if err := t.Start(w.take); err != nil {
+		return nil, err
+	}
+	if r.Node != 1 { // a node lets in only those that it knows; where the first one is, that says itself
+		if err := t.SetPeer(1, nowhere); err != nil {
+			return nil, errors.Join(err, t.Close())
+		}
+	}
+	for i, a := range r.Peers {
+		id := transport.NodeID(len(r.Peers) + 1 - i)
+		if err := t.SetPeer(id, a); err != nil {
+			return nil, errors.Join(err, t.Close())
+		}
+		w.peers = append(w.peers, id)
+	}
+	if err := w.meet(ctx); err != nil {
+		return nil, errors.Join(err, t.Close())
+	}
+	return w, nil
+}
+
+// meet tells the other servers where this one is until each has answered.
+func (w *wireRelay) meet(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, meetWithin)
+	defer cancel()
+	missing := map[transport.NodeID]bool{}
+	for _, id := range w.peers {
+		missing[id] = true
+	}
+	for len(missing) > 0 {
+		for id := range missing {
+			w.t.Send(id, transport.Bulk, 0, append([]byte{wireWhere}, w.t.Addr().String()...))
+		}
+		look, stop := context.WithTimeout(ctx, meetLook)
+		select {
+		case id := <-w.heard:
+			delete(missing, id)
+		case <-look.Done():
+		}
+		stop()
+		if ctx.Err() != nil {
+			return fmt.Errorf("%d servers did not answer: %w", len(missing), ctx.Err())
+		}
+	}
+	return nil
+}
+
+// take is what a message does that arrived.
+func (w *wireRelay) take(from transport.NodeID, _ core.ShardID, msg []byte) {
+	if len(msg) == 0 {
+		return
+	}
+	answers := from != 1 // only the first server asks
+	switch {
+	case msg[0] == wireWhere && answers:
+		select {
+		case w.heard <- from:
+		default: // it has said so often enough
+		}
+	case msg[0] == wireWhere:
+		go w.greet(from, string(msg[1:])) // a handler must not wait
+	case len(msg) < wireHead:
+	case answers:
+		w.answered(binary.LittleEndian.Uint64(msg[1:]))
+	default:
+		w.t.Send(from, transport.Bulk, 0, append([]byte(nil), msg[:wireHead]...))
+	}
+}
+
+// greet answers the first server; it asks again when the answer is lost.
+func (w *wireRelay) greet(id transport.NodeID, address string) {
+	if err := w.t.SetPeer(id, address); err == nil {
+		w.t.Send(id, transport.Bulk, 0, []byte{wireWhere})
+	}
+}
+
+func (w *wireRelay) answered(id uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	h := w.waiting[id]
+	if h == nil {
+		return
+	}
+	if h.left--; h.left == 0 {
+		delete(w.waiting, id)
+		close(h.done)
+	}
+}
+
+var errRelayFull = errors.New("the way to another server is full")
+
+func (w *wireRelay) hand(ctx context.Context, r *pb.CommitRequest) error {
+	if len(w.peers) == 0 {
+		return nil
+	}
+	id, put := w.next.Add(1), putOf(r)
+	msg := make([]byte, wireHead, wireHead+len(put.GetKey())+len(put.GetValue()))
+	msg[0] = wirePut
+	binary.LittleEndian.PutUint64(msg[1:], id)
+	msg = append(append(msg, put.GetKey()...), put.GetValue()...)
+	h := &handed{left: len(w.peers), done: make(chan struct{})}
+	w.mu.Lock()
+	w.waiting[id] = h
+	w.mu.Unlock()
+	for _, peer := range w.peers {
+		if !w.t.Send(peer, transport.Bulk, 0, msg) {
+			w.forget(id)
+			return errRelayFull
+		}
+	}
+	select {
+	case <-h.done:
+		return nil
+	case <-ctx.Done():
+		w.forget(id)
+		return ctx.Err()
+	}
+}
+
+func (w *wireRelay) forget(id uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.waiting, id)
+}

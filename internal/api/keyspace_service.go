@@ -1,0 +1,253 @@
+package api
+
+import (
+	"context"
+	"sync"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/core"
+)
+
+// keyspaceService configures keyspaces and counts what is in them. A keyspace lies in all partitions of its namespace, and
+// all have its configuration.
+type keyspaceService struct {
+	pb.UnimplementedKeyspaceServiceServer
+	s *Server
+}
+
+// Set replaces a keyspace's configuration, or makes the keyspace.
+func (ks *keyspaceService) Set(ctx context.Context, in *pb.SetKeyspaceRequest) (*pb.SetKeyspaceResponse, error) {
+	if fact := spaceName("keyspace", in.GetKeyspace()); fact != nil {
+		return nil, fact
+	}
+	version, fact := ifVersion(in.IfVersion)
+	if fact != nil {
+		return nil, fact
+	}
+	config, fact := keyspaceConfig(in.GetConfig())
+	if fact != nil {
+		return nil, within("config", fact)
+	}
+	c, err := ks.s.begin(ctx, true)
+	if err != nil {
+		return nil, err
+	}
+	r, at, err := c.set(ctx, setting{
+		version: version,
+		op: func(version int64) core.Op {
+			return &core.KeyspaceSet{Keyspace: in.GetKeyspace(), Config: config, IfVersion: version}
+		},
+		now: func() (found, error) {
+			k, _, err := ks.s.o.Backend.Keyspace(ctx, c.t.part, in.GetKeyspace(), false, core.ReadOptions{})
+			f := found{version: k.Config.Version}
+			k.Config.Version = config.Version
+			f.same, f.op = k.Config == config, &core.KeyspaceSet{Keyspace: in.GetKeyspace(), Config: k.Config, IfVersion: -1}
+			return f, ignoreNotFound(err)
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &pb.SetKeyspaceResponse{Version: r.Version, At: showAt(at)}, nil
+}
+
+// keyspaceConfig reads a configuration. Its version is read-only, and not looked at.
+func keyspaceConfig(in *pb.KeyspaceConfig) (c core.KeyspaceConfig, fact core.Fact) {
+	switch {
+	case in.GetKind() != pb.KeyspaceConfig_PLAIN:
+		return c, notSupported("kind")
+	case in.GetTag() != "":
+		return c, notSupported("tag")
+	case in.GetRetention() != nil:
+		return c, notSupported("retention")
+	}
+	q := in.GetQuota()
+	for _, bound := range []struct {
+		field string
+		n     int64
+	}{{"bytes", q.GetBytes()}, {"writes_per_second", q.GetWritesPerSecond()}, {"bytes_per_second", q.GetBytesPerSecond()}} {
+		if bound.n < 0 {
+			return c, invalid("quota."+bound.field, "is negative")
+		}
+	}
+	return core.KeyspaceConfig{Bytes: q.GetBytes(), WriteRate: q.GetWritesPerSecond(), ByteRate: q.GetBytesPerSecond()}, nil
+}
+
+func showKeyspaceConfig(c core.KeyspaceConfig) *pb.KeyspaceConfig {
+	out := &pb.KeyspaceConfig{Version: c.Version}
+	if c.Bytes != 0 || c.WriteRate != 0 || c.ByteRate != 0 {
+		out.Quota = &pb.KeyspaceQuota{Bytes: c.Bytes, WritesPerSecond: c.WriteRate, BytesPerSecond: c.ByteRate}
+	}
+	return out
+}
+
+// Get reads a keyspace's configuration, and counts what is in it, in all partitions.
+func (ks *keyspaceService) Get(ctx context.Context, in *pb.GetKeyspaceRequest) (*pb.GetKeyspaceResponse, error) {
+	name := in.GetKeyspace()
+	if fact := spaceName("keyspace", name); fact != nil {
+		return nil, fact
+	}
+	c, err := ks.s.begin(ctx, false)
+	if unknownNamespace(err) {
+		return nil, core.NotFound{Kind: "keyspace", ID: name}
+	}
+	if err != nil {
+		return nil, err
+	}
+	var mu sync.Mutex // guards the variables below
+	var at core.At
+	out := &pb.KeyspaceStats{Keyspace: name}
+	first := c.t.parts
+	err = c.each(0, func(p core.Partition) error {
+		if !c.t.several() {
+			p = c.t.part
+		}
+		k, oneAt, err := ks.s.o.Backend.Keyspace(ctx, p, name, true, core.ReadOptions{})
+		if is[core.NotFound](err) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if !c.t.several() {
+			at = oneAt
+		} else {
+			merge(&at, oneAt)
+		}
+		out.Keys += k.Keys
+		out.Bytes += k.Bytes
+		out.MeasuredBytes = max(out.MeasuredBytes, k.Measured)
+		out.MoreKeys, out.OverQuota = out.MoreKeys || k.MoreKeys, out.OverQuota || k.Over
+		if int(p.Index) < first || !c.t.several() {
+			first, out.Config = int(p.Index), showKeyspaceConfig(k.Config)
+		}
+		return nil
+	})
+	if err == nil && out.Config == nil {
+		err = core.NotFound{Kind: "keyspace", ID: name}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &pb.GetKeyspaceResponse{Stats: out, At: showAt(at)}, nil
+}
+
+// List reads a page of keyspaces by name, with their configuration.
+func (ks *keyspaceService) List(ctx context.Context, in *pb.ListKeyspacesRequest) (*pb.ListKeyspacesResponse, error) {
+	limit, fact := ks.s.page(in.GetLimit())
+	if fact != nil {
+		return nil, fact
+	}
+	after, fact := readCursor(in.GetCursor())
+	if fact != nil {
+		return nil, fact
+	}
+	if len(after) > 0 && !isName(string(after), false) {
+		return nil, invalid("cursor", "is none that a page ended with")
+	}
+	c, err := ks.s.begin(ctx, false)
+	if unknownNamespace(err) {
+		return &pb.ListKeyspacesResponse{At: showAt(core.At{})}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var mu sync.Mutex // guards the variables below
+	var at core.At
+	var page []core.KeyspaceInfo
+	err = c.each(0, func(p core.Partition) error {
+		if !c.t.several() {
+			p = c.t.part
+		}
+		one, oneAt, err := ks.s.o.Backend.Keyspaces(ctx, p, string(after), limit, core.ReadOptions{})
+		if err != nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if !c.t.several() {
+			at = oneAt
+		} else {
+			merge(&at, oneAt)
+		}
+		page = mergeKeyspaces(page, one, limit)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := &pb.ListKeyspacesResponse{Keyspaces: make([]*pb.KeyspaceStats, len(page)), At: showAt(at)}
+	for i := range page {
+		k := &page[i]
+		out.Keyspaces[i] = &pb.KeyspaceStats{
+			Keyspace: k.Name, Config: showKeyspaceConfig(k.Config), MeasuredBytes: k.Measured, OverQuota: k.Over,
+		}
+	}
+	if len(page) == limit {
+		out.Cursor = showCursor([]byte(page[limit-1].Name))
+	}
+	return out, nil
+}
+
+// mergeKeyspaces adds a partition's page to what is merged so far, both by name. What lies beyond the limit is dropped.
+func mergeKeyspaces(all, one []core.KeyspaceInfo, limit int) []core.KeyspaceInfo {
+	out := make([]core.KeyspaceInfo, 0, min(len(all)+len(one), limit))
+	for len(out) < limit && len(all)+len(one) > 0 {
+		switch {
+		case len(one) == 0 || len(all) > 0 && all[0].Name < one[0].Name:
+			out, all = append(out, all[0]), all[1:]
+		case len(all) == 0 || one[0].Name < all[0].Name:
+			out, one = append(out, one[0]), one[1:]
+		default:
+			k := all[0]
+			if one[0].Config.Version > k.Config.Version {
+				k.Config = one[0].Config
+			}
+			k.Measured, k.Over = max(k.Measured, one[0].Measured), k.Over || one[0].Over
+			out, all, one = append(out, k), all[1:], one[1:]
+		}
+	}
+	return out
+}
+
+// Delete removes a keyspace and all its keys, in each partition at once. Where one fails the outcome is unknown until the
+// call is repeated.
+func (ks *keyspaceService) Delete(ctx context.Context, in *pb.DeleteKeyspaceRequest) (*pb.DeleteKeyspaceResponse, error) {
+	name := in.GetKeyspace()
+	if fact := spaceName("keyspace", name); fact != nil {
+		return nil, fact
+	}
+	c, err := ks.s.begin(ctx, false)
+	if unknownNamespace(err) {
+		return &pb.DeleteKeyspaceResponse{At: showAt(core.At{})}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	op := &core.KeyspaceDelete{Keyspace: name}
+	r, at, err := c.proposeOp(ctx, op)
+	if err != nil || !c.t.several() {
+		return &pb.DeleteKeyspaceResponse{Existed: r.Existed, At: showAt(at)}, err
+	}
+	var mu sync.Mutex // guards existed
+	existed := r.Existed
+	err = c.each(1, func(p core.Partition) error {
+		end := c.s.forward(ctx, p, []core.Commit{c.t.commitIn(p, []core.Op{op})})
+		switch {
+		case end.Err != nil:
+			return halfway(end.Err)
+		case end.Results[0].Refusal != nil:
+			return halfway(end.Results[0].Refusal.Fact)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		existed = existed || end.Results[0].Ops[0].Existed
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &pb.DeleteKeyspaceResponse{Existed: existed, At: showAt(at)}, nil
+}

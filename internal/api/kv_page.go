@@ -1,0 +1,90 @@
+package api
+
+import (
+	"context"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/core"
+)
+
+// keyPage is one page of a range.
+type keyPage struct {
+	pairs  []core.KeyPair
+	cursor string // empty: the end
+	at     []*pb.At
+}
+
+// keyPage reads a page of a range, after a key of the keyspace of that incarnation; nil is from the front.
+func (s *Server) keyPage(ctx context.Context, q rangeQuery, limit int, incarnation uint32, after []byte) (out keyPage, err error) {
+	c, err := s.begin(ctx, false)
+	if unknownNamespace(err) {
+		if after != nil {
+			err = core.NotFound{Kind: "keyspace", ID: q.Keyspace}
+		} else {
+			err = nil
+		}
+		return out, err
+	}
+	if err != nil {
+		return out, err
+	}
+	whole := q.KeyRange
+	if after != nil {
+		q.KeyRange = beyondKey(q.KeyRange, after)
+	}
+	if place, one := core.PlaceRange(whole.From, whole.To, whole.Prefix, c.t.parts); one && after != nil && c.t.several() {
+		// The bounds of what is left need not show the tag any more.
+		part := *c
+		part.t.part, part.t.parts = c.t.in(int(place)), 1
+		c = &part
+	}
+	r, err := c.openRange(ctx, q)
+	if err != nil {
+		return out, err
+	}
+	defer r.close()
+	if after != nil {
+		place := 0
+		if len(r.all) > 1 {
+			place = int(c.t.partOfKey(after).Index)
+		} else {
+			place = r.all[0].place
+		}
+		if r.incarnationAt(place) != incarnation {
+			return out, core.NotFound{Kind: "keyspace", ID: q.Keyspace}
+		}
+	}
+	out.at = r.at
+	if out.pairs, err = r.next(limit, prevBytes); err != nil {
+		return out, err
+	}
+	if n := len(out.pairs); n > 0 && len(r.parts) > 0 {
+		last := out.pairs[n-1].Key
+		place := r.all[0].place
+		if len(r.all) > 1 {
+			place = int(c.t.partOfKey(last).Index)
+		}
+		out.cursor = keyCursorOf(r.incarnationAt(place), last)
+	}
+	return out, nil
+}
+
+// beyondKey is what is left of a range after a key.
+func beyondKey(r core.KeyRange, after []byte) core.KeyRange {
+	if len(r.Prefix) > 0 {
+		r.To = successor(r.Prefix)
+		r.Prefix = nil
+	}
+	r.From = append(append(make([]byte, 0, len(after)+1), after...), 0)
+	return r
+}
+
+// successor is the first key after all that begin with prefix; nil when there is none.
+func successor(prefix []byte) []byte {
+	for i := len(prefix) - 1; i >= 0; i-- {
+		if prefix[i] != 0xff {
+			return append(append([]byte{}, prefix[:i]...), prefix[i]+1)
+		}
+	}
+	return nil
+}

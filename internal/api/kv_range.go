@@ -1,0 +1,262 @@
+package api
+
+import (
+	"bytes"
+	"container/heap"
+	"context"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/core"
+)
+
+const (
+	// A chunk of a range ends at so many keys, or so many bytes.
+	chunkKeys  = 1000
+	chunkBytes = 64 * kib
+	// rangePartitions bounds the partitions that one range is merged from: each is held open.
+	rangePartitions = 256
+	// rangeFor is how long a range may take: what it reads cannot be removed meanwhile.
+	rangeFor = 5 * time.Minute
+)
+
+// Range streams the keys of a range.
+func (ks *kvService) Range(in *pb.KVRangeRequest, ss grpc.ServerStreamingServer[pb.KVRangeResponse]) error {
+	s, ctx := ks.s, ss.Context()
+	t := translator{l: &s.l}
+	if fact := t.keyRange(in.GetKeyspace(), in.GetFrom(), in.GetTo(), in.GetPrefix()); fact != nil {
+		return fact
+	}
+	o, fact := t.freshness(0, in.GetStale(), in.GetMaxStaleness())
+	if fact != nil {
+		return fact
+	}
+	c, err := s.begin(ctx, false)
+	if unknownNamespace(err) {
+		return ss.Send(&pb.KVRangeResponse{})
+	}
+	if err != nil {
+		return err
+	}
+	if fact := c.t.minsFact(in.GetMin()); fact != nil {
+		return fact
+	}
+	ctx, cancel := s.waiting(ctx)
+	defer cancel()
+	r, err := c.openRange(ctx, rangeQuery{
+		KeyRange: core.KeyRange{Keyspace: in.GetKeyspace(), From: in.GetFrom(), To: in.GetTo(), Prefix: in.GetPrefix()},
+		min:      in.GetMin(), o: o, values: !in.GetKeysOnly(),
+	})
+	if err != nil {
+		return waited(ctx, err)
+	}
+	ended := make(chan error, 1)
+	s.work.Add(1)
+	go func() {
+		defer s.work.Done()
+		defer r.close()
+		ended <- sendRange(ctx, r, in.GetLimit(), ss)
+	}()
+	late := s.o.Clock.NewTimer(rangeFor)
+	defer late.Stop()
+	select {
+	case err := <-ended:
+		return waited(ctx, err)
+	case <-late.C():
+		return core.Unavailable{Reason: "slow_consumer", Limit: "range_ms"}
+	case <-ctx.Done():
+		return waited(ctx, ctx.Err())
+	}
+}
+
+// sendRange sends chunks until the range ends. The first tells where the answer stands.
+func sendRange(ctx context.Context, r *keyMerge, limit uint64, ss grpc.ServerStreamingServer[pb.KVRangeResponse]) error {
+	for first := true; ; first = false {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		items, want := chunkKeys, uint64(chunkKeys)
+		if limit > 0 {
+			want = min(want, limit)
+			items = int(want)
+		}
+		pairs, err := r.next(items, chunkBytes)
+		if err != nil {
+			return err
+		}
+		if len(pairs) == 0 && !first {
+			return nil
+		}
+		out := &pb.KVRangeResponse{Items: showPairs(pairs)}
+		if first {
+			out.At = r.at
+		}
+		if err := ss.Send(out); err != nil {
+			return err
+		}
+		if len(pairs) == 0 {
+			return nil
+		}
+		if limit > 0 {
+			if limit -= uint64(len(pairs)); limit == 0 {
+				return nil
+			}
+		}
+	}
+}
+
+func showPairs(pairs []core.KeyPair) []*pb.KVPair {
+	out := make([]*pb.KVPair, len(pairs))
+	for i := range pairs {
+		out[i] = &pb.KVPair{Key: pairs[i].Key, Value: pairs[i].Value, Rev: pairs[i].Rev}
+	}
+	return out
+}
+
+// rangeQuery is what a range is asked for.
+type rangeQuery struct {
+	core.KeyRange
+	min    []*pb.At
+	o      core.ReadOptions
+	values bool
+}
+
+// keyMerge reads a range of several partitions in the order of the keys. It is for one goroutine.
+type keyMerge struct {
+	parts  mergeHeap
+	all    []*mergePart
+	at     []*pb.At // of each partition
+	values bool
+	began  bool
+}
+
+// mergePart is one partition of a range.
+type mergePart struct {
+	cursor core.KeyCursor
+	pairs  []core.KeyPair // read, and not given yet
+	place  int
+}
+
+// openRange opens a range in the partitions that may have keys of it, each as it is now.
+func (c *call) openRange(ctx context.Context, q rangeQuery) (*keyMerge, error) {
+	places := make([]int, 0, 1)
+	if place, one := core.PlaceRange(q.From, q.To, q.Prefix, c.t.parts); one {
+		places = append(places, int(place))
+	} else {
+		if c.t.parts > rangePartitions {
+			return nil, tooLarge("prefix", "range_partitions", rangePartitions)
+		}
+		for place := range c.t.parts {
+			places = append(places, place)
+		}
+	}
+	r := &keyMerge{values: q.values, all: make([]*mergePart, len(places)), at: make([]*pb.At, len(places))}
+	var mu sync.Mutex // guards failed
+	var failed error
+	var wait sync.WaitGroup
+	room := make(chan struct{}, eachAtOnce)
+	for i, place := range places {
+		room <- struct{}{}
+		wait.Go(func() {
+			defer func() { <-room }()
+			p := c.t.in(place)
+			if !c.t.several() {
+				p = c.t.part
+			}
+			own := q.o
+			own.MinIndex = minOf(q.min, p)
+			cursor, at, err := c.s.o.Backend.KeyRange(ctx, p, q.KeyRange, own)
+			if err != nil {
+				mu.Lock()
+				failed = err
+				mu.Unlock()
+				return
+			}
+			r.all[i], r.at[i] = &mergePart{cursor: cursor, place: place}, showAt(at)
+		})
+	}
+	wait.Wait()
+	if failed != nil {
+		r.close()
+		return nil, failed
+	}
+	return r, nil
+}
+
+// incarnationAt is the number that the keyspace has in a partition of the range.
+func (r *keyMerge) incarnationAt(place int) uint32 {
+	for _, p := range r.all {
+		if p.place == place {
+			return p.cursor.Incarnation()
+		}
+	}
+	return 0
+}
+
+func (r *keyMerge) close() {
+	for _, p := range r.all {
+		if p != nil {
+			_ = p.cursor.Close() // what was read is good
+		}
+	}
+}
+
+// fill reads ahead in one partition, as its share of a chunk.
+func (r *keyMerge) fill(p *mergePart) (err error) {
+	n := len(r.all)
+	p.pairs, err = p.cursor.Next(max(chunkKeys/n, 16), max(chunkBytes/n, 4*kib), r.values)
+	return err
+}
+
+// next returns further pairs, at most so many, and no more once they pass so many bytes; none at the end.
+func (r *keyMerge) next(items, size int) (out []core.KeyPair, err error) {
+	if !r.began {
+		r.began = true
+		for _, p := range r.all {
+			if err := r.fill(p); err != nil {
+				return nil, err
+			}
+			if len(p.pairs) > 0 {
+				r.parts = append(r.parts, p)
+			}
+		}
+		heap.Init(&r.parts)
+	}
+	for len(r.parts) > 0 && len(out) < items && size > 0 {
+		p := r.parts[0]
+		pair := p.pairs[0]
+		out = append(out, pair)
+		size -= len(pair.Key) + len(pair.Value)
+		if p.pairs = p.pairs[1:]; len(p.pairs) == 0 {
+			if err := r.fill(p); err != nil {
+				return nil, err
+			}
+		}
+		if len(p.pairs) == 0 {
+			heap.Pop(&r.parts)
+		} else {
+			heap.Fix(&r.parts, 0)
+		}
+	}
+	return out, nil
+}
+
+// mergeHeap has the partition whose next key is the lowest first. No key is of two partitions.
+type mergeHeap []*mergePart
+
+func (h mergeHeap) Len() int { return len(h) }
+func (h mergeHeap) Less(i, j int) bool {
+	return bytes.Compare(h[i].pairs[0].Key, h[j].pairs[0].Key) < 0
+}
+func (h mergeHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h *mergeHeap) Push(x any)   { *h = append(*h, x.(*mergePart)) } // of heap alone, which puts what Pop gave
+func (h *mergeHeap) Pop() any {
+	old := *h
+	last := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	return last
+}

@@ -1,0 +1,267 @@
+package api
+
+import (
+	"context"
+	"encoding/binary"
+	"sync"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/core"
+)
+
+// Reads and single writes of keys. What reads several partitions shows for each where it stands.
+
+const (
+	// batchGetKeys bounds the keys of a BatchGet.
+	batchGetKeys = 1000
+	// batchShareBytes is what a partition may answer of a BatchGet at least.
+	batchShareBytes = 64 * kib
+)
+
+// freshness reads how fresh a read must be; min is of one partition.
+func (t *translator) freshness(min uint64, stale bool, max *durationpb.Duration) (core.ReadOptions, core.Fact) {
+	o := core.ReadOptions{MinIndex: min, Stale: stale}
+	var fact core.Fact
+	if o.MaxStale, fact = millis("max_staleness", max, t.positive()); fact != nil {
+		return o, fact
+	}
+	if o.MaxStale > 0 && !stale {
+		return o, invalid("max_staleness", "comes with stale only")
+	}
+	return o, nil
+}
+
+// minOf is the index of a partition in a list of them.
+func minOf(list []*pb.At, p core.Partition) (index uint64) {
+	for _, at := range list {
+		if at.GetPartition() == uint32(p.Index) {
+			index = max(index, at.GetIndex())
+		}
+	}
+	return index
+}
+
+// minsFact refuses a list of indexes that names no partition of the namespace.
+func (t *translator) minsFact(list []*pb.At) core.Fact {
+	for i, at := range list {
+		if int(at.GetPartition()) >= max(t.parts, 1) {
+			return invalid(item("min", i)+".partition", "is none of the namespace's")
+		}
+	}
+	return nil
+}
+
+// BatchGet reads keys, those of each partition at one index.
+func (ks *kvService) BatchGet(ctx context.Context, in *pb.KVBatchGetRequest) (*pb.KVBatchGetResponse, error) {
+	t := translator{l: &ks.s.l}
+	if fact := spaceName("keyspace", in.GetKeyspace()); fact != nil {
+		return nil, fact
+	}
+	switch n := len(in.GetKeys()); {
+	case n == 0:
+		return nil, invalid("keys", "is empty")
+	case n > batchGetKeys:
+		return nil, tooLarge("keys", "batch_keys", batchGetKeys)
+	}
+	for i, key := range in.GetKeys() {
+		if fact := t.keyOnly(item("keys", i), key); fact != nil {
+			return nil, fact
+		}
+	}
+	o, fact := t.freshness(0, in.GetStale(), in.GetMaxStaleness())
+	if fact != nil {
+		return nil, fact
+	}
+	c, err := ks.s.begin(ctx, false)
+	if unknownNamespace(err) {
+		return &pb.KVBatchGetResponse{Results: showReads(make([]core.KeyRead, len(in.GetKeys())))}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if fact := c.t.minsFact(in.GetMin()); fact != nil {
+		return nil, fact
+	}
+	reads, at, err := c.batchGet(ctx, in, o)
+	if err != nil {
+		return nil, err
+	}
+	return &pb.KVBatchGetResponse{Results: showReads(reads), At: at}, nil
+}
+
+// keyShare is the part of a batch of keys that is one partition's.
+type keyShare struct {
+	part   core.Partition
+	keys   [][]byte
+	places []int // in the batch
+	reads  []core.KeyRead
+	at     core.At
+}
+
+// batchGet reads each partition's keys, and answers the first ones for which all came.
+func (c *call) batchGet(ctx context.Context, in *pb.KVBatchGetRequest, o core.ReadOptions) ([]core.KeyRead, []*pb.At, error) {
+	var all []*keyShare
+	known := make(map[core.Partition]*keyShare)
+	for i, key := range in.GetKeys() {
+		p := c.t.partOfKey(key)
+		s := known[p]
+		if s == nil {
+			s = &keyShare{part: p}
+			known[p] = s
+			all = append(all, s)
+		}
+		s.keys, s.places = append(s.keys, key), append(s.places, i)
+	}
+	budget := max(prevBytes/len(all), batchShareBytes)
+	var mu sync.Mutex // guards failed
+	var failed error
+	var wait sync.WaitGroup
+	room := make(chan struct{}, eachAtOnce)
+	for _, s := range all {
+		room <- struct{}{}
+		wait.Go(func() {
+			defer func() { <-room }()
+			own := o
+			own.MinIndex = minOf(in.GetMin(), s.part)
+			var err error
+			if s.reads, s.at, err = c.s.o.Backend.Keys(ctx, s.part, in.GetKeyspace(), s.keys, budget, own); err != nil {
+				mu.Lock()
+				failed = err
+				mu.Unlock()
+			}
+		})
+	}
+	wait.Wait()
+	if failed != nil {
+		return nil, nil, failed
+	}
+	out, whole := make([]core.KeyRead, len(in.GetKeys())), len(in.GetKeys())
+	var at []*pb.At
+	for _, s := range all {
+		for i, r := range s.reads {
+			out[s.places[i]] = r
+		}
+		if len(s.reads) < len(s.keys) {
+			whole = min(whole, s.places[len(s.reads)])
+		}
+		at = append(at, showAt(s.at))
+	}
+	bytes := 0
+	for i := range out[:whole] {
+		if bytes += len(out[i].Value); bytes > prevBytes && i > 0 {
+			whole = i
+			break
+		}
+	}
+	return out[:whole], at, nil
+}
+
+// single begins a call that commits one op on a key.
+func (ks *kvService) single(ctx context.Context, requestID []byte, op *pb.Op) (*pb.OpResult, *pb.At, error) {
+	out, err := (&commitService{s: ks.s}).Commit(ctx, &pb.CommitRequest{Ops: []*pb.Op{op}, RequestId: requestID})
+	if err != nil {
+		return nil, nil, unprefixed(item("ops", 0), err)
+	}
+	return out.GetResults()[0], out.GetAt(), nil
+}
+
+// Put stores a value.
+func (ks *kvService) Put(ctx context.Context, in *pb.KVPutRequest) (*pb.KVPutResponse, error) {
+	put := in.GetPut()
+	if put == nil {
+		return nil, invalid("put", "is missing")
+	}
+	r, at, err := ks.single(ctx, in.GetRequestId(), &pb.Op{Op: &pb.Op_KvPut{KvPut: put}})
+	if err != nil {
+		return nil, err
+	}
+	return &pb.KVPutResponse{Rev: r.GetRev(), Prev: r.GetPrev(), Existed: r.GetExisted(), At: at}, nil
+}
+
+// Delete removes a key.
+func (ks *kvService) Delete(ctx context.Context, in *pb.KVDeleteRequest) (*pb.KVDeleteResponse, error) {
+	if in.GetDelete() == nil {
+		return nil, invalid("delete", "is missing")
+	}
+	r, at, err := ks.single(ctx, in.GetRequestId(), &pb.Op{Op: &pb.Op_KvDelete{KvDelete: in.GetDelete()}})
+	if err != nil {
+		return nil, err
+	}
+	return &pb.KVDeleteResponse{Existed: r.GetExisted(), At: at}, nil
+}
+
+// DeleteRange removes a range of keys, in each partition that may have some. Where one fails the outcome is unknown until
+// the call is repeated.
+func (ks *kvService) DeleteRange(ctx context.Context, in *pb.KVDeleteRangeRequest) (*pb.KVDeleteRangeResponse, error) {
+	if in.GetRange() == nil {
+		return nil, invalid("range", "is missing")
+	}
+	t := translator{l: &ks.s.l}
+	op, fact := t.kvDeleteRange(in.GetRange())
+	if fact != nil {
+		return nil, within("range", fact)
+	}
+	c, err := ks.s.begin(ctx, true)
+	if err != nil {
+		return nil, err
+	}
+	place, one := core.PlaceRange(op.From, op.To, op.Prefix, c.t.parts)
+	if one {
+		c.t.part = c.t.in(int(place))
+		r, at, err := c.proposeOp(ctx, op)
+		if err != nil {
+			return nil, err
+		}
+		return &pb.KVDeleteRangeResponse{Count: countOf(r), At: []*pb.At{showAt(at)}}, nil
+	}
+	out := &pb.KVDeleteRangeResponse{At: make([]*pb.At, c.t.parts)}
+	var mu sync.Mutex // guards out's count
+	err = c.each(0, func(p core.Partition) error {
+		end := c.s.forward(ctx, p, []core.Commit{c.t.commitIn(p, []core.Op{op})})
+		switch {
+		case end.Err != nil:
+			return halfway(end.Err)
+		case end.Results[0].Refusal != nil:
+			if f, ok := end.Results[0].Refusal.Fact.(core.TooLarge); ok {
+				return f
+			}
+			return halfway(end.Results[0].Refusal.Fact)
+		}
+		out.At[p.Index] = showAt(atOf(end.Results[0], end.At))
+		mu.Lock()
+		out.Count += countOf(end.Results[0].Ops[0])
+		mu.Unlock()
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func countOf(r core.OpResult) uint64 {
+	if r.KV == nil {
+		return 0
+	}
+	return r.KV.Count
+}
+
+// A cursor of keys is the incarnation of the keyspace in the partition of the last key, and that key.
+
+func keyCursorOf(incarnation uint32, key []byte) string {
+	return showCursor(append(binary.BigEndian.AppendUint32(nil, incarnation), key...))
+}
+
+// readKeyCursor returns the key that the page before ended with; nil for the first page.
+func (t *translator) readKeyCursor(s string) (incarnation uint32, key []byte, fact core.Fact) {
+	b, fact := readCursorUpTo(s, 2*int(t.l.KeyBytes)+64)
+	if fact != nil || len(b) == 0 {
+		return 0, nil, fact
+	}
+	if len(b) < 5 || binary.BigEndian.Uint32(b) == 0 {
+		return 0, nil, invalid("cursor", "is none that a page ended with")
+	}
+	return binary.BigEndian.Uint32(b), b[4:], nil
+}

@@ -1,0 +1,417 @@
+package api
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/core"
+)
+
+// Parameters of routes of keys.
+var (
+	maxStale  = Param{Name: "max_staleness", Type: "duration", Doc: "With consistency=stale: ask a majority when what this node has may be older."}
+	ifRevOf   = Param{Name: "if_rev", Type: "integer", Doc: "Refuse unless the key is at this revision; 0: absent."}
+	keyReads  = []Param{minIndex, freshly, maxStale}
+	rangeKeys = []Param{
+		{Name: "prefix", Type: "string", Doc: "The keys that begin with it; not beside from or to."},
+		{Name: "from", Type: "string", Doc: "The first key."},
+		{Name: "to", Type: "string", Doc: "The end, without this key."},
+	}
+)
+
+const keyspacesService = "/millrace.v1.KeyspaceService/"
+
+// keyRoutes read and write keys, and configure keyspaces.
+func keyRoutes() []*Route {
+	return []*Route{
+		{
+			Method: http.MethodGet, Path: "/v1/kv/{keyspace}/keys/{key}", Native: keysService + "Get", Status: statusOK, Query: keyReads,
+			Doc:    "Read a key. The answer is its value, byte for byte; the header Millrace-Rev is its revision.",
+			handle: (*restCall).getKey,
+		},
+		{
+			Method: http.MethodPut, Path: "/v1/kv/{keyspace}/keys/{key}", Native: keysService + "Put", Answer: "KeyWritten", Status: statusOK, Raw: true,
+			Doc:    "Store a value, which is the body, byte for byte.",
+			Query:  []Param{ifRevOf, {Name: "if_absent", Type: "true|false", Doc: "Refuse when the key exists."}},
+			handle: (*restCall).putKey,
+		},
+		{
+			Method: http.MethodDelete, Path: "/v1/kv/{keyspace}/keys/{key}", Native: keysService + "Delete", Answer: "KVDeleteResponse", Status: statusOK,
+			Doc: "Remove a key. That it is absent is no error.", Query: []Param{ifRevOf}, handle: (*restCall).deleteKey,
+		},
+		{
+			Method: http.MethodPost, Path: "/v1/kv/{keyspace}/get", Native: keysService + "BatchGet", Body: "KVBatchGetRequest", Answer: "KVBatchGetResponse", Status: statusOK,
+			Doc:    "Read up to 1,000 keys, those of each partition at one index. Fewer results than keys: ask again for the others.",
+			fields: fieldNames(batchGetFields), handle: (*restCall).batchGet,
+		},
+		{
+			Method: http.MethodGet, Path: "/v1/kv/{keyspace}", Native: keysService + "Range", Answer: "KeyPage", Status: statusOK,
+			Doc: "List the keys of a range in byte order, page by page. Each page is consistent in itself, in each partition.",
+			Query: append(append([]Param{}, rangeKeys...), limitOf, cursorOf,
+				Param{Name: "keys_only", Type: "true|false", Doc: "Leave the values out."}, minIndex, freshly, maxStale),
+			handle: (*restCall).listKeys,
+		},
+		{
+			Method: http.MethodDelete, Path: "/v1/kv/{keyspace}", Native: keysService + "DeleteRange", Answer: "KVDeleteRangeResponse", Status: statusOK,
+			Doc: "Remove the keys of a range, in each partition at once. One of prefix, from and to must be given; prefix= is all keys.",
+			Query: append(append([]Param{}, rangeKeys...),
+				Param{Name: "count", Type: "true|false", Doc: "Tell how many there were, at most 100,000 in each partition."}),
+			handle: (*restCall).deleteKeys,
+		},
+		{
+			Method: http.MethodGet, Path: "/v1/keyspaces", Native: keyspacesService + "List", Answer: "ListKeyspacesResponse", Status: statusOK, Query: pageParams,
+			Doc: "List keyspaces by name, with their configuration.", handle: (*restCall).listKeyspaces,
+		},
+		{
+			Method: http.MethodGet, Path: "/v1/keyspaces/{keyspace}", Native: keyspacesService + "Get", Answer: "KeyspaceFound", Status: statusOK,
+			Doc: "Read a keyspace's configuration, and count what is in it. The ETag is the version of the configuration.", handle: (*restCall).getKeyspace,
+		},
+		{
+			Method: http.MethodPut, Path: "/v1/keyspaces/{keyspace}", Native: keyspacesService + "Set", Body: "KeyspaceConfig", Answer: "Configured", Status: statusOK,
+			Header: []Param{ifMatch},
+			Doc:    "Replace a keyspace's configuration, or make the keyspace. The version rises only when something changes.",
+			fields: fieldNames(keyspaceConfigFields), handle: (*restCall).setKeyspace,
+		},
+		{
+			Method: http.MethodDelete, Path: "/v1/keyspaces/{keyspace}", Native: keyspacesService + "Delete", Answer: "DeleteKeyspaceResponse", Status: statusOK,
+			Doc: "Remove a keyspace and all its keys. Its name is free at once.", handle: (*restCall).deleteKeyspace,
+		},
+	}
+}
+
+var batchGetFields = []jsonField[pb.KVBatchGetRequest]{
+	{"keys", func(d *jsonReader, m *pb.KVBatchGetRequest) {
+		d.array("batch_keys", batchGetKeys, func() { m.Keys = append(m.Keys, []byte(d.text())) })
+	}},
+	{"keys_base64", func(d *jsonReader, m *pb.KVBatchGetRequest) {
+		if m.Keys != nil {
+			d.refuse("is given twice, as text and as base64")
+			return
+		}
+		d.array("batch_keys", batchGetKeys, func() { m.Keys = append(m.Keys, d.base64()) })
+	}},
+	{"stale", func(d *jsonReader, m *pb.KVBatchGetRequest) { m.Stale = d.boolean() }},
+	{"max_staleness", func(d *jsonReader, m *pb.KVBatchGetRequest) { m.MaxStaleness = d.duration() }},
+}
+
+var keyspaceConfigFields = []jsonField[pb.KeyspaceConfig]{
+	{"version", func(d *jsonReader, m *pb.KeyspaceConfig) { m.Version = d.unsigned() }},
+	{"kind", func(d *jsonReader, m *pb.KeyspaceConfig) { m.Kind = pb.KeyspaceConfig_Kind(d.oneOf(keyspaceKinds)) }},
+	{"quota", func(d *jsonReader, m *pb.KeyspaceConfig) { m.Quota = readNew(d, keyspaceQuotaFields) }},
+}
+
+var keyspaceKinds = []string{"plain", "history"}
+
+var keyspaceQuotaFields = []jsonField[pb.KeyspaceQuota]{
+	{"bytes", func(d *jsonReader, m *pb.KeyspaceQuota) { m.Bytes = d.integer(0, 1<<62) }},
+	{"writes_per_second", func(d *jsonReader, m *pb.KeyspaceQuota) { m.WritesPerSecond = d.integer(0, 1<<62) }},
+	{"bytes_per_second", func(d *jsonReader, m *pb.KeyspaceQuota) { m.BytesPerSecond = d.integer(0, 1<<62) }},
+}
+
+func (c *restCall) keys() *kvService { return &kvService{s: c.s} }
+
+// maxStaleness reads how old an answer may be; nil is as old as it is.
+func (c *restCall) maxStaleness() (*durationpb.Duration, core.Fact) {
+	s, ok := c.query.get("max_staleness")
+	if !ok {
+		return nil, nil
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil {
+		return nil, invalid("max_staleness", "is no duration, such as 5s")
+	}
+	return durationpb.New(d), nil
+}
+
+func (c *restCall) ifRev() (*uint64, core.Fact) {
+	s, ok := c.query.get("if_rev")
+	if !ok {
+		return nil, nil
+	}
+	n, wrong := unsignedOf(s)
+	if wrong != "" {
+		return nil, invalid("if_rev", wrong)
+	}
+	return &n, nil
+}
+
+// flag reads a parameter that is true or false.
+func (c *restCall) flag(name string) (bool, core.Fact) {
+	switch s, _ := c.query.get(name); s {
+	case "", "false":
+		return false, nil
+	case "true":
+		return true, nil
+	}
+	return false, invalid(name, "is neither true nor false")
+}
+
+// putKey serves PUT /v1/kv/{keyspace}/keys/{key}.
+func (c *restCall) putKey() error {
+	put := &pb.KVPut{Keyspace: c.params[0], Key: []byte(c.params[1])}
+	var fact core.Fact
+	if put.IfRev, fact = c.ifRev(); fact != nil {
+		return fact
+	}
+	if put.IfAbsent, fact = c.flag("if_absent"); fact != nil {
+		return fact
+	}
+	var err error
+	if put.Value, err = c.body(); err != nil {
+		return err
+	}
+	out, err := c.keys().Put(c.ctx, &pb.KVPutRequest{Put: put})
+	if err != nil {
+		return err
+	}
+	c.w.Header()[headerRev] = []string{strconv.FormatUint(out.GetRev(), 10)}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
+		w.exact("rev", out.GetRev())
+		w.exact("index", out.GetAt().GetIndex())
+	})
+}
+
+// deleteKey serves DELETE /v1/kv/{keyspace}/keys/{key}.
+func (c *restCall) deleteKey() error {
+	in := &pb.KVDelete{Keyspace: c.params[0], Key: []byte(c.params[1])}
+	var fact core.Fact
+	if in.IfRev, fact = c.ifRev(); fact != nil {
+		return fact
+	}
+	out, err := c.keys().Delete(c.ctx, &pb.KVDeleteRequest{Delete: in})
+	if err != nil {
+		return err
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
+		w.bool("existed", out.GetExisted())
+		w.exact("index", out.GetAt().GetIndex())
+	})
+}
+
+// batchGet serves POST /v1/kv/{keyspace}/get.
+func (c *restCall) batchGet() error {
+	in := &pb.KVBatchGetRequest{Keyspace: c.params[0]}
+	if err := readBody(c, in, batchGetFields); err != nil {
+		return err
+	}
+	out, err := c.keys().BatchGet(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	return c.ats(out.GetAt(), func(w *jsonWriter) {
+		w.list("results", len(out.GetResults()), func(i int) {
+			r := out.GetResults()[i]
+			w.open('{')
+			if r.GetFound() {
+				w.anyBytes("value", r.GetValue())
+				w.exact("rev", r.GetRev())
+			}
+			w.bool("found", r.GetFound())
+			w.close('}')
+		})
+	})
+}
+
+// ats answers with an object of several partitions, or of one.
+func (c *restCall) ats(list []*pb.At, fields func(w *jsonWriter)) error {
+	if len(list) == 1 {
+		c.showIndex(list[0])
+	}
+	return c.object(http.StatusOK, func(w *jsonWriter) {
+		fields(w)
+		writeAts(w, list)
+	})
+}
+
+// writeAts tells where an answer of several partitions stands in each.
+func writeAts(w *jsonWriter, list []*pb.At) {
+	w.list("at", len(list), func(i int) {
+		w.open('{')
+		w.count("partition", uint64(list[i].GetPartition()))
+		w.exact("index", list[i].GetIndex())
+		w.close('}')
+	})
+}
+
+// keyRange reads the range that a query names; given says that it names one.
+func (c *restCall) keyRange() (r core.KeyRange, given bool) {
+	r.Keyspace = c.params[0]
+	for _, bound := range []struct {
+		name string
+		to   *[]byte
+	}{{"prefix", &r.Prefix}, {"from", &r.From}, {"to", &r.To}} {
+		if s, ok := c.query.get(bound.name); ok {
+			given = true
+			*bound.to = []byte(s)
+		}
+	}
+	return r, given
+}
+
+// listKeys serves GET /v1/kv/{keyspace}.
+func (c *restCall) listKeys() error {
+	q := rangeQuery{}
+	q.KeyRange, _ = c.keyRange()
+	t := translator{l: &c.s.l}
+	if fact := t.keyRange(q.Keyspace, q.From, q.To, q.Prefix); fact != nil {
+		return fact
+	}
+	n, cursor, fact := c.page()
+	if fact != nil {
+		return fact
+	}
+	limit, fact := c.s.page(n)
+	if fact != nil {
+		return fact
+	}
+	keysOnly, fact := c.flag("keys_only")
+	if fact != nil {
+		return fact
+	}
+	minIndex, stale, fact := c.readOptions()
+	if fact != nil {
+		return fact
+	}
+	max, fact := c.maxStaleness()
+	if fact != nil {
+		return fact
+	}
+	if q.o, fact = t.freshness(minIndex, stale, max); fact != nil {
+		return fact
+	}
+	q.values = !keysOnly
+	incarnation, after, fact := t.readKeyCursor(cursor)
+	if fact != nil {
+		return fact
+	}
+	out, err := c.s.keyPage(c.ctx, q, limit, incarnation, after)
+	if err != nil {
+		return err
+	}
+	return c.ats(out.at, func(w *jsonWriter) {
+		w.list("items", len(out.pairs), func(i int) {
+			p := &out.pairs[i]
+			w.open('{')
+			w.anyBytes("key", p.Key)
+			if q.values {
+				w.anyBytes("value", p.Value)
+			}
+			w.exact("rev", p.Rev)
+			w.close('}')
+		})
+		w.optStr("cursor", out.cursor)
+	})
+}
+
+// deleteKeys serves DELETE /v1/kv/{keyspace}.
+func (c *restCall) deleteKeys() error {
+	r, given := c.keyRange()
+	if !given {
+		return invalid("prefix", "is missing, as are from and to: prefix= is all keys")
+	}
+	count, fact := c.flag("count")
+	if fact != nil {
+		return fact
+	}
+	out, err := c.keys().DeleteRange(c.ctx, &pb.KVDeleteRangeRequest{Range: &pb.KVDeleteRange{
+		Keyspace: r.Keyspace, From: r.From, To: r.To, Prefix: r.Prefix, Count: count,
+	}})
+	if err != nil {
+		return unprefixed("range", err)
+	}
+	return c.ats(out.GetAt(), func(w *jsonWriter) { w.count("count", out.GetCount()) })
+}
+
+func (c *restCall) keyspaces() *keyspaceService { return &keyspaceService{s: c.s} }
+
+// listKeyspaces serves GET /v1/keyspaces.
+func (c *restCall) listKeyspaces() error {
+	in := new(pb.ListKeyspacesRequest)
+	var fact core.Fact
+	if in.Limit, in.Cursor, fact = c.page(); fact != nil {
+		return fact
+	}
+	out, err := c.keyspaces().List(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
+		w.list("keyspaces", len(out.GetKeyspaces()), func(i int) {
+			w.open('{')
+			writeKeyspace(w, out.GetKeyspaces()[i])
+			w.close('}')
+		})
+		w.optStr("cursor", out.GetCursor())
+		w.exact("index", out.GetAt().GetIndex())
+	})
+}
+
+// getKeyspace serves GET /v1/keyspaces/{keyspace}.
+func (c *restCall) getKeyspace() error {
+	out, err := c.keyspaces().Get(c.ctx, &pb.GetKeyspaceRequest{Keyspace: c.params[0]})
+	if err != nil {
+		return err
+	}
+	c.tag(out.GetStats().GetConfig().GetVersion())
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
+		writeKeyspace(w, out.GetStats())
+		w.exact("index", out.GetAt().GetIndex())
+	})
+}
+
+// setKeyspace serves PUT /v1/keyspaces/{keyspace}.
+func (c *restCall) setKeyspace() error {
+	in := &pb.SetKeyspaceRequest{Keyspace: c.params[0], Config: new(pb.KeyspaceConfig)}
+	var fact core.Fact
+	if in.IfVersion, fact = c.ifMatch(); fact != nil {
+		return fact
+	}
+	if err := readBody(c, in.GetConfig(), keyspaceConfigFields); err != nil {
+		return err
+	}
+	out, err := c.keyspaces().Set(c.ctx, in)
+	if err != nil {
+		return unprefixed("config", err)
+	}
+	return c.configured(http.StatusOK, out.GetVersion(), out.GetAt())
+}
+
+// deleteKeyspace serves DELETE /v1/keyspaces/{keyspace}.
+func (c *restCall) deleteKeyspace() error {
+	out, err := c.keyspaces().Delete(c.ctx, &pb.DeleteKeyspaceRequest{Keyspace: c.params[0]})
+	if err != nil {
+		return err
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
+		w.bool("existed", out.GetExisted())
+		w.exact("index", out.GetAt().GetIndex())
+	})
+}
+
+func writeKeyspace(w *jsonWriter, k *pb.KeyspaceStats) {
+	w.str("keyspace", k.GetKeyspace())
+	w.object("config", func() { writeKeyspaceConfig(w, k.GetConfig()) })
+	w.count("keys", k.GetKeys())
+	w.bool("more_keys", k.GetMoreKeys())
+	w.count("bytes", k.GetBytes())
+	w.count("measured_bytes", k.GetMeasuredBytes())
+	w.bool("over_quota", k.GetOverQuota())
+}
+
+func writeKeyspaceConfig(w *jsonWriter, c *pb.KeyspaceConfig) {
+	w.exact("version", c.GetVersion())
+	w.str("kind", keyspaceKinds[pb.KeyspaceConfig_PLAIN])
+	if q := c.GetQuota(); q != nil {
+		w.object("quota", func() { writeKeyspaceQuota(w, q) })
+	}
+}
+
+func writeKeyspaceQuota(w *jsonWriter, q *pb.KeyspaceQuota) {
+	w.optInt("bytes", q.GetBytes())
+	w.optInt("writes_per_second", q.GetWritesPerSecond())
+	w.optInt("bytes_per_second", q.GetBytesPerSecond())
+}

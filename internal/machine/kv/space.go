@@ -1,0 +1,233 @@
+package kv
+
+import (
+	"encoding/binary"
+	"maps"
+	"slices"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/errs"
+	"github.com/millrace/millrace/internal/keys"
+)
+
+// space is the row of a keyspace.
+type space struct {
+	incarnation uint32
+	config      core.KeyspaceConfig
+	used        uint64 // bytes on disk, as measured last
+	over        bool   // more than the configuration allows: no puts
+}
+
+// namedSpace is a row of the table of keyspaces.
+type namedSpace struct {
+	space
+	name string
+}
+
+// changedSpace is what a name stood for before a change.
+type changedSpace struct {
+	name  string
+	old   space
+	there bool
+}
+
+// set makes a name stand for ks.
+func (m *Machine) set(tx core.Txn, name string, ks space) {
+	m.note(name)
+	m.count(m.names[name], -1)
+	m.count(ks, 1)
+	if m.names == nil {
+		m.names = map[string]space{}
+	}
+	m.names[name] = ks
+	tx.Set(keys.Keyspace(m.p, name), ks.append(nil))
+}
+
+// count adds a keyspace to those that have a bound, or takes it off, if it has one.
+func (m *Machine) count(ks space, n int) {
+	if c := ks.config; c.Bytes != 0 || c.WriteRate != 0 || c.ByteRate != 0 {
+		m.bounded += n
+	}
+}
+
+// Bounded lists the keyspaces that have a bound, by name.
+func (m *Machine) Bounded() []core.KeyspaceInfo {
+	if m.bounded == 0 {
+		return nil
+	}
+	var out []core.KeyspaceInfo
+	for _, name := range slices.Sorted(maps.Keys(m.names)) {
+		ks := namedSpace{m.names[name], name}
+		if c := ks.config; c.Bytes != 0 || c.WriteRate != 0 || c.ByteRate != 0 {
+			out = append(out, ks.info())
+		}
+	}
+	return out
+}
+
+// note remembers what a name stands for, so that Undo can take a change back.
+func (m *Machine) note(name string) {
+	if m.marked {
+		old, there := m.names[name]
+		m.changed = append(m.changed, changedSpace{name, old, there})
+	}
+}
+
+// make enters a keyspace in the table.
+func (m *Machine) make(tx core.Txn, name string) space {
+	m.last++
+	tx.Set(keys.Keyspace(m.p, ""), binary.BigEndian.AppendUint32(nil, m.last))
+	ks := space{incarnation: m.last}
+	m.set(tx, name, ks)
+	return ks
+}
+
+// mayPut judges a put in a keyspace that may be unknown.
+func (m *Machine) mayPut(c Context, name string, ks space, known bool) core.Fact {
+	switch {
+	case ks.over:
+		return core.Exhausted{Limit: "keyspace_bytes", Max: ks.config.Bytes}
+	case known:
+		return nil
+	case !c.AutoCreate:
+		return core.NotFound{Kind: "keyspace", ID: name}
+	case len(m.names) >= MaxKeyspaces:
+		return core.Exhausted{Limit: "keyspaces", Max: MaxKeyspaces}
+	}
+	return nil
+}
+
+// setKeyspace replaces a keyspace's configuration, and makes one that is missing. A bound on bytes that is raised or taken
+// away lets puts in at once, if what was measured last is below it.
+func (m *Machine) setKeyspace(tx core.Txn, op *core.KeyspaceSet, r *core.OpResult) core.Fact {
+	ks, known := m.names[op.Keyspace]
+	switch {
+	case !validName(op.Keyspace):
+		return core.Invalid{Field: "keyspace", Reason: "bad_name", Message: "not a name of a keyspace"}
+	case op.Config.Bytes < 0:
+		return core.Invalid{Field: "config.quota.bytes", Reason: "negative", Message: "a bound is not negative"}
+	case op.Config.WriteRate < 0:
+		return core.Invalid{Field: "config.quota.writes_per_second", Reason: "negative", Message: "a bound is not negative"}
+	case op.Config.ByteRate < 0:
+		return core.Invalid{Field: "config.quota.bytes_per_second", Reason: "negative", Message: "a bound is not negative"}
+	case op.IfVersion >= 0 && uint64(op.IfVersion) != ks.config.Version:
+		return core.RevMismatch{Rev: ks.config.Version, Missing: ks.config.Version == 0}
+	case !known && len(m.names) >= MaxKeyspaces:
+		return core.Exhausted{Limit: "keyspaces", Max: MaxKeyspaces}
+	}
+	if !known {
+		ks = m.make(tx, op.Keyspace)
+	}
+	next := op.Config
+	next.Version = ks.config.Version
+	if next != ks.config {
+		next.Version++
+		ks.config = next
+		ks.judge()
+		m.set(tx, op.Keyspace, ks)
+	}
+	r.Version = next.Version
+	return nil
+}
+
+// deleteKeyspace removes a keyspace and its keys. A later one of the same name has another incarnation.
+func (m *Machine) deleteKeyspace(tx core.Txn, op *core.KeyspaceDelete, r *core.OpResult) core.Fact {
+	if !validName(op.Keyspace) {
+		return core.Invalid{Field: "keyspace", Reason: "bad_name", Message: "not a name of a keyspace"}
+	}
+	ks, known := m.names[op.Keyspace]
+	if !known {
+		return nil
+	}
+	m.note(op.Keyspace)
+	m.count(ks, -1)
+	delete(m.names, op.Keyspace)
+	tx.Delete(keys.Keyspace(m.p, op.Keyspace))
+	tx.DeleteRange(keys.KVRange(m.p, ks.incarnation, nil))
+	r.Existed = true
+	return nil
+}
+
+// use takes in what keyspaces take on disk.
+func (m *Machine) use(tx core.Txn, op *core.KeyspaceUse) {
+	if len(op.Items) == 0 {
+		return
+	}
+	byNumber := make(map[uint32]string, len(m.names))
+	for _, name := range slices.Sorted(maps.Keys(m.names)) {
+		byNumber[m.names[name].incarnation] = name
+	}
+	for _, it := range op.Items {
+		name, ok := byNumber[it.Incarnation]
+		if !ok {
+			continue
+		}
+		ks := m.names[name]
+		ks.used = it.Bytes
+		ks.judge()
+		if ks != m.names[name] {
+			m.set(tx, name, ks)
+		}
+	}
+}
+
+// judge says whether a keyspace is over its bound.
+func (ks *space) judge() { ks.over = ks.config.Bytes > 0 && ks.used > uint64(ks.config.Bytes) }
+
+// A keyspace's row is its incarnation and its kind; and, where it was configured or measured, whether it is over its bound,
+// what it takes on disk, and the configuration.
+
+const (
+	incarnationLen = 4
+	kindPlain      = 1
+)
+
+func (ks space) append(dst []byte) []byte {
+	dst = append(binary.BigEndian.AppendUint32(dst, ks.incarnation), kindPlain)
+	if ks.config == (core.KeyspaceConfig{}) && ks.used == 0 {
+		return dst
+	}
+	over := byte(0)
+	if ks.over {
+		over = 1
+	}
+	dst = binary.AppendUvarint(append(dst, over), ks.used)
+	return core.AppendKeyspaceConfig(dst, &ks.config)
+}
+
+func decodeSpace(row []byte) (ks space, ok bool) {
+	if len(row) <= incarnationLen || row[incarnationLen] != kindPlain {
+		return space{}, false
+	}
+	ks.incarnation = binary.BigEndian.Uint32(row)
+	if row = row[incarnationLen+1:]; len(row) == 0 {
+		return ks, ks.incarnation != 0
+	}
+	used, n := binary.Uvarint(row[1:])
+	if row[0] > 1 || n <= 0 {
+		return space{}, false
+	}
+	ks.over, ks.used = row[0] == 1, used
+	var err error
+	ks.config, err = core.DecodeKeyspaceConfig(row[1+n:])
+	return ks, err == nil && ks.incarnation != 0
+}
+
+// spacesOf lists the keyspaces of a partition by name: at most MaxKeyspaces.
+func spacesOf(v core.View, p core.Partition) ([]namedSpace, error) {
+	var out []namedSpace
+	from, to := keys.Keyspaces(p)
+	err := core.ScanRows(v, from, to, func(k, row []byte) (bool, error) {
+		name, ok := keys.KVKeyOf(k)
+		if ok && len(name) == 0 {
+			return true, nil
+		}
+		ks, isRow := decodeSpace(row)
+		if !ok || !isRow {
+			return false, errs.Corruptf("keyspace %q of %s: row %x", name, p, row)
+		}
+		out = append(out, namedSpace{ks, string(name)})
+		return true, nil
+	})
+	return out, err
+}
