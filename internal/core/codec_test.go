@@ -117,7 +117,11 @@ func allFacts() []Fact {
 		Denied{},
 		RateLimited{},
 		NotLeader{},
-		SearchState{}, DimMismatch{}, VersionMismatch{}, SearchInvalid{}, EmbedUnavailable{},
+		SearchState{},
+		DimMismatch{},
+		VersionMismatch{},
+		SearchInvalid{},
+		EmbedUnavailable{},
 	}
 }
 

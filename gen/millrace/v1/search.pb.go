@@ -1799,7 +1799,7 @@ type Rule struct {
 	Severity      string                 `protobuf:"bytes,3,opt,name=severity,proto3" json:"severity,omitempty"` // block, conditional, penalty or bonus
 	Weight        float64                `protobuf:"fixed64,4,opt,name=weight,proto3" json:"weight,omitempty"`   // of a penalty or bonus
 	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
-	OnMissing     string                 `protobuf:"bytes,6,opt,name=on_missing,json=onMissing,proto3" json:"on_missing,omitempty"` // of a field: conditional, ignore or fire; default conditional for a block, else ignore
+	OnMissing     string                 `protobuf:"bytes,6,opt,name=on_missing,json=onMissing,proto3" json:"on_missing,omitempty"` // of a field: block, conditional or ignore; default conditional for a block, else ignore
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
