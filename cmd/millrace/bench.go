@@ -43,6 +43,7 @@ measured, 4 the audit failed, 5 no verdict (too noisy), 130 interrupted with a p
 	for _, family := range []string{"queue", "refs", "kv"} {
 		c.AddCommand(a.benchFamilyCmd(family))
 	}
+	c.AddCommand(a.benchSearchCmd())
 	return c
 }
 

@@ -1,9 +1,11 @@
 package vector
 
 import (
+	"encoding/binary"
 	"math/bits"
 	"sync"
 	"sync/atomic"
+	"unsafe"
 )
 
 // Shape of a graph: fixed, for what a build costs and what a walk finds depend on it together.
@@ -143,7 +145,9 @@ type builder struct {
 	walk  *walk
 	codes [MaxDim]int8 // of the row whose neighbours are compared
 	other [MaxDim]int8
+	third [MaxDim]int8
 	found []Hit
+	links []Hit
 	list  []Hit
 	chose []Hit
 	near  [bottomLinks + 1]uint32
@@ -153,11 +157,13 @@ type builder struct {
 func (v *View) load(row uint32, to *[MaxDim]int8) side {
 	c := v.chunks[row>>v.shift]
 	at := int(row) & (1<<v.shift - 1)
-	out := to[:v.stride]
-	for i, b := range c.codes[at*v.stride : (at+1)*v.stride] {
-		out[i] = int8(b ^ bias)
+	from, out := c.codes[at*v.stride:(at+1)*v.stride], to[:v.stride]
+	bytes := unsafe.Slice((*byte)(unsafe.Pointer(&out[0])), v.stride)
+	for i := 0; i < v.stride; i += 8 { // the stride is a multiple of 64
+		const biases = 0x8080808080808080
+		binary.LittleEndian.PutUint64(bytes[i:], binary.LittleEndian.Uint64(from[i:])^biases)
 	}
-	return side{codes: out, scale: c.scales[at], fix: fixOf(out)}
+	return side{codes: out, scale: c.scales[at], fix: c.fixes[at]}
 }
 
 // side is what rows are compared with: a query or another row.
@@ -238,16 +244,16 @@ func (b *builder) connect(row uint32, to Hit, layer int) {
 	}
 	var at [bottomLinks]*uint8
 	var sums [bottomLinks]int32
-	var codes [MaxDim]int8
-	me := b.view.load(row, &codes)
+	me := b.view.load(row, &b.third)
 	for i, n := range near {
 		at[i] = b.view.codes(n)
 	}
 	b.view.kernel.list(sums[:len(near)], at[:len(near)], me.codes)
-	all := newBest(nil, room+1)
+	all := newBest(b.links[:0], room+1)
 	all.add(to)
 	for i, n := range near {
 		all.add(Hit{n, float32(sums[i]-me.fix) * me.scale * b.view.scale(n)})
 	}
-	write(list, b.choose(all.sorted(), room))
+	b.links = all.sorted()
+	write(list, b.choose(b.links, room))
 }

@@ -83,7 +83,7 @@ func graphRows() int {
 	if n, err := strconv.Atoi(os.Getenv("MILLRACE_GRAPH_ROWS")); err == nil {
 		return n
 	}
-	return 3000
+	return 2000
 }
 
 func TestWalksFindNearlyAllOfTheNearest(t *testing.T) {
@@ -154,11 +154,11 @@ func TestAWalkLooksAtNothingBeyondItsView(t *testing.T) {
 }
 
 func TestAGraphBuiltTwiceIsTheSame(t *testing.T) {
-	vectors := clustered(12, 800, 48, 10)
+	vectors := clustered(12, 400, 48, 10)
 	a, view := build(t, vectors, Kernels()[0])
 	for _, k := range Kernels() {
 		b, _ := build(t, vectors, k)
-		for row := range uint32(800) {
+		for row := range uint32(400) {
 			for layer := range 3 {
 				if !slices.Equal(a.links(row, layer), b.links(row, layer)) {
 					t.Fatalf("%s: links of row %d differ on layer %d", k, row, layer)

@@ -29,6 +29,7 @@ type View struct {
 type chunk struct {
 	codes  []uint8   // stored codes plus bias, rows one after another
 	scales []float32 // per row
+	fixes  []int32   // per row, see fixOf: for comparing rows with each other
 	floats []float32
 }
 
@@ -48,7 +49,7 @@ func (r *Rows) Append(v []float32) uint32 {
 	if at == 0 {
 		n := 1 << w.shift
 		w.chunks = append(w.chunks, &chunk{
-			codes: make([]uint8, n*w.stride), scales: make([]float32, n), floats: make([]float32, n*w.dim),
+			codes: make([]uint8, n*w.stride), scales: make([]float32, n), fixes: make([]int32, n), floats: make([]float32, n*w.dim),
 		})
 	}
 	c := w.chunks[len(w.chunks)-1]
@@ -59,6 +60,7 @@ func (r *Rows) Append(v []float32) uint32 {
 	for i := range row {
 		row[i] = uint8(int(codes[i]) + bias)
 	}
+	c.fixes[at] = fixOf(codes[:w.dim])
 	w.n++
 	return uint32(w.n - 1)
 }
@@ -69,11 +71,11 @@ func (r *Rows) View() View { return r.view }
 // Bytes is the memory that the rows take.
 func (r *Rows) Bytes() int64 {
 	w := &r.view
-	return int64(len(w.chunks)) << w.shift * int64(w.stride+4+4*w.dim)
+	return int64(len(w.chunks)) << w.shift * int64(w.stride+8+4*w.dim)
 }
 
 // RowBytes is what one row of a dimension takes, for judging beforehand what a write will need.
-func RowBytes(dim int) int64 { return int64(stride(dim) + 4 + 4*dim) }
+func RowBytes(dim int) int64 { return int64(stride(dim) + 8 + 4*dim) }
 
 // Len is the number of rows.
 func (v *View) Len() int { return v.n }

@@ -1,0 +1,191 @@
+package load
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// SearchLoad is load on a server that runs: bodies posted in turn by clients that each wait for their answer.
+type SearchLoad struct {
+	URL         string // of the route, or of the server, whose search is meant then
+	Token       string
+	Bodies      [][]byte
+	Concurrency int
+	Window      time.Duration
+	Rate        float64 // above 0: arrivals a second, Poisson; clients beyond Concurrency are not started, arrivals are dropped
+	Cold        bool    // every text is unique: a number stands before it
+	Seed        uint64
+}
+
+// SearchFigures are what came of a load.
+type SearchFigures struct {
+	Path        string             `json:"path"`
+	Concurrency int                `json:"concurrency"`
+	Seconds     float64            `json:"seconds"`
+	Requests    uint64             `json:"requests"`
+	Errors      uint64             `json:"errors"`
+	Dropped     uint64             `json:"dropped"`
+	PerSecond   float64            `json:"requests_per_s"`
+	P50, P95    float64            `json:"-"`
+	P99, Max    float64            `json:"-"`
+	Millis      map[string]float64 `json:"latency_ms"`
+	FirstError  string             `json:"first_error,omitempty"`
+}
+
+// maxBodyLine bounds a line of a file of bodies.
+const maxBodyLine = 8 << 20
+
+// ReadBodies reads one JSON body per line.
+func ReadBodies(in io.Reader) ([][]byte, error) {
+	lines := bufio.NewScanner(in)
+	lines.Buffer(make([]byte, 0, 64<<10), maxBodyLine)
+	var out [][]byte
+	for n := 1; lines.Scan(); n++ {
+		line := bytes.TrimSpace(lines.Bytes())
+		if len(line) == 0 {
+			continue
+		}
+		if !json.Valid(line) {
+			return nil, fmt.Errorf("line %d is no JSON", n)
+		}
+		out = append(out, bytes.Clone(line))
+	}
+	if err := lines.Err(); err != nil {
+		return nil, err
+	}
+	if len(out) == 0 {
+		return nil, errors.New("there is no body")
+	}
+	return out, nil
+}
+
+// searchClient is one client of a load.
+type searchClient struct {
+	line  *httpLine
+	hist  *hdrhistogram.Histogram
+	bad   uint64
+	first string
+}
+
+// Run carries a load out. path is the route of the bodies.
+func (s *SearchLoad) Run(ctx context.Context, base, path string) (*SearchFigures, error) {
+	if len(s.Bodies) == 0 || s.Concurrency < 1 || s.Concurrency > 100_000 {
+		return nil, errors.New("a load has bodies, and 1 to 100000 clients")
+	}
+	clients := make([]*searchClient, s.Concurrency)
+	for i := range clients {
+		line, err := newHTTPLine(base, s.Token)
+		if err != nil {
+			return nil, err
+		}
+		defer line.close()
+		clients[i] = &searchClient{line: line, hist: hdrhistogram.New(1, int64(restTimeout/time.Microsecond), 3)}
+	}
+	var next, dropped atomic.Uint64
+	began := time.Now()
+	end := began.Add(s.Window)
+	var wait sync.WaitGroup
+	due := s.arrivals(ctx, end, &dropped)
+	for _, c := range clients {
+		wait.Go(func() {
+			for ctx.Err() == nil && time.Now().Before(end) {
+				at := time.Now()
+				if due != nil {
+					var more bool
+					if at, more = <-due; !more {
+						return
+					}
+				}
+				n := next.Add(1)
+				c.post(ctx, path, s.body(n), at)
+			}
+		})
+	}
+	wait.Wait()
+	return s.figures(path, clients, time.Since(began), dropped.Load()), nil
+}
+
+// arrivals are the times at which requests of an open loop are due; nil for a closed one.
+func (s *SearchLoad) arrivals(ctx context.Context, end time.Time, dropped *atomic.Uint64) <-chan time.Time {
+	if s.Rate <= 0 {
+		return nil
+	}
+	due := make(chan time.Time, s.Concurrency)
+	go func() {
+		defer close(due)
+		r := rand.New(rand.NewPCG(s.Seed, 7))
+		at := time.Now()
+		for ctx.Err() == nil && at.Before(end) {
+			if pause := time.Until(at); pause > 0 {
+				time.Sleep(pause)
+			}
+			select {
+			case due <- at:
+			default:
+				dropped.Add(1)
+			}
+			at = at.Add(time.Duration(r.ExpFloat64() / s.Rate * float64(time.Second)))
+		}
+	}()
+	return due
+}
+
+// body is the n-th body; a cold one has a text that was never asked for.
+func (s *SearchLoad) body(n uint64) []byte {
+	body := s.Bodies[n%uint64(len(s.Bodies))]
+	if !s.Cold {
+		return body
+	}
+	for _, field := range []string{`"query_text":"`, `"text":"`} {
+		if i := bytes.Index(body, []byte(field)); i >= 0 {
+			at := i + len(field)
+			out := append(bytes.Clone(body[:at]), fmt.Sprintf("%x-%d ", s.Seed, n)...)
+			return append(out, body[at:]...)
+		}
+	}
+	return body
+}
+
+func (c *searchClient) post(ctx context.Context, path string, body []byte, due time.Time) {
+	status, err := c.line.post(ctx, path, body)
+	if err == nil && status != http.StatusOK {
+		err = &refusedError{status, string(c.line.body[:min(len(c.line.body), 300)])}
+	}
+	if err != nil {
+		if c.bad++; c.first == "" {
+			c.first = err.Error()
+		}
+		return
+	}
+	_ = c.hist.RecordValue(max(1, time.Since(due).Microseconds())) // beyond the range it is an error of the line before
+}
+
+func (s *SearchLoad) figures(path string, clients []*searchClient, took time.Duration, dropped uint64) *SearchFigures {
+	all := hdrhistogram.New(1, int64(restTimeout/time.Microsecond), 3)
+	f := &SearchFigures{Path: path, Concurrency: s.Concurrency, Seconds: took.Seconds(), Dropped: dropped}
+	for _, c := range clients {
+		all.Merge(c.hist)
+		f.Errors += c.bad
+		if f.FirstError == "" {
+			f.FirstError = c.first
+		}
+	}
+	f.Requests = uint64(all.TotalCount())
+	f.PerSecond = float64(f.Requests) / took.Seconds()
+	ms := func(us int64) float64 { return float64(us) / 1000 }
+	f.P50, f.P95, f.P99, f.Max = ms(all.ValueAtQuantile(50)), ms(all.ValueAtQuantile(95)), ms(all.ValueAtQuantile(99)), ms(all.Max())
+	f.Millis = map[string]float64{"p50": f.P50, "p95": f.P95, "p99": f.P99, "max": f.Max}
+	return f
+}

@@ -1,0 +1,312 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/millrace/millrace/bench"
+	"github.com/millrace/millrace/bench/load"
+)
+
+// searchLoadFlags are the flags of the load generator for searches.
+type searchLoadFlags struct {
+	url, bodies, concurrency, mixed, tokenFile string
+	arrivals                                   string
+	window                                     time.Duration
+	rate                                       float64
+	cold                                       bool
+	seed                                       uint64
+}
+
+// otherNames are the names that another load generator has for flags, which are accepted as written, with one dash too.
+var otherNames = map[string]string{"bodies-file": "bodies", "duration": "window"}
+
+func (a *app) benchSearchCmd() *cobra.Command {
+	var o searchLoadFlags
+	c := &cobra.Command{
+		Use:   "search URL",
+		Short: "Load a server that runs with searches or texts to embed, and print rates and latencies",
+		Long: `Search posts the bodies of a file in turn, each client waiting for its answer. URL is that of a route, such as
+http://127.0.0.1:7080/v1/matrix/search, or of a server, whose search is meant then. An error ends the command with 1.
+
+The suites search.sweep, search.mixed and search.recall of bench run start a server of their own.`,
+		Example: `  millrace bench search prepare --workers 5000 --load http://127.0.0.1:7080 --drop
+  millrace bench search http://127.0.0.1:7080 --bodies search.jsonl --concurrency 10,50,100,200 --window 180s
+  millrace bench search http://127.0.0.1:7080 --mixed embed=60,search=60 --window 90s
+  millrace bench search -url http://127.0.0.1:7080/v1/embed -bodies-file embed.jsonl -concurrency 60 -duration 90s`,
+		DisableFlagParsing: true,
+		RunE: func(c *cobra.Command, args []string) error {
+			f := c.Flags()
+			rest, err := parseLoadFlags(f, args)
+			if errors.Is(err, pflag.ErrHelp) {
+				return c.Help()
+			}
+			if err != nil {
+				return usageError{err}
+			}
+			if len(rest) == 1 && o.url == "" {
+				o.url, rest = rest[0], nil
+			}
+			if o.url == "" || len(rest) > 0 {
+				return usageError{errors.New("give one URL")}
+			}
+			return a.benchSearch(c.Context(), &o)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&o.url, "url", "", "URL, instead of the argument")
+	f.StringVar(&o.bodies, "bodies", "", "file of one JSON body per line; default search.jsonl or embed.jsonl of this directory")
+	f.StringVar(&o.concurrency, "concurrency", "10", "clients, or a list of numbers of them, one after the other")
+	f.DurationVar(&o.window, "window", 180*time.Second, "how long each load lasts")
+	f.StringVar(&o.mixed, "mixed", "", "both at once, such as embed=60,search=60")
+	f.Float64Var(&o.rate, "rate", 0, "requests a second: an open loop")
+	f.StringVar(&o.arrivals, "arrivals", "poisson", "of the open loop: poisson")
+	f.BoolVar(&o.cold, "cold", false, "every text unique, so that none is in a cache")
+	f.Uint64Var(&o.seed, "seed", 1, "of everything random")
+	f.StringVar(&o.tokenFile, "token-file", "", "file with the token of the server; default MILLRACE_TOKEN")
+	c.AddCommand(a.benchPrepareCmd())
+	return c
+}
+
+// parseLoadFlags reads flags with one dash or two. One that is given in both forms, or twice, is an error.
+func parseLoadFlags(f *pflag.FlagSet, args []string) (rest []string, err error) {
+	out := make([]string, len(args))
+	seen := make(map[string]bool)
+	for i, arg := range args {
+		out[i] = arg
+		if !strings.HasPrefix(arg, "-") || arg == "-" || arg == "--" {
+			continue
+		}
+		name, value, has := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+		if name == "h" || name == "help" {
+			return nil, pflag.ErrHelp
+		}
+		name = cmp.Or(otherNames[name], name)
+		if f.Lookup(name) == nil {
+			return nil, fmt.Errorf("unknown flag: %s", arg)
+		}
+		if seen[name] {
+			return nil, fmt.Errorf("--%s is given twice", name)
+		}
+		seen[name] = true
+		if out[i] = "--" + name; has {
+			out[i] += "=" + value
+		}
+	}
+	err = f.Parse(out)
+	return f.Args(), err
+}
+
+const (
+	searchPath = "/v1/matrix/search"
+	embedPath  = "/v1/embed"
+)
+
+// loadsOf are the loads that flags ask for, each list at once.
+func loadsOf(o *searchLoadFlags, path string) ([][]loadOf, error) {
+	if o.mixed == "" {
+		var out [][]loadOf
+		for text := range strings.SplitSeq(o.concurrency, ",") {
+			n, err := strconv.Atoi(strings.TrimSpace(text))
+			if err != nil || n < 1 {
+				return nil, usageError{fmt.Errorf("--concurrency: %q is no number from 1 on", text)}
+			}
+			out = append(out, []loadOf{{path, o.bodies, n}})
+		}
+		return out, nil
+	}
+	var both []loadOf
+	for part := range strings.SplitSeq(o.mixed, ",") {
+		name, number, _ := strings.Cut(part, "=")
+		n, err := strconv.Atoi(number)
+		paths := map[string]string{"embed": embedPath, "search": searchPath}
+		if err != nil || n < 1 || paths[name] == "" {
+			return nil, usageError{fmt.Errorf("--mixed: %q is neither embed=N nor search=N", part)}
+		}
+		both = append(both, loadOf{paths[name], "", n})
+	}
+	return [][]loadOf{both}, nil
+}
+
+type loadOf struct {
+	path, bodies string
+	clients      int
+}
+
+func (a *app) benchSearch(ctx context.Context, o *searchLoadFlags) error {
+	u, err := url.Parse(o.url)
+	if err != nil || u.Host == "" {
+		return usageError{fmt.Errorf("%q is no URL", o.url)}
+	}
+	if o.arrivals != "poisson" {
+		return usageError{fmt.Errorf("--arrivals: %q is not offered here; see bench run", o.arrivals)}
+	}
+	path := u.Path
+	if path == "" || path == "/" {
+		path = searchPath
+	}
+	token, err := loadToken(o.tokenFile)
+	if err != nil {
+		return err
+	}
+	rounds, err := loadsOf(o, path)
+	if err != nil {
+		return err
+	}
+	base := u.Scheme + "://" + u.Host
+	failed := uint64(0)
+	for _, round := range rounds {
+		figures := make([]*load.SearchFigures, len(round))
+		faults := make([]error, len(round))
+		var wait sync.WaitGroup
+		for i, one := range round {
+			bodies, err := readBodies(one)
+			if err != nil {
+				return usageError{err}
+			}
+			s := &load.SearchLoad{Token: token, Bodies: bodies, Concurrency: one.clients, Window: o.window, Rate: o.rate, Cold: o.cold, Seed: o.seed}
+			wait.Go(func() { figures[i], faults[i] = s.Run(ctx, base, one.path) })
+		}
+		wait.Wait()
+		if err := errors.Join(faults...); err != nil {
+			return err
+		}
+		for _, f := range figures {
+			failed += f.Errors
+			if err := a.print(f, func(w io.Writer) {
+				fmt.Fprintf(w, "%s  %d clients  %.1f s  %d requests  %.0f/s  p50 %.2f  p95 %.2f  p99 %.2f  max %.2f ms  %d errors  %d dropped\n",
+					f.Path, f.Concurrency, f.Seconds, f.Requests, f.PerSecond, f.P50, f.P95, f.P99, f.Max, f.Errors, f.Dropped)
+				if f.FirstError != "" {
+					fmt.Fprintf(w, "first error: %s\n", f.FirstError)
+				}
+			}); err != nil {
+				return err
+			}
+		}
+	}
+	if failed > 0 {
+		return exitError{bench.ExitFail, fmt.Errorf("%d requests failed: the figures are void", failed)}
+	}
+	return nil
+}
+
+func readBodies(one loadOf) ([][]byte, error) {
+	name := one.bodies
+	if name == "" {
+		if name = "search.jsonl"; one.path == embedPath {
+			name = "embed.jsonl"
+		}
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() //nolint:errcheck // it was only read
+	bodies, err := load.ReadBodies(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return bodies, nil
+}
+
+func loadToken(file string) (string, error) {
+	if file == "" {
+		return os.Getenv("MILLRACE_TOKEN"), nil
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return "", usageError{fmt.Errorf("--token-file: %w", err)}
+	}
+	return strings.TrimSpace(string(b)), nil
+}
+
+func (a *app) benchPrepareCmd() *cobra.Command {
+	var o load.SearchDataOptions
+	var into, tokenFile, out, styles, namespace string
+	var drop, gated bool
+	c := &cobra.Command{
+		Use:   "prepare",
+		Short: "Make workers and job orders that nobody is, write their bodies, and store the workers in a server",
+		Long:  "Prepare writes search.jsonl and embed.jsonl. The same seed gives the same bytes.",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			d := load.NewSearchData(o)
+			var names []string
+			if styles != "all" && styles != "" {
+				names = strings.Split(styles, ",")
+				for _, s := range names {
+					if !slices.Contains(load.SearchStyles, s) {
+						return usageError{fmt.Errorf("--styles: %q is none of %s", s, strings.Join(load.SearchStyles, ", "))}
+					}
+				}
+			}
+			queries := d.Queries(load.SearchBodies{Ruleset: "staffing", Gated: gated}, names...)
+			bodies := make([][]byte, len(queries))
+			for i := range queries {
+				bodies[i] = queries[i].Body
+			}
+			if err := errors.Join(writeLines(filepath.Join(out, "search.jsonl"), bodies), writeLines(filepath.Join(out, "embed.jsonl"), load.EmbedBodies(queries))); err != nil {
+				return err
+			}
+			v := map[string]any{"workers": len(d.Workers), "bodies": len(bodies)}
+			if into != "" {
+				token, err := loadToken(tokenFile)
+				if err != nil {
+					return err
+				}
+				n, took, err := load.PrepareSearch(c.Context(), into, token, namespace, d, drop)
+				if err != nil {
+					return err
+				}
+				v["stored"], v["seconds"] = n, took.Seconds()
+			}
+			return a.print(v, func(w io.Writer) {
+				fmt.Fprintf(w, "%d workers, %d bodies in search.jsonl and embed.jsonl\n", len(d.Workers), len(bodies))
+				if v["stored"] != nil {
+					fmt.Fprintf(w, "stored %d workers in %.1f s\n", v["stored"], v["seconds"])
+				}
+			})
+		},
+	}
+	f := c.Flags()
+	f.IntVar(&o.Workers, "workers", 5000, "workers")
+	f.IntVar(&o.Orders, "orders", 50, "job orders, each in every style")
+	f.Uint64Var(&o.Seed, "seed", 1, "of everything random")
+	f.StringVar(&styles, "styles", "all", "need, client_first, looking, shorthand, or all")
+	f.BoolVar(&gated, "gated", true, "bodies have the conditions of their order")
+	f.StringVar(&into, "load", "", "base URL of a server to store the workers in")
+	f.BoolVar(&drop, "drop", false, "with --load: what was in the collection goes first")
+	f.StringVar(&namespace, "ns", "", "namespace; default default")
+	f.StringVar(&tokenFile, "token-file", "", "file with the token of the server; default MILLRACE_TOKEN")
+	f.StringVar(&out, "out", ".", "directory of the files")
+	return c
+}
+
+func writeLines(name string, lines [][]byte) (err error) {
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	w := bufio.NewWriter(f)
+	for _, line := range lines {
+		_, _ = w.Write(line)  // Flush tells
+		_ = w.WriteByte('\n') // as here
+	}
+	return w.Flush()
+}
