@@ -88,7 +88,7 @@ func (q *request) writable() error {
 	if q.repo.Config.State == core.RepoArchived {
 		return core.Denied{Scope: "of a repository that is read-only"}
 	}
-	return q.s.o.Objects.CheckRoom()
+	return nil
 }
 
 // advertise writes all refs. To those who fetch HEAD is one of them, and tags show what they finally point to.

@@ -162,8 +162,6 @@ func (g gitObjects) Ready() error {
 	return nil
 }
 
-func (g gitObjects) CheckRoom() error { return gitError(g.a.CheckRoom()) }
-
 func (g gitObjects) Prepare(ctx context.Context, at githttp.Place) error {
 	return gitError(g.a.Prepare(ctx, gitobj.Place(at)))
 }
