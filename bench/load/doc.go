@@ -29,6 +29,7 @@ func Drivers() map[string]bench.Driver {
 		"queue.effects":       Effects,
 		"queue.latency":       Latency,
 		"queue.idle":          Idle,
+		"refs.gitaly":         RefsGitaly,
 	}
 }
 
