@@ -62,6 +62,21 @@ func (m *model) value(name string) core.ObjectID {
 	return core.ObjectID{}
 }
 
+// following is value of a ref that another one is to point to: a circle has none.
+func (m *model) following(name, from string) core.ObjectID {
+	for range 6 {
+		if name == from {
+			return core.ObjectID{}
+		}
+		target, ok := m.targets[name]
+		if !ok {
+			return m.ids[name]
+		}
+		name = target
+	}
+	return core.ObjectID{}
+}
+
 // resolved is a change of the model: the ref it is finally about, and all names it takes.
 type resolved struct {
 	name  string
@@ -149,9 +164,14 @@ func (m *model) changes(c *core.RefChange, r resolved) bool {
 	return !plain || m.ids[r.name] != c.New
 }
 
-func (m *model) apply(c *core.RefChange, r resolved) (changed bool) {
-	if !m.changes(c, r) {
+// apply applies a change that was judged on the state before.
+func (m *model) apply(before *model, c *core.RefChange, r resolved) (changed bool) {
+	if !before.changes(c, r) {
 		return false
+	}
+	value := c.New
+	if c.Kind == core.OpSymrefUpdate || c.Kind == core.OpSymrefCreate {
+		value = before.following(c.Target, r.name)
 	}
 	delete(m.ids, r.name)
 	delete(m.targets, r.name)
@@ -163,7 +183,7 @@ func (m *model) apply(c *core.RefChange, r resolved) (changed bool) {
 		m.ids[r.name] = c.New
 	}
 	for _, name := range append(r.links, r.name) {
-		m.logs[name] = append(slices.Clip(m.logs[name]), m.value(r.name))
+		m.logs[name] = append(slices.Clip(m.logs[name]), value)
 	}
 	return true
 }
@@ -185,7 +205,7 @@ func (m *model) transact(op *core.RefTxn) (applied []bool) {
 				taken[name] = true
 			}
 			applied[i] = true
-			changed = m.apply(&op.Changes[i], r) || changed
+			changed = m.apply(m.clone(), &op.Changes[i], r) || changed
 		}
 	} else {
 		for i := range op.Changes {
@@ -205,9 +225,10 @@ func (m *model) transact(op *core.RefTxn) (applied []bool) {
 				}
 			}
 		}
+		before := m.clone()
 		for i := range all {
 			applied[i] = true
-			changed = m.apply(&op.Changes[i], all[i]) || changed
+			changed = m.apply(before, &op.Changes[i], all[i]) || changed
 		}
 	}
 	if changed {
