@@ -3,6 +3,7 @@ package githttp
 import (
 	"bufio"
 	"bytes"
+	"net/http"
 	"strings"
 
 	"github.com/millrace/millrace/internal/auth"
@@ -147,7 +148,7 @@ func (q *request) late(begun bool, err error) error {
 	if !q.gone(err) {
 		q.s.log.Warn("answer to git ended early", "path", q.r.URL.Path, "err", err)
 	}
-	panic(httpAbort)
+	panic(http.ErrAbortHandler) // nothing else ends a connection whose answer has begun
 }
 
 // lsRefs answers the command of that name.
