@@ -251,6 +251,29 @@ func TestManyRefusedRefsDoNotStopTheOthers(t *testing.T) {
 	}
 }
 
+func TestAPushUnderARequestIDMayBeSentAgain(t *testing.T) {
+	_, host := startGit(t)
+	host.makeRepo("app", nil)
+	w := newWork(t, "2")
+	first := w.commit("a", "1")
+	w.git("push", "-q", host.url("app"), "main", "main:refs/heads/old")
+	second := w.commit("a", "2")
+	for _, id := range []string{"millrace.request-id=0123456789abcdef0123456789abcdef", "other"} {
+		body := append(pkt(first+" "+second+" refs/heads/main\x00report-status atomic push-options delete-refs", first+" "+noID+" refs/heads/old", "", id, ""), w.packOf("main", "^main~1")...)
+		for range 2 {
+			status, answer := host.pushRaw("app", body)
+			want := "ok refs/heads/main"
+			if id == "other" {
+				want = "ng refs/heads/main stale info"
+			}
+			if status != 200 || !strings.Contains(answer, want) {
+				t.Errorf("%s: %d %q", id, status, answer)
+			}
+		}
+	}
+	w.refuses("32 hexadecimal", "push", "-o", "millrace.request-id=1", host.url("app"), "main:refs/heads/x")
+}
+
 func TestHiddenRefsAreNeitherShownNorPushed(t *testing.T) {
 	l, admin := startGit(t, holder{tenant: "acme", role: "admin"}, holder{tenant: "acme", role: "worker"})
 	admin.makeRepo("app", &pb.RepoConfig{Hide: []string{"refs/hidden/**"}})
