@@ -232,6 +232,9 @@ func (o *oneRun) collect() {
 		if calls != (Calls{}) {
 			run.Calls[op.name] = calls
 		}
+		if op.name == "update" && l.Count > 0 && run.Host.FdatasyncUS > 0 {
+			run.Metrics["update_mean_over_fdatasync"] = Metric{l.Mean / run.Host.FdatasyncUS, "×"}
+		}
 	}
 	run.Errors, run.Warnings, run.Series = r.errors(), append(run.Warnings, r.warned...), w.series()
 	created, completed := r.Op(o.op()).items(), r.Op(opComplete).items()

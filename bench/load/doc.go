@@ -37,6 +37,7 @@ func Drivers() map[string]bench.Driver {
 		"kv.aurora.steady":    KeysSteady,
 		"kv.pingpong":         KeysUnary,
 		"kv.latency":          KeysLatency,
+		"refs.gitaly":         RefsGitaly,
 	}
 }
 

@@ -68,7 +68,6 @@ func (a *app) refRepoCmd(f *refFlags) *cobra.Command {
 		}
 	}
 	var branch, config, id string
-	var deleted bool
 	var ifVersion int64
 	create := named("create", "Make a repository", func(ctx context.Context, r millrace.Repo) error {
 		settings, err := a.repoSettings(branch, config, -1)
@@ -126,6 +125,12 @@ func (a *app) refRepoCmd(f *refFlags) *cobra.Command {
 		return a.print(map[string]string{"id": id}, func(w io.Writer) { fmt.Fprintln(w, id) })
 	})
 	undelete.Flags().StringVar(&id, "id", "", "of the repository; default the one deleted last")
+	c.AddCommand(create, a.refRepoListCmd(), show, set, remove, undelete)
+	return c
+}
+
+func (a *app) refRepoListCmd() *cobra.Command {
+	var deleted bool
 	list := &cobra.Command{
 		Use: "list", Short: "List repositories by name", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -146,8 +151,7 @@ func (a *app) refRepoCmd(f *refFlags) *cobra.Command {
 		},
 	}
 	list.Flags().BoolVar(&deleted, "deleted", false, "those that can be brought back")
-	c.AddCommand(create, list, show, set, remove, undelete)
-	return c
+	return list
 }
 
 // repoSettings reads what the flags of a repository say.

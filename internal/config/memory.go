@@ -7,6 +7,8 @@ type Memory struct {
 	LogQueue    int64 // batches waiting for the log's writer
 	LogCache    int64 // recent entries kept for followers and readers
 	Proposals   int64 // of one shard, waiting for an entry
+	GitTypes    int64 // types of objects that were looked up
+	GitCommands int64 // commands of pushes that are under way
 	PeerBulk    int64 // appends waiting for one peer
 	PeerControl int64 // votes, heartbeats and reads waiting for one peer
 	PeerInbox   int64 // messages of peers waiting for one shard
@@ -24,9 +26,10 @@ type Share struct {
 const mib = 1 << 20
 
 // PlanMemory gives two fifths to the database, a fifth to the layers, a tenth each to waiting proposals and to the log's
-// queue, a twentieth to its cache, and in a cluster a sixteenth each to what waits for peers and to what came from them.
-// The rest is for connections, derived indexes and the collector. Two fifths are the bound of indexes of collections: they
-// take memory as points come. What holds commits is never less than one, of 4 MiB.
+// queue, a twentieth to its cache, a sixty-fourth each to types of git's objects and to commands of pushes, and in a cluster
+// a sixteenth each to what waits for peers and to what came from them. The rest is for connections, derived indexes and the
+// collector. Two fifths are the bound of indexes of collections: they take memory as points come. What holds commits is
+// never less than one, of 4 MiB.
 func PlanMemory(total int64, shards, peers int) Memory {
 	n := int64(max(shards, 1))
 	m := Memory{
@@ -36,8 +39,10 @@ func PlanMemory(total int64, shards, peers int) Memory {
 		LogCache:  min(max(total/20, mib), 16*mib),
 		Proposals: min(max(total/10/n, 4*mib), 64*mib),
 
-		Search:     total * 2 / 5,
-		Embeddings: min(total/16, 32*mib),
+		Search:      total * 2 / 5,
+		Embeddings:  min(total/16, 32*mib),
+		GitTypes:    min(total/64, 64*mib),
+		GitCommands: min(max(total/64, 8*mib), 256*mib),
 	}
 	if peers == 0 {
 		return m
@@ -59,6 +64,8 @@ func (m Memory) Shares() []Share {
 		{"proposals", m.Proposals, "one shard's proposals that wait for an entry"},
 		{"search", m.Search, "indexes of collections; beyond it points are refused, and deletes go on"},
 		{"embeddings", m.Embeddings, "vectors of texts that were embedded lately"},
+		{"git_types", m.GitTypes, "types of git objects that were looked up"},
+		{"git_commands", m.GitCommands, "commands of pushes that are under way; beyond it pushes are refused"},
 		{"peer_bulk", m.PeerBulk, "appends that wait for one peer; beyond it they are dropped, and sent again later"},
 		{"peer_control", m.PeerControl, "votes, heartbeats and reads that wait for one peer; beyond it they are dropped"},
 		{"peer_inbox", m.PeerInbox, "messages of peers that wait for one shard; beyond it they are dropped"},

@@ -3,6 +3,7 @@ package githttp
 import (
 	"bufio"
 	"bytes"
+	"net/http"
 	"strings"
 
 	"github.com/millrace/millrace/internal/auth"
@@ -88,7 +89,7 @@ func (q *request) writable() error {
 	if q.repo.Config.State == core.RepoArchived {
 		return core.Denied{Scope: "of a repository that is read-only"}
 	}
-	return q.s.o.Objects.CheckRoom()
+	return nil
 }
 
 // advertise writes all refs. To those who fetch HEAD is one of them, and tags show what they finally point to.
@@ -147,7 +148,7 @@ func (q *request) late(begun bool, err error) error {
 	if !q.gone(err) {
 		q.s.log.Warn("answer to git ended early", "path", q.r.URL.Path, "err", err)
 	}
-	panic(httpAbort)
+	panic(http.ErrAbortHandler) // nothing else ends a connection whose answer has begun
 }
 
 // lsRefs answers the command of that name.

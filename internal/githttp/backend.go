@@ -57,13 +57,11 @@ type Refs func(yield func(core.Ref) error) error
 type Objects interface {
 	// Ready fails with core.Unavailable when there is no git on this machine.
 	Ready() error
-	// CheckRoom refuses when packs cannot be taken.
-	CheckRoom() error
 	// Prepare makes sure that every pack of the manifest, as this node has applied it, is there and whole.
 	Prepare(ctx context.Context, at Place) error
 	// Fetch answers one request of git's fetch.
 	Fetch(ctx context.Context, f Fetch, in func(io.Writer) error, out func(io.Reader) error) error
-	// Begin begins a push.
+	// Begin begins a push. It refuses when packs cannot be taken: there is too little room, or a sync has failed.
 	Begin(ctx context.Context, at Place, maxBytes int64) (Push, error)
 }
 

@@ -17,10 +17,14 @@ type command struct {
 	old, new core.ObjectID
 	name     string
 	refused  string         // what the client is told; empty: not refused
+	there    bool           // of a push that is repeated: the ref is where it should be
 	result   core.RefResult // of one that landed
 }
 
 func (c *command) deletes() bool { return c.new.IsZero() }
+
+// open reports whether the command is still to be done.
+func (c *command) open() bool { return c.refused == "" && !c.there }
 
 // commands are all that comes before a push's pack.
 type commands struct {

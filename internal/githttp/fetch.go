@@ -11,9 +11,6 @@ import (
 	"github.com/millrace/millrace/internal/core"
 )
 
-// httpAbort ends a connection whose answer cannot be finished.
-var httpAbort = http.ErrAbortHandler
-
 const (
 	// headBytes is how much of a request is read before it is decided how git is run: enough for what a client that names
 	// refs sends before them. Of a longer one it is taken that it may name some.

@@ -75,7 +75,7 @@ func (p *pushing) run() error {
 	if p.caps["atomic"] && len(p.list) > p.s.l.AtomicRefs {
 		return p.refuseAll(core.TooLarge{Field: "commands", Limit: "atomic_push_refs", Max: int64(p.s.l.AtomicRefs)})
 	}
-	tips, err := p.check(ctx)
+	tips, err := p.check(ctx, given)
 	if is[core.Invalid](err) {
 		return p.refuseAll(err)
 	} else if err != nil {
@@ -132,7 +132,7 @@ func (p *pushing) refuse(text string) {
 
 // none reports whether nothing is left to do. One refused change of an atomic push refuses the others.
 func (p *pushing) none() bool {
-	left := slices.ContainsFunc(p.list, func(c command) bool { return c.refused == "" })
+	left := slices.ContainsFunc(p.list, func(c command) bool { return c.open() })
 	if left && p.caps["atomic"] && slices.ContainsFunc(p.list, func(c command) bool { return c.refused != "" }) {
 		p.refuse("atomic push failure")
 		return true
@@ -158,9 +158,9 @@ const (
 	newestTips   = 512
 )
 
-// check refuses what can be refused before the pack is read: bad names and stale old values. The entry judges again. It
-// returns ids whose objects are known to be whole.
-func (p *pushing) check(ctx context.Context) ([]core.ObjectID, error) {
+// check refuses what can be refused before the pack is read: bad names and stale old values. The entry judges again. Of a
+// push that may be repeated, what is where it should be is done. It returns ids whose objects are known to be whole.
+func (p *pushing) check(ctx context.Context, repeated bool) ([]core.ObjectID, error) {
 	seen := make(map[string]bool, len(p.list))
 	var names []string
 	for i := range p.list {
@@ -195,7 +195,9 @@ func (p *pushing) check(ctx context.Context) ([]core.ObjectID, error) {
 				c.refused = textOf(&core.RefFailure{Reason: core.RefHidden})
 				continue
 			}
-			p.stale(c, r)
+			if c.there = repeated && r.ID == c.new; !c.there {
+				p.stale(c, r)
+			}
 			if !r.ID.IsZero() {
 				tips = append(tips, r.ID)
 			}
@@ -246,7 +248,7 @@ func (p *pushing) receive(ctx context.Context, tips []core.ObjectID) error {
 	var ids []core.ObjectID
 	seen := make(map[core.ObjectID]bool)
 	for i := range p.list {
-		if c := &p.list[i]; c.refused == "" && !c.deletes() && !seen[c.new] {
+		if c := &p.list[i]; c.open() && !c.deletes() && !seen[c.new] {
 			seen[c.new] = true
 			ids = append(ids, c.new)
 		}
@@ -281,7 +283,7 @@ func (p *pushing) connect(ctx context.Context, ids, tips []core.ObjectID) error 
 		missing[id] = kind == core.ObjectMissing
 	}
 	for i := range p.list {
-		if c := &p.list[i]; c.refused == "" && missing[c.new] {
+		if c := &p.list[i]; c.open() && missing[c.new] {
 			c.refused = textOf(&core.RefFailure{Reason: core.RefObjectMissing})
 		}
 	}
@@ -304,7 +306,7 @@ func (p *pushing) connect(ctx context.Context, ids, tips []core.ObjectID) error 
 			}
 		}
 		for i := range p.list {
-			if c := &p.list[i]; c.refused == "" && bad[c.new] {
+			if c := &p.list[i]; c.open() && bad[c.new] {
 				c.refused = textOf(&core.RefFailure{Reason: core.RefObjectMissing})
 			}
 		}
@@ -325,7 +327,7 @@ func (p *pushing) propose(ctx context.Context) error {
 	// From here the entry decides, whether or not the client stays.
 	ctx = context.WithoutCancel(ctx)
 	defer p.s.time(phaseCommit)()
-	todo := slices.DeleteFunc(p.sorted(), func(c *command) bool { return c.refused != "" })
+	todo := slices.DeleteFunc(p.sorted(), func(c *command) bool { return !c.open() })
 	most := 1000
 	if p.caps["atomic"] {
 		most = len(todo)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path/filepath"
 	"sync"
 
@@ -78,6 +79,9 @@ func (a *Area) Gitdir(ctx context.Context, at Place, rev uint64, refs Refs) (*Gi
 	if made {
 		a.stats.gitdirs.Add(1)
 		err := a.fill(g, refs)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = a.fill(g, refs) // somebody removed it while it was made
+		}
 		if err != nil {
 			r.mu.Lock()
 			g.old = true

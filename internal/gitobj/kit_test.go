@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/millrace/millrace/internal/core"
@@ -19,19 +21,26 @@ import (
 type disk struct {
 	mu   sync.Mutex
 	free uint64 // if not 0, what Disk says
+
+	failing atomic.Bool // syncs fail
 }
 
 func (*disk) Create(name string) (env.File, error) { return file(os.Create(name)) }
 func (*disk) Open(name string) (env.File, error)   { return file(os.Open(name)) }
-func (*disk) OpenReadWrite(name string) (env.File, error) {
-	return file(os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600))
+func (d *disk) OpenReadWrite(name string) (env.File, error) {
+	f, err := file(os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600))
+	return failingFile{f, d}, err
 }
-func (*disk) OpenDir(name string) (env.File, error) { return file(os.Open(name)) }
-func (*disk) Remove(name string) error              { return os.Remove(name) }
-func (*disk) Rename(from, to string) error          { return os.Rename(from, to) }
-func (*disk) Link(from, to string) error            { return os.Link(from, to) }
-func (*disk) MkdirAll(dir string) error             { return os.MkdirAll(dir, 0o700) }
-func (*disk) Lock(string) (io.Closer, error)        { return nil, os.ErrInvalid }
+
+func (d *disk) OpenDir(name string) (env.File, error) {
+	f, err := file(os.Open(name))
+	return failingFile{f, d}, err
+}
+func (*disk) Remove(name string) error       { return os.Remove(name) }
+func (*disk) Rename(from, to string) error   { return os.Rename(from, to) }
+func (*disk) Link(from, to string) error     { return os.Link(from, to) }
+func (*disk) MkdirAll(dir string) error      { return os.MkdirAll(dir, 0o700) }
+func (*disk) Lock(string) (io.Closer, error) { return nil, os.ErrInvalid }
 func (*disk) Size(name string) (int64, error) {
 	info, err := os.Stat(name)
 	if err != nil {
@@ -272,4 +281,17 @@ func (r *rig) files() []string {
 		r.t.Fatal(err)
 	}
 	return out
+}
+
+// failingFile fails to sync while its disk does.
+type failingFile struct {
+	env.File
+	d *disk
+}
+
+func (f failingFile) Sync() error {
+	if f.d.failing.Load() {
+		return syscall.EIO
+	}
+	return f.File.Sync()
 }

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/millrace/millrace/internal/core"
@@ -319,6 +320,35 @@ func TestWithoutRoomNoPackIsTaken(t *testing.T) {
 	_, err := r.Begin(t.Context(), PushSpec{At: place, Tenant: 1, MaxBytes: 1 << 20})
 	if f, ok := errors.AsType[core.Exhausted](err); !ok || f.Limit != "disk" {
 		t.Errorf("%v", err)
+	}
+}
+
+func TestAfterAFailedSyncNoMorePacksAreTaken(t *testing.T) {
+	r, s := newRig(t), newSource(t)
+	first := s.commit("a", "1")
+	if err := r.push(s.pack("main"), []core.ObjectID{first}, nil); err != nil {
+		t.Fatal(err)
+	}
+	r.settled()
+	second := s.commit("a", "2")
+	r.disk.failing.Store(true)
+	if err := r.push(s.pack("main", "^main~1"), []core.ObjectID{second}, nil); !errors.Is(err, syscall.EIO) {
+		t.Errorf("%v", err)
+	}
+	r.disk.failing.Store(false)
+	err := r.push(s.pack("main", "^main~1"), []core.ObjectID{second}, nil)
+	if f, ok := errors.AsType[core.Unavailable](err); !ok || f.Reason != "pack_unavailable" || !r.Stats().Broken {
+		t.Errorf("the next push: %v", err)
+	}
+	if r.typeOf(first) != core.ObjectCommit || r.typeOf(second) != core.ObjectMissing || len(r.files()) != 2 {
+		t.Errorf("first %s, second %s, files %q", r.typeOf(first), r.typeOf(second), r.files())
+	}
+	if err := r.Prepare(t.Context(), place); err != nil {
+		t.Errorf("a fetch: %v", err)
+	}
+	r.restart()
+	if err := r.push(s.pack("main", "^main~1"), []core.ObjectID{second}, nil); err != nil {
+		t.Errorf("after a restart: %v", err)
 	}
 }
 

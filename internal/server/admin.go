@@ -19,6 +19,8 @@ import (
 	"golang.org/x/net/netutil"
 
 	"github.com/millrace/millrace/internal/api"
+	"github.com/millrace/millrace/internal/githttp"
+	"github.com/millrace/millrace/internal/gitobj"
 	"github.com/millrace/millrace/internal/node"
 	"github.com/millrace/millrace/internal/obs"
 	"github.com/millrace/millrace/internal/replog/transport"
@@ -60,12 +62,14 @@ type admin struct {
 
 // parts are what the figures are read from.
 type parts struct {
-	log   *wal.Log
-	store *store.Store
-	node  *node.Node
-	api   *api.Server
-	peers *transport.Transport // nil without a cluster
-	asks  *coordinator
+	log     *wal.Log
+	store   *store.Store
+	node    *node.Node
+	api     *api.Server
+	peers   *transport.Transport // nil without a cluster
+	asks    *coordinator
+	git     *githttp.Server
+	objects *gitobj.Area
 }
 
 // profileRates are what the runtime was told to sample: 1 is every event, 0 is none.

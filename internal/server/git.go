@@ -14,16 +14,13 @@ import (
 	"github.com/millrace/millrace/internal/node"
 )
 
-// gitTypesShare is the part of the memory that types of objects which were looked up may take: a thirty-second, and at most
-// 64 MiB.
-const gitTypesShare = 32
-
 // openGit opens the directory of repositories. It asks the node what they hold only later.
 func (r *Running) openGit(ctx context.Context, fs env.FS) (err error) {
+	memory := r.o.memory()
 	r.objects, err = gitobj.Open(ctx, gitobj.Options{
 		FS: fs, Exec: env.SystemExec{}, Clock: r.o.Clock, Rand: r.o.Rand, Dir: filepath.Join(r.o.Dir, "git"), Git: r.o.Git,
 		Manifests: manifests{r.node}, Logger: r.o.Logger, Reserve: uint64(r.o.Reserve),
-		CacheBytes: min(r.o.Memory/gitTypesShare, 64<<20),
+		CacheBytes: memory.GitTypes,
 	})
 	if err != nil {
 		return err
@@ -31,6 +28,7 @@ func (r *Running) openGit(ctx context.Context, fs env.FS) (err error) {
 	r.git = githttp.New(githttp.Options{
 		Backend: gitBackend{r.node}, Objects: gitObjects{r.objects, r.node, len(r.o.Cluster.Peers) > 1}, Auth: r.o.Tokens,
 		Clock: r.o.Clock, Rand: r.o.Rand, Logger: r.o.Logger, Version: r.o.Version,
+		Limits: githttp.Limits{HeldBytes: memory.GitCommands},
 	})
 	return nil
 }
@@ -161,8 +159,6 @@ func (g gitObjects) Ready() error {
 	}
 	return nil
 }
-
-func (g gitObjects) CheckRoom() error { return gitError(g.a.CheckRoom()) }
 
 func (g gitObjects) Prepare(ctx context.Context, at githttp.Place) error {
 	return gitError(g.a.Prepare(ctx, gitobj.Place(at)))

@@ -57,6 +57,7 @@ func (a *admin) register() error {
 		obs.Add(a.registry, shards, slices.Concat(nodeMetrics(), raftMetrics(), taskMetrics())),
 		obs.Add(a.registry, a.viewPeers, peerMetrics()),
 		obs.Add(a.registry, edge, edgeMetrics()),
+		obs.Add(a.registry, a.viewGit, gitMetrics()),
 	)
 }
 

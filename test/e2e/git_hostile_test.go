@@ -98,6 +98,57 @@ func (l *local) packFiles() []string {
 	return out
 }
 
+// hostile is a push that no client would send, and what it is told.
+type hostile struct {
+	name   string
+	body   []byte
+	status int
+	says   string
+}
+
+const pushCaps = "\x00report-status delete-refs atomic"
+
+// updateOf is the command of a push.
+func updateOf(older, newer, name string) []byte { return pkt(older+" "+newer+" "+name+pushCaps, "") }
+
+// hostilePushes are of a repository whose main is at first; w has two commits more.
+func hostilePushes(w work, first, second, third string) []hostile {
+	pack := w.packOf("main", "^main~2")
+	long := make([]string, 0, 10_003)
+	for i := range 10_001 {
+		c := ""
+		if i == 0 {
+			c = pushCaps
+		}
+		long = append(long, fmt.Sprintf("%s %s refs/heads/l%d%s", noID, third, i, c))
+	}
+	join := func(parts ...[]byte) []byte { return bytes.Join(parts, nil) }
+	flip := func(b []byte, at int) []byte { c := bytes.Clone(b); c[at] ^= 1; return c }
+	return []hostile{
+		{"wrong old value", join(updateOf(second, third, "refs/heads/main"), pack), 200, "ng refs/heads/main stale info"},
+		{"created, but there", join(updateOf(noID, third, "refs/heads/main"), pack), 200, "ng refs/heads/main reference already exists"},
+		{"deleted, at a wrong value", updateOf(second, noID, "refs/heads/main"), 200, "ng refs/heads/main stale info"},
+		{"missing object", join(updateOf(noID, strings.Repeat("ab", 20), "refs/heads/n"), emptyPack()), 200, "ng refs/heads/n missing necessary objects"},
+		{"missing parent", join(updateOf(noID, third, "refs/heads/n"), w.packOf("main", "^main~1")), 200, "unpack index-pack: did not receive expected object"},
+		{"bad name", join(updateOf(noID, third, "refs/heads/a..b"), pack), 200, "ng refs/heads/a..b funny refname"},
+		{"one level", join(updateOf(noID, third, "refs/x"), pack), 200, "ng refs/x funny refname"},
+		{"no ref", join(updateOf(noID, third, "../../etc/passwd"), pack), 200, "funny refname"},
+		{"HEAD", join(updateOf(noID, third, "HEAD"), pack), 200, "ng HEAD funny refname"},
+		{"duplicate", join(pkt(noID+" "+third+" refs/heads/d"+pushCaps, noID+" "+first+" refs/heads/d", ""), pack), 200, "ng refs/heads/d"},
+		{"blob as branch", join(updateOf(noID, w.git("rev-parse", "main:b"), "refs/heads/blob"), pack), 200, "ng refs/heads/blob cannot update to non-commit"},
+		{"truncated pack", join(updateOf(noID, third, "refs/heads/t"), pack[:len(pack)-30]), 200, "unpack index-pack"},
+		{"no pack", updateOf(noID, third, "refs/heads/t"), 200, "unpack index-pack"},
+		{"missing base", join(updateOf(noID, second, "refs/heads/t"), w.packOf("main~1", "^main~2")[:40]), 200, "unpack index-pack"},
+		{"trailing garbage", join(updateOf(noID, third, "refs/heads/t"), pack, []byte("garbage")), 200, "unpack index-pack"},
+		{"flipped pack", join(updateOf(noID, third, "refs/heads/t"), flip(pack, len(pack)/2)), 200, "unpack index-pack"},
+		{"too many for atomic", join(pkt(append(long, "")...), pack), 200, "atomic_push_refs of 10000"},
+		{"shallow", join(pkt("shallow "+first, noID+" "+third+" refs/heads/s"+pushCaps, ""), pack), 400, "unshallow"},
+		{"no pkt", []byte("hello"), 400, "no push"},
+		{"cut in commands", []byte("00a0" + noID), 400, "no push"},
+		{"capability not offered", join(pkt(noID+" "+third+" refs/heads/c\x00push-cert=x", ""), pack), 400, "not offered"},
+	}
+}
+
 func TestAPushThatNoClientWouldSendMovesNothing(t *testing.T) {
 	l, host := startGit(t)
 	host.makeRepo("app", &pb.RepoConfig{Hide: []string{"refs/hidden/**"}})
@@ -110,53 +161,14 @@ func TestAPushThatNoClientWouldSendMovesNothing(t *testing.T) {
 	third := w.commit("b", "3")
 	before, files := w.refsOf(url), l.packFiles()
 	pack := w.packOf("main", "^main~2")
-	caps := "\x00report-status delete-refs atomic"
-	update := func(older, newer, name string) []byte { return pkt(older+" "+newer+" "+name+caps, "") }
-	long := make([]string, 0, 10_003)
-	for i := range 10_001 {
-		c := ""
-		if i == 0 {
-			c = caps
-		}
-		long = append(long, fmt.Sprintf("%s %s refs/heads/l%d%s", noID, third, i, c))
-	}
 	var bomb bytes.Buffer
 	z := gzip.NewWriter(&bomb)
-	_, _ = z.Write(update(noID, third, "refs/heads/z"))
+	_, _ = z.Write(updateOf(noID, third, "refs/heads/z"))
 	for range 300 {
 		_, _ = z.Write(make([]byte, 1<<20))
 	}
 	_ = z.Close()
-	join := func(parts ...[]byte) []byte { return bytes.Join(parts, nil) }
-	flip := func(b []byte, at int) []byte { c := bytes.Clone(b); c[at] ^= 1; return c }
-	for _, c := range []struct {
-		name   string
-		body   []byte
-		status int
-		says   string
-	}{
-		{"wrong old value", join(update(second, third, "refs/heads/main"), pack), 200, "ng refs/heads/main stale info"},
-		{"created, but there", join(update(noID, third, "refs/heads/main"), pack), 200, "ng refs/heads/main reference already exists"},
-		{"deleted, at a wrong value", update(second, noID, "refs/heads/main"), 200, "ng refs/heads/main stale info"},
-		{"missing object", join(update(noID, strings.Repeat("ab", 20), "refs/heads/n"), emptyPack()), 200, "ng refs/heads/n missing necessary objects"},
-		{"missing parent", join(update(noID, third, "refs/heads/n"), w.packOf("main", "^main~1")), 200, "unpack index-pack: did not receive expected object"},
-		{"bad name", join(update(noID, third, "refs/heads/a..b"), pack), 200, "ng refs/heads/a..b funny refname"},
-		{"one level", join(update(noID, third, "refs/x"), pack), 200, "ng refs/x funny refname"},
-		{"no ref", join(update(noID, third, "../../etc/passwd"), pack), 200, "funny refname"},
-		{"HEAD", join(update(noID, third, "HEAD"), pack), 200, "ng HEAD funny refname"},
-		{"duplicate", join(pkt(noID+" "+third+" refs/heads/d"+caps, noID+" "+first+" refs/heads/d", ""), pack), 200, "ng refs/heads/d"},
-		{"blob as branch", join(update(noID, w.git("rev-parse", "main:b"), "refs/heads/blob"), pack), 200, "ng refs/heads/blob cannot update to non-commit"},
-		{"truncated pack", join(update(noID, third, "refs/heads/t"), pack[:len(pack)-30]), 200, "unpack index-pack"},
-		{"no pack", update(noID, third, "refs/heads/t"), 200, "unpack index-pack"},
-		{"missing base", join(update(noID, second, "refs/heads/t"), w.packOf("main~1", "^main~2")[:40]), 200, "unpack index-pack"},
-		{"trailing garbage", join(update(noID, third, "refs/heads/t"), pack, []byte("garbage")), 200, "unpack index-pack"},
-		{"flipped pack", join(update(noID, third, "refs/heads/t"), flip(pack, len(pack)/2)), 200, "unpack index-pack"},
-		{"too many for atomic", join(pkt(append(long, "")...), pack), 200, "atomic_push_refs of 10000"},
-		{"shallow", join(pkt("shallow "+first, noID+" "+third+" refs/heads/s"+caps, ""), pack), 400, "unshallow"},
-		{"no pkt", []byte("hello"), 400, "no push"},
-		{"cut in commands", []byte("00a0" + noID), 400, "no push"},
-		{"capability not offered", join(pkt(noID+" "+third+" refs/heads/c\x00push-cert=x", ""), pack), 400, "not offered"},
-	} {
+	for _, c := range hostilePushes(w, first, second, third) {
 		status, answer := host.pushRaw("app", c.body)
 		if status != c.status || !strings.Contains(answer, c.says) {
 			t.Errorf("%s: %d %q, not %d %q", c.name, status, answer, c.status, c.says)
@@ -178,7 +190,7 @@ func TestAPushThatNoClientWouldSendMovesNothing(t *testing.T) {
 		t.Errorf("files are left: %q", after)
 	}
 	// A reader who may not see hidden refs, and a good push in the end.
-	if status, answer := host.pushRaw("app", join(update(noID, third, "refs/heads/good"), pack)); status != 200 || !strings.Contains(answer, "ok refs/heads/good") {
+	if status, answer := host.pushRaw("app", append(updateOf(noID, third, "refs/heads/good"), pack...)); status != 200 || !strings.Contains(answer, "ok refs/heads/good") {
 		t.Errorf("a good push: %d %q", status, answer)
 	}
 	if status, answer := host.pushRaw("app", pkt("")); status != 200 || answer != "" {
@@ -186,7 +198,7 @@ func TestAPushThatNoClientWouldSendMovesNothing(t *testing.T) {
 	}
 	var deflated bytes.Buffer
 	z = gzip.NewWriter(&deflated)
-	_, _ = z.Write(update(third, noID, "refs/heads/good"))
+	_, _ = z.Write(updateOf(third, noID, "refs/heads/good"))
 	_ = z.Close()
 	if status, answer := host.pushRaw("app", deflated.Bytes(), "Content-Encoding", "gzip"); status != 200 || !strings.Contains(answer, "ok refs/heads/good") {
 		t.Errorf("a deflated one: %d %q", status, answer)
@@ -210,6 +222,56 @@ func TestAPackOfAHugeClaimIsRefusedWithinLimits(t *testing.T) {
 			t.Errorf("%s: %d %q", name, status, answer)
 		}
 	}
+}
+
+func TestManyRefusedRefsDoNotStopTheOthers(t *testing.T) {
+	l, host := startGit(t)
+	host.makeRepo("app", nil)
+	w := newWork(t, "2")
+	id := w.commit("a", "1")
+	lines := make([]string, 0, 3001)
+	for i := range 3000 {
+		older := noID
+		if i < 1000 {
+			older = id // but there is none
+		}
+		lines = append(lines, fmt.Sprintf("%s %s refs/heads/b/%04d", older, id, i))
+	}
+	lines[0] += "\x00report-status"
+	body := append(pkt(append(lines, "")...), w.packOf("main")...)
+	status, answer := host.pushRaw("app", body)
+	if refused, landed := strings.Count(answer, "ng refs/heads/b/"), strings.Count(answer, "ok refs/heads/b/"); status != 200 || refused != 1000 || landed != 2000 {
+		t.Errorf("%d: %d refused, %d landed", status, refused, landed)
+	}
+	if refs := w.refsOf(host.url("app")); len(refs) != 2000 || refs["refs/heads/b/1000"] != id {
+		t.Errorf("%d refs", len(refs))
+	}
+	if files := l.packFiles(); len(files) != 2 && len(files) != 4 { // the staged names go a moment later
+		t.Errorf("files %q", files)
+	}
+}
+
+func TestAPushUnderARequestIDMayBeSentAgain(t *testing.T) {
+	_, host := startGit(t)
+	host.makeRepo("app", nil)
+	w := newWork(t, "2")
+	first := w.commit("a", "1")
+	w.git("push", "-q", host.url("app"), "main", "main:refs/heads/old")
+	second := w.commit("a", "2")
+	for _, id := range []string{"millrace.request-id=0123456789abcdef0123456789abcdef", "other"} {
+		body := append(pkt(first+" "+second+" refs/heads/main\x00report-status atomic push-options delete-refs", first+" "+noID+" refs/heads/old", "", id, ""), w.packOf("main", "^main~1")...)
+		for range 2 {
+			status, answer := host.pushRaw("app", body)
+			want := "ok refs/heads/main"
+			if id == "other" {
+				want = "ng refs/heads/main stale info"
+			}
+			if status != 200 || !strings.Contains(answer, want) {
+				t.Errorf("%s: %d %q", id, status, answer)
+			}
+		}
+	}
+	w.refuses("32 hexadecimal", "push", "-o", "millrace.request-id=1", host.url("app"), "main:refs/heads/x")
 }
 
 func TestHiddenRefsAreNeitherShownNorPushed(t *testing.T) {

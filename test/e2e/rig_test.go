@@ -25,6 +25,7 @@ type local struct {
 	t       *testing.T
 	dir     string
 	tokens  []string
+	reserve int64 // free bytes kept on the disk; 0: the default
 	running *server.Running
 }
 
@@ -57,7 +58,7 @@ func (l *local) start() {
 	l.t.Helper()
 	r, err := server.Start(l.t.Context(), server.Options{
 		Dir: filepath.Join(l.dir, "data"), Listen: "127.0.0.1:0", TokensFile: filepath.Join(l.dir, "tokens.yaml"),
-		Memory: 128 << 20,
+		Memory: 128 << 20, Reserve: l.reserve,
 	})
 	if err != nil {
 		l.t.Fatal(err)

@@ -35,10 +35,10 @@ func (t *transaction) resolve(e *edit, c *core.RefChange) (err error) {
 	return nil
 }
 
-// value returns what a ref finally points to; zero when that does not exist.
+// value returns what a ref of that row finally points to; zero when that does not exist.
 func (t *transaction) value(name string, r row, exists bool) (core.ObjectID, error) {
 	for depth := 0; exists && r.symbolic(); depth++ {
-		if depth == maxDepth {
+		if depth == maxDepth || r.target == name { // a circle
 			return core.ObjectID{}, nil
 		}
 		var err error

@@ -264,8 +264,9 @@ func (t *transaction) names() []named {
 	return out
 }
 
+// currentHead is what HEAD points to: before the transaction, or, where changes come one after another, now.
 func (t *transaction) currentHead() string {
-	if t.headSet {
+	if t.headSet && t.op.Partial {
 		return t.head
 	}
 	return t.repo.head

@@ -63,9 +63,12 @@ func (t *transaction) number(next *row, cur row, exists bool) (fresh bool) {
 	return false
 }
 
+// logRoom is what a record takes beside its texts, mostly.
+const logRoom = 96
+
 // log writes a record, and drops the one that is too many.
 func (t *transaction) log(name string, r *row, fresh bool, entry *core.RefLog) {
-	t.tx.Set(keys.RefLog(t.m.p, t.repo.ID, name, r.seq), core.AppendRefLog(nil, entry))
+	t.tx.Set(keys.RefLog(t.m.p, t.repo.ID, name, r.seq), core.AppendRefLog(make([]byte, 0, logRoom+len(entry.Principal)+len(entry.Message)), entry))
 	if fresh {
 		t.m.arm(t.tx, logDue(t.c.Stamp, t.repo.Config.ReflogDays), t.repo.ID, name)
 	}

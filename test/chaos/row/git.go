@@ -249,17 +249,17 @@ func (p *gitPusher) share(ctx context.Context) {
 				continue
 			}
 			if out, err := p.git(ctx, "fetch", "-q", url, "+"+sharedRef+":refs/remotes/shared"); err == nil {
-				_, err = p.git(ctx, "reset", "-q", "--hard", "refs/remotes/shared")
-				if err != nil {
+				if _, err := p.git(ctx, "reset", "-q", "--hard", "refs/remotes/shared"); err != nil {
 					p.broke(ctx, err)
+					continue
+				}
+				if log, _ := p.git(ctx, "log", "--format=%s", "HEAD"); strings.Contains("\n"+log+"\n", "\n"+message+"\n") {
+					p.landed = append(p.landed, message) // an earlier try had landed, and a read has shown it
+					break
 				}
 			} else if !strings.Contains(out, "couldn't find remote ref") {
 				pause(ctx, 50*time.Millisecond)
 				continue
-			}
-			if log, _ := p.git(ctx, "log", "--format=%s", "HEAD"); strings.Contains("\n"+log+"\n", "\n"+message+"\n") {
-				p.landed = append(p.landed, message) // an earlier try had landed, and a read has shown it
-				break
 			}
 			if err := p.commit(ctx, message); err != nil {
 				p.broke(ctx, err)
