@@ -44,6 +44,9 @@ type Node struct {
 	jobs      jobs
 	leaves    sync.Mutex // guards goodbyes
 	goodbyes  []goodbye
+	leaveOnce sync.Once
+	// announcing is held while who is to be reached is told.
+	announcing sync.Mutex
 	cuts      cuts          // what keeps the log short owns it
 	tendAt    time.Duration // with Options.Manual: when to look after the disk
 
