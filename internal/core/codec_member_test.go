@@ -52,8 +52,10 @@ func TestMemberOpBytesAreFrozen(t *testing.T) {
 		want string
 	}{
 		{&MembersInit{Members: sampleDirectory().Members[:1]}, "13" + "01" + "0101026e310468313a310468313a320468313a3305" + "01000000000000000000000000000002" + "0000"},
-		{&MemberChange{Do: MemberReplace, Node: 2, With: 4, Learner: true, Name: "n2", Peer: "p", API: "a", HTTP: "h", Store: StoreID{1}, Token: JoinHash{2}},
-			"14" + "05020401" + "026e32" + "0170" + "0161" + "0168" + "01000000000000000000000000000000" + "01" + "0200000000000000000000000000000000000000000000000000000000000000"},
+		{
+			&MemberChange{Do: MemberReplace, Node: 2, With: 4, Learner: true, Name: "n2", Peer: "p", API: "a", HTTP: "h", Store: StoreID{1}, Token: JoinHash{2}},
+			"14" + "05020401" + "026e32" + "0170" + "0161" + "0168" + "01000000000000000000000000000000" + "01" + "0200000000000000000000000000000000000000000000000000000000000000",
+		},
 		{&MemberStep{Job: 3, Version: 300, Fail: true}, "15" + "03" + "ac02" + "01"},
 	} {
 		w := &writer{}
