@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -80,6 +81,7 @@ func (o *operator) call(ctx context.Context, method, path string, query url.Valu
 
 func (a *app) clusterStatusCmd() *cobra.Command {
 	o := &operator{}
+	shard := -1
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "Show every node of a cluster: what it leads, how far it is, whether it is reached",
@@ -96,6 +98,11 @@ Exit 0: all nodes are reached and all shards are led. 3: they are not, or nobody
 			if err := o.call(c.Context(), http.MethodGet, "/cluster/status", nil, &s); err != nil {
 				return err
 			}
+			if shard >= 0 {
+				if err := onlyShard(&s, shard); err != nil {
+					return err
+				}
+			}
 			if err := a.print(s, func(w io.Writer) { writeCluster(w, s) }); err != nil {
 				return err
 			}
@@ -106,7 +113,26 @@ Exit 0: all nodes are reached and all shards are led. 3: they are not, or nobody
 		},
 	}
 	o.flags(c)
+	c.Flags().IntVar(&shard, "shard", -1, "show only this shard")
 	return c
+}
+
+// onlyShard leaves one shard in a status.
+func onlyShard(s *server.ClusterStatus, shard int) error {
+	s.Shards = slices.DeleteFunc(s.Shards, func(x server.ShardStatus) bool { return x.Shard != shard })
+	if len(s.Shards) == 0 {
+		return fmt.Errorf("there is no shard %d", shard)
+	}
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		n.Leads = slices.DeleteFunc(n.Leads, func(x int) bool { return x != shard })
+		n.Replicas = slices.DeleteFunc(n.Replicas, func(x server.ReplicaRow) bool { return x.Shard != shard })
+		n.Lag = 0
+		for _, r := range n.Replicas {
+			n.Lag = r.Lag
+		}
+	}
+	return nil
 }
 
 // lacking says what is wrong with a cluster, or nothing.
@@ -128,7 +154,7 @@ func lacking(s server.ClusterStatus) string {
 func writeCluster(out io.Writer, s server.ClusterStatus) {
 	fmt.Fprintf(out, "cluster %s, as node %d sees it\n\n", cmp.Or(s.Cluster, "none: a server by itself"), s.Asked)
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(w, "NODE\tNAME\tADDRESS\tGRPC\tREACHED\tLEADS\tLAG")
+	fmt.Fprintln(w, "NODE\tNAME\tSTATE\tADDRESS\tGRPC\tREACHED\tLEADS\tLAG")
 	for _, n := range s.Nodes {
 		reached, lag, leads := "yes", strconv.FormatUint(n.Lag, 10), strings.Trim(fmt.Sprint(n.Leads), "[]")
 		switch {
@@ -137,7 +163,7 @@ func writeCluster(out io.Writer, s server.ClusterStatus) {
 		case n.Unready != "":
 			reached = "not ready"
 		}
-		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", n.ID, cmp.Or(n.Name, "-"), cmp.Or(n.Address, "-"), n.GRPC, reached, cmp.Or(leads, "-"), cmp.Or(lag, "-"))
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", n.ID, cmp.Or(n.Name, "-"), cmp.Or(n.State, "-"), cmp.Or(n.Address, "-"), n.GRPC, reached, cmp.Or(leads, "-"), cmp.Or(lag, "-"))
 	}
 	_ = w.Flush() // of a writer whose errors the last write shows
 	fmt.Fprintln(out)
@@ -150,6 +176,10 @@ func writeCluster(out io.Writer, s server.ClusterStatus) {
 		fmt.Fprintf(w, "%d\t%s\t%d\t%d\t%s\n", shard.Shard, leader, shard.Term, shard.Commit, appliedOf(s, shard.Shard))
 	}
 	_ = w.Flush() // likewise
+	writeJob(out, s.Job)
+	for _, text := range s.Warnings() {
+		fmt.Fprintln(out, "\nwarning:", text)
+	}
 	for _, n := range s.Nodes {
 		if why := cmp.Or(n.Error, n.Unready); why != "" {
 			fmt.Fprintf(out, "\nnode %d: %s\n", n.ID, why)

@@ -57,6 +57,12 @@ func writeReport(w io.Writer, r *server.Examination) {
 	for _, n := range r.Namespaces {
 		fmt.Fprintf(w, "namespace  %s/%s: %d queues, %d tasks stored\n", n.Tenant, n.Name, n.Queues, n.Tasks)
 	}
+	for _, m := range r.Members {
+		fmt.Fprintf(w, "member     node %d, replica %d at %s: %s\n", m.Node, m.Replica, m.Peer, m.State)
+	}
+	for _, text := range r.Warnings {
+		fmt.Fprintln(w, "warning   ", text)
+	}
 	for _, f := range r.Findings {
 		fmt.Fprintln(w, "FINDING   ", f)
 	}

@@ -1,6 +1,9 @@
 package core
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // MemberState is what a member's replicas are, or are to become, in every shard. Numbers are stored and never reused.
 type MemberState uint8
@@ -199,6 +202,9 @@ func (e WrongMembership) Error() string {
 	case "quorum_loss":
 		return fmt.Sprintf("quorum_loss: without node %d the nodes that are reached are no majority", e.Node)
 	case "learner_behind":
+		if e.Lag == math.MaxUint64 {
+			return fmt.Sprintf("learner_behind: node %d was not heard of lately", e.Node)
+		}
 		return fmt.Sprintf("learner_behind: node %d is %d entries behind", e.Node, e.Lag)
 	case "job_running":
 		return "job_running: another change of membership is under way"

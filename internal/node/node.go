@@ -47,8 +47,11 @@ type Node struct {
 	jobs      jobs
 	leaves    sync.Mutex // guards goodbyes
 	goodbyes  []goodbye
-	cuts      cuts          // what keeps the log short owns it
-	tendAt    time.Duration // with Options.Manual: when to look after the disk
+	leaveOnce sync.Once
+	// announcing is held while who is to be reached is told.
+	announcing sync.Mutex
+	cuts       cuts          // what keeps the log short owns it
+	tendAt     time.Duration // with Options.Manual: when to look after the disk
 
 	dirMu      sync.RWMutex // guards the fields below
 	namespaces map[nsKey]core.NamespaceInfo

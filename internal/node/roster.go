@@ -151,20 +151,22 @@ func (n *Node) learn(d core.Directory) {
 		n.leave()
 		return
 	}
-	n.announce(true)
+	n.announce()
 	n.moved.notify() // addresses of leaders may be others
 }
 
 // announce tells the owner of the network who is to be reached: the members, and for a moment those that were removed.
-func (n *Node) announce(bye bool) {
+func (n *Node) announce() {
 	if n.o.OnMembers == nil {
 		return
 	}
+	n.announcing.Lock() // so that the last word is that of the newest roster
+	defer n.announcing.Unlock()
 	r := n.who()
 	list := slices.Clone(r.list)
 	n.leaves.Lock()
 	for _, g := range n.goodbyes {
-		if bye && r.replicaOf(g.node) == 0 {
+		if r.replicaOf(g.node) == 0 {
 			list = append(list, core.Member{Node: g.node, Replica: g.replica})
 		}
 	}
@@ -183,7 +185,7 @@ func (n *Node) sayGoodbye(now time.Duration) {
 		n.o.Network.Send(g.node, 0, false, binary.BigEndian.AppendUint64([]byte{peerGone}, g.replica))
 	}
 	if ended {
-		n.announce(true)
+		n.announce()
 	}
 }
 
@@ -196,9 +198,11 @@ func (n *Node) takeGone(b []byte) {
 
 // leave ends a node that was removed.
 func (n *Node) leave() {
-	if n.o.OnRemoved != nil {
-		n.o.OnRemoved()
-	}
+	n.leaveOnce.Do(func() { // several members tell it, again and again
+		if n.o.OnRemoved != nil {
+			n.o.OnRemoved()
+		}
+	})
 	n.fail(&RemovedError{Node: n.o.Node, Replica: n.o.Replica})
 }
 

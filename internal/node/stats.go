@@ -18,6 +18,8 @@ type Stats struct {
 	Namespaces int              // that were asked for since the start
 	Batches    obs.Distribution // commits of each entry that this node proposed
 	Shards     []ShardStats     // by number
+	Members    []core.Member    // of the cluster, ascending by replica; this node alone without one
+	Job        core.Job         // the change of membership under way, or the last one
 }
 
 // ShardStats is how one shard stands on this node.
@@ -63,6 +65,8 @@ func (n *Node) Stats() Stats {
 	n.dirMu.RLock()
 	st.Namespaces = len(n.namespaces)
 	n.dirMu.RUnlock()
+	who := n.who()
+	st.Members, st.Job = who.list, who.dir.Job
 	for _, s := range n.shards {
 		st.Shards = append(st.Shards, s.stats())
 	}

@@ -61,7 +61,7 @@ func (n *Node) tend() error {
 			n.cuts.bytes = n.o.Log.Stats().Bytes
 		}
 	}
-	if n.o.Log.Stats().Bytes-n.cuts.bytes > n.o.LogKeep {
+	if n.o.Log.Stats().Bytes-n.cuts.bytes > min(n.o.LogKeep, n.logQuota()) { // what is not durable cannot be cut
 		n.cuts.bytes = n.o.Log.Stats().Bytes
 		n.o.Store.RequestFlush()
 	}
@@ -69,7 +69,10 @@ func (n *Node) tend() error {
 }
 
 // logFull reports whether the log is longer than what is kept for nodes that are behind.
-func (n *Node) logFull() bool {
+func (n *Node) logFull() bool { return n.o.Log.Stats().SegmentBytes > n.logQuota() }
+
+// logQuota is how many bytes of log are kept for nodes that are behind.
+func (n *Node) logQuota() uint64 {
 	quota := n.o.LogQuota
 	if quota == 0 {
 		quota = 4 << 30
@@ -77,7 +80,7 @@ func (n *Node) logFull() bool {
 			quota = min(quota, total/10)
 		}
 	}
-	return n.o.Log.Stats().SegmentBytes > quota
+	return quota
 }
 
 // diskReserve is the free space below which writes that need room are refused.

@@ -29,6 +29,8 @@ type Examination struct {
 	Log        LogExamination   `json:"log"`
 	Shards     []ShardExamined  `json:"shards"`
 	Namespaces []NamespaceFound `json:"namespaces"`
+	Members    []MemberStatus   `json:"members,omitempty"` // of the cluster, as far as this node had applied it
+	Warnings   []string         `json:"warnings,omitempty"`
 	Findings   []string         `json:"findings"` // what contradicts what; none when the directory is whole
 }
 
@@ -160,6 +162,16 @@ func (x *Examination) shard(id core.ShardID, v core.View) error {
 
 // directory lists the namespaces and counts what they hold.
 func (x *Examination) directory(v core.View) error {
+	members, err := commit.ReadMembers(v)
+	if err != nil {
+		return err
+	}
+	if members.Version > 0 {
+		x.Members = membership(&members).Members
+		if warning := evenVoters(x.Members); warning != "" {
+			x.Warnings = append(x.Warnings, warning)
+		}
+	}
 	tenants, err := commit.Tenants(v, "", 1<<20)
 	if err != nil {
 		return err

@@ -67,6 +67,32 @@ func membership(d *core.Directory) Membership {
 	return out
 }
 
+// evenVoters warns of a number of voters that makes a cluster no safer than one fewer; empty: it is odd.
+func evenVoters(list []MemberStatus) string {
+	voters := 0
+	for _, m := range list {
+		if m.State == core.MemberVoter.String() {
+			voters++
+		}
+	}
+	if voters%2 == 1 || voters == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d nodes vote: as many may fail as with %d, so add one or remove one", voters, voters-1)
+}
+
+// Warnings says what an operator should look at though all is well.
+func (s *ClusterStatus) Warnings() []string {
+	var list []MemberStatus
+	for _, n := range s.Nodes {
+		list = append(list, MemberStatus{State: n.State})
+	}
+	if w := evenVoters(list); w != "" && (s.Job == nil || s.Job.State != core.JobRunning.String()) {
+		return []string{w}
+	}
+	return nil
+}
+
 // latest returns the newest member of each node, by node.
 func latest(list []core.Member) (out []core.Member) {
 	for i, m := range list { // ascending by replica

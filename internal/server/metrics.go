@@ -172,6 +172,21 @@ func nodeMetrics() []obs.Metric[node.Stats] {
 	type s = node.Stats
 	type shard = *node.ShardStats
 	return []obs.Metric[s]{
+		{
+			Name: "millrace_node_known_members", Help: "Members of the cluster by what they are to be: joining, catching_up, learner, promoting, voter, removing", Labels: []string{"state"}, Bound: 8,
+			Values: func(x s, put func(float64, ...string)) {
+				for is := core.MemberJoining; is <= core.MemberRemoving; is++ {
+					n := 0
+					for _, m := range x.Members {
+						if m.State == is {
+							n++
+						}
+					}
+					put(float64(n), is.String())
+				}
+			},
+		},
+		state("millrace_node_membership_job_state", "1 while a change of membership is under way, else 0", func(x s) bool { return x.Job.State == core.JobRunning }),
 		state("millrace_node_disk_full_state", "1 while new work is refused for want of disk space", func(x s) bool { return x.Full }),
 		figure("millrace_node_disk_free_bytes", "Free bytes of the data directory's file system", func(x s) uint64 { return x.FreeBytes }),
 		figure("millrace_node_disk_size_bytes", "Size of that file system", func(x s) uint64 { return x.DiskBytes }),

@@ -74,6 +74,21 @@ func (w *told) isIn(t *testing.T, ctx context.Context, c *millrace.Client) {
 	}
 }
 
+// underLoad has writers write for a while, and on until stop.
+func underLoad(t *testing.T, ctx context.Context, c *millrace.Client) (w *told, stop func()) {
+	load, cancel := context.WithCancel(ctx)
+	w = newTold()
+	var writers sync.WaitGroup
+	for i := range 4 {
+		writers.Go(func() { w.write(t, load, c, fmt.Sprint("w", i, "-")) })
+	}
+	time.Sleep(300 * time.Millisecond)
+	return w, func() {
+		cancel()
+		writers.Wait()
+	}
+}
+
 // millraceAs runs the binary against a server, as the holder of a token.
 func millraceAs(t *testing.T, address, token string, args ...string) ended {
 	t.Helper()
@@ -128,13 +143,7 @@ func TestABackupUnderLoadHoldsWhatWasAcknowledgedBefore(t *testing.T) {
 	held, err := k.Claim(ctx, millrace.ClaimQuery{Queues: []string{"held"}, Max: 8, Lease: time.Hour})
 	noErr(t, err)
 
-	load, stop := context.WithCancel(ctx)
-	written := newTold()
-	var writers sync.WaitGroup
-	for i := range 4 {
-		writers.Go(func() { written.write(t, load, k, fmt.Sprint("w", i, "-")) })
-	}
-	time.Sleep(300 * time.Millisecond)
+	written, stop := underLoad(t, ctx, k)
 	before := written.copy()
 	dir := t.TempDir()
 	to, data := filepath.Join(dir, "backup"), filepath.Join(dir, "data")
@@ -144,7 +153,6 @@ func TestABackupUnderLoadHoldsWhatWasAcknowledgedBefore(t *testing.T) {
 	}
 	time.Sleep(100 * time.Millisecond)
 	stop()
-	writers.Wait()
 	if len(before.tasks) < 20 {
 		t.Errorf("only %d tasks were acknowledged before", len(before.tasks))
 	}
@@ -168,6 +176,22 @@ func TestABackupUnderLoadHoldsWhatWasAcknowledgedBefore(t *testing.T) {
 	if q, err := k2.Queue("held").Get(ctx); err != nil || q.MaxAttempts != 7 {
 		t.Errorf("the queue's configuration is %+v, %v", q, err)
 	}
+	again := fenced(t, ctx, k2, held, later)
+	if again == 0 {
+		t.Error("nothing can be claimed")
+	}
+	noErr(t, r.Close(0))
+	whole(t, data)
+
+	if e := run(t, "serve", "--dev", "--data", data, "--listen", "127.0.0.1:0", "--shards", "1"); e.code != 23 || !strings.Contains(e.out, "shards") {
+		t.Errorf("with another number of shards it ended with %d\n%s", e.code, e.out)
+	}
+}
+
+// fenced wants a restored server to know what was handed out before its backup, and nothing that was handed out later. It
+// returns how many tasks can be claimed.
+func fenced(t *testing.T, ctx context.Context, k2 *millrace.Client, held, later []millrace.Claimed) int {
+	t.Helper()
 	known := map[string]bool{}
 	for _, h := range held { // leases from before are held still
 		known[h.ID] = true
@@ -192,15 +216,7 @@ func TestABackupUnderLoadHoldsWhatWasAcknowledgedBefore(t *testing.T) {
 			t.Errorf("task %s has token %d again, the cluster gave out %d", h.ID, tokens[h.ID], h.Token)
 		}
 	}
-	if len(again) == 0 {
-		t.Error("nothing can be claimed")
-	}
-	noErr(t, r.Close(0))
-	whole(t, data)
-
-	if e := run(t, "serve", "--dev", "--data", data, "--listen", "127.0.0.1:0", "--shards", "1"); e.code != 23 || !strings.Contains(e.out, "shards") {
-		t.Errorf("with another number of shards it ended with %d\n%s", e.code, e.out)
-	}
+	return len(again)
 }
 
 // Half of a cluster's disks are lost. One survivor goes on with all that it has.
@@ -211,15 +227,8 @@ func TestASurvivorOfALostMajorityGoesOn(t *testing.T) {
 	k := c.client(lead, millrace.Namespace("wide"))
 	_, err := k.CreateNamespace(ctx, 4)
 	noErr(t, err)
-	load, stop := context.WithCancel(ctx)
-	written := newTold()
-	var writers sync.WaitGroup
-	for i := range 3 {
-		writers.Go(func() { written.write(t, load, k, fmt.Sprint("w", i, "-")) })
-	}
-	time.Sleep(300 * time.Millisecond)
+	written, stop := underLoad(t, ctx, k)
 	stop()
-	writers.Wait()
 	held, err := k.Claim(ctx, millrace.ClaimQuery{Queues: []string{"load"}, Max: 4, Lease: time.Hour})
 	noErr(t, err)
 	survivor := (lead + 1) % 3
@@ -366,4 +375,32 @@ func TestAFullDiskTakesNoBackupAndNoRestore(t *testing.T) {
 		t.Errorf("tasks are %v", got)
 	}
 	noErr(t, s.Stop())
+}
+
+// What the page for operators says is what the commands do: its blocks of shell run, one after another.
+func TestTheCommandsOfThePageAboutBackupsWork(t *testing.T) {
+	s, c := serve(t)
+	ctx := bounded(t, time.Minute)
+	addMany(t, ctx, c, "q", 100)
+	page, err := os.ReadFile("../../docs/operate/backup.md")
+	noErr(t, err)
+	dir := t.TempDir()
+	bin := filepath.Join(dir, "bin")
+	noErr(t, os.MkdirAll(bin, 0o700))
+	noErr(t, os.MkdirAll(filepath.Join(dir, "backups"), 0o700))
+	noErr(t, os.Symlink(program, filepath.Join(bin, "millrace")))
+	blocks := 0
+	for _, part := range strings.Split(string(page), "```sh\n")[1:] {
+		block, _, _ := strings.Cut(part, "```")
+		cmd := exec.CommandContext(ctx, "bash", "-euc", block)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "MILLRACE_URL="+s.Address(), "MILLRACE_TOKEN="+s.Tokens[0].Secret)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%s%v\n%s", block, err, out)
+		}
+		blocks++
+	}
+	if blocks < 4 {
+		t.Errorf("the page has %d blocks of commands", blocks)
+	}
 }

@@ -4,8 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -292,4 +296,81 @@ func TestAMajorityThatIsNotReachedTakesNobodyIn(t *testing.T) {
 	c.start(0)
 	c.leader()
 	c.votersAre(1, 2, 3)
+}
+
+// pageCommands returns the commands of the first block of a section of a page.
+func pageCommands(t *testing.T, page, section string) []string {
+	t.Helper()
+	b, err := os.ReadFile(page)
+	noErr(t, err)
+	_, rest, found := strings.Cut(string(b), "\n## "+section+"\n")
+	_, rest, open := strings.Cut(rest, "```sh\n")
+	block, _, closed := strings.Cut(rest, "```")
+	if !found || !open || !closed {
+		t.Fatalf("%s has no commands in section %s", page, section)
+	}
+	return strings.Split(strings.TrimSpace(block), "\n")
+}
+
+// freeBase returns the first of so many ports in a row on which nobody listens now.
+func freeBase(t *testing.T, n int) int {
+	t.Helper()
+	for range 100 {
+		_, text, err := net.SplitHostPort(freePorts(t, 1)[0])
+		noErr(t, err)
+		base, err := strconv.Atoi(text)
+		noErr(t, err)
+		free := true
+		for i := range n {
+			lis, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", base+i))
+			if free = err == nil; !free {
+				break
+			}
+			noErr(t, lis.Close())
+		}
+		if free {
+			return base
+		}
+	}
+	t.Fatal("no ports are free")
+	return 0
+}
+
+func TestThePageOfGrowingAClusterIsTrue(t *testing.T) {
+	if testing.Short() {
+		t.Skip("whole servers")
+	}
+	base, dir, token := freeBase(t, 30), t.TempDir(), ""
+	port := regexp.MustCompile(`\b74([0-2])([0-9])\b`)
+	for _, line := range pageCommands(t, "../../docs/operate/cluster.md", "Grow it") {
+		line = port.ReplaceAllStringFunc(line, func(s string) string {
+			n, err := strconv.Atoi(s)
+			noErr(t, err)
+			return fmt.Sprint(base + n - 7400)
+		})
+		line = strings.ReplaceAll(strings.ReplaceAll(line, "./cluster", filepath.Join(dir, "c")), `"$TOKEN"`, token)
+		args, background := strings.CutSuffix(strings.TrimPrefix(line, "millrace "), " &")
+		if background {
+			cmd := exec.CommandContext(t.Context(), program, strings.Fields(args)...)
+			noErr(t, cmd.Start())
+			t.Cleanup(func() {
+				_ = cmd.Process.Kill() // it may have ended
+				_ = cmd.Wait()
+			})
+			continue
+		}
+		var out ended
+		eventually(t, line, func() bool { // what was started before may not serve yet, or have a job under way
+			out = run(t, append(strings.Fields(args), "--json")...)
+			return out.code == 0
+		})
+		var m server.Membership
+		if json.Unmarshal([]byte(out.out), &m) == nil && m.Token != "" {
+			token = m.Token
+		}
+	}
+	eventually(t, "three nodes vote", func() bool {
+		e := run(t, "cluster", "status", "--admin", fmt.Sprint("127.0.0.1:", base+3))
+		return e.code == 0 && strings.Count(e.out, "voter") == 3 && !strings.Contains(e.out, "warning")
+	})
 }

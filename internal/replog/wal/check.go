@@ -70,6 +70,19 @@ func Check(fsys env.FS, dir string) (Report, error) {
 // In an archive the whole file counts, so that damage is a CorruptionError; in a log's directory the last segment may
 // have a torn end. The data is valid until f returns.
 func Scan(fsys env.FS, dir string, f func(core.ShardID, Entry) error) error {
+	return ScanAll(fsys, dir, Visitor{Entry: f})
+}
+
+// Visitor is shown what was written to a log. A function may be nil.
+type Visitor struct {
+	Entry     func(core.ShardID, Entry) error // as for Scan
+	HardState func(core.ShardID, []byte) error
+	Cut       func(s core.ShardID, index uint64) error // entries up to index are gone
+	Reset     func(s core.ShardID, index uint64) error // all entries are gone; the next one is index+1
+}
+
+// ScanAll is Scan for more than the entries.
+func ScanAll(fsys env.FS, dir string, v Visitor) error {
 	im := image{}
 	l := loader{fs: fsys, dir: dir, im: &im}
 	if err := l.list(); err != nil {
@@ -84,7 +97,7 @@ func Scan(fsys env.FS, dir string, f func(core.ShardID, Entry) error) error {
 		if err != nil {
 			return err
 		}
-		err = scanSegment(r, !live, f)
+		err = scanSegment(r, !live, v)
 		r.close()
 		if err != nil {
 			return err
@@ -93,7 +106,7 @@ func Scan(fsys env.FS, dir string, f func(core.ShardID, Entry) error) error {
 	return nil
 }
 
-func scanSegment(r *segmentReader, whole bool, f func(core.ShardID, Entry) error) error {
+func scanSegment(r *segmentReader, whole bool, v Visitor) error {
 	b, err := r.at(0, segmentHeaderBytes)
 	if err != nil {
 		return err
@@ -109,14 +122,14 @@ func scanSegment(r *segmentReader, whole bool, f func(core.ShardID, Entry) error
 		if rec, ok, err = c.next(); err != nil {
 			return err
 		}
-		if !ok || rec.kind != kindEntry && rec.kind != kindRewrite {
+		if !ok {
 			continue
 		}
-		e, good := decodeEntry(rec.payload)
+		good, err := v.show(&rec)
 		if !good {
 			return &CorruptionError{File: r.name, Offset: rec.off, What: errPayload.Error()}
 		}
-		if err := f(rec.shard, e); err != nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -124,4 +137,31 @@ func scanSegment(r *segmentReader, whole bool, f func(core.ShardID, Entry) error
 		return &CorruptionError{File: r.name, Offset: c.off, What: "a record of the archive is damaged"}
 	}
 	return nil
+}
+
+// show gives a record to the function that wants it. It reports whether the record makes sense.
+func (v *Visitor) show(rec *record) (good bool, err error) {
+	switch {
+	case (rec.kind == kindEntry || rec.kind == kindRewrite) && v.Entry != nil:
+		e, ok := decodeEntry(rec.payload)
+		if ok {
+			err = v.Entry(rec.shard, e)
+		}
+		return ok, err
+	case rec.kind == kindHardState && v.HardState != nil:
+		return true, v.HardState(rec.shard, rec.payload)
+	case rec.kind == kindCut && v.Cut != nil:
+		index, _, ok := decodePair(rec.payload)
+		if ok {
+			err = v.Cut(rec.shard, index)
+		}
+		return ok, err
+	case rec.kind == kindReset && v.Reset != nil:
+		index, _, ok := decodePair(rec.payload)
+		if ok {
+			err = v.Reset(rec.shard, index)
+		}
+		return ok, err
+	}
+	return true, nil
 }

@@ -52,7 +52,7 @@ func Others() []Other {
 		{"R-22", "one tenant far beyond its share", nil, notBuilt},
 		{"R-23", "hours under load", nil, notBuilt},
 		{"R-24", "rolling restart and upgrade", nil, notBuilt},
-		{"R-25", "backup and restore", nil, notBuilt},
+		{"R-25", "backup and restore", []string{"test/e2e.TestABackupUnderLoad", "internal/backup.TestADamagedFile"}, "without points in time"},
 		{"R-27", "all short sequences of operations", []string{"internal/machine/commit.TestAllShortSequences"}, ""},
 		{"R-28", "the same operations on other clusters", nil, notBuilt},
 		{"R-29", "replicas of one shard agree", []string{"internal/check/checktest.TestReplicasThatDiffer", "internal/sim.TestClustersKeepTheirPromises"}, "within each row on three nodes too"},

@@ -1,16 +1,19 @@
 package row
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/millrace/millrace/internal/check"
 	"github.com/millrace/millrace/internal/check/checktest"
+	"github.com/millrace/millrace/test/chaos/proc"
 )
 
 // clusterRun is one run of a row on a cluster: the mixed load of two tenants and the registers, on all nodes, while faults
@@ -113,29 +116,59 @@ func stopAndJudge(ctx context.Context, c many, o *Outcome, calls []check.Call, e
 		o.fail(fmt.Errorf("at the end: %w", err))
 		return nil
 	}
-	var replicas []checktest.Replica
-	most := 0
-	for i, n := range c.Nodes {
-		health, err := n.Health(ctx)
-		if err != nil {
-			o.fail(fmt.Errorf("node %d: %w", n.ID, err))
-			return nil
-		}
-		log, err := checktest.ReadLog(0, n.Archive(), filepath.Join(n.DataDir(), "wal"))
-		if err != nil {
-			return fmt.Errorf("node %d: %w", n.ID, err)
-		}
-		replicas = append(replicas, checktest.Replica{Node: fmt.Sprint("node ", n.ID), Log: log, Applied: health.Applied, Hash: health.Hash})
-		if health.Applied > replicas[most].Applied {
-			most = i
-		}
+	replicas, log, err := readReplicas(ctx, c, o)
+	if err != nil || log == nil {
+		return err
 	}
-	r, err := auditEntries(checktest.UpTo(replicas[most].Log, replicas[most].Applied), c.Nodes[most].DataDir(), o, calls, effects)
+	most := replicas[0]
+	r, err := auditEntries(log, most.node.DataDir(), o, calls, effects)
 	if err != nil {
 		return fmt.Errorf("audit the log: %w", err)
 	}
 	if r != nil {
-		o.judge(checktest.Replicas(replicas, r))
+		all := make([]checktest.Replica, len(replicas))
+		for i := range replicas {
+			all[i] = replicas[i].Replica
+		}
+		o.judge(checktest.Replicas(all, r))
 	}
 	return nil
+}
+
+// replica is what a node that was stopped has of shard 0.
+type replica struct {
+	checktest.Replica
+	node *proc.Node
+	part *checktest.Part
+}
+
+// readReplicas reads what the nodes of a stopped cluster have, the one that applied most first, and what all of it makes of
+// the log up to there. Without a log what is wrong is among the errors.
+func readReplicas(ctx context.Context, c many, o *Outcome) (all []replica, log []checktest.LogEntry, err error) {
+	for _, n := range c.Nodes {
+		health, err := n.Health(ctx)
+		if err != nil {
+			o.fail(fmt.Errorf("node %d: %w", n.ID, err))
+			return nil, nil, nil
+		}
+		part, err := checktest.ReadPart(0, n.Archive(), filepath.Join(n.DataDir(), "wal"))
+		if err != nil {
+			return nil, nil, fmt.Errorf("node %d: %w", n.ID, err)
+		}
+		if len(part.Snapshots) > 0 {
+			o.Faults["snapshot"] += len(part.Snapshots)
+		}
+		all = append(all, replica{checktest.Replica{
+			Node: fmt.Sprint("node ", n.ID), Log: part.Log, Begun: part.Begun(), Applied: health.Applied, Hash: health.Hash,
+		}, n, part})
+	}
+	slices.SortStableFunc(all, func(a, b replica) int { return cmp.Compare(b.Applied, a.Applied) })
+	parts, applied := make([]*checktest.Part, len(all)), make([]uint64, len(all))
+	for i := range all {
+		parts[i], applied[i] = all[i].part, all[i].Applied
+	}
+	if log, err = checktest.History(parts, applied, applied[0]); err != nil {
+		return nil, nil, fmt.Errorf("the history of shard 0: %w", err)
+	}
+	return all, log, nil
 }

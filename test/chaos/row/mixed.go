@@ -189,6 +189,9 @@ func (m *mixed) addWithRow(ctx context.Context, c *client) {
 		id = h.ID
 		tx.KV("rows").Put(id, "1", millrace.IfAbsent())
 	})
+	if id == "" { // it ended before anything was put into it
+		return
+	}
 	m.mu.Lock()
 	m.rows[id] = check.Outcome(millrace.OutcomeOf(err).String())
 	m.mu.Unlock()

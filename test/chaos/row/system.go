@@ -2,6 +2,7 @@ package row
 
 import (
 	"context"
+	"math/rand/v2"
 	"net"
 	"path/filepath"
 
@@ -55,9 +56,16 @@ func (n pinned) reach(int) []millrace.Option {
 
 func (n pinned) up() bool { return n.Up() }
 
+// smallLogs reports whether the nodes of a run keep no log for those that are behind, who then need snapshots. A third of the
+// runs have that.
+func (e Env) smallLogs() bool { return rand.New(rand.NewPCG(e.Seed, 15)).IntN(3) == 0 }
+
 // cluster makes and starts the cluster of a run.
 func (e Env) cluster(ctx context.Context, nodes int, proxy bool, tenants ...string) (many, error) {
 	o := proc.ClusterOptions{Binary: e.Binary, Dir: filepath.Join(e.Dir, "cluster"), Nodes: nodes, Proxy: proxy}
+	if e.smallLogs() {
+		o.Flags = append(o.Flags, "--log-quota", "1")
+	}
 	if e.Mutant != "" {
 		o.Env = append(o.Env, "MILLRACE_MUTANT="+e.Mutant)
 	}
