@@ -30,7 +30,7 @@ func (a *app) kvAddCmd() *cobra.Command {
 			}
 			n, err := strconv.ParseInt(args[2], 10, 64)
 			if err != nil {
-				return usageError{fmt.Errorf("N: %w", err)}
+				return usageError{fmt.Errorf("argument N: %w", err)}
 			}
 			var opts []millrace.AddNumberOption
 			if c.Flags().Changed("if-rev") {

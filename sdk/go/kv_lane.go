@@ -158,36 +158,36 @@ func (l *putLane) next(seq uint64) (*millracev1.ClientFrame, outgoing) {
 	if l.held() {
 		return nil, nil
 	}
-	for l.queue.len() > 0 {
-		b := l.queue.front()
-		if l.renew && !b.put.unsure {
-			return nil, nil // of the next life
-		}
-		if b == l.gather && len(l.s.frames) >= putsOpen && !l.full(b) {
-			l.s.blocked = true // an ack wakes the writer
-			return nil, nil
-		}
-		n := window{items: b.n, bytes: len(b.items), commits: 1}
-		if !l.s.fits(n) {
-			return nil, nil
-		}
-		l.queue.popFront()
-		l.queued.items -= n.items
-		l.queued.bytes -= n.bytes
-		if b == l.gather {
-			l.gather = nil
-		}
-		if b.put.seq == 0 {
-			l.lastSeq++
-			b.put.seq, b.put.life, b.put.tries = l.lastSeq, l.life, 0
-		}
-		if b.put.first.IsZero() {
-			b.put.first = time.Now()
-		}
-		b.put.tries++
-		return l.frame(seq, b), &putFrame{l, b}
+	if l.queue.len() == 0 {
+		return nil, nil
 	}
-	return nil, nil
+	b := l.queue.front()
+	if l.renew && !b.put.unsure {
+		return nil, nil // of the next life
+	}
+	if b == l.gather && len(l.s.frames) >= putsOpen && !l.full(b) {
+		l.s.blocked = true // an ack wakes the writer
+		return nil, nil
+	}
+	n := window{items: b.n, bytes: len(b.items), commits: 1}
+	if !l.s.fits(n) {
+		return nil, nil
+	}
+	l.queue.popFront()
+	l.queued.items -= n.items
+	l.queued.bytes -= n.bytes
+	if b == l.gather {
+		l.gather = nil
+	}
+	if b.put.seq == 0 {
+		l.lastSeq++
+		b.put.seq, b.put.life, b.put.tries = l.lastSeq, l.life, 0
+	}
+	if b.put.first.IsZero() {
+		b.put.first = time.Now()
+	}
+	b.put.tries++
+	return l.frame(seq, b), &putFrame{l, b}
 }
 
 // held reports whether nothing is sent now.
