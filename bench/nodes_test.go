@@ -70,7 +70,7 @@ func TestAClusterThatDoesNotStartForAnotherReasonIsNotTriedAgain(t *testing.T) {
 
 // marked is a run whose servers counted so many fsyncs each within the window.
 func marked(fsyncs ...uint64) *oneRun {
-	o := &oneRun{spec: &runSpec{durability: Fsync}, run: &Run{Ops: 10, Seconds: 2}, c: &cluster{}}
+	o := &oneRun{spec: &runSpec{suite: new(Suite), durability: Fsync}, run: &Run{Ops: 10, Seconds: 2}, c: &cluster{}}
 	for i, n := range fsyncs {
 		o.c.endpoints = append(o.c.endpoints, Endpoint{Name: serverName(uint64(i) + 1)})
 		o.status[windowBegins] = append(o.status[windowBegins], &millrace.ServerStatus{Fsyncs: 5, LogBytes: 100})

@@ -207,7 +207,7 @@ func (r *searchRun) finish(ctx context.Context, _ *bench.Op) error {
 	if err != nil {
 		return err
 	}
-	r.rig.Metric("recall_at_10", recall, "")
+	r.rig.Metric("recall_at_10", recall, "share")
 	r.rig.Metric("gate_violations", float64(violations), "rows")
 	if violations > 0 {
 		r.rig.Fail("search", fmt.Errorf("%d rows were returned that the gate excludes", violations))
@@ -322,7 +322,7 @@ func SearchRecall(ctx context.Context, rig *bench.Rig) error {
 		recall, violations, err := r.check(ctx, bodies)
 		search.Record(0, began, 1, err)
 		fault = err
-		rig.Metric("recall_at_10", recall, "")
+		rig.Metric("recall_at_10", recall, "share")
 		rig.Metric("gate_violations", float64(violations), "rows")
 	})
 	err = rig.Measure(ctx)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -33,6 +34,11 @@ type Cluster struct {
 
 // MaxPeers bounds a list of peers: more nodes than any cluster has.
 const MaxPeers = 100
+
+// Names reports whether the settings say how a node is reached.
+func (c Cluster) Names(node uint64) bool {
+	return slices.ContainsFunc(c.Peers, func(p Peer) bool { return p.ID == node && p.Address != "" })
+}
 
 // Enabled says whether there is a cluster.
 func (c *Cluster) Enabled() bool {

@@ -34,8 +34,8 @@ func newProvider(o *Options) *provider {
 				return o.Net.Dial(ctx, address)
 			},
 			MaxConnsPerHost: o.InFlight, MaxIdleConnsPerHost: o.InFlight, IdleConnTimeout: 90 * time.Second,
-			ResponseHeaderTimeout: o.Timeout, MaxResponseHeaderBytes: 64 << 10, TLSHandshakeTimeout: o.Timeout,
-			Proxy: nil, // the address is the operator's, whatever the environment says
+			MaxResponseHeaderBytes: 64 << 10, // how long it may all take is the context's
+			Proxy:                  nil,      // the address is the operator's, whatever the environment says
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}

@@ -94,7 +94,7 @@ func serverMetrics() []obs.Metric[*admin] {
 		figure("millrace_server_memory_bytes", "Memory that all buffers and caches may take together", func(a *admin) int64 { return a.o.Memory }),
 		{
 			Name: "millrace_server_memory_share_bytes", Help: "Parts of that memory, see the table of shares in the reference of settings; those of peers are 0 without a cluster",
-			Labels: []string{"share"}, Bound: 12,
+			Labels: []string{"share"}, Bound: 24,
 			Values: func(a *admin, put func(float64, ...string)) {
 				for _, s := range a.o.memory().Shares() {
 					put(float64(s.Bytes), s.Name)

@@ -133,13 +133,14 @@ func (r *Running) advertised(address string) string {
 	return net.JoinHostPort(host, port)
 }
 
-// setPeers reaches for the members that there are, and for nobody else.
+// setPeers reaches for the members that there are, and for nobody else. Where this node's own settings say how it reaches
+// another, that is how: nodes may see each other under different addresses.
 func (r *Running) setPeers(list []core.Member) {
 	wanted := make(map[transport.NodeID]bool)
 	for _, m := range list {
 		id := transport.NodeID(m.Node)
 		wanted[id] = true
-		if m.Node == r.o.Cluster.Node || m.Peer == "" {
+		if m.Node == r.o.Cluster.Node || m.Peer == "" || r.o.Cluster.Names(m.Node) {
 			continue
 		}
 		if err := r.peers.SetPeer(id, m.Peer); err != nil {

@@ -38,7 +38,10 @@ func (w *visitor) do(method, route, id, body string, want ...int) (answer []byte
 	w.t.Helper()
 	w.seen[method+" "+strings.SplitN(route, "?", 2)[0]] = true
 	path := strings.ReplaceAll(route, "{id}", id)
-	for name, value := range map[string]string{"{queue}": "q", "{keyspace}": "ks", "{key}": "k"} {
+	for name, value := range map[string]string{
+		"{queue}": "q", "{keyspace}": "ks", "{key}": "k", "{repo}": "app", "{name}": "heads/main", "{collection}": "ws", "{ruleset}": "r",
+		"{search_id}": id,
+	} {
 		path = strings.ReplaceAll(path, name, value)
 	}
 	if w.query != "" {
@@ -110,7 +113,66 @@ func (w *visitor) everyRoute() {
 	w.do("POST", "/v1/tasks:settle", "", fmt.Sprintf(`{"items":[{"id":%q,"token":%q,"complete":{}}]}`, id, token), 200)
 	w.do("POST", "/v1/tasks:batch", "", `{"tasks":[{"queue":"other"},{"queue":"other"}]}`, 200)
 	w.do("POST", "/v1/commit", "", `{"ops":[{"kv_put":{"keyspace":"ks","key":"k","value":"v"}}]}`, 200)
+	w.everyKeyRoute()
+	w.everyRefRoute()
+	w.everySearchRoute()
+}
+
+func (w *visitor) everyKeyRoute() {
+	w.t.Helper()
 	w.do("GET", "/v1/kv/{keyspace}/keys/{key}", "", "", 200)
+	w.do("PUT", "/v1/kv/{keyspace}/keys/{key}", "", "v", 200)
+	w.do("POST", "/v1/kv/{keyspace}/get", "", `{"keys":["k"]}`, 200)
+	w.do("GET", "/v1/kv/{keyspace}", "", "", 200)
+	w.do("DELETE", "/v1/kv/{keyspace}/keys/{key}", "", "", 200)
+	w.do("DELETE", "/v1/kv/{keyspace}?prefix=k", "", "", 200)
+	w.do("PUT", "/v1/keyspaces/{keyspace}", "", `{"quota":{"bytes":1000000}}`, 200)
+	w.do("GET", "/v1/keyspaces/{keyspace}", "", "", 200)
+	w.do("GET", "/v1/keyspaces", "", "", 200)
+	w.do("DELETE", "/v1/keyspaces/{keyspace}", "", "", 200)
+}
+
+func (w *visitor) everyRefRoute() {
+	w.t.Helper()
+	w.do("POST", "/v1/repos", "", `{"name":"app"}`, 200, 201)
+	w.do("GET", "/v1/repos", "", "", 200)
+	w.do("GET", "/v1/repos/{repo}", "", "", 200)
+	w.do("PUT", "/v1/repos/{repo}", "", `{"config":{"reflog_days":3}}`, 200)
+	missing := strings.Repeat("1", 40) // no object of the repository
+	w.do("POST", "/v1/repos/{repo}/refs", "", `{"changes":[{"kind":"create","name":"refs/heads/main","new":"`+missing+`"}]}`, 412)
+	w.do("POST", "/v1/repos/{repo}/refs:get", "", `{"names":["HEAD"]}`, 200)
+	w.do("GET", "/v1/repos/{repo}/refs", "", "", 200)
+	w.do("GET", "/v1/repos/{repo}/refs/{name}", "", "", 404)
+	w.do("GET", "/v1/repos/{repo}/reflog?name=HEAD", "", "", 200)
+	w.do("DELETE", "/v1/repos/{repo}", "", "", 200)
+	w.do("POST", "/v1/repos/{repo}/undelete", "", `{}`, 200)
+	w.do("DELETE", "/v1/repos/{repo}", "", "", 200) // so that it can be made again
+}
+
+func (w *visitor) everySearchRoute() {
+	w.t.Helper()
+	w.do("PUT", "/v1/collections/{collection}", "", `{"schema":[{"name":"role","type":"keyword","gate":"role"},{"name":"about","type":"text"}],"text_fields":[{"name":"about"}]}`, 200, 201)
+	w.do("GET", "/v1/collections/{collection}", "", "", 200)
+	w.do("GET", "/v1/collections", "", "", 200)
+	w.do("POST", "/v1/embed", "", `{"text":"hello"}`, 200)
+	w.do("POST", "/v1/collections/{collection}/points:upsert", "", `{"points":[{"id":"w1","payload":{"role":"a","about":"a welder"}}]}`, 200)
+	w.do("POST", "/v1/collections/{collection}/points:get", "", `{"ids":["w1"]}`, 200)
+	w.do("POST", "/v1/collections/{collection}/points:count", "", `{"gate":{"roles":["a"]}}`, 200)
+	w.do("GET", "/v1/collections/{collection}/stats", "", "", 200)
+	w.do("PUT", "/v1/rulesets/{ruleset}", "", `{"collection":"ws","rules":[{"id":"a","when":"true","severity":"bonus","weight":0.5}]}`, 200, 201)
+	w.do("GET", "/v1/rulesets/{ruleset}", "", "", 200)
+	w.do("GET", "/v1/rulesets", "", "", 200)
+	var found struct {
+		Results  []struct{ ID string }
+		SearchID string `json:"search_id"`
+	}
+	noErr(w.t, json.Unmarshal(w.do("POST", "/v1/matrix/search", "", `{"collection":"ws","query_text":"welder","record":true}`, 200), &found))
+	if len(found.Results) != 1 || found.Results[0].ID != "w1" {
+		w.t.Errorf("a search finds %+v", found)
+	}
+	w.do("GET", "/v1/recordings/{search_id}", found.SearchID, "", 200)
+	w.do("POST", "/v1/collections/{collection}/points:delete", "", `{"points":[{"id":"w1"}]}`, 200)
+	w.do("DELETE", "/v1/collections/{collection}", "", "", 200)
 }
 
 func TestEveryRouteServesAtAFollowerByRedirectAndByForwarding(t *testing.T) {

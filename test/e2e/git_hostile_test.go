@@ -293,11 +293,11 @@ func TestHiddenRefsAreNeitherShownNorPushed(t *testing.T) {
 }
 
 func TestEveryDoorAsksWhoItIs(t *testing.T) {
-	l, admin := startGit(t, holder{tenant: "acme", role: "admin"}, holder{tenant: "other", role: "admin"})
+	l, _ := startGit(t, holder{tenant: "acme", role: "admin"}, holder{tenant: "other", role: "admin"})
 	narrowToken, readToken := l.addToken("narrow", "acme", "[task:read]"), l.addToken("reader", "acme", "[ref:read]")
 	l.stop()
 	l.start()
-	admin = l.git()
+	admin := l.git()
 	admin.makeRepo("app", nil)
 	other, nobody, wrong, narrow, reader := admin, admin, admin, admin, admin
 	other.token, nobody.token, wrong.token, narrow.token, reader.token = l.tokens[1], "", "mr_wrong", narrowToken, readToken
