@@ -8,12 +8,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/millrace/millrace/bench"
 )
 
-// BaselineFile, in the folder of a host, names the result that others are held against.
+// BaselineFile, in the folder of a host, names the results that pages quote, one a line: the first is what others are held
+// against, the others are of services that it lacks.
 const BaselineFile = "BASELINE"
 
 // Begin and End hold the generated table of a page that has other text around it, such as a README.
@@ -28,7 +30,7 @@ type committed struct {
 	result     *bench.Result
 }
 
-// Committed reads the result of each host below dir: the one that its BASELINE names, or else the last by name. Folders
+// Committed reads the results of each host below dir: those that its BASELINE names, or else the last by name. Folders
 // are hosts, files are <date>-<commit>.json. A directory that is missing holds none.
 func Committed(dir string) ([]*bench.Result, error) {
 	all, err := committedIn(dir)
@@ -52,35 +54,34 @@ func committedIn(dir string) ([]committed, error) {
 		if !host.IsDir() {
 			continue
 		}
-		file, err := baseline(filepath.Join(dir, host.Name()))
+		files, err := baseline(filepath.Join(dir, host.Name()))
 		if err != nil {
 			return nil, err
 		}
-		if file == "" {
-			continue
+		for _, file := range files {
+			r, err := bench.Load(filepath.Join(dir, host.Name(), file))
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, committed{host.Name(), file, r})
 		}
-		r, err := bench.Load(filepath.Join(dir, host.Name(), file))
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, committed{host.Name(), file, r})
 	}
 	return out, nil
 }
 
-func baseline(dir string) (string, error) {
+func baseline(dir string) ([]string, error) {
 	b, err := os.ReadFile(filepath.Join(dir, BaselineFile))
 	if err == nil {
-		return strings.TrimSpace(string(b)), nil
+		return strings.Fields(string(b)), nil
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
-		return "", err
+		return nil, err
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
 	if err != nil || len(files) == 0 {
-		return "", err
+		return nil, err
 	}
-	return filepath.Base(slices.Max(files)), nil
+	return []string{filepath.Base(slices.Max(files))}, nil
 }
 
 // Reference returns the page docs/reference/bench.md, made of the results committed below dir.
@@ -108,10 +109,10 @@ func Reference(dir string) ([]byte, error) {
 	return append(bytes.TrimRight(p.Bytes(), "\n"), '\n'), nil
 }
 
-// host prints the result of one host.
+// host prints one result of a host.
 func (p *page) host(c *committed) {
 	r := c.result
-	p.line("## Host %s", c.host)
+	p.line("## Host %s, %s", c.host, strings.TrimSuffix(c.file, ".json"))
 	p.line("")
 	h := r.Env.Host
 	p.line("%s, %d cores, %.0f GiB, kernel %s, %s; fdatasync p50 %s µs, p99 %s µs. %s, %s, %s.", h.CPU, h.Cores,
@@ -124,7 +125,8 @@ func (p *page) host(c *committed) {
 	p.verdicts(r, "###")
 }
 
-// Summary returns the short table of a README: the rows that were measured, of the first host.
+// Summary returns the short table of a README: the rows that were measured, of the first host; of rows that differ in a
+// number alone, the first and the last.
 func Summary(dir string) ([]byte, error) {
 	all, err := committedIn(dir)
 	if err != nil {
@@ -140,12 +142,43 @@ func Summary(dir string) ([]byte, error) {
 		bench.Number(r.Env.Host.FdatasyncP50))
 	p.line("")
 	p.head("Row", "Millrace", "Published reference, on other hardware")
-	for i := range r.Suites {
-		if s := &r.Suites[i]; !s.Summary.IsZero() {
-			p.row(s.Suite+"/"+s.Row, s.Summary.String(), references(s.Reference))
+	for _, c := range all {
+		if c.host != all[0].host {
+			continue
+		}
+		for i := range c.result.Suites {
+			if s := &c.result.Suites[i]; !s.Summary.IsZero() && !between(c.result.Suites, s) {
+				p.row(s.Suite+"/"+s.Row, s.Summary.String(), references(s.Reference))
+			}
 		}
 	}
 	return p.Bytes(), nil
+}
+
+// between reports whether a row is one of three or more that differ in a number, and neither the first nor the last.
+func between(rows []bench.Row, r *bench.Row) bool {
+	m := numbered.FindStringSubmatch(r.Row)
+	if m == nil {
+		return false
+	}
+	first, last, n := -1.0, -1.0, 0
+	own, _ := strconv.ParseFloat(m[2], 64)
+	for i := range rows {
+		o := numbered.FindStringSubmatch(rows[i].Row)
+		if o == nil || rows[i].Suite != r.Suite || o[1] != m[1] || rows[i].Label.Durability != r.Label.Durability {
+			continue
+		}
+		v, err := strconv.ParseFloat(o[2], 64)
+		if err != nil {
+			continue
+		}
+		if n == 0 || v < first {
+			first = v
+		}
+		last = max(last, v)
+		n++
+	}
+	return n >= 3 && own != first && own != last
 }
 
 // Insert puts table between Begin and End of a page. Errors: a page that lacks one of them.

@@ -15,10 +15,14 @@ import (
 )
 
 // openGit opens the directory of repositories. It asks the node what they hold only later.
-func (r *Running) openGit(ctx context.Context, fs env.FS) (err error) {
+func (r *Running) openGit(ctx context.Context, fs env.FS) error {
+	dir, err := filepath.Abs(filepath.Join(r.o.Dir, "git")) // git itself runs in other directories
+	if err != nil {
+		return err
+	}
 	memory := r.o.memory()
 	r.objects, err = gitobj.Open(ctx, gitobj.Options{
-		FS: fs, Exec: env.SystemExec{}, Clock: r.o.Clock, Rand: r.o.Rand, Dir: filepath.Join(r.o.Dir, "git"), Git: r.o.Git,
+		FS: fs, Exec: env.SystemExec{}, Clock: r.o.Clock, Rand: r.o.Rand, Dir: dir, Git: r.o.Git,
 		Manifests: manifests{r.node}, Logger: r.o.Logger, Reserve: uint64(r.o.Reserve),
 		CacheBytes: memory.GitTypes,
 	})
@@ -146,13 +150,13 @@ func (b gitBackend) Commit(ctx context.Context, c core.Commit) core.Proposed {
 type gitObjects struct {
 	a       *gitobj.Area
 	n       *node.Node
-	several bool // there are other nodes, which do not get packs yet
+	several bool // the settings name other nodes, which do not get packs yet; some may have joined besides
 }
 
 // Ready fails when git cannot be served here.
 func (g gitObjects) Ready() error {
 	switch {
-	case g.several:
+	case g.several || len(g.n.Members().Members) > 1:
 		return core.Unavailable{Reason: "not_supported"}
 	case g.a.Git() == "":
 		return core.Unavailable{Reason: "git_unavailable"}
