@@ -144,13 +144,14 @@ type member struct {
 	row *bench.Row
 }
 
-// families gathers the rows of a suite whose names differ in the number at their end, three or more of each, in order.
-func families(rows []bench.Row, suite, class string) (names []string, by map[string][]member) {
+// families gathers the rows of a suite whose names differ in the number at their end, three or more of each, in order; of
+// those that belong.
+func families(rows []bench.Row, suite string, belongs func(*bench.Row) bool) (names []string, by map[string][]member) {
 	by = map[string][]member{}
 	for i := range rows {
 		r := &rows[i]
 		m := numbered.FindStringSubmatch(r.Row)
-		if m == nil || r.Suite != suite || r.Durability != class || r.Summary.IsZero() {
+		if m == nil || r.Suite != suite || !belongs(r) || r.Summary.IsZero() {
 			continue
 		}
 		n, err := strconv.ParseFloat(m[2], 64)
@@ -181,7 +182,7 @@ func (d *document) curves(r *bench.Result) {
 		}
 		done[suite] = true
 		for _, class := range classes(r.Suites) {
-			names, by := families(r.Suites, suite, class)
+			names, by := families(r.Suites, suite, func(row *bench.Row) bool { return row.Durability == class })
 			for _, name := range names {
 				plots = append(plots, familyPlots(suite, class, name, by[name])...)
 			}

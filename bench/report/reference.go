@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/millrace/millrace/bench"
@@ -157,28 +156,14 @@ func Summary(dir string) ([]byte, error) {
 
 // between reports whether a row is one of three or more that differ in a number, and neither the first nor the last.
 func between(rows []bench.Row, r *bench.Row) bool {
-	m := numbered.FindStringSubmatch(r.Row)
-	if m == nil {
-		return false
+	_, by := families(rows, r.Suite, func(o *bench.Row) bool { return o.Label.Durability == r.Label.Durability })
+	for _, all := range by {
+		at := slices.IndexFunc(all, func(m member) bool { return m.row == r })
+		if at > 0 && at < len(all)-1 {
+			return true
+		}
 	}
-	first, last, n := -1.0, -1.0, 0
-	own, _ := strconv.ParseFloat(m[2], 64)
-	for i := range rows {
-		o := numbered.FindStringSubmatch(rows[i].Row)
-		if o == nil || rows[i].Suite != r.Suite || o[1] != m[1] || rows[i].Label.Durability != r.Label.Durability {
-			continue
-		}
-		v, err := strconv.ParseFloat(o[2], 64)
-		if err != nil {
-			continue
-		}
-		if n == 0 || v < first {
-			first = v
-		}
-		last = max(last, v)
-		n++
-	}
-	return n >= 3 && own != first && own != last
+	return false
 }
 
 // Insert puts table between Begin and End of a page. Errors: a page that lacks one of them.
