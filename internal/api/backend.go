@@ -18,7 +18,9 @@ type Backend interface {
 	// Leader tells who leads a partition: this node, which is here, or the one at an address. known is false when this node
 	// has not heard of any.
 	Leader(p core.Partition) (address string, here, known bool)
-	// Moved returns a channel that is closed when the leader of any partition changes, or begins to serve.
+	// Nodes lists the native addresses of all members of the cluster, this one too; none when this node is alone.
+	Nodes() []string
+	// Moved returns a channel that is closed when the leader of any partition changes, or begins to serve, or the members do.
 	Moved() <-chan struct{}
 	// Backlog reports whether this node's replica of a partition, which may lag, has ready tasks in one of the queues.
 	Backlog(p core.Partition, queues []core.GrantQueue) bool

@@ -96,28 +96,41 @@ func (s *Server) directory(partitions []core.PartitionInfo) []*pb.PartitionAddre
 // tellLeaders queues a Directory, unless the client knows all that it says, or one is queued. What it says is read when it
 // is sent, so that one frame is enough however often leaders change meanwhile.
 func (st *stream) tellLeaders() {
-	now := st.s.directory(st.partitions)
+	now := st.s.placesOf(st.partitions)
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	same := func(a, b *pb.PartitionAddress) bool {
-		return a.GetPartition() == b.GetPartition() && a.GetAddress() == b.GetAddress()
-	}
-	if st.closed || st.telling || slices.EqualFunc(now, st.told, same) {
+	if st.closed || st.telling || samePlaces(now, st.told) {
 		return
 	}
 	st.telling = true
-	o := outgoing{leaders: true, bytes: frameBytes * int64(1+len(now))}
+	o := outgoing{leaders: true, bytes: frameBytes * int64(1+len(now.Partitions)+len(now.Nodes))}
 	st.out = append(st.out, o)
 	st.outBytes += o.bytes
 	wake(st.kick)
 }
 
+// placesOf is what a client is told of the partitions of its namespace when that changes, and of the members. Where there is
+// one partition it follows the leader by the refusals of the others.
+func (s *Server) placesOf(partitions []core.PartitionInfo) *pb.Directory {
+	d := &pb.Directory{Nodes: s.o.Backend.Nodes()}
+	if len(partitions) > 1 {
+		d.Partitions = s.directory(partitions)
+	}
+	return d
+}
+
+func samePlaces(a, b *pb.Directory) bool {
+	return slices.Equal(a.Nodes, b.Nodes) && slices.EqualFunc(a.Partitions, b.Partitions, func(a, b *pb.PartitionAddress) bool {
+		return a.GetPartition() == b.GetPartition() && a.GetAddress() == b.GetAddress()
+	})
+}
+
 // directoryFrame is the Directory that tellLeaders queued.
 func (st *stream) directoryFrame() *pb.ServerFrame {
-	now := st.s.directory(st.partitions)
+	now := st.s.placesOf(st.partitions)
 	st.mu.Lock()
 	st.told, st.telling = now, false
 	st.mu.Unlock()
 	st.tellLeaders() // what changed meanwhile
-	return &pb.ServerFrame{Frame: &pb.ServerFrame_Directory{Directory: &pb.Directory{Partitions: now}}}
+	return &pb.ServerFrame{Frame: &pb.ServerFrame_Directory{Directory: now}}
 }

@@ -30,6 +30,7 @@ type fakeNode struct {
 	welcome  core.Welcome
 	reached  map[core.Partition]bool // by any call but Now
 
+	members     []string                 // addresses of the cluster
 	parts       int                      // of namespaces made by their first use; default 1
 	leaders     map[uint16]string        // by partition; default: this node, and "?" for nobody
 	backlog     map[uint16]bool          // partitions with ready tasks
@@ -119,6 +120,12 @@ func (n *fakeNode) Leader(p core.Partition) (address string, here, known bool) {
 		return "", false, false
 	}
 	return address, address == "", true
+}
+
+func (n *fakeNode) Nodes() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.members
 }
 
 func (n *fakeNode) Moved() <-chan struct{} {

@@ -97,12 +97,12 @@ type stream struct {
 	outBytes  int64        // of out and of what is being sent
 	sendSince time.Duration
 	sending   bool
-	load      load                   // admitted and not acknowledged
-	finishing bool                   // no frame is admitted; the stream ends when load is empty and all is sent
-	final     error                  // what it ends with then
-	told      []*pb.PartitionAddress // the directory as it was sent last
-	telling   bool                   // another one is queued
-	closed    bool                   // nothing is queued any more
+	load      load          // admitted and not acknowledged
+	finishing bool          // no frame is admitted; the stream ends when load is empty and all is sent
+	final     error         // what it ends with then
+	told      *pb.Directory // the directory as it was sent last
+	telling   bool          // another one is queued
+	closed    bool          // nothing is queued any more
 }
 
 // load is what frames weigh on a stream's window.
@@ -242,15 +242,13 @@ func (st *stream) hello(ctx context.Context, in *pb.Hello) error {
 		s.leave(st)
 		return err
 	}
-	var moved <-chan struct{}
-	if len(st.partitions) > 1 {
-		moved = s.o.Backend.Moved() // before the leaders are read
-	}
+	moved := s.o.Backend.Moved() // before the leaders are read
 	out := s.welcome(who, st.part, welcome)
-	out.Directory, out.Partitions = s.directory(st.partitions), uint32(len(st.partitions))
+	places := s.placesOf(st.partitions)
+	out.Directory, out.Nodes, out.Partitions = s.directory(st.partitions), places.Nodes, uint32(len(st.partitions))
 	first := outgoing{frame: &pb.ServerFrame{Frame: &pb.ServerFrame_Welcome{Welcome: out}}}
 	st.mu.Lock()
-	st.session, st.told = session, out.Directory
+	st.session, st.told = session, places
 	st.out = append([]outgoing{first}, st.out...)
 	closed := st.closed
 	st.mu.Unlock()

@@ -2,6 +2,7 @@ package api
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -120,12 +121,23 @@ func shownLeaders(in []*pb.PartitionAddress) string {
 	return strings.Join(out, " ")
 }
 
-func TestAStreamOfANamespaceOfOnePartitionFollowsNobody(t *testing.T) {
+func TestAStreamOfOnePartitionIsToldOfMembersAndNotOfLeaders(t *testing.T) {
 	r := newRig(t, Limits{})
-	ws, _ := r.greet(as("acme/all"), 1)
-	ws.send(createFrame(1, 1))
-	ws.ack()
-	if n := r.n.followers(); n != 0 {
-		t.Errorf("%d streams asked for changes of leaders", n)
+	r.n.members = []string{"a", "b"}
+	ws := r.open(as("acme/all"))
+	ws.send(helloTo(1, 0))
+	if got := ws.recv().GetWelcome().GetNodes(); !slices.Equal(got, r.n.members) {
+		t.Errorf("the welcome names members %v", got)
+	}
+	<-r.n.opened
+	eventually(t, "the stream follows", func() bool { return r.n.followers() == 1 })
+	r.n.lead(leadersOf("b"))
+	eventually(t, "the stream follows on", func() bool { return r.n.followers() == 1 })
+	r.n.mu.Lock()
+	r.n.members = []string{"b", "c"}
+	r.n.mu.Unlock()
+	r.n.lead(leadersOf("b"))
+	if d := ws.recv().GetDirectory(); !slices.Equal(d.GetNodes(), []string{"b", "c"}) || len(d.GetPartitions()) != 0 {
+		t.Errorf("after the members changed: %v", d)
 	}
 }

@@ -131,7 +131,21 @@ func (n *Node) Leader(p core.Partition) (address string, here, known bool) {
 	return "", false, false
 }
 
-// Moved returns a channel that is closed when the leader of any shard changes, or begins to serve.
+// Nodes lists the native addresses of all members, this one too; none when this node is alone.
+func (n *Node) Nodes() (out []string) {
+	r := n.who()
+	if len(r.list) < 2 {
+		return nil
+	}
+	for i := range r.list {
+		if a := r.list[i].API; a != "" {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// Moved returns a channel that is closed when the leader of any shard changes, or begins to serve, or the members do.
 func (n *Node) Moved() <-chan struct{} { return n.moved.wait() }
 
 // Backlog reports whether this node's replica of a partition has ready tasks in one of the queues. It may lag behind what

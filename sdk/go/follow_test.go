@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 
 	"google.golang.org/grpc/connectivity"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
 )
 
 func TestATokenIsNotTakenToALeaderInClearText(t *testing.T) {
@@ -120,4 +122,27 @@ func TestTheFirstConnectionIsMadeAgainThoughNoStreamUsesIt(t *testing.T) {
 	}
 	_ = first.Close()
 	receive(t, dialled)
+}
+
+func TestAClientWhoseNodeIsGoneGoesOnWithTheMembersItWasToldOf(t *testing.T) {
+	ns := newNodes(t, 3, 0)
+	c := ns.client()
+	defer ns.end(c)
+	out := add(t, c)
+	w := ns.hello(0)
+	w.Nodes = []string{nodeAddress(0), nodeAddress(1)}
+	first := ns.all[0].welcome(w)
+	for _, nodes := range [][]string{{nodeAddress(2)}, nil} { // nil: a node that is alone says nothing
+		first.push(&pb.ServerFrame{Frame: &pb.ServerFrame_Directory{Directory: &pb.Directory{Nodes: nodes}}})
+	}
+	first.created(first.create())
+	receive(t, out)
+	ns.all[0].stop()
+	ns.led[0] = 2
+	out = add(t, c)
+	st := ns.lane(2, 0)
+	st.created(st.create())
+	if a := receive(t, out); a.err != nil {
+		t.Error(a.err)
+	}
 }

@@ -32,7 +32,8 @@ type options struct {
 }
 
 // Address is the server's host:port, or those of several nodes of a cluster with commas between them: the client speaks to
-// the one that leads, which any of them tells. Default: MILLRACE_URL, then 127.0.0.1:7081.
+// the one that leads, which any of them tells, and goes on with the members that it was told of when these are gone.
+// Default: MILLRACE_URL, then 127.0.0.1:7081.
 func Address(hostPort string) Option { return func(o *options) { o.address = hostPort } }
 
 // RESTAddress is the host:port where the server's REST is, for a client that gRPC does not serve, or those of several nodes

@@ -256,7 +256,7 @@ func (s *session) greet(stream grpc.BidiStreamingClient[millracev1.ClientFrame, 
 		return fmt.Errorf("server began its stream with %T, not with a welcome", f.Frame)
 	}
 	s.c.learned(max(int(w.Partitions), 1))
-	s.c.ways.found(g, s.partition, w.Directory)
+	s.c.ways.found(g, s.partition, w.Directory, w.Nodes)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l := w.Limits; l != nil {
@@ -297,7 +297,7 @@ func (s *session) read(stream grpc.BidiStreamingClient[millracev1.ClientFrame, m
 			late := time.AfterFunc(goawayWithin, cancel)
 			defer late.Stop()
 		case *millracev1.ServerFrame_Directory:
-			s.c.ways.directory(g, x.Directory.GetPartitions())
+			s.c.ways.directory(g, x.Directory.GetPartitions(), x.Directory.GetNodes())
 		default:
 			s.role.receive(f)
 		}

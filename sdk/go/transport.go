@@ -77,12 +77,13 @@ type ways struct {
 
 	moves int // from node to node in a row that reached none; of watch alone
 
-	mu     sync.Mutex // guards the fields below, and what changes of a way
-	now    *way
-	lead   leaders
-	left   []*way    // that are in use still
-	missed time.Time // when REST was looked for last, and was not there
-	closed bool
+	mu      sync.Mutex // guards the fields below, and what changes of a way
+	now     *way
+	lead    leaders
+	members []string  // addresses of the cluster that the client was not given, as its nodes say
+	left    []*way    // that are in use still
+	missed  time.Time // when REST was looked for last, and was not there
+	closed  bool
 }
 
 const (
@@ -234,7 +235,7 @@ func (w *ways) move(address string) bool {
 // other is the node to try after one that is not reached: the first that was named when a leader was followed, else the
 // next one; empty if there is no other.
 func (w *ways) other(address string) string {
-	all := w.c.opts.addresses
+	all := w.addresses()
 	switch i := slices.Index(all, address); {
 	case i < 0:
 		return all[0]

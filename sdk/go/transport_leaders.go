@@ -17,6 +17,9 @@ type leaders struct {
 	pool   map[string]*way
 }
 
+// membersMax is how many members of its cluster a client remembers.
+const membersMax = 64
+
 // widen makes room for so many partitions.
 func (w *ways) widen(n int) {
 	w.mu.Lock()
@@ -76,7 +79,7 @@ func (w *ways) lookAt(partition int) string {
 // nodes are the addresses that the client knows, the one that it speaks to first. It needs mu.
 func (w *ways) nodes() []string {
 	out := []string{w.now.address}
-	for _, list := range [][]string{w.c.opts.addresses, w.lead.at} {
+	for _, list := range [][]string{w.c.opts.addresses, w.members, w.lead.at} {
 		for _, address := range list {
 			if address != "" && !slices.Contains(out, address) {
 				out = append(out, address)
@@ -148,22 +151,24 @@ func (w *ways) waits(g *way) bool {
 }
 
 // found takes in that g leads to the leader of a partition, and what that says of the others.
-func (w *ways) found(g *way, partition int, directory []*millracev1.PartitionAddress) {
+func (w *ways) found(g *way, partition int, directory []*millracev1.PartitionAddress, members []string) {
 	w.mu.Lock()
 	defer func() { closeWays(w.sweep()) }()
 	defer w.mu.Unlock()
 	w.told(g, directory)
+	w.met(members)
 	if !g.plain && partition < len(w.lead.at) {
 		w.lead.at[partition], w.lead.missed[partition] = g.address, 0
 	}
 }
 
 // directory takes in who leads which partition, as the node says that g leads to.
-func (w *ways) directory(g *way, list []*millracev1.PartitionAddress) {
+func (w *ways) directory(g *way, list []*millracev1.PartitionAddress, members []string) {
 	w.mu.Lock()
 	defer func() { closeWays(w.sweep()) }()
 	defer w.mu.Unlock()
 	w.told(g, list)
+	w.met(members)
 }
 
 // told needs mu.
@@ -177,6 +182,27 @@ func (w *ways) told(g *way, list []*millracev1.PartitionAddress) {
 			w.lead.at[n] = address
 		}
 	}
+}
+
+// met takes in who the members are, as one of them says: where the client goes on when the nodes that it was given are no
+// members any more. It needs mu.
+func (w *ways) met(members []string) {
+	var known []string
+	for _, address := range members {
+		if len(known) < membersMax && w.allows(address) && !slices.Contains(w.c.opts.addresses, address) {
+			known = append(known, address)
+		}
+	}
+	if len(members) > 0 { // one that is alone says nothing
+		w.members = known
+	}
+}
+
+// addresses are where the cluster may be: as given to the client, then as members have said since.
+func (w *ways) addresses() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return append(slices.Clone(w.c.opts.addresses), w.members...)
 }
 
 // allows reports whether the client goes to an address because a server says so: a token goes nowhere in clear text.

@@ -79,7 +79,7 @@ func (w *ways) stay(g *way) {
 func (w *ways) doubt(g *way) {
 	for try := 0; g.gone.Err() == nil && g.conns[0].GetState() == connectivity.TransientFailure; try++ {
 		if next := w.other(g.address); next != "" && w.move(next) {
-			sleep(w.ctx, moveWait(w.moves, len(w.c.opts.addresses))) // it is given a moment before the next one is tried
+			sleep(w.ctx, moveWait(w.moves, len(w.addresses()))) // it is given a moment before the next one is tried
 			w.moves++
 			return
 		}
@@ -109,7 +109,7 @@ var errNotReached = errors.New("the server is not reached")
 // addresses in turn.
 func (w *ways) look() *way {
 	for wait := lookBase; sleep(w.ctx, wait/2+backoffWithin(wait/2)); wait = min(2*wait, lookMax) {
-		for _, address := range w.c.opts.addresses {
+		for _, address := range w.addresses() {
 			if g := w.lookTo(address); g != nil {
 				return g
 			}

@@ -166,16 +166,12 @@ func (c *nodes) adding(ctx context.Context, k *millrace.Client) (stop func() []s
 }
 
 func TestAClusterGrowsFromOneNodeToFiveAndShrinksToThreeUnderLoad(t *testing.T) {
-	if os.Getenv("MEMBERS") == "" {
-		t.Skip("with MEMBERS=1 only: in one run of four reads at its end were not answered for two minutes, which is not explained yet")
+	if testing.Short() {
+		t.Skip("whole servers")
 	}
 	c := growing(t, 1, 2)
-	for range 4 {
-		c.place() // clients know all nodes that there will be
-	}
-	c.peers, c.running = c.peers[:1], c.running[:1]
 	ctx := bounded(t, 2*time.Minute)
-	k := c.client(0)
+	k := c.client(0) // it is given the first node alone, which is removed
 	stop := c.adding(ctx, k)
 	c.grow(0)
 	c.grow(0)

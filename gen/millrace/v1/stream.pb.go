@@ -758,6 +758,7 @@ type Welcome struct {
 	Kept          []*Hold                `protobuf:"bytes,5,rep,name=kept,proto3" json:"kept,omitempty"`                                // of held: still leased to this session
 	Lost          []*Hold                `protobuf:"bytes,6,rep,name=lost,proto3" json:"lost,omitempty"`                                // of held: no longer
 	AppliedSeq    uint64                 `protobuf:"varint,7,opt,name=applied_seq,json=appliedSeq,proto3" json:"applied_seq,omitempty"` // the highest Commit seq of this session that was applied; 0 = none or forgotten
+	Nodes         []string               `protobuf:"bytes,9,rep,name=nodes,proto3" json:"nodes,omitempty"`                              // addresses of all members of the cluster: where a client goes on when its own are gone
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -846,6 +847,13 @@ func (x *Welcome) GetAppliedSeq() uint64 {
 		return x.AppliedSeq
 	}
 	return 0
+}
+
+func (x *Welcome) GetNodes() []string {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
 }
 
 type PartitionAddress struct {
@@ -1823,10 +1831,11 @@ func (x *Goaway) GetReason() string {
 	return ""
 }
 
-// Directory tells who leads which partition, when that has changed.
+// Directory tells who leads which partition, and who the members are, when that has changed.
 type Directory struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Partitions    []*PartitionAddress    `protobuf:"bytes,1,rep,name=partitions,proto3" json:"partitions,omitempty"`
+	Nodes         []string               `protobuf:"bytes,2,rep,name=nodes,proto3" json:"nodes,omitempty"` // as in Welcome
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1864,6 +1873,13 @@ func (*Directory) Descriptor() ([]byte, []int) {
 func (x *Directory) GetPartitions() []*PartitionAddress {
 	if x != nil {
 		return x.Partitions
+	}
+	return nil
+}
+
+func (x *Directory) GetNodes() []string {
+	if x != nil {
+		return x.Nodes
 	}
 	return nil
 }
@@ -1971,7 +1987,7 @@ const file_millrace_v1_stream_proto_rawDesc = "" +
 	"WorkerInfo\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05kinds\x18\x02 \x03(\tR\x05kinds\x12\x12\n" +
-	"\x04host\x18\x03 \x01(\tR\x04host\"\xd5\x02\n" +
+	"\x04host\x18\x03 \x01(\tR\x04host\"\xeb\x02\n" +
 	"\aWelcome\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12;\n" +
 	"\tdirectory\x18\x02 \x03(\v2\x1d.millrace.v1.PartitionAddressR\tdirectory\x12\x1e\n" +
@@ -1984,7 +2000,8 @@ const file_millrace_v1_stream_proto_rawDesc = "" +
 	"\x04kept\x18\x05 \x03(\v2\x11.millrace.v1.HoldR\x04kept\x12%\n" +
 	"\x04lost\x18\x06 \x03(\v2\x11.millrace.v1.HoldR\x04lost\x12\x1f\n" +
 	"\vapplied_seq\x18\a \x01(\x04R\n" +
-	"appliedSeq\"J\n" +
+	"appliedSeq\x12\x14\n" +
+	"\x05nodes\x18\t \x03(\tR\x05nodes\"J\n" +
 	"\x10PartitionAddress\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\rR\tpartition\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\"\xd3\x01\n" +
@@ -2054,11 +2071,12 @@ const file_millrace_v1_stream_proto_rawDesc = "" +
 	"\vretry_after\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"retryAfter\" \n" +
 	"\x06Goaway\x12\x16\n" +
-	"\x06reason\x18\x01 \x01(\tR\x06reason\"J\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\"`\n" +
 	"\tDirectory\x12=\n" +
 	"\n" +
 	"partitions\x18\x01 \x03(\v2\x1d.millrace.v1.PartitionAddressR\n" +
-	"partitions\"\x1d\n" +
+	"partitions\x12\x14\n" +
+	"\x05nodes\x18\x02 \x03(\tR\x05nodes\"\x1d\n" +
 	"\tAvailable\x12\x10\n" +
 	"\x03sub\x18\x01 \x01(\rR\x03sub2M\n" +
 	"\vQueueStream\x12>\n" +
