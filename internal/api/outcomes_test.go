@@ -38,11 +38,17 @@ func TestCallsAreCountedByMethodAndCode(t *testing.T) {
 		"/millrace.v1.TaskService/Get NOT_FOUND":           1,
 		"/millrace.v1.TaskService/Get PERMISSION_DENIED":   1,
 	}
-	st := r.s.Stats()
-	got := make(map[string]uint64)
-	for _, o := range st.Outcomes {
-		got[o.Method+" "+o.Code] = o.Calls
-	}
+	var st Stats
+	var got map[string]uint64
+	eventually(t, "the last call is counted", func() bool { // the caller has its answer before
+		st, got = r.s.Stats(), make(map[string]uint64)
+		calls := uint64(0)
+		for _, o := range st.Outcomes {
+			got[o.Method+" "+o.Code] = o.Calls
+			calls += o.Calls
+		}
+		return calls >= 8
+	})
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("counted %v, want %v", got, want)
 	}

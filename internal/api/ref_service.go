@@ -3,6 +3,7 @@ package api
 import (
 	"bytes"
 	"context"
+	"errors"
 
 	"google.golang.org/grpc"
 
@@ -321,7 +322,7 @@ func (rs *refService) each(ctx context.Context, c *call, l listing, o core.ReadO
 		}
 		return nil
 	})
-	if f, ok := err.(core.Invalid); ok && f == errEnough {
+	if errors.Is(err, errEnough) {
 		return nil
 	}
 	return err

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
@@ -63,7 +64,8 @@ func refFactOf(err error) core.Fact {
 	if err == nil {
 		return nil
 	}
-	if fact, ok := factOf(err, false).(core.Fact); ok {
+	var fact core.Fact
+	if errors.As(factOf(err, false), &fact) {
 		return fact
 	}
 	return core.Unavailable{Reason: "objects"}

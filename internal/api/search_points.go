@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"math"
 	"time"
 
@@ -227,7 +228,8 @@ func (t *translator) vectorUpsert(in *pb.VectorUpsert) (*core.VectorUpsert, core
 
 // asFact makes a fact of any error: one that is none is a fault of the embedder.
 func asFact(err error) core.Fact {
-	if f, ok := factOf(err, false).(core.Fact); ok {
+	var f core.Fact
+	if errors.As(factOf(err, false), &f) {
 		return f
 	}
 	return core.Unavailable{Reason: "embed_unavailable"}

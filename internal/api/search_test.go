@@ -50,7 +50,7 @@ func TestSearchesWaitForTheirTurnAndTenantsTakeTurns(t *testing.T) {
 		wait(t.Context(), "acme", "acme 2")
 		wait(ctx, "acme", "acme 3")
 		wait(t.Context(), "rival", "rival 1")
-		if _, err := a.enter(t.Context(), "other", 4); err != (core.Unavailable{Reason: "overloaded", Limit: "searches_waiting"}) {
+		if _, err := a.enter(t.Context(), "other", 4); !errors.Is(err, core.Unavailable{Reason: "overloaded", Limit: "searches_waiting"}) {
 			t.Errorf("beyond the limit: %v", err)
 		}
 		cancel()

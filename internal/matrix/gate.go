@@ -189,33 +189,33 @@ func (x *Index) walks(c *Counts) bool {
 }
 
 // list makes rows of bits, for a scan.
-func (g *gated) list() []uint32 {
-	if g.rows == nil && g.bits != nil {
-		g.rows = make([]uint32, 0, g.counts.Passed)
-		for i, word := range g.bits {
+func (x *gated) list() []uint32 {
+	if x.rows == nil && x.bits != nil {
+		x.rows = make([]uint32, 0, x.counts.Passed)
+		for i, word := range x.bits {
 			for ; word != 0; word &= word - 1 {
-				g.rows = append(g.rows, uint32(i<<6+bits.TrailingZeros64(word)))
+				x.rows = append(x.rows, uint32(i<<6+bits.TrailingZeros64(word)))
 			}
 		}
 	}
-	return g.rows
+	return x.rows
 }
 
 // set makes bits of rows, for a walk.
-func (g *gated) set() vector.Bits {
-	if g.bits == nil && len(g.rows) > 0 {
-		g.bits = make(vector.Bits, g.rows[len(g.rows)-1]>>6+1)
-		for _, row := range g.rows {
-			g.bits[row>>6] |= 1 << (row & 63)
+func (x *gated) set() vector.Bits {
+	if x.bits == nil && len(x.rows) > 0 {
+		x.bits = make(vector.Bits, x.rows[len(x.rows)-1]>>6+1)
+		for _, row := range x.rows {
+			x.bits[row>>6] |= 1 << (row & 63)
 		}
 	}
-	return g.bits
+	return x.bits
 }
 
 // tail returns the rows from the first that the graph does not cover.
-func (g *gated) tail(from uint32) (out []uint32) {
-	for i := int(from >> 6); i < len(g.bits); i++ {
-		word := g.bits[i]
+func (x *gated) tail(from uint32) (out []uint32) {
+	for i := int(from >> 6); i < len(x.bits); i++ {
+		word := x.bits[i]
 		if i == int(from>>6) {
 			word &= ^uint64(0) << (from & 63)
 		}

@@ -256,7 +256,9 @@ func (a *admin) clusterChange(w http.ResponseWriter, r *http.Request) {
 
 // refusedChange says why a change of membership was refused, by the code that clients of the API get too.
 func refusedChange(err error) (status int, text string) {
-	switch f := err.(type) {
+	var fact core.Fact
+	_ = errors.As(err, &fact) // nil where it is none
+	switch f := fact.(type) {
 	case core.WrongMembership:
 		return http.StatusConflict, "WRONG_STATE " + f.Error()
 	case core.NotFound:

@@ -125,7 +125,6 @@ func (p *Pinned) Next(fn func(key, value []byte) bool) error {
 			return nil
 		}
 		if hide, ok := p.hidden(disk); ok {
-			valid = false
 			if hide.to != nil {
 				p.buf = append(appendShard(p.buf[:0], uint16(p.sh.id)), hide.to...)
 				valid = p.iter.SeekGE(p.buf)

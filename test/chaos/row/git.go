@@ -123,7 +123,7 @@ func (g *gitRow) setUp(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("make repository: %w", err)
 	}
-	defer resp.Body.Close()
+	defer resp.Body.Close() //nolint:errcheck // nothing of it is read
 	if resp.StatusCode >= 300 {
 		return fmt.Errorf("make repository: status %d", resp.StatusCode)
 	}
