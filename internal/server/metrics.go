@@ -56,7 +56,7 @@ func (a *admin) register() error {
 		obs.Add(a.registry, stored, storeMetrics()),
 		obs.Add(a.registry, shards, slices.Concat(nodeMetrics(), raftMetrics(), taskMetrics())),
 		obs.Add(a.registry, a.viewPeers, peerMetrics()),
-		obs.Add(a.registry, edge, edgeMetrics()),
+		obs.Add(a.registry, edge, slices.Concat(edgeMetrics(), keyMetrics(a.o.KeyspaceMetrics))),
 		obs.Add(a.registry, a.viewGit, gitMetrics()),
 	)
 }
