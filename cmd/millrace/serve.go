@@ -98,6 +98,7 @@ the disk is full beyond its reserve, 23 when the directory is not this server's.
 	f.BoolVar(&o.NoSearch, "no-search", false, "keep no index of collections, and answer no search")
 	f.StringVar(&o.VectorKernel, "vector-kernel", "", "vnni, avx2 or purego, for comparing vectors; default the fastest that the machine has")
 	f.BoolVar(&o.Forward, "forward", false, "in a cluster, fetch the answer to a REST request that another node must serve, instead of sending its caller there with 307; a request says otherwise with ?forward=0 or 1")
+	f.BoolVar(&o.KeyspaceMetrics, "keyspace-metrics", false, "metrics tell what is done in the hundred most used keyspaces, by tenant, namespace and name; else they tell the sum of all")
 	f.StringVar(&o.readyFile, "ready-file", "", "written when the server serves: a JSON object with address and pid")
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
 	f.DurationVar(&o.grace, "grace", 25*time.Second, "how long calls in flight may take when the server is told to stop")

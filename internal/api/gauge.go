@@ -93,12 +93,13 @@ type Stats struct {
 	Connections int64             // open
 	Refusals    map[string]uint64 // by the name of the limit, since the start
 	Outcomes    []Outcome         // how calls ended since the start
+	Keyspaces   []KeyspaceCount   // what was done in them, the most used first
 }
 
 // Stats returns the edge's counters.
 func (s *Server) Stats() Stats {
 	return Stats{
 		Calls: s.calls.value(), Streams: s.streams.value(), Connections: s.conns.open(), Refusals: s.refusals.copy(),
-		Outcomes: s.outcomes.list(),
+		Outcomes: s.outcomes.list(), Keyspaces: s.keys.list(),
 	}
 }

@@ -6,12 +6,15 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/millrace/millrace/internal/core"
 )
 
 // fakeNode is a Backend whose answers a test can script.
 type fakeNode struct {
+	rates    [2]atomic.Int64 // of each keyspace: puts and bytes per second
+	endless  atomic.Bool     // ranges have no end
 	mu       sync.Mutex
 	clock    *fakeClock
 	spaces   map[string]core.NamespaceInfo
@@ -448,7 +451,19 @@ func (n *fakeNode) KeyRange(_ context.Context, p core.Partition, r core.KeyRange
 	if len(r.From) > 0 {
 		pairs = nil
 	}
+	if n.endless.Load() {
+		return endlessCursor{}, core.At{Partition: p.Index, Index: 9}, nil
+	}
 	return &fakeCursor{pairs}, core.At{Partition: p.Index, Index: 9}, nil
+}
+
+// endlessCursor has as many keys as are asked for.
+type endlessCursor struct{}
+
+func (endlessCursor) Incarnation() uint32 { return 3 }
+func (endlessCursor) Close() error        { return nil }
+func (endlessCursor) Next(int, int, bool) ([]core.KeyPair, error) {
+	return []core.KeyPair{{Key: []byte("a"), Value: make([]byte, 64<<10), Rev: 7}}, nil
 }
 
 type fakeCursor struct{ pairs []core.KeyPair }
@@ -473,4 +488,6 @@ func (n *fakeNode) Keyspaces(ctx context.Context, p core.Partition, _ string, _ 
 	return []core.KeyspaceInfo{k}, at, err
 }
 
-func (n *fakeNode) KeyRates(core.Partition, string) (puts, bytes int64) { return 0, 0 }
+func (n *fakeNode) KeyRates(core.Partition, string) (puts, bytes int64) {
+	return n.rates[0].Load(), n.rates[1].Load()
+}

@@ -84,6 +84,7 @@ type Server struct {
 	refusals refusals
 	outcomes outcomes
 	rates    keyRates
+	keys     *keyCounts    // what o.Backend is
 	turn     atomic.Uint64 // of claims that may take from any partition
 	searches admission
 
@@ -114,8 +115,11 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	counts := newKeyCounts(o.Backend)
+	o.Backend = counts
 	s := &Server{
-		o: o, l: limits, log: o.Logger, codec: newCodec(), shapes: make(shapes),
+		keys: counts,
+		o:    o, l: limits, log: o.Logger, codec: newCodec(), shapes: make(shapes),
 		sessions: make(map[sessionKey]*stream),
 		calls:    newGauge("calls_node", limits.CallsNode, "calls_tenant", limits.CallsTenant),
 		streams:  newGauge("streams_node", limits.StreamsNode, "streams_tenant", limits.StreamsTenant),

@@ -154,6 +154,19 @@ func TestEffectsOnceFindsTornAndRepeatedEffects(t *testing.T) {
 	})
 }
 
+func TestSumsFindsCompletionsCountedTwiceOrNot(t *testing.T) {
+	final := append(tasksIn(core.Completed, "a", "b"), tasksIn(core.Dead, "d")...)
+	for i := range final {
+		final[i].Queue = "q"
+	}
+	judge(t, []planted{
+		{"good", Sums(final, map[string]int64{"q": 2, "unused": 0}), ""},
+		{"counted twice", Sums(final, map[string]int64{"q": 3}), "sum"},
+		{"not counted", Sums(final, nil), "sum"},
+		{"of a queue without completions", Sums(final, map[string]int64{"q": 2, "other": 1}), "sum"},
+	})
+}
+
 func TestBankFindsMoneyMadeOrLost(t *testing.T) {
 	run := func(snapshot, closing map[string]int64) *Report {
 		return Bank(BankRun{

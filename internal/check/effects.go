@@ -71,6 +71,28 @@ func onceEach(r *Report, where string, final []TaskState, times map[string]int) 
 	}
 }
 
+// Sums judges numbers that completions add one to, each task to that of its queue: at the end they are how many tasks of the
+// queue are completed. Rule: sum. Counts: completed.
+func Sums(final []TaskState, sums map[string]int64) *Report {
+	r := NewReport("sums")
+	completed := map[string]int64{}
+	for _, t := range final {
+		if t.State == core.Completed {
+			r.Checked++
+			r.Counts["completed"]++
+			completed[t.Queue]++
+		}
+	}
+	queues := maps.Clone(completed)
+	maps.Copy(queues, sums)
+	for _, queue := range slices.Sorted(maps.Keys(queues)) {
+		if got, want := sums[queue], completed[queue]; got != want {
+			r.Violate("sum", "the completions of queue %s have added up to %d, %d of its tasks are completed", queue, got, want)
+		}
+	}
+	return r.Done()
+}
+
 // Transfer is the money that one task moves when it completes.
 type Transfer struct {
 	From, To string

@@ -6,7 +6,8 @@
 //
 // Promised: names follow one form, and a metric has no more series than its row allows, whatever labels come. Labels
 // are the product's own words and numbers of shards. What users name (tenants, namespaces, queues, keys) is no label:
-// there is no end of it, and these figures are served to whoever reaches the port.
+// there is no end of it, and these figures are served to whoever reaches the port. Only names of keyspaces are, when an
+// operator asks for it.
 package obs
 
 import (
@@ -46,8 +47,8 @@ type Row struct {
 	Bound      int // most series
 }
 
-// other is the label value of what is beyond a metric's bound.
-const other = "other"
+// Other is the label value of what is beyond a metric's bound.
+const Other = "other"
 
 // maxBound bounds the series of one metric: a scrape stays small.
 const maxBound = 2000
@@ -197,7 +198,7 @@ func (c *collector[S]) collectLabelled(i int, s S, out chan<- prometheus.Metric)
 		}
 		key := strings.Join(values, "\x00")
 		if !c.admit(i, key) {
-			values = slices.Repeat([]string{other}, len(m.Labels))
+			values = slices.Repeat([]string{Other}, len(m.Labels))
 			key = strings.Join(values, "\x00")
 		}
 		if labels[key] == nil {

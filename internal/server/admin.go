@@ -49,6 +49,7 @@ type admin struct {
 	o        Options
 	registry *obs.Registry
 	syncs    *obs.Histogram
+	refused  refusedChanges
 	http     *http.Server
 	served   chan error
 	gate     sync.RWMutex // shared by handlers, taken by close

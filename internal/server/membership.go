@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/millrace/millrace/internal/core"
@@ -247,11 +248,29 @@ func (a *admin) clusterChange(w http.ResponseWriter, r *http.Request) {
 	}
 	m, err := p.asks.Change(r.Context(), op)
 	if err != nil {
-		code, text := refusedChange(err)
-		plain(w, code, text)
+		status, text := refusedChange(err)
+		a.refused.count(text)
+		plain(w, status, text)
 		return
 	}
 	asJSON(w, m)
+}
+
+// changeCodes are the codes with which changes of membership are refused.
+var changeCodes = []string{
+	"ALREADY_EXISTS", "DEADLINE_EXCEEDED", "INVALID_ARGUMENT", "NOT_FOUND", "RESOURCE_EXHAUSTED", "TOO_LARGE", "UNAVAILABLE",
+	"WRONG_STATE",
+}
+
+// refusedChanges counts changes of membership that were refused, in the order of changeCodes.
+type refusedChanges [8]atomic.Uint64
+
+// count takes what refusedChange says, which begins with a code.
+func (r *refusedChanges) count(text string) {
+	code, _, _ := strings.Cut(text, " ")
+	if i := slices.Index(changeCodes, code); i >= 0 {
+		r[i].Add(1)
+	}
 }
 
 // refusedChange says why a change of membership was refused, by the code that clients of the API get too.
@@ -270,7 +289,7 @@ func refusedChange(err error) (status int, text string) {
 	case core.Invalid:
 		return http.StatusBadRequest, "INVALID_ARGUMENT " + f.Error()
 	case core.TooLarge:
-		return http.StatusBadRequest, "TOO_LARGE " + f.Error()
+		return http.StatusRequestEntityTooLarge, "TOO_LARGE " + f.Error()
 	case core.Unavailable:
 		if f.Reason == "no_cluster" {
 			return http.StatusConflict, "WRONG_STATE this server is by itself: start it with a cluster id to let it grow"

@@ -56,7 +56,7 @@ func (a *admin) register() error {
 		obs.Add(a.registry, stored, storeMetrics()),
 		obs.Add(a.registry, shards, slices.Concat(nodeMetrics(), raftMetrics(), taskMetrics())),
 		obs.Add(a.registry, a.viewPeers, peerMetrics()),
-		obs.Add(a.registry, edge, edgeMetrics()),
+		obs.Add(a.registry, edge, slices.Concat(edgeMetrics(), keyMetrics(a.o.KeyspaceMetrics))),
 		obs.Add(a.registry, a.viewGit, gitMetrics()),
 	)
 }
@@ -90,6 +90,15 @@ func serverMetrics() []obs.Metric[*admin] {
 		{
 			Name: "millrace_server_ready_state", Help: "1 while the server serves all it should, else 0; /readyz says why not",
 			Value: func(a *admin) float64 { return float64(bit(a.unready() == "")) },
+		},
+		{
+			Name: "millrace_server_refused_changes_total", Help: "Changes of membership that were asked for at this node and refused, by code",
+			Labels: []string{"code"}, Bound: len(changeCodes) + 1,
+			Values: func(a *admin, put func(float64, ...string)) {
+				for i, code := range changeCodes {
+					put(float64(a.refused[i].Load()), code)
+				}
+			},
 		},
 		figure("millrace_server_memory_bytes", "Memory that all buffers and caches may take together", func(a *admin) int64 { return a.o.Memory }),
 		{
@@ -287,8 +296,8 @@ func edgeMetrics() []obs.Metric[api.Stats] {
 // refusing lists the limits by whose names the edges and the node refuse.
 func refusing() []string {
 	names := []string{
-		"disk", "keyspaces", "max_payload", "namespaces", "proposal_bytes", "proposals", "queues", "request_ids", "sessions",
-		"uncommitted_log", "waiting_claims", "waits",
+		"bytes_per_second", "disk", "keyspace_bytes", "keyspaces", "max_payload", "namespaces", "proposal_bytes", "proposals", "queues", "request_ids", "sessions",
+		"range_ms", "uncommitted_log", "waiting_claims", "waits", "writes_per_second",
 	}
 	for _, row := range new(api.Limits).Rows() {
 		names = append(names, row.Key)

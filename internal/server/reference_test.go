@@ -27,6 +27,9 @@ token. So there are sums over all tenants here, by shard and by state; what is i
 statistics (` + "`millrace queue stats`" + `), to its tenant. A metric has at most the series that its row allows; should
 there ever be more, the rest is added up under the label value ` + "`other`" + `.
 
+The one exception is asked for: with ` + "`--keyspace-metrics`" + ` the ` + "`millrace_kv_*`" + ` rows have a series for each of the hundred most
+used keyspaces, by tenant, namespace and name; without it, all keyspaces are in the one series ` + "`other`" + `.
+
 The same listener serves ` + "`/healthz`" + ` (the process lives), ` + "`/readyz`" + ` (503 with the reason until every shard leads, and from
 the moment the server is told to stop; a full disk does not count, because the completions that are still taken are what
 makes room), ` + "`/debug/status`" + ` (counters, build and settings as JSON) and ` + "`/debug/pprof/`" + ` with

@@ -63,6 +63,8 @@ type Options struct {
 	VectorKernel  string // vnni, avx2 or purego; default the fastest of the machine
 	Forward       bool   // REST requests that another node must serve are forwarded; else their callers are sent there
 
+	KeyspaceMetrics bool // the admin listener tells what is done in keyspaces by their names
+
 	OneCommitPerEntry bool // no group commit: for measuring what it is worth
 
 	Logger *slog.Logger

@@ -58,6 +58,7 @@ type configReport struct {
 	Name         string           `json:"name"`
 	Shards       int              `json:"shards"`
 	Forward      bool             `json:"forward"`
+	KeyMetrics   bool             `json:"keyspace_metrics"`
 	Cluster      string           `json:"cluster_id,omitempty"`
 	NodeID       uint64           `json:"node_id,omitempty"`
 	Peers        string           `json:"peers,omitempty"`
@@ -109,7 +110,7 @@ func (a *admin) config() configReport {
 	return configReport{
 		Data: o.Dir, Listen: o.Listen, HTTP: o.HTTP, Admin: o.Admin, Insecure: o.Insecure, TLS: o.TLSCert != "", TokensFile: o.TokensFile,
 		Durability: o.Durability, Name: o.Name, Shards: o.Shards,
-		Forward: o.Forward, Cluster: o.Cluster.ID, NodeID: o.Cluster.Node, Peers: config.FormatPeers(o.Cluster.Peers), LogArchive: o.ArchiveDir, DiskReserve: o.Reserve, Memory: o.Memory,
+		Forward: o.Forward, KeyMetrics: o.KeyspaceMetrics, Cluster: o.Cluster.ID, NodeID: o.Cluster.Node, Peers: config.FormatPeers(o.Cluster.Peers), LogArchive: o.ArchiveDir, DiskReserve: o.Reserve, Memory: o.Memory,
 		LogQuota: o.LogQuota, SnapshotRate: o.SnapshotRate,
 		MemoryShares: shares, GoMemLimit: debug.SetMemoryLimit(-1),
 	}

@@ -214,14 +214,17 @@ type stream struct {
 }
 
 // openStream begins a stream; nothing is sent yet.
-func (r *raw) openStream(t *testing.T) *stream {
+func (r *raw) openStream(t *testing.T) *stream { return r.openStreamOf(t, "QueueStream") }
+
+// openStreamOf begins a stream of a service.
+func (r *raw) openStreamOf(t *testing.T, service string) *stream {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	out, in := io.Pipe()
 	s := &stream{t: t, in: in, resp: make(chan *http.Response, 1), stop: cancel}
 	t.Cleanup(s.close)
 	go func() {
-		resp, err := r.open(ctx, "QueueStream/Open", out)
+		resp, err := r.open(ctx, service+"/Open", out)
 		if err != nil {
 			_ = out.CloseWithError(err)
 			resp = nil

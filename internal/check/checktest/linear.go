@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,21 +17,30 @@ import (
 // AccessKind is what a call did with a register.
 type AccessKind uint8
 
-// The kinds. A swap writes Value if the register holds Expect, and else changes nothing.
+// The kinds. A swap writes Value if the register holds Expect, and else changes nothing. A delete leaves the key absent. An
+// add makes the number that the register holds, in decimal, larger by Delta; an absent key is 0.
 const (
 	Read AccessKind = iota
 	Write
 	Swap
+	Delete
+	Add
 )
+
+// WindowCalls is how many judged calls make a window whole.
+const WindowCalls = 5000
 
 // Access is one call at a register: a key that any number of clients read and write. An absent key reads as "". Values are
 // never written twice. Times are of one clock for all clients.
 type Access struct {
 	Client  int // calls of one client do not overlap
+	Window  int // a stretch of the history that shares no key with any other
 	Key     string
 	Kind    AccessKind
 	Expect  string // of a swap
-	Value   string // written, or read
+	Value   string // written, read, or the sum that an add answered
+	Delta   int64  // of an add
+	Found   bool   // what a delete answered: the key was there
 	Invoke  int64
 	Return  int64
 	Outcome check.Outcome // of a swap: refused when the register held something else, and that was the reason
@@ -38,8 +48,17 @@ type Access struct {
 
 // String names the call for a violation.
 func (a *Access) String() string {
-	verb := [...]string{Read: "reads", Write: "writes", Swap: "swaps " + a.Expect + " for"}[a.Kind]
+	verb := [...]string{
+		Read: "reads", Write: "writes", Swap: "swaps " + a.Expect + " for",
+		Delete: fmt.Sprintf("deletes, found %t,", a.Found), Add: fmt.Sprintf("adds %d and gets", a.Delta),
+	}[a.Kind]
 	return fmt.Sprintf("[%d,%d] client %d %s %q: %s", a.Invoke, a.Return, a.Client, verb, a.Value, a.Outcome)
+}
+
+// Judged reports whether the call says anything of its key: reads without an answer and changes that were refused, but for
+// swaps, say nothing.
+func (a *Access) Judged() bool {
+	return (a.Kind == Swap || a.Outcome != check.Refused) && (a.Kind != Read || a.Outcome == check.OK)
 }
 
 // undecidedShare is what share of keys a search may leave undecided, in percent, before a run proves nothing.
@@ -47,16 +66,19 @@ const undecidedShare = 1
 
 // Linearizable judges each key's history by a search for an order of its calls that real time allows and in which each
 // call gives the answer that was seen. It knows nothing of indexes and terms. Each key's search may take at most within.
-// Reads without an answer and writes that were refused are left out; a write whose outcome is unknown may happen at any
-// time after its call, or never. Rule: not_linearizable. Counts: windows (keys), undecided, unknown, swaps_refused.
+// Calls that are not to be judged are left out; a change whose outcome is unknown may happen at any time after its call, or
+// never. Rule: not_linearizable. Counts: keys, undecided, unknown, swaps_refused, and windows: those of at least WindowCalls
+// calls with nothing undecided.
 func Linearizable(history []Access, within time.Duration) *check.Report {
 	r := check.NewReport("linearizable")
 	byKey := map[string][]Access{}
 	var order []string
+	calls := map[int]int{} // by window
 	for _, a := range history {
-		if a.Kind != Swap && a.Outcome == check.Refused || a.Kind == Read && a.Outcome != check.OK {
+		if !a.Judged() {
 			continue
 		}
+		calls[a.Window]++
 		if byKey[a.Key] == nil {
 			order = append(order, a.Key)
 		}
@@ -70,16 +92,22 @@ func Linearizable(history []Access, within time.Duration) *check.Report {
 		}
 	}
 	for _, key := range order {
-		r.Counts["windows"]++
+		r.Counts["keys"]++
 		switch porcupine.CheckOperationsTimeout(register, operations(byKey[key]), within) {
 		case porcupine.Illegal:
 			r.Violate("not_linearizable", "key %s: no order of its %d calls explains what was read:%s", key, len(byKey[key]), narrow(byKey[key], within))
 		case porcupine.Unknown:
 			r.Counts["undecided"]++
+			delete(calls, byKey[key][0].Window)
 		}
 	}
-	if n := r.Counts["undecided"]; n*100 > r.Counts["windows"]*undecidedShare {
-		r.Invalid = fmt.Sprintf("%d of %d windows are undecided", n, r.Counts["windows"])
+	for _, n := range calls {
+		if n >= WindowCalls {
+			r.Counts["windows"]++
+		}
+	}
+	if n := r.Counts["undecided"]; n*100 > r.Counts["keys"]*undecidedShare {
+		r.Invalid = fmt.Sprintf("%d of %d keys are undecided", n, r.Counts["keys"])
 	}
 	return r.Done()
 }
@@ -102,6 +130,11 @@ var register = porcupine.Model{
 		a := input.(Access)
 		holds := state == a.Expect
 		switch {
+		case a.Kind == Delete:
+			return a.Outcome == check.Unknown || a.Found == (state != ""), ""
+		case a.Kind == Add:
+			sum := plus(state.(string), a.Delta)
+			return a.Outcome == check.Unknown || a.Value == sum, sum
 		case a.Kind == Read:
 			return state == a.Value, state
 		case a.Kind == Write, a.Outcome == check.OK && holds, a.Outcome == check.Unknown && holds:
@@ -111,6 +144,15 @@ var register = porcupine.Model{
 		}
 		return true, state // a swap that found something else, known or not
 	},
+}
+
+// plus is what an add leaves under a key. Registers that are added to hold decimal numbers, or nothing.
+func plus(holds string, delta int64) string {
+	n, err := strconv.ParseInt(cmp.Or(holds, "0"), 10, 64)
+	if err != nil {
+		return "no sum" // nobody reads that
+	}
+	return strconv.FormatInt(n+delta, 10)
 }
 
 // shownCalls is how much of a history a violation spells out.

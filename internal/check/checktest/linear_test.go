@@ -2,6 +2,7 @@ package checktest
 
 import (
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -28,18 +29,19 @@ func randomHistory(r *rand.Rand, calls int) []Access {
 		now = max(now, free[c]) + 1 + r.Int64N(3)
 		for k := 0; k < len(open); k++ {
 			if o := open[k]; o.at <= now {
-				if o.a.Kind == Write || state == o.a.Expect {
-					state = o.a.Value
-				}
+				state = after(state, o.a)
 				open = append(open[:k], open[k+1:]...)
 				k--
 			}
 		}
-		a := Access{Client: c, Key: "k", Kind: AccessKind(r.IntN(3)), Invoke: now - r.Int64N(2), Return: now + r.Int64N(4), Outcome: check.OK, Value: strconv.Itoa(i + 1)}
+		a := Access{Client: c, Key: "k", Kind: AccessKind(r.IntN(5)), Invoke: now - r.Int64N(2), Return: now + r.Int64N(4), Outcome: check.OK, Value: strconv.Itoa(1000 * (i + 1))}
 		if a.Kind == Swap {
 			if a.Expect = state; r.IntN(3) == 0 {
-				a.Expect = strconv.Itoa(r.IntN(i + 1))
+				a.Expect = strconv.Itoa(1000 * r.IntN(i+1))
 			}
+		}
+		if a.Kind == Add {
+			a.Delta = r.Int64N(7) - 3
 		}
 		free[c] = a.Return + 1
 		switch {
@@ -53,11 +55,29 @@ func randomHistory(r *rand.Rand, calls int) []Access {
 		case a.Kind == Swap && state != a.Expect:
 			a.Outcome = check.Refused
 		default:
-			state = a.Value
+			a.Found = state != ""
+			state = after(state, a)
+			if a.Kind == Add {
+				a.Value = state
+			}
 		}
 		out = append(out, a)
 	}
 	return out
+}
+
+// after is what a register holds after a change.
+func after(state string, a Access) string {
+	switch {
+	case a.Kind == Delete:
+		return ""
+	case a.Kind == Add:
+		n, _ := strconv.Atoi(state)
+		return strconv.Itoa(n + int(a.Delta))
+	case a.Kind == Swap && state != a.Expect:
+		return state
+	}
+	return a.Value
 }
 
 func TestHistoriesOfARealRegisterAreLinearizable(t *testing.T) {
@@ -76,6 +96,13 @@ func TestWhatNoRegisterDoesIsFound(t *testing.T) {
 	swap := func(expect, value string, begin, end int64, outcome check.Outcome) Access {
 		return Access{Client: 3, Key: "k", Kind: Swap, Expect: expect, Value: value, Invoke: begin, Return: end, Outcome: outcome}
 	}
+	del := func(found bool, begin, end int64, outcome check.Outcome) Access {
+		return Access{Client: 4, Key: "k", Kind: Delete, Found: found, Invoke: begin, Return: end, Outcome: outcome}
+	}
+	add := func(delta int64, sum string, begin, end int64, outcome check.Outcome) Access {
+		return Access{Client: 5, Key: "k", Kind: Add, Delta: delta, Value: sum, Invoke: begin, Return: end, Outcome: outcome}
+	}
+	seven := ok(1, Write, "7", 0, 10)
 	unknown := ok(1, Write, "u", 20, 21)
 	unknown.Outcome = check.Unknown
 	first := ok(1, Write, "a", 0, 10)
@@ -97,6 +124,20 @@ func TestWhatNoRegisterDoesIsFound(t *testing.T) {
 		"a swap refused though it was there":               {[]Access{first, swap("a", "b", 11, 12, check.Refused)}, false},
 		"a swap refused, rightly":                          {[]Access{first, swap("x", "b", 11, 12, check.Refused), ok(2, Read, "a", 13, 14)}, true},
 		"two swaps of one value":                           {[]Access{first, swap("a", "b", 11, 12, check.OK), swap("a", "c", 13, 14, check.OK)}, false},
+		"a delete of what is there":                        {[]Access{first, del(true, 11, 12, check.OK), ok(2, Read, "", 13, 14)}, true},
+		"a delete that removes nothing":                    {[]Access{first, del(true, 11, 12, check.OK), ok(2, Read, "a", 13, 14)}, false},
+		"a delete that finds what is gone":                 {[]Access{first, del(true, 11, 12, check.OK), del(true, 13, 14, check.OK)}, false},
+		"a delete that misses what is there":               {[]Access{first, del(false, 11, 12, check.OK)}, false},
+		"a delete of unknown end comes late":               {[]Access{first, del(false, 11, 12, check.Unknown), ok(2, Read, "a", 13, 14), ok(2, Read, "", 15, 16)}, true},
+		"a delete of unknown end comes and goes":           {[]Access{first, del(false, 11, 12, check.Unknown), ok(2, Read, "", 13, 14), ok(2, Read, "a", 15, 16)}, false},
+		"adds to a number":                                 {[]Access{seven, add(2, "9", 11, 12, check.OK), add(-10, "-1", 13, 14, check.OK), ok(2, Read, "-1", 15, 16)}, true},
+		"an add to an absent key":                          {[]Access{add(2, "2", 0, 1, check.OK), ok(2, Read, "2", 2, 3)}, true},
+		"an add that happens twice":                        {[]Access{seven, add(2, "9", 11, 12, check.OK), ok(2, Read, "11", 13, 14)}, false},
+		"an add that is lost":                              {[]Access{seven, add(2, "9", 11, 12, check.OK), ok(2, Read, "7", 13, 14)}, false},
+		"two adds that get one sum":                        {[]Access{seven, add(2, "9", 11, 13, check.OK), add(2, "9", 12, 14, check.OK)}, false},
+		"an add of unknown end that is counted in a sum":   {[]Access{seven, add(2, "", 11, 12, check.Unknown), add(1, "10", 13, 14, check.OK)}, true},
+		"an add of unknown end that is counted twice":      {[]Access{seven, add(2, "", 11, 12, check.Unknown), add(1, "12", 13, 14, check.OK)}, false},
+		"a refused add that happens":                       {[]Access{seven, add(2, "", 11, 12, check.Refused), ok(2, Read, "9", 13, 14)}, false},
 		"a swap of unknown end that could not have worked": {[]Access{first, swap("x", "b", 11, 12, check.Unknown), ok(2, Read, "b", 13, 14)}, false},
 	} {
 		if r := Linearizable(c.history, enough); r.OK() != c.fine {
@@ -106,16 +147,17 @@ func TestWhatNoRegisterDoesIsFound(t *testing.T) {
 }
 
 func TestAReadOfAnOlderValueIsFoundInALongHistory(t *testing.T) {
-	found, seeds := 0, 20
+	found, seeds := 0, 8
 	if testing.Short() {
 		seeds = 2
 	}
 	for seed := range uint64(seeds) {
 		r := rand.New(rand.NewPCG(seed, 2))
-		h := randomHistory(r, 200)
+		h := randomHistory(r, 100)
+		written := slices.IndexFunc(h, func(a Access) bool { return a.Kind == Write && a.Outcome == check.OK })
 		for i := len(h) - 1; i >= 0; i-- { // the last read gets an answer from long before it
-			if h[i].Kind == Read && h[i].Value != "" {
-				h[i].Value = ""
+			if h[i].Kind == Read {
+				h[i].Value = h[written].Value
 				break
 			}
 		}
@@ -125,6 +167,20 @@ func TestAReadOfAnOlderValueIsFoundInALongHistory(t *testing.T) {
 	}
 	if found != seeds {
 		t.Errorf("%d of %d were found", found, seeds)
+	}
+}
+
+func TestAWindowCountsWhenItIsWholeAndDecided(t *testing.T) {
+	var h []Access
+	for window, calls := range []int{WindowCalls, WindowCalls - 1, WindowCalls + 1} {
+		for i := range calls {
+			key := strconv.Itoa(window) + "-" + strconv.Itoa(i/500)
+			h = append(h, Access{Window: window, Key: key, Kind: Read, Invoke: int64(2 * i), Return: int64(2*i + 1), Outcome: check.OK})
+		}
+		h = append(h, Access{Window: window, Key: "refused", Kind: Add, Outcome: check.Refused})
+	}
+	if r := Linearizable(h, enough); !r.OK() || r.Counts["windows"] != 2 {
+		t.Errorf("%s", r)
 	}
 }
 

@@ -62,7 +62,8 @@ type Line struct {
 	Commit     string             `json:"commit"` // with a + when files had changed since
 	Seed       Seed               `json:"seed"`
 	Planned    int                `json:"planned"`
-	Done       int                `json:"done"`   // in the row's unit: runs or operations
+	Done       int                `json:"done"`              // in the row's unit: runs or operations
+	Windows    int                `json:"windows,omitempty"` // of 5,000 calls at registers, each judged by a search for an order
 	Faults     map[string]int     `json:"faults"` // by kind, those that fired
 	Violations int                `json:"violations"`
 	Failed     []Seed             `json:"failed,omitempty"` // seeds of the runs with a violation
@@ -127,6 +128,7 @@ func Read(dir, row string) ([]Line, error) {
 type Tally struct {
 	Row        Row
 	Done       int      // on the code asked for
+	Windows    int      // on that code
 	Violations int      // on that code
 	Faults     int      // that fired on it
 	Invalid    int      // pieces on it that proved nothing; what they did does not count
@@ -159,6 +161,7 @@ func Count(row Row, lines []Line, code string) Tally {
 			continue
 		}
 		t.Done += l.Done
+		t.Windows += l.Windows
 		for _, n := range l.Faults {
 			t.Faults += n
 		}
@@ -196,6 +199,9 @@ func (t Tally) Pass() bool { return t.Violations == 0 && len(t.Red) == 0 }
 func (t Tally) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s done / %s wanted %s, %d violations", t.Row.ID, thousands(t.Done), thousands(t.Row.Wanted), t.Row.Unit, t.Violations)
+	if t.Row.Windows > 0 {
+		fmt.Fprintf(&b, ", %s of %s windows", thousands(t.Windows), thousands(t.Row.Windows))
+	}
 	if t.Invalid > 0 {
 		fmt.Fprintf(&b, ", %d invalid pieces", t.Invalid)
 	}

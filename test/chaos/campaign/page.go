@@ -112,7 +112,7 @@ func state(t Tally) string {
 		return "**fail**"
 	case t.Done == 0:
 		return "invalid"
-	case t.Done >= t.Row.Wanted:
+	case t.Done >= t.Row.Wanted && t.Windows >= t.Row.Windows:
 		return "pass"
 	}
 	return "pass so far"
@@ -153,6 +153,9 @@ func (p *page) campaign(b *strings.Builder, row Row) {
 	faults, figures := p.sums(row, last.Code)
 	if len(faults) > 0 {
 		fmt.Fprintf(b, "- Faults that fired: %s\n", faults)
+	}
+	if row.Windows > 0 {
+		fmt.Fprintf(b, "- Windows of 5,000 reads, puts, deletes, swaps and adds that an order explains: %s / %s\n", thousands(t.Windows), thousands(row.Windows))
 	}
 	if len(figures) > 0 {
 		fmt.Fprintf(b, "- Worst figures of a run: %s\n", figures)

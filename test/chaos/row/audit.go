@@ -118,6 +118,13 @@ func (m *mixed) audit(ctx context.Context, o *Outcome) error {
 	if len(m.pairs) > 0 {
 		o.judge(check.BothOrNeither(m.pairs))
 	}
+	sums := map[string]int64{}
+	for _, queue := range kinds {
+		if sums[queue], _, err = number(ctx, m.quiet.KV(sumSpace), queue); err != nil {
+			return err
+		}
+	}
+	o.judge(check.Sums(final, sums))
 	if err := m.auditEffects(ctx, o, final); err != nil {
 		return err
 	}

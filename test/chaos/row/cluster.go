@@ -56,6 +56,9 @@ func (r *clusterRun) run(ctx context.Context, proxy bool, faults func(context.Co
 	underLoad(ctx, r.c, r.o, r.m, r.b, func(ctx context.Context) error {
 		err := faults(ctx)
 		r.later.Wait()
+		if !r.e.Brief {
+			r.l.wholeWindow(ctx)
+		}
 		pause(ctx, 300*time.Millisecond) // of reads at what has just come back
 		stop()
 		registers.Wait()

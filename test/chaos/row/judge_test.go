@@ -89,22 +89,45 @@ func TestTheNextAcknowledgedWriteBeganAfterTheFault(t *testing.T) {
 
 func TestAKeyOfTheRegistersIsReplacedBeforeASearchGetsLong(t *testing.T) {
 	l := &linear{more: make(chan struct{}), nodeOf: map[int]int{}, begin: time.Now()}
-	l.windows[0].key = "first"
-	for range windowCalls - 1 {
+	l.keys[0].key = "first"
+	for range keyCalls - 1 {
 		l.note(checktest.Access{Key: "first", Kind: checktest.Read, Outcome: check.OK}, 0)
 	}
-	if l.windows[0].key != "first" {
+	if l.keys[0].key != "first" {
 		t.Error("it is replaced early")
 	}
 	l.note(checktest.Access{Key: "first", Kind: checktest.Read, Outcome: check.OK}, 0)
-	second := l.windows[0].key
+	second := l.keys[0].key
 	if second == "first" {
 		t.Error("it is not replaced after many calls")
 	}
-	for range windowOpen {
+	for range keyOpen {
 		l.note(checktest.Access{Key: second, Kind: checktest.Write, Outcome: check.Unknown}, 0)
 	}
-	if l.windows[0].key == second {
+	if l.keys[0].key == second {
 		t.Error("it is not replaced after many calls of unknown end")
+	}
+}
+
+func TestAWindowOfRegistersEndsWithKeysThatNoOtherHas(t *testing.T) {
+	l := &linear{more: make(chan struct{}), nodeOf: map[int]int{}, begin: time.Now()}
+	l.renew()
+	before := l.keys
+	for range checktest.WindowCalls - 1 {
+		l.note(checktest.Access{Kind: checktest.Read, Outcome: check.OK}, 0)
+	}
+	l.note(checktest.Access{Kind: checktest.Read, Outcome: check.Unknown}, 0) // says nothing
+	if l.window != 0 || l.keys != before {
+		t.Errorf("window %d, keys %v", l.window, l.keys)
+	}
+	l.note(checktest.Access{Kind: checktest.Read, Outcome: check.OK}, 0)
+	l.note(checktest.Access{Window: 0, Kind: checktest.Read, Outcome: check.OK}, 0) // began before
+	if l.window != 1 || l.judged != 0 {
+		t.Errorf("window %d with %d calls", l.window, l.judged)
+	}
+	for i := range l.keys {
+		if l.keys[i].key == before[i].key {
+			t.Errorf("key %s is of two windows", l.keys[i].key)
+		}
 	}
 }

@@ -20,8 +20,8 @@ import (
 // Sizes of the workload of registers.
 const (
 	linearKeys   = 3   // at once
-	windowCalls  = 600 // at one key before the next takes its place: a search for an order must end
-	windowOpen   = 12  // of those, with unknown ends, which may happen at any time and make the search long
+	keyCalls     = 600 // at one key before the next takes its place: a search for an order must end
+	keyOpen      = 12  // of those, with unknown ends, which may happen at any time and make the search long
 	linearSpace  = "linear"
 	readPatience = 40 * time.Second // more than a pause: what waits at a paused node is answered when it goes on
 	putPatience  = 2 * time.Second
@@ -29,7 +29,8 @@ const (
 )
 
 // linear is a workload of registers that all clients share, through clients that go where they are sent and through
-// clients that speak to one node alone. It keeps the history of all calls on one clock.
+// clients that speak to one node alone: they read, write, swap, delete and add, and put through streams. It keeps the history
+// of all calls on one clock, window by window.
 type linear struct {
 	e       Env
 	begin   time.Time
@@ -41,14 +42,16 @@ type linear struct {
 	mu      sync.Mutex  // guards the fields below
 	clients int         // in the history
 	nodeOf  map[int]int // by client in the history, the node that it speaks to alone; 0: none
-	windows [linearKeys]window
+	keys    [linearKeys]inUse
+	window  int // that calls are of now
+	judged  int // calls of it that say something
 	history []checktest.Access
 	acked   []ack         // writes, in the order of their ends
 	more    chan struct{} // closed and replaced when acked grows
 }
 
-// window is a key while it is in use.
-type window struct {
+// inUse is a key while it is in use.
+type inUse struct {
 	key         string
 	calls, open int
 }
@@ -61,9 +64,7 @@ type ack struct {
 
 func newLinear(ctx context.Context, e Env, c many, token proc.Token) (*linear, error) {
 	l := &linear{e: e, begin: time.Now(), more: make(chan struct{}), nodeOf: map[int]int{}}
-	for i := range l.windows {
-		l.windows[i].key = l.newKey()
-	}
+	l.renew()
 	for i, n := range c.Nodes {
 		roaming, err := dial(ctx, e, c, i, token, "")
 		if err != nil {
@@ -76,6 +77,13 @@ func newLinear(ctx context.Context, e Env, c many, token proc.Token) (*linear, e
 		l.roaming, l.pinned = append(l.roaming, roaming), append(l.pinned, alone)
 	}
 	return l, nil
+}
+
+// renew puts new keys in the place of all.
+func (l *linear) renew() {
+	for i := range l.keys {
+		l.keys[i] = inUse{key: l.newKey()}
+	}
 }
 
 func (l *linear) newKey() string { return "w" + strconv.FormatInt(l.ids.Add(1), 10) }
@@ -100,6 +108,7 @@ func (l *linear) load(ctx context.Context) {
 		start(l.pinned[i], i+1, l.put)
 		start(l.pinned[i], i+1, l.get)
 		start(l.pinned[i], i+1, l.get)
+		wg.Go(func() { l.stream(ctx, l.roaming[i], 0) })
 	}
 	wg.Wait()
 }
@@ -117,11 +126,11 @@ func (l *linear) newClient(node int) int {
 func (l *linear) ask(ctx context.Context, node, n int, r *rand.Rand) (wait func()) {
 	var wg sync.WaitGroup
 	for range n {
-		me, key := l.newClient(node), l.pick(r)
+		me, at := l.newClient(node), l.pick(r)
 		wg.Go(func() {
 			call, cancel := context.WithTimeout(ctx, readPatience)
 			defer cancel()
-			l.read(call, l.pinned[node-1], me, key)
+			l.read(call, l.pinned[node-1], me, at)
 		})
 	}
 	return wg.Wait
@@ -135,18 +144,22 @@ func (l *linear) close() error {
 	return errors.Join(errs...)
 }
 
-// mix reads, writes or swaps, with patience.
+// mix reads or changes a key in one of all ways, with patience.
 func (l *linear) mix(ctx context.Context, c *client, node, me int, r *rand.Rand) {
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*putPatience)
 	defer cancel()
-	key := l.pick(r)
-	switch r.IntN(3) {
-	case 0:
-		l.read(call, c, me, key)
-	case 1:
-		l.write(call, c, node, me, key)
+	at := l.pick(r)
+	switch r.IntN(8) {
+	case 0, 1:
+		l.read(call, c, me, at)
+	case 2, 3:
+		l.write(call, c, node, me, at)
+	case 4:
+		l.remove(call, c, node, me, at)
+	case 5:
+		l.add(call, c, node, me, at, 1+r.Int64N(valueStep-1))
 	default:
-		l.swap(call, c, node, me, key)
+		l.swap(call, c, node, me, at)
 	}
 }
 
@@ -164,16 +177,27 @@ func (l *linear) get(ctx context.Context, c *client, _, me int, r *rand.Rand) {
 	l.read(call, c, me, l.pick(r))
 }
 
-// pick returns a key that is in use.
-func (l *linear) pick(r *rand.Rand) string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.windows[r.IntN(linearKeys)].key
+// place is a key that is in use, and the window that it is of.
+type place struct {
+	key    string
+	window int
 }
 
-func (l *linear) read(ctx context.Context, c *client, me int, key string) {
-	a := checktest.Access{Client: me, Key: key, Kind: checktest.Read, Invoke: l.now()}
-	value, _, err := text(ctx, c.KV(linearSpace), key)
+// pick returns a key that is in use.
+func (l *linear) pick(r *rand.Rand) place {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return place{l.keys[r.IntN(linearKeys)].key, l.window}
+}
+
+// access begins a call.
+func (l *linear) access(me int, at place, kind checktest.AccessKind) checktest.Access {
+	return checktest.Access{Client: me, Key: at.key, Window: at.window, Kind: kind, Invoke: l.now()}
+}
+
+func (l *linear) read(ctx context.Context, c *client, me int, at place) {
+	a := l.access(me, at, checktest.Read)
+	value, _, err := text(ctx, c.KV(linearSpace), at.key)
 	a.Value, a.Outcome = value, check.OK
 	if err != nil {
 		a.Outcome = check.Unknown
@@ -181,23 +205,41 @@ func (l *linear) read(ctx context.Context, c *client, me int, key string) {
 	l.note(a, 0)
 }
 
-func (l *linear) write(ctx context.Context, c *client, node, me int, key string) {
-	a := checktest.Access{Client: me, Key: key, Kind: checktest.Write, Value: l.newValue(), Invoke: l.now()}
-	_, err := c.KV(linearSpace).Put(ctx, key, a.Value)
+func (l *linear) write(ctx context.Context, c *client, node, me int, at place) {
+	a := l.access(me, at, checktest.Write)
+	a.Value = l.newValue()
+	_, err := c.KV(linearSpace).Put(ctx, at.key, a.Value)
 	a.Outcome = outcome(err)
 	l.note(a, node)
 }
 
+func (l *linear) remove(ctx context.Context, c *client, node, me int, at place) {
+	a := l.access(me, at, checktest.Delete)
+	var err error
+	a.Found, err = c.KV(linearSpace).Delete(ctx, at.key)
+	a.Outcome = outcome(err)
+	l.note(a, node)
+}
+
+func (l *linear) add(ctx context.Context, c *client, node, me int, at place, delta int64) {
+	a := l.access(me, at, checktest.Add)
+	a.Delta = delta
+	sum, err := c.KV(linearSpace).Add(ctx, at.key, delta)
+	a.Value, a.Outcome = strconv.FormatInt(sum, 10), outcome(err)
+	l.note(a, node)
+}
+
 // swap reads a key and replaces what it read, unless it has changed.
-func (l *linear) swap(ctx context.Context, c *client, node, me int, key string) {
-	expect, rev, err := text(ctx, c.KV(linearSpace), key)
+func (l *linear) swap(ctx context.Context, c *client, node, me int, at place) {
+	expect, rev, err := text(ctx, c.KV(linearSpace), at.key)
 	if err != nil || rev == 0 {
 		return
 	}
-	a := checktest.Access{Client: me, Key: key, Kind: checktest.Swap, Expect: expect, Value: l.newValue(), Invoke: l.now()}
+	a := l.access(me, at, checktest.Swap)
+	a.Expect, a.Value = expect, l.newValue()
 	err = c.Commit(ctx, func(tx *millrace.Tx) {
-		tx.KV(linearSpace).Check(key, millrace.ValueEqual(expect))
-		tx.KV(linearSpace).Put(key, a.Value)
+		tx.KV(linearSpace).Check(at.key, millrace.ValueEqual(expect))
+		tx.KV(linearSpace).Put(at.key, a.Value)
 	})
 	a.Outcome = outcome(err)
 	if a.Outcome == check.Refused && !errors.Is(err, millrace.ErrPrecondition) {
@@ -206,7 +248,11 @@ func (l *linear) swap(ctx context.Context, c *client, node, me int, key string) 
 	l.note(a, node)
 }
 
-func (l *linear) newValue() string { return "v" + strconv.FormatInt(l.values.Add(1), 10) }
+// valueStep lies between two values that are written, so that sums differ from all of them.
+const valueStep = 1_000_000
+
+// newValue returns a number that was never written.
+func (l *linear) newValue() string { return strconv.FormatInt(valueStep*l.values.Add(1), 10) }
 
 func outcome(err error) check.Outcome { return check.Outcome(millrace.OutcomeOf(err).String()) }
 
@@ -221,18 +267,25 @@ func (l *linear) note(a checktest.Access, node int) {
 		close(l.more)
 		l.more = make(chan struct{})
 	}
-	for i := range l.windows {
-		w := &l.windows[i]
-		if w.key != a.Key {
+	for i := range l.keys {
+		k := &l.keys[i]
+		if k.key != a.Key {
 			continue
 		}
-		w.calls++
+		k.calls++
 		if a.Kind != checktest.Read && a.Outcome == check.Unknown {
-			w.open++
+			k.open++
 		}
-		if w.calls >= windowCalls || w.open >= windowOpen {
-			*w = window{key: l.newKey()}
+		if k.calls >= keyCalls || k.open >= keyOpen {
+			*k = inUse{key: l.newKey()}
 		}
+	}
+	if a.Window != l.window || !a.Judged() {
+		return
+	}
+	if l.judged++; l.judged >= checktest.WindowCalls {
+		l.window, l.judged = l.window+1, 0
+		l.renew()
 	}
 }
 
@@ -256,12 +309,32 @@ func (l *linear) nextOK(ctx context.Context, since int64, roaming bool) (time.Du
 	}
 }
 
+// wholeWindow waits until the window that is under way is whole, unless it is hardly begun: less than half of it.
+func (l *linear) wholeWindow(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, windowWithin)
+	defer cancel()
+	l.mu.Lock()
+	window, judged := l.window, l.judged
+	l.mu.Unlock()
+	for judged >= checktest.WindowCalls/2 && ctx.Err() == nil {
+		pause(ctx, 50*time.Millisecond)
+		l.mu.Lock()
+		if l.window != window {
+			judged = 0
+		}
+		l.mu.Unlock()
+	}
+}
+
 // count returns how many calls have ended.
 func (l *linear) count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.history)
 }
+
+// windowWithin bounds how long a run goes on after its faults until the calls of a window are whole.
+const windowWithin = 20 * time.Second
 
 // searchWithin bounds the search for an order of one key's calls.
 const searchWithin = 60 * time.Second
@@ -271,5 +344,7 @@ func (l *linear) audit(o *Outcome) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	o.Figures["register_calls"] += float64(len(l.history))
-	o.judge(checktest.Linearizable(l.history, searchWithin))
+	report := checktest.Linearizable(l.history, searchWithin)
+	o.Windows = report.Counts["windows"]
+	o.judge(report)
 }

@@ -58,7 +58,7 @@ type follow struct {
 }
 
 // mixed is a workload of all services: tasks that complete, fail and are late, effects on lists, counters and
-// accounts, follow-up tasks, rows written with their task, and keys with one writer each.
+// accounts, numbers that completions add to, follow-up tasks, rows written with their task, and keys with one writer each.
 type mixed struct {
 	e       Env
 	clients [2]*client // each makes tasks and runs a worker
@@ -197,6 +197,12 @@ func (m *mixed) addWithRow(ctx context.Context, c *client) {
 	m.mu.Unlock()
 }
 
+// sumSpace is the keyspace of numbers that each completion adds one to, that of its queue.
+const sumSpace = "sums"
+
+// countIn counts a completion, in the commit that makes it.
+func countIn(fx *millrace.Tx, t *millrace.Task) { fx.KV(sumSpace).Add(t.Queue, 1) }
+
 // plain fails some attempts, at random but the same for equal ids.
 func plain(_ context.Context, t *millrace.Task, arg string) (string, error) {
 	h := fnv.New32a()
@@ -207,6 +213,7 @@ func plain(_ context.Context, t *millrace.Task, arg string) (string, error) {
 	case 1:
 		return "", millrace.Snooze(30 * time.Millisecond)
 	}
+	countIn(t.Effects(), t)
 	return arg, nil
 }
 
@@ -249,6 +256,7 @@ func (m *mixed) effect(ctx context.Context, t *millrace.Task, _ string) (string,
 		fx.KV("lists").Put(name, ids+t.ID+"\n", millrace.IfRev(listRev))
 		fx.KV("counters").Put(name, strconv.FormatInt(n+1, 10), millrace.IfRev(countRev))
 		fx.KV("done").Put(t.ID, strconv.FormatUint(t.Token(), 10), millrace.IfAbsent())
+		countIn(fx, t)
 		return nil
 	})
 }
@@ -267,6 +275,7 @@ func (m *mixed) move(ctx context.Context, t *millrace.Task, a move) (string, err
 		}
 		fx.KV("accounts").Put(a.From, strconv.FormatInt(from-a.Amount, 10), millrace.IfRev(fromRev))
 		fx.KV("accounts").Put(a.To, strconv.FormatInt(to+a.Amount, 10), millrace.IfRev(toRev))
+		countIn(fx, t)
 		h := followJob.AddTx(fx, t.ID)
 		m.mu.Lock()
 		m.follows = append(m.follows, follow{t.ID, t.Token(), h.ID})

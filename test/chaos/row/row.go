@@ -39,6 +39,7 @@ type Outcome struct {
 	Errors  []error // broken promises that no checker states, such as a server that ended by itself
 	Invalid string  // why it proves nothing
 	Figures map[string]float64
+	Windows int // of calls at registers that a search for an order has judged
 }
 
 func newOutcome() *Outcome {
@@ -71,7 +72,7 @@ func (o *Outcome) judge(reports ...*check.Report) {
 
 // String lists reports, errors, faults and figures, one a line.
 func (o *Outcome) String() string {
-	s := fmt.Sprintf("done %d, faults %v", o.Done, o.Faults)
+	s := fmt.Sprintf("done %d, windows %d, faults %v", o.Done, o.Windows, o.Faults)
 	for _, name := range slices.Sorted(maps.Keys(o.Figures)) {
 		s += fmt.Sprintf(", %s %.4g", name, o.Figures[name])
 	}

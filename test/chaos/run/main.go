@@ -209,6 +209,7 @@ func (p *piece) once(ctx context.Context, e row.Env, seed campaign.Seed) error {
 		return errors.New("the run did nothing")
 	}
 	p.line.Done += out.Done
+	p.line.Windows += out.Windows
 	return nil
 }
 

@@ -1,0 +1,59 @@
+package server
+
+import (
+	"math"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/millrace/millrace/internal/core"
+)
+
+func TestEachRefusalOfAChangeOfMembershipHasItsCodeItsTextAndItsCount(t *testing.T) {
+	counted := map[string]uint64{}
+	var refused refusedChanges
+	for _, c := range []struct {
+		fact   core.Fact
+		status int
+		text   string
+	}{
+		{core.NotFound{Kind: "node", ID: "4"}, http.StatusNotFound, `NOT_FOUND node "4" not found`},
+		{core.AlreadyExists{Kind: "node", ID: "4"}, http.StatusConflict, "ALREADY_EXISTS node 4 is taken"},
+		{core.AlreadyExists{Kind: "address", ID: "h:7082"}, http.StatusConflict, "ALREADY_EXISTS address h:7082 is taken"},
+		{core.WrongMembership{Reason: "quorum_loss", Node: 4}, http.StatusConflict, "WRONG_STATE quorum_loss: without node 4 the nodes that are reached are no majority"},
+		{core.WrongMembership{Reason: "not_learner", Node: 4}, http.StatusConflict, "WRONG_STATE not_learner: node 4"},
+		{core.WrongMembership{Reason: "learner_behind", Node: 4, Lag: 1001}, http.StatusConflict, "WRONG_STATE learner_behind: node 4 is 1001 entries behind"},
+		{core.WrongMembership{Reason: "learner_behind", Node: 4, Lag: math.MaxUint64}, http.StatusConflict, "WRONG_STATE learner_behind: node 4 was not heard of lately"},
+		{core.WrongMembership{Reason: "job_running"}, http.StatusConflict, "WRONG_STATE job_running: another change of membership is under way"},
+		{core.Exhausted{Limit: "voters", Max: 9}, http.StatusTooManyRequests, "RESOURCE_EXHAUSTED limit voters of 9 reached"},
+		{core.Exhausted{Limit: "learners", Max: 4}, http.StatusTooManyRequests, "RESOURCE_EXHAUSTED limit learners of 4 reached"},
+		{core.Invalid{Field: "to", Message: "is no member"}, http.StatusBadRequest, "INVALID_ARGUMENT to: is no member"},
+		{core.TooLarge{Field: "name", Limit: "member_text", Max: 255}, http.StatusRequestEntityTooLarge, "TOO_LARGE name is larger than limit member_text of 255"},
+		{core.Unavailable{Reason: "no_leader"}, http.StatusServiceUnavailable, "UNAVAILABLE unavailable: no_leader"},
+		{core.DeadlineExceeded{}, http.StatusServiceUnavailable, "DEADLINE_EXCEEDED whether the change was made is not known: look at the status"},
+	} {
+		status, text := refusedChange(c.fact)
+		if status != c.status || text != c.text {
+			t.Errorf("%#v is told as %d %q, want %d %q", c.fact, status, text, c.status, c.text)
+		}
+		refused.count(text)
+		code, _, _ := strings.Cut(c.text, " ")
+		counted[code]++
+	}
+	for i, code := range changeCodes {
+		if got := refused[i].Load(); got != counted[code] || got == 0 {
+			t.Errorf("%s is counted %d times, want %d", code, got, counted[code])
+		}
+	}
+}
+
+func TestARefusedChangeOfMembershipIsInTheMetrics(t *testing.T) {
+	r := startForAdmin(t, Options{Durability: None})
+	got := ask(t, "POST", "http://"+r.AdminAddress+"/cluster/members/remove?node=1", nil)
+	if got.code != http.StatusConflict || !strings.HasPrefix(got.body, "WRONG_STATE ") {
+		t.Fatalf("%d %s", got.code, got.body)
+	}
+	if v := scrape(t, r)[`millrace_server_refused_changes_total{code="WRONG_STATE"}`]; v != 1 {
+		t.Errorf("%v are counted", v)
+	}
+}
