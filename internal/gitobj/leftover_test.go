@@ -124,6 +124,13 @@ func TestOfManyPushesOnlyWhatTheManifestNamesIsLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.settled()
+	r.wantOnly(want)
+}
+
+// wantOnly wants the files of these packs, and the commit in each.
+func (r *rig) wantOnly(want map[string]core.ObjectID) {
+	t := r.t
+	t.Helper()
 	files := map[string]int{}
 	for _, f := range r.files() {
 		name := strings.TrimSuffix(strings.TrimSuffix(filepath.Base(f), ".pack"), ".idx")

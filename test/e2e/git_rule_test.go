@@ -49,6 +49,34 @@ func refsByAPI(t *testing.T, repo millrace.Repo, name, old, new string) (reason,
 	return e.Reason, e.Details["rule"]
 }
 
+// try tries the change by both doors. wanted is the rule that refuses it.
+func (c ruled) try(t *testing.T, w work, wanted, url string, repo millrace.Repo) {
+	t.Helper()
+	spec := "+" + c.new + ":" + c.name()
+	if c.new == "" {
+		spec = ":" + c.name()
+	}
+	push := func() {
+		out, err := w.try("push", url, spec)
+		if refused := err != nil && strings.Contains(out, "protected by "+wanted); refused != c.push || !c.push && err != nil {
+			t.Errorf("%s by git: %v\n%s", c.name(), err, out)
+		}
+	}
+	ask := func() {
+		reason, by := refsByAPI(t, repo, c.name(), c.old, c.new)
+		if c.api && (reason != "ref_protected" || by != wanted) || !c.api && reason != "" {
+			t.Errorf("%s by the API: %q, %q", c.name(), reason, by)
+		}
+	}
+	if c.push { // what is let pass comes last, for it moves the ref
+		push()
+		ask()
+	} else {
+		ask()
+		push()
+	}
+}
+
 func TestRulesRefuseByGitAndByTheAPIAlike(t *testing.T) {
 	l, admin := startGit(t, holder{tenant: "acme", role: "admin"}, holder{tenant: "acme", role: "worker"})
 	admin.makeRepo("app", nil)
@@ -90,30 +118,7 @@ func TestRulesRefuseByGitAndByTheAPIAlike(t *testing.T) {
 	worker.token = l.tokens[1]
 	url, repo := worker.url("app"), l.client(1).Repo("app")
 	for i, c := range cases {
-		wanted := fmt.Sprintf("rule %d", i+1)
-		spec := "+" + c.new + ":" + c.name()
-		if c.new == "" {
-			spec = ":" + c.name()
-		}
-		try := func() {
-			out, err := w.try("push", url, spec)
-			if refused := err != nil && strings.Contains(out, "protected by "+wanted); refused != c.push || !c.push && err != nil {
-				t.Errorf("%s by git: %v\n%s", c.name(), err, out)
-			}
-		}
-		ask := func() {
-			reason, by := refsByAPI(t, repo, c.name(), c.old, c.new)
-			if c.api && (reason != "ref_protected" || by != wanted) || !c.api && reason != "" {
-				t.Errorf("%s by the API: %q, %q", c.name(), reason, by)
-			}
-		}
-		if c.push { // what is let pass comes last, for it moves the ref
-			try()
-			ask()
-		} else {
-			ask()
-			try()
-		}
+		c.try(t, w, fmt.Sprintf("rule %d", i+1), url, repo)
 	}
 	w.refuses("deny updating a hidden ref", "push", url, "+"+second+":refs/heads/hidden/x")
 	w.refuses("deny updating a hidden ref", "push", url, second+":refs/heads/hidden/new")
