@@ -52,6 +52,9 @@ exact_for_best_few                 TestRandomSearchesNeverLeak
 live_bit_ignored                   TestRandomSearchesByTheGraph
 tail_not_scanned                   TestAGraphFindsWhatIsNew
 walk_without_fallback              TestRandomSearchesByTheGraph
+pack_not_synced                    TestAPowerCutTakesNoPackThatACommitNames
+staged_name_not_synced             TestAPowerCutTakesNoPackThatACommitNames
+unstaged_before_sync               TestAPowerCutTakesNoPackThatACommitNames
 '
 seconds_each=5
 seconds_all=60

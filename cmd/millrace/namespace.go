@@ -71,6 +71,7 @@ type namespaceView struct {
 	Version     uint64          `json:"version"`
 	AutoCreate  bool            `json:"auto_create"`
 	RetainBytes int64           `json:"retain_bytes"`
+	OnPush      bool            `json:"create_on_push"`
 	Partitions  []partitionView `json:"partitions"`
 }
 
@@ -82,8 +83,8 @@ type partitionView struct {
 }
 
 func (v namespaceView) text(w io.Writer) {
-	fmt.Fprintf(w, "namespace     %s\nversion       %d\nauto create   %t\nretain bytes  %d\npartitions    %d\n",
-		v.Namespace, v.Version, v.AutoCreate, v.RetainBytes, len(v.Partitions))
+	fmt.Fprintf(w, "namespace     %s\nversion       %d\nauto create   %t\nretain bytes  %d\nby a push     %t\npartitions    %d\n",
+		v.Namespace, v.Version, v.AutoCreate, v.RetainBytes, v.OnPush, len(v.Partitions))
 	for _, p := range v.Partitions {
 		leader := p.Leader
 		switch {
@@ -109,7 +110,7 @@ func (a *app) namespaceGetCmd() *cobra.Command {
 				}
 				v := namespaceView{
 					Namespace: args[0], Version: ns.Config.Version, AutoCreate: ns.Config.AutoCreate,
-					RetainBytes: ns.Config.RetainBytes, Partitions: []partitionView{},
+					RetainBytes: ns.Config.RetainBytes, OnPush: ns.Config.CreateOnPush, Partitions: []partitionView{},
 				}
 				for _, p := range ns.Partitions {
 					v.Partitions = append(v.Partitions, partitionView{p.Partition, p.Shard, p.Led, p.Address})

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
@@ -177,13 +176,7 @@ var namespaceRule = needs(auth.TaskRead).orAny(auth.TaskCreate | auth.TaskWork)
 const readsValues = auth.KVRead
 
 // checkRules reports methods, frames and ops of the contract that have no rule, and rules of nothing.
-func checkRules(services map[string]grpc.ServiceInfo) error {
-	known := make(map[string]bool)
-	for name, info := range services {
-		for _, m := range info.Methods {
-			known["/"+name+"/"+m.Name] = true
-		}
-	}
+func checkRules(known map[string]bool) error {
 	if err := sameNames("method", known, methods); err != nil {
 		return err
 	}

@@ -57,6 +57,9 @@ func newREST(s *Server) (*rest, error) {
 		return nil, err
 	}
 	for _, r := range routes {
+		if s.shut(r.Native) {
+			continue
+		}
 		r.rule = routeRules[r.name()]
 		h.outcomes[r] = s.outcomes.of(r.name())
 		h.routes.add(r)

@@ -196,6 +196,7 @@ var namespaceConfigFields = []jsonField[pb.NamespaceConfig]{
 	{"version", func(d *jsonReader, m *pb.NamespaceConfig) { m.Version = d.unsigned() }},
 	{"auto_create", func(d *jsonReader, m *pb.NamespaceConfig) { m.AutoCreate = new(d.boolean()) }},
 	{"retain_bytes", func(d *jsonReader, m *pb.NamespaceConfig) { m.RetainBytes = d.integer(math.MinInt64, math.MaxInt64) }},
+	{"create_on_push", func(d *jsonReader, m *pb.NamespaceConfig) { m.CreateOnPush = d.boolean() }},
 }
 
 var createNamespaceFields = []jsonField[pb.CreateNamespaceRequest]{

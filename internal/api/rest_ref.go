@@ -65,7 +65,7 @@ func refRoutes() []*Route {
 			Query: append([]Param{
 				tagOf,
 				{Name: "prefix", Type: "string", Doc: "Of their names."},
-				{Name: "glob", Type: "string", Doc: "That their names match: * within a component, ** across."},
+				{Name: "glob", Type: "string", Many: true, Doc: "That their names match: * within a component, ** across. Given several times, any of them."},
 				{Name: "points_at", Type: "string", Doc: "The id that they point to, or peel to."},
 				{Name: "after", Type: "string", Doc: "Names after this one: the last of the page before. Compare rev: pages of one rev are of one instant."},
 				{Name: "format", Type: "json|ndjson", Doc: "ndjson streams all refs of one instant, one a line; without it, a page."},
@@ -313,9 +313,7 @@ func (c *restCall) listRefs() error {
 	in.Prefix, _ = c.query.get("prefix")
 	in.PointsAt, _ = c.query.get("points_at")
 	in.After, _ = c.query.get("after")
-	if glob, ok := c.query.get("glob"); ok {
-		in.Globs = []string{glob}
-	}
+	in.Globs = c.query.values["glob"]
 	format, _ := c.query.get("format")
 	switch {
 	case format != "" && format != "json" && format != "ndjson":

@@ -33,6 +33,7 @@ type Param struct {
 	Name     string
 	Type     string // string, integer, duration, or words joined by |
 	Required bool
+	Many     bool // it may be given several times
 	Doc      string
 }
 
@@ -160,7 +161,7 @@ func (q *query) parse(raw string, r *Route) core.Fact {
 		if !known {
 			return core.Invalid{Field: clip(name, nameBytes), Reason: "unknown_field", Message: "is not known"}
 		}
-		if len(q.values[name]) > 1 {
+		if len(q.values[name]) > 1 && !slices.ContainsFunc(r.Query, func(p Param) bool { return p.Name == name && p.Many }) {
 			return invalid(name, "is given twice")
 		}
 	}

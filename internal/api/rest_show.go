@@ -255,6 +255,7 @@ func writeNamespaceConfig(w *jsonWriter, c *pb.NamespaceConfig) {
 	w.exact("version", c.GetVersion())
 	w.bool("auto_create", c.GetAutoCreate())
 	w.optInt("retain_bytes", c.GetRetainBytes())
+	w.bool("create_on_push", c.GetCreateOnPush())
 }
 
 func writePartitions(w *jsonWriter, partitions []*pb.PartitionInfo) {

@@ -46,7 +46,8 @@ type Options struct {
 	Peers   *http.Client // for what is forwarded; none: nothing is
 	// Embedder makes vectors of texts; without one texts are refused.
 	Embedder Embedder
-	NoSearch bool // calls of search are refused by name
+	Closed   []string // services that are not open, by the names of AllServices but queue
+	NoSearch bool     // calls of search are refused by name
 	// WebOf is the base of the URLs of a node's REST side, given the address of its gRPC side; empty if it has none, or there
 	// are no other nodes.
 	WebOf func(address string) string
@@ -126,12 +127,23 @@ func New(o Options) (*Server, error) {
 	}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.grpc = grpc.NewServer(s.serverOptions()...)
+	known := make(map[string]bool)
 	for _, svc := range s.services() {
+		name := "/" + svc.desc.ServiceName + "/"
+		for _, m := range svc.desc.Methods {
+			known[name+m.MethodName] = true
+		}
+		for _, m := range svc.desc.Streams {
+			known[name+m.StreamName] = true
+		}
+		if s.shut(name) {
+			continue
+		}
 		if err := s.register(svc.desc, svc.impl); err != nil {
 			return nil, err
 		}
 	}
-	if err := checkRules(s.grpc.GetServiceInfo()); err != nil {
+	if err := checkRules(known); err != nil {
 		return nil, err
 	}
 	if s.rest, err = newREST(s); err != nil {

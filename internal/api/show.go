@@ -158,5 +158,5 @@ func showQueueConfig(c core.QueueConfig) *pb.QueueConfig {
 
 func showNamespaceConfig(c core.NamespaceConfig) *pb.NamespaceConfig {
 	auto := !c.NoAutoCreate
-	return &pb.NamespaceConfig{Version: c.Version, AutoCreate: &auto, RetainBytes: c.RetainBytes}
+	return &pb.NamespaceConfig{Version: c.Version, AutoCreate: &auto, RetainBytes: c.RetainBytes, CreateOnPush: c.CreateOnPush}
 }

@@ -102,6 +102,9 @@ func (t *translator) ops(out []core.Op, in []*pb.Op) ([]core.Op, core.Fact) {
 
 // op reads one op, if the caller may use it.
 func (t *translator) op(in *pb.Op) (core.Op, core.Fact) {
+	if fact := t.open(in); fact != nil {
+		return nil, fact
+	}
 	switch o := in.GetOp().(type) {
 	case *pb.Op_TaskCreate:
 		if fact := ops["task_create"].missing(t.who.Scopes); fact != nil {

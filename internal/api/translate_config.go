@@ -72,6 +72,7 @@ func (t *translator) namespaceConfig(in *pb.NamespaceConfig) (c core.NamespaceCo
 	}
 	c.NoAutoCreate = in.AutoCreate != nil && !in.GetAutoCreate()
 	c.RetainBytes = in.GetRetainBytes()
+	c.CreateOnPush = in.GetCreateOnPush()
 	return c, nil
 }
 

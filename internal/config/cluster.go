@@ -179,6 +179,8 @@ func PeerItem(fields map[string]string) (string, error) {
 	for name := range fields {
 		switch name {
 		case "id", "address", "api", "http":
+		case "":
+			return "", errors.New("a mapping is wanted")
 		default:
 			return "", fmt.Errorf("unknown field %s; a node has id, address, api and http", name)
 		}

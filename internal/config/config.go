@@ -18,8 +18,9 @@ type Setting struct {
 	Name string             // of the flag, kebab-case; the key is the same in snake_case
 	Set  func(string) error // parses and stores
 	Done bool               // set by a flag already
-	// Item is set for a list. In the file that is a sequence of mappings, each of which Item turns into one item of the
-	// text that a flag takes, where commas are between items. It refuses fields that it does not know.
+	// Item is set for a list. In the file that is a sequence of mappings, or of values, which are fields without a name. Item
+	// turns each into one item of the text that a flag takes, where commas are between items. It refuses fields that it does
+	// not know.
 	Item func(fields map[string]string) (string, error)
 }
 
@@ -84,7 +85,7 @@ func (v value) text(s Setting) (string, error) {
 	}
 	var items []string
 	for _, n := range v.node.Content {
-		fields, err := fieldsOf(n)
+		fields, err := itemOf(n)
 		if err != nil {
 			return "", v.wrong(s, n, err.Error())
 		}
@@ -99,6 +100,14 @@ func (v value) text(s Setting) (string, error) {
 
 func (value) wrong(s Setting, n *yaml.Node, what string) error {
 	return fmt.Errorf("key %s of the configuration file: line %d: %s", s.Key(), n.Line, what)
+}
+
+// itemOf reads one item of a list: a mapping, or one value, which has no name.
+func itemOf(n *yaml.Node) (map[string]string, error) {
+	if n.Kind == yaml.ScalarNode {
+		return map[string]string{"": n.Value}, nil
+	}
+	return fieldsOf(n)
 }
 
 // fieldsOf reads one mapping of a list.

@@ -372,6 +372,7 @@ func (w *writer) namespaceConfig(c *NamespaceConfig) {
 	f.uint(c.Version)
 	f.has(c.NoAutoCreate)
 	f.int(c.RetainBytes)
+	f.has(c.CreateOnPush)
 }
 
 func (r *reader) namespaceConfig(c *NamespaceConfig) {
@@ -379,6 +380,7 @@ func (r *reader) namespaceConfig(c *NamespaceConfig) {
 	c.Version = f.uint(math.MaxUint64)
 	c.NoAutoCreate = f.has()
 	c.RetainBytes = f.int()
+	c.CreateOnPush = f.has()
 	f.end()
 }
 

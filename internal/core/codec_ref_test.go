@@ -86,7 +86,7 @@ func refRecords() map[string][]byte {
 	line := PackLine{Pack: samplePack(), Stamp: 1_700_000_000_000, Index: 8}
 	return map[string][]byte{
 		"repo": AppendRepo(nil, &repo), "stats": AppendRepoStats(nil, &stats), "log": AppendRefLog(nil, &log),
-		"pack": AppendPackLine(nil, &line),
+		"pack": AppendPackLine(nil, &line), "namespace": AppendNamespaceConfig(nil, &NamespaceConfig{Version: 3, RetainBytes: 1 << 30, CreateOnPush: true}),
 	}
 }
 
@@ -101,6 +101,9 @@ func decodeRefRecord(kind string, b []byte) (any, []byte, error) {
 	case "log":
 		v, err := DecodeRefLog(b)
 		return v, AppendRefLog(nil, &v), err
+	case "namespace":
+		v, err := DecodeNamespaceConfig(b)
+		return v, AppendNamespaceConfig(nil, &v), err
 	default:
 		v, err := DecodePackLine(b)
 		return v, AppendPackLine(nil, &v), err
@@ -111,7 +114,7 @@ func TestGoldenRecordsOfRefs(t *testing.T) {
 	path := filepath.Join("testdata", "refs.golden")
 	records := refRecords()
 	var b strings.Builder
-	for _, kind := range []string{"repo", "stats", "log", "pack"} {
+	for _, kind := range []string{"repo", "stats", "log", "pack", "namespace"} {
 		b.WriteString(kind + " " + hex.EncodeToString(records[kind]) + "\n")
 	}
 	if *update {

@@ -81,6 +81,24 @@ type RefTxn struct {
 	NoForce  bool // the principal may not force an update
 }
 
+// Grows reports whether the transaction may take room on the disk: whether anything in it is more than a deletion or a
+// comparison.
+func (o *RefTxn) Grows() bool {
+	if len(o.Packs) > 0 {
+		return true
+	}
+	for i := range o.Changes {
+		switch c := &o.Changes[i]; c.Kind {
+		case OpRefDelete, OpRefVerify, OpSymrefDelete, OpSymrefVerify:
+		default:
+			if c.Kind != OpRefUpdate || !c.New.IsZero() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // RepoCreate makes a repository; its HEAD points to a branch that does not exist yet.
 type RepoCreate struct {
 	Name   string

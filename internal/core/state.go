@@ -192,6 +192,7 @@ type NamespaceConfig struct {
 	Version      uint64
 	NoAutoCreate bool  // queues and keyspaces must be made before use
 	RetainBytes  int64 // of terminal tasks, oldest removed first; 0 = 10 GiB
+	CreateOnPush bool  // the first push to a repository makes it, by who may make one
 }
 
 // QueueStats are a queue's counters, kept in Apply: always Created = sum of States + Purged.

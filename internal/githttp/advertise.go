@@ -3,6 +3,7 @@ package githttp
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"net/http"
 	"strings"
 
@@ -116,7 +117,11 @@ func (q *request) advertise(service, caps string, fetch bool) error {
 		}
 		a.put(id.String(), " ", name, "\n")
 	}
-	err := q.s.o.Backend.Refs(q.r.Context(), q.repo, q.query(""), begin, func(r core.Ref) error {
+	list := q.s.o.Backend.Refs
+	if q.fresh {
+		list = noRefs
+	}
+	err := list(q.r.Context(), q.repo, q.query(""), begin, func(r core.Ref) error {
 		if r.ID.IsZero() || r.Name == "HEAD" && !fetch {
 			return nil
 		}
@@ -133,6 +138,11 @@ func (q *request) advertise(service, caps string, fetch bool) error {
 		put(core.ObjectID{}, "capabilities^{}")
 	}
 	return q.late(true, a.end())
+}
+
+// noRefs lists the refs of a repository that is not there yet.
+func noRefs(_ context.Context, at Repo, _ RefQuery, begin func(core.RepoInfo) error, _ func(core.Ref) error) error {
+	return begin(at.RepoInfo)
 }
 
 // query asks for what the caller may see.

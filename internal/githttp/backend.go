@@ -26,6 +26,11 @@ type Repo struct {
 type Backend interface {
 	// Repo finds a repository by name. core.NotFound, or a core.RefRefused that says so, when the tenant has none.
 	Repo(ctx context.Context, tenant, namespace, name string) (Repo, error)
+	// Creates reports whether a push makes a repository of a namespace that is not there.
+	Creates(ctx context.Context, tenant, namespace string) (bool, error)
+	// Create makes a repository with the settings that one has by default, and returns it, or the one that somebody else just
+	// made.
+	Create(ctx context.Context, tenant, namespace, name, principal string) (Repo, error)
 	// Refs calls begin with the repository, then fn for each of its refs whose name starts with prefix: HEAD first, then in
 	// byte order, but symbolic refs last; these have the id of what they finally point to, if that is there. All is of one
 	// instant. Both may block. An error of theirs ends it and is returned.

@@ -52,6 +52,12 @@ func (q *request) push() error {
 		q.answer(receivePack + "-result")
 		return nil
 	}
+	if q.fresh {
+		namespace, _, _ := strings.Cut(strings.TrimPrefix(q.r.URL.Path, Prefix), "/")
+		if q.repo, err = q.s.o.Backend.Create(q.r.Context(), q.who.Tenant, namespace, q.repo.Name, q.who.Name); err != nil {
+			return err
+		}
+	}
 	q.s.stats.pushes.Add(1)
 	p := &pushing{request: q, commands: c, in: in, body: b}
 	b.allow(core.TooLarge{Field: "pack", Limit: "max_push", Max: maxPush}, int64(in.Buffered()))

@@ -83,6 +83,7 @@ type request struct {
 	control *http.ResponseController
 	who     auth.Principal
 	repo    Repo
+	fresh   bool // the repository is not there yet: a push makes it
 }
 
 // ServeHTTP serves one request.
@@ -127,6 +128,11 @@ func (q *request) serve() error {
 		return err
 	}
 	repo, err := q.s.o.Backend.Repo(q.r.Context(), q.who.Tenant, namespace, name)
+	if missing(err) && service == receivePack {
+		if q.fresh, err = q.creates(namespace, name, err); err == nil {
+			repo.Repo.Name = name
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -135,6 +141,27 @@ func (q *request) serve() error {
 	}
 	q.repo = repo
 	return handle()
+}
+
+// missing reports whether an error says that there is no such repository.
+func missing(err error) bool { return is[core.NotFound](err) || isNoRepo(err) }
+
+// creates reports whether a push makes the repository, which is not there: absent otherwise, and where the name is none.
+func (q *request) creates(namespace, name string, absent error) (bool, error) {
+	if !q.who.Scopes.Has(auth.RefCreate) {
+		return false, absent
+	}
+	creates, err := q.s.o.Backend.Creates(q.r.Context(), q.who.Tenant, namespace)
+	switch {
+	case missing(err), err == nil && !creates:
+		return false, absent
+	case err != nil:
+		return false, err
+	}
+	if rule := core.CheckRepoName(name); rule != "" {
+		return false, core.Invalid{Field: "name", Reason: "bad_name", Message: rule}
+	}
+	return true, nil
 }
 
 // route finds what an action does, for which service, and what scope it takes. No handler: there is nothing of that name,

@@ -2,6 +2,7 @@ package githttp
 
 import (
 	"net/http"
+	"slices"
 	"sync/atomic"
 
 	"github.com/millrace/millrace/internal/core"
@@ -41,16 +42,21 @@ func (c *counters) refused(status int) {
 	}
 }
 
-// outcome counts what became of a commit.
+// outcome counts what became of a commit: one that was let in and changed nothing is rejected too.
 func (c *counters) outcome(p core.Proposed) {
 	switch {
 	case p.Err != nil && unknown(p.Err):
 		c.unknown.Add(1)
-	case p.Err != nil || len(p.Results) == 0 || p.Results[0].Refusal != nil:
+	case p.Err != nil || len(p.Results) == 0 || p.Results[0].Refusal != nil || allFailed(&p.Results[0]):
 		c.rejected.Add(1)
 	default:
 		c.landed.Add(1)
 	}
+}
+
+// allFailed reports whether none of the changes that could stand alone did.
+func allFailed(r *core.Result) bool {
+	return len(r.Ops) > 0 && r.Ops[0].Refs != nil && !slices.ContainsFunc(r.Ops[0].Refs.Changes, func(c core.RefResult) bool { return c.Failure == nil })
 }
 
 // PhaseStats is how long one phase of pushes took.

@@ -143,16 +143,7 @@ func newRig(t *testing.T) *rig {
 
 func (r *rig) start() {
 	r.t.Helper()
-	a, err := Open(r.t.Context(), Options{
-		FS: r.disk, Exec: env.SystemExec{}, Clock: env.SystemClock{}, Rand: env.SystemRand{}, Dir: r.dir, Manifests: r.m,
-	})
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	if a.Git() == "" {
-		r.t.Skip("git is too old")
-	}
-	r.Area = a
+	r.Area = openArea(r.t, r.disk, r.dir, r.m)
 }
 
 // restart closes the area and opens another on its directory.
@@ -245,6 +236,12 @@ func (s source) pack(revs ...string) []byte {
 // push takes a pack all the way.
 func (r *rig) push(pack []byte, ids, tips []core.ObjectID) error {
 	r.t.Helper()
+	return r.pushed(pack, ids, tips, func() {})
+}
+
+// pushed is push that says when the commit stands.
+func (r *rig) pushed(pack []byte, ids, tips []core.ObjectID, committed func()) error {
+	r.t.Helper()
 	p, err := r.Begin(r.t.Context(), PushSpec{At: place, Tenant: 1, MaxBytes: 64 << 20})
 	if err != nil {
 		return err
@@ -263,6 +260,7 @@ func (r *rig) push(pack []byte, ids, tips []core.ObjectID) error {
 	if ok {
 		r.m.add(place, kept)
 	}
+	committed()
 	return p.Publish()
 }
 

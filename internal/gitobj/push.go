@@ -254,7 +254,11 @@ func (p *Push) Keep() (pack core.Pack, at core.ShardTime, ok bool, err error) {
 	var syncs sync.WaitGroup
 	var failed [2]error
 	for i, name := range names { // both at once: they may share a commit of the file system's journal
-		syncs.Go(func() { failed[i] = p.a.syncFile(name) })
+		syncs.Go(func() {
+			if !mutant("pack_not_synced") {
+				failed[i] = p.a.syncFile(name)
+			}
+		})
 	}
 	syncs.Wait()
 	if err := errors.Join(failed[:]...); err != nil {
@@ -271,8 +275,10 @@ func (p *Push) Keep() (pack core.Pack, at core.ShardTime, ok bool, err error) {
 			return pack, 0, false, fmt.Errorf("stage pack: %w", err)
 		}
 	}
-	if err := p.a.syncDir(staged); err != nil {
-		return pack, 0, false, fmt.Errorf("sync staged packs: %w", err)
+	if !mutant("staged_name_not_synced") {
+		if err := p.a.syncDir(staged); err != nil {
+			return pack, 0, false, fmt.Errorf("sync staged packs: %w", err)
+		}
 	}
 	p.kept = pack
 	p.a.stats.kept.Add(1)

@@ -337,8 +337,12 @@ func grows(c *core.Commit) bool {
 	for _, op := range c.Ops {
 		switch op.Kind() {
 		case core.OpTaskCreate, core.OpKVPut, core.OpKVPuts, core.OpKVAdd, core.OpKeyspaceSet, core.OpQueueSet, core.OpNamespaceCreate, core.OpNamespaceSet,
-			core.OpVectorUpsert, core.OpCollectionSet, core.OpRulesetPut, core.OpRecordingPut:
+			core.OpVectorUpsert, core.OpCollectionSet, core.OpRulesetPut, core.OpRecordingPut, core.OpRepoCreate, core.OpRepoSet:
 			return true
+		case core.OpRefTxn:
+			if op.(*core.RefTxn).Grows() {
+				return true
+			}
 		}
 	}
 	return false

@@ -43,7 +43,8 @@ const (
 	maxRate = int(time.Second)
 )
 
-// admin serves what operators and monitoring need, and nothing of any tenant's: figures, health, profiles. It serves
+// admin serves what operators and monitoring need: figures, health, profiles. Of tenants' own it says the names of the
+// largest repositories, and nothing else. It serves
 // from before the data directory is opened until all else has stopped.
 type admin struct {
 	o        Options
@@ -59,6 +60,8 @@ type admin struct {
 
 	mu    sync.Mutex // guards rates
 	rates profileRates
+
+	largest ranking // of repositories
 }
 
 // parts are what the figures are read from.

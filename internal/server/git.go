@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http"
 	"path/filepath"
 
+	"github.com/millrace/millrace/internal/api"
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/env"
 	"github.com/millrace/millrace/internal/errs"
@@ -30,11 +32,27 @@ func (r *Running) openGit(ctx context.Context, fs env.FS) error {
 		return err
 	}
 	r.git = githttp.New(githttp.Options{
-		Backend: gitBackend{r.node}, Objects: gitObjects{r.objects, r.node, len(r.o.Cluster.Peers) > 1}, Auth: r.o.Tokens,
+		Backend: gitBackend{r.node, r.o.Rand}, Objects: gitObjects{r.objects, r.node, len(r.o.Cluster.Peers) > 1}, Auth: r.o.Tokens,
 		Clock: r.o.Clock, Rand: r.o.Rand, Logger: r.o.Logger, Version: r.o.Version,
 		Limits: githttp.Limits{HeldBytes: memory.GitCommands},
 	})
 	return nil
+}
+
+// gitHandler serves git clients; nil when refs are not among the services.
+func (r *Running) gitHandler() http.Handler {
+	if r.git == nil {
+		return nil
+	}
+	return r.git
+}
+
+// objectsOf finds objects of repositories; nil when refs are not among the services.
+func (r *Running) objectsOf() api.Objects {
+	if r.objects == nil {
+		return nil
+	}
+	return objectsOf{r.objects, r.node}
 }
 
 // manifests reads from the node which packs repositories have.
@@ -101,7 +119,10 @@ func gitError(err error) error {
 }
 
 // gitBackend is the node as git's edge needs it.
-type gitBackend struct{ n *node.Node }
+type gitBackend struct {
+	n    *node.Node
+	rand env.Rand
+}
 
 // Repo finds a repository: in the partition of its name or, if it was placed by a tag, in another.
 func (b gitBackend) Repo(ctx context.Context, tenant, namespace, name string) (githttp.Repo, error) {
@@ -119,6 +140,37 @@ func (b gitBackend) Repo(ctx context.Context, tenant, namespace, name string) (g
 		return githttp.Repo{RepoInfo: info, Place: githttp.Place{Shard: at.Shard, Partition: at.Partition, Repo: info.ID}}, err
 	}
 	return githttp.Repo{}, core.NotFound{Kind: "repository", ID: name}
+}
+
+// Creates reads a namespace's settings.
+func (b gitBackend) Creates(ctx context.Context, tenant, namespace string) (bool, error) {
+	ns, err := b.n.Namespace(ctx, tenant, namespace, false)
+	if err != nil {
+		return false, err
+	}
+	config, _, err := b.n.NamespaceConfig(ctx, ns.Partitions[0].Partition, core.ReadOptions{})
+	return config.CreateOnPush, err
+}
+
+// Create makes a repository, placed by its name.
+func (b gitBackend) Create(ctx context.Context, tenant, namespace, name, principal string) (githttp.Repo, error) {
+	ns, err := b.n.Namespace(ctx, tenant, namespace, false)
+	if err != nil {
+		return githttp.Repo{}, err
+	}
+	at := ns.Partitions[core.PlaceRepo(name, "", len(ns.Partitions))]
+	op := &core.RepoCreate{Name: name}
+	b.rand.Fill(op.ID[:])
+	done := b.n.Forward(ctx, at.Partition, []core.Commit{{Partition: at.Partition, Principal: principal, Ops: []core.Op{op}}})
+	switch {
+	case done.Err != nil:
+		return githttp.Repo{}, done.Err
+	case done.Results[0].Refusal != nil:
+		if f, ok := errors.AsType[core.RefRefused](done.Results[0].Refusal.Fact); !ok || f.Failures[0].Reason != core.RefRepoExists {
+			return githttp.Repo{}, done.Results[0].Refusal.Fact
+		}
+	}
+	return b.Repo(ctx, tenant, namespace, name)
 }
 
 // Refs reads refs, resolved.

@@ -58,6 +58,7 @@ func (a *admin) register() error {
 		obs.Add(a.registry, a.viewPeers, peerMetrics()),
 		obs.Add(a.registry, edge, slices.Concat(edgeMetrics(), keyMetrics(a.o.KeyspaceMetrics))),
 		obs.Add(a.registry, a.viewGit, gitMetrics()),
+		obs.Add(a.registry, a.viewRepos, repoMetrics()),
 	)
 }
 

@@ -7,8 +7,11 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
+	"strings"
 	"syscall"
 
+	"github.com/millrace/millrace/internal/api"
 	"github.com/millrace/millrace/internal/auth"
 	"github.com/millrace/millrace/internal/backup"
 	"github.com/millrace/millrace/internal/env"
@@ -87,6 +90,8 @@ func (o Options) check() error {
 		return errors.New("snapshot-rate: must not be negative")
 	case o.Limits.Check() != nil:
 		return o.Limits.Check()
+	case o.checkServices() != nil:
+		return o.checkServices()
 	case (o.TLSCert == "") != (o.TLSKey == ""):
 		return errors.New("tls-cert and tls-key belong together")
 	case o.Tokens == nil && o.TokensFile == "":
@@ -95,6 +100,30 @@ func (o Options) check() error {
 		return fmt.Errorf("listen: %s is no loopback address; give tls-cert and tls-key, or --insecure for plain text", o.Listen)
 	}
 	return nil
+}
+
+// checkServices refuses services that are not there.
+func (o Options) checkServices() error {
+	for i, name := range o.Services {
+		if !slices.Contains(api.AllServices(), name) {
+			return fmt.Errorf("services: %q is none of %s", name, strings.Join(api.AllServices(), ", "))
+		}
+		if slices.Contains(o.Services[:i], name) {
+			return fmt.Errorf("services: %s is there twice", name)
+		}
+	}
+	if len(o.Services) > 0 && !slices.Contains(o.Services, api.ServiceQueue) {
+		return errors.New("services: queue is always among them")
+	}
+	return nil
+}
+
+// closedServices are those whose doors stay closed.
+func (o Options) closedServices() []string {
+	if len(o.Services) == 0 {
+		return nil
+	}
+	return slices.DeleteFunc(api.AllServices(), func(name string) bool { return slices.Contains(o.Services, name) })
 }
 
 // off is the address of a listener that is not opened.

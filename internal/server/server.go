@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -52,9 +53,10 @@ type Options struct {
 	ArchiveDir string     // receives log segments before they are reused; default none
 	// LogQuota is how many bytes of log are kept for nodes that are behind; default 4 GiB, or a tenth of a smaller disk.
 	LogQuota      int64
-	SnapshotRate  int64  // bytes per second in which a shard is sent a snapshot; default 64 MiB
-	Reserve       int64  // free bytes kept on the disk; default min(1 % of it, 1 GiB)
-	Git           string // the program that packs and walks objects; default git, looked for in PATH. Without it git clients are refused
+	SnapshotRate  int64    // bytes per second in which a shard is sent a snapshot; default 64 MiB
+	Reserve       int64    // free bytes kept on the disk; default min(1 % of it, 1 GiB)
+	Git           string   // the program that packs and walks objects; default git, looked for in PATH. Without it git clients are refused
+	Services      []string // whose doors are open: queue and any of kv, refs and search; none: all
 	Version       string
 	Limits        api.Limits // of the gRPC edge; a zero one means its default
 	Cluster       config.Cluster
@@ -129,8 +131,11 @@ func (r *Running) open(ctx context.Context) error {
 	if err := r.openData(ctx, fs); err != nil {
 		return errors.Join(err, lis.Close())
 	}
-	if err := r.openGit(ctx, fs); err != nil {
-		return errors.Join(err, lis.Close())
+	closed := o.closedServices()
+	if !slices.Contains(closed, api.ServiceRefs) {
+		if err := r.openGit(ctx, fs); err != nil {
+			return errors.Join(err, lis.Close())
+		}
 	}
 	forwarder, err := r.forwarder(fs)
 	if err != nil {
@@ -140,10 +145,10 @@ func (r *Running) open(ctx context.Context) error {
 		return errors.Join(err, lis.Close())
 	}
 	r.api, err = api.New(api.Options{
-		Embedder: r.embed, NoSearch: o.NoSearch,
+		Embedder: r.embed, NoSearch: o.NoSearch, Closed: closed,
 		Backend: r.node, Auth: o.Tokens, Clock: o.Clock, Rand: o.Rand, Logger: o.Logger, Version: o.Version,
 		Limits: o.Limits, Forward: o.Forward, Peers: forwarder, WebOf: r.webOf, Backups: backups{r},
-		Refs: r.node, Objects: objectsOf{r.objects, r.node}, Git: r.git,
+		Refs: r.node, Objects: r.objectsOf(), Git: r.gitHandler(),
 	})
 	if err != nil {
 		return errors.Join(err, lis.Close())

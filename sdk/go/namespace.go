@@ -17,6 +17,8 @@ type NamespaceConfig struct {
 	Version     uint64 // rises with each change
 	AutoCreate  bool   // queues and keyspaces by their first use
 	RetainBytes int64  // of ended tasks, oldest removed first
+
+	CreateOnPush bool // the first push to a repository makes it, by who may make one
 }
 
 // PartitionInfo says where a partition lies.
@@ -66,7 +68,7 @@ func (c *Client) Namespace(ctx context.Context) (*NamespaceInfo, error) {
 	return &NamespaceInfo{
 		Config: NamespaceConfig{
 			Version: resp.Config.GetVersion(), AutoCreate: resp.Config == nil || resp.Config.AutoCreate == nil || *resp.Config.AutoCreate,
-			RetainBytes: resp.Config.GetRetainBytes(),
+			RetainBytes: resp.Config.GetRetainBytes(), CreateOnPush: resp.Config.GetCreateOnPush(),
 		},
 		Partitions: partitionInfos(resp.Partitions),
 	}, nil

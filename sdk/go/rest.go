@@ -198,8 +198,66 @@ func withPort(host string) string {
 	return net.JoinHostPort(strings.Trim(host, "[]"), "80")
 }
 
+// open is do for an answer that is read as it comes: its body is for the caller to close.
+func (r *restConn) open(ctx context.Context, q restRequest) (*http.Response, error) {
+	if r.host.Load() == nil {
+		if err := r.probe(ctx); err != nil {
+			return nil, err
+		}
+	}
+	host := r.host.Load()
+	if host == nil { // just now, it stopped to answer another request
+		host = &r.hosts[0]
+	}
+	target := r.url(*host, q)
+	for hop := 0; ; hop++ {
+		resp, left, err := r.request(ctx, target, q)
+		if err != nil {
+			if !left {
+				r.host.CompareAndSwap(host, nil)
+			}
+			return nil, restUnanswered(ctx, *host, left, err)
+		}
+		if resp.StatusCode >= 200 && resp.StatusCode < 300 {
+			return resp, nil
+		}
+		a, err := wholeAnswer(resp)
+		if err != nil {
+			return nil, restUnanswered(ctx, *host, true, err)
+		}
+		next := r.redirect(a, target)
+		if next == nil || hop == restRedirects {
+			return nil, restRefused(a)
+		}
+		target = next
+	}
+}
+
 // send sends a request once. left says that it may have reached the server.
 func (r *restConn) send(ctx context.Context, target *url.URL, q restRequest) (a *restAnswer, left bool, err error) {
+	resp, left, err := r.request(ctx, target, q)
+	if err != nil {
+		return nil, left, err
+	}
+	a, err = wholeAnswer(resp)
+	return a, true, err
+}
+
+// wholeAnswer reads an answer to its end.
+func wholeAnswer(resp *http.Response) (*restAnswer, error) {
+	defer resp.Body.Close() //nolint:errcheck // it was read to its end, or is given up
+	b, err := io.ReadAll(io.LimitReader(resp.Body, restAnswerBytes+1))
+	if err == nil && len(b) > restAnswerBytes {
+		err = fmt.Errorf("the answer is longer than %d bytes", restAnswerBytes)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &restAnswer{resp.StatusCode, resp.Header, b}, nil
+}
+
+// request sends a request once and returns the answer as it begins. left says that it may have reached the server.
+func (r *restConn) request(ctx context.Context, target *url.URL, q restRequest) (resp *http.Response, left bool, err error) {
 	var wrote atomic.Bool
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { wrote.Store(true) }})
 	var body io.Reader
@@ -220,19 +278,10 @@ func (r *restConn) send(ctx context.Context, target *url.URL, q restRequest) (a 
 	if q.ifMatch != "" {
 		req.Header.Set("If-Match", q.ifMatch)
 	}
-	resp, err := r.http.Do(req)
-	if err != nil {
+	if resp, err = r.http.Do(req); err != nil {
 		return nil, wrote.Load(), err
 	}
-	defer resp.Body.Close() //nolint:errcheck // it was read to its end, or is given up
-	b, err := io.ReadAll(io.LimitReader(resp.Body, restAnswerBytes+1))
-	if err == nil && len(b) > restAnswerBytes {
-		err = fmt.Errorf("the answer is longer than %d bytes", restAnswerBytes)
-	}
-	if err != nil {
-		return nil, true, err
-	}
-	return &restAnswer{resp.StatusCode, resp.Header, b}, true, nil
+	return resp, true, nil
 }
 
 // call sends a request and reads its answer, which is an object.

@@ -131,16 +131,17 @@ func (r *restConn) queueStats(ctx context.Context, in *millracev1.QueueStatsRequ
 
 func (r *restConn) getNamespace(ctx context.Context, _ *millracev1.GetNamespaceRequest, out *millracev1.GetNamespaceResponse) error {
 	var body struct {
-		Version     uint64 `json:"version,string"`
-		AutoCreate  *bool  `json:"auto_create"`
-		RetainBytes int64  `json:"retain_bytes"`
-		Partitions  []restPartition
+		Version      uint64 `json:"version,string"`
+		AutoCreate   *bool  `json:"auto_create"`
+		RetainBytes  int64  `json:"retain_bytes"`
+		CreateOnPush bool   `json:"create_on_push"`
+		Partitions   []restPartition
 	}
 	a, err := r.call(ctx, get("/v1/namespace", nil), &body)
 	if err != nil {
 		return err
 	}
-	out.Config = &millracev1.NamespaceConfig{Version: body.Version, AutoCreate: body.AutoCreate, RetainBytes: body.RetainBytes}
+	out.Config = &millracev1.NamespaceConfig{Version: body.Version, AutoCreate: body.AutoCreate, RetainBytes: body.RetainBytes, CreateOnPush: body.CreateOnPush}
 	out.Partitions, out.At = restWire(body.Partitions, (*restPartition).wire), a.at()
 	return nil
 }
@@ -167,6 +168,7 @@ func (r *restConn) setNamespace(ctx context.Context, in *millracev1.SetNamespace
 			w.comma = true
 		}
 		w.int("retain_bytes", config.GetRetainBytes())
+		w.flag("create_on_push", config.GetCreateOnPush())
 	})
 	var answer configured
 	a, err := r.call(ctx, q, &answer)

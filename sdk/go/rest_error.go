@@ -30,6 +30,11 @@ type restError struct {
 	RetryAfterMs *int64            `json:"retry_after_ms"`
 	Leader       string            `json:"leader"`
 	Outcome      string            `json:"outcome"`
+	Failures     []struct {
+		Change                int32
+		Code, Reason, Message string
+		Details               map[string]string
+	} `json:"failures"`
 }
 
 func (e *restError) wire() *millracev1.Error {
@@ -42,6 +47,11 @@ func (e *restError) wire() *millracev1.Error {
 	}
 	if e.RetryAfterMs != nil {
 		out.RetryAfter = durationpb.New(time.Duration(*e.RetryAfterMs) * time.Millisecond)
+	}
+	for _, f := range e.Failures {
+		out.Failures = append(out.Failures, &millracev1.Failure{
+			Change: f.Change, Code: f.Code, Reason: f.Reason, Message: f.Message, Details: f.Details,
+		})
 	}
 	if e.Outcome == "unknown" {
 		out.Outcome = millracev1.Error_UNKNOWN

@@ -183,12 +183,15 @@ type restOpResult struct {
 	Sum            int64   `json:"sum,string"`
 	Count          uint64  `json:"count"`
 	PointVersion   string  `json:"point_version"`
+
+	Refs *restMoved `json:"refs"`
 }
 
 func (r *restOpResult) wire() *millracev1.OpResult {
 	out := &millracev1.OpResult{
 		Task: r.Task, Replayed: r.Replayed, PayloadMatches: r.PayloadMatches, State: restState(r.State), Rev: r.Rev,
 		Prev: r.PrevBytes, Existed: r.Existed, Sum: r.Sum, Count: r.Count, PointVersion: r.PointVersion,
+		Refs: r.Refs.wire(),
 	}
 	if r.Prev != nil {
 		out.Prev = []byte(*r.Prev)

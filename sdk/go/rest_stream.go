@@ -43,10 +43,13 @@ type restStream struct {
 	subs     map[uint32]*restSub
 }
 
-// NewStream opens the contract's one stream.
+// NewStream opens a stream of the contract.
 func (r *restConn) NewStream(ctx context.Context, _ *grpc.StreamDesc, method string, _ ...grpc.CallOption) (grpc.ClientStream, error) {
 	if method == millracev1.KVService_Range_FullMethodName {
 		return &restRange{r: r, ctx: ctx}, nil
+	}
+	if s := r.refStream(ctx, method); s != nil {
+		return s, nil
 	}
 	if method != millracev1.QueueStream_Open_FullMethodName {
 		return nil, status.Errorf(codes.Unimplemented, "%s has no route", method)

@@ -351,6 +351,8 @@ func (w *restBody) op(op *millracev1.Op) {
 		w.object("kv_add", func() { w.add(o.KvAdd) })
 	case *millracev1.Op_KvDeleteRange:
 		w.object("kv_delete_range", func() { w.deleteRange(o.KvDeleteRange) })
+	case *millracev1.Op_RefTransaction:
+		w.object("ref_transaction", func() { w.refTransaction(o.RefTransaction) })
 	case *millracev1.Op_VectorUpsert:
 		w.object("vector_upsert", func() { w.vectorUpsert(o.VectorUpsert) })
 	case *millracev1.Op_VectorDelete:

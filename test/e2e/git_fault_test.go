@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -273,39 +272,5 @@ func TestWithoutRoomPushesAreRefusedBeforeTheirBody(t *testing.T) {
 	w.git("clone", "-q", h.url("app"), "clone")
 	if status, answer := h.pushRaw("app", pkt(w.git("rev-parse", "main~1")+" "+noID+" refs/heads/b\x00report-status delete-refs", "")); status != 200 || !strings.Contains(answer, "ok refs/heads/b") {
 		t.Errorf("a deletion: %d %q", status, answer)
-	}
-}
-
-func TestGitdirsMayVanishAtAnyTime(t *testing.T) {
-	l, host := startGit(t)
-	host.makeRepo("app", nil)
-	url := host.url("app")
-	w := newWork(t, "2")
-	w.history(40)
-	w.git("push", "-q", "--mirror", url)
-	before := w.refsOf(url)
-	ctx, stop := context.WithCancel(t.Context())
-	gone := make(chan struct{})
-	go func() {
-		defer close(gone)
-		for ctx.Err() == nil {
-			dirs, _ := filepath.Glob(filepath.Join(l.dir, "data", "git", "*", "*", "gitdirs", "*"))
-			for _, d := range dirs {
-				_ = os.RemoveAll(d)
-			}
-			time.Sleep(300 * time.Millisecond)
-		}
-	}()
-	good := 0
-	for i := range 6 {
-		if _, err := w.try("clone", "-q", "--shallow-exclude=v19", url, fmt.Sprintf("clone%d", i)); err == nil {
-			good++
-		}
-	}
-	stop()
-	<-gone
-	w.git("clone", "-q", "--shallow-exclude=v19", url, "last")
-	if after := w.refsOf(url); len(after) != len(before) || good == 0 {
-		t.Errorf("%d refs were %d; %d clones went well", len(after), len(before), good)
 	}
 }

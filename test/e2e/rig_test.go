@@ -26,7 +26,10 @@ type local struct {
 	dir     string
 	tokens  []string
 	reserve int64 // free bytes kept on the disk; 0: the default
-	running *server.Running
+
+	services []string // whose doors are open; none: all
+	program  string   // the program that serves git clients; empty: the default
+	running  *server.Running
 }
 
 // startLocal starts a server that every test may have for itself: no process, no build.
@@ -58,7 +61,7 @@ func (l *local) start() {
 	l.t.Helper()
 	r, err := server.Start(l.t.Context(), server.Options{
 		Dir: filepath.Join(l.dir, "data"), Listen: "127.0.0.1:0", TokensFile: filepath.Join(l.dir, "tokens.yaml"),
-		Memory: 128 << 20, Reserve: l.reserve,
+		Memory: 128 << 20, Reserve: l.reserve, Services: l.services, Git: l.program,
 	})
 	if err != nil {
 		l.t.Fatal(err)

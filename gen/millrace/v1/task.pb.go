@@ -5707,9 +5707,10 @@ func (x *QueueStatsResponse) GetAt() *At {
 
 type NamespaceConfig struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Version       uint64                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`                               // read-only
-	AutoCreate    *bool                  `protobuf:"varint,2,opt,name=auto_create,json=autoCreate,proto3,oneof" json:"auto_create,omitempty"` // queues and keyspaces by their first use; default true
-	RetainBytes   int64                  `protobuf:"varint,3,opt,name=retain_bytes,json=retainBytes,proto3" json:"retain_bytes,omitempty"`    // of ended tasks, oldest removed first; default 10 GiB
+	Version       uint64                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`                                 // read-only
+	AutoCreate    *bool                  `protobuf:"varint,2,opt,name=auto_create,json=autoCreate,proto3,oneof" json:"auto_create,omitempty"`   // queues and keyspaces by their first use; default true
+	RetainBytes   int64                  `protobuf:"varint,3,opt,name=retain_bytes,json=retainBytes,proto3" json:"retain_bytes,omitempty"`      // of ended tasks, oldest removed first; default 10 GiB
+	CreateOnPush  bool                   `protobuf:"varint,4,opt,name=create_on_push,json=createOnPush,proto3" json:"create_on_push,omitempty"` // the first push to a repository makes it, by who may make one; default false
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5763,6 +5764,13 @@ func (x *NamespaceConfig) GetRetainBytes() int64 {
 		return x.RetainBytes
 	}
 	return 0
+}
+
+func (x *NamespaceConfig) GetCreateOnPush() bool {
+	if x != nil {
+		return x.CreateOnPush
+	}
+	return false
 }
 
 // CreateNamespaceRequest makes the call's namespace. One that is used before it was made gets one partition.
@@ -6596,12 +6604,13 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\foldest_ready\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\voldestReady\"d\n" +
 	"\x12QueueStatsResponse\x12-\n" +
 	"\x05stats\x18\x01 \x01(\v2\x17.millrace.v1.QueueStatsR\x05stats\x12\x1f\n" +
-	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\x84\x01\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\xaa\x01\n" +
 	"\x0fNamespaceConfig\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12$\n" +
 	"\vauto_create\x18\x02 \x01(\bH\x00R\n" +
 	"autoCreate\x88\x01\x01\x12!\n" +
-	"\fretain_bytes\x18\x03 \x01(\x03R\vretainBytesB\x0e\n" +
+	"\fretain_bytes\x18\x03 \x01(\x03R\vretainBytes\x12$\n" +
+	"\x0ecreate_on_push\x18\x04 \x01(\bR\fcreateOnPushB\x0e\n" +
 	"\f_auto_create\"8\n" +
 	"\x16CreateNamespaceRequest\x12\x1e\n" +
 	"\n" +

@@ -1,0 +1,361 @@
+package millrace
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+)
+
+// restCallStream is what the streams of refs share: nothing to tell beside the messages.
+type restCallStream struct {
+	r   *restConn
+	ctx context.Context // of the caller; its end ends the stream
+}
+
+func (*restCallStream) Header() (metadata.MD, error) { return nil, nil }
+func (*restCallStream) Trailer() metadata.MD         { return nil }
+func (s *restCallStream) Context() context.Context   { return s.ctx }
+
+// wrongMessage is the error of a message that is not of a stream.
+func wrongMessage(m any) error {
+	return status.Errorf(codes.Internal, "message %T is not of this stream", m)
+}
+
+// restRefList lists refs of one instant: one answer of the server, read as it comes.
+type restRefList struct {
+	restCallStream
+	in    *millracev1.ListRefsRequest
+	resp  *http.Response
+	lines *bufio.Reader
+	rev   uint64
+}
+
+// refLines is how many refs one message has.
+const refLines = 1000
+
+func (s *restRefList) CloseSend() error { return nil }
+
+func (s *restRefList) SendMsg(m any) error {
+	in, ok := m.(*millracev1.ListRefsRequest)
+	if !ok {
+		return wrongMessage(m)
+	}
+	s.in = in
+	return nil
+}
+
+// begin sends the request.
+func (s *restRefList) begin() error {
+	query := freshness(s.in.GetMinIndex(), s.in.GetStale())
+	query.Set("format", "ndjson")
+	for name, v := range map[string]string{"prefix": s.in.GetPrefix(), "points_at": s.in.GetPointsAt(), "after": s.in.GetAfter()} {
+		if v != "" {
+			query.Set(name, v)
+		}
+	}
+	if len(s.in.GetGlobs()) > 0 {
+		query["glob"] = s.in.GetGlobs()
+	}
+	if s.in.GetLimit() > 0 {
+		query.Set("limit", strconv.FormatUint(uint64(s.in.GetLimit()), 10))
+	}
+	path, query, err := repoPath(s.in.GetRepo(), s.in.GetTag(), "/refs", query)
+	if err != nil {
+		return err
+	}
+	if s.resp, err = s.r.open(s.ctx, get(path, query)); err != nil {
+		return err
+	}
+	if s.rev, err = strconv.ParseUint(s.resp.Header.Get("Millrace-Rev"), 10, 64); err != nil {
+		_ = s.resp.Body.Close()
+		return restBetween(&restAnswer{status: s.resp.StatusCode, header: s.resp.Header})
+	}
+	s.lines = bufio.NewReaderSize(s.resp.Body, 64<<10)
+	return nil
+}
+
+// RecvMsg gives the next refs; the first message comes even when there are none.
+func (s *restRefList) RecvMsg(m any) error {
+	out, ok := m.(*millracev1.ListRefsResponse)
+	if !ok {
+		return wrongMessage(m)
+	}
+	first := s.resp == nil
+	if first {
+		if err := s.begin(); err != nil {
+			return err
+		}
+		out.At = restAt(s.resp.Header.Get("Millrace-Index"))
+	}
+	out.Rev = s.rev
+	for len(out.Refs) < refLines {
+		line, err := s.lines.ReadBytes('\n')
+		if errors.Is(err, io.EOF) && len(line) == 0 {
+			_ = s.resp.Body.Close() // it was read to its end
+			if first || len(out.Refs) > 0 {
+				return nil
+			}
+			return io.EOF
+		}
+		var ref restRef
+		if err == nil {
+			err = json.Unmarshal(line, &ref)
+		}
+		if err != nil { // or it was cut within a line
+			_ = s.resp.Body.Close()
+			return restUnanswered(s.ctx, s.resp.Request.URL.Host, false, err)
+		}
+		out.Refs = append(out.Refs, ref.wire())
+	}
+	return nil
+}
+
+// restRefTxns is a session or a load: its transactions are requests, one after another, because their order counts. Each
+// has a request id that its number makes, so that a repetition on another stream gets the first answer. A request without
+// an answer ends the stream, as a lost connection would.
+type restRefTxns struct {
+	restCallStream
+	wake chan struct{} // holds one token: there is something to look at
+
+	mu      sync.Mutex // guards the fields below
+	repo    string
+	tag     string
+	session []byte
+	queue   []*refRequest
+	running bool
+	closed  bool
+	answers []any // messages to be received
+	cause   error // what ended the stream
+}
+
+// refRequest is one transaction that waits for its turn.
+type refRequest struct {
+	number  uint64
+	in      *millracev1.UpdateRefsRequest
+	partial bool
+}
+
+func newRESTRefTxns(ctx context.Context, r *restConn) *restRefTxns {
+	return &restRefTxns{restCallStream: restCallStream{r, ctx}, wake: make(chan struct{}, 1)}
+}
+
+func (s *restRefTxns) CloseSend() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	s.changed()
+	return nil
+}
+
+// changed wakes who receives. It needs mu.
+func (s *restRefTxns) changed() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (s *restRefTxns) SendMsg(m any) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cause != nil || s.closed {
+		return io.EOF // the receiver learns why
+	}
+	switch m := m.(type) {
+	case *millracev1.RefSessionRequest:
+		return s.sendSession(m)
+	case *millracev1.LoadRefsRequest:
+		if s.session == nil {
+			return s.open(m.GetRepo(), m.GetTag(), m.GetSession(), func(info *millracev1.GetRepoResponse) any {
+				return &millracev1.LoadRefsResponse{Rev: info.GetRepo().GetRev(), At: info.GetAt()}
+			})
+		}
+		s.enqueue(&refRequest{m.GetNumber(), &millracev1.UpdateRefsRequest{Changes: m.GetChanges(), Message: m.GetMessage()}, true})
+		return nil
+	}
+	return wrongMessage(m)
+}
+
+// sendSession takes what the SDK sends: an open, then whole transactions. It needs mu.
+func (s *restRefTxns) sendSession(m *millracev1.RefSessionRequest) error {
+	if o := m.GetOpen(); o != nil && s.session == nil {
+		return s.open(o.GetRepo(), o.GetTag(), o.GetSession(), func(info *millracev1.GetRepoResponse) any {
+			return &millracev1.RefSessionResponse{Rev: info.GetRepo().GetRev(), At: info.GetAt()}
+		})
+	}
+	txn := m.GetTxn()
+	if txn == nil || s.session == nil {
+		return status.Error(codes.Unimplemented, "transactions come whole over REST")
+	}
+	s.enqueue(&refRequest{txn.GetNumber(), &millracev1.UpdateRefsRequest{Changes: txn.GetChanges(), Message: txn.GetMessage()}, false})
+	return nil
+}
+
+// open answers the first message, once the repository is there. It needs mu.
+func (s *restRefTxns) open(repo, tag string, session []byte, answer func(*millracev1.GetRepoResponse) any) error {
+	s.repo, s.tag, s.session = repo, tag, session
+	s.running = true
+	go func() {
+		info := new(millracev1.GetRepoResponse)
+		err := s.r.getRepo(s.ctx, &millracev1.GetRepoRequest{Name: repo, Tag: tag}, info)
+		s.mu.Lock()
+		if err != nil {
+			s.cause = err
+		} else {
+			s.answers = append(s.answers, answer(info))
+		}
+		s.changed()
+		s.mu.Unlock()
+		s.run()
+	}()
+	return nil
+}
+
+// enqueue appends a transaction. It needs mu.
+func (s *restRefTxns) enqueue(q *refRequest) {
+	q.in.Repo, q.in.Tag, q.in.AllowPartial = s.repo, s.tag, q.partial
+	sum := sha256.Sum256(binary.BigEndian.AppendUint64(append([]byte(nil), s.session...), q.number))
+	q.in.RequestId = sum[:16]
+	s.queue = append(s.queue, q)
+	if !s.running {
+		s.running = true
+		go s.run()
+	}
+}
+
+// run carries out what waits, until nothing does.
+func (s *restRefTxns) run() {
+	for {
+		s.mu.Lock()
+		if len(s.queue) == 0 || s.cause != nil {
+			s.running = false
+			s.changed()
+			s.mu.Unlock()
+			return
+		}
+		q := s.queue[0]
+		s.queue = s.queue[1:]
+		s.mu.Unlock()
+		out := new(millracev1.UpdateRefsResponse)
+		err := s.r.updateRefs(s.ctx, q.in, out)
+		s.mu.Lock()
+		if f, ok := errors.AsType[*restFault](err); err != nil && (!ok || f.origin != byServer || !f.final()) {
+			s.cause = err
+		} else if q.partial {
+			s.answers = append(s.answers, loadAnswer(q.number, out, f))
+		} else {
+			s.answers = append(s.answers, sessionAnswer(q.number, out, f))
+		}
+		s.changed()
+		s.mu.Unlock()
+	}
+}
+
+// final reports whether the same request would be refused again: by what it asks for, not by how the server is.
+func (f *restFault) final() bool {
+	if f.wire == nil {
+		return false
+	}
+	switch Code(f.wire.GetCode()) {
+	case CodeUnavailable, CodeNotLeader, CodeDeadlineExceeded, CodeInternal:
+		return false
+	}
+	return f.wire.GetOutcome() != millracev1.Error_UNKNOWN
+}
+
+func sessionAnswer(number uint64, out *millracev1.UpdateRefsResponse, f *restFault) *millracev1.RefSessionResponse {
+	a := &millracev1.RefSessionResponse{Number: number, Results: out.GetResults(), Rev: out.GetRev(), Replayed: out.GetReplayed(), At: out.GetAt()}
+	if f != nil {
+		a.Error, a.Failures = f.wire, f.wire.GetFailures()
+	}
+	return a
+}
+
+func loadAnswer(number uint64, out *millracev1.UpdateRefsResponse, f *restFault) *millracev1.LoadRefsResponse {
+	a := &millracev1.LoadRefsResponse{Number: number, Rev: out.GetRev(), At: out.GetAt()}
+	if f != nil {
+		a.Error = f.wire
+		return a
+	}
+	for i, r := range out.GetResults() {
+		switch e := r.GetError(); {
+		case e != nil:
+			a.Failures = append(a.Failures, &millracev1.Failure{
+				Change: int32(i), Code: e.GetCode(), Reason: e.GetReason(), Message: e.GetMessage(), Details: e.GetDetails(),
+			})
+		case r.GetOld() != r.GetNew():
+			a.Changed++
+		}
+	}
+	return a
+}
+
+// RecvMsg waits for the next answer. Those that are there come before the end of the stream.
+func (s *restRefTxns) RecvMsg(m any) error {
+	for {
+		s.mu.Lock()
+		if len(s.answers) > 0 {
+			a := s.answers[0]
+			s.answers = s.answers[1:]
+			s.mu.Unlock()
+			return assignAnswer(m, a)
+		}
+		over, cause := !s.running && (s.closed && len(s.queue) == 0 || s.cause != nil), s.cause
+		s.mu.Unlock()
+		switch {
+		case s.ctx.Err() != nil:
+			return status.FromContextError(s.ctx.Err()).Err()
+		case over && cause != nil:
+			return cause
+		case over:
+			return io.EOF
+		}
+		select {
+		case <-s.wake:
+		case <-s.ctx.Done():
+		}
+	}
+}
+
+func assignAnswer(m, a any) error {
+	switch to := m.(type) {
+	case *millracev1.RefSessionResponse:
+		if from, ok := a.(*millracev1.RefSessionResponse); ok {
+			to.Number, to.Applied, to.Results, to.Rev, to.Replayed = from.Number, from.Applied, from.Results, from.Rev, from.Replayed
+			to.Error, to.Failures, to.At = from.Error, from.Failures, from.At
+			return nil
+		}
+	case *millracev1.LoadRefsResponse:
+		if from, ok := a.(*millracev1.LoadRefsResponse); ok {
+			to.Number, to.Applied, to.Changed, to.Failures, to.Rev = from.Number, from.Applied, from.Changed, from.Failures, from.Rev
+			to.Error, to.At = from.Error, from.At
+			return nil
+		}
+	}
+	return wrongMessage(m)
+}
+
+// refStream returns the stream of refs that a method names, nil for another method.
+func (r *restConn) refStream(ctx context.Context, method string) grpc.ClientStream {
+	switch method {
+	case millracev1.RefService_ListRefs_FullMethodName:
+		return &restRefList{restCallStream: restCallStream{r, ctx}}
+	case millracev1.RefService_Session_FullMethodName, millracev1.RefService_LoadRefs_FullMethodName:
+		return newRESTRefTxns(ctx, r)
+	}
+	return nil
+}

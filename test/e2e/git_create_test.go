@@ -1,0 +1,212 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+	millrace "github.com/millrace/millrace/sdk/go"
+)
+
+func TestAPushMakesARepositoryWhereTheNamespaceSaysSo(t *testing.T) {
+	l, _ := startGit(t, holder{tenant: "acme", role: "admin"}, holder{tenant: "acme", role: "worker"}, holder{tenant: "other", role: "admin"})
+	readerToken, makerToken := l.addToken("reader", "acme", "[ref:read, ref:create]"), l.addToken("maker", "acme", "[ref:read, ref:write, ref:create]")
+	l.stop()
+	l.start()
+	admin := l.git()
+	as := func(token string) gitHost { h := admin; h.token = token; return h }
+	worker, other, reader, maker := as(l.tokens[1]), as(l.tokens[2]), as(readerToken), as(makerToken)
+	w := newWork(t, "2")
+	id := w.commit("a", "1")
+
+	w.refuses("not found", "push", maker.url("app"), "main") // no namespace yet
+	admin.makeRepo("first", nil)
+	w.refuses("not found", "push", maker.url("app"), "main") // it does not say so
+	admin.call("QueueService/SetNamespace", &pb.SetNamespaceRequest{Config: &pb.NamespaceConfig{CreateOnPush: true}}, new(pb.SetNamespaceResponse))
+	var ns pb.GetNamespaceResponse
+	admin.call("QueueService/GetNamespace", &pb.GetNamespaceRequest{}, &ns)
+	if !ns.Config.GetCreateOnPush() {
+		t.Errorf("settings read back: %v", ns.Config)
+	}
+
+	w.refuses("not found", "push", worker.url("app"), "main") // may not make one
+	w.refuses("not found", "clone", maker.url("app"), "clone")
+	if status, _, _ := reader.say("GET", "app.git/info/refs?service=git-receive-pack", "", nil); status != http.StatusNotFound {
+		t.Errorf("who may not push is told %d", status)
+	}
+	w.refuses("not found", "push", other.url("app"), "main") // another tenant's namespace does not say so
+	for _, bad := range []string{"a..b", "a.lock", "-a", strings.Repeat("a", 129)} {
+		if status, answer, _ := maker.say("GET", bad+".git/info/refs?service=git-receive-pack", "", nil); status != http.StatusBadRequest {
+			t.Errorf("%q: %d %q", bad, status, answer)
+		}
+	}
+	// Nothing is made by asking, nor by a probe.
+	if status, answer, _ := maker.say("GET", "app.git/info/refs?service=git-receive-pack", "", nil); status != 200 || !strings.Contains(answer, "capabilities^{}") {
+		t.Errorf("asked: %d %q", status, answer)
+	}
+	if status, _ := maker.pushRaw("app", pkt("")); status != 200 {
+		t.Errorf("a probe: %d", status)
+	}
+	if repos, err := l.client(0).Repos(t.Context(), false); err != nil || len(repos) != 1 {
+		t.Errorf("%v, %v", repos, err)
+	}
+	out := w.git("push", maker.url("app"), "main", "main:refs/heads/b")
+	if !strings.Contains(out, "[new branch]") {
+		t.Errorf("push says %q", out)
+	}
+	if refs := w.refsOf(admin.url("app")); refs["HEAD"] != id || refs["refs/heads/b"] != id {
+		t.Errorf("refs are %v", refs)
+	}
+	info, err := l.client(0).Repo("app").Info(t.Context())
+	if err != nil || info.CreatedBy != "maker" || info.DefaultBranch != "main" {
+		t.Errorf("%+v, %v", info, err)
+	}
+	w.commit("a", "2")
+	w.git("push", "-q", worker.url("app"), "main") // it is there now
+	for _, version := range gitVersions {
+		w.version = version
+		w.git("push", "-q", maker.url("v"+version), "main")
+	}
+}
+
+func TestSettingsOfARepositoryAreRefusedByName(t *testing.T) {
+	l, host := startGit(t)
+	c := l.client(0)
+	ctx := t.Context()
+	app := c.Repo("app")
+	reason := func(what string, err error, code millrace.Code, field string) {
+		t.Helper()
+		e, ok := errors.AsType[*millrace.Error](err)
+		if !ok || e.Code != code || e.Field != field && e.Reason != field && e.Limit != field {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	for _, bad := range []string{"", "a..b", "a:b", "a/b", ".a", "a.git", "a.lock", strings.Repeat("a", 129)} {
+		_, err := c.Repo(bad).Create(ctx, millrace.RepoSettings{})
+		if e, ok := errors.AsType[*millrace.Error](err); !ok || e.Code != millrace.CodeInvalidArgument && e.Code != millrace.CodeTooLarge {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+	got[millrace.RepoInfo](t)(app.Create(ctx, millrace.RepoSettings{}))
+	_, err := app.Create(ctx, millrace.RepoSettings{})
+	reason("made twice", err, millrace.CodeAlreadyExists, "repo_exists")
+	_, err = c.Repo("none").Info(ctx)
+	reason("none", err, millrace.CodeNotFound, "repo_not_found")
+	first := got[millrace.RepoInfo](t)(app.Info(ctx)).Config.GetVersion()
+	version := got[uint64](t)(app.Set(ctx, millrace.RepoSettings{Config: &millrace.RepoConfig{ReflogMax: 7}, IfVersion: &first}))
+	_, err = app.Set(ctx, millrace.RepoSettings{Config: &millrace.RepoConfig{}, IfVersion: &first})
+	e, ok := errors.AsType[*millrace.Error](err)
+	if !ok || e.Code != millrace.CodePreconditionFailed || e.Details["rev"] != fmt.Sprint(version) || version != first+1 {
+		t.Errorf("an old version: %v, of %d", err, version)
+	}
+	many := make([]*pb.RefRule, 65)
+	for i := range many {
+		many[i] = &pb.RefRule{Refs: "refs/**", Deny: []pb.RefRule_Deny{pb.RefRule_FORCE}}
+	}
+	for field, config := range map[string]*millrace.RepoConfig{
+		"config.reflog_days":        {ReflogDays: -1},
+		"config.reflog_max":         {ReflogMax: 10_001},
+		"config.max_bytes":          {MaxBytes: -1},
+		"config.max_push":           {MaxPush: -1},
+		"config.hide[0]":            {Hide: []string{""}},
+		"config.rules[0].refs":      {Rules: []*pb.RefRule{{Deny: []pb.RefRule_Deny{1}}}},
+		"config.rules[0]":           {Rules: []*pb.RefRule{{Refs: "a"}}},
+		"config.rules[0].queue":     {Rules: []*pb.RefRule{{Refs: "a", Only: pb.RefRule_API, Queue: "q"}}},
+		"config.rules[0].except[0]": {Rules: []*pb.RefRule{{Refs: "a", Only: pb.RefRule_API, Except: []string{""}}}},
+	} {
+		_, err := app.Set(ctx, millrace.RepoSettings{Config: config})
+		reason(field, err, millrace.CodeInvalidArgument, field)
+	}
+	_, err = app.Set(ctx, millrace.RepoSettings{Config: &millrace.RepoConfig{Rules: many}})
+	reason("65 rules", err, millrace.CodeTooLarge, "rules")
+	_, err = app.Set(ctx, millrace.RepoSettings{Config: &millrace.RepoConfig{Rules: many[:64]}})
+	noErr(t, err)
+	_, err = app.Set(ctx, millrace.RepoSettings{DefaultBranch: "a..b"})
+	reason("branch", err, millrace.CodeInvalidArgument, "default_branch")
+
+	// Archived: read-only, by both doors.
+	w := newWork(t, "2")
+	id := w.commit("a", "1")
+	_, err = app.Set(ctx, millrace.RepoSettings{Config: &millrace.RepoConfig{}})
+	noErr(t, err)
+	w.git("push", "-q", host.url("app"), "main")
+	_, err = app.Set(ctx, millrace.RepoSettings{Config: &millrace.RepoConfig{State: pb.Repo_ARCHIVED}})
+	noErr(t, err)
+	w.refuses("403", "push", host.url("app"), "main:refs/heads/b")
+	_, err = app.Update(ctx, millrace.CreateRef("refs/heads/b", id))
+	reason("archived", err, millrace.CodePreconditionFailed, "repo_read_only")
+	w.git("clone", "-q", host.url("app"), "clone")
+}
+
+func TestWhereRefsAreNotServedNoDoorOfThemIsOpen(t *testing.T) {
+	dir := t.TempDir()
+	spy := filepath.Join(dir, "git")
+	noErr(t, os.WriteFile(spy, []byte("#!/bin/sh\ntouch "+filepath.Join(dir, "started")+"\nexec false\n"), 0o700))
+	l, host := startGit(t, holder{tenant: "acme", role: "admin"})
+	host.makeRepo("app", nil)
+	l.stop()
+	l.services, l.program = []string{"queue"}, spy
+	l.start()
+	h := l.git()
+	for _, door := range []struct{ method, path string }{
+		{"GET", "/git/default/app.git/info/refs?service=git-upload-pack"},
+		{"POST", "/git/default/app.git/git-upload-pack"},
+		{"POST", "/git/default/app.git/git-receive-pack"},
+		{"POST", "/v1/repos"},
+		{"GET", "/v1/repos"},
+		{"GET", "/v1/repos/app"},
+		{"PUT", "/v1/repos/app"},
+		{"DELETE", "/v1/repos/app"},
+		{"POST", "/v1/repos/app/undelete"},
+		{"GET", "/v1/repos/app/refs"},
+		{"POST", "/v1/repos/app/refs"},
+		{"POST", "/v1/repos/app/refs:get"},
+		{"GET", "/v1/repos/app/refs/HEAD"},
+		{"GET", "/v1/repos/app/reflog?name=HEAD"},
+		{"GET", "/v1/keyspaces"},
+		{"GET", "/v1/kv/a/keys/b"},
+		{"GET", "/v1/collections"},
+		{"POST", "/v1/matrix/search"},
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), door.method, "http://"+h.http+door.path, strings.NewReader("{}"))
+		noErr(t, err)
+		req.Header.Set("Authorization", "Bearer "+h.token)
+		req.Header.Set("Content-Type", "application/json")
+		resp, err := http.DefaultClient.Do(req)
+		noErr(t, err)
+		_ = resp.Body.Close()
+		if resp.StatusCode != http.StatusNotFound {
+			t.Errorf("%s %s: %d", door.method, door.path, resp.StatusCode)
+		}
+	}
+	r := newRaw(t, h.grpc, h.token)
+	for _, method := range []string{"RefService/GetRepo", "RefService/UpdateRefs", "KVService/Get", "SearchService/Search"} {
+		if a := r.send(t, method, frame(nil)); a.status != 12 {
+			t.Errorf("%s: status %d", method, a.status)
+		}
+	}
+	for name, op := range map[string]*pb.Op{
+		"refs":   {Op: &pb.Op_RefTransaction{RefTransaction: &pb.RefTransaction{Repo: "app"}}},
+		"kv":     {Op: &pb.Op_KvPut{KvPut: &pb.KVPut{Keyspace: "a", Key: []byte("b")}}},
+		"search": {Op: &pb.Op_VectorDelete{VectorDelete: &pb.VectorDelete{Collection: "c", Id: "i"}}},
+	} {
+		if a := r.call(t, "CommitService/Commit", &pb.CommitRequest{Ops: []*pb.Op{op}}); a.code() != "NOT_FOUND" {
+			t.Errorf("an op of %s: %v", name, a.err())
+		}
+	}
+	got[*millrace.Handle[string]](t)(upper.Add(t.Context(), l.client(0), "x"))
+	if _, err := os.Stat(filepath.Join(dir, "started")); err == nil {
+		t.Error("a program was started")
+	}
+	l.stop()
+	l.services, l.program = nil, ""
+	l.start()
+	if repos, err := l.client(0).Repos(t.Context(), false); err != nil || len(repos) != 1 {
+		t.Errorf("with refs again: %v, %v", repos, err)
+	}
+}
