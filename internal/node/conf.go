@@ -17,8 +17,6 @@ import (
 // leader of either goes on where the one before was.
 
 const (
-	// nearEnough is how many entries a learner may be behind to become a voter, in every shard.
-	nearEnough = 1000
 	// confRetry is after how long a change of the configuration that has not come is proposed again.
 	confRetry = time.Second
 	// heardFor is for how long a replica counts as reached after it was heard of: longer than Raft's count of its quorum.
@@ -178,7 +176,7 @@ func (s *shard) reconfigure(r *roster, changes []replog.RoleChange, now time.Dur
 		case c.Role != replog.Voter:
 		case !conf.Learns(c.Replica):
 			c.Role, waits = replog.Learner, true
-		case (!known || lag > nearEnough) && !plantedBug("promote_behind"):
+		case (!known || lag > s.n.o.NearEntries) && !plantedBug("promote_behind"):
 			waits = true
 			continue
 		}
