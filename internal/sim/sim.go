@@ -194,6 +194,13 @@ func (w *world) recovered(begin time.Duration) string {
 			return "a call has not ended"
 		}
 	}
+	for _, h := range w.placed() {
+		for i := range h.reads {
+			if r := &h.reads[i]; r.since < begin {
+				return fmt.Sprintf("a read of shard %d at host %d, begun at %v, is not answered", w.ledger.shards[r.at], h.id, r.since)
+			}
+		}
+	}
 	return ""
 }
 
