@@ -42,6 +42,8 @@ wall_time_in_apply                 TestClustersKeepTheirPromises
 map_order_in_apply                 TestClustersKeepTheirPromises
 delayed_lost_at_failover           TestClustersKeepTheirPromises
 double_apply_after_snapshot        TestClustersKeepTheirPromises
+promote_behind                     TestClustersKeepTheirPromises
+reused_replica_id                  TestClustersKeepTheirPromises
 snapshot_lowers_index              TestSnapshotThatIsNotForTheShard
 snapshot_without_excise            TestNothingThatWasLearntOfTheOldState
 avx2_saturates                     TestEveryKernelGivesTheSameInteger

@@ -17,8 +17,6 @@ import (
 // leader of either goes on where the one before was.
 
 const (
-	// nearEnough is how many entries a learner may be behind to become a voter, in every shard.
-	nearEnough = 1000
 	// confRetry is after how long a change of the configuration that has not come is proposed again.
 	confRetry = time.Second
 	// heardFor is for how long a replica counts as reached after it was heard of: longer than Raft's count of its quorum.
@@ -111,11 +109,34 @@ func (s *shard) tickMembers(now time.Duration) error {
 			return err
 		}
 	}
-	s.reportConf(r, len(changes) == 0 && !s.core.Conf().Joint(), now)
+	settled := len(changes) == 0 && !s.core.Conf().Joint()
+	if r.dir.Job.State == core.JobRunning {
+		settled = settled && s.confirmed()
+	}
+	s.reportConf(r, settled, now)
 	if s.id == 0 {
 		s.n.tickJob(now)
 	}
 	return nil
+}
+
+// confirmation is that the voters know of their configuration durably. It is the loop's.
+type confirmation struct {
+	term, conf uint64 // in which it was asked for, and for which configuration
+	behind     uint64 // an entry behind this one is wanted
+	wanted     bool   // and is yet to be proposed
+}
+
+// confirmed reports whether most voters know durably that the configuration is committed. Only then may go who is not in it
+// any more: a voter that lost that knowledge with its power would need the votes of those that went. The leader has applied
+// the configuration, so whoever takes an entry that it proposes from here on writes down, with the entry, that the
+// configuration is committed; such an entry is wanted, and committed it says that most have it.
+func (s *shard) confirmed() bool {
+	st, c := s.core.Status(), &s.sure
+	if index := s.core.Conf().Index; c.term != st.Term || c.conf != index {
+		*c = confirmation{term: st.Term, conf: index, behind: st.Last, wanted: true}
+	}
+	return s.applied.Load() > c.behind
 }
 
 // listen notes which replicas are heard of. In the tick in which Raft counts its quorum it forgets.
@@ -178,7 +199,7 @@ func (s *shard) reconfigure(r *roster, changes []replog.RoleChange, now time.Dur
 		case c.Role != replog.Voter:
 		case !conf.Learns(c.Replica):
 			c.Role, waits = replog.Learner, true
-		case (!known || lag > nearEnough) && !plantedBug("promote_behind"):
+		case (!known || lag > s.n.o.NearEntries) && !plantedBug("promote_behind"):
 			waits = true
 			continue
 		}

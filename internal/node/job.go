@@ -96,7 +96,7 @@ func (n *Node) allSettled(d *core.Directory, now time.Duration) bool {
 		if !ok || r.version != d.Version || !r.settled || now-r.at > reportFresh {
 			return false
 		}
-		if lag, known := r.lags[who.Replica]; who.State == core.MemberCatchingUp && (!known || lag > nearEnough) && !plantedBug("promote_behind") {
+		if lag, known := r.lags[who.Replica]; who.State == core.MemberCatchingUp && (!known || lag > n.o.NearEntries) && !plantedBug("promote_behind") {
 			return false
 		}
 	}
@@ -130,8 +130,8 @@ func (n *Node) ChangeMember(ctx context.Context, op *core.MemberChange) (core.Di
 	if err := n.ensureDirectory(ctx); err != nil {
 		return core.Directory{}, err
 	}
-	if err := n.mayChange(op); err != nil {
-		return core.Directory{}, err
+	if why := n.mayChange(op); why != nil {
+		return core.Directory{}, why
 	}
 	version, err := n.proposeMember(ctx, op)
 	if err != nil {
@@ -141,6 +141,18 @@ func (n *Node) ChangeMember(ctx context.Context, op *core.MemberChange) (core.Di
 		return core.Directory{}, core.DeadlineExceeded{Unknown: true}
 	}
 	return n.who().dir, nil
+}
+
+// ProposeMembers judges an op of membership at the node that leads shard 0, and proposes it; done is called exactly once.
+// It is ChangeMember for a caller that does not wait: with Options.Manual nothing may.
+func (n *Node) ProposeMembers(op core.Op, done func(core.Proposed)) {
+	if change, ok := op.(*core.MemberChange); ok {
+		if why := n.mayChange(change); why != nil {
+			done(core.Proposed{Err: why})
+			return
+		}
+	}
+	n.Propose(systemPartition, []core.Commit{{Principal: "millrace", Ops: []core.Op{op}}}, done)
 }
 
 // ReadMembers returns the directory of members as it is now. Errors: core.Unavailable, core.DeadlineExceeded.
@@ -182,7 +194,7 @@ func (n *Node) ensureDirectory(ctx context.Context) error {
 }
 
 // mayChange judges what depends on who is reached, which no entry can say.
-func (n *Node) mayChange(op *core.MemberChange) error {
+func (n *Node) mayChange(op *core.MemberChange) core.Fact {
 	s, r := n.shards[0], n.who()
 	switch op.Do {
 	case core.MemberRemove, core.MemberReplace, core.MemberRejoin, core.MemberPromote:
@@ -203,7 +215,7 @@ func (n *Node) mayChange(op *core.MemberChange) error {
 		}
 	}
 	if (op.Do == core.MemberPromote || op.Do == core.MemberReplace) && learner.State == core.MemberLearner {
-		if lag := n.lag(learner.Replica); lag > nearEnough {
+		if lag := n.lag(learner.Replica); lag > n.o.NearEntries {
 			return core.WrongMembership{Reason: "learner_behind", Node: learner.Node, Lag: lag}
 		}
 	}

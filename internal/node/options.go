@@ -55,6 +55,7 @@ type Options struct {
 	LogQuota       uint64        // bytes of log kept for nodes that are behind; beyond it they need a snapshot; default 4 GiB, or a tenth of a smaller disk
 	SnapshotPart   int           // bytes of a snapshot in one message; default 256 KiB
 	SnapshotRate   int64         // bytes per second of snapshots that a shard fetches; default 64 MiB
+	NearEntries    uint64        // a learner may be so many behind, in every shard, to become a voter; default 1,000
 	DiskReserve    uint64        // new work is refused below this much free space; default min(1 % of the disk, 1 GiB)
 	SearchBytes    int64         // of indexes for searching, beyond which no more points are taken; 0 = no bound
 	NoSearch       bool          // keep no index: this node answers no search
@@ -95,6 +96,7 @@ func (o Options) withDefaults() Options {
 	o.LogKeep = cmp.Or(o.LogKeep, 128<<20)
 	o.SnapshotPart = cmp.Or(o.SnapshotPart, 256<<10)
 	o.SnapshotRate = cmp.Or(o.SnapshotRate, 64<<20)
+	o.NearEntries = cmp.Or(o.NearEntries, 1000)
 	o.DiskEvery = cmp.Or(o.DiskEvery, 500*time.Millisecond)
 	o.QuotaEvery = cmp.Or(o.QuotaEvery, 8*time.Second)
 	if o.Clock == nil {

@@ -95,6 +95,7 @@ type shard struct {
 	snap       snapshots
 	confIndex  uint64                   // of the configuration that Raft goes by
 	confAt     time.Duration            // boot time before which no change of it is proposed again
+	sure       confirmation             // of its configuration, by most voters
 	heard      map[uint64]time.Duration // by replica, when the leader last heard of it
 
 	timers   atomic.Bool // a Tick is proposed and not applied
@@ -459,7 +460,7 @@ func (s *shard) propose() error {
 	commits := s.gather(f)
 	s.last = len(commits)
 	forgets := plantedBug("delayed_lost_at_failover") && s.wasTerm > replog.FirstTerm+1 // what an earlier leader was to do
-	if now := s.now(); !forgets && !s.timers.Load() && (s.more.Load() || core.ShardTime(s.due.Load()) <= now) {
+	if now := s.now(); !forgets && !s.timers.Load() && (s.more.Load() || core.ShardTime(s.due.Load()) <= now || s.sure.wanted && len(commits) == 0) {
 		f.tick = true
 		s.timers.Store(true)
 		commits = append(commits, core.Commit{
@@ -473,6 +474,7 @@ func (s *shard) propose() error {
 	if len(commits) == 0 {
 		return nil
 	}
+	s.sure.wanted = false
 	return s.put(f, commits)
 }
 

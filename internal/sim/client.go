@@ -228,7 +228,7 @@ func (w *world) leaderOf(why error, tried uint64) uint64 {
 	if len(w.hosts) == 1 {
 		return 1
 	}
-	return 1 + (tried+w.rng.Uint64N(uint64(len(w.hosts)-1)))%uint64(len(w.hosts))
+	return w.inside(1 + (tried+w.rng.Uint64N(uint64(len(w.hosts)-1)))%uint64(len(w.hosts)))
 }
 
 // taskID makes an id that its place is found by.

@@ -10,6 +10,9 @@
 // ledger.go). Then each shard's log is replayed, and an independent model judges every answer, every read at its index, and
 // what is stored (replay.go).
 //
-// Not simulated: snapshots and changes of membership, which do not exist yet; lost disks and flipped bits, whose tests are
-// those of the log; the edges. Only tests import it.
+// In part of the histories operators add, remove, replace and promote nodes meanwhile, and hosts come back without their disks
+// (operator.go, member.go): most of the voters that an entry was committed by is held against the configuration that the log
+// leads to there, a voter was a learner that is near, and a replica id has one disk for ever (conf.go).
+//
+// Not simulated: flipped bits, whose tests are those of the log; the edges. Only tests import it.
 package sim

@@ -34,9 +34,10 @@ const (
 	HangDisk    Fault = "hang_disk"    // one takes seconds
 	FullDisk    Fault = "full_disk"    // there is no room
 	BreakStream Fault = "break_stream" // a worker's connection ends
+	LoseDisk    Fault = "lose_disk"    // a host comes back with an empty disk; only where membership changes
 )
 
-// Faults lists all kinds.
+// Faults lists all kinds but LoseDisk.
 func Faults() []Fault {
 	return []Fault{
 		Crash, Blackout, Stop, Pause, Isolate, OneWay, CutPair, Bridge, Swizzle, Flap, StepClock, Drift, Freeze, Leap, FailSync, FailWrite,
@@ -79,6 +80,8 @@ func (w *world) strike(kind Fault, h *host, d time.Duration) bool {
 		return h.runAt(0, min(d, 2*time.Second))
 	case BreakStream:
 		return w.breakStream()
+	case LoseDisk:
+		return w.loseDisk(h)
 	case Isolate, OneWay, CutPair, Bridge, Swizzle, Flap:
 		return w.cutWires(kind, h, d)
 	}

@@ -15,6 +15,7 @@ type history struct {
 	seen    map[entryKey]entryDigest // every entry that a log ever held
 	claims  int                      // messages that claimed something
 	stamps  []core.ShardTime         // by shard: of the last entry applied
+	confs   [][]replog.Conf          // by shard: what it began with, and what each change led to
 }
 
 // logEntry is one entry as the first replica applied it.
@@ -33,12 +34,17 @@ type entryKey struct {
 // entryDigest is what two logs must agree on at one index and term.
 type entryDigest struct{ data, termBefore uint64 }
 
-func newHistory(shards int) history {
+func newHistory(shards, nodes int) history {
+	var begun replog.Conf
+	for id := range nodes {
+		begun.Voters = append(begun.Voters, uint64(id+1))
+	}
 	h := history{
 		entries: make([][]logEntry, shards), hashes: make([]map[uint64]uint64, shards), seen: make(map[entryKey]entryDigest),
-		stamps: make([]core.ShardTime, shards),
+		stamps: make([]core.ShardTime, shards), confs: make([][]replog.Conf, shards),
 	}
 	for i := range h.hashes {
+		h.confs[i] = []replog.Conf{begun}
 		h.hashes[i] = make(map[uint64]uint64)
 	}
 	return h
@@ -68,7 +74,7 @@ func (y *history) applied(h *host, shard core.ShardID, from, index, hash uint64)
 	if known := y.at(shard, index); known != nil {
 		// It got the state that another had, and its log, which may have ended otherwise, begins anew behind that in a moment.
 		term, err := h.log.Term(shard, index)
-		if (err != nil || term != known.term) && node.Installing(h.store.FS(), dataDir, shard, index) {
+		if (err != nil || term != known.term) && node.Installing(h.state.FS(), dataDir, shard, index) {
 			w.snapshots++
 			return
 		}
@@ -100,6 +106,8 @@ func (y *history) first(w *world, shard core.ShardID, e logEntry) {
 			return
 		}
 		y.checkTime(w, shard, e.term, e.entry)
+	} else if e.conf {
+		y.reconfigured(w, shard, e)
 	}
 	y.entries[shard] = append(y.entries[shard], e)
 }
@@ -110,6 +118,7 @@ type shardLog struct {
 	last  uint64
 	term  uint64 // that the log remembers
 	vote  uint64
+	cut   uint64 // where it began when it was lost
 }
 
 func newShardLogs(shards int) []shardLog {
@@ -183,6 +192,9 @@ func (h *host) checkReopened() {
 		id, l := core.ShardID(i), &h.logs[i]
 		h.checkVote(id)
 		st := h.log.State(id)
+		if st.Last == 0 && st.CutIndex == 0 && l.last == 0 {
+			continue // it waits for the state to begin with
+		}
 		newest, err := h.log.Term(id, st.Last)
 		if err != nil {
 			h.w.violate("host %d: shard %d: term of entry %d: %v", h.id, i, st.Last, err)

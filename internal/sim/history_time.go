@@ -46,7 +46,7 @@ func (h *host) lead(shard core.ShardID) {
 	case was.host != h.id:
 		h.w.violate("hosts %d and %d both lead shard %d in term %d", was.host, h.id, shard, term)
 	}
-	if sh, err := h.store.Shard(shard); err == nil && serves && term == l.newest[shard] {
+	if sh, err := h.state.Shard(shard); err == nil && serves && term == l.newest[shard] {
 		if index, _ := sh.Applied(); index < l.top[shard] {
 			h.w.violate("host %d serves shard %d in term %d at entry %d, and entry %d was acknowledged", h.id, shard, term, index, l.top[shard])
 		}

@@ -30,7 +30,7 @@ type host struct {
 	fault *replogtest.Faulty
 	clock *clock
 	log   *replog.Log // of a host that is down: as it was
-	store *store.Store
+	state *store.Store
 	node  *node.Node
 
 	paused  bool
@@ -40,18 +40,28 @@ type host struct {
 	wake    time.Duration // boot time that the next one is planned for
 	syncing bool          // a write of the log is planned
 
-	applied []uint64 // by shard, as last checked
-	logs    []shardLog
+	membership
+	applied []uint64   // by shard, as last checked
+	logs    []shardLog // of its replica
 	terms   []led
 	reads   []read
 	streams map[*worker]bool
 }
 
 func newHost(w *world, id uint64) *host {
-	return &host{
+	h := &host{
 		w: w, id: id, disk: replogtest.NewSectors(), data: replogtest.NewDisk(), clock: newClock(w), streams: make(map[*worker]bool),
-		logs: newShardLogs(w.plan.Shards), terms: make([]led, w.plan.Shards),
+		terms: make([]led, w.plan.Shards),
 	}
+	if id <= uint64(w.plan.Nodes) {
+		h.replica = id
+	} else {
+		h.outside = true
+	}
+	if w.plan.Spares > 0 {
+		h.store = w.newStoreID()
+	}
+	return h
 }
 
 func (w *world) host(id uint64) *host { return w.hosts[id-1] }
@@ -73,8 +83,12 @@ func (h *host) whenAwake(do func()) {
 // start opens the node on what the disk holds.
 func (h *host) start() {
 	w := h.w
+	if h.replica == 0 || h.removed {
+		return
+	}
 	h.life++
 	w.note("start %d", h.id)
+	h.logs = w.replicaOf(h).logs
 	if err := h.open(); err != nil {
 		w.violate("host %d does not start: %v", h.id, err)
 		return
@@ -94,7 +108,7 @@ func (h *host) open() error {
 		return err
 	}
 	var err error
-	if h.store, err = store.Open(store.Options{
+	if h.state, err = store.Open(store.Options{
 		FS: h.data.VFS(), Dir: filepath.Join(dataDir, "store"), Clock: h.clock, MemoryBytes: 16 << 20, Manual: true,
 	}); err != nil {
 		return fmt.Errorf("open store: %w", err)
@@ -104,25 +118,21 @@ func (h *host) open() error {
 		QueueBytes: w.plan.LogQueue, Manual: true, NoSync: w.plan.NoSync,
 	})
 	if err != nil {
-		return errors.Join(fmt.Errorf("open log: %w", err), h.store.Close())
+		return errors.Join(fmt.Errorf("open log: %w", err), h.state.Close())
 	}
 	h.log = log
 	o := node.Options{
-		Replica: h.id, Address: address(h.id), Network: wire{h}, Shards: w.plan.Shards, Dir: dataDir, FS: h.fault,
-		Clock: h.clock, Rand: env.NewSeededRand(w.rng.Uint64()), Log: h.log, Store: h.store, Manual: true,
+		Replica: h.replica, Node: h.id, Joining: h.joined, Peers: h.peers(), Address: address(h.id), Network: wire{h},
+		NearEntries: nearEntries, OnRemoved: func() { h.removed = true }, Shards: w.plan.Shards, Dir: dataDir, FS: h.fault,
+		Clock: h.clock, Rand: env.NewSeededRand(w.rng.Uint64()), Log: h.log, Store: h.state, Manual: true,
 		EntryBytes: w.plan.EntryBytes, QueueProposals: w.plan.Proposals, InboxBytes: w.plan.Inbox, DiskReserve: 1,
 		LogQuota: cmp.Or(w.plan.LogQuota, 1<<40), SnapshotPart: w.plan.SnapshotPart,
 	}
 	if w.plan.LogQuota > 0 {
 		o.LogKeep = w.plan.LogQuota / 2
 	}
-	for _, p := range w.hosts {
-		if p != h {
-			o.Peers = append(o.Peers, node.Peer{Replica: p.id, Address: address(p.id)})
-		}
-	}
 	if h.node, err = node.Open(o); err != nil {
-		return errors.Join(fmt.Errorf("open node: %w", err), h.log.Close(), h.store.Close())
+		return errors.Join(fmt.Errorf("open node: %w", err), h.log.Close(), h.state.Close())
 	}
 	return nil
 }
@@ -147,7 +157,7 @@ func (h *host) crash(back time.Duration) {
 
 // restart starts a host that is down.
 func (h *host) restart() {
-	if h.node == nil {
+	if h.node == nil && !h.removed {
 		h.start()
 	}
 }
@@ -155,7 +165,7 @@ func (h *host) restart() {
 // release lets go of a node that is dead. What it does from here on, nobody sees.
 func (h *host) release() {
 	h.life++
-	dead, st := h.node, h.store
+	dead, st := h.node, h.state
 	h.node, h.paused, h.reads = nil, false, nil
 	h.w.dropStreams(h)
 	dead.Close()
@@ -222,6 +232,10 @@ func (h *host) tell() {
 // died takes in that a node ended itself: it may for want of a disk that works, and for nothing else.
 func (h *host) died(err error) {
 	h.w.note("died %d: %v", h.id, err)
+	if _, gone := errors.AsType[*node.RemovedError](err); gone {
+		h.leave()
+		return
+	}
 	if !errors.Is(err, syscall.EIO) {
 		h.w.violate("host %d: node ended: %v", h.id, err)
 		return
@@ -268,7 +282,7 @@ func (h *host) planFlush() {
 		if h.life != life {
 			return
 		}
-		if err := h.store.Flush(); err != nil {
+		if err := h.state.Flush(); err != nil {
 			h.w.violate("host %d: flush: %v", h.id, err)
 		}
 		h.planFlush()
@@ -280,10 +294,11 @@ func (h *host) check() {
 	if h.node == nil {
 		return
 	}
+	h.checkMembers()
 	for i := range h.applied {
 		id := core.ShardID(i)
 		h.lead(id)
-		sh, err := h.store.Shard(id)
+		sh, err := h.state.Shard(id)
 		if err != nil {
 			h.w.violate("host %d: shard %d: %v", h.id, i, err)
 			return
@@ -310,6 +325,7 @@ func (h *host) checkBounds() {
 	if h.node == nil {
 		return
 	}
+	h.checkConfs()
 	for _, st := range h.node.Stats().Shards {
 		switch p := h.w.plan; {
 		case st.Proposals > p.Proposals:

@@ -78,14 +78,8 @@ func (l *ledger) checkAnswers() {
 			l.w.violate("host %d answered entry %d of shard %d, which it has not applied", a.host, a.index, a.shard)
 			continue
 		}
-		n := 0
-		for _, h := range l.w.hosts {
-			if h.has(a.shard, e.index, e.term) {
-				n++
-			}
-		}
-		if 2*n <= len(l.w.hosts) {
-			l.w.violate("host %d answered entry %d of shard %d, which %d of %d hosts have durably", a.host, a.index, a.shard, n, len(l.w.hosts))
+		if !l.w.committed(a.shard, e.index, e.term) {
+			l.w.violate("host %d answered entry %d of shard %d, which most voters do not have durably", a.host, a.index, a.shard)
 		}
 	}
 	l.answers = l.answers[:0]
@@ -171,7 +165,7 @@ func (l *ledger) idle(h *host) bool {
 
 // view shows a partition as a host's replica has it, and the index of what it shows.
 func (l *ledger) view(h *host, at place, fn func(v core.View, index uint64) error) {
-	sh, err := h.store.Shard(l.shards[at])
+	sh, err := h.state.Shard(l.shards[at])
 	if err == nil {
 		err = sh.ViewAt(fn)
 	}

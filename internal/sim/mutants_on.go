@@ -16,6 +16,8 @@ const (
 	_ = "map_order_in_apply"
 	_ = "delayed_lost_at_failover"
 	_ = "double_apply_after_snapshot"
+	_ = "promote_behind"
+	_ = "reused_replica_id"
 )
 
 // seedsForBugs is how many histories are made to find one.

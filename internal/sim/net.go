@@ -11,7 +11,7 @@ type wire struct{ h *host }
 
 // Send plans the arrival of a message, or loses it.
 func (n wire) Send(to uint64, shard core.ShardID, _ bool, msg []byte) bool {
-	w, from := n.h.w, n.h.id
+	w, from, replica := n.h.w, n.h.id, n.h.replica
 	b := append([]byte(nil), msg...)
 	_, _ = w.trace.Write(b)
 	n.h.checkClaims(shard, b)
@@ -31,12 +31,27 @@ func (n wire) Send(to uint64, shard core.ShardID, _ bool, msg []byte) bool {
 				return
 			}
 			t.whenAwake(func() {
+				if t.node.Gone(replica) {
+					n.refused(to, replica)
+					return
+				}
 				t.node.Receive(from, shard, append([]byte(nil), b...))
 				t.kick()
 			})
 		})
 	}
 	return copies > 0 || w.chance(500) // what is lost is not always noticed
+}
+
+// refused tells a node that was removed, and does not know, why a member takes nothing of it.
+func (n wire) refused(by, replica uint64) {
+	h := n.h
+	h.w.after(h.w.delay(), "refused", h.id, func() {
+		if h.node != nil && h.replica == replica && !h.w.isCut(by, h.id) {
+			h.node.Removed()
+			h.kick()
+		}
+	})
 }
 
 // Reaches reports whether there is a way to another host.

@@ -34,9 +34,11 @@ type Plan struct {
 	SnapshotPart int    // bytes of a snapshot in one message
 	LogQueue     int64  // bytes that wait for the log
 	EntryBytes   int
-	Inbox        int64 // bytes of messages of peers that wait
-	Proposals    int   // that wait for an entry
-	NoSync       bool  // logs are not synced: a control that must lose something
+	Inbox        int64         // bytes of messages of peers that wait
+	Proposals    int           // that wait for an entry
+	Spares       int           // hosts outside of the cluster, which operators may take in
+	ChangeEvery  time.Duration // at most so long between two changes of membership that operators ask for
+	NoSync       bool          // logs are not synced: a control that must lose something
 }
 
 // Usual is a cluster of three under faults of all kinds.
@@ -87,5 +89,19 @@ func PlanOf(seed uint64) Plan {
 		p.LogQuota = uint64(p.SegmentBytes) * uint64(2+r.IntN(8))
 		p.SnapshotPart = 256 << r.IntN(6)
 	}
+	if r := rand.New(rand.NewPCG(seed, 3)); r.IntN(100) < 40 {
+		p.changeMembers(r)
+	}
 	return p
+}
+
+// changeMembers has operators take hosts in and out, and hosts lose their disks. Then wall clocks are right: who is in the
+// majority that may be right changes with the members.
+func (p *Plan) changeMembers(r *rand.Rand) {
+	p.Spares = 1 + r.IntN(7-p.Nodes)
+	p.ChangeEvery = time.Duration(300+r.IntN(1200)) * time.Millisecond
+	p.Kinds = slices.DeleteFunc(p.Kinds, func(k Fault) bool { return k == StepClock })
+	if r.IntN(2) == 0 || len(p.Kinds) == 0 {
+		p.Kinds = append(p.Kinds, LoseDisk)
+	}
 }

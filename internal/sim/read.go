@@ -17,6 +17,7 @@ type read struct {
 	key   []byte
 	floor uint64 // index that it must show at least
 	may   func() bool
+	since time.Duration
 }
 
 // shown is what a read has shown, to be held to what the log leads to at that index.
@@ -78,6 +79,7 @@ func (w *world) begin(r read) {
 		w.violate("host %d: read: %v", h.id, err)
 		return
 	}
+	r.since = w.now
 	h.reads = append(h.reads, r)
 	h.kick()
 }

@@ -51,7 +51,7 @@ func (w *world) replay(shard core.ShardID) {
 	for _, t := range l.told[shard] {
 		w.judgeTold(shard, t, answers[t.index])
 	}
-	for _, h := range w.hosts {
+	for _, h := range w.placed() {
 		w.judgeStored(shard, h, model)
 	}
 }
@@ -111,7 +111,7 @@ func (w *world) judgeStored(shard core.ShardID, h *host, model *check.Model) {
 
 // judgeAlone holds what a tenant was answered, and what is stored of it, to what it would be without all others.
 func (w *world) judgeAlone(shard core.ShardID) {
-	h := w.hosts[0]
+	h := w.placed()[0]
 	var log []checktest.LogEntry
 	for _, e := range w.history.entries[shard] {
 		log = append(log, checktest.LogEntry{Index: e.index, Conf: e.conf, Data: e.data})

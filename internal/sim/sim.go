@@ -29,14 +29,15 @@ type Result struct {
 	Claims    int // votes and acknowledgements of replicas that were held to their disks
 	Leaders   int // terms that had one
 	Snapshots int // states that replicas got instead of entries
+	Changes   int // of membership, that were done
 	Struck    map[string]int
 	Last      []string // lines of what happened last, with Options.Keep
 	Violation error
 }
 
 func (r Result) String() string {
-	s := fmt.Sprintf("seed 0x%x: trace %016x, %d steps in %v, %d tasks, %d answers, %d reads, %d leaders, %d snapshots",
-		r.Seed, r.Trace, r.Steps, r.Virtual.Round(time.Millisecond), r.Tasks, r.Answers, r.Reads, r.Leaders, r.Snapshots)
+	s := fmt.Sprintf("seed 0x%x: trace %016x, %d steps in %v, %d tasks, %d answers, %d reads, %d leaders, %d snapshots, %d changes of membership",
+		r.Seed, r.Trace, r.Steps, r.Virtual.Round(time.Millisecond), r.Tasks, r.Answers, r.Reads, r.Leaders, r.Snapshots, r.Changes)
 	if r.Violation != nil {
 		s += ": " + r.Violation.Error()
 	}
@@ -55,7 +56,7 @@ func Run(seed uint64, p Plan, o Options) Result {
 		w.diary = &diary{keep: o.Keep, print: o.Trace}
 	}
 	w.ledger = newLedger(w)
-	for id := range p.Nodes {
+	for id := range p.Nodes + p.Spares {
 		w.hosts = append(w.hosts, newHost(w, uint64(id+1)))
 	}
 	for _, h := range w.hosts {
@@ -71,7 +72,7 @@ func Run(seed uint64, p Plan, o Options) Result {
 	w.live(seed)
 	r := Result{
 		Seed: seed, Trace: w.trace.Sum64(), Steps: w.steps, Virtual: w.now, Tasks: len(w.ledger.acked),
-		Claims: w.history.claims, Leaders: len(w.ledger.leaders), Snapshots: w.snapshots, Struck: w.struck, Violation: w.fail,
+		Claims: w.history.claims, Leaders: len(w.ledger.leaders), Snapshots: w.snapshots, Changes: w.changes, Struck: w.struck, Violation: w.fail,
 	}
 	for i := range w.ledger.told {
 		r.Answers += len(w.ledger.told[i])
@@ -95,6 +96,7 @@ func (w *world) live(seed uint64) {
 	w.people()
 	w.look()
 	w.misfortune()
+	w.operate()
 	w.run(w.now+w.plan.Faults, never)
 	w.heal()
 	w.recover()
@@ -147,7 +149,7 @@ func (w *world) open() {
 
 // people begin to work.
 func (w *world) people() {
-	host := func(i int) uint64 { return 1 + uint64(i%len(w.hosts)) }
+	host := func(i int) uint64 { return 1 + uint64(i%w.plan.Nodes) }
 	for i := range w.plan.Clients {
 		c := &client{w: w, host: host(i)}
 		w.after(0, "client", 0, c.create)
@@ -192,13 +194,20 @@ func (w *world) recovered(begin time.Duration) string {
 			return "a call has not ended"
 		}
 	}
+	for _, h := range w.placed() {
+		for i := range h.reads {
+			if r := &h.reads[i]; r.since < begin {
+				return fmt.Sprintf("a read of shard %d at host %d, begun at %v, is not answered", w.ledger.shards[r.at], h.id, r.since)
+			}
+		}
+	}
 	return ""
 }
 
 // finish lets all tasks end, however far ahead the time that they wait for.
 func (w *world) finish() {
 	done := func() bool {
-		return w.steps%512 == 0 && w.equal() && !slices.ContainsFunc(w.hosts, func(h *host) bool { return h.node == nil || !w.ledger.idle(h) })
+		return w.steps%512 == 0 && w.settled() == "" && w.equal() && !slices.ContainsFunc(w.placed(), func(h *host) bool { return h.node == nil || !w.ledger.idle(h) })
 	}
 	for until := w.now + w.plan.Drain; w.now < until && !w.over(); {
 		slice := w.now + 2*time.Second
@@ -214,8 +223,9 @@ func (w *world) finish() {
 
 // equal reports whether all hosts have applied the same entries.
 func (w *world) equal() bool {
-	for _, h := range w.hosts[1:] {
-		if !slices.Equal(h.applied, w.hosts[0].applied) {
+	list := w.placed()
+	for _, h := range list[1:] {
+		if !slices.Equal(h.applied, list[0].applied) {
 			return false
 		}
 	}
@@ -224,7 +234,11 @@ func (w *world) equal() bool {
 
 // end holds what is left to what clients were told.
 func (w *world) end() {
-	for _, h := range w.hosts {
+	if why := w.settled(); why != "" {
+		w.violate("%s, %v after the last fault: %+v", why, w.plan.Drain, w.members.Job)
+		return
+	}
+	for _, h := range w.placed() {
 		if h.node == nil || !w.ledger.idle(h) {
 			w.violate("host %d has tasks that did not end, %v after the last fault", h.id, w.plan.Drain)
 			return

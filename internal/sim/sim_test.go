@@ -164,3 +164,17 @@ func TestALogThatIsNotSyncedLosesWhatWasAcknowledged(t *testing.T) {
 	}
 	t.Error("40 seeds without syncs, and nothing was lost: the simulator would not notice")
 }
+
+func TestMembersComeAndGoInSomeHistories(t *testing.T) {
+	for s := uint64(1); s <= 60; s++ {
+		p := PlanOf(s)
+		if p.Spares == 0 {
+			continue
+		}
+		if r := judge(t, s, p); r.Changes >= 3 {
+			same(t, r, p)
+			return
+		}
+	}
+	t.Error("60 seeds, and in none were three changes of membership done")
+}

@@ -27,13 +27,18 @@ type world struct {
 	fail      error  // the first violation
 	diary     *diary // nil: what happens is not written down
 
-	hosts   []*host
-	cut     map[[2]uint64]int // wires that carry nothing: from, to; how many faults cut them
-	healthy bool              // no more faults
-	plan    Plan
-	struck  map[string]int // faults that happened
-	ledger  *ledger
-	history history
+	hosts    []*host
+	members  core.Directory      // the newest that was seen
+	replicas map[uint64]*replica // every replica id there ever was
+	tokens   uint64              // to join with, that were made
+	jobs     uint64              // the last change of membership that has ended
+	changes  int                 // that were done
+	cut      map[[2]uint64]int   // wires that carry nothing: from, to; how many faults cut them
+	healthy  bool                // no more faults
+	plan     Plan
+	struck   map[string]int // faults that happened
+	ledger   *ledger
+	history  history
 }
 
 // event is something that happens at a time. Events of one time happen in the order they were planned in.
@@ -143,7 +148,7 @@ func (w *world) between(lo, hi time.Duration) time.Duration {
 func newWorld(seed uint64, p Plan) *world {
 	return &world{
 		rng: rand.New(rand.NewPCG(seed, 0x6d696c6c72616365)), trace: fnv.New64a(), cut: make(map[[2]uint64]int), plan: p,
-		struck: make(map[string]int), history: newHistory(p.Shards),
+		struck: make(map[string]int), history: newHistory(p.Shards, p.Nodes), replicas: make(map[uint64]*replica),
 	}
 }
 

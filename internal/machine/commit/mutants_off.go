@@ -21,5 +21,8 @@ func (m *Machine) applyDeferred() error { return nil }
 // requestPartition is the partition whose rows hold the request ids of part: its own.
 func (m *Machine) requestPartition(part *partition) core.Partition { return part.p }
 
+// forgetReplicas gives ids of replicas that left to those that come: never.
+func (m *Machine) forgetReplicas(*core.Directory) {}
+
 // forgets reports whether a remembered request is not to be answered: never.
 func (m *Machine) forgets([]byte) bool { return false }

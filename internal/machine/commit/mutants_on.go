@@ -65,6 +65,13 @@ func (m *Machine) requestPartition(part *partition) core.Partition {
 	return part.p
 }
 
+// forgetReplicas is a bug that the simulator finds: who comes gets the id of one that left.
+func (m *Machine) forgetReplicas(d *core.Directory) {
+	if m.o.Mutant != nil && m.o.Mutant("reused_replica_id") && len(d.Members) > 0 {
+		d.Next = d.Members[len(d.Members)-1].Replica + 1
+	}
+}
+
 func (m *Machine) forgets(row []byte) bool {
 	if !m.mutant(dedupLostOnRestart) || len(row) < hashLen {
 		return false

@@ -1,0 +1,241 @@
+package sim
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/node"
+	"github.com/millrace/millrace/internal/replog/replogtest"
+)
+
+// nearEntries is how far a learner may be behind to become a voter in a simulated cluster, whose logs are short.
+const nearEntries = 8
+
+// place of a host in the cluster: what its data directory remembers, and whether somebody wants it to be there.
+type membership struct {
+	replica uint64        // 0: the disk is empty, and nobody has told the host yet who it is
+	joined  bool          // it was taken in later: its logs begin with snapshots
+	members []core.Member // of the directory that it was taken in with
+	removed bool          // its replica was removed: it never starts again with this disk
+	outside bool          // no member, and not about to become one
+	store   core.StoreID  // names the disk
+	token   core.JoinHash // to join with; zeros: it comes back without its disk
+	query   uint64        // the question under way, of one who looks for its place
+}
+
+// newStoreID names a disk that is new.
+func (w *world) newStoreID() (id core.StoreID) {
+	for i := range id {
+		id[i] = byte(w.rng.Uint32())
+	}
+	return id
+}
+
+// peers lists the other members, as a node is told at its start.
+func (h *host) peers() (out []node.Peer) {
+	if h.joined {
+		for _, m := range h.members {
+			if m.Node != h.id {
+				out = append(out, node.Peer{Replica: m.Replica, Node: m.Node, Address: m.API})
+			}
+		}
+		return out
+	}
+	for id := uint64(1); id <= uint64(h.w.plan.Nodes); id++ {
+		if id != h.id {
+			out = append(out, node.Peer{Replica: id, Address: address(id)})
+		}
+	}
+	return out
+}
+
+// clear gives a host that does not run another disk, which is empty.
+func (h *host) clear() {
+	w := h.w
+	h.life++
+	h.disk, h.data, h.log = replogtest.NewSectors(), replogtest.NewDisk(), nil
+	h.membership = membership{store: w.newStoreID()}
+	h.applied, h.logs = nil, nil
+}
+
+// leave ends a node that was removed. Later its disk is cleared, and it may be asked for again.
+func (h *host) leave() {
+	w := h.w
+	h.check()
+	if h.replica < w.members.Next && w.members.Member(h.replica) != nil {
+		w.violate("host %d leaves, and its replica %d was not removed", h.id, h.replica)
+	}
+	w.note("host %d leaves", h.id)
+	h.release()
+	h.removed = true
+	w.after(w.between(100*time.Millisecond, 2*time.Second), "clear", h.id, h.sweep)
+}
+
+// sweep clears the disk of a host that was removed. If the node is still a member, by an older replica, it comes back.
+func (h *host) sweep() {
+	w := h.w
+	w.lose(h)
+	h.clear()
+	if w.members.OfNode(h.id) == nil {
+		h.outside = true
+		return
+	}
+	h.seek()
+}
+
+// lose takes in that a host's disk is gone: what its replica had, nobody will ever see again.
+func (w *world) lose(h *host) {
+	if h.replica == 0 {
+		return
+	}
+	if r := w.replicas[h.replica]; r != nil {
+		r.lost = true
+		for i := range r.logs {
+			r.logs[i].cut = h.log.State(core.ShardID(i)).CutIndex
+		}
+	}
+}
+
+// loseDisk destroys the disk of a host, if the cluster lives without it: a majority of voters has its own, and no other
+// change is under way.
+func (w *world) loseDisk(h *host) bool {
+	m := w.members.Member(h.replica)
+	switch {
+	case w.members.Version == 0 || w.members.Job.State == core.JobRunning || h.replica == 0 || h.removed || h.outside || m == nil:
+		return false
+	case m.State != core.MemberVoter && m.State != core.MemberLearner || len(w.voters()) < 3 && m.State == core.MemberVoter:
+		return false
+	}
+	for i := range w.members.Members {
+		if o := w.holder(w.members.Members[i].Replica); o == nil || o.replica == 0 || o.removed {
+			return false // one is lost already
+		}
+	}
+	w.note("host %d loses its disk", h.id)
+	if h.node != nil {
+		h.check()
+		h.release()
+	}
+	w.lose(h)
+	h.clear()
+	w.after(w.between(50*time.Millisecond, time.Second), "seek", h.id, h.seek)
+	return true
+}
+
+// voters lists the replicas that vote and are to stay.
+func (w *world) voters() (out []uint64) {
+	for i := range w.members.Members {
+		if m := &w.members.Members[i]; m.State == core.MemberVoter {
+			out = append(out, m.Replica)
+		}
+	}
+	return out
+}
+
+// placed lists the hosts that the directory has as members, in their order. Without a directory these are all.
+func (w *world) placed() (out []*host) {
+	for _, h := range w.hosts {
+		if !h.outside && !h.removed && (w.members.Version == 0 || w.members.OfNode(h.id) != nil) {
+			out = append(out, h)
+		}
+	}
+	return out
+}
+
+// inside returns a host that is not outside of the cluster: the one that was drawn, or one after it.
+func (w *world) inside(id uint64) uint64 {
+	for range w.hosts {
+		if !w.host(id).outside {
+			return id
+		}
+		id = 1 + id%uint64(len(w.hosts))
+	}
+	return id
+}
+
+// holder returns the host that has the disk of a replica, or nil.
+func (w *world) holder(replica uint64) *host {
+	for _, h := range w.hosts {
+		if h.replica == replica && replica != 0 {
+			return h
+		}
+	}
+	return nil
+}
+
+// seek has a host without a place ask for one, until it is told.
+func (h *host) seek() {
+	w := h.w
+	if h.node != nil || h.replica != 0 || h.outside || w.over() {
+		return
+	}
+	h.query++
+	query, life := h.query, h.life
+	mine := func() bool { return h.query == query && h.life == life && h.replica == 0 && !h.outside }
+	again := func() {
+		if mine() {
+			h.seek()
+		}
+	}
+	to := w.hosts[w.rng.IntN(len(w.hosts))]
+	for _, o := range w.hosts { // mostly the one that leads
+		if o.node != nil && o.terms[0].serves && !w.chance(200) {
+			to = o
+		}
+	}
+	w.after(patience, "patience", 0, again)
+	op := core.MemberChange{Do: core.MemberJoin, Node: h.id, Token: h.token, Store: h.store, API: address(h.id)}
+	if h.token == (core.JoinHash{}) {
+		op.Do = core.MemberRejoin
+	}
+	w.after(w.delay(), "place", to.id, func() {
+		if to == h || to.node == nil || w.isCut(h.id, to.id) || !w.healthy && w.chance(w.plan.Drop) {
+			return
+		}
+		to.whenAwake(func() {
+			asked := op
+			to.node.ProposeMembers(&asked, func(p core.Proposed) {
+				w.after(w.delay(), "placed", h.id, func() {
+					if !mine() || w.isCut(to.id, h.id) || !w.healthy && w.chance(w.plan.Drop) {
+						return
+					}
+					h.placed(to, p, again)
+				})
+			})
+			to.kick()
+		})
+	})
+}
+
+// placed takes an answer to seek.
+func (h *host) placed(from *host, p core.Proposed, again func()) {
+	w := h.w
+	later := func() { w.after(w.between(20*time.Millisecond, 200*time.Millisecond), "seek", h.id, again) }
+	if why := whyNot(p); why != nil {
+		w.note("host %d is not placed: %v", h.id, why)
+		_, unknown := errors.AsType[core.NotFound](why)
+		_, wrong := errors.AsType[core.Invalid](why)
+		if unknown || wrong { // it was cancelled, or removed meanwhile
+			h.outside = true
+			w.invite(&w.members)
+			return
+		}
+		later()
+		return
+	}
+	if from.node == nil || from.node.Members().Version < p.Results[0].Ops[0].Version {
+		later()
+		return
+	}
+	d := from.node.Members()
+	m := d.OfNode(h.id)
+	if m == nil || m.Store != h.store {
+		later()
+		return
+	}
+	w.note("host %d is replica %d", h.id, m.Replica)
+	h.replica, h.joined, h.members, h.token = m.Replica, true, slices.Clone(d.Members), core.JoinHash{}
+	h.start()
+}
