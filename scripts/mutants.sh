@@ -44,6 +44,7 @@ delayed_lost_at_failover           TestClustersKeepTheirPromises
 double_apply_after_snapshot        TestClustersKeepTheirPromises
 snapshot_lowers_index              TestSnapshotThatIsNotForTheShard
 snapshot_without_excise            TestNothingThatWasLearntOfTheOldState
+credential_by_shard_time           TestCredentialsAreJudgedAtTheLater
 avx2_saturates                     TestEveryKernelGivesTheSameInteger
 cache_key_without_tenant           TestVectorsAreKeptByTenantAndModel
 cache_key_without_model            TestVectorsAreKeptByTenantAndModel

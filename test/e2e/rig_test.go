@@ -25,7 +25,8 @@ type local struct {
 	t       *testing.T
 	dir     string
 	tokens  []string
-	reserve int64 // free bytes kept on the disk; 0: the default
+	reserve int64  // free bytes kept on the disk; 0: the default
+	kernel  string // of searches; empty: the fastest
 	running *server.Running
 }
 
@@ -58,7 +59,7 @@ func (l *local) start() {
 	l.t.Helper()
 	r, err := server.Start(l.t.Context(), server.Options{
 		Dir: filepath.Join(l.dir, "data"), Listen: "127.0.0.1:0", TokensFile: filepath.Join(l.dir, "tokens.yaml"),
-		Memory: 128 << 20, Reserve: l.reserve,
+		Memory: 128 << 20, Reserve: l.reserve, VectorKernel: l.kernel,
 	})
 	if err != nil {
 		l.t.Fatal(err)
