@@ -95,6 +95,9 @@ type Stats struct {
 	Outcomes    []Outcome         // how calls ended since the start
 }
 
+// SearchStats returns the counters of searches.
+func (s *Server) SearchStats() SearchStats { return s.searched.stats(&s.searches) }
+
 // Stats returns the edge's counters.
 func (s *Server) Stats() Stats {
 	return Stats{

@@ -86,6 +86,7 @@ type Server struct {
 	rates    keyRates
 	turn     atomic.Uint64 // of claims that may take from any partition
 	searches admission
+	searched searchCounts
 
 	life context.Context // until Shutdown begins
 	end  context.CancelFunc

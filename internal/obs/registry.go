@@ -55,7 +55,7 @@ const maxBound = 2000
 // units are how names may end: what the figure counts, or what it is measured in.
 var units = []string{
 	"bytes", "calls", "claims", "commits", "connections", "deliveries", "entries", "index", "info", "layers", "limit", "members",
-	"namespaces", "proposals", "queues", "segments", "seconds", "sessions", "shards", "state", "streams", "sublevels",
+	"collections", "namespaces", "points", "proposals", "queues", "rows", "segments", "seconds", "sessions", "shards", "state", "streams", "sublevels",
 	"tasks", "term", "total", "waits",
 }
 

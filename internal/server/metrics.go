@@ -58,6 +58,7 @@ func (a *admin) register() error {
 		obs.Add(a.registry, a.viewPeers, peerMetrics()),
 		obs.Add(a.registry, edge, edgeMetrics()),
 		obs.Add(a.registry, a.viewGit, gitMetrics()),
+		obs.Add(a.registry, a.viewSearch, searchMetrics()),
 	)
 }
 
@@ -287,8 +288,8 @@ func edgeMetrics() []obs.Metric[api.Stats] {
 // refusing lists the limits by whose names the edges and the node refuse.
 func refusing() []string {
 	names := []string{
-		"disk", "keyspaces", "max_payload", "namespaces", "proposal_bytes", "proposals", "queues", "request_ids", "sessions",
-		"uncommitted_log", "waiting_claims", "waits",
+		"collections", "disk", "distinct_keywords", "keyspaces", "max_payload", "namespaces", "points_limit", "proposal_bytes", "proposals",
+		"queues", "request_ids", "rulesets", "search_memory", "sessions", "uncommitted_log", "waiting_claims", "waits",
 	}
 	for _, row := range new(api.Limits).Rows() {
 		names = append(names, row.Key)

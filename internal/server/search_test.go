@@ -1,7 +1,9 @@
 package server
 
 import (
+	"net/http/httptest"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -56,6 +58,17 @@ func TestACredentialThatEndsWhileNobodyWritesBlocksItsRowAtOnce(t *testing.T) {
 		found, err := k.Search(t.Context(), ask)
 		if err != nil || len(found.Results) != 0 || found.Gate.Credential != 1 || found.Gate.ValidAt.Before(clock.Wall().Add(-time.Minute)) {
 			t.Errorf("an hour later: %+v, %v", found, err)
+		}
+	}
+	scrape := httptest.NewRecorder()
+	r.admin.registry.Handler().ServeHTTP(scrape, httptest.NewRequest("GET", "/metrics", nil))
+	for _, line := range []string{
+		`millrace_api_searches_total{plan="scan"} 3`, `millrace_api_searches_total{plan="hnsw"} 0`, "millrace_api_search_passed_rows_total 1",
+		"millrace_node_search_points 1", "millrace_node_search_collections 1", "millrace_embed_cache_hits_total 3", "millrace_embed_cache_misses_total 1",
+		"millrace_api_search_running_calls 0",
+	} {
+		if !strings.Contains(scrape.Body.String(), "\n"+line+"\n") {
+			t.Errorf("the metrics lack %s", line)
 		}
 	}
 	if counts, err := k.Count(t.Context(), ask.Gate); err != nil || counts.Passed != 0 {
