@@ -46,6 +46,7 @@ promote_behind                     TestClustersKeepTheirPromises
 reused_replica_id                  TestClustersKeepTheirPromises
 snapshot_lowers_index              TestSnapshotThatIsNotForTheShard
 snapshot_without_excise            TestNothingThatWasLearntOfTheOldState
+credential_by_shard_time           TestCredentialsAreJudgedAtTheLater
 avx2_saturates                     TestEveryKernelGivesTheSameInteger
 cache_key_without_tenant           TestVectorsAreKeptByTenantAndModel
 cache_key_without_model            TestVectorsAreKeptByTenantAndModel

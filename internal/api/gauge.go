@@ -96,6 +96,9 @@ type Stats struct {
 	Keyspaces   []KeyspaceCount   // what was done in them, the most used first
 }
 
+// SearchStats returns the counters of searches.
+func (s *Server) SearchStats() SearchStats { return s.searched.stats(&s.searches) }
+
 // Stats returns the edge's counters.
 func (s *Server) Stats() Stats {
 	return Stats{

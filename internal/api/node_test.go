@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/millrace/millrace/internal/core"
 )
@@ -28,6 +29,7 @@ type fakeNode struct {
 	tasks    map[core.Partition]map[core.TaskID]core.Task
 	page     func(core.ListQuery) ([]core.Task, []byte, error)
 	keyErr   error
+	behind   time.Duration // shard time, of the wall clock
 	sessions []*fakeSession
 	opened   chan *fakeSession
 	welcome  core.Welcome
@@ -375,7 +377,9 @@ func (n *fakeNode) Status() core.NodeStatus {
 	return core.NodeStatus{Node: "n1", Durability: "fsync", Shards: 1, Fsyncs: 9}
 }
 
-func (n *fakeNode) Now(core.Partition) core.ShardTime { return core.ShardTimeOf(n.clock.Wall()) }
+func (n *fakeNode) Now(core.Partition) core.ShardTime {
+	return core.ShardTimeOf(n.clock.Wall().Add(-n.behind))
+}
 
 // fakeSession records what a stream asks of its session.
 type fakeSession struct {

@@ -53,6 +53,9 @@ func (t *translator) gate(in *pb.Gate) (out core.SearchGate, fact core.Fact) {
 	}
 	if in.GetValidAt() == nil {
 		out.ValidAt = max(t.now.Time().UnixNano(), t.edge.s.o.Clock.Wall().UnixNano())
+		if mutant("credential_by_shard_time") {
+			out.ValidAt = t.now.Time().UnixNano()
+		}
 		return out, nil
 	}
 	if err := in.GetValidAt().CheckValid(); err != nil {
@@ -190,9 +193,12 @@ func (ss *searchService) Search(ctx context.Context, in *pb.SearchRequest) (*pb.
 	if err != nil {
 		return nil, err
 	}
+	began := ss.s.o.Clock.Boot()
 	if err := c.queryVector(ctx, def, in, q, out); err != nil {
 		return nil, err
 	}
+	embedNanos := int64(ss.s.o.Clock.Boot() - began)
+	out.TookUs.Embed = uint64(embedNanos / 1000)
 	leave, err := ss.s.searches.enter(ctx, c.who.Tenant, ss.s.l.SearchesWaiting)
 	if err != nil {
 		return nil, err
@@ -202,6 +208,7 @@ func (ss *searchService) Search(ctx context.Context, in *pb.SearchRequest) (*pb.
 	if err != nil {
 		return nil, searchFailed(ctx, err)
 	}
+	ss.s.searched.count(answer, embedNanos)
 	c.showAnswer(def, q, answer, out)
 	if in.GetRecord() {
 		if err := c.record(ctx, def, in, q, out); err != nil {
@@ -249,7 +256,6 @@ func (c *call) queryVector(ctx context.Context, def *core.Collection, in *pb.Sea
 	if in.GetModel() != "" && in.GetModel() != def.Model {
 		return core.SearchState{Reason: "model_mismatch", Field: "model", Want: def.Model, Got: clip(in.GetModel(), 2*nameBytes)}
 	}
-	began := c.s.o.Clock.Boot()
 	got, err := c.s.embed(ctx, core.EmbedRequest{Tenant: c.who.Tenant, Embedder: def.Embedder, Query: true, Texts: []string{in.GetQueryText()}})
 	if err != nil {
 		return searchFailed(ctx, err)
@@ -258,7 +264,6 @@ func (c *call) queryVector(ctx context.Context, def *core.Collection, in *pb.Sea
 		return fact
 	}
 	q.Vector = got[0].Vector
-	out.TookUs.Embed = uint64((c.s.o.Clock.Boot() - began).Microseconds())
 	out.Embedder, out.Semantic = def.Embedder+"/"+def.Model, m.Semantic
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
@@ -68,6 +69,31 @@ func TestSearchesWaitForTheirTurnAndTenantsTakeTurns(t *testing.T) {
 			t.Errorf("left over: %+v", &a)
 		}
 	})
+}
+
+// Shard time stands still while nobody writes, and a wall clock may be late: what has ended by either has ended.
+func TestCredentialsAreJudgedAtTheLaterOfBothClocks(t *testing.T) {
+	r := newRig(t, Limits{})
+	if _, err := r.n.Namespace(context.Background(), "acme", "default", true); err != nil {
+		t.Fatal(err)
+	}
+	at := func() time.Time {
+		t.Helper()
+		out, err := pb.NewSearchServiceClient(r.conn).Search(as("acme/all"), &pb.SearchRequest{Collection: "ws", QueryText: "x"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out.GetGate().GetValidAt().AsTime()
+	}
+	wall := r.clock.Wall()
+	r.n.behind = time.Hour
+	if got := at(); !got.Equal(wall) {
+		t.Errorf("judged at %s, the wall clock says %s", got, wall)
+	}
+	r.n.behind = -time.Hour
+	if got := at(); !got.Equal(wall.Add(time.Hour)) {
+		t.Errorf("judged at %s, the shard's clock says %s", got, wall.Add(time.Hour))
+	}
 }
 
 func TestAnAtomicUpsertWithOneBadPointWritesNoneAndOtherwiseTheOthersAreWritten(t *testing.T) {

@@ -88,6 +88,7 @@ type Server struct {
 	keys     *keyCounts    // what o.Backend is
 	turn     atomic.Uint64 // of claims that may take from any partition
 	searches admission
+	searched searchCounts
 
 	life context.Context // until Shutdown begins
 	end  context.CancelFunc

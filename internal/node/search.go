@@ -129,23 +129,22 @@ func (n *Node) schemaOf(def *core.Collection) (*matrix.Schema, error) {
 // RoomFor refuses points for which this node has no memory. It is asked before they are proposed, and never in Apply: how
 // much memory there is, is a node's own affair.
 func (n *Node) RoomFor(p core.Partition, def *core.Collection, more int) core.Fact {
-	if n.o.SearchBytes <= 0 {
-		return nil
-	}
 	s, err := n.shardOf(p)
 	if err != nil {
 		return nil
-	}
-	var used int64
-	for _, other := range n.shards {
-		used += other.points.bytes()
 	}
 	c := s.points.byName(p, def.Name)
 	if c == nil {
 		return nil
 	}
-	if used+int64(more)*c.index.PointBytes(0) > n.o.SearchBytes {
-		return core.Exhausted{Limit: "search_memory", Max: n.o.SearchBytes}
+	if n.o.SearchBytes > 0 {
+		used := int64(more) * c.index.PointBytes(0)
+		for _, other := range n.shards {
+			used += other.points.bytes()
+		}
+		if used > n.o.SearchBytes {
+			return core.Exhausted{Limit: "search_memory", Max: n.o.SearchBytes}
+		}
 	}
 	if c.index.Distinct() > matrix.MaxDistinct {
 		return core.Exhausted{Limit: "distinct_keywords", Max: matrix.MaxDistinct}

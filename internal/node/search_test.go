@@ -13,6 +13,7 @@ import (
 
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/machine/search"
+	"github.com/millrace/millrace/internal/matrix"
 )
 
 func pointVec(xs ...float32) []byte {
@@ -235,5 +236,43 @@ func TestPointsBeyondTheMemoryAreRefusedBeforeTheyAreProposed(t *testing.T) {
 	}
 	if text, fact := r.node.CheckPayload(&def, []byte(`{"text":"hello","n":1}`)); text != "hello" || fact != nil {
 		t.Errorf("text %q, %v", text, fact)
+	}
+}
+
+func TestBeyondItsKeywordsACollectionTakesNoPointsUntilSomeAreGone(t *testing.T) {
+	r := openRig(t, rigOptions{})
+	defer r.close()
+	set := pointsDefinition()
+	set.Collection.Fields = append(set.Collection.Fields, core.SchemaField{Name: "words", Type: core.FieldKeywords, Index: true})
+	r.must(set)
+	def, _ := r.node.Definition(r.ns, "ws")
+	next := 0
+	words := func(id string, n int) *core.VectorUpsert {
+		text := []byte(`{"words":["x"`)
+		for range n {
+			text = fmt.Appendf(text, `,"w%d"`, next)
+			next++
+		}
+		return &core.VectorUpsert{Collection: "ws", ID: id, Vector: pointVec(1, 1), Payload: append(text, "]}"...)}
+	}
+	for i := 0; next+1 < matrix.MaxDistinct; i++ {
+		r.must(words(fmt.Sprint("w", i), min(255, matrix.MaxDistinct-1-next)))
+	}
+	room := func() core.Fact {
+		if _, _, err := r.found(t.Context(), pointQuery(0, false)); err != nil { // waits until the index has it
+			t.Fatal(err)
+		}
+		return r.node.RoomFor(r.ns, &def, 1)
+	}
+	if fact := room(); fact != nil {
+		t.Errorf("with as many keywords as there may be: %v", fact)
+	}
+	r.must(words("one", 1))
+	if fact := room(); fact != (core.Exhausted{Limit: "distinct_keywords", Max: matrix.MaxDistinct}) {
+		t.Errorf("with one more: %v", fact)
+	}
+	r.must(&core.VectorDelete{Collection: "ws", ID: "w0"})
+	if fact := room(); fact != nil {
+		t.Errorf("once there are fewer: %v", fact)
 	}
 }

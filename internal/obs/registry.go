@@ -55,9 +55,9 @@ const maxBound = 2000
 
 // units are how names may end: what the figure counts, or what it is measured in.
 var units = []string{
-	"bytes", "calls", "claims", "commits", "connections", "deliveries", "entries", "index", "info", "layers", "limit", "members",
-	"namespaces", "packs", "proposals", "queues", "refs", "segments", "seconds", "sessions", "shards", "state", "streams", "sublevels",
-	"tasks", "term", "total", "waits",
+	"bytes", "calls", "claims", "collections", "commits", "connections", "deliveries", "entries", "index", "info",
+	"layers", "limit", "members", "namespaces", "packs", "points", "proposals", "queues", "refs", "rows", "seconds",
+	"segments", "sessions", "shards", "state", "streams", "sublevels", "tasks", "term", "total", "waits",
 }
 
 var nameForm = regexp.MustCompile(`^millrace_[a-z]+(_[a-z][a-z0-9]*)+$`)

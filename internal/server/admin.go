@@ -74,6 +74,7 @@ type parts struct {
 	asks    *coordinator
 	git     *githttp.Server
 	objects *gitobj.Area
+	embed   *embedders
 }
 
 // profileRates are what the runtime was told to sample: 1 is every event, 0 is none.

@@ -59,6 +59,7 @@ func (a *admin) register() error {
 		obs.Add(a.registry, edge, slices.Concat(edgeMetrics(), keyMetrics(a.o.KeyspaceMetrics))),
 		obs.Add(a.registry, a.viewGit, gitMetrics()),
 		obs.Add(a.registry, a.viewRepos, repoMetrics()),
+		obs.Add(a.registry, a.viewSearch, searchMetrics()),
 	)
 }
 
@@ -297,8 +298,9 @@ func edgeMetrics() []obs.Metric[api.Stats] {
 // refusing lists the limits by whose names the edges and the node refuse.
 func refusing() []string {
 	names := []string{
-		"bytes_per_second", "disk", "keyspace_bytes", "keyspaces", "max_payload", "namespaces", "proposal_bytes", "proposals", "queues", "request_ids", "sessions",
-		"range_ms", "uncommitted_log", "waiting_claims", "waits", "writes_per_second",
+		"bytes_per_second", "collections", "disk", "distinct_keywords", "keyspace_bytes", "keyspaces", "max_payload",
+		"namespaces", "points_limit", "proposal_bytes", "proposals", "queues", "range_ms", "request_ids", "rulesets",
+		"search_memory", "sessions", "uncommitted_log", "waiting_claims", "waits", "writes_per_second",
 	}
 	for _, row := range new(api.Limits).Rows() {
 		names = append(names, row.Key)

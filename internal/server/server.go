@@ -153,7 +153,7 @@ func (r *Running) open(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, lis.Close())
 	}
-	r.admin.parts.Store(&parts{log: r.log, store: r.store, node: r.node, api: r.api, peers: r.peers, asks: r.asks, git: r.git, objects: r.objects})
+	r.admin.parts.Store(&parts{log: r.log, store: r.store, node: r.node, api: r.api, peers: r.peers, asks: r.asks, git: r.git, objects: r.objects, embed: r.embed})
 	if err := r.node.WaitReady(ctx); err != nil {
 		return errors.Join(fmt.Errorf("wait for a leader: %w", err), lis.Close())
 	}

@@ -25,6 +25,7 @@ var counts = map[string]struct{ smoke, check int }{
 	"R-16":   {300, 5000},
 	"R-17":   {400, 2000},
 	"R-30":   {2, 20},
+	"R-31":   {3, 20},
 }
 
 var binary, faults, worker string
@@ -84,6 +85,7 @@ func TestAWorkerPausedPastItsLeaseChangesNothing(t *testing.T)          { run(t,
 func TestEffectsHappenExactlyOnceWhileTheServerIsKilled(t *testing.T)   { run(t, "R-16") }
 func TestRepeatedCallsHaveOneEffectWhileTheServerIsKilled(t *testing.T) { run(t, "R-17") }
 func TestPushesAreWholeOrAbsentWhileTheServerIsKilled(t *testing.T)     { run(t, "R-30") }
+func TestSearchesHaveAllThatWasAcknowledgedAfterAKill(t *testing.T)     { run(t, "R-31") }
 func TestTheNextLeaderHasAllThatTheLastOneHad(t *testing.T)             { run(t, "R-34") }
 
 // run makes runs of a row until its count is reached. The files of a failed run are kept.

@@ -75,6 +75,11 @@ func TestAFullDiskRefusesNewWorkServesTheRestAndHeals(t *testing.T) {
 	noErr(t, err)
 	held, err := c.Claim(ctx, millrace.ClaimQuery{Queues: []string{"q"}, Max: 20})
 	noErr(t, err)
+	points := c.Collection("ws")
+	_, err = points.Create(ctx, millrace.CollectionConfig{})
+	noErr(t, err)
+	_, err = points.Upsert(ctx, millrace.Point{ID: "p", Payload: map[string]string{"text": "there"}})
+	noErr(t, err)
 
 	filler := filepath.Join(disk, "filler")
 	fill(t, filler)
@@ -85,6 +90,9 @@ func TestAFullDiskRefusesNewWorkServesTheRestAndHeals(t *testing.T) {
 	}
 	if info, err := c.Task(ctx, ids[0]); err != nil || info.State == 0 {
 		t.Errorf("read on a full disk: %+v, err %v", info, err)
+	}
+	if found, err := points.Search(ctx, millrace.Search{Text: "there"}); err != nil || len(found.Results) != 1 {
+		t.Errorf("search on a full disk: %+v, err %v", found, err)
 	}
 	for _, h := range held { // they make room later, and cost little now
 		if _, err := c.Complete(ctx, h.ID, h.Token, nil); err != nil {

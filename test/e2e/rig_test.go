@@ -29,6 +29,7 @@ type local struct {
 
 	services []string // whose doors are open; none: all
 	program  string   // the program that serves git clients; empty: the default
+	kernel   string   // of searches; empty: the fastest
 	running  *server.Running
 }
 
@@ -61,7 +62,7 @@ func (l *local) start() {
 	l.t.Helper()
 	r, err := server.Start(l.t.Context(), server.Options{
 		Dir: filepath.Join(l.dir, "data"), Listen: "127.0.0.1:0", TokensFile: filepath.Join(l.dir, "tokens.yaml"),
-		Memory: 128 << 20, Reserve: l.reserve, Services: l.services, Git: l.program,
+		Memory: 128 << 20, Reserve: l.reserve, Services: l.services, Git: l.program, VectorKernel: l.kernel,
 	})
 	if err != nil {
 		l.t.Fatal(err)

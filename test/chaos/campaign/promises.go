@@ -56,7 +56,6 @@ func Others() []Other {
 		{"R-27", "all short sequences of operations", []string{"internal/machine/commit.TestAllShortSequences"}, ""},
 		{"R-28", "the same operations on other clusters", nil, notBuilt},
 		{"R-29", "replicas of one shard agree", []string{"internal/check/checktest.TestReplicasThatDiffer", "internal/sim.TestClustersKeepTheirPromises"}, "within each row on three nodes too"},
-		{"R-31", "search after a crash", nil, notBuilt},
 		{"R-32", "hostile input of decoders", []string{"internal/core.Fuzz", "internal/replog/wal.Fuzz", "internal/replog/transport.Fuzz", "internal/api.Fuzz", "internal/gitobj.Fuzz", "internal/githttp.Fuzz"}, "their seeds; fuzzing by hand"},
 		{"R-33", "races and leaks", nil, "`make check` runs all tests with the race detector"},
 		{"R-35", "cut connections and blocked loops of each SDK", nil, notBuilt},

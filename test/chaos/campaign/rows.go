@@ -26,6 +26,7 @@ func Rows() []Row {
 		{"R-17", "creates and commits repeated under one key while the server is killed", "operations", 100_000, true, 0},
 		{"R-26", "simulated clusters under faults, one history from each seed", "seeds", 20_000, false, 0},
 		{"R-30", "git clients push, force, delete and clone while the server is killed, at points of a push too", "kills", 500, false, 0},
+		{"R-31", "points stored, removed and searched while the server is killed, and searched by the first call after it", "kills", 1000, true, 0},
 		{"R-34", "the leader of three nodes killed when it has ready and delayed tasks, leases, claims and waits", "runs", 50, false, 0},
 	}
 }

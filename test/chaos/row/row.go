@@ -115,6 +115,7 @@ func Runners() map[string]How {
 		"R-16":   {KillUnderEffects, 2000, false, false},
 		"R-17":   {RepeatUnderKills, 2000, false, false},
 		"R-30":   {GitUnderKills, 25, false, true},
+		"R-31":   {SearchUnderKills, 50, false, false},
 		"R-34":   {HandOver, 3, false, false},
 	}
 }
