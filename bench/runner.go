@@ -107,30 +107,39 @@ func Execute(ctx context.Context, c Config, h Harness) (*Result, error) {
 	if err := c.checkOut(); err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(c.Out, 0o755); err != nil {
-		return nil, &CannotError{err}
+	u, err := newRunner(ctx, &c, &h)
+	if err != nil {
+		return nil, err
 	}
 	if err := c.checkRoom(specs); err != nil {
 		return nil, err
 	}
-	u := &runner{c: &c, h: &h, clocks: h.Clocks, host: h.Observer}
+	return u.r, u.measure(ctx, specs)
+}
+
+// newRunner makes the output directory and the result, or takes a partial one up.
+func newRunner(ctx context.Context, c *Config, h *Harness) (*runner, error) {
+	if err := os.MkdirAll(c.Out, 0o755); err != nil {
+		return nil, &CannotError{err}
+	}
+	u := &runner{c: c, h: h, clocks: h.Clocks, host: h.Observer}
 	if u.clocks == nil {
 		u.clocks = systemClocks{}
 	}
 	if u.host == nil {
 		u.host = systemObserver()
 	}
-	env, err := Environment(ctx, &c)
+	env, err := Environment(ctx, c)
 	if err != nil {
 		return nil, &CannotError{err}
 	}
 	if err := u.begin(env); err != nil {
 		return nil, err
 	}
-	if err := writeJSON(filepath.Join(c.Out, configFile), &c); err != nil {
+	if err := writeJSON(filepath.Join(c.Out, configFile), c); err != nil {
 		return nil, &CannotError{err}
 	}
-	return u.r, u.measure(ctx, specs)
+	return u, nil
 }
 
 // begin makes the result, or takes a partial one up.

@@ -72,7 +72,9 @@ func updaterCell(b *testing.B, c bench.Config, row, rate string) {
 func updaterMetrics(row *bench.Row, rate string) []bench.Metric {
 	var out []bench.Metric
 	for _, m := range []struct{ name, unit string }{
-		{"ns_per_transaction", "ns/op"}, {"client_bytes_per_transaction", "B/op"}, {"client_allocs_per_transaction", "allocs/op"},
+		{"ns_per_transaction", "ns/op"},
+		{"client_bytes_per_transaction", "B/op"},
+		{"client_allocs_per_transaction", "allocs/op"},
 		{row.Headline, rate},
 	} {
 		if f, ok := row.Figures[m.name]; ok && !f.IsZero() {
