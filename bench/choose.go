@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"path"
 	"slices"
 	"strings"
@@ -22,6 +23,9 @@ type runSpec struct {
 	verdicts   bool
 	env        []string
 }
+
+// op is the operation that the row counts.
+func (s *runSpec) op() string { return cmp.Or(s.row.Op, s.suite.Op, opCreate) }
 
 func (s *runSpec) class() string { return s.label(Valid).Class() }
 
@@ -54,7 +58,7 @@ func choose(c *Config, h *Harness) ([]runSpec, error) {
 	}
 	matched := make([]bool, len(c.Select))
 	var out []runSpec
-	var unbuilt, several, peers []string
+	var unbuilt, several, peers, lacking []string
 	for i := range h.Suites {
 		s := &h.Suites[i]
 		for j := range s.Rows {
@@ -78,6 +82,12 @@ func choose(c *Config, h *Harness) ([]runSpec, error) {
 				}
 				continue
 			}
+			if row.Lacks != "" {
+				if full := s.Name + "/" + row.Name; slices.Contains(c.Select, full) {
+					lacking = append(lacking, full+" cannot be measured yet: "+row.Lacks)
+				}
+				continue
+			}
 			if c.Topology == InProc && row.Shape.Nodes > 1 {
 				several = append(several, s.Name+"/"+row.Name)
 				continue
@@ -92,6 +102,9 @@ func choose(c *Config, h *Harness) ([]runSpec, error) {
 	}
 	if len(unbuilt) > 0 && !hasGlob(c.Select) {
 		return nil, usage("suite", "not built yet: %s", strings.Join(unbuilt, ", "))
+	}
+	if len(lacking) > 0 {
+		return nil, usage("suite", "%s", strings.Join(lacking, "; "))
 	}
 	if len(peers) > 0 && !hasGlob(c.Select) && len(c.Select) > 0 {
 		return nil, usage("suite", "millrace-peers measures %s; bench/peers says how it is built", strings.Join(peers, ", "))
@@ -162,8 +175,11 @@ func specs(c *Config, s *Suite, row *RowSpec, p *Profile) []runSpec {
 	if c.WarmupSet {
 		warmup = c.Warmup
 	}
-	if row.NoFsync {
+	switch {
+	case row.NoFsync:
 		durabilities = []Durability{None}
+	case row.OnlyFsync:
+		durabilities = []Durability{Fsync}
 	}
 	if s.Local {
 		durabilities = durabilities[:1]

@@ -189,6 +189,12 @@ func (o *Op) summary() (Latency, Calls) {
 	}, calls
 }
 
+// P50 returns the median latency of the window so far, in microseconds.
+func (o *Op) P50() float64 {
+	l, _ := o.summary()
+	return l.P50
+}
+
 // P99 returns the 99th percentile of the latencies in the window so far, in microseconds; 0 when there are none.
 func (o *Op) P99() float64 {
 	l, _ := o.summary()

@@ -27,6 +27,7 @@ type Pressure struct{ CPU, IO, Memory float64 }
 // ProcessUse is what one process used so far.
 type ProcessUse struct {
 	CPU     float64 // seconds
+	Helpers float64 // seconds of programs that it ran and that have ended
 	RSS     uint64  // bytes now
 	Written uint64  // bytes that it made the disk write; 0 where that is not told
 }
@@ -98,7 +99,7 @@ func (p procfs) Process(pid int) (ProcessUse, error) {
 	// The name of the process, in brackets, may hold anything: fields count from the last bracket.
 	_, rest, ok := strings.Cut(string(b[max(bytes.LastIndexByte(b, ')'), 0):]), ") ")
 	f := strings.Fields(rest)
-	if !ok || len(f) < 13 {
+	if !ok || len(f) < 15 {
 		return ProcessUse{}, fmt.Errorf("stat of process %d is %q", pid, b)
 	}
 	user, err1 := strconv.ParseUint(f[11], 10, 64)
@@ -106,7 +107,12 @@ func (p procfs) Process(pid int) (ProcessUse, error) {
 	if err1 != nil || err2 != nil {
 		return ProcessUse{}, fmt.Errorf("stat of process %d is %q", pid, b)
 	}
-	out := ProcessUse{CPU: float64(user+system) / userHZ}
+	helpers, err1 := strconv.ParseUint(f[13], 10, 64)
+	more, err2 := strconv.ParseUint(f[14], 10, 64)
+	if err1 != nil || err2 != nil {
+		return ProcessUse{}, fmt.Errorf("stat of process %d is %q", pid, b)
+	}
+	out := ProcessUse{CPU: float64(user+system) / userHZ, Helpers: float64(helpers+more) / userHZ}
 	if b, err = os.ReadFile(filepath.Join(dir, "statm")); err != nil {
 		return ProcessUse{}, err
 	}

@@ -31,7 +31,7 @@ func Listing(suites []Suite) []Listed {
 				window = s.Window
 			}
 			out = append(out, Listed{
-				Suite: s.Name, Row: r.Name, Title: r.Title, Priority: s.Priority, Built: s.Built(), Shape: r.Shape.Params(),
+				Suite: s.Name, Row: r.Name, Title: r.Title, Priority: s.Priority, Built: s.Built() && r.Lacks == "", Shape: r.Shape.Params(),
 				Window: window.String(), References: orEmpty(r.References), Targets: orEmpty(r.Targets), Profiles: orEmpty(r.Profiles),
 				Minutes: s.Minutes,
 			})
@@ -70,6 +70,9 @@ func WriteList(w io.Writer, suites []Suite) error {
 				fmt.Fprintf(&b, "  [%s]", strings.Join(r.Profiles, " "))
 			}
 			b.WriteByte('\n')
+			if r.Lacks != "" {
+				b.WriteString("    lacks     " + r.Lacks + "\n")
+			}
 			if params := r.Shape.Params(); len(params) > 0 {
 				b.WriteString("    shape     ")
 				for i, p := range params {

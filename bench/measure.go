@@ -32,7 +32,11 @@ func (u *runner) run(ctx context.Context, spec *runSpec, number int, profiled bo
 	if ctx.Err() != nil {
 		err = nil // an interrupted run is no failure, and explains nothing
 	}
-	return one.run, errors.Join(err, one.end(err))
+	failed := err
+	if _, ok := errors.AsType[*SkipError](err); ok {
+		failed = nil // nothing went wrong that kept data would explain
+	}
+	return one.run, errors.Join(err, one.end(failed))
 }
 
 // oneRun is one run on its servers.
@@ -80,6 +84,9 @@ func (o *oneRun) carry(ctx context.Context) (err error) {
 	driveErr := o.drive(ctx)
 	if ctx.Err() != nil {
 		return ctx.Err()
+	}
+	if skip, ok := errors.AsType[*SkipError](driveErr); ok {
+		return skip
 	}
 	if driveErr != nil {
 		o.run.Failed = driveErr.Error()
@@ -197,7 +204,7 @@ func (u *runner) newRig(spec *runSpec, c *cluster) *Rig {
 	for _, p := range c.procs {
 		procs = append(procs, watched{p.name, p.pid})
 	}
-	created, completed := r.Op(cmp.Or(spec.suite.Op, opCreate)), r.Op(opComplete)
+	created, completed := r.Op(spec.op()), r.Op(opComplete)
 	r.watch = newWatch(u.clocks, u.host, procs, func() (uint64, uint64) { return created.items(), completed.items() })
 	r.watch.gauges = func() map[string]float64 {
 		r.mu.Lock()
@@ -339,7 +346,7 @@ const (
 )
 
 // op is what producers call.
-func (o *oneRun) op() string { return cmp.Or(o.spec.suite.Op, opCreate) }
+func (o *oneRun) op() string { return o.spec.op() }
 
 // cycles reports whether the row creates tasks and completes them.
 func (o *oneRun) cycles() bool { return o.spec.shape.Workers > 0 && o.spec.shape.Producers > 0 }
@@ -417,6 +424,14 @@ func (o *oneRun) audit(ctx context.Context, drained bool) error {
 		return fmt.Errorf("audit: %w", err)
 	}
 	out.Drained = o.rig.drained.Seconds()
+	for _, prove := range o.rig.Proofs {
+		wrong, err := prove(ctx)
+		if err != nil {
+			return fmt.Errorf("audit: %w", err)
+		}
+		out.Violations = append(out.Violations, wrong...)
+	}
+	out.OK = len(out.Violations) == 0
 	if why := o.unsynced(); why != "" {
 		out.OK = false
 		out.Violations = append(out.Violations, why)
@@ -429,6 +444,9 @@ func (o *oneRun) audit(ctx context.Context, drained bool) error {
 func (o *oneRun) proof(ctx context.Context, drained bool) (*Audit, error) {
 	if o.rig.Keys != nil {
 		return (&keyAuditor{o.rig.Keys, o.keyReplicas()}).run(ctx)
+	}
+	if l := o.rig.Refs; l != nil && o.spec.shape.Workers == 0 {
+		return AuditRefs(ctx, l, o.refReaders(l.Repo)...)
 	}
 	works := o.spec.shape.Workers > 0
 	a := &auditor{

@@ -52,6 +52,7 @@ type Row struct {
 	Warnings   []Warning         `json:"warnings,omitempty"`  // of the row; those of a run are with the run
 	Diagnosis  *Diagnosis        `json:"diagnosis,omitempty"` // of the profiled run
 	Error      string            `json:"error,omitempty"`     // why the row could not be measured
+	Skipped    string            `json:"skipped,omitempty"`   // what this host lacks for the row, which is no failure
 	Bench      string            `json:"bench"`               // name in Go benchmark text, such as BenchmarkQueueCycle
 }
 

@@ -49,6 +49,9 @@ type Rig struct {
 	Dir         string     // for temporary files of suites that need some
 	Ceiling     bool       // the server only acknowledges: measure the generator
 	Keys        *KeyLedger // of suites that put keys, which their driver makes; nil: the ledger alone counts
+	Refs        *RefLedger // of suites that move refs, likewise
+	// Proofs are what a driver proves itself when the servers are audited: each returns what is wrong.
+	Proofs []func(ctx context.Context) (violations []string, err error)
 
 	// Resolution is how often the histograms of an interval are kept; a driver may set it before Measure. Default 1 s.
 	Resolution time.Duration

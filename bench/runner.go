@@ -30,6 +30,12 @@ func (e *CannotError) Error() string { return e.Err.Error() }
 
 func (e *CannotError) Unwrap() error { return e.Err }
 
+// SkipError is what a driver returns for a row that this host has not the means for, such as a newer git. The row says so,
+// and nothing fails.
+type SkipError struct{ Lacks string }
+
+func (e *SkipError) Error() string { return "skipped: " + e.Lacks }
+
 // runner carries one command out.
 type runner struct {
 	c      *Config
@@ -101,30 +107,39 @@ func Execute(ctx context.Context, c Config, h Harness) (*Result, error) {
 	if err := c.checkOut(); err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(c.Out, 0o755); err != nil {
-		return nil, &CannotError{err}
+	u, err := newRunner(ctx, &c, &h)
+	if err != nil {
+		return nil, err
 	}
 	if err := c.checkRoom(specs); err != nil {
 		return nil, err
 	}
-	u := &runner{c: &c, h: &h, clocks: h.Clocks, host: h.Observer}
+	return u.r, u.measure(ctx, specs)
+}
+
+// newRunner makes the output directory and the result, or takes a partial one up.
+func newRunner(ctx context.Context, c *Config, h *Harness) (*runner, error) {
+	if err := os.MkdirAll(c.Out, 0o755); err != nil {
+		return nil, &CannotError{err}
+	}
+	u := &runner{c: c, h: h, clocks: h.Clocks, host: h.Observer}
 	if u.clocks == nil {
 		u.clocks = systemClocks{}
 	}
 	if u.host == nil {
 		u.host = systemObserver()
 	}
-	env, err := Environment(ctx, &c)
+	env, err := Environment(ctx, c)
 	if err != nil {
 		return nil, &CannotError{err}
 	}
 	if err := u.begin(env); err != nil {
 		return nil, err
 	}
-	if err := writeJSON(filepath.Join(c.Out, configFile), &c); err != nil {
+	if err := writeJSON(filepath.Join(c.Out, configFile), c); err != nil {
 		return nil, &CannotError{err}
 	}
-	return u.r, u.measure(ctx, specs)
+	return u, nil
 }
 
 // begin makes the result, or takes a partial one up.
@@ -213,7 +228,7 @@ func (u *runner) row(ctx context.Context, spec *runSpec, profile bool) {
 		u.r.Suites = append(u.r.Suites, u.newRow(spec))
 		row = &u.r.Suites[len(u.r.Suites)-1]
 	}
-	row.Error = ""
+	row.Error, row.Skipped = "", ""
 	u.ceiling(ctx, spec, row)
 	if err := u.save(); err != nil {
 		row.Error = err.Error()
@@ -233,6 +248,11 @@ func (u *runner) row(ctx context.Context, spec *runSpec, profile bool) {
 			u.fatal = err
 			return
 		}
+		if skip, ok := errors.AsType[*SkipError](err); ok {
+			row.Skipped = skip.Lacks
+			u.c.say("%s: %v", spec, skip)
+			break
+		}
 		if err != nil {
 			row.Error = err.Error()
 			u.c.say("%s: %v", spec, err)
@@ -249,7 +269,7 @@ func (u *runner) row(ctx context.Context, spec *runSpec, profile bool) {
 			break // more of the same proves nothing
 		}
 	}
-	if profile && row.Diagnosis == nil && !u.c.NoProfile && !spec.suite.NoProfile && spec.verdicts && u.h.Profile != nil && row.Error == "" && ctx.Err() == nil && !spec.suite.Local {
+	if profile && row.Diagnosis == nil && !u.c.NoProfile && !spec.suite.NoProfile && spec.verdicts && u.h.Profile != nil && row.Error == "" && row.Skipped == "" && ctx.Err() == nil && !spec.suite.Local {
 		u.profiled(ctx, spec, row)
 	}
 	u.finish(spec, row)
@@ -285,6 +305,9 @@ func (u *runner) exit(specs []runSpec) int {
 			if t.Judged && t.MustMet != nil && !*t.MustMet {
 				worse(ExitFail)
 			}
+		}
+		if row.Skipped != "" {
+			continue
 		}
 		if v := row.Label.Validity; v == NoVerdict || v == Invalid || v == LowerBound {
 			if judged(specs, row) {

@@ -45,14 +45,19 @@ type RowSpec struct {
 	Window     time.Duration // 0: the suite's
 	Runs       int           // 0: the profile's
 	NoFsync    bool          // measured without fsync only
+	OnlyFsync  bool          // measured with fsync only
 	NoCeiling  bool          // no null server reads what this row sends
 	// Servers is a hidden command of bench that serves in place of nodes; empty: nodes. Such servers keep nothing, so that
 	// nothing is audited.
 	Servers string
 	// Box says that the machine may be this row's wall: CPU and disk are held against what it has.
 	Box bool
-	// PerClass names metrics of which the row's headline is one that the suite's is not.
+	// Headline is the metric that the row's summary is made of; empty: the suite's.
 	Headline string
+	// Op is the operation that is counted and timed; empty: the suite's.
+	Op string
+	// Lacks says what keeps the row from being measured: it is listed, and refused when it is named. Empty: nothing does.
+	Lacks string
 }
 
 // Shape is what one row runs. Zero fields do not apply to the row and are not shown.

@@ -102,6 +102,9 @@ func (w *watch) mark() hostMark {
 		if err != nil {
 			use = ProcessUse{CPU: math.NaN()} // it has ended: the run says so by itself
 		}
+		if i > 0 { // what a server runs is its work; the driver ran the servers
+			use.CPU += use.Helpers
+		}
 		m.use[i] = use
 	}
 	return m

@@ -38,6 +38,9 @@ func Drivers() map[string]bench.Driver {
 		"kv.pingpong":         KeysUnary,
 		"kv.latency":          KeysLatency,
 		"refs.gitaly":         RefsGitaly,
+		"refs.gitaly/git":     RefsGitaly,
+		"refs.push":           RefsPush,
+		"refs.scale":          RefsScale,
 	}
 }
 

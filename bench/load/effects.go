@@ -22,14 +22,16 @@ const (
 
 var effectsValue = []byte(`{"done":true}`)
 
-// effectsRun is the cycle with and without a key for each completion.
+// effectsRun is the cycle with and without an effect for each completion.
 type effectsRun struct {
-	rig  *bench.Rig
-	q    *queueRun
-	with atomic.Bool
+	rig    *bench.Rig
+	q      *queueRun
+	with   atomic.Bool
+	effect func(t *millrace.Task)
+	find   func(ctx context.Context, c *millrace.Client, id string) error // the effect of a completed task
 
-	mu   sync.Mutex // guards keys
-	keys []string   // a sample of those that were attached
+	mu    sync.Mutex // guards tasks
+	tasks []string   // a sample of those that had one
 
 	bare, put effectsSide
 }
@@ -49,7 +51,51 @@ func (s effectsSide) rate() float64 {
 
 // Effects is Queue with handlers that put a key of its own for each task, in the commit that completes it.
 func Effects(ctx context.Context, rig *bench.Rig) error {
-	e := &effectsRun{rig: rig, q: newQueueRun(rig)}
+	e := &effectsRun{
+		rig: rig, q: newQueueRun(rig),
+		effect: func(t *millrace.Task) { t.Effects().KV(effectsKeyspace).Put(t.ID, effectsValue) },
+		find: func(ctx context.Context, c *millrace.Client, id string) error {
+			v, err := c.KV(effectsKeyspace).Get(ctx, id)
+			if err == nil && string(v.Bytes) != string(effectsValue) {
+				return fmt.Errorf("different: key %s holds %q", id, v.Bytes)
+			}
+			return err
+		},
+	}
+	read, err := e.run(ctx, "kv_put_cycles_per_s", "effects_ratio")
+	rig.Metric("keys_read_back", float64(read), "keys")
+	return err
+}
+
+const tasksPrefix = "refs/tasks/"
+
+// completeRef is Queue with handlers that make a ref for each task, in the commit that completes it.
+func completeRef(ctx context.Context, rig *bench.Rig) error {
+	stock, err := newRefsStock(ctx, rig)
+	if err != nil {
+		return err
+	}
+	e := &effectsRun{
+		rig: rig, q: newQueueRun(rig),
+		effect: func(t *millrace.Task) {
+			t.Effects().Repo(refsRepo).Update(tasksPrefix+t.ID, "", stock.commits[0])
+		},
+		find: func(ctx context.Context, c *millrace.Client, id string) error {
+			r, err := c.Repo(refsRepo).Get(ctx, tasksPrefix+id)
+			if err == nil && r.ID != stock.commits[0] {
+				return fmt.Errorf("different: %s is at %s", r.Name, r.ID)
+			}
+			return err
+		},
+	}
+	read, err := e.run(ctx, "ref_cycles_per_s", "ratio_to_completion")
+	rig.Metric("refs_read_back", float64(read), "refs")
+	return err
+}
+
+// run drives the cycle, and returns how many effects were read back.
+func (e *effectsRun) run(ctx context.Context, rate, ratio string) (read int, err error) {
+	rig := e.rig
 	e.q.onTask = e.attach
 	slicing, stop := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -57,30 +103,30 @@ func Effects(ctx context.Context, rig *bench.Rig) error {
 		defer close(done)
 		e.slice(slicing)
 	}()
-	err := e.q.run(ctx)
+	err = e.q.run(ctx)
 	stop()
 	<-done
-	bare, put := e.bare.rate(), e.put.rate()
-	rig.Metric("kv_put_cycles_per_s", put, "cycles/s")
+	bare, with := e.bare.rate(), e.put.rate()
+	rig.Metric(rate, with, "cycles/s")
 	rig.Metric("bare_cycles_per_s", bare, "cycles/s")
 	if bare > 0 {
-		rig.Metric("effects_ratio", put/bare, "×")
+		rig.Metric(ratio, with/bare, "×")
 	}
 	if err != nil || rig.Ceiling {
-		return err
+		return 0, err
 	}
 	return e.readBack(ctx)
 }
 
-// attach gives a task its key.
+// attach gives a task its effect.
 func (e *effectsRun) attach(t *millrace.Task) {
 	if !e.with.Load() {
 		return
 	}
-	t.Effects().KV(effectsKeyspace).Put(t.ID, effectsValue)
+	e.effect(t)
 	if e.rig.Ledger.Hash(t.ID)>>16%effectsSample == 0 {
 		e.mu.Lock()
-		e.keys = append(e.keys, t.ID)
+		e.tasks = append(e.tasks, t.ID)
 		e.mu.Unlock()
 	}
 }
@@ -115,28 +161,24 @@ func (e *effectsRun) slice(ctx context.Context) {
 	}
 }
 
-// readBack looks for the sampled keys: every task was completed, so each must be there.
-func (e *effectsRun) readBack(ctx context.Context) error {
+// readBack looks for the sampled effects: every task was completed, so each must be there.
+func (e *effectsRun) readBack(ctx context.Context) (int, error) {
 	c, err := e.rig.Dial(ctx, 0)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer c.Close() //nolint:errcheck // it only reads
 	e.mu.Lock()
-	keys := e.keys
+	tasks := e.tasks
 	e.mu.Unlock()
-	for _, key := range keys {
-		v, err := c.KV(effectsKeyspace).Get(ctx, key)
+	for _, id := range tasks {
+		err := e.find(ctx, c, id)
 		if errors.Is(err, millrace.ErrNotFound) {
-			return fmt.Errorf("lost: task %s is completed, and the key that it put with that is not there", key)
+			return 0, fmt.Errorf("lost: task %s is completed, and its effect is not there", id)
 		}
 		if err != nil {
-			return fmt.Errorf("read key %s back: %w", key, err)
-		}
-		if string(v.Bytes) != string(effectsValue) {
-			return fmt.Errorf("different: key %s holds %q", key, v.Bytes)
+			return 0, fmt.Errorf("read the effect of task %s back: %w", id, err)
 		}
 	}
-	e.rig.Metric("keys_read_back", float64(len(keys)), "keys")
-	return nil
+	return len(tasks), nil
 }

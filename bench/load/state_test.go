@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/bench"
+	millrace "github.com/millrace/millrace/sdk/go"
 )
 
 // small is a suite of one row that a test measures for a second.
@@ -127,13 +128,18 @@ func TestCompletionsWithAndWithoutAKeyAreCountedInTurn(t *testing.T) {
 	}
 }
 
-// forgetful is Effects with handlers that hand on the name of a key that was never put.
+// forgetful is Effects with a task whose key was never put.
 func forgetful(ctx context.Context, rig *bench.Rig) error {
-	e := &effectsRun{rig: rig, q: newQueueRun(rig), keys: []string{"never"}}
+	e := &effectsRun{rig: rig, q: newQueueRun(rig), tasks: []string{"never"}}
+	e.find = func(ctx context.Context, c *millrace.Client, id string) error {
+		_, err := c.KV(effectsKeyspace).Get(ctx, id)
+		return err
+	}
 	if err := e.q.run(ctx); err != nil {
 		return err
 	}
-	return e.readBack(ctx)
+	_, err := e.readBack(ctx)
+	return err
 }
 
 func TestAKeyThatIsNotThereAfterTheCompletionFailsTheRun(t *testing.T) {

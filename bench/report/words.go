@@ -25,16 +25,21 @@ func summary(r *bench.Row) string {
 		return r.Summary.String()
 	case r.Error != "":
 		return "not measured: " + r.Error
+	case r.Skipped != "":
+		return "skipped: " + r.Skipped
 	}
 	return "not measured: no run is valid"
 }
 
 // measured is the headline of a row for a table cell, whose row says the error elsewhere.
 func measured(r *bench.Row) string {
-	if r.Summary.IsZero() {
-		return "not measured"
+	switch {
+	case !r.Summary.IsZero():
+		return r.Summary.String()
+	case r.Skipped != "":
+		return "skipped"
 	}
-	return r.Summary.String()
+	return "not measured"
 }
 
 // reference prints a published figure with what is known of its durability.

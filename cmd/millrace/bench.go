@@ -26,11 +26,13 @@ does, audits that everything acknowledged is there once and whole, and prints me
 figures of the systems it is held against. Runs that the host spoiled are left out by cause and shown.
 
 Exit codes: 0 measured and clean, 1 errors, a wrong ratio or a missed target, 2 usage, 3 nothing could be
-measured, 4 the audit failed, 5 no verdict (too noisy), 130 interrupted with a partial result.`,
+measured, 4 the audit failed, 5 no verdict (too noisy), 6 an unfit host (doctor), 130 interrupted with a
+partial result.`,
 		Example: `  millrace bench list
   millrace bench run queue.cycle --durability both --window 5s --runs 3
   millrace bench run --profile smoke
-  millrace bench report bench-out/20260102-150405 --format csv`,
+  millrace bench report bench-out/20260102-150405 --format csv
+  millrace bench ab queue.cycle --base ./millrace-before`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return usageError{fmt.Errorf("unknown command %q; see --help", args[0])}
@@ -39,7 +41,7 @@ measured, 4 the audit failed, 5 no verdict (too noisy), 130 interrupted with a p
 		},
 		Args: cobra.ArbitraryArgs,
 	}
-	c.AddCommand(a.benchListCmd(), a.benchEnvCmd(), a.benchRunCmd(), a.benchReportCmd(), a.benchNullCmd(), a.benchPingPongCmd())
+	c.AddCommand(a.benchListCmd(), a.benchEnvCmd(), a.benchRunCmd(), a.benchReportCmd(), a.benchCompareCmd(), a.benchABCmd(), a.benchVerifyCmd(), a.benchDoctorCmd(), a.benchNullCmd(), a.benchPingPongCmd())
 	for _, family := range []string{"queue", "refs", "kv"} {
 		c.AddCommand(a.benchFamilyCmd(family))
 	}
@@ -113,8 +115,8 @@ func (a *app) benchFamilyCmd(family string) *cobra.Command {
 	return cmd
 }
 
-// bench carries out one measurement and prints what came of it.
-func (a *app) bench(cmd *cobra.Command, c bench.Config, tokenFile string) error {
+// benchConfig completes what flags say by the environment, and refuses what flags cannot.
+func (a *app) benchConfig(cmd *cobra.Command, c *bench.Config, tokenFile string) (err error) {
 	if err := c.FromEnvironment(os.Environ(), func(flag string) bool { return cmd.Flags().Changed(flag) }); err != nil {
 		return a.benchError(err)
 	}
@@ -123,16 +125,18 @@ func (a *app) bench(cmd *cobra.Command, c bench.Config, tokenFile string) error 
 			return a.benchError(&bench.UsageError{Field: name, Message: "0 is below the least value, 1"})
 		}
 	}
-	c.WarmupSet = cmd.Flags().Changed("warm-up")
-	c.Version = version
+	c.WarmupSet, c.Version, c.Progress = cmd.Flags().Changed("warm-up"), version, a.err
 	c.Command = commandLine(cmd, c.Select)
-	c.Progress = a.err
-	if c.Token = os.Getenv("MILLRACE_TOKEN"); tokenFile != "" {
-		b, err := os.ReadFile(tokenFile)
-		if err != nil {
-			return a.benchError(&bench.UsageError{Field: "token-file", Message: err.Error()})
-		}
-		c.Token = strings.TrimSpace(string(b))
+	if c.Token, err = benchToken(tokenFile); err != nil {
+		return a.benchError(err)
+	}
+	return nil
+}
+
+// bench carries out one measurement and prints what came of it.
+func (a *app) bench(cmd *cobra.Command, c bench.Config, tokenFile string) error {
+	if err := a.benchConfig(cmd, &c, tokenFile); err != nil {
+		return err
 	}
 	h := tables.Harness()
 	r, err := bench.Execute(cmd.Context(), c, h)

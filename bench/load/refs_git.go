@@ -1,0 +1,196 @@
+package load
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/millrace/millrace/bench"
+)
+
+// gitEnv keeps the settings of who runs the bench out of git.
+func gitEnv(home string) []string {
+	return []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + home, "GIT_CONFIG_NOSYSTEM=1", "GIT_TERMINAL_PROMPT=0", "GIT_AUTHOR_NAME=bench",
+		"GIT_AUTHOR_EMAIL=bench@localhost", "GIT_COMMITTER_NAME=bench", "GIT_COMMITTER_EMAIL=bench@localhost",
+	}
+}
+
+// gitDir is a repository of git's own.
+type gitDir struct{ home, dir string }
+
+// initGit makes a bare repository below home; args are further ones of git init.
+func initGit(ctx context.Context, home, name string, args ...string) (gitDir, error) {
+	g := gitDir{home, filepath.Join(home, name)}
+	if err := os.Mkdir(g.dir, 0o700); err != nil {
+		return g, err
+	}
+	_, err := g.run(ctx, "", append([]string{"init", "-q", "--bare"}, args...)...)
+	return g, err
+}
+
+// command is git in the repository.
+func (g gitDir) command(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "git", append([]string{"--git-dir", g.dir}, args...)...)
+	cmd.Env = gitEnv(g.home)
+	return cmd
+}
+
+// run runs git to its end, and returns what it printed without the last line break.
+func (g gitDir) run(ctx context.Context, in string, args ...string) (string, error) {
+	cmd := g.command(ctx, args...)
+	cmd.Stdin = strings.NewReader(in)
+	var complaint bytes.Buffer
+	cmd.Stderr = &complaint
+	out, err := cmd.Output()
+	if err != nil {
+		return "", &gitError{args[0], err, string(complaint.Bytes()[:min(complaint.Len(), gitComplaint)])}
+	}
+	return strings.TrimSuffix(string(out), "\n"), nil
+}
+
+// gitError is a git that ended with an error.
+type gitError struct {
+	command string
+	err     error
+	said    string // the beginning of what it wrote to its error stream
+}
+
+const gitComplaint = 1500
+
+func (e *gitError) Error() string { return "git " + e.command + ": " + e.err.Error() + ": " + e.said }
+
+func (e *gitError) Unwrap() error { return e.err }
+
+// refReader reads all refs of the repository for an audit.
+func (g gitDir) refReader(name string) bench.RefReader {
+	return bench.RefReader{Name: name, Each: func(ctx context.Context, fn func(name, object string) error) error {
+		out, err := g.run(ctx, "", "for-each-ref", "--format=%(objectname) %(refname)")
+		if err != nil || out == "" {
+			return err
+		}
+		for line := range strings.SplitSeq(out, "\n") {
+			object, name, _ := strings.Cut(line, " ")
+			if err := fn(name, object); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}
+}
+
+// borrow lets the repository use the objects of another.
+func (g gitDir) borrow(from gitDir) error {
+	name := filepath.Join(g.dir, "objects", "info", "alternates")
+	return os.WriteFile(name, []byte(filepath.Join(from.dir, "objects")+"\n"), 0o600)
+}
+
+// hasReftable reports whether the installed git keeps refs in tables: it does from 2.45 on.
+func hasReftable(ctx context.Context) bool {
+	out, err := exec.CommandContext(ctx, "git", "--version").Output()
+	if err != nil {
+		return false
+	}
+	major, rest, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(string(out)), "git version "), ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	a, err1 := strconv.Atoi(major)
+	b, err2 := strconv.Atoi(minor)
+	return err1 == nil && err2 == nil && (a > 2 || a == 2 && b >= 45)
+}
+
+// childrenCPU is what children of this process used that have ended, in seconds: those of gits are no strangers.
+func childrenCPU() float64 {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_CHILDREN, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
+}
+
+// gitRefs changes refs by one git process that lives as long as the run.
+type gitRefs struct {
+	gitDir
+	cmd   *exec.Cmd
+	in    io.WriteCloser
+	out   *bufio.Reader
+	wrote bytes.Buffer
+}
+
+// newGitRefs starts it on a repository of its own, which has the objects of another. kind says how refs are kept and
+// synced: synced, default or reftable.
+func newGitRefs(ctx context.Context, objects gitDir, kind string) (*gitRefs, error) {
+	sync, format := "reference", []string{}
+	switch kind {
+	case gitDefault:
+		sync = ""
+	case gitReftable:
+		format = []string{"--ref-format=reftable"}
+	}
+	dir, err := initGit(ctx, objects.home, kind+".git", format...)
+	if err != nil {
+		return nil, err
+	}
+	if err := dir.borrow(objects); err != nil {
+		return nil, err
+	}
+	g := &gitRefs{gitDir: dir}
+	args := []string{"update-ref", "-z", "--stdin"}
+	if sync != "" {
+		args = append([]string{"-c", "core.fsync=" + sync}, args...)
+	}
+	g.cmd = dir.command(ctx, args...)
+	if g.in, err = g.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	out, err := g.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	g.out = bufio.NewReader(out)
+	return g, g.cmd.Start()
+}
+
+func (g *gitRefs) transact(_ context.Context, changes []refsChange) error {
+	g.wrote.Reset()
+	g.wrote.WriteString("start\x00")
+	for _, c := range changes {
+		switch {
+		case c.old == "":
+			g.wrote.WriteString("create " + c.name + "\x00" + c.new + "\x00")
+		case c.new == "":
+			g.wrote.WriteString("delete " + c.name + "\x00" + c.old + "\x00")
+		default:
+			g.wrote.WriteString("update " + c.name + "\x00" + c.new + "\x00" + c.old + "\x00")
+		}
+	}
+	g.wrote.WriteString("commit\x00")
+	if _, err := g.in.Write(g.wrote.Bytes()); err != nil {
+		return fmt.Errorf("write to git: %w", err)
+	}
+	for _, want := range []string{"start: ok\n", "commit: ok\n"} {
+		if line, err := g.out.ReadString('\n'); err != nil || line != want {
+			return fmt.Errorf("git answers %q: %w", line, err)
+		}
+	}
+	return nil
+}
+
+func (g *gitRefs) restored(ctx context.Context, packed bool) error {
+	if !packed {
+		return nil
+	}
+	_, err := g.run(ctx, "", "pack-refs", "--all")
+	return err
+}
+
+func (g *gitRefs) close() error { return errors.Join(g.in.Close(), g.cmd.Wait()) }

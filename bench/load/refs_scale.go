@@ -1,0 +1,387 @@
+package load
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/millrace/millrace/bench"
+	millrace "github.com/millrace/millrace/sdk/go"
+)
+
+// What a row of many refs does beside its shape.
+const (
+	scaleSmall  = 100 // refs of the repository that a large one is held against
+	scaleMany   = 100 // refs of a large transaction
+	scaleRemake = 8   // one transaction in so many of a client deletes a ref, and the next makes it again
+	scaleStride = 7919
+	memoryLook  = 50 * time.Millisecond
+)
+
+// scaleRun is a repository with many refs, or many clients.
+type scaleRun struct {
+	rig    *bench.Rig
+	stock  refsStock
+	client *millrace.Client
+	ledger *bench.RefLedger
+}
+
+// RefsScale is what grows: refs, clients.
+func RefsScale(ctx context.Context, rig *bench.Rig) (err error) {
+	if rig.Ceiling {
+		return errors.New("no null server reads what this suite sends")
+	}
+	if rig.Shape.Kind == "complete-ref" {
+		return completeRef(ctx, rig)
+	}
+	s := &scaleRun{rig: rig}
+	if s.stock, err = newRefsStock(ctx, rig); err != nil {
+		return err
+	}
+	if s.client, err = rig.Dial(ctx, 0); err != nil {
+		return err
+	}
+	defer s.client.Close() //nolint:errcheck // every call was answered, or an error tells
+	rig.Refs = s.stock.ledger(refsPrefix, true)
+	s.ledger = rig.Refs
+	switch rig.Shape.Kind {
+	case "clients-64":
+		return s.clients(ctx)
+	case "ls-refs-1m":
+		return s.list(ctx)
+	case "load-1m":
+		return s.loadAll(ctx)
+	}
+	return s.grow(ctx)
+}
+
+// clients lets many clients move refs of their own at once, each waiting for its answer.
+func (s *scaleRun) clients(ctx context.Context) error {
+	ours := make([]*ourRefs, s.rig.Shape.Loops())
+	defer func() {
+		for _, o := range ours {
+			if o != nil {
+				_ = o.close() // every transaction was answered
+			}
+		}
+	}()
+	for i := range ours {
+		var err error
+		if ours[i], err = newOurRefs(ctx, s.rig); err != nil {
+			return err
+		}
+		both := []int{2 * i, 2*i + 1}
+		err = ours[i].transact(ctx, s.changes(both, "", s.stock.commits[0]))
+		if noteRefs(s.ledger, both, s.stock.commits[0], err); err != nil {
+			return err
+		}
+	}
+	op := s.rig.Op("update")
+	var all sync.WaitGroup
+	for i, o := range ours {
+		all.Go(func() {
+			for n := 0; !s.rig.Done() && ctx.Err() == nil; n++ {
+				ref, old, new := 2*i, s.stock.commits[n%2], s.stock.commits[(n+1)%2]
+				switch k := n % scaleRemake; k { // an even number: the other ref's turns cost none of the first one's
+				case scaleRemake - 2:
+					ref, old, new = 2*i+1, s.stock.commits[0], ""
+				case scaleRemake - 1:
+					ref, old, new = 2*i+1, "", s.stock.commits[0]
+				}
+				began := time.Now()
+				err := o.transact(ctx, s.changes([]int{ref}, old, new))
+				noteRefs(s.ledger, []int{ref}, new, err)
+				op.Record(i, began, 1, err)
+			}
+		})
+	}
+	err := s.rig.Measure(ctx)
+	all.Wait()
+	return err
+}
+
+// changes are the same change of several refs.
+func (s *scaleRun) changes(numbers []int, old, new string) []refsChange {
+	out := make([]refsChange, len(numbers))
+	for i, n := range numbers {
+		out[i] = refsChange{s.ledger.Name(n), old, new}
+	}
+	return out
+}
+
+// load makes or deletes many refs by the call that is for that.
+func (s *scaleRun) load(ctx context.Context, n int, object string, change func(i int) (name string, number int)) error {
+	var seq iter.Seq[millrace.RefChange] = func(yield func(millrace.RefChange) bool) {
+		for i := range n {
+			name, number := change(i)
+			if number >= 0 {
+				s.ledger.Acked(number, object)
+			}
+			c := millrace.CreateRef(name, object)
+			if object == "" {
+				c = millrace.DeleteRef(name, "")
+			}
+			if !yield(c) {
+				return
+			}
+		}
+	}
+	out, err := s.client.Repo(refsRepo).Load(ctx, seq)
+	if err != nil {
+		return fmt.Errorf("load %d refs: %w", n, err)
+	}
+	if out.Changed != uint64(n) {
+		return fmt.Errorf("load %d refs: %d were changed; first failure %+v", n, out.Changed, out.Failures[:min(1, len(out.Failures))])
+	}
+	return nil
+}
+
+// even gives the refs of a loaded repository even numbers, so that others can come between them.
+func (s *scaleRun) even(i int) (string, int) { return s.ledger.Name(2 * i), 2 * i }
+
+// grow measures transactions on a small repository, then on the same one with many refs.
+func (s *scaleRun) grow(ctx context.Context) error {
+	if err := s.load(ctx, scaleSmall, s.stock.commits[0], s.even); err != nil {
+		return err
+	}
+	ours, err := newOurRefs(ctx, s.rig)
+	if err != nil {
+		return err
+	}
+	defer ours.close() //nolint:errcheck // every transaction was answered
+	w := &scaleWork{scaleRun: s, ours: ours}
+	before, err := w.phase(ctx, scaleSmall)
+	if err != nil {
+		return err
+	}
+	total := max(s.rig.Shape.Prefill, 2*scaleSmall)
+	more := func(i int) (string, int) { return s.even(scaleSmall + i) }
+	if err := s.load(ctx, total-scaleSmall, s.stock.commits[0], more); err != nil {
+		return err
+	}
+	if s.rig.Shape.Kind == "tombstones" {
+		if err := s.bury(ctx, total/2); err != nil {
+			return err
+		}
+	}
+	var after map[string]float64
+	err = s.rig.MeasureWork(ctx, func(ctx context.Context) (err error) {
+		after, err = w.phase(ctx, total)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	worst := 0.0
+	for name, v := range after {
+		s.rig.Metric(name+"_p50_us", v, "µs")
+		s.rig.Metric(name+"_p50_us_of_100_refs", before[name], "µs")
+		if before[name] > 0 {
+			worst = max(worst, v/before[name])
+		}
+	}
+	s.rig.Metric("p50_ratio_to_100_refs", worst, "×")
+	return nil
+}
+
+// bury makes and deletes refs below the name of a ref that transactions make and delete from then on.
+func (s *scaleRun) bury(ctx context.Context, n int) error {
+	below := func(i int) (string, int) { return fmt.Sprintf("%s/%06d", s.ledger.Name(1), i), -1 }
+	if err := s.load(ctx, n, s.stock.commits[0], below); err != nil {
+		return err
+	}
+	return s.load(ctx, n, "", below)
+}
+
+// scaleWork is one client that updates, makes and deletes refs all over a repository.
+type scaleWork struct {
+	*scaleRun
+	ours *ourRefs
+	next int // where in the repository the last turn was
+}
+
+// phase works for the length of the window in a repository with so many refs, and returns medians in µs by what was done.
+func (w *scaleWork) phase(ctx context.Context, refs int) (map[string]float64, error) {
+	hists := map[string]*hdrhistogram.Histogram{}
+	for end := time.Now().Add(w.rig.Window); time.Now().Before(end) && ctx.Err() == nil; {
+		for _, size := range []int{1, scaleMany} {
+			if err := w.turn(ctx, refs, size, hists); err != nil {
+				return nil, err
+			}
+		}
+	}
+	out := map[string]float64{}
+	for name, h := range hists {
+		out[name] = float64(h.ValueAtQuantile(50))
+	}
+	return out, ctx.Err()
+}
+
+// turn makes refs, deletes them and updates others, each in one transaction.
+func (w *scaleWork) turn(ctx context.Context, refs, size int, hists map[string]*hdrhistogram.Histogram) error {
+	fresh, there := make([]int, size), make([]int, size)
+	w.next = (w.next + scaleStride) % refs
+	for i := range size {
+		fresh[i], there[i] = 2*(1+(w.next+i)%(refs-1))+1, 2*((w.next+i)%refs)
+	}
+	fresh[0] = 1 // below which refs may have been buried
+	one, two := w.stock.commits[0], w.stock.commits[1]
+	if err := w.timed(ctx, hists, fmt.Sprintf("create_%d", size), fresh, "", one); err != nil {
+		return err
+	}
+	if err := w.timed(ctx, hists, fmt.Sprintf("delete_%d", size), fresh, one, ""); err != nil {
+		return err
+	}
+	if err := w.timed(ctx, hists, fmt.Sprintf("update_%d", size), there, one, two); err != nil {
+		return err
+	}
+	return w.timed(ctx, hists, fmt.Sprintf("update_%d", size), there, two, one)
+}
+
+func (w *scaleWork) timed(ctx context.Context, hists map[string]*hdrhistogram.Histogram, name string, numbers []int, old, new string) error {
+	changes := w.changes(numbers, old, new)
+	began := time.Now()
+	err := w.ours.transact(ctx, changes)
+	took := time.Since(began)
+	noteRefs(w.ledger, numbers, new, err)
+	w.rig.Op("update").Record(0, began, len(numbers), err)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	if hists[name] == nil {
+		hists[name] = newLatencies()
+	}
+	_ = hists[name].RecordValue(max(took.Microseconds(), 1)) // a call that takes an hour has failed before
+	return nil
+}
+
+// loadAll loads many refs, and times that.
+func (s *scaleRun) loadAll(ctx context.Context) error {
+	var took time.Duration
+	err := s.rig.MeasureWork(ctx, func(ctx context.Context) error {
+		began := time.Now()
+		err := s.load(ctx, s.rig.Shape.Prefill, s.stock.commits[0], s.even)
+		took = time.Since(began)
+		s.rig.Op("update").Count(0, s.rig.Shape.Prefill)
+		return err
+	})
+	s.rig.Metric("seconds", took.Seconds(), "s")
+	s.rig.Metric("refs_per_s", float64(s.rig.Shape.Prefill)/max(took.Seconds(), 1e-9), "refs/s")
+	return err
+}
+
+// list lists many refs as git does, by protocol version 2, again and again.
+func (s *scaleRun) list(ctx context.Context) error {
+	if err := s.load(ctx, s.rig.Shape.Prefill, s.stock.commits[0], s.even); err != nil {
+		return err
+	}
+	admin, err := adminOf(s.rig)
+	if err != nil {
+		return err
+	}
+	before, err := admin.footprint(ctx)
+	if err != nil {
+		return err
+	}
+	looking, stop := context.WithCancel(ctx)
+	peak := make(chan float64, 1)
+	go func() { peak <- admin.peak(looking) }()
+	var whole, first []float64
+	err = s.rig.MeasureWork(ctx, func(ctx context.Context) error {
+		for end := time.Now().Add(s.rig.Window); len(whole) == 0 || time.Now().Before(end); {
+			began := time.Now()
+			byte1, refs, err := s.lsRefs(ctx)
+			if err != nil {
+				return err
+			}
+			if want := s.rig.Shape.Prefill + len(s.stock.commits); refs != want {
+				return fmt.Errorf("ls-refs lists %d refs, want %d", refs, want)
+			}
+			s.rig.Op("list").Record(0, began, refs, nil)
+			whole, first = append(whole, time.Since(began).Seconds()), append(first, byte1.Seconds()*1e3)
+		}
+		return nil
+	})
+	stop()
+	most := <-peak
+	if err != nil {
+		return err
+	}
+	same := func(v float64) float64 { return v }
+	s.rig.Metric("seconds", middle(whole, same), "s")
+	s.rig.Metric("first_byte_ms", middle(first, same), "ms")
+	s.rig.Metric("memory_mib", max(0, most-before.resident)/(1<<20), "MiB")
+	return nil
+}
+
+// peak is the most memory that the server has until ctx ends, in bytes.
+func (a adminPage) peak(ctx context.Context) (most float64) {
+	const resident = "process_resident_memory_bytes"
+	for bench.Pause(ctx, memoryLook) == nil {
+		if m, err := a.metrics(ctx, resident); err == nil {
+			most = max(most, m[resident])
+		}
+	}
+	return most
+}
+
+// lsRefs asks for all refs below refs/, and returns when the first byte came and how many there are.
+func (s *scaleRun) lsRefs(ctx context.Context) (first time.Duration, refs int, err error) {
+	const ask = "0014command=ls-refs\n0001001bref-prefix refs/heads/\n001aref-prefix refs/keep/\n0000"
+	began := time.Now()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.stock.url+"/git-upload-pack", strings.NewReader(ask))
+	if err != nil {
+		return 0, 0, err
+	}
+	req.Header.Set("Content-Type", "application/x-git-upload-pack-request")
+	req.Header.Set("Git-Protocol", "version=2")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer resp.Body.Close() //nolint:errcheck // it was only read
+	if resp.StatusCode != http.StatusOK {
+		return 0, 0, fmt.Errorf("ls-refs: %s", resp.Status)
+	}
+	in := bufio.NewReaderSize(resp.Body, 1<<20)
+	for {
+		n, err := pktLength(in)
+		if first == 0 {
+			first = time.Since(began)
+		}
+		if err != nil {
+			return first, refs, fmt.Errorf("ls-refs: %w", err)
+		}
+		if n == 0 {
+			return first, refs, nil
+		}
+		if _, err := in.Discard(n); err != nil {
+			return first, refs, fmt.Errorf("ls-refs: %w", err)
+		}
+		refs++
+	}
+}
+
+// pktLength reads the length of a line's content; 0 is the end.
+func pktLength(in io.Reader) (int, error) {
+	var digits [4]byte
+	if _, err := io.ReadFull(in, digits[:]); err != nil {
+		return 0, err
+	}
+	var length [2]byte
+	if _, err := hex.Decode(length[:], digits[:]); err != nil {
+		return 0, err
+	}
+	return max(int(binary.BigEndian.Uint16(length[:]))-len(digits), 0), nil
+}

@@ -1,0 +1,128 @@
+package load
+
+import (
+	"context"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/bench"
+)
+
+// refsSuite is a suite of one row that works on refs for a second at most.
+func refsSuite(t *testing.T, drive bench.Driver, op string, shape bench.Shape) bench.Suite {
+	t.Helper()
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip("git is not installed")
+	}
+	shape.Nodes, shape.Shards = 1, 1
+	return bench.Suite{
+		Name: "refs.small", Op: op, Headline: "refs_per_s", Window: time.Second, Warmup: 50 * time.Millisecond, Drive: drive,
+		Rows: []bench.RowSpec{{Name: "row", NoCeiling: true, Shape: shape}},
+	}
+}
+
+func TestACellOfRefsIsMeasuredInTurnWithGitAndAllRefsAreReadBack(t *testing.T) {
+	run := on(t, bench.Procs, refsSuite(t, RefsGitaly, "delete", bench.Shape{Pumps: 1, Kind: "delete-packed-10"}))
+	clean(t, run)
+	wantMetrics(t, run, "refs_per_s", "git_files_synced_refs_per_s", "git_files_default_refs_per_s", "ratio_to_git_files_synced",
+		"stream_round_trip_us", "client_bytes_per_transaction", "client_allocs_per_transaction", "ns_per_transaction")
+	if got := run.Audit.ReadBack; got != refsCount+2 || run.Audit.Created == 0 {
+		t.Errorf("%d refs read back of %d and the 2 that were pushed; %d changes acknowledged", got, refsCount, run.Audit.Created)
+	}
+	if run.Latency["git_synced"].Count == 0 || run.Latency["git_default"].Count == 0 {
+		t.Errorf("latencies %v lack git's", run.Latency)
+	}
+}
+
+// forging is RefsGitaly with a ledger of ours that says something else than what the server acknowledged.
+func forging(forge func(rig *bench.Rig)) bench.Driver {
+	return func(ctx context.Context, rig *bench.Rig) error {
+		err := RefsGitaly(ctx, rig)
+		forge(rig)
+		return err
+	}
+}
+
+func TestRefsThatAreNotAsAcknowledgedFailTheAudit(t *testing.T) {
+	for what, forge := range map[string]func(rig *bench.Rig){
+		"different":  func(rig *bench.Rig) { rig.Refs.Acked(0, strings.Repeat("1", 40)) },
+		"lost":       func(rig *bench.Rig) { rig.Refs.Acked(7, strings.Repeat("1", 40)) },
+		"unexpected": func(rig *bench.Rig) { rig.Refs.Acked(0, "") },
+		"git, lost": func(rig *bench.Rig) {
+			rig.Proofs = append(rig.Proofs, func(context.Context) ([]string, error) { return []string{"git, lost: a ref"}, nil })
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			s := refsSuite(t, forging(forge), "update", bench.Shape{Pumps: 1, Kind: "default-update-1"})
+			run := on(t, bench.InProc, s)
+			if run.Audit == nil || run.Audit.OK || !strings.Contains(strings.Join(run.Audit.Violations, "\n"), what) {
+				t.Errorf("audit %+v, want one that finds a ref %s", run.Audit, what)
+			}
+		})
+	}
+}
+
+func TestTablesOfRefsAreSkippedWithAnOldGit(t *testing.T) {
+	if hasReftable(t.Context()) {
+		t.Skip("this git has them")
+	}
+	s := refsSuite(t, RefsGitaly, "update", bench.Shape{Pumps: 1, Kind: "reftable-update-1"})
+	r := measure(t, s, "", func(c *bench.Config, _ *bench.Harness) { c.Topology = bench.InProc })
+	if row := r.Suites[0]; row.Skipped != noReftable || row.Error != "" || len(row.Runs) != 0 || r.Exit != bench.ExitOK {
+		t.Errorf("skipped %q, error %q, %d runs, exit code %d", row.Skipped, row.Error, len(row.Runs), r.Exit)
+	}
+}
+
+func TestPushesLandAndAreProvedByAClone(t *testing.T) {
+	for _, c := range []struct {
+		kind    string
+		pumps   int
+		metrics []string
+	}{
+		{"one", 1, []string{"push_p50_ms", "server_p50_ms", "file_push_p50_ms", "ratio_to_file_push"}},
+		{"own", 4, []string{"pushes_per_s", "push_p50_ms"}},
+		{"one-branch", 3, []string{"pushes_per_s", "push_p50_ms"}},
+	} {
+		t.Run(c.kind, func(t *testing.T) {
+			run := on(t, bench.Procs, refsSuite(t, RefsPush, "push", bench.Shape{Pumps: c.pumps, Kind: c.kind}))
+			clean(t, run)
+			wantMetrics(t, run, c.metrics...)
+			if run.Ops == 0 || run.Audit.ReadBack == 0 {
+				t.Errorf("%d pushes, %d refs read back", run.Ops, run.Audit.ReadBack)
+			}
+		})
+	}
+}
+
+func TestManyRefsAndManyClientsAreMeasured(t *testing.T) {
+	for _, c := range []struct {
+		kind    string
+		shape   bench.Shape
+		metrics []string
+	}{
+		{"clients-64", bench.Shape{Producers: 8, Pumps: 1}, []string{"updates_per_s"}},
+		{"tombstones", bench.Shape{Prefill: 2_000}, []string{"p50_ratio_to_100_refs", "create_1_p50_us", "delete_100_p50_us", "update_1_p50_us_of_100_refs"}},
+		{"ls-refs-1m", bench.Shape{Prefill: 2_000}, []string{"seconds", "first_byte_ms"}},
+		{"load-1m", bench.Shape{Prefill: 2_000}, []string{"seconds", "refs_per_s"}},
+	} {
+		t.Run(c.kind, func(t *testing.T) {
+			c.shape.Kind = c.kind
+			run := on(t, bench.Procs, refsSuite(t, RefsScale, "update", c.shape))
+			clean(t, run)
+			wantMetrics(t, run, c.metrics...)
+			if run.Ops == 0 && c.kind != "ls-refs-1m" || run.Audit.ReadBack < 10 {
+				t.Errorf("%d refs changed, %d read back", run.Ops, run.Audit.ReadBack)
+			}
+		})
+	}
+}
+
+func TestCompletionsWithAndWithoutARefAreCountedInTurn(t *testing.T) {
+	s := refsSuite(t, RefsScale, "create", cycling)
+	s.Rows[0].Shape.Kind, s.Rows[0].Shape.Lease = "complete-ref", time.Minute
+	run := on(t, bench.Procs, s)
+	clean(t, run)
+	wantMetrics(t, run, "ref_cycles_per_s", "bare_cycles_per_s", "ratio_to_completion")
+}

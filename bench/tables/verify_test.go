@@ -1,0 +1,102 @@
+package tables
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/millrace/millrace/bench"
+)
+
+func committed(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob("../results/*/*.json")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no committed results: %v", err)
+	}
+	return files
+}
+
+func TestCommittedResultsFollowFromTheirRuns(t *testing.T) {
+	h := Harness()
+	for _, file := range committed(t) {
+		wrong, err := bench.Verify(file, &h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range wrong {
+			t.Errorf("%s: %s", file, w)
+		}
+	}
+}
+
+// object is a result as text has it.
+type object = map[string]any
+
+func firstRow(r object) object { return r["suites"].([]any)[0].(object) }
+
+func firstRun(r object) object { return firstRow(r)["runs"].([]any)[0].(object) }
+
+func TestAResultThatWasTouchedDoesNotHold(t *testing.T) {
+	raw, err := os.ReadFile(committed(t)[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := Harness()
+	for what, c := range map[string]struct {
+		spoil func(r object)
+		want  string
+	}{
+		"a run's rate":       {func(r object) { metricOf(firstRow(r))["value"] = 1e9 }, "is made of"},
+		"a run left out":     {func(r object) { firstRun(r)["excluded"] = []any{object{"cause": "steal"}} }, "is made of"},
+		"a missing audit":    {func(r object) { delete(firstRun(r), "audit") }, "not audited"},
+		"a failed audit":     {func(r object) { firstRun(r)["audit"].(object)["violations"] = []any{"lost: t1"} }, "audit is called ok"},
+		"a durability":       {func(r object) { firstRow(r)["durability"] = "none×1" }, "its label says"},
+		"a field of no form": {func(r object) { r["speed"] = "fast" }, "schema"},
+		"another schema":     {func(r object) { r["schema"] = "millrace.bench/2" }, "schema"},
+		"a verdict's status": {func(r object) { r["verdicts"].([]any)[0].(object)["status"] = "notable" }, "verdict on"},
+		"a target that is met": {func(r object) {
+			for _, row := range r["suites"].([]any) {
+				targets, _ := row.(object)["targets"].([]any)
+				for _, one := range targets {
+					if met, ok := one.(object)["must_met"].(bool); ok {
+						one.(object)["must_met"] = !met
+						return
+					}
+				}
+			}
+		}, "target"},
+	} {
+		var r object
+		if err := json.Unmarshal(raw, &r); err != nil {
+			t.Fatal(err)
+		}
+		c.spoil(r)
+		b, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(t.TempDir(), "result.json")
+		if err := os.WriteFile(file, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		wrong, err := bench.Verify(file, &h)
+		if err != nil || !strings.Contains(strings.Join(wrong, "\n"), c.want) {
+			t.Errorf("%s: %q, %v; want %q", what, wrong, err, c.want)
+		}
+	}
+}
+
+// metricOf is the headline of the first run of a row that counts.
+func metricOf(row object) object {
+	for _, one := range row["runs"].([]any) {
+		run := one.(object)
+		if _, left := run["excluded"]; left {
+			continue
+		}
+		return run["metrics"].(object)[row["headline"].(string)].(object)
+	}
+	return nil
+}
