@@ -20,7 +20,7 @@ import (
 func (a *app) benchCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure a queue, and refuse to print a number that cannot be defended",
+		Short: "Measure this program, and refuse to print a number that cannot be defended",
 		Long: `Bench measures rows of suites: it starts servers of this executable on 127.0.0.1, drives them as a user
 does, audits that everything acknowledged is there once and whole, and prints medians beside published
 figures of the systems it is held against. Runs that the host spoiled are left out by cause and shown.

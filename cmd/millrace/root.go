@@ -41,7 +41,8 @@ func (a *app) root() *cobra.Command {
 		Use:   "millrace",
 		Short: "A durable work queue whose side effects commit with the task",
 		Long: `Millrace is a durable work queue whose side effects commit with the task: a worker finishes a
-task and, in the same log entry, writes keys and enqueues follow-up tasks, fenced by its lease.
+task and, in the same log entry, writes keys, moves git refs, stores points to search for and
+enqueues follow-up tasks, fenced by its lease.
 
 Exit codes: 0 ok, 1 refused or failed, 2 usage, 3 unavailable; serve adds 20 storage error,
 21 corruption, 22 disk full, 23 wrong identity.`,

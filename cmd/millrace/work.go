@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -55,12 +54,19 @@ func (a *app) workCmd() *cobra.Command {
 the result. Leases are renewed beside it. JSON lines that it writes to the file named in
 MILLRACE_EFFECTS are committed with the completion, in the same log entry:
 
-  {"op":"kv_put","keyspace":"thumbs","key":"7","value":"..."}
+  {"op":"kv_put","keyspace":"thumbs","key":"7","value":"...","if_rev":12}
   {"op":"kv_delete","keyspace":"thumbs","key":"6"}
+  {"op":"kv_add","keyspace":"counts","key":"thumbs","delta":1}
+  {"op":"kv_delete_range","keyspace":"parts","prefix":"7/"}
+  {"op":"ref_update","repo":"app","ref":"refs/heads/main","old":"5ab7...","new":"9c1d..."}
+  {"op":"vector_upsert","collection":"people","id":"ada","payload":{"text":"..."}}
+  {"op":"vector_delete","collection":"people","id":"bob"}
   {"op":"task_create","queue":"mail","payload":{"to":"ada"}}
 
-In a namespace of several partitions they must be of the task's own: with its tag in the braces of the
-key, and as "tag" of the new task.
+All of them happen, or none: a key that is not at if_rev, or a ref that is not at old, fails the attempt.
+An empty old says that the ref must not exist, an empty new deletes it. In a namespace of several
+partitions all must be of the task's own: with its tag in the braces of the key, and as "tag" of the
+repository and of the new task.
 
 MILLRACE_TASK_ID, _KIND, _QUEUE, _ATTEMPT and _TOKEN (a fencing token) tell which task it is.
 
@@ -245,77 +251,4 @@ func (b *bounded) Write(p []byte) (int, error) {
 		return len(p), nil
 	}
 	return b.Buffer.Write(p)
-}
-
-// effect is one line of an effects file.
-type effect struct {
-	Op       string          `json:"op"`
-	Keyspace string          `json:"keyspace"`
-	Key      string          `json:"key"`
-	Value    *string         `json:"value"`
-	IfRev    *uint64         `json:"if_rev"`
-	IfAbsent bool            `json:"if_absent"`
-	Queue    string          `json:"queue"`
-	Kind     string          `json:"kind"`
-	Tag      string          `json:"tag"`
-	Payload  json.RawMessage `json:"payload"`
-}
-
-// readEffects adds the lines of an effects file to tx. A line that makes no sense is an error that names it.
-func readEffects(name string, tx *millrace.Tx) error {
-	b, err := os.ReadFile(name)
-	if err != nil {
-		return err
-	}
-	for i, line := range bytes.Split(b, []byte("\n")) {
-		if len(bytes.TrimSpace(line)) == 0 {
-			continue
-		}
-		d := json.NewDecoder(bytes.NewReader(line))
-		d.DisallowUnknownFields()
-		var e effect
-		if err := d.Decode(&e); err != nil {
-			return fmt.Errorf("effects line %d: %w", i+1, err)
-		}
-		if err := e.add(tx); err != nil {
-			return fmt.Errorf("effects line %d: %w", i+1, err)
-		}
-	}
-	return nil
-}
-
-func (e effect) add(tx *millrace.Tx) error {
-	switch e.Op {
-	case "kv_put":
-		if e.Value == nil {
-			return errors.New("kv_put needs a value")
-		}
-		var opts []millrace.PutOption
-		if e.IfRev != nil {
-			opts = append(opts, millrace.IfRev(*e.IfRev))
-		}
-		if e.IfAbsent {
-			opts = append(opts, millrace.IfAbsent())
-		}
-		tx.KV(e.Keyspace).Put(e.Key, *e.Value, opts...)
-	case "kv_delete":
-		var opts []millrace.DeleteOption
-		if e.IfRev != nil {
-			opts = append(opts, millrace.IfRev(*e.IfRev))
-		}
-		tx.KV(e.Keyspace).Delete(e.Key, opts...)
-	case "task_create":
-		kind := e.Kind
-		if kind == "" {
-			kind = e.Queue
-		}
-		var opts []millrace.AddOption
-		if e.Tag != "" {
-			opts = append(opts, millrace.Tag(e.Tag))
-		}
-		millrace.Job[json.RawMessage, []byte](kind).Queue(e.Queue).AddTx(tx, e.Payload, opts...)
-	default:
-		return fmt.Errorf("unknown op %q", e.Op)
-	}
-	return nil
 }
