@@ -124,8 +124,8 @@ func (p *page) host(c *committed) {
 	p.verdicts(r, "###")
 }
 
-// Summary returns the short table of a README: the rows that were measured, of the first host; of rows that differ in a
-// number alone, the first and the last.
+// Summary returns the short table of a README: of the first host the rows that were measured with fsync and have a published
+// figure to stand beside; of rows that differ in a number alone, the first and the last.
 func Summary(dir string) ([]byte, error) {
 	all, err := committedIn(dir)
 	if err != nil {
@@ -146,8 +146,15 @@ func Summary(dir string) ([]byte, error) {
 			continue
 		}
 		for i := range c.result.Suites {
-			if s := &c.result.Suites[i]; !s.Summary.IsZero() && !between(c.result.Suites, s) {
-				p.row(s.Suite+"/"+s.Row, s.Summary.String(), references(s.Reference))
+			s := &c.result.Suites[i]
+			if s.Summary.IsZero() || s.Summary.Label().Durability == bench.None || between(c.result.Suites, s) {
+				continue
+			}
+			for _, ref := range s.Reference {
+				if ref.Unit == s.Summary.Unit() {
+					p.row(s.Suite+"/"+s.Row, s.Summary.String(), reference(ref))
+					break
+				}
 			}
 		}
 	}
