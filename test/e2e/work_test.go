@@ -113,3 +113,30 @@ func TestCommandsOutliveTheThreadsOfTheirWorker(t *testing.T) {
 		}
 	}
 }
+
+// TestThePageOnTasksIsTrue runs all commands of docs/start/tasks.md, one after the other.
+func TestThePageOnTasksIsTrue(t *testing.T) {
+	s, c := serve(t)
+	page, err := os.ReadFile("../../docs/start/tasks.md")
+	noErr(t, err)
+	var script strings.Builder
+	for rest := string(page); ; {
+		_, block, found := strings.Cut(rest, "\n```sh\n")
+		if !found {
+			break
+		}
+		block, rest, _ = strings.Cut(block, "\n```")
+		script.WriteString(block + "\n")
+	}
+	bin := t.TempDir()
+	noErr(t, os.Symlink(program, filepath.Join(bin, "millrace")))
+	cmd := exec.CommandContext(bounded(t, time.Minute), "sh", "-eux", "-c", script.String())
+	cmd.Dir = t.TempDir()
+	cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "MILLRACE_URL="+s.Address(), "MILLRACE_TOKEN="+s.Tokens[0].Secret)
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.HasSuffix(strings.TrimSpace(string(out)), "\n1") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if got, err := c.KV("thumbs").Get(bounded(t, time.Minute), "7"); err != nil || string(got.Bytes) != "small" {
+		t.Errorf("the key of an effect: %q, %v", got.Bytes, err)
+	}
+}
