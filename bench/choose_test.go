@@ -213,3 +213,32 @@ func TestCallersOfAllProducersTakeThePlaceOfThoseOfEach(t *testing.T) {
 		}
 	}
 }
+
+func TestNamesAndGlobsNarrowTheListAsTheyDoARun(t *testing.T) {
+	suites := []Suite{
+		{Name: "kv.etcd", Rows: []RowSpec{{Name: "put"}, {Name: "range"}}},
+		{Name: "kv.etcd.native", Rows: []RowSpec{{Name: "callers"}}},
+		{Name: "queue.cycle", Rows: []RowSpec{{Name: "one"}}},
+	}
+	for pattern, want := range map[string]string{
+		"kv.etcd*":      "kv.etcd/put kv.etcd/range kv.etcd.native/callers",
+		"kv.etcd":       "kv.etcd/put kv.etcd/range",
+		"kv.*/put":      "kv.etcd/put",
+		"queue.cycle/*": "queue.cycle/one",
+	} {
+		got, err := Narrow(suites, []string{pattern})
+		var names []string
+		for _, l := range Listing(got) {
+			names = append(names, l.Suite+"/"+l.Row)
+		}
+		if strings.Join(names, " ") != want || err != nil {
+			t.Errorf("%s lists %v, %v, want %s", pattern, names, err, want)
+		}
+	}
+	if all, err := Narrow(suites, nil); len(all) != 3 || err != nil {
+		t.Errorf("without a pattern: %d suites, %v", len(all), err)
+	}
+	if _, err := Narrow(suites, []string{"kv.etcd", "kv.nothing"}); err == nil || !strings.Contains(err.Error(), "kv.nothing") {
+		t.Errorf("an unknown name: %v", err)
+	}
+}

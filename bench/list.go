@@ -3,6 +3,7 @@ package bench
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -38,6 +39,37 @@ func Listing(suites []Suite) []Listed {
 		}
 	}
 	return out
+}
+
+// Narrow keeps the suites and rows that names or globs, as a run takes them, name; all of them without any.
+func Narrow(suites []Suite, patterns []string) ([]Suite, error) {
+	if len(patterns) == 0 {
+		return suites, nil
+	}
+	var out []Suite
+	matched := make([]bool, len(patterns))
+	for _, s := range suites {
+		all := s.Rows
+		s.Rows = nil
+		for _, row := range all {
+			named := false
+			for k, pattern := range patterns {
+				if matchRow(pattern, s.Name, row.Name) {
+					named, matched[k] = true, true
+				}
+			}
+			if named {
+				s.Rows = append(s.Rows, row)
+			}
+		}
+		if len(s.Rows) > 0 {
+			out = append(out, s)
+		}
+	}
+	if k := slices.Index(matched, false); k >= 0 {
+		return nil, usage("suite", "%q is not known; nearest: %s", patterns[k], strings.Join(Nearest(patterns[k], rowNames(suites)), ", "))
+	}
+	return out, nil
 }
 
 func orEmpty[T any](s []T) []T {

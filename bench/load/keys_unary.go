@@ -28,7 +28,7 @@ func KeysUnary(ctx context.Context, rig *bench.Rig) error {
 			return fmt.Errorf("connect: %w", err)
 		}
 		u.clients = append(u.clients, c)
-		u.doors = append(u.doors, pb.NewCommitServiceClient(c.Conn()))
+		u.doors = append(u.doors, pb.NewKVServiceClient(c.Conn()))
 	}
 	done := rig.Generate(ctx, rig.Shape.Loops(), u.once)
 	err := rig.Measure(ctx)
@@ -40,31 +40,18 @@ func KeysUnary(ctx context.Context, rig *bench.Rig) error {
 type unaryRun struct {
 	keyRun
 	clients []*millrace.Client
-	doors   []pb.CommitServiceClient
+	doors   []pb.KVServiceClient
 }
 
 func (u *unaryRun) once(ctx context.Context, p *bench.Pump) {
 	n := u.next.Add(1) - 1
-	resp, err := u.doors[p.Number%len(u.doors)].Commit(ctx, putRequest(u.ledger.Key(n), u.ledger.Value(n)))
-	rev := uint64(0)
-	if err == nil && len(resp.GetResults()) == 1 {
-		rev = resp.GetResults()[0].GetRev()
-	}
-	u.answer(p.Number, n, p.Intended, rev, err)
+	resp, err := u.doors[p.Number%len(u.doors)].Put(ctx, putRequest(u.ledger.Key(n), u.ledger.Value(n)))
+	u.answer(p.Number, n, p.Intended, resp.GetRev(), err)
 }
 
 // putRequest is one put as a call of its own.
-func putRequest(key string, value []byte) *pb.CommitRequest {
-	put := &pb.KVPut{Keyspace: keysKeyspace, Key: []byte(key), Value: value}
-	return &pb.CommitRequest{Ops: []*pb.Op{{Op: &pb.Op_KvPut{KvPut: put}}}}
-}
-
-// putOf is the reverse of putRequest; nil for anything else.
-func putOf(r *pb.CommitRequest) *pb.KVPut {
-	if len(r.GetOps()) != 1 {
-		return nil
-	}
-	return r.GetOps()[0].GetKvPut()
+func putRequest(key string, value []byte) *pb.KVPutRequest {
+	return &pb.KVPutRequest{Put: &pb.KVPut{Keyspace: keysKeyspace, Key: []byte(key), Value: value}}
 }
 
 // errKind says that a row asks for a relay that there is not.

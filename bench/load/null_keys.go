@@ -14,7 +14,7 @@ import (
 // nullKeys acknowledges puts, by streams and by calls of their own, and keeps none.
 type nullKeys struct {
 	pb.UnimplementedKVStreamServer
-	pb.UnimplementedCommitServiceServer
+	pb.UnimplementedKVServiceServer
 
 	rev atomic.Uint64
 
@@ -26,7 +26,7 @@ type nullKeys struct {
 // register offers all of them at a server.
 func (n *nullKeys) register(s *grpc.Server) {
 	pb.RegisterKVStreamServer(s, n)
-	pb.RegisterCommitServiceServer(s, n)
+	pb.RegisterKVServiceServer(s, n)
 }
 
 // Open serves one stream.
@@ -51,15 +51,15 @@ func (n *nullKeys) Open(s grpc.BidiStreamingServer[pb.ClientFrame, pb.ServerFram
 	})
 }
 
-// Commit takes one put.
-func (n *nullKeys) Commit(_ context.Context, r *pb.CommitRequest) (*pb.CommitResponse, error) {
-	put := putOf(r)
+// Put takes one put.
+func (n *nullKeys) Put(_ context.Context, r *pb.KVPutRequest) (*pb.KVPutResponse, error) {
+	put := r.GetPut()
 	if put == nil {
-		return nil, status.Error(codes.InvalidArgument, "a commit of one put is all that is taken here")
+		return nil, status.Error(codes.InvalidArgument, "the put is missing")
 	}
 	rev := n.rev.Add(1)
 	if n.keep != nil {
 		rev = n.keep(put.Key, put.Value, rev)
 	}
-	return &pb.CommitResponse{Results: []*pb.OpResult{{Rev: rev}}, At: &pb.At{Index: rev}}, nil
+	return &pb.KVPutResponse{Rev: rev, At: &pb.At{Index: rev}}, nil
 }

@@ -67,7 +67,7 @@ func PingPong(ctx context.Context, r Relay, ready func(grpc, peer string)) (err 
 		return errors.Join(err, lis.Close())
 	}
 	s := grpc.NewServer(grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{PermitWithoutStream: true}))
-	pb.RegisterCommitServiceServer(s, p)
+	pb.RegisterKVServiceServer(s, p)
 	pb.RegisterServerServiceServer(s, &null{})
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(lis) }()
@@ -84,28 +84,28 @@ func PingPong(ctx context.Context, r Relay, ready func(grpc, peer string)) (err 
 
 // relay hands a put to every other server, and returns when each has answered.
 type relay interface {
-	hand(ctx context.Context, r *pb.CommitRequest) error
+	hand(ctx context.Context, r *pb.KVPutRequest) error
 }
 
 // pingPong is one server.
 type pingPong struct {
-	pb.UnimplementedCommitServiceServer
+	pb.UnimplementedKVServiceServer
 	relay relay
 	puts  atomic.Uint64
 }
 
-// Commit keeps nothing.
-func (p *pingPong) Commit(ctx context.Context, r *pb.CommitRequest) (*pb.CommitResponse, error) {
+// Put keeps nothing.
+func (p *pingPong) Put(ctx context.Context, r *pb.KVPutRequest) (*pb.KVPutResponse, error) {
 	if err := p.relay.hand(ctx, r); err != nil {
 		return nil, err
 	}
-	return &pb.CommitResponse{Results: []*pb.OpResult{{Rev: p.puts.Add(1)}}}, nil
+	return &pb.KVPutResponse{Rev: p.puts.Add(1)}, nil
 }
 
 // grpcRelay hands puts on by calls of their own.
 type grpcRelay struct {
 	conns []*grpc.ClientConn
-	doors []pb.CommitServiceClient
+	doors []pb.KVServiceClient
 }
 
 func dialRelays(addresses []string) (*grpcRelay, error) {
@@ -115,7 +115,7 @@ func dialRelays(addresses []string) (*grpcRelay, error) {
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("connect to %s: %w", a, err), g.close())
 		}
-		g.conns, g.doors = append(g.conns, c), append(g.doors, pb.NewCommitServiceClient(c))
+		g.conns, g.doors = append(g.conns, c), append(g.doors, pb.NewKVServiceClient(c))
 	}
 	return g, nil
 }
@@ -128,16 +128,16 @@ func (g *grpcRelay) close() error {
 	return errors.Join(all...)
 }
 
-func (g *grpcRelay) hand(ctx context.Context, r *pb.CommitRequest) error {
+func (g *grpcRelay) hand(ctx context.Context, r *pb.KVPutRequest) error {
 	if len(g.doors) == 0 {
 		return nil
 	}
 	errs := make([]error, len(g.doors))
 	var others sync.WaitGroup
 	for i, d := range g.doors[1:] {
-		others.Go(func() { _, errs[i+1] = d.Commit(ctx, r) })
+		others.Go(func() { _, errs[i+1] = d.Put(ctx, r) })
 	}
-	_, errs[0] = g.doors[0].Commit(ctx, r)
+	_, errs[0] = g.doors[0].Put(ctx, r)
 	others.Wait()
 	return errors.Join(errs...)
 }
@@ -271,11 +271,11 @@ func (w *wireRelay) answered(id uint64) {
 
 var errRelayFull = errors.New("the way to another server is full")
 
-func (w *wireRelay) hand(ctx context.Context, r *pb.CommitRequest) error {
+func (w *wireRelay) hand(ctx context.Context, r *pb.KVPutRequest) error {
 	if len(w.peers) == 0 {
 		return nil
 	}
-	id, put := w.next.Add(1), putOf(r)
+	id, put := w.next.Add(1), r.GetPut()
 	msg := make([]byte, wireHead, wireHead+len(put.GetKey())+len(put.GetValue()))
 	msg[0] = wirePut
 	binary.LittleEndian.PutUint64(msg[1:], id)

@@ -83,6 +83,7 @@ func benchFlags(f *pflag.FlagSet, c *bench.Config) {
 func (a *app) benchRunCmd() *cobra.Command {
 	var c bench.Config
 	var tokenFile string
+	var list bool
 	cmd := &cobra.Command{
 		Use:   "run [SUITE[/ROW]...]",
 		Short: "Measure rows: names or globs, or those of a profile",
@@ -90,11 +91,15 @@ func (a *app) benchRunCmd() *cobra.Command {
   millrace bench run 'queue.*' --runs 3
   millrace bench run queue.cycle --rate 5000 --arrivals poisson --target db1:7081 --token-file t`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if list {
+				return a.benchList(args)
+			}
 			c.Select = args
 			return a.bench(cmd, c, tokenFile)
 		},
 	}
 	benchFlags(cmd.Flags(), &c)
+	cmd.Flags().BoolVar(&list, "list", false, "list what the names or globs name, as bench list does, and measure nothing")
 	cmd.Flags().StringVar(&tokenFile, "token-file", "", "file with the token of the target; default MILLRACE_TOKEN")
 	return cmd
 }
@@ -210,17 +215,22 @@ func (a *app) benchError(err error) error {
 
 func (a *app) benchListCmd() *cobra.Command {
 	return &cobra.Command{
-		Use:   "list",
+		Use:   "list [SUITE[/ROW]...]",
 		Short: "List suites, rows, published figures, targets and profiles",
-		Args:  cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			suites := tables.Suites()
-			if a.json {
-				return a.print(bench.Listing(suites), nil)
-			}
-			return bench.WriteList(a.out, suites)
-		},
+		RunE:  func(_ *cobra.Command, args []string) error { return a.benchList(args) },
 	}
+}
+
+// benchList prints what the names or globs name; all there is without any.
+func (a *app) benchList(patterns []string) error {
+	suites, err := bench.Narrow(tables.Suites(), patterns)
+	if err != nil {
+		return a.benchError(err)
+	}
+	if a.json {
+		return a.print(bench.Listing(suites), nil)
+	}
+	return bench.WriteList(a.out, suites)
 }
 
 func (a *app) benchEnvCmd() *cobra.Command {

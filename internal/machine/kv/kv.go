@@ -63,13 +63,13 @@ func (m *Machine) Open(v core.View) error {
 	if err != nil {
 		return err
 	}
-	if len(rows) == 0 {
+	if len(rows) == 0 && len(last) == 0 {
 		return nil
 	}
 	if len(last) != incarnationLen {
 		return errs.Corruptf("keyspaces of %s: last incarnation is %d bytes", m.p, len(last))
 	}
-	m.last = binary.BigEndian.Uint32(last)
+	m.last = binary.BigEndian.Uint32(last) // also where none is left: a number is given out once
 	m.names = make(map[string]space, len(rows))
 	for _, k := range rows {
 		if k.incarnation == 0 || k.incarnation > m.last {
