@@ -38,6 +38,7 @@ type part struct {
 	rev      uint64     // the largest seen
 	token    core.Token // the largest issued
 	search   searches
+	repos    repos
 }
 
 type uniqueName struct{ queue, key string }
@@ -86,7 +87,7 @@ func (m *Model) part(p core.Partition) *part {
 		m.parts[p] = &part{
 			tasks: map[core.TaskID]*task{}, timed: map[core.TaskID]bool{}, queues: map[string]*queue{},
 			unique: map[uniqueName]uniqueKey{}, spaces: map[string]map[string]pair{},
-			rules: map[string]spaceOf{}, requests: map[core.RequestID]request{}, sessions: map[core.SessionID][]session{}, search: newSearches(),
+			rules: map[string]spaceOf{}, requests: map[core.RequestID]request{}, sessions: map[core.SessionID][]session{}, search: newSearches(), repos: repos{},
 		}
 	}
 	return m.parts[p]

@@ -218,6 +218,12 @@ func (m *Model) shape(c *core.Commit) error {
 	if crowdedPuts(c) {
 		return errors.New("a batch of puts has company")
 	}
+	if at := repoTwice(c); at >= 0 {
+		return fmt.Errorf("ops[%d] is about the repository of an earlier one", at)
+	}
+	if at := crowdedRefs(c); at >= 0 {
+		return fmt.Errorf("ops[%d] has changes that stand alone, and has company", at)
+	}
 	if at := repeatedKey(c); at >= 0 {
 		return fmt.Errorf("ops[%d] repeats a key", at)
 	}
@@ -234,6 +240,13 @@ func (m *Model) shapeRefusal(c *core.Commit, r *core.Refusal) bool {
 		}
 		return reflect.DeepEqual(f.Ops, strays(c)) && len(f.Ops) > 0
 	case core.Invalid:
+		if f.Reason == "duplicate_repo" || f.Reason == "not_alone" && crowdedRefs(c) >= 0 {
+			at := crowdedRefs(c)
+			if f.Reason == "duplicate_repo" {
+				at = repoTwice(c)
+			}
+			return r.Op >= 0 && r.Op == at
+		}
 		return f.Reason == "duplicate_key" && r.Op >= 0 && r.Op == repeatedKey(c) || f.Reason == "not_alone" && (slices.ContainsFunc(c.Ops, ofSystem) || crowdedPuts(c) && r.Op == batchOf(c))
 	}
 	return false

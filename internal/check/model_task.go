@@ -185,6 +185,9 @@ func (m *Model) op(p *part, c *core.Commit, op core.Op, a answer, before uint64)
 	if _, _, _, ok := settleOf(op); ok {
 		return m.settle(p, op, a)
 	}
+	if ofRefs(op) {
+		return m.refsOp(p, c, op, a)
+	}
 	if ofSearch(op) {
 		return m.searchOp(p, op, a, before)
 	}

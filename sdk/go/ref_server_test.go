@@ -15,13 +15,28 @@ import (
 	millrace "github.com/millrace/millrace/sdk/go"
 )
 
-// refRepo makes a repository that holds a chain of commits, pushed by git.
-func refRepo(t *testing.T, name string, commits int) (*millrace.Client, millrace.Repo, []string) {
+// way is how a client reaches the server.
+type way struct {
+	name string
+	opts []millrace.Option
+}
+
+// byEachWay runs a test over gRPC and over REST.
+func byEachWay(t *testing.T, test func(t *testing.T, w way)) {
 	t.Helper()
+	for _, w := range []way{{"grpc", nil}, {"rest", []millrace.Option{millrace.Transport(millrace.TransportREST)}}} {
+		t.Run(w.name, func(t *testing.T) { test(t, w) })
+	}
+}
+
+// refRepo makes a repository that holds a chain of commits, pushed by git. Its name ends in that of the way.
+func refRepo(t *testing.T, w way, name string, commits int) (*millrace.Client, millrace.Repo, []string) {
+	t.Helper()
+	name += "-" + w.name
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip("git is not installed")
 	}
-	c := dial(t)
+	c := dial(t, w.opts...)
 	repo := c.Repo(name)
 	if _, err := repo.Create(t.Context(), millrace.RepoSettings{}); err != nil {
 		t.Fatal(err)
@@ -66,8 +81,11 @@ func reasonOf(t *testing.T, err error) string {
 	return e.Reason
 }
 
-func TestTransactionsOfRefsAreAllOrNothing(t *testing.T) {
-	_, repo, ids := refRepo(t, "txn", 3)
+func TestTransactionsOfRefsAreAllOrNothing(t *testing.T) { byEachWay(t, transactionsOfRefs) }
+
+func transactionsOfRefs(t *testing.T, by way) {
+	t.Helper()
+	_, repo, ids := refRepo(t, by, "txn", 3)
 	out, err := repo.Update(t.Context(), millrace.CreateRef("refs/heads/main", ids[0]), millrace.CreateRef("refs/tags/v1", ids[1]))
 	if err != nil || out.Results[0].New != ids[0] || out.Rev == 0 {
 		t.Fatalf("got %+v, %v", out, err)
@@ -107,8 +125,11 @@ func TestTransactionsOfRefsAreAllOrNothing(t *testing.T) {
 	}
 }
 
-func TestSessionsOfRefsCarryManyTransactions(t *testing.T) {
-	_, repo, ids := refRepo(t, "session", 2)
+func TestSessionsOfRefsCarryManyTransactions(t *testing.T) { byEachWay(t, sessionsOfRefs) }
+
+func sessionsOfRefs(t *testing.T, by way) {
+	t.Helper()
+	_, repo, ids := refRepo(t, by, "session", 2)
 	s, err := repo.Session(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -156,8 +177,11 @@ func TestSessionsOfRefsCarryManyTransactions(t *testing.T) {
 	}
 }
 
-func TestLoadsOfRefsTellWhatFailed(t *testing.T) {
-	_, repo, ids := refRepo(t, "load", 2)
+func TestLoadsOfRefsTellWhatFailed(t *testing.T) { byEachWay(t, loadsOfRefs) }
+
+func loadsOfRefs(t *testing.T, by way) {
+	t.Helper()
+	_, repo, ids := refRepo(t, by, "load", 2)
 	const n = 3500
 	out, err := repo.Load(t.Context(), func(yield func(millrace.RefChange) bool) {
 		for i := range n {
@@ -183,8 +207,11 @@ func TestLoadsOfRefsTellWhatFailed(t *testing.T) {
 	}
 }
 
-func TestRulesAndStatesOfRepositoriesRefuse(t *testing.T) {
-	c, repo, ids := refRepo(t, "rules", 3)
+func TestRulesAndStatesOfRepositoriesRefuse(t *testing.T) { byEachWay(t, rulesOfRepositories) }
+
+func rulesOfRepositories(t *testing.T, by way) {
+	t.Helper()
+	c, repo, ids := refRepo(t, by, "rules", 3)
 	if _, err := repo.Update(t.Context(), millrace.CreateRef("refs/heads/main", ids[1]), millrace.CreateRef("refs/secret/a", ids[0])); err != nil {
 		t.Fatal(err)
 	}
@@ -241,12 +268,15 @@ func TestRulesAndStatesOfRepositoriesRefuse(t *testing.T) {
 	}
 }
 
-func TestACompletionMovesRefsUnderItsLease(t *testing.T) {
-	c, repo, ids := refRepo(t, "effects", 2)
-	job := millrace.Job[int, int]("move-refs")
+func TestACompletionMovesRefsUnderItsLease(t *testing.T) { byEachWay(t, completionsOfRefs) }
+
+func completionsOfRefs(t *testing.T, by way) {
+	t.Helper()
+	c, repo, ids := refRepo(t, by, "effects", 2)
+	job := millrace.Job[int, int]("move-refs-" + by.name)
 	w := c.Worker()
 	job.Handle(w, func(_ context.Context, task *millrace.Task, n int) (int, error) {
-		task.Effects().Repo("effects").Update("refs/heads/main", "", ids[n])
+		task.Effects().Repo("effects-"+by.name).Update("refs/heads/main", "", ids[n])
 		return n, nil
 	})
 	run(t, w)

@@ -40,7 +40,7 @@ type restRefList struct {
 	restCallStream
 	in    *millracev1.ListRefsRequest
 	resp  *http.Response
-	lines *bufio.Reader
+	lines *bufio.Reader // nil once it was read to its end
 	rev   uint64
 }
 
@@ -101,12 +101,15 @@ func (s *restRefList) RecvMsg(m any) error {
 		}
 		out.At = restAt(s.resp.Header.Get("Millrace-Index"))
 	}
+	if s.lines == nil {
+		return io.EOF
+	}
 	out.Rev = s.rev
 	for len(out.Refs) < refLines {
 		line, err := s.lines.ReadBytes('\n')
 		if errors.Is(err, io.EOF) && len(line) == 0 {
 			_ = s.resp.Body.Close() // it was read to its end
-			if first || len(out.Refs) > 0 {
+			if s.lines = nil; first || len(out.Refs) > 0 {
 				return nil
 			}
 			return io.EOF

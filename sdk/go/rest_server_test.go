@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -184,5 +185,48 @@ func TestARESTWorkerHoldsNoMoreTasksThanSlots(t *testing.T) {
 	defer mu.Unlock()
 	if given != 50 || claims > 60 {
 		t.Errorf("%d tasks were given by %d claims, want 50 without idle asking", given, claims)
+	}
+}
+
+func TestTransactionsOfRefsWhoseAnswersAreCutAreAppliedOnce(t *testing.T) {
+	_, plain, ids := refRepo(t, way{name: "cut"}, "refs", 3)
+	name := "refs-cut"
+	p := newProxy(t)
+	var cuts atomic.Int32
+	p.after = func(r *http.Request, _ *http.Response, _ []byte) bool { // each first answer to a transaction is cut
+		return r.Method != http.MethodPost || r.URL.Path != "/v1/repos/"+name+"/refs" || cuts.Add(1)%2 == 0
+	}
+	c := p.dial(millrace.Transport(millrace.TransportREST), millrace.Namespace("default")) // where the repository is
+	ctx := bounded(t)
+	repo := c.Repo(name)
+	s, err := repo.Session(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close() //nolint:errcheck // it never fails
+	for i, id := range ids {
+		tx := s.Begin()
+		old := ""
+		if i > 0 {
+			old = ids[i-1]
+		}
+		tx.Update("refs/heads/s", old, id)
+		if out, err := tx.Commit(ctx); err != nil || out.Results[0].New != id {
+			t.Fatalf("transaction %d: %+v, %v", i, out, err)
+		}
+	}
+	out, err := repo.Load(ctx, func(yield func(millrace.RefChange) bool) {
+		for i := range 1500 {
+			if !yield(millrace.CreateRef("refs/tags/t"+strconv.Itoa(i), ids[0])) {
+				return
+			}
+		}
+	})
+	if err != nil || out.Changed != 1500 || len(out.Failures) != 0 {
+		t.Errorf("load: %+v, %v", out, err)
+	}
+	log, err := plain.Reflog(ctx, "refs/heads/s", 10)
+	if err != nil || len(log) != len(ids) || cuts.Load() < 10 {
+		t.Errorf("%d records after %d answers, %v", len(log), cuts.Load(), err)
 	}
 }

@@ -42,6 +42,7 @@ type run struct {
 	index uint64
 	stamp core.ShardTime
 	world *world
+	refs  *world // makes commits of refs, and draws from a source of its own: they change nothing of the rest
 	stats Stats
 }
 
@@ -52,7 +53,7 @@ func Run(o Options) (Stats, error) {
 		o: o, rand: rand.New(rand.NewPCG(o.Seed, 1)), model: check.NewModel(),
 		tx: machinetest.NewTxn(), stamp: 1_000_000,
 	}
-	r.world = newWorld(r.rand)
+	r.world, r.refs = newWorld(r.rand), newWorld(rand.New(rand.NewPCG(o.Seed, 2)))
 	if err := r.open(); err != nil {
 		return r.stats, err
 	}
@@ -91,6 +92,9 @@ func (r *run) entry() error {
 	e := &core.Entry{Format: core.FormatCurrent, Stamp: r.stamp, Proposer: 1, Seq: r.index}
 	for range 1 + r.rand.IntN(3) {
 		e.Commits = append(e.Commits, r.world.commit(r.stamp))
+	}
+	if r.refs.rand.IntN(2) == 0 {
+		e.Commits = append(e.Commits, r.refs.refsCommit())
 	}
 	decoded, err := core.DecodeEntry(core.AppendEntry(nil, e))
 	if err != nil {
@@ -152,6 +156,9 @@ func (r *run) audit() error {
 			}
 		}
 		if err := r.auditKeys(p); err != nil {
+			return err
+		}
+		if err := r.auditRefs(p); err != nil {
 			return err
 		}
 	}
