@@ -339,9 +339,17 @@ func (c *club) cancel() core.Fact {
 		return core.WrongMembership{Reason: "no_job"}
 	case c.change.undone:
 		return core.WrongMembership{Reason: "job_running", Node: c.about()}
+	case c.replaced():
+		return core.WrongMembership{Reason: "too_late", Node: c.about()}
 	}
 	c.undo()
 	return nil
+}
+
+// replaced reports whether a node that lost its data has begun to take its own place: there is no way back to the other.
+func (c *club) replaced() bool {
+	s, there := c.seats[c.change.comes]
+	return c.change.kind == core.JobRejoin && there && s.role != core.MemberCatchingUp
 }
 
 // undo brings the voters of before back. Who came leaves again, which ends the change if it was in no shard yet.
@@ -375,6 +383,8 @@ func (m *Model) stepMember(c *club, op *core.MemberStep) core.Fact {
 		return core.WrongMembership{Reason: "changed", Node: c.about()}
 	case op.Fail && (x.undone || !m.late(x.deadline)):
 		return core.WrongMembership{Reason: "not_due", Node: c.about()}
+	case op.Fail && c.replaced():
+		return core.WrongMembership{Reason: "too_late", Node: c.about()}
 	case op.Fail:
 		c.undo()
 		return nil

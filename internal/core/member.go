@@ -139,6 +139,13 @@ func (d *Directory) Gone(replica uint64) bool {
 	return d.Version > 0 && replica < d.Next && d.Member(replica) == nil
 }
 
+// Undoable reports whether the job under way can still be taken back. The return of a node that lost its data cannot, once
+// shards put the new replica in the place of the old one: that is nowhere any more, and would be waited for for ever.
+func (d *Directory) Undoable() bool {
+	who := d.Member(d.Job.Replica)
+	return d.Job.Kind != JobRejoin || who == nil || who.State == MemberCatchingUp
+}
+
 // MembersInit makes the directory of a cluster that has none, of the nodes it was started with. It changes nothing where
 // there is one.
 type MembersInit struct{ Members []Member }
@@ -192,7 +199,7 @@ func (*MemberStep) Kind() OpKind { return OpMemberStep }
 
 // WrongMembership says that a change of membership does not fit how the cluster stands.
 type WrongMembership struct {
-	Reason string // snake_case: quorum_loss, not_learner, learner_behind, job_running, no_job, not_joining, removing
+	Reason string // snake_case: quorum_loss, not_learner, learner_behind, job_running, no_job, not_joining, removing, too_late
 	Node   uint64
 	Lag    uint64 // of learner_behind: entries
 }
@@ -208,6 +215,8 @@ func (e WrongMembership) Error() string {
 		return fmt.Sprintf("learner_behind: node %d is %d entries behind", e.Node, e.Lag)
 	case "job_running":
 		return "job_running: another change of membership is under way"
+	case "too_late":
+		return fmt.Sprintf("too_late: node %d is taking the place of what it lost, which cannot be undone", e.Node)
 	case "no_job":
 		return "no_job: no change of membership is under way"
 	}

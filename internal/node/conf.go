@@ -208,11 +208,15 @@ func (s *shard) reconfigure(r *roster, changes []replog.RoleChange, now time.Dur
 	if waits && job.State == core.JobRunning && job.Old != 0 {
 		out = slices.DeleteFunc(out, func(c replog.RoleChange) bool { return c.Replica == job.Old })
 	}
-	if slices.Contains(out, replog.RoleChange{Replica: s.n.o.Replica, Role: replog.Absent}) {
-		if s.move.request.Load() == nil {
-			s.ask(0, now+spreadMove)
+	if own := (replog.RoleChange{Replica: s.n.o.Replica, Role: replog.Absent}); slices.Contains(out, own) {
+		if s.mayFollow(r) {
+			if s.move.request.Load() == nil {
+				s.ask(0, now+spreadMove)
+			}
+			return nil
 		}
-		return nil
+		// Nobody else votes yet: who takes the place of this one becomes a voter beside it, and leads before it leaves.
+		out = slices.DeleteFunc(out, func(c replog.RoleChange) bool { return c == own })
 	}
 	if len(out) == 0 {
 		return nil
@@ -224,6 +228,14 @@ func (s *shard) reconfigure(r *roster, changes []replog.RoleChange, now time.Dur
 		return nil
 	}
 	return err
+}
+
+// mayFollow reports whether another voter stays that can lead after this one.
+func (s *shard) mayFollow(r *roster) bool {
+	return slices.ContainsFunc(s.core.Conf().Voters, func(id uint64) bool {
+		m := r.member(id)
+		return id != s.n.o.Replica && m != nil && m.State != core.MemberRemoving
+	})
 }
 
 // lags returns how many entries each learner is behind that was heard of lately.

@@ -338,3 +338,28 @@ func TestNextLeaderTakesTheJobOver(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 }
+
+func TestTheOnlyVoterIsReplaced(t *testing.T) {
+	ctx := within(t, time.Minute)
+	c := openCluster(t, 1, Options{Shards: 2})
+	stop := c.load(ctx)
+	c.grow(ctx, 2, true)
+	for {
+		_, err := c.ask(ctx, &core.MemberChange{Do: core.MemberReplace, Node: 1, With: 2})
+		if w, behind := errors.AsType[core.WrongMembership](err); behind && w.Reason == "learner_behind" && ctx.Err() == nil {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		break
+	}
+	select {
+	case <-c.rigs[1].node.Fatal():
+	case <-ctx.Done():
+		t.Fatal("the node that was replaced serves on")
+	}
+	c.stop(1)
+	c.votersAre(ctx, 2)
+	c.has(ctx, 2, stop())
+}

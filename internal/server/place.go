@@ -186,13 +186,31 @@ func (r *Running) findPlace(ctx context.Context, own Member) (Member, error) {
 		case meetGone:
 			return own, &node.RemovedError{Node: c.Node, Replica: c.Node}
 		case meetLost:
-			r.o.Logger.Warn("the cluster knows another data directory of this node: it comes back under another replica id")
-			return r.join(ctx, own, address, "rejoin", core.JoinHash{})
+			return r.rejoin(ctx, own, address)
 		}
 		if err := r.pause(ctx, placeEvery); err != nil {
 			return own, fmt.Errorf("find out whether the cluster runs already: %w", err)
 		}
 	}
+}
+
+// known asks a member what it knows of this node's data directory.
+func (r *Running) known(ctx context.Context, address string) string {
+	store, err := r.storeID()
+	if err != nil {
+		return meetBlind
+	}
+	a, err := r.askPlace(ctx, address, placeQuery{Do: "meet", Store: store})
+	if err != nil {
+		return meetBlind
+	}
+	return a.Meet
+}
+
+// rejoin has a member take in a node that lost its data.
+func (r *Running) rejoin(ctx context.Context, own Member, address string) (Member, error) {
+	r.o.Logger.Warn("the cluster knows another data directory of this node: it comes back under another replica id")
+	return r.join(ctx, own, address, "rejoin", core.JoinHash{})
 }
 
 // meet asks all peers. Most of the nodes being new, this one too, makes a new cluster; one word of somebody who knows is
@@ -248,6 +266,9 @@ func (r *Running) join(ctx context.Context, own Member, address, do string, toke
 		}
 		if err == nil {
 			err = errors.New(a.Error)
+		}
+		if a.Wrong && do == "join" && r.known(ctx, address) == meetLost { // its token was used: it is a member already
+			return r.rejoin(ctx, own, address)
 		}
 		if a.Wrong {
 			return own, fmt.Errorf("join at %s: %w", address, err)

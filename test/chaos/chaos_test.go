@@ -21,6 +21,7 @@ var counts = map[string]struct{ smoke, check int }{
 	"R-06":   {50, 200},
 	"R-10":   {300, 5000},
 	"R-11":   {1, 8},
+	"R-14":   {0, 8},
 	"R-15":   {80, 500},
 	"R-16":   {300, 5000},
 	"R-17":   {400, 2000},
@@ -79,6 +80,8 @@ func TestKillingNodesOfAClusterLosesNothing(t *testing.T)    { run(t, "R-01-3") 
 func TestADamagedLastBatchIsCutToWholeCommits(t *testing.T)  { run(t, "R-05") }
 func TestDamageOfASealedLogIsRefused(t *testing.T)           { run(t, "R-06") }
 func TestNobodyAnswersAloneWhenLinksAreCut(t *testing.T)     { t.Parallel(); run(t, "R-10") }
+
+func TestMembersComeAndGoUnderLoadAndNothingIsLost(t *testing.T) { t.Parallel(); run(t, "R-14") }
 
 func TestAClusterOutlivesItsLeader(t *testing.T)                        { t.Parallel(); run(t, "R-11") }
 func TestAWorkerPausedPastItsLeaseChangesNothing(t *testing.T)          { run(t, "R-15") }

@@ -85,13 +85,16 @@ func (c *nodes) joinOptions(i, member int, token string) server.Options {
 }
 
 // grow adds a node and starts it.
-func (c *nodes) grow(member int, flags ...string) int {
+func (c *nodes) grow(member int, flags ...string) { c.t.Helper(); c.grown(member, flags...) }
+
+// grown is grow, and returns the token that the node joined with.
+func (c *nodes) grown(member int, flags ...string) (token string) {
 	c.t.Helper()
 	i := c.place()
 	m, _ := c.operate(0, append([]string{"add", fmt.Sprint("n", i+1), "--peer", c.peers[i].Address}, flags...)...)
 	c.open(i, c.joinOptions(i, member, m.Token))
 	c.jobEnds("done")
-	return i
+	return m.Token
 }
 
 func (c *nodes) open(i int, o server.Options) {
@@ -202,7 +205,14 @@ func TestALearnerTakesThePlaceOfANodeThatIsDown(t *testing.T) {
 	c := growing(t, 3, 1)
 	ctx := bounded(t, time.Minute)
 	ids := addMany(t, ctx, c.client(0), "q", 100)
-	c.grow(0, "--learner")
+	token := c.grown(0, "--learner")
+	c.stop(3) // one that was taken in comes back without its disk as any other does
+	noErr(t, os.RemoveAll(filepath.Join(c.dir, "n4")))
+	c.open(3, c.joinOptions(3, 0, token))
+	c.jobEnds("done")
+	if got := c.running[3].Node().Replica(); got != 5 {
+		t.Errorf("node 4 is replica %d after it lost its data, want 5", got)
+	}
 	c.stop(1)
 	if _, said := c.operate(1, "remove", "n3"); !strings.Contains(said, "quorum_loss") {
 		t.Errorf("removal of a node that is needed: %s", said)

@@ -20,6 +20,7 @@ import (
 type Part struct {
 	Log       []LogEntry // ascending; holes are where snapshots took the place of entries
 	Snapshots []uint64   // the log began anew behind these entries, ascending
+	Known     uint64     // entries up to here it knew to be committed
 }
 
 // Begun returns behind which entry the log began anew the last time; 0: it never did.
@@ -41,7 +42,7 @@ func ReadPart(shard core.ShardID, folders ...string) (*Part, error) {
 			return nil, fmt.Errorf("read log in %s: %w", folder, err)
 		}
 	}
-	p := &Part{Snapshots: slices.Sorted(maps.Keys(r.begun))}
+	p := &Part{Snapshots: slices.Sorted(maps.Keys(r.begun)), Known: r.known}
 	for _, i := range slices.Sorted(maps.Keys(r.found)) {
 		p.Log = append(p.Log, LogEntry{Index: i, Conf: r.found[i].conf, Data: r.found[i].data})
 	}

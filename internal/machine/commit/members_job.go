@@ -16,6 +16,8 @@ func (m *Machine) stepJob(d *core.Directory, op *core.MemberStep) core.Fact {
 		return core.WrongMembership{Reason: "changed", Node: j.Node}
 	case op.Fail && (m.clock.stamp < m.JobDue(j.Deadline) || j.Ending != 0):
 		return core.WrongMembership{Reason: "not_due", Node: j.Node}
+	case op.Fail && !d.Undoable():
+		return core.WrongMembership{Reason: "too_late", Node: j.Node}
 	case op.Fail:
 		j.Reason = "deadline"
 		undoJob(d, core.JobFailed, m.clock.stamp)
@@ -74,6 +76,8 @@ func cancelJob(d *core.Directory, stamp core.ShardTime) core.Fact {
 		return core.WrongMembership{Reason: "no_job"}
 	case j.Ending != 0:
 		return core.WrongMembership{Reason: "job_running", Node: j.Node}
+	case !d.Undoable():
+		return core.WrongMembership{Reason: "too_late", Node: j.Node}
 	}
 	undoJob(d, core.JobCancelled, stamp)
 	return nil

@@ -185,6 +185,7 @@ func TestNodeThatLostItsDataComesBackUnderAnotherReplica(t *testing.T) {
 	c.want(core.JobRunning, map[uint64]core.MemberState{1: core.MemberVoter, 2: core.MemberVoter, 3: core.MemberVoter, 4: core.MemberCatchingUp})
 	c.step()
 	c.want(core.JobRunning, map[uint64]core.MemberState{1: core.MemberVoter, 2: core.MemberVoter, 3: core.MemberRemoving, 4: core.MemberPromoting})
+	c.refused(&core.MemberChange{Do: core.MemberCancel}, core.WrongMembership{Reason: "too_late", Node: 3})
 	c.step()
 	c.want(core.JobDone, map[uint64]core.MemberState{1: core.MemberVoter, 2: core.MemberVoter, 4: core.MemberVoter})
 	if m := c.m.members.OfNode(3); m.Replica != 4 || m.Peer != peerOf(3) {

@@ -44,7 +44,6 @@ func Others() []Other {
 		{"R-09", "slow and hanging disks", nil, notBuilt},
 		{"R-12", "slow, stalled and half-open links", nil, notBuilt},
 		{"R-13", "wrong clocks", []string{"internal/sim.TestClustersKeepTheirPromises"}, "simulated"},
-		{"R-14", "change of membership", nil, notBuilt},
 		{"R-18", "little memory and a large backlog", nil, notBuilt},
 		{"R-19", "thousands of idle streams", nil, notBuilt},
 		{"R-20", "a reader that stands still", []string{"internal/api.TestTasksAreGrantedOnlyWithRoomToSend"}, "one stream, without figures"},

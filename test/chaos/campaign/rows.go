@@ -21,6 +21,7 @@ func Rows() []Row {
 		{"R-06", "bytes of a sealed log flipped, zeroed, copied, cut, removed or replaced", "damages", 10_000, false, 0},
 		{"R-10", "links between three nodes, or five, cut: the leader's, a follower's, a minority's, one way, one pair, flapping, swizzled; under mixed load", "calls", 1_000_000, false, 200},
 		{"R-11", "the leader of three nodes killed, or stopped for 1 to 30 s, under mixed load", "faults", 100, false, 200},
+		{"R-14", "nodes added, removed, replaced and brought back without their disks, one to five of them, under mixed load, kills and cuts", "changes", 200, false, 0},
 		{"R-15", "a worker paused past its lease, settles with old, wrong and guessed tokens", "operations", 10_000, true, 0},
 		{"R-16", "effects, keys put by completions, and money while the server is killed", "operations", 100_000, true, 0},
 		{"R-17", "creates and commits repeated under one key while the server is killed", "operations", 100_000, true, 0},

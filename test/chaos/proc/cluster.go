@@ -22,6 +22,9 @@ type ClusterOptions struct {
 	Flags  []string // of every node
 	Nodes  int
 	Proxy  bool // each directed link between nodes goes through a proxy
+	// Begin is how many of the nodes the cluster begins with; 0: all. The others are outside until they join, and what others
+	// say to a node goes through its door.
+	Begin int
 }
 
 // Cluster is a cluster of servers on this machine, as `millrace cluster init` sets one up: mutual TLS between nodes, plain
@@ -39,6 +42,12 @@ type Node struct {
 	API   string
 	admin string
 	Dir   string // its data and its archive of the log are below it
+	// Door is the proxy that all others reach it through; nil without ClusterOptions.Begin.
+	Door    *Proxy
+	Outside bool   // it is no member, and does not run
+	Lost    []Lost // what it had on the disks that it lost, or was removed with
+
+	flags []string // of a node that joins, but for whom it joins
 }
 
 // Link is one direction between two nodes: what From says, and dials, to To.
@@ -77,6 +86,9 @@ func NewCluster(ctx context.Context, o ClusterOptions, tenants ...string) (*Clus
 	for i := range told.Nodes {
 		peers[i] = ports[3*i]
 	}
+	if o.Begin > 0 {
+		return c, c.grow(ctx, o, tokens, made, ports)
+	}
 	if o.Proxy {
 		if c.Links, err = openLinks(peers); err != nil {
 			return nil, err
@@ -112,11 +124,21 @@ func (c *Cluster) list(id int, peers, ports []string) string {
 // Archive has the segments of the node's log that were reused.
 func (n *Node) Archive() string { return filepath.Join(n.Dir, "archive") }
 
-// Start starts all nodes at once and waits until each serves.
+// Members lists the nodes that are not outside.
+func (c *Cluster) Members() (out []*Node) {
+	for _, n := range c.Nodes {
+		if !n.Outside {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// Start starts all nodes at once that are not outside, and waits until each serves.
 func (c *Cluster) Start(ctx context.Context) error {
 	errs := make([]error, len(c.Nodes))
 	var wg sync.WaitGroup
-	for i, n := range c.Nodes {
+	for i, n := range c.Members() {
 		wg.Go(func() {
 			if _, err := n.Start(ctx); err != nil {
 				errs[i] = fmt.Errorf("node %d: %w, see %s", n.ID, err, n.LogFile())
@@ -152,6 +174,11 @@ func (c *Cluster) Close() error {
 	var errs []error
 	for _, p := range c.Links {
 		errs = append(errs, p.Close())
+	}
+	for _, n := range c.Nodes {
+		if n.Door != nil {
+			errs = append(errs, n.Door.Close())
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -223,7 +250,7 @@ func (c *Cluster) Settle(ctx context.Context) error {
 func (c *Cluster) applied(ctx context.Context) (string, bool) {
 	var all []string
 	equal := true
-	for _, n := range c.Nodes {
+	for _, n := range c.Members() {
 		at := "?"
 		if m, err := n.Metrics(ctx); err == nil {
 			at = fmt.Sprint(m["millrace_node_applied_index"])

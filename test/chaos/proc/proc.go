@@ -126,6 +126,31 @@ func (s *Server) Plan(p Plan) {
 	s.next = &p
 }
 
+// SetFlags changes what every later start is given beside the flags of all servers here.
+func (s *Server) SetFlags(flags []string) { s.o.Flags = flags }
+
+// Forget takes the end of the process in: whatever status it had, Stop does not mind.
+func (s *Server) Forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cmd, s.address = nil, ""
+}
+
+// ExitCode waits at most d for the process to end by itself, and returns its status; -1: it did not end.
+func (s *Server) ExitCode(d time.Duration) int {
+	s.mu.Lock()
+	cmd, exited := s.cmd, s.exited
+	s.mu.Unlock()
+	late := time.NewTimer(d)
+	defer late.Stop()
+	select {
+	case <-exited:
+		return cmd.ProcessState.ExitCode()
+	case <-late.C:
+		return -1
+	}
+}
+
 // Launch starts the process and does not wait until it serves. ready receives nil, or why it will not.
 func (s *Server) Launch() (ready <-chan error, err error) {
 	log, err := os.OpenFile(s.LogFile(), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)

@@ -22,6 +22,7 @@ type clusterRun struct {
 	e    Env
 	rand *rand.Rand // of the faults
 	size int        // nodes of the cluster
+	from int        // nodes that it begins with; 0: all
 	o    *Outcome
 	c    many
 	m    *mixed
@@ -41,7 +42,7 @@ type clusterRun struct {
 func (r *clusterRun) run(ctx context.Context, proxy bool, faults func(context.Context) error) (*Outcome, error) {
 	r.o = newOutcome()
 	var err error
-	if r.c, err = r.e.cluster(ctx, r.size, proxy, "default", "neighbour"); err != nil {
+	if r.c, err = r.e.clusterOf(ctx, proc.ClusterOptions{Nodes: r.size, Proxy: proxy, Begin: r.from}, "default", "neighbour"); err != nil {
 		return nil, err
 	}
 	defer r.c.Close() //nolint:errcheck // what matters was stopped in order
@@ -148,7 +149,7 @@ type replica struct {
 // readReplicas reads what the nodes of a stopped cluster have, the one that applied most first, and what all of it makes of
 // the log up to there. Without a log what is wrong is among the errors.
 func readReplicas(ctx context.Context, c many, o *Outcome) (all []replica, log []checktest.LogEntry, err error) {
-	for _, n := range c.Nodes {
+	for _, n := range c.Members() {
 		health, err := n.Health(ctx)
 		if err != nil {
 			o.fail(fmt.Errorf("node %d: %w", n.ID, err))
@@ -169,6 +170,15 @@ func readReplicas(ctx context.Context, c many, o *Outcome) (all []replica, log [
 	parts, applied := make([]*checktest.Part, len(all)), make([]uint64, len(all))
 	for i := range all {
 		parts[i], applied[i] = all[i].part, all[i].Applied
+	}
+	for _, n := range c.Nodes { // what was lost with a disk is nobody's state, and some of the history
+		for _, lost := range n.Lost {
+			part, err := checktest.ReadPart(0, lost.Archive, lost.WAL)
+			if err != nil {
+				return nil, nil, fmt.Errorf("node %d, before it lost its disk: %w", n.ID, err)
+			}
+			parts, applied = append(parts, part), append(applied, part.Known)
+		}
 	}
 	if log, err = checktest.History(parts, applied, applied[0]); err != nil {
 		return nil, nil, fmt.Errorf("the history of shard 0: %w", err)

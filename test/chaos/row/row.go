@@ -111,6 +111,7 @@ func Runners() map[string]How {
 		"R-06":   {DamageSealed, 500, true, false},
 		"R-10":   {CutLinks, 8000, false, false},
 		"R-11":   {LoseLeader, 8, false, false},
+		"R-14":   {ChangeMembers, 12, false, false},
 		"R-15":   {PauseWorker, 500, false, false},
 		"R-16":   {KillUnderEffects, 2000, false, false},
 		"R-17":   {RepeatUnderKills, 2000, false, false},

@@ -35,7 +35,7 @@ func (c many) reach(i int) []millrace.Option {
 }
 
 func (c many) up() bool {
-	for _, n := range c.Nodes {
+	for _, n := range c.Members() {
 		if !n.Up() {
 			return false
 		}
@@ -62,7 +62,11 @@ func (e Env) smallLogs() bool { return rand.New(rand.NewPCG(e.Seed, 15)).IntN(3)
 
 // cluster makes and starts the cluster of a run.
 func (e Env) cluster(ctx context.Context, nodes int, proxy bool, tenants ...string) (many, error) {
-	o := proc.ClusterOptions{Binary: e.Binary, Dir: filepath.Join(e.Dir, "cluster"), Nodes: nodes, Proxy: proxy}
+	return e.clusterOf(ctx, proc.ClusterOptions{Nodes: nodes, Proxy: proxy}, tenants...)
+}
+
+func (e Env) clusterOf(ctx context.Context, o proc.ClusterOptions, tenants ...string) (many, error) {
+	o.Binary, o.Dir = e.Binary, filepath.Join(e.Dir, "cluster")
 	if e.smallLogs() {
 		o.Flags = append(o.Flags, "--log-quota", "1")
 	}
