@@ -247,6 +247,9 @@ func (u *runner) startServer(ctx context.Context, exe, dir string, spec *runSpec
 	if !spec.group {
 		args = append(args, "--group-commit=false")
 	}
+	if spec.shape.Memory > 0 {
+		args = append(args, "--memory", fmt.Sprintf("%dMiB", spec.shape.Memory))
+	}
 	p, line, err := startProcess(ctx, name, filepath.Join(dir, name+".log"), exec.Command(exe, args...), spec.env)
 	if err != nil {
 		return nil, err

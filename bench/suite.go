@@ -80,6 +80,7 @@ type Shape struct {
 	Prefill       int    // tasks that wait before the window
 	Depth         int    // tasks per producer that may wait for a worker; bounds the backlog of unpaced producers
 	Commit        string // group (default), single: one log entry per commit
+	Memory        int    // MiB that a server may use; 0: its default
 	Kind          string // what a suite of several measurements does in this row
 }
 
@@ -132,6 +133,7 @@ func (s Shape) Params() []Param {
 	number("prefill", s.Prefill)
 	number("depth", s.Depth)
 	text("commit", s.Commit)
+	number("memory_mib", s.Memory)
 	return out
 }
 

@@ -39,7 +39,7 @@ func (u *runner) startInProc(ctx context.Context, spec runSpec) (*cluster, error
 	token := server.NewToken()
 	o, err := server.Dev(server.Options{
 		Dir: filepath.Join(dir, "data"), Listen: "127.0.0.1:0", Admin: "off", Durability: server.Durability(spec.durability),
-		Shards: max(spec.shape.Shards, 1), Version: u.c.Version, OneCommitPerEntry: !spec.group,
+		Shards: max(spec.shape.Shards, 1), Memory: int64(spec.shape.Memory) << 20, Version: u.c.Version, OneCommitPerEntry: !spec.group,
 	}, token)
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -22,6 +23,7 @@ import (
 const (
 	searchCollection = "workers"
 	searchRuleset    = "staffing"
+	searchRoute      = "/v1/matrix/search"
 	upsertBatch      = 100
 )
 
@@ -113,6 +115,7 @@ type searchRun struct {
 	embeds [][]byte
 	lines  []*httpLine
 	next   atomic.Uint64
+	orders []*SearchOrder // of bodies
 }
 
 // newSearchRun prepares the server and the bodies.
@@ -128,6 +131,7 @@ func newSearchRun(ctx context.Context, rig *bench.Rig, gated bool, lines int) (*
 	queries := r.data.Queries(SearchBodies{Collection: searchCollection, Ruleset: searchRuleset, Gated: gated})
 	for _, q := range queries {
 		r.bodies = append(r.bodies, q.Body)
+		r.orders = append(r.orders, &r.data.Orders[q.Order])
 	}
 	r.embeds = EmbedBodies(queries)
 	r.lines = make([]*httpLine, lines)
@@ -159,26 +163,23 @@ func (r *searchRun) post(ctx context.Context, line int, op *bench.Op, intended t
 // SearchSweep posts searches by a number of clients.
 func SearchSweep(ctx context.Context, rig *bench.Rig) error {
 	n := max(rig.Concurrency, rig.Shape.Loops(), rig.Shape.Pumps)
+	if rig.Rate > 0 { // each call under way has a line of its own
+		n = max(n, rig.InFlight)
+	}
 	r, err := newSearchRun(ctx, rig, !strings.HasPrefix(rig.Row, "ungated"), n)
 	if err != nil {
 		return err
 	}
 	defer r.close()
-	search := rig.Op("search")
-	done := rig.Generate(ctx, n, func(ctx context.Context, p *bench.Pump) {
-		r.post(ctx, p.Number%len(r.lines), search, p.Intended, "/v1/matrix/search", r.bodies)
-	})
-	err = rig.Measure(ctx)
-	<-done
-	if err != nil {
-		return err
-	}
-	return r.finish(ctx, search)
+	return r.search(ctx, n, r.bodies)
 }
 
 // SearchMixed posts searches and texts to embed, half of the clients each.
 func SearchMixed(ctx context.Context, rig *bench.Rig) error {
 	n := max(rig.Concurrency, rig.Shape.Pumps)
+	if rig.Rate > 0 {
+		n = max(n, rig.InFlight)
+	}
 	r, err := newSearchRun(ctx, rig, true, n)
 	if err != nil {
 		return err
@@ -188,7 +189,7 @@ func SearchMixed(ctx context.Context, rig *bench.Rig) error {
 	done := rig.Generate(ctx, n, func(ctx context.Context, p *bench.Pump) {
 		line := p.Number % len(r.lines)
 		if line%2 == 0 {
-			r.post(ctx, line, search, p.Intended, "/v1/matrix/search", r.bodies)
+			r.post(ctx, line, search, p.Intended, searchRoute, r.bodies)
 		} else {
 			r.post(ctx, line, embed, p.Intended, "/v1/embed", r.embeds)
 		}
@@ -203,14 +204,13 @@ func SearchMixed(ctx context.Context, rig *bench.Rig) error {
 
 // finish holds answers against exact ones: no rate is printed without its recall, nor with a gate that was not kept.
 func (r *searchRun) finish(ctx context.Context, _ *bench.Op) error {
-	recall, violations, err := r.check(ctx, r.bodies)
+	q, err := r.check(ctx, r.bodies)
 	if err != nil {
 		return err
 	}
-	r.rig.Metric("recall_at_10", recall, "share")
-	r.rig.Metric("gate_violations", float64(violations), "rows")
-	if violations > 0 {
-		r.rig.Fail("search", fmt.Errorf("%d rows were returned that the gate excludes", violations))
+	q.report(r.rig)
+	if after, ok := r.cache(ctx); ok && after.hits+after.misses > 0 {
+		r.rig.Metric("embed_hit_rate", after.hits/(after.hits+after.misses), "share")
 	}
 	return nil
 }
@@ -221,21 +221,47 @@ type searchAnswer struct {
 		Score   float64
 		Payload SearchWorker
 	}
-	Gate struct{ Passed int }
-	Plan string
+	Gate  struct{ Passed int }
+	Judge struct{ Judged float64 }
+	Took  struct{ Judge float64 } `json:"took_us"`
+	Plan  string
+}
+
+// searchQuality is how good answers are.
+type searchQuality struct {
+	recall     float64 // at 10, against exact answers
+	gain       float64 // nDCG at 10, by what the orders ask for
+	violations int     // rows that the gate excludes
+}
+
+func (q *searchQuality) report(rig *bench.Rig) {
+	rig.Metric("recall_at_10", q.recall, "share")
+	rig.Metric("ndcg_at_10", q.gain, "share")
+	rig.Metric("gate_violations", float64(q.violations), "rows")
+	if q.violations > 0 {
+		rig.Fail("search", fmt.Errorf("%d rows were returned that the gate excludes", q.violations))
+	}
 }
 
 // check searches each body as it is and as exact, and judges the gate of each row by itself.
-func (r *searchRun) check(ctx context.Context, bodies [][]byte) (recall float64, violations int, err error) {
+func (r *searchRun) check(ctx context.Context, bodies [][]byte) (searchQuality, error) {
+	return r.door.check(ctx, searchRoute, bodies, func(i int, a *searchAnswer) float64 { return r.data.gainOf(r.orders[i], a) })
+}
+
+// check is the same of any bodies; gain is how good an answer to one is, if that is known.
+func (d *searchDoor) check(ctx context.Context, path string, bodies [][]byte, gain func(i int, a *searchAnswer) float64) (q searchQuality, err error) {
 	found, wanted := 0, 0
-	for _, body := range bodies {
+	for i, body := range bodies {
 		var got, want searchAnswer
-		if err := r.door.do(ctx, http.MethodPost, "/v1/matrix/search", body, &got); err != nil {
-			return 0, 0, err
+		if err := d.do(ctx, http.MethodPost, path, body, &got); err != nil {
+			return q, err
+		}
+		if gain != nil {
+			q.gain += gain(i, &got) / float64(len(bodies))
 		}
 		exact := append(bytes.TrimSuffix(bytes.Clone(body), []byte("}")), `,"exact":true}`...)
-		if err := r.door.do(ctx, http.MethodPost, "/v1/matrix/search", exact, &want); err != nil {
-			return 0, 0, err
+		if err := d.do(ctx, http.MethodPost, path, exact, &want); err != nil {
+			return q, err
 		}
 		in := make(map[string]bool)
 		for _, h := range want.Results {
@@ -247,14 +273,41 @@ func (r *searchRun) check(ctx context.Context, bodies [][]byte) (recall float64,
 				found++
 			}
 			if gateBroken(body, &h.Payload) {
-				violations++
+				q.violations++
 			}
 		}
 	}
-	if wanted == 0 {
-		return 1, violations, nil
+	if q.recall = 1; wanted > 0 {
+		q.recall = float64(found) / float64(wanted)
 	}
-	return float64(found) / float64(wanted), violations, nil
+	return q, nil
+}
+
+// gainOf is the nDCG at 10 of an answer: 2^relevance − 1 by the logarithm of the rank, as a share of the best order of all
+// workers. Source: Järvelin and Kekäläinen 2002.
+func (d *SearchData) gainOf(o *SearchOrder, a *searchAnswer) float64 {
+	var counts [4]int
+	for i := range d.Workers {
+		counts[d.Relevance(o, &d.Workers[i])]++
+	}
+	var got, best float64
+	for rank := range 10 {
+		discount := 1 / math.Log2(float64(rank+2))
+		if rank < len(a.Results) {
+			got += (math.Exp2(float64(d.Relevance(o, &a.Results[rank].Payload))) - 1) * discount
+		}
+		for relevance := 3; relevance > 0; relevance-- {
+			if counts[relevance] > 0 {
+				counts[relevance]--
+				best += (math.Exp2(float64(relevance)) - 1) * discount
+				break
+			}
+		}
+	}
+	if best == 0 {
+		return 1
+	}
+	return got / best
 }
 
 // gateBroken judges a row by what its body asked for, without the server's help.
@@ -319,11 +372,10 @@ func SearchRecall(ctx context.Context, rig *bench.Rig) error {
 	wait.Go(func() {
 		<-rig.Began()
 		began := time.Now()
-		recall, violations, err := r.check(ctx, bodies)
+		q, err := r.check(ctx, bodies)
 		search.Record(0, began, 1, err)
 		fault = err
-		rig.Metric("recall_at_10", recall, "share")
-		rig.Metric("gate_violations", float64(violations), "rows")
+		q.report(rig)
 	})
 	err = rig.Measure(ctx)
 	wait.Wait()

@@ -8,13 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/millrace/millrace/bench"
 )
 
 // SearchLoad is load on a server that runs: bodies posted in turn by clients that each wait for their answer.
@@ -24,8 +25,10 @@ type SearchLoad struct {
 	Bodies      [][]byte
 	Concurrency int
 	Window      time.Duration
-	Rate        float64 // above 0: arrivals a second, Poisson; clients beyond Concurrency are not started, arrivals are dropped
-	Cold        bool    // every text is unique: a number stands before it
+	Rate        float64 // above 0: arrivals a second; clients beyond Concurrency are not started, arrivals are dropped
+	Arrivals    bench.Arrivals
+	Full        bool // afterwards each body is asked for as exact too, and its gate judged row by row
+	Cold        bool // every text is unique: a number stands before it
 	Seed        uint64
 }
 
@@ -42,6 +45,9 @@ type SearchFigures struct {
 	P99, Max    float64            `json:"-"`
 	Millis      map[string]float64 `json:"latency_ms"`
 	FirstError  string             `json:"first_error,omitempty"`
+	// Of a load whose answers were all validated.
+	Recall     *float64 `json:"recall_at_10,omitempty"`
+	Violations *int     `json:"gate_violations,omitempty"`
 }
 
 // maxBodyLine bounds a line of a file of bodies.
@@ -114,7 +120,22 @@ func (s *SearchLoad) Run(ctx context.Context, base, path string) (*SearchFigures
 		})
 	}
 	wait.Wait()
-	return s.figures(path, clients, time.Since(began), dropped.Load()), nil
+	f := s.figures(path, clients, time.Since(began), dropped.Load())
+	if !s.Full || ctx.Err() != nil {
+		return f, ctx.Err()
+	}
+	return f, s.validate(ctx, base, path, f)
+}
+
+// validate asks for each body again as exact, and holds answers against it and their gate.
+func (s *SearchLoad) validate(ctx context.Context, base, path string, f *SearchFigures) error {
+	door := newSearchDoor(base, s.Token, "")
+	q, err := door.check(ctx, path, s.Bodies, nil)
+	if err != nil {
+		return fmt.Errorf("validate: %w", err)
+	}
+	f.Recall, f.Violations = &q.recall, &q.violations
+	return nil
 }
 
 // arrivals are the times at which requests of an open loop are due; nil for a closed one.
@@ -125,9 +146,12 @@ func (s *SearchLoad) arrivals(ctx context.Context, end time.Time, dropped *atomi
 	due := make(chan time.Time, s.Concurrency)
 	go func() {
 		defer close(due)
-		r := rand.New(rand.NewPCG(s.Seed, 7))
-		at := time.Now()
-		for ctx.Err() == nil && at.Before(end) {
+		schedule, began := bench.NewSchedule(s.Arrivals, s.Rate, s.Seed), time.Now()
+		for ctx.Err() == nil {
+			at := began.Add(schedule.Next())
+			if !at.Before(end) {
+				return
+			}
 			if pause := time.Until(at); pause > 0 {
 				time.Sleep(pause)
 			}
@@ -136,7 +160,6 @@ func (s *SearchLoad) arrivals(ctx context.Context, end time.Time, dropped *atomi
 			default:
 				dropped.Add(1)
 			}
-			at = at.Add(time.Duration(r.ExpFloat64() / s.Rate * float64(time.Second)))
 		}
 	}()
 	return due

@@ -6,8 +6,19 @@ import (
 	"github.com/millrace/millrace/bench"
 )
 
+// inSmoke is of rows that no table of a reference has.
+var inSmoke = []string{Smoke, Full}
+
 func searchSuites() []bench.Suite {
-	return []bench.Suite{searchSweep(), searchMixed(), searchRecall(), searchGaps()}
+	return []bench.Suite{searchSweep(), searchMixed(), searchRecall(), searchLoad(), searchJudge(), searchRestart(), searchGaps()}
+}
+
+// searchMemory is what servers of these suites may use, in MiB: G5's processes took 370 MB together.
+const searchMemory = 256
+
+// smallRSS is the target of all that the process takes, in MiB.
+func smallRSS() bench.Target {
+	return free(atMost("server_1_rss_peak", anyDurability, 352, 143, ofSearch))
 }
 
 const g5Note = "11 processes, hardware and durability not stated"
@@ -63,8 +74,8 @@ func searchSweep() bench.Suite {
 	for _, c := range sweepCells() {
 		r := bench.RowSpec{
 			Name: named("clients", c.clients), Title: "gated, judged, merged", Profiles: inSeeds, Runs: 3, NoCeiling: true, References: c.references(""),
-			Shape:   bench.Shape{Nodes: 1, Shards: 1, Pumps: c.clients, Transport: "rest"},
-			Targets: []bench.Target{atLeast(requestsPerS, anyDurability, c.rps, 0, ofSearch), atMost("server_cpu_us_per_op", anyDurability, 0, 100, ofSearch)},
+			Shape:   bench.Shape{Nodes: 1, Shards: 1, Pumps: c.clients, Transport: "rest", Memory: searchMemory},
+			Targets: []bench.Target{atLeast(requestsPerS, anyDurability, c.rps, 0, ofSearch), atMost("server_cpu_us_per_op", anyDurability, 0, 100, ofSearch), smallRSS()},
 		}
 		if p99 := map[int]float64{10: 6_700, 200: 56_000}[c.clients]; p99 > 0 {
 			r.Targets = append(r.Targets, atMost("search_p99_us", anyDurability, p99, 0, ofSearch))
@@ -91,10 +102,10 @@ func searchMixed() bench.Suite {
 		Headline: requestsPerS, Window: 90 * time.Second, Warmup: 5 * time.Second, Minutes: 5,
 		Rows: []bench.RowSpec{{
 			Name: "60-60", Title: "both at once", Profiles: inAll, Runs: 3, NoCeiling: true, References: refs,
-			Shape: bench.Shape{Nodes: 1, Shards: 1, Pumps: 120, Transport: "rest"},
+			Shape: bench.Shape{Nodes: 1, Shards: 1, Pumps: 120, Transport: "rest", Memory: searchMemory},
 			Targets: []bench.Target{
 				atLeast("embed_per_s", anyDurability, 12_531, 0, ofSearch), atLeast("search_per_s", anyDurability, 4_358, 0, ofSearch),
-				atLeast(requestsPerS, anyDurability, 16_889, 0, ofSearch),
+				atLeast(requestsPerS, anyDurability, 16_889, 0, ofSearch), smallRSS(),
 			},
 		}},
 	}
@@ -119,21 +130,72 @@ func searchRecall() bench.Suite {
 	return s
 }
 
+// searchLoad fills an empty collection with vectors.
+func searchLoad() bench.Suite {
+	const perS = "points_per_s"
+	row := func(points int, profiles []string, targets ...bench.Target) bench.RowSpec {
+		return bench.RowSpec{
+			Name: named("points", points), Title: "batches of 100 vectors of 384 numbers, by 4 clients", Profiles: profiles, NoCeiling: true, Targets: targets,
+			Shape: bench.Shape{Nodes: 1, Shards: 1, Pumps: 4, Transport: "rest", Puts: points},
+		}
+	}
+	return bench.Suite{
+		Name: "search.load", Title: "Points stored from clients' own vectors", Priority: "P0", Bench: "BenchmarkSearchLoad", Reads: true, NoProfile: true,
+		Headline: perS, Window: 10 * time.Second,
+		Rows: []bench.RowSpec{
+			row(10_000, inSmoke), row(100_000, inFull, atLeast(perS, anyDurability, 5_000, 0, ofSearch)),
+		},
+	}
+}
+
+// searchJudge times the rules of a ruleset.
+func searchJudge() bench.Suite {
+	const each = "judge_us_per_rule_row"
+	return bench.Suite{
+		Name: "search.judge", Title: "Five rules on each of 5,000 rows, by the server's clock", Priority: "P0", Bench: "BenchmarkSearchJudge", Reads: true,
+		NoProfile: true, Headline: each, Window: 10 * time.Second,
+		Rows: []bench.RowSpec{{
+			Name: "rules-5", Title: "one client, each search with the rules and without", Profiles: inSmoke, NoCeiling: true,
+			Shape:   bench.Shape{Nodes: 1, Shards: 1, Transport: "rest"},
+			Targets: []bench.Target{atMost(each, anyDurability, 0.2, 0, ofSearch)},
+		}},
+	}
+}
+
+// searchRestart kills the server and starts it on the points that it had.
+func searchRestart() bench.Suite {
+	const first = "first_answer_s"
+	return bench.Suite{
+		Name: "search.restart", Title: "From the start of a server that was killed to the first correct answer", Priority: "P0",
+		Bench: "BenchmarkSearchRestart", Reads: true, NoProfile: true, Headline: first, Window: 5 * time.Second,
+		Rows: []bench.RowSpec{{
+			Name: "points-5000", Title: "5,000 workers", Profiles: inSmoke, NoCeiling: true, Shape: bench.Shape{Nodes: 1, Shards: 1, Transport: "rest"},
+			Targets: []bench.Target{atMost(first, anyDurability, 1, 0, ofSearch)},
+		}},
+	}
+}
+
 // searchGaps is what G5 does not cover.
 func searchGaps() bench.Suite {
 	s := bench.Suite{
-		Name: "search.gaps", Title: "Unique queries, soak, bursts, a process killed", Priority: "P1", Bench: "BenchmarkSearchGaps",
+		Name: "search.gaps", Title: "Unique queries, soak, bursts, a process killed", Priority: "P1", Reads: true, NoProfile: true, Bench: "BenchmarkSearchGaps",
 		Headline: requestsPerS, Window: 45 * time.Second, Warmup: 5 * time.Second,
 	}
-	for _, r := range []struct{ name, title string }{
-		{"unique", "every query unique"},
-		{"soak", "2 hours, in pieces"},
-		{"poisson", "Poisson arrivals"},
-		{"burst", "bursts of 5 ×"},
-		{"kill", "a process killed in a query: lost, time to the first correct answer"},
+	for _, r := range []struct {
+		name, title string
+		window      time.Duration
+		targets     []bench.Target
+	}{
+		{"unique", "every text unique, 10 clients", 0, []bench.Target{free(atLeast("cold_to_warm", anyDurability, 0.8, 0, ofSearch))}},
+		{"soak", "half of what 100 clients reach", 10 * time.Minute, []bench.Target{
+			free(atMost("rss_growth", anyDurability, 0.1, 0, ofSearch)), free(atMost("goroutine_growth", anyDurability, 0.1, 0, ofSearch)),
+		}},
+		{"poisson", "Poisson arrivals, 60 % of what 100 clients reach", 0, nil},
+		{"burst", "bursts of 5 ×, 60 % of what 100 clients reach", 0, nil},
 	} {
 		s.Rows = append(s.Rows, bench.RowSpec{
-			Name: r.name, Title: r.title, Profiles: inFull, Shape: bench.Shape{Nodes: 1, Shards: 1, Transport: "rest", Kind: r.name},
+			Name: r.name, Title: r.title, Profiles: inFull, Window: r.window, NoCeiling: true, Targets: r.targets,
+			Shape: bench.Shape{Nodes: 1, Shards: 1, Transport: "rest", Kind: r.name},
 		})
 	}
 	return s

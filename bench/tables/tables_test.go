@@ -42,7 +42,8 @@ func TestEverySuiteIsListed(t *testing.T) {
 		"queue.failover P1", "streams.idle P1", "tenant.timing P1",
 		"refs.gitaly P0", "refs.gitaly/git P0", "refs.push P0", "refs.scale P0",
 		"kv.aurora.len P0", "kv.aurora.followers P0", "kv.aurora.steady P0", "kv.pingpong P0", "kv.latency P0", "kv.etcd P0", "kv.etcd.native P0",
-		"search.sweep P0", "search.mixed P0", "search.recall P0", "search.gaps P1", "footprint P0", "commit.effects P0",
+		"search.sweep P0", "search.mixed P0", "search.recall P0", "search.load P0", "search.judge P0",
+		"search.restart P0", "search.gaps P1", "footprint P0", "commit.effects P0",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("suites\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

@@ -29,6 +29,7 @@ type searchLoadFlags struct {
 	arrivals                                   string
 	window                                     time.Duration
 	rate                                       float64
+	validate                                   string
 	cold                                       bool
 	seed                                       uint64
 }
@@ -75,7 +76,8 @@ The suites search.sweep, search.mixed and search.recall of bench run start a ser
 	f.DurationVar(&o.window, "window", 180*time.Second, "how long each load lasts")
 	f.StringVar(&o.mixed, "mixed", "", "both at once, such as embed=60,search=60")
 	f.Float64Var(&o.rate, "rate", 0, "requests a second: an open loop")
-	f.StringVar(&o.arrivals, "arrivals", "poisson", "of the open loop: poisson")
+	f.StringVar(&o.arrivals, "arrivals", "poisson", "of the open loop: uniform, poisson, burst:5x, step:FILE")
+	f.StringVar(&o.validate, "validate", "none", "none, or full: afterwards each body is asked for as exact too, and the gate of each row judged")
 	f.BoolVar(&o.cold, "cold", false, "every text unique, so that none is in a cache")
 	f.Uint64Var(&o.seed, "seed", 1, "of everything random")
 	f.StringVar(&o.tokenFile, "token-file", "", "file with the token of the server; default MILLRACE_TOKEN")
@@ -153,8 +155,12 @@ func (a *app) benchSearch(ctx context.Context, o *searchLoadFlags) error {
 	if err != nil || u.Host == "" {
 		return usageError{fmt.Errorf("%q is no URL", o.url)}
 	}
-	if o.arrivals != "poisson" {
-		return usageError{fmt.Errorf("--arrivals: %q is not offered here; see bench run", o.arrivals)}
+	arrivals, err := bench.ParseArrivals(o.arrivals)
+	if err != nil {
+		return usageError{err}
+	}
+	if o.validate != "none" && o.validate != "full" {
+		return usageError{fmt.Errorf("--validate: %q is neither none nor full", o.validate)}
 	}
 	path := u.Path
 	if path == "" || path == "/" {
@@ -179,7 +185,10 @@ func (a *app) benchSearch(ctx context.Context, o *searchLoadFlags) error {
 			if err != nil {
 				return usageError{err}
 			}
-			s := &load.SearchLoad{Token: token, Bodies: bodies, Concurrency: one.clients, Window: o.window, Rate: o.rate, Cold: o.cold, Seed: o.seed}
+			s := &load.SearchLoad{
+				Token: token, Bodies: bodies, Concurrency: one.clients, Window: o.window, Rate: o.rate, Arrivals: arrivals, Cold: o.cold, Seed: o.seed,
+				Full: o.validate == "full" && one.path == searchPath,
+			}
 			wait.Go(func() { figures[i], faults[i] = s.Run(ctx, base, one.path) })
 		}
 		wait.Wait()
@@ -188,9 +197,15 @@ func (a *app) benchSearch(ctx context.Context, o *searchLoadFlags) error {
 		}
 		for _, f := range figures {
 			failed += f.Errors
+			if f.Violations != nil {
+				failed += uint64(*f.Violations)
+			}
 			if err := a.print(f, func(w io.Writer) {
 				fmt.Fprintf(w, "%s  %d clients  %.1f s  %d requests  %.0f/s  p50 %.2f  p95 %.2f  p99 %.2f  max %.2f ms  %d errors  %d dropped\n",
 					f.Path, f.Concurrency, f.Seconds, f.Requests, f.PerSecond, f.P50, f.P95, f.P99, f.Max, f.Errors, f.Dropped)
+				if f.Recall != nil {
+					fmt.Fprintf(w, "validated: recall@10 %.4f  %d rows that the gate excludes\n", *f.Recall, *f.Violations)
+				}
 				if f.FirstError != "" {
 					fmt.Fprintf(w, "first error: %s\n", f.FirstError)
 				}

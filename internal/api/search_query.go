@@ -263,7 +263,7 @@ func (c *call) queryVector(ctx context.Context, def *core.Collection, in *pb.Sea
 	if fact := fitEmbedded(def, got[0]); fact != nil {
 		return fact
 	}
-	q.Vector = got[0].Vector
+	q.Vector, q.Embedded = got[0].Vector, got[0].Text
 	out.Embedder, out.Semantic = def.Embedder+"/"+def.Model, m.Semantic
 	return nil
 }
@@ -317,20 +317,21 @@ func (c *call) showAnswer(def *core.Collection, q *core.SearchQuery, a *core.Sea
 	const micro = 1000
 	out.TookUs.Gate, out.TookUs.Retrieve = uint64(a.GateNanos/micro), uint64(a.RetrieveNanos/micro)
 	out.TookUs.Judge, out.TookUs.Merge = uint64(a.JudgeNanos/micro), uint64(a.MergeNanos/micro)
-	rows := make([]struct {
-		result pb.SearchResult
-		parts  pb.ScoreParts
-	}, len(a.Hits))
+	rows := make([]pb.SearchResult, len(a.Hits))
+	var parts []pb.ScoreParts
+	if q.Explain {
+		parts = make([]pb.ScoreParts, len(a.Hits))
+	}
 	out.Results = make([]*pb.SearchResult, len(a.Hits))
 	for i := range a.Hits {
-		h, r := &a.Hits[i], &rows[i].result
+		h, r := &a.Hits[i], &rows[i]
 		r.Id, r.Score, r.JudgeScore, r.Version = h.ID, h.Score, h.JudgeScore, showVersion(h.Partition, h.Version)
 		if r.Verdict = "conditional"; h.Eligible {
 			r.Verdict = "eligible"
 		}
 		if q.Explain {
-			rows[i].parts.Dense, rows[i].parts.Decay = h.Dense, h.Decay
-			r.Parts = &rows[i].parts
+			parts[i].Dense, parts[i].Decay = h.Dense, h.Decay
+			r.Parts = &parts[i]
 			for _, u := range h.Reasons {
 				r.Reasons = append(r.Reasons, &pb.RuleReason{Rule: u.Rule, Ok: u.OK, Reason: u.Reason, Missing: u.Missing})
 			}

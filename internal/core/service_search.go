@@ -27,8 +27,12 @@ type Embedding struct {
 	Tokens    int
 	Cached    bool
 	Truncated bool
-	// Text has the vector as a JSON array too, made once; nil if nobody keeps it.
-	Text interface{ JSON() []byte }
+	Text      EmbeddedText // nil if nobody keeps it
+}
+
+// EmbeddedText is a vector that an embedder keeps, in forms that are made once.
+type EmbeddedText interface {
+	JSON() []byte // an array of numbers
 }
 
 // SearchGate is who may be found at all.
@@ -48,7 +52,8 @@ type SearchGate struct {
 type SearchQuery struct {
 	Collection string
 	Vector     []float32
-	K          int // 1 to 1000
+	Embedded   EmbeddedText // that Vector is of; nil if nobody keeps it
+	K          int          // 1 to 1000
 	Gate       SearchGate
 
 	Ruleset      string // empty = no judge

@@ -82,9 +82,9 @@ func (g *Gate) inputs() *rules.Inputs {
 	}
 }
 
-// pass evaluates a gate: all but the rest of the filter by sets of rows under the lock. Rows go where buf is, if there is
-// room.
-func (x *Index) pass(g *Gate, buf []uint32, stop func() bool) (*gated, error) {
+// pass evaluates a gate: all but the rest of the filter by sets of rows under the lock. Rows and columns go where buf has
+// room for them, and stay good until it is used again.
+func (x *Index) pass(g *Gate, buf *scratch, stop func() bool) (*gated, error) {
 	filter, err := x.schema.filter(g)
 	if err != nil {
 		return nil, err
@@ -137,14 +137,15 @@ func (s *rowset) list(buf []uint32) []uint32 {
 }
 
 // passSets takes the view and the rows that pass every condition that is a set of rows.
-func (x *Index) passSets(g *Gate, filter *rules.BoundFilter, buf []uint32) (*gated, error) {
+func (x *Index) passSets(g *Gate, filter *rules.BoundFilter, buf *scratch) (*gated, error) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	in := x.in
 	if err := in.knowsRoles(x.schema, g); err != nil {
 		return nil, err
 	}
-	out := &gated{view: in.snapshot()}
+	out := &gated{view: in.snapshotIn(buf.cols)}
+	buf.cols = out.view.cols
 	set := &rowset{rows: in.live}
 	left := len(in.byID)
 	out.counts.Considered = left
@@ -175,7 +176,8 @@ func (x *Index) passSets(g *Gate, filter *rules.BoundFilter, buf []uint32) (*gat
 		out.bits = set.rows.ToDense()
 		return out, nil
 	}
-	out.rows = set.list(buf)
+	out.rows = set.list(buf.rows)
+	buf.rows = out.rows
 	return out, nil
 }
 
@@ -420,7 +422,9 @@ func (c *cursor) Geo(f int) ([2]float64, bool) {
 
 // Count evaluates a gate and returns its counts alone.
 func (x *Index) Count(g *Gate, stop func() bool) (Counts, error) {
-	out, err := x.pass(g, nil, stop)
+	buf := scratches.Get().(*scratch)
+	defer buf.release()
+	out, err := x.pass(g, buf, stop)
 	if err != nil {
 		return Counts{}, err
 	}

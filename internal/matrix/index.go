@@ -261,10 +261,13 @@ func (x *Index) Get(id string) (Point, bool) {
 }
 
 // snapshot returns the rows as they are; the index is held for reading.
-func (in *inner) snapshot() view {
+func (in *inner) snapshot() view { return in.snapshotIn(nil) }
+
+// snapshotIn is snapshot with the columns in a slice that is used again.
+func (in *inner) snapshotIn(cols []column) view {
 	out := in.view
 	out.vectors = in.vectors.View()
-	out.cols = append([]column(nil), in.cols...)
+	out.cols = append(cols[:0], in.cols...)
 	return out
 }
 

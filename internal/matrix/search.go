@@ -97,8 +97,15 @@ type search struct {
 // scratch is what a search works in, used again by later ones.
 type scratch struct {
 	rows []uint32
+	cols []column
 	hits []vector.Hit
 	kept []kept
+}
+
+// release gives scratch back. It holds on to no column of an index that may be gone.
+func (s *scratch) release() {
+	clear(s.cols)
+	scratches.Put(s)
 }
 
 // kept is a candidate that the judge lets through.
@@ -118,14 +125,11 @@ func (x *Index) Search(r *Request) (*Answer, error) {
 	}
 	s.scratch = scratches.Get().(*scratch)
 	s.hits, s.kept = s.hits[:0], s.kept[:0]
-	defer scratches.Put(s.scratch)
+	defer s.release()
 	s.enter(StageGate)
 	var err error
-	if s.gated, err = x.pass(&r.Gate, s.scratch.rows, r.Stop); err != nil {
+	if s.gated, err = x.pass(&r.Gate, s.scratch, r.Stop); err != nil {
 		return nil, err
-	}
-	if s.gated.rows != nil {
-		s.scratch.rows = s.gated.rows
 	}
 	s.row = cursor{view: &s.gated.view, now: r.Gate.ValidAt.UnixNano()}
 	s.out.Gate = s.gated.counts

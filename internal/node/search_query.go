@@ -22,7 +22,7 @@ func (n *Node) Search(ctx context.Context, p core.Partition, q *core.SearchQuery
 		return nil, err
 	}
 	r := &matrix.Request{
-		Query: vector.NewQuery(q.Vector), K: q.K, Candidates: q.Candidates, OnlyEligible: q.EligibleOnly, DenseWeight: q.Dense,
+		Query: queryOf(q), K: q.K, Candidates: q.Candidates, OnlyEligible: q.EligibleOnly, DenseWeight: q.Dense,
 		DecayField: q.DecayField, HalfLife: q.HalfLife.Duration(), Exact: q.Exact, Explain: q.Explain, Stop: func() bool { return ctx.Err() != nil },
 	}
 	out := &core.SearchAnswer{At: at}
@@ -50,6 +50,14 @@ func (n *Node) Search(ctx context.Context, p core.Partition, q *core.SearchQuery
 	}
 	fillAnswer(out, p, q.Gate.ValidAt, found)
 	return out, nil
+}
+
+// queryOf is the vector of a search in the form that kernels want, made once for a text that the embedder keeps.
+func queryOf(q *core.SearchQuery) *vector.Query {
+	if kept, ok := q.Embedded.(interface{ Query() *vector.Query }); ok {
+		return kept.Query()
+	}
+	return vector.NewQuery(q.Vector)
 }
 
 // searched waits until a search may read, and finds its collection.
@@ -82,6 +90,21 @@ func paramsOf(field string, text []byte) (map[string]any, error) {
 	if len(text) == 0 {
 		return nil, nil
 	}
+	doc, ok := plainParams(text)
+	if !ok {
+		var err error
+		if doc, err = anyParams(field, text); err != nil {
+			return nil, err
+		}
+	}
+	if err := rules.CheckParams(doc); err != nil {
+		return nil, ruleFact(field, err)
+	}
+	return doc, nil
+}
+
+// anyParams reads every JSON object.
+func anyParams(field string, text []byte) (map[string]any, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
 	var doc map[string]any
@@ -97,9 +120,6 @@ func paramsOf(field string, text []byte) (map[string]any, error) {
 			return nil, core.Invalid{Field: field + "." + name, Message: "holds a number that is out of range"}
 		}
 		doc[name] = plain
-	}
-	if err := rules.CheckParams(doc); err != nil {
-		return nil, ruleFact(field, err)
 	}
 	return doc, nil
 }

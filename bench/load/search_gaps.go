@@ -1,0 +1,285 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace/millrace/bench"
+)
+
+// The open loops of SearchGaps offer this share of what a closed loop of so many clients has just reached.
+const (
+	gapClients   = 100
+	gapShare     = 0.6
+	soakShare    = 0.5
+	uniqueClient = 10
+	gapInFlight  = 800 // each has a connection of its own
+)
+
+// SearchGaps measures what a closed loop of known texts does not show: texts that nobody asked before, arrivals that do not
+// wait for answers, and a long run.
+func SearchGaps(ctx context.Context, rig *bench.Rig) error {
+	kind := rig.Shape.Kind
+	n := gapClients
+	if kind == "unique" {
+		n = uniqueClient
+	}
+	lines := n
+	if kind != "unique" {
+		rig.InFlight = min(rig.InFlight, gapInFlight)
+		lines = max(n, rig.InFlight)
+	}
+	r, err := newSearchRun(ctx, rig, true, lines)
+	if err != nil {
+		return err
+	}
+	defer r.close()
+	most, err := r.reach(ctx, n, min(5*time.Second, rig.Window/2))
+	if err != nil {
+		return err
+	}
+	rig.Metric("closed_loop_per_s", most, "requests/s")
+	switch kind {
+	case "unique":
+		return r.unique(ctx, n, most)
+	case "soak":
+		rig.Rate = soakShare * most
+		return r.soak(ctx, n)
+	}
+	if kind == "burst" {
+		kind = "burst:5x"
+	}
+	if rig.Arrivals, err = bench.ParseArrivals(kind); err != nil {
+		return err
+	}
+	rig.Rate = gapShare * most / rig.Arrivals.Mean(1, time.Minute)
+	return r.search(ctx, n, r.bodies)
+}
+
+// reach posts searches by n clients for a while, and returns how many a second were answered.
+func (r *searchRun) reach(ctx context.Context, n int, d time.Duration) (float64, error) {
+	began := time.Now()
+	var done atomic.Uint64
+	var wait sync.WaitGroup
+	faults := make([]error, n)
+	for i := range n {
+		wait.Go(func() {
+			for time.Since(began) < d && ctx.Err() == nil {
+				body := r.bodies[r.next.Add(1)%uint64(len(r.bodies))]
+				status, err := r.lines[i].post(ctx, searchRoute+r.door.query, body)
+				if err == nil && status != http.StatusOK {
+					err = &refusedError{status, string(r.lines[i].body[:min(len(r.lines[i].body), 500)])}
+				}
+				if err != nil {
+					faults[i] = err
+					return
+				}
+				done.Add(1)
+			}
+		})
+	}
+	wait.Wait()
+	return float64(done.Load()) / time.Since(began).Seconds(), errors.Join(faults...)
+}
+
+// search posts searches over the window, and holds answers against exact ones.
+func (r *searchRun) search(ctx context.Context, n int, bodies [][]byte) error {
+	op := r.rig.Op("search")
+	done := r.rig.Generate(ctx, n, func(ctx context.Context, p *bench.Pump) {
+		r.post(ctx, p.Number%len(r.lines), op, p.Intended, searchRoute, bodies)
+	})
+	err := r.rig.Measure(ctx)
+	<-done
+	if err != nil {
+		return err
+	}
+	return r.finish(ctx, op)
+}
+
+// unique posts texts of which none was asked before, which the server's cache must confirm.
+func (r *searchRun) unique(ctx context.Context, n int, warm float64) error {
+	cold := SearchLoad{Bodies: r.bodies, Cold: true, Seed: r.rig.Seed}
+	op := r.rig.Op("search")
+	before, cache := r.cache(ctx)
+	var asked, inWindow atomic.Uint64
+	done := r.rig.Generate(ctx, n, func(ctx context.Context, p *bench.Pump) {
+		r.post(ctx, p.Number%len(r.lines), op, p.Intended, searchRoute, [][]byte{cold.body(asked.Add(1))})
+		if r.rig.Measuring() {
+			inWindow.Add(1)
+		}
+	})
+	err := r.rig.Measure(ctx)
+	<-done
+	if err != nil {
+		return err
+	}
+	if after, again := r.cache(ctx); cache && again {
+		hits, misses := after.hits-before.hits, after.misses-before.misses
+		r.rig.Metric("embed_hit_rate", hits/max(1, hits+misses), "share")
+		if hits > 0 || misses < float64(asked.Load()) {
+			r.rig.Fail("search", fmt.Errorf("of %d texts that should be new %v were in the cache", asked.Load(), hits))
+		}
+	}
+	if warm > 0 {
+		r.rig.Metric("cold_to_warm", float64(inWindow.Load())/r.rig.Window.Seconds()/warm, "ratio")
+	}
+	return r.finish(ctx, op)
+}
+
+// cacheCounts are those of the server's cache of vectors.
+type cacheCounts struct{ hits, misses float64 }
+
+// cache reads them, if the server shows them.
+func (r *searchRun) cache(ctx context.Context) (c cacheCounts, ok bool) {
+	const hits, misses = "millrace_embed_cache_hits_total", "millrace_embed_cache_misses_total"
+	admin, err := adminOf(r.rig)
+	if err != nil {
+		return c, false
+	}
+	m, err := admin.metrics(ctx, hits, misses)
+	return cacheCounts{m[hits], m[misses]}, err == nil
+}
+
+// soak searches at half load, and tells how memory and goroutines grew from the first part of the window to its end.
+func (r *searchRun) soak(ctx context.Context, n int) error {
+	const resident, goroutines = "process_resident_memory_bytes", "go_goroutines"
+	admin, err := adminOf(r.rig)
+	if err != nil {
+		return err
+	}
+	var begin map[string]float64
+	settled := make(chan error, 1)
+	go func() {
+		<-r.rig.Began()
+		err := bench.Pause(ctx, r.rig.Window/5)
+		if err == nil {
+			begin, err = admin.metrics(ctx, resident, goroutines)
+		}
+		settled <- err
+	}()
+	if err := r.search(ctx, n, r.bodies); err != nil {
+		return err
+	}
+	if err := <-settled; err != nil {
+		return err
+	}
+	end, err := admin.metrics(ctx, resident, goroutines)
+	if err != nil {
+		return err
+	}
+	r.rig.Metric("rss_growth", end[resident]/begin[resident]-1, "share")
+	r.rig.Metric("goroutine_growth", end[goroutines]/begin[goroutines]-1, "share")
+	return nil
+}
+
+// SearchRestart kills a server that has the workers, starts it, and times how long it takes until an answer is as before.
+func SearchRestart(ctx context.Context, rig *bench.Rig) error {
+	r, err := newSearchRun(ctx, rig, true, 1)
+	if err != nil {
+		return err
+	}
+	defer r.close()
+	body := r.bodies[0]
+	var before searchAnswer
+	if err := r.door.do(ctx, http.MethodPost, searchRoute, body, &before); err != nil {
+		return err
+	}
+	if len(before.Results) == 0 {
+		return errors.New("the body that is asked after the restart finds nobody")
+	}
+	if err := rig.Kill(); err != nil {
+		return err
+	}
+	measured := make(chan error, 1)
+	go func() { measured <- rig.Measure(ctx) }()
+	select {
+	case <-rig.Began():
+	case err := <-measured:
+		return err
+	}
+	err = r.firstAnswer(ctx, body, &before)
+	return errors.Join(err, <-measured)
+}
+
+func (r *searchRun) firstAnswer(ctx context.Context, body []byte, before *searchAnswer) error {
+	began := time.Now()
+	if err := r.rig.Restart(ctx); err != nil {
+		return err
+	}
+	r.rig.Metric("serving_s", time.Since(began).Seconds(), "s")
+	r.door = newSearchDoor(r.rig.Servers[0].HTTP, r.rig.Token, r.rig.Namespace)
+	for {
+		var after searchAnswer
+		err := r.door.do(ctx, http.MethodPost, searchRoute, body, &after)
+		switch refused, ok := errors.AsType[*refusedError](err); {
+		case err == nil && !sameRows(before, &after):
+			return fmt.Errorf("the first answer after the restart is %+v, and was %+v", after.Results, before.Results)
+		case err == nil:
+			r.rig.Metric("first_answer_s", time.Since(began).Seconds(), "s")
+			r.rig.Op("search").Record(0, began, 1, nil)
+			return nil
+		case !ok || refused.status != http.StatusServiceUnavailable || time.Since(began) > firstWait:
+			return err
+		}
+		if err := bench.Pause(ctx, time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// sameRows compares rows and their order.
+func sameRows(a, b *searchAnswer) bool {
+	if len(a.Results) != len(b.Results) {
+		return false
+	}
+	for i := range a.Results {
+		if a.Results[i].ID != b.Results[i].ID || a.Results[i].Score != b.Results[i].Score {
+			return false
+		}
+	}
+	return true
+}
+
+// SearchJudge times the judge by the server's own clock, with rules and without.
+func SearchJudge(ctx context.Context, rig *bench.Rig) error {
+	r, err := newSearchRun(ctx, rig, false, 1)
+	if err != nil {
+		return err
+	}
+	defer r.close()
+	const rules = 5 // that SearchRules has
+	all := fmt.Sprintf(`,"candidates":%d,"payload":false}`, len(r.data.Workers))
+	op := rig.Op("search")
+	var with, without, judged float64
+	var wait sync.WaitGroup
+	var fault error
+	wait.Go(func() {
+		<-rig.Began()
+		for i := 0; !rig.Done() && ctx.Err() == nil && fault == nil; i++ {
+			body := strings.TrimSuffix(string(r.bodies[i%len(r.bodies)]), "}") + all
+			bare, _, _ := strings.Cut(body, `,"judge":`)
+			var one, other searchAnswer
+			began := time.Now()
+			fault = errors.Join(
+				r.door.do(ctx, http.MethodPost, searchRoute, []byte(body), &one),
+				r.door.do(ctx, http.MethodPost, searchRoute, []byte(bare+all), &other),
+			)
+			op.Record(0, began, 1, fault)
+			with, without, judged = with+one.Took.Judge, without+other.Took.Judge, judged+one.Judge.Judged
+		}
+	})
+	err = rig.Measure(ctx)
+	wait.Wait()
+	if judged == 0 {
+		return errors.Join(err, fault, errors.New("no row was judged"))
+	}
+	rig.Metric("judge_us_per_rule_row", (with-without)/judged/rules, "µs")
+	rig.Metric("judged_rows", judged, "rows")
+	return errors.Join(err, fault)
+}
