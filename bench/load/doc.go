@@ -32,6 +32,8 @@ func Drivers() map[string]bench.Driver {
 		"search.sweep":        SearchSweep,
 		"search.mixed":        SearchMixed,
 		"search.recall":       SearchRecall,
+		"footprint":           Footprint,
+		"commit.effects":      CommitEffects,
 		"kv.aurora.len":       Keys,
 		"kv.aurora.followers": Keys,
 		"kv.aurora.steady":    KeysSteady,

@@ -126,3 +126,11 @@ func TestCompletionsWithAndWithoutARefAreCountedInTurn(t *testing.T) {
 	clean(t, run)
 	wantMetrics(t, run, "ref_cycles_per_s", "bare_cycles_per_s", "ratio_to_completion")
 }
+
+func TestEffectsOfACommitAreMeasuredBesideSeparateCallsAndApplyOnce(t *testing.T) {
+	s := refsSuite(t, CommitEffects, "create", cycling)
+	s.Rows[0].Shape.Lease = time.Minute
+	run := on(t, bench.Procs, s)
+	clean(t, run)
+	wantMetrics(t, run, "bare_cycles_per_s", "one_commit_cycles_per_s", "separate_cycles_per_s", "ratio_to_separate_calls", "ratio_to_bare_cycle", "tasks_with_effects")
+}
