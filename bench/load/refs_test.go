@@ -18,7 +18,7 @@ func refsSuite(t *testing.T, drive bench.Driver, op string, shape bench.Shape) b
 	}
 	shape.Nodes, shape.Shards = 1, 1
 	return bench.Suite{
-		Name: "refs.small", Op: op, Headline: "refs_per_s", Window: time.Second, Warmup: 50 * time.Millisecond, Drive: drive,
+		Name: "refs.small", Op: op, Headline: "refs_per_s", Window: 300 * time.Millisecond, Warmup: 50 * time.Millisecond, Drive: drive,
 		Rows: []bench.RowSpec{{Name: "row", NoCeiling: true, Shape: shape}},
 	}
 }
