@@ -22,7 +22,7 @@ func (u *runner) run(ctx context.Context, spec *runSpec, number int, profiled bo
 	if spec.suite.Local {
 		return u.local(ctx, spec, number)
 	}
-	idle := u.idleIO(ctx)
+	idle := u.idleIO(ctx, spec.verdicts)
 	c, err := u.startCluster(ctx, *spec)
 	if err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func (o *oneRun) carry(ctx context.Context) (err error) {
 	o.restartable()
 	p50, p99 := 0.0, 0.0
 	if o.c.dir != "" { // the disk of a server elsewhere cannot be probed from here
-		if p50, p99, err = probeSync(o.c.dir, probeSyncs); err != nil {
+		if p50, p99, err = probeSync(o.c.dir, o.probes()); err != nil {
 			return err
 		}
 		if err := o.probeWalls(); err != nil {
@@ -135,21 +135,35 @@ func (o *oneRun) drive(ctx context.Context) error {
 const (
 	idleLook  = 200 * time.Millisecond
 	idleLooks = 25
+	glance    = 20 * time.Millisecond // for figures without a verdict
+	fewSyncs  = 100
 )
 
+// probes is how many syncs tell how fast the disk is.
+func (o *oneRun) probes() int {
+	if !o.spec.verdicts {
+		return fewSyncs
+	}
+	return probeSyncs
+}
+
 // idleIO is the share of the time that something waits for IO before the servers start. It waits, at most 5 s, until that
-// is little.
-func (u *runner) idleIO(ctx context.Context) (share float64) {
+// is little, or looks once when no verdict is wanted.
+func (u *runner) idleIO(ctx context.Context, patient bool) (share float64) {
 	if u.host == nil {
 		return 0
 	}
-	for range idleLooks {
+	looks, look := idleLooks, idleLook
+	if !patient {
+		looks, look = 1, glance
+	}
+	for range looks {
 		a, err := u.host.Pressure()
 		if err != nil {
 			return 0
 		}
 		start := u.clocks.Monotonic()
-		if Pause(ctx, idleLook) != nil {
+		if Pause(ctx, look) != nil {
 			return share
 		}
 		b, err := u.host.Pressure()

@@ -43,6 +43,7 @@ type runner struct {
 	r      *Result
 	clocks Clocks
 	host   Observer
+	looked bool  // a ceiling was measured
 	fatal  error // ends the command: a figure would lie
 }
 

@@ -36,6 +36,8 @@ func Drivers() map[string]bench.Driver {
 		"search.judge":        SearchJudge,
 		"search.restart":      SearchRestart,
 		"search.gaps":         SearchGaps,
+		"footprint":           Footprint,
+		"commit.effects":      CommitEffects,
 		"kv.aurora.len":       Keys,
 		"kv.aurora.followers": Keys,
 		"kv.aurora.steady":    KeysSteady,

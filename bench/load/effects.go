@@ -15,7 +15,7 @@ import (
 // The window is cut into slices in which completions bring a change of a key, and slices in which they do not, in turn:
 // what slows the host slows both. A slice begins to count when the work of the one before it is through.
 const (
-	effectsSlices   = 10
+	effectsRounds   = 5 // each has a slice of every kind
 	effectsKeyspace = "bench"
 	effectsSample   = 1024 // one key in so many is read back
 )
@@ -24,16 +24,16 @@ var effectsValue = []byte(`{"done":true}`)
 
 // effectsRun is the cycle with and without an effect for each completion.
 type effectsRun struct {
-	rig    *bench.Rig
-	q      *queueRun
-	with   atomic.Bool
-	effect func(t *millrace.Task)
-	find   func(ctx context.Context, c *millrace.Client, id string) error // the effect of a completed task
+	rig     *bench.Rig
+	q       *queueRun
+	kind    atomic.Int32                                                   // of the slice under way: 0 is bare, n has effects[n-1]
+	effects []func(t *millrace.Task)                                       // what handlers add to a task, one for each kind that is not bare
+	find    func(ctx context.Context, c *millrace.Client, id string) error // the effect of a completed task
 
 	mu    sync.Mutex // guards tasks
 	tasks []string   // a sample of those that had one
 
-	bare, put effectsSide
+	sides []effectsSide // by kind
 }
 
 // effectsSide is what was completed in the slices of one kind.
@@ -53,7 +53,7 @@ func (s effectsSide) rate() float64 {
 func Effects(ctx context.Context, rig *bench.Rig) error {
 	e := &effectsRun{
 		rig: rig, q: newQueueRun(rig),
-		effect: func(t *millrace.Task) { t.Effects().KV(effectsKeyspace).Put(t.ID, effectsValue) },
+		effects: []func(t *millrace.Task){func(t *millrace.Task) { t.Effects().KV(effectsKeyspace).Put(t.ID, effectsValue) }},
 		find: func(ctx context.Context, c *millrace.Client, id string) error {
 			v, err := c.KV(effectsKeyspace).Get(ctx, id)
 			if err == nil && string(v.Bytes) != string(effectsValue) {
@@ -77,9 +77,9 @@ func completeRef(ctx context.Context, rig *bench.Rig) error {
 	}
 	e := &effectsRun{
 		rig: rig, q: newQueueRun(rig),
-		effect: func(t *millrace.Task) {
+		effects: []func(t *millrace.Task){func(t *millrace.Task) {
 			t.Effects().Repo(refsRepo).Update(tasksPrefix+t.ID, "", stock.commits[0])
-		},
+		}},
 		find: func(ctx context.Context, c *millrace.Client, id string) error {
 			r, err := c.Repo(refsRepo).Get(ctx, tasksPrefix+id)
 			if err == nil && r.ID != stock.commits[0] {
@@ -93,37 +93,43 @@ func completeRef(ctx context.Context, rig *bench.Rig) error {
 	return err
 }
 
-// run drives the cycle, and returns how many effects were read back.
+// run drives the cycle with and without one kind of effect, and returns how many effects were read back.
 func (e *effectsRun) run(ctx context.Context, rate, ratio string) (read int, err error) {
-	rig := e.rig
-	e.q.onTask = e.attach
+	err = e.turns(ctx)
+	bare, with := e.sides[0].rate(), e.sides[1].rate()
+	e.rig.Metric(rate, with, "cycles/s")
+	e.rig.Metric("bare_cycles_per_s", bare, "cycles/s")
+	if bare > 0 {
+		e.rig.Metric(ratio, with/bare, "×")
+	}
+	if err != nil || e.rig.Ceiling {
+		return 0, err
+	}
+	return e.readBack(ctx)
+}
+
+// turns drives the cycle, all kinds in turn.
+func (e *effectsRun) turns(ctx context.Context) error {
+	e.q.onTask, e.sides = e.attach, make([]effectsSide, 1+len(e.effects))
 	slicing, stop := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		e.slice(slicing)
 	}()
-	err = e.q.run(ctx)
+	err := e.q.run(ctx)
 	stop()
 	<-done
-	bare, with := e.bare.rate(), e.put.rate()
-	rig.Metric(rate, with, "cycles/s")
-	rig.Metric("bare_cycles_per_s", bare, "cycles/s")
-	if bare > 0 {
-		rig.Metric(ratio, with/bare, "×")
-	}
-	if err != nil || rig.Ceiling {
-		return 0, err
-	}
-	return e.readBack(ctx)
+	return err
 }
 
 // attach gives a task its effect.
 func (e *effectsRun) attach(t *millrace.Task) {
-	if !e.with.Load() {
+	kind := e.kind.Load()
+	if kind == 0 {
 		return
 	}
-	e.effect(t)
+	e.effects[kind-1](t)
 	if e.rig.Ledger.Hash(t.ID)>>16%effectsSample == 0 {
 		e.mu.Lock()
 		e.tasks = append(e.tasks, t.ID)
@@ -138,13 +144,11 @@ func (e *effectsRun) slice(ctx context.Context) {
 	case <-ctx.Done():
 		return
 	}
-	length := e.rig.Window / effectsSlices
-	for n := range effectsSlices {
-		side := &e.bare
-		if n%2 == 1 {
-			side = &e.put
-		}
-		e.with.Store(n%2 == 1)
+	slices := effectsRounds * len(e.sides)
+	length := e.rig.Window / time.Duration(slices)
+	for n := range slices {
+		side := &e.sides[n%len(e.sides)]
+		e.kind.Store(int32(n % len(e.sides)))
 		if bench.Pause(ctx, length/4) != nil {
 			return
 		}

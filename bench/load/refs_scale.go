@@ -296,7 +296,7 @@ func (s *scaleRun) list(ctx context.Context) error {
 	}
 	looking, stop := context.WithCancel(ctx)
 	peak := make(chan float64, 1)
-	go func() { peak <- admin.peak(looking) }()
+	go func() { peak <- admin.peak(looking, memoryLook) }()
 	var whole, first []float64
 	err = s.rig.MeasureWork(ctx, func(ctx context.Context) error {
 		for end := time.Now().Add(s.rig.Window); len(whole) == 0 || time.Now().Before(end); {
@@ -323,17 +323,6 @@ func (s *scaleRun) list(ctx context.Context) error {
 	s.rig.Metric("first_byte_ms", middle(first, same), "ms")
 	s.rig.Metric("memory_mib", max(0, most-before.resident)/(1<<20), "MiB")
 	return nil
-}
-
-// peak is the most memory that the server has until ctx ends, in bytes.
-func (a adminPage) peak(ctx context.Context) (most float64) {
-	const resident = "process_resident_memory_bytes"
-	for bench.Pause(ctx, memoryLook) == nil {
-		if m, err := a.metrics(ctx, resident); err == nil {
-			most = max(most, m[resident])
-		}
-	}
-	return most
 }
 
 // lsRefs asks for all refs below refs/, and returns when the first byte came and how many there are.

@@ -18,7 +18,7 @@ func refsSuite(t *testing.T, drive bench.Driver, op string, shape bench.Shape) b
 	}
 	shape.Nodes, shape.Shards = 1, 1
 	return bench.Suite{
-		Name: "refs.small", Op: op, Headline: "refs_per_s", Window: time.Second, Warmup: 50 * time.Millisecond, Drive: drive,
+		Name: "refs.small", Op: op, Headline: "refs_per_s", Window: 300 * time.Millisecond, Warmup: 50 * time.Millisecond, Drive: drive,
 		Rows: []bench.RowSpec{{Name: "row", NoCeiling: true, Shape: shape}},
 	}
 }
@@ -125,4 +125,12 @@ func TestCompletionsWithAndWithoutARefAreCountedInTurn(t *testing.T) {
 	run := on(t, bench.Procs, s)
 	clean(t, run)
 	wantMetrics(t, run, "ref_cycles_per_s", "bare_cycles_per_s", "ratio_to_completion")
+}
+
+func TestEffectsOfACommitAreMeasuredBesideSeparateCallsAndApplyOnce(t *testing.T) {
+	s := refsSuite(t, CommitEffects, "create", cycling)
+	s.Rows[0].Shape.Lease = time.Minute
+	run := on(t, bench.Procs, s)
+	clean(t, run)
+	wantMetrics(t, run, "bare_cycles_per_s", "one_commit_cycles_per_s", "separate_cycles_per_s", "ratio_to_separate_calls", "ratio_to_bare_cycle", "tasks_with_effects")
 }

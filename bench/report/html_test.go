@@ -116,6 +116,29 @@ func TestRowsThatDifferInANumberAreOneCurveBesideThePublishedOne(t *testing.T) {
 	}
 }
 
+func TestRowsThatDifferInTheirVotersAreOneCurve(t *testing.T) {
+	r := lines(t, 60_000, 50_000, 40_000)
+	for i := range r.Suites {
+		row := &r.Suites[i]
+		l := row.Label
+		l.Voters = 3 + i
+		f, err := bench.NewFigure(l, "puts/s", row.Summary.Values()...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		row.Suite, row.Row, row.Label, row.Summary, row.Durability = "kv.aurora.followers", fmt.Sprintf("followers-%d", 2+i), l, f, l.Class()
+	}
+	page := render(t, "html", r)
+	if got := drawn(t, page)["kv.aurora.followers/followers #0"]; got != 12 {
+		t.Errorf("the curve has %d data points, want 12", got)
+	}
+	for _, want := range []string{"puts/s, fsync×3 to fsync×5", "followers-3: 50,000 puts/s · fsync×4"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+}
+
 func TestTheHTMLReportPrintsNoRateWithoutItsDurability(t *testing.T) {
 	r := sample(t)
 	r.Suites[0].Reference = append(r.Suites[0].Reference, bench.Reference{System: "codeQ", Name: "x", Value: 83_420, Unit: "cycles/s"})

@@ -181,10 +181,10 @@ func (d *document) curves(r *bench.Result) {
 			continue
 		}
 		done[suite] = true
-		for _, class := range classes(r.Suites) {
-			names, by := families(r.Suites, suite, func(row *bench.Row) bool { return row.Durability == class })
+		for _, d := range []bench.Durability{bench.Fsync, bench.None} {
+			names, by := families(r.Suites, suite, func(row *bench.Row) bool { return row.Label.Durability == d })
 			for _, name := range names {
-				plots = append(plots, familyPlots(suite, class, name, by[name])...)
+				plots = append(plots, familyPlots(suite, classOf(by[name]), name, by[name])...)
 			}
 		}
 	}
@@ -196,6 +196,16 @@ func (d *document) curves(r *bench.Result) {
 		plots[i].draw(&d.Buffer)
 	}
 	d.line("</div></section>")
+}
+
+// classOf names the durability class of a family. Where voters are what sets its rows apart, it names the first and the
+// last: fsync×3 to fsync×8.
+func classOf(all []member) string {
+	first, last := all[0].row.Durability, all[len(all)-1].row.Durability
+	if first == last {
+		return first
+	}
+	return first + " to " + last
 }
 
 // familyPlots draws the headline and the tail of the latency of a family.

@@ -10,8 +10,8 @@ import (
 func Profiles() []bench.Profile {
 	return []bench.Profile{
 		{
-			Name: Smoke, Title: "one row of each suite, audited, no verdict", Runs: 1, Window: smokeWindow, Warmup: 200 * time.Millisecond,
-			Fsync: true, Minutes: 1,
+			Name: Smoke, Title: "one row of each suite, audited, no verdict", Runs: 1, Window: smokeWindow, Warmup: 100 * time.Millisecond,
+			Fsync: true, Minutes: 0.5,
 		},
 		{
 			Name: Quick, Title: "the rows of seeds with a quarter of the window; 3 runs: a look", Runs: 3, Window: quarter, Fsync: true,
@@ -27,8 +27,8 @@ func Profiles() []bench.Profile {
 	}
 }
 
-// smokeWindow is long enough for a second of samples.
-func smokeWindow(_ string, _ time.Duration) time.Duration { return time.Second }
+// smokeWindow is long enough for every driver to go through all that it does. No verdict rests on it.
+func smokeWindow(_ string, _ time.Duration) time.Duration { return 500 * time.Millisecond }
 
 // quarter is a quarter of the reference's window, at least 2 s.
 func quarter(_ string, reference time.Duration) time.Duration { return max(reference/4, 2*time.Second) }

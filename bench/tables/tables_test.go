@@ -339,7 +339,7 @@ func TestProfilesHoldTheRowsThatTheyPromise(t *testing.T) {
 
 func TestProfilesAreFour(t *testing.T) {
 	want := map[string]string{
-		Smoke: "1 run, 1s of 20s, 1s of 2s, fsync true, none false, verdicts false",
+		Smoke: "1 run, 500ms of 20s, 500ms of 2s, fsync true, none false, verdicts false",
 		Quick: "3 run, 5s of 20s, 2s of 2s, fsync true, none false, verdicts true",
 		Seeds: "5 run, 20s of 20s, 2s of 2s, fsync true, none false, verdicts true",
 		Full:  "5 run, 20s of 20s, 2s of 2s, fsync true, none true, verdicts true",

@@ -1,0 +1,56 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/millrace/millrace/bench"
+)
+
+// residentLook is how often a server is asked for its memory while it is under load: rarely, for an answer costs it work.
+const residentLook = 200 * time.Millisecond
+
+// Footprint is embedding and search at once, and what the servers take for it: the harness follows the CPU and memory of
+// each process by the second, and this the most memory that all have together.
+func Footprint(ctx context.Context, rig *bench.Rig) error {
+	looking, stop := context.WithCancel(ctx)
+	peaks := make(chan float64, len(rig.Servers))
+	for _, s := range rig.Servers {
+		if s.Admin == "" {
+			stop()
+			return errNoAdmin
+		}
+		go func() {
+			select {
+			case <-rig.Began():
+			case <-looking.Done():
+			}
+			peaks <- adminPage(s.Admin).peak(looking, residentLook)
+		}()
+	}
+	err := SearchMixed(ctx, rig)
+	stop()
+	all := 0.0
+	for range rig.Servers {
+		all += <-peaks
+	}
+	if err == nil && all == 0 {
+		err = errors.New("no server told how much memory it has")
+	}
+	rig.Metric("rss_mb", all/1e6, "MB")
+	return err
+}
+
+// peak is the most memory that the server has until ctx ends, in bytes, asked for at once and at every interval.
+func (a adminPage) peak(ctx context.Context, interval time.Duration) (most float64) {
+	const resident = "process_resident_memory_bytes"
+	for {
+		if m, err := a.metrics(ctx, resident); err == nil {
+			most = max(most, m[resident])
+		}
+		if bench.Pause(ctx, interval) != nil {
+			return most
+		}
+	}
+}
