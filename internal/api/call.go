@@ -37,6 +37,7 @@ func (s *Server) begin(ctx context.Context, create bool) (*call, error) {
 		return nil, err
 	}
 	t := s.translator(who, ns.Partitions[0].Partition, len(ns.Partitions))
+	t.space = name
 	return &call{s: s, who: who, t: t, partitions: ns.Partitions}, nil
 }
 

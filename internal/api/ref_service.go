@@ -37,6 +37,9 @@ func (rs *refService) beginRepo(ctx context.Context, name, tag string, create bo
 	if err != nil {
 		return nil, err
 	}
+	if !c.who.ReachesRepo(c.t.space, name) {
+		return nil, noRepo(name)
+	}
 	c.t.part = c.t.repoAt(name, tag)
 	return c, nil
 }
@@ -129,21 +132,25 @@ func (rs *refService) ListRepos(ctx context.Context, in *pb.ListReposRequest) (*
 		place, after = int(cursor[0])<<8|int(cursor[1]), string(cursor[2:])
 	}
 	out := &pb.ListReposResponse{At: showAt(core.At{})}
+	seen := 0 // of which the caller may not be shown all: a page may have fewer
 	for ; place < max(c.t.parts, 1); place, after = place+1, "" {
-		list, at, err := rs.s.o.Refs.Repos(ctx, c.t.in(place), after, limit-len(out.Repos), in.GetDeleted(), core.ReadOptions{})
+		list, at, err := rs.s.o.Refs.Repos(ctx, c.t.in(place), after, limit-seen, in.GetDeleted(), core.ReadOptions{})
 		if err != nil {
 			return nil, err
 		}
 		for i := range list {
-			out.Repos = append(out.Repos, showRepo(&list[i]))
+			if c.who.ReachesRepo(c.t.space, list[i].Name) {
+				out.Repos = append(out.Repos, showRepo(&list[i]))
+			}
 		}
 		out.At = showAt(at)
-		if len(out.Repos) == limit {
+		if more := limit - seen; len(list) == more {
 			if !in.GetDeleted() {
 				out.Cursor = showCursor(append([]byte{byte(place >> 8), byte(place)}, list[len(list)-1].Name...))
 			}
 			break
 		}
+		seen += len(list)
 	}
 	return out, nil
 }

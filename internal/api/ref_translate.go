@@ -42,6 +42,9 @@ func (t *translator) refTransaction(in *pb.RefTransaction) (*core.RefTxn, core.F
 	if fact := textUpTo("tag", in.GetTag(), "tag_bytes", t.l.TagBytes); fact != nil {
 		return nil, fact
 	}
+	if !t.who.ReachesRepo(t.space, in.GetRepo()) {
+		return nil, core.RefRefused{Repo: in.GetRepo(), Failures: []core.RefFailure{{Change: -1, Reason: core.RefRepoNotFound}}}
+	}
 	op := &core.RefTxn{Repo: in.GetRepo(), Tag: in.GetTag(), Message: in.GetMessage(), Via: core.ViaAPI}
 	if fact := t.refChanges(op, in.GetChanges()); fact != nil {
 		return nil, fact

@@ -85,6 +85,7 @@ type stream struct {
 
 	// Of the reader alone; partitions, part and key do not change after the Hello.
 	partitions []core.PartitionInfo // of the namespace
+	space      string               // its name
 	part       core.Partition
 	key        sessionKey
 	subs       map[uint32]bool
@@ -232,7 +233,7 @@ func (st *stream) hello(ctx context.Context, in *pb.Hello) error {
 	if int64(in.GetPartition()) >= int64(len(ns.Partitions)) {
 		return invalid("hello.partition", "is none of the namespace's")
 	}
-	st.partitions, st.part = ns.Partitions, ns.Partitions[in.GetPartition()].Partition
+	st.space, st.partitions, st.part = name, ns.Partitions, ns.Partitions[in.GetPartition()].Partition
 	st.key = sessionKey{st.part, spec.ID}
 	if err := s.enter(ctx, st); err != nil {
 		return err

@@ -225,7 +225,7 @@ type pending struct {
 
 func (st *stream) translator(p *pending) translator {
 	t := st.s.translator(p.who, st.part, len(st.partitions))
-	t.bound = true
+	t.bound, t.space = true, st.space
 	return t
 }
 

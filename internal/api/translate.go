@@ -18,6 +18,7 @@ type translator struct {
 	now  core.ShardTime
 	rand env.Rand
 
+	space string    // name of the namespace
 	parts int       // partitions of the namespace; up to 1: everything is in part
 	leads Backend   // tells which partitions this node leads; may be nil
 	edge  pointEdge // looks up the facts of transactions of refs and the vectors of points

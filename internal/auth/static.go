@@ -28,6 +28,7 @@ type Principal struct {
 	Name    string // recorded as the creator of tasks
 	Tenant  string
 	Scopes  Scopes
+	Repos   []string  // globs of namespace/repository that scopes of refs count for; none: all of the tenant
 	Expires time.Time // zero = never
 }
 
@@ -153,6 +154,9 @@ func check(t Token) (hash [sha256.Size]byte, err error) {
 	if t.Scopes == 0 {
 		return hash, errors.New("neither roles nor scopes")
 	}
+	if err := checkRepos(t.Repos); err != nil {
+		return hash, err
+	}
 	return parseHash(t.Hash)
 }
 
@@ -166,6 +170,7 @@ type tokenForm struct {
 	Hash    string    `yaml:"hash"`
 	Roles   []string  `yaml:"roles"`
 	Scopes  []string  `yaml:"scopes"`
+	Repos   []string  `yaml:"repos"`
 	Expires time.Time `yaml:"expires"` // RFC 3339; none = never
 }
 
@@ -176,6 +181,7 @@ type tokenForm struct {
 //	    tenant: acme
 //	    hash: sha256:…      # what Hash returns
 //	    roles: [worker]     # producer, worker, admin; or scopes: [task:read]; or both
+//	    repos: [default/a-*] # namespace/repository that scopes of refs count for; none: all
 //	    expires: 2030-01-01T00:00:00Z
 //
 // A key that is not known is an error that names it.
@@ -191,7 +197,7 @@ func Parse(b []byte) ([]Token, error) {
 	}
 	out := make([]Token, 0, len(file.Tokens))
 	for i, f := range file.Tokens {
-		t := Token{Hash: f.Hash, Principal: Principal{Name: f.Name, Tenant: f.Tenant, Expires: f.Expires}}
+		t := Token{Hash: f.Hash, Principal: Principal{Name: f.Name, Tenant: f.Tenant, Repos: f.Repos, Expires: f.Expires}}
 		for _, name := range f.Roles {
 			scopes, ok := ParseRole(name)
 			if !ok {
@@ -221,6 +227,7 @@ func Format(tokens []Token) ([]byte, error) {
 		Tenant  string     `yaml:"tenant"`
 		Hash    string     `yaml:"hash"`
 		Scopes  []string   `yaml:"scopes,flow"`
+		Repos   []string   `yaml:"repos,flow,omitempty"`
 		Expires *time.Time `yaml:"expires,omitempty"`
 	}
 	var file struct {
@@ -230,7 +237,7 @@ func Format(tokens []Token) ([]byte, error) {
 		if _, err := check(t); err != nil {
 			return nil, fmt.Errorf("tokens[%d]: %w", i, err)
 		}
-		e := entry{Name: t.Name, Tenant: t.Tenant, Hash: t.Hash, Scopes: t.Scopes.Names()}
+		e := entry{Name: t.Name, Tenant: t.Tenant, Hash: t.Hash, Scopes: t.Scopes.Names(), Repos: t.Repos}
 		if !t.Expires.IsZero() {
 			e.Expires = &t.Expires
 		}

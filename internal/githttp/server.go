@@ -115,6 +115,9 @@ func (q *request) serve() error {
 	if err := q.authenticate(); err != nil {
 		return err
 	}
+	if !q.who.ReachesRepo(namespace, name) {
+		return core.NotFound{Kind: "repository", ID: name}
+	}
 	// Who may not reach the repository is told the same as if it were not there; who may do nothing with any is told so.
 	if !q.who.Scopes.Has(scope) {
 		if q.who.Scopes.Any(auth.RefRead | auth.RefWrite) {

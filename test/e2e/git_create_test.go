@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	millrace "github.com/millrace/millrace/sdk/go"
@@ -71,6 +72,57 @@ func TestAPushMakesARepositoryWhereTheNamespaceSaysSo(t *testing.T) {
 	for _, version := range gitVersions {
 		w.version = version
 		w.git("push", "-q", maker.url("v"+version), "main")
+	}
+}
+
+func TestATokenForSomeRepositoriesFindsNoOther(t *testing.T) {
+	l, _ := startGit(t, holder{tenant: "acme", role: "admin"})
+	narrowToken := l.addToken("narrow", "acme", "[ref:read, ref:write, ref:create, ref:admin, ref:force, task:create]\n    repos: [\"default/app-*\"]")
+	l.stop()
+	l.start()
+	admin := l.git()
+	narrow := admin
+	narrow.token = narrowToken
+	w := newWork(t, "2")
+	id := w.commit("a", "1")
+	for _, repo := range []string{"app-1", "lib"} {
+		admin.makeRepo(repo, nil)
+		w.git("push", "-q", admin.url(repo), "main")
+	}
+	w.git("push", "-q", narrow.url("app-1"), "main:refs/heads/b")
+	w.git("clone", "-q", narrow.url("app-1"), "clone")
+	for _, repo := range []string{"lib", "none"} {
+		w.refuses("not found", "push", narrow.url(repo), "main:refs/heads/b")
+		w.refuses("not found", "clone", narrow.url(repo), "clone-"+repo)
+	}
+	l.tokens = append(l.tokens, narrowToken)
+	for _, c := range []*millrace.Client{l.client(1), l.client(1, millrace.Transport(millrace.TransportREST))} {
+		ctx := bounded(t, 20*time.Second)
+		if list, err := c.Repos(ctx, false); err != nil || len(list) != 1 || list[0].Name != "app-1" {
+			t.Errorf("%v, %v", list, err)
+		}
+		ref := got[millrace.Ref](t)(c.Repo("app-1").Get(ctx, "refs/heads/b"))
+		if ref.ID != id {
+			t.Errorf("b is at %s", ref.ID)
+		}
+		var texts []string
+		for _, name := range []string{"lib", "none"} {
+			repo := c.Repo(name)
+			_, info := repo.Info(ctx)
+			_, get := repo.Get(ctx, "HEAD")
+			_, list := repo.List(ctx, millrace.RefQuery{})
+			_, update := repo.Update(ctx, millrace.CreateRef("refs/heads/x", id))
+			_, session := repo.Session(ctx)
+			_, remove := repo.Delete(ctx)
+			commit := c.Commit(ctx, func(tx *millrace.Tx) { tx.Repo(name).Update("refs/heads/x", "", id) })
+			texts = append(texts, strings.ReplaceAll(fmt.Sprint(info, get, list, update, session, remove, commit), name, "NAME"))
+		}
+		if texts[0] != texts[1] || strings.Count(texts[0], "repo_not_found") != 7 {
+			t.Errorf("what is not the token's answers %s\nwhat is not there %s", texts[0], texts[1])
+		}
+		if _, err := c.Repo("other").Create(ctx, millrace.RepoSettings{}); !errors.Is(err, millrace.ErrNotFound) {
+			t.Errorf("one that it would not reach is made: %v", err)
+		}
 	}
 }
 

@@ -259,7 +259,7 @@ func TestSlowGitClientsHoldUpNobodyAndLeaveNoProcess(t *testing.T) {
 		t.Skip("processes are counted in /proc")
 	}
 	const memory = 512 << 20
-	s, l := serveAdmin(t, "--memory", strconv.Itoa(memory))
+	s, l := serveAdmin(t, "--memory", strconv.Itoa(memory), "--limit-connections-address", "10000") // they are all of one
 	host := gitHost{t, l.HTTP, l.GRPC, s.Tokens[0].Secret}
 	host.makeRepo("app", nil)
 	w := newWork(t, "2")
