@@ -196,6 +196,9 @@ var namespaceConfigFields = []jsonField[pb.NamespaceConfig]{
 	{"version", func(d *jsonReader, m *pb.NamespaceConfig) { m.Version = d.unsigned() }},
 	{"auto_create", func(d *jsonReader, m *pb.NamespaceConfig) { m.AutoCreate = new(d.boolean()) }},
 	{"retain_bytes", func(d *jsonReader, m *pb.NamespaceConfig) { m.RetainBytes = d.integer(math.MinInt64, math.MaxInt64) }},
+	{"key_bytes", func(d *jsonReader, m *pb.NamespaceConfig) { m.KeyBytes = d.integer(0, 1<<62) }},
+	{"key_writes_per_second", func(d *jsonReader, m *pb.NamespaceConfig) { m.KeyWritesPerSecond = d.integer(0, 1<<62) }},
+	{"key_bytes_per_second", func(d *jsonReader, m *pb.NamespaceConfig) { m.KeyBytesPerSecond = d.integer(0, 1<<62) }},
 }
 
 var createNamespaceFields = []jsonField[pb.CreateNamespaceRequest]{

@@ -255,6 +255,9 @@ func writeNamespaceConfig(w *jsonWriter, c *pb.NamespaceConfig) {
 	w.exact("version", c.GetVersion())
 	w.bool("auto_create", c.GetAutoCreate())
 	w.optInt("retain_bytes", c.GetRetainBytes())
+	w.optInt("key_bytes", c.GetKeyBytes())
+	w.optInt("key_writes_per_second", c.GetKeyWritesPerSecond())
+	w.optInt("key_bytes_per_second", c.GetKeyBytesPerSecond())
 }
 
 func writePartitions(w *jsonWriter, partitions []*pb.PartitionInfo) {

@@ -372,6 +372,9 @@ func (w *writer) namespaceConfig(c *NamespaceConfig) {
 	f.uint(c.Version)
 	f.has(c.NoAutoCreate)
 	f.int(c.RetainBytes)
+	f.int(c.KeyBytes)
+	f.int(c.KeyRate)
+	f.int(c.KeyByteRate)
 }
 
 func (r *reader) namespaceConfig(c *NamespaceConfig) {
@@ -379,6 +382,7 @@ func (r *reader) namespaceConfig(c *NamespaceConfig) {
 	c.Version = f.uint(math.MaxUint64)
 	c.NoAutoCreate = f.has()
 	c.RetainBytes = f.int()
+	c.KeyBytes, c.KeyRate, c.KeyByteRate = f.int(), f.int(), f.int()
 	f.end()
 }
 

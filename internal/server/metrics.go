@@ -296,7 +296,7 @@ func edgeMetrics() []obs.Metric[api.Stats] {
 // refusing lists the limits by whose names the edges and the node refuse.
 func refusing() []string {
 	names := []string{
-		"bytes_per_second", "disk", "keyspace_bytes", "keyspaces", "max_payload", "namespaces", "proposal_bytes", "proposals", "queues", "request_ids", "sessions",
+		"bytes_per_second", "disk", "keyspace_bytes", "keyspaces", "max_payload", "namespace_key_bytes", "namespaces", "proposal_bytes", "proposals", "queues", "request_ids", "sessions",
 		"range_ms", "uncommitted_log", "waiting_claims", "waits", "writes_per_second",
 	}
 	for _, row := range new(api.Limits).Rows() {

@@ -10,6 +10,9 @@ import (
 type NamespaceInfo struct {
 	Config     NamespaceConfig
 	Partitions []PartitionInfo // by number
+
+	MeasuredKeyBytes uint64 // what all keyspaces took at the last comparison with the bound
+	OverKeyBytes     bool   // puts are refused
 }
 
 // NamespaceConfig rules a namespace.
@@ -17,6 +20,11 @@ type NamespaceConfig struct {
 	Version     uint64 // rises with each change
 	AutoCreate  bool   // queues and keyspaces by their first use
 	RetainBytes int64  // of ended tasks, oldest removed first
+
+	// Bounds of all keyspaces together; 0 is none.
+	KeyBytes           int64 // on disk, of one replica
+	KeyWritesPerSecond int64 // puts, on each node
+	KeyBytesPerSecond  int64 // of keys and values put, on each node
 }
 
 // PartitionInfo says where a partition lies.
@@ -66,8 +74,10 @@ func (c *Client) Namespace(ctx context.Context) (*NamespaceInfo, error) {
 	return &NamespaceInfo{
 		Config: NamespaceConfig{
 			Version: resp.Config.GetVersion(), AutoCreate: resp.Config == nil || resp.Config.AutoCreate == nil || *resp.Config.AutoCreate,
-			RetainBytes: resp.Config.GetRetainBytes(),
+			RetainBytes: resp.Config.GetRetainBytes(), KeyBytes: resp.Config.GetKeyBytes(),
+			KeyWritesPerSecond: resp.Config.GetKeyWritesPerSecond(), KeyBytesPerSecond: resp.Config.GetKeyBytesPerSecond(),
 		},
+		MeasuredKeyBytes: resp.MeasuredKeyBytes, OverKeyBytes: resp.OverKeyBytes,
 		Partitions: partitionInfos(resp.Partitions),
 	}, nil
 }

@@ -64,7 +64,7 @@ type Line struct {
 	Planned    int                `json:"planned"`
 	Done       int                `json:"done"`              // in the row's unit: runs or operations
 	Windows    int                `json:"windows,omitempty"` // of 5,000 calls at registers, each judged by a search for an order
-	Faults     map[string]int     `json:"faults"` // by kind, those that fired
+	Faults     map[string]int     `json:"faults"`            // by kind, those that fired
 	Violations int                `json:"violations"`
 	Failed     []Seed             `json:"failed,omitempty"` // seeds of the runs with a violation
 	Invalid    string             `json:"invalid,omitempty"`
