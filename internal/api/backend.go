@@ -59,8 +59,8 @@ type Backend interface {
 	Keyspace(ctx context.Context, p core.Partition, name string, counted bool, o core.ReadOptions) (core.KeyspaceInfo, core.At, error)
 	// Keyspaces reads a page of a partition's keyspaces by name, after the name given.
 	Keyspaces(ctx context.Context, p core.Partition, after string, limit int, o core.ReadOptions) ([]core.KeyspaceInfo, core.At, error)
-	// KeyRates are the puts, and the bytes of keys and values put, that a keyspace of a partition takes in a second; 0 is no
-	// bound. A change is known within about a second.
+	// KeyRates are the puts, and the bytes of keys and values put, that a keyspace of a partition takes in a second, or without
+	// a name all of the namespace together; 0 is no bound. A change is known within about a second.
 	KeyRates(p core.Partition, keyspace string) (puts, bytes int64)
 
 	// Queue reads a queue's counters and configuration. NotFound when it is unknown.
@@ -69,6 +69,9 @@ type Backend interface {
 	Queues(ctx context.Context, p core.Partition, after string, limit int, o core.ReadOptions) ([]core.QueueStats, core.At, error)
 	// NamespaceConfig reads the configuration of the partition's namespace.
 	NamespaceConfig(ctx context.Context, p core.Partition, o core.ReadOptions) (core.NamespaceConfig, core.At, error)
+
+	// KeyBytes reads what all keyspaces of the partition's namespace took on disk when that was measured last.
+	KeyBytes(ctx context.Context, p core.Partition, o core.ReadOptions) (uint64, core.At, error)
 
 	// Status tells what this node is and has done.
 	Status() core.NodeStatus

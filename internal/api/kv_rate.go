@@ -10,7 +10,7 @@ import (
 	"github.com/millrace/millrace/internal/core"
 )
 
-// Rates of keyspaces. Each edge holds what passes through it to them, by buckets that hold one second's worth. A bucket
+// Rates of keyspaces, and of all keyspaces of a namespace together. Each edge holds what passes through it to them, by buckets that hold one second's worth. A bucket
 // that is not empty lets anything through, and is in debt then: so a frame may be larger than a second's worth.
 
 // maxBuckets bounds the keyspaces whose rates are held; beyond it all begin anew.
@@ -19,7 +19,7 @@ const maxBuckets = 10_000
 type bucketKey struct {
 	tenant    core.TenantID
 	namespace core.NamespaceID
-	keyspace  string
+	keyspace  string // empty: all of the namespace
 }
 
 // bucket is what is left of the rates of one keyspace.
@@ -33,20 +33,42 @@ type keyRates struct {
 	buckets map[bucketKey]*bucket
 }
 
-// take takes puts and bytes from a keyspace's bucket. It returns how long to wait before it is asked again, and the limit
-// that is the reason; zero: they are taken.
+// takeRate takes puts and bytes from the buckets of a keyspace and of all keyspaces of its namespace. It returns how long to
+// wait before it is asked again, and the limit that is the reason; zero: they are taken.
 func (s *Server) takeRate(p core.Partition, keyspace string, puts, bytes int64) (wait time.Duration, limit string) {
 	putRate, byteRate := s.o.Backend.KeyRates(p, keyspace)
-	if putRate == 0 && byteRate == 0 {
+	allPuts, allBytes := s.o.Backend.KeyRates(p, "")
+	if putRate|byteRate|allPuts|allBytes == 0 {
 		return 0, ""
 	}
 	r := &s.rates
 	now := s.o.Clock.Boot()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	k := bucketKey{p.Tenant, p.Namespace, keyspace}
-	b := r.buckets[k]
-	if b == nil {
+	var taken [2]*bucket
+	for i, of := range [2]struct {
+		keyspace    string
+		puts, bytes int64
+	}{{keyspace, putRate, byteRate}, {"", allPuts, allBytes}} {
+		if of.puts|of.bytes == 0 {
+			continue
+		}
+		if taken[i], wait, limit = r.look(bucketKey{p.Tenant, p.Namespace, of.keyspace}, now, of.puts, of.bytes); wait > 0 {
+			return wait, limit
+		}
+	}
+	for _, b := range taken {
+		if b != nil {
+			b.puts -= puts
+			b.bytes -= bytes
+		}
+	}
+	return 0, ""
+}
+
+// look fills a bucket up to now, and says how long it is empty. r.mu is held.
+func (r *keyRates) look(k bucketKey, now time.Duration, putRate, byteRate int64) (b *bucket, wait time.Duration, limit string) {
+	if b = r.buckets[k]; b == nil {
 		if r.buckets == nil || len(r.buckets) >= maxBuckets {
 			r.buckets = make(map[bucketKey]*bucket)
 		}
@@ -58,14 +80,12 @@ func (s *Server) takeRate(p core.Partition, keyspace string, puts, bytes int64) 
 	b.puts = refill(b.puts, putRate, gone)
 	b.bytes = refill(b.bytes, byteRate, gone)
 	if putRate > 0 && b.puts <= 0 {
-		return untilFull(b.puts, putRate), "writes_per_second"
+		return b, untilFull(b.puts, putRate), "writes_per_second"
 	}
 	if byteRate > 0 && b.bytes <= 0 {
-		return untilFull(b.bytes, byteRate), "bytes_per_second"
+		return b, untilFull(b.bytes, byteRate), "bytes_per_second"
 	}
-	b.puts -= puts
-	b.bytes -= bytes
-	return 0, ""
+	return b, 0, ""
 }
 
 // refill adds what a rate brings in a time, up to a second's worth.

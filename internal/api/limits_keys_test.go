@@ -29,6 +29,7 @@ func TestLimitsOfKeysAreNamedAtEachDoorAndCounted(t *testing.T) {
 	}{
 		{core.Exhausted{Limit: "keyspaces", Max: 1000}, http.StatusTooManyRequests, "limit keyspaces of 1000 reached"},
 		{core.Exhausted{Limit: "keyspace_bytes", Max: 1 << 20}, http.StatusTooManyRequests, "limit keyspace_bytes of 1048576 reached"},
+		{core.Exhausted{Limit: "namespace_key_bytes", Max: 1 << 30}, http.StatusTooManyRequests, "limit namespace_key_bytes of 1073741824 reached"},
 		{core.Exhausted{Limit: "sessions", Max: 100_000}, http.StatusTooManyRequests, "limit sessions of 100000 reached"},
 		{core.Exhausted{Limit: "disk", Max: 5}, http.StatusInsufficientStorage, "limit disk of 5 reached"},
 	} {
@@ -56,8 +57,10 @@ func TestLimitsOfKeysAreNamedAtEachDoorAndCounted(t *testing.T) {
 }
 
 func TestPutsBeyondTheRateOfAKeyspaceAreToldWhenToComeAgain(t *testing.T) {
-	for i, limit := range []string{"writes_per_second", "bytes_per_second"} {
+	for n := range 4 { // of the keyspace, and of all of the namespace
+		i, limit := n%2, []string{"writes_per_second", "bytes_per_second"}[n%2]
 		r := newRESTRig(t, Limits{})
+		r.n.wide.Store(n >= 2)
 		r.n.rates[i].Store(2)
 		kv := pb.NewKVServiceClient(r.conn)
 		put := &pb.KVPutRequest{Put: &pb.KVPut{Keyspace: "ks", Key: []byte("k")}}
@@ -71,7 +74,7 @@ func TestPutsBeyondTheRateOfAKeyspaceAreToldWhenToComeAgain(t *testing.T) {
 		if e := errorOf(t, err); e.GetCode() != "RATE_LIMITED" || e.GetLimit() != limit || e.GetRetryAfter().AsDuration() <= 0 {
 			t.Errorf("%s: %v", limit, e)
 		}
-		e := failed(t, r.do("PUT", "/v1/kv/ks/keys/k", "v").expect(t, limit, http.StatusTooManyRequests))
+		e := failed(t, r.do("PUT", "/v1/kv/"+[]string{"ks", "other"}[n/2]+"/keys/k", "v").expect(t, limit, http.StatusTooManyRequests))
 		if e.Code != "RATE_LIMITED" || e.Limit != limit || e.RetryMs <= 0 {
 			t.Errorf("%s over REST: %+v", limit, e)
 		}

@@ -35,9 +35,17 @@ func (qs *queueService) GetNamespace(ctx context.Context, _ *pb.GetNamespaceRequ
 	if err != nil {
 		return nil, err
 	}
-	return &pb.GetNamespaceResponse{
+	out := &pb.GetNamespaceResponse{
 		Config: showNamespaceConfig(config), At: showAt(at), Partitions: qs.s.showPartitions(c.partitions),
-	}, nil
+	}
+	if config.KeyBytes > 0 {
+		used, _, err := qs.s.o.Backend.KeyBytes(ctx, c.t.part, core.ReadOptions{MinIndex: at.Index})
+		if err != nil {
+			return nil, err
+		}
+		out.MeasuredKeyBytes, out.OverKeyBytes = used, used > uint64(config.KeyBytes)
+	}
+	return out, nil
 }
 
 // SetNamespace replaces the configuration of the call's namespace.

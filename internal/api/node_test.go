@@ -15,6 +15,7 @@ import (
 // fakeNode is a Backend whose answers a test can script.
 type fakeNode struct {
 	rates    [2]atomic.Int64 // of each keyspace: puts and bytes per second
+	wide     atomic.Bool     // those are of all keyspaces together
 	endless  atomic.Bool     // ranges have no end
 	mu       sync.Mutex
 	clock    *fakeClock
@@ -492,6 +493,14 @@ func (n *fakeNode) Keyspaces(ctx context.Context, p core.Partition, _ string, _ 
 	return []core.KeyspaceInfo{k}, at, err
 }
 
-func (n *fakeNode) KeyRates(core.Partition, string) (puts, bytes int64) {
+func (n *fakeNode) KeyBytes(_ context.Context, p core.Partition, _ core.ReadOptions) (uint64, core.At, error) {
+	n.reach(p)
+	return 60, core.At{Index: 9}, nil
+}
+
+func (n *fakeNode) KeyRates(_ core.Partition, keyspace string) (puts, bytes int64) {
+	if (keyspace == "") != n.wide.Load() {
+		return 0, 0
+	}
 	return n.rates[0].Load(), n.rates[1].Load()
 }

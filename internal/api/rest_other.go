@@ -168,6 +168,10 @@ func (c *restCall) getNamespace() error {
 	c.tag(out.GetConfig().GetVersion())
 	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
 		writeNamespaceConfig(w, out.GetConfig())
+		if out.GetConfig().GetKeyBytes() > 0 {
+			w.count("measured_key_bytes", out.GetMeasuredKeyBytes())
+			w.bool("over_key_bytes", out.GetOverKeyBytes())
+		}
 		writePartitions(w, out.GetPartitions())
 	})
 }

@@ -256,6 +256,9 @@ func writeNamespaceConfig(w *jsonWriter, c *pb.NamespaceConfig) {
 	w.bool("auto_create", c.GetAutoCreate())
 	w.optInt("retain_bytes", c.GetRetainBytes())
 	w.bool("create_on_push", c.GetCreateOnPush())
+	w.optInt("key_bytes", c.GetKeyBytes())
+	w.optInt("key_writes_per_second", c.GetKeyWritesPerSecond())
+	w.optInt("key_bytes_per_second", c.GetKeyBytesPerSecond())
 }
 
 func writePartitions(w *jsonWriter, partitions []*pb.PartitionInfo) {

@@ -158,5 +158,8 @@ func showQueueConfig(c core.QueueConfig) *pb.QueueConfig {
 
 func showNamespaceConfig(c core.NamespaceConfig) *pb.NamespaceConfig {
 	auto := !c.NoAutoCreate
-	return &pb.NamespaceConfig{Version: c.Version, AutoCreate: &auto, RetainBytes: c.RetainBytes, CreateOnPush: c.CreateOnPush}
+	return &pb.NamespaceConfig{
+		Version: c.Version, AutoCreate: &auto, RetainBytes: c.RetainBytes, CreateOnPush: c.CreateOnPush,
+		KeyBytes: c.KeyBytes, KeyWritesPerSecond: c.KeyRate, KeyBytesPerSecond: c.KeyByteRate,
+	}
 }

@@ -70,6 +70,20 @@ func (t *translator) namespaceConfig(in *pb.NamespaceConfig) (c core.NamespaceCo
 	if in.GetRetainBytes() < 0 {
 		return c, invalid("retain_bytes", "is negative")
 	}
+	for _, bound := range []struct {
+		field string
+		value int64
+		to    *int64
+	}{
+		{"key_bytes", in.GetKeyBytes(), &c.KeyBytes},
+		{"key_writes_per_second", in.GetKeyWritesPerSecond(), &c.KeyRate},
+		{"key_bytes_per_second", in.GetKeyBytesPerSecond(), &c.KeyByteRate},
+	} {
+		if bound.value < 0 {
+			return c, invalid(bound.field, "is negative")
+		}
+		*bound.to = bound.value
+	}
 	c.NoAutoCreate = in.AutoCreate != nil && !in.GetAutoCreate()
 	c.RetainBytes = in.GetRetainBytes()
 	c.CreateOnPush = in.GetCreateOnPush()

@@ -35,6 +35,7 @@ type part struct {
 	requests map[core.RequestID]request
 	sessions map[core.SessionID][]session
 	config   core.NamespaceConfig
+	total    uint64     // bytes on disk of all keyspaces of the namespace, as was told last
 	rev      uint64     // the largest seen
 	token    core.Token // the largest issued
 	search   searches

@@ -20,6 +20,13 @@ func misfits(op core.Op) []misfit {
 		if op.Config.RetainBytes < 0 {
 			return []misfit{{field: "config.retain_bytes"}}
 		}
+		for field, bound := range map[string]int64{
+			"config.key_bytes": op.Config.KeyBytes, "config.key_writes_per_second": op.Config.KeyRate, "config.key_bytes_per_second": op.Config.KeyByteRate,
+		} {
+			if bound < 0 {
+				return []misfit{{field: field}}
+			}
+		}
 	case *core.KVPut:
 		out := misfitsOfKey(op.Keyspace, op.Key)
 		if len(op.Value) > 3<<19 {

@@ -44,7 +44,7 @@ func judgeFact(want core.Fact, a answer) error {
 
 func (m *Model) put(p *part, op *core.KVPut, a answer, before uint64) error {
 	old, there := p.spaces[op.Keyspace][string(op.Key)]
-	if done, err := p.spaceRefused(op.Keyspace, a); done {
+	if done, err := p.putRefused(op.Keyspace, a); done {
 		return err
 	}
 	if err := judgeFact(condition(op.Keyspace, op.Key, old, there, op.HasRev, op.IfRev, op.IfAbsent), a); err != nil || a.fact != nil {
@@ -92,6 +92,14 @@ func (m *Model) deleteKey(p *part, op *core.KVDelete, a answer) error {
 	return nil
 }
 
+// putRefused is spaceRefused for what writes, which a namespace that is full refuses.
+func (p *part) putRefused(name string, a answer) (done bool, err error) {
+	if a.fact == nil && p.full() {
+		return true, fmt.Errorf("keyspace %q of a namespace whose keyspaces take %d bytes, more than %d, was written", name, p.total, p.config.KeyBytes)
+	}
+	return p.spaceRefused(name, a)
+}
+
 // spaceRefused judges refusals that concern the keyspace; done reports that there was one, or should have been.
 func (p *part) spaceRefused(name string, a answer) (done bool, err error) {
 	switch f := a.fact.(type) {
@@ -102,6 +110,9 @@ func (p *part) spaceRefused(name string, a answer) (done bool, err error) {
 		return true, fmt.Errorf("keyspace %q: refused with %w", name, f)
 	case core.Exhausted:
 		if f.Limit == "keyspace_bytes" && p.rules[name].over() && f.Max == p.rules[name].config.Bytes {
+			return true, nil
+		}
+		if f.Limit == "namespace_key_bytes" && p.full() && f.Max == p.config.KeyBytes {
 			return true, nil
 		}
 		if f.Limit == "keyspaces" && p.spaces[name] == nil && int64(len(p.spaces)) >= f.Max {

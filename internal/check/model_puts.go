@@ -38,6 +38,9 @@ type spaceOf struct {
 // over reports whether puts must be refused.
 func (s spaceOf) over() bool { return s.config.Bytes > 0 && s.used > uint64(s.config.Bytes) }
 
+// full reports whether puts in all keyspaces of the namespace must be refused.
+func (p *part) full() bool { return p.config.KeyBytes > 0 && p.total > uint64(p.config.KeyBytes) }
+
 // makeSpace makes a keyspace, unless there is one.
 func (m *Model) makeSpace(p *part, name string) {
 	if p.spaces[name] != nil {
@@ -52,7 +55,7 @@ func (m *Model) makeSpace(p *part, name string) {
 
 // puts judges a batch: each item alone, with a revision of its own.
 func (m *Model) puts(p *part, op *core.KVPuts, a answer) error {
-	if done, err := p.spaceRefused(op.Keyspace, a); done {
+	if done, err := p.putRefused(op.Keyspace, a); done {
 		return err
 	}
 	if a.fact != nil {
@@ -91,7 +94,7 @@ func (m *Model) puts(p *part, op *core.KVPuts, a answer) error {
 // add judges an addition: it is a put of the sum.
 func (m *Model) add(p *part, op *core.KVAdd, a answer, before uint64) error {
 	old, there := p.spaces[op.Keyspace][string(op.Key)]
-	if done, err := p.spaceRefused(op.Keyspace, a); done {
+	if done, err := p.putRefused(op.Keyspace, a); done {
 		return err
 	}
 	want := condition(op.Keyspace, op.Key, old, there, op.HasRev, op.IfRev, false)
@@ -208,6 +211,12 @@ func (m *Model) keyspaceUse(p *part, op *core.KeyspaceUse, a answer) error {
 		return fmt.Errorf("a measurement was refused with %w", a.fact)
 	}
 	for _, it := range op.Items {
+		if it.Incarnation == 0 { // of no keyspace: the sum of all
+			old := p.total
+			m.change(func() { p.total = old })
+			p.total = it.Bytes
+			continue
+		}
 		for name, r := range p.rules {
 			if r.number == it.Incarnation {
 				r.used = it.Bytes

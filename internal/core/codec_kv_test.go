@@ -39,6 +39,16 @@ func sampleKeys() *Entry {
 	}
 }
 
+// sampleBounds holds what bounds the keyspaces of a namespace together.
+func sampleBounds() *Entry {
+	p := Partition{Tenant: 7, Namespace: 300, Index: 2}
+	return &Entry{Format: 1, Stamp: 1_700_000_000_123, Proposer: 5<<32 | 1, Seq: 43, Commits: []Commit{{Partition: p, Ops: []Op{
+		&NamespaceSet{Config: NamespaceConfig{Version: 2, RetainBytes: 1 << 30, KeyBytes: 1 << 40, KeyRate: 1000, KeyByteRate: 1 << 20}, IfVersion: 1},
+		&NamespaceSet{Config: NamespaceConfig{KeyRate: 1}, IfVersion: -1},
+		&KeyspaceUse{Items: []SpaceUse{{AllKeyspaces, 1 << 41}}},
+	}}}}
+}
+
 func sampleKeyResults() []Result {
 	return []Result{
 		{Index: 9, Ops: []OpResult{{Kind: OpKVPuts, Rev: 12, KV: &KVResult{Refused: []RefusedItem{
@@ -57,6 +67,7 @@ func TestGoldenBytesOfOpsOnKeys(t *testing.T) {
 	for _, r := range sampleKeyResults() {
 		fmt.Fprintf(&b, "result %s\n", hex.EncodeToString(AppendResult(nil, &r)))
 	}
+	fmt.Fprintf(&b, "bounds %s\n", hex.EncodeToString(AppendEntry(nil, sampleBounds())))
 	path := filepath.Join("testdata", "keys.golden")
 	if *update {
 		if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
@@ -69,6 +80,9 @@ func TestGoldenBytesOfOpsOnKeys(t *testing.T) {
 	}
 	if b.String() != string(want) {
 		t.Errorf("the encoding changed: logs and stores written before cannot be read\ngot  %s\nwant %s", b.String(), want)
+	}
+	if e, err := DecodeEntry(AppendEntry(nil, sampleBounds())); err != nil || !reflect.DeepEqual(e, sampleBounds()) {
+		t.Errorf("bounds read as %+v, %v", e, err)
 	}
 	e, err := DecodeEntry(AppendEntry(nil, sampleKeys()))
 	if err != nil || !reflect.DeepEqual(e, sampleKeys()) {

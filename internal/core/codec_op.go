@@ -373,6 +373,9 @@ func (w *writer) namespaceConfig(c *NamespaceConfig) {
 	f.has(c.NoAutoCreate)
 	f.int(c.RetainBytes)
 	f.has(c.CreateOnPush)
+	f.int(c.KeyBytes)
+	f.int(c.KeyRate)
+	f.int(c.KeyByteRate)
 }
 
 func (r *reader) namespaceConfig(c *NamespaceConfig) {
@@ -381,6 +384,7 @@ func (r *reader) namespaceConfig(c *NamespaceConfig) {
 	c.NoAutoCreate = f.has()
 	c.RetainBytes = f.int()
 	c.CreateOnPush = f.has()
+	c.KeyBytes, c.KeyRate, c.KeyByteRate = f.int(), f.int(), f.int()
 	f.end()
 }
 

@@ -27,9 +27,12 @@ type KeyspaceUse struct{ Items []SpaceUse }
 
 // SpaceUse is what one keyspace takes, in all partitions of its namespace. One that is not there any more is passed over.
 type SpaceUse struct {
-	Incarnation uint32 // in the commit's partition
+	Incarnation uint32 // in the commit's partition; AllKeyspaces is no keyspace's
 	Bytes       uint64
 }
+
+// AllKeyspaces stands for all keyspaces of a namespace together.
+const AllKeyspaces uint32 = 0
 
 // KeyspaceInfo is what is known of a keyspace in one partition.
 type KeyspaceInfo struct {

@@ -35,6 +35,9 @@ func KVRange(p core.Partition, incarnation uint32, prefix []byte) (from, to []by
 	return Range(append(beginKV(p, incarnation, len(prefix)), prefix...))
 }
 
+// KVs returns the bounds of all keys of all keyspaces of a partition; the table of keyspaces is among them.
+func KVs(p core.Partition) (from, to []byte) { return Range(Begin(p, ServiceKV, 0)) }
+
 // KVKeyOf returns the user's key in what KV made, aliasing it.
 func KVKeyOf(key []byte) (user []byte, ok bool) {
 	body := Body(key)

@@ -8,8 +8,8 @@ import (
 	"github.com/millrace/millrace/internal/machine/kv"
 )
 
-// Keyspaces with bounds. What they take on disk is measured by each node on its own replicas, of all partitions of the
-// namespace; the leader of each partition commits the sum, which Apply compares with the bound. So replicas agree on what is
+// Keyspaces with bounds, and namespaces with bounds on all of theirs. What they take on disk is measured by each node on its
+// own replicas, of all partitions of the namespace; the leader of each partition commits the sum, which Apply compares with the bound. So replicas agree on what is
 // refused, and no node asks another. Rates are for the edges, which find them in a table that is made anew every second.
 
 // quotas is what looking after bounds remembers; it is owned by who tends the disk.
@@ -21,7 +21,7 @@ type quotas struct {
 // flushBefore is how long before a measurement what lies in memory is written out, so that it counts.
 const flushBefore = time.Second
 
-// rateKey names a keyspace.
+// rateKey names a keyspace; all of a namespace without a name.
 type rateKey struct {
 	tenant    core.TenantID
 	namespace core.NamespaceID
@@ -30,7 +30,8 @@ type rateKey struct {
 
 type rates struct{ puts, bytes int64 }
 
-// KeyRates are the puts, and the bytes of keys and values put, that a keyspace takes in a second; 0 is no bound.
+// KeyRates are the puts, and the bytes of keys and values put, that a keyspace takes in a second; 0 is no bound. Without a
+// name it is all keyspaces of the namespace together.
 func (n *Node) KeyRates(p core.Partition, keyspace string) (puts, bytes int64) {
 	table := n.rates.Load()
 	if table == nil {
@@ -40,23 +41,28 @@ func (n *Node) KeyRates(p core.Partition, keyspace string) (puts, bytes int64) {
 	return r.puts, r.bytes
 }
 
-// boundedSpace is a keyspace of one partition.
-type boundedSpace struct {
-	shard *shard
-	p     core.Partition
-	core.KeyspaceInfo
+// boundedPart is a partition with bounds on keys: those of its namespace, and those of single keyspaces.
+type boundedPart struct {
+	shard  *shard
+	p      core.Partition
+	config core.NamespaceConfig
+	used   uint64 // by all keyspaces, as measured last
+	spaces []core.KeyspaceInfo
 }
 
 // tendQuotas publishes rates, and from time to time measures what keyspaces take.
 func (n *Node) tendQuotas(now time.Duration) error {
-	spaces := n.boundedSpaces()
+	parts := n.boundedParts()
 	table := make(map[rateKey]rates)
 	measured := false
-	for _, b := range spaces {
-		if b.Config.WriteRate != 0 || b.Config.ByteRate != 0 {
-			table[b.key()] = rates{b.Config.WriteRate, b.Config.ByteRate}
+	for i := range parts {
+		b := &parts[i]
+		b.rate(table, "", rates{b.config.KeyRate, b.config.KeyByteRate})
+		measured = measured || b.config.KeyBytes > 0
+		for _, ks := range b.spaces {
+			b.rate(table, ks.Name, rates{ks.Config.WriteRate, ks.Config.ByteRate})
+			measured = measured || ks.Config.Bytes > 0
 		}
-		measured = measured || b.Config.Bytes > 0
 	}
 	if len(table) > 0 || n.rates.Load() != nil {
 		n.rates.Store(&table)
@@ -68,7 +74,7 @@ func (n *Node) tendQuotas(now time.Duration) error {
 		q.measureAt = now + n.o.QuotaEvery
 	case now >= q.measureAt:
 		*q = quotas{measureAt: now + n.o.QuotaEvery}
-		return n.measure(spaces)
+		return n.measure(parts)
 	case !q.flushed && now >= q.measureAt-flushBefore:
 		q.flushed = true
 		n.o.Store.RequestFlush()
@@ -76,15 +82,25 @@ func (n *Node) tendQuotas(now time.Duration) error {
 	return nil
 }
 
-func (b *boundedSpace) key() rateKey { return rateKey{b.p.Tenant, b.p.Namespace, b.Name} }
+// key names a keyspace of the partition's namespace; all of them without a name.
+func (b *boundedPart) key(keyspace string) rateKey {
+	return rateKey{b.p.Tenant, b.p.Namespace, keyspace}
+}
 
-// boundedSpaces lists the keyspaces of all shards that have a bound of any kind.
-func (n *Node) boundedSpaces() (out []boundedSpace) {
+func (b *boundedPart) rate(table map[rateKey]rates, keyspace string, r rates) {
+	if r != (rates{}) {
+		table[b.key(keyspace)] = r
+	}
+}
+
+// boundedParts lists the partitions of all shards that have a bound of any kind.
+func (n *Node) boundedParts() (out []boundedPart) {
 	for _, s := range n.shards {
 		s.machineMu.RLock()
-		s.machine.EachKV(func(p core.Partition, m *kv.Machine) {
-			for _, k := range m.Bounded() {
-				out = append(out, boundedSpace{s, p, k})
+		s.machine.EachKV(func(p core.Partition, c core.NamespaceConfig, m *kv.Machine) {
+			b := boundedPart{s, p, c, m.Used(), m.Bounded()}
+			if len(b.spaces) > 0 || c.KeyBytes != 0 || c.KeyRate != 0 || c.KeyByteRate != 0 {
+				out = append(out, b)
 			}
 		})
 		s.machineMu.RUnlock()
@@ -92,30 +108,43 @@ func (n *Node) boundedSpaces() (out []boundedSpace) {
 	return out
 }
 
-// measure sums up what each keyspace takes, and proposes it where this node leads.
-func (n *Node) measure(spaces []boundedSpace) error {
+// measure sums up what the keyspaces of each namespace take, those with a bound each and all together where that has one,
+// and proposes it where this node leads.
+func (n *Node) measure(parts []boundedPart) error {
 	sums := make(map[rateKey]uint64)
-	for i := range spaces {
-		b := &spaces[i]
-		bytes, err := b.shard.store.RangeBytes(keys.KVRange(b.p, b.Incarnation, nil))
-		if err != nil {
-			return err
+	for i := range parts {
+		b := &parts[i]
+		if b.config.KeyBytes > 0 {
+			bytes, err := b.shard.store.RangeBytes(keys.KVs(b.p))
+			if err != nil {
+				return err
+			}
+			sums[b.key("")] += bytes
 		}
-		sums[b.key()] += bytes
+		for _, ks := range b.spaces {
+			bytes, err := b.shard.store.RangeBytes(keys.KVRange(b.p, ks.Incarnation, nil))
+			if err != nil {
+				return err
+			}
+			sums[b.key(ks.Name)] += bytes
+		}
 	}
-	for i := 0; i < len(spaces); {
-		first := &spaces[i]
+	for i := range parts {
+		b := &parts[i]
 		op := new(core.KeyspaceUse)
-		for ; i < len(spaces) && spaces[i].p == first.p; i++ {
-			if b := &spaces[i]; sums[b.key()] != b.Measured && b.Config.Bytes > 0 {
-				op.Items = append(op.Items, core.SpaceUse{Incarnation: b.Incarnation, Bytes: sums[b.key()]})
+		if sum := sums[b.key("")]; b.config.KeyBytes > 0 && sum != b.used {
+			op.Items = append(op.Items, core.SpaceUse{Incarnation: core.AllKeyspaces, Bytes: sum})
+		}
+		for _, ks := range b.spaces {
+			if sum := sums[b.key(ks.Name)]; sum != ks.Measured && ks.Config.Bytes > 0 {
+				op.Items = append(op.Items, core.SpaceUse{Incarnation: ks.Incarnation, Bytes: sum})
 			}
 		}
-		if len(op.Items) == 0 || !first.shard.ready.Load() {
+		if len(op.Items) == 0 || !b.shard.ready.Load() {
 			continue
 		}
-		commit := core.Commit{Partition: first.p, Principal: "millrace", Ops: []core.Op{op}}
-		first.shard.enqueue(&proposal{
+		commit := core.Commit{Partition: b.p, Principal: "millrace", Ops: []core.Op{op}}
+		b.shard.enqueue(&proposal{
 			commits: []core.Commit{commit}, bytes: commit.EncodedSize(), done: func(core.Proposed) {}, // the next one tells again
 		}, false)
 	}

@@ -15,8 +15,14 @@ import (
 // bound is the bytes that the keyspace of these tests may take in all partitions together.
 const bound = 1 << 20
 
+// boundedBy is what bounds the keyspace of a test.
+var boundedBy = map[string]core.Op{
+	"keyspace_bytes":      &core.KeyspaceSet{Keyspace: "ks", Config: core.KeyspaceConfig{Bytes: bound}, IfVersion: -1},
+	"namespace_key_bytes": &core.NamespaceSet{Config: core.NamespaceConfig{KeyBytes: bound}, IfVersion: -1},
+}
+
 // boundedRig has a namespace whose keyspace has a bound in each of its partitions, and measures often.
-func boundedRig(t *testing.T, partitions int) (*rig, []core.Partition) {
+func boundedRig(t *testing.T, partitions int, limit string) (*rig, []core.Partition) {
 	t.Helper()
 	r := openRig(t, rigOptions{node: Options{Shards: partitions, QuotaEvery: 30 * time.Millisecond, DiskEvery: 5 * time.Millisecond}})
 	t.Cleanup(r.close)
@@ -27,8 +33,7 @@ func boundedRig(t *testing.T, partitions int) (*rig, []core.Partition) {
 	var all []core.Partition
 	for _, p := range info.Partitions {
 		all = append(all, p.Partition)
-		set := &core.KeyspaceSet{Keyspace: "ks", Config: core.KeyspaceConfig{Bytes: bound}, IfVersion: -1}
-		if refused := r.in(p.Partition, set); refused != nil {
+		if refused := r.in(p.Partition, boundedBy[limit]); refused != nil {
 			t.Fatal(refused)
 		}
 	}
@@ -59,56 +64,63 @@ func value(r *rand.Rand) []byte {
 	return b
 }
 
-func TestAKeyspaceOverItsBoundTakesNoPutsInAnyPartitionUntilItIsBelow(t *testing.T) {
-	for _, partitions := range []int{1, 4} {
-		t.Run(fmt.Sprint(partitions), func(t *testing.T) {
-			r, parts := boundedRig(t, partitions)
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
-			random := rand.New(rand.NewPCG(1, uint64(partitions)))
-			put := func(p core.Partition, n int) core.Fact {
-				return r.in(p, &core.KVPut{Keyspace: "ks", Key: fmt.Append(nil, "key", n), Value: value(random)})
-			}
-			n := 0
-			for ; ctx.Err() == nil && put(parts[0], n) == nil; n++ { // one partition takes it all: the bound is that of the namespace
-				if n >= 64*bound/(4<<10) {
-					t.Fatalf("%d puts are taken", n)
-				}
-			}
-			if n < bound/(4<<10) {
-				t.Errorf("the first put is refused after %d", n)
-			}
-			for _, p := range parts {
-				refusedFor(ctx, t, func() core.Fact { return put(p, 1) }, true)
-				stands(t, r, p, true)
-				if got, _, _, err := r.node.Key(ctx, parts[0], "ks", []byte("key0"), core.ReadOptions{}); err != nil || len(got) != 4<<10 {
-					t.Errorf("a read of a keyspace over its bound: %d bytes, %v", len(got), err)
-				}
-				if refused := r.in(p, &core.KVDelete{Keyspace: "ks", Key: []byte("key0000")}); refused != nil {
-					t.Errorf("a delete in a keyspace over its bound: %v", refused)
-				}
-				if refused := r.in(p, &core.KVPut{Keyspace: "other", Key: []byte("k"), Value: []byte("v")}); refused != nil {
-					t.Errorf("a put in another keyspace: %v", refused)
-				}
-			}
-			if refused := r.in(parts[0], &core.KVDeleteRange{Keyspace: "ks", Prefix: []byte("key")}); refused != nil {
-				t.Fatalf("the delete of a range in a keyspace over its bound: %v", refused)
-			}
-			for _, p := range parts {
-				refusedFor(ctx, t, func() core.Fact { return put(p, 1) }, false)
-				stands(t, r, p, false)
-			}
-		})
+func TestPutsBeyondABoundAreRefusedInAllPartitionsUntilThereIsRoom(t *testing.T) {
+	for _, c := range []struct {
+		limit      string
+		partitions int
+	}{{"keyspace_bytes", 1}, {"keyspace_bytes", 4}, {"namespace_key_bytes", 4}} {
+		t.Run(fmt.Sprint(c.limit, c.partitions), func(t *testing.T) { fillUp(t, c.limit, c.partitions) })
+	}
+}
+
+// fillUp puts into one partition, as the bound is that of all together, until that is refused everywhere, and then deletes.
+func fillUp(t *testing.T, limit string, partitions int) {
+	r, parts := boundedRig(t, partitions, limit)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	random := rand.New(rand.NewPCG(1, uint64(partitions)))
+	put := func(p core.Partition, n int) core.Fact {
+		return r.in(p, &core.KVPut{Keyspace: "ks", Key: fmt.Append(nil, "key", n), Value: value(random)})
+	}
+	n := 0
+	for ; ctx.Err() == nil && put(parts[0], n) == nil; n++ {
+		if n >= 64*bound/(4<<10) {
+			t.Fatalf("%d puts are taken", n)
+		}
+	}
+	if n < bound/(4<<10) {
+		t.Errorf("the first put is refused after %d", n)
+	}
+	for _, p := range parts {
+		refusedFor(ctx, t, limit, func() core.Fact { return put(p, 1) }, true)
+		r.stands(p, limit, true)
+		if got, _, _, err := r.node.Key(ctx, parts[0], "ks", []byte("key0"), core.ReadOptions{}); err != nil || len(got) != 4<<10 {
+			t.Errorf("a read beyond the bound: %d bytes, %v", len(got), err)
+		}
+		if refused := r.in(p, &core.KVDelete{Keyspace: "ks", Key: []byte("key0000")}); refused != nil {
+			t.Errorf("a delete beyond the bound: %v", refused)
+		}
+		other := &core.KVPut{Keyspace: "other", Key: []byte("k"), Value: []byte("v")}
+		if refused := r.in(p, other); (refused != nil) != (limit == "namespace_key_bytes") {
+			t.Errorf("a put in another keyspace: %v", refused)
+		}
+	}
+	if refused := r.in(parts[0], &core.KVDeleteRange{Keyspace: "ks", Prefix: []byte("key")}); refused != nil {
+		t.Fatalf("the delete of a range beyond the bound: %v", refused)
+	}
+	for _, p := range parts {
+		refusedFor(ctx, t, limit, func() core.Fact { return put(p, 1) }, false)
+		r.stands(p, limit, false)
 	}
 }
 
 // refusedFor repeats a put until it is refused for its keyspace's bound, or not any more.
-func refusedFor(ctx context.Context, t *testing.T, put func() core.Fact, want bool) {
+func refusedFor(ctx context.Context, t *testing.T, name string, put func() core.Fact, want bool) {
 	t.Helper()
 	for {
 		fact := put()
 		limit, over := fact.(core.Exhausted)
-		if fact != nil && (!over || limit != (core.Exhausted{Limit: "keyspace_bytes", Max: bound})) {
+		if fact != nil && (!over || limit != (core.Exhausted{Limit: name, Max: bound})) {
 			t.Fatalf("a put is refused for %v", fact)
 		}
 		if over == want {
@@ -120,17 +132,22 @@ func refusedFor(ctx context.Context, t *testing.T, put func() core.Fact, want bo
 	}
 }
 
-// stands wants a partition to tell what was measured, and so how far beyond the bound the keyspace came.
-func stands(t *testing.T, r *rig, p core.Partition, over bool) {
-	t.Helper()
-	info, _, err := r.node.Keyspace(t.Context(), p, "ks", false, core.ReadOptions{})
-	if err != nil || info.Over != over || info.Over != (info.Measured > bound) {
-		t.Errorf("partition %d tells %+v, %v", p.Index, info, err)
+// stands wants a partition to tell what was measured, and so how far beyond the bound it came.
+func (r *rig) stands(p core.Partition, limit string, over bool) {
+	r.t.Helper()
+	info, _, err := r.node.Keyspace(r.t.Context(), p, "ks", false, core.ReadOptions{})
+	measured := info.Measured
+	if limit == "namespace_key_bytes" {
+		measured, _, err = r.node.KeyBytes(r.t.Context(), p, core.ReadOptions{})
+		info.Over = over
+	}
+	if err != nil || info.Over != over || over != (measured > bound) {
+		r.t.Errorf("partition %d tells %d bytes, %+v, %v", p.Index, measured, info, err)
 	}
 }
 
 func TestABoundIsObeyedAfterACrashBeforeAnythingIsMeasured(t *testing.T) {
-	r, parts := boundedRig(t, 1)
+	r, parts := boundedRig(t, 1, "keyspace_bytes")
 	random := rand.New(rand.NewPCG(2, 2))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

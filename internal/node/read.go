@@ -179,3 +179,13 @@ func (n *Node) NamespaceConfig(ctx context.Context, p core.Partition, o core.Rea
 	})
 	return c, at, err
 }
+
+// KeyBytes reads how many bytes all keyspaces of the partition's namespace took on disk when that was measured last; 0 when
+// it never was.
+func (n *Node) KeyBytes(ctx context.Context, p core.Partition, o core.ReadOptions) (bytes uint64, at core.At, err error) {
+	at, err = n.read(ctx, p, o, func(v core.View) error {
+		bytes, err = kv.Used(v, p)
+		return err
+	})
+	return bytes, at, err
+}

@@ -10,6 +10,9 @@ import (
 type NamespaceInfo struct {
 	Config     NamespaceConfig
 	Partitions []PartitionInfo // by number
+
+	MeasuredKeyBytes uint64 // what all keyspaces took at the last comparison with the bound
+	OverKeyBytes     bool   // puts are refused
 }
 
 // NamespaceConfig rules a namespace.
@@ -19,6 +22,11 @@ type NamespaceConfig struct {
 	RetainBytes int64  // of ended tasks, oldest removed first
 
 	CreateOnPush bool // the first push to a repository makes it, by who may make one
+
+	// Bounds of all keyspaces together; 0 is none.
+	KeyBytes           int64 // on disk, of one replica
+	KeyWritesPerSecond int64 // puts, on each node
+	KeyBytesPerSecond  int64 // of keys and values put, on each node
 }
 
 // PartitionInfo says where a partition lies.
@@ -69,7 +77,10 @@ func (c *Client) Namespace(ctx context.Context) (*NamespaceInfo, error) {
 		Config: NamespaceConfig{
 			Version: resp.Config.GetVersion(), AutoCreate: resp.Config == nil || resp.Config.AutoCreate == nil || *resp.Config.AutoCreate,
 			RetainBytes: resp.Config.GetRetainBytes(), CreateOnPush: resp.Config.GetCreateOnPush(),
+			KeyBytes:           resp.Config.GetKeyBytes(),
+			KeyWritesPerSecond: resp.Config.GetKeyWritesPerSecond(), KeyBytesPerSecond: resp.Config.GetKeyBytesPerSecond(),
 		},
+		MeasuredKeyBytes: resp.MeasuredKeyBytes, OverKeyBytes: resp.OverKeyBytes,
 		Partitions: partitionInfos(resp.Partitions),
 	}, nil
 }

@@ -135,13 +135,24 @@ func (r *restConn) getNamespace(ctx context.Context, _ *millracev1.GetNamespaceR
 		AutoCreate   *bool  `json:"auto_create"`
 		RetainBytes  int64  `json:"retain_bytes"`
 		CreateOnPush bool   `json:"create_on_push"`
-		Partitions   []restPartition
+
+		KeyBytes           int64  `json:"key_bytes"`
+		KeyWritesPerSecond int64  `json:"key_writes_per_second"`
+		KeyBytesPerSecond  int64  `json:"key_bytes_per_second"`
+		MeasuredKeyBytes   uint64 `json:"measured_key_bytes"`
+		OverKeyBytes       bool   `json:"over_key_bytes"`
+
+		Partitions []restPartition
 	}
 	a, err := r.call(ctx, get("/v1/namespace", nil), &body)
 	if err != nil {
 		return err
 	}
-	out.Config = &millracev1.NamespaceConfig{Version: body.Version, AutoCreate: body.AutoCreate, RetainBytes: body.RetainBytes, CreateOnPush: body.CreateOnPush}
+	out.Config = &millracev1.NamespaceConfig{
+		Version: body.Version, AutoCreate: body.AutoCreate, RetainBytes: body.RetainBytes, CreateOnPush: body.CreateOnPush,
+		KeyBytes: body.KeyBytes, KeyWritesPerSecond: body.KeyWritesPerSecond, KeyBytesPerSecond: body.KeyBytesPerSecond,
+	}
+	out.MeasuredKeyBytes, out.OverKeyBytes = body.MeasuredKeyBytes, body.OverKeyBytes
 	out.Partitions, out.At = restWire(body.Partitions, (*restPartition).wire), a.at()
 	return nil
 }

@@ -5706,13 +5706,16 @@ func (x *QueueStatsResponse) GetAt() *At {
 }
 
 type NamespaceConfig struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Version       uint64                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`                                 // read-only
-	AutoCreate    *bool                  `protobuf:"varint,2,opt,name=auto_create,json=autoCreate,proto3,oneof" json:"auto_create,omitempty"`   // queues and keyspaces by their first use; default true
-	RetainBytes   int64                  `protobuf:"varint,3,opt,name=retain_bytes,json=retainBytes,proto3" json:"retain_bytes,omitempty"`      // of ended tasks, oldest removed first; default 10 GiB
-	CreateOnPush  bool                   `protobuf:"varint,4,opt,name=create_on_push,json=createOnPush,proto3" json:"create_on_push,omitempty"` // the first push to a repository makes it, by who may make one; default false
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state              protoimpl.MessageState `protogen:"open.v1"`
+	Version            uint64                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`                                                     // read-only
+	AutoCreate         *bool                  `protobuf:"varint,2,opt,name=auto_create,json=autoCreate,proto3,oneof" json:"auto_create,omitempty"`                       // queues and keyspaces by their first use; default true
+	RetainBytes        int64                  `protobuf:"varint,3,opt,name=retain_bytes,json=retainBytes,proto3" json:"retain_bytes,omitempty"`                          // of ended tasks, oldest removed first; default 10 GiB
+	CreateOnPush       bool                   `protobuf:"varint,4,opt,name=create_on_push,json=createOnPush,proto3" json:"create_on_push,omitempty"`                     // the first push to a repository makes it, by who may make one; default false
+	KeyBytes           int64                  `protobuf:"varint,5,opt,name=key_bytes,json=keyBytes,proto3" json:"key_bytes,omitempty"`                                   // of all keyspaces on disk, of one replica, measured every 10 s; 0 = no bound
+	KeyWritesPerSecond int64                  `protobuf:"varint,6,opt,name=key_writes_per_second,json=keyWritesPerSecond,proto3" json:"key_writes_per_second,omitempty"` // of puts in all keyspaces, on each node; 0 = no bound
+	KeyBytesPerSecond  int64                  `protobuf:"varint,7,opt,name=key_bytes_per_second,json=keyBytesPerSecond,proto3" json:"key_bytes_per_second,omitempty"`    // of keys and values put in all keyspaces, on each node; 0 = no bound
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *NamespaceConfig) Reset() {
@@ -5771,6 +5774,27 @@ func (x *NamespaceConfig) GetCreateOnPush() bool {
 		return x.CreateOnPush
 	}
 	return false
+}
+
+func (x *NamespaceConfig) GetKeyBytes() int64 {
+	if x != nil {
+		return x.KeyBytes
+	}
+	return 0
+}
+
+func (x *NamespaceConfig) GetKeyWritesPerSecond() int64 {
+	if x != nil {
+		return x.KeyWritesPerSecond
+	}
+	return 0
+}
+
+func (x *NamespaceConfig) GetKeyBytesPerSecond() int64 {
+	if x != nil {
+		return x.KeyBytesPerSecond
+	}
+	return 0
 }
 
 // CreateNamespaceRequest makes the call's namespace. One that is used before it was made gets one partition.
@@ -5976,12 +6000,14 @@ func (*GetNamespaceRequest) Descriptor() ([]byte, []int) {
 }
 
 type GetNamespaceResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Config        *NamespaceConfig       `protobuf:"bytes,1,opt,name=config,proto3" json:"config,omitempty"`
-	At            *At                    `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
-	Partitions    []*PartitionInfo       `protobuf:"bytes,3,rep,name=partitions,proto3" json:"partitions,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	Config           *NamespaceConfig       `protobuf:"bytes,1,opt,name=config,proto3" json:"config,omitempty"`
+	At               *At                    `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
+	Partitions       []*PartitionInfo       `protobuf:"bytes,3,rep,name=partitions,proto3" json:"partitions,omitempty"`
+	MeasuredKeyBytes uint64                 `protobuf:"varint,4,opt,name=measured_key_bytes,json=measuredKeyBytes,proto3" json:"measured_key_bytes,omitempty"` // what all keyspaces took on disk at the last comparison with key_bytes
+	OverKeyBytes     bool                   `protobuf:"varint,5,opt,name=over_key_bytes,json=overKeyBytes,proto3" json:"over_key_bytes,omitempty"`             // puts are refused
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *GetNamespaceResponse) Reset() {
@@ -6033,6 +6059,20 @@ func (x *GetNamespaceResponse) GetPartitions() []*PartitionInfo {
 		return x.Partitions
 	}
 	return nil
+}
+
+func (x *GetNamespaceResponse) GetMeasuredKeyBytes() uint64 {
+	if x != nil {
+		return x.MeasuredKeyBytes
+	}
+	return 0
+}
+
+func (x *GetNamespaceResponse) GetOverKeyBytes() bool {
+	if x != nil {
+		return x.OverKeyBytes
+	}
+	return false
 }
 
 type SetNamespaceRequest struct {
@@ -6604,13 +6644,16 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\foldest_ready\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\voldestReady\"d\n" +
 	"\x12QueueStatsResponse\x12-\n" +
 	"\x05stats\x18\x01 \x01(\v2\x17.millrace.v1.QueueStatsR\x05stats\x12\x1f\n" +
-	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\xaa\x01\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\xab\x02\n" +
 	"\x0fNamespaceConfig\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12$\n" +
 	"\vauto_create\x18\x02 \x01(\bH\x00R\n" +
 	"autoCreate\x88\x01\x01\x12!\n" +
 	"\fretain_bytes\x18\x03 \x01(\x03R\vretainBytes\x12$\n" +
-	"\x0ecreate_on_push\x18\x04 \x01(\bR\fcreateOnPushB\x0e\n" +
+	"\x0ecreate_on_push\x18\x04 \x01(\bR\fcreateOnPush\x12\x1b\n" +
+	"\tkey_bytes\x18\x05 \x01(\x03R\bkeyBytes\x121\n" +
+	"\x15key_writes_per_second\x18\x06 \x01(\x03R\x12keyWritesPerSecond\x12/\n" +
+	"\x14key_bytes_per_second\x18\a \x01(\x03R\x11keyBytesPerSecondB\x0e\n" +
 	"\f_auto_create\"8\n" +
 	"\x16CreateNamespaceRequest\x12\x1e\n" +
 	"\n" +
@@ -6626,13 +6669,15 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x05shard\x18\x02 \x01(\rR\x05shard\x12\x18\n" +
 	"\aaddress\x18\x03 \x01(\tR\aaddress\x12\x10\n" +
 	"\x03led\x18\x04 \x01(\bR\x03led\"\x15\n" +
-	"\x13GetNamespaceRequest\"\xa9\x01\n" +
+	"\x13GetNamespaceRequest\"\xfd\x01\n" +
 	"\x14GetNamespaceResponse\x124\n" +
 	"\x06config\x18\x01 \x01(\v2\x1c.millrace.v1.NamespaceConfigR\x06config\x12\x1f\n" +
 	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\x12:\n" +
 	"\n" +
 	"partitions\x18\x03 \x03(\v2\x1a.millrace.v1.PartitionInfoR\n" +
-	"partitions\"~\n" +
+	"partitions\x12,\n" +
+	"\x12measured_key_bytes\x18\x04 \x01(\x04R\x10measuredKeyBytes\x12$\n" +
+	"\x0eover_key_bytes\x18\x05 \x01(\bR\foverKeyBytes\"~\n" +
 	"\x13SetNamespaceRequest\x124\n" +
 	"\x06config\x18\x01 \x01(\v2\x1c.millrace.v1.NamespaceConfigR\x06config\x12\"\n" +
 	"\n" +

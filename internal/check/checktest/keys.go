@@ -50,13 +50,15 @@ func (w *world) puts() *core.KVPuts {
 // configureSpace makes an op on a whole keyspace.
 func (w *world) configureSpace() core.Op {
 	space := pick(w.rand, w.spaces)
-	switch w.rand.IntN(4) {
+	switch w.rand.IntN(5) {
+	case 4:
+		return &core.NamespaceSet{Config: core.NamespaceConfig{KeyBytes: int64(w.rand.IntN(2) * 100)}, IfVersion: -1}
 	case 0:
 		return &core.KeyspaceDelete{Keyspace: space}
 	case 1:
 		items := make([]core.SpaceUse, 1+w.rand.IntN(3))
 		for i := range items {
-			items[i] = core.SpaceUse{Incarnation: uint32(1 + w.rand.IntN(4)), Bytes: uint64(w.rand.IntN(200))}
+			items[i] = core.SpaceUse{Incarnation: uint32(w.rand.IntN(5)), Bytes: uint64(w.rand.IntN(200))}
 		}
 		return &core.KeyspaceUse{Items: items}
 	}

@@ -184,7 +184,7 @@ func (m *Machine) queueContext(part *partition, principal string) queue.Context 
 
 // kvContext is what the keyspaces of part judge an op under. rev is the revision that the commit's writes get.
 func kvContext(part *partition, rev uint64) kv.Context {
-	return kv.Context{Rev: rev, AutoCreate: !part.config.NoAutoCreate}
+	return kv.Context{Rev: rev, AutoCreate: !part.config.NoAutoCreate, Bytes: part.config.KeyBytes}
 }
 
 // searchContext is what the collections of part judge an op under. rev is the version that the commit's points get.

@@ -12,6 +12,12 @@ func (m *Machine) setNamespace(part *partition, op *core.NamespaceSet) (core.OpR
 	case op.Config.RetainBytes < 0:
 		fact := core.Invalid{Field: "config.retain_bytes", Reason: "negative", Message: "a bound is not negative"}
 		return core.OpResult{}, fact, nil
+	case op.Config.KeyBytes < 0:
+		return core.OpResult{}, core.Invalid{Field: "config.key_bytes", Reason: "negative", Message: "a bound is not negative"}, nil
+	case op.Config.KeyRate < 0:
+		return core.OpResult{}, core.Invalid{Field: "config.key_writes_per_second", Reason: "negative", Message: "a bound is not negative"}, nil
+	case op.Config.KeyByteRate < 0:
+		return core.OpResult{}, core.Invalid{Field: "config.key_bytes_per_second", Reason: "negative", Message: "a bound is not negative"}, nil
 	case op.IfVersion >= 0 && uint64(op.IfVersion) != version:
 		return core.OpResult{}, core.RevMismatch{Rev: version, Missing: version == 0}, nil
 	}

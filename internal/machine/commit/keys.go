@@ -42,9 +42,9 @@ func writesKeys(kind core.OpKind) bool {
 	return false
 }
 
-// EachKV calls fn for the keyspaces of each partition that the machine knows, in order.
-func (m *Machine) EachKV(fn func(p core.Partition, keyspaces *kv.Machine)) {
+// EachKV calls fn for the keyspaces of each partition that the machine knows, in order, with what its namespace rules.
+func (m *Machine) EachKV(fn func(p core.Partition, config core.NamespaceConfig, keyspaces *kv.Machine)) {
 	for _, part := range m.sorted {
-		fn(part.p, part.kv)
+		fn(part.p, part.config, part.kv)
 	}
 }

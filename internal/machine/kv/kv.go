@@ -33,6 +33,7 @@ const (
 type Context struct {
 	Rev        uint64 // of the commit: the revision its writes get, above all before in the partition
 	AutoCreate bool   // a write to an unknown keyspace makes it
+	Bytes      int64  // that all keyspaces of the namespace may take on disk; 0 = no bound
 }
 
 // Machine is the key-value service of one partition.
@@ -41,11 +42,13 @@ type Machine struct {
 	// names maps each keyspace to its row: derived from the store, bounded by MaxKeyspaces. A row is never changed in place.
 	names map[string]space
 	last  uint32 // last incarnation given out
+	used  uint64 // bytes on disk of all keyspaces of the namespace, as measured last
 	// bounded is how many of them have a bound.
 	bounded int
 
 	marked   bool
 	lastMark uint32
+	usedMark uint64
 	changed  []changedSpace // since Mark
 }
 
@@ -54,22 +57,18 @@ func New(p core.Partition) *Machine { return &Machine{p: p} }
 
 // Open rebuilds the table of keyspaces from v.
 func (m *Machine) Open(v core.View) error {
-	m.names, m.last, m.bounded, m.marked, m.changed = nil, 0, 0, false, nil
+	m.names, m.last, m.used, m.bounded, m.marked, m.changed = nil, 0, 0, 0, false, nil
 	rows, err := spacesOf(v, m.p)
 	if err != nil {
 		return err
 	}
-	last, _, err := v.Get(keys.Keyspace(m.p, ""))
-	if err != nil {
+	// Also where no keyspace is left: a number is given out once.
+	if m.last, m.used, err = readCounts(v, m.p); err != nil {
 		return err
 	}
-	if len(rows) == 0 && len(last) == 0 {
+	if len(rows) == 0 {
 		return nil
 	}
-	if len(last) != incarnationLen {
-		return errs.Corruptf("keyspaces of %s: last incarnation is %d bytes", m.p, len(last))
-	}
-	m.last = binary.BigEndian.Uint32(last) // also where none is left: a number is given out once
 	m.names = make(map[string]space, len(rows))
 	for _, k := range rows {
 		if k.incarnation == 0 || k.incarnation > m.last {
@@ -83,7 +82,7 @@ func (m *Machine) Open(v core.View) error {
 
 // Mark starts remembering changes of derived state, so that Undo can take them back. Marks do not nest.
 func (m *Machine) Mark() {
-	m.marked, m.lastMark, m.changed = true, m.last, m.changed[:0]
+	m.marked, m.lastMark, m.usedMark, m.changed = true, m.last, m.used, m.changed[:0]
 }
 
 // Undo takes back every change since Mark, and ends the mark.
@@ -97,7 +96,7 @@ func (m *Machine) Undo() {
 			delete(m.names, c.name)
 		}
 	}
-	m.last = m.lastMark
+	m.last, m.used = m.lastMark, m.usedMark
 	m.Keep()
 }
 

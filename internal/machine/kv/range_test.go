@@ -214,6 +214,59 @@ func TestAKeyspaceOverItsBoundTakesNoPutsButDeletes(t *testing.T) {
 	check("at the bound", false)
 }
 
+func TestKeyspacesOfANamespaceOverItsBoundTakeNoPutsButDeletes(t *testing.T) {
+	tx := machinetest.NewTxn()
+	m := open(t, tx)
+	within := kv.Context{Rev: 1, AutoCreate: true, Bytes: 100}
+	try := func(op core.Op) core.Fact {
+		t.Helper()
+		_, fact, err := m.Apply(tx, within, op)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fact
+	}
+	use := func(bytes uint64) *core.KeyspaceUse {
+		return &core.KeyspaceUse{Items: []core.SpaceUse{{Incarnation: core.AllKeyspaces, Bytes: bytes}}}
+	}
+	full := core.Fact(core.Exhausted{Limit: "namespace_key_bytes", Max: 100})
+	try(use(101)) // before there is any keyspace
+	m = open(t, tx)
+	if fact := try(put("first", "a", "v")); fact != full {
+		t.Errorf("a put that makes a keyspace: %v", fact)
+	}
+	try(use(100))
+	if fact := try(put("ks", "a", "v")); fact != nil {
+		t.Errorf("a put at the bound: %v", fact)
+	}
+	m.Mark()
+	try(use(500))
+	m.Undo()
+	if m.Used() != 100 {
+		t.Errorf("%d bytes after a commit that was taken back", m.Used())
+	}
+	try(use(101))
+	m = open(t, tx) // as after a restart
+	if used, err := kv.Used(tx, part); used != 101 || m.Used() != 101 || err != nil {
+		t.Errorf("%d bytes are stored, %d known, %v", used, m.Used(), err)
+	}
+	for name, op := range map[string]core.Op{"a put": put("ks", "b", "v"), "an addition": &core.KVAdd{Keyspace: "ks", Key: []byte("n"), Delta: 1}} {
+		if fact := try(op); fact != full {
+			t.Errorf("%s: %v", name, fact)
+		}
+	}
+	if _, _, fact, err := m.Puts(tx, within, &core.KVPuts{Keyspace: "ks", Items: []core.KVItem{item("b", "v")}}); fact != full || err != nil {
+		t.Errorf("a batch: %v, %v", fact, err)
+	}
+	if fact := try(&core.KVDelete{Keyspace: "ks", Key: []byte("a")}); fact != nil {
+		t.Errorf("a delete: %v", fact)
+	}
+	within.Bytes = 0
+	if fact := try(put("ks", "b", "v")); fact != nil {
+		t.Errorf("a put without a bound: %v", fact)
+	}
+}
+
 // Undo brings back what a keyspace was before the commit.
 func TestUndoTakesChangesOfKeyspacesBack(t *testing.T) {
 	tx := machinetest.NewTxn()
