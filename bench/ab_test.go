@@ -54,7 +54,7 @@ func TestTheOtherSideIsAProgramOrAServerAsThisOneIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ base, target, field string }{
-		{program, "", ""}, {"127.0.0.1:1", "127.0.0.1:2", ""}, {program, "127.0.0.1:2", "base"}, {"127.0.0.1:1", "", "target"}, {"nothing", "", "base"},
+		{program, "", ""}, {"db1:7081", "db2:7081", ""}, {program, "db2:7081", "base"}, {"db1:7081", "", "target"}, {"nothing", "", "base"},
 	} {
 		config := Config{Target: c.target}
 		_, err := config.against(c.base)

@@ -30,13 +30,14 @@ func TestTwoServersAreMeasuredInPairsAndTheSlowerOneIsFound(t *testing.T) {
 	base, head := startFaulty(t, faults{}), startFaulty(t, faults{})
 	s := cycle(paced(head))
 	s.Headline, s.Rows[0].Shape.Workers = "tasks", 0
-	h := bench.Harness{Suites: []bench.Suite{s}, Clocks: &steadyClock{}, Observer: &stolen{time.Now(), 0}}
+	s.Rows[0].Profiles = []string{"look"}
+	h := bench.Harness{Suites: []bench.Suite{s}, Profiles: []bench.Profile{{Name: "look"}}, Clocks: &steadyClock{}, Observer: &stolen{time.Now(), 0}}
 	for pairs, want := range map[int]struct {
 		word string
 		exit int
 	}{6: {bench.Worse, bench.ExitFail}, 3: {bench.Unclear, bench.ExitNoVerdict}} {
 		c := bench.Defaults()
-		c.Select, c.Target, c.Out, c.Token, c.Data = []string{s.Name}, head, t.TempDir(), "none", t.TempDir()
+		c.Profile, c.Target, c.Out, c.Token, c.Data = "look", head, t.TempDir(), "none", t.TempDir()
 		r, err := bench.Against(t.Context(), c, h, base, pairs)
 		if err != nil {
 			t.Fatal(err)

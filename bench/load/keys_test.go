@@ -49,9 +49,9 @@ func putting(drive bench.Driver, shape bench.Shape) bench.Suite {
 }
 
 func TestPutsOfAStreamAreAllAcknowledgedAndReadBackFromEveryNode(t *testing.T) {
-	run := on(t, bench.Procs, putting(Keys, bench.Shape{Nodes: 3, Puts: 4_000}))
+	run := on(t, bench.Procs, putting(Keys, bench.Shape{Nodes: 3, Puts: 1_500}))
 	clean(t, run)
-	if run.Ops != 4_000 || run.Audit.Created < 4_000 || run.Audit.ReadBack < 1_000 || run.Audit.Counted != run.Audit.ReadBack {
+	if run.Ops != 1_500 || run.Audit.Created < 1_500 || run.Audit.ReadBack < 1_000 || run.Audit.Counted != run.Audit.ReadBack {
 		t.Errorf("%d puts in the window; audit %+v", run.Ops, run.Audit)
 	}
 	wantMetrics(t, run, "puts_per_s", "put_p99_us", "replica_fsyncs_per_op", "replica_wal_bytes_per_op", "server_3_wal_bytes_per_op",
@@ -68,10 +68,10 @@ func TestAnEvenNumberOfVotersIsMeasured(t *testing.T) {
 }
 
 func TestKeysOfSeveralShardsAreReadBackToo(t *testing.T) {
-	run := on(t, bench.Procs, putting(Keys, bench.Shape{Shards: 4, Puts: 4_000}))
+	run := on(t, bench.Procs, putting(Keys, bench.Shape{Shards: 4, Puts: 1_500}))
 	clean(t, run)
-	if run.Ops != 4_000 {
-		t.Errorf("%d puts, want 4,000", run.Ops)
+	if run.Ops != 1_500 {
+		t.Errorf("%d puts, want 1,500", run.Ops)
 	}
 }
 
