@@ -109,7 +109,7 @@ func (s *shard) tickMembers(now time.Duration) error {
 			return err
 		}
 	}
-	settled := len(changes) == 0 && !s.core.Conf().Joint()
+	settled := !s.core.Conf().Joint() && !slices.ContainsFunc(changes, func(c replog.RoleChange) bool { return r.awaits(c.Replica) })
 	if r.dir.Job.State == core.JobRunning {
 		settled = settled && s.confirmed()
 	}
@@ -184,6 +184,13 @@ func (s *shard) wanted(r *roster) (out []replog.RoleChange) {
 		}
 	}
 	return out
+}
+
+// awaits reports whether the job under way is about a replica. A member that is what it is to stay, and is not that in a
+// shard yet, is none of it: what was to leave and was kept may never come back, and no job would end.
+func (r *roster) awaits(replica uint64) bool {
+	m := r.member(replica)
+	return m == nil || replica == r.dir.Job.Replica || m.State != core.MemberVoter && m.State != core.MemberLearner
 }
 
 // reconfigure proposes what of the changes can be: a voter to be is a learner first, and near enough; who leaves for it
