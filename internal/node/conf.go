@@ -225,7 +225,7 @@ func (s *shard) reconfigure(r *roster, changes []replog.RoleChange, now time.Dur
 		// Nobody else votes yet: who takes the place of this one becomes a voter beside it, and leads before it leaves.
 		out = slices.DeleteFunc(out, func(c replog.RoleChange) bool { return c == own })
 	}
-	if len(out) == 0 {
+	if len(out) == 0 || !s.outlives(out, now) {
 		return nil
 	}
 	s.confAt = now + confRetry
@@ -235,6 +235,25 @@ func (s *shard) reconfigure(r *roster, changes []replog.RoleChange, now time.Dur
 		return nil
 	}
 	return err
+}
+
+// outlives reports whether the voters that are heard of are a majority of those that changes leave. Between the request of a
+// change, which was held to that too, and its entry others may have gone: then it waits, for them or for its deadline.
+func (s *shard) outlives(changes []replog.RoleChange, now time.Duration) bool {
+	voters := slices.Clone(s.core.Conf().Voters)
+	for _, c := range changes {
+		voters = slices.DeleteFunc(voters, func(id uint64) bool { return id == c.Replica })
+		if c.Role == replog.Voter {
+			voters = append(voters, c.Replica)
+		}
+	}
+	live := 0
+	for _, id := range voters {
+		if at, heard := s.heard[id]; id == s.n.o.Replica || heard && now-at < heardFor {
+			live++
+		}
+	}
+	return 2*live > len(voters)
 }
 
 // mayFollow reports whether another voter stays that can lead after this one.
