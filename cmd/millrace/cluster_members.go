@@ -50,7 +50,7 @@ func writeMembers(out io.Writer, m server.Membership) {
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(w, "NODE\tREPLICA\tNAME\tPEER\tSTATE")
 	for _, x := range m.Members {
-		fmt.Fprintf(w, "%d\t%d\t%s\t%s\t%s\n", x.Node, x.Replica, cmp.Or(x.Name, "-"), cmp.Or(x.Peer, "-"), x.State)
+		fmt.Fprintf(w, "%d\t%d\t%s\t%s\t%s\n", x.Node, x.Replica, cmp.Or(x.Name, "-"), cmp.Or(x.Peer, "-"), stateOf(x.State, x.Drained))
 	}
 	_ = w.Flush() // of a writer whose errors the last write shows
 	writeJob(out, m.Job)

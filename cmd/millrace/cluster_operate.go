@@ -163,7 +163,7 @@ func writeCluster(out io.Writer, s server.ClusterStatus) {
 		case n.Unready != "":
 			reached = "not ready"
 		}
-		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", n.ID, cmp.Or(n.Name, "-"), cmp.Or(n.State, "-"), cmp.Or(n.Address, "-"), n.GRPC, reached, cmp.Or(leads, "-"), cmp.Or(lag, "-"))
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", n.ID, cmp.Or(n.Name, "-"), cmp.Or(stateOf(n.State, n.Drained), "-"), cmp.Or(n.Address, "-"), n.GRPC, reached, cmp.Or(leads, "-"), cmp.Or(lag, "-"))
 	}
 	_ = w.Flush() // of a writer whose errors the last write shows
 	fmt.Fprintln(out)

@@ -27,6 +27,7 @@ type seat struct {
 	store       core.StoreID
 	token       core.JoinHash
 	until       core.ShardTime
+	rests       bool // it is to lead nothing
 }
 
 // change is the change of membership under way, or the last one.
@@ -160,12 +161,37 @@ func (m *Model) askMember(c *club, op *core.MemberChange) (same bool, refusal co
 		return m.joinMember(c, id, op)
 	case core.MemberRejoin:
 		return m.rejoinMember(c, id, op)
+	case core.MemberDrain, core.MemberUndrain:
+		return c.rest(id, op.Do == core.MemberDrain)
 	case core.MemberRemove:
 		return false, m.removeMember(c, id)
 	case core.MemberReplace, core.MemberPromote:
 		return false, m.seatLearner(c, id, op)
 	}
 	return false, core.Invalid{Field: "do", Reason: "unknown", Message: "not a change of membership"}
+}
+
+// rest has a voter or a learner lead nothing, or ends that. Some voter goes on.
+func (c *club) rest(id uint64, rests bool) (same bool, refusal core.Fact) {
+	s := c.seats[id]
+	awake := 0
+	for other, x := range c.seats {
+		if other != id && x.role == core.MemberVoter && !x.rests {
+			awake++
+		}
+	}
+	if s.role != core.MemberVoter && s.role != core.MemberLearner {
+		return false, core.WrongMembership{Reason: s.role.String(), Node: s.node}
+	}
+	if s.rests == rests {
+		return true, nil
+	}
+	if rests && awake == 0 && s.role == core.MemberVoter {
+		return false, core.WrongMembership{Reason: "nobody_leads", Node: s.node}
+	}
+	s.rests = rests
+	c.seats[id] = s
+	return false, nil
 }
 
 // told takes over what is said of a member.

@@ -116,12 +116,24 @@ func memberOpSize(op Op) int {
 	return 0
 }
 
-// directoryFormat is the first byte of a stored directory.
-const directoryFormat = 1
+// The first byte of a stored directory. One with drained members ends with their replicas, and has the second format.
+const (
+	directoryFormat        = 1
+	directoryFormatDrained = 2
+)
 
 // AppendDirectory appends the stored form of a directory to dst.
 func AppendDirectory(dst []byte, d *Directory) []byte {
+	var drained []uint64
+	for i := range d.Members {
+		if d.Members[i].Drained {
+			drained = append(drained, d.Members[i].Replica)
+		}
+	}
 	w := &writer{b: append(dst, directoryFormat)}
+	if len(drained) > 0 {
+		w.b[len(dst)] = directoryFormatDrained
+	}
 	w.uint(d.Version)
 	w.uint(d.Next)
 	w.members(d.Members)
@@ -139,13 +151,20 @@ func AppendDirectory(dst []byte, d *Directory) []byte {
 	w.int(int64(j.Started))
 	w.int(int64(j.Deadline))
 	w.int(int64(j.Ended))
+	if len(drained) > 0 {
+		w.uint(uint64(len(drained)))
+		for _, replica := range drained {
+			w.uint(replica)
+		}
+	}
 	return w.b
 }
 
 // DecodeDirectory reads what AppendDirectory wrote, and nothing else. Errors: ErrMalformed.
 func DecodeDirectory(b []byte) (d Directory, err error) {
 	r := &reader{b: b}
-	if r.byte() != directoryFormat {
+	format := r.byte()
+	if format != directoryFormat && format != directoryFormatDrained {
 		r.fail("unknown format")
 	}
 	d.Version, d.Next = r.uint(), r.uint()
@@ -163,10 +182,30 @@ func DecodeDirectory(b []byte) (d Directory, err error) {
 	j.Node, j.Replica, j.Old = r.uint(), r.uint(), r.uint()
 	j.Was, j.Learner, j.Ending, j.Reason = MemberState(r.byte()), r.bool(), JobState(r.byte()), r.text()
 	j.Started, j.Deadline, j.Ended = ShardTime(r.int()), ShardTime(r.int()), ShardTime(r.int())
+	if format == directoryFormatDrained {
+		r.drained(&d)
+	}
 	if err := r.end(); err != nil {
 		return Directory{}, err
 	}
 	return d, nil
+}
+
+// drained reads who is drained: at least one member, ascending.
+func (r *reader) drained(d *Directory) {
+	n := r.count(1)
+	if n == 0 {
+		r.fail("nobody is drained")
+	}
+	for last := uint64(0); n > 0 && r.err == nil; n-- {
+		replica := r.uint()
+		m := d.Member(replica)
+		if m == nil || replica <= last {
+			r.fail("replica %d is drained", replica)
+			return
+		}
+		m.Drained, last = true, replica
+	}
 }
 
 func (w *writer) membershipFact(f WrongMembership) {

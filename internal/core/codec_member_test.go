@@ -46,6 +46,24 @@ func TestDirectoryBytesAreFrozen(t *testing.T) {
 	}
 }
 
+func TestDirectoryWithDrainedMembersIsFrozen(t *testing.T) {
+	d := sampleDirectory()
+	plain := AppendDirectory(nil, &d)
+	d.Members[1].Drained = true
+	b := AppendDirectory(nil, &d)
+	if want := "02" + hex.EncodeToString(plain[1:]) + "0104"; hex.EncodeToString(b) != want {
+		t.Errorf("encoded as\n%x, want\n%s", b, want)
+	}
+	if got, err := DecodeDirectory(b); err != nil || !reflect.DeepEqual(got, d) {
+		t.Errorf("decoded %+v, %v", got, err)
+	}
+	for _, tail := range [][]byte{{0}, {1, 2}, {2, 4, 1}, {2, 4, 4}, {1}, {1, 4, 0}} {
+		if _, err := DecodeDirectory(append(b[:len(b)-2:len(b)-2], tail...)); !errors.Is(err, ErrMalformed) {
+			t.Errorf("drained %v was read: %v", tail, err)
+		}
+	}
+}
+
 func TestMemberOpBytesAreFrozen(t *testing.T) {
 	for _, c := range []struct {
 		op   Op

@@ -86,6 +86,7 @@ type Member struct {
 	Store      StoreID
 	Token      JoinHash  // of the token that its node may join with
 	TokenUntil ShardTime // and until when
+	Drained    bool      // its node is to lead nothing that another can lead
 }
 
 // Job is the change of membership under way, or the last one.
@@ -164,6 +165,8 @@ const (
 	MemberSet      MemberVerb = 7 // Peer, API, HTTP: empty ones stay
 	MemberCancel   MemberVerb = 8 // ends the job; Node is not read
 	MemberRegister MemberVerb = 9 // Store: the data directory of a node, where none is known
+	MemberDrain    MemberVerb = 10
+	MemberUndrain  MemberVerb = 11
 )
 
 // MemberChange asks for a change of membership.
@@ -199,7 +202,7 @@ func (*MemberStep) Kind() OpKind { return OpMemberStep }
 
 // WrongMembership says that a change of membership does not fit how the cluster stands.
 type WrongMembership struct {
-	Reason string // snake_case: quorum_loss, not_learner, learner_behind, job_running, no_job, not_joining, removing, too_late
+	Reason string // snake_case: quorum_loss, not_learner, learner_behind, job_running, no_job, not_joining, removing, too_late, nobody_leads
 	Node   uint64
 	Lag    uint64 // of learner_behind: entries
 }
@@ -217,6 +220,8 @@ func (e WrongMembership) Error() string {
 		return "job_running: another change of membership is under way"
 	case "too_late":
 		return fmt.Sprintf("too_late: node %d is taking the place of what it lost, which cannot be undone", e.Node)
+	case "nobody_leads":
+		return fmt.Sprintf("nobody_leads: without node %d there is no node that may lead", e.Node)
 	case "no_job":
 		return "no_job: no change of membership is under way"
 	}

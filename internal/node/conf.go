@@ -109,7 +109,7 @@ func (s *shard) tickMembers(now time.Duration) error {
 			return err
 		}
 	}
-	settled := len(changes) == 0 && !s.core.Conf().Joint()
+	settled := !s.core.Conf().Joint() && !slices.ContainsFunc(changes, func(c replog.RoleChange) bool { return r.awaits(c.Replica) })
 	if r.dir.Job.State == core.JobRunning {
 		settled = settled && s.confirmed()
 	}
@@ -186,6 +186,13 @@ func (s *shard) wanted(r *roster) (out []replog.RoleChange) {
 	return out
 }
 
+// awaits reports whether the job under way is about a replica. A member that is what it is to stay, and is not that in a
+// shard yet, is none of it: what was to leave and was kept may never come back, and no job would end.
+func (r *roster) awaits(replica uint64) bool {
+	m := r.member(replica)
+	return m == nil || replica == r.dir.Job.Replica || m.State != core.MemberVoter && m.State != core.MemberLearner
+}
+
 // reconfigure proposes what of the changes can be: a voter to be is a learner first, and near enough; who leaves for it
 // leaves in the same step; and a leader that leaves has another lead before.
 func (s *shard) reconfigure(r *roster, changes []replog.RoleChange, now time.Duration) error {
@@ -218,7 +225,7 @@ func (s *shard) reconfigure(r *roster, changes []replog.RoleChange, now time.Dur
 		// Nobody else votes yet: who takes the place of this one becomes a voter beside it, and leads before it leaves.
 		out = slices.DeleteFunc(out, func(c replog.RoleChange) bool { return c == own })
 	}
-	if len(out) == 0 {
+	if len(out) == 0 || !s.outlives(out, now) {
 		return nil
 	}
 	s.confAt = now + confRetry
@@ -228,6 +235,25 @@ func (s *shard) reconfigure(r *roster, changes []replog.RoleChange, now time.Dur
 		return nil
 	}
 	return err
+}
+
+// outlives reports whether the voters that are heard of are a majority of those that changes leave. Between the request of a
+// change, which was held to that too, and its entry others may have gone: then it waits, for them or for its deadline.
+func (s *shard) outlives(changes []replog.RoleChange, now time.Duration) bool {
+	voters := slices.Clone(s.core.Conf().Voters)
+	for _, c := range changes {
+		voters = slices.DeleteFunc(voters, func(id uint64) bool { return id == c.Replica })
+		if c.Role == replog.Voter {
+			voters = append(voters, c.Replica)
+		}
+	}
+	live := 0
+	for _, id := range voters {
+		if at, heard := s.heard[id]; id == s.n.o.Replica || heard && now-at < heardFor {
+			live++
+		}
+	}
+	return 2*live > len(voters)
 }
 
 // mayFollow reports whether another voter stays that can lead after this one.

@@ -120,8 +120,8 @@ const (
 
 // home returns the replica that a shard is led by when all are well: shards are dealt out to the nodes in turn.
 func (s *shard) home() uint64 {
-	voters, conf := s.n.who().voters(), s.core.Conf()
-	voters = slices.DeleteFunc(voters, func(id uint64) bool { return !slices.Contains(conf.Voters, id) })
+	r, conf := s.n.who(), s.core.Conf()
+	voters := slices.DeleteFunc(r.voters(), func(id uint64) bool { return !slices.Contains(conf.Voters, id) || r.drained(id) })
 	if len(voters) == 0 {
 		return s.n.o.Replica
 	}
@@ -130,7 +130,10 @@ func (s *shard) home() uint64 {
 
 // spread hands the shard to the replica it is at home with, once that has all of the log.
 func (s *shard) spread(now time.Duration) {
-	if !s.leading || !s.ready.Load() || now < s.settledAt+spreadRest || now < s.spreadAt || s.move.keeps.Load() || s.n.leaving.Load() {
+	if !s.leading || !s.ready.Load() || now < s.spreadAt || s.n.leaving.Load() {
+		return
+	}
+	if !s.move.balances.Load() && (now < s.settledAt+spreadRest || s.move.keeps.Load()) {
 		return
 	}
 	home := s.home()

@@ -77,6 +77,15 @@ func (r *roster) voters() (out []uint64) {
 	return out
 }
 
+// drained reports whether a replica is to lead nothing, and another voter may.
+func (r *roster) drained(replica uint64) bool {
+	m := r.member(replica)
+	if m == nil || !m.Drained {
+		return false
+	}
+	return slices.ContainsFunc(r.list, func(o core.Member) bool { return o.State == core.MemberVoter && !o.Drained })
+}
+
 func (n *Node) who() *roster { return n.roster.Load() }
 
 // others calls do for every other replica's member.

@@ -36,9 +36,10 @@ type moveRequest struct {
 
 // move is what a leader's loop remembers of a move under way. What is not atomic is the loop's.
 type move struct {
-	request atomic.Pointer[moveRequest]
-	alone   atomic.Uint64 // 1 and whom the request names, when nobody of these can be reached; 0: somebody can
-	keeps   atomic.Bool   // an operator wants the shard led here: it does not go home by itself
+	request  atomic.Pointer[moveRequest]
+	alone    atomic.Uint64 // 1 and whom the request names, when nobody of these can be reached; 0: somebody can
+	keeps    atomic.Bool   // an operator wants the shard led here: it does not go home by itself
+	balances atomic.Bool   // an operator wants it to go home now
 
 	holding bool
 	since   time.Duration // boot time when holding began
@@ -68,7 +69,7 @@ func (s *shard) note(st replog.Status) {
 func (s *shard) moves(st replog.Status) bool {
 	m, now := &s.move, s.n.o.Clock.Boot()
 	r := m.request.Load()
-	if s.n.leaving.Load() {
+	if s.n.leaving.Load() || s.n.who().drained(s.n.o.Replica) {
 		r = &moveRequest{until: now + 1}
 	}
 	switch {
@@ -112,7 +113,7 @@ func (s *shard) heir(to, last uint64) (best replog.Progress) {
 	who := s.n.who()
 	for _, f := range s.core.Followers() {
 		m := who.member(f.Replica)
-		if f.Learner || m == nil || m.State == core.MemberRemoving {
+		if f.Learner || m == nil || m.State == core.MemberRemoving || m.Drained && to == 0 && !s.n.leaving.Load() {
 			continue
 		}
 		reachable := f.Active
@@ -139,6 +140,7 @@ func (s *shard) moved(leading bool) {
 	m.holding, m.rest, m.tried = false, 0, 0
 	m.request.Store(nil)
 	m.alone.Store(0)
+	m.balances.Store(false)
 	if !leading {
 		m.keeps.Store(false)
 	}
@@ -200,6 +202,8 @@ func (n *Node) Transfer(ctx context.Context, shard core.ShardID, node uint64) er
 		return core.Invalid{Field: "shard", Message: "there is no such shard"}
 	case to == 0:
 		return core.Invalid{Field: "to", Message: "there is no such node"}
+	case n.who().drained(to):
+		return core.Invalid{Field: "to", Message: "the node is drained"}
 	}
 	s := n.shards[shard]
 	switch {
@@ -246,6 +250,15 @@ func (n *Node) reaches() bool {
 func (n *Node) Keep(shard core.ShardID) {
 	if int(shard) < len(n.shards) {
 		n.shards[shard].move.keeps.Store(true)
+	}
+}
+
+// Balance has the shards that this node leads go home now, also those that an operator had moved here.
+func (n *Node) Balance() {
+	for _, s := range n.shards {
+		s.move.keeps.Store(false)
+		s.move.balances.Store(true)
+		s.poke()
 	}
 }
 

@@ -37,6 +37,7 @@ type NodeStatus struct {
 	Version   string       `json:"version,omitempty"`
 	Replica   uint64       `json:"replica,omitempty"`
 	State     string       `json:"state,omitempty"`   // joining, catching_up, learner, promoting, voter or removing
+	Drained   bool         `json:"drained,omitempty"` // it is to lead nothing
 	Unready   string       `json:"unready,omitempty"` // why it does not serve all it should
 	Leads     []int        `json:"leads"`             // shards
 	Lag       uint64       `json:"lag"`               // of the shard that is most behind
@@ -73,7 +74,7 @@ const (
 
 // query is what one node asks another for an operator.
 type query struct {
-	Do     string       `json:"do"` // status, transfer, keep or change
+	Do     string       `json:"do"` // status, transfer, keep, balance or change
 	Shard  core.ShardID `json:"shard"`
 	To     uint64       `json:"to"`
 	Change []byte       `json:"change,omitempty"` // an entry with the change of membership
@@ -149,6 +150,7 @@ func (c *coordinator) status(ctx context.Context) ClusterStatus {
 			st := n()
 			st.ID, st.Address, st.GRPC, st.HTTP = m.Node, m.Peer, cmp.Or(m.API, st.GRPC), cmp.Or(m.HTTP, st.HTTP)
 			st.Name, st.Replica, st.State = cmp.Or(st.Name, m.Name), m.Replica, m.State.String()
+			st.Drained = m.Drained
 			out.Nodes[i] = st
 		})
 	}
@@ -334,6 +336,8 @@ func (c *coordinator) answer(q query) (r told) {
 		err = c.move(ctx, q.Shard, q.To)
 	case "keep":
 		c.node.Keep(q.Shard)
+	case "balance":
+		c.node.Balance()
 	case "change":
 		return c.answerChange(q.Change)
 	default:

@@ -45,6 +45,7 @@ type MemberStatus struct {
 	GRPC    string `json:"grpc,omitempty"`
 	HTTP    string `json:"http,omitempty"`
 	State   string `json:"state"`
+	Drained bool   `json:"drained,omitempty"` // it is to lead nothing
 }
 
 func jobStatus(j *core.Job) *JobStatus {
@@ -62,7 +63,7 @@ func membership(d *core.Directory) Membership {
 	out := Membership{Version: d.Version, Job: jobStatus(&d.Job), Members: []MemberStatus{}}
 	for _, m := range d.Members {
 		out.Members = append(out.Members, MemberStatus{
-			Replica: m.Replica, Node: m.Node, Name: m.Name, Peer: m.Peer, GRPC: m.API, HTTP: m.HTTP, State: m.State.String(),
+			Replica: m.Replica, Node: m.Node, Name: m.Name, Peer: m.Peer, GRPC: m.API, HTTP: m.HTTP, State: m.State.String(), Drained: m.Drained,
 		})
 	}
 	return out
@@ -217,7 +218,7 @@ func (c *coordinator) Change(ctx context.Context, op core.MemberChange) (Members
 // verbs are the changes that an admin listener takes, by the last part of its path.
 var verbs = map[string]core.MemberVerb{
 	"add": core.MemberAdd, "remove": core.MemberRemove, "replace": core.MemberReplace, "promote": core.MemberPromote,
-	"set": core.MemberSet, "cancel": core.MemberCancel,
+	"set": core.MemberSet, "cancel": core.MemberCancel, "drain": core.MemberDrain, "undrain": core.MemberUndrain,
 }
 
 // clusterChange makes the change of membership that the request describes.

@@ -276,6 +276,7 @@ func (w *world) breakStream() bool {
 // heal ends all faults: what is down comes back, and nothing goes wrong any more.
 func (w *world) heal() {
 	w.healthy = true
+	w.tidy()
 	clear(w.cut)
 	for _, h := range w.hosts {
 		h.clock.mend()

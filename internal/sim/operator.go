@@ -24,6 +24,26 @@ func (w *world) operate() {
 	})
 }
 
+// givesUp is how long operators wait, once nothing goes wrong any more, before they cancel a change that does not end.
+const givesUp = 20 * time.Second
+
+// tidy cancels, again and again, a change that does not end.
+func (w *world) tidy() {
+	if w.plan.Spares == 0 {
+		return
+	}
+	w.after(givesUp, "tidy", 0, func() {
+		w.tidy()
+		for _, h := range w.hosts {
+			if h.node != nil && h.terms[0].serves && h.node.Members().Job.State == core.JobRunning {
+				op := &core.MemberChange{Do: core.MemberCancel}
+				h.node.ProposeMembers(op, func(p core.Proposed) { w.changed(op, p) })
+				h.kick()
+			}
+		}
+	})
+}
+
 // change asks for one change at the node that leads.
 func (w *world) change() {
 	for _, h := range w.hosts {

@@ -30,7 +30,7 @@ func randomMemberOp(r *rand.Rand, d core.Directory) core.Op {
 		return s
 	}
 	op := &core.MemberChange{
-		Do: core.MemberVerb(1 + r.IntN(9)), Node: node(), With: node(), Learner: r.IntN(2) == 0,
+		Do: core.MemberVerb(1 + r.IntN(11)), Node: node(), With: node(), Learner: r.IntN(2) == 0,
 		Token: core.JoinHash{byte(min(r.IntN(8), 1))}, Store: core.StoreID{byte(r.IntN(3))},
 	}
 	for _, m := range d.Members { // what is of learners is seldom right by chance

@@ -152,6 +152,8 @@ func (m *Machine) changeMember(d *core.Directory, op *core.MemberChange) (same b
 		}
 		who.Store = op.Store
 		return false, nil
+	case core.MemberDrain, core.MemberUndrain:
+		return drainMember(d, who, op.Do == core.MemberDrain)
 	case core.MemberRemove:
 		return false, removeMember(d, who, stamp)
 	case core.MemberReplace:

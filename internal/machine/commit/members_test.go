@@ -251,3 +251,23 @@ func TestMembershipStandsAloneInShard0(t *testing.T) {
 		t.Errorf("two together: %v", applied.Results[0].Refusal)
 	}
 }
+
+func TestADrainedMemberLeavesSomebodyWhoMayLead(t *testing.T) {
+	c := newClub(t, 1, 2)
+	drain := func(node uint64) *core.MemberChange { return &core.MemberChange{Do: core.MemberDrain, Node: node} }
+	c.ok(drain(1))
+	version := c.m.members.Version
+	c.ok(drain(1))
+	if d := c.m.Members(); d.Version != version || !d.Members[0].Drained {
+		t.Errorf("drained twice: %+v", d)
+	}
+	c.refused(drain(2), core.WrongMembership{Reason: "nobody_leads", Node: 2})
+	c.refused(drain(7), core.NotFound{Kind: "node", ID: "7"})
+	c.ok(&core.MemberChange{Do: core.MemberUndrain, Node: 1})
+	c.ok(drain(2))
+	if d := c.m.Members(); d.Members[0].Drained || !d.Members[1].Drained {
+		t.Errorf("members %+v", d.Members)
+	}
+	c.ok(&core.MemberChange{Do: core.MemberRemove, Node: 2})
+	c.refused(drain(2), core.WrongMembership{Reason: "removing", Node: 2})
+}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/millrace/internal/server"
+)
+
+// stateOf is a member's state as tables show it.
+func stateOf(state string, drained bool) string {
+	if drained {
+		return state + ", drained"
+	}
+	return state
+}
+
+const (
+	// drainWait is how long drain waits for a node to lead nothing, if it is not told.
+	drainWait = 10 * time.Second
+	// drainLook is how often it looks.
+	drainLook = 100 * time.Millisecond
+)
+
+func (a *app) clusterDrainCmd() *cobra.Command {
+	m := &memberCommand{query: url.Values{}}
+	var undo bool
+	var wait time.Duration
+	c := &cobra.Command{
+		Use:   "drain NODE",
+		Short: "Have a node lead nothing, for as long as it is worked on",
+		Long: `Drain moves the leadership of every shard that a node leads to others, and keeps it away: no shard goes
+home to the node, and one that it comes to lead because another fails it hands on. The node goes on to
+vote and to keep all data. That lasts, over restarts too, until --undo.
+
+The command waits until the node leads nothing, and ends with 3 if it still does: then no other node has
+all of the log yet, and the node hands its shards over as soon as one has. A node without which nobody
+could lead is refused as nobody_leads. To restart a node, draining is not needed: it hands its shards
+over by itself when it is stopped.`,
+		Example: `  millrace cluster drain n2
+  millrace cluster drain n2 --undo`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			node, err := parseNode(args[0])
+			if err != nil {
+				return err
+			}
+			m.query.Set("node", strconv.FormatUint(node, 10))
+			m.verb = "drain"
+			if undo {
+				m.verb = "undrain"
+			}
+			if err := m.run(a, c, nil); err != nil || undo {
+				return err
+			}
+			return m.leadsNothing(c.Context(), node, wait)
+		},
+	}
+	m.flags(c)
+	c.Flags().BoolVar(&undo, "undo", false, "the node may lead again")
+	c.Flags().DurationVar(&wait, "wait", drainWait, "how long to wait until it leads nothing; 0 = not at all")
+	return c
+}
+
+// leadsNothing waits until a node leads nothing.
+func (o *operator) leadsNothing(ctx context.Context, node uint64, wait time.Duration) error {
+	for end := time.Now().Add(wait); wait > 0; {
+		var s server.ClusterStatus
+		if err := o.call(ctx, http.MethodGet, "/cluster/status", nil, &s); err != nil {
+			return err
+		}
+		left := leadOf(&s, node)
+		if left == 0 {
+			return nil
+		}
+		if time.Now().After(end) {
+			return exitError{exitUnavailable, fmt.Errorf("node %d still leads %d shards: it hands them over as soon as another node has all of them", node, left)}
+		}
+		select {
+		case <-time.After(drainLook):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+func leadOf(s *server.ClusterStatus, node uint64) int {
+	for _, n := range s.Nodes {
+		if n.ID == node {
+			return len(n.Leads)
+		}
+	}
+	return 0
+}
+
+func (a *app) clusterBalanceCmd() *cobra.Command {
+	o := &operator{}
+	c := &cobra.Command{
+		Use:   "balance",
+		Short: "Have every shard led by the node that it is at home with",
+		Long: `Balance moves leadership at once where it would go by itself some ten seconds after all is well, so that
+the shards are spread evenly over the nodes; and it undoes what transfer has moved. Shards stay where
+they are whose home is drained, is not reached, or does not have all of their log yet.`,
+		Example: `  millrace cluster balance`,
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			var s server.ClusterStatus
+			if err := o.call(c.Context(), http.MethodPost, "/cluster/balance", nil, &s); err != nil {
+				return err
+			}
+			return a.print(s, func(w io.Writer) { fmt.Fprintln(w, "shards go home; before that:"); writeCluster(w, s) })
+		},
+	}
+	o.flags(c)
+	return c
+}
