@@ -150,7 +150,7 @@ func startFaultyKeys(t *testing.T, f keyFaults) string {
 	line := &null{}
 	pb.RegisterQueueStreamServer(s, line)
 	pb.RegisterServerServiceServer(s, line)
-	(&nullKeys{keep: x.keep}).register(s)
+	pb.RegisterKVStreamServer(s, &nullKeys{keep: x.keep})
 	pb.RegisterKVServiceServer(s, x)
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(lis) }()

@@ -77,6 +77,9 @@ func fill(t *rapid.T, v reflect.Value, path string) {
 		for i := range v.NumField() {
 			fill(t, v.Field(i), path+"."+v.Type().Field(i).Name)
 		}
+		if m, ok := v.Addr().Interface().(*Member); ok {
+			m.Drained = false // no op says it of a member: the directory does
+		}
 	case reflect.Slice:
 		if n := rapid.IntRange(0, 3).Draw(t, path+".len"); n > 0 {
 			v.Set(reflect.MakeSlice(v.Type(), n, n))
