@@ -99,11 +99,11 @@ func (w *world) lose(h *host) {
 }
 
 // loseDisk destroys the disk of a host, if the cluster lives without it: a majority of voters has its own, and no other
-// change is under way.
+// change is under way, nor one that was taken back: then the shards are still on their way to what the directory says.
 func (w *world) loseDisk(h *host) bool {
 	m := w.members.Member(h.replica)
 	switch {
-	case w.members.Version == 0 || w.members.Job.State == core.JobRunning || h.replica == 0 || h.removed || h.outside || m == nil:
+	case w.members.Version == 0 || w.settled() != "" || h.replica == 0 || h.removed || h.outside || m == nil:
 		return false
 	case m.State != core.MemberVoter && m.State != core.MemberLearner || len(w.voters()) < 3 && m.State == core.MemberVoter:
 		return false
