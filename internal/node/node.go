@@ -45,6 +45,7 @@ type Node struct {
 	moved     notifier // the leader of a shard has changed, or serves
 	roster    atomic.Pointer[roster]
 	jobs      jobs
+	learning  sync.Mutex // is held while a directory is taken over
 	leaves    sync.Mutex // guards goodbyes
 	goodbyes  []goodbye
 	leaveOnce sync.Once

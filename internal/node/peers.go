@@ -50,6 +50,10 @@ const (
 	peerConf byte = 8
 	// peerGone tells who was removed: the replica (8 bytes) that is nobody's any more.
 	peerGone byte = 9
+	// peerMembersAsk asks for a directory of members that is newer than a version (8 bytes), and peerMembers is one. Who was
+	// away while others came may know none of those that lead now, and takes nothing from strangers: it asks whom it knows.
+	peerMembersAsk byte = 10
+	peerMembers    byte = 11
 )
 
 type peerMessage struct {
@@ -70,6 +74,12 @@ func (n *Node) Receive(node uint64, shard core.ShardID, msg []byte) {
 		return
 	case peerGone:
 		n.takeGone(msg[1:])
+		return
+	case peerMembersAsk:
+		n.tellMembers(from, msg[1:])
+		return
+	case peerMembers:
+		n.takeMembers(msg[1:])
 		return
 	case peerClock:
 		n.clocks.take(n, from, msg[1:])

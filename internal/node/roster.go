@@ -139,10 +139,14 @@ type goodbye struct {
 	until         time.Duration // boot time
 }
 
-// learn takes a directory over that shard 0's replica has applied. It is the applier's, and that of the start.
+// learn takes over a directory that is committed: shard 0's replica has applied it, here or at another member, whom this
+// node asked. It may be newer than what this replica has applied: who the members are is only where messages go and what a
+// leader works towards, and no node leads shard 0 and has not applied what is committed.
 func (n *Node) learn(d core.Directory) {
+	n.learning.Lock()
+	defer n.learning.Unlock()
 	old := n.who()
-	if d.Version == 0 || d.Version == old.dir.Version {
+	if d.Version <= old.dir.Version {
 		return
 	}
 	r := &roster{dir: d, list: d.Members}
@@ -162,6 +166,32 @@ func (n *Node) learn(d core.Directory) {
 	}
 	n.announce()
 	n.moved.notify() // addresses of leaders may be others
+}
+
+// askMembers asks the other members for a newer directory, when it is time, while nobody is known to lead shard 0.
+func (s *shard) askMembers(now time.Duration) {
+	if s.leader.Load() != 0 || now < s.askedAt+reportEvery {
+		return
+	}
+	s.askedAt = now
+	msg := binary.BigEndian.AppendUint64([]byte{peerMembersAsk}, s.n.who().dir.Version)
+	s.n.others(func(m *core.Member) { s.n.send(m.Replica, s.id, false, msg) })
+}
+
+// tellMembers answers askMembers.
+func (n *Node) tellMembers(to uint64, b []byte) {
+	if r := n.who(); len(b) == 8 && r.dir.Version > binary.BigEndian.Uint64(b) {
+		n.send(to, 0, false, core.AppendDirectory([]byte{peerMembers}, &r.dir))
+	}
+}
+
+func (n *Node) takeMembers(b []byte) {
+	d, err := core.DecodeDirectory(b)
+	if err != nil {
+		n.o.Logger.Warn("directory of members of a peer", "error", err)
+		return
+	}
+	n.learn(d)
 }
 
 // announce tells the owner of the network who is to be reached: the members, and for a moment those that were removed.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/machine/commit"
@@ -16,7 +17,7 @@ import (
 // opens and when a snapshot was installed, and kept current by the applier, which changes them before it lets anybody look
 // at the entry. So whoever waits for the applier and then searches sees all that was acknowledged.
 type points struct {
-	kernel *vector.Kernel // nil: this node searches nothing
+	kernel atomic.Pointer[vector.Kernel] // nil: this node searches nothing
 
 	mu    sync.RWMutex // guards the maps; an index guards itself
 	parts map[core.Partition]*partPoints
@@ -37,7 +38,7 @@ type indexed struct {
 // applyBatch is how many points are taken into an index together while it is built.
 const applyBatch = 1024
 
-func (s *shard) searches() bool { return s.points.kernel != nil }
+func (s *shard) searches() bool { return s.points.kernel.Load() != nil }
 
 // loadPoints builds the indexes of a shard, unless this node searches nothing.
 func (s *shard) loadPoints(m *commit.Machine) error {
@@ -48,7 +49,7 @@ func (s *shard) loadPoints(m *commit.Machine) error {
 	if err != nil {
 		return fmt.Errorf("vector kernel: %w", err)
 	}
-	s.points.kernel = kernel
+	s.points.kernel.Store(kernel)
 	return s.store.View(func(v core.View) error { return s.points.load(m, v) })
 }
 
@@ -108,7 +109,7 @@ func (pt *points) loadCollection(v core.View, p core.Partition, info *core.Colle
 }
 
 func (pt *points) make(def *core.Collection) (*indexed, error) {
-	index, err := matrix.NewIndex(def, pt.kernel)
+	index, err := matrix.NewIndex(def, pt.kernel.Load())
 	if err != nil {
 		return nil, err
 	}

@@ -95,6 +95,7 @@ type shard struct {
 	snap       snapshots
 	confIndex  uint64                   // of the configuration that Raft goes by
 	confAt     time.Duration            // boot time before which no change of it is proposed again
+	askedAt    time.Duration            // boot time when it last asked who the members are
 	sure       confirmation             // of its configuration, by most voters
 	heard      map[uint64]time.Duration // by replica, when the leader last heard of it
 
@@ -245,6 +246,9 @@ func (s *shard) turn() error {
 		s.core.Tick()
 		s.nextTick = now + s.n.o.TickEvery
 		if !s.alone.Load() {
+			if s.id == 0 {
+				s.askMembers(now)
+			}
 			s.sendReport(now)
 			s.spread(now)
 			s.tickSnapshots(now)
