@@ -215,7 +215,13 @@ func (s *shard) reconfigure(r *roster, changes []replog.RoleChange, now time.Dur
 	if waits && job.State == core.JobRunning && job.Old != 0 {
 		out = slices.DeleteFunc(out, func(c replog.RoleChange) bool { return c.Replica == job.Old })
 	}
-	if own := (replog.RoleChange{Replica: s.n.o.Replica, Role: replog.Absent}); slices.Contains(out, own) {
+	if waits { // who is to vote no more, as it is taken back, votes until who votes instead is near enough
+		out = slices.DeleteFunc(out, func(c replog.RoleChange) bool { return c.Role == replog.Learner && conf.Votes(c.Replica) })
+	}
+	own := func(c replog.RoleChange) bool {
+		return c.Replica == s.n.o.Replica && c.Role != replog.Voter && conf.Votes(c.Replica)
+	}
+	if slices.ContainsFunc(out, own) {
 		if s.mayFollow(r) {
 			if s.move.request.Load() == nil {
 				s.ask(0, now+spreadMove)
@@ -223,7 +229,7 @@ func (s *shard) reconfigure(r *roster, changes []replog.RoleChange, now time.Dur
 			return nil
 		}
 		// Nobody else votes yet: who takes the place of this one becomes a voter beside it, and leads before it leaves.
-		out = slices.DeleteFunc(out, func(c replog.RoleChange) bool { return c == own })
+		out = slices.DeleteFunc(out, own)
 	}
 	if len(out) == 0 || !s.outlives(out, now) {
 		return nil
