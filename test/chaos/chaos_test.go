@@ -103,7 +103,7 @@ func run(t *testing.T, id string) {
 	if want == 0 {
 		t.Skip("with CHAOS=check only")
 	}
-	runner := row.Runners()[id]
+	runner, again := row.Runners()[id], 2
 	for i, done := 0, 0; done < want; i++ {
 		seed := campaign.Seed(1).Run(i)
 		dir, err := os.MkdirTemp("", "millrace-"+id+"-")
@@ -117,6 +117,10 @@ func run(t *testing.T, id string) {
 			t.Fatalf("SEED=%s: %v; files in %s", seed, err, dir)
 		}
 		t.Logf("%s SEED=%s: %s", id, seed, out)
+		if out.Violations() == 0 && out.Invalid != "" && again > 0 { // the machine was too slow for anything to be judged
+			again--
+			continue
+		}
 		if out.Violations() > 0 || out.Invalid != "" || out.Done == 0 {
 			t.Fatalf("SEED=%s: ledgers, log and data are kept in %s", seed, filepath.Clean(dir))
 		}
