@@ -25,6 +25,11 @@ func Restart(ctx context.Context, rig *bench.Rig) error {
 	if err := restartFill(ctx, rig, n); err != nil {
 		return err
 	}
+	return afterKill(ctx, rig, func() error { return firstGrant(ctx, rig, n) })
+}
+
+// afterKill kills the server, and measures what comes back while first starts it again and waits for it.
+func afterKill(ctx context.Context, rig *bench.Rig, first func() error) error {
 	if err := rig.Kill(); err != nil {
 		return err
 	}
@@ -35,7 +40,7 @@ func Restart(ctx context.Context, rig *bench.Rig) error {
 	case err := <-measured:
 		return err
 	}
-	err := firstGrant(ctx, rig, n)
+	err := first()
 	return errors.Join(err, <-measured)
 }
 

@@ -193,18 +193,7 @@ func SearchRestart(ctx context.Context, rig *bench.Rig) error {
 	if len(before.Results) == 0 {
 		return errors.New("the body that is asked after the restart finds nobody")
 	}
-	if err := rig.Kill(); err != nil {
-		return err
-	}
-	measured := make(chan error, 1)
-	go func() { measured <- rig.Measure(ctx) }()
-	select {
-	case <-rig.Began():
-	case err := <-measured:
-		return err
-	}
-	err = r.firstAnswer(ctx, body, &before)
-	return errors.Join(err, <-measured)
+	return afterKill(ctx, rig, func() error { return r.firstAnswer(ctx, body, &before) })
 }
 
 func (r *searchRun) firstAnswer(ctx context.Context, body []byte, before *searchAnswer) error {

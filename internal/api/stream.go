@@ -246,7 +246,10 @@ func (st *stream) hello(ctx context.Context, in *pb.Hello) error {
 	moved := s.o.Backend.Moved() // before the leaders are read
 	out := s.welcome(who, st.part, welcome)
 	places := s.placesOf(st.partitions)
-	out.Directory, out.Nodes, out.Partitions = s.directory(st.partitions), places.Nodes, uint32(len(st.partitions))
+	out.Directory, out.Nodes, out.Partitions = places.Partitions, places.Nodes, uint32(len(st.partitions))
+	if len(st.partitions) == 1 {
+		out.Directory = s.directory(st.partitions)
+	}
 	first := outgoing{frame: &pb.ServerFrame{Frame: &pb.ServerFrame_Welcome{Welcome: out}}}
 	st.mu.Lock()
 	st.session, st.told = session, places
