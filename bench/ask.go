@@ -89,7 +89,7 @@ type wrote struct{ fsyncs, entries, bytes, mutations float64 }
 // written returns what each server wrote within the window; nil when it is not known.
 func (o *oneRun) written() []wrote {
 	a, b := o.status[windowBegins], o.status[windowEnds]
-	if a == nil || b == nil {
+	if a == nil || b == nil || o.rig != nil && o.rig.loses {
 		return nil
 	}
 	out := make([]wrote, len(a))

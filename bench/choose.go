@@ -88,7 +88,7 @@ func choose(c *Config, h *Harness) ([]runSpec, error) {
 				}
 				continue
 			}
-			if c.Topology == InProc && row.Shape.Nodes > 1 {
+			if sh := row.Shape; c.Topology == InProc && (sh.Nodes > 1 || sh.Tenants > 1 || sh.Serve != "") {
 				several = append(several, s.Name+"/"+row.Name)
 				continue
 			}
@@ -110,7 +110,7 @@ func choose(c *Config, h *Harness) ([]runSpec, error) {
 		return nil, usage("suite", "millrace-peers measures %s; bench/peers says how it is built", strings.Join(peers, ", "))
 	}
 	if len(several) > 0 && (len(out) == 0 || len(c.Select) > 0 && !hasGlob(c.Select)) {
-		return nil, usage("topology", "inproc has room for one server; of several are %s", strings.Join(several, ", "))
+		return nil, usage("topology", "inproc has one server, of one tenant and with the settings of every row; others are %s", strings.Join(several, ", "))
 	}
 	if len(out) == 0 {
 		return nil, usage("suite", "nothing that is built matches; millrace bench list shows what there is")

@@ -66,6 +66,7 @@ func (r *Rig) openLoop(ctx context.Context, call func(ctx context.Context, p *Pu
 	}
 	schedule := NewSchedule(r.Arrivals, r.Rate, r.Seed)
 	start := time.Now()
+	r.generating.Store(&start)
 	next := schedule.Next()
 	live := 0
 	for !r.Done() && ctx.Err() == nil {
@@ -91,6 +92,15 @@ func (r *Rig) openLoop(ctx context.Context, call func(ctx context.Context, p *Pu
 	}
 	close(work)
 	pumps.Wait()
+}
+
+// ahead is how long the generator ran when the window opened.
+func (r *Rig) ahead() time.Duration {
+	from, opened := r.generating.Load(), r.opened.Load()
+	if from == nil || opened == nil {
+		return 0
+	}
+	return max(opened.Sub(*from), 0)
 }
 
 func (r *Rig) drop() {

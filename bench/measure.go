@@ -91,7 +91,7 @@ func (o *oneRun) carry(ctx context.Context) (err error) {
 	if driveErr != nil {
 		o.run.Failed = driveErr.Error()
 	}
-	if why := moved(o.led[windowBegins], o.led[windowEnds]); why != "" {
+	if why := moved(o.led[windowBegins], o.led[windowEnds]); why != "" && !o.rig.loses {
 		o.run.Failed = why
 	}
 	if gone := o.gone(); gone != nil {
@@ -208,7 +208,7 @@ func (o *oneRun) revive(ctx context.Context) error {
 func (u *runner) newRig(spec *runSpec, c *cluster) *Rig {
 	arrivals, _ := ParseArrivals(u.c.Arrivals) // checked before
 	r := &Rig{
-		Suite: spec.suite.Name, Row: spec.row.Name, Shape: spec.shape, Durability: spec.durability, Servers: c.endpoints, Token: c.token,
+		Suite: spec.suite.Name, Row: spec.row.Name, Shape: spec.shape, Durability: spec.durability, Servers: c.endpoints, Token: c.token, Others: c.others,
 		Namespace: c.namespace, Queue: "bench", Payload: payload(spec.shape.Payload), Result: resultBytes, Window: spec.window,
 		Warmup: spec.warmup, Concurrency: u.c.Concurrency, Rate: u.c.Rate, Arrivals: arrivals, InFlight: u.c.InFlight, Seed: u.c.Seed,
 		Full: u.c.Validate == "full", drainLimit: cmp.Or(u.h.DrainWithin, drainWithin), Ledger: newLedger(u.c.Validate == "full"), Dir: c.dir, clocks: u.clocks,
@@ -397,7 +397,7 @@ func (o *oneRun) judge(created, completed uint64) {
 	}
 	if r.Rate > 0 {
 		g := generator{offered: r.offered, lag: run.Latency["schedule_lag"], latency: run.Latency[o.op()], driver: w.cpu(0)}
-		g.offered.due = uint64(r.Arrivals.Mean(r.Rate, w.elapsed()) * w.elapsed().Seconds())
+		g.offered.due = uint64(r.Arrivals.Mean(r.Rate, r.ahead(), w.elapsed()) * w.elapsed().Seconds())
 		g.idle = w.end.cpu.Idle - w.begin.cpu.Idle
 		ex := judgeGenerator(g)
 		run.Excluded = append(run.Excluded, ex...)
@@ -421,7 +421,9 @@ func (o *oneRun) judge(created, completed uint64) {
 	count := func(p progress) uint64 { return max(p.created, p.completed) }
 	if o.cycles() {
 		count = func(p progress) uint64 { return min(p.created, p.completed) }
-		warn(balance(float64(created)/run.Seconds, float64(completed)/run.Seconds))
+		if run.Seconds > 0 { // else there was no window
+			warn(balance(float64(created)/run.Seconds, float64(completed)/run.Seconds))
+		}
 	}
 	if o.spec.suite.Peer == "" { // else the systems take turns
 		warn(steady(w.ends(count)))

@@ -100,6 +100,21 @@ func parseSteps(file string, b []byte) (Arrivals, error) {
 	return a, nil
 }
 
+// Step is a rate of arrivals a second from a time on, counted from when the generator starts.
+type Step struct {
+	From time.Duration
+	Rate float64
+}
+
+// Steps is a pattern of steps in rising order, which replace the rate that is asked for.
+func Steps(all ...Step) Arrivals {
+	a := Arrivals{kind: "step"}
+	for _, s := range all {
+		a.steps = append(a.steps, step{s.From, s.Rate})
+	}
+	return a
+}
+
 // Schedule makes the intended times of arrivals, from the beginning on, one after the other.
 type Schedule struct {
 	a    Arrivals
@@ -163,19 +178,19 @@ func (s *Schedule) nextStep(at float64) (float64, bool) {
 	return 0, false
 }
 
-// Mean returns how many arrivals a second the pattern has over a window from its beginning.
-func (a Arrivals) Mean(rate float64, window time.Duration) float64 {
+// Mean returns how many arrivals a second the pattern has over a window that begins a time after the generator starts.
+func (a Arrivals) Mean(rate float64, from, window time.Duration) float64 {
 	if a.kind != "step" {
 		return rate
 	}
-	total := 0.0
+	total, until := 0.0, from+window
 	for i, st := range a.steps {
-		end := window
+		end := until
 		if i+1 < len(a.steps) {
-			end = min(a.steps[i+1].from, window)
+			end = min(a.steps[i+1].from, until)
 		}
-		if end > st.from {
-			total += st.rate * (end - st.from).Seconds()
+		if begin := max(st.from, from); end > begin {
+			total += st.rate * (end - begin).Seconds()
 		}
 	}
 	return total / window.Seconds()

@@ -75,8 +75,11 @@ func TestStepsAreReadAndFollowed(t *testing.T) {
 	if perSecond != [4]int{100, 0, 100, 200} {
 		t.Errorf("arrivals by second: %v, want 100, 0, 100, 200", perSecond)
 	}
-	if got := a.Mean(0, 4*time.Second); got != 100 {
+	if got := a.Mean(0, 0, 4*time.Second); got != 100 {
 		t.Errorf("mean over 4 s is %v, want 100", got)
+	}
+	if got := a.Mean(0, 2*time.Second, 4*time.Second); got != 175 {
+		t.Errorf("mean from 2 s to 6 s is %v, want 175", got)
 	}
 	for text, want := range map[string]string{
 		"":                "has no steps",

@@ -30,6 +30,10 @@ func (r *Rig) KillServer(n int) error {
 	return r.killOne(n)
 }
 
+// LosesServers tells that servers are killed and started again by the run's own doing: that is no failure of the run, the
+// leaders may be others when the window ends, and what the servers count begins anew. Call it before Measure.
+func (r *Rig) LosesServers() { r.loses = true }
+
 // Restart starts servers that were killed again on their directories, and returns when they say that they serve. Their
 // addresses are others, which Servers then names.
 func (r *Rig) Restart(ctx context.Context) error {
@@ -69,7 +73,11 @@ func (o *oneRun) restartable() {
 	}
 	o.rig.killOne = func(n int) error {
 		p := o.c.procs[n]
-		if err := p.crash(); err != nil {
+		end := p.crash
+		if o.rig.loses {
+			end = p.kill
+		}
+		if err := end(); err != nil {
 			return fmt.Errorf("kill %s: %w", p.name, err)
 		}
 		return nil

@@ -33,6 +33,7 @@ type Rig struct {
 	Durability  Durability
 	Servers     []Endpoint
 	Token       string
+	Others      []string // tokens of further tenants
 	Namespace   string
 	Queue       string
 	Payload     []byte
@@ -58,20 +59,22 @@ type Rig struct {
 	// OnInterval hears of each interval's histogram of each operation, between Measure's start and its end.
 	OnInterval func(op string, h *hdrhistogram.Histogram)
 
-	clocks    Clocks
-	measuring atomic.Bool
-	opened    atomic.Pointer[time.Time] // the window's edges
-	closed    atomic.Pointer[time.Time]
-	stopped   chan struct{}
-	stopOnce  sync.Once
-	begin     chan struct{} // closed when the window begins
-	end       chan struct{} // closed when it has ended
-	marks     func(ctx context.Context, e edge) error
-	drained   time.Duration
-	kill      func() error // nil: the servers cannot be killed
-	killOne   func(n int) error
-	restart   func(ctx context.Context) error // nil: nor started
-	purges    bool                            // the servers remove ended tasks within the run
+	clocks     Clocks
+	measuring  atomic.Bool
+	opened     atomic.Pointer[time.Time] // the window's edges
+	closed     atomic.Pointer[time.Time]
+	generating atomic.Pointer[time.Time] // when an open loop started
+	stopped    chan struct{}
+	stopOnce   sync.Once
+	begin      chan struct{} // closed when the window begins
+	end        chan struct{} // closed when it has ended
+	marks      func(ctx context.Context, e edge) error
+	drained    time.Duration
+	kill       func() error // nil: the servers cannot be killed
+	killOne    func(n int) error
+	restart    func(ctx context.Context) error // nil: nor started
+	loses      bool                            // servers die and come back by the driver's doing
+	purges     bool                            // the servers remove ended tasks within the run
 
 	drainLimit time.Duration
 	left       func(ctx context.Context) (uint64, error) // tasks that the servers say have not ended; nil: not known

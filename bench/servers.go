@@ -16,6 +16,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/millrace/millrace/internal/server"
 )
 
 const (
@@ -180,6 +182,7 @@ type cluster struct {
 	endpoints []Endpoint
 	procs     []*process // empty when they are not ours
 	token     string
+	others    []string // tokens of further tenants
 	namespace string
 	dir       string // of the run: data, token; removed after a clean audit
 	close     func() error
@@ -239,11 +242,19 @@ func (u *runner) startOne(ctx context.Context, exe, dir string, spec *runSpec) (
 func (u *runner) startServer(ctx context.Context, exe, dir string, spec *runSpec, c *cluster) (*process, error) {
 	name := serverName(1)
 	tokenFile := filepath.Join(dir, "token")
+	who := []string{"--dev", "--token-file", tokenFile}
+	if spec.shape.Tenants > 1 {
+		tokens := filepath.Join(dir, "tokens.yaml")
+		who = []string{"--tokens", tokens}
+		if err := c.tenants(spec.shape.Tenants, tokens); err != nil {
+			return nil, err
+		}
+	}
 	args := []string{
-		"serve", "--dev", "--json", "--data", filepath.Join(dir, "data"), "--token-file", tokenFile, "--listen", "127.0.0.1:0",
-		"--durability", string(spec.durability), "--shards", fmt.Sprint(max(spec.shape.Shards, 1)), "--log-level", "warn",
+		"serve", "--json", "--data", filepath.Join(dir, "data"), "--listen", "127.0.0.1:0", "--durability", string(spec.durability), "--shards", fmt.Sprint(max(spec.shape.Shards, 1)), "--log-level", "warn",
 		"--name", name, "--http", "127.0.0.1:0", "--admin", "127.0.0.1:0",
 	}
+	args = append(append(args, who...), strings.Fields(spec.shape.Serve)...)
 	if !spec.group {
 		args = append(args, "--group-commit=false")
 	}
@@ -258,13 +269,36 @@ func (u *runner) startServer(ctx context.Context, exe, dir string, spec *runSpec
 	if err != nil {
 		return nil, errors.Join(err, p.kill())
 	}
+	c.endpoints = []Endpoint{e}
+	if c.others != nil {
+		return p, nil
+	}
 	token, err := os.ReadFile(tokenFile)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("read token: %w", err), p.kill())
 	}
 	c.token = strings.TrimSpace(string(token))
-	c.endpoints = []Endpoint{e}
 	return p, nil
+}
+
+// tenants makes a token of an admin for each of n tenants, unless they are there, and writes the file of a server that
+// knows them.
+func (c *cluster) tenants(n int, file string) error {
+	if c.others != nil {
+		return nil // the server is started again
+	}
+	var b strings.Builder
+	b.WriteString("tokens:\n")
+	for i := range n {
+		token := server.NewToken()
+		fmt.Fprintf(&b, "  - {name: bench, tenant: bench-%d, roles: [admin], hash: %q}\n", i+1, server.HashToken(token))
+		if i == 0 {
+			c.token = token
+		} else {
+			c.others = append(c.others, token)
+		}
+	}
+	return os.WriteFile(file, []byte(b.String()), 0o600)
 }
 
 // announced reads what a server says when it listens.

@@ -80,6 +80,10 @@ type Shape struct {
 	Prefill       int    // tasks that wait before the window
 	Depth         int    // tasks per producer that may wait for a worker; bounds the backlog of unpaced producers
 	Commit        string // group (default), single: one log entry per commit
+	Priorities    int    // tasks are dealt out to as many priorities, from 0 on; 0: all have the job's
+	Idle          int    // streams of workers that are given nothing
+	Tenants       int    // each with a token of its own; 0: one
+	Serve         string // further flags of the servers, apart by spaces
 	Memory        int    // MiB that a server may use; 0: its default
 	Kind          string // what a suite of several measurements does in this row
 }
@@ -133,6 +137,10 @@ func (s Shape) Params() []Param {
 	number("prefill", s.Prefill)
 	number("depth", s.Depth)
 	text("commit", s.Commit)
+	number("priorities", s.Priorities)
+	number("idle", s.Idle)
+	number("tenants", s.Tenants)
+	text("serve", s.Serve)
 	number("memory_mib", s.Memory)
 	return out
 }

@@ -15,16 +15,21 @@ import (
 	millrace "github.com/millrace/millrace/sdk/go"
 )
 
-// The load of a deep queue: callers that each take tasks, complete them and add as many, so that the depth stays.
-const (
-	depthBase    = 10_000 // tasks of the shallow queue that a deep one is held against
-	depthCallers = 16
-	depthBatch   = 32
+// depthBase is the tasks of the shallow queue that a deep one is held against.
+const depthBase = 10_000
+
+// depthLoad is callers that each take a batch of tasks, complete them and add as many, so that the depth stays.
+type depthLoad struct{ callers, batch int }
+
+var (
+	deepLoad = depthLoad{16, 32}
+	oneAlone = depthLoad{1, 1}
 )
 
 // depthRun is claims at one depth after another, on the same server.
 type depthRun struct {
 	rig    *bench.Rig
+	load   depthLoad
 	client *millrace.Client
 	tasks  pb.TaskServiceClient
 	job    *millrace.JobOf[[]byte, []byte]
@@ -58,16 +63,12 @@ func (p *depthPhase) claimed(n int, took time.Duration) {
 
 // Depth measures claims from a queue in which many tasks wait, and what the server's memory has of each of them. Deep
 // rows first do the same on 10,000 tasks, on the same server.
-func Depth(ctx context.Context, rig *bench.Rig) (err error) {
-	d := &depthRun{rig: rig, job: millrace.Job[[]byte, []byte](rig.Queue).Queue(rig.Queue).Lease(rig.Shape.Lease)}
-	if d.client, err = rig.Dial(ctx, 0); err != nil {
+func Depth(ctx context.Context, rig *bench.Rig) error {
+	d, err := newDepthRun(ctx, rig, deepLoad)
+	if err != nil {
 		return err
 	}
 	defer d.client.Close() //nolint:errcheck // every call was answered, or an error tells
-	d.tasks = pb.NewTaskServiceClient(d.client.Conn())
-	for range depthBatch {
-		d.args = append(d.args, rig.Payload)
-	}
 	base := min(depthBase, rig.Shape.Prefill)
 	if err := fill(ctx, rig, d.client, base); err != nil {
 		return err
@@ -81,15 +82,52 @@ func Depth(ctx context.Context, rig *bench.Rig) (err error) {
 			return err
 		}
 	}
-	deep := newPhase(rig.Measuring, rig.Done)
-	done := make(chan error, 1)
-	go func() { done <- d.turns(ctx, deep) }()
-	err = rig.Measure(ctx)
-	if failed := <-done; failed != nil || err != nil {
-		return errors.Join(failed, err)
+	deep, err := d.measure(ctx)
+	if err != nil {
+		return err
 	}
 	d.report(shallow, deep)
 	return nil
+}
+
+// ClaimDepth measures the claims of one worker that takes one task at a time from a queue in which many wait.
+func ClaimDepth(ctx context.Context, rig *bench.Rig) error {
+	d, err := newDepthRun(ctx, rig, oneAlone)
+	if err != nil {
+		return err
+	}
+	defer d.client.Close() //nolint:errcheck // every call was answered, or an error tells
+	if err := fill(ctx, rig, d.client, rig.Shape.Prefill); err != nil {
+		return err
+	}
+	p, err := d.measure(ctx)
+	if err != nil {
+		return err
+	}
+	rig.Metric("claim_p50_ms", float64(p.claims.ValueAtQuantile(50))/1e3, "ms")
+	rig.Metric("claim_p99_ms", float64(p.claims.ValueAtQuantile(99))/1e3, "ms")
+	return nil
+}
+
+func newDepthRun(ctx context.Context, rig *bench.Rig, load depthLoad) (d *depthRun, err error) {
+	d = &depthRun{rig: rig, load: load, job: millrace.Job[[]byte, []byte](rig.Queue).Queue(rig.Queue).Lease(rig.Shape.Lease)}
+	if d.client, err = rig.Dial(ctx, 0); err != nil {
+		return nil, err
+	}
+	d.tasks = pb.NewTaskServiceClient(d.client.Conn())
+	for range load.batch {
+		d.args = append(d.args, rig.Payload)
+	}
+	return d, nil
+}
+
+// measure takes tasks through warm-up and window.
+func (d *depthRun) measure(ctx context.Context) (*depthPhase, error) {
+	p := newPhase(d.rig.Measuring, d.rig.Done)
+	done := make(chan error, 1)
+	go func() { done <- d.turns(ctx, p) }()
+	err := d.rig.Measure(ctx)
+	return p, errors.Join(<-done, err)
 }
 
 // shallow does for the length of the window what the window will do, after a warm-up that is as long as its own.
@@ -161,7 +199,7 @@ func (d *depthRun) settle(ctx context.Context, admin adminPage) error {
 
 // turns takes, completes and adds until the phase is over.
 func (d *depthRun) turns(ctx context.Context, p *depthPhase) error {
-	return atOnce(ctx, depthCallers, func(ctx context.Context, i int) error {
+	return atOnce(ctx, d.load.callers, func(ctx context.Context, i int) error {
 		for !p.over() && ctx.Err() == nil {
 			if err := d.turn(ctx, i, p); err != nil {
 				return err
@@ -173,7 +211,7 @@ func (d *depthRun) turns(ctx context.Context, p *depthPhase) error {
 
 func (d *depthRun) turn(ctx context.Context, i int, p *depthPhase) error {
 	began := time.Now()
-	got, err := d.client.Claim(ctx, millrace.ClaimQuery{Queues: []string{d.rig.Queue}, Max: depthBatch, Lease: d.rig.Shape.Lease})
+	got, err := d.client.Claim(ctx, millrace.ClaimQuery{Queues: []string{d.rig.Queue}, Max: d.load.batch, Lease: d.rig.Shape.Lease})
 	if err != nil {
 		return fmt.Errorf("claim: %w", err)
 	}

@@ -15,8 +15,11 @@ import (
 	millrace "github.com/millrace/millrace/sdk/go"
 )
 
-// idleConnections carry all idle streams: what is weighed is streams, not connections.
-const idleConnections = 4
+// Connections carry many idle streams each: what is weighed is streams, not connections.
+const (
+	idleConnections = 4   // at least
+	idleStreams     = 900 // of one connection at most
+)
 
 // idleAnswer is how long a worker that was idle may take to be given a task.
 const idleAnswer = 10 * time.Second
@@ -24,6 +27,7 @@ const idleAnswer = 10 * time.Second
 // idleRun is workers' streams on which nothing happens.
 type idleRun struct {
 	rig     *bench.Rig
+	queue   string // that the idle streams wait for
 	admin   adminPage
 	clients []*millrace.Client
 	given   chan *pb.Assignment
@@ -33,8 +37,8 @@ type idleRun struct {
 
 // Idle measures what a server uses that has nothing to do, without streams and then with as many as the row has workers.
 func Idle(ctx context.Context, rig *bench.Rig) (err error) {
-	r := &idleRun{rig: rig, given: make(chan *pb.Assignment, 1), failed: make(chan error, 1)}
-	if r.admin, err = adminOf(rig); err != nil {
+	r, err := newIdleRun(rig, rig.Queue)
+	if err != nil {
 		return err
 	}
 	before, err := r.admin.footprint(ctx)
@@ -52,7 +56,7 @@ func Idle(ctx context.Context, rig *bench.Rig) (err error) {
 	}
 	streaming, stop := context.WithCancel(ctx)
 	defer r.close(stop)
-	if err := r.open(streaming); err != nil {
+	if err := r.open(streaming, rig.Shape.Workers); err != nil {
 		return err
 	}
 	after, err := r.admin.footprint(ctx)
@@ -69,6 +73,45 @@ func Idle(ctx context.Context, rig *bench.Rig) (err error) {
 	rig.Metric("rss_kib_per_stream", (after.resident-before.resident)/n/1024, "KiB")
 	rig.Metric("live_kib_per_stream", (after.live-before.live)/n/1024, "KiB")
 	return r.alive(ctx)
+}
+
+func newIdleRun(rig *bench.Rig, queue string) (*idleRun, error) {
+	admin, err := adminOf(rig)
+	return &idleRun{rig: rig, queue: queue, admin: admin, given: make(chan *pb.Assignment, 1), failed: make(chan error, 1)}, err
+}
+
+// IdleBeside measures what the idle streams of the row cost beside workers that work: their memory, and
+// that the work goes on and none of them ends.
+func IdleBeside(ctx context.Context, rig *bench.Rig) error {
+	r, err := newIdleRun(rig, rig.Queue+"-idle")
+	if err != nil {
+		return err
+	}
+	before, err := r.admin.footprint(ctx)
+	if err != nil {
+		return err
+	}
+	streaming, stop := context.WithCancel(ctx)
+	defer r.close(stop)
+	if err := r.open(streaming, rig.Shape.Idle); err != nil {
+		return err
+	}
+	after, err := r.admin.footprint(ctx)
+	if err != nil {
+		return err
+	}
+	n := float64(rig.Shape.Idle)
+	rig.Metric("rss_kib_per_stream", (after.resident-before.resident)/n/1024, "KiB")
+	rig.Metric("live_kib_per_stream", (after.live-before.live)/n/1024, "KiB")
+	if err := Queue(ctx, rig); err != nil {
+		return err
+	}
+	made, err := r.answered(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = r.clients[0].Complete(ctx, made.Id, made.Token, rig.Result)
+	return err
 }
 
 // used returns the share of a core that the server used while f ran.
@@ -90,19 +133,20 @@ func (r *idleRun) used(ctx context.Context, f func() error) (float64, error) {
 	return (after[cpu] - before[cpu]) / took.Seconds(), nil
 }
 
-// open subscribes every stream to the queue. Streams last as long as ctx.
-func (r *idleRun) open(ctx context.Context) error {
-	for i := range idleConnections {
+// open subscribes n streams to the queue. Streams last as long as ctx.
+func (r *idleRun) open(ctx context.Context, n int) error {
+	connections := max(idleConnections, (n+idleStreams-1)/idleStreams)
+	for i := range connections {
 		c, err := r.rig.Dial(ctx, i)
 		if err != nil {
 			return err
 		}
 		r.clients = append(r.clients, c)
 	}
-	return atOnce(ctx, idleConnections, func(_ context.Context, i int) error {
-		for n := i; n < r.rig.Shape.Workers; n += idleConnections {
+	return atOnce(ctx, connections, func(_ context.Context, i int) error {
+		for k := i; k < n; k += connections {
 			if err := r.subscribe(ctx, r.clients[i]); err != nil {
-				return fmt.Errorf("open stream %d: %w", n, err)
+				return fmt.Errorf("open stream %d: %w", k, err)
 			}
 		}
 		return nil
@@ -127,7 +171,7 @@ func (r *idleRun) subscribe(ctx context.Context, c *millrace.Client) error {
 	if f.GetWelcome() == nil {
 		return fmt.Errorf("the server began with %T, not with a welcome", f.Frame)
 	}
-	sub := &pb.Subscribe{Sub: 1, Queues: []*pb.QueueWeight{{Name: r.rig.Queue, Weight: 1}}, Slots: 1, Batch: 1}
+	sub := &pb.Subscribe{Sub: 1, Queues: []*pb.QueueWeight{{Name: r.queue, Weight: 1}}, Slots: 1, Batch: 1}
 	if err := stream.Send(&pb.ClientFrame{Frame: &pb.ClientFrame_Subscribe{Subscribe: sub}}); err != nil {
 		return err
 	}
@@ -158,35 +202,43 @@ func (r *idleRun) read(ctx context.Context, stream grpc.BidiStreamingClient[pb.C
 	}
 }
 
-// alive proves that idle workers wait for work: one of them is given the task that is made now, by a single call, for
-// the streams may be as many as one tenant may have.
+// alive proves that idle workers wait for work.
 func (r *idleRun) alive(ctx context.Context) error {
+	t, err := r.answered(ctx)
+	if err != nil {
+		return err
+	}
+	r.rig.Ledger.Created(t.Id)
+	if _, err := r.clients[0].Complete(ctx, t.Id, t.Token, r.rig.Result); err != nil {
+		return fmt.Errorf("complete the task that an idle worker was given: %w", err)
+	}
+	r.rig.Ledger.Completed(t.Id, t.Token, false)
+	return nil
+}
+
+// answered makes a task, by a single call, for the streams may be as many as one tenant may have, and returns it as an
+// idle worker is given it.
+func (r *idleRun) answered(ctx context.Context) (*pb.Assignment, error) {
 	select {
 	case err := <-r.failed:
-		return fmt.Errorf("a stream ended: %w", err)
+		return nil, fmt.Errorf("a stream ended: %w", err)
 	default:
 	}
-	spec := &pb.TaskSpec{Queue: r.rig.Queue, Kind: r.rig.Queue, Payload: r.rig.Payload}
-	made, err := pb.NewTaskServiceClient(r.clients[0].Conn()).Create(ctx, &pb.CreateRequest{Task: spec})
-	if err != nil {
-		return fmt.Errorf("make a task: %w", err)
+	spec := &pb.TaskSpec{Queue: r.queue, Kind: r.queue, Payload: r.rig.Payload}
+	if _, err := pb.NewTaskServiceClient(r.clients[0].Conn()).Create(ctx, &pb.CreateRequest{Task: spec}); err != nil {
+		return nil, fmt.Errorf("make a task: %w", err)
 	}
-	r.rig.Ledger.Created(made.Id)
 	late := time.NewTimer(idleAnswer)
 	defer late.Stop()
 	select {
 	case t := <-r.given:
-		if _, err := r.clients[0].Complete(ctx, t.Id, t.Token, r.rig.Result); err != nil {
-			return fmt.Errorf("complete the task that an idle worker was given: %w", err)
-		}
-		r.rig.Ledger.Completed(t.Id, t.Token, false)
-		return nil
+		return t, nil
 	case err := <-r.failed:
-		return fmt.Errorf("a stream ended: %w", err)
+		return nil, fmt.Errorf("a stream ended: %w", err)
 	case <-late.C:
-		return errors.New("no idle worker was given the task that was made")
+		return nil, errors.New("no idle worker was given the task that was made")
 	case <-ctx.Done():
-		return ctx.Err()
+		return nil, ctx.Err()
 	}
 }
 

@@ -44,6 +44,10 @@ func TestMain(m *testing.M) {
 			return
 		}
 	}
+	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
+		fmt.Fprintf(os.Stderr, "this program has no command %q\n", os.Args[1:])
+		os.Exit(2) // and not the tests, which would start it over and over
+	}
 	os.Exit(m.Run())
 }
 
@@ -58,24 +62,22 @@ func serve(args []string) error {
 	dir, file := f.String("data", "", ""), f.String("token-file", "", "")
 	listen, http, admin := f.String("listen", "", ""), f.String("http", "", ""), f.String("admin", "", "")
 	durability, shards, config := f.String("durability", "", ""), f.Int("shards", 0, ""), f.String("config", "", "")
+	tokens, o := f.String("tokens", "", ""), server.Options{}
+	for _, row := range o.Limits.Rows() {
+		f.Int64Var(row.Value, "limit-"+strings.ReplaceAll(row.Key, "_", "-"), 0, "")
+	}
 	if err := f.Parse(args); err != nil {
 		return err
 	}
 	if *config != "" {
 		return serveNode(*config, *durability)
 	}
-	token, err := os.ReadFile(*file)
-	if err != nil {
-		token = []byte(server.NewToken())
-		if err := os.WriteFile(*file, token, 0o600); err != nil {
+	o.Dir, o.Listen, o.HTTP, o.Admin, o.Shards, o.TokensFile = *dir, *listen, *http, *admin, *shards, *tokens
+	o.Durability = server.Durability(*durability)
+	if o.TokensFile == "" {
+		if err := dev(&o, *file); err != nil {
 			return err
 		}
-	}
-	o, err := server.Dev(server.Options{
-		Dir: *dir, Listen: *listen, HTTP: *http, Admin: *admin, Durability: server.Durability(*durability), Shards: *shards,
-	}, string(token))
-	if err != nil {
-		return err
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -89,6 +91,19 @@ func serve(args []string) error {
 	}
 	<-ctx.Done()
 	return s.Close(time.Second)
+}
+
+// dev makes one token, unless its file has one.
+func dev(o *server.Options, file string) error {
+	token, err := os.ReadFile(file)
+	if err != nil {
+		token = []byte(server.NewToken())
+		if err := os.WriteFile(file, token, 0o600); err != nil {
+			return err
+		}
+	}
+	*o, err = server.Dev(*o, string(token))
+	return err
 }
 
 func TestAThrottledDriverIsReportedAsTheWall(t *testing.T) {

@@ -22,7 +22,9 @@ type queueRun struct {
 	traces  traces
 	clients []*millrace.Client // of producers
 	workers []*worker
-	args    [][]byte // of one batched create
+	args    [][]byte               // of one batched create
+	options [][]millrace.AddOption // of a create, dealt out to the pumps; empty: none
+	onMade  func(p *bench.Pump)    // of every create of one task that was acknowledged; may be nil
 	call    func(ctx context.Context, p *bench.Pump)
 	onTask  func(t *millrace.Task) // of every task that a handler is given; may be nil
 }
@@ -52,6 +54,9 @@ func newQueueRun(rig *bench.Rig) *queueRun {
 	}
 	for range rig.Shape.ProducerBatch {
 		q.args = append(q.args, rig.Payload)
+	}
+	for n := range rig.Shape.Priorities {
+		q.options = append(q.options, []millrace.AddOption{millrace.Priority(n)})
 	}
 	q.call = q.pump()
 	return q
@@ -104,12 +109,19 @@ func (q *queueRun) pump() func(ctx context.Context, p *bench.Pump) {
 }
 
 func (q *queueRun) createOne(ctx context.Context, p *bench.Pump) {
-	h, err := q.job.Add(ctx, q.clients[p.Number%len(q.clients)], q.rig.Payload)
+	var options []millrace.AddOption
+	if n := len(q.options); n > 0 {
+		options = q.options[p.Number%n]
+	}
+	h, err := q.job.Add(ctx, q.clients[p.Number%len(q.clients)], q.rig.Payload, options...)
 	if err != nil {
 		q.failedCreate(p, 1, err)
 		return
 	}
 	q.create.Record(p.Number, p.Intended, 1, nil)
+	if q.onMade != nil {
+		q.onMade(p)
+	}
 	q.created(h.ID, p.Intended)
 }
 

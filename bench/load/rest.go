@@ -25,8 +25,9 @@ type restRun struct {
 	create   *bench.Op
 	claim    *bench.Op
 	complete *bench.Op
-	body     []byte // of a create
-	claims   []byte // of a claim
+	body     []byte                // of a create
+	choose   func(pump int) []byte // the body of a pump's next create; nil: body
+	claims   []byte                // of a claim
 	requests atomic.Uint64
 }
 
@@ -38,19 +39,29 @@ const (
 
 // REST drives the queue through a standard HTTP client: pumps that create, goroutines that claim and complete.
 func REST(ctx context.Context, rig *bench.Rig) error {
-	if rig.Servers[0].HTTP == "" {
-		return errors.New("the server has no REST door")
+	r, err := newRESTRun(rig)
+	if err != nil {
+		return err
 	}
-	conns := rig.Shape.Loops() + rig.Shape.Workers*rig.Shape.Slots + 8
+	defer r.http.CloseIdleConnections()
+	return r.run(ctx)
+}
+
+func newRESTRun(rig *bench.Rig) (*restRun, error) {
+	if rig.Servers[0].HTTP == "" {
+		return nil, errors.New("the server has no REST door")
+	}
+	conns := max(rig.Shape.Loops(), rig.Concurrency) + rig.Shape.Workers*rig.Shape.Slots + 8
 	transport := &http.Transport{MaxIdleConns: conns, MaxIdleConnsPerHost: conns, DisableCompression: true}
-	defer transport.CloseIdleConnections()
 	r := &restRun{
 		rig: rig, http: &http.Client{Transport: transport, Timeout: restTimeout},
 		create: rig.Op("create"), claim: rig.Op("claim"), complete: rig.Op("complete"),
 	}
-	if err := r.bodies(); err != nil {
-		return err
-	}
+	return r, r.bodies()
+}
+
+func (r *restRun) run(ctx context.Context) error {
+	rig := r.rig
 	q := &queueRun{rig: rig, job: millrace.Job[[]byte, []byte](rig.Queue)}
 	if err := q.prefill(ctx); err != nil {
 		return err
@@ -62,13 +73,23 @@ func REST(ctx context.Context, rig *bench.Rig) error {
 		workers.Go(func() { r.work(working, i) })
 	}
 	done := rig.Generate(ctx, rig.Shape.Loops(), r.post)
+	var before atomic.Uint64 // requests when the window began
+	go func() {
+		select {
+		case <-rig.Began():
+			before.Store(r.requests.Load())
+		case <-working.Done():
+		}
+	}()
 	err := rig.Measure(ctx)
+	within := r.requests.Load() - before.Load()
 	<-done
 	if err == nil && rig.Shape.Workers > 0 {
 		err = rig.Drain(ctx)
 	}
 	stop()
 	workers.Wait()
+	rig.Metric("requests_per_s", float64(within)/rig.Window.Seconds(), "requests/s")
 	if ops := max(r.create.Acked(), r.complete.Acked()); ops > 0 {
 		rig.Metric("requests_per_op", float64(r.requests.Load())/float64(ops), "requests")
 	}
@@ -148,7 +169,11 @@ func (r *restRun) post(ctx context.Context, p *bench.Pump) {
 	var made struct {
 		ID string `json:"id"`
 	}
-	_, err := r.call(ctx, "/v1/tasks", r.body, &made)
+	body := r.body
+	if r.choose != nil {
+		body = r.choose(p.Number)
+	}
+	_, err := r.call(ctx, "/v1/tasks", body, &made)
 	if err == nil && made.ID == "" {
 		err = errNoID
 	}

@@ -58,7 +58,7 @@ func SearchGaps(ctx context.Context, rig *bench.Rig) error {
 	if rig.Arrivals, err = bench.ParseArrivals(kind); err != nil {
 		return err
 	}
-	rig.Rate = gapShare * most / rig.Arrivals.Mean(1, time.Minute)
+	rig.Rate = gapShare * most / rig.Arrivals.Mean(1, 0, time.Minute)
 	return r.search(ctx, n, r.bodies)
 }
 

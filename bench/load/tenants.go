@@ -1,0 +1,116 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/millrace/millrace/bench"
+	millrace "github.com/millrace/millrace/sdk/go"
+)
+
+// timingCalls is how many calls of each kind are timed, where the window allows it.
+const timingCalls = 10_000
+
+// TenantTiming asks as one tenant for tasks that nobody has, and for tasks of another tenant, in turn: what it takes to be
+// told that there is none must not tell which it was.
+func TenantTiming(ctx context.Context, rig *bench.Rig) error {
+	if len(rig.Others) == 0 {
+		return &bench.SkipError{Lacks: "a token of a second tenant"}
+	}
+	mine, err := rig.Dial(ctx, 0)
+	if err != nil {
+		return err
+	}
+	defer mine.Close() //nolint:errcheck // every call was answered, or an error tells
+	theirs, err := rig.Dial(ctx, 0, millrace.Token(rig.Others[0]))
+	if err != nil {
+		return err
+	}
+	defer theirs.Close() //nolint:errcheck // every call was answered, or an error tells
+	args := make([][]byte, fillBatch)
+	for i := range args {
+		args[i] = rig.Payload
+	}
+	handles, err := millrace.Job[[]byte, []byte](rig.Queue).Queue(rig.Queue).AddMany(ctx, theirs, args)
+	if err != nil {
+		return fmt.Errorf("make tasks of the other tenant: %w", err)
+	}
+	t := &timing{rig: rig, client: mine}
+	for _, h := range handles {
+		t.others = append(t.others, h.ID)
+		t.missing = append(t.missing, neverGiven(h.ID))
+	}
+	return t.run(ctx)
+}
+
+// base32 has the digits of an id's random part.
+const base32 = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+
+// neverGiven is an id of the same time and partition, whose random part the server did not draw.
+func neverGiven(id string) string {
+	const random = 8 // of its characters
+	return id[:len(id)-random] + strings.Map(func(r rune) rune {
+		return rune(base32[(strings.IndexRune(base32, r)+1)%len(base32)])
+	}, id[len(id)-random:])
+}
+
+type timing struct {
+	rig             *bench.Rig
+	client          *millrace.Client
+	missing, others []string
+	took            [2][]time.Duration // of missing, of others
+}
+
+func (t *timing) run(ctx context.Context) error {
+	ops := [2]*bench.Op{t.rig.Op("missing"), t.rig.Op("others")}
+	ask := func(i, kind int) error {
+		id := t.missing[i%len(t.missing)]
+		if kind == 1 {
+			id = t.others[i%len(t.others)]
+		}
+		began := time.Now()
+		_, err := t.client.Task(ctx, id)
+		took := time.Since(began)
+		var e *millrace.Error
+		if !errors.As(err, &e) || e.Code != "NOT_FOUND" {
+			return fmt.Errorf("task %s of another tenant, or of nobody, was answered with %v", id, err)
+		}
+		ops[kind].Record(kind, began, 1, nil)
+		if t.rig.Measuring() {
+			t.took[kind] = append(t.took[kind], took)
+		}
+		return nil
+	}
+	var failed error
+	err := t.rig.Work(ctx, func(over func() bool) {
+		for i := 0; failed == nil && !over() && ctx.Err() == nil && len(t.took[1]) < timingCalls; i++ {
+			// Which of the two comes first alternates, so that neither always follows the other's work.
+			failed = errors.Join(ask(i, i%2), ask(i, 1-i%2))
+		}
+		for failed == nil && !over() && ctx.Err() == nil {
+			_ = bench.Pause(ctx, time.Millisecond) // the window is the row's, though all was asked
+		}
+	})
+	if err := errors.Join(failed, err); err != nil {
+		return err
+	}
+	if len(t.took[0]) == 0 || len(t.took[1]) == 0 {
+		return errors.New("nothing was answered within the window")
+	}
+	missing, others := median(t.took[0]), median(t.took[1])
+	t.rig.Metric("missing_p50_us", float64(missing.Nanoseconds())/1e3, "µs")
+	t.rig.Metric("others_p50_us", float64(others.Nanoseconds())/1e3, "µs")
+	t.rig.Metric("calls_of_each", float64(min(len(t.took[0]), len(t.took[1]))), "calls")
+	t.rig.Metric("median_difference", math.Abs(float64(others-missing))/float64(min(missing, others)), "×")
+	return nil
+}
+
+func median(all []time.Duration) time.Duration {
+	slices.Sort(all)
+	return all[len(all)/2]
+}
