@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/env"
 	"github.com/millrace/millrace/internal/replog/replogtest"
 )
 
@@ -68,12 +69,19 @@ type cluster struct {
 
 func openCluster(t *testing.T, n int, o Options) *cluster {
 	t.Helper()
+	return openClusterOn(t, n, o, func(_ uint64, fs env.FS) env.FS { return fs })
+}
+
+// openClusterOn is openCluster on the disks that wrap makes of those of the nodes.
+func openClusterOn(t *testing.T, n int, o Options, wrap func(id uint64, fs env.FS) env.FS) *cluster {
+	t.Helper()
 	c := &cluster{
 		t: t, n: n, o: o, disks: make(map[uint64]*replogtest.Disk), rigs: make(map[uint64]*rig),
 		wires: &wires{nodes: make(map[uint64]*Node), cut: make(map[[2]uint64]bool)},
 	}
 	for id := uint64(1); id <= uint64(n); id++ {
 		c.disks[id] = replogtest.NewDisk()
+		c.disks[id].FS = wrap(id, c.disks[id].FS)
 		c.start(id)
 	}
 	t.Cleanup(func() {

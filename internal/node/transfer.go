@@ -12,6 +12,9 @@ import (
 // How leadership moves: a shard's leader holds back new proposals, waits until all that is in its log is applied and
 // answered and the heir has it durably, and asks the heir to campaign at once. So nothing that was proposed is left in
 // doubt, nobody waits for an election's timeout, and what was held back is refused as not proposed.
+//
+// A leader whose own disk does not answer goes on sending heartbeats, so nobody else would ever campaign, though nothing
+// is acknowledged any more: it hands its shards over without that wait.
 const (
 	// moveHold bounds how long proposals are held back in one attempt; it covers the time in which Raft gives a transfer up.
 	moveHold = 2 * time.Second
@@ -21,6 +24,9 @@ const (
 	moveNear = 64
 	// movePoll is how often who waits for a move looks.
 	movePoll = 5 * time.Millisecond
+	// diskPatience is how long the log may wait for its disk before this node leads nothing any more. It is longer than a
+	// disk takes that is only busy.
+	diskPatience = 2 * time.Second
 	// spreadMove is how long an attempt to lead a shard home may take.
 	spreadMove = 5 * time.Second
 )
@@ -69,7 +75,8 @@ func (s *shard) note(st replog.Status) {
 func (s *shard) moves(st replog.Status) bool {
 	m, now := &s.move, s.n.o.Clock.Boot()
 	r := m.request.Load()
-	if s.n.leaving.Load() || s.n.who().drained(s.n.o.Replica) {
+	hangs := s.n.o.Log.Writing() >= diskPatience
+	if hangs || s.n.leaving.Load() || s.n.who().drained(s.n.o.Replica) {
 		r = &moveRequest{until: now + 1}
 	}
 	switch {
@@ -97,8 +104,9 @@ func (s *shard) moves(st replog.Status) bool {
 	if !m.holding {
 		m.holding, m.since = true, now
 	}
-	if s.applied.Load() >= st.Last && heir.Match >= st.Last {
-		s.n.o.Logger.Info("leadership moves", "shard", s.id, "to", heir.Replica)
+	// What the own disk does not take is not applied here either: it is left in doubt, rather than wait for that disk.
+	if (hangs || s.applied.Load() >= st.Last) && heir.Match >= st.Last {
+		s.n.o.Logger.Info("leadership moves", "shard", s.id, "to", heir.Replica, "disk_hangs", hangs)
 		m.tried = heir.Replica
 		s.core.Transfer(heir.Replica)
 	}

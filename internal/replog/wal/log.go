@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/millrace/millrace/internal/core"
@@ -46,6 +47,7 @@ type Log struct {
 	full     bool
 	cached   int64
 	stats    Stats
+	began    atomic.Int64 // boot time plus 1 at which the write that is under way began; 0: none is
 }
 
 // Append queues a batch. It never waits for the disk; b.Done tells the end, unless Append itself refuses: ErrQueueFull,
@@ -196,6 +198,16 @@ func (l *Log) Full() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.full
+}
+
+// Writing returns how long the write or sync that is under way has taken so far; 0: there is none. What takes long is a
+// disk that is slow, or does not answer.
+func (l *Log) Writing() time.Duration {
+	began := l.began.Load()
+	if began == 0 {
+		return 0
+	}
+	return l.o.Clock.Boot() - time.Duration(began-1)
 }
 
 // Stats returns the log's counters.

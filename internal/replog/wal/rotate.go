@@ -33,6 +33,8 @@ func (l *Log) rotate(n int64) bool {
 		l.fail(err)
 		return false
 	}
+	l.began.Store(int64(l.o.Clock.Boot()) + 1)
+	defer l.began.Store(0)
 	old := w.active
 	from := opening{previous: old.number, previousEnd: w.off, previousFirst: old.first}
 	if err := l.begin(g, from, states, nil); err != nil {

@@ -191,6 +191,8 @@ func (l *Log) writeBatch(in []*change) error {
 	w := &l.writer
 	n := int64(len(w.enc.buf))
 	if n > 0 {
+		l.began.Store(int64(l.o.Clock.Boot()) + 1)
+		defer l.began.Store(0)
 		finish(w.enc.buf, l.seed)
 		if err := l.write(w.active, w.enc.buf, w.off); err != nil {
 			return err
