@@ -50,7 +50,7 @@ func (m *Model) sessionCommit(p *part, c *core.Commit, got *core.Result) error {
 	}
 	var next []session
 	var fail, judged error
-	tried := false
+	tried, repeated := false, false
 	for _, s := range may {
 		after, asNew, err := m.sessionStep(p, s, c, got)
 		if asNew { // the commit is judged once, whoever asks
@@ -66,13 +66,38 @@ func (m *Model) sessionCommit(p *part, c *core.Commit, got *core.Result) error {
 			fail = err
 			continue
 		}
+		repeated = repeated || !asNew
 		next = append(next, after)
 	}
 	if len(next) == 0 {
 		return fail
 	}
+	if tried && judged == nil && repeated && len(m.undo) > 0 {
+		m.eitherWay(p)
+	}
 	p.sessions[c.Session] = next
 	return nil
+}
+
+// eitherWay is for an answer that may be to the commit at hand or to an earlier one that it repeats: what follows from it for
+// tasks in the first case need not hold, nor what it did to them. Keys are as they were: such an answer wrote none.
+func (m *Model) eitherWay(p *part) {
+	after := make(map[core.TaskID][]standing)
+	for id, t := range p.tasks {
+		after[id] = t.may
+	}
+	m.rollback()
+	for id, t := range p.tasks {
+		both := slices.Clone(t.may)
+		for _, s := range after[id] {
+			if !slices.Contains(both, s) {
+				both = append(both, s)
+			}
+		}
+		if len(both) > len(t.may) {
+			m.stand(p, t, both)
+		}
+	}
 }
 
 // sessionStep tells where a session stands after an answer; asNew: if the commit, judged as a new one, explains it.

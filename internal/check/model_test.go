@@ -273,6 +273,29 @@ func TestModelWantsWhatIsOutOfBoundsRefusedByItsField(t *testing.T) {
 	}
 }
 
+// A session that was quiet for long may be forgotten, and then its first number is a new commit. Its answer tells nothing of
+// the lease then, as it may be the answer that was kept.
+func TestModelTakesNothingFromAnAnswerThatMayBeAnOldOne(t *testing.T) {
+	c := fenced(taskID(1), 7, &core.KVPut{Keyspace: "k", Key: []byte("a"), HasRev: true, IfRev: 3})
+	c.Session, c.Seq = core.SessionID{2}, 1
+	no := refused(0, absent("a"))
+	held, lost := fenced(taskID(1), 7, put("b")), refused(core.FenceOp, lost1)
+	quiet := func(more ...said) []said {
+		return running(append([]said{{3, c, no}, tick(700, true), {701, c, no}}, more...)...)
+	}
+	for name, list := range map[string][]said{
+		"the lease was lost": quiet(said{702, held, lost}),
+		"it was not":         quiet(said{702, held, did(stored(4))}),
+	} {
+		if err := replay(list); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := replay(quiet(said{702, held, lost}, said{703, held, did(stored(4))})); err == nil {
+		t.Error("a lease that was lost is live again")
+	}
+}
+
 func TestModelHoldsRequestIdsAndSessionsToTheirFirstAnswer(t *testing.T) {
 	request := ops(put("a"))
 	request.RequestID = core.RequestID{1}

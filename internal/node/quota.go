@@ -6,6 +6,7 @@ import (
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/keys"
 	"github.com/millrace/millrace/internal/machine/kv"
+	"github.com/millrace/millrace/internal/store"
 )
 
 // Keyspaces with bounds, and namespaces with bounds on all of theirs. What they take on disk is measured by each node on its
@@ -20,6 +21,9 @@ type quotas struct {
 
 // flushBefore is how long before a measurement what lies in memory is written out, so that it counts.
 const flushBefore = time.Second
+
+// measure tells what the keys in [from, to) of a shard take on the disk of this node.
+type measure func(s *store.Shard, from, to []byte) (uint64, error)
 
 // rateKey names a keyspace; all of a namespace without a name.
 type rateKey struct {
@@ -115,14 +119,16 @@ func (n *Node) measure(parts []boundedPart) error {
 	for i := range parts {
 		b := &parts[i]
 		if b.config.KeyBytes > 0 {
-			bytes, err := b.shard.store.RangeBytes(keys.KVs(b.p))
+			from, to := keys.KVs(b.p)
+			bytes, err := n.o.measure(b.shard.store, from, to)
 			if err != nil {
 				return err
 			}
 			sums[b.key("")] += bytes
 		}
 		for _, ks := range b.spaces {
-			bytes, err := b.shard.store.RangeBytes(keys.KVRange(b.p, ks.Incarnation, nil))
+			from, to := keys.KVRange(b.p, ks.Incarnation, nil)
+			bytes, err := n.o.measure(b.shard.store, from, to)
 			if err != nil {
 				return err
 			}

@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/keys"
+	"github.com/millrace/millrace/internal/store"
 )
 
 // bound is the bytes that the keyspace of these tests may take in all partitions together.
@@ -22,9 +25,10 @@ var boundedBy = map[string]core.Op{
 }
 
 // boundedRig has a namespace whose keyspace has a bound in each of its partitions, and measures often.
-func boundedRig(t *testing.T, partitions int, limit string) (*rig, []core.Partition) {
+func boundedRig(t *testing.T, partitions int, limit string, by measure) (*rig, []core.Partition) {
 	t.Helper()
-	r := openRig(t, rigOptions{node: Options{Shards: partitions, QuotaEvery: 30 * time.Millisecond, DiskEvery: 5 * time.Millisecond}})
+	o := Options{Shards: partitions, QuotaEvery: 30 * time.Millisecond, DiskEvery: 5 * time.Millisecond, measure: by}
+	r := openRig(t, rigOptions{node: o})
 	t.Cleanup(r.close)
 	info, _, err := r.node.CreateNamespace(t.Context(), "acme", "bounded", partitions)
 	if err != nil {
@@ -64,6 +68,35 @@ func value(r *rand.Rand) []byte {
 	return b
 }
 
+// scale tells of ranges what a test has put on it, by where they begin; of others 0.
+type scale struct {
+	mu    sync.Mutex
+	bytes map[string]uint64
+}
+
+func (s *scale) measure(_ *store.Shard, from, _ []byte) (uint64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.bytes[string(from)], nil
+}
+
+// put lets the keyspace "ks", and all keyspaces of the namespace together, take total in all partitions, a byte of it in each
+// but the first.
+func (s *scale) put(parts []core.Partition, total uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.bytes = make(map[string]uint64)
+	for i, p := range parts {
+		share := uint64(1)
+		if i == 0 {
+			share = total - uint64(len(parts)-1)
+		}
+		one, _ := keys.KVRange(p, 1, nil)
+		all, _ := keys.KVs(p)
+		s.bytes[string(one)], s.bytes[string(all)] = share, share
+	}
+}
+
 func TestPutsBeyondABoundAreRefusedInAllPartitionsUntilThereIsRoom(t *testing.T) {
 	for _, c := range []struct {
 		limit      string
@@ -73,87 +106,88 @@ func TestPutsBeyondABoundAreRefusedInAllPartitionsUntilThereIsRoom(t *testing.T)
 	}
 }
 
-// fillUp puts into one partition, as the bound is that of all together, until that is refused everywhere, and then deletes.
+// fillUp goes one byte beyond a bound, as the sum of all partitions, and back.
 func fillUp(t *testing.T, limit string, partitions int) {
-	r, parts := boundedRig(t, partitions, limit)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	random := rand.New(rand.NewPCG(1, uint64(partitions)))
-	put := func(p core.Partition, n int) core.Fact {
-		return r.in(p, &core.KVPut{Keyspace: "ks", Key: fmt.Append(nil, "key", n), Value: value(random)})
-	}
-	n := 0
-	for ; ctx.Err() == nil && put(parts[0], n) == nil; n++ {
-		if n >= 64*bound/(4<<10) {
-			t.Fatalf("%d puts are taken", n)
-		}
-	}
-	if n < bound/(4<<10)/2 { // the store takes more room for a while than what is in it
-		t.Errorf("the first put is refused after %d", n)
+	var on scale
+	r, parts := boundedRig(t, partitions, limit, on.measure)
+	put := func(p core.Partition, keyspace string) core.Fact {
+		return r.in(p, &core.KVPut{Keyspace: keyspace, Key: []byte("key"), Value: []byte("value")})
 	}
 	for _, p := range parts {
-		refusedFor(ctx, t, limit, func() core.Fact { return put(p, 1) }, true)
-		r.stands(p, limit, true)
-		if got, _, _, err := r.node.Key(ctx, parts[0], "ks", []byte("key0"), core.ReadOptions{}); err != nil || len(got) != 4<<10 {
-			t.Errorf("a read beyond the bound: %d bytes, %v", len(got), err)
+		if refused := put(p, "ks"); refused != nil {
+			t.Fatalf("a put before anything was measured: %v", refused)
 		}
-		if refused := r.in(p, &core.KVDelete{Keyspace: "ks", Key: []byte("key0000")}); refused != nil {
-			t.Errorf("a delete beyond the bound: %v", refused)
-		}
-		other := &core.KVPut{Keyspace: "other", Key: []byte("k"), Value: []byte("v")}
-		over := limit == "namespace_key_bytes"
-		for refused := r.in(p, other); (refused != nil) != over; refused = r.in(p, other) {
-			if !over || ctx.Err() != nil {
-				t.Errorf("a put in another keyspace: %v", refused)
-				break
+	}
+	for _, total := range []uint64{bound, bound + 1, bound} {
+		on.put(parts, total)
+		over := total > bound
+		for _, p := range parts {
+			r.tells(p, limit, total)
+			if refused := put(p, "ks"); over != errors.Is(refused, core.Exhausted{Limit: limit, Max: bound}) || !over && refused != nil {
+				t.Errorf("a put in partition %d at %d bytes of %d: %v", p.Index, total, bound, refused)
 			}
-			put(parts[0], n) // what was measured has been compacted since
-			n++
+			if got, _, _, err := r.node.Key(t.Context(), p, "ks", []byte("key"), core.ReadOptions{}); err != nil || string(got) != "value" {
+				t.Errorf("a read in partition %d at %d bytes: %q, %v", p.Index, total, got, err)
+			}
+			if refused := r.in(p, &core.KVDelete{Keyspace: "ks", Key: []byte("other")}); refused != nil {
+				t.Errorf("a delete in partition %d at %d bytes: %v", p.Index, total, refused)
+			}
+			if refused := put(p, "beside"); (refused != nil) != (over && limit == "namespace_key_bytes") {
+				t.Errorf("a put in another keyspace of partition %d at %d bytes: %v", p.Index, total, refused)
+			}
 		}
-	}
-	if refused := r.in(parts[0], &core.KVDeleteRange{Keyspace: "ks", Prefix: []byte("key")}); refused != nil {
-		t.Fatalf("the delete of a range beyond the bound: %v", refused)
-	}
-	for _, p := range parts {
-		refusedFor(ctx, t, limit, func() core.Fact { return put(p, 1) }, false)
-		r.stands(p, limit, false)
 	}
 }
 
-// refusedFor repeats a put until it is refused for its keyspace's bound, or not any more.
-func refusedFor(ctx context.Context, t *testing.T, name string, put func() core.Fact, want bool) {
-	t.Helper()
+// tells waits until a partition tells that so much was measured, and wants it to say whether that is over its bound.
+func (r *rig) tells(p core.Partition, limit string, total uint64) {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
+	defer cancel()
 	for {
-		fact := put()
-		limit, over := fact.(core.Exhausted)
-		if fact != nil && (!over || limit != (core.Exhausted{Limit: name, Max: bound})) {
-			t.Fatalf("a put is refused for %v", fact)
+		info, _, err := r.node.Keyspace(ctx, p, "ks", false, core.ReadOptions{})
+		measured := info.Measured
+		if limit == "namespace_key_bytes" && err == nil {
+			measured, _, err = r.node.KeyBytes(ctx, p, core.ReadOptions{})
+			info.Over = measured > bound
 		}
-		if over == want {
+		switch {
+		case err != nil:
+			r.t.Fatalf("partition %d never tells of %d bytes: %v", p.Index, total, err)
+		case measured == total && info.Over != (total > bound):
+			r.t.Fatalf("partition %d tells %d bytes of %d, and over: %t", p.Index, measured, bound, info.Over)
+		case measured == total:
 			return
 		}
-		if ctx.Err() != nil {
-			t.Fatalf("puts are refused: %t, want %t", over, want)
-		}
+		r.in(p, &core.KVDelete{Keyspace: "ks", Key: []byte("other")}) // not in a hot loop: the entry is waited for
 	}
 }
 
-// stands wants a partition to tell what was measured, and so how far beyond the bound it came.
-func (r *rig) stands(p core.Partition, limit string, over bool) {
-	r.t.Helper()
-	info, _, err := r.node.Keyspace(r.t.Context(), p, "ks", false, core.ReadOptions{})
-	measured := info.Measured
-	if limit == "namespace_key_bytes" {
-		measured, _, err = r.node.KeyBytes(r.t.Context(), p, core.ReadOptions{})
-		info.Over = over
-	}
-	if err != nil || info.Over != over || over != (measured > bound) {
-		r.t.Errorf("partition %d tells %d bytes, %+v, %v", p.Index, measured, info, err)
+// What the store says is about right: a bound that was passed is obeyed some time later, and there is room some time after
+// all keys were deleted.
+func TestABoundIsHeldAgainstWhatTheStoreTakes(t *testing.T) {
+	r, parts := boundedRig(t, 1, "keyspace_bytes", nil)
+	random := rand.New(rand.NewPCG(1, 1))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for _, full := range []bool{true, false} {
+		for n := 0; ; n++ {
+			refused := r.in(parts[0], &core.KVPut{Keyspace: "ks", Key: fmt.Append(nil, "key", n), Value: value(random)})
+			if (refused != nil) == full {
+				break
+			}
+			if ctx.Err() != nil {
+				t.Fatalf("puts are refused: %t, want %t: %v", !full, full, refused)
+			}
+		}
+		if refused := r.in(parts[0], &core.KVDeleteRange{Keyspace: "ks", Prefix: []byte("key")}); refused != nil {
+			t.Fatalf("the delete of a range: %v", refused)
+		}
 	}
 }
 
 func TestABoundIsObeyedAfterACrashBeforeAnythingIsMeasured(t *testing.T) {
-	r, parts := boundedRig(t, 1, "keyspace_bytes")
+	r, parts := boundedRig(t, 1, "keyspace_bytes", nil)
 	random := rand.New(rand.NewPCG(2, 2))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -300,7 +300,7 @@ func (s *shard) step() error {
 		if err := s.lead(); err != nil {
 			return err
 		}
-		if !s.alone.Load() {
+		if !s.alone.Load() && s.core.MayRead() {
 			if round := s.rounds.next(s.n.o.Clock.Boot()); round != "" {
 				s.core.ReadIndex(round)
 			}

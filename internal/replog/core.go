@@ -189,7 +189,7 @@ func (k *Core) Step(data []byte) error {
 			return fmt.Errorf("peer message has an entry of type %d", e.GetType())
 		}
 	}
-	if k.holdOffer(m) {
+	if k.holdOffer(m) || m.GetType() == pb.MsgReadIndex && !k.MayRead() { // who reads asks again
 		return nil
 	}
 	if err := k.rn.Step(m); err != nil {
@@ -209,9 +209,6 @@ func (k *Core) Propose(data []byte) error {
 	}
 	return err
 }
-
-// ReadIndex asks for the index a linearizable read must wait for; the answer is a ReadState with the same context.
-func (k *Core) ReadIndex(context string) { k.rn.ReadIndex([]byte(context)) }
 
 // AppendDone tells that a is durable.
 func (k *Core) AppendDone(a *Append) error {

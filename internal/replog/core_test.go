@@ -26,6 +26,7 @@ type replica struct {
 	index   uint64
 	conf    replog.Conf
 	out     []replog.Message
+	reads   []replog.ReadState
 }
 
 func openReplica(t *testing.T, id uint64, voters []uint64, disk *replogtest.Disk, applied []string, index uint64) *replica {
@@ -54,7 +55,7 @@ func (r *replica) step() {
 		if err != nil {
 			r.t.Fatal(err)
 		}
-		r.out = append(r.out, out.Messages...)
+		r.out, r.reads = append(r.out, out.Messages...), append(r.reads, out.Reads...)
 		if a := out.Append; a != nil {
 			r.appends = append(r.appends, a)
 			if a.Empty() {

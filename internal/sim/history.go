@@ -216,6 +216,12 @@ func (h *host) checkReopened() {
 const raftMessage = 1
 
 // checkClaims holds a message that is being sent to what its sender has durably: a vote, and the entries it acknowledges.
+//
+// Entries that it acknowledges in an older term than that of its log's last entry may be gone: a later leader has replaced
+// them, and one write made both durable. That breaks nothing. The log is written in the order in which the replica took
+// entries in, so all that it acknowledges was in it before the later term was, and before any vote that helped to begin
+// that: who won the election has what is committed with this acknowledgement, as if it had come late over the network.
+// Where no later leader wrote, nothing has replaced them, and they must be there.
 func (h *host) checkClaims(shard core.ShardID, msg []byte) {
 	if len(msg) == 0 || msg[0] != raftMessage || len(msg) > 256 { // an answer is short
 		return
@@ -235,13 +241,19 @@ func (h *host) checkClaims(shard core.ShardID, msg []byte) {
 		w.violate("host %d: %v", h.id, err)
 		return
 	}
-	switch last := h.log.State(shard).Last; {
+	last := h.log.State(shard).Last
+	ends, err := h.log.Term(shard, last)
+	if err != nil {
+		w.violate("host %d: shard %d: term of entry %d: %v", h.id, shard, last, err)
+		return
+	}
+	switch {
 	case term < c.Term:
 		w.violate("host %d: shard %d answers in term %d, and has durably only term %d", h.id, shard, c.Term, term)
 	case c.Vote != 0 && term == c.Term && vote != c.Vote:
 		w.violate("host %d: shard %d votes for %d in term %d, and has durably a vote for %d", h.id, shard, c.Vote, c.Term, vote)
-	case c.Has > last:
-		w.violate("host %d: shard %d acknowledges entries up to %d, its log ends at %d", h.id, shard, c.Has, last)
+	case c.Has > last && ends <= c.Term:
+		w.violate("host %d: shard %d acknowledges entries up to %d in term %d, its log ends at %d of term %d, in term %d", h.id, shard, c.Has, c.Term, last, ends, term)
 	}
 }
 

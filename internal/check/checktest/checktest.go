@@ -42,7 +42,7 @@ type run struct {
 	index uint64
 	stamp core.ShardTime
 	world *world
-	refs  *world // makes commits of refs, and draws from a source of its own: they change nothing of the rest
+	refs  *world // makes commits of refs, and ops on refs that come into others; it draws from a source of its own
 	stats Stats
 }
 
@@ -54,6 +54,7 @@ func Run(o Options) (Stats, error) {
 		tx: machinetest.NewTxn(), stamp: 1_000_000,
 	}
 	r.world, r.refs = newWorld(r.rand), newWorld(rand.New(rand.NewPCG(o.Seed, 2)))
+	r.world.company = r.refs
 	if err := r.open(); err != nil {
 		return r.stats, err
 	}

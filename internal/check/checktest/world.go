@@ -2,6 +2,7 @@ package checktest
 
 import (
 	"math/rand/v2"
+	"slices"
 
 	"github.com/millrace/millrace/internal/core"
 )
@@ -21,6 +22,8 @@ type world struct {
 	old    []core.Commit // repeatable: with a request id, or a settle
 	serial map[core.SessionID]uint64
 	term   uint64
+
+	company *world // whose ops on refs come into commits of tasks and keys
 }
 
 func newWorld(r *rand.Rand) *world {
@@ -103,6 +106,9 @@ func (w *world) mixInto(c *core.Commit, p core.Partition, stamp core.ShardTime) 
 		default:
 			c.Ops = append(c.Ops, w.write())
 		}
+	}
+	if w.company != nil && w.company.rand.IntN(5) == 0 {
+		c.Ops = slices.Insert(c.Ops, w.company.rand.IntN(len(c.Ops)+1), w.company.refsOp(false))
 	}
 	if w.rand.IntN(4) == 0 {
 		c.Conditions, c.Ops = nil, []core.Op{w.puts()}
