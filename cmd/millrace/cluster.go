@@ -24,7 +24,7 @@ func (a *app) clusterCmd() *cobra.Command {
 	}
 	c.AddCommand(a.clusterInitCmd(), a.clusterStatusCmd(), a.clusterTransferCmd(), a.clusterRecoverCmd())
 	c.AddCommand(a.clusterExtendCmd(), a.clusterAddCmd(), a.clusterRemoveCmd(), a.clusterReplaceCmd(), a.clusterPromoteCmd(), a.clusterSetCmd(), a.clusterCancelCmd())
-	c.AddCommand(a.clusterDrainCmd(), a.clusterBalanceCmd())
+	c.AddCommand(a.clusterDrainCmd(), a.clusterBalanceCmd(), a.clusterFinalizeCmd())
 	return c
 }
 

@@ -25,23 +25,37 @@ import (
 // adminVariable is the environment variable that names an admin listener.
 const adminVariable = "MILLRACE_ADMIN"
 
-// operator is how a command reaches an admin listener.
+// operator is how a command reaches an admin listener, or a server.
 type operator struct {
-	admin   string
-	timeout time.Duration
+	admin    string
+	server   string // instead of an admin listener
+	token    string
+	insecure bool
+	timeout  time.Duration
 }
 
 func (o *operator) flags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&o.admin, "admin", "", "host:port of the admin listener of any node; default "+adminVariable+", then 127.0.0.1:7083")
+	f.StringVar(&o.server, "server", "", "host:port of any node's server, instead of an admin listener; its token needs the scope cluster")
+	f.StringVar(&o.token, "token", "", "token for --server; default MILLRACE_TOKEN")
+	f.BoolVar(&o.insecure, "insecure", false, "with --server: plain text to an address that is not loopback")
 	f.DurationVar(&o.timeout, "timeout", defaultTimeout, "give up after this time")
 }
 
 // maxAdminAnswer bounds an answer of an admin listener: the status of a cluster of 100 nodes with 64 shards.
 const maxAdminAnswer = 4 << 20
 
-// call asks the admin listener, and reads its answer into out.
+// call asks the admin listener, or the server, and reads its answer into out.
 func (o *operator) call(ctx context.Context, method, path string, query url.Values, out any) error {
+	switch {
+	case o.server != "" && o.admin != "":
+		return usageError{errors.New("--server and --admin exclude each other")}
+	case o.server != "":
+		return o.ask(ctx, path, query, out)
+	case o.token != "" || o.insecure:
+		return usageError{errors.New("--token and --insecure are for --server")}
+	}
 	address := cmp.Or(o.admin, os.Getenv(adminVariable), "127.0.0.1:7083")
 	if _, _, err := net.SplitHostPort(address); err != nil {
 		return usageError{fmt.Errorf("--admin: %w", err)}
@@ -152,7 +166,7 @@ func lacking(s server.ClusterStatus) string {
 }
 
 func writeCluster(out io.Writer, s server.ClusterStatus) {
-	fmt.Fprintf(out, "cluster %s, as node %d sees it\n\n", cmp.Or(s.Cluster, "none: a server by itself"), s.Asked)
+	fmt.Fprintf(out, "cluster %s, as node %d sees it, writing format %d\n\n", cmp.Or(s.Cluster, "none: a server by itself"), s.Asked, s.Format)
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(w, "NODE\tNAME\tSTATE\tADDRESS\tGRPC\tREACHED\tLEADS\tLAG")
 	for _, n := range s.Nodes {
@@ -220,10 +234,7 @@ The node must have nearly all of the shard's log: one that does not is refused, 
 				return usageError{errors.New("--shard and --to are required")}
 			}
 			query := url.Values{"shard": {strconv.Itoa(int(shard))}, "to": {strconv.FormatUint(to, 10)}}
-			out := struct {
-				Shard  uint16 `json:"shard"`
-				Leader uint64 `json:"leader"`
-			}{}
+			var out movedShard
 			if err := o.call(c.Context(), http.MethodPost, "/cluster/transfer", query, &out); err != nil {
 				return err
 			}

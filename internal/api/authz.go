@@ -125,6 +125,12 @@ var methods = map[string]rule{
 
 	"/millrace.v1.BackupService/Take": needs(auth.Backup), // it shows all tenants' data
 
+	"/millrace.v1.ClusterService/Status":         needs(auth.Cluster), // of all tenants' nodes
+	"/millrace.v1.ClusterService/ChangeMembers":  needs(auth.Cluster),
+	"/millrace.v1.ClusterService/TransferShard":  needs(auth.Cluster),
+	"/millrace.v1.ClusterService/BalanceShards":  needs(auth.Cluster),
+	"/millrace.v1.ClusterService/FinalizeFormat": needs(auth.Cluster),
+
 	"/grpc.health.v1.Health/Check": public(),
 	"/grpc.health.v1.Health/List":  public(), // not implemented, as the next one
 	"/grpc.health.v1.Health/Watch": public(),

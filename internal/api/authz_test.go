@@ -83,6 +83,11 @@ func goodRequests() map[string]proto.Message {
 		"/millrace.v1.KeyspaceService/Get":            &pb.GetKeyspaceRequest{Keyspace: "ks"},
 		"/millrace.v1.KeyspaceService/List":           &pb.ListKeyspacesRequest{},
 		"/millrace.v1.KeyspaceService/Delete":         &pb.DeleteKeyspaceRequest{Keyspace: "ks"},
+		"/millrace.v1.ClusterService/Status":          &pb.ClusterStatusRequest{},
+		"/millrace.v1.ClusterService/ChangeMembers":   &pb.ChangeMembersRequest{Verb: pb.MemberVerb_MEMBER_VERB_REMOVE, Node: 2},
+		"/millrace.v1.ClusterService/TransferShard":   &pb.TransferShardRequest{Shard: 1, To: 2},
+		"/millrace.v1.ClusterService/BalanceShards":   &pb.BalanceShardsRequest{},
+		"/millrace.v1.ClusterService/FinalizeFormat":  &pb.FinalizeFormatRequest{},
 	}
 }
 

@@ -54,6 +54,8 @@ var facts = []row{
 	{is[core.LeaseLost], errs.LeaseLost, codes.FailedPrecondition, http.StatusConflict, never},
 	{is[core.WrongState], errs.WrongState, codes.FailedPrecondition, http.StatusConflict, never},
 	{is[core.WrongMembership], errs.WrongState, codes.FailedPrecondition, http.StatusConflict, never},
+	{is[core.NotMoved], errs.WrongState, codes.FailedPrecondition, http.StatusConflict, never},
+	{is[core.FormatHeld], errs.WrongState, codes.FailedPrecondition, http.StatusConflict, never},
 	{is[core.SessionExpired], errs.WrongState, codes.FailedPrecondition, http.StatusConflict, never},
 	{is[core.RevMismatch], errs.PreconditionFailed, codes.FailedPrecondition, http.StatusPreconditionFailed, never},
 	{is[core.NotAdded], errs.PreconditionFailed, codes.FailedPrecondition, http.StatusPreconditionFailed, never},
@@ -163,6 +165,11 @@ func describe(e *pb.Error, fact core.Fact, values bool) {
 		if f.Reason == "learner_behind" {
 			e.Details["lag"] = strconv.FormatUint(f.Lag, 10)
 		}
+	case core.NotMoved:
+		e.Reason = "not_moved"
+	case core.FormatHeld:
+		e.Reason = "format_held"
+		e.Details = map[string]string{"format": strconv.Itoa(int(f.Format)), "older": numbers(f.Older), "silent": numbers(f.Silent)}
 	case core.SessionExpired:
 		e.Reason = "session_expired"
 	case core.RevMismatch:

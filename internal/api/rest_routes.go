@@ -76,6 +76,12 @@ var routeRules = map[string]rule{
 	"POST /v1/matrix/search":                          needs(auth.SearchRead),
 	"GET /v1/recordings/{search_id}":                  needs(auth.SearchRead),
 
+	"GET /v1/cluster":           needs(auth.Cluster),
+	"POST /v1/cluster/members":  needs(auth.Cluster),
+	"POST /v1/cluster/transfer": needs(auth.Cluster),
+	"POST /v1/cluster/balance":  needs(auth.Cluster),
+	"POST /v1/cluster/finalize": needs(auth.Cluster),
+
 	"GET /v1/status":       anyToken(), // its counters of all tenants: admin only
 	"GET /v1/openapi.json": public(),
 }
@@ -109,7 +115,7 @@ var (
 // routes makes the table.
 func routes() []*Route {
 	return slices.Concat(
-		producerRoutes(), workerRoutes(), dataRoutes(), keyRoutes(), repoRoutes(), refRoutes(), collectionRoutes(), searchRoutes(), serverRoutes(),
+		producerRoutes(), workerRoutes(), dataRoutes(), keyRoutes(), repoRoutes(), refRoutes(), collectionRoutes(), searchRoutes(), clusterRoutes(), serverRoutes(),
 	)
 }
 

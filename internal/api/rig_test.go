@@ -168,7 +168,7 @@ func newRig(t *testing.T, l Limits) *rig {
 	var err error
 	r.s, err = New(Options{
 		Backend: r.n, Refs: r.n, Objects: fakeObjects{}, Auth: r.auth, Clock: r.clock, Rand: env.NewSeededRand(1), Limits: l, Version: "v1",
-		Backups: r.n, Embedder: new(fakeEmbedder),
+		Operator: fakeOperator{}, Backups: r.n, Embedder: new(fakeEmbedder),
 		Logger: slog.New(slog.NewTextHandler(&lockedWriter{w: r.logs}, nil)),
 	})
 	if err != nil {

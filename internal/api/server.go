@@ -38,9 +38,11 @@ type Options struct {
 	Rand    env.Rand     // for the ids of tasks that come without; default: the machine's
 	Limits  Limits
 	Logger  *slog.Logger
-	Version string      // of the binary
-	Backups Backups     // default: none can be taken
-	TLS     *tls.Config // default: plain text
+	Version string  // of the binary
+	Backups Backups // default: none can be taken
+	// Operator answers who operates the whole cluster; none: nobody can by this edge.
+	Operator Operator
+	TLS      *tls.Config // default: plain text
 
 	Forward bool         // REST requests for another node are forwarded unless they say otherwise; else their callers are sent there
 	Peers   *http.Client // for what is forwarded; none: nothing is
@@ -198,6 +200,7 @@ func (s *Server) services() []service {
 		{&pb.SearchService_ServiceDesc, &searchService{s: s}},
 		{&pb.QueueStream_ServiceDesc, &queueStream{s: s}},
 		{&pb.BackupService_ServiceDesc, &backupService{s: s}},
+		{&pb.ClusterService_ServiceDesc, &clusterService{s: s}},
 		{&pb.KVStream_ServiceDesc, &keyStream{s: s}},
 		{&pb.KeyspaceService_ServiceDesc, &keyspaceService{s: s}},
 		{&healthpb.Health_ServiceDesc, &healthService{s: s}},

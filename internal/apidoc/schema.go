@@ -77,6 +77,7 @@ var required = map[string][]string{
 	"UpsertPoints": {"points"}, "DeletePoints": {"points"}, "GetPoints": {"ids"}, "PutRuleset": {"collection", "rules"},
 	"Point": {"id"}, "PointVersion": {"id"}, "Rule": {"id", "when", "severity"}, "SchemaField": {"name", "type"}, "TextField": {"name"},
 	"SearchRequest": {"collection"}, "Judge": {"ruleset"}, "Decay": {"field", "half_life"},
+	"ChangeMembersRequest": {"verb"}, "TransferShardRequest": {"shard", "to"},
 	"VectorUpsert": {"collection", "point"}, "VectorDelete": {"collection", "id"},
 }
 

@@ -3,10 +3,10 @@ package auth
 import "strings"
 
 // Scopes is a set of what a token allows.
-type Scopes uint16
+type Scopes uint32
 
 // The scopes. Admin covers configuration, running a task at once and removing one, within the tenant; it includes no other
-// scope. Backup is no tenant's: its holder can read everything that the server has.
+// scope. Backup and Cluster are no tenant's: their holder can read everything that the server has, and take nodes in and out.
 const (
 	TaskCreate Scopes = 1 << iota
 	TaskWork
@@ -22,7 +22,7 @@ const (
 	Backup    // of all tenants
 
 	// All is every scope.
-	All = TaskCreate | TaskWork | TaskRead | KVRead | KVWrite | Admin | refs | RefCreate | RefAdmin | Backup | allSearch
+	All = TaskCreate | TaskWork | TaskRead | KVRead | KVWrite | Admin | refs | RefCreate | RefAdmin | Backup | allSearch | Cluster
 
 	// refs is what who works with repositories needs.
 	refs = RefRead | RefWrite | RefForce
@@ -34,6 +34,9 @@ const (
 	SearchWrite
 	SearchAdmin
 	SearchProtected
+
+	// Cluster is operating the whole cluster: its members, who leads, its format.
+	Cluster Scopes = 1 << 16
 
 	allSearch = SearchRead | SearchWrite | SearchAdmin | SearchProtected
 )
@@ -58,6 +61,7 @@ var scopeNames = [...]struct {
 	{SearchWrite, "search:write"},
 	{SearchAdmin, "search:admin"},
 	{SearchProtected, "search:protected"},
+	{Cluster, "cluster"},
 }
 
 // Has reports whether s holds every scope of want.
@@ -99,9 +103,9 @@ func ParseRole(name string) (Scopes, bool) {
 	case "worker":
 		return TaskCreate | TaskWork | TaskRead | KVRead | KVWrite | refs | SearchRead | SearchWrite, true
 	case "admin":
-		return All &^ Backup, true
+		return All &^ (Backup | Cluster), true
 	case "operator":
-		return Backup, true
+		return Backup | Cluster, true
 	}
 	return 0, false
 }

@@ -109,8 +109,8 @@ func ParseManifest(file string, b []byte) (m Manifest, err error) {
 	if r.err != nil {
 		return Manifest{}, r.err
 	}
-	if m.Entries > uint32(core.FormatCurrent) {
-		return Manifest{}, &NewerFormatError{File: file, Found: m.Entries, Supported: uint32(core.FormatCurrent)}
+	if m.Entries > uint32(core.NewestFormat()) {
+		return Manifest{}, &NewerFormatError{File: file, Found: m.Entries, Supported: uint32(core.NewestFormat())}
 	}
 	return m, nil
 }

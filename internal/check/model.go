@@ -18,6 +18,7 @@ type Model struct {
 	stamp     core.ShardTime
 	termStart core.ShardTime
 	club      *club
+	written   uint16   // the format that entries are to be written in; 0: the first
 	undo      []func() // takes back the commit that is being judged
 }
 

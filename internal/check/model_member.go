@@ -40,6 +40,7 @@ type change struct {
 	goes     uint64
 	stays    core.MemberState // what who comes was before
 	learner  bool
+	node     uint64 // that it is about, where that has no seat of the change yet
 	deadline core.ShardTime
 }
 
@@ -139,7 +140,7 @@ func (m *Model) askMember(c *club, op *core.MemberChange) (same bool, refusal co
 	case c.version == 0:
 		return false, core.Unavailable{Reason: "no_directory"}
 	case op.Do == core.MemberCancel:
-		return false, c.cancel()
+		return false, m.cancelChange(c)
 	case op.Do == core.MemberAdd:
 		return false, m.addMember(c, op, known)
 	case !known:
@@ -214,12 +215,29 @@ func (c *club) told(s seat, op *core.MemberChange) (seat, core.Fact) {
 
 // start begins a change, unless one runs.
 func (m *Model) start(c *club, next change) core.Fact {
-	if c.change.runs {
+	if c.change.runs && !(c.comesBack() && (c.change.concerns(c, c.change.comes, next) || c.change.concerns(c, c.change.goes, next))) {
 		return core.WrongMembership{Reason: "job_running", Node: c.about()}
 	}
 	next.id, next.runs, next.deadline = c.change.id+1, true, m.stamp.Add(hour)
 	c.change = next
 	return nil
+}
+
+// comesBack: the change was taken back, and whom it was about to take out of shards comes back into them.
+func (c *club) comesBack() bool {
+	return c.change.undone && c.change.kind != core.JobAdd && c.change.kind != core.JobRejoin
+}
+
+// concerns reports whether the change that is to follow is about the node that has a seat.
+func (change) concerns(c *club, id uint64, next change) bool {
+	s, there := c.seats[id]
+	if !there {
+		return false
+	}
+	if next.node != 0 {
+		return next.node == s.node
+	}
+	return c.seats[next.comes].node == s.node
 }
 
 // about is the node that the change is about.
@@ -252,7 +270,7 @@ func (m *Model) addMember(c *club, op *core.MemberChange, known bool) core.Fact 
 	case !op.Learner && c.with(core.MemberVoter) >= 9:
 		return core.Exhausted{Limit: "voters", Max: 9}
 	}
-	if refusal := m.start(c, change{kind: core.JobAdd, comes: c.next, learner: op.Learner}); refusal != nil {
+	if refusal := m.start(c, change{kind: core.JobAdd, comes: c.next, learner: op.Learner, node: op.Node}); refusal != nil {
 		return refusal
 	}
 	c.seats[c.next] = s
@@ -299,7 +317,7 @@ func (m *Model) rejoinMember(c *club, id uint64, op *core.MemberChange) (same bo
 	case len(c.seats) >= core.MaxMembers:
 		return false, core.Exhausted{Limit: "members", Max: core.MaxMembers}
 	}
-	begun := change{kind: core.JobRejoin, comes: c.next, goes: id, stays: s.role, learner: s.role == core.MemberLearner}
+	begun := change{kind: core.JobRejoin, comes: c.next, node: s.node, goes: id, stays: s.role, learner: s.role == core.MemberLearner}
 	if refusal := m.start(c, begun); refusal != nil {
 		return false, refusal
 	}
@@ -359,7 +377,7 @@ func (m *Model) seatLearner(c *club, id uint64, op *core.MemberChange) core.Fact
 }
 
 // cancel takes the change back.
-func (c *club) cancel() core.Fact {
+func (m *Model) cancelChange(c *club) core.Fact {
 	switch {
 	case !c.change.runs:
 		return core.WrongMembership{Reason: "no_job"}
@@ -368,7 +386,7 @@ func (c *club) cancel() core.Fact {
 	case c.replaced():
 		return core.WrongMembership{Reason: "too_late", Node: c.about()}
 	}
-	c.undo()
+	m.takeBack(c)
 	return nil
 }
 
@@ -399,6 +417,14 @@ func (c *club) undo() {
 	x.runs = false
 }
 
+// takeBack is undo, after which the shards have an hour to be again what they were.
+func (m *Model) takeBack(c *club) {
+	c.undo()
+	if x := &c.change; x.kind != core.JobAdd && x.kind != core.JobRejoin {
+		x.runs, x.undone, x.deadline = true, true, m.stamp.Add(hour)
+	}
+}
+
 // stepMember: the shards are where they were wanted, or the time is over.
 func (m *Model) stepMember(c *club, op *core.MemberStep) core.Fact {
 	x := &c.change
@@ -407,12 +433,15 @@ func (m *Model) stepMember(c *club, op *core.MemberStep) core.Fact {
 		return core.WrongMembership{Reason: "no_job"}
 	case op.Version != c.version:
 		return core.WrongMembership{Reason: "changed", Node: c.about()}
-	case op.Fail && (x.undone || !m.late(x.deadline)):
+	case op.Fail && (x.undone && !c.comesBack() || !m.late(x.deadline)):
 		return core.WrongMembership{Reason: "not_due", Node: c.about()}
+	case c.comesBack(): // all is as it was, or the hour is over
+		x.runs, x.undone = false, false
+		return nil
 	case op.Fail && c.replaced():
 		return core.WrongMembership{Reason: "too_late", Node: c.about()}
 	case op.Fail:
-		c.undo()
+		m.takeBack(c)
 		return nil
 	}
 	switch role := c.seats[x.comes].role; role {

@@ -213,6 +213,8 @@ func (m *Model) op(p *part, c *core.Commit, op core.Op, a answer, before uint64)
 		return m.namespaceSet(p, op, a)
 	case *core.NamespaceCreate:
 		return m.namespaceCreate(op, a)
+	case *core.FormatRaise:
+		return m.formatRaise(op, a)
 	case *core.MembersInit, *core.MemberChange, *core.MemberStep:
 		return m.memberOp(op, a)
 	}

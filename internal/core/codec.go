@@ -59,8 +59,8 @@ func DecodeEntry(b []byte) (*Entry, error) {
 	r := reader{b: b}
 	e := &Entry{}
 	e.Format = uint16(r.max(math.MaxUint16))
-	if r.err == nil && (e.Format == 0 || e.Format > FormatCurrent) {
-		r.fail("entry format %d, this build knows up to %d", e.Format, FormatCurrent)
+	if r.err == nil && (e.Format == 0 || e.Format > NewestFormat()) {
+		r.fail("entry format %d, this build knows up to %d", e.Format, NewestFormat())
 	}
 	e.Stamp = ShardTime(r.int())
 	e.Proposer = r.uint()

@@ -1,5 +1,7 @@
 package core
 
+import "math"
+
 // MaxMembers bounds a directory.
 const MaxMembers = 32
 
@@ -77,6 +79,9 @@ func (w *writer) memberOp(op Op) {
 		w.uint(op.Job)
 		w.uint(op.Version)
 		w.bool(op.Fail)
+	case *FormatRaise:
+		w.uint(uint64(op.To))
+		w.uint(op.Members)
 	}
 }
 
@@ -96,6 +101,8 @@ func (r *reader) memberOp(kind OpKind) Op {
 		return op
 	case OpMemberStep:
 		return &MemberStep{Job: r.uint(), Version: r.uint(), Fail: r.bool()}
+	case OpFormatRaise:
+		return &FormatRaise{To: uint16(r.max(math.MaxUint16)), Members: r.uint()}
 	}
 	return nil
 }

@@ -50,7 +50,7 @@ func (w *writer) op(op Op) {
 		w.namespaceConfig(&op.Config)
 	case *RefTxn, *RepoCreate, *RepoSet, *RepoDelete, *RepoUndelete:
 		w.refOp(op)
-	case *MembersInit, *MemberChange, *MemberStep:
+	case *MembersInit, *MemberChange, *MemberStep, *FormatRaise:
 		w.memberOp(op)
 	case *VectorUpsert, *VectorDelete, *CollectionSet, *CollectionDelete, *RulesetPut, *RecordingPut:
 		w.searchOp(op)

@@ -107,7 +107,7 @@ func allOps() []Op {
 		&KVPuts{}, &KVAdd{}, &KVDeleteRange{}, &KeyspaceSet{}, &KeyspaceDelete{}, &KeyspaceUse{},
 		&KVPut{}, &KVDelete{}, &KVCheck{}, &RefTxn{}, &RepoCreate{}, &RepoSet{}, &RepoDelete{}, &RepoUndelete{},
 		&VectorUpsert{}, &VectorDelete{}, &CollectionSet{}, &CollectionDelete{}, &RulesetPut{}, &RecordingPut{},
-		&MembersInit{}, &MemberChange{}, &MemberStep{},
+		&MembersInit{}, &MemberChange{}, &MemberStep{}, &FormatRaise{},
 	}
 }
 

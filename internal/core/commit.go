@@ -36,9 +36,6 @@ type Entry struct {
 	Commits  []Commit
 }
 
-// FormatCurrent is the newest entry format this build writes and understands.
-const FormatCurrent uint16 = 1
-
 // Refusal says why a commit changed nothing.
 type Refusal struct {
 	// Op is the index of the refused op; FenceOp and ConditionOp-i name the fence and condition i, CommitOp the whole.

@@ -158,6 +158,8 @@ func (Unauthenticated) fact()  {}
 func (Denied) fact()           {}
 func (RateLimited) fact()      {}
 func (NotLeader) fact()        {}
+func (FormatHeld) fact()       {}
+func (NotMoved) fact()         {}
 
 func (e Unavailable) Error() string      { return "unavailable: " + e.Reason }
 func (e DeadlineExceeded) Error() string { return "deadline exceeded" }

@@ -147,6 +147,27 @@ func (d *Directory) Undoable() bool {
 	return d.Job.Kind != JobRejoin || who == nil || who.State == MemberCatchingUp
 }
 
+// Returning reports whether the job under way was taken back, and shards may still be without a replica that is to be in them
+// again: until they have it, they have fewer voters than the directory says.
+func (d *Directory) Returning() bool {
+	j := &d.Job
+	return j.State == JobRunning && j.Ending != 0 && (j.Kind == JobRemove || j.Kind == JobReplace || j.Kind == JobPromote)
+}
+
+// returns reports whether a node is one that a job that was taken back waits for.
+func (d *Directory) returns(node uint64) bool {
+	for _, replica := range []uint64{d.Job.Replica, d.Job.Old} {
+		if m := d.Member(replica); m != nil && m.Node == node {
+			return d.Returning()
+		}
+	}
+	return false
+}
+
+// Busy reports whether the job under way keeps one about a node from beginning. One that was taken back gives way to what is
+// done about the very node that it waits for: that may never come back.
+func (d *Directory) Busy(node uint64) bool { return d.Job.State == JobRunning && !d.returns(node) }
+
 // MembersInit makes the directory of a cluster that has none, of the nodes it was started with. It changes nothing where
 // there is one.
 type MembersInit struct{ Members []Member }
@@ -227,3 +248,8 @@ func (e WrongMembership) Error() string {
 	}
 	return fmt.Sprintf("%s: node %d", e.Reason, e.Node)
 }
+
+// NotMoved says that a shard's leader stayed, and why, for operators. It is no fact of Apply.
+type NotMoved struct{ Why string }
+
+func (e NotMoved) Error() string { return "not_moved: " + e.Why }

@@ -27,6 +27,7 @@ const (
 	OpMembersInit     OpKind = 19
 	OpMemberChange    OpKind = 20
 	OpMemberStep      OpKind = 21
+	OpFormatRaise     OpKind = 22
 
 	OpKVPut         OpKind = 32
 	OpKVDelete      OpKind = 33

@@ -28,6 +28,7 @@ const (
 	systemTenant    systemRecord = 2 // by name
 	systemNamespace systemRecord = 3 // by tenant and name
 	systemMembers   systemRecord = 4 // the cluster's members and the last change of them
+	systemFormat    systemRecord = 5 // the format that entries are written in
 )
 
 // shardRecord is the byte after the service in a key of the shard's own records. Numbers are stored and never reused.
@@ -170,6 +171,9 @@ func ShardConf() []byte {
 
 // Members is the key of the directory of the cluster's members.
 func Members() []byte { return End(beginSystem(systemMembers, 0)) }
+
+// Format is the key of the format that the cluster writes entries in.
+func Format() []byte { return End(beginSystem(systemFormat, 0)) }
 
 // DecodePartition reads the ten bytes of AppendPartition, and nothing else.
 func DecodePartition(b []byte) (p core.Partition, ok bool) {

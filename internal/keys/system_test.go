@@ -26,6 +26,7 @@ func TestSystemKeysAreFrozen(t *testing.T) {
 	wantKey(t, "shard time", ShardTime(), system+"07"+"01"+"00")
 	wantKey(t, "shard configuration", ShardConf(), system+"07"+"03"+"00")
 	wantKey(t, "members", Members(), system+"06"+"04"+"00")
+	wantKey(t, "format", Format(), system+"06"+"05"+"00")
 	wantKey(t, "shard floor", ShardFloor(), system+"07"+"02"+"00")
 }
 

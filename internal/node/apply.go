@@ -58,6 +58,9 @@ func (s *shard) applyEntry(e replog.Entry) error {
 		s.publish(e.Index)
 		return nil
 	}
+	if format := core.EntryFormat(e.Data); format > core.NewestFormat() {
+		return &core.NewerFormatError{Of: fmt.Sprintf("entry %d of shard %d", e.Index, s.id), Found: format, Known: core.NewestFormat()}
+	}
 	f, entry, err := s.open(e.Data)
 	if err != nil {
 		return errs.Corruptf("decode: %v", err)
@@ -103,9 +106,12 @@ func (s *shard) applyEntry(e replog.Entry) error {
 		}
 	}
 	out := s.disp.applied(s.machine, f, &applied, at)
-	members := s.machine.Members()
+	members, format := s.machine.Members(), s.machine.Format()
 	s.machineMu.Unlock()
 	if s.id == 0 {
+		if err := s.n.takeFormat(format); err != nil {
+			return err
+		}
 		s.n.learn(members)
 	}
 	s.publish(e.Index)

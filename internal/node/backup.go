@@ -43,7 +43,7 @@ func (n *Node) Backup(ctx context.Context, o BackupOptions, sink core.BackupSink
 		}
 	}
 	if err := sink.Head(core.BackupHead{
-		Cluster: o.Cluster, Node: n.o.Name, Version: o.Version, Format: uint32(core.FormatCurrent), Shards: len(n.shards),
+		Cluster: o.Cluster, Node: n.o.Name, Version: o.Version, Format: uint32(n.Format()), Shards: len(n.shards),
 		StartedMillis: n.o.Clock.Wall().UnixMilli(),
 	}); err != nil {
 		return err

@@ -187,10 +187,10 @@ func (s *shard) wanted(r *roster) (out []replog.RoleChange) {
 }
 
 // awaits reports whether the job under way is about a replica. A member that is what it is to stay, and is not that in a
-// shard yet, is none of it: what was to leave and was kept may never come back, and no job would end.
+// shard yet, is none of it, unless the job brings it back: another that waits may be down for long.
 func (r *roster) awaits(replica uint64) bool {
 	m := r.member(replica)
-	return m == nil || replica == r.dir.Job.Replica || m.State != core.MemberVoter && m.State != core.MemberLearner
+	return m == nil || replica == r.dir.Job.Replica || r.dir.Returning() && replica == r.dir.Job.Old || m.State != core.MemberVoter && m.State != core.MemberLearner
 }
 
 // reconfigure proposes what of the changes can be: a voter to be is a learner first, and near enough; who leaves for it
@@ -212,7 +212,7 @@ func (s *shard) reconfigure(r *roster, changes []replog.RoleChange, now time.Dur
 		}
 		out = append(out, c)
 	}
-	if waits && job.State == core.JobRunning && job.Old != 0 {
+	if waits && job.State == core.JobRunning && job.Ending == 0 && job.Old != 0 {
 		out = slices.DeleteFunc(out, func(c replog.RoleChange) bool { return c.Replica == job.Old })
 	}
 	if waits { // who is to vote no more, as it is taken back, votes until who votes instead is near enough

@@ -153,7 +153,7 @@ func (s *shard) forward(ctx context.Context, p core.Partition, commits []core.Co
 	id, answer := s.n.forwards.begin(to)
 	defer s.n.forwards.forget(id)
 	msg := binary.BigEndian.AppendUint64([]byte{peerAsk}, id)
-	msg = core.AppendEntry(msg, &core.Entry{Format: core.FormatCurrent, Commits: commits})
+	msg = core.AppendEntry(msg, &core.Entry{Format: s.n.Format(), Commits: commits})
 	if !s.n.send(to, s.id, true, msg) {
 		return core.Proposed{Err: core.Unavailable{Reason: "leader_unreached"}}
 	}

@@ -90,6 +90,9 @@ func (s *shard) install(in *installing) error {
 	s.hashes.restart()
 	s.machineMu.Unlock()
 	if s.id == 0 {
+		if err := s.n.takeFormat(m.Format()); err != nil {
+			return err
+		}
 		s.n.learn(m.Members())
 	}
 	if err := fault.Point("node.snapshot_installed"); err != nil {

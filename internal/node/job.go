@@ -64,7 +64,7 @@ func (n *Node) tickJob(now time.Duration) {
 	}
 	step := &core.MemberStep{Job: j.ID, Version: d.Version}
 	switch {
-	case j.Ending == 0 && d.Undoable() && n.shards[0].late(j.Deadline):
+	case (j.Ending == 0 && d.Undoable() || d.Returning()) && n.shards[0].late(j.Deadline):
 		step.Fail = true
 	case !n.allSettled(&d, now):
 		return

@@ -325,6 +325,32 @@ func TestCancelledAddLeavesTheOldSet(t *testing.T) {
 	}
 }
 
+func TestACancelledRemovalEndsWhenAllShardsHaveTheVoterAgain(t *testing.T) {
+	ctx := within(t, time.Minute)
+	c := openCluster(t, 3, Options{Shards: 2})
+	left := func() bool { // some shard is without the node
+		for shard := range 2 {
+			if conf := c.leader(ctx, shard, 0).node.Standings()[shard].Conf; !conf.Votes(3) {
+				return true
+			}
+		}
+		return false
+	}
+	if _, err := c.ask(ctx, &core.MemberChange{Do: core.MemberRemove, Node: 3}); err != nil {
+		t.Fatal(err)
+	}
+	c.until(ctx, "no shard lets it go", left)
+	if _, err := c.ask(ctx, &core.MemberChange{Do: core.MemberCancel}); err != nil {
+		t.Skipf("it was gone before it was taken back: %v", err)
+	}
+	if d := c.over(ctx); d.Job.State != core.JobCancelled || d.Job.Reason != "" {
+		t.Errorf("job %+v", d.Job)
+	}
+	if left() {
+		t.Error("the job has ended, and a shard is without the node")
+	}
+}
+
 func TestNextLeaderTakesTheJobOver(t *testing.T) {
 	ctx := within(t, time.Minute)
 	c := openCluster(t, 3, Options{})

@@ -44,6 +44,7 @@ type Node struct {
 	rates     atomic.Pointer[map[rateKey]rates]
 	moved     notifier // the leader of a shard has changed, or serves
 	roster    atomic.Pointer[roster]
+	format    atomic.Uint32 // that entries are written in
 	jobs      jobs
 	learning  sync.Mutex // is held while a directory is taken over
 	leaves    sync.Mutex // guards goodbyes
@@ -76,6 +77,7 @@ func Open(o Options) (*Node, error) {
 		batches: entryBatches(), files: make(chan func(), fileWork), snapFS: o.Store.FS(),
 	}
 	n.roster.Store(startRoster(&o))
+	n.format.Store(uint32(core.FormatFirst))
 	if err := n.finishInstalls(); err != nil {
 		return nil, err
 	}
@@ -159,6 +161,9 @@ func (n *Node) openShard(id core.ShardID) (*shard, error) {
 	s.conf.Store(&conf)
 	s.confIndex = conf.Index
 	if id == 0 {
+		if err := n.takeFormat(m.Format()); err != nil {
+			return nil, err
+		}
 		n.learn(m.Members())
 	}
 	s.nextTick = n.o.Clock.Boot() + n.o.TickEvery

@@ -24,6 +24,9 @@ type Options struct {
 	Joining           bool         // the node was taken in later: its logs begin with snapshots
 	// OnMembers is told who is to be reached, when that changes; it does not wait.
 	OnMembers func([]core.Member)
+	// OnFormat is told the format of entries that this node is about to write or to read, above FormatFirst, and returns when
+	// that is kept.
+	OnFormat func(format uint16) error
 	// OnRemoved is told that this node was removed, before Fatal is.
 	OnRemoved func()
 

@@ -194,6 +194,17 @@ func (n *Node) takeMembers(b []byte) {
 	n.learn(d)
 }
 
+// Introduce takes in the stored form of a directory of members that a node of the cluster has, and goes by it if it is newer
+// than this one's. Errors: core.ErrMalformed.
+func (n *Node) Introduce(directory []byte) error {
+	d, err := core.DecodeDirectory(directory)
+	if err != nil {
+		return err
+	}
+	n.learn(d)
+	return nil
+}
+
 // announce tells the owner of the network who is to be reached: the members, and for a moment those that were removed.
 func (n *Node) announce() {
 	if n.o.OnMembers == nil {

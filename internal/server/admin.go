@@ -124,6 +124,7 @@ func (a *admin) handler() http.Handler {
 	mux.HandleFunc("GET /cluster/status", a.clusterStatus)
 	mux.HandleFunc("POST /cluster/transfer", a.clusterTransfer)
 	mux.HandleFunc("POST /cluster/balance", a.clusterBalance)
+	mux.HandleFunc("POST /cluster/finalize", a.clusterFinalize)
 	mux.HandleFunc("POST /cluster/members/{verb}", a.clusterChange)
 	mux.HandleFunc("GET /debug/pprof/{$}", pprof.Index)
 	mux.HandleFunc("GET /debug/pprof/{profile}", limitSeconds(pprof.Index)) // one of the runtime's own

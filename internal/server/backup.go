@@ -51,6 +51,9 @@ func Restore(b *backup.Backup, o RestoreOptions) (backup.Restored, error) {
 	if err != nil {
 		return backup.Restored{}, err
 	}
+	if format := uint16(b.Manifest.Entries); format > core.FormatFirst {
+		m.Entries = format
+	}
 	return b.Restore(o.Dir, backup.Options{Logger: o.Logger, Prepare: func(shards int) error {
 		m.Shards = shards
 		return writeMember(store.NewFS(store.SystemFS()), o.Dir, m)

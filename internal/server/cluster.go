@@ -45,9 +45,10 @@ func (r *Running) openPeers(fs env.FS, own Member, bound bool) error {
 	t := transport.Options{
 		Cluster: id, Node: transport.NodeID(c.Node), Listen: c.Listen, Plain: c.Plain, Clock: r.o.Clock, Net: r.o.Net,
 		Rand: r.o.Rand, FS: fs, Logger: r.o.Logger,
-		Formats: transport.Formats{Min: 1, Max: uint32(core.FormatCurrent)}, Shards: r.o.Shards,
+		Formats: transport.Formats{Min: 1, Max: uint32(core.NewestFormat())}, Shards: r.o.Shards,
 		QueueBytes: int(r.o.memory().PeerBulk), ControlQueueBytes: int(r.o.memory().PeerControl),
 		Gone: r.gone, OnRemoved: r.refusedAsRemoved,
+		OnUnknown: r.asks.unknownTo,
 	}
 	if bound { // one without its data greets as nobody's replica
 		t.Replica = own.replica()
@@ -69,6 +70,7 @@ func (r *Running) openPeers(fs env.FS, own Member, bound bool) error {
 	r.asks.peers = r.peers
 	r.peers.HandleStream(askKind, r.asks.serve)
 	r.peers.HandleOpen(placeKind, r.asks.servePlace)
+	r.peers.HandleOpen(membersKind, r.asks.takeMembers)
 	err = r.peers.Start(func(from transport.NodeID, shard core.ShardID, msg []byte) {
 		if n := r.running.Load(); n != nil {
 			n.Receive(uint64(from), shard, msg)

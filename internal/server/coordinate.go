@@ -22,6 +22,7 @@ type ClusterStatus struct {
 	Asked   uint64        `json:"asked"`                // the node that says so
 	Nodes   []NodeStatus  `json:"nodes"`                // by id
 	Shards  []ShardStatus `json:"shards"`               // by number
+	Format  uint16        `json:"format"`               // of the entries that are written
 	Job     *JobStatus    `json:"job,omitempty"`        // the change of membership under way, or the last one
 }
 
@@ -35,6 +36,7 @@ type NodeStatus struct {
 	Reachable bool         `json:"reachable"`
 	Error     string       `json:"error,omitempty"` // why it was not reached
 	Version   string       `json:"version,omitempty"`
+	Knows     uint16       `json:"knows_format,omitempty"` // the newest format that its program knows
 	Replica   uint64       `json:"replica,omitempty"`
 	State     string       `json:"state,omitempty"`   // joining, catching_up, learner, promoting, voter or removing
 	Drained   bool         `json:"drained,omitempty"` // it is to lead nothing
@@ -96,6 +98,7 @@ type coordinator struct {
 	peers  *transport.Transport // nil without a cluster
 	ready  atomic.Bool          // node is there
 	node   *node.Node
+	tells  telling
 }
 
 // begin answers for a node from now on.
@@ -115,7 +118,7 @@ func (r refusal) Error() string { return r.text }
 // own is what this node says of itself.
 func (c *coordinator) own() NodeStatus {
 	n := NodeStatus{
-		ID: max(c.o.Cluster.Node, 1), Name: c.o.Name, GRPC: c.o.Listen, HTTP: c.o.HTTP, Reachable: true, Version: c.o.Version,
+		ID: max(c.o.Cluster.Node, 1), Name: c.o.Name, GRPC: c.o.Listen, HTTP: c.o.HTTP, Reachable: true, Version: c.o.Version, Knows: core.NewestFormat(),
 		Unready: c.node.Unready(), Leads: []int{},
 	}
 	for _, s := range c.node.Standings() {
@@ -131,7 +134,7 @@ func (c *coordinator) own() NodeStatus {
 
 // status asks all nodes.
 func (c *coordinator) status(ctx context.Context) ClusterStatus {
-	out := ClusterStatus{Cluster: c.o.Cluster.ID, Asked: max(c.o.Cluster.Node, 1)}
+	out := ClusterStatus{Cluster: c.o.Cluster.ID, Asked: max(c.o.Cluster.Node, 1), Format: c.node.Format()}
 	if c.peers == nil {
 		out.Nodes = []NodeStatus{c.own()}
 		out.sum()
@@ -155,7 +158,7 @@ func (c *coordinator) status(ctx context.Context) ClusterStatus {
 		})
 	}
 	all.Wait()
-	out.Job = jobStatus(&d.Job)
+	out.Job = jobStatus(&d)
 	out.sum()
 	return out
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/env"
 	"github.com/millrace/millrace/internal/errs"
 	"github.com/millrace/millrace/internal/node"
@@ -31,6 +32,8 @@ type Member struct {
 	Members []JoinedMember `json:"members,omitempty"`
 	Removed bool           `json:"removed,omitempty"` // from the cluster: it never starts again
 	Shards  int            `json:"shards"`
+	// Entries is the format that its log may have entries of, where that is above the first.
+	Entries uint16 `json:"entries,omitempty"`
 }
 
 // JoinedMember is a member of the cluster, as it was when a node was taken in.
@@ -147,6 +150,9 @@ func readMember(fsys env.FS, dir string) (m Member, found bool, err error) {
 	}
 	if m.Format != memberFormat {
 		return m, false, &OtherMemberError{Dir: dir, Setting: memberName + " in format", Made: fmt.Sprint(m.Format), Given: fmt.Sprint(memberFormat)}
+	}
+	if m.Entries > core.NewestFormat() {
+		return m, false, &core.NewerFormatError{Of: "the cluster of data directory " + dir, Found: m.Entries, Known: core.NewestFormat()}
 	}
 	return m, true, nil
 }

@@ -22,10 +22,15 @@ import (
 type JobStatus struct {
 	ID     uint64 `json:"id"`
 	Kind   string `json:"kind"`  // add, remove, replace, promote or rejoin
-	State  string `json:"state"` // running, done, failed or cancelled
+	State  string `json:"state"` // running, returning, done, failed or cancelled
 	Node   uint64 `json:"node"`
 	Ending string `json:"ending,omitempty"` // it is being undone, and ends so
 	Reason string `json:"reason,omitempty"` // why it failed
+}
+
+// Runs reports whether the job has not ended.
+func (j *JobStatus) Runs() bool {
+	return j.State == core.JobRunning.String() || j.State == jobReturning
 }
 
 // Membership is what a change of membership has led to.
@@ -48,7 +53,11 @@ type MemberStatus struct {
 	Drained bool   `json:"drained,omitempty"` // it is to lead nothing
 }
 
-func jobStatus(j *core.Job) *JobStatus {
+// jobReturning is how a job looks that was taken back, until all shards have again whom it was about to take out of them.
+const jobReturning = "returning"
+
+func jobStatus(d *core.Directory) *JobStatus {
+	j := &d.Job
 	if j.ID == 0 {
 		return nil
 	}
@@ -56,11 +65,14 @@ func jobStatus(j *core.Job) *JobStatus {
 	if j.Ending != 0 {
 		s.Ending = j.Ending.String()
 	}
+	if d.Returning() {
+		s.State = jobReturning
+	}
 	return s
 }
 
 func membership(d *core.Directory) Membership {
-	out := Membership{Version: d.Version, Job: jobStatus(&d.Job), Members: []MemberStatus{}}
+	out := Membership{Version: d.Version, Job: jobStatus(d), Members: []MemberStatus{}}
 	for _, m := range d.Members {
 		out.Members = append(out.Members, MemberStatus{
 			Replica: m.Replica, Node: m.Node, Name: m.Name, Peer: m.Peer, GRPC: m.API, HTTP: m.HTTP, State: m.State.String(), Drained: m.Drained,
@@ -89,10 +101,22 @@ func (s *ClusterStatus) Warnings() []string {
 	for _, n := range s.Nodes {
 		list = append(list, MemberStatus{State: n.State})
 	}
-	if w := evenVoters(list); w != "" && (s.Job == nil || s.Job.State != core.JobRunning.String()) {
-		return []string{w}
+	var out []string
+	if w := evenVoters(list); w != "" && (s.Job == nil || !s.Job.Runs()) {
+		out = append(out, w)
 	}
-	return nil
+	least := uint16(0)
+	for _, n := range s.Nodes {
+		if n.Reachable && (least == 0 || n.Knows < least) {
+			least = n.Knows
+		}
+	}
+	if w := formats(s); w != "" {
+		out = append(out, w)
+	} else if least > s.Format {
+		out = append(out, fmt.Sprintf("format %d is written, and all programs know %d: finalize when none is to be taken back", s.Format, least))
+	}
+	return out
 }
 
 // latest returns the newest member of each node, by node.
@@ -154,7 +178,7 @@ func (c *coordinator) changeOnce(ctx context.Context, op *core.MemberChange) (co
 	case c.o.Cluster.Node:
 		return c.node.ChangeMember(ctx, op)
 	}
-	entry := core.AppendEntry(nil, &core.Entry{Format: core.FormatCurrent, Commits: []core.Commit{{Ops: []core.Op{op}}}})
+	entry := core.AppendEntry(nil, &core.Entry{Format: c.node.Format(), Commits: []core.Commit{{Ops: []core.Op{op}}}})
 	r, err := c.ask(ctx, leader, query{Do: "change", Change: entry})
 	if len(r.Fact) > 0 {
 		res, err := core.DecodeResult(r.Fact)
@@ -280,6 +304,8 @@ func refusedChange(err error) (status int, text string) {
 	_ = errors.As(err, &fact) // nil where it is none
 	switch f := fact.(type) {
 	case core.WrongMembership:
+		return http.StatusConflict, "WRONG_STATE " + f.Error()
+	case core.FormatHeld:
 		return http.StatusConflict, "WRONG_STATE " + f.Error()
 	case core.NotFound:
 		return http.StatusNotFound, "NOT_FOUND " + f.Error()

@@ -14,6 +14,7 @@ import (
 	"github.com/millrace/millrace/internal/api"
 	"github.com/millrace/millrace/internal/auth"
 	"github.com/millrace/millrace/internal/backup"
+	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/env"
 	"github.com/millrace/millrace/internal/errs"
 	"github.com/millrace/millrace/internal/node"
@@ -224,10 +225,11 @@ func ExitCode(err error) int {
 	var removed *node.RemovedError
 	var unfinished *store.UnfinishedError
 	var later *backup.NewerFormatError
+	var program *core.NewerFormatError
 	switch {
 	case errors.As(err, &damaged), errors.As(err, &corrupt):
 		return exitCorruption
-	case errors.As(err, &newer), errors.As(err, &other), errors.As(err, &removed), errors.As(err, &unfinished), errors.As(err, &later), errors.Is(err, store.ErrLocked), errors.Is(err, store.ErrForeign), errors.Is(err, store.ErrNoData):
+	case errors.As(err, &newer), errors.As(err, &other), errors.As(err, &removed), errors.As(err, &unfinished), errors.As(err, &later), errors.As(err, &program), errors.Is(err, store.ErrLocked), errors.Is(err, store.ErrForeign), errors.Is(err, store.ErrNoData):
 		return exitIdentity
 	case errors.Is(err, syscall.ENOSPC):
 		return exitDiskFull

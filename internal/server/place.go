@@ -100,8 +100,7 @@ func (r *Running) placeNode(fsys env.FS, o *node.Options, own Member) error {
 	}
 	o.OnMembers = r.setPeers
 	o.OnRemoved = func() {
-		own.Removed = true
-		if err := writeMember(fsys, r.o.Dir, own); err != nil {
+		if err := r.remember(fsys, func(m *Member) { m.Removed = true }); err != nil {
 			r.o.Logger.Error("the node was removed; that could not be kept", "error", err)
 		}
 	}
@@ -179,7 +178,10 @@ func (r *Running) findPlace(ctx context.Context, own Member) (Member, error) {
 		return own, nil
 	}
 	for {
-		verdict, address := r.meet(ctx)
+		verdict, address, err := r.meet(ctx)
+		if err != nil {
+			return own, fmt.Errorf("find out whether the cluster runs already: %w", err)
+		}
 		switch verdict {
 		case meetOpen, meetSame:
 			return own, nil
@@ -214,13 +216,16 @@ func (r *Running) rejoin(ctx context.Context, own Member, address string) (Membe
 }
 
 // meet asks all peers. Most of the nodes being new, this one too, makes a new cluster; one word of somebody who knows is
-// enough otherwise.
-func (r *Running) meet(ctx context.Context) (verdict, address string) {
+// enough otherwise. The error is that of a node which this one can never be of one cluster with.
+func (r *Running) meet(ctx context.Context) (verdict, address string, never error) {
 	store, err := r.storeID()
 	if err != nil {
-		return meetBlind, ""
+		return meetBlind, "", nil
 	}
-	type word struct{ meet, address string }
+	type word struct {
+		meet, address string
+		never         error
+	}
 	words := make(chan word, len(r.o.Cluster.Peers))
 	for _, p := range r.o.Cluster.Peers {
 		if p.ID == r.o.Cluster.Node {
@@ -229,15 +234,23 @@ func (r *Running) meet(ctx context.Context) (verdict, address string) {
 		}
 		go func() {
 			a, err := r.askPlace(ctx, p.Address, placeQuery{Do: "meet", Store: store})
+			w := word{meet: a.Meet, address: p.Address}
 			if err != nil {
-				a.Meet = meetBlind
+				w.meet = meetBlind
 			}
-			words <- word{a.Meet, p.Address}
+			if refused, ok := errors.AsType[*transport.RefusedError](err); ok && refused.Reason == transport.OlderFormat {
+				w.never = err
+			}
+			words <- w
 		}()
 	}
 	fresh := 0
 	for range r.o.Cluster.Peers {
-		switch w := <-words; w.meet {
+		w := <-words
+		if w.never != nil {
+			never = w.never
+		}
+		switch w.meet {
 		case meetOpen, meetSame, meetGone, meetLost:
 			if verdict != meetLost {
 				verdict, address = w.meet, w.address
@@ -247,9 +260,15 @@ func (r *Running) meet(ctx context.Context) (verdict, address string) {
 		}
 	}
 	if verdict == "" && 2*fresh > len(r.o.Cluster.Peers) {
-		return meetOpen, ""
+		return meetOpen, "", never
 	}
-	return verdict, address
+	return verdict, address, never
+}
+
+// unfit reports whether a node refuses this one for what stays so: the number of its shards, or a program that is too old.
+func unfit(err error) bool {
+	refused, ok := errors.AsType[*transport.RefusedError](err)
+	return ok && (refused.Reason == transport.OtherShards || refused.Reason == transport.OlderFormat)
 }
 
 // join has a member take this node in, and returns what the data directory is to remember.
@@ -273,7 +292,7 @@ func (r *Running) join(ctx context.Context, own Member, address, do string, toke
 		if a.Wrong {
 			return own, fmt.Errorf("join at %s: %w", address, err)
 		}
-		if refused, ok := errors.AsType[*transport.RefusedError](err); ok && refused.Reason == transport.OtherShards {
+		if unfit(err) {
 			return own, fmt.Errorf("join at %s: %w", address, err)
 		}
 		r.o.Logger.Warn("not taken in yet", "at", address, "error", err)

@@ -62,7 +62,7 @@ func Recover(o RecoverOptions) (r backup.Recovered, now Member, err error) {
 	if _, again := errors.AsType[*store.UnfinishedError](err); again {
 		old = "" // it may be the new one's already
 	}
-	now = Member{Format: memberFormat, Node: was.Node, Shards: was.Shards}
+	now = Member{Format: memberFormat, Node: was.Node, Shards: was.Shards, Entries: was.Entries}
 	if o.Node != 0 {
 		now.Node = o.Node
 	}

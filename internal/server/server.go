@@ -91,6 +91,7 @@ type Running struct {
 	running atomic.Pointer[node.Node] // node, once it runs
 	peers   *transport.Transport      // nil without a cluster
 	asks    *coordinator
+	own     ownMember
 	objects *gitobj.Area // of repositories
 	git     *githttp.Server
 	api     *api.Server
@@ -147,7 +148,7 @@ func (r *Running) open(ctx context.Context) error {
 	r.api, err = api.New(api.Options{
 		Embedder: r.embed, NoSearch: o.NoSearch, Closed: closed,
 		Backend: r.node, Auth: o.Tokens, Clock: o.Clock, Rand: o.Rand, Logger: o.Logger, Version: o.Version,
-		Limits: o.Limits, Forward: o.Forward, Peers: forwarder, WebOf: r.webOf, Backups: backups{r},
+		Limits: o.Limits, Forward: o.Forward, Peers: forwarder, WebOf: r.webOf, Backups: backups{r}, Operator: operator{r.asks},
 		Refs: r.node, Objects: r.objectsOf(), Git: r.gitHandler(),
 	})
 	if err != nil {
@@ -206,6 +207,8 @@ func (r *Running) openData(ctx context.Context, fs env.FS) (err error) {
 	if r.peers != nil {
 		r.peers.SetReplica(own.replica())
 	}
+	r.own.member = own
+	n.OnFormat = func(format uint16) error { return r.keepFormat(fs, format) }
 	if err := r.placeNode(fs, &n, own); err != nil {
 		return err
 	}

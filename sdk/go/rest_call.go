@@ -74,6 +74,11 @@ var restMethods = map[string]restMethod{
 	millracev1.KeyspaceService_Get_FullMethodName:            restOf((*restConn).getKeyspace),
 	millracev1.KeyspaceService_List_FullMethodName:           restOf((*restConn).listKeyspaces),
 	millracev1.KeyspaceService_Delete_FullMethodName:         restOf((*restConn).deleteKeyspace),
+	millracev1.ClusterService_Status_FullMethodName:          restOf((*restConn).clusterStatus),
+	millracev1.ClusterService_ChangeMembers_FullMethodName:   restOf((*restConn).changeMembers),
+	millracev1.ClusterService_TransferShard_FullMethodName:   restOf((*restConn).transferShard),
+	millracev1.ClusterService_BalanceShards_FullMethodName:   restOf((*restConn).balanceShards),
+	millracev1.ClusterService_FinalizeFormat_FullMethodName:  restOf((*restConn).finalizeFormat),
 }
 
 type restMethod func(r *restConn, ctx context.Context, in, out any) error

@@ -57,7 +57,7 @@ func (c *nodes) jobEnds(state string) {
 	var s server.ClusterStatus
 	eventually(c.t, "the change of membership ends", func() bool {
 		code, body := fetch(c.t, "GET", c.admin(), "/cluster/status")
-		return code == 200 && json.Unmarshal([]byte(body), &s) == nil && s.Job != nil && s.Job.State != "running"
+		return code == 200 && json.Unmarshal([]byte(body), &s) == nil && s.Job != nil && !s.Job.Runs()
 	})
 	if s.Job.State != state {
 		c.t.Fatalf("the change of membership ended %+v, want %s", s.Job, state)
@@ -265,6 +265,30 @@ func TestANodeThatLostItsDiskComesBackByItself(t *testing.T) {
 	c.open(2, c.options(2)) // starts with what it has
 	c.stop(0)
 	if got := states(t, ctx, c.client(2), ids); got[millrace.Ready] != len(ids) {
+		t.Errorf("%v are there", got)
+	}
+}
+
+func TestANodeThatWasAwayFindsTheClusterThoughAllOthersWereReplaced(t *testing.T) {
+	if testing.Short() {
+		t.Skip("whole servers")
+	}
+	c := growing(t, 3, 1)
+	ctx := bounded(t, time.Minute)
+	ids := addMany(t, ctx, c.client(0), "q", 20)
+	eventually(t, "there is a directory", func() bool { return c.running[1].Node().Members().Version > 0 })
+	c.stop(0)
+	c.grow(1)
+	c.grow(1)
+	for i := 1; i <= 2; i++ {
+		c.operate(0, "remove", fmt.Sprint("n", i+1))
+		<-c.running[i].Fatal()
+		c.stop(i)
+		c.jobEnds("done")
+	}
+	c.start(0) // its settings name nodes 2 and 3
+	c.votersAre(1, 4, 5)
+	if got := states(t, ctx, c.client(0), ids); got[millrace.Ready] != len(ids) {
 		t.Errorf("%v are there", got)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/server"
+	millrace "github.com/millrace/millrace/sdk/go"
 )
 
 // withAdmin gives each node an admin listener on a free port.
@@ -115,6 +116,7 @@ func TestOperatorsSeeAndMoveLeadersFromAnyNode(t *testing.T) {
 			t.Errorf("%v: exit %d\n%s", bad.args, e.code, e.out)
 		}
 	}
+	operateByTheServer(t, c)
 	wantMetrics(t, admin(0))
 	gone := c.running[2].AdminAddress
 	c.stop(2)
@@ -128,6 +130,69 @@ func TestOperatorsSeeAndMoveLeadersFromAnyNode(t *testing.T) {
 	}
 	if e := run(t, "cluster", "status", "--admin", gone); e.code != 3 || !strings.Contains(e.out, gone) {
 		t.Errorf("where nobody listens: exit %d\n%s", e.code, e.out)
+	}
+}
+
+// operateByTheServer operates a cluster of three with two shards through its servers, by the command line and by both
+// transports of the SDK.
+func operateByTheServer(t *testing.T, c *nodes) {
+	t.Helper()
+	door := []string{"--server", c.peers[1].API, "--token", c.token}
+	do := func(code int, args ...string) ended {
+		t.Helper()
+		e := run(t, append(append([]string{"cluster"}, args...), door...)...)
+		if e.code != code {
+			t.Fatalf("cluster %v: exit %d, want %d\n%s", args, e.code, code, e.out)
+		}
+		return e
+	}
+	var s server.ClusterStatus
+	line, _, _ := strings.Cut(do(0, "status", "--json").out, "\n")
+	noErr(t, json.Unmarshal([]byte(line), &s))
+	if s.Asked != 2 || len(s.Nodes) != 3 || len(s.Shards) != 2 || s.Format != 1 || s.Nodes[0].Knows != 1 || len(s.Nodes[0].Replicas) != 2 {
+		t.Errorf("a server says %+v", s)
+	}
+	do(0, "transfer", "--shard", "1", "--to", "3")
+	if got := got[string](t)(leaderOf(t, c, 1)); got != "3" {
+		t.Errorf("after the transfer node %s leads", got)
+	}
+	if e := do(1, "transfer", "--shard", "9", "--to", "3"); !strings.Contains(e.out, "no shard 9") {
+		t.Errorf("a shard that is none: %s", e.out)
+	}
+	do(0, "drain", "n3")
+	if e := do(0, "drain", "n3", "--undo"); strings.Contains(e.out, "drained") {
+		t.Errorf("after the drain is over: %s", e.out)
+	}
+	if e := do(1, "remove", "n9"); !strings.Contains(e.out, "NOT_FOUND") {
+		t.Errorf("a node that is none: %s", e.out)
+	}
+	do(0, "balance")
+	if e := do(0, "finalize"); !strings.Contains(e.out, "format 1 already") {
+		t.Errorf("finalize: %s", e.out)
+	}
+	if e := run(t, "cluster", "status", "--server", c.peers[1].API, "--admin", "127.0.0.1:1"); e.code != 2 {
+		t.Errorf("with both: exit %d\n%s", e.code, e.out)
+	}
+	ctx := bounded(t, 30*time.Second)
+	k, err := millrace.Dial(ctx, millrace.Address(c.peers[0].API), millrace.RESTAddress(c.peers[0].HTTP), millrace.Token(c.token), millrace.Transport(millrace.TransportREST))
+	noErr(t, err)
+	defer k.Close() //nolint:errcheck // nothing is under way
+	byREST, err := k.Operator().Status(ctx)
+	noErr(t, err)
+	byGRPC, err := c.client(0).Operator().Status(ctx)
+	noErr(t, err)
+	if byREST.Asked != 1 || len(byREST.Nodes) != 3 || byREST.Nodes[2].Address != byGRPC.Nodes[2].Address || byREST.Cluster != byGRPC.Cluster || byREST.Format != byGRPC.Format || len(byREST.Shards) != 2 {
+		t.Errorf("by REST %+v\nby gRPC %+v", byREST, byGRPC)
+	}
+	m, err := k.Operator().Add(ctx, millrace.AddNode{Node: 4, Peer: "127.0.0.1:1"})
+	if err != nil || m.JoinToken == "" || len(m.Members) != 4 || m.Job.State != "running" {
+		t.Errorf("add by REST: %+v, %v", m, err)
+	}
+	if _, err := c.client(0).Operator().Add(ctx, millrace.AddNode{Node: 5, Peer: "127.0.0.1:2"}); !errors.Is(err, millrace.ErrWrongState) {
+		t.Errorf("a second change by gRPC: %v", err)
+	}
+	if m, err := k.Operator().Cancel(ctx); err != nil || m.Job.State != "cancelled" || len(m.Members) != 3 {
+		t.Errorf("cancel by REST: %+v, %v", m, err)
 	}
 }
 

@@ -17,8 +17,8 @@ func (m *Machine) Apply(tx core.Txn, index uint64, e *core.Entry) (core.Applied,
 
 // ApplyEach is Apply that calls judged, if there is one, with the results so far after each commit.
 func (m *Machine) ApplyEach(tx core.Txn, index uint64, e *core.Entry, judged func(results []core.Result)) (core.Applied, error) {
-	if e.Format == 0 || e.Format > core.FormatCurrent {
-		return core.Applied{}, errs.Corruptf("entry %d has format %d, this build knows up to %d", index, e.Format, core.FormatCurrent)
+	if e.Format == 0 || e.Format > core.NewestFormat() {
+		return core.Applied{}, errs.Corruptf("entry %d has format %d, this build knows up to %d", index, e.Format, core.NewestFormat())
 	}
 	if e.Stamp < m.clock.stamp {
 		return core.Applied{}, errs.Corruptf("entry %d is stamped %d, the one before it %d", index, e.Stamp, m.clock.stamp)
@@ -270,6 +270,9 @@ func (m *Machine) op(part *partition, principal string, rev uint64, op core.Op) 
 		return m.createNamespace(op)
 	case *core.MembersInit, *core.MemberChange, *core.MemberStep:
 		return m.changeMembers(op)
+	case *core.FormatRaise:
+		r, fact := m.raiseFormat(op)
+		return r, fact, nil
 	case *core.NamespaceSet:
 		return m.setNamespace(part, op)
 	}

@@ -72,6 +72,7 @@ type Machine struct {
 	due     core.ShardTime
 	members core.Directory // as stored; a change takes another slice of members
 	floor   uint64         // of tokens and revisions
+	format  uint16         // of entries, as stored; of shard 0 alone
 
 	tx      core.Txn        // of the entry at hand
 	index   uint64          // of the entry at hand
@@ -94,6 +95,9 @@ func (m *Machine) Open(v core.View) error {
 	}
 	m.clock, m.saved = c, c
 	if m.members, err = readMembers(v); err != nil {
+		return err
+	}
+	if m.format, err = readFormat(v); err != nil {
 		return err
 	}
 	if m.floor, err = readFloor(v); err != nil {

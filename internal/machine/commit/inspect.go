@@ -56,7 +56,7 @@ func (m *Machine) inspectSystem(c *core.Commit) *core.Refusal {
 					Field: "ops", Reason: "not_alone", Message: "an op of the shard stands alone, in the system partition",
 				}}
 			}
-		case *core.MembersInit, *core.MemberChange, *core.MemberStep:
+		case *core.MembersInit, *core.MemberChange, *core.MemberStep, *core.FormatRaise:
 			if refusal := m.inspectMembers(c, i); refusal != nil {
 				return refusal
 			}

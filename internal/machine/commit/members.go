@@ -166,7 +166,7 @@ func (m *Machine) changeMember(d *core.Directory, op *core.MemberChange) (same b
 
 // begin begins a job, unless one runs.
 func begin(d *core.Directory, stamp core.ShardTime, j core.Job) core.Fact {
-	if d.Job.State == core.JobRunning {
+	if d.Busy(j.Node) {
 		return core.WrongMembership{Reason: "job_running", Node: d.Job.Node}
 	}
 	j.ID, j.State, j.Started, j.Deadline = d.Job.ID+1, core.JobRunning, stamp, stamp.Add(jobTime)

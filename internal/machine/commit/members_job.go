@@ -14,13 +14,21 @@ func (m *Machine) stepJob(d *core.Directory, op *core.MemberStep) core.Fact {
 		return core.WrongMembership{Reason: "no_job"}
 	case d.Version != op.Version:
 		return core.WrongMembership{Reason: "changed", Node: j.Node}
-	case op.Fail && (m.clock.stamp < m.JobDue(j.Deadline) || j.Ending != 0):
+	case op.Fail && (m.clock.stamp < m.JobDue(j.Deadline) || j.Ending != 0 && !d.Returning()):
 		return core.WrongMembership{Reason: "not_due", Node: j.Node}
+	case op.Fail && d.Returning():
+		j.Reason = "not_back"
+		endJob(d, j.Ending, m.clock.stamp)
+		return nil
 	case op.Fail && !d.Undoable():
 		return core.WrongMembership{Reason: "too_late", Node: j.Node}
 	case op.Fail:
 		j.Reason = "deadline"
 		undoJob(d, core.JobFailed, m.clock.stamp)
+		return nil
+	}
+	if d.Returning() {
+		endJob(d, j.Ending, m.clock.stamp)
 		return nil
 	}
 	who := d.Member(j.Replica)
@@ -83,8 +91,8 @@ func cancelJob(d *core.Directory, stamp core.ShardTime) core.Fact {
 	return nil
 }
 
-// undoJob brings the set of voters back that was there before. Who came with the job leaves again: that takes time in the
-// shards it is in.
+// undoJob brings the set of voters back that was there before. Who came with the job leaves again, and who was leaving comes
+// back: that takes time in the shards, and the job goes on until they are done, or for as long as a job may take.
 func undoJob(d *core.Directory, ending core.JobState, stamp core.ShardTime) {
 	j := &d.Job
 	who, old := d.Member(j.Replica), d.Member(j.Old)
@@ -95,12 +103,14 @@ func undoJob(d *core.Directory, ending core.JobState, stamp core.ShardTime) {
 		}
 		if who != nil && who.State == core.MemberJoining {
 			forget(d, who.Replica)
-			break
+			endJob(d, ending, stamp)
+			return
 		}
 		if who != nil {
 			who.State, j.Ending = core.MemberRemoving, ending
 			return
 		}
+		endJob(d, ending, stamp)
 	default:
 		if who != nil {
 			who.State = j.Was
@@ -108,8 +118,8 @@ func undoJob(d *core.Directory, ending core.JobState, stamp core.ShardTime) {
 		if old != nil {
 			old.State = core.MemberVoter
 		}
+		j.Ending, j.Deadline = ending, stamp.Add(jobTime)
 	}
-	endJob(d, ending, stamp)
 }
 
 func endJob(d *core.Directory, state core.JobState, stamp core.ShardTime) {

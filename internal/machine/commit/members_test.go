@@ -168,6 +168,8 @@ func TestReplaceWantsALearner(t *testing.T) {
 	c.ok(swap)
 	c.want(core.JobRunning, map[uint64]core.MemberState{1: core.MemberVoter, 2: core.MemberRemoving, 3: core.MemberVoter, 4: core.MemberPromoting})
 	c.ok(&core.MemberChange{Do: core.MemberCancel})
+	c.want(core.JobRunning, map[uint64]core.MemberState{1: core.MemberVoter, 2: core.MemberVoter, 3: core.MemberVoter, 4: core.MemberLearner})
+	c.step()
 	c.want(core.JobCancelled, map[uint64]core.MemberState{1: core.MemberVoter, 2: core.MemberVoter, 3: core.MemberVoter, 4: core.MemberLearner})
 	c.ok(swap)
 	c.step()

@@ -108,7 +108,7 @@ func (t *Transport) greet(c *conn) (*peer, StreamHandler, error) {
 	p, serve, err := t.judge(c, &h)
 	a := answer{
 		version: min(versionMax, h.versionMax), versionMin: versionMin, versionMax: versionMax, reason: refusedFor(err),
-		cluster: t.o.Cluster, node: t.o.Node, boot: t.boot, formats: t.o.Formats, shards: uint32(t.o.Shards),
+		cluster: t.o.Cluster, node: t.o.Node, boot: t.boot, formats: t.formats(), shards: uint32(t.o.Shards),
 	}
 	if err != nil {
 		t.stats.refuse(a.reason)
@@ -145,10 +145,10 @@ func (t *Transport) judge(c *conn, h *hello) (*peer, StreamHandler, error) {
 		return no(WrongIdentity, "the certificate names %q, not %s", claims(c.tls.ConnectionState().PeerCertificates), URI(h.cluster, h.from))
 	case h.from == t.o.Node:
 		return no(DuplicateNode, "process %s has this node's id", hex.EncodeToString(h.boot[:4]))
-	case h.formats.Min > t.o.Formats.Max:
-		return no(NewerFormat, "the peer writes formats %d to %d, this node %d to %d", h.formats.Min, h.formats.Max, t.o.Formats.Min, t.o.Formats.Max)
-	case h.formats.Max < t.o.Formats.Min:
-		return no(OlderFormat, "the peer writes formats %d to %d, this node %d to %d", h.formats.Min, h.formats.Max, t.o.Formats.Min, t.o.Formats.Max)
+	case h.formats.Min > t.formats().Max:
+		return no(NewerFormat, "the peer writes formats %d to %d, this node %d to %d", h.formats.Min, h.formats.Max, t.formats().Min, t.formats().Max)
+	case h.formats.Max < t.formats().Min:
+		return no(OlderFormat, "the peer writes formats %d to %d, this node %d to %d", h.formats.Min, h.formats.Max, t.formats().Min, t.formats().Max)
 	}
 	if differ(h.shards, t.o.Shards) {
 		return no(OtherShards, "the peer hosts %d shards, this node %d", h.shards, t.o.Shards)
@@ -312,7 +312,7 @@ func (t *Transport) dial(ctx context.Context, p *peer, class Class, kind string)
 func (t *Transport) introduce(c *conn, p *peer, kind string) error {
 	h := hello{
 		versionMin: versionMin, versionMax: versionMax, cluster: t.o.Cluster, from: t.o.Node, to: p.id, boot: t.boot,
-		class: c.class, formats: t.o.Formats, kind: kind, shards: uint32(t.o.Shards), replica: t.replica.Load(),
+		class: c.class, formats: t.formats(), kind: kind, shards: uint32(t.o.Shards), replica: t.replica.Load(),
 	}
 	creds := t.creds.Load()
 	if creds != nil {
@@ -360,7 +360,7 @@ func (t *Transport) agree(c *conn, p *peer, a *answer) error {
 	switch a.reason {
 	case 0:
 	case NewerFormat, OlderFormat:
-		err.Detail += fmt.Sprintf(": the peer writes formats %d to %d, this node %d to %d", a.formats.Min, a.formats.Max, t.o.Formats.Min, t.o.Formats.Max)
+		err.Detail += fmt.Sprintf(": the peer writes formats %d to %d, this node %d to %d", a.formats.Min, a.formats.Max, t.formats().Min, t.formats().Max)
 	case OtherShards:
 		err.Detail += fmt.Sprintf(": the peer hosts %d shards, this node %d", a.shards, t.o.Shards)
 	case WrongNode:
@@ -371,6 +371,9 @@ func (t *Transport) agree(c *conn, p *peer, a *answer) error {
 		err.Reason, err.Remote = a.reason, true
 		if a.reason == Removed && t.o.OnRemoved != nil {
 			t.o.OnRemoved()
+		}
+		if a.reason == UnknownPeer && p.id != 0 && t.o.OnUnknown != nil {
+			t.o.OnUnknown(p.id)
 		}
 		return err
 	case a.cluster != t.o.Cluster:

@@ -22,6 +22,7 @@ type Options struct {
 	Replica   uint64                                 // of this node, until SetReplica; default 0: it does not say
 	Gone      func(node NodeID, replica uint64) bool // whether a replica was removed, so that it is refused for good; default none
 	OnRemoved func()                                 // a peer refused this node as removed
+	OnUnknown func(node NodeID)                      // a peer does not know this node; called with each attempt, must not wait
 
 	TLS   *Files // certificate files; required unless Plain
 	Plain bool   // plain text without identities, on loopback addresses only

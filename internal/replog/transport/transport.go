@@ -26,8 +26,9 @@ type Transport struct {
 	notes   notes
 	pending pending
 	replica atomic.Uint64
-	strange atomic.Int64 // streams of nodes that are no peers
-	handler Handler      // set before anything runs
+	format  atomic.Uint32 // the oldest that this node still writes
+	strange atomic.Int64  // streams of nodes that are no peers
+	handler Handler       // set before anything runs
 
 	creds     atomic.Pointer[credentials] // nil: plain text
 	reloading sync.Mutex                  // guards bad, and that one reload runs at a time
@@ -58,6 +59,7 @@ func New(o Options) (*Transport, error) {
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	t.peers.Store(&map[NodeID]*peer{})
 	t.replica.Store(o.Replica)
+	t.format.Store(o.Formats.Min)
 	t.pending.most, t.pending.limit = o.Handshakes, o.HandshakeTimeout
 	if err := t.Reload(); err != nil {
 		t.cancel()
@@ -94,6 +96,12 @@ func (t *Transport) Start(h Handler) error {
 
 // SetReplica says under which replica id this node greets its peers from now on: one that was just taken in has a new one.
 func (t *Transport) SetReplica(replica uint64) { t.replica.Store(replica) }
+
+// SetFormat says that this node writes no format below this one any more, so that connections with nodes that know none of
+// those that it writes are refused by name from now on.
+func (t *Transport) SetFormat(oldest uint32) { t.format.Store(min(oldest, t.o.Formats.Max)) }
+
+func (t *Transport) formats() Formats { return Formats{Min: t.format.Load(), Max: t.o.Formats.Max} }
 
 // Addr returns the address that the transport listens on; nil before Start.
 func (t *Transport) Addr() net.Addr {

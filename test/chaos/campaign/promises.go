@@ -50,7 +50,7 @@ func Others() []Other {
 		{"R-21", "overload, and the way back", nil, notBuilt},
 		{"R-22", "one tenant far beyond its share", nil, notBuilt},
 		{"R-23", "hours under load", nil, notBuilt},
-		{"R-24", "rolling restart and upgrade", nil, notBuilt},
+		{"R-24", "rolling restart and upgrade", []string{"test/e2e.TestARollingRestartFailsNoOperation", "test/e2e.TestAClusterIsUpgraded"}, "without a campaign"},
 		{"R-25", "backup and restore", []string{"test/e2e.TestABackupUnderLoad", "internal/backup.TestADamagedFile"}, "without points in time"},
 		{"R-27", "all short sequences of operations", []string{"internal/machine/commit.TestAllShortSequences"}, ""},
 		{"R-28", "the same operations on other clusters", nil, notBuilt},

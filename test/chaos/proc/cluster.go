@@ -121,6 +121,9 @@ func (c *Cluster) list(id int, peers, ports []string) string {
 	return strings.Join(items, ",")
 }
 
+// Admin is the address of the node's admin listener.
+func (n *Node) Admin() string { return n.admin }
+
 // Archive has the segments of the node's log that were reused.
 func (n *Node) Archive() string { return filepath.Join(n.Dir, "archive") }
 

@@ -103,6 +103,9 @@ type Job struct {
 	State string `json:"state"`
 }
 
+// Over reports whether the job has ended, and the shards are what it leaves.
+func (j Job) Over() bool { return j.State != "running" && j.State != "returning" }
+
 // Job asks a node.
 func (n *Node) Job(ctx context.Context) (j Job, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)

@@ -166,7 +166,7 @@ func (r *memberRun) loseDisk(ctx context.Context, n *proc.Node) error {
 	}
 	r.o.Faults["lost_disk"]++
 	for {
-		if j, err := r.job(ctx); err == nil && j.ID > before.ID && j.State != "running" {
+		if j, err := r.job(ctx); err == nil && j.ID > before.ID && j.Over() {
 			return r.ended(j)
 		}
 		if ctx.Err() != nil {
@@ -266,7 +266,7 @@ func (r *memberRun) ends(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if j.State != "running" {
+		if j.Over() {
 			return r.ended(j)
 		}
 		if ctx.Err() != nil {

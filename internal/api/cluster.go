@@ -1,0 +1,142 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/core"
+)
+
+// Operator answers who operates the whole cluster. Errors are facts.
+type Operator interface {
+	ClusterStatus(ctx context.Context) (*pb.ClusterStatusResponse, error)
+	ChangeMembers(ctx context.Context, op core.MemberChange) (*pb.ChangeMembersResponse, error)
+	TransferShard(ctx context.Context, shard core.ShardID, to uint64) error
+	BalanceShards(ctx context.Context) (before *pb.ClusterStatusResponse, err error)
+	FinalizeFormat(ctx context.Context) (*pb.FinalizeFormatResponse, error)
+}
+
+// clusterService is for operators.
+type clusterService struct {
+	pb.UnimplementedClusterServiceServer
+	s *Server
+}
+
+func (cs *clusterService) operator() (Operator, error) {
+	if cs.s.o.Operator == nil {
+		return nil, core.Invalid{Field: "method", Reason: "not_supported", Message: "this server is operated by its admin listener alone"}
+	}
+	return cs.s.o.Operator, nil
+}
+
+// Status tells how the cluster looks from here.
+func (cs *clusterService) Status(ctx context.Context, _ *pb.ClusterStatusRequest) (*pb.ClusterStatusResponse, error) {
+	o, err := cs.operator()
+	if err != nil {
+		return nil, err
+	}
+	return o.ClusterStatus(ctx)
+}
+
+var memberVerbs = map[pb.MemberVerb]core.MemberVerb{
+	pb.MemberVerb_MEMBER_VERB_ADD: core.MemberAdd, pb.MemberVerb_MEMBER_VERB_REMOVE: core.MemberRemove,
+	pb.MemberVerb_MEMBER_VERB_REPLACE: core.MemberReplace, pb.MemberVerb_MEMBER_VERB_PROMOTE: core.MemberPromote,
+	pb.MemberVerb_MEMBER_VERB_SET: core.MemberSet, pb.MemberVerb_MEMBER_VERB_CANCEL: core.MemberCancel,
+	pb.MemberVerb_MEMBER_VERB_DRAIN: core.MemberDrain, pb.MemberVerb_MEMBER_VERB_UNDRAIN: core.MemberUndrain,
+}
+
+// ChangeMembers makes a change of membership, or begins the job that does.
+func (cs *clusterService) ChangeMembers(ctx context.Context, in *pb.ChangeMembersRequest) (*pb.ChangeMembersResponse, error) {
+	op := core.MemberChange{
+		Do: memberVerbs[in.GetVerb()], Node: in.GetNode(), With: in.GetWith(), Learner: in.GetLearner(),
+		Name: in.GetName(), Peer: in.GetPeer(), API: in.GetGrpc(), HTTP: in.GetHttp(),
+	}
+	switch {
+	case op.Do == 0:
+		return nil, invalid("verb", "is not known")
+	case op.Node == 0 && op.Do != core.MemberCancel:
+		return nil, invalid("node", "is missing")
+	case op.With == 0 && op.Do == core.MemberReplace:
+		return nil, invalid("with", "is missing")
+	case op.Do == core.MemberSet && op.Peer+op.API+op.HTTP == "":
+		return nil, invalid("peer", "is missing, and so are grpc and http")
+	}
+	o, err := cs.operator()
+	if err != nil {
+		return nil, err
+	}
+	return o.ChangeMembers(ctx, op)
+}
+
+// TransferShard has a node lead a shard.
+func (cs *clusterService) TransferShard(ctx context.Context, in *pb.TransferShardRequest) (*pb.TransferShardResponse, error) {
+	const shards = 1 << 16
+	switch {
+	case in.GetTo() == 0:
+		return nil, invalid("to", "is missing")
+	case in.GetShard() >= shards:
+		return nil, invalid("shard", "is not known")
+	}
+	o, err := cs.operator()
+	if err != nil {
+		return nil, err
+	}
+	if err := o.TransferShard(ctx, core.ShardID(in.GetShard()), in.GetTo()); err != nil {
+		return nil, err
+	}
+	return &pb.TransferShardResponse{Shard: in.GetShard(), Leader: in.GetTo()}, nil
+}
+
+// BalanceShards has all shards go home.
+func (cs *clusterService) BalanceShards(ctx context.Context, _ *pb.BalanceShardsRequest) (*pb.BalanceShardsResponse, error) {
+	o, err := cs.operator()
+	if err != nil {
+		return nil, err
+	}
+	before, err := o.BalanceShards(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &pb.BalanceShardsResponse{Before: before}, nil
+}
+
+// FinalizeFormat raises the format of the cluster.
+func (cs *clusterService) FinalizeFormat(ctx context.Context, _ *pb.FinalizeFormatRequest) (*pb.FinalizeFormatResponse, error) {
+	o, err := cs.operator()
+	if err != nil {
+		return nil, err
+	}
+	return o.FinalizeFormat(ctx)
+}
+
+// clusterMethods is what every method of the service begins with.
+const clusterMethods = "/millrace.v1.ClusterService/"
+
+// clusterRoutes are for operators.
+func clusterRoutes() []*Route {
+	return []*Route{
+		{
+			Method: http.MethodGet, Path: "/v1/cluster", Native: clusterMethods + "Status", Answer: "ClusterStatusResponse", Status: statusOK,
+			Doc: "Tell how the cluster looks from the node that is asked, which asks the others.", handle: (*restCall).clusterStatus,
+		},
+		{
+			Method: http.MethodPost, Path: "/v1/cluster/members", Native: clusterMethods + "ChangeMembers", Body: "ChangeMembersRequest", Answer: "ChangeMembersResponse", Status: statusOK,
+			Doc:    "Begin or cancel a change of membership, or change what the cluster knows of a node.",
+			fields: fieldNames(changeMembersFields), handle: (*restCall).changeMembers,
+		},
+		{
+			Method: http.MethodPost, Path: "/v1/cluster/transfer", Native: clusterMethods + "TransferShard", Body: "TransferShardRequest", Answer: "TransferShardResponse", Status: statusOK,
+			Doc:    "Have a node lead a shard, and keep it.",
+			fields: fieldNames(transferShardFields), handle: (*restCall).transferShard,
+		},
+		{
+			Method: http.MethodPost, Path: "/v1/cluster/balance", Native: clusterMethods + "BalanceShards", Answer: "BalanceShardsResponse", Status: statusOK,
+			Doc: "Have every shard led by the node that it is at home with.", handle: (*restCall).balanceShards,
+		},
+		{
+			Method: http.MethodPost, Path: "/v1/cluster/finalize", Native: clusterMethods + "FinalizeFormat", Answer: "FinalizeFormatResponse", Status: statusOK,
+			Doc: "End an upgrade: write what the newest programs write, which the programs of all members must know.", handle: (*restCall).finalizeFormat,
+		},
+	}
+}

@@ -1,0 +1,72 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/core"
+)
+
+// fakeOperator answers with what it was asked for.
+type fakeOperator struct{}
+
+func (fakeOperator) ClusterStatus(context.Context) (*pb.ClusterStatusResponse, error) {
+	return &pb.ClusterStatusResponse{
+		ClusterId: "0a", Asked: 2, Format: 1, Warnings: []string{"w"},
+		Nodes:  []*pb.ClusterNode{{Id: 2, Grpc: "h:1", Leads: []uint32{0, 3}, Replicas: []*pb.ClusterReplica{{Shard: 3, Leads: true}}}},
+		Shards: []*pb.ClusterShard{{Shard: 3, Leader: 2}},
+	}, nil
+}
+
+func (fakeOperator) ChangeMembers(_ context.Context, op core.MemberChange) (*pb.ChangeMembersResponse, error) {
+	if op.Do == core.MemberPromote {
+		return nil, core.WrongMembership{Reason: "learner_behind", Node: op.Node, Lag: 9}
+	}
+	return &pb.ChangeMembersResponse{
+		Version: 1 << 60, Members: []*pb.ClusterMember{{Node: op.Node, Peer: op.Peer, State: "joining"}}, Job: &pb.MemberJob{Id: 1, Node: op.Node},
+	}, nil
+}
+
+func (fakeOperator) TransferShard(context.Context, core.ShardID, uint64) error { return nil }
+
+func (o fakeOperator) BalanceShards(ctx context.Context) (*pb.ClusterStatusResponse, error) {
+	return o.ClusterStatus(ctx)
+}
+
+func (fakeOperator) FinalizeFormat(context.Context) (*pb.FinalizeFormatResponse, error) {
+	return &pb.FinalizeFormatResponse{Format: 2, Before: 1}, nil
+}
+
+func TestOperatorsAreRefusedByNameWhatMakesNoSense(t *testing.T) {
+	r := newRESTRig(t, Limits{})
+	for body, field := range map[string]string{
+		`{}`: "verb", `{"verb":"remove"}`: "node", `{"verb":"replace","node":1}`: "with", `{"verb":"set","node":1}`: "peer",
+	} {
+		a := r.send(r.request("POST", "/v1/cluster/members", "acme/cluster", body)).expect(t, body, http.StatusBadRequest)
+		if e := failed(t, a); e.Field != field {
+			t.Errorf("%s: field %q, want %q", body, e.Field, field)
+		}
+	}
+	a := r.send(r.request("POST", "/v1/cluster/members", "acme/cluster", `{"verb":"promote","node":4}`)).expect(t, "promote", http.StatusConflict)
+	if e := failed(t, a); e.Reason != "learner_behind" || e.Details["lag"] != "9" {
+		t.Errorf("refused as %+v", e)
+	}
+	r.send(r.request("POST", "/v1/cluster/transfer", "acme/cluster", `{"shard":70000,"to":1}`)).expect(t, "transfer", http.StatusBadRequest)
+	if _, err := pb.NewClusterServiceClient(r.conn).Status(as("acme/admin"), &pb.ClusterStatusRequest{}); err == nil {
+		t.Error("the admin of a tenant sees the cluster")
+	} else {
+		expectCode(t, "status for an admin of a tenant", err, codes.PermissionDenied)
+	}
+}
+
+func TestAServerWithoutAnOperatorSaysSo(t *testing.T) {
+	_, err := (&clusterService{s: &Server{}}).Status(t.Context(), nil)
+	if f, ok := errors.AsType[core.Invalid](err); !ok || f.Reason != "not_supported" {
+		t.Errorf("got %v", err)
+	}
+}

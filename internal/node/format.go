@@ -1,0 +1,44 @@
+package node
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/millrace/millrace/internal/core"
+)
+
+// Format returns the format that this node writes entries in: that of the cluster, as far as its replica of shard 0 knows.
+// One that is behind writes an older one, which all know.
+func (n *Node) Format() uint16 { return uint16(n.format.Load()) }
+
+// takeFormat goes by a format that shard 0's replica has applied. What is on the disk is told first, so that no older program
+// starts with entries of it. Errors: *core.NewerFormatError where this program is too old: then nothing goes on.
+func (n *Node) takeFormat(format uint16) error {
+	old := n.Format()
+	switch {
+	case format > core.NewestFormat():
+		return &core.NewerFormatError{Of: "the cluster", Found: format, Known: core.NewestFormat()}
+	case format <= old:
+		return nil
+	}
+	if n.o.OnFormat != nil {
+		if err := n.o.OnFormat(format); err != nil {
+			return fmt.Errorf("keep format %d: %w", format, err)
+		}
+	}
+	n.format.Store(uint32(format))
+	n.o.Logger.Info("format of the cluster", "format", format, "before", old)
+	return nil
+}
+
+// RaiseFormat makes a format the active one, at whoever leads shard 0, and returns when this node goes by it. Errors: those
+// of Forward and of Apply; core.DeadlineExceeded.
+func (n *Node) RaiseFormat(ctx context.Context, op *core.FormatRaise) error {
+	if _, err := n.proposeMember(ctx, op); err != nil {
+		return err
+	}
+	if !n.waitFor(ctx, func() bool { return n.Format() >= op.To }) {
+		return core.DeadlineExceeded{Unknown: true}
+	}
+	return nil
+}

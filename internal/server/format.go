@@ -1,0 +1,124 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/env"
+)
+
+// The format that a cluster writes entries in rises when an operator says that no program will be taken back, and only if
+// the programs of all members know it. A data directory remembers it before anything of that format is written.
+
+// ownMember is what the data directory remembers.
+type ownMember struct {
+	mu     sync.Mutex // guards the field below, and the file
+	member Member
+}
+
+// remember changes what the data directory remembers.
+func (r *Running) remember(fsys env.FS, change func(*Member)) error {
+	r.own.mu.Lock()
+	defer r.own.mu.Unlock()
+	next := r.own.member
+	change(&next)
+	if err := writeMember(fsys, r.o.Dir, next); err != nil {
+		return err
+	}
+	r.own.member = next
+	return nil
+}
+
+// keepFormat has the data directory, and the peers, know what format the node writes from now on.
+func (r *Running) keepFormat(fsys env.FS, format uint16) error {
+	r.own.mu.Lock()
+	kept := r.own.member.Entries >= format
+	r.own.mu.Unlock()
+	if !kept {
+		if err := r.remember(fsys, func(m *Member) { m.Entries = format }); err != nil {
+			return err
+		}
+	}
+	if r.peers != nil {
+		r.peers.SetFormat(uint32(format))
+	}
+	return nil
+}
+
+// Finalized says what a finalize has led to.
+type Finalized struct {
+	Format uint16 `json:"format"` // that the cluster writes from now on
+	Before uint16 `json:"before"` // the same: nothing had to be raised
+}
+
+// finalize raises the format of the cluster to the newest that any member's program knows. Errors: core.FormatHeld, which
+// names the members that do not know it or are not reached; core.Unavailable, core.DeadlineExceeded, core.WrongMembership.
+func (c *coordinator) finalize(ctx context.Context) (Finalized, error) {
+	ctx, cancel := context.WithTimeout(ctx, changeWait)
+	defer cancel()
+	version := c.node.Members().Version
+	out := Finalized{Before: c.node.Format()}
+	s := c.status(ctx)
+	for _, n := range s.Nodes {
+		out.Format = max(out.Format, n.Knows)
+	}
+	held := core.FormatHeld{Format: out.Format}
+	for _, n := range s.Nodes {
+		switch {
+		case n.State == core.MemberJoining.String(): // its program is looked at when it comes
+		case !n.Reachable:
+			held.Silent = append(held.Silent, n.ID)
+		case n.Knows < out.Format:
+			held.Older = append(held.Older, n.ID)
+		}
+	}
+	if len(held.Silent)+len(held.Older) > 0 {
+		return out, held
+	}
+	if out.Format == out.Before {
+		return out, nil
+	}
+	if err := c.node.RaiseFormat(ctx, &core.FormatRaise{To: out.Format, Members: version}); err != nil {
+		return out, err
+	}
+	c.o.Logger.Info("an operator raised the format of the cluster", "format", out.Format, "before", out.Before)
+	return out, nil
+}
+
+// clusterFinalize raises the format of the cluster.
+func (a *admin) clusterFinalize(w http.ResponseWriter, r *http.Request) {
+	p := a.parts.Load()
+	if p == nil {
+		plain(w, http.StatusServiceUnavailable, a.unready())
+		return
+	}
+	out, err := p.asks.finalize(r.Context())
+	if err != nil {
+		code, text := refusedChange(err)
+		plain(w, code, text)
+		return
+	}
+	asJSON(w, out)
+}
+
+// formats lists the formats of nodes where they differ; empty: all know the same.
+func formats(s *ClusterStatus) string {
+	var out []string
+	known := make(map[uint16]bool)
+	for _, n := range s.Nodes {
+		if n.Knows > 0 {
+			known[n.Knows] = true
+			out = append(out, fmt.Sprintf("node %d knows format %d", n.ID, n.Knows))
+		}
+	}
+	if len(known) < 2 {
+		return ""
+	}
+	slices.Sort(out)
+	return "the programs differ: " + strings.Join(out, ", ")
+}

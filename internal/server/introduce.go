@@ -1,0 +1,107 @@
+package server
+
+import (
+	"context"
+	"encoding/binary"
+	"io"
+	"sync"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/replog/transport"
+)
+
+// A node that was away while its peers were replaced knows nobody who is still there, and those who are there, and dial it, it
+// does not know. So who is refused as unknown by a member opens a stream to it, which any node of the cluster may, by its
+// certificate; the member asks there who the members are, and goes by the answer if that is newer than what it has. Nothing
+// else can be asked or told.
+
+const (
+	// membersKind is the kind of those streams.
+	membersKind = "members"
+	// toldAtOnce bounds the streams that are opened so at once: there is no hurry.
+	toldAtOnce = 2
+)
+
+// telling is to whom it is being told who the members are.
+type telling struct {
+	mu  sync.Mutex // guards the field below
+	now map[transport.NodeID]bool
+}
+
+// begin reports whether it is to be told to a node now.
+func (t *telling) begin(to transport.NodeID) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.now == nil {
+		t.now = make(map[transport.NodeID]bool)
+	}
+	if t.now[to] || len(t.now) >= toldAtOnce {
+		return false
+	}
+	t.now[to] = true
+	return true
+}
+
+func (t *telling) end(to transport.NodeID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.now, to)
+}
+
+// unknownTo is told that a peer does not know this node. It is tried again with the next connection that fails so.
+func (c *coordinator) unknownTo(to transport.NodeID) {
+	if !c.ready.Load() || !c.tells.begin(to) {
+		return
+	}
+	go func() {
+		defer c.tells.end(to)
+		c.tellMembers(to)
+	}()
+}
+
+// tellMembers lets a peer ask who the members are.
+func (c *coordinator) tellMembers(to transport.NodeID) {
+	ctx, cancel := context.WithTimeout(context.Background(), askWait)
+	defer cancel()
+	s, err := c.peers.OpenStream(ctx, to, membersKind)
+	if err != nil {
+		return
+	}
+	defer s.Close() //nolint:errcheck // it returns none
+	if s.SetDeadline(c.o.Clock.Wall().Add(askWait)) != nil {
+		return
+	}
+	var has [8]byte
+	if _, err := io.ReadFull(s, has[:]); err != nil {
+		return
+	}
+	d := c.node.Members()
+	if d.Version <= binary.BigEndian.Uint64(has[:]) {
+		return // then it is this node that is behind
+	}
+	if _, err := s.Write(core.AppendDirectory(nil, &d)); err == nil {
+		_ = s.CloseWrite() // who asked is gone if it fails
+	}
+}
+
+// takeMembers asks a node of the cluster who the members are, on a stream that it opened because this node does not know it.
+func (c *coordinator) takeMembers(from transport.NodeID, s transport.Stream) {
+	if !c.ready.Load() || s.SetDeadline(c.o.Clock.Wall().Add(askWait)) != nil {
+		return
+	}
+	has := c.node.Members().Version
+	if _, err := s.Write(binary.BigEndian.AppendUint64(nil, has)); err != nil || s.CloseWrite() != nil {
+		return
+	}
+	text, err := io.ReadAll(io.LimitReader(s, toldBytes))
+	if err != nil || len(text) == 0 {
+		return
+	}
+	if err := c.node.Introduce(text); err != nil {
+		c.o.Logger.Warn("directory of members of a node that is none as far as this one knows", "node", from, "error", err)
+		return
+	}
+	if now := c.node.Members().Version; now > has {
+		c.o.Logger.Info("the members are others than this node knew", "told_by", from, "version", now, "before", has)
+	}
+}

@@ -1,0 +1,110 @@
+package server
+
+import (
+	"context"
+	"errors"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/core"
+)
+
+// operator answers operators who come by the API, as the admin listener does.
+type operator struct{ c *coordinator }
+
+// errAlone refuses to change what a server by itself does not have.
+var errAlone = core.Invalid{Field: "method", Reason: "no_cluster", Message: "this server is by itself: start it with a cluster id to let it grow"}
+
+// ClusterStatus tells how the cluster looks from here.
+func (o operator) ClusterStatus(ctx context.Context) (*pb.ClusterStatusResponse, error) {
+	s := o.c.status(ctx)
+	return showStatus(&s), nil
+}
+
+// ChangeMembers makes a change of membership.
+func (o operator) ChangeMembers(ctx context.Context, op core.MemberChange) (*pb.ChangeMembersResponse, error) {
+	m, err := o.c.Change(ctx, op)
+	if err != nil {
+		return nil, operatorFact(err)
+	}
+	out := &pb.ChangeMembersResponse{Version: m.Version, Job: showJob(m.Job), JoinToken: m.Token}
+	for _, x := range m.Members {
+		out.Members = append(out.Members, &pb.ClusterMember{
+			Replica: x.Replica, Node: x.Node, Name: x.Name, Peer: x.Peer, Grpc: x.GRPC, Http: x.HTTP, State: x.State, Drained: x.Drained,
+		})
+	}
+	return out, nil
+}
+
+// TransferShard has a node lead a shard.
+func (o operator) TransferShard(ctx context.Context, shard core.ShardID, to uint64) error {
+	return operatorFact(o.c.transfer(ctx, shard, to))
+}
+
+// BalanceShards has all shards go home.
+func (o operator) BalanceShards(ctx context.Context) (*pb.ClusterStatusResponse, error) {
+	before, err := o.c.balance(ctx)
+	if err != nil {
+		return nil, operatorFact(err)
+	}
+	return showStatus(&before), nil
+}
+
+// FinalizeFormat raises the format of the cluster.
+func (o operator) FinalizeFormat(ctx context.Context) (*pb.FinalizeFormatResponse, error) {
+	f, err := o.c.finalize(ctx)
+	if err != nil {
+		return nil, operatorFact(err)
+	}
+	return &pb.FinalizeFormatResponse{Format: uint32(f.Format), Before: uint32(f.Before)}, nil
+}
+
+// operatorFact is an error as a fact: a refusal of a node's, which says in words why, among them.
+func operatorFact(err error) error {
+	if u, ok := errors.AsType[core.Unavailable](err); ok && u.Reason == "no_cluster" {
+		return errAlone
+	}
+	r, ok := errors.AsType[refusal](err)
+	switch {
+	case !ok:
+		return err
+	case r.wrong:
+		return core.Invalid{Field: "shard", Reason: "not_possible", Message: r.text}
+	}
+	return core.NotMoved{Why: r.text}
+}
+
+func showStatus(s *ClusterStatus) *pb.ClusterStatusResponse {
+	out := &pb.ClusterStatusResponse{
+		ClusterId: s.Cluster, Asked: s.Asked, Format: uint32(s.Format), Job: showJob(s.Job), Warnings: s.Warnings(),
+	}
+	for i := range s.Nodes {
+		out.Nodes = append(out.Nodes, showNode(&s.Nodes[i]))
+	}
+	for _, x := range s.Shards {
+		out.Shards = append(out.Shards, &pb.ClusterShard{Shard: uint32(x.Shard), Leader: x.Leader, Term: x.Term, Committed: x.Commit})
+	}
+	return out
+}
+
+func showNode(n *NodeStatus) *pb.ClusterNode {
+	out := &pb.ClusterNode{
+		Id: n.ID, Name: n.Name, Address: n.Address, Grpc: n.GRPC, Http: n.HTTP, Reachable: n.Reachable, Error: n.Error,
+		Program: n.Version, KnowsFormat: uint32(n.Knows), Replica: n.Replica, State: n.State, Drained: n.Drained, Unready: n.Unready, Lag: n.Lag,
+	}
+	for _, shard := range n.Leads {
+		out.Leads = append(out.Leads, uint32(shard))
+	}
+	for _, r := range n.Replicas {
+		out.Replicas = append(out.Replicas, &pb.ClusterReplica{
+			Shard: uint32(r.Shard), Leader: r.Leader, Leads: r.Leads, Term: r.Term, Committed: r.Commit, Applied: r.Applied, Lag: r.Lag,
+		})
+	}
+	return out
+}
+
+func showJob(j *JobStatus) *pb.MemberJob {
+	if j == nil {
+		return nil
+	}
+	return &pb.MemberJob{Id: j.ID, Kind: j.Kind, State: j.State, Node: j.Node, Ending: j.Ending, Reason: j.Reason}
+}
