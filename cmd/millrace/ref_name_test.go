@@ -3,65 +3,111 @@ package main
 import (
 	"bufio"
 	"errors"
-	"io"
+	"fmt"
 	"math/rand/v2"
+	"os"
 	"os/exec"
+	"path"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
 	millrace "github.com/millrace/millrace/sdk/go"
 )
 
-// TestRandomNamesGetTheVerdictOfGit asks git's update-ref --stdin, which checks names one by one in one process: a verify of
-// a bad name ends it, so each name that we take goes in one stream, and each that we refuse in one of its own.
+// TestRandomNamesGetTheVerdictOfGit has git list refs of a file that it did not write: it leaves out those with names that it
+// does not take. Names that are no plain paths end it, so each of those is asked for by itself. MILLRACE_REF_NAMES says how
+// many names, 20,000 without.
 func TestRandomNamesGetTheVerdictOfGit(t *testing.T) {
 	if _, err := exec.LookPath("git"); err != nil || testing.Short() {
 		t.Skip("runs git")
 	}
-	r := rand.New(rand.NewPCG(7, 7))
-	parts := []string{"a", "b", ".", "..", "@", "{", "@{", "/", "//", ".lock", "~", "^", ":", "?", "*", "[", "\\", " ", "\x01", "\x7f", "ü", "-", "lock"}
-	good, bad := []string{}, []string{}
-	for len(good) < 2000 || len(bad) < 150 {
-		name := "refs/"
-		for range 1 + r.IntN(5) {
-			name += parts[r.IntN(len(parts))]
+	want, seed := 20_000, uint64(7)
+	if s := os.Getenv("MILLRACE_REF_NAMES"); s != "" {
+		n, err := strconv.Atoi(s)
+		if err != nil {
+			t.Fatal(err)
 		}
-		switch {
-		case millrace.RefNameRule(name) == "":
-			good = append(good, name)
-		case len(bad) < 150:
-			bad = append(bad, name)
+		want, seed = n, rand.Uint64()
+	}
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 7))
+	parts := []string{
+		"a", "b", ".", "..", "@", "{", "@{", "/", "/", "/", "//", ".lock", "~", "^", ":", "?", "*", "[", "\\", " ", "\x01", "\x7f", "ü", "-", "lock", "HEAD", "}",
+	}
+	const unsafe = 100
+	plain, other := make(map[string]bool, want), map[string]bool{}
+	for len(plain) < want {
+		name := "refs/"
+		for range 1 + r.IntN(9) {
+			if part := parts[r.IntN(len(parts))]; r.IntN(3) > 0 { // most names are good but for a part or two
+				name += part
+			} else {
+				name += string(rune('a' + r.IntN(26)))
+			}
+		}
+		if path.Clean(name) == name && name != "refs" {
+			plain[name] = true
+		} else if len(other) < unsafe {
+			other[name] = true
 		}
 	}
+	taken := gitTakes(t, plain)
+	good := 0
+	for name := range plain {
+		rule := millrace.RefNameRule(name)
+		if taken[name] != (rule == "") {
+			t.Errorf("%q: git takes it: %v, we: %q", name, taken[name], rule)
+		}
+		if rule == "" {
+			good++
+		}
+	}
+	if good < want/20 || want-good < want/20 {
+		t.Errorf("of %d names %d are good: too few of one kind", want, good)
+	}
+	for name := range other {
+		var exit *exec.ExitError
+		refuses := errors.As(exec.Command("git", "check-ref-format", name).Run(), &exit)
+		if rule := millrace.RefNameRule(name); refuses != (rule != "") {
+			t.Errorf("%q: git refuses it: %v, we: %q", name, refuses, rule)
+		}
+	}
+}
+
+// gitTakes returns which of the names git lists.
+func gitTakes(t *testing.T, names map[string]bool) map[string]bool {
+	t.Helper()
 	dir := t.TempDir()
+	git := func(args ...string) *exec.Cmd {
+		return exec.Command("git", append([]string{"--git-dir", dir}, args...)...)
+	}
 	if out, err := exec.Command("git", "init", "-q", "--bare", dir).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	cmd := exec.Command("git", "--git-dir", dir, "update-ref", "-z", "--stdin")
-	in, err := cmd.StdinPipe()
+	id, err := git("hash-object", "-w", "--stdin").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var complaint strings.Builder
-	cmd.Stderr = &complaint
-	if err := cmd.Start(); err != nil {
+	f, err := os.Create(filepath.Join(dir, "packed-refs"))
+	if err != nil {
 		t.Fatal(err)
 	}
-	w := bufio.NewWriter(in)
-	_, _ = io.WriteString(w, "start\x00") // that git is gone is told by Wait
-	for _, name := range good {
-		_, _ = io.WriteString(w, "verify "+name+"\x00\x00")
+	w := bufio.NewWriter(f)
+	for name := range names {
+		fmt.Fprintf(w, "%s %s\n", strings.TrimSpace(string(id)), name)
 	}
-	_, _ = io.WriteString(w, "abort\x00")
-	_ = w.Flush()
-	_ = in.Close()
-	if err := cmd.Wait(); err != nil {
-		t.Errorf("a name that we take: %v: %s", err, complaint.String())
+	if err := errors.Join(w.Flush(), f.Close()); err != nil {
+		t.Fatal(err)
 	}
-	for _, name := range bad {
-		var exit *exec.ExitError
-		if err := exec.Command("git", "check-ref-format", name).Run(); !errors.As(err, &exit) {
-			t.Errorf("git takes %q, we do not: %s", name, millrace.RefNameRule(name))
-		}
+	out, err := git("for-each-ref", "--format=%(refname)").Output()
+	if err != nil {
+		t.Fatalf("for-each-ref: %v", err)
 	}
+	taken := make(map[string]bool, len(names))
+	for line := range strings.Lines(string(out)) {
+		taken[strings.TrimSuffix(line, "\n")] = true
+	}
+	return taken
 }

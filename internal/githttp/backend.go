@@ -26,11 +26,11 @@ type Repo struct {
 type Backend interface {
 	// Repo finds a repository by name. core.NotFound, or a core.RefRefused that says so, when the tenant has none.
 	Repo(ctx context.Context, tenant, namespace, name string) (Repo, error)
-	// Creates reports whether a push makes a repository of a namespace that is not there.
-	Creates(ctx context.Context, tenant, namespace string) (bool, error)
-	// Create makes a repository with the settings that one has by default, and returns it, or the one that somebody else just
-	// made.
-	Create(ctx context.Context, tenant, namespace, name, principal string) (Repo, error)
+	// Plan returns a repository that is not there as a push would make it, with its id and place; ok is false where the
+	// namespace does not have pushes make any.
+	Plan(ctx context.Context, tenant, namespace, name string) (planned Repo, ok bool, err error)
+	// Create makes what was planned. A core.RefRefused says that somebody else made one of that name.
+	Create(ctx context.Context, planned Repo, principal string) (Repo, error)
 	// Refs calls begin with the repository, then fn for each of its refs whose name starts with prefix: HEAD first, then in
 	// byte order, but symbolic refs last; these have the id of what they finally point to, if that is there. All is of one
 	// instant. Both may block. An error of theirs ends it and is returned.
@@ -66,8 +66,9 @@ type Objects interface {
 	Prepare(ctx context.Context, at Place) error
 	// Fetch answers one request of git's fetch.
 	Fetch(ctx context.Context, f Fetch, in func(io.Writer) error, out func(io.Reader) error) error
-	// Begin begins a push. It refuses when packs cannot be taken: there is too little room, or a sync has failed.
-	Begin(ctx context.Context, at Place, maxBytes int64) (Push, error)
+	// Begin begins a push. It refuses when packs cannot be taken: there is too little room, or a sync has failed. A fresh
+	// repository is only planned: nothing of it is left when the push publishes nothing.
+	Begin(ctx context.Context, at Place, maxBytes int64, fresh bool) (Push, error)
 }
 
 // Fetch is one request of git's fetch.
@@ -91,7 +92,9 @@ type Push interface {
 	// Ancestry tells whether to descends from from.
 	Ancestry(ctx context.Context, from, to core.ObjectID) (core.Ancestry, error)
 	// Keep makes what was received durable. ok is false when nothing was. at is the shard time it is kept from.
-	Keep() (pack core.Pack, at core.ShardTime, ok bool, err error)
+	Keep(ctx context.Context) (pack core.Pack, at core.ShardTime, ok bool, err error)
+	// Spread makes what was kept durable at so many nodes that a commit may name it. core.Unavailable: too few took it.
+	Spread(ctx context.Context) error
 	// Publish shows the pack to fetches and pushes: its commit was applied.
 	Publish() error
 	// Abandon leaves what was kept where it is: whether its commit was applied is not known.

@@ -52,12 +52,6 @@ func (q *request) push() error {
 		q.answer(receivePack + "-result")
 		return nil
 	}
-	if q.fresh {
-		namespace, _, _ := strings.Cut(strings.TrimPrefix(q.r.URL.Path, Prefix), "/")
-		if q.repo, err = q.s.o.Backend.Create(q.r.Context(), q.who.Tenant, namespace, q.repo.Name, q.who.Name); err != nil {
-			return err
-		}
-	}
 	q.s.stats.pushes.Add(1)
 	p := &pushing{request: q, commands: c, in: in, body: b}
 	b.allow(core.TooLarge{Field: "pack", Limit: "max_push", Max: maxPush}, int64(in.Buffered()))
@@ -93,7 +87,7 @@ func (p *pushing) run() error {
 	if p.none() {
 		return p.drain()
 	}
-	if p.pack, err = p.s.o.Objects.Begin(ctx, p.repo.Place, p.repo.Config.WithDefaults().MaxPush); err != nil {
+	if p.pack, err = p.s.o.Objects.Begin(ctx, p.repo.Place, p.repo.Config.WithDefaults().MaxPush, p.fresh); err != nil {
 		return err
 	}
 	defer p.pack.Close()
@@ -180,6 +174,14 @@ func (p *pushing) check(ctx context.Context, repeated bool) ([]core.ObjectID, er
 		if c.refused == "" {
 			names = append(names, c.name)
 		}
+	}
+	if p.fresh {
+		for i := range p.list {
+			if c := &p.list[i]; c.refused == "" {
+				p.stale(c, core.Ref{})
+			}
+		}
+		return nil, nil
 	}
 	var tips []core.ObjectID
 	at := 0
@@ -269,10 +271,17 @@ func (p *pushing) receive(ctx context.Context, tips []core.ObjectID) error {
 		return ctx.Err() // nobody waits, and nothing has happened
 	}
 	end = p.s.time(phaseKeep)
-	defer end()
-	kept, at, ok, err := p.pack.Keep()
-	if ok {
-		p.kept, p.at = &kept, at
+	kept, at, ok, err := p.pack.Keep(ctx)
+	end()
+	if err != nil || !ok {
+		return err
+	}
+	p.kept, p.at = &kept, at
+	end = p.s.time(phaseStage)
+	err = p.pack.Spread(ctx)
+	end()
+	if f, ok := errors.AsType[core.Unavailable](err); ok {
+		return &RefusedPack{Line: f.Error()} // the client has sent all, and is told in words
 	}
 	return err
 }
@@ -294,9 +303,13 @@ func (p *pushing) connect(ctx context.Context, ids, tips []core.ObjectID) error 
 		}
 	}
 	ids = slices.DeleteFunc(ids, func(id core.ObjectID) bool { return missing[id] })
-	err := p.pack.Connect(ctx, ids, tips, p.repo.Stats.Rev, func(yield func(core.Ref) error) error {
+	all := Refs(func(yield func(core.Ref) error) error {
 		return p.s.o.Backend.Refs(ctx, p.repo, RefQuery{Admin: true}, func(core.RepoInfo) error { return nil }, yield)
 	})
+	if p.fresh {
+		all = nil
+	}
+	err := p.pack.Connect(ctx, ids, tips, p.repo.Stats.Rev, all)
 	if !is[*RefusedPack](err) {
 		return err
 	}
@@ -333,6 +346,11 @@ func (p *pushing) propose(ctx context.Context) error {
 	// From here the entry decides, whether or not the client stays.
 	ctx = context.WithoutCancel(ctx)
 	defer p.s.time(phaseCommit)()
+	if p.fresh {
+		if err := p.create(ctx); err != nil || p.none() {
+			return err
+		}
+	}
 	todo := slices.DeleteFunc(p.sorted(), func(c *command) bool { return !c.open() })
 	most := 1000
 	if p.caps["atomic"] {

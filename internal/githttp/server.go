@@ -83,7 +83,7 @@ type request struct {
 	control *http.ResponseController
 	who     auth.Principal
 	repo    Repo
-	fresh   bool // the repository is not there yet: a push makes it
+	fresh   bool // the repository is only planned: a push makes it
 }
 
 // ServeHTTP serves one request.
@@ -132,9 +132,8 @@ func (q *request) serve() error {
 	}
 	repo, err := q.s.o.Backend.Repo(q.r.Context(), q.who.Tenant, namespace, name)
 	if missing(err) && service == receivePack {
-		if q.fresh, err = q.creates(namespace, name, err); err == nil {
-			repo.Repo.Name = name
-		}
+		repo, err = q.plan(namespace, name, err)
+		q.fresh = err == nil
 	}
 	if err != nil {
 		return err
@@ -149,22 +148,22 @@ func (q *request) serve() error {
 // missing reports whether an error says that there is no such repository.
 func missing(err error) bool { return is[core.NotFound](err) || isNoRepo(err) }
 
-// creates reports whether a push makes the repository, which is not there: absent otherwise, and where the name is none.
-func (q *request) creates(namespace, name string, absent error) (bool, error) {
+// plan returns the repository that a push makes, which is not there: absent if none does, or where the name is none.
+func (q *request) plan(namespace, name string, absent error) (Repo, error) {
 	if !q.who.Scopes.Has(auth.RefCreate) {
-		return false, absent
+		return Repo{}, absent
 	}
-	creates, err := q.s.o.Backend.Creates(q.r.Context(), q.who.Tenant, namespace)
+	planned, ok, err := q.s.o.Backend.Plan(q.r.Context(), q.who.Tenant, namespace, name)
 	switch {
-	case missing(err), err == nil && !creates:
-		return false, absent
+	case missing(err), err == nil && !ok:
+		return Repo{}, absent
 	case err != nil:
-		return false, err
+		return Repo{}, err
 	}
 	if rule := core.CheckRepoName(name); rule != "" {
-		return false, core.Invalid{Field: "name", Reason: "bad_name", Message: rule}
+		return Repo{}, core.Invalid{Field: "name", Reason: "bad_name", Message: rule}
 	}
-	return true, nil
+	return planned, nil
 }
 
 // route finds what an action does, for which service, and what scope it takes. No handler: there is nothing of that name,

@@ -13,7 +13,7 @@ type counters struct {
 	advertised, lists, fetches, pushes           atomic.Uint64
 	landed, rejected, unknown                    atomic.Uint64
 	denied, missing, limited, unavailable, other atomic.Uint64
-	phases                                       [4]struct{ count, micros atomic.Uint64 }
+	phases                                       [5]struct{ count, micros atomic.Uint64 }
 }
 
 // Phases of a push that are timed.
@@ -21,11 +21,12 @@ const (
 	phaseReceive = iota
 	phaseConnect
 	phaseKeep
+	phaseStage
 	phaseCommit
 )
 
 // Phases names the phases in the order of Stats.
-var phases = [...]string{"receive", "connect", "keep", "commit"}
+var phases = [...]string{"receive", "connect", "keep", "stage", "commit"}
 
 func (c *counters) refused(status int) {
 	switch status {

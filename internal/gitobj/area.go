@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/env"
@@ -23,11 +24,16 @@ type Options struct {
 	Dir       string // made if missing; required
 	Git       string // the program, or a path of it; default git
 	Manifests Manifests
+	Peers     Peers // the other nodes; nil: there are none
 	Logger    *slog.Logger
 	Reserve   uint64 // free bytes kept on the disk
 	// CacheBytes bounds what is held of types that were looked up; default 64 MiB.
 	CacheBytes int64
 	Children   ChildLimits
+	// PullRate bounds, in bytes a second, the packs that come in because they are missing here; default 64 MiB.
+	PullRate int64
+	// StageTime is the least time for copying a pack to other nodes before its commit; default 30 s. Large ones get more.
+	StageTime time.Duration
 }
 
 // Place says where a repository is.
@@ -41,8 +47,12 @@ type Place struct {
 type Manifests interface {
 	// Packs lists a repository's packs. found is false when it is gone for good, not while its deletion can be undone.
 	Packs(ctx context.Context, at Place) (packs []core.PackLine, found bool, err error)
-	// Now is the shard time of a partition.
-	Now(p core.Partition) core.ShardTime
+	// Now is the shard time, where this node leads the shard.
+	Now(shard core.ShardID) core.ShardTime
+	// Applied is the stamp of the newest entry of a shard that this node has applied.
+	Applied(shard core.ShardID) core.ShardTime
+	// Each calls fn for each repository with the version of its list, until fn fails.
+	Each(ctx context.Context, fn func(at Place, version uint64) error) error
 }
 
 // Area is the directory of all repositories' objects on this node. It is safe for concurrent use.
@@ -56,13 +66,21 @@ type Area struct {
 	children *children
 	broken   atomic.Bool // a sync failed: no more packs are taken
 	stats    counters
+	lines    *lines // to other nodes; nil: there are none
+	pulls    *pulls
+	served   atomic.Int32       // connections of other nodes
+	life     context.Context    // ends with the area
+	end      context.CancelFunc //
 
-	mu    sync.Mutex        // guards repos, order and dirty
-	repos map[Place]*repo   // those in use lately
-	dirty map[Place]staging // those that have staged files
-	done  chan struct{}     // closed when the area is
-	work  chan func()       // what the one background goroutine does
-	wait  sync.WaitGroup    // for that goroutine
+	mu      sync.Mutex               // guards repos, dirty and planned
+	repos   map[Place]*repo          // those in use lately
+	dirty   map[Place]staging        // those that have staged files
+	planned map[Place]bool           // those that a push under way makes: no state has them yet
+	taking  map[packRef]bool         // packs that come from other nodes
+	partial map[string]time.Duration // what came of those that were cut off, by directory, and since when it lies
+	done    chan struct{}            // closed when the area is
+	work    chan func()              // what the one background goroutine does
+	wait    sync.WaitGroup           // for that goroutine
 }
 
 // staging is set for a repository with staged files.
@@ -76,6 +94,7 @@ const heldRepos = 4096
 func Open(ctx context.Context, o Options) (*Area, error) {
 	o.Git = cmp.Or(o.Git, "git")
 	o.CacheBytes = cmp.Or(o.CacheBytes, 64<<20)
+	o.StageTime = cmp.Or(o.StageTime, stageLeast)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -83,7 +102,12 @@ func Open(ctx context.Context, o Options) (*Area, error) {
 	o.Rand.Fill(boot[:])
 	a := &Area{
 		o: o, boot: fmt.Sprintf("%x", boot), types: newTypeCache(o.CacheBytes), children: newChildren(o.Children.withDefaults()),
-		repos: make(map[Place]*repo), dirty: make(map[Place]staging), done: make(chan struct{}), work: make(chan func(), 64),
+		repos: make(map[Place]*repo), dirty: make(map[Place]staging), planned: make(map[Place]bool),
+		taking: make(map[packRef]bool), partial: make(map[string]time.Duration), pulls: newPulls(o.PullRate), done: make(chan struct{}), work: make(chan func(), 64),
+	}
+	a.life, a.end = context.WithCancel(context.WithoutCancel(ctx))
+	if o.Peers != nil {
+		a.lines = newLines(o.Peers)
 	}
 	a.open = newPackCache(o.FS, o.Dir)
 	if err := o.FS.MkdirAll(o.Dir); err != nil {
@@ -93,11 +117,18 @@ func Open(ctx context.Context, o Options) (*Area, error) {
 		return nil, err
 	}
 	a.wait.Go(a.background)
+	if a.lines != nil {
+		a.wait.Go(a.catchUp)
+	}
 	return a, nil
 }
 
 // Close ends the background work and closes files. Nothing may be in use any more.
 func (a *Area) Close() error {
+	a.end()
+	if a.lines != nil {
+		a.lines.close()
+	}
 	close(a.done)
 	a.wait.Wait()
 	return a.open.close()
@@ -244,7 +275,8 @@ func (r *repo) current() []core.Digest {
 	return r.packs
 }
 
-// sync makes what is known of r's packs what its manifest says: each is in objects/pack, whole.
+// sync makes what is known of r's packs what its manifest says: each is in objects/pack, whole. What is missing or damaged
+// comes from other nodes, for which it waits a while.
 func (a *Area) sync(ctx context.Context, r *repo) ([]core.Digest, error) {
 	lines, found, err := a.o.Manifests.Packs(ctx, r.at)
 	if err != nil {
@@ -253,20 +285,44 @@ func (a *Area) sync(ctx context.Context, r *repo) ([]core.Digest, error) {
 	if !found {
 		return nil, core.NotFound{Kind: "repository", ID: r.at.Repo.String()}
 	}
+	lacking, err := a.settleAll(r, lines)
+	if len(lacking) > 0 {
+		if _, several := a.hosts(r.at.Shard); several {
+			a.o.Logger.Info("packs come from other nodes", "repository", r.at.Repo.String(), "packs", len(lacking), "why", err)
+			err = a.pullAll(ctx, r.at, lacking)
+		}
+		if err != nil && ctx.Err() == nil {
+			a.stats.damaged.Add(uint64(len(lacking)))
+			a.o.Logger.Error("packs are not whole", "repository", r.at.Repo.String(), "packs", len(lacking), "first", lacking[0].Digest.String(), "err", err)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return r.current(), nil
+}
+
+// settleAll settles the packs of a manifest, and returns those that are missing or damaged, with the first reason.
+func (a *Area) settleAll(r *repo, lines []core.PackLine) (lacking []core.Pack, first error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, line := range lines {
 		if r.known[line.Digest] {
 			continue
 		}
-		if err := a.settle(r.at, line.Pack); err != nil {
-			a.stats.damaged.Add(1)
-			a.o.Logger.Error("pack is not whole", "repository", r.at.Repo.String(), "pack", line.Digest.String(), "err", err)
+		err := a.settle(r.at, line.Pack)
+		if err == nil {
+			r.add(line.Digest)
+			continue
+		}
+		if !errors.As(err, new(*DamagedError)) {
 			return nil, err
 		}
-		r.add(line.Digest)
+		if lacking = append(lacking, line.Pack); first == nil {
+			first = err
+		}
 	}
-	return r.packs, nil
+	return lacking, first
 }
 
 // add notes that a pack is in objects/pack. The caller holds r.mu.
@@ -277,6 +333,13 @@ func (r *repo) add(d core.Digest) {
 	r.known[d] = true
 	// A copy: who holds the old list goes on with it.
 	r.packs = append(r.packs[:len(r.packs):len(r.packs)], d)
+}
+
+// has reports whether a pack is known to be in objects/pack.
+func (r *repo) has(d core.Digest) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.known[d]
 }
 
 // ErrNoGit says that there is no git, or too old a one.

@@ -86,6 +86,7 @@ type openPack struct {
 	files [2]env.File
 	users int
 	used  uint64 // the turn of its last use
+	gone  bool   // not in the cache any more: it is closed by its last user
 }
 
 func newPackCache(fs env.FS, dir string) *packCache {
@@ -115,7 +116,9 @@ func (c *packCache) acquire(ref packRef) (*openPack, error) {
 func (c *packCache) release(p *openPack) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p.users--
+	if p.users--; p.gone && p.users == 0 {
+		_ = p.close() // it was only read
+	}
 }
 
 // evict makes room for one more, if anything is not in use. The caller holds mu.
@@ -132,6 +135,20 @@ func (c *packCache) evict() {
 	if oldest != nil {
 		delete(c.packs, oldest.ref)
 		_ = oldest.close() // it was only read
+	}
+}
+
+// drop has a pack opened anew that was replaced.
+func (c *packCache) drop(ref packRef) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p := c.packs[ref]; p != nil {
+		delete(c.packs, ref)
+		if p.users == 0 {
+			_ = p.close() // it was only read
+		} else {
+			p.gone = true
+		}
 	}
 }
 

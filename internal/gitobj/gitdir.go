@@ -82,6 +82,9 @@ func (a *Area) Gitdir(ctx context.Context, at Place, rev uint64, refs Refs) (*Gi
 		if errors.Is(err, fs.ErrNotExist) {
 			err = a.fill(g, refs) // somebody removed it while it was made
 		}
+		if err == nil { // refs may have moved to what was not here before they were read
+			_, err = a.sync(ctx, r)
+		}
 		if err != nil {
 			r.mu.Lock()
 			g.old = true

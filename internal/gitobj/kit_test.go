@@ -92,10 +92,27 @@ func (m *manifests) Packs(_ context.Context, at Place) ([]core.PackLine, bool, e
 	return append([]core.PackLine(nil), m.packs[at]...), !m.gone[at], nil
 }
 
-func (m *manifests) Now(core.Partition) core.ShardTime {
+func (m *manifests) Now(core.ShardID) core.ShardTime {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.now
+}
+
+func (m *manifests) Applied(s core.ShardID) core.ShardTime { return m.Now(s) }
+
+func (m *manifests) Each(_ context.Context, fn func(Place, uint64) error) error {
+	m.mu.Lock()
+	versions := make(map[Place]uint64, len(m.packs))
+	for at, packs := range m.packs {
+		versions[at] = uint64(len(packs))
+	}
+	m.mu.Unlock()
+	for at, v := range versions {
+		if err := fn(at, v); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (m *manifests) add(at Place, p core.Pack) {
@@ -253,7 +270,7 @@ func (r *rig) pushed(pack []byte, ids, tips []core.ObjectID, committed func()) e
 	if err := p.Connect(r.t.Context(), ids, tips, nil); err != nil {
 		return err
 	}
-	kept, _, ok, err := p.Keep()
+	kept, _, ok, err := p.Keep(r.t.Context())
 	if err != nil {
 		return err
 	}

@@ -90,7 +90,7 @@ func TestOfManyPushesOnlyWhatTheManifestNamesIsLeft(t *testing.T) {
 			p.Close()
 			continue
 		}
-		kept, _, ok, err := p.Keep()
+		kept, _, ok, err := p.Keep(t.Context())
 		if err != nil || !ok {
 			t.Fatalf("push %d: %v", i, err)
 		}

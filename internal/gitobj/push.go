@@ -23,6 +23,7 @@ type PushSpec struct {
 	At       Place
 	Tenant   core.TenantID // whose share of programs it takes
 	MaxBytes int64         // of its pack
+	Fresh    bool          // the repository is made by this push: no state has it yet, and it goes if nothing is published
 }
 
 // Push is one push on its way: Receive, Connect, Keep, then Publish when its commit was applied; Close in any case. It is
@@ -35,7 +36,9 @@ type Push struct {
 	dir  string    // of what is received; empty: nothing was
 	pack *openPack // what was received; nil: no objects
 	kept core.Pack
-	as   string // the staged name, before the dot; empty: not kept
+	at   core.ShardTime // from which it is kept
+	as   string         // the staged name, before the dot; empty: not kept
+	left bool           // what was kept stays
 }
 
 // CheckRoom refuses when packs cannot be taken: there is no git, too little room on the disk, or a sync has failed.
@@ -65,12 +68,17 @@ func (a *Area) Begin(ctx context.Context, spec PushSpec) (*Push, error) {
 		return nil, err
 	}
 	r := a.repoAt(spec.At)
-	if _, err := a.sync(ctx, r); err != nil {
+	if spec.Fresh {
+		a.plan(spec.At)
+	} else if _, err := a.sync(ctx, r); err != nil {
 		return nil, err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := a.make(r); err != nil {
+		if spec.Fresh {
+			a.later(func() { a.dropPlanned(spec.At) })
+		}
 		return nil, err
 	}
 	return &Push{a: a, r: r, spec: spec, id: fmt.Sprintf("%s%08x", a.boot, a.serial.Add(1))}, nil
@@ -222,7 +230,10 @@ func (p *Push) openReceived() (err error) {
 
 // Lookup is Area.Lookup that finds what was received too.
 func (p *Push) Lookup(ctx context.Context, id core.ObjectID) (core.ObjectType, core.ObjectID, error) {
-	if p.pack == nil {
+	switch {
+	case p.spec.Fresh: // what tags point to is in the pack too, or is missing
+		return p.a.lookupFresh(p.pack, id)
+	case p.pack == nil:
 		return p.a.lookup(ctx, p.spec.At, id, nil)
 	}
 	return p.a.lookup(ctx, p.spec.At, id, &p.pack.pack)
@@ -238,11 +249,14 @@ func (p *Push) Objects() int64 {
 
 // Keep makes what was received durable, outside of what fetches and other pushes see. ok is false when there is nothing to
 // keep. at is the shard time from which the pack is kept.
-func (p *Push) Keep() (pack core.Pack, at core.ShardTime, ok bool, err error) {
+func (p *Push) Keep(ctx context.Context) (pack core.Pack, at core.ShardTime, ok bool, err error) {
 	if p.pack == nil {
 		return pack, 0, false, nil
 	}
-	at = p.a.o.Manifests.Now(p.spec.At.Partition)
+	if at, err = p.a.stamp(ctx, p.spec.At); err != nil {
+		return pack, 0, false, err
+	}
+	p.at = at
 	names := [2]string{p.a.dir(p.pack.file), p.a.dir(p.pack.index.file)}
 	pack = core.Pack{Objects: p.pack.count(), Kind: core.PackPush}
 	if pack.Digest, pack.Bytes, err = p.a.digest(names[0]); err != nil {
@@ -297,7 +311,7 @@ func (p *Push) Publish() error {
 	to := p.a.dir(p.spec.At.path(), objectsDir, packDir, packName(p.kept.Digest))
 	p.r.mu.Lock()
 	for _, suffix := range suffixes {
-		if err := p.a.link(p.as+suffix, to+suffix); err != nil {
+		if err := p.a.link(p.as+suffix, to+suffix); err != nil && !p.r.known[p.kept.Digest] { // else it is linked, and not staged any more
 			p.r.mu.Unlock()
 			return err
 		}
@@ -305,14 +319,14 @@ func (p *Push) Publish() error {
 	p.r.add(p.kept.Digest)
 	p.r.mu.Unlock()
 	as := p.as
-	p.as = ""
+	p.as, p.left = "", true
 	// Until the new names are durable the staged ones stay: a crash finds one of them.
 	p.a.later(func() { p.a.unstage(p.spec.At, as) })
 	return nil
 }
 
 // Abandon leaves what was kept where it is: whether its commit was applied is not known, and the sweep will find out.
-func (p *Push) Abandon() { p.as = "" }
+func (p *Push) Abandon() { p.as, p.left = "", true }
 
 // Close removes what was received and, unless it was published or abandoned, what was kept.
 func (p *Push) Close() {
@@ -329,6 +343,9 @@ func (p *Push) Close() {
 	}
 	if p.dir != "" {
 		all = append(all, p.a.removeAll(p.dir, 2))
+	}
+	if p.spec.Fresh {
+		p.a.endPlanned(p.spec.At, p.left)
 	}
 	if err := errors.Join(all...); err != nil {
 		p.a.o.Logger.Warn("what a push left could not be removed; a start will", "err", err)

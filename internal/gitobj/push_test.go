@@ -169,7 +169,7 @@ func TestWhatIsKeptIsSeenByNobodyBeforeItIsPublished(t *testing.T) {
 	if err := p.Receive(t.Context(), bytes.NewReader(s.pack("main"))); err != nil {
 		t.Fatal(err)
 	}
-	kept, at, ok, err := p.Keep()
+	kept, at, ok, err := p.Keep(t.Context())
 	if err != nil || !ok || at != 1_000_000 || kept.Objects != 3 {
 		t.Fatalf("%+v %d %v %v", kept, at, ok, err)
 	}
@@ -207,7 +207,7 @@ func (r *rig) staged(s source, revs ...string) core.Pack {
 	if err := p.Receive(r.t.Context(), bytes.NewReader(s.pack(revs...))); err != nil {
 		r.t.Fatal(err)
 	}
-	kept, _, _, err := p.Keep()
+	kept, _, _, err := p.Keep(r.t.Context())
 	if err != nil {
 		r.t.Fatal(err)
 	}

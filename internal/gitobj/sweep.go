@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -100,6 +101,7 @@ func (a *Area) background() {
 // Sweep publishes staged packs that a manifest names, and removes those that no entry can name any more. With all, it also
 // removes repositories that are gone for good.
 func (a *Area) Sweep(ctx context.Context, all bool) error {
+	a.dropPartial()
 	a.mu.Lock()
 	places := make([]Place, 0, len(a.dirty))
 	for at := range a.dirty {
@@ -112,6 +114,9 @@ func (a *Area) Sweep(ctx context.Context, all bool) error {
 	}
 	if all {
 		failed = append(failed, a.each(func(dir string, at Place) error {
+			if a.isPlanned(at) || a.staysFor(at) {
+				return nil
+			}
 			_, found, err := a.o.Manifests.Packs(ctx, at)
 			if err != nil || found {
 				return err
@@ -120,6 +125,25 @@ func (a *Area) Sweep(ctx context.Context, all bool) error {
 		}))
 	}
 	return errors.Join(failed...)
+}
+
+// staysFor reports whether a repository gets, or has staged, files that an entry to come may yet name: one that makes the
+// repository, perhaps, and is not applied here.
+func (a *Area) staysFor(at Place) bool {
+	a.mu.Lock()
+	for ref := range a.taking {
+		if ref.at == at {
+			a.mu.Unlock()
+			return true
+		}
+	}
+	a.mu.Unlock()
+	now := a.o.Manifests.Applied(at.Shard)
+	names, err := a.o.FS.List(a.dir(at.path(), stagedDir))
+	return err == nil && slices.ContainsFunc(names, func(n string) bool {
+		_, stamp, ok := parseStaged(n)
+		return ok && now <= stamp.Add(stagedFor)
+	})
 }
 
 // purge removes a repository that is gone.
@@ -151,7 +175,7 @@ func (a *Area) sweepStaged(ctx context.Context, at Place) error {
 		a.mu.Unlock()
 		return nil
 	}
-	now := a.o.Manifests.Now(at.Partition) // before the manifest: what is added after it is younger
+	now := a.o.Manifests.Applied(at.Shard) // before the manifest: what is added after it is younger
 	lines, found, err := a.o.Manifests.Packs(ctx, at)
 	if err != nil || !found {
 		return err
@@ -249,6 +273,7 @@ func (a *Area) clearLeft() error {
 // counters count what an area does.
 type counters struct {
 	children, failed, kept, keptBytes, swept, damaged, gitdirs, gitdirHits atomic.Uint64
+	taken, stageFailed, pulled, pulledBytes, given                         atomic.Uint64
 }
 
 // Stats are the counters of an area.
@@ -259,6 +284,10 @@ type Stats struct {
 	Damaged                          uint64 // packs found missing or damaged, each time
 	Gitdirs, GitdirHits              uint64 // gitdirs made, and uses of one that was there
 	Broken                           bool   // a sync failed
+
+	PacksTaken, PacksGiven   uint64 // copies of other nodes' pushes taken, packs given to nodes that lacked them
+	PacksPulled, PulledBytes uint64 // packs that were missing here or damaged, and came from other nodes
+	StagesFailed             uint64 // pushes refused because too few nodes took their packs
 }
 
 // Stats returns what the area has done.
@@ -267,7 +296,8 @@ func (a *Area) Stats() Stats {
 	out := Stats{
 		Children: s.children.Load(), ChildrenFailed: s.failed.Load(), PacksKept: s.kept.Load(), PackBytes: s.keptBytes.Load(),
 		PacksSwept: s.swept.Load(), Damaged: s.damaged.Load(), Gitdirs: s.gitdirs.Load(), GitdirHits: s.gitdirHits.Load(),
-		Broken: a.broken.Load(),
+		Broken: a.broken.Load(), PacksTaken: s.taken.Load(), PacksGiven: s.given.Load(), PacksPulled: s.pulled.Load(),
+		PulledBytes: s.pulledBytes.Load(), StagesFailed: s.stageFailed.Load(),
 	}
 	out.Running, out.Waiting = a.children.counts()
 	return out

@@ -170,19 +170,6 @@ func (n *Node) RefLog(ctx context.Context, p core.Partition, repo, name string, 
 	return info, list, at, err
 }
 
-// Packs reads the manifest of a repository as this node has applied it. found is false when nothing of the repository is
-// left; one that is deleted and may come back is found.
-func (n *Node) Packs(ctx context.Context, p core.Partition, id core.RepoID) (packs []core.PackLine, found bool, err error) {
-	_, err = n.read(ctx, p, core.ReadOptions{Stale: true}, func(v core.View) error {
-		if _, found, err = refs.FindID(v, p, id); err != nil || !found {
-			return err
-		}
-		packs, err = refs.Packs(v, p, id)
-		return err
-	})
-	return packs, found, err
-}
-
 // RefHidden reports whether a repository's settings hide a ref.
 func (n *Node) RefHidden(info *core.RepoInfo, name string) bool {
 	return refs.Matches(info.Config.Hide, name)

@@ -14,6 +14,7 @@ import (
 	"github.com/millrace/millrace/internal/githttp"
 	"github.com/millrace/millrace/internal/gitobj"
 	"github.com/millrace/millrace/internal/node"
+	"github.com/millrace/millrace/internal/replog/transport"
 )
 
 // openGit opens the directory of repositories. It asks the node what they hold only later.
@@ -26,13 +27,16 @@ func (r *Running) openGit(ctx context.Context, fs env.FS) error {
 	r.objects, err = gitobj.Open(ctx, gitobj.Options{
 		FS: fs, Exec: env.SystemExec{}, Clock: r.o.Clock, Rand: r.o.Rand, Dir: dir, Git: r.o.Git,
 		Manifests: manifests{r.node}, Logger: r.o.Logger, Reserve: uint64(r.o.Reserve),
-		CacheBytes: memory.GitTypes,
+		CacheBytes: memory.GitTypes, Peers: r.packPeers(), PullRate: r.o.SnapshotRate,
 	})
 	if err != nil {
 		return err
 	}
+	if r.peers != nil {
+		r.peers.HandleStream(packsKind, func(_ transport.NodeID, s transport.Stream) { r.objects.Serve(s) })
+	}
 	r.git = githttp.New(githttp.Options{
-		Backend: gitBackend{r.node, r.o.Rand}, Objects: gitObjects{r.objects, r.node, len(r.o.Cluster.Peers) > 1}, Auth: r.o.Tokens,
+		Backend: gitBackend{r.node, r.o.Rand}, Objects: gitObjects{r.objects}, Auth: r.o.Tokens,
 		Clock: r.o.Clock, Rand: r.o.Rand, Logger: r.o.Logger, Version: r.o.Version,
 		Limits: githttp.Limits{HeldBytes: memory.GitCommands},
 	})
@@ -58,11 +62,19 @@ func (r *Running) objectsOf() api.Objects {
 // manifests reads from the node which packs repositories have.
 type manifests struct{ n *node.Node }
 
-func (m manifests) Packs(ctx context.Context, at gitobj.Place) ([]core.PackLine, bool, error) {
-	return m.n.Packs(ctx, at.Partition, at.Repo)
+func (m manifests) Packs(_ context.Context, at gitobj.Place) ([]core.PackLine, bool, error) {
+	return m.n.Packs(at.Shard, at.Partition, at.Repo)
 }
 
-func (m manifests) Now(p core.Partition) core.ShardTime { return m.n.Now(p) }
+func (m manifests) Now(shard core.ShardID) core.ShardTime { return m.n.ShardNow(shard) }
+
+func (m manifests) Applied(shard core.ShardID) core.ShardTime { return m.n.Applied(shard) }
+
+func (m manifests) Each(ctx context.Context, fn func(gitobj.Place, uint64) error) error {
+	return m.n.EachRepo(ctx, func(shard core.ShardID, p core.Partition, info *core.RepoInfo) error {
+		return fn(gitobj.Place{Shard: shard, Partition: p, Repo: info.ID}, info.Stats.Manifest)
+	})
+}
 
 // objectsOf looks objects up for commits that do not come by git.
 type objectsOf struct {
@@ -142,35 +154,40 @@ func (b gitBackend) Repo(ctx context.Context, tenant, namespace, name string) (g
 	return githttp.Repo{}, core.NotFound{Kind: "repository", ID: name}
 }
 
-// Creates reads a namespace's settings.
-func (b gitBackend) Creates(ctx context.Context, tenant, namespace string) (bool, error) {
+// Plan returns a repository as a push would make it, placed by its name.
+func (b gitBackend) Plan(ctx context.Context, tenant, namespace, name string) (githttp.Repo, bool, error) {
 	ns, err := b.n.Namespace(ctx, tenant, namespace, false)
 	if err != nil {
-		return false, err
+		return githttp.Repo{}, false, err
 	}
 	config, _, err := b.n.NamespaceConfig(ctx, ns.Partitions[0].Partition, core.ReadOptions{})
-	return config.CreateOnPush, err
-}
-
-// Create makes a repository, placed by its name.
-func (b gitBackend) Create(ctx context.Context, tenant, namespace, name, principal string) (githttp.Repo, error) {
-	ns, err := b.n.Namespace(ctx, tenant, namespace, false)
-	if err != nil {
-		return githttp.Repo{}, err
+	if err != nil || !config.CreateOnPush {
+		return githttp.Repo{}, false, err
 	}
 	at := ns.Partitions[core.PlaceRepo(name, "", len(ns.Partitions))]
-	op := &core.RepoCreate{Name: name}
-	b.rand.Fill(op.ID[:])
-	done := b.n.Forward(ctx, at.Partition, []core.Commit{{Partition: at.Partition, Principal: principal, Ops: []core.Op{op}}})
+	var out githttp.Repo
+	b.rand.Fill(out.ID[:])
+	out.Name, out.Place = name, githttp.Place{Shard: at.Shard, Partition: at.Partition, Repo: out.ID}
+	return out, true, nil
+}
+
+// Create makes what was planned.
+func (b gitBackend) Create(ctx context.Context, planned githttp.Repo, principal string) (githttp.Repo, error) {
+	p := planned.Place.Partition
+	done := b.n.Forward(ctx, p, []core.Commit{{
+		Partition: p, Principal: principal, Ops: []core.Op{&core.RepoCreate{Name: planned.Name, ID: planned.ID}},
+	}})
 	switch {
 	case done.Err != nil:
 		return githttp.Repo{}, done.Err
 	case done.Results[0].Refusal != nil:
-		if f, ok := errors.AsType[core.RefRefused](done.Results[0].Refusal.Fact); !ok || f.Failures[0].Reason != core.RefRepoExists {
-			return githttp.Repo{}, done.Results[0].Refusal.Fact
-		}
+		return githttp.Repo{}, done.Results[0].Refusal.Fact
 	}
-	return b.Repo(ctx, tenant, namespace, name)
+	info, _, err := b.n.Repo(ctx, p, planned.Name, core.ReadOptions{})
+	if err == nil && info.ID != planned.ID {
+		err = core.NotFound{Kind: "repository", ID: planned.Name}
+	}
+	return githttp.Repo{RepoInfo: info, Place: planned.Place}, err
 }
 
 // Refs reads refs, resolved.
@@ -200,17 +217,12 @@ func (b gitBackend) Commit(ctx context.Context, c core.Commit) core.Proposed {
 
 // gitObjects are the packs as git's edge needs them.
 type gitObjects struct {
-	a       *gitobj.Area
-	n       *node.Node
-	several bool // the settings name other nodes, which do not get packs yet; some may have joined besides
+	a *gitobj.Area
 }
 
 // Ready fails when git cannot be served here.
 func (g gitObjects) Ready() error {
-	switch {
-	case g.several || len(g.n.Members().Members) > 1:
-		return core.Unavailable{Reason: "not_supported"}
-	case g.a.Git() == "":
+	if g.a.Git() == "" {
 		return core.Unavailable{Reason: "git_unavailable"}
 	}
 	return nil
@@ -239,8 +251,8 @@ func (g gitObjects) Fetch(ctx context.Context, f githttp.Fetch, in func(io.Write
 	return gitError(g.a.Fetch(ctx, spec, in, out))
 }
 
-func (g gitObjects) Begin(ctx context.Context, at githttp.Place, maxBytes int64) (githttp.Push, error) {
-	p, err := g.a.Begin(ctx, gitobj.PushSpec{At: gitobj.Place(at), Tenant: at.Partition.Tenant, MaxBytes: maxBytes})
+func (g gitObjects) Begin(ctx context.Context, at githttp.Place, maxBytes int64, fresh bool) (githttp.Push, error) {
+	p, err := g.a.Begin(ctx, gitobj.PushSpec{At: gitobj.Place(at), Tenant: at.Partition.Tenant, MaxBytes: maxBytes, Fresh: fresh})
 	if err != nil {
 		return nil, gitError(err)
 	}
@@ -278,10 +290,12 @@ func (p gitPush) Ancestry(ctx context.Context, from, to core.ObjectID) (core.Anc
 	return a, gitError(err)
 }
 
-func (p gitPush) Keep() (core.Pack, core.ShardTime, bool, error) {
-	pack, at, ok, err := p.p.Keep()
+func (p gitPush) Keep(ctx context.Context) (core.Pack, core.ShardTime, bool, error) {
+	pack, at, ok, err := p.p.Keep(ctx)
 	return pack, at, ok, gitError(err)
 }
+
+func (p gitPush) Spread(ctx context.Context) error { return gitError(p.p.Spread(ctx)) }
 
 func (p gitPush) Publish() error { return p.p.Publish() }
 func (p gitPush) Abandon()       { p.p.Abandon() }

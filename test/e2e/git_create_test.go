@@ -75,6 +75,53 @@ func TestAPushMakesARepositoryWhereTheNamespaceSaysSo(t *testing.T) {
 	}
 }
 
+func TestARefusedFirstPushLeavesNothing(t *testing.T) {
+	l, host := startGit(t)
+	host.makeRepo("first", nil)
+	host.call("QueueService/SetNamespace", &pb.SetNamespaceRequest{Config: &pb.NamespaceConfig{CreateOnPush: true}}, new(pb.SetNamespaceResponse))
+	w := newWork(t, "2")
+	parent := w.commit("a", "1")
+	id := w.commit("a", "2")
+	w.git("tag", "-a", "-m", "t", "v1")
+	tag := w.git("rev-parse", "v1")
+	atomic := func(names ...string) []byte {
+		caps, lines := "\x00report-status atomic", []string{}
+		for _, name := range names {
+			lines = append(lines, noID+" "+id+" "+name+caps)
+			caps = ""
+		}
+		return append(pkt(append(lines, "")...), w.packOf(id)...)
+	}
+	whole := w.packOf(id)
+	for says, body := range map[string][]byte{
+		"unpack index-pack":                     append(updateOf(noID, id, "refs/heads/main"), whole[:len(whole)-15]...),
+		"did not receive expected object":       append(updateOf(noID, id, "refs/heads/main"), w.packOf(id, "^"+parent)...),
+		"refs/heads/x missing necessary":        append(updateOf(noID, strings.Repeat("1", 40), "refs/heads/x"), whole...),
+		"ng refs/heads/main ":                   append(updateOf(noID, tag, "refs/heads/main"), w.packOf(tag)...),
+		"ng refs/heads/main stale info":         append(updateOf(id, id, "refs/heads/main"), whole...),
+		"ng refs/heads/a..b funny refname":      append(updateOf(noID, id, "refs/heads/a..b"), whole...),
+		"ng refs/heads/none reference does not": pkt(id+" "+noID+" refs/heads/none\x00report-status delete-refs", ""),
+		"ng refs/heads/a atomic push failure":   atomic("refs/heads/a", "refs/heads/a/b"),
+	} {
+		if status, answer := host.pushRaw("app", body); status != 200 || !strings.Contains(answer, says) || strings.Contains(answer, "ok refs/") {
+			t.Errorf("%d %q, not %q", status, answer, says)
+		}
+		for _, deleted := range []bool{false, true} {
+			if repos, err := l.client(0).Repos(t.Context(), deleted); err != nil || len(repos) != map[bool]int{false: 1, true: 0}[deleted] {
+				t.Errorf("after %q there is %v, %v", says, repos, err)
+			}
+		}
+	}
+	l.stop()
+	if dirs, err := filepath.Glob(filepath.Join(l.dir, "data", "git", "*", "*", "OWNER")); err != nil || len(dirs) > 0 {
+		t.Errorf("left are %v, %v", dirs, err)
+	}
+	l.start()
+	w.git("push", "-q", l.git().url("app"), "main", "v1")
+	w.git("clone", "-q", "--mirror", l.git().url("app"), "clone")
+	w.in("clone").whole()
+}
+
 func TestATokenForSomeRepositoriesFindsNoOther(t *testing.T) {
 	l, _ := startGit(t, holder{tenant: "acme", role: "admin"})
 	narrowToken := l.addToken("narrow", "acme", "[ref:read, ref:write, ref:create, ref:admin, ref:force, task:create]\n    repos: [\"default/app-*\"]")

@@ -1,0 +1,387 @@
+package gitobj
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/env"
+)
+
+const (
+	// pullWait is how long a caller waits for packs that come from other nodes; they come in without it too.
+	pullWait = 30 * time.Second
+	// pullsAtOnce bounds the packs that come in at once.
+	pullsAtOnce = 4
+	// pullRate is how many bytes a second may, unless the options say otherwise.
+	pullRate = 64 << 20
+	// catchUpEvery is how often manifests are looked at for packs that this node lacks.
+	catchUpEvery = 2 * time.Second
+	// catchUpShare is which part of the time that may take.
+	catchUpShare = 20
+)
+
+// pulls are the packs that come in because manifests name them.
+type pulls struct {
+	slots chan struct{}
+	rate  int64
+
+	mu   sync.Mutex // guards the fields below
+	now  map[packRef]*pull
+	next time.Duration // boot time at which more may come
+}
+
+// pull is one of them.
+type pull struct {
+	done chan struct{}
+	err  error // once done is closed
+}
+
+func newPulls(rate int64) *pulls {
+	if rate <= 0 {
+		rate = pullRate
+	}
+	return &pulls{slots: make(chan struct{}, pullsAtOnce), rate: rate, now: make(map[packRef]*pull)}
+}
+
+// pace waits until n bytes more are within the rate.
+func (p *pulls) pace(ctx context.Context, clock env.Clock, n int) bool {
+	now := clock.Boot()
+	p.mu.Lock()
+	p.next = max(p.next, now) + time.Duration(int64(n)*int64(time.Second)/p.rate)
+	ahead := p.next - now
+	p.mu.Unlock()
+	if ahead < 50*time.Millisecond {
+		return ctx.Err() == nil
+	}
+	t := clock.NewTimer(ahead)
+	defer t.Stop()
+	select {
+	case <-t.C():
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// pull gets a pack of the manifest from another node, and puts it where fetches look. It goes on when ctx ends.
+func (a *Area) pull(ctx context.Context, at Place, p core.Pack) error {
+	ref := packRef{at: at, digest: p.Digest}
+	a.pulls.mu.Lock()
+	one := a.pulls.now[ref]
+	if one == nil {
+		one = &pull{done: make(chan struct{})}
+		a.pulls.now[ref] = one
+		a.wait.Go(func() {
+			one.err = a.pullFromAny(at, p)
+			a.pulls.mu.Lock()
+			delete(a.pulls.now, ref)
+			a.pulls.mu.Unlock()
+			close(one.done)
+		})
+	}
+	a.pulls.mu.Unlock()
+	select {
+	case <-one.done:
+		return one.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// pullAll gets packs of one repository, several at once.
+func (a *Area) pullAll(ctx context.Context, at Place, packs []core.Pack) error {
+	ctx, cancel := context.WithTimeout(ctx, pullWait)
+	defer cancel()
+	failed := make(chan error, len(packs))
+	begin := make(chan struct{}, 2*pullsAtOnce)
+	for _, p := range packs {
+		begin <- struct{}{}
+		go func() { // ends with ctx at the latest
+			failed <- a.pull(ctx, at, p)
+			<-begin
+		}()
+	}
+	var first error
+	for range packs {
+		if err := <-failed; err != nil && first == nil {
+			first = err
+		}
+	}
+	if errors.Is(first, context.DeadlineExceeded) {
+		return core.Unavailable{Reason: "pack_unavailable"}
+	}
+	return first
+}
+
+// pullFromAny asks all other nodes, for a while: who has the pack may be on its way up.
+func (a *Area) pullFromAny(at Place, p core.Pack) error {
+	select {
+	case a.pulls.slots <- struct{}{}:
+		defer func() { <-a.pulls.slots }()
+	case <-a.life.Done():
+		return a.life.Err()
+	}
+	ctx, cancel := context.WithTimeout(a.life, stageTime(pullWait, p.Bytes+p.IdxBytes))
+	defer cancel()
+	if err := a.room(p.Bytes + p.IdxBytes); err != nil {
+		return err
+	}
+	var t *transfer
+	for t == nil {
+		got, done, err := a.take(at, p, "p-"+p.Digest.String())
+		switch {
+		case errors.Is(err, errTaking): // who got the push is sending it
+			if !a.pause(ctx, callRetry/5) {
+				return ctx.Err()
+			}
+			if a.linkIfStaged(at, p) == nil {
+				return nil
+			}
+			continue
+		case err != nil:
+			return err
+		}
+		defer done()
+		t = got
+	}
+	defer t.drop()
+	for {
+		h, several := a.hosts(at.Shard)
+		if !several {
+			return core.Unavailable{Reason: "pack_unavailable"}
+		}
+		for _, node := range h.Others {
+			err := a.pullFrom(ctx, node, t)
+			if err == nil {
+				return t.settle()
+			}
+			a.o.Logger.Debug("pack not had from a node", "node", node, "pack", p.Digest.String(), "err", err)
+		}
+		if a.linkIfStaged(at, p) == nil { // it came another way
+			return nil
+		}
+		if !a.pause(ctx, callRetry) {
+			return core.Unavailable{Reason: "pack_unavailable"}
+		}
+	}
+}
+
+// pullFrom gets what is missing of a pack from one node.
+func (a *Area) pullFrom(ctx context.Context, node uint64, t *transfer) error {
+	err := a.lines.call(ctx, node, func(c Conn) error {
+		have, err := t.have()
+		if err != nil {
+			return err
+		}
+		q := ask(askFetch, t.r.at, t.p)
+		q.From, q.FromIdx = have[0], have[1]
+		if err := say(c, &q); err != nil {
+			return err
+		}
+		var got answer
+		if err := hear(c, &got); err != nil {
+			return err
+		}
+		if got.Say != sayGo {
+			return errAnswer{got.Say}
+		}
+		return t.read(ctx, c, have, true)
+	})
+	if err != nil {
+		return err
+	}
+	if err := t.verify(); err != nil {
+		t.drop() // a part of it was wrong, here or there: from the beginning
+		return errors.Join(err, a.o.FS.MkdirAll(t.dir))
+	}
+	return nil
+}
+
+// settle puts a pack that came whole where fetches look, in place of one that is damaged.
+func (t *transfer) settle() error {
+	dir := t.a.dir(t.r.at.path(), objectsDir, packDir)
+	t.r.mu.Lock()
+	defer t.r.mu.Unlock()
+	for i, suffix := range suffixes {
+		if err := t.a.o.FS.Rename(t.files[i], filepath.Join(dir, packName(t.p.Digest)+suffix)); err != nil {
+			return err
+		}
+	}
+	if err := t.a.syncDir(dir); err != nil {
+		return err
+	}
+	t.a.open.drop(packRef{at: t.r.at, digest: t.p.Digest})
+	t.r.add(t.p.Digest)
+	t.a.stats.pulled.Add(1)
+	t.a.stats.pulledBytes.Add(uint64(t.p.Bytes + t.p.IdxBytes))
+	return nil
+}
+
+// linkIfStaged makes sure that a pack of the manifest lies where fetches look, if it lies anywhere here.
+func (a *Area) linkIfStaged(at Place, p core.Pack) error {
+	r := a.repoAt(at)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := a.settle(at, p); err != nil {
+		return err
+	}
+	r.add(p.Digest)
+	return nil
+}
+
+// serveFetch gives a pack to a node that lacks it, from where it lies: a commit may name it that is not applied here.
+func (a *Area) serveFetch(c Conn, q *question) error {
+	at, p := q.place(), q.pack()
+	files, err := a.openAny(at, p)
+	if errors.Is(err, fs.ErrNotExist) {
+		return say(c, &answer{Say: sayMissing})
+	} else if err != nil {
+		return errors.Join(err, say(c, &answer{Say: sayMissing}))
+	}
+	defer func() {
+		for _, f := range files {
+			_ = f.Close() // it was only read
+		}
+	}()
+	if err := say(c, &answer{Say: sayGo, Pack: p.Bytes, Idx: p.IdxBytes}); err != nil {
+		return err
+	}
+	for i, part := range [2]struct{ from, to int64 }{{q.From, p.Bytes}, {q.FromIdx, p.IdxBytes}} {
+		r := io.NewSectionReader(files[i], part.from, part.to-part.from)
+		if n, err := io.CopyBuffer(struct{ io.Writer }{c}, struct{ io.Reader }{r}, make([]byte, 64<<10)); err != nil {
+			return err
+		} else if n != part.to-part.from {
+			return io.ErrUnexpectedEOF
+		}
+	}
+	a.stats.given.Add(1)
+	return nil
+}
+
+// openAny opens both files of a pack, of the announced sizes, by any of their names.
+func (a *Area) openAny(at Place, p core.Pack) (files [2]env.File, err error) {
+	dir := a.dir(at.path())
+	names, err := a.o.FS.List(filepath.Join(dir, stagedDir))
+	if err != nil {
+		return files, err
+	}
+	bases := []string{filepath.Join(dir, objectsDir, packDir, packName(p.Digest))}
+	for _, n := range names {
+		if base, ok := strings.CutSuffix(n, ".idx"); ok && strings.HasPrefix(n, p.Digest.String()+"-") {
+			bases = append(bases, filepath.Join(dir, stagedDir, base))
+		}
+	}
+	err = fs.ErrNotExist
+	for _, base := range bases {
+		if files, err = a.openSized(base, p); err == nil {
+			return files, nil
+		}
+	}
+	return files, err
+}
+
+func (a *Area) openSized(base string, p core.Pack) (files [2]env.File, err error) {
+	for i, suffix := range suffixes {
+		size, err := a.o.FS.Size(base + suffix)
+		if err == nil && size != [2]int64{p.Bytes, p.IdxBytes}[i] {
+			err = damagedf(base[len(a.o.Dir):]+suffix, "%d bytes", size)
+		}
+		if err == nil {
+			files[i], err = a.o.FS.Open(base + suffix)
+		}
+		if err != nil {
+			if i > 0 {
+				_ = files[0].Close() // it was only read
+			}
+			return files, err
+		}
+	}
+	return files, nil
+}
+
+// catchUp looks, again and again, at what manifests name that this node has not: it was away, or the pack was staged at
+// others. What is staged here is linked.
+func (a *Area) catchUp() {
+	seen := make(map[Place]uint64)
+	for wait := catchUpEvery; a.pause(a.life, wait); {
+		began := a.o.Clock.Boot()
+		next := make(map[Place]uint64, len(seen))
+		err := a.o.Manifests.Each(a.life, func(at Place, version uint64) error {
+			if seen[at] == version {
+				next[at] = version
+				return nil
+			}
+			whole, err := a.complete(at)
+			if whole {
+				next[at] = version
+			}
+			return err
+		})
+		if err != nil {
+			if a.life.Err() == nil {
+				a.o.Logger.Warn("look for packs that other nodes have", "err", err)
+			}
+			continue
+		}
+		seen = next
+		wait = max(catchUpEvery, catchUpShare*(a.o.Clock.Boot()-began))
+	}
+}
+
+// complete gets the packs of one repository that are not here. whole is false when one did not come.
+func (a *Area) complete(at Place) (whole bool, err error) {
+	packs, found, err := a.o.Manifests.Packs(a.life, at)
+	if err != nil || !found {
+		return err == nil, err
+	}
+	whole = true
+	for i := range packs {
+		p := packs[i].Pack
+		switch {
+		case a.lies(at, p):
+		case a.isTaken(at, p.Digest):
+			whole = false // it is on its way
+		case a.unpublished(at, p):
+		default:
+			if err := a.pull(a.life, at, p); err != nil {
+				if a.life.Err() != nil {
+					return false, a.life.Err()
+				}
+				whole = false
+			}
+		}
+	}
+	return whole, nil
+}
+
+// lies reports whether files of a pack's sizes are where fetches look. Their content is read when they are first used.
+func (a *Area) lies(at Place, p core.Pack) bool {
+	base := a.dir(at.path(), objectsDir, packDir, packName(p.Digest))
+	for i, suffix := range suffixes {
+		if size, err := a.o.FS.Size(base + suffix); err != nil || size != [2]int64{p.Bytes, p.IdxBytes}[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// unpublished links a pack that is only staged, durably, and removes the staged names.
+func (a *Area) unpublished(at Place, p core.Pack) bool {
+	names, err := a.o.FS.List(a.dir(at.path(), stagedDir))
+	if err != nil || a.linkIfStaged(at, p) != nil {
+		return false
+	}
+	for _, n := range names {
+		if base, ok := strings.CutSuffix(n, ".idx"); ok && strings.HasPrefix(n, p.Digest.String()+"-") {
+			a.unstage(at, a.dir(at.path(), stagedDir, base))
+		}
+	}
+	return true
+}

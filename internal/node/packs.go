@@ -1,0 +1,136 @@
+package node
+
+import (
+	"context"
+	"slices"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/machine/refs"
+)
+
+// Hosts says which nodes host a shard, as this node has applied it.
+type Hosts struct {
+	// Majorities are the sets of nodes of each of which more than half decide: one, or two while members change.
+	Majorities [][]uint64
+	Others     []uint64 // all nodes but this one, those included that do not vote
+	Leader     uint64   // the node that leads, as far as this one knows; 0: nobody
+}
+
+// Hosts returns which nodes host a shard.
+func (n *Node) Hosts(id core.ShardID) (h Hosts) {
+	if int(id) >= len(n.shards) {
+		return h
+	}
+	s, r := n.shards[id], n.who()
+	conf := s.conf.Load()
+	if conf == nil {
+		return h
+	}
+	for _, set := range [][]uint64{conf.Voters, conf.Outgoing} {
+		if len(set) == 0 {
+			continue
+		}
+		nodes := make([]uint64, len(set))
+		for i, replica := range set {
+			nodes[i] = r.nodeOf(replica)
+		}
+		h.Majorities = append(h.Majorities, nodes)
+	}
+	for _, replica := range conf.Replicas() {
+		if node := r.nodeOf(replica); replica != n.o.Replica && node != n.o.Node && !slices.Contains(h.Others, node) {
+			h.Others = append(h.Others, node)
+		}
+	}
+	if lead := s.leader.Load(); lead != 0 {
+		h.Leader = r.nodeOf(lead)
+	}
+	return h
+}
+
+// ShardNow returns the shard time of a shard that this node leads.
+func (n *Node) ShardNow(id core.ShardID) core.ShardTime {
+	if int(id) >= len(n.shards) {
+		return 0
+	}
+	return n.shards[id].now()
+}
+
+// Applied returns the stamp of the newest entry of a shard that this node has applied: shard time that no entry to come is
+// before.
+func (n *Node) Applied(id core.ShardID) core.ShardTime {
+	if int(id) >= len(n.shards) {
+		return 0
+	}
+	return core.ShardTime(n.shards[id].lastSeen.Load())
+}
+
+// Packs reads the manifest of a repository as this node has applied it. found is false when nothing of the repository is
+// left; one that is deleted and may come back is found.
+func (n *Node) Packs(id core.ShardID, p core.Partition, repo core.RepoID) (packs []core.PackLine, found bool, err error) {
+	if int(id) >= len(n.shards) {
+		return nil, false, core.NotFound{Kind: "shard"}
+	}
+	err = n.shards[id].store.View(func(v core.View) error {
+		if _, found, err = refs.FindID(v, p, repo); err != nil || !found {
+			return err
+		}
+		packs, err = refs.Packs(v, p, repo)
+		return err
+	})
+	return packs, found, err
+}
+
+// EachRepo calls fn for each repository, deleted ones that may come back included, as this node has applied them. It reads
+// a page at a time, so that what changes meanwhile may be seen as it was or as it is.
+func (n *Node) EachRepo(ctx context.Context, fn func(shard core.ShardID, p core.Partition, info *core.RepoInfo) error) error {
+	return n.eachNamespace(func(_ string, ns core.NamespaceInfo) error {
+		for _, at := range ns.Partitions {
+			for after := ""; ; {
+				if err := ctx.Err(); err != nil {
+					return err
+				}
+				var page []core.RepoInfo
+				err := n.shards[at.Shard].store.View(func(v core.View) (err error) {
+					page, err = refs.List(v, at.Partition, after, directoryPage)
+					return err
+				})
+				if err != nil {
+					return err
+				}
+				for i := range page {
+					if err := fn(at.Shard, at.Partition, &page[i]); err != nil {
+						return err
+					}
+				}
+				if len(page) < directoryPage {
+					break
+				}
+				after = page[len(page)-1].Name
+			}
+			if err := n.eachDeletedRepo(at.Shard, at.Partition, fn); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// deletedRepos bounds the deleted repositories of one partition that EachRepo shows.
+const deletedRepos = 10_000
+
+func (n *Node) eachDeletedRepo(shard core.ShardID, p core.Partition, fn func(core.ShardID, core.Partition, *core.RepoInfo) error) error {
+	var gone []core.RepoInfo
+	err := n.shards[shard].store.View(func(v core.View) (err error) {
+		gone, err = refs.Deleted(v, p, deletedRepos)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for i := range gone {
+		if err := fn(shard, p, &gone[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
