@@ -188,6 +188,9 @@ func describe(e *pb.Error, fact core.Fact, values bool) {
 		e.Outcome = outcome(f.Unknown)
 	case core.DeadlineExceeded:
 		e.Outcome = outcome(f.Unknown)
+		if f.Stage != "" {
+			e.Details = map[string]string{"stage": f.Stage}
+		}
 	}
 }
 

@@ -167,6 +167,8 @@ func (c *restCall) collectionStats() error {
 		w.count("recordings", out.GetRecordings())
 		w.count("memory_bytes", out.GetMemoryBytes())
 		w.str("model", out.GetModel())
+		w.count("graph_rows", out.GetGraphRows())
+		w.count("tail_rows", out.GetTailRows())
 		w.exact("index", out.GetAt().GetIndex())
 	})
 }

@@ -224,6 +224,22 @@ func writeSearch(w *jsonWriter, out *pb.SearchResponse) {
 		w.count("judge", t.GetJudge())
 		w.count("merge", t.GetMerge())
 	})
+	if g := out.GetGap(); g != nil {
+		w.object("gap", func() {
+			w.str("stage", g.GetStage())
+			w.list("partitions", len(g.GetPartitions()), func(i int) { w.raw(strconv.AppendUint(nil, uint64(g.GetPartitions()[i]), 10)) })
+			w.count("unjudged", g.GetUnjudged())
+		})
+	}
+	if n := out.GetPlanNumbers(); n != nil {
+		w.object("plan_numbers", func() {
+			w.count("compared", n.GetCompared())
+			w.count("ef", n.GetEf())
+			w.count("rounds", n.GetRounds())
+			w.count("graph_rows", n.GetGraphRows())
+			w.count("tail_rows", n.GetTailRows())
+		})
+	}
 }
 
 // writeRecording writes what is kept of a search: what was asked for, the vector that was searched with, and the answer

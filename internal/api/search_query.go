@@ -3,6 +3,7 @@ package api
 import (
 	"cmp"
 	"context"
+	"errors"
 	"math"
 	"slices"
 	"time"
@@ -18,6 +19,8 @@ import (
 const (
 	searchKDefault       = 10
 	searchTimeoutDefault = 5 * time.Second
+	// A walk that keeps fewer rows in sight finds too little; one that keeps more costs as much as a scan.
+	searchWidthMin, searchWidthMax = 16, 1000
 )
 
 // gate reads who may be found.
@@ -73,7 +76,7 @@ func (t *translator) gate(in *pb.Gate) (out core.SearchGate, fact core.Fact) {
 func (t *translator) query(in *pb.SearchRequest) (q *core.SearchQuery, fact core.Fact) {
 	q = &core.SearchQuery{
 		Collection: in.GetCollection(), K: int(cmp.Or(in.GetK(), searchKDefault)), Exact: in.GetExact(),
-		Candidates: int(in.GetCandidates()), Payload: in.Payload == nil || in.GetPayload(), Explain: in.GetExplain(), Dense: 1,
+		Candidates: int(in.GetCandidates()), Width: int(in.GetEf()), Partial: in.GetPartialOk(), Payload: in.Payload == nil || in.GetPayload(), Explain: in.GetExplain(), Dense: 1,
 		Read: core.ReadOptions{MinIndex: in.GetMinIndex()},
 	}
 	if fact = spaceName("collection", q.Collection); fact != nil {
@@ -91,6 +94,8 @@ func (t *translator) query(in *pb.SearchRequest) (q *core.SearchQuery, fact core
 		return nil, beyond("k", "search_k", t.l.SearchK, "is out of range")
 	case int64(q.Candidates) > t.l.SearchCandidates:
 		return nil, beyond("candidates", "search_candidates", t.l.SearchCandidates, "is out of range")
+	case q.Width != 0 && (q.Width < searchWidthMin || q.Width > searchWidthMax):
+		return nil, invalid("ef", "is not 16 to 1000")
 	case int64(len(in.GetQueryText())) > t.l.QueryTextBytes:
 		return nil, tooLarge("query_text", "query_text_bytes", t.l.QueryTextBytes)
 	case (in.GetQueryText() == "") == (len(in.GetVector()) == 0):
@@ -206,7 +211,7 @@ func (ss *searchService) Search(ctx context.Context, in *pb.SearchRequest) (*pb.
 	answer, err := c.searchAll(ctx, q, out)
 	leave()
 	if err != nil {
-		return nil, searchFailed(ctx, err)
+		return nil, searchFailed(ctx, "read", err)
 	}
 	ss.s.searched.count(answer, embedNanos)
 	c.showAnswer(def, q, answer, out)
@@ -218,10 +223,16 @@ func (ss *searchService) Search(ctx context.Context, in *pb.SearchRequest) (*pb.
 	return out, nil
 }
 
-// searchFailed tells a search whose deadline has passed from one that was refused.
-func searchFailed(ctx context.Context, err error) error {
-	if ctx.Err() != nil && !is[core.Fact](err) {
-		return core.DeadlineExceeded{}
+// searchFailed tells a search whose deadline has passed from one that was refused. Stage is where it passed, unless the error
+// knows better.
+func searchFailed(ctx context.Context, stage string, err error) error {
+	f, late := errors.AsType[core.DeadlineExceeded](err)
+	switch {
+	case late && f.Stage == "":
+		f.Stage = stage
+		return f
+	case ctx.Err() != nil && !is[core.Fact](err):
+		return core.DeadlineExceeded{Stage: stage}
 	}
 	return err
 }
@@ -258,7 +269,7 @@ func (c *call) queryVector(ctx context.Context, def *core.Collection, in *pb.Sea
 	}
 	got, err := c.s.embed(ctx, core.EmbedRequest{Tenant: c.who.Tenant, Embedder: def.Embedder, Query: true, Texts: []string{in.GetQueryText()}})
 	if err != nil {
-		return searchFailed(ctx, err)
+		return searchFailed(ctx, "embed", err)
 	}
 	if fact := fitEmbedded(def, got[0]); fact != nil {
 		return fact
@@ -273,8 +284,15 @@ func (c *call) searchAll(ctx context.Context, q *core.SearchQuery, out *pb.Searc
 	var all *core.SearchAnswer
 	for i := range c.t.parts {
 		one, err := c.s.o.Backend.Search(ctx, c.t.in(i), q)
+		if f, late := errors.AsType[core.DeadlineExceeded](err); late && q.Partial && all != nil {
+			noteGap(out, i, cmp.Or(f.Stage, "read"), 0)
+			continue
+		}
 		if err != nil {
 			return nil, err
+		}
+		if one.Stopped != "" {
+			noteGap(out, i, one.Stopped, one.Gate.Passed-min(one.Judged, one.Gate.Passed))
 		}
 		out.At = append(out.At, &pb.PartitionIndex{Partition: uint32(i), Index: one.At.Index})
 		if all == nil {
@@ -286,6 +304,7 @@ func (c *call) searchAll(ctx context.Context, q *core.SearchQuery, out *pb.Searc
 		all.Judged += one.Judged
 		all.Blocked += one.Blocked
 		all.Conditional += one.Conditional
+		all.Numbers.Add(one.Numbers)
 		all.GateNanos += one.GateNanos
 		all.RetrieveNanos += one.RetrieveNanos
 		all.JudgeNanos += one.JudgeNanos
@@ -298,6 +317,15 @@ func (c *call) searchAll(ctx context.Context, q *core.SearchQuery, out *pb.Searc
 		all.Hits = all.Hits[:min(len(all.Hits), q.K)]
 	}
 	return all, nil
+}
+
+// noteGap tells what an answer lacks of a partition.
+func noteGap(out *pb.SearchResponse, partition int, stage string, unjudged uint64) {
+	if out.Gap == nil {
+		out.Gap = &pb.Gap{Stage: stage}
+	}
+	out.Gap.Partitions = append(out.Gap.Partitions, uint32(partition))
+	out.Gap.Unjudged += unjudged
 }
 
 func showGate(g *core.GateCounts) *pb.GateCounts {
@@ -320,6 +348,8 @@ func (c *call) showAnswer(def *core.Collection, q *core.SearchQuery, a *core.Sea
 	rows := make([]pb.SearchResult, len(a.Hits))
 	var parts []pb.ScoreParts
 	if q.Explain {
+		n := &a.Numbers
+		out.PlanNumbers = &pb.PlanNumbers{Compared: n.Compared, Ef: n.Width, Rounds: n.Rounds, GraphRows: n.GraphRows, TailRows: n.TailRows}
 		parts = make([]pb.ScoreParts, len(a.Hits))
 	}
 	out.Results = make([]*pb.SearchResult, len(a.Hits))
@@ -366,7 +396,7 @@ func (ss *searchService) CountPoints(ctx context.Context, in *pb.CountPointsRequ
 	for i := range c.t.parts {
 		one, oneAt, err := ss.s.o.Backend.Count(ctx, c.t.in(i), q)
 		if err != nil {
-			return nil, searchFailed(ctx, err)
+			return nil, searchFailed(ctx, "read", err)
 		}
 		all.Add(one)
 		if at = oneAt; c.t.several() {
@@ -415,7 +445,7 @@ func (ss *searchService) embedTexts(ctx context.Context, in *pb.EmbedRequest) (m
 		return m, nil, core.NotFound{Kind: "embedder", ID: clip(r.Embedder, nameBytes)}
 	}
 	if out, err = s.embed(ctx, r); err != nil {
-		return m, nil, searchFailed(ctx, err)
+		return m, nil, searchFailed(ctx, "embed", err)
 	}
 	return m, out, nil
 }
