@@ -176,6 +176,25 @@ func (t *translator) mergeOf(q *core.SearchQuery, in *pb.Merge) core.Fact {
 
 // Search finds who passes the gate, and of them who fits best.
 func (ss *searchService) Search(ctx context.Context, in *pb.SearchRequest) (*pb.SearchResponse, error) {
+	f, err := ss.find(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	f.out.Results = f.rows()
+	return f.out, nil
+}
+
+// foundRows is a search that was answered, and of its answer all but the rows, which gRPC and JSON take from what was found.
+type foundRows struct {
+	*call
+	def    *core.Collection
+	q      *core.SearchQuery
+	answer *core.SearchAnswer
+	out    *pb.SearchResponse
+}
+
+// find searches, and keeps the search if that is asked for.
+func (ss *searchService) find(ctx context.Context, in *pb.SearchRequest) (*foundRows, error) {
 	c, err := ss.ofCollection(ctx, in.GetCollection())
 	if err != nil {
 		return nil, err
@@ -214,13 +233,14 @@ func (ss *searchService) Search(ctx context.Context, in *pb.SearchRequest) (*pb.
 		return nil, searchFailed(ctx, "read", err)
 	}
 	ss.s.searched.count(answer, embedNanos)
-	c.showAnswer(def, q, answer, out)
+	f := &foundRows{c, def, q, answer, out}
+	f.showAnswer()
 	if in.GetRecord() {
-		if err := c.record(ctx, def, in, q, out); err != nil {
+		if err := f.record(ctx, in); err != nil {
 			return nil, err
 		}
 	}
-	return out, nil
+	return f, nil
 }
 
 // searchFailed tells a search whose deadline has passed from one that was refused. Stage is where it passed, unless the error
@@ -336,8 +356,9 @@ func showGate(g *core.GateCounts) *pb.GateCounts {
 	}
 }
 
-// showAnswer makes the answer of what was found.
-func (c *call) showAnswer(def *core.Collection, q *core.SearchQuery, a *core.SearchAnswer, out *pb.SearchResponse) {
+// showAnswer makes the answer of what was found, without its rows.
+func (f *foundRows) showAnswer() {
+	q, a, out := f.q, f.answer, f.out
 	out.Gate, out.Plan = showGate(&a.Gate), a.Plan
 	if q.Ruleset != "" {
 		out.Judge = &pb.JudgeCounts{Judged: a.Judged, Blocked: a.Blocked, Conditional: a.Conditional, Ruleset: showRuleset(q.Ruleset, a.Version)}
@@ -345,32 +366,37 @@ func (c *call) showAnswer(def *core.Collection, q *core.SearchQuery, a *core.Sea
 	const micro = 1000
 	out.TookUs.Gate, out.TookUs.Retrieve = uint64(a.GateNanos/micro), uint64(a.RetrieveNanos/micro)
 	out.TookUs.Judge, out.TookUs.Merge = uint64(a.JudgeNanos/micro), uint64(a.MergeNanos/micro)
-	rows := make([]pb.SearchResult, len(a.Hits))
-	var parts []pb.ScoreParts
-	if q.Explain {
-		n := &a.Numbers
+	if n := &a.Numbers; q.Explain {
 		out.PlanNumbers = &pb.PlanNumbers{Compared: n.Compared, Ef: n.Width, Rounds: n.Rounds, GraphRows: n.GraphRows, TailRows: n.TailRows}
-		parts = make([]pb.ScoreParts, len(a.Hits))
 	}
-	out.Results = make([]*pb.SearchResult, len(a.Hits))
-	for i := range a.Hits {
-		h, r := &a.Hits[i], &rows[i]
-		r.Id, r.Score, r.JudgeScore, r.Version = h.ID, h.Score, h.JudgeScore, showVersion(h.Partition, h.Version)
-		if r.Verdict = "conditional"; h.Eligible {
-			r.Verdict = "eligible"
-		}
-		if q.Explain {
-			parts[i].Dense, parts[i].Decay = h.Dense, h.Decay
-			r.Parts = &parts[i]
+}
+
+// rows makes the rows of the answer as messages.
+func (f *foundRows) rows() []*pb.SearchResult {
+	hits := f.answer.Hits
+	rows, out := make([]pb.SearchResult, len(hits)), make([]*pb.SearchResult, len(hits))
+	for i := range hits {
+		h, r := &hits[i], &rows[i]
+		r.Id, r.Score, r.JudgeScore, r.Version, r.Verdict = h.ID, h.Score, h.JudgeScore, showVersion(h.Partition, h.Version), verdictOf(h)
+		if f.q.Explain {
+			r.Parts = &pb.ScoreParts{Dense: h.Dense, Decay: h.Decay}
 			for _, u := range h.Reasons {
 				r.Reasons = append(r.Reasons, &pb.RuleReason{Rule: u.Rule, Ok: u.OK, Reason: u.Reason, Missing: u.Missing})
 			}
 		}
-		if q.Payload {
-			r.Payload = c.visible(def, h.Payload)
+		if f.q.Payload {
+			r.Payload = f.visible(f.def, h.Payload)
 		}
-		out.Results[i] = r
+		out[i] = r
 	}
+	return out
+}
+
+func verdictOf(h *core.SearchHit) string {
+	if h.Eligible {
+		return "eligible"
+	}
+	return "conditional"
 }
 
 // CountPoints counts the points that pass a gate.

@@ -41,7 +41,7 @@ func (n *Node) Search(ctx context.Context, p core.Partition, q *core.SearchQuery
 			return nil, err
 		}
 	}
-	clock := stageClock{n: n, out: out, ctx: ctx}
+	clock := stageClock{n: n, out: out}
 	r.At = clock.enter
 	defer pprof.SetGoroutineLabels(ctx)
 	found, err := c.index.Search(r)
@@ -230,21 +230,24 @@ func (n *Node) Count(ctx context.Context, p core.Partition, q *core.SearchQuery)
 type stageClock struct {
 	n     *Node
 	out   *core.SearchAnswer
-	ctx   context.Context
 	stage matrix.Stage
 	began time.Duration
 }
 
-// stageLabels are the labels of profiles, made once.
-var stageLabels = map[matrix.Stage]pprof.LabelSet{
-	matrix.StageGate: pprof.Labels("stage", "gate"), matrix.StageRetrieve: pprof.Labels("stage", "retrieve"),
-	matrix.StageJudge: pprof.Labels("stage", "judge"), matrix.StageMerge: pprof.Labels("stage", "merge"),
+// stageLabels carry the labels of profiles, made once.
+var stageLabels = map[matrix.Stage]context.Context{
+	matrix.StageGate: labelled(matrix.StageGate), matrix.StageRetrieve: labelled(matrix.StageRetrieve),
+	matrix.StageJudge: labelled(matrix.StageJudge), matrix.StageMerge: labelled(matrix.StageMerge),
+}
+
+func labelled(s matrix.Stage) context.Context {
+	return pprof.WithLabels(context.Background(), pprof.Labels("stage", string(s)))
 }
 
 func (c *stageClock) enter(stage matrix.Stage) {
 	c.end()
 	c.stage, c.began = stage, c.n.o.Clock.Boot()
-	pprof.SetGoroutineLabels(pprof.WithLabels(c.ctx, stageLabels[stage]))
+	pprof.SetGoroutineLabels(stageLabels[stage])
 }
 
 func (c *stageClock) end() {
