@@ -116,6 +116,8 @@ type searchRun struct {
 	lines  []*httpLine
 	next   atomic.Uint64
 	orders []*SearchOrder // of bodies
+	sheds  bool           // arrivals do not wait: a server may send some away
+	shed   atomic.Uint64  // that it sent away, in the window
 }
 
 // newSearchRun prepares the server and the bodies.
@@ -155,6 +157,12 @@ func (r *searchRun) post(ctx context.Context, line int, op *bench.Op, intended t
 	body := bodies[r.next.Add(1)%uint64(len(bodies))]
 	status, err := r.lines[line].post(ctx, path+r.door.query, body)
 	if err == nil && status != http.StatusOK {
+		if r.sheds && r.lines[line].overloaded(status) {
+			if r.rig.Measuring() {
+				r.shed.Add(1)
+			}
+			return
+		}
 		err = &refusedError{status, string(r.lines[line].body[:min(len(r.lines[line].body), 500)])}
 	}
 	op.Record(line, intended, 1, err)

@@ -40,6 +40,7 @@ type SearchFigures struct {
 	Requests    uint64             `json:"requests"`
 	Errors      uint64             `json:"errors"`
 	Dropped     uint64             `json:"dropped"`
+	Overloaded  uint64             `json:"overloaded"` // of an open loop: sent away with a time to come again, which is no error
 	PerSecond   float64            `json:"requests_per_s"`
 	P50, P95    float64            `json:"-"`
 	P99, Max    float64            `json:"-"`
@@ -82,6 +83,7 @@ type searchClient struct {
 	line  *httpLine
 	hist  *hdrhistogram.Histogram
 	bad   uint64
+	shed  uint64
 	first string
 }
 
@@ -115,7 +117,7 @@ func (s *SearchLoad) Run(ctx context.Context, base, path string) (*SearchFigures
 					}
 				}
 				n := next.Add(1)
-				c.post(ctx, path, s.body(n), at)
+				c.post(ctx, path, s.body(n), at, due != nil)
 			}
 		})
 	}
@@ -181,9 +183,13 @@ func (s *SearchLoad) body(n uint64) []byte {
 	return body
 }
 
-func (c *searchClient) post(ctx context.Context, path string, body []byte, due time.Time) {
+func (c *searchClient) post(ctx context.Context, path string, body []byte, due time.Time, sheds bool) {
 	status, err := c.line.post(ctx, path, body)
 	if err == nil && status != http.StatusOK {
+		if sheds && c.line.overloaded(status) {
+			c.shed++
+			return
+		}
 		err = &refusedError{status, string(c.line.body[:min(len(c.line.body), 300)])}
 	}
 	if err != nil {
@@ -201,6 +207,7 @@ func (s *SearchLoad) figures(path string, clients []*searchClient, took time.Dur
 	for _, c := range clients {
 		all.Merge(c.hist)
 		f.Errors += c.bad
+		f.Overloaded += c.shed
 		if f.FirstError == "" {
 			f.FirstError = c.first
 		}

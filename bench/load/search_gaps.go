@@ -19,7 +19,7 @@ const (
 	gapShare     = 0.6
 	soakShare    = 0.5
 	uniqueClient = 10
-	gapInFlight  = 800 // each has a connection of its own
+	gapInFlight  = 1800 // each has a connection of its own; more than a server lets wait, fewer than it takes of one address
 )
 
 // SearchGaps measures what a closed loop of known texts does not show: texts that nobody asked before, arrivals that do not
@@ -58,8 +58,12 @@ func SearchGaps(ctx context.Context, rig *bench.Rig) error {
 	if rig.Arrivals, err = bench.ParseArrivals(kind); err != nil {
 		return err
 	}
-	rig.Rate = gapShare * most / rig.Arrivals.Mean(1, 0, time.Minute)
-	return r.search(ctx, n, r.bodies)
+	rig.Rate, r.sheds = gapShare*most/rig.Arrivals.Mean(1, 0, time.Minute), true
+	if err := r.search(ctx, n, r.bodies); err != nil {
+		return err
+	}
+	rig.Metric("overloaded", float64(r.shed.Load()), "requests")
+	return nil
 }
 
 // reach posts searches by n clients for a while, and returns how many a second were answered.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
@@ -24,6 +25,7 @@ type httpLine struct {
 	in   *bufio.Reader
 	out  []byte
 	body []byte // of the last answer, good until the next
+	wait bool   // the last answer says when to come again
 }
 
 // newHTTPLine is a connection to a base URL, opened by its first request.
@@ -85,6 +87,7 @@ func (l *httpLine) answer() (status int, err error) {
 		return 0, errHTTPAnswer
 	}
 	length, last := -1, false
+	l.wait = false
 	for {
 		if line, err = l.in.ReadSlice('\n'); err != nil {
 			return 0, err
@@ -99,6 +102,8 @@ func (l *httpLine) answer() (status int, err error) {
 			if length, err = strconv.Atoi(string(bytes.TrimSpace(value))); err != nil {
 				return 0, errHTTPAnswer
 			}
+		case len(name) == len("Retry-After") && strings.EqualFold(string(name), "retry-after"):
+			l.wait = len(bytes.TrimSpace(value)) > 0
 		case len(name) == len("Connection") && strings.EqualFold(string(name), "connection"):
 			last = bytes.EqualFold(bytes.TrimSpace(value), []byte("close"))
 		}
@@ -117,6 +122,11 @@ func (l *httpLine) answer() (status int, err error) {
 		l.close()
 	}
 	return status, nil
+}
+
+// overloaded says that an answer refuses because too many searches wait, and says when to come again.
+func (l *httpLine) overloaded(status int) bool {
+	return status == http.StatusServiceUnavailable && l.wait && bytes.Contains(l.body, []byte(`"reason":"overloaded"`))
 }
 
 func (l *httpLine) close() {

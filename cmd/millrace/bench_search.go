@@ -201,8 +201,8 @@ func (a *app) benchSearch(ctx context.Context, o *searchLoadFlags) error {
 				failed += uint64(*f.Violations)
 			}
 			if err := a.print(f, func(w io.Writer) {
-				fmt.Fprintf(w, "%s  %d clients  %.1f s  %d requests  %.0f/s  p50 %.2f  p95 %.2f  p99 %.2f  max %.2f ms  %d errors  %d dropped\n",
-					f.Path, f.Concurrency, f.Seconds, f.Requests, f.PerSecond, f.P50, f.P95, f.P99, f.Max, f.Errors, f.Dropped)
+				fmt.Fprintf(w, "%s  %d clients  %.1f s  %d requests  %.0f/s  p50 %.2f  p95 %.2f  p99 %.2f  max %.2f ms  %d errors  %d overloaded  %d dropped\n",
+					f.Path, f.Concurrency, f.Seconds, f.Requests, f.PerSecond, f.P50, f.P95, f.P99, f.Max, f.Errors, f.Overloaded, f.Dropped)
 				if f.Recall != nil {
 					fmt.Fprintf(w, "validated: recall@10 %.4f  %d rows that the gate excludes\n", *f.Recall, *f.Violations)
 				}

@@ -123,6 +123,7 @@ func (a *app) collectionGetCmd() *cobra.Command {
 				}
 				v := map[string]any{
 					"collection": args[0], "embedder": def.Embedder, "model": def.Model, "dim": def.Dim, "points": st.Points, "recordings": st.Recordings, "memory_bytes": st.MemoryBytes,
+					"graph_rows": st.GraphRows, "tail_rows": st.TailRows,
 				}
 				return a.print(v, func(w io.Writer) {
 					fmt.Fprintf(w, "collection  %s\nmodel       %s (%d numbers, embedder %s)\npoints      %d\nmemory      %d bytes\n", args[0], def.Model, def.Dim, def.Embedder, st.Points, st.MemoryBytes)

@@ -195,6 +195,9 @@ func describe(e *pb.Error, fact core.Fact, values bool) {
 		e.Outcome = outcome(f.Unknown)
 	case core.DeadlineExceeded:
 		e.Outcome = outcome(f.Unknown)
+		if f.Stage != "" {
+			e.Details = map[string]string{"stage": f.Stage}
+		}
 	}
 }
 

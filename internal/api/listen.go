@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"net"
 	"sync"
 )
@@ -79,6 +80,11 @@ func hostOf(a net.Addr) string {
 type limitedConn struct {
 	net.Conn
 	leave func()
+
+	// Of an answer that is gathered, see gather; used by the goroutine that writes alone.
+	body  int           // bytes of its body; 0: what is written leaves at once
+	whole int           // bytes of all of it, once the end of its head was seen
+	held  *bytes.Buffer // what was written of it
 }
 
 // Close closes the connection and counts it out, once.

@@ -71,6 +71,7 @@ func newREST(s *Server) (*rest, error) {
 	h.http = &http.Server{
 		Handler:           h,
 		Protocols:         &protocols,
+		ConnContext:       withConn,
 		ReadHeaderTimeout: time.Duration(s.l.HTTPHeaderMs) * time.Millisecond,
 		IdleTimeout:       time.Duration(s.l.HTTPIdleMs) * time.Millisecond,
 		MaxHeaderBytes:    int(s.l.HTTPHeaderBytes) * headerFactor,

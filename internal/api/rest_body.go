@@ -159,6 +159,7 @@ func (c *restCall) object(status int, fields func(w *jsonWriter)) error {
 	w.close('}')
 	w.b = append(w.b, '\n')
 	c.head(status, contentJSON, len(w.b))
+	c.gather(len(w.b))
 	_, err := c.w.Write(w.b)
 	if cap(w.b) <= pooledBytes {
 		c.h.writers.Put(w)

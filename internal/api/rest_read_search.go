@@ -278,6 +278,8 @@ var searchFields = nullable([]jsonField[pb.SearchRequest]{
 	{"explain", func(d *jsonReader, m *pb.SearchRequest) { m.Explain = d.boolean() }},
 	{"timeout", func(d *jsonReader, m *pb.SearchRequest) { m.Timeout = d.duration() }},
 	{"model", func(d *jsonReader, m *pb.SearchRequest) { m.Model = d.text() }},
+	{"partial_ok", func(d *jsonReader, m *pb.SearchRequest) { m.PartialOk = d.boolean() }},
+	{"ef", func(d *jsonReader, m *pb.SearchRequest) { m.Ef = d.uint32() }},
 })
 
 var vectorUpsertFields = []jsonField[pb.VectorUpsert]{

@@ -144,28 +144,52 @@ func (p *pattern) route(method string) (*Route, core.Fact) {
 	return nil, f
 }
 
-// query holds the parameters of one request.
-type query struct{ values url.Values }
+// query holds the parameters of one request: mostly there is one, of which no table is made.
+type query struct {
+	name, value string
+	values      url.Values // of any others
+}
+
+// single reads a query of one parameter without escapes.
+func (q *query) single(raw string) bool {
+	if len(raw) > nameBytes || strings.ContainsAny(raw, "%+&;") {
+		return false
+	}
+	var ok bool
+	q.name, q.value, ok = strings.Cut(raw, "=")
+	return ok && q.name != ""
+}
+
+func (r *Route) takes(name string) bool {
+	return name == "ns" || clusterParam(name) || slices.ContainsFunc(r.Query, func(p Param) bool { return p.Name == name })
+}
 
 // parse refuses what the route does not have, and what is given twice.
 func (q *query) parse(raw string, r *Route) core.Fact {
 	if raw == "" {
 		return nil
 	}
+	if q.single(raw) && r.takes(q.name) && !r.many(q.name) {
+		return nil
+	}
+	q.name = ""
 	var err error
 	if q.values, err = url.ParseQuery(raw); err != nil {
 		return invalid("query", "is malformed")
 	}
 	for _, name := range sortedKeys(q.values) {
-		known := name == "ns" || clusterParam(name) || slices.ContainsFunc(r.Query, func(p Param) bool { return p.Name == name })
-		if !known {
+		if !r.takes(name) {
 			return core.Invalid{Field: clip(name, nameBytes), Reason: "unknown_field", Message: "is not known"}
 		}
-		if len(q.values[name]) > 1 && !slices.ContainsFunc(r.Query, func(p Param) bool { return p.Name == name && p.Many }) {
+		if len(q.values[name]) > 1 && !r.many(name) {
 			return invalid(name, "is given twice")
 		}
 	}
 	return nil
+}
+
+func (r *Route) many(name string) bool {
+	return slices.ContainsFunc(r.Query, func(p Param) bool { return p.Name == name && p.Many })
 }
 
 func sortedKeys(v url.Values) []string {
@@ -179,8 +203,8 @@ func sortedKeys(v url.Values) []string {
 
 // get returns a parameter, and whether it was given.
 func (q *query) get(name string) (string, bool) {
-	if q.values == nil {
-		return "", false
+	if q.values == nil && q.name == name {
+		return q.value, true
 	}
 	v, ok := q.values[name]
 	if !ok {

@@ -167,6 +167,8 @@ func (c *restCall) collectionStats() error {
 		w.count("recordings", out.GetRecordings())
 		w.count("memory_bytes", out.GetMemoryBytes())
 		w.str("model", out.GetModel())
+		w.count("graph_rows", out.GetGraphRows())
+		w.count("tail_rows", out.GetTailRows())
 		w.exact("index", out.GetAt().GetIndex())
 	})
 }
@@ -316,14 +318,14 @@ func (c *restCall) search() error {
 	if err := readBody(c, in, searchFields); err != nil {
 		return err
 	}
-	out, err := c.searches().Search(c.ctx, in)
+	f, err := c.searches().find(c.ctx, in)
 	if err != nil {
 		return err
 	}
-	if at := out.GetAt(); len(at) == 1 {
+	if at := f.out.GetAt(); len(at) == 1 {
 		c.showIndex(&pb.At{Partition: at[0].GetPartition(), Index: at[0].GetIndex()})
 	}
-	return c.object(http.StatusOK, func(w *jsonWriter) { writeSearch(w, out) })
+	return c.object(http.StatusOK, func(w *jsonWriter) { writeSearch(w, f) })
 }
 
 // getRecording serves GET /v1/recordings/{search_id}.

@@ -157,31 +157,47 @@ func (w *jsonWriter) raw(b []byte) {
 	w.comma = true
 }
 
-func writeSearchResult(w *jsonWriter, r *pb.SearchResult) {
-	w.str("id", r.GetId())
-	w.real("score", r.GetScore())
-	w.str("verdict", r.GetVerdict())
-	w.real("judge_score", r.GetJudgeScore())
-	if p := r.GetParts(); p != nil {
+// writeHit writes a row; with a payload if it may have one.
+func (f *foundRows) writeHit(w *jsonWriter, h *core.SearchHit, payload bool) {
+	w.open('{')
+	w.str("id", h.ID)
+	w.real("score", h.Score)
+	w.str("verdict", verdictOf(h))
+	w.real("judge_score", h.JudgeScore)
+	if f.q.Explain {
 		w.object("parts", func() {
-			w.real("dense", p.GetDense())
-			w.real("boost", p.GetBoost())
-			w.real("decay", p.GetDecay())
+			w.real("dense", h.Dense)
+			w.real("boost", 0)
+			w.real("decay", h.Decay)
 		})
+		if len(h.Reasons) > 0 {
+			w.list("reasons", len(h.Reasons), func(i int) {
+				u := &h.Reasons[i]
+				w.open('{')
+				w.str("rule", u.Rule)
+				w.bool("ok", u.OK)
+				w.optStr("reason", u.Reason)
+				w.optBool("missing", u.Missing)
+				w.close('}')
+			})
+		}
 	}
-	if len(r.GetReasons()) > 0 {
-		w.list("reasons", len(r.GetReasons()), func(i int) {
-			u := r.GetReasons()[i]
-			w.open('{')
-			w.str("rule", u.GetRule())
-			w.bool("ok", u.GetOk())
-			w.optStr("reason", u.GetReason())
-			w.optBool("missing", u.GetMissing())
-			w.close('}')
-		})
+	w.version("version", h.Partition, h.Version)
+	if payload {
+		w.value("payload", f.visible(f.def, h.Payload))
 	}
-	w.str("version", r.GetVersion())
-	w.value("payload", r.GetPayload())
+	w.close('}')
+}
+
+// version is what showVersion gives.
+func (w *jsonWriter) version(name string, partition uint16, version uint64) {
+	w.key(name)
+	w.b = append(w.b, '"')
+	if version != 0 {
+		w.b = append(strconv.AppendUint(w.b, uint64(partition), 10), '/')
+	}
+	w.b = append(strconv.AppendUint(w.b, version, 10), '"')
+	w.comma = true
 }
 
 // writeFound writes what a recording keeps of an answer too.
@@ -207,12 +223,9 @@ func writeFound(w *jsonWriter, out *pb.SearchResponse) {
 	w.bool("semantic", out.GetSemantic())
 }
 
-func writeSearch(w *jsonWriter, out *pb.SearchResponse) {
-	w.list("results", len(out.GetResults()), func(i int) {
-		w.open('{')
-		writeSearchResult(w, out.GetResults()[i])
-		w.close('}')
-	})
+func writeSearch(w *jsonWriter, f *foundRows) {
+	out := f.out
+	w.list("results", len(f.answer.Hits), func(i int) { f.writeHit(w, &f.answer.Hits[i], f.q.Payload) })
 	writeFound(w, out)
 	w.optStr("degraded", out.GetDegraded())
 	w.optStr("search_id", out.GetSearchId())
@@ -224,11 +237,28 @@ func writeSearch(w *jsonWriter, out *pb.SearchResponse) {
 		w.count("judge", t.GetJudge())
 		w.count("merge", t.GetMerge())
 	})
+	if g := out.GetGap(); g != nil {
+		w.object("gap", func() {
+			w.str("stage", g.GetStage())
+			w.list("partitions", len(g.GetPartitions()), func(i int) { w.raw(strconv.AppendUint(nil, uint64(g.GetPartitions()[i]), 10)) })
+			w.count("unjudged", g.GetUnjudged())
+		})
+	}
+	if n := out.GetPlanNumbers(); n != nil {
+		w.object("plan_numbers", func() {
+			w.count("compared", n.GetCompared())
+			w.count("ef", n.GetEf())
+			w.count("rounds", n.GetRounds())
+			w.count("graph_rows", n.GetGraphRows())
+			w.count("tail_rows", n.GetTailRows())
+		})
+	}
 }
 
 // writeRecording writes what is kept of a search: what was asked for, the vector that was searched with, and the answer
 // without payloads.
-func writeRecording(w *jsonWriter, in *pb.SearchRequest, q *core.SearchQuery, out *pb.SearchResponse) {
+func writeRecording(w *jsonWriter, in *pb.SearchRequest, f *foundRows) {
+	q := f.q
 	w.object("request", func() {
 		w.str("collection", in.GetCollection())
 		w.optStr("query_text", in.GetQueryText())
@@ -249,15 +279,8 @@ func writeRecording(w *jsonWriter, in *pb.SearchRequest, q *core.SearchQuery, ou
 		}
 		w.object("merge", func() { writeMerge(w, q) })
 	})
-	w.list("results", len(out.GetResults()), func(i int) {
-		r := out.GetResults()[i]
-		w.open('{')
-		writeSearchResult(w, &pb.SearchResult{
-			Id: r.GetId(), Score: r.GetScore(), Verdict: r.GetVerdict(), JudgeScore: r.GetJudgeScore(), Parts: r.GetParts(), Reasons: r.GetReasons(), Version: r.GetVersion(),
-		})
-		w.close('}')
-	})
-	writeFound(w, out)
+	w.list("results", len(f.answer.Hits), func(i int) { f.writeHit(w, &f.answer.Hits[i], false) })
+	writeFound(w, f.out)
 }
 
 func writeGate(w *jsonWriter, g *pb.Gate) {

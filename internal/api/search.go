@@ -353,6 +353,8 @@ func (ss *searchService) CollectionStats(ctx context.Context, in *pb.CollectionS
 		out.Slots += info.Slots
 		out.Recordings += info.Recordings
 		out.MemoryBytes += uint64(st.Memory)
+		out.GraphRows += st.GraphRows
+		out.TailRows += st.TailRows
 		out.Model = info.Collection.Model
 		if at = one; c.t.several() {
 			merge(&at, one)

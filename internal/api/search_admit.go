@@ -56,7 +56,7 @@ func (a *admission) enter(ctx context.Context, tenant string, most int64) (leave
 	if !gone { // its turn came at the same time
 		a.leave()
 	}
-	return nil, core.DeadlineExceeded{}
+	return nil, core.DeadlineExceeded{Stage: "wait"}
 }
 
 // drop takes a search out that waits no more. It reports whether it was still waiting.

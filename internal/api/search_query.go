@@ -3,6 +3,7 @@ package api
 import (
 	"cmp"
 	"context"
+	"errors"
 	"math"
 	"slices"
 	"time"
@@ -18,6 +19,8 @@ import (
 const (
 	searchKDefault       = 10
 	searchTimeoutDefault = 5 * time.Second
+	// A walk that keeps fewer rows in sight finds too little; one that keeps more costs as much as a scan.
+	searchWidthMin, searchWidthMax = 16, 1000
 )
 
 // gate reads who may be found.
@@ -73,7 +76,7 @@ func (t *translator) gate(in *pb.Gate) (out core.SearchGate, fact core.Fact) {
 func (t *translator) query(in *pb.SearchRequest) (q *core.SearchQuery, fact core.Fact) {
 	q = &core.SearchQuery{
 		Collection: in.GetCollection(), K: int(cmp.Or(in.GetK(), searchKDefault)), Exact: in.GetExact(),
-		Candidates: int(in.GetCandidates()), Payload: in.Payload == nil || in.GetPayload(), Explain: in.GetExplain(), Dense: 1,
+		Candidates: int(in.GetCandidates()), Width: int(in.GetEf()), Partial: in.GetPartialOk(), Payload: in.Payload == nil || in.GetPayload(), Explain: in.GetExplain(), Dense: 1,
 		Read: core.ReadOptions{MinIndex: in.GetMinIndex()},
 	}
 	if fact = spaceName("collection", q.Collection); fact != nil {
@@ -91,6 +94,8 @@ func (t *translator) query(in *pb.SearchRequest) (q *core.SearchQuery, fact core
 		return nil, beyond("k", "search_k", t.l.SearchK, "is out of range")
 	case int64(q.Candidates) > t.l.SearchCandidates:
 		return nil, beyond("candidates", "search_candidates", t.l.SearchCandidates, "is out of range")
+	case q.Width != 0 && (q.Width < searchWidthMin || q.Width > searchWidthMax):
+		return nil, invalid("ef", "is not 16 to 1000")
 	case int64(len(in.GetQueryText())) > t.l.QueryTextBytes:
 		return nil, tooLarge("query_text", "query_text_bytes", t.l.QueryTextBytes)
 	case (in.GetQueryText() == "") == (len(in.GetVector()) == 0):
@@ -171,6 +176,25 @@ func (t *translator) mergeOf(q *core.SearchQuery, in *pb.Merge) core.Fact {
 
 // Search finds who passes the gate, and of them who fits best.
 func (ss *searchService) Search(ctx context.Context, in *pb.SearchRequest) (*pb.SearchResponse, error) {
+	f, err := ss.find(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	f.out.Results = f.rows()
+	return f.out, nil
+}
+
+// foundRows is a search that was answered, and of its answer all but the rows, which gRPC and JSON take from what was found.
+type foundRows struct {
+	*call
+	def    *core.Collection
+	q      *core.SearchQuery
+	answer *core.SearchAnswer
+	out    *pb.SearchResponse
+}
+
+// find searches, and keeps the search if that is asked for.
+func (ss *searchService) find(ctx context.Context, in *pb.SearchRequest) (*foundRows, error) {
 	c, err := ss.ofCollection(ctx, in.GetCollection())
 	if err != nil {
 		return nil, err
@@ -206,22 +230,29 @@ func (ss *searchService) Search(ctx context.Context, in *pb.SearchRequest) (*pb.
 	answer, err := c.searchAll(ctx, q, out)
 	leave()
 	if err != nil {
-		return nil, searchFailed(ctx, err)
+		return nil, searchFailed(ctx, "read", err)
 	}
 	ss.s.searched.count(answer, embedNanos)
-	c.showAnswer(def, q, answer, out)
+	f := &foundRows{c, def, q, answer, out}
+	f.showAnswer()
 	if in.GetRecord() {
-		if err := c.record(ctx, def, in, q, out); err != nil {
+		if err := f.record(ctx, in); err != nil {
 			return nil, err
 		}
 	}
-	return out, nil
+	return f, nil
 }
 
-// searchFailed tells a search whose deadline has passed from one that was refused.
-func searchFailed(ctx context.Context, err error) error {
-	if ctx.Err() != nil && !is[core.Fact](err) {
-		return core.DeadlineExceeded{}
+// searchFailed tells a search whose deadline has passed from one that was refused. Stage is where it passed, unless the error
+// knows better.
+func searchFailed(ctx context.Context, stage string, err error) error {
+	f, late := errors.AsType[core.DeadlineExceeded](err)
+	switch {
+	case late && f.Stage == "":
+		f.Stage = stage
+		return f
+	case ctx.Err() != nil && !is[core.Fact](err):
+		return core.DeadlineExceeded{Stage: stage}
 	}
 	return err
 }
@@ -258,7 +289,7 @@ func (c *call) queryVector(ctx context.Context, def *core.Collection, in *pb.Sea
 	}
 	got, err := c.s.embed(ctx, core.EmbedRequest{Tenant: c.who.Tenant, Embedder: def.Embedder, Query: true, Texts: []string{in.GetQueryText()}})
 	if err != nil {
-		return searchFailed(ctx, err)
+		return searchFailed(ctx, "embed", err)
 	}
 	if fact := fitEmbedded(def, got[0]); fact != nil {
 		return fact
@@ -273,8 +304,15 @@ func (c *call) searchAll(ctx context.Context, q *core.SearchQuery, out *pb.Searc
 	var all *core.SearchAnswer
 	for i := range c.t.parts {
 		one, err := c.s.o.Backend.Search(ctx, c.t.in(i), q)
+		if f, late := errors.AsType[core.DeadlineExceeded](err); late && q.Partial && all != nil {
+			noteGap(out, i, cmp.Or(f.Stage, "read"), 0)
+			continue
+		}
 		if err != nil {
 			return nil, err
+		}
+		if one.Stopped != "" {
+			noteGap(out, i, one.Stopped, one.Gate.Passed-min(one.Judged, one.Gate.Passed))
 		}
 		out.At = append(out.At, &pb.PartitionIndex{Partition: uint32(i), Index: one.At.Index})
 		if all == nil {
@@ -286,6 +324,7 @@ func (c *call) searchAll(ctx context.Context, q *core.SearchQuery, out *pb.Searc
 		all.Judged += one.Judged
 		all.Blocked += one.Blocked
 		all.Conditional += one.Conditional
+		all.Numbers.Add(one.Numbers)
 		all.GateNanos += one.GateNanos
 		all.RetrieveNanos += one.RetrieveNanos
 		all.JudgeNanos += one.JudgeNanos
@@ -300,6 +339,15 @@ func (c *call) searchAll(ctx context.Context, q *core.SearchQuery, out *pb.Searc
 	return all, nil
 }
 
+// noteGap tells what an answer lacks of a partition.
+func noteGap(out *pb.SearchResponse, partition int, stage string, unjudged uint64) {
+	if out.Gap == nil {
+		out.Gap = &pb.Gap{Stage: stage}
+	}
+	out.Gap.Partitions = append(out.Gap.Partitions, uint32(partition))
+	out.Gap.Unjudged += unjudged
+}
+
 func showGate(g *core.GateCounts) *pb.GateCounts {
 	return &pb.GateCounts{
 		Considered: g.Considered, Passed: g.Passed,
@@ -308,8 +356,9 @@ func showGate(g *core.GateCounts) *pb.GateCounts {
 	}
 }
 
-// showAnswer makes the answer of what was found.
-func (c *call) showAnswer(def *core.Collection, q *core.SearchQuery, a *core.SearchAnswer, out *pb.SearchResponse) {
+// showAnswer makes the answer of what was found, without its rows.
+func (f *foundRows) showAnswer() {
+	q, a, out := f.q, f.answer, f.out
 	out.Gate, out.Plan = showGate(&a.Gate), a.Plan
 	if q.Ruleset != "" {
 		out.Judge = &pb.JudgeCounts{Judged: a.Judged, Blocked: a.Blocked, Conditional: a.Conditional, Ruleset: showRuleset(q.Ruleset, a.Version)}
@@ -317,30 +366,37 @@ func (c *call) showAnswer(def *core.Collection, q *core.SearchQuery, a *core.Sea
 	const micro = 1000
 	out.TookUs.Gate, out.TookUs.Retrieve = uint64(a.GateNanos/micro), uint64(a.RetrieveNanos/micro)
 	out.TookUs.Judge, out.TookUs.Merge = uint64(a.JudgeNanos/micro), uint64(a.MergeNanos/micro)
-	rows := make([]pb.SearchResult, len(a.Hits))
-	var parts []pb.ScoreParts
-	if q.Explain {
-		parts = make([]pb.ScoreParts, len(a.Hits))
+	if n := &a.Numbers; q.Explain {
+		out.PlanNumbers = &pb.PlanNumbers{Compared: n.Compared, Ef: n.Width, Rounds: n.Rounds, GraphRows: n.GraphRows, TailRows: n.TailRows}
 	}
-	out.Results = make([]*pb.SearchResult, len(a.Hits))
-	for i := range a.Hits {
-		h, r := &a.Hits[i], &rows[i]
-		r.Id, r.Score, r.JudgeScore, r.Version = h.ID, h.Score, h.JudgeScore, showVersion(h.Partition, h.Version)
-		if r.Verdict = "conditional"; h.Eligible {
-			r.Verdict = "eligible"
-		}
-		if q.Explain {
-			parts[i].Dense, parts[i].Decay = h.Dense, h.Decay
-			r.Parts = &parts[i]
+}
+
+// rows makes the rows of the answer as messages.
+func (f *foundRows) rows() []*pb.SearchResult {
+	hits := f.answer.Hits
+	rows, out := make([]pb.SearchResult, len(hits)), make([]*pb.SearchResult, len(hits))
+	for i := range hits {
+		h, r := &hits[i], &rows[i]
+		r.Id, r.Score, r.JudgeScore, r.Version, r.Verdict = h.ID, h.Score, h.JudgeScore, showVersion(h.Partition, h.Version), verdictOf(h)
+		if f.q.Explain {
+			r.Parts = &pb.ScoreParts{Dense: h.Dense, Decay: h.Decay}
 			for _, u := range h.Reasons {
 				r.Reasons = append(r.Reasons, &pb.RuleReason{Rule: u.Rule, Ok: u.OK, Reason: u.Reason, Missing: u.Missing})
 			}
 		}
-		if q.Payload {
-			r.Payload = c.visible(def, h.Payload)
+		if f.q.Payload {
+			r.Payload = f.visible(f.def, h.Payload)
 		}
-		out.Results[i] = r
+		out[i] = r
 	}
+	return out
+}
+
+func verdictOf(h *core.SearchHit) string {
+	if h.Eligible {
+		return "eligible"
+	}
+	return "conditional"
 }
 
 // CountPoints counts the points that pass a gate.
@@ -366,7 +422,7 @@ func (ss *searchService) CountPoints(ctx context.Context, in *pb.CountPointsRequ
 	for i := range c.t.parts {
 		one, oneAt, err := ss.s.o.Backend.Count(ctx, c.t.in(i), q)
 		if err != nil {
-			return nil, searchFailed(ctx, err)
+			return nil, searchFailed(ctx, "read", err)
 		}
 		all.Add(one)
 		if at = oneAt; c.t.several() {
@@ -415,7 +471,7 @@ func (ss *searchService) embedTexts(ctx context.Context, in *pb.EmbedRequest) (m
 		return m, nil, core.NotFound{Kind: "embedder", ID: clip(r.Embedder, nameBytes)}
 	}
 	if out, err = s.embed(ctx, r); err != nil {
-		return m, nil, searchFailed(ctx, err)
+		return m, nil, searchFailed(ctx, "embed", err)
 	}
 	return m, out, nil
 }

@@ -168,11 +168,12 @@ func searchID(s string) (uid, id uint64, ok bool) {
 }
 
 // record keeps a search and its answer, and returns when they are durable.
-func (c *call) record(ctx context.Context, def *core.Collection, in *pb.SearchRequest, q *core.SearchQuery, out *pb.SearchResponse) error {
+func (f *foundRows) record(ctx context.Context, in *pb.SearchRequest) error {
+	c, def := f.call, f.def
 	id := c.s.o.Rand.Uint64() | 1
 	w := jsonWriter{l: &c.s.l}
 	w.open('{')
-	writeRecording(&w, in, q, out)
+	writeRecording(&w, in, f)
 	w.close('}')
 	op := &core.RecordingPut{Collection: def.Name, UID: def.UID, ID: id, Data: w.b}
 	if len(op.Data) > core.MaxRecordingBytes {
@@ -185,7 +186,7 @@ func (c *call) record(ctx context.Context, def *core.Collection, in *pb.SearchRe
 	case end.Results[0].Refusal != nil:
 		return end.Results[0].Refusal.Fact
 	}
-	out.SearchId = showSearchID(def.UID, id)
+	f.out.SearchId = showSearchID(def.UID, id)
 	return nil
 }
 

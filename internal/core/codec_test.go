@@ -342,7 +342,7 @@ func sampleResults() []Result {
 		Invalid{"key", "duplicate_key", "twice"},
 		SessionExpired{},
 		Unavailable{"overload", "proposals", true},
-		DeadlineExceeded{true},
+		DeadlineExceeded{Unknown: true},
 		Unauthenticated{},
 		Denied{"admin"},
 		RateLimited{"creates", 100},

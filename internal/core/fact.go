@@ -134,8 +134,12 @@ type Unavailable struct {
 	Unknown bool
 }
 
-// DeadlineExceeded says that a caller's deadline passed. Unknown as in Unavailable.
-type DeadlineExceeded struct{ Unknown bool }
+// DeadlineExceeded says that a caller's deadline passed. Unknown as in Unavailable. Stage is that of a search, for its caller
+// alone: it is not encoded.
+type DeadlineExceeded struct {
+	Unknown bool
+	Stage   string
+}
 
 // Unauthenticated says that no valid token came.
 type Unauthenticated struct{}

@@ -68,7 +68,9 @@ type SearchQuery struct {
 	HalfLife    Millis
 
 	Exact      bool
-	Candidates int // 0 = the larger of 50 and 5 k
+	Candidates int  // 0 = the larger of 50 and 5 k
+	Width      int  // of a walk; 0 = the larger of 120 and 4 k
+	Partial    bool // when the time is up, what was found by then is the answer
 	Payload    bool
 	Explain    bool
 	Read       ReadOptions
@@ -124,15 +126,37 @@ type SearchAnswer struct {
 	Conditional uint64
 	Version     uint32 // of the ruleset
 	Plan        string
+	Numbers     SearchNumbers
+	Stopped     string // the stage that was cut short; empty: the answer is whole
 	At          At
 	// Nanoseconds of each stage.
 	GateNanos, RetrieveNanos, JudgeNanos, MergeNanos int64
 }
 
+// SearchNumbers say what a plan did.
+type SearchNumbers struct {
+	Compared  uint64 // rows that were compared one by one
+	Width     uint64 // of the last walk; 0: there was none
+	Rounds    uint64 // how often candidates were asked for
+	GraphRows uint64
+	TailRows  uint64
+}
+
+// Add adds what was done in another partition.
+func (n *SearchNumbers) Add(o SearchNumbers) {
+	n.Compared += o.Compared
+	n.Width = max(n.Width, o.Width)
+	n.Rounds = max(n.Rounds, o.Rounds)
+	n.GraphRows += o.GraphRows
+	n.TailRows += o.TailRows
+}
+
 // SearchStats is a collection's index on the node that answers.
 type SearchStats struct {
-	Rows   uint64
-	Memory int64
+	Rows      uint64
+	Memory    int64
+	GraphRows uint64
+	TailRows  uint64
 }
 
 // Rule is one rule of a ruleset.

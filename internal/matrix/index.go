@@ -202,6 +202,7 @@ func (in *inner) remove(s *Schema, id string) {
 type Stats struct {
 	Points int
 	Rows   int   // with those that are no longer live
+	Graph  int   // rows that the graph covers; 0: there is none
 	Tail   int   // rows that the graph does not cover yet, if the collection is large enough for one
 	Bytes  int64 // about
 }
@@ -214,7 +215,8 @@ func (x *Index) Stats() Stats {
 	out := Stats{Points: len(in.byID), Rows: len(in.byID) + in.dead, Bytes: in.bytes + in.vectors.Bytes()}
 	switch {
 	case in.graph != nil:
-		out.Tail = out.Rows - int(in.graph.Built())
+		out.Graph = int(in.graph.Built())
+		out.Tail = out.Rows - out.Graph
 		out.Bytes += in.graph.Bytes()
 	case x.large(out.Points):
 		out.Tail = out.Rows

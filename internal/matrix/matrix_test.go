@@ -328,6 +328,36 @@ func TestASearchThatIsToldToStopStops(t *testing.T) {
 	}
 }
 
+func TestAPartialAnswerIsWhatWasFoundAndNamesTheStageThatWasCutShort(t *testing.T) {
+	x := newTestIndex(t, vector.Kernels()[0])
+	for i := range 2000 {
+		apply(t, x, point(numbered("w", i), `{"years":1}`, 1))
+	}
+	for _, c := range []struct {
+		name   string
+		asked  int // how often Stop says no
+		change func(*Request)
+		stage  Stage
+		some   bool
+	}{
+		{"gate", 0, func(q *Request) { q.Gate.Filter = "years > 0" }, StageGate, false},
+		{"retrieve", 0, func(q *Request) {}, StageRetrieve, false},
+		{"judge", 5, func(q *Request) { q.K, q.Candidates = 1000, 1500 }, StageJudge, true},
+	} {
+		left := c.asked
+		q := &Request{Query: axis(1), K: 1, Partial: true, Gate: Gate{ValidAt: noon}, Stop: func() bool { left--; return left < 0 }}
+		c.change(q)
+		a, err := x.Search(q)
+		if err != nil || a.Stopped != c.stage || (len(a.Results) > 0) != c.some {
+			t.Errorf("%s: %+v, %v", c.name, a, err)
+			continue
+		}
+		if c.some && (len(a.Results) >= q.K || a.Judged >= a.Gate.Passed || a.Judged < len(a.Results)) {
+			t.Errorf("%s: %d results of %d judged", c.name, len(a.Results), a.Judged)
+		}
+	}
+}
+
 func TestStagesAreToldInOrder(t *testing.T) {
 	x := newTestIndex(t, vector.Kernels()[0])
 	apply(t, x, point("a", ``, 1))

@@ -2,6 +2,7 @@ package matrix
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -56,6 +57,7 @@ type Request struct {
 	MinScore     *float64
 	Exact        bool
 	Explain      bool // results say what each rule did
+	Partial      bool // when Stop says so, what was found by then is the answer
 	Stop         func() bool
 	At           func(Stage) // called as each stage begins; nil = nobody asks
 }
@@ -80,6 +82,11 @@ type Answer struct {
 	Plan    Plan
 	// Of the judge: rows that it saw, that are ineligible, and that are conditional.
 	Judged, Blocked, Conditional int
+	Compared                     int   // rows whose codes or vectors were compared one by one
+	Width                        int   // of the last walk; 0: there was none
+	Rounds                       int   // how often candidates were asked for
+	Covered, Tail                int   // rows that the graph of a walk covers, and newer ones
+	Stopped                      Stage // that was cut short, of a partial answer
 }
 
 // search is a request under way.
@@ -90,6 +97,7 @@ type search struct {
 	judge *rules.Judge
 	decay int // place of the decay field; −1 without
 	row   cursor
+	stage Stage
 	out   *Answer
 	*scratch
 }
@@ -129,7 +137,7 @@ func (x *Index) Search(r *Request) (*Answer, error) {
 	s.enter(StageGate)
 	var err error
 	if s.gated, err = x.pass(&r.Gate, s.scratch, r.Stop); err != nil {
-		return nil, err
+		return s.partly(err)
 	}
 	s.row = cursor{view: &s.gated.view, now: r.Gate.ValidAt.UnixNano()}
 	s.out.Gate = s.gated.counts
@@ -137,14 +145,26 @@ func (x *Index) Search(r *Request) (*Answer, error) {
 		s.gated.graph = nil
 	}
 	if err := s.run(); err != nil {
-		return nil, err
+		if _, err := s.partly(err); err != nil {
+			return nil, err
+		}
 	}
 	s.enter(StageMerge)
 	s.merge()
 	return s.out, nil
 }
 
+// partly makes a partial answer of a search that was told to stop, if that is wanted.
+func (s *search) partly(err error) (*Answer, error) {
+	if !s.Partial || !errors.Is(err, ErrStopped) {
+		return nil, err
+	}
+	s.out.Stopped = s.stage
+	return s.out, nil
+}
+
 func (s *search) enter(stage Stage) {
+	s.stage = stage
 	if s.At != nil {
 		s.At(stage)
 	}
@@ -197,6 +217,7 @@ func (s *search) run() error {
 	}
 	for done := 0; ; want *= 2 {
 		s.enter(StageRetrieve)
+		s.out.Rounds++
 		if err := s.retrieve(want); err != nil {
 			return err
 		}
@@ -231,15 +252,18 @@ func (s *search) runWalk(want int) (enough bool, err error) {
 	set := g.set()
 	covered := g.graph.Built() // before the walk: what is added meanwhile is in the tail as well
 	width := max(cmp.Or(s.Width, max(120, 4*s.K)), want)
+	s.out.Covered, s.out.Tail = int(covered), v.Len()-int(covered)
 	least := min(s.K, g.counts.Passed)
 	if mutant("live_bit_ignored") {
 		set = nil
 	}
 	for range 2 {
+		s.out.Rounds, s.out.Width = s.out.Rounds+1, width
 		s.hits = g.graph.Search(v, s.Query, width, set, s.hits[:0])
 		s.hits = slices.DeleteFunc(s.hits, func(h vector.Hit) bool { return h.Row >= covered })
 		var ok bool
 		tail := g.tail(covered)
+		s.out.Compared += len(tail)
 		if mutant("tail_not_scanned") {
 			tail = nil
 		}
@@ -269,6 +293,9 @@ func (s *search) retrieve(want int) error {
 		s.out.Plan = PlanExact
 	}
 	ok := true
+	if s.Exact || len(rows) > want {
+		s.out.Compared += len(rows)
+	}
 	switch {
 	case s.Exact:
 		s.hits, ok = v.ScanExact(s.Query, rows, want, s.hits[:0], s.Stop)

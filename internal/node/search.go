@@ -183,7 +183,7 @@ func (n *Node) SearchStats(p core.Partition, collection string) core.SearchStats
 		return core.SearchStats{}
 	}
 	st := c.index.Stats()
-	return core.SearchStats{Rows: uint64(st.Rows), Memory: st.Bytes}
+	return core.SearchStats{Rows: uint64(st.Rows), Memory: st.Bytes, GraphRows: uint64(st.Graph), TailRows: uint64(st.Tail)}
 }
 
 // ruleList makes of stored rules what compiles.

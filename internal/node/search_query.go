@@ -23,7 +23,8 @@ func (n *Node) Search(ctx context.Context, p core.Partition, q *core.SearchQuery
 	}
 	r := &matrix.Request{
 		Query: queryOf(q), K: q.K, Candidates: q.Candidates, OnlyEligible: q.EligibleOnly, DenseWeight: q.Dense,
-		DecayField: q.DecayField, HalfLife: q.HalfLife.Duration(), Exact: q.Exact, Explain: q.Explain, Stop: func() bool { return ctx.Err() != nil },
+		DecayField: q.DecayField, HalfLife: q.HalfLife.Duration(), Exact: q.Exact, Explain: q.Explain, Width: q.Width, Partial: q.Partial,
+		Stop: func() bool { return ctx.Err() != nil },
 	}
 	out := &core.SearchAnswer{At: at}
 	if r.Gate, err = gateOf(&q.Gate); err != nil {
@@ -40,13 +41,14 @@ func (n *Node) Search(ctx context.Context, p core.Partition, q *core.SearchQuery
 			return nil, err
 		}
 	}
-	clock := stageClock{n: n, out: out, ctx: ctx}
+	clock := stageClock{n: n, out: out}
 	r.At = clock.enter
 	defer pprof.SetGoroutineLabels(ctx)
 	found, err := c.index.Search(r)
+	stage := clock.stage
 	clock.end()
 	if err != nil {
-		return nil, searchFault(ctx, q, err)
+		return nil, searchFault(ctx, q, stage, err)
 	}
 	fillAnswer(out, p, q.Gate.ValidAt, found)
 	return out, nil
@@ -152,7 +154,7 @@ func plainParam(v any) (any, bool) {
 }
 
 // searchFault tells the faults of a request from those of this node.
-func searchFault(ctx context.Context, q *core.SearchQuery, err error) error {
+func searchFault(ctx context.Context, q *core.SearchQuery, stage matrix.Stage, err error) error {
 	if f, ok := errors.AsType[*matrix.UnknownRole](err); ok {
 		return core.SearchInvalid{Field: "gate.roles", Reason: "unknown_role", Message: f.Error(), Near: f.Near}
 	}
@@ -173,7 +175,7 @@ func searchFault(ctx context.Context, q *core.SearchQuery, err error) error {
 	case errors.Is(err, matrix.ErrNoRoleField):
 		return core.SearchInvalid{Field: "gate.roles", Reason: "no_role_field", Message: "the collection has no field that holds roles"}
 	case errors.Is(err, matrix.ErrStopped), ctx.Err() != nil:
-		return core.DeadlineExceeded{}
+		return core.DeadlineExceeded{Stage: string(stage)}
 	}
 	return err
 }
@@ -181,6 +183,10 @@ func searchFault(ctx context.Context, q *core.SearchQuery, err error) error {
 func fillAnswer(out *core.SearchAnswer, p core.Partition, validAt int64, found *matrix.Answer) {
 	out.Gate, out.Plan = countsOf(&found.Gate, validAt), string(found.Plan)
 	out.Judged, out.Blocked, out.Conditional = uint64(found.Judged), uint64(found.Blocked), uint64(found.Conditional)
+	out.Stopped, out.Numbers = string(found.Stopped), core.SearchNumbers{
+		Compared: uint64(found.Compared), Width: uint64(found.Width), Rounds: uint64(found.Rounds),
+		GraphRows: uint64(found.Covered), TailRows: uint64(found.Tail),
+	}
 	out.Hits = make([]core.SearchHit, len(found.Results))
 	for i := range found.Results {
 		r := &found.Results[i]
@@ -215,7 +221,7 @@ func (n *Node) Count(ctx context.Context, p core.Partition, q *core.SearchQuery)
 	}
 	found, err := c.index.Count(&g, func() bool { return ctx.Err() != nil })
 	if err != nil {
-		return core.GateCounts{}, at, searchFault(ctx, q, err)
+		return core.GateCounts{}, at, searchFault(ctx, q, matrix.StageGate, err)
 	}
 	return countsOf(&found, q.Gate.ValidAt), at, nil
 }
@@ -224,21 +230,24 @@ func (n *Node) Count(ctx context.Context, p core.Partition, q *core.SearchQuery)
 type stageClock struct {
 	n     *Node
 	out   *core.SearchAnswer
-	ctx   context.Context
 	stage matrix.Stage
 	began time.Duration
 }
 
-// stageLabels are the labels of profiles, made once.
-var stageLabels = map[matrix.Stage]pprof.LabelSet{
-	matrix.StageGate: pprof.Labels("stage", "gate"), matrix.StageRetrieve: pprof.Labels("stage", "retrieve"),
-	matrix.StageJudge: pprof.Labels("stage", "judge"), matrix.StageMerge: pprof.Labels("stage", "merge"),
+// stageLabels carry the labels of profiles, made once.
+var stageLabels = map[matrix.Stage]context.Context{
+	matrix.StageGate: labelled(matrix.StageGate), matrix.StageRetrieve: labelled(matrix.StageRetrieve),
+	matrix.StageJudge: labelled(matrix.StageJudge), matrix.StageMerge: labelled(matrix.StageMerge),
+}
+
+func labelled(s matrix.Stage) context.Context {
+	return pprof.WithLabels(context.Background(), pprof.Labels("stage", string(s)))
 }
 
 func (c *stageClock) enter(stage matrix.Stage) {
 	c.end()
 	c.stage, c.began = stage, c.n.o.Clock.Boot()
-	pprof.SetGoroutineLabels(pprof.WithLabels(c.ctx, stageLabels[stage]))
+	pprof.SetGoroutineLabels(stageLabels[stage])
 }
 
 func (c *stageClock) end() {

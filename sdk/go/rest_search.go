@@ -220,13 +220,15 @@ func (r *restConn) collectionStats(ctx context.Context, in *millracev1.Collectio
 		Points, Slots, Recordings uint64
 		MemoryBytes               uint64 `json:"memory_bytes"`
 		Model                     string
+		GraphRows                 uint64 `json:"graph_rows"`
+		TailRows                  uint64 `json:"tail_rows"`
 	}
 	a, err := r.call(ctx, get(path, nil), &body)
 	if err != nil {
 		return err
 	}
 	out.Points, out.Slots, out.Recordings, out.MemoryBytes = body.Points, body.Slots, body.Recordings, body.MemoryBytes
-	out.Model, out.At = body.Model, a.at()
+	out.Model, out.GraphRows, out.TailRows, out.At = body.Model, body.GraphRows, body.TailRows, a.at()
 	return nil
 }
 
@@ -485,6 +487,8 @@ func searchBody(in *millracev1.SearchRequest) restRequest {
 		w.flag("record", in.GetRecord())
 		w.flag("explain", in.GetExplain())
 		w.duration("timeout", in.GetTimeout())
+		w.flag("partial_ok", in.GetPartialOk())
+		w.int("ef", int64(in.GetEf()))
 	})
 }
 
@@ -523,13 +527,15 @@ func (r *restConn) search(ctx context.Context, in *millracev1.SearchRequest, out
 		Semantic                        bool
 		SearchID                        string                 `json:"search_id"`
 		TookUs                          *millracev1.TookMicros `json:"took_us"`
+		Gap                             *millracev1.Gap
+		PlanNumbers                     *millracev1.PlanNumbers `json:"plan_numbers"`
 	}
 	if _, err := r.call(ctx, searchBody(in), &body); err != nil {
 		return err
 	}
 	out.Results, out.Gate, out.Judge, out.Plan = restWire(body.Results, (*restHit).wire), body.Gate.wire(), body.Judge, body.Plan
 	out.Consistency, out.Embedder, out.Degraded, out.Semantic = body.Consistency, body.Embedder, body.Degraded, body.Semantic
-	out.SearchId, out.TookUs = body.SearchID, body.TookUs
+	out.SearchId, out.TookUs, out.Gap, out.PlanNumbers = body.SearchID, body.TookUs, body.Gap, body.PlanNumbers
 	for _, at := range body.At {
 		out.At = append(out.At, &millracev1.PartitionIndex{Partition: at.Partition, Index: at.Index})
 	}

@@ -147,6 +147,7 @@ type CollectionStats struct {
 	Points, Slots, Recordings uint64
 	MemoryBytes               uint64 // of the index on the node that answered
 	Model                     string
+	GraphRows, TailRows       uint64 // that the node's graph has, and newer ones, which searches compare one by one
 }
 
 // Stats counts what is in the collection.
@@ -156,7 +157,10 @@ func (k Collection) Stats(ctx context.Context) (CollectionStats, error) {
 		out, err = k.c.search.CollectionStats(ctx, &millracev1.CollectionStatsRequest{Collection: k.name})
 		return err
 	})
-	return CollectionStats{out.GetPoints(), out.GetSlots(), out.GetRecordings(), out.GetMemoryBytes(), out.GetModel()}, err
+	return CollectionStats{
+		Points: out.GetPoints(), Slots: out.GetSlots(), Recordings: out.GetRecordings(), MemoryBytes: out.GetMemoryBytes(), Model: out.GetModel(),
+		GraphRows: out.GetGraphRows(), TailRows: out.GetTailRows(),
+	}, err
 }
 
 // Collections lists a page of names of collections.
@@ -394,6 +398,8 @@ type Search struct {
 	Explain  bool
 	NoFields bool // leave payloads out
 	Timeout  time.Duration
+	Partial  bool // when the time is up, take what was found by then: Found.Gap says what is missing
+	Width    int  // rows that a walk over the graph keeps in sight, 16 to 1,000; default the larger of 120 and 4 K
 }
 
 // Found is the answer to a search.
@@ -406,6 +412,13 @@ type Found struct {
 	Plan     string
 	Semantic bool
 	SearchID string // with Record
+	Gap      *Gap   // with Partial, when the answer is not whole
+}
+
+// Gap is what an answer lacks because the time was up.
+type Gap struct {
+	Stage    string // that was cut short: read, gate, retrieve or judge
+	Unjudged uint64 // rows that pass the gate, as far as that is known, and were not judged
 }
 
 // Result is a row that was found.
@@ -437,6 +450,7 @@ func (s Search) wire(collection string) (*millracev1.SearchRequest, error) {
 	out := &millracev1.SearchRequest{
 		Collection: collection, QueryText: s.Text, Vector: s.Vector, Model: s.Model, K: uint32(max(s.K, 0)), Gate: g, Exact: s.Exact,
 		MinIndex: s.AtLeast.Index, Record: s.Record, Explain: s.Explain, Timeout: durationOf(s.Timeout),
+		PartialOk: s.Partial, Ef: uint32(max(s.Width, 0)),
 	}
 	if s.Stale {
 		out.Consistency = "stale"
@@ -478,6 +492,9 @@ func (k Collection) Search(ctx context.Context, s Search) (*Found, error) {
 	f := &Found{
 		Gate: gateCounts(out.GetGate()), Judged: out.GetJudge().GetJudged(), Blocked: out.GetJudge().GetBlocked(), Ruleset: out.GetJudge().GetRuleset(),
 		Plan: out.GetPlan(), Semantic: out.GetSemantic(), SearchID: out.GetSearchId(), Results: make([]Result, len(out.GetResults())),
+	}
+	if g := out.GetGap(); g != nil {
+		f.Gap = &Gap{g.GetStage(), g.GetUnjudged()}
 	}
 	for i, r := range out.GetResults() {
 		one := Result{

@@ -886,6 +886,8 @@ type CollectionStatsResponse struct {
 	MemoryBytes   uint64                 `protobuf:"varint,4,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"` // of the index on the node that answers
 	Model         string                 `protobuf:"bytes,5,opt,name=model,proto3" json:"model,omitempty"`
 	At            *At                    `protobuf:"bytes,6,opt,name=at,proto3" json:"at,omitempty"`
+	GraphRows     uint64                 `protobuf:"varint,7,opt,name=graph_rows,json=graphRows,proto3" json:"graph_rows,omitempty"` // that the graph of the node that answers has; 0: the collection is too small for one
+	TailRows      uint64                 `protobuf:"varint,8,opt,name=tail_rows,json=tailRows,proto3" json:"tail_rows,omitempty"`    // newer ones, which each search compares one by one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -960,6 +962,20 @@ func (x *CollectionStatsResponse) GetAt() *At {
 		return x.At
 	}
 	return nil
+}
+
+func (x *CollectionStatsResponse) GetGraphRows() uint64 {
+	if x != nil {
+		return x.GraphRows
+	}
+	return 0
+}
+
+func (x *CollectionStatsResponse) GetTailRows() uint64 {
+	if x != nil {
+		return x.TailRows
+	}
+	return 0
 }
 
 type UpsertPointsRequest struct {
@@ -2613,8 +2629,10 @@ type SearchRequest struct {
 	Payload       *bool                  `protobuf:"varint,12,opt,name=payload,proto3,oneof" json:"payload,omitempty"` // default true
 	Record        bool                   `protobuf:"varint,13,opt,name=record,proto3" json:"record,omitempty"`         // keep the search and its answer durably before it is answered
 	Explain       bool                   `protobuf:"varint,14,opt,name=explain,proto3" json:"explain,omitempty"`
-	Timeout       *durationpb.Duration   `protobuf:"bytes,15,opt,name=timeout,proto3" json:"timeout,omitempty"` // default 5 s, at most 60 s
-	Model         string                 `protobuf:"bytes,16,opt,name=model,proto3" json:"model,omitempty"`     // of the vector: required with one
+	Timeout       *durationpb.Duration   `protobuf:"bytes,15,opt,name=timeout,proto3" json:"timeout,omitempty"`                       // default 5 s, at most 60 s
+	Model         string                 `protobuf:"bytes,16,opt,name=model,proto3" json:"model,omitempty"`                           // of the vector: required with one
+	PartialOk     bool                   `protobuf:"varint,17,opt,name=partial_ok,json=partialOk,proto3" json:"partial_ok,omitempty"` // when the time is up, answer with what was found by then, and say what is missing
+	Ef            uint32                 `protobuf:"varint,18,opt,name=ef,proto3" json:"ef,omitempty"`                                // rows that a walk over the graph keeps in sight, 16 to 1,000; default the larger of 120 and 4 k
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2759,6 +2777,20 @@ func (x *SearchRequest) GetModel() string {
 		return x.Model
 	}
 	return ""
+}
+
+func (x *SearchRequest) GetPartialOk() bool {
+	if x != nil {
+		return x.PartialOk
+	}
+	return false
+}
+
+func (x *SearchRequest) GetEf() uint32 {
+	if x != nil {
+		return x.Ef
+	}
+	return 0
 }
 
 type ScoreParts struct {
@@ -3331,12 +3363,150 @@ func (x *TookMicros) GetMerge() uint64 {
 	return 0
 }
 
+// Gap is what an answer lacks because the time was up.
+type Gap struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Stage         string                 `protobuf:"bytes,1,opt,name=stage,proto3" json:"stage,omitempty"`                   // that was cut short: read, gate, retrieve or judge
+	Partitions    []uint32               `protobuf:"varint,2,rep,packed,name=partitions,proto3" json:"partitions,omitempty"` // where it was
+	Unjudged      uint64                 `protobuf:"varint,3,opt,name=unjudged,proto3" json:"unjudged,omitempty"`            // rows that pass the gate, as far as that is known, and were not judged
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Gap) Reset() {
+	*x = Gap{}
+	mi := &file_millrace_v1_search_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Gap) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Gap) ProtoMessage() {}
+
+func (x *Gap) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_search_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Gap.ProtoReflect.Descriptor instead.
+func (*Gap) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_search_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *Gap) GetStage() string {
+	if x != nil {
+		return x.Stage
+	}
+	return ""
+}
+
+func (x *Gap) GetPartitions() []uint32 {
+	if x != nil {
+		return x.Partitions
+	}
+	return nil
+}
+
+func (x *Gap) GetUnjudged() uint64 {
+	if x != nil {
+		return x.Unjudged
+	}
+	return 0
+}
+
+// PlanNumbers say what a plan did.
+type PlanNumbers struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Compared      uint64                 `protobuf:"varint,1,opt,name=compared,proto3" json:"compared,omitempty"`                    // rows that were compared with the query one by one
+	Ef            uint64                 `protobuf:"varint,2,opt,name=ef,proto3" json:"ef,omitempty"`                                // of the last walk over the graph; 0: there was none
+	Rounds        uint64                 `protobuf:"varint,3,opt,name=rounds,proto3" json:"rounds,omitempty"`                        // how often more candidates were asked for
+	GraphRows     uint64                 `protobuf:"varint,4,opt,name=graph_rows,json=graphRows,proto3" json:"graph_rows,omitempty"` // rows that the graph has
+	TailRows      uint64                 `protobuf:"varint,5,opt,name=tail_rows,json=tailRows,proto3" json:"tail_rows,omitempty"`    // newer ones, which are compared one by one
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanNumbers) Reset() {
+	*x = PlanNumbers{}
+	mi := &file_millrace_v1_search_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanNumbers) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanNumbers) ProtoMessage() {}
+
+func (x *PlanNumbers) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_search_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanNumbers.ProtoReflect.Descriptor instead.
+func (*PlanNumbers) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_search_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *PlanNumbers) GetCompared() uint64 {
+	if x != nil {
+		return x.Compared
+	}
+	return 0
+}
+
+func (x *PlanNumbers) GetEf() uint64 {
+	if x != nil {
+		return x.Ef
+	}
+	return 0
+}
+
+func (x *PlanNumbers) GetRounds() uint64 {
+	if x != nil {
+		return x.Rounds
+	}
+	return 0
+}
+
+func (x *PlanNumbers) GetGraphRows() uint64 {
+	if x != nil {
+		return x.GraphRows
+	}
+	return 0
+}
+
+func (x *PlanNumbers) GetTailRows() uint64 {
+	if x != nil {
+		return x.TailRows
+	}
+	return 0
+}
+
 type SearchResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Results       []*SearchResult        `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"` // best first
 	Gate          *GateCounts            `protobuf:"bytes,2,opt,name=gate,proto3" json:"gate,omitempty"`
 	Judge         *JudgeCounts           `protobuf:"bytes,3,opt,name=judge,proto3" json:"judge,omitempty"`
-	Plan          string                 `protobuf:"bytes,4,opt,name=plan,proto3" json:"plan,omitempty"` // scan or exact
+	Plan          string                 `protobuf:"bytes,4,opt,name=plan,proto3" json:"plan,omitempty"` // scan, exact, hnsw or hnsw+scan
 	At            []*PartitionIndex      `protobuf:"bytes,5,rep,name=at,proto3" json:"at,omitempty"`     // where each partition was read
 	Consistency   string                 `protobuf:"bytes,6,opt,name=consistency,proto3" json:"consistency,omitempty"`
 	Embedder      string                 `protobuf:"bytes,7,opt,name=embedder,proto3" json:"embedder,omitempty"` // of the query's text; empty for a vector
@@ -3344,13 +3514,15 @@ type SearchResponse struct {
 	Degraded      string                 `protobuf:"bytes,9,opt,name=degraded,proto3" json:"degraded,omitempty"`
 	SearchId      string                 `protobuf:"bytes,10,opt,name=search_id,json=searchId,proto3" json:"search_id,omitempty"` // with record
 	TookUs        *TookMicros            `protobuf:"bytes,11,opt,name=took_us,json=tookUs,proto3" json:"took_us,omitempty"`
+	Gap           *Gap                   `protobuf:"bytes,12,opt,name=gap,proto3" json:"gap,omitempty"`                                    // with partial_ok: set when the answer is not whole
+	PlanNumbers   *PlanNumbers           `protobuf:"bytes,13,opt,name=plan_numbers,json=planNumbers,proto3" json:"plan_numbers,omitempty"` // with explain
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SearchResponse) Reset() {
 	*x = SearchResponse{}
-	mi := &file_millrace_v1_search_proto_msgTypes[48]
+	mi := &file_millrace_v1_search_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3362,7 +3534,7 @@ func (x *SearchResponse) String() string {
 func (*SearchResponse) ProtoMessage() {}
 
 func (x *SearchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_search_proto_msgTypes[48]
+	mi := &file_millrace_v1_search_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3375,7 +3547,7 @@ func (x *SearchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchResponse.ProtoReflect.Descriptor instead.
 func (*SearchResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_search_proto_rawDescGZIP(), []int{48}
+	return file_millrace_v1_search_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *SearchResponse) GetResults() []*SearchResult {
@@ -3455,6 +3627,20 @@ func (x *SearchResponse) GetTookUs() *TookMicros {
 	return nil
 }
 
+func (x *SearchResponse) GetGap() *Gap {
+	if x != nil {
+		return x.Gap
+	}
+	return nil
+}
+
+func (x *SearchResponse) GetPlanNumbers() *PlanNumbers {
+	if x != nil {
+		return x.PlanNumbers
+	}
+	return nil
+}
+
 type GetRecordingRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	SearchId      string                 `protobuf:"bytes,1,opt,name=search_id,json=searchId,proto3" json:"search_id,omitempty"`
@@ -3464,7 +3650,7 @@ type GetRecordingRequest struct {
 
 func (x *GetRecordingRequest) Reset() {
 	*x = GetRecordingRequest{}
-	mi := &file_millrace_v1_search_proto_msgTypes[49]
+	mi := &file_millrace_v1_search_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3476,7 +3662,7 @@ func (x *GetRecordingRequest) String() string {
 func (*GetRecordingRequest) ProtoMessage() {}
 
 func (x *GetRecordingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_search_proto_msgTypes[49]
+	mi := &file_millrace_v1_search_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3489,7 +3675,7 @@ func (x *GetRecordingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRecordingRequest.ProtoReflect.Descriptor instead.
 func (*GetRecordingRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_search_proto_rawDescGZIP(), []int{49}
+	return file_millrace_v1_search_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *GetRecordingRequest) GetSearchId() string {
@@ -3512,7 +3698,7 @@ type GetRecordingResponse struct {
 
 func (x *GetRecordingResponse) Reset() {
 	*x = GetRecordingResponse{}
-	mi := &file_millrace_v1_search_proto_msgTypes[50]
+	mi := &file_millrace_v1_search_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3524,7 +3710,7 @@ func (x *GetRecordingResponse) String() string {
 func (*GetRecordingResponse) ProtoMessage() {}
 
 func (x *GetRecordingResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_search_proto_msgTypes[50]
+	mi := &file_millrace_v1_search_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3537,7 +3723,7 @@ func (x *GetRecordingResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRecordingResponse.ProtoReflect.Descriptor instead.
 func (*GetRecordingResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_search_proto_rawDescGZIP(), []int{50}
+	return file_millrace_v1_search_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *GetRecordingResponse) GetSearchId() string {
@@ -3637,7 +3823,7 @@ const file_millrace_v1_search_proto_rawDesc = "" +
 	"\x16CollectionStatsRequest\x12\x1e\n" +
 	"\n" +
 	"collection\x18\x01 \x01(\tR\n" +
-	"collection\"\xc1\x01\n" +
+	"collection\"\xfd\x01\n" +
 	"\x17CollectionStatsResponse\x12\x16\n" +
 	"\x06points\x18\x01 \x01(\x04R\x06points\x12\x14\n" +
 	"\x05slots\x18\x02 \x01(\x04R\x05slots\x12\x1e\n" +
@@ -3646,7 +3832,10 @@ const file_millrace_v1_search_proto_rawDesc = "" +
 	"recordings\x12!\n" +
 	"\fmemory_bytes\x18\x04 \x01(\x04R\vmemoryBytes\x12\x14\n" +
 	"\x05model\x18\x05 \x01(\tR\x05model\x12\x1f\n" +
-	"\x02at\x18\x06 \x01(\v2\x0f.millrace.v1.AtR\x02at\"y\n" +
+	"\x02at\x18\x06 \x01(\v2\x0f.millrace.v1.AtR\x02at\x12\x1d\n" +
+	"\n" +
+	"graph_rows\x18\a \x01(\x04R\tgraphRows\x12\x1b\n" +
+	"\ttail_rows\x18\b \x01(\x04R\btailRows\"y\n" +
 	"\x13UpsertPointsRequest\x12\x1e\n" +
 	"\n" +
 	"collection\x18\x01 \x01(\tR\n" +
@@ -3777,7 +3966,7 @@ const file_millrace_v1_search_proto_rawDesc = "" +
 	"\x05decay\x18\x04 \x01(\v2\x12.millrace.v1.DecayR\x05decayB\b\n" +
 	"\x06_denseB\f\n" +
 	"\n" +
-	"_min_score\"\x8c\x04\n" +
+	"_min_score\"\xbb\x04\n" +
 	"\rSearchRequest\x12\x1e\n" +
 	"\n" +
 	"collection\x18\x01 \x01(\tR\n" +
@@ -3800,7 +3989,10 @@ const file_millrace_v1_search_proto_rawDesc = "" +
 	"\x06record\x18\r \x01(\bR\x06record\x12\x18\n" +
 	"\aexplain\x18\x0e \x01(\bR\aexplain\x123\n" +
 	"\atimeout\x18\x0f \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12\x14\n" +
-	"\x05model\x18\x10 \x01(\tR\x05modelB\n" +
+	"\x05model\x18\x10 \x01(\tR\x05model\x12\x1d\n" +
+	"\n" +
+	"partial_ok\x18\x11 \x01(\bR\tpartialOk\x12\x0e\n" +
+	"\x02ef\x18\x12 \x01(\rR\x02efB\n" +
 	"\n" +
 	"\b_payload\"N\n" +
 	"\n" +
@@ -3855,7 +4047,20 @@ const file_millrace_v1_search_proto_rawDesc = "" +
 	"\x04gate\x18\x02 \x01(\x04R\x04gate\x12\x1a\n" +
 	"\bretrieve\x18\x03 \x01(\x04R\bretrieve\x12\x14\n" +
 	"\x05judge\x18\x04 \x01(\x04R\x05judge\x12\x14\n" +
-	"\x05merge\x18\x05 \x01(\x04R\x05merge\"\xa8\x03\n" +
+	"\x05merge\x18\x05 \x01(\x04R\x05merge\"W\n" +
+	"\x03Gap\x12\x14\n" +
+	"\x05stage\x18\x01 \x01(\tR\x05stage\x12\x1e\n" +
+	"\n" +
+	"partitions\x18\x02 \x03(\rR\n" +
+	"partitions\x12\x1a\n" +
+	"\bunjudged\x18\x03 \x01(\x04R\bunjudged\"\x8d\x01\n" +
+	"\vPlanNumbers\x12\x1a\n" +
+	"\bcompared\x18\x01 \x01(\x04R\bcompared\x12\x0e\n" +
+	"\x02ef\x18\x02 \x01(\x04R\x02ef\x12\x16\n" +
+	"\x06rounds\x18\x03 \x01(\x04R\x06rounds\x12\x1d\n" +
+	"\n" +
+	"graph_rows\x18\x04 \x01(\x04R\tgraphRows\x12\x1b\n" +
+	"\ttail_rows\x18\x05 \x01(\x04R\btailRows\"\x89\x04\n" +
 	"\x0eSearchResponse\x123\n" +
 	"\aresults\x18\x01 \x03(\v2\x19.millrace.v1.SearchResultR\aresults\x12+\n" +
 	"\x04gate\x18\x02 \x01(\v2\x17.millrace.v1.GateCountsR\x04gate\x12.\n" +
@@ -3868,7 +4073,9 @@ const file_millrace_v1_search_proto_rawDesc = "" +
 	"\bdegraded\x18\t \x01(\tR\bdegraded\x12\x1b\n" +
 	"\tsearch_id\x18\n" +
 	" \x01(\tR\bsearchId\x120\n" +
-	"\atook_us\x18\v \x01(\v2\x17.millrace.v1.TookMicrosR\x06tookUs\"2\n" +
+	"\atook_us\x18\v \x01(\v2\x17.millrace.v1.TookMicrosR\x06tookUs\x12\"\n" +
+	"\x03gap\x18\f \x01(\v2\x10.millrace.v1.GapR\x03gap\x12;\n" +
+	"\fplan_numbers\x18\r \x01(\v2\x18.millrace.v1.PlanNumbersR\vplanNumbers\"2\n" +
 	"\x13GetRecordingRequest\x12\x1b\n" +
 	"\tsearch_id\x18\x01 \x01(\tR\bsearchId\"\xea\x01\n" +
 	"\x14GetRecordingResponse\x12\x1b\n" +
@@ -3932,7 +4139,7 @@ func file_millrace_v1_search_proto_rawDescGZIP() []byte {
 }
 
 var file_millrace_v1_search_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_millrace_v1_search_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
+var file_millrace_v1_search_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
 var file_millrace_v1_search_proto_goTypes = []any{
 	(Metric)(0),                      // 0: millrace.v1.Metric
 	(FieldType)(0),                   // 1: millrace.v1.FieldType
@@ -3985,14 +4192,16 @@ var file_millrace_v1_search_proto_goTypes = []any{
 	(*JudgeCounts)(nil),              // 48: millrace.v1.JudgeCounts
 	(*PartitionIndex)(nil),           // 49: millrace.v1.PartitionIndex
 	(*TookMicros)(nil),               // 50: millrace.v1.TookMicros
-	(*SearchResponse)(nil),           // 51: millrace.v1.SearchResponse
-	(*GetRecordingRequest)(nil),      // 52: millrace.v1.GetRecordingRequest
-	(*GetRecordingResponse)(nil),     // 53: millrace.v1.GetRecordingResponse
-	(*At)(nil),                       // 54: millrace.v1.At
-	(*Point)(nil),                    // 55: millrace.v1.Point
-	(*Error)(nil),                    // 56: millrace.v1.Error
-	(*timestamppb.Timestamp)(nil),    // 57: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),      // 58: google.protobuf.Duration
+	(*Gap)(nil),                      // 51: millrace.v1.Gap
+	(*PlanNumbers)(nil),              // 52: millrace.v1.PlanNumbers
+	(*SearchResponse)(nil),           // 53: millrace.v1.SearchResponse
+	(*GetRecordingRequest)(nil),      // 54: millrace.v1.GetRecordingRequest
+	(*GetRecordingResponse)(nil),     // 55: millrace.v1.GetRecordingResponse
+	(*At)(nil),                       // 56: millrace.v1.At
+	(*Point)(nil),                    // 57: millrace.v1.Point
+	(*Error)(nil),                    // 58: millrace.v1.Error
+	(*timestamppb.Timestamp)(nil),    // 59: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),      // 60: google.protobuf.Duration
 }
 var file_millrace_v1_search_proto_depIdxs = []int32{
 	1,  // 0: millrace.v1.SchemaField.type:type_name -> millrace.v1.FieldType
@@ -4002,86 +4211,88 @@ var file_millrace_v1_search_proto_depIdxs = []int32{
 	3,  // 4: millrace.v1.Collection.schema:type_name -> millrace.v1.SchemaField
 	5,  // 5: millrace.v1.SetCollectionRequest.collection:type_name -> millrace.v1.Collection
 	5,  // 6: millrace.v1.SetCollectionResponse.collection:type_name -> millrace.v1.Collection
-	54, // 7: millrace.v1.SetCollectionResponse.at:type_name -> millrace.v1.At
+	56, // 7: millrace.v1.SetCollectionResponse.at:type_name -> millrace.v1.At
 	5,  // 8: millrace.v1.GetCollectionResponse.collection:type_name -> millrace.v1.Collection
-	54, // 9: millrace.v1.GetCollectionResponse.at:type_name -> millrace.v1.At
+	56, // 9: millrace.v1.GetCollectionResponse.at:type_name -> millrace.v1.At
 	5,  // 10: millrace.v1.ListCollectionsResponse.collections:type_name -> millrace.v1.Collection
-	54, // 11: millrace.v1.ListCollectionsResponse.at:type_name -> millrace.v1.At
-	54, // 12: millrace.v1.DeleteCollectionResponse.at:type_name -> millrace.v1.At
-	54, // 13: millrace.v1.CollectionStatsResponse.at:type_name -> millrace.v1.At
-	55, // 14: millrace.v1.UpsertPointsRequest.points:type_name -> millrace.v1.Point
-	56, // 15: millrace.v1.UpsertResult.error:type_name -> millrace.v1.Error
+	56, // 11: millrace.v1.ListCollectionsResponse.at:type_name -> millrace.v1.At
+	56, // 12: millrace.v1.DeleteCollectionResponse.at:type_name -> millrace.v1.At
+	56, // 13: millrace.v1.CollectionStatsResponse.at:type_name -> millrace.v1.At
+	57, // 14: millrace.v1.UpsertPointsRequest.points:type_name -> millrace.v1.Point
+	58, // 15: millrace.v1.UpsertResult.error:type_name -> millrace.v1.Error
 	17, // 16: millrace.v1.UpsertPointsResponse.results:type_name -> millrace.v1.UpsertResult
-	54, // 17: millrace.v1.UpsertPointsResponse.at:type_name -> millrace.v1.At
+	56, // 17: millrace.v1.UpsertPointsResponse.at:type_name -> millrace.v1.At
 	19, // 18: millrace.v1.DeletePointsRequest.points:type_name -> millrace.v1.PointVersion
-	56, // 19: millrace.v1.DeleteResult.error:type_name -> millrace.v1.Error
+	58, // 19: millrace.v1.DeleteResult.error:type_name -> millrace.v1.Error
 	21, // 20: millrace.v1.DeletePointsResponse.results:type_name -> millrace.v1.DeleteResult
-	54, // 21: millrace.v1.DeletePointsResponse.at:type_name -> millrace.v1.At
+	56, // 21: millrace.v1.DeletePointsResponse.at:type_name -> millrace.v1.At
 	24, // 22: millrace.v1.GetPointsResponse.points:type_name -> millrace.v1.StoredPoint
-	54, // 23: millrace.v1.GetPointsResponse.at:type_name -> millrace.v1.At
-	57, // 24: millrace.v1.Gate.valid_at:type_name -> google.protobuf.Timestamp
+	56, // 23: millrace.v1.GetPointsResponse.at:type_name -> millrace.v1.At
+	59, // 24: millrace.v1.Gate.valid_at:type_name -> google.protobuf.Timestamp
 	26, // 25: millrace.v1.CountPointsRequest.gate:type_name -> millrace.v1.Gate
 	47, // 26: millrace.v1.CountPointsResponse.gate:type_name -> millrace.v1.GateCounts
-	54, // 27: millrace.v1.CountPointsResponse.at:type_name -> millrace.v1.At
+	56, // 27: millrace.v1.CountPointsResponse.at:type_name -> millrace.v1.At
 	29, // 28: millrace.v1.PutRulesetRequest.rules:type_name -> millrace.v1.Rule
-	54, // 29: millrace.v1.PutRulesetResponse.at:type_name -> millrace.v1.At
+	56, // 29: millrace.v1.PutRulesetResponse.at:type_name -> millrace.v1.At
 	29, // 30: millrace.v1.GetRulesetResponse.rules:type_name -> millrace.v1.Rule
-	54, // 31: millrace.v1.GetRulesetResponse.at:type_name -> millrace.v1.At
-	54, // 32: millrace.v1.ListRulesetsResponse.at:type_name -> millrace.v1.At
+	56, // 31: millrace.v1.GetRulesetResponse.at:type_name -> millrace.v1.At
+	56, // 32: millrace.v1.ListRulesetsResponse.at:type_name -> millrace.v1.At
 	37, // 33: millrace.v1.EmbedResponse.vectors:type_name -> millrace.v1.EmbedVector
-	58, // 34: millrace.v1.Decay.half_life:type_name -> google.protobuf.Duration
+	60, // 34: millrace.v1.Decay.half_life:type_name -> google.protobuf.Duration
 	40, // 35: millrace.v1.Merge.decay:type_name -> millrace.v1.Decay
 	26, // 36: millrace.v1.SearchRequest.gate:type_name -> millrace.v1.Gate
 	39, // 37: millrace.v1.SearchRequest.judge:type_name -> millrace.v1.Judge
 	41, // 38: millrace.v1.SearchRequest.merge:type_name -> millrace.v1.Merge
-	58, // 39: millrace.v1.SearchRequest.timeout:type_name -> google.protobuf.Duration
+	60, // 39: millrace.v1.SearchRequest.timeout:type_name -> google.protobuf.Duration
 	43, // 40: millrace.v1.SearchResult.parts:type_name -> millrace.v1.ScoreParts
 	44, // 41: millrace.v1.SearchResult.reasons:type_name -> millrace.v1.RuleReason
 	46, // 42: millrace.v1.GateCounts.blocked_by:type_name -> millrace.v1.BlockedBy
-	57, // 43: millrace.v1.GateCounts.valid_at:type_name -> google.protobuf.Timestamp
+	59, // 43: millrace.v1.GateCounts.valid_at:type_name -> google.protobuf.Timestamp
 	45, // 44: millrace.v1.SearchResponse.results:type_name -> millrace.v1.SearchResult
 	47, // 45: millrace.v1.SearchResponse.gate:type_name -> millrace.v1.GateCounts
 	48, // 46: millrace.v1.SearchResponse.judge:type_name -> millrace.v1.JudgeCounts
 	49, // 47: millrace.v1.SearchResponse.at:type_name -> millrace.v1.PartitionIndex
 	50, // 48: millrace.v1.SearchResponse.took_us:type_name -> millrace.v1.TookMicros
-	57, // 49: millrace.v1.GetRecordingResponse.recorded_at:type_name -> google.protobuf.Timestamp
-	57, // 50: millrace.v1.GetRecordingResponse.expires_at:type_name -> google.protobuf.Timestamp
-	54, // 51: millrace.v1.GetRecordingResponse.at:type_name -> millrace.v1.At
-	6,  // 52: millrace.v1.SearchService.SetCollection:input_type -> millrace.v1.SetCollectionRequest
-	8,  // 53: millrace.v1.SearchService.GetCollection:input_type -> millrace.v1.GetCollectionRequest
-	10, // 54: millrace.v1.SearchService.ListCollections:input_type -> millrace.v1.ListCollectionsRequest
-	12, // 55: millrace.v1.SearchService.DeleteCollection:input_type -> millrace.v1.DeleteCollectionRequest
-	14, // 56: millrace.v1.SearchService.CollectionStats:input_type -> millrace.v1.CollectionStatsRequest
-	16, // 57: millrace.v1.SearchService.UpsertPoints:input_type -> millrace.v1.UpsertPointsRequest
-	20, // 58: millrace.v1.SearchService.DeletePoints:input_type -> millrace.v1.DeletePointsRequest
-	23, // 59: millrace.v1.SearchService.GetPoints:input_type -> millrace.v1.GetPointsRequest
-	27, // 60: millrace.v1.SearchService.CountPoints:input_type -> millrace.v1.CountPointsRequest
-	30, // 61: millrace.v1.SearchService.PutRuleset:input_type -> millrace.v1.PutRulesetRequest
-	32, // 62: millrace.v1.SearchService.GetRuleset:input_type -> millrace.v1.GetRulesetRequest
-	34, // 63: millrace.v1.SearchService.ListRulesets:input_type -> millrace.v1.ListRulesetsRequest
-	36, // 64: millrace.v1.SearchService.Embed:input_type -> millrace.v1.EmbedRequest
-	42, // 65: millrace.v1.SearchService.Search:input_type -> millrace.v1.SearchRequest
-	52, // 66: millrace.v1.SearchService.GetRecording:input_type -> millrace.v1.GetRecordingRequest
-	7,  // 67: millrace.v1.SearchService.SetCollection:output_type -> millrace.v1.SetCollectionResponse
-	9,  // 68: millrace.v1.SearchService.GetCollection:output_type -> millrace.v1.GetCollectionResponse
-	11, // 69: millrace.v1.SearchService.ListCollections:output_type -> millrace.v1.ListCollectionsResponse
-	13, // 70: millrace.v1.SearchService.DeleteCollection:output_type -> millrace.v1.DeleteCollectionResponse
-	15, // 71: millrace.v1.SearchService.CollectionStats:output_type -> millrace.v1.CollectionStatsResponse
-	18, // 72: millrace.v1.SearchService.UpsertPoints:output_type -> millrace.v1.UpsertPointsResponse
-	22, // 73: millrace.v1.SearchService.DeletePoints:output_type -> millrace.v1.DeletePointsResponse
-	25, // 74: millrace.v1.SearchService.GetPoints:output_type -> millrace.v1.GetPointsResponse
-	28, // 75: millrace.v1.SearchService.CountPoints:output_type -> millrace.v1.CountPointsResponse
-	31, // 76: millrace.v1.SearchService.PutRuleset:output_type -> millrace.v1.PutRulesetResponse
-	33, // 77: millrace.v1.SearchService.GetRuleset:output_type -> millrace.v1.GetRulesetResponse
-	35, // 78: millrace.v1.SearchService.ListRulesets:output_type -> millrace.v1.ListRulesetsResponse
-	38, // 79: millrace.v1.SearchService.Embed:output_type -> millrace.v1.EmbedResponse
-	51, // 80: millrace.v1.SearchService.Search:output_type -> millrace.v1.SearchResponse
-	53, // 81: millrace.v1.SearchService.GetRecording:output_type -> millrace.v1.GetRecordingResponse
-	67, // [67:82] is the sub-list for method output_type
-	52, // [52:67] is the sub-list for method input_type
-	52, // [52:52] is the sub-list for extension type_name
-	52, // [52:52] is the sub-list for extension extendee
-	0,  // [0:52] is the sub-list for field type_name
+	51, // 49: millrace.v1.SearchResponse.gap:type_name -> millrace.v1.Gap
+	52, // 50: millrace.v1.SearchResponse.plan_numbers:type_name -> millrace.v1.PlanNumbers
+	59, // 51: millrace.v1.GetRecordingResponse.recorded_at:type_name -> google.protobuf.Timestamp
+	59, // 52: millrace.v1.GetRecordingResponse.expires_at:type_name -> google.protobuf.Timestamp
+	56, // 53: millrace.v1.GetRecordingResponse.at:type_name -> millrace.v1.At
+	6,  // 54: millrace.v1.SearchService.SetCollection:input_type -> millrace.v1.SetCollectionRequest
+	8,  // 55: millrace.v1.SearchService.GetCollection:input_type -> millrace.v1.GetCollectionRequest
+	10, // 56: millrace.v1.SearchService.ListCollections:input_type -> millrace.v1.ListCollectionsRequest
+	12, // 57: millrace.v1.SearchService.DeleteCollection:input_type -> millrace.v1.DeleteCollectionRequest
+	14, // 58: millrace.v1.SearchService.CollectionStats:input_type -> millrace.v1.CollectionStatsRequest
+	16, // 59: millrace.v1.SearchService.UpsertPoints:input_type -> millrace.v1.UpsertPointsRequest
+	20, // 60: millrace.v1.SearchService.DeletePoints:input_type -> millrace.v1.DeletePointsRequest
+	23, // 61: millrace.v1.SearchService.GetPoints:input_type -> millrace.v1.GetPointsRequest
+	27, // 62: millrace.v1.SearchService.CountPoints:input_type -> millrace.v1.CountPointsRequest
+	30, // 63: millrace.v1.SearchService.PutRuleset:input_type -> millrace.v1.PutRulesetRequest
+	32, // 64: millrace.v1.SearchService.GetRuleset:input_type -> millrace.v1.GetRulesetRequest
+	34, // 65: millrace.v1.SearchService.ListRulesets:input_type -> millrace.v1.ListRulesetsRequest
+	36, // 66: millrace.v1.SearchService.Embed:input_type -> millrace.v1.EmbedRequest
+	42, // 67: millrace.v1.SearchService.Search:input_type -> millrace.v1.SearchRequest
+	54, // 68: millrace.v1.SearchService.GetRecording:input_type -> millrace.v1.GetRecordingRequest
+	7,  // 69: millrace.v1.SearchService.SetCollection:output_type -> millrace.v1.SetCollectionResponse
+	9,  // 70: millrace.v1.SearchService.GetCollection:output_type -> millrace.v1.GetCollectionResponse
+	11, // 71: millrace.v1.SearchService.ListCollections:output_type -> millrace.v1.ListCollectionsResponse
+	13, // 72: millrace.v1.SearchService.DeleteCollection:output_type -> millrace.v1.DeleteCollectionResponse
+	15, // 73: millrace.v1.SearchService.CollectionStats:output_type -> millrace.v1.CollectionStatsResponse
+	18, // 74: millrace.v1.SearchService.UpsertPoints:output_type -> millrace.v1.UpsertPointsResponse
+	22, // 75: millrace.v1.SearchService.DeletePoints:output_type -> millrace.v1.DeletePointsResponse
+	25, // 76: millrace.v1.SearchService.GetPoints:output_type -> millrace.v1.GetPointsResponse
+	28, // 77: millrace.v1.SearchService.CountPoints:output_type -> millrace.v1.CountPointsResponse
+	31, // 78: millrace.v1.SearchService.PutRuleset:output_type -> millrace.v1.PutRulesetResponse
+	33, // 79: millrace.v1.SearchService.GetRuleset:output_type -> millrace.v1.GetRulesetResponse
+	35, // 80: millrace.v1.SearchService.ListRulesets:output_type -> millrace.v1.ListRulesetsResponse
+	38, // 81: millrace.v1.SearchService.Embed:output_type -> millrace.v1.EmbedResponse
+	53, // 82: millrace.v1.SearchService.Search:output_type -> millrace.v1.SearchResponse
+	55, // 83: millrace.v1.SearchService.GetRecording:output_type -> millrace.v1.GetRecordingResponse
+	69, // [69:84] is the sub-list for method output_type
+	54, // [54:69] is the sub-list for method input_type
+	54, // [54:54] is the sub-list for extension type_name
+	54, // [54:54] is the sub-list for extension extendee
+	0,  // [0:54] is the sub-list for field type_name
 }
 
 func init() { file_millrace_v1_search_proto_init() }
@@ -4099,7 +4310,7 @@ func file_millrace_v1_search_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_millrace_v1_search_proto_rawDesc), len(file_millrace_v1_search_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   51,
+			NumMessages:   53,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

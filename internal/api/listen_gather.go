@@ -1,0 +1,71 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"sync"
+)
+
+// gatherFrom is the length from which an answer is gathered: package http writes through a buffer of 4 KiB, head first, so
+// that a shorter one leaves in one write anyway.
+const gatherFrom = 3 * kib
+
+// headMost bounds what is held back in search of the end of a head.
+const headMost = 16 * kib
+
+var endOfHead = []byte("\r\n\r\n")
+
+// held are buffers of answers that are being gathered. A connection has one only while it writes: there are many of them.
+var held = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+// gather has the next answer, whose body has so many bytes, leave in one write: a second one wakes the client twice and costs
+// as much as a tenth of a search. The caller is the goroutine that writes, and writes all of the body.
+func (c *limitedConn) gather(body int) { c.body = body }
+
+// Write writes, or holds back until the answer is whole. What it holds when the connection is closed is lost.
+func (c *limitedConn) Write(p []byte) (int, error) {
+	if c.body == 0 {
+		return c.Conn.Write(p)
+	}
+	if c.held == nil {
+		c.held, c.whole = held.Get().(*bytes.Buffer), 0
+		c.held.Reset()
+	}
+	_, _ = c.held.Write(p) // a buffer takes all
+	if c.whole == 0 {
+		if i := bytes.Index(c.held.Bytes(), endOfHead); i >= 0 {
+			c.whole = i + len(endOfHead) + c.body
+		}
+	}
+	if c.held.Len() < c.whole || c.whole == 0 && c.held.Len() < headMost {
+		return len(p), nil
+	}
+	_, err := c.Conn.Write(c.held.Bytes())
+	held.Put(c.held)
+	c.held, c.body = nil, 0
+	if err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+type connKey struct{}
+
+// withConn lets the requests of a connection find it, if it is one whose writes can be gathered: under TLS it is another.
+func withConn(ctx context.Context, c net.Conn) context.Context {
+	if own, ok := c.(*limitedConn); ok {
+		return context.WithValue(ctx, connKey{}, own)
+	}
+	return ctx
+}
+
+// gather has an answer of HTTP/1 leave in one write. An answer to HEAD has no body to wait for.
+func (c *restCall) gather(body int) {
+	if body < gatherFrom || body > pooledBytes || c.r.ProtoMajor != 1 || c.r.Method == "HEAD" {
+		return
+	}
+	if conn, ok := c.r.Context().Value(connKey{}).(*limitedConn); ok {
+		conn.gather(body)
+	}
+}

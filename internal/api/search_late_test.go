@@ -1,0 +1,93 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/millrace/millrace/internal/core"
+)
+
+// Beyond the searches that may wait one is sent away at once, and told when to come again; those that wait are served.
+func TestASearchThatFindsTooManyWaitingIsToldWhenToComeAgain(t *testing.T) {
+	r := newRESTRig(t, Limits{SearchesWaiting: 2})
+	r.addTask("acme", testID(1)) // makes the namespace
+	release := make(chan struct{})
+	r.n.search = func(_ context.Context, _ *core.SearchQuery) (*core.SearchAnswer, error) {
+		<-release
+		return &core.SearchAnswer{Plan: "scan"}, nil
+	}
+	const body = `{"collection":"ws","query_text":"x"}`
+	take := searchesPerCPU*runtime.GOMAXPROCS(0) + 2
+	answers := make(chan answer, take)
+	for range take {
+		go func() { answers <- r.send(r.request("POST", "/v1/matrix/search", "acme/all", body)) }()
+	}
+	eventually(t, "two wait", func() bool { return r.s.SearchStats().Waiting == 2 })
+	for _, path := range []string{"/v1/matrix/search", "/v1/collections/ws/points:count"} {
+		ask := body
+		if strings.HasSuffix(path, "count") {
+			ask = "{}"
+		}
+		a := r.do("POST", path, ask).expect(t, path, http.StatusServiceUnavailable)
+		e := failed(t, a)
+		if e.Code != "UNAVAILABLE" || e.Reason != "overloaded" || e.Limit != "searches_waiting" || e.Outcome != "refused" || a.header.Get("Retry-After") != "1" {
+			t.Errorf("%s: %s, Retry-After %q", path, a.body, a.header.Get("Retry-After"))
+		}
+	}
+	close(release)
+	for range take {
+		(<-answers).expect(t, "one that was let in", http.StatusOK)
+	}
+	if s := r.s.SearchStats(); s.Running != 0 || s.Waiting != 0 {
+		t.Errorf("left over: %+v", s)
+	}
+}
+
+// A search whose time is up says where it was; with partial_ok it answers with what it has, and says what is missing.
+func TestASearchWhoseTimeIsUpNamesItsStage(t *testing.T) {
+	r := newRESTRig(t, Limits{})
+	r.addTask("acme", testID(1)) // makes the namespace
+	const body = `{"collection":"ws","query_text":"x","timeout":"1ms"`
+	late := core.SearchAnswer{}
+	var fault error
+	r.n.search = func(ctx context.Context, q *core.SearchQuery) (*core.SearchAnswer, error) {
+		<-ctx.Done()
+		if !q.Partial {
+			return nil, fault
+		}
+		return &late, nil
+	}
+	for _, c := range []struct {
+		fault error
+		stage string
+	}{
+		{core.DeadlineExceeded{Stage: "judge"}, "judge"}, {core.DeadlineExceeded{}, "read"}, {context.DeadlineExceeded, "read"},
+	} {
+		fault = c.fault
+		e := failed(t, r.do("POST", "/v1/matrix/search", body+`}`).expect(t, c.stage, http.StatusGatewayTimeout))
+		if e.Code != "DEADLINE_EXCEEDED" || e.Details["stage"] != c.stage || e.Outcome != "refused" {
+			t.Errorf("%v: %+v", c.fault, e)
+		}
+	}
+	late = core.SearchAnswer{
+		Plan: "scan", Stopped: "judge", Judged: 2, Gate: core.GateCounts{Considered: 9, Passed: 5}, Numbers: core.SearchNumbers{Compared: 5, Rounds: 1},
+		Hits: []core.SearchHit{{ID: "w1", Score: 0.5, Eligible: true}},
+	}
+	got := r.do("POST", "/v1/matrix/search", body+`,"partial_ok":true,"ef":16,"explain":true}`).expect(t, "partial_ok", http.StatusOK).body
+	for _, want := range []string{
+		`"id":"w1"`, `"gap":{"stage":"judge","partitions":[0],"unjudged":3}`,
+		`"plan_numbers":{"compared":5,"ef":0,"rounds":1,"graph_rows":0,"tail_rows":0}`,
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%s lacks %s", got, want)
+		}
+	}
+	for _, ef := range []string{"15", "1001"} {
+		if e := failed(t, r.do("POST", "/v1/matrix/search", body+`,"ef":`+ef+`}`).expect(t, "ef", http.StatusBadRequest)); e.Field != "ef" {
+			t.Errorf("ef %s: %+v", ef, e)
+		}
+	}
+}
