@@ -88,6 +88,12 @@ func (o *oneRun) carry(ctx context.Context) (err error) {
 	if skip, ok := errors.AsType[*SkipError](driveErr); ok {
 		return skip
 	}
+	if gone, ok := errors.AsType[*CannotError](driveErr); ok {
+		return gone
+	}
+	if refused, ok := errors.AsType[*UsageError](driveErr); ok {
+		return refused
+	}
 	if driveErr != nil {
 		o.run.Failed = driveErr.Error()
 	}
@@ -257,6 +263,7 @@ func (o *oneRun) collect() {
 			run.Metrics["update_mean_over_fdatasync"] = Metric{l.Mean / run.Host.FdatasyncUS, "×"}
 		}
 	}
+	run.Peer = r.peer
 	run.Errors, run.Warnings, run.Series = r.errors(), append(run.Warnings, r.warned...), w.series()
 	created, completed := r.Op(o.op()).items(), r.Op(opComplete).items()
 	run.Ops = o.rates(created, completed)
@@ -283,6 +290,9 @@ func (o *oneRun) rates(created, completed uint64) uint64 {
 		if run.Seconds > 0 {
 			run.Metrics[name] = Metric{float64(n) / run.Seconds, unit}
 		}
+	}
+	if o.spec.suite.Peer != "" {
+		return max(created, completed) // of some of the window only: the driver sets the rates
 	}
 	if o.spec.shape.Producers > 0 {
 		per(o.op()+"s_per_s", o.op()+"s/s", created)
@@ -334,6 +344,8 @@ func (o *oneRun) costs(ops uint64) {
 			}
 		}
 		switch {
+		case o.spec.suite.Peer != "": // the driver drives both, and tells them apart
+			set("server_cpu_us"+each, "µs", server*1e6/n)
 		case len(w.procs) > 1:
 			set("client_cpu_us"+each, "µs", client*1e6/n)
 			set("server_cpu_us"+each, "µs", server*1e6/n)

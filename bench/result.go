@@ -101,6 +101,19 @@ type Run struct {
 	Logs     []string           `json:"logs,omitempty"`
 	Kept     string             `json:"kept,omitempty"` // data directory that was kept, of a failed audit
 	Failed   string             `json:"failed,omitempty"`
+	Peer     *PeerReport        `json:"peer,omitempty"` // the system that the run alternated with
+}
+
+// PeerReport is the other system of a run that alternates with it. Its figures are metrics whose names begin with peer_,
+// beside ours, whose names begin with ours_.
+type PeerReport struct {
+	Name     string  `json:"name"`     // such as asynq
+	Server   string  `json:"server"`   // with its version, as it says itself
+	Client   string  `json:"client"`   // with its version, as it is linked
+	Class    string  `json:"class"`    // F: synced on one node before the acknowledgement, R: on a majority, N: in the page cache
+	Declared bool    `json:"declared"` // who started it says so; else the server was asked
+	Durable  string  `json:"durable"`  // which steps are durable when they are acknowledged
+	Settings []Param `json:"settings"` // of server and client, those that a figure depends on
 }
 
 // Counts reports whether figures are made of the run: it was neither left out nor profiled, and it came to its end.

@@ -92,6 +92,7 @@ type Rig struct {
 	offered offered
 	under   float64
 	peerCPU float64
+	peer    *PeerReport
 }
 
 // edge is the beginning or the end of the window.
@@ -160,6 +161,13 @@ func (r *Rig) PeerCPU(seconds float64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.peerCPU = seconds
+}
+
+// Peer tells what the run alternates with.
+func (r *Rig) Peer(p PeerReport) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.peer = &p
 }
 
 // Warn puts a warning beside the run's figures.

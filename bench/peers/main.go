@@ -11,9 +11,12 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -32,9 +35,31 @@ func main() {
 	os.Exit(code)
 }
 
-const usage = `usage: millrace-peers run SUITE[/ROW]... --millrace PATH --peer etcd=HOST:PORT,... [flags]
+const usage = `usage: millrace-peers run SUITE[/ROW]... --millrace PATH --peer NAME=ADDRESS,... [flags]
 
-A row is measured when the peer has as many members as the row has nodes. Flags:`
+Rows of peers that are given are measured; queue.peers is all of them that are queues. A row of etcd is measured when it
+has as many members as the row has nodes. Flags:`
+
+// queuePeers are the peers with a queue, whose suites are queue.peers.NAME.
+var queuePeers = map[string]opener{
+	"asynq": openAsynq, "beanstalkd": openBeanstalkd, "jetstream": openJetStream,
+}
+
+// classesTold are the classes of durability that who started a peer tells, by peer: F or N.
+type classesTold map[string]string
+
+// String is what flag prints.
+func (c classesTold) String() string { return "" }
+
+// Set reads NAME=CLASS.
+func (c classesTold) Set(s string) error {
+	name, class, ok := strings.Cut(s, "=")
+	if _, known := queuePeers[name]; !ok || !known || class != "F" && class != "N" {
+		return fmt.Errorf("%q is no NAME=F or NAME=N", s)
+	}
+	c[name] = class
+	return nil
+}
 
 // peers are the addresses of peers by name.
 type peers map[string][]string
@@ -48,8 +73,8 @@ func (p peers) Set(s string) error {
 	if !ok || addresses == "" {
 		return fmt.Errorf("%q is no NAME=HOST:PORT,...", s)
 	}
-	if name != "etcd" {
-		return fmt.Errorf("peer %q is not known: etcd is", name)
+	if _, known := queuePeers[name]; name != "etcd" && !known {
+		return fmt.Errorf("peer %q is not known: there are etcd, %s", name, strings.Join(slices.Sorted(maps.Keys(queuePeers)), ", "))
 	}
 	p[name] = strings.Split(addresses, ",")
 	return nil
@@ -65,7 +90,9 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (int, erro
 		fmt.Fprintln(progress, usage)
 		f.PrintDefaults()
 	}
-	f.Var(found, "peer", "where a peer runs: etcd=HOST:PORT,...")
+	declared := classesTold{}
+	f.Var(found, "peer", "where a peer runs: NAME=ADDRESS,..., as setup prints it; once for each")
+	f.Var(declared, "peer-durability", "NAME=F: the peer, which cannot be asked, was started so that it syncs each write; NAME=N: it does not")
 	f.StringVar(&c.Executable, "millrace", "", "executable of the Millrace that is measured; required")
 	f.IntVar(&c.Runs, "runs", 3, "runs of each row that count, 1 to 100")
 	f.DurationVar(&c.Window, "window", 0, "measured time of each run, both systems together; default the row's")
@@ -89,15 +116,29 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (int, erro
 	switch {
 	case c.Executable == "":
 		return bench.ExitUsage, errors.New("millrace: which executable is measured")
-	case len(found["etcd"]) == 0:
-		return bench.ExitCannot, errors.New("peer: no etcd is given, and none is started here")
+	case len(found) == 0:
+		return bench.ExitCannot, errors.New("peer: none is given, and none is started here")
 	}
 	c.Command, c.Progress, c.NoProfile = "millrace-peers "+strings.Join(args, " "), progress, true
 	h := tables.Harness()
 	for i := range h.Suites {
-		if h.Suites[i].Peer == "etcd" {
-			h.Suites[i].Drive = (&etcdPeer{endpoints: found["etcd"], tool: *tool}).drive
-			h.Suites[i].Rows = withNodes(h.Suites[i].Rows, len(found["etcd"]))
+		s := &h.Suites[i]
+		addresses, given := found[s.Peer]
+		switch open := queuePeers[s.Peer]; {
+		case !given:
+			if s.Peer != "" && slices.Contains(c.Select, s.Name) {
+				return bench.ExitCannot, fmt.Errorf("peer: no %s is given, and none is started here", s.Peer)
+			}
+		case open != nil:
+			s.Drive = (&queuePeer{name: s.Peer, addresses: addresses, declared: declared[s.Peer], open: open}).drive
+		default:
+			s.Drive = (&etcdPeer{endpoints: addresses, tool: *tool}).drive
+			s.Rows = withNodes(s.Rows, len(addresses))
+		}
+	}
+	for i, pattern := range c.Select {
+		if pattern == "queue.peers" {
+			c.Select[i] = "queue.peers.*"
 		}
 	}
 	r, err := bench.Execute(ctx, c, h)
@@ -120,4 +161,17 @@ func withNodes(rows []bench.RowSpec, n int) []bench.RowSpec {
 		}
 	}
 	return out
+}
+
+// module names a module that is linked, with its version.
+func module(path string) string {
+	info, ok := debug.ReadBuildInfo()
+	if ok {
+		for _, m := range info.Deps {
+			if m.Path == path {
+				return path + " " + m.Version
+			}
+		}
+	}
+	return path
 }

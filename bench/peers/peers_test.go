@@ -40,7 +40,8 @@ func TestAPeerThatIsNotGivenIsNotMeasured(t *testing.T) {
 	}{
 		{nil, bench.ExitUsage, "one command"},
 		{[]string{"run", "kv.etcd.native", "--peer", "etcd=127.0.0.1:1"}, bench.ExitUsage, "millrace"},
-		{[]string{"run", "kv.etcd.native", "--millrace", "x"}, bench.ExitCannot, "no etcd"},
+		{[]string{"run", "kv.etcd.native", "--millrace", "x"}, bench.ExitCannot, "none is given"},
+		{[]string{"run", "queue.peers.asynq", "--millrace", "x", "--peer", "etcd=127.0.0.1:1"}, bench.ExitCannot, "no asynq"},
 		{[]string{"run", "--peer", "redis=127.0.0.1:1"}, bench.ExitUsage, "not known"},
 	} {
 		code, err := run(t.Context(), c.args, io.Discard, io.Discard)

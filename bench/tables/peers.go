@@ -1,0 +1,63 @@
+package tables
+
+import (
+	"time"
+
+	"github.com/millrace/millrace/bench"
+)
+
+// Names of figures of rows that alternate with a peer.
+const (
+	oursPerS     = "ours_per_s"
+	ratioToPeer  = "ratio_to_peer"
+	peerPayload  = 256
+	largePayload = 4 << 10
+	peerBatch    = 32
+	peerLease    = 30 * time.Second
+	leastDepth   = 64
+)
+
+// queuePeerSuites are queues that others run, each in turn with ours within each run, at the same shape: a create that is
+// acknowledged, a claim, a completion that is acknowledged. What they sync is read back or declared, and both sides of a
+// row are of one class.
+func queuePeerSuites() []bench.Suite {
+	var out []bench.Suite
+	for _, p := range []struct {
+		name, title string
+		batches     bool // its client creates many tasks in one call
+		onlyFsync   bool // it has no class without
+	}{
+		{"asynq", "Redis with asynq, and ours", false, false},
+		{"beanstalkd", "beanstalkd, and ours", false, false},
+		{"jetstream", "NATS JetStream, a work queue with explicit double acknowledgements, and ours", true, false},
+	} {
+		s := bench.Suite{
+			Name: "queue.peers." + p.name, Title: p.title, Priority: "P1", Peer: p.name, Bench: "BenchmarkQueuePeers", Headline: ratioToPeer,
+			Window: 24 * time.Second, NoProfile: true,
+		}
+		for _, r := range []struct {
+			name, title             string
+			clients, payload, batch int
+		}{
+			{"clients-1", "1 client, which waits for each answer", 1, peerPayload, 1},
+			{"clients-16", "16 clients", 16, peerPayload, 1},
+			{"clients-128", "128 clients", 128, peerPayload, 1},
+			{"clients-1024", "1,024 clients", 1024, peerPayload, 1},
+			{"payload-4096", "128 clients, 4 KiB", 128, largePayload, 1},
+			{"batch-32", "16 clients, 32 tasks a call", 16, peerPayload, peerBatch},
+		} {
+			if r.batch > 1 && !p.batches {
+				continue
+			}
+			s.Rows = append(s.Rows, bench.RowSpec{
+				Name: r.name, Title: r.title, Profiles: inFull, Runs: 3, NoCeiling: true, OnlyFsync: p.onlyFsync,
+				Shape: bench.Shape{
+					Nodes: 1, Shards: 1, Producers: 1, Callers: r.clients, Workers: 1, Slots: r.clients, ProducerBatch: r.batch, Payload: r.payload,
+					Lease: peerLease, Depth: max(leastDepth, 4*r.clients*r.batch),
+				},
+			})
+		}
+		out = append(out, s)
+	}
+	return out
+}
