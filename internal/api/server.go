@@ -200,6 +200,7 @@ func (s *Server) services() []service {
 		{&pb.BackupService_ServiceDesc, &backupService{s: s}},
 		{&pb.KVStream_ServiceDesc, &keyStream{s: s}},
 		{&pb.KeyspaceService_ServiceDesc, &keyspaceService{s: s}},
+		{&pb.TenantService_ServiceDesc, &tenantService{s: s}},
 		{&healthpb.Health_ServiceDesc, &healthService{s: s}},
 	}
 }

@@ -3,10 +3,11 @@ package auth
 import "strings"
 
 // Scopes is a set of what a token allows.
-type Scopes uint16
+type Scopes uint32
 
 // The scopes. Admin covers configuration, running a task at once and removing one, within the tenant; it includes no other
-// scope. Backup is no tenant's: its holder can read everything that the server has.
+// scope. Backup and TenantAdmin are no tenant's: the holder of the one can read everything that the server has, that of the other
+// bounds tenants.
 const (
 	TaskCreate Scopes = 1 << iota
 	TaskWork
@@ -22,7 +23,7 @@ const (
 	Backup    // of all tenants
 
 	// All is every scope.
-	All = TaskCreate | TaskWork | TaskRead | KVRead | KVWrite | Admin | refs | RefCreate | RefAdmin | Backup | allSearch
+	All = TaskCreate | TaskWork | TaskRead | KVRead | KVWrite | Admin | refs | RefCreate | RefAdmin | Backup | allSearch | TenantAdmin
 
 	// refs is what who works with repositories needs.
 	refs = RefRead | RefWrite | RefForce
@@ -34,6 +35,9 @@ const (
 	SearchWrite
 	SearchAdmin
 	SearchProtected
+
+	// TenantAdmin is what bounds tenants, of all of them.
+	TenantAdmin
 
 	allSearch = SearchRead | SearchWrite | SearchAdmin | SearchProtected
 )
@@ -58,6 +62,7 @@ var scopeNames = [...]struct {
 	{SearchWrite, "search:write"},
 	{SearchAdmin, "search:admin"},
 	{SearchProtected, "search:protected"},
+	{TenantAdmin, "tenant:admin"},
 }
 
 // Has reports whether s holds every scope of want.
@@ -99,9 +104,9 @@ func ParseRole(name string) (Scopes, bool) {
 	case "worker":
 		return TaskCreate | TaskWork | TaskRead | KVRead | KVWrite | refs | SearchRead | SearchWrite, true
 	case "admin":
-		return All &^ Backup, true
+		return All &^ (Backup | TenantAdmin), true
 	case "operator":
-		return Backup, true
+		return Backup | TenantAdmin, true
 	}
 	return 0, false
 }

@@ -27,6 +27,7 @@ const (
 	OpMembersInit     OpKind = 19
 	OpMemberChange    OpKind = 20
 	OpMemberStep      OpKind = 21
+	OpTenantSet       OpKind = 22
 
 	OpKVPut         OpKind = 32
 	OpKVDelete      OpKind = 33
@@ -43,6 +44,7 @@ const (
 
 	OpKeyspaceDelete OpKind = 44
 	OpKeyspaceUse    OpKind = 45
+	OpTenantUse      OpKind = 46
 
 	OpRefCreate    OpKind = 64 // 64 to 71 stand within a RefTxn
 	OpRefUpdate    OpKind = 65

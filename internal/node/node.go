@@ -41,7 +41,8 @@ type Node struct {
 	forwards  forwards
 	schemas   schemas
 	quotas    quotas
-	rates     atomic.Pointer[map[rateKey]rates]
+	rates     atomic.Pointer[map[rateKey]core.KeyRate]
+	tenants   atomic.Pointer[map[core.TenantID]uint64] // bytes of keys of those with a bound, as measured last
 	moved     notifier // the leader of a shard has changed, or serves
 	roster    atomic.Pointer[roster]
 	jobs      jobs

@@ -31,8 +31,16 @@ func boundedRig(t *testing.T, partitions int, limit string) (*rig, []core.Partit
 		t.Fatal(err)
 	}
 	var all []core.Partition
+	if limit == "tenant_key_bytes" {
+		if _, err := r.node.SetTenant(t.Context(), "acme", core.TenantConfig{KeyBytes: bound}, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, p := range info.Partitions {
 		all = append(all, p.Partition)
+		if boundedBy[limit] == nil {
+			continue
+		}
 		if refused := r.in(p.Partition, boundedBy[limit]); refused != nil {
 			t.Fatal(refused)
 		}
@@ -68,7 +76,7 @@ func TestPutsBeyondABoundAreRefusedInAllPartitionsUntilThereIsRoom(t *testing.T)
 	for _, c := range []struct {
 		limit      string
 		partitions int
-	}{{"keyspace_bytes", 1}, {"keyspace_bytes", 4}, {"namespace_key_bytes", 4}} {
+	}{{"keyspace_bytes", 1}, {"keyspace_bytes", 4}, {"namespace_key_bytes", 4}, {"tenant_key_bytes", 4}} {
 		t.Run(fmt.Sprint(c.limit, c.partitions), func(t *testing.T) { fillUp(t, c.limit, c.partitions) })
 	}
 }
@@ -101,7 +109,7 @@ func fillUp(t *testing.T, limit string, partitions int) {
 			t.Errorf("a delete beyond the bound: %v", refused)
 		}
 		other := &core.KVPut{Keyspace: "other", Key: []byte("k"), Value: []byte("v")}
-		over := limit == "namespace_key_bytes"
+		over := limit != "keyspace_bytes"
 		for refused := r.in(p, other); (refused != nil) != over; refused = r.in(p, other) {
 			if !over || ctx.Err() != nil {
 				t.Errorf("a put in another keyspace: %v", refused)
@@ -143,7 +151,12 @@ func (r *rig) stands(p core.Partition, limit string, over bool) {
 	r.t.Helper()
 	info, _, err := r.node.Keyspace(r.t.Context(), p, "ks", false, core.ReadOptions{})
 	measured := info.Measured
-	if limit == "namespace_key_bytes" {
+	switch limit {
+	case "tenant_key_bytes":
+		got, tErr := r.node.Tenant(r.t.Context(), "acme")
+		measured, err = got.Measured, tErr
+		info.Over = got.Over
+	case "namespace_key_bytes":
 		measured, _, err = r.node.KeyBytes(r.t.Context(), p, core.ReadOptions{})
 		info.Over = over
 	}

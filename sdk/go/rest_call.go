@@ -74,6 +74,8 @@ var restMethods = map[string]restMethod{
 	millracev1.KeyspaceService_Get_FullMethodName:            restOf((*restConn).getKeyspace),
 	millracev1.KeyspaceService_List_FullMethodName:           restOf((*restConn).listKeyspaces),
 	millracev1.KeyspaceService_Delete_FullMethodName:         restOf((*restConn).deleteKeyspace),
+	millracev1.TenantService_Get_FullMethodName:              restOf((*restConn).getTenant),
+	millracev1.TenantService_Set_FullMethodName:              restOf((*restConn).setTenant),
 }
 
 type restMethod func(r *restConn, ctx context.Context, in, out any) error
