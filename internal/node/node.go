@@ -43,7 +43,7 @@ type Node struct {
 	quotas    quotas
 	rates     atomic.Pointer[map[rateKey]core.KeyRate]
 	tenants   atomic.Pointer[map[core.TenantID]uint64] // bytes of keys of those with a bound, as measured last
-	moved     notifier // the leader of a shard has changed, or serves
+	moved     notifier                                 // the leader of a shard has changed, or serves
 	roster    atomic.Pointer[roster]
 	jobs      jobs
 	learning  sync.Mutex // is held while a directory is taken over
