@@ -14,12 +14,12 @@ import (
 func (a *app) namespaceCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "namespace",
-		Short: "Make and read namespaces",
+		Short: "Make, read and configure namespaces",
 		Args:  cobra.NoArgs,
 		RunE:  func(*cobra.Command, []string) error { return usageError{errors.New("name a subcommand; see --help")} },
 	}
 	a.connectionFlags(c)
-	c.AddCommand(a.namespaceCreateCmd(), a.namespaceGetCmd())
+	c.AddCommand(a.namespaceCreateCmd(), a.namespaceGetCmd(), a.namespaceSetCmd())
 	return c
 }
 
@@ -67,12 +67,13 @@ some node of a cluster, so that all nodes share the work.`,
 
 // namespaceView is a namespace as the command line prints it.
 type namespaceView struct {
-	Namespace   string          `json:"namespace"`
-	Version     uint64          `json:"version"`
-	AutoCreate  bool            `json:"auto_create"`
-	RetainBytes int64           `json:"retain_bytes"`
-	OnPush      bool            `json:"create_on_push"`
-	Partitions  []partitionView `json:"partitions"`
+	Namespace   string `json:"namespace"`
+	Version     uint64 `json:"version"`
+	AutoCreate  bool   `json:"auto_create"`
+	RetainBytes int64  `json:"retain_bytes"`
+	OnPush      bool   `json:"create_on_push"`
+	keyBounds
+	Partitions []partitionView `json:"partitions"`
 }
 
 type partitionView struct {
@@ -83,8 +84,10 @@ type partitionView struct {
 }
 
 func (v namespaceView) text(w io.Writer) {
-	fmt.Fprintf(w, "namespace     %s\nversion       %d\nauto create   %t\nretain bytes  %d\nby a push     %t\npartitions    %d\n",
-		v.Namespace, v.Version, v.AutoCreate, v.RetainBytes, v.OnPush, len(v.Partitions))
+	fmt.Fprintf(w, "namespace     %s\nversion       %d\nauto create   %t\nretain bytes  %d\nby a push     %t\n",
+		v.Namespace, v.Version, v.AutoCreate, v.RetainBytes, v.OnPush)
+	v.keyBounds.text(w)
+	fmt.Fprintf(w, "partitions    %d\n", len(v.Partitions))
 	for _, p := range v.Partitions {
 		leader := p.Leader
 		switch {
@@ -111,6 +114,9 @@ func (a *app) namespaceGetCmd() *cobra.Command {
 				v := namespaceView{
 					Namespace: args[0], Version: ns.Config.Version, AutoCreate: ns.Config.AutoCreate,
 					RetainBytes: ns.Config.RetainBytes, OnPush: ns.Config.CreateOnPush, Partitions: []partitionView{},
+					keyBounds: keyBounds{
+						ns.Config.KeyBytes, ns.Config.KeyWritesPerSecond, ns.Config.KeyBytesPerSecond, ns.MeasuredKeyBytes, ns.OverKeyBytes,
+					},
 				}
 				for _, p := range ns.Partitions {
 					v.Partitions = append(v.Partitions, partitionView{p.Partition, p.Shard, p.Led, p.Address})
@@ -119,4 +125,49 @@ func (a *app) namespaceGetCmd() *cobra.Command {
 			})
 		},
 	}
+}
+
+func (a *app) namespaceSetCmd() *cobra.Command {
+	var b keyBounds
+	var autoCreate, onPush bool
+	var retain int64
+	c := &cobra.Command{
+		Use:   "set NAME",
+		Short: "Change a namespace's configuration (admin); what is not given stays",
+		Example: `  millrace namespace set shop --key-bytes 1000000000 --key-writes-per-second 500
+  millrace namespace set shop --auto-create=false`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.named(c.Context(), args[0], func(ctx context.Context, client *millrace.Client) error {
+				config := millrace.NamespaceConfig{AutoCreate: true}
+				switch ns, err := client.Namespace(ctx); {
+				case err == nil:
+					config = ns.Config
+				case !errors.Is(err, millrace.ErrNotFound):
+					return err
+				}
+				f := c.Flags()
+				b.given(f, &config.KeyBytes, &config.KeyWritesPerSecond, &config.KeyBytesPerSecond)
+				if f.Changed("auto-create") {
+					config.AutoCreate = autoCreate
+				}
+				if f.Changed("create-on-push") {
+					config.CreateOnPush = onPush
+				}
+				if f.Changed("retain-bytes") {
+					config.RetainBytes = retain
+				}
+				version, err := client.SetNamespace(ctx, config)
+				if err != nil {
+					return err
+				}
+				return a.print(map[string]uint64{"version": version}, func(w io.Writer) { fmt.Fprintf(w, "version %d\n", version) })
+			})
+		},
+	}
+	b.flags(c.Flags())
+	c.Flags().BoolVar(&autoCreate, "auto-create", true, "queues and keyspaces come with their first use")
+	c.Flags().BoolVar(&onPush, "create-on-push", false, "the first push to a repository makes it")
+	c.Flags().Int64Var(&retain, "retain-bytes", 0, "most bytes of ended tasks, the oldest removed first; 0 = 10 GiB")
+	return c
 }

@@ -63,7 +63,7 @@ Exit codes: 0 ok, 1 refused or failed, 2 usage, 3 unavailable; serve adds 20 sto
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON, one value per line")
-	root.AddCommand(a.serveCmd(), a.demoCmd(), a.demoWorkerCmd(), a.taskCmd(), a.queueCmd(), a.kvCmd(), a.refCmd(), a.searchCmd(), a.namespaceCmd(),
+	root.AddCommand(a.serveCmd(), a.demoCmd(), a.demoWorkerCmd(), a.taskCmd(), a.queueCmd(), a.kvCmd(), a.refCmd(), a.searchCmd(), a.namespaceCmd(), a.tenantCmd(),
 		a.workCmd(), a.doctorCmd(), a.backupCmd(), a.restoreCmd(), a.tokenCmd(), a.clusterCmd(), a.benchCmd(), a.versionCmd())
 	for _, c := range root.Commands() {
 		wrapUsage(c)

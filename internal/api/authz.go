@@ -90,6 +90,9 @@ var methods = map[string]rule{
 	"/millrace.v1.QueueService/GetNamespace":    namespaceRule,
 	"/millrace.v1.QueueService/SetNamespace":    needs(auth.Admin),
 
+	"/millrace.v1.TenantService/Get": needs(auth.Admin).orAny(auth.TenantAdmin), // of another: tenant:admin only
+	"/millrace.v1.TenantService/Set": needs(auth.TenantAdmin),
+
 	"/millrace.v1.RefService/CreateRepo":          needs(auth.RefCreate),
 	"/millrace.v1.RefService/GetRepo":             needs(auth.RefRead),
 	"/millrace.v1.RefService/ListRepos":           needs(auth.RefRead),

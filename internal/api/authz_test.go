@@ -82,6 +82,7 @@ func goodRequests() map[string]proto.Message {
 		"/millrace.v1.KeyspaceService/Set":            &pb.SetKeyspaceRequest{Keyspace: "ks"},
 		"/millrace.v1.KeyspaceService/Get":            &pb.GetKeyspaceRequest{Keyspace: "ks"},
 		"/millrace.v1.KeyspaceService/List":           &pb.ListKeyspacesRequest{},
+		"/millrace.v1.TenantService/Set":              &pb.SetTenantRequest{Tenant: "acme"},
 		"/millrace.v1.KeyspaceService/Delete":         &pb.DeleteKeyspaceRequest{Keyspace: "ks"},
 		"/millrace.v1.ClusterService/Status":          &pb.ClusterStatusRequest{},
 		"/millrace.v1.ClusterService/ChangeMembers":   &pb.ChangeMembersRequest{Verb: pb.MemberVerb_MEMBER_VERB_REMOVE, Node: 2},

@@ -59,9 +59,13 @@ type Backend interface {
 	Keyspace(ctx context.Context, p core.Partition, name string, counted bool, o core.ReadOptions) (core.KeyspaceInfo, core.At, error)
 	// Keyspaces reads a page of a partition's keyspaces by name, after the name given.
 	Keyspaces(ctx context.Context, p core.Partition, after string, limit int, o core.ReadOptions) ([]core.KeyspaceInfo, core.At, error)
-	// KeyRates are the puts, and the bytes of keys and values put, that a keyspace of a partition takes in a second, or without
-	// a name all of the namespace together; 0 is no bound. A change is known within about a second.
-	KeyRates(p core.Partition, keyspace string) (puts, bytes int64)
+	// KeyRates are the rates that a put in a keyspace of a partition is held to: the keyspace's, that of all keyspaces of the
+	// namespace and that of all of the tenant. A change is known within about a second.
+	KeyRates(p core.Partition, keyspace string) [3]core.KeyRate
+	// SetTenant replaces the configuration of a tenant, and returns its version; ifVersion is -1 for any.
+	SetTenant(ctx context.Context, tenant string, c core.TenantConfig, ifVersion int64) (version uint64, err error)
+	// Tenant reads what is known of a tenant; one that is not has no ID.
+	Tenant(ctx context.Context, name string) (core.TenantInfo, error)
 
 	// Queue reads a queue's counters and configuration. NotFound when it is unknown.
 	Queue(ctx context.Context, p core.Partition, name string, o core.ReadOptions) (core.QueueStats, core.At, error)

@@ -201,7 +201,10 @@ func (t *translator) effects(c *core.Commit, in *pb.Effects) (fact core.Fact) {
 	if fact = t.encoded(c); fact != nil {
 		return within("effects", fact)
 	}
-	return nil
+	if t.edge.s == nil { // of a test: there are no rates
+		return nil
+	}
+	return t.edge.s.rated(c)
 }
 
 // answer gives each settle its result.

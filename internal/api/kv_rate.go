@@ -10,16 +10,17 @@ import (
 	"github.com/millrace/millrace/internal/core"
 )
 
-// Rates of keyspaces, and of all keyspaces of a namespace together. Each edge holds what passes through it to them, by buckets that hold one second's worth. A bucket
-// that is not empty lets anything through, and is in debt then: so a frame may be larger than a second's worth.
+// Rates of keyspaces, and of all keyspaces of a namespace and of a tenant together. Each edge holds what passes through it to
+// them, by buckets that hold one second's worth. A bucket that is not empty lets anything through, and is in debt then: so a
+// frame or a commit may be larger than a second's worth.
 
 // maxBuckets bounds the keyspaces whose rates are held; beyond it all begin anew.
 const maxBuckets = 10_000
 
 type bucketKey struct {
 	tenant    core.TenantID
-	namespace core.NamespaceID
-	keyspace  string // empty: all of the namespace
+	namespace core.NamespaceID // 0: all of the tenant
+	keyspace  string           // empty: all of the namespace
 }
 
 // bucket is what is left of the rates of one keyspace.
@@ -33,57 +34,83 @@ type keyRates struct {
 	buckets map[bucketKey]*bucket
 }
 
-// takeRate takes puts and bytes from the buckets of a keyspace and of all keyspaces of its namespace. It returns how long to
-// wait before it is asked again, and the limit that is the reason; zero: they are taken.
-func (s *Server) takeRate(p core.Partition, keyspace string, puts, bytes int64) (wait time.Duration, limit string) {
-	putRate, byteRate := s.o.Backend.KeyRates(p, keyspace)
-	allPuts, allBytes := s.o.Backend.KeyRates(p, "")
-	if putRate|byteRate|allPuts|allBytes == 0 {
-		return 0, ""
-	}
+// takeRate takes what ops put in keyspaces of a partition from the buckets of these, of the namespace and of the tenant: all of
+// it, or nothing. It returns how long to wait before it is asked again, and the limit that is the reason; zero: it is taken.
+func (s *Server) takeRate(p core.Partition, ops []core.Op) (wait time.Duration, limit string) {
+	var now time.Duration
+	locked := false
+	var takes []taken
 	r := &s.rates
-	now := s.o.Clock.Boot()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var taken [2]*bucket
-	for i, of := range [2]struct {
-		keyspace    string
-		puts, bytes int64
-	}{{keyspace, putRate, byteRate}, {"", allPuts, allBytes}} {
-		if of.puts|of.bytes == 0 {
+	for _, op := range ops {
+		keyspace, puts := putsIn(op)
+		if !puts {
 			continue
 		}
-		if taken[i], wait, limit = r.look(bucketKey{p.Tenant, p.Namespace, of.keyspace}, now, of.puts, of.bytes); wait > 0 {
-			return wait, limit
+		of := s.o.Backend.KeyRates(p, keyspace)
+		if of == ([len(of)]core.KeyRate{}) {
+			continue
+		}
+		if !locked {
+			locked, now = true, s.o.Clock.Boot()
+			r.mu.Lock()
+			defer r.mu.Unlock()
+		}
+		what := writeOf(op)
+		for i, k := range [len(of)]bucketKey{{p.Tenant, p.Namespace, keyspace}, {p.Tenant, p.Namespace, ""}, {p.Tenant, 0, ""}} {
+			if of[i] == (core.KeyRate{}) {
+				continue
+			}
+			b, wait, limit := r.look(k, now, of[i])
+			if wait > 0 {
+				return wait, limit
+			}
+			takes = append(takes, taken{b, int64(what.writes), int64(what.bytes)})
 		}
 	}
-	for _, b := range taken {
-		if b != nil {
-			b.puts -= puts
-			b.bytes -= bytes
-		}
+	for _, t := range takes {
+		t.from.puts -= t.puts
+		t.from.bytes -= t.bytes
 	}
 	return 0, ""
 }
 
+// taken is what one op takes from one bucket.
+type taken struct {
+	from        *bucket
+	puts, bytes int64
+}
+
+// putsIn names the keyspace that an op puts something in.
+func putsIn(op core.Op) (keyspace string, puts bool) {
+	switch op := op.(type) {
+	case *core.KVPut:
+		return op.Keyspace, true
+	case *core.KVAdd:
+		return op.Keyspace, true
+	case *core.KVPuts:
+		return op.Keyspace, true
+	}
+	return "", false
+}
+
 // look fills a bucket up to now, and says how long it is empty. r.mu is held.
-func (r *keyRates) look(k bucketKey, now time.Duration, putRate, byteRate int64) (b *bucket, wait time.Duration, limit string) {
+func (r *keyRates) look(k bucketKey, now time.Duration, rate core.KeyRate) (b *bucket, wait time.Duration, limit string) {
 	if b = r.buckets[k]; b == nil {
 		if r.buckets == nil || len(r.buckets) >= maxBuckets {
 			r.buckets = make(map[bucketKey]*bucket)
 		}
-		b = &bucket{at: now, puts: putRate, bytes: byteRate}
+		b = &bucket{at: now, puts: rate.Puts, bytes: rate.Bytes}
 		r.buckets[k] = b
 	}
 	gone := min(now-b.at, time.Second)
 	b.at = now
-	b.puts = refill(b.puts, putRate, gone)
-	b.bytes = refill(b.bytes, byteRate, gone)
-	if putRate > 0 && b.puts <= 0 {
-		return b, untilFull(b.puts, putRate), "writes_per_second"
+	b.puts = refill(b.puts, rate.Puts, gone)
+	b.bytes = refill(b.bytes, rate.Bytes, gone)
+	if rate.Puts > 0 && b.puts <= 0 {
+		return b, untilFull(b.puts, rate.Puts), "writes_per_second"
 	}
-	if byteRate > 0 && b.bytes <= 0 {
-		return b, untilFull(b.bytes, byteRate), "bytes_per_second"
+	if rate.Bytes > 0 && b.bytes <= 0 {
+		return b, untilFull(b.bytes, rate.Bytes), "bytes_per_second"
 	}
 	return b, 0, ""
 }
@@ -101,29 +128,17 @@ func untilFull(have, rate int64) time.Duration {
 
 // rated refuses a commit whose puts come too fast.
 func (s *Server) rated(c *core.Commit) core.Fact {
-	for _, op := range c.Ops {
-		var keyspace string
-		var bytes int
-		switch op := op.(type) {
-		case *core.KVPut:
-			keyspace, bytes = op.Keyspace, len(op.Key)+len(op.Value)
-		case *core.KVAdd:
-			keyspace, bytes = op.Keyspace, len(op.Key)
-		default:
-			continue
-		}
-		if wait, limit := s.takeRate(c.Partition, keyspace, 1, int64(bytes)); wait > 0 {
-			return core.RateLimited{Limit: limit, RetryAfter: core.MillisOf(wait)}
-		}
+	if wait, limit := s.takeRate(c.Partition, c.Ops); wait > 0 {
+		return core.RateLimited{Limit: limit, RetryAfter: core.MillisOf(wait)}
 	}
 	return nil
 }
 
-// awaitRate holds a stream's reader while its puts come too fast, and tells the client why.
-func (st *stream) awaitRate(op *core.KVPuts, bytes int64) {
+// awaitRate holds a stream's reader while puts come too fast, and tells the client why. So frames with a number stay in order.
+func (st *stream) awaitRate(ops []core.Op) {
 	told := false
 	for {
-		wait, limit := st.s.takeRate(st.part, op.Keyspace, int64(len(op.Items)), bytes)
+		wait, limit := st.s.takeRate(st.part, ops)
 		if wait == 0 {
 			return
 		}

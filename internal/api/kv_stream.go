@@ -60,11 +60,7 @@ func (st *stream) takePuts(r received, read func(p *pending) *putting) {
 	if b.fact != nil || len(b.commits) == 0 {
 		b.commits = []core.Commit{{Partition: st.part, Principal: who.Name}}
 	}
-	if len(b.commits[0].Ops) > 0 {
-		if op, ok := b.commits[0].Ops[0].(*core.KVPuts); ok {
-			st.awaitRate(op, r.load.bytes)
-		}
-	}
+	st.awaitRate(b.commits[0].Ops)
 	b.commits[0].Session, b.commits[0].Seq = st.key.id, r.commitSeq
 	if r.commitSeq == 0 {
 		b.commits[0].Session = core.SessionID{}

@@ -15,8 +15,9 @@ import (
 // fakeNode is a Backend whose answers a test can script.
 type fakeNode struct {
 	rates    [2]atomic.Int64 // of each keyspace: puts and bytes per second
-	wide     atomic.Bool     // those are of all keyspaces together
-	endless  atomic.Bool     // ranges have no end
+	wide     atomic.Int32    // whose: 0 the keyspace's, 1 those of all of the namespace, 2 those of all of the tenant
+	tenants  map[string]core.TenantConfig
+	endless  atomic.Bool // ranges have no end
 	mu       sync.Mutex
 	clock    *fakeClock
 	spaces   map[string]core.NamespaceInfo
@@ -498,9 +499,32 @@ func (n *fakeNode) KeyBytes(_ context.Context, p core.Partition, _ core.ReadOpti
 	return 60, core.At{Index: 9}, nil
 }
 
-func (n *fakeNode) KeyRates(_ core.Partition, keyspace string) (puts, bytes int64) {
-	if (keyspace == "") != n.wide.Load() {
-		return 0, 0
+func (n *fakeNode) KeyRates(core.Partition, string) (of [3]core.KeyRate) {
+	of[n.wide.Load()] = core.KeyRate{Puts: n.rates[0].Load(), Bytes: n.rates[1].Load()}
+	return of
+}
+
+func (n *fakeNode) SetTenant(_ context.Context, tenant string, c core.TenantConfig, ifVersion int64) (uint64, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	now := n.tenants[tenant]
+	if ifVersion >= 0 && uint64(ifVersion) != now.Version {
+		return 0, core.RevMismatch{Rev: now.Version, Missing: now.Version == 0}
 	}
-	return n.rates[0].Load(), n.rates[1].Load()
+	if n.tenants == nil {
+		n.tenants = make(map[string]core.TenantConfig)
+	}
+	c.Version = now.Version + 1
+	n.tenants[tenant] = c
+	return c.Version, nil
+}
+
+func (n *fakeNode) Tenant(_ context.Context, name string) (core.TenantInfo, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	c, ok := n.tenants[name]
+	if !ok {
+		return core.TenantInfo{Name: name}, nil
+	}
+	return core.TenantInfo{ID: 7, Name: name, Namespaces: 2, Config: c, Measured: 60, Over: c.KeyBytes > 0 && c.KeyBytes < 60}, nil
 }

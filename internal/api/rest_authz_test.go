@@ -88,6 +88,9 @@ func goodRESTRequests() map[string]sampleRequest {
 		"POST /v1/cluster/transfer":                       {path: "/v1/cluster/transfer", body: `{"shard":1,"to":2}`},
 		"POST /v1/cluster/balance":                        {path: "/v1/cluster/balance"},
 		"POST /v1/cluster/finalize":                       {path: "/v1/cluster/finalize"},
+		"GET /v1/tenant":                                  {path: "/v1/tenant"},
+		"GET /v1/tenants/{tenant}":                        {path: "/v1/tenants/acme"},
+		"PUT /v1/tenants/{tenant}":                        {path: "/v1/tenants/acme", body: `{"key_bytes":5}`},
 	}
 }
 
@@ -187,7 +190,7 @@ func TestEveryRESTRouteReachesItsOwnTenantAlone(t *testing.T) {
 		r.addTask(tenant, testID(1))
 	}
 	eachRoute(t, func(rt *Route, s sampleRequest) {
-		if rt.rule.public || rt.Path == "/v1/status" || rt.Path == "/v1/embed" || strings.HasPrefix(rt.Path, "/v1/cluster") {
+		if rt.rule.public || rt.Path == "/v1/status" || rt.Path == "/v1/embed" || strings.HasPrefix(rt.Path, "/v1/cluster") || strings.HasPrefix(rt.Path, "/v1/tenant") {
 			return // they reach no partition
 		}
 		for _, tenant := range turns {

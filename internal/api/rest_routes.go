@@ -82,6 +82,10 @@ var routeRules = map[string]rule{
 	"POST /v1/cluster/balance":  needs(auth.Cluster),
 	"POST /v1/cluster/finalize": needs(auth.Cluster),
 
+	"GET /v1/tenant":           needs(auth.Admin).orAny(auth.TenantAdmin),
+	"GET /v1/tenants/{tenant}": needs(auth.Admin).orAny(auth.TenantAdmin), // of another: tenant:admin only
+	"PUT /v1/tenants/{tenant}": needs(auth.TenantAdmin),
+
 	"GET /v1/status":       anyToken(), // its counters of all tenants: admin only
 	"GET /v1/openapi.json": public(),
 }
@@ -115,7 +119,7 @@ var (
 // routes makes the table.
 func routes() []*Route {
 	return slices.Concat(
-		producerRoutes(), workerRoutes(), dataRoutes(), keyRoutes(), repoRoutes(), refRoutes(), collectionRoutes(), searchRoutes(), clusterRoutes(), serverRoutes(),
+		producerRoutes(), workerRoutes(), dataRoutes(), keyRoutes(), tenantRoutes(), repoRoutes(), refRoutes(), collectionRoutes(), searchRoutes(), clusterRoutes(), serverRoutes(),
 	)
 }
 

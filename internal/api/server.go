@@ -203,6 +203,7 @@ func (s *Server) services() []service {
 		{&pb.ClusterService_ServiceDesc, &clusterService{s: s}},
 		{&pb.KVStream_ServiceDesc, &keyStream{s: s}},
 		{&pb.KeyspaceService_ServiceDesc, &keyspaceService{s: s}},
+		{&pb.TenantService_ServiceDesc, &tenantService{s: s}},
 		{&healthpb.Health_ServiceDesc, &healthService{s: s}},
 	}
 }

@@ -274,6 +274,9 @@ func (st *stream) commit(p *pending, in *pb.CommitFrame) core.Fact {
 			return invalid("commit_seq", "cannot be given beside a request id")
 		}
 		c.Session, c.Seq = st.key.id, in.GetCommitSeq()
+		st.awaitRate(c.Ops)
+	} else if fact := st.s.rated(&c); fact != nil {
+		return fact
 	}
 	p.answer = func(ack *pb.Ack, d core.Proposed) {
 		out, err := p.answers.commitResponse(d.Results[0], d.At)

@@ -22,7 +22,8 @@ func TestEveryRouteReachesItsOwnTenantAlone(t *testing.T) {
 	eachMethod(t, r.s, func(full string, m protoreflect.MethodDescriptor) {
 		_, absent := notBuilt[full]
 		if absent || methods[full].public || m.IsStreamingClient() || full == "/millrace.v1.ServerService/Status" ||
-			full == pb.BackupService_Take_FullMethodName || full == pb.SearchService_Embed_FullMethodName || strings.HasPrefix(full, clusterMethods) {
+			full == pb.BackupService_Take_FullMethodName || full == pb.SearchService_Embed_FullMethodName || strings.HasPrefix(full, clusterMethods) ||
+			m.Parent().Name() == "TenantService" {
 			return // they reach no partition, or are of all tenants
 		}
 		for _, tenant := range turns {

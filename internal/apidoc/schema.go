@@ -36,6 +36,7 @@ var composed = map[string][]part{
 	"UpdateRefsBody":   {{"UpdateRefsRequest", []string{"changes", "conditions", "request_id", "message", "allow_partial"}}},
 	"RefPage":          {{"BatchGetRefsResponse", nil}, {"ListRefsRequest", []string{"after"}}},
 	"Namespace":        {{"NamespaceConfig", nil}, {"GetNamespaceResponse", []string{"partitions", "measured_key_bytes", "over_key_bytes"}}},
+	"Tenant":           {{"GetTenantResponse", []string{"tenant"}}, {"TenantConfig", nil}, {"GetTenantResponse", []string{"namespaces", "measured_key_bytes", "over_key_bytes"}}},
 	"UpsertPoints":     {{"UpsertPointsRequest", []string{"points", "atomic"}}},
 	"DeletePoints":     {{"DeletePointsRequest", []string{"points", "atomic"}}},
 	"GetPoints":        {{"GetPointsRequest", []string{"ids", "vectors", "min_index", "stale"}}},

@@ -97,7 +97,7 @@ func TestRolesStandForScopes(t *testing.T) {
 		"producer": "task:create,task:read,kv:read,kv:write,ref:read,ref:write,ref:force,search:read,search:write",
 		"worker":   "task:create,task:work,task:read,kv:read,kv:write,ref:read,ref:write,ref:force,search:read,search:write",
 		"admin":    "task:create,task:work,task:read,kv:read,kv:write,admin,ref:read,ref:write,ref:force,ref:create,ref:admin,search:read,search:write,search:admin,search:protected",
-		"operator": "backup,cluster",
+		"operator": "backup,cluster,tenant:admin",
 	} {
 		if got, ok := ParseRole(role); !ok || got.String() != want {
 			t.Errorf("%s: %s", role, got)

@@ -6,7 +6,8 @@ import "strings"
 type Scopes uint32
 
 // The scopes. Admin covers configuration, running a task at once and removing one, within the tenant; it includes no other
-// scope. Backup and Cluster are no tenant's: their holder can read everything that the server has, and take nodes in and out.
+// scope. Backup, Cluster and TenantAdmin are no tenant's: their holder can read everything that the server has, takes nodes in
+// and out, and bounds tenants.
 const (
 	TaskCreate Scopes = 1 << iota
 	TaskWork
@@ -22,7 +23,7 @@ const (
 	Backup    // of all tenants
 
 	// All is every scope.
-	All = TaskCreate | TaskWork | TaskRead | KVRead | KVWrite | Admin | refs | RefCreate | RefAdmin | Backup | allSearch | Cluster
+	All = TaskCreate | TaskWork | TaskRead | KVRead | KVWrite | Admin | refs | RefCreate | RefAdmin | Backup | allSearch | Cluster | TenantAdmin
 
 	// refs is what who works with repositories needs.
 	refs = RefRead | RefWrite | RefForce
@@ -37,6 +38,8 @@ const (
 
 	// Cluster is operating the whole cluster: its members, who leads, its format.
 	Cluster Scopes = 1 << 16
+	// TenantAdmin is what bounds tenants, of all of them.
+	TenantAdmin Scopes = 1 << 17
 
 	allSearch = SearchRead | SearchWrite | SearchAdmin | SearchProtected
 )
@@ -62,6 +65,7 @@ var scopeNames = [...]struct {
 	{SearchAdmin, "search:admin"},
 	{SearchProtected, "search:protected"},
 	{Cluster, "cluster"},
+	{TenantAdmin, "tenant:admin"},
 }
 
 // Has reports whether s holds every scope of want.
@@ -103,9 +107,9 @@ func ParseRole(name string) (Scopes, bool) {
 	case "worker":
 		return TaskCreate | TaskWork | TaskRead | KVRead | KVWrite | refs | SearchRead | SearchWrite, true
 	case "admin":
-		return All &^ (Backup | Cluster), true
+		return All &^ (Backup | Cluster | TenantAdmin), true
 	case "operator":
-		return Backup | Cluster, true
+		return Backup | Cluster | TenantAdmin, true
 	}
 	return 0, false
 }

@@ -14,6 +14,7 @@ import (
 type Model struct {
 	parts     map[core.Partition]*part
 	spaces    map[spaceName]core.OpResult // namespaces of the directory
+	tenants   map[string]core.TenantConfig
 	index     uint64
 	stamp     core.ShardTime
 	termStart core.ShardTime
@@ -36,7 +37,8 @@ type part struct {
 	requests map[core.RequestID]request
 	sessions map[core.SessionID][]session
 	config   core.NamespaceConfig
-	total    uint64     // bytes on disk of all keyspaces of the namespace, as was told last
+	total    uint64 // bytes on disk of all keyspaces of the namespace, as was told last
+	tenant   core.TenantUse
 	rev      uint64     // the largest seen
 	token    core.Token // the largest issued
 	search   searches
@@ -81,7 +83,7 @@ const (
 
 // NewModel returns the model of an empty shard.
 func NewModel() *Model {
-	return &Model{parts: map[core.Partition]*part{}, spaces: map[spaceName]core.OpResult{}, club: &club{seats: map[uint64]seat{}}}
+	return &Model{parts: map[core.Partition]*part{}, spaces: map[spaceName]core.OpResult{}, tenants: map[string]core.TenantConfig{}, club: &club{seats: map[uint64]seat{}}}
 }
 
 func (m *Model) part(p core.Partition) *part {

@@ -27,6 +27,8 @@ func misfits(op core.Op) []misfit {
 				return []misfit{{field: field}}
 			}
 		}
+	case *core.TenantSet:
+		return misfitsOfTenant(op)
 	case *core.KVPut:
 		out := misfitsOfKey(op.Keyspace, op.Key)
 		if len(op.Value) > 3<<19 {

@@ -97,6 +97,9 @@ func (p *part) putRefused(name string, a answer) (done bool, err error) {
 	if a.fact == nil && p.full() {
 		return true, fmt.Errorf("keyspace %q of a namespace whose keyspaces take %d bytes, more than %d, was written", name, p.total, p.config.KeyBytes)
 	}
+	if a.fact == nil && p.tenantFull() {
+		return true, fmt.Errorf("keyspace %q of a tenant whose keyspaces take %d bytes, more than %d, was written", name, p.tenant.Bytes, p.tenant.Bound)
+	}
 	return p.spaceRefused(name, a)
 }
 
@@ -113,6 +116,9 @@ func (p *part) spaceRefused(name string, a answer) (done bool, err error) {
 			return true, nil
 		}
 		if f.Limit == "namespace_key_bytes" && p.full() && f.Max == p.config.KeyBytes {
+			return true, nil
+		}
+		if f.Limit == "tenant_key_bytes" && p.tenantFull() && f.Max == p.tenant.Bound {
 			return true, nil
 		}
 		if f.Limit == "keyspaces" && p.spaces[name] == nil && int64(len(p.spaces)) >= f.Max {

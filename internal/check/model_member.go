@@ -267,8 +267,8 @@ func (m *Model) addMember(c *club, op *core.MemberChange, known bool) core.Fact 
 		return core.Exhausted{Limit: "members", Max: core.MaxMembers}
 	case op.Learner && c.with(core.MemberLearner) >= 4:
 		return core.Exhausted{Limit: "learners", Max: 4}
-	case !op.Learner && c.with(core.MemberVoter) >= 9:
-		return core.Exhausted{Limit: "voters", Max: 9}
+	case !op.Learner && c.with(core.MemberVoter) >= 7:
+		return core.Exhausted{Limit: "voters", Max: 7}
 	}
 	if refusal := m.start(c, change{kind: core.JobAdd, comes: c.next, learner: op.Learner, node: op.Node}); refusal != nil {
 		return refusal
@@ -365,8 +365,8 @@ func (m *Model) seatLearner(c *club, id uint64, op *core.MemberChange) core.Fact
 		return core.WrongMembership{Reason: "not_learner", Node: learner.node}
 	case begun.goes == 0 && len(c.seats) >= core.MaxMembers:
 		return core.Exhausted{Limit: "members", Max: core.MaxMembers}
-	case begun.goes == 0 && c.with(core.MemberVoter) >= 9:
-		return core.Exhausted{Limit: "voters", Max: 9}
+	case begun.goes == 0 && c.with(core.MemberVoter) >= 7:
+		return core.Exhausted{Limit: "voters", Max: 7}
 	}
 	if refusal := m.start(c, begun); refusal != nil {
 		return refusal

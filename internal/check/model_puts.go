@@ -24,6 +24,10 @@ func (m *Model) keysOp(p *part, op core.Op, a answer, before uint64) error {
 		return m.keyspaceDelete(p, op, a)
 	case *core.KeyspaceUse:
 		return m.keyspaceUse(p, op, a)
+	case *core.TenantUse:
+		return m.tenantUse(p, op, a)
+	case *core.TenantSet:
+		return m.tenantSet(op, a)
 	}
 	return fmt.Errorf("%T is no op that the documentation knows", op)
 }

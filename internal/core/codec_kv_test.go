@@ -49,6 +49,15 @@ func sampleBounds() *Entry {
 	}}}}
 }
 
+// sampleTenants holds what bounds the keyspaces of a tenant together.
+func sampleTenants() *Entry {
+	return &Entry{Format: 1, Stamp: 1_700_000_000_123, Proposer: 5<<32 | 1, Seq: 44, Commits: []Commit{
+		{Ops: []Op{&TenantSet{Tenant: "acme", Config: TenantConfig{Version: 2, KeyBytes: 1 << 40, KeyRate: 1000, KeyByteRate: 1 << 20}, IfVersion: 1}}},
+		{Ops: []Op{&TenantSet{Tenant: "acme", IfVersion: -1}}},
+		{Partition: Partition{Tenant: 7, Namespace: 300, Index: 2}, Ops: []Op{&TenantUse{Bytes: 1 << 41, Bound: 1 << 40}}},
+	}}
+}
+
 func sampleKeyResults() []Result {
 	return []Result{
 		{Index: 9, Ops: []OpResult{{Kind: OpKVPuts, Rev: 12, KV: &KVResult{Refused: []RefusedItem{
@@ -68,6 +77,7 @@ func TestGoldenBytesOfOpsOnKeys(t *testing.T) {
 		fmt.Fprintf(&b, "result %s\n", hex.EncodeToString(AppendResult(nil, &r)))
 	}
 	fmt.Fprintf(&b, "bounds %s\n", hex.EncodeToString(AppendEntry(nil, sampleBounds())))
+	fmt.Fprintf(&b, "tenants %s\n", hex.EncodeToString(AppendEntry(nil, sampleTenants())))
 	path := filepath.Join("testdata", "keys.golden")
 	if *update {
 		if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
@@ -83,6 +93,9 @@ func TestGoldenBytesOfOpsOnKeys(t *testing.T) {
 	}
 	if e, err := DecodeEntry(AppendEntry(nil, sampleBounds())); err != nil || !reflect.DeepEqual(e, sampleBounds()) {
 		t.Errorf("bounds read as %+v, %v", e, err)
+	}
+	if e, err := DecodeEntry(AppendEntry(nil, sampleTenants())); err != nil || !reflect.DeepEqual(e, sampleTenants()) {
+		t.Errorf("tenants read as %+v, %v", e, err)
 	}
 	e, err := DecodeEntry(AppendEntry(nil, sampleKeys()))
 	if err != nil || !reflect.DeepEqual(e, sampleKeys()) {

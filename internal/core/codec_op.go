@@ -48,6 +48,8 @@ func (w *writer) op(op Op) {
 	case *NamespaceSet:
 		w.int(op.IfVersion)
 		w.namespaceConfig(&op.Config)
+	case *TenantSet, *TenantUse:
+		w.tenantOp(op)
 	case *RefTxn, *RepoCreate, *RepoSet, *RepoDelete, *RepoUndelete:
 		w.refOp(op)
 	case *MembersInit, *MemberChange, *MemberStep, *FormatRaise:
@@ -96,6 +98,8 @@ func (r *reader) op() Op {
 		return r.grant()
 	case OpRefTxn, OpRepoCreate, OpRepoSet, OpRepoDelete, OpRepoUndelete:
 		return r.refOp(kind)
+	case OpTenantSet, OpTenantUse:
+		return r.tenantOp(kind)
 	case OpVectorUpsert, OpVectorDelete, OpCollectionSet, OpCollectionDelete, OpRulesetPut, OpRecordingPut:
 		return r.searchOp(kind)
 	default:

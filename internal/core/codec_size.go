@@ -51,6 +51,8 @@ func opSize(op Op) int {
 		return n
 	case *NamespaceCreate:
 		return opHeader + newName + len(op.Tenant) + len(op.Name) + 2*varintBytes
+	case *TenantSet:
+		return opHeader + len(op.Tenant) + 5*varintBytes
 	case *KVPut:
 		return opHeader + len(op.Keyspace) + 2*nameBytes + len(op.Key) + len(op.Value) + varintBytes
 	case *KVDelete:

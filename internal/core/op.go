@@ -28,6 +28,7 @@ const (
 	OpMemberChange    OpKind = 20
 	OpMemberStep      OpKind = 21
 	OpFormatRaise     OpKind = 22
+	OpTenantSet       OpKind = 23
 
 	OpKVPut         OpKind = 32
 	OpKVDelete      OpKind = 33
@@ -44,6 +45,7 @@ const (
 
 	OpKeyspaceDelete OpKind = 44
 	OpKeyspaceUse    OpKind = 45
+	OpTenantUse      OpKind = 46
 
 	OpRefCreate    OpKind = 64 // 64 to 71 stand within a RefTxn
 	OpRefUpdate    OpKind = 65

@@ -10,6 +10,12 @@ type KeyspaceConfig struct {
 	ByteRate  int64  // bytes of keys and values put per second, judged likewise
 }
 
+// KeyRate is what may be put in a second; 0 is no bound.
+type KeyRate struct {
+	Puts  int64
+	Bytes int64 // of keys and values
+}
+
 // KeyspaceSet replaces the configuration of a keyspace, and makes one that is missing. It changes Version only when
 // something changed.
 type KeyspaceSet struct {

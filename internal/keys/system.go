@@ -29,6 +29,7 @@ const (
 	systemNamespace systemRecord = 3 // by tenant and name
 	systemMembers   systemRecord = 4 // the cluster's members and the last change of them
 	systemFormat    systemRecord = 5 // the format that entries are written in
+	systemBounds    systemRecord = 6 // by tenant's name: what bounds it
 )
 
 // shardRecord is the byte after the service in a key of the shard's own records. Numbers are stored and never reused.
@@ -130,8 +131,16 @@ func Tenant(name string) []byte { return End(append(beginSystem(systemTenant, le
 // Tenants returns the bounds of all rows of tenants.
 func Tenants() (from, to []byte) { return Range(beginSystem(systemTenant, 0)) }
 
-// TenantOf returns the name in a key of Tenant.
+// TenantOf returns the name in a key of Tenant or TenantConfig.
 func TenantOf(key []byte) string { return nameAfter(key, partitionLen+1+1) }
+
+// TenantConfig is the key of the configuration of a tenant, by name.
+func TenantConfig(name string) []byte {
+	return End(append(beginSystem(systemBounds, len(name)), name...))
+}
+
+// TenantConfigs returns the bounds of all configurations of tenants. TenantOf tells whose one is.
+func TenantConfigs() (from, to []byte) { return Range(beginSystem(systemBounds, 0)) }
 
 // Namespace is the key of a namespace's row in the directory.
 func Namespace(t core.TenantID, name string) []byte {

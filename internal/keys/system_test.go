@@ -22,6 +22,7 @@ func TestSystemKeysAreFrozen(t *testing.T) {
 	wantKey(t, "session due", SessionDue(sample, stamp, session), samplePrefix+"01"+"07"+due+id+"00")
 	wantKey(t, "directory counter", DirectoryCounter(), system+"06"+"01"+"00")
 	wantKey(t, "tenant", Tenant("acme"), system+"06"+"02"+"61636d65"+"00")
+	wantKey(t, "tenant's configuration", TenantConfig("acme"), system+"06"+"06"+"61636d65"+"00")
 	wantKey(t, "namespace", Namespace(0x01020304, "shop"), system+"06"+"03"+"01020304"+"73686f70"+"00")
 	wantKey(t, "shard time", ShardTime(), system+"07"+"01"+"00")
 	wantKey(t, "shard configuration", ShardConf(), system+"07"+"03"+"00")
@@ -68,6 +69,9 @@ func TestNamesReadBack(t *testing.T) {
 	}
 	if from, to = Tenants(); !inRange(Tenant("z"), from, to) || inRange(Namespace(1, "a"), from, to) {
 		t.Error("the range of tenants is wrong")
+	}
+	if from, to = TenantConfigs(); !inRange(TenantConfig("z"), from, to) || inRange(Tenant("z"), from, to) || TenantOf(TenantConfig("acme")) != "acme" {
+		t.Error("the range of the configurations of tenants is wrong")
 	}
 	s := core.SessionID{15: 0xff}
 	if from, to = SessionAnswers(sample, s); !inRange(SessionAnswer(sample, s, 0), from, to) || !inRange(SessionAnswer(sample, s, 255), from, to) {

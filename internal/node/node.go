@@ -41,8 +41,9 @@ type Node struct {
 	forwards  forwards
 	schemas   schemas
 	quotas    quotas
-	rates     atomic.Pointer[map[rateKey]rates]
-	moved     notifier // the leader of a shard has changed, or serves
+	rates     atomic.Pointer[map[rateKey]core.KeyRate]
+	tenants   atomic.Pointer[map[core.TenantID]uint64] // bytes of keys of those with a bound, as measured last
+	moved     notifier                                 // the leader of a shard has changed, or serves
 	roster    atomic.Pointer[roster]
 	format    atomic.Uint32 // that entries are written in
 	jobs      jobs

@@ -35,8 +35,16 @@ func boundedRig(t *testing.T, partitions int, limit string, by measure) (*rig, [
 		t.Fatal(err)
 	}
 	var all []core.Partition
+	if limit == "tenant_key_bytes" {
+		if _, err := r.node.SetTenant(t.Context(), "acme", core.TenantConfig{KeyBytes: bound}, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, p := range info.Partitions {
 		all = append(all, p.Partition)
+		if boundedBy[limit] == nil {
+			continue
+		}
 		if refused := r.in(p.Partition, boundedBy[limit]); refused != nil {
 			t.Fatal(refused)
 		}
@@ -101,7 +109,7 @@ func TestPutsBeyondABoundAreRefusedInAllPartitionsUntilThereIsRoom(t *testing.T)
 	for _, c := range []struct {
 		limit      string
 		partitions int
-	}{{"keyspace_bytes", 1}, {"keyspace_bytes", 4}, {"namespace_key_bytes", 4}} {
+	}{{"keyspace_bytes", 1}, {"keyspace_bytes", 4}, {"namespace_key_bytes", 4}, {"tenant_key_bytes", 4}} {
 		t.Run(fmt.Sprint(c.limit, c.partitions), func(t *testing.T) { fillUp(t, c.limit, c.partitions) })
 	}
 }
@@ -132,7 +140,7 @@ func fillUp(t *testing.T, limit string, partitions int) {
 			if refused := r.in(p, &core.KVDelete{Keyspace: "ks", Key: []byte("other")}); refused != nil {
 				t.Errorf("a delete in partition %d at %d bytes: %v", p.Index, total, refused)
 			}
-			if refused := put(p, "beside"); (refused != nil) != (over && limit == "namespace_key_bytes") {
+			if refused := put(p, "beside"); (refused != nil) != (over && limit != "keyspace_bytes") {
 				t.Errorf("a put in another keyspace of partition %d at %d bytes: %v", p.Index, total, refused)
 			}
 		}
@@ -147,7 +155,12 @@ func (r *rig) tells(p core.Partition, limit string, total uint64) {
 	for {
 		info, _, err := r.node.Keyspace(ctx, p, "ks", false, core.ReadOptions{})
 		measured := info.Measured
-		if limit == "namespace_key_bytes" && err == nil {
+		switch {
+		case err != nil:
+		case limit == "tenant_key_bytes":
+			got, tErr := r.node.Tenant(ctx, "acme")
+			measured, info.Over, err = got.Measured, got.Over, tErr
+		case limit == "namespace_key_bytes":
 			measured, _, err = r.node.KeyBytes(ctx, p, core.ReadOptions{})
 			info.Over = measured > bound
 		}

@@ -25,7 +25,7 @@ func TestEachRefusalOfAChangeOfMembershipHasItsCodeItsTextAndItsCount(t *testing
 		{core.WrongMembership{Reason: "learner_behind", Node: 4, Lag: 1001}, http.StatusConflict, "WRONG_STATE learner_behind: node 4 is 1001 entries behind"},
 		{core.WrongMembership{Reason: "learner_behind", Node: 4, Lag: math.MaxUint64}, http.StatusConflict, "WRONG_STATE learner_behind: node 4 was not heard of lately"},
 		{core.WrongMembership{Reason: "job_running"}, http.StatusConflict, "WRONG_STATE job_running: another change of membership is under way"},
-		{core.Exhausted{Limit: "voters", Max: 9}, http.StatusTooManyRequests, "RESOURCE_EXHAUSTED limit voters of 9 reached"},
+		{core.Exhausted{Limit: "voters", Max: 7}, http.StatusTooManyRequests, "RESOURCE_EXHAUSTED limit voters of 7 reached"},
 		{core.Exhausted{Limit: "learners", Max: 4}, http.StatusTooManyRequests, "RESOURCE_EXHAUSTED limit learners of 4 reached"},
 		{core.Invalid{Field: "to", Message: "is no member"}, http.StatusBadRequest, "INVALID_ARGUMENT to: is no member"},
 		{core.TooLarge{Field: "name", Limit: "member_text", Max: 255}, http.StatusRequestEntityTooLarge, "TOO_LARGE name is larger than limit member_text of 255"},

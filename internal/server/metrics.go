@@ -300,7 +300,7 @@ func refusing() []string {
 	names := []string{
 		"bytes_per_second", "collections", "disk", "distinct_keywords", "keyspace_bytes", "keyspaces", "max_payload",
 		"namespace_key_bytes", "namespaces", "points_limit", "proposal_bytes", "proposals", "queues", "range_ms",
-		"request_ids", "rulesets", "search_memory", "sessions", "uncommitted_log", "waiting_claims", "waits",
+		"request_ids", "rulesets", "search_memory", "sessions", "tenant_key_bytes", "tenants", "uncommitted_log", "waiting_claims", "waits",
 		"writes_per_second",
 	}
 	for _, row := range new(api.Limits).Rows() {

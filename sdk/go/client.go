@@ -35,13 +35,14 @@ type Client struct {
 	lanes   atomic.Pointer[[]*producer] // by partition, those in use but the first
 	turn    atomic.Uint32               // names, modulo their number, the partition of tasks that say none
 
-	tasks  millracev1.TaskServiceClient
-	kv     millracev1.KVServiceClient
-	refs   millracev1.RefServiceClient
-	queues millracev1.QueueServiceClient
-	search millracev1.SearchServiceClient
-	spaces millracev1.KeyspaceServiceClient
-	server millracev1.ServerServiceClient
+	tasks   millracev1.TaskServiceClient
+	kv      millracev1.KVServiceClient
+	refs    millracev1.RefServiceClient
+	queues  millracev1.QueueServiceClient
+	search  millracev1.SearchServiceClient
+	spaces  millracev1.KeyspaceServiceClient
+	tenants millracev1.TenantServiceClient
+	server  millracev1.ServerServiceClient
 
 	mu      sync.Mutex // guards the fields below
 	closed  bool
@@ -76,7 +77,7 @@ func Dial(ctx context.Context, opts ...Option) (*Client, error) {
 	c.refs = millracev1.NewRefServiceClient(c.ways)
 	c.queues, c.server = millracev1.NewQueueServiceClient(c.ways), millracev1.NewServerServiceClient(c.ways)
 	c.search = millracev1.NewSearchServiceClient(c.ways)
-	c.spaces = millracev1.NewKeyspaceServiceClient(c.ways)
+	c.spaces, c.tenants = millracev1.NewKeyspaceServiceClient(c.ways), millracev1.NewTenantServiceClient(c.ways)
 	c.prod = newProducer(c, 0)
 	return c, nil
 }

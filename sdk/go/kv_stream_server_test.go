@@ -284,3 +284,43 @@ func TestNumbersAreAddedExactly(t *testing.T) {
 		}
 	})
 }
+
+func TestANamespaceAndATenantAreBoundedByEachTransport(t *testing.T) {
+	eachTransport(t, func(t *testing.T, opts ...millrace.Option) {
+		ctx := bounded(t)
+		c := dial(t, opts...)
+		want := millrace.NamespaceConfig{AutoCreate: true, RetainBytes: 1 << 30, CreateOnPush: true, KeyBytes: 1 << 20, KeyWritesPerSecond: 1000, KeyBytesPerSecond: 1 << 20}
+		version, err := c.SetNamespace(ctx, want)
+		if err != nil || version != 1 {
+			t.Fatalf("version %d, %v", version, err)
+		}
+		want.Version = 1
+		ns, err := c.Namespace(ctx)
+		if err != nil || ns.Config != want || ns.OverKeyBytes {
+			t.Errorf("%+v, %v", ns, err)
+		}
+		want.Version, want.AutoCreate = 7, false
+		if _, err := c.SetNamespace(ctx, want); !errors.Is(err, millrace.ErrPrecondition) {
+			t.Errorf("another version: %v", err)
+		}
+		name := "tenant-" + millrace.NewID()
+		if _, err := c.Tenant(ctx, name); !errors.Is(err, millrace.ErrNotFound) {
+			t.Errorf("an unknown tenant: %v", err)
+		}
+		bounds := millrace.TenantConfig{KeyBytes: 5, KeyWritesPerSecond: 6, KeyBytesPerSecond: 7}
+		if version, err = c.SetTenant(ctx, name, bounds); err != nil || version != 1 {
+			t.Fatalf("version %d, %v", version, err)
+		}
+		bounds.Version = 1
+		if got, err := c.Tenant(ctx, name); err != nil || got.Name != name || got.Config != bounds || got.Namespaces != 0 {
+			t.Errorf("%+v, %v", got, err)
+		}
+		bounds.Version = 9
+		if _, err := c.SetTenant(ctx, name, bounds); !errors.Is(err, millrace.ErrPrecondition) {
+			t.Errorf("another version: %v", err)
+		}
+		if own, err := c.Tenant(ctx, ""); err != nil || own.Name == "" || own.Namespaces == 0 {
+			t.Errorf("its own: %+v, %v", own, err)
+		}
+	})
+}

@@ -84,3 +84,21 @@ func (c *Client) Namespace(ctx context.Context) (*NamespaceInfo, error) {
 		Partitions: partitionInfos(resp.Partitions),
 	}, nil
 }
+
+// SetNamespace replaces the configuration of the client's namespace (needs the scope admin), whose Version must be 0 or the one
+// in force, and returns the new version. Read it with Namespace, change it, and set it.
+func (c *Client) SetNamespace(ctx context.Context, config NamespaceConfig) (version uint64, err error) {
+	req := &millracev1.SetNamespaceRequest{Config: &millracev1.NamespaceConfig{
+		AutoCreate: &config.AutoCreate, RetainBytes: config.RetainBytes, CreateOnPush: config.CreateOnPush,
+		KeyBytes: config.KeyBytes, KeyWritesPerSecond: config.KeyWritesPerSecond, KeyBytesPerSecond: config.KeyBytesPerSecond,
+	}}
+	if config.Version != 0 {
+		req.IfVersion = &config.Version
+	}
+	var resp *millracev1.SetNamespaceResponse
+	err = c.change(ctx, anywhere, func(ctx context.Context) (err error) {
+		resp, err = c.queues.SetNamespace(ctx, req)
+		return err
+	})
+	return resp.GetVersion(), err
+}

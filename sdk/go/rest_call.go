@@ -79,6 +79,8 @@ var restMethods = map[string]restMethod{
 	millracev1.ClusterService_TransferShard_FullMethodName:   restOf((*restConn).transferShard),
 	millracev1.ClusterService_BalanceShards_FullMethodName:   restOf((*restConn).balanceShards),
 	millracev1.ClusterService_FinalizeFormat_FullMethodName:  restOf((*restConn).finalizeFormat),
+	millracev1.TenantService_Get_FullMethodName:              restOf((*restConn).getTenant),
+	millracev1.TenantService_Set_FullMethodName:              restOf((*restConn).setTenant),
 }
 
 type restMethod func(r *restConn, ctx context.Context, in, out any) error

@@ -180,6 +180,9 @@ func (r *restConn) setNamespace(ctx context.Context, in *millracev1.SetNamespace
 		}
 		w.int("retain_bytes", config.GetRetainBytes())
 		w.flag("create_on_push", config.GetCreateOnPush())
+		w.int("key_bytes", config.GetKeyBytes())
+		w.int("key_writes_per_second", config.GetKeyWritesPerSecond())
+		w.int("key_bytes_per_second", config.GetKeyBytesPerSecond())
 	})
 	var answer configured
 	a, err := r.call(ctx, q, &answer)

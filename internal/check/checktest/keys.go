@@ -50,7 +50,9 @@ func (w *world) puts() *core.KVPuts {
 // configureSpace makes an op on a whole keyspace.
 func (w *world) configureSpace() core.Op {
 	space := pick(w.rand, w.spaces)
-	switch w.rand.IntN(5) {
+	switch w.rand.IntN(6) {
+	case 5:
+		return &core.TenantUse{Bytes: uint64(w.rand.IntN(200)), Bound: int64(w.rand.IntN(2) * 150)}
 	case 4:
 		return &core.NamespaceSet{Config: core.NamespaceConfig{KeyBytes: int64(w.rand.IntN(2) * 100)}, IfVersion: -1}
 	case 0:

@@ -255,7 +255,7 @@ func (m *Machine) op(part *partition, principal string, rev uint64, op core.Op) 
 		*core.TaskDelete, *core.TaskRunNow, *core.QueueSet, *core.Grant:
 		return part.queue.Apply(m.tx, m.queueContext(part, principal), op)
 	case *core.KVPut, *core.KVDelete, *core.KVCheck, *core.KVAdd, *core.KVDeleteRange,
-		*core.KeyspaceSet, *core.KeyspaceDelete, *core.KeyspaceUse:
+		*core.KeyspaceSet, *core.KeyspaceDelete, *core.KeyspaceUse, *core.TenantUse:
 		return part.kv.Apply(m.tx, kvContext(part, rev), op)
 	case *core.VectorUpsert, *core.VectorDelete, *core.CollectionSet, *core.CollectionDelete, *core.RulesetPut,
 		*core.RecordingPut:
@@ -268,6 +268,8 @@ func (m *Machine) op(part *partition, principal string, rev uint64, op core.Op) 
 		return core.OpResult{}, nil, nil
 	case *core.NamespaceCreate:
 		return m.createNamespace(op)
+	case *core.TenantSet:
+		return m.setTenant(op)
 	case *core.MembersInit, *core.MemberChange, *core.MemberStep:
 		return m.changeMembers(op)
 	case *core.FormatRaise:

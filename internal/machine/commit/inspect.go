@@ -60,7 +60,7 @@ func (m *Machine) inspectSystem(c *core.Commit) *core.Refusal {
 			if refusal := m.inspectMembers(c, i); refusal != nil {
 				return refusal
 			}
-		case *core.NamespaceCreate:
+		case *core.NamespaceCreate, *core.TenantSet:
 			if !system || m.o.Shard != 0 {
 				return &core.Refusal{Op: i, Fact: core.WrongPartition{Ops: []int{i}}}
 			}

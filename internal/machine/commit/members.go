@@ -14,7 +14,7 @@ import (
 // have. One job runs at a time.
 
 const (
-	maxVoters   = 9
+	maxVoters   = 7 // that members who are added make; more only wait for each other. A cluster may begin with more
 	maxLearners = 4
 	// jobTime is how long a job may take, and a join token holds.
 	jobTime core.Millis = 60 * 60 * 1000

@@ -232,6 +232,22 @@ func TestMembershipIsBounded(t *testing.T) {
 	c.refused(&core.MemberChange{Do: core.MemberPromote, Node: 1}, core.WrongMembership{Reason: "not_learner", Node: 1})
 }
 
+func TestAClusterGrowsToSevenVoters(t *testing.T) {
+	full := core.Exhausted{Limit: "voters", Max: 7}
+	seven := newClub(t, 1, 2, 3, 4, 5, 6, 7)
+	seven.refused(add(8, false), full)
+	seven.ok(add(8, true))
+	seven.ok(join(8, disk))
+	seven.step()
+	seven.refused(&core.MemberChange{Do: core.MemberPromote, Node: 8}, full)
+	seven.ok(&core.MemberChange{Do: core.MemberReplace, Node: 7, With: 8})
+
+	six := newClub(t, 1, 2, 3, 4, 5, 6)
+	six.ok(add(7, false))
+	eight := newClub(t, 1, 2, 3, 4, 5, 6, 7, 8) // as it was started
+	eight.refused(add(9, false), full)
+}
+
 func TestMembershipStandsAloneInShard0(t *testing.T) {
 	c := newClub(t, 1)
 	other := New(Options{Shard: 1})

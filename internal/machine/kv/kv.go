@@ -43,12 +43,15 @@ type Machine struct {
 	names map[string]space
 	last  uint32 // last incarnation given out
 	used  uint64 // bytes on disk of all keyspaces of the namespace, as measured last
+	// tenant is what all keyspaces of the tenant take, as told last, and what they may.
+	tenant core.TenantUse
 	// bounded is how many of them have a bound.
 	bounded int
 
 	marked   bool
 	lastMark uint32
 	usedMark uint64
+	wasUsed  core.TenantUse // tenant, when the mark was set
 	changed  []changedSpace // since Mark
 }
 
@@ -57,15 +60,17 @@ func New(p core.Partition) *Machine { return &Machine{p: p} }
 
 // Open rebuilds the table of keyspaces from v.
 func (m *Machine) Open(v core.View) error {
-	m.names, m.last, m.used, m.bounded, m.marked, m.changed = nil, 0, 0, 0, false, nil
+	m.names, m.bounded, m.marked, m.changed = nil, 0, false, nil
 	rows, err := spacesOf(v, m.p)
 	if err != nil {
 		return err
 	}
 	// Also where no keyspace is left: a number is given out once.
-	if m.last, m.used, err = readCounts(v, m.p); err != nil {
+	c, err := readCounts(v, m.p)
+	if err != nil {
 		return err
 	}
+	m.last, m.used, m.tenant = c.last, c.used, c.tenant
 	if len(rows) == 0 {
 		return nil
 	}
@@ -82,7 +87,7 @@ func (m *Machine) Open(v core.View) error {
 
 // Mark starts remembering changes of derived state, so that Undo can take them back. Marks do not nest.
 func (m *Machine) Mark() {
-	m.marked, m.lastMark, m.usedMark, m.changed = true, m.last, m.used, m.changed[:0]
+	m.marked, m.lastMark, m.usedMark, m.wasUsed, m.changed = true, m.last, m.used, m.tenant, m.changed[:0]
 }
 
 // Undo takes back every change since Mark, and ends the mark.
@@ -96,7 +101,7 @@ func (m *Machine) Undo() {
 			delete(m.names, c.name)
 		}
 	}
-	m.last, m.used = m.lastMark, m.usedMark
+	m.last, m.used, m.tenant = m.lastMark, m.usedMark, m.wasUsed
 	m.Keep()
 }
 
@@ -126,6 +131,8 @@ func (m *Machine) Apply(tx core.Txn, c Context, op core.Op) (core.OpResult, core
 		fact = m.deleteKeyspace(tx, op, &r)
 	case *core.KeyspaceUse:
 		m.use(tx, op)
+	case *core.TenantUse:
+		m.useOfTenant(tx, op)
 	default:
 		err = errs.Corruptf("op %d is none of the key-value service", op.Kind())
 	}

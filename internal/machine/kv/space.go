@@ -89,6 +89,8 @@ func (m *Machine) mayPut(c Context, name string, ks space, known bool) core.Fact
 		return core.Exhausted{Limit: "keyspace_bytes", Max: ks.config.Bytes}
 	case c.Bytes > 0 && m.used > uint64(c.Bytes):
 		return core.Exhausted{Limit: "namespace_key_bytes", Max: c.Bytes}
+	case m.tenant.Bound > 0 && m.tenant.Bytes > uint64(m.tenant.Bound):
+		return core.Exhausted{Limit: "tenant_key_bytes", Max: m.tenant.Bound}
 	case known:
 		return nil
 	case !c.AutoCreate:
@@ -178,44 +180,6 @@ func (m *Machine) use(tx core.Txn, op *core.KeyspaceUse) {
 			m.set(tx, name, ks)
 		}
 	}
-}
-
-// Used is how many bytes all keyspaces of the namespace took on disk when that was measured last.
-func (m *Machine) Used() uint64 { return m.used }
-
-// Used reads how many bytes all keyspaces of a partition's namespace took on disk when that was measured last.
-func Used(v core.View, p core.Partition) (uint64, error) {
-	_, used, err := readCounts(v, p)
-	return used, err
-}
-
-// The row of a partition's counts is the last incarnation given out, and, once it was measured, what all keyspaces of the
-// namespace take on disk.
-
-func (m *Machine) setCounts(tx core.Txn) {
-	row := binary.BigEndian.AppendUint32(nil, m.last)
-	if m.used > 0 {
-		row = binary.AppendUvarint(row, m.used)
-	}
-	tx.Set(keys.Keyspace(m.p, ""), row)
-}
-
-func readCounts(v core.View, p core.Partition) (last uint32, used uint64, err error) {
-	row, ok, err := v.Get(keys.Keyspace(p, ""))
-	if err != nil || !ok {
-		return 0, 0, err
-	}
-	if len(row) < incarnationLen {
-		return 0, 0, errs.Corruptf("keyspaces of %s: counts %x", p, row)
-	}
-	last = binary.BigEndian.Uint32(row)
-	if row = row[incarnationLen:]; len(row) > 0 {
-		n := 0
-		if used, n = binary.Uvarint(row); n != len(row) || used == 0 {
-			return 0, 0, errs.Corruptf("keyspaces of %s: measured %x", p, row)
-		}
-	}
-	return last, used, nil
 }
 
 // judge says whether a keyspace is over its bound.

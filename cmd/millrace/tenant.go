@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	millrace "github.com/millrace/millrace/sdk/go"
+)
+
+func (a *app) tenantCmd() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "tenant",
+		Short: "Bound tenants, and see what they take",
+		Args:  cobra.NoArgs,
+		RunE:  func(*cobra.Command, []string) error { return usageError{errors.New("name a subcommand; see --help")} },
+	}
+	a.connectionFlags(c)
+	c.AddCommand(a.tenantGetCmd(), a.tenantSetCmd())
+	return c
+}
+
+// keyBounds are the bounds of all keys of a namespace or a tenant, as the command line takes and prints them.
+type keyBounds struct {
+	KeyBytes           int64  `json:"key_bytes"`
+	KeyWritesPerSecond int64  `json:"key_writes_per_second"`
+	KeyBytesPerSecond  int64  `json:"key_bytes_per_second"`
+	MeasuredKeyBytes   uint64 `json:"measured_key_bytes"`
+	OverKeyBytes       bool   `json:"over_key_bytes"`
+}
+
+func (b *keyBounds) flags(f *pflag.FlagSet) {
+	f.Int64Var(&b.KeyBytes, "key-bytes", 0, "most bytes of keys on disk, of one replica; 0 = no bound")
+	f.Int64Var(&b.KeyWritesPerSecond, "key-writes-per-second", 0, "most puts of keys per second, on each node; 0 = no bound")
+	f.Int64Var(&b.KeyBytesPerSecond, "key-bytes-per-second", 0, "most bytes of keys and values put per second, on each node; 0 = no bound")
+}
+
+// given copies those that were given as flags.
+func (b *keyBounds) given(f *pflag.FlagSet, bytes, writes, rate *int64) {
+	for name, to := range map[string]struct{ from, to *int64 }{
+		"key-bytes": {&b.KeyBytes, bytes}, "key-writes-per-second": {&b.KeyWritesPerSecond, writes}, "key-bytes-per-second": {&b.KeyBytesPerSecond, rate},
+	} {
+		if f.Changed(name) {
+			*to.to = *to.from
+		}
+	}
+}
+
+func (b keyBounds) text(w io.Writer) {
+	fmt.Fprintf(w, "key quota     %d bytes, %d writes/s, %d bytes/s (0 = none)\n", b.KeyBytes, b.KeyWritesPerSecond, b.KeyBytesPerSecond)
+	if b.KeyBytes == 0 {
+		return
+	}
+	fmt.Fprintf(w, "keys measured %d bytes", b.MeasuredKeyBytes)
+	if b.OverKeyBytes {
+		fmt.Fprintf(w, ", %d over the quota: puts are refused", b.MeasuredKeyBytes-uint64(b.KeyBytes))
+	}
+	fmt.Fprintln(w)
+}
+
+// tenantView is a tenant as the command line prints it.
+type tenantView struct {
+	Tenant     string `json:"tenant"`
+	Version    uint64 `json:"version"`
+	Namespaces int    `json:"namespaces"`
+	keyBounds
+}
+
+func (a *app) tenantGetCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "get [NAME]",
+		Short: "Print what bounds a tenant, by default the token's own, and what its keys take",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.with(c.Context(), func(ctx context.Context, client *millrace.Client) error {
+				t, err := client.Tenant(ctx, append(args, "")[0])
+				if err != nil {
+					return err
+				}
+				v := tenantView{t.Name, t.Config.Version, t.Namespaces, keyBounds{
+					t.Config.KeyBytes, t.Config.KeyWritesPerSecond, t.Config.KeyBytesPerSecond, t.MeasuredKeyBytes, t.OverKeyBytes,
+				}}
+				return a.print(v, func(w io.Writer) {
+					fmt.Fprintf(w, "tenant        %s\nversion       %d\nnamespaces    %d\n", v.Tenant, v.Version, v.Namespaces)
+					v.text(w)
+				})
+			})
+		},
+	}
+}
+
+func (a *app) tenantSetCmd() *cobra.Command {
+	var b keyBounds
+	c := &cobra.Command{
+		Use:   "set NAME",
+		Short: "Change what bounds a tenant (scope tenant:admin); what is not given stays",
+		Long: `Set changes bounds of all keyspaces of all namespaces of a tenant together. It needs the scope
+tenant:admin, which the role operator has. The tenant need not have been used yet.`,
+		Example: `  millrace tenant set acme --key-bytes 10000000000 --key-writes-per-second 5000`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.with(c.Context(), func(ctx context.Context, client *millrace.Client) error {
+				t, err := client.Tenant(ctx, args[0])
+				if err != nil && !errors.Is(err, millrace.ErrNotFound) {
+					return err
+				}
+				b.given(c.Flags(), &t.Config.KeyBytes, &t.Config.KeyWritesPerSecond, &t.Config.KeyBytesPerSecond)
+				version, err := client.SetTenant(ctx, args[0], t.Config)
+				if err != nil {
+					return err
+				}
+				return a.print(map[string]uint64{"version": version}, func(w io.Writer) { fmt.Fprintf(w, "version %d\n", version) })
+			})
+		},
+	}
+	b.flags(c.Flags())
+	return c
+}

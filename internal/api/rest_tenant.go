@@ -1,0 +1,78 @@
+package api
+
+import (
+	"net/http"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/core"
+)
+
+const tenantsService = "/millrace.v1.TenantService/"
+
+// tenantRoutes bound tenants.
+func tenantRoutes() []*Route {
+	return []*Route{
+		{
+			Method: http.MethodGet, Path: "/v1/tenant", Native: tenantsService + "Get", Answer: "Tenant", Status: statusOK,
+			Doc: "Read what bounds the caller's tenant, and what its keys take. The ETag is the version.", handle: (*restCall).getTenant,
+		},
+		{
+			Method: http.MethodGet, Path: "/v1/tenants/{tenant}", Native: tenantsService + "Get", Answer: "Tenant", Status: statusOK,
+			Doc: "Read what bounds a tenant, and what its keys take. The ETag is the version.", handle: (*restCall).getTenant,
+		},
+		{
+			Method: http.MethodPut, Path: "/v1/tenants/{tenant}", Native: tenantsService + "Set", Body: "TenantConfig", Answer: "SetTenantResponse", Status: statusOK,
+			Header: []Param{ifMatch},
+			Doc:    "Replace what bounds a tenant, which need not have been used yet. The version rises only when something changes.",
+			fields: fieldNames(tenantConfigFields), handle: (*restCall).setTenant,
+		},
+	}
+}
+
+var tenantConfigFields = []jsonField[pb.TenantConfig]{
+	{"version", func(d *jsonReader, m *pb.TenantConfig) { m.Version = d.unsigned() }},
+	{"key_bytes", func(d *jsonReader, m *pb.TenantConfig) { m.KeyBytes = d.integer(0, 1<<62) }},
+	{"key_writes_per_second", func(d *jsonReader, m *pb.TenantConfig) { m.KeyWritesPerSecond = d.integer(0, 1<<62) }},
+	{"key_bytes_per_second", func(d *jsonReader, m *pb.TenantConfig) { m.KeyBytesPerSecond = d.integer(0, 1<<62) }},
+}
+
+// getTenant serves GET /v1/tenant and GET /v1/tenants/{tenant}.
+func (c *restCall) getTenant() error {
+	in := new(pb.GetTenantRequest)
+	if len(c.params) > 0 {
+		in.Tenant = c.params[0]
+	}
+	out, err := (&tenantService{s: c.s}).Get(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	c.tag(out.GetConfig().GetVersion())
+	return c.object(http.StatusOK, func(w *jsonWriter) {
+		w.str("tenant", out.GetTenant())
+		w.exact("version", out.GetConfig().GetVersion())
+		w.optInt("key_bytes", out.GetConfig().GetKeyBytes())
+		w.optInt("key_writes_per_second", out.GetConfig().GetKeyWritesPerSecond())
+		w.optInt("key_bytes_per_second", out.GetConfig().GetKeyBytesPerSecond())
+		w.int("namespaces", int64(out.GetNamespaces()))
+		w.count("measured_key_bytes", out.GetMeasuredKeyBytes())
+		w.bool("over_key_bytes", out.GetOverKeyBytes())
+	})
+}
+
+// setTenant serves PUT /v1/tenants/{tenant}.
+func (c *restCall) setTenant() error {
+	in := &pb.SetTenantRequest{Tenant: c.params[0], Config: new(pb.TenantConfig)}
+	var fact core.Fact
+	if in.IfVersion, fact = c.ifMatch(); fact != nil {
+		return fact
+	}
+	if err := readBody(c, in.GetConfig(), tenantConfigFields); err != nil {
+		return err
+	}
+	out, err := (&tenantService{s: c.s}).Set(c.ctx, in)
+	if err != nil {
+		return unprefixed("config", err)
+	}
+	c.tag(out.GetVersion())
+	return c.object(http.StatusOK, func(w *jsonWriter) { w.exact("version", out.GetVersion()) })
+}

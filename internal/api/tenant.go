@@ -1,0 +1,77 @@
+package api
+
+import (
+	"context"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/auth"
+	"github.com/millrace/millrace/internal/core"
+)
+
+// tenantService bounds tenants.
+type tenantService struct {
+	pb.UnimplementedTenantServiceServer
+	s *Server
+}
+
+// Get reads what bounds a tenant, and what was measured. Who may not read another's is told that it is unknown, as the names
+// of tenants are nobody's business.
+func (ts *tenantService) Get(ctx context.Context, in *pb.GetTenantRequest) (*pb.GetTenantResponse, error) {
+	who, _, fact := ts.s.asks(ctx)
+	if fact != nil {
+		return nil, fact
+	}
+	own := ts.s.tenantOf(ctx, who)
+	name := in.GetTenant()
+	if name == "" {
+		name = own
+	}
+	if fact := spaceName("tenant", name); fact != nil {
+		return nil, fact
+	}
+	if name != own && !who.Scopes.Has(auth.TenantAdmin) {
+		return nil, core.Denied{Scope: auth.TenantAdmin.String()}
+	}
+	t, err := ts.s.o.Backend.Tenant(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if t.ID == 0 && name != own {
+		return nil, core.NotFound{Kind: "tenant", ID: name}
+	}
+	return &pb.GetTenantResponse{
+		Tenant: name, Namespaces: t.Namespaces, MeasuredKeyBytes: t.Measured, OverKeyBytes: t.Over,
+		Config: &pb.TenantConfig{
+			Version: t.Config.Version, KeyBytes: t.Config.KeyBytes, KeyWritesPerSecond: t.Config.KeyRate, KeyBytesPerSecond: t.Config.KeyByteRate,
+		},
+	}, nil
+}
+
+// Set replaces the configuration of a tenant.
+func (ts *tenantService) Set(ctx context.Context, in *pb.SetTenantRequest) (*pb.SetTenantResponse, error) {
+	if _, _, fact := ts.s.asks(ctx); fact != nil {
+		return nil, fact
+	}
+	if fact := spaceName("tenant", in.GetTenant()); fact != nil {
+		return nil, fact
+	}
+	version, fact := ifVersion(in.IfVersion)
+	if fact != nil {
+		return nil, fact
+	}
+	c := in.GetConfig()
+	for _, bound := range []struct {
+		field string
+		n     int64
+	}{{"key_bytes", c.GetKeyBytes()}, {"key_writes_per_second", c.GetKeyWritesPerSecond()}, {"key_bytes_per_second", c.GetKeyBytesPerSecond()}} {
+		if bound.n < 0 {
+			return nil, invalid("config."+bound.field, "is negative")
+		}
+	}
+	config := core.TenantConfig{KeyBytes: c.GetKeyBytes(), KeyRate: c.GetKeyWritesPerSecond(), KeyByteRate: c.GetKeyBytesPerSecond()}
+	next, err := ts.s.o.Backend.SetTenant(ctx, in.GetTenant(), config, version)
+	if err != nil {
+		return nil, err
+	}
+	return &pb.SetTenantResponse{Version: next}, nil
+}

@@ -1,0 +1,52 @@
+package check
+
+import (
+	"fmt"
+
+	"github.com/millrace/millrace/internal/core"
+)
+
+// tenantFull reports whether puts in all keyspaces of the partition's tenant must be refused.
+func (p *part) tenantFull() bool {
+	return p.tenant.Bound > 0 && p.tenant.Bytes > uint64(p.tenant.Bound)
+}
+
+// tenantUse judges a measurement of a whole tenant, which comes with the bound.
+func (m *Model) tenantUse(p *part, op *core.TenantUse, a answer) error {
+	if a.fact != nil {
+		return fmt.Errorf("a measurement was refused with %w", a.fact)
+	}
+	old := p.tenant
+	m.change(func() { p.tenant = old })
+	p.tenant = *op
+	return nil
+}
+
+// tenantSet judges a change of a tenant's configuration.
+func (m *Model) tenantSet(op *core.TenantSet, a answer) error {
+	now := m.tenants[op.Tenant]
+	next := op.Config
+	next.Version = now.Version
+	if next != now {
+		next.Version++
+	}
+	if err := m.judgeVersion(op.IfVersion, now.Version, next.Version, a); err != nil || a.fact != nil {
+		return err
+	}
+	set(m, m.tenants, op.Tenant, next)
+	return nil
+}
+
+func misfitsOfTenant(op *core.TenantSet) []misfit {
+	out := misfitsOfName("tenant", op.Tenant)
+	if op.Config.KeyBytes < 0 {
+		out = append(out, misfit{field: "config.key_bytes"})
+	}
+	if op.Config.KeyRate < 0 {
+		out = append(out, misfit{field: "config.key_writes_per_second"})
+	}
+	if op.Config.KeyByteRate < 0 {
+		out = append(out, misfit{field: "config.key_bytes_per_second"})
+	}
+	return out
+}

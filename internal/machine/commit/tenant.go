@@ -1,0 +1,126 @@
+package commit
+
+import (
+	"encoding/binary"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/errs"
+	"github.com/millrace/millrace/internal/keys"
+)
+
+// What bounds a tenant lies in the directory, by its name: its number, then the configuration. Partitions, which are of other
+// shards, are told by ops of their own.
+
+// maxTenantConfigs bounds the tenants that are configured: every node reads all their rows each second.
+const maxTenantConfigs = 10_000
+
+// tenantID is the length of a tenant's number in its row.
+const tenantID = 4
+
+// setTenant replaces the configuration of a tenant, and enters one that is new.
+func (m *Machine) setTenant(op *core.TenantSet) (core.OpResult, core.Fact, error) {
+	if fact := validateTenant(op); fact != nil {
+		return core.OpResult{}, fact, nil
+	}
+	_, now, configured, err := tenantConfig(m.tx, op.Tenant)
+	if err != nil {
+		return core.OpResult{}, nil, err
+	}
+	if op.IfVersion >= 0 && uint64(op.IfVersion) != now.Version {
+		return core.OpResult{}, core.RevMismatch{Rev: now.Version, Missing: now.Version == 0}, nil
+	}
+	next := op.Config
+	next.Version = now.Version
+	if next == now {
+		return core.OpResult{Version: now.Version}, nil, nil
+	}
+	if !configured {
+		n, err := countTenantConfigs(m.tx)
+		if err != nil {
+			return core.OpResult{}, nil, err
+		}
+		if n >= maxTenantConfigs {
+			return core.OpResult{}, core.Exhausted{Limit: "tenants", Max: maxTenantConfigs}, nil
+		}
+	}
+	t, known, err := readTenant(m.tx, op.Tenant)
+	if err != nil {
+		return core.OpResult{}, nil, err
+	}
+	if !known {
+		if t.id, err = m.newTenant(); err != nil {
+			return core.OpResult{}, nil, err
+		}
+		m.tx.Set(keys.Tenant(op.Tenant), t.append(nil))
+	}
+	next.Version++
+	row := binary.BigEndian.AppendUint32(nil, uint32(t.id))
+	m.tx.Set(keys.TenantConfig(op.Tenant), core.AppendTenantConfig(row, &next))
+	return core.OpResult{Version: next.Version, Tenant: t.id}, nil, nil
+}
+
+func validateTenant(op *core.TenantSet) core.Fact {
+	if !validName(op.Tenant) {
+		return core.Invalid{Field: "tenant", Reason: "bad_name", Message: "not a name of a tenant"}
+	}
+	for _, bound := range []struct {
+		field string
+		n     int64
+	}{{"key_bytes", op.Config.KeyBytes}, {"key_writes_per_second", op.Config.KeyRate}, {"key_bytes_per_second", op.Config.KeyByteRate}} {
+		if bound.n < 0 {
+			return core.Invalid{Field: "config." + bound.field, Reason: "negative", Message: "a bound is not negative"}
+		}
+	}
+	return nil
+}
+
+func decodeTenantConfig(name string, row []byte) (id core.TenantID, c core.TenantConfig, err error) {
+	if len(row) < tenantID {
+		return 0, c, errs.Corruptf("configuration of tenant %q: %x", name, row)
+	}
+	c, err = core.DecodeTenantConfig(row[tenantID:])
+	if err != nil {
+		return 0, c, errs.Corruptf("configuration of tenant %q: %v", name, err)
+	}
+	return core.TenantID(binary.BigEndian.Uint32(row)), c, nil
+}
+
+func tenantConfig(v core.View, name string) (id core.TenantID, c core.TenantConfig, ok bool, err error) {
+	row, ok, err := v.Get(keys.TenantConfig(name))
+	if err != nil || !ok {
+		return 0, c, false, err
+	}
+	id, c, err = decodeTenantConfig(name, row)
+	return id, c, true, err
+}
+
+func countTenantConfigs(v core.View) (n int, err error) {
+	from, to := keys.TenantConfigs()
+	err = core.ScanRows(v, from, to, func([]byte, []byte) (bool, error) {
+		n++
+		return n < maxTenantConfigs, nil
+	})
+	return n, err
+}
+
+// TenantConfigs calls fn for each tenant that was configured, by name, from a View of shard 0.
+func TenantConfigs(v core.View, fn func(id core.TenantID, c core.TenantConfig)) error {
+	from, to := keys.TenantConfigs()
+	return core.ScanRows(v, from, to, func(key, row []byte) (bool, error) {
+		id, c, err := decodeTenantConfig(keys.TenantOf(key), row)
+		if err == nil {
+			fn(id, c)
+		}
+		return true, err
+	})
+}
+
+// FindTenant reads what the directory has of a tenant, from a View of shard 0; one without a number is unknown.
+func FindTenant(v core.View, name string) (core.TenantInfo, error) {
+	t, ok, err := readTenant(v, name)
+	if err != nil || !ok {
+		return core.TenantInfo{Name: name}, err
+	}
+	_, c, _, err := tenantConfig(v, name)
+	return core.TenantInfo{ID: t.id, Name: name, Namespaces: t.count, Config: c}, err
+}
