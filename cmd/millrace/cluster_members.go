@@ -79,7 +79,7 @@ func (a *app) clusterAddCmd() *cobra.Command {
 		Short: "Let a node join, and print the token that it joins with",
 		Long: `Add enters a node that is to join, under the number given, and prints a token: serve --join takes it,
 once, within an hour. The node then gets the state of all shards, and becomes a voter when it is at most
-1,000 entries behind in each: cluster status shows how far that is. With --learner it stays a learner,
+1,000 entries and one second behind in each: cluster status shows how far that is. With --learner it stays a learner,
 which cluster promote or replace takes on.
 
 One change of membership runs at a time. What is not done within an hour is undone.`,
@@ -141,7 +141,8 @@ too, if the others that are reached are a majority without it; otherwise that is
 func (a *app) clusterPromoteCmd() *cobra.Command {
 	return a.nodeCmd("promote", "Make a voter of a learner",
 		`Promote makes a voter of a node that was added with --learner. One that is more than 1,000 entries behind
-in any shard is refused as learner_behind, with how many.`,
+in any shard is refused as learner_behind, with how many, and one that is more than a second behind as
+learner_late.`,
 		`  millrace cluster promote n4`)
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -84,14 +85,27 @@ func (a *app) assess(dir string) error {
 		Dir     string         `json:"dir"`
 		Cluster string         `json:"cluster_id"`
 		Node    uint64         `json:"node_id"`
-		Nodes   []uint64       `json:"nodes"`
+		Nodes   []uint64       `json:"nodes"` // the members, as of what the directory has stored
 		Shards  []standingView `json:"shards"`
-	}{Dir: dir, Cluster: s.Member.Cluster, Node: s.Member.Node, Nodes: s.Member.Nodes}
+
+		Members []server.MemberStatus `json:"members,omitempty"` // none: those that the cluster began with
+	}{Dir: dir, Cluster: s.Member.Cluster, Node: s.Member.Node, Nodes: s.Member.Nodes, Members: s.Members}
+	if len(s.Members) > 0 {
+		out.Nodes = nil
+		for _, m := range s.Members {
+			if !slices.Contains(out.Nodes, m.Node) {
+				out.Nodes = append(out.Nodes, m.Node)
+			}
+		}
+	}
 	for _, st := range s.Shards {
 		out.Shards = append(out.Shards, standingView{int(st.Shard), st.Stored, st.Commit, st.Last})
 	}
 	err = a.print(out, func(w io.Writer) {
 		fmt.Fprintf(w, "node %d of cluster %s, nodes %s\n", out.Node, out.Cluster, strings.Trim(fmt.Sprint(out.Nodes), "[]"))
+		for _, m := range out.Members {
+			fmt.Fprintf(w, "node %d    %s at %s\n", m.Node, m.State, m.Peer)
+		}
 		writeStandings(w, out.Shards)
 		fmt.Fprint(w, "What is behind that in the logs of the other nodes would be lost, though it was acknowledged.\n")
 	})

@@ -35,34 +35,39 @@ type Standing struct {
 	Term   uint64 // newest that is known
 }
 
-// Stand reads how all shards of a data directory stand, and changes nothing. Errors: *errs.Corruption.
-func Stand(dir string, o Options) ([]Standing, error) {
+// Stand reads how all shards of a data directory stand, and who the members of its cluster were as of what shard 0 has stored;
+// it changes nothing. A directory of members without a version: nobody ever changed who they were. Errors: *errs.Corruption.
+func Stand(dir string, o Options) (out []Standing, members core.Directory, err error) {
 	o = o.withDefaults()
 	logs, err := wal.Check(store.NewFS(o.Store.FS), filepath.Join(dir, logDir))
 	if err != nil {
-		return nil, err
+		return nil, members, err
 	}
 	if logs.Corrupt != nil {
-		return nil, fmt.Errorf("log: %w", logs.Corrupt)
+		return nil, members, fmt.Errorf("log: %w", logs.Corrupt)
 	}
 	o.Store.Dir = filepath.Join(dir, storeDir)
-	states, err := store.Check(o.Store)
+	states, err := store.Inspect(o.Store, func(id core.ShardID, v core.View) (err error) {
+		if id == 0 {
+			members, err = commit.ReadMembers(v)
+		}
+		return err
+	})
 	if err != nil {
-		return nil, fmt.Errorf("store: %w", err)
+		return nil, members, fmt.Errorf("store: %w", err)
 	}
 	stored := map[core.ShardID]uint64{}
 	for _, s := range states.Shards {
 		stored[s.Shard] = s.Index
 	}
-	var out []Standing
 	for _, l := range logs.Shards {
 		s, err := standing(l.Shard, l.ShardState, stored[l.Shard])
 		if err != nil {
-			return nil, err
+			return nil, members, err
 		}
 		out = append(out, s)
 	}
-	return out, nil
+	return out, members, nil
 }
 
 func standing(id core.ShardID, log wal.ShardState, stored uint64) (Standing, error) {

@@ -61,7 +61,7 @@ func TestASurvivorKeepsAllOfItsLogAndSetsTheVotesAside(t *testing.T) {
 	before := tree(t, disk, "data")
 	old, err := wal.Check(disk, "data/wal")
 	noErr(t, err)
-	stand, err := backup.Stand("data", restoreOptions(disk))
+	stand, _, err := backup.Stand("data", restoreOptions(disk))
 	noErr(t, err)
 	if len(stand) != shards || stand[2] != (backup.Standing{Shard: 2, Stored: 2, Commit: 2, Last: 4, Term: 5}) {
 		t.Errorf("it stands at %+v", stand)

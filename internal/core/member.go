@@ -223,7 +223,7 @@ func (*MemberStep) Kind() OpKind { return OpMemberStep }
 
 // WrongMembership says that a change of membership does not fit how the cluster stands.
 type WrongMembership struct {
-	Reason string // snake_case: quorum_loss, not_learner, learner_behind, job_running, no_job, not_joining, removing, too_late, nobody_leads
+	Reason string // snake_case: quorum_loss, not_learner, learner_behind, learner_late, job_running, no_job, not_joining, removing, too_late, nobody_leads
 	Node   uint64
 	Lag    uint64 // of learner_behind: entries
 }
@@ -237,6 +237,8 @@ func (e WrongMembership) Error() string {
 			return fmt.Sprintf("learner_behind: node %d was not heard of lately", e.Node)
 		}
 		return fmt.Sprintf("learner_behind: node %d is %d entries behind", e.Node, e.Lag)
+	case "learner_late":
+		return fmt.Sprintf("learner_late: node %d lacks entries that are more than a second old", e.Node)
 	case "job_running":
 		return "job_running: another change of membership is under way"
 	case "too_late":

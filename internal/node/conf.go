@@ -100,8 +100,10 @@ func (s *shard) tickMembers(now time.Duration) error {
 	}
 	if !s.leading || !s.ready.Load() {
 		clear(s.heard)
+		s.marks = nil
 		return nil
 	}
+	s.marks = s.marks.note(now, s.core.Status().Last)
 	s.listen(now)
 	changes := s.wanted(r)
 	if len(changes) > 0 && now >= s.confAt {
@@ -206,7 +208,7 @@ func (s *shard) reconfigure(r *roster, changes []replog.RoleChange, now time.Dur
 		case c.Role != replog.Voter:
 		case !conf.Learns(c.Replica):
 			c.Role, waits = replog.Learner, true
-		case (!known || lag > s.n.o.NearEntries) && !plantedBug("promote_behind"):
+		case (!known || !s.n.near(lag)) && !plantedBug("promote_behind"):
 			waits = true
 			continue
 		}
@@ -270,18 +272,6 @@ func (s *shard) mayFollow(r *roster) bool {
 	})
 }
 
-// lags returns how many entries each learner is behind that was heard of lately.
-func (s *shard) lags() map[uint64]uint64 {
-	out := make(map[uint64]uint64)
-	last, now := s.core.Status().Last, s.n.o.Clock.Boot()
-	for _, f := range s.core.Followers() {
-		if at, ok := s.heard[f.Replica]; f.Learner && ok && now-at < heardFor {
-			out[f.Replica] = last - min(last, f.Match)
-		}
-	}
-	return out
-}
-
 // reportConf tells the leader of shard 0 how this shard stands, while somebody waits for that.
 func (s *shard) reportConf(r *roster, settled bool, now time.Duration) {
 	lags := s.lags()
@@ -295,7 +285,7 @@ func (s *shard) reportConf(r *roster, settled bool, now time.Duration) {
 		msg = append(msg, 0)
 	}
 	for _, id := range sortedKeys(lags) {
-		msg = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(msg, id), lags[id])
+		msg = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(msg, id), lags[id].encode())
 	}
 	if to := s.n.shards[0].leader.Load(); to == s.n.o.Replica {
 		s.n.takeConf(s.id, msg[1:])

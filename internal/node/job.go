@@ -33,19 +33,19 @@ type jobs struct {
 type confReport struct {
 	version uint64 // of the directory that its leader goes by
 	settled bool   // its configuration is what that wants
-	lags    map[uint64]uint64
+	lags    map[uint64]learnerLag
 	at      time.Duration // boot time
 }
 
 // takeConf takes a report of a shard's leader in: version (8 bytes), whether it is settled (1), and for each learner its
-// replica and how many entries it is behind (8 each).
+// replica and how many entries it is behind (8 each), with the highest bit set where it lacks what is older than nearTime.
 func (n *Node) takeConf(shard core.ShardID, b []byte) {
 	if len(b) < 9 || (len(b)-9)%16 != 0 || (len(b)-9)/16 > maxReportLags {
 		return
 	}
-	r := confReport{version: binary.BigEndian.Uint64(b), settled: b[8] == 1, lags: make(map[uint64]uint64), at: n.o.Clock.Boot()}
+	r := confReport{version: binary.BigEndian.Uint64(b), settled: b[8] == 1, lags: make(map[uint64]learnerLag), at: n.o.Clock.Boot()}
 	for b = b[9:]; len(b) > 0; b = b[16:] {
-		r.lags[binary.BigEndian.Uint64(b)] = binary.BigEndian.Uint64(b[8:])
+		r.lags[binary.BigEndian.Uint64(b)] = decodeLag(binary.BigEndian.Uint64(b[8:]))
 	}
 	n.jobs.mu.Lock()
 	defer n.jobs.mu.Unlock()
@@ -96,16 +96,15 @@ func (n *Node) allSettled(d *core.Directory, now time.Duration) bool {
 		if !ok || r.version != d.Version || !r.settled || now-r.at > reportFresh {
 			return false
 		}
-		if lag, known := r.lags[who.Replica]; who.State == core.MemberCatchingUp && (!known || lag > n.o.NearEntries) && !plantedBug("promote_behind") {
+		if lag, known := r.lags[who.Replica]; who.State == core.MemberCatchingUp && (!known || !n.near(lag)) && !plantedBug("promote_behind") {
 			return false
 		}
 	}
 	return true
 }
 
-// lag returns how many entries a learner is behind, in the shard where that is most; the largest number where nobody
-// knows.
-func (n *Node) lag(replica uint64) (most uint64) {
+// lag returns how far a learner is behind, in the shard where that is most; the largest number where nobody knows.
+func (n *Node) lag(replica uint64) (most learnerLag) {
 	now := n.o.Clock.Boot()
 	n.jobs.mu.Lock()
 	defer n.jobs.mu.Unlock()
@@ -113,9 +112,9 @@ func (n *Node) lag(replica uint64) (most uint64) {
 		r, ok := n.jobs.reports[core.ShardID(i)]
 		lag, known := r.lags[replica]
 		if !ok || !known || now-r.at > reportFresh {
-			return math.MaxUint64
+			return learnerLag{entries: math.MaxUint64}
 		}
-		most = max(most, lag)
+		most.entries, most.late = max(most.entries, lag.entries), most.late || lag.late
 	}
 	return most
 }
@@ -215,8 +214,11 @@ func (n *Node) mayChange(op *core.MemberChange) core.Fact {
 		}
 	}
 	if (op.Do == core.MemberPromote || op.Do == core.MemberReplace) && learner.State == core.MemberLearner {
-		if lag := n.lag(learner.Replica); lag > n.o.NearEntries {
-			return core.WrongMembership{Reason: "learner_behind", Node: learner.Node, Lag: lag}
+		switch lag := n.lag(learner.Replica); {
+		case lag.entries > n.o.NearEntries:
+			return core.WrongMembership{Reason: "learner_behind", Node: learner.Node, Lag: lag.entries}
+		case lag.late:
+			return core.WrongMembership{Reason: "learner_late", Node: learner.Node}
 		}
 	}
 	if op.Do == core.MemberRemove && who.State == core.MemberVoter && !n.majorityWithout(r, who.Replica) {

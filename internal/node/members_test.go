@@ -336,9 +336,10 @@ func TestACancelledRemovalEndsWhenAllShardsHaveTheVoterAgain(t *testing.T) {
 		}
 		return false
 	}
-	if _, err := c.ask(ctx, &core.MemberChange{Do: core.MemberRemove, Node: 3}); err != nil {
-		t.Fatal(err)
-	}
+	c.until(ctx, "the nodes are not heard of", func() bool {
+		_, err := c.ask(ctx, &core.MemberChange{Do: core.MemberRemove, Node: 3})
+		return err == nil
+	})
 	c.until(ctx, "no shard lets it go", left)
 	if _, err := c.ask(ctx, &core.MemberChange{Do: core.MemberCancel}); err != nil {
 		t.Skipf("it was gone before it was taken back: %v", err)

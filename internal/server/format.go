@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -61,6 +62,16 @@ type Finalized struct {
 func (c *coordinator) finalize(ctx context.Context) (Finalized, error) {
 	ctx, cancel := context.WithTimeout(ctx, changeWait)
 	defer cancel()
+	for try := 0; ; try++ {
+		out, err := c.finalizeOnce(ctx)
+		if w, ok := errors.AsType[core.WrongMembership](err); !ok || w.Reason != "changed" || try >= changeTries || c.server.pause(ctx, changeAgain) != nil {
+			return out, err
+		}
+	}
+}
+
+// finalizeOnce is finalize for the members that there are now.
+func (c *coordinator) finalizeOnce(ctx context.Context) (Finalized, error) {
 	version := c.node.Members().Version
 	out := Finalized{Before: c.node.Format()}
 	s := c.status(ctx)

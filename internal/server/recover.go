@@ -21,6 +21,8 @@ type RecoverOptions struct {
 type Survivor struct {
 	Member Member            // what it was
 	Shards []backup.Standing // what it has
+	// Members are those of its cluster, as of what it has stored; none where nobody ever changed who they were.
+	Members []MemberStatus
 }
 
 // AssessSurvivor reads what the directory of a server that does not run has, and changes nothing.
@@ -31,8 +33,15 @@ func AssessSurvivor(dir string) (s Survivor, err error) {
 	if s.Member, err = clusterMember(dir); err != nil {
 		return s, err
 	}
-	s.Shards, err = backup.Stand(dir, backup.Options{})
-	return s, err
+	shards, members, err := backup.Stand(dir, backup.Options{})
+	if err != nil {
+		return s, err
+	}
+	s.Shards = shards
+	if members.Version > 0 {
+		s.Members = membership(&members).Members
+	}
+	return s, nil
 }
 
 // clusterMember reads which node of which cluster a directory is of.

@@ -337,6 +337,42 @@ func TestABackupThatIsKilledIsTakenAnew(t *testing.T) {
 	}
 }
 
+// A restored server is a cluster of one, which grows as any other does; and the survivor of a cluster that was grown names the
+// members that it had, not those that it began with.
+func TestARestoredServerGrowsToThree(t *testing.T) {
+	c := growing(t, 1, 2)
+	ctx := bounded(t, time.Minute)
+	ids := addMany(t, ctx, c.client(0), "q", 50)
+	to, id := filepath.Join(c.dir, "backup"), strings.Repeat("0c", 16)
+	if e := millraceAs(t, c.peers[0].API, c.token, "backup", "--to", to); e.code != 0 {
+		t.Fatalf("backup ended with %d\n%s", e.code, e.out)
+	}
+	c.stop(0)
+	was := c.change
+	c.change = func(o *server.Options) {
+		was(o)
+		o.Cluster.ID, o.Dir = id, filepath.Join(c.dir, "restored", o.Name)
+	}
+	data := c.options(0).Dir
+	if e := run(t, "restore", "--from", to, "--data", data, "--cluster-id", id, "--node-id", "1"); e.code != 0 {
+		t.Fatalf("restore ended with %d\n%s", e.code, e.out)
+	}
+	c.start(0)
+	c.grow(0)
+	c.grow(1)
+	c.votersAre(1, 2, 3)
+	if got := states(t, ctx, c.client(2), ids); got[millrace.Ready] != len(ids) {
+		t.Errorf("%v are there", got)
+	}
+	for i := range 3 {
+		c.stop(i)
+	}
+	e := run(t, "cluster", "recover", "--data", data)
+	if e.code != 1 || !strings.Contains(e.out, "nodes 1 2 3\n") || !strings.Contains(e.out, "node 3    voter at "+c.peers[2].Address) {
+		t.Errorf("recover ended with %d\n%s", e.code, e.out)
+	}
+}
+
 // Without room on its disk a node takes no backup, the command leaves nothing, and restore changes nothing.
 func TestAFullDiskTakesNoBackupAndNoRestore(t *testing.T) {
 	disk := smallDisk(t)

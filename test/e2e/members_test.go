@@ -286,7 +286,9 @@ func TestANodeThatWasAwayFindsTheClusterThoughAllOthersWereReplaced(t *testing.T
 		c.stop(i)
 		c.jobEnds("done")
 	}
-	c.start(0) // its settings name nodes 2 and 3
+	away := c.options(0)
+	away.Cluster.Peers = c.peers[:3] // it knows of nodes 2 and 3 alone
+	c.open(0, away)
 	c.votersAre(1, 4, 5)
 	if got := states(t, ctx, c.client(0), ids); got[millrace.Ready] != len(ids) {
 		t.Errorf("%v are there", got)
