@@ -4,6 +4,7 @@
 #   SEEDS=500 [FIRST=1] [RECORD=no] scripts/sim.sh   so many seeds, on all cores; the first that breaks a promise ends the
 #                                         run and is printed with what happened last. What was done is added to the campaign's
 #                                         results, also when it was interrupted; FIRST is the seed after the campaign's last
+#   SEEDS=500 FIRST=$((1 << 52)) RECORD=no scripts/sim.sh   clusters that are mostly busy with their members
 #   SEED=0x2a [STEPS=n] [TRACE=1] scripts/sim.sh     that one again; the first n steps of it; all that happens
 #   scripts/sim.sh                                   how far the campaign is
 set -euo pipefail

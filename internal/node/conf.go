@@ -141,21 +141,29 @@ func (s *shard) confirmed() bool {
 	return s.applied.Load() > c.behind
 }
 
-// listen notes which replicas are heard of. In the tick in which Raft counts its quorum it forgets.
-func (s *shard) listen(now time.Duration) {
+// hear notes, as the leader, of whom messages came.
+func (s *shard) hear(in []peerMessage) {
+	if !s.leading || len(in) == 0 {
+		return
+	}
 	if s.heard == nil {
 		s.heard = make(map[uint64]time.Duration)
 	}
-	for _, f := range s.core.Followers() {
-		if f.Active {
-			s.heard[f.Replica] = now
-		}
+	now := s.n.o.Clock.Boot()
+	for _, m := range in {
+		s.heard[m.from] = now
 	}
+}
+
+// listen publishes which replicas are heard of.
+func (s *shard) listen(now time.Duration) {
 	reached := []uint64{s.n.o.Replica}
 	for id, at := range s.heard {
-		if now-at < heardFor {
-			reached = append(reached, id)
+		if now-at >= heardFor {
+			delete(s.heard, id)
+			continue
 		}
+		reached = append(reached, id)
 	}
 	slices.Sort(reached)
 	s.reached.Store(&reached)
@@ -199,6 +207,9 @@ func (r *roster) awaits(replica uint64) bool {
 // leaves in the same step; and a leader that leaves has another lead before.
 func (s *shard) reconfigure(r *roster, changes []replog.RoleChange, now time.Duration) error {
 	conf, job := s.core.Conf(), r.dir.Job
+	if term := s.core.Status().Term; s.wish.term != term || s.wish.version != r.dir.Version {
+		s.wish = wish{term, r.dir.Version, now}
+	}
 	lags := s.lags()
 	var out []replog.RoleChange
 	waits := false
@@ -208,7 +219,7 @@ func (s *shard) reconfigure(r *roster, changes []replog.RoleChange, now time.Dur
 		case c.Role != replog.Voter:
 		case !conf.Learns(c.Replica):
 			c.Role, waits = replog.Learner, true
-		case (!known || !s.n.near(lag)) && !plantedBug("promote_behind"):
+		case (!known || !s.n.near(lag) || !s.answers(c.Replica)) && !plantedBug("promote_behind"):
 			waits = true
 			continue
 		}
@@ -233,7 +244,7 @@ func (s *shard) reconfigure(r *roster, changes []replog.RoleChange, now time.Dur
 		// Nobody else votes yet: who takes the place of this one becomes a voter beside it, and leads before it leaves.
 		out = slices.DeleteFunc(out, own)
 	}
-	if len(out) == 0 || !s.outlives(out, now) {
+	if len(out) == 0 || !s.outlives(out) {
 		return nil
 	}
 	s.confAt = now + confRetry
@@ -245,9 +256,23 @@ func (s *shard) reconfigure(r *roster, changes []replog.RoleChange, now time.Dur
 	return err
 }
 
-// outlives reports whether the voters that are heard of are a majority of those that changes leave. Between the request of a
-// change, which was held to that too, and its entry others may have gone: then it waits, for them or for its deadline.
-func (s *shard) outlives(changes []replog.RoleChange, now time.Duration) bool {
+// wish is since when the leader of a term knows what a version of the directory wants.
+type wish struct {
+	term, version uint64
+	since         time.Duration // boot time
+}
+
+// answers reports whether a replica was heard of since a change is wanted: what was heard before says nothing of a disk that
+// was lost meanwhile, and the change may make its vote indispensable.
+func (s *shard) answers(replica uint64) bool {
+	at, heard := s.heard[replica]
+	return replica == s.n.o.Replica || heard && at > s.wish.since
+}
+
+// outlives reports whether the voters that answer are a majority of those that changes leave. Between the request of a
+// change, which was held to who was heard of then, and its entry others may have gone: then it waits, for them or for its
+// deadline.
+func (s *shard) outlives(changes []replog.RoleChange) bool {
 	voters := slices.Clone(s.core.Conf().Voters)
 	for _, c := range changes {
 		voters = slices.DeleteFunc(voters, func(id uint64) bool { return id == c.Replica })
@@ -257,7 +282,7 @@ func (s *shard) outlives(changes []replog.RoleChange, now time.Duration) bool {
 	}
 	live := 0
 	for _, id := range voters {
-		if at, heard := s.heard[id]; id == s.n.o.Replica || heard && now-at < heardFor {
+		if s.answers(id) {
 			live++
 		}
 	}

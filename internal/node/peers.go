@@ -3,6 +3,7 @@ package node
 import (
 	"cmp"
 	"encoding/binary"
+	"slices"
 	"time"
 
 	"github.com/millrace/millrace/internal/core"
@@ -127,6 +128,11 @@ func (s *shard) takeMessages(in []peerMessage) {
 		case peerReport:
 			s.takeReport(m.from, rest)
 		}
+	}
+	s.hear(in)
+	leader := s.core.Status().Leader
+	if slices.ContainsFunc(in, func(m peerMessage) bool { return m.from == leader }) {
+		s.ledAt = s.n.o.Clock.Boot()
 	}
 }
 

@@ -168,9 +168,11 @@ func (n *Node) learn(d core.Directory) {
 	n.moved.notify() // addresses of leaders may be others
 }
 
-// askMembers asks the other members for a newer directory, when it is time, while nobody is known to lead shard 0.
+// askMembers asks the other members for a newer directory, when it is time, while nobody is known to lead shard 0, or nothing
+// was heard for long of who is. A learner holds no elections, and follows who led it last for ever.
 func (s *shard) askMembers(now time.Duration) {
-	if s.leader.Load() != 0 || now < s.askedAt+reportEvery {
+	led := s.leader.Load() != 0 && (s.leading || now < s.ledAt+heardFor)
+	if led || now < s.askedAt+reportEvery {
 		return
 	}
 	s.askedAt = now

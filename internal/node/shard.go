@@ -96,9 +96,11 @@ type shard struct {
 	confIndex  uint64                   // of the configuration that Raft goes by
 	confAt     time.Duration            // boot time before which no change of it is proposed again
 	askedAt    time.Duration            // boot time when it last asked who the members are
+	ledAt      time.Duration            // boot time when it last heard of whom it follows
 	sure       confirmation             // of its configuration, by most voters
 	marks      marks                    // of where the log ended, while it leads
 	heard      map[uint64]time.Duration // by replica, when the leader last heard of it
+	wish       wish                     // what is wanted of its configuration
 
 	timers   atomic.Bool // a Tick is proposed and not applied
 	ready    atomic.Bool // leads, and applied an entry of its own term; changed under role's lock

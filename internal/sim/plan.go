@@ -89,10 +89,30 @@ func PlanOf(seed uint64) Plan {
 		p.LogQuota = uint64(p.SegmentBytes) * uint64(2+r.IntN(8))
 		p.SnapshotPart = 256 << r.IntN(6)
 	}
-	if r := rand.New(rand.NewPCG(seed, 3)); r.IntN(100) < 40 {
+	if r := rand.New(rand.NewPCG(seed, 3)); seed >= Restless {
+		p.neverSettle(r)
+	} else if r.IntN(100) < 40 {
 		p.changeMembers(r)
 	}
 	return p
+}
+
+// Restless is the first of the seeds whose clusters are mostly busy with their members. No other campaign comes so far, and
+// all of them are whole numbers as results write them.
+const Restless uint64 = 1 << 52
+
+// neverSettle has members come and go as fast as changes are done, also in clusters of even size, as disks are lost.
+func (p *Plan) neverSettle(r *rand.Rand) {
+	p.Nodes = 1 + r.IntN(5)
+	p.Shards = 1 + r.IntN(3)
+	p.changeMembers(r)
+	p.ChangeEvery = time.Duration(100+r.IntN(400)) * time.Millisecond
+	p.Faults = time.Duration(8+r.IntN(10)) * time.Second
+	for _, kind := range []Fault{LoseDisk, LoseDisk, Crash, Blackout} { // the more often one is listed, the more often it strikes
+		if r.IntN(3) > 0 {
+			p.Kinds = append(p.Kinds, kind)
+		}
+	}
 }
 
 // changeMembers has operators take hosts in and out, and hosts lose their disks. Then wall clocks are right: who is in the

@@ -197,7 +197,8 @@ func (w *world) recovered(begin time.Duration) string {
 	for _, h := range w.placed() {
 		for i := range h.reads {
 			if r := &h.reads[i]; r.since < begin {
-				return fmt.Sprintf("a read of shard %d at host %d, begun at %v, is not answered", w.ledger.shards[r.at], h.id, r.since)
+				shard := w.ledger.shards[r.at]
+				return fmt.Sprintf("a read of shard %d at host %d, begun at %v, is not answered; it stands at %+v", shard, h.id, r.since, h.node.Standings()[shard])
 			}
 		}
 	}
