@@ -24,17 +24,14 @@ type putLane struct {
 	last    *putBatch        // the newest
 	queued  window           // of queue
 	space   chan struct{}    // closed when there is room again; nil while nobody waits
-	life    uint64
-	lastSeq uint64
-	renew   bool // a number was given up: a new life begins when nothing of the old one is open
-	stalled bool // a frame was not taken: what is under way is awaited, then all is sent again in order
-	tries   int  // in a row that frames were not taken
+	numbers                  // of frames
+	stalled bool             // a frame was not taken: what is under way is awaited, then all is sent again in order
+	tries   int              // in a row that frames were not taken
 }
 
 // putState is how far a batch got.
 type putState struct {
 	seq    uint64 // in its life; 0 = none yet
-	life   uint64
 	tries  int
 	unsure bool      // it may have been applied
 	first  time.Time // when it left first
@@ -180,8 +177,8 @@ func (l *putLane) next(seq uint64) (*millracev1.ClientFrame, outgoing) {
 		l.gather = nil
 	}
 	if b.put.seq == 0 {
-		l.lastSeq++
-		b.put.seq, b.put.life, b.put.tries = l.lastSeq, l.life, 0
+		b.put.seq, _ = l.number()
+		b.put.tries = 0
 	}
 	if b.put.first.IsZero() {
 		b.put.first = time.Now()
@@ -239,8 +236,7 @@ func (l *putLane) reborn() bool {
 	if open {
 		return true
 	}
-	l.renew, l.life, l.lastSeq = false, l.life+1, 0
-	l.s.id = random16()
+	l.newLife(l.s)
 	l.s.cut()
 	return false
 }

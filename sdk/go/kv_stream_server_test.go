@@ -6,7 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
@@ -142,7 +145,12 @@ func TestPutsThatAreCutOffAreAppliedOnceAndInOrder(t *testing.T) {
 	ns := millrace.Namespace(namespaceOf(t))
 	cutter := p.dial(millrace.Transport(millrace.TransportStream), ns).KV("ks").Stream()
 	calm := dial(t, ns).KV("ks")
-	const n, keys = 6000, 7
+	const keys = 7
+	cuts := 8
+	if more, err := strconv.Atoi(os.Getenv("MILLRACE_CUTS")); err == nil {
+		cuts = more
+	}
+	n := 750 * cuts
 	type put struct {
 		w    millrace.Written
 		key  int
@@ -167,7 +175,7 @@ func TestPutsThatAreCutOffAreAppliedOnceAndInOrder(t *testing.T) {
 		}
 	})
 	for i := range n {
-		if i%(n/8) == n/16 {
+		if i%750 == 375 {
 			p.cut()
 		}
 		key, text := rand.IntN(keys), fmt.Sprint("cut ", i)
@@ -321,6 +329,74 @@ func TestANamespaceAndATenantAreBoundedByEachTransport(t *testing.T) {
 		}
 		if own, err := c.Tenant(ctx, ""); err != nil || own.Name == "" || own.Namespaces == 0 {
 			t.Errorf("its own: %+v, %v", own, err)
+		}
+	})
+}
+
+// A keyspace is removed and written again while another is under load: nobody sees a key of before, also not who was reading
+// it page by page.
+func TestAKeyspaceThatIsRemovedUnderLoadShowsNoOldKey(t *testing.T) {
+	eachTransport(t, func(t *testing.T, opts ...millrace.Option) {
+		ctx := bounded(t)
+		c := dial(t, opts...)
+		load, stop := context.WithCancel(ctx)
+		var wait sync.WaitGroup
+		wait.Go(func() {
+			for i := 0; load.Err() == nil; i++ {
+				if _, err := c.KV("load").Put(ctx, fmt.Sprint("k", i%50), fmt.Sprint(i)); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+		defer wait.Wait()
+		defer stop()
+		ks := c.KV("born-again")
+		writer := dial(t, append(opts, millrace.Transport(millrace.TransportStream))...).KV("born-again").Stream()
+		const keys = 1500 // more than a page
+		for life := range 3 {
+			var last millrace.Written
+			for i := range keys {
+				var err error
+				if last, err = writer.Put(ctx, fmt.Sprintf("old%d-%04d", life, i), []byte("old")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			written(ctx, t, last, nil)
+			seen := 0
+			var ended error
+			for e, err := range ks.Range(ctx, millrace.Prefix("")) {
+				if err != nil {
+					ended = err
+					break
+				}
+				if !strings.HasPrefix(e.Key, fmt.Sprint("old", life)) {
+					t.Fatalf("life %d shows %q", life, e.Key)
+				}
+				if seen++; seen > 1 {
+					continue
+				}
+				if existed, err := ks.Drop(ctx); err != nil || !existed {
+					t.Fatalf("dropped: %v, %v", existed, err)
+				}
+				if _, err := ks.Put(ctx, "z", "new"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if ended != nil && !errors.Is(ended, millrace.ErrNotFound) || ended == nil && seen > keys {
+				t.Errorf("who was reading saw %d keys, and then: %v", seen, ended)
+			}
+			for e, err := range ks.Range(ctx, millrace.Prefix("")) {
+				if err != nil || e.Key != "z" || e.String() != "new" {
+					t.Errorf("behind life %d: %q, %v", life, e.Key, err)
+				}
+			}
+			if _, err := ks.Get(ctx, fmt.Sprintf("old%d-0000", life)); !errors.Is(err, millrace.ErrNotFound) {
+				t.Errorf("an old key: %v", err)
+			}
+			if n, err := ks.DeleteRange(ctx, millrace.Prefix("z"), true); err != nil || n != 1 {
+				t.Errorf("%d keys of a prefix are removed, %v", n, err)
+			}
 		}
 	})
 }

@@ -19,12 +19,7 @@ type producer struct {
 	turn    bool // the next frame is a commit, if one waits
 	gone    int  // abandoned calls that still lie in a queue
 
-	// Commits carry a sequence number that rises by 1 over the life of a session id, so that the server can
-	// tell a repeat. When a number can no longer be used (one was refused before it counted, or the server forgot the
-	// session), a new life begins: a new session id and numbers from 1, once nothing of the old life is open.
-	life    uint64
-	lastSeq uint64
-	renew   bool
+	numbers // of commits
 }
 
 func newProducer(c *Client, partition int) *producer {
@@ -104,7 +99,7 @@ func (p *producer) moved() {
 		}
 	}
 	p.commits, p.gone = rest, 0
-	p.newLife()
+	p.newLife(p.s)
 }
 
 func (p *producer) hello(*millracev1.Hello)         {}

@@ -51,8 +51,8 @@ func (p *producer) commitFrame(seq uint64, c *call) *millracev1.ClientFrame {
 		c.commit.RequestId = random16()
 	case p.s.plain: // the routes take no id beside a fence
 	case c.seq == 0:
-		p.lastSeq++
-		c.seq, c.life, c.tries = p.lastSeq, p.life, 0
+		c.seq, c.life = p.number()
+		c.tries = 0
 	}
 	if c.first.IsZero() {
 		c.first = time.Now()
@@ -88,14 +88,9 @@ func (p *producer) reborn() bool {
 		rest.ring[rest.at(i)].seq = 0
 	}
 	p.commits = rest
-	p.newLife()
+	p.newLife(p.s)
 	p.s.cut()
 	return false
-}
-
-func (p *producer) newLife() {
-	p.renew, p.life, p.lastSeq = false, p.life+1, 0
-	p.s.id = random16()
 }
 
 // repeatable reports whether a commit that was sent can be told from a new one when it is sent again.

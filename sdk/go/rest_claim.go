@@ -23,16 +23,11 @@ type restHold struct {
 type restSub struct {
 	spec    *millracev1.Subscribe
 	running bool
-	wake    chan struct{}      // holds one token: slots may be free
+	wake    wakeup             // slots may be free
 	cancel  context.CancelFunc // of its claims
 }
 
-func (u *restSub) nudge() {
-	select {
-	case u.wake <- struct{}{}:
-	default:
-	}
-}
+func (u *restSub) nudge() { u.wake.poke() }
 
 // nudgeAll makes the subscriptions count their slots again. It needs mu.
 func (s *restStream) nudgeAll() {
@@ -61,7 +56,7 @@ func (s *restStream) subscribe(spec *millracev1.Subscribe) {
 		return
 	}
 	ctx, cancel := context.WithCancel(s.work)
-	u := &restSub{spec: spec, running: true, wake: make(chan struct{}, 1), cancel: cancel}
+	u := &restSub{spec: spec, running: true, wake: newWakeup(), cancel: cancel}
 	s.subs[spec.GetSub()] = u
 	s.open++
 	go s.claims(ctx, spec.GetSub(), u)
@@ -96,7 +91,7 @@ func (s *restStream) claims(ctx context.Context, sub uint32, u *restSub) {
 			s.goaway()
 		}
 		s.mu.Unlock()
-		s.wake()
+		s.in.arrive.poke()
 	}()
 	poll := newRESTPoll()
 	try := 0

@@ -132,7 +132,6 @@ func (s *restRefList) RecvMsg(m any) error {
 // an answer ends the stream, as a lost connection would.
 type restRefTxns struct {
 	restCallStream
-	wake chan struct{} // holds one token: there is something to look at
 
 	mu      sync.Mutex // guards the fields below
 	repo    string
@@ -141,7 +140,7 @@ type restRefTxns struct {
 	queue   []*refRequest
 	running bool
 	closed  bool
-	answers []any // messages to be received
+	answers inbox[any]
 	cause   error // what ended the stream
 }
 
@@ -153,23 +152,15 @@ type refRequest struct {
 }
 
 func newRESTRefTxns(ctx context.Context, r *restConn) *restRefTxns {
-	return &restRefTxns{restCallStream: restCallStream{r, ctx}, wake: make(chan struct{}, 1)}
+	return &restRefTxns{restCallStream: restCallStream{r, ctx}, answers: newInbox[any]()}
 }
 
 func (s *restRefTxns) CloseSend() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
-	s.changed()
+	s.answers.arrive.poke()
 	return nil
-}
-
-// changed wakes who receives. It needs mu.
-func (s *restRefTxns) changed() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
 }
 
 func (s *restRefTxns) SendMsg(m any) error {
@@ -219,9 +210,9 @@ func (s *restRefTxns) open(repo, tag string, session []byte, answer func(*millra
 		if err != nil {
 			s.cause = err
 		} else {
-			s.answers = append(s.answers, answer(info))
+			s.answers.add(answer(info))
 		}
-		s.changed()
+		s.answers.arrive.poke()
 		s.mu.Unlock()
 		s.run()
 	}()
@@ -246,7 +237,7 @@ func (s *restRefTxns) run() {
 		s.mu.Lock()
 		if len(s.queue) == 0 || s.cause != nil {
 			s.running = false
-			s.changed()
+			s.answers.arrive.poke()
 			s.mu.Unlock()
 			return
 		}
@@ -259,11 +250,11 @@ func (s *restRefTxns) run() {
 		if f, ok := errors.AsType[*restFault](err); err != nil && (!ok || f.origin != byServer || !f.final()) {
 			s.cause = err
 		} else if q.partial {
-			s.answers = append(s.answers, loadAnswer(q.number, out, f))
+			s.answers.add(loadAnswer(q.number, out, f))
 		} else {
-			s.answers = append(s.answers, sessionAnswer(q.number, out, f))
+			s.answers.add(sessionAnswer(q.number, out, f))
 		}
-		s.changed()
+		s.answers.arrive.poke()
 		s.mu.Unlock()
 	}
 }
@@ -307,31 +298,15 @@ func loadAnswer(number uint64, out *millracev1.UpdateRefsResponse, f *restFault)
 	return a
 }
 
-// RecvMsg waits for the next answer. Those that are there come before the end of the stream.
+// RecvMsg waits for the next answer.
 func (s *restRefTxns) RecvMsg(m any) error {
-	for {
-		s.mu.Lock()
-		if len(s.answers) > 0 {
-			a := s.answers[0]
-			s.answers = s.answers[1:]
-			s.mu.Unlock()
-			return assignAnswer(m, a)
-		}
-		over, cause := !s.running && (s.closed && len(s.queue) == 0 || s.cause != nil), s.cause
-		s.mu.Unlock()
-		switch {
-		case s.ctx.Err() != nil:
-			return status.FromContextError(s.ctx.Err()).Err()
-		case over && cause != nil:
-			return cause
-		case over:
-			return io.EOF
-		}
-		select {
-		case <-s.wake:
-		case <-s.ctx.Done():
-		}
+	a, err := s.answers.take(s.ctx, &s.mu, func() (bool, error) {
+		return !s.running && (s.closed && len(s.queue) == 0 || s.cause != nil), s.cause
+	})
+	if err != nil {
+		return err
 	}
+	return assignAnswer(m, a)
 }
 
 func assignAnswer(m, a any) error {

@@ -27,11 +27,10 @@ type restStream struct {
 	work   context.Context // of the requests
 	cancel context.CancelFunc
 	lanes  chan struct{} // holds a token for each request with work
-	ready  chan struct{} // holds one token: Recv has something to look at
 	broken chan struct{} // closed when no more is sent
 
 	mu       sync.Mutex // guards the fields below
-	out      []*millracev1.ServerFrame
+	in       inbox[*millracev1.ServerFrame]
 	open     int   // requests of frames, and subscriptions that run
 	closed   bool  // the client closed its side
 	cause    error // what broke the stream
@@ -55,7 +54,7 @@ func (r *restConn) NewStream(ctx context.Context, _ *grpc.StreamDesc, method str
 		return nil, status.Errorf(codes.Unimplemented, "%s has no route", method)
 	}
 	s := &restStream{
-		r: r, ctx: ctx, lanes: make(chan struct{}, restLanes), ready: make(chan struct{}, 1), broken: make(chan struct{}),
+		r: r, ctx: ctx, lanes: make(chan struct{}, restLanes), in: newInbox[*millracev1.ServerFrame](), broken: make(chan struct{}),
 		held: map[taskKey]*restHold{}, subs: map[uint32]*restSub{},
 	}
 	s.work, s.cancel = context.WithCancel(ctx)
@@ -95,53 +94,25 @@ func (s *restStream) CloseSend() error {
 	s.closed = true
 	s.stopClaims()
 	s.mu.Unlock()
-	s.wake()
+	s.in.arrive.poke()
 	return nil
 }
 
-func (s *restStream) wake() {
-	select {
-	case s.ready <- struct{}{}:
-	default:
-	}
-}
-
-// RecvMsg waits for the next frame. Those that are there come before the end of the stream.
+// RecvMsg waits for the next frame.
 func (s *restStream) RecvMsg(m any) error {
 	f, ok := m.(*millracev1.ServerFrame)
 	if !ok {
 		return status.Errorf(codes.Internal, "message %T is no frame of a server", m)
 	}
-	for {
-		s.mu.Lock()
-		if len(s.out) > 0 {
-			f.Frame = s.out[0].Frame
-			s.out = s.out[1:]
-			s.mu.Unlock()
-			return nil
-		}
-		over, cause := s.open == 0 && (s.closed || s.cause != nil), s.cause
-		s.mu.Unlock()
-		switch {
-		case s.ctx.Err() != nil:
-			return status.FromContextError(s.ctx.Err()).Err()
-		case over && cause != nil:
-			return cause
-		case over:
-			return io.EOF
-		}
-		select {
-		case <-s.ready:
-		case <-s.ctx.Done():
-		}
+	next, err := s.in.take(s.ctx, &s.mu, func() (bool, error) { return s.open == 0 && (s.closed || s.cause != nil), s.cause })
+	if err == nil {
+		f.Frame = next.Frame
 	}
+	return err
 }
 
 // push gives the client a frame. It needs mu.
-func (s *restStream) push(f *millracev1.ServerFrame) {
-	s.out = append(s.out, f)
-	s.wake()
-}
+func (s *restStream) push(f *millracev1.ServerFrame) { s.in.add(f) }
 
 // fail breaks the stream with err; the first counts. It needs mu.
 func (s *restStream) fail(err error) {
@@ -153,7 +124,7 @@ func (s *restStream) fail(err error) {
 	s.stopClaims()
 	late := time.AfterFunc(goawayWithin, s.cancel)
 	context.AfterFunc(s.ctx, func() { late.Stop() })
-	s.wake()
+	s.in.arrive.poke()
 }
 
 // retire makes the stream end as one of a server that stops: nothing new is begun. One that was not let in yet breaks.
@@ -282,7 +253,7 @@ func (s *restStream) begin(work func()) error {
 		s.mu.Lock()
 		s.open--
 		s.mu.Unlock()
-		s.wake()
+		s.in.arrive.poke()
 	}()
 	return nil
 }

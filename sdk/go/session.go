@@ -24,7 +24,7 @@ type session struct {
 	role role
 	ctx  context.Context // its end ends the session at once
 	stop context.CancelCauseFunc
-	wake chan struct{} // holds one token: the writer, or an idle run, has something to look at
+	wake wakeup        // the writer, or an idle run, has something to look at
 	done chan struct{} // closed when run has returned
 
 	partition int  // that its streams are of
@@ -96,7 +96,7 @@ type outgoing interface {
 // newSession makes a session whose streams are of a partition. mu guards it and its role.
 func newSession(c *Client, mu *sync.Mutex, partition int) *session {
 	s := &session{
-		c: c, mu: mu, partition: partition, wake: make(chan struct{}, 1), done: make(chan struct{}), id: random16(),
+		c: c, mu: mu, partition: partition, wake: newWakeup(), done: make(chan struct{}), id: random16(),
 		frames: map[uint64]outgoing{}, limit: defaultWindow,
 	}
 	s.ctx, s.stop = context.WithCancelCause(context.Background())
@@ -104,12 +104,7 @@ func newSession(c *Client, mu *sync.Mutex, partition int) *session {
 }
 
 // poke makes the writer look for work.
-func (s *session) poke() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
-}
+func (s *session) poke() { s.wake.poke() }
 
 // run serves the session until it is stopped or, when it is closing, drained. once makes it return on an error that
 // opening again cannot mend; otherwise it then waits for the next call.
