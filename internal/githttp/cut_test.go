@@ -24,7 +24,8 @@ type stage struct {
 	answers   map[core.RequestID]core.Proposed
 	commits   int
 	published int
-	dropped   int // pushes that ended without a published pack
+	dropped   int  // pushes that ended without a published pack
+	many      bool // every ref is new, and moves
 }
 
 const refMain = "refs/heads/main"
@@ -59,7 +60,7 @@ func (s *stage) Refs(context.Context, Repo, RefQuery, func(core.RepoInfo) error,
 func (s *stage) Ref(ctx context.Context, at Repo, names []string) (core.RepoInfo, []core.Ref, error) {
 	s.step("commands")
 	out := make([]core.Ref, len(names))
-	if !s.ref.IsZero() {
+	if !s.ref.IsZero() && !s.many {
 		out[0] = core.Ref{Name: refMain, ID: s.ref}
 	}
 	return at.RepoInfo, out, ctx.Err()
@@ -73,7 +74,7 @@ func (s *stage) Commit(ctx context.Context, c core.Commit) core.Proposed {
 	if !again {
 		s.commits++
 		s.ref = c.Ops[0].(*core.RefTxn).Changes[0].New
-		done = core.Proposed{Results: []core.Result{{Ops: []core.OpResult{{Refs: &core.RefsAnswer{Changes: make([]core.RefResult, 1)}}}}}}
+		done = core.Proposed{Results: []core.Result{{Ops: []core.OpResult{{Refs: &core.RefsAnswer{Changes: make([]core.RefResult, len(c.Ops[0].(*core.RefTxn).Changes))}}}}}}
 		s.answers[c.RequestID] = done
 	}
 	s.step("commit")
@@ -185,6 +186,47 @@ func TestAPushWhoseClientGoesInAnyStepHappensAsAWholeOrNotAtAll(t *testing.T) {
 		}
 		if again := s.push(t.Context(), nil); !strings.Contains(again, "ok "+refMain) || s.commits != 1 {
 			t.Errorf("gone at %s: the push again gets %q, with %d commits", cut, again, s.commits)
+		}
+	}
+}
+
+func TestAPushOfAsManyRefsAsAllowedIsTakenAndOneMoreIsRefusedByName(t *testing.T) {
+	send := func(limits Limits, refs int, caps string) (int, string) {
+		s := &stage{t: t, answers: map[core.RequestID]core.Proposed{}}
+		s.many = true
+		edge := New(Options{Backend: s, Objects: s, Auth: s, Clock: env.SystemClock{}, Rand: env.NewSeededRand(1), Limits: limits})
+		var body []byte
+		for i := range refs {
+			body = appendPkt(body, zeros+" "+ones+" refs/heads/"+decimal(int64(i))+caps)
+			caps = ""
+		}
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/git/ns/app.git/git-receive-pack", bytes.NewReader(append(body, "0000PACK"...)))
+		r.Header.Set("Content-Type", "application/x-git-receive-pack-request")
+		r.Header.Set("Authorization", "Bearer x")
+		w := httptest.NewRecorder()
+		edge.ServeHTTP(w, r)
+		return w.Code, w.Body.String()
+	}
+	const atomic, plain = "\x00report-status atomic", "\x00report-status"
+	for _, l := range []struct {
+		what   string
+		limits Limits
+		refs   int
+		caps   string
+		want   string // in what the client is told; empty: all refs landed
+	}{
+		{"atomic", Limits{}, 10_000, atomic, ""},
+		{"atomic and one", Limits{}, 10_001, atomic, "atomic_push_refs of 10000"},
+		{"not atomic", Limits{}, 10_001, plain, ""},
+		{"at the limit of all", Limits{PushRefs: 1500}, 1500, plain, ""},
+		{"and one", Limits{PushRefs: 1500}, 1501, plain, "push_refs of 1500"},
+		{"bytes of commands", Limits{CommandBytes: 4000}, 100, plain, "push_command_bytes of 4000"},
+		{"memory of commands", Limits{HeldBytes: 4000}, 100, plain, "git_command_bytes"},
+	} {
+		status, told := send(l.limits, l.refs, l.caps)
+		landed := strings.Count(told, "ok refs/heads/")
+		if l.want == "" && (status != http.StatusOK || landed != l.refs) || l.want != "" && (landed > 0 || !strings.Contains(told, l.want)) {
+			t.Errorf("%s: %d, %d landed, %q", l.what, status, landed, told[:min(len(told), 200)])
 		}
 	}
 }
