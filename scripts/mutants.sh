@@ -58,6 +58,7 @@ walk_without_fallback              TestRandomSearchesByTheGraph
 pack_not_synced                    TestAPowerCutTakesNoPackThatACommitNames
 staged_name_not_synced             TestAPowerCutTakesNoPackThatACommitNames
 unstaged_before_sync               TestAPowerCutTakesNoPackThatACommitNames
+copy_not_synced                    TestAPowerCutTakesNoCopyThatCounted
 '
 seconds_each=5
 seconds_all=60

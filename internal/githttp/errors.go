@@ -56,6 +56,9 @@ func describe(err error) (status int, text string) {
 	if facts[i].text != "" {
 		return facts[i].http, facts[i].text
 	}
+	if u, ok := errors.AsType[core.Unavailable](err); ok && u.Limit != "" {
+		return facts[i].http, u.Error() + ": " + u.Limit
+	}
 	if fact, ok := errors.AsType[core.Fact](err); ok {
 		return facts[i].http, fact.Error()
 	}

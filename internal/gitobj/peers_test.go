@@ -5,10 +5,13 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -24,6 +27,7 @@ type trio struct {
 	areas [3]*Area
 	dirs  [3]string
 	lists [3]*manifests
+	disks [3]env.FS // nil: the machine's
 
 	mu   sync.Mutex // guards the fields below
 	down [3]bool
@@ -33,10 +37,15 @@ type trio struct {
 
 func newTrio(t *testing.T) *trio {
 	t.Helper()
+	return newTrioOn(t, [3]env.FS{}, [3]string{t.TempDir(), t.TempDir(), t.TempDir()})
+}
+
+func newTrioOn(t *testing.T, disks [3]env.FS, dirs [3]string) *trio {
+	t.Helper()
 	needGit(t)
-	c := &trio{t: t, lead: 1}
+	c := &trio{t: t, lead: 1, disks: disks}
 	for i := range c.areas {
-		c.dirs[i] = filepath.Join(t.TempDir(), "git")
+		c.dirs[i] = filepath.Join(dirs[i], "git")
 		c.lists[i] = &manifests{packs: map[Place][]core.PackLine{}, gone: map[Place]bool{}, now: 1_000_000}
 		c.start(i)
 	}
@@ -52,8 +61,12 @@ func newTrio(t *testing.T) *trio {
 
 func (c *trio) start(i int) {
 	c.t.Helper()
+	fs := c.disks[i]
+	if fs == nil {
+		fs = &disk{}
+	}
 	a, err := Open(c.t.Context(), Options{
-		FS: &disk{}, Exec: env.SystemExec{}, Clock: env.SystemClock{}, Rand: env.SystemRand{}, Dir: c.dirs[i],
+		FS: fs, Exec: env.SystemExec{}, Clock: env.SystemClock{}, Rand: env.SystemRand{}, Dir: c.dirs[i],
 		Manifests: c.lists[i], Peers: trioPeers{c, i}, StageTime: 2 * time.Second,
 	})
 	if err != nil {
@@ -338,6 +351,58 @@ func TestAStagedPackOfARepositoryThatIsNotKnownYetStays(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(c.dirs[1], place.path())); !os.IsNotExist(err) {
 		t.Errorf("it is still there: %v", err)
+	}
+}
+
+// TestAPowerCutTakesNoCopyThatCounted cuts the power of a node that takes copies, before and after each of its steps, and wants
+// all for which it counted to be there.
+func TestAPowerCutTakesNoCopyThatCounted(t *testing.T) {
+	top := t.TempDir()
+	d := newCutDisk(filepath.Join(top, "data"))
+	defer d.close()
+	c := newTrioOn(t, [3]env.FS{1: d}, [3]string{t.TempDir(), d.root, t.TempDir()})
+	c.set(func() { c.down[2] = true }) // so that every push needs the second node
+	random := rand.New(rand.NewPCG(3, 4))
+	var mu sync.Mutex // guards ids and cuts
+	var ids []core.ObjectID
+	var cuts []left
+	cut := func() {
+		mu.Lock()
+		defer mu.Unlock()
+		l := left{dir: filepath.Join(top, fmt.Sprint("cut", len(cuts))), ids: slices.Clone(ids)}
+		l.packs, _, _ = c.lists[0].Packs(t.Context(), place)
+		if err := d.cut(l.dir, random, []float64{0, 0.5, 1}[len(cuts)%3]); err != nil {
+			t.Errorf("cut: %v", err)
+		}
+		cuts = append(cuts, l)
+	}
+	d.mu.Lock()
+	d.before = cut
+	d.mu.Unlock()
+	for i := range 3 {
+		pack, id := rootPack(t, fmt.Sprint("push ", i), core.ObjectID{})
+		if _, err := c.push(0, pack, id, 0, 1); err != nil {
+			t.Fatal(err)
+		}
+		mu.Lock()
+		ids = append(ids, id)
+		mu.Unlock()
+		cut()
+		if whole, err := c.areas[1].complete(place); err != nil || !whole {
+			t.Fatalf("%v, %v", whole, err)
+		}
+	}
+	cut()
+	d.mu.Lock()
+	d.before = nil
+	d.mu.Unlock()
+	for i, l := range cuts {
+		if !l.opens(t) {
+			t.Fatalf("cut %d of %d, after %d commits", i, len(cuts), len(l.ids))
+		}
+	}
+	if len(cuts) < 20 {
+		t.Errorf("%d cuts", len(cuts))
 	}
 }
 

@@ -3,6 +3,7 @@ package commit_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/millrace/millrace/internal/core"
@@ -171,4 +172,73 @@ func TestLimitsOfRefsRefuseByName(t *testing.T) {
 	limit("the same again", "", move(3, pack(1)))
 	limit("one more", "packs", move(4, pack(2)))
 	limit("a large pack", "", move(4))
+}
+
+func TestALimitOfRefsTakesWhatIsAtItAndRefusesWhatIsAbove(t *testing.T) {
+	p := refPair(t)
+	long := func(n int) string { return strings.Repeat("x", n) }
+	named := func(bytes int) string { // components of 100 bytes, and one of the rest
+		name := "refs/heads"
+		for bytes-len(name) > 201 {
+			name += "/" + long(100)
+		}
+		return name + "/" + long(bytes-len(name)-1)
+	}
+	parts := func(n int) string { return "refs/tags" + strings.Repeat("/y", n-2) }
+	changes := func(n int) *core.RefTxn {
+		txn := &core.RefTxn{Repo: "app"}
+		for i := range n {
+			txn.Changes = append(txn.Changes, core.RefChange{Kind: core.OpRefVerify, Name: fmt.Sprintf("refs/none/%d", i)})
+		}
+		return txn
+	}
+	said := func(n int, each bool) *core.RefTxn {
+		txn := create(fmt.Sprintf("refs/heads/said/%d%v", n, each), 1)
+		if each {
+			txn.Changes[0].Message = long(n)
+		} else {
+			txn.Message = long(n)
+		}
+		return txn
+	}
+	options := func(n, bytes int) *core.RefTxn {
+		txn := create(fmt.Sprintf("refs/heads/options/%d-%d", n, bytes), 1)
+		for range n {
+			txn.Options = append(txn.Options, long(bytes))
+		}
+		return txn
+	}
+	for _, l := range []struct {
+		what      string
+		at, above *core.RefTxn
+		want      string
+	}{
+		{"bytes of a name", create(named(1024), 1), create(named(1025), 1), "ref_name"},
+		{"bytes of a component", create("refs/heads/"+long(255), 1), create("refs/heads/"+long(256), 1), "ref_name"},
+		{"components", create(parts(64), 1), create(parts(65), 1), "ref_name"},
+		{"a message", said(1024, false), said(1025, false), "ref_message_bytes"},
+		{"a change's message", said(1024, true), said(1025, true), "ref_message_bytes"},
+		{"changes", changes(10_000), changes(10_001), "ref_changes"},
+		{"options", options(32, 1), options(33, 1), "push_options"},
+		{"bytes of an option", options(1, 1024), options(1, 1025), "push_option_bytes"},
+	} {
+		if r := applyRefs(t, p, refCommit(l.at))[0]; r.Refusal != nil {
+			t.Errorf("%s, at the limit: %v", l.what, r.Refusal.Fact)
+		}
+		r := applyRefs(t, p, refCommit(l.above))[0]
+		got := ""
+		if r.Refusal != nil {
+			switch f := r.Refusal.Fact.(type) {
+			case core.TooLarge:
+				got = f.Limit
+			case core.RefRefused:
+				got = f.Failures[0].Reason.String()
+			default:
+				got = f.Error()
+			}
+		}
+		if got != l.want {
+			t.Errorf("%s, one above: refused by %q, want %q", l.what, got, l.want)
+		}
+	}
 }
