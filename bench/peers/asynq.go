@@ -26,6 +26,7 @@ const (
 // asynqBroker is Redis with asynq. Its library counts completions in Redis, in the script that carries one out, and tells
 // nobody of each.
 type asynqBroker struct {
+	seen
 	address string
 	about_  bench.PeerReport
 	redis   *redis.Client

@@ -23,6 +23,7 @@ const (
 
 // beanBroker is beanstalkd. A reservation is kept in memory: after a restart its job is ready again.
 type beanBroker struct {
+	seen
 	address string
 	about_  bench.PeerReport
 	admin   *beanstalk.Conn

@@ -134,6 +134,9 @@ func (e *etcdPeer) open(ctx context.Context, rig *bench.Rig) (*side, func() erro
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("look at etcd: %w", err), closeAll())
 	}
+	if err := e.report(ctx, rig, clients[0]); err != nil {
+		return nil, nil, errors.Join(err, closeAll())
+	}
 	s := newSide("etcd", rig, 1)
 	for _, a := range e.endpoints {
 		s.pages = append(s.pages, "http://"+a)
@@ -257,6 +260,31 @@ func (s *side) once(ctx context.Context, caller int) {
 	s.op.Record(caller, at, 1, err)
 }
 
+// column is how the figures of a side begin that stand in the table of all peers.
+func (s *side) column() string {
+	if s.name == "etcd" {
+		return "peer"
+	}
+	return "ours"
+}
+
+// report tells what etcd is.
+func (e *etcdPeer) report(ctx context.Context, rig *bench.Rig, c *clientv3.Client) error {
+	st, err := c.Status(ctx, e.endpoints[0])
+	if err != nil {
+		return fmt.Errorf("ask etcd what it is: %w", err)
+	}
+	class := "F"
+	if len(e.endpoints) > 1 {
+		class = "R"
+	}
+	rig.Peer(bench.PeerReport{
+		Name: "etcd", Server: "etcd " + st.Version, Client: module("go.etcd.io/etcd/client/v3"), Class: class, Declared: true, Durable: "write",
+		Settings: []bench.Param{param("members", "%d", len(e.endpoints)), param("unsafe-no-fsync", "false")},
+	})
+	return nil
+}
+
 // ownCPU is what this process used so far, in seconds.
 func ownCPU() float64 {
 	var u syscall.Rusage
@@ -276,6 +304,9 @@ func compare(rig *bench.Rig, ours, theirs *side) {
 			return
 		}
 		rig.Metric(s.name+"_puts_per_s", rate(s), "puts/s")
+		rig.Metric(s.column()+"_per_s", rate(s), "puts/s")
+		rig.Metric(s.column()+"_server_cpu_us_per_cycle", s.cpu*1e6/float64(s.puts), "µs")
+		rig.Metric(s.column()+"_client_cpu_us_per_cycle", s.client*1e6/float64(s.puts), "µs")
 		rig.Metric(s.name+"_server_cpu_us_per_put", s.cpu*1e6/float64(s.puts), "µs")
 		rig.Metric(s.name+"_client_cpu_us_per_put", s.client*1e6/float64(s.puts), "µs")
 		rig.Metric(s.name+"_client_share_percent", 100*share(s), "%")

@@ -42,7 +42,7 @@ has as many members as the row has nodes. Flags:`
 
 // queuePeers are the peers with a queue, whose suites are queue.peers.NAME.
 var queuePeers = map[string]opener{
-	"asynq": openAsynq, "beanstalkd": openBeanstalkd, "jetstream": openJetStream,
+	"asynq": openAsynq, "beanstalkd": openBeanstalkd, "jetstream": openJetStream, "rabbitmq": openRabbitMQ, "river": openRiver,
 }
 
 // classesTold are the classes of durability that who started a peer tells, by peer: F or N.

@@ -233,8 +233,15 @@ type broker interface {
 	settled(ctx context.Context) (n uint64, counted bool, err error)
 	left(ctx context.Context) (uint64, error)
 	fsyncs(ctx context.Context) (float64, error)
+	// settle is told after the last drain; it returns how many tasks are left that left could not see.
+	settle() (uint64, error)
 	close(ctx context.Context) error
 }
+
+// seen is the settle of a broker whose left sees all tasks.
+type seen struct{}
+
+func (seen) settle() (uint64, error) { return 0, nil }
 
 // opener connects to a peer and starts its workers. Errors: *bench.CannotError when it does not answer,
 // *bench.UsageError when it is set otherwise than the run wants it or holds what a bench has left there.
@@ -280,8 +287,7 @@ func (p *queuePeer) drive(ctx context.Context, rig *bench.Rig) (err error) {
 		l.figures(rig)
 	}
 	ratios(rig, ours, theirs)
-	side.prove(rig, p.name)
-	return nil
+	return side.prove(rig, p.name)
 }
 
 // lane opens the peer.
@@ -348,8 +354,15 @@ func (s *peerSide) settled(ctx context.Context) (uint64, error) {
 }
 
 // prove adds what the audit of the peer found to that of ours.
-func (s *peerSide) prove(rig *bench.Rig, name string) {
+func (s *peerSide) prove(rig *bench.Rig, name string) error {
 	checked, redelivered, violations := s.tally.judge()
+	more, err := s.broker.settle()
+	if err != nil {
+		return err
+	}
+	if more > 0 {
+		violations = append(violations, fmt.Sprintf("stuck: %d tasks are left after the drain", more))
+	}
 	rig.Metric("peer_tasks_checked", float64(checked), "tasks")
 	if redelivered > 0 {
 		rig.Warn("redelivered", fmt.Sprintf("%s gave %d tasks to a worker more than once", name, redelivered), float64(redelivered))
@@ -358,6 +371,7 @@ func (s *peerSide) prove(rig *bench.Rig, name string) {
 		violations[i] = name + ": " + v
 	}
 	rig.Proofs = append(rig.Proofs, func(context.Context) ([]string, error) { return violations, nil })
+	return nil
 }
 
 // refusedPeer is how a peer is refused that is not as the run wants it.

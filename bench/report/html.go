@@ -28,6 +28,7 @@ func HTML(w io.Writer, r *bench.Result) error {
 	d.line("<title>Millrace bench %s</title><style>\n%s</style></head><body>", text(r.ID), styleSheet)
 	d.header(r)
 	d.overview(r)
+	d.peers(r)
 	d.verdicts(r)
 	d.curves(r)
 	for i := range r.Suites {

@@ -50,6 +50,7 @@ func Markdown(w io.Writer, r *bench.Result) error {
 	p.line("- %s; %s, %d cores; durability stands with every figure", commit(r.Env), r.Env.Host.CPU, r.Env.Host.Cores)
 	p.line("")
 	p.overview(r, "##")
+	p.peers(r, "##")
 	p.verdicts(r, "##")
 	for i := range r.Suites {
 		p.section(&r.Suites[i])

@@ -30,6 +30,8 @@ func queuePeerSuites() []bench.Suite {
 		{"asynq", "Redis with asynq, and ours", false, false},
 		{"beanstalkd", "beanstalkd, and ours", false, false},
 		{"jetstream", "NATS JetStream, a work queue with explicit double acknowledgements, and ours", true, false},
+		{"rabbitmq", "RabbitMQ, a quorum queue with publisher confirms, and ours", true, true},
+		{"river", "PostgreSQL with River, and ours", true, false},
 	} {
 		s := bench.Suite{
 			Name: "queue.peers." + p.name, Title: p.title, Priority: "P1", Peer: p.name, Bench: "BenchmarkQueuePeers", Headline: ratioToPeer,

@@ -1,0 +1,227 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/millrace/millrace/bench"
+)
+
+const (
+	rabbitQueue    = "millrace-bench-tasks"
+	rabbitConns    = 8
+	rabbitPrefetch = 2 // messages for each worker that it need not wait for
+	rabbitAnswer   = 20 * time.Second
+	notFound       = 404
+)
+
+// rabbitBroker is RabbitMQ with a quorum queue, whose log is synced before a publish is confirmed. An acknowledgement by a
+// worker is not answered: it has been carried out when the queue says that nothing is left.
+type rabbitBroker struct {
+	address string
+	about_  bench.PeerReport
+	conns   []*amqp.Connection
+	makers  []*rabbitMaker
+	takers  []*amqp.Channel
+	workers sync.WaitGroup
+}
+
+// rabbitMaker is the channel of one caller.
+type rabbitMaker struct{ ch *amqp.Channel }
+
+func openRabbitMQ(_ context.Context, o brokerOptions) (broker, error) {
+	if o.class != "F" {
+		return nil, refusedPeer("rabbitmq", "quorum queues sync always: it has no class %s", o.class)
+	}
+	b := &rabbitBroker{address: o.addresses[0]}
+	for range min(rabbitConns, max(2, o.callers/8)) {
+		c, err := amqp.DialConfig("amqp://"+b.address, amqp.Config{SASL: []amqp.Authentication{&amqp.PlainAuth{Username: "guest", Password: "guest"}}, Vhost: "/"})
+		if err != nil {
+			return nil, errors.Join(absent("rabbitmq", err), b.hangUp())
+		}
+		b.conns = append(b.conns, c)
+	}
+	if err := b.check(); err != nil {
+		return nil, errors.Join(err, b.hangUp())
+	}
+	if err := b.start(o); err != nil {
+		return nil, errors.Join(err, b.remove(), b.hangUp())
+	}
+	return b, nil
+}
+
+// check refuses a server that holds the bench's queue.
+func (b *rabbitBroker) check() error {
+	ch, err := b.conns[0].Channel()
+	if err != nil {
+		return absent("rabbitmq", err)
+	}
+	_, err = ch.QueueDeclarePassive(rabbitQueue, true, false, false, false, nil)
+	if err == nil {
+		return refusedPeer("rabbitmq", "it holds the queue %s, which a bench has left there: remove it", rabbitQueue)
+	}
+	if e, ok := errors.AsType[*amqp.Error](err); !ok || e.Code != notFound {
+		return absent("rabbitmq", err)
+	}
+	version, _ := b.conns[0].Properties["version"].(string)
+	b.about_ = bench.PeerReport{
+		Name: "rabbitmq", Server: "RabbitMQ " + version, Client: module("github.com/rabbitmq/amqp091-go"), Class: "F", Declared: true,
+		Durable: "create; a claim is kept in memory; an acknowledgement is logged, and not answered",
+		Settings: []bench.Param{
+			param("queue_type", "quorum"), param("members", "1"), param("confirms", "on"), param("prefetch_per_worker", "%d", rabbitPrefetch),
+		},
+	}
+	return nil
+}
+
+// start makes the queue, the callers' channels and the workers.
+func (b *rabbitBroker) start(o brokerOptions) error {
+	ch, err := b.conns[0].Channel()
+	if err != nil {
+		return fmt.Errorf("open a channel: %w", err)
+	}
+	if _, err := ch.QueueDeclare(rabbitQueue, true, false, false, false, amqp.Table{amqp.QueueTypeArg: amqp.QueueTypeQuorum}); err != nil {
+		return fmt.Errorf("make rabbitmq's queue: %w", err)
+	}
+	for i := range o.callers {
+		ch, err := b.conns[i%len(b.conns)].Channel()
+		if err == nil {
+			err = ch.Confirm(false)
+		}
+		if err != nil {
+			return fmt.Errorf("open a channel with confirms: %w", err)
+		}
+		b.makers = append(b.makers, &rabbitMaker{ch})
+	}
+	for i := range min(o.slots, len(b.conns)) {
+		ch, err := b.conns[i].Channel()
+		if err == nil {
+			err = ch.Qos(max(1, rabbitPrefetch*o.slots/len(b.conns)), 0, false)
+		}
+		if err != nil {
+			return fmt.Errorf("open a channel of workers: %w", err)
+		}
+		deliveries, err := ch.Consume(rabbitQueue, fmt.Sprintf("millrace-bench-%d", i), false, false, false, false, nil)
+		if err != nil {
+			return fmt.Errorf("consume rabbitmq's queue: %w", err)
+		}
+		b.takers = append(b.takers, ch)
+		for range max(1, o.slots/len(b.conns)) {
+			b.workers.Go(func() { rabbitWork(deliveries, o.work) })
+		}
+	}
+	return nil
+}
+
+// rabbitWork acknowledges messages, one after the other.
+func rabbitWork(from <-chan amqp.Delivery, w work) {
+	for d := range from {
+		n, ok := w.handled(d.Body)
+		if err := d.Ack(false); err != nil {
+			w.failed(err)
+			return
+		}
+		if ok {
+			w.completed(n)
+		}
+	}
+}
+
+func (b *rabbitBroker) about() bench.PeerReport { return b.about_ }
+
+func (b *rabbitBroker) server() string { return b.address }
+
+// create publishes all payloads of a call, then waits for their confirms.
+func (b *rabbitBroker) create(ctx context.Context, caller int, payloads [][]byte) error {
+	ctx, cancel := context.WithTimeout(ctx, rabbitAnswer)
+	defer cancel()
+	m := b.makers[caller]
+	confirms := make([]*amqp.DeferredConfirmation, len(payloads))
+	for i, p := range payloads {
+		c, err := m.ch.PublishWithDeferredConfirmWithContext(ctx, "", rabbitQueue, true, false, amqp.Publishing{
+			ContentType: "application/json", DeliveryMode: amqp.Persistent, Body: p,
+		})
+		if err != nil {
+			return err
+		}
+		confirms[i] = c
+	}
+	for _, c := range confirms {
+		switch ok, err := c.WaitContext(ctx); {
+		case err != nil:
+			return err
+		case !ok:
+			return errors.New("rabbitmq refused a message")
+		}
+	}
+	return nil
+}
+
+func (b *rabbitBroker) settled(context.Context) (uint64, bool, error) { return 0, false, nil }
+
+// left counts what is ready, behind all acknowledgements that the workers sent on their channels. What a worker has and
+// did not acknowledge is ready again when its channel has gone: see settle.
+func (b *rabbitBroker) left(context.Context) (n uint64, err error) {
+	for _, ch := range b.takers {
+		if n, err = ready(ch); err != nil {
+			return 0, err
+		}
+	}
+	return n, nil
+}
+
+func ready(ch *amqp.Channel) (uint64, error) {
+	q, err := ch.QueueDeclarePassive(rabbitQueue, true, false, false, false, nil)
+	if err != nil {
+		return 0, fmt.Errorf("ask rabbitmq what is left: %w", err)
+	}
+	return uint64(q.Messages), nil
+}
+
+// fsyncs are not counted where a client can ask.
+func (b *rabbitBroker) fsyncs(context.Context) (float64, error) { return -1, nil }
+
+// settle ends the workers, so that what they did not acknowledge is ready again, and tells how much that is.
+func (b *rabbitBroker) settle() (uint64, error) {
+	for _, ch := range b.takers {
+		if err := ch.Close(); err != nil {
+			return 0, fmt.Errorf("end a worker of rabbitmq: %w", err)
+		}
+	}
+	b.takers = nil
+	b.workers.Wait()
+	ch, err := b.conns[0].Channel()
+	if err != nil {
+		return 0, fmt.Errorf("open a channel: %w", err)
+	}
+	defer ch.Close() //nolint:errcheck // it was only asked
+	return ready(ch)
+}
+
+func (b *rabbitBroker) close(context.Context) error {
+	_, err := b.settle()
+	return errors.Join(err, b.remove(), b.hangUp())
+}
+
+// remove deletes the queue.
+func (b *rabbitBroker) remove() error {
+	ch, err := b.conns[0].Channel()
+	if err != nil {
+		return fmt.Errorf("open a channel: %w", err)
+	}
+	_, err = ch.QueueDelete(rabbitQueue, false, false, false)
+	return err
+}
+
+func (b *rabbitBroker) hangUp() error {
+	var all []error
+	for _, c := range b.conns {
+		all = append(all, c.Close())
+	}
+	return errors.Join(all...)
+}

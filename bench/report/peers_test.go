@@ -1,0 +1,55 @@
+package report
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/millrace/millrace/bench"
+)
+
+// besidePeer is a row that alternated with a peer which is synced, or is not.
+func besidePeer(t *testing.T, class bench.Durability, name string) bench.Row {
+	t.Helper()
+	row := bench.Row{
+		Suite: "queue.peers.asynq", Row: "clients-16", Durability: label1(class, bench.Valid).Class(), Label: label1(class, bench.Valid),
+		Headline: "ratio_to_peer", Bench: "BenchmarkQueuePeers", Summary: fig(t, class, bench.Valid, "×", 4),
+		Figures: map[string]bench.Figure{
+			"ours_per_s": fig(t, class, bench.Valid, "cycles/s", 8_000), "peer_per_s": fig(t, class, bench.Valid, "cycles/s", 2_000),
+			"create_p50_us": fig(t, class, bench.Valid, "µs", 1_500), "peer_create_p99_us": fig(t, class, bench.Valid, "µs", 9_250),
+			"ours_fsyncs_per_cycle": fig(t, class, bench.Valid, "fsyncs", 0.125),
+		},
+	}
+	row.Runs = []bench.Run{{Number: 1, Metrics: map[string]bench.Metric{"ratio_to_peer": {Value: 4, Unit: "×"}}, Peer: &bench.PeerReport{
+		Name: "asynq", Server: name, Client: "client 1.2", Class: "F", Durable: "all", Settings: []bench.Param{{Name: "appendfsync", Value: "always"}},
+	}}}
+	return row
+}
+
+func TestPeersStandSideBySideInOneTablePerClass(t *testing.T) {
+	r := sample(t)
+	r.Suites = append(r.Suites, besidePeer(t, bench.Fsync, "Redis <7>"), besidePeer(t, bench.None, "Redis unsynced"))
+	for _, c := range []struct{ format, title, peer, ours string }{
+		{
+			"md", "## Side by side with peers, ", "| Redis <7>, client 1.2 | 2,000 cycles/s · fsync×1 | –, 9.25 | –, – | – | – | – |",
+			"| Millrace | 8,000 cycles/s · fsync×1 | 1.50, – | –, – | – | – | 0.12 |",
+		},
+		{"html", "<h2>Side by side with peers, ", "<td>Redis &lt;7&gt;, client 1.2</td><td>2,000 cycles/s · fsync×1</td>", "<td>Millrace</td><td>8,000 cycles/s · fsync×1</td>"},
+	} {
+		out := render(t, c.format, r)
+		if n := strings.Count(out, c.title); n != 2 {
+			t.Errorf("%s: %d tables, want one per class", c.format, n)
+		}
+		for _, want := range []string{c.peer, c.ours, "appendfsync=always"} {
+			if !strings.Contains(out, want) {
+				t.Errorf("%s lacks %q", c.format, want)
+			}
+		}
+		synced := out[strings.Index(out, c.title+"fsync×1"):strings.Index(out, c.title+"none×1")]
+		if strings.Contains(synced, "unsynced") {
+			t.Errorf("%s: the table of synced systems has one that is not", c.format)
+		}
+	}
+	if out := render(t, "md", sample(t)); strings.Contains(out, "Side by side") {
+		t.Error("a result without peers has a table of them")
+	}
+}
