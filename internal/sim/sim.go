@@ -186,7 +186,7 @@ func (w *world) recover() {
 func (w *world) recovered(begin time.Duration) string {
 	for i := range w.plan.Shards {
 		if !slices.ContainsFunc(w.hosts, func(h *host) bool { return h.node != nil && h.terms[i].serves }) {
-			return fmt.Sprintf("shard %d has no leader that serves", i)
+			return fmt.Sprintf("shard %d has no leader that serves:%s", i, w.standings(i))
 		}
 	}
 	for _, since := range w.ledger.open {
@@ -203,6 +203,16 @@ func (w *world) recovered(begin time.Duration) string {
 		}
 	}
 	return ""
+}
+
+// standings tells how a shard stands on all hosts.
+func (w *world) standings(shard int) (out string) {
+	for _, h := range w.hosts {
+		if h.node != nil {
+			out += fmt.Sprintf(" at host %d %+v", h.id, h.node.Standings()[shard])
+		}
+	}
+	return out
 }
 
 // finish lets all tasks end, however far ahead the time that they wait for.
