@@ -243,6 +243,7 @@ func (a *app) searchQueryCmd() *cobra.Command {
 	var s millrace.Search
 	var params, judged, least string
 	var full bool
+	var near, words float64
 	c := &cobra.Command{
 		Use:   "query COLLECTION TEXT",
 		Short: "Find who passes the gate, and of them who fits best",
@@ -251,6 +252,12 @@ func (a *app) searchQueryCmd() *cobra.Command {
 		Args: cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
 			s.Text = args[1]
+			if c.Flags().Changed("dense") {
+				s.Dense = &near
+			}
+			if c.Flags().Changed("lexical") {
+				s.Lexical = &words
+			}
 			for _, p := range []struct {
 				name, text string
 				to         *any
@@ -291,6 +298,8 @@ func (a *app) searchQueryCmd() *cobra.Command {
 	f.BoolVar(&s.OnlyEligible, "eligible", false, "leave conditional rows out")
 	f.StringVar(&s.DecayField, "decay", "", "field of type time by whose age scores fall")
 	f.DurationVar(&s.HalfLife, "half-life", 720*time.Hour, "age that halves a score, with --decay")
+	f.Float64Var(&near, "dense", 0, "weight of nearness; default what suits the embedder")
+	f.Float64Var(&words, "lexical", 0, "weight of the query's words; default what suits the embedder")
 	f.StringVar(&least, "min-score", "", "leave rows below this score out")
 	f.BoolVar(&s.Exact, "exact", false, "compare all rows that pass by their 32-bit vectors")
 	f.BoolVar(&s.Record, "record", false, "keep the search durably, and print its id")

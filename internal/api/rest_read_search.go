@@ -258,6 +258,7 @@ var mergeFields = nullable([]jsonField[pb.Merge]{
 	{"method", func(d *jsonReader, m *pb.Merge) { m.Method = d.text() }},
 	{"dense", func(d *jsonReader, m *pb.Merge) { m.Dense = new(d.float()) }},
 	{"min_score", func(d *jsonReader, m *pb.Merge) { m.MinScore = new(d.float()) }},
+	{"lexical", func(d *jsonReader, m *pb.Merge) { m.Lexical = new(d.float()) }},
 	{"decay", func(d *jsonReader, m *pb.Merge) { m.Decay = readNew(d, decayFields) }},
 })
 

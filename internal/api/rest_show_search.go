@@ -167,6 +167,7 @@ func (f *foundRows) writeHit(w *jsonWriter, h *core.SearchHit, payload bool) {
 	if f.q.Explain {
 		w.object("parts", func() {
 			w.real("dense", h.Dense)
+			w.real("lexical", h.Lexical)
 			w.real("boost", 0)
 			w.real("decay", h.Decay)
 		})
@@ -297,6 +298,7 @@ func writeGate(w *jsonWriter, g *pb.Gate) {
 
 func writeMerge(w *jsonWriter, q *core.SearchQuery) {
 	w.real("dense", q.Dense)
+	w.real("lexical", q.Lexical)
 	if q.HasMinScore {
 		w.real("min_score", q.MinScore)
 	}

@@ -86,7 +86,10 @@ func describeSearch(e *pb.Error, fact core.Fact) {
 		e.Reason, e.RetryAfter = "embed_unavailable", durationpb.New(f.After.Duration())
 	case core.SearchState:
 		e.Field, e.Reason = f.Field, f.Reason
-		if f.Want != "" {
+		switch {
+		case f.Reason == "ruleset_unsupported":
+			e.Details = map[string]string{"node": f.Want}
+		case f.Want != "":
 			e.Details = map[string]string{"want": f.Want, "got": f.Got}
 		}
 	}

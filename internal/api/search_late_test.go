@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/core"
 )
 
@@ -89,5 +90,36 @@ func TestASearchWhoseTimeIsUpNamesItsStage(t *testing.T) {
 		if e := failed(t, r.do("POST", "/v1/matrix/search", body+`,"ef":`+ef+`}`).expect(t, "ef", http.StatusBadRequest)); e.Field != "ef" {
 			t.Errorf("ef %s: %+v", ef, e)
 		}
+	}
+}
+
+// What a search is ranked by, where it does not say so itself, follows from what is known of the query.
+func TestNearnessAndWordsHaveTheWeightsThatSuitTheQuery(t *testing.T) {
+	r := newRESTRig(t, Limits{})
+	r.addTask("acme", testID(1)) // makes the namespace
+	var got core.SearchQuery
+	r.n.search = func(_ context.Context, q *core.SearchQuery) (*core.SearchAnswer, error) {
+		got = *q
+		return &core.SearchAnswer{Plan: "scan"}, nil
+	}
+	for _, c := range []struct {
+		ask            string
+		dense, lexical float64
+		words          string
+	}{
+		{`"query_text":"mig welder"`, 0.9, 0.1, "mig welder"},
+		{`"query_text":"mig welder","merge":{"lexical":0.5}`, 0.9, 0.5, "mig welder"},
+		{`"query_text":"mig welder","merge":{"dense":2,"lexical":0}`, 2, 0, "mig welder"},
+		{`"vector":[1,0],"model":"m"`, 1, 0, ""},
+		{`"vector":[1,0],"model":"m","merge":{"dense":0.5,"lexical":0}`, 0.5, 0, ""},
+	} {
+		r.do("POST", "/v1/matrix/search", `{"collection":"ws",`+c.ask+`}`).expect(t, c.ask, http.StatusOK)
+		if got.Dense != c.dense || got.Lexical != c.lexical || got.Words != c.words {
+			t.Errorf("%s: nearness %v, words %v of %q", c.ask, got.Dense, got.Lexical, got.Words)
+		}
+	}
+	q := new(core.SearchQuery)
+	if fact := weigh(q, &pb.SearchRequest{QueryText: "x"}, false); fact != nil || q.Dense != 0.1 || q.Lexical != 0.9 {
+		t.Errorf("where the embedder knows words alone: %v, %v, %v", q.Dense, q.Lexical, fact)
 	}
 }

@@ -76,7 +76,7 @@ func (t *translator) gate(in *pb.Gate) (out core.SearchGate, fact core.Fact) {
 func (t *translator) query(in *pb.SearchRequest) (q *core.SearchQuery, fact core.Fact) {
 	q = &core.SearchQuery{
 		Collection: in.GetCollection(), K: int(cmp.Or(in.GetK(), searchKDefault)), Exact: in.GetExact(),
-		Candidates: int(in.GetCandidates()), Width: int(in.GetEf()), Partial: in.GetPartialOk(), Payload: in.Payload == nil || in.GetPayload(), Explain: in.GetExplain(), Dense: 1,
+		Candidates: int(in.GetCandidates()), Width: int(in.GetEf()), Partial: in.GetPartialOk(), Payload: in.Payload == nil || in.GetPayload(), Explain: in.GetExplain(),
 		Read: core.ReadOptions{MinIndex: in.GetMinIndex()},
 	}
 	if fact = spaceName("collection", q.Collection); fact != nil {
@@ -139,6 +139,8 @@ func (t *translator) judge(q *core.SearchQuery, in *pb.Judge) (fact core.Fact) {
 // weightMax bounds a weight: beyond it a score has no six decimals left.
 const weightMax = 1e6
 
+func weightFits(w *float64) bool { return w == nil || *w >= 0 && *w <= weightMax }
+
 func (t *translator) mergeOf(q *core.SearchQuery, in *pb.Merge) core.Fact {
 	if in == nil {
 		return nil
@@ -146,11 +148,11 @@ func (t *translator) mergeOf(q *core.SearchQuery, in *pb.Merge) core.Fact {
 	if m := in.GetMethod(); m != "" && m != "convex" {
 		return notSupported("method")
 	}
-	if in.Dense != nil {
-		q.Dense = in.GetDense()
-		if !(q.Dense >= 0 && q.Dense <= weightMax) {
-			return invalid("dense", "is not 0 to 1000000")
-		}
+	switch {
+	case !weightFits(in.Dense):
+		return invalid("dense", "is not 0 to 1000000")
+	case !weightFits(in.Lexical):
+		return invalid("lexical", "is not 0 to 1000000")
 	}
 	if in.MinScore != nil {
 		q.HasMinScore, q.MinScore = true, in.GetMinScore()
@@ -172,6 +174,36 @@ func (t *translator) mergeOf(q *core.SearchQuery, in *pb.Merge) core.Fact {
 	}
 	q.HalfLife, fact = millis("decay.half_life", d.GetHalfLife(), span{1, t.l.HorizonMs, "horizon_ms"})
 	return fact
+}
+
+// Weights of a text's nearness and of its words where a search names none. What an embedder of meaning finds near is near, and
+// words settle little; one that only hashes words adds little to the words themselves.
+const (
+	more = 0.9
+	less = 0.1
+)
+
+// weigh sets the weights of a search, once it is known what its embedder knows.
+func weigh(q *core.SearchQuery, in *pb.SearchRequest, semantic bool) core.Fact {
+	m := in.GetMerge()
+	q.Dense, q.Lexical = 1, 0
+	if in.GetQueryText() == "" {
+		if m.GetLexical() > 0 {
+			return invalid("merge.lexical", "needs query_text")
+		}
+	} else {
+		if q.Dense, q.Lexical = less, more; semantic {
+			q.Dense, q.Lexical = more, less
+		}
+		q.Words = in.GetQueryText()
+	}
+	if m != nil && m.Dense != nil {
+		q.Dense = m.GetDense()
+	}
+	if m != nil && m.Lexical != nil {
+		q.Lexical = m.GetLexical()
+	}
+	return nil
 }
 
 // Search finds who passes the gate, and of them who fits best.
@@ -278,6 +310,9 @@ func (c *call) queryVector(ctx context.Context, def *core.Collection, in *pb.Sea
 		if m, fact := c.s.embedderOf(def); fact == nil {
 			out.Semantic = m.Semantic
 		}
+		if fact := weigh(q, in, out.Semantic); fact != nil {
+			return fact
+		}
 		return nil
 	}
 	m, fact := c.s.embedderOf(def)
@@ -292,6 +327,9 @@ func (c *call) queryVector(ctx context.Context, def *core.Collection, in *pb.Sea
 		return searchFailed(ctx, "embed", err)
 	}
 	if fact := fitEmbedded(def, got[0]); fact != nil {
+		return fact
+	}
+	if fact := weigh(q, in, m.Semantic); fact != nil {
 		return fact
 	}
 	q.Vector, q.Embedded = got[0].Vector, got[0].Text
@@ -379,7 +417,7 @@ func (f *foundRows) rows() []*pb.SearchResult {
 		h, r := &hits[i], &rows[i]
 		r.Id, r.Score, r.JudgeScore, r.Version, r.Verdict = h.ID, h.Score, h.JudgeScore, showVersion(h.Partition, h.Version), verdictOf(h)
 		if f.q.Explain {
-			r.Parts = &pb.ScoreParts{Dense: h.Dense, Decay: h.Decay}
+			r.Parts = &pb.ScoreParts{Dense: h.Dense, Lexical: h.Lexical, Decay: h.Decay}
 			for _, u := range h.Reasons {
 				r.Reasons = append(r.Reasons, &pb.RuleReason{Rule: u.Rule, Ok: u.OK, Reason: u.Reason, Missing: u.Missing})
 			}

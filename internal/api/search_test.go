@@ -253,7 +253,7 @@ func TestNullIsLeftOutInSearchesAndUnknownFieldsAreRefused(t *testing.T) {
 	r.do("POST", "/v1/matrix/search", good).expect(t, "nulls", http.StatusOK)
 	for body, want := range map[string][2]string{
 		`{"collection":"ws","query_text":"x","tenant":"rival"}`:           {"unknown_field", "tenant"},
-		`{"collection":"ws","query_text":"x","merge":{"lexical":0.1}}`:    {"unknown_field", "merge.lexical"},
+		`{"collection":"ws","query_text":"x","merge":{"words":0.1}}`:      {"unknown_field", "merge.words"},
 		`{"collection":"ws","query_text":"x","gate":{"ids_in":[]}}`:       {"", "gate.ids_in"},
 		`{"collection":"ws","query_text":"x","vector":[1,0],"model":"m"}`: {"", "query_text"},
 		`{"collection":"ws"}`:                                                  {"", "query_text"},
@@ -263,6 +263,8 @@ func TestNullIsLeftOutInSearchesAndUnknownFieldsAreRefused(t *testing.T) {
 		`{"collection":"ws","query_text":"x","merge":{"method":"rrf"}}`:        {"not_supported", "merge.method"},
 		`{"collection":"ws","query_text":"x","gate":{"params":[1]}}`:           {"", "gate.params"},
 		`{"collection":"ws","query_text":"x","merge":{"dense":-1}}`:            {"", "merge.dense"},
+		`{"collection":"ws","query_text":"x","merge":{"lexical":-1}}`:          {"", "merge.lexical"},
+		`{"collection":"ws","vector":[1,0],"model":"m","merge":{"lexical":1}}`: {"", "merge.lexical"},
 		`{"collection":"ws","query_text":"x","judge":{"ruleset":"r@0"}}`:       {"", "judge.ruleset"},
 		`{"collection":"ws","query_text":"x","merge":{"decay":{"field":"a"}}}`: {"", "merge.decay.half_life"},
 	} {
@@ -310,7 +312,7 @@ func drawSearch(t *rapid.T) *pb.SearchRequest {
 		}
 	}
 	if rapid.Bool().Draw(t, "merge") {
-		in.Merge = &pb.Merge{Dense: new(rapid.Float64Range(0, 10).Draw(t, "dense")), MinScore: new(rapid.Float64().Draw(t, "min"))}
+		in.Merge = &pb.Merge{Lexical: new(rapid.Float64Range(0, 10).Draw(t, "lexical")), Dense: new(rapid.Float64Range(0, 10).Draw(t, "dense")), MinScore: new(rapid.Float64().Draw(t, "min"))}
 	}
 	if rapid.Bool().Draw(t, "payload") {
 		in.Payload = new(rapid.Bool().Draw(t, "payload"))
@@ -340,6 +342,7 @@ func writeSearchRequest(w *jsonWriter, in *pb.SearchRequest) {
 	if in.Merge != nil {
 		w.object("merge", func() {
 			w.real("dense", in.GetMerge().GetDense())
+			w.real("lexical", in.GetMerge().GetLexical())
 			w.real("min_score", in.GetMerge().GetMinScore())
 		})
 	}

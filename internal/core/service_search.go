@@ -62,6 +62,8 @@ type SearchQuery struct {
 	EligibleOnly bool
 
 	Dense       float64
+	Lexical     float64 // weight of Words; 0: they do not count
+	Words       string  // the text of the query
 	HasMinScore bool
 	MinScore    float64
 	DecayField  string // empty = none
@@ -93,6 +95,7 @@ type SearchHit struct {
 	Eligible   bool // else conditional
 	JudgeScore float64
 	Dense      float64
+	Lexical    float64
 	Decay      float64
 	Reasons    []SearchReason
 	Payload    []byte

@@ -84,12 +84,12 @@ func (g *Gate) inputs() *rules.Inputs {
 
 // pass evaluates a gate: all but the rest of the filter by sets of rows under the lock. Rows and columns go where buf has
 // room for them, and stay good until it is used again.
-func (x *Index) pass(g *Gate, buf *scratch, stop func() bool) (*gated, error) {
+func (x *Index) pass(g *Gate, lex *lexical, buf *scratch, stop func() bool) (*gated, error) {
 	filter, err := x.schema.filter(g)
 	if err != nil {
 		return nil, err
 	}
-	out, err := x.passSets(g, filter, buf)
+	out, err := x.passSets(g, filter, lex, buf)
 	if err != nil {
 		return nil, err
 	}
@@ -136,8 +136,9 @@ func (s *rowset) list(buf []uint32) []uint32 {
 	return buf[:s.rows.ManyIterator().NextMany(buf)]
 }
 
-// passSets takes the view and the rows that pass every condition that is a set of rows.
-func (x *Index) passSets(g *Gate, filter *rules.BoundFilter, buf *scratch) (*gated, error) {
+// passSets takes the view and the rows that pass every condition that is a set of rows, and with lex what is known of the words
+// of the query.
+func (x *Index) passSets(g *Gate, filter *rules.BoundFilter, lex *lexical, buf *scratch) (*gated, error) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	in := x.in
@@ -146,6 +147,9 @@ func (x *Index) passSets(g *Gate, filter *rules.BoundFilter, buf *scratch) (*gat
 	}
 	out := &gated{view: in.snapshotIn(buf.cols)}
 	buf.cols = out.view.cols
+	if lex != nil {
+		lex.capture(in)
+	}
 	set := &rowset{rows: in.live}
 	left := len(in.byID)
 	out.counts.Considered = left
@@ -424,7 +428,7 @@ func (c *cursor) Geo(f int) ([2]float64, bool) {
 func (x *Index) Count(g *Gate, stop func() bool) (Counts, error) {
 	buf := scratches.Get().(*scratch)
 	defer buf.release()
-	out, err := x.pass(g, buf, stop)
+	out, err := x.pass(g, nil, buf, stop)
 	if err != nil {
 		return Counts{}, err
 	}

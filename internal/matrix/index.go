@@ -33,6 +33,7 @@ type inner struct {
 	graph   *vector.Graph // of the first rows; nil while there are few
 	live    *roaring.Bitmap
 	byID    map[string]uint32
+	lexicon *lexicon
 	sets    []*sets // by field; nil where the type has no keywords
 	expiry  []map[string]*expiry
 	dead    int
@@ -45,6 +46,8 @@ type view struct {
 	ids      cells[string]
 	versions cells[uint64]
 	payloads cells[[]byte]
+	words    cells[[]occurrence] // of the text fields, by number
+	lengths  cells[uint16]       // words of the text fields
 	cols     []column
 }
 
@@ -63,6 +66,7 @@ func NewIndex(def *core.Collection, kernel *vector.Kernel) (*Index, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.texts = def.Texts
 	x := &Index{
 		schema: s, dim: int(def.Dim), kernel: kernel, scan: scanBytes,
 		graphs: def.Metric != core.MetricDot, // of vectors of many lengths the nearest are not neighbours of each other
@@ -74,7 +78,7 @@ func NewIndex(def *core.Collection, kernel *vector.Kernel) (*Index, error) {
 func (x *Index) newInner() *inner {
 	n := len(x.schema.fields)
 	in := &inner{
-		vectors: vector.NewRows(x.kernel, x.dim), live: roaring.New(), byID: make(map[string]uint32),
+		vectors: vector.NewRows(x.kernel, x.dim), live: roaring.New(), byID: make(map[string]uint32), lexicon: newLexicon(),
 		sets: make([]*sets, n), expiry: make([]map[string]*expiry, n),
 	}
 	in.cols = make([]column, n)
@@ -95,7 +99,7 @@ func (x *Index) Schema() *Schema { return x.schema }
 // Apply makes changes in order, visible to searches all at once. A point whose bytes make no sense (the machine and the
 // edge have checked them) is taken out, so that it is found by nobody, and reported; the others are applied.
 func (x *Index) Apply(changes []Change) error {
-	rows := make([][]value, len(changes))
+	rows, texts := make([][]value, len(changes)), make([]text, len(changes))
 	floats := make([][]float32, len(changes))
 	var fault error
 	for i := range changes {
@@ -111,7 +115,7 @@ func (x *Index) Apply(changes []Change) error {
 			fault = fmt.Errorf("point %s: %w", c.ID, err)
 			continue
 		}
-		rows[i], floats[i] = values, Floats(c.Vector)
+		rows[i], floats[i], texts[i] = values, Floats(c.Vector), x.schema.spell(c.Payload)
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -119,7 +123,7 @@ func (x *Index) Apply(changes []Change) error {
 		c := &changes[i]
 		x.in.remove(x.schema, c.ID)
 		if rows[i] != nil {
-			x.in.append(x.schema, c.ID, c.Version, c.Payload, floats[i], rows[i])
+			x.in.append(x.schema, c, floats[i], rows[i], texts[i])
 		}
 	}
 	return fault
@@ -134,12 +138,15 @@ func Floats(b []byte) []float32 {
 	return out
 }
 
-func (in *inner) append(s *Schema, id string, version uint64, payload []byte, vec []float32, values []value) {
+func (in *inner) append(s *Schema, c *Change, vec []float32, values []value, t text) {
 	row := in.vectors.Append(vec)
-	in.ids.set(row, id)
-	in.versions.set(row, version)
-	in.payloads.set(row, payload)
-	in.byID[id] = row
+	in.ids.set(row, c.ID)
+	in.versions.set(row, c.Version)
+	in.payloads.set(row, c.Payload)
+	in.byID[c.ID] = row
+	words, bytes := in.lexicon.add(row, t)
+	in.words.set(row, words)
+	in.lengths.set(row, t.length)
 	for i := range values {
 		if !s.kept(i) {
 			continue
@@ -151,7 +158,7 @@ func (in *inner) append(s *Schema, id string, version uint64, payload []byte, ve
 		}
 	}
 	in.live.Add(row)
-	in.bytes += int64(len(payload) + len(id) + rowOverhead + 16*len(values))
+	in.bytes += int64(len(c.Payload)+len(c.ID)+rowOverhead+16*len(values)) + bytes
 }
 
 // addExpiry notes when a row's credentials end; of one that it holds twice the later end counts.
@@ -190,6 +197,7 @@ func (in *inner) remove(s *Schema, id string) {
 	}
 	delete(in.byID, id)
 	in.live.Remove(row)
+	in.lexicon.drop(in.words.at(row), in.lengths.at(row))
 	for i := range in.cols {
 		if in.sets[i] != nil && s.kept(i) {
 			in.cols[i].drop(s.fields[i].Type, in.sets[i], row)
@@ -281,5 +289,6 @@ func (in *inner) copyRow(s *Schema, from *view, row uint32) {
 		}
 		values[i] = from.cols[i].value(s.fields[i].Type, row)
 	}
-	in.append(s, from.ids.at(row), from.versions.at(row), from.payloads.at(row), from.vectors.Floats(row), values)
+	c := Change{ID: from.ids.at(row), Version: from.versions.at(row), Payload: from.payloads.at(row)}
+	in.append(s, &c, from.vectors.Floats(row), values, s.spell(c.Payload))
 }

@@ -52,6 +52,8 @@ type Request struct {
 	RuleParams   map[string]any // as params of the rules; nil = those of the gate
 	OnlyEligible bool           // conditional rows do not count
 	DenseWeight  float64        // of the dot product
+	Words        string         // of the query, for texts that have them
+	WordWeight   float64        // of how well texts fit; 0 = words do not count
 	DecayField   string         // of type time; empty = no decay
 	HalfLife     time.Duration  // positive if there is a decay field
 	MinScore     *float64
@@ -71,6 +73,7 @@ type Result struct {
 	Verdict    rules.Verdict
 	JudgeScore float64
 	Dense      float64
+	Lexical    float64 // 0 to below 1
 	Decay      float64
 	Outcomes   []rules.Outcome // of all rules, in order; nil unless explained
 }
@@ -92,22 +95,26 @@ type Answer struct {
 // search is a request under way.
 type search struct {
 	*Request
-	index *Index
-	gated *gated
-	judge *rules.Judge
-	decay int // place of the decay field; −1 without
-	row   cursor
-	stage Stage
-	out   *Answer
+	index   *Index
+	gated   *gated
+	judge   *rules.Judge
+	decay   int // place of the decay field; −1 without
+	row     cursor
+	stage   Stage
+	lex     *lexical // nil: words do not count
+	weighed bool     // scratch.extra is that of the rows that pass
+	out     *Answer
 	*scratch
 }
 
 // scratch is what a search works in, used again by later ones.
 type scratch struct {
-	rows []uint32
-	cols []column
-	hits []vector.Hit
-	kept []kept
+	rows  []uint32
+	cols  []column
+	hits  []vector.Hit
+	kept  []kept
+	extra []float32
+	sums  []float64
 }
 
 // release gives scratch back. It holds on to no column of an index that may be gone.
@@ -118,9 +125,9 @@ func (s *scratch) release() {
 
 // kept is a candidate that the judge lets through.
 type kept struct {
-	row                        uint32
-	verdict                    rules.Verdict
-	score, judge, dense, decay float64
+	row                                 uint32
+	verdict                             rules.Verdict
+	score, judge, dense, lexical, decay float64
 }
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
@@ -135,8 +142,11 @@ func (x *Index) Search(r *Request) (*Answer, error) {
 	s.hits, s.kept = s.hits[:0], s.kept[:0]
 	defer s.release()
 	s.enter(StageGate)
+	if r.WordWeight > 0 {
+		s.lex = &lexical{words: queryWords(r.Words)}
+	}
 	var err error
-	if s.gated, err = x.pass(&r.Gate, s.scratch, r.Stop); err != nil {
+	if s.gated, err = x.pass(&r.Gate, s.lex, s.scratch, r.Stop); err != nil {
 		return s.partly(err)
 	}
 	s.row = cursor{view: &s.gated.view, now: r.Gate.ValidAt.UnixNano()}
@@ -267,7 +277,12 @@ func (s *search) runWalk(want int) (enough bool, err error) {
 		if mutant("tail_not_scanned") {
 			tail = nil
 		}
-		if s.hits, ok = v.Scan(s.Query, tail, want, s.hits, s.Stop); !ok {
+		if s.lex != nil {
+			ok = s.addByWords(want, tail, covered)
+		} else {
+			s.hits, ok = v.Scan(s.Query, tail, want, s.hits, s.Stop)
+		}
+		if !ok {
 			return false, ErrStopped
 		}
 		if len(s.hits) >= least {
@@ -275,9 +290,7 @@ func (s *search) runWalk(want int) (enough bool, err error) {
 		}
 		width *= 2
 	}
-	slices.SortFunc(s.hits, func(a, b vector.Hit) int {
-		return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.Row, b.Row))
-	})
+	slices.SortFunc(s.hits, byScore)
 	s.hits = s.hits[:min(want, len(s.hits))]
 	s.enter(StageJudge)
 	if err := s.considerAll(s.hits, nil); err != nil {
@@ -296,7 +309,16 @@ func (s *search) retrieve(want int) error {
 	if s.Exact || len(rows) > want {
 		s.out.Compared += len(rows)
 	}
+	if s.lex != nil && !s.weighed && (s.Exact || len(rows) > want) {
+		s.lex.extras(&s.gated.view, rows, s.WordWeight, s.scratch)
+		s.weighed = true
+	}
+	weight := float32(s.DenseWeight)
 	switch {
+	case s.Exact && s.lex != nil:
+		s.hits, ok = v.ScanExactSum(s.Query, rows, want, weight, s.scratch.extra, s.hits[:0], s.Stop)
+	case s.lex != nil && len(rows) > want:
+		s.hits, ok = v.ScanSum(s.Query, rows, want, weight, s.scratch.extra, s.hits[:0], s.Stop)
 	case s.Exact:
 		s.hits, ok = v.ScanExact(s.Query, rows, want, s.hits[:0], s.Stop)
 	case len(rows) <= want:
@@ -319,6 +341,24 @@ func (s *search) retrieve(want int) error {
 		s.gateLast(want)
 	}
 	return nil
+}
+
+// addByWords makes of what a walk found, by nearness alone, candidates by the sum: it adds what words say of them, the tail, and
+// the rows whose texts fit best.
+func (s *search) addByWords(want int, tail []uint32, covered uint32) bool {
+	v, weight := &s.gated.view, float32(s.DenseWeight)
+	seen := make(map[uint32]bool, len(s.hits))
+	for i := range s.hits {
+		h := &s.hits[i]
+		h.Score = weight*h.Score + float32(s.WordWeight*s.lex.score(v, h.Row))
+		seen[h.Row] = true
+	}
+	more := s.lex.best(v, want, s.gated.set(), s.scratch)
+	more = slices.DeleteFunc(more, func(row uint32) bool { return seen[row] || row >= covered })
+	more = append(more, tail...) // which begins where the graph ends
+	var ok bool
+	s.hits, ok = v.vectors.ScanSum(s.Query, more, want, weight, s.lex.extras(v, more, s.WordWeight, s.scratch), s.hits, s.Stop)
+	return ok
 }
 
 // gateLast is a planted bug: the nearest of all rows, of which those that pass are left.
@@ -356,10 +396,13 @@ func (s *search) consider(h vector.Hit) {
 	if mutant("exact_for_best_few") && s.out.Judged > 5 && h.Score != 0 {
 		k.dense = float64(h.Score)
 	}
+	if s.lex != nil {
+		k.lexical = s.lex.score(&s.gated.view, h.Row)
+	}
 	if s.decay >= 0 {
 		k.decay = s.decayOf(h.Row)
 	}
-	k.score = Round(s.DenseWeight * k.dense * k.judge * k.decay)
+	k.score = Round((s.DenseWeight*k.dense + s.WordWeight*k.lexical) * k.judge * k.decay)
 	s.kept = append(s.kept, k)
 }
 
@@ -393,7 +436,7 @@ func (s *search) merge() {
 		k := &s.kept[i]
 		s.out.Results[i] = Result{
 			ID: view.ids.at(k.row), Version: view.versions.at(k.row), Payload: view.payloads.at(k.row),
-			Score: k.score, Verdict: k.verdict, JudgeScore: k.judge, Dense: k.dense, Decay: k.decay, Outcomes: s.outcomes(k.row),
+			Score: k.score, Verdict: k.verdict, JudgeScore: k.judge, Dense: k.dense, Lexical: k.lexical, Decay: k.decay, Outcomes: s.outcomes(k.row),
 		}
 	}
 }

@@ -58,6 +58,7 @@ var ruleTypes = map[core.FieldType]rules.Type{
 // Schema is a collection's declared fields, ready for reading payloads and compiling expressions.
 type Schema struct {
 	fields []core.SchemaField
+	texts  []core.TextField // whose words an index keeps
 	place  map[string]int
 	rules  *rules.Schema
 }

@@ -23,6 +23,7 @@ func (n *Node) Search(ctx context.Context, p core.Partition, q *core.SearchQuery
 	}
 	r := &matrix.Request{
 		Query: queryOf(q), K: q.K, Candidates: q.Candidates, OnlyEligible: q.EligibleOnly, DenseWeight: q.Dense,
+		Words: q.Words, WordWeight: q.Lexical,
 		DecayField: q.DecayField, HalfLife: q.HalfLife.Duration(), Exact: q.Exact, Explain: q.Explain, Width: q.Width, Partial: q.Partial,
 		Stop: func() bool { return ctx.Err() != nil },
 	}
@@ -193,7 +194,7 @@ func fillAnswer(out *core.SearchAnswer, p core.Partition, validAt int64, found *
 		h := &out.Hits[i]
 		*h = core.SearchHit{
 			ID: r.ID, Partition: p.Index, Version: r.Version, Score: r.Score, Eligible: r.Verdict == rules.Eligible, JudgeScore: r.JudgeScore,
-			Dense: r.Dense, Decay: r.Decay, Payload: r.Payload,
+			Dense: r.Dense, Lexical: r.Lexical, Decay: r.Decay, Payload: r.Payload,
 		}
 		for j := range r.Outcomes {
 			o := &r.Outcomes[j]

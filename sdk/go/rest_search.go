@@ -468,6 +468,7 @@ func searchBody(in *millracev1.SearchRequest) restRequest {
 			w.object("merge", func() {
 				w.text("method", m.GetMethod())
 				w.real("dense", m.Dense)
+				w.real("lexical", m.Lexical)
 				w.real("min_score", m.MinScore)
 				if d := m.GetDecay(); d != nil {
 					w.object("decay", func() {

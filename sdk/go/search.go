@@ -390,6 +390,9 @@ type Search struct {
 	DecayField string
 	HalfLife   time.Duration
 	MinScore   *float64
+	// Weights of nearness and of the query's words in a point's texts. Nil: of a vector nearness alone, of a text 0.9 and 0.1, or
+	// 0.1 and 0.9 where the embedder knows words alone.
+	Dense, Lexical *float64
 
 	Exact    bool // compare all rows that pass by their 32-bit vectors
 	Stale    bool // read what the node has, without asking a majority
@@ -427,7 +430,8 @@ type Result struct {
 	Score      float64
 	Eligible   bool // else conditional
 	JudgeScore float64
-	Dense      float64 // with Explain, as the next two
+	Dense      float64 // with Explain, as the next three
+	Lexical    float64
 	Decay      float64
 	Reasons    []Reason
 	Version    string
@@ -467,8 +471,8 @@ func (s Search) wire(collection string) (*millracev1.SearchRequest, error) {
 			out.Judge.Include = "eligible"
 		}
 	}
-	if s.MinScore != nil || s.DecayField != "" {
-		out.Merge = &millracev1.Merge{MinScore: s.MinScore}
+	if s.MinScore != nil || s.DecayField != "" || s.Dense != nil || s.Lexical != nil {
+		out.Merge = &millracev1.Merge{MinScore: s.MinScore, Dense: s.Dense, Lexical: s.Lexical}
 		if s.DecayField != "" {
 			out.Merge.Decay = &millracev1.Decay{Field: s.DecayField, HalfLife: durationpb.New(s.HalfLife)}
 		}
@@ -499,7 +503,7 @@ func (k Collection) Search(ctx context.Context, s Search) (*Found, error) {
 	for i, r := range out.GetResults() {
 		one := Result{
 			ID: r.GetId(), Score: r.GetScore(), Eligible: r.GetVerdict() == "eligible", JudgeScore: r.GetJudgeScore(), Dense: r.GetParts().GetDense(),
-			Decay: r.GetParts().GetDecay(), Version: r.GetVersion(), Payload: r.GetPayload(),
+			Lexical: r.GetParts().GetLexical(), Decay: r.GetParts().GetDecay(), Version: r.GetVersion(), Payload: r.GetPayload(),
 		}
 		for _, u := range r.GetReasons() {
 			one.Reasons = append(one.Reasons, Reason{u.GetRule(), u.GetOk(), u.GetReason(), u.GetMissing()})

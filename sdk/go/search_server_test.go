@@ -130,6 +130,30 @@ func pointsAreFoundOnceTheyAreAcknowledged(t *testing.T, opts ...millrace.Option
 	}
 }
 
+func TestTextsRankByTheirWords(t *testing.T) { eachTransport(t, textsRankByTheirWords) }
+
+func textsRankByTheirWords(t *testing.T, opts ...millrace.Option) {
+	c := dial(t, opts...)
+	ctx := bounded(t)
+	k := workers(t, c, "words-"+c.Transport().String())
+	if _, err := k.Upsert(ctx,
+		millrace.Point{ID: "w1", Payload: worker{Text: "mig welder second shift"}}, millrace.Point{ID: "w2", Payload: worker{Text: "mig welder night"}},
+		millrace.Point{ID: "w3", Payload: worker{Text: "mig welder"}}, millrace.Point{ID: "w4", Payload: worker{Text: "forklift driver"}},
+	); err != nil {
+		t.Fatal(err)
+	}
+	words, near := 1.0, 0.0
+	byWords, err := k.Search(ctx, millrace.Search{Text: "second shift", Dense: &near, Lexical: &words, Explain: true, K: 4, Width: 20, Partial: true})
+	if err != nil || len(byWords.Results) != 4 || byWords.Gap != nil {
+		t.Fatalf("by words: %+v, %v", byWords, err)
+	}
+	for i, r := range byWords.Results {
+		if has := r.ID == "w1"; has != (i == 0) || (r.Lexical > 0) != has || r.Score > r.Lexical {
+			t.Errorf("by words: %+v", r)
+		}
+	}
+}
+
 func TestRulesJudgeAndSearchesAreKept(t *testing.T) { eachTransport(t, rulesJudgeAndSearchesAreKept) }
 
 func rulesJudgeAndSearchesAreKept(t *testing.T, opts ...millrace.Option) {

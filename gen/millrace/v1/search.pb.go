@@ -2548,9 +2548,10 @@ func (x *Decay) GetHalfLife() *durationpb.Duration {
 type Merge struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Method        string                 `protobuf:"bytes,1,opt,name=method,proto3" json:"method,omitempty"`       // convex
-	Dense         *float64               `protobuf:"fixed64,2,opt,name=dense,proto3,oneof" json:"dense,omitempty"` // default 1
+	Dense         *float64               `protobuf:"fixed64,2,opt,name=dense,proto3,oneof" json:"dense,omitempty"` // weight of nearness; default 1 for a vector, for a text 0.9, or 0.1 where the embedder knows words alone
 	MinScore      *float64               `protobuf:"fixed64,3,opt,name=min_score,json=minScore,proto3,oneof" json:"min_score,omitempty"`
 	Decay         *Decay                 `protobuf:"bytes,4,opt,name=decay,proto3" json:"decay,omitempty"`
+	Lexical       *float64               `protobuf:"fixed64,5,opt,name=lexical,proto3,oneof" json:"lexical,omitempty"` // weight of the query's words in a point's texts; default 0 for a vector, else 1 less what dense has
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2611,6 +2612,13 @@ func (x *Merge) GetDecay() *Decay {
 		return x.Decay
 	}
 	return nil
+}
+
+func (x *Merge) GetLexical() float64 {
+	if x != nil && x.Lexical != nil {
+		return *x.Lexical
+	}
+	return 0
 }
 
 type SearchRequest struct {
@@ -2798,6 +2806,7 @@ type ScoreParts struct {
 	Dense         float64                `protobuf:"fixed64,1,opt,name=dense,proto3" json:"dense,omitempty"`
 	Boost         float64                `protobuf:"fixed64,2,opt,name=boost,proto3" json:"boost,omitempty"`
 	Decay         float64                `protobuf:"fixed64,3,opt,name=decay,proto3" json:"decay,omitempty"`
+	Lexical       float64                `protobuf:"fixed64,4,opt,name=lexical,proto3" json:"lexical,omitempty"` // how well the texts fit the query's words, 0 to below 1
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2849,6 +2858,13 @@ func (x *ScoreParts) GetBoost() float64 {
 func (x *ScoreParts) GetDecay() float64 {
 	if x != nil {
 		return x.Decay
+	}
+	return 0
+}
+
+func (x *ScoreParts) GetLexical() float64 {
+	if x != nil {
+		return x.Lexical
 	}
 	return 0
 }
@@ -3958,15 +3974,18 @@ const file_millrace_v1_search_proto_rawDesc = "" +
 	"\ainclude\x18\x03 \x01(\tR\ainclude\"U\n" +
 	"\x05Decay\x12\x14\n" +
 	"\x05field\x18\x01 \x01(\tR\x05field\x126\n" +
-	"\thalf_life\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\bhalfLife\"\x9e\x01\n" +
+	"\thalf_life\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\bhalfLife\"\xc9\x01\n" +
 	"\x05Merge\x12\x16\n" +
 	"\x06method\x18\x01 \x01(\tR\x06method\x12\x19\n" +
 	"\x05dense\x18\x02 \x01(\x01H\x00R\x05dense\x88\x01\x01\x12 \n" +
 	"\tmin_score\x18\x03 \x01(\x01H\x01R\bminScore\x88\x01\x01\x12(\n" +
-	"\x05decay\x18\x04 \x01(\v2\x12.millrace.v1.DecayR\x05decayB\b\n" +
+	"\x05decay\x18\x04 \x01(\v2\x12.millrace.v1.DecayR\x05decay\x12\x1d\n" +
+	"\alexical\x18\x05 \x01(\x01H\x02R\alexical\x88\x01\x01B\b\n" +
 	"\x06_denseB\f\n" +
 	"\n" +
-	"_min_score\"\xbb\x04\n" +
+	"_min_scoreB\n" +
+	"\n" +
+	"\b_lexical\"\xbb\x04\n" +
 	"\rSearchRequest\x12\x1e\n" +
 	"\n" +
 	"collection\x18\x01 \x01(\tR\n" +
@@ -3994,12 +4013,13 @@ const file_millrace_v1_search_proto_rawDesc = "" +
 	"partial_ok\x18\x11 \x01(\bR\tpartialOk\x12\x0e\n" +
 	"\x02ef\x18\x12 \x01(\rR\x02efB\n" +
 	"\n" +
-	"\b_payload\"N\n" +
+	"\b_payload\"h\n" +
 	"\n" +
 	"ScoreParts\x12\x14\n" +
 	"\x05dense\x18\x01 \x01(\x01R\x05dense\x12\x14\n" +
 	"\x05boost\x18\x02 \x01(\x01R\x05boost\x12\x14\n" +
-	"\x05decay\x18\x03 \x01(\x01R\x05decay\"b\n" +
+	"\x05decay\x18\x03 \x01(\x01R\x05decay\x12\x18\n" +
+	"\alexical\x18\x04 \x01(\x01R\alexical\"b\n" +
 	"\n" +
 	"RuleReason\x12\x12\n" +
 	"\x04rule\x18\x01 \x01(\tR\x04rule\x12\x0e\n" +
