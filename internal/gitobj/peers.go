@@ -103,15 +103,20 @@ func (e errAnswer) Error() string {
 // call has one exchange with a node, on a connection that is there or a new one. f may run twice: a connection that was idle
 // may be gone.
 func (l *lines) call(ctx context.Context, node uint64, f func(Conn) error) error {
+	return l.begun(ctx, ctx, node, f)
+}
+
+// begun is call that gives up when begin ends before the exchange has begun.
+func (l *lines) begun(begin, ctx context.Context, node uint64, f func(Conn) error) error {
 	n := l.to(node)
 	select {
 	case n.slots <- struct{}{}:
 		defer func() { <-n.slots }()
-	case <-ctx.Done():
-		return ctx.Err()
+	case <-begin.Done():
+		return begin.Err()
 	}
 	for {
-		c, used, err := l.open(ctx, node, n)
+		c, used, err := l.open(begin, node, n)
 		if err != nil {
 			return err
 		}

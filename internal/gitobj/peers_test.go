@@ -90,7 +90,8 @@ type trioPeers struct {
 func (p trioPeers) Self() uint64 { return uint64(p.i + 1) }
 
 func (p trioPeers) Hosts(core.ShardID) Hosts {
-	h := Hosts{Majorities: [][]uint64{{1, 2, 3}}, Leader: p.c.lead}
+	h := Hosts{Majorities: [][]uint64{{1, 2, 3}}}
+	p.c.set(func() { h.Leader = p.c.lead })
 	for i := range p.c.areas {
 		if i != p.i {
 			h.Others = append(h.Others, uint64(i+1))

@@ -72,6 +72,9 @@ func (p *pulls) pace(ctx context.Context, clock env.Clock, n int) bool {
 
 // pull gets a pack of the manifest from another node, and puts it where fetches look. It goes on when ctx ends.
 func (a *Area) pull(ctx context.Context, at Place, p core.Pack) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	ref := packRef{at: at, digest: p.Digest}
 	a.pulls.mu.Lock()
 	one := a.pulls.now[ref]
@@ -342,23 +345,22 @@ func (a *Area) complete(at Place) (whole bool, err error) {
 		return err == nil, err
 	}
 	whole = true
+	var lacking []core.Pack
 	for i := range packs {
 		p := packs[i].Pack
 		switch {
 		case a.lies(at, p):
+		case a.unpublished(at, p):
 		case a.isTaken(at, p.Digest):
 			whole = false // it is on its way
-		case a.unpublished(at, p):
 		default:
-			if err := a.pull(a.life, at, p); err != nil {
-				if a.life.Err() != nil {
-					return false, a.life.Err()
-				}
-				whole = false
-			}
+			lacking = append(lacking, p)
 		}
 	}
-	return whole, nil
+	if len(lacking) > 0 && a.pullAll(a.life, at, lacking) != nil {
+		whole = false
+	}
+	return whole, a.life.Err()
 }
 
 // lies reports whether files of a pack's sizes are where fetches look. Their content is read when they are first used.

@@ -23,8 +23,8 @@ func stageTime(least time.Duration, bytes int64) time.Duration {
 // stageLeast is the least time for that.
 const stageLeast = 30 * time.Second
 
-// copyChunk is how much is copied between two looks at what is allowed.
-const copyChunk = 1 << 20
+// copyChunk is how much is copied between two looks at what is allowed; each exchange that takes a pack in holds so much.
+const copyChunk = 256 << 10
 
 // Spread copies what was kept to the other nodes that host the shard, and returns when more than half of those that vote
 // have it durably, this one included; the others get theirs meanwhile. core.Unavailable: too few have it in time.
@@ -55,13 +55,15 @@ func (a *Area) spread(ctx context.Context, h Hosts, q *question, files [2]env.Fi
 	within := stageTime(a.o.StageTime, q.Bytes+q.IdxBytes)
 	// Who has begun goes on when the caller has enough: the area's end is theirs.
 	background, cancel := context.WithTimeout(a.life, within)
+	begin, enough := context.WithCancel(background)
+	defer enough() // who has not begun by then gets the pack when it looks at the manifest
 	arrived := make(chan uint64, len(h.Others))
 	var all sync.WaitGroup
 	for _, node := range h.Others {
 		all.Add(1)
 		a.wait.Go(func() {
 			defer all.Done()
-			if a.stageAt(background, node, q, files) == nil {
+			if a.stageAt(begin, background, node, q, files) == nil {
 				arrived <- node
 			}
 		})
@@ -93,10 +95,10 @@ func (a *Area) spread(ctx context.Context, h Hosts, q *question, files [2]env.Fi
 	}
 }
 
-// stageAt sends a pack to one node, again and again while ctx goes on.
-func (a *Area) stageAt(ctx context.Context, node uint64, q *question, files [2]env.File) error {
+// stageAt sends a pack to one node, again and again while begin goes on; what has begun goes on while ctx does.
+func (a *Area) stageAt(begin, ctx context.Context, node uint64, q *question, files [2]env.File) error {
 	for {
-		err := a.lines.call(ctx, node, func(c Conn) error { return stageOver(c, q, files) })
+		err := a.lines.begun(begin, ctx, node, func(c Conn) error { return stageOver(c, q, files) })
 		said, ok := errors.AsType[errAnswer](err)
 		if err == nil || ok && said.say != sayBusy {
 			if err != nil {
@@ -104,7 +106,7 @@ func (a *Area) stageAt(ctx context.Context, node uint64, q *question, files [2]e
 			}
 			return err
 		}
-		if !a.pause(ctx, callRetry) {
+		if !a.pause(begin, callRetry) {
 			return err
 		}
 	}
