@@ -131,6 +131,7 @@ func fillUp(t *testing.T, limit string, partitions int) {
 		over := total > bound
 		for _, p := range parts {
 			r.tells(p, limit, total)
+			r.obeys(func() bool { return put(p, "ks") != nil }, over) // a tenant's bound is told to each partition by itself
 			if refused := put(p, "ks"); over != errors.Is(refused, core.Exhausted{Limit: limit, Max: bound}) || !over && refused != nil {
 				t.Errorf("a put in partition %d at %d bytes of %d: %v", p.Index, total, bound, refused)
 			}
@@ -143,6 +144,16 @@ func fillUp(t *testing.T, limit string, partitions int) {
 			if refused := put(p, "beside"); (refused != nil) != (over && limit != "keyspace_bytes") {
 				t.Errorf("a put in another keyspace of partition %d at %d bytes: %v", p.Index, total, refused)
 			}
+		}
+	}
+}
+
+// obeys waits until puts are refused, or taken.
+func (r *rig) obeys(refused func() bool, want bool) {
+	r.t.Helper()
+	for began := time.Now(); refused() != want; {
+		if time.Since(began) > time.Minute {
+			r.t.Fatalf("puts are refused: %t, want %t", !want, want)
 		}
 	}
 }

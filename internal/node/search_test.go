@@ -269,7 +269,8 @@ func TestBeyondItsKeywordsACollectionTakesNoPointsUntilSomeAreGone(t *testing.T)
 	}
 	r.must(words("one", 1))
 	if fact := room(); fact != (core.Exhausted{Limit: "distinct_keywords", Max: matrix.MaxDistinct}) {
-		t.Errorf("with one more: %v", fact)
+		sh, _ := r.node.shardOf(r.ns)
+		t.Errorf("with one more: %v; %d", fact, sh.points.byName(r.ns, "ws").index.Distinct())
 	}
 	r.must(&core.VectorDelete{Collection: "ws", ID: "w0"})
 	if fact := room(); fact != nil {
