@@ -29,13 +29,19 @@ func (n *Node) fresh(ctx context.Context, p core.Partition, o core.ReadOptions) 
 
 func noSuchCollection(name string) error { return core.NotFound{Kind: "collection", ID: name} }
 
-// Definition finds a collection in this node's copy of a partition, without waiting for anything.
+// Definition finds a collection in this node's copy of a partition. It waits for no other node; one that is not there is
+// looked for again when the entry that is being applied is done, for whoever made it may have been answered already.
 func (n *Node) Definition(p core.Partition, name string) (core.Collection, bool) {
 	s, err := n.shardOf(p)
 	if err != nil {
 		return core.Collection{}, false
 	}
 	c := s.points.byName(p, name)
+	if c == nil {
+		s.machineMu.RLock()
+		c = s.points.byName(p, name)
+		s.machineMu.RUnlock()
+	}
 	if c == nil {
 		return core.Collection{}, false
 	}
