@@ -67,6 +67,7 @@ type Append struct {
 	hard      []byte
 	entries   []wal.Entry
 	responses []*pb.Message
+	commit    uint64 // of hard
 }
 
 // Empty reports whether there is nothing to write.
@@ -129,6 +130,7 @@ type Core struct {
 	// written is the newest term and vote handed to the log.
 	writtenTerm, writtenVote uint64
 	last                     uint64
+	changes                  changes
 	offered                  *Offer // message of a peer that Restore takes in later
 }
 
@@ -163,6 +165,9 @@ func New(c Config) (*Core, error) {
 	k := &Core{cfg: c, rn: rn, st: st, hard: st.hard, conf: st.conf}
 	k.writtenTerm, k.writtenVote = st.hard.GetTerm(), st.hard.GetVote()
 	k.last, _ = st.LastIndex()
+	if err := k.changes.load(st); err != nil {
+		return nil, fmt.Errorf("start replica %d of shard %d: %w", c.Replica, c.Shard, err)
+	}
 	return k, nil
 }
 
@@ -212,6 +217,7 @@ func (k *Core) Propose(data []byte) error {
 
 // AppendDone tells that a is durable.
 func (k *Core) AppendDone(a *Append) error {
+	k.changes.durable(a.commit)
 	for _, m := range a.responses {
 		if m.GetTo() != k.cfg.Replica {
 			if err := k.send(m); err != nil {
@@ -284,8 +290,9 @@ func (k *Core) Status() Status {
 	}
 }
 
-// append turns a storage message into a write. A commit index that moved alone is not written: it rides with the next
-// entries, and a replica that lost it finds it again (R3 bounds how far back it starts).
+// append turns a storage message into a write. A commit index that moved alone is not written unless it tells of a change of
+// the configuration: it rides with the next entries, and a replica that lost it finds it again (R3 bounds how far back it
+// starts).
 func (k *Core) append(m *pb.Message) *Append {
 	a := &Append{responses: m.GetResponses()}
 	if snap := m.GetSnapshot().GetMetadata(); snap.GetIndex() > 0 {
@@ -300,9 +307,10 @@ func (k *Core) append(m *pb.Message) *Append {
 		})
 		k.last = e.GetIndex()
 	}
+	k.changes.appended(m.GetEntries())
 	changed := k.hard.GetTerm() != k.writtenTerm || k.hard.GetVote() != k.writtenVote
-	if changed || a.snapshot != nil || len(a.entries) > 0 {
-		a.hard = encodeHardState(k.hard)
+	if changed || a.snapshot != nil || len(a.entries) > 0 || k.changes.due(k.hard.GetCommit()) {
+		a.hard, a.commit = encodeHardState(k.hard), k.hard.GetCommit()
 		k.writtenTerm, k.writtenVote = k.hard.GetTerm(), k.hard.GetVote()
 	}
 	return a
@@ -321,6 +329,7 @@ func (k *Core) apply(m *pb.Message) (*Apply, error) {
 }
 
 func (k *Core) send(m *pb.Message) error {
+	k.changes.hold(m)
 	data, err := proto.MarshalOptions{}.MarshalAppend(slices.Clip(k.cfg.Head), m) // clipped, so that it is copied
 	if err != nil {
 		return fmt.Errorf("encode peer message: %w", err)
