@@ -43,6 +43,7 @@ type Config struct {
 	Judge         bool // judge targets that depend on the machine
 	Reference     bool // references from other hardware fail a run
 	NoProfile     bool // no extra, profiled run
+	Force         bool // a profile begins on a host that is not fit too
 	Command       string
 	Version       string
 	Executable    string    // of servers; default this one
@@ -181,7 +182,7 @@ func (c *Config) takeUp() error {
 	if asked := len(c.Select) > 0 || c.Profile != ""; asked && c.hash() != old.hash() {
 		return usage("resume", "%s was measured with another configuration: %s", c.Resume, old.Command)
 	}
-	old.Token, old.Progress, old.Executable, old.Resume, old.Out = c.Token, c.Progress, c.Executable, c.Resume, c.Resume
+	old.Token, old.Progress, old.Executable, old.Resume, old.Out, old.Force = c.Token, c.Progress, c.Executable, c.Resume, c.Resume, c.Force
 	*c = old
 	return nil
 }

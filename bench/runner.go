@@ -87,7 +87,7 @@ func (c *Config) checkRoom(specs []runSpec) error {
 const driverGC = 400
 
 // Execute measures what c asks for. The result is written to c.Out after every run. Errors: *UsageError for what makes no
-// sense, *CannotError when nothing can be measured; a measurement that went wrong is in the result's Exit.
+// sense, *CannotError when nothing can be measured, *UnfitError when the host would spoil it; a measurement that went wrong is in the result's Exit.
 func Execute(ctx context.Context, c Config, h Harness) (*Result, error) {
 	if os.Getenv("GOGC") == "" {
 		defer debug.SetGCPercent(debug.SetGCPercent(driverGC))
@@ -113,6 +113,12 @@ func Execute(ctx context.Context, c Config, h Harness) (*Result, error) {
 		return nil, err
 	}
 	if err := c.checkRoom(specs); err != nil {
+		return nil, err
+	}
+	if err := u.fit(ctx, specs); err != nil {
+		if c.Resume == "" { // the same command can be given again
+			err = errors.Join(err, os.Remove(filepath.Join(c.Out, configFile)))
+		}
 		return nil, err
 	}
 	return u.r, u.measure(ctx, specs)

@@ -26,7 +26,7 @@ does, audits that everything acknowledged is there once and whole, and prints me
 figures of the systems it is held against. Runs that the host spoiled are left out by cause and shown.
 
 Exit codes: 0 measured and clean, 1 errors, a wrong ratio or a missed target, 2 usage, 3 nothing could be
-measured, 4 the audit failed, 5 no verdict (too noisy), 6 an unfit host (doctor), 130 interrupted with a
+measured, 4 the audit failed, 5 no verdict (too noisy), 6 an unfit host (doctor, profiles), 130 interrupted with a
 partial result.`,
 		Example: `  millrace bench list
   millrace bench run queue.cycle --durability both --window 5s --runs 3
@@ -77,6 +77,7 @@ func benchFlags(f *pflag.FlagSet, c *bench.Config) {
 	f.BoolVar(&c.Judge, "judge-targets", false, "targets that depend on the machine fail the command too")
 	f.BoolVar(&c.Reference, "require-reference", false, "figures below the reference's fail the command")
 	f.BoolVar(&c.NoProfile, "no-profile", false, "no extra, profiled run")
+	f.BoolVar(&c.Force, "force", false, "begin a profile on a host that is not fit to be measured on too")
 	f.StringVar(&c.Data, "data", "", "parent of the servers' data directories; default the system's for temporary files")
 }
 
@@ -194,12 +195,15 @@ func commandLine(cmd *cobra.Command, args []string) string {
 func (a *app) benchError(err error) error {
 	var refused *bench.UsageError
 	var cannot *bench.CannotError
+	var unfit *bench.UnfitError
 	code := exitRefused
 	switch {
 	case errors.As(err, &refused):
 		code = bench.ExitUsage
 	case errors.As(err, &cannot):
 		code = bench.ExitCannot
+	case errors.As(err, &unfit):
+		code = bench.ExitUnfit
 	}
 	if !a.json || refused == nil {
 		return exitError{code, err}
