@@ -40,7 +40,7 @@ func (w *visitor) do(method, route, id, body string, want ...int) (answer []byte
 	path := strings.ReplaceAll(route, "{id}", id)
 	for name, value := range map[string]string{
 		"{queue}": "q", "{keyspace}": "ks", "{key}": "k", "{repo}": "app", "{name}": "heads/main", "{collection}": "ws", "{ruleset}": "r",
-		"{search_id}": id,
+		"{search_id}": id, "{tenant}": "default",
 	} {
 		path = strings.ReplaceAll(path, name, value)
 	}
@@ -116,6 +116,22 @@ func (w *visitor) everyRoute() {
 	w.everyKeyRoute()
 	w.everyRefRoute()
 	w.everySearchRoute()
+	w.everyOperatorRoute()
+}
+
+func (w *visitor) everyOperatorRoute() {
+	w.t.Helper()
+	w.do("GET", "/v1/tenant", "", "", 200)
+	w.do("GET", "/v1/tenants/{tenant}", "", "", 200)
+	w.do("PUT", "/v1/tenants/{tenant}", "", `{"key_bytes":1000000000}`, 200)
+	var cluster struct {
+		Shards []struct{ Leader uint64 }
+	}
+	noErr(w.t, json.Unmarshal(w.do("GET", "/v1/cluster", "", "", 200), &cluster))
+	w.do("POST", "/v1/cluster/transfer", "", fmt.Sprintf(`{"shard":0,"to":%d}`, cluster.Shards[0].Leader), 200)
+	w.do("POST", "/v1/cluster/members", "", `{"verb":"cancel"}`, 409)
+	w.do("POST", "/v1/cluster/balance", "", "", 200)
+	w.do("POST", "/v1/cluster/finalize", "", "", 200)
 }
 
 func (w *visitor) everyKeyRoute() {
