@@ -13,6 +13,6 @@ trap 'rm -rf "$bin"' EXIT
 
 {
 	(cd tools && go test -json -shuffle=on ./testcount) &&
-		go test -json -tags "$tags" -shuffle=on -timeout 8m ./...
+		go test -json -tags "$tags" -shuffle=on -timeout 8m ./test/e2e ./test/chaos ./... # the longest begin first
 } | "$bin/testcount" || status=1
 exit "$status"

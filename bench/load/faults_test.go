@@ -261,7 +261,7 @@ func (s *stolen) Cores() int                            { return 2 }
 func TestStolenCPUMakesTheRunInvalidAndItIsRepeatedTwiceAsOften(t *testing.T) {
 	r := measure(t, cycle(Queue), startFaulty(t, faults{}), func(c *bench.Config, h *bench.Harness) {
 		h.Observer = &stolen{time.Now(), 0.05}
-		h.Profiles[0].Verdicts, c.Runs = true, 1
+		h.Profiles[0].Verdicts, c.Runs, c.Force = true, 1, true // unforced it would not begin on such a host
 	})
 	if len(r.Suites) != 1 || len(r.Suites[0].Runs) != 2 {
 		t.Fatalf("%+v, want 2 runs for 1 that counts", r.Suites)
