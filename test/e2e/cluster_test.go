@@ -247,3 +247,14 @@ func TestARequestAtAFollowerGoesToTheLeader(t *testing.T) {
 		t.Errorf("forward=2 gets %d, want 400", resp.StatusCode)
 	}
 }
+
+// lead has the i-th node lead shard 0.
+func (c *nodes) lead(i int) {
+	c.t.Helper()
+	ctx := bounded(c.t, 30*time.Second)
+	for at := c.leader(); at != i; at = c.leader() {
+		if err := c.running[at].Node().Transfer(ctx, 0, uint64(i+1)); err != nil && ctx.Err() != nil {
+			c.t.Fatal(err)
+		}
+	}
+}

@@ -193,7 +193,8 @@ func (w *visitor) everySearchRoute() {
 
 func TestEveryRouteServesAtAFollowerByRedirectAndByForwarding(t *testing.T) {
 	c := startCluster(t, 3, 1)
-	follower := (c.leader() + 1) % 3
+	c.lead(0) // its home: nothing moves when leaders are balanced
+	const follower = 1
 	for query, hops := range map[string]int{"": 1, "forward=1": 0} {
 		w := c.visitor(follower, query)
 		w.everyRoute()
