@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"time"
 
 	"github.com/millrace/millrace/internal/core"
@@ -35,6 +36,10 @@ func (n wire) Send(to uint64, shard core.ShardID, _ bool, msg []byte) bool {
 					n.refused(to, replica)
 					return
 				}
+				if !knows(t, from) {
+					n.introduced(to)
+					return
+				}
 				t.node.Receive(from, shard, append([]byte(nil), b...))
 				t.kick()
 			})
@@ -51,6 +56,28 @@ func (n wire) refused(by, replica uint64) {
 			h.node.Removed()
 			h.kick()
 		}
+	})
+}
+
+// knows reports whether a node is a member as far as a host knows.
+func knows(t *host, node uint64) bool {
+	return slices.ContainsFunc(t.node.Members().Members, func(m core.Member) bool { return m.Node == node })
+}
+
+// introduced has who took nothing of a node, because it does not know it, ask that node who the members are, as the transport
+// lets it.
+func (n wire) introduced(by uint64) {
+	h, w := n.h, n.h.w
+	w.after(w.delay(), "introduced", by, func() {
+		t := w.host(by)
+		if h.node == nil || t.node == nil || w.isCut(by, h.id) || w.isCut(h.id, by) {
+			return
+		}
+		d := h.node.Members()
+		if err := t.node.Introduce(core.AppendDirectory(nil, &d)); err != nil {
+			w.violate("the directory of host %d is none to host %d: %v", h.id, by, err)
+		}
+		t.kick()
 	})
 }
 
