@@ -25,9 +25,9 @@ type restRun struct {
 	create   *bench.Op
 	claim    *bench.Op
 	complete *bench.Op
-	body     []byte                // of a create
-	choose   func(pump int) []byte // the body of a pump's next create; nil: body
-	claims   []byte                // of a claim
+	body     []byte        // of a create
+	choose   func() []byte // the body of the next create; nil: body
+	claims   []byte        // of a claim
 	requests atomic.Uint64
 }
 
@@ -171,7 +171,7 @@ func (r *restRun) post(ctx context.Context, p *bench.Pump) {
 	}
 	body := r.body
 	if r.choose != nil {
-		body = r.choose(p.Number)
+		body = r.choose()
 	}
 	_, err := r.call(ctx, "/v1/tasks", body, &made)
 	if err == nil && made.ID == "" {

@@ -110,6 +110,6 @@ func (r *restRun) vary() error {
 		}
 		bodies[i] = b
 	}
-	r.choose = func(int) []byte { return bodies[rand.IntN(shapeVariants)] }
+	r.choose = func() []byte { return bodies[rand.IntN(shapeVariants)] }
 	return nil
 }

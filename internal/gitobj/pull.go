@@ -3,7 +3,6 @@ package gitobj
 import (
 	"context"
 	"errors"
-	"io"
 	"io/fs"
 	"path/filepath"
 	"strings"
@@ -50,24 +49,21 @@ func newPulls(rate int64) *pulls {
 	return &pulls{slots: make(chan struct{}, pullsAtOnce), rate: rate, now: make(map[packRef]*pull)}
 }
 
-// pace waits until n bytes more are within the rate.
-func (p *pulls) pace(ctx context.Context, clock env.Clock, n int) bool {
-	now := clock.Boot()
+// ahead notes n bytes more, and returns how long they are ahead of the rate.
+func (p *pulls) ahead(now time.Duration, n int) time.Duration {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.next = max(p.next, now) + time.Duration(int64(n)*int64(time.Second)/p.rate)
-	ahead := p.next - now
-	p.mu.Unlock()
+	return p.next - now
+}
+
+// pace waits until n bytes more are within the rate, and reports whether ctx goes on.
+func (a *Area) pace(ctx context.Context, n int) bool {
+	ahead := a.pulls.ahead(a.o.Clock.Boot(), n)
 	if ahead < 50*time.Millisecond {
 		return ctx.Err() == nil
 	}
-	t := clock.NewTimer(ahead)
-	defer t.Stop()
-	select {
-	case <-t.C():
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return a.pause(ctx, ahead)
 }
 
 // pull gets a pack of the manifest from another node, and puts it where fetches look. It goes on when ctx ends.
@@ -256,33 +252,34 @@ func (a *Area) serveFetch(c Conn, q *question) error {
 	if err := say(c, &answer{Say: sayGo, Pack: p.Bytes, Idx: p.IdxBytes}); err != nil {
 		return err
 	}
-	for i, part := range [2]struct{ from, to int64 }{{q.From, p.Bytes}, {q.FromIdx, p.IdxBytes}} {
-		r := io.NewSectionReader(files[i], part.from, part.to-part.from)
-		if n, err := io.CopyBuffer(struct{ io.Writer }{c}, struct{ io.Reader }{r}, make([]byte, 64<<10)); err != nil {
-			return err
-		} else if n != part.to-part.from {
-			return io.ErrUnexpectedEOF
-		}
+	if err := sendRest(c, files, [2]int64{q.From, q.FromIdx}, p); err != nil {
+		return err
 	}
 	a.stats.given.Add(1)
 	return nil
 }
 
+// stagedAs lists what the files of a pack that is staged whole are called, without their suffixes: once for each push.
+func (a *Area) stagedAs(at Place, d core.Digest) (list []string, err error) {
+	dir := a.dir(at.path(), stagedDir)
+	names, err := a.o.FS.List(dir)
+	for _, n := range names {
+		if base, ok := strings.CutSuffix(n, ".idx"); ok && strings.HasPrefix(n, d.String()+"-") {
+			list = append(list, filepath.Join(dir, base))
+		}
+	}
+	return list, err
+}
+
 // openAny opens both files of a pack, of the announced sizes, by any of their names.
 func (a *Area) openAny(at Place, p core.Pack) (files [2]env.File, err error) {
 	dir := a.dir(at.path())
-	names, err := a.o.FS.List(filepath.Join(dir, stagedDir))
+	staged, err := a.stagedAs(at, p.Digest)
 	if err != nil {
 		return files, err
 	}
-	bases := []string{filepath.Join(dir, objectsDir, packDir, packName(p.Digest))}
-	for _, n := range names {
-		if base, ok := strings.CutSuffix(n, ".idx"); ok && strings.HasPrefix(n, p.Digest.String()+"-") {
-			bases = append(bases, filepath.Join(dir, stagedDir, base))
-		}
-	}
 	err = fs.ErrNotExist
-	for _, base := range bases {
+	for _, base := range append([]string{filepath.Join(dir, objectsDir, packDir, packName(p.Digest))}, staged...) {
 		if files, err = a.openSized(base, p); err == nil {
 			return files, nil
 		}
@@ -376,14 +373,12 @@ func (a *Area) lies(at Place, p core.Pack) bool {
 
 // unpublished links a pack that is only staged, durably, and removes the staged names.
 func (a *Area) unpublished(at Place, p core.Pack) bool {
-	names, err := a.o.FS.List(a.dir(at.path(), stagedDir))
+	staged, err := a.stagedAs(at, p.Digest)
 	if err != nil || a.linkIfStaged(at, p) != nil {
 		return false
 	}
-	for _, n := range names {
-		if base, ok := strings.CutSuffix(n, ".idx"); ok && strings.HasPrefix(n, p.Digest.String()+"-") {
-			a.unstage(at, a.dir(at.path(), stagedDir, base))
-		}
+	for _, as := range staged {
+		a.unstage(at, as)
 	}
 	return true
 }

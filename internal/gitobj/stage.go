@@ -129,19 +129,29 @@ func stageOver(c Conn, q *question, files [2]env.File) error {
 	case a.Pack < 0 || a.Pack > q.Bytes || a.Idx < 0 || a.Idx > q.IdxBytes:
 		return errors.New("the other node has more of a pack than there is")
 	}
-	for i, part := range [2]struct{ from, to int64 }{{a.Pack, q.Bytes}, {a.Idx, q.IdxBytes}} {
-		r := io.NewSectionReader(files[i], part.from, part.to-part.from)
-		if n, err := io.CopyBuffer(struct{ io.Writer }{c}, struct{ io.Reader }{r}, make([]byte, 64<<10)); err != nil {
-			return err
-		} else if n != part.to-part.from {
-			return io.ErrUnexpectedEOF
-		}
+	if err := sendRest(c, files, [2]int64{a.Pack, a.Idx}, q.pack()); err != nil {
+		return err
 	}
 	if err := hear(c, &a); err != nil {
 		return err
 	}
 	if a.Say != sayHeld {
 		return errAnswer{a.Say}
+	}
+	return nil
+}
+
+// sendRest sends what the other side of a connection lacks of a pack's files, of which it has so much.
+func sendRest(c Conn, files [2]env.File, have [2]int64, p core.Pack) error {
+	buf := make([]byte, 64<<10)
+	for i, size := range [2]int64{p.Bytes, p.IdxBytes} {
+		rest := size - have[i]
+		r := io.NewSectionReader(files[i], have[i], rest)
+		if n, err := io.CopyBuffer(struct{ io.Writer }{c}, struct{ io.Reader }{r}, buf); err != nil {
+			return err
+		} else if n != rest {
+			return io.ErrUnexpectedEOF
+		}
 	}
 	return nil
 }
@@ -242,7 +252,7 @@ func (t *transfer) readFile(ctx context.Context, c io.Reader, name string, from,
 		if err != nil {
 			return err
 		}
-		if paced && !t.a.pulls.pace(ctx, t.a.o.Clock, n) {
+		if paced && !t.a.pace(ctx, n) {
 			return ctx.Err()
 		}
 	}

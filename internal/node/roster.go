@@ -188,12 +188,9 @@ func (n *Node) tellMembers(to uint64, b []byte) {
 }
 
 func (n *Node) takeMembers(b []byte) {
-	d, err := core.DecodeDirectory(b)
-	if err != nil {
+	if err := n.Introduce(b); err != nil {
 		n.o.Logger.Warn("directory of members of a peer", "error", err)
-		return
 	}
-	n.learn(d)
 }
 
 // Introduce takes in the stored form of a directory of members that a node of the cluster has, and goes by it if it is newer

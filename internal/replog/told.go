@@ -16,19 +16,17 @@ import (
 
 // changes is what a replica knows of changes of the configuration in its log that it may tell nobody of as committed yet.
 type changes struct {
-	at   []uint64 // indexes, rising
-	safe uint64   // durably known to be committed
+	at []uint64 // indexes, rising
 }
 
 // load finds the changes behind what the log says is committed.
 func (c *changes) load(st *storage) error {
-	c.safe = st.hard.GetCommit()
 	last, err := st.LastIndex()
 	if err != nil {
 		return err
 	}
 	const chunk = 1 << 20
-	for next := c.safe + 1; next <= last; {
+	for next := st.hard.GetCommit() + 1; next <= last; {
 		entries, err := st.Entries(next, last+1, chunk)
 		if err != nil {
 			return fmt.Errorf("read entries from %d on: %w", next, err)
@@ -56,8 +54,7 @@ func (c *changes) due(commit uint64) bool { return len(c.at) > 0 && commit >= c.
 
 // durable notes that a commit index is in the log.
 func (c *changes) durable(commit uint64) {
-	c.safe = max(c.safe, commit)
-	c.at = slices.DeleteFunc(c.at, func(i uint64) bool { return i <= c.safe })
+	c.at = slices.DeleteFunc(c.at, func(i uint64) bool { return i <= commit })
 }
 
 // hold takes from a leader's message what may not be told yet. The commit index of a later message, of the next heartbeat at
