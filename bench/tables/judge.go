@@ -22,7 +22,7 @@ const maxSpread = 0.30
 // Targets of the other durability leave the row.
 func Judge(r *bench.Result, judgeTargets, requireReference bool) []bench.Verdict {
 	for i := range r.Suites {
-		judgeRow(&r.Suites[i], judgeTargets)
+		judgeRow(&r.Suites[i], judgeTargets, r.Env.Host.Cores)
 	}
 	out := []bench.Verdict{}
 	if r.Profile == Smoke {
@@ -42,7 +42,7 @@ func Judge(r *bench.Result, judgeTargets, requireReference bool) []bench.Verdict
 	return out
 }
 
-func judgeRow(row *bench.Row, judgeTargets bool) {
+func judgeRow(row *bench.Row, judgeTargets bool, cores int) {
 	var kept []bench.Target
 	for _, t := range row.Targets {
 		if t.Durability != "" && t.Durability != string(row.Label.Durability) {
@@ -53,18 +53,37 @@ func judgeRow(row *bench.Row, judgeTargets bool) {
 		if t.Metric == row.Headline {
 			f = row.Summary
 		}
-		t.BoxBound = false
+		t.BoxBound, t.NeedsCores = false, 0
 		if decides(f) {
 			must := t.Must
 			if cpu, disk := row.BoxBound(); t.BoxMust != 0 && (cpu || disk) {
 				must, t.BoxBound = t.BoxMust, true
 			}
 			t.MustMet, t.AimMet = reached(f, t, must), reached(f, t, t.Aim)
-			t.Judged = (t.MachineFree || judgeTargets) && f.Runs() >= minRuns
+			t.NeedsCores = needs(row, t, f, cores)
+			t.Judged = (t.MachineFree || judgeTargets) && f.Runs() >= minRuns && t.NeedsCores == 0
 		}
 		kept = append(kept, t)
 	}
 	row.Targets = kept
+}
+
+// busiest is the share of a machine's processors above which waiting for them sets a latency, not the disk.
+const busiest = 0.8
+
+// needs returns how many cores the callers of a target would keep busy if its latency held, and 0 when the machine can spare
+// them. A closed loop of n callers that wait for t each makes n ÷ t calls a second: on a disk that is fast beside its
+// processors a multiple of the disk's time asks for more calls than these can serve, whatever the server does.
+func needs(row *bench.Row, t bench.Target, f bench.Figure, cores int) float64 {
+	latency, cpu := row.Figures[strings.TrimSuffix(t.Metric, overSync)+"_us"], row.Figures[cpuPerOp]
+	if t.Callers == 0 || cores == 0 || latency.IsZero() || cpu.IsZero() || f.Median() <= 0 {
+		return 0
+	}
+	atMust := latency.Median() / f.Median() * t.Must // in microseconds, as the processor's time is
+	if n := float64(t.Callers) / atMust * cpu.Median(); n > busiest*float64(cores) {
+		return n
+	}
+	return 0
 }
 
 // decides reports whether a figure can be held against a limit.

@@ -42,8 +42,9 @@ const (
 	cpuPerOp     = "cpu_us_per_op"    // client and server
 	mutations    = "mutations_per_op" // of the store
 	fsyncs       = "fsyncs_per_op"
-	createSync   = "create_mean_over_fdatasync" // mean create latency ÷ fdatasync p50 of the same run
-	gcTail       = "gc_p999_ratio"              // p99.9 in seconds with a collection ÷ without
+	overSync     = "_over_fdatasync"        // ends the name of a latency, without its unit, over fdatasync p50 of the same run
+	createSync   = "create_mean" + overSync // mean create latency ÷ fdatasync p50 of the same run
+	gcTail       = "gc_p999_ratio"          // p99.9 in seconds with a collection ÷ without
 	gcPause      = "gc_pause_p99_us"
 	perOp        = "ns_per_op"
 	refsPerS     = "refs_per_s"
@@ -147,6 +148,12 @@ func atMost(metric string, d bench.Durability, must, aim float64, source string)
 // free marks a target that holds on every machine: ratios and counts per operation.
 func free(t bench.Target) bench.Target {
 	t.MachineFree = true
+	return t
+}
+
+// waitedFor marks a target of a latency that this many callers wait for at a time.
+func waitedFor(callers int, t bench.Target) bench.Target {
+	t.Callers = callers
 	return t
 }
 

@@ -18,6 +18,7 @@ type wires struct {
 	mu    sync.Mutex // guards the fields below
 	nodes map[uint64]*Node
 	cut   map[[2]uint64]bool // from, to
+	lost  byte               // kind of message that never arrives; 0: none
 }
 
 // plug is one node's end of wires.
@@ -29,7 +30,7 @@ type plug struct {
 func (p plug) Send(to uint64, shard core.ShardID, _ bool, msg []byte) bool {
 	p.w.mu.Lock()
 	n := p.w.nodes[to]
-	if p.w.cut[[2]uint64{p.from, to}] {
+	if p.w.cut[[2]uint64{p.from, to}] || p.w.lost != 0 && msg[0] == p.w.lost {
 		n = nil
 	}
 	p.w.mu.Unlock()

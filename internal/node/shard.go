@@ -443,13 +443,31 @@ func (s *shard) lead() error {
 	return s.propose()
 }
 
-// openTerm sets shard time and proposes the term's first commit. Everything in the log is applied.
-func (s *shard) openTerm(term uint64) error {
-	last, wall := core.ShardTime(s.lastSeen.Load()), core.ShardTimeOf(s.n.o.Clock.Wall())
-	if !s.n.clocks.agree(s.n) {
-		wall = last
+// firstTimeWait is for how long the first leader of a shard waits for other nodes' clocks to confirm its own.
+const firstTimeWait = 10 * time.Second
+
+// begins returns what time a term may begin at, the last stamp at the least: the wall clock's when most nodes' clocks agree
+// with it, else the last stamp. A shard that has no stamp yet begins at no other time than a clock's: a beginning in 1970
+// would have the next term step over all the years since, and every deadline with it. So its first leader waits until the
+// clocks agree, and takes its own when they do not for long.
+func begins(last, wall core.ShardTime, agree bool, waited time.Duration) (at core.ShardTime, known bool) {
+	switch {
+	case agree:
+		return wall, true
+	case last > 0:
+		return last, true
 	}
-	s.clock.start(last, wall, s.n.o.Clock.Boot())
+	return wall, waited >= firstTimeWait
+}
+
+// openTerm sets shard time and proposes the term's first commit, once it knows the time. Everything in the log is applied.
+func (s *shard) openTerm(term uint64) error {
+	last, boot := core.ShardTime(s.lastSeen.Load()), s.n.o.Clock.Boot()
+	wall, known := begins(last, core.ShardTimeOf(s.n.o.Clock.Wall()), s.n.clocks.agree(s.n), boot-s.settledAt)
+	if !known {
+		return nil
+	}
+	s.clock.start(last, wall, boot)
 	s.termAsked = true
 	f := &inflight{term: term}
 	return s.put(f, []core.Commit{{

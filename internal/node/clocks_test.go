@@ -1,0 +1,66 @@
+package node
+
+import (
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/replog/replogtest"
+)
+
+// A shard that began in 1970 would run into all its deadlines when a later term finds the clocks agreed.
+func TestANewShardBeginsAtATimeThatMostClocksShow(t *testing.T) {
+	c := &cluster{
+		t: t, n: 3, disks: make(map[uint64]*replogtest.Disk), rigs: make(map[uint64]*rig),
+		wires: &wires{nodes: make(map[uint64]*Node), cut: make(map[[2]uint64]bool), lost: peerClock},
+	}
+	t.Cleanup(func() {
+		for id := range c.rigs {
+			c.stop(id)
+		}
+	})
+	for id := uint64(1); id <= 3; id++ {
+		c.disks[id] = replogtest.NewDisk()
+		c.start(id)
+	}
+	ctx := within(t, 20*time.Second)
+	c.until(ctx, "nobody leads", func() bool {
+		term, _ := c.rigs[1].node.Leads(0)
+		other, _ := c.rigs[2].node.Leads(0)
+		third, _ := c.rigs[3].node.Leads(0)
+		return term+other+third > 0
+	})
+	time.Sleep(200 * time.Millisecond) // what must not happen has no event
+	for id, r := range c.rigs {
+		if _, serves := r.node.Leads(0); serves {
+			t.Errorf("node %d serves a new shard, and knows no clock but its own", id)
+		}
+	}
+	c.wires.mu.Lock()
+	c.wires.lost = 0
+	c.wires.mu.Unlock()
+	before := core.ShardTimeOf(time.Now().Add(-time.Minute))
+	if at := c.leader(ctx, 0, 0).node.shards[0].now(); at < before {
+		t.Errorf("the shard begins at %d, the clocks show %d and more", at, before)
+	}
+}
+
+func TestATermBeginsAtTheClocksTimeOrTheLast(t *testing.T) {
+	for _, row := range []struct {
+		last, wall core.ShardTime
+		agree      bool
+		waited     time.Duration
+		at         core.ShardTime
+		known      bool
+	}{
+		{last: 500, wall: 900, agree: true, at: 900, known: true},
+		{last: 500, wall: 900, at: 500, known: true},
+		{last: 0, wall: 900, agree: true, at: 900, known: true},
+		{last: 0, wall: 900, waited: firstTimeWait - 1, at: 900},
+		{last: 0, wall: 900, waited: firstTimeWait, at: 900, known: true},
+	} {
+		if at, known := begins(row.last, row.wall, row.agree, row.waited); known != row.known || known && at != row.at {
+			t.Errorf("%+v: %d, %v", row, at, known)
+		}
+	}
+}
