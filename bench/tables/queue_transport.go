@@ -29,6 +29,8 @@ func queueTransport() bench.Suite {
 	stream := producers("stream", "producers only, one stream", "stream", 1, inAll)
 	stream.References = []bench.Reference{codeq("producers, stream, more than", 130_000, "creates/s")}
 	stream.Targets = []bench.Target{atLeast(creates, bench.Fsync, 200_000, 0, ofQueue)}
+	batched := producers("stream-batch-16", "producers only, one stream, 16 tasks per call", "stream", 16, inSeeds)
+	batched.Targets = stream.Targets
 	rest := producers("rest", "producers only, one request per task", "rest", 1, inSeeds)
 	rest.References = []bench.Reference{
 		codeq("producers, REST, from", 3_000, "creates/s"), codeq("producers, REST, to", 4_000, "creates/s"),
@@ -38,7 +40,7 @@ func queueTransport() bench.Suite {
 		Headline: creates, Window: 6 * time.Second, Warmup: 2 * time.Second, Minutes: 2,
 		Rows: []bench.RowSpec{
 			stream,
-			producers("stream-batch-16", "producers only, one stream, 16 tasks per call", "stream", 16, inFull),
+			batched,
 			rest,
 			workers("workers-stream", "workers on a stream: 5,000 tasks wait and 32 callers add", "stream"),
 			workers("workers-rest", "workers over REST: 5,000 tasks wait and 32 callers add", "rest"),

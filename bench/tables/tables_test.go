@@ -324,7 +324,7 @@ func TestProfilesHoldTheRowsThatTheyPromise(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]int{
-		"queue.cycle": 2, "queue.raft": 2, "queue.smart": 3, "queue.coalesce": 2, "queue.transport": 4, "queue.codec": 3, "queue.gc": 2,
+		"queue.cycle": 2, "queue.raft": 2, "queue.smart": 3, "queue.coalesce": 2, "queue.transport": 5, "queue.codec": 3, "queue.gc": 2,
 		"queue.steady": 0, "queue.latency": 1, "queue.depth": 2, "queue.restart": 1, "queue.effects": 1, "queue.idle": 1,
 		"refs.gitaly": 9, "kv.aurora.len": 7, "kv.aurora.followers": 6, "kv.aurora.steady": 0, "kv.pingpong": 3, "kv.latency": 13, "search.sweep": 4,
 		"search.mixed": 1, "search.recall": 4,
