@@ -21,10 +21,12 @@ var counts = map[string]struct{ smoke, check int }{
 	"R-06":   {50, 200},
 	"R-10":   {300, 5000},
 	"R-11":   {1, 8},
+	"R-12":   {0, 15},
 	"R-14":   {0, 8},
 	"R-15":   {80, 500},
 	"R-16":   {300, 5000},
 	"R-17":   {400, 2000},
+	"R-24":   {0, 2},
 	"R-30":   {2, 20},
 	"R-31":   {3, 20},
 }
@@ -82,6 +84,10 @@ func TestDamageOfASealedLogIsRefused(t *testing.T)           { run(t, "R-06") }
 func TestNobodyAnswersAloneWhenLinksAreCut(t *testing.T)     { t.Parallel(); run(t, "R-10") }
 
 func TestMembersComeAndGoUnderLoadAndNothingIsLost(t *testing.T) { t.Parallel(); run(t, "R-14") }
+
+func TestSlowAndBrokenLinksLoseNothing(t *testing.T) { t.Parallel(); run(t, "R-12") }
+
+func TestRestartsInOrderFailNoCall(t *testing.T) { t.Parallel(); run(t, "R-24") }
 
 func TestAClusterOutlivesItsLeader(t *testing.T)                        { t.Parallel(); run(t, "R-11") }
 func TestAWorkerPausedPastItsLeaseChangesNothing(t *testing.T)          { run(t, "R-15") }

@@ -106,6 +106,13 @@ func (p *Proxy) Reset() {
 // Hindered counts what rules have held back, delayed, refused or reset: a rule that met nothing was no fault.
 func (p *Proxy) Hindered() int64 { return p.hindered.Load() }
 
+// Open counts the sockets of the connections through it, two for each.
+func (p *Proxy) Open() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.conns)
+}
+
 // Close ends all connections and waits until nobody serves them.
 func (p *Proxy) Close() error {
 	p.mu.Lock()
