@@ -237,15 +237,23 @@ type searchAnswer struct {
 
 // searchQuality is how good answers are.
 type searchQuality struct {
-	recall     float64 // at 10, against exact answers
-	gain       float64 // nDCG at 10, by what the orders ask for
-	violations int     // rows that the gate excludes
+	recall     float64        // at 10, against exact answers
+	gain       float64        // nDCG at 10, by what the orders ask for
+	violations int            // rows that the gate excludes
+	plans      map[string]int // bodies by the plan of their answer
 }
 
 func (q *searchQuality) report(rig *bench.Rig) {
 	rig.Metric("recall_at_10", q.recall, "share")
 	rig.Metric("ndcg_at_10", q.gain, "share")
 	rig.Metric("gate_violations", float64(q.violations), "rows")
+	bodies := 0
+	for _, n := range q.plans {
+		bodies += n
+	}
+	for plan, n := range q.plans {
+		rig.Metric("plan_"+strings.ReplaceAll(plan, "+", "_")+"_share", float64(n)/float64(bodies), "share")
+	}
 	if q.violations > 0 {
 		rig.Fail("search", fmt.Errorf("%d rows were returned that the gate excludes", q.violations))
 	}
@@ -267,6 +275,10 @@ func (d *searchDoor) check(ctx context.Context, path string, bodies [][]byte, ga
 		if gain != nil {
 			q.gain += gain(i, &got) / float64(len(bodies))
 		}
+		if q.plans == nil {
+			q.plans = make(map[string]int)
+		}
+		q.plans[got.Plan]++
 		exact := append(bytes.TrimSuffix(bytes.Clone(body), []byte("}")), `,"exact":true}`...)
 		if err := d.do(ctx, http.MethodPost, path, exact, &want); err != nil {
 			return q, err

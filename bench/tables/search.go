@@ -68,7 +68,7 @@ func (c g5Cell) references(prefix string) []bench.Reference {
 // searchSweep is the matrix search by number of clients, in a closed loop.
 func searchSweep() bench.Suite {
 	s := bench.Suite{
-		Name: "search.sweep", Title: "Matrix search, 5,000 workers, 200 bodies in turn, warm cache", Priority: "P0",
+		Name: "search.sweep", Title: "Matrix search, 5,000 workers, 200 bodies in turn, warm cache, built-in embedder", Priority: "P0",
 		Bench: "BenchmarkSearchSweep", Headline: requestsPerS, Reads: true, Window: 180 * time.Second, Warmup: 5 * time.Second, Minutes: 19,
 	}
 	for _, c := range sweepCells() {
@@ -98,7 +98,7 @@ func searchMixed() bench.Suite {
 		published("G5", "total requests", mixedTotalRequests, "requests", g5Note),
 		published("G5", "requests of all runs, 0 errors", g5Total, "requests", g5Note))
 	return bench.Suite{
-		Name: "search.mixed", Title: "Embedding and search, 60 clients each", Priority: "P0", Bench: "BenchmarkSearchMixed", Reads: true,
+		Name: "search.mixed", Title: "Embedding and search, 60 clients each, built-in embedder", Priority: "P0", Bench: "BenchmarkSearchMixed", Reads: true,
 		Headline: requestsPerS, Window: 90 * time.Second, Warmup: 5 * time.Second, Minutes: 5,
 		Rows: []bench.RowSpec{{
 			Name: "60-60", Title: "both at once", Profiles: inAll, Runs: 3, NoCeiling: true, References: refs,
@@ -114,7 +114,7 @@ func searchMixed() bench.Suite {
 // searchRecall compares with the exact answer. No rate of a search is printed without it.
 func searchRecall() bench.Suite {
 	s := bench.Suite{
-		Name: "search.recall", Title: "Recall at 10 against exact search", Priority: "P0", Bench: "BenchmarkSearchRecall", Reads: true, NoProfile: true,
+		Name: "search.recall", Title: "Recall at 10 against exact search, built-in embedder", Priority: "P0", Bench: "BenchmarkSearchRecall", Reads: true, NoProfile: true,
 		Headline: "recall_at_10", Window: 10 * time.Second, Minutes: 2,
 	}
 	for _, share := range []int{100, 50, 10, 1} {

@@ -207,7 +207,13 @@ func (c *restCall) fail(err error) {
 	if row.code == errs.TooLarge || row.code == errs.DeadlineExceeded {
 		h["Connection"] = []string{"close"} // what is left of the body is not waited for
 	}
-	_ = c.object(row.http, func(w *jsonWriter) { writeError(w, e) }) // of a caller who is gone
+	_ = c.object(row.http, func(w *jsonWriter) { // an error is of a caller who is gone
+		if c.route != nil && c.route.failure != nil {
+			c.route.failure(w, row.http, e)
+			return
+		}
+		writeError(w, e)
+	})
 }
 
 // retryAfter is a pause in whole seconds, one where none is known.
@@ -219,20 +225,25 @@ func retryAfter(d *durationpb.Duration) string {
 // unprefixed takes the path of what encloses it off the field that a fact names: on a route of one thing the body is
 // that thing.
 func unprefixed(prefix string, err error) error {
+	return refielded(err, func(field string) string { return cutPath(prefix, field) })
+}
+
+// refielded puts the field that a fact names in other words.
+func refielded(err error, field func(string) string) error {
 	if f, ok := errors.AsType[core.Invalid](err); ok {
-		f.Field = cutPath(prefix, f.Field)
+		f.Field = field(f.Field)
 		return f
 	}
 	if f, ok := errors.AsType[outOfRange](err); ok {
-		f.Field = cutPath(prefix, f.Field)
+		f.Field = field(f.Field)
 		return f
 	}
 	if f, ok := errors.AsType[misplaced](err); ok {
-		f.Field = cutPath(prefix, f.Field)
+		f.Field = field(f.Field)
 		return f
 	}
 	if f, ok := errors.AsType[core.TooLarge](err); ok {
-		f.Field = cutPath(prefix, f.Field)
+		f.Field = field(f.Field)
 		return f
 	}
 	return err

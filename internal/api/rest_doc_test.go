@@ -107,6 +107,10 @@ func (c *contract) check(path string, s schema, v any) []string {
 		if !s.is("number") && (!whole || !s.is("integer")) {
 			return []string{fmt.Sprintf("%s is the number %s", path, v)}
 		}
+	case nil:
+		if !s.is("null") {
+			return []string{path + " is null"}
+		}
 	case bool:
 		if !s.is("boolean") {
 			return []string{fmt.Sprintf("%s is %v", path, v)}
@@ -226,7 +230,7 @@ func TestTheDocumentHasTheFieldsOfEveryObjectThatIsRead(t *testing.T) {
 		"VectorUpsert": fieldNames(vectorUpsertFields), "VectorDelete": fieldNames(vectorDeleteFields),
 		"KVBatchGetRequest": fieldNames(batchGetFields), "KeyspaceConfig": fieldNames(keyspaceConfigFields),
 		"KeyspaceQuota": fieldNames(keyspaceQuotaFields), "ChangeMembersRequest": fieldNames(changeMembersFields),
-		"TransferShardRequest": fieldNames(transferShardFields),
+		"TransferShardRequest": fieldNames(transferShardFields), "EmbeddingsRequest": fieldNames(embeddingsFields),
 	} {
 		sameFields(t, name, c.Components.Schemas[name], fields)
 	}
@@ -290,7 +294,7 @@ func TestAnswersAreWhatTheDocumentSays(t *testing.T) {
 	eachRoute(t, func(rt *Route, s sampleRequest) {
 		a := r.send(r.request(rt.Method, s.path, "acme/all", s.body)).expect(t, rt.name(), s.status)
 		c.checkAnswer(rt, a)
-		if got := a.header.Get("Millrace-Index"); (got == "") != (rt.Path == "/v1/embed" || rt.Path == "/v1/status" || rt.Path == "/v1/openapi.json" || strings.HasPrefix(rt.Path, "/v1/cluster") || strings.HasPrefix(rt.Path, "/v1/tenant") || rt.name() == "POST /v1/namespace") {
+		if got := a.header.Get("Millrace-Index"); (got == "") != (strings.HasPrefix(rt.Path, "/v1/embed") || rt.Path == "/v1/status" || rt.Path == "/v1/openapi.json" || strings.HasPrefix(rt.Path, "/v1/cluster") || strings.HasPrefix(rt.Path, "/v1/tenant") || rt.name() == "POST /v1/namespace") {
 			t.Errorf("%s: Millrace-Index %q", rt.name(), got)
 		}
 		if a.header.Get("X-Content-Type-Options") != "nosniff" || a.header.Get("Cache-Control") != "no-store" {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/core"
 )
 
@@ -21,11 +22,14 @@ type Route struct {
 	Raw    bool   // the body is any bytes, and may be empty
 	Answer string // name of the schema of the answer; empty for one that is no object
 	Status []int  // of answers that are no errors, the most frequent first
+	Failed string // name of the schema of errors; empty for that of all other routes
 
 	rule   rule
 	waits  bool     // for a task, or its end
 	fields []string // that the body may have
 	handle func(*restCall) error
+	// failure writes errors in another form than all other routes have.
+	failure func(w *jsonWriter, status int, e *pb.Error)
 }
 
 // Param is a parameter of a query, or a header, of one route.

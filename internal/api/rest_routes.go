@@ -73,6 +73,7 @@ var routeRules = map[string]rule{
 	"GET /v1/rulesets/{ruleset}":                      needs(auth.SearchRead),
 	"GET /v1/rulesets":                                needs(auth.SearchRead),
 	"POST /v1/embed":                                  needs(auth.SearchRead),
+	"POST /v1/embeddings":                             needs(auth.SearchRead),
 	"POST /v1/matrix/search":                          needs(auth.SearchRead),
 	"GET /v1/recordings/{search_id}":                  needs(auth.SearchRead),
 

@@ -72,6 +72,11 @@ func searchRoutes() []*Route {
 			Doc: "Make vectors of texts.", fields: fieldNames(embedFields), handle: (*restCall).embed,
 		},
 		{
+			Method: http.MethodPost, Path: "/v1/embeddings", Native: searchesService + "Embed", Body: "EmbeddingsRequest", Answer: "Embeddings", Status: statusOK, Failed: "EmbeddingsFailure",
+			Doc:    "Make vectors of texts, for programs that are written for OpenAI's API: its requests, answers and errors.",
+			fields: fieldNames(embeddingsFields), handle: (*restCall).embeddings, failure: writeOpenAIError,
+		},
+		{
 			Method: http.MethodPost, Path: "/v1/matrix/search", Native: searchesService + "Search", Body: "SearchRequest", Answer: "SearchResponse", Status: statusOK,
 			Doc:    "Find who passes the gate, and of them who fits best. There are never fewer results than k, or than rows that pass gate and judge.",
 			fields: fieldNames(searchFields), handle: (*restCall).search,

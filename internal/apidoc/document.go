@@ -185,6 +185,9 @@ func responses(s *schemas, r *api.Route) object {
 		out = append(out, field{strconv.Itoa(status), answer})
 	}
 	failure := object{{"$ref", "#/components/schemas/Failure"}}
+	if r.Failed != "" {
+		failure = s.ref(r.Failed)
+	}
 	return append(out, field{"default", object{
 		{"description", "An error; its code has the status."},
 		{"content", object{{"application/json", object{{"schema", failure}}}}},

@@ -47,6 +47,70 @@ var composed = map[string][]part{
 	"KeyspaceFound":    {{"KeyspaceStats", nil}, {"GetKeyspaceResponse", []string{"at"}}},
 }
 
+// byHand are the schemas that the contract knows nothing of: those of another API's requests, answers and errors.
+var byHand = map[string]object{
+	"EmbeddingsRequest": {
+		{"type", "object"},
+		{"description", "A request of OpenAI's API for vectors of texts. Tokens in place of texts are refused as token_input."},
+		{"properties", object{
+			{"input", object{{"oneOf", []any{
+				object{{"type", "string"}},
+				object{{"type", "array"}, {"items", object{{"type", "string"}}}},
+			}}, {"description", "A text, or up to 256 of them."}}},
+			{"model", object{{"type", []string{"string", "null"}}, {"description", "The name of an embedder; by default the default one."}}},
+			{"encoding_format", object{
+				{"type", []string{"string", "null"}}, {"enum", []string{"float", "base64"}},
+				{"description", "By default float. base64 is of numbers of 32 bits, little-endian."},
+			}},
+			{"dimensions", object{{"type", []string{"integer", "null"}}, {"description", "No other than the model's own."}}},
+			{"user", object{{"type", []string{"string", "null"}}, {"description", "It is not used: the token says who asks."}}},
+		}},
+		{"required", []string{"input"}},
+		{"additionalProperties", false},
+	},
+	"Embeddings": {
+		{"type", "object"},
+		{"description", "Vectors, in the order of the texts."},
+		{"properties", object{
+			{"object", object{{"type", "string"}, {"enum", []string{"list"}}}},
+			{"data", object{{"type", "array"}, {"items", object{
+				{"type", "object"},
+				{"properties", object{
+					{"object", object{{"type", "string"}, {"enum", []string{"embedding"}}}},
+					{"index", object{{"type", "integer"}}},
+					{"embedding", object{{"oneOf", []any{
+						object{{"type", "array"}, {"items", object{{"type", "number"}}}},
+						object{{"type", "string"}, {"contentEncoding", "base64"}},
+					}}}},
+				}},
+				{"required", []string{"object", "index", "embedding"}},
+			}}}},
+			{"model", object{{"type", "string"}, {"description", "The id of the model: vectors of two models do not compare."}}},
+			{"usage", object{
+				{"type", "object"},
+				{"properties", object{{"prompt_tokens", object{{"type", "integer"}}}, {"total_tokens", object{{"type", "integer"}}}}},
+				{"required", []string{"prompt_tokens", "total_tokens"}},
+			}},
+		}},
+		{"required", []string{"object", "data", "model", "usage"}},
+	},
+	"EmbeddingsFailure": {
+		{"type", "object"},
+		{"description", "An error as OpenAI's API has it. code is the reason of ours, or its code; param is its field."},
+		{"properties", object{{"error", object{
+			{"type", "object"},
+			{"properties", object{
+				{"message", object{{"type", "string"}}},
+				{"type", object{{"type", "string"}}},
+				{"param", object{{"type", []string{"string", "null"}}}},
+				{"code", object{{"type", "string"}}},
+			}},
+			{"required", []string{"message", "type", "param", "code"}},
+		}}}},
+		{"required", []string{"error"}},
+	},
+}
+
 // descriptions of schemas that have no comment of their own in the contract.
 var descriptions = map[string]string{
 	"Created": "The task that was made, or the first one that was made alike.",
@@ -110,6 +174,9 @@ func (s *schemas) ref(name string) object {
 }
 
 func (s *schemas) make(name string) object {
+	if o, ok := byHand[name]; ok {
+		return o
+	}
 	parts, ok := composed[name]
 	if !ok {
 		parts = []part{{name, nil}}

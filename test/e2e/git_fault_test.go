@@ -104,6 +104,8 @@ func TestADamagedPackEndsFetchesWithAnError(t *testing.T) {
 	}
 }
 
+// TestPushersDoNotLoseEachOthersCommits has pushers push at once, as many as MILLRACE_PUSHERS says: each to a branch of its
+// own, and all to one.
 func TestPushersDoNotLoseEachOthersCommits(t *testing.T) {
 	_, host := startGit(t)
 	host.makeRepo("app", nil)
@@ -111,7 +113,8 @@ func TestPushersDoNotLoseEachOthersCommits(t *testing.T) {
 	base := newWork(t, "2")
 	base.commit("base", "0")
 	base.git("push", "-q", url, "main")
-	const pushers, rounds = 7, 1
+	const rounds = 1
+	pushers := howMany(t, "MILLRACE_PUSHERS", 7)
 	works := make([]work, pushers)
 	for i := range works {
 		works[i] = newWork(t, gitVersions[i%3])
@@ -140,7 +143,7 @@ func TestPushersDoNotLoseEachOthersCommits(t *testing.T) {
 					if err == nil {
 						break
 					}
-					if try == 60 || !strings.Contains(out, "stale info") && !strings.Contains(out, "fetch first") {
+					if try == 60+10*pushers || !strings.Contains(out, "stale info") && !strings.Contains(out, "fetch first") {
 						failed <- out
 						return
 					}

@@ -1,0 +1,165 @@
+package api
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"net/http"
+	"strings"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/core"
+)
+
+// embeddingsBody is the body of POST /v1/embeddings, whose requests, answers and errors are those of OpenAI's API: programs
+// that are written for that need a base address and a token, and no change.
+type embeddingsBody struct {
+	input  []string
+	model  string // of an embedder; empty: the default one
+	base64 bool   // vectors are numbers of 32 bits, little-endian, in base64
+	dim    uint32 // of the vectors; 0: the model's
+}
+
+var embeddingsFields = nullable([]jsonField[embeddingsBody]{
+	{"input", func(d *jsonReader, m *embeddingsBody) { m.input = d.oneOrMoreTexts() }},
+	{"model", func(d *jsonReader, m *embeddingsBody) { m.model = d.text() }},
+	{"encoding_format", func(d *jsonReader, m *embeddingsBody) {
+		switch d.text() {
+		case "float":
+		case "base64":
+			m.base64 = true
+		default:
+			d.refuse("is neither float nor base64")
+		}
+	}},
+	{"dimensions", func(d *jsonReader, m *embeddingsBody) {
+		if m.dim = d.uint32(); m.dim == 0 {
+			d.refuse("is 0")
+		}
+	}},
+	{"user", func(d *jsonReader, _ *embeddingsBody) { d.text() }}, // who asks is told by the token
+})
+
+// oneOrMoreTexts reads a string, or a list of strings. Tokens of a model's own, which are numbers, are refused.
+func (d *jsonReader) oneOrMoreTexts() []string {
+	if d.fact != nil {
+		return nil
+	}
+	if d.space() == '"' {
+		return []string{d.text()}
+	}
+	var out []string
+	d.array("embed_texts", d.l.EmbedTexts, func() {
+		if c := d.space(); c == '[' || c == '-' || c >= '0' && c <= '9' {
+			d.mistyped("is a token: give texts")
+			if f, ok := d.fact.(core.Invalid); ok && f.Reason == "" {
+				f.Reason = "token_input"
+				d.fact = f
+			}
+			return
+		}
+		out = append(out, d.text())
+	})
+	if d.fact == nil && len(out) == 0 {
+		d.refuse("is empty")
+	}
+	return out
+}
+
+// embeddings serves POST /v1/embeddings.
+func (c *restCall) embeddings() error {
+	var in embeddingsBody
+	if err := readBody(c, &in, embeddingsFields); err != nil {
+		return err
+	}
+	if len(in.input) == 0 {
+		return invalid("input", "is missing")
+	}
+	m, out, err := c.searches().embedTexts(c.ctx, &pb.EmbedRequest{Texts: in.input, Model: in.model})
+	if err != nil {
+		return refielded(err, func(field string) string {
+			if rest, ok := strings.CutPrefix(field, "texts"); ok {
+				return "input" + rest
+			}
+			return field
+		})
+	}
+	if dim := len(out[0].Vector); in.dim != 0 && int(in.dim) != dim {
+		return invalid("dimensions", fmt.Sprintf("is not what the model makes, which is %d", dim))
+	}
+	tokens := uint64(0)
+	for i := range out {
+		tokens += uint64(out[i].Tokens)
+	}
+	return c.object(http.StatusOK, func(w *jsonWriter) {
+		w.str("object", "list")
+		w.list("data", len(out), func(i int) {
+			w.open('{')
+			w.str("object", "embedding")
+			w.count("index", uint64(i))
+			w.key("embedding")
+			switch e := &out[i]; {
+			case in.base64:
+				w.packed(e.Vector)
+			case e.Text != nil:
+				w.b = append(w.b, e.Text.JSON()...)
+			default:
+				w.numbers(e.Vector)
+			}
+			w.comma = true
+			w.close('}')
+		})
+		w.str("model", m.Model)
+		w.object("usage", func() {
+			w.count("prompt_tokens", tokens)
+			w.count("total_tokens", tokens)
+		})
+	})
+}
+
+// packed is a vector after a key: its numbers of 32 bits, little-endian, in base64.
+func (w *jsonWriter) packed(v []float32) {
+	raw := make([]byte, 0, 4*len(v))
+	for _, x := range v {
+		raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(x))
+	}
+	w.b = append(w.b, '"')
+	w.b = base64.StdEncoding.AppendEncode(w.b, raw)
+	w.b = append(w.b, '"')
+}
+
+// writeOpenAIError writes an error as OpenAI's API does. code is the reason where there is one, else our code.
+func writeOpenAIError(w *jsonWriter, status int, e *pb.Error) {
+	kind := "invalid_request_error"
+	switch {
+	case status == http.StatusUnauthorized:
+		kind = "authentication_error"
+	case status == http.StatusForbidden:
+		kind = "permission_error"
+	case status == http.StatusTooManyRequests:
+		kind = "rate_limit_error"
+	case status >= http.StatusInternalServerError:
+		kind = "server_error"
+	}
+	code := e.GetReason()
+	if code == "" {
+		code = e.GetCode()
+	}
+	message := e.GetMessage()
+	if e.GetLimit() != "" {
+		message += fmt.Sprintf(" (%s: %d)", e.GetLimit(), e.GetMax())
+	}
+	w.object("error", func() {
+		w.str("message", message)
+		w.str("type", kind)
+		if e.GetField() == "" {
+			w.key("param")
+			w.b = append(w.b, "null"...)
+			w.comma = true
+		} else {
+			w.str("param", e.GetField())
+		}
+		w.str("code", code)
+	})
+}
