@@ -243,11 +243,10 @@ type Target struct {
 	Durability  string  `json:"durability,omitempty"` // empty: any
 	Must        float64 `json:"must,omitempty"`
 	Aim         float64 `json:"aim,omitempty"`
-	AtMost      bool    `json:"at_most"`               // smaller is better
-	BoxMust     float64 `json:"box_must,omitempty"`    // in place of must where the machine is the wall; 0: the same
-	BoxBound    bool    `json:"box_bound,omitempty"`   // it was
-	Callers     int     `json:"callers,omitempty"`     // of a latency that a disk sets: how many callers wait for it at a time
-	NeedsCores  float64 `json:"needs_cores,omitempty"` // what the callers would take of the machine if must held, where it has fewer
+	AtMost      bool    `json:"at_most"`                 // smaller is better
+	BoxMust     float64 `json:"box_must,omitempty"`      // in place of must where the machine is the wall; 0: the same
+	BoxBound    bool    `json:"box_bound,omitempty"`     // it was
+	DiskFloor   float64 `json:"disk_floor_us,omitempty"` // of a multiple of the disk's time: what the disk is taken for at the least, in microseconds
 	MachineFree bool    `json:"machine_free"`
 	Source      string  `json:"source"` // of the target, for people
 	MustMet     *bool   `json:"must_met,omitempty"`

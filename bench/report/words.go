@@ -99,9 +99,6 @@ func limits(t *bench.Target, known bool) string {
 	if t.BoxBound {
 		must.name, must.value = fmt.Sprintf("must %s %s, where the machine is the wall", sign, bench.Number(t.Must)), t.BoxMust
 	}
-	if t.NeedsCores > 0 {
-		must.name = fmt.Sprintf("must, which would keep %.1f cores busy here,", t.NeedsCores)
-	}
 	var out []string
 	for _, l := range []limit{must, {"aim", t.Aim, t.AimMet}} {
 		if l.value != 0 {

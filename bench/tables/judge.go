@@ -22,7 +22,7 @@ const maxSpread = 0.30
 // Targets of the other durability leave the row.
 func Judge(r *bench.Result, judgeTargets, requireReference bool) []bench.Verdict {
 	for i := range r.Suites {
-		judgeRow(&r.Suites[i], judgeTargets, r.Env.Host.Cores)
+		judgeRow(&r.Suites[i], judgeTargets)
 	}
 	out := []bench.Verdict{}
 	if r.Profile == Smoke {
@@ -42,7 +42,7 @@ func Judge(r *bench.Result, judgeTargets, requireReference bool) []bench.Verdict
 	return out
 }
 
-func judgeRow(row *bench.Row, judgeTargets bool, cores int) {
+func judgeRow(row *bench.Row, judgeTargets bool) {
 	var kept []bench.Target
 	for _, t := range row.Targets {
 		if t.Durability != "" && t.Durability != string(row.Label.Durability) {
@@ -53,41 +53,33 @@ func judgeRow(row *bench.Row, judgeTargets bool, cores int) {
 		if t.Metric == row.Headline {
 			f = row.Summary
 		}
-		t.BoxBound, t.NeedsCores = false, 0
-		if decides(f) {
-			must := t.Must
+		t.BoxBound = false
+		if comparable(f) {
+			must, aim := t.Must*usual(row, t, f), t.Aim*usual(row, t, f)
 			if cpu, disk := row.BoxBound(); t.BoxMust != 0 && (cpu || disk) {
 				must, t.BoxBound = t.BoxMust, true
 			}
-			t.MustMet, t.AimMet = reached(f, t, must), reached(f, t, t.Aim)
-			t.NeedsCores = needs(row, t, f, cores)
-			t.Judged = (t.MachineFree || judgeTargets) && f.Runs() >= minRuns && t.NeedsCores == 0
+			t.MustMet, t.AimMet = reached(f, t, must), reached(f, t, aim)
+			t.Judged = (t.MachineFree || judgeTargets) && f.Runs() >= minRuns
 		}
 		kept = append(kept, t)
 	}
 	row.Targets = kept
 }
 
-// busiest is the share of a machine's processors above which waiting for them sets a latency, not the disk.
-const busiest = 0.8
-
-// needs returns how many cores the callers of a target would keep busy if its latency held, and 0 when the machine can spare
-// them. A closed loop of n callers that wait for t each makes n ÷ t calls a second: on a disk that is fast beside its
-// processors a multiple of the disk's time asks for more calls than these can serve, whatever the server does.
-func needs(row *bench.Row, t bench.Target, f bench.Figure, cores int) float64 {
-	latency, cpu := row.Figures[strings.TrimSuffix(t.Metric, overSync)+"_us"], row.Figures[cpuPerOp]
-	if t.Callers == 0 || cores == 0 || latency.IsZero() || cpu.IsZero() || f.Median() <= 0 {
-		return 0
+// usual is by how much a limit that is a multiple of the disk's time is raised where the disk is faster than the one for which
+// it was set: what is beside the disk takes as long on any.
+func usual(row *bench.Row, t bench.Target, f bench.Figure) float64 {
+	latency := row.Figures[strings.TrimSuffix(t.Metric, overSync)+"_us"]
+	if t.DiskFloor == 0 || latency.IsZero() || f.Median() <= 0 || latency.Median() <= 0 {
+		return 1
 	}
-	atMust := latency.Median() / f.Median() * t.Must // in microseconds, as the processor's time is
-	if n := float64(t.Callers) / atMust * cpu.Median(); n > busiest*float64(cores) {
-		return n
-	}
-	return 0
+	disk := latency.Median() / f.Median()
+	return max(1, t.DiskFloor/disk)
 }
 
-// decides reports whether a figure can be held against a limit.
-func decides(f bench.Figure) bool {
+// comparable reports whether a figure can be held against a limit.
+func comparable(f bench.Figure) bool {
 	if f.IsZero() {
 		return false
 	}
@@ -95,18 +87,24 @@ func decides(f bench.Figure) bool {
 	case bench.NoVerdict, bench.Invalid, bench.AuditFailed:
 		return false
 	}
-	return f.Spread() <= maxSpread
+	return true
 }
 
-// reached compares with one limit of a target; nil when there is none, or when a lower bound leaves it open.
+// reached compares with one limit of a target; nil when there is none, when a lower bound leaves it open, or when runs that
+// differ much lie on both sides of it.
 func reached(f bench.Figure, t bench.Target, limit float64) *bool {
 	if limit == 0 {
 		return nil
 	}
-	v := f.Median()
-	ok := v >= limit
-	if t.AtMost {
-		ok = v <= limit
+	within := func(v float64) bool {
+		if t.AtMost {
+			return v <= limit
+		}
+		return v >= limit
+	}
+	ok := within(f.Median())
+	if f.Spread() > maxSpread && within(f.Min()) != within(f.Max()) {
+		return nil
 	}
 	if f.Label().Validity == bench.LowerBound && !ok {
 		return nil // the system may reach more than the generator could ask

@@ -29,7 +29,7 @@ func queueCycle() bench.Suite {
 	unbatched.Targets = append(unbatched.Targets,
 		atLeast(cycles, bench.Fsync, 45_000, 60_000, ofBench),
 		atLeast(cycles, bench.None, 70_000, 85_000, ofBench),
-		waitedFor(32, free(atMost(createSync, bench.Fsync, 5, 4, ofBench))),
+		overDisk(atMost(createSync, bench.Fsync, 5, 4, ofBench)),
 		atMost(fsyncs, bench.Fsync, 0.1, 0, ofQueue), // at 45,000 cycles/s and above
 		free(atLeast(toCodeQ, anyDurability, 3.5, 0, ofBench)),
 	)

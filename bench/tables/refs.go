@@ -69,9 +69,9 @@ func refsGitaly() bench.Suite {
 		switch c.name {
 		case "update-1":
 			r.Profiles = inAll
-			r.Targets = append(r.Targets, free(atMost(refLatency, bench.Fsync, 2.5, 2, ofRefs)))
+			r.Targets = append(r.Targets, overDisk(atMost(refLatency, bench.Fsync, 2.5, 2, ofRefs)))
 		case "update-100":
-			r.Targets = append(r.Targets, free(atMost(refLatency, bench.Fsync, 6.5, 4.5, ofRefs)))
+			r.Targets = append(r.Targets, overDisk(atMost(refLatency, bench.Fsync, 6.5, 4.5, ofRefs)))
 		}
 		s.Rows = append(s.Rows, r)
 	}
