@@ -59,7 +59,8 @@ var byHand = map[string]object{
 			}}, {"description", "A text, or up to 256 of them."}}},
 			{"model", object{{"type", []string{"string", "null"}}, {"description", "The name of an embedder; by default the default one."}}},
 			{"encoding_format", object{
-				{"type", []string{"string", "null"}}, {"enum", []string{"float", "base64"}},
+				{"type", []string{"string", "null"}},
+				{"enum", []string{"float", "base64"}},
 				{"description", "By default float. base64 is of numbers of 32 bits, little-endian."},
 			}},
 			{"dimensions", object{{"type", []string{"integer", "null"}}, {"description", "No other than the model's own."}}},

@@ -30,7 +30,11 @@ func TestANewShardBeginsAtATimeThatMostClocksShow(t *testing.T) {
 		third, _ := c.rigs[3].node.Leads(0)
 		return term+other+third > 0
 	})
-	time.Sleep(200 * time.Millisecond) // what must not happen has no event
+	begun, turns := c.rigs[1].node.o.Clock.Boot(), 0
+	c.until(ctx, "time stands still", func() bool { // what must not happen has no event
+		turns++
+		return turns > 100 && c.rigs[1].node.o.Clock.Boot() > begun+200*time.Millisecond
+	})
 	for id, r := range c.rigs {
 		if _, serves := r.node.Leads(0); serves {
 			t.Errorf("node %d serves a new shard, and knows no clock but its own", id)

@@ -38,6 +38,7 @@ type Node struct {
 	snapshots atomic.Uint64  // made so far, for the names of their directories
 	batches   *obs.Histogram // commits of each entry proposed
 	clocks    clocks
+	spoke     sync.Map // of replicas, those whose Raft messages have come since the start
 	forwards  forwards
 	schemas   schemas
 	quotas    quotas

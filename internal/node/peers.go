@@ -114,11 +114,20 @@ func (n *Node) Receive(node uint64, shard core.ShardID, msg []byte) {
 	s.poke()
 }
 
+// Spoke reports whether Raft messages of a node's replica have come since the start: it may have voted, or acknowledged entries.
+func (n *Node) Spoke(node uint64) bool {
+	_, spoke := n.spoke.Load(n.who().replicaOf(node))
+	return spoke
+}
+
 // takeMessages gives the log what peers sent.
 func (s *shard) takeMessages(in []peerMessage) {
 	for _, m := range in {
 		switch kind, rest := m.msg[0], m.msg[1:]; kind {
 		case peerRaft:
+			if _, known := s.n.spoke.Load(m.from); !known {
+				s.n.spoke.Store(m.from, true)
+			}
 			if err := s.core.Step(rest); err != nil {
 				s.n.o.Logger.Debug("message of a peer", "shard", s.id, "from", m.from, "error", err)
 			}

@@ -46,7 +46,7 @@ const (
 	meetNew   = "new"   // it has nothing of a cluster's life itself
 	meetOpen  = "open"  // the cluster knows no data directory of that node
 	meetSame  = "same"  // the cluster knows this very directory
-	meetLost  = "lost"  // the cluster knows another directory of that node
+	meetLost  = "lost"  // the cluster knows another directory of that node, or has heard of it without knowing which it has
 	meetGone  = "gone"  // the node is no member any more
 	meetBlind = "blind" // it cannot tell now
 )
@@ -438,11 +438,12 @@ func (c *coordinator) meet(ctx context.Context, from uint64, store core.StoreID)
 		return meetBlind
 	}
 	switch m := d.OfNode(from); {
-	case d.Version == 0:
-		return meetOpen
-	case m == nil:
+	case d.Version > 0 && m == nil:
 		return meetGone
-	case m.Store == core.StoreID{}:
+	case d.Version == 0, m.Store == core.StoreID{}:
+		if c.node.Spoke(from) { // it lost its data before the directory knew of them
+			return meetLost
+		}
 		return meetOpen
 	case m.Store == store:
 		return meetSame

@@ -157,7 +157,7 @@ func TestARequestThatNeverLeftIsRefused(t *testing.T) {
 	if _, err := c.Claim(t.Context(), ClaimQuery{Queues: []string{"q"}}); OutcomeOf(err) != Refused || !errors.Is(err, ErrUnavailable) {
 		t.Errorf("got %v, want unavailable, refused", err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	err = c.Delete(ctx, "t1")
 	if e := asError(t, err); OutcomeOf(err) != Refused || !strings.Contains(e.Message, "no route") {

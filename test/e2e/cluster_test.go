@@ -38,6 +38,18 @@ func startCluster(t *testing.T, n, shards int) *nodes {
 
 func startClusterWith(t *testing.T, n, shards int, change func(o *server.Options)) *nodes {
 	t.Helper()
+	c := newCluster(t, n, shards, change)
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() { c.start(i) })
+	}
+	all.Wait()
+	return c
+}
+
+// newCluster makes a cluster of which no node runs.
+func newCluster(t *testing.T, n, shards int, change func(o *server.Options)) *nodes {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("whole servers")
 	}
@@ -48,11 +60,6 @@ func startClusterWith(t *testing.T, n, shards int, change func(o *server.Options
 		ports := freePorts(t, 3)
 		c.peers = append(c.peers, config.Peer{ID: uint64(i + 1), Address: ports[0], API: ports[1], HTTP: ports[2]})
 	}
-	var all sync.WaitGroup
-	for i := range n {
-		all.Go(func() { c.start(i) })
-	}
-	all.Wait()
 	t.Cleanup(func() {
 		for i := range n {
 			c.stop(i)
