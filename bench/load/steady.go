@@ -137,9 +137,11 @@ func (s *steadyRun) sample(ctx context.Context) {
 	if s.admin != "" {
 		m, err := s.admin.metrics(ctx, store, log, debt)
 		if err != nil {
-			s.mu.Lock()
-			s.unseen = err
-			s.mu.Unlock()
+			if ctx.Err() == nil && !s.rig.Done() { // the look that the window's end cuts off is none
+				s.mu.Lock()
+				s.unseen = err
+				s.mu.Unlock()
+			}
 			return
 		}
 		x.disk, x.debt = m[store]+m[log], m[debt]

@@ -171,6 +171,7 @@ func (w *visitor) everySearchRoute() {
 	w.do("GET", "/v1/collections/{collection}", "", "", 200)
 	w.do("GET", "/v1/collections", "", "", 200)
 	w.do("POST", "/v1/embed", "", `{"text":"hello"}`, 200)
+	w.do("POST", "/v1/embeddings", "", `{"input":"hello"}`, 200)
 	w.do("POST", "/v1/collections/{collection}/points:upsert", "", `{"points":[{"id":"w1","payload":{"role":"a","about":"a welder"}}]}`, 200)
 	w.do("POST", "/v1/collections/{collection}/points:get", "", `{"ids":["w1"]}`, 200)
 	w.do("POST", "/v1/collections/{collection}/points:count", "", `{"gate":{"roles":["a"]}}`, 200)
