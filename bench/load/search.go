@@ -267,6 +267,7 @@ func (r *searchRun) check(ctx context.Context, bodies [][]byte) (searchQuality, 
 // check is the same of any bodies; gain is how good an answer to one is, if that is known.
 func (d *searchDoor) check(ctx context.Context, path string, bodies [][]byte, gain func(i int, a *searchAnswer) float64) (q searchQuality, err error) {
 	found, wanted := 0, 0
+	q.plans = make(map[string]int)
 	for i, body := range bodies {
 		var got, want searchAnswer
 		if err := d.do(ctx, http.MethodPost, path, body, &got); err != nil {
@@ -274,9 +275,6 @@ func (d *searchDoor) check(ctx context.Context, path string, bodies [][]byte, ga
 		}
 		if gain != nil {
 			q.gain += gain(i, &got) / float64(len(bodies))
-		}
-		if q.plans == nil {
-			q.plans = make(map[string]int)
 		}
 		q.plans[got.Plan]++
 		exact := append(bytes.TrimSuffix(bytes.Clone(body), []byte("}")), `,"exact":true}`...)

@@ -55,7 +55,8 @@ func judgeRow(row *bench.Row, judgeTargets bool) {
 		}
 		t.BoxBound = false
 		if comparable(f) {
-			must, aim := t.Must*usual(row, t, f), t.Aim*usual(row, t, f)
+			raised := usual(row, t, f)
+			must, aim := t.Must*raised, t.Aim*raised
 			if cpu, disk := row.BoxBound(); t.BoxMust != 0 && (cpu || disk) {
 				must, t.BoxBound = t.BoxMust, true
 			}

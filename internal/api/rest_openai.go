@@ -98,16 +98,14 @@ func (c *restCall) embeddings() error {
 			w.open('{')
 			w.str("object", "embedding")
 			w.count("index", uint64(i))
-			w.key("embedding")
 			switch e := &out[i]; {
 			case in.base64:
-				w.packed(e.Vector)
+				w.str("embedding", packed(e.Vector))
 			case e.Text != nil:
-				w.b = append(w.b, e.Text.JSON()...)
+				w.value("embedding", e.Text.JSON())
 			default:
-				w.numbers(e.Vector)
+				w.optNumbers("embedding", e.Vector)
 			}
-			w.comma = true
 			w.close('}')
 		})
 		w.str("model", m.Model)
@@ -118,15 +116,13 @@ func (c *restCall) embeddings() error {
 	})
 }
 
-// packed is a vector after a key: its numbers of 32 bits, little-endian, in base64.
-func (w *jsonWriter) packed(v []float32) {
+// packed is a vector in base64: its numbers of 32 bits, little-endian.
+func packed(v []float32) string {
 	raw := make([]byte, 0, 4*len(v))
 	for _, x := range v {
 		raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(x))
 	}
-	w.b = append(w.b, '"')
-	w.b = base64.StdEncoding.AppendEncode(w.b, raw)
-	w.b = append(w.b, '"')
+	return base64.StdEncoding.EncodeToString(raw)
 }
 
 // writeOpenAIError writes an error as OpenAI's API does. code is the reason where there is one, else our code.

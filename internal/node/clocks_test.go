@@ -5,24 +5,14 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/core"
-	"github.com/millrace/millrace/internal/replog/replogtest"
+	"github.com/millrace/millrace/internal/env"
 )
 
 // A shard that began in 1970 would run into all its deadlines when a later term finds the clocks agreed.
 func TestANewShardBeginsAtATimeThatMostClocksShow(t *testing.T) {
-	c := &cluster{
-		t: t, n: 3, disks: make(map[uint64]*replogtest.Disk), rigs: make(map[uint64]*rig),
-		wires: &wires{nodes: make(map[uint64]*Node), cut: make(map[[2]uint64]bool), lost: peerClock},
-	}
-	t.Cleanup(func() {
-		for id := range c.rigs {
-			c.stop(id)
-		}
-	})
-	for id := uint64(1); id <= 3; id++ {
-		c.disks[id] = replogtest.NewDisk()
-		c.start(id)
-	}
+	c := newCluster(t, 3, Options{})
+	c.wires.lost = peerClock
+	c.startAll(func(_ uint64, fs env.FS) env.FS { return fs })
 	ctx := within(t, 20*time.Second)
 	c.until(ctx, "nobody leads", func() bool {
 		term, _ := c.rigs[1].node.Leads(0)

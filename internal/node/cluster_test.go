@@ -76,20 +76,8 @@ func openCluster(t *testing.T, n int, o Options) *cluster {
 // openClusterOn is openCluster on the disks that wrap makes of those of the nodes.
 func openClusterOn(t *testing.T, n int, o Options, wrap func(id uint64, fs env.FS) env.FS) *cluster {
 	t.Helper()
-	c := &cluster{
-		t: t, n: n, o: o, disks: make(map[uint64]*replogtest.Disk), rigs: make(map[uint64]*rig),
-		wires: &wires{nodes: make(map[uint64]*Node), cut: make(map[[2]uint64]bool)},
-	}
-	for id := uint64(1); id <= uint64(n); id++ {
-		c.disks[id] = replogtest.NewDisk()
-		c.disks[id].FS = wrap(id, c.disks[id].FS)
-		c.start(id)
-	}
-	t.Cleanup(func() {
-		for id := range c.rigs {
-			c.stop(id)
-		}
-	})
+	c := newCluster(t, n, o)
+	c.startAll(wrap)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	lead := c.leader(ctx, 0, 0)
@@ -99,6 +87,31 @@ func openClusterOn(t *testing.T, n int, o Options, wrap func(id uint64, fs env.F
 	}
 	c.ns = info.Partitions[0].Partition
 	return c
+}
+
+// newCluster makes a cluster of which no node runs.
+func newCluster(t *testing.T, n int, o Options) *cluster {
+	t.Helper()
+	c := &cluster{
+		t: t, n: n, o: o, disks: make(map[uint64]*replogtest.Disk), rigs: make(map[uint64]*rig),
+		wires: &wires{nodes: make(map[uint64]*Node), cut: make(map[[2]uint64]bool)},
+	}
+	t.Cleanup(func() {
+		for id := range c.rigs {
+			c.stop(id)
+		}
+	})
+	return c
+}
+
+// startAll starts all nodes on the disks that wrap makes of new ones.
+func (c *cluster) startAll(wrap func(id uint64, fs env.FS) env.FS) {
+	c.t.Helper()
+	for id := uint64(1); id <= uint64(c.n); id++ {
+		c.disks[id] = replogtest.NewDisk()
+		c.disks[id].FS = wrap(id, c.disks[id].FS)
+		c.start(id)
+	}
 }
 
 func (c *cluster) start(id uint64) {
