@@ -64,6 +64,8 @@ func repoNamed(op core.Op) *string {
 		return &op.Name
 	case *core.RepoUndelete:
 		return &op.Name
+	case *core.PackSwap:
+		return &op.Repo
 	}
 	return nil
 }
@@ -114,6 +116,8 @@ func (m *Model) refsOp(p *part, c *core.Commit, op core.Op, a answer) error {
 		return nil
 	case *core.RepoUndelete:
 		return m.repoUndelete(p, op, a, r)
+	case *core.PackSwap:
+		return m.packSwap(p, op, a, id, r)
 	}
 	return fmt.Errorf("%T is no op of refs", op)
 }
@@ -242,6 +246,40 @@ func (m *Model) repoUndelete(p *part, op *core.RepoUndelete, a answer, live *rep
 	next.deleted = 0
 	set(m, p.repos, best, next)
 	return nil
+}
+
+// packSwap: the new pack stands for the old ones if all of them are there, and it is not there beside them.
+func (m *Model) packSwap(p *part, op *core.PackSwap, a answer, id core.RepoID, r *repository) error {
+	old := map[core.Digest]bool{}
+	for _, d := range op.Old {
+		old[d] = true
+	}
+	if n := &op.New; len(old) == 0 || len(old) < len(op.Old) || len(old) > core.MaxSwapPacks || n.Kind != core.PackRollup || n.Bytes <= 0 || n.IdxBytes <= 0 {
+		return judgeOdd(op, a)
+	}
+	var want core.Fact
+	switch {
+	case r == nil || id != op.ID:
+		want = repoRefused(op.Repo, core.RefRepoNotFound)
+	case op.Epoch != 0: // nothing raises it
+		want = repoRefused(op.Repo, core.RefCheckStale)
+	case op.StagedAt.Add(keepStagedPack) < m.stamp:
+		want = repoRefused(op.Repo, core.RefPackExpired)
+	default:
+		next := r.clone()
+		maps.DeleteFunc(next.packs, func(d core.Digest, _ int64) bool { return old[d] })
+		_, there := next.packs[op.New.Digest]
+		if there || len(next.packs) != len(r.packs)-len(old) {
+			want = repoRefused(op.Repo, core.RefCheckStale)
+			break
+		}
+		if a.fact == nil {
+			next.packs[op.New.Digest] = op.New.Bytes
+			set(m, p.repos, id, next)
+			return nil
+		}
+	}
+	return judgeRepo(want, a)
 }
 
 // judgeOdd wants a refusal of what an op may not say whatever the state.

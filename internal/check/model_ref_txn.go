@@ -2,6 +2,7 @@ package check
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -409,4 +410,13 @@ func (m *Model) AuditRefs(p core.Partition, repo string, got map[string]string, 
 		}
 	}
 	return nil
+}
+
+// AuditPacks compares what was read of a repository's manifest: the sizes of the pack files, by digest.
+func (m *Model) AuditPacks(p core.Partition, repo string, got map[core.Digest]int64) error {
+	_, r := m.part(p).live(repo)
+	if r == nil || maps.Equal(got, r.packs) {
+		return nil
+	}
+	return fmt.Errorf("the manifest of %q names %d packs, it has %d, or others", repo, len(got), len(r.packs))
 }

@@ -50,7 +50,7 @@ func (w *writer) op(op Op) {
 		w.namespaceConfig(&op.Config)
 	case *TenantSet, *TenantUse:
 		w.tenantOp(op)
-	case *RefTxn, *RepoCreate, *RepoSet, *RepoDelete, *RepoUndelete:
+	case *RefTxn, *RepoCreate, *RepoSet, *RepoDelete, *RepoUndelete, *PackSwap:
 		w.refOp(op)
 	case *MembersInit, *MemberChange, *MemberStep, *FormatRaise:
 		w.memberOp(op)
@@ -96,7 +96,7 @@ func (r *reader) op() Op {
 		return op
 	case OpGrant:
 		return r.grant()
-	case OpRefTxn, OpRepoCreate, OpRepoSet, OpRepoDelete, OpRepoUndelete:
+	case OpRefTxn, OpRepoCreate, OpRepoSet, OpRepoDelete, OpRepoUndelete, OpPackSwap:
 		return r.refOp(kind)
 	case OpTenantSet, OpTenantUse:
 		return r.tenantOp(kind)

@@ -63,6 +63,16 @@ func (w *writer) refOp(op Op) {
 		w.name(op.Name)
 		f := w.fields(false)
 		f.id(op.ID)
+	case *PackSwap:
+		w.name(op.Repo)
+		w.b = append(w.b, op.ID[:]...)
+		w.uint(uint64(len(op.Old)))
+		for i := range op.Old {
+			w.b = append(w.b, op.Old[i][:]...)
+		}
+		w.pack(&op.New)
+		w.int(int64(op.StagedAt))
+		w.uint(uint64(op.Epoch))
 	}
 }
 
@@ -87,6 +97,18 @@ func (r *reader) refOp(kind OpKind) Op {
 		f := r.fields(false)
 		op.ID = f.id()
 		f.end()
+		return op
+	case OpPackSwap:
+		op := &PackSwap{Repo: r.name()}
+		copy(op.ID[:], r.take(len(op.ID)))
+		if n := r.count(len(Digest{})); n > 0 {
+			op.Old = make([]Digest, n)
+		}
+		for i := range op.Old {
+			copy(op.Old[i][:], r.take(len(Digest{})))
+		}
+		r.pack(&op.New)
+		op.StagedAt, op.Epoch = ShardTime(r.int()), uint32(r.max(math.MaxUint32))
 		return op
 	}
 	r.fail("unknown op kind %d", kind)
@@ -497,6 +519,8 @@ func refOpSize(op Op) int {
 		return repoHeader + len(op.Name)
 	case *RepoUndelete:
 		return repoHeader + len(op.Name)
+	case *PackSwap:
+		return repoHeader + len(op.Repo) + len(op.Old)*len(Digest{}) + packBytes + 2*varintBytes
 	}
 	return opHeader
 }

@@ -48,6 +48,9 @@ func sampleRefOps() []Op {
 		},
 		&RepoDelete{Name: "app", IfVersion: -1},
 		&RepoUndelete{Name: "app", ID: RepoID{1, 15: 2}},
+		&PackSwap{
+			Repo: "app", ID: RepoID{1, 15: 2}, Old: []Digest{{5, 31: 6}, {7, 31: 8}}, New: samplePack(), StagedAt: 1_700_000_000_000, Epoch: 2,
+		},
 	}
 }
 

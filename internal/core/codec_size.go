@@ -59,7 +59,7 @@ func opSize(op Op) int {
 		return opHeader + len(op.Keyspace) + nameBytes + len(op.Key) + varintBytes
 	case *KVCheck:
 		return opHeader + len(op.Keyspace) + 2*nameBytes + len(op.Key) + len(op.Value) + varintBytes + 4
-	case *RefTxn, *RepoCreate, *RepoSet, *RepoDelete, *RepoUndelete:
+	case *RefTxn, *RepoCreate, *RepoSet, *RepoDelete, *RepoUndelete, *PackSwap:
 		return refOpSize(op)
 	case *MembersInit, *MemberChange:
 		return memberOpSize(op)

@@ -108,7 +108,7 @@ func allOps() []Op {
 		&TaskCreate{}, &TaskComplete{}, &TaskFail{}, &TaskSnooze{}, &TaskRelease{}, &TaskRenew{}, &TaskDelete{},
 		&TaskRunNow{}, &QueueSet{}, &Grant{}, &Tick{}, &TermStart{}, &NamespaceCreate{}, &NamespaceSet{},
 		&KVPuts{}, &KVAdd{}, &KVDeleteRange{}, &KeyspaceSet{}, &KeyspaceDelete{}, &KeyspaceUse{}, &TenantSet{}, &TenantUse{},
-		&KVPut{}, &KVDelete{}, &KVCheck{}, &RefTxn{}, &RepoCreate{}, &RepoSet{}, &RepoDelete{}, &RepoUndelete{},
+		&KVPut{}, &KVDelete{}, &KVCheck{}, &RefTxn{}, &RepoCreate{}, &RepoSet{}, &RepoDelete{}, &RepoUndelete{}, &PackSwap{},
 		&VectorUpsert{}, &VectorDelete{}, &CollectionSet{}, &CollectionDelete{}, &RulesetPut{}, &RecordingPut{},
 		&MembersInit{}, &MemberChange{}, &MemberStep{}, &FormatRaise{},
 	}

@@ -12,6 +12,17 @@ type Fact interface {
 	fact()
 }
 
+// OutcomeUnknown reports whether a refusal leaves open whether what was asked for was done.
+func OutcomeUnknown(f Fact) bool {
+	switch f := f.(type) {
+	case Unavailable:
+		return f.Unknown
+	case DeadlineExceeded:
+		return f.Unknown
+	}
+	return false
+}
+
 // NotFound says that a thing is unknown, or another tenant's: nobody can tell which.
 type NotFound struct {
 	Kind string // task, queue, key, keyspace, namespace

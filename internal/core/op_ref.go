@@ -12,7 +12,7 @@ const (
 	OpRepoSet      OpKind = 74
 	OpRepoDelete   OpKind = 75
 	OpRepoUndelete OpKind = 76
-	OpPackSwap     OpKind = 77 // reserved: a rollup or a collection
+	OpPackSwap     OpKind = 77
 	OpRefPrepare   OpKind = 78 // reserved: the first phase of two
 	OpRefEnd       OpKind = 79 // reserved: the second
 )
@@ -23,6 +23,7 @@ const (
 	MaxRefName    = 1024 // bytes
 	MaxRefMessage = 1024 // bytes
 	MaxTxnPacks   = 16
+	MaxSwapPacks  = 1000
 	MaxPushOption = 32 // options of a push, each of at most 1 KiB
 )
 
@@ -128,6 +129,20 @@ type RepoUndelete struct {
 	ID   RepoID // zero = the one of that name that was deleted last
 }
 
+// PackSwap puts one pack in the place of several that hold the same objects, all at once or, when one of them is not in the
+// manifest any more, not at all. No ref changes by it.
+type PackSwap struct {
+	Repo     string
+	ID       RepoID
+	Old      []Digest
+	New      Pack // durable already, of kind PackRollup
+	StagedAt ShardTime
+	Epoch    uint32
+}
+
+// Kind returns the op's number.
+func (*PackSwap) Kind() OpKind { return OpPackSwap }
+
 // Kind returns the op's number.
 func (*RefTxn) Kind() OpKind { return OpRefTxn }
 
@@ -189,7 +204,7 @@ const (
 	RefRepoNotFound    RefReason = 15 // repo_not_found
 	RefRepoExists      RefReason = 16 // repo_exists
 	RefPackExpired     RefReason = 17 // pack_unavailable: staged too long ago
-	RefCheckStale      RefReason = 18 // check_stale: the facts are of an older epoch
+	RefCheckStale      RefReason = 18 // check_stale: the facts are of an older epoch, or of packs that are no more
 	RefScope           RefReason = 19 // scope: Other is the one that is missing
 	RefLimit           RefReason = 20 // limit: Other is its name
 )

@@ -235,7 +235,7 @@ type PackKind uint8
 // The kinds of pack.
 const (
 	PackPush   PackKind = 1
-	PackRollup PackKind = 2 // reserved
+	PackRollup PackKind = 2 // holds what several packs held
 	PackCruft  PackKind = 3 // reserved
 )
 

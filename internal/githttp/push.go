@@ -385,7 +385,7 @@ func (p *pushing) commit(ctx context.Context, n uint64, chunk []*command) error 
 	})
 	p.s.stats.outcome(done)
 	switch {
-	case done.Err != nil && unknown(done.Err):
+	case done.Err != nil && core.OutcomeUnknown(done.Err):
 		p.lost = true
 		if p.pack != nil {
 			p.pack.Abandon()
@@ -417,16 +417,6 @@ func (p *pushing) requestOf(n uint64) core.RequestID {
 	}
 	sum := sha256.Sum256(binary.BigEndian.AppendUint64(p.id[:], n))
 	return core.RequestID(sum[:16])
-}
-
-func unknown(f core.Fact) bool {
-	switch f := f.(type) {
-	case core.Unavailable:
-		return f.Unknown
-	case core.DeadlineExceeded:
-		return f.Unknown
-	}
-	return false
 }
 
 // transaction makes the op, with the facts that Apply judges by.

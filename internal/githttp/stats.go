@@ -46,7 +46,7 @@ func (c *counters) refused(status int) {
 // outcome counts what became of a commit: one that was let in and changed nothing is rejected too.
 func (c *counters) outcome(p core.Proposed) {
 	switch {
-	case p.Err != nil && unknown(p.Err):
+	case p.Err != nil && core.OutcomeUnknown(p.Err):
 		c.unknown.Add(1)
 	case p.Err != nil || len(p.Results) == 0 || p.Results[0].Refusal != nil || allFailed(&p.Results[0]):
 		c.rejected.Add(1)

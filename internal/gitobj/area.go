@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,6 +33,10 @@ type Options struct {
 	Children   ChildLimits
 	// PullRate bounds, in bytes a second, the packs that come in because they are missing here; default 64 MiB.
 	PullRate int64
+	// RollFrom is from how many small packs on they are written together; default 32.
+	RollFrom int
+	// KeepSwapped is for how long files stay whose packs another has taken the place of; default 10 minutes.
+	KeepSwapped time.Duration
 	// StageTime is the least time for copying a pack to other nodes before its commit; default 30 s. Large ones get more.
 	StageTime time.Duration
 }
@@ -51,8 +56,13 @@ type Manifests interface {
 	Now(shard core.ShardID) core.ShardTime
 	// Applied is the stamp of the newest entry of a shard that this node has applied.
 	Applied(shard core.ShardID) core.ShardTime
-	// Each calls fn for each repository with the version of its list, until fn fails.
-	Each(ctx context.Context, fn func(at Place, version uint64) error) error
+	// Confirmed is Packs of a state no older than the call, wherever that is decided.
+	Confirmed(ctx context.Context, at Place) (packs []core.PackLine, found bool, err error)
+	// Swap puts one pack in the place of several in a repository's list, if all of them are in it. ErrOutcome: it is not
+	// known whether that was done.
+	Swap(ctx context.Context, at Place, old []core.Digest, next core.Pack, staged core.ShardTime) error
+	// Each calls fn for each repository with the version of its list and how long that is, until fn fails.
+	Each(ctx context.Context, fn func(at Place, version uint64, packs int64) error) error
 }
 
 // Area is the directory of all repositories' objects on this node. It is safe for concurrent use.
@@ -72,15 +82,19 @@ type Area struct {
 	life     context.Context    // ends with the area
 	end      context.CancelFunc //
 
-	mu      sync.Mutex               // guards repos, dirty and planned
-	repos   map[Place]*repo          // those in use lately
-	dirty   map[Place]staging        // those that have staged files
-	planned map[Place]bool           // those that a push under way makes: no state has them yet
-	taking  map[packRef]bool         // packs that come from other nodes
-	partial map[string]time.Duration // what came of those that were cut off, by directory, and since when it lies
-	done    chan struct{}            // closed when the area is
-	work    chan func()              // what the one background goroutine does
-	wait    sync.WaitGroup           // for that goroutine
+	mu      sync.Mutex                // guards repos, dirty and planned
+	repos   map[Place]*repo           // those in use lately
+	dirty   map[Place]staging         // those that have staged files
+	planned map[Place]bool            // those that a push under way makes: no state has them yet
+	crowd   map[Place]bool            // those that may have packs to roll up
+	wornOut map[Place]bool            // those that may have files of packs that were swapped
+	unnamed map[packRef]time.Duration // packs with files that no manifest names, and since when that is known
+	taking  map[packRef]bool          // packs that come from other nodes
+	partial map[string]time.Duration  // what came of those that were cut off, by directory, and since when it lies
+	done    chan struct{}             // closed when the area is
+	roll    chan struct{}             // wakes who rolls up
+	work    chan func()               // what the one background goroutine does
+	wait    sync.WaitGroup            // for that goroutine
 }
 
 // staging is set for a repository with staged files.
@@ -95,6 +109,8 @@ func Open(ctx context.Context, o Options) (*Area, error) {
 	o.Git = cmp.Or(o.Git, "git")
 	o.CacheBytes = cmp.Or(o.CacheBytes, 64<<20)
 	o.StageTime = cmp.Or(o.StageTime, stageLeast)
+	o.RollFrom = cmp.Or(o.RollFrom, rollFrom)
+	o.KeepSwapped = cmp.Or(o.KeepSwapped, keepSwapped)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -103,6 +119,7 @@ func Open(ctx context.Context, o Options) (*Area, error) {
 	a := &Area{
 		o: o, boot: fmt.Sprintf("%x", boot), types: newTypeCache(o.CacheBytes), children: newChildren(o.Children.withDefaults()),
 		repos: make(map[Place]*repo), dirty: make(map[Place]staging), planned: make(map[Place]bool),
+		crowd: make(map[Place]bool), wornOut: make(map[Place]bool), unnamed: make(map[packRef]time.Duration), roll: make(chan struct{}, 1),
 		taking: make(map[packRef]bool), partial: make(map[string]time.Duration), pulls: newPulls(o.PullRate), done: make(chan struct{}), work: make(chan func(), 64),
 	}
 	a.life, a.end = context.WithCancel(context.WithoutCancel(ctx))
@@ -117,6 +134,7 @@ func Open(ctx context.Context, o Options) (*Area, error) {
 		return nil, err
 	}
 	a.wait.Go(a.background)
+	a.wait.Go(a.rollups)
 	if a.lines != nil {
 		a.wait.Go(a.catchUp)
 	}
@@ -159,8 +177,8 @@ type repo struct {
 
 	mu      sync.Mutex // guards the fields below
 	packs   []core.Digest
-	known   map[core.Digest]bool
-	made    bool // its directories are there, durably
+	known   map[core.Digest]bool // true: the manifest was seen to name it, false: it was published here and will
+	made    bool                 // its directories are there, durably
 	gitdirs []*gitdir
 }
 
@@ -241,6 +259,9 @@ func (a *Area) lookupOne(ctx context.Context, at Place, id core.ObjectID, more *
 			}
 		}
 		found, t, target, err := a.search(r, packs, id)
+		if errors.As(err, new(*DamagedError)) && !fresh {
+			continue // the list may be of before a rollup
+		}
 		if err != nil {
 			return core.ObjectMissing, core.ObjectID{}, err
 		}
@@ -278,14 +299,7 @@ func (r *repo) current() []core.Digest {
 // sync makes what is known of r's packs what its manifest says: each is in objects/pack, whole. What is missing or damaged
 // comes from other nodes, for which it waits a while.
 func (a *Area) sync(ctx context.Context, r *repo) ([]core.Digest, error) {
-	lines, found, err := a.o.Manifests.Packs(ctx, r.at)
-	if err != nil {
-		return nil, err
-	}
-	if !found {
-		return nil, core.NotFound{Kind: "repository", ID: r.at.Repo.String()}
-	}
-	lacking, err := a.settleAll(r, lines)
+	lacking, err := a.settleAll(ctx, r)
 	if len(lacking) > 0 {
 		if _, several := a.hosts(r.at.Shard); several {
 			a.o.Logger.Info("packs come from other nodes", "repository", r.at.Repo.String(), "packs", len(lacking), "why", err)
@@ -302,17 +316,28 @@ func (a *Area) sync(ctx context.Context, r *repo) ([]core.Digest, error) {
 	return r.current(), nil
 }
 
-// settleAll settles the packs of a manifest, and returns those that are missing or damaged, with the first reason.
-func (a *Area) settleAll(r *repo, lines []core.PackLine) (lacking []core.Pack, first error) {
+// settleAll settles the packs of a manifest, forgets those that it names no more, and returns those that are missing or
+// damaged, with the first reason. The manifest is read under the lock: one that was read later is gone by later.
+func (a *Area) settleAll(ctx context.Context, r *repo) (lacking []core.Pack, first error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	lines, found, err := a.o.Manifests.Packs(ctx, r.at)
+	if err != nil {
+		return nil, err
+	}
+	if !found {
+		return nil, core.NotFound{Kind: "repository", ID: r.at.Repo.String()}
+	}
+	named := make(map[core.Digest]bool, len(lines))
 	for _, line := range lines {
-		if r.known[line.Digest] {
+		named[line.Digest] = true
+		if _, ok := r.known[line.Digest]; ok {
+			r.known[line.Digest] = true
 			continue
 		}
 		err := a.settle(r.at, line.Pack)
 		if err == nil {
-			r.add(line.Digest)
+			r.add(line.Digest, true)
 			continue
 		}
 		if !errors.As(err, new(*DamagedError)) {
@@ -322,24 +347,45 @@ func (a *Area) settleAll(r *repo, lines []core.PackLine) (lacking []core.Pack, f
 			first = err
 		}
 	}
+	a.forget(r, named)
 	return lacking, first
 }
 
-// add notes that a pack is in objects/pack. The caller holds r.mu.
-func (r *repo) add(d core.Digest) {
-	if r.known[d] {
+// forget forgets packs that the manifest named and names no more. Their files stay for a while. The caller holds r.mu.
+func (a *Area) forget(r *repo, named map[core.Digest]bool) {
+	for d, seen := range r.known {
+		if named[d] || !seen {
+			continue
+		}
+		r.drop(d)
+		a.mu.Lock()
+		a.wornOut[r.at] = true
+		a.unnamed[packRef{at: r.at, digest: d}] = a.o.Clock.Boot()
+		a.mu.Unlock()
+	}
+}
+
+// add notes that a pack is in objects/pack; named says that the manifest was seen to name it. The caller holds r.mu.
+func (r *repo) add(d core.Digest, named bool) {
+	if seen, ok := r.known[d]; ok {
+		r.known[d] = seen || named
 		return
 	}
-	r.known[d] = true
+	r.known[d] = named
 	// A copy: who holds the old list goes on with it.
 	r.packs = append(r.packs[:len(r.packs):len(r.packs)], d)
 }
 
-// has reports whether a pack is known to be in objects/pack.
+// drop forgets a pack. The caller holds r.mu.
+func (r *repo) drop(d core.Digest) {
+	delete(r.known, d)
+	r.packs = slices.DeleteFunc(slices.Clone(r.packs), func(have core.Digest) bool { return have == d })
+}
+
+// has reports whether a pack is known to be in objects/pack. The caller holds r.mu.
 func (r *repo) has(d core.Digest) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.known[d]
+	_, ok := r.known[d]
+	return ok
 }
 
 // ErrNoGit says that there is no git, or too old a one.

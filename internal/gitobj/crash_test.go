@@ -184,8 +184,8 @@ type left struct {
 	ids   []core.ObjectID
 }
 
-// TestAPowerCutTakesNoPackThatACommitNames makes pushes, cuts the power before and after each of their steps, and wants all
-// that a commit named until then to be there, in an area that opens what the cut left.
+// TestAPowerCutTakesNoPackThatACommitNames makes pushes and rolls their packs up, cuts the power before and after each step,
+// and wants all that a commit named until then to be there, in an area that opens what the cut left.
 func TestAPowerCutTakesNoPackThatACommitNames(t *testing.T) {
 	pushes := 3
 	if n, err := strconv.Atoi(os.Getenv("GIT_PUSHES")); err == nil {
@@ -196,7 +196,7 @@ func TestAPowerCutTakesNoPackThatACommitNames(t *testing.T) {
 	d := newCutDisk(filepath.Join(top, "data"))
 	defer d.close()
 	m := &manifests{packs: map[Place][]core.PackLine{}, gone: map[Place]bool{}, now: 1_000_000}
-	a := openArea(t, d, filepath.Join(d.root, "git"), m)
+	a := openArea(t, d, filepath.Join(d.root, "git"), m, rollsUp(3))
 	random := rand.New(rand.NewPCG(1, 2))
 	var mu sync.Mutex // guards ids and cuts
 	var ids []core.ObjectID
@@ -233,6 +233,12 @@ func TestAPowerCutTakesNoPackThatACommitNames(t *testing.T) {
 		}
 		tips = []core.ObjectID{id}
 	}
+	r.rollUp()
+	for range 2 { // the second finds files that no line names for long enough
+		if err := a.Sweep(t.Context(), true); err != nil {
+			t.Fatal(err)
+		}
+	}
 	r.settled()
 	cut()
 	d.mu.Lock()
@@ -245,6 +251,9 @@ func TestAPowerCutTakesNoPackThatACommitNames(t *testing.T) {
 		if !l.opens(t) {
 			t.Fatalf("cut %d of %d, after %d commits", i, len(cuts), len(l.ids))
 		}
+	}
+	if s := a.Stats(); s.Rollups == 0 || s.PacksWorn == 0 {
+		t.Errorf("no pack was rolled up, or none went: %+v", s)
 	}
 	if len(cuts) < 10*pushes {
 		t.Errorf("%d cuts in %d pushes", len(cuts), pushes)
@@ -268,9 +277,13 @@ func (l left) opens(t *testing.T) bool {
 }
 
 // openArea opens an area.
-func openArea(t *testing.T, disk env.FS, dir string, m Manifests) *Area {
+func openArea(t *testing.T, disk env.FS, dir string, m Manifests, tune ...func(*Options)) *Area {
 	t.Helper()
-	a, err := Open(t.Context(), Options{FS: disk, Exec: env.SystemExec{}, Clock: env.SystemClock{}, Rand: env.SystemRand{}, Dir: dir, Manifests: m})
+	o := Options{FS: disk, Exec: env.SystemExec{}, Clock: env.SystemClock{}, Rand: env.SystemRand{}, Dir: dir, Manifests: m}
+	for _, f := range tune {
+		f(&o)
+	}
+	a, err := Open(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}

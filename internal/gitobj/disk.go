@@ -2,6 +2,7 @@ package gitobj
 
 import (
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +18,16 @@ import (
 
 // packName is the name of a pack's files in objects/pack, before the dot.
 func packName(d core.Digest) string { return "pack-" + d.String() }
+
+// parsePackName reads that name.
+func parsePackName(name string) (d core.Digest, ok bool) {
+	text, ok := strings.CutPrefix(name, "pack-")
+	if !ok || len(text) != hex.EncodedLen(len(d)) {
+		return d, false
+	}
+	_, err := hex.Decode(d[:], []byte(text))
+	return d, err == nil
+}
 
 // suffixes are those of a pack's files. The index is last: git takes a pack for there when its index is.
 var suffixes = [2]string{".pack", ".idx"}
@@ -199,6 +210,14 @@ func (a *Area) removeAll(name string, deep int) error {
 			}
 		}
 	} // else it is no directory, or is not empty and refuses to go
+	if err := a.o.FS.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// gone removes a file, if it is there.
+func (a *Area) gone(name string) error {
 	if err := a.o.FS.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

@@ -1,6 +1,7 @@
 package gitobj
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/binary"
 	"fmt"
@@ -83,6 +84,24 @@ func openIndex(r io.ReaderAt, file string, size int64) (*index, error) {
 }
 
 func (x *index) count() int64 { return int64(x.fanout[255]) }
+
+// each calls fn for every id, in order.
+func (x *index) each(fn func(core.ObjectID) error) error {
+	var id core.ObjectID
+	ids := io.Reader(bytes.NewReader(x.names))
+	if x.names == nil {
+		ids = bufio.NewReaderSize(io.NewSectionReader(x.r, idxNames, x.count()*int64(idBytes)), 64<<10)
+	}
+	for i := range x.count() {
+		if _, err := io.ReadFull(ids, id[:]); err != nil {
+			return damagedf(x.file, "read id %d: %v", i, err)
+		}
+		if err := fn(id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // find returns where in the pack an object begins.
 func (x *index) find(id core.ObjectID) (offset int64, found bool, err error) {

@@ -3,10 +3,13 @@ package gitobj
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -84,11 +87,19 @@ type manifests struct {
 	packs map[Place][]core.PackLine
 	gone  map[Place]bool
 	now   core.ShardTime
+
+	versions  map[Place]uint64
+	swapFails error
+	swapLost  bool // swaps that fail were done nevertheless
+	behind    bool // no entry is applied here
 }
 
 func (m *manifests) Packs(_ context.Context, at Place) ([]core.PackLine, bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.behind {
+		return nil, true, nil
+	}
 	return append([]core.PackLine(nil), m.packs[at]...), !m.gone[at], nil
 }
 
@@ -100,15 +111,16 @@ func (m *manifests) Now(core.ShardID) core.ShardTime {
 
 func (m *manifests) Applied(s core.ShardID) core.ShardTime { return m.Now(s) }
 
-func (m *manifests) Each(_ context.Context, fn func(Place, uint64) error) error {
+func (m *manifests) Each(_ context.Context, fn func(Place, uint64, int64) error) error {
 	m.mu.Lock()
-	versions := make(map[Place]uint64, len(m.packs))
+	counts := make(map[Place]int64, len(m.packs))
 	for at, packs := range m.packs {
-		versions[at] = uint64(len(packs))
+		counts[at] = int64(len(packs))
 	}
+	versions := maps.Clone(m.versions)
 	m.mu.Unlock()
-	for at, v := range versions {
-		if err := fn(at, v); err != nil {
+	for at, n := range counts {
+		if err := fn(at, versions[at], n); err != nil {
 			return err
 		}
 	}
@@ -118,7 +130,38 @@ func (m *manifests) Each(_ context.Context, fn func(Place, uint64) error) error 
 func (m *manifests) add(at Place, p core.Pack) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.packs[at] = append(m.packs[at], core.PackLine{Pack: p})
+	if m.versions == nil {
+		m.versions = make(map[Place]uint64)
+	}
+	m.versions[at]++
+	if !slices.ContainsFunc(m.packs[at], func(l core.PackLine) bool { return l.Digest == p.Digest }) {
+		m.packs[at] = append(m.packs[at], core.PackLine{Pack: p})
+	}
+}
+
+func (m *manifests) Confirmed(_ context.Context, at Place) ([]core.PackLine, bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return append([]core.PackLine(nil), m.packs[at]...), !m.gone[at], nil
+}
+
+var errStale = errors.New("a pack is not in the list any more")
+
+func (m *manifests) Swap(_ context.Context, at Place, old []core.Digest, next core.Pack, _ core.ShardTime) error {
+	m.mu.Lock()
+	err := m.swapFails
+	left := slices.DeleteFunc(slices.Clone(m.packs[at]), func(l core.PackLine) bool { return slices.Contains(old, l.Digest) })
+	if err == nil && len(left) != len(m.packs[at])-len(old) {
+		err = errStale
+	}
+	if err == nil || m.swapLost {
+		m.packs[at] = left
+	}
+	m.mu.Unlock()
+	if err == nil || m.swapLost {
+		m.add(at, next)
+	}
+	return err
 }
 
 func (m *manifests) set(f func()) {
@@ -133,6 +176,12 @@ type rig struct {
 	dir  string
 	disk *disk
 	m    *manifests
+	tune []func(*Options)
+}
+
+// rollsUp has packs rolled up from so many on, and their files go with the next sweep.
+func rollsUp(from int) func(*Options) {
+	return func(o *Options) { o.RollFrom, o.KeepSwapped = from, 1 }
 }
 
 func needGit(t testing.TB) {
@@ -142,12 +191,13 @@ func needGit(t testing.TB) {
 	}
 }
 
-func newRig(t *testing.T) *rig {
+func newRig(t *testing.T, tune ...func(*Options)) *rig {
 	t.Helper()
 	needGit(t)
 	r := &rig{
 		t: t, dir: filepath.Join(t.TempDir(), `re"po\s: and so on`), disk: &disk{},
-		m: &manifests{packs: map[Place][]core.PackLine{}, gone: map[Place]bool{}, now: 1_000_000},
+		m:    &manifests{packs: map[Place][]core.PackLine{}, gone: map[Place]bool{}, now: 1_000_000},
+		tune: tune,
 	}
 	r.start()
 	t.Cleanup(func() {
@@ -160,7 +210,7 @@ func newRig(t *testing.T) *rig {
 
 func (r *rig) start() {
 	r.t.Helper()
-	r.Area = openArea(r.t, r.disk, r.dir, r.m)
+	r.Area = openArea(r.t, r.disk, r.dir, r.m, r.tune...)
 }
 
 // restart closes the area and opens another on its directory.

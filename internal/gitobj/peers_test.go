@@ -28,6 +28,7 @@ type trio struct {
 	dirs  [3]string
 	lists [3]*manifests
 	disks [3]env.FS // nil: the machine's
+	tune  []func(*Options)
 
 	mu   sync.Mutex // guards the fields below
 	down [3]bool
@@ -35,15 +36,15 @@ type trio struct {
 	lead uint64
 }
 
-func newTrio(t *testing.T) *trio {
+func newTrio(t *testing.T, tune ...func(*Options)) *trio {
 	t.Helper()
-	return newTrioOn(t, [3]env.FS{}, [3]string{t.TempDir(), t.TempDir(), t.TempDir()})
+	return newTrioOn(t, [3]env.FS{}, [3]string{t.TempDir(), t.TempDir(), t.TempDir()}, tune...)
 }
 
-func newTrioOn(t *testing.T, disks [3]env.FS, dirs [3]string) *trio {
+func newTrioOn(t *testing.T, disks [3]env.FS, dirs [3]string, tune ...func(*Options)) *trio {
 	t.Helper()
 	needGit(t)
-	c := &trio{t: t, lead: 1, disks: disks}
+	c := &trio{t: t, lead: 1, disks: disks, tune: tune}
 	for i := range c.areas {
 		c.dirs[i] = filepath.Join(dirs[i], "git")
 		c.lists[i] = &manifests{packs: map[Place][]core.PackLine{}, gone: map[Place]bool{}, now: 1_000_000}
@@ -65,10 +66,14 @@ func (c *trio) start(i int) {
 	if fs == nil {
 		fs = &disk{}
 	}
-	a, err := Open(c.t.Context(), Options{
+	o := Options{
 		FS: fs, Exec: env.SystemExec{}, Clock: env.SystemClock{}, Rand: env.SystemRand{}, Dir: c.dirs[i],
 		Manifests: c.lists[i], Peers: trioPeers{c, i}, StageTime: 2 * time.Second,
-	})
+	}
+	for _, f := range c.tune {
+		f(&o)
+	}
+	a, err := Open(c.t.Context(), o)
 	if err != nil {
 		c.t.Fatal(err)
 	}

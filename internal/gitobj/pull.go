@@ -217,7 +217,7 @@ func (t *transfer) settle() error {
 		return err
 	}
 	t.a.open.drop(packRef{at: t.r.at, digest: t.p.Digest})
-	t.r.add(t.p.Digest)
+	t.r.add(t.p.Digest, true)
 	t.a.stats.pulled.Add(1)
 	t.a.stats.pulledBytes.Add(uint64(t.p.Bytes + t.p.IdxBytes))
 	return nil
@@ -231,7 +231,7 @@ func (a *Area) linkIfStaged(at Place, p core.Pack) error {
 	if err := a.settle(at, p); err != nil {
 		return err
 	}
-	r.add(p.Digest)
+	r.add(p.Digest, true)
 	return nil
 }
 
@@ -313,10 +313,13 @@ func (a *Area) catchUp() {
 	for wait := catchUpEvery; a.pause(a.life, wait); {
 		began := a.o.Clock.Boot()
 		next := make(map[Place]uint64, len(seen))
-		err := a.o.Manifests.Each(a.life, func(at Place, version uint64) error {
+		err := a.o.Manifests.Each(a.life, func(at Place, version uint64, packs int64) error {
 			if seen[at] == version {
 				next[at] = version
 				return nil
+			}
+			if packs >= int64(a.o.RollFrom) {
+				a.crowded(at)
 			}
 			whole, err := a.complete(at)
 			if whole {

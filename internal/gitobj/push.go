@@ -39,6 +39,7 @@ type Push struct {
 	at   core.ShardTime // from which it is kept
 	as   string         // the staged name, before the dot; empty: not kept
 	left bool           // what was kept stays
+	kind core.PackKind
 }
 
 // CheckRoom refuses when packs cannot be taken: there is no git, too little room on the disk, or a sync has failed.
@@ -81,8 +82,11 @@ func (a *Area) Begin(ctx context.Context, spec PushSpec) (*Push, error) {
 		}
 		return nil, err
 	}
-	return &Push{a: a, r: r, spec: spec, id: fmt.Sprintf("%s%08x", a.boot, a.serial.Add(1))}, nil
+	return &Push{a: a, r: r, spec: spec, id: a.nextID(), kind: core.PackPush}, nil
 }
+
+// nextID names what this process receives or makes.
+func (a *Area) nextID() string { return fmt.Sprintf("%s%08x", a.boot, a.serial.Add(1)) }
 
 // Receive takes in a pack, to its end, which is that of body. A pack without objects is taken as none.
 func (p *Push) Receive(ctx context.Context, body io.Reader) error {
@@ -258,7 +262,7 @@ func (p *Push) Keep(ctx context.Context) (pack core.Pack, at core.ShardTime, ok 
 	}
 	p.at = at
 	names := [2]string{p.a.dir(p.pack.file), p.a.dir(p.pack.index.file)}
-	pack = core.Pack{Objects: p.pack.count(), Kind: core.PackPush}
+	pack = core.Pack{Objects: p.pack.count(), Kind: p.kind}
 	if pack.Digest, pack.Bytes, err = p.a.digest(names[0]); err != nil {
 		return pack, 0, false, err
 	}
@@ -311,13 +315,17 @@ func (p *Push) Publish() error {
 	to := p.a.dir(p.spec.At.path(), objectsDir, packDir, packName(p.kept.Digest))
 	p.r.mu.Lock()
 	for _, suffix := range suffixes {
-		if err := p.a.link(p.as+suffix, to+suffix); err != nil && !p.r.known[p.kept.Digest] { // else it is linked, and not staged any more
+		if err := p.a.link(p.as+suffix, to+suffix); err != nil && !p.r.has(p.kept.Digest) { // else it is linked, and not staged any more
 			p.r.mu.Unlock()
 			return err
 		}
 	}
-	p.r.add(p.kept.Digest)
+	p.r.add(p.kept.Digest, false)
+	crowded := len(p.r.packs) >= p.a.o.RollFrom
 	p.r.mu.Unlock()
+	if crowded {
+		p.a.crowded(p.spec.At)
+	}
 	as := p.as
 	p.as, p.left = "", true
 	// Until the new names are durable the staged ones stay: a crash finds one of them.

@@ -310,13 +310,16 @@ func (a *Area) serveStage(c Conn, q *question) error {
 	if !ok || q.Stamp < 0 {
 		return say(c, &answer{Say: sayWrong})
 	}
-	if a.repoAt(at).has(p.Digest) {
+	as := a.dir(at.path(), stagedDir, stagedName(p.Digest, core.ShardTime(q.Stamp), push))
+	switch held, err := a.stageHeld(at, p, as); {
+	case err != nil:
+		return errors.Join(err, say(c, &answer{Say: sayRefused}))
+	case held:
 		return say(c, &answer{Say: sayHeld})
 	}
 	if err := a.room(p.Bytes + p.IdxBytes); err != nil {
 		return say(c, &answer{Say: sayRefused})
 	}
-	as := a.dir(at.path(), stagedDir, stagedName(p.Digest, core.ShardTime(q.Stamp), push))
 	t, done, err := a.take(at, p, "s"+push+"-"+p.Digest.String())
 	if errors.Is(err, errTaking) {
 		return say(c, &answer{Say: sayBusy})
@@ -346,6 +349,25 @@ func (a *Area) serveStage(c Conn, q *question) error {
 	default:
 		return errors.Join(err, say(c, &answer{Say: sayRefused}))
 	}
+}
+
+// stageHeld stages a pack that is in objects/pack already. The manifest may name it no more, and its files be about to go:
+// what is promised is the staged one.
+func (a *Area) stageHeld(at Place, p core.Pack, as string) (held bool, err error) {
+	r := a.repoAt(at)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.has(p.Digest) {
+		return false, nil
+	}
+	a.mark(at)
+	from := a.dir(at.path(), objectsDir, packDir, packName(p.Digest))
+	for _, suffix := range suffixes {
+		if err := a.link(from+suffix, as+suffix); err != nil {
+			return false, err
+		}
+	}
+	return true, a.syncDir(filepath.Dir(as))
 }
 
 // isStaged reports whether both files of a staged pack have their names, durably: that of the index came last, and the

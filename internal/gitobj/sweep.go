@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -19,6 +20,8 @@ const (
 	// sweepEvery is how often staged packs are looked at that nobody published; walkEvery how often all repositories are.
 	sweepEvery = 10 * time.Minute
 	walkEvery  = 6
+	// keepSwapped is for how long files stay whose packs a rollup has taken the place of: who reads them has them open.
+	keepSwapped = 10 * time.Minute
 	// stagedFor is how long a staged pack is kept that no manifest names, in shard time. A commit may name it for half of
 	// that, so that there is no race.
 	stagedFor = core.Millis(time.Hour / time.Millisecond)
@@ -56,7 +59,7 @@ func (a *Area) unstage(at Place, as string) {
 		}
 	}
 	for _, suffix := range suffixes {
-		if err := a.o.FS.Remove(as + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := a.gone(as + suffix); err != nil {
 			a.o.Logger.Warn("staged pack not removed", "err", err)
 		}
 	}
@@ -98,8 +101,8 @@ func (a *Area) background() {
 	}
 }
 
-// Sweep publishes staged packs that a manifest names, and removes those that no entry can name any more. With all, it also
-// removes repositories that are gone for good.
+// Sweep publishes staged packs that a manifest names, and removes those that no entry can name any more, and those that were
+// swapped for another. With all, it looks at all repositories, and removes those that are gone for good.
 func (a *Area) Sweep(ctx context.Context, all bool) error {
 	a.dropPartial()
 	a.mu.Lock()
@@ -114,6 +117,9 @@ func (a *Area) Sweep(ctx context.Context, all bool) error {
 	}
 	if all {
 		failed = append(failed, a.each(func(dir string, at Place) error {
+			a.mu.Lock()
+			a.wornOut[at] = true
+			a.mu.Unlock()
 			if a.isPlanned(at) || a.staysFor(at) {
 				return nil
 			}
@@ -123,6 +129,12 @@ func (a *Area) Sweep(ctx context.Context, all bool) error {
 			}
 			return a.purge(at)
 		}))
+	}
+	a.mu.Lock()
+	places = slices.AppendSeq(places[:0], maps.Keys(a.wornOut))
+	a.mu.Unlock()
+	for _, at := range places {
+		failed = append(failed, a.dropWorn(ctx, at))
 	}
 	return errors.Join(failed...)
 }
@@ -151,6 +163,8 @@ func (a *Area) purge(at Place) error {
 	a.mu.Lock()
 	delete(a.repos, at)
 	delete(a.dirty, at)
+	delete(a.wornOut, at)
+	maps.DeleteFunc(a.unnamed, func(ref packRef, _ time.Duration) bool { return ref.at == at })
 	a.mu.Unlock()
 	a.open.forget(at)
 	// OWNER goes last, with the directory: what is left of a removal that was cut off is found again.
@@ -198,7 +212,7 @@ func (a *Area) sweepStaged(ctx context.Context, at Place) error {
 			}
 			a.unstage(at, filepath.Join(staged, strings.TrimSuffix(strings.TrimSuffix(n, ".pack"), ".idx")))
 		} else if old {
-			if err := a.o.FS.Remove(filepath.Join(staged, n)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			if err := a.gone(filepath.Join(staged, n)); err != nil {
 				failed = append(failed, err)
 			}
 			a.stats.swept.Add(1)
@@ -274,6 +288,7 @@ func (a *Area) clearLeft() error {
 type counters struct {
 	children, failed, kept, keptBytes, swept, damaged, gitdirs, gitdirHits atomic.Uint64
 	taken, stageFailed, pulled, pulledBytes, given                         atomic.Uint64
+	rollups, rolled, wornPacks                                             atomic.Uint64
 }
 
 // Stats are the counters of an area.
@@ -287,6 +302,8 @@ type Stats struct {
 
 	PacksTaken, PacksGiven   uint64 // copies of other nodes' pushes taken, packs given to nodes that lacked them
 	PacksPulled, PulledBytes uint64 // packs that were missing here or damaged, and came from other nodes
+	Rollups, PacksRolled     uint64 // rollups that were applied, and packs that they took the place of
+	PacksWorn                uint64 // packs whose files were removed since a rollup took their place
 	StagesFailed             uint64 // pushes refused because too few nodes took their packs
 }
 
@@ -297,7 +314,7 @@ func (a *Area) Stats() Stats {
 		Children: s.children.Load(), ChildrenFailed: s.failed.Load(), PacksKept: s.kept.Load(), PackBytes: s.keptBytes.Load(),
 		PacksSwept: s.swept.Load(), Damaged: s.damaged.Load(), Gitdirs: s.gitdirs.Load(), GitdirHits: s.gitdirHits.Load(),
 		Broken: a.broken.Load(), PacksTaken: s.taken.Load(), PacksGiven: s.given.Load(), PacksPulled: s.pulled.Load(),
-		PulledBytes: s.pulledBytes.Load(), StagesFailed: s.stageFailed.Load(),
+		Rollups: s.rollups.Load(), PacksRolled: s.rolled.Load(), PacksWorn: s.wornPacks.Load(), PulledBytes: s.pulledBytes.Load(), StagesFailed: s.stageFailed.Load(),
 	}
 	out.Running, out.Waiting = a.children.counts()
 	return out

@@ -71,13 +71,52 @@ func (n *Node) Packs(id core.ShardID, p core.Partition, repo core.RepoID) (packs
 		return nil, false, core.NotFound{Kind: "shard"}
 	}
 	err = n.shards[id].store.View(func(v core.View) error {
-		if _, found, err = refs.FindID(v, p, repo); err != nil || !found {
-			return err
-		}
-		packs, err = refs.Packs(v, p, repo)
+		packs, found, err = packsOf(v, p, repo)
 		return err
 	})
 	return packs, found, err
+}
+
+// ConfirmedPacks is Packs of a state that is no older than the call. Errors: those of a linearizable read.
+func (n *Node) ConfirmedPacks(ctx context.Context, p core.Partition, repo core.RepoID) (packs []core.PackLine, found bool, err error) {
+	_, err = n.read(ctx, p, core.ReadOptions{}, func(v core.View) error {
+		packs, found, err = packsOf(v, p, repo)
+		return err
+	})
+	return packs, found, err
+}
+
+func packsOf(v core.View, p core.Partition, repo core.RepoID) (packs []core.PackLine, found bool, err error) {
+	if _, found, err = refs.FindID(v, p, repo); err != nil || !found {
+		return nil, found, err
+	}
+	packs, err = refs.Packs(v, p, repo)
+	return packs, true, err
+}
+
+// SwapPacks puts one pack in the place of several in a repository's manifest, at whichever node leads.
+func (n *Node) SwapPacks(ctx context.Context, p core.Partition, op *core.PackSwap) core.Fact {
+	s, err := n.shardOf(p)
+	if err != nil {
+		return core.NotFound{Kind: "namespace"}
+	}
+	var info core.RepoInfo
+	err = s.store.View(func(v core.View) (err error) {
+		info, _, err = refs.FindID(v, p, op.ID)
+		return err
+	})
+	if err != nil {
+		return core.Unavailable{Reason: "store"}
+	}
+	op.Repo, op.Epoch = info.Name, info.Stats.Epoch
+	done := n.Forward(ctx, p, []core.Commit{{Partition: p, Principal: "millrace", Ops: []core.Op{op}}})
+	switch {
+	case done.Err != nil:
+		return done.Err
+	case done.Results[0].Refusal != nil:
+		return done.Results[0].Refusal.Fact
+	}
+	return nil
 }
 
 // EachRepo calls fn for each repository, deleted ones that may come back included, as this node has applied them. It reads

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"path/filepath"
+	"time"
 
 	"github.com/millrace/millrace/internal/api"
 	"github.com/millrace/millrace/internal/core"
@@ -70,9 +71,29 @@ func (m manifests) Now(shard core.ShardID) core.ShardTime { return m.n.ShardNow(
 
 func (m manifests) Applied(shard core.ShardID) core.ShardTime { return m.n.Applied(shard) }
 
-func (m manifests) Each(ctx context.Context, fn func(gitobj.Place, uint64) error) error {
+func (m manifests) Confirmed(ctx context.Context, at gitobj.Place) ([]core.PackLine, bool, error) {
+	return m.n.ConfirmedPacks(ctx, at.Partition, at.Repo)
+}
+
+// swapTime bounds the commit of a rollup: beyond it, what became of it shows later.
+const swapTime = 30 * time.Second
+
+func (m manifests) Swap(ctx context.Context, at gitobj.Place, old []core.Digest, next core.Pack, staged core.ShardTime) error {
+	ctx, cancel := context.WithTimeout(ctx, swapTime)
+	defer cancel()
+	f := m.n.SwapPacks(ctx, at.Partition, &core.PackSwap{ID: at.Repo, Old: old, New: next, StagedAt: staged})
+	switch {
+	case f == nil:
+		return nil
+	case core.OutcomeUnknown(f):
+		return errors.Join(gitobj.ErrOutcome, f)
+	}
+	return f
+}
+
+func (m manifests) Each(ctx context.Context, fn func(at gitobj.Place, version uint64, packs int64) error) error {
 	return m.n.EachRepo(ctx, func(shard core.ShardID, p core.Partition, info *core.RepoInfo) error {
-		return fn(gitobj.Place{Shard: shard, Partition: p, Repo: info.ID}, info.Stats.Manifest)
+		return fn(gitobj.Place{Shard: shard, Partition: p, Repo: info.ID}, info.Stats.Manifest, info.Stats.Packs)
 	})
 }
 

@@ -1,6 +1,8 @@
 package checktest
 
 import (
+	"fmt"
+
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/machine/refs"
 )
@@ -49,6 +51,9 @@ func (r *run) auditRefs(p core.Partition) error {
 		if err == nil {
 			err = r.model.AuditRefs(p, name, got, info.Stats.Rev, ok)
 		}
+		if err == nil && ok {
+			err = r.auditPacks(p, name, &info)
+		}
 		if err != nil {
 			return err
 		}
@@ -61,7 +66,7 @@ func (w *world) refsOp(alone bool) core.Op {
 	name := pick(w.rand, repoNames)
 	switch w.rand.IntN(20) {
 	case 0, 1:
-		return &core.RepoCreate{Name: name, ID: core.RepoID{byte(1 + w.rand.IntN(12))}, Config: w.repoConfig()}
+		return &core.RepoCreate{Name: name, ID: w.repoID(name), Config: w.repoConfig()}
 	case 2:
 		op := &core.RepoSet{Name: name, Config: w.repoConfig(), IfVersion: int64(w.rand.IntN(5) - 1)}
 		if w.rand.IntN(3) == 0 {
@@ -72,6 +77,8 @@ func (w *world) refsOp(alone bool) core.Op {
 		return &core.RepoDelete{Name: name, IfVersion: int64(w.rand.IntN(4) - 1)}
 	case 4, 5:
 		return &core.RepoUndelete{Name: name}
+	case 6, 7:
+		return w.packSwap(name)
 	}
 	op := &core.RefTxn{
 		Repo: name, Partial: alone && w.rand.IntN(3) == 0, Via: core.Via(w.rand.IntN(3)), Admin: w.rand.IntN(2) == 0, NoForce: w.rand.IntN(5) == 0,
@@ -82,7 +89,44 @@ func (w *world) refsOp(alone bool) core.Op {
 	for range 1 + w.rand.IntN(4) {
 		op.Changes = append(op.Changes, w.refChange())
 	}
+	if w.rand.IntN(2) == 0 {
+		op.Packs, op.StagedAt = []core.Pack{w.somePack(core.PackPush)}, w.stagedAt()
+	}
 	return op
+}
+
+// repoID is mostly the same for a name.
+func (w *world) repoID(name string) core.RepoID {
+	if w.rand.IntN(4) == 0 {
+		return core.RepoID{byte(1 + w.rand.IntN(12))}
+	}
+	return core.RepoID{name[0]}
+}
+
+// packSwap makes an op that may find what it names or not, and that may be out of bounds.
+func (w *world) packSwap(name string) core.Op {
+	op := &core.PackSwap{Repo: name, ID: w.repoID(name), New: w.somePack(core.PackRollup), StagedAt: w.stagedAt()}
+	for range w.rand.IntN(4) {
+		op.Old = append(op.Old, w.somePack(core.PackPush).Digest)
+	}
+	if w.rand.IntN(16) == 0 {
+		op.Epoch = 1
+	}
+	return op
+}
+
+// somePack is one of few, so that they meet.
+func (w *world) somePack(kind core.PackKind) core.Pack {
+	n := 1 + w.rand.IntN(4)
+	return core.Pack{Digest: core.Digest{byte(n)}, Idx: core.Digest{9, byte(n)}, Bytes: int64(100 * n), IdxBytes: 10, Objects: int64(n), Kind: kind}
+}
+
+// stagedAt is mostly late enough.
+func (w *world) stagedAt() core.ShardTime {
+	if w.rand.IntN(10) == 0 {
+		return 0
+	}
+	return core.Never
 }
 
 func (w *world) repoConfig() (c core.RepoConfig) {
@@ -159,4 +203,21 @@ func (w *world) refChange() core.RefChange {
 		}
 	}
 	return c
+}
+
+// auditPacks reads a repository's manifest back, with its counts.
+func (r *run) auditPacks(p core.Partition, name string, info *core.RepoInfo) error {
+	lines, err := refs.Packs(r.tx, p, info.ID)
+	if err != nil {
+		return err
+	}
+	got, bytes := map[core.Digest]int64{}, int64(0)
+	for _, l := range lines {
+		got[l.Digest] = l.Bytes
+		bytes += l.Bytes + l.IdxBytes
+	}
+	if info.Stats.Packs != int64(len(lines)) || info.Stats.Bytes != bytes {
+		return fmt.Errorf("repository %q counts %d packs of %d bytes, its manifest has %d of %d", name, info.Stats.Packs, info.Stats.Bytes, len(lines), bytes)
+	}
+	return r.model.AuditPacks(p, name, got)
 }

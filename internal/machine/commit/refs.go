@@ -12,7 +12,7 @@ import (
 // isRefsOp reports whether op is one of the refs service.
 func isRefsOp(op core.Op) bool {
 	k := op.Kind()
-	return k >= core.OpRefTxn && k <= core.OpRepoUndelete
+	return k >= core.OpRefTxn && k <= core.OpPackSwap
 }
 
 // refsOp applies an op of the refs service. A refused one has changed nothing.
@@ -76,6 +76,8 @@ func repoOf(op core.Op) string {
 		return op.Name
 	case *core.RepoUndelete:
 		return op.Name
+	case *core.PackSwap:
+		return op.Repo
 	}
 	return ""
 }

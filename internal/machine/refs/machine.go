@@ -136,6 +136,8 @@ func (m *Machine) Apply(tx core.Txn, c Context, op core.Op) (core.OpResult, core
 		fact, err = m.delete(tx, c, op, &r)
 	case *core.RepoUndelete:
 		fact, err = m.undelete(tx, op, &r)
+	case *core.PackSwap:
+		fact, err = m.swap(tx, c, op, &r)
 	default:
 		err = errs.Corruptf("op %d is none of the refs service", op.Kind())
 	}

@@ -328,6 +328,14 @@ func (t *transaction) addPack(p *core.Pack) error {
 	return nil
 }
 
+// checkPack judges the shape of a pack that is to enter a manifest.
+func checkPack(field string, p *core.Pack, kind core.PackKind) core.Fact {
+	if p.Bytes <= 0 || p.IdxBytes <= 0 || p.Objects < 0 || p.Kind != kind {
+		return core.Invalid{Field: field, Reason: "pack_invalid", Message: "a pack has sizes and the kind of what adds it"}
+	}
+	return nil
+}
+
 // checkTxn judges the shape of a transaction.
 func checkTxn(op *core.RefTxn) core.Fact {
 	switch {
@@ -341,8 +349,8 @@ func checkTxn(op *core.RefTxn) core.Fact {
 		return core.TooLarge{Field: "options", Limit: "push_options", Max: core.MaxPushOption}
 	}
 	for i := range op.Packs {
-		if p := &op.Packs[i]; p.Bytes <= 0 || p.IdxBytes <= 0 || p.Objects < 0 || p.Kind != core.PackPush {
-			return core.Invalid{Field: "packs", Reason: "pack_invalid", Message: "a pack has sizes and is one of a push"}
+		if fact := checkPack("packs", &op.Packs[i], core.PackPush); fact != nil {
+			return fact
 		}
 	}
 	for i, s := range op.Options {
