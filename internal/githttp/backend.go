@@ -82,11 +82,9 @@ type Fetch struct {
 
 // Push is one push on its way. Close ends it in any case.
 type Push interface {
-	// Receive takes in a pack, to the end of body. A RefusedPack says what is wrong with it.
+	// Receive takes in a pack, to the end of body. A RefusedPack says what is wrong with it: also that an object in it links
+	// to what is neither in it nor held already.
 	Receive(ctx context.Context, body io.Reader) error
-	// Connect checks that everything that the new ids need is there: a RefusedPack otherwise. tips are ids of which that is
-	// known. all are all refs as of revision rev or later, which are asked for when the check takes long.
-	Connect(ctx context.Context, ids, tips []core.ObjectID, rev uint64, all Refs) error
 	// Lookup returns an object's type, ObjectMissing when it is not there, and what a tag finally points to.
 	Lookup(ctx context.Context, id core.ObjectID) (core.ObjectType, core.ObjectID, error)
 	// Ancestry tells whether to descends from from.

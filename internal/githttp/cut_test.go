@@ -107,12 +107,11 @@ func (p *stagePush) Receive(ctx context.Context, body io.Reader) error {
 	return err
 }
 
-func (p *stagePush) Connect(ctx context.Context, _, _ []core.ObjectID, _ uint64, _ Refs) error {
+func (p *stagePush) Lookup(ctx context.Context, _ core.ObjectID) (core.ObjectType, core.ObjectID, error) {
 	p.step("connect")
-	return ctx.Err()
-}
-
-func (p *stagePush) Lookup(context.Context, core.ObjectID) (core.ObjectType, core.ObjectID, error) {
+	if ctx.Err() != nil {
+		return core.ObjectMissing, core.ObjectID{}, ctx.Err()
+	}
 	return core.ObjectCommit, core.ObjectID{}, nil
 }
 

@@ -75,7 +75,7 @@ func (p *pushing) run() error {
 	if p.caps["atomic"] && len(p.list) > p.s.l.AtomicRefs {
 		return p.refuseAll(core.TooLarge{Field: "commands", Limit: "atomic_push_refs", Max: int64(p.s.l.AtomicRefs)})
 	}
-	tips, err := p.check(ctx, given)
+	err = p.check(ctx, given)
 	if is[core.Invalid](err) {
 		return p.refuseAll(err)
 	} else if err != nil {
@@ -91,7 +91,7 @@ func (p *pushing) run() error {
 		return err
 	}
 	defer p.pack.Close()
-	if err := p.receive(ctx, tips); err != nil {
+	if err := p.receive(ctx); err != nil {
 		refused, ok := errors.AsType[*RefusedPack](err)
 		switch {
 		case ok:
@@ -151,16 +151,9 @@ func (p *pushing) drain() error {
 	return nil
 }
 
-const (
-	// manyBranches is how many branches are looked at for the newest, and newest how many of these end the walk of what a
-	// push needs.
-	manyBranches = 5000
-	newestTips   = 512
-)
-
 // check refuses what can be refused before the pack is read: bad names and stale old values. The entry judges again. Of a
-// push that may be repeated, what is where it should be is done. It returns ids whose objects are known to be whole.
-func (p *pushing) check(ctx context.Context, repeated bool) ([]core.ObjectID, error) {
+// push that may be repeated, what is where it should be is done.
+func (p *pushing) check(ctx context.Context, repeated bool) error {
 	seen := make(map[string]bool, len(p.list))
 	var names []string
 	for i := range p.list {
@@ -168,7 +161,7 @@ func (p *pushing) check(ctx context.Context, repeated bool) ([]core.ObjectID, er
 		if rule := core.CheckRefName(c.name); rule != "" || !strings.HasPrefix(c.name, "refs/") || strings.Count(c.name, "/") < 2 {
 			c.refused = "funny refname"
 		} else if seen[c.name] {
-			return nil, core.Invalid{Field: "commands", Reason: "ref_duplicate", Message: line(c.name) + " is there twice"}
+			return core.Invalid{Field: "commands", Reason: "ref_duplicate", Message: line(c.name) + " is there twice"}
 		}
 		seen[c.name] = true
 		if c.refused == "" {
@@ -181,17 +174,16 @@ func (p *pushing) check(ctx context.Context, repeated bool) ([]core.ObjectID, er
 				p.stale(c, core.Ref{})
 			}
 		}
-		return nil, nil
+		return nil
 	}
-	var tips []core.ObjectID
 	at := 0
 	for chunk := range slices.Chunk(names, 1000) {
 		info, refs, err := p.s.o.Backend.Ref(ctx, p.repo, chunk)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if info.ID != p.repo.ID {
-			return nil, core.NotFound{Kind: "repository", ID: p.repo.Name}
+			return core.NotFound{Kind: "repository", ID: p.repo.Name}
 		}
 		for _, r := range refs {
 			for p.list[at].refused != "" {
@@ -206,13 +198,9 @@ func (p *pushing) check(ctx context.Context, repeated bool) ([]core.ObjectID, er
 			if c.there = repeated && r.ID == c.new; !c.there {
 				p.stale(c, r)
 			}
-			if !r.ID.IsZero() {
-				tips = append(tips, r.ID)
-			}
 		}
 	}
-	more, err := p.newest(ctx)
-	return append(tips, more...), err
+	return nil
 }
 
 // stale refuses a command whose old value is not what the ref is at.
@@ -226,27 +214,8 @@ func (p *pushing) stale(c *command, r core.Ref) {
 	}
 }
 
-// newest returns the tips of the branches that changed last.
-func (p *pushing) newest(ctx context.Context) ([]core.ObjectID, error) {
-	var all []core.Ref
-	err := p.s.o.Backend.Refs(ctx, p.repo, RefQuery{Prefix: "refs/heads/", Limit: manyBranches, Admin: true},
-		func(core.RepoInfo) error { return nil },
-		func(r core.Ref) error {
-			if !r.ID.IsZero() {
-				all = append(all, r)
-			}
-			return nil
-		})
-	slices.SortFunc(all, func(a, b core.Ref) int { return int(min(max(int64(b.Rev)-int64(a.Rev), -1), 1)) })
-	var ids []core.ObjectID
-	for _, r := range all[:min(len(all), newestTips)] {
-		ids = append(ids, r.ID)
-	}
-	return ids, err
-}
-
 // receive reads the pack, checks that nothing is missing and makes it durable.
-func (p *pushing) receive(ctx context.Context, tips []core.ObjectID) error {
+func (p *pushing) receive(ctx context.Context) error {
 	end := p.s.time(phaseReceive)
 	err := p.pack.Receive(ctx, p.in)
 	end()
@@ -262,7 +231,7 @@ func (p *pushing) receive(ctx context.Context, tips []core.ObjectID) error {
 		}
 	}
 	end = p.s.time(phaseConnect)
-	err = p.connect(ctx, ids, tips)
+	err = p.connect(ctx, ids)
 	end()
 	if err != nil {
 		return err
@@ -286,9 +255,9 @@ func (p *pushing) receive(ctx context.Context, tips []core.ObjectID) error {
 	return err
 }
 
-// connect checks that all that the ids need is there. An id that is not there itself is refused by its name, and the others
-// are checked without it.
-func (p *pushing) connect(ctx context.Context, ids, tips []core.ObjectID) error {
+// connect checks that the ids are there, and with them all that they need: no pack is taken with an object that links to
+// what is not.
+func (p *pushing) connect(ctx context.Context, ids []core.ObjectID) error {
 	missing := make(map[core.ObjectID]bool)
 	for _, id := range ids {
 		kind, _, err := p.pack.Lookup(ctx, id)
@@ -302,36 +271,6 @@ func (p *pushing) connect(ctx context.Context, ids, tips []core.ObjectID) error 
 			c.refused = textOf(&core.RefFailure{Reason: core.RefObjectMissing})
 		}
 	}
-	ids = slices.DeleteFunc(ids, func(id core.ObjectID) bool { return missing[id] })
-	all := Refs(func(yield func(core.Ref) error) error {
-		return p.s.o.Backend.Refs(ctx, p.repo, RefQuery{Admin: true}, func(core.RepoInfo) error { return nil }, yield)
-	})
-	if p.fresh {
-		all = nil
-	}
-	err := p.pack.Connect(ctx, ids, tips, p.repo.Stats.Rev, all)
-	if !is[*RefusedPack](err) {
-		return err
-	}
-	// What of it is missing is not known by name: each id by itself tells, if they are few.
-	if len(ids) > 1 && len(ids) <= 64 {
-		bad := make(map[core.ObjectID]bool)
-		for _, id := range ids {
-			switch err := p.pack.Connect(ctx, []core.ObjectID{id}, tips, p.repo.Stats.Rev, nil); {
-			case is[*RefusedPack](err):
-				bad[id] = true
-			case err != nil:
-				return err
-			}
-		}
-		for i := range p.list {
-			if c := &p.list[i]; c.open() && bad[c.new] {
-				c.refused = textOf(&core.RefFailure{Reason: core.RefObjectMissing})
-			}
-		}
-		return nil
-	}
-	p.refuse(textOf(&core.RefFailure{Reason: core.RefObjectMissing}))
 	return nil
 }
 

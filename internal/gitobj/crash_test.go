@@ -215,14 +215,13 @@ func TestAPowerCutTakesNoPackThatACommitNames(t *testing.T) {
 	d.before = cut
 	d.mu.Unlock()
 	r := &rig{Area: a, t: t, m: m}
-	var tips []core.ObjectID
 	for i := range pushes {
 		revs := []string{"HEAD"}
 		if i > 0 {
 			revs = append(revs, "^HEAD~")
 		}
 		id := s.commit("file", "content "+strconv.Itoa(i))
-		err := r.pushed(s.pack(revs...), []core.ObjectID{id}, tips, func() {
+		err := r.pushed(s.pack(revs...), []core.ObjectID{id}, func() {
 			mu.Lock()
 			ids = append(ids, id)
 			mu.Unlock()
@@ -231,7 +230,6 @@ func TestAPowerCutTakesNoPackThatACommitNames(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		tips = []core.ObjectID{id}
 	}
 	r.rollUp()
 	for range 2 { // the second finds files that no line names for long enough

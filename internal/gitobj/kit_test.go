@@ -301,13 +301,13 @@ func (s source) pack(revs ...string) []byte {
 }
 
 // push takes a pack all the way.
-func (r *rig) push(pack []byte, ids, tips []core.ObjectID) error {
+func (r *rig) push(pack []byte, ids []core.ObjectID) error {
 	r.t.Helper()
-	return r.pushed(pack, ids, tips, func() {})
+	return r.pushed(pack, ids, func() {})
 }
 
 // pushed is push that says when the commit stands.
-func (r *rig) pushed(pack []byte, ids, tips []core.ObjectID, committed func()) error {
+func (r *rig) pushed(pack []byte, ids []core.ObjectID, committed func()) error {
 	r.t.Helper()
 	p, err := r.Begin(r.t.Context(), PushSpec{At: place, Tenant: 1, MaxBytes: 64 << 20})
 	if err != nil {
@@ -317,7 +317,7 @@ func (r *rig) pushed(pack []byte, ids, tips []core.ObjectID, committed func()) e
 	if err := p.Receive(r.t.Context(), bytes.NewReader(pack)); err != nil {
 		return err
 	}
-	if err := p.Connect(r.t.Context(), ids, tips, nil); err != nil {
+	if err := p.hasAll(r.t.Context(), ids...); err != nil {
 		return err
 	}
 	kept, _, ok, err := p.Keep(r.t.Context())
@@ -329,6 +329,20 @@ func (r *rig) pushed(pack []byte, ids, tips []core.ObjectID, committed func()) e
 	}
 	committed()
 	return p.Publish()
+}
+
+var errMissing = errors.New("an object is not there")
+
+// hasAll wants every id to be there.
+func (p *Push) hasAll(ctx context.Context, ids ...core.ObjectID) error {
+	for _, id := range ids {
+		if kind, _, err := p.Lookup(ctx, id); err != nil {
+			return err
+		} else if kind == core.ObjectMissing {
+			return errMissing
+		}
+	}
+	return nil
 }
 
 // files lists what lies below the repository, by name.

@@ -81,7 +81,7 @@ func TestOfManyPushesOnlyWhatTheManifestNamesIsLeft(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err = p.Receive(t.Context(), body); err == nil {
-			err = p.Connect(t.Context(), []core.ObjectID{id}, nil, nil)
+			err = p.hasAll(t.Context(), id)
 		}
 		if _, ok := errors.AsType[*FailedError](err); err != nil && (!ok || i%8 < 5) {
 			t.Fatalf("push %d: %v", i, err)

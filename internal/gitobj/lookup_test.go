@@ -78,7 +78,7 @@ func TestLookupSaysWhatGitSays(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	s := history(t, rng, 60)
 	ids, types, peeled := s.answers()
-	if err := r.push(s.pack("--all"), []core.ObjectID{s.id("main")}, nil); err != nil {
+	if err := r.push(s.pack("--all"), []core.ObjectID{s.id("main")}); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 { // from the pack, then from memory

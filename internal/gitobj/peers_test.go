@@ -153,7 +153,7 @@ func (c *trio) push(i int, pack []byte, id core.ObjectID, applied ...int) (core.
 	if err := p.Receive(c.t.Context(), bytes.NewReader(pack)); err != nil {
 		return core.Pack{}, err
 	}
-	if err := p.Connect(c.t.Context(), []core.ObjectID{id}, nil, nil); err != nil {
+	if err := p.hasAll(c.t.Context(), id); err != nil {
 		return core.Pack{}, err
 	}
 	kept, _, _, err := p.Keep(c.t.Context())
@@ -198,7 +198,7 @@ func TestAPackIsOnMostNodesBeforeItsCommit(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(p.Receive(t.Context(), bytes.NewReader(pack)), p.Connect(t.Context(), []core.ObjectID{id}, nil, nil)); err != nil {
+		if err := errors.Join(p.Receive(t.Context(), bytes.NewReader(pack)), p.hasAll(t.Context(), id)); err != nil {
 			t.Fatal(err)
 		}
 		kept, at, _, err := p.Keep(t.Context())

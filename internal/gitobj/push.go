@@ -26,7 +26,7 @@ type PushSpec struct {
 	Fresh    bool          // the repository is made by this push: no state has it yet, and it goes if nothing is published
 }
 
-// Push is one push on its way: Receive, Connect, Keep, then Publish when its commit was applied; Close in any case. It is
+// Push is one push on its way: Receive, Keep, then Publish when its commit was applied; Close in any case. It is
 // for one goroutine.
 type Push struct {
 	a    *Area
@@ -88,7 +88,8 @@ func (a *Area) Begin(ctx context.Context, spec PushSpec) (*Push, error) {
 // nextID names what this process receives or makes.
 func (a *Area) nextID() string { return fmt.Sprintf("%s%08x", a.boot, a.serial.Add(1)) }
 
-// Receive takes in a pack, to its end, which is that of body. A pack without objects is taken as none.
+// Receive takes in a pack, to its end, which is that of body. A pack without objects is taken as none. One with an object
+// that links to what is neither in it nor held already is refused; so what Lookup finds has all that it needs.
 func (p *Push) Receive(ctx context.Context, body io.Reader) error {
 	in := &trailed{r: body, sum: sha1.New()} //nolint:gosec // see the import
 	var head [packHeader]byte

@@ -253,16 +253,10 @@ func (g gitObjects) Prepare(ctx context.Context, at githttp.Place) error {
 	return gitError(g.a.Prepare(ctx, gitobj.Place(at)))
 }
 
-// Gitdirs with hidden refs and without are different, at one revision.
-const (
-	gitdirPublic = 0
-	gitdirAll    = 1
-)
-
 func (g gitObjects) Fetch(ctx context.Context, f githttp.Fetch, in func(io.Writer) error, out func(io.Reader) error) error {
 	spec := gitobj.FetchSpec{At: gitobj.Place(f.At), Tenant: f.At.Partition.Tenant, Protocol: f.Protocol}
 	if f.Names {
-		dir, err := g.a.Gitdir(ctx, spec.At, f.Rev<<1|gitdirPublic, gitobj.Refs(f.Refs))
+		dir, err := g.a.Gitdir(ctx, spec.At, f.Rev, gitobj.Refs(f.Refs))
 		if err != nil {
 			return gitError(err)
 		}
@@ -289,16 +283,6 @@ type gitPush struct {
 
 func (p gitPush) Receive(ctx context.Context, body io.Reader) error {
 	return gitError(p.p.Receive(ctx, body))
-}
-
-func (p gitPush) Connect(ctx context.Context, ids, tips []core.ObjectID, rev uint64, all githttp.Refs) error {
-	var gitdir func(context.Context) (*gitobj.Gitdir, error)
-	if all != nil {
-		gitdir = func(ctx context.Context) (*gitobj.Gitdir, error) {
-			return p.a.Gitdir(ctx, p.at, rev<<1|gitdirAll, gitobj.Refs(all))
-		}
-	}
-	return gitError(p.p.Connect(ctx, ids, tips, gitdir))
 }
 
 func (p gitPush) Lookup(ctx context.Context, id core.ObjectID) (core.ObjectType, core.ObjectID, error) {
