@@ -119,7 +119,7 @@ func (p *producer) do(ctx context.Context, c *call) (done bool, err *Error) {
 		if began.IsZero() {
 			began = c.first
 		}
-		if time.Since(began) > e.patience() || !sleep(ctx, max(backoff(try), e.RetryAfter)) {
+		if time.Since(began) > e.patience() || !sleep(ctx, e.wait(try)) {
 			return true, e
 		}
 		c.state.Store(callQueued)

@@ -74,7 +74,7 @@ func (c *Client) claim(ctx context.Context, req *millracev1.ClaimRequest) (*mill
 			}
 			continue
 		}
-		pause := max(e.RetryAfter, backoff(try))
+		pause := e.wait(try)
 		if pause >= left || !sleep(ctx, pause) {
 			return nil, e
 		}

@@ -262,7 +262,7 @@ func (c *Client) repeat(ctx context.Context, partition int, changes bool, call f
 		if c.ways.redirect(r, e) && try < leaderHops {
 			continue
 		}
-		if e.patience() == 0 || !sleep(ctx, max(e.RetryAfter, backoff(try))) {
+		if e.patience() == 0 || !sleep(ctx, e.wait(try)) {
 			return e
 		}
 	}

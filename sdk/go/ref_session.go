@@ -163,7 +163,7 @@ func (s *RefSession) reopen(err error) refSessionStream {
 			s.fail(e)
 			return nil
 		}
-		if try > 0 && !sleep(s.ctx, backoff(try)) {
+		if e != nil && try > 0 && !sleep(s.ctx, e.wait(try)) {
 			s.fail(closedError())
 			return nil
 		}

@@ -141,7 +141,7 @@ func (s *session) run(once bool) error {
 				return context.Cause(s.ctx)
 			}
 		case !again:
-			sleep(s.ctx, backoff(try))
+			sleep(s.ctx, fromStatus(err).wait(try))
 		}
 	}
 }

@@ -117,7 +117,7 @@ func (l *lane) answered(t *Task, at *millracev1.At, r *millracev1.SettleResult, 
 		l.drop(t)
 	case e.Op == OpNone && e.patience() > 0 && time.Since(t.first) < repeatFor:
 		t.unsure = t.unsure || e.Outcome == Unknown
-		wait := max(backoff(t.tries), e.RetryAfter)
+		wait := e.wait(t.tries)
 		t.tries++
 		told.Op = ""
 		t.to(settling)
