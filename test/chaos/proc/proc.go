@@ -4,6 +4,7 @@ package proc
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -48,6 +49,7 @@ type Options struct {
 	Env    []string // beside the harness's own
 	Flags  []string // beside those of every server here, and over them
 	Tokens string   // file of tokens; empty: one of its own, below Dir
+	Disk   string   // where data goes instead
 }
 
 // Token is one row of the server's tokens file, with its secret.
@@ -114,7 +116,7 @@ func makeTokens(ctx context.Context, binary, file string, tenants []string) (mad
 }
 
 // DataDir is the server's data directory.
-func (s *Server) DataDir() string { return filepath.Join(s.o.Dir, "data") }
+func (s *Server) DataDir() string { return filepath.Join(cmp.Or(s.o.Disk, s.o.Dir), "data") }
 
 // LogFile has what the server wrote to its error stream, over all restarts.
 func (s *Server) LogFile() string { return filepath.Join(s.o.Dir, "server.log") }
@@ -245,24 +247,31 @@ func (s *Server) Start(ctx context.Context) (time.Duration, error) {
 
 // Kill ends the process with SIGKILL and waits until it is gone. It reports false when it had ended by itself.
 func (s *Server) Kill() bool {
+	alive := s.strike()
 	s.mu.Lock()
 	cmd, exited := s.cmd, s.exited
-	alive := cmd != nil
-	if alive {
-		select {
-		case <-exited:
-			alive = false
-		default:
-			s.killed = true
-			alive = cmd.Process.Kill() == nil
-		}
-	}
-	s.address, s.paused = "", false
 	s.mu.Unlock()
 	if cmd != nil {
 		<-exited
 	}
 	return alive
+}
+
+// strike is Kill without the wait: a process may be held by a call to its disk.
+func (s *Server) strike() (alive bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.address, s.paused = "", false
+	if s.cmd == nil {
+		return false
+	}
+	select {
+	case <-s.exited:
+		return false
+	default:
+		s.killed = true
+		return s.cmd.Process.Kill() == nil
+	}
 }
 
 // Pause stops the process with SIGSTOP: it does nothing until Resume, and keeps its connections. Whether it had ended by
