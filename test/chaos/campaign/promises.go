@@ -37,7 +37,6 @@ func Others() []Other {
 	const notBuilt = "not built yet"
 	return []Other{
 		{"R-02", "power cut of a log at random places, in the process of the test", []string{"internal/replog/wal.TestPowerCutLosesNothingAcknowledged"}, ""},
-		{"R-04", "power cut of all nodes at once", nil, notBuilt},
 		{"R-07", "failed and short writes and syncs", []string{"internal/replog/wal.TestAnyFailedOperation"}, "of the log"},
 		{"R-08", "disk full", []string{"test/e2e.TestAFullDiskRefusesNewWork", "internal/replog/wal.TestFullDisk"}, "without a real disk that is full"},
 		{"R-09", "slow and hanging disks", nil, notBuilt},

@@ -199,22 +199,21 @@ func (d *Disk) Close() error {
 	return errors.Join(err, d.cmd.Wait(), d.log.Close())
 }
 
-// CutPower cuts the power of servers and their disks at one instant: nothing reaches a disk once the first is frozen, no
-// server does anything once it was killed, and then the disks lose what was not synced. It reports false when one of the
-// servers had ended by itself. lose is called for each disk.
-func CutPower(servers []*Server, disks []*Disk, lose func(d *Disk) error) (alive bool, err error) {
-	alive = true
-	for _, d := range disks {
-		err = errors.Join(err, d.Freeze())
+// CutPower cuts the power of servers, each with a disk of its own, at one instant: nothing reaches a disk once it is frozen, no
+// server does anything once it was killed, and then the disks lose what was not synced. lose is called for each disk. That a
+// server had ended by itself is an error.
+func CutPower(lose func(d *Disk) error, servers ...*Server) (err error) {
+	for _, s := range servers {
+		err = errors.Join(err, s.o.Disk.Freeze())
 	}
 	for _, s := range servers {
-		alive = s.strike() && alive
-	}
-	for _, d := range disks {
-		err = errors.Join(err, lose(d))
+		if !s.strike() {
+			err = errors.Join(err, fmt.Errorf("the server ended by itself, see %s", s.LogFile()))
+		}
 	}
 	for _, s := range servers {
+		err = errors.Join(err, lose(s.o.Disk))
 		s.Kill() // it is about to be gone, since the disk has answered what held it
 	}
-	return alive, err
+	return err
 }

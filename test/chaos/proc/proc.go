@@ -4,7 +4,6 @@ package proc
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -49,7 +48,7 @@ type Options struct {
 	Env    []string // beside the harness's own
 	Flags  []string // beside those of every server here, and over them
 	Tokens string   // file of tokens; empty: one of its own, below Dir
-	Disk   string   // where data goes instead
+	Disk   *Disk    // that data lies on, and the archive of the log; nil: below Dir, and no archive
 }
 
 // Token is one row of the server's tokens file, with its secret.
@@ -116,7 +115,15 @@ func makeTokens(ctx context.Context, binary, file string, tenants []string) (mad
 }
 
 // DataDir is the server's data directory.
-func (s *Server) DataDir() string { return filepath.Join(cmp.Or(s.o.Disk, s.o.Dir), "data") }
+func (s *Server) DataDir() string {
+	if s.o.Disk != nil {
+		return filepath.Join(s.o.Disk.At, "data")
+	}
+	return filepath.Join(s.o.Dir, "data")
+}
+
+// Disk is the disk of the server's own; nil if it has none.
+func (s *Server) Disk() *Disk { return s.o.Disk }
 
 // LogFile has what the server wrote to its error stream, over all restarts.
 func (s *Server) LogFile() string { return filepath.Join(s.o.Dir, "server.log") }
@@ -245,19 +252,23 @@ func (s *Server) Start(ctx context.Context) (time.Duration, error) {
 	}
 }
 
-// Kill ends the process with SIGKILL and waits until it is gone. It reports false when it had ended by itself.
+// Kill ends the process with SIGKILL and waits until it is gone. It reports false when it had ended by itself. A disk of its own
+// is a good one afterwards, since a process does not end before its calls do.
 func (s *Server) Kill() bool {
 	alive := s.strike()
 	s.mu.Lock()
 	cmd, exited := s.cmd, s.exited
 	s.mu.Unlock()
 	if cmd != nil {
+		if s.o.Disk != nil {
+			_ = s.o.Disk.Rules() // a disk that is closed holds nothing
+		}
 		<-exited
 	}
 	return alive
 }
 
-// strike is Kill without the wait: a process may be held by a call to its disk.
+// strike is Kill without the wait.
 func (s *Server) strike() (alive bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -25,7 +25,7 @@ func CutPower(ctx context.Context, e Env, n int) (*Outcome, error) {
 		p.o = o
 		return p.loop(ctx, n)
 	})
-	if err := errors.Join(err, p.disk.Close()); err != nil {
+	if err := errors.Join(err, p.close()); err != nil {
 		return nil, err
 	}
 	o.Done = o.Faults["power_cut"]
@@ -39,30 +39,37 @@ func CutPower(ctx context.Context, e Env, n int) (*Outcome, error) {
 type powered struct {
 	e     Env
 	s     *proc.Server
-	disk  *proc.Disk
 	o     *Outcome
 	r     *rand.Rand
 	ready []time.Duration // of the restarts
 }
 
 // newPowered makes a server by that name, which is not started.
-func newPowered(ctx context.Context, e Env, name string, flags []string) (p *powered, err error) {
-	p = &powered{e: e, o: newOutcome(), r: rand.New(rand.NewPCG(e.Seed, 3))}
+func newPowered(ctx context.Context, e Env, name string, flags []string) (*powered, error) {
+	p := &powered{e: e, o: newOutcome(), r: rand.New(rand.NewPCG(e.Seed, 3))}
 	dir := filepath.Join(e.Dir, name)
-	if p.disk, err = proc.OpenDisk(e.Disk, dir); err != nil {
+	disk, err := proc.OpenDisk(e.Disk, dir)
+	if err != nil {
 		return nil, err
 	}
-	opts := proc.Options{Binary: e.Binary, Dir: dir, Disk: p.disk.At, Flags: append([]string{"--log-archive-dir", p.archive()}, flags...)}
+	opts := proc.Options{Binary: e.Binary, Dir: dir, Disk: disk, Flags: append([]string{"--log-archive-dir", filepath.Join(disk.At, "archive")}, flags...)}
 	if e.Mutant != "" {
 		opts.Env = append(opts.Env, "MILLRACE_MUTANT="+e.Mutant)
 	}
 	if p.s, err = proc.New(ctx, opts, "default", "neighbour"); err != nil {
-		return nil, errors.Join(err, p.disk.Close())
+		return nil, errors.Join(err, disk.Close())
 	}
 	return p, nil
 }
 
-func (p *powered) archive() string { return filepath.Join(p.disk.At, "archive") }
+func (p *powered) close() error {
+	p.s.Kill()
+	return p.s.Disk().Close()
+}
+
+func (p *powered) disk() *proc.Disk { return p.s.Disk() }
+
+func (p *powered) archive() string { return filepath.Join(p.disk().At, "archive") }
 
 // loop cuts the power as killLoop kills: 50 to 800 ms after the server is ready, one time in four a second later, one time in
 // ten again while it recovers. Once it is stopped in order.
@@ -95,7 +102,7 @@ func (p *powered) loop(ctx context.Context, cuts int) error {
 			p.o.Faults["power_cut_in_recovery"]++
 		}
 		// Syncs take a while, so that more is on its way when the power goes.
-		if err := p.disk.Rules(proc.DiskRule{Kinds: []string{"sync"}, Delay: time.Duration(p.r.IntN(6)) * time.Millisecond}); err != nil {
+		if err := p.disk().Rules(proc.DiskRule{Kinds: []string{"sync"}, Delay: time.Duration(p.r.IntN(6)) * time.Millisecond}); err != nil {
 			return err
 		}
 		took, err := p.s.Start(ctx)
@@ -121,11 +128,7 @@ func drawShare(r *rand.Rand) int {
 
 // cut cuts the power, and leaves a share of what was not synced.
 func (p *powered) cut(share int) error {
-	alive, err := proc.CutPower([]*proc.Server{p.s}, []*proc.Disk{p.disk}, func(d *proc.Disk) error { return p.o.lose(d, p.r.Uint64(), share) })
-	if err == nil && !alive {
-		err = fmt.Errorf("the server ended by itself, see %s", p.s.LogFile())
-	}
-	if err != nil {
+	if err := proc.CutPower(func(d *proc.Disk) error { return p.o.lose(d, p.r.Uint64(), share) }, p.s); err != nil {
 		return err
 	}
 	p.o.Faults["power_cut"]++
@@ -160,8 +163,7 @@ func (p *powered) control(ctx context.Context) error {
 		p.o.Invalid = "control: a power cut took nothing that a server without syncs had acknowledged"
 	}
 	p.o.Figures["control_keys_lost"] = float64(lost)
-	c.s.Kill()
-	return errors.Join(err, c.disk.Close())
+	return errors.Join(err, c.close())
 }
 
 // losesKeys counts the keys that are gone after a power cut. A server that does not start any more has lost all.

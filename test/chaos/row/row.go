@@ -112,6 +112,7 @@ func Runners() map[string]How {
 		"R-01":   {Run: KillServer, Max: 10, Faults: true},
 		"R-01-3": {Run: KillNodes, Max: 20},
 		"R-03":   {Run: CutPower, Max: 10, Disk: true},
+		"R-04":   {Run: CutPowers, Max: 9, Disk: true},
 		"R-05":   {Run: DamageTail, Max: 4096, InProcess: true},
 		"R-06":   {Run: DamageSealed, Max: 500, InProcess: true},
 		"R-10":   {Run: CutLinks, Max: 8000},
