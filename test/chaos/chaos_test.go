@@ -19,8 +19,11 @@ var counts = map[string]struct{ smoke, check int }{
 	"R-01":   {3, 50},
 	"R-01-3": {0, 3},
 	"R-03":   {1, 10},
+	"R-04":   {0, 3},
 	"R-05":   {40, 675}, // each 97th byte
 	"R-06":   {50, 200},
+	"R-09":   {0, 6},
+	"R-09-1": {0, 3},
 	"R-10":   {300, 5000},
 	"R-11":   {1, 8},
 	"R-12":   {0, 15},
@@ -85,6 +88,9 @@ func build(dir string) error {
 func TestKillingTheServerUnderLoadLosesNothing(t *testing.T) { run(t, "R-01") }
 func TestKillingNodesOfAClusterLosesNothing(t *testing.T)    { run(t, "R-01-3") }
 func TestAPowerCutLosesNothing(t *testing.T)                 { run(t, "R-03") }
+func TestACutOfAllPowerLosesNothing(t *testing.T)            { t.Parallel(); run(t, "R-04") }
+func TestAClusterOutlivesSlowDisks(t *testing.T)             { t.Parallel(); run(t, "R-09") }
+func TestCallsEndWhileTheDiskDoesNotAnswer(t *testing.T)     { t.Parallel(); run(t, "R-09-1") }
 func TestADamagedLastBatchIsCutToWholeCommits(t *testing.T)  { run(t, "R-05") }
 func TestDamageOfASealedLogIsRefused(t *testing.T)           { run(t, "R-06") }
 func TestNobodyAnswersAloneWhenLinksAreCut(t *testing.T)     { t.Parallel(); run(t, "R-10") }

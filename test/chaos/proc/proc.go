@@ -305,6 +305,26 @@ func (s *Server) signal(sig syscall.Signal, paused bool) error {
 	return nil
 }
 
+// Memory is how many bytes of memory the process has, of which Linux tells; 0: it does not run.
+func (s *Server) Memory() int {
+	s.mu.Lock()
+	cmd := s.cmd
+	s.mu.Unlock()
+	if cmd == nil {
+		return 0
+	}
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", cmd.Process.Pid))
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := strings.Cut(string(text), "VmRSS:")
+	kib, err := strconv.Atoi(strings.Fields(rest + " none")[0])
+	if err != nil {
+		return 0
+	}
+	return kib << 10
+}
+
 // Up reports whether the process runs and is not paused.
 func (s *Server) Up() bool {
 	s.mu.Lock()

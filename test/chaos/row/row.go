@@ -115,6 +115,8 @@ func Runners() map[string]How {
 		"R-04":   {Run: CutPowers, Max: 9, Disk: true},
 		"R-05":   {Run: DamageTail, Max: 4096, InProcess: true},
 		"R-06":   {Run: DamageSealed, Max: 500, InProcess: true},
+		"R-09":   {Run: SlowDisks, Max: 6, Disk: true},
+		"R-09-1": {Run: SlowDisk, Max: 3, Disk: true},
 		"R-10":   {Run: CutLinks, Max: 8000},
 		"R-11":   {Run: LoseLeader, Max: 8},
 		"R-12":   {Run: HinderLinks, Max: 60},
