@@ -13,6 +13,7 @@ trap 'rm -rf "$bin"' EXIT
 
 {
 	(cd tools && go test -json -shuffle=on ./testcount) &&
+		(cd test/faultfs && go test -json -shuffle=on ./...) &&
 		go test -json -tags "$tags" -shuffle=on -timeout 8m ./test/e2e ./test/chaos ./... # the longest begin first
 } | "$bin/testcount" || status=1
 exit "$status"

@@ -10,6 +10,7 @@ import (
 
 	"github.com/millrace/millrace/internal/backup"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/env"
 	"github.com/millrace/millrace/internal/errs"
 	"github.com/millrace/millrace/internal/replog/replogtest"
 	"github.com/millrace/millrace/internal/store"
@@ -21,7 +22,7 @@ var places = []string{"kept/monday", "kept/monday.tar"}
 func newDisk(t *testing.T) *replogtest.Disk {
 	t.Helper()
 	disk := replogtest.NewDisk()
-	noErr(t, store.MakeDirs(disk, "kept"))
+	noErr(t, env.MakeDirs(disk, "kept"))
 	return disk
 }
 

@@ -162,7 +162,7 @@ func createDir(fsys env.FS, path string) (output, error) {
 	made := errors.Is(err, fs.ErrNotExist)
 	switch {
 	case made:
-		if err := store.MakeDirs(fsys, path); err != nil {
+		if err := env.MakeDirs(fsys, path); err != nil {
 			return nil, err
 		}
 	case err != nil:

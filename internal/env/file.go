@@ -3,6 +3,9 @@ package env
 import (
 	"errors"
 	"io"
+	"io/fs"
+	"path/filepath"
+	"slices"
 )
 
 // ReadFile returns the content of a file, of a longer one its first most bytes.
@@ -31,4 +34,37 @@ func SyncDir(fs FS, name string) error {
 		return err
 	}
 	return errors.Join(d.Sync(), d.Close())
+}
+
+// MakeDirs makes a directory where there is none, and those above it, one after the other, each with a name that is durable
+// before the next is made. So of directories that are there only the lowest may have a name that is not durable, because its
+// maker ended before that; it is synced too, unless the one above may not be read: then whoever made it saw to that.
+func MakeDirs(fsys FS, path string) error {
+	path = filepath.Clean(path)
+	var missing []string // from the lowest
+	for ; ; path = filepath.Dir(path) {
+		_, err := fsys.List(path)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		missing = append(missing, path)
+		if path == filepath.Dir(path) {
+			break
+		}
+	}
+	if err := SyncDir(fsys, filepath.Dir(path)); err != nil && !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	for _, dir := range slices.Backward(missing) {
+		if err := fsys.MkdirAll(dir); err != nil {
+			return err
+		}
+		if err := SyncDir(fsys, filepath.Dir(dir)); err != nil {
+			return err
+		}
+	}
+	return nil
 }

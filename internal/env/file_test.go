@@ -2,6 +2,7 @@ package env_test
 
 import (
 	"bytes"
+	"errors"
 	"testing"
 
 	"github.com/millrace/millrace/internal/env"
@@ -30,5 +31,23 @@ func TestReadFileReturnsAtMostWhatIsAskedFor(t *testing.T) {
 	}
 	if _, err := env.ReadFile(disk, "absent", 10); err == nil {
 		t.Error("a file that is not there was read")
+	}
+}
+
+func TestNamesOfDirectoriesOutliveAPowerCut(t *testing.T) {
+	disk := replogtest.NewDisk()
+	if err := errors.Join(disk.MkdirAll("begun"), disk.MkdirAll("made")); err != nil { // their maker ended before they were durable
+		t.Fatal(err)
+	}
+	for _, dir := range []string{"begun/a/b", "made", "new/a"} {
+		if err := env.MakeDirs(disk, dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cut := disk.Crash(0, 1)
+	for _, dir := range []string{"begun/a/b", "made", "new/a"} {
+		if _, err := cut.List(dir); err != nil {
+			t.Errorf("after a power cut: %v", err)
+		}
 	}
 }

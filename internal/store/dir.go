@@ -74,7 +74,7 @@ func OpenDir(fsys env.FS, path string, rnd env.Rand, created time.Time) (*Dir, e
 	if _, err := ReadDir(fsys, path); err != nil && !errors.Is(err, ErrNoData) {
 		return nil, err
 	}
-	if err := MakeDirs(fsys, path); err != nil {
+	if err := env.MakeDirs(fsys, path); err != nil {
 		return nil, fmt.Errorf("make data directory: %w", err)
 	}
 	lock, err := fsys.Lock(filepath.Join(path, lockName))
@@ -127,34 +127,6 @@ func (d *Dir) Path() string { return d.path }
 func (d *Dir) Close() error {
 	if err := d.lock.Close(); err != nil {
 		return fmt.Errorf("unlock data directory: %w", err)
-	}
-	return nil
-}
-
-// MakeDirs makes a directory, if it is not there, and makes its name durable, and the names of those made above it.
-func MakeDirs(fsys env.FS, path string) error {
-	path = filepath.Clean(path)
-	var made []string // parents that gain a name, from the lowest
-	for at := path; ; at = filepath.Dir(at) {
-		_, err := fsys.List(at)
-		if err == nil || at == filepath.Dir(at) {
-			break
-		}
-		if !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		made = append(made, filepath.Dir(at))
-	}
-	if len(made) == 0 {
-		return nil
-	}
-	if err := fsys.MkdirAll(path); err != nil {
-		return err
-	}
-	for _, parent := range slices.Backward(made) {
-		if err := env.SyncDir(fsys, parent); err != nil {
-			return err
-		}
 	}
 	return nil
 }

@@ -109,7 +109,7 @@ func (e *exporter) makeDir() error {
 	case len(names) > 0:
 		return fmt.Errorf("directory %s is not empty", e.dir)
 	}
-	if err := MakeDirs(e.fs, e.dir); err != nil {
+	if err := env.MakeDirs(e.fs, e.dir); err != nil {
 		return fmt.Errorf("make %s: %w", e.dir, err)
 	}
 	return nil

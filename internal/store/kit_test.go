@@ -102,7 +102,7 @@ func carry(t rapid.TB, from vfs.FS, fromDir string, to vfs.FS, toDir string) {
 	t.Helper()
 	names, err := from.List(fromDir)
 	if err == nil {
-		err = MakeDirs(NewFS(to), toDir)
+		err = env.MakeDirs(NewFS(to), toDir)
 	}
 	for _, name := range names {
 		if err == nil {

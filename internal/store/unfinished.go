@@ -69,7 +69,7 @@ func MakeDir(fsys env.FS, path, command string) (*Making, error) {
 			return nil, unfinished
 		}
 	}
-	if err := MakeDirs(fsys, path); err != nil {
+	if err := env.MakeDirs(fsys, path); err != nil {
 		return nil, fmt.Errorf("make data directory: %w", err)
 	}
 	m := &Making{fs: fsys, path: path}

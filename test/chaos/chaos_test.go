@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -17,8 +18,12 @@ import (
 var counts = map[string]struct{ smoke, check int }{
 	"R-01":   {3, 50},
 	"R-01-3": {0, 3},
+	"R-03":   {1, 10},
+	"R-04":   {0, 3},
 	"R-05":   {40, 675}, // each 97th byte
 	"R-06":   {50, 200},
+	"R-09":   {0, 6},
+	"R-09-1": {0, 3},
 	"R-10":   {300, 5000},
 	"R-11":   {1, 8},
 	"R-12":   {0, 15},
@@ -31,7 +36,7 @@ var counts = map[string]struct{ smoke, check int }{
 	"R-31":   {3, 20},
 }
 
-var binary, faults, worker string
+var binary, faults, worker, disk string
 
 func TestMain(m *testing.M) {
 	os.Exit(func() int {
@@ -73,12 +78,19 @@ func build(dir string) error {
 			return err
 		}
 	}
-	worker, err = proc.BuildWorker(ctx, root, dir)
+	if worker, err = proc.BuildWorker(ctx, root, dir); err != nil {
+		return err
+	}
+	disk, err = proc.BuildDisk(ctx, root, dir)
 	return err
 }
 
 func TestKillingTheServerUnderLoadLosesNothing(t *testing.T) { run(t, "R-01") }
 func TestKillingNodesOfAClusterLosesNothing(t *testing.T)    { run(t, "R-01-3") }
+func TestAPowerCutLosesNothing(t *testing.T)                 { run(t, "R-03") }
+func TestACutOfAllPowerLosesNothing(t *testing.T)            { t.Parallel(); run(t, "R-04") }
+func TestAClusterOutlivesSlowDisks(t *testing.T)             { t.Parallel(); run(t, "R-09") }
+func TestCallsEndWhileTheDiskDoesNotAnswer(t *testing.T)     { t.Parallel(); run(t, "R-09-1") }
 func TestADamagedLastBatchIsCutToWholeCommits(t *testing.T)  { run(t, "R-05") }
 func TestDamageOfASealedLogIsRefused(t *testing.T)           { run(t, "R-06") }
 func TestNobodyAnswersAloneWhenLinksAreCut(t *testing.T)     { t.Parallel(); run(t, "R-10") }
@@ -117,8 +129,15 @@ func run(t *testing.T, id string) {
 			t.Fatal(err)
 		}
 		out, err := runner.Run(t.Context(), row.Env{
-			Binary: binary, Faults: withFaults(runner), Worker: worker, Dir: dir, Seed: uint64(seed), Log: t.Logf, Brief: true,
+			Binary: binary, Faults: withFaults(runner), Worker: worker, Disk: disk, Dir: dir, Seed: uint64(seed), Log: t.Logf, Brief: true,
 		}, min(runner.Max, want-done))
+		var notRun proc.NotRunError
+		if errors.As(err, &notRun) {
+			if err := os.RemoveAll(dir); err != nil {
+				t.Fatal(err)
+			}
+			t.Skip(notRun)
+		}
 		if err != nil {
 			t.Fatalf("SEED=%s: %v; files in %s", seed, err, dir)
 		}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/millrace/millrace/internal/env"
 	"github.com/millrace/millrace/internal/fault"
 )
 
@@ -213,7 +214,7 @@ func (l *Log) archive(g *segment) (err error) {
 	if err := fault.Point("wal.archive"); err != nil {
 		return err
 	}
-	if err := l.o.FS.MkdirAll(l.o.ArchiveDir); err != nil {
+	if err := env.MakeDirs(l.o.FS, l.o.ArchiveDir); err != nil { // a copy below a name that is not durable is none
 		return fmt.Errorf("make directory %s: %w", l.o.ArchiveDir, err)
 	}
 	name := filepath.Join(l.o.ArchiveDir, segmentName(g.number))

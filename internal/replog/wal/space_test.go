@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/env"
 	"github.com/millrace/millrace/internal/replog/replogtest"
 	"github.com/millrace/millrace/internal/replog/wal"
 )
@@ -268,8 +269,14 @@ func TestSegmentsAreArchivedBeforeTheyAreRecycled(t *testing.T) {
 		}
 		l.Close()
 	}
+	archivedOrThere(t, fsys, o.ArchiveDir, want)
+}
+
+// archivedOrThere wants every entry of shard 0 in the archive or in the log.
+func archivedOrThere(t *testing.T, fsys env.FS, archive string, want uint64) {
+	t.Helper()
 	seen := make(map[uint64]uint64)
-	for _, d := range []string{o.ArchiveDir, dir} {
+	for _, d := range []string{archive, dir} {
 		if err := wal.Scan(fsys, d, func(s core.ShardID, e wal.Entry) error {
 			seen[e.Index] = e.Term
 			return nil
@@ -282,6 +289,30 @@ func TestSegmentsAreArchivedBeforeTheyAreRecycled(t *testing.T) {
 			t.Fatalf("entry %d of %d is neither in the archive nor in the log", i+1, want)
 		}
 	}
+}
+
+func TestAnArchiveOutlivesAPowerCut(t *testing.T) {
+	disk := replogtest.NewDisk()
+	if err := disk.MkdirAll("/logs"); err != nil {
+		t.Fatal(err)
+	}
+	o := small(disk)
+	o.ArchiveDir = "/logs/of/this/node"
+	l := open(t, o)
+	const want = 300
+	for i := range uint64(want) {
+		put(t, l, wal.Batch{Entries: entries(0, i+1, i+1, 1, 150)})
+		if i > 10 {
+			if err := l.Cut(0, i-5); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if l.Stats().Recycled == 0 {
+		t.Fatal("no segment was reused")
+	}
+	archivedOrThere(t, disk.Crash(0, 1), o.ArchiveDir, want)
+	l.Close()
 }
 
 func TestReadHoldsItsSegmentWhileItIsCut(t *testing.T) {

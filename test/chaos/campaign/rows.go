@@ -17,8 +17,12 @@ func Rows() []Row {
 	return []Row{
 		{"R-01", "kill -9 of the server under mixed load", "runs", 1000, false, 0},
 		{"R-01-3", "kill -9 of one of three nodes, two or all of them, under mixed load", "runs", 300, false, 0},
+		{"R-03", "power cut of the server and its disk under mixed load: what was not synced is lost, or a share of it", "power cuts", 200, false, 0},
+		{"R-04", "power cut of all three nodes at one instant, or of one while another is paused or cut off, under mixed load", "faults", 100, false, 0},
 		{"R-05", "the last batch of a log, never synced, damaged at each place of its last 64 KiB in four ways", "positions", 65_536, false, 0},
 		{"R-06", "bytes of a sealed log flipped, zeroed, copied, cut, removed or replaced", "damages", 10_000, false, 0},
+		{"R-09", "the disk of a follower or of the leader of three nodes slow, without an answer for 5 s, or without any ever again, under mixed load", "faults", 18, false, 0},
+		{"R-09-1", "the disk of a single server slow, without an answer for 5 s, or without any ever again, under mixed load and large puts", "faults", 9, false, 0},
 		{"R-10", "links between three nodes, or five, cut: the leader's, a follower's, a minority's, one way, one pair, flapping, swizzled; under mixed load", "calls", 1_000_000, false, 200},
 		{"R-11", "the leader of three nodes killed, or stopped for 1 to 30 s, under mixed load", "faults", 100, false, 200},
 		{"R-12", "links between three nodes late, stalled now and then, reset again and again, half open, or as narrow as a megabit a second, under mixed load", "seconds", 300, false, 0},

@@ -21,7 +21,8 @@ type ClusterOptions struct {
 	Env    []string // beside the harness's own
 	Flags  []string // of every node
 	Nodes  int
-	Proxy  bool // each directed link between nodes goes through a proxy
+	Proxy  bool   // each directed link between nodes goes through a proxy
+	Disk   string // of the program that mounts a disk for each node; empty: they lie below Dir
 	// Begin is how many of the nodes the cluster begins with; 0: all. The others are outside until they join, and what others
 	// say to a node goes through its door.
 	Begin int
@@ -48,6 +49,7 @@ type Node struct {
 	Lost    []Lost // what it had on the disks that it lost, or was removed with
 
 	flags []string // of a node that joins, but for whom it joins
+	disk  *Disk
 }
 
 // Link is one direction between two nodes: what From says, and dials, to To.
@@ -96,15 +98,20 @@ func NewCluster(ctx context.Context, o ClusterOptions, tenants ...string) (*Clus
 	}
 	for i, n := range told.Nodes {
 		node := &Node{ID: n.ID, API: ports[3*i+1], admin: ports[3*i+2], Dir: filepath.Join(o.Dir, fmt.Sprint("n", n.ID))}
+		if o.Disk != "" {
+			if node.disk, err = OpenDisk(o.Disk, node.Dir); err != nil {
+				return nil, errors.Join(err, c.Close())
+			}
+		}
+		c.Nodes = append(c.Nodes, node)
 		flags := append([]string{
 			"--config", n.Config, "--listen", node.API, "--admin", node.admin, "--http", "off", "--peer-listen", peers[i],
 			"--peers", c.list(n.ID, peers, ports), "--log-archive-dir", node.Archive(), "--memory", "256MiB",
 			"--disk-reserve", "16777216", // each node on this disk holds so much back
 		}, o.Flags...)
-		if node.Server, err = New(ctx, Options{Binary: o.Binary, Dir: node.Dir, Env: o.Env, Flags: flags, Tokens: tokens}); err != nil {
+		if node.Server, err = New(ctx, Options{Binary: o.Binary, Dir: node.Dir, Env: o.Env, Flags: flags, Tokens: tokens, Disk: node.disk}); err != nil {
 			return nil, errors.Join(err, c.Close())
 		}
-		c.Nodes = append(c.Nodes, node)
 	}
 	return c, nil
 }
@@ -125,7 +132,12 @@ func (c *Cluster) list(id int, peers, ports []string) string {
 func (n *Node) Admin() string { return n.admin }
 
 // Archive has the segments of the node's log that were reused.
-func (n *Node) Archive() string { return filepath.Join(n.Dir, "archive") }
+func (n *Node) Archive() string {
+	if n.disk != nil {
+		return filepath.Join(n.disk.At, "archive")
+	}
+	return filepath.Join(n.Dir, "archive")
+}
 
 // Members lists the nodes that are not outside.
 func (c *Cluster) Members() (out []*Node) {
@@ -171,7 +183,9 @@ func (c *Cluster) Stop() error {
 func (c *Cluster) Close() error {
 	var wg sync.WaitGroup
 	for _, n := range c.Nodes {
-		wg.Go(func() { n.Kill() })
+		if n.Server != nil {
+			wg.Go(func() { n.Kill() })
+		}
 	}
 	wg.Wait()
 	var errs []error
@@ -179,6 +193,9 @@ func (c *Cluster) Close() error {
 		errs = append(errs, p.Close())
 	}
 	for _, n := range c.Nodes {
+		if n.disk != nil {
+			errs = append(errs, n.disk.Close())
+		}
 		if n.Door != nil {
 			errs = append(errs, n.Door.Close())
 		}

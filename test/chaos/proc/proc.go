@@ -48,6 +48,7 @@ type Options struct {
 	Env    []string // beside the harness's own
 	Flags  []string // beside those of every server here, and over them
 	Tokens string   // file of tokens; empty: one of its own, below Dir
+	Disk   *Disk    // that data lies on, and the archive of the log; nil: below Dir, and no archive
 }
 
 // Token is one row of the server's tokens file, with its secret.
@@ -114,7 +115,15 @@ func makeTokens(ctx context.Context, binary, file string, tenants []string) (mad
 }
 
 // DataDir is the server's data directory.
-func (s *Server) DataDir() string { return filepath.Join(s.o.Dir, "data") }
+func (s *Server) DataDir() string {
+	if s.o.Disk != nil {
+		return filepath.Join(s.o.Disk.At, "data")
+	}
+	return filepath.Join(s.o.Dir, "data")
+}
+
+// Disk is the disk of the server's own; nil if it has none.
+func (s *Server) Disk() *Disk { return s.o.Disk }
 
 // LogFile has what the server wrote to its error stream, over all restarts.
 func (s *Server) LogFile() string { return filepath.Join(s.o.Dir, "server.log") }
@@ -243,26 +252,37 @@ func (s *Server) Start(ctx context.Context) (time.Duration, error) {
 	}
 }
 
-// Kill ends the process with SIGKILL and waits until it is gone. It reports false when it had ended by itself.
+// Kill ends the process with SIGKILL and waits until it is gone. It reports false when it had ended by itself. A disk of its own
+// is a good one afterwards, since a process does not end before its calls do.
 func (s *Server) Kill() bool {
+	alive := s.strike()
 	s.mu.Lock()
 	cmd, exited := s.cmd, s.exited
-	alive := cmd != nil
-	if alive {
-		select {
-		case <-exited:
-			alive = false
-		default:
-			s.killed = true
-			alive = cmd.Process.Kill() == nil
-		}
-	}
-	s.address, s.paused = "", false
 	s.mu.Unlock()
 	if cmd != nil {
+		if s.o.Disk != nil {
+			_ = s.o.Disk.Rules() // a disk that is closed holds nothing
+		}
 		<-exited
 	}
 	return alive
+}
+
+// strike is Kill without the wait.
+func (s *Server) strike() (alive bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.address, s.paused = "", false
+	if s.cmd == nil {
+		return false
+	}
+	select {
+	case <-s.exited:
+		return false
+	default:
+		s.killed = true
+		return s.cmd.Process.Kill() == nil
+	}
 }
 
 // Pause stops the process with SIGSTOP: it does nothing until Resume, and keeps its connections. Whether it had ended by
@@ -283,6 +303,26 @@ func (s *Server) signal(sig syscall.Signal, paused bool) error {
 	}
 	s.paused = paused
 	return nil
+}
+
+// Memory is how many bytes of memory the process has, of which Linux tells; 0: it does not run.
+func (s *Server) Memory() int {
+	s.mu.Lock()
+	cmd := s.cmd
+	s.mu.Unlock()
+	if cmd == nil {
+		return 0
+	}
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", cmd.Process.Pid))
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := strings.Cut(string(text), "VmRSS:")
+	kib, err := strconv.Atoi(strings.Fields(rest + " none")[0])
+	if err != nil {
+		return 0
+	}
+	return kib << 10
 }
 
 // Up reports whether the process runs and is not paused.

@@ -23,6 +23,7 @@ type clusterRun struct {
 	rand *rand.Rand // of the faults
 	size int        // nodes of the cluster
 	from int        // nodes that it begins with; 0: all
+	disk bool       // each has a disk of its own
 	o    *Outcome
 	c    many
 	m    *mixed
@@ -41,8 +42,12 @@ type clusterRun struct {
 // run makes a cluster, loads it, makes faults, and judges.
 func (r *clusterRun) run(ctx context.Context, proxy bool, faults func(context.Context) error) (*Outcome, error) {
 	r.o = newOutcome()
+	opts := proc.ClusterOptions{Nodes: r.size, Proxy: proxy, Begin: r.from}
+	if r.disk {
+		opts.Disk = r.e.Disk
+	}
 	var err error
-	if r.c, err = r.e.clusterOf(ctx, proc.ClusterOptions{Nodes: r.size, Proxy: proxy, Begin: r.from}, "default", "neighbour"); err != nil {
+	if r.c, err = r.e.clusterOf(ctx, opts, "default", "neighbour"); err != nil {
 		return nil, err
 	}
 	defer r.c.Close() //nolint:errcheck // what matters was stopped in order

@@ -38,11 +38,17 @@ func KillUnderEffects(ctx context.Context, e Env, n int) (*Outcome, error) {
 
 // killUnderLoad returns also how many tasks with effects were completed.
 func killUnderLoad(ctx context.Context, e Env, kills int, made ...string) (o *Outcome, effects int, err error) {
-	o = newOutcome()
 	s, err := e.server(ctx, e.archiveFlags(), "default", "neighbour")
 	if err != nil {
 		return nil, 0, err
 	}
+	return faultsUnderLoad(ctx, e, s, e.archive(), made, func(ctx context.Context, o *Outcome) error { return killLoop(ctx, e, s, o, kills) })
+}
+
+// faultsUnderLoad starts a server, loads it with tasks of the kinds that are made, makes faults, lets the load end, and judges
+// all of it. It returns also how many tasks with effects were completed.
+func faultsUnderLoad(ctx context.Context, e Env, s *proc.Server, archive string, made []string, faults func(ctx context.Context, o *Outcome) error) (o *Outcome, effects int, err error) {
+	o = newOutcome()
 	defer s.Kill()
 	if _, err := s.Start(ctx); err != nil {
 		return nil, 0, err
@@ -57,7 +63,7 @@ func killUnderLoad(ctx context.Context, e Env, kills int, made ...string) (o *Ou
 		return nil, 0, err
 	}
 	defer b.quiet.close() //nolint:errcheck // the audit has read all it wants
-	underLoad(ctx, one{s}, o, m, b, func(ctx context.Context) error { return killLoop(ctx, e, s, o, kills) })
+	underLoad(ctx, one{s}, o, m, b, func(ctx context.Context) error { return faults(ctx, o) })
 	if s.Address() == "" {
 		return o, 0, nil // it does not serve any more: that is among the errors
 	}
@@ -81,7 +87,7 @@ func killUnderLoad(ctx context.Context, e Env, kills int, made ...string) (o *Ou
 	if err != nil {
 		return nil, 0, err
 	}
-	if err := auditLog(e.archive(), s.DataDir(), o, append(own, others...), m.completed); err != nil {
+	if err := auditLog(archive, s.DataDir(), o, append(own, others...), m.completed); err != nil {
 		return nil, 0, fmt.Errorf("audit the log: %w", err)
 	}
 	return o, effects, nil

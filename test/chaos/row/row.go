@@ -24,6 +24,7 @@ type Env struct {
 	Binary string // of the server
 	Faults string // of a server that can be killed at a point of its code; empty: no such kills
 	Worker string // of the worker process, for rows that pause one
+	Disk   string // of the file system that loses power, for rows that cut it
 	Dir    string // for the run's files; kept on failure
 	Seed   uint64
 	Mutant string // planted bug to switch on, in a binary that has them
@@ -98,6 +99,9 @@ type How struct {
 	Max int // of the row's unit in one run
 	// InProcess says that the row starts no process: planted bugs are those of the program that runs it.
 	InProcess bool
+	// Disk says that the row mounts disks of its own, which takes a program for that. Where nothing can be mounted its error is
+	// a proc.NotRunError.
+	Disk bool
 	// Faults says that the row also kills the server at points of its code, which takes a build that has them.
 	Faults bool
 }
@@ -105,21 +109,25 @@ type How struct {
 // Runners returns the rows by id.
 func Runners() map[string]How {
 	return map[string]How{
-		"R-01":   {KillServer, 10, false, true},
-		"R-01-3": {KillNodes, 20, false, false},
-		"R-05":   {DamageTail, 4096, true, false},
-		"R-06":   {DamageSealed, 500, true, false},
-		"R-10":   {CutLinks, 8000, false, false},
-		"R-11":   {LoseLeader, 8, false, false},
-		"R-12":   {HinderLinks, 60, false, false},
-		"R-14":   {ChangeMembers, 12, false, false},
-		"R-15":   {PauseWorker, 500, false, false},
-		"R-16":   {KillUnderEffects, 2000, false, false},
-		"R-17":   {RepeatUnderKills, 2000, false, false},
-		"R-24":   {RollNodes, 10, false, false},
-		"R-30":   {GitUnderKills, 25, false, true},
-		"R-31":   {SearchUnderKills, 50, false, false},
-		"R-34":   {HandOver, 3, false, false},
+		"R-01":   {Run: KillServer, Max: 10, Faults: true},
+		"R-01-3": {Run: KillNodes, Max: 20},
+		"R-03":   {Run: CutPower, Max: 10, Disk: true},
+		"R-04":   {Run: CutPowers, Max: 9, Disk: true},
+		"R-05":   {Run: DamageTail, Max: 4096, InProcess: true},
+		"R-06":   {Run: DamageSealed, Max: 500, InProcess: true},
+		"R-09":   {Run: SlowDisks, Max: 6, Disk: true},
+		"R-09-1": {Run: SlowDisk, Max: 3, Disk: true},
+		"R-10":   {Run: CutLinks, Max: 8000},
+		"R-11":   {Run: LoseLeader, Max: 8},
+		"R-12":   {Run: HinderLinks, Max: 60},
+		"R-14":   {Run: ChangeMembers, Max: 12},
+		"R-15":   {Run: PauseWorker, Max: 500},
+		"R-16":   {Run: KillUnderEffects, Max: 2000},
+		"R-17":   {Run: RepeatUnderKills, Max: 2000},
+		"R-24":   {Run: RollNodes, Max: 10},
+		"R-30":   {Run: GitUnderKills, Max: 25, Faults: true},
+		"R-31":   {Run: SearchUnderKills, Max: 50},
+		"R-34":   {Run: HandOver, Max: 3},
 	}
 }
 

@@ -133,7 +133,7 @@ func (p *piece) make(ctx context.Context) error {
 	if p.o.mutant != "" {
 		tags += ",mutants"
 	}
-	var bin, faults, worker string
+	var bin, faults, worker, disk string
 	if !p.how.InProcess {
 		if bin, err = proc.Build(ctx, p.root, dir, tags); err != nil {
 			return err
@@ -146,13 +146,18 @@ func (p *piece) make(ctx context.Context) error {
 		if worker, err = proc.BuildWorker(ctx, p.root, dir); err != nil {
 			return err
 		}
+		if p.how.Disk {
+			if disk, err = proc.BuildDisk(ctx, p.root, dir); err != nil {
+				return err
+			}
+		}
 	}
 	begin := time.Now()
 	fmt.Printf("%s, SEED=%s, files in %s\n", p.row.ID, p.line.Seed, dir)
 	for i := 0; p.line.Done < p.o.n && ctx.Err() == nil && time.Since(begin) < pieceWithin; i++ {
 		seed := p.line.Seed.Run(i)
 		e := row.Env{
-			Binary: bin, Faults: faults, Worker: worker, Dir: filepath.Join(dir, fmt.Sprintf("run-%03d", i)), Seed: uint64(seed), Mutant: p.o.mutant, Brief: p.o.brief,
+			Binary: bin, Faults: faults, Worker: worker, Disk: disk, Dir: filepath.Join(dir, fmt.Sprintf("run-%03d", i)), Seed: uint64(seed), Mutant: p.o.mutant, Brief: p.o.brief,
 			Log: func(format string, args ...any) { fmt.Printf(format+"\n", args...) },
 		}
 		if err := os.MkdirAll(e.Dir, 0o700); err != nil {
@@ -183,6 +188,9 @@ func (p *piece) once(ctx context.Context, e row.Env, seed campaign.Seed) error {
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil // stopped: what was done before counts
+		}
+		if notRun := (proc.NotRunError{}); errors.As(err, &notRun) {
+			return err
 		}
 		p.kept = append(p.kept, e.Dir)
 		return fmt.Errorf("run with SEED=%s: %w; files in %s", seed, err, e.Dir)
