@@ -94,7 +94,7 @@ the disk is full beyond its reserve, 23 when the directory is not this server's.
 	f.Int64Var(&o.LogQuota, "log-quota", 0, "bytes of log kept for nodes of the cluster that are behind; beyond it they get a snapshot; default 4 GiB, or a tenth of a smaller disk")
 	f.StringVar(&o.Git, "git", "git", "the git that serves git clients: a path, or a name that is looked for in PATH")
 	f.Var((*listValue)(&o.Services), "services", "doors that are open, such as queue,refs: any of queue, kv, refs and search, with queue; what is not there has no routes and no methods; default all")
-	f.Int64Var(&o.SnapshotRate, "snapshot-rate", 64<<20, "bytes per second in which a shard of this node is sent a snapshot")
+	f.Int64Var(&o.SnapshotRate, "snapshot-rate", 64<<20, "bytes per second of snapshots that this node fetches")
 	f.StringVar(&o.EmbeddersFile, "embedders", "", "YAML file of embedders of texts; default: one, built in, that counts words")
 	f.BoolVar(&o.NoSearch, "no-search", false, "keep no index of collections, and answer no search")
 	f.StringVar(&o.VectorKernel, "vector-kernel", "", "vnni, avx2 or purego, for comparing vectors; default the fastest that the machine has")

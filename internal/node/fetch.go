@@ -11,9 +11,6 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// askAgain is how long a part may take before it is asked for again.
-const askAgain = time.Second
-
 // fetch is a snapshot on its way here: its files are filled in order, a part at a time. It is the worker's.
 type fetch struct {
 	s     *shard
@@ -23,8 +20,9 @@ type fetch struct {
 
 	at    snapshotPlace // what comes next
 	out   env.File      // the file that is being filled; nil: none yet
-	asked time.Duration // boot time when the next part was asked for; 0: it was not, for the rate
-	heard time.Duration // when the last one came
+	await await         // for it
+	heard time.Duration // boot time when a part came, even one that was here already
+	said  time.Duration // boot time when the leader was last told anything
 	room  int64         // bytes that may still be asked for until the next tick
 }
 
@@ -55,6 +53,7 @@ func (s *shard) beginFetch(o *replog.Offer, snap store.Snapshot) {
 	now := s.n.o.Clock.Boot()
 	f := &fetch{
 		s: s, offer: o, snap: snap, dir: s.n.snapshotDir("in", s.id), at: snapshotPlace{index: snap.Index}, heard: now,
+		await: newAwait(),
 	}
 	if err := s.n.snapFS.MkdirAll(f.dir); err != nil {
 		s.n.o.Logger.Warn("fetch of a snapshot", "shard", s.id, "error", err)
@@ -83,11 +82,16 @@ func (f *fetch) over() {
 // ask asks for the next part, unless as much has come as may.
 func (f *fetch) ask(now time.Duration) {
 	if f.room <= 0 {
-		f.asked = 0
 		return
 	}
-	f.asked = now
-	f.s.n.send(f.offer.From, f.s.id, false, f.at.append([]byte{peerSnapshotAsk}))
+	f.await.ask(now)
+	f.say(f.at, now)
+}
+
+// say tells the leader a place in the snapshot, which it sends the part of. That behind the last file has none.
+func (f *fetch) say(p snapshotPlace, now time.Duration) {
+	f.said = now
+	f.s.n.send(f.offer.From, f.s.id, Control, p.append([]byte{peerSnapshotAsk}))
 }
 
 // tickFetch asks again for what did not come, and gives up a leader that does not answer.
@@ -95,12 +99,15 @@ func (s *shard) tickFetch(now time.Duration) {
 	f := s.snap.fetch
 	switch {
 	case f == nil:
-	case now-f.heard >= askSilence:
+	case now-f.heard >= leaderSilence:
 		f.abandon("its leader does not answer")
 	default:
 		f.room = s.n.fetchRoom()
-		if f.asked == 0 || now-f.asked >= askAgain {
+		if f.await.due(now) {
 			f.ask(now)
+		}
+		if now-f.said >= askSilence/3 {
+			f.say(snapshotPlace{f.at.index, uint32(len(f.snap.Files)), 0}, now) // it waits, and is still here
 		}
 	}
 }
@@ -109,15 +116,20 @@ func (s *shard) tickFetch(now time.Duration) {
 func (s *shard) takePart(from uint64, msg []byte) {
 	f := s.snap.fetch
 	p, data, ok := readPlace(msg)
-	if f == nil || !ok || from != f.offer.From || p != f.at || len(data) == 0 {
+	if f == nil || !ok || from != f.offer.From || p.index != f.at.index || len(data) == 0 {
 		return
 	}
+	now := s.n.o.Clock.Boot()
+	f.heard = now
+	if p != f.at {
+		return
+	}
+	f.await.came(now)
 	if err := f.take(data); err != nil {
 		f.abandon(err.Error())
 		return
 	}
-	now := s.n.o.Clock.Boot()
-	f.heard, f.room = now, f.room-int64(len(data))
+	f.room -= int64(len(data))
 	if int(f.at.file) < len(f.snap.Files) {
 		f.ask(now)
 		return

@@ -57,7 +57,7 @@ type Options struct {
 	LogKeep        uint64        // bytes of log written before the store is asked to make its state durable; default 128 MiB
 	LogQuota       uint64        // bytes of log kept for nodes that are behind; beyond it they need a snapshot; default 4 GiB, or a tenth of a smaller disk
 	SnapshotPart   int           // bytes of a snapshot in one message; default 256 KiB
-	SnapshotRate   int64         // bytes per second of snapshots that a shard fetches; default 64 MiB
+	SnapshotRate   int64         // bytes per second of snapshots that the node fetches; default 64 MiB
 	NearEntries    uint64        // a learner may be so many behind, in every shard, to become a voter; default 1,000
 	DiskReserve    uint64        // new work is refused below this much free space; default min(1 % of the disk, 1 GiB)
 	SearchBytes    int64         // of indexes for searching, beyond which no more points are taken; 0 = no bound

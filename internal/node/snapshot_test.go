@@ -3,6 +3,7 @@ package node
 import (
 	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -192,4 +193,53 @@ func TestAStartFinishesWithTheLogWhenTheStateWasExchanged(t *testing.T) {
 	}
 	c.wires.alone(away, false)
 	c.same()
+}
+
+func TestAFetchGoesOnAfterItsConnectionStoodStill(t *testing.T) {
+	r := openRig(t, rigOptions{node: Options{SnapshotPart: 1 << 10}})
+	defer r.close()
+	value, random := make([]byte, 10<<10), rand.New(rand.NewPCG(1, 2))
+	for i := range value {
+		value[i] = byte(random.Uint32())
+	}
+	r.must(&core.KVPut{Keyspace: "s", Key: []byte("k"), Value: value})
+	s := r.node.shards[0]
+	snap, err := s.store.Export("data/elsewhere")
+	if err != nil {
+		t.Fatal(err)
+	}
+	work := func(f func()) { // beside what the node's own ticks want of the fetch
+		done := make(chan struct{})
+		r.node.files <- func() { defer close(done); f() }
+		<-done
+	}
+	part := make([]byte, 1<<10)
+	var f *fetch
+	var before snapshotPlace
+	work(func() {
+		s.beginFetch(&replog.Offer{From: 2, Index: snap.Index, Data: snap.Append(nil)}, snap)
+		f = s.snap.fetch
+		s.takePart(2, append(f.at.append(nil), part...))
+		if before = f.at; before.offset == 0 {
+			t.Error("a part was not taken")
+		}
+		now := r.node.o.Clock.Boot()
+		for d := time.Duration(0); d < 20*time.Second; d += r.node.o.TickEvery {
+			s.tickFetch(now + d)
+		}
+	})
+	work(func() {
+		if s.snap.fetch != f || f.at != before {
+			t.Error("after a standstill of 20 s a fetch begins anew")
+			return
+		}
+		s.takePart(2, append(f.at.append(nil), part...))
+		if f.at.offset <= before.offset {
+			t.Error("no part is taken after a standstill")
+		}
+		s.tickFetch(r.node.o.Clock.Boot() + leaderSilence)
+		if s.snap.fetch != nil {
+			t.Error("a leader that is silent is not given up")
+		}
+	})
 }
