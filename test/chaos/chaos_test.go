@@ -26,6 +26,7 @@ var counts = map[string]struct{ smoke, check int }{
 	"R-15":   {80, 500},
 	"R-16":   {300, 5000},
 	"R-17":   {400, 2000},
+	"R-18":   {0, 1},
 	"R-24":   {0, 2},
 	"R-30":   {2, 20},
 	"R-31":   {3, 20},
@@ -87,6 +88,11 @@ func TestMembersComeAndGoUnderLoadAndNothingIsLost(t *testing.T) { t.Parallel();
 
 func TestSlowAndBrokenLinksLoseNothing(t *testing.T) { t.Parallel(); run(t, "R-12") }
 
+func TestABacklogFarBeyondItsMemoryNeitherEndsTheServerNorLosesAnything(t *testing.T) {
+	t.Parallel()
+	run(t, "R-18")
+}
+
 func TestRestartsInOrderFailNoCall(t *testing.T) { t.Parallel(); run(t, "R-24") }
 
 func TestAClusterOutlivesItsLeader(t *testing.T)                        { t.Parallel(); run(t, "R-11") }
@@ -108,6 +114,9 @@ func run(t *testing.T, id string) {
 	}
 	if want == 0 {
 		t.Skip("with CHAOS=check only")
+	}
+	if err := row.Unable(id); err != nil {
+		t.Skip(err)
 	}
 	runner, again := row.Runners()[id], 2
 	for i, done := 0, 0; done < want; i++ {

@@ -43,7 +43,6 @@ func Others() []Other {
 		{"R-08", "disk full", []string{"test/e2e.TestAFullDiskRefusesNewWork", "internal/replog/wal.TestFullDisk"}, "without a real disk that is full"},
 		{"R-09", "slow and hanging disks", nil, notBuilt},
 		{"R-13", "wrong clocks", []string{"internal/sim.TestClustersKeepTheirPromises"}, "simulated"},
-		{"R-18", "little memory and a large backlog", nil, notBuilt},
 		{"R-19", "thousands of idle streams", nil, notBuilt},
 		{"R-20", "a reader that stands still", []string{"internal/api.TestTasksAreGrantedOnlyWithRoomToSend"}, "one stream, without figures"},
 		{"R-21", "overload, and the way back", nil, notBuilt},

@@ -116,11 +116,24 @@ func Runners() map[string]How {
 		"R-15":   {PauseWorker, 500, false, false},
 		"R-16":   {KillUnderEffects, 2000, false, false},
 		"R-17":   {RepeatUnderKills, 2000, false, false},
+		"R-18":   {LittleMemory, 1, false, false},
 		"R-24":   {RollNodes, 10, false, false},
 		"R-30":   {GitUnderKills, 25, false, true},
 		"R-31":   {SearchUnderKills, 50, false, false},
 		"R-34":   {HandOver, 3, false, false},
 	}
+}
+
+// Unable says why a row cannot be run on this machine; nil: it can.
+func Unable(id string) error {
+	if id != "R-18" {
+		return nil
+	}
+	g, err := proc.NewGroup(largeGroup)
+	if err != nil {
+		return err
+	}
+	return g.Close()
 }
 
 // server makes the server of a run.
