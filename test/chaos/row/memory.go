@@ -149,7 +149,7 @@ func (r *memoryRun) fill(ctx context.Context, n int) {
 	var makers sync.WaitGroup
 	for i := range backlogMakers {
 		makers.Go(func() {
-			payload := payloads(r.e.Seed, uint64(i))
+			payload := payloads(r.e.Seed, uint64(i), backlogPayload)
 			for ctx.Err() == nil && next.Add(1) <= int64(n) && !r.s.Ended() {
 				r.make(ctx, payload(), true)
 			}
@@ -158,9 +158,9 @@ func (r *memoryRun) fill(ctx context.Context, n int) {
 	makers.Wait()
 }
 
-// payloads returns what makes texts that no compression makes smaller, each another one.
-func payloads(seed, stream uint64) func() string {
-	random, b := rand.New(rand.NewPCG(seed, 500+stream)), make([]byte, backlogPayload*3/4)
+// payloads returns what makes texts of about a size that compression makes hardly smaller, each another one.
+func payloads(seed, stream uint64, size int) func() string {
+	random, b := rand.New(rand.NewPCG(seed, 500+stream)), make([]byte, size*3/4)
 	return func() string {
 		for i := 0; i+8 <= len(b); i += 8 {
 			v := random.Uint64()
@@ -234,7 +234,7 @@ func (r *memoryRun) endIn(ctx context.Context, g *proc.Group, size int64) (ended
 	var load sync.WaitGroup
 	for i := range backlogMakers {
 		load.Go(func() {
-			payload := payloads(r.e.Seed, uint64(100+i))
+			payload := payloads(r.e.Seed, uint64(100+i), backlogPayload)
 			for loading.Err() == nil {
 				r.make(loading, payload(), false)
 			}

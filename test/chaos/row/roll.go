@@ -76,7 +76,7 @@ func (r *rollRun) restart(ctx context.Context, n *proc.Node) error {
 const keptUp = 1000
 
 // keepsUp waits until a node is hardly behind the others.
-func (r *rollRun) keepsUp(ctx context.Context, n *proc.Node) error {
+func (r *clusterRun) keepsUp(ctx context.Context, n *proc.Node) error {
 	ctx, cancel := context.WithTimeout(ctx, hangs)
 	defer cancel()
 	for {
