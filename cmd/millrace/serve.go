@@ -85,7 +85,7 @@ the disk is full beyond its reserve, 23 when the directory is not this server's.
 	f.StringVar((*string)(&o.Durability), "durability", "fsync", "fsync, or none: what a power cut takes (for comparisons)")
 	f.StringVar(&o.Name, "name", "n1", "name of this node")
 	f.IntVar(&o.Shards, "shards", 1, "shards of a new data directory, 1 to 64; a directory keeps its number, and all nodes of a cluster have the same")
-	f.StringVar(&o.memory, "memory", "", "memory for buffers and caches, such as 512MiB; default a quarter of the machine's")
+	f.StringVar(&o.memory, "memory", "", "memory for buffers and caches, such as 512MiB; default a quarter of the machine's, or of its control group's")
 	f.StringVar(&o.TLSCert, "tls-cert", "", "PEM certificate of the gRPC edge")
 	f.StringVar(&o.TLSKey, "tls-key", "", "PEM key of the certificate")
 	f.BoolVar(&o.Insecure, "insecure", false, "allow plain text on an address that is not loopback")
