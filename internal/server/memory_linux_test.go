@@ -24,14 +24,16 @@ func TestMemoryIsThatOfTheLeastControlGroup(t *testing.T) {
 		},
 		"a service": {
 			"0::/system.slice/millrace.service\n",
-			map[string]string{"/sys/fs/cgroup/system.slice/millrace.service/memory.max": "536870912\n", "/sys/fs/cgroup/system.slice/memory.max": "max\n"}, 512 << 20,
+			map[string]string{"/sys/fs/cgroup/system.slice/millrace.service/memory.max": "536870912\n", "/sys/fs/cgroup/system.slice/memory.max": "max\n"},
+			512 << 20,
 		},
 		"a group above": {
 			"0::/a/b\n", map[string]string{"/sys/fs/cgroup/a/b/memory.max": "max\n", "/sys/fs/cgroup/a/memory.max": "134217728\n"}, 128 << 20,
 		},
 		"version 1": {
 			"9:name=systemd:/x\n4:cpu,memory:/a\n0::/\n",
-			map[string]string{"/sys/fs/cgroup/memory/a/memory.limit_in_bytes": "268435456\n", "/sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n"}, 256 << 20,
+			map[string]string{"/sys/fs/cgroup/memory/a/memory.limit_in_bytes": "268435456\n", "/sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n"},
+			256 << 20,
 		},
 		"no sense": {"::\n0\n0::x/../..\n", map[string]string{"/sys/fs/cgroup/memory.max": "-1\n"}, most},
 	} {
