@@ -11,6 +11,7 @@ type Memory struct {
 	GitCommands int64 // commands of pushes that are under way
 	PeerBulk    int64 // appends waiting for one peer
 	PeerControl int64 // votes, heartbeats and reads waiting for one peer
+	PeerParts   int64 // parts of snapshots waiting for one peer
 	PeerInbox   int64 // messages of peers waiting for one shard
 	Search      int64 // indexes of collections
 	Embeddings  int64 // vectors of texts, kept
@@ -49,7 +50,8 @@ func PlanMemory(total int64, shards, peers int) Memory {
 	}
 	send := min(max(total/16/int64(max(peers, 4)), 4*mib), 64*mib)
 	m.PeerControl = send / 16
-	m.PeerBulk = send - m.PeerControl
+	m.PeerParts = max(send/16, mib) // several parts, so that shards need not wait for each other's
+	m.PeerBulk = send - m.PeerControl - m.PeerParts
 	m.PeerInbox = min(max(total/16/max(n, 4), 4*mib), 64*mib)
 	return m
 }
@@ -68,6 +70,7 @@ func (m Memory) Shares() []Share {
 		{"git_commands", m.GitCommands, "commands of pushes that are under way; beyond it pushes are refused"},
 		{"peer_bulk", m.PeerBulk, "appends that wait for one peer; beyond it they are dropped, and sent again later"},
 		{"peer_control", m.PeerControl, "votes, heartbeats and reads that wait for one peer; beyond it they are dropped"},
+		{"peer_parts", m.PeerParts, "parts of snapshots that wait for one peer; beyond it they are dropped, and asked for again"},
 		{"peer_inbox", m.PeerInbox, "messages of peers that wait for one shard; beyond it they are dropped"},
 	}
 }

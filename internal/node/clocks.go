@@ -41,7 +41,7 @@ func (c *clocks) ask(n *Node, now time.Duration) {
 		return
 	}
 	msg := clockMessage(n.o.Clock.Wall(), now, 0)
-	n.others(func(m *core.Member) { n.send(m.Replica, 0, false, msg) })
+	n.others(func(m *core.Member) { n.send(m.Replica, 0, Control, msg) })
 }
 
 // clockMessage is a question, whose answered is 0, or the answer to one that was asked at the peer's boot time.
@@ -61,7 +61,7 @@ func (c *clocks) take(n *Node, from uint64, b []byte) {
 	asked, answered := time.Duration(binary.BigEndian.Uint64(b[8:])), time.Duration(binary.BigEndian.Uint64(b[16:]))
 	now := n.o.Clock.Boot()
 	if answered == 0 {
-		n.send(from, 0, false, clockMessage(n.o.Clock.Wall(), 0, max(asked, 1)))
+		n.send(from, 0, Control, clockMessage(n.o.Clock.Wall(), 0, max(asked, 1)))
 		return
 	}
 	trip := now - answered

@@ -15,6 +15,7 @@ import (
 
 // wires is a network between the nodes of a test. Messages arrive at once, or never where a wire is cut.
 type wires struct {
+	t     *testing.T
 	mu    sync.Mutex // guards the fields below
 	nodes map[uint64]*Node
 	cut   map[[2]uint64]bool // from, to
@@ -27,7 +28,10 @@ type plug struct {
 	from uint64
 }
 
-func (p plug) Send(to uint64, shard core.ShardID, _ bool, msg []byte) bool {
+func (p plug) Send(to uint64, shard core.ShardID, class Class, msg []byte) bool {
+	if (msg[0] == peerSnapshotPart) != (class == Parts) {
+		p.w.t.Errorf("a message of kind %d is sent as one of class %d", msg[0], class)
+	}
 	p.w.mu.Lock()
 	n := p.w.nodes[to]
 	if p.w.cut[[2]uint64{p.from, to}] || p.w.lost != 0 && msg[0] == p.w.lost {
@@ -94,7 +98,7 @@ func newCluster(t *testing.T, n int, o Options) *cluster {
 	t.Helper()
 	c := &cluster{
 		t: t, n: n, o: o, disks: make(map[uint64]*replogtest.Disk), rigs: make(map[uint64]*rig),
-		wires: &wires{nodes: make(map[uint64]*Node), cut: make(map[[2]uint64]bool)},
+		wires: &wires{t: t, nodes: make(map[uint64]*Node), cut: make(map[[2]uint64]bool)},
 	}
 	t.Cleanup(func() {
 		for id := range c.rigs {

@@ -315,6 +315,6 @@ func (s *shard) reportConf(r *roster, settled bool, now time.Duration) {
 	if to := s.n.shards[0].leader.Load(); to == s.n.o.Replica {
 		s.n.takeConf(s.id, msg[1:])
 	} else if to != 0 {
-		s.n.send(to, s.id, false, msg)
+		s.n.send(to, s.id, Control, msg)
 	}
 }

@@ -11,10 +11,8 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// askAgain is how long a part may take before it is asked for again.
-const askAgain = time.Second
-
-// fetch is a snapshot on its way here: its files are filled in order, a part at a time. It is the worker's.
+// fetch is a snapshot on its way here: its files are filled in order, a part at a time. It is the worker's, and the loop's once
+// it is over.
 type fetch struct {
 	s     *shard
 	offer *replog.Offer
@@ -23,9 +21,11 @@ type fetch struct {
 
 	at    snapshotPlace // what comes next
 	out   env.File      // the file that is being filled; nil: none yet
-	asked time.Duration // boot time when the next part was asked for; 0: it was not, for the rate
-	heard time.Duration // when the last one came
+	await await         // for it
+	heard time.Duration // boot time when a part came, even one that was here already
+	said  time.Duration // boot time when the leader was last told anything
 	room  int64         // bytes that may still be asked for until the next tick
+	whole bool          // all has come, and is verified
 }
 
 // takeOffer looks at a snapshot that the leader offers, and begins to fetch it.
@@ -45,6 +45,9 @@ func (s *shard) takeOffer(o *replog.Offer) {
 }
 
 func (s *shard) beginFetch(o *replog.Offer, snap store.Snapshot) {
+	if s.snap.whole.Load() {
+		return // it is offered again, should that one be of no use
+	}
 	if f := s.snap.fetch; f != nil {
 		if f.offer.From == o.From && f.snap.Index == snap.Index {
 			f.offer = o // it goes on where it was
@@ -55,6 +58,7 @@ func (s *shard) beginFetch(o *replog.Offer, snap store.Snapshot) {
 	now := s.n.o.Clock.Boot()
 	f := &fetch{
 		s: s, offer: o, snap: snap, dir: s.n.snapshotDir("in", s.id), at: snapshotPlace{index: snap.Index}, heard: now,
+		await: newAwait(),
 	}
 	if err := s.n.snapFS.MkdirAll(f.dir); err != nil {
 		s.n.o.Logger.Warn("fetch of a snapshot", "shard", s.id, "error", err)
@@ -83,11 +87,16 @@ func (f *fetch) over() {
 // ask asks for the next part, unless as much has come as may.
 func (f *fetch) ask(now time.Duration) {
 	if f.room <= 0 {
-		f.asked = 0
 		return
 	}
-	f.asked = now
-	f.s.n.send(f.offer.From, f.s.id, false, f.at.append([]byte{peerSnapshotAsk}))
+	f.await.ask(now)
+	f.say(f.at, now)
+}
+
+// say tells the leader a place in the snapshot, which it sends the part of. That behind the last file has none.
+func (f *fetch) say(p snapshotPlace, now time.Duration) {
+	f.said = now
+	f.s.n.send(f.offer.From, f.s.id, Control, p.append([]byte{peerSnapshotAsk}))
 }
 
 // tickFetch asks again for what did not come, and gives up a leader that does not answer.
@@ -95,13 +104,24 @@ func (s *shard) tickFetch(now time.Duration) {
 	f := s.snap.fetch
 	switch {
 	case f == nil:
-	case now-f.heard >= askSilence:
+	case f.whole:
+		f.stay(now)
+	case now-f.heard >= leaderSilence:
 		f.abandon("its leader does not answer")
 	default:
 		f.room = s.n.fetchRoom()
-		if f.asked == 0 || now-f.asked >= askAgain {
+		if f.await.due(now) {
 			f.ask(now)
 		}
+		f.stay(now)
+	}
+}
+
+// stay tells the leader, now and then, that the snapshot is still needed: while a part is waited for, and while all of them are
+// verified and installed, which of a large state takes longer than the leader waits for a question.
+func (f *fetch) stay(now time.Duration) {
+	if now-f.said >= askSilence/3 {
+		f.say(snapshotPlace{f.snap.Index, uint32(len(f.snap.Files)), 0}, now)
 	}
 }
 
@@ -109,23 +129,53 @@ func (s *shard) tickFetch(now time.Duration) {
 func (s *shard) takePart(from uint64, msg []byte) {
 	f := s.snap.fetch
 	p, data, ok := readPlace(msg)
-	if f == nil || !ok || from != f.offer.From || p != f.at || len(data) == 0 {
+	if f == nil || f.whole || !ok || from != f.offer.From || p.index != f.at.index || len(data) == 0 {
 		return
 	}
+	now := s.n.o.Clock.Boot()
+	f.heard = now
+	if p != f.at {
+		return
+	}
+	f.await.came(now)
 	if err := f.take(data); err != nil {
 		f.abandon(err.Error())
 		return
 	}
-	now := s.n.o.Clock.Boot()
-	f.heard, f.room = now, f.room-int64(len(data))
+	f.room -= int64(len(data))
 	if int(f.at.file) < len(f.snap.Files) {
 		f.ask(now)
 		return
 	}
-	if err := s.store.Verify(f.dir, f.snap); err != nil {
+	f.whole = true
+	s.verify(f)
+}
+
+// verify has the files of a fetch verified beside what else is done with files, which goes on meanwhile.
+func (s *shard) verify(f *fetch) {
+	if s.n.o.Manual {
+		s.verified(f, s.n.o.verify(s.store, f.dir, f.snap))
+		return
+	}
+	s.n.upkeep.Go(func() {
+		err := s.n.o.verify(s.store, f.dir, f.snap)
+		select {
+		case s.n.files <- func() { s.verified(f, err) }: // not dropped: it comes once
+		case <-s.n.stopping:
+		}
+	})
+}
+
+// verified gives a fetch to the loop, unless its files are not what they should be, or another fetch has taken its place.
+func (s *shard) verified(f *fetch, err error) {
+	if s.snap.fetch != f {
+		return
+	}
+	if err != nil {
 		f.abandon(err.Error())
 		return
 	}
+	s.snap.whole.Store(true)
 	f.over()
 	select {
 	case s.snap.fetched <- f:

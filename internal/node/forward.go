@@ -154,7 +154,7 @@ func (s *shard) forward(ctx context.Context, p core.Partition, commits []core.Co
 	defer s.n.forwards.forget(id)
 	msg := binary.BigEndian.AppendUint64([]byte{peerAsk}, id)
 	msg = core.AppendEntry(msg, &core.Entry{Format: s.n.Format(), Commits: commits})
-	if !s.n.send(to, s.id, true, msg) {
+	if !s.n.send(to, s.id, Bulk, msg) {
 		return core.Proposed{Err: core.Unavailable{Reason: "leader_unreached"}}
 	}
 	late := s.n.o.Clock.Boot() + forwardWait
@@ -195,9 +195,9 @@ func (s *shard) takeAsk(from uint64, b []byte) {
 	}
 	head := slices.Clip(append([]byte{peerAnswer}, b[:8]...))
 	answer := func(p core.Proposed) {
-		if !s.n.send(from, s.id, true, appendProposed(head, &p)) { // it may be too large
+		if !s.n.send(from, s.id, Bulk, appendProposed(head, &p)) { // it may be too large
 			p = core.Proposed{Err: core.Unavailable{Reason: "leader_unreached", Unknown: true}}
-			s.n.send(from, s.id, true, appendProposed(head, &p))
+			s.n.send(from, s.id, Bulk, appendProposed(head, &p))
 		}
 	}
 	e, err := core.DecodeEntry(b[8:])

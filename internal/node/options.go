@@ -57,7 +57,7 @@ type Options struct {
 	LogKeep        uint64        // bytes of log written before the store is asked to make its state durable; default 128 MiB
 	LogQuota       uint64        // bytes of log kept for nodes that are behind; beyond it they need a snapshot; default 4 GiB, or a tenth of a smaller disk
 	SnapshotPart   int           // bytes of a snapshot in one message; default 256 KiB
-	SnapshotRate   int64         // bytes per second of snapshots that a shard fetches; default 64 MiB
+	SnapshotRate   int64         // bytes per second of snapshots that the node fetches; default 64 MiB
 	NearEntries    uint64        // a learner may be so many behind, in every shard, to become a voter; default 1,000
 	DiskReserve    uint64        // new work is refused below this much free space; default min(1 % of the disk, 1 GiB)
 	SearchBytes    int64         // of indexes for searching, beyond which no more points are taken; 0 = no bound
@@ -65,7 +65,9 @@ type Options struct {
 	VectorKernel   string        // vnni, avx2 or purego; default the fastest that the machine has
 	DiskEvery      time.Duration // how often free space is read; default 500 ms
 	QuotaEvery     time.Duration // how often keyspaces with a bound are measured; default 8 s, so that it is obeyed within 10
-	measure        measure       // what a range of keys takes; nil: as the store estimates it
+	// verify finds out whether the files of a snapshot are what they should be; nil: as the store does.
+	verify  func(s *store.Shard, dir string, snap store.Snapshot) error
+	measure measure // what a range of keys takes; nil: as the store estimates it
 
 	OneCommitPerEntry bool // no group commit: for measuring what it is worth
 }
@@ -103,6 +105,9 @@ func (o Options) withDefaults() Options {
 	o.NearEntries = cmp.Or(o.NearEntries, 1000)
 	o.DiskEvery = cmp.Or(o.DiskEvery, 500*time.Millisecond)
 	o.QuotaEvery = cmp.Or(o.QuotaEvery, 8*time.Second)
+	if o.verify == nil {
+		o.verify = (*store.Shard).Verify
+	}
 	if o.measure == nil {
 		o.measure = (*store.Shard).RangeBytes
 	}

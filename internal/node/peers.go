@@ -13,10 +13,21 @@ import (
 
 // Network carries messages to the replicas of this node's shards on other nodes.
 type Network interface {
-	// Send takes a message for a node's replica of a shard, or drops it: it does not wait. msg is not changed afterwards. What is
-	// bulk may be overtaken by what is not. It reports false when the message was dropped.
-	Send(to uint64, shard core.ShardID, bulk bool, msg []byte) bool
+	// Send takes a message for a node's replica of a shard, or drops it: it does not wait. msg is not changed afterwards. It
+	// reports false when the message was dropped.
+	Send(to uint64, shard core.ShardID, class Class, msg []byte) bool
 }
+
+// Class says which of the connections to a node a message takes. What is of one class neither waits for what is of another nor
+// takes its room, and may overtake it.
+type Class uint8
+
+// The classes.
+const (
+	Control Class = iota // small, and late is useless
+	Bulk                 // entries, and what answers them
+	Parts                // parts of snapshots
+)
 
 // Peer is another node.
 type Peer struct {
@@ -148,7 +159,11 @@ func (s *shard) takeMessages(in []peerMessage) {
 // send hands messages of the log to the network.
 func (s *shard) send(out []replog.Message) {
 	for _, m := range out {
-		sent := s.n.send(m.To, s.id, m.Bulk, m.Data)
+		class := Control
+		if m.Bulk {
+			class = Bulk
+		}
+		sent := s.n.send(m.To, s.id, class, m.Data)
 		switch {
 		case m.Snapshot && sent:
 			if s.snap.offers != nil {
@@ -195,7 +210,7 @@ func (s *shard) sendReport(now time.Duration) {
 	msg = binary.BigEndian.AppendUint64(msg, safe)
 	msg = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(msg, h.index), h.hash)
 	for _, f := range followers {
-		s.n.send(f.Replica, s.id, false, msg)
+		s.n.send(f.Replica, s.id, Control, msg)
 	}
 }
 

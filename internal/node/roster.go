@@ -105,9 +105,9 @@ func (n *Node) hasOthers() (has bool) {
 }
 
 // send sends a message to a replica of a shard, or drops it and reports false.
-func (n *Node) send(to uint64, shard core.ShardID, bulk bool, msg []byte) bool {
+func (n *Node) send(to uint64, shard core.ShardID, class Class, msg []byte) bool {
 	m := n.who().member(to)
-	return m != nil && m.Node != n.o.Node && n.o.Network.Send(m.Node, shard, bulk, msg)
+	return m != nil && m.Node != n.o.Node && n.o.Network.Send(m.Node, shard, class, msg)
 }
 
 // Members returns the directory of members as this node has it. Without one its version is 0, and it lists the members
@@ -177,13 +177,13 @@ func (s *shard) askMembers(now time.Duration) {
 	}
 	s.askedAt = now
 	msg := binary.BigEndian.AppendUint64([]byte{peerMembersAsk}, s.n.who().dir.Version)
-	s.n.others(func(m *core.Member) { s.n.send(m.Replica, s.id, false, msg) })
+	s.n.others(func(m *core.Member) { s.n.send(m.Replica, s.id, Control, msg) })
 }
 
 // tellMembers answers askMembers.
 func (n *Node) tellMembers(to uint64, b []byte) {
 	if r := n.who(); len(b) == 8 && r.dir.Version > binary.BigEndian.Uint64(b) {
-		n.send(to, 0, false, core.AppendDirectory([]byte{peerMembers}, &r.dir))
+		n.send(to, 0, Control, core.AppendDirectory([]byte{peerMembers}, &r.dir))
 	}
 }
 
@@ -231,7 +231,7 @@ func (n *Node) sayGoodbye(now time.Duration) {
 	ended := len(n.goodbyes) < len(list)
 	n.leaves.Unlock()
 	for _, g := range list {
-		n.o.Network.Send(g.node, 0, false, binary.BigEndian.AppendUint64([]byte{peerGone}, g.replica))
+		n.o.Network.Send(g.node, 0, Control, binary.BigEndian.AppendUint64([]byte{peerGone}, g.replica))
 	}
 	if ended {
 		n.announce()

@@ -28,8 +28,11 @@ const (
 	keepUnused = 30 * time.Second
 	// offerSilence is after how long an offer is taken for lost that nobody has asked for anything of.
 	offerSilence = time.Second
-	// askSilence is after how long a replica that asks for nothing more is given up, and a leader that answers nothing.
+	// askSilence is after how long a replica is given up that neither asks for anything nor says that it waits.
 	askSilence = 10 * time.Second
+	// leaderSilence is after how long a leader is given up that sends nothing: longer than a connection may stand still before it
+	// is closed, so that what had come by it is not fetched once more.
+	leaderSilence = 30 * time.Second
 	// remakeAfter is how long a leader waits before it tries again to make one.
 	remakeAfter = time.Second
 	// maxPartMessage bounds a message with a part, so that those that wait for their file take little memory.
@@ -48,6 +51,7 @@ type snapshots struct {
 	hold     atomic.Uint64                // the log keeps what is behind it; 0: nothing for a snapshot
 	serving  atomic.Pointer[keptSnapshot] // what followers can have
 	fetching atomic.Bool                  // a fetch is under way
+	whole    atomic.Bool                  // one has come to its end, and what came is not installed yet
 
 	// Of the loop.
 	making     bool
@@ -67,7 +71,7 @@ type keptSnapshot struct {
 
 	mu    sync.Mutex // guards the fields below
 	used  time.Duration
-	heard map[uint64]time.Duration // by replica, when it last asked for a part
+	heard map[uint64]time.Duration // by replica, when it was last heard of
 }
 
 func (k *keptSnapshot) ask(from uint64, now time.Duration) {
@@ -76,7 +80,7 @@ func (k *keptSnapshot) ask(from uint64, now time.Duration) {
 	k.used, k.heard[from] = now, now
 }
 
-// last returns when a replica last asked for a part, and when anybody did.
+// last returns when a replica was last heard of, and when any was.
 func (k *keptSnapshot) last(from uint64) (heard, used time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -134,6 +138,9 @@ func (s *shard) tickSnapshots(now time.Duration) {
 	sn := &s.snap
 	if sn.fetching.Load() {
 		s.n.later(func() { s.tickFetch(now) })
+	}
+	if sn.installing != nil {
+		sn.installing.fetch.stay(now)
 	}
 	k := sn.serving.Load()
 	if !s.leading {
@@ -270,14 +277,17 @@ func readPlace(b []byte) (p snapshotPlace, rest []byte, ok bool) {
 func (s *shard) serveAsk(from uint64, msg []byte) {
 	p, rest, ok := readPlace(msg)
 	k := s.snap.serving.Load()
-	if !ok || len(rest) > 0 || k == nil || p.index != k.snap.Index || int(p.file) >= len(k.snap.Files) {
+	if !ok || len(rest) > 0 || k == nil || p.index != k.snap.Index {
+		return
+	}
+	k.ask(from, s.n.o.Clock.Boot())
+	if int(p.file) >= len(k.snap.Files) {
 		return
 	}
 	file := k.snap.Files[p.file]
 	if p.offset >= uint64(file.Size) {
 		return
 	}
-	k.ask(from, s.n.o.Clock.Boot())
 	head := p.append([]byte{peerSnapshotPart})
 	out := append(head, make([]byte, min(uint64(s.n.o.SnapshotPart), uint64(file.Size)-p.offset))...)
 	if err := s.n.readPart(filepath.Join(k.dir, file.Name), out[len(head):], int64(p.offset)); err != nil {
@@ -285,7 +295,7 @@ func (s *shard) serveAsk(from uint64, msg []byte) {
 		k.lost.Store(true)
 		return
 	}
-	s.n.send(from, s.id, true, out)
+	s.n.send(from, s.id, Parts, out)
 	s.snap.count.sent.Add(uint64(len(out) - len(head)))
 }
 

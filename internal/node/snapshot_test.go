@@ -3,11 +3,13 @@ package node
 import (
 	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/replog"
+	"github.com/millrace/millrace/internal/store"
 )
 
 // tight keeps little of the log, so that a node that was away needs a snapshot.
@@ -192,4 +194,109 @@ func TestAStartFinishesWithTheLogWhenTheStateWasExchanged(t *testing.T) {
 	}
 	c.wires.alone(away, false)
 	c.same()
+}
+
+func TestAFetchGoesOnAfterItsConnectionStoodStill(t *testing.T) {
+	r := openRig(t, rigOptions{node: Options{SnapshotPart: 1 << 10}})
+	defer r.close()
+	value, random := make([]byte, 10<<10), rand.New(rand.NewPCG(1, 2))
+	for i := range value {
+		value[i] = byte(random.Uint32())
+	}
+	r.must(&core.KVPut{Keyspace: "s", Key: []byte("k"), Value: value})
+	s := r.node.shards[0]
+	snap, err := s.store.Export("data/elsewhere")
+	if err != nil {
+		t.Fatal(err)
+	}
+	work := func(f func()) { // beside what the node's own ticks want of the fetch
+		done := make(chan struct{})
+		r.node.files <- func() { defer close(done); f() }
+		<-done
+	}
+	part := make([]byte, 1<<10)
+	var f *fetch
+	var before snapshotPlace
+	work(func() {
+		s.beginFetch(&replog.Offer{From: 2, Index: snap.Index, Data: snap.Append(nil)}, snap)
+		f = s.snap.fetch
+		s.takePart(2, append(f.at.append(nil), part...))
+		if before = f.at; before.offset == 0 {
+			t.Error("a part was not taken")
+		}
+		now := r.node.o.Clock.Boot()
+		for d := time.Duration(0); d < 20*time.Second; d += r.node.o.TickEvery {
+			s.tickFetch(now + d)
+		}
+	})
+	work(func() {
+		if s.snap.fetch != f || f.at != before {
+			t.Error("after a standstill of 20 s a fetch begins anew")
+			return
+		}
+		s.takePart(2, append(f.at.append(nil), part...))
+		if f.at.offset <= before.offset {
+			t.Error("no part is taken after a standstill")
+		}
+		s.tickFetch(r.node.o.Clock.Boot() + leaderSilence)
+		if s.snap.fetch != nil {
+			t.Error("a leader that is silent is not given up")
+		}
+	})
+}
+
+// While a large state is verified its node goes on with other files, and neither side takes the other for gone.
+func TestAStateThatTakesLongToVerifyIsFetchedOnce(t *testing.T) {
+	begun, release := make(chan struct{}), make(chan struct{})
+	o := tight
+	o.verify = func(s *store.Shard, dir string, snap store.Snapshot) error {
+		select {
+		case begun <- struct{}{}:
+		default:
+		}
+		<-release
+		return s.Verify(dir, snap)
+	}
+	c := openCluster(t, 3, o)
+	away, _ := c.outrun(false)
+	c.wires.alone(away, false)
+	ctx := within(t, 60*time.Second)
+	select {
+	case <-begun:
+	case <-ctx.Done():
+		t.Fatal("nothing is verified")
+	}
+	r := c.rigs[away]
+	s := r.node.shards[0]
+	done := make(chan struct{})
+	r.node.files <- func() {
+		defer close(done)
+		f := s.snap.fetch
+		if f == nil || !f.whole {
+			t.Errorf("what is verified is %+v", f)
+			return
+		}
+		now := r.node.o.Clock.Boot()
+		s.tickFetch(now + 2*leaderSilence)
+		if s.snap.fetch != f || f.said < now+leaderSilence {
+			t.Error("a fetch that is verified is given up, or nobody hears of it")
+		}
+		f.said = now
+		s.beginFetch(f.offer, f.snap) // as the leader offers it again
+		if s.snap.fetch != f || f.at.file == 0 {
+			t.Error("what is verified is fetched once more")
+		}
+	}
+	select {
+	case <-done:
+	case <-ctx.Done():
+		t.Fatal("nothing else is done while a snapshot is verified")
+	}
+	close(release)
+	c.until(ctx, "the snapshot is not installed", func() bool { return s.snap.count.installed.Load() > 0 })
+	c.same()
+	c.until(ctx, "it is not done with the snapshot", func() bool { return !s.snap.whole.Load() && !s.snap.fetching.Load() })
+	if n := s.snap.count.installed.Load(); n != 1 {
+		t.Errorf("%d snapshots were installed", n)
+	}
 }

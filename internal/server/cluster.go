@@ -12,6 +12,7 @@ import (
 
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/env"
+	"github.com/millrace/millrace/internal/node"
 	"github.com/millrace/millrace/internal/replog/transport"
 )
 
@@ -22,13 +23,12 @@ type peers struct{ net *transport.Transport }
 func (p peers) Reaches(to uint64) bool { return p.net.Reaches(transport.NodeID(to)) }
 
 // Send queues a message, or drops it.
-func (p peers) Send(to uint64, shard core.ShardID, bulk bool, msg []byte) bool {
-	class := transport.Control
-	if bulk {
-		class = transport.Bulk
-	}
-	return p.net.Send(transport.NodeID(to), class, shard, msg)
+func (p peers) Send(to uint64, shard core.ShardID, class node.Class, msg []byte) bool {
+	return p.net.Send(transport.NodeID(to), classes[class], shard, msg)
 }
+
+// classes are the transport's, by those of a node.
+var classes = [...]transport.Class{node.Control: transport.Control, node.Bulk: transport.Bulk, node.Parts: transport.Parts}
 
 // openPeers begins to speak to the peers that own names. Until the node runs, only questions of nodes are answered that
 // look for their place.
@@ -47,7 +47,8 @@ func (r *Running) openPeers(fs env.FS, own Member, bound bool) error {
 		Rand: r.o.Rand, FS: fs, Logger: r.o.Logger,
 		Formats: transport.Formats{Min: 1, Max: uint32(core.NewestFormat())}, Shards: r.o.Shards,
 		QueueBytes: int(r.o.memory().PeerBulk), ControlQueueBytes: int(r.o.memory().PeerControl),
-		Gone: r.gone, OnRemoved: r.refusedAsRemoved,
+		PartsQueueBytes: int(r.o.memory().PeerParts),
+		Gone:            r.gone, OnRemoved: r.refusedAsRemoved,
 		OnUnknown: r.asks.unknownTo,
 	}
 	if bound { // one without its data greets as nobody's replica

@@ -7,9 +7,9 @@ import (
 	"github.com/millrace/millrace/internal/replog/transport"
 )
 
-// Most series of what is told for each peer: nodes of a cluster, two classes, and two sides or two reasons.
+// Most series of what is told for each peer: nodes of a cluster, three classes, and two sides or two reasons.
 const (
-	classSeries  = 2*config.MaxPeers + 1
+	classSeries  = 3*config.MaxPeers + 1
 	sideSeries   = 2*classSeries + 1
 	reasonSeries = 24
 )
@@ -35,6 +35,7 @@ func (v peerView) links(put func(peer, class string, l *transport.LinkStatus)) {
 		p := &v.peers[i]
 		put(p.ID.String(), transport.Control.String(), &p.Control)
 		put(p.ID.String(), transport.Bulk.String(), &p.Bulk)
+		put(p.ID.String(), transport.Parts.String(), &p.Parts)
 	}
 }
 
@@ -50,10 +51,7 @@ func byLink(name, help string, read func(*transport.LinkStatus) float64) obs.Met
 
 // shareOf names the share of memory that a class of messages waits in.
 func shareOf(class string) string {
-	if class == transport.Control.String() {
-		return "peer_control"
-	}
-	return "peer_bulk"
+	return "peer_" + class
 }
 
 func peerMetrics() []obs.Metric[peerView] {

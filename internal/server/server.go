@@ -49,7 +49,7 @@ type Options struct {
 	Durability Durability // default fsync
 	Name       string     // of this node; default n1
 	Shards     int        // default 1; fixed when the data directory is made
-	Memory     int64      // bytes for all buffers and caches; default 25 % of the machine, at least 128 MiB
+	Memory     int64      // bytes for all buffers and caches; default 25 % of the machine, or of the least control group that the process is in; at least 128 MiB
 	ArchiveDir string     // receives log segments before they are reused; default none
 	// LogQuota is how many bytes of log are kept for nodes that are behind; default 4 GiB, or a tenth of a smaller disk.
 	LogQuota      int64

@@ -5,13 +5,14 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/node"
 )
 
 // wire is a host's end of the network.
 type wire struct{ h *host }
 
 // Send plans the arrival of a message, or loses it.
-func (n wire) Send(to uint64, shard core.ShardID, _ bool, msg []byte) bool {
+func (n wire) Send(to uint64, shard core.ShardID, _ node.Class, msg []byte) bool {
 	w, from, replica := n.h.w, n.h.id, n.h.replica
 	b := append([]byte(nil), msg...)
 	_, _ = w.trace.Write(b)

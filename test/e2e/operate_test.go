@@ -207,6 +207,7 @@ func wantMetrics(t *testing.T, admin string) {
 		`millrace_transport_connected_state{class="bulk",direction="outbound",peer="2"} 1`,
 		`millrace_transport_connected_state{class="control",direction="inbound",peer="3"} 1`,
 		`millrace_transport_dropped_messages_total{class="bulk",limit="peer_bulk",peer="2"} 0`,
+		`millrace_transport_dropped_messages_total{class="parts",limit="peer_parts",peer="2"} 0`,
 		`millrace_node_known_leader_state{shard="1"} 1`, `millrace_node_leader_changes_total{shard="1"} `,
 		`millrace_server_memory_share_bytes{share="peer_inbox"} 4.194304e+06`,
 		`millrace_transport_refused_connections_total{reason="other_shards"} 0`,

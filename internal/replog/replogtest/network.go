@@ -285,7 +285,7 @@ func (e *Endpoint) Status() []transport.PeerStatus {
 			Connected: up && !e.net.cut[[2]transport.NodeID{e.id, id}],
 			Inbound:   up && !e.net.cut[[2]transport.NodeID{id, e.id}],
 		}
-		out = append(out, transport.PeerStatus{ID: id, Address: e.peers[id], Control: link, Bulk: link})
+		out = append(out, transport.PeerStatus{ID: id, Address: e.peers[id], Control: link, Bulk: link, Parts: link})
 	}
 	return out
 }

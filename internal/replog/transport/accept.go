@@ -170,7 +170,7 @@ func (t *Transport) judge(c *conn, h *hello) (*peer, StreamHandler, error) {
 	}
 	var serve StreamHandler
 	switch c.class {
-	case Control, Bulk:
+	case Control, Bulk, Parts:
 	case stream:
 		if serve = t.streamHandler(h.kind); serve == nil {
 			return no(UnknownStream, "kind %q", h.kind)

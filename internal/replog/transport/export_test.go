@@ -44,6 +44,18 @@ func EncodeAnswer(cluster ClusterID, node NodeID, boot [16]byte) []byte {
 	return a.encode()
 }
 
+// ReadHello returns the class of a greeting.
+func ReadHello(r io.Reader) (Class, error) {
+	h, err := readHello(r)
+	return h.class, err
+}
+
+// EncodeRefusal returns the bytes of an answer that refuses.
+func EncodeRefusal(cluster ClusterID, node NodeID, boot [16]byte, why Reason) []byte {
+	a := answer{reason: why, versionMin: 1, versionMax: 1, cluster: cluster, node: node, boot: boot, formats: Formats{1, 1}}
+	return a.encode()
+}
+
 // CanReadHello says whether b begins with a greeting.
 func CanReadHello(b []byte) bool {
 	_, err := readHello(bytes.NewReader(b))

@@ -35,8 +35,9 @@ func (t *Transport) keep() {
 		t.pending.pass(passed)
 		for _, p := range t.peerList() {
 			p.keep(passed)
-			p.control.ping()
-			p.bulk.ping()
+			for _, l := range p.links {
+				l.ping()
+			}
 		}
 		timer.Reset(tick)
 	}
@@ -68,8 +69,8 @@ func (p *peer) keep(passed time.Duration) {
 				continue // who reads may wait as long as the peer lives
 			}
 			limit = o.StallTimeout
-		case c.class == stream, c.class == Bulk && c.outbound:
-			limit = o.StallTimeout // the peer may be busy with what it was sent
+		case c.class == stream, c.class == Parts, c.class == Bulk && c.outbound:
+			limit = o.StallTimeout // the peer may be busy with what it was sent, or the link with a part
 		}
 		if time.Duration(c.still.Load()) >= limit {
 			c.close(errSilent)

@@ -113,6 +113,13 @@ func (l *link) up() bool {
 	return l.connected
 }
 
+// refusal returns why the last attempt was refused; 0: it was not.
+func (l *link) refusal() Reason {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.refused
+}
+
 func (l *link) lost(err error) {
 	l.mu.Lock()
 	l.connected, l.failure = false, err.Error()

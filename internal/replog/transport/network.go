@@ -33,13 +33,14 @@ func ParseClusterID(s string) (c ClusterID, err error) {
 	return ClusterID(b), nil
 }
 
-// Class says which of a peer's connections a message takes. A full or slow one does not hold up the other.
+// Class says which of a peer's connections a message takes. A full or slow one does not hold up the others.
 type Class uint8
 
 // The classes. Their numbers are on the wire.
 const (
 	Control Class = 1 // votes, heartbeats, read index: small, and late is useless
 	Bulk    Class = 2 // appends of all shards
+	Parts   Class = 4 // parts of snapshots: hundreds of MiB, which nothing else may wait behind
 )
 
 // stream is the class of a connection that is a stream.
@@ -54,6 +55,8 @@ func (c Class) String() string {
 		return "bulk"
 	case stream:
 		return "stream"
+	case Parts:
+		return "parts"
 	}
 	return fmt.Sprintf("class %d", uint8(c))
 }
@@ -103,6 +106,7 @@ type PeerStatus struct {
 	Formats Formats // of the peer, as of the last connection; zero before the first
 	Control LinkStatus
 	Bulk    LinkStatus
+	Parts   LinkStatus
 	Streams int // open ones, in both directions
 }
 

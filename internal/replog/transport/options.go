@@ -28,14 +28,16 @@ type Options struct {
 	Plain bool   // plain text without identities, on loopback addresses only
 
 	QueueMessages        int // per peer, of class Bulk; beyond it they are dropped; default 16,384
-	QueueBytes           int // default 60 MiB
+	QueueBytes           int // default 56 MiB: with those of the other classes 64 MiB for each peer
 	ControlQueueMessages int // per peer, of class Control; default 4,096
-	ControlQueueBytes    int // default 4 MiB: with the above 64 MiB for each peer
+	ControlQueueBytes    int // default 4 MiB
+	PartsQueueMessages   int // per peer, of class Parts; default 256: one of each shard, and what is asked for again
+	PartsQueueBytes      int // default 4 MiB
 	MessageBytes         int // of one message; default 8 MiB: an append holds at least one entry, of up to 4 MiB
 	WriteBytes           int // of messages that leave in one write; default 256 KiB, as an entry closes at that
 
 	IdleTimeout      time.Duration // after so long without a byte a peer is taken for dead; default 1.5 s
-	StallTimeout     time.Duration // the same for appends and streams, which may have to wait; default 10 s
+	StallTimeout     time.Duration // the same for appends, parts of snapshots and streams, which may have to wait; default 10 s
 	DialTimeout      time.Duration // of one attempt; default 2 s
 	HandshakeTimeout time.Duration // from the connection to the end of the greeting; default 5 s
 	BackoffMin       time.Duration // between attempts, doubling; default 50 ms
@@ -58,9 +60,11 @@ func (o Options) withDefaults() (Options, error) {
 		o.Formats = Formats{1, 1}
 	}
 	o.QueueMessages = cmp.Or(o.QueueMessages, 16384)
-	o.QueueBytes = cmp.Or(o.QueueBytes, 60<<20)
+	o.QueueBytes = cmp.Or(o.QueueBytes, 56<<20)
 	o.ControlQueueMessages = cmp.Or(o.ControlQueueMessages, 4096)
 	o.ControlQueueBytes = cmp.Or(o.ControlQueueBytes, 4<<20)
+	o.PartsQueueMessages = cmp.Or(o.PartsQueueMessages, 256)
+	o.PartsQueueBytes = cmp.Or(o.PartsQueueBytes, 4<<20)
 	o.MessageBytes = cmp.Or(o.MessageBytes, 8<<20)
 	o.WriteBytes = cmp.Or(o.WriteBytes, 256<<10)
 	o.IdleTimeout = cmp.Or(o.IdleTimeout, 1500*time.Millisecond)
@@ -115,6 +119,8 @@ func (o *Options) check() error {
 		{"queue bytes", int64(o.QueueBytes)},
 		{"control queue messages", int64(o.ControlQueueMessages)},
 		{"control queue bytes", int64(o.ControlQueueBytes)},
+		{"parts queue messages", int64(o.PartsQueueMessages)},
+		{"parts queue bytes", int64(o.PartsQueueBytes)},
 		{"write bytes", int64(o.WriteBytes)},
 		{"idle timeout", int64(o.IdleTimeout)},
 		{"stall timeout", int64(o.StallTimeout)},

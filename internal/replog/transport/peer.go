@@ -10,13 +10,13 @@ import (
 
 // peer is one other node.
 type peer struct {
-	t             *Transport
-	id            NodeID
-	stranger      bool            // no peer: of one stream
-	ctx           context.Context // ends when the peer is removed
-	cancel        context.CancelCauseFunc
-	control, bulk *link
-	silent        time.Duration // without a byte from it on any connection; the keeper's
+	t        *Transport
+	id       NodeID
+	stranger bool            // no peer: of one stream
+	ctx      context.Context // ends when the peer is removed
+	cancel   context.CancelCauseFunc
+	links    []*link       // one of each class of messages
+	silent   time.Duration // without a byte from it on any connection; the keeper's
 
 	mu      sync.Mutex // guards the fields below
 	address string
@@ -30,22 +30,39 @@ type peer struct {
 func newPeer(t *Transport, id NodeID, address string) *peer {
 	p := &peer{t: t, id: id, address: address, moved: make(chan struct{}), conns: make(map[*conn]struct{})}
 	p.ctx, p.cancel = context.WithCancelCause(t.ctx)
-	p.control = newLink(p, Control, t.o.ControlQueueMessages, t.o.ControlQueueBytes)
-	p.bulk = newLink(p, Bulk, t.o.QueueMessages, t.o.QueueBytes)
+	p.links = []*link{
+		newLink(p, Control, t.o.ControlQueueMessages, t.o.ControlQueueBytes),
+		newLink(p, Bulk, t.o.QueueMessages, t.o.QueueBytes),
+		newLink(p, Parts, t.o.PartsQueueMessages, t.o.PartsQueueBytes),
+	}
 	return p
 }
 
 // start begins to dial.
 func (p *peer) start() {
-	p.t.work.Go(p.control.run)
-	p.t.work.Go(p.bulk.run)
+	for _, l := range p.links {
+		p.t.work.Go(l.run)
+	}
 }
 
+// link returns the link of a class; nil: no messages are of that class.
 func (p *peer) link(c Class) *link {
-	if c == Control {
-		return p.control
+	for _, l := range p.links {
+		if l.class == c {
+			return l
+		}
 	}
-	return p.bulk
+	return nil
+}
+
+// way returns the link that messages of a class take: those of Parts go with appends to a node whose program is older than the
+// class, and refuses its greeting.
+func (p *peer) way(c Class) *link {
+	l := p.link(c)
+	if c == Parts && l.refusal() == Malformed {
+		return p.link(Bulk)
+	}
+	return l
 }
 
 // where returns the address, and what is closed when that changes.
@@ -173,7 +190,10 @@ func (p *peer) opened() {
 }
 
 func (p *peer) status() PeerStatus {
-	s := PeerStatus{ID: p.id, Control: p.control.status(), Bulk: p.bulk.status()}
+	s := PeerStatus{ID: p.id}
+	for _, l := range p.links {
+		*s.link(l.class) = l.status()
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s.Address, s.Formats = p.address, p.formats
@@ -185,12 +205,20 @@ func (p *peer) status() PeerStatus {
 		switch {
 		case c.class == stream:
 			s.Streams++
-		case c.outbound:
-		case c.class == Control:
-			s.Control.Inbound = true
-		default:
-			s.Bulk.Inbound = true
+		case !c.outbound:
+			s.link(c.class).Inbound = true
 		}
 	}
 	return s
+}
+
+// link returns where what is known of the connection of a class stands.
+func (s *PeerStatus) link(c Class) *LinkStatus {
+	switch c {
+	case Control:
+		return &s.Control
+	case Parts:
+		return &s.Parts
+	}
+	return &s.Bulk
 }

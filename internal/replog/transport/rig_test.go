@@ -175,7 +175,12 @@ func (n *node) peer(t testing.TB, id transport.NodeID) transport.PeerStatus {
 func (n *node) connected(t testing.TB, id transport.NodeID) bool {
 	t.Helper()
 	p := n.peer(t, id)
-	return p.Control.Connected && p.Control.Inbound && p.Bulk.Connected && p.Bulk.Inbound
+	for _, l := range []transport.LinkStatus{p.Control, p.Bulk, p.Parts} {
+		if !l.Connected || !l.Inbound {
+			return false
+		}
+	}
+	return true
 }
 
 func (n *node) send(t testing.TB, to transport.NodeID, class transport.Class, text string) {

@@ -7,7 +7,7 @@ import (
 
 // Stats are a transport's counters since it was made.
 type Stats struct {
-	Control, Bulk ClassStats
+	Control, Bulk, Parts ClassStats
 
 	StreamsOpened, StreamsAccepted uint64
 
@@ -36,7 +36,7 @@ type ClassStats struct {
 }
 
 type counters struct {
-	control, bulk                  classCounters
+	control, bulk, parts           classCounters
 	streamsOpened, streamsAccepted atomic.Uint64
 	handshakeFailures, corrupt     atomic.Uint64
 	undeliverable, reloadFailures  atomic.Uint64
@@ -49,8 +49,11 @@ type classCounters struct {
 }
 
 func (c *counters) class(class Class) *classCounters {
-	if class == Control {
+	switch class {
+	case Control:
 		return &c.control
+	case Parts:
+		return &c.parts
 	}
 	return &c.bulk
 }
@@ -69,7 +72,7 @@ func (c *classCounters) read() ClassStats {
 func (t *Transport) Stats() Stats {
 	c := &t.stats
 	s := Stats{
-		Control: c.control.read(), Bulk: c.bulk.read(), Refused: make(map[Reason]uint64),
+		Control: c.control.read(), Bulk: c.bulk.read(), Parts: c.parts.read(), Refused: make(map[Reason]uint64),
 		StreamsOpened: c.streamsOpened.Load(), StreamsAccepted: c.streamsAccepted.Load(),
 		HandshakeFailures: c.handshakeFailures.Load(), Corrupt: c.corrupt.Load(),
 		Undeliverable: c.undeliverable.Load(), ReloadFailures: c.reloadFailures.Load(),
@@ -86,7 +89,7 @@ func (t *Transport) Stats() Stats {
 	for _, p := range t.peerList() {
 		s.Peers++
 		s.Connections += len(p.all())
-		for class, into := range map[Class]*ClassStats{Control: &s.Control, Bulk: &s.Bulk} {
+		for class, into := range map[Class]*ClassStats{Control: &s.Control, Bulk: &s.Bulk, Parts: &s.Parts} {
 			messages, bytes := p.link(class).queue.size()
 			into.QueuedMessages += messages
 			into.QueuedBytes += bytes

@@ -162,12 +162,14 @@ func (t *Transport) RemovePeer(id NodeID) {
 
 // Send queues a message for a peer.
 func (t *Transport) Send(to NodeID, class Class, shard core.ShardID, msg []byte) bool {
-	p := t.peer(to)
-	if p == nil || class != Control && class != Bulk || len(msg) > t.o.MessageBytes {
+	var l *link
+	if p := t.peer(to); p != nil {
+		l = p.way(class)
+	}
+	if l == nil || len(msg) > t.o.MessageBytes {
 		t.stats.undeliverable.Add(1)
 		return false
 	}
-	l := p.link(class)
 	switch l.queue.push(message{shard, msg}) {
 	case full:
 		for _, n := range l.counts {
@@ -181,10 +183,10 @@ func (t *Transport) Send(to NodeID, class Class, shard core.ShardID, msg []byte)
 	return true
 }
 
-// Reaches reports whether messages can be sent to a peer now.
+// Reaches reports whether votes, heartbeats and appends can be sent to a peer now.
 func (t *Transport) Reaches(to NodeID) bool {
 	p := t.peer(to)
-	return p != nil && p.control.up() && p.bulk.up()
+	return p != nil && p.link(Control).up() && p.link(Bulk).up()
 }
 
 // HandleStream sets who serves the streams of a kind.

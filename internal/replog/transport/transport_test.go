@@ -223,8 +223,8 @@ func TestABrokenConnectionIsMadeAgain(t *testing.T) {
 		r := newTLSRig(t)
 		a, b := r.pair()
 		for i := range 3 {
-			if n := r.net.Break(address(2)); n != 2 {
-				t.Fatalf("%d connections broke, want 2", n)
+			if n := r.net.Break(address(2)); n != 3 {
+				t.Fatalf("%d connections broke, want 3", n)
 			}
 			synctest.Wait()
 			if i == 0 && !a.connected(t, 2) { // the first time at once

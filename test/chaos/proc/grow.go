@@ -106,6 +106,9 @@ type Job struct {
 // Over reports whether the job has ended, and the shards are what it leaves.
 func (j Job) Over() bool { return j.State != "running" && j.State != "returning" }
 
+// ErrNoJob says that a node knows of no change of membership.
+var ErrNoJob = errors.New("status of the cluster: no job")
+
 // Job asks a node.
 func (n *Node) Job(ctx context.Context) (j Job, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -122,8 +125,11 @@ func (n *Node) Job(ctx context.Context) (j Job, err error) {
 	var s struct {
 		Job *Job `json:"job"`
 	}
-	if err := json.NewDecoder(resp.Body).Decode(&s); err != nil || s.Job == nil {
-		return j, fmt.Errorf("status of the cluster: no job: %w", err)
+	if err := json.NewDecoder(resp.Body).Decode(&s); err != nil {
+		return j, fmt.Errorf("status of the cluster: %w", err)
+	}
+	if s.Job == nil {
+		return j, ErrNoJob
 	}
 	return *s.Job, nil
 }

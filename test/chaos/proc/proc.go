@@ -66,6 +66,7 @@ type Server struct {
 	paused  bool          // by SIGSTOP
 	killed  bool          // by this harness, on purpose
 	next    *Plan         // of the next start alone
+	group   *Group        // that later starts are in; nil: that of this process
 }
 
 // Plan changes one start of a server.
@@ -138,6 +139,13 @@ func (s *Server) Plan(p Plan) {
 // SetFlags changes what every later start is given beside the flags of all servers here.
 func (s *Server) SetFlags(flags []string) { s.o.Flags = flags }
 
+// Within has every later start be in a group.
+func (s *Server) Within(g *Group) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.group = g
+}
+
 // Forget takes the end of the process in: whatever status it had, Stop does not mind.
 func (s *Server) Forget() {
 	s.mu.Lock()
@@ -171,15 +179,19 @@ func (s *Server) Launch() (ready <-chan error, err error) {
 		"serve", "--json", "--data", s.DataDir(), "--tokens", s.o.Tokens, "--listen", "127.0.0.1:0", "--log-level", "warn",
 	}, s.o.Flags...)
 	s.mu.Lock()
-	plan := s.next
+	plan, group := s.next, s.group
 	s.next = nil
 	s.mu.Unlock()
-	cmd := exec.Command(s.o.Binary, args...)
-	cmd.Env = append(os.Environ(), s.o.Env...)
+	program, env := s.o.Binary, append(os.Environ(), s.o.Env...)
 	if plan != nil {
-		cmd = exec.Command(plan.Binary, args...)
-		cmd.Env = append(append(os.Environ(), s.o.Env...), plan.Env...)
+		program, env = plan.Binary, append(env, plan.Env...)
 	}
+	cmd := exec.Command(program, args...)
+	if group != nil {
+		args = group.enter(program, args)
+		cmd = exec.Command(args[0], args[1:]...)
+	}
+	cmd.Env = env
 	cmd.Stderr = log
 	out, err := cmd.StdoutPipe()
 	if err != nil {

@@ -24,6 +24,7 @@ type clusterRun struct {
 	size int        // nodes of the cluster
 	from int        // nodes that it begins with; 0: all
 	disk bool       // each has a disk of its own
+	much bool       // too much is written to be replayed: the nodes are only compared
 	o    *Outcome
 	c    many
 	m    *mixed
@@ -101,11 +102,37 @@ func (r *clusterRun) judge(ctx context.Context) error {
 	if err := errors.Join(r.m.audit(ctx, r.o), r.b.audit(ctx, r.o)); err != nil {
 		return fmt.Errorf("audit: %w", err)
 	}
+	if r.much {
+		return r.compare(ctx)
+	}
 	calls, err := r.calls()
 	if err != nil {
 		return err
 	}
 	return stopAndJudge(ctx, r.c, r.o, calls, r.m.completed)
+}
+
+// compare stops the nodes, checks their files, and compares the apply hashes of those that have applied the same entry.
+func (r *clusterRun) compare(ctx context.Context) error {
+	r.o.fail(r.c.Settle(ctx))
+	if err := r.c.Stop(); err != nil {
+		r.o.fail(fmt.Errorf("at the end: %w", err))
+		return nil
+	}
+	hashes := map[uint64]uint64{}
+	for _, n := range r.c.Members() {
+		h, err := n.Health(ctx)
+		if err != nil {
+			r.o.fail(fmt.Errorf("node %d: %w", n.ID, err))
+			continue
+		}
+		if other, ok := hashes[h.Applied]; ok && other != h.Hash {
+			r.o.fail(fmt.Errorf("node %d differs from another at entry %d: apply hash %016x and %016x", n.ID, h.Applied, h.Hash, other))
+		}
+		hashes[h.Applied] = h.Hash
+	}
+	r.o.Figures["compared_at"] = float64(len(hashes))
+	return nil
 }
 
 func (r *clusterRun) calls() ([]check.Call, error) {

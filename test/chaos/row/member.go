@@ -32,6 +32,7 @@ func ChangeMembers(ctx context.Context, e Env, n int) (*Outcome, error) {
 type memberRun struct {
 	clusterRun
 	shrinks bool // from five to three, and not from three to five
+	changed bool // the members are not those that the cluster began with
 }
 
 // changeWithin bounds a change of membership; one that takes longer hangs.
@@ -76,6 +77,7 @@ func (r *memberRun) add(ctx context.Context, flags ...string) (*proc.Node, error
 	if err := r.ask(ctx, nil, &told, args...); err != nil {
 		return nil, err
 	}
+	r.changed = true
 	n.JoinAt(r.other(n), told.Token)
 	n.Outside = false
 	if _, err := n.Start(ctx); err != nil {
@@ -156,15 +158,19 @@ func (r *memberRun) loseDisk(ctx context.Context, n *proc.Node) error {
 	if err := r.await(ctx, at, "lost_disk"); err != nil {
 		return err
 	}
-	before, err := r.job(ctx)
-	if err != nil {
-		return err
+	var before proc.Job
+	if r.changed {
+		var err error
+		if before, err = r.job(ctx); err != nil {
+			return err
+		}
 	}
 	n.JoinAt(r.other(n), "mrj_lost")
 	if err := r.start(ctx, n); err != nil {
 		return err
 	}
 	r.o.Faults["lost_disk"]++
+	r.changed = true
 	for {
 		if j, err := r.job(ctx); err == nil && j.ID > before.ID && j.Over() {
 			return r.ended(j)

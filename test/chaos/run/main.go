@@ -58,6 +58,9 @@ func run(o options) (int, error) {
 	if !ok || !can {
 		return 2, fmt.Errorf("no row %q; there are %s", o.row, known())
 	}
+	if err := row.Unable(o.row); err != nil && o.n > 0 {
+		return 3, fmt.Errorf("this row cannot be run here: %w", err)
+	}
 	root, err := campaign.Root(".")
 	if err != nil {
 		return 2, err
