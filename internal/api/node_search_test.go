@@ -53,6 +53,17 @@ func (n *fakeNode) Points(_ context.Context, p core.Partition, name string, ids 
 	return []core.StoredPoint{{ID: ids[0], Version: 5, Vector: make([]byte, 8), Payload: []byte(`{"role":"a","secret":"s"}`)}}, core.At{Index: 9}, nil
 }
 
+func (n *fakeNode) Loading(core.Partition, string) bool { return n.loaded != nil }
+
+func (n *fakeNode) Loaded(ctx context.Context, _ core.Partition, _ string) error {
+	select {
+	case <-n.loaded:
+		return nil
+	case <-ctx.Done():
+		return core.Unavailable{Reason: "loading"}
+	}
+}
+
 func (n *fakeNode) Search(ctx context.Context, p core.Partition, q *core.SearchQuery) (*core.SearchAnswer, error) {
 	n.reach(p)
 	if n.search != nil {
