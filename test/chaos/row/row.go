@@ -105,21 +105,22 @@ type How struct {
 // Runners returns the rows by id.
 func Runners() map[string]How {
 	return map[string]How{
-		"R-01":   {KillServer, 10, false, true},
-		"R-01-3": {KillNodes, 20, false, false},
-		"R-05":   {DamageTail, 4096, true, false},
-		"R-06":   {DamageSealed, 500, true, false},
-		"R-10":   {CutLinks, 8000, false, false},
-		"R-11":   {LoseLeader, 8, false, false},
-		"R-12":   {HinderLinks, 60, false, false},
-		"R-14":   {ChangeMembers, 12, false, false},
-		"R-15":   {PauseWorker, 500, false, false},
-		"R-16":   {KillUnderEffects, 2000, false, false},
-		"R-17":   {RepeatUnderKills, 2000, false, false},
-		"R-24":   {RollNodes, 10, false, false},
-		"R-30":   {GitUnderKills, 25, false, true},
-		"R-31":   {SearchUnderKills, 50, false, false},
-		"R-34":   {HandOver, 3, false, false},
+		"R-01":        {KillServer, 10, false, true},
+		"R-01-3":      {KillNodes, 20, false, false},
+		"R-05":        {DamageTail, 4096, true, false},
+		"R-06":        {DamageSealed, 500, true, false},
+		"R-10":        {CutLinks, 8000, false, false},
+		"R-11":        {LoseLeader, 8, false, false},
+		"R-12":        {HinderLinks, 60, false, false},
+		"R-14":        {ChangeMembers, 12, false, false},
+		"R-15":        {PauseWorker, 500, false, false},
+		"R-16":        {KillUnderEffects, 2000, false, false},
+		"R-17":        {RepeatUnderKills, 2000, false, false},
+		"R-23-search": {SearchSoak, 10, false, false},
+		"R-24":        {RollNodes, 10, false, false},
+		"R-30":        {GitUnderKills, 25, false, true},
+		"R-31":        {SearchUnderKills, 50, false, false},
+		"R-34":        {HandOver, 3, false, false},
 	}
 }
 
