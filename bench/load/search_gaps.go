@@ -1,6 +1,7 @@
 package load
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -239,6 +240,9 @@ func sameRows(a, b *searchAnswer) bool {
 	return true
 }
 
+// JudgeInterpreted is the kind of a row of SearchJudge whose rules the server does not compile to closures.
+const JudgeInterpreted = "interpreted"
+
 // SearchJudge times the judge by the server's own clock, with rules and without.
 func SearchJudge(ctx context.Context, rig *bench.Rig) error {
 	r, err := newSearchRun(ctx, rig, false, 1)
@@ -247,6 +251,19 @@ func SearchJudge(ctx context.Context, rig *bench.Rig) error {
 	}
 	defer r.close()
 	const rules = 5 // that SearchRules has
+	named, ruleset := []byte(`"ruleset":"`+searchRuleset+`"`), searchRuleset
+	if rig.Shape.Kind == JudgeInterpreted {
+		ruleset = JudgeInterpreted
+		if err := r.door.do(ctx, http.MethodPut, "/v1/rulesets/"+ruleset, interpretedRules(searchCollection), nil); err != nil {
+			return fmt.Errorf("publish the ruleset: %w", err)
+		}
+	}
+	for i, b := range r.bodies {
+		if !bytes.Contains(b, named) {
+			return fmt.Errorf("body %d names no ruleset", i)
+		}
+		r.bodies[i] = bytes.Replace(b, named, []byte(`"ruleset":"`+ruleset+`"`), 1)
+	}
 	all := fmt.Sprintf(`,"candidates":%d,"payload":false}`, len(r.data.Workers))
 	op := rig.Op("search")
 	var with, without, judged float64
