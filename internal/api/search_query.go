@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"runtime/pprof"
 	"slices"
 	"time"
 
@@ -227,6 +228,8 @@ type foundRows struct {
 
 // find searches, and keeps the search if that is asked for.
 func (ss *searchService) find(ctx context.Context, in *pb.SearchRequest) (*foundRows, error) {
+	pprof.SetGoroutineLabels(parseStage)
+	defer pprof.SetGoroutineLabels(ctx)
 	c, err := ss.ofCollection(ctx, in.GetCollection())
 	if err != nil {
 		return nil, err
