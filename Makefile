@@ -31,8 +31,8 @@ sim: ## simulate a cluster: SEEDS=n, or SEED=0x... to repeat one
 chaos: ## one row of faults on real processes, added to its campaign: ROW=R-01 N=250 [SEED=...] [MUTANT=...]
 	@ROW='$(ROW)' N='$(N)' SEED='$(SEED)' MUTANT='$(MUTANT)' scripts/chaos.sh
 
-soak: ## run for hours under load
-	@echo 'There is no soak test yet: nothing was run.' >&2; exit 2
+soak: ## searches at half load for MINUTES=10, added to the campaign of R-23-search: memory and goroutines must stay as they are
+	@ROW=R-23-search N='$(or $(MINUTES),10)' SEED='$(SEED)' scripts/chaos.sh
 
 bench-smoke: build ## measure one row of every suite for a second and audit it, to see that the harness works
 	./bin/millrace bench run --profile smoke

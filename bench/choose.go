@@ -17,11 +17,22 @@ type runSpec struct {
 	topology   Topology
 	group      bool
 	window     time.Duration
+	later      time.Duration // of the runs after the first that counts
 	warmup     time.Duration
 	runs       int
 	repeat     bool // runs that the host spoiled are repeated
 	verdicts   bool
 	env        []string
+}
+
+// after is what a run measures when so many of its row count.
+func (s *runSpec) after(counted int) *runSpec {
+	if counted == 0 || s.later == s.window {
+		return s
+	}
+	next := *s
+	next.window = s.later
+	return &next
 }
 
 // op is the operation that the row counts.
@@ -149,12 +160,13 @@ func specs(c *Config, s *Suite, row *RowSpec, p *Profile) []runSpec {
 	if window == 0 {
 		window = s.Window
 	}
+	later := cmp.Or(row.Later, window)
 	warmup := s.Warmup
 	durabilities := c.durabilities()
 	if p != nil {
 		runs, verdicts = p.Runs, p.Verdicts
 		if p.Window != nil {
-			window = p.Window(s.Name, window)
+			window, later = p.Window(s.Name, window), p.Window(s.Name, later)
 		}
 		if p.Warmup > 0 {
 			warmup = p.Warmup
@@ -170,7 +182,7 @@ func specs(c *Config, s *Suite, row *RowSpec, p *Profile) []runSpec {
 		runs = c.Runs
 	}
 	if c.Window > 0 {
-		window = c.Window
+		window, later = c.Window, c.Window
 	}
 	if c.WarmupSet {
 		warmup = c.Warmup
@@ -197,7 +209,7 @@ func specs(c *Config, s *Suite, row *RowSpec, p *Profile) []runSpec {
 	var out []runSpec
 	for _, d := range durabilities {
 		spec := runSpec{
-			suite: s, row: row, shape: shaped(c, row.Shape), durability: d, topology: topology, group: c.GroupCommit, window: window,
+			suite: s, row: row, shape: shaped(c, row.Shape), durability: d, topology: topology, group: c.GroupCommit, window: window, later: later,
 			warmup: warmup, runs: runs, repeat: p == nil || p.Verdicts, verdicts: verdicts,
 		}
 		if spec.shape.Commit == "single" {

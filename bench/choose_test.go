@@ -106,6 +106,30 @@ func TestTheCommandLineReplacesWhatTheRowSays(t *testing.T) {
 	}
 }
 
+func TestRunsAfterTheFirstThatCountsHaveTheirOwnWindow(t *testing.T) {
+	h := tables()
+	h.Suites[0].Rows[0].Window, h.Suites[0].Rows[0].Later = 180*time.Second, 45*time.Second
+	for _, c := range []struct {
+		change       func(c *Config)
+		first, later time.Duration
+	}{
+		{func(*Config) {}, 180 * time.Second, 45 * time.Second},
+		{func(c *Config) { c.Select, c.Profile = nil, "quick" }, 45 * time.Second, 11_250 * time.Millisecond},
+		{func(c *Config) { c.Window = 3 * time.Second }, 3 * time.Second, 3 * time.Second},
+	} {
+		config := Defaults()
+		config.Select = []string{"queue.cycle/unbatched"}
+		c.change(&config)
+		specs, err := choose(&config, h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s := &specs[0]; s.after(0).window != c.first || s.after(1).window != c.later || s.after(2).window != c.later {
+			t.Errorf("windows %s, then %s and %s; want %s, then %s", s.after(0).window, s.after(1).window, s.after(2).window, c.first, c.later)
+		}
+	}
+}
+
 func TestConfigurationsOutsideTheLimitsAreRefused(t *testing.T) {
 	for field, spoil := range map[string]func(c *Config){
 		"runs":           func(c *Config) { c.Runs = 101 },

@@ -16,6 +16,7 @@ type Listed struct {
 	Built      bool        `json:"built"`
 	Shape      []Param     `json:"shape"`
 	Window     string      `json:"window"`
+	Later      string      `json:"later_window,omitempty"` // of runs after the first that counts, if it is another
 	References []Reference `json:"references"`
 	Targets    []Target    `json:"targets"`
 	Profiles   []string    `json:"profiles"`
@@ -31,9 +32,13 @@ func Listing(suites []Suite) []Listed {
 			if window == 0 {
 				window = s.Window
 			}
+			later := ""
+			if r.Later != 0 {
+				later = r.Later.String()
+			}
 			out = append(out, Listed{
 				Suite: s.Name, Row: r.Name, Title: r.Title, Priority: s.Priority, Built: s.Built() && r.Lacks == "", Shape: r.Shape.Params(),
-				Window: window.String(), References: orEmpty(r.References), Targets: orEmpty(r.Targets), Profiles: orEmpty(r.Profiles),
+				Window: window.String(), Later: later, References: orEmpty(r.References), Targets: orEmpty(r.Targets), Profiles: orEmpty(r.Profiles),
 				Minutes: s.Minutes,
 			})
 		}

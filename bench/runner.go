@@ -246,7 +246,7 @@ func (u *runner) row(ctx context.Context, spec *runSpec, profile bool) {
 		most = spec.runs
 	}
 	for len(row.Runs) < most && valid(row) < spec.runs && ctx.Err() == nil {
-		run, err := u.run(ctx, spec, len(row.Runs)+1, false)
+		run, err := u.run(ctx, spec.after(valid(row)), len(row.Runs)+1, false)
 		if ctx.Err() != nil {
 			break // an interrupted run proves nothing
 		}

@@ -43,6 +43,7 @@ type RowSpec struct {
 	References []Reference
 	Targets    []Target
 	Window     time.Duration // 0: the suite's
+	Later      time.Duration // window of the runs after the first that counts; 0: the same
 	Runs       int           // 0: the profile's
 	NoFsync    bool          // measured without fsync only
 	OnlyFsync  bool          // measured with fsync only

@@ -23,9 +23,11 @@ import (
 const (
 	searchCollection = "workers"
 	searchRuleset    = "staffing"
-	searchRoute      = "/v1/matrix/search"
 	upsertBatch      = 100
 )
+
+// SearchRoute is the route of searches.
+const SearchRoute = "/v1/matrix/search"
 
 // searchDoor is a server's search by REST, as somebody with a token uses it.
 type searchDoor struct {
@@ -104,6 +106,19 @@ func PrepareSearch(ctx context.Context, base, token, namespace string, d *Search
 		}
 	}
 	return points, time.Since(began), nil
+}
+
+// SearchBodiesOn prepares a server as PrepareSearch does, and returns bodies of gated and judged searches on it.
+func SearchBodiesOn(ctx context.Context, base, token string, d *SearchData) ([][]byte, error) {
+	if _, _, err := PrepareSearch(ctx, base, token, "", d, false); err != nil {
+		return nil, err
+	}
+	queries := d.Queries(SearchBodies{Collection: searchCollection, Ruleset: searchRuleset, Gated: true})
+	out := make([][]byte, len(queries))
+	for i, q := range queries {
+		out[i] = q.Body
+	}
+	return out, nil
 }
 
 // searchRun is one run of a suite of searches.
@@ -197,7 +212,7 @@ func SearchMixed(ctx context.Context, rig *bench.Rig) error {
 	done := rig.Generate(ctx, n, func(ctx context.Context, p *bench.Pump) {
 		line := p.Number % len(r.lines)
 		if line%2 == 0 {
-			r.post(ctx, line, search, p.Intended, searchRoute, r.bodies)
+			r.post(ctx, line, search, p.Intended, SearchRoute, r.bodies)
 		} else {
 			r.post(ctx, line, embed, p.Intended, "/v1/embed", r.embeds)
 		}
@@ -261,7 +276,7 @@ func (q *searchQuality) report(rig *bench.Rig) {
 
 // check searches each body as it is and as exact, and judges the gate of each row by itself.
 func (r *searchRun) check(ctx context.Context, bodies [][]byte) (searchQuality, error) {
-	return r.door.check(ctx, searchRoute, bodies, func(i int, a *searchAnswer) float64 { return r.data.gainOf(r.orders[i], a) })
+	return r.door.check(ctx, SearchRoute, bodies, func(i int, a *searchAnswer) float64 { return r.data.gainOf(r.orders[i], a) })
 }
 
 // check is the same of any bodies; gain is how good an answer to one is, if that is known.

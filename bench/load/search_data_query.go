@@ -143,22 +143,37 @@ func (d *SearchData) body(o *SearchOrder, text string, b SearchBodies) []byte {
 	return mustJSON(doc)
 }
 
-// SearchRules are five rules that fit the bodies, as a body of PUT /v1/rulesets/{name}.
-func SearchRules(collection string) []byte {
-	type rule struct {
-		ID       string  `json:"id"`
-		When     string  `json:"when"`
-		Severity string  `json:"severity"`
-		Weight   float64 `json:"weight,omitempty"`
-		Reason   string  `json:"reason,omitempty"`
-	}
-	return mustJSON(map[string]any{"collection": collection, "rules": []rule{
+// searchRule is a rule of a ruleset.
+type searchRule struct {
+	ID       string  `json:"id"`
+	When     string  `json:"when"`
+	Severity string  `json:"severity"`
+	Weight   float64 `json:"weight,omitempty"`
+	Reason   string  `json:"reason,omitempty"`
+}
+
+func searchRules() []searchRule {
+	return []searchRule{
 		{ID: "unreliable", When: "reliability < 0.45", Severity: "block", Reason: "misses too many assignments"},
 		{ID: "new", When: "years < params.min_years", Severity: "conditional", Reason: "less experience than asked for"},
 		{ID: "far", When: "km(home, params.site) > 60.0", Severity: "penalty", Weight: 0.2, Reason: "lives more than 60 km away"},
 		{ID: "shift", When: "shift == params.shift", Severity: "bonus", Weight: 0.1, Reason: "wants this shift"},
 		{ID: "stale", When: "now - last_seen > duration('2160h')", Severity: "penalty", Weight: 0.1, Reason: "not heard of for 90 days"},
-	}})
+	}
+}
+
+// SearchRules are five rules that fit the bodies, as a body of PUT /v1/rulesets/{name}.
+func SearchRules(collection string) []byte {
+	return mustJSON(map[string]any{"collection": collection, "rules": searchRules()})
+}
+
+// interpretedRules are the same, in a form that servers leave to CEL's interpreter.
+func interpretedRules(collection string) []byte {
+	rules := searchRules()
+	for i := range rules {
+		rules[i].When = "[" + rules[i].When + "].exists(x, x)"
+	}
+	return mustJSON(map[string]any{"collection": collection, "rules": rules})
 }
 
 // SearchCollection is the definition of the collection of workers, as a body of PUT /v1/collections/{name}.

@@ -1,6 +1,7 @@
 package load
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -76,7 +77,7 @@ func (r *searchRun) reach(ctx context.Context, n int, d time.Duration) (float64,
 		wait.Go(func() {
 			for time.Since(began) < d && ctx.Err() == nil {
 				body := r.bodies[r.next.Add(1)%uint64(len(r.bodies))]
-				status, err := r.lines[i].post(ctx, searchRoute+r.door.query, body)
+				status, err := r.lines[i].post(ctx, SearchRoute+r.door.query, body)
 				if err == nil && status != http.StatusOK {
 					err = &refusedError{status, string(r.lines[i].body[:min(len(r.lines[i].body), 500)])}
 				}
@@ -96,7 +97,7 @@ func (r *searchRun) reach(ctx context.Context, n int, d time.Duration) (float64,
 func (r *searchRun) search(ctx context.Context, n int, bodies [][]byte) error {
 	op := r.rig.Op("search")
 	done := r.rig.Generate(ctx, n, func(ctx context.Context, p *bench.Pump) {
-		r.post(ctx, p.Number%len(r.lines), op, p.Intended, searchRoute, bodies)
+		r.post(ctx, p.Number%len(r.lines), op, p.Intended, SearchRoute, bodies)
 	})
 	err := r.rig.Measure(ctx)
 	<-done
@@ -113,7 +114,7 @@ func (r *searchRun) unique(ctx context.Context, n int, warm float64) error {
 	before, cache := r.cache(ctx)
 	var asked, inWindow atomic.Uint64
 	done := r.rig.Generate(ctx, n, func(ctx context.Context, p *bench.Pump) {
-		r.post(ctx, p.Number%len(r.lines), op, p.Intended, searchRoute, [][]byte{cold.body(asked.Add(1))})
+		r.post(ctx, p.Number%len(r.lines), op, p.Intended, SearchRoute, [][]byte{cold.body(asked.Add(1))})
 		if r.rig.Measuring() {
 			inWindow.Add(1)
 		}
@@ -191,7 +192,7 @@ func SearchRestart(ctx context.Context, rig *bench.Rig) error {
 	defer r.close()
 	body := r.bodies[0]
 	var before searchAnswer
-	if err := r.door.do(ctx, http.MethodPost, searchRoute, body, &before); err != nil {
+	if err := r.door.do(ctx, http.MethodPost, SearchRoute, body, &before); err != nil {
 		return err
 	}
 	if len(before.Results) == 0 {
@@ -209,7 +210,7 @@ func (r *searchRun) firstAnswer(ctx context.Context, body []byte, before *search
 	r.door = newSearchDoor(r.rig.Servers[0].HTTP, r.rig.Token, r.rig.Namespace)
 	for {
 		var after searchAnswer
-		err := r.door.do(ctx, http.MethodPost, searchRoute, body, &after)
+		err := r.door.do(ctx, http.MethodPost, SearchRoute, body, &after)
 		switch refused, ok := errors.AsType[*refusedError](err); {
 		case err == nil && !sameRows(before, &after):
 			return fmt.Errorf("the first answer after the restart is %+v, and was %+v", after.Results, before.Results)
@@ -239,6 +240,9 @@ func sameRows(a, b *searchAnswer) bool {
 	return true
 }
 
+// JudgeInterpreted is the kind of a row of SearchJudge whose rules the server does not compile to closures.
+const JudgeInterpreted = "interpreted"
+
 // SearchJudge times the judge by the server's own clock, with rules and without.
 func SearchJudge(ctx context.Context, rig *bench.Rig) error {
 	r, err := newSearchRun(ctx, rig, false, 1)
@@ -247,6 +251,19 @@ func SearchJudge(ctx context.Context, rig *bench.Rig) error {
 	}
 	defer r.close()
 	const rules = 5 // that SearchRules has
+	named, ruleset := []byte(`"ruleset":"`+searchRuleset+`"`), searchRuleset
+	if rig.Shape.Kind == JudgeInterpreted {
+		ruleset = JudgeInterpreted
+		if err := r.door.do(ctx, http.MethodPut, "/v1/rulesets/"+ruleset, interpretedRules(searchCollection), nil); err != nil {
+			return fmt.Errorf("publish the ruleset: %w", err)
+		}
+	}
+	for i, b := range r.bodies {
+		if !bytes.Contains(b, named) {
+			return fmt.Errorf("body %d names no ruleset", i)
+		}
+		r.bodies[i] = bytes.Replace(b, named, []byte(`"ruleset":"`+ruleset+`"`), 1)
+	}
 	all := fmt.Sprintf(`,"candidates":%d,"payload":false}`, len(r.data.Workers))
 	op := rig.Op("search")
 	var with, without, judged float64
@@ -260,8 +277,8 @@ func SearchJudge(ctx context.Context, rig *bench.Rig) error {
 			var one, other searchAnswer
 			began := time.Now()
 			fault = errors.Join(
-				r.door.do(ctx, http.MethodPost, searchRoute, []byte(body), &one),
-				r.door.do(ctx, http.MethodPost, searchRoute, []byte(bare+all), &other),
+				r.door.do(ctx, http.MethodPost, SearchRoute, []byte(body), &one),
+				r.door.do(ctx, http.MethodPost, SearchRoute, []byte(bare+all), &other),
 			)
 			op.Record(0, began, 1, fault)
 			with, without, judged = with+one.Took.Judge, without+other.Took.Judge, judged+one.Judge.Judged

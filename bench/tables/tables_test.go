@@ -1,6 +1,7 @@
 package tables
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -296,6 +297,33 @@ func TestRowsHaveNamesOfTheirOwnAndStatedDurability(t *testing.T) {
 		if s.Bench == "" || s.Headline == "" || s.Title == "" || s.Window == 0 {
 			t.Errorf("%s lacks a title, a headline, a window or its name as a Go benchmark", s.Name)
 		}
+	}
+}
+
+// The first run of a published figure of search has the reference's window, those after it 45 s; without the gate the rate is
+// held to the same figure.
+func TestSearchesAreMeasuredOverTheirWindows(t *testing.T) {
+	rows := 0
+	for _, s := range Suites() {
+		for _, r := range s.Rows {
+			window := cmp.Or(r.Window, s.Window)
+			switch {
+			case s.Name == "search.sweep" && strings.HasPrefix(r.Name, "clients-"), s.Name == "search.mixed":
+				rows++
+				if want := map[string]time.Duration{"search.sweep": 180 * time.Second, "search.mixed": 90 * time.Second}[s.Name]; window != want || r.Later != 45*time.Second || r.Runs != 3 {
+					t.Errorf("%s/%s: %d runs of %s, then %s", s.Name, r.Name, r.Runs, window, r.Later)
+				}
+			case s.Name == "search.sweep":
+				rows++
+				gated := s.Rows[slices.IndexFunc(s.Rows, func(o bench.RowSpec) bool { return o.Name == strings.Replace(r.Name, "ungated", "clients", 1) })]
+				if window != 45*time.Second || len(r.Targets) != 1 || r.Targets[0].Must != gated.Targets[0].Must {
+					t.Errorf("%s/%s: %s, %+v", s.Name, r.Name, window, r.Targets)
+				}
+			}
+		}
+	}
+	if rows != 9 {
+		t.Errorf("%d rows", rows)
 	}
 }
 

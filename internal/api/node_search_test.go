@@ -17,6 +17,9 @@ func fakeDefinition() core.Collection {
 
 func (n *fakeNode) Definition(p core.Partition, name string) (core.Collection, bool) {
 	n.reach(p)
+	if n.looked != nil {
+		n.looked()
+	}
 	return fakeDefinition(), name == "ws"
 }
 
@@ -51,6 +54,17 @@ func (n *fakeNode) Points(_ context.Context, p core.Partition, name string, ids 
 		return nil, core.At{}, core.NotFound{Kind: "collection", ID: name}
 	}
 	return []core.StoredPoint{{ID: ids[0], Version: 5, Vector: make([]byte, 8), Payload: []byte(`{"role":"a","secret":"s"}`)}}, core.At{Index: 9}, nil
+}
+
+func (n *fakeNode) Loading(core.Partition, string) bool { return n.loaded != nil }
+
+func (n *fakeNode) Loaded(ctx context.Context, _ core.Partition, _ string) error {
+	select {
+	case <-n.loaded:
+		return nil
+	case <-ctx.Done():
+		return core.Unavailable{Reason: "loading"}
+	}
 }
 
 func (n *fakeNode) Search(ctx context.Context, p core.Partition, q *core.SearchQuery) (*core.SearchAnswer, error) {
@@ -110,7 +124,10 @@ func (n *fakeNode) Recording(_ context.Context, p core.Partition, uid, id uint64
 }
 
 // fakeEmbedder makes vectors of two numbers, and fails when the text is down.
-type fakeEmbedder struct{ calls []core.EmbedRequest }
+type fakeEmbedder struct {
+	calls []core.EmbedRequest
+	asked func() // hears of each call; nil: nobody does
+}
 
 func (e *fakeEmbedder) Model(name string) (core.EmbedModel, bool) {
 	return core.EmbedModel{Name: "default", Model: "m", Dim: 2, Semantic: true}, name == "" || name == "default"
@@ -118,6 +135,9 @@ func (e *fakeEmbedder) Model(name string) (core.EmbedModel, bool) {
 
 func (e *fakeEmbedder) Embed(_ context.Context, r core.EmbedRequest) ([]core.Embedding, error) {
 	e.calls = append(e.calls, r)
+	if e.asked != nil {
+		e.asked()
+	}
 	out := make([]core.Embedding, len(r.Texts))
 	for i, text := range r.Texts {
 		if text == "down" {

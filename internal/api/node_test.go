@@ -49,6 +49,8 @@ type fakeNode struct {
 	pageAt      func(core.Partition, core.ListQuery) ([]core.Task, []byte)
 	payloadText string // of what is embedded of any payload
 	search      func(context.Context, *core.SearchQuery) (*core.SearchAnswer, error)
+	looked      func()          // hears that a definition is looked for; nil: nobody does
+	loaded      chan struct{}   // closed when indexes are loaded; nil: they are
 	queue       core.QueueStats // of mail; default: one of a configuration of its own
 }
 

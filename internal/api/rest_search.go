@@ -2,6 +2,7 @@ package api
 
 import (
 	"net/http"
+	"runtime/pprof"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 )
@@ -306,6 +307,8 @@ func (c *restCall) listRulesets() error {
 
 // embed serves POST /v1/embed.
 func (c *restCall) embed() error {
+	pprof.SetGoroutineLabels(parseStage)
+	defer pprof.SetGoroutineLabels(c.ctx)
 	in := new(pb.EmbedRequest)
 	if err := readBody(c, in, embedFields); err != nil {
 		return err
@@ -319,6 +322,8 @@ func (c *restCall) embed() error {
 
 // search serves POST /v1/matrix/search.
 func (c *restCall) search() error {
+	pprof.SetGoroutineLabels(parseStage)
+	defer pprof.SetGoroutineLabels(c.ctx)
 	in := new(pb.SearchRequest)
 	if err := readBody(c, in, searchFields); err != nil {
 		return err

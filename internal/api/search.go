@@ -28,6 +28,10 @@ type SearchBackend interface {
 	RoomFor(p core.Partition, def *core.Collection, points int) core.Fact
 	// Points reads points by id, in their order; those that are absent are left out.
 	Points(ctx context.Context, p core.Partition, collection string, ids []string, o core.ReadOptions) ([]core.StoredPoint, core.At, error)
+	// Loading reports whether the index of a collection has yet to be read here. Loaded waits until it is; a collection that is
+	// not there is none to wait for.
+	Loading(p core.Partition, name string) bool
+	Loaded(ctx context.Context, p core.Partition, name string) error
 	// Search finds rows. Count only counts those that pass a gate.
 	Search(ctx context.Context, p core.Partition, q *core.SearchQuery) (*core.SearchAnswer, error)
 	Count(ctx context.Context, p core.Partition, q *core.SearchQuery) (core.GateCounts, core.At, error)

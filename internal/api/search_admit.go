@@ -15,8 +15,8 @@ const searchesPerCPU = 4
 type admission struct {
 	mu      sync.Mutex // guards the fields below
 	running int
-	waiting int64
-	turns   []string // tenants that have a search waiting, the next one first
+	waiting int64    // for a turn, or aside
+	turns   []string // tenants that have a search waiting for a turn, the next one first
 	queues  map[string][]*waiter
 }
 
@@ -26,14 +26,14 @@ type waiter struct{ turn chan struct{} }
 func (a *admission) enter(ctx context.Context, tenant string, most int64) (leave func(), err error) {
 	limit := searchesPerCPU * runtime.GOMAXPROCS(0)
 	a.mu.Lock()
-	if a.running < limit && a.waiting == 0 {
+	if a.running < limit && len(a.turns) == 0 {
 		a.running++
 		a.mu.Unlock()
 		return a.leave, nil
 	}
 	if a.waiting >= most {
 		a.mu.Unlock()
-		return nil, core.Unavailable{Reason: "overloaded", Limit: "searches_waiting"}
+		return nil, errSearchesWaiting
 	}
 	w := &waiter{make(chan struct{})}
 	if a.queues == nil {
@@ -57,6 +57,24 @@ func (a *admission) enter(ctx context.Context, tenant string, most int64) (leave
 		a.leave()
 	}
 	return nil, core.DeadlineExceeded{Stage: "wait"}
+}
+
+// errSearchesWaiting says that no more searches may wait.
+var errSearchesWaiting = core.Unavailable{Reason: "overloaded", Limit: "searches_waiting"}
+
+// aside lets a search wait for something other than its turn, as one of those that may wait; back must follow.
+func (a *admission) aside(most int64) (back func(), err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.waiting >= most {
+		return nil, errSearchesWaiting
+	}
+	a.waiting++
+	return func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.waiting--
+	}, nil
 }
 
 // drop takes a search out that waits no more. It reports whether it was still waiting.

@@ -47,6 +47,41 @@ func TestASearchThatFindsTooManyWaitingIsToldWhenToComeAgain(t *testing.T) {
 	}
 }
 
+// A search waits for its index within its deadline. It takes no turn meanwhile, but is one of those that may wait.
+func TestASearchWaitsForItsIndexWithinItsDeadlineAndTakesNoTurn(t *testing.T) {
+	r := newRESTRig(t, Limits{SearchesWaiting: 2})
+	r.addTask("acme", testID(1)) // makes the namespace
+	r.n.loaded = make(chan struct{})
+	const body = `{"collection":"ws","query_text":"x"`
+	e := failed(t, r.do("POST", "/v1/matrix/search", body+`,"timeout":"1ms"}`).expect(t, "late", http.StatusServiceUnavailable))
+	if e.Code != "UNAVAILABLE" || e.Reason != "loading" || e.Outcome != "refused" {
+		t.Errorf("late: %+v", e)
+	}
+	answers := make(chan answer, 2)
+	for _, path := range []string{"/v1/matrix/search", "/v1/collections/ws/points:count"} {
+		ask := body + "}"
+		if strings.HasSuffix(path, "count") {
+			ask = "{}"
+		}
+		go func() { answers <- r.send(r.request("POST", path, "acme/all", ask)) }()
+	}
+	eventually(t, "two wait", func() bool { return r.s.SearchStats().Waiting == 2 })
+	if s := r.s.SearchStats(); s.Running != 0 {
+		t.Errorf("%d have a turn", s.Running)
+	}
+	e = failed(t, r.do("POST", "/v1/matrix/search", body+"}").expect(t, "one more", http.StatusServiceUnavailable))
+	if e.Reason != "overloaded" || e.Limit != "searches_waiting" {
+		t.Errorf("one more: %+v", e)
+	}
+	close(r.n.loaded)
+	for range 2 {
+		(<-answers).expect(t, "one that waited", http.StatusOK)
+	}
+	if s := r.s.SearchStats(); s.Running != 0 || s.Waiting != 0 {
+		t.Errorf("left over: %+v", s)
+	}
+}
+
 // A search whose time is up says where it was; with partial_ok it answers with what it has, and says what is missing.
 func TestASearchWhoseTimeIsUpNamesItsStage(t *testing.T) {
 	r := newRESTRig(t, Limits{})

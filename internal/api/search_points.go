@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
+	"runtime/pprof"
 	"time"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
@@ -151,6 +152,8 @@ func (s *Server) embed(ctx context.Context, r core.EmbedRequest) ([]core.Embeddi
 	if s.o.Embedder == nil {
 		return nil, core.SearchState{Reason: "embedder_missing", Field: "embedder", Want: r.Embedder}
 	}
+	pprof.SetGoroutineLabels(embedStage)
+	defer pprof.SetGoroutineLabels(ctx)
 	out, err := s.o.Embedder.Embed(ctx, r)
 	if err != nil {
 		return nil, factOf(err, false)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"runtime/pprof"
 	"slices"
 	"time"
 
@@ -227,6 +228,8 @@ type foundRows struct {
 
 // find searches, and keeps the search if that is asked for.
 func (ss *searchService) find(ctx context.Context, in *pb.SearchRequest) (*foundRows, error) {
+	pprof.SetGoroutineLabels(parseStage)
+	defer pprof.SetGoroutineLabels(ctx)
 	c, err := ss.ofCollection(ctx, in.GetCollection())
 	if err != nil {
 		return nil, err
@@ -255,7 +258,7 @@ func (ss *searchService) find(ctx context.Context, in *pb.SearchRequest) (*found
 	}
 	embedNanos := int64(ss.s.o.Clock.Boot() - began)
 	out.TookUs.Embed = uint64(embedNanos / 1000)
-	leave, err := ss.s.searches.enter(ctx, c.who.Tenant, ss.s.l.SearchesWaiting)
+	leave, err := c.turn(ctx, in.GetCollection())
 	if err != nil {
 		return nil, err
 	}
@@ -335,6 +338,27 @@ func (c *call) queryVector(ctx context.Context, def *core.Collection, in *pb.Sea
 	q.Vector, q.Embedded = got[0].Vector, got[0].Text
 	out.Embedder, out.Semantic = def.Embedder+"/"+def.Model, m.Semantic
 	return nil
+}
+
+// turn waits until the indexes of a collection are loaded, and then for a turn. It is done in this order, so that those that wait
+// for an index take no turn from the others.
+func (c *call) turn(ctx context.Context, collection string) (leave func(), err error) {
+	for i := range c.t.parts {
+		p := c.t.in(i)
+		if !c.s.o.Backend.Loading(p, collection) {
+			continue
+		}
+		back, err := c.s.searches.aside(c.s.l.SearchesWaiting)
+		if err != nil {
+			return nil, err
+		}
+		err = c.s.o.Backend.Loaded(ctx, p, collection)
+		back()
+		if err != nil {
+			return nil, err
+		}
+	}
+	return c.s.searches.enter(ctx, c.who.Tenant, c.s.l.SearchesWaiting)
 }
 
 // searchAll searches every partition and merges what they found.
@@ -450,7 +474,7 @@ func (ss *searchService) CountPoints(ctx context.Context, in *pb.CountPointsRequ
 	if q.Gate, fact = c.t.gate(in.GetGate()); fact != nil {
 		return nil, within("gate", fact)
 	}
-	leave, err := ss.s.searches.enter(ctx, c.who.Tenant, ss.s.l.SearchesWaiting)
+	leave, err := c.turn(ctx, in.GetCollection())
 	if err != nil {
 		return nil, err
 	}

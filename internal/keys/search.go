@@ -76,6 +76,11 @@ func Points(p core.Partition, incarnation uint32) (from, to []byte) {
 	return Range(beginSearch(p, incarnation, searchPoints, 0))
 }
 
+// PointsAfter returns the least key of a point after the id given: no id has a byte below a space.
+func PointsAfter(p core.Partition, incarnation uint32, id string) []byte {
+	return End(append(append(beginSearch(p, incarnation, searchPoints, len(id)+1), id...), 1))
+}
+
 // PointOf returns the id in what Point made.
 func PointOf(key []byte) (id string, ok bool) {
 	tail, ok := searchTail(key)

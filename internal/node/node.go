@@ -41,6 +41,8 @@ type Node struct {
 	spoke     sync.Map // of replicas, those whose Raft messages have come since the start
 	forwards  forwards
 	schemas   schemas
+	loads     loads
+	uses      uses
 	quotas    quotas
 	rates     atomic.Pointer[map[rateKey]core.KeyRate]
 	tenants   atomic.Pointer[map[core.TenantID]uint64] // bytes of keys of those with a bound, as measured last
@@ -80,9 +82,11 @@ func Open(o Options) (*Node, error) {
 	}
 	n.roster.Store(startRoster(&o))
 	n.format.Store(uint32(core.FormatFirst))
+	n.loads.more = make(chan struct{}, 1)
 	if err := n.finishInstalls(); err != nil {
 		return nil, err
 	}
+	n.readUses()
 	for i := range o.Shards {
 		s, err := n.openShard(core.ShardID(i))
 		if err != nil {
@@ -110,6 +114,7 @@ func Open(o Options) (*Node, error) {
 	n.upkeep.Add(2)
 	go n.keep()
 	n.upkeep.Go(n.keepPoints)
+	n.upkeep.Go(n.loadIndexes)
 	go n.workFiles()
 	return n, nil
 }

@@ -66,8 +66,9 @@ type Options struct {
 	DiskEvery      time.Duration // how often free space is read; default 500 ms
 	QuotaEvery     time.Duration // how often keyspaces with a bound are measured; default 8 s, so that it is obeyed within 10
 	// verify finds out whether the files of a snapshot are what they should be; nil: as the store does.
-	verify  func(s *store.Shard, dir string, snap store.Snapshot) error
-	measure measure // what a range of keys takes; nil: as the store estimates it
+	verify     func(s *store.Shard, dir string, snap store.Snapshot) error
+	measure    measure      // what a range of keys takes; nil: as the store estimates it
+	beforeLoad func(string) // is called before each part of a collection's index is read; nil: nobody asks
 
 	OneCommitPerEntry bool // no group commit: for measuring what it is worth
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/millrace/millrace/internal/vector"
 )
 
-// points are the indexes of one shard's collections, for searching. They are derived from the store: built when the shard
-// opens and when a snapshot was installed, and kept current by the applier, which changes them before it lets anybody look
-// at the entry. So whoever waits for the applier and then searches sees all that was acknowledged.
+// points are the indexes of one shard's collections, for searching. They are derived from the store: built after the shard has
+// opened and after a snapshot was installed (search_load.go), and kept current by the applier, which changes them before it
+// lets anybody look at the entry. So whoever waits for the applier, and for the index, sees all that was acknowledged.
 type points struct {
 	kernel atomic.Pointer[vector.Kernel] // nil: this node searches nothing
 
@@ -28,19 +28,10 @@ type partPoints struct {
 	byIncarnation map[uint32]*indexed
 }
 
-// indexed is a collection and its index.
-type indexed struct {
-	def   core.Collection
-	index *matrix.Index
-	rules compiledRules
-}
-
-// applyBatch is how many points are taken into an index together while it is built.
-const applyBatch = 1024
-
 func (s *shard) searches() bool { return s.points.kernel.Load() != nil }
 
-// loadPoints builds the indexes of a shard, unless this node searches nothing.
+// loadPoints finds the collections of a shard, unless this node searches nothing. Their indexes are built afterwards, by
+// loadIndexes; with Options.Manual they are built here.
 func (s *shard) loadPoints(m *commit.Machine) error {
 	if s.n.o.NoSearch {
 		return nil
@@ -50,28 +41,53 @@ func (s *shard) loadPoints(m *commit.Machine) error {
 		return fmt.Errorf("vector kernel: %w", err)
 	}
 	s.points.kernel.Store(kernel)
-	return s.store.View(func(v core.View) error { return s.points.load(m, v) })
-}
-
-// load builds the indexes of a shard from what is stored.
-func (pt *points) load(m *commit.Machine, v core.View) error {
+	var loads []*indexLoad
 	parts := make(map[core.Partition]*partPoints)
-	for _, p := range m.Partitions() {
-		infos, err := search.Collections(v, p)
-		if err != nil {
-			return err
-		}
-		for i := range infos {
-			c, err := pt.loadCollection(v, p, &infos[i])
+	err = s.store.View(func(v core.View) error {
+		for _, p := range m.Partitions() {
+			infos, err := search.Collections(v, p)
 			if err != nil {
-				return fmt.Errorf("index collection %q of %s: %w", infos[i].Collection.Name, p, err)
+				return err
 			}
-			enter(parts, p, infos[i].Incarnation, c)
+			for i := range infos {
+				c, err := s.points.make(&infos[i].Collection)
+				if err != nil {
+					return fmt.Errorf("index collection %q of %s: %w", infos[i].Collection.Name, p, err)
+				}
+				c.unload(int64(infos[i].Points))
+				c.used.Store(s.n.uses.rank(p, c.def.UID))
+				if was := s.points.byName(p, c.def.Name); was != nil && was.def.UID == c.def.UID {
+					c.used.Store(was.used.Load())
+				}
+				enter(parts, p, infos[i].Incarnation, c)
+				loads = append(loads, &indexLoad{indexed: c, s: s, p: p, incarnation: infos[i].Incarnation})
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	s.points.mu.Lock()
+	old := s.points.parts
+	s.points.parts = parts
+	s.points.mu.Unlock()
+	for _, part := range old {
+		for _, c := range part.byIncarnation {
+			c.leave()
 		}
 	}
-	pt.mu.Lock()
-	pt.parts = parts
-	pt.mu.Unlock()
+	if s.n.o.Manual {
+		for _, l := range loads {
+			for more := true; more; {
+				if more, err = l.step(); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	s.n.loads.add(loads)
 	return nil
 }
 
@@ -85,35 +101,14 @@ func enter(parts map[core.Partition]*partPoints, p core.Partition, incarnation u
 	part.byIncarnation[incarnation] = c
 }
 
-func (pt *points) loadCollection(v core.View, p core.Partition, info *core.CollectionInfo) (*indexed, error) {
-	c, err := pt.make(&info.Collection)
-	if err != nil {
-		return nil, err
-	}
-	batch := make([]matrix.Change, 0, applyBatch)
-	err = search.EachPoint(v, p, info.Incarnation, func(one core.StoredPoint) error {
-		batch = append(batch, matrix.Change{
-			ID: one.ID, Version: one.Version, Vector: bytes.Clone(one.Vector), Payload: bytes.Clone(one.Payload),
-		})
-		if len(batch) < applyBatch {
-			return nil
-		}
-		err := c.index.Apply(batch)
-		batch = batch[:0]
-		return err
-	})
-	if err == nil {
-		err = c.index.Apply(batch)
-	}
-	return c, err
-}
-
 func (pt *points) make(def *core.Collection) (*indexed, error) {
 	index, err := matrix.NewIndex(def, pt.kernel.Load())
 	if err != nil {
 		return nil, err
 	}
-	return &indexed{def: *def, index: index}, nil
+	c := &indexed{def: *def, index: index}
+	c.loaded.Store(true)
+	return c, nil
 }
 
 // apply takes what an entry did into the indexes. Changes of one collection that follow each other are seen together. A point
@@ -133,7 +128,7 @@ func (pt *points) apply(changes []core.PointChange) (fault error) {
 			n++
 		}
 		if c := pt.byIncarnation(first.Partition, first.Incarnation); c != nil {
-			if err := c.index.Apply(changesOf(changes[:n])); err != nil {
+			if err := c.take(changes[:n]); err != nil {
 				fault = err
 			}
 		}
@@ -162,6 +157,7 @@ func (pt *points) change(c *core.PointChange) error {
 		defer pt.mu.Unlock()
 		if part := pt.parts[c.Partition]; part != nil {
 			if old := part.byIncarnation[c.Incarnation]; old != nil {
+				old.leave()
 				delete(part.byIncarnation, c.Incarnation)
 				if part.byName[old.def.Name] == old {
 					delete(part.byName, old.def.Name)
@@ -200,29 +196,36 @@ func (pt *points) byName(p core.Partition, name string) *indexed {
 
 // all lists the collections that there are.
 func (pt *points) all() (out []*indexed) {
+	pt.each(func(_ core.Partition, c *indexed) { out = append(out, c) })
+	return out
+}
+
+// each calls fn for the collections that there are, in any order.
+func (pt *points) each(fn func(core.Partition, *indexed)) {
 	pt.mu.RLock()
 	defer pt.mu.RUnlock()
-	for _, part := range pt.parts {
+	for p, part := range pt.parts {
 		for _, c := range part.byIncarnation {
-			out = append(out, c)
+			fn(p, c)
 		}
 	}
-	return out
 }
 
 // bytes is about what the indexes of a shard take.
 func (pt *points) bytes() (sum int64) {
 	for _, c := range pt.all() {
-		sum += c.index.Stats().Bytes
+		sum += c.bytes()
 	}
 	return sum
 }
 
-// keepPoints drops from indexes what is gone and builds their graphs, until the node stops. It has a goroutine of its own,
-// because the graph of a hundred thousand points takes seconds.
+// keepPoints drops from indexes what is gone and builds their graphs, and writes down which of them are used, until the node
+// stops. It has a goroutine of its own, because the graph of a hundred thousand points takes seconds.
 func (n *Node) keepPoints() {
 	timer := n.o.Clock.NewTimer(n.o.DiskEvery)
 	defer timer.Stop()
+	defer n.keepUses()
+	saved := n.o.Clock.Boot()
 	for {
 		select {
 		case <-timer.C():
@@ -234,8 +237,14 @@ func (n *Node) keepPoints() {
 				continue
 			}
 			for _, c := range s.points.all() {
-				c.index.Tend(n.stops)
+				if c.loaded.Load() {
+					c.index.Tend(n.stops)
+				}
 			}
+		}
+		if now := n.o.Clock.Boot(); now-saved >= usesEvery {
+			saved = now
+			n.keepUses()
 		}
 		timer.Reset(n.o.DiskEvery)
 	}

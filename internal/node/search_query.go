@@ -63,7 +63,7 @@ func queryOf(q *core.SearchQuery) *vector.Query {
 	return vector.NewQuery(q.Vector)
 }
 
-// searched waits until a search may read, and finds its collection.
+// searched waits until a search may read, and for the index of its collection.
 func (n *Node) searched(ctx context.Context, p core.Partition, q *core.SearchQuery) (*shard, core.At, *indexed, error) {
 	s, at, err := n.fresh(ctx, p, q.Read)
 	if err != nil {
@@ -72,11 +72,8 @@ func (n *Node) searched(ctx context.Context, p core.Partition, q *core.SearchQue
 	if !s.searches() {
 		return nil, at, nil, core.Unavailable{Reason: "search_off"}
 	}
-	c := s.points.byName(p, q.Collection)
-	if c == nil {
-		return nil, at, nil, noSuchCollection(q.Collection)
-	}
-	return s, at, c, nil
+	c, err := n.index(ctx, s, p, q.Collection)
+	return s, at, c, err
 }
 
 func gateOf(g *core.SearchGate) (matrix.Gate, error) {

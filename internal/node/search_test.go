@@ -68,9 +68,9 @@ func (r *rig) stored() (map[string]uint64, error) {
 		if err != nil || len(infos) == 0 {
 			return err
 		}
-		return search.EachPoint(v, r.ns, infos[0].Incarnation, func(p core.StoredPoint) error {
+		return search.EachPoint(v, r.ns, infos[0].Incarnation, "", func(p core.StoredPoint) bool {
 			out[p.ID] = p.Version
-			return nil
+			return true
 		})
 	})
 	return out, err

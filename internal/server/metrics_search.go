@@ -66,6 +66,7 @@ func searchMetrics() []obs.Metric[searchView] {
 		figure("millrace_api_search_running_calls", "Searches and counts that have their turn", func(x v) int { return x.edge.Running }),
 		figure("millrace_api_search_waiting_calls", "Searches and counts that wait for their turn", func(x v) int64 { return x.edge.Waiting }),
 		figure("millrace_node_search_collections", "Collections that this node has an index of", func(x v) int { return x.index.Collections }),
+		figure("millrace_node_search_loading_collections", "Collections whose index is still read from the store: searches of them wait", func(x v) int { return x.index.Loading }),
 		figure("millrace_node_search_points", "Points in those indexes", func(x v) int { return x.index.Points }),
 		figure("millrace_node_search_rows", "Rows of those indexes, with those of points that changed or went", func(x v) int { return x.index.Rows }),
 		figure("millrace_node_search_tail_rows", "Rows of large collections that their graphs do not cover yet: each search scans them", func(x v) int { return x.index.Tail }),

@@ -16,26 +16,27 @@ import (
 // Counts of each row: a smoke test by default, none for rows that are much like another, and what a change must pass with
 // CHAOS=check.
 var counts = map[string]struct{ smoke, check int }{
-	"R-01":    {3, 50},
-	"R-01-3":  {0, 3},
-	"R-03":    {1, 10},
-	"R-04":    {0, 3},
-	"R-05":    {40, 675}, // each 97th byte
-	"R-06":    {50, 200},
-	"R-09":    {0, 6},
-	"R-09-1":  {0, 3},
-	"R-10":    {300, 5000},
-	"R-11":    {1, 8},
-	"R-12":    {0, 15},
-	"R-14":    {0, 8},
-	"R-14-1G": {0, 1},
-	"R-15":    {80, 500},
-	"R-16":    {300, 5000},
-	"R-17":    {400, 2000},
-	"R-18":    {0, 1},
-	"R-24":    {0, 2},
-	"R-30":    {2, 20},
-	"R-31":    {3, 20},
+	"R-01":        {3, 50},
+	"R-01-3":      {0, 3},
+	"R-03":        {1, 10},
+	"R-04":        {0, 3},
+	"R-05":        {40, 675}, // each 97th byte
+	"R-06":        {50, 200},
+	"R-09":        {0, 6},
+	"R-09-1":      {0, 3},
+	"R-10":        {300, 5000},
+	"R-11":        {1, 8},
+	"R-12":        {0, 15},
+	"R-14":        {0, 8},
+	"R-14-1G":     {0, 1},
+	"R-15":        {80, 500},
+	"R-16":        {300, 5000},
+	"R-17":        {400, 2000},
+	"R-18":        {0, 1},
+	"R-23-search": {1, 4},
+	"R-24":        {0, 2},
+	"R-30":        {2, 20},
+	"R-31":        {3, 20},
 }
 
 var binary, faults, worker, disk string
@@ -113,6 +114,7 @@ func TestABacklogFarBeyondItsMemoryNeitherEndsTheServerNorLosesAnything(t *testi
 
 func TestRestartsInOrderFailNoCall(t *testing.T) { t.Parallel(); run(t, "R-24") }
 
+func TestSearchesAtHalfLoadLeaveTheServerAsItWas(t *testing.T)          { run(t, "R-23-search") }
 func TestAClusterOutlivesItsLeader(t *testing.T)                        { t.Parallel(); run(t, "R-11") }
 func TestAWorkerPausedPastItsLeaseChangesNothing(t *testing.T)          { run(t, "R-15") }
 func TestEffectsHappenExactlyOnceWhileTheServerIsKilled(t *testing.T)   { run(t, "R-16") }

@@ -184,10 +184,13 @@ func Point(v core.View, p core.Partition, collection, id string) (out core.Store
 	}, err == nil, err
 }
 
-// EachPoint calls fn for every point of a collection of that incarnation, in the order of their ids. Slices are good during
-// the call only.
-func EachPoint(v core.View, p core.Partition, incarnation uint32, fn func(core.StoredPoint) error) error {
+// EachPoint calls fn for the points of a collection of that incarnation, in the order of their ids, from the one behind after
+// on (empty: the first), until there are no more or fn says so. Slices are good during the call only.
+func EachPoint(v core.View, p core.Partition, incarnation uint32, after string, fn func(core.StoredPoint) (more bool)) error {
 	from, to := keys.Points(p, incarnation)
+	if after != "" {
+		from = keys.PointsAfter(p, incarnation, after)
+	}
 	return core.ScanRows(v, from, to, func(key, row []byte) (bool, error) {
 		id, ok := keys.PointOf(key)
 		pt, rowOK := decodePoint(row)
@@ -201,7 +204,6 @@ func EachPoint(v core.View, p core.Partition, incarnation uint32, fn func(core.S
 		if !ok {
 			return false, errs.Corruptf("point %q of collection %d of %s: no vector in slot %d", id, incarnation, p, pt.slot)
 		}
-		err = fn(core.StoredPoint{ID: id, Version: pt.version, Slot: pt.slot, Vector: vector, Payload: pt.payload})
-		return err == nil, err
+		return fn(core.StoredPoint{ID: id, Version: pt.version, Slot: pt.slot, Vector: vector, Payload: pt.payload}), nil
 	})
 }

@@ -420,7 +420,7 @@ func TestCorruptRowsAreErrorsNotAnswers(t *testing.T) {
 	if _, _, err := m.Apply(tx, search.Context{}, upsert("a", 1, "")); !isCorruption(err) {
 		t.Errorf("point: %v", err)
 	}
-	if err := search.EachPoint(tx, part, 1, func(core.StoredPoint) error { return nil }); !isCorruption(err) {
+	if err := search.EachPoint(tx, part, 1, "", func(core.StoredPoint) bool { return true }); !isCorruption(err) {
 		t.Errorf("scan: %v", err)
 	}
 }

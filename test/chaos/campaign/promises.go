@@ -15,7 +15,7 @@ func Promises() []Promise {
 		{"A new leader has everything that the last one had.", []string{"R-11", "R-34", "R-39"}},
 		{"Reads are linearizable, on every node.", []string{"R-10", "R-11", "R-12", "R-13", "R-14", "R-14-1G", "R-29"}},
 		{"Nothing vanishes: what has not ended is never deleted.", []string{"R-08", "R-34", "R-37", "R-38"}},
-		{"Memory, queues, streams and bodies have limits, and a refusal names its limit.", []string{"R-18", "R-19", "R-20", "R-21", "R-22", "R-23", "R-33", "S-04", "S-08"}},
+		{"Memory, queues, streams and bodies have limits, and a refusal names its limit.", []string{"R-18", "R-19", "R-20", "R-21", "R-22", "R-23", "R-23-search", "R-33", "S-04", "S-08"}},
 		{"Tenants do not see each other.", []string{"R-22", "S-01", "S-02"}},
 		{"Interfaces take anything from strangers, and nothing without a right.", []string{"R-30", "R-31", "R-32", "S-01", "S-03", "S-05", "S-06", "S-07", "S-09", "S-10", "S-11", "S-12", "S-13", "S-14"}},
 		{"Versions can be changed under load.", []string{"R-24", "R-24b"}},

@@ -17,9 +17,21 @@ const metricsWithin = 2 * time.Second
 // Metrics reads the node's gauges and counters. Those of shards are of shard 0, and named without it; other labels stay in
 // the name.
 func (n *Node) Metrics(ctx context.Context) (map[string]float64, error) {
+	return readMetrics(ctx, n.admin)
+}
+
+// Metrics reads those of a server whose flags name an admin listener.
+func (s *Server) Metrics(ctx context.Context) (map[string]float64, error) {
+	s.mu.Lock()
+	admin := s.admin
+	s.mu.Unlock()
+	return readMetrics(ctx, admin)
+}
+
+func readMetrics(ctx context.Context, admin string) (map[string]float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, metricsWithin)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.admin+"/metrics", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+admin+"/metrics", nil)
 	if err != nil {
 		return nil, fmt.Errorf("read metrics: %w", err)
 	}

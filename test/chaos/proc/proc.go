@@ -63,10 +63,12 @@ type Server struct {
 	cmd     *exec.Cmd
 	exited  chan struct{} // closed when cmd has ended
 	address string        // empty while it does not serve
-	paused  bool          // by SIGSTOP
-	killed  bool          // by this harness, on purpose
-	next    *Plan         // of the next start alone
-	group   *Group        // that later starts are in; nil: that of this process
+	http    string        // as it told with its last address, as are the next
+	admin   string
+	paused  bool   // by SIGSTOP
+	killed  bool   // by this harness, on purpose
+	next    *Plan  // of the next start alone
+	group   *Group // that later starts are in; nil: that of this process
 }
 
 // Plan changes one start of a server.
@@ -215,6 +217,8 @@ func (s *Server) follow(cmd *exec.Cmd, out io.Reader, exited chan struct{}, read
 	line, err := in.ReadBytes('\n')
 	var told struct {
 		Address string `json:"grpc"`
+		HTTP    string `json:"http"`
+		Admin   string `json:"admin"`
 	}
 	if err == nil {
 		err = json.Unmarshal(line, &told)
@@ -225,7 +229,7 @@ func (s *Server) follow(cmd *exec.Cmd, out io.Reader, exited chan struct{}, read
 	if err == nil {
 		s.mu.Lock()
 		if s.cmd == cmd {
-			s.address = told.Address
+			s.address, s.http, s.admin = told.Address, told.HTTP, told.Admin
 		}
 		s.mu.Unlock()
 		ready <- nil
@@ -411,6 +415,13 @@ func (s *Server) Address() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.address
+}
+
+// HTTP is where its REST door is, or was when it served last.
+func (s *Server) HTTP() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.http
 }
 
 // Dial connects to the server wherever it serves now; the address given is ignored. It is for clients that outlive a

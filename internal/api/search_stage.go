@@ -1,0 +1,17 @@
+package api
+
+import (
+	"context"
+	"runtime/pprof"
+)
+
+// What profiles of the CPU call the parts of a search, or of embedding, that the edge does. The rest of a search is named by
+// the node. They are made once: a search sets them many thousand times a second.
+var (
+	parseStage = stageLabels("parse")
+	embedStage = stageLabels("embed")
+)
+
+func stageLabels(name string) context.Context {
+	return pprof.WithLabels(context.Background(), pprof.Labels("stage", name))
+}

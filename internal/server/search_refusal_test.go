@@ -1,0 +1,232 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// refused is an error as the REST edge writes it.
+type refused struct {
+	Code, Reason, Field, Limit, Outcome string
+	Details                             map[string]string
+}
+
+// searchPeer is a client of a server's REST edge, by its token.
+type searchPeer struct {
+	t           *testing.T
+	base, token string
+}
+
+func (p *searchPeer) do(method, path, body string) (status int, h http.Header, answer []byte) {
+	p.t.Helper()
+	req, err := http.NewRequestWithContext(p.t.Context(), method, p.base+path, strings.NewReader(body))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+p.token)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer resp.Body.Close() //nolint:errcheck // it is read to its end
+	answer, err = io.ReadAll(resp.Body)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return resp.StatusCode, resp.Header, answer
+}
+
+func (p *searchPeer) must(method, path, body string) {
+	p.t.Helper()
+	if status, _, answer := p.do(method, path, body); status/100 != 2 {
+		p.t.Fatalf("%s %s: %d %s", method, path, status, answer)
+	}
+}
+
+// refusal makes a call that is refused, as a whole or in its first item.
+func (p *searchPeer) refusal(method, path, body string) (int, http.Header, refused) {
+	p.t.Helper()
+	status, h, answer := p.do(method, path, body)
+	var whole struct {
+		Error   *refused
+		Results []struct{ Error *refused }
+	}
+	if err := json.Unmarshal(answer, &whole); err != nil {
+		p.t.Fatalf("%s: %v", answer, err)
+	}
+	switch {
+	case whole.Error != nil:
+		return status, h, *whole.Error
+	case len(whole.Results) > 0 && whole.Results[0].Error != nil:
+		return status, h, *whole.Results[0].Error
+	}
+	p.t.Errorf("%s %s %s: %d %s", method, path, body, status, answer)
+	return status, h, refused{}
+}
+
+// searchServer starts a server with the embedders of a file, on a directory.
+func searchServer(t *testing.T, dir, embedders string) (*searchPeer, *Running) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "embedders.yaml")
+	if err := os.WriteFile(file, []byte(embedders), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	token := NewToken()
+	o, err := Dev(Options{Dir: dir, Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", EmbeddersFile: file, Name: "n7"}, token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &searchPeer{t, "http://" + r.HTTPAddress, token}, r
+}
+
+// Each refusal of search has its code, status, reason, field and details on the wire.
+func TestEachRefusalOfSearchSaysWhatAndWhere(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	p, r := searchServer(t, dir, "embedders: [{name: spare, kind: lexical}]")
+	p.must("PUT", "/v1/collections/ws", `{"schema":[{"name":"role","type":"keyword","index":true,"gate":"role"},{"name":"n","type":"int","index":true},
+		{"name":"plain","type":"int"},{"name":"secret","type":"int","index":true,"protected":true}]}`)
+	p.must("PUT", "/v1/collections/bare", `{"embedder":"spare"}`)
+	p.must("PUT", "/v1/rulesets/rs", `{"collection":"ws","rules":[{"id":"a","when":"n > 1","severity":"bonus","weight":0.1}]}`)
+	const upsert, search = "/v1/collections/ws/points:upsert", "/v1/matrix/search"
+	p.must("POST", upsert, `{"points":[{"id":"w1","payload":{"text":"welder","role":"welder","n":1}}]}`)
+	zeros := "[" + strings.Repeat("0,", 383) + "0]"
+	for _, c := range []struct {
+		name, method, path, body string
+		status                   int
+		want                     refused
+		details                  map[string]string
+	}{
+		{"a vector of another length", "POST", upsert, `{"points":[{"id":"x","vector":[1,2],"model":"lexical-v1"}]}`, 200, refused{Code: "INVALID_ARGUMENT", Reason: "dim_mismatch", Field: "points[0].vector"}, map[string]string{"want": "384", "got": "2"}},
+		{"of a search", "POST", search, `{"collection":"ws","vector":[1,2],"model":"lexical-v1"}`, 400, refused{Code: "INVALID_ARGUMENT", Reason: "dim_mismatch", Field: "vector"}, map[string]string{"want": "384", "got": "2"}},
+		{"zeros", "POST", upsert, `{"points":[{"id":"x","vector":` + zeros + `,"model":"lexical-v1"}]}`, 200, refused{Code: "INVALID_ARGUMENT", Reason: "vector_invalid", Field: "points[0].vector"}, nil},
+		{"another model", "POST", upsert, `{"points":[{"id":"x","vector":` + zeros + `,"model":"other"}]}`, 200, refused{Code: "WRONG_STATE", Reason: "model_mismatch", Field: "points[0].model"}, nil},
+		{"a field of another type", "POST", upsert, `{"points":[{"id":"x","payload":{"text":"a","n":"one"}}]}`, 200, refused{Code: "INVALID_ARGUMENT", Reason: "field_type", Field: "points[0].payload.n"}, nil},
+		{"a version that is not there", "POST", upsert, `{"points":[{"id":"w1","payload":{"text":"a"},"if_version":"0/99"}]}`, 200, refused{Code: "PRECONDITION_FAILED", Reason: "version_mismatch"}, nil},
+		{"a field that is not indexed", "POST", search, `{"collection":"ws","query_text":"a","gate":{"filter":"plain > 1"}}`, 400, refused{Code: "INVALID_ARGUMENT", Reason: "field_not_indexed", Field: "gate.filter"}, nil},
+		{"a field that is not declared", "POST", search, `{"collection":"ws","query_text":"a","gate":{"filter":"nothing > 1"}}`, 400, refused{Code: "INVALID_ARGUMENT", Reason: "expression_invalid", Field: "gate.filter"}, map[string]string{"line": "1", "column": "1"}},
+		{"a protected field", "POST", search, `{"collection":"ws","query_text":"a","gate":{"filter":"secret > 1"}}`, 400, refused{Code: "INVALID_ARGUMENT", Reason: "protected_field", Field: "gate.filter"}, nil},
+		{"in rules", "PUT", "/v1/rulesets/rs", `{"collection":"ws","rules":[{"id":"a","when":"n > 1 &&\n secret > 1","severity":"block"}]}`, 400, refused{Code: "INVALID_ARGUMENT", Reason: "protected_field", Field: "rules"}, map[string]string{"line": "2", "column": "2"}},
+		{"in a decay", "POST", search, `{"collection":"ws","query_text":"a","merge":{"decay":{"field":"secret","half_life":"1h"}}}`, 400, refused{Code: "INVALID_ARGUMENT", Reason: "protected_field", Field: "merge.decay.field"}, nil},
+		{"no role of the collection", "POST", search, `{"collection":"ws","query_text":"a","gate":{"roles":["weldr"]}}`, 400, refused{Code: "INVALID_ARGUMENT", Reason: "unknown_role", Field: "gate.roles"}, map[string]string{"near": "welder"}},
+		{"no roles in the collection", "POST", search, `{"collection":"bare","query_text":"a","gate":{"roles":["welder"]}}`, 400, refused{Code: "INVALID_ARGUMENT", Reason: "no_role_field", Field: "gate.roles"}, nil},
+		{"rules of other fields", "POST", search, `{"collection":"bare","query_text":"a","judge":{"ruleset":"rs"}}`, 409, refused{Code: "WRONG_STATE", Reason: "ruleset_unsupported", Field: "judge.ruleset"}, map[string]string{"node": "n7"}},
+		{"no such ruleset", "POST", search, `{"collection":"ws","query_text":"a","judge":{"ruleset":"rs@9"}}`, 404, refused{Code: "NOT_FOUND"}, nil},
+		{"no such embedder", "PUT", "/v1/collections/other", `{"embedder":"nobody"}`, 404, refused{Code: "NOT_FOUND"}, nil},
+		{"another definition", "PUT", "/v1/collections/ws", `{}`, 409, refused{Code: "ALREADY_EXISTS"}, nil},
+	} {
+		status, _, got := p.refusal(c.method, c.path, c.body)
+		if status != c.status || got.Code != c.want.Code || got.Reason != c.want.Reason || got.Field != c.want.Field {
+			t.Errorf("%s: %d %+v, want %d %+v", c.name, status, got, c.status, c.want)
+		}
+		for k, v := range c.details {
+			if got.Details[k] != v {
+				t.Errorf("%s: details %v, want %s %s", c.name, got.Details, k, v)
+			}
+		}
+		if c.want.Reason == "version_mismatch" && !strings.HasPrefix(got.Details["actual"], "0/") {
+			t.Errorf("%s: %v", c.name, got.Details)
+		}
+	}
+	r.Close(time.Second)
+	p, r = searchServer(t, dir, "embedders: []")
+	defer r.Close(time.Second)
+	for path, body := range map[string]string{search: `{"collection":"bare","query_text":"a"}`, "/v1/collections/bare/points:upsert": `{"points":[{"id":"x","payload":{"text":"a"}}]}`} {
+		if status, _, got := p.refusal("POST", path, body); got.Code != "WRONG_STATE" || got.Reason != "embedder_missing" || path == search && status != http.StatusConflict {
+			t.Errorf("an embedder that was taken away, %s: %d %+v", path, status, got)
+		}
+	}
+}
+
+// A provider that fails has its codes on each door, and those that are told when to come again are told.
+func TestEachFaultOfAProviderHasItsCodeOnEachDoor(t *testing.T) {
+	var answer atomic.Pointer[http.HandlerFunc]
+	provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { (*answer.Load())(w, req) }))
+	defer provider.Close()
+	good := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `{"data":[{"index":0,"embedding":[1,2,3]}]}`)
+	})
+	answer.Store(&good)
+	p, r := searchServer(t, filepath.Join(t.TempDir(), "data"), fmt.Sprintf(
+		"embedders: [{name: far, kind: openai, url: %q, model: m, dim: 3, timeout: 20s, in_flight: 1, waiting: 2, batch: 1}]", provider.URL))
+	defer r.Close(time.Second)
+	p.must("PUT", "/v1/collections/ws", `{"embedder":"far","dim":3}`)
+	p.must("POST", "/v1/collections/ws/points:upsert", `{"points":[{"id":"w1","payload":{"text":"known"}}]}`)
+	p.must("POST", "/v1/matrix/search", `{"collection":"ws","query_text":"known"}`)
+
+	doors := func(text string) map[string]string {
+		return map[string]string{
+			"/v1/embed": `{"model":"far","text":"` + text + `"}`, "/v1/matrix/search": `{"collection":"ws","query_text":"` + text + `"}`,
+			"/v1/collections/ws/points:upsert": `{"points":[{"id":"w2","payload":{"text":"` + text + `"}}]}`,
+		}
+	}
+	hold, held := make(chan struct{}), make(chan struct{}, 4)
+	slow := http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		held <- struct{}{}
+		<-hold
+		good(w, req)
+	})
+	answer.Store(&slow)
+	ended := make(chan int, 2)
+	for i := range 2 {
+		go func() {
+			status, _, _ := p.do("POST", "/v1/embed", fmt.Sprintf(`{"model":"far","text":"held %d"}`, i))
+			ended <- status
+		}()
+		if i == 0 {
+			<-held // the other one waits
+		}
+	}
+	for r.embed.byName["far"].Stats().Waiting < 2 {
+		select {
+		case <-t.Context().Done():
+			t.Fatal("nobody waits")
+		case <-time.After(time.Millisecond):
+		}
+	}
+	for path, body := range doors("one too many") {
+		status, h, got := p.refusal("POST", path, body)
+		if got.Code != "UNAVAILABLE" || got.Reason != "embed_queue_full" || status != 200 && (status != http.StatusServiceUnavailable || h.Get("Retry-After") == "") {
+			t.Errorf("%s beyond the queue: %d %+v, Retry-After %q", path, status, got, h.Get("Retry-After"))
+		}
+	}
+	close(hold)
+	for range 2 {
+		if status := <-ended; status != http.StatusOK {
+			t.Errorf("one that waited: %d", status)
+		}
+	}
+	short := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"data":[]}`) })
+	answer.Store(&short)
+	for path, body := range doors("nonsense") {
+		if status, _, got := p.refusal("POST", path, body); got.Code != "UNAVAILABLE" || got.Reason != "embed_invalid" || status != 200 && status != http.StatusServiceUnavailable {
+			t.Errorf("%s of a provider that answers nonsense: %d %+v", path, status, got)
+		}
+	}
+	closed := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) })
+	answer.Store(&closed)
+	for path, body := range doors("outage") {
+		status, h, got := p.refusal("POST", path, body)
+		if got.Code != "UNAVAILABLE" || got.Reason != "embed_unavailable" || status != 200 && (status != http.StatusServiceUnavailable || h.Get("Retry-After") == "") {
+			t.Errorf("%s in an outage: %d %+v, Retry-After %q", path, status, got, h.Get("Retry-After"))
+		}
+	}
+	p.must("POST", "/v1/matrix/search", `{"collection":"ws","query_text":"known"}`)
+	p.must("POST", "/v1/matrix/search", `{"collection":"ws","vector":[1,2,3],"model":"openai/m"}`)
+	status, _, found := p.do("POST", "/v1/collections/ws/points:get", `{"ids":["w1","w2"]}`)
+	if status != http.StatusOK || strings.Contains(string(found), `"w2"`) || !strings.Contains(string(found), `"w1"`) {
+		t.Errorf("stored: %s", found)
+	}
+}
