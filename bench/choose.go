@@ -23,6 +23,7 @@ type runSpec struct {
 	repeat     bool // runs that the host spoiled are repeated
 	verdicts   bool
 	env        []string
+	server     string // name of the only server; empty: as the first of several
 }
 
 // after is what a run measures when so many of its row count.
@@ -99,7 +100,7 @@ func choose(c *Config, h *Harness) ([]runSpec, error) {
 				}
 				continue
 			}
-			if sh := row.Shape; c.Topology == InProc && (sh.Nodes > 1 || sh.Tenants > 1 || sh.Serve != "") {
+			if sh := row.Shape; c.Topology == InProc && (sh.Nodes > 1 || sh.Beside || sh.Tenants > 1 || sh.Serve != "") {
 				several = append(several, s.Name+"/"+row.Name)
 				continue
 			}

@@ -46,7 +46,7 @@ func (r *Rig) Generate(ctx context.Context, n int, call func(ctx context.Context
 	return done
 }
 
-// openLoop starts each call when it is due. A sleep overshoots a little: each wake starts everything that is due by then. A call that finds no free pump is dropped, and the drop is counted.
+// openLoop starts each call when it is due. A call that finds no free pump is dropped, and the drop is counted.
 func (r *Rig) openLoop(ctx context.Context, call func(ctx context.Context, p *Pump)) {
 	lag := r.Op("schedule_lag")
 	work := make(chan time.Time, r.InFlight)
@@ -64,32 +64,23 @@ func (r *Rig) openLoop(ctx context.Context, call func(ctx context.Context, p *Pu
 			}
 		})
 	}
-	schedule := NewSchedule(r.Arrivals, r.Rate, r.Seed)
-	start := time.Now()
-	r.generating.Store(&start)
-	next := schedule.Next()
+	r.generating.Store(new(time.Now()))
 	live := 0
-	for !r.Done() && ctx.Err() == nil {
-		now := time.Since(start)
-		for next <= now {
-			due := start.Add(next)
-			if running.Load() >= int64(r.InFlight) {
-				r.drop()
-			} else {
-				running.Add(1)
-				if idle.Load() <= int64(len(work)) && live < r.InFlight {
-					idle.Add(1)
-					spawn(live)
-					live++
-				}
-				work <- due
-				lag.Latency(live, time.Since(due))
-				r.start()
-			}
-			next = schedule.Next()
+	Pace(NewSchedule(r.Arrivals, r.Rate, r.Seed), func() bool { return r.Done() || ctx.Err() != nil }, func(due time.Time) {
+		if running.Load() >= int64(r.InFlight) {
+			r.drop()
+			return
 		}
-		nap(min(next-time.Since(start), 10*time.Millisecond))
-	}
+		running.Add(1)
+		if idle.Load() <= int64(len(work)) && live < r.InFlight {
+			idle.Add(1)
+			spawn(live)
+			live++
+		}
+		work <- due
+		lag.Latency(live, time.Since(due))
+		r.start()
+	})
 	close(work)
 	pumps.Wait()
 }

@@ -66,6 +66,9 @@ func (o *oneRun) carry(ctx context.Context) (err error) {
 	if err := o.checkServers(ctx); err != nil {
 		return err
 	}
+	if err := o.checkBeside(ctx); err != nil {
+		return err
+	}
 	if err := o.partition(ctx); err != nil {
 		return err
 	}
@@ -119,7 +122,7 @@ func (o *oneRun) carry(ctx context.Context) (err error) {
 func (o *oneRun) drive(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	for _, p := range o.c.procs {
+	for _, p := range o.c.all() {
 		go func() {
 			select {
 			case <-p.exited:
@@ -185,7 +188,7 @@ func (u *runner) idleIO(ctx context.Context, patient bool) (share float64) {
 }
 
 func (o *oneRun) gone() error {
-	for _, p := range o.c.procs {
+	for _, p := range o.c.all() {
 		if err := p.gone(); err != nil {
 			return err
 		}
@@ -198,7 +201,7 @@ func (o *oneRun) revive(ctx context.Context) error {
 	if o.c.restart == nil {
 		return nil
 	}
-	if err := o.c.restart(ctx); err != nil {
+	if err := o.c.restartAll(ctx); err != nil {
 		return fmt.Errorf("start again after %s: %w", o.run.Failed, err)
 	}
 	clients, err := o.c.dial(ctx)
@@ -207,6 +210,9 @@ func (o *oneRun) revive(ctx context.Context) error {
 	}
 	closeAll(o.revived)
 	o.revived, o.clients = clients, clients
+	if b := o.rig.Beside; b != nil {
+		b.Servers, b.Token = o.c.beside.endpoints, o.c.beside.token
+	}
 	return nil
 }
 
@@ -220,10 +226,10 @@ func (u *runner) newRig(spec *runSpec, c *cluster) *Rig {
 		Full: u.c.Validate == "full", drainLimit: cmp.Or(u.h.DrainWithin, drainWithin), Ledger: newLedger(u.c.Validate == "full"), Dir: c.dir, clocks: u.clocks,
 	}
 	r.init()
-	procs := []watched{{"driver", os.Getpid()}}
-	for _, p := range c.procs {
-		procs = append(procs, watched{p.name, p.pid})
+	if c.beside != nil {
+		r.Beside = newBeside(r, c.beside)
 	}
+	procs := append([]watched{{name: "driver", pid: os.Getpid()}}, c.watched()...)
 	created, completed := r.Op(spec.op()), r.Op(opComplete)
 	r.watch = newWatch(u.clocks, u.host, procs, func() (uint64, uint64) { return created.items(), completed.items() })
 	r.watch.gauges = func() map[string]float64 {
@@ -338,6 +344,9 @@ func (o *oneRun) costs(ops uint64) {
 	if run.Host.Observed {
 		client, server := w.cpu(0), 0.0
 		for i := 1; i < len(w.procs); i++ {
+			if w.procs[i].apart {
+				continue
+			}
 			server += w.cpu(i)
 			if len(w.procs) > 2 {
 				set(metricName(w.procs[i].name)+"_cpu_us"+each, "µs", w.cpu(i)*1e6/n)
@@ -520,7 +529,7 @@ func (o *oneRun) keepLogs(name string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("keep logs: %w", err)
 	}
-	for _, p := range o.c.procs {
+	for _, p := range o.c.all() {
 		b, err := os.ReadFile(p.log)
 		if err != nil {
 			return fmt.Errorf("keep logs: %w", err)

@@ -20,16 +20,21 @@ func (o *oneRun) refReaders(repo string) []RefReader {
 	var out []RefReader
 	for i, client := range o.clients {
 		out = append(out, RefReader{o.c.endpoints[i].Name, func(ctx context.Context, fn func(name, object string) error) error {
-			_, err := client.Repo(repo).Each(ctx, millrace.RefQuery{}, func(r millrace.Ref) error {
-				if !strings.HasPrefix(r.Name, "refs/") {
-					return nil // HEAD, which names another
-				}
-				return fn(r.Name, r.ID)
-			})
+			_, err := client.Repo(repo).Each(ctx, millrace.RefQuery{}, OnlyRefs(fn))
 			return err
 		}})
 	}
 	return out
+}
+
+// OnlyRefs makes a function for refs by name and object one for all that a repository lists.
+func OnlyRefs(fn func(name, object string) error) func(r millrace.Ref) error {
+	return func(r millrace.Ref) error {
+		if !strings.HasPrefix(r.Name, "refs/") {
+			return nil // HEAD, which names another
+		}
+		return fn(r.Name, r.ID)
+	}
 }
 
 // AuditRefs reads all refs back from every server, and holds them against what was acknowledged: each is there, once and

@@ -64,7 +64,7 @@ func (o *oneRun) restartable() {
 	o.rig.kill = func() error {
 		o.down.Store(true)
 		var all []error
-		for _, p := range o.c.procs {
+		for _, p := range o.c.procs { // not what runs beside: it is driven in turn, and is not what dies
 			if err := p.kill(); err != nil {
 				all = append(all, fmt.Errorf("kill %s: %w", p.name, err))
 			}
@@ -87,11 +87,7 @@ func (o *oneRun) restartable() {
 			return err
 		}
 		o.rig.Servers, o.rig.Token = o.c.endpoints, o.c.token
-		procs := o.rig.watch.procs[:1:1] // the driver stays
-		for _, p := range o.c.procs {
-			procs = append(procs, watched{p.name, p.pid})
-		}
-		o.rig.watch.replace(procs)
+		o.rig.watch.replace(append(o.rig.watch.procs[:1:1], o.c.watched()...)) // the driver stays
 		o.down.Store(false)
 		return nil
 	}

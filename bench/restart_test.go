@@ -16,9 +16,9 @@ func (ticking) Process(pid int) (ProcessUse, error) { return ProcessUse{CPU: flo
 func (ticking) Cores() int                          { return 2 }
 
 func TestAServerThatWasStartedWithinTheWindowIsChargedWithAllItUsed(t *testing.T) {
-	w := newWatch(systemClocks{}, ticking{}, []watched{{"driver", 7}, {"server-1", 100}}, nil)
+	w := newWatch(systemClocks{}, ticking{}, []watched{{name: "driver", pid: 7}, {name: "server-1", pid: 100}}, nil)
 	w.start()
-	w.replace([]watched{{"driver", 7}, {"server-1", 30}})
+	w.replace([]watched{{name: "driver", pid: 7}, {name: "server-1", pid: 30}})
 	w.stop()
 	if got := w.cpu(0); got != 0 {
 		t.Errorf("the driver, which stayed, used %v s more, want 0", got)

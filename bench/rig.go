@@ -51,6 +51,7 @@ type Rig struct {
 	Ceiling     bool       // the server only acknowledges: measure the generator
 	Keys        *KeyLedger // of suites that put keys, which their driver makes; nil: the ledger alone counts
 	Refs        *RefLedger // of suites that move refs, likewise
+	Beside      *Rig       // reaches the server of one node that runs beside those of the row, and counts nothing; nil: none does
 	// Proofs are what a driver proves itself when the servers are audited: each returns what is wrong.
 	Proofs []func(ctx context.Context) (violations []string, err error)
 

@@ -3,6 +3,7 @@ package bench
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -181,6 +182,7 @@ func (p *process) tail() string {
 type cluster struct {
 	endpoints []Endpoint
 	procs     []*process // empty when they are not ours
+	beside    *cluster   // the server of one node that runs beside; nil: none does
 	token     string
 	others    []string // tokens of further tenants
 	namespace string
@@ -200,7 +202,11 @@ func (c *cluster) stop() error {
 		}
 	}
 	stopping.Wait()
-	return errors.Join(errs...)
+	err := errors.Join(errs...)
+	if c.beside != nil {
+		err = errors.Join(err, c.beside.stop())
+	}
+	return err
 }
 
 // startProcs starts the servers of a row, each in a process of its own.
@@ -218,6 +224,12 @@ func (u *runner) startProcs(ctx context.Context, spec runSpec) (*cluster, error)
 		start = u.startNodes
 	}
 	c, err := start(ctx, exe, dir, &spec)
+	if err == nil && spec.shape.Beside {
+		if c.beside, err = u.startBeside(ctx, exe, dir, &spec); err != nil {
+			c.beside = nil
+			err = errors.Join(err, c.stop())
+		}
+	}
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
@@ -240,7 +252,7 @@ func (u *runner) startOne(ctx context.Context, exe, dir string, spec *runSpec) (
 }
 
 func (u *runner) startServer(ctx context.Context, exe, dir string, spec *runSpec, c *cluster) (*process, error) {
-	name := serverName(1)
+	name := cmp.Or(spec.server, serverName(1))
 	tokenFile := filepath.Join(dir, "token")
 	who := []string{"--dev", "--token-file", tokenFile}
 	if spec.shape.Tenants > 1 {

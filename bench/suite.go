@@ -63,7 +63,8 @@ type RowSpec struct {
 
 // Shape is what one row runs. Zero fields do not apply to the row and are not shown.
 type Shape struct {
-	Nodes         int // servers, each a voter of every shard; 0 for suites without a server
+	Nodes         int  // servers, each a voter of every shard; 0 for suites without a server
+	Beside        bool // a server of one node runs beside them, which the driver drives in turn
 	Shards        int
 	Producers     int // client connections that create
 	Pumps         int // goroutines of one producer
@@ -114,6 +115,9 @@ func (s Shape) Params() []Param {
 		}
 	}
 	number("nodes", s.Nodes)
+	if s.Beside {
+		text("beside", besideName)
+	}
 	number("shards", s.Shards)
 	text("kind", s.Kind)
 	text("transport", s.Transport)

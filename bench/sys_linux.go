@@ -61,13 +61,3 @@ func fileSystem(dir string) string {
 	}
 	return "unknown"
 }
-
-// nap sleeps for d, which is short, as exactly as the kernel can. The runtime's timers may be late by a millisecond, which
-// would stand in the latencies of an open loop.
-func nap(d time.Duration) {
-	if d <= 0 {
-		return
-	}
-	ts := syscall.NsecToTimespec(int64(d))
-	_ = syscall.Nanosleep(&ts, nil) // a signal that ends it early only makes one more turn
-}

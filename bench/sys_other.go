@@ -33,6 +33,3 @@ func fdatasync(f *os.File) error { return f.Sync() }
 func free(string) (uint64, error) { return 0, errors.New("not known on this system") }
 
 func fileSystem(string) string { return "unknown" }
-
-// nap sleeps for d, which is short.
-func nap(d time.Duration) { time.Sleep(d) }

@@ -43,7 +43,7 @@ func (h *fakeHost) pass(w *watch, d time.Duration, each func(at time.Duration)) 
 
 // watched8 looks at 8 s of a host.
 func watched8(h *fakeHost, each func(at time.Duration)) []Exclusion {
-	w := newWatch(h, h, []watched{{"driver", 1}, {"server-1", 2}}, nil)
+	w := newWatch(h, h, []watched{{name: "driver", pid: 1}, {name: "server-1", pid: 2}}, nil)
 	w.start()
 	h.pass(w, 8*time.Second, each)
 	w.stop()

@@ -21,7 +21,7 @@ func TestTheMachineIsTheWallOfARunThatTakesAllOfIt(t *testing.T) {
 		{"disk", 1.0, 90 << 20, 0, 1, 1, 50},
 	} {
 		h := &fakeHost{use: map[int]ProcessUse{}}
-		w := newWatch(h, h, []watched{{"driver", 1}, {"server-1", 2}}, nil)
+		w := newWatch(h, h, []watched{{name: "driver", pid: 1}, {name: "server-1", pid: 2}}, nil)
 		w.start()
 		h.pass(w, 2*time.Second, func(at time.Duration) {
 			h.cpu.Busy = c.busy * at.Seconds()

@@ -14,8 +14,9 @@ const heartbeat = 50 * time.Millisecond
 
 // watched is one process whose use is charged to the run.
 type watched struct {
-	name string
-	pid  int
+	name  string
+	pid   int
+	apart bool // not of the row: what it uses is no cost of its operations
 }
 
 // watch looks at the host through one window.

@@ -14,6 +14,9 @@ const (
 	commitFollow     = "follow" // queue of follow-ups, which nobody works on
 )
 
+// commitKinds are what completions have, by slice: no effect, all in the commit, all by calls before it.
+var commitKinds = []string{"bare", "one_commit", "separate"}
+
 // commitRun is completions with a key, a ref, a vector and a follow-up: in the commit that completes the task, by separate
 // calls before it, and without, in turn.
 type commitRun struct {
@@ -53,7 +56,7 @@ func CommitEffects(ctx context.Context, rig *bench.Rig) (err error) {
 	for i := range c.vector {
 		c.vector[i] = float32(i%7) + 1
 	}
-	err = c.turns(ctx)
+	err = c.turns(ctx, commitKinds...)
 	c.report()
 	if err != nil {
 		return err
@@ -98,7 +101,7 @@ func (c *commitRun) apart(ctx context.Context, t *millrace.Task) {
 
 func (c *commitRun) report() {
 	rates := map[string]float64{}
-	for i, name := range []string{"bare", "one_commit", "separate"} {
+	for i, name := range commitKinds {
 		rates[name] = c.sides[i].rate()
 		c.rig.Metric(name+"_cycles_per_s", rates[name], "cycles/s")
 	}

@@ -30,16 +30,25 @@ type effectsRun struct {
 	effects []func(t *millrace.Task)                                       // what handlers add to a task, one for each kind that is not bare
 	find    func(ctx context.Context, c *millrace.Client, id string) error // the effect of a completed task
 
-	mu    sync.Mutex // guards tasks
-	tasks []string   // a sample of those that had one
+	mu    sync.Mutex             // guards the fields below
+	tasks []string               // a sample of those that had one
+	open  map[string]effectsTask // that handlers have, of those that are timed
 
 	sides []effectsSide // by kind
 }
 
 // effectsSide is what was completed in the slices of one kind.
 type effectsSide struct {
-	done  uint64
-	spent time.Duration
+	done     uint64
+	spent    time.Duration
+	create   *bench.Op // latencies in its slices
+	complete *bench.Op // from when the handler is given the task: with the calls that it makes
+}
+
+// effectsTask is a task whose handler has begun.
+type effectsTask struct {
+	kind  int32
+	began time.Time
 }
 
 func (s effectsSide) rate() float64 {
@@ -95,7 +104,7 @@ func completeRef(ctx context.Context, rig *bench.Rig) error {
 
 // run drives the cycle with and without one kind of effect, and returns how many effects were read back.
 func (e *effectsRun) run(ctx context.Context, rate, ratio string) (read int, err error) {
-	err = e.turns(ctx)
+	err = e.turns(ctx, "bare", "effect")
 	bare, with := e.sides[0].rate(), e.sides[1].rate()
 	e.rig.Metric(rate, with, "cycles/s")
 	e.rig.Metric("bare_cycles_per_s", bare, "cycles/s")
@@ -108,9 +117,14 @@ func (e *effectsRun) run(ctx context.Context, rate, ratio string) (read int, err
 	return e.readBack(ctx)
 }
 
-// turns drives the cycle, all kinds in turn.
-func (e *effectsRun) turns(ctx context.Context) error {
-	e.q.onTask, e.sides = e.attach, make([]effectsSide, 1+len(e.effects))
+// turns drives the cycle, all kinds in turn, which names say. The latencies of all of them together tell nothing: each
+// kind has its own.
+func (e *effectsRun) turns(ctx context.Context, names ...string) error {
+	e.q.onTask, e.q.onDone, e.q.onMade = e.attach, e.settled, e.made
+	e.sides, e.open = make([]effectsSide, 1+len(e.effects)), map[string]effectsTask{}
+	for i := range e.sides {
+		e.sides[i].create, e.sides[i].complete = e.rig.Op(names[i]+"_create"), e.rig.Op(names[i]+"_complete")
+	}
 	slicing, stop := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
@@ -126,6 +140,11 @@ func (e *effectsRun) turns(ctx context.Context) error {
 // attach gives a task its effect.
 func (e *effectsRun) attach(t *millrace.Task) {
 	kind := e.kind.Load()
+	if e.rig.Ledger.Traced(e.rig.Ledger.Hash(t.ID)) {
+		e.mu.Lock()
+		e.open[t.ID] = effectsTask{kind, time.Now()}
+		e.mu.Unlock()
+	}
 	if kind == 0 {
 		return
 	}
@@ -135,6 +154,25 @@ func (e *effectsRun) attach(t *millrace.Task) {
 		e.tasks = append(e.tasks, t.ID)
 		e.mu.Unlock()
 	}
+}
+
+// settled times a task whose completion was acknowledged, as one of the kind that its handler gave it.
+func (e *effectsRun) settled(t *millrace.Task) {
+	if !e.rig.Ledger.Traced(e.rig.Ledger.Hash(t.ID)) {
+		return
+	}
+	e.mu.Lock()
+	began, ok := e.open[t.ID]
+	delete(e.open, t.ID)
+	e.mu.Unlock()
+	if ok {
+		e.sides[began.kind].complete.Latency(0, time.Since(began.began))
+	}
+}
+
+// made times a create that was acknowledged, as one of the kind whose slice it is.
+func (e *effectsRun) made(p *bench.Pump) {
+	e.sides[e.kind.Load()].create.Latency(p.Number, time.Since(p.Intended))
 }
 
 // slice changes sides through the window, and counts what each one completes.

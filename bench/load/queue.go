@@ -27,6 +27,7 @@ type queueRun struct {
 	onMade  func(p *bench.Pump)    // of every create of one task that was acknowledged; may be nil
 	call    func(ctx context.Context, p *bench.Pump)
 	onTask  func(t *millrace.Task) // of every task that a handler is given; may be nil
+	onDone  func(t *millrace.Task) // of every completion that was acknowledged; may be nil
 }
 
 // drainTimeout is what handlers that do nothing need at most.
@@ -257,6 +258,9 @@ func (q *queueRun) settled(i int, m millrace.Settlement) {
 	}
 	h := q.rig.Ledger.Completed(t.ID, t.Token(), m.Replayed)
 	q.settle.Count(i, 1)
+	if q.onDone != nil {
+		q.onDone(t)
+	}
 	if q.rig.Ledger.Traced(h) {
 		if both := q.traces.settle(h, time.Now()); both != nil {
 			q.finish(both)

@@ -239,20 +239,27 @@ func (p *pushRun) together(ctx context.Context, push func(ctx context.Context, c
 	return nil
 }
 
-// prove clones the repository and has git check it.
+// prove clones the repository from every server, and has git check what it got.
 func (p *pushRun) prove(ctx context.Context) (wrong []string, err error) {
-	clone := gitDir{p.source.home, filepath.Join(p.source.home, "clone.git")}
-	if _, err := p.source.run(ctx, "", "clone", "-q", "--mirror", p.url, clone.dir); err != nil {
-		return nil, err
+	for n, server := range p.rig.Servers {
+		from, err := repoURL(p.rig, n)
+		if err != nil {
+			return wrong, err
+		}
+		clone := gitDir{p.source.home, filepath.Join(p.source.home, "clone-of-"+server.Name+".git")}
+		if _, err := p.source.run(ctx, "", "clone", "-q", "--mirror", from, clone.dir); err != nil {
+			return wrong, err
+		}
+		if _, err := clone.run(ctx, "", "fsck", "--full", "--no-dangling"); err != nil {
+			wrong = append(wrong, "damaged: "+server.Name+": "+err.Error())
+		}
+		a, err := bench.AuditRefs(ctx, p.ledger, clone.refReader("a clone of "+server.Name))
+		if err != nil {
+			return wrong, err
+		}
+		wrong = append(wrong, a.Violations...)
 	}
-	if _, err := clone.run(ctx, "", "fsck", "--full", "--no-dangling"); err != nil {
-		wrong = append(wrong, "damaged: "+err.Error())
-	}
-	a, err := bench.AuditRefs(ctx, p.ledger, clone.refReader("a clone"))
-	if err != nil {
-		return wrong, err
-	}
-	return append(wrong, a.Violations...), nil
+	return wrong, nil
 }
 
 // pushTimer is a proxy before the server that adds up how long requests take there.

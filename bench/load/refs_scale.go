@@ -37,13 +37,16 @@ type scaleRun struct {
 	ledger *bench.RefLedger
 }
 
-// RefsScale is what grows: refs, clients.
+// RefsScale is what grows: refs, clients, nodes.
 func RefsScale(ctx context.Context, rig *bench.Rig) (err error) {
 	if rig.Ceiling {
 		return errors.New("no null server reads what this suite sends")
 	}
 	if rig.Shape.Kind == "complete-ref" {
 		return completeRef(ctx, rig)
+	}
+	if rig.Shape.Kind == "nodes-3" {
+		return refsNodes(ctx, rig)
 	}
 	s := &scaleRun{rig: rig}
 	if s.stock, err = newRefsStock(ctx, rig); err != nil {

@@ -81,7 +81,12 @@ func newServerRepo(ctx context.Context, rig *bench.Rig) (string, error) {
 	if _, err := c.Repo(refsRepo).Create(ctx, millrace.RepoSettings{}); err != nil {
 		return "", err
 	}
-	u, err := url.Parse(rig.Servers[0].HTTP)
+	return repoURL(rig, 0)
+}
+
+// repoURL is where the n-th server serves that repository to git.
+func repoURL(rig *bench.Rig, n int) (string, error) {
+	u, err := url.Parse(rig.Servers[n].HTTP)
 	if err != nil {
 		return "", err
 	}

@@ -2,6 +2,7 @@ package load
 
 import (
 	"context"
+	"fmt"
 	"os/exec"
 	"strings"
 	"testing"
@@ -16,7 +17,7 @@ func refsSuite(t *testing.T, drive bench.Driver, op string, shape bench.Shape) b
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip("git is not installed")
 	}
-	shape.Nodes, shape.Shards = 1, 1
+	shape.Nodes, shape.Shards = max(shape.Nodes, 1), 1
 	return bench.Suite{
 		Name: "refs.small", Op: op, Headline: "refs_per_s", Window: 300 * time.Millisecond, Warmup: 50 * time.Millisecond, Drive: drive,
 		Rows: []bench.RowSpec{{Name: "row", NoCeiling: true, Shape: shape}},
@@ -79,14 +80,16 @@ func TestPushesLandAndAreProvedByAClone(t *testing.T) {
 	for _, c := range []struct {
 		kind    string
 		pumps   int
+		nodes   int
 		metrics []string
 	}{
-		{"one", 1, []string{"push_p50_ms", "server_p50_ms", "file_push_p50_ms", "ratio_to_file_push"}},
-		{"own", 4, []string{"pushes_per_s", "push_p50_ms"}},
-		{"one-branch", 3, []string{"pushes_per_s", "push_p50_ms"}},
+		{"one", 1, 1, []string{"push_p50_ms", "server_p50_ms", "file_push_p50_ms", "ratio_to_file_push"}},
+		{"own", 4, 1, []string{"pushes_per_s", "push_p50_ms"}},
+		{"one-branch", 3, 1, []string{"pushes_per_s", "push_p50_ms"}},
+		{"one", 1, 3, []string{"push_p50_ms", "ratio_to_file_push"}},
 	} {
-		t.Run(c.kind, func(t *testing.T) {
-			run := on(t, bench.Procs, refsSuite(t, RefsPush, "push", bench.Shape{Pumps: c.pumps, Kind: c.kind}))
+		t.Run(fmt.Sprintf("%s, %d nodes", c.kind, c.nodes), func(t *testing.T) {
+			run := on(t, bench.Procs, refsSuite(t, RefsPush, "push", bench.Shape{Nodes: c.nodes, Pumps: c.pumps, Kind: c.kind}))
 			clean(t, run)
 			wantMetrics(t, run, c.metrics...)
 			if run.Ops == 0 || run.Audit.ReadBack == 0 {
@@ -127,10 +130,73 @@ func TestCompletionsWithAndWithoutARefAreCountedInTurn(t *testing.T) {
 	wantMetrics(t, run, "ref_cycles_per_s", "bare_cycles_per_s", "ratio_to_completion")
 }
 
-func TestEffectsOfACommitAreMeasuredBesideSeparateCallsAndApplyOnce(t *testing.T) {
-	s := refsSuite(t, CommitEffects, "create", cycling)
-	s.Rows[0].Shape.Lease, s.Window = time.Minute, 3*time.Second // each slice has calls of four kinds in turn, also on a slow disk
-	run := on(t, bench.Procs, s)
+// nodes3 is a small row of refs on three nodes, with one node beside them.
+func nodes3(t *testing.T, drive bench.Driver) bench.Suite {
+	t.Helper()
+	return refsSuite(t, drive, "update", bench.Shape{Nodes: 3, Beside: true, Pumps: 4, Kind: "nodes-3"})
+}
+
+func TestRefsOnThreeNodesAreHeldAgainstOneNodeInTurn(t *testing.T) {
+	run := on(t, bench.Procs, nodes3(t, RefsScale))
 	clean(t, run)
-	wantMetrics(t, run, "bare_cycles_per_s", "one_commit_cycles_per_s", "separate_cycles_per_s", "ratio_to_separate_calls", "ratio_to_bare_cycle", "tasks_with_effects")
+	wantMetrics(t, run, "refs_per_s", "clients_refs_per_s", "one_node_refs_per_s", "one_node_clients_refs_per_s", "refs_ratio_to_one_node",
+		"clients_ratio_to_one_node", "ratio_to_one_node", "server_3_fsyncs_per_op")
+	if least := min(run.Metrics["refs_ratio_to_one_node"].Value, run.Metrics["clients_ratio_to_one_node"].Value); run.Metrics["ratio_to_one_node"].Value != least {
+		t.Errorf("the ratio is %v, want the smaller of both, %v", run.Metrics["ratio_to_one_node"].Value, least)
+	}
+	if got, want := run.Audit.ReadBack, uint64(3*(4+scaleMany+2)); got != want {
+		t.Errorf("%d refs read back from three nodes, want %d", got, want)
+	}
+	if run.Latency["one_node_update"].Count == 0 {
+		t.Errorf("latencies %v lack those of one node", run.Latency)
+	}
+	for name := range run.Metrics {
+		if strings.HasPrefix(name, "one_node_cpu_us") {
+			t.Errorf("%s: what one node used is no cost of what the others did", name)
+		}
+	}
+}
+
+func TestARefThatIsLostOnEitherSideFailsTheAudit(t *testing.T) {
+	for what, forge := range map[string]func(r *nodesRun){
+		"server-2: lost": func(r *nodesRun) { r.sides[0].ledger.Acked(1000, r.sides[0].stock.commits[0]) },
+		"one node: lost": func(r *nodesRun) { r.sides[1].ledger.Acked(1000, r.sides[1].stock.commits[0]) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			run := on(t, bench.Procs, nodes3(t, func(ctx context.Context, rig *bench.Rig) error {
+				r := &nodesRun{rig: rig}
+				err := r.run(ctx)
+				forge(r)
+				return err
+			}))
+			if run.Audit == nil || run.Audit.OK || !strings.Contains(strings.Join(run.Audit.Violations, "\n"), what) {
+				t.Errorf("audit %+v, want %q", run.Audit, what)
+			}
+		})
+	}
+}
+
+func TestOneNodeThatIsNotTheBenchsIsNotHeldAgainst(t *testing.T) {
+	run := on(t, bench.InProc, refsSuite(t, RefsScale, "update", bench.Shape{Pumps: 4, Kind: "nodes-3"}))
+	if !strings.Contains(run.Failed, "no server of one node") {
+		t.Errorf("failed %q, want a word on the server that is not there", run.Failed)
+	}
+}
+
+func TestEffectsOfACommitAreMeasuredBesideSeparateCallsAndApplyOnce(t *testing.T) {
+	for _, nodes := range []int{1, 3} {
+		t.Run(fmt.Sprintf("%d nodes", nodes), func(t *testing.T) {
+			s := refsSuite(t, CommitEffects, "create", cycling)
+			s.Rows[0].Shape.Nodes, s.Rows[0].Shape.Lease = nodes, time.Minute
+			s.Window = 3 * time.Second // each slice has calls of four kinds in turn, also on a slow disk
+			run := on(t, bench.Procs, s)
+			clean(t, run)
+			wantMetrics(t, run, "bare_cycles_per_s", "one_commit_cycles_per_s", "separate_cycles_per_s", "ratio_to_separate_calls", "ratio_to_bare_cycle", "tasks_with_effects")
+			for _, kind := range commitKinds {
+				if run.Latency[kind+"_create"].Count == 0 || run.Latency[kind+"_complete"].Count == 0 {
+					t.Errorf("latencies %v lack those of %s", run.Latency, kind)
+				}
+			}
+		})
+	}
 }

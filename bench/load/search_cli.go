@@ -148,21 +148,17 @@ func (s *SearchLoad) arrivals(ctx context.Context, end time.Time, dropped *atomi
 	due := make(chan time.Time, s.Concurrency)
 	go func() {
 		defer close(due)
-		schedule, began := bench.NewSchedule(s.Arrivals, s.Rate, s.Seed), time.Now()
-		for ctx.Err() == nil {
-			at := began.Add(schedule.Next())
+		over := func() bool { return ctx.Err() != nil || !time.Now().Before(end) }
+		bench.Pace(bench.NewSchedule(s.Arrivals, s.Rate, s.Seed), over, func(at time.Time) {
 			if !at.Before(end) {
 				return
-			}
-			if pause := time.Until(at); pause > 0 {
-				time.Sleep(pause)
 			}
 			select {
 			case due <- at:
 			default:
 				dropped.Add(1)
 			}
-		}
+		})
 	}()
 	return due
 }

@@ -40,15 +40,15 @@ func commitEffects() bench.Suite {
 		Bench: "BenchmarkCommitEffects", Headline: "one_commit_cycles_per_s", Window: 15 * time.Second, Warmup: 2 * time.Second,
 	}
 	for _, r := range []struct {
-		name, title, lacks string
-		nodes              int
-		profiles           []string
+		name, title string
+		nodes       int
+		profiles    []string
 	}{
-		{"one-commit", "four effects in the commit, in turn with separate calls and with none, 1 node", "", 1, []string{Smoke, Full}},
-		{"one-commit-3", "the same, 3 nodes", "objects reach the node only that a push went to", 3, inFull},
+		{"one-commit", "four effects in the commit, in turn with separate calls and with none, 1 node", 1, []string{Smoke, Full}},
+		{"one-commit-3", "the same, 3 nodes", 3, inFull},
 	} {
 		s.Rows = append(s.Rows, bench.RowSpec{
-			Name: r.name, Title: r.title, Profiles: r.profiles, Lacks: r.lacks, NoCeiling: true,
+			Name: r.name, Title: r.title, Profiles: r.profiles, NoCeiling: true,
 			Shape: bench.Shape{Nodes: r.nodes, Shards: 1, Producers: 1, Pumps: 32, Workers: 1, Slots: 128, Lease: lease, Kind: r.name},
 			Targets: []bench.Target{
 				free(atLeast(toSeparate, bench.Fsync, 3, 0, ofBench)), free(atLeast(toBare, bench.Fsync, 0.5, 0, ofBench)),

@@ -150,26 +150,24 @@ func refsScale() bench.Suite {
 		name, title, headline string
 		shape                 bench.Shape
 		targets               []bench.Target
-		lacks                 string
 	}{
-		{"clients-64", "64 clients, 1 ref per transaction", "updates_per_s", bench.Shape{Nodes: 1, Shards: 1, Producers: 64, Pumps: 1}, []bench.Target{atLeast("updates_per_s", bench.Fsync, 20_000, 30_000, ofRefs)}, ""},
-		{"refs-1m", "1,000,000 refs: create, update, delete, 1 and 100 per transaction", perRefs, one, []bench.Target{free(atMost(perRefs, anyDurability, 1.5, 1.2, ofRefs))}, ""},
-		{"tombstones", "the same after 500,000 deletions under one prefix", perRefs, one, []bench.Target{free(atMost(perRefs, anyDurability, 1.5, 1.2, ofRefs))}, ""},
+		{"clients-64", "64 clients, 1 ref per transaction", "updates_per_s", bench.Shape{Nodes: 1, Shards: 1, Producers: 64, Pumps: 1}, []bench.Target{atLeast("updates_per_s", bench.Fsync, 20_000, 30_000, ofRefs)}},
+		{"refs-1m", "1,000,000 refs: create, update, delete, 1 and 100 per transaction", perRefs, one, []bench.Target{free(atMost(perRefs, anyDurability, 1.5, 1.2, ofRefs))}},
+		{"tombstones", "the same after 500,000 deletions under one prefix", perRefs, one, []bench.Target{free(atMost(perRefs, anyDurability, 1.5, 1.2, ofRefs))}},
 		{"ls-refs-1m", "list 1,000,000 refs as git does", "seconds", one, []bench.Target{
 			atMost("seconds", anyDurability, 3, 2, ofRefs), atMost("first_byte_ms", anyDurability, 100, 0, ofRefs), atMost("memory_mib", anyDurability, 64, 0, ofRefs),
-		}, ""},
-		{"load-1m", "load 1,000,000 refs", "seconds", one, []bench.Target{atMost("seconds", anyDurability, 20, 10, ofRefs)}, ""},
-		{"complete-ref", "completion with one ref op, 64 workers, in turn with completion alone", "ref_cycles_per_s", bench.Shape{Nodes: 1, Shards: 1, Producers: 1, Pumps: 64, Workers: 1, Slots: 64, Lease: lease}, []bench.Target{free(atLeast("ratio_to_completion", bench.Fsync, 0.8, 0.9, ofRefs))}, ""},
+		}},
+		{"load-1m", "load 1,000,000 refs", "seconds", one, []bench.Target{atMost("seconds", anyDurability, 20, 10, ofRefs)}},
+		{"complete-ref", "completion with one ref op, 64 workers, in turn with completion alone", "ref_cycles_per_s", bench.Shape{Nodes: 1, Shards: 1, Producers: 1, Pumps: 64, Workers: 1, Slots: 64, Lease: lease}, []bench.Target{free(atLeast("ratio_to_completion", bench.Fsync, 0.8, 0.9, ofRefs))}},
 		{
 			"nodes-3", "three nodes: 100 refs per transaction by one client, 1 by 64", refsPerS,
-			bench.Shape{Nodes: 3, Shards: 1, Pumps: 64},
+			bench.Shape{Nodes: 3, Beside: true, Shards: 1, Pumps: 64},
 			[]bench.Target{free(atLeast("ratio_to_one_node", bench.Fsync, 0.4, 0.6, ofRefs))},
-			"nothing drives it yet: it needs a server of one node beside the three",
 		},
 	} {
 		r.shape.Kind = r.name
 		row := bench.RowSpec{
-			Name: r.name, Title: r.title, Profiles: inFull, Targets: r.targets, Shape: r.shape, Headline: r.headline, NoCeiling: true, Lacks: r.lacks,
+			Name: r.name, Title: r.title, Profiles: inFull, Targets: r.targets, Shape: r.shape, Headline: r.headline, NoCeiling: true,
 		}
 		if r.shape.Prefill > 0 {
 			row.Runs = 3

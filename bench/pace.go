@@ -1,0 +1,36 @@
+package bench
+
+import "time"
+
+// longestWait is how long a pacer waits at a time: whoever ends the loop is heard by then.
+const longestWait = time.Millisecond
+
+// paceClock is what a pacer goes by. Tests replace it.
+type paceClock interface {
+	// now is the time since the pacer began.
+	now() time.Duration
+	// until waits for a time; it may come back earlier, and does come back a little later.
+	until(at time.Duration)
+}
+
+// Pace calls start for each arrival of a schedule when it is due, one after the other, with the time at which it was due.
+// It returns when over says so, which it asks before every wait, or when nothing is due any more. start must not block:
+// whatever it holds up is late. The goroutine has a thread of its own for so long.
+func Pace(s *Schedule, over func() bool, start func(due time.Time)) {
+	c, release := newPaceClock()
+	defer release()
+	pace(c, s, over, func(due time.Duration) { start(c.began.Add(due)) })
+}
+
+// pace waits for times, never for spans: what one wait is late by does not move the next one. Each wake starts all that is
+// due by then.
+func pace(c paceClock, s *Schedule, over func() bool, start func(due time.Duration)) {
+	next := s.Next()
+	for !over() {
+		now := c.now()
+		for ; next <= now; next = s.Next() {
+			start(next)
+		}
+		c.until(min(next, c.now()+longestWait))
+	}
+}
