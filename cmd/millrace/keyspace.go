@@ -255,8 +255,8 @@ func (a *app) keyspaceSetCmd() *cobra.Command {
 		},
 	}
 	c.Flags().Int64Var(&config.Bytes, "bytes", 0, "most bytes on disk, of one replica; 0 = no bound")
-	c.Flags().Int64Var(&config.WritesPerSecond, "writes-per-second", 0, "most puts per second, on each node; 0 = no bound")
-	c.Flags().Int64Var(&config.BytesPerSecond, "bytes-per-second", 0, "most bytes put per second, on each node; 0 = no bound")
+	c.Flags().Int64Var(&config.WritesPerSecond, "writes-per-second", 0, "most puts per second, of all nodes together; 0 = no bound")
+	c.Flags().Int64Var(&config.BytesPerSecond, "bytes-per-second", 0, "most bytes put per second, of all nodes together; 0 = no bound")
 	return c
 }
 

@@ -116,6 +116,7 @@ func (a *app) namespaceGetCmd() *cobra.Command {
 					RetainBytes: ns.Config.RetainBytes, OnPush: ns.Config.CreateOnPush, Partitions: []partitionView{},
 					keyBounds: keyBounds{
 						ns.Config.KeyBytes, ns.Config.KeyWritesPerSecond, ns.Config.KeyBytesPerSecond, ns.MeasuredKeyBytes, ns.OverKeyBytes,
+						ns.RecentKeyWritesPerSecond, ns.RecentKeyBytesPerSecond, ns.OvershootKeyWrites, ns.OvershootKeyBytesWritten,
 					},
 				}
 				for _, p := range ns.Partitions {

@@ -31,12 +31,17 @@ type keyBounds struct {
 	KeyBytesPerSecond  int64  `json:"key_bytes_per_second"`
 	MeasuredKeyBytes   uint64 `json:"measured_key_bytes"`
 	OverKeyBytes       bool   `json:"over_key_bytes"`
+
+	RecentWritesPerSecond uint64 `json:"recent_key_writes_per_second"`
+	RecentBytesPerSecond  uint64 `json:"recent_key_bytes_per_second"`
+	OvershootWrites       uint64 `json:"overshoot_key_writes"`
+	OvershootBytes        uint64 `json:"overshoot_key_bytes_written"`
 }
 
 func (b *keyBounds) flags(f *pflag.FlagSet) {
 	f.Int64Var(&b.KeyBytes, "key-bytes", 0, "most bytes of keys on disk, of one replica; 0 = no bound")
-	f.Int64Var(&b.KeyWritesPerSecond, "key-writes-per-second", 0, "most puts of keys per second, on each node; 0 = no bound")
-	f.Int64Var(&b.KeyBytesPerSecond, "key-bytes-per-second", 0, "most bytes of keys and values put per second, on each node; 0 = no bound")
+	f.Int64Var(&b.KeyWritesPerSecond, "key-writes-per-second", 0, "most puts of keys per second, of all nodes together; 0 = no bound")
+	f.Int64Var(&b.KeyBytesPerSecond, "key-bytes-per-second", 0, "most bytes of keys and values put per second, of all nodes together; 0 = no bound")
 }
 
 // given copies those that were given as flags.
@@ -52,6 +57,9 @@ func (b *keyBounds) given(f *pflag.FlagSet, bytes, writes, rate *int64) {
 
 func (b keyBounds) text(w io.Writer) {
 	fmt.Fprintf(w, "key quota     %d bytes, %d writes/s, %d bytes/s (0 = none)\n", b.KeyBytes, b.KeyWritesPerSecond, b.KeyBytesPerSecond)
+	if b.KeyWritesPerSecond+b.KeyBytesPerSecond > 0 {
+		fmt.Fprintf(w, "keys put      %d/s, %d bytes/s; %d and %d bytes beyond the rate\n", b.RecentWritesPerSecond, b.RecentBytesPerSecond, b.OvershootWrites, b.OvershootBytes)
+	}
 	if b.KeyBytes == 0 {
 		return
 	}
@@ -83,6 +91,7 @@ func (a *app) tenantGetCmd() *cobra.Command {
 				}
 				v := tenantView{t.Name, t.Config.Version, t.Namespaces, keyBounds{
 					t.Config.KeyBytes, t.Config.KeyWritesPerSecond, t.Config.KeyBytesPerSecond, t.MeasuredKeyBytes, t.OverKeyBytes,
+					t.RecentKeyWritesPerSecond, t.RecentKeyBytesPerSecond, t.OvershootKeyWrites, t.OvershootKeyBytesWritten,
 				}}
 				return a.print(v, func(w io.Writer) {
 					fmt.Fprintf(w, "tenant        %s\nversion       %d\nnamespaces    %d\n", v.Tenant, v.Version, v.Namespaces)

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"time"
 
 	"github.com/millrace/millrace/internal/core"
 )
@@ -59,9 +60,13 @@ type Backend interface {
 	Keyspace(ctx context.Context, p core.Partition, name string, counted bool, o core.ReadOptions) (core.KeyspaceInfo, core.At, error)
 	// Keyspaces reads a page of a partition's keyspaces by name, after the name given.
 	Keyspaces(ctx context.Context, p core.Partition, after string, limit int, o core.ReadOptions) ([]core.KeyspaceInfo, core.At, error)
-	// KeyRates are the rates that a put in a keyspace of a partition is held to: the keyspace's, that of all keyspaces of the
-	// namespace and that of all of the tenant. A change is known within about a second.
-	KeyRates(p core.Partition, keyspace string) [3]core.KeyRate
+	// TakeRate takes what ops put in keyspaces of a partition from the rates of these, of the namespace and of the tenant: all of
+	// it, or nothing. It returns how long to wait before it is asked again, and the limit that is the reason; zero: it is taken.
+	// A change of a rate is known within about a second. At a node that does not lead the partition nothing is taken, unless the
+	// ops are carried to the one that does: its edge does not see them.
+	TakeRate(p core.Partition, ops []core.Op, carried bool) (wait time.Duration, limit string)
+	// KeyPace tells what all nodes let through of the rate of a partition's namespace, or of its tenant; zeros without one.
+	KeyPace(p core.Partition, ofTenant bool) core.KeyPace
 	// SetTenant replaces the configuration of a tenant, and returns its version; ifVersion is -1 for any.
 	SetTenant(ctx context.Context, tenant string, c core.TenantConfig, ifVersion int64) (version uint64, err error)
 	// Tenant reads what is known of a tenant; one that is not has no ID.

@@ -204,7 +204,7 @@ func (t *translator) effects(c *core.Commit, in *pb.Effects) (fact core.Fact) {
 	if t.edge.s == nil { // of a test: there are no rates
 		return nil
 	}
-	return t.edge.s.rated(c)
+	return t.edge.s.rated(c, t.several() && !t.bound)
 }
 
 // answer gives each settle its result.

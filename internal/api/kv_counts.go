@@ -20,9 +20,15 @@ type keyCounts struct {
 	Backend
 
 	mu     sync.RWMutex // guards the fields below
-	spaces map[bucketKey]*spaceCount
+	spaces map[spaceKey]*spaceCount
 	names  map[nameKey]nameOf
 	rest   spaceCount // of keyspaces beyond maxCounted
+}
+
+type spaceKey struct {
+	tenant    core.TenantID
+	namespace core.NamespaceID
+	keyspace  string
 }
 
 type nameKey struct {
@@ -47,7 +53,7 @@ type KeyspaceCount struct {
 }
 
 func newKeyCounts(b Backend) *keyCounts {
-	return &keyCounts{Backend: b, spaces: make(map[bucketKey]*spaceCount), names: make(map[nameKey]nameOf)}
+	return &keyCounts{Backend: b, spaces: make(map[spaceKey]*spaceCount), names: make(map[nameKey]nameOf)}
 }
 
 // Namespace remembers the names of what it finds.
@@ -70,7 +76,7 @@ func (k *keyCounts) Namespace(ctx context.Context, tenant, name string, create b
 
 // of returns the counters of a keyspace that exists.
 func (k *keyCounts) of(p core.Partition, keyspace string) *spaceCount {
-	key := bucketKey{p.Tenant, p.Namespace, keyspace}
+	key := spaceKey{p.Tenant, p.Namespace, keyspace}
 	k.mu.RLock()
 	c := k.spaces[key]
 	k.mu.RUnlock()

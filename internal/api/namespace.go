@@ -45,6 +45,11 @@ func (qs *queueService) GetNamespace(ctx context.Context, _ *pb.GetNamespaceRequ
 		}
 		out.MeasuredKeyBytes, out.OverKeyBytes = used, used > uint64(config.KeyBytes)
 	}
+	if config.KeyRate > 0 || config.KeyByteRate > 0 {
+		pace := qs.s.o.Backend.KeyPace(c.t.part, false)
+		out.RecentKeyWritesPerSecond, out.RecentKeyBytesPerSecond = pace.Puts, pace.Bytes
+		out.OvershootKeyWrites, out.OvershootKeyBytesWritten = pace.OverPuts, pace.OverBytes
+	}
 	return out, nil
 }
 

@@ -14,8 +14,9 @@ import (
 
 // fakeNode is a Backend whose answers a test can script.
 type fakeNode struct {
-	rates    [2]atomic.Int64 // of each keyspace: puts and bytes per second
-	wide     atomic.Int32    // whose: 0 the keyspace's, 1 those of all of the namespace, 2 those of all of the tenant
+	rates    [2]atomic.Int64 // of all puts: how many, and their bytes, per second
+	left     [2]int64        // of them
+	filled   [2]time.Duration
 	tenants  map[string]core.TenantConfig
 	endless  atomic.Bool // ranges have no end
 	mu       sync.Mutex
@@ -501,9 +502,40 @@ func (n *fakeNode) KeyBytes(_ context.Context, p core.Partition, _ core.ReadOpti
 	return 60, core.At{Index: 9}, nil
 }
 
-func (n *fakeNode) KeyRates(core.Partition, string) (of [3]core.KeyRate) {
-	of[n.wide.Load()] = core.KeyRate{Puts: n.rates[0].Load(), Bytes: n.rates[1].Load()}
-	return of
+// TakeRate holds all puts together to rates, from buckets of a second's worth.
+func (n *fakeNode) TakeRate(_ core.Partition, ops []core.Op, _ bool) (wait time.Duration, limit string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var what [2]int64
+	for _, op := range ops {
+		switch w := writeOf(op); op.(type) {
+		case *core.KVPut, *core.KVPuts, *core.KVAdd:
+			what[0] += int64(w.writes)
+			what[1] += int64(w.bytes)
+		}
+	}
+	if what[0] == 0 {
+		return 0, ""
+	}
+	for i, limit := range []string{"writes_per_second", "bytes_per_second"} {
+		rate := n.rates[i].Load()
+		if rate == 0 {
+			continue
+		}
+		now := n.clock.Boot()
+		if n.filled[i] == 0 || now-n.filled[i] >= time.Second {
+			n.left[i], n.filled[i] = rate, now
+		}
+		if n.left[i] <= 0 {
+			return time.Second, limit
+		}
+		n.left[i] -= what[i]
+	}
+	return 0, ""
+}
+
+func (n *fakeNode) KeyPace(core.Partition, bool) core.KeyPace {
+	return core.KeyPace{Puts: 3, Bytes: 30, OverPuts: 1, OverBytes: 10}
 }
 
 func (n *fakeNode) SetTenant(_ context.Context, tenant string, c core.TenantConfig, ifVersion int64) (uint64, error) {
@@ -528,5 +560,5 @@ func (n *fakeNode) Tenant(_ context.Context, name string) (core.TenantInfo, erro
 	if !ok {
 		return core.TenantInfo{Name: name}, nil
 	}
-	return core.TenantInfo{ID: 7, Name: name, Namespaces: 2, Config: c, Measured: 60, Over: c.KeyBytes > 0 && c.KeyBytes < 60}, nil
+	return core.TenantInfo{ID: 7, Name: name, Namespaces: 2, Config: c, Measured: 60, Over: c.KeyBytes > 0 && c.KeyBytes < 60, Pace: n.KeyPace(core.Partition{}, true)}, nil
 }

@@ -172,6 +172,9 @@ func (c *restCall) getNamespace() error {
 			w.count("measured_key_bytes", out.GetMeasuredKeyBytes())
 			w.bool("over_key_bytes", out.GetOverKeyBytes())
 		}
+		if out.GetConfig().GetKeyWritesPerSecond() > 0 || out.GetConfig().GetKeyBytesPerSecond() > 0 {
+			writePace(w, out)
+		}
 		writePartitions(w, out.GetPartitions())
 	})
 }

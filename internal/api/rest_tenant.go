@@ -56,7 +56,25 @@ func (c *restCall) getTenant() error {
 		w.int("namespaces", int64(out.GetNamespaces()))
 		w.count("measured_key_bytes", out.GetMeasuredKeyBytes())
 		w.bool("over_key_bytes", out.GetOverKeyBytes())
+		if out.GetConfig().GetKeyWritesPerSecond() > 0 || out.GetConfig().GetKeyBytesPerSecond() > 0 {
+			writePace(w, out)
+		}
 	})
+}
+
+// paced is an answer that tells what is put.
+type paced interface {
+	GetRecentKeyWritesPerSecond() uint64
+	GetRecentKeyBytesPerSecond() uint64
+	GetOvershootKeyWrites() uint64
+	GetOvershootKeyBytesWritten() uint64
+}
+
+func writePace(w *jsonWriter, out paced) {
+	w.count("recent_key_writes_per_second", out.GetRecentKeyWritesPerSecond())
+	w.count("recent_key_bytes_per_second", out.GetRecentKeyBytesPerSecond())
+	w.count("overshoot_key_writes", out.GetOvershootKeyWrites())
+	w.count("overshoot_key_bytes_written", out.GetOvershootKeyBytesWritten())
 }
 
 // setTenant serves PUT /v1/tenants/{tenant}.

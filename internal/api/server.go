@@ -86,7 +86,6 @@ type Server struct {
 	streams  gauge
 	refusals refusals
 	outcomes outcomes
-	rates    keyRates
 	keys     *keyCounts    // what o.Backend is
 	turn     atomic.Uint64 // of claims that may take from any partition
 	searches admission

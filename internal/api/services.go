@@ -28,7 +28,7 @@ func (cs *commitService) Commit(ctx context.Context, in *pb.CommitRequest) (*pb.
 	if fact != nil {
 		return nil, fact
 	}
-	if fact := cs.s.rated(&commit); fact != nil {
+	if fact := cs.s.rated(&commit, false); fact != nil {
 		return nil, fact
 	}
 	p, err := c.propose(ctx, commit)

@@ -275,7 +275,7 @@ func (st *stream) commit(p *pending, in *pb.CommitFrame) core.Fact {
 		}
 		c.Session, c.Seq = st.key.id, in.GetCommitSeq()
 		st.awaitRate(c.Ops)
-	} else if fact := st.s.rated(&c); fact != nil {
+	} else if fact := st.s.rated(&c, false); fact != nil {
 		return fact
 	}
 	p.answer = func(ack *pb.Ack, d core.Proposed) {

@@ -41,6 +41,8 @@ func (ts *tenantService) Get(ctx context.Context, in *pb.GetTenantRequest) (*pb.
 	}
 	return &pb.GetTenantResponse{
 		Tenant: name, Namespaces: t.Namespaces, MeasuredKeyBytes: t.Measured, OverKeyBytes: t.Over,
+		RecentKeyWritesPerSecond: t.Pace.Puts, RecentKeyBytesPerSecond: t.Pace.Bytes,
+		OvershootKeyWrites: t.Pace.OverPuts, OvershootKeyBytesWritten: t.Pace.OverBytes,
 		Config: &pb.TenantConfig{
 			Version: t.Config.Version, KeyBytes: t.Config.KeyBytes, KeyWritesPerSecond: t.Config.KeyRate, KeyBytesPerSecond: t.Config.KeyByteRate,
 		},

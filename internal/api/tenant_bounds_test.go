@@ -9,7 +9,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
-	"github.com/millrace/millrace/internal/core"
 )
 
 func TestATenantIsBoundedByWhoMayAndReadByItsAdmin(t *testing.T) {
@@ -50,7 +49,8 @@ func TestATenantIsBoundedByWhoMayAndReadByItsAdmin(t *testing.T) {
 	r.do("PUT", "/v1/tenants/acme", `{"key_byte":80}`).expect(t, "an unknown field", http.StatusBadRequest)
 	for _, path := range []string{"/v1/tenant", "/v1/tenants/acme"} {
 		a := r.do("GET", path, "").expect(t, path, http.StatusOK)
-		want := `{"tenant":"acme","version":"1","key_bytes":80,"key_writes_per_second":3,"namespaces":2,"measured_key_bytes":60,"over_key_bytes":false}` + "\n"
+		want := `{"tenant":"acme","version":"1","key_bytes":80,"key_writes_per_second":3,"namespaces":2,"measured_key_bytes":60,"over_key_bytes":false,` +
+			`"recent_key_writes_per_second":3,"recent_key_bytes_per_second":30,"overshoot_key_writes":1,"overshoot_key_bytes_written":10}` + "\n"
 		if a.body != want {
 			t.Errorf("%s: %s", path, a.body)
 		}
@@ -98,25 +98,5 @@ func TestPutsOfEffectsAndOfCommitsOnStreamsAreHeldToRates(t *testing.T) {
 	r.clock.advance(2 * time.Second)
 	if a := ws.ack(); a.GetSeq() != 4 || a.GetError() != nil {
 		t.Errorf("after the wait: %v", a)
-	}
-}
-
-func TestWhatIsRefusedForARateTakesNothingFromAnother(t *testing.T) {
-	r := newRig(t, Limits{})
-	r.n.rates[0].Store(5)
-	p := core.Partition{Tenant: 1, Namespace: 2}
-	puts := func(keyspace string, n int) []core.Op {
-		return []core.Op{&core.KVPuts{Keyspace: keyspace, Items: make([]core.KVItem, n)}}
-	}
-	if wait, _ := r.s.takeRate(p, puts("full", 9)); wait != 0 {
-		t.Fatalf("the first must wait %v", wait)
-	}
-	for range 10 {
-		if wait, _ := r.s.takeRate(p, append(puts("other", 3), puts("full", 1)...)); wait == 0 {
-			t.Fatal("more than the rate is taken")
-		}
-	}
-	if wait, _ := r.s.takeRate(p, puts("other", 5)); wait != 0 {
-		t.Errorf("the other waits %v for what was refused", wait)
 	}
 }

@@ -6,7 +6,7 @@ import "math"
 type KeyspaceConfig struct {
 	Version   uint64 // rises with each change
 	Bytes     int64  // on disk, in all partitions together
-	WriteRate int64  // puts per second, judged by each edge for itself
+	WriteRate int64  // puts per second, of all nodes together
 	ByteRate  int64  // bytes of keys and values put per second, judged likewise
 }
 
@@ -14,6 +14,12 @@ type KeyspaceConfig struct {
 type KeyRate struct {
 	Puts  int64
 	Bytes int64 // of keys and values
+}
+
+// KeyPace is what all nodes let through of a rate.
+type KeyPace struct {
+	Puts, Bytes         uint64 // in a second, lately
+	OverPuts, OverBytes uint64 // passed beyond the rate, and is not made good yet
 }
 
 // KeyspaceSet replaces the configuration of a keyspace, and makes one that is missing. It changes Version only when

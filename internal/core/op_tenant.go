@@ -6,7 +6,7 @@ import "math"
 type TenantConfig struct {
 	Version     uint64 // rises with each change
 	KeyBytes    int64  // of all keyspaces on disk, of one replica
-	KeyRate     int64  // puts per second, judged by each edge for itself
+	KeyRate     int64  // puts per second, of all nodes together
 	KeyByteRate int64  // bytes of keys and values put per second, judged likewise
 }
 
@@ -32,8 +32,9 @@ type TenantInfo struct {
 	Namespaces uint32 // how many there are
 	Config     TenantConfig
 
-	Measured uint64 // bytes on disk of the node that answers, when it compared them with the bound last
-	Over     bool   // they are more than the bound
+	Measured uint64  // bytes on disk of the node that answers, when it compared them with the bound last
+	Over     bool    // they are more than the bound
+	Pace     KeyPace // zeros without a rate
 }
 
 // Kind returns the op's number.

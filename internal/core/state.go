@@ -194,7 +194,7 @@ type NamespaceConfig struct {
 	RetainBytes  int64 // of terminal tasks, oldest removed first; 0 = 10 GiB
 	CreateOnPush bool  // the first push to a repository makes it, by who may make one
 	KeyBytes     int64 // of all keyspaces on disk, in all partitions together; 0 = no bound
-	KeyRate      int64 // puts per second in all keyspaces, judged by each edge for itself; 0 = no bound
+	KeyRate      int64 // puts per second in all keyspaces, of all nodes together; 0 = no bound
 	KeyByteRate  int64 // bytes of keys and values put per second, judged likewise
 }
 

@@ -44,7 +44,7 @@ type Node struct {
 	loads     loads
 	uses      uses
 	quotas    quotas
-	rates     atomic.Pointer[map[rateKey]core.KeyRate]
+	rates     rates
 	tenants   atomic.Pointer[map[core.TenantID]uint64] // bytes of keys of those with a bound, as measured last
 	moved     notifier                                 // the leader of a shard has changed, or serves
 	roster    atomic.Pointer[roster]
@@ -97,6 +97,9 @@ func Open(o Options) (*Node, error) {
 	n.forwards.last = n.o.Rand.Uint64()
 	n.checkDisk()
 	n.cuts.at = make([]uint64, len(n.shards))
+	if err := n.tendQuotas(n.o.Clock.Boot()); err != nil { // rates hold from the first put on
+		return nil, fmt.Errorf("measure keyspaces: %w", err)
+	}
 	if o.Manual {
 		return n, nil
 	}

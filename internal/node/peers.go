@@ -66,6 +66,9 @@ const (
 	// away while others came may know none of those that lead now, and takes nothing from strangers: it asks whom it knows.
 	peerMembersAsk byte = 10
 	peerMembers    byte = 11
+	// peerRatesUsed tells the leader of shard 0 what its sender took of rates, and peerRatesShared is the answer: rate_share.go.
+	peerRatesUsed   byte = 12
+	peerRatesShared byte = 13
 )
 
 type peerMessage struct {
@@ -101,6 +104,12 @@ func (n *Node) Receive(node uint64, shard core.ShardID, msg []byte) {
 		return
 	case peerAnswer:
 		n.takeAnswer(from, msg[1:])
+		return
+	case peerRatesUsed:
+		n.takeUsed(from, msg[1:])
+		return
+	case peerRatesShared:
+		n.takeShared(from, msg[1:])
 		return
 	case peerSnapshotAsk:
 		if s.snap.serving.Load() != nil {

@@ -11,17 +11,28 @@ import (
 
 // Keyspaces with bounds, and namespaces and tenants with bounds on all of theirs. What they take on disk is measured by each
 // node on its own replicas, of all partitions; the leader of each partition commits the sum, which Apply compares with the
-// bound. So replicas agree on what is refused, and no node asks another. Rates are for the edges, which find them in a table
-// that is made anew every second.
+// bound. So replicas agree on what is refused, and no node asks another. What is bounded as a whole is measured more often while
+// what is put could take it beyond its bound: so that this is by no more than what is put in two seconds. Rates are for rate.go,
+// which gets a table of them that is made anew every half a second.
 
 // quotas is what looking after bounds remembers; it is owned by who tends the disk.
 type quotas struct {
 	measureAt time.Duration // next time; zero: nothing is bounded
 	flushed   bool          // what is to be measured is on its way to files
+	flushedAt time.Duration
+	marks     []uint64              // by shard: up to where it must be in files
+	last      map[rateKey]uint64    // what was measured
+	put       [2]map[rateKey]uint64 // bytes put up to what was measured last, and up to what is measured next
+	seen      map[rateKey]uint64    // bytes put at the last look
 }
 
-// flushBefore is how long before a measurement what lies in memory is written out, so that it counts.
-const flushBefore = time.Second
+const (
+	// flushBefore is how long before a measurement what lies in memory is written out, so that it counts. One that cannot be
+	// written out is not waited for.
+	flushBefore = time.Second
+	// pressLooks is how many looks ahead something is measured whose bound may be passed until then.
+	pressLooks = 3
+)
 
 // measure tells what the keys in [from, to) of a shard take on the disk of this node.
 type measure func(s *store.Shard, from, to []byte) (uint64, error)
@@ -34,18 +45,6 @@ type rateKey struct {
 	keyspace  string
 }
 
-// KeyRates are the rates that a put in a keyspace is held to: the keyspace's, its namespace's and its tenant's.
-func (n *Node) KeyRates(p core.Partition, keyspace string) (of [3]core.KeyRate) {
-	table := n.rates.Load()
-	if table == nil {
-		return of
-	}
-	for i, k := range [3]rateKey{{p.Tenant, p.Namespace, keyspace}, {p.Tenant, p.Namespace, ""}, {p.Tenant, 0, ""}} {
-		of[i] = (*table)[k]
-	}
-	return of
-}
-
 // boundedPart is a partition with bounds on keys: those of its tenant and its namespace, and those of single keyspaces.
 type boundedPart struct {
 	shard  *shard
@@ -54,6 +53,7 @@ type boundedPart struct {
 	told   core.TenantUse // what the partition was told of its tenant
 	config core.NamespaceConfig
 	used   uint64 // by all keyspaces of the namespace, as measured last
+	put    uint64 // bytes of keys and values, since the start
 	spaces []core.KeyspaceInfo
 }
 
@@ -79,22 +79,64 @@ func (n *Node) tendQuotas(now time.Duration) error {
 			measured = measured || ks.Config.Bytes > 0
 		}
 	}
-	if len(table) > 0 || n.rates.Load() != nil {
-		n.rates.Store(&table)
-	}
-	switch q := &n.quotas; {
-	case !measured:
+	n.rates.publish(table, len(n.who().list), now)
+	q := &n.quotas
+	if !measured {
 		*q = quotas{}
-	case q.measureAt == 0:
-		q.measureAt = now + n.o.QuotaEvery
-	case now >= q.measureAt:
-		*q = quotas{measureAt: now + n.o.QuotaEvery}
-		return n.measure(tenants, parts)
-	case !q.flushed && now >= q.measureAt-flushBefore:
-		q.flushed = true
+		return nil
+	}
+	put := make(map[rateKey]uint64)
+	for i := range parts {
+		put[parts[i].key("")] += parts[i].put
+		put[rateKey{tenant: parts[i].p.Tenant}] += parts[i].put
+	}
+	pressed := q.pressed(put, tenants, parts)
+	q.seen = put
+	switch {
+	case q.flushed && (n.inFiles(q.marks) || now >= q.flushedAt+flushBefore):
+		q.flushed, q.measureAt, q.put[0] = false, now+n.o.QuotaEvery, q.put[1]
+		sums, err := n.measure(tenants, parts)
+		q.last = sums
+		return err
+	case q.flushed:
+	case q.measureAt == 0 || now >= q.measureAt-flushBefore || pressed && now >= q.flushedAt+flushBefore:
+		q.flushed, q.flushedAt, q.put[1], q.marks = true, now, put, q.marks[:0]
+		for _, s := range n.shards {
+			q.marks = append(q.marks, s.applied.Load())
+		}
 		n.o.Store.RequestFlush()
 	}
 	return nil
+}
+
+// pressed reports whether a namespace or a tenant may have passed its bound since it was measured, or may soon: it took as much
+// less as what was put since, or was never measured. What was put over something else counts as well, so this only says when to
+// measure.
+func (q *quotas) pressed(put map[rateKey]uint64, tenants map[core.TenantID]core.TenantConfig, parts []boundedPart) bool {
+	beyond := func(k rateKey, bound int64) bool {
+		had, known := q.last[k]
+		if bound <= 0 || known && had > uint64(bound) {
+			return false
+		}
+		since, now := put[k]-min(q.put[0][k], put[k]), put[k]-min(q.seen[k], put[k])
+		return !known || had+since+pressLooks*now > uint64(bound)
+	}
+	for i := range parts {
+		if b := &parts[i]; beyond(b.key(""), b.config.KeyBytes) || beyond(rateKey{tenant: b.p.Tenant}, tenants[b.p.Tenant].KeyBytes) {
+			return true
+		}
+	}
+	return false
+}
+
+// inFiles reports whether all shards' states are in files up to an entry each.
+func (n *Node) inFiles(marks []uint64) bool {
+	for i, s := range n.shards {
+		if s.store.Durable() < marks[i] {
+			return false
+		}
+	}
+	return true
 }
 
 // key names a keyspace of the partition's namespace; all of them without a name.
@@ -113,7 +155,7 @@ func (n *Node) boundedParts(tenants map[core.TenantID]core.TenantConfig) (out []
 	for _, s := range n.shards {
 		s.machineMu.RLock()
 		s.machine.EachKV(func(p core.Partition, c core.NamespaceConfig, m *kv.Machine) {
-			b := boundedPart{s, p, tenants[p.Tenant], m.Tenant(), c, m.Used(), m.Bounded()}
+			b := boundedPart{s, p, tenants[p.Tenant], m.Tenant(), c, m.Used(), m.Put(), m.Bounded()}
 			if len(b.spaces) > 0 || c.KeyBytes != 0 || c.KeyRate != 0 || c.KeyByteRate != 0 || b.tenant.KeyBytes != 0 || b.told.Bound != 0 {
 				out = append(out, b)
 			}
@@ -125,11 +167,11 @@ func (n *Node) boundedParts(tenants map[core.TenantID]core.TenantConfig) (out []
 
 // measure sums up what the keyspaces of each namespace take, those with a bound each and all together where the namespace or
 // the tenant has one, and proposes it where this node leads.
-func (n *Node) measure(tenants map[core.TenantID]core.TenantConfig, parts []boundedPart) error {
-	sums := make(map[rateKey]uint64)
+func (n *Node) measure(tenants map[core.TenantID]core.TenantConfig, parts []boundedPart) (sums map[rateKey]uint64, err error) {
+	sums = make(map[rateKey]uint64)
 	for i := range parts {
 		if err := parts[i].sum(n.o.measure, sums); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	n.noteTenants(tenants, sums)
@@ -150,7 +192,7 @@ func (n *Node) measure(tenants map[core.TenantID]core.TenantConfig, parts []boun
 			commits: []core.Commit{commit}, bytes: commit.EncodedSize(), done: func(core.Proposed) {}, // the next one tells again
 		}, false)
 	}
-	return nil
+	return sums, nil
 }
 
 // sum adds what the partition's keyspaces take, as far as it is bounded.

@@ -76,5 +76,8 @@ func (n *Node) Tenant(ctx context.Context, name string) (t core.TenantInfo, err 
 		t.Measured = (*used)[t.ID]
 		t.Over = t.Measured > uint64(t.Config.KeyBytes)
 	}
+	if err == nil && t.ID != 0 {
+		t.Pace = n.KeyPace(core.Partition{Tenant: t.ID}, true)
+	}
 	return t, err
 }

@@ -41,6 +41,7 @@ func (n *Node) tend() error {
 	if err := n.tendQuotas(n.o.Clock.Boot()); err != nil {
 		return fmt.Errorf("measure keyspaces: %w", err)
 	}
+	n.shareRates(n.o.Clock.Boot())
 	full := n.logFull()
 	for i, s := range n.shards {
 		d := s.store.Durable()

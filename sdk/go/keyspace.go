@@ -11,8 +11,8 @@ import (
 type KeyspaceConfig struct {
 	Version         uint64 // rises with each change; not looked at when it is set
 	Bytes           int64  // on disk, of one replica, measured every 10 s
-	WritesPerSecond int64  // of puts, on each node
-	BytesPerSecond  int64  // of keys and values put, on each node
+	WritesPerSecond int64  // of puts, of all nodes together
+	BytesPerSecond  int64  // of keys and values put, of all nodes together
 }
 
 // KeyspaceInfo is a keyspace and what is in it.

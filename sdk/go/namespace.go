@@ -13,6 +13,12 @@ type NamespaceInfo struct {
 
 	MeasuredKeyBytes uint64 // what all keyspaces took at the last comparison with the bound
 	OverKeyBytes     bool   // puts are refused
+
+	// What all nodes let through of the rates lately, where there are any, and what passed beyond them and is not made good yet.
+	RecentKeyWritesPerSecond uint64
+	RecentKeyBytesPerSecond  uint64
+	OvershootKeyWrites       uint64
+	OvershootKeyBytesWritten uint64
 }
 
 // NamespaceConfig rules a namespace.
@@ -25,8 +31,8 @@ type NamespaceConfig struct {
 
 	// Bounds of all keyspaces together; 0 is none.
 	KeyBytes           int64 // on disk, of one replica
-	KeyWritesPerSecond int64 // puts, on each node
-	KeyBytesPerSecond  int64 // of keys and values put, on each node
+	KeyWritesPerSecond int64 // puts, of all nodes together
+	KeyBytesPerSecond  int64 // of keys and values put, of all nodes together
 }
 
 // PartitionInfo says where a partition lies.
@@ -81,6 +87,8 @@ func (c *Client) Namespace(ctx context.Context) (*NamespaceInfo, error) {
 			KeyWritesPerSecond: resp.Config.GetKeyWritesPerSecond(), KeyBytesPerSecond: resp.Config.GetKeyBytesPerSecond(),
 		},
 		MeasuredKeyBytes: resp.MeasuredKeyBytes, OverKeyBytes: resp.OverKeyBytes,
+		RecentKeyWritesPerSecond: resp.RecentKeyWritesPerSecond, RecentKeyBytesPerSecond: resp.RecentKeyBytesPerSecond,
+		OvershootKeyWrites: resp.OvershootKeyWrites, OvershootKeyBytesWritten: resp.OvershootKeyBytesWritten,
 		Partitions: partitionInfos(resp.Partitions),
 	}, nil
 }

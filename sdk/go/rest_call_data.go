@@ -141,6 +141,7 @@ func (r *restConn) getNamespace(ctx context.Context, _ *millracev1.GetNamespaceR
 		KeyBytesPerSecond  int64  `json:"key_bytes_per_second"`
 		MeasuredKeyBytes   uint64 `json:"measured_key_bytes"`
 		OverKeyBytes       bool   `json:"over_key_bytes"`
+		restPace
 
 		Partitions []restPartition
 	}
@@ -153,6 +154,8 @@ func (r *restConn) getNamespace(ctx context.Context, _ *millracev1.GetNamespaceR
 		KeyBytes: body.KeyBytes, KeyWritesPerSecond: body.KeyWritesPerSecond, KeyBytesPerSecond: body.KeyBytesPerSecond,
 	}
 	out.MeasuredKeyBytes, out.OverKeyBytes = body.MeasuredKeyBytes, body.OverKeyBytes
+	out.RecentKeyWritesPerSecond, out.RecentKeyBytesPerSecond = body.Writes, body.Bytes
+	out.OvershootKeyWrites, out.OvershootKeyBytesWritten = body.OverWrites, body.OverBytes
 	out.Partitions, out.At = restWire(body.Partitions, (*restPartition).wire), a.at()
 	return nil
 }

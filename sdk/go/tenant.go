@@ -11,8 +11,8 @@ import (
 type TenantConfig struct {
 	Version            uint64 // rises with each change
 	KeyBytes           int64  // on disk, of one replica, measured every 10 s
-	KeyWritesPerSecond int64  // puts, on each node
-	KeyBytesPerSecond  int64  // of keys and values put, on each node
+	KeyWritesPerSecond int64  // puts, of all nodes together
+	KeyBytesPerSecond  int64  // of keys and values put, of all nodes together
 }
 
 // TenantInfo is a tenant, what bounds it, and what it takes.
@@ -23,6 +23,12 @@ type TenantInfo struct {
 
 	MeasuredKeyBytes uint64 // what all keyspaces took on the disk of the node that answered, at the last comparison with the bound
 	OverKeyBytes     bool   // puts are refused
+
+	// What all nodes let through of the rates lately, where there are any, and what passed beyond them and is not made good yet.
+	RecentKeyWritesPerSecond uint64
+	RecentKeyBytesPerSecond  uint64
+	OvershootKeyWrites       uint64
+	OvershootKeyBytesWritten uint64
 }
 
 // Tenant reads a tenant; an empty name is the client's own (needs the scope admin), any other one needs the scope tenant:admin.
@@ -39,6 +45,8 @@ func (c *Client) Tenant(ctx context.Context, name string) (TenantInfo, error) {
 	t := resp.GetConfig()
 	return TenantInfo{
 		Name: resp.GetTenant(), Namespaces: int(resp.GetNamespaces()), MeasuredKeyBytes: resp.GetMeasuredKeyBytes(), OverKeyBytes: resp.GetOverKeyBytes(),
+		RecentKeyWritesPerSecond: resp.GetRecentKeyWritesPerSecond(), RecentKeyBytesPerSecond: resp.GetRecentKeyBytesPerSecond(),
+		OvershootKeyWrites: resp.GetOvershootKeyWrites(), OvershootKeyBytesWritten: resp.GetOvershootKeyBytesWritten(),
 		Config: TenantConfig{
 			Version: t.GetVersion(), KeyBytes: t.GetKeyBytes(), KeyWritesPerSecond: t.GetKeyWritesPerSecond(), KeyBytesPerSecond: t.GetKeyBytesPerSecond(),
 		},
@@ -64,6 +72,14 @@ func (c *Client) SetTenant(ctx context.Context, name string, config TenantConfig
 
 // The routes of tenants.
 
+// restPace is what is let through of rates, as answers tell it.
+type restPace struct {
+	Writes     uint64 `json:"recent_key_writes_per_second"`
+	Bytes      uint64 `json:"recent_key_bytes_per_second"`
+	OverWrites uint64 `json:"overshoot_key_writes"`
+	OverBytes  uint64 `json:"overshoot_key_bytes_written"`
+}
+
 func (r *restConn) getTenant(ctx context.Context, in *millracev1.GetTenantRequest, out *millracev1.GetTenantResponse) error {
 	path := "/v1/tenant"
 	if in.GetTenant() != "" {
@@ -78,11 +94,14 @@ func (r *restConn) getTenant(ctx context.Context, in *millracev1.GetTenantReques
 		Namespaces         uint32 `json:"namespaces"`
 		MeasuredKeyBytes   uint64 `json:"measured_key_bytes"`
 		OverKeyBytes       bool   `json:"over_key_bytes"`
+		restPace
 	}
 	if _, err := r.call(ctx, get(path, nil), &body); err != nil {
 		return err
 	}
 	out.Tenant, out.Namespaces, out.MeasuredKeyBytes, out.OverKeyBytes = body.Tenant, body.Namespaces, body.MeasuredKeyBytes, body.OverKeyBytes
+	out.RecentKeyWritesPerSecond, out.RecentKeyBytesPerSecond = body.Writes, body.Bytes
+	out.OvershootKeyWrites, out.OvershootKeyBytesWritten = body.OverWrites, body.OverBytes
 	out.Config = &millracev1.TenantConfig{
 		Version: body.Version, KeyBytes: body.KeyBytes, KeyWritesPerSecond: body.KeyWritesPerSecond, KeyBytesPerSecond: body.KeyBytesPerSecond,
 	}

@@ -1385,8 +1385,8 @@ func (x *KeyspaceConfig) GetQuota() *KeyspaceQuota {
 type KeyspaceQuota struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Bytes           int64                  `protobuf:"varint,1,opt,name=bytes,proto3" json:"bytes,omitempty"`                                              // on disk, of one replica, measured every 10 s
-	WritesPerSecond int64                  `protobuf:"varint,2,opt,name=writes_per_second,json=writesPerSecond,proto3" json:"writes_per_second,omitempty"` // of puts, on each node
-	BytesPerSecond  int64                  `protobuf:"varint,3,opt,name=bytes_per_second,json=bytesPerSecond,proto3" json:"bytes_per_second,omitempty"`    // of keys and values put, on each node
+	WritesPerSecond int64                  `protobuf:"varint,2,opt,name=writes_per_second,json=writesPerSecond,proto3" json:"writes_per_second,omitempty"` // of puts, of all nodes together
+	BytesPerSecond  int64                  `protobuf:"varint,3,opt,name=bytes_per_second,json=bytesPerSecond,proto3" json:"bytes_per_second,omitempty"`    // of keys and values put, of all nodes together
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }

@@ -5711,9 +5711,9 @@ type NamespaceConfig struct {
 	AutoCreate         *bool                  `protobuf:"varint,2,opt,name=auto_create,json=autoCreate,proto3,oneof" json:"auto_create,omitempty"`                       // queues and keyspaces by their first use; default true
 	RetainBytes        int64                  `protobuf:"varint,3,opt,name=retain_bytes,json=retainBytes,proto3" json:"retain_bytes,omitempty"`                          // of ended tasks, oldest removed first; default 10 GiB
 	CreateOnPush       bool                   `protobuf:"varint,4,opt,name=create_on_push,json=createOnPush,proto3" json:"create_on_push,omitempty"`                     // the first push to a repository makes it, by who may make one; default false
-	KeyBytes           int64                  `protobuf:"varint,5,opt,name=key_bytes,json=keyBytes,proto3" json:"key_bytes,omitempty"`                                   // of all keyspaces on disk, of one replica, measured every 10 s; 0 = no bound
-	KeyWritesPerSecond int64                  `protobuf:"varint,6,opt,name=key_writes_per_second,json=keyWritesPerSecond,proto3" json:"key_writes_per_second,omitempty"` // of puts in all keyspaces, on each node; 0 = no bound
-	KeyBytesPerSecond  int64                  `protobuf:"varint,7,opt,name=key_bytes_per_second,json=keyBytesPerSecond,proto3" json:"key_bytes_per_second,omitempty"`    // of keys and values put in all keyspaces, on each node; 0 = no bound
+	KeyBytes           int64                  `protobuf:"varint,5,opt,name=key_bytes,json=keyBytes,proto3" json:"key_bytes,omitempty"`                                   // of all keyspaces on disk, of one replica, measured every 10 s, and each second while it may be passed; 0 = no bound
+	KeyWritesPerSecond int64                  `protobuf:"varint,6,opt,name=key_writes_per_second,json=keyWritesPerSecond,proto3" json:"key_writes_per_second,omitempty"` // of puts in all keyspaces, of all nodes together; 0 = no bound
+	KeyBytesPerSecond  int64                  `protobuf:"varint,7,opt,name=key_bytes_per_second,json=keyBytesPerSecond,proto3" json:"key_bytes_per_second,omitempty"`    // of keys and values put in all keyspaces, of all nodes together; 0 = no bound
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -6000,14 +6000,18 @@ func (*GetNamespaceRequest) Descriptor() ([]byte, []int) {
 }
 
 type GetNamespaceResponse struct {
-	state            protoimpl.MessageState `protogen:"open.v1"`
-	Config           *NamespaceConfig       `protobuf:"bytes,1,opt,name=config,proto3" json:"config,omitempty"`
-	At               *At                    `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
-	Partitions       []*PartitionInfo       `protobuf:"bytes,3,rep,name=partitions,proto3" json:"partitions,omitempty"`
-	MeasuredKeyBytes uint64                 `protobuf:"varint,4,opt,name=measured_key_bytes,json=measuredKeyBytes,proto3" json:"measured_key_bytes,omitempty"` // what all keyspaces took on disk at the last comparison with key_bytes
-	OverKeyBytes     bool                   `protobuf:"varint,5,opt,name=over_key_bytes,json=overKeyBytes,proto3" json:"over_key_bytes,omitempty"`             // puts are refused
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	state                    protoimpl.MessageState `protogen:"open.v1"`
+	Config                   *NamespaceConfig       `protobuf:"bytes,1,opt,name=config,proto3" json:"config,omitempty"`
+	At                       *At                    `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
+	Partitions               []*PartitionInfo       `protobuf:"bytes,3,rep,name=partitions,proto3" json:"partitions,omitempty"`
+	MeasuredKeyBytes         uint64                 `protobuf:"varint,4,opt,name=measured_key_bytes,json=measuredKeyBytes,proto3" json:"measured_key_bytes,omitempty"`                             // what all keyspaces took on disk at the last comparison with key_bytes
+	OverKeyBytes             bool                   `protobuf:"varint,5,opt,name=over_key_bytes,json=overKeyBytes,proto3" json:"over_key_bytes,omitempty"`                                         // puts are refused
+	RecentKeyWritesPerSecond uint64                 `protobuf:"varint,6,opt,name=recent_key_writes_per_second,json=recentKeyWritesPerSecond,proto3" json:"recent_key_writes_per_second,omitempty"` // puts by way of all nodes, lately, where there is a rate
+	RecentKeyBytesPerSecond  uint64                 `protobuf:"varint,7,opt,name=recent_key_bytes_per_second,json=recentKeyBytesPerSecond,proto3" json:"recent_key_bytes_per_second,omitempty"`    // of keys and values put
+	OvershootKeyWrites       uint64                 `protobuf:"varint,8,opt,name=overshoot_key_writes,json=overshootKeyWrites,proto3" json:"overshoot_key_writes,omitempty"`                       // puts that passed beyond the rate and are not made good yet
+	OvershootKeyBytesWritten uint64                 `protobuf:"varint,9,opt,name=overshoot_key_bytes_written,json=overshootKeyBytesWritten,proto3" json:"overshoot_key_bytes_written,omitempty"`   // the same of bytes
+	unknownFields            protoimpl.UnknownFields
+	sizeCache                protoimpl.SizeCache
 }
 
 func (x *GetNamespaceResponse) Reset() {
@@ -6073,6 +6077,34 @@ func (x *GetNamespaceResponse) GetOverKeyBytes() bool {
 		return x.OverKeyBytes
 	}
 	return false
+}
+
+func (x *GetNamespaceResponse) GetRecentKeyWritesPerSecond() uint64 {
+	if x != nil {
+		return x.RecentKeyWritesPerSecond
+	}
+	return 0
+}
+
+func (x *GetNamespaceResponse) GetRecentKeyBytesPerSecond() uint64 {
+	if x != nil {
+		return x.RecentKeyBytesPerSecond
+	}
+	return 0
+}
+
+func (x *GetNamespaceResponse) GetOvershootKeyWrites() uint64 {
+	if x != nil {
+		return x.OvershootKeyWrites
+	}
+	return 0
+}
+
+func (x *GetNamespaceResponse) GetOvershootKeyBytesWritten() uint64 {
+	if x != nil {
+		return x.OvershootKeyBytesWritten
+	}
+	return 0
 }
 
 type SetNamespaceRequest struct {
@@ -6669,7 +6701,7 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x05shard\x18\x02 \x01(\rR\x05shard\x12\x18\n" +
 	"\aaddress\x18\x03 \x01(\tR\aaddress\x12\x10\n" +
 	"\x03led\x18\x04 \x01(\bR\x03led\"\x15\n" +
-	"\x13GetNamespaceRequest\"\xfd\x01\n" +
+	"\x13GetNamespaceRequest\"\xec\x03\n" +
 	"\x14GetNamespaceResponse\x124\n" +
 	"\x06config\x18\x01 \x01(\v2\x1c.millrace.v1.NamespaceConfigR\x06config\x12\x1f\n" +
 	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\x12:\n" +
@@ -6677,7 +6709,11 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"partitions\x18\x03 \x03(\v2\x1a.millrace.v1.PartitionInfoR\n" +
 	"partitions\x12,\n" +
 	"\x12measured_key_bytes\x18\x04 \x01(\x04R\x10measuredKeyBytes\x12$\n" +
-	"\x0eover_key_bytes\x18\x05 \x01(\bR\foverKeyBytes\"~\n" +
+	"\x0eover_key_bytes\x18\x05 \x01(\bR\foverKeyBytes\x12>\n" +
+	"\x1crecent_key_writes_per_second\x18\x06 \x01(\x04R\x18recentKeyWritesPerSecond\x12<\n" +
+	"\x1brecent_key_bytes_per_second\x18\a \x01(\x04R\x17recentKeyBytesPerSecond\x120\n" +
+	"\x14overshoot_key_writes\x18\b \x01(\x04R\x12overshootKeyWrites\x12=\n" +
+	"\x1bovershoot_key_bytes_written\x18\t \x01(\x04R\x18overshootKeyBytesWritten\"~\n" +
 	"\x13SetNamespaceRequest\x124\n" +
 	"\x06config\x18\x01 \x01(\v2\x1c.millrace.v1.NamespaceConfigR\x06config\x12\"\n" +
 	"\n" +

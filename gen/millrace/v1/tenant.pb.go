@@ -25,9 +25,9 @@ const (
 type TenantConfig struct {
 	state              protoimpl.MessageState `protogen:"open.v1"`
 	Version            uint64                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`                                                     // read-only
-	KeyBytes           int64                  `protobuf:"varint,2,opt,name=key_bytes,json=keyBytes,proto3" json:"key_bytes,omitempty"`                                   // on disk, of one replica, measured every 10 s
-	KeyWritesPerSecond int64                  `protobuf:"varint,3,opt,name=key_writes_per_second,json=keyWritesPerSecond,proto3" json:"key_writes_per_second,omitempty"` // of puts, on each node
-	KeyBytesPerSecond  int64                  `protobuf:"varint,4,opt,name=key_bytes_per_second,json=keyBytesPerSecond,proto3" json:"key_bytes_per_second,omitempty"`    // of keys and values put, on each node
+	KeyBytes           int64                  `protobuf:"varint,2,opt,name=key_bytes,json=keyBytes,proto3" json:"key_bytes,omitempty"`                                   // on disk, of one replica, measured every 10 s, and each second while it may be passed
+	KeyWritesPerSecond int64                  `protobuf:"varint,3,opt,name=key_writes_per_second,json=keyWritesPerSecond,proto3" json:"key_writes_per_second,omitempty"` // of puts, of all nodes together
+	KeyBytesPerSecond  int64                  `protobuf:"varint,4,opt,name=key_bytes_per_second,json=keyBytesPerSecond,proto3" json:"key_bytes_per_second,omitempty"`    // of keys and values put, of all nodes together
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -135,14 +135,18 @@ func (x *GetTenantRequest) GetTenant() string {
 }
 
 type GetTenantResponse struct {
-	state            protoimpl.MessageState `protogen:"open.v1"`
-	Tenant           string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	Config           *TenantConfig          `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"`
-	Namespaces       uint32                 `protobuf:"varint,3,opt,name=namespaces,proto3" json:"namespaces,omitempty"`                                       // how many there are
-	MeasuredKeyBytes uint64                 `protobuf:"varint,4,opt,name=measured_key_bytes,json=measuredKeyBytes,proto3" json:"measured_key_bytes,omitempty"` // what all keyspaces took on the disk of the node that answers, at the last comparison with key_bytes
-	OverKeyBytes     bool                   `protobuf:"varint,5,opt,name=over_key_bytes,json=overKeyBytes,proto3" json:"over_key_bytes,omitempty"`             // puts are refused
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	state                    protoimpl.MessageState `protogen:"open.v1"`
+	Tenant                   string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Config                   *TenantConfig          `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"`
+	Namespaces               uint32                 `protobuf:"varint,3,opt,name=namespaces,proto3" json:"namespaces,omitempty"`                                                                   // how many there are
+	MeasuredKeyBytes         uint64                 `protobuf:"varint,4,opt,name=measured_key_bytes,json=measuredKeyBytes,proto3" json:"measured_key_bytes,omitempty"`                             // what all keyspaces took on the disk of the node that answers, at the last comparison with key_bytes
+	OverKeyBytes             bool                   `protobuf:"varint,5,opt,name=over_key_bytes,json=overKeyBytes,proto3" json:"over_key_bytes,omitempty"`                                         // puts are refused
+	RecentKeyWritesPerSecond uint64                 `protobuf:"varint,6,opt,name=recent_key_writes_per_second,json=recentKeyWritesPerSecond,proto3" json:"recent_key_writes_per_second,omitempty"` // puts by way of all nodes, lately, where there is a rate
+	RecentKeyBytesPerSecond  uint64                 `protobuf:"varint,7,opt,name=recent_key_bytes_per_second,json=recentKeyBytesPerSecond,proto3" json:"recent_key_bytes_per_second,omitempty"`    // of keys and values put
+	OvershootKeyWrites       uint64                 `protobuf:"varint,8,opt,name=overshoot_key_writes,json=overshootKeyWrites,proto3" json:"overshoot_key_writes,omitempty"`                       // puts that passed beyond the rate and are not made good yet
+	OvershootKeyBytesWritten uint64                 `protobuf:"varint,9,opt,name=overshoot_key_bytes_written,json=overshootKeyBytesWritten,proto3" json:"overshoot_key_bytes_written,omitempty"`   // the same of bytes
+	unknownFields            protoimpl.UnknownFields
+	sizeCache                protoimpl.SizeCache
 }
 
 func (x *GetTenantResponse) Reset() {
@@ -208,6 +212,34 @@ func (x *GetTenantResponse) GetOverKeyBytes() bool {
 		return x.OverKeyBytes
 	}
 	return false
+}
+
+func (x *GetTenantResponse) GetRecentKeyWritesPerSecond() uint64 {
+	if x != nil {
+		return x.RecentKeyWritesPerSecond
+	}
+	return 0
+}
+
+func (x *GetTenantResponse) GetRecentKeyBytesPerSecond() uint64 {
+	if x != nil {
+		return x.RecentKeyBytesPerSecond
+	}
+	return 0
+}
+
+func (x *GetTenantResponse) GetOvershootKeyWrites() uint64 {
+	if x != nil {
+		return x.OvershootKeyWrites
+	}
+	return 0
+}
+
+func (x *GetTenantResponse) GetOvershootKeyBytesWritten() uint64 {
+	if x != nil {
+		return x.OvershootKeyBytesWritten
+	}
+	return 0
 }
 
 type SetTenantRequest struct {
@@ -325,7 +357,7 @@ const file_millrace_v1_tenant_proto_rawDesc = "" +
 	"\x15key_writes_per_second\x18\x03 \x01(\x03R\x12keyWritesPerSecond\x12/\n" +
 	"\x14key_bytes_per_second\x18\x04 \x01(\x03R\x11keyBytesPerSecond\"*\n" +
 	"\x10GetTenantRequest\x12\x16\n" +
-	"\x06tenant\x18\x01 \x01(\tR\x06tenant\"\xd2\x01\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\"\xc1\x03\n" +
 	"\x11GetTenantResponse\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x121\n" +
 	"\x06config\x18\x02 \x01(\v2\x19.millrace.v1.TenantConfigR\x06config\x12\x1e\n" +
@@ -333,7 +365,11 @@ const file_millrace_v1_tenant_proto_rawDesc = "" +
 	"namespaces\x18\x03 \x01(\rR\n" +
 	"namespaces\x12,\n" +
 	"\x12measured_key_bytes\x18\x04 \x01(\x04R\x10measuredKeyBytes\x12$\n" +
-	"\x0eover_key_bytes\x18\x05 \x01(\bR\foverKeyBytes\"\x90\x01\n" +
+	"\x0eover_key_bytes\x18\x05 \x01(\bR\foverKeyBytes\x12>\n" +
+	"\x1crecent_key_writes_per_second\x18\x06 \x01(\x04R\x18recentKeyWritesPerSecond\x12<\n" +
+	"\x1brecent_key_bytes_per_second\x18\a \x01(\x04R\x17recentKeyBytesPerSecond\x120\n" +
+	"\x14overshoot_key_writes\x18\b \x01(\x04R\x12overshootKeyWrites\x12=\n" +
+	"\x1bovershoot_key_bytes_written\x18\t \x01(\x04R\x18overshootKeyBytesWritten\"\x90\x01\n" +
 	"\x10SetTenantRequest\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x121\n" +
 	"\x06config\x18\x02 \x01(\v2\x19.millrace.v1.TenantConfigR\x06config\x12\"\n" +

@@ -33,6 +33,7 @@ func (m *Machine) add(tx core.Txn, c Context, op *core.KVAdd, r *core.OpResult) 
 		ks = m.make(tx, op.Keyspace)
 	}
 	tx.Set(keys.KV(m.p, ks.incarnation, op.Key), appendRow(c.Rev, strconv.AppendInt(nil, sum, 10)))
+	m.bytes += uint64(len(op.Key))
 	r.Rev, r.KV = c.Rev, &core.KVResult{Number: sum}
 	return nil, nil
 }

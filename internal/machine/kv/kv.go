@@ -47,6 +47,8 @@ type Machine struct {
 	tenant core.TenantUse
 	// bounded is how many of them have a bound.
 	bounded int
+	// bytes of keys and values put since Open, also by commits that were taken back. It decides nothing.
+	bytes uint64
 
 	marked   bool
 	lastMark uint32
@@ -107,6 +109,9 @@ func (m *Machine) Undo() {
 
 // Keep keeps every change since Mark, and ends the mark.
 func (m *Machine) Keep() { m.marked, m.changed = false, m.changed[:0] }
+
+// Put is how many bytes of keys and values were put since the machine was opened.
+func (m *Machine) Put() uint64 { return m.bytes }
 
 // Apply applies any op of the service but KVPuts. A Fact is a refusal, and nothing was changed; an error is corruption.
 // The slices of op that are written belong to tx afterwards.
@@ -186,6 +191,7 @@ func (m *Machine) put(tx core.Txn, c Context, op *core.KVPut, r *core.OpResult) 
 		ks = m.make(tx, op.Keyspace)
 	}
 	tx.Set(keys.KV(m.p, ks.incarnation, op.Key), appendRow(c.Rev, op.Value))
+	m.bytes += uint64(len(op.Key) + len(op.Value))
 	r.Rev = c.Rev
 	return nil, nil
 }

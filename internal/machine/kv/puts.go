@@ -36,6 +36,7 @@ func (m *Machine) Puts(tx core.Txn, c Context, op *core.KVPuts) (r core.OpResult
 		}
 		key, row := m.pair(ks.incarnation, it, c.Rev+written)
 		tx.Set(key, row)
+		m.bytes += uint64(len(it.Key) + len(it.Value))
 		written++
 	}
 	if written > 0 {

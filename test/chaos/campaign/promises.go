@@ -65,7 +65,7 @@ func Others() []Other {
 		{"S-05", "targets of webhooks", nil, notBuilt},
 		{"S-06", "signatures of webhooks", nil, notBuilt},
 		{"S-07", "audit log", nil, notBuilt},
-		{"S-08", "quotas and rates of tenants", []string{"internal/node.TestPutsBeyondABound", "internal/api.TestPutsOfEffectsAndOfCommits", "internal/api.TestATenantIsBounded"}, "of keys"},
+		{"S-08", "quotas and rates of tenants", []string{"internal/node.TestPutsBeyondABound", "internal/node.TestABoundOfAllKeys", "internal/node.TestARateIsThatOfAllNodes", "internal/api.TestPutsOfEffectsAndOfCommits", "internal/api.TestATenantIsBounded"}, "of keys"},
 		{"S-09", "administration is on loopback", []string{"internal/server.TestTheAdminListenerStarts", "test/e2e.TestTheAdminListenerNeeds"}, "no web interface yet"},
 		{"S-10", "scans of code and dependencies", nil, notBuilt},
 		{"S-11", "secrets at rest", nil, notBuilt},
