@@ -85,7 +85,7 @@ func (n *Node) shareRates(now time.Duration) {
 		return
 	}
 	msg := binary.BigEndian.AppendUint64([]byte{peerRatesUsed}, uint64(now))
-	n.send(n.shards[0].leader.Load(), 0, false, appendUsed(msg, used))
+	n.send(n.shards[0].leader.Load(), 0, Control, appendUsed(msg, used))
 }
 
 // takeUsed answers another node, when this one leads shard 0.
@@ -96,7 +96,7 @@ func (n *Node) takeUsed(from uint64, b []byte) {
 		return
 	}
 	shared := n.rates.settle(term, from, used, n.o.Clock.Boot())
-	n.send(from, 0, false, appendShared(append([]byte{peerRatesShared}, b[:8]...), shared))
+	n.send(from, 0, Control, appendShared(append([]byte{peerRatesShared}, b[:8]...), shared))
 }
 
 // takeShared takes an answer.
