@@ -61,26 +61,28 @@ func (o *oneRun) restartable() {
 	if o.c.restart == nil {
 		return
 	}
+	end := func(p *process, how func() error) error {
+		if err := how(); err != nil {
+			return fmt.Errorf("kill %s: %w", p.name, err)
+		}
+		used := p.cmd.ProcessState
+		o.rig.watch.ended(p.pid, (used.UserTime() + used.SystemTime()).Seconds())
+		return nil
+	}
 	o.rig.kill = func() error {
 		o.down.Store(true)
 		var all []error
 		for _, p := range o.c.procs { // not what runs beside: it is driven in turn, and is not what dies
-			if err := p.kill(); err != nil {
-				all = append(all, fmt.Errorf("kill %s: %w", p.name, err))
-			}
+			all = append(all, end(p, p.kill))
 		}
 		return errors.Join(all...)
 	}
 	o.rig.killOne = func(n int) error {
 		p := o.c.procs[n]
-		end := p.crash
 		if o.rig.loses {
-			end = p.kill
+			return end(p, p.kill)
 		}
-		if err := end(); err != nil {
-			return fmt.Errorf("kill %s: %w", p.name, err)
-		}
-		return nil
+		return end(p, p.crash)
 	}
 	o.rig.restart = func(ctx context.Context) error {
 		if err := o.revive(ctx); err != nil {
@@ -90,6 +92,18 @@ func (o *oneRun) restartable() {
 		o.rig.watch.replace(append(o.rig.watch.procs[:1:1], o.c.watched()...)) // the driver stays
 		o.down.Store(false)
 		return nil
+	}
+}
+
+// ended tells that a watched process has ended, and how many CPU seconds it used in all. What it used of them in the window
+// would be taken for that of others otherwise.
+func (w *watch) ended(pid int, seconds float64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i, p := range w.procs {
+		if p.pid == pid && i < len(w.begin.use) {
+			w.spent += max(0, seconds-w.begin.use[i].CPU)
+		}
 	}
 }
 

@@ -28,6 +28,33 @@ func TestAServerThatWasStartedWithinTheWindowIsChargedWithAllItUsed(t *testing.T
 	}
 }
 
+// busyHost is ticking on a host whose processors were busy for 100 s more at each look.
+type busyHost struct {
+	ticking
+	looks int
+}
+
+func (h *busyHost) CPU() (HostCPU, error) {
+	h.looks++
+	return HostCPU{Busy: 100 * float64(h.looks)}, nil
+}
+
+func TestWhatAServerUsedUntilItWasKilledIsNotTakenForThatOfOthers(t *testing.T) {
+	shares := func(tell bool) float64 {
+		w := newWatch(systemClocks{}, &busyHost{}, []watched{{name: "driver", pid: 7}, {name: "server-1", pid: 100}}, nil)
+		w.start()
+		if tell {
+			w.ended(100, 160) // 60 of them since the window began
+		}
+		w.replace([]watched{{name: "driver", pid: 7}, {name: "server-1", pid: 40}})
+		w.stop()
+		return w.report().Foreign
+	}
+	if without, with := shares(false), shares(true); without <= 0 || with != 0 {
+		t.Errorf("others used %v of the host with the 60 s of the killed server, %v without", with, without)
+	}
+}
+
 func TestServersThatAreNotOursAreNeitherKilledNorStarted(t *testing.T) {
 	r := &Rig{}
 	if err := r.Kill(); !errors.Is(err, errNotOurs) {

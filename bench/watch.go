@@ -36,7 +36,8 @@ type watch struct {
 	seconds []hostSecond
 	begin   hostMark
 	end     hostMark
-	lost    error // the host could not be read
+	lost    error   // the host could not be read
+	spent   float64 // CPU seconds, in the window, of processes that were watched and have ended
 }
 
 // instant is one reading of all clocks.
@@ -221,7 +222,7 @@ func (w *watch) report() HostReport {
 	if len(w.seconds) == 0 {
 		out.Steal = (w.end.cpu.Steal - w.begin.cpu.Steal) / (seconds * cores)
 	}
-	busy, ours := w.end.cpu.Busy-w.begin.cpu.Busy, 0.0
+	busy, ours := w.end.cpu.Busy-w.begin.cpu.Busy, w.spent
 	for i := range w.procs {
 		if d := w.cpu(i); d > 0 {
 			ours += d
