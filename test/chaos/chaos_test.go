@@ -28,7 +28,7 @@ var counts = map[string]struct{ smoke, check int }{
 	"R-11":        {1, 8},
 	"R-12":        {0, 15},
 	"R-14":        {0, 8},
-	"R-14-1G":     {0, 1},
+	"R-14-1":      {0, 1},
 	"R-15":        {80, 500},
 	"R-16":        {300, 5000},
 	"R-17":        {400, 2000},
@@ -102,7 +102,7 @@ func TestMembersComeAndGoUnderLoadAndNothingIsLost(t *testing.T) { t.Parallel();
 
 func TestANodeWithoutItsDiskFetchesItsStateWhileTheOthersServe(t *testing.T) {
 	t.Parallel()
-	run(t, "R-14-1G")
+	run(t, "R-14-1")
 }
 
 func TestSlowAndBrokenLinksLoseNothing(t *testing.T) { t.Parallel(); run(t, "R-12") }

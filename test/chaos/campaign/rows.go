@@ -27,7 +27,7 @@ func Rows() []Row {
 		{"R-11", "the leader of three nodes killed, or stopped for 1 to 30 s, under mixed load", "faults", 100, false, 200},
 		{"R-12", "links between three nodes late, stalled now and then, reset again and again, half open, or as narrow as a megabit a second, under mixed load", "seconds", 300, false, 0},
 		{"R-14", "nodes added, removed, replaced and brought back without their disks, one to five of them, under mixed load, kills and cuts", "changes", 200, false, 0},
-		{"R-14-1G", "a node that lost its disk fetches 1 GiB of state while the others serve, under mixed load", "fetches", 20, false, 0},
+		{"R-14-1", "a node that lost its disk fetches 1 GiB of state while the others serve, under mixed load", "fetches", 20, false, 0},
 		{"R-15", "a worker paused past its lease, settles with old, wrong and guessed tokens", "operations", 10_000, true, 0},
 		{"R-16", "effects, keys put by completions, and money while the server is killed", "operations", 100_000, true, 0},
 		{"R-17", "creates and commits repeated under one key while the server is killed", "operations", 100_000, true, 0},

@@ -121,7 +121,7 @@ func Runners() map[string]How {
 		"R-11":        {Run: LoseLeader, Max: 8},
 		"R-12":        {Run: HinderLinks, Max: 60},
 		"R-14":        {Run: ChangeMembers, Max: 12},
-		"R-14-1G":     {Run: CatchUp, Max: 2},
+		"R-14-1":      {Run: CatchUp, Max: 2},
 		"R-15":        {Run: PauseWorker, Max: 500},
 		"R-16":        {Run: KillUnderEffects, Max: 2000},
 		"R-17":        {Run: RepeatUnderKills, Max: 2000},
