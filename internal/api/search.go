@@ -130,10 +130,7 @@ func (ss *searchService) SetCollection(ctx context.Context, in *pb.SetCollection
 	if fact != nil {
 		return nil, fact
 	}
-	if ss.s.o.NoSearch {
-		return nil, errSearchOff
-	}
-	c, err := ss.s.begin(ctx, true)
+	c, err := ss.begin(ctx, true)
 	if err != nil {
 		return nil, err
 	}
@@ -253,6 +250,14 @@ func showCollection(def *core.Collection) *pb.Collection {
 // errSearchOff says that this server was told to answer no search.
 var errSearchOff = core.Invalid{Field: "search", Reason: "not_supported", Message: "is switched off at this server"}
 
+// begin begins a call of this service.
+func (ss *searchService) begin(ctx context.Context, makes bool) (*call, error) {
+	if ss.s.o.NoSearch {
+		return nil, errSearchOff
+	}
+	return ss.s.begin(ctx, makes)
+}
+
 // noCollection makes of an unknown namespace an unknown thing of it: a reader cannot tell which, nor whose.
 func noCollection(err error, kind, id string) error {
 	if unknownNamespace(err) {
@@ -266,10 +271,7 @@ func (ss *searchService) ofCollection(ctx context.Context, name string) (*call, 
 	if fact := spaceName("collection", name); fact != nil {
 		return nil, fact
 	}
-	if ss.s.o.NoSearch {
-		return nil, errSearchOff
-	}
-	c, err := ss.s.begin(ctx, false)
+	c, err := ss.begin(ctx, false)
 	return c, noCollection(err, "collection", name)
 }
 
@@ -292,7 +294,7 @@ func (ss *searchService) ListCollections(ctx context.Context, in *pb.ListCollect
 	if fact != nil {
 		return nil, fact
 	}
-	c, err := ss.s.begin(ctx, false)
+	c, err := ss.begin(ctx, false)
 	if unknownNamespace(err) {
 		return &pb.ListCollectionsResponse{At: showAt(core.At{})}, nil
 	}

@@ -26,6 +26,9 @@ func (t *translator) definitionOf(p core.Partition, name string) (*core.Collecti
 	if fact := spaceName("collection", name); fact != nil {
 		return nil, fact
 	}
+	if t.edge.s != nil && t.edge.s.o.NoSearch {
+		return nil, errSearchOff
+	}
 	def, ok := t.leads.Definition(p, name)
 	if ok {
 		return &def, nil

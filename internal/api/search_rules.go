@@ -112,7 +112,7 @@ func (ss *searchService) GetRuleset(ctx context.Context, in *pb.GetRulesetReques
 	if fact != nil {
 		return nil, fact
 	}
-	c, err := ss.s.begin(ctx, false)
+	c, err := ss.begin(ctx, false)
 	if err != nil {
 		return nil, noCollection(err, "ruleset", name)
 	}
@@ -135,7 +135,7 @@ func (ss *searchService) GetRuleset(ctx context.Context, in *pb.GetRulesetReques
 
 // ListRulesets lists rulesets by name.
 func (ss *searchService) ListRulesets(ctx context.Context, _ *pb.ListRulesetsRequest) (*pb.ListRulesetsResponse, error) {
-	c, err := ss.s.begin(ctx, false)
+	c, err := ss.begin(ctx, false)
 	if unknownNamespace(err) {
 		return &pb.ListRulesetsResponse{At: showAt(core.At{})}, nil
 	}
@@ -194,7 +194,7 @@ func (f *foundRows) record(ctx context.Context, in *pb.SearchRequest) error {
 func (ss *searchService) GetRecording(ctx context.Context, in *pb.GetRecordingRequest) (*pb.GetRecordingResponse, error) {
 	unknown := core.NotFound{Kind: "recording", ID: clip(in.GetSearchId(), nameBytes)}
 	uid, id, ok := searchID(in.GetSearchId())
-	c, err := ss.s.begin(ctx, false)
+	c, err := ss.begin(ctx, false)
 	if unknownNamespace(err) || err == nil && !ok {
 		return nil, unknown
 	}

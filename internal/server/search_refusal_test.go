@@ -230,3 +230,75 @@ func TestEachFaultOfAProviderHasItsCodeOnEachDoor(t *testing.T) {
 		t.Errorf("stored: %s", found)
 	}
 }
+
+// A server that is told to answer no search keeps no index and says so on every route; it applies points all the same, so that a
+// start without that finds them. A kernel that there is not keeps a server from starting.
+func TestAServerWithoutSearchSaysSoAndKeepsWhatIsStored(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	p, r := searchServer(t, dir, "embedders: []")
+	p.must("PUT", "/v1/collections/ws", `{}`)
+	p.must("PUT", "/v1/rulesets/rs", `{"collection":"ws","rules":[{"id":"a","when":"true","severity":"bonus","weight":0.1}]}`)
+	p.must("POST", "/v1/collections/ws/points:upsert", `{"points":[{"id":"w1","payload":{"text":"welder"}}]}`)
+	r.Close(time.Second)
+	token := NewToken()
+	start := func(change func(o *Options)) (*Running, error) {
+		o, err := Dev(Options{Dir: dir, Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0"}, token)
+		if err != nil {
+			t.Fatal(err)
+		}
+		change(&o)
+		return Start(t.Context(), o)
+	}
+	if r, err := start(func(o *Options) { o.VectorKernel = "none" }); err == nil || !strings.Contains(err.Error(), "none") {
+		if err == nil {
+			r.Close(time.Second)
+		}
+		t.Errorf("a kernel that there is not: %v", err)
+	}
+	r, err := start(func(o *Options) { o.NoSearch = true })
+	if err != nil {
+		t.Fatal(err)
+	}
+	p = &searchPeer{t, "http://" + r.HTTPAddress, token}
+	for _, call := range [][3]string{
+		{"PUT", "/v1/collections/other", "{}"},
+		{"GET", "/v1/collections/ws", ""},
+		{"DELETE", "/v1/collections/ws", ""},
+		{"GET", "/v1/collections", ""},
+		{"GET", "/v1/collections/ws/stats", ""},
+		{"POST", "/v1/collections/ws/points:upsert", `{"points":[{"id":"w2","payload":{"text":"x"}}]}`},
+		{"POST", "/v1/collections/ws/points:delete", `{"points":[{"id":"w1"}]}`},
+		{"POST", "/v1/collections/ws/points:get", `{"ids":["w1"]}`},
+		{"POST", "/v1/collections/ws/points:count", "{}"},
+		{"PUT", "/v1/rulesets/rs", `{"collection":"ws","rules":[{"id":"b","when":"true","severity":"block"}]}`},
+		{"GET", "/v1/rulesets/rs", ""},
+		{"GET", "/v1/rulesets", ""},
+		{"POST", "/v1/matrix/search", `{"collection":"ws","query_text":"x"}`},
+		{"POST", "/v1/embed", `{"text":"x"}`},
+		{"POST", "/v1/commit", `{"ops":[{"vector_upsert":{"collection":"ws","point":{"id":"w3","payload":{"text":"x"}}}}]}`},
+	} {
+		status, _, got := p.refusal(call[0], call[1], call[2])
+		if status != http.StatusBadRequest || got.Code != "INVALID_ARGUMENT" || got.Reason != "not_supported" {
+			t.Errorf("%s %s: %d %+v", call[0], call[1], status, got)
+		}
+	}
+	if totals := r.node.SearchTotals(); totals.Collections != 0 {
+		t.Errorf("it keeps %+v", totals)
+	}
+	r.Close(time.Second)
+	if r, err = start(func(o *Options) { o.Services = []string{"queue", "kv"} }); err != nil {
+		t.Fatal(err)
+	}
+	if totals := r.node.SearchTotals(); totals.Collections != 0 {
+		t.Errorf("where its doors are closed, it keeps %+v", totals)
+	}
+	r.Close(time.Second)
+	if r, err = start(func(*Options) {}); err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close(time.Second)
+	p = &searchPeer{t, "http://" + r.HTTPAddress, token}
+	if status, _, found := p.do("POST", "/v1/collections/ws/points:count", "{}"); status != http.StatusOK || !strings.Contains(string(found), `"count":1`) {
+		t.Errorf("afterwards: %d %s", status, found)
+	}
+}
