@@ -3,8 +3,10 @@ package api
 import (
 	"net/http"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/core"
@@ -85,6 +87,55 @@ func TestPutsBeyondTheRateOfAKeyspaceAreToldWhenToComeAgain(t *testing.T) {
 		r.clock.advance(errorOf(t, err).GetRetryAfter().AsDuration())
 		if _, err := kv.Put(as("acme/all"), put); err != nil {
 			t.Errorf("%s: after the wait: %v", limit, err)
+		}
+	}
+}
+
+func TestWhatAKeyspaceCannotBeIsRefusedByItsField(t *testing.T) {
+	for name, c := range map[string]struct {
+		config        *pb.KeyspaceConfig
+		field, reason string
+	}{
+		"another kind":       {&pb.KeyspaceConfig{Kind: pb.KeyspaceConfig_HISTORY}, "config.kind", "not_supported"},
+		"an unknown kind":    {&pb.KeyspaceConfig{Kind: 7}, "config.kind", "not_supported"},
+		"a tag":              {&pb.KeyspaceConfig{Tag: "t"}, "config.tag", "not_supported"},
+		"a retention":        {&pb.KeyspaceConfig{Retention: durationpb.New(time.Hour)}, "config.retention", "not_supported"},
+		"no bound on bytes":  {&pb.KeyspaceConfig{Quota: &pb.KeyspaceQuota{Bytes: -1}}, "config.quota.bytes", ""},
+		"no bound on writes": {&pb.KeyspaceConfig{Quota: &pb.KeyspaceQuota{WritesPerSecond: -1}}, "config.quota.writes_per_second", ""},
+		"no bound on rates":  {&pb.KeyspaceConfig{Quota: &pb.KeyspaceQuota{BytesPerSecond: -1}}, "config.quota.bytes_per_second", ""},
+	} {
+		r := newRig(t, Limits{})
+		_, err := pb.NewKeyspaceServiceClient(r.conn).Set(as("acme/all"), &pb.SetKeyspaceRequest{Keyspace: "ks", Config: c.config})
+		expectCode(t, name, err, codes.InvalidArgument)
+		if e := errorOf(t, err); e.GetField() != c.field || c.reason != "" && e.GetReason() != c.reason {
+			t.Errorf("%s: %v", name, e)
+		}
+		if n := len(r.n.proposed()); n > 0 {
+			t.Errorf("%s: %d commits were proposed", name, n)
+		}
+	}
+}
+
+func TestHowOldAStaleAnswerMayBeIsAskedOfTheNode(t *testing.T) {
+	l, err := Limits{}.withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr := &translator{l: &l}
+	if o, fact := tr.freshness(7, true, durationpb.New(2*time.Second)); fact != nil || o != (core.ReadOptions{MinIndex: 7, Stale: true, MaxStale: 2000}) {
+		t.Errorf("%+v, %v", o, fact)
+	}
+	for name, c := range map[string]struct {
+		stale bool
+		max   time.Duration
+	}{"without stale": {false, time.Second}, "negative": {true, -time.Second}} {
+		f, ok := func() (core.Invalid, bool) {
+			_, fact := tr.freshness(0, c.stale, durationpb.New(c.max))
+			f, ok := fact.(core.Invalid)
+			return f, ok
+		}()
+		if !ok || f.Field != "max_staleness" {
+			t.Errorf("%s: %+v", name, f)
 		}
 	}
 }

@@ -18,8 +18,9 @@ type wires struct {
 	t     *testing.T
 	mu    sync.Mutex // guards the fields below
 	nodes map[uint64]*Node
-	cut   map[[2]uint64]bool // from, to
-	lost  byte               // kind of message that never arrives; 0: none
+	cut   map[[2]uint64]bool          // from, to
+	lost  byte                        // kind of message that never arrives; 0: none
+	alter func(to uint64, msg []byte) // changes what arrives; nil: nothing
 }
 
 // plug is one node's end of wires.
@@ -37,11 +38,16 @@ func (p plug) Send(to uint64, shard core.ShardID, class Class, msg []byte) bool 
 	if p.w.cut[[2]uint64{p.from, to}] || p.w.lost != 0 && msg[0] == p.w.lost {
 		n = nil
 	}
+	alter := p.w.alter
 	p.w.mu.Unlock()
 	if n == nil {
 		return false
 	}
-	n.Receive(p.from, shard, append([]byte(nil), msg...))
+	msg = append([]byte(nil), msg...)
+	if alter != nil {
+		alter(to, msg)
+	}
+	n.Receive(p.from, shard, msg)
 	return true
 }
 

@@ -186,7 +186,8 @@ func (s *shard) send(out []replog.Message) {
 	}
 }
 
-// reportEvery is how often a leader tells its followers what it knows of all of them.
+// reportEvery is how often a leader tells its followers what it knows of all of them. Each apply hash that they are to compare is
+// told at once, so that a replica whose state is wrong goes on for no more than hashEvery entries.
 const reportEvery = time.Second
 
 // hashEvery is how far apart the indexes are at which replicas compare their apply hashes.
@@ -194,14 +195,19 @@ const hashEvery = 1024
 
 // report is when a leader tells its followers how much of the log all have, and its apply hash.
 type report struct {
-	next time.Duration // boot time of the next
+	next   time.Duration // boot time of the next
+	hashed uint64        // index of the apply hash that was told last
 }
 
 type hashAt struct{ index, hash uint64 }
 
 // sendReport tells the followers, when it is time.
 func (s *shard) sendReport(now time.Duration) {
-	if !s.leading || now < s.report.next {
+	if !s.leading {
+		return
+	}
+	h := s.hashes.last()
+	if now < s.report.next && h.index <= s.report.hashed {
 		return
 	}
 	s.report.next = now + reportEvery
@@ -214,7 +220,7 @@ func (s *shard) sendReport(now time.Duration) {
 		safe = min(safe, f.Match)
 	}
 	s.safe.Store(max(safe, s.safe.Load()))
-	h := s.hashes.last()
+	s.report.hashed = h.index
 	msg := append(make([]byte, 0, 25), peerReport)
 	msg = binary.BigEndian.AppendUint64(msg, safe)
 	msg = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(msg, h.index), h.hash)

@@ -167,6 +167,51 @@ func TestAtMost64CommitsAreUnacknowledged(t *testing.T) {
 	})
 }
 
+// Servers keep a session, and the answer to a request, for ten minutes after they have applied something. What is sent for the
+// last time must arrive before that is over, or it would be applied again: also the first of a session, and by a slow way.
+func TestNothingIsSentAgainWhenServersMayHaveForgottenIt(t *testing.T) {
+	const kept, way = 10 * time.Minute, 20 * time.Second
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		c := f.client()
+		defer f.end(c)
+		out := commits(t.Context(), c, 1)
+		st := f.welcome(nil)
+		began, last, tries := time.Now(), time.Duration(0), 0
+		for {
+			select {
+			case frame := <-st.in:
+				last, tries = time.Since(began), tries+1
+				st.refuse(frame.GetCommit().GetSeq(), &pb.Error{Code: "UNAVAILABLE", Outcome: pb.Error_UNKNOWN})
+				continue
+			case err := <-out:
+				if OutcomeOf(err) != Unknown {
+					t.Errorf("it ended with %v", err)
+				}
+			}
+			break
+		}
+		if tries < 100 || last > kept-way {
+			t.Errorf("it was sent %d times, at last after %v, and is remembered for %v", tries, last, kept)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) { // on a stream that breaks late
+		f := newFake(t)
+		c := f.client()
+		defer f.end(c)
+		out := commits(t.Context(), c, 1)
+		st := f.welcome(nil)
+		st.commit()
+		time.Sleep(kept - way)
+		st.cut()
+		again := f.welcome(nil)
+		if err := <-out; OutcomeOf(err) != Unknown {
+			t.Errorf("it ended with %v", err)
+		}
+		again.quiet()
+	})
+}
+
 func TestARefusedNumberBeginsANewSession(t *testing.T) {
 	f := newFake(t)
 	c := f.client()

@@ -263,7 +263,7 @@ func (e *Error) patience() time.Duration {
 		if e.Reason == reasonSessionExpired || e.Reason == reasonExpired || e.Reason == reasonOnce || e.cause != nil {
 			return 0
 		}
-		return repeatFor
+		return resendFor
 	case CodeRateLimited, CodeResourceExhausted:
 		return refusedFor
 	}
@@ -271,8 +271,10 @@ func (e *Error) patience() time.Duration {
 }
 
 const (
-	// repeatFor ends the repeating of what may have been applied: servers remember ids and sequences a little longer.
+	// repeatFor ends the waiting for an answer of what may have been applied. Servers remember ids and sequences for as long, after
+	// they have applied something; so the last try leaves a little sooner, after resendFor: it must arrive before that is over.
 	repeatFor = 10 * time.Minute
+	resendFor = repeatFor - 30*time.Second
 	// refusedFor ends the repeating of what a limit refuses: a caller should hear of a quota while it is of use.
 	refusedFor = 30 * time.Second
 

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	millrace "github.com/millrace/millrace/sdk/go"
 )
@@ -139,17 +140,18 @@ func TestARefusedPutOfAStreamLeavesTheOthers(t *testing.T) {
 // A stream that is cut again and again resumes: each put is applied once, and those of one writer in their order, also
 // where another writer has written the key meanwhile.
 func TestPutsThatAreCutOffAreAppliedOnceAndInOrder(t *testing.T) {
-	ctx := bounded(t)
+	cuts := 8
+	if more, err := strconv.Atoi(os.Getenv("MILLRACE_CUTS")); err == nil {
+		cuts = more
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience*time.Duration(1+cuts/8))
+	defer cancel()
 	p := newProxy(t)
 	p.passes.Store(true)
 	ns := millrace.Namespace(namespaceOf(t))
 	cutter := p.dial(millrace.Transport(millrace.TransportStream), ns).KV("ks").Stream()
 	calm := dial(t, ns).KV("ks")
 	const keys = 7
-	cuts := 8
-	if more, err := strconv.Atoi(os.Getenv("MILLRACE_CUTS")); err == nil {
-		cuts = more
-	}
 	n := 750 * cuts
 	type put struct {
 		w    millrace.Written

@@ -45,7 +45,7 @@ func (r Repo) Load(ctx context.Context, changes iter.Seq[RefChange]) (Loaded, er
 			try, began = 0, time.Now()
 		}
 		r.c.ways.follow(e)
-		if e.patience() == 0 && !isEOF(err) || time.Since(began) > repeatFor || !sleep(ctx, backoff(try)) {
+		if e.patience() == 0 && !isEOF(err) || time.Since(began) > resendFor || !sleep(ctx, backoff(try)) {
 			return l.out, e
 		}
 	}

@@ -159,7 +159,7 @@ func (s *RefSession) reopen(err error) refSessionStream {
 			s.fail(closedError())
 			return nil
 		}
-		if e != nil && e.Code != CodeInternal && e.patience() == 0 && e.cause == nil && !isEOF(err) || time.Since(began) > repeatFor {
+		if e != nil && e.Code != CodeInternal && e.patience() == 0 && e.cause == nil && !isEOF(err) || time.Since(began) > resendFor {
 			s.fail(e)
 			return nil
 		}

@@ -44,7 +44,7 @@ type session struct {
 	plain   bool               // the way has no sessions: what must be repeatable carries an id of its own
 	again   bool               // the stream was cut on purpose: open the next one without a wait
 	blocked bool               // the window had no room for what waits
-	sweep   *time.Timer        // gives up what is older than repeatFor; nil while nothing is under way
+	sweep   *time.Timer        // gives up what is too old; nil while nothing is under way
 	auth    *string            // a token to tell the open stream
 	lastErr error              // why there is no stream
 }
@@ -335,6 +335,7 @@ func (s *session) putBack() {
 		delete(s.frames, seq)
 		out.lost()
 	}
+	s.role.expire(time.Now().Add(-resendFor))
 	s.used = window{}
 	s.role.parted()
 }

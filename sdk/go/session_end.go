@@ -2,20 +2,25 @@ package millrace
 
 import "time"
 
-// giveUp ends what has been under way for longer than it may be repeated.
+// giveUp ends what waits to be sent again for longer than it may be, and what has been under way for longer than it is waited for.
 func (s *session) giveUp() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	limit := time.Now().Add(-repeatFor)
-	oldest := s.role.expire(limit)
-	for _, out := range s.frames {
-		oldest = earlier(oldest, out.expire(limit))
+	now := time.Now()
+	next := s.role.expire(now.Add(-resendFor))
+	if !next.IsZero() {
+		next = next.Add(resendFor)
 	}
-	if oldest.IsZero() || s.ctx.Err() != nil {
+	for _, out := range s.frames {
+		if first := out.expire(now.Add(-repeatFor)); !first.IsZero() {
+			next = earlier(next, first.Add(repeatFor))
+		}
+	}
+	if next.IsZero() || s.ctx.Err() != nil {
 		s.sweep = nil
 		return
 	}
-	s.sweep.Reset(time.Until(oldest.Add(repeatFor)) + time.Millisecond)
+	s.sweep.Reset(time.Until(next) + time.Millisecond)
 }
 
 // earlier returns the earlier of two times, of which zero is none.

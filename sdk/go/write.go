@@ -60,7 +60,7 @@ func (s *session) take() (f *millracev1.ClientFrame, end bool) {
 	n := out.size()
 	s.used = window{s.used.items + n.items, s.used.bytes + n.bytes, s.used.commits + n.commits}
 	if s.sweep == nil {
-		s.sweep = time.AfterFunc(repeatFor, s.giveUp)
+		s.sweep = time.AfterFunc(resendFor, s.giveUp)
 	}
 	return f, false
 }

@@ -40,8 +40,8 @@ type Options struct {
 	Mutant func(name string) bool
 }
 
-// keepAnswers is how long a request id, or a session after its last frame, is kept at least. Clients stop repeating
-// after as long, counted from their first try.
+// keepAnswers is how long a request id, or a session after its last frame, is kept at least. Clients stop repeating well
+// before, counted from their first try: what they repeat later would be applied again.
 const keepAnswers core.Millis = 10 * 60 * 1000
 
 // sessionAnswers is how many answers of a session are kept: as many frames as a client may have unacknowledged.

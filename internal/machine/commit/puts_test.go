@@ -1,7 +1,9 @@
 package commit_test
 
 import (
+	"encoding/binary"
 	"fmt"
+	"os"
 	"testing"
 
 	"github.com/millrace/millrace/internal/core"
@@ -39,11 +41,16 @@ func (p *puts) apply(c core.Commit) core.Result {
 
 func (p *puts) frame(session byte, seq uint64, keys ...string) core.Result {
 	p.t.Helper()
-	c := core.Commit{Partition: home, Session: core.SessionID{session}, Seq: seq}
+	return p.frameOf(core.SessionID{session}, seq, keys...)
+}
+
+func (p *puts) frameOf(session core.SessionID, seq uint64, keys ...string) core.Result {
+	p.t.Helper()
+	c := core.Commit{Partition: home, Session: session, Seq: seq}
 	if len(keys) > 0 {
 		op := &core.KVPuts{Keyspace: "ks"}
 		for _, key := range keys {
-			op.Items = append(op.Items, core.KVItem{Key: []byte(key), Value: fmt.Appendf(nil, "%d/%d", session, seq)})
+			op.Items = append(op.Items, core.KVItem{Key: []byte(key), Value: fmt.Appendf(nil, "%d/%d", session[0], seq)})
 		}
 		c.Ops = []core.Op{op}
 	}
@@ -82,19 +89,45 @@ func TestABatchOfPutsStandsAlone(t *testing.T) {
 	}
 }
 
+// A partition has so many sessions: one more is refused, again after a restart, and none of the others is lost for it.
+// MILLRACE_SESSIONS=1 has as many as a server takes.
 func TestSessionsArePlentyAndNoneIsLostForANewOne(t *testing.T) {
-	p := newPuts(t, commit.Options{MaxSessions: 3})
-	for s := byte(1); s <= 3; s++ {
-		p.frame(s, 1, "k")
+	o, most := commit.Options{MaxSessions: 500}, uint64(500)
+	if os.Getenv("MILLRACE_SESSIONS") != "" {
+		o, most = commit.Options{}, 100_000
 	}
-	if r := p.frame(4, 1, "k"); r.Refusal == nil || r.Refusal.Fact != core.Fact(core.Exhausted{Limit: "sessions", Max: 3}) {
-		t.Errorf("one more session: %+v", r)
+	p := newPuts(t, o)
+	id := func(n uint64) (s core.SessionID) {
+		binary.BigEndian.PutUint64(s[:], n+1) // zeros are no session
+		return s
 	}
-	for s := byte(1); s <= 3; s++ {
-		if r := p.frame(s, 2, "k"); r.Refusal != nil {
-			t.Errorf("session %d: %+v", s, r.Refusal)
+	answers := make([]core.Result, most)
+	for n := range most {
+		if answers[n] = p.frameOf(id(n), 1, "k"); answers[n].Refusal != nil {
+			t.Fatalf("session %d: %+v", n+1, answers[n].Refusal)
 		}
 	}
+	full := core.Fact(core.Exhausted{Limit: "sessions", Max: int64(most)})
+	for _, restart := range []bool{false, true} {
+		if restart {
+			p.m = commit.New(o)
+			if err := p.m.Open(p.tx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if r := p.frameOf(id(most), 1, "k"); r.Refusal == nil || r.Refusal.Fact != full {
+			t.Fatalf("one more session: %+v", r)
+		}
+	}
+	for n := range most {
+		if r := p.frameOf(id(n), 1, "k"); !r.Replayed || r.Ops[0].Rev != answers[n].Ops[0].Rev {
+			t.Fatalf("session %d is answered %+v again, was %+v", n+1, r, answers[n])
+		}
+		if r := p.frameOf(id(n), 2, "k"); r.Refusal != nil || r.Replayed {
+			t.Fatalf("session %d: %+v", n+1, r)
+		}
+	}
+	t.Logf("%d sessions, and one refused", most)
 }
 
 func TestASessionIsForgottenTenMinutesAfterItsLastFrame(t *testing.T) {
