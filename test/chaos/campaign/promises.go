@@ -38,7 +38,6 @@ func Others() []Other {
 	return []Other{
 		{"R-02", "power cut of a log at random places, in the process of the test", []string{"internal/replog/wal.TestPowerCutLosesNothingAcknowledged"}, ""},
 		{"R-07", "failed and short writes and syncs", []string{"internal/replog/wal.TestAnyFailedOperation"}, "of the log"},
-		{"R-08", "disk full", []string{"test/e2e.TestAFullDiskRefusesNewWork", "internal/replog/wal.TestFullDisk"}, "without a real disk that is full"},
 		{"R-13", "wrong clocks", []string{"internal/sim.TestClustersKeepTheirPromises"}, "simulated"},
 		{"R-18", "little memory and a large backlog", nil, notBuilt},
 		{"R-19", "thousands of idle streams", nil, notBuilt},
