@@ -16,11 +16,12 @@ const exitStorage = 20
 // sync was to write nothing is on the disk, though it looks as if it were, and the next sync succeeds. The server ends by
 // itself with the status for that, the power goes, it starts again, and nothing is lost.
 func BreakDisk(ctx context.Context, e Env, n int) (*Outcome, error) {
-	p, err := newPowered(ctx, e, "server", nil)
+	// The archive lies elsewhere: a copy that cannot be written is tried again, while the log keeps what it is of.
+	p, err := newPowered(ctx, e, "server", e.archiveFlags())
 	if err != nil {
 		return nil, err
 	}
-	o, _, err := faultsUnderLoad(ctx, e, p.s, p.archive(), kinds, func(ctx context.Context, o *Outcome) error {
+	o, _, err := faultsUnderLoad(ctx, e, p.s, e.archive(), kinds, func(ctx context.Context, o *Outcome) error {
 		p.o = o
 		for i := range n {
 			pause(ctx, time.Duration(50+p.r.IntN(700))*time.Millisecond)
