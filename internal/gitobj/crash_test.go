@@ -258,6 +258,36 @@ func TestAPowerCutTakesNoPackThatACommitNames(t *testing.T) {
 	}
 }
 
+// TestDirectoriesOfARepositoryWhoseMakerWasKilled are durable once a push there is committed, whoever made them.
+func TestDirectoriesOfARepositoryWhoseMakerWasKilled(t *testing.T) {
+	s := newSource(t)
+	top := t.TempDir()
+	d := newCutDisk(filepath.Join(top, "data"))
+	defer d.close()
+	m := &manifests{packs: map[Place][]core.PackLine{}, gone: map[Place]bool{}, now: 1_000_000}
+	killed := openArea(t, &disk{}, filepath.Join(d.root, "git"), m) // of whose syncs nothing is known
+	r := killed.repoAt(place)
+	r.mu.Lock()
+	err := killed.make(r)
+	r.mu.Unlock()
+	if err := errors.Join(err, killed.Close()); err != nil {
+		t.Fatal(err)
+	}
+	a := openArea(t, d, filepath.Join(d.root, "git"), m)
+	id := s.commit("file", "content")
+	if err := (&rig{Area: a, t: t, m: m}).push(s.pack("HEAD"), []core.ObjectID{id}, nil); err != nil {
+		t.Fatal(err)
+	}
+	l := left{dir: filepath.Join(top, "cut"), ids: []core.ObjectID{id}}
+	l.packs, _, _ = m.Packs(t.Context(), place)
+	if err := errors.Join(d.cut(l.dir, rand.New(rand.NewPCG(1, 2)), 0), a.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if !l.opens(t) {
+		t.Fatal("the power cut took what was committed")
+	}
+}
+
 // opens opens what a cut left, and wants every object that was committed.
 func (l left) opens(t *testing.T) bool {
 	t.Helper()

@@ -1,6 +1,7 @@
 package gitobj
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -48,23 +49,25 @@ func parseStaged(name string) (d string, at core.ShardTime, ok bool) {
 	return parts[0], core.ShardTime(stamp), err == nil && stamp < 1<<63
 }
 
-// make makes a repository's directories, durably. The caller holds r.mu.
+// make makes a repository's directories, durably. Those that are there are made durable too, once, because who made them may
+// have been killed before that. The caller holds r.mu.
 func (a *Area) make(r *repo) error {
 	if r.made {
 		return nil
 	}
 	at := a.dir(r.at.path())
-	if _, err := a.o.FS.Size(filepath.Join(at, ownerFile)); err == nil {
-		r.made = true
-		return nil
-	}
 	for _, d := range []string{incomingDir, stagedDir, gitdirsDir, filepath.Join(objectsDir, packDir)} {
 		if err := a.o.FS.MkdirAll(filepath.Join(at, d)); err != nil {
 			return fmt.Errorf("make directory of a repository: %w", err)
 		}
 	}
-	p := r.at.Partition
-	if err := a.write(filepath.Join(at, ownerFile), fmt.Appendf(nil, "%d %d %d\n", p.Tenant, p.Namespace, p.Index)); err != nil {
+	p, name := r.at.Partition, filepath.Join(at, ownerFile)
+	owner := fmt.Appendf(nil, "%d %d %d\n", p.Tenant, p.Namespace, p.Index)
+	if there, err := env.ReadFile(a.o.FS, name, 64); err != nil || !bytes.Equal(there, owner) {
+		if err := a.write(name, owner); err != nil {
+			return err
+		}
+	} else if err := a.syncFile(name); err != nil {
 		return err
 	}
 	for _, d := range []string{filepath.Join(at, objectsDir), at, filepath.Dir(at), a.o.Dir, filepath.Dir(a.o.Dir)} {

@@ -172,6 +172,9 @@ func (r *Running) openData(ctx context.Context, fs env.FS) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := r.roomToStart(fs); err != nil {
+		return err
+	}
 	if r.store, err = store.Open(store.Options{
 		FS: store.SystemFS(), Dir: filepath.Join(o.Dir, "store"), Clock: o.Clock, MemoryBytes: memory.Store,
 		LayerBytes: memory.Layer, Logger: o.Logger,
@@ -217,6 +220,26 @@ func (r *Running) openData(ctx context.Context, fs env.FS) (err error) {
 	}
 	r.running.Store(r.node)
 	r.asks.begin(r.node)
+	return nil
+}
+
+// roomToStart gives the ballast up when the disk is full: a start writes a little before the node looks after its disk, and
+// would wait for room. The node holds it back again once there is room for it.
+func (r *Running) roomToStart(fs env.FS) (err error) {
+	reserve := r.o.Reserve
+	if reserve == 0 {
+		if reserve, err = r.dir.BallastSize(); err != nil {
+			return nil //nolint:nilerr // not every file system can tell
+		}
+	}
+	free, _, err := fs.Disk(r.o.Dir)
+	if err != nil || free >= uint64(reserve) || !r.dir.HasBallast() {
+		return nil //nolint:nilerr // as above
+	}
+	if _, err := r.dir.ReleaseBallast(); err != nil {
+		return err
+	}
+	r.o.Logger.Warn("disk full: the ballast is released", "bytes", reserve)
 	return nil
 }
 

@@ -22,6 +22,8 @@ var counts = map[string]struct{ smoke, check int }{
 	"R-04":        {0, 3},
 	"R-05":        {40, 675}, // each 97th byte
 	"R-06":        {50, 200},
+	"R-07-1":      {0, 5},
+	"R-08":        {0, 1},
 	"R-09":        {0, 6},
 	"R-09-1":      {0, 3},
 	"R-10":        {300, 5000},
@@ -88,15 +90,17 @@ func build(dir string) error {
 	return err
 }
 
-func TestKillingTheServerUnderLoadLosesNothing(t *testing.T) { run(t, "R-01") }
-func TestKillingNodesOfAClusterLosesNothing(t *testing.T)    { run(t, "R-01-3") }
-func TestAPowerCutLosesNothing(t *testing.T)                 { run(t, "R-03") }
-func TestACutOfAllPowerLosesNothing(t *testing.T)            { t.Parallel(); run(t, "R-04") }
-func TestAClusterOutlivesSlowDisks(t *testing.T)             { t.Parallel(); run(t, "R-09") }
-func TestCallsEndWhileTheDiskDoesNotAnswer(t *testing.T)     { t.Parallel(); run(t, "R-09-1") }
-func TestADamagedLastBatchIsCutToWholeCommits(t *testing.T)  { run(t, "R-05") }
-func TestDamageOfASealedLogIsRefused(t *testing.T)           { run(t, "R-06") }
-func TestNobodyAnswersAloneWhenLinksAreCut(t *testing.T)     { t.Parallel(); run(t, "R-10") }
+func TestKillingTheServerUnderLoadLosesNothing(t *testing.T)   { run(t, "R-01") }
+func TestKillingNodesOfAClusterLosesNothing(t *testing.T)      { run(t, "R-01-3") }
+func TestAPowerCutLosesNothing(t *testing.T)                   { run(t, "R-03") }
+func TestACutOfAllPowerLosesNothing(t *testing.T)              { t.Parallel(); run(t, "R-04") }
+func TestAFailedSyncEndsTheServerAndLosesNothing(t *testing.T) { t.Parallel(); run(t, "R-07-1") }
+func TestAFullDiskLosesNothing(t *testing.T)                   { t.Parallel(); run(t, "R-08") }
+func TestAClusterOutlivesSlowDisks(t *testing.T)               { t.Parallel(); run(t, "R-09") }
+func TestCallsEndWhileTheDiskDoesNotAnswer(t *testing.T)       { t.Parallel(); run(t, "R-09-1") }
+func TestADamagedLastBatchIsCutToWholeCommits(t *testing.T)    { run(t, "R-05") }
+func TestDamageOfASealedLogIsRefused(t *testing.T)             { run(t, "R-06") }
+func TestNobodyAnswersAloneWhenLinksAreCut(t *testing.T)       { t.Parallel(); run(t, "R-10") }
 
 func TestMembersComeAndGoUnderLoadAndNothingIsLost(t *testing.T) { t.Parallel(); run(t, "R-14") }
 

@@ -376,7 +376,7 @@ func TestARestoredServerGrowsToThree(t *testing.T) {
 // Without room on its disk a node takes no backup, the command leaves nothing, and restore changes nothing.
 func TestAFullDiskTakesNoBackupAndNoRestore(t *testing.T) {
 	disk := smallDisk(t)
-	s, err := proc.New(t.Context(), proc.Options{Binary: program, Dir: filepath.Join(disk, "s")}, "default")
+	s, err := proc.New(t.Context(), proc.Options{Binary: program, Dir: filepath.Join(disk.At, "s")}, "default")
 	noErr(t, err)
 	ctx := bounded(t, time.Minute)
 	if _, err := s.Start(ctx); err != nil {
@@ -391,22 +391,21 @@ func TestAFullDiskTakesNoBackupAndNoRestore(t *testing.T) {
 	if e := millraceAs(t, s.Address(), s.Tokens[0].Secret, "backup", "--to", elsewhere); e.code != 0 {
 		t.Fatalf("with room it ended with %d\n%s", e.code, e.out)
 	}
-	filler := filepath.Join(disk, "filler")
-	fill(t, filler)
+	noErr(t, disk.Fill())
 	if e := millraceAs(t, s.Address(), s.Tokens[0].Secret, "backup", "--to", elsewhere+"2"); e.code != 1 || !strings.Contains(e.out, "disk") {
 		t.Errorf("of a server on a full disk it ended with %d\n%s", e.code, e.out)
 	}
 	if _, err := os.Stat(elsewhere + "2"); err == nil {
 		t.Error("something is left of the backup that was refused")
 	}
-	if e := run(t, "restore", "--from", elsewhere, "--data", filepath.Join(disk, "restored")); e.code != 22 {
+	if e := run(t, "restore", "--from", elsewhere, "--data", filepath.Join(disk.At, "restored")); e.code != 22 {
 		t.Errorf("onto a full disk restore ended with %d\n%s", e.code, e.out)
 	}
-	noErr(t, os.Remove(filler))
-	if e := run(t, "restore", "--from", elsewhere, "--data", filepath.Join(disk, "restored")); e.code != 0 {
+	noErr(t, disk.Free())
+	if e := run(t, "restore", "--from", elsewhere, "--data", filepath.Join(disk.At, "restored")); e.code != 0 {
 		t.Errorf("with room restore ended with %d\n%s", e.code, e.out)
 	}
-	whole(t, filepath.Join(disk, "restored"))
+	whole(t, filepath.Join(disk.At, "restored"))
 	if got := states(t, ctx, c, ids); got[millrace.Ready] != len(ids) {
 		t.Errorf("tasks are %v", got)
 	}

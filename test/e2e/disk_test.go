@@ -2,10 +2,7 @@ package e2e
 
 import (
 	"errors"
-	"os"
-	"os/exec"
 	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
 
@@ -15,51 +12,23 @@ import (
 )
 
 // smallDisk mounts a file system of its own, of 64 MiB. It needs root and a loop device; without them the test is skipped.
-func smallDisk(t *testing.T) string {
+func smallDisk(t *testing.T) *proc.SmallDisk {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("real processes")
 	}
-	if os.Getuid() != 0 {
-		t.Skip("only root may mount a file system")
+	disk, err := proc.NewSmallDisk(t.TempDir(), 64<<20)
+	if errors.As(err, new(proc.NotRunError)) {
+		t.Skip(err)
 	}
-	dir := t.TempDir()
-	image, mount := filepath.Join(dir, "image"), filepath.Join(dir, "disk")
-	noErr(t, os.Mkdir(mount, 0o700))
-	noErr(t, os.WriteFile(image, nil, 0o600))
-	noErr(t, os.Truncate(image, 64<<20))
-	for _, args := range [][]string{{"mkfs.ext4", "-q", "-m", "0", image}, {"mount", "-o", "loop", image, mount}} {
-		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
-			t.Skipf("%s does not work here: %v\n%s", args[0], err, out)
-		}
-	}
-	t.Cleanup(func() {
-		if out, err := exec.Command("umount", mount).CombinedOutput(); err != nil {
-			t.Errorf("umount: %v\n%s", err, out)
-		}
-	})
-	return mount
-}
-
-// fill writes a file until the disk has no room left.
-func fill(t *testing.T, name string) {
-	t.Helper()
-	f, err := os.Create(name)
 	noErr(t, err)
-	defer f.Close()
-	for size := 1 << 20; size >= 1<<10; {
-		if _, err := f.Write(make([]byte, size)); errors.Is(err, syscall.ENOSPC) {
-			size /= 2
-		} else if err != nil {
-			t.Fatal(err)
-		}
-	}
-	noErr(t, f.Sync())
+	t.Cleanup(func() { noErr(t, disk.Close()) })
+	return disk
 }
 
 func TestAFullDiskRefusesNewWorkServesTheRestAndHeals(t *testing.T) {
 	disk := smallDisk(t)
-	s, err := proc.New(t.Context(), proc.Options{Binary: program, Dir: disk}, "default")
+	s, err := proc.New(t.Context(), proc.Options{Binary: program, Dir: disk.At}, "default")
 	noErr(t, err)
 	ctx := bounded(t, time.Minute)
 	if _, err := s.Start(ctx); err != nil {
@@ -81,8 +50,7 @@ func TestAFullDiskRefusesNewWorkServesTheRestAndHeals(t *testing.T) {
 	_, err = points.Upsert(ctx, millrace.Point{ID: "p", Payload: map[string]string{"text": "there"}})
 	noErr(t, err)
 
-	filler := filepath.Join(disk, "filler")
-	fill(t, filler)
+	noErr(t, disk.Fill())
 	acknowledged := untilRefused(t, newRaw(t, s.Address(), s.Tokens[0].Secret))
 
 	if v, err := c.KV("cfg").Get(ctx, "k"); err != nil || v.String() != "v" {
@@ -106,7 +74,7 @@ func TestAFullDiskRefusesNewWorkServesTheRestAndHeals(t *testing.T) {
 		t.Fatalf("the server ended\n%s", logOf(s))
 	}
 
-	noErr(t, os.Remove(filler))
+	noErr(t, disk.Free())
 	begin := time.Now()
 	h, err := millrace.Job[string, string]("after").Add(ctx, c, "room") // which the client repeats while it is refused
 	if err != nil {
@@ -148,4 +116,43 @@ func untilRefused(t *testing.T, r *raw) (ids []string) {
 	}
 	t.Fatal("a full disk refuses nothing")
 	return nil
+}
+
+// A server that is killed on a full disk starts on it, and serves what a full disk does not hinder.
+func TestAServerStartsOnAFullDisk(t *testing.T) {
+	disk := smallDisk(t)
+	s, err := proc.New(t.Context(), proc.Options{Binary: program, Dir: t.TempDir(), Data: filepath.Join(disk.At, "data")}, "default")
+	noErr(t, err)
+	ctx := bounded(t, time.Minute)
+	if _, err := s.Start(ctx); err != nil {
+		t.Fatalf("%v\n%s", err, logOf(s))
+	}
+	defer s.Kill()
+	c, err := millrace.Dial(ctx, millrace.Address("server.test:1"), millrace.Insecure(),
+		millrace.Token(s.Tokens[0].Secret), millrace.Dialer(s.Dial))
+	noErr(t, err)
+	defer c.Close()
+	_, err = c.KV("cfg").Put(ctx, "k", "v")
+	noErr(t, err)
+	noErr(t, disk.Fill())
+	acknowledged := untilRefused(t, newRaw(t, s.Address(), s.Tokens[0].Secret))
+	s.Kill()
+	if _, err := s.Start(ctx); err != nil {
+		t.Fatalf("on a full disk: %v\n%s", err, logOf(s))
+	}
+	if v, err := c.KV("cfg").Get(ctx, "k"); err != nil || v.String() != "v" {
+		t.Fatalf("a read answers %q, err %v", v, err)
+	}
+	if _, err := c.KV("cfg").Delete(ctx, "k"); err != nil {
+		t.Fatalf("a delete: %v", err)
+	}
+	acknowledged = append(acknowledged, untilRefused(t, newRaw(t, s.Address(), s.Tokens[0].Secret))...)
+	noErr(t, disk.Free())
+	_, err = millrace.Job[string, string]("after").Add(ctx, c, "room") // which the client repeats while it is refused
+	noErr(t, err)
+	if got := states(t, ctx, c, acknowledged); got[millrace.Ready] != len(acknowledged) {
+		t.Fatalf("of %d acknowledged tasks there are %v", len(acknowledged), got)
+	}
+	noErr(t, s.Stop())
+	noErr(t, s.Doctor(ctx))
 }

@@ -9,7 +9,7 @@ type Promise struct {
 // Promises lists the promises in the order of the documentation.
 func Promises() []Promise {
 	return []Promise{
-		{"An acknowledged write is on disk, on a majority of the nodes.", []string{"R-01", "R-01-3", "R-02", "R-03", "R-04", "R-05", "R-06", "R-07", "R-08", "R-09", "R-09-1", "R-25", "R-26", "R-30"}},
+		{"An acknowledged write is on disk, on a majority of the nodes.", []string{"R-01", "R-01-3", "R-02", "R-03", "R-04", "R-05", "R-06", "R-07", "R-07-1", "R-08", "R-09", "R-09-1", "R-25", "R-26", "R-30"}},
 		{"Tasks are delivered at least once, their effects happen exactly once, and a worker without a live lease changes nothing.", []string{"R-15", "R-16", "R-17", "R-35", "R-36", "R-40"}},
 		{"One commit is one entry: all of it, or nothing.", []string{"R-16", "R-27", "R-28"}},
 		{"A new leader has everything that the last one had.", []string{"R-11", "R-34", "R-39"}},
@@ -38,7 +38,6 @@ func Others() []Other {
 	return []Other{
 		{"R-02", "power cut of a log at random places, in the process of the test", []string{"internal/replog/wal.TestPowerCutLosesNothingAcknowledged"}, ""},
 		{"R-07", "failed and short writes and syncs", []string{"internal/replog/wal.TestAnyFailedOperation"}, "of the log"},
-		{"R-08", "disk full", []string{"test/e2e.TestAFullDiskRefusesNewWork", "internal/replog/wal.TestFullDisk"}, "without a real disk that is full"},
 		{"R-13", "wrong clocks", []string{"internal/sim.TestClustersKeepTheirPromises"}, "simulated"},
 		{"R-19", "thousands of idle streams", nil, notBuilt},
 		{"R-20", "a reader that stands still", []string{"internal/api.TestTasksAreGrantedOnlyWithRoomToSend"}, "one stream, without figures"},

@@ -21,6 +21,8 @@ func Rows() []Row {
 		{"R-04", "power cut of all three nodes at one instant, or of one while another is paused or cut off, under mixed load", "faults", 100, false, 0},
 		{"R-05", "the last batch of a log, never synced, damaged at each place of its last 64 KiB in four ways", "positions", 65_536, false, 0},
 		{"R-06", "bytes of a sealed log flipped, zeroed, copied, cut, removed or replaced", "damages", 10_000, false, 0},
+		{"R-07-1", "a sync or a write of the server fails under mixed load, and what it was to write only looks written; then the power is cut", "faults", 200, false, 0},
+		{"R-08", "a real disk of 64 MiB filled under mixed load, and emptied again; a server killed while it is full", "fills", 20, false, 0},
 		{"R-09", "the disk of a follower or of the leader of three nodes slow, without an answer for 5 s, or without any ever again, under mixed load", "faults", 18, false, 0},
 		{"R-09-1", "the disk of a single server slow, without an answer for 5 s, or without any ever again, under mixed load and large puts", "faults", 9, false, 0},
 		{"R-10", "links between three nodes, or five, cut: the leader's, a follower's, a minority's, one way, one pair, flapping, swizzled; under mixed load", "calls", 1_000_000, false, 200},

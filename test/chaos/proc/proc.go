@@ -48,7 +48,8 @@ type Options struct {
 	Env    []string // beside the harness's own
 	Flags  []string // beside those of every server here, and over them
 	Tokens string   // file of tokens; empty: one of its own, below Dir
-	Disk   *Disk    // that data lies on, and the archive of the log; nil: below Dir, and no archive
+	Data   string   // folder of the data; empty: below Disk, or below Dir
+	Disk   *Disk    // that the server's data lies on; nil: none of its own
 }
 
 // Token is one row of the server's tokens file, with its secret.
@@ -119,7 +120,10 @@ func makeTokens(ctx context.Context, binary, file string, tenants []string) (mad
 
 // DataDir is the server's data directory.
 func (s *Server) DataDir() string {
-	if s.o.Disk != nil {
+	switch {
+	case s.o.Data != "":
+		return s.o.Data
+	case s.o.Disk != nil:
 		return filepath.Join(s.o.Disk.At, "data")
 	}
 	return filepath.Join(s.o.Dir, "data")

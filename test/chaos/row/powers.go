@@ -30,7 +30,7 @@ func CutPowers(ctx context.Context, e Env, n int) (*Outcome, error) {
 		}
 		return ctx.Err()
 	})
-	if err == nil && o.Figures["sectors_lost"] == 0 && o.Invalid == "" {
+	if err == nil && o.Figures["sectors_lost"]+o.Figures["names_lost"] == 0 && o.Invalid == "" {
 		o.Invalid = "no power cut took anything"
 	}
 	return o, err
@@ -38,11 +38,9 @@ func CutPowers(ctx context.Context, e Env, n int) (*Outcome, error) {
 
 type powersRun struct{ clusterRun }
 
-// slowSyncs makes syncs take a while, so that more is on its way when the power goes.
 func (r *powersRun) slowSyncs() (err error) {
 	for _, n := range r.c.Nodes {
-		rule := proc.DiskRule{Kinds: []string{"sync"}, Delay: time.Duration(r.rand.IntN(6)) * time.Millisecond}
-		err = errors.Join(err, n.Disk().Rules(rule))
+		err = errors.Join(err, n.Disk().Rules(slowSync(r.rand)))
 	}
 	return err
 }

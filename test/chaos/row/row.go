@@ -115,6 +115,8 @@ func Runners() map[string]How {
 		"R-04":        {Run: CutPowers, Max: 9, Disk: true},
 		"R-05":        {Run: DamageTail, Max: 4096, InProcess: true},
 		"R-06":        {Run: DamageSealed, Max: 500, InProcess: true},
+		"R-07-1":      {Run: BreakDisk, Max: 10, Disk: true},
+		"R-08":        {Run: FillDisk, Max: 3},
 		"R-09":        {Run: SlowDisks, Max: 6, Disk: true},
 		"R-09-1":      {Run: SlowDisk, Max: 3, Disk: true},
 		"R-10":        {Run: CutLinks, Max: 8000},

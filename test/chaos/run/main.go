@@ -193,7 +193,7 @@ func (p *piece) once(ctx context.Context, e row.Env, seed campaign.Seed) error {
 			return nil // stopped: what was done before counts
 		}
 		if notRun := (proc.NotRunError{}); errors.As(err, &notRun) {
-			return err
+			return errors.Join(err, os.RemoveAll(e.Dir))
 		}
 		p.kept = append(p.kept, e.Dir)
 		return fmt.Errorf("run with SEED=%s: %w; files in %s", seed, err, e.Dir)
