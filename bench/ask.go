@@ -12,7 +12,7 @@ import (
 func (c *cluster) dial(ctx context.Context) ([]*millrace.Client, error) {
 	var out []*millrace.Client
 	for _, e := range c.endpoints {
-		client, err := millrace.Dial(ctx, millrace.Address(e.Address), millrace.Token(c.token), millrace.Namespace(c.namespace))
+		client, err := millrace.Dial(ctx, append(c.plain(), millrace.Address(e.Address), millrace.Token(c.token), millrace.Namespace(c.namespace))...)
 		if err != nil {
 			closeAll(out)
 			return nil, fmt.Errorf("connect to %s: %w", e.Name, err)
@@ -20,6 +20,14 @@ func (c *cluster) dial(ctx context.Context) ([]*millrace.Client, error) {
 		out = append(out, client)
 	}
 	return out, nil
+}
+
+// plain are the options of a connection that may be in plain text where that is not loopback.
+func (c *cluster) plain() []millrace.Option {
+	if c.insecure {
+		return []millrace.Option{millrace.Insecure()}
+	}
+	return nil
 }
 
 // closeAll closes clients that only read.
