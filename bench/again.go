@@ -102,6 +102,9 @@ func (c *cluster) again(ctx context.Context, e *Evidence) (*Audit, error) {
 	}
 	defer closeAll(clients)
 	o := &oneRun{c: c, clients: clients}
+	if _, err := o.answers(ctx); err != nil {
+		return nil, err
+	}
 	switch {
 	case e.Keys != nil:
 		return (&keyAuditor{e.Keys.ledger(), o.keyReplicas()}).run(ctx)
@@ -128,6 +131,9 @@ func (c *cluster) counters(ctx context.Context) (*Audit, error) {
 		return nil, err
 	}
 	defer closeAll(clients)
+	if _, err := (&oneRun{c: c, clients: clients}).answers(ctx); err != nil {
+		return nil, err
+	}
 	out := &Audit{Checked: "counters of every queue", Counts: map[string]uint64{}}
 	for cursor, more := "", true; more; more = cursor != "" {
 		queues, next, err := clients[0].Queues(ctx, queuesOfPage, cursor)

@@ -262,3 +262,14 @@ func TestAnAuditIsRepeatedOnDataThatWasKeptAndFindsALoss(t *testing.T) {
 	noErr(t, os.WriteFile(file, evidence, 0o600))
 	verify(bench.ExitCannot, "", "--target", "127.0.0.1:1", file)
 }
+
+func TestARefusalOfTheBenchSaysItsFieldAsJSON(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), program, "--json", "bench", "run", "queue.cycle", "--runs", "101")
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	_ = cmd.Run() // the exit code says more
+	const want = `{"error":{"code":"INVALID_ARGUMENT","field":"runs","message":"101 is not in 1..100","outcome":"refused"}}`
+	if code := cmd.ProcessState.ExitCode(); code != bench.ExitUsage || strings.TrimSpace(said.String()) != want {
+		t.Errorf("exit code %d, %s; want %s", code, said.String(), want)
+	}
+}
