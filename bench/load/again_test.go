@@ -173,7 +173,7 @@ func TestWhatIsNoEvidenceIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "evidence.json")
 	c := bench.Defaults()
-	c.Target = "127.0.0.1:1"
+	c.Target = "nowhere.invalid:1"
 	refused := func(what string, paths ...string) {
 		t.Helper()
 		_, err := bench.AuditTarget(t.Context(), c, "default", paths...)
