@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	millrace "github.com/millrace/millrace/sdk/go"
 )
@@ -12,7 +13,7 @@ import (
 func (c *cluster) dial(ctx context.Context) ([]*millrace.Client, error) {
 	var out []*millrace.Client
 	for _, e := range c.endpoints {
-		client, err := millrace.Dial(ctx, millrace.Address(e.Address), millrace.Token(c.token), millrace.Namespace(c.namespace))
+		client, err := millrace.Dial(ctx, append(c.plain(), millrace.Address(e.Address), millrace.Token(c.token), millrace.Namespace(c.namespace))...)
 		if err != nil {
 			closeAll(out)
 			return nil, fmt.Errorf("connect to %s: %w", e.Name, err)
@@ -20,6 +21,14 @@ func (c *cluster) dial(ctx context.Context) ([]*millrace.Client, error) {
 		out = append(out, client)
 	}
 	return out, nil
+}
+
+// plain are the options of a connection that may be in plain text where that is not loopback.
+func (c *cluster) plain() []millrace.Option {
+	if c.insecure {
+		return []millrace.Option{millrace.Insecure()}
+	}
+	return nil
 }
 
 // closeAll closes clients that only read.
@@ -43,9 +52,9 @@ func (o *oneRun) replicas() []replica {
 
 // checkServers refuses servers whose durability is another than the figure would say.
 func (o *oneRun) checkServers(ctx context.Context) error {
-	all, err := o.statuses(ctx)
+	all, err := o.answers(ctx)
 	if err != nil {
-		return fmt.Errorf("ask the server what it is: %w", err)
+		return err
 	}
 	for i, st := range all {
 		if st.Durability != string(o.spec.durability) {
@@ -53,6 +62,20 @@ func (o *oneRun) checkServers(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// answerWithin is how long a server may take to say what it is: a client asks one that is not there over and over.
+const answerWithin = 10 * time.Second
+
+// answers asks every server what it is. One that does not answer is an error.
+func (o *oneRun) answers(ctx context.Context) ([]*millrace.ServerStatus, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	all, err := o.statuses(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("ask the server what it is: %w", err)
+	}
+	return all, nil
 }
 
 // statuses asks every server what it has done.

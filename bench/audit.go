@@ -47,7 +47,8 @@ const askAfter = 500 * time.Millisecond
 
 // auditor proves that what was acknowledged is there, once and whole.
 type auditor struct {
-	ledger  *Ledger
+	sums    ledgerSums
+	sample  []sampled
 	first   source
 	queue   string
 	payload []byte
@@ -60,7 +61,7 @@ type auditor struct {
 }
 
 func (a *auditor) run(ctx context.Context) (*Audit, error) {
-	sums := a.ledger.sums()
+	sums := a.sums
 	out := &Audit{Created: sums.created, Completed: sums.completed, Unknown: sums.unknown, Checked: "every id"}
 	if sums.every > 1 {
 		out.Checked = fmt.Sprintf("every %dth id", sums.every)
@@ -70,7 +71,7 @@ func (a *auditor) run(ctx context.Context) (*Audit, error) {
 		return nil, err
 	}
 	out.Counts = countsOf(&stats)
-	out.Counted = stats.Blocked + stats.Scheduled + stats.Ready + stats.Running + stats.Completed + stats.Dead + stats.Cancelled + stats.Purged
+	out.Counted = tasksOf(&stats)
 	violate := func(format string, args ...any) {
 		out.Violations = append(out.Violations, fmt.Sprintf(format, args...))
 	}
@@ -124,7 +125,7 @@ func (a *auditor) judgeIDs(sums ledgerSums, out *Audit, violate func(format stri
 // readBack reads the sample and compares payload, result and state; the checkers judge its history besides. Of several
 // servers each must have the same.
 func (a *auditor) readBack(ctx context.Context, out *Audit, violate func(format string, args ...any)) error {
-	sample := a.ledger.samples()
+	sample := a.sample
 	found, err := a.readAll(ctx, a.first, sample)
 	if err != nil {
 		return err

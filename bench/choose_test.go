@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -264,5 +266,22 @@ func TestNamesAndGlobsNarrowTheListAsTheyDoARun(t *testing.T) {
 	}
 	if _, err := Narrow(suites, []string{"kv.etcd", "kv.nothing"}); err == nil || !strings.Contains(err.Error(), "kv.nothing") {
 		t.Errorf("an unknown name: %v", err)
+	}
+}
+
+func TestAnOutputDirectoryThatHoldsSomethingIsRefusedUnlessItIsResumed(t *testing.T) {
+	c := Defaults()
+	c.Out = t.TempDir()
+	if err := c.checkOut(); err != nil {
+		t.Errorf("an empty directory: %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(c.Out, "a"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if refused, ok := errors.AsType[*UsageError](c.checkOut()); !ok || refused.Field != "out" {
+		t.Errorf("error %v, want a refusal of the directory", c.checkOut())
+	}
+	if c.Resume = c.Out; c.checkOut() != nil {
+		t.Errorf("resumed: %v", c.checkOut())
 	}
 }

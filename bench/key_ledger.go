@@ -19,8 +19,9 @@ type KeyLedger struct {
 	unknown  map[uint64][]uint64
 	acked    uint64
 	unsure   uint64
-	revs     []revSet // the n-th has the revisions that were acknowledged n times before
-	repeated uint64   // acknowledged revisions that more puts have than there are partitions
+	revs     []revSet    // the n-th has the revisions that were acknowledged n times before
+	kept     []keySample // of a ledger that was kept: what is read back; nil: samples draws it
+	repeated uint64      // acknowledged revisions that more puts have than there are partitions
 }
 
 // KeyOptions say how many keys there are, and what they look like. All fields are required.
@@ -134,6 +135,9 @@ type keySample struct {
 func (l *KeyLedger) samples() []keySample {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.kept != nil {
+		return l.kept
+	}
 	var out []keySample
 	for k, p := range l.last {
 		if n := uint64(k); p.seq > 0 && (l.o.Full || k < sampleFirst*ledgerShards || mix(n)%sampleOne == 0) {

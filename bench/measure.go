@@ -55,6 +55,7 @@ type oneRun struct {
 	edges   func(e edge)                // hears of the window's edges; may be nil
 	down    atomic.Bool                 // the servers were killed and are not started again yet
 	idle    float64                     // IO pressure before the servers began
+	drained bool                        // the driver came to its end
 	disk    float64                     // bytes a second that the disk takes; 0: not asked for
 }
 
@@ -223,7 +224,7 @@ func (u *runner) newRig(spec *runSpec, c *cluster) *Rig {
 		Suite: spec.suite.Name, Row: spec.row.Name, Shape: spec.shape, Durability: spec.durability, Servers: c.endpoints, Token: c.token, Others: c.others,
 		Namespace: c.namespace, Queue: "bench", Payload: payload(spec.shape.Payload), Result: resultBytes, Window: spec.window,
 		Warmup: spec.warmup, Concurrency: u.c.Concurrency, Rate: u.c.Rate, Arrivals: arrivals, InFlight: u.c.InFlight, Seed: u.c.Seed,
-		Full: u.c.Validate == "full", drainLimit: cmp.Or(u.h.DrainWithin, drainWithin), Ledger: newLedger(u.c.Validate == "full"), Dir: c.dir, clocks: u.clocks,
+		Full: u.c.Validate == "full", drainLimit: cmp.Or(u.h.DrainWithin, drainWithin), Ledger: newLedger(u.c.Validate == "full"), Dir: c.dir, plain: c.plain(), clocks: u.clocks,
 	}
 	r.init()
 	if c.beside != nil {
@@ -453,6 +454,7 @@ func (o *oneRun) judge(created, completed uint64) {
 
 // audit proves the run, and checks that a durable server counted what makes it durable.
 func (o *oneRun) audit(ctx context.Context, drained bool) error {
+	o.drained = drained
 	if o.spec.row.Servers != "" {
 		return nil // they keep nothing
 	}
@@ -485,12 +487,17 @@ func (o *oneRun) proof(ctx context.Context, drained bool) (*Audit, error) {
 	if l := o.rig.Refs; l != nil && o.spec.shape.Workers == 0 {
 		return AuditRefs(ctx, l, o.refReaders(l.Repo)...)
 	}
-	works := o.spec.shape.Workers > 0
-	a := &auditor{
-		ledger: o.rig.Ledger, first: clientSource{o.client()}, queue: o.rig.Queue, payload: o.rig.Payload, result: o.rig.Result, works: works,
-		drained: drained, purges: o.rig.purges, replicas: o.replicas(),
-	}
+	a := o.auditor(drained)
+	a.first, a.replicas = clientSource{o.client()}, o.replicas()
 	return a.run(ctx)
+}
+
+// auditor makes the audit of the run's tasks.
+func (o *oneRun) auditor(drained bool) *auditor {
+	return &auditor{
+		sums: o.rig.Ledger.sums(), sample: o.rig.Ledger.samples(), queue: o.rig.Queue, payload: o.rig.Payload, result: o.rig.Result,
+		works: o.spec.shape.Workers > 0, drained: drained, purges: o.rig.purges,
+	}
 }
 
 // end stops the servers, keeps what explains a failure, and removes the rest.
@@ -513,9 +520,17 @@ func (o *oneRun) end(failed error) error {
 		}
 	}
 	keep := o.u.c.Keep == "always" || o.u.c.Keep == "on-failure" && bad
+	if o.spec.topology == Remote { // what it was given stays there
+		file, err := o.keepEvidence(filepath.Join(o.u.c.Out, evidenceDir), name+".json")
+		if err == nil && file != "" {
+			o.run.Evidence = filepath.Join(evidenceDir, name+".json")
+		}
+		failed = errors.Join(failed, err)
+	}
 	if keep && o.c.dir != "" {
 		o.run.Kept = o.c.dir
-		return errors.Join(stopped, failed)
+		_, err := o.keepEvidence(o.c.dir, evidenceFile)
+		return errors.Join(stopped, failed, err)
 	}
 	if o.c.dir != "" {
 		failed = errors.Join(failed, os.RemoveAll(o.c.dir))

@@ -66,6 +66,11 @@ func (u *runner) tryNodes(ctx context.Context, exe, files, logs string, spec *ru
 	if err := json.Unmarshal(out, &made); err != nil || len(made.Nodes) != spec.shape.Nodes {
 		return nil, fmt.Errorf("cluster init said %q", bytes.TrimSpace(out))
 	}
+	return u.startFiles(ctx, exe, logs, spec, made)
+}
+
+// startFiles starts the nodes of a cluster whose files are made.
+func (u *runner) startFiles(ctx context.Context, exe, logs string, spec *runSpec, made initialized) (*cluster, error) {
 	token, err := os.ReadFile(made.Token)
 	if err != nil {
 		return nil, fmt.Errorf("read token: %w", err)
@@ -73,7 +78,7 @@ func (u *runner) tryNodes(ctx context.Context, exe, files, logs string, spec *ru
 	n := &nodes{exe: exe, logs: logs, spec: spec, files: made}
 	c := &cluster{
 		namespace: namespaceOf(spec.shape), token: strings.TrimSpace(string(token)), procs: make([]*process, spec.shape.Nodes),
-		endpoints: make([]Endpoint, spec.shape.Nodes),
+		endpoints: make([]Endpoint, spec.shape.Nodes), files: &made,
 	}
 	c.close, c.leaders = c.stop, func(ctx context.Context) (leaders, error) { return readLeaders(ctx, c.endpoints) }
 	c.restart = func(ctx context.Context) error { return n.start(ctx, c) }

@@ -120,6 +120,11 @@ func countsOf(stats *millrace.QueueStats) map[string]uint64 {
 	}
 }
 
+// tasksOf is how many tasks of a queue there are and were: in some state, or removed.
+func tasksOf(s *millrace.QueueStats) uint64 {
+	return s.Blocked + s.Scheduled + s.Ready + s.Running + s.Completed + s.Dead + s.Cancelled + s.Purged
+}
+
 // compareCounts holds the counters of every server to those of the first, once nothing moves any more.
 func (a *auditor) compareCounts(ctx context.Context, first map[string]uint64, violate func(format string, args ...any)) error {
 	if a.works && !a.drained || a.purges {

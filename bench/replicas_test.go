@@ -42,7 +42,7 @@ func audited(t *testing.T, second shelf, change func(a *auditor)) *Audit {
 		l.Completed(id, 1, false)
 	}
 	a := &auditor{
-		ledger: l, first: kept(), queue: "q", payload: []byte("p"), result: []byte("r"), works: true, drained: true,
+		sums: l.sums(), sample: l.samples(), first: kept(), queue: "q", payload: []byte("p"), result: []byte("r"), works: true, drained: true,
 		replicas: []replica{{"server-2", second}},
 	}
 	if change != nil {

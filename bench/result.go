@@ -99,7 +99,8 @@ type Run struct {
 	Hists    []string           `json:"hists,omitempty"`    // .hlog files, below OUT
 	Profiles []string           `json:"profiles,omitempty"` // profile files, below OUT
 	Logs     []string           `json:"logs,omitempty"`
-	Kept     string             `json:"kept,omitempty"` // data directory that was kept, of a failed audit
+	Kept     string             `json:"kept,omitempty"`     // data directory that was kept, of a failed audit
+	Evidence string             `json:"evidence,omitempty"` // of a run against a target, below OUT: what its audit can be repeated by
 	Failed   string             `json:"failed,omitempty"`
 	Peer     *PeerReport        `json:"peer,omitempty"` // the system that the run alternated with
 }

@@ -60,6 +60,7 @@ type Rig struct {
 	// OnInterval hears of each interval's histogram of each operation, between Measure's start and its end.
 	OnInterval func(op string, h *hdrhistogram.Histogram)
 
+	plain      []millrace.Option // of every connection
 	clocks     Clocks
 	measuring  atomic.Bool
 	opened     atomic.Pointer[time.Time] // the window's edges
@@ -120,9 +121,9 @@ func (r *Rig) Dial(ctx context.Context, n int, opts ...millrace.Option) (*millra
 	for i := range r.Servers {
 		addresses[i] = r.Servers[(n+i)%len(r.Servers)].Address
 	}
-	opts = append([]millrace.Option{
+	opts = slices.Concat(r.plain, []millrace.Option{
 		millrace.Address(strings.Join(addresses, ",")), millrace.Token(r.Token), millrace.Namespace(r.Namespace),
-	}, opts...)
+	}, opts)
 	return millrace.Dial(ctx, opts...)
 }
 

@@ -186,7 +186,9 @@ type cluster struct {
 	token     string
 	others    []string // tokens of further tenants
 	namespace string
-	dir       string // of the run: data, token; removed after a clean audit
+	insecure  bool         // plain text to a target that is not loopback
+	files     *initialized // of several nodes; nil: there is one, or none of ours
+	dir       string       // of the run: data, token; removed after a clean audit
 	close     func() error
 	restart   func(ctx context.Context) error            // of servers that ended by themselves; nil: they cannot be
 	leaders   func(ctx context.Context) (leaders, error) // nil: there is one server, or it does not tell

@@ -18,7 +18,7 @@ func (u *runner) startCluster(ctx context.Context, spec runSpec) (*cluster, erro
 		return u.startBare(ctx, &spec)
 	case spec.topology == Remote:
 		return &cluster{
-			endpoints: []Endpoint{{Name: "target", Address: u.c.Target}}, token: u.c.Token, namespace: "bench-" + u.namespaceID(),
+			endpoints: []Endpoint{{Name: "target", Address: u.c.Target}}, token: u.c.Token, namespace: "bench-" + u.namespaceID(), insecure: u.c.Insecure,
 			close: func() error { return nil },
 		}, nil
 	case spec.topology == InProc:

@@ -5,6 +5,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,6 +27,7 @@ type faults struct {
 	mute        bool          // never acknowledges a completion
 	stall       time.Duration // of every stallEvery
 	stallEvery  time.Duration
+	forget      *atomic.Bool // from when it is set, one task is not there, though it is counted; nil: never
 }
 
 // faulty is a server in memory that speaks what the bench needs, with planted faults.
@@ -42,6 +44,7 @@ type faulty struct {
 	created   int
 	completed uint64
 	fsyncs    uint64
+	forgotten string
 }
 
 // startFaulty serves until the test ends, and returns the address.
@@ -153,6 +156,9 @@ func (f faultyTasks) Get(_ context.Context, r *pb.GetRequest) (*pb.GetResponse, 
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	t := x.tasks[r.Id]
+	if t != nil && x.f.forget != nil && x.f.forget.Load() && (x.forgotten == "" || x.forgotten == r.Id) {
+		x.forgotten, t = r.Id, nil
+	}
 	if t == nil {
 		return nil, status.Error(codes.NotFound, "task "+r.Id)
 	}

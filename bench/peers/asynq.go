@@ -26,9 +26,9 @@ const (
 // asynqBroker is Redis with asynq. Its library counts completions in Redis, in the script that carries one out, and tells
 // nobody of each.
 type asynqBroker struct {
+	adapter
+	unsynced // the server counts none, or tells no client
 	seen
-	address string
-	about_  bench.PeerReport
 	redis   *redis.Client
 	client  *asynq.Client
 	inspect *asynq.Inspector
@@ -36,7 +36,7 @@ type asynqBroker struct {
 }
 
 func openAsynq(ctx context.Context, o brokerOptions) (broker, error) {
-	b := &asynqBroker{address: o.addresses[0], redis: redis.NewClient(&redis.Options{Addr: o.addresses[0]})}
+	b := &asynqBroker{adapter: adapter{address: o.addresses[0]}, redis: redis.NewClient(&redis.Options{Addr: o.addresses[0]})}
 	if err := b.check(ctx, o); err != nil {
 		return nil, errors.Join(err, b.redis.Close())
 	}
@@ -85,7 +85,7 @@ func (b *asynqBroker) check(ctx context.Context, o brokerOptions) error {
 	if err != nil {
 		return fmt.Errorf("ask redis what it is: %w", err)
 	}
-	b.about_ = bench.PeerReport{
+	b.report = bench.PeerReport{
 		Name: "asynq", Server: "Redis " + infoField(info, "redis_version"), Client: module("github.com/hibiken/asynq"), Class: class,
 		Durable: "create, claim, complete",
 		Settings: []bench.Param{
@@ -105,10 +105,6 @@ func infoField(info, name string) string {
 	}
 	return "unknown"
 }
-
-func (b *asynqBroker) about() bench.PeerReport { return b.about_ }
-
-func (b *asynqBroker) server() string { return b.address }
 
 // create has no batch: asynq's client sends one task a call.
 func (b *asynqBroker) create(ctx context.Context, _ int, payloads [][]byte) error {
@@ -150,9 +146,6 @@ func (b *asynqBroker) left(ctx context.Context) (n uint64, err error) {
 	}
 	return n, nil
 }
-
-// fsyncs are not counted by Redis.
-func (b *asynqBroker) fsyncs(context.Context) (float64, error) { return -1, nil }
 
 func (b *asynqBroker) close(ctx context.Context) error {
 	b.worker.Shutdown()

@@ -23,9 +23,10 @@ const (
 
 // beanBroker is beanstalkd. A reservation is kept in memory: after a restart its job is ready again.
 type beanBroker struct {
+	adapter
+	acknowledged
+	unsynced // the server counts none, or tells no client
 	seen
-	address string
-	about_  bench.PeerReport
 	admin   *beanstalk.Conn
 	makers  []*beanstalk.Conn
 	takers  []*beanstalk.Conn
@@ -35,7 +36,7 @@ type beanBroker struct {
 }
 
 func openBeanstalkd(_ context.Context, o brokerOptions) (broker, error) {
-	b := &beanBroker{address: o.addresses[0], stop: make(chan struct{})}
+	b := &beanBroker{adapter: adapter{address: o.addresses[0]}, stop: make(chan struct{})}
 	admin, err := beanstalk.Dial("tcp", b.address)
 	if err != nil {
 		return nil, absent("beanstalkd", err)
@@ -90,7 +91,7 @@ func (b *beanBroker) check(o brokerOptions) error {
 	if slices.Contains(tubes, beanTube) {
 		return refusedPeer("beanstalkd", "it holds the tube %s, which a bench has left there: remove its jobs", beanTube)
 	}
-	b.about_ = bench.PeerReport{
+	b.report = bench.PeerReport{
 		Name: "beanstalkd", Server: "beanstalkd " + stats["version"], Client: module("github.com/beanstalkd/go-beanstalk"), Class: o.declared,
 		Declared: true, Durable: "create, complete; a claim is kept in memory",
 		Settings: []bench.Param{
@@ -100,10 +101,6 @@ func (b *beanBroker) check(o brokerOptions) error {
 	}
 	return nil
 }
-
-func (b *beanBroker) about() bench.PeerReport { return b.about_ }
-
-func (b *beanBroker) server() string { return b.address }
 
 func (b *beanBroker) create(_ context.Context, caller int, payloads [][]byte) error {
 	t := beanstalk.NewTube(b.makers[caller%len(b.makers)], beanTube)
@@ -143,8 +140,6 @@ func (b *beanBroker) work(c *beanstalk.Conn, w work) {
 	}
 }
 
-func (b *beanBroker) settled(context.Context) (uint64, bool, error) { return 0, false, nil }
-
 func (b *beanBroker) left(context.Context) (n uint64, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -166,9 +161,6 @@ func (b *beanBroker) left(context.Context) (n uint64, err error) {
 	return n, nil
 }
 
-// fsyncs are not counted by beanstalkd.
-func (b *beanBroker) fsyncs(context.Context) (float64, error) { return -1, nil }
-
 // close ends the workers. A tube without jobs and clients is gone by itself.
 func (b *beanBroker) close(context.Context) error {
 	close(b.stop)
@@ -177,9 +169,5 @@ func (b *beanBroker) close(context.Context) error {
 }
 
 func (b *beanBroker) hangUp() error {
-	var all []error
-	for _, c := range slices.Concat(b.makers, b.takers, []*beanstalk.Conn{b.admin}) {
-		all = append(all, c.Close())
-	}
-	return errors.Join(all...)
+	return hangUp(slices.Concat(b.makers, b.takers, []*beanstalk.Conn{b.admin})...)
 }

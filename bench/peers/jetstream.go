@@ -26,9 +26,10 @@ const (
 // jetBroker is NATS with JetStream: a stream whose messages are removed when they are acknowledged, and one pull consumer.
 // Who holds a message is not synced; that it is acknowledged is, with the removal of the message.
 type jetBroker struct {
+	adapter
+	acknowledged
+	unsynced // the server counts none, or tells no client
 	seen
-	address string
-	about_  bench.PeerReport
 	conns   []*nats.Conn
 	streams []jetstream.JetStream
 	takers  []jetstream.MessagesContext
@@ -36,7 +37,7 @@ type jetBroker struct {
 }
 
 func openJetStream(ctx context.Context, o brokerOptions) (broker, error) {
-	b := &jetBroker{address: o.addresses[0]}
+	b := &jetBroker{adapter: adapter{address: o.addresses[0]}}
 	for range min(jetConns, max(1, o.callers/8)) {
 		c, err := nats.Connect("nats://"+b.address, nats.Timeout(jetAnswer), nats.NoReconnect())
 		if err != nil {
@@ -81,7 +82,7 @@ func (b *jetBroker) check(ctx context.Context, o brokerOptions) error {
 	if !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return absent("jetstream", err)
 	}
-	b.about_ = bench.PeerReport{
+	b.report = bench.PeerReport{
 		Name: "jetstream", Server: "nats-server " + b.conns[0].ConnectedServerVersion(), Client: module("github.com/nats-io/nats.go"), Class: class,
 		Declared: len(o.addresses) < 2, Durable: "create, complete; a claim is kept in memory",
 		Settings: []bench.Param{
@@ -173,10 +174,6 @@ func (b *jetBroker) work(from jetstream.MessagesContext, w work) {
 	}
 }
 
-func (b *jetBroker) about() bench.PeerReport { return b.about_ }
-
-func (b *jetBroker) server() string { return b.address }
-
 // create publishes all payloads of a call, then waits for their answers.
 func (b *jetBroker) create(ctx context.Context, caller int, payloads [][]byte) error {
 	js := b.streams[caller%len(b.streams)]
@@ -203,8 +200,6 @@ func (b *jetBroker) create(ctx context.Context, caller int, payloads [][]byte) e
 	return nil
 }
 
-func (b *jetBroker) settled(context.Context) (uint64, bool, error) { return 0, false, nil }
-
 // left is how many messages the stream holds: one is gone when it is acknowledged.
 func (b *jetBroker) left(ctx context.Context) (uint64, error) {
 	s, err := b.streams[0].Stream(ctx, jetStream)
@@ -213,9 +208,6 @@ func (b *jetBroker) left(ctx context.Context) (uint64, error) {
 	}
 	return s.CachedInfo().State.Msgs, nil
 }
-
-// fsyncs are not counted by NATS.
-func (b *jetBroker) fsyncs(context.Context) (float64, error) { return -1, nil }
 
 func (b *jetBroker) close(ctx context.Context) error {
 	for _, m := range b.takers {

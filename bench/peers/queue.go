@@ -238,11 +238,6 @@ type broker interface {
 	close(ctx context.Context) error
 }
 
-// seen is the settle of a broker whose left sees all tasks.
-type seen struct{}
-
-func (seen) settle() (uint64, error) { return 0, nil }
-
 // opener connects to a peer and starts its workers. Errors: *bench.CannotError when it does not answer,
 // *bench.UsageError when it is set otherwise than the run wants it or holds what a bench has left there.
 type opener func(ctx context.Context, o brokerOptions) (broker, error)

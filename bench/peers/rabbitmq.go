@@ -23,12 +23,13 @@ const (
 // rabbitBroker is RabbitMQ with a quorum queue, whose log is synced before a publish is confirmed. An acknowledgement by a
 // worker is not answered: it has been carried out when the queue says that nothing is left.
 type rabbitBroker struct {
-	address string
-	about_  bench.PeerReport
-	conns   []*amqp.Connection
-	makers  []*rabbitMaker
-	takers  []*amqp.Channel
-	workers sync.WaitGroup
+	adapter
+	acknowledged
+	unsynced // the server counts none, or tells no client
+	conns    []*amqp.Connection
+	makers   []*rabbitMaker
+	takers   []*amqp.Channel
+	workers  sync.WaitGroup
 }
 
 // rabbitMaker is the channel of one caller.
@@ -38,19 +39,19 @@ func openRabbitMQ(_ context.Context, o brokerOptions) (broker, error) {
 	if o.class != "F" {
 		return nil, refusedPeer("rabbitmq", "quorum queues sync always: it has no class %s", o.class)
 	}
-	b := &rabbitBroker{address: o.addresses[0]}
+	b := &rabbitBroker{adapter: adapter{address: o.addresses[0]}}
 	for range min(rabbitConns, max(2, o.callers/8)) {
 		c, err := amqp.DialConfig("amqp://"+b.address, amqp.Config{SASL: []amqp.Authentication{&amqp.PlainAuth{Username: "guest", Password: "guest"}}, Vhost: "/"})
 		if err != nil {
-			return nil, errors.Join(absent("rabbitmq", err), b.hangUp())
+			return nil, errors.Join(absent("rabbitmq", err), hangUp(b.conns...))
 		}
 		b.conns = append(b.conns, c)
 	}
 	if err := b.check(); err != nil {
-		return nil, errors.Join(err, b.hangUp())
+		return nil, errors.Join(err, hangUp(b.conns...))
 	}
 	if err := b.start(o); err != nil {
-		return nil, errors.Join(err, b.remove(), b.hangUp())
+		return nil, errors.Join(err, b.remove(), hangUp(b.conns...))
 	}
 	return b, nil
 }
@@ -69,7 +70,7 @@ func (b *rabbitBroker) check() error {
 		return absent("rabbitmq", err)
 	}
 	version, _ := b.conns[0].Properties["version"].(string)
-	b.about_ = bench.PeerReport{
+	b.report = bench.PeerReport{
 		Name: "rabbitmq", Server: "RabbitMQ " + version, Client: module("github.com/rabbitmq/amqp091-go"), Class: "F", Declared: true,
 		Durable: "create; a claim is kept in memory; an acknowledgement is logged, and not answered",
 		Settings: []bench.Param{
@@ -132,10 +133,6 @@ func rabbitWork(from <-chan amqp.Delivery, w work) {
 	}
 }
 
-func (b *rabbitBroker) about() bench.PeerReport { return b.about_ }
-
-func (b *rabbitBroker) server() string { return b.address }
-
 // create publishes all payloads of a call, then waits for their confirms.
 func (b *rabbitBroker) create(ctx context.Context, caller int, payloads [][]byte) error {
 	ctx, cancel := context.WithTimeout(ctx, rabbitAnswer)
@@ -162,8 +159,6 @@ func (b *rabbitBroker) create(ctx context.Context, caller int, payloads [][]byte
 	return nil
 }
 
-func (b *rabbitBroker) settled(context.Context) (uint64, bool, error) { return 0, false, nil }
-
 // left counts what is ready, behind all acknowledgements that the workers sent on their channels. What a worker has and
 // did not acknowledge is ready again when its channel has gone: see settle.
 func (b *rabbitBroker) left(context.Context) (n uint64, err error) {
@@ -182,9 +177,6 @@ func ready(ch *amqp.Channel) (uint64, error) {
 	}
 	return uint64(q.Messages), nil
 }
-
-// fsyncs are not counted where a client can ask.
-func (b *rabbitBroker) fsyncs(context.Context) (float64, error) { return -1, nil }
 
 // settle ends the workers, so that what they did not acknowledge is ready again, and tells how much that is.
 func (b *rabbitBroker) settle() (uint64, error) {
@@ -205,7 +197,7 @@ func (b *rabbitBroker) settle() (uint64, error) {
 
 func (b *rabbitBroker) close(context.Context) error {
 	_, err := b.settle()
-	return errors.Join(err, b.remove(), b.hangUp())
+	return errors.Join(err, b.remove(), hangUp(b.conns...))
 }
 
 // remove deletes the queue.
@@ -216,12 +208,4 @@ func (b *rabbitBroker) remove() error {
 	}
 	_, err = ch.QueueDelete(rabbitQueue, false, false, false)
 	return err
-}
-
-func (b *rabbitBroker) hangUp() error {
-	var all []error
-	for _, c := range b.conns {
-		all = append(all, c.Close())
-	}
-	return errors.Join(all...)
 }

@@ -31,14 +31,14 @@ const (
 // riverBroker is PostgreSQL with River. A job is counted when River tells that its row says completed; at the end the rows
 // are counted too.
 type riverBroker struct {
-	address string
-	about_  bench.PeerReport
-	pool    *pgxpool.Pool
-	client  *river.Client[pgx.Tx]
-	done    func() // ends the subscription
-	events  sync.WaitGroup
-	made    uint64
-	mu      sync.Mutex // guards made
+	adapter
+	acknowledged
+	pool   *pgxpool.Pool
+	client *river.Client[pgx.Tx]
+	done   func() // ends the subscription
+	events sync.WaitGroup
+	made   uint64
+	mu     sync.Mutex // guards made
 }
 
 // riverArgs is a payload: its JSON is the bytes that were issued.
@@ -71,7 +71,7 @@ func openRiver(ctx context.Context, o brokerOptions) (broker, error) {
 		return nil, refusedPeer("river", "%v", err)
 	}
 	c.MaxConns = riverConns
-	b := &riverBroker{address: net.JoinHostPort(c.ConnConfig.Host, strconv.Itoa(int(c.ConnConfig.Port)))}
+	b := &riverBroker{adapter: adapter{address: net.JoinHostPort(c.ConnConfig.Host, strconv.Itoa(int(c.ConnConfig.Port)))}}
 	if b.pool, err = pgxpool.NewWithConfig(ctx, c); err != nil {
 		return nil, absent("river", err)
 	}
@@ -110,7 +110,7 @@ func (b *riverBroker) check(ctx context.Context, o brokerOptions) error {
 	if err := b.pool.QueryRow(ctx, "SHOW server_version").Scan(&version); err != nil {
 		return fmt.Errorf("ask PostgreSQL what it is: %w", err)
 	}
-	b.about_ = bench.PeerReport{
+	b.report = bench.PeerReport{
 		Name: "river", Server: "PostgreSQL " + version, Client: module("github.com/riverqueue/river"), Class: class, Durable: "create, claim, complete",
 		Settings: append(settings, param("fetch_cooldown", "%s", river.FetchCooldownMin), param("fetch_poll_interval", "%s", riverPoll),
 			param("connections", "%d", riverConns)),
@@ -187,10 +187,6 @@ func riverListen(events <-chan *river.Event, w work) {
 	}
 }
 
-func (b *riverBroker) about() bench.PeerReport { return b.about_ }
-
-func (b *riverBroker) server() string { return b.address }
-
 func (b *riverBroker) create(ctx context.Context, _ int, payloads [][]byte) error {
 	jobs := make([]river.InsertManyParams, len(payloads))
 	for i, p := range payloads {
@@ -213,8 +209,6 @@ func (b *riverBroker) create(ctx context.Context, _ int, payloads [][]byte) erro
 	}
 	return err
 }
-
-func (b *riverBroker) settled(context.Context) (uint64, bool, error) { return 0, false, nil }
 
 func (b *riverBroker) left(ctx context.Context) (n uint64, err error) {
 	err = b.pool.QueryRow(ctx, "SELECT count(*) FROM "+riverSchema+".river_job WHERE state IN ('available', 'running', 'retryable', 'scheduled', 'pending')").Scan(&n)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -99,47 +100,138 @@ their median moved by 3 % at least; 6 pairs decide, fewer do not. Exit codes: as
 }
 
 func (a *app) benchVerifyCmd() *cobra.Command {
-	return &cobra.Command{
-		Use:   "verify DIR|FILE...",
-		Short: "Prove results by their own runs: form, audits, figures, targets, verdicts",
+	c := bench.Defaults()
+	var tokenFile, namespace string
+	cmd := &cobra.Command{
+		Use:   "verify DIR|FILE... | --target HOST:PORT [DIR|FILE...]",
+		Short: "Prove results by their own runs, or repeat audits on data that was kept or on a server that runs",
 		Long: `Verify reads results again and derives what they say from their runs: the form is that of the schema, every run
-was audited and is clean, figures are made of the runs that count, and targets and verdicts follow from them. Nothing is
-measured. Exit codes: 0 all of it holds, 1 something does not, 2 a result that cannot be read.`,
+was audited and is clean, figures are made of the runs that count, and targets and verdicts follow from them.
+
+A directory of kept data is audited again instead: servers are started on it, everything that the run's evidence says
+was acknowledged is looked for, and they are stopped.
+
+With --target the audit is repeated on a server that runs: by the evidence of runs against it, which their output
+directories hold, or, without any, by the counters of every queue of --namespace, which must add up. Nothing is changed.
+
+Nothing is measured. Exit codes: 0 all of it holds, 1 a result does not say what its runs do, 2 usage, or a result or
+evidence that cannot be read, 3 no server, 4 an audit failed: acknowledged writes are lost, doubled or different.`,
 		Example: `  millrace bench verify bench-out/20260102-150405
-  millrace bench verify bench/results/*/*.json`,
-		Args: cobra.MinimumNArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			h := tables.Harness()
-			found := map[string][]string{}
-			bad := 0
-			for _, name := range args {
-				wrong, err := bench.Verify(name, &h)
+  millrace bench verify bench/results/*/*.json
+  millrace bench verify /tmp/millrace-bench-123456
+  millrace bench verify --target db1:7081 --token-file t bench-out/20260102-150405`,
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			switch {
+			case c.Target == "" && len(args) == 0:
+				return usageError{errors.New("name a result, a directory of kept data, or a server by --target")}
+			case c.Target == "" && (cmd.Flags().Changed("namespace") || cmd.Flags().Changed("token-file") || c.Insecure):
+				return usageError{errors.New("--namespace, --token-file and --insecure are of a --target")}
+			case len(args) > 0 && cmd.Flags().Changed("namespace"):
+				return usageError{errors.New("evidence names its namespace: give --namespace without it")}
+			}
+			if c.Target != "" {
+				if c.Token, err = benchToken(tokenFile); err != nil {
+					return a.benchError(err)
+				}
+				all, err := bench.AuditTarget(cmd.Context(), c, namespace, args...)
 				if err != nil {
-					return exitError{bench.ExitUsage, err}
+					return a.benchError(err)
 				}
-				found[name] = append([]string{}, wrong...)
-				bad += len(wrong)
+				return a.benchAgain(all)
 			}
-			err := a.benchPrint(found, func(w io.Writer) error {
-				for _, name := range args {
-					for _, line := range found[name] {
-						fmt.Fprintf(w, "%s: %s\n", name, line)
-					}
-					if len(found[name]) == 0 {
-						fmt.Fprintf(w, "%s: holds\n", name)
-					}
-				}
-				return nil
-			})
-			if err != nil {
-				return err
-			}
-			if bad > 0 {
-				return exitError{bench.ExitFail, fmt.Errorf("%d statements do not hold", bad)}
-			}
-			return nil
+			return a.benchVerify(cmd.Context(), c, args)
 		},
 	}
+	f := cmd.Flags()
+	f.StringVar(&c.Target, "target", "", "host:port of a server that runs; it is only read")
+	f.StringVar(&tokenFile, "token-file", "", "file with the token of the target; default MILLRACE_TOKEN")
+	f.StringVar(&namespace, "namespace", "default", "of the target, whose counters are looked at where there is no evidence")
+	f.BoolVar(&c.Insecure, "insecure", false, "plain text to a target that is not loopback")
+	return cmd
+}
+
+// benchVerify proves results, and audits directories of kept data again.
+func (a *app) benchVerify(ctx context.Context, c bench.Config, args []string) error {
+	var again []bench.Again
+	var results []string
+	for _, name := range args {
+		if !bench.HoldsEvidence(name) {
+			results = append(results, name)
+			continue
+		}
+		one, err := bench.AuditKept(ctx, c, name)
+		if err != nil {
+			return a.benchError(err)
+		}
+		again = append(again, *one)
+	}
+	if len(results) == 0 {
+		return a.benchAgain(again)
+	}
+	err := a.benchProve(results)
+	if len(again) == 0 {
+		return err
+	}
+	if audit := a.benchAgain(again); audit != nil {
+		return audit // the graver of the two
+	}
+	return err
+}
+
+// benchAgain prints repeated audits.
+func (a *app) benchAgain(all []bench.Again) error {
+	err := a.benchPrint(all, func(w io.Writer) error {
+		for _, one := range all {
+			what := one.Evidence
+			if one.Row != "" {
+				what += fmt.Sprintf(" (%s, run %d)", one.Row, one.Run)
+			}
+			for _, line := range one.Audit.Violations {
+				fmt.Fprintf(w, "%s: %s\n", what, line)
+			}
+			if one.Audit.OK {
+				fmt.Fprintf(w, "%s: holds; %d read back\n", what, one.Audit.ReadBack)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return benchExit(bench.AgainExit(all), map[int]string{bench.ExitAudit: "the audit failed: acknowledged writes are lost, doubled or different"})
+}
+
+// benchProve proves results by their own runs.
+func (a *app) benchProve(args []string) error {
+	h := tables.Harness()
+	found := map[string][]string{}
+	bad := 0
+	for _, name := range args {
+		wrong, err := bench.Verify(name, &h)
+		if err != nil {
+			return exitError{bench.ExitUsage, err}
+		}
+		found[name] = append([]string{}, wrong...)
+		bad += len(wrong)
+	}
+	err := a.benchPrint(found, func(w io.Writer) error {
+		for _, name := range args {
+			for _, line := range found[name] {
+				fmt.Fprintf(w, "%s: %s\n", name, line)
+			}
+			if len(found[name]) == 0 {
+				fmt.Fprintf(w, "%s: holds\n", name)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if bad > 0 {
+		return exitError{bench.ExitFail, fmt.Errorf("%d statements do not hold", bad)}
+	}
+	return nil
 }
 
 func (a *app) benchDoctorCmd() *cobra.Command {

@@ -234,3 +234,42 @@ func TestAServerThatDiesWithinTheWindowFailsTheRunAndIsAuditedAfterARestart(t *t
 		t.Errorf("logs %q and data %q are kept, want both", first.Logs, first.Kept)
 	}
 }
+
+func TestAnAuditIsRepeatedOnDataThatWasKeptAndFindsALoss(t *testing.T) {
+	b := startBench(t, "queue.cycle/unbatched", "--runs", "1", "--window", "1s", "--warm-up", "100ms", "--no-profile", "--keep", "always")
+	b.code() // on a busy host there may be no verdict
+	r, err := bench.Load(b.out)
+	noErr(t, err)
+	kept := r.Suites[0].Runs[0].Kept
+	verify := func(want int, said string, args ...string) {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), program, append([]string{"bench", "verify"}, args...)...)
+		cmd.Env = append(os.Environ(), "MILLRACE_TOKEN=none")
+		out, _ := cmd.CombinedOutput() // the exit code says more
+		if got := cmd.ProcessState.ExitCode(); got != want || !strings.Contains(string(out), said) {
+			t.Errorf("verify %v ends with %d, want %d and %q:\n%s", args, got, want, said, out)
+		}
+	}
+	verify(bench.ExitOK, "holds", kept)
+	file := filepath.Join(kept, "evidence.json")
+	evidence, err := os.ReadFile(file)
+	noErr(t, err)
+	noErr(t, os.WriteFile(file, bytes.Replace(evidence, []byte(`"created": `), []byte(`"created": 9`), 1), 0o600))
+	verify(bench.ExitAudit, "lost", kept)
+	verify(bench.ExitUsage, "evidence", "--target", "127.0.0.1:1", t.TempDir())
+	verify(bench.ExitUsage, "--namespace", "--namespace", "a", b.out)
+	verify(bench.ExitUsage, "")
+	noErr(t, os.WriteFile(file, evidence, 0o600))
+	verify(bench.ExitCannot, "", "--target", "127.0.0.1:1", file)
+}
+
+func TestARefusalOfTheBenchSaysItsFieldAsJSON(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), program, "--json", "bench", "run", "queue.cycle", "--runs", "101")
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	_ = cmd.Run() // the exit code says more
+	const want = `{"error":{"code":"INVALID_ARGUMENT","field":"runs","message":"101 is not in 1..100","outcome":"refused"}}`
+	if code := cmd.ProcessState.ExitCode(); code != bench.ExitUsage || strings.TrimSpace(said.String()) != want {
+		t.Errorf("exit code %d, %s; want %s", code, said.String(), want)
+	}
+}
