@@ -275,7 +275,7 @@ func TestDirectoriesOfARepositoryWhoseMakerWasKilled(t *testing.T) {
 	}
 	a := openArea(t, d, filepath.Join(d.root, "git"), m)
 	id := s.commit("file", "content")
-	if err := (&rig{Area: a, t: t, m: m}).push(s.pack("HEAD"), []core.ObjectID{id}, nil); err != nil {
+	if err := (&rig{Area: a, t: t, m: m}).push(s.pack("HEAD"), []core.ObjectID{id}); err != nil {
 		t.Fatal(err)
 	}
 	l := left{dir: filepath.Join(top, "cut"), ids: []core.ObjectID{id}}
