@@ -141,7 +141,7 @@ func (a *Area) digest(name string) (d core.Digest, size int64, err error) {
 		return d, 0, err
 	}
 	h := sha256.New()
-	_, err = io.CopyBuffer(h, struct{ io.Reader }{io.NewSectionReader(f, 0, size)}, make([]byte, 256<<10))
+	_, err = io.CopyBuffer(h, struct{ io.Reader }{io.NewSectionReader(f, 0, size)}, make([]byte, min(256<<10, max(size, 1))))
 	h.Sum(d[:0])
 	return d, size, errors.Join(err, f.Close())
 }

@@ -350,8 +350,16 @@ func (p *Push) Close() {
 		}
 		p.as = ""
 	}
-	if p.dir != "" {
-		all = append(all, p.a.removeAll(p.dir, 2))
+	switch dir := p.dir; {
+	case dir == "":
+	case p.left: // its files have gone where they belong: the client need not wait for what is left of the directory
+		p.a.later(func() {
+			if err := p.a.removeAll(dir, 2); err != nil {
+				p.a.o.Logger.Warn("the directory of a push could not be removed; a start will", "err", err)
+			}
+		})
+	default:
+		all = append(all, p.a.removeAll(dir, 2))
 	}
 	if p.spec.Fresh {
 		p.a.endPlanned(p.spec.At, p.left)
