@@ -15,8 +15,8 @@ import (
 
 // Each push brings a pack, and each run of git looks through all of them. So from rollFrom on, packs are written together
 // into one that holds the same objects, and the lines of the manifest are swapped by one entry. Which ones: the smallest, as
-// many as it takes until each pack that is left holds at least as much as all smaller ones and the new one. An object is so
-// written anew about once for each doubling of its repository.
+// many as it takes until each pack that is left holds at least twice as much as all smaller ones. So an object is written
+// anew about once for each doubling of its repository.
 const rollFrom = 32
 
 // ErrOutcome says that it is not known whether a swap was applied.
@@ -28,25 +28,17 @@ func picked(lines []core.PackLine, from int) []core.PackLine {
 	slices.SortFunc(lines, func(a, b core.PackLine) int {
 		return cmp.Or(cmp.Compare(a.Bytes, b.Bytes), strings.Compare(string(a.Digest[:]), string(b.Digest[:])))
 	})
-	n, sum := 0, int64(0)
-	below := int64(0) // bytes of all before i
+	n, below := 0, int64(0) // below: bytes of all before i
 	for i, l := range lines {
 		if i > 0 && l.Bytes < 2*below { // what is before it, rolled up, would be more than half of it
 			n = i + 1
 		}
 		below += l.Bytes
 	}
-	n = min(n, core.MaxSwapPacks)
 	if n < from {
 		return nil
 	}
-	for _, l := range lines[:n] {
-		sum += l.Bytes
-	}
-	if sum <= 0 {
-		return nil
-	}
-	return lines[:n]
+	return lines[:min(n, core.MaxSwapPacks)]
 }
 
 // crowded notes that a repository may have packs to roll up. The caller may hold r.mu.
