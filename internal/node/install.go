@@ -34,7 +34,6 @@ func (s *shard) restore(f *fetch) error {
 	accepted, err := s.core.Restore(f.offer)
 	if err != nil || !accepted {
 		s.n.o.Logger.Info("snapshot is not needed any more", "shard", s.id, "index", f.snap.Index, "error", err)
-		s.snap.whole.Store(false)
 		s.n.cleanUp(f.dir)
 		return nil
 	}
@@ -131,7 +130,6 @@ func (s *shard) installPatiently(f *fetch) error {
 // restarted forgets a snapshot whose log has begun anew.
 func (s *shard) restarted() {
 	s.n.cleanUp(s.snap.installing.fetch.dir)
-	s.snap.whole.Store(false)
 	s.snap.installing = nil // the marker stays: a start finds the log behind it, and the next snapshot writes another
 }
 

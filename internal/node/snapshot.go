@@ -51,7 +51,6 @@ type snapshots struct {
 	hold     atomic.Uint64                // the log keeps what is behind it; 0: nothing for a snapshot
 	serving  atomic.Pointer[keptSnapshot] // what followers can have
 	fetching atomic.Bool                  // a fetch is under way
-	whole    atomic.Bool                  // one has come to its end, and what came is not installed yet
 
 	// Of the loop.
 	making     bool
@@ -138,9 +137,6 @@ func (s *shard) tickSnapshots(now time.Duration) {
 	sn := &s.snap
 	if sn.fetching.Load() {
 		s.n.later(func() { s.tickFetch(now) })
-	}
-	if sn.installing != nil {
-		sn.installing.fetch.stay(now)
 	}
 	k := sn.serving.Load()
 	if !s.leading {
