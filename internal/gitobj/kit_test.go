@@ -90,8 +90,9 @@ type manifests struct {
 
 	versions  map[Place]uint64
 	swapFails error
-	swapLost  bool // swaps that fail were done nevertheless
-	behind    bool // no entry is applied here
+	swapLost  bool   // swaps that fail were done nevertheless
+	behind    bool   // no entry is applied here
+	confirmed func() // is called after a confirmed list was read, if it is set
 }
 
 func (m *manifests) Packs(_ context.Context, at Place) ([]core.PackLine, bool, error) {
@@ -141,8 +142,12 @@ func (m *manifests) add(at Place, p core.Pack) {
 
 func (m *manifests) Confirmed(_ context.Context, at Place) ([]core.PackLine, bool, error) {
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	return append([]core.PackLine(nil), m.packs[at]...), !m.gone[at], nil
+	lines, found, then := append([]core.PackLine(nil), m.packs[at]...), !m.gone[at], m.confirmed
+	m.mu.Unlock()
+	if then != nil {
+		then()
+	}
+	return lines, found, nil
 }
 
 var errStale = errors.New("a pack is not in the list any more")

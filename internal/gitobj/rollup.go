@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -200,10 +201,7 @@ func (a *Area) dropWorn(ctx context.Context, at Place) error {
 	}
 	r := a.repoAt(at)
 	r.mu.Lock()
-	before := make(map[core.Digest]bool, len(r.known))
-	for d := range r.known {
-		before[d] = true
-	}
+	before := maps.Clone(r.known)
 	r.mu.Unlock()
 	lines, found, err := a.o.Manifests.Confirmed(ctx, at)
 	if err != nil || !found {
@@ -217,11 +215,12 @@ func (a *Area) dropWorn(ctx context.Context, at Place) error {
 	defer r.mu.Unlock()
 	for _, d := range old {
 		ref := packRef{at: at, digest: d}
+		_, was := before[d]
 		staged, err := a.stagedAs(at, d)
 		switch {
 		case err != nil:
 			return err
-		case named[d], r.known[d] && !before[d]: // pushed again
+		case named[d], r.has(d) && !was: // pushed again
 			a.mu.Lock()
 			delete(a.unnamed, ref)
 			a.mu.Unlock()

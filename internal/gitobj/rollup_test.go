@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/millrace/millrace/internal/core"
@@ -206,6 +207,30 @@ func TestAPackThatIsPushedAgainAfterARollupStays(t *testing.T) {
 	r.sweep()
 	r.sweep()
 	r.left()
+	r.find(ids)
+}
+
+// TestAPackThatIsPushedAgainWhileItsFilesAreAboutToGoStays publishes it after the sweep was told that no line names it.
+func TestAPackThatIsPushedAgainWhileItsFilesAreAboutToGoStays(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.RollFrom, o.KeepSwapped = 1000, 1 })
+	pack, id := rootPack(t, "again", core.ObjectID{})
+	if err := r.push(pack, []core.ObjectID{id}); err != nil {
+		t.Fatal(err)
+	}
+	ids := append(r.chain(newSource(t), 5), id)
+	r.o.RollFrom = 4
+	r.rollUp()
+	r.settled()
+	again := sync.OnceFunc(func() {
+		if err := r.push(pack, []core.ObjectID{id}); err != nil {
+			t.Error(err)
+		}
+		r.settled() // no staged name is left
+	})
+	r.m.set(func() { r.m.confirmed = again })
+	r.sweep()
+	r.find(ids)
+	r.restart()
 	r.find(ids)
 }
 
