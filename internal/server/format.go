@@ -62,9 +62,19 @@ type Finalized struct {
 func (c *coordinator) finalize(ctx context.Context) (Finalized, error) {
 	ctx, cancel := context.WithTimeout(ctx, changeWait)
 	defer cancel()
+	return finalizeUntil(c.node.Format(), func() (Finalized, error) { return c.finalizeOnce(ctx) },
+		func() bool { return c.server.pause(ctx, changeAgain) == nil })
+}
+
+// finalizeUntil tries until it is known whether the format was raised, while pause says that there is time: the members may
+// have changed meanwhile, and a leader that goes takes the answer with it. A raise is the same however often it is asked for.
+func finalizeUntil(before uint16, once func() (Finalized, error), pause func() bool) (Finalized, error) {
 	for try := 0; ; try++ {
-		out, err := c.finalizeOnce(ctx)
-		if w, ok := errors.AsType[core.WrongMembership](err); !ok || w.Reason != "changed" || try >= changeTries || c.server.pause(ctx, changeAgain) != nil {
+		out, err := once()
+		out.Before = before // what an earlier try has raised, this call has
+		w, members := errors.AsType[core.WrongMembership](err)
+		u, leader := errors.AsType[core.Unavailable](err)
+		if again := members && w.Reason == "changed" || leader && u.Unknown; !again || try >= changeTries || !pause() {
 			return out, err
 		}
 	}
