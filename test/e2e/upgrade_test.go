@@ -68,6 +68,35 @@ func putting(t *testing.T, ctx context.Context, k *millrace.Client, space string
 	return func() int { over.Store(true); all.Wait(); return done }
 }
 
+// refusesOlderProgram sees that a node whose data is of the newer format does not start with the older program, and that its
+// directory stays as it was; nor does it with an empty directory. The node is stopped then.
+func refusesOlderProgram(t *testing.T, old *proc.Node) {
+	t.Helper()
+	noErr(t, old.Stop())
+	data := contents(t, old.DataDir())
+	old.Plan(proc.Plan{Binary: program})
+	ready, err := old.Launch()
+	noErr(t, err)
+	if err := <-ready; err == nil || old.ExitCode(10*time.Second) != 23 || !strings.Contains(logOf(old.Server), "has format 2, and this program knows formats up to 1") {
+		t.Errorf("an older program started: %v, exit %d\n%s", err, old.ExitCode(time.Second), logOf(old.Server))
+	}
+	old.Forget()
+	if !maps.Equal(data, contents(t, old.DataDir())) {
+		t.Error("an older program changed the directory")
+	}
+	if e := run(t, "doctor", "--data", old.DataDir()); e.code != 23 || !strings.Contains(e.out, "format 2") {
+		t.Errorf("an older doctor: exit %d\n%s", e.code, e.out)
+	}
+	noErr(t, old.Clear()) // and it is not taken in with another directory either
+	old.Plan(proc.Plan{Binary: program})
+	ready, err = old.Launch()
+	noErr(t, err)
+	if err := <-ready; err == nil || !strings.Contains(logOf(old.Server), "older_format") {
+		t.Errorf("an older program joined: %v\n%s", err, logOf(old.Server))
+	}
+	old.Forget()
+}
+
 func TestAClusterIsUpgradedNodeByNodeAndThenNoOlderProgramStarts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("real processes")
@@ -119,30 +148,7 @@ func TestAClusterIsUpgradedNodeByNodeAndThenNoOlderProgramStarts(t *testing.T) {
 		return err == nil && m["millrace_node_applied_index"] > before["millrace_node_applied_index"]+50
 	})
 
-	old := c.Nodes[0]
-	noErr(t, old.Stop())
-	data := contents(t, old.DataDir())
-	old.Plan(proc.Plan{Binary: program})
-	ready, err := old.Launch()
-	noErr(t, err)
-	if err := <-ready; err == nil || old.ExitCode(10*time.Second) != 23 || !strings.Contains(logOf(old.Server), "has format 2, and this program knows formats up to 1") {
-		t.Errorf("an older program started: %v, exit %d\n%s", err, old.ExitCode(time.Second), logOf(old.Server))
-	}
-	old.Forget()
-	if !maps.Equal(data, contents(t, old.DataDir())) {
-		t.Error("an older program changed the directory")
-	}
-	if e := run(t, "doctor", "--data", old.DataDir()); e.code != 23 || !strings.Contains(e.out, "format 2") {
-		t.Errorf("an older doctor: exit %d\n%s", e.code, e.out)
-	}
-	noErr(t, old.Clear()) // and it is not taken in with another directory either
-	old.Plan(proc.Plan{Binary: program})
-	ready, err = old.Launch()
-	noErr(t, err)
-	if err := <-ready; err == nil || !strings.Contains(logOf(old.Server), "older_format") {
-		t.Errorf("an older program joined: %v\n%s", err, logOf(old.Server))
-	}
-	old.Forget()
+	refusesOlderProgram(t, c.Nodes[0])
 
 	n := stop()
 	got, err := k.KV("upgrade").Get(ctx, fmt.Sprint(n-1))
