@@ -149,53 +149,57 @@ func (a *Area) digest(name string) (d core.Digest, size int64, err error) {
 // settle makes sure that a pack of the manifest lies in objects/pack and is what the manifest says; it links it there from
 // staged if it does not.
 func (a *Area) settle(at Place, p core.Pack) error {
-	dir := a.dir(at.path())
-	name := filepath.Join(dir, objectsDir, packDir, packName(p.Digest))
+	name := filepath.Join(at.path(), objectsDir, packDir, packName(p.Digest))
 	for i, suffix := range suffixes {
-		if _, err := a.o.FS.Size(name + suffix); err == nil {
-			continue
-		} else if !errors.Is(err, fs.ErrNotExist) {
-			return err
+		_, err := a.o.FS.Size(a.dir(name + suffix))
+		switch {
+		case err == nil:
+			err = a.fits(name+suffix, p, i)
+		case errors.Is(err, fs.ErrNotExist):
+			err = a.linkStaged(at, p, i, name+suffix)
 		}
-		if err := a.linkStaged(dir, p.Digest, i, name+suffix); err != nil {
+		if err != nil {
 			return err
 		}
 	}
-	return a.verify(at, p)
+	return nil
 }
 
-// linkStaged links a file from staged to its name in objects/pack.
-func (a *Area) linkStaged(dir string, d core.Digest, kind int, to string) error {
-	names, err := a.o.FS.List(filepath.Join(dir, stagedDir))
+// linkStaged links a file of a pack, of which suffixes[kind] says which, from staged to its name in objects/pack. A staged
+// name may be of content that a power cut has lost, or that is not synced yet.
+func (a *Area) linkStaged(at Place, p core.Pack, kind int, to string) error {
+	dir := filepath.Join(at.path(), stagedDir)
+	names, err := a.o.FS.List(a.dir(dir))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	for _, n := range names {
-		if !strings.HasSuffix(n, suffixes[kind]) || !strings.HasPrefix(n, d.String()+"-") {
+		if !strings.HasSuffix(n, suffixes[kind]) || !strings.HasPrefix(n, p.Digest.String()+"-") {
 			continue
 		}
-		err := a.o.FS.Link(filepath.Join(dir, stagedDir, n), to)
-		if err == nil || errors.Is(err, fs.ErrExist) {
-			return nil
+		from := filepath.Join(dir, n)
+		if err := a.fits(from, p, kind); err != nil {
+			a.o.Logger.Warn("a staged pack is not what its name says; another may be", "err", err)
+			continue
 		}
-		return fmt.Errorf("link a pack: %w", err)
+		if err := a.syncFile(a.dir(from)); err != nil {
+			return fmt.Errorf("sync pack: %w", err)
+		}
+		return a.link(a.dir(from), a.dir(to))
 	}
-	return damagedf(to[len(a.o.Dir):], "it is missing")
+	return damagedf(to, "it is missing")
 }
 
-// verify reads a pack and its index to their ends and compares their digests with the manifest's.
-func (a *Area) verify(at Place, p core.Pack) error {
-	for i, want := range [2]core.Digest{p.Digest, p.Idx} {
-		file := filepath.Join(at.path(), objectsDir, packDir, packName(p.Digest)+suffixes[i])
-		got, size, err := a.digest(a.dir(file))
-		switch {
-		case err != nil:
-			return damagedf(file, "read: %v", err)
-		case size != [2]int64{p.Bytes, p.IdxBytes}[i]:
-			return damagedf(file, "%d bytes, not %d", size, [2]int64{p.Bytes, p.IdxBytes}[i])
-		case got != want:
-			return damagedf(file, "its content is not what the manifest says")
-		}
+// fits reads a file of a pack to its end, and compares it with what the manifest says.
+func (a *Area) fits(file string, p core.Pack, kind int) error {
+	size, want := [2]int64{p.Bytes, p.IdxBytes}[kind], [2]core.Digest{p.Digest, p.Idx}[kind]
+	switch got, n, err := a.digest(a.dir(file)); {
+	case err != nil:
+		return damagedf(file, "read: %v", err)
+	case n != size:
+		return damagedf(file, "%d bytes, not %d", n, size)
+	case got != want:
+		return damagedf(file, "its content is not what the manifest says")
 	}
 	return nil
 }

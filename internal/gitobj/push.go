@@ -270,22 +270,6 @@ func (p *Push) Keep(ctx context.Context) (pack core.Pack, at core.ShardTime, ok 
 	if pack.Idx, pack.IdxBytes, err = p.a.digest(names[1]); err != nil {
 		return pack, 0, false, err
 	}
-	var syncs sync.WaitGroup
-	var failed [2]error
-	for i, name := range names { // both at once: they may share a commit of the file system's journal
-		syncs.Go(func() {
-			if !mutant("pack_not_synced") {
-				failed[i] = p.a.syncFile(name)
-			}
-		})
-	}
-	syncs.Wait()
-	if err := errors.Join(failed[:]...); err != nil {
-		return pack, 0, false, fmt.Errorf("sync pack: %w", err)
-	}
-	if err := fault.Point("gitobj.synced"); err != nil {
-		return pack, 0, false, err
-	}
 	staged := p.a.dir(p.spec.At.path(), stagedDir)
 	p.as = filepath.Join(staged, stagedName(pack.Digest, at, p.id))
 	p.a.mark(p.spec.At)
@@ -294,15 +278,38 @@ func (p *Push) Keep(ctx context.Context) (pack core.Pack, at core.ShardTime, ok 
 			return pack, 0, false, fmt.Errorf("stage pack: %w", err)
 		}
 	}
-	if !mutant("staged_name_not_synced") {
-		if err := p.a.syncDir(staged); err != nil {
-			return pack, 0, false, fmt.Errorf("sync staged packs: %w", err)
-		}
+	if err := fault.Point("gitobj.named"); err != nil {
+		return pack, 0, false, err
+	}
+	if err := p.syncStaged(staged); err != nil {
+		return pack, 0, false, fmt.Errorf("sync pack: %w", err)
 	}
 	p.kept = pack
 	p.a.stats.kept.Add(1)
 	p.a.stats.keptBytes.Add(uint64(pack.Bytes + pack.IdxBytes))
 	return pack, at, true, fault.Point("gitobj.staged")
+}
+
+// syncStaged makes a staged pack durable. The names come before the syncs, and the syncs all at once, so that one commit of
+// the file system's journal holds all of it. A power cut before its end may leave a name without its content, so what is
+// linked from staged after a start is compared with its digest first.
+func (p *Push) syncStaged(dir string) error {
+	var failed [3]error
+	var all sync.WaitGroup
+	for i, suffix := range suffixes {
+		all.Go(func() {
+			if !mutant("pack_not_synced") {
+				failed[i] = p.a.syncFile(p.as + suffix)
+			}
+		})
+	}
+	all.Go(func() {
+		if !mutant("staged_name_not_synced") {
+			failed[2] = p.a.syncDir(dir)
+		}
+	})
+	all.Wait()
+	return errors.Join(failed[:]...)
 }
 
 // Publish shows the pack that was kept to fetches and other pushes. The entry that names it was applied.

@@ -26,7 +26,7 @@ const (
 )
 
 // gitPoints are where a push is cut by a kill, in a build that has points.
-var gitPoints = []string{"gitobj.sync", "gitobj.synced", "gitobj.staged", "gitobj.applied"}
+var gitPoints = []string{"gitobj.sync", "gitobj.named", "gitobj.staged", "gitobj.applied"}
 
 // GitUnderKills pushes, forces, deletes and clones with real git clients while the server is killed n times. In the end
 // every branch is at what its last acknowledged push made it, or at what a later one tried; no acknowledged commit of the
