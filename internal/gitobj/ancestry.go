@@ -10,12 +10,16 @@ import (
 
 // Ancestry tells whether to descends from from, of objects that may have been received just now. Either may be no commit.
 func (p *Push) Ancestry(ctx context.Context, from, to core.ObjectID) (core.Ancestry, error) {
-	return p.a.ancestry(ctx, p.spec.Tenant, p.environment(), p.Lookup, from, to)
+	env, done := p.environment()
+	defer done()
+	return p.a.ancestry(ctx, p.spec.Tenant, env, p.Lookup, from, to)
 }
 
 // Ancestry tells whether to descends from from, of objects of a repository. Without git that is not known.
 func (a *Area) Ancestry(ctx context.Context, at Place, tenant core.TenantID, from, to core.ObjectID) (core.Ancestry, error) {
-	env := a.environment(a.dir(emptyGitdir), "GIT_OBJECT_DIRECTORY="+a.dir(at.path(), objectsDir))
+	held, done := a.view(a.repoAt(at))
+	defer done()
+	env := a.environment(a.dir(emptyGitdir), "GIT_OBJECT_DIRECTORY="+held)
 	look := func(ctx context.Context, id core.ObjectID) (core.ObjectType, core.ObjectID, error) {
 		return a.Lookup(ctx, at, id)
 	}

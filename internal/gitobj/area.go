@@ -167,6 +167,7 @@ const (
 	incomingDir = "incoming"
 	stagedDir   = "staged"
 	gitdirsDir  = "gitdirs"
+	viewsDir    = "views"
 	objectsDir  = "objects"
 	packDir     = "pack"
 )
@@ -180,7 +181,12 @@ type repo struct {
 	known   map[core.Digest]bool // true: the manifest was seen to name it, false: it was published here and will
 	made    bool                 // its directories are there, durably
 	gitdirs []*gitdir
+	view    *view    // nil: none is made yet
+	spare   []string // empty directories for pushes to come
 }
+
+// spareDirs bounds the directories of one repository that are kept for pushes to come.
+const spareDirs = 4
 
 // repoAt returns what is held of a repository.
 func (a *Area) repoAt(at Place) *repo {
@@ -190,7 +196,7 @@ func (a *Area) repoAt(at Place) *repo {
 	if r == nil {
 		if len(a.repos) >= heldRepos {
 			for old, idle := range a.repos { // any other is as good: what is held can be read again
-				if idle.idle() {
+				if a.idle(idle) {
 					delete(a.repos, old)
 					break
 				}
@@ -202,13 +208,21 @@ func (a *Area) repoAt(at Place) *repo {
 	return r
 }
 
-// idle reports whether nothing of r is in use that another copy of it could not share.
-func (r *repo) idle() bool {
+// idle reports whether nothing of r is in use that another copy of it could not share; then its view and its directories
+// for pushes go.
+func (a *Area) idle(r *repo) bool {
 	if !r.mu.TryLock() {
 		return false
 	}
 	defer r.mu.Unlock()
-	return len(r.gitdirs) == 0
+	if len(r.gitdirs) > 0 || r.view != nil && r.view.users > 0 {
+		return false
+	}
+	r.retire()
+	for _, dir := range r.spare {
+		a.later(func() { a.discard(dir) })
+	}
+	return true
 }
 
 // Lookup returns the type of an object of a repository, and what a tag finally points to; another object's peeled is
@@ -358,6 +372,7 @@ func (a *Area) forget(r *repo, named map[core.Digest]bool) {
 			continue
 		}
 		r.drop(d)
+		r.retire()
 		a.mu.Lock()
 		a.wornOut[r.at] = true
 		a.unnamed[packRef{at: r.at, digest: d}] = a.o.Clock.Boot()

@@ -56,7 +56,7 @@ func (a *Area) make(r *repo) error {
 		return nil
 	}
 	at := a.dir(r.at.path())
-	for _, d := range []string{incomingDir, stagedDir, gitdirsDir, filepath.Join(objectsDir, packDir)} {
+	for _, d := range []string{incomingDir, stagedDir, gitdirsDir, viewsDir, filepath.Join(objectsDir, packDir)} {
 		if err := a.o.FS.MkdirAll(filepath.Join(at, d)); err != nil {
 			return fmt.Errorf("make directory of a repository: %w", err)
 		}

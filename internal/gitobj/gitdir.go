@@ -241,8 +241,10 @@ func (a *Area) Fetch(ctx context.Context, s FetchSpec, in func(io.Writer) error,
 	if s.Gitdir != nil {
 		dir = s.Gitdir.path
 	}
+	objects, done := a.view(a.repoAt(s.At))
+	defer done()
 	return a.run(ctx, call{
 		tenant: s.Tenant, most: FetchTime, feed: in, drain: out, args: []string{"upload-pack", "--strict", "--stateless-rpc", dir},
-		env: a.environment(dir, "GIT_OBJECT_DIRECTORY="+a.dir(s.At.path(), objectsDir), "GIT_PROTOCOL=version="+s.Protocol),
+		env: a.environment(dir, "GIT_OBJECT_DIRECTORY="+objects, "GIT_PROTOCOL=version="+s.Protocol),
 	})
 }

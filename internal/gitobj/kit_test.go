@@ -356,6 +356,9 @@ func (r *rig) files() []string {
 	var out []string
 	root := filepath.Join(r.dir, place.path())
 	err := filepath.WalkDir(root, func(path string, e os.DirEntry, err error) error {
+		if err == nil && e.IsDir() && e.Name() == viewsDir {
+			return filepath.SkipDir // second names only
+		}
 		if err == nil && !e.IsDir() && e.Name() != ownerFile {
 			out = append(out, path[len(root)+1:])
 		}

@@ -217,6 +217,7 @@ func (t *transfer) settle() error {
 		return err
 	}
 	t.a.open.drop(packRef{at: t.r.at, digest: t.p.Digest})
+	t.r.retire() // it may have a link to the damaged one
 	t.r.add(t.p.Digest, true)
 	t.a.stats.pulled.Add(1)
 	t.a.stats.pulledBytes.Add(uint64(t.p.Bytes + t.p.IdxBytes))

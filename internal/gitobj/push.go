@@ -106,8 +106,7 @@ func (p *Push) Receive(ctx context.Context, body io.Reader) error {
 		}
 		return in.check()
 	}
-	p.dir = p.a.dir(p.spec.At.path(), incomingDir, p.id)
-	if err := p.a.o.FS.MkdirAll(filepath.Join(p.dir, packDir)); err != nil {
+	if err := p.quarantine(); err != nil {
 		return err
 	}
 	if err := p.index(ctx, io.MultiReader(bytes.NewReader(head[:]), in)); err != nil {
@@ -119,15 +118,49 @@ func (p *Push) Receive(ctx context.Context, body io.Reader) error {
 	return p.openReceived()
 }
 
-// index has git write the pack and its index.
+// quarantine gives the push an empty directory for what it receives: one of an earlier push's, because a file system may
+// take a millisecond to make one.
+func (p *Push) quarantine() error {
+	p.r.mu.Lock()
+	if n := len(p.r.spare); n > 0 {
+		p.dir, p.r.spare = p.r.spare[n-1], p.r.spare[:n-1]
+	}
+	p.r.mu.Unlock()
+	if p.dir != "" {
+		if _, err := p.a.o.FS.Size(filepath.Join(p.dir, packDir)); err == nil {
+			return nil
+		}
+	}
+	p.dir = p.a.dir(p.spec.At.path(), incomingDir, p.id)
+	return p.a.o.FS.MkdirAll(filepath.Join(p.dir, packDir))
+}
+
+// leave gives the directory, whose files have gone where they belong, to the next push.
+func (p *Push) leave() {
+	dir := p.dir
+	left, err := p.a.o.FS.List(filepath.Join(dir, packDir))
+	p.r.mu.Lock()
+	keep := err == nil && len(left) == 0 && len(p.r.spare) < spareDirs
+	if keep {
+		p.r.spare = append(p.r.spare, dir)
+	}
+	p.r.mu.Unlock()
+	if !keep { // the client need not wait for it
+		p.a.later(func() { p.a.discard(dir) })
+	}
+}
+
+// index has git write the pack and its index into the push's directory.
 func (p *Push) index(ctx context.Context, body io.Reader) error {
+	env, done := p.environment()
+	defer done()
 	var broken error
 	err := p.a.run(ctx, call{
 		tenant: p.spec.Tenant, most: PushTime, files: 2*uint64(p.spec.MaxBytes) + 64<<20,
 		args: []string{
 			"index-pack", "--stdin", "--fix-thin", "--strict", "--threads=1", fmt.Sprintf("--max-input-size=%d", p.spec.MaxBytes),
 		},
-		env: p.environment(),
+		env: env,
 		feed: func(w io.Writer) error {
 			from := &noted{r: body}
 			_, err := io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{from}, make([]byte, 64<<10))
@@ -144,13 +177,14 @@ func (p *Push) index(ctx context.Context, body io.Reader) error {
 	return err
 }
 
-// environment has git write what it makes into the push's directory, and find what is held already.
-func (p *Push) environment() []string {
-	held := p.a.dir(p.spec.At.path(), objectsDir)
+// environment has git write what it makes into the push's directory, once there is one, and find what is held already. done
+// ends the use of that.
+func (p *Push) environment() (env []string, done func()) {
+	held, done := p.a.view(p.r)
 	if p.dir == "" {
-		return p.a.environment(p.a.dir(emptyGitdir), "GIT_OBJECT_DIRECTORY="+held)
+		return p.a.environment(p.a.dir(emptyGitdir), "GIT_OBJECT_DIRECTORY="+held), done
 	}
-	return p.a.environment(p.a.dir(emptyGitdir), "GIT_OBJECT_DIRECTORY="+p.dir, "GIT_ALTERNATE_OBJECT_DIRECTORIES="+alternates(held))
+	return p.a.environment(p.a.dir(emptyGitdir), "GIT_OBJECT_DIRECTORY="+p.dir, "GIT_ALTERNATE_OBJECT_DIRECTORIES="+alternates(held)), done
 }
 
 // cut is the error of a body that ended too early, or could not be read.
@@ -228,7 +262,7 @@ func (p *Push) openReceived() (err error) {
 	if i < 0 {
 		return &FailedError{"index-pack", "git made no index"}
 	}
-	at := filepath.Join(p.spec.At.path(), incomingDir, p.id, packDir, strings.TrimSuffix(names[i], ".idx"))
+	at := filepath.Join(p.spec.At.path(), incomingDir, filepath.Base(p.dir), packDir, strings.TrimSuffix(names[i], ".idx"))
 	p.pack, err = openFiles(p.a.o.FS, p.a.o.Dir, at)
 	return err
 }
@@ -359,12 +393,8 @@ func (p *Push) Close() {
 	}
 	switch dir := p.dir; {
 	case dir == "":
-	case p.left: // its files have gone where they belong: the client need not wait for what is left of the directory
-		p.a.later(func() {
-			if err := p.a.removeAll(dir, 2); err != nil {
-				p.a.o.Logger.Warn("the directory of a push could not be removed; a start will", "err", err)
-			}
-		})
+	case p.left:
+		p.leave()
 	default:
 		all = append(all, p.a.removeAll(dir, 2))
 	}

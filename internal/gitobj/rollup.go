@@ -136,12 +136,12 @@ func (a *Area) RollUp(ctx context.Context, at Place) error {
 
 // together has git write what packs hold into one, and checks that it has.
 func (p *Push) together(ctx context.Context, old []core.Digest, bytes int64) error {
-	held := p.environment() // before there is a directory of its own: git reads, and writes by name
-	p.dir = p.a.dir(p.spec.At.path(), incomingDir, p.id)
-	to := filepath.Join(p.dir, packDir)
-	if err := p.a.o.FS.MkdirAll(to); err != nil {
+	held, done := p.environment() // before there is a directory of its own: git reads, and writes by name
+	defer done()
+	if err := p.quarantine(); err != nil {
 		return err
 	}
+	to := filepath.Join(p.dir, packDir)
 	err := p.a.run(ctx, call{
 		tenant: p.spec.Tenant, most: FetchTime, files: 2*uint64(bytes) + 64<<20, env: held,
 		args: []string{"pack-objects", "--stdin-packs", "--delta-base-offset", "--threads=1", "-q", filepath.Join(to, "pack")},

@@ -168,7 +168,7 @@ func (a *Area) purge(at Place) error {
 	a.mu.Unlock()
 	a.open.forget(at)
 	// OWNER goes last, with the directory: what is left of a removal that was cut off is found again.
-	for _, d := range []string{incomingDir, stagedDir, gitdirsDir, objectsDir} {
+	for _, d := range []string{incomingDir, stagedDir, gitdirsDir, viewsDir, objectsDir} {
 		if err := a.removeAll(a.dir(at.path(), d), treeDepth); err != nil {
 			return err
 		}
@@ -266,7 +266,7 @@ func (a *Area) each(f func(dir string, at Place) error) error {
 func (a *Area) clearLeft() error {
 	return a.each(func(dir string, at Place) error {
 		var failed []error
-		for _, d := range []string{incomingDir, gitdirsDir} {
+		for _, d := range []string{incomingDir, gitdirsDir, viewsDir} {
 			names, err := a.o.FS.List(a.dir(dir, d))
 			failed = append(failed, err)
 			for _, n := range names {
