@@ -38,7 +38,7 @@ func (a *app) searchCollectionCmd() *cobra.Command {
 	return c
 }
 
-// fieldOf reads NAME:TYPE[:OPTION...]; options are index, protected, role, credential and block.
+// fieldOf reads NAME:TYPE[:OPTION...]; options are unindexed, protected, role, credential and block.
 func fieldOf(s string) (f millrace.SchemaField, err error) {
 	parts := strings.Split(s, ":")
 	if len(parts) < 2 {
@@ -47,14 +47,14 @@ func fieldOf(s string) (f millrace.SchemaField, err error) {
 	f = millrace.SchemaField{Name: parts[0], Type: parts[1]}
 	for _, o := range parts[2:] {
 		switch o {
-		case "index":
-			f.Index = true
+		case "unindexed":
+			f.Unindexed = true
 		case "protected":
 			f.Protected = true
 		case "role", "credential", "block":
 			f.Gate = o
 		default:
-			return f, usageError{fmt.Errorf("--field %s: %s is none of index, protected, role, credential, block", s, o)}
+			return f, usageError{fmt.Errorf("--field %s: %s is none of unindexed, protected, role, credential, block", s, o)}
 		}
 	}
 	return f, nil
@@ -67,7 +67,7 @@ func (a *app) collectionCreateCmd() *cobra.Command {
 		Use:   "create COLLECTION",
 		Short: "Make a collection; its definition is fixed",
 		Example: `  millrace search collection create notes
-  millrace search collection create workers --field role:keywords:index:role --field certs:credentials:credential --field home:geo:index`,
+  millrace search collection create workers --field role:keywords:role --field certs:credentials:credential --field home:geo --field note:keyword:unindexed`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			for _, s := range fields {
@@ -132,7 +132,7 @@ func (a *app) collectionGetCmd() *cobra.Command {
 						for _, o := range []struct {
 							on   bool
 							name string
-						}{{f.Index, "index"}, {f.Gate != "", f.Gate}, {f.Protected, "protected"}} {
+						}{{f.Unindexed, "unindexed"}, {f.Gate != "", f.Gate}, {f.Protected, "protected"}} {
 							if o.on {
 								fmt.Fprintf(w, ":%s", o.name)
 							}

@@ -118,7 +118,7 @@ func (st *stream) tellLeaders() {
 	st.telling = true
 	o := outgoing{leaders: true, bytes: frameBytes * int64(1+len(now.Partitions)+len(now.Nodes))}
 	st.out = append(st.out, o)
-	st.outBytes += o.bytes
+	st.weigh(o.bytes)
 	wake(st.kick)
 }
 

@@ -233,7 +233,7 @@ type message[T any] interface {
 // recvFrame receives one frame of a stream, within the limit of a message and without unknown fields.
 func recvFrame[T any, M message[T]](s *Server, ss grpc.ServerStream) (M, error) {
 	m := M(new(T))
-	if err := s.receive(ss, m); err != nil {
+	if _, err := s.receive(ss, m); err != nil {
 		return nil, err
 	}
 	return m, nil

@@ -148,7 +148,10 @@ func (h *rest) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	c := &restCall{h: h, s: h.s, w: w, r: r, ctx: r.Context(), control: http.NewResponseController(w)}
-	defer func() { h.bodies.Add(-c.held) }()
+	defer func() {
+		h.bodies.Add(-c.held)
+		c.s.requests.give(c.held)
+	}()
 	err := c.serve()
 	if err != nil {
 		c.fail(err)

@@ -96,6 +96,10 @@ func (c *restCall) grow(b []byte, first int64) ([]byte, core.Fact) {
 		c.h.bodies.Add(-more)
 		return nil, core.Unavailable{Reason: "overload", Limit: limitBodies}
 	}
+	if !c.s.requests.take(more) {
+		c.h.bodies.Add(-more)
+		return nil, errRequests
+	}
 	c.held += more
 	return append(make([]byte, 0, size), b...), nil
 }

@@ -158,7 +158,7 @@ var textFieldFields = []jsonField[pb.TextField]{
 var schemaFieldFields = []jsonField[pb.SchemaField]{
 	{"name", func(d *jsonReader, m *pb.SchemaField) { m.Name = d.text() }},
 	{"type", func(d *jsonReader, m *pb.SchemaField) { m.Type = pb.FieldType(d.oneOf(fieldTypeWords)) }},
-	{"index", func(d *jsonReader, m *pb.SchemaField) { m.Index = d.boolean() }},
+	{"index", func(d *jsonReader, m *pb.SchemaField) { on := d.boolean(); m.Index = &on }},
 	{"gate", func(d *jsonReader, m *pb.SchemaField) { m.Gate = pb.FieldGate(d.oneOf(fieldGateWords)) }},
 	{"protected", func(d *jsonReader, m *pb.SchemaField) { m.Protected = d.boolean() }},
 }

@@ -75,7 +75,7 @@ func writeCollection(w *jsonWriter, c *pb.Collection) {
 		w.open('{')
 		w.str("name", f.GetName())
 		w.str("type", wordOf(fieldTypeWords, int32(f.GetType())))
-		w.optBool("index", f.GetIndex())
+		w.bool("index", f.GetIndex())
 		w.optStr("gate", wordOf(fieldGateWords, int32(f.GetGate())))
 		w.optBool("protected", f.GetProtected())
 		w.close('}')

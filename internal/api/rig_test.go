@@ -160,6 +160,11 @@ type rig struct {
 
 func newRig(t *testing.T, l Limits) *rig {
 	t.Helper()
+	return newRigWith(t, l, Memory{})
+}
+
+func newRigWith(t *testing.T, l Limits, m Memory) *rig {
+	t.Helper()
 	r := &rig{
 		t: t, clock: new(fakeClock), auth: &fakeAuth{revoked: make(map[string]bool)}, lis: bufconn.Listen(1 << 20),
 		logs: new(strings.Builder), served: make(chan error, 1),
@@ -167,7 +172,7 @@ func newRig(t *testing.T, l Limits) *rig {
 	r.n = newFakeNode(r.clock)
 	var err error
 	r.s, err = New(Options{
-		Backend: r.n, Refs: r.n, Objects: fakeObjects{}, Auth: r.auth, Clock: r.clock, Rand: env.NewSeededRand(1), Limits: l, Version: "v1",
+		Backend: r.n, Refs: r.n, Objects: fakeObjects{}, Auth: r.auth, Clock: r.clock, Rand: env.NewSeededRand(1), Limits: l, Memory: m, Version: "v1",
 		Operator: fakeOperator{}, Backups: r.n, Embedder: new(fakeEmbedder),
 		Logger: slog.New(slog.NewTextHandler(&lockedWriter{w: r.logs}, nil)),
 	})

@@ -213,7 +213,7 @@ func fillSchema(def *core.Collection, in *pb.Collection) core.Fact {
 			return invalid(item("schema", i)+".gate", "is not a gate")
 		}
 		def.Fields = append(def.Fields, core.SchemaField{
-			Name: f.GetName(), Type: core.FieldType(f.GetType()), Index: f.GetIndex(), Gate: core.Gate(f.GetGate()), Protected: f.GetProtected(),
+			Name: f.GetName(), Type: core.FieldType(f.GetType()), Index: f.Index == nil || f.GetIndex(), Gate: core.Gate(f.GetGate()), Protected: f.GetProtected(),
 		})
 	}
 	for i, t := range in.GetTextFields() {
@@ -241,7 +241,7 @@ func showCollection(def *core.Collection) *pb.Collection {
 	}
 	for _, f := range def.Fields {
 		out.Schema = append(out.Schema, &pb.SchemaField{
-			Name: f.Name, Type: pb.FieldType(f.Type), Index: f.Index, Gate: pb.FieldGate(f.Gate), Protected: f.Protected,
+			Name: f.Name, Type: pb.FieldType(f.Type), Index: &f.Index, Gate: pb.FieldGate(f.Gate), Protected: f.Protected,
 		})
 	}
 	return out

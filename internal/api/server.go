@@ -37,6 +37,7 @@ type Options struct {
 	Clock   env.Clock    // default: the machine's
 	Rand    env.Rand     // for the ids of tasks that come without; default: the machine's
 	Limits  Limits
+	Memory  Memory
 	Logger  *slog.Logger
 	Version string  // of the binary
 	Backups Backups // default: none can be taken
@@ -91,6 +92,8 @@ type Server struct {
 	searches admission
 	searched searchCounts
 
+	frames, requests, sends *budget
+
 	life context.Context // until Shutdown begins
 	end  context.CancelFunc
 	work sync.WaitGroup // goroutines of streams
@@ -126,6 +129,7 @@ func New(o Options) (*Server, error) {
 		sessions: make(map[sessionKey]*stream),
 		calls:    newGauge("calls_node", limits.CallsNode, "calls_tenant", limits.CallsTenant),
 		streams:  newGauge("streams_node", limits.StreamsNode, "streams_tenant", limits.StreamsTenant),
+		frames:   newBudget(o.Memory.Frames), requests: newBudget(o.Memory.Requests), sends: newBudget(o.Memory.Sends),
 	}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.grpc = grpc.NewServer(s.serverOptions()...)
@@ -239,7 +243,9 @@ func (s *Server) register(desc *grpc.ServiceDesc, impl any) error {
 // unary serves a method of one request and one response.
 func (s *Server) unary(h grpc.MethodHandler) grpc.StreamHandler {
 	return func(impl any, ss grpc.ServerStream) error {
-		out, err := h(impl, ss.Context(), func(m any) error { return s.receive(ss, m) }, nil)
+		held := int64(0)
+		defer func() { s.requests.give(held) }()
+		out, err := h(impl, ss.Context(), func(m any) (err error) { held, err = s.receiveCall(ss, m); return err }, nil)
 		if err != nil {
 			return err
 		}
@@ -247,19 +253,32 @@ func (s *Server) unary(h grpc.MethodHandler) grpc.StreamHandler {
 	}
 }
 
-func (s *Server) receive(ss grpc.ServerStream, m any) error {
+// receiveCall reads the request of a call, and counts held bytes of it among those of requests, unless it fails.
+func (s *Server) receiveCall(ss grpc.ServerStream, m any) (held int64, err error) {
+	bytes, err := s.receive(ss, m)
+	if err != nil {
+		return 0, err
+	}
+	if !s.requests.take(bytes) {
+		return 0, errRequests
+	}
+	return bytes, nil
+}
+
+// receive reads a message, which had so many bytes.
+func (s *Server) receive(ss grpc.ServerStream, m any) (bytes int64, err error) {
 	msg, ok := m.(proto.Message)
 	if !ok {
-		return fmt.Errorf("request is no message: %T", m)
+		return 0, fmt.Errorf("request is no message: %T", m)
 	}
 	in := inbound{msg: msg, limit: s.l.MessageBytes}
 	if err := ss.RecvMsg(&in); err != nil {
-		return err
+		return 0, err
 	}
 	if fact := s.shapes.check(&in); fact != nil {
-		return fact
+		return 0, fact
 	}
-	return nil
+	return int64(in.bytes), nil
 }
 
 // guard stands before every method: who calls, whether they may, whether there is room. It gives errors their shape.

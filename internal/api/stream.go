@@ -126,6 +126,9 @@ func (st *stream) run() error {
 	st.mu.Lock()
 	st.closed = true
 	session := st.session
+	if session == nil { // what is queued is never sent
+		st.weigh(-st.outBytes)
+	}
 	st.mu.Unlock()
 	if session != nil {
 		session.Close()

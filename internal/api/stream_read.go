@@ -75,9 +75,10 @@ func (st *stream) receive() (*pb.ClientFrame, *inbound, error) {
 	return f, in, nil
 }
 
-// awaitRoom waits until the window has room for a frame. It reports false when no more frames are wanted.
+// awaitRoom waits until the window, and the node, have room for a frame. It reports false when no more frames are wanted.
 func (st *stream) awaitRoom() bool {
 	for {
+		var freed <-chan struct{}
 		st.mu.Lock()
 		l, over := st.load, st.finishing || st.closed
 		st.mu.Unlock()
@@ -85,10 +86,13 @@ func (st *stream) awaitRoom() bool {
 		case over:
 			return false
 		case l.items < st.s.l.UnackedItems && l.bytes < st.s.l.UnackedBytes && l.commits < st.s.l.UnackedCommits:
-			return true
+			if freed = st.s.frames.room(); freed == nil {
+				return true
+			}
 		}
 		select {
 		case <-st.room:
+		case <-freed:
 		case <-st.ended:
 			return false
 		}
@@ -242,7 +246,17 @@ func (st *stream) propose(p *pending, commits []core.Commit) {
 		st.done(p, core.Proposed{})
 		return
 	}
-	st.s.o.Backend.Propose(st.part, commits, func(d core.Proposed) { st.done(p, d) })
+	st.s.o.Backend.Propose(st.part, commits, st.held(p))
+}
+
+// held counts a frame's bytes until the node has decided it, which the function that it returns is told: what is decided is
+// not held any more, however long its ack waits for a slow reader.
+func (st *stream) held(p *pending) func(core.Proposed) {
+	st.s.frames.add(p.load.bytes)
+	return func(d core.Proposed) {
+		st.s.frames.give(p.load.bytes)
+		st.done(p, d)
+	}
 }
 
 func (st *stream) create(p *pending, in *pb.CreateFrame) core.Fact {
@@ -307,7 +321,7 @@ func (st *stream) proposeSettles(p *pending, b *settling) {
 		st.done(p, core.Proposed{})
 		return
 	}
-	st.session.Settle(st.part, b.commits, b.holds, func(d core.Proposed) { st.done(p, d) })
+	st.session.Settle(st.part, b.commits, b.holds, st.held(p))
 }
 
 func (st *stream) renew(p *pending, in *pb.RenewFrame) core.Fact {

@@ -42,7 +42,7 @@ func (st *stream) push(o outgoing) bool {
 		return false
 	}
 	st.out = append(st.out, o)
-	st.outBytes += o.bytes
+	st.weigh(o.bytes)
 	st.mu.Unlock()
 	wake(st.kick)
 	return true
@@ -62,7 +62,7 @@ func (st *stream) Assign(sub uint32, tasks []core.Assigned, _ core.At) bool {
 			n++
 		}
 		st.out = append(st.out, outgoing{tasks: tasks[:n:n], sub: sub, bytes: int64(bytes)})
-		st.outBytes += int64(bytes)
+		st.weigh(int64(bytes))
 		tasks = tasks[n:]
 	}
 	st.mu.Unlock()
@@ -79,11 +79,22 @@ func (st *stream) LeaseLost(h core.TaskHold, reason string) {
 	st.push(outgoing{frame: &pb.ServerFrame{Frame: &pb.ServerFrame_LeaseLost{LeaseLost: lost}}, bytes: frameBytes})
 }
 
-// Room reports whether the send buffer has room.
+// Room reports whether the send buffer has room, and the node for more than what it holds of this stream.
 func (st *stream) Room() bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	return !st.closed && !st.finishing && (st.outBytes < st.s.l.SendBytes || mutant("unbounded_stream_buffer"))
+	room := st.outBytes < st.s.l.SendBytes && (st.outBytes == 0 || !st.s.sends.full())
+	return !st.closed && !st.finishing && (room || mutant("unbounded_stream_buffer"))
+}
+
+// weigh counts what is queued to be sent, and what is sent as less. The caller holds mu.
+func (st *stream) weigh(bytes int64) {
+	st.outBytes += bytes
+	if bytes > 0 {
+		st.s.sends.add(bytes)
+	} else {
+		st.s.sends.give(-bytes)
+	}
 }
 
 // write sends what is queued until the stream ends, then gives back the tasks that were not sent.
@@ -95,6 +106,7 @@ func (st *stream) write() {
 		unsent = append(unsent, o.tasks...)
 	}
 	st.out = nil
+	st.weigh(-st.outBytes)
 	st.mu.Unlock()
 	if len(unsent) == 0 {
 		st.s.leave(st)
@@ -152,7 +164,7 @@ func (st *stream) next() (o outgoing, ok bool) {
 func (st *stream) sent(o *outgoing) {
 	st.mu.Lock()
 	st.sending = false
-	st.outBytes -= o.bytes
+	st.weigh(-o.bytes)
 	if o.ack != nil {
 		st.load.add(o.ack.load, -1)
 	}

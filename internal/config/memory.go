@@ -15,6 +15,9 @@ type Memory struct {
 	PeerInbox   int64 // messages of peers waiting for one shard
 	Search      int64 // indexes of collections
 	Embeddings  int64 // vectors of texts, kept
+	Frames      int64 // of clients' streams, proposed and not decided
+	Requests    int64 // of clients, under way
+	Sends       int64 // to clients' streams, waiting
 }
 
 // Share is one row of a Memory, as metrics and errors name it.
@@ -29,7 +32,8 @@ const mib = 1 << 20
 // PlanMemory gives two fifths to the database, a fifth to the layers, a tenth each to waiting proposals and to the log's
 // queue, a twentieth to its cache, a sixty-fourth each to types of git's objects and to commands of pushes, and in a cluster
 // a sixteenth each to what waits for peers and to what came from them. The rest is for connections, derived indexes and the
-// collector. Two fifths are the bound of indexes of collections: they take memory as points come. What holds commits is
+// collector, and a tenth each for frames and for requests of clients, whose bytes mostly are those of waiting proposals, and a
+// twentieth for what waits to be sent to them. Two fifths are the bound of indexes of collections: they take memory as points come. What holds commits is
 // never less than one, of 4 MiB.
 func PlanMemory(total int64, shards, peers int) Memory {
 	n := int64(max(shards, 1))
@@ -42,6 +46,9 @@ func PlanMemory(total int64, shards, peers int) Memory {
 
 		Search:      total * 2 / 5,
 		Embeddings:  min(total/16, 32*mib),
+		Frames:      min(max(total/10, 8*mib), 512*mib),
+		Requests:    min(max(total/10, 16*mib), 256*mib), // one request may have 8 MiB
+		Sends:       min(max(total/20, 8*mib), 256*mib),
 		GitTypes:    min(total/64, 64*mib),
 		GitCommands: min(max(total/64, 8*mib), 256*mib),
 	}
@@ -66,6 +73,9 @@ func (m Memory) Shares() []Share {
 		{"proposals", m.Proposals, "one shard's proposals that wait for an entry"},
 		{"search", m.Search, "indexes of collections; beyond it points are refused, and deletes go on"},
 		{"embeddings", m.Embeddings, "vectors of texts that were embedded lately"},
+		{"frames", m.Frames, "frames of clients' streams that are proposed and not decided; beyond it streams are not read"},
+		{"requests", m.Requests, "calls and REST requests that are under way; beyond it they are refused"},
+		{"sends", m.Sends, "frames that wait to be sent to clients; beyond it streams that have some get no more tasks"},
 		{"git_types", m.GitTypes, "types of git objects that were looked up"},
 		{"git_commands", m.GitCommands, "commands of pushes that are under way; beyond it pushes are refused"},
 		{"peer_bulk", m.PeerBulk, "appends that wait for one peer; beyond it they are dropped, and sent again later"},

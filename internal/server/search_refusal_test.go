@@ -96,8 +96,8 @@ func searchServer(t *testing.T, dir, embedders string) (*searchPeer, *Running) {
 func TestEachRefusalOfSearchSaysWhatAndWhere(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	p, r := searchServer(t, dir, "embedders: [{name: spare, kind: lexical}]")
-	p.must("PUT", "/v1/collections/ws", `{"schema":[{"name":"role","type":"keyword","index":true,"gate":"role"},{"name":"n","type":"int","index":true},
-		{"name":"plain","type":"int"},{"name":"secret","type":"int","index":true,"protected":true}]}`)
+	p.must("PUT", "/v1/collections/ws", `{"schema":[{"name":"role","type":"keyword","index":true,"gate":"role"},{"name":"n","type":"int"},
+		{"name":"plain","type":"int","index":false},{"name":"secret","type":"int","index":true,"protected":true}]}`)
 	p.must("PUT", "/v1/collections/bare", `{"embedder":"spare"}`)
 	p.must("PUT", "/v1/rulesets/rs", `{"collection":"ws","rules":[{"id":"a","when":"n > 1","severity":"bonus","weight":0.1}]}`)
 	const upsert, search = "/v1/collections/ws/points:upsert", "/v1/matrix/search"

@@ -142,13 +142,14 @@ func (r *Running) open(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, lis.Close())
 	}
-	if r.embed, err = openEmbedders(fs, &o, o.memory().Embeddings); err != nil {
+	memory := o.memory()
+	if r.embed, err = openEmbedders(fs, &o, memory.Embeddings); err != nil {
 		return errors.Join(err, lis.Close())
 	}
 	r.api, err = api.New(api.Options{
 		Embedder: r.embed, NoSearch: o.NoSearch, Closed: closed,
 		Backend: r.node, Auth: o.Tokens, Clock: o.Clock, Rand: o.Rand, Logger: o.Logger, Version: o.Version,
-		Limits: o.Limits, Forward: o.Forward, Peers: forwarder, WebOf: r.webOf, Backups: backups{r}, Operator: operator{r.asks},
+		Limits: o.Limits, Memory: api.Memory{Frames: memory.Frames, Requests: memory.Requests, Sends: memory.Sends}, Forward: o.Forward, Peers: forwarder, WebOf: r.webOf, Backups: backups{r}, Operator: operator{r.asks},
 		Refs: r.node, Objects: r.objectsOf(), Git: r.gitHandler(),
 	})
 	if err != nil {

@@ -112,7 +112,8 @@ type restCollection struct {
 	TextFields            []*millracev1.TextField `json:"text_fields"`
 	Schema                []struct {
 		Name, Type, Gate string
-		Index, Protected bool
+		Protected        bool
+		Index            *bool
 	}
 	MaxPoints int64 `json:"max_points"`
 }

@@ -44,7 +44,7 @@ type SchemaField struct {
 	Name string
 	// Type is keyword, keywords, int, float, bool, time, geo, text or credentials.
 	Type      string
-	Index     bool   // filters, rules and decay may read it
+	Unindexed bool   // no filter, rule or decay reads it, which saves its memory
 	Gate      string // role, credential or block; empty = none
 	Protected bool   // read by no rule, and returned only with the scope search:protected
 }
@@ -80,7 +80,7 @@ func (d CollectionConfig) wire(name string) (*millracev1.Collection, error) {
 			return nil, refused(fmt.Sprintf("schema[%d]", i), "has no such type or gate")
 		}
 		out.Schema = append(out.Schema, &millracev1.SchemaField{
-			Name: f.Name, Type: millracev1.FieldType(kind), Gate: millracev1.FieldGate(gate), Index: f.Index, Protected: f.Protected,
+			Name: f.Name, Type: millracev1.FieldType(kind), Gate: millracev1.FieldGate(gate), Index: new(!f.Unindexed), Protected: f.Protected,
 		})
 	}
 	return out, nil
@@ -100,7 +100,7 @@ func collectionConfig(c *millracev1.Collection) CollectionConfig {
 	}
 	for _, f := range c.GetSchema() {
 		out.Schema = append(out.Schema, SchemaField{
-			Name: f.GetName(), Type: fieldTypeWords[f.GetType()], Index: f.GetIndex(), Gate: fieldGateWords[f.GetGate()], Protected: f.GetProtected(),
+			Name: f.GetName(), Type: fieldTypeWords[f.GetType()], Unindexed: !f.GetIndex(), Gate: fieldGateWords[f.GetGate()], Protected: f.GetProtected(),
 		})
 	}
 	return out

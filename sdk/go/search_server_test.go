@@ -30,10 +30,10 @@ func workers(t *testing.T, c *millrace.Client, name string) millrace.Collection 
 	t.Helper()
 	k := c.Collection(name)
 	def := millrace.CollectionConfig{Schema: []millrace.SchemaField{
-		{Name: "role", Type: "keywords", Index: true, Gate: "role"},
+		{Name: "role", Type: "keywords", Gate: "role"},
 		{Name: "certs", Type: "credentials", Gate: "credential"},
 		{Name: "blocked", Type: "keywords", Gate: "block"},
-		{Name: "years", Type: "int", Index: true},
+		{Name: "years", Type: "int"},
 		{Name: "secret", Type: "keyword", Protected: true},
 	}}
 	if existed, err := k.Create(t.Context(), def); err != nil || existed {

@@ -39,14 +39,14 @@ type license struct {
 
 func nurses(c *millrace.Client, name string) (millrace.Collection, millrace.CollectionConfig) {
 	return c.Collection(name), millrace.CollectionConfig{Schema: []millrace.SchemaField{
-		{Name: "role", Type: "keyword", Index: true, Gate: "role"},
-		{Name: "also", Type: "keywords", Index: true, Gate: "role"},
-		{Name: "certs", Type: "credentials", Index: true, Gate: "credential"},
+		{Name: "role", Type: "keyword", Gate: "role"},
+		{Name: "also", Type: "keywords", Gate: "role"},
+		{Name: "certs", Type: "credentials", Gate: "credential"},
 		{Name: "blocked", Type: "keywords", Gate: "block"},
-		{Name: "status", Type: "keyword", Index: true},
-		{Name: "shifts", Type: "keywords", Index: true},
-		{Name: "years", Type: "int", Index: true},
-		{Name: "pay", Type: "float", Index: true},
+		{Name: "status", Type: "keyword"},
+		{Name: "shifts", Type: "keywords"},
+		{Name: "years", Type: "int"},
+		{Name: "pay", Type: "float"},
 	}}
 }
 

@@ -201,7 +201,7 @@ type SchemaField struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // [A-Za-z_][A-Za-z0-9_]{0,127}
 	Type          FieldType              `protobuf:"varint,2,opt,name=type,proto3,enum=millrace.v1.FieldType" json:"type,omitempty"`
-	Index         bool                   `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"` // filters, rules and decay may read it
+	Index         *bool                  `protobuf:"varint,3,opt,name=index,proto3,oneof" json:"index,omitempty"` // filters, rules and decay may read it; default true
 	Gate          FieldGate              `protobuf:"varint,4,opt,name=gate,proto3,enum=millrace.v1.FieldGate" json:"gate,omitempty"`
 	Protected     bool                   `protobuf:"varint,5,opt,name=protected,proto3" json:"protected,omitempty"` // read by no rule, and returned only to scope search:protected
 	unknownFields protoimpl.UnknownFields
@@ -253,8 +253,8 @@ func (x *SchemaField) GetType() FieldType {
 }
 
 func (x *SchemaField) GetIndex() bool {
-	if x != nil {
-		return x.Index
+	if x != nil && x.Index != nil {
+		return *x.Index
 	}
 	return false
 }
@@ -3781,13 +3781,14 @@ var File_millrace_v1_search_proto protoreflect.FileDescriptor
 
 const file_millrace_v1_search_proto_rawDesc = "" +
 	"\n" +
-	"\x18millrace/v1/search.proto\x12\vmillrace.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16millrace/v1/task.proto\x1a\x18millrace/v1/vector.proto\"\xad\x01\n" +
+	"\x18millrace/v1/search.proto\x12\vmillrace.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16millrace/v1/task.proto\x1a\x18millrace/v1/vector.proto\"\xbc\x01\n" +
 	"\vSchemaField\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12*\n" +
-	"\x04type\x18\x02 \x01(\x0e2\x16.millrace.v1.FieldTypeR\x04type\x12\x14\n" +
-	"\x05index\x18\x03 \x01(\bR\x05index\x12*\n" +
+	"\x04type\x18\x02 \x01(\x0e2\x16.millrace.v1.FieldTypeR\x04type\x12\x19\n" +
+	"\x05index\x18\x03 \x01(\bH\x00R\x05index\x88\x01\x01\x12*\n" +
 	"\x04gate\x18\x04 \x01(\x0e2\x16.millrace.v1.FieldGateR\x04gate\x12\x1c\n" +
-	"\tprotected\x18\x05 \x01(\bR\tprotected\"7\n" +
+	"\tprotected\x18\x05 \x01(\bR\tprotectedB\b\n" +
+	"\x06_index\"7\n" +
 	"\tTextField\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06weight\x18\x02 \x01(\x01R\x06weight\"\x9b\x02\n" +
@@ -4322,6 +4323,7 @@ func file_millrace_v1_search_proto_init() {
 	}
 	file_millrace_v1_task_proto_init()
 	file_millrace_v1_vector_proto_init()
+	file_millrace_v1_search_proto_msgTypes[0].OneofWrappers = []any{}
 	file_millrace_v1_search_proto_msgTypes[38].OneofWrappers = []any{}
 	file_millrace_v1_search_proto_msgTypes[39].OneofWrappers = []any{}
 	type x struct{}

@@ -124,10 +124,10 @@ func (r *searchRow) setUp(ctx context.Context) error {
 		return err
 	}
 	_, err = r.collection(r.auditor).Create(ctx, millrace.CollectionConfig{Schema: []millrace.SchemaField{
-		{Name: "role", Type: "keyword", Index: true, Gate: "role"},
+		{Name: "role", Type: "keyword", Gate: "role"},
 		{Name: "certs", Type: "credentials", Gate: "credential"},
 		{Name: "blocked", Type: "keywords", Gate: "block"},
-		{Name: "serial", Type: "int", Index: true},
+		{Name: "serial", Type: "int"},
 	}})
 	if err != nil {
 		return fmt.Errorf("make collection: %w", err)

@@ -1,0 +1,153 @@
+package api
+
+import (
+	"net/http"
+	"sync"
+	"testing"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/core"
+)
+
+// largeFrame creates one task with a payload of a kibibyte.
+func largeFrame(seq uint64) *pb.ClientFrame {
+	f := createFrame(seq, 1)
+	f.GetCreate().Tasks[0].Payload = make([]byte, kib)
+	return f
+}
+
+func TestFramesOfAllStreamsTogetherAreBounded(t *testing.T) {
+	r := newRigWith(t, Limits{}, Memory{Frames: 2*kib + kib/2})
+	r.n.holding = true
+	a, _ := r.greet(as("acme/all"), 1)
+	b, _ := r.greet(as("rival/all"), 2)
+	for seq := range uint64(3) {
+		a.send(largeFrame(seq))
+	}
+	eventually(t, "the share is full", func() bool { return r.n.waiting() == 3 })
+	b.send(largeFrame(0)) // it was awaited before the share was full
+	b.send(largeFrame(1))
+	a.send(largeFrame(3))
+	eventually(t, "a frame that was awaited already is taken", func() bool { return r.n.waiting() == 4 })
+	eventually(t, "a stream waits for room", func() bool {
+		r.s.frames.mu.Lock()
+		defer r.s.frames.mu.Unlock()
+		return r.s.frames.freed != nil
+	})
+	if n, held := r.n.waiting(), r.s.Stats().Held.Frames; n != 4 || held < 4*kib {
+		t.Fatalf("%d frames of %d bytes are held", n, held)
+	}
+	for range 3 { // with one that is left there is room for two
+		r.n.release(0)
+	}
+	eventually(t, "both streams are read again", func() bool { return r.n.waiting() == 3 })
+	for range 3 {
+		r.n.release(0)
+	}
+	for seq := range uint64(4) {
+		if ack := a.ack(); ack.GetSeq() != seq || ack.GetError() != nil {
+			t.Errorf("%v", ack)
+		}
+	}
+	for seq := range uint64(2) {
+		if ack := b.ack(); ack.GetSeq() != seq || ack.GetError() != nil {
+			t.Errorf("%v", ack)
+		}
+	}
+	if held := r.s.Stats().Held; held.Frames != 0 {
+		t.Errorf("%+v is held of nothing", held)
+	}
+}
+
+// TestFramesThatAreDecidedAreNotHeldForASlowReader lets one client take no acks.
+func TestFramesThatAreDecidedAreNotHeldForASlowReader(t *testing.T) {
+	r := newRigWith(t, Limits{}, Memory{Frames: kib})
+	slow, _ := r.greet(as("acme/all"), 1)
+	for seq := range uint64(3) {
+		slow.send(largeFrame(seq))
+	}
+	quick, _ := r.greet(as("rival/all"), 2)
+	quick.send(largeFrame(0))
+	if ack := quick.ack(); ack.GetError() != nil {
+		t.Errorf("%v", ack)
+	}
+}
+
+func TestRequestsOfAllCallersTogetherAreBounded(t *testing.T) {
+	r := newRigWith(t, Limits{}, Memory{Requests: kib})
+	tasks := pb.NewTaskServiceClient(r.conn)
+	create := func(bytes int) error {
+		_, err := tasks.Create(as("acme/all"), &pb.CreateRequest{Task: &pb.TaskSpec{Queue: "q", Payload: make([]byte, bytes)}})
+		return err
+	}
+	if e := errorOf(t, create(kib)); e.GetCode() != "UNAVAILABLE" || e.GetReason() != "overload" || e.GetLimit() != "requests" {
+		t.Errorf("a call beyond the share: %v", e)
+	}
+	r.n.mu.Lock()
+	r.n.holding = true
+	r.n.mu.Unlock()
+	var all sync.WaitGroup
+	all.Go(func() {
+		if err := create(600); err != nil {
+			t.Errorf("a call within the share: %v", err)
+		}
+	})
+	eventually(t, "one is under way", func() bool { return r.n.waiting() == 1 })
+	if e := errorOf(t, create(600)); e.GetLimit() != "requests" {
+		t.Errorf("a second one beside it: %v", e)
+	}
+	r.n.release(0)
+	all.Wait()
+	if held := r.s.Stats().Held; held.Requests != 0 {
+		t.Errorf("%+v is held of nothing", held)
+	}
+}
+
+func TestBodiesCountAsRequests(t *testing.T) {
+	r := newRESTRig(t, Limits{})
+	r.s.requests.most = kib
+	a := r.do("POST", "/v1/tasks", body(2*kib, "q")).expect(t, "a body beyond the share", http.StatusServiceUnavailable)
+	if e := failed(t, a); e.Code != "UNAVAILABLE" || e.Limit != "requests" || e.Outcome != "refused" {
+		t.Errorf("%+v", e)
+	}
+	eventually(t, "no byte is counted", func() bool { return r.s.Stats().Held.Requests == 0 })
+}
+
+func TestStreamsWithTasksOnTheirWayGetNoMoreWhenTooManyAre(t *testing.T) {
+	r := newRigWith(t, Limits{}, Memory{Sends: 5 * mib})
+	r.stall(1) // by its own bound, which is less
+	_, slow := r.greet(as("acme/all"), 2)
+	_, idle := r.greet(as("acme/all"), 3)
+	if !slow.sink.Room() || !slow.sink.Assign(1, assignedTasks(2, mib), core.At{}) {
+		t.Fatal("no room for the first tasks")
+	}
+	if held := r.s.Stats().Held.Sends; held < 5*mib || slow.sink.Room() {
+		t.Errorf("with %d bytes on their way a stream that has some may have more", held)
+	}
+	if !idle.sink.Room() {
+		t.Error("one without any may not have some")
+	}
+	if !idle.sink.Assign(1, assignedTasks(1, 10), core.At{}) {
+		t.Error("a task is not taken")
+	}
+}
+
+func TestAShareWakesWhoWaitsWheneverThereIsRoomAgain(t *testing.T) {
+	h := newBudget(10)
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 2000 {
+				for c := h.room(); c != nil; c = h.room() {
+					<-c
+				}
+				h.add(7)
+				h.give(7)
+			}
+		})
+	}
+	all.Wait()
+	if h.held.Load() != 0 || h.room() != nil {
+		t.Errorf("%d are held", h.held.Load())
+	}
+}
