@@ -172,7 +172,7 @@ func (a *app) serve(ctx context.Context, o *serveOptions) error {
 		o.Memory = n
 	}
 	if os.Getenv("GOMEMLIMIT") == "" && o.Memory > 0 {
-		debug.SetMemoryLimit(o.Memory) // the collector works harder before the process grows beyond its share
+		debug.SetMemoryLimit(o.GoMemory()) // the collector works harder before the process grows beyond its share
 	}
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)

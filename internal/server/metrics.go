@@ -293,7 +293,7 @@ func edgeMetrics() []obs.Metric[api.Stats] {
 		figure("millrace_api_open_streams", "Streams that are open", func(x s) int64 { return x.Streams }),
 		{
 			Name: "millrace_api_held_bytes", Help: "Bytes that the node holds of all clients, by the memory's share that bounds them",
-			Labels: []string{"share"}, Bound: 3,
+			Labels: []string{"share"}, Bound: 4,
 			Values: func(x s, put func(float64, ...string)) {
 				put(float64(x.Held.Frames), "frames")
 				put(float64(x.Held.Requests), "requests")
