@@ -244,11 +244,12 @@ func (r *Running) roomToStart(fs env.FS) (err error) {
 	return nil
 }
 
-// segmentBytes returns the size of log segments that suits a disk: a small part of it, 1 MiB to 64 MiB.
+// segmentBytes returns the size of log segments that suits a disk: 256 KiB to 64 MiB, and less than the ballast, which makes
+// room for one when the disk is full.
 func segmentBytes(fs env.FS, dir string) int64 {
 	size := int64(64 << 20)
 	_, total, err := fs.Disk(dir)
-	for err == nil && size > 1<<20 && uint64(size) > total/64 {
+	for err == nil && size > 256<<10 && uint64(size) > total/128 {
 		size /= 2
 	}
 	return size

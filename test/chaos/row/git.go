@@ -364,9 +364,9 @@ func allowed(at, acked string, tried []string) bool {
 	return false
 }
 
-// leftovers wants nothing to be half received when nobody pushes.
+// leftovers wants nothing to be half received when nobody pushes; empty directories wait for pushes to come.
 func (g *gitRow) leftovers() error {
-	dirs, err := filepath.Glob(filepath.Join(g.s.DataDir(), "git", "*", "*", "incoming", "*"))
+	dirs, err := filepath.Glob(filepath.Join(g.s.DataDir(), "git", "*", "*", "incoming", "*", "pack", "*"))
 	if err == nil && len(dirs) > 0 {
 		err = errors.New("half received pushes are left: " + strings.Join(dirs, ", "))
 	}
