@@ -282,6 +282,68 @@ func TestAForgottenSessionLeavesARepeatedCommitUnknown(t *testing.T) {
 	}
 }
 
+// TestANumberThatOvertakesTheFirstAfterALeaderChangeIsSentAgain has a server that knows nothing of the session yet, as the first
+// number was not taken: it cannot tell that from a session that it forgot.
+func TestANumberThatOvertakesTheFirstAfterALeaderChangeIsSentAgain(t *testing.T) {
+	f := newFake(t)
+	c := f.client()
+	defer f.end(c)
+	out := commits(t.Context(), c, 2)
+	st := f.welcome(nil)
+	st.commit()
+	st.commit()
+	st.cut()
+	again := f.welcome(nil)
+	again.refuse(again.commit().Seq, &pb.Error{Code: "UNAVAILABLE", Reason: "no_leader"})
+	again.refuse(again.commit().Seq, &pb.Error{Code: "WRONG_STATE", Reason: "session_expired"})
+	for got := map[uint64]bool{}; !got[1] || !got[2]; {
+		cf := again.commit()
+		switch {
+		case cf.CommitSeq == 1:
+			again.committed(cf)
+		case got[1]:
+			again.committed(cf)
+		default: // it came before the first once more
+			again.refuse(cf.Seq, &pb.Error{Code: "WRONG_STATE", Reason: "session_expired"})
+			continue
+		}
+		got[cf.CommitSeq] = true
+	}
+	for range 2 {
+		if err := receive(t, out); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestAForgottenSessionIsReplacedWhenTheServerOnceKnewIt repeats a commit whose session is forgotten: had it been applied, the
+// session would be known.
+func TestAForgottenSessionIsReplacedWhenTheServerOnceKnewIt(t *testing.T) {
+	f := newFake(t)
+	c := f.client()
+	defer f.end(c)
+	out := commits(t.Context(), c, 1)
+	st := f.welcome(nil)
+	st.committed(st.commit())
+	if err := receive(t, out); err != nil {
+		t.Fatal(err)
+	}
+	out = commits(t.Context(), c, 1)
+	st.commit()
+	st.cut()
+	again := f.welcome(nil)
+	again.refuse(again.commit().Seq, &pb.Error{Code: "WRONG_STATE", Reason: "session_expired"})
+	fresh := f.welcome(nil)
+	cf := fresh.commit()
+	if bytes.Equal(fresh.hello.Session, st.hello.Session) || cf.CommitSeq != 1 {
+		t.Errorf("number %d, and the same session %v", cf.CommitSeq, bytes.Equal(fresh.hello.Session, st.hello.Session))
+	}
+	fresh.committed(cf)
+	if err := receive(t, out); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestAnAbandonedCommitKeepsItsPlaceInTheSequence(t *testing.T) {
 	f := newFake(t)
 	c := f.client()

@@ -266,10 +266,13 @@ func (f *putFrame) acked(a *millracev1.Ack) {
 	case e == nil:
 		b.firstRev, b.refused, b.at = a.Puts.GetFirstRev(), a.Puts.GetRefused(), a.At
 		l.tries = 0
+		l.counted = l.counted || b.put.seq != 0
 		l.end(b, nil)
+	case e.Reason == reasonSessionExpired && l.early(b.put.seq, b.put.tries, b.put.first):
+		l.again(b)
 	case e.Reason == reasonSessionExpired:
 		l.renew = true
-		if b.put.tries == 1 { // the first sending of this number: nothing was applied
+		if l.forgotten(b.put.seq, b.put.tries, b.put.first) {
 			b.put.unsure = false
 			l.back(b)
 			return

@@ -103,6 +103,9 @@ func (f *commitFrame) acked(a *millracev1.Ack) {
 	case e == nil && a.Commit == nil:
 		e = &Error{Code: CodeInternal, Message: "the ack lacks the commit", Op: OpNone, Outcome: Unknown}
 	case e == nil:
+		p.s.mu.Lock()
+		p.counted = p.counted || c.seq != 0 && c.life == p.life
+		p.s.mu.Unlock()
 		if c.claim(callSent) {
 			c.commits, c.at = a.Commit, cmp.Or(a.Commit.At, a.At)
 			c.end(nil)
@@ -112,14 +115,22 @@ func (f *commitFrame) acked(a *millracev1.Ack) {
 		f.again() // a number before it never counted, so this one did not either
 		return
 	case c.seq != 0 && e.Reason == reasonSessionExpired:
-		if c.tries == 1 {
-			f.again() // the first sending of this number: nothing was applied
-			return
-		}
-		e = &Error{Code: CodeUnavailable, Reason: reasonSessionExpired, Message: e.Message, Op: OpNone, Outcome: Unknown}
 		p.s.mu.Lock()
-		p.renew = true
+		early, forgotten := p.early(c.seq, c.tries, c.first), p.forgotten(c.seq, c.tries, c.first)
+		if early && c.state.Load() == callAbandoned {
+			p.commits.pushFront(c)
+		}
+		p.renew = p.renew || !early
 		p.s.mu.Unlock()
+		switch {
+		case forgotten:
+			f.again()
+			return
+		case early:
+			e = &Error{Code: CodeUnavailable, Reason: reasonGap, Message: "those before it are not applied yet", Op: OpNone, Outcome: Unknown}
+		default:
+			e = &Error{Code: CodeUnavailable, Reason: reasonSessionExpired, Message: e.Message, Op: OpNone, Outcome: Unknown}
+		}
 	}
 	if e.Outcome == Unknown && !c.repeatable() {
 		e.Reason = reasonOnce

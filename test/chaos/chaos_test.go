@@ -37,6 +37,7 @@ var counts = map[string]struct{ smoke, check int }{
 	"R-18":        {0, 1},
 	"R-23-search": {1, 4},
 	"R-24":        {0, 2},
+	"R-24-1":      {0, 5},
 	"R-30":        {2, 20},
 	"R-31":        {3, 20},
 }
@@ -116,7 +117,8 @@ func TestABacklogFarBeyondItsMemoryNeitherEndsTheServerNorLosesAnything(t *testi
 	run(t, "R-18")
 }
 
-func TestRestartsInOrderFailNoCall(t *testing.T) { t.Parallel(); run(t, "R-24") }
+func TestRestartsInOrderFailNoCall(t *testing.T)          { t.Parallel(); run(t, "R-24") }
+func TestLeadersThatAreHandedOverFailNoCall(t *testing.T) { t.Parallel(); run(t, "R-24-1") }
 
 func TestSearchesAtHalfLoadLeaveTheServerAsItWas(t *testing.T)          { run(t, "R-23-search") }
 func TestAClusterOutlivesItsLeader(t *testing.T)                        { t.Parallel(); run(t, "R-11") }

@@ -12,7 +12,7 @@ func Promises() []Promise {
 		{"An acknowledged write is on disk, on a majority of the nodes.", []string{"R-01", "R-01-3", "R-02", "R-03", "R-04", "R-05", "R-06", "R-07", "R-07-1", "R-08", "R-09", "R-09-1", "R-25", "R-26", "R-30"}},
 		{"Tasks are delivered at least once, their effects happen exactly once, and a worker without a live lease changes nothing.", []string{"R-15", "R-16", "R-17", "R-35", "R-36", "R-40"}},
 		{"One commit is one entry: all of it, or nothing.", []string{"R-16", "R-27", "R-28"}},
-		{"A new leader has everything that the last one had.", []string{"R-11", "R-34", "R-39"}},
+		{"A new leader has everything that the last one had.", []string{"R-11", "R-24-1", "R-34", "R-39"}},
 		{"Reads are linearizable, on every node.", []string{"R-10", "R-11", "R-12", "R-13", "R-14", "R-14-1", "R-29"}},
 		{"Nothing vanishes: what has not ended is never deleted.", []string{"R-08", "R-34", "R-37", "R-38"}},
 		{"Memory, queues, streams and bodies have limits, and a refusal names its limit.", []string{"R-18", "R-19", "R-20", "R-21", "R-22", "R-23", "R-23-search", "R-33", "S-04", "S-08"}},

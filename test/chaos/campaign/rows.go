@@ -36,6 +36,7 @@ func Rows() []Row {
 		{"R-18", "128 MiB of a control group's 256 for a backlog of ten times that, then a group so small that the system ends the server, under mixed load", "runs", 10, false, 0},
 		{"R-23-search", "searches at half of what a server can, 10 minutes a run: memory, goroutines and open files stay as they are, no search fails", "minutes", 120, true, 0},
 		{"R-24", "all three nodes restarted in order, one after the other, under mixed load and callers of whom no call may fail", "rounds", 50, false, 0},
+		{"R-24-1", "shards of three nodes handed to other nodes, nodes drained and back, under mixed load and callers of whom no call may fail", "rounds", 100, false, 0},
 		{"R-26", "simulated clusters under faults, one history from each seed", "seeds", 20_000, false, 0},
 		{"R-30", "git clients push, force, delete and clone while the server is killed, at points of a push too", "kills", 500, false, 0},
 		{"R-31", "points stored, removed and searched while the server is killed, and searched by the first call after it", "kills", 1000, true, 0},

@@ -1,6 +1,7 @@
 package row
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -307,6 +308,19 @@ func (l *linear) nextOK(ctx context.Context, since int64, roaming bool) (time.Du
 			return 0, fmt.Errorf("no write was acknowledged after %s", time.Duration(l.now()-since).Round(time.Millisecond))
 		}
 	}
+}
+
+// longestGap is the longest time between two acknowledged writes one after the other, of those that ended after since.
+func (l *linear) longestGap(since int64) (most time.Duration) {
+	l.mu.Lock()
+	acked := l.acked
+	l.mu.Unlock()
+	from, _ := slices.BinarySearchFunc(acked, since, func(a ack, at int64) int { return cmp.Compare(a.took, at) })
+	for ; from < len(acked); from++ {
+		most = max(most, time.Duration(acked[from].took-since))
+		since = acked[from].took
+	}
+	return most
 }
 
 // wholeWindow waits until the window that is under way is whole, unless it is hardly begun: less than half of it.

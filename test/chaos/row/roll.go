@@ -15,6 +15,19 @@ import (
 // load. Nothing is lost; and callers with the SDK's own patience, which know all nodes, see no call fail.
 func RollNodes(ctx context.Context, e Env, n int) (*Outcome, error) {
 	r := &rollRun{clusterRun: clusterRun{e: e, size: 3, rand: rand.New(rand.NewPCG(e.Seed, 24))}}
+	return r.rounds(ctx, n, func(ctx context.Context) error {
+		for _, node := range r.c.Nodes {
+			pause(ctx, time.Duration(100+r.rand.IntN(400))*time.Millisecond)
+			if err := r.restart(ctx, node); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// rounds makes n rounds of something under a mixed load, with patient callers beside it.
+func (r *rollRun) rounds(ctx context.Context, n int, round func(context.Context) error) (*Outcome, error) {
 	o, err := r.run(ctx, false, func(ctx context.Context) error {
 		calling, stop := context.WithCancel(ctx)
 		defer stop()
@@ -23,11 +36,8 @@ func RollNodes(ctx context.Context, e Env, n int) (*Outcome, error) {
 			callers.Go(func() { r.call(calling, i) })
 		}
 		for i := range n {
-			for _, node := range r.c.Nodes {
-				pause(ctx, time.Duration(100+r.rand.IntN(400))*time.Millisecond)
-				if err := r.restart(ctx, node); err != nil {
-					return fmt.Errorf("round %d: %w", i+1, err)
-				}
+			if err := round(ctx); err != nil {
+				return fmt.Errorf("round %d: %w", i+1, err)
 			}
 			r.o.Done++
 		}
@@ -48,11 +58,12 @@ func RollNodes(ctx context.Context, e Env, n int) (*Outcome, error) {
 	return o, nil
 }
 
-// rollRun is a run whose nodes are restarted in order.
+// rollRun is a run whose nodes an operator works on.
 type rollRun struct {
 	clusterRun
 
-	calls   int // that patient callers made; guarded by mu, as the next
+	moved   byKind // longest times without an acknowledged write while leaders are handed over; guarded by mu, as the next two
+	calls   int    // that patient callers made
 	longest time.Duration
 }
 
@@ -109,10 +120,12 @@ func (r *rollRun) call(ctx context.Context, i int) {
 			_, err := plainJob.Add(ctx, c.Client, value)
 			return err
 		})
-		r.patient(ctx, "put", func(ctx context.Context) error {
+		if !r.patient(ctx, "put", func(ctx context.Context) error {
 			_, err := kv.Put(ctx, key, value)
 			return err
-		})
+		}) {
+			continue
+		}
 		r.patient(ctx, "get", func(ctx context.Context) error {
 			v, err := kv.Get(ctx, key)
 			if err == nil && v.String() != value {
@@ -124,7 +137,7 @@ func (r *rollRun) call(ctx context.Context, i int) {
 	}
 }
 
-func (r *rollRun) patient(ctx context.Context, name string, call func(context.Context) error) {
+func (r *rollRun) patient(ctx context.Context, name string, call func(context.Context) error) (ok bool) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
 	begin := time.Now()
@@ -136,4 +149,5 @@ func (r *rollRun) patient(ctx context.Context, name string, call func(context.Co
 	if err != nil {
 		r.o.fail(fmt.Errorf("%s by a patient caller, after %s: %w", name, time.Since(begin).Round(time.Millisecond), err))
 	}
+	return err == nil
 }

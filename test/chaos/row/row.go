@@ -130,6 +130,7 @@ func Runners() map[string]How {
 		"R-18":        {Run: LittleMemory, Max: 1},
 		"R-23-search": {Run: SearchSoak, Max: 10},
 		"R-24":        {Run: RollNodes, Max: 10},
+		"R-24-1":      {Run: MoveLeaders, Max: 20},
 		"R-30":        {Run: GitUnderKills, Max: 25, Faults: true},
 		"R-31":        {Run: SearchUnderKills, Max: 50},
 		"R-34":        {Run: HandOver, Max: 3},
