@@ -41,7 +41,7 @@ partial result.`,
 		},
 		Args: cobra.ArbitraryArgs,
 	}
-	c.AddCommand(a.benchListCmd(), a.benchEnvCmd(), a.benchRunCmd(), a.benchReportCmd(), a.benchCompareCmd(), a.benchABCmd(), a.benchVerifyCmd(), a.benchDoctorCmd(), a.benchNullCmd(), a.benchPingPongCmd())
+	c.AddCommand(a.benchListCmd(), a.benchEnvCmd(), a.benchRunCmd(), a.benchReportCmd(), a.benchCompareCmd(), a.benchABCmd(), a.benchFindMaxCmd(), a.benchVerifyCmd(), a.benchDoctorCmd(), a.benchNullCmd(), a.benchPingPongCmd())
 	for _, family := range []string{"queue", "refs", "kv"} {
 		c.AddCommand(a.benchFamilyCmd(family))
 	}
@@ -185,7 +185,13 @@ func commandLine(cmd *cobra.Command, args []string) string {
 	parts = append(parts, args...)
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if !slices.Contains([]string{"out", "json", "resume", "token-file"}, f.Name) {
-			parts = append(parts, "--"+f.Name+"="+f.Value.String())
+			values := []string{f.Value.String()}
+			if list, ok := f.Value.(pflag.SliceValue); ok {
+				values = list.GetSlice()
+			}
+			for _, v := range values {
+				parts = append(parts, "--"+f.Name+"="+v)
+			}
 		}
 	})
 	return strings.Join(parts, " ")

@@ -285,3 +285,57 @@ func benchToken(file string) (string, error) {
 	}
 	return strings.TrimSpace(string(b)), nil
 }
+
+func (a *app) benchFindMaxCmd() *cobra.Command {
+	var c bench.Config
+	var tokenFile string
+	var slos []string
+	var top float64
+	cmd := &cobra.Command{
+		Use:   "find-max SUITE[/ROW]...",
+		Short: "Look for the highest rate of arrivals that keeps a latency",
+		Long: `Find-max offers rates in open loops: it doubles the rate, from --rate or 1,000 a second, until one does not pass, and
+halves the range until it is 5 % wide. A rate passes when its latency, counted from when a call was due, is within the
+SLO, no call failed, 99 % of the arrivals ended well in the window and no more than 1 % of what was created waited at its
+end. Each rate has servers and a run of its own, with an audit. Without --slo the rates are those of p99 within 10, 50 and
+200 ms. "at least" says that the generator, on the same cores, may be what failed.
+
+Exit codes: as of run; 5 when no rate passes.`,
+		Example: `  millrace bench find-max queue.cycle --slo p99=10ms --json
+  millrace bench find-max search.sweep/clients-50 --slo p95=5ms --rate 4000 --top 64000`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usageError{errors.New("name a suite, such as queue.cycle; millrace bench list shows them")}
+			}
+			c.Select = args
+			if err := a.benchConfig(cmd, &c, tokenFile); err != nil {
+				return err
+			}
+			c.Command = strings.Replace(c.Command, "bench run", "bench find-max", 1)
+			if len(slos) == 0 {
+				slos = bench.DefaultSLOs()
+			}
+			r, err := bench.FindMax(cmd.Context(), c, tables.Harness(), slos, top)
+			if err != nil {
+				return a.benchError(err)
+			}
+			if err := a.benchPrint(r, func(w io.Writer) error { return bench.WriteFindMax(w, r) }); err != nil {
+				return err
+			}
+			return benchExit(r.Exit, map[int]string{
+				bench.ExitNoVerdict: "no rate keeps the latency", bench.ExitInterrupted: "interrupted",
+				bench.ExitAudit: "the audit failed: acknowledged writes are lost, doubled or different",
+			})
+		},
+	}
+	benchFlags(cmd.Flags(), &c)
+	for _, name := range []string{"runs", "resume", "concurrency", "profile", "no-profile"} { // of a row's closed loop, or of many rows
+		if err := cmd.Flags().MarkHidden(name); err != nil {
+			panic(err) // a flag of another name
+		}
+	}
+	cmd.Flags().StringArrayVar(&slos, "slo", nil, "[OPERATION.]QUANTILE=DURATION, such as p99=10ms or create.p95=2ms; may be given more than once")
+	cmd.Flags().Float64Var(&top, "top", 0, "highest rate that is tried; default 10,000,000")
+	cmd.Flags().StringVar(&tokenFile, "token-file", "", "file with the token of the target; default MILLRACE_TOKEN")
+	return cmd
+}

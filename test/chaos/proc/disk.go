@@ -61,12 +61,13 @@ type DiskCut struct {
 
 // DiskCalls counts calls since the beginning.
 type DiskCalls struct {
-	Syncs   int `json:"syncs"`
-	Delayed int `json:"delayed"`
-	Held    int `json:"held"`
-	Failed  int `json:"failed"`
-	Short   int `json:"short"`
-	Waiting int `json:"waiting"` // just now
+	Syncs   int    `json:"syncs"`
+	Delayed int    `json:"delayed"`
+	Held    int    `json:"held"`
+	Failed  int    `json:"failed"`
+	Wrote   string `json:"wrote"` // name of the file that the last write that failed was to
+	Short   int    `json:"short"`
+	Waiting int    `json:"waiting"` // just now
 }
 
 type diskCommand struct {

@@ -39,6 +39,9 @@ func BreakDisk(ctx context.Context, e Env, n int) (*Outcome, error) {
 func (p *powered) fail(ctx context.Context) error {
 	kind := []string{"sync", "sync", "write"}[p.r.IntN(3)]
 	rule := proc.DiskRule{Kinds: []string{kind}, Error: "EIO", Skip: p.r.IntN(100), Times: 1}
+	if kind == "write" {
+		rule.Times = 2 // of a write that takes two requests the second one's failure is told as a short write, and the rest tried again
+	}
 	if err := p.disk().Rules(rule); err != nil {
 		return err
 	}

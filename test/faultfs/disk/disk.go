@@ -95,6 +95,26 @@ func (d *Disk) newNode(mode, uid, gid uint32) *node {
 	return n
 }
 
+// failedAt notes which file a write that failed was to.
+func (d *Disk) failedAt(id uint64) {
+	d.mu.Lock()
+	name := "a file without a name"
+	for _, n := range d.nodes {
+		if n.dir == nil {
+			continue
+		}
+		for at, in := range n.now {
+			if in.id == id {
+				name = at
+			}
+		}
+	}
+	d.mu.Unlock()
+	d.gmu.Lock()
+	d.calls.Wrote = name
+	d.gmu.Unlock()
+}
+
 func (d *Disk) path(id uint64) string { return filepath.Join(d.store, strconv.FormatUint(id, 10)) }
 
 // enter waits at the gate and takes the lock, which the caller gives back by leave, if there was no error.

@@ -195,6 +195,7 @@ func (s *Session) Write(id uint64, data []byte, at int64) (int, syscall.Errno) {
 	}
 	short, errno := s.enter(kinds...)
 	if errno != 0 {
+		s.d.failedAt(id)
 		return 0, errno
 	}
 	defer s.leave()

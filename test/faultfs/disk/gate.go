@@ -41,12 +41,13 @@ func (r *Rule) about(kinds []Kind) bool {
 
 // Calls counts calls since the beginning.
 type Calls struct {
-	Syncs   int `json:"syncs"`
-	Delayed int `json:"delayed"`
-	Held    int `json:"held"` // by a rule, or by Freeze
-	Failed  int `json:"failed"`
-	Short   int `json:"short"`
-	Waiting int `json:"waiting"` // just now, of those that were held
+	Syncs   int    `json:"syncs"`
+	Delayed int    `json:"delayed"`
+	Held    int    `json:"held"` // by a rule, or by Freeze
+	Failed  int    `json:"failed"`
+	Wrote   string `json:"wrote,omitempty"` // name of the file that the last write that failed was to
+	Short   int    `json:"short"`
+	Waiting int    `json:"waiting"` // just now, of those that were held
 }
 
 // Gate is where each call comes by before it does anything.
