@@ -89,6 +89,9 @@ func (n *Node) Forward(ctx context.Context, p core.Partition, commits []core.Com
 		case <-moved:
 		case <-look.C():
 		case <-ctx.Done():
+		case <-n.stopping: // this node asks for something itself, and its end waits for that
+			look.Stop()
+			return out
 		}
 		look.Stop()
 	}
