@@ -69,9 +69,7 @@ func Against(ctx context.Context, c Config, h Harness, base string, pairs int) (
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
-	if c.Out == "" {
-		c.Out = filepath.Join("bench-out", time.Now().Format("20060102-150405"))
-	}
+	c.nameOut()
 	other, err := c.against(base)
 	if err != nil {
 		return nil, err

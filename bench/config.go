@@ -85,6 +85,13 @@ const (
 	maxStepLines   = 1_000_000
 )
 
+// nameOut names the directory of the result by the time, unless it has a name.
+func (c *Config) nameOut() {
+	if c.Out == "" {
+		c.Out = filepath.Join("bench-out", time.Now().Format("20060102-150405"))
+	}
+}
+
 // Check refuses what is outside the limits, or does not go together.
 func (c *Config) Check() error {
 	type bound struct {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -158,9 +157,7 @@ func FindMax(ctx context.Context, c Config, h Harness, slos []string, top float6
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
-	if c.Out == "" {
-		c.Out = filepath.Join("bench-out", time.Now().Format("20060102-150405"))
-	}
+	c.nameOut()
 	specs, err := choose(&c, &h)
 	if err != nil {
 		return nil, err

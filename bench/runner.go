@@ -98,9 +98,7 @@ func Execute(ctx context.Context, c Config, h Harness) (*Result, error) {
 	if err := c.takeUp(); err != nil {
 		return nil, err
 	}
-	if c.Out == "" {
-		c.Out = filepath.Join("bench-out", time.Now().Format("20060102-150405"))
-	}
+	c.nameOut()
 	specs, err := choose(&c, &h)
 	if err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/millrace/millrace/bench"
 	"github.com/millrace/millrace/bench/tables"
@@ -88,15 +89,20 @@ their median moved by 3 % at least; 6 pairs decide, fewer do not. Exit codes: as
 		},
 	}
 	benchFlags(cmd.Flags(), &c)
-	for _, name := range []string{"runs", "resume"} { // of one side alone
-		if err := cmd.Flags().MarkHidden(name); err != nil {
-			panic(err) // a flag of another name
-		}
-	}
+	hideFlags(cmd.Flags(), "runs", "resume") // of one side alone
 	cmd.Flags().StringVar(&base, "base", "", "the other side: a program, or host:port of a server that runs (then --target is this side)")
 	cmd.Flags().IntVar(&pairs, "pairs", pairs, "pairs that count, 1 to 50; 6 decide")
 	cmd.Flags().StringVar(&tokenFile, "token-file", "", "file with the token of both servers; default MILLRACE_TOKEN")
 	return cmd
+}
+
+// hideFlags hides flags of run that make no sense for a command beside it.
+func hideFlags(f *pflag.FlagSet, names ...string) {
+	for _, name := range names {
+		if err := f.MarkHidden(name); err != nil {
+			panic(err) // a flag of another name
+		}
+	}
 }
 
 func (a *app) benchVerifyCmd() *cobra.Command {
@@ -329,11 +335,7 @@ Exit codes: as of run; 5 when no rate passes.`,
 		},
 	}
 	benchFlags(cmd.Flags(), &c)
-	for _, name := range []string{"runs", "resume", "concurrency", "profile", "no-profile"} { // of a row's closed loop, or of many rows
-		if err := cmd.Flags().MarkHidden(name); err != nil {
-			panic(err) // a flag of another name
-		}
-	}
+	hideFlags(cmd.Flags(), "runs", "resume", "concurrency", "profile", "no-profile") // of a row's closed loop, or of many rows
 	cmd.Flags().StringArrayVar(&slos, "slo", nil, "[OPERATION.]QUANTILE=DURATION, such as p99=10ms or create.p95=2ms; may be given more than once")
 	cmd.Flags().Float64Var(&top, "top", 0, "highest rate that is tried; default 10,000,000")
 	cmd.Flags().StringVar(&tokenFile, "token-file", "", "file with the token of the target; default MILLRACE_TOKEN")
