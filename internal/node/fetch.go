@@ -24,6 +24,7 @@ type fetch struct {
 	heard time.Duration // boot time when a part came, even one that was here already
 	said  time.Duration // boot time when the leader was last told anything
 	room  int64         // bytes that may still be asked for until the next tick
+	whole bool          // all has come, and is verified
 }
 
 // takeOffer looks at a snapshot that the leader offers, and begins to fetch it.
@@ -47,6 +48,9 @@ func (s *shard) beginFetch(o *replog.Offer, snap store.Snapshot) {
 		if f.offer.From == o.From && f.snap.Index == snap.Index {
 			f.offer = o // it goes on where it was
 			return
+		}
+		if f.whole {
+			return // it is offered again, should that one be of no use
 		}
 		f.abandon("another one is offered")
 	}
@@ -99,6 +103,8 @@ func (s *shard) tickFetch(now time.Duration) {
 	f := s.snap.fetch
 	switch {
 	case f == nil:
+	case f.whole:
+		f.stay(now)
 	case now-f.heard >= leaderSilence:
 		f.abandon("its leader does not answer")
 	default:
@@ -106,9 +112,15 @@ func (s *shard) tickFetch(now time.Duration) {
 		if f.await.due(now) {
 			f.ask(now)
 		}
-		if now-f.said >= askSilence/3 {
-			f.say(snapshotPlace{f.at.index, uint32(len(f.snap.Files)), 0}, now) // it waits, and is still here
-		}
+		f.stay(now)
+	}
+}
+
+// stay tells the leader, now and then, that the snapshot is still needed: while a part is waited for, and while all of them
+// are verified, which of a large state takes longer than the leader waits for a question.
+func (f *fetch) stay(now time.Duration) {
+	if now-f.said >= askSilence/3 {
+		f.say(snapshotPlace{f.snap.Index, uint32(len(f.snap.Files)), 0}, now)
 	}
 }
 
@@ -116,7 +128,7 @@ func (s *shard) tickFetch(now time.Duration) {
 func (s *shard) takePart(from uint64, msg []byte) {
 	f := s.snap.fetch
 	p, data, ok := readPlace(msg)
-	if f == nil || !ok || from != f.offer.From || p.index != f.at.index || len(data) == 0 {
+	if f == nil || f.whole || !ok || from != f.offer.From || p.index != f.at.index || len(data) == 0 {
 		return
 	}
 	now := s.n.o.Clock.Boot()
@@ -134,7 +146,28 @@ func (s *shard) takePart(from uint64, msg []byte) {
 		f.ask(now)
 		return
 	}
-	if err := s.store.Verify(f.dir, f.snap); err != nil {
+	f.whole = true
+	s.verify(f)
+}
+
+// verify has the files of a fetch verified beside what else is done with files, which goes on meanwhile.
+func (s *shard) verify(f *fetch) {
+	if s.n.o.Manual {
+		s.verified(f, s.n.o.verify(s.store, f.dir, f.snap))
+		return
+	}
+	s.n.upkeep.Go(func() {
+		err := s.n.o.verify(s.store, f.dir, f.snap)
+		select {
+		case s.n.files <- func() { s.verified(f, err) }: // not dropped: it comes once
+		case <-s.n.stopping:
+		}
+	})
+}
+
+// verified gives a fetch to the loop, if its files are what they should be.
+func (s *shard) verified(f *fetch, err error) {
+	if err != nil {
 		f.abandon(err.Error())
 		return
 	}

@@ -65,8 +65,10 @@ type Options struct {
 	VectorKernel   string        // vnni, avx2 or purego; default the fastest that the machine has
 	DiskEvery      time.Duration // how often free space is read; default 500 ms
 	QuotaEvery     time.Duration // how often keyspaces with a bound are measured; default 8 s, so that it is obeyed within 10
-	measure        measure       // what a range of keys takes; nil: as the store estimates it
-	beforeLoad     func(string)  // is called before each part of a collection's index is read; nil: nobody asks
+	// verify finds out whether the files of a snapshot are what they should be; nil: as the store does.
+	verify     func(s *store.Shard, dir string, snap store.Snapshot) error
+	measure    measure      // what a range of keys takes; nil: as the store estimates it
+	beforeLoad func(string) // is called before each part of a collection's index is read; nil: nobody asks
 
 	OneCommitPerEntry bool // no group commit: for measuring what it is worth
 }
@@ -104,6 +106,9 @@ func (o Options) withDefaults() Options {
 	o.NearEntries = cmp.Or(o.NearEntries, 1000)
 	o.DiskEvery = cmp.Or(o.DiskEvery, 500*time.Millisecond)
 	o.QuotaEvery = cmp.Or(o.QuotaEvery, 8*time.Second)
+	if o.verify == nil {
+		o.verify = (*store.Shard).Verify
+	}
 	if o.measure == nil {
 		o.measure = (*store.Shard).RangeBytes
 	}

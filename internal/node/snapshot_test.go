@@ -9,6 +9,7 @@ import (
 
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/replog"
+	"github.com/millrace/millrace/internal/store"
 )
 
 // tight keeps little of the log, so that a node that was away needs a snapshot.
@@ -111,6 +112,17 @@ func TestANodeThatIsBehindTheLogGetsASnapshot(t *testing.T) {
 			}
 			c.same()
 		})
+	}
+}
+
+// Spares lie ready whatever the log holds: were they a part of what is kept for nodes that are behind, a log with some of
+// them would be cut at once, and a node that fetches a snapshot would never find what is behind it.
+func TestALogIsNotLongForItsSpares(t *testing.T) {
+	c := openCluster(t, 1, tight)
+	r := c.rigs[1]
+	c.until(within(t, 30*time.Second), "there are no spares", func() bool { return r.log.Stats().SpareBytes >= tight.LogQuota })
+	if r.node.logFull() {
+		t.Errorf("%+v is more than is kept", r.log.Stats())
 	}
 }
 
@@ -242,4 +254,60 @@ func TestAFetchGoesOnAfterItsConnectionStoodStill(t *testing.T) {
 			t.Error("a leader that is silent is not given up")
 		}
 	})
+}
+
+// While a large state is verified its node goes on with other files, and neither side takes the other for gone.
+func TestAStateThatTakesLongToVerifyIsFetchedOnce(t *testing.T) {
+	begun, release := make(chan struct{}), make(chan struct{})
+	o := tight
+	o.verify = func(s *store.Shard, dir string, snap store.Snapshot) error {
+		select {
+		case begun <- struct{}{}:
+		default:
+		}
+		<-release
+		return s.Verify(dir, snap)
+	}
+	c := openCluster(t, 3, o)
+	away, _ := c.outrun(false)
+	c.wires.alone(away, false)
+	ctx := within(t, 60*time.Second)
+	select {
+	case <-begun:
+	case <-ctx.Done():
+		t.Fatal("nothing is verified")
+	}
+	r := c.rigs[away]
+	s := r.node.shards[0]
+	done := make(chan struct{})
+	r.node.files <- func() {
+		defer close(done)
+		f := s.snap.fetch
+		if f == nil || !f.whole {
+			t.Errorf("what is verified is %+v", f)
+			return
+		}
+		now := r.node.o.Clock.Boot()
+		s.tickFetch(now + 2*leaderSilence)
+		if s.snap.fetch != f || f.said < now+leaderSilence {
+			t.Error("a fetch that is verified is given up, or nobody hears of it")
+		}
+		f.said = now
+		s.beginFetch(f.offer, f.snap) // as the leader offers it again
+		if s.snap.fetch != f || f.at.file == 0 {
+			t.Error("what is verified is fetched once more")
+		}
+	}
+	select {
+	case <-done:
+	case <-ctx.Done():
+		t.Fatal("nothing else is done while a snapshot is verified")
+	}
+	close(release)
+	c.until(ctx, "the snapshot is not installed", func() bool { return s.snap.count.installed.Load() > 0 })
+	c.same()
+	c.until(ctx, "it is not done with the snapshot", func() bool { return !s.snap.fetching.Load() })
+	if n := s.snap.count.installed.Load(); n != 1 {
+		t.Errorf("%d snapshots were installed", n)
+	}
 }

@@ -69,7 +69,8 @@ func (n *Node) tend() error {
 	return nil
 }
 
-// logFull reports whether the log is longer than what is kept for nodes that are behind.
+// logFull reports whether the log is longer than what is kept for nodes that are behind. Spares are not counted: to cut the
+// log makes no fewer of them.
 func (n *Node) logFull() bool { return n.o.Log.Stats().SegmentBytes > n.logQuota() }
 
 // logQuota is how many bytes of log are kept for nodes that are behind.

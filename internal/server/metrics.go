@@ -136,7 +136,7 @@ func logMetrics() []obs.Metric[wal.Stats] {
 		figure("millrace_wal_queued_bytes", "Bytes that wait for the log's writer", func(x s) uint64 { return x.QueuedBytes }),
 		figure("millrace_wal_live_segments", "Segments with live entries, and the one that is written to", func(x s) uint64 { return x.Segments }),
 		figure("millrace_wal_spare_segments", "Segments that are ready to be written to", func(x s) uint64 { return x.Spares }),
-		figure("millrace_wal_disk_bytes", "Bytes on disk of segments and spares", func(x s) uint64 { return x.SegmentBytes }),
+		figure("millrace_wal_disk_bytes", "Bytes on disk of segments and spares", func(x s) uint64 { return x.SegmentBytes + x.SpareBytes }),
 		figure("millrace_wal_cache_bytes", "Bytes of recent entries in memory", func(x s) uint64 { return x.CacheBytes }),
 	}
 }

@@ -23,8 +23,18 @@ type keeper struct {
 // retryAfter is how long the keeper waits when the disk is full.
 const retryAfter = 100 * time.Millisecond
 
+// startSpares are kept for starts: each begins a segment, also on a disk that is full. The first one may add to what is on the
+// disk; those after it take one, and free that of the start before, unless much was written meanwhile.
+const startSpares = 2
+
+// startBytes is the most that each of them takes.
+const startBytes = 8 << 20
+
+// startSpare is how large a spare is that only a start takes.
+func (l *Log) startSpare() int64 { return min(l.o.SegmentBytes, startBytes) }
+
 // keptSpares is how many spares there may be: one cut frees several segments at once. Those beyond it are removed.
-const keptSpares = 4
+const keptSpares = 4 + startSpares
 
 // runKeeper is the keeper's goroutine.
 func (l *Log) runKeeper() {
@@ -147,42 +157,56 @@ func (l *Log) addSpare(s spare) {
 	notify(l.wake)
 }
 
-// keepSpare makes a spare when there is none, of the size that the writer waits for.
+// keepSpare makes a spare when there is none of the size that the writer waits for, and those that are kept for starts.
 func (l *Log) keepSpare() error {
-	size, missing := l.spareMissing()
-	if !missing {
-		return nil
+	for {
+		size, missing := l.spareMissing()
+		if !missing {
+			return nil
+		}
+		if l.o.Clock.Boot() < l.keeper.makeAt {
+			return errNoRoom // as a moment ago
+		}
+		s := l.takeSmallSpare(size)
+		small := s.size > 0
+		err := l.makeSpare(&s, size)
+		if err == nil || noRoom(err) && small {
+			l.addSpare(s)
+		}
+		if err != nil {
+			l.keeper.makeAt = l.o.Clock.Boot() + retryAfter
+			return err
+		}
 	}
-	if l.o.Clock.Boot() < l.keeper.makeAt {
-		return errNoRoom // as a moment ago
-	}
-	s := l.takeSmallSpare()
-	small := s.size > 0
-	err := l.makeSpare(&s, size)
-	if err == nil || noRoom(err) && small {
-		l.addSpare(s)
-	}
-	if err != nil {
-		l.keeper.makeAt = l.o.Clock.Boot() + retryAfter
-	}
-	return err
 }
 
-// spareMissing says whether no spare is large enough for the next segment, and how large it must be.
+// spareMissing says whether no spare is large enough for the next segment, or too few are left for starts beside that one,
+// and how large it must be.
 func (l *Log) spareMissing() (size int64, missing bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	size = max(l.o.SegmentBytes, l.want)
-	return size, !slices.ContainsFunc(l.spares, func(s spare) bool { return s.size >= size })
+	if !slices.ContainsFunc(l.spares, func(s spare) bool { return s.size >= size }) {
+		return size, true
+	}
+	kept := 0
+	for _, s := range l.spares {
+		if s.size >= l.startSpare() {
+			kept++
+		}
+	}
+	return l.startSpare(), kept < 1+startSpares
 }
 
-// takeSmallSpare returns a spare to be filled further, or a new one.
-func (l *Log) takeSmallSpare() (s spare) {
+// takeSmallSpare returns a spare to be filled up to a size, or a new one.
+func (l *Log) takeSmallSpare(size int64) (s spare) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.spares) > 0 {
-		s, l.spares = l.spares[0], l.spares[1:]
-		return s
+	for i, s := range l.spares {
+		if s.size < size {
+			l.spares = slices.Delete(l.spares, i, i+1)
+			return s
+		}
 	}
 	l.keeper.next++
 	return spare{number: l.keeper.next - 1}

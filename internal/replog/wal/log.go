@@ -220,11 +220,14 @@ func (l *Log) Stats() Stats {
 	s := l.stats
 	s.QueuedBytes, s.CacheBytes = uint64(queued), uint64(l.cached)
 	s.Segments, s.Spares = uint64(len(l.segments)), uint64(len(l.spares))
-	for _, seg := range slices.Concat(l.segments, l.freed) {
+	for _, seg := range l.segments {
 		s.SegmentBytes += uint64(seg.size)
 	}
+	for _, seg := range l.freed {
+		s.SpareBytes += uint64(seg.size)
+	}
 	for _, sp := range l.spares {
-		s.SegmentBytes += uint64(sp.size)
+		s.SpareBytes += uint64(sp.size)
 	}
 	return s
 }

@@ -3,6 +3,7 @@ package wal
 import (
 	"cmp"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -66,10 +67,14 @@ func (l *Log) start(im *image) error {
 	if err := l.proveChain(im); err != nil {
 		return err
 	}
-	if err := l.startSegment(im); err != nil {
-		return err
+	l.writer.next = 1
+	if n := len(im.numbers); n > 0 && (len(im.chain) > 0 || l.mark.unsynced) {
+		l.writer.next = im.numbers[n-1] + 1
 	}
 	if err := l.openLeftovers(im); err != nil {
+		return err
+	}
+	if err := l.startSegment(im); err != nil {
 		return err
 	}
 	if l.mark.unsynced && !l.o.NoSync {
@@ -158,10 +163,6 @@ func (l *Log) proveChain(im *image) error {
 // that batch's live entries are written again, and when the tip holds little, all of its entries, so that many starts do
 // not leave many segments.
 func (l *Log) startSegment(im *image) error {
-	l.writer.next = 1
-	if n := len(im.numbers); n > 0 && (len(im.chain) > 0 || l.mark.unsynced) {
-		l.writer.next = im.numbers[n-1] + 1
-	}
 	var from opening
 	var again []*change
 	if n := len(im.chain); n > 0 {
@@ -170,7 +171,7 @@ func (l *Log) startSegment(im *image) error {
 		from = opening{previous: tip.number, previousEnd: end, previousFirst: tip.first}
 		if mutant("no_resync_at_open") {
 			end, from.previousEnd = tip.end, tip.end
-		} else if end < im.opened || tip.end <= min(l.o.SegmentBytes/4, largestCopy) {
+		} else if end < im.opened || tip.end <= l.smallTip() {
 			from, end = tip.open, 0
 		}
 		var err error
@@ -181,7 +182,13 @@ func (l *Log) startSegment(im *image) error {
 	}
 	states := l.states()
 	size := segmentHeaderBytes + openingSize(states, again) + l.reserve()
-	s, err := l.firstSpare(max(size, l.o.SegmentBytes))
+	s, err := l.firstSpare(size)
+	if noRoom(err) {
+		if _, e := l.recycleFreed(); e != nil {
+			return errors.Join(err, e)
+		}
+		s, err = l.firstSpare(size)
+	}
 	if err != nil {
 		return err
 	}
@@ -197,6 +204,15 @@ func (l *Log) startSegment(im *image) error {
 	l.dropFrom(from)
 	l.freeOldest()
 	return nil
+}
+
+// smallTip is how much a tip may hold to be written again as a whole: more on a full disk, where a segment is to be freed for
+// each that is taken.
+func (l *Log) smallTip() int64 {
+	if len(l.spares) <= startSpares {
+		return min(l.startSpare()*3/4, largestCopy)
+	}
+	return min(l.o.SegmentBytes/4, largestCopy)
 }
 
 // largestCopy bounds what is copied of a tip that holds little.
@@ -221,15 +237,24 @@ func (l *Log) writeAgain(number uint64, off int64) ([]*change, error) {
 	return out, nil
 }
 
-// firstSpare returns a spare for the first segment of this run, made if need be.
-func (l *Log) firstSpare(size int64) (spare, error) {
-	s := l.takeSmallSpare()
-	if s.size < size {
-		if err := l.makeSpare(&s, size); err != nil {
+// firstSpare returns a spare of at least that size for the first segment of this run: the largest that there is, made whole
+// if there is room.
+func (l *Log) firstSpare(least int64) (s spare, err error) {
+	if len(l.spares) > 0 {
+		s, l.spares = l.spares[0], l.spares[1:]
+	} else {
+		s = spare{number: l.keeper.next}
+		l.keeper.next++
+	}
+	for _, size := range []int64{max(least, l.o.SegmentBytes), least} {
+		if s.size >= size {
+			return s, nil
+		}
+		if err = l.makeSpare(&s, size); err == nil || !noRoom(err) {
 			return s, err
 		}
 	}
-	return s, nil
+	return s, err
 }
 
 // dropFrom frees the old tip when the new segment goes on from the one before it. mu is held.
@@ -240,10 +265,11 @@ func (l *Log) dropFrom(from opening) {
 	}
 }
 
-// openLeftovers frees the segment files that are no part of the chain: recycled when the power went, or begun.
+// openLeftovers frees the segment files that are no part of the chain: recycled when the power went, or begun. One that has
+// the number of the segment to come is replaced by that.
 func (l *Log) openLeftovers(im *image) error {
 	for _, n := range im.numbers {
-		if n == l.writer.active.number || slices.ContainsFunc(im.chain, func(k link) bool { return k.number == n }) {
+		if n == l.writer.next || slices.ContainsFunc(im.chain, func(k link) bool { return k.number == n }) {
 			continue
 		}
 		r, err := openReader(l.o.FS, l.o.Dir, n, l.seed)

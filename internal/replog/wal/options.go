@@ -91,6 +91,7 @@ type Stats struct {
 	QueuedBytes  uint64 // now: waiting for the writer
 	Segments     uint64 // now: with live entries, and the one written to
 	Spares       uint64 // now: ready to become a segment
-	SegmentBytes uint64 // now: on disk, of segments and spares
+	SegmentBytes uint64 // now: on disk, of segments
+	SpareBytes   uint64 // now: on disk, of spares, and of segments that are about to become some
 	CacheBytes   uint64 // now
 }

@@ -123,7 +123,7 @@ func (l *Log) popSpare(size int64) (spare, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i, s := range l.spares {
-		if s.size >= size {
+		if s.size >= size && len(l.spares) > startSpares { // the last ones are kept for starts
 			l.spares = slices.Delete(l.spares, i, i+1)
 			l.want = 0
 			notify(l.keep)

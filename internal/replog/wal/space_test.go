@@ -2,6 +2,8 @@ package wal_test
 
 import (
 	"errors"
+	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -122,7 +124,7 @@ func TestFullDiskLetsBatchesWaitInOrderAndResumes(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		fsys.SetQuota(3 * o.SegmentBytes)
+		fsys.SetQuota(5 * o.SegmentBytes)
 		var done []uint64
 		put := func(i uint64) {
 			err := l.Append(wal.Batch{Entries: entries(0, i, i, 1, 1000), Done: func(err error) {
@@ -143,7 +145,7 @@ func TestFullDiskLetsBatchesWaitInOrderAndResumes(t *testing.T) {
 		if !l.Full() || len(done) == 0 || len(done) == 100 {
 			t.Fatalf("full %v with %d of 100 written", l.Full(), len(done))
 		}
-		if used := fsys.Used(); used > 3*o.SegmentBytes {
+		if used := fsys.Used(); used > 5*o.SegmentBytes {
 			t.Fatalf("%d bytes on disk", used)
 		}
 		before := len(done)
@@ -183,6 +185,79 @@ func TestFullDiskIsNoticedBeforeTheSegmentIs(t *testing.T) {
 		t.Fatal("not full, and there is no room for a spare")
 	}
 	put(t, l, wal.Batch{Entries: entries(0, 1, 1, 1, 500)})
+}
+
+// TestALogOpensOnAFullDisk kills a log that waits for room, again and again, while what has room is written.
+func TestALogOpensOnAFullDisk(t *testing.T) {
+	fsys := replogtest.NewFaulty(replogtest.NewDisk())
+	o := small(fsys)
+	l := open(t, o)
+	l.Step()
+	fsys.SetQuota(fsys.Used())
+	last := uint64(0)
+	appended := make(map[uint64]bool)
+	for run := range 8 {
+		for err := error(nil); err == nil && last < 1000; { // until no more has room
+			last++
+			err = tryPut(l, wal.Batch{Entries: entries(0, last, last, 1, 200)})
+			appended[last] = err == nil
+			if run > 0 {
+				break // what is written on a full disk is little
+			}
+		}
+		if run == 0 && !l.Full() {
+			t.Fatal("the log does not say that the disk is full")
+		}
+		var err error // without a Close, as if killed
+		if l, err = wal.Open(o); err != nil {
+			t.Fatalf("start %d on a full disk: %v", run+1, err)
+		}
+		at := l.State(0).Last
+		if at < last && appended[at+1] {
+			t.Fatalf("start %d: entry %d was written, and the log ends with %d", run+1, at+1, at)
+		}
+		if !sameEntries(all(t, l, 0), entries(0, 1, at, 1, 200)) {
+			t.Fatalf("start %d: entries differ", run+1)
+		}
+		last = at
+	}
+	fsys.SetQuota(0)
+	put(t, l, wal.Batch{Entries: entries(0, last+1, last+40, 1, 200)})
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestALogWithoutSparesOpensWhereThereIsRoomForLittle takes the spares away, as a disk from elsewhere may lack them.
+func TestALogWithoutSparesOpensWhereThereIsRoomForLittle(t *testing.T) {
+	fsys := replogtest.NewFaulty(replogtest.NewDisk())
+	o := small(fsys)
+	o.SegmentBytes = 64 << 10
+	l := open(t, o)
+	put(t, l, wal.Batch{Entries: entries(0, 1, 5, 1, 200)})
+	names, err := fsys.List(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range names {
+		if strings.HasSuffix(n, ".spare") {
+			if err := fsys.Remove(filepath.Join(dir, n)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	fsys.SetQuota(fsys.Used() + 8<<10)
+	if l, err = wal.Open(o); err != nil {
+		t.Fatal(err)
+	}
+	if !sameEntries(all(t, l, 0), entries(0, 1, 5, 1, 200)) {
+		t.Error("entries differ")
+	}
+	fsys.SetQuota(0)
+	put(t, l, wal.Batch{Entries: entries(0, 6, 100, 1, 2000)})
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestClosingOnAFullDiskEndsWhatWaits(t *testing.T) {
