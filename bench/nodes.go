@@ -20,7 +20,7 @@ import (
 // gives to connections, so that none is taken between the draw and the start, or while a node is started again.
 const (
 	lowestPort   = 10_000
-	highestPort  = 32_000
+	highestPort  = 20_000
 	portsOfNode  = 10
 	portsUsed    = 4 // of the ten: peers, gRPC, REST, admin
 	portDraws    = 100

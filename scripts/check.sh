@@ -66,7 +66,7 @@ beside='fault rows on real processes'
 measured "$beside" env CHAOS=check go test -count=1 -tags "$tags" -timeout 15m ./test/chaos >"$bin/beside.log" 2>&1 &
 waits=$!
 # Long tests in which one goroutine does everything: nothing races there, and the race detector makes them several times longer.
-alone='^Test(AllShortSequences|PowerCut|AnyFailedOperation|GarbageZeros|FlippedBit|FileCut|WhatIsInMemoryDecides|OpenFindsAllPartitions|ClustersKeep|SeedsThatFound|OneSeedGives)'
+alone='^Test(AllShortSequences|PowerCut|AnyFailedOperation|GarbageZeros|FlippedBit|FileCut|WhatIsInMemoryDecides|OpenFindsAllPartitions|ClustersKeep|SeedsThatFound|OneSeedGives|MembersComeAndGoInSome|AGraphFinds)'
 # shellcheck disable=SC2086 # a list of words
 step 'race detector' go test -race -short -shuffle=on -skip "$alone" -tags "$tags" -timeout 10m $packages
 # shellcheck disable=SC2086 # a list of words

@@ -68,8 +68,8 @@ trap 'rm -rf "$bin"' EXIT
 
 bugs_of() { # folder: the bugs that its package plants
 	{
-		grep -ohE 'mutant\("[a-z_]+"\)' "$1"/*.go
-		grep -ohE '= +"[a-z]+(_[a-z]+)+"' "$1/mutants_on.go"
+		grep -ohE 'mutant\("[a-z0-9_]+"\)' "$1"/*.go
+		grep -ohE '= +"[a-z0-9]+(_[a-z0-9]+)+"' "$1/mutants_on.go"
 	} | cut -d '"' -f 2 | sort -u || true
 }
 

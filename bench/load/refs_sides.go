@@ -153,7 +153,7 @@ func (o *ourRefs) roundTrip(ctx context.Context, object string) (time.Duration, 
 	for range roundTrips {
 		err := o.transact(ctx, bad)
 		if e, ok := errors.AsType[*millrace.Error](err); !ok || e.Outcome != millrace.Refused {
-			return 0, fmt.Errorf("a ref named %q: %v, want a refusal", bad[0].name, err)
+			return 0, fmt.Errorf("a ref named %q: %v, want a refusal", bad[0].name, err) //nolint:errorlint // nil is told too
 		}
 	}
 	return time.Since(began) / roundTrips, nil

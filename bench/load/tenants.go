@@ -78,7 +78,7 @@ func (t *timing) run(ctx context.Context) error {
 		took := time.Since(began)
 		var e *millrace.Error
 		if !errors.As(err, &e) || e.Code != "NOT_FOUND" {
-			return fmt.Errorf("task %s of another tenant, or of nobody, was answered with %v", id, err)
+			return fmt.Errorf("task %s of another tenant, or of nobody, was answered with %v", id, err) //nolint:errorlint // nil is told too
 		}
 		ops[kind].Record(kind, began, 1, nil)
 		if t.rig.Measuring() {

@@ -125,7 +125,6 @@ func (n *fakeNode) Recording(_ context.Context, p core.Partition, uid, id uint64
 
 // fakeEmbedder makes vectors of two numbers, and fails when the text is down.
 type fakeEmbedder struct {
-	calls []core.EmbedRequest
 	asked func() // hears of each call; nil: nobody does
 }
 
@@ -134,7 +133,6 @@ func (e *fakeEmbedder) Model(name string) (core.EmbedModel, bool) {
 }
 
 func (e *fakeEmbedder) Embed(_ context.Context, r core.EmbedRequest) ([]core.Embedding, error) {
-	e.calls = append(e.calls, r)
 	if e.asked != nil {
 		e.asked()
 	}

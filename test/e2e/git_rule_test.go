@@ -50,25 +50,25 @@ func refsByAPI(t *testing.T, repo millrace.Repo, name, old, new string) (reason,
 }
 
 // try tries the change by both doors. wanted is the rule that refuses it.
-func (c ruled) try(t *testing.T, w work, wanted, url string, repo millrace.Repo) {
+func (r ruled) try(t *testing.T, w work, wanted, url string, repo millrace.Repo) {
 	t.Helper()
-	spec := "+" + c.new + ":" + c.name()
-	if c.new == "" {
-		spec = ":" + c.name()
+	spec := "+" + r.new + ":" + r.name()
+	if r.new == "" {
+		spec = ":" + r.name()
 	}
 	push := func() {
 		out, err := w.try("push", url, spec)
-		if refused := err != nil && strings.Contains(out, "protected by "+wanted); refused != c.push || !c.push && err != nil {
-			t.Errorf("%s by git: %v\n%s", c.name(), err, out)
+		if refused := err != nil && strings.Contains(out, "protected by "+wanted); refused != r.push || !r.push && err != nil {
+			t.Errorf("%s by git: %v\n%s", r.name(), err, out)
 		}
 	}
 	ask := func() {
-		reason, by := refsByAPI(t, repo, c.name(), c.old, c.new)
-		if c.api && (reason != "ref_protected" || by != wanted) || !c.api && reason != "" {
-			t.Errorf("%s by the API: %q, %q", c.name(), reason, by)
+		reason, by := refsByAPI(t, repo, r.name(), r.old, r.new)
+		if r.api && (reason != "ref_protected" || by != wanted) || !r.api && reason != "" {
+			t.Errorf("%s by the API: %q, %q", r.name(), reason, by)
 		}
 	}
-	if c.push { // what is let pass comes last, for it moves the ref
+	if r.push { // what is let pass comes last, for it moves the ref
 		push()
 		ask()
 	} else {

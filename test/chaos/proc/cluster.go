@@ -34,6 +34,8 @@ type Cluster struct {
 	Nodes  []*Node
 	Tokens []Token
 	Links  map[Link]*Proxy // none without ClusterOptions.Proxy
+
+	ports []string
 }
 
 // Node is one server of a cluster. Its addresses stay the same over restarts.
@@ -79,7 +81,7 @@ func NewCluster(ctx context.Context, o ClusterOptions, tenants ...string) (*Clus
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{}
+	c := &Cluster{ports: ports}
 	tokens := filepath.Join(o.Dir, "tokens.yaml")
 	if c.Tokens, err = makeTokens(ctx, o.Binary, tokens, tenants); err != nil {
 		return nil, err
@@ -200,6 +202,11 @@ func (c *Cluster) Close() error {
 			errs = append(errs, n.Door.Close())
 		}
 	}
+	drawn.Lock()
+	defer drawn.Unlock()
+	for _, p := range c.ports {
+		delete(drawn.addresses, p)
+	}
 	return errors.Join(errs...)
 }
 
@@ -281,22 +288,35 @@ func (c *Cluster) applied(ctx context.Context) (string, bool) {
 	return strings.Join(all, " "), equal
 }
 
+// drawn are the addresses that clusters of this process have, whether their servers are up or down now.
+var drawn = struct {
+	sync.Mutex
+	addresses map[string]bool
+}{addresses: make(map[string]bool)}
+
 // freePorts draws addresses on which nobody listens, below the range from which systems draw the ports of outgoing
 // connections: a server that is down for a moment finds its port free when it comes back.
 func freePorts(n int) (out []string, err error) {
-	const low, high = 12_000, 32_000
+	const low, high = 26_000, 32_000 // other programs of ours, which run beside, draw elsewhere
 	var open []net.Listener
 	defer func() {
 		for _, l := range open {
 			_ = l.Close() // all are open until all are drawn
 		}
 	}()
+	drawn.Lock()
+	defer drawn.Unlock()
 	for range 100 * n {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", low+draw(high-low)))
+		at := fmt.Sprintf("127.0.0.1:%d", low+draw(high-low))
+		if drawn.addresses[at] {
+			continue
+		}
+		l, err := net.Listen("tcp", at)
 		if err != nil {
 			continue // it is taken
 		}
 		open = append(open, l)
+		drawn.addresses[at] = true
 		if out = append(out, l.Addr().String()); len(out) == n {
 			return out, nil
 		}

@@ -90,10 +90,19 @@ func (n *Node) Operate(ctx context.Context, out any, args ...string) error {
 	cmd := exec.CommandContext(ctx, n.o.Binary, append(append([]string{"cluster"}, args...), "--admin", n.admin, "--json")...)
 	said, err := cmd.Output()
 	if err != nil {
+		if e, ok := errors.AsType[*exec.ExitError](err); ok {
+			said = append(said, e.Stderr...)
+		}
 		return fmt.Errorf("cluster %s: %w: %s", strings.Join(args, " "), err, said)
 	}
 	line, _, _ := strings.Cut(string(said), "\n")
 	return json.Unmarshal([]byte(line), out)
+}
+
+// IsUnavailable reports whether a command has ended with the status that says so.
+func IsUnavailable(err error) bool {
+	e, ok := errors.AsType[*exec.ExitError](err)
+	return ok && e.ExitCode() == 3
 }
 
 // Job is the change of membership under way, or the last one.

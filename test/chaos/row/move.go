@@ -32,7 +32,7 @@ func MoveLeaders(ctx context.Context, e Env, n int) (*Outcome, error) {
 			return err
 		}
 		var before any
-		return r.c.Nodes[r.rand.IntN(len(r.c.Nodes))].Operate(ctx, &before, "balance")
+		return r.operate(ctx, r.c.Nodes[r.rand.IntN(len(r.c.Nodes))], &before, "balance")
 	})
 	if err == nil {
 		r.moved.tell(o, "gap")
@@ -48,10 +48,25 @@ type clusterLeaders struct {
 	} `json:"shards"`
 }
 
+// operatorWaits is how long an operator asks again who is told that something is not there now.
+const operatorWaits = 10 * time.Second
+
+// operate is Operate, again and again while the answer is that something is unavailable: on a busy machine a leader may be
+// lost without a hand in it, and an operator who is told so tries once more.
+func (r *rollRun) operate(ctx context.Context, n *proc.Node, out any, args ...string) error {
+	for begin := time.Now(); ; {
+		err := n.Operate(ctx, out, args...)
+		if !proc.IsUnavailable(err) || ctx.Err() != nil || time.Since(begin) > operatorWaits {
+			return err
+		}
+		pause(ctx, 100*time.Millisecond)
+	}
+}
+
 // transfer hands one shard over, from whoever leads it to another node.
 func (r *rollRun) transfer(ctx context.Context) error {
 	var s clusterLeaders
-	if err := r.c.Nodes[0].Operate(ctx, &s, "status"); err != nil {
+	if err := r.operate(ctx, r.c.Nodes[0], &s, "status"); err != nil {
 		return err
 	}
 	if len(s.Shards) == 0 {
@@ -62,7 +77,7 @@ func (r *rollRun) transfer(ctx context.Context) error {
 	to := others[r.rand.IntN(len(others))]
 	at := r.l.now()
 	var done any
-	if err := to.Operate(ctx, &done, "transfer", "--shard", strconv.Itoa(shard.Shard), "--to", fmt.Sprint(to.ID)); err != nil {
+	if err := r.operate(ctx, to, &done, "transfer", "--shard", strconv.Itoa(shard.Shard), "--to", fmt.Sprint(to.ID)); err != nil {
 		return err
 	}
 	r.o.Faults[kindTransfer]++
@@ -85,7 +100,7 @@ func (r *rollRun) gap(ctx context.Context, since int64, kind string) error {
 func (r *rollRun) drainNode(ctx context.Context, n *proc.Node) error {
 	at, begin := r.l.now(), time.Now()
 	var done any
-	if err := n.Operate(ctx, &done, "drain", fmt.Sprint(n.ID)); err != nil {
+	if err := r.operate(ctx, n, &done, "drain", fmt.Sprint(n.ID)); err != nil {
 		return err
 	}
 	took := time.Since(begin)
@@ -97,5 +112,5 @@ func (r *rollRun) drainNode(ctx context.Context, n *proc.Node) error {
 	if err := r.gap(ctx, at, kindDrain); err != nil {
 		return err
 	}
-	return n.Operate(ctx, &done, "drain", fmt.Sprint(n.ID), "--undo")
+	return r.operate(ctx, n, &done, "drain", fmt.Sprint(n.ID), "--undo")
 }
