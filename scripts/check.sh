@@ -41,13 +41,12 @@ unchanged() { # generated code equals what would be generated now
 	diff -r "$bin/gen" gen
 }
 
-faulty() { # the packages that have points where faults can be planted
-	go list -tags "$tags" -f '{{.ImportPath}}{{range .Imports}} {{.}}{{end}}' ./... | awk '/\/internal\/fault( |$)/ { print $1 }'
-}
-
-wide_lint() {
-	go build -C tools/golangci -o "$bin/golangci-lint" github.com/golangci/golangci-lint/v2/cmd/golangci-lint || return 1
-	"$bin/golangci-lint" run --build-tags "$tags"
+planted_faults() { # the tests that builds with points for faults alone have; all others have run without these points
+	local files names
+	files=$(grep -rlE --include='*_test.go' '^//go:build faults' internal)
+	names=$(echo "$files" | xargs grep -ohE '^func Test\w+' | cut -d ' ' -f 2 | paste -sd '|')
+	# shellcheck disable=SC2046 # a list of words
+	go test -short -tags "$tags faults" -timeout 10m -run "^($names)\$" $(echo "$files" | xargs -n 1 dirname | sort -u | sed 's,^,./,')
 }
 
 simulator() { # the commit names the seeds, so that each explores others than the one before
@@ -57,6 +56,7 @@ simulator() { # the commit names the seeds, so that each explores others than th
 }
 
 scripts/setup.sh race
+go build -C tools/golangci -o "$bin/golangci-lint" github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
 step 'make test' env TAGS="$tags" scripts/test.sh
 begin=$SECONDS
@@ -69,13 +69,11 @@ waits=$!
 alone='^Test(AllShortSequences|PowerCut|AnyFailedOperation|GarbageZeros|FlippedBit|FileCut|WhatIsInMemoryDecides|OpenFindsAllPartitions|ClustersKeep|SeedsThatFound|OneSeedGives|MembersComeAndGoInSome|AGraphFinds)'
 # shellcheck disable=SC2086 # a list of words
 step 'race detector' go test -race -short -shuffle=on -skip "$alone" -tags "$tags" -timeout 10m $packages
-# shellcheck disable=SC2086 # a list of words
-# shellcheck disable=SC2046 # a list of words
-step 'planted faults' go test -short -tags "$tags faults" -timeout 10m $(faulty)
+step 'planted faults' planted_faults
 step 'simulator' simulator
 step 'planted bugs' env TAGS="$tags" scripts/mutants.sh
 step 'vet of builds for tests' go vet -tags "$tags faults mutants" ./...
-step 'golangci-lint' wide_lint
+step 'golangci-lint' "$bin/golangci-lint" run --build-tags "$tags"
 step 'generated code' unchanged
 wait "$waits" || failed=1
 cat "$bin/beside.log"

@@ -29,7 +29,12 @@ func Run(ctx context.Context, p bench.ProfileRun) (*bench.Diagnosis, error) {
 	select {
 	case <-p.Begin:
 	case err := <-measured:
-		return nil, errors.Join(errors.New("profile: the run ended before its window"), err)
+		select {
+		case <-p.Begin: // both may be so by the time that anybody looks
+			measured <- err
+		default:
+			return nil, errors.Join(errors.New("profile: the run ended before its window"), err)
+		}
 	}
 	sets, err := collectAll(ctx, targets(p), wholeSeconds(p.Window))
 	if err != nil {
