@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -196,14 +197,11 @@ func operateByTheServer(t *testing.T, c *nodes) {
 	}
 }
 
-// wantMetrics looks for what a node of a cluster of three with two shards tells of its peers and logs.
+// wantMetrics waits until a node of a cluster of three with two shards, which may be on their way, tells all of its peers and
+// logs.
 func wantMetrics(t *testing.T, admin string) {
 	t.Helper()
-	resp, err := http.Get("http://" + admin + "/metrics")
-	noErr(t, err)
-	metrics, err := io.ReadAll(resp.Body)
-	noErr(t, errors.Join(err, resp.Body.Close()))
-	for _, line := range []string{
+	lines := []string{
 		`millrace_transport_connected_state{class="bulk",direction="outbound",peer="2"} 1`,
 		`millrace_transport_connected_state{class="control",direction="inbound",peer="3"} 1`,
 		`millrace_transport_dropped_messages_total{class="bulk",limit="peer_bulk",peer="2"} 0`,
@@ -211,11 +209,14 @@ func wantMetrics(t *testing.T, admin string) {
 		`millrace_node_known_leader_state{shard="1"} 1`, `millrace_node_leader_changes_total{shard="1"} `,
 		`millrace_server_memory_share_bytes{share="peer_inbox"} 4.194304e+06`,
 		`millrace_transport_refused_connections_total{reason="other_shards"} 0`,
-	} {
-		if !strings.Contains(string(metrics), line) {
-			t.Errorf("the metrics do not say %s", line)
-		}
 	}
+	eventually(t, "the metrics say "+strings.Join(lines, ", "), func() bool {
+		resp, err := http.Get("http://" + admin + "/metrics")
+		noErr(t, err)
+		metrics, err := io.ReadAll(resp.Body)
+		noErr(t, errors.Join(err, resp.Body.Close()))
+		return !slices.ContainsFunc(lines, func(line string) bool { return !strings.Contains(string(metrics), line) })
+	})
 }
 
 // leaderOf waits until a node serves a shard, and names it.
