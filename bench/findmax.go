@@ -132,6 +132,7 @@ type FindMaxResult struct {
 // until one does not, and halves the range until it is 5 % wide. Each rate is offered in a run of its own to servers of its own,
 // in an open loop; top, unless 0, is the highest one. Errors: as of Execute.
 func FindMax(ctx context.Context, c Config, h Harness, slos []string, top float64) (*FindMaxResult, error) {
+	defer collectRarely()()
 	var wanted []SLO
 	for _, s := range slos {
 		o, err := ParseSLO(s)

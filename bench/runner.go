@@ -86,12 +86,19 @@ func (c *Config) checkRoom(specs []runSpec) error {
 // service that has as much memory as this one would be set alike.
 const driverGC = 400
 
+// collectRarely sets that, unless the environment says otherwise. It returns what undoes it.
+func collectRarely() func() {
+	if os.Getenv("GOGC") != "" {
+		return func() {}
+	}
+	before := debug.SetGCPercent(driverGC)
+	return func() { debug.SetGCPercent(before) }
+}
+
 // Execute measures what c asks for. The result is written to c.Out after every run. Errors: *UsageError for what makes no
 // sense, *CannotError when nothing can be measured, *UnfitError when the host would spoil it; a measurement that went wrong is in the result's Exit.
 func Execute(ctx context.Context, c Config, h Harness) (*Result, error) {
-	if os.Getenv("GOGC") == "" {
-		defer debug.SetGCPercent(debug.SetGCPercent(driverGC))
-	}
+	defer collectRarely()()
 	if err := c.Check(); err != nil {
 		return nil, err
 	}

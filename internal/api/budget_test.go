@@ -1,13 +1,18 @@
 package api
 
 import (
+	"bytes"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/core"
 )
+
+// make16 is the number of a session.
+func make16(b byte) []byte { return bytes.Repeat([]byte{b}, 16) }
 
 // largeFrame creates one task with a payload of a kibibyte.
 func largeFrame(seq uint64) *pb.ClientFrame {
@@ -57,6 +62,53 @@ func TestFramesOfAllStreamsTogetherAreBounded(t *testing.T) {
 	if held := r.s.Stats().Held; held.Frames != 0 {
 		t.Errorf("%+v is held of nothing", held)
 	}
+}
+
+// TestFramesThatLoadRefsCountAmongThoseOfAllStreams has a load and a session of refs wait for the room that frames of others take.
+func TestFramesThatLoadRefsCountAmongThoseOfAllStreams(t *testing.T) {
+	r := newRigWith(t, Limits{}, Memory{Frames: kib})
+	r.greet(as("acme/all"), 1) // makes the namespace
+	r.n.holding = true
+	refs := pb.NewRefServiceClient(r.conn)
+	text := strings.Repeat("m", core.MaxRefMessage)
+	changes := []*pb.RefChange{{Kind: pb.RefChange_CREATE, Name: "refs/heads/a", New: testOID, Message: text}}
+	load, err := refs.LoadRefs(as("acme/all"))
+	if err == nil {
+		err = load.Send(&pb.LoadRefsRequest{Repo: "a", Session: make16(1), Number: 1, Changes: changes})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the load's frame is under way", func() bool { return r.n.waiting() == 1 && r.s.Stats().Held.Frames > kib })
+	session, err := refs.Session(as("acme/all"))
+	for _, f := range []*pb.RefSessionRequest{
+		{Frame: &pb.RefSessionRequest_Open{Open: &pb.RefSessionOpen{Repo: "a", Session: make16(2)}}},
+		{Frame: &pb.RefSessionRequest_Start{Start: &pb.RefSessionStart{}}},
+		{Frame: &pb.RefSessionRequest_Ops{Ops: &pb.RefSessionOps{Changes: changes}}},
+		{Frame: &pb.RefSessionRequest_Commit{Commit: &pb.RefSessionCommit{Number: 1}}},
+	} {
+		if err == nil {
+			err = session.Send(f)
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the session waits for room", func() bool {
+		r.s.frames.mu.Lock()
+		defer r.s.frames.mu.Unlock()
+		return r.s.frames.freed != nil
+	})
+	if n := r.n.waiting(); n != 1 {
+		t.Fatalf("%d frames are under way", n)
+	}
+	r.n.release(0)
+	eventually(t, "the session goes on", func() bool { return r.n.waiting() == 1 })
+	if held := r.s.Stats().Held.Frames; held < kib {
+		t.Errorf("%d bytes are held of a transaction of more", held)
+	}
+	r.n.release(0)
+	eventually(t, "nothing is held", func() bool { return r.s.Stats().Held.Frames == 0 })
 }
 
 // TestFramesThatAreDecidedAreNotHeldForASlowReader lets one client take no acks.

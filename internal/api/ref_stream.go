@@ -75,9 +75,9 @@ func (rs *refService) openStream(ctx context.Context, repo, tag string, session 
 	return st, applied, at, err
 }
 
-// transact proposes a transaction under its number, when there is room. What the edge itself refuses takes its number
-// too, so that those after it are no gap.
-func (st *refStream) transact(number uint64, op *core.RefTxn, fact error) error {
+// transact proposes a transaction under its number, which came in so many bytes, when there is room. What the edge itself
+// refuses takes its number too, so that those after it are no gap.
+func (st *refStream) transact(number uint64, op *core.RefTxn, bytes int64, fact error) error {
 	if number == 0 {
 		return invalid("number", "counts from 1")
 	}
@@ -94,19 +94,32 @@ func (st *refStream) transact(number uint64, op *core.RefTxn, fact error) error 
 			fact, commit.Ops = f, nil
 		}
 	}
+	frames := st.rs.s.frames
+	frames.add(bytes)
 	st.rs.s.o.Backend.Propose(commit.Partition, []core.Commit{commit}, func(p core.Proposed) {
+		frames.give(bytes)
 		st.answers <- refAnswer{number, fact, p}
 	})
 	return nil
 }
 
-// enter takes a place among the commits under way.
+// enter takes a place among the commits under way, and waits until the node has room for a frame.
 func (st *refStream) enter() error {
 	select {
 	case st.flight <- struct{}{}:
-		return nil
 	case <-st.ctx.Done():
 		return st.ctx.Err()
+	}
+	for {
+		freed := st.rs.s.frames.room()
+		if freed == nil {
+			return nil
+		}
+		select {
+		case <-freed:
+		case <-st.ctx.Done():
+			return st.ctx.Err()
+		}
 	}
 }
 
@@ -185,7 +198,7 @@ func (st *refStream) serve(read func() error, send func(refAnswer) error) error 
 
 // Session serves transactions of one repository one after another.
 func (rs *refService) Session(ss grpc.BidiStreamingServer[pb.RefSessionRequest, pb.RefSessionResponse]) error {
-	first, err := recvFrame[pb.RefSessionRequest](rs.s, ss)
+	first, _, err := recvFrame[pb.RefSessionRequest](rs.s, ss)
 	if err != nil {
 		return eof(err)
 	}
@@ -205,11 +218,11 @@ func (rs *refService) Session(ss grpc.BidiStreamingServer[pb.RefSessionRequest, 
 	se := &refSession{st: st}
 	return st.serve(func() error {
 		for {
-			in, err := recvFrame[pb.RefSessionRequest](rs.s, ss)
+			in, bytes, err := recvFrame[pb.RefSessionRequest](rs.s, ss)
 			if err != nil {
 				return eof(err)
 			}
-			if err := se.frame(in); err != nil {
+			if err := se.frame(in, bytes); err != nil {
 				return err
 			}
 		}
@@ -230,13 +243,11 @@ type message[T any] interface {
 	proto.Message
 }
 
-// recvFrame receives one frame of a stream, within the limit of a message and without unknown fields.
-func recvFrame[T any, M message[T]](s *Server, ss grpc.ServerStream) (M, error) {
-	m := M(new(T))
-	if _, err := s.receive(ss, m); err != nil {
-		return nil, err
-	}
-	return m, nil
+// recvFrame receives one frame of a stream, which had so many bytes, within the limit of a message and without unknown fields.
+func recvFrame[T any, M message[T]](s *Server, ss grpc.ServerStream) (m M, bytes int64, err error) {
+	m = new(T)
+	bytes, err = s.receive(ss, m)
+	return m, bytes, err
 }
 
 // refSession puts transactions together. The reader alone uses it.
@@ -244,11 +255,11 @@ type refSession struct {
 	st      *refStream
 	started bool
 	op      *core.RefTxn // while started
-	size    int
+	size    int64 // about, of its changes
 	failed  error // sticks until abort or commit
 }
 
-func (se *refSession) frame(in *pb.RefSessionRequest) error {
+func (se *refSession) frame(in *pb.RefSessionRequest, bytes int64) error {
 	switch f := in.GetFrame().(type) {
 	case *pb.RefSessionRequest_Txn:
 		if se.started || se.failed != nil {
@@ -256,10 +267,10 @@ func (se *refSession) frame(in *pb.RefSessionRequest) error {
 			if err == nil {
 				err = outOfTurn("idle", "started")
 			}
-			return se.st.transact(f.Txn.GetNumber(), nil, err)
+			return se.st.transact(f.Txn.GetNumber(), nil, bytes, err)
 		}
 		op := &core.RefTxn{Message: f.Txn.GetMessage()}
-		return se.st.transact(f.Txn.GetNumber(), op, asError(se.st.c.t.refChanges(op, f.Txn.GetChanges())))
+		return se.st.transact(f.Txn.GetNumber(), op, bytes, asError(se.st.c.t.refChanges(op, f.Txn.GetChanges())))
 	case *pb.RefSessionRequest_Start:
 		if se.started {
 			se.fail(outOfTurn("idle", "started"))
@@ -308,7 +319,7 @@ func (se *refSession) add(in []*pb.RefChange) {
 		return
 	}
 	for _, c := range in {
-		se.size += 100 + len(c.GetName()) + len(c.GetTarget()) + len(c.GetMessage())
+		se.size += int64(100 + len(c.GetName()) + len(c.GetTarget()) + len(c.GetMessage()))
 	}
 	if se.size > transactionBytes {
 		se.fail(tooLarge("changes", "ref_transaction_bytes", transactionBytes))
@@ -320,7 +331,7 @@ func (se *refSession) add(in []*pb.RefChange) {
 }
 
 func (se *refSession) commit(in *pb.RefSessionCommit) error {
-	op, err := se.op, se.failed
+	op, bytes, err := se.op, se.size, se.failed
 	if err == nil && !se.started {
 		err = outOfTurn("started", "idle")
 		se.fail(err)
@@ -333,7 +344,7 @@ func (se *refSession) commit(in *pb.RefSessionCommit) error {
 		err = invalid("changes", "is empty")
 	}
 	se.reset()
-	return se.st.transact(in.GetNumber(), op, err)
+	return se.st.transact(in.GetNumber(), op, bytes, err)
 }
 
 func (se *refSession) answer(a refAnswer) *pb.RefSessionResponse {
@@ -368,7 +379,7 @@ func (st *refStream) showRefusal(err error) (*pb.Error, []*pb.Failure) {
 
 // LoadRefs takes many refs, frame by frame; each change stands alone.
 func (rs *refService) LoadRefs(ss grpc.BidiStreamingServer[pb.LoadRefsRequest, pb.LoadRefsResponse]) error {
-	first, err := recvFrame[pb.LoadRefsRequest](rs.s, ss)
+	first, bytes, err := recvFrame[pb.LoadRefsRequest](rs.s, ss)
 	if err != nil {
 		return eof(err)
 	}
@@ -383,10 +394,10 @@ func (rs *refService) LoadRefs(ss grpc.BidiStreamingServer[pb.LoadRefsRequest, p
 	}
 	return st.serve(func() error {
 		for in := first; ; {
-			if err := st.load(in); err != nil {
+			if err := st.load(in, bytes); err != nil {
 				return err
 			}
-			if in, err = recvFrame[pb.LoadRefsRequest](rs.s, ss); err != nil {
+			if in, bytes, err = recvFrame[pb.LoadRefsRequest](rs.s, ss); err != nil {
 				return eof(err)
 			}
 		}
@@ -394,7 +405,7 @@ func (rs *refService) LoadRefs(ss grpc.BidiStreamingServer[pb.LoadRefsRequest, p
 }
 
 // load proposes one frame of a load. One that only asks has its answer already.
-func (st *refStream) load(in *pb.LoadRefsRequest) error {
+func (st *refStream) load(in *pb.LoadRefsRequest, bytes int64) error {
 	if in.GetNumber() == 0 && len(in.GetChanges()) == 0 {
 		return nil
 	}
@@ -405,7 +416,7 @@ func (st *refStream) load(in *pb.LoadRefsRequest) error {
 	} else {
 		fact = st.c.t.refChanges(op, in.GetChanges())
 	}
-	return st.transact(in.GetNumber(), op, asError(fact))
+	return st.transact(in.GetNumber(), op, bytes, asError(fact))
 }
 
 func (st *refStream) loaded(a refAnswer) *pb.LoadRefsResponse {
