@@ -255,8 +255,8 @@ type refSession struct {
 	st      *refStream
 	started bool
 	op      *core.RefTxn // while started
-	size    int64 // about, of its changes
-	failed  error // sticks until abort or commit
+	size    int64        // about, of its changes
+	failed  error        // sticks until abort or commit
 }
 
 func (se *refSession) frame(in *pb.RefSessionRequest, bytes int64) error {

@@ -69,12 +69,22 @@ func (c *coordinator) finalize(ctx context.Context) (Finalized, error) {
 // finalizeUntil tries until it is known whether the format was raised, while pause says that there is time: the members may
 // have changed meanwhile, and a leader that goes takes the answer with it. A raise is the same however often it is asked for.
 func finalizeUntil(before uint16, once func() (Finalized, error), pause func() bool) (Finalized, error) {
+	var lost error // the answer of a try of which nobody knows what became
 	for try := 0; ; try++ {
 		out, err := once()
 		out.Before = before // what an earlier try has raised, this call has
 		w, members := errors.AsType[core.WrongMembership](err)
 		u, leader := errors.AsType[core.Unavailable](err)
-		if again := members && w.Reason == "changed" || leader && u.Unknown; !again || try >= changeTries || !pause() {
+		if leader && u.Unknown {
+			lost = err
+		}
+		switch again := members && w.Reason == "changed" || lost != nil; {
+		case err == nil:
+			return out, nil
+		case again && try < changeTries && pause():
+		case lost != nil: // the refusal of a later try does not tell what became of that one
+			return out, lost
+		default:
 			return out, err
 		}
 	}

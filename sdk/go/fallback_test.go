@@ -114,8 +114,9 @@ func TestAStreamOnlyClientDoesNotGoOverREST(t *testing.T) {
 	c := p.dial(millrace.Transport(millrace.TransportStream))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	if _, err := c.Status(ctx); !errors.Is(err, millrace.ErrUnavailable) {
-		t.Errorf("got %v, want unavailable", err)
+	_, err := c.Status(ctx)
+	if !errors.Is(err, millrace.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) { // which of them it hears of last
+		t.Errorf("got %v, want unavailable, or that it is late", err)
 	}
 	if n := asked.Load(); n > 0 {
 		t.Errorf("REST was asked %d times", n)
