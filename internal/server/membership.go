@@ -147,6 +147,9 @@ const (
 	changeAgain = 100 * time.Millisecond
 	// changeTries is how often: an election takes two seconds at most, and seldom a second one.
 	changeTries = 40
+	// changeSeen is how long the node that was asked waits until it knows of a change itself.
+	changeSeen = 2 * time.Second
+	changePoll = 5 * time.Millisecond
 )
 
 // change asks whoever leads shard 0 for a change of membership, and returns the directory that it led to. Errors: as
@@ -234,9 +237,19 @@ func (c *coordinator) Change(ctx context.Context, op core.MemberChange) (Members
 		return Membership{}, err
 	}
 	c.o.Logger.Info("an operator changed the membership", "node", op.Node, "version", d.Version)
+	c.awaitChange(ctx, d.Version)
 	out := membership(&d)
 	out.Token = token
 	return out, nil
+}
+
+// awaitChange waits until this node knows of a change, so that whoever asks it next does not hear of the job before: a learner, or
+// a node that is slow, is not awaited by the majority that made it. One that is no member any more may never know.
+func (c *coordinator) awaitChange(ctx context.Context, version uint64) {
+	ctx, cancel := context.WithTimeout(ctx, changeSeen)
+	defer cancel()
+	for c.node.Members().Version < version && c.server.pause(ctx, changePoll) == nil {
+	}
 }
 
 // verbs are the changes that an admin listener takes, by the last part of its path.
