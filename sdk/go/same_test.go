@@ -184,8 +184,8 @@ var (
 		{},
 		{Seconds: 1},
 		{Seconds: 90, Nanos: 5e8},
-		{Nanos: 1e6},
-		{Nanos: 1},
+		{Seconds: 600, Nanos: 1e6}, // none that may end between the steps of one side and those of the other
+		{Seconds: 600, Nanos: 1},
 		{Seconds: -3},
 		{Seconds: 86400},
 		{Seconds: 1 << 33},
