@@ -57,6 +57,10 @@ simulator() { # the commit names the seeds, so that each explores others than th
 
 scripts/setup.sh race
 go build -C tools/golangci -o "$bin/golangci-lint" github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+# What a machine compiles for the first time is none of the time that the steps may take.
+go build -race -tags "$tags" ./...
+go build -tags "$tags faults" ./...
+go build -tags "$tags mutants" ./...
 
 step 'make test' env TAGS="$tags" scripts/test.sh
 begin=$SECONDS

@@ -65,13 +65,19 @@ func cycleLines(row *bench.Row) []string {
 		return nil
 	}
 	window := time.Duration(math.Round(run.Seconds)) * time.Second
-	out := []string{fmt.Sprintf("PROFILE WINDOW (%s):", window)}
-	for _, m := range []struct{ name, metric string }{{"created", "creates_per_s"}, {"completed", "completes_per_s"}} {
-		rate := run.Metrics[m.metric].Value
-		out = append(out, fmt.Sprintf("%s = %.0f (%.0f/s) %s", m.name, rate*run.Seconds, rate, row.Durability))
-	}
+	out := append([]string{fmt.Sprintf("PROFILE WINDOW (%s):", window)}, rateLines(row, run)...)
 	if d := row.Diagnosis; d != nil {
 		out = append(out, fmt.Sprintf("a second window with profiles cost %.0f %% of the rate", d.Overhead*100))
+	}
+	return out
+}
+
+// rateLines are what was created and completed in a run, each where it was measured.
+func rateLines(row *bench.Row, run *bench.Run) (out []string) {
+	for _, m := range []struct{ name, metric string }{{"created", "creates_per_s"}, {"completed", "completes_per_s"}} {
+		if rate := run.Metrics[m.metric].Value; rate > 0 {
+			out = append(out, fmt.Sprintf("%s = %.0f (%.0f/s) %s", m.name, rate*run.Seconds, rate, row.Durability))
+		}
 	}
 	return out
 }

@@ -61,6 +61,28 @@ func FullCycle(t *testing.T) {
 	}
 }
 
+// Transport measures one row of queue.transport: callers that only create, or workers that complete what waits and what callers add.
+func Transport(t *testing.T, row string) {
+	t.Helper()
+	skipUnlessNamed(t)
+	c := config(t, "queue.transport/"+row)
+	c.NoProfile = true
+	c.Command = "go test -v -run='^" + t.Name() + "$' -count=1 ./pkg/app"
+	r := execute(t, &c)
+	for i := range r.Suites {
+		s := &r.Suites[i]
+		if run := best(s); run != nil {
+			for _, line := range rateLines(s, run) {
+				t.Log(line)
+			}
+		}
+		t.Log(labelLine(s))
+	}
+	for _, f := range failures(r) {
+		t.Error(f)
+	}
+}
+
 // Enqueue measures durable enqueues of 16 callers, with group commit or with one commit per log entry.
 func Enqueue(b *testing.B, group bool) {
 	b.Helper()

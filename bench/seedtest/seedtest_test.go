@@ -58,6 +58,15 @@ func TestLinesAreThoseThatScriptsOfTheReferenceLookFor(t *testing.T) {
 	}
 }
 
+func TestOnlyWhatWasMeasuredHasALine(t *testing.T) {
+	r := cycle(t)
+	row := &r.Suites[0]
+	delete(row.Runs[0].Metrics, "completes_per_s")
+	if got, want := rateLines(row, best(row)), []string{"created = 900380 (45010/s) fsync×1"}; !slices.Equal(got, want) {
+		t.Errorf("lines %q, want %q", got, want)
+	}
+}
+
 func TestLabelNamesBatchesAndTheAudit(t *testing.T) {
 	r := cycle(t)
 	want := "queue.cycle/unbatched: 45,000 cycles/s · fsync×1 · inproc · one run · worker_batch=32 producer_batch=8 · " +

@@ -82,41 +82,37 @@ func benchFlags(f *pflag.FlagSet, c *bench.Config) {
 }
 
 func (a *app) benchRunCmd() *cobra.Command {
-	var c bench.Config
-	var tokenFile string
-	var list bool
-	cmd := &cobra.Command{
+	return a.measures(&cobra.Command{
 		Use:   "run [SUITE[/ROW]...]",
 		Short: "Measure rows: names or globs, or those of a profile",
 		Example: `  millrace bench run queue.cycle --worker-batch 32 --producer-batch 8 --durability both
   millrace bench run 'queue.*' --runs 3
   millrace bench run queue.cycle --rate 5000 --arrivals poisson --target db1:7081 --token-file t`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if list {
-				return a.benchList(args)
-			}
-			c.Select = args
-			return a.bench(cmd, c, tokenFile)
-		},
-	}
-	benchFlags(cmd.Flags(), &c)
-	cmd.Flags().BoolVar(&list, "list", false, "list what the names or globs name, as bench list does, and measure nothing")
-	cmd.Flags().StringVar(&tokenFile, "token-file", "", "file with the token of the target; default MILLRACE_TOKEN")
-	return cmd
+	}, func(args []string) []string { return args })
 }
 
 // benchFamilyCmd is run for all suites of a family.
 func (a *app) benchFamilyCmd(family string) *cobra.Command {
+	all := family + ".*"
+	return a.measures(&cobra.Command{
+		Use: family, Short: "Measure every " + family + " suite that is built: run '" + all + "'", Args: cobra.NoArgs,
+	}, func([]string) []string { return []string{all} })
+}
+
+// measures makes a command measure what rows makes of its arguments, as its flags say.
+func (a *app) measures(cmd *cobra.Command, rows func(args []string) []string) *cobra.Command {
 	var c bench.Config
 	var tokenFile string
-	cmd := &cobra.Command{
-		Use: family, Short: "Measure every " + family + " suite that is built: run '" + family + ".*'", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c.Select = []string{family + ".*"}
-			return a.bench(cmd, c, tokenFile)
-		},
+	var list bool
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c.Select = rows(args)
+		if list {
+			return a.benchList(c.Select)
+		}
+		return a.bench(cmd, c, tokenFile)
 	}
 	benchFlags(cmd.Flags(), &c)
+	cmd.Flags().BoolVar(&list, "list", false, "list what the names or globs name, as bench list does, and measure nothing")
 	cmd.Flags().StringVar(&tokenFile, "token-file", "", "file with the token of the target; default MILLRACE_TOKEN")
 	return cmd
 }

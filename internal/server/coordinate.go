@@ -107,10 +107,11 @@ func (c *coordinator) begin(n *node.Node) {
 	c.ready.Store(true)
 }
 
-// refusal is an error that an operator is told; wrong: the question makes no sense, however often it is asked.
+// refusal is an error that an operator is told; wrong: the question makes no sense, however often it is asked; silent: it was sent
+// and not answered, and what it asked for may have been done.
 type refusal struct {
-	text  string
-	wrong bool
+	text          string
+	wrong, silent bool
 }
 
 func (r refusal) Error() string { return r.text }
@@ -220,18 +221,18 @@ func (c *coordinator) transfer(ctx context.Context, shard core.ShardID, to uint6
 	standings := c.node.Standings()
 	switch {
 	case c.peers == nil:
-		return refusal{"this server is by itself: there is nobody to lead instead", true}
+		return refusal{text: "this server is by itself: there is nobody to lead instead", wrong: true}
 	case int(shard) >= len(standings):
-		return refusal{fmt.Sprintf("there is no shard %d, but 0 to %d", shard, len(standings)-1), true}
+		return refusal{text: fmt.Sprintf("there is no shard %d, but 0 to %d", shard, len(standings)-1), wrong: true}
 	case !c.knows(to):
-		return refusal{fmt.Sprintf("there is no node %d", to), true}
+		return refusal{text: fmt.Sprintf("there is no node %d", to), wrong: true}
 	}
 	leader := standings[shard].Leader
 	var err error
 	switch leader {
 	case to: // but perhaps it may go home
 	case 0:
-		return refusal{fmt.Sprintf("nobody leads shard %d now", shard), false}
+		return refusal{text: fmt.Sprintf("nobody leads shard %d now", shard)}
 	case c.o.Cluster.Node:
 		err = c.move(ctx, shard, to)
 	default:
@@ -272,14 +273,14 @@ func (c *coordinator) move(ctx context.Context, shard core.ShardID, to uint64) e
 			text = fmt.Sprintf("node %d did not take shard %d over from node %d: it is behind, or about to stop", to, shard, c.o.Cluster.Node)
 		}
 	}
-	return refusal{text, wrong}
+	return refusal{text: text, wrong: wrong}
 }
 
 // ask asks another node. The error is a refusal.
 func (c *coordinator) ask(ctx context.Context, id uint64, q query) (r told, err error) {
 	s, err := c.peers.OpenStream(ctx, transport.NodeID(id), askKind)
 	if err != nil {
-		return r, refusal{fmt.Sprintf("node %d is not reached: %v", id, err), false}
+		return r, refusal{text: fmt.Sprintf("node %d is not reached: %v", id, err)}
 	}
 	defer s.Close() //nolint:errcheck // it returns none
 	defer context.AfterFunc(ctx, func() { _ = s.Close() })()
@@ -298,9 +299,9 @@ func (c *coordinator) ask(ctx context.Context, id uint64, q query) (r told, err 
 	}
 	switch {
 	case err != nil:
-		return r, refusal{fmt.Sprintf("node %d gave no answer: %v", id, err), false}
+		return r, refusal{text: fmt.Sprintf("node %d gave no answer: %v", id, err), silent: true}
 	case r.Error != "":
-		return r, refusal{r.Error, r.Wrong}
+		return r, refusal{text: r.Error, wrong: r.Wrong}
 	}
 	return r, nil
 }
@@ -344,7 +345,7 @@ func (c *coordinator) answer(q query) (r told) {
 	case "change":
 		return c.answerChange(q.Change)
 	default:
-		err = refusal{fmt.Sprintf("%q is not known to this node", q.Do), true}
+		err = refusal{text: fmt.Sprintf("%q is not known to this node", q.Do), wrong: true}
 	}
 	if err != nil {
 		r.Error = err.Error()

@@ -160,15 +160,31 @@ func (c *coordinator) change(ctx context.Context, op *core.MemberChange) (core.D
 	}
 	ctx, cancel := context.WithTimeout(ctx, changeWait)
 	defer cancel()
+	return changeUntil(func() (core.Directory, error) { return c.changeOnce(ctx, op) },
+		func() bool { return c.server.pause(ctx, changeAgain) == nil })
+}
+
+// changeUntil tries a change until somebody leads who decides it, while pause says that there is time. Once a try was sent and not
+// answered, a later one may be refused because of what it did: then the outcome is not known.
+func changeUntil(once func() (core.Directory, error), pause func() bool) (core.Directory, error) {
+	var silent bool
 	for try := 0; ; try++ {
-		d, err := c.changeOnce(ctx, op)
-		if _, moved := errors.AsType[core.NotLeader](err); !moved {
-			if u, ok := errors.AsType[core.Unavailable](err); !ok || u.Unknown || u.Reason != "no_leader" {
-				return d, err
-			}
-		}
-		if try >= changeTries || c.server.pause(ctx, changeAgain) != nil {
+		d, err := once()
+		r, _ := errors.AsType[refusal](err)
+		silent = silent || r.silent
+		_, moved := errors.AsType[core.NotLeader](err)
+		u, down := errors.AsType[core.Unavailable](err)
+		again := r.silent || moved || down && !u.Unknown && u.Reason == "no_leader"
+		switch {
+		case err == nil:
+			return d, nil
+		case again && try < changeTries && pause():
+		case silent:
+			return d, core.DeadlineExceeded{Unknown: true}
+		case again:
 			return d, core.Unavailable{Reason: "no_leader"}
+		default:
+			return d, err
 		}
 	}
 }
@@ -189,6 +205,9 @@ func (c *coordinator) changeOnce(ctx context.Context, op *core.MemberChange) (co
 			return core.Directory{}, fmt.Errorf("answer of node %d makes no sense: %w", leader, err)
 		}
 		return core.Directory{}, res.Refusal.Fact
+	}
+	if silent, ok := errors.AsType[refusal](err); ok && silent.silent {
+		return core.Directory{}, silent
 	}
 	if err != nil {
 		return core.Directory{}, core.Unavailable{Reason: "no_leader"}
@@ -233,6 +252,11 @@ func (c *coordinator) Change(ctx context.Context, op core.MemberChange) (Members
 		}
 	}
 	d, err := c.change(ctx, &op)
+	if u, ok := errors.AsType[core.DeadlineExceeded](err); ok && u.Unknown && token != "" {
+		if added, seen := c.awaitAdded(ctx, op.Token); seen {
+			d, err = added, nil
+		}
+	}
 	if err != nil {
 		return Membership{}, err
 	}
@@ -249,6 +273,22 @@ func (c *coordinator) awaitChange(ctx context.Context, version uint64) {
 	ctx, cancel := context.WithTimeout(ctx, changeSeen)
 	defer cancel()
 	for c.node.Members().Version < version && c.server.pause(ctx, changePoll) == nil {
+	}
+}
+
+// awaitAdded waits a while for a member with a join token that only one call knows: that call's answer was lost, and without its
+// token nobody could join.
+func (c *coordinator) awaitAdded(ctx context.Context, token core.JoinHash) (core.Directory, bool) {
+	ctx, cancel := context.WithTimeout(ctx, changeSeen)
+	defer cancel()
+	for {
+		d := c.node.Members()
+		if slices.ContainsFunc(d.Members, func(m core.Member) bool { return m.Token == token }) {
+			return d, true
+		}
+		if c.server.pause(ctx, changePoll) != nil {
+			return d, false
+		}
 	}
 }
 

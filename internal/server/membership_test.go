@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"math"
 	"net/http"
 	"strings"
@@ -55,5 +56,39 @@ func TestARefusedChangeOfMembershipIsInTheMetrics(t *testing.T) {
 	}
 	if v := scrape(t, r)[`millrace_server_refused_changes_total{code="WRONG_STATE"}`]; v != 1 {
 		t.Errorf("%v are counted", v)
+	}
+}
+
+func TestAChangeThatWasNotAnsweredIsNotReportedAsRefused(t *testing.T) {
+	silent := refusal{text: "node 2 gave no answer", silent: true}
+	taken := core.AlreadyExists{Kind: "node", ID: "3"}
+	nobody := core.Unavailable{Reason: "no_leader"}
+	for _, x := range []struct {
+		name    string
+		answers []error // the last one again and again
+		tries   int
+		unknown bool
+		want    error // where it is known
+	}{
+		{"decided at once", []error{nil}, 1, false, nil},
+		{"refused at once", []error{taken}, 1, false, taken},
+		{"after an election", []error{nobody, core.NotLeader{}, nil}, 3, false, nil},
+		{"refused after an election", []error{nobody, taken}, 2, false, taken},
+		{"nobody leads", []error{nobody}, changeTries + 1, false, nobody},
+		{"an answer is lost and it was not made", []error{silent, nil}, 2, false, nil},
+		{"an answer is lost and it was made perhaps", []error{silent, nobody, taken}, 3, true, nil},
+		{"no answer ever", []error{silent}, changeTries + 1, true, nil},
+		{"the leader does not know", []error{core.Unavailable{Reason: "no_leader", Unknown: true}}, 1, true, nil},
+	} {
+		tries := 0
+		_, err := changeUntil(func() (core.Directory, error) {
+			tries++
+			return core.Directory{}, x.answers[min(tries, len(x.answers))-1]
+		}, func() bool { return true })
+		fact, _ := errors.AsType[core.Fact](err)
+		unknown := fact != nil && core.OutcomeUnknown(fact)
+		if tries != x.tries || unknown != x.unknown || !unknown && !errors.Is(err, x.want) {
+			t.Errorf("%s: %v after %d tries (unknown: %v), want %v after %d (%v)", x.name, err, tries, unknown, x.want, x.tries, x.unknown)
+		}
 	}
 }

@@ -17,3 +17,13 @@ func TestRaftBench_MultiShardScale(t *testing.T) { seedtest.MultiShardScale(t) }
 func BenchmarkEnqueueParallel_Coalesced(b *testing.B) { seedtest.Enqueue(b, true) }
 
 func BenchmarkEnqueueParallel_Direct(b *testing.B) { seedtest.Enqueue(b, false) }
+
+func TestProducerThroughput_RESTPath(t *testing.T) { seedtest.Transport(t, "rest") }
+
+func TestProducerThroughput_StreamPath(t *testing.T) { seedtest.Transport(t, "stream") }
+
+func TestProducerThroughput_StreamBatchPath(t *testing.T) { seedtest.Transport(t, "stream-batch-16") }
+
+func TestThroughput_RESTPath(t *testing.T) { seedtest.Transport(t, "workers-rest") }
+
+func TestThroughput_StreamPath(t *testing.T) { seedtest.Transport(t, "workers-stream") }
