@@ -61,10 +61,11 @@ go build -C tools/golangci -o "$bin/golangci-lint" github.com/golangci/golangci-
 go build -race -tags "$tags" ./...
 go build -tags "$tags faults" ./...
 go build -tags "$tags mutants" ./...
+(cd tools && go build -o "$bin/tools/" github.com/bufbuild/buf/cmd/buf google.golang.org/protobuf/cmd/protoc-gen-go google.golang.org/grpc/cmd/protoc-gen-go-grpc)
 
 step 'make test' env TAGS="$tags" scripts/test.sh
 begin=$SECONDS
-packages=$(go list -tags "$tags" ./... | grep -v -e '/test/' -e '/internal/lint$')
+packages="./internal/node ./sdk/go $(go list -tags "$tags" ./... | grep -v -e '/test/' -e '/internal/lint$')" # the longest begin first
 # The rows on real processes mostly wait, so they run beside the steps that mostly compute.
 beside='fault rows on real processes'
 measured "$beside" env CHAOS=check go test -count=1 -tags "$tags" -timeout 15m ./test/chaos >"$bin/beside.log" 2>&1 &

@@ -71,7 +71,7 @@ func startRig(t testing.TB, o rigOptions) (*rig, error) {
 		o.clock = env.SystemClock{}
 	}
 	if o.segment == 0 {
-		o.segment = 1 << 20
+		o.segment = 64 << 10
 	}
 	r := &rig{t: t, disk: o.disk}
 	fs := o.disk.FS

@@ -126,9 +126,11 @@ func TestANodeThatIsBehindTheLogGetsASnapshot(t *testing.T) {
 // Spares lie ready whatever the log holds: were they a part of what is kept for nodes that are behind, a log with some of
 // them would be cut at once, and a node that fetches a snapshot would never find what is behind it.
 func TestALogIsNotLongForItsSpares(t *testing.T) {
-	c := openCluster(t, 1, tight)
+	o := tight
+	o.LogQuota = 128 << 10
+	c := openCluster(t, 1, o)
 	r := c.rigs[1]
-	c.until(within(t, 30*time.Second), "there are no spares", func() bool { return r.log.Stats().SpareBytes >= tight.LogQuota })
+	c.until(within(t, 30*time.Second), "there are no spares", func() bool { return r.log.Stats().SpareBytes >= o.LogQuota })
 	if r.node.logFull() {
 		t.Errorf("%+v is more than is kept", r.log.Stats())
 	}
