@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -193,10 +194,21 @@ func (c *cluster) until(ctx context.Context, why string, is func() bool) {
 	for !is() {
 		select {
 		case <-ctx.Done():
-			c.t.Fatalf("%s: %v", why, ctx.Err())
+			c.t.Fatalf("%s: %v\n%s", why, ctx.Err(), c.state())
 		case <-time.After(time.Millisecond):
 		}
 	}
+}
+
+// state tells how shard 0 stands on each node, for who reads that a test failed.
+func (c *cluster) state() string {
+	var b strings.Builder
+	for id, r := range c.rigs {
+		s := &r.node.shards[0].snap
+		fmt.Fprintf(&b, "node %d: %+v, snapshots made %d, sent %d, installed %d, hold %d, fetching %v, log %+v\n", id, r.node.Standings()[0],
+			s.count.made.Load(), s.count.sent.Load(), s.count.installed.Load(), s.hold.Load(), s.fetching.Load(), r.log.Stats())
+	}
+	return b.String()
 }
 
 // known has every node look its namespace up, as an edge does for each call.
