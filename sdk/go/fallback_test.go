@@ -88,15 +88,22 @@ func TestTheFirstUnaryCallGoesOverRESTWhereGRPCDoesNotComeThrough(t *testing.T) 
 	}
 }
 
+// wantUnavailable takes that it is late for it too: on a busy machine the caller's time may be up in the middle of a try.
+func wantUnavailable(t *testing.T, err error) {
+	t.Helper()
+	if !errors.Is(err, millrace.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v, want unavailable, or that it is late", err)
+	}
+}
+
 func TestAServerThatIsDownChangesNoTransport(t *testing.T) {
 	p := newProxy(t)
 	p.down.Store(true)
 	c := p.dial()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
-	if _, err := c.Status(ctx); !errors.Is(err, millrace.ErrUnavailable) {
-		t.Errorf("got %v, want unavailable", err)
-	}
+	_, err := c.Status(ctx)
+	wantUnavailable(t, err)
 	if got := c.Transport(); got != millrace.TransportStream {
 		t.Errorf("the transport in use is %v, want stream", got)
 	}
@@ -115,9 +122,7 @@ func TestAStreamOnlyClientDoesNotGoOverREST(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	_, err := c.Status(ctx)
-	if !errors.Is(err, millrace.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) { // which of them it hears of last
-		t.Errorf("got %v, want unavailable, or that it is late", err)
-	}
+	wantUnavailable(t, err)
 	if n := asked.Load(); n > 0 {
 		t.Errorf("REST was asked %d times", n)
 	}
