@@ -65,7 +65,7 @@ go build -tags "$tags mutants" ./...
 
 step 'make test' env TAGS="$tags" scripts/test.sh
 begin=$SECONDS
-packages="./internal/node ./sdk/go $(go list -tags "$tags" ./... | grep -v -e '/test/' -e '/internal/lint$')" # the longest begin first
+packages="./internal/node $(go list -tags "$tags" ./... | grep -v -e '/test/' -e '/internal/lint$')" # the longest begins first
 # The rows on real processes mostly wait, so they run beside the steps that mostly compute.
 beside='fault rows on real processes'
 measured "$beside" env CHAOS=check go test -count=1 -tags "$tags" -timeout 15m ./test/chaos >"$bin/beside.log" 2>&1 &

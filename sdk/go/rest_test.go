@@ -157,9 +157,14 @@ func TestARequestThatNeverLeftIsRefused(t *testing.T) {
 	if _, err := c.Claim(t.Context(), ClaimQuery{Queues: []string{"q"}}); OutcomeOf(err) != Refused || !errors.Is(err, ErrUnavailable) {
 		t.Errorf("got %v, want unavailable, refused", err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	err = c.Delete(ctx, "t1")
+	for range 5 { // time that is up in the middle of a try leaves open what became of it
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		err = c.Delete(ctx, "t1")
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) {
+			break
+		}
+	}
 	if e := asError(t, err); OutcomeOf(err) != Refused || !strings.Contains(e.Message, "no route") {
 		t.Errorf("got %v, want refused, with the reason", err)
 	}
