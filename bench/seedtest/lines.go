@@ -75,8 +75,8 @@ func cycleLines(row *bench.Row) []string {
 // rateLines are what was created and completed in a run, each where it was measured.
 func rateLines(row *bench.Row, run *bench.Run) (out []string) {
 	for _, m := range []struct{ name, metric string }{{"created", "creates_per_s"}, {"completed", "completes_per_s"}} {
-		if rate := run.Metrics[m.metric].Value; rate > 0 {
-			out = append(out, fmt.Sprintf("%s = %.0f (%.0f/s) %s", m.name, rate*run.Seconds, rate, row.Durability))
+		if rate, measured := run.Metrics[m.metric]; measured { // also where nothing was completed
+			out = append(out, fmt.Sprintf("%s = %.0f (%.0f/s) %s", m.name, rate.Value*run.Seconds, rate.Value, row.Durability))
 		}
 	}
 	return out

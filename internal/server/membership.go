@@ -253,7 +253,10 @@ func (c *coordinator) Change(ctx context.Context, op core.MemberChange) (Members
 	}
 	d, err := c.change(ctx, &op)
 	if u, ok := errors.AsType[core.DeadlineExceeded](err); ok && u.Unknown && token != "" {
-		if added, seen := c.awaitAdded(ctx, op.Token); seen {
+		// Without the token, which only this call knows, nobody could join as the node that was perhaps added.
+		if added, seen := c.awaitMembers(ctx, func(d *core.Directory) bool {
+			return slices.ContainsFunc(d.Members, func(m core.Member) bool { return m.Token == op.Token })
+		}); seen {
 			d, err = added, nil
 		}
 	}
@@ -261,29 +264,19 @@ func (c *coordinator) Change(ctx context.Context, op core.MemberChange) (Members
 		return Membership{}, err
 	}
 	c.o.Logger.Info("an operator changed the membership", "node", op.Node, "version", d.Version)
-	c.awaitChange(ctx, d.Version)
+	c.awaitMembers(ctx, func(known *core.Directory) bool { return known.Version >= d.Version }) // or who asks it next hears of the job before
 	out := membership(&d)
 	out.Token = token
 	return out, nil
 }
 
-// awaitChange waits until this node knows of a change, so that whoever asks it next does not hear of the job before: a learner, or
-// a node that is slow, is not awaited by the majority that made it. One that is no member any more may never know.
-func (c *coordinator) awaitChange(ctx context.Context, version uint64) {
-	ctx, cancel := context.WithTimeout(ctx, changeSeen)
-	defer cancel()
-	for c.node.Members().Version < version && c.server.pause(ctx, changePoll) == nil {
-	}
-}
-
-// awaitAdded waits a while for a member with a join token that only one call knows: that call's answer was lost, and without its
-// token nobody could join.
-func (c *coordinator) awaitAdded(ctx context.Context, token core.JoinHash) (core.Directory, bool) {
+// awaitMembers waits a while until what this node knows of the members is as wanted: a learner, or a node that is slow, is not
+// awaited by the majority that made a change, and one that is no member any more may never know.
+func (c *coordinator) awaitMembers(ctx context.Context, is func(*core.Directory) bool) (d core.Directory, seen bool) {
 	ctx, cancel := context.WithTimeout(ctx, changeSeen)
 	defer cancel()
 	for {
-		d := c.node.Members()
-		if slices.ContainsFunc(d.Members, func(m core.Member) bool { return m.Token == token }) {
+		if d = c.node.Members(); is(&d) {
 			return d, true
 		}
 		if c.server.pause(ctx, changePoll) != nil {
