@@ -79,7 +79,7 @@ func (l *long) open(t testing.TB, disk *replogtest.Disk) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	segment := int64(4 << 20)
+	segment := int64(256 << 10) // the disk in memory copies a file at every sync
 	if l.o.dir != "" {
 		segment = 0 // the default
 	}

@@ -168,6 +168,7 @@ func TestEachListenerServesItsOwnRoutesOnly(t *testing.T) {
 }
 
 func TestAServerThatStopsIsNotReadyWhileItsCallsEnd(t *testing.T) {
+	t.Parallel()
 	s, l := serveAdmin(t, "--grace", "3s")
 	if code, body := fetch(t, http.MethodGet, l.Admin, "/readyz"); code != http.StatusOK || body != "ready\n" {
 		t.Errorf("while it serves: %d %s", code, body)

@@ -131,6 +131,7 @@ func whole(t *testing.T, dir string) {
 // A cluster is backed up while it works. What was acknowledged before is in the server that the backup is restored to, and
 // what the cluster gives out afterwards is nothing to that server.
 func TestABackupUnderLoadHoldsWhatWasAcknowledgedBefore(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, 3, 4)
 	lead := c.leader()
 	ctx := bounded(t, 2*time.Minute)
@@ -221,6 +222,7 @@ func fenced(t *testing.T, ctx context.Context, k2 *millrace.Client, held, later 
 
 // Half of a cluster's disks are lost. One survivor goes on with all that it has.
 func TestASurvivorOfALostMajorityGoesOn(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, 3, 2)
 	lead := c.leader()
 	ctx := bounded(t, 2*time.Minute)

@@ -236,6 +236,7 @@ func TestAServerThatDiesWithinTheWindowFailsTheRunAndIsAuditedAfterARestart(t *t
 }
 
 func TestAnAuditIsRepeatedOnDataThatWasKeptAndFindsALoss(t *testing.T) {
+	t.Parallel()
 	b := startBench(t, "queue.cycle/unbatched", "--runs", "1", "--window", "1s", "--warm-up", "100ms", "--no-profile", "--keep", "always")
 	b.code() // on a busy host there may be no verdict
 	r, err := bench.Load(b.out)

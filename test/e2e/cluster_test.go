@@ -162,6 +162,7 @@ func (c *nodes) client(i int, opts ...millrace.Option) *millrace.Client {
 }
 
 func TestAClusterGoesOnWithoutItsLeader(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, 3, 1)
 	lead := c.leader()
 	const tasks = 300

@@ -23,6 +23,7 @@ func (c *nodes) leads() map[uint64]int {
 }
 
 func TestADrainedNodeLeadsNothingUntilThatIsUndone(t *testing.T) {
+	t.Parallel()
 	c := growing(t, 3, 3)
 	c.leader()
 	ask := func(code int, args ...string) string {

@@ -193,6 +193,7 @@ func (w *visitor) everySearchRoute() {
 }
 
 func TestEveryRouteServesAtAFollowerByRedirectAndByForwarding(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, 3, 1)
 	c.lead(0) // its home: nothing moves when leaders are balanced
 	const follower = 1
@@ -282,6 +283,7 @@ func TestClaimsThatAreGivenUpLeaveNoLease(t *testing.T) {
 }
 
 func TestOneUniqueKeyIsOneTaskInAnyNumberOfPartitionsWhileLeadersGo(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, 3, 4)
 	ctx := bounded(t, 120*time.Second)
 	const keys, callers = 12, 4

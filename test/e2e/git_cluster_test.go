@@ -43,6 +43,7 @@ func (w work) clonesAlike(url, dir string, want map[string]string) {
 
 // TestAnyNodeShowsAPushOnceItWasAnswered pushes to one node and fetches from another, as often as GIT_FETCHES says.
 func TestAnyNodeShowsAPushOnceItWasAnswered(t *testing.T) {
+	t.Parallel()
 	needGit(t)
 	c := startCluster(t, 3, 2)
 	c.makeRepo("app")
@@ -63,6 +64,7 @@ func TestAnyNodeShowsAPushOnceItWasAnswered(t *testing.T) {
 }
 
 func TestGitGoesOnWithoutTheNodeThatTookThePush(t *testing.T) {
+	t.Parallel()
 	needGit(t)
 	c := startCluster(t, 3, 1)
 	c.makeRepo("app")
@@ -97,6 +99,7 @@ func TestGitGoesOnWithoutTheNodeThatTookThePush(t *testing.T) {
 }
 
 func TestANodeThatLostItsPacksGetsThemAgain(t *testing.T) {
+	t.Parallel()
 	needGit(t)
 	c := startCluster(t, 3, 1)
 	c.makeRepo("app")

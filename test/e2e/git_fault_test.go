@@ -107,6 +107,7 @@ func TestADamagedPackEndsFetchesWithAnError(t *testing.T) {
 // TestPushersDoNotLoseEachOthersCommits has pushers push at once, as many as MILLRACE_PUSHERS says: each to a branch of its
 // own, and all to one.
 func TestPushersDoNotLoseEachOthersCommits(t *testing.T) {
+	t.Parallel()
 	_, host := startGit(t)
 	host.makeRepo("app", nil)
 	url := host.url("app")

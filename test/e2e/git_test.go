@@ -13,6 +13,7 @@ import (
 var gitVersions = []string{"0", "1", "2"}
 
 func TestGitClonesFetchesAndPushes(t *testing.T) {
+	t.Parallel()
 	_, host := startGit(t)
 	for _, version := range gitVersions {
 		t.Run("v"+version, func(t *testing.T) {
@@ -93,6 +94,7 @@ func TestGitClonesFetchesAndPushes(t *testing.T) {
 }
 
 func TestGitClonesShallowAndPartial(t *testing.T) {
+	t.Parallel()
 	_, host := startGit(t)
 	host.makeRepo("app", nil)
 	url := host.url("app")
@@ -136,6 +138,7 @@ func TestGitClonesShallowAndPartial(t *testing.T) {
 }
 
 func TestGitMirrorsARepositoryWithManyRefs(t *testing.T) {
+	t.Parallel()
 	_, host := startGit(t)
 	host.makeRepo("app", nil)
 	url := host.url("app")

@@ -18,6 +18,7 @@ import (
 )
 
 func TestKeysOfACluster(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, 3, 1)
 	t.Run("are written and read at each node, which sends writes on", c.keysAtEachNode)
 	t.Run("are put once and in order by a stream whose leader is lost with a full window", c.windowOfALostLeader)

@@ -169,6 +169,7 @@ func (c *nodes) adding(ctx context.Context, k *millrace.Client) (stop func() []s
 }
 
 func TestAClusterGrowsFromOneNodeToFiveAndShrinksToThreeUnderLoad(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("whole servers")
 	}
@@ -202,6 +203,7 @@ func TestAClusterGrowsFromOneNodeToFiveAndShrinksToThreeUnderLoad(t *testing.T) 
 }
 
 func TestALearnerTakesThePlaceOfANodeThatIsDown(t *testing.T) {
+	t.Parallel()
 	c := growing(t, 3, 1)
 	ctx := bounded(t, time.Minute)
 	ids := addMany(t, ctx, c.client(0), "q", 100)
@@ -240,6 +242,7 @@ func TestALearnerTakesThePlaceOfANodeThatIsDown(t *testing.T) {
 }
 
 func TestANodeThatLostItsDiskComesBackByItself(t *testing.T) {
+	t.Parallel()
 	c := growing(t, 3, 2)
 	ctx := bounded(t, time.Minute)
 	ids := addMany(t, ctx, c.client(0), "q", 100)
@@ -270,6 +273,7 @@ func TestANodeThatLostItsDiskComesBackByItself(t *testing.T) {
 }
 
 func TestANodeThatWasAwayFindsTheClusterThoughAllOthersWereReplaced(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("whole servers")
 	}
@@ -327,6 +331,7 @@ func TestMembershipIsRefusedByName(t *testing.T) {
 }
 
 func TestAMajorityThatIsNotReachedTakesNobodyIn(t *testing.T) {
+	t.Parallel()
 	c := growing(t, 3, 1)
 	c.leader()
 	c.stop(0)

@@ -22,6 +22,7 @@ import (
 func withAdmin(o *server.Options) { o.Admin = "127.0.0.1:0" }
 
 func TestACleanStopLeavesALeaderBehind(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, 3, 1)
 	for range 4 {
 		lead := c.leader()

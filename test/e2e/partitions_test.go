@@ -12,6 +12,7 @@ import (
 // A namespace of four partitions over three nodes: tasks find their partition, a completion writes keys of its tag in the
 // same entry, workers with fewer slots than partitions serve all of them, and a node that goes takes nothing along.
 func TestPartitionsAreServedByWhoeverLeadsThem(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, 3, 4)
 	ctx, cancel := context.WithCancel(bounded(t, 120*time.Second))
 	defer cancel()

@@ -344,6 +344,7 @@ func TestAGrantThatNobodyReceivedIsGivenAgain(t *testing.T) {
 }
 
 func TestWorkersStoppedUnderLoadLoseAndDoubleNothing(t *testing.T) {
+	t.Parallel()
 	l := startLocal(t, holder{"acme", "admin", ""})
 	ctx := bounded(t, time.Minute)
 	c := l.client(0)

@@ -13,6 +13,7 @@ import (
 
 // A tenant whose keys are led by several nodes puts no more by way of all of them than its rate allows.
 func TestTheRateOfATenantIsThatOfAllNodes(t *testing.T) {
+	t.Parallel()
 	const parts, rate = 3, 40
 	c := startCluster(t, 3, parts)
 	ctx := bounded(t, 2*time.Minute)

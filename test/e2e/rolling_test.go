@@ -12,6 +12,7 @@ import (
 )
 
 func TestARollingRestartFailsNoOperation(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, 3, 2)
 	c.leader()
 	ctx, cancel := context.WithCancel(bounded(t, 90*time.Second))

@@ -13,6 +13,7 @@ import (
 
 // A node was away while the others went on, and cut their logs: it gets a snapshot, and is a node like the others.
 func TestANodeThatWasAwayForLongGetsTheStateAndServes(t *testing.T) {
+	t.Parallel()
 	c := startClusterWith(t, 3, 2, func(o *server.Options) { o.LogQuota = 1 })
 	ctx := bounded(t, 120*time.Second)
 	lead := c.leader()

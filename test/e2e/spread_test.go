@@ -58,6 +58,7 @@ func (c *nodes) spread(ns string, nodes int) {
 }
 
 func TestPartitionsLedByAllNodesAreServedByAnyOfThem(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, 3, 6)
 	var ignored map[string]any
 	c.ask(1, "POST", "/v1/namespace?ns=wide", `{"partitions":6}`, &ignored)

@@ -98,6 +98,7 @@ func refusesOlderProgram(t *testing.T, old *proc.Node) {
 }
 
 func TestAClusterIsUpgradedNodeByNodeAndThenNoOlderProgramStarts(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("real processes")
 	}
