@@ -74,20 +74,44 @@ func (b *benchRun) until(what string, f func(r *bench.Result) bool) *bench.Resul
 	}
 }
 
+// untilLoaded waits until a server of the bench has computed for a second, which it does only under the load of a run.
+func (b *benchRun) untilLoaded() {
+	b.t.Helper()
+	b.until("its ceiling", func(r *bench.Result) bool { return len(r.Suites) > 0 && r.Suites[0].Ceiling != nil })
+	b.until("a server under load", func(*bench.Result) bool {
+		for _, pid := range children(b.t, b.cmd.Process.Pid) {
+			f := statOf(pid)
+			if len(f) < 13 {
+				continue
+			}
+			user, _ := strconv.Atoi(f[11]) // in hundredths of a second
+			system, _ := strconv.Atoi(f[12])
+			if user+system >= 100 {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// statOf returns what the kernel says of a process, from its state on; nothing once it is gone.
+func statOf(pid int) []string {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return nil
+	}
+	return strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
+}
+
 // children returns the live processes whose parent is pid.
 func children(t *testing.T, pid int) (out []int) {
 	t.Helper()
-	dirs, err := filepath.Glob("/proc/[0-9]*/stat")
+	dirs, err := filepath.Glob("/proc/[0-9]*")
 	noErr(t, err)
 	for _, name := range dirs {
-		b, err := os.ReadFile(name)
-		if err != nil {
-			continue // it has ended
-		}
-		f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
-		if len(f) > 1 && f[1] == strconv.Itoa(pid) {
-			child, err := strconv.Atoi(filepath.Base(filepath.Dir(name)))
-			noErr(t, err)
+		child, err := strconv.Atoi(filepath.Base(name))
+		noErr(t, err)
+		if f := statOf(child); len(f) > 1 && f[1] == strconv.Itoa(pid) {
 			out = append(out, child)
 		}
 	}
@@ -179,15 +203,14 @@ func TestABenchThatIsKilledLeavesNoChildAndIsResumed(t *testing.T) {
 
 // zombie reports whether a process has ended, and only waits to be collected.
 func zombie(pid int) bool {
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	return err != nil || strings.HasPrefix(string(b[bytes.LastIndexByte(b, ')')+1:]), " Z")
+	f := statOf(pid)
+	return len(f) == 0 || f[0] == "Z"
 }
 
 func TestAStoppedBenchLeavesItsRunOutAndAnInterruptedOneIsPartial(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, "queue.cycle/unbatched", "--runs", "2", "--window", "12s", "--warm-up", "0s", "--no-profile")
-	b.until("its ceiling", func(r *bench.Result) bool { return len(r.Suites) > 0 && r.Suites[0].Ceiling != nil })
-	time.Sleep(6 * time.Second) // the window begins a second after the ceiling, on a busy machine several, and has 12
+	b.untilLoaded()
 	noErr(t, b.cmd.Process.Signal(syscall.SIGSTOP))
 	time.Sleep(2 * time.Second)
 	noErr(t, b.cmd.Process.Signal(syscall.SIGCONT))
@@ -213,9 +236,8 @@ func TestAStoppedBenchLeavesItsRunOutAndAnInterruptedOneIsPartial(t *testing.T) 
 
 func TestAServerThatDiesWithinTheWindowFailsTheRunAndIsAuditedAfterARestart(t *testing.T) {
 	t.Parallel()
-	b := startBench(t, "queue.transport/stream", "--runs", "1", "--window", "4s", "--warm-up", "0s", "--no-profile")
-	b.until("its ceiling", func(r *bench.Result) bool { return len(r.Suites) > 0 && r.Suites[0].Ceiling != nil })
-	time.Sleep(2500 * time.Millisecond) // the window begins about a second after the ceiling, and has 4
+	b := startBench(t, "queue.transport/stream", "--runs", "1", "--window", "10s", "--warm-up", "0s", "--no-profile")
+	b.untilLoaded()
 	for _, pid := range children(t, b.cmd.Process.Pid) {
 		noErr(t, syscall.Kill(pid, syscall.SIGKILL))
 	}
