@@ -65,13 +65,13 @@ go build -tags "$tags mutants" ./...
 
 step 'make test' env TAGS="$tags" scripts/test.sh
 begin=$SECONDS
-packages="./internal/node $(go list -tags "$tags" ./... | grep -v -e '/test/' -e '/internal/lint$')" # the longest begins first
+packages="./internal/node ./internal/api ./sdk/go $(go list -tags "$tags" ./... | grep -v -e '/test/' -e '/internal/lint$')" # the longest begin first
 # The rows on real processes mostly wait, so they run beside the steps that mostly compute.
 beside='fault rows on real processes'
 measured "$beside" env CHAOS=check go test -count=1 -tags "$tags" -timeout 15m ./test/chaos >"$bin/beside.log" 2>&1 &
 waits=$!
 # Long tests in which one goroutine does everything: nothing races there, and the race detector makes them several times longer.
-alone='^Test(AllShortSequences|PowerCut|AnyFailedOperation|GarbageZeros|FlippedBit|FileCut|WhatIsInMemoryDecides|OpenFindsAllPartitions|ClustersKeep|SeedsThatFound|OneSeedGives|MembersComeAndGoInSome|AGraphFinds)'
+alone='^Test(AllShortSequences|PowerCut|AnyFailedOperation|GarbageZeros|FlippedBit|FileCut|WhatIsInMemoryDecides|OpenFindsAllPartitions|ClustersKeep|SeedsThatFound|OneSeedGives|MembersComeAndGoInSome|AGraphFinds|AGraphBuiltTwice|WalksFind|ClustersStay|BuildingAnew|TheModelCatches|TheModelAllowsEvery)'
 # shellcheck disable=SC2086 # a list of words
 step 'race detector' go test -race -short -shuffle=on -skip "$alone" -tags "$tags" -timeout 10m $packages
 step 'planted faults' planted_faults

@@ -10,7 +10,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
@@ -277,15 +277,16 @@ func (w *ways) close() {
 func (w *ways) Invoke(ctx context.Context, method string, in, out any, opts ...grpc.CallOption) error {
 	g := w.enterFor(routeOf(ctx))
 	defer w.exit(g)
-	err := g.calls.Invoke(ctx, method, in, out, opts...)
 	if g.plain || w.mode != TransportAuto {
-		return err
+		return g.calls.Invoke(ctx, method, in, out, opts...)
 	}
+	var met peer.Peer // stays empty for a call that no connection took
+	err := g.calls.Invoke(ctx, method, in, out, append(slices.Clip(opts), grpc.Peer(&met))...)
 	if err == nil || ofServer(err) {
 		w.prove(g)
 		return err
 	}
-	unsent := permanent(err) || status.Code(err) == codes.Unavailable && g.conns[1].GetState() == connectivity.TransientFailure
+	unsent := permanent(err) || status.Code(err) == codes.Unavailable && met.Addr == nil
 	if unsent && !w.patient(g, err) && w.turnToREST(ctx, g) {
 		return w.rest.Invoke(ctx, method, in, out, opts...)
 	}
