@@ -49,10 +49,20 @@ planted_faults() { # the tests that builds with points for faults alone have; al
 	go test -short -tags "$tags faults" -timeout 10m -run "^($names)\$" $(echo "$files" | xargs -n 1 dirname | sort -u | sed 's,^,./,')
 }
 
-simulator() { # the commit names the seeds, so that each explores others than the one before
-	local commit
-	commit=$(git rev-parse HEAD 2>/dev/null || echo 0000000000)
-	SEEDS=500 FIRST=$((16#${commit:0:10} * 1000 + 1)) RECORD=no TAGS=$tags scripts/sim.sh
+# What is drawn at random or in turn is drawn by the commit, so that each change sees other seeds and rows than the last.
+commit=$(git rev-parse HEAD 2>/dev/null || echo 0000000000)
+drawn=$((16#${commit:0:10}))
+
+simulator() {
+	SEEDS=500 FIRST=$((drawn * 1000 + 1)) RECORD=no TAGS=$tags scripts/sim.sh
+}
+
+race_detector() {
+	# Its collector runs less often, and a program that has ended does not wait a second for the last reports of races.
+	# More packages at once than there are processors: some of them mostly wait.
+	# shellcheck disable=SC2086 # a list of words
+	GOGC=300 GORACE=atexit_sleep_ms=100 \
+		go test -race -short -shuffle=on -skip "$alone" -tags "$tags" -timeout 10m -p $(($(nproc) + 1)) $packages
 }
 
 scripts/setup.sh race
@@ -68,17 +78,21 @@ begin=$SECONDS
 packages="./internal/node ./internal/api ./sdk/go $(go list -tags "$tags" ./... | grep -v -e '/test/' -e '/internal/lint$')" # the longest begin first
 # The rows on real processes mostly wait, so they run beside the steps that mostly compute.
 beside='fault rows on real processes'
-measured "$beside" env CHAOS=check go test -count=1 -tags "$tags" -timeout 15m ./test/chaos >"$bin/beside.log" 2>&1 &
+measured "$beside" env CHAOS=check CHAOS_TURN=$drawn go test -count=1 -tags "$tags" -timeout 15m ./test/chaos >"$bin/beside.log" 2>&1 &
 waits=$!
 # Long tests in which one goroutine does everything: nothing races there, and the race detector makes them several times longer.
 alone='^Test(AllShortSequences|PowerCut|AnyFailedOperation|GarbageZeros|FlippedBit|FileCut|WhatIsInMemoryDecides|OpenFindsAllPartitions|ClustersKeep|SeedsThatFound|OneSeedGives|MembersComeAndGoInSome|AGraphFinds|AGraphBuiltTwice|WalksFind|ClustersStay|BuildingAnew|TheModelCatches|TheModelAllowsEvery)'
-# shellcheck disable=SC2086 # a list of words
-step 'race detector' go test -race -short -shuffle=on -skip "$alone" -tags "$tags" -timeout 10m $packages
+step 'race detector' race_detector
 step 'planted faults' planted_faults
 step 'simulator' simulator
-step 'planted bugs' env TAGS="$tags" scripts/mutants.sh
+bugs='planted bugs' # beside linters, which share no files with it
+measured "$bugs" env TAGS="$tags" scripts/mutants.sh >"$bin/bugs.log" 2>&1 &
+planted=$!
 step 'vet of builds for tests' go vet -tags "$tags faults mutants" ./...
 step 'golangci-lint' "$bin/golangci-lint" run --build-tags "$tags"
+wait "$planted" || failed=1
+cat "$bin/bugs.log"
+row "$bugs"
 step 'generated code' unchanged
 wait "$waits" || failed=1
 cat "$bin/beside.log"
