@@ -125,6 +125,9 @@ func neverLeft(err core.Fact) bool {
 
 // awaitLeader returns when somebody leads the shard, or says why it does not.
 func (s *shard) awaitLeader(ctx context.Context) core.Fact {
+	if ctx.Err() != nil { // nobody is there to be told what came of it
+		return core.DeadlineExceeded{}
+	}
 	late := s.n.o.Clock.NewTimer(forwardPatience)
 	defer late.Stop()
 	for {

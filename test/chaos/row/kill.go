@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"sync"
 	"time"
 
@@ -110,6 +111,10 @@ func underLoad(ctx context.Context, s system, o *Outcome, m *mixed, b *neighbour
 	stopLoad()
 	load.Wait()
 	if s.up() {
+		// What a caller no longer waits for may still be on its way. A stream keeps its order, so that it is in when this is.
+		for i, c := range []*client{m.clients[0], m.clients[1], b.client} {
+			o.fail(c.Commit(ctx, func(tx *millrace.Tx) { tx.KV("barrier").Put(strconv.Itoa(i), "in") }))
+		}
 		o.fail(settled(ctx, m.quiet.Client, kinds))
 		o.fail(settled(ctx, b.quiet.Client, kinds))
 	}
