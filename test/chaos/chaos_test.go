@@ -45,10 +45,11 @@ var counts = map[string]struct{ smoke, check int }{
 	"R-34":        {0, 3},
 }
 
-// inTurn are rows that campaigns count. A change runs two of them, chosen by the number in CHAOS_TURN, and all without it.
+// inTurn are rows of which campaigns alone need a count. A change runs two of them, chosen by the number in CHAOS_TURN; all
+// are run without it.
 var inTurn = []string{"R-04", "R-09", "R-09-1", "R-12", "R-14", "R-24", "R-24-1"}
 
-// hasTurn reports whether a row is run with CHAOS=check.
+// hasTurn reports whether this change runs a row that has a count for changes.
 func hasTurn(t *testing.T, id string) bool {
 	i, turn := slices.Index(inTurn, id), os.Getenv("CHAOS_TURN")
 	if i < 0 || turn == "" {

@@ -7,7 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -79,43 +79,8 @@ func (b *benchRun) untilLoaded() {
 	b.t.Helper()
 	b.until("its ceiling", func(r *bench.Result) bool { return len(r.Suites) > 0 && r.Suites[0].Ceiling != nil })
 	b.until("a server under load", func(*bench.Result) bool {
-		for _, pid := range children(b.t, b.cmd.Process.Pid) {
-			f := statOf(pid)
-			if len(f) < 13 {
-				continue
-			}
-			user, _ := strconv.Atoi(f[11]) // in hundredths of a second
-			system, _ := strconv.Atoi(f[12])
-			if user+system >= 100 {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(children(b.cmd.Process.Pid), func(pid int) bool { return computed(pid) >= 100 })
 	})
-}
-
-// statOf returns what the kernel says of a process, from its state on; nothing once it is gone.
-func statOf(pid int) []string {
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return nil
-	}
-	return strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
-}
-
-// children returns the live processes whose parent is pid.
-func children(t *testing.T, pid int) (out []int) {
-	t.Helper()
-	dirs, err := filepath.Glob("/proc/[0-9]*")
-	noErr(t, err)
-	for _, name := range dirs {
-		child, err := strconv.Atoi(filepath.Base(name))
-		noErr(t, err)
-		if f := statOf(child); len(f) > 1 && f[1] == strconv.Itoa(pid) {
-			out = append(out, child)
-		}
-	}
-	return out
 }
 
 func measured(r *bench.Result) (n int) {
@@ -170,13 +135,13 @@ func TestABenchThatIsKilledLeavesNoChildAndIsResumed(t *testing.T) {
 	b.until("its first run", func(r *bench.Result) bool { return measured(r) > 0 })
 	var young []int
 	for len(young) == 0 { // the next run's servers
-		young = children(t, b.cmd.Process.Pid)
+		young = children(b.cmd.Process.Pid)
 		time.Sleep(5 * time.Millisecond)
 	}
 	noErr(t, b.cmd.Process.Kill())
 	b.code()
 	for _, pid := range young {
-		for syscall.Kill(pid, 0) == nil && !zombie(pid) {
+		for runs(pid) {
 			time.Sleep(10 * time.Millisecond)
 		}
 	}
@@ -199,12 +164,6 @@ func TestABenchThatIsKilledLeavesNoChildAndIsResumed(t *testing.T) {
 	if code := b.code(); code != bench.ExitUsage {
 		t.Errorf("another configuration: exit code %d, want %d", code, bench.ExitUsage)
 	}
-}
-
-// zombie reports whether a process has ended, and only waits to be collected.
-func zombie(pid int) bool {
-	f := statOf(pid)
-	return len(f) == 0 || f[0] == "Z"
 }
 
 func TestAStoppedBenchLeavesItsRunOutAndAnInterruptedOneIsPartial(t *testing.T) {
@@ -238,7 +197,7 @@ func TestAServerThatDiesWithinTheWindowFailsTheRunAndIsAuditedAfterARestart(t *t
 	t.Parallel()
 	b := startBench(t, "queue.transport/stream", "--runs", "1", "--window", "10s", "--warm-up", "0s", "--no-profile")
 	b.untilLoaded()
-	for _, pid := range children(t, b.cmd.Process.Pid) {
+	for _, pid := range children(b.cmd.Process.Pid) {
 		noErr(t, syscall.Kill(pid, syscall.SIGKILL))
 	}
 	if code := b.code(); code != bench.ExitFail {

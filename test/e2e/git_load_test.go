@@ -225,22 +225,6 @@ func fetchRequest(host gitHost, want string) []byte {
 		"Authorization: Bearer %s\r\nContent-Type: application/x-git-upload-pack-request\r\nContent-Length: %d\r\n\r\n", host.token, len(body)), body...)
 }
 
-// childrenOf lists the processes whose parent is pid.
-func childrenOf(pid int) (out []string) {
-	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, f := range stats {
-		b, err := os.ReadFile(f)
-		if err != nil {
-			continue // it has ended
-		}
-		_, rest, _ := strings.Cut(string(b), ") ")
-		if fields := strings.Fields(rest); len(fields) > 1 && fields[1] == strconv.Itoa(pid) && fields[0] != "Z" {
-			out = append(out, string(b[:min(len(b), 60)]))
-		}
-	}
-	return out
-}
-
 // residentPeak is the most memory that a process had, in bytes.
 func residentPeak(t *testing.T, pid int) int64 {
 	t.Helper()
@@ -325,7 +309,7 @@ func TestSlowGitClientsHoldUpNobodyAndLeaveNoProcess(t *testing.T) {
 			t.Errorf("one that waited gets %q", a[:min(len(a), 200)])
 		}
 	}
-	until(t, "all programs end", func() bool { return len(childrenOf(l.PID)) == 0 })
+	until(t, "all programs end", func() bool { return len(children(l.PID)) == 0 })
 	if got := residentPeak(t, l.PID); got > memory {
 		t.Errorf("the server took %d MiB of memory", got>>20)
 	}

@@ -32,16 +32,6 @@ func startWork(t *testing.T, s *proc.Server, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// runs reports whether a process exists and is not merely waiting to be reaped.
-func runs(pid int) bool {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return false
-	}
-	_, rest, ok := strings.Cut(string(b), ") ") // after the name comes the state
-	return ok && rest[0] != 'Z' && rest[0] != 'X'
-}
-
 func TestAKilledWorkerLeavesNoCommandRunning(t *testing.T) {
 	s, c := serve(t)
 	ctx := bounded(t, time.Minute)
