@@ -10,6 +10,12 @@ import (
 	"github.com/millrace/millrace/internal/core"
 )
 
+// A worker has one subscription.
+const (
+	subscription = 1
+	slots        = 8 // its window
+)
+
 // worker holds leases over a stream, works on them, and settles them with effects. It opens its session again wherever
 // the leader is.
 type worker struct {
@@ -71,9 +77,11 @@ func (s sink) Assign(_ uint32, tasks []core.Assigned, _ core.At) bool {
 	})
 }
 
-// LeaseLost tells the worker that it lost a lease.
+// LeaseLost tells the worker that it lost a lease. The worker states its window anew: until it is heard of, the lease
+// holds its slot.
 func (s sink) LeaseLost(h core.TaskHold, _ string) {
 	s.arrive("lost", func() {
+		s.k.say("slots", func(ses core.Session) { ses.Slots(subscription, slots) })
 		s.k.w.note("%s loses %s under %d", s.k.name, h.Task, h.Token)
 		if j := s.k.held[h.Task]; j != nil && j.task.Token == h.Token && !j.sending {
 			j.over = true
@@ -163,7 +171,7 @@ func (k *worker) connect() {
 			delete(k.held, lost.Task)
 		}
 	}
-	ses.Subscribe(core.Subscription{Sub: 1, Queues: []core.GrantQueue{{Name: queueName, Weight: 1}}, Slots: 8, Batch: 4})
+	ses.Subscribe(core.Subscription{Sub: subscription, Queues: []core.GrantQueue{{Name: queueName, Weight: 1}}, Slots: slots, Batch: 4})
 	for _, id := range slices.SortedFunc(maps.Keys(k.held), compareIDs) {
 		if j := k.held[id]; j.unsure {
 			k.send(j)
@@ -257,34 +265,40 @@ func (k *worker) verdict(j *job) func() core.Commit {
 	}
 }
 
-// send settles a job over the stream that is open.
-func (k *worker) send(j *job) {
-	w, life := k.w, k.life
-	h, part := w.host(k.host), k.part
-	stream := k.stream
-	j.sending = true
+// say sends something over the stream that is open, behind what was sent before.
+func (k *worker) say(name string, do func(ses core.Session)) {
+	w, life, stream := k.w, k.life, k.stream
+	h := w.host(k.host)
 	k.out = w.behind(k.out)
-	w.after(k.out-w.now, "settle", h.id, func() {
+	w.after(k.out-w.now, name, h.id, func() {
 		if k.life != life || h.node == nil {
 			return
 		}
 		h.whenAwake(func() {
-			if k.life != life {
-				return
+			if k.life == life {
+				do(stream)
+				h.kick()
 			}
-			c := j.settle()
-			c.Partition = part
-			hold := core.TaskHold{Task: j.task.Task, Token: j.task.Token}
-			stream.Settle(part, []core.Commit{c}, []core.TaskHold{hold}, func(d core.Proposed) {
-				w.ledger.answered(h, k.at, d)
-				k.in = w.behind(k.in)
-				w.after(k.in-w.now, "settled", 0, func() {
-					if k.life == life {
-						k.settled(j, d)
-					}
-				})
+		})
+	})
+}
+
+// send settles a job over the stream that is open.
+func (k *worker) send(j *job) {
+	life, h, part := k.life, k.w.host(k.host), k.part
+	j.sending = true
+	k.say("settle", func(ses core.Session) {
+		c := j.settle()
+		c.Partition = part
+		hold := core.TaskHold{Task: j.task.Task, Token: j.task.Token}
+		ses.Settle(part, []core.Commit{c}, []core.TaskHold{hold}, func(d core.Proposed) {
+			k.w.ledger.answered(h, k.at, d)
+			k.in = k.w.behind(k.in)
+			k.w.after(k.in-k.w.now, "settled", 0, func() {
+				if k.life == life {
+					k.settled(j, d)
+				}
 			})
-			h.kick()
 		})
 	})
 }
