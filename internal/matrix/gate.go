@@ -185,10 +185,7 @@ func (x *Index) passSets(g *Gate, filter *rules.BoundFilter, lex *lexical, buf *
 	return out, nil
 }
 
-// scanBytes is how many bytes of codes are scanned as fast as a graph is walked with the recall that is promised.
-const scanBytes = 8 << 20
-
-// walks says whether so many rows pass that a walk is faster than a scan: beyond scanBytes, and at least one in twenty,
+// walks says whether so many rows pass that a walk is faster than a scan: too many for the kernel, and at least one in twenty,
 // for a walk has to step over those that do not.
 func (x *Index) walks(c *Counts) bool {
 	return x.large(c.Passed) && 20*c.Passed >= c.Considered

@@ -68,7 +68,7 @@ func NewIndex(def *core.Collection, kernel *vector.Kernel) (*Index, error) {
 	}
 	s.texts = def.Texts
 	x := &Index{
-		schema: s, dim: int(def.Dim), kernel: kernel, scan: scanBytes,
+		schema: s, dim: int(def.Dim), kernel: kernel, scan: kernel.ScanBytes(),
 		graphs: def.Metric != core.MetricDot, // of vectors of many lengths the nearest are not neighbours of each other
 	}
 	x.in = x.newInner()

@@ -221,3 +221,31 @@ func BenchmarkGraph(b *testing.B) {
 		}
 	})
 }
+
+// BenchmarkScanOrWalk is what a scan of all rows and a walk over their graph take, by how many rows there are: from where on
+// a walk is faster depends on the kernel.
+func BenchmarkScanOrWalk(b *testing.B) {
+	const queries = 200
+	for _, kernel := range Kernels() {
+		for _, n := range []int{2500, 5000, 10_000, 20_000} {
+			vectors := clustered(21, n+queries, 384, max(10, n/100))
+			rows := fill(kernel, vectors[:n])
+			view, g, all := rows.View(), NewGraph(), everyOf(n, 1)
+			for g.Build(&view, 1000, mix, everyRow) > 0 {
+			}
+			name := kernel.String() + "/rows-" + strconv.Itoa(n)
+			b.Run(name+"/scan", func(b *testing.B) {
+				var hits []Hit
+				for i := 0; b.Loop(); i++ {
+					hits, _ = view.Scan(NewQuery(vectors[n+i%queries]), all, 50, hits[:0], nil)
+				}
+			})
+			b.Run(name+"/walk", func(b *testing.B) {
+				var hits []Hit
+				for i := 0; b.Loop(); i++ {
+					hits = g.Search(&view, NewQuery(vectors[n+i%queries]), 120, nil, hits[:0])
+				}
+			})
+		}
+	}
+}

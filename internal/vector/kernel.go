@@ -32,6 +32,12 @@ var pureGo = Kernel{name: "purego", kind: kindGo}
 // String returns the kernel's name as the configuration spells it.
 func (k *Kernel) String() string { return k.name }
 
+// ScanBytes is how many bytes of codes are scanned as fast as a graph of them is walked, with the recall that is promised of
+// a walk. Source: BenchmarkScanOrWalk, and docs/decisions/0017.
+func (k *Kernel) ScanBytes() int64 {
+	return map[kernelKind]int64{kindVNNI: 8 << 20, kindAVX2: 3 << 20, kindGo: 2 << 20}[k.kind]
+}
+
 // Kernels lists what this machine and build can run, fastest first. The last is always purego.
 func Kernels() []*Kernel { return append(assembled(), &pureGo) }
 

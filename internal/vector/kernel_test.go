@@ -116,6 +116,17 @@ func TestSelectRefusesWhatTheMachineCannotRun(t *testing.T) {
 	}
 }
 
+func TestAKernelThatIsSlowerScansLess(t *testing.T) {
+	const exact = 5000 * 384 // bytes of codes that each kernel scans: no walk misses any of them
+	last := int64(1 << 62)
+	for _, k := range []*Kernel{{kind: kindVNNI}, {kind: kindAVX2}, &pureGo} {
+		if n := k.ScanBytes(); n < exact || n >= last {
+			t.Errorf("kind %d scans up to %d bytes; at least %d, and less than %d of a faster one", k.kind, n, exact, last)
+		}
+		last = k.ScanBytes()
+	}
+}
+
 func FuzzKernels(f *testing.F) {
 	f.Add([]byte{255, 127, 1, 129, 0, 128}, uint8(3))
 	f.Add(make([]byte, 600), uint8(0))
