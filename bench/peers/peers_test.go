@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"io"
 	"slices"
 	"strings"
@@ -48,5 +50,39 @@ func TestAPeerThatIsNotGivenIsNotMeasured(t *testing.T) {
 		if code != c.code || err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q: code %d, %v; want %d and %q", c.args, code, err, c.code, c.want)
 		}
+	}
+}
+
+func TestAnAnswerIsHeldToAnExactOne(t *testing.T) {
+	d := &vectors{queries: [][]float32{{1, 0}}}
+	for i := range 12 {
+		d.rows = append(d.rows, unit([]float32{float32(100 - i), 10}))
+	}
+	d.least = []float32{dot(d.queries[0], d.rows[nearest-1])}
+	for _, c := range []struct {
+		ids  []int
+		want float64
+		bad  string
+	}{
+		{[]int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, 1, ""},
+		{[]int{0, 1, 2, 3, 4, 5, 6, 7, 10, 11}, 0.8, ""},
+		{[]int{0, 1, 2, 3, 4, 5, 6, 7, 8, 8}, 0, "twice"},
+		{[]int{0, 1, 2, 3, 4, 5, 6, 7, 8, 12}, 0, "not there"},
+		{[]int{0, 1, 2}, 0, "3 rows"},
+	} {
+		got, err := d.recall(t.Context(), func(context.Context, int, int) ([]int, error) { return c.ids, nil })
+		if c.bad == "" && (err != nil || got != c.want) || c.bad != "" && (err == nil || !strings.Contains(err.Error(), c.bad)) {
+			t.Errorf("%v: %v, %v; want %v %s", c.ids, got, err, c.want, c.bad)
+		}
+	}
+}
+
+func TestVectorsAreWrittenAsPostgreSQLReadsThem(t *testing.T) {
+	v := []float32{1, -0.5}
+	if got := vectorText(v); got != "[1,-0.5]" {
+		t.Errorf("text %q", got)
+	}
+	if got := vectorBinary(v); !bytes.Equal(got, []byte{0, 2, 0, 0, 0x3f, 0x80, 0, 0, 0xbf, 0, 0, 0}) {
+		t.Errorf("binary %x", got)
 	}
 }

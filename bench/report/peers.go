@@ -3,24 +3,47 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/millrace/millrace/bench"
 )
 
-// peerColumns are the columns of the table that has Millrace and its peers side by side.
-var peerColumns = []string{
-	"Row", "System", "Rate", "Create, ms: p50, p99", "Create to claim, ms: p50, p99", "Memory peak, MiB", "Disk, B each", "Syncs each",
-	"Disk flushes each", "Server CPU, µs each", "Client CPU, µs each", "Durable when acknowledged", "Class told by", "Settings",
+// peerTable has Millrace and its peers side by side: of what they are asked, what they answer, and what that costs.
+type peerTable struct {
+	title   string // what it is headed by, before the class
+	columns []string
+	has     func(suite string) bool
+	line    func(row *bench.Row, side string) []string // between the system and how its class is known
 }
 
-// peerLines is the table of one durability class: two lines for each row that alternated with a peer, the peer's first. It
+var peerTables = []peerTable{
+	{
+		title: "Side by side with peers, ", has: func(suite string) bool { return !searches(suite) }, line: writesLine,
+		columns: []string{
+			"Row", "System", "Rate", "Create, ms: p50, p99", "Create to claim, ms: p50, p99", "Memory peak, MiB", "Disk, B each", "Syncs each",
+			"Disk flushes each", "Server CPU, µs each", "Client CPU, µs each", "Durable when acknowledged", "Class told by", "Settings",
+		},
+	},
+	{
+		title: "Searches side by side with peers, ", has: searches, line: searchesLine,
+		columns: []string{
+			"Row", "System", "Rate", "Recall at 10", "Search, ms: p50, p99", "Memory peak, MiB", "Server CPU, µs each", "Client CPU, µs each",
+			"Durable when acknowledged", "Class told by", "Settings",
+		},
+	},
+}
+
+// searches reports whether a suite asks and writes nothing.
+func searches(suite string) bool { return strings.HasPrefix(suite, "search.") }
+
+// lines is the table of one durability class: two lines for each row that alternated with a peer, the peer's first. It
 // is empty when none did. What was not measured, or is not told by a system, is a dash.
-func peerLines(r *bench.Result, class string) (lines [][]string) {
+func (t *peerTable) lines(r *bench.Result, class string) (lines [][]string) {
 	for i := range r.Suites {
 		row := &r.Suites[i]
 		p := peerOf(row)
-		if p == nil || row.Durability != class {
+		if p == nil || row.Durability != class || !t.has(row.Suite) {
 			continue
 		}
 		by := "the server"
@@ -35,10 +58,11 @@ func peerLines(r *bench.Result, class string) (lines [][]string) {
 		if p.Class == "N" {
 			durable = "none"
 		}
-		name := row.Suite + "/" + row.Row
-		lines = append(lines,
-			append(peerLine(row, name, p.Server+", "+p.Client, "peer"), durable, by, strings.Join(settings, " ")),
-			append(peerLine(row, name, "Millrace", "ours"), oursDurable(row), "the server", shape(row)))
+		line := func(system, side string, more ...string) []string {
+			return slices.Concat([]string{row.Suite + "/" + row.Row, system, peerRate(row, side)}, t.line(row, side), more)
+		}
+		lines = append(lines, line(p.Server+", "+p.Client, "peer", durable, by, strings.Join(settings, " ")),
+			line("Millrace", "ours", oursDurable(row), "the server", shape(row)))
 	}
 	return lines
 }
@@ -53,65 +77,86 @@ func peerOf(row *bench.Row) *bench.PeerReport {
 	return nil
 }
 
-// peerLine is what both systems of a row have in common; side is how the names of its figures begin.
-func peerLine(row *bench.Row, name, system, side string) []string {
-	value := func(metric string, scale float64) string {
-		f, ok := row.Figures[metric]
-		if !ok || f.IsZero() {
-			return "–"
-		}
-		return bench.Number(f.Median() * scale)
+// peerRate is how much a system did; side is how the names of its figures begin.
+func peerRate(row *bench.Row, side string) string {
+	f, ok := row.Figures[side+"_per_s"]
+	if !ok || f.IsZero() {
+		return "–"
 	}
-	op := map[string]string{"peer": "peer_", "ours": ""}[side]
-	both := func(metric string) string {
-		return value(op+metric+"_p50_us", 1e-3) + ", " + value(op+metric+"_p99_us", 1e-3)
+	rate := fmt.Sprintf("%s %s · %s", bench.Number(f.Median()), f.Unit(), cmp.Or(f.Label().Class(), row.Durability))
+	if v := f.Label().Validity; v != bench.Valid {
+		rate += " · " + string(v)
 	}
-	rate := "–"
-	if f, ok := row.Figures[side+"_per_s"]; ok && !f.IsZero() {
-		rate = fmt.Sprintf("%s %s · %s", bench.Number(f.Median()), f.Unit(), cmp.Or(f.Label().Class(), row.Durability))
-		if v := f.Label().Validity; v != bench.Valid {
-			rate += " · " + string(v)
-		}
+	return rate
+}
+
+// peerValue is the median of a figure, or a dash.
+func peerValue(row *bench.Row, metric string, scale float64) string {
+	f, ok := row.Figures[metric]
+	if !ok || f.IsZero() {
+		return "–"
 	}
+	return bench.Number(f.Median() * scale)
+}
+
+// peerTimes are the median and the tail of an operation of a system, in milliseconds.
+func peerTimes(row *bench.Row, side, op string) string {
+	op = map[string]string{"peer": "peer_", "ours": ""}[side] + op
+	return peerValue(row, op+"_p50_us", 1e-3) + ", " + peerValue(row, op+"_p99_us", 1e-3)
+}
+
+func writesLine(row *bench.Row, side string) []string {
 	return []string{
-		name, system, rate, both("create"), both("create_to_claim"), value(side+"_memory_peak", 1), value(side+"_disk_bytes_per_cycle", 1),
-		value(side+"_fsyncs_per_cycle", 1), value(side+"_disk_flushes_per_cycle", 1), value(side+"_server_cpu_us_per_cycle", 1),
-		value(side+"_client_cpu_us_per_cycle", 1),
+		peerTimes(row, side, "create"), peerTimes(row, side, "create_to_claim"), peerValue(row, side+"_memory_peak", 1),
+		peerValue(row, side+"_disk_bytes_per_cycle", 1), peerValue(row, side+"_fsyncs_per_cycle", 1), peerValue(row, side+"_disk_flushes_per_cycle", 1),
+		peerValue(row, side+"_server_cpu_us_per_cycle", 1), peerValue(row, side+"_client_cpu_us_per_cycle", 1),
 	}
 }
 
-// peerTitle heads the table of one class.
-func peerTitle(class string) string { return "Side by side with peers, " + class }
+func searchesLine(row *bench.Row, side string) []string {
+	recall := "–"
+	if f, ok := row.Figures[side+"_recall_at_10"]; ok && !f.IsZero() {
+		recall = fmt.Sprintf("%.3f", f.Median())
+	}
+	return []string{
+		recall, peerTimes(row, side, "search"), peerValue(row, side+"_memory_peak", 1),
+		peerValue(row, side+"_server_cpu_us_per_cycle", 1), peerValue(row, side+"_client_cpu_us_per_cycle", 1),
+	}
+}
 
 // peers prints one table per durability class.
 func (p *page) peers(r *bench.Result, heading string) {
-	for _, class := range classes(r.Suites) {
-		lines := peerLines(r, class)
-		if len(lines) == 0 {
-			continue
+	for _, t := range peerTables {
+		for _, class := range classes(r.Suites) {
+			lines := t.lines(r, class)
+			if len(lines) == 0 {
+				continue
+			}
+			p.line("%s %s", heading, t.title+class)
+			p.line("")
+			p.head(t.columns...)
+			for _, l := range lines {
+				p.row(l...)
+			}
+			p.line("")
 		}
-		p.line("%s %s", heading, peerTitle(class))
-		p.line("")
-		p.head(peerColumns...)
-		for _, l := range lines {
-			p.row(l...)
-		}
-		p.line("")
 	}
 }
 
 // peers writes one table per durability class.
 func (d *document) peers(r *bench.Result) {
-	for _, class := range classes(r.Suites) {
-		lines := peerLines(r, class)
-		if len(lines) == 0 {
-			continue
+	for _, t := range peerTables {
+		for _, class := range classes(r.Suites) {
+			lines := t.lines(r, class)
+			if len(lines) == 0 {
+				continue
+			}
+			d.line("<section><h2>%s</h2><table><thead><tr><th>%s</th></tr></thead><tbody>", text(t.title+class), strings.Join(escaped(t.columns), "</th><th>"))
+			for _, l := range lines {
+				d.line("<tr><td>%s</td></tr>", strings.Join(escaped(l), "</td><td>"))
+			}
+			d.line("</tbody></table></section>")
 		}
-		d.line("<section><h2>%s</h2><table><thead><tr><th>%s</th></tr></thead><tbody>", text(peerTitle(class)), strings.Join(escaped(peerColumns), "</th><th>"))
-		for _, l := range lines {
-			d.line("<tr><td>%s</td></tr>", strings.Join(escaped(l), "</td><td>"))
-		}
-		d.line("</tbody></table></section>")
 	}
 }
 

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -52,4 +53,38 @@ func TestPeersStandSideBySideInOneTablePerClass(t *testing.T) {
 	if out := render(t, "md", sample(t)); strings.Contains(out, "Side by side") {
 		t.Error("a result without peers has a table of them")
 	}
+}
+
+func TestSearchesStandSideBySideWithTheirRecall(t *testing.T) {
+	r := sample(t)
+	r.Suites = append(r.Suites, besidePeer(t, bench.Fsync, "Redis"), bench.Row{
+		Suite: "search.peers.pgvector", Row: "clients-2-ef-80", Durability: label1(bench.Fsync, bench.Valid).Class(), Label: label1(bench.Fsync, bench.Valid),
+		Headline: "ratio_to_peer", Bench: "BenchmarkVectorPeers", Summary: fig(t, bench.Fsync, bench.Valid, "×", 4),
+		Figures: map[string]bench.Figure{
+			"ours_per_s": fig(t, bench.Fsync, bench.Valid, "searches/s", 4_000), "peer_per_s": fig(t, bench.Fsync, bench.Valid, "searches/s", 1_000),
+			"ours_recall_at_10": fig(t, bench.Fsync, bench.Valid, "share", 0.995), "peer_recall_at_10": fig(t, bench.Fsync, bench.Valid, "share", 0.985),
+			"search_p50_us": fig(t, bench.Fsync, bench.Valid, "µs", 500), "peer_search_p99_us": fig(t, bench.Fsync, bench.Valid, "µs", 9_250),
+		},
+		Runs: []bench.Run{{Number: 1, Peer: &bench.PeerReport{Name: "pgvector", Server: "PostgreSQL 18", Client: "pgx", Class: "F", Durable: "write"}}},
+	})
+	for _, c := range []struct{ format, title, ours, peer string }{
+		{"md", "## Searches side by side with peers, fsync×1", "| Millrace | 4,000 searches/s · fsync×1 | 0.995 | 0.50, – |", "| PostgreSQL 18, pgx | 1,000 searches/s · fsync×1 | 0.985 | –, 9.25 |"},
+		{"html", "<h2>Searches side by side with peers, fsync×1", "<td>4,000 searches/s · fsync×1</td>", "<td>PostgreSQL 18, pgx</td>"},
+	} {
+		out := render(t, c.format, r)
+		_, of, _ := strings.Cut(out, c.title)
+		if !strings.Contains(of, c.ours) || !strings.Contains(of, c.peer) {
+			t.Errorf("%s lacks %q or %q: %s", c.format, c.ours, c.peer, of[:min(len(of), 1500)])
+		}
+		if strings.Count(out, "queue.peers.asynq/clients-16") != strings.Count(render(t, c.format, without(r, "search.peers.pgvector")), "queue.peers.asynq/clients-16") {
+			t.Errorf("%s: the table of searches has a queue", c.format)
+		}
+	}
+}
+
+// without is a result less a suite.
+func without(r *bench.Result, suite string) *bench.Result {
+	out := *r
+	out.Suites = slices.DeleteFunc(slices.Clone(r.Suites), func(row bench.Row) bool { return row.Suite == suite })
+	return &out
 }

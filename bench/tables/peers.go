@@ -1,6 +1,7 @@
 package tables
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/millrace/millrace/bench"
@@ -15,6 +16,9 @@ const (
 	peerBatch    = 32
 	peerLease    = 30 * time.Second
 	leastDepth   = 64
+	peerVectors  = 20_000
+	peerWidth    = 80 // rows that a walk over a peer's graph keeps in sight
+	narrowWidth  = 40
 )
 
 // queuePeerSuites are queues that others run, each in turn with ours within each run, at the same shape: a create that is
@@ -62,4 +66,29 @@ func queuePeerSuites() []bench.Suite {
 		out = append(out, s)
 	}
 	return out
+}
+
+// vectorPeerSuites are searches by vector that others answer, each in turn with ours within each run: the same vectors, the
+// same queries, the recall of both beside their rates.
+func vectorPeerSuites() []bench.Suite {
+	s := bench.Suite{
+		Name: "search.peers.pgvector", Title: "PostgreSQL with pgvector over TCP, and ours over HTTP: 20,000 vectors of 384 numbers, 10 nearest", Priority: "P1",
+		Peer: "pgvector", Bench: "BenchmarkVectorPeers", Op: "search", Headline: ratioToPeer, Reads: true, Window: 24 * time.Second, NoProfile: true,
+	}
+	for _, r := range []struct {
+		clients, ef int
+	}{{1, peerWidth}, {2, peerWidth}, {10, peerWidth}, {10, narrowWidth}} {
+		row := bench.RowSpec{
+			Name:  named(named("clients", r.clients)+"-ef", r.ef),
+			Title: fmt.Sprintf("walks keep %d rows in sight", r.ef), Profiles: inFull, Runs: 3, NoCeiling: true,
+			Shape: bench.Shape{Nodes: 1, Shards: 1, Callers: r.clients, Puts: peerVectors, Transport: "rest", Kind: named("ef", r.ef)},
+		}
+		if r.ef == peerWidth {
+			row.Targets = []bench.Target{
+				free(atLeast("ours_recall_at_10", anyDurability, 0.98, 0, ofSearch)), free(atLeast(ratioToPeer, anyDurability, 3, 0, ofSearch)),
+			}
+		}
+		s.Rows = append(s.Rows, row)
+	}
+	return []bench.Suite{s}
 }

@@ -85,7 +85,7 @@ const (
 // Suites returns every suite, in the order of the tables. One that has no driver yet is listed, and running it is refused.
 func Suites() []bench.Suite {
 	drivers := load.Drivers()
-	all := slices.Concat(queueSuites(), refsSuites(), kvSuites(), searchSuites(), ownSuites(), queuePeerSuites())
+	all := slices.Concat(queueSuites(), refsSuites(), kvSuites(), searchSuites(), ownSuites(), queuePeerSuites(), vectorPeerSuites())
 	for i := range all {
 		all[i].Drive = drivers[all[i].Name]
 	}

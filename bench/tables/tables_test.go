@@ -46,6 +46,7 @@ func TestEverySuiteIsListed(t *testing.T) {
 		"search.sweep P0", "search.mixed P0", "search.recall P0", "search.load P0", "search.judge P0",
 		"search.restart P0", "search.gaps P1", "footprint P0", "commit.effects P0",
 		"queue.peers.asynq P1", "queue.peers.beanstalkd P1", "queue.peers.jetstream P1", "queue.peers.rabbitmq P1", "queue.peers.river P1",
+		"search.peers.pgvector P1",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("suites\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

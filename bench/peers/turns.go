@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/millrace/millrace/bench"
+)
+
+// The window is cut into slices, of the peer and of Millrace in turn: what slows the host slows both. The first part of a
+// slice is not counted where calls are.
+const (
+	turns      = 6
+	settlePart = 5    // one in so many of a slice
+	idleLimit  = 0.05 // of a core, for the system that is not driven
+	clientWall = 0.5  // of the machine: a client that takes more is the wall, and servers are held against each other by CPU
+)
+
+// turner is one of two systems that are driven in turn by callers, each of which waits for its answer.
+type turner struct {
+	name string
+	once func(ctx context.Context, caller int)
+	done func() uint64                                      // calls that were acknowledged
+	used func(ctx context.Context) (cpu float64, err error) // by its servers, in seconds
+
+	// Sums over its slices, and over those in which the other one was driven.
+	calls            uint64
+	seconds          float64
+	cpu, client      float64 // seconds of CPU
+	idleCPU, idleFor float64
+	active           float64 // seconds, with what is not counted
+}
+
+// inTurns measures both.
+func inTurns(ctx context.Context, rig *bench.Rig, theirs, ours *turner) error {
+	err := rig.MeasureWork(ctx, func(ctx context.Context) error {
+		for i := range turns {
+			driven, idle := theirs, ours
+			if i%2 == 1 {
+				driven, idle = ours, theirs
+			}
+			if err := driven.slice(ctx, rig, idle); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		rig.UnderWay(float64(rig.Shape.Callers) * ours.active / (ours.active + theirs.active))
+	}
+	return err
+}
+
+// slice drives one system with all callers.
+func (s *turner) slice(ctx context.Context, rig *bench.Rig, idle *turner) error {
+	began := time.Now()
+	defer func() { s.active += time.Since(began).Seconds() }()
+	var over atomic.Bool
+	var callers sync.WaitGroup
+	for i := range rig.Shape.Callers {
+		callers.Go(func() {
+			for !over.Load() && ctx.Err() == nil {
+				s.once(ctx, i)
+			}
+		})
+	}
+	stop := func() {
+		over.Store(true)
+		callers.Wait()
+	}
+	length := rig.Window / turns
+	if err := bench.Pause(ctx, length/settlePart); err != nil {
+		stop()
+		return err
+	}
+	before, err := s.mark(ctx, idle)
+	if err == nil {
+		err = bench.Pause(ctx, length-length/settlePart)
+	}
+	if err != nil {
+		stop()
+		return err
+	}
+	after, err := s.mark(ctx, idle)
+	stop()
+	if err != nil {
+		return err
+	}
+	took := after.at.Sub(before.at).Seconds()
+	s.calls += after.calls - before.calls
+	s.seconds += took
+	s.cpu += after.cpu - before.cpu
+	s.client += after.client - before.client
+	idle.idleCPU += after.idle - before.idle
+	idle.idleFor += took
+	return ctx.Err()
+}
+
+// mark is where both systems stand at one time.
+type mark struct {
+	at                time.Time
+	calls             uint64
+	cpu, client, idle float64
+}
+
+func (s *turner) mark(ctx context.Context, idle *turner) (m mark, err error) {
+	m = mark{at: time.Now(), calls: s.done(), client: ownCPU()}
+	if m.cpu, err = s.used(ctx); err != nil {
+		return m, err
+	}
+	m.idle, err = idle.used(ctx)
+	return m, err
+}
+
+func (s *turner) rate() float64 { return float64(s.calls) / s.seconds }
+
+// share is what of the machine the client took.
+func (s *turner) share() float64 { return s.client / s.seconds / float64(runtime.NumCPU()) }
+
+// figures sets what the table of all peers has of a system, and warns if it was busy while the other was driven. It reports
+// whether there is anything.
+func (s *turner) figures(rig *bench.Rig, column, unit string) bool {
+	if s.calls == 0 || s.seconds <= 0 {
+		rig.Fail(s.name, errors.New("nothing was acknowledged"))
+		return false
+	}
+	rig.Metric(column+"_per_s", s.rate(), unit)
+	rig.Metric(column+"_server_cpu_us_per_cycle", s.cpu*1e6/float64(s.calls), "µs")
+	rig.Metric(column+"_client_cpu_us_per_cycle", s.client*1e6/float64(s.calls), "µs")
+	if idle := s.idleCPU / s.idleFor; idle > idleLimit {
+		rig.Warn("idle_peer", fmt.Sprintf("%s used %.0f %% of a core while the other was driven", s.name, 100*idle), idle)
+	}
+	return true
+}
+
+// ownCPU is what this process used so far, in seconds.
+func ownCPU() float64 {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
+}
