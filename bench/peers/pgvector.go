@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,11 +19,10 @@ import (
 )
 
 const (
-	pgvectorSchema = "millrace_bench"
-	pgvectorM      = 16
-	pgvectorBuild  = 100 // ef_construction
-	pgvectorLoad   = 500 // rows of one insert
-	pgvectorQuery  = "SELECT id FROM " + pgvectorSchema + ".points ORDER BY v <#> $1 LIMIT 10"
+	pgvectorM     = 16
+	pgvectorBuild = 100 // ef_construction
+	pgvectorLoad  = 500 // rows of one insert
+	pgvectorQuery = "SELECT id FROM " + postgresSchema + ".points ORDER BY v <#> $1 LIMIT 10"
 )
 
 // pgvector is PostgreSQL with the extension vector, and a table of vectors of length 1 under an index that is walked by
@@ -51,33 +49,22 @@ func openPgvector(ctx context.Context, url, class string) (_ *pgvector, server p
 			p.pool.Close()
 		}
 	}()
-	if err := p.pool.Ping(ctx); err != nil {
-		return nil, processes{}, absent("pgvector", err)
-	}
-	settings, told, err := postgresSettings(ctx, p.pool)
+	version, settings, err := checkPostgres(ctx, p.pool, "pgvector", class)
 	if err != nil {
 		return nil, processes{}, err
 	}
-	if told != class {
-		return nil, processes{}, refusedPeer("pgvector", "PostgreSQL says %v, which is class %s; the run is of class %s", settings, told, class)
+	p.report = bench.PeerReport{
+		Name: "pgvector", Server: version, Client: module("github.com/jackc/pgx/v5"), Class: class, Durable: "write", Settings: settings,
 	}
-	var there bool
-	if err := p.pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)", pgvectorSchema).Scan(&there); err != nil {
-		return nil, processes{}, fmt.Errorf("look at the database: %w", err)
-	}
-	if there {
-		return nil, processes{}, refusedPeer("pgvector", "the database holds the schema %s, which a bench has left there: remove it", pgvectorSchema)
-	}
-	p.report = bench.PeerReport{Name: "pgvector", Client: module("github.com/jackc/pgx/v5"), Class: told, Durable: "write", Settings: settings}
-	return p, listening(net.JoinHostPort(c.ConnConfig.Host, strconv.Itoa(int(c.ConnConfig.Port)))), nil
+	return p, listening(postgresAddress(c)), nil
 }
 
 // prepare stores the vectors, builds the index, and opens a connection for each caller.
 func (p *pgvector) prepare(ctx context.Context, d *vectors, callers, ef int) error {
 	for _, sql := range []string{
-		"CREATE SCHEMA " + pgvectorSchema,
-		"CREATE EXTENSION IF NOT EXISTS vector SCHEMA " + pgvectorSchema,
-		fmt.Sprintf("CREATE TABLE %s.points (id int PRIMARY KEY, v %s(%d))", pgvectorSchema, pgvectorSchema+".vector", len(d.rows[0])),
+		"CREATE SCHEMA " + postgresSchema,
+		"CREATE EXTENSION IF NOT EXISTS vector SCHEMA " + postgresSchema,
+		fmt.Sprintf("CREATE TABLE %s.points (id int PRIMARY KEY, v %s(%d))", postgresSchema, postgresSchema+".vector", len(d.rows[0])),
 	} {
 		if _, err := p.pool.Exec(ctx, sql); err != nil {
 			return fmt.Errorf("make pgvector's table: %w", err)
@@ -88,14 +75,14 @@ func (p *pgvector) prepare(ctx context.Context, d *vectors, callers, ef int) err
 		for i := from; i < min(from+pgvectorLoad, len(d.rows)); i++ {
 			ids, texts = append(ids, int32(i)), append(texts, vectorText(d.rows[i]))
 		}
-		sql := fmt.Sprintf("INSERT INTO %[1]s.points SELECT i, t::%[1]s.vector FROM unnest($1::int[], $2::text[]) AS u(i, t)", pgvectorSchema)
+		sql := fmt.Sprintf("INSERT INTO %[1]s.points SELECT i, t::%[1]s.vector FROM unnest($1::int[], $2::text[]) AS u(i, t)", postgresSchema)
 		if _, err := p.pool.Exec(ctx, sql, ids, texts); err != nil {
 			return fmt.Errorf("store vectors in pgvector: %w", err)
 		}
 	}
 	for _, sql := range []string{
-		fmt.Sprintf("CREATE INDEX ON %[1]s.points USING hnsw (v %[1]s.vector_ip_ops) WITH (m = %[2]d, ef_construction = %[3]d)", pgvectorSchema, pgvectorM, pgvectorBuild),
-		"VACUUM ANALYZE " + pgvectorSchema + ".points",
+		fmt.Sprintf("CREATE INDEX ON %[1]s.points USING hnsw (v %[1]s.vector_ip_ops) WITH (m = %[2]d, ef_construction = %[3]d)", postgresSchema, pgvectorM, pgvectorBuild),
+		"VACUUM ANALYZE " + postgresSchema + ".points",
 	} {
 		if _, err := p.pool.Exec(ctx, sql); err != nil {
 			return fmt.Errorf("build pgvector's index: %w", err)
@@ -114,11 +101,11 @@ func (p *pgvector) prepare(ctx context.Context, d *vectors, callers, ef int) err
 	if err := p.walks(ctx, d); err != nil {
 		return err
 	}
-	var server, extension string
-	if err := p.pool.QueryRow(ctx, "SELECT current_setting('server_version'), extversion FROM pg_extension WHERE extname = 'vector'").Scan(&server, &extension); err != nil {
-		return fmt.Errorf("ask PostgreSQL what it is: %w", err)
+	var extension string
+	if err := p.pool.QueryRow(ctx, "SELECT extversion FROM pg_extension WHERE extname = 'vector'").Scan(&extension); err != nil {
+		return fmt.Errorf("ask PostgreSQL for pgvector's version: %w", err)
 	}
-	p.report.Server = "PostgreSQL " + server + ", pgvector " + extension
+	p.report.Server += ", pgvector " + extension
 	p.report.Settings = append(p.report.Settings, param("hnsw.m", "%d", pgvectorM), param("hnsw.ef_construction", "%d", pgvectorBuild),
 		param("hnsw.ef_search", "%d", ef), param("connections", "%d", callers))
 	return nil
@@ -130,7 +117,7 @@ func (p *pgvector) line(ctx context.Context, ef int) (*pgx.Conn, error) {
 	if err != nil {
 		return nil, absent("pgvector", err)
 	}
-	for _, sql := range []string{"SET search_path = " + pgvectorSchema + ", public", fmt.Sprintf("SET hnsw.ef_search = %d", ef)} {
+	for _, sql := range []string{"SET search_path = " + postgresSchema + ", public", fmt.Sprintf("SET hnsw.ef_search = %d", ef)} {
 		if _, err := c.Exec(ctx, sql); err != nil {
 			return nil, errors.Join(fmt.Errorf("set up a connection of pgvector: %w", err), c.Close(ctx))
 		}
@@ -175,9 +162,9 @@ func (p *pgvector) close(ctx context.Context) error {
 	for _, c := range p.lines {
 		all = append(all, c.Close(ctx))
 	}
-	_, err := p.pool.Exec(ctx, "DROP SCHEMA IF EXISTS "+pgvectorSchema+" CASCADE")
+	all = append(all, dropPostgresSchema(ctx, p.pool))
 	p.pool.Close()
-	return errors.Join(append(all, err)...)
+	return errors.Join(all...)
 }
 
 // vectorText is a vector as PostgreSQL reads it.
@@ -212,7 +199,7 @@ func (e *pgvectorPeer) drive(ctx context.Context, rig *bench.Rig) (err error) {
 	if err != nil {
 		return fmt.Errorf("row %s: %w", rig.Row, err)
 	}
-	p, server, err := openPgvector(ctx, e.url, map[bench.Durability]string{bench.Fsync: "F", bench.None: "N"}[rig.Durability])
+	p, server, err := openPgvector(ctx, e.url, classOf(rig))
 	if err != nil {
 		return err
 	}

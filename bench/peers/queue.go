@@ -260,19 +260,7 @@ func (p *queuePeer) drive(ctx context.Context, rig *bench.Rig) (err error) {
 	}
 	defer shut(ours)
 	before := theirs.servers.used().cpu
-	err = rig.MeasureWork(ctx, func(ctx context.Context) error {
-		for i := range turns {
-			driven, idle := theirs, ours
-			if i%2 == 1 {
-				driven, idle = ours, theirs
-			}
-			if err := driven.slice(ctx, rig, idle); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
+	if err := alternate(ctx, rig, theirs, ours); err != nil {
 		return err
 	}
 	rig.PeerCPU(theirs.servers.used().cpu - before)
@@ -287,7 +275,7 @@ func (p *queuePeer) drive(ctx context.Context, rig *bench.Rig) (err error) {
 
 // lane opens the peer.
 func (p *queuePeer) lane(ctx context.Context, rig *bench.Rig) (*lane, *peerSide, error) {
-	class := map[bench.Durability]string{bench.Fsync: "F", bench.None: "N"}[rig.Durability]
+	class := classOf(rig)
 	s := &peerSide{tally: newTally(rig.Shape.Payload), traces: newTraces(rig.Op("peer_create_to_claim"))}
 	l := newLane("peer", rig, "peer_create", "")
 	w := work{
@@ -367,6 +355,11 @@ func (s *peerSide) prove(rig *bench.Rig, name string) error {
 	}
 	rig.Proofs = append(rig.Proofs, func(context.Context) ([]string, error) { return violations, nil })
 	return nil
+}
+
+// classOf is the class that a peer of a run must be set to.
+func classOf(rig *bench.Rig) string {
+	return map[bench.Durability]string{bench.Fsync: "F", bench.None: "N"}[rig.Durability]
 }
 
 // refusedPeer is how a peer is refused that is not as the run wants it.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"strconv"
 	"sync"
 	"time"
@@ -22,7 +21,6 @@ import (
 )
 
 const (
-	riverSchema = "millrace_bench"
 	riverConns  = 100
 	riverEvents = 1 << 17
 	riverPoll   = 100 * time.Millisecond
@@ -71,7 +69,7 @@ func openRiver(ctx context.Context, o brokerOptions) (broker, error) {
 		return nil, refusedPeer("river", "%v", err)
 	}
 	c.MaxConns = riverConns
-	b := &riverBroker{adapter: adapter{address: net.JoinHostPort(c.ConnConfig.Host, strconv.Itoa(int(c.ConnConfig.Port)))}}
+	b := &riverBroker{adapter: adapter{address: postgresAddress(c)}}
 	if b.pool, err = pgxpool.NewWithConfig(ctx, c); err != nil {
 		return nil, absent("river", err)
 	}
@@ -80,67 +78,34 @@ func openRiver(ctx context.Context, o brokerOptions) (broker, error) {
 		return nil, err
 	}
 	if err := b.start(ctx, o); err != nil {
-		err = errors.Join(err, b.remove(ctx))
+		err = errors.Join(err, dropPostgresSchema(ctx, b.pool))
 		b.pool.Close()
 		return nil, err
 	}
 	return b, nil
 }
 
-// check refuses a database that syncs otherwise than the run wants it, or holds the bench's schema.
+// check refuses a database that is not as the run wants it.
 func (b *riverBroker) check(ctx context.Context, o brokerOptions) error {
-	if err := b.pool.Ping(ctx); err != nil {
-		return absent("river", err)
-	}
-	settings, class, err := postgresSettings(ctx, b.pool)
+	version, settings, err := checkPostgres(ctx, b.pool, "river", o.class)
 	if err != nil {
 		return err
 	}
-	if class != o.class {
-		return refusedPeer("river", "PostgreSQL says %v, which is class %s; the run is of class %s", settings, class, o.class)
-	}
-	var there bool
-	if err := b.pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)", riverSchema).Scan(&there); err != nil {
-		return fmt.Errorf("look at the database: %w", err)
-	}
-	if there {
-		return refusedPeer("river", "the database holds the schema %s, which a bench has left there: remove it", riverSchema)
-	}
-	var version string
-	if err := b.pool.QueryRow(ctx, "SHOW server_version").Scan(&version); err != nil {
-		return fmt.Errorf("ask PostgreSQL what it is: %w", err)
-	}
 	b.report = bench.PeerReport{
-		Name: "river", Server: "PostgreSQL " + version, Client: module("github.com/riverqueue/river"), Class: class, Durable: "create, claim, complete",
+		Name: "river", Server: version, Client: module("github.com/riverqueue/river"), Class: o.class, Durable: "create, claim, complete",
 		Settings: append(settings, param("fetch_cooldown", "%s", river.FetchCooldownMin), param("fetch_poll_interval", "%s", riverPoll),
 			param("connections", "%d", riverConns)),
 	}
 	return nil
 }
 
-// postgresSettings reads what durability depends on, and the class that makes: F needs all of them.
-func postgresSettings(ctx context.Context, pool *pgxpool.Pool) (settings []bench.Param, class string, err error) {
-	class = "F"
-	for _, name := range []string{"fsync", "synchronous_commit", "full_page_writes", "wal_sync_method", "shared_buffers"} {
-		var v string
-		if err := pool.QueryRow(ctx, "SELECT current_setting($1)", name).Scan(&v); err != nil {
-			return nil, "", fmt.Errorf("ask PostgreSQL for %s: %w", name, err)
-		}
-		settings = append(settings, param(name, "%s", v))
-		if v == "off" && name != "full_page_writes" {
-			class = "N"
-		}
-	}
-	return settings, class, nil
-}
-
 // start makes the tables of River in a schema of their own, and starts its worker.
 func (b *riverBroker) start(ctx context.Context, o brokerOptions) error {
-	if _, err := b.pool.Exec(ctx, "CREATE SCHEMA "+riverSchema); err != nil {
+	if _, err := b.pool.Exec(ctx, "CREATE SCHEMA "+postgresSchema); err != nil {
 		return fmt.Errorf("make a schema: %w", err)
 	}
 	driver, quiet := riverpgxv5.New(b.pool), slog.New(slog.NewTextHandler(io.Discard, nil))
-	m, err := rivermigrate.New(driver, &rivermigrate.Config{Schema: riverSchema, Logger: quiet})
+	m, err := rivermigrate.New(driver, &rivermigrate.Config{Schema: postgresSchema, Logger: quiet})
 	if err != nil {
 		return fmt.Errorf("make river's tables: %w", err)
 	}
@@ -150,7 +115,7 @@ func (b *riverBroker) start(ctx context.Context, o brokerOptions) error {
 	workers := river.NewWorkers()
 	river.AddWorker(workers, &riverWorker{work: o.work})
 	b.client, err = river.NewClient(driver, &river.Config{
-		Schema: riverSchema, Workers: workers, Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: o.slots}},
+		Schema: postgresSchema, Workers: workers, Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: o.slots}},
 		FetchCooldown: river.FetchCooldownMin, FetchPollInterval: riverPoll, Logger: quiet, MaxAttempts: 1,
 	})
 	if err != nil {
@@ -211,7 +176,7 @@ func (b *riverBroker) create(ctx context.Context, _ int, payloads [][]byte) erro
 }
 
 func (b *riverBroker) left(ctx context.Context) (n uint64, err error) {
-	err = b.pool.QueryRow(ctx, "SELECT count(*) FROM "+riverSchema+".river_job WHERE state IN ('available', 'running', 'retryable', 'scheduled', 'pending')").Scan(&n)
+	err = b.pool.QueryRow(ctx, "SELECT count(*) FROM "+postgresSchema+".river_job WHERE state IN ('available', 'running', 'retryable', 'scheduled', 'pending')").Scan(&n)
 	if err != nil {
 		return 0, fmt.Errorf("ask river what is left: %w", err)
 	}
@@ -223,7 +188,7 @@ func (b *riverBroker) settle() (uint64, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
 	defer cancel()
 	var n uint64
-	if err := b.pool.QueryRow(ctx, "SELECT count(*) FROM "+riverSchema+".river_job WHERE state = 'completed'").Scan(&n); err != nil {
+	if err := b.pool.QueryRow(ctx, "SELECT count(*) FROM "+postgresSchema+".river_job WHERE state = 'completed'").Scan(&n); err != nil {
 		return 0, fmt.Errorf("count river's rows: %w", err)
 	}
 	b.mu.Lock()
@@ -242,12 +207,7 @@ func (b *riverBroker) close(ctx context.Context) error {
 	err := b.client.Stop(ctx)
 	b.done()
 	b.events.Wait()
-	err = errors.Join(err, b.remove(ctx))
+	err = errors.Join(err, dropPostgresSchema(ctx, b.pool))
 	b.pool.Close()
-	return err
-}
-
-func (b *riverBroker) remove(ctx context.Context) error {
-	_, err := b.pool.Exec(ctx, "DROP SCHEMA IF EXISTS "+riverSchema+" CASCADE")
 	return err
 }

@@ -37,9 +37,14 @@ type turner struct {
 	active           float64 // seconds, with what is not counted
 }
 
-// inTurns measures both.
-func inTurns(ctx context.Context, rig *bench.Rig, theirs, ours *turner) error {
-	err := rig.MeasureWork(ctx, func(ctx context.Context) error {
+// sliced is a system whose work comes in slices, during which the other one is idle.
+type sliced[S any] interface {
+	slice(ctx context.Context, rig *bench.Rig, idle S) error
+}
+
+// alternate measures both, the peer first.
+func alternate[S sliced[S]](ctx context.Context, rig *bench.Rig, theirs, ours S) error {
+	return rig.MeasureWork(ctx, func(ctx context.Context) error {
 		for i := range turns {
 			driven, idle := theirs, ours
 			if i%2 == 1 {
@@ -51,6 +56,11 @@ func inTurns(ctx context.Context, rig *bench.Rig, theirs, ours *turner) error {
 		}
 		return nil
 	})
+}
+
+// inTurns measures both, and tells how many calls were under way.
+func inTurns(ctx context.Context, rig *bench.Rig, theirs, ours *turner) error {
+	err := alternate(ctx, rig, theirs, ours)
 	if err == nil {
 		rig.UnderWay(float64(rig.Shape.Callers) * ours.active / (ours.active + theirs.active))
 	}
