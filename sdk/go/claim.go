@@ -63,6 +63,9 @@ func (c *Client) claim(ctx context.Context, req *millracev1.ClaimRequest) (*mill
 			return resp, nil
 		}
 		e := fromStatus(err)
+		if e.noLeader() {
+			c.ways.redirect(r, e) // for the next call
+		}
 		if e.Code != CodeNotLeader || e.Outcome == Unknown || ctx.Err() != nil || c.isClosed() {
 			return nil, e
 		}

@@ -270,6 +270,11 @@ func (e *Error) patience() time.Duration {
 	return 0
 }
 
+// noLeader reports whether the node that was asked knows of no leader.
+func (e *Error) noLeader() bool {
+	return e != nil && e.Code == CodeUnavailable && e.Reason == reasonNoLeader
+}
+
 const (
 	// repeatFor ends the waiting for an answer of what may have been applied. Servers remember ids and sequences for as long, after
 	// they have applied something; so the last try leaves a little sooner, after resendFor: it must arrive before that is over.
@@ -279,6 +284,7 @@ const (
 	refusedFor = 30 * time.Second
 
 	reasonSessionExpired = "session_expired" // a server forgot the session of a commit's sequence number
+	reasonNoLeader       = "no_leader"       // the node that was asked knows of no leader
 	reasonExpired        = "expired"         // this client gave up repeating
 	reasonOnce           = "sent_once"       // a commit has nothing by which a repeat could be told from it
 	reasonGap            = "gap"             // a sequence number before a commit's own was never judged

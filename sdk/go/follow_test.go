@@ -3,12 +3,17 @@ package millrace
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
+	"net/http"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/status"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 )
@@ -86,6 +91,101 @@ func TestFromRESTTheStreamIsLookedForAtEachAddress(t *testing.T) {
 		}
 		ns.end(c)
 	})
+}
+
+func noLeader() error {
+	st, err := status.New(codes.Unavailable, "nobody leads").WithDetails(&pb.Error{Code: "UNAVAILABLE", Reason: "no_leader"})
+	if err != nil {
+		panic(err)
+	}
+	return st.Err()
+}
+
+// A node that the others do not reach knows of no leader, and answers all the same.
+func TestAStreamLeavesANodeThatKnowsOfNoLeader(t *testing.T) {
+	ns := newNodes(t, 2)
+	c := ns.client(Address(nodeAddress(0) + "," + nodeAddress(1)))
+	defer ns.end(c)
+	over := make(chan struct{})
+	defer close(over)
+	go func() {
+		for {
+			select {
+			case st := <-ns.all[0].streams:
+				st.end(noLeader())
+			case <-over:
+				return
+			}
+		}
+	}()
+	out := add(t, c)
+	st := ns.all[1].welcome(nil)
+	st.created(st.create())
+	if a := receive(t, out); a.err != nil {
+		t.Error(a.err)
+	}
+}
+
+func TestAReadLeavesANodeThatKnowsOfNoLeader(t *testing.T) {
+	ns := newNodes(t, 2)
+	c := ns.client(Address(nodeAddress(0) + "," + nodeAddress(1)))
+	defer ns.end(c)
+	ns.all[0].kv = func(*pb.KVGetRequest) (*pb.KVGetResponse, error) { return nil, noLeader() }
+	ns.all[1].kv = func(*pb.KVGetRequest) (*pb.KVGetResponse, error) {
+		return &pb.KVGetResponse{Found: true, Value: []byte("v"), Rev: 3}, nil
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), testWait)
+	defer cancel()
+	if v, err := c.KV("s").Get(ctx, "k"); err != nil || v.Rev != 3 {
+		t.Errorf("got %v, %v, want the answer of the other node", v, err)
+	}
+}
+
+func TestOverRESTANodeThatKnowsOfNoLeaderIsLeft(t *testing.T) {
+	f, lost, w := newFake(t), newWeb(t), newWeb(t)
+	c := w.client(f, Transport(TransportREST), RESTAddress(lost.address()+","+w.address()), Dialer(func(ctx context.Context, address string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "tcp", address)
+	}))
+	defer f.end(c)
+	lost.handle("GET /v1/tasks/t", func(out http.ResponseWriter, _ *http.Request) {
+		out.Header().Set("Content-Type", "application/json")
+		out.WriteHeader(http.StatusServiceUnavailable)
+		_, _ = io.WriteString(out, `{"error":{"code":"UNAVAILABLE","reason":"no_leader","outcome":"refused"}}`)
+	})
+	w.on("GET /v1/tasks/t", `{"id":"t","queue":"q","state":"ready"}`)
+	ctx, cancel := context.WithTimeout(t.Context(), testWait)
+	defer cancel()
+	if got, err := c.Task(ctx, "t"); err != nil || got.Queue != "q" {
+		t.Errorf("got %v, %v, want the answer of the other node", got, err)
+	}
+}
+
+func TestANodeThatKnowsOfNoLeaderIsGivenMoreTimeOnceAllWereAsked(t *testing.T) {
+	var u unled
+	now := time.Unix(1000, 0)
+	stays := func() (d time.Duration) {
+		for at := nodeAddress(u.left % 2); !u.leave(at, 2, now); d += 50 * time.Millisecond {
+			now = now.Add(50 * time.Millisecond)
+		}
+		return d
+	}
+	for i, want := range []time.Duration{unledFor, unledFor, 2 * unledFor, 2 * unledFor, 4 * unledFor} {
+		if got := stays(); got != want {
+			t.Errorf("node %d in a row is left after %v, want %v", i+1, got, want)
+		}
+	}
+	for range 30 {
+		if got := stays(); got > unledForMax {
+			t.Fatalf("a node is left after %v, want %v at most", got, unledForMax)
+		}
+	}
+	now = now.Add(2 * unledApart)
+	if got := stays(); got != unledFor {
+		t.Errorf("long after that a node is left after %v, want %v", got, unledFor)
+	}
+	if u = (unled{}); u.leave("n", 1, now) || u.leave("n", 1, now.Add(time.Hour)) {
+		t.Error("the only node is left")
+	}
 }
 
 func TestMovesWaitLongerOnceAllNodesWereTried(t *testing.T) {

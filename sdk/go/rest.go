@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -30,8 +31,9 @@ type restConn struct {
 	hosts     []string               // host:port where REST may be
 	host      atomic.Pointer[string] // the one of them that answered; nil before
 
-	mu      sync.Mutex // guards streams
+	mu      sync.Mutex // guards the fields below
 	streams map[*restStream]struct{}
+	unled   unled
 }
 
 const (
@@ -135,7 +137,22 @@ func (r *restConn) do(ctx context.Context, q restRequest) (*restAnswer, error) {
 	if f, ok := errors.AsType[*restFault](err); ok && f.origin == byNobody && !f.left() {
 		r.host.CompareAndSwap(host, nil) // another of them may serve now
 	}
+	r.leaderless(host, err)
 	return a, err
+}
+
+// leaderless leaves a host that knows of no leader for long, for the next one.
+func (r *restConn) leaderless(host *string, err error) {
+	f, ok := errors.AsType[*restFault](err)
+	if !ok || f.wire.GetReason() != reasonNoLeader || f.wire.GetCode() != string(CodeUnavailable) {
+		return
+	}
+	r.mu.Lock()
+	leaves := r.unled.leave(*host, len(r.hosts), time.Now())
+	r.mu.Unlock()
+	if leaves {
+		r.host.CompareAndSwap(host, &r.hosts[(slices.Index(r.hosts, *host)+1)%len(r.hosts)])
+	}
 }
 
 // at is do at one of the hosts.
@@ -227,7 +244,9 @@ func (r *restConn) open(ctx context.Context, q restRequest) (*http.Response, err
 		}
 		next := r.redirect(a, target)
 		if next == nil || hop == restRedirects {
-			return nil, restRefused(a)
+			err := restRefused(a)
+			r.leaderless(host, err)
+			return nil, err
 		}
 		target = next
 	}

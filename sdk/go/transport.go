@@ -80,7 +80,8 @@ type ways struct {
 	mu      sync.Mutex // guards the fields below, and what changes of a way
 	now     *way
 	lead    leaders
-	members []string  // addresses of the cluster that the client was not given, as its nodes say
+	members []string // addresses of the cluster that the client was not given, as its nodes say
+	unled   unled
 	left    []*way    // that are in use still
 	missed  time.Time // when REST was looked for last, and was not there
 	closed  bool
@@ -203,8 +204,13 @@ func (w *ways) take(g *way) bool {
 	return true
 }
 
-// follow goes to the node that an error names as the leader. It reports whether that is another one than was asked.
+// follow goes to the node that an error names as the leader, and reports whether that is another one than was asked. A node
+// that knows of none for long is left.
 func (w *ways) follow(e *Error) bool {
+	if e.noLeader() {
+		w.leaderless()
+		return false
+	}
 	if e == nil || e.Code != CodeNotLeader || e.Leader == "" {
 		return false
 	}

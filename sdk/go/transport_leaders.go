@@ -3,6 +3,7 @@ package millrace
 import (
 	"net"
 	"slices"
+	"time"
 
 	"google.golang.org/grpc"
 
@@ -157,6 +158,9 @@ func (w *ways) found(g *way, partition int, directory []*millracev1.PartitionAdd
 	defer w.mu.Unlock()
 	w.told(g, directory)
 	w.met(members)
+	if g == w.now {
+		w.unled = unled{}
+	}
 	if !g.plain && partition < len(w.lead.at) {
 		w.lead.at[partition], w.lead.missed[partition] = g.address, 0
 	}
@@ -238,6 +242,54 @@ func (w *ways) turnTo(partition int, asked string, e *Error) bool {
 	return false
 }
 
+// unled is what is known of nodes that know of no leader, one after the other. That is so for a second or two while one is
+// elected, and for as long as it lasts at a node that the others do not reach.
+type unled struct {
+	at          string
+	since, last time.Time
+	left        int // nodes in a row
+}
+
+const (
+	unledFor    = 300 * time.Millisecond // a node is given, while not all of them have been asked
+	unledForMax = 5 * time.Second
+	unledApart  = 2 * backoffMax // between two such answers, those before are forgotten
+)
+
+// leave notes that a node knows of no leader, and reports whether it is to be left for the next of all nodes.
+func (u *unled) leave(at string, nodes int, now time.Time) bool {
+	switch {
+	case nodes < 2:
+		return false
+	case now.Sub(u.last) > unledApart:
+		*u = unled{at: at, since: now}
+	case at != u.at:
+		u.at, u.since = at, now
+	}
+	u.last = now
+	if now.Sub(u.since) < min(unledFor<<min(u.left/nodes, 8), unledForMax) {
+		return false
+	}
+	u.left++
+	u.since = now
+	return true
+}
+
+// leaderless leaves the node that the client speaks to if it knows of no leader for long.
+func (w *ways) leaderless() {
+	all := w.addresses()
+	w.mu.Lock()
+	g := w.now
+	if !slices.Contains(all, g.address) {
+		all = append(all, g.address)
+	}
+	leaves := !g.plain && w.unled.leave(g.address, len(all), time.Now())
+	w.mu.Unlock()
+	if leaves {
+		w.move(w.other(g.address))
+	}
+}
+
 // redirect is turnTo for a unary call.
 func (w *ways) redirect(r *route, e *Error) bool {
 	switch {
@@ -245,6 +297,9 @@ func (w *ways) redirect(r *route, e *Error) bool {
 		return w.follow(e)
 	case r.partition >= 0:
 		return w.turnTo(r.partition, r.asked, e)
+	}
+	if e.noLeader() {
+		w.leaderless()
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
