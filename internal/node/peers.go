@@ -142,9 +142,13 @@ func (n *Node) Spoke(node uint64) bool {
 
 // takeMessages gives the log what peers sent.
 func (s *shard) takeMessages(in []peerMessage) {
-	for _, m := range in {
+	moot := mootBeats(in)
+	for i, m := range in {
 		switch kind, rest := m.msg[0], m.msg[1:]; kind {
 		case peerRaft:
+			if moot[i] {
+				continue
+			}
 			if _, known := s.n.spoke.Load(m.from); !known {
 				s.n.spoke.Store(m.from, true)
 			}
@@ -163,6 +167,20 @@ func (s *shard) takeMessages(in []peerMessage) {
 	if slices.ContainsFunc(in, func(m peerMessage) bool { return m.from == leader }) {
 		s.ledAt = s.n.o.Clock.Boot()
 	}
+}
+
+// mootBeats finds messages of the log that say nothing which a later one does not say.
+func mootBeats(in []peerMessage) map[int]bool {
+	if len(in) < replog.Crowd {
+		return nil
+	}
+	of := make([][]byte, len(in))
+	for i, m := range in {
+		if m.msg[0] == peerRaft {
+			of[i] = m.msg[1:]
+		}
+	}
+	return replog.Moot(of)
 }
 
 // send hands messages of the log to the network.

@@ -246,7 +246,9 @@ func (s *shard) run() {
 // turn is one turn of the loop: Raft's tick when it is time, and what can be done now.
 func (s *shard) turn() error {
 	if now := s.n.o.Clock.Boot(); now >= s.nextTick {
-		s.core.Tick()
+		if err := s.core.Tick(); err != nil {
+			return err
+		}
 		s.nextTick = now + s.n.o.TickEvery
 		if !s.alone.Load() {
 			if s.id == 0 {

@@ -132,6 +132,8 @@ type Core struct {
 	last                     uint64
 	changes                  changes
 	offered                  *Offer // message of a peer that Restore takes in later
+	ticks                    uint64
+	sent                     map[uint64]sentTo
 }
 
 // New starts a replica on what its log holds. A log that ends before what the store has durably applied has lost
@@ -171,8 +173,35 @@ func New(c Config) (*Core, error) {
 	return k, nil
 }
 
-// Tick advances the replica's clock by one tick.
-func (k *Core) Tick() { k.rn.Tick() }
+// Tick advances the replica's clock by one tick. A leader that has not heard of a majority for an election's time leads no more.
+// Others may hear it though it hears nobody, and would wait for that time once more: it asks the one with the longest log to
+// stand for election at once.
+func (k *Core) Tick() error {
+	k.ticks++
+	was, heir := k.rn.BasicStatus(), k.heir()
+	k.rn.Tick()
+	if heir == 0 || k.rn.BasicStatus().RaftState == raft.StateLeader {
+		return nil
+	}
+	return k.send(&pb.Message{Type: pb.MsgTimeoutNow.Enum(), From: &k.cfg.Replica, To: &heir, Term: new(was.GetTerm())})
+}
+
+// heir is the voter that a leader knows to have the longest log, beside itself; 0 for who does not lead, or is the only one.
+func (k *Core) heir() (id uint64) {
+	if k.conf.only(k.cfg.Replica) || k.rn.BasicStatus().RaftState != raft.StateLeader {
+		return 0
+	}
+	var match uint64
+	k.rn.WithProgress(func(other uint64, _ raft.ProgressType, p tracker.Progress) {
+		if other == k.cfg.Replica || p.IsLearner {
+			return
+		}
+		if id == 0 || p.Match > match || p.Match == match && other < id {
+			id, match = other, p.Match
+		}
+	})
+	return id
+}
 
 // Campaign starts an election at once: for a single voter, which waits for nobody.
 func (k *Core) Campaign() error { return k.rn.Campaign() }
@@ -329,6 +358,9 @@ func (k *Core) apply(m *pb.Message) (*Apply, error) {
 }
 
 func (k *Core) send(m *pb.Message) error {
+	if k.repeats(m) {
+		return nil
+	}
 	k.changes.hold(m)
 	data, err := proto.MarshalOptions{}.MarshalAppend(slices.Clip(k.cfg.Head), m) // clipped, so that it is copied
 	if err != nil {

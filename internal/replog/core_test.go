@@ -206,7 +206,9 @@ func (c *cluster) turn() {
 	for _, id := range slices.Sorted(maps.Keys(c.all)) {
 		r := c.all[id]
 		if c.rnd.IntN(3) == 0 {
-			r.core.Tick()
+			if err := r.core.Tick(); err != nil {
+				c.t.Fatal(err)
+			}
 		}
 		r.step()
 		if c.rnd.IntN(2) == 0 {

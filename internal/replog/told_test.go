@@ -26,8 +26,12 @@ func TestTheLastVoterOfAShardLeadsAgainThoughItLostWhatItHadSent(t *testing.T) {
 	two := openReplica(t, 2, []uint64{1, 2}, replogtest.NewDisk(), nil, 0)
 	rounds := func(n int, over func() bool) {
 		for range n {
-			one.core.Tick()
-			two.core.Tick()
+			if err := one.core.Tick(); err != nil {
+				t.Fatal(err)
+			}
+			if err := two.core.Tick(); err != nil {
+				t.Fatal(err)
+			}
 			one.settle()
 			deliver(one, two)
 			two.settle()
@@ -62,7 +66,9 @@ func TestTheLastVoterOfAShardLeadsAgainThoughItLostWhatItHadSent(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 3 { // heartbeats tell what is committed
-		one.core.Tick()
+		if err := one.core.Tick(); err != nil {
+			t.Fatal(err)
+		}
 		one.step()
 		deliver(one, two)
 		two.settle()

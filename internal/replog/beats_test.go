@@ -1,0 +1,179 @@
+package replog_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	pb "go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/millrace/millrace/internal/replog"
+	"github.com/millrace/millrace/internal/replog/replogtest"
+)
+
+// trio is three replicas of which 1 leads, and what is on its way between them.
+type trio struct {
+	t    *testing.T
+	all  map[uint64]*replica
+	lost func(from uint64, m replog.Message) bool
+}
+
+func openTrio(t *testing.T) *trio {
+	t.Helper()
+	c := &trio{t: t, all: map[uint64]*replica{}, lost: func(uint64, replog.Message) bool { return false }}
+	for id := range uint64(3) {
+		c.all[id+1] = openReplica(t, id+1, []uint64{1, 2, 3}, replogtest.NewDisk(), nil, 0)
+	}
+	if err := c.all[1].core.Campaign(); err != nil {
+		t.Fatal(err)
+	}
+	c.carry()
+	if !c.all[1].core.Status().Leading {
+		t.Fatal("the first does not lead")
+	}
+	return c
+}
+
+// carry delivers until nothing follows.
+func (c *trio) carry() {
+	c.t.Helper()
+	for busy := true; busy; {
+		busy = false
+		for _, id := range slices.Sorted(maps.Keys(c.all)) {
+			r := c.all[id]
+			r.settle()
+			out := r.out
+			r.out = nil
+			for _, m := range out {
+				if c.lost(id, m) {
+					continue
+				}
+				busy = true
+				if err := c.all[m.To].core.Step(m.Data); err != nil {
+					c.t.Logf("%d to %d: %v", id, m.To, err)
+				}
+			}
+		}
+	}
+}
+
+func (c *trio) tick() {
+	c.t.Helper()
+	for _, id := range slices.Sorted(maps.Keys(c.all)) {
+		if err := c.all[id].core.Tick(); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	c.carry()
+}
+
+// A leader whom nothing reaches is heard: who follows it would wait for an election's time after its last heartbeat.
+func TestALeaderThatHearsNobodyHasAnotherStandAtOnce(t *testing.T) {
+	c := openTrio(t)
+	c.lost = func(_ uint64, m replog.Message) bool { return m.To == 3 && m.Bulk }
+	if err := c.all[1].core.Propose([]byte("a")); err != nil {
+		t.Fatal(err)
+	}
+	c.carry()
+	c.lost = func(_ uint64, m replog.Message) bool { return m.To == 1 }
+	for ticks := 0; c.all[1].core.Status().Leading; ticks++ {
+		if ticks > 20 {
+			t.Fatal("it leads on")
+		}
+		c.tick()
+	}
+	if !c.all[2].core.Status().Leading {
+		t.Errorf("replica 2, whose log is the longest, does not lead: %+v, and 3 %+v", c.all[2].core.Status(), c.all[3].core.Status())
+	}
+}
+
+// On a link that stood still, answers to all the heartbeats of a time come at once.
+func TestACrowdOfAnswersHasEntriesSentOnce(t *testing.T) {
+	c := openTrio(t)
+	var held []replog.Message
+	c.lost = func(from uint64, m replog.Message) bool {
+		if from == 3 && !m.Bulk {
+			held = append(held, m)
+		}
+		return from == 3 || m.To == 3 && m.Bulk
+	}
+	for i := range 200 {
+		if err := c.all[1].core.Propose(make([]byte, 1000)); err != nil {
+			t.Fatal(err)
+		}
+		c.all[1].core.ReadIndex(fmt.Sprint(i))
+		c.carry()
+	}
+	c.all[1].core.Unreachable(3)
+	c.carry()
+	if len(held) < 200 {
+		t.Fatalf("%d answers are held: this test shows nothing", len(held))
+	}
+	sent := 0
+	c.lost = func(_ uint64, m replog.Message) bool {
+		if m.To == 3 && m.Bulk {
+			sent += len(m.Data)
+		}
+		return m.To == 3
+	}
+	crowd := func() {
+		t.Helper()
+		for _, m := range held {
+			if err := c.all[1].core.Step(m.Data); err != nil {
+				t.Fatal(err)
+			}
+			c.carry()
+		}
+	}
+	crowd()
+	if sent < 200_000 || sent > 300_000 {
+		t.Errorf("%d bytes are sent to a replica that lacks 200,000", sent)
+	}
+	c.tick()
+	before := sent
+	crowd()
+	if sent < before+200_000 {
+		t.Errorf("what was lost is not sent again in the next tick: %d bytes, %d before", sent, before)
+	}
+}
+
+func TestOfACrowdOfHeartbeatsTheLastCounts(t *testing.T) {
+	beat := func(of pb.MessageType, from, term uint64, context string) []byte {
+		m := &pb.Message{Type: of.Enum(), From: &from, To: new(uint64(9)), Term: &term}
+		if context != "" {
+			m.Context = []byte(context)
+		}
+		b, err := proto.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	const (
+		there  = pb.MsgHeartbeat
+		answer = pb.MsgHeartbeatResp
+	)
+	for _, tc := range []struct {
+		name string
+		in   [][]byte
+		want []int
+	}{
+		{"none", nil, nil},
+		{"rounds of reads", [][]byte{beat(answer, 1, 5, "a"), beat(answer, 1, 5, "b"), beat(answer, 1, 5, "c")}, []int{0, 1}},
+		{"without one", [][]byte{beat(there, 1, 5, ""), beat(there, 1, 5, "")}, []int{0}},
+		{"a read before one without", [][]byte{beat(answer, 1, 5, "a"), beat(answer, 1, 5, "")}, nil},
+		{"reads before and behind one without", [][]byte{beat(answer, 1, 5, "a"), beat(answer, 1, 5, ""), beat(answer, 1, 5, "b")}, []int{0, 1}},
+		{"one without between", [][]byte{beat(answer, 1, 5, "a"), beat(answer, 1, 5, "b"), beat(answer, 1, 5, "")}, []int{0}},
+		{"another sender", [][]byte{beat(answer, 1, 5, "a"), beat(answer, 2, 5, "b")}, nil},
+		{"another term", [][]byte{beat(answer, 1, 5, "a"), beat(answer, 1, 6, "b")}, nil},
+		{"another kind", [][]byte{beat(there, 1, 5, "a"), beat(answer, 1, 5, "b")}, nil},
+		{"votes", [][]byte{beat(pb.MsgVote, 1, 5, ""), beat(pb.MsgVote, 1, 5, "")}, nil},
+		{"what is none", [][]byte{nil, []byte("no message"), beat(answer, 1, 5, "")}, nil},
+	} {
+		if got := slices.Sorted(maps.Keys(replog.Moot(tc.in))); !slices.Equal(got, tc.want) {
+			t.Errorf("%s: got %v, want %v", tc.name, got, tc.want)
+		}
+	}
+}
