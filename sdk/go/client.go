@@ -238,7 +238,7 @@ func (c *Client) routed(ctx context.Context, partition int) (context.Context, *r
 
 func (c *Client) repeat(ctx context.Context, partition int, changes bool, call func(ctx context.Context) error) error {
 	unsure := false
-	ctx, r := c.routed(ctx, partition)
+	ctx, r := c.routed(context.WithValue(ctx, owedKey{}, true), partition)
 	for try := 0; ; try++ {
 		err := call(ctx)
 		if err == nil {

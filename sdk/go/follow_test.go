@@ -246,3 +246,86 @@ func TestAClientWhoseNodeIsGoneGoesOnWithTheMembersItWasToldOf(t *testing.T) {
 		t.Error(a.err)
 	}
 }
+
+// play answers all streams at a node as one that leads, or as a follower that names the leader.
+func (ns *nodes) play(node int, leader int) {
+	one := func(st *fakeStream) {
+		if leader != node {
+			st.end(notLeader(nodeAddress(leader)))
+			return
+		}
+		if st.send(&pb.ServerFrame{Frame: &pb.ServerFrame_Welcome{Welcome: ns.hello(node)}}) != nil {
+			return // who asked has its answer
+		}
+		for f := range st.in {
+			if c := f.GetCreate(); c != nil {
+				st.created(c)
+			}
+		}
+	}
+	over := make(chan struct{})
+	ns.t.Cleanup(func() { close(over) })
+	go func() {
+		for {
+			select {
+			case st := <-ns.all[node].streams:
+				go one(st)
+			case <-over:
+				return
+			}
+		}
+	}()
+}
+
+func TestANodeThatIsSilentIsLeftWhenOthersNameAnotherLeader(t *testing.T) {
+	ns := newNodes(t, 3)
+	c := ns.client(Address(nodeAddress(0) + "," + nodeAddress(1) + "," + nodeAddress(2)))
+	defer ns.end(c)
+	out := add(t, c)
+	ns.all[0].welcome(nil).create() // and it hangs
+	ns.play(1, 2)
+	ns.play(2, 2)
+	if a := receive(t, out); a.err != nil {
+		t.Error(a.err)
+	}
+}
+
+func TestANodeThatIsSilentIsWaitedForWhileOthersNameIt(t *testing.T) {
+	ns := newNodes(t, 3)
+	c := ns.client(Address(nodeAddress(0) + "," + nodeAddress(1) + "," + nodeAddress(2)))
+	defer ns.end(c)
+	out := add(t, c)
+	st := ns.all[0].welcome(nil)
+	frame := st.create()
+	for _, follower := range []int{1, 2, 1, 2} {
+		ns.all[follower].accept().end(notLeader(nodeAddress(0)))
+	}
+	st.created(frame)
+	if a := receive(t, out); a.err != nil {
+		t.Error(a.err)
+	}
+	if at := c.ways.enter().address; at != nodeAddress(0) {
+		t.Errorf("the client went to %s", at)
+	}
+}
+
+func TestAReadAtANodeThatIsSilentIsMadeAtTheLeader(t *testing.T) {
+	ns := newNodes(t, 2)
+	c := ns.client(Address(nodeAddress(0) + "," + nodeAddress(1)))
+	defer ns.end(c)
+	hangs := make(chan struct{})
+	defer close(hangs)
+	ns.all[0].kv = func(*pb.KVGetRequest) (*pb.KVGetResponse, error) {
+		<-hangs
+		return nil, noLeader()
+	}
+	ns.all[1].kv = func(*pb.KVGetRequest) (*pb.KVGetResponse, error) {
+		return &pb.KVGetResponse{Found: true, Value: []byte("v"), Rev: 3}, nil
+	}
+	ns.play(1, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), testWait)
+	defer cancel()
+	if v, err := c.KV("s").Get(ctx, "k"); err != nil || v.Rev != 3 {
+		t.Errorf("got %v, %v, want the answer of the leader", v, err)
+	}
+}

@@ -36,6 +36,7 @@ type session struct {
 	frames  map[uint64]outgoing // written, not acknowledged
 	used    window              // by frames
 	limit   window
+	way     *way               // of the stream
 	up      bool               // Welcome came and the stream is writable
 	cancel  context.CancelFunc // of the stream, while there is one
 	goaway  bool               // the server stops: write nothing more to this stream
@@ -190,7 +191,7 @@ func (s *session) connect() (asked string, welcomed bool, err error) {
 	}
 	stay()
 	s.mu.Lock()
-	s.up, s.goaway, s.cancel, s.auth = true, false, cancel, nil
+	s.way, s.up, s.goaway, s.cancel, s.auth = g, true, false, cancel, nil
 	if newest := s.c.token.Load(); *newest != token {
 		s.auth = newest // the stream began with the one before
 	}
@@ -204,7 +205,7 @@ func (s *session) connect() (asked string, welcomed bool, err error) {
 	cancel() // frees a writer that the server's window holds
 	close(quit)
 	<-wrote
-	return g.address, true, err
+	return g.address, true, g.owed.end(err)
 }
 
 // move tells the role when the next stream goes another way.
@@ -279,6 +280,7 @@ func (s *session) read(stream grpc.BidiStreamingClient[millracev1.ClientFrame, m
 		if err != nil {
 			return err
 		}
+		g.owed.hear()
 		switch x := f.Frame.(type) {
 		case *millracev1.ServerFrame_Ack:
 			s.ack(x.Ack)
@@ -308,6 +310,7 @@ func (s *session) ack(a *millracev1.Ack) {
 		return
 	}
 	delete(s.frames, a.Seq)
+	s.way.owed.open.Add(-1)
 	n := out.size()
 	s.used = window{s.used.items - n.items, s.used.bytes - n.bytes, s.used.commits - n.commits}
 	wake := s.blocked || n.commits > 0 || s.closing
@@ -330,6 +333,9 @@ func (s *session) throttle(d time.Duration) {
 func (s *session) putBack() {
 	s.up, s.cancel, s.pause = false, nil, time.Time{}
 	seqs := slices.Sorted(maps.Keys(s.frames))
+	if len(seqs) > 0 {
+		s.way.owed.answered(len(seqs))
+	}
 	for _, seq := range slices.Backward(seqs) {
 		out := s.frames[seq]
 		delete(s.frames, seq)

@@ -55,6 +55,7 @@ type way struct {
 	lines          []*line            // over gRPC, those of streams: the first is that of streams
 	gone           context.Context    // ends when another way is taken
 	leave          context.CancelFunc
+	owed           owed
 	users          int       // calls and streams under way
 	proved         bool      // a server let somebody in
 	failing        time.Time // since when it lets nobody in; zero: it does
@@ -75,7 +76,8 @@ type ways struct {
 	done chan struct{} // closed when nothing looks after the ways any more
 	turn chan struct{} // holds a token while somebody finds out whether REST is to be taken
 
-	moves int // from node to node in a row that reached none; of watch alone
+	moves  int // from node to node in a row that reached none; of watch alone
+	asking sync.WaitGroup
 
 	mu      sync.Mutex // guards the fields below, and what changes of a way
 	now     *way
@@ -146,11 +148,18 @@ func (w *ways) connect(address string) (*grpc.ClientConn, error) {
 }
 
 func (g *way) close() {
-	for _, conn := range append(g.more, g.conns[:]...) {
+	for _, conn := range g.connections() {
+		_ = conn.Close() // it fails for a closed one only
+	}
+}
+
+func (g *way) connections() (out []*grpc.ClientConn) {
+	for _, conn := range append(slices.Clip(g.more), g.conns[:]...) {
 		if conn != nil {
-			_ = conn.Close() // it fails for a closed one only
+			out = append(out, conn)
 		}
 	}
+	return out
 }
 
 // enter returns the way to take; exit must follow.
@@ -270,6 +279,7 @@ func (w *ways) close() {
 	w.mu.Unlock()
 	w.stop()
 	<-w.done
+	w.asking.Wait()
 	for _, g := range open {
 		g.close()
 	}
@@ -283,11 +293,18 @@ func (w *ways) close() {
 func (w *ways) Invoke(ctx context.Context, method string, in, out any, opts ...grpc.CallOption) error {
 	g := w.enterFor(routeOf(ctx))
 	defer w.exit(g)
-	if g.plain || w.mode != TransportAuto {
+	if g.plain {
 		return g.calls.Invoke(ctx, method, in, out, opts...)
 	}
+	if ctx.Value(owedKey{}) != nil && method != millracev1.TaskService_Wait_FullMethodName {
+		w.owes(g)
+		defer g.owed.answered(1)
+	}
+	if w.mode != TransportAuto {
+		return g.owed.end(g.calls.Invoke(ctx, method, in, out, opts...))
+	}
 	var met peer.Peer // stays empty for a call that no connection took
-	err := g.calls.Invoke(ctx, method, in, out, append(slices.Clip(opts), grpc.Peer(&met))...)
+	err := g.owed.end(g.calls.Invoke(ctx, method, in, out, append(slices.Clip(opts), grpc.Peer(&met))...))
 	if err == nil || ofServer(err) {
 		w.prove(g)
 		return err
@@ -308,7 +325,7 @@ func (w *ways) NewStream(ctx context.Context, desc *grpc.StreamDesc, method stri
 		return nil, err
 	}
 	context.AfterFunc(s.Context(), func() { w.exit(g) })
-	return s, nil
+	return heardStream{s, g}, nil
 }
 
 // ofServer reports whether Millrace wrote an error: it puts one of the contract into each.

@@ -5,10 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
-
-	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
 )
 
 // turnToREST leaves g for REST if that answers. It reports whether REST is the way now.
@@ -137,17 +134,9 @@ func (w *ways) lookTo(address string) *way {
 func (w *ways) try(g *way) bool {
 	ctx, cancel := context.WithTimeout(g.gone, grpcWithin)
 	defer cancel()
-	stream, err := millracev1.NewQueueStreamClient(g.streams).Open(ctx, grpc.WaitForReady(true), grpc.ForceCodecV2(w.c.codec))
-	if err != nil {
-		return ofServer(err)
-	}
-	hello := &millracev1.Hello{Version: 1, Namespace: w.c.opts.namespace, Session: random16()}
-	_ = stream.Send(&millracev1.ClientFrame{Frame: &millracev1.ClientFrame_Hello{Hello: hello}}) // Recv has the reason
-	f, err := stream.Recv()
-	if err != nil {
+	if _, err := w.knock(ctx, g, 0); err != nil {
 		return ofServer(err)
 	}
 	g.proved = true
-	_ = stream.CloseSend() // never fails
-	return f.GetWelcome() != nil
+	return true
 }

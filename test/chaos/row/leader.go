@@ -99,10 +99,6 @@ func (r *clusterRun) stop(ctx context.Context, lead *proc.Node) error {
 // themselves are figures, because the machine may be busy with other work.
 const hangs = 30 * time.Second
 
-// roamWithin is hangs for a client whose connection to a paused node is alive for all that it knows: that takes it half a
-// minute by itself.
-const roamWithin = 2 * hangs
-
 // Kinds of faults that take a leader away.
 const (
 	kindKill = "kill"
@@ -142,7 +138,7 @@ func (r *clusterRun) await(ctx context.Context, since int64, kind string) error 
 	r.mu.Unlock()
 	roam := context.WithoutCancel(ctx)
 	r.later.Go(func() {
-		ctx, cancel := context.WithTimeout(roam, roamWithin)
+		ctx, cancel := context.WithTimeout(roam, hangs)
 		defer cancel()
 		d, err := r.l.nextOK(ctx, since, true)
 		r.mu.Lock()
