@@ -107,7 +107,7 @@ func dev(o *server.Options, file string) error {
 }
 
 func TestAThrottledDriverIsReportedAsTheWall(t *testing.T) {
-	s := cycle(slow(50 * time.Millisecond)) // a busy machine adds little to that
+	s := cycle(slow(250 * time.Millisecond)) // a busy machine adds little to that
 	s.Rows[0].NoCeiling = false
 	r := measureAlone(t, s, startFaulty(t, faults{}), func(_ *bench.Config, h *bench.Harness) {
 		h.NullServer = NullServer

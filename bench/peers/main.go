@@ -71,7 +71,7 @@ func (p peers) String() string { return "" }
 func (p peers) Set(s string) error {
 	name, addresses, ok := strings.Cut(s, "=")
 	if !ok || addresses == "" {
-		return fmt.Errorf("%q is no NAME=HOST:PORT,...", s)
+		return fmt.Errorf("%q has not the form NAME=HOST:PORT, with commas between several addresses", s)
 	}
 	if _, known := queuePeers[name]; name != "etcd" && name != "pgvector" && !known {
 		return fmt.Errorf("peer %q is not known: there are etcd, pgvector, %s", name, strings.Join(slices.Sorted(maps.Keys(queuePeers)), ", "))
