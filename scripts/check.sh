@@ -80,8 +80,9 @@ packages="./internal/node ./internal/api ./sdk/go $(go list -tags "$tags" ./... 
 beside='fault rows on real processes'
 measured "$beside" env CHAOS=check CHAOS_TURN=$drawn go test -count=1 -tags "$tags" -timeout 15m ./test/chaos >"$bin/beside.log" 2>&1 &
 waits=$!
-# Long tests in which one goroutine does everything: nothing races there, and the race detector makes them several times longer.
-alone='^Test(AllShortSequences|PowerCut|AnyFailedOperation|GarbageZeros|FlippedBit|FileCut|WhatIsInMemoryDecides|OpenFindsAllPartitions|ClustersKeep|SeedsThatFound|OneSeedGives|MembersComeAndGoInSome|AGraphFinds|AGraphBuiltTwice|WalksFind|ClustersStay|BuildingAnew|TheModelCatches|TheModelAllowsEvery)'
+# Long tests in which one goroutine does everything, or megabytes go where other tests send less: nothing races there that does
+# not race elsewhere, and the race detector makes them several times longer.
+alone='^Test(AllShortSequences|PowerCut|AnyFailedOperation|GarbageZeros|FlippedBit|FileCut|WhatIsInMemoryDecides|OpenFindsAllPartitions|ClustersKeep|SeedsThatFound|OneSeedGives|MembersComeAndGoInSome|AGraphFinds|AGraphBuiltTwice|WalksFind|ClustersStay|BuildingAnew|TheModelCatches|TheModelAllowsEvery|FramesAre(WrittenAs|ReadAs)|ThreeReplicasAgree|OneReplicaGrowsToThreeAndOne|ABatchLarger|PayloadsAndResultsOfAMebibyte)'
 step 'race detector' race_detector
 step 'planted faults' planted_faults
 step 'simulator' simulator
