@@ -72,6 +72,7 @@ const (
 	toldBytes    = 1 << 20 // a row for each of 64 shards takes some 10 KiB
 	askWait      = 2 * time.Second
 	transferWait = 10 * time.Second
+	settleWait   = 50 * time.Millisecond // until a shard whose leader changes is looked at again
 )
 
 // query is what one node asks another for an operator.
@@ -87,6 +88,7 @@ type told struct {
 	Node  *NodeStatus `json:"node,omitempty"`
 	Error string      `json:"error,omitempty"`
 	Wrong bool        `json:"wrong,omitempty"` // the question was
+	Moved bool        `json:"moved,omitempty"` // who was asked does not lead the shard: any more, or yet
 	Fact  []byte      `json:"fact,omitempty"`  // a result whose refusal is why
 	Dir   []byte      `json:"dir,omitempty"`   // a directory of members
 }
@@ -108,10 +110,10 @@ func (c *coordinator) begin(n *node.Node) {
 }
 
 // refusal is an error that an operator is told; wrong: the question makes no sense, however often it is asked; silent: it was sent
-// and not answered, and what it asked for may have been done.
+// and not answered, and what it asked for may have been done; moved: it was sent to a node that does not lead and serve the shard.
 type refusal struct {
-	text          string
-	wrong, silent bool
+	text                 string
+	wrong, silent, moved bool
 }
 
 func (r refusal) Error() string { return r.text }
@@ -227,17 +229,7 @@ func (c *coordinator) transfer(ctx context.Context, shard core.ShardID, to uint6
 	case !c.knows(to):
 		return refusal{text: fmt.Sprintf("there is no node %d", to), wrong: true}
 	}
-	leader := standings[shard].Leader
-	var err error
-	switch leader {
-	case to: // but perhaps it may go home
-	case 0:
-		return refusal{text: fmt.Sprintf("nobody leads shard %d now", shard)}
-	case c.o.Cluster.Node:
-		err = c.move(ctx, shard, to)
-	default:
-		_, err = c.ask(ctx, leader, query{Do: "transfer", Shard: shard, To: to})
-	}
+	err := moveUntil(func() error { return c.askLeader(ctx, shard, to) }, func() bool { return c.server.pause(ctx, settleWait) == nil })
 	if err != nil {
 		return err
 	}
@@ -247,6 +239,32 @@ func (c *coordinator) transfer(ctx context.Context, shard core.ShardID, to uint6
 	}
 	_, err = c.ask(ctx, to, query{Do: "keep", Shard: shard})
 	return err
+}
+
+// moveUntil asks for a transfer until who leads the shard answers, while pause says that there is time: shards move by themselves
+// too, when a node stops and when they go home, and who is elected serves a little later.
+func moveUntil(once func() error, pause func() bool) error {
+	for {
+		err := once()
+		if r, _ := errors.AsType[refusal](err); !r.moved || !pause() {
+			return err
+		}
+	}
+}
+
+// askLeader has who leads a shard, as far as this node knows, give it to a node.
+func (c *coordinator) askLeader(ctx context.Context, shard core.ShardID, to uint64) error {
+	switch leader := c.node.Standings()[shard].Leader; leader {
+	case to: // but perhaps it may go home
+		return nil
+	case 0:
+		return refusal{text: fmt.Sprintf("nobody leads shard %d now", shard), moved: true}
+	case c.o.Cluster.Node:
+		return c.move(ctx, shard, to)
+	default:
+		_, err := c.ask(ctx, leader, query{Do: "transfer", Shard: shard, To: to})
+		return err
+	}
 }
 
 func (c *coordinator) knows(id uint64) bool {
@@ -260,20 +278,28 @@ func (c *coordinator) move(ctx context.Context, shard core.ShardID, to uint64) e
 	if err == nil {
 		return nil
 	}
-	wrong := false
-	if _, ok := errors.AsType[core.Invalid](err); ok {
-		wrong = true
-	}
-	text := err.Error()
+	return notMoved(err, c.o.Cluster.Node, shard, to)
+}
+
+// notMoved is why a node did not give a shard to another, for an operator.
+func notMoved(err error, own uint64, shard core.ShardID, to uint64) refusal {
+	out := refusal{text: err.Error()}
+	_, out.wrong = errors.AsType[core.Invalid](err)
+	_, out.moved = errors.AsType[core.NotLeader](err)
 	if u, ok := errors.AsType[core.Unavailable](err); ok {
 		switch u.Reason {
 		case "node_unreached":
-			text = fmt.Sprintf("node %d is not reached by node %d, which leads shard %d", to, c.o.Cluster.Node, shard)
+			out.text = fmt.Sprintf("node %d is not reached by node %d, which leads shard %d", to, own, shard)
 		case "not_taken_over":
-			text = fmt.Sprintf("node %d did not take shard %d over from node %d: it is behind, or about to stop", to, shard, c.o.Cluster.Node)
+			out.text = fmt.Sprintf("node %d did not take shard %d over from node %d: it is behind, or about to stop", to, shard, own)
+		case "no_leader":
+			out.moved = true
 		}
 	}
-	return refusal{text: text, wrong: wrong}
+	if out.moved {
+		out.text = fmt.Sprintf("node %d does not lead shard %d now", own, shard)
+	}
+	return out
 }
 
 // ask asks another node. The error is a refusal.
@@ -301,7 +327,7 @@ func (c *coordinator) ask(ctx context.Context, id uint64, q query) (r told, err 
 	case err != nil:
 		return r, refusal{text: fmt.Sprintf("node %d gave no answer: %v", id, err), silent: true}
 	case r.Error != "":
-		return r, refusal{text: r.Error, wrong: r.Wrong}
+		return r, refusal{text: r.Error, wrong: r.Wrong, moved: r.Moved}
 	}
 	return r, nil
 }
@@ -349,8 +375,9 @@ func (c *coordinator) answer(q query) (r told) {
 	}
 	if err != nil {
 		r.Error = err.Error()
-		f, ok := errors.AsType[refusal](err)
-		r.Wrong = ok && f.wrong
+		if f, ok := errors.AsType[refusal](err); ok {
+			r.Wrong, r.Moved = f.wrong, f.moved
+		}
 	}
 	return r
 }

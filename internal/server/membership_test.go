@@ -92,3 +92,47 @@ func TestAChangeThatWasNotAnsweredIsNotReportedAsRefused(t *testing.T) {
 		}
 	}
 }
+
+func TestATransferFollowsALeaderThatChangesMeanwhile(t *testing.T) {
+	moved := refusal{text: "node 2 does not lead shard 1 now", moved: true}
+	unreached := refusal{text: "node 3 is not reached"}
+	for _, x := range []struct {
+		name    string
+		answers []error // the last one again and again
+		tries   int
+		want    error
+	}{
+		{"at once", []error{nil}, 1, nil},
+		{"refused at once", []error{unreached}, 1, unreached},
+		{"after an election", []error{moved, moved, nil}, 3, nil},
+		{"refused after an election", []error{moved, unreached}, 2, unreached},
+		{"no time is left", []error{moved}, 5, moved},
+	} {
+		tries := 0
+		err := moveUntil(func() error {
+			tries++
+			return x.answers[min(tries, len(x.answers))-1]
+		}, func() bool { return tries < 5 })
+		if tries != x.tries || !errors.Is(err, x.want) {
+			t.Errorf("%s: %v after %d tries, want %v after %d", x.name, err, tries, x.want, x.tries)
+		}
+	}
+}
+
+// A node that is asked to give away a shard which it does not lead says so, apart from all other refusals: it is asked elsewhere then.
+func TestANodeThatDoesNotLeadSaysThatTheShardMoved(t *testing.T) {
+	for _, x := range []struct {
+		err   error
+		moved bool
+	}{
+		{core.NotLeader{Leader: "n1.example:1"}, true},
+		{core.Unavailable{Reason: "no_leader"}, true},
+		{core.Unavailable{Reason: "node_unreached"}, false},
+		{core.Unavailable{Reason: "not_taken_over"}, false},
+		{core.Invalid{Field: "to", Message: "the node is drained"}, false},
+	} {
+		if got := notMoved(x.err, 1, 2, 3); got.moved != x.moved {
+			t.Errorf("%v: moved is %v, want %v", x.err, got.moved, x.moved)
+		}
+	}
+}
