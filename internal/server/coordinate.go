@@ -72,7 +72,6 @@ const (
 	toldBytes    = 1 << 20 // a row for each of 64 shards takes some 10 KiB
 	askWait      = 2 * time.Second
 	transferWait = 10 * time.Second
-	settleWait   = 50 * time.Millisecond // until a shard whose leader changes is looked at again
 )
 
 // query is what one node asks another for an operator.
@@ -229,7 +228,7 @@ func (c *coordinator) transfer(ctx context.Context, shard core.ShardID, to uint6
 	case !c.knows(to):
 		return refusal{text: fmt.Sprintf("there is no node %d", to), wrong: true}
 	}
-	err := moveUntil(func() error { return c.askLeader(ctx, shard, to) }, func() bool { return c.server.pause(ctx, settleWait) == nil })
+	err := moveUntil(func() error { return c.askLeader(ctx, shard, to) }, func() bool { return c.server.pause(ctx, changeAgain) == nil })
 	if err != nil {
 		return err
 	}
@@ -283,21 +282,16 @@ func (c *coordinator) move(ctx context.Context, shard core.ShardID, to uint64) e
 
 // notMoved is why a node did not give a shard to another, for an operator.
 func notMoved(err error, own uint64, shard core.ShardID, to uint64) refusal {
-	out := refusal{text: err.Error()}
+	out := refusal{text: err.Error(), moved: leadsNot(err)}
 	_, out.wrong = errors.AsType[core.Invalid](err)
-	_, out.moved = errors.AsType[core.NotLeader](err)
-	if u, ok := errors.AsType[core.Unavailable](err); ok {
-		switch u.Reason {
-		case "node_unreached":
-			out.text = fmt.Sprintf("node %d is not reached by node %d, which leads shard %d", to, own, shard)
-		case "not_taken_over":
-			out.text = fmt.Sprintf("node %d did not take shard %d over from node %d: it is behind, or about to stop", to, shard, own)
-		case "no_leader":
-			out.moved = true
-		}
-	}
-	if out.moved {
+	u, _ := errors.AsType[core.Unavailable](err)
+	switch {
+	case out.moved:
 		out.text = fmt.Sprintf("node %d does not lead shard %d now", own, shard)
+	case u.Reason == "node_unreached":
+		out.text = fmt.Sprintf("node %d is not reached by node %d, which leads shard %d", to, own, shard)
+	case u.Reason == "not_taken_over":
+		out.text = fmt.Sprintf("node %d did not take shard %d over from node %d: it is behind, or about to stop", to, shard, own)
 	}
 	return out
 }

@@ -172,9 +172,7 @@ func changeUntil(once func() (core.Directory, error), pause func() bool) (core.D
 		d, err := once()
 		r, _ := errors.AsType[refusal](err)
 		silent = silent || r.silent
-		_, moved := errors.AsType[core.NotLeader](err)
-		u, down := errors.AsType[core.Unavailable](err)
-		again := r.silent || moved || down && !u.Unknown && u.Reason == "no_leader"
+		again := r.silent || leadsNot(err)
 		switch {
 		case err == nil:
 			return d, nil
@@ -187,6 +185,13 @@ func changeUntil(once func() (core.Directory, error), pause func() bool) (core.D
 			return d, err
 		}
 	}
+}
+
+// leadsNot reports whether a node did nothing because it does not lead and serve: another one may, now or soon.
+func leadsNot(err error) bool {
+	_, moved := errors.AsType[core.NotLeader](err)
+	u, down := errors.AsType[core.Unavailable](err)
+	return moved || down && !u.Unknown && u.Reason == "no_leader"
 }
 
 func (c *coordinator) changeOnce(ctx context.Context, op *core.MemberChange) (core.Directory, error) {

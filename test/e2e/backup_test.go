@@ -156,6 +156,9 @@ func TestABackupUnderLoadHoldsWhatWasAcknowledgedBefore(t *testing.T) {
 	}
 	time.Sleep(100 * time.Millisecond)
 	stop()
+	if len(before.tasks) < 20 {
+		t.Errorf("only %d tasks were acknowledged before", len(before.tasks))
+	}
 	var later []millrace.Claimed // tokens that only the cluster knows of
 	for len(later) < 16 {
 		more, err := k.Claim(ctx, millrace.ClaimQuery{Queues: []string{"held", "load"}, Max: 8, Lease: time.Hour})
