@@ -293,8 +293,8 @@ func tryOf(op string, rate float64, run *Run) Try {
 	for _, e := range run.Errors {
 		t.Errors = max(t.Errors, e.Count)
 	}
-	if run.Seconds > 0 {
-		t.Achieved = float64(calls.OK) / (rate * run.Seconds)
+	if run.Seconds > 0 { // of whole arrivals: a window that ends a little late has no part of one more
+		t.Achieved = float64(calls.OK) / max(math.Floor(rate*run.Seconds), 1)
 	}
 	created, cycles := run.Metrics[op+"s_per_s"].Value, run.Metrics["cycles_per_s"].Value
 	if _, ok := run.Metrics["cycles_per_s"]; ok && created > 0 {

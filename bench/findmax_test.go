@@ -83,6 +83,7 @@ func TestARateFailsForWhatItDid(t *testing.T) {
 		"is slow":          {func(r *Run) { r.Latency["create"] = Latency{Count: 1, P99: 10_001} }, "p99 of create is 10,001 µs"},
 		"falls behind":     {func(r *Run) { r.Calls["create"] = Calls{OK: 980} }, "98.0 % of the arrivals ended well"},
 		"leaves a rest":    {func(r *Run) { r.Metrics["cycles_per_s"] = Metric{98, ""} }, "2.0 % of what was created waited at the end"},
+		"ends late":        {func(r *Run) { r.Seconds, r.Calls["create"] = 10.009, Calls{OK: 990} }, ""},
 		"has errors":       {func(r *Run) { r.Errors = []ErrorClass{{Count: 3}} }, "3 errors"},
 		"refuses":          {func(r *Run) { r.Calls["create"] = Calls{OK: 999, Refused: 1} }, "1 errors"},
 		"was not measured": {func(r *Run) { r.Latency = nil }, "nothing of create was measured"},

@@ -193,7 +193,9 @@ func TestEffectsOfACommitAreMeasuredBesideSeparateCallsAndApplyOnce(t *testing.T
 			clean(t, run)
 			wantMetrics(t, run, "bare_cycles_per_s", "one_commit_cycles_per_s", "separate_cycles_per_s", "ratio_to_separate_calls", "ratio_to_bare_cycle", "tasks_with_effects")
 			for _, kind := range commitKinds {
-				if run.Latency[kind+"_create"].Count == 0 || run.Latency[kind+"_complete"].Count == 0 {
+				// Of completions one in 64 is looked at.
+				creates, completes := run.Latency[kind+"_create"].Count, run.Latency[kind+"_complete"].Count
+				if creates == 0 || completes == 0 && creates > 1_000 {
 					t.Errorf("latencies %v lack those of %s", run.Latency, kind)
 				}
 			}

@@ -469,10 +469,11 @@ func (c *call) proposeAtomic(ctx context.Context, ops []core.Op, parts []core.Pa
 	}
 	r := p.Results[0]
 	if r.Refusal != nil {
-		if r.Refusal.Op >= 0 {
-			r.Refusal.Fact = namePoint(r.Refusal.Op, r.Refusal.Fact)
+		named := *r.Refusal // what was answered belongs to the node
+		if named.Op >= 0 {
+			named.Fact = namePoint(named.Op, named.Fact)
 		}
-		return nil, p.At, refusal{r.Refusal, 0}
+		return nil, p.At, refusal{&named, 0}
 	}
 	out := make([]pointResult, len(ops))
 	for i := range r.Ops {

@@ -69,9 +69,21 @@ func (s *shard) applyEntry(e replog.Entry) error {
 	at := func(p core.Partition) core.At {
 		return core.At{Partition: p.Index, Index: e.Index, Stamp: entry.Stamp}
 	}
+	early := f.early(at)
+	if cap(s.scratch) > scratchKept {
+		s.scratch = nil
+	}
+	s.scratch, s.ends = s.scratch[:0], s.ends[:0]
+	judged := func(results []core.Result) { // encoded before anybody is shown it: what the hash is of is of this replica alone
+		s.scratch = core.AppendResult(s.scratch, &results[len(results)-1])
+		s.ends = append(s.ends, len(s.scratch))
+		if early != nil {
+			early(results)
+		}
+	}
 	s.machineMu.Lock()
 	err = s.store.Apply(e.Index, func(tx *store.Txn) error {
-		applied, err = s.machine.ApplyEach(tx, e.Index, entry, f.early(at))
+		applied, err = s.machine.ApplyEach(tx, e.Index, entry, judged)
 		if err != nil {
 			return err
 		}
@@ -83,9 +95,10 @@ func (s *shard) applyEntry(e replog.Entry) error {
 				tx.Fold([]byte{b})
 			}
 		}
-		for i := range applied.Results {
-			s.scratch = core.AppendResult(s.scratch[:0], &applied.Results[i])
-			tx.Fold(s.scratch)
+		from := 0
+		for _, end := range s.ends {
+			tx.Fold(s.scratch[from:end])
+			from = end
 		}
 		return nil
 	})
@@ -124,6 +137,9 @@ func (s *shard) applyEntry(e replog.Entry) error {
 	}
 	return nil
 }
+
+// scratchKept bounds the buffer for an entry's results that is left for the next.
+const scratchKept = 1 << 20
 
 // open returns the entry that data encodes. One that this node proposed in this life is at hand, with what waits for it.
 func (s *shard) open(data []byte) (*inflight, *core.Entry, error) {

@@ -264,6 +264,27 @@ func TestThreeReplicasApplyTheSame(t *testing.T) {
 	c.settled(0)
 }
 
+// Who is answered while an entry is being applied may do with the answer what it likes: the hash is of what was judged.
+func TestAnAnswerThatIsChangedByItsReceiverChangesNoHash(t *testing.T) {
+	c := openCluster(t, 3, patient)
+	lead := c.leader(within(t, 10*time.Second), 0, 0)
+	lead.ns = c.ns
+	done := make(chan struct{})
+	lead.node.Propose(c.ns, []core.Commit{{
+		Partition: c.ns, Principal: "test", Ops: []core.Op{&core.TaskComplete{Task: taskID(1), Token: 7}},
+	}}, func(p core.Proposed) {
+		if p.Err != nil || p.Results[0].Refusal == nil {
+			t.Errorf("the completion of no task: %+v", p)
+		} else {
+			p.Results[0].Refusal.Fact = core.NotFound{Kind: "something", ID: "else"}
+		}
+		close(done)
+	})
+	<-done
+	lead.must(&core.TaskCreate{ID: taskID(1), Queue: "q"})
+	c.settled(0)
+}
+
 func TestAFollowerSendsWritersToTheLeaderAndReadsWhatWasAcknowledged(t *testing.T) {
 	c := openCluster(t, 3, patient)
 	ctx := within(t, 20*time.Second)

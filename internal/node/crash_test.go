@@ -206,7 +206,7 @@ func crashRun(t *testing.T, points int, noSync bool, seed uint64, keepUnsynced f
 
 func TestNothingAcknowledgedIsLostByAPowerCut(t *testing.T) {
 	points := 500
-	if testing.Short() {
+	if testing.Short() || underRace {
 		points = 40
 	}
 	lost, err := crashes(t, points, false, 1, func(r *rand.Rand) int { return r.IntN(101) })

@@ -253,9 +253,9 @@ func largeCount(t testing.TB) int {
 	return n
 }
 
-// shorter divides a count under -short.
+// shorter divides a count under -short, and where the race detector watches.
 func shorter(n int) int {
-	if testing.Short() {
+	if testing.Short() || underRace {
 		return max(n/10, 1)
 	}
 	return n

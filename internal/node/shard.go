@@ -119,7 +119,8 @@ type shard struct {
 	fresh    atomic.Int64                // boot time at which a majority was asked for what is applied here by now
 	leader   atomic.Uint64               // who leads, as far as this replica knows; 0 = nobody
 	safe     atomic.Uint64               // every replica has all entries up to here
-	scratch  []byte                      // the applier's
+	scratch  []byte                      // the applier's: the results of an entry, encoded,
+	ends     []int                       // and where each of them ends
 	conf     atomic.Pointer[replog.Conf] // as applied; the applier's to change
 	reached  atomic.Pointer[[]uint64]    // replicas that were heard of lately, by the leader; ascending
 }

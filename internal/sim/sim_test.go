@@ -68,7 +68,7 @@ func TestClustersKeepTheirPromisesUnderFaults(t *testing.T) {
 		return
 	}
 	n := *seeds
-	if testing.Short() {
+	if testing.Short() || underRace {
 		n = min(n, 3)
 	}
 	n = seedsForBugs(n)
@@ -134,7 +134,7 @@ func TestSeedsThatFoundSomethingFindItNoMore(t *testing.T) {
 		list = append(list, s)
 	}
 	list = list[max(0, len(list)-newest):]
-	if testing.Short() {
+	if testing.Short() || underRace {
 		list = list[max(0, len(list)-5):]
 	}
 	for _, s := range list {
