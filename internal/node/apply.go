@@ -65,43 +65,11 @@ func (s *shard) applyEntry(e replog.Entry) error {
 	if err != nil {
 		return errs.Corruptf("decode: %v", err)
 	}
-	var applied core.Applied
 	at := func(p core.Partition) core.At {
 		return core.At{Partition: p.Index, Index: e.Index, Stamp: entry.Stamp}
 	}
-	early := f.early(at)
-	if cap(s.scratch) > scratchKept {
-		s.scratch = nil
-	}
-	s.scratch, s.ends = s.scratch[:0], s.ends[:0]
-	judged := func(results []core.Result) { // encoded before anybody is shown it: what the hash is of is of this replica alone
-		s.scratch = core.AppendResult(s.scratch, &results[len(results)-1])
-		s.ends = append(s.ends, len(s.scratch))
-		if early != nil {
-			early(results)
-		}
-	}
 	s.machineMu.Lock()
-	err = s.store.Apply(e.Index, func(tx *store.Txn) error {
-		applied, err = s.machine.ApplyEach(tx, e.Index, entry, judged)
-		if err != nil {
-			return err
-		}
-		if plantedBug("wall_time_in_apply") {
-			tx.Fold([]byte(s.n.o.Clock.Wall().String()))
-		}
-		if plantedBug("map_order_in_apply") {
-			for b := range map[byte]bool{1: true, 2: true, 3: true} {
-				tx.Fold([]byte{b})
-			}
-		}
-		from := 0
-		for _, end := range s.ends {
-			tx.Fold(s.scratch[from:end])
-			from = end
-		}
-		return nil
-	})
+	applied, err := s.judge(e.Index, entry, f.early(at))
 	if err != nil {
 		s.machineMu.Unlock()
 		return err
@@ -136,6 +104,43 @@ func (s *shard) applyEntry(e replog.Entry) error {
 		s.waits.wake(waitKey{end.Partition, end.Task})
 	}
 	return nil
+}
+
+// judge applies an entry in a transaction of the store, and calls early, if there is one, with the results so far after each
+// commit. Results are encoded before anybody is shown them: what the apply hash is of is of this replica alone.
+func (s *shard) judge(index uint64, entry *core.Entry, early func([]core.Result)) (applied core.Applied, err error) {
+	if cap(s.scratch) > scratchKept {
+		s.scratch = nil
+	}
+	s.scratch, s.ends = s.scratch[:0], s.ends[:0]
+	judged := func(results []core.Result) {
+		s.scratch = core.AppendResult(s.scratch, &results[len(results)-1])
+		s.ends = append(s.ends, len(s.scratch))
+		if early != nil {
+			early(results)
+		}
+	}
+	err = s.store.Apply(index, func(tx *store.Txn) error {
+		applied, err = s.machine.ApplyEach(tx, index, entry, judged)
+		if err != nil {
+			return err
+		}
+		if plantedBug("wall_time_in_apply") {
+			tx.Fold([]byte(s.n.o.Clock.Wall().String()))
+		}
+		if plantedBug("map_order_in_apply") {
+			for b := range map[byte]bool{1: true, 2: true, 3: true} {
+				tx.Fold([]byte{b})
+			}
+		}
+		from := 0
+		for _, end := range s.ends {
+			tx.Fold(s.scratch[from:end])
+			from = end
+		}
+		return nil
+	})
+	return applied, err
 }
 
 // scratchKept bounds the buffer for an entry's results that is left for the next.

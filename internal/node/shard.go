@@ -85,6 +85,7 @@ type shard struct {
 	unsent     []*appendWait // of waiting, those that the log has not taken
 	inLog      int           // entries proposed whose append is not durable
 	last       int           // commits of the last entry proposed
+	closedAt   time.Duration // boot time when it was
 	wasTerm    uint64
 	leading    bool
 	termAsked  bool // this term's first commit was proposed
@@ -284,6 +285,9 @@ func (s *shard) sleep() time.Duration {
 	if len(s.lazy) > 0 {
 		d = min(d, s.lazyAt+s.n.o.RenewEvery-now)
 	}
+	if len(s.queue) > 0 && s.ready.Load() {
+		d = min(d, s.closedAt+closeEvery-now)
+	}
 	s.mu.Unlock()
 	return max(d, time.Millisecond)
 }
@@ -443,7 +447,7 @@ func (s *shard) lead() error {
 	if !s.ready.Load() || s.moves(st) {
 		return nil
 	}
-	return s.propose()
+	return s.propose(st)
 }
 
 // firstTimeWait is for how long the first leader of a shard waits for other nodes' clocks to confirm its own.
@@ -480,13 +484,13 @@ func (s *shard) openTerm(term uint64) error {
 }
 
 // propose closes one entry of what waits, if it is time.
-func (s *shard) propose() error {
-	if !s.closes() {
+func (s *shard) propose(st replog.Status) error {
+	if !s.closes(st) {
 		return nil
 	}
 	f := &inflight{}
 	commits := s.gather(f)
-	s.last = len(commits)
+	s.last, s.closedAt = len(commits), s.n.o.Clock.Boot()
 	forgets := plantedBug("delayed_lost_at_failover") && s.wasTerm > replog.FirstTerm+1 // what an earlier leader was to do
 	if now := s.now(); !forgets && !s.timers.Load() && (s.more.Load() || core.ShardTime(s.due.Load()) <= now || s.sure.wanted && len(commits) == 0) {
 		f.tick = true
@@ -513,18 +517,29 @@ const grantRoom = 8
 // its next write ready when a sync ends.
 const maxInLog = 2
 
-// closes reports whether an entry is to be closed now: when none is on its way to the disk, because waiting gains nothing
-// then, or when one is and as much waits as it holds, or as an entry may hold. So entries get no smaller than those that
-// were closed one by one would.
-func (s *shard) closes() bool {
+// closeEvery is how long what waits is held while an entry before it is not committed yet, where there are other voters.
+const closeEvery = 2 * time.Millisecond
+
+// closes reports whether an entry is to be closed now: when none is on its way, because waiting gains nothing then.
+//
+// Of an only voter it is also closed when one is on its way to the disk and as much waits as that one holds, or as an entry may
+// hold. So entries get no smaller than those that were closed one by one would.
+//
+// Where others vote, each entry costs every node a write, a sync and some messages, whatever it holds, so it is closed early
+// only when as much waits as an entry may hold, or for closeEvery none was closed: on a slow network entries follow each other
+// before their answers come. An entry that is closed when the one before it is committed takes that news along.
+func (s *shard) closes(st replog.Status) bool {
 	switch {
-	case s.inLog == 0:
-		return true
 	case s.inLog >= maxInLog:
 		return false
+	case st.Single && s.inLog == 0, !st.Single && st.Commit == st.Last:
+		return true
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !st.Single {
+		return s.commits >= s.n.o.EntryCommits || s.commits > 0 && s.n.o.Clock.Boot() >= s.closedAt+closeEvery
+	}
 	return s.commits > 0 && s.commits >= min(s.last, s.n.o.EntryCommits)
 }
 

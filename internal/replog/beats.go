@@ -1,6 +1,8 @@
 package replog
 
 import (
+	"slices"
+
 	pb "go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 )
@@ -70,4 +72,17 @@ func (k *Core) repeats(m *pb.Message) bool {
 	}
 	k.sent[m.GetTo()] = now
 	return false
+}
+
+// tellsLess reports whether a message tells a replica only how far entries are committed, and one of those behind it tells that
+// too, with entries that follow where this one ends. So an entry that is proposed when the one before it is committed costs one
+// message and one answer, not two.
+func tellsLess(m *pb.Message, behind []*pb.Message) bool {
+	if m.GetType() != pb.MsgApp || len(m.GetEntries()) > 0 {
+		return false
+	}
+	return slices.ContainsFunc(behind, func(o *pb.Message) bool {
+		return o.GetType() == pb.MsgApp && o.GetTo() == m.GetTo() && o.GetTerm() == m.GetTerm() &&
+			o.GetIndex() == m.GetIndex() && o.GetCommit() >= m.GetCommit()
+	})
 }

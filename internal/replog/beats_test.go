@@ -177,3 +177,50 @@ func TestOfACrowdOfHeartbeatsTheLastCounts(t *testing.T) {
 		}
 	}
 }
+
+// What is proposed when an entry is committed takes that news along: one message to each of the others, and one answer.
+func TestNewsOfACommitGoesWithTheEntryBehindIt(t *testing.T) {
+	for _, next := range []bool{false, true} {
+		c := openTrio(t)
+		lead := c.all[1]
+		if err := lead.core.Propose([]byte("a")); err != nil {
+			t.Fatal(err)
+		}
+		lead.settle()
+		out := lead.out
+		lead.out = nil
+		for _, m := range out {
+			if err := c.all[m.To].core.Step(m.Data); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for id := uint64(2); id <= 3; id++ {
+			c.all[id].settle()
+			for _, m := range c.all[id].out {
+				if err := lead.core.Step(m.Data); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c.all[id].out = nil
+		}
+		if next {
+			if err := lead.core.Propose([]byte("b")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		lead.settle()
+		sent := map[uint64]int{}
+		for _, m := range lead.out {
+			sent[m.To]++
+		}
+		if sent[2] != 1 || sent[3] != 1 {
+			t.Errorf("with another entry behind it %v: replicas are sent %v messages, want one each", next, sent)
+		}
+		c.carry()
+		for id := uint64(2); id <= 3; id++ {
+			if want := 1 + map[bool]int{true: 1}[next]; len(c.all[id].applied) != want {
+				t.Errorf("with another entry behind it %v: replica %d has applied %q", next, id, c.all[id].applied)
+			}
+		}
+	}
+}

@@ -289,7 +289,10 @@ func (k *Core) Take() (Output, error) {
 	for _, r := range rd.ReadStates {
 		out.Reads = append(out.Reads, ReadState{Index: r.Index, Context: string(r.RequestCtx)})
 	}
-	for _, m := range rd.Messages {
+	for i, m := range rd.Messages {
+		if tellsLess(m, rd.Messages[i+1:]) {
+			continue
+		}
 		switch m.GetTo() {
 		case raft.LocalAppendThread:
 			out.Append = k.append(m)
