@@ -86,6 +86,7 @@ type shard struct {
 	inLog      int           // entries proposed whose append is not durable
 	last       int           // commits of the last entry proposed
 	closedAt   time.Duration // boot time when it was
+	pace       pace
 	wasTerm    uint64
 	leading    bool
 	termAsked  bool // this term's first commit was proposed
@@ -286,7 +287,7 @@ func (s *shard) sleep() time.Duration {
 		d = min(d, s.lazyAt+s.n.o.RenewEvery-now)
 	}
 	if len(s.queue) > 0 && s.ready.Load() {
-		d = min(d, s.closedAt+closeEvery-now)
+		d = min(d, s.closedAt+s.pace.hold()-now)
 	}
 	s.mu.Unlock()
 	return max(d, time.Millisecond)
@@ -428,6 +429,7 @@ func (s *shard) lead() error {
 	if st.Term != s.wasTerm || st.Leading != s.leading {
 		s.wasTerm, s.leading, s.termAsked = st.Term, st.Leading, false
 		s.enterTerm(st)
+		s.pace = pace{}
 		s.moved(st.Leading)
 		if st.Leading {
 			s.settledAt = s.n.o.Clock.Boot()
@@ -444,6 +446,7 @@ func (s *shard) lead() error {
 		}
 		return s.openTerm(st.Term)
 	}
+	s.pace.committed(st.Commit, s.n.o.Clock.Boot())
 	if !s.ready.Load() || s.moves(st) {
 		return nil
 	}
@@ -507,6 +510,7 @@ func (s *shard) propose(st replog.Status) error {
 		return nil
 	}
 	s.sure.wanted = false
+	s.pace.proposed(st.Last+1, s.closedAt)
 	return s.put(f, commits)
 }
 
@@ -517,17 +521,13 @@ const grantRoom = 8
 // its next write ready when a sync ends.
 const maxInLog = 2
 
-// closeEvery is how long what waits is held while an entry before it is not committed yet, where there are other voters.
-const closeEvery = 2 * time.Millisecond
-
 // closes reports whether an entry is to be closed now: when none is on its way, because waiting gains nothing then.
 //
 // Of an only voter it is also closed when one is on its way to the disk and as much waits as that one holds, or as an entry may
 // hold. So entries get no smaller than those that were closed one by one would.
 //
 // Where others vote, each entry costs every node a write, a sync and some messages, whatever it holds, so it is closed early
-// only when as much waits as an entry may hold, or for closeEvery none was closed: on a slow network entries follow each other
-// before their answers come. An entry that is closed when the one before it is committed takes that news along.
+// only when as much waits as an entry may hold, or none was closed for a while (pace). An entry that is closed when the one before it is committed takes that news along.
 func (s *shard) closes(st replog.Status) bool {
 	switch {
 	case s.inLog >= maxInLog:
@@ -538,7 +538,7 @@ func (s *shard) closes(st replog.Status) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !st.Single {
-		return s.commits >= s.n.o.EntryCommits || s.commits > 0 && s.n.o.Clock.Boot() >= s.closedAt+closeEvery
+		return s.commits >= s.n.o.EntryCommits || s.commits > 0 && s.n.o.Clock.Boot() >= s.closedAt+s.pace.hold()
 	}
 	return s.commits > 0 && s.commits >= min(s.last, s.n.o.EntryCommits)
 }
