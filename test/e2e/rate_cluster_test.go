@@ -39,8 +39,6 @@ func TestTheRateOfATenantIsThatOfAllNodes(t *testing.T) {
 	for i := range parts {
 		kv, n := c.client(i, millrace.Namespace("rated")).KV("ks"), 0
 		put[i] = func(ctx context.Context) error {
-			ctx, done := context.WithTimeout(ctx, 300*time.Millisecond)
-			defer done()
 			n++
 			_, err := kv.Put(ctx, fmt.Sprint("key", n), "value") // of any partition
 			return err
@@ -60,11 +58,13 @@ func TestTheRateOfATenantIsThatOfAllNodes(t *testing.T) {
 	for i := range parts {
 		all.Go(func() {
 			for until.Err() == nil {
-				if put[i](until) == nil {
+				once, done := context.WithTimeout(until, 300*time.Millisecond)
+				if put[i](once) == nil {
 					passed.Add(1)
 				} else {
 					refused.Add(1)
 				}
+				done()
 			}
 		})
 	}
