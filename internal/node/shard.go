@@ -286,7 +286,7 @@ func (s *shard) sleep() time.Duration {
 	if len(s.lazy) > 0 {
 		d = min(d, s.lazyAt+s.n.o.RenewEvery-now)
 	}
-	if len(s.queue) > 0 && s.ready.Load() {
+	if len(s.queue) > 0 && s.leading && s.ready.Load() && !s.alone.Load() && s.inLog < maxInLog { // as closes has it
 		d = min(d, s.closedAt+s.pace.hold()-now)
 	}
 	s.mu.Unlock()
@@ -527,7 +527,8 @@ const maxInLog = 2
 // hold. So entries get no smaller than those that were closed one by one would.
 //
 // Where others vote, each entry costs every node a write, a sync and some messages, whatever it holds, so it is closed early
-// only when as much waits as an entry may hold, or none was closed for a while (pace). An entry that is closed when the one before it is committed takes that news along.
+// only when as much waits as an entry may hold, or none was closed for a while (pace). An entry that is closed when the one
+// before it is committed takes that news along.
 func (s *shard) closes(st replog.Status) bool {
 	switch {
 	case s.inLog >= maxInLog:
