@@ -436,6 +436,9 @@ func (s *shard) lead() error {
 		} else {
 			s.stepDown()
 		}
+		if !s.alone.Load() {
+			s.n.o.Logger.Info("term of a shard", "shard", s.id, "term", st.Term, "leads", st.Leading)
+		}
 	}
 	if !s.leading {
 		return nil

@@ -182,7 +182,7 @@ func (s *Server) Launch() (ready <-chan error, err error) {
 	}
 	defer log.Close() //nolint:errcheck // the process has the file open; what it wrote is not ours to lose
 	args := append([]string{
-		"serve", "--json", "--data", s.DataDir(), "--tokens", s.o.Tokens, "--listen", "127.0.0.1:0", "--log-level", "warn",
+		"serve", "--json", "--data", s.DataDir(), "--tokens", s.o.Tokens, "--listen", "127.0.0.1:0", "--log-level", "info",
 	}, s.o.Flags...)
 	s.mu.Lock()
 	plan, group := s.next, s.group

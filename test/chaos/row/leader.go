@@ -124,6 +124,9 @@ func (k byKind) tell(o *Outcome, name string) {
 	}
 }
 
+// longGap is what a cluster without a leader should not take to find another one.
+const longGap = 3 * time.Second
+
 // await waits for the next acknowledged write by anybody, and has it noted when one comes by a client that roams. That one
 // may be later, as long as a paused node keeps its connections.
 func (r *clusterRun) await(ctx context.Context, since int64, kind string) error {
@@ -135,6 +138,9 @@ func (r *clusterRun) await(ctx context.Context, since int64, kind string) error 
 	}
 	r.mu.Lock()
 	r.gaps.cluster.add(kind, d)
+	if d > longGap {
+		r.o.Look = append(r.o.Look, fmt.Sprintf("the next write after a %s came %v late, at %v", kind, d, time.Now().UTC()))
+	}
 	r.mu.Unlock()
 	roam := context.WithoutCancel(ctx)
 	r.later.Go(func() {

@@ -40,7 +40,8 @@ type Outcome struct {
 	Errors  []error // broken promises that no checker states, such as a server that ended by itself
 	Invalid string  // why it proves nothing
 	Figures map[string]float64
-	Windows int // of calls at registers that a search for an order has judged
+	Windows int      // of calls at registers that a search for an order has judged
+	Look    []string // what broke no promise and is worth a look: its files are kept
 }
 
 func newOutcome() *Outcome {

@@ -212,7 +212,10 @@ func (p *piece) once(ctx context.Context, e row.Env, seed campaign.Seed) error {
 		p.line.Violations += out.Violations()
 		p.line.Failed = append(p.line.Failed, seed)
 	}
-	if out.Violations() > 0 || out.Invalid != "" {
+	for _, look := range out.Look {
+		fmt.Println(look)
+	}
+	if out.Violations() > 0 || out.Invalid != "" || len(out.Look) > 0 {
 		p.kept = append(p.kept, e.Dir)
 		fmt.Printf("ledgers, log and data are kept in %s\n", e.Dir)
 	} else if !p.o.keep {
