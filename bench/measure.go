@@ -447,6 +447,7 @@ func (o *oneRun) judge(created, completed uint64) {
 			warn(balance(float64(created)/run.Seconds, float64(completed)/run.Seconds))
 		}
 	}
+	warn(stolen(run.Host))
 	if o.spec.suite.Peer == "" { // else the systems take turns
 		warn(steady(w.ends(count)))
 	}

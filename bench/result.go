@@ -195,19 +195,21 @@ type Audit struct {
 
 // HostReport is what was seen of the host beside a run.
 type HostReport struct {
-	Observed    bool    `json:"observed"`      // false where there is no procfs
-	Realtime    float64 `json:"realtime_ms"`   // realtime − monotonic moved by
-	Boottime    float64 `json:"boottime_ms"`   // boottime − monotonic moved by
-	Heartbeat   float64 `json:"heartbeat"`     // heartbeats ÷ those that were due
-	LongestGap  float64 `json:"longest_ms"`    // between two heartbeats
-	Steal       float64 `json:"steal"`         // share of the host's CPU, worst second
-	Foreign     float64 `json:"foreign_cpu"`   // CPU of others, share of the host, whole window
-	PressureCPU float64 `json:"pressure_cpu"`  // share of the time that something waited, whole window
-	PressureIO  float64 `json:"pressure_io"`   //
-	PressureMem float64 `json:"pressure_mem"`  //
-	IdleIO      float64 `json:"idle_io"`       // IO pressure before the start
-	FdatasyncUS float64 `json:"fdatasync_p50"` // µs, on the data directory's disk, just before the run
-	Fdatasync99 float64 `json:"fdatasync_p99"` // µs
+	Observed    bool    `json:"observed"`                 // false where there is no procfs
+	Realtime    float64 `json:"realtime_ms"`              // realtime − monotonic moved by
+	Boottime    float64 `json:"boottime_ms"`              // boottime − monotonic moved by
+	Heartbeat   float64 `json:"heartbeat"`                // heartbeats ÷ those that were due
+	LongestGap  float64 `json:"longest_ms"`               // between two heartbeats
+	Steal       float64 `json:"steal"`                    // share of the host's CPU, worst second
+	Stolen      int     `json:"stolen_seconds,omitempty"` // seconds that lost more than the limit
+	Seconds     int     `json:"seconds,omitempty"`        // that were looked at for it
+	Foreign     float64 `json:"foreign_cpu"`              // CPU of others, share of the host, whole window
+	PressureCPU float64 `json:"pressure_cpu"`             // share of the time that something waited, whole window
+	PressureIO  float64 `json:"pressure_io"`              //
+	PressureMem float64 `json:"pressure_mem"`             //
+	IdleIO      float64 `json:"idle_io"`                  // IO pressure before the start
+	FdatasyncUS float64 `json:"fdatasync_p50"`            // µs, on the data directory's disk, just before the run
+	Fdatasync99 float64 `json:"fdatasync_p99"`            // µs
 }
 
 // Second is one second of a run's window.

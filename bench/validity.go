@@ -12,6 +12,7 @@ const (
 	beatLimit     = 0.05 // share of heartbeats that may be missing, or too many
 	beatSlack     = 1.5  // beats that the edges of a window cost
 	stealLimit    = 0.02
+	stealSeconds  = 200 // one second in so many of a window may lose more
 	foreignLimit  = 0.15
 	ioLimit       = 0.10 // of the time before the start
 	memoryLimit   = 0.10
@@ -64,11 +65,27 @@ func judgeHost(h HostReport, seconds float64) []Exclusion {
 		{HostPressure, "before the start, something waited for IO %.1f %% of the time (limit %.0f %%)", h.IdleIO, ioLimit},
 		{HostPressure, "something waited for memory %.1f %% of the time (limit %.0f %%)", h.PressureMem, memoryLimit},
 	} {
+		if l.cause == Steal && h.forgiven() {
+			continue
+		}
 		if l.v > l.top {
 			out = append(out, Exclusion{l.cause, fmt.Sprintf(l.what, l.v*100, l.top*100), l.v, l.top, "share"})
 		}
 	}
 	return out
+}
+
+// forgiven reports whether so few seconds of a long window lost more to the hypervisor than they may that neither its rate nor
+// its p99 is theirs.
+func (h HostReport) forgiven() bool { return h.Seconds > 0 && h.Stolen <= h.Seconds/stealSeconds }
+
+// stolen tells of the seconds that are forgiven.
+func stolen(h HostReport) *Warning {
+	if h.Stolen == 0 || !h.forgiven() {
+		return nil
+	}
+	return &Warning{"steal", fmt.Sprintf("the hypervisor took up to %.1f %% of the CPU in %d of %d seconds (limit %.0f %%)",
+		h.Steal*100, h.Stolen, h.Seconds, stealLimit*100), h.Steal}
 }
 
 // span prints milliseconds in the unit that suits them.

@@ -116,6 +116,32 @@ func TestMissingHeartbeatsLeaveTheRunOut(t *testing.T) {
 	}
 }
 
+func TestFewStolenSecondsOfALongWindowAreTold(t *testing.T) {
+	look := func(stolen int) HostReport {
+		h := &fakeHost{}
+		w := newWatch(h, h, nil, nil)
+		w.start()
+		h.pass(w, 10*time.Minute, func(at time.Duration) {
+			if second := int((at - 1) / time.Second); second%100 == 50 && second/100 < stolen {
+				h.cpu.Steal += 0.05 * 2 * heartbeat.Seconds()
+			}
+		})
+		w.stop()
+		return w.report()
+	}
+	few := look(3)
+	if ex := judgeHost(few, 600); len(ex) != 0 {
+		t.Errorf("3 of 600: left out for %+v", ex)
+	}
+	if w := stolen(few); w == nil || !strings.Contains(w.Detail, "up to 5.0 % of the CPU in 3 of 6") {
+		t.Errorf("3 of 600: %+v", w)
+	}
+	many := look(4)
+	if ex := judgeHost(many, 600); !slices.Equal(causes(ex), []Cause{Steal}) || stolen(many) != nil {
+		t.Errorf("4 of 600: left out for %+v, warned of %+v", ex, stolen(many))
+	}
+}
+
 func TestOneStolenSecondLeavesTheRunOut(t *testing.T) {
 	h := &fakeHost{}
 	ex := watched8(h, func(at time.Duration) {

@@ -211,7 +211,12 @@ func (w *watch) report() HostReport {
 	last := w.begin
 	for _, s := range w.seconds {
 		if span := (s.mark.at - last.at).Seconds() * cores; span > 0.5*cores {
-			out.Steal = max(out.Steal, (s.mark.cpu.Steal-last.cpu.Steal)/span)
+			lost := (s.mark.cpu.Steal - last.cpu.Steal) / span
+			out.Steal = max(out.Steal, lost)
+			out.Seconds++
+			if lost > stealLimit {
+				out.Stolen++
+			}
 		}
 		last = s.mark
 	}
