@@ -144,10 +144,11 @@ func fillSettings(flags *pflag.FlagSet, file string) error {
 // a busy server at the default of 100.
 const gcPercent = 300
 
-// minProcs is how many threads run Go code at once at least, also on fewer cores. A compaction, a layer being written or
-// the collector keeps a thread for milliseconds; with no more threads than cores, two of these would leave nobody to
-// acknowledge what the log has taken. The operating system shares cores out more finely.
-const minProcs = 4
+// fewProcs is the number of cores below which one more thread than cores runs Go code. A compaction, a layer being written
+// or the collector keeps a thread for milliseconds; with no more threads than cores, two of these would leave nobody to
+// acknowledge what the log has taken, and the operating system shares cores out more finely. Each thread beyond that costs
+// processor time in every cycle.
+const fewProcs = 4
 
 func (a *app) serve(ctx context.Context, o *serveOptions) error {
 	if o.Dir == "" {
@@ -177,8 +178,8 @@ func (a *app) serve(ctx context.Context, o *serveOptions) error {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
-	if n := runtime.GOMAXPROCS(0); os.Getenv("GOMAXPROCS") == "" && n < minProcs {
-		runtime.GOMAXPROCS(minProcs)
+	if cores := runtime.GOMAXPROCS(0); os.Getenv("GOMAXPROCS") == "" && cores < fewProcs {
+		runtime.GOMAXPROCS(cores + 1)
 	}
 	o.Version, o.OneCommitPerEntry = version, !o.groupCommit
 	o.Logger = slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: level}))
