@@ -86,6 +86,7 @@ func (w *Worker) run(t *Task, refusal *Error) {
 
 // finished queues the settle of a task whose handler returned. It needs mu.
 func (w *Worker) finished(t *Task) {
+	w.mayDrain()
 	if t.lost || t.released {
 		w.beyond--
 		return

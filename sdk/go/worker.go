@@ -23,6 +23,7 @@ type Worker struct {
 	other    handler                  // of the kinds that handlers lacks; may be nil
 	queues   []string
 	base     context.Context // of the handlers: the values of Run's context without its end
+	stopping <-chan struct{} // closed with Run's context
 	stopOnce sync.Once
 	stopped  chan struct{} // closed by quit
 	ended    chan struct{} // closed when Run returned
@@ -153,7 +154,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		return err
 	}
 	defer w.c.leave(w)
-	w.base = context.WithoutCancel(ctx)
+	w.base, w.stopping = context.WithoutCancel(ctx), ctx.Done()
 	w.mu.Lock()
 	go w.lanes[0].run()
 	if n := w.c.partitions(); n > 1 && w.c.Transport() == TransportStream {
@@ -214,7 +215,9 @@ func (w *Worker) noteQuiet() {
 
 // drain finishes what is held, or gives it back, and closes the stream.
 func (w *Worker) drain() error {
+	w.mu.Lock()
 	w.beginDrain()
+	w.mu.Unlock()
 	late := time.NewTimer(w.opts.drain)
 	defer late.Stop()
 	select {
@@ -242,10 +245,23 @@ func (w *Worker) drain() error {
 	return nil
 }
 
-// beginDrain tells the server to send no more and gives back what no handler has begun.
+// mayDrain begins to drain if Run is to end and has not noticed yet: what a handler gives back after it stopped the worker
+// must not come to this worker again. It needs mu.
+func (w *Worker) mayDrain() {
+	select {
+	case <-w.stopping:
+	case <-w.stopped:
+	default:
+		return
+	}
+	w.beginDrain()
+}
+
+// beginDrain tells the server to send no more and gives back what no handler has begun. It does so once, and needs mu.
 func (w *Worker) beginDrain() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	if w.drains {
+		return
+	}
 	w.drains = true
 	for _, l := range w.lanes {
 		if l.failed != nil {

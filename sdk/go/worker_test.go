@@ -476,6 +476,33 @@ func TestDrainFinishesWhatRunsAndTakesNoMore(t *testing.T) {
 	}
 }
 
+func TestWhatAHandlerGivesBackAsItStopsTheWorkerDoesNotComeAgain(t *testing.T) {
+	for range 20 { // without the order, Run's goroutine may still win
+		var stop context.CancelFunc
+		r := work(t, func(w *Worker) {
+			w.HandleRaw("unfit", func(context.Context, *Task) ([]byte, error) {
+				stop()
+				return nil, Release()
+			})
+		})
+		stop = r.stop
+		st := r.f.welcome(nil)
+		st.subscribe()
+		st.assign(task("t", 1, "unfit", ""))
+		if f := st.next(); f.GetDrain() == nil {
+			t.Fatalf("got %v, want a drain before the task goes back", f)
+		}
+		sf := st.settle()
+		if sf.Items[0].GetRelease() == nil {
+			t.Errorf("got %v, want a release", sf)
+		}
+		st.settled(sf)
+		if err := r.end(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestDrainGivesBackWhatDoesNotFinish(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := work(t, func(w *Worker) {
