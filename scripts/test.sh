@@ -14,8 +14,9 @@ trap 'rm -rf "$bin"' EXIT
 {
 	(cd tools && go test -json -shuffle=on ./testcount) &&
 		(cd test/faultfs && go test -json -shuffle=on ./...) &&
-		# The longest begin first, and more at once than there are processors: tests of real processes mostly wait.
-		go test -json -tags "$tags" -shuffle=on -timeout 8m -p $(($(nproc) + 1)) -parallel $(($(nproc) + 1)) \
+		# The longest begin first, and more at once than there are processors: tests of real processes mostly wait. The
+		# timeout is for one that hangs, not for a slow machine.
+		go test -json -tags "$tags" -shuffle=on -timeout 15m -p $(($(nproc) + 1)) -parallel $(($(nproc) + 1)) \
 			./test/e2e ./test/chaos ./internal/node ./bench/load ./...
 } | "$bin/testcount" || status=1
 exit "$status"
