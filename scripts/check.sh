@@ -67,10 +67,12 @@ race_detector() {
 
 scripts/setup.sh race
 go build -C tools/golangci -o "$bin/golangci-lint" github.com/golangci/golangci-lint/v2/cmd/golangci-lint
-# What a machine compiles for the first time is none of the time that the steps may take.
-go build -race -tags "$tags" ./...
-go build -tags "$tags faults" ./...
-go build -tags "$tags mutants" ./...
+# What a machine compiles for the first time is none of the time that the steps may take: packages, and their tests, each as
+# one of the steps builds it.
+go list -race -test -export -tags "$tags" ./... >/dev/null
+go list -test -export -tags "$tags faults" ./... >/dev/null
+go list -test -export -tags "$tags mutants" ./... >/dev/null
+go list -test -export -tags "$tags faults mutants" ./... >/dev/null
 (cd tools && go build -o "$bin/tools/" github.com/bufbuild/buf/cmd/buf google.golang.org/protobuf/cmd/protoc-gen-go google.golang.org/grpc/cmd/protoc-gen-go-grpc)
 
 step 'make test' env TAGS="$tags" scripts/test.sh
@@ -82,7 +84,7 @@ measured "$beside" env CHAOS=check CHAOS_TURN=$drawn go test -count=1 -tags "$ta
 waits=$!
 # Long tests in which one goroutine does everything, or megabytes go where other tests send less: nothing races there that does
 # not race elsewhere, and the race detector makes them several times longer.
-alone='^Test(AllShortSequences|PowerCut|AnyFailedOperation|GarbageZeros|FlippedBit|FileCut|WhatIsInMemoryDecides|OpenFindsAllPartitions|ClustersKeep|SeedsThatFound|OneSeedGives|MembersComeAndGoInSome|AGraphFinds|AGraphBuiltTwice|WalksFind|ClustersStay|BuildingAnew|TheModelCatches|TheModelAllowsEvery|FramesAre(WrittenAs|ReadAs)|ThreeReplicasAgree|OneReplicaGrowsToThreeAndOne|ABatchLarger|PayloadsAndResultsOfAMebibyte)'
+alone='^Test(AllShortSequences|TornTails|SectorsOfTheLast|RandomSearchesNever|NoBytesOfAPack|TableOfNonsense|EveryReadyTaskOfALong|CycleWithinOneLayer|EachPlot|CommittedResults|CommittedAndNamed|AResultThatWasTouched|ReferencePage|PowerCut|AnyFailedOperation|GarbageZeros|FlippedBit|FileCut|WhatIsInMemoryDecides|OpenFindsAllPartitions|ClustersKeep|SeedsThatFound|OneSeedGives|MembersComeAndGoInSome|AGraphFinds|AGraphBuiltTwice|WalksFind|ClustersStay|BuildingAnew|TheModelCatches|TheModelAllowsEvery|FramesAre(WrittenAs|ReadAs)|ThreeReplicasAgree|OneReplicaGrowsToThreeAndOne|ABatchLarger|PayloadsAndResultsOfAMebibyte)'
 step 'race detector' race_detector
 step 'planted faults' planted_faults
 step 'simulator' simulator

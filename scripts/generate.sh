@@ -2,6 +2,7 @@
 # Writes gen/ anew from proto/, with the compiler and the plugins that tools/go.mod pins.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+tags=${TAGS:-invariants} # what is compiled here is compiled elsewhere too
 
 bin=$(mktemp -d)
 trap 'rm -rf "$bin"' EXIT
@@ -26,10 +27,10 @@ var Document []byte
 GO
 echo '{}' >gen/openapi/millrace.v1.json
 "$bin/buf" build proto -o "$bin/contract.binpb"
-go run ./internal/apidoc <"$bin/contract.binpb" >"$bin/millrace.v1.json"
+go run -tags "$tags" ./internal/apidoc <"$bin/contract.binpb" >"$bin/millrace.v1.json"
 cat "$bin/millrace.v1.json" >gen/openapi/millrace.v1.json
 
 # The pages of docs/reference, and the table of the README. Their tests hold them to what they are made of.
-go test -count=1 ./cmd/millrace ./internal/server -run '^TestTheReference' -update
-go test -count=1 ./bench/report -run '^TestReferencePageIsUpToDate$' -update
-go test -count=1 ./test/chaos/campaign -run '^(TestThePageOfGuaranteesIsWhatTheResultsSay|TestTheReadmeShowsHowFarTheCampaignsAre)$' -update
+go test -count=1 -tags "$tags" ./cmd/millrace ./internal/server -run '^TestTheReference' -update
+go test -count=1 -tags "$tags" ./bench/report -run '^TestReferencePageIsUpToDate$' -update
+go test -count=1 -tags "$tags" ./test/chaos/campaign -run '^(TestThePageOfGuaranteesIsWhatTheResultsSay|TestTheReadmeShowsHowFarTheCampaignsAre)$' -update
