@@ -238,6 +238,11 @@ func (st *stream) hello(ctx context.Context, in *pb.Hello) error {
 	}
 	st.space, st.partitions, st.part = name, ns.Partitions, ns.Partitions[in.GetPartition()].Partition
 	st.key = sessionKey{st.part, spec.ID}
+	// Headers go before there is a writer. Else the first frame takes them along, unless the handler ends the stream just then:
+	// its status would count for them, and the frame could reach the client before it.
+	if err := st.ss.SendHeader(nil); err != nil {
+		return err
+	}
 	if err := s.enter(ctx, st); err != nil {
 		return err
 	}

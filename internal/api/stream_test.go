@@ -323,6 +323,27 @@ func TestHalfCloseAnswersWhatWasSent(t *testing.T) {
 	eventually(t, "the session is closed", func() bool { _, _, closed := ses.state(); return closed })
 }
 
+// TestHeadersOfAStreamComeBeforeItHasAWriter holds the session back, so that there is no frame to take the headers along.
+func TestHeadersOfAStreamComeBeforeItHasAWriter(t *testing.T) {
+	r := newRig(t, Limits{})
+	for range cap(r.n.opened) {
+		r.n.opened <- nil
+	}
+	ctx, cancel := context.WithTimeout(as("acme/all"), 10*time.Second)
+	defer cancel()
+	ws := r.open(ctx)
+	ws.send(helloOf(1))
+	if _, err := ws.Header(); err != nil {
+		t.Error(err)
+	}
+	for range cap(r.n.opened) {
+		<-r.n.opened
+	}
+	if ws.recv().GetWelcome() == nil {
+		t.Error("the first frame is no welcome")
+	}
+}
+
 func TestDrainReachesTheSession(t *testing.T) {
 	r := newRig(t, Limits{})
 	ws, ses := r.greet(as("acme/all"), 1)
