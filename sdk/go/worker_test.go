@@ -50,6 +50,19 @@ func (r *working) end() error {
 	return err
 }
 
+// endWithRelease wants the next settle to give a task back, and ends the worker.
+func (r *working) endWithRelease(t *testing.T, st *fakeStream) {
+	t.Helper()
+	sf := st.settle()
+	if sf.Items[0].GetRelease() == nil {
+		t.Errorf("got %v, want a release", sf)
+	}
+	st.settled(sf)
+	if err := r.end(); err != nil {
+		t.Error(err)
+	}
+}
+
 func task(id string, token uint64, kind, payload string) *pb.Assignment {
 	return &pb.Assignment{Id: id, Token: token, Attempt: 1, Queue: "q", Kind: kind, Payload: []byte(payload)}
 }
@@ -492,14 +505,7 @@ func TestWhatAHandlerGivesBackAsItStopsTheWorkerDoesNotComeAgain(t *testing.T) {
 		if f := st.next(); f.GetDrain() == nil {
 			t.Fatalf("got %v, want a drain before the task goes back", f)
 		}
-		sf := st.settle()
-		if sf.Items[0].GetRelease() == nil {
-			t.Errorf("got %v, want a release", sf)
-		}
-		st.settled(sf)
-		if err := r.end(); err != nil {
-			t.Error(err)
-		}
+		r.endWithRelease(t, st)
 	}
 }
 
@@ -633,14 +639,7 @@ func TestACancelledHandlerGivesItsTaskBack(t *testing.T) {
 	st.assign(task("t1", 1, "long", ""))
 	r.waitFor(func(w *Worker) bool { return len(w.lanes[0].held) == 1 })
 	st.push(&pb.ServerFrame{Frame: &pb.ServerFrame_Cancel{Cancel: &pb.Cancel{Id: "t1", Token: 1, Reason: "by hand"}}})
-	sf := st.settle()
-	if sf.Items[0].GetRelease() == nil {
-		t.Errorf("got %v, want a release", sf)
-	}
-	st.settled(sf)
-	if err := r.end(); err != nil {
-		t.Error(err)
-	}
+	r.endWithRelease(t, st)
 }
 
 func TestAWorkerThatIsRefusedForGoodStops(t *testing.T) {
