@@ -211,8 +211,8 @@ func (c *coordinator) changeOnce(ctx context.Context, op *core.MemberChange) (co
 		}
 		return core.Directory{}, res.Refusal.Fact
 	}
-	if silent, ok := errors.AsType[refusal](err); ok && silent.silent {
-		return core.Directory{}, silent
+	if r, ok := errors.AsType[refusal](err); ok && (r.silent || r.wrong) {
+		return core.Directory{}, r
 	}
 	if err != nil {
 		return core.Directory{}, core.Unavailable{Reason: "no_leader"}

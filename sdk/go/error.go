@@ -215,7 +215,11 @@ func fromStatus(err error) *Error {
 	st := status.Convert(err)
 	for _, d := range st.Details() {
 		if w, ok := d.(*millracev1.Error); ok {
-			return fromWire(w)
+			e := fromWire(w)
+			if f, ok := errors.AsType[*restFault](err); ok && f.origin == byContext {
+				e.cause = f.cause
+			}
+			return e
 		}
 	}
 	e := &Error{Code: CodeUnavailable, Message: st.Message(), Op: OpNone, Outcome: Unknown}

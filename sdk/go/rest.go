@@ -350,7 +350,7 @@ func (r *restConn) answers(ctx context.Context, host string) error {
 	switch {
 	case ok && f.origin == byServer:
 		return nil
-	case ok && f.origin == byContext && ctx.Err() == nil:
+	case ok && f.origin == byContext:
 		return restUnanswered(ctx, host, false, errors.New("no answer came"))
 	case ok && f.wire != nil:
 		f.wire.Outcome = 0 // it was only asked whether it is there

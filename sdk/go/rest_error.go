@@ -83,7 +83,7 @@ const (
 // restFault is the error of a request. To those who know gRPC it is a status with the error of the contract in it.
 type restFault struct {
 	origin restOrigin
-	wire   *millracev1.Error // nil when a context ended
+	wire   *millracev1.Error // nil when a context ended and the request may have left
 	cause  error
 }
 
@@ -107,6 +107,9 @@ func (f *restFault) GRPCStatus() *status.Status {
 	if !ok {
 		code = codes.Unknown
 	}
+	if f.origin == byContext {
+		code = status.FromContextError(f.cause).Code()
+	}
 	st := status.New(code, f.wire.Message)
 	if with, err := st.WithDetails(f.wire); err == nil { // it fails for code OK only
 		st = with
@@ -125,7 +128,11 @@ func refusedHere(field, message string) error {
 // restUnanswered is the fault of a request without an answer. One that never left changed nothing.
 func restUnanswered(ctx context.Context, host string, left bool, err error) *restFault {
 	if ctx.Err() != nil {
-		return &restFault{origin: byContext, cause: ctx.Err()}
+		f := &restFault{origin: byContext, cause: ctx.Err()}
+		if !left {
+			f.wire = &millracev1.Error{Code: string(CodeDeadlineExceeded), Message: "the call ended before its request left"}
+		}
+		return f
 	}
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err // without the path and the method, which mean nothing to a caller
