@@ -84,10 +84,10 @@ func auroraLength() bench.Suite {
 	}
 	s.Rows[0].Profiles = inAll
 	shards := bench.RowSpec{
-		Name: "value-64-shards-4", Title: "4 shards of as many partitions, one client", Profiles: inFull, Runs: 3, Box: true,
+		Name: "value-64-shards-4", Title: "4 shards of as many partitions, one client with a stream to each", Profiles: inFull, Runs: 3, Box: true,
 		Shape: auroraShape(3, 64, auroraPuts),
 	}
-	shards.Shape.Shards = 4
+	shards.Shape.Shards, shards.Shape.Ahead = 4, 4*auroraAhead
 	s.Rows = append(s.Rows, shards)
 	return s
 }
