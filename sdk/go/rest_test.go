@@ -157,13 +157,19 @@ func TestARequestThatNeverLeftIsRefused(t *testing.T) {
 	if _, err := c.Claim(t.Context(), ClaimQuery{Queues: []string{"q"}}); OutcomeOf(err) != Refused || !errors.Is(err, ErrUnavailable) {
 		t.Errorf("got %v, want unavailable, refused", err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	if err = c.Delete(ctx, "t1"); OutcomeOf(err) != Refused {
-		t.Errorf("got %v, want refused, also where the time is up in the middle of a try", err)
+	for range 5 { // time may be up in the middle of a try
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		err = c.Delete(ctx, "t1")
+		cancel()
+		if OutcomeOf(err) != Refused {
+			t.Errorf("got %v, want refused", err)
+		}
+		if !errors.Is(err, context.DeadlineExceeded) {
+			break
+		}
 	}
-	if e := asError(t, err); !errors.Is(err, context.DeadlineExceeded) && !strings.Contains(e.Message, "no route") {
-		t.Errorf("got %v, want the reason", err)
+	if e := asError(t, err); OutcomeOf(err) != Refused || !strings.Contains(e.Message, "no route") {
+		t.Errorf("got %v, want refused, with the reason", err)
 	}
 }
 
