@@ -64,9 +64,8 @@ func (r *Rig) openLoop(ctx context.Context, call func(ctx context.Context, p *Pu
 			}
 		})
 	}
-	r.generating.Store(new(time.Now()))
 	live := 0
-	Pace(NewSchedule(r.Arrivals, r.Rate, r.Seed), func() bool { return r.Done() || ctx.Err() != nil }, func(due time.Time) {
+	r.pace(ctx, func(due time.Time) {
 		if running.Load() >= int64(r.InFlight) {
 			r.drop()
 			return
@@ -83,6 +82,30 @@ func (r *Rig) openLoop(ctx context.Context, call func(ctx context.Context, p *Pu
 	})
 	close(work)
 	pumps.Wait()
+}
+
+// Offer is an open loop of calls that do not wait for their answers: start is given each arrival when it is due, all on one
+// goroutine, and whatever it waits for makes the next ones late. An arrival while the rig's bound of calls are under way, of
+// which the caller keeps count, is dropped, and the drop is counted. Offer returns when the window ends, which may be before
+// the answers come.
+func (r *Rig) Offer(ctx context.Context, underWay *atomic.Int64, start func(due time.Time)) {
+	lag := r.Op("schedule_lag")
+	r.pace(ctx, func(due time.Time) {
+		if underWay.Load() >= int64(r.InFlight) {
+			r.drop()
+			return
+		}
+		underWay.Add(1)
+		lag.Latency(0, time.Since(due))
+		start(due)
+		r.start()
+	})
+}
+
+// pace calls arrive for each arrival of the rig's schedule when it is due, until the window or ctx ends.
+func (r *Rig) pace(ctx context.Context, arrive func(due time.Time)) {
+	r.generating.Store(new(time.Now()))
+	Pace(NewSchedule(r.Arrivals, r.Rate, r.Seed), func() bool { return r.Done() || ctx.Err() != nil }, arrive)
 }
 
 // ahead is how long the generator ran when the window opened.

@@ -36,6 +36,22 @@ func paced(t *testing.T, c *lateClock, rate float64, d time.Duration, cost time.
 	return due, began
 }
 
+func TestManyArrivalsASecondShareTheWakes(t *testing.T) {
+	c := &lateClock{late: func(int) time.Duration { return 0 }}
+	due, began := paced(t, c, 200_000, time.Second, 0)
+	if n := len(due); n < 199_980 || n > 200_020 {
+		t.Fatalf("%d arrivals in a second at 200,000/s", n)
+	}
+	if most := int(time.Second/leastWait) + 1; c.waits > most {
+		t.Errorf("%d wakes in a second, want at most %d", c.waits, most)
+	}
+	for i := range due {
+		if late := began[i] - due[i]; late < 0 || late > leastWait {
+			t.Fatalf("arrival %d was due at %s and began at %s", i, due[i], began[i])
+		}
+	}
+}
+
 func TestWhatOneWaitIsLateByDoesNotMoveTheNextArrival(t *testing.T) {
 	c := &lateClock{late: func(int) time.Duration { return 300 * time.Microsecond }}
 	due, began := paced(t, c, 1_000, 10*time.Second, 0)

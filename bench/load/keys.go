@@ -128,7 +128,7 @@ func (k *keyRun) look(ctx context.Context) {
 	}
 }
 
-// sentPut is a put that waits for its answer.
+// sentPut is a put that waits for its answer; its latency counts from at.
 type sentPut struct {
 	n  uint64
 	at time.Time
@@ -185,7 +185,8 @@ const (
 )
 
 // KeysLatency offers puts one by one at 30 % of what the same stream took just before as fast as it could, unless a rate
-// is asked for. Latencies count from when a put was due; service is the part of them from when it was sent.
+// is asked for. Like the row that measures the maximum, it does not wait for one answer before the next put. Latencies count
+// from when a put was due; service is the part of them from when it was sent.
 func KeysLatency(ctx context.Context, rig *bench.Rig) error {
 	if rig.Ceiling {
 		return Keys(ctx, rig)
@@ -203,20 +204,49 @@ func KeysLatency(ctx context.Context, rig *bench.Rig) error {
 		rig.Metric("maximum_puts_per_s", most, "puts/s")
 		rig.Metric("offered_per_s", rig.Rate, "puts/s")
 	}
-	service := rig.Op("service")
-	done := rig.Generate(ctx, 1, func(ctx context.Context, p *bench.Pump) {
-		n := k.next.Add(1) - 1
-		w, err := k.stream.Put(ctx, k.ledger.Key(n), k.ledger.Value(n))
-		rev := uint64(0)
-		if err == nil {
-			rev, err = w.Wait(ctx)
-		}
-		k.answer(p.Number, n, p.Intended, rev, err)
-		service.Latency(p.Number, time.Since(p.Began))
-	})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		k.offer(ctx)
+	}()
 	err = rig.Measure(ctx)
 	<-done
 	return errors.Join(err, k.close())
+}
+
+// offer puts keys when they are due, until the window ends, and returns when each put has its answer.
+func (k *keyRun) offer(ctx context.Context) {
+	service := k.rig.Op("service")
+	var underWay atomic.Int64
+	answer := func(caller int, p sentPut, began time.Time, rev uint64, err error) {
+		k.answer(caller, p.n, p.at, rev, err)
+		service.Latency(caller, time.Since(began))
+		underWay.Add(-1)
+	}
+	type offered struct {
+		sentPut
+		began time.Time
+	}
+	sent := make(chan offered, k.rig.InFlight) // no more are under way
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		for p := range sent {
+			rev, err := p.w.Wait(ctx)
+			answer(0, p.sentPut, p.began, rev, err)
+		}
+	}()
+	k.rig.Offer(ctx, &underWay, func(due time.Time) {
+		p := offered{sentPut{n: k.next.Add(1) - 1, at: due}, time.Now()}
+		var err error
+		if p.w, err = k.stream.Put(ctx, k.ledger.Key(p.n), k.ledger.Value(p.n)); err != nil {
+			answer(1, p.sentPut, p.began, 0, err)
+			return
+		}
+		sent <- p
+	})
+	close(sent)
+	<-answered
 }
 
 // maximum returns what the stream takes as fast as it can, in puts a second.
