@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
 )
 
@@ -55,6 +56,42 @@ func (c *compiler) numberOrder(left, right ast.Expr, op string) (boolFn, bool) {
 		}
 		return ordered(&x, y, op)
 	}, ok
+}
+
+// distanceOrder is the commonest order of a distance without a detour: of a field that is a place and one that is the same for
+// all rows, against a number that is too.
+func (c *compiler) distanceOrder(left, right ast.Expr, op string) (boolFn, bool) {
+	if left.Kind() != ast.CallKind || left.AsCall().FunctionName() != "km" {
+		return nil, false
+	}
+	field, place := left.AsCall().Args()[0], left.AsCall().Args()[1]
+	if field.Kind() != ast.IdentKind {
+		field, place = place, field
+	}
+	if field.Kind() != ast.IdentKind {
+		return nil, false
+	}
+	i, ok := c.schema.index[field.AsIdent()]
+	if !ok || c.schema.fields[i].Type != Geo {
+		return nil, false
+	}
+	there, ok := c.given(place)
+	limit, ok2 := c.given(right)
+	return func(f *frame) tri {
+		from, has := f.row.Geo(i)
+		to, most := there(f), limit(f)
+		if !has || to.Kind != PlaceValue || most.Kind == Absent || !ValidPlace(from) || !ValidPlace(to.Place) {
+			return undecided
+		}
+		if most.isNaN() {
+			return no
+		}
+		if (most.Kind == FloatValue || most.Kind == IntValue) && beyond(from, to.Place, most.number()) {
+			return decide(op == operators.Greater || op == operators.GreaterEquals)
+		}
+		x := Value{Kind: FloatValue, Float: Kilometres(from, to.Place)}
+		return ordered(&x, most, op)
+	}, ok && ok2
 }
 
 // given compiles what is the same for all rows of a search.

@@ -18,3 +18,10 @@ func Kilometres(a, b [2]float64) float64 {
 	h := s*s + math.Cos(a[0]*rad)*math.Cos(b[0]*rad)*t*t
 	return 2 * earthKilometres * math.Asin(math.Sqrt(min(1, h)))
 }
+
+// beyond says whether two valid places are further apart than a limit by their latitudes alone, which needs no trigonometry. No
+// distance is shorter than the one between the circles of latitude; a millionth off covers what the formula rounds.
+func beyond(a, b [2]float64, limit float64) bool {
+	const perDegree = earthKilometres * math.Pi / 180
+	return math.Abs(a[0]-b[0])*perDegree*(1-1e-6) > limit
+}

@@ -161,6 +161,40 @@ func TestExpressionsGiveTheSameByClosureAndInterpreter(t *testing.T) {
 	}
 }
 
+// Distances are compared by latitudes alone where those decide; what comes of it must be what the formula says, at the limit too.
+func TestDistancesCompareAsTheFormulaDoes(t *testing.T) {
+	s := testSchema(t)
+	r := rand.New(rand.NewPCG(3, 14))
+	for range 2000 {
+		from, to := [2]float64{r.Float64()*180 - 90, r.Float64()*360 - 180}, [2]float64{r.Float64()*180 - 90, r.Float64()*360 - 180}
+		switch r.IntN(4) {
+		case 0:
+			to[1] = from[1] // all of the distance is latitude
+		case 1:
+			to = [2]float64{-from[0], from[1] - math.Copysign(180, from[1])} // the other side of the Earth
+		case 2:
+			from[0], to[0] = 90, -90
+		}
+		far := Kilometres(from, to)
+		var limit any = []float64{far, math.Nextafter(far, 0), math.Nextafter(far, 1e6), far * r.Float64() * 2, -1, math.NaN(), math.Inf(1)}[r.IntN(7)]
+		switch r.IntN(8) {
+		case 0:
+			limit = int64(far)
+		case 1:
+			limit = "near"
+		}
+		in, row := testInputs(), fullRow()
+		in.Params = map[string]any{"site": []any{to[0], to[1]}, "limit": limit}
+		row["home"] = from
+		op := []string{"<", "<=", ">", ">="}[r.IntN(4)]
+		source := []string{"km(home, p.site) ", "km(p.site, home) "}[r.IntN(2)] + op + " p.limit"
+		fast, slow, closure := both(t, s, source, in, row)
+		if fast != slow || !closure {
+			t.Fatalf("%s, from %v to %v (%v km), limit %v: %d by closure (%v), %d by interpreter", source, from, to, far, limit, fast, closure, slow)
+		}
+	}
+}
+
 func TestWhatARowDoesNotHaveLeavesExpressionsUndecided(t *testing.T) {
 	s := testSchema(t)
 	for source, want := range map[string]tri{

@@ -187,6 +187,9 @@ func (c *compiler) order(left, right ast.Expr, op string) (boolFn, bool) {
 	if out, ok := c.numberOrder(left, right, op); ok {
 		return out, true
 	}
+	if out, ok := c.distanceOrder(left, right, op); ok {
+		return out, true
+	}
 	a, ok := c.value(left)
 	b, ok2 := c.value(right)
 	return func(f *frame) tri {
