@@ -23,8 +23,15 @@ func (n *fakeNode) Definition(p core.Partition, name string) (core.Collection, b
 	return fakeDefinition(), name == "ws"
 }
 
-func (n *fakeNode) Collection(_ context.Context, p core.Partition, name string, _ core.ReadOptions) (core.CollectionInfo, core.At, error) {
+func (n *fakeNode) Collection(ctx context.Context, p core.Partition, name string, _ core.ReadOptions) (core.CollectionInfo, core.At, error) {
 	n.reach(p)
+	if n.settles != nil {
+		select {
+		case <-n.settles:
+		case <-ctx.Done():
+			return core.CollectionInfo{}, core.At{}, core.DeadlineExceeded{}
+		}
+	}
 	if name != "ws" {
 		return core.CollectionInfo{}, core.At{}, core.NotFound{Kind: "collection", ID: name}
 	}
@@ -65,6 +72,10 @@ func (n *fakeNode) Loaded(ctx context.Context, _ core.Partition, _ string) error
 	case <-ctx.Done():
 		return core.Unavailable{Reason: "loading"}
 	}
+}
+
+func (n *fakeNode) Reading(core.Partition) (func() bool, error) {
+	return func() bool { return n.settles == nil }, nil
 }
 
 func (n *fakeNode) Search(ctx context.Context, p core.Partition, q *core.SearchQuery) (*core.SearchAnswer, error) {

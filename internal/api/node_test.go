@@ -52,6 +52,7 @@ type fakeNode struct {
 	search      func(context.Context, *core.SearchQuery) (*core.SearchAnswer, error)
 	looked      func()          // hears that a definition is looked for; nil: nobody does
 	loaded      chan struct{}   // closed when indexes are loaded; nil: they are
+	settles     chan struct{}   // closed when reads of collections may be answered; nil: at once, without being asked
 	queue       core.QueueStats // of mail; default: one of a configuration of its own
 }
 

@@ -32,6 +32,9 @@ type SearchBackend interface {
 	// not there is none to wait for.
 	Loading(p core.Partition, name string) bool
 	Loaded(ctx context.Context, p core.Partition, name string) error
+	// Reading begins a linearizable read and does not wait: may reports whether this node's copy shows, by now, all that was
+	// acknowledged before.
+	Reading(p core.Partition) (may func() bool, err error)
 	// Search finds rows. Count only counts those that pass a gate.
 	Search(ctx context.Context, p core.Partition, q *core.SearchQuery) (*core.SearchAnswer, error)
 	Count(ctx context.Context, p core.Partition, q *core.SearchQuery) (core.GateCounts, core.At, error)

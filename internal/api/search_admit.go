@@ -11,12 +11,20 @@ import (
 // searchesPerCPU is how many searches run at once on each processor: more would only take its caches from each other.
 const searchesPerCPU = 4
 
+// searchesAtOnce is how many searches run at once, and how many of them of one tenant: one less than run Go code at once, so
+// that calls that cost little do not stand in a queue with searches, which cost much.
+func searchesAtOnce() (all, each int) {
+	n := runtime.GOMAXPROCS(0)
+	return searchesPerCPU * n, max(1, n-1)
+}
+
 // admission lets a bounded number of searches run. Others wait: those of one tenant in their order, tenants in turn.
 type admission struct {
 	mu      sync.Mutex // guards the fields below
 	running int
-	waiting int64    // for a turn, or aside
-	turns   []string // tenants that have a search waiting for a turn, the next one first
+	holds   map[string]int // of running ones, by tenant
+	waiting int64          // for a turn, or aside
+	turns   []string       // tenants that have a search waiting for a turn, the next one first
 	queues  map[string][]*waiter
 }
 
@@ -24,12 +32,13 @@ type waiter struct{ turn chan struct{} }
 
 // enter waits for a turn; leave must follow.
 func (a *admission) enter(ctx context.Context, tenant string, most int64) (leave func(), err error) {
-	limit := searchesPerCPU * runtime.GOMAXPROCS(0)
+	all, each := searchesAtOnce()
+	leave = func() { a.leave(tenant) }
 	a.mu.Lock()
-	if a.running < limit && len(a.turns) == 0 {
-		a.running++
+	if a.running < all && a.holds[tenant] < each && len(a.queues[tenant]) == 0 {
+		a.take(tenant)
 		a.mu.Unlock()
-		return a.leave, nil
+		return leave, nil
 	}
 	if a.waiting >= most {
 		a.mu.Unlock()
@@ -47,14 +56,14 @@ func (a *admission) enter(ctx context.Context, tenant string, most int64) (leave
 	a.mu.Unlock()
 	select {
 	case <-w.turn:
-		return a.leave, nil
+		return leave, nil
 	case <-ctx.Done():
 	}
 	a.mu.Lock()
 	gone := a.drop(tenant, w)
 	a.mu.Unlock()
 	if !gone { // its turn came at the same time
-		a.leave()
+		leave()
 	}
 	return nil, core.DeadlineExceeded{Stage: "wait"}
 }
@@ -100,23 +109,41 @@ func (a *admission) drop(tenant string, w *waiter) bool {
 	return false
 }
 
-// leave gives the turn to the next search that waits.
-func (a *admission) leave() {
+// take counts one of a tenant as running.
+func (a *admission) take(tenant string) {
+	if a.holds == nil {
+		a.holds = make(map[string]int)
+	}
+	a.running++
+	a.holds[tenant]++
+}
+
+// leave ends one of a tenant, and lets those run that may now: of the tenant that has waited longest and has not as many as it
+// may have, if there is one.
+func (a *admission) leave(tenant string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if len(a.turns) == 0 {
-		a.running--
-		return
+	a.running--
+	if a.holds[tenant]--; a.holds[tenant] == 0 {
+		delete(a.holds, tenant)
 	}
-	tenant := a.turns[0]
-	a.turns = a.turns[1:]
-	q := a.queues[tenant]
-	close(q[0].turn)
-	a.waiting--
-	if len(q) > 1 {
-		a.queues[tenant] = q[1:]
-		a.turns = append(a.turns, tenant)
-	} else {
-		delete(a.queues, tenant)
+	all, each := searchesAtOnce()
+	for i := 0; i < len(a.turns) && a.running < all; {
+		next := a.turns[i]
+		if a.holds[next] >= each {
+			i++
+			continue
+		}
+		a.turns = append(a.turns[:i:i], a.turns[i+1:]...)
+		q := a.queues[next]
+		close(q[0].turn)
+		a.waiting--
+		a.take(next)
+		if len(q) > 1 {
+			a.queues[next] = q[1:]
+			a.turns = append(a.turns, next)
+		} else {
+			delete(a.queues, next)
+		}
 	}
 }

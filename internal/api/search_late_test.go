@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"net/http"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -21,7 +20,8 @@ func TestASearchThatFindsTooManyWaitingIsToldWhenToComeAgain(t *testing.T) {
 		return &core.SearchAnswer{Plan: "scan"}, nil
 	}
 	const body = `{"collection":"ws","query_text":"x"}`
-	take := searchesPerCPU*runtime.GOMAXPROCS(0) + 2
+	_, each := searchesAtOnce()
+	take := each + 2
 	answers := make(chan answer, take)
 	for range take {
 		go func() { answers <- r.send(r.request("POST", "/v1/matrix/search", "acme/all", body)) }()
@@ -79,6 +79,48 @@ func TestASearchWaitsForItsIndexWithinItsDeadlineAndTakesNoTurn(t *testing.T) {
 	}
 	if s := r.s.SearchStats(); s.Running != 0 || s.Waiting != 0 {
 		t.Errorf("left over: %+v", s)
+	}
+}
+
+// A search that waits for what it must see takes no turn; when that is there, it reads this node's copy and asks nobody again.
+func TestASearchWaitsForWhatItMustSeeAndTakesNoTurn(t *testing.T) {
+	r := newRESTRig(t, Limits{})
+	r.addTask("acme", testID(1)) // makes the namespace
+	r.n.settles = make(chan struct{})
+	reads := make(chan core.ReadOptions, 100)
+	r.n.search = func(_ context.Context, q *core.SearchQuery) (*core.SearchAnswer, error) {
+		reads <- q.Read
+		return &core.SearchAnswer{Plan: "scan"}, nil
+	}
+	const body = `{"collection":"ws","query_text":"x"`
+	e := failed(t, r.do("POST", "/v1/matrix/search", body+`,"timeout":"1ms"}`).expect(t, "late", http.StatusGatewayTimeout))
+	if e.Code != "DEADLINE_EXCEEDED" || e.Details["stage"] != "read" {
+		t.Errorf("late: %+v", e)
+	}
+	_, each := searchesAtOnce()
+	answers := make(chan answer, each+3)
+	for range cap(answers) {
+		go func() { answers <- r.send(r.request("POST", "/v1/matrix/search", "acme/all", body+"}")) }()
+	}
+	stale := r.do("POST", "/v1/matrix/search", body+`,"consistency":"stale"}`).expect(t, "one that waits for nothing", http.StatusOK)
+	if !strings.Contains(string(stale.body), `"consistency":"stale"`) {
+		t.Errorf("stale: %s", stale.body)
+	}
+	if read := <-reads; read != (core.ReadOptions{Stale: true}) {
+		t.Errorf("stale: it read %+v", read)
+	}
+	if s := r.s.SearchStats(); s.Running != 0 || s.Waiting != 0 {
+		t.Errorf("while they wait: %+v", s)
+	}
+	close(r.n.settles)
+	for range cap(answers) {
+		a := (<-answers).expect(t, "one that waited", http.StatusOK)
+		if !strings.Contains(string(a.body), `"consistency":"linearizable"`) {
+			t.Errorf("one that waited: %s", a.body)
+		}
+		if read, want := <-reads, (core.ReadOptions{Stale: true, MinIndex: 9}); read != want {
+			t.Errorf("one that waited read %+v, want %+v", read, want)
+		}
 	}
 }
 

@@ -258,11 +258,11 @@ func (ss *searchService) find(ctx context.Context, in *pb.SearchRequest) (*found
 	}
 	embedNanos := int64(ss.s.o.Clock.Boot() - began)
 	out.TookUs.Embed = uint64(embedNanos / 1000)
-	leave, err := c.turn(ctx, in.GetCollection())
+	reads, leave, err := c.turn(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	answer, err := c.searchAll(ctx, q, out)
+	answer, err := c.searchAll(ctx, q, reads, out)
 	leave()
 	if err != nil {
 		return nil, searchFailed(ctx, "read", err)
@@ -340,32 +340,70 @@ func (c *call) queryVector(ctx context.Context, def *core.Collection, in *pb.Sea
 	return nil
 }
 
-// turn waits until the indexes of a collection are loaded, and then for a turn. It is done in this order, so that those that wait
-// for an index take no turn from the others.
-func (c *call) turn(ctx context.Context, collection string) (leave func(), err error) {
+// turn waits until the indexes of a collection are loaded, then until this node shows what the search must see, and then for a
+// turn. It is done in this order, so that those that wait for something else than a processor take no turn from the others.
+func (c *call) turn(ctx context.Context, q *core.SearchQuery) (reads []settled, leave func(), err error) {
 	for i := range c.t.parts {
 		p := c.t.in(i)
-		if !c.s.o.Backend.Loading(p, collection) {
+		if !c.s.o.Backend.Loading(p, q.Collection) {
 			continue
 		}
 		back, err := c.s.searches.aside(c.s.l.SearchesWaiting)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		err = c.s.o.Backend.Loaded(ctx, p, collection)
+		err = c.s.o.Backend.Loaded(ctx, p, q.Collection)
 		back()
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	return c.s.searches.enter(ctx, c.who.Tenant, c.s.l.SearchesWaiting)
+	reads = make([]settled, c.t.parts)
+	for i := range c.t.parts {
+		reads[i] = c.settle(ctx, c.t.in(i), q)
+	}
+	leave, err = c.s.searches.enter(ctx, c.who.Tenant, c.s.l.SearchesWaiting)
+	return reads, leave, err
+}
+
+// settled is how a partition is read once what must be waited for is there, or why it cannot be read.
+type settled struct {
+	read core.ReadOptions
+	err  error
+}
+
+// settle waits until this node's copy of a partition shows what a search must see.
+func (c *call) settle(ctx context.Context, p core.Partition, q *core.SearchQuery) settled {
+	asks := q.Read
+	if asks.Stale && asks.MinIndex == 0 && asks.MaxStale == 0 {
+		return settled{read: asks}
+	}
+	if !asks.Stale && asks.MinIndex == 0 {
+		may, err := c.s.o.Backend.Reading(p)
+		if err != nil || may() {
+			return settled{core.ReadOptions{Stale: true}, err}
+		}
+	}
+	_, at, err := c.s.o.Backend.Collection(ctx, p, q.Collection, asks)
+	return settled{core.ReadOptions{Stale: true, MinIndex: at.Index}, err}
+}
+
+// of is a query that reads so.
+func (s *settled) of(q *core.SearchQuery) *core.SearchQuery {
+	one := *q
+	one.Read = s.read
+	return &one
 }
 
 // searchAll searches every partition and merges what they found.
-func (c *call) searchAll(ctx context.Context, q *core.SearchQuery, out *pb.SearchResponse) (*core.SearchAnswer, error) {
+func (c *call) searchAll(ctx context.Context, q *core.SearchQuery, reads []settled, out *pb.SearchResponse) (*core.SearchAnswer, error) {
 	var all *core.SearchAnswer
 	for i := range c.t.parts {
-		one, err := c.s.o.Backend.Search(ctx, c.t.in(i), q)
+		var one *core.SearchAnswer
+		err := reads[i].err
+		if err == nil {
+			one, err = c.s.o.Backend.Search(ctx, c.t.in(i), reads[i].of(q))
+		}
 		if f, late := errors.AsType[core.DeadlineExceeded](err); late && q.Partial && all != nil {
 			noteGap(out, i, cmp.Or(f.Stage, "read"), 0)
 			continue
@@ -474,7 +512,7 @@ func (ss *searchService) CountPoints(ctx context.Context, in *pb.CountPointsRequ
 	if q.Gate, fact = c.t.gate(in.GetGate()); fact != nil {
 		return nil, within("gate", fact)
 	}
-	leave, err := c.turn(ctx, in.GetCollection())
+	reads, leave, err := c.turn(ctx, q)
 	if err != nil {
 		return nil, err
 	}
@@ -482,7 +520,12 @@ func (ss *searchService) CountPoints(ctx context.Context, in *pb.CountPointsRequ
 	var all core.GateCounts
 	var at core.At
 	for i := range c.t.parts {
-		one, oneAt, err := ss.s.o.Backend.Count(ctx, c.t.in(i), q)
+		var one core.GateCounts
+		var oneAt core.At
+		err := reads[i].err
+		if err == nil {
+			one, oneAt, err = ss.s.o.Backend.Count(ctx, c.t.in(i), reads[i].of(q))
+		}
 		if err != nil {
 			return nil, searchFailed(ctx, "read", err)
 		}

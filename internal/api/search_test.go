@@ -21,36 +21,64 @@ import (
 	"github.com/millrace/millrace/internal/core"
 )
 
+// turns is an admission whose searches note when they have their turn.
+type turns struct {
+	admission
+	order []string
+}
+
+// take fills turns that are free, and returns what ends them.
+func (a *turns) take(t *testing.T, tenant string, n int) (leaves []func()) {
+	t.Helper()
+	for range n {
+		leave, err := a.enter(t.Context(), tenant, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		leaves = append(leaves, leave)
+	}
+	return leaves
+}
+
+// wait has a search wait that ends as soon as it has its turn.
+func (a *turns) wait(ctx context.Context, tenant, name string) {
+	go func() {
+		leave, err := a.enter(ctx, tenant, 4)
+		if err != nil {
+			a.order = append(a.order, name+" gave up")
+			return
+		}
+		a.order = append(a.order, name)
+		leave()
+	}()
+	synctest.Wait()
+}
+
+// end ends searches, and sees that nothing is left over when the last one has ended.
+func (a *turns) end(t *testing.T, leaves []func()) {
+	t.Helper()
+	for _, leave := range leaves {
+		leave()
+	}
+	synctest.Wait()
+	if a.running != 0 || a.waiting != 0 || len(a.queues) != 0 || len(a.turns) != 0 || len(a.holds) != 0 {
+		t.Errorf("left over: %+v", &a.admission)
+	}
+}
+
 func TestSearchesWaitForTheirTurnAndTenantsTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var a admission
-		limit := searchesPerCPU * runtime.GOMAXPROCS(0)
+		var a turns
+		all, each := searchesAtOnce()
 		var leaves []func()
-		for range limit {
-			leave, err := a.enter(t.Context(), "acme", 4)
-			if err != nil {
-				t.Fatal(err)
-			}
-			leaves = append(leaves, leave)
-		}
-		var order []string
-		wait := func(ctx context.Context, tenant, name string) {
-			go func() {
-				leave, err := a.enter(ctx, tenant, 4)
-				if err != nil {
-					order = append(order, name+" gave up")
-					return
-				}
-				order = append(order, name)
-				leave()
-			}()
-			synctest.Wait()
+		for i := 0; len(leaves) < all; i++ {
+			leaves = append(leaves, a.take(t, fmt.Sprint("filler ", i), min(each, all-len(leaves)))...)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		wait(t.Context(), "acme", "acme 1")
-		wait(t.Context(), "acme", "acme 2")
-		wait(ctx, "acme", "acme 3")
-		wait(t.Context(), "rival", "rival 1")
+		a.wait(t.Context(), "acme", "acme 1")
+		a.wait(t.Context(), "acme", "acme 2")
+		a.wait(ctx, "acme", "acme 3")
+		a.wait(t.Context(), "rival", "rival 1")
 		if _, err := a.enter(t.Context(), "other", 4); !errors.Is(err, core.Unavailable{Reason: "overloaded", Limit: "searches_waiting"}) {
 			t.Errorf("beyond the limit: %v", err)
 		}
@@ -58,16 +86,39 @@ func TestSearchesWaitForTheirTurnAndTenantsTakeTurns(t *testing.T) {
 		synctest.Wait()
 		leaves[0]()
 		synctest.Wait()
-		want := []string{"acme 3 gave up", "acme 1", "rival 1", "acme 2"}
-		if !slices.Equal(order, want) {
-			t.Errorf("turns %q, want %q", order, want)
+		if want := []string{"acme 3 gave up", "acme 1", "rival 1", "acme 2"}; !slices.Equal(a.order, want) {
+			t.Errorf("turns %q, want %q", a.order, want)
 		}
-		for _, leave := range leaves[1:] {
-			leave()
+		a.end(t, leaves[1:])
+	})
+}
+
+// What one tenant may run at once keeps neither another's searches nor calls that are none from running.
+func TestATenantMayRunOneSearchLessThanThereAreThreads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var a turns
+		_, each := searchesAtOnce()
+		if each != max(1, runtime.GOMAXPROCS(0)-1) {
+			t.Errorf("%d at once of a tenant", each)
 		}
-		if a.running != 0 || a.waiting != 0 || len(a.queues) != 0 || len(a.turns) != 0 {
-			t.Errorf("left over: %+v", &a)
+		leaves := a.take(t, "acme", each)
+		a.wait(t.Context(), "acme", "acme 1")
+		a.wait(t.Context(), "rival", "rival 1")
+		if want := []string{"rival 1"}; !slices.Equal(a.order, want) {
+			t.Errorf("turns %q, want %q", a.order, want)
 		}
+		rivals := a.take(t, "rival", 1)
+		rivals[0]() // makes room, of which acme has none
+		synctest.Wait()
+		if want := []string{"rival 1"}; !slices.Equal(a.order, want) {
+			t.Errorf("when a rival's has ended: turns %q, want %q", a.order, want)
+		}
+		leaves[0]()
+		synctest.Wait()
+		if want := []string{"rival 1", "acme 1"}; !slices.Equal(a.order, want) {
+			t.Errorf("turns %q, want %q", a.order, want)
+		}
+		a.end(t, leaves[1:])
 	})
 }
 
