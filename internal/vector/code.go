@@ -104,6 +104,18 @@ func NewQuery(v []float32) *Query {
 // Vector returns what the query was made of; it must not be changed.
 func (q *Query) Vector() []float32 { return q.floats }
 
+// norm is the length of the query as its codes say it.
+func (q *Query) norm() float64 { return lengthOf(q.codes, q.scale) }
+
+// lengthOf is the length of the vector that codes stand for.
+func lengthOf(codes []int8, scale float32) float64 {
+	var sum int64
+	for _, c := range codes {
+		sum += int64(c) * int64(c)
+	}
+	return float64(scale) * math.Sqrt(float64(sum))
+}
+
 func fixOf(codes []int8) int32 {
 	var sum int32
 	for _, c := range codes {

@@ -24,6 +24,8 @@ type View struct {
 	shift  uint // a chunk has 1<<shift rows
 	n      int
 	chunks []*chunk
+	// longest is the greatest length of a row as its codes say it.
+	longest float64
 }
 
 type chunk struct {
@@ -61,6 +63,7 @@ func (r *Rows) Append(v []float32) uint32 {
 		row[i] = uint8(int(codes[i]) + bias)
 	}
 	c.fixes[at] = fixOf(codes[:w.dim])
+	w.longest = max(w.longest, lengthOf(codes[:w.dim], c.scales[at]))
 	w.n++
 	return uint32(w.n - 1)
 }
