@@ -457,8 +457,12 @@ func TestAGraphFindsWhatIsNewWhatIsLeftAndNearlyAllOfTheBest(t *testing.T) {
 			t.Fatalf("%s by plan %s found %s", id, a.Plan, idsOf(a))
 		}
 	}
-	if s := x.Stats(); s.Tail != 400 || x.BuildGraph(1000) != 400 || x.BuildGraph(1000) != 0 {
-		t.Errorf("%+v", s)
+	tail, built := x.Stats().Tail, 0
+	for n := x.BuildGraph(1000); n > 0; n = x.BuildGraph(1000) {
+		built += n
+	}
+	if tail != 400 || built != 400 {
+		t.Errorf("a tail of %d rows, of which %d were built", tail, built)
 	}
 	for i := 0; i < 3400; i += 2 {
 		id := numbered("w", i)

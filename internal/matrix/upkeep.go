@@ -1,6 +1,10 @@
 package matrix
 
 import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+
 	"github.com/RoaringBitmap/roaring/v2"
 	"github.com/cespare/xxhash/v2"
 
@@ -11,7 +15,28 @@ import (
 const fewDead = 4096
 
 // buildStep is how many rows a graph takes between two looks at whether to stop.
-const buildStep = 64
+const buildStep = vector.Together
+
+// each does n things by as many goroutines as half of the threads that run Go code: the others are for those who search.
+func each(n int, do func(i int)) {
+	workers := min(n, (runtime.GOMAXPROCS(0)+1)/2)
+	if workers <= 1 {
+		for i := range n {
+			do(i)
+		}
+		return
+	}
+	var next atomic.Int64
+	var wait sync.WaitGroup
+	for range workers {
+		wait.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				do(i)
+			}
+		})
+	}
+	wait.Wait()
+}
 
 // Wasteful says whether so many rows are dead that Compact is worth its while: a quarter.
 func (x *Index) Wasteful() bool {
@@ -75,7 +100,7 @@ func (x *Index) BuildGraph(limit int) int {
 
 // grow adds rows of a view to a graph.
 func (v *view) grow(g *vector.Graph, limit int, live func(row uint32) bool) int {
-	return g.Build(&v.vectors, limit, func(row uint32) uint64 { return xxhash.Sum64String(v.ids.at(row)) }, live)
+	return g.Build(&v.vectors, limit, func(row uint32) uint64 { return xxhash.Sum64String(v.ids.at(row)) }, live, each)
 }
 
 // Compact builds the index anew from its live rows, beside searches and changes, and takes over what changed meanwhile

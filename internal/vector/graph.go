@@ -3,18 +3,23 @@ package vector
 import (
 	"encoding/binary"
 	"math/bits"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"unsafe"
 )
 
-// Shape of a graph: fixed, for what a build costs and what a walk finds depend on it together.
+// Shape of a graph: fixed, for what a build costs and what a walk finds depend on it together. Nodes rarely have as many links
+// as they may: the room is for those that many others are near to, which would lose ways to the rest.
 const (
-	upperLinks  = 16  // of a node on each layer above the lowest
-	bottomLinks = 32  // of a node on the lowest layer
-	buildWidth  = 100 // candidates that a new node chooses its neighbours from
+	upperLinks  = 16  // of a node on each layer above the lowest, and chosen by a new node
+	bottomLinks = 64  // of a node on the lowest layer
+	buildWidth  = 200 // candidates that a new node chooses its neighbours from
 	maxLevel    = 15
 )
+
+// Together is how many rows Build adds at a time at most. Their neighbours are looked for at once.
+const Together = 64
 
 // graphChunk is how many nodes a piece of the graph has; pieces never move.
 const graphChunk = 1024
@@ -24,7 +29,7 @@ const graphChunk = 1024
 // Hierarchical Navigable Small World graphs, with their heuristic for choosing neighbours (algorithm 4), without which
 // clusters lose their connections.
 //
-// One goroutine builds at a time; searches walk beside it. A walk that meets a list of links while it is rewritten sees
+// One call of Build at a time; searches walk beside it. A walk that meets a list of links while it is rewritten sees
 // links of before and after, which all lead to nodes: nothing is locked. Rows that are no longer live stay in the graph
 // as ways to others.
 type Graph struct {
@@ -33,6 +38,8 @@ type Graph struct {
 	built  atomic.Uint32 // rows below are nodes, or were dead when they came up
 	nodes  atomic.Uint32
 	walks  sync.Pool
+	// builders are what nodes were built with.
+	builders sync.Pool
 }
 
 // graphPart is the links of some nodes: a count and then rows, for the lowest layer.
@@ -46,7 +53,10 @@ type upperLayers struct{ links []uint32 }
 
 // NewGraph returns a graph without nodes.
 func NewGraph() *Graph {
-	g := &Graph{walks: sync.Pool{New: func() any { return new(walk) }}}
+	g := &Graph{
+		walks:    sync.Pool{New: func() any { return new(walk) }},
+		builders: sync.Pool{New: func() any { return &builder{walk: new(walk)} }},
+	}
 	g.chunks.Store(&[]*graphPart{})
 	return g
 }
@@ -100,19 +110,25 @@ func write(list []uint32, rows []Hit) {
 // levelOf is the highest layer of a node: a sixteenth of all keys reaches each next one.
 func levelOf(key uint64) int { return min(bits.TrailingZeros64(key)/4, maxLevel) }
 
-// Build adds at most limit of the view's next rows and returns how many it went over. Key is a hash of the row's id,
-// which decides its level; live says whether the row is still wanted.
-func (g *Graph) Build(v *View, limit int, key func(row uint32) uint64, live func(row uint32) bool) int {
-	b := &builder{graph: g, view: v, walk: g.walks.Get().(*walk)}
-	defer g.walks.Put(b.walk)
-	done := 0
-	for row := g.built.Load(); done < limit && int(row) < v.n; row++ {
-		if live(row) {
-			b.insert(row, levelOf(key(row)))
-		}
-		g.built.Store(row + 1)
-		done++
+// Build adds at most limit of the view's next rows, and no more than Together, and returns how many it went over. Key is a hash
+// of the row's id, which decides its level; live says whether the row is still wanted. Each calls do for every number below n and
+// returns when all are done, in any order or at once: the graph is the same.
+func (g *Graph) Build(v *View, limit int, key func(row uint32) uint64, live func(row uint32) bool, each func(n int, do func(i int))) int {
+	first := g.built.Load()
+	done := min(limit, Together, v.n-int(first))
+	if done <= 0 {
+		return 0
 	}
+	b := &batchBuild{graph: g, view: v}
+	for row := first; row < first+uint32(done); row++ {
+		if live(row) {
+			b.rows = append(b.rows, newNode{row: row, level: levelOf(key(row))})
+		}
+	}
+	if len(b.rows) > 0 {
+		b.add(each)
+	}
+	g.built.Store(first + uint32(done))
 	return done
 }
 
@@ -138,17 +154,30 @@ func (g *Graph) start() (row uint32, level int, ok bool) {
 	return uint32(e), int(e &^ entrySet >> 32), e != 0
 }
 
-// builder inserts nodes.
+// batchBuild adds some rows: it looks for the neighbours of all of them in the graph as it is, and among those of them that come
+// before, and links them then, one after another.
+type batchBuild struct {
+	graph *Graph
+	view  *View
+	rows  []newNode
+}
+
+// newNode is a row that becomes a node, and the neighbours that it chose, by layer.
+type newNode struct {
+	row   uint32
+	level int
+	near  [][]Hit
+}
+
+// builder is what one goroutine looks for neighbours with, or links nodes.
 type builder struct {
 	graph *Graph
 	view  *View
 	walk  *walk
 	codes [MaxDim]int8 // of the row whose neighbours are compared
 	other [MaxDim]int8
-	third [MaxDim]int8
 	found []Hit
 	links []Hit
-	list  []Hit
 	chose []Hit
 	near  [bottomLinks + 1]uint32
 }
@@ -175,29 +204,102 @@ type side struct {
 
 func (q *Query) side() side { return side{q.codes, q.scale, q.fix} }
 
-func (b *builder) insert(row uint32, level int) {
-	g := b.graph
-	g.room(row, level)
-	g.nodes.Add(1)
-	from, top, ok := g.start()
-	if !ok {
-		g.entry.Store(packEntry(row, level))
-		return
+func (b *batchBuild) builder() *builder {
+	w := b.graph.builders.Get().(*builder)
+	w.graph, w.view = b.graph, b.view
+	return w
+}
+
+func (b *batchBuild) done(w *builder) {
+	w.graph, w.view = nil, nil
+	b.graph.builders.Put(w)
+}
+
+func (b *batchBuild) add(each func(n int, do func(i int))) {
+	from, top, ok := b.graph.start()
+	each(len(b.rows), func(i int) {
+		w := b.builder()
+		defer b.done(w)
+		if !ok {
+			w.seek(b.rows, i, 0, -1)
+		} else {
+			w.seek(b.rows, i, from, top)
+		}
+	})
+	w := b.builder()
+	defer b.done(w)
+	for i := range b.rows {
+		w.insert(&b.rows[i])
 	}
-	me := b.view.load(row, &b.codes)
-	at := b.walk.descend(g, b.view, me, from, top, level)
-	for layer := min(level, top); layer >= 0; layer-- {
-		b.found = b.walk.layer(g, b.view, me, at, layer, buildWidth, nil, b.found[:0])
-		at = append(at[:0], b.found...)
-		chosen := b.choose(b.found, upperLinks)
-		b.list = append(b.list[:0], chosen...)
-		write(g.links(row, layer), b.list)
-		for _, h := range b.list {
-			b.connect(h.Row, Hit{Row: row, Score: h.Score}, layer)
+}
+
+// seek chooses the neighbours of rows[i]. Walks begin at a node whose highest layer is top; −1: there is none.
+func (b *builder) seek(rows []newNode, i int, from uint32, top int) {
+	n := &rows[i]
+	n.near = make([][]Hit, n.level+1)
+	me := b.view.load(n.row, &b.codes)
+	mates := b.mates(rows[:i], me)
+	var at []Hit
+	if top >= 0 {
+		at = b.walk.descend(b.graph, b.view, me, from, top, n.level)
+	}
+	for layer := n.level; layer >= 0; layer-- {
+		b.found = b.found[:0]
+		if layer <= top {
+			b.found = b.walk.layer(b.graph, b.view, me, at, layer, buildWidth, nil, b.found)
+			at = append(at[:0], b.found...)
+		}
+		known := len(b.found)
+		for j, h := range mates {
+			if rows[j].level >= layer {
+				b.found = append(b.found, h)
+			}
+		}
+		if len(b.found) > known {
+			slices.SortFunc(b.found, nearestFirst)
+		}
+		n.near[layer] = slices.Clone(b.choose(b.found[:min(len(b.found), buildWidth)], upperLinks))
+	}
+}
+
+// mates compares a row with those that are added together with it, before it.
+func (b *builder) mates(rows []newNode, me side) []Hit {
+	var at [Together]*uint8
+	var sums [Together]int32
+	for i := range rows {
+		at[i] = b.view.codes(rows[i].row)
+	}
+	b.view.kernel.list(sums[:len(rows)], at[:len(rows)], me.codes)
+	b.links = b.links[:0]
+	for i := range rows {
+		b.links = append(b.links, Hit{rows[i].row, float32(sums[i]-me.fix) * me.scale * b.view.scale(rows[i].row)})
+	}
+	return b.links
+}
+
+func nearestFirst(a, b Hit) int {
+	switch {
+	case worse(a, b):
+		return 1
+	case worse(b, a):
+		return -1
+	}
+	return 0
+}
+
+// insert makes a row a node whose neighbours are chosen.
+func (b *builder) insert(n *newNode) {
+	g := b.graph
+	g.room(n.row, n.level)
+	g.nodes.Add(1)
+	for layer, near := range n.near {
+		write(g.links(n.row, layer), near)
+		for _, h := range near {
+			b.connect(h.Row, Hit{Row: n.row, Score: h.Score}, layer)
 		}
 	}
-	if level > top {
-		g.entry.Store(packEntry(row, level))
+	if _, top, ok := g.start(); !ok || n.level > top {
+		g.entry.Store(packEntry(n.row, n.level))
 	}
 }
 
@@ -244,7 +346,7 @@ func (b *builder) connect(row uint32, to Hit, layer int) {
 	}
 	var at [bottomLinks]*uint8
 	var sums [bottomLinks]int32
-	me := b.view.load(row, &b.third)
+	me := b.view.load(row, &b.codes)
 	for i, n := range near {
 		at[i] = b.view.codes(n)
 	}

@@ -17,11 +17,17 @@ func mix(row uint32) uint64 {
 
 func everyRow(uint32) bool { return true }
 
+func inTurn(n int, do func(i int)) {
+	for i := range n {
+		do(i)
+	}
+}
+
 func build(t testing.TB, vectors [][]float32, kernel *Kernel) (*Graph, View) {
 	t.Helper()
 	rows := fill(kernel, vectors)
 	view, g := rows.View(), NewGraph()
-	for g.Build(&view, 500, mix, everyRow) > 0 {
+	for g.Build(&view, 500, mix, everyRow, inTurn) > 0 {
 	}
 	if int(g.Built()) != len(vectors) {
 		t.Fatalf("%d of %d rows are built", g.Built(), len(vectors))
@@ -117,7 +123,7 @@ func TestRowsThatWereDeadWhenTheyCameUpAreNoNodesAndDeadNodesAreOnlyWalkedOver(t
 	rows := fill(Kernels()[0], vectors)
 	view, g := rows.View(), NewGraph()
 	odd := func(row uint32) bool { return row%2 == 1 }
-	for g.Build(&view, 100, mix, odd) > 0 {
+	for g.Build(&view, 100, mix, odd, inTurn) > 0 {
 	}
 	if g.nodes.Load() != 1000 || g.Built() != 2000 {
 		t.Errorf("%d nodes of %d rows", g.nodes.Load(), g.Built())
@@ -139,7 +145,7 @@ func TestAWalkLooksAtNothingBeyondItsView(t *testing.T) {
 		rows.Append(v)
 	}
 	now, g := rows.View(), NewGraph()
-	for g.Build(&now, 1000, mix, everyRow) > 0 {
+	for g.Build(&now, 1000, mix, everyRow, inTurn) > 0 {
 	}
 	for i := range 50 {
 		for _, h := range g.Search(&old, NewQuery(vectors[1000+i]), 50, nil, nil) {
@@ -156,24 +162,36 @@ func TestAWalkLooksAtNothingBeyondItsView(t *testing.T) {
 func TestAGraphBuiltTwiceIsTheSame(t *testing.T) {
 	vectors := clustered(12, 400, 48, 10)
 	a, view := build(t, vectors, Kernels()[0])
-	for _, k := range Kernels() {
-		b, _ := build(t, vectors, k)
+	backwards := func(n int, do func(i int)) { // at once, the last one first
+		var wait sync.WaitGroup
+		for i := range n {
+			wait.Go(func() { do(n - 1 - i) })
+		}
+		wait.Wait()
+	}
+	for _, k := range append(Kernels(), nil) {
+		var b *Graph
+		if k != nil {
+			b, _ = build(t, vectors, k)
+		} else {
+			for b = NewGraph(); b.Build(&view, 500, mix, everyRow, backwards) > 0; {
+			}
+		}
 		for row := range uint32(400) {
 			for layer := range 3 {
 				if !slices.Equal(a.links(row, layer), b.links(row, layer)) {
-					t.Fatalf("%s: links of row %d differ on layer %d", k, row, layer)
+					t.Fatalf("%v: links of row %d differ on layer %d", k, row, layer)
 				}
 			}
 		}
 	}
-	_ = view
 }
 
 func TestSearchesWalkBesideTheBuilder(t *testing.T) {
 	vectors := clustered(6, 1200, 32, 10)
 	rows := fill(Kernels()[0], vectors)
 	view, g := rows.View(), NewGraph()
-	g.Build(&view, 50, mix, everyRow)
+	g.Build(&view, 50, mix, everyRow, inTurn)
 	var wg sync.WaitGroup
 	stop := make(chan struct{})
 	for i := range 2 {
@@ -192,7 +210,7 @@ func TestSearchesWalkBesideTheBuilder(t *testing.T) {
 			}
 		})
 	}
-	for g.Build(&view, 10, mix, everyRow) > 0 {
+	for g.Build(&view, 10, mix, everyRow, inTurn) > 0 {
 	}
 	close(stop)
 	wg.Wait()
@@ -206,13 +224,13 @@ func BenchmarkGraph(b *testing.B) {
 	b.Run("build", func(b *testing.B) {
 		g := NewGraph()
 		for i := 0; b.Loop(); i++ {
-			if g.Build(&view, 1, mix, everyRow) == 0 {
+			if g.Build(&view, 1, mix, everyRow, inTurn) == 0 {
 				g = NewGraph()
 			}
 		}
 	})
 	g := NewGraph()
-	for g.Build(&view, 1000, mix, everyRow) > 0 {
+	for g.Build(&view, 1000, mix, everyRow, inTurn) > 0 {
 	}
 	b.Run("walk", func(b *testing.B) {
 		var hits []Hit
@@ -231,7 +249,7 @@ func BenchmarkScanOrWalk(b *testing.B) {
 			vectors := clustered(21, n+queries, 384, max(10, n/100))
 			rows := fill(kernel, vectors[:n])
 			view, g, all := rows.View(), NewGraph(), everyOf(n, 1)
-			for g.Build(&view, 1000, mix, everyRow) > 0 {
+			for g.Build(&view, 1000, mix, everyRow, inTurn) > 0 {
 			}
 			name := kernel.String() + "/rows-" + strconv.Itoa(n)
 			b.Run(name+"/scan", func(b *testing.B) {

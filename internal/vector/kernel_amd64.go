@@ -129,3 +129,8 @@ func floatsAVX512(a, b *float32, blocks int) float32
 
 //go:noescape
 func floatsAVX2(a, b *float32, blocks int) float32
+
+// fetch asks for blocks of memory, one at least, that will be read soon. It reads nothing, and none of it need be there.
+//
+//go:noescape
+func fetch(at *uint8, blocks int)

@@ -286,3 +286,15 @@ floatsAVX2Sum:
 	VMOVSS       X0, ret+24(FP)
 	VZEROUPPER
 	RET
+
+// func fetch(at *uint8, blocks int)
+TEXT ·fetch(SB), NOSPLIT, $0-16
+	MOVQ at+0(FP), SI
+	MOVQ blocks+8(FP), CX
+
+fetchBlock:
+	PREFETCHT0 (SI)
+	ADDQ       $64, SI
+	DECQ       CX
+	JNZ        fetchBlock
+	RET

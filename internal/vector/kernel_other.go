@@ -15,3 +15,5 @@ func (k *Kernel) list(out []int32, list []*uint8, q []int8) {
 }
 
 func (k *Kernel) floats(a, b []float32) float32 { return dotFloatsGo(a, b) }
+
+func fetch(*uint8, int) {}

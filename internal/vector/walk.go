@@ -1,5 +1,7 @@
 package vector
 
+import "unsafe"
+
 // Bits is a set of rows, one bit for each.
 type Bits []uint64
 
@@ -10,26 +12,33 @@ func (b Bits) Has(row uint32) bool {
 
 // walk is what one walk works in, used again by later ones.
 type walk struct {
-	seen  []uint32 // by row: the round in which it was met
-	round uint32
-	open  []Hit // a heap, best on top
-	at    []Hit
-	near  [bottomLinks]uint32
-	list  [bottomLinks]*uint8
-	sums  [bottomLinks]int32
+	seen   []uint64 // a bit for each row that was met
+	open   []Hit    // a heap, best on top
+	at     []Hit
+	near   [bottomLinks]uint32
+	list   [bottomLinks]*uint8
+	scales [bottomLinks]float32
+	sums   [bottomLinks]int32
 }
 
 // begin makes all rows unmet.
 func (w *walk) begin(n int) {
-	if len(w.seen) < n {
-		w.seen = make([]uint32, n+n/8)
-		w.round = 0
+	words := (n + 63) / 64
+	if cap(w.seen) < words {
+		w.seen = make([]uint64, words+words/8)
 	}
-	w.round++
-	if w.round == 0 {
-		clear(w.seen)
-		w.round = 1
+	w.seen = w.seen[:words]
+	clear(w.seen)
+}
+
+// meet reports whether a row is met for the first time.
+func (w *walk) meet(row uint32) bool {
+	word, bit := &w.seen[row>>6], uint64(1)<<(row&63)
+	if *word&bit != 0 {
+		return false
 	}
+	*word |= bit
+	return true
 }
 
 // Search walks the graph and returns about the ef nearest nodes of the view that pass, best first, fewer where it finds
@@ -63,7 +72,7 @@ func (w *walk) descend(g *Graph, v *View, me side, from uint32, top, to int) []H
 			moved = false
 			near := w.score(g, v, me, best.Row, layer, false)
 			for i, row := range near {
-				if h := (Hit{row, float32(w.sums[i]-me.fix) * me.scale * v.scale(row)}); h.Score > best.Score {
+				if h := (Hit{row, float32(w.sums[i]-me.fix) * me.scale * w.scales[i]}); h.Score > best.Score {
 					best, moved = h, true
 				}
 			}
@@ -73,19 +82,24 @@ func (w *walk) descend(g *Graph, v *View, me side, from uint32, top, to int) []H
 	return w.at
 }
 
-// score computes the raw sums of a node's neighbours that the view has; with fresh only of those not met before.
+// score computes the raw sums of a node's neighbours that the view has; with fresh only of those not met before. Nearly all of
+// the time of a walk is waiting for memory, so what will be read is asked for before it is needed: rows while the list is gone
+// through, and the links of the node that will be next unless a neighbour is nearer.
 func (w *walk) score(g *Graph, v *View, me side, row uint32, layer int, fresh bool) []uint32 {
 	near := neighbours(g.links(row, layer), w.near[:])
 	n := 0
 	for _, r := range near {
-		if int(r) >= v.n || fresh && w.seen[r] == w.round {
+		if int(r) >= v.n || fresh && !w.meet(r) {
 			continue
 		}
-		if fresh {
-			w.seen[r] = w.round
-		}
-		near[n], w.list[n] = r, v.codes(r)
+		near[n], w.list[n], w.scales[n] = r, v.codes(r), v.scale(r)
+		fetch(w.list[n], v.stride/blockBytes)
 		n++
+	}
+	if fresh && len(w.open) > 0 {
+		if next := g.links(w.open[0].Row, layer); next != nil {
+			fetch((*uint8)(unsafe.Pointer(&next[0])), (4*len(next)+blockBytes-1)/blockBytes)
+		}
 	}
 	v.kernel.list(w.sums[:n], w.list[:n], me.codes)
 	return near[:n]
@@ -107,8 +121,7 @@ func (w *walk) layer(g *Graph, v *View, me side, from []Hit, layer, ef int, pass
 		}
 	}
 	for _, h := range from {
-		if w.seen[h.Row] != w.round {
-			w.seen[h.Row] = w.round
+		if w.meet(h.Row) {
 			meet(h)
 		}
 	}
@@ -119,7 +132,7 @@ func (w *walk) layer(g *Graph, v *View, me side, from []Hit, layer, ef int, pass
 		}
 		near := w.score(g, v, me, h.Row, layer, true)
 		for i, row := range near {
-			meet(Hit{row, float32(w.sums[i]-me.fix) * me.scale * v.scale(row)})
+			meet(Hit{row, float32(w.sums[i]-me.fix) * me.scale * w.scales[i]})
 		}
 	}
 	return found.sorted()
