@@ -42,6 +42,7 @@ func Drivers() map[string]bench.Driver {
 		"search.judge":        SearchJudge,
 		"search.restart":      SearchRestart,
 		"search.gaps":         SearchGaps,
+		"search.graph":        SearchGraph,
 		"footprint":           Footprint,
 		"commit.effects":      CommitEffects,
 		"kv.aurora.len":       Keys,

@@ -11,7 +11,7 @@ import (
 var inSmoke = []string{Smoke, Full}
 
 func searchSuites() []bench.Suite {
-	return []bench.Suite{searchSweep(), searchMixed(), searchRecall(), searchLoad(), searchJudge(), searchRestart(), searchGaps()}
+	return []bench.Suite{searchSweep(), searchMixed(), searchRecall(), searchLoad(), searchJudge(), searchRestart(), searchGraph(), searchGaps()}
 }
 
 // searchMemory is what servers of these suites may use, in MiB: G5's processes took 370 MB together.
@@ -181,6 +181,31 @@ func searchRestart() bench.Suite {
 			Targets: []bench.Target{atMost(first, anyDurability, 1, 0, ofSearch)},
 		}},
 	}
+}
+
+// searchGraph walks the graph of a large collection without a server around it.
+func searchGraph() bench.Suite {
+	const perS = "queries_per_s"
+	row := func(kind string, points int, profiles []string, targets ...bench.Target) bench.RowSpec {
+		return bench.RowSpec{
+			Name: named(kind, points), Title: map[string]string{"text": "made-up workers, built-in embedder; queries are job orders"}[kind],
+			Profiles: profiles, Runs: 3, NoCeiling: true, Targets: targets, Shape: bench.Shape{Kind: kind, Puts: points},
+		}
+	}
+	const recall = "recall_at_10"
+	large := []bench.Target{
+		free(atLeast(recall, anyDurability, 0.98, 0, ofSearch)), free(atLeast(recall+"_half_deleted", anyDurability, 0.98, 0, ofSearch)),
+		atLeast(perS, anyDurability, 15_000, 0, ofSearch), atMost("build_s", anyDurability, 15, 0, ofSearch),
+	}
+	s := bench.Suite{
+		Name: "search.graph", Title: "Walks over a graph of vectors of 384 numbers, by 2 threads of one process, with the recall of 98 %", Priority: "P0",
+		Bench: "BenchmarkSearchGraph", NoProfile: true, Local: true, Headline: perS, Window: 10 * time.Second, Warmup: time.Second,
+		Rows: []bench.RowSpec{
+			row("text", 2_000, inSmoke), row("text", 100_000, inFull, large...), row(load.GraphClusters, 100_000, inFull, large...),
+		},
+	}
+	s.Rows[2].Title = "random vectors around 1,000 centres"
+	return s
 }
 
 // searchGaps is what G5 does not cover.
