@@ -15,6 +15,7 @@ const (
 	upperLinks  = 16  // of a node on each layer above the lowest, and chosen by a new node
 	bottomLinks = 64  // of a node on the lowest layer
 	buildWidth  = 200 // candidates that a new node chooses its neighbours from
+	waysIn      = 24  // nodes from which the walk of a layer begins
 	maxLevel    = 15
 )
 

@@ -15,6 +15,7 @@ type walk struct {
 	seen   []uint64 // a bit for each row that was met
 	open   []Hit    // a heap, best on top
 	at     []Hit
+	ways   []Hit
 	near   [bottomLinks]uint32
 	list   [bottomLinks]*uint8
 	scales [bottomLinks]float32
@@ -64,10 +65,11 @@ func (w *walk) one(v *View, me side, row uint32) Hit {
 	return Hit{row, float32(sum[0]-me.fix) * me.scale * v.scale(row)}
 }
 
-// descend goes from the entry to the best node that it meets on each layer above the given one.
+// descend goes from the entry to the best node that it meets on each layer above the given one, and on the last of those to some
+// more: a query that is like no row has its nearest in several places, of which one way leads to one.
 func (w *walk) descend(g *Graph, v *View, me side, from uint32, top, to int) []Hit {
 	best := w.one(v, me, from)
-	for layer := top; layer > to; layer-- {
+	for layer := top; layer > to+1; layer-- {
 		for moved := true; moved; {
 			moved = false
 			near := w.score(g, v, me, best.Row, layer, false)
@@ -79,7 +81,11 @@ func (w *walk) descend(g *Graph, v *View, me side, from uint32, top, to int) []H
 		}
 	}
 	w.at = append(w.at[:0], best)
-	return w.at
+	if top <= to {
+		return w.at
+	}
+	w.ways = w.layer(g, v, me, w.at, to+1, waysIn, nil, w.ways[:0])
+	return w.ways
 }
 
 // score computes the raw sums of a node's neighbours that the view has; with fresh only of those not met before. Nearly all of
