@@ -1,6 +1,7 @@
 package tables
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/millrace/millrace/bench"
@@ -223,12 +224,14 @@ func searchGaps() bench.Suite {
 		{"soak", "half of what 100 clients reach", 10 * time.Minute, []bench.Target{
 			free(atMost("rss_growth", anyDurability, 0.1, 0, ofSearch)), free(atMost("goroutine_growth", anyDurability, 0.1, 0, ofSearch)),
 		}},
-		{"poisson", "Poisson arrivals, 60 % of what 100 clients reach", 0, nil},
-		{"burst", "bursts of 5 ×, 60 % of what 100 clients reach", 0, nil},
+		{"poisson", "Poisson arrivals, 60 % of what G5 reaches at most", 0, nil},
+		{"burst", "one second in ten with 5 × the arrivals, 60 % of what G5 reaches at most", 0, nil},
 	} {
 		s.Rows = append(s.Rows, bench.RowSpec{
 			Name: r.name, Title: r.title, Profiles: inFull, Window: r.window, NoCeiling: true, Targets: r.targets,
-			Shape: bench.Shape{Nodes: 1, Shards: 1, Transport: "rest", Kind: r.name},
+			Shape: bench.Shape{
+				Nodes: 1, Shards: 1, Transport: "rest", Kind: r.name, Serve: fmt.Sprintf("--limit-connections-address=%d", load.GapConnections),
+			},
 		})
 	}
 	return s
