@@ -153,9 +153,8 @@ func (s *Schedule) rateAt(at float64) float64 {
 	switch s.a.kind {
 	case "burst":
 		// The mean over a period is the rate that was asked for.
-		part, every := burstPart.Seconds(), burstEvery.Seconds()
-		low := s.rate * every / (part*s.a.burst + every - part)
-		if math.Mod(at, every) < part {
+		low := s.a.low(s.rate)
+		if math.Mod(at, burstEvery.Seconds()) < burstPart.Seconds() {
 			return low * s.a.burst
 		}
 		return low
@@ -178,9 +177,27 @@ func (s *Schedule) nextStep(at float64) (float64, bool) {
 	return 0, false
 }
 
+// low is the rate between bursts of a pattern whose mean over a period is rate.
+func (a Arrivals) low(rate float64) float64 {
+	part, every := burstPart.Seconds(), burstEvery.Seconds()
+	return rate * every / (part*a.burst + every - part)
+}
+
+// bursting is for how many seconds of the first ones there is a burst.
+func bursting(first float64) float64 {
+	part, every := burstPart.Seconds(), burstEvery.Seconds()
+	whole := math.Floor(first / every)
+	return whole*part + min(part, first-whole*every)
+}
+
 // Mean returns how many arrivals a second the pattern has over a window that begins a time after the generator starts.
 func (a Arrivals) Mean(rate float64, from, window time.Duration) float64 {
-	if a.kind != "step" {
+	switch a.kind {
+	case "burst":
+		high := bursting((from + window).Seconds()) - bursting(from.Seconds())
+		return a.low(rate) * (1 + (a.burst-1)*high/window.Seconds())
+	case "step":
+	default:
 		return rate
 	}
 	total, until := 0.0, from+window

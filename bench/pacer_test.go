@@ -93,3 +93,30 @@ func TestStepsAreReadAndFollowed(t *testing.T) {
 		}
 	}
 }
+
+// Windows begin and end somewhere in the period of bursts: as many arrivals are due as the bursts in them bring.
+func TestAWindowOfBurstsIsDueWhatItsBurstsBring(t *testing.T) {
+	a, err := ParseArrivals("burst:5x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range []struct{ from, window time.Duration }{
+		{0, 10 * time.Second}, {5 * time.Second, 45 * time.Second}, {9500 * time.Millisecond, time.Second}, {2 * time.Second, 3 * time.Second},
+		{10*time.Second + 300*time.Millisecond, 200 * time.Millisecond}, {3 * time.Second, 27*time.Second + 250*time.Millisecond},
+	} {
+		const rate = 1000
+		s := NewSchedule(a, rate, 1)
+		n := 0
+		for due := s.Next(); due < w.from+w.window; due = s.Next() {
+			if due >= w.from {
+				n++
+			}
+		}
+		if got, want := a.Mean(rate, w.from, w.window)*w.window.Seconds(), float64(n); got < want*0.999-3 || got > want*1.001+3 {
+			t.Errorf("%v from %v on: %.1f arrivals are due, the schedule has %d", w.window, w.from, got, n)
+		}
+	}
+	if got := a.Mean(1400, 0, 10*time.Second); got != 1400 {
+		t.Errorf("of a whole period the mean is %v", got)
+	}
+}

@@ -43,6 +43,7 @@ func Drivers() map[string]bench.Driver {
 		"search.restart":      SearchRestart,
 		"search.gaps":         SearchGaps,
 		"search.graph":        SearchGraph,
+		"search.outage":       SearchOutage,
 		"footprint":           Footprint,
 		"commit.effects":      CommitEffects,
 		"kv.aurora.len":       Keys,

@@ -12,7 +12,7 @@ import (
 var inSmoke = []string{Smoke, Full}
 
 func searchSuites() []bench.Suite {
-	return []bench.Suite{searchSweep(), searchMixed(), searchRecall(), searchLoad(), searchJudge(), searchRestart(), searchGraph(), searchGaps()}
+	return []bench.Suite{searchSweep(), searchMixed(), searchRecall(), searchLoad(), searchJudge(), searchRestart(), searchGraph(), searchGaps(), searchOutage()}
 }
 
 // searchMemory is what servers of these suites may use, in MiB: G5's processes took 370 MB together.
@@ -235,4 +235,21 @@ func searchGaps() bench.Suite {
 		})
 	}
 	return s
+}
+
+// searchOutage is what the fault of a provider does to those who do not need it.
+func searchOutage() bench.Suite {
+	const ratio = "cached_p99_ratio"
+	return bench.Suite{
+		Name: "search.outage", Title: "Searches of known texts, 1,000 a second, while the provider of vectors has each of ten faults in turn; server in this process",
+		Priority: "P0", Bench: "BenchmarkSearchOutage", Reads: true, NoProfile: true, Local: true, Headline: ratio, Window: 100 * time.Second,
+		Rows: []bench.RowSpec{{
+			Name: "refuse", Title: "one fault", Profiles: inSmoke, NoCeiling: true, Shape: bench.Shape{Kind: "refuse"},
+		}, {
+			Name: "faults", Title: "p99 under the worst fault, by that before it", Profiles: inFull, Runs: 3, NoCeiling: true, Shape: bench.Shape{Kind: "faults"},
+			Targets: []bench.Target{
+				free(atMost(ratio, anyDurability, 1.2, 0, ofSearch)), free(atMost("back_s", anyDurability, 10, 0, ofSearch)),
+			},
+		}},
+	}
 }

@@ -44,7 +44,7 @@ func TestEverySuiteIsListed(t *testing.T) {
 		"refs.gitaly P0", "refs.gitaly/git P0", "refs.push P0", "refs.scale P0",
 		"kv.aurora.len P0", "kv.aurora.followers P0", "kv.aurora.steady P0", "kv.pingpong P0", "kv.latency P0", "kv.etcd P0", "kv.etcd.native P0",
 		"search.sweep P0", "search.mixed P0", "search.recall P0", "search.load P0", "search.judge P0",
-		"search.restart P0", "search.graph P0", "search.gaps P1", "footprint P0", "commit.effects P0",
+		"search.restart P0", "search.graph P0", "search.gaps P1", "search.outage P0", "footprint P0", "commit.effects P0",
 		"queue.peers.asynq P1", "queue.peers.beanstalkd P1", "queue.peers.jetstream P1", "queue.peers.rabbitmq P1", "queue.peers.river P1",
 		"search.peers.pgvector P1",
 	}

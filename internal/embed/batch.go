@@ -104,7 +104,7 @@ func (e *Embedder) ask(texts []string) (vectors [][]float32, tokens int, err err
 	for try := range tries {
 		e.calls.Add(1)
 		ctx, cancel := context.WithTimeout(e.life, e.o.Timeout)
-		vectors, tokens, err = e.provider.embed(ctx, texts)
+		vectors, tokens, err = e.provider.embed(ctx, texts, e.dim.Load())
 		cancel()
 		again, mayRetry := errors.AsType[retryable](err)
 		if !mayRetry || try == tries-1 || !e.pause(try, again.after) {

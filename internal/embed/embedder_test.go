@@ -476,3 +476,32 @@ func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
 	}
 	e.Close()
 }
+
+// No more of an answer is read than vectors of the known dimension can take: what a broken provider sends is not all taken in.
+func TestOfAnAnswerIsReadWhatItsVectorsCanTake(t *testing.T) {
+	if got := mostOf(32, 0); got != maxAnswer {
+		t.Errorf("of an unknown dimension: %d", got)
+	}
+	if got := mostOf(1024, 4096); got != maxAnswer {
+		t.Errorf("of many long vectors: %d", got)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, func(o *Options) { o.Dim = 3 })
+		sent := 0
+		r.set(func(w http.ResponseWriter, _ *http.Request) {
+			part := []byte(strings.Repeat(" ", 1<<12))
+			for sent = 0; sent < maxAnswer; sent += len(part) {
+				if _, err := w.Write(part); err != nil {
+					return
+				}
+			}
+		})
+		if _, err := r.one("x"); err == nil {
+			t.Error("an answer of spaces is taken")
+		}
+		synctest.Wait()
+		if sent > 1<<20 {
+			t.Errorf("%d bytes were taken of an answer with one vector of 3 numbers", sent)
+		}
+	})
+}

@@ -14,8 +14,21 @@ import (
 	"time"
 )
 
-// maxAnswer bounds what is read of a provider: 1,024 vectors of 1,024 numbers in 16 characters each.
-const maxAnswer = 16 << 20
+// What is read of a provider at most: 1,024 vectors of 1,024 numbers in 16 characters each, and of a provider whose dimension is
+// known no more than its vectors could take, however they are laid out.
+const (
+	maxAnswer   = 16 << 20
+	answerFrame = 64 << 10
+	numberBytes = 64
+)
+
+// mostOf is how long an answer to so many texts may be; dim 0 is not known.
+func mostOf(texts int, dim int64) int64 {
+	if dim == 0 {
+		return maxAnswer
+	}
+	return min(maxAnswer, answerFrame+int64(texts)*dim*numberBytes)
+}
 
 // provider speaks the protocol of one kind over HTTP.
 type provider struct {
@@ -57,7 +70,8 @@ func newProvider(o *Options) *provider {
 func (p *provider) close() { p.client.CloseIdleConnections() }
 
 // embed does one request. Errors that another try may mend are retryable, answers that make no sense Invalid.
-func (p *provider) embed(ctx context.Context, texts []string) (vectors [][]float32, tokens int, err error) {
+// embed asks for vectors, of which dim is the length that they must have; 0: any.
+func (p *provider) embed(ctx context.Context, texts []string, dim int64) (vectors [][]float32, tokens int, err error) {
 	body, err := json.Marshal(p.write(texts))
 	if err != nil {
 		return nil, 0, fmt.Errorf("write a request for vectors: %w", err)
@@ -79,14 +93,15 @@ func (p *provider) embed(ctx context.Context, texts []string) (vectors [][]float
 	if err := statusError(resp); err != nil {
 		return nil, 0, err
 	}
-	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	most := mostOf(len(texts), dim)
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, most+1))
 	switch {
 	case ctx.Err() != nil:
 		return nil, 0, connectError(ctx)
 	case err != nil:
 		return nil, 0, Invalid{"it ends too early"}
-	case len(answer) > maxAnswer:
-		return nil, 0, Invalid{fmt.Sprintf("it is longer than %d bytes", maxAnswer)}
+	case int64(len(answer)) > most:
+		return nil, 0, Invalid{fmt.Sprintf("it is longer than %d bytes", most)}
 	}
 	return p.read(answer, len(texts))
 }
