@@ -101,8 +101,12 @@ func TestAWindowOfBurstsIsDueWhatItsBurstsBring(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, w := range []struct{ from, window time.Duration }{
-		{0, 10 * time.Second}, {5 * time.Second, 45 * time.Second}, {9500 * time.Millisecond, time.Second}, {2 * time.Second, 3 * time.Second},
-		{10*time.Second + 300*time.Millisecond, 200 * time.Millisecond}, {3 * time.Second, 27*time.Second + 250*time.Millisecond},
+		{0, 10 * time.Second},
+		{5 * time.Second, 45 * time.Second},
+		{9500 * time.Millisecond, time.Second},
+		{2 * time.Second, 3 * time.Second},
+		{10*time.Second + 300*time.Millisecond, 200 * time.Millisecond},
+		{3 * time.Second, 27*time.Second + 250*time.Millisecond},
 	} {
 		const rate = 1000
 		s := NewSchedule(a, rate, 1)
