@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -30,7 +31,7 @@ const (
 )
 
 // graphWidths are tried, the narrowest first.
-var graphWidths = []int{40, 50, 60, 70, 80, 90, 100, 110, 120, 160, 240, 320}
+var graphWidths = []int{40, 45, 50, 55, 60, 65, 70, 75, 80, 85, 90, 95, 100, 110, 120, 160, 240, 320}
 
 // graphRun is a graph over vectors, and queries whose nearest are known.
 type graphRun struct {
@@ -61,6 +62,7 @@ func SearchGraph(ctx context.Context, rig *bench.Rig) error {
 	rig.Metric("recall_at_10_half_deleted", r.recall(graphDefault, half), "share")
 	op := rig.Op("walk")
 	var done atomic.Int64
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(graphThreads + 1)) // what watches the host has a place beside the walks
 	err := rig.Work(ctx, func(over func() bool) {
 		select {
 		case <-rig.Began():

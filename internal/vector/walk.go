@@ -13,7 +13,8 @@ func (b Bits) Has(row uint32) bool {
 // walk is what one walk works in, used again by later ones.
 type walk struct {
 	seen   []uint64 // a bit for each row that was met
-	open   []Hit    // a heap, best on top
+	pool   pool
+	open   []uint64 // keys of rows that do not pass, a heap with the best on top
 	at     []Hit
 	ways   []Hit
 	near   [bottomLinks]uint32
@@ -102,8 +103,8 @@ func (w *walk) score(g *Graph, v *View, me side, row uint32, layer int, fresh bo
 		fetch(w.list[n], v.stride/blockBytes)
 		n++
 	}
-	if fresh && len(w.open) > 0 {
-		if next := g.links(w.open[0].Row, layer); next != nil {
+	if key := w.next(); fresh && key != 0 {
+		if next := g.links(rowOf(key), layer); next != nil {
 			fetch((*uint8)(unsafe.Pointer(&next[0])), (4*len(next)+blockBytes-1)/blockBytes)
 		}
 	}
@@ -115,41 +116,60 @@ func (w *walk) score(g *Graph, v *View, me side, row uint32, layer int, fresh bo
 // appends those to dst, best first.
 func (w *walk) layer(g *Graph, v *View, me side, from []Hit, layer, ef int, pass Bits, dst []Hit) []Hit {
 	w.begin(v.n)
-	found := newBest(dst, ef)
+	w.pool.begin(ef)
 	w.open = w.open[:0]
-	meet := func(h Hit) {
-		if len(found.hits)-found.from == found.k && h.Score <= found.least {
-			return
-		}
-		w.push(h)
-		if pass == nil || pass.Has(h.Row) {
-			found.add(h)
+	meet := func(row uint32, score float32) {
+		switch key := keyOf(row, score); {
+		case key < w.pool.least:
+		case pass == nil || pass.Has(row):
+			w.pool.add(key)
+		default:
+			w.push(key)
 		}
 	}
 	for _, h := range from {
 		if w.meet(h.Row) {
-			meet(h)
+			meet(h.Row, h.Score)
 		}
 	}
-	for len(w.open) > 0 {
-		h := w.pop()
-		if len(found.hits)-found.from == found.k && h.Score < found.least {
-			break
+	for {
+		key := w.next()
+		if key == 0 {
+			return w.pool.hits(dst)
 		}
-		near := w.score(g, v, me, h.Row, layer, true)
+		w.take(key)
+		near := w.score(g, v, me, rowOf(key), layer, true)
 		for i, row := range near {
-			meet(Hit{row, float32(w.sums[i]-me.fix) * me.scale * w.scales[i]})
+			meet(row, float32(w.sums[i]-me.fix)*me.scale*w.scales[i])
 		}
 	}
-	return found.sorted()
 }
 
-// push and pop keep open a heap with the best on top.
-func (w *walk) push(h Hit) {
-	w.open = append(w.open, h)
+// next is the key of the best node that the walk has met and not gone on from, zero if none is left that could be near one that
+// is wanted.
+func (w *walk) next() uint64 {
+	key := w.pool.best()
+	if len(w.open) > 0 && w.open[0] > key && w.open[0] > w.pool.least {
+		return w.open[0]
+	}
+	return key
+}
+
+// take has the walk go on from what next says.
+func (w *walk) take(key uint64) {
+	if key == w.pool.best() {
+		w.pool.take()
+		return
+	}
+	w.pop()
+}
+
+// push and pop keep open a heap.
+func (w *walk) push(key uint64) {
+	w.open = append(w.open, key)
 	for i := len(w.open) - 1; i > 0; {
 		up := (i - 1) / 2
-		if !worse(w.open[up], w.open[i]) {
+		if w.open[up] > w.open[i] {
 			break
 		}
 		w.open[i], w.open[up] = w.open[up], w.open[i]
@@ -157,23 +177,22 @@ func (w *walk) push(h Hit) {
 	}
 }
 
-func (w *walk) pop() Hit {
-	top, n := w.open[0], len(w.open)-1
+func (w *walk) pop() {
+	n := len(w.open) - 1
 	w.open[0] = w.open[n]
 	w.open = w.open[:n]
 	for i := 0; ; {
 		down := 2*i + 1
 		if down >= n {
-			break
+			return
 		}
-		if down+1 < n && worse(w.open[down], w.open[down+1]) {
+		if down+1 < n && w.open[down+1] > w.open[down] {
 			down++
 		}
-		if !worse(w.open[i], w.open[down]) {
-			break
+		if w.open[i] > w.open[down] {
+			return
 		}
 		w.open[i], w.open[down] = w.open[down], w.open[i]
 		i = down
 	}
-	return top
 }
