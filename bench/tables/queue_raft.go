@@ -25,6 +25,15 @@ func queueRaft() bench.Suite {
 		row("shards-4", 4, 10_250, 10_240),
 	}
 	rows[0].Profiles = inAll
+	// A stream is of one partition, so a client has one to each: 3 clients have as many streams to 4 partitions as 12 have
+	// to one.
+	rows[1].Title = "the same streams, of 4 partitions: per node 1 client that creates, with a stream to each, and 1 worker; 128 callers in all"
+	rows[1].Shape.Producers = 3
+	many := rows[1]
+	many.Name, many.Profiles, many.References, many.Targets = "shards-4-streams-48", inFull, nil, nil
+	many.Title = "as many clients as with one shard, which have four times the streams: 16 a node that create"
+	many.Shape.Producers = 12
+	rows = append(rows, many)
 	return bench.Suite{
 		Name: "queue.raft", Title: "Full cycle, three nodes", Priority: "P0", Bench: "BenchmarkQueueRaft", Headline: cycles,
 		Window: 8 * time.Second, Warmup: 2 * time.Second, Minutes: 3, Rows: rows,

@@ -234,9 +234,11 @@ func TestShapesAreThoseOfTheReferences(t *testing.T) {
 	if b.WorkerBatch != 32 || b.ProducerBatch != 8 || b.Pumps != 32 || b.Slots != 128 {
 		t.Errorf("batch-32-8: %+v", b)
 	}
-	raft := row(t, suite(t, "queue.raft"), "shards-4").Shape
-	if raft.Nodes != 3 || raft.Shards != 4 || raft.Producers != 12 || raft.Loops() != 128 || raft.Workers != 3 || raft.Slots != 128 {
-		t.Errorf("queue.raft: %+v", raft)
+	for _, name := range []string{"shards-1", "shards-4"} {
+		raft := row(t, suite(t, "queue.raft"), name).Shape
+		if raft.Nodes != 3 || raft.Producers*raft.Shards != 4*raft.Nodes || raft.Loops() != 128 || raft.Workers != raft.Nodes || raft.Slots != 128 {
+			t.Errorf("queue.raft/%s has not 4 streams a node that create, 1 worker with 128 slots, and 128 callers: %+v", name, raft)
+		}
 	}
 	if s := suite(t, "queue.gc"); s.Window != time.Minute {
 		t.Errorf("queue.gc: %v", s.Window)
