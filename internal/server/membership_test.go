@@ -63,6 +63,7 @@ func TestAChangeThatWasNotAnsweredIsNotReportedAsRefused(t *testing.T) {
 	silent := refusal{text: "node 2 gave no answer", silent: true}
 	taken := core.AlreadyExists{Kind: "node", ID: "3"}
 	nobody := core.Unavailable{Reason: "no_leader"}
+	wrong := refusal{text: "not a change of membership", wrong: true}
 	for _, x := range []struct {
 		name    string
 		answers []error // the last one again and again
@@ -72,6 +73,7 @@ func TestAChangeThatWasNotAnsweredIsNotReportedAsRefused(t *testing.T) {
 	}{
 		{"decided at once", []error{nil}, 1, false, nil},
 		{"refused at once", []error{taken}, 1, false, taken},
+		{"not understood by the leader's node", []error{wrong}, 1, false, wrong},
 		{"after an election", []error{nobody, core.NotLeader{}, nil}, 3, false, nil},
 		{"refused after an election", []error{nobody, taken}, 2, false, taken},
 		{"nobody leads", []error{nobody}, changeTries + 1, false, nobody},
@@ -89,6 +91,27 @@ func TestAChangeThatWasNotAnsweredIsNotReportedAsRefused(t *testing.T) {
 		unknown := fact != nil && core.OutcomeUnknown(fact)
 		if tries != x.tries || unknown != x.unknown || !unknown && !errors.Is(err, x.want) {
 			t.Errorf("%s: %v after %d tries (unknown: %v), want %v after %d (%v)", x.name, err, tries, unknown, x.want, x.tries, x.unknown)
+		}
+	}
+}
+
+// A node of another version may send what this one does not understand: that is told as such, and not tried again.
+func TestAChangeThatIsNotUnderstoodIsRefusedByTheNodeThatLeads(t *testing.T) {
+	entry := func(commits ...core.Commit) []byte {
+		return core.AppendEntry(nil, &core.Entry{Format: core.NewestFormat(), Commits: commits})
+	}
+	put := &core.KVPut{Keyspace: "thumbs", Key: []byte("7")}
+	for name, x := range map[string]struct {
+		entry []byte
+		want  string
+	}{
+		"no entry":     {[]byte("nonsense"), "not one change of membership"},
+		"no change":    {entry(), "not one change of membership"},
+		"two changes":  {entry(core.Commit{Ops: []core.Op{put, put}}), "not one change of membership"},
+		"another kind": {entry(core.Commit{Ops: []core.Op{put}}), "not a change of membership"},
+	} {
+		if got := new(coordinator).answerChange(x.entry); !got.Wrong || got.Error != x.want || got.Fact != nil || got.Dir != nil {
+			t.Errorf("%s is answered by %+v, want %q", name, got, x.want)
 		}
 	}
 }
