@@ -124,8 +124,8 @@ func (p *page) host(c *committed) {
 	p.verdicts(r, "###")
 }
 
-// Summary returns the short table of a README: of the first host the rows that were measured with fsync and have a published
-// figure to stand beside; of rows that differ in a number alone, the first and the last.
+// Summary returns the short table of a README: of the host that has most of them, the rows that were measured with fsync and
+// have a published figure to stand beside; of rows that differ in a number alone, the first and the last.
 func Summary(dir string) ([]byte, error) {
 	all, err := committedIn(dir)
 	if err != nil {
@@ -136,29 +136,44 @@ func Summary(dir string) ([]byte, error) {
 		p.line("No result is committed yet.")
 		return p.Bytes(), nil
 	}
-	r := all[0].result
-	p.line("%s, %d cores, fdatasync p50 %s µs; all rows: docs/reference/bench.md.", r.Env.Host.CPU, r.Env.Host.Cores,
-		bench.Number(r.Env.Host.FdatasyncP50))
+	rows := map[string][][]string{}
+	best := all[0]
+	for _, c := range all {
+		rows[c.host] = append(rows[c.host], besideReferences(c.result)...)
+		if len(rows[c.host]) > len(rows[best.host]) {
+			best = c
+		}
+	}
+	h := firstOf(all, best.host).result.Env.Host
+	p.line("%s, %d cores, fdatasync p50 %s µs; all rows: docs/reference/bench.md.", h.CPU, h.Cores, bench.Number(h.FdatasyncP50))
 	p.line("")
 	p.head("Row", "Millrace", "Published reference, on other hardware")
-	for _, c := range all {
-		if c.host != all[0].host {
+	for _, row := range rows[best.host] {
+		p.row(row...)
+	}
+	return p.Bytes(), nil
+}
+
+// firstOf is the first result of a host.
+func firstOf(all []committed, host string) committed {
+	return all[slices.IndexFunc(all, func(c committed) bool { return c.host == host })]
+}
+
+// besideReferences are the lines of a summary that a result has.
+func besideReferences(r *bench.Result) (lines [][]string) {
+	for i := range r.Suites {
+		s := &r.Suites[i]
+		if s.Summary.IsZero() || s.Summary.Label().Durability == bench.None || between(r.Suites, s) {
 			continue
 		}
-		for i := range c.result.Suites {
-			s := &c.result.Suites[i]
-			if s.Summary.IsZero() || s.Summary.Label().Durability == bench.None || between(c.result.Suites, s) {
-				continue
-			}
-			for _, ref := range s.Reference {
-				if ref.Unit == s.Summary.Unit() {
-					p.row(s.Suite+"/"+s.Row, s.Summary.String(), reference(ref))
-					break
-				}
+		for _, ref := range s.Reference {
+			if ref.Unit == s.Summary.Unit() {
+				lines = append(lines, []string{s.Suite + "/" + s.Row, s.Summary.String(), reference(ref)})
+				break
 			}
 		}
 	}
-	return p.Bytes(), nil
+	return lines
 }
 
 // between reports whether a row is one of three or more that differ in a number, and neither the first nor the last.

@@ -36,7 +36,12 @@ func fast(t *testing.T, name string, value float64) bench.Row {
 
 func verdictOf(t *testing.T, name string, rows ...bench.Row) bench.Verdict {
 	t.Helper()
-	for _, v := range Judge(&bench.Result{Suites: rows}, false, false) {
+	return verdictIn(t, name, &bench.Result{Suites: rows})
+}
+
+func verdictIn(t *testing.T, name string, r *bench.Result) bench.Verdict {
+	t.Helper()
+	for _, v := range Judge(r, false, false) {
 		if v.Name == name {
 			return v
 		}
@@ -102,6 +107,30 @@ func TestRatiosAreJudgedByTheirBands(t *testing.T) {
 		}
 		if v.Cause == "" || v.Status.Fails() && v.Next == "" {
 			t.Errorf("%s: %s without a cause or a next command", c.name, v.Status)
+		}
+	}
+}
+
+// Three nodes and their client are four processes: where they have fewer cores, one shard uses all of them up.
+func TestFourShardsAreHeldAgainstOneWhereThereAreCoresForThem(t *testing.T) {
+	for _, c := range []struct {
+		cores  int
+		value  float64
+		status bench.Status
+	}{
+		{2, 0.9, bench.Flat},
+		{2, 0.75, bench.Notable},
+		{2, 0.6, bench.Notable},
+		{2, 0.59, bench.Inverted},
+		{3, 0.75, bench.Notable},
+		{4, 0.89, bench.Inverted},
+		{4, 0.9, bench.Flat},
+		{4, 1.5, bench.Healthy},
+	} {
+		r := &bench.Result{Suites: []bench.Row{fast(t, "queue.raft/shards-4", c.value), fast(t, "queue.raft/shards-1", 1)}}
+		r.Env.Host.Cores = c.cores
+		if v := verdictIn(t, "4 shards ÷ 1, stream", r); v.Status != c.status {
+			t.Errorf("%v on %d cores: %s (%s), want %s", c.value, c.cores, v.Status, v.Cause, c.status)
 		}
 	}
 }
@@ -299,9 +328,14 @@ func TestEveryRatioNamesRowsThatThereAre(t *testing.T) {
 				row(t, suite(t, p.Suite), p.Row)
 			}
 		}
-		last := r.Bands[len(r.Bands)-1]
-		if last.Min != 0 || last.Max != 0 || last.UnderMin != 0 {
-			t.Errorf("%s has values without a verdict", r.Name)
+		for _, bands := range [][]Band{r.Bands, r.Crowded} {
+			if len(bands) == 0 {
+				continue // few cores are no case of their own
+			}
+			last := bands[len(bands)-1]
+			if last.Min != 0 || last.Max != 0 || last.UnderMin != 0 {
+				t.Errorf("%s has values without a verdict", r.Name)
+			}
 		}
 	}
 }

@@ -17,6 +17,9 @@ type Band struct {
 	Next     string // command that looks further
 }
 
+// crowdedCores is the number of cores from which three nodes and a client have processors that one shard does not use up.
+const crowdedCores = 4
+
 // Ratio is a judgement on one figure over another, or on one figure alone when Under names no row.
 type Ratio struct {
 	Name      string
@@ -24,6 +27,7 @@ type Ratio struct {
 	Under     Pick
 	Reference string // the same ratio of the published figures
 	Bands     []Band // the last has no limits
+	Crowded   []Band // in place of Bands on fewer than crowdedCores cores, where there are any
 	// AtBest replaces the band when it says yes: a rule that takes more than the two sides.
 	AtBest func(r *bench.Result, d bench.Durability, under float64) bool
 	Best   string // what it says then
@@ -59,6 +63,11 @@ func queueRatios() []Ratio {
 				{Min: 1.5, Status: bench.Healthy, Cause: "shards add up"},
 				{Min: 1.15, Status: bench.Healthy, Cause: "some gain"},
 				{Min: 0.9, Status: bench.Flat, Cause: "CPU saturated, which is normal on 2 cores", Next: run + "queue.raft --profile full"},
+				{Status: bench.Inverted, Cause: "shards get in each other's way", Next: run + "queue.raft/shards-4"},
+			},
+			Crowded: []Band{
+				{Min: 0.9, Status: bench.Flat, Cause: "CPU saturated, which is normal on few cores", Next: run + "queue.raft --profile full"},
+				{Min: 0.6, Status: bench.Notable, Cause: "one shard uses up so few cores, and four have more entries to pay for", Next: run + "queue.raft --profile full"},
 				{Status: bench.Inverted, Cause: "shards get in each other's way", Next: run + "queue.raft/shards-4"},
 			},
 		},
