@@ -78,6 +78,7 @@ type Shape struct {
 	Transport     string // stream (default), rest
 	Puts          int    // keys to put, whose acknowledgements end the window; 0: its time does
 	Ahead         int    // calls of one producer that are under way at once; 0: its pumps call one after the other
+	Offered       int    // operations a second of an open loop; 0: a share of the maximum that the run itself finds
 	Key           int    // bytes of a key
 	Prefill       int    // tasks that wait before the window
 	Depth         int    // tasks per producer that may wait for a worker; bounds the backlog of unpaced producers
@@ -133,6 +134,7 @@ func (s Shape) Params() []Param {
 		number("producer_batch", max(s.ProducerBatch, 1))
 	}
 	number("ahead", s.Ahead)
+	number("offered", s.Offered)
 	number("puts", s.Puts)
 	number("key", s.Key)
 	number("payload", s.Payload)

@@ -184,9 +184,9 @@ const (
 	keysProbe = 2 * time.Second
 )
 
-// KeysLatency offers puts one by one at 30 % of what the same stream took just before as fast as it could, unless a rate
-// is asked for. Like the row that measures the maximum, it does not wait for one answer before the next put. Latencies count
-// from when a put was due; service is the part of them from when it was sent.
+// KeysLatency offers puts one by one at the rate of the row or, where it has none, at 30 % of what the same stream took just
+// before as fast as it could; unless a rate is asked for. Like the row that measures the maximum, it does not wait for one
+// answer before the next put. Latencies count from when a put was due; service is the part of them from when it was sent.
 func KeysLatency(ctx context.Context, rig *bench.Rig) error {
 	if rig.Ceiling {
 		return Keys(ctx, rig)
@@ -196,14 +196,17 @@ func KeysLatency(ctx context.Context, rig *bench.Rig) error {
 		return err
 	}
 	if rig.Rate <= 0 {
+		rig.Rate = float64(rig.Shape.Offered)
+	}
+	if rig.Rate <= 0 {
 		most, err := k.maximum(ctx)
 		if err != nil {
 			return errors.Join(err, k.close())
 		}
 		rig.Rate = most * keysShare
 		rig.Metric("maximum_puts_per_s", most, "puts/s")
-		rig.Metric("offered_per_s", rig.Rate, "puts/s")
 	}
+	rig.Metric("offered_per_s", rig.Rate, "puts/s")
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -90,6 +90,20 @@ func TestAnOpenLoopOfPutsRunsAtAShareOfTheMaximum(t *testing.T) {
 	wantMetrics(t, run, "put_p50_us", "service_p50_us", "schedule_lag_p99_us", "put_p50_over_fdatasync")
 }
 
+func TestAnOpenLoopOfPutsRunsAtTheRateOfItsRow(t *testing.T) {
+	run := on(t, bench.InProc, putting(KeysLatency, bench.Shape{Offered: 300}))
+	clean(t, run)
+	if rate := run.Metrics["offered_per_s"].Value; rate != 300 {
+		t.Errorf("offered %v a second, want 300", rate)
+	}
+	if most, ok := run.Metrics["maximum_puts_per_s"]; ok {
+		t.Errorf("a maximum of %v was looked for", most.Value)
+	}
+	if made := run.Metrics["puts_per_s"].Value; made < 200 || made > 400 {
+		t.Errorf("%v puts a second were made, want about 300", made)
+	}
+}
+
 func TestPutsOfALongWindowAreHeldAgainstItsBeginning(t *testing.T) {
 	s := putting(KeysSteady, bench.Shape{})
 	s.Window = 3 * time.Second // its first and its last third have puts also on a busy machine

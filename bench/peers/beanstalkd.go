@@ -17,8 +17,8 @@ import (
 const (
 	beanTube  = "millrace-bench-tasks"
 	beanLease = 30 * time.Second
-	beanWait  = 500 * time.Millisecond // after which a worker that got nothing looks whether it is to end
-	beanConns = 256                    // of each side: workers and producers share connections beyond it
+	beanWait  = time.Second // after which a worker that got nothing looks whether it is to end; a part of a second would be none
+	beanConns = 256         // of each side: workers and producers share connections beyond it
 )
 
 // beanBroker is beanstalkd. A reservation is kept in memory: after a restart its job is ready again.
