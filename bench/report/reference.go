@@ -121,6 +121,7 @@ func (p *page) host(c *committed) {
 	p.line("`%s` (%s)", r.Command, c.file)
 	p.line("")
 	p.overview(r, "###")
+	p.peers(r, "###")
 	p.verdicts(r, "###")
 }
 

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/millrace/millrace/bench"
 )
 
 const (
@@ -106,6 +108,46 @@ func TestPageQuotesTheBaselineOfEachHostOrItsLastResult(t *testing.T) {
 	all, err := Committed(dir)
 	if err != nil || len(all) != 2 || all[0].Env.Commit != "01de4" {
 		t.Errorf("%d committed results, %v", len(all), err)
+	}
+}
+
+func TestPageHasMillraceAndItsPeersSideBySide(t *testing.T) {
+	dir := t.TempDir()
+	r := sample(t)
+	r.Suites = append(r.Suites, besidePeer(t, bench.Fsync, "Redis 7"))
+	noErr := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	noErr(os.MkdirAll(filepath.Join(dir, "aaaa"), 0o755))
+	noErr(os.WriteFile(filepath.Join(dir, "aaaa", "2026-03-01-01de4.json"), []byte(render(t, "json", r)), 0o644))
+	text, err := Reference(dir)
+	noErr(err)
+	_, table, ok := strings.Cut(string(text), "### Side by side with peers, fsync×1")
+	if !ok || !strings.Contains(table, "| Redis 7, client 1.2 | 2,000 cycles/s · fsync×1 |") || !strings.Contains(table, "| Millrace | 8,000 cycles/s · fsync×1 |") {
+		t.Errorf("the page has no table of peers: %s", table[:min(len(table), 1000)])
+	}
+}
+
+// The short table is of the host that has most to say: that of another, which was measured in part, is on the page.
+func TestSummaryIsOfTheHostWithMostRows(t *testing.T) {
+	dir := t.TempDir()
+	whole, part := sample(t), sample(t)
+	whole.Env.Host.CPU, part.Env.Host.CPU = "the whole one", "the other"
+	part.Suites = nil
+	for host, r := range map[string]*bench.Result{"aaaa": part, "bbbb": whole} {
+		if err := os.MkdirAll(filepath.Join(dir, host), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, host, "2026-03-01-01de4.json"), []byte(render(t, "json", r)), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, err := Summary(dir)
+	if err != nil || !strings.HasPrefix(string(text), "the whole one, ") || strings.Contains(string(text), "the other") {
+		t.Errorf("%v: %s", err, text)
 	}
 }
 
