@@ -250,6 +250,7 @@ type Target struct {
 	BoxMust     float64 `json:"box_must,omitempty"`      // in place of must where the machine is the wall; 0: the same
 	BoxBound    bool    `json:"box_bound,omitempty"`     // it was
 	DiskFloor   float64 `json:"disk_floor_us,omitempty"` // of a multiple of the disk's time: what the disk is taken for at the least, in microseconds
+	Cores       int     `json:"cores,omitempty"`         // on fewer it is printed and not judged; 0: any
 	MachineFree bool    `json:"machine_free"`
 	Source      string  `json:"source"` // of the target, for people
 	MustMet     *bool   `json:"must_met,omitempty"`

@@ -96,6 +96,9 @@ func limits(t *bench.Target, known bool) string {
 		met   *bool
 	}
 	must := limit{"must", t.Must, t.MustMet}
+	if t.Cores > 0 {
+		must.name = fmt.Sprintf("from %d cores on, must", t.Cores)
+	}
 	if t.BoxBound {
 		must.name, must.value = fmt.Sprintf("must %s %s, where the machine is the wall", sign, bench.Number(t.Must)), t.BoxMust
 	}

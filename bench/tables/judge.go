@@ -22,7 +22,7 @@ const maxSpread = 0.30
 // Targets of the other durability leave the row.
 func Judge(r *bench.Result, judgeTargets, requireReference bool) []bench.Verdict {
 	for i := range r.Suites {
-		judgeRow(&r.Suites[i], judgeTargets)
+		judgeRow(&r.Suites[i], judgeTargets, r.Env.Host.Cores)
 	}
 	out := []bench.Verdict{}
 	if r.Profile == Smoke {
@@ -42,7 +42,7 @@ func Judge(r *bench.Result, judgeTargets, requireReference bool) []bench.Verdict
 	return out
 }
 
-func judgeRow(row *bench.Row, judgeTargets bool) {
+func judgeRow(row *bench.Row, judgeTargets bool, cores int) {
 	var kept []bench.Target
 	for _, t := range row.Targets {
 		if t.Durability != "" && t.Durability != string(row.Label.Durability) {
@@ -61,7 +61,7 @@ func judgeRow(row *bench.Row, judgeTargets bool) {
 				must, t.BoxBound = t.BoxMust, true
 			}
 			t.MustMet, t.AimMet = reached(f, t, must), reached(f, t, aim)
-			t.Judged = (t.MachineFree || judgeTargets) && f.Runs() >= minRuns
+			t.Judged = (t.MachineFree || judgeTargets) && f.Runs() >= minRuns && (cores == 0 || cores >= t.Cores)
 		}
 		kept = append(kept, t)
 	}

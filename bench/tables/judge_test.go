@@ -351,10 +351,21 @@ func TestACellWhoseWallIsTheMachineHasALowerMust(t *testing.T) {
 		r.Label = bench.Label{Durability: bench.Fsync, Voters: 3, Topology: bench.Procs, Validity: bench.Valid}
 		r.Summary = mustFigure(t, r.Label, "puts/s", c.rate, c.rate, c.rate)
 		r.Figures[bench.CPUBound] = mustFigure(t, r.Label, "0 or 1", c.bound, c.bound, c.bound)
-		judgeRow(&r, true)
+		judgeRow(&r, true, 2)
 		got := r.Targets[0]
 		if got.MustMet == nil || *got.MustMet != c.met || got.BoxBound != (c.bound == 1) {
 			t.Errorf("%v puts/s, bound %v: %+v, want met %v", c.rate, c.bound, got, c.met)
+		}
+	}
+}
+
+func TestATargetThatWantsCoresIsPrintedOnFewer(t *testing.T) {
+	for cores, judged := range map[int]bool{2: false, 3: false, 4: true, 0: true} {
+		r := fast(t, "queue.smart/shards-1", 3_000)
+		judgeRow(&r, true, cores)
+		got := r.Targets[0]
+		if got.Metric != cycles || got.MustMet == nil || *got.MustMet || got.Judged != judged {
+			t.Errorf("3,000 cycles/s on %d cores: %+v, want missed, judged %v", cores, got, judged)
 		}
 	}
 }

@@ -151,6 +151,12 @@ func free(t bench.Target) bench.Target {
 	return t
 }
 
+// crowded marks a target of three nodes and a client that so few cores cannot reach, whatever the servers do.
+func crowded(t bench.Target) bench.Target {
+	t.Cores = crowdedCores
+	return t
+}
+
 // usualDisk is the fdatasync of the machines for which limits over the disk's time were set, in microseconds.
 const usualDisk = 140
 
