@@ -140,7 +140,11 @@ func Summary(dir string) ([]byte, error) {
 	rows := map[string][][]string{}
 	best := all[0]
 	for _, c := range all {
-		rows[c.host] = append(rows[c.host], besideReferences(c.result)...)
+		for _, line := range besideReferences(c.result) {
+			if !slices.ContainsFunc(rows[c.host], func(had []string) bool { return had[0] == line[0] }) {
+				rows[c.host] = append(rows[c.host], line)
+			}
+		}
 		if len(rows[c.host]) > len(rows[best.host]) {
 			best = c
 		}

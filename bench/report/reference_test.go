@@ -149,6 +149,16 @@ func TestSummaryIsOfTheHostWithMostRows(t *testing.T) {
 	if err != nil || !strings.HasPrefix(string(text), "the whole one, ") || strings.Contains(string(text), "the other") {
 		t.Errorf("%v: %s", err, text)
 	}
+	// A row that another result of the host has too stands once.
+	if err := os.WriteFile(filepath.Join(dir, "bbbb", "2026-03-02-2ece47.json"), []byte(render(t, "json", whole)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "bbbb", "BASELINE"), []byte("2026-03-01-01de4.json\n2026-03-02-2ece47.json\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if twice, err := Summary(dir); err != nil || string(twice) != string(text) {
+		t.Errorf("%v: a second result of the same rows changes the table to %s", err, twice)
+	}
 }
 
 func TestBaselineThatIsMissingIsAnError(t *testing.T) {
