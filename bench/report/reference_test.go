@@ -59,18 +59,22 @@ func sameFile(t *testing.T, path string, want []byte) {
 }
 
 // commitResults lays out results of two hosts, one of which names its baseline.
+// commitFile writes a file below a directory of results.
+func commitFile(t *testing.T, dir, name, text string) {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func commitResults(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	put := func(name, text string) {
-		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	put := func(name, text string) { commitFile(t, dir, name, text) }
 	older, newer := sample(t), sample(t)
 	older.Env.Commit, newer.Env.Commit = "01de4", "2ece47"
 	put("aaaa/2026-03-01-01de4.json", render(t, "json", older))
@@ -115,16 +119,11 @@ func TestPageHasMillraceAndItsPeersSideBySide(t *testing.T) {
 	dir := t.TempDir()
 	r := sample(t)
 	r.Suites = append(r.Suites, besidePeer(t, bench.Fsync, "Redis 7"))
-	noErr := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	noErr(os.MkdirAll(filepath.Join(dir, "aaaa"), 0o755))
-	noErr(os.WriteFile(filepath.Join(dir, "aaaa", "2026-03-01-01de4.json"), []byte(render(t, "json", r)), 0o644))
+	commitFile(t, dir, "aaaa/2026-03-01-01de4.json", render(t, "json", r))
 	text, err := Reference(dir)
-	noErr(err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	_, table, ok := strings.Cut(string(text), "### Side by side with peers, fsync×1")
 	if !ok || !strings.Contains(table, "| Redis 7, client 1.2 | 2,000 cycles/s · fsync×1 |") || !strings.Contains(table, "| Millrace | 8,000 cycles/s · fsync×1 |") {
 		t.Errorf("the page has no table of peers: %s", table[:min(len(table), 1000)])
@@ -137,25 +136,15 @@ func TestSummaryIsOfTheHostWithMostRows(t *testing.T) {
 	whole, part := sample(t), sample(t)
 	whole.Env.Host.CPU, part.Env.Host.CPU = "the whole one", "the other"
 	part.Suites = nil
-	for host, r := range map[string]*bench.Result{"aaaa": part, "bbbb": whole} {
-		if err := os.MkdirAll(filepath.Join(dir, host), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, host, "2026-03-01-01de4.json"), []byte(render(t, "json", r)), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	commitFile(t, dir, "aaaa/2026-03-01-01de4.json", render(t, "json", part))
+	commitFile(t, dir, "bbbb/2026-03-01-01de4.json", render(t, "json", whole))
 	text, err := Summary(dir)
 	if err != nil || !strings.HasPrefix(string(text), "the whole one, ") || strings.Contains(string(text), "the other") {
 		t.Errorf("%v: %s", err, text)
 	}
 	// A row that another result of the host has too stands once.
-	if err := os.WriteFile(filepath.Join(dir, "bbbb", "2026-03-02-2ece47.json"), []byte(render(t, "json", whole)), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "bbbb", "BASELINE"), []byte("2026-03-01-01de4.json\n2026-03-02-2ece47.json\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	commitFile(t, dir, "bbbb/2026-03-02-2ece47.json", render(t, "json", whole))
+	commitFile(t, dir, "bbbb/BASELINE", "2026-03-01-01de4.json\n2026-03-02-2ece47.json\n")
 	if twice, err := Summary(dir); err != nil || string(twice) != string(text) {
 		t.Errorf("%v: a second result of the same rows changes the table to %s", err, twice)
 	}

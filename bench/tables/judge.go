@@ -61,12 +61,15 @@ func judgeRow(row *bench.Row, judgeTargets bool, cores int) {
 				must, t.BoxBound = t.BoxMust, true
 			}
 			t.MustMet, t.AimMet = reached(f, t, must), reached(f, t, aim)
-			t.Judged = (t.MachineFree || judgeTargets) && f.Runs() >= minRuns && (cores == 0 || cores >= t.Cores)
+			t.Judged = (t.MachineFree || judgeTargets) && f.Runs() >= minRuns && !fewer(cores, t.Cores)
 		}
 		kept = append(kept, t)
 	}
 	row.Targets = kept
 }
+
+// fewer reports whether a host is known to have fewer cores than are wanted.
+func fewer(cores, wanted int) bool { return 0 < cores && cores < wanted }
 
 // usual is by how much a limit that is a multiple of the disk's time is raised where the disk is faster than the one for which
 // it was set: what is beside the disk takes as long on any.
@@ -116,7 +119,7 @@ func reached(f bench.Figure, t bench.Target, limit float64) *bool {
 // judge returns the verdict for one durability; ok is false when no side was measured so, or when the whole suite of a
 // side was not asked for.
 func (r *Ratio) judge(res *bench.Result, d bench.Durability) (v bench.Verdict, ok bool) {
-	if cores := res.Env.Host.Cores; r.Crowded != nil && 0 < cores && cores < crowdedCores {
+	if r.Crowded != nil && fewer(res.Env.Host.Cores, crowdedCores) {
 		crowded := *r
 		crowded.Bands, crowded.Crowded = r.Crowded, nil
 		r = &crowded
