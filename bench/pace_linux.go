@@ -11,13 +11,15 @@ import (
 )
 
 // What a thread is given that waits for arrivals. The kernel puts wakes off by 50 µs, and lets whoever runs finish its
-// slice, of a millisecond and more: both would stand in the latencies of an open loop. A thread with a short slice may
-// take the place of one with a longer slice as soon as it wakes, from Linux 6.12 on; it needs no privilege for that, and
+// slice, of a millisecond and more: both would stand in the latencies of an open loop, though a client on a machine of its
+// own would not wait for the servers' processors. A real-time thread takes its place as soon as it wakes. Without the right
+// to be one, a thread with a short slice may still take the place of one with a longer slice, from Linux 6.12 on. Either
 // runs for microseconds. Spinning until the time has come would gain little beside that, and take the CPU from the servers
 // that are measured.
 const (
 	paceSlackNanos = 1
 	paceSliceNanos = 100_000 // the least there is
+	pacePriority   = 1       // of real time: above all threads that have none
 )
 
 // threadClock waits on a thread that keeps its place in the runtime while it sleeps. An ordinary call would give it up, and
@@ -48,15 +50,16 @@ func newPaceClock() (c *threadClock, release func()) {
 	slack, err := unix.PrctlRetInt(unix.PR_GET_TIMERSLACK, 0, 0, 0, 0)
 	slacked := err == nil && unix.Prctl(unix.PR_SET_TIMERSLACK, paceSlackNanos, 0, 0, 0) == nil
 	attr, err := unix.SchedGetAttr(0, 0)
-	sliced := err == nil && attr.Policy == unix.SCHED_NORMAL
-	if sliced {
+	hurried := err == nil && attr.Policy == unix.SCHED_NORMAL
+	if hurried {
+		first := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: pacePriority, Flags: unix.SCHED_FLAG_RESET_ON_FORK}
 		short := *attr
 		short.Runtime = paceSliceNanos
-		sliced = unix.SchedSetAttr(0, &short, 0) == nil
+		hurried = unix.SchedSetAttr(0, &first, 0) == nil || unix.SchedSetAttr(0, &short, 0) == nil
 	}
 	c = &threadClock{time.Now(), clock(unix.CLOCK_MONOTONIC)}
 	return c, func() {
-		if sliced {
+		if hurried {
 			_ = unix.SchedSetAttr(0, attr, 0) // it was so before
 		}
 		if slacked {
