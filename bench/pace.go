@@ -10,12 +10,6 @@ const (
 	leastWait   = 50 * time.Microsecond
 )
 
-// urgentRate is up to how many arrivals a second the pacer's thread goes before all others. Each of its wakes then takes a
-// core from whoever has it, and at 18,000 a second, beside a server that shares two cores with it, arrivals that began in
-// time cost more than they gained: the latency's median was 1.07 and its 99.9th percentile 1.35 of what it is otherwise.
-// At 5,000 the 99th percentile was 0.88.
-const urgentRate = 10_000
-
 // paceClock is what a pacer goes by. Tests replace it.
 type paceClock interface {
 	// now is the time since the pacer began.
@@ -28,7 +22,7 @@ type paceClock interface {
 // It returns when over says so, which it asks before every wait, or when nothing is due any more. start must not block:
 // whatever it holds up is late. The goroutine has a thread of its own for so long.
 func Pace(s *Schedule, over func() bool, start func(due time.Time)) {
-	c, release := newPaceClock(s.rate <= urgentRate)
+	c, release := newPaceClock()
 	defer release()
 	pace(c, s, over, func(due time.Duration) { start(c.began.Add(due)) })
 }

@@ -13,8 +13,8 @@ import (
 // What a thread is given that waits for arrivals. The kernel puts wakes off by 50 µs, and lets whoever runs finish its
 // slice, of a millisecond and more: both would stand in the latencies of an open loop, though a client on a machine of its
 // own would not wait for the servers' processors. A real-time thread takes its place as soon as it wakes. Without the right
-// to be one, and where it would wake too often, a thread with a short slice may still take the place of one with a longer
-// slice, from Linux 6.12 on. Either runs for microseconds. Spinning until the time has come would gain little beside that, and take the CPU from the servers
+// to be one, a thread with a short slice may still take the place of one with a longer slice, from Linux 6.12 on. Either
+// runs for microseconds. Spinning until the time has come would gain little beside that, and take the CPU from the servers
 // that are measured.
 const (
 	paceSlackNanos = 1
@@ -42,9 +42,9 @@ func addP(n int) {
 	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + n)
 }
 
-// newPaceClock makes this goroutine's thread one that wakes in time, until release; if urgent, before all others. What the kernel does not know or allow
+// newPaceClock makes this goroutine's thread one that wakes in time, until release. What the kernel does not know or allow
 // is left as it is.
-func newPaceClock(urgent bool) (c *threadClock, release func()) {
+func newPaceClock() (c *threadClock, release func()) {
 	addP(1)
 	runtime.LockOSThread() // threads that are started from a locked one inherit nothing of what it is given here
 	slack, err := unix.PrctlRetInt(unix.PR_GET_TIMERSLACK, 0, 0, 0, 0)
@@ -55,7 +55,7 @@ func newPaceClock(urgent bool) (c *threadClock, release func()) {
 		first := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: pacePriority, Flags: unix.SCHED_FLAG_RESET_ON_FORK}
 		short := *attr
 		short.Runtime = paceSliceNanos
-		hurried = urgent && unix.SchedSetAttr(0, &first, 0) == nil || unix.SchedSetAttr(0, &short, 0) == nil
+		hurried = unix.SchedSetAttr(0, &first, 0) == nil || unix.SchedSetAttr(0, &short, 0) == nil
 	}
 	c = &threadClock{time.Now(), clock(unix.CLOCK_MONOTONIC)}
 	return c, func() {

@@ -7,7 +7,7 @@ import "time"
 // threadClock waits by the runtime's timers.
 type threadClock struct{ began time.Time }
 
-func newPaceClock(bool) (c *threadClock, release func()) {
+func newPaceClock() (c *threadClock, release func()) {
 	return &threadClock{time.Now()}, func() {}
 }
 
