@@ -34,15 +34,15 @@ func TestWhatIsWrongWithAHostComesWithItsFix(t *testing.T) {
 		}
 		return "", ""
 	}
-	good := Host{ClockSource: "tsc", Governor: "performance", FdatasyncP50: 140, FdatasyncP99: 900, RAM: 8 << 30, LoopbackP50: 20, LoopbackP99: 60}
-	for _, name := range []string{"governor", "clock source", "fdatasync", "disk", "memory", "loopback"} {
+	good := Host{ClockSource: "tsc", Governor: "performance", HaltPoll: "200000", FdatasyncP50: 140, FdatasyncP99: 900, RAM: 8 << 30, LoopbackP50: 20, LoopbackP99: 60}
+	for _, name := range []string{"governor", "idle", "clock source", "fdatasync", "disk", "memory", "loopback"} {
 		if l, fix := level(&good, name); l != Info || fix != "" {
 			t.Errorf("%s of a good host: %s, fix %q", name, l, fix)
 		}
 	}
-	bad := Host{ClockSource: "hpet", Governor: "powersave", FdatasyncP50: 30_000, FdatasyncP99: 400_000, RAM: 1 << 30, LoopbackP50: 20, LoopbackP99: 9_000}
+	bad := Host{ClockSource: "hpet", Governor: "powersave", HaltPoll: "0", FdatasyncP50: 30_000, FdatasyncP99: 400_000, RAM: 1 << 30, LoopbackP50: 20, LoopbackP99: 9_000}
 	for name, want := range map[string]string{
-		"governor": Warn, "clock source": Warn, "fdatasync": Fail, "disk": Warn, "memory": Warn, "loopback": Warn,
+		"governor": Warn, "idle": Warn, "clock source": Warn, "fdatasync": Fail, "disk": Warn, "memory": Warn, "loopback": Warn,
 	} {
 		if l, fix := level(&bad, name); l != want || fix == "" {
 			t.Errorf("%s of a bad host: %s, fix %q; want %s", name, l, fix, want)

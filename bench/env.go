@@ -61,7 +61,7 @@ func host(dir string) (Host, error) {
 	h := Host{
 		OS: runtime.GOOS, Arch: runtime.GOARCH, Cores: runtime.NumCPU(), FileSystem: fileSystem(dir), Flags: []string{},
 		Kernel: line("/proc/sys/kernel/osrelease"), ClockSource: line("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
-		Governor: line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"), Load: line("/proc/loadavg"), Cgroup: cgroup(),
+		Governor: line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"), HaltPoll: haltPoll(), Load: line("/proc/loadavg"), Cgroup: cgroup(),
 	}
 	for _, l := range strings.Split(text("/proc/cpuinfo"), "\n") {
 		key, value, _ := strings.Cut(l, ":")
@@ -88,6 +88,14 @@ func host(dir string) (Host, error) {
 	}
 	h.LoopbackP50, h.LoopbackP99, err = probeLoopback(probeRounds)
 	return h, err
+}
+
+// haltPoll is empty where Linux does not halt its idle cores as a guest does.
+func haltPoll() string {
+	if line("/sys/devices/system/cpu/cpuidle/current_governor") != "haltpoll" {
+		return ""
+	}
+	return line("/sys/module/haltpoll/parameters/guest_halt_poll_ns")
 }
 
 func text(file string) string {
@@ -120,7 +128,11 @@ func cgroup() string {
 
 // hash names a host: what changes from minute to minute is not part of it.
 func (h Host) hash() string {
-	return digest(h.OS, h.Arch, h.CPU, h.Governor, h.Cores, h.RAM>>28, h.Kernel, h.FileSystem, h.ClockSource, h.Cgroup)
+	all := []any{h.OS, h.Arch, h.CPU, h.Governor, h.Cores, h.RAM >> 28, h.Kernel, h.FileSystem, h.ClockSource, h.Cgroup}
+	if h.HaltPoll != "" {
+		all = append(all, h.HaltPoll)
+	}
+	return digest(all...)
 }
 
 // hash names everything that decides what is measured.

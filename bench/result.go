@@ -355,6 +355,7 @@ type Host struct {
 	CPU          string   `json:"cpu"`
 	Flags        []string `json:"cpu_flags"` // those that matter here
 	Governor     string   `json:"governor"`
+	HaltPoll     string   `json:"halt_poll_ns,omitempty"` // how long a guest's idle core looks for work before it halts; empty: not such a guest
 	Cores        int      `json:"cores"`
 	RAM          uint64   `json:"ram_bytes"`
 	Kernel       string   `json:"kernel"`
