@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -106,7 +107,7 @@ func pressure(ctx context.Context, host Observer) HostCheck {
 func fixed(h *Host, dir string) []HostCheck {
 	out := []HostCheck{
 		looked("governor", h.Governor != "" && h.Governor != "performance", Warn, orUnknown(h.Governor), "cpupower frequency-set -g performance"),
-		looked("idle", h.HaltPoll == "0", Warn, haltPollFound(h.HaltPoll),
+		looked("idle", h.HaltPoll == "0", Warn, cmp.Or(h.IdleCore(), "is not halted as a guest's"),
 			"a guest's core that has nothing to do is halted at once, and each wake costs an exit to the host: echo 200000 > /sys/module/haltpoll/parameters/guest_halt_poll_ns"),
 		looked("clock source", h.ClockSource != "" && !strings.HasPrefix(h.ClockSource, "tsc") && h.ClockSource != "kvm-clock" && h.ClockSource != "arch_sys_counter",
 			Warn, orUnknown(h.ClockSource), "reading the clock is slow here: boot with clocksource=tsc if the CPU's is steady"),
@@ -125,13 +126,6 @@ func fixed(h *Host, dir string) []HostCheck {
 		out = append(out, looked("room", n < minFree, Fail, fmt.Sprintf("%.1f GiB free in %s", float64(n)/(1<<30), dir), "make room, or give --data elsewhere"))
 	}
 	return out
-}
-
-func haltPollFound(ns string) string {
-	if ns == "" {
-		return "cores are not halted by the guest's haltpoll"
-	}
-	return "a core looks for work for " + ns + " ns before it halts"
 }
 
 func orUnknown(s string) string {

@@ -369,6 +369,14 @@ type Host struct {
 	LoopbackP99  float64  `json:"loopback_p99_us"`
 }
 
+// IdleCore says what a guest's idle core does; empty: the host is not such a guest.
+func (h *Host) IdleCore() string {
+	if h.HaltPoll == "" {
+		return ""
+	}
+	return "polls for " + h.HaltPoll + " ns before it halts"
+}
+
 // Param returns the value of a named setting of the row.
 func (r *Row) Param(name string) string {
 	i := slices.IndexFunc(r.Shape, func(p Param) bool { return p.Name == name })

@@ -199,8 +199,8 @@ func (p *page) environment(e *bench.Env) {
 	h := e.Host
 	p.row("system", h.OS+"/"+h.Arch+", kernel "+h.Kernel)
 	p.row("CPU", fmt.Sprintf("%s, %d cores, governor %s", h.CPU, h.Cores, h.Governor))
-	if h.HaltPoll != "" {
-		p.row("idle core", "polls for "+h.HaltPoll+" ns before it halts")
+	if idle := h.IdleCore(); idle != "" {
+		p.row("idle core", idle)
 	}
 	p.row("CPU flags", strings.Join(h.Flags, " "))
 	p.row("memory", fmt.Sprintf("%.1f GiB", float64(h.RAM)/(1<<30)))

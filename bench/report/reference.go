@@ -117,8 +117,8 @@ func (p *page) host(c *committed) {
 	p.line("%s, %d cores, %.0f GiB, kernel %s, %s; fdatasync p50 %s µs, p99 %s µs. %s, %s, %s.", h.CPU, h.Cores,
 		float64(h.RAM)/(1<<30), h.Kernel, h.FileSystem, bench.Number(h.FdatasyncP50), bench.Number(h.FdatasyncP99), r.Env.Go,
 		commit(r.Env), stamp(r.Started))
-	if h.HaltPoll != "" {
-		p.line("An idle core polls for %s ns before it halts.", h.HaltPoll)
+	if idle := h.IdleCore(); idle != "" {
+		p.line("An idle core %s.", idle)
 	}
 	p.line("")
 	p.line("`%s` (%s)", r.Command, c.file)

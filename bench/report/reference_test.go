@@ -58,7 +58,6 @@ func sameFile(t *testing.T, path string, want []byte) {
 	}
 }
 
-// commitResults lays out results of two hosts, one of which names its baseline.
 // commitFile writes a file below a directory of results.
 func commitFile(t *testing.T, dir, name, text string) {
 	t.Helper()
@@ -71,6 +70,7 @@ func commitFile(t *testing.T, dir, name, text string) {
 	}
 }
 
+// commitResults lays out results of two hosts, one of which names its baseline.
 func commitResults(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
