@@ -140,38 +140,43 @@ func Summary(dir string) ([]byte, error) {
 		p.line("No result is committed yet.")
 		return p.Bytes(), nil
 	}
-	rows := map[string][][]string{}
-	best := all[0]
+	rows := map[string][]bench.Row{}
 	for _, c := range all {
-		for _, line := range besideReferences(c.result) {
-			if !slices.ContainsFunc(rows[c.host], func(had []string) bool { return had[0] == line[0] }) {
-				rows[c.host] = append(rows[c.host], line)
+		for i := range c.result.Suites {
+			s := &c.result.Suites[i]
+			if !slices.ContainsFunc(rows[c.host], func(had bench.Row) bool {
+				return had.Suite == s.Suite && had.Row == s.Row && had.Label.Durability == s.Label.Durability
+			}) {
+				rows[c.host] = append(rows[c.host], *s)
 			}
 		}
-		if len(rows[c.host]) > len(rows[best.host]) {
-			best = c
+	}
+	best, most := all[0], [][]string(nil)
+	for _, c := range all {
+		if lines := besideReferences(rows[c.host]); len(lines) > len(most) {
+			best, most = c, lines
 		}
 	}
-	h := firstOf(all, best.host).result.Env.Host
-	p.line("%s, %d cores, fdatasync p50 %s µs; all rows: docs/reference/bench.md.", h.CPU, h.Cores, bench.Number(h.FdatasyncP50))
+	h := best.result.Env.Host
+	idle := h.IdleCore()
+	if idle != "" {
+		idle = ", an idle core " + idle
+	}
+	p.line("%s, %d cores, fdatasync p50 %s µs%s; results: bench/results/%s; all rows: docs/reference/bench.md.", h.CPU, h.Cores,
+		bench.Number(h.FdatasyncP50), idle, best.host)
 	p.line("")
 	p.head("Row", "Millrace", "Published reference, on other hardware")
-	for _, row := range rows[best.host] {
+	for _, row := range most {
 		p.row(row...)
 	}
 	return p.Bytes(), nil
 }
 
-// firstOf is the first result of a host.
-func firstOf(all []committed, host string) committed {
-	return all[slices.IndexFunc(all, func(c committed) bool { return c.host == host })]
-}
-
-// besideReferences are the lines of a summary that a result has.
-func besideReferences(r *bench.Result) (lines [][]string) {
-	for i := range r.Suites {
-		s := &r.Suites[i]
-		if s.Summary.IsZero() || s.Summary.Label().Durability == bench.None || between(r.Suites, s) {
+// besideReferences are the lines of a summary that a host's rows have.
+func besideReferences(rows []bench.Row) (lines [][]string) {
+	for i := range rows {
+		s := &rows[i]
+		if s.Summary.IsZero() || s.Summary.Label().Durability == bench.None || between(rows, s) {
 			continue
 		}
 		for _, ref := range s.Reference {
