@@ -24,7 +24,8 @@ const testWait = 20 * time.Second
 
 // fake is a server whose streams are played by a test.
 type fake struct {
-	pb.UnimplementedQueueStreamServer
+	pb.UnsafeQueueStreamServer
+	pb.UnsafeKVStreamServer
 	pb.UnimplementedTaskServiceServer
 	t       *testing.T
 	lis     *bufconn.Listener
@@ -53,6 +54,7 @@ func newFake(t *testing.T) *fake {
 	)}
 	pb.RegisterQueueStreamServer(f.srv, f)
 	pb.RegisterTaskServiceServer(f.srv, f)
+	pb.RegisterKVStreamServer(f.srv, f)
 	pb.RegisterKVServiceServer(f.srv, fakeKV{f: f})
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = f.srv.Serve(f.lis) })
@@ -196,6 +198,15 @@ func (st *fakeStream) commit() *pb.CommitFrame {
 		st.t.Fatalf("got frame %v, want a commit", f)
 	}
 	return f.GetCommit()
+}
+
+func (st *fakeStream) puts() *pb.PutsFrame {
+	st.t.Helper()
+	f := st.next()
+	if f.GetPuts() == nil {
+		st.t.Fatalf("got frame %v, want puts", f)
+	}
+	return f.GetPuts()
 }
 
 func (st *fakeStream) subscribe() *pb.Subscribe {

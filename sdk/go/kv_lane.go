@@ -27,6 +27,7 @@ type putLane struct {
 	numbers                  // of frames
 	stalled bool             // a frame was not taken: what is under way is awaited, then all is sent again in order
 	tries   int              // in a row that frames were not taken
+	pace    ackPace          // of frames that were taken
 }
 
 // putState is how far a batch got.
@@ -40,8 +41,10 @@ type putState struct {
 const (
 	// putsAim is where a frame of puts is closed, in bytes.
 	putsAim = 256 << 10
-	// putsOpen is how many frames that are not full may be under way: with more, puts gather.
-	putsOpen = 4
+	// putsOpen is how many frames that are not full may be under way, with more of which puts gather: where a server answers
+	// fast, and where it does not, or is not known yet.
+	putsOpen     = 1
+	putsOpenSlow = 4
 	// putBytes is what an item takes beside key and value, at most.
 	putBytes = 32
 )
@@ -132,6 +135,14 @@ func appendPut(b []byte, key string, value []byte, op *millracev1.KVPut) []byte 
 
 func (l *putLane) full(b *putBatch) bool { return b.n >= frameItems || len(b.items) >= putsAim/2 }
 
+// open is how many frames that are not full may be under way.
+func (l *putLane) open() int {
+	if l.pace.fast() {
+		return putsOpen
+	}
+	return putsOpenSlow
+}
+
 func (l *putLane) newest() *putBatch {
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
@@ -162,7 +173,7 @@ func (l *putLane) next(seq uint64) (*millracev1.ClientFrame, outgoing) {
 	if l.renew && !b.put.unsure {
 		return nil, nil // of the next life
 	}
-	if b == l.gather && len(l.s.frames) >= putsOpen && !l.full(b) {
+	if b == l.gather && len(l.s.frames) >= l.open() && !l.full(b) {
 		l.s.blocked = true // an ack wakes the writer
 		return nil, nil
 	}
@@ -264,6 +275,9 @@ func (f *putFrame) acked(a *millracev1.Ack) {
 		l.renew = true
 		l.end(b, &Error{Code: CodeInternal, Message: "the ack lacks the puts", Op: OpNone, Outcome: Unknown})
 	case e == nil:
+		if b.put.tries == 1 {
+			l.pace.answered(b.put.first, time.Now())
+		}
 		b.firstRev, b.refused, b.at = a.Puts.GetFirstRev(), a.Puts.GetRefused(), a.At
 		l.tries = 0
 		l.counted = l.counted || b.put.seq != 0

@@ -1,0 +1,39 @@
+package millrace
+
+import "time"
+
+const (
+	// slowAck parts streams whose answers come fast from the others. On a fast one, what waits for an answer is late by no
+	// more than this, and a server has fewer frames to serve, which each cost it more than what is in them; on a slow one, as
+	// between regions, waiting would cost more than it saves.
+	slowAck = 4 * time.Millisecond
+	// ackWindow is for how long the fastest answer of late is remembered, once or twice over.
+	ackWindow = 5 * time.Second
+)
+
+// ackPace is how fast a server answers frames: by the fastest answer of late, as the others waited for what is passing: a disk,
+// a processor, an election.
+type ackPace struct {
+	least  time.Duration
+	before time.Duration // least of the window before; 0: nothing was answered in it
+	from   time.Time     // when the window began
+}
+
+// answered takes note of a frame that was sent then and is answered now.
+func (p *ackPace) answered(then, now time.Time) {
+	if d := max(now.Sub(then), 1); p.least == 0 || d < p.least {
+		p.least = d
+	}
+	if now.Sub(p.from) >= ackWindow {
+		p.from, p.before, p.least = now, p.least, 0
+	}
+}
+
+// fast reports whether answers come fast; not before one came.
+func (p *ackPace) fast() bool {
+	least := p.least
+	if least == 0 || p.before > 0 && p.before < least {
+		least = p.before
+	}
+	return least > 0 && least < slowAck
+}
