@@ -151,7 +151,7 @@ func free(t bench.Target) bench.Target {
 	return t
 }
 
-// crowded marks a target of three nodes and a client that so few cores cannot reach, whatever the servers do.
+// crowded marks a target of several nodes and a client that so few cores cannot reach, whatever the servers do.
 func crowded(t bench.Target) bench.Target {
 	t.Cores = crowdedCores
 	return t
