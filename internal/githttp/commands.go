@@ -19,6 +19,12 @@ type command struct {
 	refused  string         // what the client is told; empty: not refused
 	there    bool           // of a push that is repeated: the ref is where it should be
 	result   core.RefResult // of one that landed
+
+	// What was found out of the new object; see examine.
+	kind     core.ObjectType
+	peeled   core.ObjectID // what a tag finally points to
+	asked    bool          // ancestry was asked for, of the old value
+	ancestry core.Ancestry
 }
 
 func (c *command) deletes() bool { return c.new.IsZero() }

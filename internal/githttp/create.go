@@ -20,12 +20,8 @@ func (p *pushing) create(ctx context.Context) error {
 		if !c.open() || c.deletes() || !core.IsBranch(c.name) {
 			continue
 		}
-		kind, _, err := p.pack.Lookup(ctx, c.new)
-		if err != nil {
-			return err
-		}
-		if kind != core.ObjectCommit {
-			c.refused = textOf(&core.RefFailure{Reason: core.RefObjectNotCommit, Name: c.name, Expected: c.new, Type: kind})
+		if c.kind != core.ObjectCommit {
+			c.refused = textOf(&core.RefFailure{Reason: core.RefObjectNotCommit, Name: c.name, Expected: c.new, Type: c.kind})
 		}
 	}
 	if p.caps["atomic"] {

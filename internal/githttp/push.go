@@ -222,22 +222,17 @@ func (p *pushing) receive(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var ids []core.ObjectID
-	seen := make(map[core.ObjectID]bool)
-	for i := range p.list {
-		if c := &p.list[i]; c.open() && !c.deletes() && !seen[c.new] {
-			seen[c.new] = true
-			ids = append(ids, c.new)
-		}
-	}
 	end = p.s.time(phaseConnect)
-	err = p.connect(ctx, ids)
+	err = p.examine(ctx)
 	end()
 	if err != nil {
 		return err
 	}
 	if ctx.Err() != nil {
-		return ctx.Err() // nobody waits, and nothing has happened
+		return ctx.Err() // the client has gone, and nothing has happened
+	}
+	if p.none() {
+		return nil
 	}
 	end = p.s.time(phaseKeep)
 	kept, at, ok, err := p.pack.Keep(ctx)
@@ -255,23 +250,39 @@ func (p *pushing) receive(ctx context.Context) error {
 	return err
 }
 
-// connect checks that the ids are there, and with them all that they need: no pack is taken with an object that links to
-// what is not.
-func (p *pushing) connect(ctx context.Context, ids []core.ObjectID) error {
-	missing := make(map[core.ObjectID]bool)
-	for _, id := range ids {
-		kind, _, err := p.pack.Lookup(ctx, id)
-		if err != nil {
+// examine finds out what Apply wants to know of the new objects, and refuses changes whose object is not there. All of it is
+// asked before the pack is kept: git finds what was received only in the directory where it was received. An object that is
+// there has all that it needs, because no pack is taken with an object that links to what is missing.
+func (p *pushing) examine(ctx context.Context) error {
+	asked := p.asksForce()
+	for i := range p.list {
+		c := &p.list[i]
+		if !c.open() || c.deletes() {
+			continue
+		}
+		var err error
+		if c.kind, c.peeled, err = p.pack.Lookup(ctx, c.new); err != nil {
 			return err
 		}
-		missing[id] = kind == core.ObjectMissing
-	}
-	for i := range p.list {
-		if c := &p.list[i]; c.open() && missing[c.new] {
+		if c.kind == core.ObjectMissing {
 			c.refused = textOf(&core.RefFailure{Reason: core.RefObjectMissing})
+			continue
+		}
+		if !asked || c.old.IsZero() {
+			continue
+		}
+		c.asked = true
+		if c.ancestry, err = p.pack.Ancestry(ctx, c.old, c.new); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// asksForce reports whether it matters that a new value descends from the old one: to the token, or to a rule.
+func (p *pushing) asksForce() bool {
+	return !p.who.Scopes.Has(auth.RefForce) ||
+		slices.ContainsFunc(p.repo.Config.Rules, func(r core.RefRule) bool { return r.Deny&core.DenyForce != 0 })
 }
 
 // propose proposes what is not refused: one commit for an atomic push, else one for each thousand changes.
@@ -313,14 +324,10 @@ func (p *pushing) propose(ctx context.Context) error {
 
 // commit proposes one commit and waits for its end.
 func (p *pushing) commit(ctx context.Context, n uint64, chunk []*command) error {
-	txn, err := p.transaction(ctx, chunk)
-	if err != nil {
-		return err
-	}
 	ctx, cancel := context.WithTimeout(ctx, p.s.l.Commit)
 	defer cancel()
 	done := p.s.o.Backend.Commit(ctx, core.Commit{
-		Partition: p.repo.Place.Partition, Principal: p.who.Name, RequestID: p.requestOf(n), Ops: []core.Op{txn},
+		Partition: p.repo.Place.Partition, Principal: p.who.Name, RequestID: p.requestOf(n), Ops: []core.Op{p.transaction(chunk)},
 	})
 	p.s.stats.outcome(done)
 	switch {
@@ -359,7 +366,7 @@ func (p *pushing) requestOf(n uint64) core.RequestID {
 }
 
 // transaction makes the op, with the facts that Apply judges by.
-func (p *pushing) transaction(ctx context.Context, chunk []*command) (*core.RefTxn, error) {
+func (p *pushing) transaction(chunk []*command) *core.RefTxn {
 	txn := &core.RefTxn{
 		Repo: p.repo.Name, ID: p.repo.ID, Changes: make([]core.RefChange, len(chunk)), Partial: !p.caps["atomic"],
 		Message: "push", Push: p.id, StagedAt: p.at, Epoch: p.repo.Stats.Epoch, Options: p.options, Via: core.ViaPush,
@@ -369,31 +376,18 @@ func (p *pushing) transaction(ctx context.Context, chunk []*command) (*core.RefT
 		txn.Packs = []core.Pack{*p.kept}
 	}
 	for i, c := range chunk {
-		txn.Changes[i] = core.RefChange{Kind: core.OpRefUpdate, Name: c.name, HasOld: true, Old: c.old, New: c.new}
 		if c.deletes() {
 			txn.Changes[i] = core.RefChange{Kind: core.OpRefDelete, Name: c.name, HasOld: !c.old.IsZero(), Old: c.old, MissingOK: true}
 			continue
 		}
-		if err := p.facts(ctx, txn, &txn.Changes[i]); err != nil {
-			return nil, err
+		txn.Changes[i] = core.RefChange{
+			Kind: core.OpRefUpdate, Name: c.name, HasOld: true, Old: c.old, New: c.new, Type: c.kind, Peeled: c.peeled,
+		}
+		if c.asked {
+			txn.Changes[i].Base, txn.Changes[i].Ancestry = c.old, c.ancestry
 		}
 	}
-	return txn, nil
-}
-
-// facts finds out what Apply wants to know of a change: the type of the new object and, if that matters to anybody, whether
-// it descends from the old one.
-func (p *pushing) facts(ctx context.Context, txn *core.RefTxn, c *core.RefChange) (err error) {
-	if c.Type, c.Peeled, err = p.pack.Lookup(ctx, c.New); err != nil {
-		return err
-	}
-	asked := txn.NoForce || slices.ContainsFunc(p.repo.Config.Rules, func(r core.RefRule) bool { return r.Deny&core.DenyForce != 0 })
-	if !asked || c.Old.IsZero() || c.Type == core.ObjectMissing {
-		return nil
-	}
-	c.Base = c.Old
-	c.Ancestry, err = p.pack.Ancestry(ctx, c.Old, c.New)
-	return err
+	return txn
 }
 
 // settle notes what became of each command of a commit.

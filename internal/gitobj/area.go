@@ -208,6 +208,16 @@ func (a *Area) repoAt(at Place) *repo {
 	return r
 }
 
+// repoKnown is repoAt of a repository whose packs are known: it may have been forgotten since it was last synced.
+func (a *Area) repoKnown(ctx context.Context, at Place) (*repo, error) {
+	r := a.repoAt(at)
+	if r.current() != nil {
+		return r, nil
+	}
+	_, err := a.sync(ctx, r)
+	return r, err
+}
+
 // idle reports whether nothing of r is in use that another copy of it could not share; then its view and its directories
 // for pushes go.
 func (a *Area) idle(r *repo) bool {

@@ -241,7 +241,11 @@ func (a *Area) Fetch(ctx context.Context, s FetchSpec, in func(io.Writer) error,
 	if s.Gitdir != nil {
 		dir = s.Gitdir.path
 	}
-	objects, done := a.view(a.repoAt(s.At))
+	r, err := a.repoKnown(ctx, s.At)
+	if err != nil {
+		return err
+	}
+	objects, done := a.view(r)
 	defer done()
 	return a.run(ctx, call{
 		tenant: s.Tenant, most: FetchTime, feed: in, drain: out, args: []string{"upload-pack", "--strict", "--stateless-rpc", dir},

@@ -152,10 +152,13 @@ func (p *Push) leave() {
 
 // index has git write the pack and its index into the push's directory.
 func (p *Push) index(ctx context.Context, body io.Reader) error {
-	env, done := p.environment()
+	env, done, err := p.environment()
+	if err != nil {
+		return err
+	}
 	defer done()
 	var broken error
-	err := p.a.run(ctx, call{
+	err = p.a.run(ctx, call{
 		tenant: p.spec.Tenant, most: PushTime, files: 2*uint64(p.spec.MaxBytes) + 64<<20,
 		args: []string{
 			"index-pack", "--stdin", "--fix-thin", "--strict", "--threads=1", fmt.Sprintf("--max-input-size=%d", p.spec.MaxBytes),
@@ -177,14 +180,31 @@ func (p *Push) index(ctx context.Context, body io.Reader) error {
 	return err
 }
 
-// environment has git write what it makes into the push's directory, once there is one, and find what is held already. done
-// ends the use of that.
-func (p *Push) environment() (env []string, done func()) {
+// environment has git write what it makes into the push's directory, once there is one, and find there what was received, at
+// whatever stage the push is until it is abandoned. Git finds what is held already too. done ends the use of that.
+func (p *Push) environment() (env []string, done func(), err error) {
+	if p.as != "" {
+		if err := p.relink(); err != nil {
+			return nil, nil, err
+		}
+	}
 	held, done := p.a.view(p.r)
 	if p.dir == "" {
-		return p.a.environment(p.a.dir(emptyGitdir), "GIT_OBJECT_DIRECTORY="+held), done
+		return p.a.environment(p.a.dir(emptyGitdir), "GIT_OBJECT_DIRECTORY="+held), done, nil
 	}
-	return p.a.environment(p.a.dir(emptyGitdir), "GIT_OBJECT_DIRECTORY="+p.dir, "GIT_ALTERNATE_OBJECT_DIRECTORIES="+alternates(held)), done
+	return p.a.environment(p.a.dir(emptyGitdir), "GIT_OBJECT_DIRECTORY="+p.dir, "GIT_ALTERNATE_OBJECT_DIRECTORIES="+alternates(held)), done, nil
+}
+
+// relink gives the files that Keep has moved a second name in the push's directory, where git looks for them: pack first,
+// because git takes a pack for there when its index is.
+func (p *Push) relink() error {
+	to := filepath.Join(p.dir, packDir, packName(p.kept.Digest))
+	for _, suffix := range suffixes {
+		if err := p.a.link(p.as+suffix, to+suffix); err != nil {
+			return fmt.Errorf("show git what was kept: %w", err)
+		}
+	}
+	return nil
 }
 
 // cut is the error of a body that ended too early, or could not be read.

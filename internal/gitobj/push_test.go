@@ -352,8 +352,13 @@ func TestAfterAFailedSyncNoMorePacksAreTaken(t *testing.T) {
 	}
 }
 
+// TestAncestry asks at each stage of a push, of what it brought and of what was there before it.
 func TestAncestry(t *testing.T) {
 	r, s := newRig(t), newSource(t)
+	old := s.commit("a", "0")
+	if err := r.push(s.pack("main"), []core.ObjectID{old}); err != nil {
+		t.Fatal(err)
+	}
 	first := s.commit("a", "1")
 	second := s.commit("a", "2")
 	s.git("checkout", "-q", "-b", "side", "HEAD~1")
@@ -363,24 +368,93 @@ func TestAncestry(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer p.Close()
-	if err := p.Receive(t.Context(), bytes.NewReader(s.pack("--all"))); err != nil {
+	if err := p.Receive(t.Context(), bytes.NewReader(s.pack("--all", "^"+old.String()))); err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range []struct {
-		from, to core.ObjectID
-		want     core.Ancestry
-	}{
-		{first, second, core.FastForward},
-		{first, first, core.FastForward},
-		{second, first, core.Forced},
-		{second, side, core.Forced},
-		{first, s.id("t"), core.Forced},
-	} {
-		if got, err := p.Ancestry(t.Context(), c.from, c.to); got != c.want || err != nil {
-			t.Errorf("%s to %s: %d, %v; want %d", c.from, c.to, got, err, c.want)
+	ask := func(when string, ancestry func(from, to core.ObjectID) (core.Ancestry, error)) {
+		t.Helper()
+		for _, c := range []struct {
+			from, to core.ObjectID
+			want     core.Ancestry
+		}{
+			{first, second, core.FastForward},
+			{old, second, core.FastForward},
+			{first, first, core.FastForward},
+			{second, first, core.Forced},
+			{second, old, core.Forced},
+			{second, side, core.Forced},
+			{first, s.id("t"), core.Forced},
+		} {
+			if got, err := ancestry(c.from, c.to); got != c.want || err != nil {
+				t.Errorf("%s: %s to %s: %d, %v; want %d", when, c.from, c.to, got, err, c.want)
+			}
 		}
 	}
+	ofPush := func(from, to core.ObjectID) (core.Ancestry, error) { return p.Ancestry(t.Context(), from, to) }
+	ofRepo := func(from, to core.ObjectID) (core.Ancestry, error) {
+		return r.Ancestry(t.Context(), place, 1, from, to)
+	}
+	ask("received", ofPush)
+	kept, _, _, err := p.Keep(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask("kept", ofPush)
+	if got, err := ofRepo(old, second); err != nil || got != core.Forced {
+		t.Errorf("what is not published yet, asked of the repository: %d, %v", got, err)
+	}
+	r.m.add(place, kept)
+	if err := p.Publish(); err != nil {
+		t.Fatal(err)
+	}
+	ask("published", ofPush)
+	ask("of the repository", ofRepo)
+	r.forgetRepos()
+	ask("of a repository that is not held any more", ofRepo)
+	p.Close()
+	r.settled()
+	if files := r.files(); len(files) != 4 {
+		t.Errorf("left are %q", files)
+	}
+	r.restart()
+	ask("after a restart", ofRepo)
+}
+
+// TestAncestryOfAPackThatCameJustNow asks about a commit whose pack the manifest has named since the repository was last used.
+func TestAncestryOfAPackThatCameJustNow(t *testing.T) {
+	r, s := newRig(t), newSource(t)
+	old := s.commit("a", "0")
+	if err := r.push(s.pack("main"), []core.ObjectID{old}); err != nil {
+		t.Fatal(err)
+	}
+	next := s.commit("a", "1")
+	p, err := r.Begin(t.Context(), PushSpec{At: place, Tenant: 1, MaxBytes: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if err := p.Receive(t.Context(), bytes.NewReader(s.pack("main", "^"+old.String()))); err != nil {
+		t.Fatal(err)
+	}
+	kept, _, _, err := p.Keep(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.m.add(place, kept) // applied, and not published: as at another node, or after a failure
+	p.Abandon()
+	if got, err := r.Ancestry(t.Context(), place, 1, next, old); got != core.Forced || err != nil {
+		t.Errorf("back to the old commit: %d, %v", got, err)
+	}
+	if got, err := r.Ancestry(t.Context(), place, 1, old, next); got != core.FastForward || err != nil {
+		t.Errorf("ahead to the new one: %d, %v", got, err)
+	}
+}
+
+// forgetRepos has the area hold no repository in memory, as when many others were used since. What was looked up is remembered.
+func (r *rig) forgetRepos() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	clear(r.repos)
 }
 
 // TestNoObjectIsTakenWithoutAllItLinksTo leaves one object out of a pack, each in turn. Whatever links to it, and whether or
@@ -490,6 +564,7 @@ func TestAFetchIsAnsweredFromWhatIsPublished(t *testing.T) {
 	if err := r.Prepare(t.Context(), place); err != nil {
 		t.Fatal(err)
 	}
+	r.forgetRepos() // as when thousands of others were used between the two calls
 	var out bytes.Buffer
 	err := r.Fetch(t.Context(), FetchSpec{At: place, Tenant: 1, Protocol: "2"},
 		func(w io.Writer) error {

@@ -136,13 +136,16 @@ func (a *Area) RollUp(ctx context.Context, at Place) error {
 
 // together has git write what packs hold into one, and checks that it has.
 func (p *Push) together(ctx context.Context, old []core.Digest, bytes int64) error {
-	held, done := p.environment() // before there is a directory of its own: git reads, and writes by name
+	held, done, err := p.environment() // before there is a directory of its own: git reads, and writes by name
+	if err != nil {
+		return err
+	}
 	defer done()
 	if err := p.quarantine(); err != nil {
 		return err
 	}
 	to := filepath.Join(p.dir, packDir)
-	err := p.a.run(ctx, call{
+	err = p.a.run(ctx, call{
 		tenant: p.spec.Tenant, most: FetchTime, files: 2*uint64(bytes) + 64<<20, env: held,
 		args: []string{"pack-objects", "--stdin-packs", "--delta-base-offset", "--threads=1", "-q", filepath.Join(to, "pack")},
 		feed: func(w io.Writer) error {
