@@ -105,6 +105,10 @@ func peerMetrics() []obs.Metric[peerView] {
 				return float64(v.stats.CertificateEnd.Unix())
 			},
 		},
+		{
+			Name: "millrace_transport_certificate_expiry_state", Help: "1 when this node's certificate ends within 30 days, or has ended: replace its file",
+			Value: func(v peerView) float64 { return float64(bit(v.stats.CertificateSoon)) },
+		},
 	}
 }
 

@@ -143,6 +143,8 @@ func (t *Transport) judge(c *conn, h *hello) (*peer, StreamHandler, error) {
 		return no(WrongNode, "the peer wants node %s", h.to)
 	case c.tls != nil && !names(c.tls.ConnectionState().PeerCertificates[0], h.cluster, h.from):
 		return no(WrongIdentity, "the certificate names %q, not %s", claims(c.tls.ConnectionState().PeerCertificates), URI(h.cluster, h.from))
+	case c.tls != nil && !fit(c.tls.ConnectionState().PeerCertificates[0]):
+		return no(UntrustedCertificate, "%s", unfit)
 	case h.from == t.o.Node:
 		return no(DuplicateNode, "process %s has this node's id", hex.EncodeToString(h.boot[:4]))
 	case h.formats.Min > t.formats().Max:

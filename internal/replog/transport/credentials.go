@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,8 +23,13 @@ type Files struct {
 // maxCredentialBytes bounds one of the files.
 const maxCredentialBytes = 1 << 20
 
-// expirySoon is how long before its end a certificate is complained about.
-const expirySoon = 14 * 24 * time.Hour
+const (
+	// expirySoon is how long before its end a certificate is complained about: a month leaves time to issue another one
+	// by hand.
+	expirySoon = 30 * 24 * time.Hour
+	// expiryEvery is how often that is logged.
+	expiryEvery = 24 * time.Hour
+)
 
 // identity is who a certificate says its holder is.
 type identity struct {
@@ -56,6 +62,15 @@ func namesAny(cert *x509.Certificate, cluster ClusterID) bool {
 	}
 	return false
 }
+
+// fit says whether a certificate may be used both by who dials and by who accepts, as the certificate of a node is. A
+// certificate that names no use, or any use, is not one that an authority issued for a node.
+func fit(cert *x509.Certificate) bool {
+	return slices.Contains(cert.ExtKeyUsage, x509.ExtKeyUsageServerAuth) && slices.Contains(cert.ExtKeyUsage, x509.ExtKeyUsageClientAuth)
+}
+
+// unfit is what is said of a certificate that is not fit.
+const unfit = "the certificate must have both extended key usages, serverAuth and clientAuth"
 
 // claims returns the names in a certificate, for logs: they prove nothing unless it is trusted.
 func claims(certs []*x509.Certificate) []string {
@@ -152,6 +167,9 @@ func (c *credentials) verify(chain []*x509.Certificate, who identity, use x509.E
 		}
 		return &RefusedError{Reason: reason, Detail: err.Error()}
 	}
+	if !fit(chain[0]) {
+		return &RefusedError{Reason: UntrustedCertificate, Detail: unfit}
+	}
 	if who.node == 0 && namesAny(chain[0], who.cluster) {
 		return nil
 	}
@@ -196,28 +214,46 @@ func (t *Transport) Reload() error {
 	if err != nil {
 		return t.badFiles(sum, err)
 	}
+	now := t.o.Clock.Wall()
 	if old != nil && sum == old.sum {
 		t.bad = ""
+		t.complain(old, now)
 		return nil
 	}
-	now := t.o.Clock.Wall()
 	c, err := parseCredentials(content, sum, *t.o.TLS, identity{t.o.Cluster, t.o.Node}, now)
 	if err != nil {
 		return t.badFiles(sum, err)
 	}
 	t.creds.Store(c)
 	t.bad = ""
-	end := c.cert.Leaf.NotAfter
-	log := t.log.Info
-	if end.Sub(now) < expirySoon {
-		log = t.log.Warn
-	}
-	log("peer certificate in use", "file", t.o.TLS.Cert, "valid_until", end)
+	t.log.Info("peer certificate in use", "file", t.o.TLS.Cert, "valid_until", c.cert.Leaf.NotAfter)
+	t.complained = time.Time{}
+	t.complain(c, now)
 	if old != nil && old.cas != c.cas {
 		t.dropForeign(c, now)
 	}
 	return nil
 }
+
+// complain logs that this node's certificate ends soon, once a day, and that it has ended, at once and then once a day.
+// reloading is held.
+func (t *Transport) complain(c *credentials, now time.Time) {
+	end := c.cert.Leaf.NotAfter
+	since := now.Sub(t.complained)
+	ended := now.After(end) && t.complained.Before(end)
+	if !c.endsSoon(now) || since >= 0 && since < expiryEvery && !ended { // below 0: the clock was set back
+		return
+	}
+	t.complained = now
+	if now.After(end) {
+		t.log.Error("the certificate of this node has expired: peers refuse new connections; replace the file", "file", t.o.TLS.Cert, "valid_until", end)
+		return
+	}
+	t.log.Warn("the certificate of this node expires soon: replace the file", "file", t.o.TLS.Cert, "valid_until", end, "left", end.Sub(now).Round(time.Minute))
+}
+
+// endsSoon reports whether the certificate ends within expirySoon, or has ended.
+func (c *credentials) endsSoon(now time.Time) bool { return c.cert.Leaf.NotAfter.Sub(now) < expirySoon }
 
 // badFiles notes that the files make no sense, and logs it once for each content. reloading is held.
 func (t *Transport) badFiles(sum [sha256.Size]byte, err error) error {

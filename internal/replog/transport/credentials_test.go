@@ -2,6 +2,7 @@ package transport_test
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"io"
 	"strings"
 	"testing"
@@ -12,6 +13,15 @@ import (
 )
 
 const day = 24 * time.Hour
+
+// Extended key usages of certificates that are none of a node.
+var (
+	noUse     = []x509.ExtKeyUsage{}
+	anyUse    = []x509.ExtKeyUsage{x509.ExtKeyUsageAny}
+	serverUse = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	clientUse = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+	mailUse   = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageEmailProtection}
+)
 
 // strangerTo connects to a node over TLS with a certificate of its own, says hello as node 9 and returns what came of it.
 func strangerTo(t *testing.T, r *rig, n *node, config *tls.Config, h transport.Hello) (transport.Reason, error) {
@@ -66,8 +76,20 @@ func TestPeersWithoutAValidCertificateAreRefused(t *testing.T) {
 			return []tls.Certificate{keyPair(t, r.ca, certificate{begin: day})}
 		}, "expired certificate", 0, []string{"not yet valid"}},
 		"for servers only": {func(t *testing.T, r *rig) []tls.Certificate {
-			return []tls.Certificate{keyPair(t, r.ca, certificate{server: true})}
+			return []tls.Certificate{keyPair(t, r.ca, certificate{uses: serverUse})}
 		}, "bad certificate", 0, []string{"key usage"}},
+		"for no use": {func(t *testing.T, r *rig) []tls.Certificate {
+			return []tls.Certificate{keyPair(t, r.ca, certificate{uses: noUse})}
+		}, "", transport.UntrustedCertificate, []string{"untrusted_certificate", "serverAuth and clientAuth"}},
+		"for any use": {func(t *testing.T, r *rig) []tls.Certificate {
+			return []tls.Certificate{keyPair(t, r.ca, certificate{uses: anyUse})}
+		}, "", transport.UntrustedCertificate, []string{"untrusted_certificate", "peer=9"}},
+		"for clients only": {func(t *testing.T, r *rig) []tls.Certificate {
+			return []tls.Certificate{keyPair(t, r.ca, certificate{uses: clientUse})}
+		}, "", transport.UntrustedCertificate, []string{"untrusted_certificate", "peer=9"}},
+		"for clients and mail": {func(t *testing.T, r *rig) []tls.Certificate {
+			return []tls.Certificate{keyPair(t, r.ca, certificate{uses: mailUse})}
+		}, "", transport.UntrustedCertificate, []string{"untrusted_certificate", "peer=9"}},
 		"another node's": {func(t *testing.T, r *rig) []tls.Certificate {
 			return []tls.Certificate{keyPair(t, r.ca, certificate{uri: transport.URI(testCluster, 3)})}
 		}, "", transport.WrongIdentity, []string{"wrong_identity", "peer=9", transport.URI(testCluster, 3)}},
@@ -152,6 +174,18 @@ func TestTheDialerVerifiesWhomItReachesAndSaysWhatIsWrong(t *testing.T) {
 		"expired": {func(t *testing.T, r *rig) tls.Certificate {
 			return keyPair(t, r.ca, certificate{begin: -2 * day, end: -day})
 		}, transport.ExpiredCertificate},
+		"for no use": {func(t *testing.T, r *rig) tls.Certificate {
+			return keyPair(t, r.ca, certificate{uses: noUse})
+		}, transport.UntrustedCertificate},
+		"for any use": {func(t *testing.T, r *rig) tls.Certificate {
+			return keyPair(t, r.ca, certificate{uses: anyUse})
+		}, transport.UntrustedCertificate},
+		"for servers only": {func(t *testing.T, r *rig) tls.Certificate {
+			return keyPair(t, r.ca, certificate{uses: serverUse})
+		}, transport.UntrustedCertificate},
+		"for clients only": {func(t *testing.T, r *rig) tls.Certificate {
+			return keyPair(t, r.ca, certificate{uses: clientUse})
+		}, transport.UntrustedCertificate},
 		"another node's": {func(t *testing.T, r *rig) tls.Certificate {
 			return keyPair(t, r.ca, certificate{uri: transport.URI(testCluster, 3)})
 		}, transport.WrongIdentity},
@@ -185,7 +219,7 @@ func TestAnExpiredCertificateIsNamedOnBothSides(t *testing.T) {
 		oa.TLS = r.files(1, r.ca, certificate{end: 30 * day})
 		ob.TLS = r.files(2, r.ca, certificate{end: 10 * time.Minute})
 		a, b := r.start(oa, nil), r.start(ob, nil)
-		b.wantLog(t, "level=WARN", "peer certificate in use", "valid_until") // its end is near
+		b.wantLog(t, "level=WARN", "expires soon", "valid_until") // its end is near
 		r.join(a, b)
 		pass(15 * time.Minute)
 		if !a.connected(t, 2) {
@@ -216,6 +250,39 @@ func TestAnExpiredCertificateIsNamedOnBothSides(t *testing.T) {
 	})
 }
 
+func TestTheEndOfACertificateIsComplainedAboutEveryDay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTLSRig(t)
+		o := r.options(1)
+		o.TLS = r.files(1, r.ca, certificate{end: 33 * day})
+		o.IdleTimeout, o.ReloadEvery = 6*time.Hour, time.Hour // there are no peers, and months pass
+		a := r.start(o, nil)
+		complaints := func(text string) int {
+			a.logs.mu.Lock()
+			defer a.logs.mu.Unlock()
+			return strings.Count(a.logs.b.String(), text)
+		}
+		if n := complaints("expires soon"); n != 0 || a.Stats().CertificateSoon {
+			t.Errorf("33 days before the end: %d complaints, state %v", n, a.Stats().CertificateSoon)
+		}
+		pass(6*day - time.Hour) // the process runs on, and nobody replaces the file
+		if n := complaints("expires soon"); n != 3 || !a.Stats().CertificateSoon {
+			t.Errorf("27 days before the end: %d complaints, want one for each of 3 days; state %v", n, a.Stats().CertificateSoon)
+		}
+		pass(29 * day)
+		if n := complaints("has expired"); n != 2 || !a.Stats().CertificateSoon {
+			t.Errorf("after the end: %d complaints, state %v", n, a.Stats().CertificateSoon)
+		}
+		a.wantLog(t, "level=ERROR", "has expired", "file=cert-1")
+		before := complaints("expires soon")
+		r.files(1, r.ca, certificate{})
+		pass(3 * day)
+		if n := complaints("expires soon"); n != before || a.Stats().CertificateSoon {
+			t.Errorf("with a new certificate: %d complaints more, state %v", n-before, a.Stats().CertificateSoon)
+		}
+	})
+}
+
 func TestFilesThatPeersWouldRefuseAreRefusedAtTheStart(t *testing.T) {
 	r := newTLSRig(t)
 	for want, change := range map[string]func() *transport.Files{
@@ -230,7 +297,9 @@ func TestFilesThatPeersWouldRefuseAreRefusedAtTheStart(t *testing.T) {
 		"wrong_identity": func() *transport.Files {
 			return r.files(1, r.ca, certificate{uri: transport.URI(testCluster, 2)})
 		},
-		"key usage": func() *transport.Files { return r.files(1, r.ca, certificate{server: true}) },
+		"key usage":                 func() *transport.Files { return r.files(1, r.ca, certificate{uses: serverUse}) },
+		"serverAuth and clientAuth": func() *transport.Files { return r.files(1, r.ca, certificate{uses: noUse}) },
+		"both extended key usages":  func() *transport.Files { return r.files(1, r.ca, certificate{uses: anyUse}) },
 		"private key does not match": func() *transport.Files {
 			f := r.files(1, r.ca, certificate{})
 			f.Key = r.files(2, r.ca, certificate{}).Key

@@ -257,10 +257,10 @@ type authority struct {
 
 // certificate is what is special about one.
 type certificate struct {
-	uri    string
-	end    time.Duration // from now; default a year
-	begin  time.Duration // default an hour ago
-	server bool          // not for clients
+	uri   string
+	end   time.Duration      // from now; default a year
+	begin time.Duration      // default an hour ago
+	uses  []x509.ExtKeyUsage // default both of a node; empty: the certificate names no use
 }
 
 func newAuthority(t testing.TB) *authority {
@@ -296,8 +296,8 @@ func (a *authority) issue(t testing.TB, c certificate) (cert, key []byte) {
 		c.begin = -time.Hour
 	}
 	use := []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
-	if c.server {
-		use = use[:1]
+	if c.uses != nil {
+		use = c.uses
 	}
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

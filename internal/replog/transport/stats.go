@@ -20,7 +20,8 @@ type Stats struct {
 
 	Peers, Connections, Greeting int // now
 
-	CertificateEnd time.Time // until when this node's certificate is valid; zero: plain text
+	CertificateEnd  time.Time // until when this node's certificate is valid; zero: plain text
+	CertificateSoon bool      // that is within a month, or over
 }
 
 // ClassStats are the counters of one class, over all peers or of one.
@@ -83,7 +84,7 @@ func (t *Transport) Stats() Stats {
 		}
 	}
 	if creds := t.creds.Load(); creds != nil {
-		s.CertificateEnd = creds.cert.Leaf.NotAfter
+		s.CertificateEnd, s.CertificateSoon = creds.cert.Leaf.NotAfter, creds.endsSoon(t.o.Clock.Wall())
 	}
 	s.Greeting, s.Crowded = t.pending.counts()
 	for _, p := range t.peerList() {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/millrace/millrace/internal/core"
 )
@@ -30,9 +31,10 @@ type Transport struct {
 	strange atomic.Int64  // streams of nodes that are no peers
 	handler Handler       // set before anything runs
 
-	creds     atomic.Pointer[credentials] // nil: plain text
-	reloading sync.Mutex                  // guards bad, and that one reload runs at a time
-	bad       string                      // content of files that was complained about
+	creds      atomic.Pointer[credentials] // nil: plain text
+	reloading  sync.Mutex                  // guards the two fields below, and that one reload runs at a time
+	bad        string                      // content of files that was complained about
+	complained time.Time                   // when the end of the certificate was logged last; zero: not yet
 
 	mu      sync.Mutex // guards the fields below
 	lis     net.Listener
