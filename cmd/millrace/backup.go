@@ -43,6 +43,7 @@ and the same command begins it anew.`,
 			if err != nil {
 				return usageError{fmt.Errorf("--rate: %w", err)}
 			}
+			server.PrivateFiles()
 			return a.backup(c.Context(), to, bytes)
 		},
 	}

@@ -49,7 +49,10 @@ tokens can be read by their owner only. Who has ca.key can make nodes of this cl
 		Example: `  millrace cluster init --dir ./cluster
   millrace serve --config ./cluster/n1/millrace.yaml`,
 		Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error { return a.clusterInit(o) },
+		RunE: func(*cobra.Command, []string) error {
+			server.PrivateFiles()
+			return a.clusterInit(o)
+		},
 	}
 	f := c.Flags()
 	f.StringVar(&o.dir, "dir", "./cluster", "directory to make; it must not exist, or be empty")

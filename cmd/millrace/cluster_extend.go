@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/millrace/internal/config"
+	"github.com/millrace/millrace/internal/server"
 )
 
 // clusterExtend are the flags of cluster extend.
@@ -38,6 +39,7 @@ node 4 gets 7430.`,
 			if o.plan.Node, err = parseNode(args[0]); err != nil {
 				return err
 			}
+			server.PrivateFiles()
 			return a.clusterExtend(o)
 		},
 	}

@@ -43,6 +43,7 @@ A recovery that is cut short leaves a directory that no server starts on; the sa
 			if o.Dir, err = filepath.Abs(o.Dir); err != nil {
 				return err
 			}
+			server.PrivateFiles()
 			if !force {
 				return a.assess(o.Dir)
 			}

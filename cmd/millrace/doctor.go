@@ -24,6 +24,7 @@ Exit 0: whole. 21: damaged, with file and offset. 23: not a data directory, or i
 			if dir == "" {
 				return usageError{errors.New("--data is required")}
 			}
+			server.PrivateFiles() // the lock file, if there was none
 			r, err := server.Examine(dir)
 			if err != nil {
 				return err

@@ -38,6 +38,7 @@ room on the disk. 23: the backup was made by a newer build, or the directory is 
 			if from == "" || o.Dir == "" {
 				return usageError{errors.New("--from and --data are required")}
 			}
+			server.PrivateFiles()
 			b, err := server.OpenBackup(from)
 			if err != nil {
 				return err

@@ -68,6 +68,7 @@ the disk is full beyond its reserve, 23 when the directory is not this server's.
 			if err := fillSettings(c.Flags(), o.config); err != nil {
 				return usageError{err}
 			}
+			server.PrivateFiles()
 			return a.serve(c.Context(), o)
 		},
 	}
@@ -134,6 +135,9 @@ func fillSettings(flags *pflag.FlagSet, file string) error {
 		var err error
 		if content, err = os.ReadFile(file); err != nil {
 			return err
+		}
+		if err := server.CheckTrusted(file); err != nil {
+			return fmt.Errorf("--config: %w", err)
 		}
 	}
 	return config.Fill(settingsOf(flags), settingsVariables, os.LookupEnv, content)

@@ -39,6 +39,7 @@ func openEmbedders(fs env.FS, o *Options, cacheBytes int64) (*embedders, error) 
 		c := &list[i]
 		if c.KeyFile != "" {
 			key, err := env.ReadFile(fs, c.KeyFile, maxSmallFile)
+			err = errors.Join(err, CheckTrusted(c.KeyFile))
 			if err != nil {
 				return nil, errors.Join(fmt.Errorf("embedder %s: %w", c.Name, err), out.close())
 			}

@@ -51,7 +51,7 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Memory == 0 {
 		o.Memory = max(machineMemory(store.NewFS(store.SystemFS()))/4, minMemory)
 	}
-	if err := o.check(); err != nil {
+	if err := errors.Join(o.check(), o.checkTrusted()); err != nil {
 		return o, err
 	}
 	if o.Tokens == nil {

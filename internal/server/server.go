@@ -169,6 +169,9 @@ func (r *Running) openData(ctx context.Context, fs env.FS) (err error) {
 	if r.dir, err = store.OpenDir(fs, o.Dir, o.Rand, o.Clock.Wall()); err != nil {
 		return err
 	}
+	if err := o.keepPrivate(); err != nil {
+		return err
+	}
 	own, bound, err := checkMember(fs, o.Dir, o.member())
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/millrace/millrace/internal/env"
@@ -79,7 +80,7 @@ func OpenDir(fsys env.FS, path string, rnd env.Rand, created time.Time) (*Dir, e
 	}
 	lock, err := fsys.Lock(filepath.Join(path, lockName))
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", ErrLocked, path, err)
+		return nil, lockError(path, err)
 	}
 	d := &Dir{fs: fsys, path: path, lock: lock}
 	d.id, err = ReadDir(fsys, path)
@@ -90,6 +91,21 @@ func OpenDir(fsys env.FS, path string, rnd env.Rand, created time.Time) (*Dir, e
 		return nil, errors.Join(err, lock.Close())
 	}
 	return d, nil
+}
+
+// lockError tells a directory that is in use from one whose lock file cannot be opened, because of its permissions, say.
+func lockError(path string, err error) error {
+	if open, ok := errors.AsType[*fs.PathError](err); ok {
+		return fmt.Errorf("lock data directory: %w", open)
+	}
+	if errno, ok := errors.AsType[syscall.Errno](err); ok && (errno == syscall.EAGAIN || errno == syscall.EACCES) {
+		if pid := env.LockHolder(filepath.Join(path, lockName)); pid != 0 {
+			return fmt.Errorf("%w: %s: by process %d", ErrLocked, path, pid)
+		}
+	} else if ok {
+		return fmt.Errorf("lock data directory: %s: %w", filepath.Join(path, lockName), err) // the file system has no locks, say
+	}
+	return fmt.Errorf("%w: %s: %w", ErrLocked, path, err)
 }
 
 // ReadDir reads whose a data directory is, without taking it into use. Errors: as OpenDir, and ErrNoData.

@@ -87,6 +87,34 @@ func TestSecondUserOfADirectoryIsRefused(t *testing.T) {
 	}
 }
 
+func TestADirectoryWhoseLockCannotBeOpenedIsNotInUse(t *testing.T) {
+	for name, spoil := range map[string]func(lock string) error{
+		"a directory in its place": func(lock string) error { return os.Mkdir(lock, 0o700) },
+		"a link to nowhere":        func(lock string) error { return os.Symlink(filepath.Join(lock, "none"), lock) },
+		"a link to itself":         func(lock string) error { return os.Symlink(lock, lock) },
+		"a link to a file's child": func(lock string) error {
+			file := lock + ".file"
+			return errors.Join(os.WriteFile(file, nil, 0o600), os.Symlink(filepath.Join(file, "x"), lock))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "data")
+			d, err := OpenDir(NewFS(SystemFS()), path, env.SystemRand{}, created)
+			must(t, err)
+			must(t, d.Close())
+			lock := filepath.Join(path, lockName)
+			must(t, os.Remove(lock))
+			must(t, spoil(lock))
+			if _, err = OpenDir(NewFS(SystemFS()), path, env.SystemRand{}, created); err == nil || errors.Is(err, ErrLocked) {
+				t.Fatalf("open: %v", err)
+			}
+			if !strings.Contains(err.Error(), lock) || strings.Contains(err.Error(), "in use") {
+				t.Errorf("the error does not tell what is wrong: %v", err)
+			}
+		})
+	}
+}
+
 func TestDirectoryIsOnlyForItsUser(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "data")
 	d, err := OpenDir(NewFS(SystemFS()), path, env.SystemRand{}, created)
