@@ -22,15 +22,16 @@ func (s *Server) agent() string {
 	return "agent=millrace/" + version
 }
 
-// advertiser writes packet lines that are answers to GET.
+// advertiser writes packet lines of an answer that lists something.
 type advertiser struct {
 	w    *bufio.Writer
 	line []byte
 	err  error
 }
 
-func (q *request) advertiser(service string) *advertiser {
-	q.answer(service + "-advertisement")
+// advertiser begins an answer of a kind: the advertisement of a service, or the result of a command.
+func (q *request) advertiser(kind string) *advertiser {
+	q.answer(kind)
 	return &advertiser{w: bufio.NewWriterSize(q, 64<<10)}
 }
 
@@ -59,7 +60,7 @@ func (a *advertiser) end() error {
 func (q *request) advertiseFetch() error {
 	q.s.stats.advertised.Add(1)
 	if q.protocol() == "2" {
-		a := q.advertiser(uploadPack)
+		a := q.advertiser(uploadPack + advertisement)
 		a.put("# service=" + uploadPack + "\n")
 		a.mark(flushPkt)
 		for _, c := range []string{
@@ -100,7 +101,7 @@ func (q *request) advertise(service, caps string, fetch bool) error {
 		if fetch && info.Head != "" {
 			caps += " symref=HEAD:" + info.Head
 		}
-		a = q.advertiser(service)
+		a = q.advertiser(service + advertisement)
 		a.put("# service=" + service + "\n")
 		a.mark(flushPkt)
 		if q.protocol() == "1" {
@@ -184,7 +185,7 @@ func (q *request) lsRefs(args [][]byte) error {
 	q.s.stats.lists.Add(1)
 	var a *advertiser
 	begin := func(core.RepoInfo) error {
-		a = q.advertiser(uploadPack + "-result")
+		a = q.advertiser(uploadPack + result)
 		return nil
 	}
 	err := q.s.o.Backend.Refs(q.r.Context(), q.repo, q.query(common(prefixes)), begin, func(r core.Ref) error {

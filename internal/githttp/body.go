@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/millrace/millrace/internal/core"
@@ -24,7 +25,7 @@ type body struct {
 func (q *request) open(limit core.TooLarge) (*body, error) {
 	b := &body{q: q, left: limit.Max, limit: limit}
 	raw := &timed{q: q}
-	switch q.r.Header.Get("Content-Encoding") {
+	switch strings.ToLower(q.r.Header.Get("Content-Encoding")) {
 	case "", "identity":
 		b.r = raw
 	case "gzip", "x-gzip":
@@ -89,6 +90,12 @@ func (q *request) Write(p []byte) (int, error) {
 	_ = q.control.SetWriteDeadline(q.s.o.Clock.Wall().Add(q.s.l.Idle))
 	return q.w.Write(p)
 }
+
+// Kinds of answers, as the ends of their media types. JGit, dulwich and proxies hold a server to them.
+const (
+	advertisement = "-advertisement" // of info/refs
+	result        = "-result"        // of all that is posted
+)
 
 // answer begins a good answer of a service.
 func (q *request) answer(kind string) {

@@ -53,8 +53,8 @@ func (s *stage) Create(context.Context, Repo, string) (Repo, error) {
 	return Repo{}, errors.ErrUnsupported
 }
 func (s *stage) Hidden(*core.RepoInfo, string) bool { return false }
-func (s *stage) Refs(context.Context, Repo, RefQuery, func(core.RepoInfo) error, func(core.Ref) error) error {
-	return nil
+func (s *stage) Refs(_ context.Context, at Repo, _ RefQuery, begin func(core.RepoInfo) error, _ func(core.Ref) error) error {
+	return begin(at.RepoInfo)
 }
 
 func (s *stage) Ref(ctx context.Context, at Repo, names []string) (core.RepoInfo, []core.Ref, error) {

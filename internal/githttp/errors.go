@@ -47,8 +47,20 @@ func isDisk(err error) bool {
 	return ok && f.Limit == "disk"
 }
 
+// refusal ends a request that has no meaning here, whatever repository it is of.
+type refusal struct {
+	status int
+	text   string
+}
+
+// Error returns the text.
+func (e *refusal) Error() string { return e.text }
+
 // describe gives an error its status and its text for people.
 func describe(err error) (status int, text string) {
+	if r, ok := errors.AsType[*refusal](err); ok {
+		return r.status, r.text
+	}
 	i := 0
 	for !facts[i].is(err) {
 		i++

@@ -35,7 +35,7 @@ func (q *request) fetch() error {
 		return err
 	}
 	if len(head) == 0 || string(head) == flushPkt { // the probe of a client that wants to know whether it is let in
-		q.answer(uploadPack + "-result")
+		q.answer(uploadPack + result)
 		return nil
 	}
 	return q.pipe(version, in, names(head))
@@ -66,7 +66,7 @@ func (q *request) command(in *bufio.Reader) error {
 	kind, first, err := p.next()
 	switch {
 	case errors.Is(err, io.EOF) || err == nil && kind == pktFlush:
-		q.answer(uploadPack + "-result")
+		q.answer(uploadPack + result)
 		return nil
 	case err != nil || kind != pktData:
 		return core.Invalid{Field: "body", Message: "is no command of git"}
@@ -132,7 +132,7 @@ func (q *request) pipe(version string, in io.Reader, byName bool) error {
 		})
 	switch {
 	case err == nil && !begun: // a client that only asked what is shallow
-		q.answer(uploadPack + "-result")
+		q.answer(uploadPack + result)
 		return nil
 	case err == nil:
 		return nil
@@ -150,7 +150,7 @@ func (q *request) copyOut(r io.Reader, begun *bool) error {
 		if n > 0 {
 			if !*begun {
 				*begun = true
-				q.answer(uploadPack + "-result")
+				q.answer(uploadPack + result)
 			}
 			if _, err := q.Write(buf[:n]); err != nil {
 				return err
@@ -179,7 +179,7 @@ func (q *request) refuseFetch(version string, err error) error {
 	}
 	q.s.stats.refused(status)
 	q.s.log.Error("fetch failed", "path", q.r.URL.Path, "err", err)
-	q.answer(uploadPack + "-result")
+	q.answer(uploadPack + result)
 	_, _ = q.Write(appendPkt(nil, "ERR millrace: ", line(text), "\n"))
 	return nil
 }

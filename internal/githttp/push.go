@@ -49,7 +49,7 @@ func (q *request) push() error {
 	}
 	defer q.release(c)
 	if len(c.list) == 0 {
-		q.answer(receivePack + "-result")
+		q.answer(receivePack + result)
 		return nil
 	}
 	q.s.stats.pushes.Add(1)

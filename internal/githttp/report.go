@@ -42,7 +42,7 @@ func (p *pushing) report() error {
 	if p.r.Context().Err() != nil {
 		return nil
 	}
-	p.answer(receivePack + "-result")
+	p.answer(receivePack + result)
 	banded := p.caps["side-band-64k"]
 	if banded { // to those too who want it quiet: git means its own progress, and shows what hooks say
 		text := &bandWriter{w: p.request, band: bandText, most: 1000}

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"mime"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -108,9 +110,9 @@ func (q *request) serve() error {
 	if !ok || !ok2 || !ok3 || namespace == "" || name == "" || strings.Contains(name, "/") {
 		return core.NotFound{Kind: "repository", ID: q.r.URL.Path}
 	}
-	handle, service, scope := q.route(action)
-	if handle == nil {
-		return core.Denied{Scope: "dumb HTTP" + service}
+	handle, service, scope, err := q.route(action)
+	if err != nil {
+		return err
 	}
 	if err := q.authenticate(); err != nil {
 		return err
@@ -166,28 +168,44 @@ func (q *request) plan(namespace, name string, absent error) (Repo, error) {
 	return planned, nil
 }
 
-// route finds what an action does, for which service, and what scope it takes. No handler: there is nothing of that name,
-// or what only older clients ask for.
-func (q *request) route(action string) (handle func() error, service string, scope auth.Scopes) {
-	post, get := q.r.Method == http.MethodPost, q.r.Method == http.MethodGet
-	switch {
-	case action == "info/refs" && get:
+// route finds what an action does, for which service, and what scope it takes.
+func (q *request) route(action string) (handle func() error, service string, scope auth.Scopes, err error) {
+	switch action {
+	case "info/refs":
 		switch service := q.r.URL.Query().Get("service"); service {
 		case uploadPack:
-			return q.advertiseFetch, service, auth.RefRead
+			return q.advertiseFetch, service, auth.RefRead, q.method(http.MethodGet, http.MethodHead)
 		case receivePack:
-			return q.advertisePush, service, auth.RefWrite
+			return q.advertisePush, service, auth.RefWrite, q.method(http.MethodGet, http.MethodHead)
 		}
-	case action == uploadPack && post && q.typed(uploadPack):
-		return q.fetch, uploadPack, auth.RefRead
-	case action == receivePack && post && q.typed(receivePack):
-		return q.push, receivePack, auth.RefWrite
+	case uploadPack:
+		return q.fetch, uploadPack, auth.RefRead, q.posted(uploadPack)
+	case receivePack:
+		return q.push, receivePack, auth.RefWrite, q.posted(receivePack)
 	}
-	return nil, "", 0
+	return nil, "", 0, &refusal{status: http.StatusForbidden, text: "dumb HTTP is not served"}
 }
 
-func (q *request) typed(service string) bool {
-	return q.r.Header.Get("Content-Type") == "application/x-"+service+"-request"
+// method refuses a request with another method than those.
+func (q *request) method(allowed ...string) error {
+	if slices.Contains(allowed, q.r.Method) {
+		return nil
+	}
+	allow := strings.Join(allowed, ", ")
+	q.w.Header().Set("Allow", allow)
+	return &refusal{status: http.StatusMethodNotAllowed, text: "the method must be " + allow}
+}
+
+// posted refuses what is not posted as a request to a service.
+func (q *request) posted(service string) error {
+	if err := q.method(http.MethodPost); err != nil {
+		return err
+	}
+	want := "application/x-" + service + "-request"
+	if kind, _, err := mime.ParseMediaType(q.r.Header.Get("Content-Type")); err != nil || kind != want {
+		return &refusal{status: http.StatusUnsupportedMediaType, text: "Content-Type must be " + want}
+	}
+	return nil
 }
 
 // tokenBytes bounds the text of a token before it is hashed.

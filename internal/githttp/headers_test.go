@@ -1,0 +1,106 @@
+package githttp
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/env"
+)
+
+// asked is one request, and what its answer's head must be. Source: gitprotocol-http of git, and what its http-backend does.
+type asked struct {
+	name         string
+	method, path string // below the repository
+	kind         string // Content-Type of the request
+	protocol     string // Git-Protocol
+	body         string
+	status       int
+	want         string // Content-Type of the answer
+	begins       string // what the body begins with
+	more         [2]string
+}
+
+const (
+	postFetch, postPush = "application/x-git-upload-pack-request", "application/x-git-receive-pack-request"
+	plainText           = "text/plain; charset=utf-8"
+)
+
+func answersOfGit() []asked {
+	push := string(pushOf(zeros+" "+ones+" "+refMain+"\x00report-status", flushPkt)) + "PACK"
+	want := string(pushOf("want "+ones+" no-progress\n", flushPkt, "done\n"))
+	ls := string(pushOf("command=ls-refs")) + delimPkt + string(pushOf("peel\n", flushPkt))
+	fetch := string(pushOf("command=fetch")) + delimPkt + string(pushOf("want "+ones+"\n", "done\n", flushPkt))
+	const (
+		fetchRefs, pushRefs = "info/refs?service=git-upload-pack", "info/refs?service=git-receive-pack"
+		fetchAd, pushAd     = "application/x-git-upload-pack-advertisement", "application/x-git-receive-pack-advertisement"
+		fetched, pushed     = "application/x-git-upload-pack-result", "application/x-git-receive-pack-result"
+	)
+	return []asked{
+		{"refs to fetch", "GET", fetchRefs, "", "", "", 200, fetchAd, "001e# service=git-upload-pack\n0000", [2]string{}},
+		{"of version 1", "GET", fetchRefs, "", "version=1", "", 200, fetchAd, "001e# service=git-upload-pack\n0000000eversion 1\n", [2]string{}},
+		{"of version 2", "GET", fetchRefs, "", "version=2", "", 200, fetchAd, "001e# service=git-upload-pack\n0000000eversion 2\n", [2]string{}},
+		{"their head alone", "HEAD", fetchRefs, "", "", "", 200, fetchAd, "", [2]string{}},
+		{"refs to push", "GET", pushRefs, "", "", "", 200, pushAd, "001f# service=git-receive-pack\n0000", [2]string{}},
+		{"to push, in version 2, of which there is none", "GET", pushRefs, "", "version=2", "", 200, pushAd, "001f# service=git-receive-pack\n000000", [2]string{}},
+		{"a list of refs in version 2", "POST", "git-upload-pack", postFetch, "version=2", ls, 200, fetched, "0000", [2]string{}},
+		{"a fetch in version 2", "POST", "git-upload-pack", postFetch, "version=2", fetch, 200, fetched, "", [2]string{}},
+		{"no command in version 2", "POST", "git-upload-pack", postFetch, "version=2", flushPkt, 200, fetched, "", [2]string{}},
+		{"a fetch", "POST", "git-upload-pack", postFetch, "", want, 200, fetched, "", [2]string{}},
+		{"a fetch in version 1", "POST", "git-upload-pack", postFetch, "version=1", want, 200, fetched, "", [2]string{}},
+		{"the probe of a fetch", "POST", "git-upload-pack", postFetch, "", flushPkt, 200, fetched, "", [2]string{}},
+		{"a media type with a parameter", "POST", "git-upload-pack", postFetch + "; charset=utf-8", "", flushPkt, 200, fetched, "", [2]string{}},
+		{"a push", "POST", "git-receive-pack", postPush, "", push, 200, pushed, "000eunpack ok\n", [2]string{}},
+		{"the probe of a push", "POST", "git-receive-pack", postPush, "", flushPkt, 200, pushed, "", [2]string{}},
+		{"another media type", "POST", "git-receive-pack", postFetch, "", push, 415, plainText, "Content-Type must be " + postPush, [2]string{}},
+		{"no media type", "POST", "git-upload-pack", "", "", want, 415, plainText, "Content-Type must be " + postFetch, [2]string{}},
+		{"refs that are posted", "POST", pushRefs, postPush, "", push, 405, plainText, "the method", [2]string{"Allow", "GET, HEAD"}},
+		{"a push that is not posted", "GET", "git-receive-pack", "", "", "", 405, plainText, "the method", [2]string{"Allow", "POST"}},
+		{"dumb HTTP", "GET", "HEAD", "", "", "", 403, plainText, "dumb HTTP", [2]string{}},
+		{"another service", "GET", "info/refs?service=git-upload-archive", "", "", "", 403, plainText, "", [2]string{}},
+		{"no push", "POST", "git-receive-pack", postPush, "", "hello", 400, plainText, "", [2]string{}},
+	}
+}
+
+func TestEveryAnswerHasTheHeadThatGitsProtocolWants(t *testing.T) {
+	for _, c := range answersOfGit() {
+		s := &stage{t: t, answers: map[core.RequestID]core.Proposed{}}
+		edge := New(Options{Backend: s, Objects: s, Auth: s, Clock: env.SystemClock{}, Rand: env.NewSeededRand(1)})
+		r := httptest.NewRequestWithContext(t.Context(), c.method, "/git/ns/app.git/"+c.path, strings.NewReader(c.body))
+		r.Header.Set("Authorization", "Bearer x")
+		for name, value := range map[string]string{"Content-Type": c.kind, "Git-Protocol": c.protocol} {
+			if value != "" {
+				r.Header.Set(name, value)
+			}
+		}
+		w := httptest.NewRecorder()
+		edge.ServeHTTP(w, r)
+		h := w.Header()
+		if kind := h.Values("Content-Type"); w.Code != c.status || len(kind) != 1 || kind[0] != c.want || !strings.HasPrefix(w.Body.String(), c.begins) {
+			t.Errorf("%s: %d %q %.100q, not %d %q %q", c.name, w.Code, kind, w.Body, c.status, c.want, c.begins)
+		}
+		if h.Get("Cache-Control") != "no-cache, max-age=0, must-revalidate" || h.Get("Pragma") != "no-cache" || h.Get("Expires") != "Fri, 01 Jan 1980 00:00:00 GMT" {
+			t.Errorf("%s: it may be kept by a cache: %v", c.name, h)
+		}
+		if c.more[0] != "" && h.Get(c.more[0]) != c.more[1] {
+			t.Errorf("%s: %s is %q, not %q", c.name, c.more[0], h.Get(c.more[0]), c.more[1])
+		}
+	}
+}
+
+func TestARefusalForNowOrForWantOfATokenHasTheHeaderThatSaysWhatToDo(t *testing.T) {
+	for status, header := range map[int][2]string{
+		http.StatusUnauthorized:       {"WWW-Authenticate", `Basic realm="millrace"`},
+		http.StatusServiceUnavailable: {"Retry-After", retryAfter},
+		http.StatusTooManyRequests:    {"Retry-After", retryAfter},
+	} {
+		w := httptest.NewRecorder()
+		q := &request{s: New(Options{}), w: w, r: httptest.NewRequestWithContext(t.Context(), "GET", "/git/ns/app.git/info/refs", http.NoBody)}
+		q.fail(&refusal{status: status, text: "no"})
+		if w.Code != status || w.Header().Get(header[0]) != header[1] || w.Header().Get("Content-Type") != plainText {
+			t.Errorf("%d: %d %v", status, w.Code, w.Header())
+		}
+	}
+}
