@@ -2,8 +2,6 @@ package api
 
 import (
 	"context"
-	"fmt"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -12,7 +10,6 @@ import (
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/core"
-	"github.com/millrace/millrace/internal/errs"
 )
 
 // Backups gives backups of the whole server.
@@ -60,13 +57,7 @@ type backupStream struct {
 }
 
 func (b *backupStream) run(ctx context.Context, rate int64) (err error) {
-	if !errs.Invariants {
-		defer func() {
-			if p := recover(); p != nil {
-				err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
-			}
-		}()
-	}
+	defer b.s.recovered(&err)
 	if err := b.s.o.Backups.Backup(ctx, rate, b); err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 
 // Backup gives a backup of one shard, whose rate it notes; with more than a few bytes in a second it never ends.
 func (n *fakeNode) Backup(ctx context.Context, rate int64, sink core.BackupSink) error {
+	n.step()
 	if rate == 13 {
 		return core.Exhausted{Limit: "backups", Max: 1}
 	}

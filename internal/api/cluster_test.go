@@ -13,9 +13,10 @@ import (
 )
 
 // fakeOperator answers with what it was asked for.
-type fakeOperator struct{}
+type fakeOperator struct{ *planter }
 
-func (fakeOperator) ClusterStatus(context.Context) (*pb.ClusterStatusResponse, error) {
+func (o fakeOperator) ClusterStatus(context.Context) (*pb.ClusterStatusResponse, error) {
+	o.step()
 	return &pb.ClusterStatusResponse{
 		ClusterId: "0a", Asked: 2, Format: 1, Warnings: []string{"w"},
 		Nodes:  []*pb.ClusterNode{{Id: 2, Grpc: "h:1", Leads: []uint32{0, 3}, Replicas: []*pb.ClusterReplica{{Shard: 3, Leads: true}}}},
@@ -23,7 +24,8 @@ func (fakeOperator) ClusterStatus(context.Context) (*pb.ClusterStatusResponse, e
 	}, nil
 }
 
-func (fakeOperator) ChangeMembers(_ context.Context, op core.MemberChange) (*pb.ChangeMembersResponse, error) {
+func (o fakeOperator) ChangeMembers(_ context.Context, op core.MemberChange) (*pb.ChangeMembersResponse, error) {
+	o.step()
 	if op.Do == core.MemberPromote {
 		return nil, core.WrongMembership{Reason: "learner_behind", Node: op.Node, Lag: 9}
 	}
@@ -32,13 +34,17 @@ func (fakeOperator) ChangeMembers(_ context.Context, op core.MemberChange) (*pb.
 	}, nil
 }
 
-func (fakeOperator) TransferShard(context.Context, core.ShardID, uint64) error { return nil }
+func (o fakeOperator) TransferShard(context.Context, core.ShardID, uint64) error {
+	o.step()
+	return nil
+}
 
 func (o fakeOperator) BalanceShards(ctx context.Context) (*pb.ClusterStatusResponse, error) {
 	return o.ClusterStatus(ctx)
 }
 
-func (fakeOperator) FinalizeFormat(context.Context) (*pb.FinalizeFormatResponse, error) {
+func (o fakeOperator) FinalizeFormat(context.Context) (*pb.FinalizeFormatResponse, error) {
+	o.step()
 	return &pb.FinalizeFormatResponse{Format: 2, Before: 1}, nil
 }
 

@@ -16,6 +16,7 @@ func fakeDefinition() core.Collection {
 }
 
 func (n *fakeNode) Definition(p core.Partition, name string) (core.Collection, bool) {
+	n.step()
 	n.reach(p)
 	if n.looked != nil {
 		n.looked()
@@ -24,6 +25,7 @@ func (n *fakeNode) Definition(p core.Partition, name string) (core.Collection, b
 }
 
 func (n *fakeNode) Collection(ctx context.Context, p core.Partition, name string, _ core.ReadOptions) (core.CollectionInfo, core.At, error) {
+	n.step()
 	n.reach(p)
 	if n.settles != nil {
 		select {
@@ -39,11 +41,13 @@ func (n *fakeNode) Collection(ctx context.Context, p core.Partition, name string
 }
 
 func (n *fakeNode) Collections(_ context.Context, p core.Partition, _ core.ReadOptions) ([]core.CollectionInfo, core.At, error) {
+	n.step()
 	n.reach(p)
 	return []core.CollectionInfo{{Collection: fakeDefinition()}}, core.At{Index: 9}, nil
 }
 
 func (n *fakeNode) CheckPayload(_ *core.Collection, payload []byte) (string, core.Fact) {
+	n.step()
 	if string(payload) == `{"role":1}` {
 		return "", core.Invalid{Field: "payload.role", Reason: "field_type", Message: "want a string"}
 	}
@@ -53,9 +57,13 @@ func (n *fakeNode) CheckPayload(_ *core.Collection, payload []byte) (string, cor
 	return "text", nil
 }
 
-func (n *fakeNode) RoomFor(core.Partition, *core.Collection, int) core.Fact { return nil }
+func (n *fakeNode) RoomFor(core.Partition, *core.Collection, int) core.Fact {
+	n.step()
+	return nil
+}
 
 func (n *fakeNode) Points(_ context.Context, p core.Partition, name string, ids []string, _ core.ReadOptions) ([]core.StoredPoint, core.At, error) {
+	n.step()
 	n.reach(p)
 	if name != "ws" {
 		return nil, core.At{}, core.NotFound{Kind: "collection", ID: name}
@@ -63,9 +71,13 @@ func (n *fakeNode) Points(_ context.Context, p core.Partition, name string, ids 
 	return []core.StoredPoint{{ID: ids[0], Version: 5, Vector: make([]byte, 8), Payload: []byte(`{"role":"a","secret":"s"}`)}}, core.At{Index: 9}, nil
 }
 
-func (n *fakeNode) Loading(core.Partition, string) bool { return n.loaded != nil }
+func (n *fakeNode) Loading(core.Partition, string) bool {
+	n.step()
+	return n.loaded != nil
+}
 
 func (n *fakeNode) Loaded(ctx context.Context, _ core.Partition, _ string) error {
+	n.step()
 	select {
 	case <-n.loaded:
 		return nil
@@ -75,10 +87,12 @@ func (n *fakeNode) Loaded(ctx context.Context, _ core.Partition, _ string) error
 }
 
 func (n *fakeNode) Reading(core.Partition) (func() bool, error) {
+	n.step()
 	return func() bool { return n.settles == nil }, nil
 }
 
 func (n *fakeNode) Search(ctx context.Context, p core.Partition, q *core.SearchQuery) (*core.SearchAnswer, error) {
+	n.step()
 	n.reach(p)
 	if n.search != nil {
 		return n.search(ctx, q)
@@ -97,15 +111,18 @@ func (n *fakeNode) Search(ctx context.Context, p core.Partition, q *core.SearchQ
 }
 
 func (n *fakeNode) Count(_ context.Context, p core.Partition, q *core.SearchQuery) (core.GateCounts, core.At, error) {
+	n.step()
 	n.reach(p)
 	return core.GateCounts{Considered: 3, Passed: 1, Role: 2, ValidAt: q.Gate.ValidAt}, core.At{Index: 9}, nil
 }
 
 func (n *fakeNode) SearchStats(core.Partition, string) core.SearchStats {
+	n.step()
 	return core.SearchStats{Memory: 100}
 }
 
 func (n *fakeNode) CheckRules(_ *core.Collection, rules []core.Rule) core.Fact {
+	n.step()
 	if rules[0].When == "bad" {
 		return core.SearchInvalid{Field: "rules", Reason: "expression_invalid", Message: "bad", Line: 1, Column: 2}
 	}
@@ -113,6 +130,7 @@ func (n *fakeNode) CheckRules(_ *core.Collection, rules []core.Rule) core.Fact {
 }
 
 func (n *fakeNode) Ruleset(_ context.Context, p core.Partition, name string, version uint32, _ core.ReadOptions) (core.Ruleset, core.At, error) {
+	n.step()
 	n.reach(p)
 	if name != "r" {
 		return core.Ruleset{}, core.At{}, core.NotFound{Kind: "ruleset", ID: name}
@@ -122,11 +140,13 @@ func (n *fakeNode) Ruleset(_ context.Context, p core.Partition, name string, ver
 }
 
 func (n *fakeNode) Rulesets(_ context.Context, p core.Partition, _ core.ReadOptions) ([]core.Ruleset, core.At, error) {
+	n.step()
 	n.reach(p)
 	return []core.Ruleset{{Name: "r", Version: 2}}, core.At{Index: 9}, nil
 }
 
 func (n *fakeNode) Recording(_ context.Context, p core.Partition, uid, id uint64, _ core.ReadOptions) (core.Recording, core.At, error) {
+	n.step()
 	n.reach(p)
 	if uid != 7 || id != 9 {
 		return core.Recording{}, core.At{}, core.NotFound{Kind: "recording", ID: "search_id"}
@@ -136,14 +156,17 @@ func (n *fakeNode) Recording(_ context.Context, p core.Partition, uid, id uint64
 
 // fakeEmbedder makes vectors of two numbers, and fails when the text is down.
 type fakeEmbedder struct {
+	*planter
 	asked func() // hears of each call; nil: nobody does
 }
 
 func (e *fakeEmbedder) Model(name string) (core.EmbedModel, bool) {
+	e.step()
 	return core.EmbedModel{Name: "default", Model: "m", Dim: 2, Semantic: true}, name == "" || name == "default"
 }
 
 func (e *fakeEmbedder) Embed(_ context.Context, r core.EmbedRequest) ([]core.Embedding, error) {
+	e.step()
 	if e.asked != nil {
 		e.asked()
 	}
@@ -158,6 +181,7 @@ func (e *fakeEmbedder) Embed(_ context.Context, r core.EmbedRequest) ([]core.Emb
 }
 
 func (e *fakeEmbedder) Prepare(v []float32, _ core.Metric) error {
+	e.step()
 	for _, x := range v {
 		if x != x {
 			return errors.New("a number is not finite")

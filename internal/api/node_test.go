@@ -12,8 +12,18 @@ import (
 	"github.com/millrace/millrace/internal/core"
 )
 
+// planter panics below a call, for tests of what the calls that recover give back.
+type planter struct{ panicIn atomic.Int64 } // steps until then; 0: never
+
+func (p *planter) step() {
+	if p.panicIn.Load() > 0 && p.panicIn.Add(-1) == 0 {
+		panic("planted")
+	}
+}
+
 // fakeNode is a Backend whose answers a test can script.
 type fakeNode struct {
+	planter
 	rates    [2]atomic.Int64 // of all puts: how many, and their bytes, per second
 	left     [2]int64        // of them
 	filled   [2]time.Duration
@@ -82,6 +92,7 @@ func (n *fakeNode) reachedBy(f func()) []core.Partition {
 }
 
 func (n *fakeNode) Namespace(_ context.Context, tenant, name string, create bool) (core.NamespaceInfo, error) {
+	n.step()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	ns, ok := n.spaces[tenant+"/"+name]
@@ -109,6 +120,7 @@ func (n *fakeNode) make(tenant, name string, parts int) core.NamespaceInfo {
 }
 
 func (n *fakeNode) CreateNamespace(_ context.Context, tenant, name string, parts int) (core.NamespaceInfo, bool, error) {
+	n.step()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	ns, replayed := n.spaces[tenant+"/"+name]
@@ -124,6 +136,7 @@ func (n *fakeNode) CreateNamespace(_ context.Context, tenant, name string, parts
 }
 
 func (n *fakeNode) Leader(p core.Partition) (address string, here, known bool) {
+	n.step()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	address = n.leaders[p.Index]
@@ -134,12 +147,14 @@ func (n *fakeNode) Leader(p core.Partition) (address string, here, known bool) {
 }
 
 func (n *fakeNode) Nodes() []string {
+	n.step()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.members
 }
 
 func (n *fakeNode) Moved() <-chan struct{} {
+	n.step()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.moved == nil {
@@ -167,12 +182,14 @@ func (n *fakeNode) lead(leaders map[uint16]string) {
 }
 
 func (n *fakeNode) Backlog(p core.Partition, _ []core.GrantQueue) bool {
+	n.step()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.backlog[p.Index]
 }
 
 func (n *fakeNode) Forward(ctx context.Context, p core.Partition, commits []core.Commit) core.Proposed {
+	n.step()
 	n.mu.Lock()
 	n.forwarded = append(n.forwarded, p.Index)
 	end, scripted := n.strays[p.Index]
@@ -191,6 +208,7 @@ func (n *fakeNode) Forward(ctx context.Context, p core.Partition, commits []core
 }
 
 func (n *fakeNode) Propose(p core.Partition, commits []core.Commit, done func(core.Proposed)) {
+	n.step()
 	if address, here, known := n.Leader(p); !here {
 		end := core.Proposed{Err: core.Unavailable{Reason: "no_leader"}}
 		if known {
@@ -284,6 +302,7 @@ func (n *fakeNode) waiting() int {
 }
 
 func (n *fakeNode) Session(_ context.Context, p core.Partition, s core.SessionSpec, sink core.Sink) (core.Session, core.Welcome, error) {
+	n.step()
 	n.reach(p)
 	ses := &fakeSession{n: n, part: p, spec: s, sink: sink}
 	n.mu.Lock()
@@ -295,6 +314,7 @@ func (n *fakeNode) Session(_ context.Context, p core.Partition, s core.SessionSp
 }
 
 func (n *fakeNode) Claim(ctx context.Context, p core.Partition, s core.ClaimSpec) ([]core.Assigned, core.At, error) {
+	n.step()
 	n.reach(p)
 	if address, here, _ := n.Leader(p); !here {
 		return nil, core.At{}, core.NotLeader{Leader: address}
@@ -311,6 +331,7 @@ func (n *fakeNode) Claim(ctx context.Context, p core.Partition, s core.ClaimSpec
 }
 
 func (n *fakeNode) Task(_ context.Context, p core.Partition, id core.TaskID, _ core.ReadOptions) (core.Task, core.At, error) {
+	n.step()
 	n.reach(p)
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -322,11 +343,13 @@ func (n *fakeNode) Task(_ context.Context, p core.Partition, id core.TaskID, _ c
 }
 
 func (n *fakeNode) Attempts(ctx context.Context, p core.Partition, id core.TaskID, o core.ReadOptions) ([]core.Attempt, core.At, error) {
+	n.step()
 	_, at, err := n.Task(ctx, p, id, o)
 	return []core.Attempt{{Number: 1, Outcome: core.OutcomeFailed, Error: core.TaskError{Code: "x"}}}, at, err
 }
 
 func (n *fakeNode) Tasks(_ context.Context, p core.Partition, q core.ListQuery) ([]core.Task, []byte, core.At, error) {
+	n.step()
 	n.reach(p)
 	if n.pageAt != nil {
 		tasks, next := n.pageAt(p, q)
@@ -340,6 +363,7 @@ func (n *fakeNode) Tasks(_ context.Context, p core.Partition, q core.ListQuery) 
 }
 
 func (n *fakeNode) Wait(ctx context.Context, p core.Partition, id core.TaskID) (core.Task, core.At, error) {
+	n.step()
 	t, at, err := n.Task(ctx, p, id, core.ReadOptions{})
 	if err != nil || t.State.Terminal() {
 		return t, at, err
@@ -349,11 +373,13 @@ func (n *fakeNode) Wait(ctx context.Context, p core.Partition, id core.TaskID) (
 }
 
 func (n *fakeNode) Key(_ context.Context, p core.Partition, _ string, key []byte, _ core.ReadOptions) ([]byte, uint64, core.At, error) {
+	n.step()
 	n.reach(p)
 	return key, 5, core.At{}, n.keyErr
 }
 
 func (n *fakeNode) Queue(_ context.Context, p core.Partition, name string, _ core.ReadOptions) (core.QueueStats, core.At, error) {
+	n.step()
 	n.reach(p)
 	if name != "mail" {
 		return core.QueueStats{}, core.At{}, core.NotFound{Kind: "queue", ID: name}
@@ -365,6 +391,7 @@ func (n *fakeNode) Queue(_ context.Context, p core.Partition, name string, _ cor
 }
 
 func (n *fakeNode) Queues(_ context.Context, p core.Partition, after string, limit int, _ core.ReadOptions) (out []core.QueueStats, _ core.At, _ error) {
+	n.step()
 	n.reach(p)
 	for i := range 5 {
 		if name := fmt.Sprintf("q%d", i); name > after && len(out) < limit {
@@ -375,15 +402,18 @@ func (n *fakeNode) Queues(_ context.Context, p core.Partition, after string, lim
 }
 
 func (n *fakeNode) NamespaceConfig(_ context.Context, p core.Partition, _ core.ReadOptions) (core.NamespaceConfig, core.At, error) {
+	n.step()
 	n.reach(p)
 	return core.NamespaceConfig{Version: 4, NoAutoCreate: true}, core.At{}, nil
 }
 
 func (n *fakeNode) Status() core.NodeStatus {
+	n.step()
 	return core.NodeStatus{Node: "n1", Durability: "fsync", Shards: 1, Fsyncs: 9}
 }
 
 func (n *fakeNode) Now(core.Partition) core.ShardTime {
+	n.step()
 	return core.ShardTimeOf(n.clock.Wall().Add(-n.behind))
 }
 
@@ -404,18 +434,21 @@ type fakeSession struct {
 }
 
 func (s *fakeSession) Subscribe(sub core.Subscription) {
+	s.n.step()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.subs = append(s.subs, sub)
 }
 
 func (s *fakeSession) Slots(_, free uint32) {
+	s.n.step()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.slots = append(s.slots, free)
 }
 
 func (s *fakeSession) Settle(p core.Partition, commits []core.Commit, holds []core.TaskHold, done func(core.Proposed)) {
+	s.n.step()
 	s.mu.Lock()
 	s.settled = append(s.settled, holds...)
 	s.mu.Unlock()
@@ -423,18 +456,21 @@ func (s *fakeSession) Settle(p core.Partition, commits []core.Commit, holds []co
 }
 
 func (s *fakeSession) Held() []core.TaskHold {
+	s.n.step()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.held
 }
 
 func (s *fakeSession) Drain() {
+	s.n.step()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.drained = true
 }
 
 func (s *fakeSession) Close() {
+	s.n.step()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
@@ -447,6 +483,7 @@ func (s *fakeSession) state() (subs int, drained, closed bool) {
 }
 
 func (n *fakeNode) Keys(_ context.Context, p core.Partition, _ string, keys [][]byte, _ int, _ core.ReadOptions) ([]core.KeyRead, core.At, error) {
+	n.step()
 	n.reach(p)
 	out := make([]core.KeyRead, len(keys))
 	for i, key := range keys {
@@ -456,6 +493,7 @@ func (n *fakeNode) Keys(_ context.Context, p core.Partition, _ string, keys [][]
 }
 
 func (n *fakeNode) KeyRange(_ context.Context, p core.Partition, r core.KeyRange, _ core.ReadOptions) (core.KeyCursor, core.At, error) {
+	n.step()
 	n.reach(p)
 	pairs := []core.KeyPair{{Key: []byte("a"), Value: []byte("1"), Rev: 7}, {Key: []byte("b"), Value: []byte("2"), Rev: 8}}
 	if len(r.From) > 0 {
@@ -488,23 +526,27 @@ func (c *fakeCursor) Next(items, _ int, _ bool) ([]core.KeyPair, error) {
 }
 
 func (n *fakeNode) Keyspace(_ context.Context, p core.Partition, name string, _ bool, _ core.ReadOptions) (core.KeyspaceInfo, core.At, error) {
+	n.step()
 	n.reach(p)
 	config := core.KeyspaceConfig{Version: 2, Bytes: 100, WriteRate: 5, ByteRate: 6}
 	return core.KeyspaceInfo{Name: name, Incarnation: 3, Config: config, Keys: 2, Bytes: 50, Measured: 40}, core.At{Index: 9}, nil
 }
 
 func (n *fakeNode) Keyspaces(ctx context.Context, p core.Partition, _ string, _ int, o core.ReadOptions) ([]core.KeyspaceInfo, core.At, error) {
+	n.step()
 	k, at, err := n.Keyspace(ctx, p, "ks", false, o)
 	return []core.KeyspaceInfo{k}, at, err
 }
 
 func (n *fakeNode) KeyBytes(_ context.Context, p core.Partition, _ core.ReadOptions) (uint64, core.At, error) {
+	n.step()
 	n.reach(p)
 	return 60, core.At{Index: 9}, nil
 }
 
 // TakeRate holds all puts together to rates, from buckets of a second's worth.
 func (n *fakeNode) TakeRate(_ core.Partition, ops []core.Op, _ bool) (wait time.Duration, limit string) {
+	n.step()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	var what [2]int64
@@ -536,10 +578,12 @@ func (n *fakeNode) TakeRate(_ core.Partition, ops []core.Op, _ bool) (wait time.
 }
 
 func (n *fakeNode) KeyPace(core.Partition, bool) core.KeyPace {
+	n.step()
 	return core.KeyPace{Puts: 3, Bytes: 30, OverPuts: 1, OverBytes: 10}
 }
 
 func (n *fakeNode) SetTenant(_ context.Context, tenant string, c core.TenantConfig, ifVersion int64) (uint64, error) {
+	n.step()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	now := n.tenants[tenant]
@@ -555,6 +599,7 @@ func (n *fakeNode) SetTenant(_ context.Context, tenant string, c core.TenantConf
 }
 
 func (n *fakeNode) Tenant(_ context.Context, name string) (core.TenantInfo, error) {
+	n.step()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	c, ok := n.tenants[name]

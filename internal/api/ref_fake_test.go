@@ -26,12 +26,14 @@ func fakeRefs() []core.Ref {
 }
 
 func (n *fakeNode) Repo(_ context.Context, p core.Partition, name string, _ core.ReadOptions) (core.RepoInfo, core.At, error) {
+	n.step()
 	n.reach(p)
 	info, err := n.fakeRepo(name)
 	return info, core.At{}, err
 }
 
 func (n *fakeNode) Repos(_ context.Context, p core.Partition, after string, limit int, _ bool, _ core.ReadOptions) (out []core.RepoInfo, _ core.At, _ error) {
+	n.step()
 	n.reach(p)
 	for _, name := range []string{"a", "b", "c"} {
 		if name > after && len(out) < limit {
@@ -43,6 +45,7 @@ func (n *fakeNode) Repos(_ context.Context, p core.Partition, after string, limi
 }
 
 func (n *fakeNode) Refs(_ context.Context, p core.Partition, repo string, names []string, _ bool, _ core.ReadOptions) (core.RepoInfo, []core.Ref, core.At, error) {
+	n.step()
 	n.reach(p)
 	info, err := n.fakeRepo(repo)
 	out := make([]core.Ref, len(names))
@@ -57,6 +60,7 @@ func (n *fakeNode) Refs(_ context.Context, p core.Partition, repo string, names 
 }
 
 func (n *fakeNode) EachRef(_ context.Context, p core.Partition, q core.RefQuery, _ core.ReadOptions, begin func(core.RepoInfo, core.At) error, fn func(core.Ref) error) error {
+	n.step()
 	n.reach(p)
 	info, err := n.fakeRepo(q.Repo)
 	if err != nil {
@@ -74,26 +78,33 @@ func (n *fakeNode) EachRef(_ context.Context, p core.Partition, q core.RefQuery,
 }
 
 func (n *fakeNode) RefLog(_ context.Context, p core.Partition, repo, name string, _ uint64, _ int, _ core.ReadOptions) (core.RepoInfo, []core.RefLog, core.At, error) {
+	n.step()
 	n.reach(p)
 	info, err := n.fakeRepo(repo)
 	return info, []core.RefLog{{Name: name, Seq: 5, Cause: core.CauseRequest, Principal: "p", Rev: 5}}, core.At{}, err
 }
 
 func (n *fakeNode) RefSeq(_ context.Context, p core.Partition, _ core.SessionID) (uint64, core.At, error) {
+	n.step()
 	n.reach(p)
 	return 0, core.At{}, nil
 }
 
-func (n *fakeNode) RefHidden(_ *core.RepoInfo, name string) bool { return name == "refs/hidden" }
+func (n *fakeNode) RefHidden(_ *core.RepoInfo, name string) bool {
+	n.step()
+	return name == "refs/hidden"
+}
 
 // fakeObjects holds every object as a commit.
-type fakeObjects struct{}
+type fakeObjects struct{ *planter }
 
-func (fakeObjects) Lookup(context.Context, core.Partition, core.RepoID, core.ObjectID) (core.ObjectType, core.ObjectID, error) {
+func (o fakeObjects) Lookup(context.Context, core.Partition, core.RepoID, core.ObjectID) (core.ObjectType, core.ObjectID, error) {
+	o.step()
 	return core.ObjectCommit, core.ObjectID{}, nil
 }
 
-func (fakeObjects) Ancestry(context.Context, core.Partition, core.RepoID, core.ObjectID, core.ObjectID) (core.Ancestry, error) {
+func (o fakeObjects) Ancestry(context.Context, core.Partition, core.RepoID, core.ObjectID, core.ObjectID) (core.Ancestry, error) {
+	o.step()
 	return core.FastForward, nil
 }
 

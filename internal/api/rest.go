@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,7 +16,6 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/millrace/millrace/internal/core"
-	"github.com/millrace/millrace/internal/errs"
 )
 
 // rest is the HTTP side of the edge: each route reads JSON into the message that the gRPC method takes, calls that
@@ -201,13 +199,7 @@ func (c *restCall) serve() (err error) {
 
 // guarded turns a panic into an error, as that of the gRPC side.
 func (c *restCall) guarded() (err error) {
-	if !errs.Invariants {
-		defer func() {
-			if p := recover(); p != nil {
-				err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
-			}
-		}()
-	}
+	defer c.s.recovered(&err)
 	return c.route.handle(c)
 }
 

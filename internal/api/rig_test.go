@@ -172,8 +172,8 @@ func newRigWith(t *testing.T, l Limits, m Memory) *rig {
 	r.n = newFakeNode(r.clock)
 	var err error
 	r.s, err = New(Options{
-		Backend: r.n, Refs: r.n, Objects: fakeObjects{}, Auth: r.auth, Clock: r.clock, Rand: env.NewSeededRand(1), Limits: l, Memory: m, Version: "v1",
-		Operator: fakeOperator{}, Backups: r.n, Embedder: new(fakeEmbedder),
+		Backend: r.n, Refs: r.n, Objects: fakeObjects{&r.n.planter}, Auth: r.auth, Clock: r.clock, Rand: env.NewSeededRand(1), Limits: l, Memory: m, Version: "v1",
+		Operator: fakeOperator{&r.n.planter}, Backups: r.n, Embedder: &fakeEmbedder{planter: &r.n.planter},
 		Logger: slog.New(slog.NewTextHandler(&lockedWriter{w: r.logs}, nil)),
 	})
 	if err != nil {

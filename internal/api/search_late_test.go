@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -198,5 +199,55 @@ func TestNearnessAndWordsHaveTheWeightsThatSuitTheQuery(t *testing.T) {
 	q := new(core.SearchQuery)
 	if fact := weigh(q, &pb.SearchRequest{QueryText: "x"}, false); fact != nil || q.Dense != 0.1 || q.Lexical != 0.9 {
 		t.Errorf("where the embedder knows words alone: %v, %v, %v", q.Dense, q.Lexical, fact)
+	}
+}
+
+// A panic below a search ends that search and no other: turns are given back, over REST and gRPC, by searches and by counts,
+// and those that wait for an index make room.
+func TestASearchThatPanicsGivesItsTurnBack(t *testing.T) {
+	r := newRESTRig(t, Limits{SearchesWaiting: 2})
+	r.s.recovers = true
+	r.addTask("acme", testID(1)) // makes the namespace
+	r.n.loaded = make(chan struct{})
+	close(r.n.loaded) // indexes are asked for, and are there
+	client := pb.NewSearchServiceClient(r.conn)
+	rest := func(path, body string) error {
+		if a := r.do("POST", path, body); a.status != http.StatusOK {
+			return errors.New(a.body)
+		}
+		return nil
+	}
+	for name, call := range map[string]func() error{
+		"REST search": func() error { return rest("/v1/matrix/search", `{"collection":"ws","query_text":"x","record":true}`) },
+		"REST count":  func() error { return rest("/v1/collections/ws/points:count", "{}") },
+		"gRPC search": func() error {
+			_, err := client.Search(as("acme/all"), &pb.SearchRequest{Collection: "ws", QueryText: "x"})
+			return err
+		},
+		"gRPC count": func() error {
+			_, err := client.CountPoints(as("acme/all"), &pb.CountPointsRequest{Collection: "ws"})
+			return err
+		},
+	} {
+		all, _ := searchesAtOnce()
+		reached := false
+		for at := int64(1); !reached; at++ {
+			for range all + 1 { // more than there are turns
+				r.n.panicIn.Store(at)
+				err := call()
+				if reached = r.n.panicIn.Swap(0) > 0; reached {
+					break // the call makes fewer steps
+				}
+				if err == nil || !strings.Contains(strings.ToLower(err.Error()), "internal") {
+					t.Errorf("%s, a panic at step %d: %v", name, at, err)
+				}
+			}
+			if st := r.s.SearchStats(); st.Running != 0 || st.Waiting != 0 {
+				t.Fatalf("%s, a panic at step %d: %d run and %d wait after all have ended", name, at, st.Running, st.Waiting)
+			}
+			if err := call(); err != nil {
+				t.Errorf("%s, after panics at step %d: %v", name, at, err)
+			}
+		}
 	}
 }

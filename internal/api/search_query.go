@@ -258,14 +258,9 @@ func (ss *searchService) find(ctx context.Context, in *pb.SearchRequest) (*found
 	}
 	embedNanos := int64(ss.s.o.Clock.Boot() - began)
 	out.TookUs.Embed = uint64(embedNanos / 1000)
-	reads, leave, err := c.turn(ctx, q)
+	answer, err := c.searchInTurn(ctx, q, out)
 	if err != nil {
 		return nil, err
-	}
-	answer, err := c.searchAll(ctx, q, reads, out)
-	leave()
-	if err != nil {
-		return nil, searchFailed(ctx, "read", err)
 	}
 	ss.s.searched.count(answer, embedNanos)
 	f := &foundRows{c, def, q, answer, out}
@@ -348,13 +343,7 @@ func (c *call) turn(ctx context.Context, q *core.SearchQuery) (reads []settled, 
 		if !c.s.o.Backend.Loading(p, q.Collection) {
 			continue
 		}
-		back, err := c.s.searches.aside(c.s.l.SearchesWaiting)
-		if err != nil {
-			return nil, nil, err
-		}
-		err = c.s.o.Backend.Loaded(ctx, p, q.Collection)
-		back()
-		if err != nil {
+		if err := c.awaitLoaded(ctx, p, q.Collection); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -364,6 +353,30 @@ func (c *call) turn(ctx context.Context, q *core.SearchQuery) (reads []settled, 
 	}
 	leave, err = c.s.searches.enter(ctx, c.who.Tenant, c.s.l.SearchesWaiting)
 	return reads, leave, err
+}
+
+// awaitLoaded waits until the index of a collection is loaded, as one of the searches that may wait.
+func (c *call) awaitLoaded(ctx context.Context, p core.Partition, collection string) error {
+	back, err := c.s.searches.aside(c.s.l.SearchesWaiting)
+	if err != nil {
+		return err
+	}
+	defer back()
+	return c.s.o.Backend.Loaded(ctx, p, collection)
+}
+
+// searchInTurn waits for a turn and searches, and gives the turn back also if the search panics: the calls above recover.
+func (c *call) searchInTurn(ctx context.Context, q *core.SearchQuery, out *pb.SearchResponse) (*core.SearchAnswer, error) {
+	reads, leave, err := c.turn(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	answer, err := c.searchAll(ctx, q, reads, out)
+	if err != nil {
+		return nil, searchFailed(ctx, "read", err)
+	}
+	return answer, nil
 }
 
 // settled is how a partition is read once what must be waited for is there, or why it cannot be read.

@@ -91,6 +91,7 @@ type Server struct {
 	turn     atomic.Uint64 // of claims that may take from any partition
 	searches admission
 	searched searchCounts
+	recovers bool // panics of calls become errors: not in builds that check invariants
 
 	frames, requests, sends *budget
 
@@ -126,10 +127,10 @@ func New(o Options) (*Server, error) {
 	s := &Server{
 		keys: counts,
 		o:    o, l: limits, log: o.Logger, codec: newCodec(), shapes: make(shapes),
-		sessions: make(map[sessionKey]*stream),
-		calls:    newGauge("calls_node", limits.CallsNode, "calls_tenant", limits.CallsTenant),
-		streams:  newGauge("streams_node", limits.StreamsNode, "streams_tenant", limits.StreamsTenant),
-		frames:   newBudget(o.Memory.Frames), requests: newBudget(o.Memory.Requests), sends: newBudget(o.Memory.Sends),
+		sessions: make(map[sessionKey]*stream), recovers: !errs.Invariants,
+		calls:   newGauge("calls_node", limits.CallsNode, "calls_tenant", limits.CallsTenant),
+		streams: newGauge("streams_node", limits.StreamsNode, "streams_tenant", limits.StreamsTenant),
+		frames:  newBudget(o.Memory.Frames), requests: newBudget(o.Memory.Requests), sends: newBudget(o.Memory.Sends),
 	}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.grpc = grpc.NewServer(s.serverOptions()...)
@@ -308,14 +309,19 @@ func (s *Server) guard(method string, room *gauge, h grpc.StreamHandler) grpc.St
 // guarded turns a panic into an error, so that one bad request does not end the others. Builds that check invariants
 // let it pass.
 func (s *Server) guarded(impl any, ss grpc.ServerStream, h grpc.StreamHandler) (err error) {
-	if !errs.Invariants {
-		defer func() {
-			if p := recover(); p != nil {
-				err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
-			}
-		}()
-	}
+	defer s.recovered(&err)
 	return h(impl, ss)
+}
+
+// recovered makes an error of a panic, for deferred use: what panicked costs its own call and no other. Whatever such a call
+// holds must therefore be given back by defer.
+func (s *Server) recovered(err *error) {
+	if !s.recovers {
+		return
+	}
+	if p := recover(); p != nil {
+		*err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+	}
 }
 
 type guardedStream struct {

@@ -13,7 +13,6 @@ import (
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/core"
-	"github.com/millrace/millrace/internal/errs"
 )
 
 const (
@@ -378,7 +377,7 @@ func (s *Server) leave(st *stream) {
 
 // recovered turns a panic of one of the stream's goroutines into its end. Builds that check invariants let it pass.
 func (st *stream) recovered() {
-	if errs.Invariants {
+	if !st.s.recovers {
 		return
 	}
 	if p := recover(); p != nil {

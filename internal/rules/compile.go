@@ -78,7 +78,8 @@ func (t *paramTable) slot(n paramName) int {
 }
 
 // check parses and checks a source that must be of type bool.
-func (s *Schema) check(source string) (*cel.Ast, error) {
+func (s *Schema) check(source string) (checked *cel.Ast, err error) {
+	defer refusePanic(&err)
 	if len(source) > 4*MaxExpression || strings.TrimSpace(source) == "" {
 		return nil, &Error{Reason: ExpressionInvalid, Line: 1, Column: 1, Message: "an expression has 1 to 4096 characters"}
 	}
@@ -91,6 +92,9 @@ func (s *Schema) check(source string) (*cel.Ast, error) {
 		}
 	}
 	if err := s.allowed(checked.NativeRep()); err != nil {
+		return nil, err
+	}
+	if err := checkPatterns(checked.NativeRep()); err != nil {
 		return nil, err
 	}
 	if !checked.OutputType().IsExactType(cel.BoolType) {
@@ -193,7 +197,8 @@ func memberOf(e ast.Expr) (paramName, bool) {
 func walk(e ast.Expr, fn func(ast.Expr)) { ast.PostOrderVisit(e, ast.NewExprVisitor(fn)) }
 
 // build makes the runnable form of a checked expression.
-func (s *Schema) build(a *ast.AST, params *paramTable) (*expr, error) {
+func (s *Schema) build(a *ast.AST, params *paramTable) (x *expr, err error) {
+	defer refusePanic(&err)
 	walk(a.Expr(), func(e ast.Expr) {
 		if name, ok := memberOf(e); ok {
 			params.slot(name)
@@ -202,13 +207,13 @@ func (s *Schema) build(a *ast.AST, params *paramTable) (*expr, error) {
 			}
 		}
 	})
-	x := &expr{schema: s, params: params}
+	x = &expr{schema: s, params: params}
 	c := compiler{schema: s, ast: a, params: params}
 	if fast, ok := c.boolean(a.Expr()); ok {
 		x.fast = fast
 	}
-	var err error
-	x.slow, err = s.env.PlanProgram(a, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(maxRunCost))
+	x.slow, err = s.env.PlanProgram(a, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(maxRunCost),
+		cel.CustomDecoratorV2(s.patterns.planMatches))
 	if err != nil {
 		return nil, &Error{Reason: ExpressionInvalid, Line: 1, Column: 1, Message: err.Error()}
 	}

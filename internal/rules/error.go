@@ -30,3 +30,14 @@ func (e *Error) Error() string {
 	}
 	return out
 }
+
+// compilerFailed is the message of a refusal that was a panic.
+const compilerFailed = "the expression cannot be compiled"
+
+// refusePanic makes a refusal of a panic, for deferred use where the expression library is given what a user wrote. The library
+// is large and its inputs are hostile: a panic in it must cost the request and nothing else.
+func refusePanic(err *error) {
+	if p := recover(); p != nil {
+		*err = &Error{Reason: ExpressionInvalid, Line: 1, Column: 1, Message: compilerFailed}
+	}
+}

@@ -29,13 +29,9 @@ type probe struct {
 
 // Filter compiles a condition, or returns the one that was compiled from the same text. Its error is an *Error.
 func (s *Schema) Filter(source string) (*Filter, error) {
-	s.mu.Lock()
-	if e, ok := s.known[source]; ok {
-		s.recent.MoveToFront(e)
-		s.mu.Unlock()
-		return e.Value.(*Filter), nil
+	if f, ok := s.compiled(source); ok {
+		return f, nil
 	}
-	s.mu.Unlock()
 	f, err := s.compileFilter(source)
 	if err != nil {
 		return nil, err
@@ -44,6 +40,18 @@ func (s *Schema) Filter(source string) (*Filter, error) {
 	defer s.mu.Unlock()
 	s.remember(f)
 	return f, nil
+}
+
+// compiled returns the filter that was compiled from a text, if it is kept.
+func (s *Schema) compiled(source string) (*Filter, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e, ok := s.known[source]
+	if !ok {
+		return nil, false
+	}
+	s.recent.MoveToFront(e)
+	return e.Value.(*Filter), true
 }
 
 // remember keeps a filter; the mutex is held.

@@ -73,19 +73,21 @@ type Schema struct {
 	index  map[string]int
 	env    *cel.Env
 
+	patterns patternCache // has a lock of its own
+
 	mu     sync.Mutex // guards the fields below
 	known  map[string]*list.Element
 	recent *list.List // of *Filter, last used first
 }
 
 // NewSchema prepares fields, at most some dozens, whose names are distinct identifiers.
-func NewSchema(fields []Field) (*Schema, error) {
-	s := &Schema{fields: fields, index: make(map[string]int), known: make(map[string]*list.Element), recent: list.New()}
+func NewSchema(fields []Field) (s *Schema, err error) {
+	defer refusePanic(&err)
+	s = &Schema{fields: fields, index: make(map[string]int), known: make(map[string]*list.Element), recent: list.New()}
 	anything := cel.MapType(cel.StringType, cel.DynType)
 	opts := []cel.EnvOption{
 		cel.ClearMacros(), cel.Macros(macros()...), cel.CrossTypeNumericComparisons(true), cel.DefaultUTCTimeZone(true),
 		cel.ParserExpressionSizeLimit(MaxExpression), cel.ParserRecursionLimit(64), cel.ExpressionNodeLimit(maxNodes),
-		cel.RegexProgramSizeLimit(500),
 		cel.Variable(nameP, anything), cel.Variable(nameParams, anything), cel.Variable(nameReq, anything),
 		cel.Variable(nameNow, cel.TimestampType),
 		cel.Function("km", cel.Overload("km_geo_geo", []*cel.Type{cel.DynType, cel.DynType}, cel.DoubleType,
@@ -98,7 +100,6 @@ func NewSchema(fields []Field) (*Schema, error) {
 		}
 		opts = append(opts, cel.Variable(f.Name, celType(f)), cel.Variable(presencePrefix+f.Name, cel.BoolType))
 	}
-	var err error
 	s.env, err = cel.NewEnv(opts...)
 	return s, err
 }

@@ -101,6 +101,11 @@ func TestEachRefusalOfSearchSaysWhatAndWhere(t *testing.T) {
 	p.must("PUT", "/v1/collections/bare", `{"embedder":"spare"}`)
 	p.must("PUT", "/v1/rulesets/rs", `{"collection":"ws","rules":[{"id":"a","when":"n > 1","severity":"bonus","weight":0.1}]}`)
 	const upsert, search = "/v1/collections/ws/points:upsert", "/v1/matrix/search"
+	for range 8 { // a pattern with a counted repetition is one like any other, however often it comes
+		p.must("POST", search, `{"collection":"ws","query_text":"x","gate":{"filter":"role.matches(\"^[a-z]{6}$\")"}}`)
+		p.must("PUT", "/v1/rulesets/zip", `{"collection":"ws","rules":[{"id":"a","when":"role.matches(\"^w[a-z]{5}$\")","severity":"block"}]}`)
+		p.must("POST", search, `{"collection":"ws","query_text":"x","judge":{"ruleset":"zip"}}`)
+	}
 	p.must("POST", upsert, `{"points":[{"id":"w1","payload":{"text":"welder","role":"welder","n":1}}]}`)
 	zeros := "[" + strings.Repeat("0,", 383) + "0]"
 	for _, c := range []struct {
@@ -117,6 +122,7 @@ func TestEachRefusalOfSearchSaysWhatAndWhere(t *testing.T) {
 		{"a version that is not there", "POST", upsert, `{"points":[{"id":"w1","payload":{"text":"a"},"if_version":"0/99"}]}`, 200, refused{Code: "PRECONDITION_FAILED", Reason: "version_mismatch"}, nil},
 		{"a field that is not indexed", "POST", search, `{"collection":"ws","query_text":"a","gate":{"filter":"plain > 1"}}`, 400, refused{Code: "INVALID_ARGUMENT", Reason: "field_not_indexed", Field: "gate.filter"}, nil},
 		{"a field that is not declared", "POST", search, `{"collection":"ws","query_text":"a","gate":{"filter":"nothing > 1"}}`, 400, refused{Code: "INVALID_ARGUMENT", Reason: "expression_invalid", Field: "gate.filter"}, map[string]string{"line": "1", "column": "1"}},
+		{"a pattern that is too large", "POST", search, `{"collection":"ws","query_text":"a","gate":{"filter":"role.matches('(a{100}){100}')"}}`, 400, refused{Code: "INVALID_ARGUMENT", Reason: "expression_invalid", Field: "gate.filter"}, map[string]string{"line": "1", "column": "14"}},
 		{"a protected field", "POST", search, `{"collection":"ws","query_text":"a","gate":{"filter":"secret > 1"}}`, 400, refused{Code: "INVALID_ARGUMENT", Reason: "protected_field", Field: "gate.filter"}, nil},
 		{"in rules", "PUT", "/v1/rulesets/rs", `{"collection":"ws","rules":[{"id":"a","when":"n > 1 &&\n secret > 1","severity":"block"}]}`, 400, refused{Code: "INVALID_ARGUMENT", Reason: "protected_field", Field: "rules"}, map[string]string{"line": "2", "column": "2"}},
 		{"in a decay", "POST", search, `{"collection":"ws","query_text":"a","merge":{"decay":{"field":"secret","half_life":"1h"}}}`, 400, refused{Code: "INVALID_ARGUMENT", Reason: "protected_field", Field: "merge.decay.field"}, nil},
