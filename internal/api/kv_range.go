@@ -58,7 +58,7 @@ func (ks *kvService) Range(in *pb.KVRangeRequest, ss grpc.ServerStreamingServer[
 	go func() {
 		defer s.work.Done()
 		defer r.close()
-		ended <- sendRange(ctx, r, in.GetLimit(), ss)
+		ended <- s.safely(func() error { return sendRange(ctx, r, in.GetLimit(), ss) })
 	}()
 	late := s.o.Clock.NewTimer(rangeFor)
 	defer late.Stop()
@@ -162,20 +162,12 @@ func (c *call) openRange(ctx context.Context, q rangeQuery) (*keyMerge, error) {
 		room <- struct{}{}
 		wait.Go(func() {
 			defer func() { <-room }()
-			p := c.t.in(place)
-			if !c.t.several() {
-				p = c.t.part
-			}
-			own := q.o
-			own.MinIndex = minOf(q.min, p)
-			cursor, at, err := c.s.o.Backend.KeyRange(ctx, p, q.KeyRange, own)
+			err := c.s.safely(func() error { return c.openPart(ctx, r, i, place, q) })
 			if err != nil {
 				mu.Lock()
 				failed = err
 				mu.Unlock()
-				return
 			}
-			r.all[i], r.at[i] = &mergePart{cursor: cursor, place: place}, showAt(at)
 		})
 	}
 	wait.Wait()
@@ -184,6 +176,22 @@ func (c *call) openRange(ctx context.Context, q rangeQuery) (*keyMerge, error) {
 		return nil, failed
 	}
 	return r, nil
+}
+
+// openPart opens the i-th partition of a range.
+func (c *call) openPart(ctx context.Context, r *keyMerge, i, place int, q rangeQuery) error {
+	p := c.t.in(place)
+	if !c.t.several() {
+		p = c.t.part
+	}
+	own := q.o
+	own.MinIndex = minOf(q.min, p)
+	cursor, at, err := c.s.o.Backend.KeyRange(ctx, p, q.KeyRange, own)
+	if err != nil {
+		return err
+	}
+	r.all[i], r.at[i] = &mergePart{cursor: cursor, place: place}, showAt(at)
+	return nil
 }
 
 // incarnationAt is the number that the keyspace has in a partition of the range.

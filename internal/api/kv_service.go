@@ -125,8 +125,11 @@ func (c *call) batchGet(ctx context.Context, in *pb.KVBatchGetRequest, o core.Re
 			defer func() { <-room }()
 			own := o
 			own.MinIndex = minOf(in.GetMin(), s.part)
-			var err error
-			if s.reads, s.at, err = c.s.o.Backend.Keys(ctx, s.part, in.GetKeyspace(), s.keys, budget, own); err != nil {
+			err := c.s.safely(func() (err error) {
+				s.reads, s.at, err = c.s.o.Backend.Keys(ctx, s.part, in.GetKeyspace(), s.keys, budget, own)
+				return err
+			})
+			if err != nil {
 				mu.Lock()
 				failed = err
 				mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -96,10 +97,18 @@ func (st *refStream) transact(number uint64, op *core.RefTxn, bytes int64, fact 
 	}
 	frames := st.rs.s.frames
 	frames.add(bytes)
+	give := sync.OnceFunc(func() { frames.give(bytes) })
+	handed := false
+	defer func() {
+		if !handed {
+			give() // it panicked
+		}
+	}()
 	st.rs.s.o.Backend.Propose(commit.Partition, []core.Commit{commit}, func(p core.Proposed) {
-		frames.give(bytes)
+		give()
 		st.answers <- refAnswer{number, fact, p}
 	})
+	handed = true
 	return nil
 }
 
@@ -170,7 +179,7 @@ func (st *refStream) serve(read func() error, send func(refAnswer) error) error 
 	st.rs.s.work.Add(1)
 	go func() {
 		defer st.rs.s.work.Done()
-		done <- read()
+		done <- st.rs.s.safely(read)
 	}()
 	var ended bool
 	var cause error

@@ -150,7 +150,7 @@ func (h *rest) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.bodies.Add(-c.held)
 		c.s.requests.give(c.held)
 	}()
-	err := c.serve()
+	err := c.s.safely(c.serve)
 	if err != nil {
 		c.fail(err)
 	}
@@ -194,12 +194,6 @@ func (c *restCall) serve() (err error) {
 	ctx, cancel := context.WithTimeout(context.WithValue(c.ctx, callerKey{}, c.who), limit)
 	defer cancel()
 	c.ctx = ctx
-	return c.guarded()
-}
-
-// guarded turns a panic into an error, as that of the gRPC side.
-func (c *restCall) guarded() (err error) {
-	defer c.s.recovered(&err)
 	return c.route.handle(c)
 }
 

@@ -286,35 +286,30 @@ func (s *Server) receive(ss grpc.ServerStream, m any) (bytes int64, err error) {
 func (s *Server) guard(method string, room *gauge, h grpc.StreamHandler) grpc.StreamHandler {
 	outcomes := s.outcomes.of(method)
 	return func(impl any, ss grpc.ServerStream) error {
-		ctx, who, fact := s.admit(ss.Context(), method)
-		end := func(err error) error {
-			if outcomes.count(err) == errs.TooLarge && !is[core.Fact](err) {
-				s.refusals.add("grpc_message") // the transport's own refusal
+		ctx := ss.Context()
+		err := s.safely(func() error {
+			admitted, who, fact := s.admit(ctx, method)
+			ctx = admitted
+			if fact != nil {
+				return fact
 			}
-			return s.status(ctx, method, err)
-		}
-		if fact != nil {
-			return end(fact)
-		}
-		if who.Tenant != "" {
-			if fact := room.enter(who.Tenant); fact != nil {
-				return end(fact)
+			if who.Tenant != "" {
+				if fact := room.enter(who.Tenant); fact != nil {
+					return fact
+				}
+				defer room.leave(who.Tenant)
 			}
-			defer room.leave(who.Tenant)
+			return h(impl, &guardedStream{ss, ctx})
+		})
+		if outcomes.count(err) == errs.TooLarge && !is[core.Fact](err) {
+			s.refusals.add("grpc_message") // the transport's own refusal
 		}
-		return end(s.guarded(impl, &guardedStream{ss, ctx}, h))
+		return s.status(ctx, method, err)
 	}
 }
 
-// guarded turns a panic into an error, so that one bad request does not end the others. Builds that check invariants
-// let it pass.
-func (s *Server) guarded(impl any, ss grpc.ServerStream, h grpc.StreamHandler) (err error) {
-	defer s.recovered(&err)
-	return h(impl, ss)
-}
-
 // recovered makes an error of a panic, for deferred use: what panicked costs its own call and no other. Whatever such a call
-// holds must therefore be given back by defer.
+// holds must therefore be given back by defer. Builds that check invariants let panics pass.
 func (s *Server) recovered(err *error) {
 	if !s.recovers {
 		return
@@ -322,6 +317,13 @@ func (s *Server) recovered(err *error) {
 	if p := recover(); p != nil {
 		*err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 	}
+}
+
+// safely runs a call, or the part of one that has a goroutine of its own, and makes an error of its panic, which would else end
+// the process.
+func (s *Server) safely(do func() error) (err error) {
+	defer s.recovered(&err)
+	return do()
 }
 
 type guardedStream struct {

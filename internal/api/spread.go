@@ -17,6 +17,7 @@ type share struct {
 	commits []core.Commit
 	places  []int // of the commits in the batch
 	end     core.Proposed
+	broken  error // that it panicked
 }
 
 // shares divides a batch, in the order of its items.
@@ -61,9 +62,16 @@ func (c *call) proposeEach(ctx context.Context, commits []core.Commit) (core.Pro
 	}
 	var wait sync.WaitGroup
 	for _, s := range all {
-		wait.Go(func() { s.end = c.s.forward(ctx, s.part, s.commits) })
+		wait.Go(func() {
+			s.broken = c.s.safely(func() error { s.end = c.s.forward(ctx, s.part, s.commits); return nil })
+		})
 	}
 	wait.Wait()
+	for _, s := range all {
+		if s.broken != nil {
+			return core.Proposed{}, s.broken
+		}
+	}
 	out := core.Proposed{Results: make([]core.Result, len(commits))}
 	var failed, unknown core.Fact
 	answered := 0
@@ -169,7 +177,7 @@ func (c *call) each(from int, fn func(core.Partition) error) error {
 	for range min(c.t.parts-from, eachAtOnce) {
 		wait.Go(func() {
 			for place, ok := take(); ok; place, ok = take() {
-				if err := fn(c.t.in(place)); err != nil {
+				if err := c.s.safely(func() error { return fn(c.t.in(place)) }); err != nil {
 					mu.Lock()
 					if place < at {
 						at, failed = place, err

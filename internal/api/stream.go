@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"sync"
@@ -121,18 +122,31 @@ func (st *stream) run() error {
 		defer st.s.work.Done()
 		st.read()
 	}()
+	defer st.close()
 	st.watch()
-	st.mu.Lock()
-	st.closed = true
-	session := st.session
-	if session == nil { // what is queued is never sent
-		st.weigh(-st.outBytes)
-	}
-	st.mu.Unlock()
-	if session != nil {
+	return st.cause
+}
+
+// errStreamFailed ends a stream whose handler panicked.
+var errStreamFailed = errors.New("the stream's handler failed")
+
+// close ends the stream, if it has not ended yet, and its session.
+func (st *stream) close() {
+	st.end(errStreamFailed)
+	if session := st.shut(); session != nil {
 		session.Close()
 	}
-	return st.cause
+}
+
+// shut queues nothing any more, and returns the session, if there is one.
+func (st *stream) shut() core.Session {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.closed = true
+	if st.session == nil { // what is queued is never sent
+		st.weigh(-st.outBytes)
+	}
+	return st.session
 }
 
 // end ends the stream with err; nil is a clean end. The first call counts.
@@ -245,11 +259,21 @@ func (st *stream) hello(ctx context.Context, in *pb.Hello) error {
 	if err := s.enter(ctx, st); err != nil {
 		return err
 	}
+	writes := false
+	defer func() {
+		if !writes { // the writer leaves else
+			s.leave(st)
+		}
+	}()
 	session, welcome, err := s.o.Backend.Session(ctx, st.part, spec, st)
 	if err != nil {
-		s.leave(st)
 		return err
 	}
+	defer func() {
+		if !writes {
+			session.Close()
+		}
+	}()
 	moved := s.o.Backend.Moved() // before the leaders are read
 	out := s.welcome(who, st.part, welcome)
 	places := s.placesOf(st.partitions)
@@ -267,6 +291,7 @@ func (st *stream) hello(ctx context.Context, in *pb.Hello) error {
 		session.Close()
 	}
 	s.work.Add(1)
+	writes = true
 	go func() {
 		defer s.work.Done()
 		st.write()

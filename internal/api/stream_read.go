@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"sync/atomic"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -219,6 +220,7 @@ func (st *stream) admit(w load) bool {
 // pending is a frame that was admitted and not acknowledged yet.
 type pending struct {
 	load    load
+	freed   atomic.Bool // its bytes are not held any more
 	seq     uint64
 	who     caller
 	answers *answers
@@ -246,16 +248,30 @@ func (st *stream) propose(p *pending, commits []core.Commit) {
 		st.done(p, core.Proposed{})
 		return
 	}
-	st.s.o.Backend.Propose(st.part, commits, st.held(p))
+	st.handOver(p, func(done func(core.Proposed)) { st.s.o.Backend.Propose(st.part, commits, done) })
 }
 
-// held counts a frame's bytes until the node has decided it, which the function that it returns is told: what is decided is
-// not held any more, however long its ack waits for a slow reader.
-func (st *stream) held(p *pending) func(core.Proposed) {
+// handOver gives a frame to the node by propose, and counts its bytes until the node has decided it: what is decided is not
+// held any more, however long its ack waits for a slow reader. A propose that panics has handed over nothing.
+func (st *stream) handOver(p *pending, propose func(done func(core.Proposed))) {
 	st.s.frames.add(p.load.bytes)
-	return func(d core.Proposed) {
-		st.s.frames.give(p.load.bytes)
+	handed := false
+	defer func() {
+		if !handed {
+			p.free(st.s.frames)
+		}
+	}()
+	propose(func(d core.Proposed) {
+		p.free(st.s.frames)
 		st.done(p, d)
+	})
+	handed = true
+}
+
+// free gives back what the frame holds, once.
+func (p *pending) free(held *budget) {
+	if !p.freed.Swap(true) {
+		held.give(p.load.bytes)
 	}
 }
 
@@ -321,7 +337,7 @@ func (st *stream) proposeSettles(p *pending, b *settling) {
 		st.done(p, core.Proposed{})
 		return
 	}
-	st.session.Settle(st.part, b.commits, b.holds, st.held(p))
+	st.handOver(p, func(done func(core.Proposed)) { st.session.Settle(st.part, b.commits, b.holds, done) })
 }
 
 func (st *stream) renew(p *pending, in *pb.RenewFrame) core.Fact {

@@ -1,6 +1,8 @@
 package api
 
 import (
+	"sync"
+
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/core"
 )
@@ -99,20 +101,32 @@ func (st *stream) weigh(bytes int64) {
 
 // write sends what is queued until the stream ends, then gives back the tasks that were not sent.
 func (st *stream) write() {
-	unsent := st.writeFrames()
+	defer st.recovered()
+	unsent := append(st.writeFrames(), st.dropQueued()...)
+	leave := sync.OnceFunc(func() { st.s.leave(st) })
+	handed := false
+	defer func() {
+		if !handed {
+			leave()
+		}
+	}()
+	if len(unsent) > 0 {
+		st.s.release(st.part, unsent, leave)
+		handed = true
+	}
+}
+
+// dropQueued empties the send buffer for good, and returns the tasks that were in it.
+func (st *stream) dropQueued() (unsent []core.Assigned) {
 	st.mu.Lock()
+	defer st.mu.Unlock()
 	st.closed = true
 	for _, o := range st.out {
 		unsent = append(unsent, o.tasks...)
 	}
 	st.out = nil
 	st.weigh(-st.outBytes)
-	st.mu.Unlock()
-	if len(unsent) == 0 {
-		st.s.leave(st)
-		return
-	}
-	st.s.release(st.part, unsent, func() { st.s.leave(st) })
+	return unsent
 }
 
 // writeFrames returns, at the end of the stream, the tasks of the frame that could not be sent.
@@ -128,12 +142,14 @@ func (st *stream) writeFrames() (unsent []core.Assigned) {
 				return nil
 			}
 		}
+		unsent = o.tasks // also when this panics
 		err := st.ss.SendMsg(st.encode(&o))
 		st.sent(&o)
 		if err != nil {
 			st.end(err)
-			return o.tasks
+			return unsent
 		}
+		unsent = nil
 	}
 }
 

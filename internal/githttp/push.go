@@ -216,16 +216,10 @@ func (p *pushing) stale(c *command, r core.Ref) {
 
 // receive reads the pack, checks that nothing is missing and makes it durable.
 func (p *pushing) receive(ctx context.Context) error {
-	end := p.s.time(phaseReceive)
-	err := p.pack.Receive(ctx, p.in)
-	end()
-	if err != nil {
+	if err := p.timed(phaseReceive, func() error { return p.pack.Receive(ctx, p.in) }); err != nil {
 		return err
 	}
-	end = p.s.time(phaseConnect)
-	err = p.examine(ctx)
-	end()
-	if err != nil {
+	if err := p.timed(phaseConnect, func() error { return p.examine(ctx) }); err != nil {
 		return err
 	}
 	if ctx.Err() != nil {
@@ -234,20 +228,27 @@ func (p *pushing) receive(ctx context.Context) error {
 	if p.none() {
 		return nil
 	}
-	end = p.s.time(phaseKeep)
-	kept, at, ok, err := p.pack.Keep(ctx)
-	end()
-	if err != nil || !ok {
+	err := p.timed(phaseKeep, func() error {
+		kept, at, ok, err := p.pack.Keep(ctx)
+		if err == nil && ok {
+			p.kept, p.at = &kept, at
+		}
+		return err
+	})
+	if err != nil || p.kept == nil {
 		return err
 	}
-	p.kept, p.at = &kept, at
-	end = p.s.time(phaseStage)
-	err = p.pack.Spread(ctx)
-	end()
+	err = p.timed(phaseStage, func() error { return p.pack.Spread(ctx) })
 	if f, ok := errors.AsType[core.Unavailable](err); ok {
 		return &RefusedPack{Line: f.Error()} // the client has sent all, and is told in words
 	}
 	return err
+}
+
+// timed counts how long a phase takes.
+func (p *pushing) timed(phase int, do func() error) error {
+	defer p.s.time(phase)()
+	return do()
 }
 
 // examine finds out what Apply wants to know of the new objects, and refuses changes whose object is not there. All of it is

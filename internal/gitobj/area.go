@@ -300,17 +300,21 @@ func (a *Area) lookupOne(ctx context.Context, at Place, id core.ObjectID, more *
 // search looks into packs, the newest first.
 func (a *Area) search(r *repo, packs []core.Digest, id core.ObjectID) (bool, core.ObjectType, core.ObjectID, error) {
 	for i := len(packs) - 1; i >= 0; i-- {
-		p, err := a.open.acquire(packRef{at: r.at, digest: packs[i]})
-		if err != nil {
-			return false, core.ObjectMissing, core.ObjectID{}, err
-		}
-		found, t, target, err := p.lookup(id)
-		a.open.release(p)
+		found, t, target, err := a.searchPack(packRef{at: r.at, digest: packs[i]}, id)
 		if err != nil || found {
 			return found, t, target, err
 		}
 	}
 	return false, core.ObjectMissing, core.ObjectID{}, nil
+}
+
+func (a *Area) searchPack(at packRef, id core.ObjectID) (bool, core.ObjectType, core.ObjectID, error) {
+	p, err := a.open.acquire(at)
+	if err != nil {
+		return false, core.ObjectMissing, core.ObjectID{}, err
+	}
+	defer a.open.release(p)
+	return p.lookup(id)
 }
 
 // current returns the packs that are known; nil when none are.

@@ -48,6 +48,14 @@ func TestFences(t *testing.T) {
 	report(t, replay)
 }
 
+func TestGiveBack(t *testing.T) {
+	found, err := checkGiveBack(load(t), root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	report(t, found)
+}
+
 func TestErrors(t *testing.T) {
 	r := load(t)
 	report(t, checkErrors(r))

@@ -21,16 +21,14 @@ import (
 // All files of a package are checked together, whatever their build tags; what they then declare twice is no matter.
 // dir is a directory of the module, where the go command can look up what is outside of it.
 func checkReplay(t *tree, dir string) ([]finding, error) {
-	c := &typeChecker{tree: t, done: make(map[string]*types.Package), info: &types.Info{
-		Types: make(map[ast.Expr]types.TypeAndValue), Uses: make(map[*ast.Ident]types.Object),
-		Defs: make(map[*ast.Ident]types.Object), Selections: make(map[*ast.SelectorExpr]*types.Selection),
-	}}
+	judged := func(p *pkg) bool { return replays(p.dir) }
+	c := newTypeChecker(t, judged)
 	if err := c.findExports(dir); err != nil {
 		return nil, err
 	}
 	var out []finding
 	for _, p := range t.sorted() {
-		if !replays(p.dir) {
+		if !judged(p) {
 			continue
 		}
 		c.check(p)
@@ -48,13 +46,21 @@ func checkReplay(t *tree, dir string) ([]finding, error) {
 // typeChecker reads types: of this module from its source, of everything else from what the compiler exported.
 type typeChecker struct {
 	tree    *tree
+	judged  func(*pkg) bool // packages whose bodies are read
 	exports types.Importer
 	info    *types.Info
 	done    map[string]*types.Package // by directory
 	unknown []finding                 // imports that could not be read
 }
 
-// findExports asks the go command for the export files of all that replayed packages import from outside, by whatever
+func newTypeChecker(t *tree, judged func(*pkg) bool) *typeChecker {
+	return &typeChecker{tree: t, judged: judged, done: make(map[string]*types.Package), info: &types.Info{
+		Types: make(map[ast.Expr]types.TypeAndValue), Uses: make(map[*ast.Ident]types.Object),
+		Defs: make(map[*ast.Ident]types.Object), Selections: make(map[*ast.SelectorExpr]*types.Selection),
+	}}
+}
+
+// findExports asks the go command for the export files of all that judged packages import from outside, by whatever
 // way.
 func (c *typeChecker) findExports(dir string) error {
 	outside, seen := map[string]bool{}, map[string]bool{}
@@ -77,7 +83,7 @@ func (c *typeChecker) findExports(dir string) error {
 		}
 	}
 	for _, p := range c.tree.sorted() {
-		if replays(p.dir) {
+		if c.judged(p) {
 			collect(p)
 		}
 	}
@@ -131,7 +137,7 @@ func (c *typeChecker) check(p *pkg) *types.Package {
 			files = append(files, s.ast)
 		}
 	}
-	conf := types.Config{Importer: c, IgnoreFuncBodies: !replays(p.dir), Error: func(err error) {
+	conf := types.Config{Importer: c, IgnoreFuncBodies: !c.judged(p), Error: func(err error) {
 		e, ok := errors.AsType[types.Error](err)
 		if ok && strings.HasPrefix(e.Msg, "could not import") {
 			at := c.tree.fset.Position(e.Pos)

@@ -133,17 +133,24 @@ func newDispatcher(s *shard) *dispatcher {
 	return &dispatcher{s: s, sessions: make(map[sessionKey]*session), demands: make(map[queueKey]*demand), releasing: make(map[core.TaskHold]struct{})}
 }
 
-// attach adds u to the queues it names; the queues' ready counts come from the machine.
-func (d *dispatcher) attach(p core.Partition, u *sub, queues []core.GrantQueue) {
+// lockWithCounts locks mu and returns how many tasks of each queue are ready. It holds the machine until then, so that no
+// entry between the count and what follows is missed.
+func (d *dispatcher) lockWithCounts(p core.Partition, queues []core.GrantQueue) []int {
 	counts := make([]int, len(queues))
 	d.s.machineMu.RLock()
+	defer d.s.machineMu.RUnlock()
 	if m := d.s.machine.Queue(p); m != nil {
 		for i, q := range queues {
 			counts[i] = int(min(m.ReadyCount(q.Name), 1<<30))
 		}
 	}
 	d.mu.Lock()
-	d.s.machineMu.RUnlock() // held so far, so that no entry between the count and the demand is missed
+	return counts
+}
+
+// attach adds u to the queues it names; the queues' ready counts come from the machine.
+func (d *dispatcher) attach(p core.Partition, u *sub, queues []core.GrantQueue) {
+	counts := d.lockWithCounts(p, queues)
 	defer d.mu.Unlock()
 	for i, q := range queues {
 		k := queueKey{p, q.Name}

@@ -153,15 +153,21 @@ func rate(table map[rateKey]core.KeyRate, k rateKey, r core.KeyRate) {
 // boundedParts lists the partitions of all shards that have a bound of any kind.
 func (n *Node) boundedParts(tenants map[core.TenantID]core.TenantConfig) (out []boundedPart) {
 	for _, s := range n.shards {
-		s.machineMu.RLock()
-		s.machine.EachKV(func(p core.Partition, c core.NamespaceConfig, m *kv.Machine) {
-			b := boundedPart{s, p, tenants[p.Tenant], m.Tenant(), c, m.Used(), m.Put(), m.Bounded()}
-			if len(b.spaces) > 0 || c.KeyBytes != 0 || c.KeyRate != 0 || c.KeyByteRate != 0 || b.tenant.KeyBytes != 0 || b.told.Bound != 0 {
-				out = append(out, b)
-			}
-		})
-		s.machineMu.RUnlock()
+		out = s.boundedParts(tenants, out)
 	}
+	return out
+}
+
+// boundedParts adds the partitions of a shard that have a bound of any kind.
+func (s *shard) boundedParts(tenants map[core.TenantID]core.TenantConfig, out []boundedPart) []boundedPart {
+	s.machineMu.RLock()
+	defer s.machineMu.RUnlock()
+	s.machine.EachKV(func(p core.Partition, c core.NamespaceConfig, m *kv.Machine) {
+		b := boundedPart{s, p, tenants[p.Tenant], m.Tenant(), c, m.Used(), m.Put(), m.Bounded()}
+		if len(b.spaces) > 0 || c.KeyBytes != 0 || c.KeyRate != 0 || c.KeyByteRate != 0 || b.tenant.KeyBytes != 0 || b.told.Bound != 0 {
+			out = append(out, b)
+		}
+	})
 	return out
 }
 

@@ -22,9 +22,8 @@ func (n *Node) fresh(ctx context.Context, p core.Partition, o core.ReadOptions) 
 		return nil, core.At{}, err
 	}
 	s.machineMu.RLock() // an entry that is being applied may have been answered in part: it is waited for
-	at := s.at(p)
-	s.machineMu.RUnlock()
-	return s, at, nil
+	defer s.machineMu.RUnlock()
+	return s, s.at(p), nil
 }
 
 func noSuchCollection(name string) error { return core.NotFound{Kind: "collection", ID: name} }
@@ -278,6 +277,16 @@ type rulesetKey struct {
 // maxCompiled bounds the rulesets that are kept compiled of a collection.
 const maxCompiled = 64
 
+// newestRuleset returns the newest version of a ruleset, 0 if there is none.
+func (s *shard) newestRuleset(p core.Partition, name string) (version uint32) {
+	s.machineMu.RLock()
+	defer s.machineMu.RUnlock()
+	if m := s.machine.Search(p); m != nil {
+		version, _ = m.Newest(name)
+	}
+	return version
+}
+
 // compiled returns the version of a ruleset that a search names, as it is at the index that the search reads.
 func (n *Node) compiled(ctx context.Context, s *shard, p core.Partition, c *indexed, q *core.SearchQuery) (*rules.Ruleset, uint32, error) {
 	home := p
@@ -291,11 +300,7 @@ func (n *Node) compiled(ctx context.Context, s *shard, p core.Partition, c *inde
 				return nil, 0, err
 			}
 		}
-		owner.machineMu.RLock()
-		if m := owner.machine.Search(home); m != nil {
-			version, _ = m.Newest(q.Ruleset)
-		}
-		owner.machineMu.RUnlock()
+		version = owner.newestRuleset(home, q.Ruleset)
 	}
 	key := rulesetKey{q.Ruleset, version}
 	c.rules.mu.Lock()

@@ -53,13 +53,7 @@ func (n *Node) Session(_ context.Context, p core.Partition, spec core.SessionSpe
 		return nil, core.Welcome{}, err
 	}
 	w.At = s.at(p)
-	s.machineMu.RLock()
-	var leased []core.Assigned
-	if m := s.machine.Queue(p); m != nil {
-		leased = m.Held(spec.ID)
-	}
-	d.mu.Lock()
-	s.machineMu.RUnlock() // held so far, so that no grant between the list and the session is missed
+	leased := d.lockWithHeld(p, spec.ID)
 	defer d.mu.Unlock()
 	if d.closed {
 		return nil, core.Welcome{}, core.Unavailable{Reason: "stopping"}
@@ -95,6 +89,19 @@ func (n *Node) Session(_ context.Context, p core.Partition, spec core.SessionSpe
 	return ses, w, nil
 }
 
+// lockWithHeld locks mu and returns the tasks that are leased to a session. It holds the machine until then, so that no grant
+// between the list and what follows is missed.
+func (d *dispatcher) lockWithHeld(p core.Partition, id core.SessionID) []core.Assigned {
+	d.s.machineMu.RLock()
+	defer d.s.machineMu.RUnlock()
+	var leased []core.Assigned
+	if m := d.s.machine.Queue(p); m != nil {
+		leased = m.Held(id)
+	}
+	d.mu.Lock()
+	return leased
+}
+
 // Subscribe adds or replaces a subscription.
 func (ses *session) Subscribe(spec core.Subscription) {
 	d := ses.d
@@ -102,10 +109,22 @@ func (ses *session) Subscribe(spec core.Subscription) {
 		session: ses, number: spec.Sub, worker: ses.spec.Worker, window: int(spec.Slots),
 		batch: int(max(spec.Batch, 1)), lease: spec.Lease,
 	}
-	d.mu.Lock()
-	if ses.closed {
-		d.mu.Unlock()
+	again, open := ses.replace(u, &spec)
+	if !open {
 		return
+	}
+	ses.assignAgain(u, again)
+	d.attach(ses.p, u, spec.Queues)
+}
+
+// replace puts a subscription in the place of the one of its number. It returns the tasks that were leased to the session,
+// never reached its client, and are of the subscription's queues; open is false when the session has ended.
+func (ses *session) replace(u *sub, spec *core.Subscription) (again []core.Assigned, open bool) {
+	d := ses.d
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if ses.closed {
+		return nil, false
 	}
 	if old := ses.subs[spec.Sub]; old != nil {
 		d.detach(old)
@@ -129,7 +148,6 @@ func (ses *session) Subscribe(spec core.Subscription) {
 			}
 		}
 	}
-	var again []core.Assigned
 	ses.waiting = slices.DeleteFunc(ses.waiting, func(t core.Assigned) bool {
 		if !serves(t.Queue) {
 			return false
@@ -139,9 +157,7 @@ func (ses *session) Subscribe(spec core.Subscription) {
 		u.used++
 		return true
 	})
-	d.mu.Unlock()
-	ses.assignAgain(u, again)
-	d.attach(ses.p, u, spec.Queues)
+	return again, true
 }
 
 // assignAgain sends tasks that were leased to the session and never reached its client.

@@ -193,8 +193,17 @@ func (s *shard) enqueue(p *proposal, lazy bool) {
 		p.refuse(s.notLeading())
 		return
 	}
+	if refuse := s.admit(p, lazy); refuse != nil {
+		p.refuse(refuse)
+		return
+	}
+	s.poke()
+}
+
+// admit puts a proposal in its line, or says why there is no place for it.
+func (s *shard) admit(p *proposal, lazy bool) (refuse core.Fact) {
 	s.mu.Lock()
-	var refuse core.Fact
+	defer s.mu.Unlock()
 	switch {
 	case s.closed:
 		refuse = core.Unavailable{Reason: "stopping"}
@@ -206,9 +215,7 @@ func (s *shard) enqueue(p *proposal, lazy bool) {
 		refuse = core.Unavailable{Reason: "overload", Limit: "proposal_bytes"}
 	}
 	if refuse != nil {
-		s.mu.Unlock()
-		p.refuse(refuse)
-		return
+		return refuse
 	}
 	s.queued += int64(p.bytes)
 	if lazy {
@@ -220,8 +227,7 @@ func (s *shard) enqueue(p *proposal, lazy bool) {
 		s.queue = append(s.queue, p)
 		s.commits += len(p.commits)
 	}
-	s.mu.Unlock()
-	s.poke()
+	return nil
 }
 
 // run is the loop.

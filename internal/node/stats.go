@@ -126,23 +126,31 @@ const totalsStep = 1000
 // countTasks adds up all queues of the shard. The applier goes on in between, so a task that moves meanwhile may be
 // counted twice or not at all.
 func (s *shard) countTasks(st *ShardStats) {
-	s.machineMu.RLock()
-	parts := s.machine.Partitions()
-	st.Term, _ = s.machine.Term()
-	s.machineMu.RUnlock()
-	for _, p := range parts {
+	for _, p := range s.countPartitions(st) {
 		if p == systemPartition {
 			continue
 		}
 		st.Partitions++
 		for at, more := 0, true; more; {
-			s.machineMu.RLock()
-			next := at
-			if q := s.machine.Queue(p); q != nil {
-				next = q.AddTotals(&st.Queues, at, totalsStep)
-			}
-			s.machineMu.RUnlock()
+			next := s.countSome(p, at, st)
 			at, more = next, next-at == totalsStep
 		}
 	}
+}
+
+func (s *shard) countPartitions(st *ShardStats) []core.Partition {
+	s.machineMu.RLock()
+	defer s.machineMu.RUnlock()
+	st.Term, _ = s.machine.Term()
+	return s.machine.Partitions()
+}
+
+// countSome adds up the next queues of a partition, and returns where to go on.
+func (s *shard) countSome(p core.Partition, at int, st *ShardStats) int {
+	s.machineMu.RLock()
+	defer s.machineMu.RUnlock()
+	if q := s.machine.Queue(p); q != nil {
+		return q.AddTotals(&st.Queues, at, totalsStep)
+	}
+	return at
 }
