@@ -52,10 +52,12 @@ func (c *limitedConn) Write(p []byte) (int, error) {
 
 type connKey struct{}
 
-// withConn lets the requests of a connection find it, if it is one whose writes can be gathered: under TLS it is another.
+// withConn lets the requests of a connection find it, if it is one whose writes can be gathered, under TLS it is another, or one of
+// another node.
 func withConn(ctx context.Context, c net.Conn) context.Context {
-	if own, ok := c.(*limitedConn); ok {
-		return context.WithValue(ctx, connKey{}, own)
+	switch c.(type) {
+	case *limitedConn, forwardedConn:
+		return context.WithValue(ctx, connKey{}, c)
 	}
 	return ctx
 }

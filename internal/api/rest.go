@@ -141,6 +141,7 @@ func (h *rest) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler) // only after cut: the connection is closed
 	}
 	defer h.work.Done()
+	clientAddress(r)
 	if h.s.o.Git != nil && strings.HasPrefix(r.URL.Path, gitPrefix) {
 		h.s.o.Git.ServeHTTP(w, r)
 		return

@@ -4,10 +4,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
-	"syscall"
+	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/millrace/millrace/internal/core"
@@ -48,12 +52,12 @@ func (c *restCall) forwards() bool {
 	return c.s.o.Forward
 }
 
-// leaderAddress is where this request goes at the leader: the same path and query, and the hop.
-func (c *restCall) leaderAddress(f core.NotLeader) (*url.URL, bool) {
-	if c.s.o.WebOf == nil {
+// leaderAddress is where this request goes at the leader, below the base that baseOf names: the same path and query, and the hop.
+func (c *restCall) leaderAddress(f core.NotLeader, baseOf func(address string) string) (*url.URL, bool) {
+	if baseOf == nil {
 		return nil, false
 	}
-	base := c.s.o.WebOf(f.Leader)
+	base := baseOf(f.Leader)
 	to, err := url.Parse(base)
 	if err != nil || base == "" {
 		return nil, false
@@ -71,43 +75,107 @@ var (
 	passedBack = []string{"Content-Type", "Location", "Etag", "Retry-After", "Www-Authenticate", headerIndex, headerRev}
 )
 
-// forward answers with what the leader answers. It reports false when the leader was not asked: nothing was done then. An
-// answer that did not come leaves the outcome unknown.
-func (c *restCall) forward(to *url.URL) (bool, error) {
+// headerClient names the client's address in a request that is forwarded. It counts on connections of nodes only.
+const headerClient = "Millrace-Client"
+
+// ErrForwards is the error of Options.Peers when as many requests as there may be are on their way to that node.
+var ErrForwards = errors.New("too many requests are forwarded to this node")
+
+// forward answers with what the leader answers. An answer that did not come leaves the outcome unknown, unless nothing was
+// sent.
+func (c *restCall) forward(to *url.URL) error {
+	if fact := c.s.forwards.enter(c.who.Tenant); fact != nil {
+		return fact
+	}
+	defer c.s.forwards.leave(c.who.Tenant)
 	ctx, cancel := context.WithTimeout(c.r.Context(), time.Duration(c.s.l.RESTCallMs+max(c.s.l.ClaimWaitMs, c.s.l.ResultWaitMs))*time.Millisecond)
 	defer cancel()
+	var sent atomic.Bool
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }})
 	req, err := http.NewRequestWithContext(ctx, c.r.Method, to.String(), bytes.NewReader(c.sent))
 	if err != nil {
-		return false, err
+		return err
 	}
 	for _, name := range passedOn {
 		if v := c.r.Header.Values(name); len(v) > 0 {
 			req.Header[http.CanonicalHeaderKey(name)] = v
 		}
 	}
+	req.Header[headerClient] = []string{c.r.RemoteAddr}
 	resp, err := c.s.o.Peers.Do(req)
-	if err != nil {
-		return true, core.Unavailable{Reason: "leader_unreached", Unknown: c.r.Method != http.MethodGet && !errors.Is(err, syscall.ECONNREFUSED)}
+	switch {
+	case errors.Is(err, ErrForwards) && !sent.Load():
+		return core.Unavailable{Reason: "overload", Limit: limitForwards}
+	case err != nil:
+		return core.Unavailable{Reason: "leader_unreached", Unknown: c.r.Method != http.MethodGet && sent.Load()}
 	}
 	defer resp.Body.Close() //nolint:errcheck // it was read to its end, or the caller is gone
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxForwarded+1))
-	if err != nil || len(body) > maxForwarded {
-		return true, core.Unavailable{Reason: "leader_unreached", Unknown: c.r.Method != http.MethodGet}
-	}
+	return c.passBack(resp)
+}
+
+// passBack sends the leader's answer on, piece by piece: it may be as large as the tasks of a claim.
+func (c *restCall) passBack(resp *http.Response) error {
 	h := c.w.Header()
 	for _, name := range passedBack {
 		if v := resp.Header.Values(name); len(v) > 0 {
 			h[http.CanonicalHeaderKey(name)] = v
 		}
 	}
+	if resp.ContentLength >= 0 {
+		h["Content-Length"] = []string{strconv.FormatInt(resp.ContentLength, 10)}
+	}
 	c.written = true
+	c.setDeadline(c.control.SetWriteDeadline, c.s.l.SendStallMs)
 	c.w.WriteHeader(resp.StatusCode)
-	_, _ = c.w.Write(body) // of a caller who is gone
-	return true, nil
+	if _, err := io.Copy(c.w, resp.Body); err != nil {
+		panic(http.ErrAbortHandler) // the caller must not take half an answer for all of it: the connection is closed
+	}
+	return nil
 }
 
-// maxForwarded bounds an answer that is forwarded: the largest there is, tasks of a claim.
-const maxForwarded = 64 << 20
+// Requests that are forwarded at once, of all tenants and of one: each has a connection to the leader while it is under way,
+// and a claim may wait for long.
+const (
+	forwardsNode   = 128
+	forwardsTenant = forwardsNode / 2
+	limitForwards  = "forwards"
+)
+
+// forwardedListener accepts what other nodes send on for their clients, whose connections they have counted.
+type forwardedListener struct{ net.Listener }
+
+// Accept returns the next connection.
+func (l forwardedListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return forwardedConn{c}, nil
+}
+
+// forwardedConn is a connection of another node, which it has proved to be.
+type forwardedConn struct{ net.Conn }
+
+// ServeForwarded serves the requests that other nodes send on for their clients, until Shutdown. Who connects to lis has proved
+// that it is a node of the cluster; whose request it is the token tells, as always.
+func (s *Server) ServeForwarded(lis net.Listener) error {
+	if err := s.rest.http.Serve(forwardedListener{lis}); err != nil && !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve forwarded requests: %w", err)
+	}
+	return nil
+}
+
+// clientAddress gives a request that another node has sent on the address of that node's client.
+func clientAddress(r *http.Request) {
+	if _, ok := r.Context().Value(connKey{}).(forwardedConn); !ok {
+		return
+	}
+	if from := r.Header.Get(headerClient); from != "" {
+		if _, _, err := net.SplitHostPort(from); err == nil {
+			r.RemoteAddr = from
+		}
+	}
+}
 
 // elsewhere deals with a request that another node must serve. It returns the error to answer with, and nil when it has
 // answered.
@@ -119,14 +187,14 @@ func (c *restCall) elsewhere(err error) error {
 	if c.asks(hopParam) {
 		return core.Unavailable{Reason: "no_leader"}
 	}
-	to, ok := c.leaderAddress(f)
+	if c.forwards() && c.s.o.Peers != nil {
+		if to, ok := c.leaderAddress(f, c.s.o.PeerOf); ok {
+			return c.forward(to)
+		}
+	}
+	to, ok := c.leaderAddress(f, c.s.o.WebOf)
 	if !ok {
 		return err // it names the leader, to those who know where its REST side is
-	}
-	if c.forwards() && c.s.o.Peers != nil {
-		if done, ferr := c.forward(to); done {
-			return ferr
-		}
 	}
 	c.w.Header()["Location"] = []string{to.String()}
 	return err

@@ -45,8 +45,12 @@ type Options struct {
 	Operator Operator
 	TLS      *tls.Config // default: plain text
 
-	Forward bool         // REST requests for another node are forwarded unless they say otherwise; else their callers are sent there
-	Peers   *http.Client // for what is forwarded; none: nothing is
+	Forward bool // REST requests for another node are forwarded unless they say otherwise; else their callers are sent there
+	// Peers sends what is forwarded, by the bases of PeerOf alone: over connections whose other end has proved which node it is. None:
+	// nothing is forwarded.
+	Peers *http.Client
+	// PeerOf is the base of the URLs by which Peers reaches the node whose gRPC side has an address; empty: it is not known.
+	PeerOf func(address string) string
 	// Embedder makes vectors of texts; without one texts are refused.
 	Embedder Embedder
 	Closed   []string // services that are not open, by the names of AllServices but queue
@@ -85,6 +89,7 @@ type Server struct {
 	shapes   shapes
 	calls    gauge
 	streams  gauge
+	forwards gauge // requests that another node answers
 	refusals refusals
 	outcomes outcomes
 	keys     *keyCounts    // what o.Backend is
@@ -128,9 +133,10 @@ func New(o Options) (*Server, error) {
 		keys: counts,
 		o:    o, l: limits, log: o.Logger, codec: newCodec(), shapes: make(shapes),
 		sessions: make(map[sessionKey]*stream), recovers: !errs.Invariants,
-		calls:   newGauge("calls_node", limits.CallsNode, "calls_tenant", limits.CallsTenant),
-		streams: newGauge("streams_node", limits.StreamsNode, "streams_tenant", limits.StreamsTenant),
-		frames:  newBudget(o.Memory.Frames), requests: newBudget(o.Memory.Requests), sends: newBudget(o.Memory.Sends),
+		calls:    newGauge("calls_node", limits.CallsNode, "calls_tenant", limits.CallsTenant),
+		streams:  newGauge("streams_node", limits.StreamsNode, "streams_tenant", limits.StreamsTenant),
+		forwards: newGauge(limitForwards, forwardsNode, "forwards_tenant", forwardsTenant),
+		frames:   newBudget(o.Memory.Frames), requests: newBudget(o.Memory.Requests), sends: newBudget(o.Memory.Sends),
 	}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.grpc = grpc.NewServer(s.serverOptions()...)

@@ -2,8 +2,6 @@ package server
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/http"
@@ -97,36 +95,6 @@ func (r *Running) webOf(api string) string {
 	}
 	return ""
 }
-
-// forwarder is what fetches leaders' answers for clients. It trusts the authority of the nodes' certificates beside those
-// that the machine trusts: nodes of a private cluster serve clients under the same certificates.
-func (r *Running) forwarder(fsys env.FS) (*http.Client, error) {
-	if r.peers == nil {
-		return nil, nil
-	}
-	t := &http.Transport{
-		MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute, ResponseHeaderTimeout: 90 * time.Second, ForceAttemptHTTP2: true,
-	}
-	if ca := r.o.Cluster.CA; ca != "" && r.o.TLSCert != "" {
-		pool, err := x509.SystemCertPool()
-		if err != nil {
-			pool = x509.NewCertPool() // a machine that trusts nobody
-		}
-		b, err := env.ReadFile(fsys, ca, maxAuthority)
-		if err != nil {
-			return nil, fmt.Errorf("peer-ca: %w", err)
-		}
-		pool.AppendCertsFromPEM(b) // the transport has refused a file without any
-		t.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
-	}
-	return &http.Client{
-		Transport:     t,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}, nil
-}
-
-// maxAuthority bounds the file of authorities.
-const maxAuthority = 1 << 20
 
 // handOverWait is how long a server that stops waits for others to lead its shards: several attempts at one that takes
 // milliseconds. What nobody has taken by then is led again after an election.

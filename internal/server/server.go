@@ -81,24 +81,25 @@ type Running struct {
 	HTTPAddress  string // of the REST edge; empty when it is off
 	AdminAddress string // of the admin listener; empty when it is off
 
-	o       Options
-	admin   *admin
-	web     web
-	dir     *store.Dir
-	store   *store.Store
-	log     *wal.Log
-	node    *node.Node
-	running atomic.Pointer[node.Node] // node, once it runs
-	peers   *transport.Transport      // nil without a cluster
-	asks    *coordinator
-	own     ownMember
-	objects *gitobj.Area // of repositories
-	git     *githttp.Server
-	api     *api.Server
-	embed   *embedders
-	served  chan error
-	once    sync.Once
-	err     error
+	o        Options
+	admin    *admin
+	web      web
+	dir      *store.Dir
+	store    *store.Store
+	log      *wal.Log
+	node     *node.Node
+	running  atomic.Pointer[node.Node] // node, once it runs
+	peers    *transport.Transport      // nil without a cluster
+	forwards *forwards                 // of clients of other nodes; nil until they are served, or without a cluster
+	asks     *coordinator
+	own      ownMember
+	objects  *gitobj.Area // of repositories
+	git      *githttp.Server
+	api      *api.Server
+	embed    *embedders
+	served   chan error
+	once     sync.Once
+	err      error
 }
 
 // Start opens the data directory and serves. It returns when the node is ready: its log is replayed, and it leads or knows
@@ -138,10 +139,6 @@ func (r *Running) open(ctx context.Context) error {
 			return errors.Join(err, lis.Close())
 		}
 	}
-	forwarder, err := r.forwarder(fs)
-	if err != nil {
-		return errors.Join(err, lis.Close())
-	}
 	memory := o.memory()
 	if r.embed, err = openEmbedders(fs, &o, memory.Embeddings); err != nil {
 		return errors.Join(err, lis.Close())
@@ -149,7 +146,7 @@ func (r *Running) open(ctx context.Context) error {
 	r.api, err = api.New(api.Options{
 		Embedder: r.embed, NoSearch: o.NoSearch, Closed: closed,
 		Backend: r.node, Auth: o.Tokens, Clock: o.Clock, Rand: o.Rand, Logger: o.Logger, Version: o.Version,
-		Limits: o.Limits, Memory: api.Memory{Frames: memory.Frames, Requests: memory.Requests, Sends: memory.Sends}, Forward: o.Forward, Peers: forwarder, WebOf: r.webOf, Backups: backups{r}, Operator: operator{r.asks},
+		Limits: o.Limits, Memory: api.Memory{Frames: memory.Frames, Requests: memory.Requests, Sends: memory.Sends}, Forward: o.Forward, Peers: r.forwarder(), PeerOf: r.peerOf, WebOf: r.webOf, Backups: backups{r}, Operator: operator{r.asks},
 		Refs: r.node, Objects: r.objectsOf(), Git: r.gitHandler(),
 	})
 	if err != nil {
@@ -161,6 +158,7 @@ func (r *Running) open(ctx context.Context) error {
 	}
 	go func() { r.served <- r.api.Serve(lis) }()
 	r.serveHTTP()
+	r.serveForwards()
 	return nil
 }
 
@@ -281,6 +279,9 @@ func (r *Running) Close(grace time.Duration) error {
 
 func (r *Running) closeParts() error {
 	all := []error{r.closeHTTP()}
+	if r.forwards != nil {
+		all = append(all, <-r.forwards.served)
+	}
 	if r.admin != nil {
 		all = append(all, r.admin.close())
 	}

@@ -177,6 +177,10 @@ func (t *Transport) judge(c *conn, h *hello) (*peer, StreamHandler, error) {
 		if serve = t.streamHandler(h.kind); serve == nil {
 			return no(UnknownStream, "kind %q", h.kind)
 		}
+	case forward:
+		if serve = t.forwardHandler(); serve == nil {
+			return no(UnknownStream, "this node does not serve requests of clients now")
+		}
 	default:
 		return no(Malformed, "class %d", uint8(c.class))
 	}

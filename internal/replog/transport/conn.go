@@ -181,7 +181,7 @@ func (c *conn) close(why error) {
 // moved counts what was read, and for a stream what was written.
 func (c *conn) moved() uint64 {
 	n := c.wire.reads.Load()
-	if c.class == stream {
+	if c.class.carriesBytes() {
 		n += c.wire.writes.Load()
 	}
 	return n

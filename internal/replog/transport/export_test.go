@@ -20,8 +20,11 @@ type Hello struct {
 	Replica                uint64
 }
 
-// StreamClass is the class of a stream's greeting.
-const StreamClass = stream
+// Classes of the greetings of streams.
+const (
+	StreamClass  = stream
+	ForwardClass = forward
+)
 
 // EncodeHello returns the bytes of a greeting.
 func EncodeHello(h Hello) []byte {

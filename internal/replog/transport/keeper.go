@@ -64,12 +64,12 @@ func (p *peer) keep(passed time.Duration) {
 		case c.isDead():
 			p.leave(c) // a stream that broke and that its user still holds
 			continue
-		case c.class == stream && !c.wire.writing.Load():
+		case c.class.carriesBytes() && !c.wire.writing.Load():
 			if p.silent < o.StallTimeout {
 				continue // who reads may wait as long as the peer lives
 			}
 			limit = o.StallTimeout
-		case c.class == stream, c.class == Parts, c.class == Bulk && c.outbound:
+		case c.class.carriesBytes(), c.class == Parts, c.class == Bulk && c.outbound:
 			limit = o.StallTimeout // the peer may be busy with what it was sent, or the link with a part
 		}
 		if time.Duration(c.still.Load()) >= limit {

@@ -43,8 +43,15 @@ const (
 	Parts   Class = 4 // parts of snapshots: hundreds of MiB, which nothing else may wait behind
 )
 
-// stream is the class of a connection that is a stream.
-const stream Class = 3
+// The classes of connections that are streams of bytes. Each has a bound of its own: clients' requests, which may wait for
+// long, leave room for what nodes ask each other.
+const (
+	stream  Class = 3 // of a kind, for what nodes do with each other
+	forward Class = 5 // requests of clients, which another node must serve
+)
+
+// carriesBytes says whether connections of a class are streams of bytes, not of messages.
+func (c Class) carriesBytes() bool { return c == stream || c == forward }
 
 // String returns the class's name.
 func (c Class) String() string {
@@ -55,6 +62,8 @@ func (c Class) String() string {
 		return "bulk"
 	case stream:
 		return "stream"
+	case forward:
+		return "forward"
 	case Parts:
 		return "parts"
 	}
@@ -107,7 +116,7 @@ type PeerStatus struct {
 	Control LinkStatus
 	Bulk    LinkStatus
 	Parts   LinkStatus
-	Streams int // open ones, in both directions
+	Streams int // open ones, in both directions, with those of clients' requests
 }
 
 // LinkStatus is what a node knows of its connection of one class to a peer.

@@ -46,6 +46,7 @@ type Options struct {
 
 	Handshakes int // connections that may be greeting at once, beyond which the oldest is closed; default 32
 	Streams    int // per peer, in each direction; default 16
+	Forwards   int // streams of clients' requests, per peer, in each direction; default 128
 	Strangers  int // streams of nodes that are no peers, to those who are open to them; default 4
 
 	Clock  env.Clock // default the machine's
@@ -76,6 +77,7 @@ func (o Options) withDefaults() (Options, error) {
 	o.ReloadEvery = cmp.Or(o.ReloadEvery, 10*time.Second)
 	o.Handshakes = cmp.Or(o.Handshakes, 32)
 	o.Streams = cmp.Or(o.Streams, 16)
+	o.Forwards = cmp.Or(o.Forwards, 128)
 	o.Strangers = cmp.Or(o.Strangers, 4)
 	if o.Clock == nil {
 		o.Clock = env.SystemClock{}
@@ -131,6 +133,7 @@ func (o *Options) check() error {
 		{"reload interval", int64(o.ReloadEvery)},
 		{"handshakes", int64(o.Handshakes)},
 		{"streams", int64(o.Streams)},
+		{"forwards", int64(o.Forwards)},
 		{"strangers", int64(o.Strangers)},
 	} {
 		if n.value < 0 {

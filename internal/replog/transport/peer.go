@@ -23,12 +23,12 @@ type peer struct {
 	moved   chan struct{} // closed when the address changes
 	gone    bool
 	conns   map[*conn]struct{} // those that were greeted, in both directions
-	opening int                // streams that are being opened
+	opening map[Class]int      // streams that are being opened
 	formats Formats
 }
 
 func newPeer(t *Transport, id NodeID, address string) *peer {
-	p := &peer{t: t, id: id, address: address, moved: make(chan struct{}), conns: make(map[*conn]struct{})}
+	p := &peer{t: t, id: id, address: address, moved: make(chan struct{}), conns: make(map[*conn]struct{}), opening: make(map[Class]int)}
 	p.ctx, p.cancel = context.WithCancelCause(t.ctx)
 	p.links = []*link{
 		newLink(p, Control, t.o.ControlQueueMessages, t.o.ControlQueueBytes),
@@ -127,13 +127,13 @@ func (p *peer) join(c *conn) error {
 		case o.boot != c.boot:
 			replaced = append(replaced, o)
 		case o.class != c.class || o.outbound != c.outbound:
-		case c.class == stream:
+		case c.class.carriesBytes():
 			streams++
 		default:
 			replaced = append(replaced, o)
 		}
 	}
-	if c.class == stream && !c.outbound && streams >= p.t.o.Streams {
+	if c.class.carriesBytes() && !c.outbound && streams >= p.t.mostStreams(c.class) {
 		return &RefusedError{Reason: TooManyStreams}
 	}
 	for _, o := range replaced {
@@ -162,31 +162,31 @@ func (p *peer) all() []*conn {
 	return out
 }
 
-// reserve takes a place for a stream to be opened.
-func (p *peer) reserve() error {
+// reserve takes a place for a stream of a class to be opened.
+func (p *peer) reserve(class Class) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	n := p.opening
+	n := p.opening[class]
 	for c := range p.conns {
-		if c.class == stream && c.outbound && !c.isDead() {
+		if c.class == class && c.outbound && !c.isDead() {
 			n++
 		}
 	}
 	switch {
 	case p.gone:
 		return ErrUnknownPeer
-	case n >= p.t.o.Streams:
+	case n >= p.t.mostStreams(class):
 		return ErrTooManyStreams
 	}
-	p.opening++
+	p.opening[class]++
 	return nil
 }
 
 // opened gives that place back: the stream is there by now, or not.
-func (p *peer) opened() {
+func (p *peer) opened(class Class) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.opening--
+	p.opening[class]--
 }
 
 func (p *peer) status() PeerStatus {
@@ -203,7 +203,7 @@ func (p *peer) status() PeerStatus {
 		}
 		s.Boot = hex.EncodeToString(c.boot[:])
 		switch {
-		case c.class == stream:
+		case c.class.carriesBytes():
 			s.Streams++
 		case !c.outbound:
 			s.link(c.class).Inbound = true

@@ -32,29 +32,65 @@ type streamConn struct {
 }
 
 func newStream(c *conn, p *peer) *streamConn {
-	return &streamConn{conn: c, t: p.t, peer: p, in: frameReader{r: c, max: streamChunk, chunk: 2 * streamChunk}}
+	in := frameReader{r: c, max: streamChunk, chunk: 2 * streamChunk}
+	if c.class == forward { // there may be many, and most requests are small
+		in.chunk = controlChunk
+	}
+	return &streamConn{conn: c, t: p.t, peer: p, in: in}
+}
+
+// mostStreams bounds the streams of a class to one peer, in one direction.
+func (t *Transport) mostStreams(class Class) int {
+	if class == forward {
+		return t.o.Forwards
+	}
+	return t.o.Streams
 }
 
 // OpenStream opens a stream to a peer. ctx bounds the opening only. Errors: ErrUnknownPeer, ErrTooManyStreams,
 // *RefusedError, and those of the connection. While the peer cannot be heard for the stall timeout, or takes nothing for
 // as long, the stream is closed; how long an answer may take is the user's.
 func (t *Transport) OpenStream(ctx context.Context, to NodeID, kind string) (Stream, error) {
+	if len(kind) > maxKind {
+		return nil, fmt.Errorf("kind of a stream: %d bytes, at most %d", len(kind), maxKind)
+	}
+	return t.openStream(ctx, to, stream, kind)
+}
+
+// OpenForward opens a stream for requests of clients to a peer, which its handler of forwards serves. It is bounded by
+// Options.Forwards, apart from other streams; otherwise it is as OpenStream.
+func (t *Transport) OpenForward(ctx context.Context, to NodeID) (Stream, error) {
+	return t.openStream(ctx, to, forward, "")
+}
+
+// HandleForward sets who serves the requests of clients that peers send on; nil: nobody.
+func (t *Transport) HandleForward(h StreamHandler) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.forwards = h
+}
+
+func (t *Transport) forwardHandler() StreamHandler {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.forwards
+}
+
+func (t *Transport) openStream(ctx context.Context, to NodeID, class Class, kind string) (Stream, error) {
 	p := t.peer(to)
 	switch {
-	case len(kind) > maxKind:
-		return nil, fmt.Errorf("kind of a stream: %d bytes, at most %d", len(kind), maxKind)
 	case t.ctx.Err() != nil:
 		return nil, ErrClosed
 	case p == nil:
 		return nil, ErrUnknownPeer
 	}
-	if err := p.reserve(); err != nil {
+	if err := p.reserve(class); err != nil {
 		return nil, err
 	}
-	defer p.opened()
-	c, err := t.dial(ctx, p, stream, kind)
+	defer p.opened(class)
+	c, err := t.dial(ctx, p, class, kind)
 	if err != nil {
-		return nil, fmt.Errorf("open stream %s to node %s: %w", kind, to, err)
+		return nil, fmt.Errorf("open %s %s to node %s: %w", class, kind, to, err)
 	}
 	t.stats.streamsOpened.Add(1)
 	return newStream(c, p), nil

@@ -36,13 +36,14 @@ type Transport struct {
 	bad        string                      // content of files that was complained about
 	complained time.Time                   // when the end of the certificate was logged last; zero: not yet
 
-	mu      sync.Mutex // guards the fields below
-	lis     net.Listener
-	started bool
-	closed  bool
-	kinds   map[string]StreamHandler
-	open    map[string]StreamHandler         // kinds that nodes may open which are no peers
-	peers   atomic.Pointer[map[NodeID]*peer] // replaced under mu, never changed
+	mu       sync.Mutex // guards the fields below
+	lis      net.Listener
+	started  bool
+	closed   bool
+	kinds    map[string]StreamHandler
+	forwards StreamHandler                    // of clients' requests that peers send on; nil: none are served
+	open     map[string]StreamHandler         // kinds that nodes may open which are no peers
+	peers    atomic.Pointer[map[NodeID]*peer] // replaced under mu, never changed
 }
 
 var _ Network = (*Transport)(nil)
