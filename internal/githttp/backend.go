@@ -101,7 +101,10 @@ type Push interface {
 }
 
 // RefusedPack says what is wrong with what a client sent, in a line for people.
-type RefusedPack struct{ Line string }
+type RefusedPack struct {
+	Line     string
+	NotWhole bool // an object in it links to what is neither in it nor held already
+}
 
 // Error says what is wrong.
 func (e *RefusedPack) Error() string { return e.Line }

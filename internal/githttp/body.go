@@ -12,13 +12,12 @@ import (
 	"github.com/millrace/millrace/internal/core"
 )
 
-// body reads a request's body: inflated if it is deflated, bounded, and ended when nothing comes for too long.
+// body reads a request's body: inflated if it is deflated, and bounded.
 type body struct {
 	q     *request
 	r     io.Reader
 	left  int64 // inflated bytes that may still come
 	limit core.TooLarge
-	ended bool
 }
 
 // open returns the request's body. limit names what bounds it.
@@ -57,7 +56,6 @@ func (b *body) Read(p []byte) (int, error) {
 			err = core.Invalid{Field: "body", Message: "is not gzip"}
 		}
 	}
-	b.ended = b.ended || err != nil
 	return n, err
 }
 

@@ -36,8 +36,18 @@ func (c *command) open() bool { return c.refused == "" && !c.there }
 type commands struct {
 	list    []command
 	caps    map[string]bool // those that the client chose
+	chosen  bool            // they were read
 	options []string        // push options, as they came
 	held    int64           // bytes of memory that are accounted for
+	shallow bool            // the client's history is not whole: it has commits without their parents
+	denied  error           // why all of it is refused, told where people see it; nil: it is not
+}
+
+// deny refuses the push as a whole. What follows is read nevertheless: only a client that has sent all shows an answer.
+func (c *commands) deny(err error) {
+	if c.denied == nil {
+		c.denied = err
+	}
 }
 
 const (
@@ -52,8 +62,8 @@ var known = []string{
 	"report-status", "report-status-v2", "delete-refs", "side-band-64k", "quiet", "atomic", "ofs-delta", "push-options",
 }
 
-// readCommands reads a push up to its pack. The memory it takes is given back by release. A nil list is the probe of a
-// client that wants to know whether it is let in.
+// readCommands reads a push up to its pack. The memory it takes is given back by release. Neither a command nor a refusal is the
+// probe of a client that wants to know whether it is let in. An error: it is no push of git, or cannot be read.
 func (q *request) readCommands(in *bufio.Reader) (c *commands, err error) {
 	c = &commands{caps: make(map[string]bool)}
 	defer func() {
@@ -65,7 +75,10 @@ func (q *request) readCommands(in *bufio.Reader) (c *commands, err error) {
 	for {
 		kind, payload, err := p.next()
 		switch {
-		case errors.Is(err, io.EOF) && len(c.list) == 0:
+		case errors.Is(err, io.EOF) && !c.chosen && !c.shallow:
+			return c, nil
+		case is[core.TooLarge](err):
+			c.deny(err)
 			return c, nil
 		case err != nil:
 			return c, badCommands(err)
@@ -77,17 +90,29 @@ func (q *request) readCommands(in *bufio.Reader) (c *commands, err error) {
 		case kind != pktData:
 			return c, badCommands(errPkt)
 		}
-		if len(c.list) == 0 {
-			line, caps, _ := bytes.Cut(payload, []byte{0})
-			if err := c.choose(string(caps)); err != nil {
-				return c, err
-			}
-			payload = line
-		}
-		if err := q.add(c, bytes.TrimSuffix(payload, []byte("\n"))); err != nil {
+		if err := q.take(c, payload); err != nil {
 			return c, err
 		}
 	}
+}
+
+// take reads one line before the flush: where the client's history ends, or a command, after the first of which come the
+// capabilities that it chose.
+func (q *request) take(c *commands, payload []byte) error {
+	if id, ok := bytes.CutPrefix(payload, []byte("shallow ")); ok {
+		// Which commits they are does not matter: a pack is only taken with all that its objects link to.
+		c.shallow = true
+		if _, err := core.ParseObjectID(string(bytes.TrimSuffix(id, []byte("\n")))); err != nil {
+			return badCommands(errPkt)
+		}
+		return nil
+	}
+	if !c.chosen {
+		line, caps, _ := bytes.Cut(payload, []byte{0})
+		c.choose(string(caps))
+		payload = line
+	}
+	return q.add(c, bytes.TrimSuffix(payload, []byte("\n")))
 }
 
 // badCommands is the error of a body that is no push.
@@ -98,46 +123,55 @@ func badCommands(err error) error {
 	return err
 }
 
-func (c *commands) choose(caps string) error {
+// choose notes which capabilities the client chose.
+func (c *commands) choose(caps string) {
+	c.chosen = true
 	for _, name := range strings.Fields(caps) {
 		switch {
 		case slices.Contains(known, name):
 			c.caps[name] = true
 		case strings.HasPrefix(name, "agent="), strings.HasPrefix(name, "session-id="), name == "object-format=sha1":
 		default:
-			return core.Invalid{Field: "capability", Reason: "not_supported", Message: "was not offered"}
+			c.deny(core.Invalid{Field: "capability", Reason: "not_supported", Message: line(clip(name)) + " was not offered"})
 		}
 	}
+}
+
+// add reads one command: the old id, the new one and the name. Of a push that is refused, only what tells its client so is kept.
+func (q *request) add(c *commands, line []byte) error {
+	switch {
+	case bytes.HasPrefix(line, []byte("push-cert")):
+		c.deny(core.Invalid{Field: "push-cert", Reason: "not_supported", Message: "signed pushes are not taken"})
+	case len(c.list) >= q.s.l.PushRefs:
+		c.deny(core.TooLarge{Field: "commands", Limit: "push_refs", Max: int64(q.s.l.PushRefs)})
+		return nil
+	}
+	parsed, ok := parseCommand(line)
+	switch {
+	case !ok && c.denied != nil: // a line of a signature, say
+		return nil
+	case !ok:
+		return badCommands(errPkt)
+	}
+	cost := int64(len(parsed.name) + commandCost)
+	if held := q.s.held.Add(cost); held > q.s.l.HeldBytes {
+		q.s.held.Add(-cost)
+		c.deny(core.Unavailable{Reason: "overload", Limit: "git_command_bytes"})
+		return nil
+	}
+	c.held += cost
+	c.list = append(c.list, parsed)
 	return nil
 }
 
-// add reads one command: the old id, the new one and the name.
-func (q *request) add(c *commands, line []byte) error {
-	if bytes.HasPrefix(line, []byte("shallow ")) {
-		return core.Invalid{Field: "shallow", Reason: "not_supported", Message: "pushes from a shallow clone need its missing history: fetch --unshallow first"}
-	}
-	if bytes.HasPrefix(line, []byte("push-cert")) {
-		return core.Invalid{Field: "push-cert", Reason: "not_supported", Message: "signed pushes are not taken"}
-	}
-	if len(c.list) >= q.s.l.PushRefs {
-		return core.TooLarge{Field: "commands", Limit: "push_refs", Max: int64(q.s.l.PushRefs)}
-	}
+func parseCommand(line []byte) (c command, ok bool) {
 	const ids = 2*40 + 2
 	if len(line) <= ids || line[40] != ' ' || line[ids-1] != ' ' {
-		return badCommands(errPkt)
+		return c, false
 	}
 	older, err := core.ParseObjectID(string(line[:40]))
 	newer, err2 := core.ParseObjectID(string(line[41 : ids-1]))
-	if err != nil || err2 != nil {
-		return badCommands(errPkt)
-	}
-	cost := int64(len(line) - ids + commandCost)
-	c.held += cost
-	if held := q.s.held.Add(cost); held > q.s.l.HeldBytes {
-		return core.Unavailable{Reason: "overload", Limit: "git_command_bytes"}
-	}
-	c.list = append(c.list, command{old: older, new: newer, name: string(line[ids:])})
-	return nil
+	return command{old: older, new: newer, name: string(line[ids:])}, err == nil && err2 == nil
 }
 
 // release gives back the memory of commands.
@@ -151,22 +185,27 @@ func (c *commands) readOptions(p *pktReader) error {
 	for {
 		kind, payload, err := p.next()
 		switch {
+		case is[core.TooLarge](err):
+			c.deny(err)
+			return nil
 		case err != nil:
 			return badCommands(err)
 		case kind == pktFlush:
 			return nil
 		case kind != pktData:
 			return badCommands(errPkt)
+		}
+		option := bytes.TrimSuffix(payload, []byte("\n"))
+		switch {
 		case len(c.options) == maxOptions:
-			return core.TooLarge{Field: "push_options", Limit: "push_options", Max: maxOptions}
-		case len(payload) > maxOptionBytes:
-			return core.TooLarge{Field: "push_options", Limit: "push_option_bytes", Max: maxOptionBytes}
+			c.deny(core.TooLarge{Field: "push_options", Limit: "push_options", Max: maxOptions})
+		case len(option) > maxOptionBytes:
+			c.deny(core.TooLarge{Field: "push_options", Limit: "push_option_bytes", Max: maxOptionBytes})
+		case !utf8.Valid(option):
+			c.deny(core.Invalid{Field: "push_options", Message: "must be UTF-8"})
+		default:
+			c.options = append(c.options, string(option))
 		}
-		option := strings.TrimSuffix(string(payload), "\n")
-		if !utf8.ValidString(option) {
-			return core.Invalid{Field: "push_options", Message: "must be UTF-8"}
-		}
-		c.options = append(c.options, option)
 	}
 }
 

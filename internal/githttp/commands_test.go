@@ -66,43 +66,76 @@ func TestAProbeHasNoCommands(t *testing.T) {
 	}
 }
 
-func TestBadCommandsAreRefusedByNameAndLeaveNothing(t *testing.T) {
+func TestWhatIsNoPushIsAnErrorAndLeavesNothing(t *testing.T) {
 	good := zeros + " " + ones + " refs/heads/a"
-	many := make([]string, 33)
-	for i := range many {
-		many[i] = "o"
-	}
-	for name, c := range map[string]struct {
-		in   []byte
-		want string
-	}{
-		"cut":             {pushOf(good), "no push"},
-		"no packet":       {[]byte("GET / HTTP/1.1"), "no push"},
-		"short":           {pushOf(zeros+" "+ones+" ", flushPkt), "no push"},
-		"upper case":      {pushOf(zeros+" "+strings.Repeat("A", 40)+" refs/heads/a", flushPkt), "no push"},
-		"no space":        {pushOf(zeros+" "+ones+"-refs/heads/a", flushPkt), "no push"},
-		"shallow":         {pushOf("shallow "+ones, flushPkt), "unshallow"},
-		"signed":          {pushOf("push-cert\x00report-status", flushPkt), "signed"},
-		"not offered":     {pushOf(good+"\x00bundle-uri", flushPkt), "offered"},
-		"sha256":          {pushOf(good+"\x00object-format=sha256", flushPkt), "offered"},
-		"too many":        {pushOf(good, good, good, good, flushPkt), "push_refs"},
-		"many options":    {pushOf(append(append([]string{good + "\x00push-options", flushPkt}, many...), flushPkt)...), "push_options"},
-		"long option":     {pushOf(good+"\x00push-options", flushPkt, strings.Repeat("x", 1025), flushPkt), "push_option_bytes"},
-		"option not text": {pushOf(good+"\x00push-options", flushPkt, "\xff", flushPkt), "UTF-8"},
-		"delimiter":       {append(pushOf(good), delimPkt...), "no push"},
+	for name, in := range map[string][]byte{
+		"cut":                    pushOf(good),
+		"cut after shallow":      pushOf("shallow " + ones),
+		"no packet":              []byte("GET / HTTP/1.1"),
+		"short":                  pushOf(zeros+" "+ones+" ", flushPkt),
+		"upper case":             pushOf(zeros+" "+strings.Repeat("A", 40)+" refs/heads/a", flushPkt),
+		"no space":               pushOf(zeros+" "+ones+"-refs/heads/a", flushPkt),
+		"shallow at nothing":     pushOf("shallow main", good, flushPkt),
+		"delimiter":              append(pushOf(good), delimPkt...),
+		"options without an end": pushOf(good+"\x00push-options", flushPkt, "o"),
 	} {
 		q := reader(Limits{PushRefs: 3})
-		_, err := q.readCommands(bufio.NewReader(bytes.NewReader(c.in)))
-		if err == nil || !strings.Contains(err.Error(), c.want) || !is[core.Fact](err) {
+		if _, err := q.readCommands(bufio.NewReader(bytes.NewReader(in))); !is[core.Invalid](err) || !strings.Contains(err.Error(), "no push") {
 			t.Errorf("%s: %v", name, err)
 		}
 		if q.s.held.Load() != 0 {
 			t.Errorf("%s: %d bytes stay accounted for", name, q.s.held.Load())
 		}
 	}
-	q := reader(Limits{HeldBytes: 300})
-	if _, err := q.readCommands(bufio.NewReader(bytes.NewReader(pushOf(good, good, flushPkt)))); !is[core.Unavailable](err) {
-		t.Errorf("beyond the memory of all: %v", err)
+}
+
+// TestAPushThatIsRefusedAsAWholeIsReadToItsPack: its client learns why when it has sent all, in words of git's protocol.
+func TestAPushThatIsRefusedAsAWholeIsReadToItsPack(t *testing.T) {
+	good := zeros + " " + ones + " refs/heads/a"
+	many := make([]string, 40)
+	for i := range many {
+		many[i] = "o"
+	}
+	options := func(o ...string) []byte {
+		return pushOf(append(append([]string{good + "\x00report-status push-options", flushPkt}, o...), flushPkt)...)
+	}
+	for name, c := range map[string]struct {
+		in     []byte
+		limits Limits
+		list   int // commands that are told of
+		want   string
+	}{
+		"signed":                   {pushOf("push-cert\x00report-status", "certificate version 0.1\n", "\n", good, "-----BEGIN PGP\n", "push-cert-end\n", flushPkt), Limits{}, 1, "signed"},
+		"not offered":              {pushOf(good+"\x00report-status bundle-uri", flushPkt), Limits{}, 1, "bundle-uri was not offered"},
+		"sha256":                   {pushOf(good+"\x00report-status object-format=sha256", flushPkt), Limits{}, 1, "object-format=sha256 was not offered"},
+		"too many":                 {pushOf(good+"\x00report-status", good, good, good, good, flushPkt), Limits{PushRefs: 3}, 3, "push_refs of 3"},
+		"many options":             {options(many...), Limits{}, 1, "limit push_options of 32"},
+		"long option":              {options(strings.Repeat("x", 1025)), Limits{}, 1, "limit push_option_bytes of 1024"},
+		"longest option":           {options("a", strings.Repeat("x", maxPayload)), Limits{}, 1, "limit push_option_bytes of 1024"},
+		"option not text":          {options("\xff"), Limits{}, 1, "UTF-8"},
+		"beyond the memory of all": {pushOf(good+"\x00report-status", good, good, flushPkt), Limits{HeldBytes: 400}, 2, "overload"},
+	} {
+		q := reader(c.limits)
+		in := bufio.NewReaderSize(bytes.NewReader(append(c.in, "PACK"...)), 64<<10)
+		got, err := q.readCommands(in)
+		if err != nil || got.denied == nil || !strings.Contains(got.denied.Error(), c.want) || !is[core.Fact](got.denied) {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if rest, _ := in.Peek(4); string(rest) != "PACK" || len(got.list) != c.list || !got.caps["report-status"] {
+			t.Errorf("%s: %d commands, %v, then %q", name, len(got.list), got.caps, rest)
+		}
+		if q.release(got); q.s.held.Load() != 0 {
+			t.Errorf("%s: %d bytes stay accounted for", name, q.s.held.Load())
+		}
+	}
+}
+
+func TestAPushOfAShallowCloneIsRead(t *testing.T) {
+	in := bufio.NewReader(bytes.NewReader(append(pushOf("shallow "+ones, "shallow "+ones+"\n", zeros+" "+ones+" refs/heads/a\x00report-status", flushPkt), "PACK"...)))
+	c, err := reader(Limits{}).readCommands(in)
+	if err != nil || c.denied != nil || !c.shallow || len(c.list) != 1 || c.list[0].name != "refs/heads/a" || !c.caps["report-status"] {
+		t.Errorf("%+v, %v", c, err)
 	}
 }
 

@@ -77,6 +77,16 @@ func describe(err error) (status int, text string) {
 	return facts[i].http, err.Error()
 }
 
+// count counts an error that ends a request, writes to the log what this server has to answer for, and returns the text for people.
+func (q *request) count(err error) (text string) {
+	status, text := describe(err)
+	q.s.stats.refused(status)
+	if status == http.StatusInternalServerError {
+		q.s.log.Error("git request failed", "path", q.r.URL.Path, "err", err)
+	}
+	return text
+}
+
 // retryAfter is how many seconds a client that was refused for want of room should wait.
 const retryAfter = "5"
 
@@ -85,11 +95,8 @@ func (q *request) fail(err error) {
 	if q.gone(err) {
 		return
 	}
-	status, text := describe(err)
-	q.s.stats.refused(status)
-	if status == http.StatusInternalServerError {
-		q.s.log.Error("git request failed", "path", q.r.URL.Path, "err", err)
-	}
+	status, _ := describe(err)
+	text := q.count(err)
 	h := q.w.Header()
 	switch status {
 	case http.StatusUnauthorized:

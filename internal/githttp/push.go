@@ -6,9 +6,9 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
-	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/millrace/millrace/internal/auth"
 	"github.com/millrace/millrace/internal/core"
@@ -19,7 +19,6 @@ type pushing struct {
 	*request
 	*commands
 	in     *bufio.Reader
-	body   *body
 	id     core.RequestID
 	pack   Push       // nil: nothing of it needs an object
 	kept   *core.Pack // what was received and kept
@@ -29,15 +28,9 @@ type pushing struct {
 	lost   bool     // a commit's outcome is unknown
 }
 
-// push answers a request to git-receive-pack.
+// push answers a request to git-receive-pack. Once it is known to be a push, git shows its user nothing but what is told within
+// its own protocol: no status of HTTP, and nothing before all was sent.
 func (q *request) push() error {
-	if err := q.writable(); err != nil {
-		return err
-	}
-	maxPush := q.repo.Config.WithDefaults().MaxPush
-	if most := maxPush + q.s.l.CommandBytes; q.r.ContentLength > most {
-		return core.TooLarge{Field: "pack", Limit: "max_push", Max: maxPush}
-	}
 	b, err := q.open(core.TooLarge{Field: "body", Limit: "push_command_bytes", Max: q.s.l.CommandBytes})
 	if err != nil {
 		return err
@@ -48,75 +41,92 @@ func (q *request) push() error {
 		return err
 	}
 	defer q.release(c)
-	if len(c.list) == 0 {
+	if len(c.list) == 0 && c.denied == nil {
 		q.answer(receivePack + result)
 		return nil
 	}
 	q.s.stats.pushes.Add(1)
-	p := &pushing{request: q, commands: c, in: in, body: b}
+	p := &pushing{request: q, commands: c, in: in}
+	maxPush := q.repo.Config.WithDefaults().MaxPush
 	b.allow(core.TooLarge{Field: "pack", Limit: "max_push", Max: maxPush}, int64(in.Buffered()))
-	if err := p.run(); err != nil {
+	err = p.run()
+	switch {
+	case err == nil:
+	case p.gone(err):
 		return err
+	default:
+		p.refuseAll(err)
+	}
+	p.drain()
+	if err != nil && !p.reports() {
+		return err // this client knows of nothing else
 	}
 	return p.report()
 }
 
-// run takes the push as far as it goes. An error ends the request without a report; what is refused is in the commands.
+// reports reports whether the client reads what is told within git's protocol.
+func (p *pushing) reports() bool {
+	return p.caps["report-status"] || p.caps["report-status-v2"] || p.caps["side-band-64k"]
+}
+
+// run takes the push as far as it goes. What is refused is in the commands; an error refuses all that is not.
 func (p *pushing) run() error {
 	ctx := p.r.Context()
+	if p.denied != nil {
+		return p.denied
+	}
+	if err := p.writable(); err != nil {
+		return err
+	}
 	var given bool
 	var err error
 	if p.id, given, err = p.requestID(); err != nil {
-		return p.refuseAll(err)
+		return err
 	}
 	if !given {
 		p.s.o.Rand.Fill(p.id[:])
 	}
 	if p.caps["atomic"] && len(p.list) > p.s.l.AtomicRefs {
-		return p.refuseAll(core.TooLarge{Field: "commands", Limit: "atomic_push_refs", Max: int64(p.s.l.AtomicRefs)})
+		return core.TooLarge{Field: "commands", Limit: "atomic_push_refs", Max: int64(p.s.l.AtomicRefs)}
 	}
-	err = p.check(ctx, given)
-	if is[core.Invalid](err) {
-		return p.refuseAll(err)
-	} else if err != nil {
+	if err := p.check(ctx, given); err != nil {
 		return err
-	}
-	if !slices.ContainsFunc(p.list, func(c command) bool { return !c.deletes() }) {
-		return p.propose(ctx)
-	}
-	if p.none() {
-		return p.drain()
-	}
-	if p.pack, err = p.s.o.Objects.Begin(ctx, p.repo.Place, p.repo.Config.WithDefaults().MaxPush, p.fresh); err != nil {
-		return err
-	}
-	defer p.pack.Close()
-	if err := p.receive(ctx); err != nil {
-		refused, ok := errors.AsType[*RefusedPack](err)
-		switch {
-		case ok:
-			p.unpack = refused.Line
-		case is[core.TooLarge](err), is[core.Exhausted](err), is[core.Invalid](err):
-			_, p.unpack = describe(err)
-		default:
-			return err
-		}
-		p.say(p.unpack)
-		p.refuse("unpacker error")
-		return p.drain()
 	}
 	if p.none() {
 		return nil
 	}
+	if slices.ContainsFunc(p.list, func(c command) bool { return !c.deletes() }) {
+		if p.pack, err = p.s.o.Objects.Begin(ctx, p.repo.Place, p.repo.Config.WithDefaults().MaxPush, p.fresh); err != nil {
+			return err
+		}
+		defer p.pack.Close()
+		if err := p.receive(ctx); err != nil {
+			return p.unpackFailed(err)
+		}
+	}
 	return p.propose(ctx)
 }
 
+// unpackFailed notes that the pack was not taken.
+func (p *pushing) unpackFailed(err error) error {
+	if p.gone(err) {
+		return err
+	}
+	refused, ok := errors.AsType[*RefusedPack](err)
+	if !ok {
+		_, p.unpack = describe(err)
+		return err
+	}
+	p.unpack = refused.Line
+	p.say(p.unpack)
+	p.refuse("unpacker error")
+	return nil
+}
+
 // refuseAll refuses the push as a whole, and tells why where people see it.
-func (p *pushing) refuseAll(err error) error {
-	_, text := describe(err)
-	p.say(text)
-	p.refuse(text)
-	return p.drain()
+func (p *pushing) refuseAll(err error) {
+	p.say(p.count(err))
+	p.refuse(p.said[len(p.said)-1])
 }
 
 func (p *pushing) say(text string) { p.said = append(p.said, line(text)) }
@@ -140,15 +150,24 @@ func (p *pushing) none() bool {
 	return !left
 }
 
-// drain reads the rest of the request: a client that is still sending shows its user no answer.
-func (p *pushing) drain() error {
-	if p.body.ended {
-		return nil
+// Bounds of what is read of a push that is refused.
+const (
+	drainBytes = 4 << 30
+	drainTime  = 10 * time.Minute
+)
+
+// drain reads the rest of the request, not inflated: a client that is still sending shows its user no answer.
+func (p *pushing) drain() {
+	end := p.s.o.Clock.Boot() + drainTime
+	from := &timed{q: p.request}
+	buf := make([]byte, 64<<10)
+	for left := drainBytes; left > 0 && p.s.o.Clock.Boot() < end; {
+		n, err := from.Read(buf)
+		if err != nil {
+			return
+		}
+		left -= n
 	}
-	if _, err := io.Copy(io.Discard, p.in); err != nil && p.gone(err) {
-		return err
-	}
-	return nil
 }
 
 // check refuses what can be refused before the pack is read: bad names and stale old values. The entry judges again. Of a
@@ -216,7 +235,13 @@ func (p *pushing) stale(c *command, r core.Ref) {
 
 // receive reads the pack, checks that nothing is missing and makes it durable.
 func (p *pushing) receive(ctx context.Context) error {
-	if err := p.timed(phaseReceive, func() error { return p.pack.Receive(ctx, p.in) }); err != nil {
+	err := p.timed(phaseReceive, func() error { return p.pack.Receive(ctx, p.in) })
+	if refused, ok := errors.AsType[*RefusedPack](err); ok && refused.NotWhole && p.shallow {
+		if err = p.refuseShallow(ctx); err == nil && p.none() {
+			return nil
+		}
+	}
+	if err != nil {
 		return err
 	}
 	if err := p.timed(phaseConnect, func() error { return p.examine(ctx) }); err != nil {
@@ -228,7 +253,7 @@ func (p *pushing) receive(ctx context.Context) error {
 	if p.none() {
 		return nil
 	}
-	err := p.timed(phaseKeep, func() error {
+	err = p.timed(phaseKeep, func() error {
 		kept, at, ok, err := p.pack.Keep(ctx)
 		if err == nil && ok {
 			p.kept, p.at = &kept, at
@@ -249,6 +274,26 @@ func (p *pushing) receive(ctx context.Context) error {
 func (p *pushing) timed(phase int, do func() error) error {
 	defer p.s.time(phase)()
 	return do()
+}
+
+// refuseShallow refuses what needs the pack of a client whose history is not whole, and that needs more of it. What the server
+// has already, whole as all that it has, can still be named.
+func (p *pushing) refuseShallow(ctx context.Context) error {
+	for i := range p.list {
+		c := &p.list[i]
+		if !c.open() || c.deletes() {
+			continue
+		}
+		kind, _, err := p.pack.Lookup(ctx, c.new)
+		if err != nil {
+			return err
+		}
+		if kind == core.ObjectMissing {
+			c.refused = "shallow update not allowed"
+		}
+	}
+	p.say("this push needs commits that neither its shallow clone nor the server has: git fetch --unshallow, then push again")
+	return nil
 }
 
 // examine finds out what Apply wants to know of the new objects, and refuses changes whose object is not there. All of it is
@@ -315,16 +360,14 @@ func (p *pushing) propose(ctx context.Context) error {
 			}
 			continue
 		}
-		if err := p.commit(ctx, n, chunk); err != nil {
-			return err
-		}
+		p.commit(ctx, n, chunk)
 		n++
 	}
 	return nil
 }
 
 // commit proposes one commit and waits for its end.
-func (p *pushing) commit(ctx context.Context, n uint64, chunk []*command) error {
+func (p *pushing) commit(ctx context.Context, n uint64, chunk []*command) {
 	ctx, cancel := context.WithTimeout(ctx, p.s.l.Commit)
 	defer cancel()
 	done := p.s.o.Backend.Commit(ctx, core.Commit{
@@ -340,13 +383,13 @@ func (p *pushing) commit(ctx context.Context, n uint64, chunk []*command) error 
 		for _, c := range chunk {
 			c.refused = "outcome unknown, fetch to see"
 		}
-		return nil
+		return
 	case done.Err != nil:
 		p.say(done.Err.Error())
 		for _, c := range chunk {
 			c.refused = line(done.Err.Error())
 		}
-		return nil
+		return
 	}
 	p.settle(&done.Results[0], done.At, chunk)
 	if p.pack != nil && slices.ContainsFunc(chunk, func(c *command) bool { return c.refused == "" }) {
@@ -354,7 +397,6 @@ func (p *pushing) commit(ctx context.Context, n uint64, chunk []*command) error 
 			p.s.log.Error("pack not published", "err", err)
 		}
 	}
-	return nil
 }
 
 // requestOf is the id of a push's commit n.

@@ -131,8 +131,9 @@ type call struct {
 
 // FailedError says that git refused what it was given.
 type FailedError struct {
-	Act  string
-	Line string // what it said last, with no path of this machine
+	Act      string
+	Line     string // what it said last, with no path of this machine
+	NotWhole bool   // an object links to what is neither in the pack nor held
 }
 
 // Error says what git said.
@@ -170,7 +171,8 @@ func (a *Area) run(ctx context.Context, c call) error {
 			line = "git was ended: " + e.Signal
 		}
 		a.o.Logger.Info("git refused", "act", c.args[0], "exit", e.Code, "signal", e.Signal, "said", e.Line())
-		return &FailedError{Act: c.args[0], Line: a.clean(line)}
+		line = a.clean(line)
+		return &FailedError{Act: c.args[0], Line: line, NotWhole: strings.HasPrefix(line, "did not receive expected object ")}
 	}
 	return nil
 }

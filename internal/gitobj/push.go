@@ -98,7 +98,7 @@ func (p *Push) Receive(ctx context.Context, body io.Reader) error {
 	}
 	switch {
 	case string(head[:4]) != "PACK" || binary.BigEndian.Uint32(head[4:]) != 2:
-		return &FailedError{"index-pack", "no pack of version 2"}
+		return &FailedError{Act: "index-pack", Line: "no pack of version 2"}
 	case binary.BigEndian.Uint32(head[8:]) == 0:
 		_, err := io.Copy(io.Discard, io.LimitReader(in, packTrailer+1))
 		if err != nil {
@@ -210,7 +210,7 @@ func (p *Push) relink() error {
 // cut is the error of a body that ended too early, or could not be read.
 func cut(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return &FailedError{"index-pack", "the pack ends too early"}
+		return &FailedError{Act: "index-pack", Line: "the pack ends too early"}
 	}
 	return &BodyError{err}
 }
@@ -267,7 +267,7 @@ func (t *trailed) check() error {
 		return cut(err)
 	}
 	if !bytes.Equal(t.sum.Sum(nil), t.last) {
-		return &FailedError{"index-pack", "the pack's checksum does not fit what was sent"}
+		return &FailedError{Act: "index-pack", Line: "the pack's checksum does not fit what was sent"}
 	}
 	return nil
 }
@@ -280,7 +280,7 @@ func (p *Push) openReceived() (err error) {
 	}
 	i := slices.IndexFunc(names, func(n string) bool { return strings.HasSuffix(n, ".idx") })
 	if i < 0 {
-		return &FailedError{"index-pack", "git made no index"}
+		return &FailedError{Act: "index-pack", Line: "git made no index"}
 	}
 	at := filepath.Join(p.spec.At.path(), incomingDir, filepath.Base(p.dir), packDir, strings.TrimSuffix(names[i], ".idx"))
 	p.pack, err = openFiles(p.a.o.FS, p.a.o.Dir, at)

@@ -182,7 +182,7 @@ func (p *Push) holds(d core.Digest) error {
 	return one.each(func(id core.ObjectID) error {
 		_, found, err := p.pack.find(id)
 		if err == nil && !found {
-			err = &FailedError{"pack-objects", fmt.Sprintf("object %s of pack %s is not in the new one", id, d)}
+			err = &FailedError{Act: "pack-objects", Line: fmt.Sprintf("object %s of pack %s is not in the new one", id, d)}
 		}
 		return err
 	})

@@ -143,7 +143,7 @@ func gitError(err error) error {
 		return errs.Corruptf("%v", d)
 	}
 	if f, ok := errors.AsType[*gitobj.FailedError](err); ok {
-		return &githttp.RefusedPack{Line: f.Error()}
+		return &githttp.RefusedPack{Line: f.Error(), NotWhole: f.NotWhole}
 	}
 	if b, ok := errors.AsType[*gitobj.BodyError](err); ok {
 		return b.Err

@@ -260,7 +260,7 @@ func TestNoCredentialIsInLogsOrInWhatGitIsGiven(t *testing.T) {
 	}
 }
 
-func TestWithoutRoomPushesAreRefusedBeforeTheirBody(t *testing.T) {
+func TestWithoutRoomPushesThatBringObjectsAreRefusedByName(t *testing.T) {
 	l, host := startGit(t)
 	host.makeRepo("app", nil)
 	url := host.url("app")
@@ -272,7 +272,7 @@ func TestWithoutRoomPushesAreRefusedBeforeTheirBody(t *testing.T) {
 	l.start()
 	h := l.git()
 	w.commit("a", "2")
-	w.refuses("507", "push", h.url("app"), "main")
+	w.refuses("! [remote rejected] main -> main (limit disk of ", "push", h.url("app"), "main")
 	w.git("clone", "-q", h.url("app"), "clone")
 	if status, answer := h.pushRaw("app", pkt(w.git("rev-parse", "main~1")+" "+noID+" refs/heads/b\x00report-status delete-refs", "")); status != 200 || !strings.Contains(answer, "ok refs/heads/b") {
 		t.Errorf("a deletion: %d %q", status, answer)

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -105,4 +106,93 @@ func (w work) forces(url, who, says string) {
 	}
 	w.git("fetch", "-q", url, "main")
 	w.git("reset", "-q", "--hard", "FETCH_HEAD")
+}
+
+func TestPushesFromShallowClonesLand(t *testing.T) {
+	t.Parallel()
+	_, host := startGit(t)
+	host.makeRepo("app", nil)
+	host.makeRepo("empty", nil)
+	url := host.url("app")
+	w := newWork(t, "2")
+	w.history(30)
+	w.git("push", "-q", "--mirror", url)
+	w.git("push", "-q", url, "main~3:refs/heads/old")
+	for _, depth := range []string{"1", "5"} {
+		name := "shallow" + depth
+		w.git("clone", "-q", "--depth="+depth, "--no-single-branch", url, name)
+		s := w.in(name)
+		id := s.commit("ci", depth)
+		s.git("push", "-q", url, "HEAD:refs/heads/ci"+depth)
+		s.git("push", "-q", url, "HEAD")
+		s.git("tag", "light"+depth, "origin/main")
+		s.git("tag", "-a", "-m", "m", "heavy"+depth, "origin/main")
+		s.git("tag", "-a", "-m", "m", "new"+depth)
+		s.git("push", "-q", url, "light"+depth, "heavy"+depth, "new"+depth)
+		s.git("commit", "-q", "--amend", "-m", "amended")
+		amended := s.git("rev-parse", "HEAD")
+		s.git("push", "-q", "--force", "--atomic", url, "HEAD:refs/heads/ci"+depth, "origin/topic/9:refs/heads/topic"+depth)
+		s.git("push", "-q", "--force", url, id+":refs/heads/main")
+		s.git("checkout", "-q", "origin/topic/29")
+		s.git("merge", "-q", "--allow-unrelated-histories", "-s", "ours", "-m", "merge", "origin/main")
+		s.git("push", "-q", url, "HEAD:refs/heads/merged"+depth)
+		s.git("push", "-q", url, ":refs/heads/merged"+depth, ":light"+depth)
+		refs := w.refsOf(url)
+		if refs["refs/heads/main"] != id || refs["refs/heads/ci"+depth] != amended || refs["refs/heads/merged"+depth] != "" || refs["refs/tags/light"+depth] != "" ||
+			refs["refs/tags/heavy"+depth] == "" || refs["refs/tags/new"+depth+"^{}"] != id || refs["refs/heads/topic"+depth] == "" {
+			t.Errorf("depth %s: %v", depth, refs)
+		}
+	}
+	w.in("shallow1").git("push", "-q", url, ":old")
+	w.git("clone", "-q", "--mirror", url, "final")
+	w.in("final").whole()
+
+	// To a server that does not have the missing history. What it has, and what is whole, it takes.
+	s := w.in("shallow1")
+	whole := s.git("commit-tree", "-m", "root", "HEAD^{tree}")
+	other := host.url("empty")
+	s.refuses("! [remote rejected] main -> main (shallow update not allowed)", "push", other, "main")
+	s.refuses("fetch --unshallow", "push", other, "main")
+	s.git("push", "-q", other, whole+":refs/heads/base")
+	s.refuses("(shallow update not allowed)", "push", "--atomic", other, "main", whole+":refs/heads/more")
+	out, err := s.try("push", other, "main", whole+":refs/heads/more", ":base")
+	refs := w.refsOf(other)
+	if err == nil || !strings.Contains(out, "main -> main (shallow update not allowed)") || len(refs) != 1 || refs["refs/heads/more"] != whole {
+		t.Errorf("%v, refs %v\n%s", err, refs, out)
+	}
+}
+
+func TestAPushThatIsRefusedAsAWholeSaysWhyToItsUser(t *testing.T) {
+	t.Parallel()
+	_, host := startGit(t)
+	host.makeRepo("app", nil)
+	url := host.url("app")
+	w := newWork(t, "2")
+	w.commit("a", strings.Repeat("long enough not to be sent in one piece\n", 10))
+	noise := make([]byte, 3<<20) // more than what git sends at once
+	_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
+	w.commit("noise", string(noise))
+	options := func(n int, size int) (args []string) {
+		args = []string{"push"}
+		for range n {
+			args = append(args, "-o", strings.Repeat("o", size))
+		}
+		return append(args, url, "main")
+	}
+	for limit, args := range map[string][]string{
+		"push_options is larger than limit push_options of 32": options(33, 1),
+		"larger than limit push_option_bytes of 1024":          options(1, 2000),
+		"is larger than limit push_options of 32":              options(40, 1000),
+		"push_options: must be UTF-8":                          {"push", "-o", "\xff", url, "main"},
+		"millrace.nonsense is not known":                       {"push", "-o", "millrace.nonsense", url, "main"},
+	} {
+		out, err := w.try(args...)
+		if err == nil || !strings.Contains(out, "! [remote rejected] main -> main (") || strings.Count(out, limit) < 2 || strings.Contains(out, "RPC failed") {
+			t.Errorf("%s: %v\n%s", limit, err, out)
+		}
+	}
+	if refs := w.refsOf(url); len(refs) != 0 {
+		t.Errorf("refs %v", refs)
+	}
+	w.git("push", "-q", "-o", strings.Repeat("o", 1024), url, "main")
 }
