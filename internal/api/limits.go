@@ -20,6 +20,7 @@ type Limits struct {
 	HTTPHeaderMs    int64 // until they are there
 	HTTPBodyMs      int64 // until the body is there
 	HTTPIdleMs      int64 // of a connection between two requests
+	HTTPLingerMs    int64 // that a connection is read on after a refusal which left some of the body unread
 	JSONDepth       int64 // objects and lists within one another
 	ResultWaitMs    int64
 
@@ -127,6 +128,7 @@ func (l *Limits) Rows() []Limit {
 		{"http_header_ms", &l.HTTPHeaderMs, 5 * second, minute},
 		{"http_body_ms", &l.HTTPBodyMs, minute, hour},
 		{"http_idle_ms", &l.HTTPIdleMs, minute, hour},
+		{"http_linger_ms", &l.HTTPLingerMs, second, minute},
 		{"json_depth", &l.JSONDepth, 64, 1000},
 		{"result_wait_ms", &l.ResultWaitMs, minute, hour},
 		{"frame_items", &l.FrameItems, 512, 1024},

@@ -132,6 +132,7 @@ type restCall struct {
 	query   query
 	held    int64  // bytes of its body
 	sent    []byte // the body, once it is read
+	ended   bool   // the body was read to its end
 	written bool
 }
 
@@ -142,11 +143,13 @@ func (h *rest) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer h.work.Done()
 	clientAddress(r)
-	if h.s.o.Git != nil && strings.HasPrefix(r.URL.Path, gitPrefix) {
+	c := &restCall{h: h, s: h.s, w: w, r: r, ctx: r.Context(), control: http.NewResponseController(w)}
+	c.bound()
+	if h.s.o.Git != nil && strings.HasPrefix(r.URL.EscapedPath(), gitPrefix) {
+		c.setDeadline(c.control.SetWriteDeadline, h.s.l.SendStallMs)
 		h.s.o.Git.ServeHTTP(w, r)
 		return
 	}
-	c := &restCall{h: h, s: h.s, w: w, r: r, ctx: r.Context(), control: http.NewResponseController(w)}
 	defer func() {
 		h.bodies.Add(-c.held)
 		c.s.requests.give(c.held)

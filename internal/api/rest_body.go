@@ -12,7 +12,6 @@ import (
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/core"
-	"github.com/millrace/millrace/internal/errs"
 )
 
 // The names of limits that are not of a message.
@@ -49,7 +48,6 @@ func (c *restCall) body() ([]byte, error) {
 	if e := c.r.Header.Get("Content-Encoding"); e != "" && e != "identity" {
 		return nil, invalid("Content-Encoding", "is not supported: send the body as it is")
 	}
-	c.setDeadline(c.control.SetReadDeadline, c.s.l.HTTPBodyMs)
 	size := c.r.ContentLength
 	if size < 0 || size > firstRead {
 		size = firstRead
@@ -70,15 +68,69 @@ func (c *restCall) body() ([]byte, error) {
 			return nil, core.TooLarge{Field: bodyField, Limit: limitBody, Max: limit}
 		case errors.Is(err, io.EOF) || int64(len(b)) == c.r.ContentLength:
 			_ = c.control.SetReadDeadline(time.Time{}) // from here reading only tells whether the caller is there
-			c.sent = b
+			c.sent, c.ended = b, true
 			return b, nil
 		case err != nil:
-			if e, ok := errors.AsType[net.Error](err); ok && e.Timeout() {
-				return nil, core.DeadlineExceeded{}
-			}
-			return nil, core.Unavailable{Reason: "cancelled"} // nobody reads this
+			return nil, c.bodyFact(err)
 		}
 	}
+}
+
+// bodyFact is the fact of a body that could not be read to its end.
+func (c *restCall) bodyFact(err error) core.Fact {
+	if e, ok := errors.AsType[net.Error](err); ok {
+		if e.Timeout() {
+			return core.DeadlineExceeded{}
+		}
+		return core.Unavailable{Reason: "cancelled"} // the connection is lost: nobody reads this
+	}
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return invalid(bodyField, "ends before its announced end")
+	}
+	if c.r.ProtoMajor > 1 && c.r.Context().Err() != nil {
+		return core.Unavailable{Reason: "cancelled"} // the stream is lost; in HTTP/1 any error ends the context
+	}
+	return invalid(bodyField, "is malformed: its chunks, or its length, are not as announced")
+}
+
+// bound sets how long the request's body may take, whether somebody reads it or not: package http reads what a handler has
+// left, and sets no deadline for that. After a body in chunks the connection is closed: package http takes such a request also
+// with a length, which two servers in a row could read as two different requests, and does not tell.
+func (c *restCall) bound() {
+	if c.r.ContentLength == 0 {
+		return
+	}
+	c.setDeadline(c.control.SetReadDeadline, c.s.l.HTTPBodyMs)
+	if c.r.ProtoMajor == 1 && (len(c.r.TransferEncoding) > 0 || c.r.ProtoMinor == 0) {
+		c.w.Header()["Connection"] = connectionClose
+	}
+}
+
+var (
+	connectionClose = []string{"close"}
+	longAgo         = time.Unix(1, 0)
+)
+
+// leaveBody prepares a refusal: it is written at once. What has come of the body is taken; if that is not all, the connection
+// is closed after the answer, and read on for a short time only, so that the answer arrives.
+func (c *restCall) leaveBody() {
+	if c.ended || c.r.ContentLength == 0 || c.r.ProtoMajor != 1 || c.bodyCame() {
+		return
+	}
+	c.w.Header()["Connection"] = connectionClose
+	c.setDeadline(c.control.SetReadDeadline, c.s.l.HTTPLingerMs)
+}
+
+// cameBytes is the buffer that package http reads a connection with: what came with the head of a request is in it.
+const cameBytes = 4 * kib
+
+// bodyCame reports whether the whole body has come already, and takes it. It does not wait.
+func (c *restCall) bodyCame() bool {
+	if n := c.r.ContentLength; n < 0 || n > cameBytes || c.r.Header.Get("Expect") != "" || c.control.SetReadDeadline(longAgo) != nil {
+		return false
+	}
+	_, err := io.CopyN(io.Discard, c.r.Body, cameBytes+1)
+	return errors.Is(err, io.EOF)
 }
 
 // grow makes room for more of a body, as long as the node has it.
@@ -208,9 +260,7 @@ func (c *restCall) fail(err error) {
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
 		h["Retry-After"] = []string{retryAfter(e.GetRetryAfter())}
 	}
-	if row.code == errs.TooLarge || row.code == errs.DeadlineExceeded {
-		h["Connection"] = []string{"close"} // what is left of the body is not waited for
-	}
+	c.leaveBody()
 	_ = c.object(row.http, func(w *jsonWriter) { // an error is of a caller who is gone
 		if c.route != nil && c.route.failure != nil {
 			c.route.failure(w, row.http, e)

@@ -98,14 +98,15 @@ func TestUnknownPathsAndMethodsAreRefusedInTheSameShape(t *testing.T) {
 	for _, path := range []string{
 		"/", "/v1", "/v1/", "/v2/tasks", "/v1/tasks/", "/v1/tasks//result", "/v1/tasks:nothing", "/v1/tasks/a/b", "/v1/kv/ks/keys/",
 		"/v1/kv/ks/keys/a/b", "/v1/queues/a/b/c/d/e/f/g/h", "/v1/TASKS", "//v1/tasks", "/v1/./tasks", "/v1/x/../tasks",
-		"/v1/tasks%2Fa", "/millrace.v1.TaskService/Create", "/metrics", "/debug/pprof/",
+		"/v1/tasks%2Fa", "/v1/tasks%3Aclaim", "/%761/status", "/v1/%73tatus", "/v1/%74asks/a", "/v1/kv/ks/key%73/k", "/v1/kv%2Fks/keys/k",
+		"/%67it/default/app.git/info/refs", "/millrace.v1.TaskService/Create", "/metrics", "/debug/pprof/",
 	} {
 		if e := failed(t, r.do("GET", path, "").expect(t, path, http.StatusNotFound)); e.Code != "NOT_FOUND" {
 			t.Errorf("%s: %+v", path, e)
 		}
 	}
 	for path, allow := range map[string]string{
-		"/v1/tasks": "GET, POST", "/v1/tasks/x": "DELETE, GET", "/v1/tasks:claim": "POST", "/v1/tasks%3Aclaim": "POST",
+		"/v1/tasks": "GET, POST", "/v1/tasks/x": "DELETE, GET", "/v1/tasks:claim": "POST",
 		"/v1/queues/q": "GET, PUT", "/v1/kv/ks/keys/k": "DELETE, GET, PUT", "/v1/openapi.json": "GET",
 	} {
 		for _, method := range []string{"PATCH", "HEAD", "OPTIONS", "TRACE", "FOO"} {

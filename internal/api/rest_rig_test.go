@@ -1,6 +1,7 @@
 package api
 
 import (
+	"crypto/tls"
 	"encoding/json"
 	"io"
 	"net"
@@ -15,6 +16,8 @@ import (
 type restRig struct {
 	*rig
 	web    net.Addr
+	scheme string      // http, unless it speaks TLS
+	trust  *tls.Config // of its clients then
 	client *http.Client
 }
 
@@ -31,7 +34,7 @@ func newRESTRig(t *testing.T, l Limits) *restRig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &restRig{rig: newRig(t, l), web: lis.Addr()}
+	r := &restRig{rig: newRig(t, l), web: lis.Addr(), scheme: "http"}
 	served := make(chan error, 1)
 	go func() { served <- r.s.ServeREST(lis, nil) }()
 	transport := new(http.Transport)
@@ -53,7 +56,7 @@ func (r *restRig) request(method, path, token, body string, more ...string) *htt
 	if body != "" {
 		content = strings.NewReader(body)
 	}
-	req, err := http.NewRequestWithContext(r.t.Context(), method, "http://"+r.web.String()+path, content)
+	req, err := http.NewRequestWithContext(r.t.Context(), method, r.scheme+"://"+r.web.String()+path, content)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -100,7 +100,7 @@ func (rt *router) find(r *http.Request, out *params) (*Route, core.Fact) {
 	return nil, core.NotFound{Kind: "route", ID: clip(path, 2*nameBytes)}
 }
 
-// splitPath takes a path apart, each segment unescaped by itself, so that a slash within one stays in it.
+// splitPath takes a path apart, each segment as it came.
 func splitPath(path string, out []string) ([]string, bool) {
 	rest, ok := strings.CutPrefix(path, "/")
 	for more := ok; more; {
@@ -109,27 +109,32 @@ func splitPath(path string, out []string) ([]string, bool) {
 		}
 		var segment string
 		segment, rest, more = strings.Cut(rest, "/")
-		if strings.IndexByte(segment, '%') >= 0 {
-			var err error
-			if segment, err = url.PathUnescape(segment); err != nil {
-				return nil, false
-			}
-		}
 		out = append(out, segment)
 	}
 	return out, ok
 }
 
+// match fills in the parameters, each unescaped by itself, so that a slash within one stays in it. The other segments must
+// stand as they are: a rule of a proxy in front, which compares paths, sees the route that is served.
 func (p *pattern) match(segments []string, out *params) bool {
+	for i, s := range p.segments {
+		if s != "" && s != segments[i] || segments[i] == "" {
+			return false
+		}
+	}
 	n := 0
 	for i, s := range p.segments {
-		switch {
-		case s != "" && s != segments[i], segments[i] == "":
-			return false
-		case s == "":
-			out[n] = segments[i]
-			n++
+		if s != "" {
+			continue
 		}
+		out[n] = segments[i]
+		if strings.IndexByte(out[n], '%') >= 0 {
+			var err error
+			if out[n], err = url.PathUnescape(out[n]); err != nil {
+				return false
+			}
+		}
+		n++
 	}
 	return true
 }

@@ -2,9 +2,11 @@ package githttp
 
 import (
 	"bufio"
+	"compress/flate"
 	"compress/gzip"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -52,7 +54,7 @@ func (b *body) Read(p []byte) (int, error) {
 		return 0, b.limit
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
-		if errors.Is(err, gzip.ErrChecksum) || errors.Is(err, gzip.ErrHeader) {
+		if _, corrupt := errors.AsType[flate.CorruptInputError](err); corrupt || errors.Is(err, gzip.ErrChecksum) || errors.Is(err, gzip.ErrHeader) || errors.Is(err, io.ErrUnexpectedEOF) {
 			err = core.Invalid{Field: "body", Message: "is not gzip"}
 		}
 	}
@@ -71,16 +73,45 @@ func (t *timed) Read(p []byte) (int, error) {
 	q := t.q
 	_ = q.control.SetReadDeadline(q.s.o.Clock.Wall().Add(q.s.l.Idle)) // one that cannot be timed is not served over a socket
 	n, err := q.r.Body.Read(p)
-	if err != nil {
+	if errors.Is(err, io.EOF) {
+		q.ended = true
 		_ = q.control.SetReadDeadline(time.Time{}) // from here reading only tells whether the client is there
+	} else if err != nil {
+		err = q.broken(err)
 	}
 	return n, err
 }
 
-// untime ends the deadlines of a connection that others will use.
-func (q *request) untime() {
-	_ = q.control.SetReadDeadline(time.Time{})
-	_ = q.control.SetWriteDeadline(time.Time{})
+// broken is the error of a body that could not be read to its end.
+func (q *request) broken(err error) error {
+	if e, ok := errors.AsType[net.Error](err); ok {
+		if e.Timeout() {
+			return core.DeadlineExceeded{}
+		}
+		return err // the connection is lost
+	}
+	if q.r.ProtoMajor > 1 && q.r.Context().Err() != nil {
+		return err // the stream is lost; in HTTP/1 any error ends the context
+	}
+	return core.Invalid{Field: "body", Message: "ends early, or its chunks are not as announced"}
+}
+
+// linger is how long a connection is read on after an answer which left some of the request unread, so that the answer arrives.
+const linger = time.Second
+
+// leave bounds what package http still does for the request: it writes what is left of the answer, and reads what is left of the
+// body. It sets no deadlines of its own for that, and ends these when the connection goes on to another request.
+func (q *request) leave() {
+	now := q.s.o.Clock.Wall()
+	_ = q.control.SetWriteDeadline(now.Add(q.s.l.Idle))
+	if q.unread() {
+		_ = q.control.SetReadDeadline(now.Add(linger))
+	}
+}
+
+// unread reports whether the client may still be sending the body. Over HTTP/2 that ends with the answer.
+func (q *request) unread() bool {
+	return q.r.ContentLength != 0 && !q.ended && q.r.ProtoMajor == 1
 }
 
 // Write writes to the client, and gives it some time to take it.

@@ -92,7 +92,7 @@ const retryAfter = "5"
 
 // fail ends a request that has no answer yet.
 func (q *request) fail(err error) {
-	if q.gone(err) {
+	if q.gone(err) && !is[core.DeadlineExceeded](err) && !is[core.Invalid](err) { // these are told, though reading has ended
 		return
 	}
 	status, _ := describe(err)
@@ -103,6 +103,9 @@ func (q *request) fail(err error) {
 		h.Set("WWW-Authenticate", `Basic realm="millrace"`)
 	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
 		h.Set("Retry-After", retryAfter)
+	}
+	if q.unread() {
+		h.Set("Connection", "close") // else package http waits for the rest of the body before it writes this
 	}
 	h.Set("Content-Type", "text/plain; charset=utf-8")
 	h.Set("X-Content-Type-Options", "nosniff")

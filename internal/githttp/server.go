@@ -86,12 +86,13 @@ type request struct {
 	who     auth.Principal
 	repo    Repo
 	fresh   bool // the repository is only planned: a push makes it
+	ended   bool // the body was read to its end
 }
 
 // ServeHTTP serves one request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q := &request{s: s, w: w, r: r, control: http.NewResponseController(w)}
-	defer q.untime()
+	defer q.leave()
 	// As git does: nothing of this may be kept by anybody on the way.
 	h := w.Header()
 	h.Set("Expires", "Fri, 01 Jan 1980 00:00:00 GMT")
@@ -104,10 +105,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // serve finds out what is asked for, by whom and of which repository.
 func (q *request) serve() error {
-	rest, ok := strings.CutPrefix(q.r.URL.Path, Prefix)
+	// No name and no action needs an escape. A rule of a proxy in front, which compares paths, sees what is served.
+	rest, ok := strings.CutPrefix(q.r.URL.EscapedPath(), Prefix)
 	namespace, rest, ok2 := strings.Cut(rest, "/")
 	name, action, ok3 := strings.Cut(rest, ".git/")
-	if !ok || !ok2 || !ok3 || namespace == "" || name == "" || strings.Contains(name, "/") {
+	if !ok || !ok2 || !ok3 || namespace == "" || name == "" || strings.Contains(name, "/") || strings.Contains(rest, "%") || strings.Contains(namespace, "%") {
 		return core.NotFound{Kind: "repository", ID: q.r.URL.Path}
 	}
 	handle, service, scope, err := q.route(action)

@@ -1,0 +1,40 @@
+package api
+
+import (
+	"crypto/tls"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+)
+
+// newTLSRig is a rig whose REST side speaks TLS, so HTTP/2 too.
+func newTLSRig(t *testing.T, l Limits) *restRig {
+	t.Helper()
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The certificate of the standard library's tests, and who trusts it.
+	borrowed := httptest.NewUnstartedServer(nil)
+	borrowed.StartTLS()
+	certificates := borrowed.TLS.Certificates
+	roots := borrowed.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
+	borrowed.Close()
+
+	r := &restRig{rig: newRig(t, l), web: lis.Addr(), scheme: "https"}
+	served := make(chan error, 1)
+	config := &tls.Config{Certificates: certificates, NextProtos: []string{"h2", "http/1.1"}, MinVersion: tls.VersionTLS12}
+	go func() { served <- r.s.ServeREST(lis, config) }()
+	r.trust = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+	transport := &http.Transport{TLSClientConfig: r.trust, ForceAttemptHTTP2: true}
+	r.client = &http.Client{Transport: transport}
+	t.Cleanup(func() {
+		transport.CloseIdleConnections()
+		r.s.Shutdown(0)
+		if err := <-served; err != nil {
+			t.Errorf("serve REST: %v", err)
+		}
+	})
+	return r
+}
