@@ -108,11 +108,13 @@ func (c *fakeClock) advance(d time.Duration) {
 
 // fakeAuth knows tokens by their text: tenant/scope,scope or tenant/scope,scope/expiry in seconds after testNow.
 type fakeAuth struct {
+	*planter
 	mu      sync.Mutex
 	revoked map[string]bool
 }
 
 func (a *fakeAuth) Lookup(token string, now time.Time) (auth.Principal, bool) {
+	a.step()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	tenant, rest, ok := strings.Cut(token, "/")
@@ -170,6 +172,7 @@ func newRigWith(t *testing.T, l Limits, m Memory) *rig {
 		logs: new(strings.Builder), served: make(chan error, 1),
 	}
 	r.n = newFakeNode(r.clock)
+	r.auth.planter = &r.n.planter
 	var err error
 	r.s, err = New(Options{
 		Backend: r.n, Refs: r.n, Objects: fakeObjects{&r.n.planter}, Auth: r.auth, Clock: r.clock, Rand: env.NewSeededRand(1), Limits: l, Memory: m, Version: "v1",
