@@ -8,11 +8,13 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -52,6 +54,9 @@ snake_case of the --config file. Unknown keys are refused.
 
 Every limit of the gRPC edge is a setting too: --limit-<name>, see --limits.
 
+Tokens and certificates are read again when their files change, and on SIGHUP. A file that cannot be
+used, or that holds no token, is refused with a line in the log: what was read before stays in force.
+
 The process ends with 20 after a failed write or sync, 21 when stored bytes are damaged, 22 when
 the disk is full beyond its reserve, 23 when the directory is not this server's.`,
 		Example: `  millrace serve --dev --data ./data --token-file ./token
@@ -82,12 +87,12 @@ the disk is full beyond its reserve, 23 when the directory is not this server's.
 	_ = f.MarkHidden("group-commit")
 	f.BoolVar(&o.dev, "dev", false, "make one admin token, print it, and bind to loopback only")
 	f.StringVar(&o.tokenFile, "token-file", "", "with --dev: keep the token in this file and use it again")
-	f.StringVar(&o.TokensFile, "tokens", "", "YAML file of hashed tokens")
+	f.StringVar(&o.TokensFile, "tokens", "", "YAML file of hashed tokens; read again when it changes, and on SIGHUP")
 	f.StringVar((*string)(&o.Durability), "durability", "fsync", "fsync, or none: what a power cut takes (for comparisons)")
 	f.StringVar(&o.Name, "name", "n1", "name of this node")
 	f.IntVar(&o.Shards, "shards", 1, "shards of a new data directory, 1 to 64; a directory keeps its number, and all nodes of a cluster have the same")
 	f.StringVar(&o.memory, "memory", "", "memory for buffers and caches, such as 512MiB; default a quarter of the machine's, or of its control group's")
-	f.StringVar(&o.TLSCert, "tls-cert", "", "PEM certificate of the gRPC edge")
+	f.StringVar(&o.TLSCert, "tls-cert", "", "PEM certificate of the gRPC and REST edges; read again, with its key, when a file changes, and on SIGHUP")
 	f.StringVar(&o.TLSKey, "tls-key", "", "PEM key of the certificate")
 	f.BoolVar(&o.Insecure, "insecure", false, "allow plain text on an address that is not loopback")
 	f.StringVar(&o.ArchiveDir, "log-archive-dir", "", "receives log segments before they are reused")
@@ -197,6 +202,9 @@ func (a *app) serve(ctx context.Context, o *serveOptions) error {
 			return usageError{err}
 		}
 	}
+	again := make(chan os.Signal, 1)
+	signal.Notify(again, syscall.SIGHUP) // from here on it ends no server, one that is starting neither
+	defer signal.Stop(again)
 	s, err := server.Start(ctx, o.Options)
 	if err != nil {
 		return err
@@ -204,12 +212,16 @@ func (a *app) serve(ctx context.Context, o *serveOptions) error {
 	if err := a.announce(o, s, token); err != nil {
 		return errors.Join(err, s.Close(0))
 	}
-	select {
-	case <-ctx.Done():
-		return s.Close(o.grace)
-	case err := <-s.Fatal():
-		_ = s.Close(0) // the first error tells why; what follows from it adds nothing
-		return err
+	for {
+		select {
+		case <-again:
+			_ = s.Reload() // the log tells what was refused
+		case <-ctx.Done():
+			return s.Close(o.grace)
+		case err := <-s.Fatal():
+			_ = s.Close(0) // the first error tells why; what follows from it adds nothing
+			return err
+		}
 	}
 }
 

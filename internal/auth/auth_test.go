@@ -4,6 +4,7 @@ import (
 	"io"
 	"io/fs"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -87,7 +88,7 @@ func TestATokenIsFoundByItsHashUntilItExpires(t *testing.T) {
 	if s.Len() != 2 {
 		t.Errorf("%d tokens", s.Len())
 	}
-	if err := s.Reload(); err == nil {
+	if _, err := s.Reload(now); err == nil {
 		t.Error("a table without a file was read again")
 	}
 }
@@ -147,15 +148,15 @@ func TestAFileIsReadAndReadAgain(t *testing.T) {
 		t.Errorf("got %+v, %v", got, ok)
 	}
 	disk.files["tokens.yaml"] = "tokens: [{name: x}]"
-	if err := s.Reload(); err == nil || !strings.Contains(err.Error(), "tokens.yaml") {
+	if _, err := s.Reload(now); err == nil || !strings.Contains(err.Error(), "tokens.yaml") {
 		t.Errorf("bad file: %v", err)
 	}
 	if _, ok := s.Lookup("two", now); !ok {
 		t.Error("a bad file changed the table")
 	}
 	disk.files["tokens.yaml"] = file("tokens: [{name: ci, tenant: acme, hash: HASH3, roles: [admin]}]")
-	if err := s.Reload(); err != nil {
-		t.Fatal(err)
+	if change, err := s.Reload(now); err != nil || change != (Change{Tokens: 1, Added: 1, Removed: 2}) || !change.Any() {
+		t.Fatalf("%+v, %v", change, err)
 	}
 	if _, ok := s.Lookup("two", now); ok {
 		t.Error("a token that is gone from the file still opens")
@@ -193,11 +194,82 @@ func TestABadFileIsRefusedByName(t *testing.T) {
 			t.Errorf("the error repeats a token: %v", err)
 		}
 	}
-	if s, err := Open(&memFS{files: map[string]string{"f": ""}}, "f"); err != nil || s.Len() != 0 {
-		t.Errorf("an empty file holds no token: %v", err)
-	}
 	if _, err := New(make([]Token, maxTokens+1)...); err == nil {
 		t.Error("a table beyond its bound")
+	}
+}
+
+func TestAFileWithoutATokenIsRefusedAndEmptiesNoTable(t *testing.T) {
+	for _, content := range []string{"", "\n \n", "tokens: []\n", "tokens:\n", "tokens: null", "{}", "# tokens come here\n", "---\n", "null"} {
+		disk := &memFS{files: map[string]string{"f": content}}
+		if _, err := Open(disk, "f"); err == nil || !strings.Contains(err.Error(), "no token") {
+			t.Errorf("%q: opened, or refused without saying that it has no token: %v", content, err)
+		}
+		disk.files["f"] = file(goodFile)
+		s, err := Open(disk, "f")
+		if err != nil {
+			t.Fatal(err)
+		}
+		disk.files["f"] = content
+		if _, err := s.Reload(now); err == nil || !strings.Contains(err.Error(), "no token") {
+			t.Errorf("%q: read again, or refused without saying that it has no token: %v", content, err)
+		}
+		if _, ok := s.Lookup("one", now); !ok || s.Len() != 2 {
+			t.Errorf("%q: the table was emptied", content)
+		}
+	}
+}
+
+func TestAReloadTellsWhatChangedAndWhoseTokensWere(t *testing.T) {
+	row := func(name, hash, more string) string {
+		return "  - {name: " + name + ", tenant: acme, hash: " + hash + ", roles: [worker]" + more + "}\n"
+	}
+	disk := &memFS{files: map[string]string{"f": file("tokens:\n" + row("a", "HASH1", "") + row("b", "HASH2", ""))}}
+	s, err := Open(disk, "f")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		name, content string
+		want          Change
+	}{
+		{"the same", row("a", "HASH1", "") + row("b", "HASH2", ""), Change{Tokens: 2}},
+		{"in another order", row("b", "HASH2", "") + row("a", "HASH1", ""), Change{Tokens: 2}},
+		{"another name", row("a", "HASH1", "") + row("c", "HASH2", ""), Change{Tokens: 2, Altered: 1}},
+		{"fewer repositories", row("a", "HASH1", ", repos: [x/y]") + row("c", "HASH2", ""), Change{Tokens: 2, Altered: 1}},
+		{"an end that has passed", row("a", "HASH1", ", repos: [x/y]") + row("c", "HASH2", ", expires: 2001-01-01T00:00:00Z"), Change{Tokens: 2, Altered: 1, Expired: 1}},
+		{"one removed, one added", row("c", "HASH2", ", expires: 2001-01-01T00:00:00Z") + row("d", "HASH3", ""), Change{Tokens: 2, Added: 1, Removed: 1, Expired: 1}},
+	} {
+		disk.files["f"] = file("tokens:\n" + step.content)
+		got, err := s.Reload(now)
+		if err != nil || got != step.want || got.Any() != (step.want.Added+step.want.Removed+step.want.Altered > 0) {
+			t.Errorf("%s: got %+v, %v", step.name, got, err)
+		}
+	}
+	for token, name := range map[string]string{"one": "a", "two": "c", "never": ""} {
+		if who, ok := s.Lookup(token, now); ok || who.Name != name {
+			t.Errorf("%s: it is %q's, and opens: %v", token, who.Name, ok)
+		}
+	}
+	disk.files["f"] = file("tokens:\n" + row("a", "HASH1", ""))
+	if _, err := s.Reload(now); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := s.Lookup("one", now); !ok {
+		t.Error("a token that is back in the file does not open")
+	}
+	var many strings.Builder
+	for i := range maxRemoved + 10 {
+		many.WriteString(row("m", Hash("many "+strconv.Itoa(i)), ""))
+	}
+	disk.files["f"] = "tokens:\n" + many.String()
+	_, err = s.Reload(now)
+	disk.files["f"] = file("tokens:\n" + row("a", "HASH1", ""))
+	if change, err2 := s.Reload(now); err != nil || err2 != nil || change.Removed != maxRemoved+10 {
+		t.Errorf("%+v, %v, %v", change, err, err2)
+	}
+	if n := len(s.table.Load().removed); n != maxRemoved {
+		t.Errorf("%d removed tokens are remembered", n)
 	}
 }
 

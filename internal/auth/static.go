@@ -4,7 +4,8 @@
 // the tenant, the scopes and the end of its life. So a leaked file opens nothing. A token alone decides tenant and
 // scopes; no header, variable or address adds to them. What a scope opens is the edge's table.
 //
-// The file is YAML and may be read again at any time: a bad one changes nothing and says which key or token is wrong.
+// The file is YAML and may be read again at any time: a bad one, or one without a token, changes nothing and says what is
+// wrong.
 package auth
 
 import (
@@ -15,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"sync/atomic"
 	"time"
 
@@ -44,6 +46,13 @@ const maxTokens = 100_000
 // maxFileBytes bounds a token file: about 500 B for each token it may hold.
 const maxFileBytes = 64 << 20
 
+// maxRemoved bounds how many removed tokens a table remembers, so that a log can say whose token is still being tried: about
+// 300 B each.
+const maxRemoved = 10_000
+
+// errNoTokens refuses a file that would lock everybody out: more likely it was not written to its end.
+var errNoTokens = errors.New("it holds no token")
+
 // Static is a table of tokens that can be replaced while it is in use. It is safe for concurrent use.
 type Static struct {
 	fs    env.FS
@@ -54,9 +63,22 @@ type Static struct {
 // table finds rows by the first bytes of a hash, which the holder of no token can choose; the rest is compared in
 // constant time.
 type table struct {
-	rows map[uint64][]row
-	n    int
+	rows    map[uint64][]row
+	n       int
+	removed map[[sha256.Size]byte]Principal // that were in tables before this one; read only
 }
+
+// Change says how a table differs from the one before.
+type Change struct {
+	Tokens  int // in the table now
+	Added   int
+	Removed int
+	Altered int // the same token with another holder, other rights or another end
+	Expired int // of Tokens: nobody can use them any more
+}
+
+// Any reports whether anything differs.
+func (c Change) Any() bool { return c.Added > 0 || c.Removed > 0 || c.Altered > 0 }
 
 type row struct {
 	hash [sha256.Size]byte
@@ -74,52 +96,128 @@ func New(tokens ...Token) (*Static, error) {
 	return s, nil
 }
 
-// Open reads the token file at path. Reload reads it again.
+// Open reads the token file at path, which must hold a token at least. Reload reads it again.
 func Open(fs env.FS, path string) (*Static, error) {
 	s := &Static{fs: fs, path: path}
-	if err := s.Reload(); err != nil {
+	if _, err := s.Reload(time.Time{}); err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
-// Reload reads the token file again. An error leaves the table as it was.
-func (s *Static) Reload() error {
+// Reload reads the token file again and says what has changed; now is the wall clock. An error leaves the table as it was: a
+// file that cannot be read, that makes no sense, or that holds no token.
+func (s *Static) Reload(now time.Time) (Change, error) {
 	if s.fs == nil {
-		return errors.New("reload tokens: the table was not read from a file")
+		return Change{}, errors.New("reload tokens: the table was not read from a file")
 	}
 	b, err := env.ReadFile(s.fs, s.path, maxFileBytes+1)
 	if err == nil && len(b) > maxFileBytes {
 		err = fmt.Errorf("more than %d bytes", maxFileBytes)
 	}
 	if err != nil {
-		return fmt.Errorf("read token file %s: %w", s.path, err)
+		return Change{}, fmt.Errorf("read token file %s: %w", s.path, err)
 	}
 	tokens, err := Parse(b)
+	if err == nil && len(tokens) == 0 {
+		err = errNoTokens
+	}
 	if err != nil {
-		return fmt.Errorf("token file %s: %w", s.path, err)
+		return Change{}, fmt.Errorf("token file %s: %w", s.path, err)
 	}
 	t, err := build(tokens)
 	if err != nil {
-		return fmt.Errorf("token file %s: %w", s.path, err)
+		return Change{}, fmt.Errorf("token file %s: %w", s.path, err)
 	}
+	change := t.follow(s.table.Load(), now)
 	s.table.Store(t)
-	return nil
+	return change, nil
 }
+
+// follow compares a table with the one that it replaces, and has it remember what was removed.
+func (t *table) follow(old *table, now time.Time) Change {
+	c := Change{Tokens: t.n}
+	for _, rows := range t.rows {
+		for i := range rows {
+			if !rows[i].who.live(now) {
+				c.Expired++
+			}
+			was, ok := old.find(rows[i].hash)
+			switch {
+			case !ok:
+				c.Added++
+			case !reflect.DeepEqual(was, rows[i].who):
+				c.Altered++
+			}
+		}
+	}
+	if old == nil {
+		return c
+	}
+	t.removed = make(map[[sha256.Size]byte]Principal)
+	for _, rows := range old.rows {
+		for i := range rows {
+			if _, ok := t.find(rows[i].hash); !ok {
+				c.Removed++
+				t.forget(rows[i].hash, rows[i].who)
+			}
+		}
+	}
+	for hash, who := range old.removed {
+		if _, ok := t.find(hash); !ok {
+			t.forget(hash, who)
+		}
+	}
+	return c
+}
+
+// forget remembers whose a removed token was, within bounds.
+func (t *table) forget(hash [sha256.Size]byte, who Principal) {
+	if len(t.removed) < maxRemoved {
+		t.removed[hash] = who
+	}
+}
+
+func (t *table) find(hash [sha256.Size]byte) (Principal, bool) {
+	if t == nil {
+		return Principal{}, false
+	}
+	for _, r := range t.rows[prefix(hash)] {
+		if subtle.ConstantTimeCompare(r.hash[:], hash[:]) == 1 {
+			return r.who, true
+		}
+	}
+	return Principal{}, false
+}
+
+// live reports whether a token has not expired at now.
+func (p *Principal) live(now time.Time) bool { return p.Expires.IsZero() || now.Before(p.Expires) }
 
 // Len returns how many tokens the table holds, expired ones included.
 func (s *Static) Len() int { return s.table.Load().n }
 
-// Lookup returns who holds token, unless it is unknown or has expired at now.
-func (s *Static) Lookup(token string, now time.Time) (Principal, bool) {
-	sum := sha256.Sum256([]byte(token))
-	for _, r := range s.table.Load().rows[prefix(sum)] {
-		if subtle.ConstantTimeCompare(r.hash[:], sum[:]) == 1 {
-			live := r.who.Expires.IsZero() || now.Before(r.who.Expires)
-			return r.who, live
+// Count returns how many tokens the table holds, and how many of them have expired at now.
+func (s *Static) Count(now time.Time) (n, expired int) {
+	t := s.table.Load()
+	for _, rows := range t.rows {
+		for i := range rows {
+			if !rows[i].who.live(now) {
+				expired++
+			}
 		}
 	}
-	return Principal{}, false
+	return t.n, expired
+}
+
+// Lookup returns who holds token, and whether it can be used at now: not one that is unknown, has expired or was removed from
+// the file. Of the last two it returns whose they were.
+func (s *Static) Lookup(token string, now time.Time) (Principal, bool) {
+	sum := sha256.Sum256([]byte(token))
+	t := s.table.Load()
+	if who, ok := t.find(sum); ok {
+		return who, who.live(now)
+	}
+	return t.removed[sum], false
 }
 
 func prefix(sum [sha256.Size]byte) uint64 { return binary.BigEndian.Uint64(sum[:8]) }

@@ -54,8 +54,21 @@ type FS interface {
 	List(dir string) ([]string, error)
 	// Size returns the length of a file in bytes. The error of a missing file satisfies errors.Is(err, fs.ErrNotExist).
 	Size(name string) (int64, error)
+	// Stamp tells one content of a file from another, without reading it. It follows symbolic links. The error of a missing file
+	// satisfies errors.Is(err, fs.ErrNotExist).
+	Stamp(name string) (Stamp, error)
 	// Disk returns the bytes that can still be written beside path, and the size of its file system.
 	Disk(path string) (free, total uint64, err error)
+}
+
+// Stamp is what a file system says of a file: while it is the same, so is the content, as a rule. It differs after a write, and
+// after another file was put in its place.
+type Stamp struct {
+	Size     int64
+	Modified time.Time // of the content
+	Changed  time.Time // of the content, the name or the mode; zero where the file system cannot tell
+	Device   uint64    // with Inode the file that the name leads to; both zero where that is not known
+	Inode    uint64
 }
 
 // File is one open file. Write appends at the file's own position.

@@ -52,6 +52,8 @@ func (*disk) Size(name string) (int64, error) {
 	return info.Size(), nil
 }
 
+func (*disk) Stamp(string) (env.Stamp, error) { return env.Stamp{}, os.ErrInvalid }
+
 func (*disk) List(dir string) (names []string, err error) {
 	entries, err := os.ReadDir(dir)
 	for _, e := range entries {

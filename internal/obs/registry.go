@@ -57,7 +57,7 @@ const maxBound = 2000
 var units = []string{
 	"bytes", "calls", "claims", "collections", "commits", "connections", "deliveries", "entries", "index", "info",
 	"layers", "limit", "members", "namespaces", "packs", "points", "proposals", "queues", "refs", "rows", "seconds",
-	"segments", "sessions", "shards", "state", "streams", "sublevels", "tasks", "term", "total", "waits",
+	"segments", "sessions", "shards", "state", "streams", "sublevels", "tasks", "term", "tokens", "total", "waits",
 }
 
 var nameForm = regexp.MustCompile(`^millrace_[a-z]+(_[a-z][a-z0-9]*)+$`)

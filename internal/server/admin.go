@@ -19,6 +19,9 @@ import (
 	"golang.org/x/net/netutil"
 
 	"github.com/millrace/millrace/internal/api"
+	"github.com/millrace/millrace/internal/auth"
+	"github.com/millrace/millrace/internal/config"
+	"github.com/millrace/millrace/internal/env"
 	"github.com/millrace/millrace/internal/githttp"
 	"github.com/millrace/millrace/internal/gitobj"
 	"github.com/millrace/millrace/internal/node"
@@ -75,6 +78,10 @@ type parts struct {
 	git     *githttp.Server
 	objects *gitobj.Area
 	embed   *embedders
+	files   *config.Watcher
+	cert    *edgeCertificate // nil without TLS
+	tokens  *auth.Static
+	clock   env.Clock
 }
 
 // profileRates are what the runtime was told to sample: 1 is every event, 0 is none.

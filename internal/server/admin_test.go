@@ -479,8 +479,7 @@ func TestTheAdminListenerStartsOnlyWhereStrangersAreNot(t *testing.T) {
 		{"off", "off", false, ""},
 		{"not said", "", false, ""},
 	} {
-		tokens, _ := auth.New()
-		o := Options{Dir: t.TempDir(), Listen: "127.0.0.1:0", Tokens: tokens, Admin: c.admin, Insecure: c.insecure}
+		o := Options{Dir: t.TempDir(), Listen: "127.0.0.1:0", Tokens: holderOf(t, "t"), Admin: c.admin, Insecure: c.insecure}
 		_, err := o.withDefaults()
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.HasPrefix(err.Error(), c.want)) {
 			t.Errorf("%s: error %v, want %q first in it", c.name, err, c.want)
@@ -573,12 +572,8 @@ func TestCloseEndsARunningProfile(t *testing.T) {
 
 // BenchmarkScrape reads every counter of a running server once.
 func BenchmarkScrape(b *testing.B) {
-	tokens, err := auth.New()
-	if err != nil {
-		b.Fatal(err)
-	}
 	r, err := Start(b.Context(), Options{
-		Dir: filepath.Join(b.TempDir(), "data"), Listen: "127.0.0.1:0", Tokens: tokens, Memory: minMemory, Durability: None,
+		Dir: filepath.Join(b.TempDir(), "data"), Listen: "127.0.0.1:0", Tokens: holderOf(b, "t"), Memory: minMemory, Durability: None,
 	})
 	if err != nil {
 		b.Fatal(err)

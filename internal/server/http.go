@@ -34,14 +34,8 @@ func (r *Running) openHTTP() (err error) {
 	if r.o.HTTP == off {
 		return nil
 	}
-	if r.o.TLSCert != "" {
-		cert, err := tls.LoadX509KeyPair(r.o.TLSCert, r.o.TLSKey)
-		if err != nil {
-			return fmt.Errorf("tls-cert: %w", err)
-		}
-		r.web.tls = &tls.Config{
-			Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
-		}
+	if r.cert != nil {
+		r.web.tls = r.cert.config("h2", "http/1.1")
 	}
 	if r.web.lis, err = r.o.Net.Listen(r.o.HTTP); err != nil {
 		return fmt.Errorf("http: %w", err)

@@ -23,7 +23,7 @@ import (
 )
 
 // holderOf is a table of one token.
-func holderOf(t *testing.T, token string) *auth.Static {
+func holderOf(t testing.TB, token string) *auth.Static {
 	t.Helper()
 	table, err := auth.New(auth.Token{
 		Hash: auth.Hash(token), Principal: auth.Principal{Name: "someone", Tenant: "acme", Scopes: auth.All},

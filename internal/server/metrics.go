@@ -60,6 +60,7 @@ func (a *admin) register() error {
 		obs.Add(a.registry, a.viewGit, gitMetrics()),
 		obs.Add(a.registry, a.viewRepos, repoMetrics()),
 		obs.Add(a.registry, a.viewSearch, searchMetrics()),
+		obs.Add(a.registry, a.viewParts, fileMetrics()),
 	)
 }
 

@@ -97,6 +97,8 @@ func (o Options) check() error {
 		return errors.New("tls-cert and tls-key belong together")
 	case o.Tokens == nil && o.TokensFile == "":
 		return errors.New("tokens: a server without tokens does not start; name a tokens file, or use --dev on loopback")
+	case o.Tokens != nil && o.Tokens.Len() == 0:
+		return errors.New("tokens: a server without tokens does not start; the table is empty")
 	case !loopback(host) && o.TLSCert == "" && !o.Insecure:
 		return fmt.Errorf("listen: %s is no loopback address; give tls-cert and tls-key, or --insecure for plain text", o.Listen)
 	}
@@ -196,16 +198,10 @@ func (r *Running) listen() (net.Listener, error) {
 		return nil, err
 	}
 	r.Address = lis.Addr().String()
-	if r.o.TLSCert == "" {
+	if r.cert == nil {
 		return lis, nil
 	}
-	cert, err := tls.LoadX509KeyPair(r.o.TLSCert, r.o.TLSKey)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("tls-cert: %w", err), lis.Close())
-	}
-	return tls.NewListener(lis, &tls.Config{
-		Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"},
-	}), nil
+	return tls.NewListener(lis, r.cert.config("h2")), nil
 }
 
 // Exit codes of serve.

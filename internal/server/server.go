@@ -97,6 +97,8 @@ type Running struct {
 	git      *githttp.Server
 	api      *api.Server
 	embed    *embedders
+	cert     *edgeCertificate // of the edges; nil without TLS
+	files    *config.Watcher  // of tokens and cert
 	served   chan error
 	once     sync.Once
 	err      error
@@ -119,6 +121,9 @@ func Start(ctx context.Context, o Options) (*Running, error) {
 func (r *Running) open(ctx context.Context) error {
 	o := r.o
 	fs := store.NewFS(store.SystemFS())
+	if err := r.openCertificate(); err != nil {
+		return err
+	}
 	lis, err := r.listen()
 	if err != nil {
 		return err
@@ -152,7 +157,8 @@ func (r *Running) open(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, lis.Close())
 	}
-	r.admin.parts.Store(&parts{log: r.log, store: r.store, node: r.node, api: r.api, peers: r.peers, asks: r.asks, git: r.git, objects: r.objects, embed: r.embed})
+	r.watchFiles()
+	r.admin.parts.Store(&parts{files: r.files, cert: r.cert, tokens: o.Tokens, clock: o.Clock, log: r.log, store: r.store, node: r.node, api: r.api, peers: r.peers, asks: r.asks, git: r.git, objects: r.objects, embed: r.embed})
 	if err := r.node.WaitReady(ctx); err != nil {
 		return errors.Join(fmt.Errorf("wait for a leader: %w", err), lis.Close())
 	}
@@ -281,6 +287,9 @@ func (r *Running) closeParts() error {
 	all := []error{r.closeHTTP()}
 	if r.forwards != nil {
 		all = append(all, <-r.forwards.served)
+	}
+	if r.files != nil {
+		r.files.Close()
 	}
 	if r.admin != nil {
 		all = append(all, r.admin.close())

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/internal/api"
+	"github.com/millrace/millrace/internal/auth"
 	"github.com/millrace/millrace/internal/errs"
 	"github.com/millrace/millrace/internal/replog/wal"
 	"github.com/millrace/millrace/internal/store"
@@ -21,11 +22,26 @@ func TestOnlySafeOptionsStart(t *testing.T) {
 	if err := os.WriteFile(tokens, []byte(row), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	none := func(content string) string {
+		file := filepath.Join(t.TempDir(), "tokens.yaml")
+		put(t, file, content)
+		return file
+	}
+	empty, err := auth.New()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		name string
 		o    Options
 		want string // in the error; empty starts
 	}{
+		{"an empty list of tokens", Options{Listen: "127.0.0.1:0", TokensFile: none("tokens: []\n")}, "no token"},
+		{"an empty tokens file", Options{Listen: "127.0.0.1:0", TokensFile: none("")}, "no token"},
+		{"a tokens file of comments", Options{Listen: "127.0.0.1:0", TokensFile: none("# later\n")}, "no token"},
+		{"a list of nothing", Options{Listen: "127.0.0.1:0", TokensFile: none("tokens:\n")}, "no token"},
+		{"an empty tokens file, insecure", Options{Listen: "127.0.0.1:0", Insecure: true, TokensFile: none("\n")}, "no token"},
+		{"an empty table", Options{Listen: "127.0.0.1:0", Tokens: empty}, "tokens"},
 		{"tokens on loopback", Options{Listen: "127.0.0.1:0", TokensFile: tokens}, ""},
 		{"no tokens on loopback", Options{Listen: "127.0.0.1:0"}, "tokens"},
 		{"no tokens in public", Options{Listen: "0.0.0.0:0", Insecure: true}, "tokens"},

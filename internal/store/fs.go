@@ -3,6 +3,7 @@ package store
 import (
 	"fmt"
 	"io"
+	"syscall"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -54,6 +55,18 @@ func (f fileSystem) Size(name string) (int64, error) {
 		return 0, err
 	}
 	return info.Size(), nil
+}
+
+func (f fileSystem) Stamp(name string) (env.Stamp, error) {
+	info, err := f.fs.Stat(name)
+	if err != nil {
+		return env.Stamp{}, err
+	}
+	s := env.Stamp{Size: info.Size(), Modified: info.ModTime()}
+	if sys, ok := info.Sys().(*syscall.Stat_t); ok {
+		s.Device, s.Inode, s.Changed = uint64(sys.Dev), sys.Ino, changeTime(sys)
+	}
+	return s, nil
 }
 
 func (f fileSystem) Disk(path string) (free, total uint64, err error) {

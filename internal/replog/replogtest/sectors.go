@@ -285,6 +285,12 @@ func (s *Sectors) Size(name string) (int64, error) {
 	return int64(len(f.data)), nil
 }
 
+// Stamp returns a file's length alone.
+func (s *Sectors) Stamp(name string) (env.Stamp, error) {
+	size, err := s.Size(name)
+	return env.Stamp{Size: size}, err
+}
+
 // Disk says that there is room.
 func (s *Sectors) Disk(string) (free, total uint64, err error) { return 1 << 40, 1 << 40, nil }
 

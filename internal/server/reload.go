@@ -1,0 +1,162 @@
+package server
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace/millrace/internal/config"
+	"github.com/millrace/millrace/internal/env"
+	"github.com/millrace/millrace/internal/obs"
+	"github.com/millrace/millrace/internal/store"
+)
+
+// maxPEMBytes bounds a file of certificates or a key: a chain takes some KiB.
+const maxPEMBytes = 1 << 20
+
+// edgeCertificate is the pair of a certificate and its key that the edges show, which may be replaced while they serve.
+type edgeCertificate struct {
+	fs        env.FS
+	clock     env.Clock
+	cert, key string // PEM files
+	pair      atomic.Pointer[tls.Certificate]
+}
+
+// openCertificate reads the edges' certificate; none is set: there is no TLS.
+func (r *Running) openCertificate() error {
+	if r.o.TLSCert == "" {
+		return nil
+	}
+	c := &edgeCertificate{fs: store.NewFS(store.SystemFS()), clock: r.o.Clock, cert: r.o.TLSCert, key: r.o.TLSKey}
+	if _, err := c.load(); err != nil {
+		return err
+	}
+	r.cert = c
+	return nil
+}
+
+// load reads both files. A pair that does not match, as when only one of the files has been replaced yet, is refused, and so
+// is one that has ended while the one in force has not. It returns what to log of a new one.
+func (c *edgeCertificate) load() (change []any, err error) {
+	cert, err := env.ReadFile(c.fs, c.cert, maxPEMBytes)
+	if err != nil {
+		return nil, fmt.Errorf("tls-cert: %w", err)
+	}
+	key, err := env.ReadFile(c.fs, c.key, maxPEMBytes)
+	if err != nil {
+		return nil, fmt.Errorf("tls-key: %w", err)
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return nil, fmt.Errorf("tls-cert: %w", err)
+	}
+	old, now := c.pair.Load(), c.clock.Wall()
+	if old != nil && pair.Leaf.Equal(old.Leaf) && sameChain(&pair, old) {
+		return nil, nil
+	}
+	if old != nil && now.Before(old.Leaf.NotAfter) {
+		switch {
+		case !now.Before(pair.Leaf.NotAfter):
+			return nil, fmt.Errorf("tls-cert: %s has ended at %s", c.cert, pair.Leaf.NotAfter.UTC().Format(time.RFC3339))
+		case now.Before(pair.Leaf.NotBefore):
+			return nil, fmt.Errorf("tls-cert: %s begins at %s only", c.cert, pair.Leaf.NotBefore.UTC().Format(time.RFC3339))
+		}
+	}
+	c.pair.Store(&pair)
+	return []any{"file", c.cert, "valid_until", pair.Leaf.NotAfter.UTC()}, nil
+}
+
+// sameChain reports whether two pairs show the same certificates behind the first.
+func sameChain(a, b *tls.Certificate) bool {
+	if len(a.Certificate) != len(b.Certificate) {
+		return false
+	}
+	for i := range a.Certificate {
+		if string(a.Certificate[i]) != string(b.Certificate[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// config returns the settings of a listener that speaks some protocols. Every connection is shown the pair of its moment.
+// Sessions are not resumed: a client would not see that the certificate was replaced.
+func (c *edgeCertificate) config(protocols ...string) *tls.Config {
+	return &tls.Config{
+		GetCertificate:         func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.pair.Load(), nil },
+		MinVersion:             tls.VersionTLS12,
+		NextProtos:             protocols,
+		SessionTicketsDisabled: true,
+	}
+}
+
+// watchFiles reads tokens and certificate again when their files change, until the server is closed.
+func (r *Running) watchFiles() {
+	var all []*config.Source
+	log := r.o.Logger
+	if r.o.TokensFile != "" {
+		tokens := r.o.Tokens
+		n, expired := tokens.Count(r.o.Clock.Wall())
+		log.Info("tokens: read", "file", r.o.TokensFile, "tokens", n, "expired", expired)
+		if expired == n {
+			log.Warn("tokens: all have expired, nobody can call this server", "file", r.o.TokensFile)
+		}
+		all = append(all, &config.Source{Name: "tokens", Files: []string{r.o.TokensFile}, Load: func() ([]any, error) {
+			c, err := tokens.Reload(r.o.Clock.Wall())
+			if err != nil || !c.Any() {
+				return nil, err
+			}
+			return []any{"file", r.o.TokensFile, "tokens", c.Tokens, "added", c.Added, "removed", c.Removed, "altered", c.Altered, "expired", c.Expired}, nil
+		}})
+	}
+	if r.cert != nil {
+		log.Info("certificate: read", "file", r.o.TLSCert, "valid_until", r.cert.pair.Load().Leaf.NotAfter.UTC())
+		all = append(all, &config.Source{Name: "certificate", Files: []string{r.o.TLSCert, r.o.TLSKey}, Load: r.cert.load})
+	}
+	r.files = config.Watch(store.NewFS(store.SystemFS()), r.o.Clock, log, all...)
+}
+
+// Reload reads the tokens file and all certificates again, changed or not. What cannot be used leaves what was in force; the log
+// tells of it, as of what was read.
+func (r *Running) Reload() error {
+	err := r.files.Reload()
+	if r.peers != nil {
+		err = errors.Join(err, r.peers.Reload())
+	}
+	return err
+}
+
+func (a *admin) viewParts() (*parts, bool) {
+	p := a.parts.Load()
+	return p, p != nil
+}
+
+// fileMetrics tell how old what was read from files is, and what was refused.
+func fileMetrics() []obs.Metric[*parts] {
+	of := func(name, help string, read func(config.SourceStats) float64) obs.Metric[*parts] {
+		return obs.Metric[*parts]{Name: name, Help: help, Labels: []string{"source"}, Bound: 4, Values: func(x *parts, put func(float64, ...string)) {
+			for _, s := range x.files.Stats() {
+				put(read(s), s.Name)
+			}
+		}}
+	}
+	count := func(name, help string, read func(n, expired int) int) obs.Metric[*parts] {
+		return figure(name, help, func(x *parts) int { return read(x.tokens.Count(x.clock.Wall())) })
+	}
+	return []obs.Metric[*parts]{
+		of("millrace_config_source_age_seconds", "Time since what is in force of tokens and certificate was read from its files", func(s config.SourceStats) float64 { return s.Age.Seconds() }),
+		of("millrace_config_source_refused_state", "1 while files of tokens or certificate are refused, and what was read before stays in force", func(s config.SourceStats) float64 { return float64(bit(s.Refused)) }),
+		of("millrace_config_source_reloads_total", "Times that tokens or certificate were read again and had changed", func(s config.SourceStats) float64 { return float64(s.Reads) }),
+		of("millrace_config_failed_reloads_total", "Times that files of tokens or certificate were read again and refused", func(s config.SourceStats) float64 { return float64(s.Failures) }),
+		count("millrace_auth_known_tokens", "Tokens in force, expired ones apart", func(n, expired int) int { return n - expired }),
+		count("millrace_auth_expired_tokens", "Tokens in force that have expired", func(_, expired int) int { return expired }),
+		figure("millrace_server_certificate_end_seconds", "Unix time at which the certificate of the public listeners ends; 0 without TLS", func(x *parts) int64 {
+			if x.cert == nil {
+				return 0
+			}
+			return x.cert.pair.Load().Leaf.NotAfter.Unix()
+		}),
+	}
+}
