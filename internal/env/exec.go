@@ -41,6 +41,16 @@ type Command struct {
 	// StderrBytes is how much of the error output is kept; the rest is discarded.
 	StderrBytes int
 	Limits      Limits
+	// Yields has the program take processors and the disk only when nothing else wants them, and has the system end it
+	// before others when memory runs out.
+	Yields bool
+	Reach  *Reach // nil: all that the process may use
+}
+
+// Reach is what of the file system a program may use. Network connections are out of its reach altogether.
+type Reach struct {
+	Read  []string // files and directories that it may read and run, with all below them
+	Write []string // those that it may change too
 }
 
 // Limits bound what a program takes. Zero is none.
@@ -52,16 +62,18 @@ type Limits struct {
 
 // Ended is how a program ended.
 type Ended struct {
-	Code   int    // its exit code; -1 when a signal ended it
-	Signal string // the signal that ended it
-	Stderr []byte // the first of its error output
+	Code   int           // its exit code; -1 when a signal ended it
+	Signal string        // the signal that ended it
+	Stderr []byte        // the first of its error output
+	CPU    time.Duration // of processors that it and what it started have used
 }
 
 // OK reports whether the program ended well.
 func (e Ended) OK() bool { return e.Code == 0 }
 
 // SystemExec runs programs of the machine. A program gets a process group of its own, which is killed when ctx ends, and
-// when the program has ended but left processes behind; limits are in force before it gets any input.
+// when the program has ended but left processes behind; limits are in force before it gets any input. It cannot gain
+// privileges by what it runs.
 type SystemExec struct{}
 
 // Find looks for a program.
@@ -90,12 +102,17 @@ func (SystemExec) Run(ctx context.Context, c Command) (Ended, error) {
 	if err := pipes.open(cmd); err != nil {
 		return Ended{}, err
 	}
-	p := &process{cmd: cmd, limits: c.Limits, started: make(chan error, 1), ended: make(chan struct{})}
+	p := &process{cmd: cmd, reach: c.Reach, started: make(chan error, 1), ended: make(chan struct{})}
 	go p.run()
 	if err := <-p.started; err != nil {
 		return Ended{}, err
 	}
 	pipes.closeTheirs()
+	if err := limit(cmd.Process.Pid, c); err != nil {
+		p.kill()
+		<-p.ended
+		return Ended{}, err
+	}
 	defer context.AfterFunc(ctx, p.kill)()
 
 	var streams sync.WaitGroup
@@ -138,7 +155,7 @@ func (SystemExec) Run(ctx context.Context, c Command) (Ended, error) {
 // process is one running program.
 type process struct {
 	cmd     *exec.Cmd
-	limits  Limits
+	reach   *Reach
 	started chan error
 	ended   chan struct{} // closed once it was waited for
 	mu      sync.Mutex    // guards reaped against kill: the group's number may be another's once all its members are gone
@@ -146,19 +163,15 @@ type process struct {
 }
 
 // run starts the program and waits for it, from one thread: where the system can end a child with its parent, the
-// parent is a thread.
+// parent is a thread. What confines the program is set for that thread, from which the program inherits it.
 func (p *process) run() {
-	unlock := ownThread()
-	defer unlock()
 	defer close(p.ended)
-	p.cmd.SysProcAttr = processAttributes()
-	if err := p.cmd.Start(); err != nil {
+	if err := confine(p.reach); err != nil {
 		p.started <- err
 		return
 	}
-	if err := limit(p.cmd.Process.Pid, p.limits); err != nil {
-		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
-		_ = p.cmd.Wait()
+	p.cmd.SysProcAttr = processAttributes()
+	if err := p.cmd.Start(); err != nil {
 		p.started <- err
 		return
 	}
@@ -185,7 +198,7 @@ func (p *process) kill() {
 
 func (p *process) how() Ended {
 	state := p.cmd.ProcessState
-	e := Ended{Code: state.ExitCode()}
+	e := Ended{Code: state.ExitCode(), CPU: state.UserTime() + state.SystemTime()}
 	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		e.Signal = status.Signal().String()
 	}
