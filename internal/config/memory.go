@@ -9,6 +9,7 @@ type Memory struct {
 	Proposals   int64 // of one shard, waiting for an entry
 	GitTypes    int64 // types of objects that were looked up
 	GitCommands int64 // commands of pushes that are under way
+	GitPrograms int64 // of all programs of git together: processes of their own
 	PeerBulk    int64 // appends waiting for one peer
 	PeerControl int64 // votes, heartbeats and reads waiting for one peer
 	PeerParts   int64 // parts of snapshots waiting for one peer
@@ -33,8 +34,8 @@ const mib = 1 << 20
 // queue, a twentieth to its cache, a sixty-fourth each to types of git's objects and to commands of pushes, and in a cluster
 // a sixteenth each to what waits for peers and to what came from them. The rest is for connections, derived indexes and the
 // collector, and a tenth each for frames and for requests of clients, whose bytes mostly are those of waiting proposals, and a
-// twentieth for what waits to be sent to them. Two fifths are the bound of indexes of collections: they take memory as points come. What holds commits is
-// never less than one, of 4 MiB.
+// twentieth for what waits to be sent to them. Two fifths are the bound of indexes of collections: they take memory as points come. A quarter is the bound of
+// programs of git, which are processes of their own and take it while they run. What holds commits is never less than one, of 4 MiB.
 func PlanMemory(total int64, shards, peers int) Memory {
 	n := int64(max(shards, 1))
 	m := Memory{
@@ -51,6 +52,7 @@ func PlanMemory(total int64, shards, peers int) Memory {
 		Sends:       min(max(total/20, 8*mib), 256*mib),
 		GitTypes:    min(total/64, 64*mib),
 		GitCommands: min(max(total/64, 8*mib), 256*mib),
+		GitPrograms: max(total/4, 64*mib),
 	}
 	if peers == 0 {
 		return m
@@ -78,6 +80,7 @@ func (m Memory) Shares() []Share {
 		{"sends", m.Sends, "frames that wait to be sent to clients; beyond it streams that have some get no more tasks"},
 		{"git_types", m.GitTypes, "types of git objects that were looked up"},
 		{"git_commands", m.GitCommands, "commands of pushes that are under way; beyond it pushes are refused"},
+		{"git_programs", m.GitPrograms, "programs of git, half for fetches and half for pushes; one has at most a quarter of it, and what needs more than is free waits"},
 		{"peer_bulk", m.PeerBulk, "appends that wait for one peer; beyond it they are dropped, and sent again later"},
 		{"peer_control", m.PeerControl, "votes, heartbeats and reads that wait for one peer; beyond it they are dropped"},
 		{"peer_parts", m.PeerParts, "parts of snapshots that wait for one peer; beyond it they are dropped, and asked for again"},

@@ -67,17 +67,19 @@ type Objects interface {
 	// Fetch answers one request of git's fetch.
 	Fetch(ctx context.Context, f Fetch, in func(io.Writer) error, out func(io.Reader) error) error
 	// Begin begins a push. It refuses when packs cannot be taken: there is too little room, or a sync has failed. A fresh
-	// repository is only planned: nothing of it is left when the push publishes nothing.
-	Begin(ctx context.Context, at Place, maxBytes int64, fresh bool) (Push, error)
+	// repository is only planned: nothing of it is left when the push publishes nothing. The principal is whose share of programs
+	// it takes.
+	Begin(ctx context.Context, at Place, principal string, maxBytes int64, fresh bool) (Push, error)
 }
 
 // Fetch is one request of git's fetch.
 type Fetch struct {
-	At       Place
-	Protocol string // 0, 1 or 2
-	Names    bool   // the request names refs: git must find them
-	Rev      uint64 // of the repository, when it was found
-	Refs     Refs   // as of Rev or later, without hidden ones
+	At        Place
+	Principal string // whose share of programs it takes
+	Protocol  string // 0, 1 or 2
+	Names     bool   // the request names refs: git must find them
+	Rev       uint64 // of the repository, when it was found
+	Refs      Refs   // as of Rev or later, without hidden ones
 }
 
 // Push is one push on its way. Close ends it in any case.

@@ -66,17 +66,16 @@ func (b *body) allow(limit core.TooLarge, read int64) {
 	b.limit, b.left = limit, limit.Max+read
 }
 
-// timed reads the body as it comes, and gives the client some time for each part.
+// timed reads the body as it comes, and holds the client to the least rate.
 type timed struct{ q *request }
 
 func (t *timed) Read(p []byte) (int, error) {
 	q := t.q
-	_ = q.control.SetReadDeadline(q.s.o.Clock.Wall().Add(q.s.l.Idle)) // one that cannot be timed is not served over a socket
-	n, err := q.r.Body.Read(p)
+	n, err := q.in.pass(func(at time.Time) { _ = q.control.SetReadDeadline(at) }, func() (int, error) { return q.r.Body.Read(p) })
 	if errors.Is(err, io.EOF) {
 		q.ended = true
 		_ = q.control.SetReadDeadline(time.Time{}) // from here reading only tells whether the client is there
-	} else if err != nil {
+	} else if err != nil && !is[core.Exhausted](err) { // it is not too slow
 		err = q.broken(err)
 	}
 	return n, err
@@ -114,10 +113,9 @@ func (q *request) unread() bool {
 	return q.r.ContentLength != 0 && !q.ended && q.r.ProtoMajor == 1
 }
 
-// Write writes to the client, and gives it some time to take it.
+// Write writes to the client, and holds it to the least rate.
 func (q *request) Write(p []byte) (int, error) {
-	_ = q.control.SetWriteDeadline(q.s.o.Clock.Wall().Add(q.s.l.Idle))
-	return q.w.Write(p)
+	return q.out.pass(func(at time.Time) { _ = q.control.SetWriteDeadline(at) }, func() (int, error) { return q.w.Write(p) })
 }
 
 // Kinds of answers, as the ends of their media types. JGit, dulwich and proxies hold a server to them.

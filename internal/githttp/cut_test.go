@@ -87,7 +87,7 @@ func (s *stage) Fetch(context.Context, Fetch, func(io.Writer) error, func(io.Rea
 	return nil
 }
 
-func (s *stage) Begin(context.Context, Place, int64, bool) (Push, error) {
+func (s *stage) Begin(context.Context, Place, string, int64, bool) (Push, error) {
 	s.step("begin")
 	return &stagePush{stage: s}, nil
 }

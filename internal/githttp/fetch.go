@@ -115,7 +115,7 @@ func (q *request) pipe(version string, in io.Reader, byName bool) error {
 	if err := q.s.o.Objects.Prepare(ctx, q.repo.Place); err != nil {
 		return q.refuseFetch(version, err)
 	}
-	f := Fetch{At: q.repo.Place, Protocol: version, Names: byName, Rev: q.repo.Stats.Rev}
+	f := Fetch{At: q.repo.Place, Principal: q.who.Name, Protocol: version, Names: byName, Rev: q.repo.Stats.Rev}
 	if byName {
 		f.Refs = q.allRefs(ctx)
 	}

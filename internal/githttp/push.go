@@ -96,7 +96,7 @@ func (p *pushing) run() error {
 		return nil
 	}
 	if slices.ContainsFunc(p.list, func(c command) bool { return !c.deletes() }) {
-		if p.pack, err = p.s.o.Objects.Begin(ctx, p.repo.Place, p.repo.Config.WithDefaults().MaxPush, p.fresh); err != nil {
+		if p.pack, err = p.s.o.Objects.Begin(ctx, p.repo.Place, p.who.Name, p.repo.Config.WithDefaults().MaxPush, p.fresh); err != nil {
 			return err
 		}
 		defer p.pack.Close()

@@ -34,7 +34,8 @@ type Options struct {
 
 // Limits of the edge. A zero one means its default.
 type Limits struct {
-	Idle         time.Duration // without a byte from, or to, a client; default 1 min
+	Idle         time.Duration // in which RateBytes must come from, or go to, a client that is waited for; default 1 min
+	RateBytes    int64         // default 1 MiB
 	Commit       time.Duration // for a commit's answer; default 30 s
 	RequestBytes int64         // of a fetch's request, inflated; default 256 MiB: a million ids wanted and a million had
 	CommandBytes int64         // of the commands of a push, inflated; default 160 MiB: a million refs
@@ -45,6 +46,7 @@ type Limits struct {
 
 func (l Limits) withDefaults() Limits {
 	l.Idle = cmp.Or(l.Idle, time.Minute)
+	l.RateBytes = cmp.Or(l.RateBytes, 1<<20)
 	l.Commit = cmp.Or(l.Commit, 30*time.Second)
 	l.RequestBytes = cmp.Or(l.RequestBytes, 256<<20)
 	l.CommandBytes = cmp.Or(l.CommandBytes, 160<<20)
@@ -87,11 +89,12 @@ type request struct {
 	repo    Repo
 	fresh   bool // the repository is only planned: a push makes it
 	ended   bool // the body was read to its end
+	in, out pace // of the body, and of the answer
 }
 
 // ServeHTTP serves one request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	q := &request{s: s, w: w, r: r, control: http.NewResponseController(w)}
+	q := &request{s: s, w: w, r: r, control: http.NewResponseController(w), in: pace{s: s}, out: pace{s: s}}
 	defer q.leave()
 	// As git does: nothing of this may be kept by anybody on the way.
 	h := w.Header()

@@ -117,7 +117,7 @@ func Open(ctx context.Context, o Options) (*Area, error) {
 	var boot [8]byte
 	o.Rand.Fill(boot[:])
 	a := &Area{
-		o: o, boot: fmt.Sprintf("%x", boot), types: newTypeCache(o.CacheBytes), children: newChildren(o.Children.withDefaults()),
+		o: o, boot: fmt.Sprintf("%x", boot), types: newTypeCache(o.CacheBytes), children: newChildren(o.Children.withDefaults(), o.Clock),
 		repos: make(map[Place]*repo), dirty: make(map[Place]staging), planned: make(map[Place]bool),
 		crowd: make(map[Place]bool), wornOut: make(map[Place]bool), unnamed: make(map[packRef]time.Duration), roll: make(chan struct{}, 1),
 		taking: make(map[packRef]bool), partial: make(map[string]time.Duration), pulls: newPulls(o.PullRate), done: make(chan struct{}), work: make(chan func(), 64),
@@ -182,6 +182,7 @@ type repo struct {
 	made    bool                 // its directories are there, durably
 	gitdirs []*gitdir
 	view    *view    // nil: none is made yet
+	objects int64    // in the packs of the manifest, when that was last read
 	spare   []string // empty directories for pushes to come
 }
 
@@ -357,8 +358,10 @@ func (a *Area) settleAll(ctx context.Context, r *repo) (lacking []core.Pack, fir
 		return nil, core.NotFound{Kind: "repository", ID: r.at.Repo.String()}
 	}
 	named := make(map[core.Digest]bool, len(lines))
+	r.objects = 0
 	for _, line := range lines {
 		named[line.Digest] = true
+		r.objects += line.Objects
 		if _, ok := r.known[line.Digest]; ok {
 			r.known[line.Digest] = true
 			continue

@@ -1,13 +1,17 @@
 package gitobj
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/millrace/millrace/internal/core"
@@ -16,8 +20,9 @@ import (
 
 // gitProgram is git on this machine.
 type gitProgram struct {
-	path    string // empty: not there, or too old
-	version string
+	path     string // empty: not there, or too old
+	version  string
+	confined bool // it runs with what it needs only within reach
 }
 
 // Least version of git: the first whose syncs can be switched off by what is synced here, and that is widely installed.
@@ -56,7 +61,7 @@ func (a *Area) findGit(ctx context.Context) error {
 		a.o.Logger.Warn("git is too old: git clients are refused", "git", path, "version", m[0])
 		return nil
 	}
-	a.git = gitProgram{path: path, version: m[0]}
+	a.git = gitProgram{path: path, version: m[0], confined: ofSystem(path)}
 	return nil
 }
 
@@ -68,30 +73,37 @@ const emptyGitdir = "none.git"
 
 // Bounds of one run of git.
 const (
-	memoryBytes = 1 << 30
 	stderrBytes = 4 << 10
 	// PushTime and FetchTime bound how long a program may run for a push, and for a fetch.
 	PushTime  = 10 * time.Minute
 	FetchTime = time.Hour
+	// objectCost is what a program needs for each object that it lists, in bytes.
+	objectCost = 256
 )
 
-// config is that of every gitdir. Memory: two threads, each with a window of deltas, stay below memoryBytes with packs
-// mapped in windows. What is received is synced by this package, once, and not by git.
-const config = `[core]
+// config is that of every gitdir. The caches of a program that has the usual memory take half of it; packs are mapped, which
+// does not count. What is received is synced by this package, once, and not by git.
+func config(usual int64) string {
+	return fmt.Sprintf(configText, max(usual/8>>20, 1))
+}
+
+// configText lacks the size of each of the four caches, in mebibytes. What is larger than one of them is not compared with
+// others, and is copied without being held in memory.
+const configText = `[core]
 	repositoryformatversion = 0
 	bare = true
 	fsync = none
 	packedGitWindowSize = 32m
 	packedGitLimit = 256m
-	deltaBaseCacheLimit = 64m
-	bigFileThreshold = 32m
+	deltaBaseCacheLimit = %[1]dm
+	bigFileThreshold = %[1]dm
 	hooksPath = /dev/null
 	commitGraph = false
 	multiPackIndex = false
 [pack]
-	threads = 2
-	windowMemory = 128m
-	deltaCacheSize = 64m
+	threads = 1
+	windowMemory = %[1]dm
+	deltaCacheSize = %[1]dm
 	writeReverseIndex = false
 [uploadpack]
 	allowAnySHA1InWant = true
@@ -120,13 +132,21 @@ func alternates(dir string) string {
 
 // call is one run of git.
 type call struct {
-	tenant core.TenantID
-	args   []string
-	env    []string
-	feed   func(io.Writer) error
-	drain  func(io.Reader) error
-	files  uint64 // bytes of each file it writes; 0: no bound
-	most   time.Duration
+	class     class
+	tenant    core.TenantID
+	principal string // of the tenant; may be empty
+	bytes     int64  // of memory that it is thought to need; 0: the usual
+	patient   bool   // it waits for its place as long as it takes
+	args      []string
+	env       []string
+	write     string // a directory that it writes a pack to, other than GIT_OBJECT_DIRECTORY; that of received objects it may write to
+	feed      func(io.Writer) error
+	drain     func(io.Reader) error
+	files     uint64 // bytes of each file it writes; 0: no bound
+	most      time.Duration
+	cpu       time.Duration // of processors; 0: as long as it may run
+	// grow, if it is set, is called before feed with what asks for more memory, up to so many bytes in all. That may wait.
+	grow func(need func(bytes int64) error)
 }
 
 // FailedError says that git refused what it was given.
@@ -139,23 +159,29 @@ type FailedError struct {
 // Error says what git said.
 func (e *FailedError) Error() string { return e.Act + ": " + e.Line }
 
-// run runs git within the limits. A bad end is a FailedError.
+// run runs git within the limits. A bad end is a FailedError, or a fact that names the limit.
 func (a *Area) run(ctx context.Context, c call) error {
 	if a.git.path == "" {
 		return ErrNoGit
 	}
-	leave, err := a.children.enter(ctx, c.tenant)
+	place, err := a.children.enter(ctx, wanted{class: c.class, by: asker{c.tenant, c.principal}, bytes: c.bytes, patient: c.patient})
 	if err != nil {
 		return err
 	}
-	defer leave()
+	var e env.Ended
+	defer func() { place.end(e.CPU) }()
 	bounded, cancel := context.WithTimeout(ctx, c.most)
 	defer cancel()
 	a.stats.children.Add(1)
-	e, err := a.o.Exec.Run(bounded, env.Command{
+	limits := env.Limits{MemoryBytes: uint64(place.s.most), FileBytes: c.files, CPU: cmp.Or(c.cpu, c.most)}
+	command := env.Command{
 		Path: a.git.path, Args: c.args, Env: c.env, Dir: a.o.Dir, Feed: c.feed, Drain: c.drain, StderrBytes: stderrBytes,
-		Limits: env.Limits{MemoryBytes: memoryBytes, FileBytes: c.files, CPU: c.most},
-	})
+		Limits: limits, Yields: true, Reach: a.reach(&c),
+	}
+	if c.grow != nil {
+		c.grow(func(bytes int64) error { return place.need(bounded, bytes) })
+	}
+	e, err = a.o.Exec.Run(bounded, command)
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
@@ -166,15 +192,62 @@ func (a *Area) run(ctx context.Context, c call) error {
 		return err
 	case !e.OK():
 		a.stats.failed.Add(1)
-		line := e.Line()
-		if e.Signal != "" {
-			line = "git was ended: " + e.Signal
-		}
 		a.o.Logger.Info("git refused", "act", c.args[0], "exit", e.Code, "signal", e.Signal, "said", e.Line())
-		line = a.clean(line)
-		return &FailedError{Act: c.args[0], Line: line, NotWhole: strings.HasPrefix(line, "did not receive expected object ")}
+		return a.failure(&c, limits, e)
 	}
 	return nil
+}
+
+// lackOfMemory is what git says when it gets no more memory.
+var lackOfMemory = regexp.MustCompile(`(?i)out of memory|cannot allocate memory|unable to create thread`)
+
+// failure says why a run ended badly.
+func (a *Area) failure(c *call, l env.Limits, e env.Ended) error {
+	switch {
+	case e.Signal == syscall.SIGXCPU.String():
+		return core.Exhausted{Limit: "git_cpu_seconds", Max: int64(l.CPU / time.Second)}
+	case lackOfMemory.Match(e.Stderr):
+		return core.Exhausted{Limit: "git_memory", Max: int64(l.MemoryBytes)}
+	case e.Signal != "":
+		return &FailedError{Act: c.args[0], Line: "git was ended: " + e.Signal}
+	}
+	line := a.clean(e.Line())
+	return &FailedError{Act: c.args[0], Line: line, NotWhole: strings.HasPrefix(line, "did not receive expected object ")}
+}
+
+// system are the directories in which a system keeps programs, and what these need to run.
+var system = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/opt", "/nix/store", "/gnu/store", "/dev/urandom"}
+
+// reach is what of the file system a run of git may use: the system's programs, its gitdir, and its repository alone. A git
+// that is not one of the system's may need anything; then nothing is restricted.
+func (a *Area) reach(c *call) *env.Reach {
+	if !a.git.confined {
+		return nil
+	}
+	r := &env.Reach{Read: append(slices.Clone(system), a.dir(emptyGitdir)), Write: []string{"/dev/null"}}
+	for _, v := range c.env {
+		name, value, _ := strings.Cut(v, "=")
+		if name != "GIT_DIR" && name != "GIT_OBJECT_DIRECTORY" {
+			continue
+		}
+		below, ok := strings.CutPrefix(value, a.o.Dir+"/")
+		if parts := strings.SplitN(below, "/", 4); ok && len(parts) > 2 { // shard, repository, and what is in that
+			r.Read = append(r.Read, a.dir(parts[0], parts[1]))
+			if name == "GIT_OBJECT_DIRECTORY" && (parts[2] == incomingDir || c.write != "") { // a pack begins where objects are
+				r.Write = append(r.Write, value)
+			}
+		}
+	}
+	if c.write != "" {
+		r.Write = append(r.Write, c.write)
+	}
+	return r
+}
+
+// ofSystem reports whether a program is one of the system's, whatever names lead to it.
+func ofSystem(path string) bool {
+	path, err := filepath.EvalSymlinks(path)
+	return err == nil && slices.ContainsFunc(system, func(dir string) bool { return strings.HasPrefix(path, dir+"/") })
 }
 
 // clean takes paths of this machine out of what git said.

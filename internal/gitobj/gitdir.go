@@ -155,7 +155,7 @@ func (a *Area) makeGitdir(dir string) error {
 		return err
 	}
 	return errors.Join(
-		a.plain(filepath.Join(dir, "config"), func(w io.Writer) error { _, err := io.WriteString(w, config); return err }),
+		a.plain(filepath.Join(dir, "config"), func(w io.Writer) error { _, err := io.WriteString(w, config(a.children.usual())); return err }),
 		a.plain(filepath.Join(dir, "HEAD"), func(w io.Writer) error { _, err := io.WriteString(w, "ref: refs/heads/none\n"); return err }),
 	)
 }
@@ -215,10 +215,11 @@ func (a *Area) loose(dir string, r core.Ref) error {
 
 // FetchSpec says what is fetched.
 type FetchSpec struct {
-	At       Place
-	Tenant   core.TenantID // whose share of programs it takes
-	Protocol string        // 0, 1 or 2
-	Gitdir   *Gitdir       // where names of refs are found; nil: a request that names none
+	At        Place
+	Tenant    core.TenantID // whose share of programs it takes
+	Principal string        // and which of its principals'
+	Protocol  string        // 0, 1 or 2
+	Gitdir    *Gitdir       // where names of refs are found; nil: a request that names none
 }
 
 // Prepare makes sure that every pack of the manifest is there for a fetch.
@@ -247,8 +248,26 @@ func (a *Area) Fetch(ctx context.Context, s FetchSpec, in func(io.Writer) error,
 	}
 	objects, done := a.view(r)
 	defer done()
-	return a.run(ctx, call{
-		tenant: s.Tenant, most: FetchTime, feed: in, drain: out, args: []string{"upload-pack", "--strict", "--stateless-rpc", dir},
+	var got *told
+	err = a.run(ctx, call{
+		class: forFetch, tenant: s.Tenant, principal: s.Principal, bytes: a.fetchBytes(s.At),
+		most: FetchTime, feed: in, args: []string{"upload-pack", "--strict", "--stateless-rpc", dir},
+		drain: func(r io.Reader) error {
+			got = newTold(r, a.children.shares[forFetch].most)
+			return out(got)
+		},
 		env: a.environment(dir, "GIT_OBJECT_DIRECTORY="+objects, "GIT_PROTOCOL=version="+s.Protocol),
 	})
+	if errors.As(err, new(*FailedError)) && got != nil && got.why != nil {
+		return got.why
+	}
+	return err
+}
+
+// fetchBytes is what a fetch is thought to need: git lists the objects of the repository.
+func (a *Area) fetchBytes(at Place) int64 {
+	r := a.repoAt(at)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return a.children.usual() + objectCost*r.objects
 }

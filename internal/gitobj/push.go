@@ -20,10 +20,11 @@ import (
 
 // PushSpec says what a push is of.
 type PushSpec struct {
-	At       Place
-	Tenant   core.TenantID // whose share of programs it takes
-	MaxBytes int64         // of its pack
-	Fresh    bool          // the repository is made by this push: no state has it yet, and it goes if nothing is published
+	At        Place
+	Tenant    core.TenantID // whose share of programs it takes
+	Principal string        // and which of its principals'
+	MaxBytes  int64         // of its pack
+	Fresh     bool          // the repository is made by this push: no state has it yet, and it goes if nothing is published
 }
 
 // Push is one push on its way: Receive, Keep, then Publish when its commit was applied; Close in any case. It is
@@ -159,7 +160,7 @@ func (p *Push) index(ctx context.Context, body io.Reader) error {
 	defer done()
 	var broken error
 	err = p.a.run(ctx, call{
-		tenant: p.spec.Tenant, most: PushTime, files: 2*uint64(p.spec.MaxBytes) + 64<<20,
+		tenant: p.spec.Tenant, principal: p.spec.Principal, most: PushTime, files: 2*uint64(p.spec.MaxBytes) + 64<<20,
 		args: []string{
 			"index-pack", "--stdin", "--fix-thin", "--strict", "--threads=1", fmt.Sprintf("--max-input-size=%d", p.spec.MaxBytes),
 		},

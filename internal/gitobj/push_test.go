@@ -2,7 +2,6 @@ package gitobj
 
 import (
 	"bytes"
-	"context"
 	"crypto/sha1"
 	"encoding/binary"
 	"errors"
@@ -574,43 +573,5 @@ func TestAFetchIsAnsweredFromWhatIsPublished(t *testing.T) {
 		func(r io.Reader) error { _, err := io.Copy(&out, r); return err })
 	if err != nil || !strings.Contains(out.String(), "packfile\n") || !strings.Contains(out.String(), "PACK") {
 		t.Errorf("%v: %q", err, out.String())
-	}
-}
-
-func TestAProgramWaitsForItsTurn(t *testing.T) {
-	c := newChildren(ChildLimits{Node: 2, Tenant: 1, Waiting: 2})
-	enter := func(ctx context.Context, tenant core.TenantID) func() {
-		t.Helper()
-		leave, err := c.enter(ctx, tenant)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return leave
-	}
-	one := enter(t.Context(), 1)
-	ctx, cancel := context.WithCancel(t.Context())
-	gave := make(chan error, 1)
-	go func() { _, err := c.enter(ctx, 1); gave <- err }()
-	for _, n := c.counts(); n == 0; _, n = c.counts() {
-	}
-	two := enter(t.Context(), 2) // another tenant need not wait for the first
-	got := make(chan func(), 1)
-	go func() { leave, _ := c.enter(t.Context(), 3); got <- leave }()
-	for _, n := c.counts(); n < 2; _, n = c.counts() {
-	}
-	if _, err := c.enter(t.Context(), 4); !errors.As(err, new(core.Unavailable)) {
-		t.Errorf("one too many waits: %v", err)
-	}
-	cancel()
-	if err := <-gave; !errors.Is(err, context.Canceled) {
-		t.Errorf("who gave up was told %v", err)
-	}
-	two()
-	three := <-got
-	one()
-	one() // twice is once
-	three()
-	if running, waiting := c.counts(); running != 0 || waiting != 0 || len(c.tenants) != 0 {
-		t.Errorf("%d run, %d wait, %v", running, waiting, c.tenants)
 	}
 }

@@ -94,10 +94,11 @@ func (a *Area) RollUp(ctx context.Context, at Place) error {
 	if lines == nil {
 		return nil
 	}
-	bytes := int64(0)
+	bytes, objects := int64(0), int64(0)
 	old := make([]core.Digest, len(lines))
 	for i := range lines {
 		bytes += lines[i].Bytes + lines[i].IdxBytes
+		objects += lines[i].Objects
 		old[i] = lines[i].Digest
 	}
 	if err := a.room(bytes); err != nil {
@@ -109,7 +110,7 @@ func (a *Area) RollUp(ctx context.Context, at Place) error {
 	}
 	p := &Push{a: a, r: r, spec: PushSpec{At: at, Tenant: at.Partition.Tenant}, id: a.nextID(), kind: core.PackRollup}
 	defer p.Close()
-	if err := p.together(ctx, old, bytes); err != nil {
+	if err := p.together(ctx, old, bytes, objects); err != nil {
 		return err
 	}
 	next, staged, _, err := p.Keep(ctx)
@@ -135,7 +136,7 @@ func (a *Area) RollUp(ctx context.Context, at Place) error {
 }
 
 // together has git write what packs hold into one, and checks that it has.
-func (p *Push) together(ctx context.Context, old []core.Digest, bytes int64) error {
+func (p *Push) together(ctx context.Context, old []core.Digest, bytes, objects int64) error {
 	held, done, err := p.environment() // before there is a directory of its own: git reads, and writes by name
 	if err != nil {
 		return err
@@ -146,8 +147,9 @@ func (p *Push) together(ctx context.Context, old []core.Digest, bytes int64) err
 	}
 	to := filepath.Join(p.dir, packDir)
 	err = p.a.run(ctx, call{
-		tenant: p.spec.Tenant, most: FetchTime, files: 2*uint64(bytes) + 64<<20, env: held,
-		args: []string{"pack-objects", "--stdin-packs", "--delta-base-offset", "--threads=1", "-q", filepath.Join(to, "pack")},
+		tenant: p.spec.Tenant, most: FetchTime, files: 2*uint64(bytes) + 64<<20, env: held, write: to, patient: true,
+		bytes: p.a.children.usual() + objectCost*objects,
+		args:  []string{"pack-objects", "--stdin-packs", "--delta-base-offset", "--threads=1", "-q", filepath.Join(to, "pack")},
 		feed: func(w io.Writer) error {
 			var names strings.Builder
 			for _, d := range old {

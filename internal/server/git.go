@@ -29,6 +29,7 @@ func (r *Running) openGit(ctx context.Context, fs env.FS) error {
 		FS: fs, Exec: env.SystemExec{}, Clock: r.o.Clock, Rand: r.o.Rand, Dir: dir, Git: r.o.Git,
 		Manifests: manifests{r.node}, Logger: r.o.Logger, Reserve: uint64(r.o.Reserve),
 		CacheBytes: memory.GitTypes, Peers: r.packPeers(), PullRate: r.o.SnapshotRate,
+		Children: gitobj.ChildLimits{Bytes: memory.GitPrograms},
 	})
 	if err != nil {
 		return err
@@ -254,7 +255,7 @@ func (g gitObjects) Prepare(ctx context.Context, at githttp.Place) error {
 }
 
 func (g gitObjects) Fetch(ctx context.Context, f githttp.Fetch, in func(io.Writer) error, out func(io.Reader) error) error {
-	spec := gitobj.FetchSpec{At: gitobj.Place(f.At), Tenant: f.At.Partition.Tenant, Protocol: f.Protocol}
+	spec := gitobj.FetchSpec{At: gitobj.Place(f.At), Tenant: f.At.Partition.Tenant, Principal: f.Principal, Protocol: f.Protocol}
 	if f.Names {
 		dir, err := g.a.Gitdir(ctx, spec.At, f.Rev, gitobj.Refs(f.Refs))
 		if err != nil {
@@ -266,8 +267,8 @@ func (g gitObjects) Fetch(ctx context.Context, f githttp.Fetch, in func(io.Write
 	return gitError(g.a.Fetch(ctx, spec, in, out))
 }
 
-func (g gitObjects) Begin(ctx context.Context, at githttp.Place, maxBytes int64, fresh bool) (githttp.Push, error) {
-	p, err := g.a.Begin(ctx, gitobj.PushSpec{At: gitobj.Place(at), Tenant: at.Partition.Tenant, MaxBytes: maxBytes, Fresh: fresh})
+func (g gitObjects) Begin(ctx context.Context, at githttp.Place, principal string, maxBytes int64, fresh bool) (githttp.Push, error) {
+	p, err := g.a.Begin(ctx, gitobj.PushSpec{At: gitobj.Place(at), Tenant: at.Partition.Tenant, Principal: principal, MaxBytes: maxBytes, Fresh: fresh})
 	if err != nil {
 		return nil, gitError(err)
 	}

@@ -1,0 +1,40 @@
+package githttp
+
+import (
+	"errors"
+	"os"
+	"time"
+
+	"github.com/millrace/millrace/internal/core"
+)
+
+// pace holds one direction of a request to a least rate: each RateBytes must pass within Idle. Only the time counts for which
+// this side waits for the client, by the clock that never falls. One that is too slow holds a program of git that others wait
+// for, so its transfer ends.
+type pace struct {
+	s      *Server
+	waited time.Duration // since moved was 0
+	moved  int64         // bytes
+	slow   bool          // it was too slow: nothing passes any more
+}
+
+// pass has move wait for the client until a deadline of the wall clock, and counts what it has moved.
+func (p *pace) pass(deadline func(time.Time), move func() (int, error)) (int, error) {
+	if p.slow {
+		return 0, p.error()
+	}
+	deadline(p.s.o.Clock.Wall().Add(p.s.l.Idle - p.waited)) // a connection that cannot be timed is not a socket's
+	from := p.s.o.Clock.Boot()
+	n, err := move()
+	p.waited += p.s.o.Clock.Boot() - from
+	if p.moved += int64(n); p.moved >= p.s.l.RateBytes {
+		p.moved, p.waited = 0, 0
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) || err == nil && p.waited >= p.s.l.Idle {
+		p.slow = true
+		return n, p.error()
+	}
+	return n, err
+}
+
+func (p *pace) error() error { return core.Exhausted{Limit: "git_rate", Max: p.s.l.RateBytes} }
