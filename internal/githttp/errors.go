@@ -26,6 +26,7 @@ var facts = []row{
 	{is[core.TooLarge], http.StatusRequestEntityTooLarge, ""},
 	{is[core.Invalid], http.StatusBadRequest, ""},
 	{isDisk, http.StatusInsufficientStorage, ""},
+	{isSlow, http.StatusRequestTimeout, ""},
 	{is[core.Exhausted], http.StatusTooManyRequests, ""},
 	{is[core.NotLeader], http.StatusServiceUnavailable, "no leader now"},
 	{is[core.Unavailable], http.StatusServiceUnavailable, ""},
@@ -45,6 +46,12 @@ func isNoRepo(err error) bool {
 func isDisk(err error) bool {
 	f, ok := errors.AsType[core.Exhausted](err)
 	return ok && f.Limit == "disk"
+}
+
+// isSlow tells a client that sends or takes less than the least rate.
+func isSlow(err error) bool {
+	f, ok := errors.AsType[core.Exhausted](err)
+	return ok && f.Limit == limitRate
 }
 
 // refusal ends a request that has no meaning here, whatever repository it is of.
@@ -92,7 +99,8 @@ const retryAfter = "5"
 
 // fail ends a request that has no answer yet.
 func (q *request) fail(err error) {
-	if q.gone(err) && !is[core.DeadlineExceeded](err) && !is[core.Invalid](err) { // these are told, though reading has ended
+	told := is[core.DeadlineExceeded](err) || is[core.Invalid](err) || isSlow(err) // though reading has ended
+	if q.gone(err) && !told {
 		return
 	}
 	status, _ := describe(err)

@@ -18,6 +18,9 @@ type pace struct {
 	slow   bool          // it was too slow: nothing passes any more
 }
 
+// limitRate is the name of the least rate.
+const limitRate = "git_rate"
+
 // pass has move wait for the client until a deadline of the wall clock, and counts what it has moved.
 func (p *pace) pass(deadline func(time.Time), move func() (int, error)) (int, error) {
 	if p.slow {
@@ -37,4 +40,4 @@ func (p *pace) pass(deadline func(time.Time), move func() (int, error)) (int, er
 	return n, err
 }
 
-func (p *pace) error() error { return core.Exhausted{Limit: "git_rate", Max: p.s.l.RateBytes} }
+func (p *pace) error() error { return core.Exhausted{Limit: limitRate, Max: p.s.l.RateBytes} }

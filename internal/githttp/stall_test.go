@@ -53,7 +53,7 @@ func TestRefusalsOfGitDoNotWaitForTheRestOfTheRequest(t *testing.T) {
 		"404 escaped letters":  "POST /git/ns/%61pp.git/git-upload-pack HTTP/1.1\r\nHost: x\r\n",
 		"404 escaped action":   "POST /git/ns/app.git/git-uplo%61d-pack HTTP/1.1\r\nHost: x\r\n",
 		"403 an old client":    "PUT /git/ns/app.git/objects/x HTTP/1.1\r\nHost: x\r\n",
-		"403 a wrong type":     "POST /git/ns/app.git/git-receive-pack HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer x\r\n",
+		"415 a wrong type":     "POST /git/ns/app.git/git-receive-pack HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer x\r\n",
 		"400 it is encoded":    pushHead + "Authorization: Bearer x\r\nContent-Encoding: br\r\n",
 	} {
 		for _, stall := range []string{
@@ -85,8 +85,8 @@ func TestABodyOfGitThatIsBrokenIsTheClientsFault(t *testing.T) {
 	gzipped := head + "Content-Encoding: gzip\r\n"
 	cut := zipped.String()[:zipped.Len()-12]
 	for what, c := range map[string]struct{ status, text string }{
-		"a stalled body":     {"503", head + "Content-Length: 9\r\n\r\n00"},
-		"a stalled chunk":    {"503", head + "Transfer-Encoding: chunked\r\n\r\n5\r\n00"},
+		"a stalled body":     {"408", head + "Content-Length: 9\r\n\r\n00"},
+		"a stalled chunk":    {"408", head + "Transfer-Encoding: chunked\r\n\r\n5\r\n00"},
 		"bad chunks":         {"400", head + "Transfer-Encoding: chunked\r\n\r\nzz\r\n0000"},
 		"a bad second chunk": {"400", head + "Transfer-Encoding: chunked\r\n\r\n2\r\n00\r\n-1\r\n"},
 		"no gzip":            {"400", gzipped + "Content-Length: 20\r\n\r\n00000000000000000000"},
