@@ -25,6 +25,8 @@ applied_in_other_batch             TestPowerCutAtAnyPoint
 dedup_lost_on_restart              TestRequestIDsSurviveARestart
 idempotency_key_without_tenant     TestTenantsHaveRequestIDsOfTheirOwn
 no_fence                           TestAllShortSequences
+fenced_request_applied_twice       TestFencedRequestsAreAppliedOnce
+request_id_after_fence             TestFencedRequestsAreAppliedOnce
 effects_in_second_entry            TestAllShortSequences
 tenant_check_missing_on_one_route  TestEveryRouteReachesItsOwnTenantAlone
 unbounded_stream_buffer            TestTasksAreGrantedOnlyWithRoomToSend

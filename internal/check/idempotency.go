@@ -95,7 +95,7 @@ func judgeKey(r *Report, k keyName, h *keyHistory, held []string) {
 	}
 }
 
-// RequestsOnce judges un-fenced commits that were repeated under a request id, each with an effect that shows how often
+// RequestsOnce judges commits, with a fence or without, that were repeated under a request id, each with an effect that shows how often
 // it was applied: effects counts it by request id. Rules: effect_lost, effect_repeated, effect_of_refused, two_indexes
 // (repeats were acknowledged at different places in the log). Counts: requests, repeats, recovered.
 func RequestsOnce(calls []Call, effects map[string]int) *Report {

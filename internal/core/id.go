@@ -39,7 +39,7 @@ type Token uint64
 // SessionID names a client's stream session, 16 random bytes; zero is none.
 type SessionID [16]byte
 
-// RequestID makes an un-fenced commit repeatable; zero is none.
+// RequestID makes a commit repeatable, with a fence or without; zero is none.
 type RequestID [16]byte
 
 // ShardTime is the non-decreasing time that a leader stamps into entries: milliseconds since the Unix epoch.

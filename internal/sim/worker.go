@@ -216,7 +216,8 @@ func (k *worker) take(t core.Assigned) {
 	})
 }
 
-// meanwhile renews a lease that a worker holds, as far as it knows, or writes a key under its fence.
+// meanwhile renews a lease that a worker holds, as far as it knows, or writes a key and adds to a sum under its fence. Under
+// a request id both are repeated until the worker is answered, also when the lease is lost by then.
 func (k *worker) meanwhile(j *job) {
 	hold := core.TaskHold{Task: j.task.Task, Token: j.task.Token}
 	c := core.Commit{Principal: k.name}
@@ -224,7 +225,10 @@ func (k *worker) meanwhile(j *job) {
 		c.Ops = []core.Op{&core.TaskRenew{Items: []core.TaskHold{hold}}}
 	} else {
 		c.Fence = &core.Fence{Task: hold.Task, Token: hold.Token}
-		c.Ops = []core.Op{&core.KVPut{Keyspace: "keys", Key: keyAt(k.at, "fenced"), Value: []byte(j.value)}}
+		c.Ops = []core.Op{
+			&core.KVPut{Keyspace: "keys", Key: keyAt(k.at, "fenced"), Value: []byte(j.value)},
+			&core.KVAdd{Keyspace: "sums", Key: keyAt(k.at, "fenced"), Delta: 1},
+		}
 	}
 	(&client{w: k.w, host: k.host}).once(k.at, c, func() {})
 }

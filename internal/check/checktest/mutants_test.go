@@ -12,6 +12,7 @@ import (
 func TestTheModelCatchesPlantedBugs(t *testing.T) {
 	for _, name := range []string{
 		"no_fence", "effects_in_second_entry", "dedup_lost_on_restart", "idempotency_key_without_tenant",
+		"fenced_request_applied_twice", "request_id_after_fence",
 	} {
 		found := false
 		for seed := uint64(0); seed < 60 && !found; seed++ {

@@ -113,13 +113,13 @@ func (w *world) mixInto(c *core.Commit, p core.Partition, stamp core.ShardTime) 
 	if w.rand.IntN(4) == 0 {
 		c.Conditions, c.Ops = nil, []core.Op{w.puts()}
 	}
-	how := w.rand.IntN(5)
-	if n := len(w.holds[p]); n > 0 && (how == 0 || how == 3) {
+	how := w.rand.IntN(6) // 5: a request id with a fence
+	if n := len(w.holds[p]); n > 0 && (how == 0 || how == 3 || how == 5) {
 		h := w.holds[p][max(0, n-1-w.rand.IntN(3))] // young enough to be live at times
 		c.Fence = &core.Fence{Task: h.Task, Token: h.Token}
 	}
 	switch how {
-	case 1:
+	case 1, 5:
 		c.RequestID = core.RequestID{byte(w.rand.IntN(250)), 1}
 		w.old = append(w.old, *c)
 	case 2, 3:

@@ -25,4 +25,4 @@ func (m *Machine) requestPartition(part *partition) core.Partition { return part
 func (m *Machine) forgetReplicas(*core.Directory) {}
 
 // forgets reports whether a remembered request is not to be answered: never.
-func (m *Machine) forgets([]byte) bool { return false }
+func (m *Machine) forgets(*partition, *core.Commit, []byte) bool { return false }

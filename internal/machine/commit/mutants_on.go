@@ -11,6 +11,8 @@ const (
 	effectsInSecondEntry    = "effects_in_second_entry"        // what follows a completion waits for the next entry
 	dedupLostOnRestart      = "dedup_lost_on_restart"          // what was answered before Open is done again
 	idempotencyWithoutOwner = "idempotency_key_without_tenant" // one table of request ids for all tenants
+	fencedTwice             = "fenced_request_applied_twice"   // a request id is not looked up where there is a fence
+	requestAfterFence       = "request_id_after_fence"         // a repetition is judged by its fence before its request id
 )
 
 // mutantState is what planted bugs remember.
@@ -72,7 +74,10 @@ func (m *Machine) forgetReplicas(d *core.Directory) {
 	}
 }
 
-func (m *Machine) forgets(row []byte) bool {
+func (m *Machine) forgets(part *partition, c *core.Commit, row []byte) bool {
+	if c.Fence != nil && (m.mutant(fencedTwice) || m.mutant(requestAfterFence) && part.queue.Live(c.Fence.Task, c.Fence.Token) != nil) {
+		return true
+	}
 	if !m.mutant(dedupLostOnRestart) || len(row) < hashLen {
 		return false
 	}

@@ -22,6 +22,8 @@ func TestEachPlantedBugIsCaught(t *testing.T) {
 		"effects_in_second_entry":        shortSequences,
 		"dedup_lost_on_restart":          repeatsSurviveARestart,
 		"idempotency_key_without_tenant": tenantsHaveRequestIDsOfTheirOwn,
+		"fenced_request_applied_twice":   fencedRequestsAreAppliedOnce,
+		"request_id_after_fence":         fencedRequestsAreAppliedOnce,
 	} {
 		if err := suite(commit.Options{}); err != nil {
 			t.Errorf("without a bug: %v", err)

@@ -186,6 +186,8 @@ func parseKV(a words) core.Op {
 			Keyspace: arg(1), Key: []byte(arg(2)), Value: []byte(arg(3)), HasRev: hasRev, IfRev: rev,
 			IfAbsent: a.has("if_absent"), WantPrev: a.has("want_prev"),
 		}
+	case "add":
+		return &core.KVAdd{Keyspace: arg(1), Key: []byte(arg(2)), Delta: int64(number(arg(3)))}
 	case "delete":
 		return &core.KVDelete{Keyspace: arg(1), Key: []byte(arg(2)), HasRev: hasRev, IfRev: rev}
 	case "check":

@@ -9,6 +9,7 @@ import (
 
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/machine/commit"
+	"github.com/millrace/millrace/internal/machine/kv"
 	"github.com/millrace/millrace/internal/machine/queue"
 )
 
@@ -62,6 +63,9 @@ func drawHeader(t *rapid.T, index uint16) string {
 	switch rapid.IntRange(0, 9).Draw(t, "header") {
 	case 0, 1:
 		text += fmt.Sprintf(" request=r%d", rapid.IntRange(1, 4).Draw(t, "request"))
+		if rapid.Bool().Draw(t, "fenced") {
+			text += fmt.Sprintf(" fence=t%d@%d/%d", rapid.IntRange(1, 6).Draw(t, "task"), index, rapid.IntRange(1, 12).Draw(t, "token"))
+		}
 	case 2, 3:
 		text += fmt.Sprintf(" session=s%d seq=%d", rapid.IntRange(1, 2).Draw(t, "session"), rapid.IntRange(1, 4).Draw(t, "seq"))
 	case 4:
@@ -189,6 +193,61 @@ func tenantsHaveRequestIDsOfTheirOwn(o commit.Options) error {
 		}
 	}
 	return nil
+}
+
+// fencedRequestsAreAppliedOnce repeats a commit in mid-task under its request id: while the lease is held, after it was lost
+// and given to another worker, and after the task has ended. Another commit under the lost lease is refused.
+func fencedRequestsAreAppliedOnce(o commit.Options) error {
+	w, err := newWorld(o)
+	if err != nil {
+		return err
+	}
+	const text = "commit request=r fence=t1/1\nadd ks sum 1"
+	for i, step := range []struct {
+		script  string
+		advance core.ShardTime
+		want    string // of the first commit: "" applied, replayed, or the type of its refusal
+	}{
+		{script: "create t1 queue=q"},
+		{script: "grant queue=q lease=5s session=w1"},
+		{script: text},
+		{script: text, want: "replayed"},
+		{script: "tick max=10", advance: 60_000},
+		{script: "grant queue=q lease=5s session=w2"},
+		{script: text, want: "replayed"},
+		{script: "commit request=s fence=t1/1\nadd ks sum 1", want: "core.LeaseLost"},
+		{script: "commit request=s fence=t1/1\nadd ks sum 1", want: "core.LeaseLost"},
+		{script: "commit request=u fence=t1/2\nadd ks sum 1\ncomplete t1 token=2"},
+		{script: "commit request=u fence=t1/2\nadd ks sum 1\ncomplete t1 token=2", want: "replayed"},
+		{script: "commit fence=t1/2\nadd ks sum 1\ncomplete t1 token=2", want: "replayed"},
+		{script: text, want: "replayed"},
+	} {
+		w.pair.Stamp += step.advance
+		a, err := w.pair.Apply(w.parseCommits(step.script)...)
+		if err != nil {
+			return err
+		}
+		got := ""
+		switch r := a.Results[0]; {
+		case r.Refusal != nil:
+			got = fmt.Sprintf("%T", r.Refusal.Fact)
+		case r.Replayed:
+			got = "replayed"
+		}
+		if got != step.want {
+			return fmt.Errorf("entry %d, %q: %q, want %q: %+v", i, step.script, got, step.want, a.Results[0])
+		}
+	}
+	if value, _, _, err := kv.Get(w.pair.TxA, home, "ks", []byte("sum")); err != nil || string(value) != "2" {
+		return fmt.Errorf("the sum is %s, want 2; %w", value, err)
+	}
+	return nil
+}
+
+func TestFencedRequestsAreAppliedOnce(t *testing.T) {
+	if err := fencedRequestsAreAppliedOnce(options()); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestRequestIDsSurviveARestart(t *testing.T) {

@@ -13,6 +13,10 @@ import (
 
 // A request id's row is the hash of what was asked (8 bytes) and the answer, as core.AppendResult writes it. A second
 // row, by time, says when to forget it. Only applied commits are remembered: a refused one is judged again.
+//
+// A request id is looked up before the fence is judged. So the repetition of a commit that was applied is answered as the
+// first time, also when its task is held by another worker by then, or has ended: the changes are there. A commit that comes
+// for the first time after its lease was lost is refused, however often it was sent.
 
 const hashLen = 8
 
@@ -25,7 +29,7 @@ func (m *Machine) applyRequest(part *partition, c *core.Commit) (core.Result, er
 		return core.Result{}, err
 	}
 	hash := binary.BigEndian.AppendUint64(nil, xxhash.Sum64(c.AppendContent(nil)))
-	if ok && !m.forgets(row) {
+	if ok && !m.forgets(part, c, row) {
 		if len(row) < hashLen {
 			return core.Result{}, errs.Corruptf("request %x of %s: row of %d bytes", c.RequestID, part.p, len(row))
 		}
