@@ -181,13 +181,14 @@ func (t *translator) settle(in *pb.SettleItem) (c core.Commit, h core.TaskHold, 
 	if _, ok := in.GetOutcome().(*pb.SettleItem_Complete); !ok {
 		return c, h, core.Invalid{Field: "effects", Reason: "not_supported", Message: "come with complete only"}
 	}
-	return c, h, t.effects(&c, effects)
+	return c, h, t.effects(&c, h, effects)
 }
 
-func (t *translator) effects(c *core.Commit, in *pb.Effects) (fact core.Fact) {
+func (t *translator) effects(c *core.Commit, ends core.TaskHold, in *pb.Effects) (fact core.Fact) {
 	if int64(1+len(in.GetConditions())+len(in.GetOps())) > t.l.CommitOps {
 		return tooLarge("effects.ops", "commit_ops", t.l.CommitOps)
 	}
+	t.repeatableBy(core.RequestID{}, ends)
 	if c.Conditions, fact = t.conditions(in.GetConditions()); fact != nil {
 		return within("effects", fact)
 	}

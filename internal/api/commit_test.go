@@ -56,9 +56,6 @@ func TestBadCommitsAreRefusedWithTheirPath(t *testing.T) {
 		"nothing":              {&pb.CommitRequest{}, "ops"},
 		"request id of 15":     {&pb.CommitRequest{RequestId: repeat(15, byte(1)), Ops: putCommit().GetOps()}, "request_id"},
 		"request id of zeroes": {&pb.CommitRequest{RequestId: make([]byte, 16), Ops: putCommit().GetOps()}, "request_id"},
-		"id beside fence": {&pb.CommitRequest{
-			RequestId: repeat(16, byte(1)), Fence: &pb.Fence{Task: testID(1), Token: 1}, Ops: putCommit().GetOps(),
-		}, "request_id"},
 		"fence without token":  {&pb.CommitRequest{Fence: &pb.Fence{Task: testID(1)}, Ops: putCommit().GetOps()}, "fence.token"},
 		"fence without task":   {&pb.CommitRequest{Fence: &pb.Fence{Token: 1}, Ops: putCommit().GetOps()}, "fence.task"},
 		"empty key":            {&pb.CommitRequest{Ops: op(&pb.KVPut{Keyspace: "ks"})}, "ops[1].key"},

@@ -151,9 +151,8 @@ func (t *translator) anyPlace() int {
 }
 
 func (t *translator) idAt(place int) core.TaskID {
-	var random [9]byte
-	t.rand.Fill(random[:])
-	return core.PlacedID(int64(t.now), uint16(place), t.parts, random)
+	ms, random := t.draw()
+	return core.PlacedID(ms, uint16(place), t.parts, random)
 }
 
 // placeCreate returns the partition of a task that is made by itself, and gives it an id there if it has none.

@@ -51,7 +51,8 @@ func (s *Server) refFacts(ctx context.Context, p core.Partition, op *core.RefTxn
 	return nil
 }
 
-// ancestry finds out, for each update of a commit, whether it moves forward from what the ref is at now.
+// ancestry finds out, for each update of a commit, whether it moves forward: from the old id that it names, or else from what
+// the ref is at now. An update that names its old id has the same facts whenever it is repeated.
 func (s *Server) ancestry(ctx context.Context, p core.Partition, op *core.RefTxn, info *core.RepoInfo) error {
 	var names []string
 	for i := range op.Changes {
@@ -75,15 +76,85 @@ func (s *Server) ancestry(ctx context.Context, p core.Partition, op *core.RefTxn
 		if c.Kind != core.OpRefUpdate || c.Type != core.ObjectCommit {
 			continue
 		}
-		ref := refs[next]
+		base, kind := refs[next].ID, refs[next].Type
 		next++
-		if ref.ID.IsZero() || ref.Type != core.ObjectCommit {
+		if c.HasOld && c.Old != base {
+			if base = c.Old; base.IsZero() {
+				continue
+			}
+			if kind, _, err = s.o.Objects.Lookup(ctx, p, info.ID, base); err != nil {
+				continue // the ref is not at it, which Apply says
+			}
+		}
+		if base.IsZero() || kind != core.ObjectCommit {
 			continue
 		}
-		c.Base = ref.ID
-		if c.Ancestry, err = s.o.Objects.Ancestry(ctx, p, info.ID, ref.ID, c.New); err != nil {
+		c.Base = base
+		if c.Ancestry, err = s.o.Objects.Ancestry(ctx, p, info.ID, base, c.New); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// firstLogs is how many records of a ref's log are searched for that of a request, which is mostly among the last.
+const firstLogs = 64
+
+// proposeOnce is propose for a commit that may repeat another under its request id. Apply compares their contents, and what
+// an update without an old id moves forward from is a fact of the moment. So a commit that is refused because its request id
+// was used for other content is proposed once more with the facts that the refs' logs hold of that request, if any.
+func (c *call) proposeOnce(ctx context.Context, commit core.Commit) (core.Proposed, error) {
+	out, err := c.propose(ctx, commit)
+	if err != nil || commit.RequestID == (core.RequestID{}) || out.Results[0].Refusal == nil {
+		return out, err
+	}
+	if f, ok := out.Results[0].Refusal.Fact.(core.AlreadyExists); !ok || f.Kind != "request" {
+		return out, nil
+	}
+	ops, found := slices.Clone(commit.Ops), false
+	for i, op := range ops {
+		txn, ok := op.(*core.RefTxn)
+		if !ok {
+			continue
+		}
+		first, changed, err := c.s.firstFacts(ctx, commit.Partition, txn, commit.RequestID)
+		if err != nil {
+			return out, err
+		}
+		if changed {
+			ops[i], found = first, true
+		}
+	}
+	if !found {
+		return out, nil
+	}
+	commit.Ops = ops
+	return c.propose(ctx, commit)
+}
+
+// firstFacts returns a transaction with the facts that it had when a request applied it. It reports false where no log of its
+// refs knows of the request, or no fact depends on when it is found out.
+func (s *Server) firstFacts(ctx context.Context, p core.Partition, op *core.RefTxn, id core.RequestID) (*core.RefTxn, bool, error) {
+	first, changed := *op, false
+	first.Changes = slices.Clone(op.Changes)
+	for i := range first.Changes {
+		c := &first.Changes[i]
+		if c.HasOld || c.Base.IsZero() {
+			continue
+		}
+		_, list, _, err := s.o.Refs.RefLog(ctx, p, op.Repo, c.Name, 0, firstLogs, core.ReadOptions{})
+		if err != nil {
+			return nil, false, err
+		}
+		at := slices.IndexFunc(list, func(e core.RefLog) bool { return e.Request == id })
+		if at < 0 || list[at].Old.IsZero() {
+			continue
+		}
+		c.Base = list[at].Old
+		if c.Ancestry, err = s.o.Objects.Ancestry(ctx, p, op.ID, c.Base, c.New); err != nil {
+			return nil, false, err
+		}
+		changed = true
+	}
+	return &first, changed, nil
 }

@@ -407,7 +407,7 @@ func (rs *refService) UpdateRefs(ctx context.Context, in *pb.UpdateRefsRequest) 
 	if err := rs.s.refFacts(ctx, c.t.part, op, nil); err != nil {
 		return nil, err
 	}
-	p, err := c.propose(ctx, commit)
+	p, err := c.proposeOnce(ctx, commit)
 	if err != nil {
 		return nil, err
 	}

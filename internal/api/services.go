@@ -31,7 +31,7 @@ func (cs *commitService) Commit(ctx context.Context, in *pb.CommitRequest) (*pb.
 	if fact := cs.s.rated(&commit, false); fact != nil {
 		return nil, fact
 	}
-	p, err := c.propose(ctx, commit)
+	p, err := c.proposeOnce(ctx, commit)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,8 @@
 package api
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"math"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
@@ -23,6 +25,9 @@ type translator struct {
 	leads Backend   // tells which partitions this node leads; may be nil
 	edge  pointEdge // looks up the facts of transactions of refs and the vectors of points
 	bound bool      // all must be in part, as in a stream; else part is that of a call, which is chosen by what it is about
+
+	seed  [16]byte // of what makes the commit that is read repeatable; zero for nothing
+	drawn uint64   // how many ids of its tasks were drawn
 }
 
 func (t *translator) taskCreate(in *pb.TaskSpec) (*core.TaskCreate, core.Fact) {
@@ -97,11 +102,34 @@ func (t *translator) newTaskID(s string) (core.TaskID, core.Fact) {
 	case s == "" && t.several():
 		return core.TaskID{}, nil
 	case s == "":
-		var random [9]byte
-		t.rand.Fill(random[:])
-		return core.NewTaskID(int64(t.now), t.part.Index, random), nil
+		ms, random := t.draw()
+		return core.NewTaskID(ms, t.part.Index, random), nil
 	}
 	return taskID("id", s)
+}
+
+// draw returns the time and the random part of a new task's id. In a commit that can be repeated they follow from what
+// makes it repeatable and from the place of the task in it, and the time is 0: a repetition must have the content of the
+// first try, and its answer must name the task that the first try made.
+func (t *translator) draw() (ms int64, random [9]byte) {
+	if t.seed == [16]byte{} {
+		t.rand.Fill(random[:])
+		return int64(t.now), random
+	}
+	t.drawn++
+	sum := sha256.Sum256(binary.BigEndian.AppendUint64(t.seed[:], t.drawn))
+	copy(random[:], sum[:])
+	return 0, random
+}
+
+// repeatableBy has the ids of the next commit's tasks follow from the lease that it ends, which no other commit ends, or else
+// from its request id. Without either they are random.
+func (t *translator) repeatableBy(id core.RequestID, ends core.TaskHold) {
+	t.seed, t.drawn = id, 0
+	if ends.Token != 0 {
+		sum := sha256.Sum256(binary.BigEndian.AppendUint64(ends.Task[:], uint64(ends.Token)))
+		copy(t.seed[:], sum[:])
+	}
 }
 
 func (t *translator) content(op *core.TaskCreate, in *pb.TaskSpec) core.Fact {

@@ -1,8 +1,6 @@
 package api
 
 import (
-	"bytes"
-
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/core"
 )
@@ -14,7 +12,7 @@ const (
 	errorStackBytes   = 16 * kib
 )
 
-// commit reads an un-fenced or fenced commit.
+// commit reads a commit, with a fence or without.
 func (t *translator) commit(in *pb.CommitRequest) (c core.Commit, fact core.Fact) {
 	c = core.Commit{Partition: t.part, Principal: t.who.Name}
 	if fact = t.commitSize(len(in.GetConditions()), len(in.GetOps())); fact != nil {
@@ -30,15 +28,10 @@ func (t *translator) commit(in *pb.CommitRequest) (c core.Commit, fact core.Fact
 		}
 		c.Fence = &core.Fence{Task: h.Task, Token: h.Token}
 	}
-	if id := in.GetRequestId(); len(id) > 0 {
-		switch {
-		case len(id) != requestIDBytes || bytes.Equal(id, make([]byte, requestIDBytes)):
-			return c, invalid("request_id", "is 16 random bytes")
-		case c.Fence != nil:
-			return c, invalid("request_id", "cannot be given beside a fence, whose token makes the commit repeatable")
-		}
-		c.RequestID = core.RequestID(id)
+	if c.RequestID, fact = requestID(in.GetRequestId()); fact != nil {
+		return c, fact
 	}
+	t.repeatableBy(c.RequestID, endedBy(in.GetOps()))
 	if c.Conditions, fact = t.conditions(in.GetConditions()); fact != nil {
 		return c, fact
 	}
@@ -50,6 +43,27 @@ func (t *translator) commit(in *pb.CommitRequest) (c core.Commit, fact core.Fact
 		return c, fact
 	}
 	return c, t.encoded(&c)
+}
+
+// endedBy returns the first lease that ops end; without one the token is 0.
+func endedBy(ops []*pb.Op) core.TaskHold {
+	for _, op := range ops {
+		var in *pb.Hold
+		switch o := op.GetOp().(type) {
+		case *pb.Op_TaskComplete:
+			in = o.TaskComplete.GetTask()
+		case *pb.Op_TaskFail:
+			in = o.TaskFail.GetTask()
+		case *pb.Op_TaskSnooze:
+			in = o.TaskSnooze.GetTask()
+		default:
+			continue
+		}
+		if id, err := core.ParseTaskID(in.GetId()); err == nil {
+			return core.TaskHold{Task: id, Token: core.Token(in.GetToken())}
+		}
+	}
+	return core.TaskHold{}
 }
 
 // commitSize refuses a commit of nothing, and one of too many parts.

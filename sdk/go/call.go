@@ -83,7 +83,12 @@ func (c *call) sure(e *Error) *Error {
 		return e
 	}
 	switch e.Code {
-	case CodeAlreadyExists, CodeNotFound, CodeWrongState, CodePreconditionFailed, CodeWrongPartition, CodeLeaseLost:
+	case CodeAlreadyExists:
+		if c.commit == nil || e.Op != OpNone {
+			return e
+		}
+		// The request id is known: the try before was applied.
+	case CodeNotFound, CodeWrongState, CodePreconditionFailed, CodeWrongPartition, CodeLeaseLost:
 		return e
 	}
 	e.Outcome = Unknown

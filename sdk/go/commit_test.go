@@ -383,20 +383,20 @@ func fencedCommit(t *testing.T, c *Client) chan error {
 	return out
 }
 
-func TestAFencedCommitIsSentAgainUnderItsNumber(t *testing.T) {
+func TestAFencedCommitIsSentAgainUnderItsRequestID(t *testing.T) {
 	f := newFake(t)
 	c := f.client()
 	defer f.end(c)
 	out := fencedCommit(t, c)
 	st := f.welcome(nil)
 	first := st.commit()
-	if first.CommitSeq != 1 || first.Commit.Fence.GetTask() != "t1" || first.Commit.Fence.GetToken() != 7 {
-		t.Errorf("got %v, want the fence t1/7 and number 1", first)
+	if first.CommitSeq != 0 || len(first.Commit.RequestId) != 16 || first.Commit.Fence.GetTask() != "t1" || first.Commit.Fence.GetToken() != 7 {
+		t.Errorf("got %v, want the fence t1/7 and a request id", first)
 	}
 	st.cut()
 	again := f.welcome(nil)
 	second := again.commit()
-	if second.CommitSeq != 1 || !proto.Equal(second.Commit, first.Commit) {
+	if second.CommitSeq != 0 || !proto.Equal(second.Commit, first.Commit) {
 		t.Errorf("got %v after the cut, want %v again", second, first)
 	}
 	again.committed(second)
@@ -417,6 +417,70 @@ func TestALostLeaseProvesThatAFencedCommitWasNotAppliedBefore(t *testing.T) {
 	again.refuse(again.commit().Seq, &pb.Error{Code: "LEASE_LOST", Op: proto.Int32(-1)})
 	if err := receive(t, out); !errors.Is(err, ErrLeaseLost) || OutcomeOf(err) != Refused {
 		t.Errorf("got %v with outcome %v, want a lost lease, refused", err, OutcomeOf(err))
+	}
+}
+
+func TestAFencedCommitGoesUnderANumberWhereThereIsNoRoomForItsRequestID(t *testing.T) {
+	f := newFake(t)
+	c := f.client()
+	defer f.end(c)
+	out := fencedCommit(t, c)
+	st := f.welcome(nil)
+	first := st.commit()
+	st.refuse(first.Seq, &pb.Error{Code: "RESOURCE_EXHAUSTED", Limit: "request_ids", Max: 1e6})
+	second := st.commit()
+	if second.CommitSeq != 1 || len(second.Commit.RequestId) != 0 || second.Commit.Fence.GetToken() != 7 {
+		t.Errorf("got %v, want it under number 1", second)
+	}
+	st.committed(second)
+	if err := receive(t, out); err != nil {
+		t.Error(err)
+	}
+	out = fencedCommit(t, c)
+	next := st.commit()
+	if next.CommitSeq != 2 {
+		t.Errorf("got %v, want the next one under number 2 at once", next)
+	}
+	st.committed(next)
+	if err := receive(t, out); err != nil {
+		t.Error(err)
+	}
+}
+
+// A first try that may be on its way keeps its request id: under a number it could be applied once more.
+func TestAFencedCommitThatMayBeOnItsWayKeepsItsRequestID(t *testing.T) {
+	f := newFake(t)
+	c := f.client()
+	defer f.end(c)
+	out := fencedCommit(t, c)
+	st := f.welcome(nil)
+	first := st.commit()
+	st.cut()
+	again := f.welcome(nil)
+	second := again.commit()
+	again.refuse(second.Seq, &pb.Error{Code: "RESOURCE_EXHAUSTED", Limit: "request_ids", Max: 1e6})
+	third := again.commit()
+	if third.CommitSeq != 0 || !proto.Equal(third.Commit, first.Commit) {
+		t.Errorf("got %v, want %v again", third, first)
+	}
+	again.committed(third)
+	if err := receive(t, out); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestARequestIDThatIsTakenLeavesAnEarlierTryUnknown(t *testing.T) {
+	f := newFake(t)
+	c := f.client()
+	defer f.end(c)
+	out := fencedCommit(t, c)
+	st := f.welcome(nil)
+	st.commit()
+	st.cut()
+	again := f.welcome(nil)
+	again.refuse(again.commit().Seq, &pb.Error{Code: "ALREADY_EXISTS"})
+	if err := receive(t, out); !errors.Is(err, ErrAlreadyExists) || OutcomeOf(err) != Unknown {
+		t.Errorf("got %v with outcome %v, want unknown: the first try has taken the id", err, OutcomeOf(err))
 	}
 }
 

@@ -29,9 +29,9 @@
 //
 // Where something on the way lets no gRPC through, such as a proxy of HTTP/1.1, the same program runs over REST: a client
 // finds that out by itself, goes back to its streams when gRPC comes through, and Client.Transport says which is in use.
-// Nothing that is under way is lost or done twice; only commits whose answer was missing when the way changed end as
-// unknown. Over REST each frame is a request, a worker claims by a request that waits, and a lost lease is heard of at
-// the next renewal. A fenced commit has no id there to be repeated by: without an answer it is unknown at once.
+// Nothing that is under way is lost or done twice; only commits without a fence whose answer was missing when the way
+// changed end as unknown. Over REST each frame is a request, a worker claims by a request that waits, and a lost lease is
+// heard of at the next renewal.
 //
 // Promised: a call ends as ok, refused or unknown (OutcomeOf), at most a second after its context ends. Refused means
 // that nothing changed. Unknown means that it may have been applied, and that repeating it under the same id is safe.

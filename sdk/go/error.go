@@ -264,7 +264,7 @@ func permanent(err error) bool {
 func (e *Error) patience() time.Duration {
 	switch e.Code {
 	case CodeUnavailable, CodeDeadlineExceeded, CodeNotLeader:
-		if e.Reason == reasonSessionExpired || e.Reason == reasonExpired || e.Reason == reasonOnce || e.cause != nil {
+		if e.Reason == reasonSessionExpired || e.Reason == reasonExpired || e.cause != nil {
 			return 0
 		}
 		return resendFor
@@ -290,9 +290,10 @@ const (
 	reasonSessionExpired = "session_expired" // a server forgot the session of a commit's sequence number
 	reasonNoLeader       = "no_leader"       // the node that was asked knows of no leader
 	reasonExpired        = "expired"         // this client gave up repeating
-	reasonOnce           = "sent_once"       // a commit has nothing by which a repeat could be told from it
 	reasonGap            = "gap"             // a sequence number before a commit's own was never judged
 	reasonUnplaced       = "unplaced"        // a call has yet to be placed: it never reaches a caller
+
+	limitRequestIDs = "request_ids" // how many request ids a partition keeps
 )
 
 // ended is the error of a call whose context ended. unsure says that it had left.

@@ -16,8 +16,9 @@ type producer struct {
 	started bool
 	creates deque[*call]
 	commits deque[*call]
-	turn    bool // the next frame is a commit, if one waits
-	gone    int  // abandoned calls that still lie in a queue
+	turn    bool      // the next frame is a commit, if one waits
+	gone    int       // abandoned calls that still lie in a queue
+	idsFrom time.Time // before it commits with a fence go under numbers: the server has no room for request ids
 
 	numbers // of commits
 }

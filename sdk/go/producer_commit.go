@@ -47,9 +47,8 @@ func (p *producer) nextCommit(seq uint64) (*millracev1.ClientFrame, outgoing) {
 func (p *producer) commitFrame(seq uint64, c *call) *millracev1.ClientFrame {
 	switch {
 	case len(c.commit.RequestId) > 0: // it left without a number before
-	case p.s.plain && c.commit.Fence == nil:
+	case p.s.plain || c.commit.Fence != nil && !time.Now().Before(p.idsFrom):
 		c.commit.RequestId = random16()
-	case p.s.plain: // the routes take no id beside a fence
 	case c.seq == 0:
 		c.seq, c.life = p.number()
 		c.tries = 0
@@ -93,13 +92,32 @@ func (p *producer) reborn() bool {
 	return false
 }
 
-// repeatable reports whether a commit that was sent can be told from a new one when it is sent again.
-func (c *call) repeatable() bool { return c.seq != 0 || len(c.commit.RequestId) > 0 }
+// idsFull is how long commits in mid-task go under sequence numbers after a server has said that it holds as many request
+// ids as it may: a part of the time for which it keeps each.
+const idsFull = time.Minute
+
+// numbered has a commit that was refused for want of room for its request id sent under a sequence number. It reports false
+// where an earlier try may yet be applied under the id, or where there are no numbers.
+func (f *commitFrame) numbered(e *Error) bool {
+	p, c := f.p, f.c
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	if e == nil || e.Limit != limitRequestIDs || c.seq != 0 || c.unsure || p.s.plain || !c.state.CompareAndSwap(callSent, callQueued) {
+		return false
+	}
+	p.idsFrom = time.Now().Add(idsFull)
+	c.commit.RequestId, c.tries = nil, 0
+	p.commits.pushBack(c)
+	return true
+}
 
 func (f *commitFrame) acked(a *millracev1.Ack) {
 	p, c := f.p, f.c
 	e := fromWire(a.Error)
 	switch {
+	case f.numbered(e):
+		p.s.poke()
+		return
 	case e == nil && a.Commit == nil:
 		e = &Error{Code: CodeInternal, Message: "the ack lacks the commit", Op: OpNone, Outcome: Unknown}
 	case e == nil:
@@ -132,9 +150,6 @@ func (f *commitFrame) acked(a *millracev1.Ack) {
 			e = &Error{Code: CodeUnavailable, Reason: reasonSessionExpired, Message: e.Message, Op: OpNone, Outcome: Unknown}
 		}
 	}
-	if e.Outcome == Unknown && !c.repeatable() {
-		e.Reason = reasonOnce
-	}
 	if c.claim(callSent) {
 		p.settle(c, e)
 	}
@@ -156,13 +171,7 @@ func (f *commitFrame) again() {
 func (f *commitFrame) lost() {
 	p, c := f.p, f.c
 	c.unsure = true
-	if !c.repeatable() {
-		if c.claim(callSent) {
-			c.end(&Error{Code: CodeUnavailable, Reason: reasonOnce, Message: "no answer came", Op: OpNone, Outcome: Unknown})
-		}
-		return
-	}
-	if c.state.CompareAndSwap(callSent, callQueued) || c.state.Load() == callAbandoned {
+	if c.state.CompareAndSwap(callSent, callQueued) || c.state.Load() == callAbandoned && c.mustRepeat() {
 		p.commits.pushFront(c)
 	}
 }

@@ -3,13 +3,13 @@ package millrace_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
 
+	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
 	millrace "github.com/millrace/millrace/sdk/go"
 )
 
@@ -50,37 +50,6 @@ func TestACommitWhoseAnswerIsCutIsAppliedOnce(t *testing.T) {
 	}
 	if !out.Replayed || requests() != 2 {
 		t.Errorf("got %+v after %d requests, want the first answer again", out, requests())
-	}
-}
-
-func TestAFencedCommitWhoseAnswerIsCutIsUnknownAndNotRepeated(t *testing.T) {
-	p := newProxy(t)
-	requests := p.answersCut("/v1/commit")
-	c := p.dial(millrace.Transport(millrace.TransportREST))
-	job := millrace.Job[int, int]("fenced")
-	refused := make(chan error, 1)
-	w := c.Worker()
-	job.Handle(w, func(ctx context.Context, task *millrace.Task, n int) (int, error) {
-		refused <- c.Commit(ctx, func(tx *millrace.Tx) {
-			tx.Fence(task)
-			tx.KV("fenced").Put("k", "v")
-		})
-		return n, nil
-	})
-	run(t, w)
-	ctx := bounded(t)
-	h, err := job.Add(ctx, c, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := h.Wait(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-refused; millrace.OutcomeOf(err) != millrace.Unknown || !errors.Is(err, millrace.ErrUnavailable) {
-		t.Errorf("got %v, want unavailable, unknown", err)
-	}
-	if n := requests(); n != 1 {
-		t.Errorf("it was sent %d times, want once", n)
 	}
 }
 
@@ -228,5 +197,40 @@ func TestTransactionsOfRefsWhoseAnswersAreCutAreAppliedOnce(t *testing.T) {
 	log, err := plain.Reflog(ctx, "refs/heads/s", 10)
 	if err != nil || len(log) != len(ids) || cuts.Load() < 10 {
 		t.Errorf("%d records after %d answers, %v", len(log), cuts.Load(), err)
+	}
+}
+
+// What moves a ref forward is looked up where force is denied, and by then a repetition finds the ref moved.
+func TestUpdatesOfRefsThatMayNotBeForcedAreRepeatedToo(t *testing.T) {
+	_, plain, ids := refRepo(t, way{name: "forward"}, "refs", 4)
+	name := "refs-forward"
+	ctx := bounded(t)
+	if _, err := plain.Set(ctx, millrace.RepoSettings{Config: &millrace.RepoConfig{
+		State: millracev1.Repo_READY, Rules: []*millracev1.RefRule{{Refs: "refs/heads/*", Deny: []millracev1.RefRule_Deny{millracev1.RefRule_FORCE}}},
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	p := newProxy(t)
+	var cuts atomic.Int32
+	p.after = func(r *http.Request, _ *http.Response, _ []byte) bool { // each first answer is cut
+		return r.Method != http.MethodPost || r.URL.Path != "/v1/repos/"+name+"/refs" && r.URL.Path != "/v1/commit" || cuts.Add(1)%2 == 0
+	}
+	c := p.dial(millrace.Transport(millrace.TransportREST), millrace.Namespace("default"))
+	const main = "refs/heads/main"
+	for i, change := range []millrace.RefChange{
+		millrace.CreateRef(main, ids[0]), millrace.MoveRef(main, ids[0], ids[1]), millrace.SetRef(main, ids[2]),
+	} {
+		out, err := c.Repo(name).Update(ctx, change)
+		if err != nil || !out.Replayed || out.Results[0].New != ids[i] || i > 0 && out.Results[0].Old != ids[i-1] {
+			t.Errorf("change %d: %+v, %v", i, out, err)
+		}
+	}
+	out, err := c.CommitResult(ctx, func(tx *millrace.Tx) { tx.Repo(name).Apply(millrace.SetRef(main, ids[3])) })
+	if err != nil || !out.Replayed {
+		t.Errorf("in a commit: %+v, %v", out, err)
+	}
+	log, err := plain.Reflog(ctx, main, 10)
+	if err != nil || len(log) != 4 {
+		t.Errorf("%d records, %v", len(log), err)
 	}
 }

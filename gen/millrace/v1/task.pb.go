@@ -3878,7 +3878,7 @@ type CommitRequest struct {
 	Fence         *Fence                 `protobuf:"bytes,1,opt,name=fence,proto3" json:"fence,omitempty"` // apply only while the token is live
 	Conditions    []*KVCheck             `protobuf:"bytes,2,rep,name=conditions,proto3" json:"conditions,omitempty"`
 	Ops           []*Op                  `protobuf:"bytes,3,rep,name=ops,proto3" json:"ops,omitempty"`                              // conditions and ops together: 1 to 1,024 and 4 MiB
-	RequestId     []byte                 `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"` // 16 B: makes an un-fenced commit repeatable for at least 10 min
+	RequestId     []byte                 `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"` // 16 B: makes a commit repeatable for at least 10 min, with a fence or without
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
