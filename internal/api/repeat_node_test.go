@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/core"
 )
 
 // said is what a door answered to a commit.
@@ -241,6 +242,11 @@ func (w *wide) afterwards(t *testing.T, hold *pb.Hold, key string, doors ...hear
 	first := doors[0](end)
 	if first.code != "" || first.replayed || first.sum != "11" {
 		t.Fatalf("a commit that ends its task: %+v", first)
+	}
+	made, madeErr := core.ParseTaskID(first.task)
+	held, heldErr := core.ParseTaskID(hold.GetId())
+	if madeErr != nil || heldErr != nil || made.Millis() != held.Millis() {
+		t.Errorf("the task that it made, %s, is not sorted with its own, %s", first.task, hold.GetId())
 	}
 	first.replayed = true
 	unnamed := fenced(hold, 99, key)

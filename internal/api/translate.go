@@ -26,8 +26,9 @@ type translator struct {
 	edge  pointEdge // looks up the facts of transactions of refs and the vectors of points
 	bound bool      // all must be in part, as in a stream; else part is that of a call, which is chosen by what it is about
 
-	seed  [16]byte // of what makes the commit that is read repeatable; zero for nothing
-	drawn uint64   // how many ids of its tasks were drawn
+	seed   [16]byte // of what makes the commit that is read repeatable; zero for nothing
+	seedMs int64    // the time of the ids of its tasks
+	drawn  uint64   // how many ids of its tasks were drawn
 }
 
 func (t *translator) taskCreate(in *pb.TaskSpec) (*core.TaskCreate, core.Fact) {
@@ -109,8 +110,9 @@ func (t *translator) newTaskID(s string) (core.TaskID, core.Fact) {
 }
 
 // draw returns the time and the random part of a new task's id. In a commit that can be repeated they follow from what
-// makes it repeatable and from the place of the task in it, and the time is 0: a repetition must have the content of the
-// first try, and its answer must name the task that the first try made.
+// makes it repeatable and from the place of the task in it: a repetition must have the content of the first try, and its
+// answer must name the task that the first try made. The time is that of the task whose worker commits, so that what is
+// sorted by id stays nearly in order; without such a task it is 0.
 func (t *translator) draw() (ms int64, random [9]byte) {
 	if t.seed == [16]byte{} {
 		t.rand.Fill(random[:])
@@ -119,13 +121,13 @@ func (t *translator) draw() (ms int64, random [9]byte) {
 	t.drawn++
 	sum := sha256.Sum256(binary.BigEndian.AppendUint64(t.seed[:], t.drawn))
 	copy(random[:], sum[:])
-	return 0, random
+	return t.seedMs, random
 }
 
 // repeatableBy has the ids of the next commit's tasks follow from the lease that it ends, which no other commit ends, or else
 // from its request id. Without either they are random.
 func (t *translator) repeatableBy(id core.RequestID, ends core.TaskHold) {
-	t.seed, t.drawn = id, 0
+	t.seed, t.seedMs, t.drawn = id, ends.Task.Millis(), 0
 	if ends.Token != 0 {
 		sum := sha256.Sum256(binary.BigEndian.AppendUint64(ends.Task[:], uint64(ends.Token)))
 		copy(t.seed[:], sum[:])

@@ -32,6 +32,9 @@ func (t *translator) commit(in *pb.CommitRequest) (c core.Commit, fact core.Fact
 		return c, fact
 	}
 	t.repeatableBy(c.RequestID, endedBy(in.GetOps()))
+	if c.Fence != nil {
+		t.seedMs = c.Fence.Task.Millis()
+	}
 	if c.Conditions, fact = t.conditions(in.GetConditions()); fact != nil {
 		return c, fact
 	}
