@@ -1,6 +1,7 @@
 package env
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -38,7 +39,7 @@ type Command struct {
 	// Drain reads the program's output and must not stop before its end unless it fails; nil discards it. It runs in a
 	// goroutine of its own, which ends before Run does.
 	Drain func(r io.Reader) error
-	// StderrBytes is how much of the error output is kept; the rest is discarded.
+	// StderrBytes is how much of the error output is kept: of a longer one the beginning and the end, half each.
 	StderrBytes int
 	Limits      Limits
 	// Yields has the program take processors and the disk only when nothing else wants them, and has the system end it
@@ -64,7 +65,7 @@ type Limits struct {
 type Ended struct {
 	Code   int           // its exit code; -1 when a signal ended it
 	Signal string        // the signal that ended it
-	Stderr []byte        // the first of its error output
+	Stderr []byte        // its error output, without the middle if it is long
 	CPU    time.Duration // of processors that it and what it started have used
 }
 
@@ -117,7 +118,7 @@ func (SystemExec) Run(ctx context.Context, c Command) (Ended, error) {
 
 	var streams sync.WaitGroup
 	var drained error
-	kept := head{most: c.StderrBytes}
+	kept := ends{half: c.StderrBytes / 2}
 	streams.Go(func() { _, _ = io.Copy(&kept, pipes.stderr) })
 	streams.Go(func() {
 		if c.Drain != nil {
@@ -140,7 +141,7 @@ func (SystemExec) Run(ctx context.Context, c Command) (Ended, error) {
 	p.kill() // what it left behind may hold the pipes open
 	streams.Wait()
 	e := p.how()
-	e.Stderr = kept.b
+	e.Stderr = kept.bytes()
 	switch {
 	case ctx.Err() != nil:
 		return e, ctx.Err()
@@ -249,30 +250,45 @@ func (p *pipes) close() {
 	}
 }
 
-// head keeps the first bytes of what is written to it.
-type head struct {
-	b    []byte
-	most int
+// ends keeps the first and the last bytes of what is written to it, half of each at most.
+type ends struct {
+	first, last []byte
+	half        int
+	cut         bool // something between them is missing
 }
 
-func (h *head) Write(p []byte) (int, error) {
-	h.b = append(h.b, p[:min(len(p), max(h.most-len(h.b), 0))]...)
+func (e *ends) Write(p []byte) (int, error) {
+	n := min(len(p), e.half-len(e.first))
+	e.first = append(e.first, p[:n]...)
+	e.last = append(e.last, p[n:]...)
+	if more := len(e.last) - e.half; more > 0 {
+		e.last, e.cut = append(e.last[:0], e.last[more:]...), true
+	}
 	return len(p), nil
 }
 
-// Line returns the last line of a program's error output that is not empty, without what a terminal would act on.
-func (e Ended) Line() string {
-	lines := strings.FieldsFunc(string(e.Stderr), func(r rune) bool { return r == '\n' || r == '\r' })
-	for i := len(lines) - 1; i >= 0; i-- {
-		line := strings.TrimSpace(strings.Map(func(r rune) rune {
+// bytes returns what is kept. Where something is missing, the line that it was cut from goes too.
+func (e *ends) bytes() []byte {
+	if e.cut {
+		_, whole, _ := bytes.Cut(e.last, []byte("\n"))
+		return append(append(e.first, '\n'), whole...)
+	}
+	return append(e.first, e.last...)
+}
+
+// Lines returns the lines of a program's error output that are not empty, without what a terminal would act on.
+func (e Ended) Lines() []string {
+	var out []string
+	for _, line := range strings.FieldsFunc(string(e.Stderr), func(r rune) bool { return r == '\n' || r == '\r' }) {
+		line = strings.TrimSpace(strings.Map(func(r rune) rune {
 			if r < ' ' || r == 0x7f {
 				return -1
 			}
 			return r
-		}, strings.ToValidUTF8(lines[i], "?")))
+		}, strings.ToValidUTF8(line, "?")))
 		if line != "" {
-			return line
+			out = append(out, line)
 		}
 	}
-	return ""
+	return out
 }

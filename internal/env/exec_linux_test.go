@@ -98,7 +98,7 @@ func TestAProgramReachesOnlyWhatItIsGiven(t *testing.T) {
 		cmd.Env = []string{"PATH=/usr/bin:/bin"}
 		cmd.Reach = &Reach{Read: append(system, filepath.Join(dir, "mine")), Write: []string{filepath.Join(dir, "mine/out"), "/dev/null"}}
 		if e, err := (SystemExec{}).Run(t.Context(), cmd); err != nil || e.OK() != c.ok {
-			t.Errorf("%s: %+v, %v, %s", c.script, e, err, e.Line())
+			t.Errorf("%s: %+v, %v, %q", c.script, e, err, e.Lines())
 		}
 	}
 	if _, err := os.ReadFile(filepath.Join(dir, "others/secret")); err != nil {

@@ -81,6 +81,17 @@ const (
 	objectCost = 256
 )
 
+// lenient are checks of git's fsck that old histories do not pass and that harm nobody: names, addresses and dates of authors that are
+// written in the wrong form, and modes with a zero before them. Everything else of --strict stands: links, the order and the
+// names of entries, .git in all its spellings, .gitmodules and .gitattributes, dates that overflow.
+var lenient = []string{
+	"badDate", "badEmail", "badName", "badTimezone", "missingEmail", "missingNameBeforeEmail", "missingSpaceBeforeDate",
+	"missingSpaceBeforeEmail", "multipleAuthors", "zeroPaddedDate", "zeroPaddedFilemode",
+}
+
+// strictly is the option of index-pack with which it checks objects.
+var strictly = "--strict=" + strings.Join(lenient, "=ignore,") + "=ignore"
+
 // config is that of every gitdir. The caches of a program that has the usual memory take half of it; packs are mapped, which
 // does not count. What is received is synced by this package, once, and not by git.
 func config(usual int64) string {
@@ -152,7 +163,7 @@ type call struct {
 // FailedError says that git refused what it was given.
 type FailedError struct {
 	Act      string
-	Line     string // what it said last, with no path of this machine
+	Line     string // what it said, with the object that it was about, and with no path of this machine
 	NotWhole bool   // an object links to what is neither in the pack nor held
 }
 
@@ -192,8 +203,9 @@ func (a *Area) run(ctx context.Context, c call) error {
 		return err
 	case !e.OK():
 		a.stats.failed.Add(1)
-		a.o.Logger.Info("git refused", "act", c.args[0], "exit", e.Code, "signal", e.Signal, "said", e.Line())
-		return a.failure(&c, limits, e)
+		said := a.said(e)
+		a.o.Logger.Info("git refused", "act", c.args[0], "exit", e.Code, "signal", e.Signal, "said", said)
+		return a.failure(&c, limits, e, said)
 	}
 	return nil
 }
@@ -202,17 +214,14 @@ func (a *Area) run(ctx context.Context, c call) error {
 var lackOfMemory = regexp.MustCompile(`(?i)out of memory|cannot allocate memory|unable to create thread`)
 
 // failure says why a run ended badly.
-func (a *Area) failure(c *call, l env.Limits, e env.Ended) error {
+func (a *Area) failure(c *call, l env.Limits, e env.Ended, said string) error {
 	switch {
 	case e.Signal == syscall.SIGXCPU.String():
 		return core.Exhausted{Limit: "git_cpu_seconds", Max: int64(l.CPU / time.Second)}
 	case lackOfMemory.Match(e.Stderr):
 		return core.Exhausted{Limit: "git_memory", Max: int64(l.MemoryBytes)}
-	case e.Signal != "":
-		return &FailedError{Act: c.args[0], Line: "git was ended: " + e.Signal}
 	}
-	line := a.clean(e.Line())
-	return &FailedError{Act: c.args[0], Line: line, NotWhole: strings.HasPrefix(line, "did not receive expected object ")}
+	return &FailedError{Act: c.args[0], Line: said, NotWhole: strings.Contains(said, notWhole)}
 }
 
 // system are the directories in which a system keeps programs, and what these need to run.
@@ -250,9 +259,29 @@ func ofSystem(path string) bool {
 	return err == nil && slices.ContainsFunc(system, func(dir string) bool { return strings.HasPrefix(path, dir+"/") })
 }
 
-// clean takes paths of this machine out of what git said.
-func (a *Area) clean(line string) string {
-	line = strings.TrimPrefix(line, "fatal: ")
-	line = strings.ReplaceAll(line, a.o.Dir, "")
-	return strings.ToValidUTF8(line[:min(len(line), 200)], "")
+// notWhole is how index-pack names an object that others link to and that is neither in the pack nor held.
+const notWhole = "did not receive expected object "
+
+// Bounds of what is told of git's error output: of its last errors, each in a line.
+const (
+	saidLines = 4
+	saidBytes = 200
+)
+
+// said puts what git said into one line: its errors, the object first and then what was done with it, without warnings and
+// without paths of this machine.
+func (a *Area) said(e env.Ended) string {
+	var out []string
+	for _, line := range e.Lines() {
+		if strings.HasPrefix(line, "warning: ") || strings.HasPrefix(line, "hint: ") {
+			continue
+		}
+		line = strings.TrimPrefix(strings.TrimPrefix(line, "fatal: "), "error: ")
+		line = strings.ReplaceAll(line, a.o.Dir, "")
+		out = append(out, strings.ToValidUTF8(line[:min(len(line), saidBytes)], ""))
+	}
+	if e.Signal != "" {
+		out = append(out, "git was ended: "+e.Signal)
+	}
+	return strings.Join(out[max(0, len(out)-saidLines):], "; ")
 }

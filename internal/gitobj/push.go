@@ -162,7 +162,7 @@ func (p *Push) index(ctx context.Context, body io.Reader) error {
 	err = p.a.run(ctx, call{
 		tenant: p.spec.Tenant, principal: p.spec.Principal, most: PushTime, files: 2*uint64(p.spec.MaxBytes) + 64<<20,
 		args: []string{
-			"index-pack", "--stdin", "--fix-thin", "--strict", "--threads=1", fmt.Sprintf("--max-input-size=%d", p.spec.MaxBytes),
+			"index-pack", "--stdin", "--fix-thin", strictly, "--threads=1", fmt.Sprintf("--max-input-size=%d", p.spec.MaxBytes),
 		},
 		env: env,
 		feed: func(w io.Writer) error {
@@ -177,6 +177,9 @@ func (p *Push) index(ctx context.Context, body io.Reader) error {
 		return cut(broken)
 	case err != nil && p.a.CheckRoom() != nil:
 		return p.a.CheckRoom() // most likely it is why
+	}
+	if f, ok := errors.AsType[*FailedError](err); ok && strings.Contains(f.Line, "pack exceeds maximum allowed size") {
+		return core.TooLarge{Field: "pack", Limit: "max_push", Max: p.spec.MaxBytes}
 	}
 	return err
 }

@@ -112,7 +112,7 @@ func TestAPackLargerThanAllowedIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	if err := p.Receive(t.Context(), bytes.NewReader(s.pack("main"))); !errors.As(err, new(*FailedError)) || !strings.Contains(err.Error(), "size") {
+	if err := p.Receive(t.Context(), bytes.NewReader(s.pack("main"))); err != (core.TooLarge{Field: "pack", Limit: "max_push", Max: 20_000}) { //nolint:errorlint // it is the fact itself
 		t.Errorf("%v", err)
 	}
 }

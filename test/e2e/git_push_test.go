@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"encoding/hex"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -195,4 +196,52 @@ func TestAPushThatIsRefusedAsAWholeSaysWhyToItsUser(t *testing.T) {
 		t.Errorf("refs %v", refs)
 	}
 	w.git("push", "-q", "-o", strings.Repeat("o", 1024), url, "main")
+}
+
+// object writes an object of any content, as git itself would not make it, and returns its id.
+func (w work) object(kind, content string) string {
+	w.t.Helper()
+	cmd := w.command(w.t.Context(), "hash-object", "--literally", "-t", kind, "-w", "--stdin")
+	cmd.Stdin = strings.NewReader(content)
+	out, err := cmd.Output()
+	noErr(w.t, err)
+	return strings.TrimSpace(string(out))
+}
+
+func TestAPackThatIsRefusedIsToldWithItsObjectAndWhy(t *testing.T) {
+	t.Parallel()
+	_, host := startGit(t)
+	host.makeRepo("app", &pb.RepoConfig{MaxPush: 1 << 20})
+	url := host.url("app")
+	w := newWork(t, "2")
+	first := w.commit("a", "1")
+	blob := w.git("rev-parse", first+":a")
+	raw, err := hex.DecodeString(blob)
+	noErr(t, err)
+	const who = "a <a@a> 1313584730 +051800"
+	old := w.object("commit", "tree "+w.object("tree", "0100644 a\x00"+string(raw))+"\nparent "+first+"\nauthor "+who+"\ncommitter "+who+"\n\nof 2011\n")
+	w.git("push", "-q", url, old+":refs/heads/main")
+	w.git("clone", "-q", url, "clone")
+	if got := w.in("clone").git("rev-parse", "HEAD"); got != old {
+		t.Errorf("the clone is at %s, not %s", got, old)
+	}
+
+	tree := w.object("tree", "100644 ..\x00"+string(raw))
+	bad := w.object("commit", "tree "+tree+"\nauthor "+who+"\ncommitter "+who+"\n\nm\n")
+	out, err := w.try("push", url, bad+":refs/heads/bad")
+	for _, want := range []string{
+		"remote: index-pack: object " + tree + ": hasDotdot: contains '..'; fsck error in packed object",
+		"error: remote unpack failed: index-pack: object " + tree, "! [remote rejected] " + bad + " -> bad (unpacker error)",
+	} {
+		if err == nil || !strings.Contains(out, want) {
+			t.Errorf("%v, not %q\n%s", err, want, out)
+		}
+	}
+	noise := make([]byte, 8<<20) // far more than is taken, and than connections hold
+	_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
+	w.commit("noise", string(noise))
+	w.refuses("! [remote rejected] main -> more (pack is larger than limit max_push of 1048576)", "push", url, "main:refs/heads/more")
+	if refs := w.refsOf(url); len(refs) != 2 || refs["refs/heads/main"] != old {
+		t.Errorf("refs %v", refs)
+	}
 }
