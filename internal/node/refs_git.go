@@ -10,8 +10,8 @@ import (
 // maxSymbolic bounds the symbolic refs of a long list, which are held until its end. Others than HEAD are rare.
 const maxSymbolic = 10_000
 
-// ResolvedRefs is EachRef whose symbolic refs have the id of what they finally point to, if that is there. HEAD is first;
-// other symbolic refs may be last.
+// ResolvedRefs is EachRef as git clients see it: symbolic refs have the id of what they finally point to, if that is there, and
+// HEAD points where refs.Head says. HEAD is first; other symbolic refs may be last.
 func (n *Node) ResolvedRefs(ctx context.Context, p core.Partition, q core.RefQuery, o core.ReadOptions, begin func(core.RepoInfo, core.At) error, fn func(core.Ref) error) error {
 	var info core.RepoInfo
 	var list []core.Ref
@@ -26,7 +26,7 @@ func (n *Node) ResolvedRefs(ctx context.Context, p core.Partition, q core.RefQue
 		if list, err = n.shortList(v, p, &info, q); err != nil {
 			return err
 		}
-		return resolveAll(v, p, info.ID, list)
+		return resolveAll(v, p, &info, list)
 	})
 	if err != nil {
 		return err
@@ -45,14 +45,20 @@ func (n *Node) ResolvedRefs(ctx context.Context, p core.Partition, q core.RefQue
 	return nil
 }
 
-// resolveAll gives symbolic refs of a list the ids of what they point to.
-func resolveAll(v core.View, p core.Partition, id core.RepoID, list []core.Ref) error {
+// resolveAll gives symbolic refs of a list the ids of what they point to. HEAD, and info, get the branch to which HEAD leads.
+func resolveAll(v core.View, p core.Partition, info *core.RepoInfo, list []core.Ref) (err error) {
+	if info.Head, err = refs.Head(v, p, info); err != nil {
+		return err
+	}
 	for i := range list {
 		ref := &list[i]
 		if ref.Target == "" {
 			continue
 		}
-		to, ok, err := refs.Resolve(v, p, id, *ref)
+		if ref.Name == "HEAD" {
+			ref.Target = info.Head
+		}
+		to, ok, err := refs.Resolve(v, p, info.ID, *ref)
 		if err != nil {
 			return err
 		}
@@ -74,13 +80,19 @@ func (n *Node) resolvedPinned(p core.Partition, q core.RefQuery, at core.At, beg
 		if err != nil {
 			return err
 		}
+		shown := shows(&info, q)
+		symbolic, err := oneRef(v, p, info.ID, q.Prefix, shown)
+		if err != nil {
+			return err
+		}
+		if err := resolveAll(v, p, &info, symbolic); err != nil {
+			return err
+		}
 		if err := begin(info, at); err != nil {
 			return err
 		}
-		shown := shows(&info, q)
-		var symbolic []core.Ref
 		end := func() error {
-			if err := resolveAll(v, p, info.ID, symbolic); err != nil {
+			if err := resolveAll(v, p, &info, symbolic); err != nil {
 				return err
 			}
 			for _, ref := range symbolic {
@@ -90,9 +102,6 @@ func (n *Node) resolvedPinned(p core.Partition, q core.RefQuery, at core.At, beg
 			}
 			symbolic = nil
 			return nil
-		}
-		if symbolic, err = oneRef(v, p, info.ID, q.Prefix, shown); err != nil {
-			return err
 		}
 		if err := end(); err != nil {
 			return err

@@ -1,0 +1,47 @@
+package refs
+
+import (
+	"slices"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/errs"
+	"github.com/millrace/millrace/internal/keys"
+)
+
+// usualHeads are the names that a branch probably has that is the main one, of those that were made at one instant.
+var usualHeads = []string{"refs/heads/main", "refs/heads/master", "refs/heads/trunk"}
+
+// Head returns where HEAD leads who clones: to what it points to and, as long as that is not there, to the branch that was made
+// first; of those that one transaction made, to the one with a usual name, or else to the first in byte order. Without any
+// branch it stays where it points. Branches that the settings hide do not count. It is a function of the state alone, so that
+// every replica says the same, whichever way branches came. Where the target is missing it reads all branches.
+func Head(v core.View, p core.Partition, info *core.RepoInfo) (string, error) {
+	if info.Head == "" {
+		return "", nil
+	}
+	_, ok, err := Resolve(v, p, info.ID, core.Ref{Name: "HEAD", Target: info.Head})
+	if err != nil || ok {
+		return info.Head, err
+	}
+	best, made, rank := info.Head, ^uint64(0), 0
+	from, to := keys.Refs(p, info.ID, "refs/heads/")
+	err = core.ScanRows(v, from, to, func(key, value []byte) (bool, error) {
+		name, ok := keys.RefOf(key)
+		r, err := decodeRow(value)
+		switch {
+		case !ok || err != nil:
+			return false, errs.Corruptf("ref %q of repository %s: %x", name, info.ID, value)
+		case r.symbolic() || r.first > made || matchAny(info.Config.Hide, string(name)):
+			return true, nil
+		}
+		of := slices.Index(usualHeads, string(name))
+		if of < 0 {
+			of = len(usualHeads)
+		}
+		if r.first < made || of < rank {
+			best, made, rank = string(name), r.first, of
+		}
+		return true, nil
+	})
+	return best, err
+}
