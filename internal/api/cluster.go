@@ -121,21 +121,21 @@ func clusterRoutes() []*Route {
 			Doc: "Tell how the cluster looks from the node that is asked, which asks the others.", handle: (*restCall).clusterStatus,
 		},
 		{
-			Method: http.MethodPost, Path: "/v1/cluster/members", Native: clusterMethods + "ChangeMembers", Body: "ChangeMembersRequest", Answer: "ChangeMembersResponse", Status: statusOK,
+			Method: http.MethodPost, Path: "/v1/cluster/members", Repeat: RepeatCondition, Native: clusterMethods + "ChangeMembers", Body: "ChangeMembersRequest", Answer: "ChangeMembersResponse", Status: statusOK,
 			Doc:    "Begin or cancel a change of membership, or change what the cluster knows of a node.",
 			fields: fieldNames(changeMembersFields), handle: (*restCall).changeMembers,
 		},
 		{
-			Method: http.MethodPost, Path: "/v1/cluster/transfer", Native: clusterMethods + "TransferShard", Body: "TransferShardRequest", Answer: "TransferShardResponse", Status: statusOK,
+			Method: http.MethodPost, Path: "/v1/cluster/transfer", Repeat: RepeatSame, Native: clusterMethods + "TransferShard", Body: "TransferShardRequest", Answer: "TransferShardResponse", Status: statusOK,
 			Doc:    "Have a node lead a shard, and keep it.",
 			fields: fieldNames(transferShardFields), handle: (*restCall).transferShard,
 		},
 		{
-			Method: http.MethodPost, Path: "/v1/cluster/balance", Native: clusterMethods + "BalanceShards", Answer: "BalanceShardsResponse", Status: statusOK,
+			Method: http.MethodPost, Path: "/v1/cluster/balance", Repeat: RepeatSame, Native: clusterMethods + "BalanceShards", Answer: "BalanceShardsResponse", Status: statusOK,
 			Doc: "Have every shard led by the node that it is at home with.", handle: (*restCall).balanceShards,
 		},
 		{
-			Method: http.MethodPost, Path: "/v1/cluster/finalize", Native: clusterMethods + "FinalizeFormat", Answer: "FinalizeFormatResponse", Status: statusOK,
+			Method: http.MethodPost, Path: "/v1/cluster/finalize", Repeat: RepeatSame, Native: clusterMethods + "FinalizeFormat", Answer: "FinalizeFormatResponse", Status: statusOK,
 			Doc: "End an upgrade: write what the newest programs write, which the programs of all members must know.", handle: (*restCall).finalizeFormat,
 		},
 	}

@@ -66,15 +66,22 @@ func (rs *refService) CreateRepo(ctx context.Context, in *pb.CreateRepoRequest) 
 	if op.ID = core.RepoID(request); op.ID.IsZero() { // a repetition finds the repository by its id
 		c.t.rand.Fill(op.ID[:])
 	}
-	r, at, err := c.proposeOp(ctx, op)
+	commit := c.t.commitOf([]core.Op{op})
+	commit.RequestID = request
+	p, err := c.propose(ctx, commit)
 	if err != nil {
 		return nil, err
 	}
+	made := p.Results[0]
+	if made.Refusal != nil {
+		return nil, made.Refusal.Fact
+	}
+	at := atOf(made, p.At)
 	info, _, err := rs.s.o.Refs.Repo(ctx, c.t.part, op.Name, core.ReadOptions{MinIndex: at.Index, Stale: true})
 	if err != nil {
 		return nil, err
 	}
-	return &pb.CreateRepoResponse{Repo: showRepo(&info), Replayed: r.Replayed, At: showAt(at)}, nil
+	return &pb.CreateRepoResponse{Repo: showRepo(&info), Replayed: made.Replayed || made.Ops[0].Replayed, At: showAt(at)}, nil
 }
 
 func requestID(id []byte) (core.RequestID, core.Fact) {

@@ -58,6 +58,9 @@ func newREST(s *Server) (*rest, error) {
 		if s.shut(r.Native) {
 			continue
 		}
+		if !r.checkRepeats() {
+			return nil, fmt.Errorf("route %s does not say how its requests are repeated, or says what its headers do not", r.name())
+		}
 		r.rule = routeRules[r.name()]
 		h.outcomes[r] = s.outcomes.of(r.name())
 		h.routes.add(r)
@@ -186,6 +189,9 @@ func (c *restCall) serve() (err error) {
 		defer c.s.calls.leave(c.who.Tenant)
 	}
 	if fact := c.readQuery(); fact != nil {
+		return fact
+	}
+	if fact := c.checkHeaders(); fact != nil {
 		return fact
 	}
 	if c.r.ContentLength != 0 && route.Body == "" && !route.Raw {

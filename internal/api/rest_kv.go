@@ -34,17 +34,17 @@ func keyRoutes() []*Route {
 			handle: (*restCall).getKey,
 		},
 		{
-			Method: http.MethodPut, Path: "/v1/kv/{keyspace}/keys/{key}", Native: keysService + "Put", Answer: "KeyWritten", Status: statusOK, Raw: true,
+			Method: http.MethodPut, Path: "/v1/kv/{keyspace}/keys/{key}", Repeat: RepeatByKey, Native: keysService + "Put", Header: []Param{keyParam}, Answer: "KeyWritten", Status: statusOK, Raw: true,
 			Doc:    "Store a value, which is the body, byte for byte.",
 			Query:  []Param{ifRevOf, {Name: "if_absent", Type: "true|false", Doc: "Refuse when the key exists."}},
 			handle: (*restCall).putKey,
 		},
 		{
-			Method: http.MethodDelete, Path: "/v1/kv/{keyspace}/keys/{key}", Native: keysService + "Delete", Answer: "KVDeleteResponse", Status: statusOK,
+			Method: http.MethodDelete, Path: "/v1/kv/{keyspace}/keys/{key}", Repeat: RepeatByKey, Native: keysService + "Delete", Header: []Param{keyParam}, Answer: "KVDeleteResponse", Status: statusOK,
 			Doc: "Remove a key. That it is absent is no error.", Query: []Param{ifRevOf}, handle: (*restCall).deleteKey,
 		},
 		{
-			Method: http.MethodPost, Path: "/v1/kv/{keyspace}/get", Native: keysService + "BatchGet", Body: "KVBatchGetRequest", Answer: "KVBatchGetResponse", Status: statusOK,
+			Method: http.MethodPost, Path: "/v1/kv/{keyspace}/get", Repeat: RepeatRead, Native: keysService + "BatchGet", Body: "KVBatchGetRequest", Answer: "KVBatchGetResponse", Status: statusOK,
 			Doc:    "Read up to 1,000 keys, those of each partition at one index. Fewer results than keys: ask again for the others.",
 			fields: fieldNames(batchGetFields), handle: (*restCall).batchGet,
 		},
@@ -56,7 +56,7 @@ func keyRoutes() []*Route {
 			handle: (*restCall).listKeys,
 		},
 		{
-			Method: http.MethodDelete, Path: "/v1/kv/{keyspace}", Native: keysService + "DeleteRange", Answer: "KVDeleteRangeResponse", Status: statusOK,
+			Method: http.MethodDelete, Path: "/v1/kv/{keyspace}", Repeat: RepeatSame, Native: keysService + "DeleteRange", Answer: "KVDeleteRangeResponse", Status: statusOK,
 			Doc: "Remove the keys of a range, in each partition at once. One of prefix, from and to must be given; prefix= is all keys.",
 			Query: append(append([]Param{}, rangeKeys...),
 				Param{Name: "count", Type: "true|false", Doc: "Tell how many there were, at most 100,000 in each partition."}),
@@ -71,13 +71,13 @@ func keyRoutes() []*Route {
 			Doc: "Read a keyspace's configuration, and count what is in it. The ETag is the version of the configuration.", handle: (*restCall).getKeyspace,
 		},
 		{
-			Method: http.MethodPut, Path: "/v1/keyspaces/{keyspace}", Native: keyspacesService + "Set", Body: "KeyspaceConfig", Answer: "Configured", Status: statusOK,
+			Method: http.MethodPut, Path: "/v1/keyspaces/{keyspace}", Repeat: RepeatCondition, Native: keyspacesService + "Set", Body: "KeyspaceConfig", Answer: "Configured", Status: statusOK,
 			Header: []Param{ifMatch},
 			Doc:    "Replace a keyspace's configuration, or make the keyspace. The version rises only when something changes.",
 			fields: fieldNames(keyspaceConfigFields), handle: (*restCall).setKeyspace,
 		},
 		{
-			Method: http.MethodDelete, Path: "/v1/keyspaces/{keyspace}", Native: keyspacesService + "Delete", Answer: "DeleteKeyspaceResponse", Status: statusOK,
+			Method: http.MethodDelete, Path: "/v1/keyspaces/{keyspace}", Repeat: RepeatSame, Native: keyspacesService + "Delete", Answer: "DeleteKeyspaceResponse", Status: statusOK,
 			Doc: "Remove a keyspace and all its keys. Its name is free at once.", handle: (*restCall).deleteKeyspace,
 		},
 	}
@@ -164,9 +164,13 @@ func (c *restCall) putKey() error {
 	if put.Value, err = c.body(); err != nil {
 		return err
 	}
-	out, err := c.keys().Put(c.ctx, &pb.KVPutRequest{Put: put})
+	in := &pb.KVPutRequest{Put: put}
+	if in.RequestId, fact = c.requestKey(nil); fact != nil {
+		return fact
+	}
+	out, err := c.keys().Put(c.ctx, in)
 	if err != nil {
-		return err
+		return c.keyTaken(err)
 	}
 	c.w.Header()[headerRev] = []string{strconv.FormatUint(out.GetRev(), 10)}
 	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
@@ -182,9 +186,13 @@ func (c *restCall) deleteKey() error {
 	if in.IfRev, fact = c.ifRev(); fact != nil {
 		return fact
 	}
-	out, err := c.keys().Delete(c.ctx, &pb.KVDeleteRequest{Delete: in})
+	request := &pb.KVDeleteRequest{Delete: in}
+	if request.RequestId, fact = c.requestKey(nil); fact != nil {
+		return fact
+	}
+	out, err := c.keys().Delete(c.ctx, request)
 	if err != nil {
-		return err
+		return c.keyTaken(err)
 	}
 	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
 		w.bool("existed", out.GetExisted())

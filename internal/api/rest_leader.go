@@ -69,9 +69,10 @@ func (c *restCall) leaderAddress(f core.NotLeader, baseOf func(address string) s
 	return to, true
 }
 
-// passed are the headers that go with a request which is forwarded, and those that come back.
+// passedOn are the headers that go with any request which is forwarded, beyond those that its route takes, and passedBack
+// those that come back.
 var (
-	passedOn   = []string{"Authorization", "Content-Type", "Idempotency-Key", "If-Match", "Accept"}
+	passedOn   = []string{"Authorization", "Content-Type", "Accept"}
 	passedBack = []string{"Content-Type", "Location", "Etag", "Retry-After", "Www-Authenticate", headerIndex, headerRev}
 )
 
@@ -96,7 +97,11 @@ func (c *restCall) forward(to *url.URL) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range passedOn {
+	names := passedOn
+	for _, p := range c.route.Header {
+		names = append(names[:len(names):len(names)], p.Name)
+	}
+	for _, name := range names {
 		if v := c.r.Header.Values(name); len(v) > 0 {
 			req.Header[http.CanonicalHeaderKey(name)] = v
 		}

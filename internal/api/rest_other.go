@@ -17,9 +17,13 @@ func (c *restCall) commit() error {
 	if err := readBody(c, in, commitFields); err != nil {
 		return err
 	}
+	var fact core.Fact
+	if in.RequestId, fact = c.requestKey(in.RequestId); fact != nil {
+		return fact
+	}
 	out, err := (&commitService{s: c.s}).Commit(c.ctx, in)
 	if err != nil {
-		return err
+		return c.keyTaken(err)
 	}
 	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
 		writeOpResults(w, "results", out.GetResults())

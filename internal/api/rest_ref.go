@@ -23,8 +23,8 @@ var (
 func repoRoutes() []*Route {
 	return []*Route{
 		{
-			Method: http.MethodPost, Path: "/v1/repos", Native: refsService + "CreateRepo", Body: "CreateRepoRequest", Answer: "Repo", Status: statusMade,
-			Doc:    "Make a repository. With a request_id it can be repeated safely: a repetition is answered with 200.",
+			Method: http.MethodPost, Path: "/v1/repos", Repeat: RepeatByKey, Native: refsService + "CreateRepo", Header: []Param{keyParam}, Body: "CreateRepoRequest", Answer: "Repo", Status: statusMade,
+			Doc:    "Make a repository. With an Idempotency-Key or a request_id it can be repeated safely: a repetition is answered with 200.",
 			fields: fieldNames(createRepoFields), handle: (*restCall).createRepo,
 		},
 		{
@@ -38,18 +38,18 @@ func repoRoutes() []*Route {
 			Doc:   "Read a repository. The ETag is the version of its settings.", handle: (*restCall).getRepo,
 		},
 		{
-			Method: http.MethodPut, Path: "/v1/repos/{repo}", Native: refsService + "UpdateRepo", Body: "UpdateRepoBody", Answer: "Configured", Status: statusOK,
+			Method: http.MethodPut, Path: "/v1/repos/{repo}", Repeat: RepeatCondition, Native: refsService + "UpdateRepo", Body: "UpdateRepoBody", Answer: "Configured", Status: statusOK,
 			Query: []Param{tagOf}, Header: []Param{ifMatch},
 			Doc:    "Replace the settings of a repository, or its default branch.",
 			fields: fieldNames(updateRepoFields), handle: (*restCall).updateRepo,
 		},
 		{
-			Method: http.MethodDelete, Path: "/v1/repos/{repo}", Native: refsService + "DeleteRepo", Answer: "RepoID", Status: statusOK,
+			Method: http.MethodDelete, Path: "/v1/repos/{repo}", Repeat: RepeatCondition, Native: refsService + "DeleteRepo", Answer: "RepoID", Status: statusOK,
 			Query: []Param{tagOf}, Header: []Param{ifMatch},
 			Doc: "Delete a repository. Its name is free at once; for 7 days it can be brought back.", handle: (*restCall).deleteRepo,
 		},
 		{
-			Method: http.MethodPost, Path: "/v1/repos/{repo}/undelete", Native: refsService + "UndeleteRepo", Body: "UndeleteRepoBody", Answer: "RepoID", Status: statusOK,
+			Method: http.MethodPost, Path: "/v1/repos/{repo}/undelete", Repeat: RepeatCondition, Native: refsService + "UndeleteRepo", Body: "UndeleteRepoBody", Answer: "RepoID", Status: statusOK,
 			Query:  []Param{tagOf},
 			Doc:    "Bring a deleted repository back: that of the id, or the one of the name that was deleted last.",
 			fields: fieldNames(undeleteRepoFields), handle: (*restCall).undeleteRepo,
@@ -74,13 +74,13 @@ func refRoutes() []*Route {
 			Doc: "List refs in byte order.", handle: (*restCall).listRefs,
 		},
 		{
-			Method: http.MethodPost, Path: "/v1/repos/{repo}/refs", Native: refsService + "UpdateRefs", Body: "UpdateRefsBody", Answer: "UpdateRefsResponse", Status: statusOK,
+			Method: http.MethodPost, Path: "/v1/repos/{repo}/refs", Repeat: RepeatByKey, Native: refsService + "UpdateRefs", Header: []Param{keyParam}, Body: "UpdateRefsBody", Answer: "UpdateRefsResponse", Status: statusOK,
 			Query:  []Param{tagOf},
 			Doc:    "Change refs in one log entry: all changes or, with allow_partial, each that may.",
 			fields: fieldNames(updateRefsFields), handle: (*restCall).updateRefs,
 		},
 		{
-			Method: http.MethodPost, Path: "/v1/repos/{repo}/refs:get", Native: refsService + "BatchGetRefs", Body: "BatchGetRefsBody", Answer: "RefPage", Status: statusOK,
+			Method: http.MethodPost, Path: "/v1/repos/{repo}/refs:get", Repeat: RepeatRead, Native: refsService + "BatchGetRefs", Body: "BatchGetRefsBody", Answer: "RefPage", Status: statusOK,
 			Query:  append([]Param{tagOf}, readParams...),
 			Doc:    "Read up to 1,000 refs by name, all of one instant. One that is not there has no id and no target.",
 			fields: fieldNames(batchRefFields), handle: (*restCall).batchGetRefs,
@@ -135,9 +135,13 @@ func (c *restCall) createRepo() error {
 	if err := readBody(c, in, createRepoFields); err != nil {
 		return err
 	}
+	var fact core.Fact
+	if in.RequestId, fact = c.requestKey(in.RequestId); fact != nil {
+		return fact
+	}
 	out, err := c.refs().CreateRepo(c.ctx, in)
 	if err != nil {
-		return err
+		return c.keyTaken(err)
 	}
 	status := http.StatusCreated
 	if out.GetReplayed() {
@@ -288,9 +292,13 @@ func (c *restCall) updateRefs() error {
 		return err
 	}
 	in.Repo, in.Tag = c.params[0], c.tagParam()
+	var fact core.Fact
+	if in.RequestId, fact = c.requestKey(in.RequestId); fact != nil {
+		return fact
+	}
 	out, err := c.refs().UpdateRefs(c.ctx, in)
 	if err != nil {
-		return err
+		return c.keyTaken(err)
 	}
 	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
 		writeChanged(w, out.GetResults())

@@ -18,6 +18,7 @@ type Route struct {
 	Doc    string // one sentence
 	Query  []Param
 	Header []Param
+	Repeat Repeat // how its requests are repeated; empty for GET
 	Body   string // name of the schema of the request; empty for none
 	Raw    bool   // the body is any bytes, and may be empty
 	Answer string // name of the schema of the answer; empty for one that is no object

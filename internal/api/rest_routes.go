@@ -128,7 +128,7 @@ func routes() []*Route {
 func producerRoutes() []*Route {
 	return []*Route{
 		{
-			Method: http.MethodPost, Path: "/v1/tasks", Native: tasksService + "Create", Body: "TaskSpec", Answer: "Created", Status: statusMade,
+			Method: http.MethodPost, Path: "/v1/tasks", Repeat: RepeatByKey, Native: tasksService + "Create", Body: "TaskSpec", Answer: "Created", Status: statusMade,
 			Doc: "Make one task. It can be repeated safely with an id, a unique key or an Idempotency-Key: a repetition is answered with 200 and the first task. Without one of them it makes another task.",
 			Header: []Param{{
 				Name: "Idempotency-Key", Type: "string",
@@ -137,7 +137,7 @@ func producerRoutes() []*Route {
 			fields: fieldNames(taskFields), handle: (*restCall).create,
 		},
 		{
-			Method: http.MethodPost, Path: "/v1/tasks:batch", Native: tasksService + "BatchCreate", Body: "BatchCreateRequest", Answer: "BatchCreateResponse", Status: statusOK,
+			Method: http.MethodPost, Path: "/v1/tasks:batch", Repeat: RepeatByID, Native: tasksService + "BatchCreate", Body: "BatchCreateRequest", Answer: "BatchCreateResponse", Status: statusOK,
 			Doc:    "Make up to 512 tasks, each by itself, or all or none of them.",
 			fields: fieldNames(batchFields), handle: (*restCall).batchCreate,
 		},
@@ -171,46 +171,46 @@ func producerRoutes() []*Route {
 func workerRoutes() []*Route {
 	return []*Route{
 		{
-			Method: http.MethodPost, Path: "/v1/tasks:claim", Native: tasksService + "Claim", Body: "ClaimRequest", Answer: "ClaimResponse",
+			Method: http.MethodPost, Path: "/v1/tasks:claim", Repeat: RepeatClaim, Native: tasksService + "Claim", Body: "ClaimRequest", Answer: "ClaimResponse",
 			Status: []int{http.StatusOK, http.StatusNoContent}, waits: true,
 			Doc:    "Take ready tasks, waiting for one. No content: none was ready in time. Each has a lease and a token, which its settle and its heartbeats carry.",
 			fields: fieldNames(claimFields), handle: (*restCall).claim,
 		},
 		{
-			Method: http.MethodPost, Path: "/v1/tasks:settle", Native: tasksService + "Settle", Body: "SettleRequest", Answer: "SettleResponse", Status: statusOK,
+			Method: http.MethodPost, Path: "/v1/tasks:settle", Repeat: RepeatByToken, Native: tasksService + "Settle", Body: "SettleRequest", Answer: "SettleResponse", Status: statusOK,
 			Doc: "End up to 512 attempts, each by itself.", fields: fieldNames(settleFields), handle: (*restCall).settle,
 		},
 		{
-			Method: http.MethodPost, Path: "/v1/tasks:heartbeat", Native: tasksService + "Heartbeat", Body: "HeartbeatRequest", Answer: "HeartbeatResponse", Status: statusOK,
+			Method: http.MethodPost, Path: "/v1/tasks:heartbeat", Repeat: RepeatSame, Native: tasksService + "Heartbeat", Body: "HeartbeatRequest", Answer: "HeartbeatResponse", Status: statusOK,
 			Doc: "Extend up to 512 leases.", fields: fieldNames(heartbeatFields), handle: (*restCall).heartbeat,
 		},
 		{
-			Method: http.MethodPost, Path: "/v1/tasks/{id}/complete", Native: tasksService + "Settle", Body: "CompleteOne", Answer: "Settled", Status: statusOK,
+			Method: http.MethodPost, Path: "/v1/tasks/{id}/complete", Repeat: RepeatByToken, Native: tasksService + "Settle", Body: "CompleteOne", Answer: "Settled", Status: statusOK,
 			Doc:    "End an attempt with its result. Its effects commit with it, or nothing does.",
 			fields: fieldNames(completeOneFields), handle: (*restCall).complete,
 		},
 		{
-			Method: http.MethodPost, Path: "/v1/tasks/{id}/fail", Native: tasksService + "Settle", Body: "FailOne", Answer: "Settled", Status: statusOK,
+			Method: http.MethodPost, Path: "/v1/tasks/{id}/fail", Repeat: RepeatByToken, Native: tasksService + "Settle", Body: "FailOne", Answer: "Settled", Status: statusOK,
 			Doc: "End an attempt that failed.", fields: fieldNames(failOneFields), handle: (*restCall).failTask,
 		},
 		{
-			Method: http.MethodPost, Path: "/v1/tasks/{id}/snooze", Native: tasksService + "Settle", Body: "SnoozeOne", Answer: "Settled", Status: statusOK,
+			Method: http.MethodPost, Path: "/v1/tasks/{id}/snooze", Repeat: RepeatByToken, Native: tasksService + "Settle", Body: "SnoozeOne", Answer: "Settled", Status: statusOK,
 			Doc: "Give a task back until a time. It counts as no failure.", fields: fieldNames(snoozeOneFields), handle: (*restCall).snooze,
 		},
 		{
-			Method: http.MethodPost, Path: "/v1/tasks/{id}/release", Native: tasksService + "Settle", Body: "ReleaseOne", Answer: "Settled", Status: statusOK,
+			Method: http.MethodPost, Path: "/v1/tasks/{id}/release", Repeat: RepeatByToken, Native: tasksService + "Settle", Body: "ReleaseOne", Answer: "Settled", Status: statusOK,
 			Doc: "Give a task back to its old place in the queue.", fields: fieldNames(releaseOneFields), handle: (*restCall).release,
 		},
 		{
-			Method: http.MethodPost, Path: "/v1/tasks/{id}/heartbeat", Native: tasksService + "Heartbeat", Body: "HeartbeatOne", Answer: "Renewed", Status: statusOK,
+			Method: http.MethodPost, Path: "/v1/tasks/{id}/heartbeat", Repeat: RepeatSame, Native: tasksService + "Heartbeat", Body: "HeartbeatOne", Answer: "Renewed", Status: statusOK,
 			Doc: "Extend the lease of a task.", fields: fieldNames(heartbeatOneFields), handle: (*restCall).heartbeatOne,
 		},
 		{
-			Method: http.MethodPost, Path: "/v1/tasks/{id}/run-now", Native: tasksService + "RunNow", Answer: "Done", Status: statusOK,
+			Method: http.MethodPost, Path: "/v1/tasks/{id}/run-now", Repeat: RepeatCondition, Native: tasksService + "RunNow", Answer: "Done", Status: statusOK,
 			Doc: "Make a scheduled task ready.", handle: (*restCall).runNow,
 		},
 		{
-			Method: http.MethodDelete, Path: "/v1/tasks/{id}", Native: tasksService + "Delete", Answer: "Done", Status: statusOK,
+			Method: http.MethodDelete, Path: "/v1/tasks/{id}", Repeat: RepeatCondition, Native: tasksService + "Delete", Answer: "Done", Status: statusOK,
 			Doc: "Remove a task that has ended.", handle: (*restCall).deleteTask,
 		},
 	}
@@ -220,8 +220,9 @@ func workerRoutes() []*Route {
 func dataRoutes() []*Route {
 	return []*Route{
 		{
-			Method: http.MethodPost, Path: "/v1/commit", Native: commitsService + "Commit", Body: "CommitRequest", Answer: "CommitResponse", Status: statusOK,
-			Doc: "Apply ops in one log entry, all or none.", fields: fieldNames(commitFields), handle: (*restCall).commit,
+			Method: http.MethodPost, Path: "/v1/commit", Repeat: RepeatByKey, Native: commitsService + "Commit", Body: "CommitRequest", Answer: "CommitResponse", Status: statusOK,
+			Header: []Param{keyParam},
+			Doc:    "Apply ops in one log entry, all or none. With an Idempotency-Key or a request_id it can be repeated safely, with a fence or without. One that ends the attempt of its fence can be repeated by its token too.", fields: fieldNames(commitFields), handle: (*restCall).commit,
 		},
 		{
 			Method: http.MethodGet, Path: "/v1/queues", Native: queuesService + "List", Answer: "ListQueuesResponse", Status: statusOK, Query: pageParams,
@@ -232,7 +233,7 @@ func dataRoutes() []*Route {
 			Doc: "Read a queue's configuration. The ETag is its version.", handle: (*restCall).getQueue,
 		},
 		{
-			Method: http.MethodPut, Path: "/v1/queues/{queue}", Native: queuesService + "Set", Body: "QueueConfig", Answer: "Configured",
+			Method: http.MethodPut, Path: "/v1/queues/{queue}", Repeat: RepeatCondition, Native: queuesService + "Set", Body: "QueueConfig", Answer: "Configured",
 			Status: []int{http.StatusOK, http.StatusCreated}, Header: []Param{ifMatch},
 			Doc:    "Replace a queue's configuration, or make the queue. The version rises only when something changes.",
 			fields: fieldNames(queueConfigFields), handle: (*restCall).setQueue,
@@ -248,7 +249,7 @@ func dataRoutes() []*Route {
 func serverRoutes() []*Route {
 	return []*Route{
 		{
-			Method: http.MethodPost, Path: "/v1/namespace", Native: queuesService + "CreateNamespace", Body: "CreateNamespaceRequest", Answer: "CreateNamespaceResponse", Status: statusMade,
+			Method: http.MethodPost, Path: "/v1/namespace", Repeat: RepeatSame, Native: queuesService + "CreateNamespace", Body: "CreateNamespaceRequest", Answer: "CreateNamespaceResponse", Status: statusMade,
 			Doc:    "Make the namespace, with a number of partitions that never changes. One that is used before it is made has one partition. 200: it was there, with as many.",
 			fields: fieldNames(createNamespaceFields), handle: (*restCall).createNamespace,
 		},
@@ -257,7 +258,7 @@ func serverRoutes() []*Route {
 			Doc: "Read the configuration of the namespace, and where its partitions lie. The ETag is its version.", handle: (*restCall).getNamespace,
 		},
 		{
-			Method: http.MethodPut, Path: "/v1/namespace", Native: queuesService + "SetNamespace", Body: "NamespaceConfig", Answer: "Configured", Status: statusOK,
+			Method: http.MethodPut, Path: "/v1/namespace", Repeat: RepeatCondition, Native: queuesService + "SetNamespace", Body: "NamespaceConfig", Answer: "Configured", Status: statusOK,
 			Header: []Param{ifMatch},
 			Doc:    "Replace the configuration of the namespace, or make it.",
 			fields: fieldNames(namespaceConfigFields), handle: (*restCall).setNamespace,

@@ -12,7 +12,7 @@ func collectionRoutes() []*Route {
 	const collection = "/v1/collections/{collection}"
 	return []*Route{
 		{
-			Method: http.MethodPut, Path: collection, Native: searchesService + "SetCollection", Body: "Collection", Answer: "SetCollectionResponse", Status: statusMade,
+			Method: http.MethodPut, Path: collection, Repeat: RepeatCondition, Native: searchesService + "SetCollection", Body: "Collection", Answer: "SetCollectionResponse", Status: statusMade,
 			Doc:    "Make a collection. Its definition is fixed: the same again is answered with 200, another one is refused.",
 			fields: fieldNames(collectionFields), handle: (*restCall).setCollection,
 		},
@@ -21,7 +21,7 @@ func collectionRoutes() []*Route {
 			Doc: "Read a collection's definition.", handle: (*restCall).getCollection,
 		},
 		{
-			Method: http.MethodDelete, Path: collection, Native: searchesService + "DeleteCollection", Answer: "DeleteCollectionResponse", Status: statusOK,
+			Method: http.MethodDelete, Path: collection, Repeat: RepeatSame, Native: searchesService + "DeleteCollection", Answer: "DeleteCollectionResponse", Status: statusOK,
 			Doc: "Remove a collection with all its points and recordings.", handle: (*restCall).deleteCollection,
 		},
 		{
@@ -33,24 +33,24 @@ func collectionRoutes() []*Route {
 			Doc: "Count what is in a collection.", handle: (*restCall).collectionStats,
 		},
 		{
-			Method: http.MethodPost, Path: collection + "/points:upsert", Native: searchesService + "UpsertPoints", Body: "UpsertPoints", Answer: "UpsertPointsResponse", Status: statusOK,
+			Method: http.MethodPost, Path: collection + "/points:upsert", Repeat: RepeatCondition, Native: searchesService + "UpsertPoints", Body: "UpsertPoints", Answer: "UpsertPointsResponse", Status: statusOK,
 			Doc:    "Store up to 1,000 points, each by itself, or all or none of them. A point without a vector is embedded.",
 			fields: fieldNames(upsertFields), handle: (*restCall).upsertPoints,
 		},
 		{
-			Method: http.MethodPost, Path: collection + "/points:delete", Native: searchesService + "DeletePoints", Body: "DeletePoints", Answer: "DeletePointsResponse", Status: statusOK,
+			Method: http.MethodPost, Path: collection + "/points:delete", Repeat: RepeatCondition, Native: searchesService + "DeletePoints", Body: "DeletePoints", Answer: "DeletePointsResponse", Status: statusOK,
 			Doc: "Remove up to 1,000 points, each by itself, or all or none of them.", fields: fieldNames(deletePointsFields), handle: (*restCall).deletePoints,
 		},
 		{
-			Method: http.MethodPost, Path: collection + "/points:get", Native: searchesService + "GetPoints", Body: "GetPoints", Answer: "GetPointsResponse", Status: statusOK,
+			Method: http.MethodPost, Path: collection + "/points:get", Repeat: RepeatRead, Native: searchesService + "GetPoints", Body: "GetPoints", Answer: "GetPointsResponse", Status: statusOK,
 			Doc: "Read points by their ids. Those that are absent are left out.", fields: fieldNames(getPointsFields), handle: (*restCall).getPoints,
 		},
 		{
-			Method: http.MethodPost, Path: collection + "/points:count", Native: searchesService + "CountPoints", Body: "CountPoints", Answer: "CountPointsResponse", Status: statusOK,
+			Method: http.MethodPost, Path: collection + "/points:count", Repeat: RepeatRead, Native: searchesService + "CountPoints", Body: "CountPoints", Answer: "CountPointsResponse", Status: statusOK,
 			Doc: "Count exactly the points that pass a gate.", fields: fieldNames(countPointsFields), handle: (*restCall).countPoints,
 		},
 		{
-			Method: http.MethodPut, Path: "/v1/rulesets/{ruleset}", Native: searchesService + "PutRuleset", Body: "PutRuleset", Answer: "PutRulesetResponse", Status: statusMade,
+			Method: http.MethodPut, Path: "/v1/rulesets/{ruleset}", Repeat: RepeatSame, Native: searchesService + "PutRuleset", Body: "PutRuleset", Answer: "PutRulesetResponse", Status: statusMade,
 			Doc:    "Publish the next version of a ruleset. A rule that does not compile is refused with its line and column. The newest rules again are answered with 200.",
 			fields: fieldNames(putRulesetFields), handle: (*restCall).putRuleset,
 		},
@@ -69,16 +69,16 @@ func collectionRoutes() []*Route {
 func searchRoutes() []*Route {
 	return []*Route{
 		{
-			Method: http.MethodPost, Path: "/v1/embed", Native: searchesService + "Embed", Body: "EmbedRequest", Answer: "EmbedResponse", Status: statusOK,
+			Method: http.MethodPost, Path: "/v1/embed", Repeat: RepeatRead, Native: searchesService + "Embed", Body: "EmbedRequest", Answer: "EmbedResponse", Status: statusOK,
 			Doc: "Make vectors of texts.", fields: fieldNames(embedFields), handle: (*restCall).embed,
 		},
 		{
-			Method: http.MethodPost, Path: "/v1/embeddings", Native: searchesService + "Embed", Body: "EmbeddingsRequest", Answer: "Embeddings", Status: statusOK, Failed: "EmbeddingsFailure",
+			Method: http.MethodPost, Path: "/v1/embeddings", Repeat: RepeatRead, Native: searchesService + "Embed", Body: "EmbeddingsRequest", Answer: "Embeddings", Status: statusOK, Failed: "EmbeddingsFailure",
 			Doc:    "Make vectors of texts, for programs that are written for OpenAI's API: its requests, answers and errors.",
 			fields: fieldNames(embeddingsFields), handle: (*restCall).embeddings, failure: writeOpenAIError,
 		},
 		{
-			Method: http.MethodPost, Path: "/v1/matrix/search", Native: searchesService + "Search", Body: "SearchRequest", Answer: "SearchResponse", Status: statusOK,
+			Method: http.MethodPost, Path: "/v1/matrix/search", Repeat: RepeatRead, Native: searchesService + "Search", Body: "SearchRequest", Answer: "SearchResponse", Status: statusOK,
 			Doc:    "Find who passes the gate, and of them who fits best. There are never fewer results than k, or than rows that pass gate and judge.",
 			fields: fieldNames(searchFields), handle: (*restCall).search,
 		},

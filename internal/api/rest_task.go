@@ -71,13 +71,11 @@ func (c *restCall) location(path string) string {
 
 // idempotencyKey reads the header of that name, which is a unique key with the default window.
 func (c *restCall) idempotencyKey(spec *pb.TaskSpec) (string, core.Fact) {
-	const name = "Idempotency-Key"
+	const name = headerKey
 	values := c.r.Header[name]
 	switch {
 	case len(values) == 0:
 		return "", nil
-	case len(values) > 1:
-		return "", invalid(name, "is given twice")
 	case values[0] == "":
 		return "", invalid(name, "is empty")
 	case spec.GetUnique() != nil:

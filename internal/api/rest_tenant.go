@@ -21,7 +21,7 @@ func tenantRoutes() []*Route {
 			Doc: "Read what bounds a tenant, and what its keys take. The ETag is the version.", handle: (*restCall).getTenant,
 		},
 		{
-			Method: http.MethodPut, Path: "/v1/tenants/{tenant}", Native: tenantsService + "Set", Body: "TenantConfig", Answer: "SetTenantResponse", Status: statusOK,
+			Method: http.MethodPut, Path: "/v1/tenants/{tenant}", Repeat: RepeatCondition, Native: tenantsService + "Set", Body: "TenantConfig", Answer: "SetTenantResponse", Status: statusOK,
 			Header: []Param{ifMatch},
 			Doc:    "Replace what bounds a tenant, which need not have been used yet. The version rises only when something changes.",
 			fields: fieldNames(tenantConfigFields), handle: (*restCall).setTenant,

@@ -102,7 +102,11 @@ var (
 func operation(s *schemas, r *api.Route) field {
 	scopes, public := r.Scopes()
 	op := object{{"operationId", operationID(r)}, {"summary", strings.SplitAfter(r.Doc, ". ")[0]}}
-	op = op.with("description", r.Doc)
+	doc := r.Doc
+	if r.Repeat != "" {
+		doc += " When no answer came, it is repeated " + string(r.Repeat) + "."
+	}
+	op = op.with("description", doc)
 	var parameters []any
 	for _, m := range parameter.FindAllStringSubmatch(r.Path, -1) {
 		parameters = append(parameters, object{
