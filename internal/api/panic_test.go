@@ -140,7 +140,7 @@ func TestAPanicBelowAnyMethodLeavesTheNextCallWorking(t *testing.T) {
 		}
 		r.panicEverywhere(full, func() (string, bool) {
 			err := r.invokeWhole(as("acme/all"), full, m)
-			return status.Code(err).String(), status.Code(err) != codes.OK
+			return status.Code(err).String(), status.Code(err) != codes.OK || m.IsStreamingClient() // it may end before the panic
 		})
 	})
 }

@@ -6,7 +6,14 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"syscall"
 )
+
+// NoDescriptors reports whether an error of an open says that too many files are open, in this process or on the machine, or
+// that the system has no memory for one more. It passes, so it says nothing of the file.
+func NoDescriptors(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM)
+}
 
 // ReadFile returns the content of a file, of a longer one its first most bytes.
 func ReadFile(fs FS, name string, most int64) (b []byte, err error) {

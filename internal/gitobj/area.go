@@ -30,7 +30,9 @@ type Options struct {
 	Reserve   uint64 // free bytes kept on the disk
 	// CacheBytes bounds what is held of types that were looked up; default 64 MiB.
 	CacheBytes int64
-	Children   ChildLimits
+	// OpenPacks bounds the packs that are kept open, of two files each; default 512.
+	OpenPacks int
+	Children  ChildLimits
 	// PullRate bounds, in bytes a second, the packs that come in because they are missing here; default 64 MiB.
 	PullRate int64
 	// RollFrom is from how many small packs on they are written together; default 32.
@@ -126,7 +128,7 @@ func Open(ctx context.Context, o Options) (*Area, error) {
 	if o.Peers != nil {
 		a.lines = newLines(o.Peers)
 	}
-	a.open = newPackCache(o.FS, o.Dir)
+	a.open = newPackCache(o.FS, o.Dir, o.OpenPacks)
 	if err := o.FS.MkdirAll(o.Dir); err != nil {
 		return nil, fmt.Errorf("make directory of repositories: %w", err)
 	}

@@ -1,6 +1,7 @@
 package gitobj
 
 import (
+	"cmp"
 	"errors"
 	"path/filepath"
 	"sync"
@@ -66,13 +67,14 @@ type packRef struct {
 	digest core.Digest
 }
 
-// openPacks bounds the packs that are open at once, each with two files and at most 64 KiB of ids.
+// openPacks bounds the packs that are open at once, each with two files and at most 64 KiB of ids, unless Options say less.
 const openPacks = 512
 
 // packCache keeps packs open. One that is in use is never closed.
 type packCache struct {
-	fs  env.FS
-	dir string
+	fs   env.FS
+	dir  string
+	most int
 
 	mu    sync.Mutex // guards the fields below
 	packs map[packRef]*openPack
@@ -89,18 +91,20 @@ type openPack struct {
 	gone  bool   // not in the cache any more: it is closed by its last user
 }
 
-func newPackCache(fs env.FS, dir string) *packCache {
-	return &packCache{fs: fs, dir: dir, packs: make(map[packRef]*openPack)}
+func newPackCache(fs env.FS, dir string, most int) *packCache {
+	return &packCache{fs: fs, dir: dir, most: cmp.Or(most, openPacks), packs: make(map[packRef]*openPack)}
 }
 
-// acquire returns an open pack of objects/pack; release gives it back.
+// acquire returns an open pack of objects/pack; release gives it back. It refuses while as many as there may be are in use.
 func (c *packCache) acquire(ref packRef) (*openPack, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.turn++
 	p := c.packs[ref]
 	if p == nil {
-		c.evict()
+		if !c.evict() {
+			return nil, errDescriptors
+		}
 		var err error
 		if p, err = openFiles(c.fs, c.dir, filepath.Join(ref.at.path(), objectsDir, packDir, packName(ref.digest))); err != nil {
 			return nil, err
@@ -121,10 +125,10 @@ func (c *packCache) release(p *openPack) {
 	}
 }
 
-// evict makes room for one more, if anything is not in use. The caller holds mu.
-func (c *packCache) evict() {
-	if len(c.packs) < openPacks {
-		return
+// evict makes room for one more, and reports whether there is. The caller holds mu.
+func (c *packCache) evict() bool {
+	if len(c.packs) < c.most {
+		return true
 	}
 	var oldest *openPack
 	for _, p := range c.packs {
@@ -136,6 +140,7 @@ func (c *packCache) evict() {
 		delete(c.packs, oldest.ref)
 		_ = oldest.close() // it was only read
 	}
+	return oldest != nil
 }
 
 // drop has a pack opened anew that was replaced.

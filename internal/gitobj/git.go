@@ -196,6 +196,8 @@ func (a *Area) run(ctx context.Context, c call) error {
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
+	case env.NoDescriptors(err): // of its pipes
+		return errDescriptors
 	case errors.Is(err, context.DeadlineExceeded):
 		a.stats.failed.Add(1)
 		return core.Exhausted{Limit: "git_seconds", Max: int64(c.most / time.Second)}

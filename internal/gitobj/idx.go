@@ -8,6 +8,7 @@ import (
 	"io"
 
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/env"
 )
 
 // The second version of git's pack index, the only one that is read: a header, 256 running counts by the first byte of an
@@ -25,6 +26,9 @@ const (
 	heldNameBytes = 64 << 10 // ids of an index up to this size are held in memory: those of most pushes, all in one read
 )
 
+// errDescriptors says that git has to wait until fewer files are open.
+var errDescriptors = core.Unavailable{Reason: "overload", Limit: "descriptors"}
+
 // DamagedError says that a pack or its index is missing, or is not what it should be.
 type DamagedError struct {
 	File string // below the directory of repositories
@@ -34,7 +38,13 @@ type DamagedError struct {
 // Error names the file.
 func (e *DamagedError) Error() string { return fmt.Sprintf("damaged pack %s: %s", e.File, e.What) }
 
+// damagedf is for a file that is not what it should be. One that could not be opened because too many are open is not judged.
 func damagedf(file, format string, args ...any) error {
+	for _, a := range args {
+		if err, ok := a.(error); ok && env.NoDescriptors(err) {
+			return errDescriptors
+		}
+	}
 	return &DamagedError{File: file, What: fmt.Sprintf(format, args...)}
 }
 

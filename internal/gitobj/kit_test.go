@@ -25,11 +25,25 @@ type disk struct {
 	mu   sync.Mutex
 	free uint64 // if not 0, what Disk says
 
-	failing atomic.Bool // syncs fail
+	failing atomic.Bool           // syncs fail
+	starved atomic.Pointer[error] // what opens fail with
+}
+
+func (d *disk) opens() error {
+	if err := d.starved.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 func (*disk) Create(name string) (env.File, error) { return file(os.Create(name)) }
-func (*disk) Open(name string) (env.File, error)   { return file(os.Open(name)) }
+func (d *disk) Open(name string) (env.File, error) {
+	if err := d.opens(); err != nil {
+		return nil, err
+	}
+	return file(os.Open(name))
+}
+
 func (d *disk) OpenReadWrite(name string) (env.File, error) {
 	f, err := file(os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600))
 	return failingFile{f, d}, err
@@ -54,7 +68,10 @@ func (*disk) Size(name string) (int64, error) {
 
 func (*disk) Stamp(string) (env.Stamp, error) { return env.Stamp{}, os.ErrInvalid }
 
-func (*disk) List(dir string) (names []string, err error) {
+func (d *disk) List(dir string) (names []string, err error) {
+	if err := d.opens(); err != nil {
+		return nil, err
+	}
 	entries, err := os.ReadDir(dir)
 	for _, e := range entries {
 		names = append(names, e.Name())

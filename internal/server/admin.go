@@ -69,6 +69,7 @@ type admin struct {
 
 // parts are what the figures are read from.
 type parts struct {
+	files   *store.Descriptors
 	log     *wal.Log
 	store   *store.Store
 	node    *node.Node
@@ -78,7 +79,7 @@ type parts struct {
 	git     *githttp.Server
 	objects *gitobj.Area
 	embed   *embedders
-	files   *config.Watcher
+	watch   *config.Watcher
 	cert    *edgeCertificate // nil without TLS
 	tokens  *auth.Static
 	clock   env.Clock
@@ -203,6 +204,8 @@ func (a *admin) ready(w http.ResponseWriter, _ *http.Request) {
 	switch {
 	case why != "":
 		plain(w, http.StatusServiceUnavailable, why)
+	case a.parts.Load().files.Short():
+		plain(w, http.StatusOK, "ready; descriptors: too many files are open, and what opens one waits")
 	case a.parts.Load().node.Full():
 		plain(w, http.StatusOK, "ready; the disk is full: new work is refused, reads, settles and deletes go on")
 	default:

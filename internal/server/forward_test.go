@@ -84,7 +84,7 @@ func TestTheForwarderDialsNothingButNodes(t *testing.T) {
 			t.Errorf("%q is node %s", address, id)
 		}
 	}
-	if id, err := nodeOfURL(strings.TrimPrefix(nodeURL(3), "http://") + ":"+"80"); err != nil || id != 3 {
+	if id, err := nodeOfURL(strings.TrimPrefix(nodeURL(3), "http://") + ":" + "80"); err != nil || id != 3 {
 		t.Errorf("node 3 is %s, %v", id, err)
 	}
 }

@@ -18,6 +18,10 @@ import (
 	"github.com/millrace/millrace/internal/replog/transport"
 )
 
+// gitOpenWait is how long a request of git waits while too many files are open. Then it is refused under the limit descriptors,
+// for its client can come again, and it holds descriptors of its own.
+const gitOpenWait = 2 * time.Second
+
 // openGit opens the directory of repositories. It asks the node what they hold only later.
 func (r *Running) openGit(ctx context.Context, fs env.FS) error {
 	dir, err := filepath.Abs(filepath.Join(r.o.Dir, "git")) // git itself runs in other directories

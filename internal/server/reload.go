@@ -115,13 +115,13 @@ func (r *Running) watchFiles() {
 		log.Info("certificate: read", "file", r.o.TLSCert, "valid_until", r.cert.pair.Load().Leaf.NotAfter.UTC())
 		all = append(all, &config.Source{Name: "certificate", Files: []string{r.o.TLSCert, r.o.TLSKey}, Load: r.cert.load})
 	}
-	r.files = config.Watch(store.NewFS(store.SystemFS()), r.o.Clock, log, all...)
+	r.watch = config.Watch(store.NewFS(store.SystemFS()), r.o.Clock, log, all...)
 }
 
 // Reload reads the tokens file and all certificates again, changed or not. What cannot be used leaves what was in force; the log
 // tells of it, as of what was read.
 func (r *Running) Reload() error {
-	err := r.files.Reload()
+	err := r.watch.Reload()
 	if r.peers != nil {
 		err = errors.Join(err, r.peers.Reload())
 	}
@@ -137,7 +137,7 @@ func (a *admin) viewParts() (*parts, bool) {
 func fileMetrics() []obs.Metric[*parts] {
 	of := func(name, help string, read func(config.SourceStats) float64) obs.Metric[*parts] {
 		return obs.Metric[*parts]{Name: name, Help: help, Labels: []string{"source"}, Bound: 4, Values: func(x *parts, put func(float64, ...string)) {
-			for _, s := range x.files.Stats() {
+			for _, s := range x.watch.Stats() {
 				put(read(s), s.Name)
 			}
 		}}

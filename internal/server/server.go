@@ -84,6 +84,7 @@ type Running struct {
 	o        Options
 	admin    *admin
 	web      web
+	files    *store.Descriptors // opens wait while there are too many
 	dir      *store.Dir
 	store    *store.Store
 	log      *wal.Log
@@ -98,7 +99,7 @@ type Running struct {
 	api      *api.Server
 	embed    *embedders
 	cert     *edgeCertificate // of the edges; nil without TLS
-	files    *config.Watcher  // of tokens and cert
+	watch    *config.Watcher  // of the files of tokens and cert
 	served   chan error
 	once     sync.Once
 	err      error
@@ -111,7 +112,7 @@ func Start(ctx context.Context, o Options) (*Running, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Running{o: o, served: make(chan error, 1)}
+	r := &Running{o: o, served: make(chan error, 1), files: store.NewDescriptors(store.SystemFS(), o.Clock, o.Logger)}
 	if err := r.open(ctx); err != nil {
 		return nil, errors.Join(err, r.closeParts())
 	}
@@ -120,7 +121,8 @@ func Start(ctx context.Context, o Options) (*Running, error) {
 
 func (r *Running) open(ctx context.Context) error {
 	o := r.o
-	fs := store.NewFS(store.SystemFS())
+	fs := store.NewFS(r.files.FS(0))
+	defer context.AfterFunc(ctx, r.files.Stop)() // a start that is given up waits for no file
 	if err := r.openCertificate(); err != nil {
 		return err
 	}
@@ -140,7 +142,7 @@ func (r *Running) open(ctx context.Context) error {
 	}
 	closed := o.closedServices()
 	if !slices.Contains(closed, api.ServiceRefs) {
-		if err := r.openGit(ctx, fs); err != nil {
+		if err := r.openGit(ctx, store.NewFS(r.files.FS(gitOpenWait))); err != nil {
 			return errors.Join(err, lis.Close())
 		}
 	}
@@ -158,7 +160,7 @@ func (r *Running) open(ctx context.Context) error {
 		return errors.Join(err, lis.Close())
 	}
 	r.watchFiles()
-	r.admin.parts.Store(&parts{files: r.files, cert: r.cert, tokens: o.Tokens, clock: o.Clock, log: r.log, store: r.store, node: r.node, api: r.api, peers: r.peers, asks: r.asks, git: r.git, objects: r.objects, embed: r.embed})
+	r.admin.parts.Store(&parts{files: r.files, watch: r.watch, cert: r.cert, tokens: o.Tokens, clock: o.Clock, log: r.log, store: r.store, node: r.node, api: r.api, peers: r.peers, asks: r.asks, git: r.git, objects: r.objects, embed: r.embed})
 	if err := r.node.WaitReady(ctx); err != nil {
 		return errors.Join(fmt.Errorf("wait for a leader: %w", err), lis.Close())
 	}
@@ -184,7 +186,7 @@ func (r *Running) openData(ctx context.Context, fs env.FS) (err error) {
 		return err
 	}
 	if r.store, err = store.Open(store.Options{
-		FS: store.SystemFS(), Dir: filepath.Join(o.Dir, "store"), Clock: o.Clock, MemoryBytes: memory.Store,
+		FS: r.files.FS(0), Dir: filepath.Join(o.Dir, "store"), Clock: o.Clock, MemoryBytes: memory.Store,
 		LayerBytes: memory.Layer, Logger: o.Logger,
 	}); err != nil {
 		return fmt.Errorf("open store: %w", err)
@@ -288,8 +290,8 @@ func (r *Running) closeParts() error {
 	if r.forwards != nil {
 		all = append(all, <-r.forwards.served)
 	}
-	if r.files != nil {
-		r.files.Close()
+	if r.watch != nil {
+		r.watch.Close()
 	}
 	if r.admin != nil {
 		all = append(all, r.admin.close())
@@ -297,6 +299,7 @@ func (r *Running) closeParts() error {
 	if r.peers != nil {
 		all = append(all, r.peers.Close())
 	}
+	r.files.Stop() // connections are closed: what cannot be opened now is not waited for
 	if r.objects != nil {
 		all = append(all, r.objects.Close())
 	}

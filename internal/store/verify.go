@@ -91,7 +91,7 @@ func blame(f SnapshotFile, err error) error {
 
 // verifySum compares a file's size and sum, and makes the file durable.
 func (s *Store) verifySum(path string, want SnapshotFile) (err error) {
-	f, err := s.o.FS.Open(path, vfs.SequentialReadsOption)
+	f, err := s.o.FS.Open(path, sequential{})
 	if err != nil {
 		return err
 	}
