@@ -175,7 +175,9 @@ func clientAddress(r *http.Request) {
 	if _, ok := r.Context().Value(connKey{}).(forwardedConn); !ok {
 		return
 	}
-	if from := r.Header.Get(headerClient); from != "" {
+	from := r.Header.Get(headerClient)
+	r.Header.Del(headerClient) // it is no header of the client's
+	if from != "" {
 		if _, _, err := net.SplitHostPort(from); err == nil {
 			r.RemoteAddr = from
 		}
