@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Sees that this machine has what the build needs, and says what is missing. It may be run any number of times.
 #
-#   scripts/setup.sh        for make build and make test: Go, git, and a browser for one test that is skipped without
+#   scripts/setup.sh        for make build and make test: Go, git, and for tests that are skipped without them a browser and
+#                           the git clients of scripts/clients.sh; where CI is set the clients must be there
 #   scripts/setup.sh race   for make check as well: a C compiler, which the race detector needs
 #
 # Missing Debian packages are installed if this runs as root; Go is never installed, only asked for. Libraries and tools
@@ -29,6 +30,12 @@ may() { # command, Debian package, what is left out without it
 
 need git git 'repositories are served by it'
 may chromium chromium 'no test opens the report of a measurement in a browser'
+if ! scripts/clients.sh >/dev/null; then
+	if [ -n "${CI:-}" ]; then
+		exit 1
+	fi
+	echo 'setup: without these git clients, no test drives them'
+fi
 if [ "${1:-}" = race ]; then
 	need gcc 'gcc' 'the race detector is linked by it'
 	if ! printf '#include <stdlib.h>\n' | gcc -E - >/dev/null 2>&1; then
