@@ -17,6 +17,7 @@ type command struct {
 	old, new core.ObjectID
 	name     string
 	refused  string         // what the client is told; empty: not refused
+	below    string         // a directory of refs that is in the way; empty: none is
 	there    bool           // of a push that is repeated: the ref is where it should be
 	result   core.RefResult // of one that landed
 
@@ -29,18 +30,27 @@ type command struct {
 
 func (c *command) deletes() bool { return c.new.IsZero() }
 
+// fail notes why the command did not land.
+func (c *command) fail(f *core.RefFailure) {
+	c.refused = textOf(f)
+	if f.Reason == core.RefConflict && strings.HasSuffix(f.Other, "/") {
+		c.below = f.Other
+	}
+}
+
 // open reports whether the command is still to be done.
 func (c *command) open() bool { return c.refused == "" && !c.there }
 
 // commands are all that comes before a push's pack.
 type commands struct {
-	list    []command
-	caps    map[string]bool // those that the client chose
-	chosen  bool            // they were read
-	options []string        // push options, as they came
-	held    int64           // bytes of memory that are accounted for
-	shallow bool            // the client's history is not whole: it has commits without their parents
-	denied  error           // why all of it is refused, told where people see it; nil: it is not
+	list       []command
+	caps       map[string]bool // those that the client chose
+	chosen     bool            // they were read
+	options    []string        // push options, as they came
+	held       int64           // bytes of memory that are accounted for
+	wantsIndex bool            // an option asks where the push stands
+	shallow    bool            // the client's history is not whole: it has commits without their parents
+	denied     error           // why all of it is refused, told where people see it; nil: it is not
 }
 
 // deny refuses the push as a whole. What follows is read nevertheless: only a client that has sent all shows an answer.
@@ -212,23 +222,29 @@ func (c *commands) readOptions(p *pktReader) error {
 // reserved begins the options that speak to this server; all others are handed on as they came.
 const reserved = "millrace."
 
-// requestID returns the id under which the push may be repeated, if an option gives it. An unknown option of ours is an
-// error.
-func (c *commands) requestID() (id core.RequestID, given bool, err error) {
+// readOurs reads the options that speak to this server: the id under which the push may be repeated, if one gives it, and whether
+// the client wants to know where its push stands although it is quiet. One that is not known is an error.
+func (c *commands) readOurs() (id core.RequestID, given bool, err error) {
 	for _, o := range c.options {
 		name, ok := strings.CutPrefix(o, reserved)
 		if !ok {
 			continue
 		}
-		name, value, _ := strings.Cut(name, "=")
-		if name != "request-id" {
-			return id, false, core.Invalid{Field: "push_options", Reason: "not_supported", Message: line(reserved+name) + " is not known"}
+		name, value, valued := strings.Cut(name, "=")
+		switch {
+		case name == "index" && !valued:
+			c.wantsIndex = true
+		case name == "index":
+			return id, false, core.Invalid{Field: "push_options", Message: reserved + "index takes no value"}
+		case name == "request-id":
+			parsed, err := core.ParseRepoID(value) // 32 hexadecimal digits too
+			if err != nil || parsed.IsZero() {
+				return id, false, core.Invalid{Field: "push_options", Message: reserved + "request-id must be 32 hexadecimal digits"}
+			}
+			id, given = core.RequestID(parsed), true
+		default:
+			return id, false, core.Invalid{Field: "push_options", Reason: "not_supported", Message: line(clip(reserved+name)) + " is not known"}
 		}
-		parsed, err := core.ParseRepoID(value) // 32 hexadecimal digits too
-		if err != nil || parsed.IsZero() {
-			return id, false, core.Invalid{Field: "push_options", Message: reserved + "request-id must be 32 hexadecimal digits"}
-		}
-		id, given = core.RequestID(parsed), true
 	}
 	return id, given, nil
 }

@@ -38,7 +38,7 @@ func TestCommandsAreRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	id, given, err := c.requestID()
+	id, given, err := c.readOurs()
 	if len(c.list) != 2 || c.list[0].name != "refs/heads/a" || c.list[0].deletes() || c.list[1].name != "refs/heads/b c" || !c.list[1].deletes() ||
 		!c.caps["atomic"] || c.caps["agent"] || len(c.options) != 2 || c.options[0] != "one" || err != nil || !given || id[0] != 1 || id[15] != 0xef {
 		t.Errorf("%+v, id %x %v %v", c, id, given, err)
@@ -146,7 +146,7 @@ func FuzzCommands(f *testing.F) {
 		q := reader(Limits{})
 		c, err := q.readCommands(bufio.NewReader(bytes.NewReader(b)))
 		if err == nil {
-			_, _, _ = c.requestID()
+			_, _, _ = c.readOurs()
 			q.release(c)
 		}
 		if q.s.held.Load() != 0 {

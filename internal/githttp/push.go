@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/millrace/millrace/internal/auth"
 	"github.com/millrace/millrace/internal/core"
@@ -80,7 +81,7 @@ func (p *pushing) run() error {
 	}
 	var given bool
 	var err error
-	if p.id, given, err = p.requestID(); err != nil {
+	if p.id, given, err = p.readOurs(); err != nil {
 		return err
 	}
 	if !given {
@@ -177,7 +178,9 @@ func (p *pushing) check(ctx context.Context, repeated bool) error {
 	var names []string
 	for i := range p.list {
 		c := &p.list[i]
-		if rule := core.CheckRefName(c.name); rule != "" || !strings.HasPrefix(c.name, "refs/") || strings.Count(c.name, "/") < 2 {
+		if !utf8.ValidString(c.name) {
+			c.refused = "the name of a ref must be UTF-8"
+		} else if rule := core.CheckRefName(c.name); rule != "" || !strings.HasPrefix(c.name, "refs/") || strings.Count(c.name, "/") < 2 {
 			c.refused = "funny refname"
 		} else if seen[c.name] {
 			return core.Invalid{Field: "commands", Reason: "ref_duplicate", Message: line(c.name) + " is there twice"}
@@ -392,6 +395,7 @@ func (p *pushing) commit(ctx context.Context, n uint64, chunk []*command) {
 		return
 	}
 	p.settle(&done.Results[0], done.At, chunk)
+	p.nameConflicts(ctx, chunk)
 	if p.pack != nil && slices.ContainsFunc(chunk, func(c *command) bool { return c.refused == "" }) {
 		if err := p.pack.Publish(); err != nil { // the refs have moved: what reads them next finds the pack, or says so
 			p.s.log.Error("pack not published", "err", err)
@@ -447,7 +451,7 @@ func (p *pushing) settle(r *core.Result, at core.At, chunk []*command) {
 		switch {
 		case answer == nil || i >= len(answer.Changes): // a repetition whose answer is not kept
 		case answer.Changes[i].Failure != nil:
-			c.refused = textOf(answer.Changes[i].Failure)
+			c.fail(answer.Changes[i].Failure)
 		default:
 			c.result = answer.Changes[i]
 		}
@@ -455,6 +459,9 @@ func (p *pushing) settle(r *core.Result, at core.At, chunk []*command) {
 	index := at.Index
 	if r.Index != 0 {
 		index = r.Index
+	}
+	if p.caps["quiet"] && !p.wantsIndex {
+		return
 	}
 	p.say("millrace: p=" + decimal(int64(at.Partition)) + " i=" + decimal(int64(index)))
 }
@@ -472,7 +479,7 @@ func (p *pushing) refusal(fact core.Fact, chunk []*command) {
 	for i := range f.Failures {
 		failure := &f.Failures[i]
 		if failure.Change >= 0 && failure.Change < len(chunk) {
-			chunk[failure.Change].refused = textOf(failure)
+			chunk[failure.Change].fail(failure)
 			continue
 		}
 		p.say(failure.Error())

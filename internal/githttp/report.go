@@ -1,7 +1,9 @@
 package githttp
 
 import (
+	"context"
 	"io"
+	"strings"
 
 	"github.com/millrace/millrace/internal/core"
 )
@@ -37,6 +39,23 @@ func textOf(f *core.RefFailure) string {
 	return line(text)
 }
 
+// nameConflicts names a ref that is in the way of one that could not be made, as git does, if the client may see any.
+func (p *pushing) nameConflicts(ctx context.Context, chunk []*command) {
+	for _, c := range chunk {
+		if c.below == "" {
+			continue
+		}
+		c.refused = line("refs exist below '" + c.below + "'; cannot create '" + c.name + "'")
+		q := p.query(c.below)
+		q.Limit = 1
+		// Without an answer the directory must do.
+		_ = p.s.o.Backend.Refs(ctx, p.repo, q, func(core.RepoInfo) error { return nil }, func(r core.Ref) error {
+			c.refused = textOf(&core.RefFailure{Reason: core.RefConflict, Name: c.name, Other: r.Name})
+			return nil
+		})
+	}
+}
+
 // report answers a push: what became of the pack and of each command, if the client wants to know.
 func (p *pushing) report() error {
 	if p.r.Context().Err() != nil {
@@ -44,7 +63,7 @@ func (p *pushing) report() error {
 	}
 	p.answer(receivePack + result)
 	banded := p.caps["side-band-64k"]
-	if banded { // to those too who want it quiet: git means its own progress, and shows what hooks say
+	if banded { // reasons are told to those too who want it quiet: git shows what hooks say
 		text := &bandWriter{w: p.request, band: bandText, most: 1000}
 		for _, s := range p.said {
 			if _, err := io.WriteString(text, s+"\n"); err != nil {
@@ -94,4 +113,4 @@ func (p *pushing) status(w io.Writer) error {
 }
 
 // clip bounds a text for people.
-func clip(s string) string { return s[:min(len(s), 500)] }
+func clip(s string) string { return strings.ToValidUTF8(s[:min(len(s), 500)], "") }

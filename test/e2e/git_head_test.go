@@ -21,7 +21,9 @@ func TestAClonesWorkTreeIsThatOfTheFirstBranch(t *testing.T) {
 			w.git("push", "-q", url, "main:trunk")
 			w.git("push", "-q", url, "main:master", "main:a")
 		},
-		"topic/one": func(url string) { w.git("push", "-q", "--atomic", url, "main:refs/heads/topic/one", "main:refs/tags/v1") },
+		"topic/one": func(url string) {
+			w.git("push", "-q", "--atomic", url, "main:refs/heads/topic/one", "main:refs/tags/v1")
+		},
 		"api": func(url string) {
 			w.git("push", "-q", url, "main:refs/keep/main")
 			if reason, _ := refsByAPI(t, repo, "refs/heads/api", "", w.git("rev-parse", "main")); reason != "" {

@@ -245,3 +245,47 @@ func TestAPackThatIsRefusedIsToldWithItsObjectAndWhy(t *testing.T) {
 		t.Errorf("refs %v", refs)
 	}
 }
+
+func TestAPushSaysAsMuchAsItsClientWants(t *testing.T) {
+	t.Parallel()
+	_, host := startGit(t)
+	host.makeRepo("app", nil)
+	url := host.url("app")
+	w := newWork(t, "2")
+	id := w.commit("a", "1")
+	if out := w.git("push", "-q", url, "main"); out != "" {
+		t.Errorf("a quiet push says %q", out)
+	}
+	if out := w.git("push", url, "main:b"); strings.Contains(out, "millrace") { // its error output is no terminal
+		t.Errorf("a push whose output goes to a file says %q", out)
+	}
+	if out := w.git("push", "-q", "-o", "millrace.index", url, "main:c"); !strings.HasPrefix(out, "remote: millrace: p=0 i=") {
+		t.Errorf("a quiet push that asks for its index says %q", out)
+	}
+	w.refuses("millrace.index takes no value", "push", "-o", "millrace.index=1", url, "main:d")
+	_, answer := host.pushRaw("app", append(pkt(noID+" "+id+" refs/heads/e\x00report-status side-band-64k", ""), emptyPack()...))
+	if !strings.Contains(answer, "millrace: p=0 i=") {
+		t.Errorf("a push that is not quiet: %q", answer)
+	}
+
+	// What is in the way of a ref is named, and why a name is not taken.
+	w.git("push", "-q", url, "main:refs/heads/foo/a/b", "main:refs/heads/plain")
+	for spec, why := range map[string]string{
+		"main:refs/heads/foo/a":       "'refs/heads/foo/a/b' exists; cannot create 'refs/heads/foo/a'",
+		"main:refs/heads/foo":         "'refs/heads/foo/a/b' exists; cannot create 'refs/heads/foo'",
+		"main:refs/heads/plain/x":     "'refs/heads/plain' exists; cannot create 'refs/heads/plain/x'",
+		"main:refs/heads/lat\xe9":     "(the name of a ref must be UTF-8)",
+		"main:refs/tags/\xff\xfe/x":   "(the name of a ref must be UTF-8)",
+		"main:refs/heads/dos\xa0\xe9": "(the name of a ref must be UTF-8)",
+	} {
+		out, err := w.try("push", url, spec, "main:refs/heads/lands")
+		if err == nil || !strings.Contains(out, why) || w.refsOf(url)["refs/heads/lands"] != id {
+			t.Errorf("%q: %v, not %q\n%s", spec, err, why, out)
+		}
+		w.git("push", "-q", url, ":refs/heads/lands")
+		if out, err := w.try("push", "--atomic", url, spec, "main:refs/heads/not"); err == nil || !strings.Contains(out, why) || w.refsOf(url)["refs/heads/not"] != "" {
+			t.Errorf("%q, atomic: %v, not %q\n%s", spec, err, why, out)
+		}
+	}
+	w.git("push", "-q", url, "main:refs/heads/latin-é")
+}

@@ -34,7 +34,7 @@ func TestGitClonesFetchesAndPushes(t *testing.T) {
 				}
 			}
 			first := w.commit("a", "1")
-			if out := w.git("push", url, "main"); !strings.Contains(out, "millrace: p=0 i=") || !strings.Contains(out, "[new branch]") {
+			if out := w.git("push", "-o", "millrace.index", url, "main"); !strings.Contains(out, "remote: millrace: p=0 i=") || !strings.Contains(out, "[new branch]") {
 				t.Errorf("push says %q", out)
 			}
 			w.git("clone", "-q", url, "clone")
