@@ -128,6 +128,36 @@ func Packs(p core.Partition, id core.RepoID) (from, to []byte) {
 	return Range(beginRepo(p, id, partPack, 0))
 }
 
+// PackOf reads what Pack made. ok is false for any other key.
+func PackOf(key []byte) (p core.Partition, id core.RepoID, digest core.Digest, ok bool) {
+	p, id, part, ok := repoOf(key)
+	body := Body(key)
+	if !ok || part != partPack || len(body) != partPrefix+len(digest) || len(key) != len(body)+1 {
+		return p, id, digest, false
+	}
+	copy(digest[:], body[partPrefix:])
+	return p, id, digest, true
+}
+
+// Repos returns the bounds of everything that all repositories of a partition hold, one repository after another.
+func Repos(p core.Partition) (from, to []byte) { return Range(beginRefs(p, spaceRepo, 0)) }
+
+// RepoOf returns the repository that holds a key within Repos.
+func RepoOf(key []byte) (id core.RepoID, ok bool) {
+	_, id, _, ok = repoOf(key)
+	return id, ok
+}
+
+func repoOf(key []byte) (p core.Partition, id core.RepoID, part byte, ok bool) {
+	p, service, ok := PartitionOf(key)
+	body := Body(key)
+	if !ok || service != ServiceRefs || len(body) < partPrefix || body[partitionLen+1] != spaceRepo {
+		return p, id, 0, false
+	}
+	copy(id[:], body[refsPrefix:])
+	return p, id, body[partPrefix-1], true
+}
+
 // RefDue is the key in the time index of a ref's log, or with an empty name of a deleted repository.
 func RefDue(p core.Partition, due core.ShardTime, id core.RepoID, name string) []byte {
 	dst := binary.BigEndian.AppendUint64(beginRefs(p, spaceRefDue, 8+repoIDLen+len(name)), uint64(due))

@@ -73,3 +73,26 @@ func TestRefKeysSortAsTheirNames(t *testing.T) {
 		}
 	})
 }
+
+func TestOnlyLinesOfManifestsAreReadAsThem(t *testing.T) {
+	id, digest := core.RepoID{0xaa, 15: 0xbb}, core.Digest{1, 31: 9}
+	if p, r, d, ok := PackOf(Pack(sample, id, digest)); !ok || p != sample || r != id || d != digest {
+		t.Errorf("read %v %v %v %v", p, r, d, ok)
+	}
+	long := End(append(Body(Pack(sample, id, digest)), 1))
+	for name, key := range map[string][]byte{
+		"record": Repo(sample, id), "counters": RepoStats(sample, id), "ref": Ref(sample, id, string(digest[:])), "directory": RefDir(sample, id, "a"),
+		"log": RefLog(sample, id, "a", 1), "name": RepoName(sample, strings.Repeat("n", 49)), "deleted": RepoDeleted(sample, "ab", id),
+		"due": RefDue(sample, 1, id, "a"), "task": AppendTaskState(nil, sample, core.TaskID{}), "longer": long, "cut": long[:40], "none": nil,
+		"of a revision": EndRev(Body(Pack(sample, id, digest)), 1),
+	} {
+		if _, _, _, ok := PackOf(key); ok {
+			t.Errorf("%s is read as a line of a manifest", name)
+		}
+		r, ok := RepoOf(key)
+		from, to := Repos(sample)
+		if within := Compare(key, from) >= 0 && Compare(key, to) < 0; within != ok || ok && r != id {
+			t.Errorf("%s is of repository %s, %v, and within all: %v", name, r, ok, within)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package store
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -30,12 +31,16 @@ const lastLevel = 6
 // durable files. It first writes what is in memory to the database; then it reads everything, while the shard goes on. It
 // does not wait for a disk that is full (IsFull), and ends soon with ErrClosed when the store closes, or with the store's
 // failure. With an error nothing is left in dir. A shard to which nothing was applied has no state to export.
-func (sh *Shard) Export(dir string) (snap Snapshot, err error) {
+func (sh *Shard) Export(dir string) (snap Snapshot, err error) { return sh.ExportEach(dir, nil) }
+
+// ExportEach is Export that shows each key with its value to each, in order, until that fails; the shard's own record is not
+// shown. Key and value are valid only during the call. each may be nil.
+func (sh *Shard) ExportEach(dir string, each func(key, value []byte) error) (snap Snapshot, err error) {
 	if !sh.s.use.enter() {
 		return snap, ErrClosed
 	}
 	defer sh.s.use.leave()
-	if snap, err = sh.export(dir); err != nil {
+	if snap, err = sh.export(dir, each); err != nil {
 		return Snapshot{}, fmt.Errorf("export shard %d: %w", sh.id, err)
 	}
 	return snap, nil
@@ -52,11 +57,11 @@ func (sh *Shard) DiskBytes() (uint64, error) {
 	return bytes + sh.layerMemory(), describe("estimate a shard's size", err)
 }
 
-func (sh *Shard) export(dir string) (snap Snapshot, err error) {
+func (sh *Shard) export(dir string, each func(key, value []byte) error) (snap Snapshot, err error) {
 	if index, _ := sh.Applied(); index == 0 {
 		return snap, errors.New("nothing is applied")
 	}
-	e := &exporter{sh: sh, fs: sh.s.FS(), dir: dir, snap: Snapshot{Shard: sh.id}}
+	e := &exporter{sh: sh, fs: sh.s.FS(), dir: dir, snap: Snapshot{Shard: sh.id}, each: each}
 	defer func() {
 		if err != nil {
 			e.remove()
@@ -93,6 +98,7 @@ type exporter struct {
 	dir  string
 	made bool // dir is ours to remove
 	snap Snapshot
+	each func(key, value []byte) error // is shown every key; may be nil
 
 	options sstable.WriterOptions
 	table   *sstable.Writer // being written, or nil
@@ -165,6 +171,11 @@ func (e *exporter) add(key, value []byte) error {
 	}
 	if e.table == nil {
 		if err := e.begin(); err != nil {
+			return err
+		}
+	}
+	if e.each != nil && !bytes.Equal(key, e.sh.metaKey) {
+		if err := e.each(key[shardLen:], value); err != nil {
 			return err
 		}
 	}

@@ -192,3 +192,34 @@ func Packs(v core.View, p core.Partition, id core.RepoID) ([]core.PackLine, erro
 	})
 	return out, err
 }
+
+// EachPack calls fn for each line of the manifests of all repositories of a partition, deleted ones that may come back
+// included, one repository after another, until fn fails.
+func EachPack(v core.View, p core.Partition, fn func(id core.RepoID, line core.PackLine) error) error {
+	from, to := keys.Repos(p)
+	for {
+		var id core.RepoID
+		found := false
+		err := core.ScanRows(v, from, to, func(key, _ []byte) (bool, error) {
+			if id, found = keys.RepoOf(key); !found {
+				return false, errs.Corruptf("key %x of the refs of %s has no known form", key, p)
+			}
+			return false, nil
+		})
+		if err != nil || !found {
+			return err
+		}
+		lines, err := Packs(v, p, id)
+		if err != nil {
+			return err
+		}
+		for _, line := range lines {
+			if err := fn(id, line); err != nil {
+				return err
+			}
+		}
+		if _, from = keys.RepoRange(p, id); keys.Compare(from, to) >= 0 {
+			return nil
+		}
+	}
+}
