@@ -81,6 +81,7 @@ type Area struct {
 	lines    *lines // to other nodes; nil: there are none
 	pulls    *pulls
 	served   atomic.Int32       // connections of other nodes
+	frozen   atomic.Int32       // backups that read lists of packs: no pack is removed meanwhile
 	life     context.Context    // ends with the area
 	end      context.CancelFunc //
 

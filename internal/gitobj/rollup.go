@@ -194,6 +194,9 @@ func (p *Push) holds(d core.Digest) error {
 // while, for who reads them. What is not known to be out of the manifest stays: the state that decides is asked for as the
 // leader has it, since a pack may be published here whose entry is not applied here.
 func (a *Area) dropWorn(ctx context.Context, at Place) error {
+	if a.frozen.Load() > 0 {
+		return nil // the next sweep does
+	}
 	dir := a.dir(at.path(), objectsDir, packDir)
 	old, left, err := a.worn(ctx, at, dir)
 	if err != nil || len(old) == 0 {

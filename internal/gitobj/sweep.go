@@ -120,7 +120,7 @@ func (a *Area) Sweep(ctx context.Context, all bool) error {
 			a.mu.Lock()
 			a.wornOut[at] = true
 			a.mu.Unlock()
-			if a.isPlanned(at) || a.staysFor(at) {
+			if a.frozen.Load() > 0 || a.isPlanned(at) || a.staysFor(at) {
 				return nil
 			}
 			_, found, err := a.o.Manifests.Packs(ctx, at)
@@ -264,7 +264,17 @@ func (a *Area) each(f func(dir string, at Place) error) error {
 
 // clearLeft removes what an earlier process had under way.
 func (a *Area) clearLeft() error {
-	return a.each(func(dir string, at Place) error {
+	held, err := a.o.FS.List(a.dir(heldDir))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	left := []error{err}
+	for _, n := range held {
+		if !strings.HasPrefix(n, a.boot) {
+			left = append(left, a.removeAll(a.dir(heldDir, n), 4))
+		}
+	}
+	return errors.Join(errors.Join(left...), a.each(func(dir string, at Place) error {
 		var failed []error
 		for _, d := range []string{incomingDir, gitdirsDir, viewsDir} {
 			names, err := a.o.FS.List(a.dir(dir, d))
@@ -281,7 +291,7 @@ func (a *Area) clearLeft() error {
 			a.mark(at)
 		}
 		return errors.Join(failed...)
-	})
+	}))
 }
 
 // counters count what an area does.
