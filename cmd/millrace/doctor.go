@@ -17,7 +17,8 @@ func (a *app) doctorCmd() *cobra.Command {
 		Use:   "doctor --data DIR",
 		Short: "Open a data directory read-only, say what is in it and whether it is whole",
 		Long: `Doctor reads the directory of a server that does not run, changes nothing, and checks checksums of
-the log and the store, that counters equal a recount, and that every task stands in one index.
+the log and the store, that counters equal a recount, that every task stands in one index, and that the packs
+of git repositories are there and what they were.
 Exit 0: whole. 21: damaged, with file and offset. 23: not a data directory, or in use.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -57,6 +58,9 @@ func writeReport(w io.Writer, r *server.Examination) {
 	}
 	for _, n := range r.Namespaces {
 		fmt.Fprintf(w, "namespace  %s/%s: %d queues, %d tasks stored\n", n.Tenant, n.Name, n.Queues, n.Tasks)
+	}
+	if r.Git.Repositories > 0 {
+		fmt.Fprintf(w, "git        %d repositories have objects: %d packs, %d bytes\n", r.Git.Repositories, r.Git.Packs, r.Git.Bytes)
 	}
 	for _, m := range r.Members {
 		fmt.Fprintf(w, "member     node %d, replica %d at %s: %s\n", m.Node, m.Replica, m.Peer, m.State)

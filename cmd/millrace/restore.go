@@ -20,17 +20,20 @@ func (a *app) restoreCmd() *cobra.Command {
 		Short: "Make a data directory of a backup",
 		Long: `Restore makes a new data directory of a backup, for one server, which begins a history of its own: it has
 another identity than the server or cluster that was backed up, and never takes part in that one. What
-the backup holds is there: tasks with their leases, keys, configurations, namespaces. Leases expire as
+the backup holds is there: tasks with their leases, keys, git repositories with their objects,
+configurations, namespaces. Leases expire as
 ever; workers that hold one from before the backup may settle it. Tokens and revisions that were given
 out after the backup are never valid again.
 
 Without --cluster-id it is a server by itself; with it, the first node of that cluster, whose settings
 millrace cluster init --nodes 1 makes. Serve it with as many --shards as it says.
 
-A restore that is cut short leaves a directory that no server starts on; the same command begins it anew.
+A restore that is cut short leaves a directory that no server starts on; the same command starts it again
+from the beginning.
 
 Exit 0: restored. 1: refused; nothing was changed. 21: the backup is damaged; the file is named. 22: no
-room on the disk. 23: the backup was made by a newer build, or the directory is in use.`,
+room on the disk. 23: the backup was made by a newer build, or the directory is in use. 24: restored, but the
+backup was made without the objects of git repositories; it says of how many.`,
 		Example: `  millrace restore --from /backups/monday --data ./data
   millrace serve --data ./data --shards 4 --tokens ./tokens.yaml`,
 		Args: cobra.NoArgs,
@@ -61,6 +64,9 @@ type restoredView struct {
 	From   string              `json:"from"`
 	Node   string              `json:"node"`
 	Shards []restoredShardView `json:"shards"`
+	// Of git repositories: those that have objects, and of these the ones without them in the backup.
+	Repositories uint64 `json:"repositories"`
+	Bare         uint64 `json:"repositories_without_objects"`
 }
 
 type restoredShardView struct {
@@ -80,15 +86,18 @@ func (a *app) restore(b *backup.Backup, from string, o server.RestoreOptions) er
 	if err != nil {
 		return err
 	}
-	v := restoredView{Dir: dir, From: from, Node: r.Identity.Node, Shards: []restoredShardView{}}
+	v := restoredView{Dir: dir, From: from, Node: r.Identity.Node, Shards: []restoredShardView{}, Repositories: r.Content.Repositories, Bare: r.Content.Bare}
 	for _, s := range r.Shards {
 		v.Shards = append(v.Shards, restoredShardView{int(s.Shard), s.Index, s.Begin, s.Keys})
 	}
-	return a.print(v, func(w io.Writer) {
+	return errors.Join(a.print(v, func(w io.Writer) {
 		fmt.Fprintf(w, "restored %s into %s, node %s\n", v.From, v.Dir, v.Node)
 		for _, s := range v.Shards {
 			fmt.Fprintf(w, "shard %d    up to entry %d, %d keys\n", s.Shard, s.Index, s.Keys)
 		}
+		if v.Repositories > 0 {
+			fmt.Fprintf(w, "git        %d repositories have objects, %d of them have none in this backup\n", v.Repositories, v.Bare)
+		}
 		fmt.Fprintf(w, "\nserve it with --data %s --shards %d\n", v.Dir, len(v.Shards))
-	})
+	}), withoutObjects(r.Content))
 }

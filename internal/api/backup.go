@@ -10,6 +10,7 @@ import (
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/errs"
 )
 
 // Backups gives backups of the whole server.
@@ -39,7 +40,7 @@ func (bs *backupService) Take(in *pb.TakeBackupRequest, ss grpc.ServerStreamingS
 	}
 	ctx, cancel := context.WithCancel(ss.Context())
 	defer cancel()
-	b := &backupStream{s: bs.s, ss: ss}
+	b := &backupStream{s: bs.s, ss: ss, objects: in.GetObjects()}
 	ended := make(chan error, 1)
 	// Not waited for when the reader takes nothing: the end of the stream ends a send that is stuck, and with it the backup.
 	bs.s.work.Go(func() { ended <- b.run(ctx, in.GetRate()) })
@@ -50,6 +51,8 @@ func (bs *backupService) Take(in *pb.TakeBackupRequest, ss grpc.ServerStreamingS
 type backupStream struct {
 	s  *Server
 	ss grpc.ServerStreamingServer[pb.BackupPart]
+	// objects says that the caller takes files of repositories.
+	objects bool
 
 	mu    sync.Mutex // guards the fields below
 	busy  bool       // a part is being sent
@@ -58,7 +61,9 @@ type backupStream struct {
 
 func (b *backupStream) run(ctx context.Context, rate int64) (err error) {
 	defer b.s.recovered(&err)
-	if err := b.s.o.Backups.Backup(ctx, rate, b); err != nil {
+	if err := b.s.o.Backups.Backup(ctx, rate, b); is[*errs.Corruption](err) {
+		return shown{err}
+	} else if err != nil {
 		return err
 	}
 	return b.send(&pb.BackupPart{Part: &pb.BackupPart_End{End: &pb.BackupEnd{}}})
@@ -115,13 +120,24 @@ func (b *backupStream) send(p *pb.BackupPart) error {
 func (b *backupStream) Head(h core.BackupHead) error {
 	return b.send(&pb.BackupPart{Part: &pb.BackupPart_Head{Head: &pb.BackupHead{
 		Cluster: h.Cluster, Node: h.Node, Version: h.Version, Format: h.Format, Shards: uint32(h.Shards),
-		StartedAt: timestamppb.New(time.UnixMilli(h.StartedMillis)),
+		StartedAt: timestamppb.New(time.UnixMilli(h.StartedMillis)), Objects: h.Objects,
 	}}})
 }
 
 // Shard begins a shard. The longest description, of 65,536 files, is 1.7 MiB: less than a message may be.
 func (b *backupStream) Shard(description []byte) error {
 	return b.send(&pb.BackupPart{Part: &pb.BackupPart_Shard{Shard: description}})
+}
+
+// File begins a file of a repository's objects.
+func (b *backupStream) File(f core.BackupFile) error {
+	if !b.objects {
+		return core.Invalid{
+			Field: "objects", Reason: "not_supported",
+			Message: "must be set: this server has objects of git repositories, which the caller would leave out; use a newer one",
+		}
+	}
+	return b.send(&pb.BackupPart{Part: &pb.BackupPart_File{File: &pb.BackupFile{Digest: f.Digest[:], Size: f.Size, Index: f.Index}}})
 }
 
 // Data sends the next bytes.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/errs"
 )
 
 // Backup gives a backup of one shard, whose rate it notes; with more than a few bytes in a second it never ends.
@@ -27,6 +29,12 @@ func (n *fakeNode) Backup(ctx context.Context, rate int64, sink core.BackupSink)
 	if err == nil {
 		err = sink.Data([]byte("bytes"))
 	}
+	if err == nil && (rate == 14 || rate == 16) {
+		err = errors.Join(sink.File(core.BackupFile{Digest: core.Digest{1, 31: 2}, Size: 4, Index: true}), sink.Data([]byte("pack")))
+	}
+	if err == nil && rate == 15 {
+		err = errs.Corruptf("damaged pack 3/x.pack")
+	}
 	for err == nil && rate > 100 {
 		err = errors.Join(sink.Data(make([]byte, 64<<10)), ctx.Err())
 	}
@@ -36,7 +44,7 @@ func (n *fakeNode) Backup(ctx context.Context, rate int64, sink core.BackupSink)
 func (r *rig) take(token string, rate int64) (pb.BackupService_TakeClient, context.CancelFunc) {
 	r.t.Helper()
 	ctx, cancel := context.WithCancel(as(token))
-	stream, err := pb.NewBackupServiceClient(r.conn).Take(ctx, &pb.TakeBackupRequest{Rate: rate})
+	stream, err := pb.NewBackupServiceClient(r.conn).Take(ctx, &pb.TakeBackupRequest{Rate: rate, Objects: rate != 16})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -121,5 +129,53 @@ func (r *rig) untilCut(stream pb.BackupService_TakeClient, pass func(), want cod
 			r.t.Errorf("it ended as %v, want reason %q", e, reason)
 		}
 		return
+	}
+}
+
+func TestABackupHasFilesOfRepositories(t *testing.T) {
+	r := newRig(t, Limits{})
+	stream, _ := r.take("acme/backup", 14)
+	var got []*pb.BackupPart
+	for {
+		p, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, p)
+	}
+	want := core.Digest{1, 31: 2}
+	if len(got) != 6 || !bytes.Equal(got[3].GetFile().GetDigest(), want[:]) || got[3].GetFile().GetSize() != 4 || !got[3].GetFile().GetIndex() ||
+		!bytes.Equal(got[4].GetData(), []byte("pack")) || got[5].GetEnd() == nil {
+		t.Errorf("parts %v", got)
+	}
+}
+
+// endOf reads a backup to its end, which is an error.
+func endOf(t *testing.T, stream pb.BackupService_TakeClient) *pb.Error {
+	t.Helper()
+	for {
+		if _, err := stream.Recv(); err != nil {
+			return errorOf(t, err)
+		}
+	}
+}
+
+// A program from before files of repositories came would leave them out without a word.
+func TestACallerThatTakesNoFilesOfRepositoriesGetsNoBackupOfAny(t *testing.T) {
+	r := newRig(t, Limits{})
+	stream, _ := r.take("acme/backup", 16)
+	if e := endOf(t, stream); e.GetField() != "objects" || e.GetReason() != "not_supported" || e.GetCode() != "INVALID_ARGUMENT" {
+		t.Errorf("%v", e)
+	}
+}
+
+func TestABackupNamesWhatIsDamaged(t *testing.T) {
+	r := newRig(t, Limits{})
+	stream, _ := r.take("acme/backup", 15)
+	if e := endOf(t, stream); e.GetCode() != "DATA_LOSS" || !strings.Contains(e.GetMessage(), "3/x.pack") {
+		t.Errorf("%v", e)
 	}
 }

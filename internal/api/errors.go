@@ -82,6 +82,12 @@ func isDiskFull(err error) bool {
 	return ok && f.Limit == "disk"
 }
 
+// shown is damage whose text its caller may read: an operator's.
+type shown struct{ error }
+
+// Unwrap returns the damage.
+func (s shown) Unwrap() error { return s.error }
+
 // outOfRange is an Invalid that breaks a limit, which it names.
 type outOfRange struct {
 	core.Invalid
@@ -128,6 +134,9 @@ func wire(err error, values bool) *pb.Error {
 		e.Message = "internal error"
 		if r.code == errs.DataLoss {
 			e.Message = "stored data is damaged"
+			if text, ok := errors.AsType[shown](err); ok {
+				e.Message = clip(e.Message+": "+text.Error(), messageBytes)
+			}
 		}
 		return e
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/env"
 	"github.com/millrace/millrace/internal/errs"
+	"github.com/millrace/millrace/internal/gitobj"
 	"github.com/millrace/millrace/internal/replog/replogtest"
 	"github.com/millrace/millrace/internal/store"
 )
@@ -33,7 +34,7 @@ func TestABackupReadsBackAndIsRestored(t *testing.T) {
 		made := o.take(disk, place)
 		after := disk.Crash(0, 1) // a backup that was reported is durable
 		b := openBackup(t, after, place)
-		noErr(t, b.Verify())
+		verifies(t, b)
 		if fmt.Sprint(b.Manifest) != fmt.Sprint(made) || b.Manifest.Cluster != head.Cluster || b.Manifest.Started.UnixMilli() != head.StartedMillis {
 			t.Errorf("%s: read %+v, made %+v", place, b.Manifest, made)
 		}
@@ -43,7 +44,7 @@ func TestABackupReadsBackAndIsRestored(t *testing.T) {
 		if len(r.Shards) != shards || r.Shards[2].Index != 4 || r.Shards[2].Begin != 5 || r.Identity.Cluster == "" {
 			t.Errorf("%s: restored %+v", place, r)
 		}
-		auditData(t, after.Crash(0, 2), "data")
+		auditRestored(t, after.Crash(0, 2), "data")
 		if !same(before, tree(t, after, "kept")) {
 			t.Errorf("%s: the backup was changed", place)
 		}
@@ -62,7 +63,7 @@ func TestABackupThatWasCutIsNoneAndIsBegunAnew(t *testing.T) {
 			t.Errorf("%s: what was cut opens with %v", place, err)
 		}
 		o.take(cut, place)
-		noErr(t, openBackup(t, cut, place).Verify())
+		verifies(t, openBackup(t, cut, place))
 		w.Abort()
 		if left := tree(t, disk, "kept"); len(left) > 0 {
 			t.Errorf("%s: a backup that was given up leaves %d files", place, len(left))
@@ -150,7 +151,7 @@ func TestAnAnswerThatMakesNoSenseBecomesNoBackup(t *testing.T) {
 func TestAFullDiskEndsABackupAndLeavesNothing(t *testing.T) {
 	o := newOrigin(t)
 	for _, place := range places {
-		for quota := int64(200); quota < 6000; quota += 700 {
+		for quota := int64(200); quota < 120_000; quota += 1700 + quota/4 {
 			disk := newDisk(t)
 			small := replogtest.NewFaulty(disk)
 			small.SetQuota(quota)
@@ -162,7 +163,7 @@ func TestAFullDiskEndsABackupAndLeavesNothing(t *testing.T) {
 				w.Abort()
 			}
 			if err == nil {
-				noErr(t, openBackup(t, disk, place).Verify())
+				verifies(t, openBackup(t, disk, place))
 				continue
 			}
 			if !errors.Is(err, syscall.ENOSPC) {
@@ -212,7 +213,7 @@ func TestADiskWithoutRoomIsNotRestoredInto(t *testing.T) {
 	disk.SetFree(1<<29, 1<<30)
 	_, err := b.Restore("data", restoreOptions(disk))
 	noErr(t, err)
-	auditData(t, disk, "data")
+	auditRestored(t, disk, "data")
 }
 
 // A directory is whole, or no server starts on it; and a restore that did not end is begun anew.
@@ -239,7 +240,7 @@ func TestARestoreThatDidNotEndLeavesWhatNoServerTakes(t *testing.T) {
 		}
 		_, err := openBackup(t, disk, "kept/b").Restore("data", restoreOptions(disk))
 		noErr(t, err)
-		auditData(t, disk, "data")
+		auditRestored(t, disk, "data")
 	}
 }
 
@@ -265,6 +266,12 @@ func TestADamagedFileOfABackupIsNamedAndNotRestored(t *testing.T) {
 	whole := newDisk(t)
 	o.take(whole, "kept/b")
 	content := tree(t, whole, "kept/b")
+	shared := packOf("shared").Digest.String()
+	for _, f := range gitobj.FilesOf(packOf("1-0")) {
+		name := f.Digest.String()
+		files = append(files, "objects/"+name[:2]+"/"+name+map[bool]string{true: ".idx", false: ".pack"}[f.Index])
+	}
+	files = append(files, "objects/000001.list", "objects/"+shared[:2]+"/"+shared+".pack")
 	for _, file := range files {
 		for what, damage := range damages {
 			name := filepath.Join("kept/b", file)
@@ -300,7 +307,8 @@ func refusedByName(t *testing.T, what string, disk *replogtest.Disk, file string
 		return
 	}
 	defer func() { _ = b.Close() }()
-	refused("verify", b.Verify())
+	_, err = b.Verify()
+	refused("verify", err)
 	_, err = b.Restore("data", restoreOptions(disk))
 	refused("restore", err)
 	if _, err := store.ReadDir(disk, "data"); err == nil {
@@ -314,7 +322,7 @@ func TestADamagedBackupInOneFileIsRefused(t *testing.T) {
 	o.take(disk, "kept/b.tar")
 	whole, err := replogtest.ReadFile(disk, "kept/b.tar")
 	noErr(t, err)
-	for at := 0; at < len(whole); at += 97 {
+	for at := 0; at < len(whole); at += 397 {
 		b := append([]byte{}, whole...)
 		b[at] ^= 0x10
 		noErr(t, replogtest.WriteFile(disk, "kept/b.tar", b))
@@ -329,7 +337,7 @@ func refusedOrSame(t *testing.T, disk *replogtest.Disk, what string, o *origin) 
 	t.Helper()
 	b, err := backup.Open(disk, "kept/b.tar")
 	if err == nil {
-		err = b.Verify()
+		_, err = b.Verify()
 		_ = b.Close()
 	}
 	var c *errs.Corruption

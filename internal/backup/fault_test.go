@@ -19,7 +19,7 @@ func TestARestoreThatEndsAnywhereIsBegunAnew(t *testing.T) {
 	whole := newDisk(t)
 	o.take(whole, "kept/b")
 	planted := errors.New("planted")
-	for _, point := range []string{"store.ingest", "store.ingested", "backup.states_restored", "backup.logs_begun", "backup.identified"} {
+	for _, point := range []string{"store.ingest", "store.ingested", "backup.objects_restored", "backup.states_restored", "backup.logs_begun", "backup.identified"} {
 		for visit := 1; visit <= 2; visit++ {
 			disk := whole.Crash(0, 1)
 			var cut []*replogtest.Disk
@@ -51,7 +51,7 @@ func TestARestoreThatEndsAnywhereIsBegunAnew(t *testing.T) {
 				}
 				_, err := openBackup(t, disk, "kept/b").Restore("data", restoreOptions(disk))
 				noErr(t, err)
-				auditData(t, disk, "data")
+				auditRestored(t, disk, "data")
 			}
 		}
 	}

@@ -1,11 +1,15 @@
 package backup_test
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -14,6 +18,7 @@ import (
 	"github.com/millrace/millrace/internal/backup"
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/env"
+	"github.com/millrace/millrace/internal/gitobj"
 	"github.com/millrace/millrace/internal/machine/commit"
 	"github.com/millrace/millrace/internal/machine/kv"
 	"github.com/millrace/millrace/internal/machine/queue"
@@ -29,7 +34,7 @@ const (
 	epoch  = core.ShardTime(1_700_000_000_000)
 )
 
-var head = backup.Head{Cluster: "00112233445566778899aabbccddeeff", Node: "n1", Version: "v1.2", Format: 1, Shards: shards, StartedMillis: 1_700_000_000_123}
+var head = backup.Head{Cluster: "00112233445566778899aabbccddeeff", Node: "n1", Version: "v1.2", Format: 1, Shards: shards, StartedMillis: 1_700_000_000_123, Objects: true}
 
 func noErr(t *testing.T, err error) {
 	t.Helper()
@@ -73,9 +78,22 @@ func history(id core.ShardID) (out []*core.Entry) {
 		ops = append(ops, &core.TaskCreate{ID: taskID(id, n), Queue: "mail", Payload: fmt.Appendf(nil, "%d", n)})
 		ops = append(ops, &core.KVPut{Keyspace: "ks", Key: []byte{n}, Value: make([]byte, 100)})
 	}
+	repos := []core.Commit{}
+	for n := range byte(2) {
+		name := fmt.Sprint("r", n)
+		txn := &core.RefTxn{Repo: name, StagedAt: epoch, Packs: packsOf(id, n), Changes: []core.RefChange{{
+			Kind: core.OpRefUpdate, Name: "refs/heads/main", New: core.ObjectID{1}, Type: core.ObjectCommit,
+		}}}
+		repos = append(repos,
+			core.Commit{Partition: home(id), Principal: "t", Ops: []core.Op{&core.RepoCreate{Name: name, ID: repoID(id, n)}}},
+			core.Commit{Partition: home(id), Principal: "t", Ops: []core.Op{txn}})
+	}
+	if id == 0 { // its objects are there as long as the deletion can be undone
+		repos = append(repos, core.Commit{Partition: home(id), Principal: "t", Ops: []core.Op{&core.RepoDelete{Name: "r1", IfVersion: -1}}})
+	}
 	entries := [][]core.Commit{
 		{{Ops: []core.Op{&core.TermStart{Term: 5, Leader: 1}}}},
-		{{Partition: home(id), Ops: ops}},
+		append(repos, core.Commit{Partition: home(id), Ops: ops}),
 		{{Partition: home(id), Ops: []core.Op{&core.Grant{N: 2, Queues: []core.GrantQueue{{Name: "mail", Weight: 1}}}}}},
 	}
 	if id == 0 {
@@ -86,6 +104,48 @@ func history(id core.ShardID) (out []*core.Entry) {
 		out = append(out, &core.Entry{Format: 1, Stamp: epoch, Commits: commits})
 	}
 	return out
+}
+
+func repoID(shard core.ShardID, n byte) core.RepoID { return core.RepoID{byte(shard) + 1, n} }
+
+// packsOf are the packs of a repository: one of its own, and one that all repositories have.
+func packsOf(shard core.ShardID, n byte) []core.Pack {
+	return []core.Pack{packOf(fmt.Sprintf("%d-%d", shard, n)), packOf("shared")}
+}
+
+// contents are the bytes of the files of a pack.
+func contents(name string) [2][]byte {
+	times := 300
+	if name == "shared" {
+		times = 4000
+	}
+	return [2][]byte{bytes.Repeat([]byte("pack "+name), times), []byte("idx " + name)}
+}
+
+func packOf(name string) core.Pack {
+	b := contents(name)
+	return core.Pack{
+		Digest: sha256.Sum256(b[0]), Idx: sha256.Sum256(b[1]), Bytes: int64(len(b[0])), IdxBytes: int64(len(b[1])), Objects: 1, Kind: core.PackPush,
+	}
+}
+
+// repoFiles are all files that the repositories need, by digest, in ascending order.
+func repoFiles() (files []core.BackupFile, content map[core.Digest][]byte) {
+	content = map[core.Digest][]byte{}
+	names := []string{"shared"}
+	for id := range core.ShardID(shards) {
+		for n := range 2 {
+			names = append(names, fmt.Sprintf("%d-%d", id, n))
+		}
+	}
+	for _, name := range names {
+		for i, f := range gitobj.FilesOf(packOf(name)) {
+			files = append(files, f)
+			content[f.Digest] = contents(name)[i]
+		}
+	}
+	slices.SortFunc(files, func(a, b core.BackupFile) int { return bytes.Compare(a.Digest[:], b.Digest[:]) })
+	return files, content
 }
 
 // fill applies the first of a shard's history.
@@ -110,8 +170,30 @@ func fill(t *testing.T, st *store.Store, id core.ShardID, entries []*core.Entry)
 }
 
 // send exports every shard and gives it to w, as a node does.
-func (o *origin) send(w *backup.Writer) error {
-	if err := w.Head(head); err != nil {
+func (o *origin) send(w *backup.Writer) error { return o.sendAs(head, w) }
+
+func (o *origin) sendAs(h backup.Head, w *backup.Writer) error {
+	if err := o.sendShards(h, w); err != nil || !h.Objects {
+		return err
+	}
+	files, content := repoFiles()
+	for _, f := range files {
+		if err := w.File(f); err != nil {
+			return err
+		}
+		for b := content[f.Digest]; len(b) > 0; {
+			n := min(len(b), 700)
+			if err := w.Data(b[:n]); err != nil {
+				return err
+			}
+			b = b[n:]
+		}
+	}
+	return nil
+}
+
+func (o *origin) sendShards(h backup.Head, w *backup.Writer) error {
+	if err := w.Head(h); err != nil {
 		return err
 	}
 	fsys := o.st.FS()
@@ -138,6 +220,16 @@ func (o *origin) send(w *backup.Writer) error {
 		}
 	}
 	return nil
+}
+
+// verifies wants a backup to be whole, with the objects of all repositories.
+func verifies(t *testing.T, b *backup.Backup) {
+	t.Helper()
+	c, err := b.Verify()
+	noErr(t, err)
+	if want := (backup.Content{Repositories: 2 * shards}); c != want {
+		t.Errorf("content %+v, want %+v", c, want)
+	}
 }
 
 // take makes a backup at a path of a disk.
@@ -179,6 +271,13 @@ var restoredAt = time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
 
 func (wallClock) Wall() time.Time { return restoredAt }
 
+// auditRestored is auditData of a directory that a restore made.
+func auditRestored(t *testing.T, disk *replogtest.Disk, dir string) {
+	t.Helper()
+	auditData(t, disk, dir)
+	auditObjects(t, disk, dir)
+}
+
 // auditData holds a restored directory to what the origin held.
 func auditData(t *testing.T, disk *replogtest.Disk, dir string) {
 	t.Helper()
@@ -199,6 +298,25 @@ func auditData(t *testing.T, disk *replogtest.Disk, dir string) {
 			t.Errorf("shard %d has applied %d, its log goes on behind %d of term %d, up to %d", id, applied, state.CutIndex, state.CutTerm, state.Last)
 		}
 		noErr(t, sh.View(func(v core.View) error { auditShard(t, v, id); return nil }))
+	}
+}
+
+// auditObjects wants every repository to have its packs where a server looks for them, and nothing else to be there.
+func auditObjects(t *testing.T, disk *replogtest.Disk, dir string) {
+	t.Helper()
+	want := map[string]string{}
+	for id := range core.ShardID(shards) {
+		for n := range byte(2) {
+			at := filepath.Join(dir, "git", fmt.Sprint(id), repoID(id, n).String())
+			want[filepath.Join(at, "OWNER")] = fmt.Sprintf("1 1 %d\n", id)
+			for i, name := range []string{fmt.Sprintf("%d-%d", id, n), "shared"} {
+				base := filepath.Join(at, "objects", "pack", "pack-"+packsOf(id, n)[i].Digest.String())
+				want[base+".pack"], want[base+".idx"] = string(contents(name)[0]), string(contents(name)[1])
+			}
+		}
+	}
+	if got := tree(t, disk, filepath.Join(dir, "git")); !same(got, want) {
+		t.Errorf("the objects are %d files %v, want %d", len(got), slices.Sorted(maps.Keys(got)), len(want))
 	}
 }
 

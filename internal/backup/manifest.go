@@ -1,6 +1,8 @@
 package backup
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"path"
@@ -21,25 +23,34 @@ type Manifest struct {
 	Entries uint32    // newest format of entries that the state was made from
 	Started time.Time // in milliseconds
 	Shards  []store.Snapshot
+	Objects Objects
+	Format  int // of the manifest itself; 0: the newest
 }
 
-// The form of a manifest is frozen. All numbers are big-endian; the shards are all that there are, in order.
+// The form of a manifest is frozen. All numbers are big-endian; the shards are all that there are, in order. Format 1 has
+// nothing between the shards and the sum.
 //
 //	"MRBACKUP" | format 1 | format of entries 4 | started 8, Unix milliseconds | shards 2
 //	length 1, cluster | length 1, node | length 1, version
 //	length 4, description (package store), for each shard
+//	1: files of repositories are held, else 0 1 | lists 4
+//	files 4 | their bytes 8 | XXH64 of the list 8 | digest of its last file 32, for each list
 //	XXH64 of all before it 8
 const (
 	manifestMagic  = "MRBACKUP"
-	manifestFormat = 1
-	manifestFixed  = len(manifestMagic) + 1 + 4 + 8 + 2
+	manifestFormat = 2
+	// bareFormat has no files of repositories.
+	bareFormat    = 1
+	manifestFixed = len(manifestMagic) + 1 + 4 + 8 + 2
 )
 
 const (
 	// maxShards is what a server has at most.
 	maxShards = 64
-	// maxManifest bounds a manifest: 64 shards whose descriptions are as long as can be.
-	maxManifest = maxShards*(2<<20) + 4096
+	// maxManifest bounds a manifest: 64 shards whose descriptions are as long as can be, and as many lists as can be.
+	maxManifest int64 = maxShards*(2<<20) + maxLists*int64(listDescription) + 4096
+	// listDescription is the length of what a manifest says of a list.
+	listDescription = 4 + 8 + 8 + len(core.Digest{})
 )
 
 // NewerFormatError says that a backup was made by a newer build.
@@ -56,8 +67,9 @@ func (e *NewerFormatError) Error() string {
 // Append appends the manifest's binary form to b.
 func (m *Manifest) Append(b []byte) []byte {
 	start := len(b)
+	format := byte(cmp.Or(m.Format, manifestFormat))
 	b = append(b, manifestMagic...)
-	b = append(b, manifestFormat)
+	b = append(b, format)
 	b = binary.BigEndian.AppendUint32(b, m.Entries)
 	b = binary.BigEndian.AppendUint64(b, uint64(m.Started.UnixMilli()))
 	b = binary.BigEndian.AppendUint16(b, uint16(len(m.Shards)))
@@ -70,7 +82,26 @@ func (m *Manifest) Append(b []byte) []byte {
 		b = binary.BigEndian.AppendUint32(b, uint32(len(description)))
 		b = append(b, description...)
 	}
+	if format > bareFormat {
+		b = m.Objects.append(b)
+	}
 	return binary.BigEndian.AppendUint64(b, xxhash.Sum64(b[start:]))
+}
+
+func (o *Objects) append(b []byte) []byte {
+	held := byte(0)
+	if o.Held {
+		held = 1
+	}
+	b = binary.BigEndian.AppendUint32(append(b, held), uint32(len(o.Lists)))
+	for i := range o.Lists {
+		l := &o.Lists[i]
+		b = binary.BigEndian.AppendUint32(b, l.Files)
+		b = binary.BigEndian.AppendUint64(b, uint64(l.Bytes))
+		b = binary.BigEndian.AppendUint64(b, l.Sum)
+		b = append(b, l.Last[:]...)
+	}
+	return b
 }
 
 // ParseManifest reads what Append wrote, and nothing else: whatever it returns is within bounds. Errors: *errs.Corruption,
@@ -80,9 +111,10 @@ func ParseManifest(file string, b []byte) (m Manifest, err error) {
 		return m, errs.Corruptf("%s is no manifest of a backup", file)
 	}
 	// The format comes first: what else a newer one holds is not for this build to judge.
-	if format := b[len(manifestMagic)]; format > manifestFormat {
+	format := b[len(manifestMagic)]
+	if format > manifestFormat {
 		return m, &NewerFormatError{File: file, Found: uint32(format), Supported: manifestFormat}
-	} else if format != manifestFormat {
+	} else if format < bareFormat {
 		return m, errs.Corruptf("%s has format %d", file, format)
 	}
 	body, sum := b[:len(b)-8], binary.BigEndian.Uint64(b[len(b)-8:])
@@ -90,6 +122,7 @@ func ParseManifest(file string, b []byte) (m Manifest, err error) {
 		return m, errs.Corruptf("%s: checksum %016x, content has %016x", file, sum, got)
 	}
 	r := manifestReader{file: file, rest: body[len(manifestMagic)+1:]}
+	m.Format = int(format)
 	m.Entries = uint32(r.number(4))
 	m.Started = time.UnixMilli(int64(r.number(8))).UTC()
 	shards := int(r.number(2))
@@ -102,6 +135,9 @@ func ParseManifest(file string, b []byte) (m Manifest, err error) {
 			break
 		}
 		r.shard(&m, core.ShardID(i))
+	}
+	if format > bareFormat {
+		r.objects(&m.Objects)
 	}
 	if len(r.rest) > 0 {
 		r.fail("%d bytes too many", len(r.rest))
@@ -171,8 +207,32 @@ func (r *manifestReader) shard(m *Manifest, id core.ShardID) {
 	}
 }
 
-// Bytes returns the size of all files but the manifest.
+func (r *manifestReader) objects(o *Objects) {
+	held, lists := r.number(1), r.number(4)
+	switch {
+	case held > 1, held == 0 && lists > 0:
+		r.fail("%d lists of files that are held: %d", lists, held)
+	case lists*uint64(listDescription) > uint64(len(r.rest)) || lists > maxLists:
+		r.fail("it ends early, or has %d lists", lists)
+	}
+	o.Held = held == 1
+	for i := uint64(0); i < lists && r.err == nil; i++ {
+		l := ObjectList{Files: uint32(r.number(4)), Bytes: int64(r.number(8)), Sum: r.number(8)}
+		copy(l.Last[:], r.take(len(l.Last)))
+		switch {
+		case l.Files < 1 || l.Files > listFiles || l.Bytes < int64(l.Files) || l.Bytes > maxObject*int64(l.Files):
+			r.fail("list %d has %d files of %d bytes", i+1, l.Files, l.Bytes)
+		case i > 0 && bytes.Compare(o.Lists[i-1].Last[:], l.Last[:]) >= 0:
+			r.fail("list %d ends before the one before it", i+1)
+		default:
+			o.Lists = append(o.Lists, l)
+		}
+	}
+}
+
+// Bytes returns the size of all files of shards and of repositories.
 func (m *Manifest) Bytes() (sum int64) {
+	sum = m.Objects.Bytes()
 	for i := range m.Shards {
 		sum += snapshotBytes(&m.Shards[i])
 	}

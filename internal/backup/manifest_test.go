@@ -16,6 +16,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/millrace/millrace/internal/backup"
+	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/errs"
 	"github.com/millrace/millrace/internal/store"
 )
@@ -25,27 +26,38 @@ func manifest() backup.Manifest {
 		return store.SnapshotFile{Name: name, Size: size, Sum: sum}
 	}
 	return backup.Manifest{
-		Cluster: "0123456789abcdef", Node: "n1", Version: "v0.1.0", Entries: 1, Started: time.UnixMilli(0x0102030405).UTC(),
+		Cluster: "0123456789abcdef", Node: "n1", Version: "v0.1.0", Entries: 1, Started: time.UnixMilli(0x0102030405).UTC(), Format: 2,
 		Shards: []store.Snapshot{
 			{Shard: 0, Index: 3, Hash: 4, Content: 5, Keys: 6, Files: []store.SnapshotFile{file("000001.sst", 7, 8), file("000002.sst", 9, 10)}},
 			{Shard: 1, Index: 11, Hash: 12, Content: 13, Keys: 14, Files: []store.SnapshotFile{file("000001.sst", 15, 16)}},
 		},
+		Objects: backup.Objects{Held: true, Lists: []backup.ObjectList{
+			{Files: 17, Bytes: 18, Sum: 19, Last: core.Digest{20, 31: 21}}, {Files: 22, Bytes: 23, Sum: 24, Last: core.Digest{25, 31: 26}},
+		}},
 	}
 }
 
-// Backups are kept for years: the form never changes under its number.
+// Backups are kept for years: no form ever changes under its number.
 func TestAManifestHasItsFrozenForm(t *testing.T) {
-	m := manifest()
-	text, err := os.ReadFile(filepath.Join("testdata", "manifest1.hex"))
-	noErr(t, err)
-	golden, err := hex.DecodeString(strings.Join(strings.Fields(string(text)), ""))
-	noErr(t, err)
-	if got := m.Append([]byte("x")); string(got) != "x"+string(golden) {
-		t.Errorf("got %x\nwant %x after what was there", got, golden)
+	bare := manifest()
+	bare.Format, bare.Objects = 1, backup.Objects{}
+	for name, m := range map[string]backup.Manifest{"manifest1.hex": bare, "manifest2.hex": manifest()} {
+		text, err := os.ReadFile(filepath.Join("testdata", name))
+		noErr(t, err)
+		golden, err := hex.DecodeString(strings.Join(strings.Fields(string(text)), ""))
+		noErr(t, err)
+		if got := m.Append([]byte("x")); string(got) != "x"+string(golden) {
+			t.Errorf("%s: got %x\nwant %x after what was there", name, got, golden)
+		}
+		got, err := backup.ParseManifest("M", golden)
+		if err != nil || !reflect.DeepEqual(got, m) {
+			t.Errorf("%s: read %+v, %v; want %+v", name, got, err, m)
+		}
 	}
-	got, err := backup.ParseManifest("M", golden)
-	if err != nil || !reflect.DeepEqual(got, m) {
-		t.Errorf("read %+v, %v; want %+v", got, err, m)
+	now := manifest()
+	now.Format = 0
+	if got := now.Append(nil); got[len("MRBACKUP")] != 2 {
+		t.Errorf("what is written now has format %d", got[len("MRBACKUP")])
 	}
 }
 
@@ -71,7 +83,7 @@ func TestAManifestThatIsDamagedIsRefusedByName(t *testing.T) {
 		refused(fmt.Sprintf("cut at %d", i), whole[:i])
 		for bit := range 8 {
 			b := bytes.Clone(whole)
-			if b[i] ^= 1 << bit; i == format && b[i] > 1 {
+			if b[i] ^= 1 << bit; i == format && b[i] > 2 {
 				continue
 			}
 			refused(fmt.Sprintf("bit %d of byte %d", bit, i), b)
@@ -88,6 +100,18 @@ func TestAManifestThatIsDamagedIsRefusedByName(t *testing.T) {
 	order := m
 	order.Shards = []store.Snapshot{m.Shards[1], m.Shards[0]}
 	refused("shards out of order", order.Append(nil))
+	for name, o := range map[string]backup.Objects{
+		"lists of nothing that is held": {Lists: m.Objects.Lists},
+		"lists out of order":            {Held: true, Lists: []backup.ObjectList{m.Objects.Lists[1], m.Objects.Lists[0]}},
+		"a list of nothing":             {Held: true, Lists: []backup.ObjectList{{Bytes: 1}}},
+		"a list that is too long":       {Held: true, Lists: []backup.ObjectList{{Files: 1<<16 + 1, Bytes: 1 << 20}}},
+		"a list of a negative size":     {Held: true, Lists: []backup.ObjectList{{Files: 1, Bytes: -1}}},
+		"a list of an impossible size":  {Held: true, Lists: []backup.ObjectList{{Files: 1, Bytes: 1<<44 + 1}}},
+	} {
+		wrong := m
+		wrong.Objects = o
+		refused(name, wrong.Append(nil))
+	}
 }
 
 func TestAManifestOfANewerBuildIsRefusedByBothFormats(t *testing.T) {
@@ -106,6 +130,8 @@ func TestAManifestOfANewerBuildIsRefusedByBothFormats(t *testing.T) {
 
 func FuzzParseManifest(f *testing.F) {
 	m := manifest()
+	f.Add(m.Append(nil))
+	m.Format = 1
 	f.Add(m.Append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		m, err := backup.ParseManifest("M", b)

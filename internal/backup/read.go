@@ -2,16 +2,19 @@ package backup
 
 import (
 	"archive/tar"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/env"
 	"github.com/millrace/millrace/internal/errs"
+	"github.com/millrace/millrace/internal/gitobj"
 	"github.com/millrace/millrace/internal/keys"
 	"github.com/millrace/millrace/internal/store"
 )
@@ -120,23 +123,70 @@ func (b *Backup) located(id core.ShardID, err error) error {
 	return fmt.Errorf("%s: %w", b.name(fileName(id, store.SnapshotFile{Name: file.Name})), file.Err)
 }
 
-// Verify reads everything: sizes and sums of all files, the order and the form of all keys, the content of each shard. The
-// error names the file.
-func (b *Backup) Verify() error {
-	for i := range b.Manifest.Shards {
-		snap := b.Manifest.Shards[i]
-		err := store.VerifyFiles(snap, func(f store.SnapshotFile) (store.SourceFile, error) { return b.open(snap.Shard, f) }, knownKey)
-		if err != nil {
-			return b.located(snap.Shard, err)
-		}
-	}
-	return nil
+// Content says what of git repositories a backup holds.
+type Content struct {
+	Repositories uint64 // that have objects
+	Bare         uint64 // of these, those whose objects the backup does not hold
 }
 
-// knownKey refuses keys that are none of this build's.
-func knownKey(key, _ []byte) error {
+// Verify reads everything: sizes and sums of all files, the order and the form of all keys, the content of each shard; the
+// files of repositories, and whether each one that a repository needs is there. The error names the file. A backup that
+// holds no files of repositories may be as it was made: how many repositories lack theirs is in Content.
+func (b *Backup) Verify() (c Content, err error) {
+	l := &listing{b: b}
+	defer func() { err = errors.Join(err, l.close()) }()
+	if err := l.each(nil); err != nil { // before anything is looked up
+		return c, err
+	}
+	for i := range b.Manifest.Shards {
+		v := verifier{b: b, list: l, content: &c}
+		snap := b.Manifest.Shards[i]
+		err := store.VerifyFiles(snap, func(f store.SnapshotFile) (store.SourceFile, error) { return b.open(snap.Shard, f) }, v.key)
+		if err != nil {
+			return c, b.located(snap.Shard, err)
+		}
+	}
+	return c, l.each(b.verifyObject)
+}
+
+// verifier looks at the keys of a shard.
+type verifier struct {
+	b       *Backup
+	list    *listing
+	content *Content
+	p       core.Partition // of the repository that was looked at last
+	repo    core.RepoID
+}
+
+// key refuses keys that are none of this build's, and those that name files which are not there.
+func (v *verifier) key(key, value []byte) error {
 	if _, _, ok := keys.PartitionOf(key); !ok {
 		return errs.Corruptf("key %x has no known form", key)
+	}
+	p, repo, _, ok := keys.PackOf(key)
+	if !ok {
+		return nil
+	}
+	line, err := core.DecodePackLine(value)
+	if err != nil {
+		return errs.Corruptf("manifest of repository %s: %v", repo, err)
+	}
+	if p != v.p || repo != v.repo {
+		v.p, v.repo = p, repo
+		v.content.Repositories++
+		if !v.b.Manifest.Objects.Held {
+			v.content.Bare++
+		}
+	}
+	if !v.b.Manifest.Objects.Held {
+		return nil
+	}
+	for _, f := range gitobj.FilesOf(line.Pack) {
+		if listed, err := v.list.has(f); err != nil {
+			return err
+		} else if !listed {
+			return errs.Corruptf("%s, which repository %s needs, is not in the backup", v.b.name(objectName(f)), repo)
+		}
 	}
 	return nil
 }
@@ -161,14 +211,27 @@ func (d *dirFiles) close() error { return nil }
 
 // tarFiles are the files in one file.
 type tarFiles struct {
-	file env.File
-	at   map[string]extent
+	file    env.File
+	at      map[string]extent
+	objects []objectAt // by digest
 }
 
 type extent struct{ offset, size int64 }
 
-// maxTarFiles bounds the files in one file: as many as one shard of the largest size has, sixteen times over.
-const maxTarFiles = 1 << 20
+// objectAt is where a file of a repository lies.
+type objectAt struct {
+	file core.BackupFile // without its size
+	extent
+}
+
+func (o objectAt) compare(to objectAt) int { return bytes.Compare(o.file.Digest[:], to.file.Digest[:]) }
+
+// Bounds of what is held in memory of one file: as many files as one shard of the largest size has, sixteen times over; and of
+// repositories' files, of which each takes 64 bytes.
+const (
+	maxTarFiles   = 1 << 20
+	maxTarObjects = 16 << 20
+)
 
 // openTar finds the files in one file.
 func openTar(fsys env.FS, path string) (files, error) {
@@ -184,8 +247,14 @@ func openTar(fsys env.FS, path string) (files, error) {
 		return nil, fmt.Errorf("read %s: %w", path, err)
 	}
 	t := &tarFiles{file: file, at: map[string]extent{}}
-	if err := t.index(io.NewSectionReader(file, 0, size)); err != nil {
-		return nil, errors.Join(errs.Corruptf("%s is no backup in one file, or damaged: %v", path, err), file.Close())
+	err = t.index(io.NewSectionReader(file, 0, size))
+	if _, limit := errors.AsType[core.Exhausted](err); limit {
+		err = fmt.Errorf("%s: %w", path, err)
+	} else if err != nil {
+		err = errs.Corruptf("%s is no backup in one file, or damaged: %v", path, err)
+	}
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
 	}
 	return t, nil
 }
@@ -197,7 +266,7 @@ func (t *tarFiles) index(section *io.SectionReader) error {
 	for {
 		h, err := r.Next()
 		if errors.Is(err, io.EOF) {
-			return nil
+			break
 		}
 		if err != nil {
 			return err
@@ -208,19 +277,49 @@ func (t *tarFiles) index(section *io.SectionReader) error {
 			return err
 		case h.Typeflag != tar.TypeReg || h.Size < 0 || offset+h.Size > section.Size():
 			return fmt.Errorf("%q is no file that is whole", h.Name)
-		case len(t.at) == maxTarFiles:
-			return fmt.Errorf("it has more than %d files", maxTarFiles)
+		case !fs.ValidPath(h.Name):
+			return fmt.Errorf("it has a file of the name %q", h.Name)
 		}
-		if _, twice := t.at[h.Name]; twice {
-			return fmt.Errorf("%q is there twice", h.Name)
+		if err := t.note(h.Name, extent{offset, h.Size}); err != nil {
+			return err
 		}
-		t.at[h.Name] = extent{offset, h.Size}
 	}
+	slices.SortFunc(t.objects, objectAt.compare)
+	for i := 1; i < len(t.objects); i++ {
+		if t.objects[i].compare(t.objects[i-1]) == 0 {
+			return fmt.Errorf("%q is there twice", objectName(t.objects[i].file))
+		}
+	}
+	return nil
+}
+
+func (t *tarFiles) note(name string, at extent) error {
+	if f, ok := parseObjectName(name); ok {
+		if len(t.objects) == maxTarObjects {
+			return core.Exhausted{Limit: "tar_objects", Max: maxTarObjects}
+		}
+		t.objects = append(t.objects, objectAt{f, at})
+		return nil
+	}
+	if len(t.at) == maxTarFiles {
+		return core.Exhausted{Limit: "tar_files", Max: maxTarFiles}
+	}
+	if _, twice := t.at[name]; twice {
+		return fmt.Errorf("%q is there twice", name)
+	}
+	t.at[name] = at
+	return nil
 }
 
 func (t *tarFiles) open(name string) (store.SourceFile, int64, error) {
-	e, ok := t.at[name]
-	if !ok {
+	e, found := t.at[name]
+	if f, ok := parseObjectName(name); ok {
+		i, here := slices.BinarySearchFunc(t.objects, objectAt{file: f}, objectAt.compare)
+		if found = here && t.objects[i].file == f; found {
+			e = t.objects[i].extent
+		}
+	}
+	if !found {
 		return nil, 0, fs.ErrNotExist
 	}
 	return part{io.NewSectionReader(t.file, e.offset, e.size)}, e.size, nil

@@ -47,6 +47,7 @@ func (e *NoRoomError) Unwrap() error { return syscall.ENOSPC }
 type Restored struct {
 	Identity store.Identity
 	Shards   []RestoredShard
+	Content  Content // of git repositories
 }
 
 // RestoredShard is one shard of it.
@@ -83,8 +84,9 @@ func (b *Backup) checkRoom(fsys env.FS, dir string) error {
 	if err != nil {
 		return nil // a file system that cannot tell: what has no room fails then
 	}
-	bytes := b.Manifest.Bytes()
-	need := bytes + bytes/8 + int64(min(besideState, total/16))
+	objects := b.Manifest.Objects.Bytes()
+	bytes := b.Manifest.Bytes() - objects
+	need := objects + bytes + bytes/8 + int64(min(besideState, total/16))
 	if uint64(need) > free {
 		return &NoRoomError{Path: dir, Need: need, Free: free}
 	}
@@ -102,7 +104,7 @@ type restore struct {
 
 func (r *restore) run(made *store.Making) (out Restored, err error) {
 	r.now = r.o.Clock.Wall()
-	begin, err := r.states()
+	begin, err := r.states(&out.Content)
 	if err != nil {
 		return out, err
 	}
@@ -130,8 +132,8 @@ func (r *restore) run(made *store.Making) (out Restored, err error) {
 	return out, fault.Point("backup.identified")
 }
 
-// states makes the store. What was cut off on the way is made again from the beginning.
-func (r *restore) states() (begin []beginning, err error) {
+// states makes the store, and puts in place what its state names. What was cut off on the way is made again from the beginning.
+func (r *restore) states(c *Content) (begin []beginning, err error) {
 	o := r.o.Store
 	o.Dir = filepath.Join(r.dir, storeDir)
 	st, err := store.Open(o)
@@ -145,6 +147,12 @@ func (r *restore) states() (begin []beginning, err error) {
 			return nil, err
 		}
 		begin = append(begin, s)
+	}
+	if err := r.objects(st, c); err != nil {
+		return nil, err
+	}
+	if err := fault.Point("backup.objects_restored"); err != nil {
+		return nil, err
 	}
 	if err := flush(st, r.o.Clock); err != nil {
 		return nil, fmt.Errorf("make the store durable: %w", r.room(err))

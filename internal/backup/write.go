@@ -3,8 +3,11 @@ package backup
 import (
 	"archive/tar"
 	"bufio"
+	"bytes"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"io/fs"
 	"path/filepath"
@@ -30,8 +33,17 @@ type Writer struct {
 	shards []store.Snapshot // in the order in which they came
 
 	file int // of the last shard: the one that is being written, or comes next
-	left int64
-	sum  *xxhash.Digest
+
+	name string       // of the file that is being written
+	left int64        // bytes of it to come
+	sum  hash.Hash    // of those that came
+	want func() error // compares it when all have come
+
+	objects Objects
+	perList int         // files of one list
+	list    []byte      // records of the list to come
+	listed  int64       // bytes of its files
+	last    core.Digest // of the file that came last
 }
 
 // output is where the files of a backup go, one after the other.
@@ -55,11 +67,14 @@ func Create(fsys env.FS, path string) (*Writer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("begin a backup in %s: %w", path, err)
 	}
-	return &Writer{out: out}, nil
+	return &Writer{out: out, perList: listFiles}, nil
 }
 
-// Head says what a backup is of.
-type Head = core.BackupHead
+// Head says what a backup is of, and File what a file of a repository is.
+type (
+	Head = core.BackupHead
+	File = core.BackupFile
+)
 
 // Head takes in what the backup is of.
 func (w *Writer) Head(h Head) error {
@@ -90,40 +105,104 @@ func (w *Writer) Shard(description []byte) error {
 	return nil
 }
 
-// pending reports whether bytes of the last shard are to come.
+// pending reports whether bytes of the last shard, or of a file, are to come.
 func (w *Writer) pending() bool {
-	return len(w.shards) > 0 && (w.left > 0 || w.file < len(w.shards[len(w.shards)-1].Files))
+	return w.left > 0 || len(w.shards) > 0 && w.file < len(w.shards[len(w.shards)-1].Files)
 }
 
-// Data takes in the next bytes of a shard's files.
+// File begins a file of a repository's objects. All shards have come by then.
+func (w *Writer) File(f core.BackupFile) error {
+	switch {
+	case !w.begun || w.pending() || len(w.shards) != w.head.Shards:
+		return errs.Corruptf("the server's answer has %s too early", objectName(f))
+	case !w.head.Objects:
+		return errs.Corruptf("the server's answer has %s, and was to have none", objectName(f))
+	case f.Size < 1 || f.Size > maxObject:
+		return errs.Corruptf("the server's answer has %s of %d bytes", objectName(f), f.Size)
+	case bytes.Compare(f.Digest[:], w.last[:]) <= 0:
+		return errs.Corruptf("the server's answer has %s after %s", objectName(f), w.last)
+	case len(w.objects.Lists) == maxLists:
+		return core.Exhausted{Limit: "backup_files", Max: maxLists * listFiles}
+	}
+	w.last = f.Digest
+	return w.begin(objectName(f), f.Size, sha256.New(), func() error {
+		if got := core.Digest(w.sum.Sum(nil)); got != f.Digest {
+			return errs.Corruptf("%s came with content whose SHA-256 is %s", w.name, got)
+		}
+		w.list = appendObject(w.list, f)
+		w.listed += f.Size
+		return nil
+	})
+}
+
+func (w *Writer) begin(name string, size int64, sum hash.Hash, want func() error) error {
+	w.name, w.left, w.sum, w.want = name, size, sum, want
+	return w.out.begin(name, size)
+}
+
+// endList writes the list of the files that came.
+func (w *Writer) endList() error {
+	if len(w.list) == 0 {
+		return nil
+	}
+	name := listName(len(w.objects.Lists))
+	w.objects.Lists = append(w.objects.Lists, ObjectList{
+		Files: uint32(len(w.list) / objectRecord), Bytes: w.listed, Sum: xxhash.Sum64(w.list), Last: w.last,
+	})
+	err := w.out.begin(name, int64(len(w.list)))
+	if err == nil {
+		_, err = w.out.Write(w.list)
+	}
+	if err == nil {
+		err = w.out.end()
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	w.list, w.listed = w.list[:0], 0
+	return nil
+}
+
+// Data takes in the next bytes of a file.
 func (w *Writer) Data(part []byte) error {
 	if !w.pending() {
 		return errs.Corruptf("the server's answer has bytes of no file")
 	}
-	snap := &w.shards[len(w.shards)-1]
 	if w.left == 0 {
+		snap := &w.shards[len(w.shards)-1]
 		f := snap.Files[w.file]
-		if err := w.out.begin(fileName(snap.Shard, f), f.Size); err != nil {
+		sum := xxhash.New()
+		err := w.begin(fileName(snap.Shard, f), f.Size, sum, func() error {
+			if got := sum.Sum64(); got != f.Sum {
+				return errs.Corruptf("%s came with sum %016x, want %016x", w.name, got, f.Sum)
+			}
+			return nil
+		})
+		if err != nil {
 			return err
 		}
 		w.file++
-		w.left, w.sum = f.Size, xxhash.New()
 	}
-	f := snap.Files[w.file-1]
 	if int64(len(part)) > w.left {
-		return errs.Corruptf("%s is longer than it should be", fileName(snap.Shard, f))
+		return errs.Corruptf("%s is longer than it should be", w.name)
 	}
 	_, _ = w.sum.Write(part) // it never fails
 	if _, err := w.out.Write(part); err != nil {
-		return fmt.Errorf("write %s: %w", fileName(snap.Shard, f), err)
+		return fmt.Errorf("write %s: %w", w.name, err)
 	}
 	if w.left -= int64(len(part)); w.left > 0 {
 		return nil
 	}
-	if got := w.sum.Sum64(); got != f.Sum {
-		return errs.Corruptf("%s came with sum %016x, want %016x", fileName(snap.Shard, f), got, f.Sum)
+	if err := w.want(); err != nil {
+		return err
 	}
-	return w.out.end()
+	if err := w.out.end(); err != nil {
+		return fmt.Errorf("write %s: %w", w.name, err)
+	}
+	if len(w.list) >= w.perList*objectRecord {
+		return w.endList()
+	}
+	return nil
 }
 
 // Finish makes the backup whole and durable, and returns its manifest.
@@ -131,7 +210,12 @@ func (w *Writer) Finish() (m Manifest, err error) {
 	if !w.begun || w.pending() || len(w.shards) != w.head.Shards {
 		return m, errs.Corruptf("the server's answer has %d shards of %d", len(w.shards), w.head.Shards)
 	}
+	if err := w.endList(); err != nil {
+		return m, err
+	}
+	w.objects.Held = w.head.Objects
 	m = Manifest{
+		Objects: w.objects,
 		Cluster: w.head.Cluster, Node: w.head.Node, Version: w.head.Version, Entries: w.head.Format,
 		Started: time.UnixMilli(w.head.StartedMillis).UTC(), Shards: make([]store.Snapshot, len(w.shards)),
 	}
@@ -152,7 +236,8 @@ func (w *Writer) Abort() { w.out.abort() }
 type dirOutput struct {
 	fs   env.FS
 	path string
-	made bool // the directory is ours to remove
+	made bool            // the directory is ours to remove
+	dirs map[string]bool // those that were made in it
 	file env.File
 	done bool
 }
@@ -170,7 +255,7 @@ func createDir(fsys env.FS, path string) (output, error) {
 	case len(names) > 0 && !isIncomplete(names):
 		return nil, fmt.Errorf("%w: %d files", ErrExists, len(names))
 	}
-	out := &dirOutput{fs: fsys, path: path, made: made}
+	out := &dirOutput{fs: fsys, path: path, made: made, dirs: map[string]bool{}}
 	if err := writeFile(fsys, filepath.Join(path, incompleteName), []byte("This backup is not whole: it has no MANIFEST.\n")); err != nil {
 		return nil, err
 	}
@@ -213,8 +298,11 @@ func (o *dirOutput) clear() error {
 
 func (o *dirOutput) begin(name string, _ int64) (err error) {
 	to := filepath.Join(o.path, filepath.FromSlash(name))
-	if err := o.fs.MkdirAll(filepath.Dir(to)); err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
+	for dir := filepath.Dir(to); dir != o.path && !o.dirs[dir]; dir = filepath.Dir(dir) {
+		if err := o.fs.MkdirAll(dir); err != nil {
+			return fmt.Errorf("write %s: %w", name, err)
+		}
+		o.dirs[dir] = true
 	}
 	if o.file, err = o.fs.Create(to); err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
@@ -231,15 +319,9 @@ func (o *dirOutput) end() error {
 }
 
 func (o *dirOutput) finish(manifest []byte) error {
-	names, err := o.fs.List(o.path)
-	if err != nil {
-		return fmt.Errorf("write %s: %w", manifestName, err)
-	}
-	for _, name := range names {
-		if strings.HasPrefix(name, "shard-") {
-			if err := env.SyncDir(o.fs, filepath.Join(o.path, name)); err != nil {
-				return fmt.Errorf("sync %s: %w", name, err)
-			}
+	for dir := range o.dirs {
+		if err := env.SyncDir(o.fs, dir); err != nil {
+			return fmt.Errorf("sync %s: %w", dir, err)
 		}
 	}
 	to := filepath.Join(o.path, manifestName)
@@ -252,7 +334,7 @@ func (o *dirOutput) finish(manifest []byte) error {
 	if err := env.SyncDir(o.fs, o.path); err != nil {
 		return fmt.Errorf("sync %s: %w", o.path, err)
 	}
-	o.done = true // whole from here; the mark says nothing beside a manifest
+	o.done = true // whole from here; the mark means nothing where a manifest is
 	if err := o.fs.Remove(filepath.Join(o.path, incompleteName)); err != nil {
 		return fmt.Errorf("write %s: %w", manifestName, err)
 	}
@@ -280,6 +362,7 @@ type tarOutput struct {
 	fs   env.FS
 	path string // of the whole one
 	file env.File
+	size int64 // written
 	buf  *bufio.Writer
 	tar  *tar.Writer
 	done bool
@@ -304,8 +387,19 @@ func createTar(fsys env.FS, path string) (output, error) {
 	if err != nil {
 		return nil, err
 	}
-	buf := bufio.NewWriterSize(file, tarBuffer)
-	return &tarOutput{fs: fsys, path: path, file: file, buf: buf, tar: tar.NewWriter(buf)}, nil
+	o := &tarOutput{fs: fsys, path: path, file: file}
+	o.buf = bufio.NewWriterSize(counted{o}, tarBuffer)
+	o.tar = tar.NewWriter(o.buf)
+	return o, nil
+}
+
+// counted counts the bytes of the file.
+type counted struct{ o *tarOutput }
+
+func (c counted) Write(b []byte) (int, error) {
+	n, err := c.o.file.Write(b)
+	c.o.size += int64(n)
+	return n, err
 }
 
 func (o *tarOutput) begin(name string, size int64) error {
@@ -335,6 +429,9 @@ func (o *tarOutput) finish(manifest []byte) error {
 		return fmt.Errorf("write %s: %w", o.path, err)
 	}
 	o.file = nil
+	if size, err := o.fs.Size(o.path + incompleteSuffix); err != nil || size != o.size {
+		return fmt.Errorf("write %s: another command writes the same file", o.path)
+	}
 	if err := o.fs.Rename(o.path+incompleteSuffix, o.path); err != nil {
 		return fmt.Errorf("write %s: %w", o.path, err)
 	}

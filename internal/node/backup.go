@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"time"
 
@@ -18,14 +19,25 @@ type BackupOptions struct {
 	Cluster string // as in core.BackupHead
 	Version string // of the binary
 	Rate    int64  // bytes per second at most; 0 = Options.SnapshotRate
+	// Packs holds the packs of git repositories for a backup; nil: this node has none, and a state that names some is refused.
+	Packs HeldPacks
 }
 
 // Backup gives sink the state of every shard as files of sorted keys, each as of one entry: everything that was
 // acknowledged before the call is in it, whichever node acknowledged it. The shards go on meanwhile, and stand at different
-// instants. It writes one shard at a time as files below the data directory, and removes them. One runs at a time.
+// instants. It writes one shard at a time as files below the data directory, and removes them. At the end it gives the packs
+// that these states name. One runs at a time.
 //
-// Errors: core.Exhausted of limit backups or disk; core.Unavailable, core.DeadlineExceeded; those of sink.
+// Errors: core.Exhausted of limit backups or disk; core.Unavailable, core.DeadlineExceeded; those of sink and of the packs.
 func (n *Node) Backup(ctx context.Context, o BackupOptions, sink core.BackupSink) error {
+	err := n.backup(ctx, o, sink)
+	if _, refused := errors.AsType[core.Fact](err); !refused && store.IsFull(err) {
+		return core.Exhausted{Limit: "disk", Max: int64(n.diskReserve())}
+	}
+	return err
+}
+
+func (n *Node) backup(ctx context.Context, o BackupOptions, sink core.BackupSink) error {
 	if !n.backing.CompareAndSwap(false, true) {
 		return core.Exhausted{Limit: "backups", Max: 1}
 	}
@@ -33,7 +45,7 @@ func (n *Node) Backup(ctx context.Context, o BackupOptions, sink core.BackupSink
 	if o.Rate <= 0 {
 		o.Rate = n.o.SnapshotRate
 	}
-	b := &backup{n: n, ctx: ctx, sink: sink, rate: o.Rate, part: make([]byte, n.o.SnapshotPart)}
+	b := &backup{n: n, ctx: ctx, sink: sink, packs: o.Packs, rate: o.Rate, part: make([]byte, n.o.SnapshotPart)}
 	for _, s := range n.shards { // so that what cannot be had is known before anything is sent
 		if err := s.barrier(ctx, core.ReadOptions{}); err != nil {
 			return err
@@ -44,7 +56,7 @@ func (n *Node) Backup(ctx context.Context, o BackupOptions, sink core.BackupSink
 	}
 	if err := sink.Head(core.BackupHead{
 		Cluster: o.Cluster, Node: n.o.Name, Version: o.Version, Format: uint32(n.Format()), Shards: len(n.shards),
-		StartedMillis: n.o.Clock.Wall().UnixMilli(),
+		StartedMillis: n.o.Clock.Wall().UnixMilli(), Objects: true,
 	}); err != nil {
 		return err
 	}
@@ -56,7 +68,7 @@ func (n *Node) Backup(ctx context.Context, o BackupOptions, sink core.BackupSink
 			return err
 		}
 	}
-	return nil
+	return b.files()
 }
 
 // backup is one backup that is under way.
@@ -64,14 +76,28 @@ type backup struct {
 	n     *Node
 	ctx   context.Context
 	sink  core.BackupSink
+	packs HeldPacks // nil: there are none here
 	rate  int64
 	began time.Duration // boot time
 	sent  int64         // bytes
 	part  []byte
 }
 
-// shard gives one shard.
+// shard gives one shard, once all packs that its state names are held.
 func (b *backup) shard(s *shard) error {
+	for attempt := 1; ; attempt++ {
+		err := b.oneState(s)
+		if gone, ok := errors.AsType[*packGoneError](err); !ok {
+			return err
+		} else if attempt == backupStates || b.named(s, gone) {
+			return gone.err
+		}
+		b.n.o.Logger.Info("shard is backed up at a later entry", "shard", s.id, "why", err)
+	}
+}
+
+// oneState gives one shard as it is now. A *packGoneError comes before anything was given.
+func (b *backup) oneState(s *shard) error {
 	// Again, because this replica may lag behind what a shard before this one shows.
 	if err := s.barrier(b.ctx, core.ReadOptions{}); err != nil {
 		return err
@@ -79,8 +105,13 @@ func (b *backup) shard(s *shard) error {
 	if err := b.checkRoom(s); err != nil {
 		return err
 	}
+	list, err := b.newPackList(s.id)
+	if err != nil {
+		return err
+	}
+	defer list.remove()
 	dir := b.n.snapshotDir("backup", s.id)
-	snap, err := s.store.Export(dir)
+	snap, err := list.export(s, dir)
 	switch {
 	case store.IsFull(err):
 		return b.noRoom()
@@ -93,6 +124,9 @@ func (b *backup) shard(s *shard) error {
 	if err := fault.Point("node.backup_exported"); err != nil {
 		return err
 	}
+	if err := list.ensure(); err != nil {
+		return err
+	}
 	if err := b.sink.Shard(snap.Append(nil)); err != nil {
 		return err
 	}
@@ -101,7 +135,7 @@ func (b *backup) shard(s *shard) error {
 			return err
 		}
 	}
-	b.n.o.Logger.Info("shard backed up", "shard", s.id, "index", snap.Index, "keys", snap.Keys, "files", len(snap.Files))
+	b.n.o.Logger.Info("shard backed up", "shard", s.id, "index", snap.Index, "keys", snap.Keys, "files", len(snap.Files), "packs", list.count)
 	return nil
 }
 
@@ -132,10 +166,14 @@ func (b *backup) file(name string, size int64) (err error) {
 		return fmt.Errorf("read %s: %w", filepath.Base(name), err)
 	}
 	defer f.Close() //nolint:errcheck // it was only read
+	return b.content(filepath.Base(name), f, size)
+}
+
+func (b *backup) content(name string, f io.ReaderAt, size int64) error {
 	for off := int64(0); off < size; {
 		part := b.part[:min(int64(len(b.part)), size-off)]
 		if _, err := f.ReadAt(part, off); err != nil {
-			return errs.Corruptf("read %s: %v", filepath.Base(name), err)
+			return errs.Corruptf("read %s: %v", name, err)
 		}
 		if err := b.sink.Data(part); err != nil {
 			return err

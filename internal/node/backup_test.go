@@ -17,6 +17,7 @@ import (
 type gatheredBackup struct {
 	head   core.BackupHead
 	shards []store.Snapshot
+	files  []core.BackupFile
 	bytes  int64
 	data   func() error // is called for each part; may be nil
 }
@@ -27,6 +28,11 @@ func (g *gatheredBackup) Shard(description []byte) error {
 	s, err := store.ParseSnapshot(description)
 	g.shards = append(g.shards, s)
 	return err
+}
+
+func (g *gatheredBackup) File(f core.BackupFile) error {
+	g.files = append(g.files, f)
+	return nil
 }
 
 func (g *gatheredBackup) Data(part []byte) error {

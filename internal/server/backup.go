@@ -11,6 +11,7 @@ import (
 	"github.com/millrace/millrace/internal/config"
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/env"
+	"github.com/millrace/millrace/internal/gitobj"
 	"github.com/millrace/millrace/internal/node"
 	"github.com/millrace/millrace/internal/store"
 )
@@ -24,7 +25,39 @@ func (b backups) Backup(ctx context.Context, rate int64, sink core.BackupSink) e
 	if cluster == "" {
 		cluster = b.r.dir.Identity().Cluster
 	}
-	return b.r.node.Backup(ctx, node.BackupOptions{Cluster: cluster, Version: b.r.o.Version, Rate: rate}, sink)
+	o := node.BackupOptions{Cluster: cluster, Version: b.r.o.Version, Rate: rate}
+	if b.r.objects != nil {
+		held := heldPacks{b.r.objects.Hold(), b.r.objects}
+		defer held.Close()
+		o.Packs = held
+	}
+	return b.r.node.Backup(ctx, o, sink)
+}
+
+// heldPacks are the packs of one backup as the node needs them.
+type heldPacks struct {
+	*gitobj.Holding
+	a *gitobj.Area
+}
+
+// Freeze keeps packs from being removed.
+func (h heldPacks) Freeze() (thaw func()) { return h.a.Freeze() }
+
+// Add holds a pack if it is on this node.
+func (h heldPacks) Add(at node.PackPlace, p core.Pack) (here bool, err error) {
+	return h.Holding.Add(gitobj.Place(at), p)
+}
+
+// Ensure holds a pack, wherever it comes from.
+func (h heldPacks) Ensure(ctx context.Context, at node.PackPlace, p core.Pack) error {
+	err := h.Holding.Ensure(ctx, gitobj.Place(at), p)
+	switch {
+	case errors.As(err, new(*gitobj.DamagedError)):
+		return errors.Join(node.ErrPackGone, gitError(err))
+	case errors.Is(err, core.Unavailable{Reason: "pack_unavailable"}):
+		return errors.Join(node.ErrPackGone, err)
+	}
+	return err
 }
 
 // CreateBackup begins a backup at a path of this machine: see package backup.

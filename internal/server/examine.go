@@ -8,6 +8,7 @@ import (
 
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/env"
+	"github.com/millrace/millrace/internal/gitobj"
 	"github.com/millrace/millrace/internal/machine/commit"
 	"github.com/millrace/millrace/internal/machine/kv"
 	"github.com/millrace/millrace/internal/machine/queue"
@@ -32,6 +33,9 @@ type Examination struct {
 	Members    []MemberStatus   `json:"members,omitempty"` // of the cluster, as far as this node had applied it
 	Warnings   []string         `json:"warnings,omitempty"`
 	Findings   []string         `json:"findings"` // what contradicts what; none when the directory is whole
+	Git        GitExamined      `json:"git"`
+
+	packs *gitobj.Dir
 }
 
 // LogExamination is the log's part.
@@ -79,7 +83,7 @@ func Examine(path string) (_ *Examination, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
-	x := &Examination{Dir: path, Format: id.Format, Node: id.Node, Cluster: id.Cluster}
+	x := &Examination{Dir: path, Format: id.Format, Node: id.Node, Cluster: id.Cluster, packs: gitobj.OfflineDir(fs, path)}
 	switch m, found, err := readMember(fs, path); {
 	case err != nil:
 		return nil, err
@@ -142,6 +146,11 @@ func (x *Examination) shard(id core.ShardID, v core.View) error {
 	if err := m.Open(v); err != nil {
 		return err
 	}
+	if id == 0 {
+		if err := x.directory(v); err != nil {
+			return err
+		}
+	}
 	for _, p := range m.Partitions() {
 		if p == (core.Partition{}) {
 			continue
@@ -153,11 +162,11 @@ func (x *Examination) shard(id core.ShardID, v core.View) error {
 		for _, f := range found {
 			x.find("partition %s: %s", p, f)
 		}
+		if err := x.repositories(id, p, v); err != nil {
+			return err
+		}
 	}
-	if id != 0 {
-		return nil
-	}
-	return x.directory(v)
+	return nil
 }
 
 // directory lists the namespaces and counts what they hold.

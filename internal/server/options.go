@@ -212,6 +212,10 @@ const (
 	exitIdentity   = 23 // not this server's directory
 )
 
+// ExitPartial is the exit code for a backup, or a restore, that was done without the objects of git repositories which have
+// some.
+const ExitPartial = 24
+
 // ExitCode returns the exit code that tells an operator what kind of failure ended a server, or 0 for none of these.
 func ExitCode(err error) int {
 	var damaged *wal.CorruptionError

@@ -27,13 +27,22 @@ type BackupHead struct {
 	Format    uint32 // newest format of entries that the state was made from
 	Shards    int
 	StartedAt time.Time
+	Objects   bool // files of git repositories come too; a server that is too old sends none
 }
 
-// BackupPart is one part: it begins a shard, by saying which files it is made of, or has the next bytes of those files, of one
-// file at a time. One of the two is set.
+// BackupPart is one part: it begins a shard, by saying which files it is made of, or a file of a git repository's objects, or
+// has the next bytes of those files, of one file at a time. One of the three is set.
 type BackupPart struct {
 	Shard []byte
+	File  *BackupFile
 	Data  []byte
+}
+
+// BackupFile is a file of the objects of git repositories: a pack, or the index of one.
+type BackupFile struct {
+	Digest [32]byte // SHA-256 of its bytes
+	Size   int64
+	Index  bool
 }
 
 // Backup begins a backup of the whole server or cluster, of all tenants (needs the scope backup). All that was acknowledged
@@ -44,7 +53,7 @@ type BackupPart struct {
 func (c *Client) Backup(ctx context.Context, rate int64) (*Backup, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	b := &Backup{cancel: cancel}
-	stream, err := millracev1.NewBackupServiceClient(c.ways).Take(ctx, &millracev1.TakeBackupRequest{Rate: rate})
+	stream, err := millracev1.NewBackupServiceClient(c.ways).Take(ctx, &millracev1.TakeBackupRequest{Rate: rate, Objects: true})
 	if err == nil {
 		b.stream = stream
 		err = b.begin()
@@ -68,7 +77,7 @@ func (b *Backup) begin() error {
 	h := p.GetHead()
 	b.Head = BackupHead{
 		Cluster: h.GetCluster(), Node: h.GetNode(), Version: h.GetVersion(), Format: h.GetFormat(), Shards: int(h.GetShards()),
-		StartedAt: h.GetStartedAt().AsTime(),
+		StartedAt: h.GetStartedAt().AsTime(), Objects: h.GetObjects(),
 	}
 	return nil
 }
@@ -88,6 +97,12 @@ func (b *Backup) Next() (BackupPart, error) {
 	switch part := p.Part.(type) {
 	case *millracev1.BackupPart_Shard:
 		return BackupPart{Shard: part.Shard}, nil
+	case *millracev1.BackupPart_File:
+		f := &BackupFile{Size: part.File.GetSize(), Index: part.File.GetIndex()}
+		if copy(f.Digest[:], part.File.GetDigest()) != len(f.Digest) {
+			return BackupPart{}, &Error{Code: CodeInternal, Message: "the backup has a file without a digest", Outcome: Refused}
+		}
+		return BackupPart{File: f}, nil
 	case *millracev1.BackupPart_Data:
 		return BackupPart{Data: part.Data}, nil
 	case *millracev1.BackupPart_End:

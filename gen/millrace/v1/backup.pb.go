@@ -24,7 +24,8 @@ const (
 
 type TakeBackupRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Rate          int64                  `protobuf:"varint,1,opt,name=rate,proto3" json:"rate,omitempty"` // bytes per second at most; 0: the server's bound for snapshots
+	Rate          int64                  `protobuf:"varint,1,opt,name=rate,proto3" json:"rate,omitempty"`       // bytes per second at most; 0: the server's bound for snapshots
+	Objects       bool                   `protobuf:"varint,2,opt,name=objects,proto3" json:"objects,omitempty"` // the caller takes files of repositories; without it, a server that has some refuses
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -66,8 +67,15 @@ func (x *TakeBackupRequest) GetRate() int64 {
 	return 0
 }
 
-// BackupPart is, in this order: the head; for each shard its description and the bytes of its files; the end. A stream
-// without an end is no backup.
+func (x *TakeBackupRequest) GetObjects() bool {
+	if x != nil {
+		return x.Objects
+	}
+	return false
+}
+
+// BackupPart is, in this order: the head; for each shard its description and the bytes of its files; each file of the
+// repositories' objects, once, in ascending order of digests, and its bytes; the end. A stream without an end is no backup.
 type BackupPart struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Part:
@@ -76,6 +84,7 @@ type BackupPart struct {
 	//	*BackupPart_Shard
 	//	*BackupPart_Data
 	//	*BackupPart_End
+	//	*BackupPart_File
 	Part          isBackupPart_Part `protobuf_oneof:"part"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -154,6 +163,15 @@ func (x *BackupPart) GetEnd() *BackupEnd {
 	return nil
 }
 
+func (x *BackupPart) GetFile() *BackupFile {
+	if x != nil {
+		if x, ok := x.Part.(*BackupPart_File); ok {
+			return x.File
+		}
+	}
+	return nil
+}
+
 type isBackupPart_Part interface {
 	isBackupPart_Part()
 }
@@ -174,6 +192,10 @@ type BackupPart_End struct {
 	End *BackupEnd `protobuf:"bytes,4,opt,name=end,proto3,oneof"`
 }
 
+type BackupPart_File struct {
+	File *BackupFile `protobuf:"bytes,5,opt,name=file,proto3,oneof"` // begins a file of a repository's objects
+}
+
 func (*BackupPart_Head) isBackupPart_Part() {}
 
 func (*BackupPart_Shard) isBackupPart_Part() {}
@@ -181,6 +203,69 @@ func (*BackupPart_Shard) isBackupPart_Part() {}
 func (*BackupPart_Data) isBackupPart_Part() {}
 
 func (*BackupPart_End) isBackupPart_Part() {}
+
+func (*BackupPart_File) isBackupPart_Part() {}
+
+// BackupFile is a pack of git objects, or the index of one.
+type BackupFile struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Digest        []byte                 `protobuf:"bytes,1,opt,name=digest,proto3" json:"digest,omitempty"` // SHA-256 of its bytes
+	Size          int64                  `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
+	Index         bool                   `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackupFile) Reset() {
+	*x = BackupFile{}
+	mi := &file_millrace_v1_backup_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupFile) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupFile) ProtoMessage() {}
+
+func (x *BackupFile) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_backup_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupFile.ProtoReflect.Descriptor instead.
+func (*BackupFile) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_backup_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *BackupFile) GetDigest() []byte {
+	if x != nil {
+		return x.Digest
+	}
+	return nil
+}
+
+func (x *BackupFile) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *BackupFile) GetIndex() bool {
+	if x != nil {
+		return x.Index
+	}
+	return false
+}
 
 type BackupHead struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -190,13 +275,14 @@ type BackupHead struct {
 	Format        uint32                 `protobuf:"varint,4,opt,name=format,proto3" json:"format,omitempty"` // newest format of entries that the state was made from
 	Shards        uint32                 `protobuf:"varint,5,opt,name=shards,proto3" json:"shards,omitempty"`
 	StartedAt     *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
+	Objects       bool                   `protobuf:"varint,7,opt,name=objects,proto3" json:"objects,omitempty"` // files of repositories come; older servers send none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *BackupHead) Reset() {
 	*x = BackupHead{}
-	mi := &file_millrace_v1_backup_proto_msgTypes[2]
+	mi := &file_millrace_v1_backup_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -208,7 +294,7 @@ func (x *BackupHead) String() string {
 func (*BackupHead) ProtoMessage() {}
 
 func (x *BackupHead) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_backup_proto_msgTypes[2]
+	mi := &file_millrace_v1_backup_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -221,7 +307,7 @@ func (x *BackupHead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupHead.ProtoReflect.Descriptor instead.
 func (*BackupHead) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_backup_proto_rawDescGZIP(), []int{2}
+	return file_millrace_v1_backup_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *BackupHead) GetCluster() string {
@@ -266,6 +352,13 @@ func (x *BackupHead) GetStartedAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *BackupHead) GetObjects() bool {
+	if x != nil {
+		return x.Objects
+	}
+	return false
+}
+
 type BackupEnd struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -274,7 +367,7 @@ type BackupEnd struct {
 
 func (x *BackupEnd) Reset() {
 	*x = BackupEnd{}
-	mi := &file_millrace_v1_backup_proto_msgTypes[3]
+	mi := &file_millrace_v1_backup_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -286,7 +379,7 @@ func (x *BackupEnd) String() string {
 func (*BackupEnd) ProtoMessage() {}
 
 func (x *BackupEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_backup_proto_msgTypes[3]
+	mi := &file_millrace_v1_backup_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -299,23 +392,30 @@ func (x *BackupEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupEnd.ProtoReflect.Descriptor instead.
 func (*BackupEnd) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_backup_proto_rawDescGZIP(), []int{3}
+	return file_millrace_v1_backup_proto_rawDescGZIP(), []int{4}
 }
 
 var File_millrace_v1_backup_proto protoreflect.FileDescriptor
 
 const file_millrace_v1_backup_proto_rawDesc = "" +
 	"\n" +
-	"\x18millrace/v1/backup.proto\x12\vmillrace.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"'\n" +
+	"\x18millrace/v1/backup.proto\x12\vmillrace.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"A\n" +
 	"\x11TakeBackupRequest\x12\x12\n" +
-	"\x04rate\x18\x01 \x01(\x03R\x04rate\"\x9d\x01\n" +
+	"\x04rate\x18\x01 \x01(\x03R\x04rate\x12\x18\n" +
+	"\aobjects\x18\x02 \x01(\bR\aobjects\"\xcc\x01\n" +
 	"\n" +
 	"BackupPart\x12-\n" +
 	"\x04head\x18\x01 \x01(\v2\x17.millrace.v1.BackupHeadH\x00R\x04head\x12\x16\n" +
 	"\x05shard\x18\x02 \x01(\fH\x00R\x05shard\x12\x14\n" +
 	"\x04data\x18\x03 \x01(\fH\x00R\x04data\x12*\n" +
-	"\x03end\x18\x04 \x01(\v2\x16.millrace.v1.BackupEndH\x00R\x03endB\x06\n" +
-	"\x04part\"\xbf\x01\n" +
+	"\x03end\x18\x04 \x01(\v2\x16.millrace.v1.BackupEndH\x00R\x03end\x12-\n" +
+	"\x04file\x18\x05 \x01(\v2\x17.millrace.v1.BackupFileH\x00R\x04fileB\x06\n" +
+	"\x04part\"N\n" +
+	"\n" +
+	"BackupFile\x12\x16\n" +
+	"\x06digest\x18\x01 \x01(\fR\x06digest\x12\x12\n" +
+	"\x04size\x18\x02 \x01(\x03R\x04size\x12\x14\n" +
+	"\x05index\x18\x03 \x01(\bR\x05index\"\xd9\x01\n" +
 	"\n" +
 	"BackupHead\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x12\n" +
@@ -324,7 +424,8 @@ const file_millrace_v1_backup_proto_rawDesc = "" +
 	"\x06format\x18\x04 \x01(\rR\x06format\x12\x16\n" +
 	"\x06shards\x18\x05 \x01(\rR\x06shards\x129\n" +
 	"\n" +
-	"started_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\"\v\n" +
+	"started_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x12\x18\n" +
+	"\aobjects\x18\a \x01(\bR\aobjects\"\v\n" +
 	"\tBackupEnd2R\n" +
 	"\rBackupService\x12A\n" +
 	"\x04Take\x12\x1e.millrace.v1.TakeBackupRequest\x1a\x17.millrace.v1.BackupPart0\x01B9Z7github.com/millrace/millrace/gen/millrace/v1;millracev1b\x06proto3"
@@ -341,25 +442,27 @@ func file_millrace_v1_backup_proto_rawDescGZIP() []byte {
 	return file_millrace_v1_backup_proto_rawDescData
 }
 
-var file_millrace_v1_backup_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_millrace_v1_backup_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_millrace_v1_backup_proto_goTypes = []any{
 	(*TakeBackupRequest)(nil),     // 0: millrace.v1.TakeBackupRequest
 	(*BackupPart)(nil),            // 1: millrace.v1.BackupPart
-	(*BackupHead)(nil),            // 2: millrace.v1.BackupHead
-	(*BackupEnd)(nil),             // 3: millrace.v1.BackupEnd
-	(*timestamppb.Timestamp)(nil), // 4: google.protobuf.Timestamp
+	(*BackupFile)(nil),            // 2: millrace.v1.BackupFile
+	(*BackupHead)(nil),            // 3: millrace.v1.BackupHead
+	(*BackupEnd)(nil),             // 4: millrace.v1.BackupEnd
+	(*timestamppb.Timestamp)(nil), // 5: google.protobuf.Timestamp
 }
 var file_millrace_v1_backup_proto_depIdxs = []int32{
-	2, // 0: millrace.v1.BackupPart.head:type_name -> millrace.v1.BackupHead
-	3, // 1: millrace.v1.BackupPart.end:type_name -> millrace.v1.BackupEnd
-	4, // 2: millrace.v1.BackupHead.started_at:type_name -> google.protobuf.Timestamp
-	0, // 3: millrace.v1.BackupService.Take:input_type -> millrace.v1.TakeBackupRequest
-	1, // 4: millrace.v1.BackupService.Take:output_type -> millrace.v1.BackupPart
-	4, // [4:5] is the sub-list for method output_type
-	3, // [3:4] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	3, // 0: millrace.v1.BackupPart.head:type_name -> millrace.v1.BackupHead
+	4, // 1: millrace.v1.BackupPart.end:type_name -> millrace.v1.BackupEnd
+	2, // 2: millrace.v1.BackupPart.file:type_name -> millrace.v1.BackupFile
+	5, // 3: millrace.v1.BackupHead.started_at:type_name -> google.protobuf.Timestamp
+	0, // 4: millrace.v1.BackupService.Take:input_type -> millrace.v1.TakeBackupRequest
+	1, // 5: millrace.v1.BackupService.Take:output_type -> millrace.v1.BackupPart
+	5, // [5:6] is the sub-list for method output_type
+	4, // [4:5] is the sub-list for method input_type
+	4, // [4:4] is the sub-list for extension type_name
+	4, // [4:4] is the sub-list for extension extendee
+	0, // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_millrace_v1_backup_proto_init() }
@@ -372,6 +475,7 @@ func file_millrace_v1_backup_proto_init() {
 		(*BackupPart_Shard)(nil),
 		(*BackupPart_Data)(nil),
 		(*BackupPart_End)(nil),
+		(*BackupPart_File)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -379,7 +483,7 @@ func file_millrace_v1_backup_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_millrace_v1_backup_proto_rawDesc), len(file_millrace_v1_backup_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   5,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

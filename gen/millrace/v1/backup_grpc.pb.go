@@ -28,8 +28,8 @@ const (
 //
 // BackupService gives the state of the whole server or cluster, of all tenants, to who holds the scope backup.
 type BackupServiceClient interface {
-	// Take streams the state of every shard as files, from the node that is asked, while it serves. All that was acknowledged
-	// before the call is in it. A node takes one backup at a time.
+	// Take streams the state of every shard as files, and the packs of git repositories that it names, from the node that is
+	// asked, while it serves. All that was acknowledged before the call is in it. A node takes one backup at a time.
 	Take(ctx context.Context, in *TakeBackupRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BackupPart], error)
 }
 
@@ -66,8 +66,8 @@ type BackupService_TakeClient = grpc.ServerStreamingClient[BackupPart]
 //
 // BackupService gives the state of the whole server or cluster, of all tenants, to who holds the scope backup.
 type BackupServiceServer interface {
-	// Take streams the state of every shard as files, from the node that is asked, while it serves. All that was acknowledged
-	// before the call is in it. A node takes one backup at a time.
+	// Take streams the state of every shard as files, and the packs of git repositories that it names, from the node that is
+	// asked, while it serves. All that was acknowledged before the call is in it. A node takes one backup at a time.
 	Take(*TakeBackupRequest, grpc.ServerStreamingServer[BackupPart]) error
 	mustEmbedUnimplementedBackupServiceServer()
 }

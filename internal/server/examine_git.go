@@ -1,0 +1,62 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/gitobj"
+	"github.com/millrace/millrace/internal/machine/refs"
+)
+
+// GitExamined is the part of git repositories: those that have objects, and their packs.
+type GitExamined struct {
+	Repositories int   `json:"repositories"`
+	Packs        int   `json:"packs"`
+	Bytes        int64 `json:"bytes"`
+}
+
+// maxPackTexts bounds the findings, and the warnings, about packs that are spelled out.
+const maxPackTexts = 100
+
+// repositories reads the packs of a partition's repositories to their ends.
+func (x *Examination) repositories(id core.ShardID, p core.Partition, v core.View) error {
+	last := core.RepoID{}
+	return refs.EachPack(v, p, func(repo core.RepoID, line core.PackLine) error {
+		if repo != last {
+			last = repo
+			x.Git.Repositories++
+		}
+		x.Git.Packs++
+		x.Git.Bytes += line.Bytes + line.IdxBytes
+		missing, err := x.packs.Check(gitobj.Place{Shard: id, Partition: p, Repo: repo}, line.Pack)
+		damaged, is := errors.AsType[*gitobj.DamagedError](err)
+		switch {
+		case is:
+			x.Findings = listed(x.Findings, fmt.Sprintf("repository %s of shard %d: git/%s: %s", repo, id, damaged.File, damaged.What))
+		case err != nil:
+			return err
+		case missing && x.hasOthers():
+			x.Warnings = listed(x.Warnings, fmt.Sprintf("repository %s of shard %d: pack %s is missing here; it comes from another node", repo, id, line.Digest))
+		case missing:
+			x.Findings = listed(x.Findings, fmt.Sprintf("repository %s of shard %d: pack %s is missing", repo, id, line.Digest))
+		}
+		return nil
+	})
+}
+
+// hasOthers reports whether the directory is of one of several nodes.
+func (x *Examination) hasOthers() bool {
+	return x.Member != nil && x.Member.Cluster != "" && (len(x.Member.Nodes) > 1 || x.Member.Joined || len(x.Members) > 1)
+}
+
+// listed appends a text about a pack, unless there are many of them.
+func listed(list []string, text string) []string {
+	switch {
+	case len(list) < maxPackTexts:
+		return append(list, text)
+	case len(list) == maxPackTexts:
+		return append(list, "and more packs, which are not named")
+	}
+	return list
+}
