@@ -90,6 +90,7 @@ func (b *backup) shard(s *shard) error {
 		if gone, ok := errors.AsType[*packGoneError](err); !ok {
 			return err
 		} else if attempt == backupStates || b.named(s, gone) {
+			b.n.o.Logger.Warn("a pack for a backup cannot be had", "shard", s.id, "repository", gone.at.Repo.String(), "pack", gone.pack.Digest.String(), "why", err)
 			return gone.err
 		}
 		b.n.o.Logger.Info("shard is backed up at a later entry", "shard", s.id, "why", err)

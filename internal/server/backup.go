@@ -53,9 +53,9 @@ func (h heldPacks) Ensure(ctx context.Context, at node.PackPlace, p core.Pack) e
 	err := h.Holding.Ensure(ctx, gitobj.Place(at), p)
 	switch {
 	case errors.As(err, new(*gitobj.DamagedError)):
-		return errors.Join(node.ErrPackGone, gitError(err))
+		return fmt.Errorf("%w: %w", node.ErrPackGone, gitError(err))
 	case errors.Is(err, core.Unavailable{Reason: "pack_unavailable"}):
-		return errors.Join(node.ErrPackGone, err)
+		return fmt.Errorf("%w: %w", node.ErrPackGone, err)
 	}
 	return err
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/sstable"
 
+	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/env"
 	"github.com/millrace/millrace/internal/errs"
 	"github.com/millrace/millrace/internal/fault"
@@ -190,6 +191,9 @@ func (e *exporter) add(key, value []byte) error {
 }
 
 func (e *exporter) begin() error {
+	if len(e.snap.Files) == e.sh.s.mostFiles {
+		return core.Exhausted{Limit: "snapshot_files", Max: int64(e.sh.s.mostFiles)} // nothing is damaged: there is too much
+	}
 	name := snapshotFileName(len(e.snap.Files) + 1)
 	e.snap.Files = append(e.snap.Files, SnapshotFile{Name: name})
 	f, err := e.fs.Create(filepath.Join(e.dir, name))

@@ -13,6 +13,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/errs"
+	"github.com/millrace/millrace/internal/keys"
 )
 
 // installed returns the state that a snapshot brings to a store of its own.
@@ -317,5 +319,48 @@ func TestPowerCutDuringAnExportHarmsNothing(t *testing.T) {
 	}
 	if len(clones) < 10 {
 		t.Errorf("%d cuts: nothing was shown", len(clones))
+	}
+}
+
+// A shard that is too large for a snapshot is not damaged.
+func TestAnExportOfTooManyFilesNamesTheLimit(t *testing.T) {
+	s := mustOpen(t, Options{FS: vfs.NewMem()})
+	defer mustClose(t, s)
+	s.fileBytes, s.mostFiles = 1, 3
+	sh := mustShard(t, s, 4)
+	put := func(index uint64, n int) {
+		t.Helper()
+		must(t, sh.Apply(index, func(tx *Txn) error {
+			for i := range n {
+				tx.Set(keys.KV(core.Partition{}, 1, []byte{byte(index), byte(i)}), []byte("v"))
+			}
+			return nil
+		}))
+	}
+	put(1, 2)
+	shown := 0
+	snap, err := sh.ExportEach("fits", func(key, value []byte) error {
+		if p, service, ok := keys.PartitionOf(key); !ok || p != (core.Partition{}) || service != keys.ServiceKV || string(value) != "v" {
+			t.Errorf("key %x with value %q is shown", key, value)
+		}
+		shown++
+		return nil
+	})
+	if err != nil || len(snap.Files) != 3 || shown != 2 {
+		t.Errorf("%d files, %d keys are shown, %v", len(snap.Files), shown, err)
+	}
+	put(2, 1)
+	_, err = sh.Export("too-large")
+	if f, ok := errors.AsType[core.Exhausted](err); !ok || f.Limit != "snapshot_files" || f.Max != 3 || errors.As(err, new(*errs.Corruption)) {
+		t.Errorf("one file more: %v", err)
+	}
+	refused := errors.New("refused")
+	if _, err := sh.ExportEach("refused", func(_, _ []byte) error { return refused }); !errors.Is(err, refused) {
+		t.Errorf("what is shown the keys refuses: %v", err)
+	}
+	for _, dir := range []string{"too-large", "refused"} {
+		if names, err := s.FS().List(dir); err == nil {
+			t.Errorf("%v is left in %s", names, dir)
+		}
 	}
 }

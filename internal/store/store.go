@@ -27,6 +27,7 @@ type Store struct {
 	limit  atomic.Int64
 
 	fileBytes uint64 // at which a file of a snapshot ends
+	mostFiles int    // of one snapshot
 
 	kick    chan struct{} // work for the writer goroutine
 	event   chan struct{} // a flush or compaction of the database ended
@@ -52,7 +53,7 @@ func Open(o Options) (*Store, error) {
 		return nil, errors.New("open store: no directory given")
 	}
 	s := &Store{
-		o: o, shards: map[core.ShardID]*Shard{}, fileBytes: exportFileBytes,
+		o: o, shards: map[core.ShardID]*Shard{}, fileBytes: exportFileBytes, mostFiles: maxSnapshotFiles,
 		kick: make(chan struct{}, 1), event: make(chan struct{}, 1),
 		stop: make(chan struct{}), closing: make(chan struct{}), stopped: make(chan struct{}),
 		dead: make(chan struct{}), errC: make(chan error, 1),
