@@ -23,6 +23,7 @@ type runSpec struct {
 	repeat     bool // runs that the host spoiled are repeated
 	verdicts   bool
 	env        []string
+	sockets    string // folder of the operators' sockets; its name is short, as that of a socket must be
 	server     string // name of the only server; empty: as the first of several
 }
 

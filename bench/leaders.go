@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"slices"
 	"strconv"
@@ -67,7 +68,7 @@ func (n *nodes) placeLeaders(ctx context.Context, c *cluster) error {
 // give makes a node lead a shard. The error says why it does not.
 func (n *nodes) give(ctx context.Context, c *cluster, shard int, to uint64) error {
 	path := "/cluster/transfer?shard=" + strconv.Itoa(shard) + "&to=" + strconv.FormatUint(to, 10)
-	if err := adminCall(ctx, c.endpoints[0], http.MethodPost, path, moveWithin, nil); err != nil {
+	if err := operatorCall(ctx, c.endpoints[0], path); err != nil {
 		return err
 	}
 	now, err := c.leaders(ctx)
@@ -82,7 +83,7 @@ func readLeaders(ctx context.Context, endpoints []Endpoint) (leaders, error) {
 	var failed error
 	for _, e := range endpoints {
 		var s server.ClusterStatus
-		if err := adminCall(ctx, e, http.MethodGet, "/cluster/status", lookWithin, &s); err != nil {
+		if err := adminRead(ctx, e, "/cluster/status", &s); err != nil {
 			failed = errors.Join(failed, err)
 			continue
 		}
@@ -100,17 +101,43 @@ func readLeaders(ctx context.Context, endpoints []Endpoint) (leaders, error) {
 // adminBytes bounds an answer of an admin listener that the bench reads whole.
 const adminBytes = 4 << 20
 
-// adminCall asks the admin listener of a server, and reads its answer into out; nil: there is nothing to read.
-func adminCall(ctx context.Context, e Endpoint, method, path string, within time.Duration, out any) error {
-	ctx, cancel := context.WithTimeout(ctx, within)
+// SocketClient asks the operator's socket at a path, whatever the host of a URL.
+func SocketClient(path string) *http.Client {
+	return &http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", path)
+		},
+	}}
+}
+
+// operatorCall has a server do what a path of its operator's socket says.
+func operatorCall(ctx context.Context, e Endpoint, path string) error {
+	ctx, cancel := context.WithTimeout(ctx, moveWithin)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, method, e.Admin+path, nil)
+	if e.Socket == "" { // an older program, whose admin listener does it
+		return call(ctx, http.DefaultClient, e.Name, http.MethodPost, e.Admin+path, nil)
+	}
+	client := SocketClient(e.Socket)
+	defer client.CloseIdleConnections()
+	return call(ctx, client, e.Name, http.MethodPost, "http://operator"+path, nil)
+}
+
+// adminRead asks the admin listener of a server, and reads its answer into out.
+func adminRead(ctx context.Context, e Endpoint, path string, out any) error {
+	ctx, cancel := context.WithTimeout(ctx, lookWithin)
+	defer cancel()
+	return call(ctx, http.DefaultClient, e.Name, http.MethodGet, e.Admin+path, out)
+}
+
+// call asks a server by a client, and reads its answer into out; nil: there is nothing to read.
+func call(ctx context.Context, client *http.Client, name, method, address string, out any) error {
+	req, err := http.NewRequestWithContext(ctx, method, address, nil)
 	if err != nil {
 		return err
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := client.Do(req)
 	if err != nil {
-		return fmt.Errorf("ask %s: %w", e.Name, err)
+		return fmt.Errorf("ask %s: %w", name, err)
 	}
 	defer resp.Body.Close() //nolint:errcheck // it was only read
 	body, err := io.ReadAll(io.LimitReader(resp.Body, adminBytes))
@@ -122,7 +149,7 @@ func adminCall(ctx context.Context, e Endpoint, method, path string, within time
 		err = json.Unmarshal(body, out)
 	}
 	if err != nil {
-		return fmt.Errorf("ask %s: %w", e.Name, err)
+		return fmt.Errorf("ask %s: %w", name, err)
 	}
 	return nil
 }

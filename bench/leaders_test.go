@@ -6,6 +6,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -66,7 +68,19 @@ func (a *fakeAdmin) serve(t *testing.T) Endpoint {
 		}
 	}))
 	t.Cleanup(s.Close)
-	return Endpoint{Name: "server-1", Admin: s.URL}
+	dir, err := os.MkdirTemp("", "sock") // the name of a test may be too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	lis, err := net.Listen("unix", filepath.Join(dir, "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	operator := &httptest.Server{Listener: lis, Config: &http.Server{Handler: s.Config.Handler}}
+	operator.Start()
+	t.Cleanup(operator.Close)
+	return Endpoint{Name: "server-1", Admin: s.URL, Socket: lis.Addr().String()}
 }
 
 // nobody is a server that does not answer.

@@ -528,6 +528,9 @@ func (o *oneRun) end(failed error) error {
 		}
 		failed = errors.Join(failed, err)
 	}
+	if o.c.sockets != "" {
+		failed = errors.Join(failed, os.RemoveAll(o.c.sockets))
+	}
 	if keep && o.c.dir != "" {
 		o.run.Kept = o.c.dir
 		_, err := o.keepEvidence(o.c.dir, evidenceFile)

@@ -155,7 +155,7 @@ func (n *nodes) startNode(ctx context.Context, i int) (*process, Endpoint, error
 		args = append(args, "--group-commit=false")
 	}
 	log := filepath.Join(n.logs, name+".log")
-	p, line, err := startProcess(ctx, name, log, exec.Command(n.exe, args...), n.spec.env)
+	p, line, err := startProcess(ctx, name, log, exec.Command(n.exe, args...), n.spec.serverEnv(name))
 	if err != nil {
 		if b, rerr := os.ReadFile(log); rerr == nil && bytes.Contains(b, []byte("address already in use")) {
 			err = errors.Join(errPortTaken, err)

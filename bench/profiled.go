@@ -16,10 +16,10 @@ func (u *runner) profileRun(ctx context.Context, spec *runSpec, number int) (*Ru
 		return nil, nil, err
 	}
 	one := &oneRun{u: u, spec: spec, c: c, run: &Run{Number: number, Profiled: true, Started: time.Now().UTC()}}
-	admin := map[string]string{}
+	admin, sockets := map[string]string{}, map[string]string{}
 	for _, e := range c.endpoints {
 		if e.Admin != "" || spec.topology == InProc { // none: this process is the server
-			admin[e.Name] = e.Admin
+			admin[e.Name], sockets[e.Name] = e.Admin, e.Socket
 		}
 	}
 	begin, end := make(chan struct{}), make(chan struct{})
@@ -33,7 +33,7 @@ func (u *runner) profileRun(ctx context.Context, spec *runSpec, number int) (*Ru
 	suite, row := strings.ReplaceAll(spec.suite.Name, "/", "_"), spec.row.Name
 	dir := filepath.Join("profiles", suite, row, string(spec.durability))
 	diagnosis, err := u.h.Profile(ctx, ProfileRun{
-		Dir: filepath.Join(u.c.Out, dir), Admin: admin, Window: spec.window, Cores: runtime.GOMAXPROCS(0), Begin: begin, End: end,
+		Dir: filepath.Join(u.c.Out, dir), Admin: admin, Sockets: sockets, Window: spec.window, Cores: runtime.GOMAXPROCS(0), Begin: begin, End: end,
 		Measure: one.carry,
 	})
 	if err = errors.Join(err, one.end(err)); err != nil {

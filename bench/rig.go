@@ -23,6 +23,7 @@ type Endpoint struct {
 	Address string // host:port of the gRPC edge
 	HTTP    string // base address of the REST door; empty: it has none
 	Admin   string // base address of the admin listener; empty: it has none
+	Socket  string // path of the operator's socket, which changes what the admin listener only shows; empty: it has none
 }
 
 // Rig is what a driver gets for one run.

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -189,6 +190,7 @@ type cluster struct {
 	insecure  bool         // plain text to a target that is not loopback
 	files     *initialized // of several nodes; nil: there is one, or none of ours
 	dir       string       // of the run: data, token; removed after a clean audit
+	sockets   string       // folder of the operators' sockets; removed with the servers
 	close     func() error
 	restart   func(ctx context.Context) error            // of servers that ended by themselves; nil: they cannot be
 	leaders   func(ctx context.Context) (leaders, error) // nil: there is one server, or it does not tell
@@ -221,6 +223,9 @@ func (u *runner) startProcs(ctx context.Context, spec runSpec) (*cluster, error)
 	if err != nil {
 		return nil, fmt.Errorf("make data directory: %w", err)
 	}
+	if spec.sockets, err = os.MkdirTemp("", "millrace"); err != nil {
+		return nil, errors.Join(fmt.Errorf("make the folder of sockets: %w", err), os.RemoveAll(dir))
+	}
 	start := u.startOne
 	if spec.shape.Nodes > 1 {
 		start = u.startNodes
@@ -233,9 +238,9 @@ func (u *runner) startProcs(ctx context.Context, spec runSpec) (*cluster, error)
 		}
 	}
 	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
+		return nil, errors.Join(err, os.RemoveAll(dir), os.RemoveAll(spec.sockets))
 	}
-	c.dir = dir
+	c.dir, c.sockets = dir, spec.sockets
 	return c, nil
 }
 
@@ -275,7 +280,7 @@ func (u *runner) startServer(ctx context.Context, exe, dir string, spec *runSpec
 	if spec.shape.Memory > 0 {
 		args = append(args, "--memory", fmt.Sprintf("%dMiB", spec.shape.Memory))
 	}
-	p, line, err := startProcess(ctx, name, filepath.Join(dir, name+".log"), exec.Command(exe, args...), spec.env)
+	p, line, err := startProcess(ctx, name, filepath.Join(dir, name+".log"), exec.Command(exe, args...), spec.serverEnv(name))
 	if err != nil {
 		return nil, err
 	}
@@ -315,17 +320,23 @@ func (c *cluster) tenants(n int, file string) error {
 	return os.WriteFile(file, []byte(b.String()), 0o600)
 }
 
+// serverEnv is what is added to the environment of a server. A program that knows no operator's socket does not read where it is to be.
+func (s *runSpec) serverEnv(name string) []string {
+	return append(slices.Clone(s.env), "MILLRACE_SERVE_ADMIN_SOCKET="+filepath.Join(s.sockets, name))
+}
+
 // announced reads what a server says when it listens.
 func announced(name string, line []byte) (Endpoint, error) {
 	var told struct {
 		Address string `json:"grpc"`
 		HTTP    string `json:"http"`
 		Admin   string `json:"admin"`
+		Socket  string `json:"socket"`
 	}
 	if err := json.Unmarshal(line, &told); err != nil || told.Address == "" {
 		return Endpoint{}, fmt.Errorf("%s said %q", name, bytes.TrimSpace(line))
 	}
-	return Endpoint{Name: name, Address: told.Address, HTTP: base(told.HTTP), Admin: base(told.Admin)}, nil
+	return Endpoint{Name: name, Address: told.Address, HTTP: base(told.HTTP), Admin: base(told.Admin), Socket: told.Socket}, nil
 }
 
 // base makes the base address of a listener.

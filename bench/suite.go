@@ -195,6 +195,7 @@ type Harness struct {
 type ProfileRun struct {
 	Dir     string            // receives <process>/<kind>.pb.gz
 	Admin   map[string]string // base address of the admin listener, by server process; such as http://127.0.0.1:40001
+	Sockets map[string]string // path of the operator's socket, by server process
 	Window  time.Duration
 	Cores   int
 	Measure func(ctx context.Context) error // runs warm-up and window; profiles are of what it does

@@ -72,6 +72,7 @@ func serve(args []string) error {
 	if *config != "" {
 		return serveNode(*config, *durability)
 	}
+	o.AdminSocket = os.Getenv("MILLRACE_SERVE_ADMIN_SOCKET")
 	o.Dir, o.Listen, o.HTTP, o.Admin, o.Shards, o.TokensFile = *dir, *listen, *http, *admin, *shards, *tokens
 	o.Durability = server.Durability(*durability)
 	if o.TokensFile == "" {
@@ -85,7 +86,7 @@ func serve(args []string) error {
 	if err != nil {
 		return err
 	}
-	told := map[string]string{"grpc": s.Address, "http": s.HTTPAddress, "admin": s.AdminAddress}
+	told := map[string]string{"grpc": s.Address, "http": s.HTTPAddress, "admin": s.AdminAddress, "socket": s.SocketPath}
 	if err := json.NewEncoder(os.Stdout).Encode(told); err != nil {
 		return err
 	}

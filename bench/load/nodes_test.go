@@ -99,7 +99,7 @@ func serveNode(file, durability string) error {
 		return err
 	}
 	o := server.Options{
-		Dir: c.Dir, Listen: c.Listen, HTTP: c.HTTP, Admin: c.Admin, TokensFile: c.Tokens, Name: c.Name, Shards: c.Shards, Memory: 128 << 20,
+		Dir: c.Dir, Listen: c.Listen, HTTP: c.HTTP, Admin: c.Admin, AdminSocket: os.Getenv("MILLRACE_SERVE_ADMIN_SOCKET"), TokensFile: c.Tokens, Name: c.Name, Shards: c.Shards, Memory: 128 << 20,
 		Durability: server.Durability(durability),
 	}
 	if err := json.Unmarshal(c.Cluster, &o.Cluster); err != nil {
@@ -117,7 +117,7 @@ func serveNode(file, durability string) error {
 			return errors.Join(err, s.Close(0))
 		}
 	}
-	told := map[string]string{"grpc": s.Address, "http": door, "admin": s.AdminAddress}
+	told := map[string]string{"grpc": s.Address, "http": door, "admin": s.AdminAddress, "socket": s.SocketPath}
 	if err := json.NewEncoder(os.Stdout).Encode(told); err != nil {
 		return errors.Join(err, s.Close(0))
 	}
@@ -240,7 +240,7 @@ func moving(ctx context.Context, rig *bench.Rig) error {
 	go func() {
 		select {
 		case <-rig.Began():
-			resp, err := http.Post(rig.Servers[0].Admin+"/cluster/transfer?shard=0&to=2", "", nil)
+			resp, err := bench.SocketClient(rig.Servers[0].Socket).Post("http://operator/cluster/transfer?shard=0&to=2", "", nil)
 			if err == nil {
 				err = resp.Body.Close()
 			}

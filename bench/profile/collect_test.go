@@ -3,6 +3,7 @@ package profile
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -163,7 +164,20 @@ func TestServerIsAskedOnItsAdminListener(t *testing.T) {
 		}
 	}))
 	defer server.Close()
+	dir, err := os.MkdirTemp("", "sock") // the name of a test may be too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	lis, err := net.Listen("unix", filepath.Join(dir, "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket := &httptest.Server{Listener: lis, Config: &http.Server{Handler: server.Config.Handler}}
+	socket.Start()
+	defer socket.Close()
 	h := HTTP{Base: server.URL + "/"}
+	h.Socket = lis.Addr().String()
 	if err := h.Rates(t.Context(), 1, 1); err != nil {
 		t.Error(err)
 	}

@@ -68,7 +68,7 @@ func targets(p bench.ProfileRun) []Target {
 			own.Process, own.Driver = name, false
 			continue
 		}
-		out = append(out, Target{Process: name, Procs: p.Cores, Source: HTTP{Base: p.Admin[name]}})
+		out = append(out, Target{Process: name, Procs: p.Cores, Source: HTTP{Base: p.Admin[name], Socket: p.Sockets[name]}})
 	}
 	return append(out, own)
 }

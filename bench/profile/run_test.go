@@ -3,6 +3,7 @@ package profile
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -40,13 +41,36 @@ func admin(t *testing.T) string {
 	return server.URL
 }
 
+// ratesSocket is an operator's socket that takes all rates.
+func ratesSocket(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "sock") // the name of a test may be too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	lis, err := net.Listen("unix", filepath.Join(dir, "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &httptest.Server{Listener: lis, Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusNoContent)
+	})}}
+	s.Start()
+	t.Cleanup(s.Close)
+	return lis.Addr().String()
+}
+
 // window returns a run whose window begins when measure is called and which ends with err.
 func window(t *testing.T, addresses map[string]string, err error) bench.ProfileRun {
 	t.Helper()
-	begin := make(chan struct{})
+	begin, sockets := make(chan struct{}), make(map[string]string)
+	for name := range addresses {
+		sockets[name] = ratesSocket(t)
+	}
 	return bench.ProfileRun{
 		Dir:   filepath.Join(t.TempDir(), "profiles", "queue.cycle", "unbatched"),
-		Admin: addresses, Window: time.Second, Cores: 2, Begin: begin,
+		Admin: addresses, Sockets: sockets, Window: time.Second, Cores: 2, Begin: begin,
 		Measure: func(context.Context) error { close(begin); return err },
 	}
 }

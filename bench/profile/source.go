@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/millrace/millrace/bench"
 )
 
 // maxProfile bounds one profile read over HTTP; those of a busy server are below 1 MiB.
@@ -37,15 +39,21 @@ var paths = map[Kind]string{
 	Alloc: "allocs", Heap: "heap", Block: "block", Mutex: "mutex", Goroutine: "goroutine", Leak: "goroutineleak",
 }
 
-// HTTP asks the admin listener of a server.
+// HTTP asks the admin listener of a server, and its operator's socket to change the rates.
 type HTTP struct {
 	Base   string       // "http://127.0.0.1:7083"
+	Socket string       // path of the operator's socket; empty: the admin listener of an older program changes them
 	Client *http.Client // nil means http.DefaultClient; a deadline comes from the context
 }
 
-// Rates implements Source by POST debug/pprof/rates.
+// Rates implements Source by POST debug/pprof/rates at the operator's socket.
 func (h HTTP) Rates(ctx context.Context, block, mutex int) error {
-	_, err := h.do(ctx, http.MethodPost, "rates", url.Values{
+	at := h // an older program, whose admin listener does it
+	if h.Socket != "" {
+		at = HTTP{Base: "http://operator", Client: bench.SocketClient(h.Socket)}
+		defer at.Client.CloseIdleConnections()
+	}
+	_, err := at.do(ctx, http.MethodPost, "rates", url.Values{
 		"block": {strconv.Itoa(block)}, "mutex": {strconv.Itoa(mutex)},
 	})
 	return err

@@ -19,11 +19,15 @@ func (a *app) clusterCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "cluster",
 		Short: "Set up and operate clusters",
-		Args:  cobra.NoArgs,
-		RunE:  func(*cobra.Command, []string) error { return usageError{errors.New("name a subcommand; see --help")} },
+		Long: `Cluster sets clusters up (init, extend), and operates them: from anywhere through a node's server, as all
+commands do (MILLRACE_URL, or --server), with a token that has the scope cluster, which the role operator has; or on
+the machine of a node by --socket, the operator's socket in the node's data directory, which needs no token and which
+only the server's own user and root can open.`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error { return usageError{errors.New("name a subcommand; see --help")} },
 	}
 	c.AddCommand(a.clusterInitCmd(), a.clusterStatusCmd(), a.clusterTransferCmd(), a.clusterRecoverCmd())
-	c.AddCommand(a.clusterExtendCmd(), a.clusterAddCmd(), a.clusterRemoveCmd(), a.clusterReplaceCmd(), a.clusterPromoteCmd(), a.clusterSetCmd(), a.clusterCancelCmd())
+	c.AddCommand(a.clusterExtendCmd(), a.clusterAddCmd(), a.clusterRemoveCmd(), a.clusterReplaceCmd(), a.clusterPromoteCmd(), a.clusterCancelCmd())
 	c.AddCommand(a.clusterDrainCmd(), a.clusterBalanceCmd(), a.clusterFinalizeCmd())
 	return c
 }
@@ -145,6 +149,9 @@ func clusterFlags(f *pflag.FlagSet, c *config.Cluster) {
 	f.Uint64Var(&c.Node, "node-id", 0, "number of this node in the cluster, from 1; never used again once the node is gone")
 	f.Var(peersValue{&c.Peers}, "peers", "all nodes of the cluster, as ID=ADDRESS/GRPC/REST,... with host:port for peers, gRPC and perhaps REST; in the file a list of id, address, api, http")
 	f.StringVar(&c.Listen, "peer-listen", "", "address for the other nodes")
+	f.StringVar(&c.AdvertisePeer, "advertise-peer", "", "address that this node announces to the others for its peers; default what --peers says of it, else --peer-listen")
+	f.StringVar(&c.AdvertiseGRPC, "advertise-grpc", "", "address that it announces for its gRPC edge, to which clients are sent; default what --peers says of it, else --listen")
+	f.StringVar(&c.AdvertiseHTTP, "advertise-http", "", "address that it announces for its REST edge; default what --peers says of it, else --http")
 	f.StringVar(&c.CA, "peer-ca", "", "PEM certificates of the authority that issued the nodes' certificates")
 	f.StringVar(&c.Cert, "peer-cert", "", "PEM certificate of this node, whose URI is millrace://CLUSTER-ID/node/NODE-ID; read again when it changes")
 	f.StringVar(&c.Key, "peer-key", "", "PEM key of that certificate")

@@ -32,7 +32,7 @@ peers. The node joins with the token that cluster add prints.
 Its ten ports begin at --base-port, which by default is where those of cluster init --base-port go on:
 node 4 gets 7430.`,
 		Example: `  millrace cluster extend n4 --dir ./cluster
-  millrace cluster add n4 --peer 127.0.0.1:7430 --admin 127.0.0.1:7403
+  millrace cluster add n4
   millrace serve --config ./cluster/n4/millrace.yaml --join 127.0.0.1:7400 --join-token mrj_...`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) (err error) {
@@ -88,7 +88,7 @@ func (a *app) clusterExtend(o *clusterExtend) error {
 	n.Config = filepath.Join(o.dir, n.Config)
 	return a.print(n, func(w io.Writer) {
 		fmt.Fprintf(w, "node %d in %s\n\nto take it in:\n", n.ID, filepath.Dir(n.Config))
-		fmt.Fprintf(w, "  millrace cluster add %s --peer %s\n", n.Name, n.Peer)
+		fmt.Fprintf(w, "  millrace cluster add %s\n", n.Name)
 		fmt.Fprintf(w, "  millrace serve --config %s --join ADDRESS-OF-A-MEMBER --join-token TOKEN\n", n.Config)
 	})
 }

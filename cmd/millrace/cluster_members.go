@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -75,15 +74,17 @@ func (a *app) clusterAddCmd() *cobra.Command {
 	var peer, name string
 	var learner bool
 	c := &cobra.Command{
-		Use:   "add NODE --peer HOST:PORT",
+		Use:   "add NODE",
 		Short: "Let a node join, and print the token that it joins with",
 		Long: `Add enters a node that is to join, under the number given, and prints a token: serve --join takes it,
 once, within an hour. The node then gets the state of all shards, and becomes a voter when it is at most
 1,000 entries and one second behind in each: cluster status shows how far that is. With --learner it stays a learner,
 which cluster promote or replace takes on.
 
+The node announces its own addresses when it joins, under its certificate: see serve --advertise-peer.
+
 One change of membership runs at a time. What is not done within an hour is undone.`,
-		Example: `  millrace cluster add n4 --peer 10.0.0.4:7082
+		Example: `  millrace cluster add n4
   millrace serve --config n4.yaml --join 10.0.0.1:7082 --join-token mrj_...`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -91,11 +92,7 @@ One change of membership runs at a time. What is not done within an hour is undo
 			if err != nil {
 				return err
 			}
-			if peer == "" {
-				return usageError{errors.New("--peer is required")}
-			}
 			m.query.Set("node", strconv.FormatUint(node, 10))
-			m.query.Set("peer", peer)
 			m.query.Set("name", cmp.Or(name, fmt.Sprint("n", node)))
 			if learner {
 				m.query.Set("learner", "1")
@@ -106,7 +103,8 @@ One change of membership runs at a time. What is not done within an hour is undo
 		},
 	}
 	m.flags(c)
-	c.Flags().StringVar(&peer, "peer", "", "address of the node for the other nodes (required)")
+	c.Flags().StringVar(&peer, "peer", "", "not used: the node announces its own address when it joins")
+	_ = c.Flags().MarkHidden("peer") // scripts of earlier versions give it
 	c.Flags().StringVar(&name, "name", "", "name of the node; default n and its number")
 	c.Flags().BoolVar(&learner, "learner", false, "it stays a learner: it has all data and no vote")
 	return c
@@ -153,7 +151,7 @@ func (a *app) clusterReplaceCmd() *cobra.Command {
 		Short: "Put a learner in the place of a node, in one step of each shard",
 		Long: `Replace makes a voter of NEW, which was added with --learner, and takes OLD out, in one step of each
 shard: the number of voters stays what it is. OLD may be down. It ends as a removed node does.`,
-		Example: `  millrace cluster add n4 --peer 10.0.0.4:7082 --learner
+		Example: `  millrace cluster add n4 --learner
   millrace cluster replace n2 n4`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -168,40 +166,6 @@ shard: the number of voters stays what it is. OLD may be down. It ends as a remo
 		},
 	}
 	m.flags(c)
-	return c
-}
-
-func (a *app) clusterSetCmd() *cobra.Command {
-	m := &memberCommand{verb: "set", query: url.Values{}}
-	var peer, api, http string
-	c := &cobra.Command{
-		Use:   "set NODE --peer HOST:PORT",
-		Short: "Give a node other addresses",
-		Long: `Set changes the addresses that the cluster knows of a node. The other nodes go there at once, without
-being started again; the node itself listens where its settings say.`,
-		Example: `  millrace cluster set n2 --peer 10.0.0.12:7082`,
-		Args:    cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			node, err := parseNode(args[0])
-			if err != nil {
-				return err
-			}
-			if peer+api+http == "" {
-				return usageError{errors.New("--peer, --grpc or --http is required")}
-			}
-			m.query.Set("node", strconv.FormatUint(node, 10))
-			for name, value := range map[string]string{"peer": peer, "api": api, "http": http} {
-				if value != "" {
-					m.query.Set(name, value)
-				}
-			}
-			return m.run(a, c, nil)
-		},
-	}
-	m.flags(c)
-	c.Flags().StringVar(&peer, "peer", "", "address for the other nodes")
-	c.Flags().StringVar(&api, "grpc", "", "address of its gRPC edge, which clients are sent to")
-	c.Flags().StringVar(&http, "http", "", "address of its REST edge")
 	return c
 }
 

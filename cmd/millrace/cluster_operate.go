@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,64 +21,67 @@ import (
 	"github.com/millrace/millrace/internal/server"
 )
 
-// adminVariable is the environment variable that names an admin listener.
-const adminVariable = "MILLRACE_ADMIN"
-
-// operator is how a command reaches an admin listener, or a server.
+// operator is how a command reaches a node: its server, with a token, as every other command does, or the operator's socket of a
+// node on this machine.
 type operator struct {
-	admin    string
-	server   string // instead of an admin listener
+	server   string
 	token    string
 	insecure bool
+	socket   string // instead of a server and a token
 	timeout  time.Duration
 }
 
 func (o *operator) flags(c *cobra.Command) {
 	f := c.Flags()
-	f.StringVar(&o.admin, "admin", "", "host:port of the admin listener of any node; default "+adminVariable+", then 127.0.0.1:7083")
-	f.StringVar(&o.server, "server", "", "host:port of any node's server, instead of an admin listener; its token needs the scope cluster")
-	f.StringVar(&o.token, "token", "", "token for --server; default MILLRACE_TOKEN")
-	f.BoolVar(&o.insecure, "insecure", false, "with --server: plain text to an address that is not loopback")
+	f.StringVar(&o.server, "server", "", "host:port of any node's server; default MILLRACE_URL, then 127.0.0.1:7081")
+	f.StringVar(&o.token, "token", "", "token with the scope cluster; default MILLRACE_TOKEN")
+	f.BoolVar(&o.insecure, "insecure", false, "plain text to an address that is not loopback")
+	f.StringVar(&o.socket, "socket", "", "operator's socket of a node on this machine, such as ./data/operator.sock, instead of a server and a token")
 	f.DurationVar(&o.timeout, "timeout", defaultTimeout, "give up after this time")
 }
 
-// maxAdminAnswer bounds an answer of an admin listener: the status of a cluster of 100 nodes with 64 shards.
-const maxAdminAnswer = 4 << 20
+// maxSocketAnswer bounds an answer of the operator's socket: the status of a cluster of 100 nodes with 64 shards.
+const maxSocketAnswer = 4 << 20
 
-// call asks the admin listener, or the server, and reads its answer into out.
+// call asks the server, or the operator's socket, and reads its answer into out.
 func (o *operator) call(ctx context.Context, method, path string, query url.Values, out any) error {
 	switch {
-	case o.server != "" && o.admin != "":
-		return usageError{errors.New("--server and --admin exclude each other")}
-	case o.server != "":
+	case o.socket == "":
 		return o.ask(ctx, path, query, out)
-	case o.token != "" || o.insecure:
-		return usageError{errors.New("--token and --insecure are for --server")}
-	}
-	address := cmp.Or(o.admin, os.Getenv(adminVariable), "127.0.0.1:7083")
-	if _, _, err := net.SplitHostPort(address); err != nil {
-		return usageError{fmt.Errorf("--admin: %w", err)}
+	case o.server != "" || o.token != "" || o.insecure:
+		return usageError{errors.New("--socket and --server, --token or --insecure are mutually exclusive")}
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
-	to := url.URL{Scheme: "http", Host: address, Path: path, RawQuery: query.Encode()}
+	to := url.URL{Scheme: "http", Host: "operator", Path: path, RawQuery: query.Encode()}
 	req, err := http.NewRequestWithContext(ctx, method, to.String(), nil)
 	if err != nil {
 		return err
 	}
-	resp, err := http.DefaultClient.Do(req)
+	client := &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", o.socket)
+		},
+	}}
+	resp, err := client.Do(req)
 	if err != nil {
-		return exitError{exitUnavailable, fmt.Errorf("admin listener %s: %w", address, err)}
+		return exitError{exitUnavailable, fmt.Errorf("operator's socket %s: %w", o.socket, err)}
 	}
 	defer resp.Body.Close() //nolint:errcheck // it was read
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAdminAnswer))
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxSocketAnswer))
 	if err != nil {
-		return exitError{exitUnavailable, fmt.Errorf("admin listener %s: %w", address, err)}
+		return exitError{exitUnavailable, fmt.Errorf("operator's socket %s: %w", o.socket, err)}
 	}
-	switch resp.StatusCode {
+	return o.told(resp.StatusCode, body, out)
+}
+
+// told reads an answer of the operator's socket into out.
+func (o *operator) told(status int, body []byte, out any) error {
+	switch status {
 	case http.StatusOK:
 		if err := json.Unmarshal(body, out); err != nil {
-			return fmt.Errorf("admin listener %s: read its answer: %w", address, err)
+			return fmt.Errorf("operator's socket %s: read its answer: %w", o.socket, err)
 		}
 		return nil
 	case http.StatusServiceUnavailable:
@@ -88,7 +90,7 @@ func (o *operator) call(ctx context.Context, method, path string, query url.Valu
 		if said := strings.TrimSpace(string(body)); strings.HasPrefix(said, "NOT_FOUND") {
 			return errors.New(said)
 		}
-		return fmt.Errorf("%s is no admin listener of a server that knows clusters", address)
+		return fmt.Errorf("%s is not the socket of a server that knows this command", o.socket)
 	}
 	return errors.New(strings.TrimSpace(string(body)))
 }
@@ -99,13 +101,13 @@ func (a *app) clusterStatusCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "Show every node of a cluster: what it leads, how far it is, whether it is reached",
-		Long: `Status asks one node, by its admin listener, which asks the others. A node that it does not reach is
-shown with the reason. Lag is how many entries of a shard's log are known to be committed that a node has
+		Long: `Status asks one node, which asks the others. A node that it does not reach is shown with the reason. Lag is how many entries of a shard's log are known to be committed that a node has
 not applied.
 
 Exit 0: all nodes are reached and all shards are led. 3: they are not, or nobody answers.`,
 		Example: `  millrace cluster status
-  millrace cluster status --admin 127.0.0.1:7403 --json`,
+  millrace cluster status --server 127.0.0.1:7401 --json
+  millrace cluster status --socket ./cluster/n1/data/operator.sock`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			var s server.ClusterStatus
@@ -221,8 +223,7 @@ func (a *app) clusterTransferCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "transfer --shard S --to NODE",
 		Short: "Have another node lead a shard",
-		Long: `Transfer asks one node, by its admin listener, to have a shard led by the node that --to names. That is
-over in milliseconds: writes are held back meanwhile, and none is left in doubt. The shard stays with
+		Long: `Transfer asks one node to have a shard led by the node that --to names. That is over in milliseconds: writes are held back meanwhile, and none is left in doubt. The shard stays with
 that node until it stops or is moved again; shards that nobody moved go to the node they are at home
 with, which is node SHARD modulo NODES, some ten seconds after that can lead them.
 

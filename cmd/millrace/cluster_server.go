@@ -10,8 +10,8 @@ import (
 	millrace "github.com/millrace/millrace/sdk/go"
 )
 
-// Operators may go through a server's ordinary door, with a token that has the scope cluster, instead of an admin listener.
-// What they are told is the same.
+// Operators go through a server's ordinary door, with a token that has the scope cluster. What they are told is the same as by the
+// operator's socket.
 
 // movedShard is a shard that another node leads now.
 type movedShard struct {
@@ -19,9 +19,12 @@ type movedShard struct {
 	Leader uint64 `json:"leader"`
 }
 
-// ask does at a server what the admin listener does at a path, and reads its answer into out.
+// ask does at a server what the operator's socket does at a path, and reads its answer into out.
 func (o *operator) ask(ctx context.Context, path string, query url.Values, out any) error {
-	opts := []millrace.Option{millrace.Address(o.server)}
+	var opts []millrace.Option
+	if o.server != "" {
+		opts = append(opts, millrace.Address(o.server))
+	}
 	if o.token != "" {
 		opts = append(opts, millrace.Token(o.token))
 	}
@@ -73,15 +76,13 @@ func changeMembers(ctx context.Context, op millrace.Operator, verb string, q url
 	node := numberOf(q, "node")
 	switch verb {
 	case "add":
-		return op.Add(ctx, millrace.AddNode{Node: node, Peer: q.Get("peer"), Name: q.Get("name"), Learner: q.Get("learner") == "1"})
+		return op.Add(ctx, millrace.AddNode{Node: node, Name: q.Get("name"), Learner: q.Get("learner") == "1"})
 	case "remove":
 		return op.Remove(ctx, node)
 	case "replace":
 		return op.Replace(ctx, node, numberOf(q, "with"))
 	case "promote":
 		return op.Promote(ctx, node)
-	case "set":
-		return op.SetAddresses(ctx, node, millrace.NodeAddresses{Peer: q.Get("peer"), GRPC: q.Get("api"), HTTP: q.Get("http")})
 	case "drain":
 		return op.Drain(ctx, node)
 	case "undrain":

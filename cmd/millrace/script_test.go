@@ -96,14 +96,12 @@ func scriptReady(ts *testscript.TestScript, neg bool, args []string) {
 	var told struct {
 		Address string `json:"grpc"`
 		HTTP    string `json:"http"`
-		Admin   string `json:"admin"`
 		PID     int    `json:"pid"`
 	}
 	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[0])), &told))
 	ts.Check(os.Remove(file)) // so that the next server's is waited for
 	ts.Setenv("MILLRACE_URL", told.Address)
 	ts.Setenv("MILLRACE_HTTP", told.HTTP)
-	ts.Setenv("MILLRACE_ADMIN", told.Admin)
 	ts.Setenv("PID", strconv.Itoa(told.PID))
 	if len(args) == 2 {
 		ts.Setenv("MILLRACE_TOKEN", strings.TrimSpace(ts.ReadFile(args[1])))

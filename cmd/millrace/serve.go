@@ -82,7 +82,9 @@ the disk is full beyond its reserve, 23 when the directory is not this server's.
 	f.StringVar(&o.Dir, "data", "", "data directory, made if missing (required)")
 	f.StringVar(&o.Listen, "listen", "127.0.0.1:7081", "address of the gRPC edge")
 	f.StringVar(&o.HTTP, "http", "", "address of the REST edge; off: none; default 127.0.0.1:7080, or a free port if --listen has port 0")
-	f.StringVar(&o.Admin, "admin", "", "address for metrics, health and profiles, without tokens; off: none; default 127.0.0.1:7083, or a free port if --listen has port 0")
+	f.StringVar(&o.Admin, "admin", "", "address for metrics, health, status and profiles, which only reads and asks for no token; off: none; default 127.0.0.1:7083, or a free port if --listen has port 0")
+	f.StringVar(&o.AdminSocket, "admin-socket", "", "path of the socket by which this machine's root and the server's own user operate the cluster without a token; off: none; default operator.sock in --data")
+	f.StringVar(&o.Metrics, "metrics", "off", "address for /metrics, /healthz and /readyz alone, in plain text and without a token, which may be public; off: none")
 	f.BoolVar(&o.groupCommit, "group-commit", true, "false: one commit per log entry, for measuring what group commit is worth")
 	_ = f.MarkHidden("group-commit")
 	f.BoolVar(&o.dev, "dev", false, "make one admin token, print it, and bind to loopback only")
@@ -94,7 +96,8 @@ the disk is full beyond its reserve, 23 when the directory is not this server's.
 	f.StringVar(&o.memory, "memory", "", "memory for buffers and caches, such as 512MiB; default a quarter of the machine's, or of its control group's")
 	f.StringVar(&o.TLSCert, "tls-cert", "", "PEM certificate of the gRPC and REST edges; read again, with its key, when a file changes, and on SIGHUP")
 	f.StringVar(&o.TLSKey, "tls-key", "", "PEM key of the certificate")
-	f.BoolVar(&o.Insecure, "insecure", false, "allow plain text on an address that is not loopback")
+	f.Var((*insecureValue)(&o.Insecure), "insecure", "listeners that may be in plain text on an address that is not loopback: any of grpc, http and admin; without a value grpc,http")
+	f.Lookup("insecure").NoOptDefVal = insecureBare
 	f.StringVar(&o.ArchiveDir, "log-archive-dir", "", "receives log segments before they are reused")
 	f.Int64Var(&o.Reserve, "disk-reserve", 0, "bytes kept free: below it new work is refused; default min(1 %, 1 GiB)")
 	f.Int64Var(&o.LogQuota, "log-quota", 0, "bytes of log kept for nodes of the cluster that are behind; beyond it they get a snapshot; default 4 GiB, or a tenth of a smaller disk")
@@ -231,9 +234,11 @@ func (a *app) announce(o *serveOptions, s *server.Running, token string) error {
 		Address string `json:"grpc"`
 		HTTP    string `json:"http,omitempty"`
 		Admin   string `json:"admin,omitempty"`
+		Metrics string `json:"metrics,omitempty"`
+		Socket  string `json:"socket,omitempty"`
 		PID     int    `json:"pid"`
 		Data    string `json:"data"`
-	}{s.Address, s.HTTPAddress, s.AdminAddress, os.Getpid(), o.Dir}
+	}{s.Address, s.HTTPAddress, s.AdminAddress, s.MetricsAddress, s.SocketPath, os.Getpid(), o.Dir}
 	if o.readyFile != "" {
 		b, err := json.Marshal(ready)
 		if err != nil {
@@ -254,6 +259,12 @@ func (a *app) announce(o *serveOptions, s *server.Running, token string) error {
 		}
 		if s.AdminAddress != "" {
 			fmt.Fprintf(w, "metrics, health and profiles on http://%s\n", s.AdminAddress)
+		}
+		if s.MetricsAddress != "" {
+			fmt.Fprintf(w, "metrics and health on http://%s\n", s.MetricsAddress)
+		}
+		if s.SocketPath != "" {
+			fmt.Fprintf(w, "operator's socket %s\n", s.SocketPath)
 		}
 		if token != "" && o.tokenFile == "" {
 			fmt.Fprintf(w, "token, shown once: %s\n", token)

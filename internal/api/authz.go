@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc/metadata"
+	grpcpeer "google.golang.org/grpc/peer"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
@@ -224,6 +225,16 @@ type callerKey struct{}
 type caller struct {
 	auth.Principal
 	token string
+	from  string // the client's address; empty: it is not known
+}
+
+// Asker tells who asks, for logs: the holder of a token, by its name and tenant, and the client's address.
+func Asker(ctx context.Context) (who, from string) {
+	c, ok := callerOf(ctx)
+	if !ok {
+		return "this server", ""
+	}
+	return fmt.Sprintf("token %s of tenant %s", c.Name, c.Tenant), c.from
 }
 
 func callerOf(ctx context.Context) (caller, bool) {
@@ -279,6 +290,9 @@ func (s *Server) admit(ctx context.Context, method string) (context.Context, cal
 	}
 	if fact := r.missing(who.Scopes); fact != nil {
 		return ctx, caller{}, fact
+	}
+	if p, ok := grpcpeer.FromContext(ctx); ok {
+		who.from = p.Addr.String()
 	}
 	return context.WithValue(ctx, callerKey{}, who), who, nil
 }

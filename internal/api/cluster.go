@@ -25,7 +25,7 @@ type clusterService struct {
 
 func (cs *clusterService) operator() (Operator, error) {
 	if cs.s.o.Operator == nil {
-		return nil, core.Invalid{Field: "method", Reason: "not_supported", Message: "this server is operated by its admin listener alone"}
+		return nil, core.Invalid{Field: "method", Reason: "not_supported", Message: "this server cannot be operated by its API"}
 	}
 	return cs.s.o.Operator, nil
 }
@@ -42,25 +42,28 @@ func (cs *clusterService) Status(ctx context.Context, _ *pb.ClusterStatusRequest
 var memberVerbs = map[pb.MemberVerb]core.MemberVerb{
 	pb.MemberVerb_MEMBER_VERB_ADD: core.MemberAdd, pb.MemberVerb_MEMBER_VERB_REMOVE: core.MemberRemove,
 	pb.MemberVerb_MEMBER_VERB_REPLACE: core.MemberReplace, pb.MemberVerb_MEMBER_VERB_PROMOTE: core.MemberPromote,
-	pb.MemberVerb_MEMBER_VERB_SET: core.MemberSet, pb.MemberVerb_MEMBER_VERB_CANCEL: core.MemberCancel,
-	pb.MemberVerb_MEMBER_VERB_DRAIN: core.MemberDrain, pb.MemberVerb_MEMBER_VERB_UNDRAIN: core.MemberUndrain,
+	pb.MemberVerb_MEMBER_VERB_CANCEL: core.MemberCancel,
+	pb.MemberVerb_MEMBER_VERB_DRAIN:  core.MemberDrain, pb.MemberVerb_MEMBER_VERB_UNDRAIN: core.MemberUndrain,
 }
 
 // ChangeMembers makes a change of membership, or begins the job that does.
 func (cs *clusterService) ChangeMembers(ctx context.Context, in *pb.ChangeMembersRequest) (*pb.ChangeMembersResponse, error) {
 	op := core.MemberChange{
 		Do: memberVerbs[in.GetVerb()], Node: in.GetNode(), With: in.GetWith(), Learner: in.GetLearner(),
-		Name: in.GetName(), Peer: in.GetPeer(), API: in.GetGrpc(), HTTP: in.GetHttp(),
+		Name: in.GetName(),
 	}
 	switch {
+	case in.GetVerb() == pb.MemberVerb_MEMBER_VERB_SET:
+		return nil, core.Invalid{
+			Field: "verb", Reason: "not_supported",
+			Message: "a node announces its own addresses: set advertise_peer, advertise_grpc or advertise_http in its settings, and start it again",
+		}
 	case op.Do == 0:
 		return nil, invalid("verb", "is not known")
 	case op.Node == 0 && op.Do != core.MemberCancel:
 		return nil, invalid("node", "is missing")
 	case op.With == 0 && op.Do == core.MemberReplace:
 		return nil, invalid("with", "is missing")
-	case op.Do == core.MemberSet && op.Peer+op.API+op.HTTP == "":
-		return nil, invalid("peer", "is missing, and so are grpc and http")
 	}
 	o, err := cs.operator()
 	if err != nil {
@@ -122,7 +125,7 @@ func clusterRoutes() []*Route {
 		},
 		{
 			Method: http.MethodPost, Path: "/v1/cluster/members", Repeat: RepeatCondition, Native: clusterMethods + "ChangeMembers", Body: "ChangeMembersRequest", Answer: "ChangeMembersResponse", Status: statusOK,
-			Doc:    "Begin or cancel a change of membership, or change what the cluster knows of a node.",
+			Doc:    "Begin or cancel a change of membership, or drain a node.",
 			fields: fieldNames(changeMembersFields), handle: (*restCall).changeMembers,
 		},
 		{

@@ -30,7 +30,7 @@ func (o fakeOperator) ChangeMembers(_ context.Context, op core.MemberChange) (*p
 		return nil, core.WrongMembership{Reason: "learner_behind", Node: op.Node, Lag: 9}
 	}
 	return &pb.ChangeMembersResponse{
-		Version: 1 << 60, Members: []*pb.ClusterMember{{Node: op.Node, Peer: op.Peer, State: "joining"}}, Job: &pb.MemberJob{Id: 1, Node: op.Node},
+		Version: 1 << 60, Members: []*pb.ClusterMember{{Node: op.Node, Peer: op.Peer, Grpc: op.API, Http: op.HTTP, State: "joining"}}, Job: &pb.MemberJob{Id: 1, Node: op.Node},
 	}, nil
 }
 
@@ -51,7 +51,8 @@ func (o fakeOperator) FinalizeFormat(context.Context) (*pb.FinalizeFormatRespons
 func TestOperatorsAreRefusedByNameWhatMakesNoSense(t *testing.T) {
 	r := newRESTRig(t, Limits{})
 	for body, field := range map[string]string{
-		`{}`: "verb", `{"verb":"remove"}`: "node", `{"verb":"replace","node":1}`: "with", `{"verb":"set","node":1}`: "peer",
+		`{}`: "verb", `{"verb":"remove"}`: "node", `{"verb":"replace","node":1}`: "with", `{"verb":"set","node":1}`: "verb",
+		`{"verb":"set","node":1,"http":"stranger.example:80"}`: "verb", `{"verb":"set","node":1,"grpc":"stranger.example:80","peer":"stranger.example:81"}`: "verb",
 	} {
 		a := r.send(r.request("POST", "/v1/cluster/members", "acme/cluster", body)).expect(t, body, http.StatusBadRequest)
 		if e := failed(t, a); e.Field != field {
@@ -67,6 +68,25 @@ func TestOperatorsAreRefusedByNameWhatMakesNoSense(t *testing.T) {
 		t.Error("the admin of a tenant sees the cluster")
 	} else {
 		expectCode(t, "status for an admin of a tenant", err, codes.PermissionDenied)
+	}
+}
+
+// TestNoRequestNamesTheAddressesOfANode: clients and their tokens are sent there.
+func TestNoRequestNamesTheAddressesOfANode(t *testing.T) {
+	r := newRESTRig(t, Limits{})
+	for verb := range pb.MemberVerb_name {
+		in := &pb.ChangeMembersRequest{
+			Verb: pb.MemberVerb(verb), Node: 1, With: 2, Name: "n1", Peer: "stranger.example:1", Grpc: "stranger.example:2", Http: "stranger.example:3",
+		}
+		out, err := pb.NewClusterServiceClient(r.conn).ChangeMembers(as("acme/cluster"), in)
+		for _, m := range out.GetMembers() { // the rig shows what the operator was asked for
+			if m.GetPeer() != "" || m.GetGrpc() != "" || m.GetHttp() != "" {
+				t.Errorf("%s: %v, %v", in.GetVerb(), m, err)
+			}
+		}
+		if in.GetVerb() == pb.MemberVerb_MEMBER_VERB_SET && errorOf(t, err).GetReason() != "not_supported" {
+			t.Errorf("set: %v", err)
+		}
 	}
 }
 

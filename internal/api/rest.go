@@ -187,6 +187,7 @@ func (c *restCall) serve() (err error) {
 			return fact
 		}
 		defer c.s.calls.leave(c.who.Tenant)
+		c.who.from = c.r.RemoteAddr
 	}
 	if fact := c.readQuery(); fact != nil {
 		return fact

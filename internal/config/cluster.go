@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -30,6 +31,58 @@ type Cluster struct {
 	Plain  bool   // plain text between peers instead, on loopback only
 	Join   string // address of a member that takes this node in; empty: none, or it was taken in before
 	Token  string // to join with
+
+	// What this node announces as its own addresses, host:port. Empty: what Peers says of it, else where it listens.
+	AdvertisePeer string // for the other nodes
+	AdvertiseGRPC string // of its gRPC edge, which clients are sent to
+	AdvertiseHTTP string // of its REST edge
+}
+
+// Own is what the settings say of this node's addresses.
+func (c *Cluster) Own() Peer {
+	own := Peer{ID: c.Node}
+	for _, p := range c.Peers {
+		if p.ID == c.Node {
+			own = p
+		}
+	}
+	own.Address = cmp.Or(c.AdvertisePeer, own.Address, c.Listen)
+	own.API, own.HTTP = cmp.Or(c.AdvertiseGRPC, own.API), cmp.Or(c.AdvertiseHTTP, own.HTTP)
+	return own
+}
+
+// advertised lists the addresses that are announced, by setting.
+func (c *Cluster) advertised() [][2]string {
+	return [][2]string{{"advertise-peer", c.AdvertisePeer}, {"advertise-grpc", c.AdvertiseGRPC}, {"advertise-http", c.AdvertiseHTTP}}
+}
+
+// checkAdvertised refuses addresses that other nodes and clients cannot dial.
+func (c *Cluster) checkAdvertised() error {
+	for _, a := range c.advertised() {
+		if a[1] == "" {
+			continue
+		}
+		host, err := hostOf(a[1])
+		switch {
+		case err != nil:
+			return fmt.Errorf("%s: %w", a[0], err)
+		case unspecified(host):
+			return fmt.Errorf("%s: %s must be an address that other machines can dial", a[0], a[1])
+		}
+	}
+	switch host, _ := hostOf(c.Own().Address); { // checkPeers and Check have judged its form
+	case unspecified(host):
+		return fmt.Errorf("advertise-peer: is required, because other nodes cannot dial peer-listen %s", c.Listen)
+	case c.Plain && !loopback(host):
+		return fmt.Errorf("advertise-peer: %s must be a loopback address with peer-plain", c.Own().Address)
+	}
+	return nil
+}
+
+// unspecified reports whether a host stands for all addresses of a machine.
+func unspecified(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "" || ip != nil && ip.IsUnspecified()
 }
 
 // MaxPeers bounds a list of peers: more nodes than any cluster has.
@@ -57,7 +110,7 @@ func (c *Cluster) ClusterID() (id [16]byte, err error) {
 // Check refuses what makes no sense, naming the setting.
 func (c *Cluster) Check() error {
 	if !c.Enabled() {
-		if c.Listen != "" || c.CA != "" || c.Cert != "" || c.Key != "" || c.Plain {
+		if c.Listen != "" || c.CA != "" || c.Cert != "" || c.Key != "" || c.Plain || c.AdvertisePeer+c.AdvertiseGRPC+c.AdvertiseHTTP != "" {
 			return errors.New("settings of peers need cluster-id, node-id and peers")
 		}
 		return nil
@@ -82,7 +135,7 @@ func (c *Cluster) Check() error {
 	case !c.Plain && (c.CA == "" || c.Cert == "" || c.Key == ""):
 		return errors.New("peer-ca, peer-cert and peer-key: all are needed, or peer-plain on loopback")
 	}
-	return nil
+	return c.checkAdvertised()
 }
 
 func (c *Cluster) checkPeers() error {

@@ -92,12 +92,34 @@ func TestAPlaceInAClusterThatMakesNoSenseIsRefusedByTheSettingsName(t *testing.T
 		"excludes":                       func(c *Cluster) { c.Plain = true },
 		"need cluster-id":                func(c *Cluster) { *c = Cluster{Plain: true} },
 		"peer-plain: 192.0.2.1:7400":     func(c *Cluster) { *c = plain; c.Listen = "192.0.2.1:7400" },
+		"advertise-peer: is required":    func(c *Cluster) { c.Peers, c.Listen = nil, "0.0.0.0:"+"7400" },
+		"advertise-peer: address":        func(c *Cluster) { c.AdvertisePeer = "h" + ":0" },
+		"advertise-peer: [::]:7400":      func(c *Cluster) { c.AdvertisePeer = "[::]:" + "7400" },
+		"advertise-grpc: 0.0.0.0:1":      func(c *Cluster) { c.AdvertiseGRPC = "0.0.0.0:" + "1" },
+		"advertise-http":                 func(c *Cluster) { c.AdvertiseHTTP = "h" },
+		"advertise-peer: 192.0.2.1:1":    func(c *Cluster) { *c = plain; c.AdvertisePeer = "192.0.2.1:1" },
+		"settings of peers":              func(c *Cluster) { *c = Cluster{AdvertiseHTTP: "h:1"} },
 		"node 2: 192.0.2.1:1 is no loop": func(c *Cluster) { *c = plain; c.Peers = good().Peers; c.Peers[1].Address = "192.0.2.1:1" },
 	} {
 		c := good()
 		change(&c)
 		if err := c.Check(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want an error that says %q, got %v", want, err)
+		}
+	}
+}
+
+func TestANodeAnnouncesWhatItsOwnSettingsSay(t *testing.T) {
+	peers := []Peer{{1, "h1:1", "h1:2", "h1:3"}, {2, "h2:1", "h2:2", ""}}
+	for want, c := range map[Peer]Cluster{
+		{1, "h1:1", "h1:2", "h1:3"}: {Node: 1, Peers: peers, Listen: "0.0.0.0:" + "9"},
+		{2, "h2:1", "h2:2", "h9:3"}: {Node: 2, Peers: peers, AdvertiseHTTP: "h9:3"},
+		{1, "p:1", "g:2", "w:3"}:    {Node: 1, Peers: peers, AdvertisePeer: "p:1", AdvertiseGRPC: "g:2", AdvertiseHTTP: "w:3"},
+		{3, local + "7420", "", ""}: {Node: 3, Listen: local + "7420"},
+		{4, "p:4", "", ""}:          {Node: 4, Listen: "0.0.0.0:" + "7430", AdvertisePeer: "p:4"},
+	} {
+		if got := c.Own(); got != want {
+			t.Errorf("got %+v, want %+v", got, want)
 		}
 	}
 }

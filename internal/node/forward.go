@@ -208,12 +208,21 @@ func (s *shard) takeAsk(from uint64, b []byte) {
 	}
 	e, err := core.DecodeEntry(b[8:])
 	if err != nil || len(e.Commits) == 0 || slices.ContainsFunc(e.Commits, func(c core.Commit) bool {
-		return c.Partition != e.Commits[0].Partition || c.Partition == systemPartition && s.id != 0
+		return c.Partition != e.Commits[0].Partition || c.Partition == systemPartition && s.id != 0 || s.n.speaksForAnother(from, &c)
 	}) {
 		answer(core.Proposed{Err: core.Invalid{Field: "commits", Reason: "malformed", Message: "are not what a node may ask for"}})
 		return
 	}
 	s.take(&proposal{commits: e.Commits, done: answer, bytes: len(b)}, false)
+}
+
+// speaksForAnother reports whether a commit that a replica asks for says of another node what only that node may say: its
+// addresses and its data directory.
+func (n *Node) speaksForAnother(from uint64, c *core.Commit) bool {
+	return slices.ContainsFunc(c.Ops, func(op core.Op) bool {
+		change, ok := op.(*core.MemberChange)
+		return ok && (change.Do == core.MemberSet || change.Do == core.MemberRegister) && change.Node != n.who().nodeOf(from)
+	})
 }
 
 // takeAnswer ends a proposal that this node had asked a leader for.

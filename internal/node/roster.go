@@ -19,6 +19,7 @@ import (
 type roster struct {
 	dir  core.Directory // its version is 0 where there is none
 	list []core.Member  // all members, this node too, ascending by replica
+	told bool           // by a node that was no member: the same version from elsewhere takes its place
 }
 
 // startRoster returns the members that the node was started with.
@@ -142,14 +143,16 @@ type goodbye struct {
 // learn takes over a directory that is committed: shard 0's replica has applied it, here or at another member, whom this
 // node asked. It may be newer than what this replica has applied: who the members are is only where messages go and what a
 // leader works towards, and no node leads shard 0 and has not applied what is committed.
-func (n *Node) learn(d core.Directory) {
+func (n *Node) learn(d core.Directory) { n.goBy(&roster{dir: d, list: d.Members}) }
+
+// goBy is learn for a roster of a directory.
+func (n *Node) goBy(r *roster) {
 	n.learning.Lock()
 	defer n.learning.Unlock()
-	old := n.who()
-	if d.Version <= old.dir.Version {
+	old, d := n.who(), &r.dir
+	if d.Version < old.dir.Version || d.Version == old.dir.Version && !(old.told && !r.told) {
 		return
 	}
-	r := &roster{dir: d, list: d.Members}
 	n.roster.Store(r)
 	now := n.o.Clock.Boot()
 	n.leaves.Lock()
@@ -172,6 +175,7 @@ func (n *Node) learn(d core.Directory) {
 // was heard for long of who is. A learner holds no elections, and follows who led it last for ever.
 func (s *shard) askMembers(now time.Duration) {
 	led := s.leader.Load() != 0 && (s.leading || now < s.ledAt+heardFor)
+	s.unled.Store(!led)
 	if led || now < s.askedAt+reportEvery {
 		return
 	}
@@ -188,19 +192,32 @@ func (n *Node) tellMembers(to uint64, b []byte) {
 }
 
 func (n *Node) takeMembers(b []byte) {
-	if err := n.Introduce(b); err != nil {
-		n.o.Logger.Warn("directory of members of a peer", "error", err)
-	}
-}
-
-// Introduce takes in the stored form of a directory of members that a node of the cluster has, and goes by it if it is newer
-// than this one's. Errors: core.ErrMalformed.
-func (n *Node) Introduce(directory []byte) error {
-	d, err := core.DecodeDirectory(directory)
+	d, err := core.DecodeDirectory(b)
 	if err != nil {
-		return err
+		n.o.Logger.Warn("directory of members of a peer", "error", err)
+		return
 	}
 	n.learn(d)
+}
+
+// Introduce takes in the stored form of a directory of members that a node told which is no member as far as this one knows, and
+// goes by it if it is newer than this one's. Such a node has a certificate of the cluster, and may have been removed since: so
+// it is heard only while this node hears of no leader, its word sends no client anywhere, and makes this node leave nothing.
+// Errors: core.ErrMalformed.
+func (n *Node) Introduce(directory []byte) error {
+	d, err := core.DecodeDirectory(directory)
+	if err != nil || !n.shards[0].unled.Load() || d.Gone(n.o.Replica) {
+		return err
+	}
+	known := n.who()
+	for i := range d.Members {
+		m := &d.Members[i]
+		m.API, m.HTTP = "", ""
+		if k := known.member(m.Replica); k != nil && k.Node == m.Node {
+			m.API, m.HTTP = k.API, k.HTTP
+		}
+	}
+	n.goBy(&roster{dir: d, list: d.Members, told: true})
 	return nil
 }
 

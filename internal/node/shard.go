@@ -99,6 +99,7 @@ type shard struct {
 	confAt     time.Duration            // boot time before which no change of it is proposed again
 	askedAt    time.Duration            // boot time when it last asked who the members are
 	ledAt      time.Duration            // boot time when it last heard of whom it follows
+	unled      atomic.Bool              // it has heard of no leader lately, at its last tick
 	sure       confirmation             // of its configuration, by most voters
 	marks      marks                    // of where the log ended, while it leads
 	heard      map[uint64]time.Duration // by replica, when the leader last heard of it

@@ -9,14 +9,13 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"net/url"
 	"runtime"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"golang.org/x/net/netutil"
 
 	"github.com/millrace/millrace/internal/api"
 	"github.com/millrace/millrace/internal/auth"
@@ -35,7 +34,7 @@ import (
 const (
 	adminConnections = 64
 	adminHeaderBytes = 16 << 10
-	adminBodyBytes   = 64 << 10 // a form, or the addresses that a profile's reader wants the names of
+	adminBodyBytes   = 64 << 10 // of a form
 	adminHeaderWait  = 5 * time.Second
 	adminReadWait    = 10 * time.Second
 	adminWriteWait   = 30 * time.Second // beyond the seconds that a profile is asked to last
@@ -46,9 +45,9 @@ const (
 	maxRate = int(time.Second)
 )
 
-// admin serves what operators and monitoring need: figures, health, profiles. Of tenants' own it says the names of the
-// largest repositories, and nothing else. It serves
-// from before the data directory is opened until all else has stopped.
+// admin serves what operators and monitoring need: figures, health, profiles. It asks for no token, so it only reads: what
+// changes anything goes through the API, or the operator's socket. Of tenants' own it says the names of the largest repositories,
+// and nothing else. It serves from before the data directory is opened until all else has stopped.
 type admin struct {
 	o        Options
 	registry *obs.Registry
@@ -56,6 +55,8 @@ type admin struct {
 	refused  refusedChanges
 	http     *http.Server
 	served   chan error
+	probes   *http.Server // of metrics and health alone; nil: there is none
+	probed   chan error
 	gate     sync.RWMutex // shared by handlers, taken by close
 
 	parts    atomic.Pointer[parts] // nil until the node runs
@@ -97,22 +98,40 @@ func newAdmin(o Options) (*admin, error) {
 	if err := a.register(); err != nil {
 		return nil, fmt.Errorf("metrics: %w", err)
 	}
-	a.http = &http.Server{
-		Handler: a.handler(), MaxHeaderBytes: adminHeaderBytes, ReadHeaderTimeout: adminHeaderWait, ReadTimeout: adminReadWait,
-		WriteTimeout: adminWriteWait, IdleTimeout: adminIdleWait, ErrorLog: slog.NewLogLogger(o.Logger.Handler(), slog.LevelWarn),
-	}
+	a.http = a.server(a.handler())
 	return a, nil
+}
+
+// server makes a server of a handler, whose connections are bounded in number and time.
+func (a *admin) server(h http.Handler) *http.Server {
+	s := &http.Server{
+		Handler: h, MaxHeaderBytes: adminHeaderBytes, ReadHeaderTimeout: adminHeaderWait, ReadTimeout: adminReadWait,
+		WriteTimeout: adminWriteWait, IdleTimeout: adminIdleWait, ErrorLog: slog.NewLogLogger(a.o.Logger.Handler(), slog.LevelWarn),
+	}
+	newCrowd(adminConnections).bound(s)
+	return s
 }
 
 // serve takes lis over.
 func (a *admin) serve(lis net.Listener) {
-	lis = netutil.LimitListener(lis, adminConnections)
 	go func() { a.served <- a.http.Serve(lis) }()
+}
+
+// serveProbes takes lis over, for metrics and health alone.
+func (a *admin) serveProbes(lis net.Listener) {
+	a.probes, a.probed = a.server(a.entered(a.probeHandler())), make(chan error, 1)
+	go func() { a.probed <- a.probes.Serve(lis) }()
 }
 
 // close ends every connection and returns when no handler runs any more.
 func (a *admin) close() error {
 	err := a.http.Close()
+	if a.probes != nil {
+		err = errors.Join(err, a.probes.Close())
+		if served := <-a.probed; !errors.Is(served, http.ErrServerClosed) {
+			err = errors.Join(err, served)
+		}
+	}
 	if served := <-a.served; !errors.Is(served, http.ErrServerClosed) {
 		err = errors.Join(err, served)
 	}
@@ -122,53 +141,78 @@ func (a *admin) close() error {
 	return err
 }
 
-// handler is all routes, behind what keeps web pages out: a page in somebody's browser can send requests to loopback.
-func (a *admin) handler() http.Handler {
+// probeHandler is what monitoring and orchestrators ask for.
+func (a *admin) probeHandler() *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", a.registry.Handler())
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { plain(w, http.StatusOK, "ok") })
 	mux.HandleFunc("GET /readyz", a.ready)
+	return mux
+}
+
+// handler is all routes, behind what keeps web pages out: a page in a browser can send requests to loopback.
+func (a *admin) handler() http.Handler {
+	mux := a.probeHandler()
 	mux.HandleFunc("GET /debug/status", a.status)
 	mux.HandleFunc("GET /cluster/status", a.clusterStatus)
-	mux.HandleFunc("POST /cluster/transfer", a.clusterTransfer)
-	mux.HandleFunc("POST /cluster/balance", a.clusterBalance)
-	mux.HandleFunc("POST /cluster/finalize", a.clusterFinalize)
-	mux.HandleFunc("POST /cluster/members/{verb}", a.clusterChange)
 	mux.HandleFunc("GET /debug/pprof/{$}", pprof.Index)
 	mux.HandleFunc("GET /debug/pprof/{profile}", limitSeconds(pprof.Index)) // one of the runtime's own
 	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
 	mux.HandleFunc("GET /debug/pprof/profile", limitSeconds(pprof.Profile))
 	mux.HandleFunc("GET /debug/pprof/trace", limitSeconds(pprof.Trace))
 	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("POST /debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("GET /debug/pprof/rates", a.showRates)
-	mux.HandleFunc("POST /debug/pprof/rates", a.changeRates)
-	guarded := http.NewCrossOriginProtection().Handler(mux)
+	return a.entered(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case !a.addressed(r.Host):
+			plain(w, http.StatusMisdirectedRequest, "this listener is addressed by its IP address, as localhost, or by the name in --admin")
+		case crossSite(r):
+			plain(w, http.StatusForbidden, "this listener is not for web pages of other sites")
+		default:
+			mux.ServeHTTP(w, r)
+		}
+	}))
+}
+
+// entered is h for as long as the listeners are served, with what every answer has.
+func (a *admin) entered(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a.gate.RLock()
 		defer a.gate.RUnlock()
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Header().Set("Cache-Control", "no-store")
-		if !a.addressed(r.Host) {
-			plain(w, http.StatusMisdirectedRequest, "this listener is addressed by its IP address or as localhost")
-			return
-		}
 		r.Body = http.MaxBytesReader(w, r.Body, adminBodyBytes)
-		guarded.ServeHTTP(w, r)
+		h.ServeHTTP(w, r)
 	})
 }
 
-// addressed says whether a request to a listener on loopback names it by an address or as localhost. A name of somebody
-// else's that leads here is how a web page would read what is served to loopback only.
+// addressed says whether a request names the listener by an address, as localhost, or by the name that the settings give it. A name
+// of somebody else's that leads here is how a web page would read what is served without a token.
 func (a *admin) addressed(hostport string) bool {
-	if own, _, err := net.SplitHostPort(a.o.Admin); err != nil || !loopback(own) {
-		return true // whoever reaches it is let in; the operator has said so
-	}
 	host, _, err := net.SplitHostPort(hostport)
 	if err != nil {
 		host = strings.Trim(hostport, "[]") // it names no port
 	}
-	return host == "localhost" || net.ParseIP(host) != nil
+	own, _, err := net.SplitHostPort(a.o.Admin)
+	return host == "localhost" || net.ParseIP(host) != nil || err == nil && own != "" && strings.EqualFold(host, own)
+}
+
+// crossSite says whether a browser sends a request for a page that this listener has not served: of another site, or of another port
+// of this machine. Such a page cannot read the answer, but a profile costs as much.
+func crossSite(r *http.Request) bool {
+	switch r.Header.Get("Sec-Fetch-Site") {
+	case "same-origin", "none": // none: a person has typed the address
+		return false
+	case "": // no browser, or an old one
+	default:
+		return true
+	}
+	origin := r.Header.Get("Origin")
+	if origin == "" {
+		return false
+	}
+	u, err := url.Parse(origin)
+	return err != nil || u.Host != r.Host
 }
 
 func plain(w http.ResponseWriter, code int, text string) {
@@ -255,7 +299,7 @@ func (a *admin) changeRates(w http.ResponseWriter, r *http.Request) {
 		*into = n
 	}
 	a.setRates(rates)
-	a.o.Logger.Info("profile rates", "block", rates.Block, "mutex", rates.Mutex)
+	a.o.audit(r.Context(), "profile rates", nil, "block", rates.Block, "mutex", rates.Mutex)
 	asJSON(w, rates)
 }
 
@@ -288,5 +332,22 @@ func (r *Running) openAdmin() (err error) {
 	}
 	r.AdminAddress = lis.Addr().String()
 	r.admin.serve(lis)
+	return nil
+}
+
+// openMetrics opens the listener of metrics and health, if the settings name one, and serves.
+func (r *Running) openMetrics() error {
+	if r.o.Metrics == off {
+		return nil
+	}
+	lis, err := r.o.Net.Listen(r.o.Metrics)
+	if err != nil {
+		return fmt.Errorf("metrics: %w", err)
+	}
+	r.MetricsAddress = lis.Addr().String()
+	r.admin.serveProbes(lis)
+	if host, _, err := net.SplitHostPort(r.o.Metrics); err == nil && !loopback(host) {
+		r.o.Logger.Info("metrics and health are served in plain text, without a token, to all that reach the address", "address", r.MetricsAddress)
+	}
 	return nil
 }

@@ -341,8 +341,8 @@ func TestProfilesAreServed(t *testing.T) {
 }
 
 func TestProfileRatesAreSetWhileItRuns(t *testing.T) {
-	r := startForAdmin(t, Options{})
-	url := "http://" + r.AdminAddress + "/debug/pprof/rates"
+	r := startForAdmin(t, Options{AdminSocket: socketFor(t)})
+	const path = "/debug/pprof/rates"
 	want := func(got reply, block, mutex int) {
 		t.Helper()
 		var rates profileRates
@@ -350,15 +350,15 @@ func TestProfileRatesAreSetWhileItRuns(t *testing.T) {
 			t.Errorf("%d %s, want block %d, mutex %d", got.code, got.body, block, mutex)
 		}
 	}
-	want(ask(t, "GET", url, nil), 0, 0)
-	want(ask(t, "POST", url+"?block=1&mutex=5", nil), 1, 5)
-	want(ask(t, "POST", url+"?mutex=0", nil), 1, 0)
+	want(get(t, r, path), 0, 0)
+	want(operate(t, r, "POST", path+"?block=1&mutex=5"), 1, 5)
+	want(operate(t, r, "POST", path+"?mutex=0"), 1, 0)
 	for _, bad := range []string{"?block=-1", "?block=x", "?cpu=1", "?block=1&block=2", "?mutex=1000000001"} {
-		if got := ask(t, "POST", url+bad, nil); got.code != http.StatusBadRequest {
+		if got := operate(t, r, "POST", path+bad); got.code != http.StatusBadRequest {
 			t.Errorf("%s: %d %s", bad, got.code, got.body)
 		}
 	}
-	want(ask(t, "GET", url, nil), 1, 0)
+	want(get(t, r, path), 1, 0)
 	// Something blocks, and the profile has seen it.
 	c := make(chan int)
 	go func() { c <- 1 }()
@@ -394,14 +394,44 @@ func TestWebPagesCannotUseTheListener(t *testing.T) {
 	}
 	for name, header := range map[string][2]string{
 		"another origin": {"Origin", "http://evil.example"}, "another site": {"Sec-Fetch-Site", "cross-site"},
+		"another port of this machine": {"Sec-Fetch-Site", "same-site"}, "a page of a file": {"Origin", "null"},
+		"what no browser says": {"Sec-Fetch-Site", "Cross-Site"}, "nonsense for an origin": {"Origin", "http://%zz"},
 	} {
-		got := ask(t, "POST", base+"/debug/pprof/rates?block=1", func(q *http.Request) { q.Header.Set(header[0], header[1]) })
-		if got.code != http.StatusForbidden {
+		for _, path := range []string{"/debug/pprof/profile?seconds=600", "/debug/pprof/trace?seconds=600", "/debug/pprof/heap?gc=1", "/metrics", "/debug/status", "/cluster/status"} {
+			for _, method := range []string{"GET", "HEAD", "POST"} {
+				got := ask(t, method, base+path, func(q *http.Request) { q.Header.Set(header[0], header[1]) })
+				if got.code != http.StatusForbidden {
+					t.Errorf("%s: %s %s: %d %.100s", name, method, path, got.code, got.body)
+				}
+			}
+		}
+	}
+	for name, header := range map[string][2]string{
+		"a person": {"Sec-Fetch-Site", "none"}, "a page of its own": {"Sec-Fetch-Site", "same-origin"}, "its own origin": {"Origin", base},
+	} {
+		if got := ask(t, "GET", base+"/healthz", func(q *http.Request) { q.Header.Set(header[0], header[1]) }); got.code != http.StatusOK {
 			t.Errorf("%s: %d %s", name, got.code, got.body)
 		}
 	}
 	if got := get(t, r, "/healthz"); got.header.Get("X-Content-Type-Options") != "nosniff" || got.header.Get("Cache-Control") != "no-store" {
 		t.Errorf("headers %v", got.header)
+	}
+}
+
+// TestTheNameOfAListenerIsCheckedWhateverTheFlags: on a public address too, and there by the name that the operator gave it.
+func TestTheNameOfAListenerIsCheckedWhateverTheFlags(t *testing.T) {
+	for address, want := range map[string]map[string]bool{
+		"0.0.0.0:" + "7083":        {"evil.example": false, "10.1.2.3:7083": true, "localhost": true, "n1.example:7083": false},
+		":" + "7083":               {"evil.example:7083": false, "": false, "[::1]:" + "7083": true},
+		"n1.example:7083":          {"evil.example": false, "n1.example:7083": true, "N1.Example": true, "n1.example.evil.example": false},
+		net.JoinHostPort("::", ""): {"evil.example": false, "192.0.2.1": true},
+	} {
+		a := &admin{o: Options{Admin: address, Insecure: []string{ListenerAdmin, ListenerGRPC, ListenerHTTP}}}
+		for host, ok := range want {
+			if got := a.addressed(host); got != ok {
+				t.Errorf("--admin %s, Host %q: %v, want %v", address, host, got, ok)
+			}
+		}
 	}
 }
 
@@ -466,18 +496,18 @@ func TestTheGRPCPortServesNoAdminRoute(t *testing.T) {
 func TestTheAdminListenerStartsOnlyWhereStrangersAreNot(t *testing.T) {
 	for _, c := range []struct {
 		name, admin string
-		insecure    bool
+		insecure    []string
 		want        string // in the error; empty starts
 	}{
-		{"every address", ":0", false, "admin"},
-		{"a public address", "192.0.2.1:7083", false, "admin"},
-		{"a name", "example.org:7083", false, "admin"},
-		{"no port", "127.0.0.1", false, "admin"},
-		{"every address, on purpose", ":0", true, ""},
-		{"loopback", "127.0.0.1:0", false, ""},
-		{"loopback of IPv6", "[::1]:0", false, ""},
-		{"off", "off", false, ""},
-		{"not said", "", false, ""},
+		{"every address", ":0", nil, "admin"},
+		{"a public address", "192.0.2.1:7083", []string{"grpc", "http"}, "admin"},
+		{"a name", "example.org:7083", nil, "admin"},
+		{"no port", "127.0.0.1", []string{"admin"}, "admin"},
+		{"every address, on purpose", ":0", []string{"admin"}, ""},
+		{"loopback", "127.0.0.1:0", nil, ""},
+		{"loopback of IPv6", "[::1]:0", nil, ""},
+		{"off", "off", nil, ""},
+		{"not said", "", nil, ""},
 	} {
 		o := Options{Dir: t.TempDir(), Listen: "127.0.0.1:0", Tokens: holderOf(t, "t"), Admin: c.admin, Insecure: c.insecure}
 		_, err := o.withDefaults()
@@ -485,7 +515,7 @@ func TestTheAdminListenerStartsOnlyWhereStrangersAreNot(t *testing.T) {
 			t.Errorf("%s: error %v, want %q first in it", c.name, err, c.want)
 		}
 	}
-	if _, err := Dev(Options{Admin: ":0", Insecure: true}, NewToken()); err == nil || !strings.HasPrefix(err.Error(), "admin: ") {
+	if _, err := Dev(Options{Admin: ":0", Insecure: []string{"admin"}}, NewToken()); err == nil || !strings.HasPrefix(err.Error(), "admin: ") {
 		t.Errorf("development on every address: %v", err)
 	}
 	const standard = "192.0.2.9:7083"

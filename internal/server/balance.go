@@ -28,6 +28,7 @@ func (c *coordinator) balance(ctx context.Context) (ClusterStatus, error) {
 		})
 	}
 	all.Wait()
+	c.o.audit(ctx, "balance", nil)
 	return before, nil
 }
 
@@ -44,6 +45,5 @@ func (a *admin) clusterBalance(w http.ResponseWriter, r *http.Request) {
 		plain(w, code, text)
 		return
 	}
-	a.o.Logger.Info("an operator had all shards go home")
 	asJSON(w, s)
 }

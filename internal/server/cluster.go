@@ -62,7 +62,7 @@ func (r *Running) openPeers(fs env.FS, own Member, bound bool) error {
 		if m.Node == c.Node {
 			continue
 		}
-		if err := r.peers.SetPeer(transport.NodeID(m.Node), m.Peer); err != nil {
+		if err := r.peers.SetPeer(transport.NodeID(m.Node), known(m.Peer)); err != nil {
 			return fmt.Errorf("peers: node %d: %w", m.Node, err)
 		}
 	}
@@ -70,6 +70,7 @@ func (r *Running) openPeers(fs env.FS, own Member, bound bool) error {
 	r.peers.HandleStream(askKind, r.asks.serve)
 	r.peers.HandleOpen(placeKind, r.asks.servePlace)
 	r.peers.HandleOpen(membersKind, r.asks.takeMembers)
+	r.peers.HandleOpen(announceKind, r.asks.serveAnnouncement)
 	err = r.peers.Start(func(from transport.NodeID, shard core.ShardID, msg []byte) {
 		if n := r.running.Load(); n != nil {
 			n.Receive(uint64(from), shard, msg)
@@ -86,7 +87,7 @@ func (r *Running) openPeers(fs env.FS, own Member, bound bool) error {
 func (r *Running) webOf(api string) string {
 	for _, p := range r.node.Members().Members {
 		switch {
-		case p.API != api || p.HTTP == "":
+		case p.API != api || !hasREST(p.HTTP):
 		case r.o.TLSCert != "":
 			return "https://" + p.HTTP
 		default:
@@ -148,6 +149,5 @@ func (a *admin) clusterTransfer(w http.ResponseWriter, r *http.Request) {
 		plain(w, http.StatusServiceUnavailable, err.Error())
 		return
 	}
-	a.o.Logger.Info("an operator moved leadership", "shard", shard, "to", to)
 	asJSON(w, map[string]uint64{"shard": shard, "leader": to})
 }

@@ -153,7 +153,7 @@ func (c *coordinator) status(ctx context.Context) ClusterStatus {
 				n = func() NodeStatus { return c.of(ctx, m.Node) }
 			}
 			st := n()
-			st.ID, st.Address, st.GRPC, st.HTTP = m.Node, m.Peer, cmp.Or(m.API, st.GRPC), cmp.Or(m.HTTP, st.HTTP)
+			st.ID, st.Address, st.GRPC, st.HTTP = m.Node, known(m.Peer), cmp.Or(m.API, st.GRPC), cmp.Or(m.HTTP, st.HTTP)
 			st.Name, st.Replica, st.State = cmp.Or(st.Name, m.Name), m.Replica, m.State.String()
 			st.Drained = m.Drained
 			out.Nodes[i] = st
@@ -215,8 +215,14 @@ func (s *ClusterStatus) sum() {
 	}
 }
 
-// transfer moves the leadership of a shard to a node, which keeps it. The error is a refusal.
+// transfer moves the leadership of a shard to a node, which keeps it, for an operator. The error is a refusal.
 func (c *coordinator) transfer(ctx context.Context, shard core.ShardID, to uint64) error {
+	err := c.give(ctx, shard, to)
+	c.o.audit(ctx, "transfer", err, "shard", shard, "to", to)
+	return err
+}
+
+func (c *coordinator) give(ctx context.Context, shard core.ShardID, to uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, transferWait)
 	defer cancel()
 	standings := c.node.Standings()
@@ -327,7 +333,7 @@ func (c *coordinator) ask(ctx context.Context, id uint64, q query) (r told, err 
 }
 
 // serve answers a question of another node.
-func (c *coordinator) serve(_ transport.NodeID, s transport.Stream) {
+func (c *coordinator) serve(from transport.NodeID, s transport.Stream) {
 	if !c.ready.Load() {
 		return // it is asked again
 	}
@@ -339,7 +345,7 @@ func (c *coordinator) serve(_ transport.NodeID, s transport.Stream) {
 	if err != nil || json.Unmarshal(text, &q) != nil {
 		return // who asked sees that nothing was answered
 	}
-	text, err = json.Marshal(c.answer(q))
+	text, err = json.Marshal(c.answer(uint64(from), q))
 	if err != nil {
 		return
 	}
@@ -348,7 +354,7 @@ func (c *coordinator) serve(_ transport.NodeID, s transport.Stream) {
 	}
 }
 
-func (c *coordinator) answer(q query) (r told) {
+func (c *coordinator) answer(from uint64, q query) (r told) {
 	var err error
 	switch q.Do {
 	case "status":
@@ -363,7 +369,7 @@ func (c *coordinator) answer(q query) (r told) {
 	case "balance":
 		c.node.Balance()
 	case "change":
-		return c.answerChange(q.Change)
+		return c.answerChange(from, q.Change)
 	default:
 		err = refusal{text: fmt.Sprintf("%q is not known to this node", q.Do), wrong: true}
 	}

@@ -17,7 +17,7 @@ type Development struct {
 // StartDev starts a server on a free loopback port with one admin token of tenant default.
 func StartDev(d DevOptions) (*Development, error) {
 	token := NewToken()
-	o, err := Dev(Options{Dir: d.Dir, Listen: "127.0.0.1:0", Admin: off, Durability: d.Durability, Memory: minMemory}, token)
+	o, err := Dev(Options{Dir: d.Dir, Listen: "127.0.0.1:0", Admin: off, AdminSocket: off, Durability: d.Durability, Memory: minMemory}, token)
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/config"
+	"github.com/millrace/millrace/internal/core"
 )
 
 // fleetToken is the token of tenant acme, with every scope, at each node of a fleet.
@@ -153,6 +154,15 @@ func (f *fleet) leader(shard int) (at int) {
 		return false
 	})
 	return at
+}
+
+// member is the newest member of a node, as another one knows it.
+func (f *fleet) member(at int, node uint64) core.Member {
+	d := f.running[at].Node().Members()
+	if m := d.OfNode(node); m != nil {
+		return *m
+	}
+	return core.Member{}
 }
 
 // eavesdropper listens for connections and keeps all that comes.

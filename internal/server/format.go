@@ -62,8 +62,10 @@ type Finalized struct {
 func (c *coordinator) finalize(ctx context.Context) (Finalized, error) {
 	ctx, cancel := context.WithTimeout(ctx, changeWait)
 	defer cancel()
-	return finalizeUntil(c.node.Format(), func() (Finalized, error) { return c.finalizeOnce(ctx) },
+	out, err := finalizeUntil(c.node.Format(), func() (Finalized, error) { return c.finalizeOnce(ctx) },
 		func() bool { return c.server.pause(ctx, changeAgain) == nil })
+	c.o.audit(ctx, "finalize", err, "format", out.Format, "before", out.Before)
+	return out, err
 }
 
 // finalizeUntil tries until it is known whether the format was raised, while pause says that there is time: the members may
@@ -117,7 +119,6 @@ func (c *coordinator) finalizeOnce(ctx context.Context) (Finalized, error) {
 	if err := c.node.RaiseFormat(ctx, &core.FormatRaise{To: out.Format, Members: version}); err != nil {
 		return out, err
 	}
-	c.o.Logger.Info("an operator raised the format of the cluster", "format", out.Format, "before", out.Before)
 	return out, nil
 }
 

@@ -23,8 +23,8 @@ func (o Options) checkHTTP() error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("http: %w", err)
-	case !loopback(host) && o.TLSCert == "" && !o.Insecure:
-		return fmt.Errorf("http: %s is no loopback address; give tls-cert and tls-key, or --insecure for plain text", o.HTTP)
+	case !loopback(host) && o.TLSCert == "" && !o.insecure(ListenerHTTP):
+		return fmt.Errorf("http: %s is no loopback address; give tls-cert and tls-key, or --insecure=http for plain text", o.HTTP)
 	}
 	return nil
 }

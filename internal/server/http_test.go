@@ -47,7 +47,7 @@ func TestTheHTTPListenerIsSafeOrDoesNotStart(t *testing.T) {
 		{"plain text in public", Options{HTTP: "0.0.0.0:0"}, "http"},
 		{"plain text on every address", Options{HTTP: ":0"}, "http"},
 		{"plain text by a name", Options{HTTP: "example.org:0"}, "http"},
-		{"plain text in public, asked for", Options{HTTP: "0.0.0.0:0", Insecure: true}, ""},
+		{"plain text in public, asked for", Options{HTTP: "0.0.0.0:0", Insecure: []string{"http"}}, ""},
 		{"TLS in public", Options{HTTP: "0.0.0.0:0", TLSCert: "c", TLSKey: "k"}, ""},
 		{"no port", Options{HTTP: "127.0.0.1"}, "http"},
 	} {

@@ -6,7 +6,6 @@ import (
 	"encoding/base32"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"slices"
 	"strconv"
@@ -75,7 +74,7 @@ func membership(d *core.Directory) Membership {
 	out := Membership{Version: d.Version, Job: jobStatus(d), Members: []MemberStatus{}}
 	for _, m := range d.Members {
 		out.Members = append(out.Members, MemberStatus{
-			Replica: m.Replica, Node: m.Node, Name: m.Name, Peer: m.Peer, GRPC: m.API, HTTP: m.HTTP, State: m.State.String(), Drained: m.Drained,
+			Replica: m.Replica, Node: m.Node, Name: m.Name, Peer: known(m.Peer), GRPC: m.API, HTTP: m.HTTP, State: m.State.String(), Drained: m.Drained,
 		})
 	}
 	return out
@@ -224,8 +223,9 @@ func (c *coordinator) changeOnce(ctx context.Context, op *core.MemberChange) (co
 	return d, nil
 }
 
-// answerChange makes a change that another node asks this one for, which leads.
-func (c *coordinator) answerChange(entry []byte) told {
+// answerChange makes a change that another node asks this one for, which leads. What a node alone may say is not taken from
+// others, though they are members.
+func (c *coordinator) answerChange(from uint64, entry []byte) told {
 	e, err := core.DecodeEntry(entry)
 	if err != nil || len(e.Commits) != 1 || len(e.Commits[0].Ops) != 1 {
 		return told{Error: "not one change of membership", Wrong: true}
@@ -233,6 +233,16 @@ func (c *coordinator) answerChange(entry []byte) told {
 	op, ok := e.Commits[0].Ops[0].(*core.MemberChange)
 	if !ok {
 		return told{Error: "not a change of membership", Wrong: true}
+	}
+	switch op.Do {
+	case core.MemberSet, core.MemberRegister:
+		return told{Error: "a node announces its addresses and its data directory itself", Wrong: true}
+	case core.MemberJoin, core.MemberRejoin:
+		if from != op.Node { // it announces them when it has joined
+			op.Peer, op.API, op.HTTP = "", "", ""
+		}
+	case core.MemberAdd:
+		op.Peer = awaited(op.Node)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), changeWait)
 	defer cancel()
@@ -248,13 +258,33 @@ func (c *coordinator) answerChange(entry []byte) told {
 
 // Change makes a change of membership for an operator. A node that is added gets a join token.
 func (c *coordinator) Change(ctx context.Context, op core.MemberChange) (Membership, error) {
+	out, err := c.changeFor(ctx, op)
+	attrs := []any{"node", op.Node, "version", out.Version}
+	if op.With != 0 {
+		attrs = append(attrs, "with", op.With)
+	}
+	c.o.audit(ctx, verbName(op.Do), err, attrs...)
+	return out, err
+}
+
+// verbName is a change of membership as operators name it.
+func verbName(do core.MemberVerb) string {
+	for name, verb := range verbs {
+		if verb == do {
+			return name
+		}
+	}
+	return "set"
+}
+
+func (c *coordinator) changeFor(ctx context.Context, op core.MemberChange) (Membership, error) {
 	token := ""
 	if op.Do == core.MemberAdd {
 		token = newJoinToken(c.o.Rand)
-		op.Token = joinHash(token)
-		if _, _, err := net.SplitHostPort(op.Peer); err != nil {
-			return Membership{}, core.Invalid{Field: "peer", Reason: "bad_address", Message: "an address of the form host:port is wanted"}
-		}
+		op.Token, op.Peer = joinHash(token), awaited(op.Node)
+	}
+	if op.Do == core.MemberSet {
+		return Membership{}, errNotOthers
 	}
 	d, err := c.change(ctx, &op)
 	if u, ok := errors.AsType[core.DeadlineExceeded](err); ok && u.Unknown && token != "" {
@@ -268,11 +298,16 @@ func (c *coordinator) Change(ctx context.Context, op core.MemberChange) (Members
 	if err != nil {
 		return Membership{}, err
 	}
-	c.o.Logger.Info("an operator changed the membership", "node", op.Node, "version", d.Version)
 	c.awaitMembers(ctx, func(known *core.Directory) bool { return known.Version >= d.Version }) // or who asks it next hears of the job before
 	out := membership(&d)
 	out.Token = token
 	return out, nil
+}
+
+// errNotOthers refuses to set a node's addresses from outside.
+var errNotOthers = core.Invalid{
+	Field: "verb", Reason: "not_supported",
+	Message: "a node announces its own addresses: set advertise_peer, advertise_grpc or advertise_http in its settings, and start it again",
 }
 
 // awaitMembers waits a while until what this node knows of the members is as wanted: a learner, or a node that is slow, is not
@@ -290,10 +325,10 @@ func (c *coordinator) awaitMembers(ctx context.Context, is func(*core.Directory)
 	}
 }
 
-// verbs are the changes that an admin listener takes, by the last part of its path.
+// verbs are the changes that the operator's socket takes, by the last part of its path.
 var verbs = map[string]core.MemberVerb{
 	"add": core.MemberAdd, "remove": core.MemberRemove, "replace": core.MemberReplace, "promote": core.MemberPromote,
-	"set": core.MemberSet, "cancel": core.MemberCancel, "drain": core.MemberDrain, "undrain": core.MemberUndrain,
+	"cancel": core.MemberCancel, "drain": core.MemberDrain, "undrain": core.MemberUndrain,
 }
 
 // clusterChange makes the change of membership that the request describes.
@@ -305,8 +340,7 @@ func (a *admin) clusterChange(w http.ResponseWriter, r *http.Request) {
 	}
 	q := r.URL.Query()
 	op := core.MemberChange{
-		Do: verbs[r.PathValue("verb")], Name: q.Get("name"), Peer: q.Get("peer"), API: q.Get("api"), HTTP: q.Get("http"),
-		Learner: q.Get("learner") == "1",
+		Do: verbs[r.PathValue("verb")], Name: q.Get("name"), Learner: q.Get("learner") == "1",
 	}
 	if op.Do == 0 {
 		plain(w, http.StatusNotFound, "there is no such change of membership")

@@ -49,8 +49,8 @@ func TestEachRefusalOfAChangeOfMembershipHasItsCodeItsTextAndItsCount(t *testing
 }
 
 func TestARefusedChangeOfMembershipIsInTheMetrics(t *testing.T) {
-	r := startForAdmin(t, Options{Durability: None})
-	got := ask(t, "POST", "http://"+r.AdminAddress+"/cluster/members/remove?node=1", nil)
+	r := startForAdmin(t, Options{Durability: None, AdminSocket: socketFor(t)})
+	got := operate(t, r, "POST", "/cluster/members/remove?node=1")
 	if got.code != http.StatusConflict || !strings.HasPrefix(got.body, "WRONG_STATE ") {
 		t.Fatalf("%d %s", got.code, got.body)
 	}
@@ -110,7 +110,7 @@ func TestAChangeThatIsNotUnderstoodIsRefusedByTheNodeThatLeads(t *testing.T) {
 		"two changes":  {entry(core.Commit{Ops: []core.Op{put, put}}), "not one change of membership"},
 		"another kind": {entry(core.Commit{Ops: []core.Op{put}}), "not a change of membership"},
 	} {
-		if got := new(coordinator).answerChange(x.entry); !got.Wrong || got.Error != x.want || got.Fact != nil || got.Dir != nil {
+		if got := new(coordinator).answerChange(2, x.entry); !got.Wrong || got.Error != x.want || got.Fact != nil || got.Dir != nil {
 			t.Errorf("%s is answered by %+v, want %q", name, got, x.want)
 		}
 	}

@@ -32,6 +32,7 @@ func (o Options) withDefaults() (Options, error) {
 	o.Listen = cmp.Or(o.Listen, "127.0.0.1:7081")
 	o.HTTP = beside(o.HTTP, o.Listen, "127.0.0.1:7080")
 	o.Admin = beside(o.Admin, o.Listen, "127.0.0.1:7083")
+	o.Metrics = cmp.Or(o.Metrics, off)
 	o.Durability = cmp.Or(o.Durability, Fsync)
 	o.Name = cmp.Or(o.Name, "n1")
 	o.Shards = cmp.Or(o.Shards, 1)
@@ -67,7 +68,7 @@ func (o Options) withDefaults() (Options, error) {
 // check refuses what is not safe or makes no sense, naming the option.
 func (o Options) check() error {
 	host, _, err := net.SplitHostPort(o.Listen)
-	if err := errors.Join(o.checkHTTP(), o.checkAdmin()); err != nil {
+	if err := errors.Join(o.checkInsecure(), o.checkHTTP(), o.checkAdmin()); err != nil {
 		return err
 	}
 	switch {
@@ -99,8 +100,8 @@ func (o Options) check() error {
 		return errors.New("tokens: a server without tokens does not start; name a tokens file, or use --dev on loopback")
 	case o.Tokens != nil && o.Tokens.Len() == 0:
 		return errors.New("tokens: a server without tokens does not start; the table is empty")
-	case !loopback(host) && o.TLSCert == "" && !o.Insecure:
-		return fmt.Errorf("listen: %s is no loopback address; give tls-cert and tls-key, or --insecure for plain text", o.Listen)
+	case !loopback(host) && o.TLSCert == "" && !o.insecure(ListenerGRPC):
+		return fmt.Errorf("listen: %s is no loopback address; give tls-cert and tls-key, or --insecure=grpc for plain text", o.Listen)
 	}
 	return nil
 }
@@ -151,8 +152,8 @@ func (o Options) checkAdmin() error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("admin: %w", err)
-	case !loopback(host) && !o.Insecure:
-		return fmt.Errorf("admin: %s is no loopback address, and who reaches it needs no token; use a loopback address, or --insecure", o.Admin)
+	case !loopback(host) && !o.insecure(ListenerAdmin):
+		return fmt.Errorf("admin: %s is no loopback address, and needs no token; use a loopback address, --metrics for metrics and health, or --insecure=admin", o.Admin)
 	}
 	return nil
 }
@@ -174,7 +175,7 @@ func Dev(o Options, token string) (Options, error) {
 	if o.TokensFile != "" {
 		return o, errors.New("tokens: --dev makes its own token")
 	}
-	for _, l := range []struct{ name, address string }{{"http", o.HTTP}, {"admin", o.Admin}} {
+	for _, l := range []struct{ name, address string }{{"http", o.HTTP}, {"admin", o.Admin}, {"metrics", o.Metrics}} {
 		if l.address == "" || l.address == off {
 			continue
 		}

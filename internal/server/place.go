@@ -37,6 +37,7 @@ type placeQuery struct {
 	Store core.StoreID  `json:"store"`
 	Token core.JoinHash `json:"token,omitzero"`
 	Name  string        `json:"name,omitempty"`
+	Peer  string        `json:"peer,omitempty"` // what this node announces, of which the leader takes note if it is asked itself
 	API   string        `json:"api,omitempty"`
 	HTTP  string        `json:"http,omitempty"`
 }
@@ -88,12 +89,12 @@ func (r *Running) placeNode(fsys env.FS, o *node.Options, own Member) error {
 		return err
 	}
 	o.Replica, o.Node, o.Joining, o.Network = own.replica(), r.o.Cluster.Node, own.Joined, peers{r.peers}
-	o.Address, o.PeerAddress, o.HTTP = r.advertised(r.Address), r.o.Cluster.Listen, r.advertised(r.HTTPAddress)
+	a := r.addresses()
+	if o.Address, o.PeerAddress = a.GRPC, a.Peer; hasREST(a.HTTP) {
+		o.HTTP = a.HTTP
+	}
 	for _, m := range r.o.startMembers(own) {
 		if m.Node == r.o.Cluster.Node {
-			if m.Replica == o.Replica {
-				o.Address, o.PeerAddress, o.HTTP = m.API, m.Peer, m.HTTP
-			}
 			continue
 		}
 		o.Peers = append(o.Peers, node.Peer{Replica: m.Replica, Node: m.Node, Name: m.Name, Peer: m.Peer, Address: m.API, HTTP: m.HTTP})
@@ -125,7 +126,7 @@ func (r *Running) advertised(address string) string {
 		return ""
 	}
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-		if own, _, err := net.SplitHostPort(r.o.Cluster.Listen); err == nil {
+		if own, _, err := net.SplitHostPort(r.o.Cluster.Own().Address); err == nil {
 			host = own
 		}
 	}
@@ -142,7 +143,7 @@ func (r *Running) setPeers(list []core.Member) {
 		if m.Node == r.o.Cluster.Node || m.Peer == "" || r.o.Cluster.Names(m.Node) {
 			continue
 		}
-		if err := r.peers.SetPeer(id, m.Peer); err != nil {
+		if err := r.peers.SetPeer(id, known(m.Peer)); err != nil {
 			r.o.Logger.Warn("peer", "node", m.Node, "address", m.Peer, "error", err)
 		}
 	}
@@ -273,7 +274,8 @@ func unfit(err error) bool {
 
 // join has a member take this node in, and returns what the data directory is to remember.
 func (r *Running) join(ctx context.Context, own Member, address, do string, token core.JoinHash) (Member, error) {
-	q := placeQuery{Do: do, Token: token, Name: r.o.Name, API: r.advertised(r.Address), HTTP: r.advertised(r.HTTPAddress)}
+	a := r.addresses()
+	q := placeQuery{Do: do, Token: token, Name: r.o.Name, Peer: a.Peer, API: a.GRPC, HTTP: a.HTTP}
 	var err error
 	if q.Store, err = r.storeID(); err != nil {
 		return own, err
@@ -322,7 +324,7 @@ func (r *Running) joined(own Member, directory []byte) (Member, error) {
 		if m.Node == me.Node {
 			continue
 		}
-		if err := r.peers.SetPeer(transport.NodeID(m.Node), m.Peer); err != nil {
+		if err := r.peers.SetPeer(transport.NodeID(m.Node), known(m.Peer)); err != nil {
 			return own, fmt.Errorf("peers: node %d: %w", m.Node, err)
 		}
 	}
@@ -403,7 +405,10 @@ func (c *coordinator) place(ctx context.Context, from uint64, q placeQuery) plac
 	if !c.ready.Load() {
 		return placed{Error: "this node has no place itself yet"}
 	}
-	op := &core.MemberChange{Do: core.MemberJoin, Node: from, Token: q.Token, Store: q.Store, Name: q.Name, API: q.API, HTTP: q.HTTP}
+	op := &core.MemberChange{Do: core.MemberJoin, Node: from, Token: q.Token, Store: q.Store, Name: q.Name}
+	if a := (announcement{q.Peer, q.API, q.HTTP}); a.check() == nil { // a program that does not announce its address says none here
+		op.Peer, op.API, op.HTTP = a.Peer, a.GRPC, a.HTTP
+	}
 	if q.Do == "rejoin" {
 		op.Do, op.Token = core.MemberRejoin, core.JoinHash{}
 	}

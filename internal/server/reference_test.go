@@ -15,8 +15,8 @@ const metricsIntro = `# Metrics
 
 Written from the tables of metrics by ` + "`go test ./internal/server -run TestTheReference -update`" + `; a test compares.
 
-` + "`GET /metrics`" + ` of the admin listener (` + "`--admin`" + `, by default ` + "`127.0.0.1:7083`" + `) serves them in Prometheus' text
-format, beside those of the Go runtime (` + "`go_*`" + `) and of the process (` + "`process_*`" + `). They are read when somebody asks, and at no
+` + "`GET /metrics`" + ` of the admin listener (` + "`--admin`" + `, by default ` + "`127.0.0.1:7083`" + `) and of that of
+` + "`--metrics`" + `, which may be public, serves them in Prometheus' text format, beside those of the Go runtime (` + "`go_*`" + `) and of the process (` + "`process_*`" + `). They are read when somebody asks, and at no
 other time.
 
 Names are ` + "`millrace_<package>_<noun>_<unit>`" + `. One that ends in ` + "`_total`" + ` only grows; those of tasks and attempts go on
@@ -33,7 +33,10 @@ used keyspaces, by tenant, namespace and name; without it, all keyspaces are in 
 The same listener serves ` + "`/healthz`" + ` (the process lives), ` + "`/readyz`" + ` (503 with the reason until every shard leads, and from
 the moment the server is told to stop; a full disk does not count, because the completions that are still taken are what
 makes room), ` + "`/debug/status`" + ` (counters, build and settings as JSON) and ` + "`/debug/pprof/`" + ` with
-` + "`POST /debug/pprof/rates?block=1&mutex=1`" + ` to sample blocking and contention while it runs, 0 to stop.
+` + "`/debug/pprof/rates`" + `: it only reads, and refuses requests for pages of other sites. The listener of ` + "`--metrics`" + ` serves the first two and
+` + "`/metrics`" + `, and nothing else. Both close the connection that is idle for longest rather than refuse a new one. To sample blocking
+and contention while it runs, ask the operator's socket: ` + "`curl --unix-socket ./data/operator.sock -X POST \"http://operator/debug/pprof/rates?block=1&mutex=1\"`" + `,
+0 to stop.
 
 | Metric | Type | Labels | Most series | |
 |---|---|---|---|---|

@@ -37,20 +37,24 @@ const (
 
 // Options of a server. A zero field means its default where one is named.
 type Options struct {
-	Dir        string // of the data; made if missing; required
-	Listen     string // address of the gRPC edge; default 127.0.0.1:7081
-	HTTP       string // address of the REST edge; default 127.0.0.1:7080, or a free port if Listen is on one; off: none
-	Admin      string // address of the admin listener, loopback only unless Insecure; default 127.0.0.1:7083, or a free port if Listen is on one; off: none
-	Insecure   bool   // allow plain text on an address that is not loopback
-	TLSCert    string // PEM files of the edge's certificate and key; both or none
-	TLSKey     string //
-	TokensFile string // YAML of hashed tokens; required unless Tokens is set
-	Tokens     *auth.Static
-	Durability Durability // default fsync
-	Name       string     // of this node; default n1
-	Shards     int        // default 1; fixed when the data directory is made
-	Memory     int64      // bytes for all buffers and caches; default 25 % of the machine, or of the least control group that the process is in; at least 128 MiB
-	ArchiveDir string     // receives log segments before they are reused; default none
+	Dir    string // of the data; made if missing; required
+	Listen string // address of the gRPC edge; default 127.0.0.1:7081
+	HTTP   string // address of the REST edge; default 127.0.0.1:7080, or a free port if Listen is on one; off: none
+	Admin  string // address of the admin listener, which only reads; loopback only unless Insecure names it; default 127.0.0.1:7083, or a free port if Listen is on one; off: none
+	// AdminSocket is the path of the socket by which an operator on the machine changes the cluster without a token; default
+	// operator.sock in Dir; off: none.
+	AdminSocket string
+	Metrics     string   // address of a listener for metrics and health alone, which may be public; default off
+	Insecure    []string // listeners that may be in plain text on an address that is not loopback: grpc, http, admin
+	TLSCert     string   // PEM files of the edge's certificate and key; both or none
+	TLSKey      string   //
+	TokensFile  string   // YAML of hashed tokens; required unless Tokens is set
+	Tokens      *auth.Static
+	Durability  Durability // default fsync
+	Name        string     // of this node; default n1
+	Shards      int        // default 1; fixed when the data directory is made
+	Memory      int64      // bytes for all buffers and caches; default 25 % of the machine, or of the least control group that the process is in; at least 128 MiB
+	ArchiveDir  string     // receives log segments before they are reused; default none
 	// LogQuota is how many bytes of log are kept for nodes that are behind; default 4 GiB, or a tenth of a smaller disk.
 	LogQuota      int64
 	SnapshotRate  int64    // bytes per second in which a shard is sent a snapshot; default 64 MiB
@@ -77,9 +81,11 @@ type Options struct {
 
 // Running is a server that serves.
 type Running struct {
-	Address      string // host:port of the gRPC edge
-	HTTPAddress  string // of the REST edge; empty when it is off
-	AdminAddress string // of the admin listener; empty when it is off
+	Address        string // host:port of the gRPC edge
+	HTTPAddress    string // of the REST edge; empty when it is off
+	AdminAddress   string // of the admin listener; empty when it is off
+	MetricsAddress string // of the listener for metrics and health; empty when it is off
+	SocketPath     string // of the operator's socket; empty when it is off
 
 	o        Options
 	admin    *admin
@@ -94,15 +100,19 @@ type Running struct {
 	forwards *forwards                 // of clients of other nodes; nil until they are served, or without a cluster
 	asks     *coordinator
 	own      ownMember
-	objects  *gitobj.Area // of repositories
-	git      *githttp.Server
-	api      *api.Server
-	embed    *embedders
-	cert     *edgeCertificate // of the edges; nil without TLS
-	watch    *config.Watcher  // of the files of tokens and cert
-	served   chan error
-	once     sync.Once
-	err      error
+	socket   *socket // nil until it is open, and when it is off
+
+	stopAnnouncing func() // nil until it is begun, or without a cluster
+
+	objects *gitobj.Area // of repositories
+	git     *githttp.Server
+	api     *api.Server
+	embed   *embedders
+	cert    *edgeCertificate // of the edges; nil without TLS
+	watch   *config.Watcher  // of the files of tokens and cert
+	served  chan error
+	once    sync.Once
+	err     error
 }
 
 // Start opens the data directory and serves. It returns when the node is ready: its log is replayed, and it leads or knows
@@ -133,9 +143,10 @@ func (r *Running) open(ctx context.Context) error {
 	if err := r.openHTTP(); err != nil {
 		return errors.Join(err, lis.Close())
 	}
-	if err := r.openAdmin(); err != nil {
+	if err := errors.Join(r.openAdmin(), r.openMetrics()); err != nil {
 		return errors.Join(err, lis.Close())
 	}
+	r.warnOfPlainText()
 	// From here the port is held, so that two servers on one address fail before they touch data.
 	if err := r.openData(ctx, fs); err != nil {
 		return errors.Join(err, lis.Close())
@@ -180,6 +191,9 @@ func (r *Running) openData(ctx context.Context, fs env.FS) (err error) {
 	}
 	own, bound, err := checkMember(fs, o.Dir, o.member())
 	if err != nil {
+		return err
+	}
+	if err := r.openSocket(); err != nil {
 		return err
 	}
 	if err := r.roomToStart(fs); err != nil {
@@ -230,6 +244,7 @@ func (r *Running) openData(ctx context.Context, fs env.FS) (err error) {
 	}
 	r.running.Store(r.node)
 	r.asks.begin(r.node)
+	r.startAnnouncing()
 	return nil
 }
 
@@ -293,8 +308,14 @@ func (r *Running) closeParts() error {
 	if r.watch != nil {
 		r.watch.Close()
 	}
+	if r.socket != nil {
+		all = append(all, r.socket.close())
+	}
 	if r.admin != nil {
 		all = append(all, r.admin.close())
+	}
+	if r.stopAnnouncing != nil {
+		r.stopAnnouncing()
 	}
 	if r.peers != nil {
 		all = append(all, r.peers.Close())

@@ -44,7 +44,7 @@ func TestOnlySafeOptionsStart(t *testing.T) {
 		{"an empty table", Options{Listen: "127.0.0.1:0", Tokens: empty}, "tokens"},
 		{"tokens on loopback", Options{Listen: "127.0.0.1:0", TokensFile: tokens}, ""},
 		{"no tokens on loopback", Options{Listen: "127.0.0.1:0"}, "tokens"},
-		{"no tokens in public", Options{Listen: "0.0.0.0:0", Insecure: true}, "tokens"},
+		{"no tokens in public", Options{Listen: "0.0.0.0:0", Insecure: []string{"grpc", "http"}}, "tokens"},
 		{"plain text in public", Options{Listen: "0.0.0.0:0", TokensFile: tokens}, "loopback"},
 		{"plain text on every address", Options{Listen: ":0", TokensFile: tokens}, "loopback"},
 		{"a tokens file that is missing", Options{Listen: "127.0.0.1:0", TokensFile: tokens + "x"}, "tokens"},

@@ -51,7 +51,9 @@ type configReport struct {
 	Listen       string           `json:"listen"`
 	HTTP         string           `json:"http"`
 	Admin        string           `json:"admin"`
-	Insecure     bool             `json:"insecure"`
+	AdminSocket  string           `json:"admin_socket,omitempty"` // empty: there is none
+	Metrics      string           `json:"metrics"`
+	Insecure     []string         `json:"insecure,omitempty"` // listeners that may be in plain text on a public address
 	TLS          bool             `json:"tls"`
 	TokensFile   string           `json:"tokens,omitempty"`
 	Durability   Durability       `json:"durability"`
@@ -104,11 +106,12 @@ func (a *admin) build() buildReport {
 
 func (a *admin) config() configReport {
 	o, shares := a.o, make(map[string]int64)
+	socket, _ := o.socketPath()
 	for _, s := range o.memory().Shares() {
 		shares[s.Name] = s.Bytes
 	}
 	return configReport{
-		Data: o.Dir, Listen: o.Listen, HTTP: o.HTTP, Admin: o.Admin, Insecure: o.Insecure, TLS: o.TLSCert != "", TokensFile: o.TokensFile,
+		Data: o.Dir, Listen: o.Listen, HTTP: o.HTTP, Admin: o.Admin, AdminSocket: socket, Metrics: o.Metrics, Insecure: o.Insecure, TLS: o.TLSCert != "", TokensFile: o.TokensFile,
 		Durability: o.Durability, Name: o.Name, Shards: o.Shards,
 		Forward: o.Forward, KeyMetrics: o.KeyspaceMetrics, Cluster: o.Cluster.ID, NodeID: o.Cluster.Node, Peers: config.FormatPeers(o.Cluster.Peers), LogArchive: o.ArchiveDir, DiskReserve: o.Reserve, Memory: o.Memory,
 		LogQuota: o.LogQuota, SnapshotRate: o.SnapshotRate,

@@ -117,19 +117,19 @@ func (o Operator) Status(ctx context.Context) (*ClusterStatus, error) {
 	return clusterStatus(resp), nil
 }
 
-// AddNode describes a node that is to join.
+// AddNode describes a node that is to join. Its addresses it announces itself.
 type AddNode struct {
 	Node    uint64
-	Peer    string // host:port for the other nodes
 	Name    string // default n and the number
 	Learner bool   // it stays one: it has all data and no vote
+	Peer    string // not used: the node announces its own address when it joins
 }
 
 // Add lets a node join, with the token that is in the answer. Errors: ErrAlreadyExists, ErrWrongState (job_running),
 // ErrResourceExhausted.
 func (o Operator) Add(ctx context.Context, n AddNode) (*Membership, error) {
 	return o.change(ctx, &millracev1.ChangeMembersRequest{
-		Verb: millracev1.MemberVerb_MEMBER_VERB_ADD, Node: n.Node, Peer: n.Peer, Name: n.Name, Learner: n.Learner,
+		Verb: millracev1.MemberVerb_MEMBER_VERB_ADD, Node: n.Node, Name: n.Name, Learner: n.Learner,
 	})
 }
 
@@ -147,16 +147,6 @@ func (o Operator) Replace(ctx context.Context, node, with uint64) (*Membership, 
 // Promote makes a voter of a learner. Errors: as Replace.
 func (o Operator) Promote(ctx context.Context, node uint64) (*Membership, error) {
 	return o.verb(ctx, millracev1.MemberVerb_MEMBER_VERB_PROMOTE, node)
-}
-
-// NodeAddresses are addresses that the cluster knows of a node; empty ones stay what they are.
-type NodeAddresses struct{ Peer, GRPC, HTTP string }
-
-// SetAddresses gives a node other addresses.
-func (o Operator) SetAddresses(ctx context.Context, node uint64, a NodeAddresses) (*Membership, error) {
-	return o.change(ctx, &millracev1.ChangeMembersRequest{
-		Verb: millracev1.MemberVerb_MEMBER_VERB_SET, Node: node, Peer: a.Peer, Grpc: a.GRPC, Http: a.HTTP,
-	})
 }
 
 // Cancel undoes the change of membership that is under way. Errors: ErrWrongState (no_job, too_late).

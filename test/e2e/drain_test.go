@@ -28,7 +28,7 @@ func TestADrainedNodeLeadsNothingUntilThatIsUndone(t *testing.T) {
 	c.leader()
 	ask := func(code int, args ...string) string {
 		t.Helper()
-		e := run(t, append(append([]string{"cluster"}, args...), "--admin", c.admin())...)
+		e := c.command(args...)
 		if e.code != code {
 			t.Fatalf("cluster %v: exit %d, want %d\n%s", args, e.code, code, e.out)
 		}

@@ -37,10 +37,31 @@ func (c *nodes) admin() string {
 	return ""
 }
 
+// door is how a command reaches the i-th node.
+func (c *nodes) door(i int) []string { return []string{"--server", c.peers[i].API, "--token", c.token} }
+
+// anyDoor is how a command reaches some node that runs.
+func (c *nodes) anyDoor() []string {
+	c.t.Helper()
+	for i := len(c.running) - 1; i >= 0; i-- {
+		if c.running[i] != nil {
+			return c.door(i)
+		}
+	}
+	c.t.Fatal("no node runs")
+	return nil
+}
+
+// command runs a command of millrace cluster at some node that runs.
+func (c *nodes) command(args ...string) ended {
+	c.t.Helper()
+	return run(c.t, append(append([]string{"cluster"}, args...), c.anyDoor()...)...)
+}
+
 // operate runs a command that changes the membership, and reads what it led to.
 func (c *nodes) operate(code int, args ...string) (m server.Membership, said string) {
 	c.t.Helper()
-	e := run(c.t, append(append([]string{"cluster"}, args...), "--admin", c.admin(), "--json")...)
+	e := c.command(append(args, "--json")...)
 	if e.code != code {
 		c.t.Fatalf("cluster %v: exit %d, want %d\n%s", args, e.code, code, e.out)
 	}
@@ -91,7 +112,7 @@ func (c *nodes) grow(member int, flags ...string) { c.t.Helper(); c.grown(member
 func (c *nodes) grown(member int, flags ...string) (token string) {
 	c.t.Helper()
 	i := c.place()
-	m, _ := c.operate(0, append([]string{"add", fmt.Sprint("n", i+1), "--peer", c.peers[i].Address}, flags...)...)
+	m, _ := c.operate(0, append([]string{"add", fmt.Sprint("n", i+1)}, flags...)...)
 	c.open(i, c.joinOptions(i, member, m.Token))
 	c.jobEnds("done")
 	return m.Token
@@ -221,7 +242,7 @@ func TestALearnerTakesThePlaceOfANodeThatIsDown(t *testing.T) {
 	}
 	c.votersAre(1, 2, 3)
 	eventually(t, "the learner to be heard of by all leaders", func() bool { // until then it is refused as learner_behind
-		e := run(t, "cluster", "replace", "n2", "n4", "--admin", c.admin(), "--json")
+		e := c.command("replace", "n2", "n4", "--json")
 		if e.code != 0 && !strings.Contains(e.out, "learner_behind") {
 			t.Fatal(e.out)
 		}
@@ -307,9 +328,7 @@ func TestMembershipIsRefusedByName(t *testing.T) {
 	}{
 		{"quorum_loss", []string{"remove", "n1"}},
 		{"NOT_FOUND", []string{"remove", "n7"}},
-		{"ALREADY_EXISTS", []string{"add", "n1", "--peer", c.peers[0].Address}},
-		{"ALREADY_EXISTS", []string{"add", "n2", "--peer", c.peers[0].Address}},
-		{"INVALID_ARGUMENT", []string{"add", "n2", "--peer", "nowhere"}},
+		{"ALREADY_EXISTS", []string{"add", "n1"}},
 		{"not_learner", []string{"promote", "n1"}},
 		{"no_job", []string{"cancel"}},
 	} {
@@ -317,8 +336,8 @@ func TestMembershipIsRefusedByName(t *testing.T) {
 			t.Errorf("cluster %v: %s, want %s", x.args, said, x.want)
 		}
 	}
-	c.operate(0, "add", "n2", "--peer", "127.0.0.1:1")
-	if _, said := c.operate(1, "add", "n3", "--peer", "127.0.0.1:2"); !strings.Contains(said, "job_running") {
+	c.operate(0, "add", "n2")
+	if _, said := c.operate(1, "add", "n3"); !strings.Contains(said, "job_running") {
 		t.Errorf("a second change: %s", said)
 	}
 	i := c.place()
@@ -336,7 +355,7 @@ func TestAMajorityThatIsNotReachedTakesNobodyIn(t *testing.T) {
 	c.leader()
 	c.stop(0)
 	c.stop(1)
-	if _, said := c.operate(3, "add", "n4", "--peer", "127.0.0.1:1"); !strings.Contains(said, "UNAVAILABLE") {
+	if _, said := c.operate(3, "add", "n4"); !strings.Contains(said, "UNAVAILABLE") {
 		t.Errorf("add without a majority: %s", said)
 	}
 	c.start(0)
@@ -416,7 +435,7 @@ func TestThePageOfGrowingAClusterIsTrue(t *testing.T) {
 		}
 	}
 	eventually(t, "three nodes vote", func() bool {
-		e := run(t, "cluster", "status", "--admin", fmt.Sprint("127.0.0.1:", base+3))
+		e := run(t, "cluster", "status", "--socket", filepath.Join(dir, "c", "n1", "data", "operator.sock"))
 		return e.code == 0 && strings.Count(e.out, "voter") == 3 && !strings.Contains(e.out, "warning")
 	})
 }

@@ -55,9 +55,9 @@ func TestTheLastNodeStopsWithoutASuccessor(t *testing.T) {
 }
 
 // clusterOf is what millrace cluster status says.
-func clusterOf(t *testing.T, admin string, code int) (s server.ClusterStatus) {
+func clusterOf(t *testing.T, c *nodes, i, code int) (s server.ClusterStatus) {
 	t.Helper()
-	e := run(t, "cluster", "status", "--admin", admin, "--json")
+	e := run(t, append([]string{"cluster", "status", "--json"}, c.door(i)...)...)
 	line, _, _ := strings.Cut(e.out, "\n")
 	if err := json.Unmarshal([]byte(line), &s); err != nil || e.code != code {
 		t.Fatalf("exit %d, want %d: %v\n%s", e.code, code, err, e.out)
@@ -77,7 +77,7 @@ func TestOperatorsSeeAndMoveLeadersFromAnyNode(t *testing.T) {
 	}
 	var s server.ClusterStatus
 	for i := range 3 {
-		s = clusterOf(t, admin(i), 0)
+		s = clusterOf(t, c, i, 0)
 		if s.Asked != uint64(i+1) || len(s.Nodes) != 3 || len(s.Shards) != 2 || s.Cluster != strings.Repeat("0a", 16) {
 			t.Fatalf("node %d says %+v", i+1, s)
 		}
@@ -94,7 +94,7 @@ func TestOperatorsSeeAndMoveLeadersFromAnyNode(t *testing.T) {
 	}
 	for to := uint64(1); to <= 3; to++ {
 		asked := int(to+s.Shards[1].Leader) % 3 // any: the leader, the next one, or neither
-		e := run(t, "cluster", "transfer", "--admin", admin(asked), "--shard", "1", "--to", fmt.Sprint(to))
+		e := run(t, append([]string{"cluster", "transfer", "--shard", "1", "--to", fmt.Sprint(to)}, c.door(asked)...)...)
 		if e.code != 0 || !strings.Contains(e.out, fmt.Sprintf("node %d leads shard 1", to)) {
 			t.Fatalf("to node %d: exit %d\n%s", to, e.code, e.out)
 		}
@@ -102,7 +102,7 @@ func TestOperatorsSeeAndMoveLeadersFromAnyNode(t *testing.T) {
 			t.Errorf("after the transfer node %s leads, want %d", got, to)
 		}
 	}
-	if e := run(t, "cluster", "status", "--admin", admin(0)); e.code != 0 || !strings.Contains(e.out, "SHARD") || !strings.Contains(e.out, c.peers[2].Address) {
+	if e := run(t, append([]string{"cluster", "status"}, c.door(0)...)...); e.code != 0 || !strings.Contains(e.out, "SHARD") || !strings.Contains(e.out, c.peers[2].Address) {
 		t.Errorf("for people: exit %d\n%s", e.code, e.out)
 	}
 	for _, bad := range []struct {
@@ -115,24 +115,23 @@ func TestOperatorsSeeAndMoveLeadersFromAnyNode(t *testing.T) {
 		{[]string{"--shard", "9", "--to", "1"}, 1, "no shard 9"},
 		{[]string{"--shard", "1", "--to", "9"}, 1, "no node 9"},
 	} {
-		e := run(t, append([]string{"cluster", "transfer", "--admin", admin(0)}, bad.args...)...)
+		e := run(t, append(append([]string{"cluster", "transfer"}, c.door(0)...), bad.args...)...)
 		if e.code != bad.code || !strings.Contains(e.out, bad.says) {
 			t.Errorf("%v: exit %d\n%s", bad.args, e.code, e.out)
 		}
 	}
 	operateByTheServer(t, c)
 	wantMetrics(t, admin(0))
-	gone := c.running[2].AdminAddress
 	c.stop(2)
-	s = clusterOf(t, admin(0), 3)
+	s = clusterOf(t, c, 0, 3)
 	if n := s.Nodes[2]; n.Reachable || n.Error == "" || n.Address != c.peers[2].Address {
 		t.Errorf("a node that is gone is shown as %+v", n)
 	}
-	e := run(t, "cluster", "transfer", "--admin", admin(0), "--shard", "1", "--to", "3")
-	if e.code != 3 || !strings.Contains(e.out, "node 3 is not reached") {
+	e := run(t, append([]string{"cluster", "transfer", "--shard", "1", "--to", "3"}, c.door(0)...)...)
+	if e.code == 0 || !strings.Contains(e.out, "node 3 is not reached") {
 		t.Errorf("to a node that is gone: exit %d\n%s", e.code, e.out)
 	}
-	if e := run(t, "cluster", "status", "--admin", gone); e.code != 3 || !strings.Contains(e.out, gone) {
+	if e := run(t, append([]string{"cluster", "status", "--timeout", "1s"}, c.door(2)...)...); e.code != 3 {
 		t.Errorf("where nobody listens: exit %d\n%s", e.code, e.out)
 	}
 }
@@ -174,7 +173,7 @@ func operateByTheServer(t *testing.T, c *nodes) {
 	if e := do(0, "finalize"); !strings.Contains(e.out, "format 1 already") {
 		t.Errorf("finalize: %s", e.out)
 	}
-	if e := run(t, "cluster", "status", "--server", c.peers[1].API, "--admin", "127.0.0.1:1"); e.code != 2 {
+	if e := run(t, "cluster", "status", "--server", c.peers[1].API, "--socket", "./operator.sock"); e.code != 2 {
 		t.Errorf("with both: exit %d\n%s", e.code, e.out)
 	}
 	ctx := bounded(t, 30*time.Second)
@@ -188,11 +187,11 @@ func operateByTheServer(t *testing.T, c *nodes) {
 	if byREST.Asked != 1 || len(byREST.Nodes) != 3 || byREST.Nodes[2].Address != byGRPC.Nodes[2].Address || byREST.Cluster != byGRPC.Cluster || byREST.Format != byGRPC.Format || len(byREST.Shards) != 2 {
 		t.Errorf("by REST %+v\nby gRPC %+v", byREST, byGRPC)
 	}
-	m, err := k.Operator().Add(ctx, millrace.AddNode{Node: 4, Peer: "127.0.0.1:1"})
+	m, err := k.Operator().Add(ctx, millrace.AddNode{Node: 4})
 	if err != nil || m.JoinToken == "" || len(m.Members) != 4 || m.Job.State != "running" {
 		t.Errorf("add by REST: %+v, %v", m, err)
 	}
-	if _, err := c.client(0).Operator().Add(ctx, millrace.AddNode{Node: 5, Peer: "127.0.0.1:2"}); !errors.Is(err, millrace.ErrWrongState) {
+	if _, err := c.client(0).Operator().Add(ctx, millrace.AddNode{Node: 5}); !errors.Is(err, millrace.ErrWrongState) {
 		t.Errorf("a second change by gRPC: %v", err)
 	}
 	if m, err := k.Operator().Cancel(ctx); err != nil || m.Job.State != "cancelled" || len(m.Members) != 3 {
@@ -282,7 +281,7 @@ func TestANodeWithAnotherNumberOfShardsIsRefusedByName(t *testing.T) {
 	}()
 	want := []string{"other_shards", "this is node 1", "the peer is node 3", "hosts 3 shards, this node 2"}
 	for {
-		told := clusterOf(t, c.running[0].AdminAddress, 3).Nodes[2].Error
+		told := clusterOf(t, c, 0, 3).Nodes[2].Error
 		missing := 0
 		for _, w := range want {
 			if !strings.Contains(told, w) {

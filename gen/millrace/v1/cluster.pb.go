@@ -30,7 +30,7 @@ const (
 	MemberVerb_MEMBER_VERB_REMOVE      MemberVerb = 2
 	MemberVerb_MEMBER_VERB_REPLACE     MemberVerb = 3
 	MemberVerb_MEMBER_VERB_PROMOTE     MemberVerb = 4
-	MemberVerb_MEMBER_VERB_SET         MemberVerb = 5
+	MemberVerb_MEMBER_VERB_SET         MemberVerb = 5 // refused: a node announces its own addresses
 	MemberVerb_MEMBER_VERB_CANCEL      MemberVerb = 6
 	MemberVerb_MEMBER_VERB_DRAIN       MemberVerb = 7
 	MemberVerb_MEMBER_VERB_UNDRAIN     MemberVerb = 8
@@ -636,9 +636,9 @@ type ChangeMembersRequest struct {
 	With          uint64                 `protobuf:"varint,3,opt,name=with,proto3" json:"with,omitempty"`       // of replace: the learner that takes the node's place
 	Learner       bool                   `protobuf:"varint,4,opt,name=learner,proto3" json:"learner,omitempty"` // of add: it stays one
 	Name          string                 `protobuf:"bytes,5,opt,name=name,proto3" json:"name,omitempty"`        // of add; default n and the number
-	Peer          string                 `protobuf:"bytes,6,opt,name=peer,proto3" json:"peer,omitempty"`        // of add and set: host:port for the other nodes
-	Grpc          string                 `protobuf:"bytes,7,opt,name=grpc,proto3" json:"grpc,omitempty"`        // of set
-	Http          string                 `protobuf:"bytes,8,opt,name=http,proto3" json:"http,omitempty"`        // of set
+	Peer          string                 `protobuf:"bytes,6,opt,name=peer,proto3" json:"peer,omitempty"`        // not read: a node announces its own addresses
+	Grpc          string                 `protobuf:"bytes,7,opt,name=grpc,proto3" json:"grpc,omitempty"`        // not read
+	Http          string                 `protobuf:"bytes,8,opt,name=http,proto3" json:"http,omitempty"`        // not read
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

@@ -34,8 +34,8 @@ const (
 type ClusterServiceClient interface {
 	// Status tells how the cluster looks from the node that is asked, which asks the others.
 	Status(ctx context.Context, in *ClusterStatusRequest, opts ...grpc.CallOption) (*ClusterStatusResponse, error)
-	// ChangeMembers begins or cancels a change of membership, or changes what the cluster knows of a node. A change that takes
-	// time is a job, which Status shows; one runs at a time.
+	// ChangeMembers begins or cancels a change of membership, or drains a node. A change that takes time is a job, which Status
+	// shows; one runs at a time. Where a node is reached it announces itself: no request can set that.
 	ChangeMembers(ctx context.Context, in *ChangeMembersRequest, opts ...grpc.CallOption) (*ChangeMembersResponse, error)
 	// TransferShard has a node lead a shard, and keep it until it stops or the shard is moved again.
 	TransferShard(ctx context.Context, in *TransferShardRequest, opts ...grpc.CallOption) (*TransferShardResponse, error)
@@ -112,8 +112,8 @@ func (c *clusterServiceClient) FinalizeFormat(ctx context.Context, in *FinalizeF
 type ClusterServiceServer interface {
 	// Status tells how the cluster looks from the node that is asked, which asks the others.
 	Status(context.Context, *ClusterStatusRequest) (*ClusterStatusResponse, error)
-	// ChangeMembers begins or cancels a change of membership, or changes what the cluster knows of a node. A change that takes
-	// time is a job, which Status shows; one runs at a time.
+	// ChangeMembers begins or cancels a change of membership, or drains a node. A change that takes time is a job, which Status
+	// shows; one runs at a time. Where a node is reached it announces itself: no request can set that.
 	ChangeMembers(context.Context, *ChangeMembersRequest) (*ChangeMembersResponse, error)
 	// TransferShard has a node lead a shard, and keep it until it stops or the shard is moved again.
 	TransferShard(context.Context, *TransferShardRequest) (*TransferShardResponse, error)

@@ -284,6 +284,9 @@ func (t *Transport) broken(c *conn, err error) error {
 // dial connects to a peer and greets it. The connection is one of the peer's when it returns.
 func (t *Transport) dial(ctx context.Context, p *peer, class Class, kind string) (*conn, error) {
 	address, _ := p.where()
+	if address == "" {
+		return nil, fmt.Errorf("dial node %s: %w", p.id, errNoAddress)
+	}
 	trying, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(p.ctx, func() { cancel(context.Cause(p.ctx)) })()

@@ -49,7 +49,15 @@ func (l *link) run() {
 	defer func() { l.drop(l.queue.setOpen(false)) }()
 	var wait time.Duration
 	for ctx.Err() == nil {
-		_, moved := l.peer.where()
+		address, moved := l.peer.where()
+		if address == "" {
+			l.drop(l.queue.setOpen(false))
+			select {
+			case <-moved:
+			case <-ctx.Done():
+			}
+			continue
+		}
 		l.queue.setOpen(true)
 		c, err := l.t.dial(ctx, l.peer, l.class, "")
 		if err == nil {

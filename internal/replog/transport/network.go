@@ -93,7 +93,8 @@ type Network interface {
 	Start(h Handler) error
 	// Send queues a message, which is not copied and must not change any more. It never blocks. False: it was dropped.
 	Send(to NodeID, class Class, shard core.ShardID, msg []byte) bool
-	// SetPeer adds a peer, or gives one another address, with new connections.
+	// SetPeer adds a peer, or gives one another address, with new connections. With an empty one a new peer is not dialled
+	// until it has another, and a peer that is there keeps its own.
 	SetPeer(id NodeID, address string) error
 	// RemovePeer closes all connections from and to a peer and forgets it. From then on it is refused.
 	RemovePeer(id NodeID)

@@ -72,7 +72,10 @@ func (p *peer) where() (address string, moved <-chan struct{}) {
 	return p.address, p.moved
 }
 
-var errMoved = errors.New("the peer has another address")
+var (
+	errMoved     = errors.New("the peer has another address")
+	errNoAddress = errors.New("it has not announced its address yet")
+)
 
 // setAddress makes the links dial again, elsewhere.
 func (p *peer) setAddress(address string) {

@@ -116,7 +116,8 @@ func (t *Transport) Addr() net.Addr {
 	return t.lis.Addr()
 }
 
-// SetPeer adds a peer, or gives one another address.
+// SetPeer adds a peer, or gives one another address. With an empty one a new peer is not dialled until it has another, and a
+// peer that is there keeps its own.
 func (t *Transport) SetPeer(id NodeID, address string) error {
 	switch {
 	case id == 0:
@@ -124,7 +125,7 @@ func (t *Transport) SetPeer(id NodeID, address string) error {
 	case id == t.o.Node:
 		return fmt.Errorf("node %s is no peer of itself", id)
 	}
-	if err := t.o.checkAddress(address); err != nil {
+	if err := t.o.checkAddress(address); err != nil && address != "" {
 		return err
 	}
 	t.mu.Lock()
@@ -134,7 +135,9 @@ func (t *Transport) SetPeer(id NodeID, address string) error {
 	}
 	old := *t.peers.Load()
 	if p := old[id]; p != nil {
-		p.setAddress(address)
+		if address != "" {
+			p.setAddress(address)
+		}
 		return nil
 	}
 	p := newPeer(t, id, address)

@@ -50,8 +50,17 @@ type Node struct {
 	Outside bool   // it is no member, and does not run
 	Lost    []Lost // what it had on the disks that it lost, or was removed with
 
-	flags []string // of a node that joins, but for whom it joins
-	disk  *Disk
+	flags    []string // of a node that joins, but for whom it joins
+	operator string   // token that operates the cluster
+	disk     *Disk
+}
+
+// operator is a token that operates the cluster, if there is one.
+func (c *Cluster) operator() string {
+	if len(c.Tokens) == 0 {
+		return ""
+	}
+	return c.Tokens[0].Secret
 }
 
 // Link is one direction between two nodes: what From says, and dials, to To.
@@ -99,7 +108,7 @@ func NewCluster(ctx context.Context, o ClusterOptions, tenants ...string) (*Clus
 		}
 	}
 	for i, n := range told.Nodes {
-		node := &Node{ID: n.ID, API: ports[3*i+1], admin: ports[3*i+2], Dir: filepath.Join(o.Dir, fmt.Sprint("n", n.ID))}
+		node := &Node{ID: n.ID, operator: c.operator(), API: ports[3*i+1], admin: ports[3*i+2], Dir: filepath.Join(o.Dir, fmt.Sprint("n", n.ID))}
 		if o.Disk != "" {
 			if node.disk, err = OpenDisk(o.Disk, node.Dir); err != nil {
 				return nil, errors.Join(err, c.Close())

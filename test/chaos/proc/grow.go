@@ -25,7 +25,7 @@ func (c *Cluster) grow(ctx context.Context, o ClusterOptions, tokens, made strin
 			return errors.Join(err, c.Close())
 		}
 		n := &Node{
-			ID: i + 1, API: ports[3*i+1], admin: ports[3*i+2], Dir: filepath.Join(o.Dir, fmt.Sprint("n", i+1)), Door: door, Outside: i >= o.Begin,
+			ID: i + 1, operator: c.operator(), API: ports[3*i+1], admin: ports[3*i+2], Dir: filepath.Join(o.Dir, fmt.Sprint("n", i+1)), Door: door, Outside: i >= o.Begin,
 		}
 		c.Nodes = append(c.Nodes, n)
 		if !n.Outside {
@@ -38,7 +38,7 @@ func (c *Cluster) grow(ctx context.Context, o ClusterOptions, tokens, made strin
 			return errors.Join(err, c.Close())
 		}
 		n.flags = append([]string{
-			"--config", config, "--listen", n.API, "--admin", n.admin, "--http", "off", "--peer-listen", ports[3*i],
+			"--config", config, "--advertise-peer", n.Door.Address(), "--listen", n.API, "--admin", n.admin, "--http", "off", "--peer-listen", ports[3*i],
 			"--log-archive-dir", n.Archive(), "--memory", "256MiB", "--disk-reserve", "16777216",
 		}, o.Flags...)
 		flags := append([]string{"--peers", strings.Join(peers, ",")}, n.flags...)
@@ -87,7 +87,7 @@ func (n *Node) Clear() error {
 
 // Operate runs a command of `millrace cluster` at the node, and reads its answer into out. The text of a refusal is the error.
 func (n *Node) Operate(ctx context.Context, out any, args ...string) error {
-	cmd := exec.CommandContext(ctx, n.o.Binary, append(append([]string{"cluster"}, args...), "--admin", n.admin, "--json")...)
+	cmd := exec.CommandContext(ctx, n.o.Binary, append(append([]string{"cluster"}, args...), "--server", n.API, "--token", n.operator, "--json")...)
 	said, err := cmd.Output()
 	if err != nil {
 		if e, ok := errors.AsType[*exec.ExitError](err); ok {

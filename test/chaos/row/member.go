@@ -73,7 +73,7 @@ func (r *memberRun) add(ctx context.Context, flags ...string) (*proc.Node, error
 	var told struct {
 		Token string `json:"join_token"`
 	}
-	args := append([]string{"add", fmt.Sprint("n", n.ID), "--peer", n.Door.Address()}, flags...)
+	args := append([]string{"add", fmt.Sprint("n", n.ID)}, flags...)
 	if err := r.ask(ctx, nil, &told, args...); err != nil {
 		return nil, err
 	}
