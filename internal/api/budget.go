@@ -22,8 +22,10 @@ type budget struct {
 	most int64
 	held atomic.Int64
 
-	mu    sync.Mutex    // guards freed
-	freed chan struct{} // closed when there is room again; nil: nobody waits
+	mu     sync.Mutex    // guards the channels
+	freed  chan struct{} // closed when there is room again; nil: nobody waits
+	any    chan struct{} // closed when anything is given back; nil: nobody waits
+	anyone atomic.Bool   // any is not nil
 }
 
 func newBudget(most int64) *budget { return &budget{most: cmp.Or(most, math.MaxInt64)} }
@@ -34,15 +36,39 @@ func (b *budget) add(n int64) { b.held.Add(n) }
 
 // take is add, unless that is more than there may be.
 func (b *budget) take(n int64) bool {
-	if b.held.Add(n) > b.most {
-		b.give(n)
-		return false
+	for {
+		held := b.held.Load()
+		if held+n > b.most {
+			return false
+		}
+		if b.held.CompareAndSwap(held, held+n) {
+			return true
+		}
 	}
-	return true
+}
+
+// next returns what is closed when bytes are given back the next time.
+func (b *budget) next() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.any == nil {
+		b.any = make(chan struct{})
+		b.anyone.Store(true)
+	}
+	return b.any
 }
 
 func (b *budget) give(n int64) {
 	now := b.held.Add(-n)
+	if b.anyone.Load() {
+		b.mu.Lock()
+		if b.any != nil {
+			close(b.any)
+			b.any = nil
+			b.anyone.Store(false)
+		}
+		b.mu.Unlock()
+	}
 	if now >= b.most || now+n < b.most {
 		return
 	}

@@ -12,6 +12,10 @@ type Limits struct {
 	CallsNode          int64
 	ConnectionsNode    int64
 	ConnectionsAddress int64 // of one client address
+	ConnectionsNew     int64 // of one client address, on which no call was authenticated yet
+	FirstCallMs        int64 // until a call on a connection is authenticated, or served without a token
+	ReceiveMs          int64 // until a gRPC call's message is there, or that of a stream once it has begun
+	GRPCIdleMs         int64 // of a gRPC connection without calls and streams
 
 	RESTBodyBytes   int64 // of one request
 	RESTBodiesBytes int64 // of all requests that the node holds at once
@@ -121,6 +125,10 @@ func (l *Limits) Rows() []Limit {
 		{"calls_node", &l.CallsNode, 20_000, 1_000_000},
 		{"connections_node", &l.ConnectionsNode, 20_000, 1_000_000},
 		{"connections_address", &l.ConnectionsAddress, 2000, 1_000_000},
+		{"connections_new", &l.ConnectionsNew, 512, 1_000_000},
+		{"first_call_ms", &l.FirstCallMs, 10 * second, hour},
+		{"grpc_receive_ms", &l.ReceiveMs, minute, hour},
+		{"grpc_idle_ms", &l.GRPCIdleMs, 10 * minute, day},
 		{"rest_body", &l.RESTBodyBytes, 8 * mib, 64 * mib},
 		{"rest_bodies", &l.RESTBodiesBytes, 256 * mib, 64 * kib * mib},
 		{"rest_call_ms", &l.RESTCallMs, 30 * second, hour},

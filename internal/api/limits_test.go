@@ -189,7 +189,8 @@ var elsewhere = map[string]string{
 	"streams_connection": "the transport holds it: TestAConnectionHoldsItsCallsBack",
 	"streams_tenant":     "TestStreamsAreBoundedByTenantAndNode", "streams_node": "the same",
 	"calls_tenant": "TestCallsInFlightAreBoundedByTenantAndNode", "calls_node": "the same",
-	"connections_node": "TestConnectionsAreBounded", "connections_address": "the same",
+	"connections_new": "TestTheOldestNewConnectionMakesRoom", "first_call_ms": "TestAConnectionWithoutAnAuthenticatedCallEnds",
+	"grpc_receive_ms": "TestAMessageThatStopsHalfwayEndsItsCall", "grpc_idle_ms": "TestAnIdleConnectionIsToldToGo", "connections_node": "TestConnectionsAreBounded", "connections_address": "the same",
 	"unacked_items": "TestTheReaderStopsAtTheWindow", "unacked_bytes": "the same", "unacked_commits": "the same",
 	"send_buffer": "TestTasksAreGrantedOnlyWithRoomToSend", "send_stall_ms": "TestAReaderThatTakesNothingIsCut",
 	"subscriptions": "TestStreamFramesBeyondALimitEndTheStream", "slots": "the same", "worker_kinds": "the same",
@@ -339,10 +340,10 @@ func TestAMessageThatCannotBeDecodedIsInvalid(t *testing.T) {
 	}
 }
 
-func TestAMessageFarBeyondItsLimitIsRefusedByTheTransport(t *testing.T) {
+func TestAMessageFarBeyondItsLimitIsRefusedUnread(t *testing.T) {
 	r := newRig(t, Limits{MessageBytes: 64 * kib})
 	err := createOf(func(s *pb.TaskSpec) { s.Payload = make([]byte, 300*kib) })(r)
-	if got := status.Code(err); got != codes.ResourceExhausted {
+	if e := errorOf(t, err); e.GetCode() != "TOO_LARGE" || e.GetLimit() != "grpc_message" || e.GetMax() != 64*kib {
 		t.Errorf("got %v", err)
 	}
 	if err := createOf(func(*pb.TaskSpec) {})(r); err != nil {

@@ -2,8 +2,6 @@ package api
 
 import (
 	"bytes"
-	"context"
-	"net"
 	"sync"
 )
 
@@ -50,24 +48,12 @@ func (c *limitedConn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-type connKey struct{}
-
-// withConn lets the requests of a connection find it, if it is one whose writes can be gathered, under TLS it is another, or one of
-// another node.
-func withConn(ctx context.Context, c net.Conn) context.Context {
-	switch c.(type) {
-	case *limitedConn, forwardedConn:
-		return context.WithValue(ctx, connKey{}, c)
-	}
-	return ctx
-}
-
 // gather has an answer of HTTP/1 leave in one write. An answer to HEAD has no body to wait for.
 func (c *restCall) gather(body int) {
 	if body < gatherFrom || body > pooledBytes || c.r.ProtoMajor != 1 || c.r.Method == "HEAD" {
 		return
 	}
-	if conn, ok := c.r.Context().Value(connKey{}).(*limitedConn); ok {
-		conn.gather(body)
+	if c.conn != nil && c.r.TLS == nil { // beneath TLS other bytes are written
+		c.conn.gather(body)
 	}
 }

@@ -24,7 +24,7 @@ func TestCallsAreCountedByMethodAndCode(t *testing.T) {
 		}
 	}
 	_ = createOf(func(s *pb.TaskSpec) { s.Queue = "a b" })(r)
-	_ = createOf(func(s *pb.TaskSpec) { s.Payload = make([]byte, 300*kib) })(r) // the transport's own refusal
+	_ = createOf(func(s *pb.TaskSpec) { s.Payload = make([]byte, 300*kib) })(r)
 	_, _ = tasks.Get(context.Background(), &pb.GetRequest{Id: testID(1)})
 	_, _ = tasks.Get(as("rival/all"), &pb.GetRequest{Id: testID(1)})
 	_, _ = tasks.Get(as("acme/kv:read"), &pb.GetRequest{Id: testID(1)})

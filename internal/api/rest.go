@@ -90,6 +90,7 @@ func newREST(s *Server) (*rest, error) {
 // ServeREST accepts HTTP connections until Shutdown; then it returns nil. It takes lis over, and bounds its
 // connections together with those of Serve. With a configuration of TLS it speaks HTTP/2 too.
 func (s *Server) ServeREST(lis net.Listener, config *tls.Config) error {
+	s.startSweep()
 	var l net.Listener = &limitedListener{lis, s}
 	if config != nil {
 		l = tls.NewListener(l, config)
@@ -129,11 +130,13 @@ type restCall struct {
 	r       *http.Request
 	ctx     context.Context
 	control *http.ResponseController
+	conn    *limitedConn // nil: none of a listener
 	who     caller
 	route   *Route
 	params  params
 	query   query
 	held    int64  // bytes of its body
+	shared  int64  // of them, of the tenant's share of what is on its way
 	sent    []byte // the body, once it is read
 	ended   bool   // the body was read to its end
 	written bool
@@ -147,6 +150,7 @@ func (h *rest) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer h.work.Done()
 	clientAddress(r)
 	c := &restCall{h: h, s: h.s, w: w, r: r, ctx: r.Context(), control: http.NewResponseController(w)}
+	c.conn, _ = c.ctx.Value(connKey{}).(*limitedConn)
 	c.bound()
 	if h.s.o.Git != nil && strings.HasPrefix(r.URL.EscapedPath(), gitPrefix) {
 		c.setDeadline(c.control.SetWriteDeadline, h.s.l.SendStallMs)
@@ -156,6 +160,7 @@ func (h *rest) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer func() {
 		h.bodies.Add(-c.held)
 		c.s.requests.give(c.held)
+		c.unshare()
 	}()
 	err := c.s.safely(c.serve)
 	if err != nil {
@@ -180,6 +185,8 @@ func (c *restCall) serve() (err error) {
 		if c.who, fact = c.s.authenticate(metadata.MD{"authorization": c.r.Header["Authorization"]}); fact != nil {
 			return fact
 		}
+		c.conn.begin()
+		defer c.conn.end()
 		if fact := route.rule.missing(c.who.Scopes); fact != nil {
 			return fact
 		}
@@ -188,6 +195,8 @@ func (c *restCall) serve() (err error) {
 		}
 		defer c.s.calls.leave(c.who.Tenant)
 		c.who.from = c.r.RemoteAddr
+	} else {
+		c.conn.served()
 	}
 	if fact := c.readQuery(); fact != nil {
 		return fact

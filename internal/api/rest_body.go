@@ -69,6 +69,7 @@ func (c *restCall) body() ([]byte, error) {
 		case errors.Is(err, io.EOF) || int64(len(b)) == c.r.ContentLength:
 			_ = c.control.SetReadDeadline(time.Time{}) // from here reading only tells whether the caller is there
 			c.sent, c.ended = b, true
+			c.unshare()
 			return b, nil
 		case err != nil:
 			return nil, c.bodyFact(err)
@@ -153,7 +154,21 @@ func (c *restCall) grow(b []byte, first int64) ([]byte, core.Fact) {
 		return nil, errRequests
 	}
 	c.held += more
+	if len(b) > 0 {
+		if fact := c.s.requestShares.take(c.who.Tenant, more); fact != nil {
+			return nil, fact
+		}
+		c.shared += more
+	}
 	return append(make([]byte, 0, size), b...), nil
+}
+
+// unshare gives the tenant's share back: nothing of the body is on its way any more.
+func (c *restCall) unshare() {
+	if c.shared > 0 {
+		c.s.requestShares.give(c.who.Tenant, c.shared)
+		c.shared = 0
+	}
 }
 
 // setDeadline bounds what follows on the connection. Where that cannot be, other bounds must do.

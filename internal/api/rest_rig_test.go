@@ -37,16 +37,22 @@ func newRESTRig(t *testing.T, l Limits) *restRig {
 	r := &restRig{rig: newRig(t, l), web: lis.Addr(), scheme: "http"}
 	served := make(chan error, 1)
 	go func() { served <- r.s.ServeREST(lis, nil) }()
-	transport := new(http.Transport)
-	r.client = &http.Client{Transport: transport}
+	r.client = newClient(t)
 	t.Cleanup(func() {
-		transport.CloseIdleConnections()
+		r.client.CloseIdleConnections()
 		r.s.Shutdown(0)
 		if err := <-served; err != nil {
 			t.Errorf("serve REST: %v", err)
 		}
 	})
 	return r
+}
+
+// newClient returns a client with connections of its own.
+func newClient(t *testing.T) *http.Client {
+	transport := new(http.Transport)
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport}
 }
 
 // request makes a request with a token; more are names and values of headers.

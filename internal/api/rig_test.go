@@ -183,6 +183,7 @@ func newRigWith(t *testing.T, l Limits, m Memory) *rig {
 		t.Fatal(err)
 	}
 	go func() { r.served <- r.s.Serve(r.lis) }()
+	eventually(t, "the sweep waits", func() bool { return r.clock.armed() == 1 }) // so that tests can count their timers
 	r.conn = r.dial()
 	t.Cleanup(r.close)
 	return r

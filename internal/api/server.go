@@ -22,7 +22,6 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
-	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/env"
 	"github.com/millrace/millrace/internal/errs"
 )
@@ -70,9 +69,8 @@ const (
 	// handshakeWait is how long a connection may take until it speaks HTTP/2: until then it costs the node one of its
 	// connections and does nothing for it.
 	handshakeWait = 5 * time.Second
-	// transportFactor is how much larger than a message may be the transport reads one, to refuse it by name. gRPC
-	// refuses a still larger one by itself, unread.
-	transportFactor = 4
+	// shutdownPause is how long connections without an authenticated call under way may stay once the server stops.
+	shutdownPause = time.Second
 	// headerListBytes bounds the metadata of a call.
 	headerListBytes = 16 * kib
 )
@@ -102,7 +100,11 @@ type Server struct {
 
 	life context.Context // until Shutdown begins
 	end  context.CancelFunc
-	work sync.WaitGroup // goroutines of streams
+	work sync.WaitGroup // goroutines of streams, and sweep
+
+	incoming                   incoming
+	requestShares, frameShares tenantShares // of requests and frames, by tenant, for what is on its way
+	sweeping                   sync.Once
 
 	mu       sync.Mutex // guards the fields below
 	sessions map[sessionKey]*stream
@@ -138,6 +140,9 @@ func New(o Options) (*Server, error) {
 		forwards: newGauge(limitForwards, forwardsNode, "forwards_tenant", forwardsTenant),
 		frames:   newBudget(o.Memory.Frames), requests: newBudget(o.Memory.Requests), sends: newBudget(o.Memory.Sends),
 	}
+	largest := max(limits.MessageBytes, limits.RESTBodyBytes) + 1
+	s.requestShares = newShares("requests_tenant", max(s.requests.most/2, largest))
+	s.frameShares = newShares("frames_tenant", max(s.frames.most/2, largest))
 	s.life, s.end = context.WithCancel(context.Background())
 	s.grpc = grpc.NewServer(s.serverOptions()...)
 	known := make(map[string]bool)
@@ -165,28 +170,38 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// Fixed windows: the transport would else measure the path with a ping for every few frames. A stream may have streamWindow
-// bytes under way that nobody has read, a connection connWindow.
+// Fixed windows: the transport would else measure the path with a ping for every few frames. A connection may have connWindow
+// bytes under way, a stream streamWindow at most and streamWindowLeast at least that nobody has read.
 const (
-	streamWindow = 256 << 10
-	connWindow   = 1 << 20
-	ioBuffer     = 64 << 10
+	streamWindow      = 256 << 10
+	streamWindowLeast = 64 << 10
+	connWindow        = 1 << 20
+	ioBuffer          = 64 << 10
 )
+
+// window is what a stream may have under way that nobody has read. All streams of a tenant together have no more of it than the
+// node's memory for frames, as far as the protocol allows.
+func (s *Server) window() int32 {
+	return int32(min(max(s.frames.most/s.l.StreamsTenant, streamWindowLeast), streamWindow))
+}
 
 func (s *Server) serverOptions() []grpc.ServerOption {
 	out := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(s.codec),
-		grpc.MaxRecvMsgSize(int(s.l.MessageBytes) * transportFactor),
+		grpc.MaxRecvMsgSize(int(s.l.MessageBytes)),
 		grpc.MaxConcurrentStreams(uint32(s.l.StreamsConnection)),
 		grpc.MaxHeaderListSize(headerListBytes),
 		grpc.WaitForHandlers(true),
-		grpc.InitialWindowSize(streamWindow),
+		grpc.InitialWindowSize(s.window()),
 		grpc.InitialConnWindowSize(connWindow),
 		grpc.WriteBufferSize(ioBuffer),
 		grpc.ReadBufferSize(ioBuffer),
 		grpc.ConnectionTimeout(handshakeWait),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingAtLeast, PermitWithoutStream: true}),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingIdle, Timeout: pingTimeout, MaxConnectionAge: connectionAge}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			Time: pingIdle, Timeout: pingTimeout, MaxConnectionAge: connectionAge,
+			MaxConnectionIdle: time.Duration(s.l.GRPCIdleMs) * time.Millisecond,
+		}),
 	}
 	if s.o.TLS != nil {
 		out = append(out, grpc.Creds(credentials.NewTLS(s.o.TLS)))
@@ -225,11 +240,11 @@ func (s *Server) register(desc *grpc.ServiceDesc, impl any) error {
 	served.Methods, served.Streams = nil, nil
 	prefix := "/" + desc.ServiceName + "/"
 	for _, m := range desc.Methods {
-		h := s.guard(prefix+m.MethodName, &s.calls, s.unary(m.Handler))
+		h := s.guard(prefix+m.MethodName, &s.calls, true, s.unary(m.Handler))
 		served.Streams = append(served.Streams, grpc.StreamDesc{StreamName: m.MethodName, Handler: h})
 	}
 	for _, m := range desc.Streams {
-		m.Handler = s.guard(prefix+m.StreamName, &s.streams, m.Handler)
+		m.Handler = s.guard(prefix+m.StreamName, &s.streams, !m.ClientStreams, m.Handler)
 		served.Streams = append(served.Streams, m)
 	}
 	s.grpc.RegisterService(&served, impl)
@@ -250,26 +265,12 @@ func (s *Server) register(desc *grpc.ServiceDesc, impl any) error {
 // unary serves a method of one request and one response.
 func (s *Server) unary(h grpc.MethodHandler) grpc.StreamHandler {
 	return func(impl any, ss grpc.ServerStream) error {
-		held := int64(0)
-		defer func() { s.requests.give(held) }()
-		out, err := h(impl, ss.Context(), func(m any) (err error) { held, err = s.receiveCall(ss, m); return err }, nil)
+		out, err := h(impl, ss.Context(), func(m any) error { _, err := s.receive(ss, m); return err }, nil)
 		if err != nil {
 			return err
 		}
 		return ss.SendMsg(out)
 	}
-}
-
-// receiveCall reads the request of a call, and counts held bytes of it among those of requests, unless it fails.
-func (s *Server) receiveCall(ss grpc.ServerStream, m any) (held int64, err error) {
-	bytes, err := s.receive(ss, m)
-	if err != nil {
-		return 0, err
-	}
-	if !s.requests.take(bytes) {
-		return 0, errRequests
-	}
-	return bytes, nil
 }
 
 // receive reads a message, which had so many bytes.
@@ -288,8 +289,9 @@ func (s *Server) receive(ss grpc.ServerStream, m any) (bytes int64, err error) {
 	return int64(in.bytes), nil
 }
 
-// guard stands before every method: who calls, whether they may, whether there is room. It gives errors their shape.
-func (s *Server) guard(method string, room *gauge, h grpc.StreamHandler) grpc.StreamHandler {
+// guard stands before every method: who calls, whether they may, whether there is room. It gives errors their shape. Of one the
+// client sends one message.
+func (s *Server) guard(method string, room *gauge, one bool, h grpc.StreamHandler) grpc.StreamHandler {
 	outcomes := s.outcomes.of(method)
 	return func(impl any, ss grpc.ServerStream) error {
 		ctx := ss.Context()
@@ -299,17 +301,26 @@ func (s *Server) guard(method string, room *gauge, h grpc.StreamHandler) grpc.St
 			if fact != nil {
 				return fact
 			}
+			conn := connOf(ctx)
 			if who.Tenant != "" {
+				conn.begin()
+				defer conn.end()
 				if fact := room.enter(who.Tenant); fact != nil {
 					return fact
 				}
 				defer room.leave(who.Tenant)
 			}
-			return h(impl, &guardedStream{ss, ctx})
+			g, err := s.guarding(ctx, ss, who.Tenant, one)
+			if err != nil {
+				return err
+			}
+			defer g.leave()
+			if err = h(impl, g); err == nil && who.Tenant == "" {
+				conn.served()
+			}
+			return err
 		})
-		if outcomes.count(err) == errs.TooLarge && !is[core.Fact](err) {
-			s.refusals.add("grpc_message") // the transport's own refusal
-		}
+		outcomes.count(err)
 		return s.status(ctx, method, err)
 	}
 }
@@ -332,16 +343,9 @@ func (s *Server) safely(do func() error) (err error) {
 	return do()
 }
 
-type guardedStream struct {
-	grpc.ServerStream
-	ctx context.Context
-}
-
-// Context returns the context that knows the caller.
-func (g *guardedStream) Context() context.Context { return g.ctx }
-
 // Serve accepts connections until Shutdown; then it returns nil. It takes lis over, and bounds its connections.
 func (s *Server) Serve(lis net.Listener) error {
+	s.startSweep()
 	if err := s.grpc.Serve(&limitedListener{lis, s}); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 		return fmt.Errorf("serve gRPC: %w", err)
 	}
@@ -349,7 +353,8 @@ func (s *Server) Serve(lis net.Listener) error {
 }
 
 // Shutdown stops serving: new calls are refused, streams get a Goaway and end when their frames are answered, calls
-// that wait end. What is not over after grace is cut. It returns when no goroutine of the edge is left.
+// that wait end. Connections on which nothing was authenticated are closed at once, those without an authenticated call under way
+// after shutdownPause. What is not over after grace is cut. It returns when no goroutine of the edge is left.
 func (s *Server) Shutdown(grace time.Duration) {
 	s.end()
 	over := make(chan struct{})
@@ -360,14 +365,22 @@ func (s *Server) Shutdown(grace time.Duration) {
 		both.Go(s.rest.shutdown)
 		both.Wait()
 	}()
-	timer := s.o.Clock.NewTimer(grace)
+	closeAll(s.conns.without(true))
+	pause, timer := s.o.Clock.NewTimer(min(shutdownPause, grace)), s.o.Clock.NewTimer(grace)
+	defer pause.Stop()
 	defer timer.Stop()
-	select {
-	case <-over:
-	case <-timer.C():
-		s.grpc.Stop()
-		s.rest.cut()
-		<-over
+	for waiting := true; waiting; {
+		select {
+		case <-over:
+			waiting = false
+		case <-pause.C():
+			closeAll(s.conns.without(false))
+		case <-timer.C():
+			s.grpc.Stop()
+			s.rest.cut()
+			<-over
+			waiting = false
+		}
 	}
 	s.work.Wait()
 }

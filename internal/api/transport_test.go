@@ -75,7 +75,7 @@ func TestAClientThatPingsTooOftenIsToldToGo(t *testing.T) {
 // TestAConnectionIsToldToGoAfterAnHour so that clients spread over servers again. It is an hour, give or take a tenth.
 func TestAConnectionIsToldToGoAfterAnHour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, Limits{})
+		r := newRig(t, Limits{GRPCIdleMs: 10 * hour})
 		p := r.peer()
 		begin := time.Now()
 		f := p.goaway()
@@ -84,6 +84,17 @@ func TestAConnectionIsToldToGoAfterAnHour(t *testing.T) {
 		}
 		if err := createOf(func(*pb.TaskSpec) {})(r); err != nil {
 			t.Errorf("another connection: %v", err)
+		}
+	})
+}
+
+func TestAnIdleConnectionIsToldToGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, Limits{})
+		p := r.peer()
+		begin := time.Now()
+		if f := p.goaway(); f.ErrCode != http2.ErrCodeNo || time.Since(begin) < 10*time.Minute || time.Since(begin) > 11*time.Minute {
+			t.Errorf("after %s: %v", time.Since(begin), f)
 		}
 	})
 }

@@ -173,7 +173,7 @@ func TestAClaimInAnUnknownNamespaceWaitsForItAndMakesNone(t *testing.T) {
 		ended <- err
 	}()
 	for i := range 2 {
-		eventually(t, "the claim waits", func() bool { return r.clock.armed() == 1 })
+		eventually(t, "the claim waits", func() bool { return r.clock.armed() == 2 }) // beside what sweeps
 		if i == 1 {
 			r.addTask("acme", testID(1))
 		}
@@ -372,7 +372,7 @@ func TestWhatIsNotOverAfterTheGraceIsCut(t *testing.T) {
 		defer close(over)
 		r.s.Shutdown(time.Second)
 	}()
-	eventually(t, "the grace runs", func() bool { return r.clock.armed() == 1 })
+	eventually(t, "the grace runs", func() bool { return r.clock.armed() == 2 }) // and the pause before it
 	r.clock.advance(time.Second)
 	<-over
 	if got := status.Code(<-ended); got != codes.Unavailable {

@@ -30,6 +30,8 @@ type Options struct {
 	Logger  *slog.Logger
 	Version string
 	Limits  Limits
+	// Authenticated is told of a request whose token is good, by its context; none: nobody is.
+	Authenticated func(context.Context)
 }
 
 // Limits of the edge. A zero one means its default.
@@ -243,6 +245,9 @@ func (q *request) authenticate() error {
 		return core.Unauthenticated{}
 	}
 	q.who = who
+	if q.s.o.Authenticated != nil {
+		q.s.o.Authenticated(q.r.Context())
+	}
 	return nil
 }
 

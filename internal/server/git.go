@@ -44,7 +44,7 @@ func (r *Running) openGit(ctx context.Context, fs env.FS) error {
 	r.git = githttp.New(githttp.Options{
 		Backend: gitBackend{r.node, r.o.Rand}, Objects: gitObjects{r.objects}, Auth: r.o.Tokens,
 		Clock: r.o.Clock, Rand: r.o.Rand, Logger: r.o.Logger, Version: r.o.Version,
-		Limits: githttp.Limits{HeldBytes: memory.GitCommands},
+		Limits: githttp.Limits{HeldBytes: memory.GitCommands}, Authenticated: api.Authenticated,
 	})
 	return nil
 }

@@ -40,7 +40,7 @@ func TestOnlySafeOptionsStart(t *testing.T) {
 		{"an empty tokens file", Options{Listen: "127.0.0.1:0", TokensFile: none("")}, "no token"},
 		{"a tokens file of comments", Options{Listen: "127.0.0.1:0", TokensFile: none("# later\n")}, "no token"},
 		{"a list of nothing", Options{Listen: "127.0.0.1:0", TokensFile: none("tokens:\n")}, "no token"},
-		{"an empty tokens file, insecure", Options{Listen: "127.0.0.1:0", Insecure: true, TokensFile: none("\n")}, "no token"},
+		{"an empty tokens file, insecure", Options{Listen: "127.0.0.1:0", Insecure: []string{"grpc", "http"}, TokensFile: none("\n")}, "no token"},
 		{"an empty table", Options{Listen: "127.0.0.1:0", Tokens: empty}, "tokens"},
 		{"tokens on loopback", Options{Listen: "127.0.0.1:0", TokensFile: tokens}, ""},
 		{"no tokens on loopback", Options{Listen: "127.0.0.1:0"}, "tokens"},

@@ -138,6 +138,7 @@ func TestAProcessWithoutATokenChangesNothingByAnyPort(t *testing.T) {
 		}
 	}
 	after := membership(ptr(r.Node().Members()))
+	before.Version, after.Version = 0, 0 // nodes may still announce themselves
 	if a, b := asText(t, before), asText(t, after); a != b {
 		t.Errorf("the members were\n%s\nand are\n%s", a, b)
 	}

@@ -1,0 +1,88 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/env"
+)
+
+// BenchmarkReceive is a call, and eight frames with their acks, over a socket, by the size of what is received; the node does nothing.
+func BenchmarkReceive(b *testing.B) {
+	node := newFakeNode(new(fakeClock))
+	s, err := New(Options{Backend: node, Auth: &fakeAuth{}, Clock: env.SystemClock{}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(lis) }()
+	conn, err := grpc.NewClient(lis.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.MaxCallSendMsgSize(1<<30)))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() {
+		_ = conn.Close()
+		s.Shutdown(0)
+		if err := <-served; err != nil {
+			b.Error(err)
+		}
+	}()
+	for _, size := range []int{100, 100 * kib, mib} {
+		b.Run(fmt.Sprintf("call/%d", size), func(b *testing.B) {
+			in := &pb.CreateRequest{Task: &pb.TaskSpec{Id: testID(1), Queue: "q", Payload: make([]byte, size)}}
+			ctx := as("acme/all")
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := pb.NewTaskServiceClient(conn).Create(ctx, in); err != nil {
+					b.Fatal(err)
+				}
+				node.mu.Lock()
+				node.commits = node.commits[:0]
+				node.mu.Unlock()
+			}
+		})
+		b.Run(fmt.Sprintf("frame/%d", size), func(b *testing.B) {
+			ctx, cancel := context.WithCancel(as("acme/all"))
+			defer cancel()
+			ws, err := pb.NewQueueStreamClient(conn).Open(ctx)
+			if err == nil {
+				err = ws.Send(helloOf(byte(size%251 + 1)))
+			}
+			if err == nil {
+				_, err = ws.Recv()
+			}
+			if err != nil {
+				b.Fatal(err)
+			}
+			<-node.opened
+			f := createFrame(1, 1)
+			f.GetCreate().Tasks[0].Payload = make([]byte, size)
+			b.ReportAllocs()
+			for b.Loop() {
+				for range 8 {
+					if err := ws.Send(f); err != nil {
+						b.Fatal(err)
+					}
+				}
+				for range 8 {
+					if _, err := ws.Recv(); err != nil {
+						b.Fatal(err)
+					}
+				}
+				node.mu.Lock()
+				node.commits = node.commits[:0]
+				node.mu.Unlock()
+			}
+		})
+	}
+}
