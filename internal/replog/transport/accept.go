@@ -43,9 +43,33 @@ func (t *Transport) accept(lis net.Listener) {
 			continue
 		}
 		c := newConn(raw)
-		g := t.pending.accepted(c)
+		host := hostOf(raw.RemoteAddr().String())
+		g := t.pending.accepted(c, host, t.isMember(host))
+		if g == nil {
+			c.close(errCrowded)
+			continue
+		}
 		t.work.Go(func() { t.serve(c, g) })
 	}
+}
+
+// hostOf is an address without its port.
+func hostOf(address string) string {
+	if host, _, err := net.SplitHostPort(address); err == nil {
+		return host
+	}
+	return address
+}
+
+// isMember reports whether a peer is known to be at a host: by its address, or by a connection that was greeted.
+func (t *Transport) isMember(host string) bool {
+	for _, p := range *t.peers.Load() {
+		address, _ := p.where()
+		if seen := p.seen.Load(); hostOf(address) == host || seen != nil && *seen == host {
+			return true
+		}
+	}
+	return false
 }
 
 // serve greets a connection and reads it until it ends.

@@ -80,7 +80,9 @@ func (p *peer) keep(passed time.Duration) {
 
 // attempt is a connection that is being made.
 type attempt struct {
-	accepted bool
+	accepted *wire  // nil: this node dials
+	host     string // of who dials
+	member   bool   // a peer is known to be there
 	age      time.Duration
 	limit    time.Duration
 	cancel   func(error)
@@ -114,23 +116,83 @@ func (p *pending) add(a *attempt) {
 	p.attempts = append(p.attempts, a)
 }
 
-// accepted notes a connection that is to greet. Beyond the bound the oldest such is closed: a greeting takes
-// milliseconds, so that the oldest is the least likely to become one.
-func (p *pending) accepted(c *conn) *attempt {
+// silentShare is the part of the time for a greeting in which its first byte must come.
+const silentShare = 4
+
+// silentPerGreeting is how many accepted connections may have said nothing yet, for each that may be greeting. Who is honest
+// speaks at once, so these are closed first, and soon; and they cost little.
+const silentPerGreeting = 4
+
+func (a *attempt) spoke() bool { return a.accepted.reads.Load() > 0 }
+
+// accepted notes a connection that is to greet, or returns nil: there is no room for it. Addresses where a peer is known to be
+// have places of their own, as many as all others together, so that strangers from elsewhere do not keep peers out. Beyond a bound
+// the host that has the most connections gives one up. Of those that say nothing that is the oldest: who is honest has spoken by
+// then. Of those that speak it is the newest; but at the address of a peer, which cannot be told from a stranger there, the
+// oldest, as a greeting takes milliseconds.
+func (p *pending) accepted(c *conn, host string, member bool) *attempt {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.accepts >= p.most {
-		i := slices.IndexFunc(p.attempts, func(a *attempt) bool { return a.accepted })
-		oldest := p.attempts[i]
-		p.attempts = slices.Delete(p.attempts, i, i+1)
-		p.accepts--
-		p.evicted++
-		oldest.cancel(errCrowded)
+	var silent, speaking []*attempt // oldest first
+	for _, a := range p.attempts {
+		switch {
+		case a.accepted == nil || a.member != member:
+		case a.spoke():
+			speaking = append(speaking, a)
+		default:
+			silent = append(silent, a)
+		}
 	}
-	a := &attempt{accepted: true, limit: p.limit, cancel: c.close}
+	if len(silent) >= p.most*silentPerGreeting {
+		p.evict(ofHost(silent, crowdedHost(silent, host))[0])
+	}
+	if len(speaking) >= p.most {
+		crowded := crowdedHost(speaking, host)
+		switch theirs := ofHost(speaking, crowded); {
+		case member:
+			p.evict(theirs[0])
+		case crowded == host:
+			p.evicted++
+			return nil
+		default:
+			p.evict(theirs[len(theirs)-1])
+		}
+	}
+	a := &attempt{accepted: c.wire, host: host, member: member, limit: p.limit, cancel: c.close}
 	p.accepts++
 	p.add(a)
 	return a
+}
+
+// crowdedHost returns the host with the most attempts, of those with equally many that of the newcomer.
+func crowdedHost(attempts []*attempt, newcomer string) string {
+	counts := make(map[string]int)
+	for _, a := range attempts {
+		counts[a.host]++
+	}
+	most := newcomer
+	for _, a := range attempts {
+		if counts[a.host] > counts[most] {
+			most = a.host
+		}
+	}
+	return most
+}
+
+func ofHost(attempts []*attempt, host string) (out []*attempt) {
+	for _, a := range attempts {
+		if a.host == host {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+func (p *pending) evict(a *attempt) {
+	p.attempts = slices.DeleteFunc(p.attempts, func(other *attempt) bool { return other == a })
+	p.accepts--
+	p.evicted++
+	a.cancel(errCrowded)
 }
 
 // leave forgets an attempt that has come to an end.
@@ -139,7 +201,7 @@ func (p *pending) leave(a *attempt) {
 	defer p.mu.Unlock()
 	if i := slices.Index(p.attempts, a); i >= 0 {
 		p.attempts = slices.Delete(p.attempts, i, i+1)
-		if a.accepted {
+		if a.accepted != nil {
 			p.accepts--
 		}
 	}
@@ -150,7 +212,11 @@ func (p *pending) pass(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, a := range p.attempts {
-		if a.age += d; a.age >= a.limit {
+		limit := a.limit
+		if a.accepted != nil && !a.spoke() {
+			limit /= silentShare
+		}
+		if a.age += d; a.age >= limit {
 			a.cancel(errTooSlow)
 		}
 	}

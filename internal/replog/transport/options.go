@@ -44,7 +44,7 @@ type Options struct {
 	BackoffMax       time.Duration // default 1 s
 	ReloadEvery      time.Duration // how often the certificate files are looked at; default 10 s
 
-	Handshakes int // connections that may be greeting at once, beyond which the oldest is closed; default 32
+	Handshakes int // connections that may be greeting at once, from where no peer is, and again from where peers are; default 32
 	Streams    int // per peer, in each direction; default 16
 	Forwards   int // streams of clients' requests, per peer, in each direction; default 128
 	Strangers  int // streams of nodes that are no peers, to those who are open to them; default 4

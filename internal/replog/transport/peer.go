@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -15,8 +16,9 @@ type peer struct {
 	stranger bool            // no peer: of one stream
 	ctx      context.Context // ends when the peer is removed
 	cancel   context.CancelCauseFunc
-	links    []*link       // one of each class of messages
-	silent   time.Duration // without a byte from it on any connection; the keeper's
+	links    []*link                // one of each class of messages
+	seen     atomic.Pointer[string] // the host of its newest connection
+	silent   time.Duration          // without a byte from it on any connection; the keeper's
 
 	mu      sync.Mutex // guards the fields below
 	address string
@@ -109,6 +111,8 @@ func (p *peer) end(why error) {
 // a connection to another process of the same node lives, c is refused: two processes with one id would both vote. A
 // process that ended leaves its connections closed, or silent for the idle timeout.
 func (p *peer) join(c *conn) error {
+	host := hostOf(c.wire.RemoteAddr().String())
+	p.seen.Store(&host)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
