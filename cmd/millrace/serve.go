@@ -77,7 +77,12 @@ the disk is full beyond its reserve, 23 when the directory is not this server's.
 			return a.serve(c.Context(), o)
 		},
 	}
-	f := c.Flags()
+	o.flags(c.Flags())
+	return c
+}
+
+// flags makes the flags of serve.
+func (o *serveOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.config, "config", "", "YAML file of these settings")
 	f.StringVar(&o.Dir, "data", "", "data directory, made if missing (required)")
 	f.StringVar(&o.Listen, "listen", "127.0.0.1:7081", "address of the gRPC edge")
@@ -120,7 +125,6 @@ the disk is full beyond its reserve, 23 when the directory is not this server's.
 		f.Int64Var(row.Value, name, 0, fmt.Sprintf("default %d, at most %d", row.Default, row.Max))
 		_ = f.MarkHidden(name) // there are many; --limits lists them
 	}
-	return c
 }
 
 // printLimits lists the limits of the edge.
