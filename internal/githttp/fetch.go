@@ -113,7 +113,7 @@ func (q *request) pipe(version string, in io.Reader, byName bool) error {
 	ctx, cancel := context.WithCancel(q.r.Context())
 	defer cancel()
 	if err := q.s.o.Objects.Prepare(ctx, q.repo.Place); err != nil {
-		return q.refuseFetch(version, err)
+		return q.refuseFetch(false, err)
 	}
 	f := Fetch{At: q.repo.Place, Principal: q.who.Name, Protocol: version, Names: byName, Rev: q.repo.Stats.Rev}
 	if byName {
@@ -121,37 +121,73 @@ func (q *request) pipe(version string, in io.Reader, byName bool) error {
 	}
 	q.s.stats.fetches.Add(1)
 	_ = q.control.EnableFullDuplex() // git may answer before it has read all; over HTTP/2 it is so anyway
-	begun := false
+	var said fetched
 	err := q.s.o.Objects.Fetch(ctx, f,
 		func(w io.Writer) error {
 			_, err := io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{in}, make([]byte, 32<<10))
 			return err
 		},
 		func(r io.Reader) error {
-			return q.copyOut(r, &begun)
+			return q.copyOut(r, &said)
 		})
-	switch {
-	case err == nil && !begun: // a client that only asked what is shallow
+	refused := is[*RefusedPack](err)
+	switch whole, told := said.parse(); {
+	case err == nil && said.bytes == 0: // a client that only asked what is shallow
 		q.answer(uploadPack + result)
 		return nil
-	case err == nil:
+	case err == nil, refused && told: // git has said itself why there is no more
 		return nil
-	case !begun:
-		return q.refuseFetch(version, err)
+	case said.bytes == 0, refused && whole:
+		return q.refuseFetch(said.bytes > 0, err)
 	}
 	return q.late(true, err)
 }
 
+// fetched is what a client has got of the answer to a fetch.
+type fetched struct {
+	bytes int64
+	head  []byte // what it begins with, at most saidHead
+}
+
+// saidHead is more than git says before the pack of most fetches. Nothing is told after more than that.
+const saidHead = 16 << 10
+
+func (f *fetched) add(b []byte) {
+	f.bytes += int64(len(b))
+	f.head = append(f.head, b[:min(len(b), saidHead-len(f.head))]...)
+}
+
+// parse tells whether all that was said are whole packet lines before any pack, so that an error may follow, and whether there
+// is an error among them already.
+func (f *fetched) parse() (whole, told bool) {
+	if f.bytes > int64(len(f.head)) {
+		return false, false
+	}
+	p := &pktReader{r: bufio.NewReader(bytes.NewReader(f.head))}
+	for {
+		kind, payload, err := p.next()
+		switch {
+		case err != nil:
+			return errors.Is(err, io.EOF), told
+		case kind != pktData:
+		case bytes.HasPrefix(payload, []byte("ERR ")):
+			told = true
+		case len(payload) > 0 && payload[0] <= bandError, string(payload) == "packfile\n":
+			return false, told
+		}
+	}
+}
+
 // copyOut copies what git says to the client, as it comes.
-func (q *request) copyOut(r io.Reader, begun *bool) error {
+func (q *request) copyOut(r io.Reader, said *fetched) error {
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := r.Read(buf)
 		if n > 0 {
-			if !*begun {
-				*begun = true
+			if said.bytes == 0 {
 				q.answer(uploadPack + result)
 			}
+			said.add(buf[:n])
 			if _, err := q.Write(buf[:n]); err != nil {
 				return err
 			}
@@ -167,19 +203,26 @@ func (q *request) copyOut(r io.Reader, begun *bool) error {
 	}
 }
 
-// refuseFetch tells within git's protocol why there is no answer, where people see it; what says how long to wait is told
-// by the status.
-func (q *request) refuseFetch(version string, err error) error {
+// refuseFetch tells within git's protocol why there is no answer, or no more of one that has begun, where people see it; what says
+// how long to wait is told by the status.
+func (q *request) refuseFetch(begun bool, err error) error {
 	if q.gone(err) {
 		return nil
 	}
 	status, text := describe(err)
-	if status != http.StatusInternalServerError {
+	refused, ok := errors.AsType[*RefusedPack](err)
+	switch {
+	case ok: // what was asked for cannot be given: no commits since then, say, or no request of git
+		status, text = http.StatusBadRequest, refused.Line
+	case status != http.StatusInternalServerError:
 		return err
+	default:
+		q.s.log.Error("fetch failed", "path", q.r.URL.Path, "err", err)
 	}
 	q.s.stats.refused(status)
-	q.s.log.Error("fetch failed", "path", q.r.URL.Path, "err", err)
-	q.answer(uploadPack + result)
+	if !begun {
+		q.answer(uploadPack + result)
+	}
 	_, _ = q.Write(appendPkt(nil, "ERR millrace: ", line(text), "\n"))
 	return nil
 }

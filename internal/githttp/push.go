@@ -116,6 +116,9 @@ func (p *pushing) unpackFailed(err error) error {
 	refused, ok := errors.AsType[*RefusedPack](err)
 	if !ok {
 		_, p.unpack = describe(err)
+		if f, ok := errors.AsType[core.Exhausted](err); ok && f.Limit == "git_memory" {
+			p.say("a large file that is sent as a difference takes memory: push with git -c core.bigFileThreshold=1m")
+		}
 		return err
 	}
 	p.unpack = refused.Line
@@ -310,10 +313,14 @@ func (p *pushing) examine(ctx context.Context) error {
 			continue
 		}
 		var err error
-		if c.kind, c.peeled, err = p.pack.Lookup(ctx, c.new); err != nil {
+		c.kind, c.peeled, err = p.pack.Lookup(ctx, c.new)
+		switch {
+		case is[core.TooLarge](err), is[core.Exhausted](err): // a limit of this object, which is no matter of the others
+			c.refused = line(err.Error())
+			continue
+		case err != nil:
 			return err
-		}
-		if c.kind == core.ObjectMissing {
+		case c.kind == core.ObjectMissing:
 			c.refused = textOf(&core.RefFailure{Reason: core.RefObjectMissing})
 			continue
 		}

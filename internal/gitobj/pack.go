@@ -136,7 +136,7 @@ func (p *pack) typeAt(offset int64) (core.ObjectType, error) {
 		}
 		offset = e.base
 	}
-	return core.ObjectMissing, damagedf(p.file, "the object at %d is made from more than %d others", offset, deltaDepth)
+	return core.ObjectMissing, errDeep
 }
 
 // lookup finds an object's type and, of a tag, what it points to.
@@ -172,8 +172,11 @@ func (p *pack) headAt(offset int64) ([]byte, error) {
 	var deltas [][]byte // the outermost first
 	held := int64(0)
 	for e.kind != byte(core.ObjectTag) {
-		if e.size > tagBytes || held > 4*tagBytes || len(deltas) >= deltaDepth {
-			return nil, damagedf(p.file, "the tag at %d is made from too much", offset)
+		switch {
+		case len(deltas) >= deltaDepth:
+			return nil, errDeep
+		case e.size > tagBytes || held > 4*tagBytes:
+			return nil, errLargeTag
 		}
 		held += e.size
 		delta, err := p.inflate(e, e.size)
@@ -186,11 +189,11 @@ func (p *pack) headAt(offset int64) ([]byte, error) {
 		}
 	}
 	if e.size > tagBytes {
-		return nil, damagedf(p.file, "the tag at %d is made from %d bytes, more than %d", offset, e.size, tagBytes)
+		return nil, errLargeTag
 	}
 	content, err := p.inflate(e, e.size)
 	for i := len(deltas) - 1; i >= 0 && err == nil; i-- {
-		if content, err = applyDelta(content, deltas[i]); err != nil {
+		if content, err = applyDelta(content, deltas[i]); errors.Is(err, errDelta) {
 			err = damagedf(p.file, "the tag at %d: %v", offset, err)
 		}
 	}
@@ -217,15 +220,23 @@ func (p *pack) inflate(e entry, n int64) ([]byte, error) {
 	return b, nil
 }
 
-var errDelta = errors.New("a delta that makes no sense")
+var (
+	errDelta = errors.New("a delta that makes no sense")
+	// What a client may well send, and what is not read all the same: no damage.
+	errLargeTag = core.TooLarge{Field: "tag", Limit: "git_tag_bytes", Max: tagBytes}
+	errDeep     = core.TooLarge{Field: "object", Limit: "git_delta_depth", Max: deltaDepth}
+)
 
 // applyDelta makes content from base. A delta is the two sizes, then instructions: copy from base, or take the bytes that
 // follow. Source: Documentation/gitformat-pack.txt of git.
 func applyDelta(base, delta []byte) ([]byte, error) {
 	from, delta, ok := readSize(delta)
 	to, delta, ok2 := readSize(delta)
-	if !ok || !ok2 || from != int64(len(base)) || to > tagBytes {
+	switch {
+	case !ok || !ok2 || from != int64(len(base)):
 		return nil, errDelta
+	case to > tagBytes:
+		return nil, errLargeTag
 	}
 	out := make([]byte, 0, to)
 	for len(delta) > 0 {

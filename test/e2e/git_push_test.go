@@ -1,12 +1,18 @@
 package e2e
 
 import (
+	"bytes"
 	"encoding/hex"
+	"errors"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
+	millrace "github.com/millrace/millrace/sdk/go"
 )
 
 // pusher is a kind of token, and what it may do that others may not.
@@ -288,4 +294,66 @@ func TestAPushSaysAsMuchAsItsClientWants(t *testing.T) {
 		}
 	}
 	w.git("push", "-q", url, "main:refs/heads/latin-é")
+}
+
+func TestWhatAClientAsksForInVainIsNoFaultOfTheServer(t *testing.T) {
+	t.Parallel()
+	l, host := startGit(t)
+	host.makeRepo("app", nil)
+	url := host.url("app")
+	w := newWork(t, "2")
+	id := w.commit("a", "1")
+	w.git("push", "-q", url, "main")
+	for _, version := range gitVersions {
+		c := newWork(t, version)
+		for _, args := range [][]string{
+			{"fetch", "--shallow-since=2099-01-01", url, "main"},
+			{"clone", "--shallow-since=2099-01-01", url, "since"},
+			{"fetch", url, strings.Repeat("ab", 20)},
+			{"clone", "--shallow-exclude=main", url, "none"},
+		} {
+			if out, err := c.try(args...); err == nil || !strings.Contains(out, "remote error: ") || strings.Contains(out, "internal error") || strings.Contains(out, "RPC failed") {
+				t.Errorf("version %s: git %q: %v\n%s", version, args, err, out)
+			}
+		}
+	}
+	const kind = "application/x-git-upload-pack-request"
+	for _, body := range []string{"hello", "0032want " + strings.Repeat("x", 40) + "\n", "0009done\n", "ffff", "0005x"} {
+		for _, version := range []string{"0", "1", "2"} {
+			status, answer, _ := host.say("POST", "app.git/git-upload-pack", kind, strings.NewReader(body), "Git-Protocol", "version="+version)
+			if status >= 500 || strings.Contains(answer, "internal error") {
+				t.Errorf("%q in version %s: %d %q", body, version, status, answer)
+			}
+		}
+	}
+	broken := []byte{0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff}
+	for _, path := range []string{"upload", "receive"} {
+		status, answer, _ := host.say("POST", "app.git/git-"+path+"-pack", "application/x-git-"+path+"-pack-request", bytes.NewReader(broken), "Content-Encoding", "gzip")
+		if status != 400 {
+			t.Errorf("what is not gzip, to %s: %d %q", path, status, answer)
+		}
+	}
+
+	// A large tag that git sends as a delta of another is refused by itself, and not told as damage by the API either.
+	message := strings.Repeat("a line of a message\n", 2<<20/20)
+	noErr(t, os.WriteFile(filepath.Join(w.dir, "message"), []byte(message), 0o600))
+	w.git("tag", "-a", "-F", "message", "t0")
+	noErr(t, os.WriteFile(filepath.Join(w.dir, "message"), []byte(message+"more"), 0o600))
+	w.git("tag", "-a", "-F", "message", "t1")
+	out, err := w.try("push", url, "t0", "t1", "main:refs/heads/good")
+	if err == nil || strings.Count(out, "(tag is larger than limit git_tag_bytes of 1048576)") != 1 || w.refsOf(url)["refs/heads/good"] != id {
+		t.Errorf("%v\n%s", err, out)
+	}
+	large := 0
+	for _, tag := range []string{"t0", "t1"} {
+		_, err := l.client(0).Repo("app").Update(bounded(t, 20*time.Second), millrace.CreateRef("refs/tags/api-"+tag, w.git("rev-parse", tag)))
+		if e, ok := errors.AsType[*millrace.Error](err); ok && e.Limit == "git_tag_bytes" {
+			large++
+		} else if err != nil {
+			t.Errorf("%s by the API: %v", tag, err)
+		}
+	}
+	if large != 1 {
+		t.Errorf("%d tags are too large for the API", large)
+	}
 }
