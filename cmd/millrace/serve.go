@@ -137,6 +137,16 @@ func (a *app) printLimits(o *serveOptions) error {
 			return err
 		}
 	}
+	d, err := o.Descriptors()
+	if err != nil {
+		return err
+	}
+	for _, row := range d.Shares() {
+		v := map[string]any{"descriptors": row.Name, "share": row.Bytes}
+		if err := a.print(v, func(w io.Writer) { fmt.Fprintf(w, "descriptors: %-12s %12d  %s\n", row.Name, row.Bytes, row.Meaning) }); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

@@ -59,6 +59,18 @@ shards and 4 GiB. With less they shrink in proportion; what holds commits is nev
 |---|---|---|
 `
 
+const descriptorsIntro = `
+## Descriptors
+
+What the process may have open at once (RLIMIT_NOFILE, ` + "`ulimit -n`" + `) is split at the start: each part keeps to its share, so that
+connections never take what the database or the log needs. With few all shares shrink, ` + "`connections_node`" + ` among them; a limit that
+is set and does not fit keeps the server from starting, with the sum. 256 are enough for a node. Here is the split for a node of a
+cluster of three; ` + "`serve --limits`" + ` prints the one that a node would have, ` + "`millrace_server_share_descriptors`" + ` the one in force.
+
+| Share | Of 256 | Of 1,024 | Of 65,536 | For |
+|---|---|---|---|---|
+`
+
 // printSettings writes the reference of all settings as Markdown. Hidden flags are for tests, but for the limits, which
 // have a table of their own.
 func printSettings(w io.Writer, flags *pflag.FlagSet, o *server.Options) {
@@ -77,9 +89,27 @@ func printSettings(w io.Writer, flags *pflag.FlagSet, o *server.Options) {
 	for _, share := range config.PlanMemory(4<<30, 4, 2).Shares() {
 		fmt.Fprintf(w, "| `%s` | %.0f MiB | %s |\n", share.Name, float64(share.Bytes)/(1<<20), share.Meaning)
 	}
+	fmt.Fprint(w, descriptorsIntro)
+	printDescriptors(w)
 	fmt.Fprint(w, limitsIntro)
 	for _, row := range o.Limits.Rows() {
 		fmt.Fprintf(w, "| `%s` | `--%s` | %d | %d |\n", row.Key, limitFlag(row.Key), row.Default, row.Max)
+	}
+}
+
+// printDescriptors writes the rows of the table of descriptors.
+func printDescriptors(w io.Writer) {
+	var columns [3][]config.Share
+	for i, most := range []int64{256, 1024, 65_536} {
+		d, err := config.PlanDescriptors(config.DescriptorNeeds{Most: most, Peers: 2, Segments: 64, Programs: 8})
+		if err != nil {
+			fmt.Fprintln(w, err)
+			return
+		}
+		columns[i] = d.Shares()
+	}
+	for i, s := range columns[0] {
+		fmt.Fprintf(w, "| `%s` | %d | %d | %d | %s |\n", s.Name, s.Bytes, columns[1][i].Bytes, columns[2][i].Bytes, s.Meaning)
 	}
 }
 

@@ -65,6 +65,9 @@ func boundsOf(l ChildLimits) bounds {
 	return b
 }
 
+// Places is how many programs may run at once.
+func (l ChildLimits) Places() int { return int(classes) * boundsOf(l.withDefaults()).places }
+
 // children hands out leave to run a program.
 type children struct {
 	clock  env.Clock

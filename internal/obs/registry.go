@@ -55,7 +55,7 @@ const maxBound = 2000
 
 // units are how names may end: what the figure counts, or what it is measured in.
 var units = []string{
-	"bytes", "calls", "claims", "collections", "commits", "connections", "deliveries", "entries", "index", "info",
+	"bytes", "calls", "claims", "collections", "commits", "connections", "deliveries", "descriptors", "entries", "index", "info",
 	"layers", "limit", "members", "namespaces", "packs", "points", "proposals", "queues", "refs", "rows", "seconds",
 	"segments", "sessions", "shards", "state", "streams", "sublevels", "tasks", "term", "tokens", "total", "waits",
 }

@@ -70,7 +70,7 @@ type admin struct {
 
 // parts are what the figures are read from.
 type parts struct {
-	files   *store.Descriptors
+	opens   *store.Descriptors
 	log     *wal.Log
 	store   *store.Store
 	node    *node.Node
@@ -108,7 +108,7 @@ func (a *admin) server(h http.Handler) *http.Server {
 		Handler: h, MaxHeaderBytes: adminHeaderBytes, ReadHeaderTimeout: adminHeaderWait, ReadTimeout: adminReadWait,
 		WriteTimeout: adminWriteWait, IdleTimeout: adminIdleWait, ErrorLog: slog.NewLogLogger(a.o.Logger.Handler(), slog.LevelWarn),
 	}
-	newCrowd(adminConnections).bound(s)
+	newCrowd(int(min(adminConnections, a.o.descriptors.Admin))).bound(s)
 	return s
 }
 
@@ -248,7 +248,7 @@ func (a *admin) ready(w http.ResponseWriter, _ *http.Request) {
 	switch {
 	case why != "":
 		plain(w, http.StatusServiceUnavailable, why)
-	case a.parts.Load().files.Short():
+	case a.parts.Load().opens.Short():
 		plain(w, http.StatusOK, "ready; descriptors: too many files are open, and what opens one waits")
 	case a.parts.Load().node.Full():
 		plain(w, http.StatusOK, "ready; the disk is full: new work is refused, reads, settles and deletes go on")

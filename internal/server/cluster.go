@@ -46,7 +46,8 @@ func (r *Running) openPeers(fs env.FS, own Member, bound bool) error {
 		Formats: transport.Formats{Min: 1, Max: uint32(core.NewestFormat())}, Shards: r.o.Shards,
 		QueueBytes: int(r.o.memory().PeerBulk), ControlQueueBytes: int(r.o.memory().PeerControl),
 		PartsQueueBytes: int(r.o.memory().PeerParts),
-		Gone:            r.gone, OnRemoved: r.refusedAsRemoved,
+		Handshakes:      int(r.o.descriptors.Handshakes), Streams: int(r.o.descriptors.Streams), Forwards: int(r.o.descriptors.Forwards),
+		Gone: r.gone, OnRemoved: r.refusedAsRemoved,
 		OnUnknown: r.asks.unknownTo,
 	}
 	if bound { // one without its data greets as nobody's replica

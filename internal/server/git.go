@@ -33,7 +33,8 @@ func (r *Running) openGit(ctx context.Context, fs env.FS) error {
 		FS: fs, Exec: env.SystemExec{}, Clock: r.o.Clock, Rand: r.o.Rand, Dir: dir, Git: r.o.Git,
 		Manifests: manifests{r.node}, Logger: r.o.Logger, Reserve: uint64(r.o.Reserve),
 		CacheBytes: memory.GitTypes, Peers: r.packPeers(), PullRate: r.o.SnapshotRate,
-		Children: gitobj.ChildLimits{Bytes: memory.GitPrograms},
+		OpenPacks: int(r.o.descriptors.Packs / 2),
+		Children:  gitobj.ChildLimits{Bytes: memory.GitPrograms},
 	})
 	if err != nil {
 		return err

@@ -113,6 +113,27 @@ func serverMetrics() []obs.Metric[*admin] {
 				}
 			},
 		},
+		figure("millrace_server_descriptors_limit", "Files and connections that the process may have open, RLIMIT_NOFILE", func(*admin) int64 { return mostDescriptors() }),
+		figure("millrace_server_open_descriptors", "Files and connections that the process has open; 0 where the system does not tell", func(*admin) int { return openDescriptors(store.NewFS(store.SystemFS())) }),
+		{
+			Name: "millrace_server_share_descriptors", Help: "Parts of that limit, see the table of descriptors in the reference of settings; that of peers is 0 without a cluster",
+			Labels: []string{"share"}, Bound: 16,
+			Values: func(a *admin, put func(float64, ...string)) {
+				for _, s := range a.o.descriptors.Shares() {
+					put(float64(s.Bytes), s.Name)
+				}
+			},
+		},
+		figure("millrace_server_descriptor_waits_total", "Opens of files that had to wait because too many were open", func(a *admin) uint64 {
+			if p := a.parts.Load(); p != nil {
+				return p.opens.Waits()
+			}
+			return 0
+		}),
+		state("millrace_server_descriptors_short_state", "1 while an open waits because too many files are open, else 0", func(a *admin) bool {
+			p := a.parts.Load()
+			return p != nil && p.opens.Short()
+		}),
 		{
 			Name: "millrace_wal_sync_seconds", Help: "How long the syncs of the log took; empty with durability none",
 			Spread: func(a *admin) obs.Distribution { return a.syncs.Read(1e-6) },

@@ -55,6 +55,9 @@ func (o Options) withDefaults() (Options, error) {
 	if err := errors.Join(o.check(), o.checkTrusted()); err != nil {
 		return o, err
 	}
+	if err := o.fitDescriptors(); err != nil {
+		return o, err
+	}
 	if o.Tokens == nil {
 		tokens, err := auth.Open(store.NewFS(store.SystemFS()), o.TokensFile)
 		if err != nil {

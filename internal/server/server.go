@@ -71,6 +71,9 @@ type Options struct {
 
 	KeyspaceMetrics bool // the admin listener tells what is done in keyspaces by their names
 
+	descriptors config.Descriptors // what may be open at once
+	openFiles   int64              // stands for RLIMIT_NOFILE in tests; 0: the process's
+
 	OneCommitPerEntry bool // no group commit: for measuring what it is worth
 
 	Logger *slog.Logger
@@ -90,7 +93,7 @@ type Running struct {
 	o        Options
 	admin    *admin
 	web      web
-	files    *store.Descriptors // opens wait while there are too many
+	opens    *store.Descriptors // opens wait while there are too many
 	dir      *store.Dir
 	store    *store.Store
 	log      *wal.Log
@@ -122,7 +125,7 @@ func Start(ctx context.Context, o Options) (*Running, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Running{o: o, served: make(chan error, 1), files: store.NewDescriptors(store.SystemFS(), o.Clock, o.Logger)}
+	r := &Running{o: o, served: make(chan error, 1), opens: store.NewDescriptors(store.SystemFS(), o.Clock, o.Logger)}
 	if err := r.open(ctx); err != nil {
 		return nil, errors.Join(err, r.closeParts())
 	}
@@ -131,8 +134,8 @@ func Start(ctx context.Context, o Options) (*Running, error) {
 
 func (r *Running) open(ctx context.Context) error {
 	o := r.o
-	fs := store.NewFS(r.files.FS(0))
-	defer context.AfterFunc(ctx, r.files.Stop)() // a start that is given up waits for no file
+	fs := store.NewFS(r.opens.FS(0))
+	defer context.AfterFunc(ctx, r.opens.Stop)() // a start that is given up waits for no file
 	if err := r.openCertificate(); err != nil {
 		return err
 	}
@@ -153,7 +156,7 @@ func (r *Running) open(ctx context.Context) error {
 	}
 	closed := o.closedServices()
 	if !slices.Contains(closed, api.ServiceRefs) {
-		if err := r.openGit(ctx, store.NewFS(r.files.FS(gitOpenWait))); err != nil {
+		if err := r.openGit(ctx, store.NewFS(r.opens.FS(gitOpenWait))); err != nil {
 			return errors.Join(err, lis.Close())
 		}
 	}
@@ -171,7 +174,7 @@ func (r *Running) open(ctx context.Context) error {
 		return errors.Join(err, lis.Close())
 	}
 	r.watchFiles()
-	r.admin.parts.Store(&parts{files: r.files, watch: r.watch, cert: r.cert, tokens: o.Tokens, clock: o.Clock, log: r.log, store: r.store, node: r.node, api: r.api, peers: r.peers, asks: r.asks, git: r.git, objects: r.objects, embed: r.embed})
+	r.admin.parts.Store(&parts{opens: r.opens, watch: r.watch, cert: r.cert, tokens: o.Tokens, clock: o.Clock, log: r.log, store: r.store, node: r.node, api: r.api, peers: r.peers, asks: r.asks, git: r.git, objects: r.objects, embed: r.embed})
 	if err := r.node.WaitReady(ctx); err != nil {
 		return errors.Join(fmt.Errorf("wait for a leader: %w", err), lis.Close())
 	}
@@ -200,7 +203,7 @@ func (r *Running) openData(ctx context.Context, fs env.FS) (err error) {
 		return err
 	}
 	if r.store, err = store.Open(store.Options{
-		FS: r.files.FS(0), Dir: filepath.Join(o.Dir, "store"), Clock: o.Clock, MemoryBytes: memory.Store,
+		FS: r.opens.FS(0), Dir: filepath.Join(o.Dir, "store"), Clock: o.Clock, MemoryBytes: memory.Store, OpenFiles: o.descriptors.StoreTables(),
 		LayerBytes: memory.Layer, Logger: o.Logger,
 	}); err != nil {
 		return fmt.Errorf("open store: %w", err)
@@ -320,7 +323,7 @@ func (r *Running) closeParts() error {
 	if r.peers != nil {
 		all = append(all, r.peers.Close())
 	}
-	r.files.Stop() // connections are closed: what cannot be opened now is not waited for
+	r.opens.Stop() // connections are closed: what cannot be opened now is not waited for
 	if r.objects != nil {
 		all = append(all, r.objects.Close())
 	}

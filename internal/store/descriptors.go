@@ -61,7 +61,7 @@ func (d *Descriptors) note(name string, err error) {
 	defer d.mu.Unlock()
 	if now := d.clock.Boot(); now-d.noted >= openNoteEvery {
 		d.noted = now
-		d.log.Warn("too many open files: what opens one waits", "file", name, "err", err)
+		d.log.Warn("too many open files: what opens one waits", "file", name, "err", err.Error())
 	}
 }
 

@@ -25,12 +25,14 @@ type Options struct {
 	MemoryBytes int64         // for the block cache and the database's memory tables; default 128 MiB, at least 16 MiB
 	LayerBytes  int64         // a shard's layer is written out at this size; default 16 MiB. Beyond four shards they share 64 MiB
 	LayerAge    time.Duration // a layer is written out at this age; default 1 s
+	OpenFiles   int           // tables that the database keeps open; default 1000, at least 74
 	Manual      bool          // no goroutine writes layers and Apply never waits: the caller uses WriteLayer and Flush
 	Logger      *slog.Logger  // default none
 }
 
 func (o Options) withDefaults() Options {
 	o.MemoryBytes = max(cmp.Or(o.MemoryBytes, 128<<20), 16<<20)
+	o.OpenFiles = max(cmp.Or(o.OpenFiles, 1000), 74)
 	o.LayerBytes = cmp.Or(o.LayerBytes, 16<<20)
 	o.LayerAge = cmp.Or(o.LayerAge, time.Second)
 	if o.FS == nil {
@@ -69,7 +71,7 @@ func (o Options) engineOptions() *pebble.Options {
 		L0StopWritesThreshold:       1 << 20,
 		L0CompactionThreshold:       4,
 		LBaseMaxBytes:               64 << 20,
-		MaxOpenFiles:                1000,
+		MaxOpenFiles:                o.OpenFiles,
 		CompactionConcurrencyRange:  func() (int, int) { return 1, max(1, runtime.NumCPU()/2) },
 	}
 	// Files that are taken in go to their level at once: what waits in memory is not durable without a log.
