@@ -173,8 +173,10 @@ func (b *backup) file(name string, size int64) (err error) {
 func (b *backup) content(name string, f io.ReaderAt, size int64) error {
 	for off := int64(0); off < size; {
 		part := b.part[:min(int64(len(b.part)), size-off)]
-		if _, err := f.ReadAt(part, off); err != nil {
-			return errs.Corruptf("read %s: %v", name, err)
+		if _, err := f.ReadAt(part, off); errors.Is(err, io.EOF) {
+			return errs.Corruptf("read %s: it ends before byte %d of %d", name, off+int64(len(part)), size)
+		} else if err != nil {
+			return fmt.Errorf("read %s: %w", name, err)
 		}
 		if err := b.sink.Data(part); err != nil {
 			return err

@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/env"
+	"github.com/millrace/millrace/internal/errs"
 	"github.com/millrace/millrace/internal/replog/replogtest"
 	"github.com/millrace/millrace/internal/store"
 )
@@ -163,4 +167,32 @@ func TestABackupKeepsToItsRate(t *testing.T) {
 			t.Error("a node that stops goes on with a backup")
 		}
 	})
+}
+
+// unreadableFS opens files whose reads fail.
+type unreadableFS struct {
+	env.FS
+	err error
+}
+
+type unreadableFile struct {
+	env.File
+	err error
+}
+
+func (f unreadableFS) Open(string) (env.File, error) { return unreadableFile{err: f.err}, nil }
+
+func (f unreadableFile) ReadAt([]byte, int64) (int, error) { return 0, f.err }
+
+func (f unreadableFile) Close() error { return nil }
+
+// Only a file that is too short is damaged; that one could not be read is an error of another kind, which keeps its cause.
+func TestAFileOfABackupThatCannotBeReadIsNotCalledDamaged(t *testing.T) {
+	for _, err := range []error{syscall.EMFILE, syscall.EIO, syscall.ENOMEM, io.EOF} {
+		b := &backup{n: &Node{snapFS: unreadableFS{err: err}}, part: make([]byte, 16), sink: &gatheredBackup{}}
+		got := b.file("000001.sst", 100)
+		if _, damaged := errors.AsType[*errs.Corruption](got); damaged != errors.Is(err, io.EOF) || !damaged && !errors.Is(got, err) {
+			t.Errorf("%v: %v", err, got)
+		}
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
@@ -233,14 +234,14 @@ func (v *verifier) table(f sstable.ReadableFile) (err error) {
 		return err
 	}
 	if r, err = sstable.NewReader(context.Background(), readable, v.o.MakeReaderOptions()); err != nil {
-		return errs.Corruptf("it is no table: %v", err)
+		return noTable(err)
 	}
 	if r.Attributes.Intersects(forbidden) {
 		return errs.Corruptf("it has %s", r.Attributes)
 	}
 	it, err := r.NewIter(sstable.NoTransforms, nil, nil, sstable.AssertNoBlobHandles)
 	if err != nil {
-		return errs.Corruptf("it is no table: %v", err)
+		return noTable(err)
 	}
 	defer func() { err = errors.Join(err, it.Close()) }()
 	for kv := it.First(); kv != nil; kv = it.Next() {
@@ -256,6 +257,22 @@ func (v *verifier) table(f sstable.ReadableFile) (err error) {
 		}
 	}
 	return it.Error()
+}
+
+// noTable says that a file is no table, unless it could not be read: a failed read, or a limit of the system, says nothing
+// about what is stored.
+func noTable(err error) error {
+	if unread(err) {
+		return err
+	}
+	return errs.Corruptf("it is not a table: %v", err)
+}
+
+// unread reports whether an error is that of a call to the system, or of a caller who is gone.
+func unread(err error) bool {
+	_, path := errors.AsType[*fs.PathError](err)
+	_, call := errors.AsType[syscall.Errno](err)
+	return path || call || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
 func (v *verifier) add(key, value []byte) error {
