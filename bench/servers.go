@@ -310,7 +310,7 @@ func (c *cluster) tenants(n int, file string) error {
 	b.WriteString("tokens:\n")
 	for i := range n {
 		token := server.NewToken()
-		fmt.Fprintf(&b, "  - {name: bench, tenant: bench-%d, roles: [admin], hash: %q}\n", i+1, server.HashToken(token))
+		fmt.Fprintf(&b, "  - {name: bench, tenant: bench-%d, roles: [admin, operator], hash: %q}\n", i+1, server.HashToken(token))
 		if i == 0 {
 			c.token = token
 		} else {

@@ -7,7 +7,6 @@ import (
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/gen/openapi"
-	"github.com/millrace/millrace/internal/auth"
 	"github.com/millrace/millrace/internal/core"
 )
 
@@ -226,7 +225,7 @@ func (c *restCall) status() error {
 	if err != nil {
 		return err
 	}
-	return c.object(http.StatusOK, func(w *jsonWriter) { writeStatus(w, out, c.who.Scopes.Has(auth.Admin)) })
+	return c.object(http.StatusOK, func(w *jsonWriter) { writeStatus(w, out, seesNode(c.who.Principal)) })
 }
 
 // openAPI serves GET /v1/openapi.json.

@@ -265,7 +265,7 @@ func serverRoutes() []*Route {
 		},
 		{
 			Method: http.MethodGet, Path: "/v1/status", Native: serversService + "Status", Answer: "StatusResponse", Status: statusOK,
-			Doc: "Tell what this server is, and, to an admin, what it has done.", handle: (*restCall).status,
+			Doc: "Tell what this server is, and, to an operator (a token with the scope cluster or tenant:admin), what it has done for all tenants.", handle: (*restCall).status,
 		},
 		{
 			Method: http.MethodGet, Path: "/v1/openapi.json", Status: statusOK,

@@ -204,11 +204,17 @@ func (ss *serverService) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.S
 		Version: ss.s.o.Version, Durability: st.Durability, Node: st.Node, Shards: uint32(st.Shards),
 		StartedAt: timestamppb.New(time.UnixMilli(st.StartedMillis)), DiskFull: st.DiskFull,
 	}
-	if who.Scopes.Has(auth.Admin) {
+	if seesNode(who.Principal) {
 		out.AppliedIndex, out.Fsyncs, out.LogBytes = st.AppliedIndex, st.Fsyncs, st.LogBytes
 		out.Entries, out.StoreMutations = st.Entries, st.StoreMutations
 	}
 	return out, nil
+}
+
+// seesNode reports whether a caller may read the counters of a node, which add up what all tenants do: an operator may, whose
+// scopes are of no tenant.
+func seesNode(who auth.Principal) bool {
+	return who.Scopes.Has(auth.Cluster) || who.Scopes.Has(auth.TenantAdmin)
 }
 
 // healthService answers gRPC's health checks, for the server as a whole.

@@ -59,6 +59,7 @@ func (*StatusRequest) Descriptor() ([]byte, []int) {
 	return file_millrace_v1_stream_proto_rawDescGZIP(), []int{0}
 }
 
+// The counters are of all tenants: without the scope cluster or tenant:admin they are 0.
 type StatusResponse struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Version        string                 `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`

@@ -35,6 +35,9 @@ with other work: they are printed, and no test fails because of them before ten 
 
 Not promised: nodes that lie, disks that say that they have written what they have not, the loss of the disks of a majority,
 damage within the last batch of a log that was written and not yet sealed, and timers that are punctual when every clock is wrong.
+Nor is it hidden how busy a shard is: the index in an answer counts the entries of its shard, which the partitions of other
+tenants share. So a tenant learns how many entries were written there between two answers of its own, not whose they were, nor
+what is in them. Counters of a whole node are shown to operators alone.
 
 ## Promises
 
