@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	"google.golang.org/grpc/metadata"
 	grpcpeer "google.golang.org/grpc/peer"
@@ -15,10 +14,8 @@ import (
 	"github.com/millrace/millrace/internal/core"
 )
 
-// Auth tells who holds a token. now is the wall clock.
-type Auth interface {
-	Lookup(token string, now time.Time) (auth.Principal, bool)
-}
+// Auth tells who holds a token.
+type Auth = auth.Lookup
 
 // rule says who may use a method, a stream's frame or a commit's op.
 type rule struct {
@@ -222,11 +219,7 @@ func sameNames(kind string, known map[string]bool, rules map[string]rule) error 
 type callerKey struct{}
 
 // caller is who asks. It is made from the token alone.
-type caller struct {
-	auth.Principal
-	token string
-	from  string // the client's address; empty: it is not known
-}
+type caller = auth.Holder
 
 // Asker tells who asks, for logs: the holder of a token, by its name and tenant, and the client's address.
 func Asker(ctx context.Context) (who, from string) {
@@ -234,10 +227,14 @@ func Asker(ctx context.Context) (who, from string) {
 	if !ok {
 		return "this server", ""
 	}
-	return fmt.Sprintf("token %s of tenant %s", c.Name, c.Tenant), c.from
+	return fmt.Sprintf("token %s of tenant %s", c.Name, c.Tenant), c.From
 }
 
+// callerOf is who makes the call that a context is of, with the rights that they have now.
 func callerOf(ctx context.Context) (caller, bool) {
+	if call, ok := auth.CallOf(ctx); ok {
+		return *call.Holder(), true
+	}
 	c, ok := ctx.Value(callerKey{}).(caller)
 	return c, ok
 }
@@ -271,7 +268,7 @@ func (s *Server) callerBy(token string) (caller, core.Fact) {
 	if !ok || who.Tenant == "" {
 		return caller{}, core.Unauthenticated{}
 	}
-	return caller{Principal: who, token: token}, nil
+	return caller{Principal: who, Token: token}, nil
 }
 
 // admit decides whether a method may be called, by its rule, and says who calls.
@@ -292,7 +289,7 @@ func (s *Server) admit(ctx context.Context, method string) (context.Context, cal
 		return ctx, caller{}, fact
 	}
 	if p, ok := grpcpeer.FromContext(ctx); ok {
-		who.from = p.Addr.String()
+		who.From = p.Addr.String()
 	}
 	return context.WithValue(ctx, callerKey{}, who), who, nil
 }

@@ -110,7 +110,8 @@ func TestABackupEndsWithItsToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.auth.revoke("acme/backup")
-	r.untilCut(stream, func() { r.clock.advance(streamTick) }, codes.Unauthenticated, "")
+	r.s.live.Sweep()
+	r.untilCut(stream, func() { r.clock.advance(endWait) }, codes.Unauthenticated, "")
 }
 
 // untilCut moves time on until the handler has ended the stream, and only then reads what was sent before.

@@ -202,6 +202,8 @@ func describe(e *pb.Error, fact core.Fact, values bool) {
 	case core.Unavailable:
 		e.Reason, e.Limit = f.Reason, f.Limit
 		e.Outcome = outcome(f.Unknown)
+	case endedMeanwhile:
+		e.Outcome = outcome(true)
 	case core.DeadlineExceeded:
 		e.Outcome = outcome(f.Unknown)
 		if f.Stage != "" {

@@ -42,7 +42,7 @@ func (st *stream) takePuts(r received, read func(p *pending) *putting) {
 	if !st.admit(r.load) {
 		return
 	}
-	who := st.who.Load()
+	who := st.who()
 	p := &pending{load: r.load, seq: r.seq, who: *who, answers: st.s.answers(r.name, who.Scopes.Has(readsValues))}
 	b := &putting{fact: st.allowed(r, who)}
 	if b.fact == nil {

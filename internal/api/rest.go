@@ -15,6 +15,7 @@ import (
 
 	"google.golang.org/grpc/metadata"
 
+	"github.com/millrace/millrace/internal/auth"
 	"github.com/millrace/millrace/internal/core"
 )
 
@@ -62,6 +63,7 @@ func newREST(s *Server) (*rest, error) {
 			return nil, fmt.Errorf("route %s does not say how its requests are repeated, or says what its headers do not", r.name())
 		}
 		r.rule = routeRules[r.name()]
+		r.rights = rightsOf(r.rule, false)
 		h.outcomes[r] = s.outcomes.of(r.name())
 		h.routes.add(r)
 	}
@@ -132,6 +134,7 @@ type restCall struct {
 	control *http.ResponseController
 	conn    *limitedConn // nil: none of a listener
 	who     caller
+	call    *auth.Call // of who; nil before they are known
 	route   *Route
 	params  params
 	query   query
@@ -161,8 +164,12 @@ func (h *rest) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.bodies.Add(-c.held)
 		c.s.requests.give(c.held)
 		c.unshare()
+		if c.call != nil {
+			c.call.End()
+		}
 	}()
 	err := c.s.safely(c.serve)
+	err = revoked(c.call, err)
 	if err != nil {
 		c.fail(err)
 	}
@@ -194,7 +201,9 @@ func (c *restCall) serve() (err error) {
 			return fact
 		}
 		defer c.s.calls.leave(c.who.Tenant)
-		c.who.from = c.r.RemoteAddr
+		c.who.From = c.r.RemoteAddr
+		c.call = c.s.live.Begin(c.ctx, c.who, route.rights)
+		c.ctx = c.call
 	} else {
 		c.conn.served()
 	}
@@ -211,7 +220,7 @@ func (c *restCall) serve() (err error) {
 	if route.waits {
 		limit += time.Duration(max(c.s.l.ClaimWaitMs, c.s.l.ResultWaitMs)) * time.Millisecond
 	}
-	ctx, cancel := context.WithTimeout(context.WithValue(c.ctx, callerKey{}, c.who), limit)
+	ctx, cancel := context.WithTimeout(c.ctx, limit)
 	defer cancel()
 	c.ctx = ctx
 	return c.route.handle(c)

@@ -252,6 +252,7 @@ func (c *restCall) fail(err error) {
 	if err = c.elsewhere(factOf(err, false)); err == nil {
 		return
 	}
+	err = revoked(c.call, err)
 	row := rowOf(err)
 	name := "unknown route"
 	if c.route != nil {

@@ -89,7 +89,7 @@ func (c *restCall) forward(to *url.URL) error {
 		return fact
 	}
 	defer c.s.forwards.leave(c.who.Tenant)
-	ctx, cancel := context.WithTimeout(c.r.Context(), time.Duration(c.s.l.RESTCallMs+max(c.s.l.ClaimWaitMs, c.s.l.ResultWaitMs))*time.Millisecond)
+	ctx, cancel := context.WithTimeout(c.call, time.Duration(c.s.l.RESTCallMs+max(c.s.l.ClaimWaitMs, c.s.l.ResultWaitMs))*time.Millisecond)
 	defer cancel()
 	var sent atomic.Bool
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }})

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/auth"
 	"github.com/millrace/millrace/internal/core"
 )
 
@@ -26,8 +27,9 @@ type Route struct {
 	Failed string // name of the schema of errors; empty for that of all other routes
 
 	rule   rule
-	waits  bool     // for a task, or its end
-	fields []string // that the body may have
+	rights auth.Rights // that a call needs to go on
+	waits  bool        // for a task, or its end
+	fields []string    // that the body may have
 	handle func(*restCall) error
 	// failure writes errors in another form than all other routes have.
 	failure func(w *jsonWriter, status int, e *pb.Error)

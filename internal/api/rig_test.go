@@ -106,6 +106,11 @@ func (c *fakeClock) advance(d time.Duration) {
 	}
 }
 
+// sweepClock has the same time, but no timers: tests sweep, with Sweep.
+type sweepClock struct{ *fakeClock }
+
+func (sweepClock) NewTimer(time.Duration) env.Timer { return new(fakeClock).NewTimer(time.Hour) }
+
 // fakeAuth knows tokens by their text: tenant/scope,scope or tenant/scope,scope/expiry in seconds after testNow.
 type fakeAuth struct {
 	*planter
@@ -173,9 +178,11 @@ func newRigWith(t *testing.T, l Limits, m Memory) *rig {
 	}
 	r.n = newFakeNode(r.clock)
 	r.auth.planter = &r.n.planter
+	calls := auth.NewCalls(r.auth, sweepClock{fakeClock: r.clock})
+	t.Cleanup(calls.Close)
 	var err error
 	r.s, err = New(Options{
-		Backend: r.n, Refs: r.n, Objects: fakeObjects{&r.n.planter}, Auth: r.auth, Clock: r.clock, Rand: env.NewSeededRand(1), Limits: l, Memory: m, Version: "v1",
+		Backend: r.n, Refs: r.n, Objects: fakeObjects{&r.n.planter}, Auth: r.auth, Calls: calls, Clock: r.clock, Rand: env.NewSeededRand(1), Limits: l, Memory: m, Version: "v1",
 		Operator: fakeOperator{&r.n.planter}, Backups: r.n, Embedder: &fakeEmbedder{planter: &r.n.planter},
 		Logger: slog.New(slog.NewTextHandler(&lockedWriter{w: r.logs}, nil)),
 	})

@@ -22,6 +22,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/auth"
 	"github.com/millrace/millrace/internal/env"
 	"github.com/millrace/millrace/internal/errs"
 )
@@ -30,6 +31,7 @@ import (
 type Options struct {
 	Backend Backend
 	Auth    Auth
+	Calls   *auth.Calls  // ends calls whose token does not allow them any more; default: one of its own, by Auth
 	Refs    RefBackend   // the node again; none: there is no service of refs
 	Objects Objects      // of its repositories; none: no object is held
 	Git     http.Handler // serves git clients, below /git/; none: nothing does
@@ -98,6 +100,7 @@ type Server struct {
 
 	frames, requests, sends *budget
 
+	live *auth.Calls     // calls and streams under way
 	life context.Context // until Shutdown begins
 	end  context.CancelFunc
 	work sync.WaitGroup // goroutines of streams, and sweep
@@ -166,6 +169,9 @@ func New(o Options) (*Server, error) {
 	}
 	if s.rest, err = newREST(s); err != nil {
 		return nil, err
+	}
+	if s.live = o.Calls; s.live == nil {
+		s.live = auth.NewCalls(o.Auth, o.Clock)
 	}
 	return s, nil
 }
@@ -240,11 +246,11 @@ func (s *Server) register(desc *grpc.ServiceDesc, impl any) error {
 	served.Methods, served.Streams = nil, nil
 	prefix := "/" + desc.ServiceName + "/"
 	for _, m := range desc.Methods {
-		h := s.guard(prefix+m.MethodName, &s.calls, true, s.unary(m.Handler))
+		h := s.guard(prefix+m.MethodName, &s.calls, true, s.held(prefix+m.MethodName, false, s.unary(m.Handler)))
 		served.Streams = append(served.Streams, grpc.StreamDesc{StreamName: m.MethodName, Handler: h})
 	}
 	for _, m := range desc.Streams {
-		m.Handler = s.guard(prefix+m.StreamName, &s.streams, !m.ClientStreams, m.Handler)
+		m.Handler = s.guard(prefix+m.StreamName, &s.streams, !m.ClientStreams, s.held(prefix+m.StreamName, true, m.Handler))
 		served.Streams = append(served.Streams, m)
 	}
 	s.grpc.RegisterService(&served, impl)
@@ -383,6 +389,9 @@ func (s *Server) Shutdown(grace time.Duration) {
 		}
 	}
 	s.work.Wait()
+	if s.o.Calls == nil {
+		s.live.Close()
+	}
 }
 
 // stopping reports whether Shutdown has begun.

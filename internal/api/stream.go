@@ -6,18 +6,18 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/auth"
 	"github.com/millrace/millrace/internal/core"
 )
 
 const (
-	// streamTick is how often a stream looks at its token and at its reader.
+	// streamTick is how often a stream looks at its reader.
 	streamTick = 10 * time.Second
 	// helloWait is how long a stream may say nothing at first.
 	helloWait = time.Minute
@@ -41,16 +41,15 @@ func (s *Server) openStream(ss grpc.BidiStreamingServer[pb.ClientFrame, pb.Serve
 	if s.stopping() {
 		return core.Unavailable{Reason: "stopping"}
 	}
-	who, ok := callerOf(ss.Context())
-	if !ok {
-		return core.Unauthenticated{}
-	}
 	st := &stream{
 		s: s, ss: ss, keys: keys, opened: s.o.Clock.Boot(), ended: make(chan struct{}), gone: make(chan struct{}),
 		kick: make(chan struct{}, 1), room: make(chan struct{}, 1), subs: make(map[uint32]bool),
 		follow: make(chan (<-chan struct{}), 1), drained: make(chan struct{}, 1),
 	}
-	st.who.Store(&who)
+	var ok bool
+	if st.call, ok = auth.CallOf(ss.Context()); !ok {
+		return core.Unauthenticated{}
+	}
 	return st.run()
 }
 
@@ -69,7 +68,7 @@ type sessionKey struct {
 type stream struct {
 	s      *Server
 	ss     grpc.ServerStream
-	who    atomic.Pointer[caller]
+	call   *auth.Call    // knows the caller, and ends the stream's context with the caller's token
 	opened time.Duration // by the boot clock
 
 	keys bool // it takes only the frames of keys
@@ -184,20 +183,12 @@ func (st *stream) watch() {
 	}
 }
 
-// check ends the stream when its token is no longer good, its reader takes nothing, or it never said hello.
+// who is the caller, with the rights that they have now.
+func (st *stream) who() *caller { return st.call.Holder() }
+
+// check ends the stream when its reader takes nothing, or it never said hello.
 func (st *stream) check() {
 	now := st.s.o.Clock.Boot()
-	who := st.who.Load()
-	fresh, fact := st.s.callerBy(who.token)
-	switch {
-	case fact != nil:
-		st.end(fact)
-		return
-	case fresh.Tenant != who.Tenant:
-		st.end(core.Unauthenticated{})
-		return
-	}
-	st.who.CompareAndSwap(who, &fresh) // its scopes may have changed; unless a new token came just now
 	st.mu.Lock()
 	stuck := st.sending && now-st.sendSince >= time.Duration(st.s.l.SendStallMs)*time.Millisecond
 	silent := st.session == nil && now-st.opened >= helloWait
@@ -237,7 +228,7 @@ func wake(c chan struct{}) {
 
 // hello opens or resumes the session and queues the Welcome.
 func (st *stream) hello(ctx context.Context, in *pb.Hello) error {
-	s, who := st.s, *st.who.Load()
+	s, who := st.s, *st.who()
 	spec, name, fact := s.sessionSpec(ctx, who, in)
 	if fact != nil {
 		return within("hello", fact)

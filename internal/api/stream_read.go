@@ -46,7 +46,7 @@ func (st *stream) readFrames() error {
 			return err
 		}
 		if in.fact == nil {
-			wire.t.who = st.who.Load().Principal
+			wire.t.who = st.who().Principal
 			if f := wire.read(in.data); f.kind != 0 && (f.kind == framePuts || !st.keys) {
 				st.takeWire(&f, in.bytes)
 				continue
@@ -183,7 +183,7 @@ func (st *stream) sequenced(r received, start func(*pending) core.Fact) {
 	if !st.admit(r.load) {
 		return
 	}
-	who := st.who.Load()
+	who := st.who()
 	p := &pending{load: r.load, seq: r.seq, who: *who, answers: st.s.answers(r.name, who.Scopes.Has(readsValues))}
 	fact := st.allowed(r, who)
 	if fact == nil {
@@ -196,7 +196,7 @@ func (st *stream) sequenced(r received, start func(*pending) core.Fact) {
 
 // plain does the work of a frame without a seq; a fact ends the stream.
 func (st *stream) plain(r received, do func() core.Fact) error {
-	fact := st.allowed(r, st.who.Load())
+	fact := st.allowed(r, st.who())
 	if fact == nil {
 		fact = do()
 	}
@@ -430,9 +430,8 @@ func (st *stream) auth(in *pb.AuthFrame) core.Fact {
 	if fact != nil {
 		return fact
 	}
-	if who.Tenant != st.who.Load().Tenant {
+	if !st.call.Renew(who) {
 		return core.Unauthenticated{}
 	}
-	st.who.Store(&who)
 	return nil
 }

@@ -277,6 +277,7 @@ func (r *rig) tick(steps int, step time.Duration) {
 			return r.clock.armed() > int(r.s.Stats().Streams)
 		})
 		r.clock.advance(step)
+		r.s.live.Sweep()
 	}
 }
 

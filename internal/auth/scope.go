@@ -113,3 +113,20 @@ func ParseRole(name string) (Scopes, bool) {
 	}
 	return 0, false
 }
+
+// Family is all scopes of the kinds that s has one of: of ref:read, all of refs.
+func (s Scopes) Family() Scopes {
+	var all Scopes
+	for _, n := range scopeNames {
+		if !s.Has(n.scope) {
+			continue
+		}
+		kind, _, _ := strings.Cut(n.name, ":")
+		for _, other := range scopeNames {
+			if k, _, _ := strings.Cut(other.name, ":"); k == kind {
+				all |= other.scope
+			}
+		}
+	}
+	return all
+}

@@ -152,7 +152,7 @@ type DeadlineExceeded struct {
 	Stage   string
 }
 
-// Unauthenticated says that no valid token came.
+// Unauthenticated says that no valid token came, or that it ended before the call did.
 type Unauthenticated struct{}
 
 // Denied says that a token lacks a scope.

@@ -122,7 +122,7 @@ func (q *request) advertise(service, caps string, fetch bool) error {
 	if q.fresh {
 		list = noRefs
 	}
-	err := list(q.r.Context(), q.repo, q.query(""), begin, func(r core.Ref) error {
+	err := list(q.context(), q.repo, q.query(""), begin, func(r core.Ref) error {
 		if r.ID.IsZero() || r.Name == "HEAD" && !fetch {
 			return nil
 		}
@@ -188,7 +188,7 @@ func (q *request) lsRefs(args [][]byte) error {
 		a = q.advertiser(uploadPack + result)
 		return nil
 	}
-	err := q.s.o.Backend.Refs(q.r.Context(), q.repo, q.query(common(prefixes)), begin, func(r core.Ref) error {
+	err := q.s.o.Backend.Refs(q.context(), q.repo, q.query(common(prefixes)), begin, func(r core.Ref) error {
 		if !wanted(prefixes, r.Name) {
 			return nil
 		}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millrace/millrace/internal/auth"
 	"github.com/millrace/millrace/internal/core"
 )
 
@@ -71,7 +72,13 @@ type timed struct{ q *request }
 
 func (t *timed) Read(p []byte) (int, error) {
 	q := t.q
+	if q.revoked() {
+		return 0, auth.ErrEnded
+	}
 	n, err := q.in.pass(func(at time.Time) { _ = q.control.SetReadDeadline(at) }, func() (int, error) { return q.r.Body.Read(p) })
+	if err != nil && !errors.Is(err, io.EOF) && q.revoked() {
+		return n, auth.ErrEnded
+	}
 	if errors.Is(err, io.EOF) {
 		q.ended = true
 		_ = q.control.SetReadDeadline(time.Time{}) // from here reading only tells whether the client is there

@@ -110,7 +110,7 @@ func readArgs(p *pktReader) ([][]byte, error) {
 
 // pipe gives a request to git and its answer to the client.
 func (q *request) pipe(version string, in io.Reader, byName bool) error {
-	ctx, cancel := context.WithCancel(q.r.Context())
+	ctx, cancel := context.WithCancel(q.context())
 	defer cancel()
 	if err := q.s.o.Objects.Prepare(ctx, q.repo.Place); err != nil {
 		return q.refuseFetch(false, err)

@@ -55,6 +55,8 @@ func (q *request) push() error {
 	case err == nil:
 	case p.gone(err):
 		return err
+	case is[core.Unauthenticated](p.outcome(err)):
+		return err // by the status: git asks for another token, and sends the push again
 	default:
 		p.refuseAll(err)
 	}
@@ -72,7 +74,7 @@ func (p *pushing) reports() bool {
 
 // run takes the push as far as it goes. What is refused is in the commands; an error refuses all that is not.
 func (p *pushing) run() error {
-	ctx := p.r.Context()
+	ctx := p.context()
 	if p.denied != nil {
 		return p.denied
 	}

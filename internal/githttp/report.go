@@ -58,7 +58,7 @@ func (p *pushing) nameConflicts(ctx context.Context, chunk []*command) {
 
 // report answers a push: what became of the pack and of each command, if the client wants to know.
 func (p *pushing) report() error {
-	if p.r.Context().Err() != nil {
+	if p.gone(nil) {
 		return nil
 	}
 	p.answer(receivePack + result)

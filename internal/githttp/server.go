@@ -25,6 +25,7 @@ type Options struct {
 	Backend Backend
 	Objects Objects
 	Auth    Auth
+	Calls   *auth.Calls // ends requests whose token does not allow them any more; none: they go on
 	Clock   env.Clock
 	Rand    env.Rand
 	Logger  *slog.Logger
@@ -88,6 +89,8 @@ type request struct {
 	r       *http.Request
 	control *http.ResponseController
 	who     auth.Principal
+	token   string
+	call    *auth.Call // of who; nil before they are known
 	repo    Repo
 	fresh   bool // the repository is only planned: a push makes it
 	ended   bool // the body was read to its end
@@ -104,7 +107,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Pragma", "no-cache")
 	h.Set("Cache-Control", "no-cache, max-age=0, must-revalidate")
 	if err := q.serve(); err != nil {
-		q.fail(err)
+		q.fail(q.outcome(err))
 	}
 }
 
@@ -136,10 +139,11 @@ func (q *request) serve() error {
 		}
 		return core.Denied{Scope: (scope &^ q.who.Scopes).String()}
 	}
+	defer q.hold(q.token, scope)()
 	if err := q.s.o.Objects.Ready(); err != nil {
 		return err
 	}
-	repo, err := q.s.o.Backend.Repo(q.r.Context(), q.who.Tenant, namespace, name)
+	repo, err := q.s.o.Backend.Repo(q.context(), q.who.Tenant, namespace, name)
 	if missing(err) && service == receivePack {
 		repo, err = q.plan(namespace, name, err)
 		q.fresh = err == nil
@@ -162,7 +166,7 @@ func (q *request) plan(namespace, name string, absent error) (Repo, error) {
 	if !q.who.Scopes.Has(auth.RefCreate) {
 		return Repo{}, absent
 	}
-	planned, ok, err := q.s.o.Backend.Plan(q.r.Context(), q.who.Tenant, namespace, name)
+	planned, ok, err := q.s.o.Backend.Plan(q.context(), q.who.Tenant, namespace, name)
 	switch {
 	case missing(err), err == nil && !ok:
 		return Repo{}, absent
@@ -244,7 +248,7 @@ func (q *request) authenticate() error {
 	if !ok || who.Tenant == "" {
 		return core.Unauthenticated{}
 	}
-	q.who = who
+	q.who, q.token = who, token
 	if q.s.o.Authenticated != nil {
 		q.s.o.Authenticated(q.r.Context())
 	}
@@ -264,5 +268,8 @@ func (q *request) protocol() string {
 
 // gone reports whether the client is.
 func (q *request) gone(err error) bool {
+	if q.revoked() {
+		return false // what ended its reading ended the request's own context too
+	}
 	return q.r.Context().Err() != nil || errors.Is(err, context.Canceled)
 }

@@ -108,6 +108,7 @@ func (r *Running) watchFiles() {
 			if err != nil || !c.Any() {
 				return nil, err
 			}
+			r.calls.Sweep() // what is under way ends with its token
 			return []any{"file", r.o.TokensFile, "tokens", c.Tokens, "added", c.Added, "removed", c.Removed, "altered", c.Altered, "expired", c.Expired}, nil
 		}})
 	}

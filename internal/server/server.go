@@ -111,6 +111,7 @@ type Running struct {
 	git     *githttp.Server
 	api     *api.Server
 	embed   *embedders
+	calls   *auth.Calls      // of clients, under way
 	cert    *edgeCertificate // of the edges; nil without TLS
 	watch   *config.Watcher  // of the files of tokens and cert
 	served  chan error
@@ -136,6 +137,7 @@ func (r *Running) open(ctx context.Context) error {
 	o := r.o
 	fs := store.NewFS(r.opens.FS(0))
 	defer context.AfterFunc(ctx, r.opens.Stop)() // a start that is given up waits for no file
+	r.calls = auth.NewCalls(o.Tokens, o.Clock)
 	if err := r.openCertificate(); err != nil {
 		return err
 	}
@@ -166,7 +168,7 @@ func (r *Running) open(ctx context.Context) error {
 	}
 	r.api, err = api.New(api.Options{
 		Embedder: r.embed, NoSearch: o.NoSearch, Closed: closed,
-		Backend: r.node, Auth: o.Tokens, Clock: o.Clock, Rand: o.Rand, Logger: o.Logger, Version: o.Version,
+		Backend: r.node, Auth: o.Tokens, Calls: r.calls, Clock: o.Clock, Rand: o.Rand, Logger: o.Logger, Version: o.Version,
 		Limits: o.Limits, Memory: api.Memory{Frames: memory.Frames, Requests: memory.Requests, Sends: memory.Sends}, Forward: o.Forward, Peers: r.forwarder(), PeerOf: r.peerOf, WebOf: r.webOf, Backups: backups{r}, Operator: operator{r.asks},
 		Refs: r.node, Objects: r.objectsOf(), Git: r.gitHandler(),
 	})
@@ -313,6 +315,9 @@ func (r *Running) closeParts() error {
 	}
 	if r.socket != nil {
 		all = append(all, r.socket.close())
+	}
+	if r.calls != nil {
+		r.calls.Close()
 	}
 	if r.admin != nil {
 		all = append(all, r.admin.close())

@@ -1,0 +1,108 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
+
+	"github.com/millrace/millrace/internal/auth"
+	"github.com/millrace/millrace/internal/core"
+)
+
+// endWait is how long the handler of a stream may take to end by itself after its token has ended: it may give tasks back. One
+// that waits for a client to send, or to take, something is not waited for longer.
+const endWait = 5 * time.Second
+
+// rightsOf are what a call needs to go on whose rule is r. A stream goes on with the rights that it was begun with, so it must
+// not lose one of their kind.
+func rightsOf(r rule, stream bool) auth.Rights {
+	out := auth.Rights{
+		Allows: func(have auth.Scopes) bool { return r.missing(have) == nil },
+		Repos:  r.scope.Family().Any(auth.RefRead),
+	}
+	if stream {
+		out.Keeps = r.scope.Family()
+	}
+	return out
+}
+
+// held looks after the caller of a method while it runs: once the caller's token has ended, was removed or does not allow the
+// method any more, the method's context ends, and the call with it, as Unauthenticated. Every method is served through it.
+func (s *Server) held(method string, stream bool, h grpc.StreamHandler) grpc.StreamHandler {
+	r := methods[method]
+	rights := rightsOf(r, stream)
+	return func(impl any, ss grpc.ServerStream) error {
+		who, ok := callerOf(ss.Context())
+		if !ok {
+			return h(impl, ss) // of a method that takes no token
+		}
+		call := s.live.Begin(ss.Context(), who, rights)
+		defer call.End()
+		if stream {
+			over := make(chan struct{})
+			defer close(over)
+			defer context.AfterFunc(call, func() { s.cutOff(call, over) })()
+		} // what a unary call waits for is bounded, and its request too
+		return revoked(call, h(impl, &heldStream{ss, call}))
+	}
+}
+
+// cutOff ends the stream of a call whose token has ended, if its handler does not in time: then the handler is stuck in what it
+// sends or receives.
+func (s *Server) cutOff(call *auth.Call, over <-chan struct{}) {
+	raw, ok := grpc.ServerTransportStreamFromContext(call).(transportStream)
+	if !call.Revoked() || !ok {
+		return
+	}
+	late := s.o.Clock.NewTimer(endWait)
+	defer late.Stop()
+	select {
+	case <-over:
+	case <-late.C():
+		_ = raw.WriteStatus(status.Convert(s.status(call, "", core.Unauthenticated{}))) // a client who is gone needs none
+	}
+}
+
+// heldStream is a stream under the context of its call.
+type heldStream struct {
+	grpc.ServerStream
+	call *auth.Call
+}
+
+// Context returns the call.
+func (h *heldStream) Context() context.Context { return h.call }
+
+// endedMeanwhile is Unauthenticated of a call that was proposed when its token ended, and may have been applied.
+type endedMeanwhile struct{ core.Unauthenticated }
+
+// Unwrap returns the fact.
+func (f endedMeanwhile) Unwrap() error { return f.Unauthenticated }
+
+// tokenEnded is the fact of a call whose token has ended.
+func tokenEnded(unknown bool) core.Fact {
+	if unknown {
+		return endedMeanwhile{}
+	}
+	return core.Unauthenticated{}
+}
+
+// revoked is how a call ended whose handler returned err. The end of its token makes Unauthenticated of what came of that, and
+// leaves any other answer: of a commit that was proposed, what became of it, or that this is unknown.
+func revoked(call *auth.Call, err error) error {
+	if err == nil || call == nil || !call.Revoked() {
+		return err
+	}
+	if f, ok := errors.AsType[core.Unavailable](err); ok {
+		return tokenEnded(f.Unknown)
+	}
+	if f, ok := errors.AsType[core.DeadlineExceeded](err); ok {
+		return tokenEnded(f.Unknown)
+	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, auth.ErrEnded) {
+		return core.Unauthenticated{}
+	}
+	return err
+}

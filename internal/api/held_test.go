@@ -1,0 +1,224 @@
+package api
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/test/bufconn"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/auth"
+	"github.com/millrace/millrace/internal/core"
+)
+
+// stuck are handlers that stand for any: each tells on began that it runs, and ends by itself in one way only.
+func stuck(began chan<- struct{}, free <-chan struct{}) map[string]grpc.StreamHandler {
+	return map[string]grpc.StreamHandler{
+		"waits": func(_ any, ss grpc.ServerStream) error {
+			began <- struct{}{}
+			<-ss.Context().Done()
+			return ss.Context().Err()
+		},
+		"reads": func(_ any, ss grpc.ServerStream) error {
+			err := ss.RecvMsg(&inbound{limit: kib, raw: true})
+			began <- struct{}{}
+			if err != nil {
+				return err
+			}
+			return ss.RecvMsg(&inbound{limit: kib, raw: true}) // which may never come
+		},
+		"heeds nothing": func(any, grpc.ServerStream) error {
+			began <- struct{}{}
+			<-free
+			return nil
+		},
+	}
+}
+
+// serveStuck serves every method of the contract, each with the same handler, as the server would serve the real one.
+func serveStuck(r *rig, h grpc.StreamHandler) (*grpc.ClientConn, func()) {
+	r.t.Helper()
+	if _, err := pb.NewServerServiceClient(r.conn).Status(as("acme/all"), &pb.StatusRequest{}); err != nil { // it serves
+		r.t.Fatal(err)
+	}
+	own := r.s.grpc
+	r.s.grpc = grpc.NewServer(r.s.serverOptions()...)
+	for _, svc := range r.s.services() {
+		desc := *svc.desc
+		desc.Methods, desc.Streams = nil, nil
+		for _, m := range svc.desc.Methods {
+			m.Handler = func(_ any, ctx context.Context, _ func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+				return nil, h(nil, &guardedStream{ctx: ctx})
+			}
+			desc.Methods = append(desc.Methods, m)
+		}
+		for _, m := range svc.desc.Streams {
+			m.Handler = h
+			desc.Streams = append(desc.Streams, m)
+		}
+		if err := r.s.register(&desc, svc.impl); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	served, lis := r.s.grpc, bufconn.Listen(1<<20)
+	r.s.grpc = own
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		_ = served.Serve(lis) // its end is the test's
+	}()
+	conn, err := grpc.NewClient("passthrough:///bufconn", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return lis.DialContext(ctx) }))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return conn, func() {
+		_ = conn.Close()
+		served.Stop()
+		<-over
+	}
+}
+
+func TestEveryMethodOfTheContractEndsWithItsToken(t *testing.T) {
+	began, free := make(chan struct{}), make(chan struct{})
+	for kind, h := range stuck(began, free) {
+		r := newRig(t, Limits{})
+		conn, stop := serveStuck(r, h)
+		for _, svc := range r.s.services() {
+			names := make(map[string]bool)
+			for _, m := range svc.desc.Streams {
+				if kind != "reads" || m.ClientStreams {
+					names["/"+svc.desc.ServiceName+"/"+m.StreamName] = true
+				}
+			}
+			for _, m := range svc.desc.Methods {
+				if kind == "waits" { // what a unary call waits for, else, has bounds of its own
+					names["/"+svc.desc.ServiceName+"/"+m.MethodName] = true
+				}
+			}
+			for name := range names {
+				if methods[name].public {
+					continue
+				}
+				const token = "acme/all/99h"
+				r.auth.mu.Lock()
+				delete(r.auth.revoked, token)
+				r.auth.mu.Unlock()
+				ctx, cancel := context.WithCancel(as(token))
+				stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, name)
+				if err != nil {
+					t.Fatalf("%s: %v", name, err)
+				}
+				if err := stream.SendMsg(new(pb.StatusRequest)); err != nil {
+					t.Fatalf("%s: %v", name, err)
+				}
+				<-began
+				r.auth.revoke(token)
+				r.s.live.Sweep()
+				end := make(chan error, 1)
+				go func() { end <- stream.RecvMsg(new(pb.StatusResponse)) }()
+				eventually(t, "the end of "+name, func() bool {
+					select {
+					case err = <-end:
+						return true
+					default:
+						r.clock.advance(endWait)
+						return false
+					}
+				})
+				expectCode(t, name+", which "+kind, err, codes.Unauthenticated)
+				cancel()
+			}
+		}
+		if kind == "heeds nothing" {
+			close(free)
+		}
+		stop()
+	}
+}
+
+func TestEveryRouteEndsWithItsToken(t *testing.T) {
+	r := newRESTRig(t, Limits{})
+	began := make(chan struct{})
+	for _, patterns := range r.s.rest.routes.byLength {
+		for _, p := range patterns {
+			for _, rt := range p.routes {
+				rt.handle = func(c *restCall) error {
+					began <- struct{}{}
+					<-c.ctx.Done()
+					return c.ctx.Err()
+				}
+			}
+		}
+	}
+	const token = "acme/all/9h"
+	eachRoute(t, func(rt *Route, s sampleRequest) {
+		if rt.rule.public {
+			return
+		}
+		r.auth.mu.Lock()
+		delete(r.auth.revoked, token)
+		r.auth.mu.Unlock()
+		got := make(chan answer, 1)
+		go func() { got <- r.send(r.request(rt.Method, s.path, token, s.body)) }()
+		<-began
+		r.auth.revoke(token)
+		r.s.live.Sweep()
+		(<-got).expect(t, rt.name(), http.StatusUnauthorized)
+	})
+}
+
+func TestACommitThatWasProposedKeepsItsOutcomeWhenItsTokenEnds(t *testing.T) {
+	r := newRESTRig(t, Limits{})
+	r.n.holding = true
+	const token = "acme/all/9h"
+	grpcEnd, restEnd := make(chan error, 1), make(chan answer, 1)
+	go func() {
+		_, err := r.tasks().Create(as(token), &pb.CreateRequest{Task: &pb.TaskSpec{Queue: "q"}})
+		grpcEnd <- err
+	}()
+	go func() { restEnd <- r.send(r.request("POST", "/v1/tasks", token, `{"queue":"q"}`)) }()
+	eventually(t, "both are proposed", func() bool { return r.n.waiting() == 2 })
+	r.auth.revoke(token)
+	r.s.live.Sweep()
+	err := <-grpcEnd
+	expectCode(t, "gRPC", err, codes.Unauthenticated)
+	if e := errorOf(t, err); e.GetOutcome() != pb.Error_UNKNOWN {
+		t.Errorf("gRPC: its outcome is told as %v", e.GetOutcome())
+	}
+	if f := failed(t, (<-restEnd).expect(t, "REST", http.StatusUnauthorized)); f.Outcome != "unknown" {
+		t.Errorf("REST: its outcome is told as %q", f.Outcome)
+	}
+}
+
+func TestTheEndOfATokenHidesNoAnswer(t *testing.T) {
+	r := newRig(t, Limits{})
+	who, _ := r.s.callerBy("acme/all")
+	call := r.s.live.Begin(context.Background(), who, auth.Rights{})
+	defer call.End()
+	for _, err := range []error{nil, core.NotFound{Kind: "task"}, context.Canceled} {
+		if got := revoked(call, err); got != err { //nolint:errorlint // it is the same
+			t.Errorf("before its end %v became %v", err, got)
+		}
+	}
+	r.auth.revoke("acme/all")
+	r.s.live.Sweep()
+	for _, c := range []struct{ err, want error }{
+		{nil, nil},
+		{core.NotFound{Kind: "task"}, core.NotFound{Kind: "task"}},
+		{core.Exhausted{Limit: "disk"}, core.Exhausted{Limit: "disk"}},
+		{context.Canceled, core.Unauthenticated{}},
+		{core.Unavailable{Reason: "cancelled"}, core.Unauthenticated{}},
+		{core.Unavailable{Reason: "leader_unreached", Unknown: true}, endedMeanwhile{}},
+		{core.DeadlineExceeded{Unknown: true}, endedMeanwhile{}},
+	} {
+		if got := revoked(call, c.err); got != c.want { //nolint:errorlint // it is the same
+			t.Errorf("%v became %v, want %v", c.err, got, c.want)
+		}
+	}
+}

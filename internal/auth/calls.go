@@ -1,0 +1,231 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace/millrace/internal/env"
+)
+
+// sweepEvery is how often the tokens of all calls under way are looked at: a call ends at most so long after its token.
+const sweepEvery = 5 * time.Second
+
+// callShards is over how many locks the calls are spread.
+const callShards = 16
+
+// ErrEnded is the cause of the context of a call whose token no longer allows it: the token has expired, was removed, or says
+// less than when the call began.
+var ErrEnded = errors.New("the token does not allow this call any more")
+
+// Lookup tells who holds a token, and whether it can be used at now.
+type Lookup interface {
+	Lookup(token string, now time.Time) (Principal, bool)
+}
+
+// Holder is who holds a token, with the token.
+type Holder struct {
+	Principal
+	Token string
+	From  string // the client's address, for logs; empty: it is not known
+}
+
+// Rights are what a call needs to go on.
+type Rights struct {
+	// Allows says whether scopes allow the call; nil: any do.
+	Allows func(Scopes) bool
+	// Keeps are scopes that the call was begun by, as far as its holder had them, and reads only then: it must not lose one.
+	Keeps Scopes
+	// Repos says that the call is of a repository, which the token must go on to reach.
+	Repos bool
+}
+
+// Calls are all calls and streams under way, of all doors. It ends each whose token does not allow it any more. It is safe for
+// concurrent use.
+type Calls struct {
+	tokens Lookup
+	clock  env.Clock
+	shards [callShards]callShard
+	turn   atomic.Uint32
+	stop   chan struct{}
+	once   sync.Once
+	ended  sync.WaitGroup
+}
+
+type callShard struct {
+	mu    sync.Mutex // guards first, and the links and over of its calls
+	first *Call
+	_     [40]byte // keeps shards on lines of cache of their own
+}
+
+// Call is one call under way. It is the context of the call's work.
+type Call struct {
+	context.Context
+	cancel     context.CancelCauseFunc
+	rights     Rights
+	shard      *callShard
+	prev, next *Call
+	over       bool
+	mu         sync.Mutex             // one change of holder at a time
+	holder     atomic.Pointer[Holder] // as of the last look
+}
+
+// NewCalls begins to look after calls whose tokens are looked up in tokens, until Close.
+func NewCalls(tokens Lookup, clock env.Clock) *Calls {
+	c := &Calls{tokens: tokens, clock: clock, stop: make(chan struct{})}
+	c.ended.Go(c.run)
+	return c
+}
+
+// Close ends that. Calls go on.
+func (c *Calls) Close() {
+	c.once.Do(func() { close(c.stop) })
+	c.ended.Wait()
+}
+
+func (c *Calls) run() {
+	timer := c.clock.NewTimer(sweepEvery)
+	defer timer.Stop()
+	for {
+		select {
+		case <-c.stop:
+			return
+		case <-timer.C():
+			c.Sweep()
+			timer.Reset(sweepEvery)
+		}
+	}
+}
+
+type callKey struct{}
+
+// Begin counts a call in. Its work runs under the context that is returned, which ends with ErrEnded as its cause once the
+// holder's token does not allow it; End must be called at its end.
+func (c *Calls) Begin(ctx context.Context, who Holder, rights Rights) *Call {
+	call := &Call{rights: rights, shard: &c.shards[c.turn.Add(1)%callShards]}
+	call.holder.Store(&who)
+	call.Context, call.cancel = context.WithCancelCause(ctx)
+	s := call.shard
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if call.next = s.first; call.next != nil {
+		call.next.prev = call
+	}
+	s.first = call
+	return call
+}
+
+// CallOf returns the call that a context is of.
+func CallOf(ctx context.Context) (*Call, bool) {
+	call, ok := ctx.Value(callKey{}).(*Call)
+	return call, ok
+}
+
+// Value returns the call itself to CallOf.
+func (c *Call) Value(key any) any {
+	if key == (callKey{}) {
+		return c
+	}
+	return c.Context.Value(key)
+}
+
+// End counts the call out, and ends its context. It may be called again.
+func (c *Call) End() {
+	c.cancel(nil)
+	s := c.shard
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.over {
+		return
+	}
+	c.over = true
+	switch {
+	case c.prev != nil:
+		c.prev.next = c.next
+	default:
+		s.first = c.next
+	}
+	if c.next != nil {
+		c.next.prev = c.prev
+	}
+	c.prev, c.next = nil, nil
+}
+
+// Holder returns who makes the call, with the rights that the token had at the last look.
+func (c *Call) Holder() *Holder { return c.holder.Load() }
+
+// Renew goes on with the call under another token of the same holder. It reports false where it is another holder's.
+func (c *Call) Renew(who Holder) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	old := c.holder.Load()
+	if who.Tenant != old.Tenant || who.Name != old.Name {
+		return false
+	}
+	who.From = old.From
+	c.holder.Store(&who)
+	return true
+}
+
+// Revoked reports whether the call was ended because of its token.
+func (c *Call) Revoked() bool { return c.Err() != nil && errors.Is(context.Cause(c), ErrEnded) }
+
+// Sweep looks at the tokens of all calls now.
+func (c *Calls) Sweep() {
+	now, seen := c.clock.Wall(), make(map[string]found)
+	var end []*Call
+	for i := range c.shards {
+		s := &c.shards[i]
+		s.mu.Lock()
+		for call := s.first; call != nil; call = call.next {
+			if !call.look(c.tokens, now, seen) {
+				end = append(end, call)
+			}
+		}
+		s.mu.Unlock()
+	}
+	for _, call := range end {
+		call.cancel(ErrEnded)
+	}
+}
+
+// found is what a token was found to be.
+type found struct {
+	who  Principal
+	live bool
+}
+
+// look reports whether a call may go on, and takes over what its token says now.
+func (c *Call) look(tokens Lookup, now time.Time, seen map[string]found) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	old := c.holder.Load()
+	f, ok := seen[old.Token]
+	if !ok {
+		f.who, f.live = tokens.Lookup(old.Token, now)
+		seen[old.Token] = f
+	}
+	if !f.live || f.who.Name != old.Name || f.who.Tenant != old.Tenant || !c.rights.suffice(&old.Principal, &f.who) {
+		return false
+	}
+	if f.who.Scopes != old.Scopes || !slices.Equal(f.who.Repos, old.Repos) {
+		c.holder.Store(&Holder{f.who, old.Token, old.From})
+	}
+	return true
+}
+
+// suffice reports whether what a holder may do now is enough for a call that was begun with what they might do before.
+func (r *Rights) suffice(old, now *Principal) bool {
+	switch {
+	case r.Allows != nil && !r.Allows(now.Scopes):
+		return false
+	case old.Scopes&^now.Scopes&r.Keeps != 0:
+		return false
+	case r.Repos && len(now.Repos) > 0:
+		return len(old.Repos) > 0 && !slices.ContainsFunc(old.Repos, func(glob string) bool { return !slices.Contains(now.Repos, glob) })
+	}
+	return true
+}

@@ -1,0 +1,55 @@
+package githttp
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/millrace/millrace/internal/auth"
+	"github.com/millrace/millrace/internal/core"
+)
+
+// longAgo is a deadline that has passed.
+var longAgo = time.Unix(1, 0)
+
+// hold has the token looked at while the request is served: once it does not allow scope, or the repository, any more, the
+// request's work ends. A commit that was proposed by then is waited for all the same.
+func (q *request) hold(token string, scope auth.Scopes) (release func()) {
+	if q.s.o.Calls == nil {
+		return func() {}
+	}
+	q.call = q.s.o.Calls.Begin(q.r.Context(), auth.Holder{Principal: q.who, Token: token}, auth.Rights{
+		Allows: func(have auth.Scopes) bool { return have.Has(scope) }, Keeps: scope.Family(), Repos: true,
+	})
+	stop := context.AfterFunc(q.call, func() {
+		if q.call.Revoked() {
+			_ = q.control.SetReadDeadline(longAgo) // it may be waiting for what the client sends
+		}
+	})
+	return func() {
+		stop()
+		q.call.End()
+	}
+}
+
+// context is that of the request's work.
+func (q *request) context() context.Context {
+	if q.call != nil {
+		return q.call
+	}
+	return q.r.Context()
+}
+
+// revoked reports whether the request's token has ended before the request.
+func (q *request) revoked() bool { return q.call != nil && q.call.Revoked() }
+
+// outcome is the error of a request whose work ended with err: that of its token, if that is why.
+func (q *request) outcome(err error) error {
+	if !q.revoked() {
+		return err
+	}
+	if isSlow(err) || is[core.DeadlineExceeded](err) || errors.Is(err, context.Canceled) || errors.Is(err, auth.ErrEnded) {
+		return core.Unauthenticated{}
+	}
+	return err
+}
