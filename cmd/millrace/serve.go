@@ -33,6 +33,7 @@ type serveOptions struct {
 	config    string
 	logLevel  string
 	memory    string
+	maxObject string
 	grace     time.Duration
 	limits    bool
 	cluster   config.Cluster
@@ -106,6 +107,7 @@ func (o *serveOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.ArchiveDir, "log-archive-dir", "", "receives log segments before they are reused")
 	f.Int64Var(&o.Reserve, "disk-reserve", 0, "bytes kept free: below it new work is refused; default min(1 %, 1 GiB)")
 	f.Int64Var(&o.LogQuota, "log-quota", 0, "bytes of log kept for nodes of the cluster that are behind; beyond it they get a snapshot; default 4 GiB, or a tenth of a smaller disk")
+	f.StringVar(&o.maxObject, "git-object", "100MiB", "the largest object that a push may bring, such as a file's content")
 	f.StringVar(&o.Git, "git", "git", "the git that serves git clients: a path, or a name that is looked for in PATH")
 	f.Var((*listValue)(&o.Services), "services", "doors that are open, such as queue,refs: any of queue, kv, refs and search, with queue; what is not there has no routes and no methods; default all")
 	f.Int64Var(&o.SnapshotRate, "snapshot-rate", 64<<20, "bytes per second of snapshots that this node fetches")
@@ -197,6 +199,12 @@ func (a *app) serve(ctx context.Context, o *serveOptions) error {
 			return usageError{fmt.Errorf("--memory: %w", err)}
 		}
 		o.Memory = n
+	}
+	var err error
+	if o.MaxObject, err = parseBytes(o.maxObject); err != nil {
+		return usageError{fmt.Errorf("--git-object: %w", err)}
+	} else if o.MaxObject < 1<<20 {
+		return usageError{errors.New("--git-object: must be at least 1MiB")}
 	}
 	if os.Getenv("GOMEMLIMIT") == "" && o.Memory > 0 {
 		debug.SetMemoryLimit(o.GoMemory()) // the collector works harder before the process grows beyond its share

@@ -27,6 +27,9 @@ type Exec interface {
 // ErrNoProgram says that there is no such program.
 var ErrNoProgram = errors.New("no such program")
 
+// RealPath returns the path of a program without symbolic links.
+func RealPath(path string) (string, error) { return filepath.EvalSymlinks(path) }
+
 // Command is one run of a program.
 type Command struct {
 	Path string   // absolute

@@ -72,9 +72,9 @@ func notGone(err error) error {
 const (
 	// outOfMemoryFirst is the score with which the kernel ends a process before all others when memory runs out.
 	outOfMemoryFirst = 1000
-	// nicer is by how much a process is put behind this one: it gets about a tenth of a processor that this one wants too. More,
-	// or the policy for idle processors, could keep a client waiting for ever on a busy machine.
-	nicer = 10
+	// nicer is by how much a process is put behind this one: it gets about a quarter of a processor that this one wants too. More,
+	// or the policy for idle processors, could keep a client waiting for minutes on a busy machine.
+	nicer = 5
 	// nicest is the least priority; the system call counts from 20 down.
 	nicest, callBase = 19, 20
 )

@@ -52,7 +52,7 @@ func TestAProgramThatYieldsIsBehindAllOthersAndGainsNoPrivileges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nice := min(20-own+10, 19)
+	nice := min(20-own+5, 19)
 	want := fmt.Sprintf("1000\n%d\nNoNewPrivs:\t1\n1000\n%d\n", nice, nice)
 	if e, err := (SystemExec{}).Run(t.Context(), c); err != nil || !e.OK() || out.String() != want {
 		t.Errorf("%+v, %v: %q, not %q", e, err, out.String(), want)

@@ -17,6 +17,8 @@ const (
 	headBytes = 64 << 10
 	// maxArgs bounds the arguments of an ls-refs.
 	maxArgs = 2 * maxPrefixes
+	// maxCapabilities bounds the lines before them.
+	maxCapabilities = 64
 )
 
 // fetch answers a request to git-upload-pack: in version 2 a command, before that what is wanted and had.
@@ -88,7 +90,7 @@ func (q *request) command(in *bufio.Reader) error {
 func readArgs(p *pktReader) ([][]byte, error) {
 	var args [][]byte
 	bytesHeld, inArgs := 0, false
-	for {
+	for lines := 0; ; lines++ {
 		kind, payload, err := p.next()
 		switch {
 		case errors.Is(err, errPkt) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
@@ -97,6 +99,8 @@ func readArgs(p *pktReader) ([][]byte, error) {
 			return nil, err
 		case kind == pktFlush:
 			return args, nil
+		case lines > maxArgs+maxCapabilities: // all lines count, whatever they are
+			return nil, core.TooLarge{Field: "ls-refs", Limit: "git_arguments", Max: maxArgs}
 		case kind == pktDelim:
 			inArgs = true
 		case inArgs:
@@ -124,7 +128,7 @@ func (q *request) pipe(version string, in io.Reader, byName bool) error {
 	var said fetched
 	err := q.s.o.Objects.Fetch(ctx, f,
 		func(w io.Writer) error {
-			_, err := io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{in}, make([]byte, 32<<10))
+			_, err := io.CopyBuffer(struct{ io.Writer }{w}, &counted{r: in, wire: func() int64 { return q.in.all }}, make([]byte, 32<<10))
 			return err
 		},
 		func(r io.Reader) error {

@@ -15,6 +15,7 @@ type pace struct {
 	s      *Server
 	waited time.Duration // since moved was 0
 	moved  int64         // bytes
+	all    int64         // bytes, since the beginning
 	slow   bool          // it was too slow: nothing passes any more
 }
 
@@ -29,6 +30,7 @@ func (p *pace) pass(deadline func(time.Time), move func() (int, error)) (int, er
 	deadline(p.s.o.Clock.Wall().Add(p.s.l.Idle - p.waited)) // a connection that cannot be timed is not a socket's
 	from := p.s.o.Clock.Boot()
 	n, err := move()
+	p.all += int64(n)
 	p.waited += p.s.o.Clock.Boot() - from
 	if p.moved += int64(n); p.moved >= p.s.l.RateBytes {
 		p.moved, p.waited = 0, 0

@@ -33,6 +33,7 @@ type Options struct {
 	// OpenPacks bounds the packs that are kept open, of two files each; default 512.
 	OpenPacks int
 	Children  ChildLimits
+	MaxObject int64 // bytes of one object of a push; default 100 MiB
 	// PullRate bounds, in bytes a second, the packs that come in because they are missing here; default 64 MiB.
 	PullRate int64
 	// RollFrom is from how many small packs on they are written together; default 32.
@@ -111,6 +112,7 @@ const heldRepos = 4096
 func Open(ctx context.Context, o Options) (*Area, error) {
 	o.Git = cmp.Or(o.Git, "git")
 	o.CacheBytes = cmp.Or(o.CacheBytes, 64<<20)
+	o.MaxObject = cmp.Or(o.MaxObject, 100<<20)
 	o.StageTime = cmp.Or(o.StageTime, stageLeast)
 	o.RollFrom = cmp.Or(o.RollFrom, rollFrom)
 	o.KeepSwapped = cmp.Or(o.KeepSwapped, keepSwapped)

@@ -46,20 +46,21 @@ const (
 
 // bounds follow from the memory of a class.
 type bounds struct {
-	bytes     int64 // of all programs of the class
-	usual     int64 // of one program, unless more is known to be needed
-	most      int64 // of one program: the limit that the kernel holds it to
-	places    int   // programs at once
-	tenant    int   // of one tenant
-	principal int   // of one of its principals
-	waiting   int
+	bytes       int64 // of all programs of the class
+	usual       int64 // of one program, unless more is known to be needed
+	most        int64 // of one program: the limit that the kernel holds it to
+	tenantBytes int64 // of all of a tenant
+	places      int   // programs at once
+	tenant      int   // of one tenant
+	principal   int   // of one of its principals
+	waiting     int
 }
 
 func boundsOf(l ChildLimits) bounds {
 	b := bounds{bytes: l.Bytes / int64(classes), waiting: max(l.Waiting/int(classes), 1)}
 	b.places = int(min(max(b.bytes/usualBytes, fewPlaces), manyPlaces))
-	b.tenant = b.places / 2
-	b.principal = b.tenant / 2
+	b.tenant, b.principal = b.places*3/4, b.places/2
+	b.tenantBytes = b.bytes * 3 / 4
 	b.usual = min(b.bytes/int64(b.places), usualBytes)
 	b.most = min(b.bytes/2, mostBytes)
 	return b
@@ -238,7 +239,7 @@ func (s *share) full(w *waiter) string {
 		return s.name + "_tenant"
 	case w.places > 0 && s.running >= s.places:
 		return s.name
-	case of.bytes+w.bytes > s.most:
+	case of.bytes+w.bytes > s.tenantBytes:
 		return s.name + "_memory_tenant"
 	case s.held+w.bytes > s.bytes:
 		return s.name + "_memory"

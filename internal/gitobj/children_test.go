@@ -37,7 +37,7 @@ type crowd struct {
 	order []string
 }
 
-// inCrowd runs a test with places for 8 programs of each class: 4 of a tenant, 2 of a principal.
+// inCrowd runs a test with places for 8 programs of each class: 6 of a tenant, 4 of a principal.
 func inCrowd(t *testing.T, l ChildLimits, fn func(c *crowd)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -105,13 +105,13 @@ func end(all ...*leave) {
 func TestACallWaitsForABoundedTimeAndIsToldTheLimit(t *testing.T) {
 	inCrowd(t, ChildLimits{}, func(c *crowd) {
 		var all []*leave
-		all = append(all, c.enters(forFetch, of(1, "a"), 0), c.enters(forFetch, of(1, "a"), 0))
+		for range 4 {
+			all = append(all, c.enters(forFetch, of(1, "a"), 0))
+		}
 		c.late(forFetch, of(1, "a"), 0, "git_fetches_principal")
 		all = append(all, c.enters(forFetch, of(1, "b"), 0), c.enters(forFetch, of(1, "c"), 0))
 		c.late(forFetch, of(1, "d"), 0, "git_fetches_tenant")
-		for _, who := range []string{"a", "b"} {
-			all = append(all, c.enters(forFetch, of(2, who), 0), c.enters(forFetch, of(2, who), 0))
-		}
+		all = append(all, c.enters(forFetch, of(2, "a"), 0), c.enters(forFetch, of(2, "b"), 0))
 		c.late(forFetch, of(3, "a"), 0, "git_fetches")
 
 		// Fetches that do not end leave the places of pushes alone, of these tenants too.
@@ -121,9 +121,9 @@ func TestACallWaitsForABoundedTimeAndIsToldTheLimit(t *testing.T) {
 }
 
 func TestMemoryOfProgramsIsSharedOut(t *testing.T) {
-	inCrowd(t, ChildLimits{Bytes: 1 << 30}, func(c *crowd) { // 512 MiB a class, 256 MiB a tenant, 32 MiB a program
+	inCrowd(t, ChildLimits{Bytes: 1 << 30}, func(c *crowd) { // 512 MiB a class, 384 MiB a tenant, 256 MiB at most a program
 		large := c.enters(forPush, of(1, "a"), 250<<20)
-		c.late(forPush, of(1, "b"), 0, "git_pushes_memory_tenant")
+		c.late(forPush, of(1, "b"), 200<<20, "git_pushes_memory_tenant")
 		second := c.enters(forPush, of(2, "a"), 1<<40) // no program gets more than 256 MiB, and so this one is let in
 		c.late(forPush, of(3, "a"), 0, "git_pushes_memory")
 		end(second)
@@ -184,7 +184,10 @@ func TestWhoWaitsGivesUpOrIsOneTooMany(t *testing.T) {
 
 func TestABackgroundCallWaitsAsLongAsItTakes(t *testing.T) {
 	inCrowd(t, ChildLimits{}, func(c *crowd) {
-		one, two := c.enters(forPush, of(1, ""), 0), c.enters(forPush, of(1, ""), 0)
+		var all []*leave
+		for range 4 {
+			all = append(all, c.enters(forPush, of(1, ""), 0))
+		}
 		go func() {
 			l, err := c.enter(c.t.Context(), wanted{class: forPush, by: of(1, ""), patient: true})
 			if err != nil {
@@ -193,8 +196,8 @@ func TestABackgroundCallWaitsAsLongAsItTakes(t *testing.T) {
 			}
 			end(l)
 		}()
-		time.Sleep(100 * c.wait)
-		end(one, two)
+		<-time.After(100 * c.wait)
+		end(all...)
 	})
 }
 
@@ -217,7 +220,7 @@ func TestWhoHasUsedLeastIsNext(t *testing.T) {
 			t.Errorf("let in were %v, not %v", c.order, want)
 		}
 		// What was used is forgotten in time: then it counts who came first.
-		time.Sleep(20 * time.Minute)
+		<-time.After(20 * time.Minute)
 		c.order = nil
 		again := c.enters(forPush, of(12, ""), 0)
 		c.waits(forPush, of(2, "other"), 0)
@@ -247,10 +250,10 @@ func TestPlacesFollowFromMemory(t *testing.T) {
 		bytes, usual, most        int64
 		places, tenant, principal int
 	}{
-		{64 << 20, 8 << 20, 16 << 20, 4, 2, 1},
-		{256 << 20, 32 << 20, 64 << 20, 4, 2, 1},
-		{1 << 30, 32 << 20, 256 << 20, 8, 4, 2},
-		{16 << 30, 32 << 20, 1 << 30, 8, 4, 2},
+		{64 << 20, 8 << 20, 16 << 20, 4, 3, 2},
+		{256 << 20, 32 << 20, 64 << 20, 4, 3, 2},
+		{1 << 30, 32 << 20, 256 << 20, 8, 6, 4},
+		{16 << 30, 32 << 20, 1 << 30, 8, 6, 4},
 	} {
 		b := boundsOf(ChildLimits{Bytes: c.bytes}.withDefaults())
 		if b.usual != c.usual || b.most != c.most || b.places != c.places || b.tenant != c.tenant || b.principal != c.principal {

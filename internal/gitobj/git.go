@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -77,6 +76,8 @@ const (
 	// PushTime and FetchTime bound how long a program may run for a push, and for a fetch.
 	PushTime  = 10 * time.Minute
 	FetchTime = time.Hour
+	// pushCPU is for how long a push may use processors, besides a second for each mebibyte that a pack may have.
+	pushCPU = time.Minute
 	// objectCost is what a program needs for each object that it lists, in bytes.
 	objectCost = 256
 )
@@ -95,8 +96,11 @@ var strictly = "--strict=" + strings.Join(lenient, "=ignore,") + "=ignore"
 // config is that of every gitdir. The caches of a program that has the usual memory take half of it; packs are mapped, which
 // does not count. What is received is synced by this package, once, and not by git.
 func config(usual int64) string {
-	return fmt.Sprintf(configText, max(usual/8>>20, 1))
+	return fmt.Sprintf(configText, cacheBytes(usual)>>20)
 }
+
+// cacheBytes is the size of one of the caches, in bytes: whole mebibytes.
+func cacheBytes(usual int64) int64 { return max(usual/8>>20, 1) << 20 }
 
 // configText lacks the size of each of the four caches, in mebibytes. What is larger than one of them is not compared with
 // others, and is copied without being held in memory.
@@ -257,7 +261,7 @@ func (a *Area) reach(c *call) *env.Reach {
 
 // ofSystem reports whether a program is one of the system's, whatever names lead to it.
 func ofSystem(path string) bool {
-	path, err := filepath.EvalSymlinks(path)
+	path, err := env.RealPath(path)
 	return err == nil && slices.ContainsFunc(system, func(dir string) bool { return strings.HasPrefix(path, dir+"/") })
 }
 

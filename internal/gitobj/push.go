@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/fault"
@@ -159,14 +160,19 @@ func (p *Push) index(ctx context.Context, body io.Reader) error {
 	}
 	defer done()
 	var broken error
+	var need func(bytes int64) error
 	err = p.a.run(ctx, call{
 		tenant: p.spec.Tenant, principal: p.spec.Principal, most: PushTime, files: 2*uint64(p.spec.MaxBytes) + 64<<20,
 		args: []string{
 			"index-pack", "--stdin", "--fix-thin", strictly, "--threads=1", fmt.Sprintf("--max-input-size=%d", p.spec.MaxBytes),
 		},
-		env: env,
+		env: env, cpu: min(pushCPU+time.Duration(p.spec.MaxBytes>>20)*time.Second, PushTime),
+		grow: func(more func(int64) error) { need = more },
 		feed: func(w io.Writer) error {
-			from := &noted{r: body}
+			s := scan{need: need, limits: scanLimits{object: p.a.o.MaxObject, usual: p.a.children.usual(), streamed: cacheBytes(p.a.children.usual())}}
+			through, end := s.start(body)
+			defer end()
+			from := &noted{r: through}
 			_, err := io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{from}, make([]byte, 64<<10))
 			broken = from.err
 			return err

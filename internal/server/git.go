@@ -34,7 +34,7 @@ func (r *Running) openGit(ctx context.Context, fs env.FS) error {
 		Manifests: manifests{r.node}, Logger: r.o.Logger, Reserve: uint64(r.o.Reserve),
 		CacheBytes: memory.GitTypes, Peers: r.packPeers(), PullRate: r.o.SnapshotRate,
 		OpenPacks: int(r.o.descriptors.Packs / 2),
-		Children:  gitobj.ChildLimits{Bytes: memory.GitPrograms},
+		Children:  gitobj.ChildLimits{Bytes: memory.GitPrograms}, MaxObject: r.o.MaxObject,
 	})
 	if err != nil {
 		return err

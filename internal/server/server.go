@@ -59,6 +59,7 @@ type Options struct {
 	LogQuota      int64
 	SnapshotRate  int64    // bytes per second in which a shard is sent a snapshot; default 64 MiB
 	Reserve       int64    // free bytes kept on the disk; default min(1 % of it, 1 GiB)
+	MaxObject     int64    // bytes of one object of a push; default 100 MiB
 	Git           string   // the program that packs and walks objects; default git, looked for in PATH. Without it git clients are refused
 	Services      []string // whose doors are open: queue and any of kv, refs and search; none: all
 	Version       string
