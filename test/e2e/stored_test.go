@@ -117,6 +117,7 @@ var fileKinds = []struct {
 	treatment
 }{
 	{`LOCK`, passing},
+	{`operator\.sock`, passing},
 	{`IDENTITY|IDENTITY\.tmp`, ofItsOwn},
 	{`MEMBER|MEMBER\.tmp`, ofItsOwn},
 	{`UNFINISHED`, treatment{"refused by the server's start", "nothing to verify", "there until the restore is whole"}},
