@@ -15,7 +15,8 @@ import (
 	"github.com/millrace/millrace/internal/replog/transport"
 )
 
-// settled waits until all nodes that run have announced their addresses, and know those of all.
+// settled waits until all nodes that run have announced their addresses and registered their data directories, and know those of
+// all: from then on no node changes the directory by itself.
 func (f *fleet) settled() {
 	f.t.Helper()
 	f.until("every node's addresses are those that it announces", func() bool {
@@ -24,7 +25,7 @@ func (f *fleet) settled() {
 				if f.running[at] == nil || r == nil {
 					continue
 				}
-				if m := f.member(at, r.o.Cluster.Node); !r.addresses().is(&m) {
+				if m := f.member(at, r.o.Cluster.Node); !r.addresses().is(&m) || m.Store == (core.StoreID{}) {
 					return false
 				}
 			}
