@@ -89,7 +89,7 @@ func (q *request) advertisePush() error {
 // writable refuses what changes a repository that may not be.
 func (q *request) writable() error {
 	if q.repo.Config.State == core.RepoArchived {
-		return core.Denied{Scope: "of a repository that is read-only"}
+		return &refusal{status: http.StatusForbidden, text: "repository is archived: it is read-only"}
 	}
 	return nil
 }

@@ -24,8 +24,10 @@ type stage struct {
 	answers   map[core.RequestID]core.Proposed
 	commits   int
 	published int
-	dropped   int  // pushes that ended without a published pack
-	many      bool // every ref is new, and moves
+	dropped   int    // pushes that ended without a published pack
+	many      bool   // every ref is new, and moves
+	asked     string // the name of the repository
+	state     core.RepoState
 }
 
 const refMain = "refs/heads/main"
@@ -40,9 +42,10 @@ func (s *stage) Lookup(string, time.Time) (auth.Principal, bool) {
 	return auth.Principal{Name: "a", Tenant: "t", Scopes: auth.RefRead | auth.RefWrite | auth.RefForce}, true
 }
 
-func (s *stage) Repo(ctx context.Context, _, _, _ string) (Repo, error) {
+func (s *stage) Repo(ctx context.Context, _, _, name string) (Repo, error) {
+	s.asked = name
 	s.step("admit")
-	return Repo{RepoInfo: core.RepoInfo{Repo: core.Repo{Name: "app", ID: core.RepoID{1}}}}, ctx.Err()
+	return Repo{RepoInfo: core.RepoInfo{Repo: core.Repo{Name: "app", ID: core.RepoID{1}, Config: core.RepoConfig{State: s.state}}}}, ctx.Err()
 }
 
 func (s *stage) Plan(context.Context, string, string, string) (Repo, bool, error) {

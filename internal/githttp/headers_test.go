@@ -58,8 +58,11 @@ func answersOfGit() []asked {
 		{"no media type", "POST", "git-upload-pack", "", "", want, 415, plainText, "Content-Type must be " + postFetch, [2]string{}},
 		{"refs that are posted", "POST", pushRefs, postPush, "", push, 405, plainText, "the method", [2]string{"Allow", "GET, HEAD"}},
 		{"a push that is not posted", "GET", "git-receive-pack", "", "", "", 405, plainText, "the method", [2]string{"Allow", "POST"}},
-		{"dumb HTTP", "GET", "HEAD", "", "", "", 403, plainText, "dumb HTTP", [2]string{}},
-		{"another service", "GET", "info/refs?service=git-upload-archive", "", "", "", 403, plainText, "", [2]string{}},
+		{"dumb HTTP", "GET", "HEAD", "", "", "", 403, plainText, "dumb HTTP is not served: ", [2]string{}},
+		{"its list of refs", "GET", "info/refs", "", "", "", 403, plainText, "dumb HTTP is not served: ", [2]string{}},
+		{"LFS", "POST", "info/lfs/objects/batch", "application/vnd.git-lfs+json", "", "{}", 404, plainText, "LFS is not served", [2]string{}},
+		{"locks of LFS", "GET", "info/lfs/locks", "", "", "", 404, plainText, "LFS is not served", [2]string{}},
+		{"another service", "GET", "info/refs?service=git-upload-archive", "", "", "", 403, plainText, "service git-upload-archive is not served\n", [2]string{}},
 		{"no push", "POST", "git-receive-pack", postPush, "", "hello", 400, plainText, "", [2]string{}},
 	}
 }
@@ -101,6 +104,58 @@ func TestARefusalForNowOrForWantOfATokenHasTheHeaderThatSaysWhatToDo(t *testing.
 		q.fail(&refusal{status: status, text: "no"})
 		if w.Code != status || w.Header().Get(header[0]) != header[1] || w.Header().Get("Content-Type") != plainText {
 			t.Errorf("%d: %d %v", status, w.Code, w.Header())
+		}
+	}
+}
+
+func TestARepositoryIsFoundWithAndWithoutTheSuffix(t *testing.T) {
+	for path, want := range map[string]string{
+		"app.git/info/refs":     "app",
+		"app/info/refs":         "app",
+		"app.git.git/info/refs": "app.git",
+		"a.b/info/refs":         "a.b",
+		".git/info/refs":        "",
+		"app":                   "",
+		"app.git":               "",
+		"app.git/":              "",
+		"a/b.git/info/refs":     "",
+		"/info/refs":            "",
+	} {
+		s := &stage{t: t, answers: map[core.RequestID]core.Proposed{}}
+		edge := New(Options{Backend: s, Objects: s, Auth: s, Clock: env.SystemClock{}, Rand: env.NewSeededRand(1)})
+		r := httptest.NewRequestWithContext(t.Context(), "GET", "/git/ns/"+path+"?service=git-upload-pack", http.NoBody)
+		r.Header.Set("Authorization", "Bearer x")
+		w := httptest.NewRecorder()
+		edge.ServeHTTP(w, r)
+		if s.asked != want || w.Code == 200 != (want != "") {
+			t.Errorf("%s: %d, of %q, not %q", path, w.Code, s.asked, want)
+		}
+	}
+}
+
+func TestAnArchivedRepositorySaysThatItIs(t *testing.T) {
+	const says = "repository is archived: it is read-only"
+	push := string(pushOf(zeros+" "+ones+" "+refMain+"\x00report-status", flushPkt)) + "PACK"
+	for _, c := range []struct {
+		method, path, kind, body string
+		status                   int
+		says                     string
+	}{
+		{"GET", "info/refs?service=git-receive-pack", "", "", 403, says + "\n"},
+		{"POST", "git-receive-pack", postPush, push, 200, "ng " + refMain + " " + says + "\n"},
+		{"GET", "info/refs?service=git-upload-pack", "", "", 200, "# service=git-upload-pack"},
+	} {
+		s := &stage{t: t, answers: map[core.RequestID]core.Proposed{}, state: core.RepoArchived}
+		edge := New(Options{Backend: s, Objects: s, Auth: s, Clock: env.SystemClock{}, Rand: env.NewSeededRand(1)})
+		r := httptest.NewRequestWithContext(t.Context(), c.method, "/git/ns/app.git/"+c.path, strings.NewReader(c.body))
+		r.Header.Set("Authorization", "Bearer x")
+		if c.kind != "" {
+			r.Header.Set("Content-Type", c.kind)
+		}
+		w := httptest.NewRecorder()
+		edge.ServeHTTP(w, r)
+		if w.Code != c.status || !strings.Contains(w.Body.String(), c.says) {
+			t.Errorf("%s %s: %d %q", c.method, c.path, w.Code, w.Body)
 		}
 	}
 }

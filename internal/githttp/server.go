@@ -116,8 +116,9 @@ func (q *request) serve() error {
 	// No name and no action needs an escape. A rule of a proxy in front, which compares paths, sees what is served.
 	rest, ok := strings.CutPrefix(q.r.URL.EscapedPath(), Prefix)
 	namespace, rest, ok2 := strings.Cut(rest, "/")
-	name, action, ok3 := strings.Cut(rest, ".git/")
-	if !ok || !ok2 || !ok3 || namespace == "" || name == "" || strings.Contains(name, "/") || strings.Contains(rest, "%") || strings.Contains(namespace, "%") {
+	name, action, ok3 := strings.Cut(rest, "/")
+	name = strings.TrimSuffix(name, ".git") // as most hosts, this one takes both
+	if !ok || !ok2 || !ok3 || namespace == "" || name == "" || strings.Contains(rest, "%") || strings.Contains(namespace, "%") {
 		return core.NotFound{Kind: "repository", ID: q.r.URL.Path}
 	}
 	handle, service, scope, err := q.route(action)
@@ -184,17 +185,23 @@ func (q *request) route(action string) (handle func() error, service string, sco
 	switch action {
 	case "info/refs":
 		switch service := q.r.URL.Query().Get("service"); service {
+		case "":
 		case uploadPack:
 			return q.advertiseFetch, service, auth.RefRead, q.method(http.MethodGet, http.MethodHead)
 		case receivePack:
 			return q.advertisePush, service, auth.RefWrite, q.method(http.MethodGet, http.MethodHead)
+		default:
+			return nil, "", 0, &refusal{status: http.StatusForbidden, text: "service " + line(clip(service)) + " is not served"}
 		}
 	case uploadPack:
 		return q.fetch, uploadPack, auth.RefRead, q.posted(uploadPack)
 	case receivePack:
 		return q.push, receivePack, auth.RefWrite, q.posted(receivePack)
 	}
-	return nil, "", 0, &refusal{status: http.StatusForbidden, text: "dumb HTTP is not served"}
+	if strings.HasPrefix(action, "info/lfs/") {
+		return nil, "", 0, &refusal{status: http.StatusNotFound, text: "LFS is not served"} // git-lfs takes 403 for a wrong password
+	}
+	return nil, "", 0, &refusal{status: http.StatusForbidden, text: "dumb HTTP is not served: the smart protocol of git is needed"}
 }
 
 // method refuses a request with another method than those.
