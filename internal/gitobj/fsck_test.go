@@ -111,6 +111,8 @@ func TestWhatHarmsACloneIsRefusedWithItsObject(t *testing.T) {
 		bad("duplicateEntries", [3]string{"100644", "f", blob}, [3]string{"100644", "f", blob}),
 		bad("treeNotSorted", [3]string{"100644", "g", blob}, [3]string{"100644", "f", blob}),
 		bad("gitmodulesSymlink", [3]string{"120000", ".gitmodules", blob}),
+		bad("gitattributesSymlink", [3]string{"120000", ".gitattributes", blob}),
+		bad("gitattributesSymlink", [3]string{"120000", ".GITATTRIBUTES", blob}),
 		modules("gitmodulesName", "[submodule \"../../a\"]\n\tpath = a\n\turl = https://x/y\n"),
 		modules("gitmodulesUrl", "[submodule \"a\"]\n\tpath = a\n\turl = -u./payload\n"),
 		modules("gitmodulesPath", "[submodule \"a\"]\n\tpath = -a\n\turl = https://x/y\n"),

@@ -90,8 +90,9 @@ var lenient = []string{
 	"missingSpaceBeforeEmail", "multipleAuthors", "zeroPaddedDate", "zeroPaddedFilemode",
 }
 
-// strictly is the option of index-pack with which it checks objects.
-var strictly = "--strict=" + strings.Join(lenient, "=ignore,") + "=ignore"
+// strictly is the option of index-pack with which it checks objects. A symbolic link in the place of .gitattributes, of which git
+// only warns, is refused as one in the place of .gitmodules is: programs other than git may follow it out of the work tree.
+var strictly = "--strict=gitattributesSymlink=error," + strings.Join(lenient, "=ignore,") + "=ignore"
 
 // config is that of every gitdir. The caches of a program that has the usual memory take half of it; packs are mapped, which
 // does not count. What is received is synced by this package, once, and not by git.
