@@ -118,7 +118,7 @@ func (q *request) serve() error {
 	namespace, rest, ok2 := strings.Cut(rest, "/")
 	name, action, ok3 := strings.Cut(rest, "/")
 	name = strings.TrimSuffix(name, ".git") // as most hosts, this one takes both
-	if !ok || !ok2 || !ok3 || namespace == "" || name == "" || strings.Contains(rest, "%") || strings.Contains(namespace, "%") {
+	if !ok || !ok2 || !ok3 || namespace == "" || name == "" || strings.Contains(action, ".git/") || strings.Contains(rest, "%") || strings.Contains(namespace, "%") {
 		return core.NotFound{Kind: "repository", ID: q.r.URL.Path}
 	}
 	handle, service, scope, err := q.route(action)

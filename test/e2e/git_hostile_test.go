@@ -248,7 +248,7 @@ func TestManyRefusedRefsDoNotStopTheOthers(t *testing.T) {
 	if refused, landed := strings.Count(answer, "ng refs/heads/b/"), strings.Count(answer, "ok refs/heads/b/"); status != 200 || refused != 1000 || landed != 2000 {
 		t.Errorf("%d: %d refused, %d landed", status, refused, landed)
 	}
-	if refs := w.refsOf(host.url("app")); len(refs) != 2000 || refs["refs/heads/b/1000"] != id {
+	if refs := w.refsOf(host.url("app")); len(refs) != 2001 || refs["refs/heads/b/1000"] != id || refs["HEAD"] != id {
 		t.Errorf("%d refs", len(refs))
 	}
 	if files := l.packFiles(); len(files) != 2 && len(files) != 4 { // the staged names go a moment later

@@ -164,7 +164,7 @@ func TestPushesFromShallowClonesLand(t *testing.T) {
 	s.refuses("(shallow update not allowed)", "push", "--atomic", other, "main", whole+":refs/heads/more")
 	out, err := s.try("push", other, "main", whole+":refs/heads/more", ":base")
 	refs := w.refsOf(other)
-	if err == nil || !strings.Contains(out, "main -> main (shallow update not allowed)") || len(refs) != 1 || refs["refs/heads/more"] != whole {
+	if err == nil || !strings.Contains(out, "main -> main (shallow update not allowed)") || len(refs) != 2 || refs["refs/heads/more"] != whole || refs["HEAD"] != whole {
 		t.Errorf("%v, refs %v\n%s", err, refs, out)
 	}
 }
