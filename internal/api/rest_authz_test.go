@@ -240,13 +240,3 @@ func TestAForeignTaskAnswersLikeAMissingOneInEveryByte(t *testing.T) {
 		t.Errorf("a read made a namespace: %v", ns)
 	}
 }
-
-func TestTheStatusRouteKeepsCountersOfAllTenantsForAdmin(t *testing.T) {
-	r := newRESTRig(t, Limits{})
-	if a := r.send(r.request("GET", "/v1/status", "acme/task:read", "")); strings.Contains(a.body, "fsyncs") || !strings.Contains(a.body, `"durability":"fsync"`) {
-		t.Errorf("a reader sees %s", a.body)
-	}
-	if a := r.send(r.request("GET", "/v1/status", "acme/admin", "")); !strings.Contains(a.body, `"fsyncs":9`) {
-		t.Errorf("an admin sees %s", a.body)
-	}
-}

@@ -178,18 +178,23 @@ func (c *Calls) Sweep() {
 	now, seen := c.clock.Wall(), make(map[string]found)
 	var end []*Call
 	for i := range c.shards {
-		s := &c.shards[i]
-		s.mu.Lock()
-		for call := s.first; call != nil; call = call.next {
-			if !call.look(c.tokens, now, seen) {
-				end = append(end, call)
-			}
-		}
-		s.mu.Unlock()
+		end = c.shards[i].sweep(end, func(call *Call) bool { return call.look(c.tokens, now, seen) })
 	}
 	for _, call := range end {
 		call.cancel(ErrEnded)
 	}
+}
+
+// sweep appends the calls of a shard that may not go on.
+func (s *callShard) sweep(end []*Call, look func(*Call) bool) []*Call {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for call := s.first; call != nil; call = call.next {
+		if !look(call) {
+			end = append(end, call)
+		}
+	}
+	return end
 }
 
 // found is what a token was found to be.
