@@ -49,7 +49,7 @@ func clusterInit(args []string) error {
 	token := server.NewToken()
 	files := map[string]string{
 		"token":  token,
-		"tokens": fmt.Sprintf("tokens:\n  - name: a\n    tenant: default\n    hash: %s\n    roles: [admin]\n", server.HashToken(token)),
+		"tokens": fmt.Sprintf("tokens:\n  - name: a\n    tenant: default\n    hash: %s\n    roles: [admin, operator]\n", server.HashToken(token)),
 	}
 	type peer struct {
 		ID                 int

@@ -134,10 +134,13 @@ func TestACallThatGotAnotherTokenLivesByThat(t *testing.T) {
 	if call.Err() != nil {
 		t.Error("it ended with its first token")
 	}
-	if child, ok := CallOf(context.WithValue(call, struct{}{}, 1)); !ok || child != call {
+	if child, ok := CallOf(context.WithValue(call, otherKey{}, 1)); !ok || child != call {
 		t.Error("the context of its work does not know it")
 	}
 }
+
+// otherKey is the key of a value in a context below that of a call.
+type otherKey struct{}
 
 func TestTheSweepRunsByItselfAndCountsEveryCallOnce(t *testing.T) {
 	r := newCallRig(t)

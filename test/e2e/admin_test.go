@@ -88,7 +88,7 @@ func TestTheAdminListenerCountsWhatTheAPICounts(t *testing.T) {
 		t.Fatalf("a payload of 1 MiB and a byte: %v", big.err())
 	}
 	huge := r.call(t, "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Payload = make([]byte, 17<<20) }))
-	if huge.status != 8 { // RESOURCE_EXHAUSTED, of the transport
+	if huge.code() != "TOO_LARGE" {
 		t.Errorf("a message of 17 MiB: status %d, %s", huge.status, huge.message)
 	}
 	for series, want := range map[string]float64{
