@@ -15,7 +15,7 @@ type Descriptors struct {
 	Programs    int64 // pipes of git's programs
 	Embedders   int64 // connections to providers of embeddings
 	Peers       int64 // connections of other nodes, both ways; 0 for a server by itself
-	Admin       int64 // connections of the admin listener
+	Admin       int64 // connections of the admin listener, that of probes, and the socket of operators
 	Connections int64 // of clients, gRPC and REST together: limit connections_node
 	Address     int64 // of one client address, among those: limit connections_address
 
@@ -44,9 +44,9 @@ const (
 	packFilesMost  = 1024
 	programPipes   = 4 // three pipes and the process
 	embedderConns  = 4
-	adminConns     = 8
-	adminConnsMost = 64
-	clientConns    = 16
+	adminConns     = 12 // of three listeners: the admin's, that of probes, and the socket of operators
+	adminConnsMost = 192
+	clientConns    = 12
 	clientMost     = 20_000
 	addressMost    = 2000
 	forwardsMost   = 128
@@ -59,8 +59,9 @@ func (d Descriptors) StoreTables() int { return int(d.Store - 16) }
 // peerConnections returns the parts of what n peers take with so many forwarded requests for each, and their sum.
 func peerConnections(n int, forwards int64) (handshakes, streams, sum int64) {
 	const links, strangers = 4, 4 // messages and heartbeats in both directions; nodes that are no peers yet
-	handshakes, streams = max(8, forwards/4), max(2, forwards/8)
-	return handshakes, streams, int64(n)*(links+2*streams+2*forwards) + handshakes + strangers
+	handshakes, streams = max(4, forwards/4), max(2, forwards/8)
+	// As many greetings from where peers are as from elsewhere.
+	return handshakes, streams, int64(n)*(links+2*streams+2*forwards) + 2*handshakes + strangers
 }
 
 // part is a share while the split is computed.
@@ -162,7 +163,7 @@ func (d Descriptors) Shares() []Share {
 		{"programs", d.Programs, "pipes of the programs of git"},
 		{"embedders", d.Embedders, "connections to providers of embeddings"},
 		{"peers", d.Peers, "connections of other nodes, both ways: messages, greetings, snapshots and packs, forwarded requests"},
-		{"admin", d.Admin, "connections of the admin listener; beyond it they wait"},
+		{"admin", d.Admin, "connections of the admin listener, that of probes and the socket of operators; beyond it the idlest is closed"},
 		{"connections", d.Connections, "connections of clients, `connections_node`; of one address `connections_address`, by default half of it and at most 2,000"},
 	}
 }

@@ -108,7 +108,7 @@ func (a *admin) server(h http.Handler) *http.Server {
 		Handler: h, MaxHeaderBytes: adminHeaderBytes, ReadHeaderTimeout: adminHeaderWait, ReadTimeout: adminReadWait,
 		WriteTimeout: adminWriteWait, IdleTimeout: adminIdleWait, ErrorLog: slog.NewLogLogger(a.o.Logger.Handler(), slog.LevelWarn),
 	}
-	newCrowd(int(min(adminConnections, a.o.descriptors.Admin))).bound(s)
+	newCrowd(a.o.adminConnections()).bound(s)
 	return s
 }
 

@@ -56,6 +56,14 @@ func (o *Options) fitDescriptors() (err error) {
 	return nil
 }
 
+// adminListeners are the admin listener, the one for probes, and the socket of operators.
+const adminListeners = 3
+
+// adminConnections is how many connections each of them has.
+func (o Options) adminConnections() int {
+	return int(min(cmp.Or(o.descriptors.Admin, adminListeners*adminConnections)/adminListeners, adminConnections))
+}
+
 // logSizes returns the size of a segment of the log, and how many bytes of it a node keeps that is told nothing else.
 func (o Options) logSizes() (segment, quota int64) {
 	fs := store.NewFS(store.SystemFS())

@@ -93,7 +93,7 @@ func (r *Running) openSocket() error {
 			return context.WithValue(ctx, actorKey{}, actor{who, "socket " + r.SocketPath})
 		},
 	}}
-	crowd := newCrowd(adminConnections)
+	crowd := newCrowd(r.o.adminConnections())
 	crowd.bound(r.socket.http)
 	go func() { r.socket.served <- r.socket.http.Serve(lis) }()
 	return nil
