@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,18 +17,24 @@ type app struct {
 	in       io.Reader
 	out, err io.Writer
 	json     bool
+	told     *interrupts
+	serves   bool // it goes on whether or not what it prints can be written
 	conn     connection
 }
 
 // execute runs one command line and returns its exit code.
-func execute(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
-	a := &app{in: in, out: out, err: errOut}
+func execute(told *interrupts, args []string, in io.Reader, stdout, errOut io.Writer) int {
+	out := &checked{w: stdout}
+	a := &app{in: in, out: out, err: errOut, told: told}
 	root := a.root()
 	root.SetArgs(args)
 	root.SetIn(in)
 	root.SetOut(out)
 	root.SetErr(errOut)
-	err := root.ExecuteContext(ctx)
+	err := root.ExecuteContext(told.ctx)
+	if out.err != nil && !a.serves && (err == nil || errors.Is(err, out.err)) {
+		err = exitError{exitRefused, fmt.Errorf("write the output: %w", out.err)}
+	}
 	if err != nil {
 		a.report(err)
 	}

@@ -55,6 +55,10 @@ snake_case of the --config file. Unknown keys are refused.
 
 Every limit of the gRPC edge is a setting too: --limit-<name>, see --limits.
 
+SIGINT and SIGTERM end the calls in flight within --grace and seal the log; the second of them ends the
+process at once, which loses nothing that was acknowledged. SIGHUP ends no server, nor does a reader of
+its output that is gone.
+
 Tokens and certificates are read again when their files change, and on SIGHUP. A file that cannot be
 used, or that holds no token, is refused with a line in the log: what was read before stays in force.
 
@@ -234,6 +238,7 @@ func (a *app) serve(ctx context.Context, o *serveOptions) error {
 	if err != nil {
 		return err
 	}
+	a.serves = true
 	if err := a.announce(o, s, token); err != nil {
 		return errors.Join(err, s.Close(0))
 	}
@@ -274,7 +279,7 @@ func (a *app) announce(o *serveOptions, s *server.Running, token string) error {
 			return err
 		}
 	}
-	return a.print(ready, func(w io.Writer) {
+	_ = a.print(ready, func(w io.Writer) { // whoever read it may be gone: the server serves all the same
 		fmt.Fprintf(w, "millrace serves %s on %s (durability %s)\n", o.Dir, s.Address, o.Durability)
 		if s.HTTPAddress != "" {
 			fmt.Fprintf(w, "REST on %s (see /v1/openapi.json)\n", s.HTTPAddress)
@@ -295,6 +300,7 @@ func (a *app) announce(o *serveOptions, s *server.Running, token string) error {
 			fmt.Fprintf(w, "token in %s\n", o.tokenFile)
 		}
 	})
+	return nil
 }
 
 // devToken returns the token kept in file, or a new one, which it keeps there.

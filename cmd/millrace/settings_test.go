@@ -15,7 +15,7 @@ var update = flag.Bool("update", false, "write docs/reference/config.md anew")
 func TestTheReferenceListsEverySetting(t *testing.T) {
 	const file = "../../docs/reference/config.md"
 	var out, errOut bytes.Buffer
-	if code := execute(t.Context(), []string{"serve", "--settings"}, nil, &out, &errOut); code != 0 {
+	if code := execute(&interrupts{ctx: t.Context()}, []string{"serve", "--settings"}, nil, &out, &errOut); code != 0 {
 		t.Fatalf("exit code %d: %s", code, &errOut)
 	}
 	if *update {

@@ -73,7 +73,10 @@ MILLRACE_TASK_ID, _KIND, _QUEUE, _ATTEMPT and _TOKEN (a fencing token) tell whic
 Exit status 0 completes the task, 75 snoozes it for 30 s, 64 to 66 and 78 end it for good, 126 and
 127 give it back and stop this worker; any other fails the attempt. A command whose lease is lost is
 sent SIGTERM, and SIGKILL after 10 s, with all it started. On Linux a command is killed when its
-worker is.`,
+worker is.
+
+SIGINT and SIGTERM let commands end within --grace, then kill them and give their tasks back; the second
+of them does so at once. SIGHUP, as from a terminal that is closed, ends no worker.`,
 		Example: `  millrace work -q build -c 4 --exec ./build.sh
   millrace work -q hash --drain -- sha256sum`,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -122,6 +125,8 @@ func (a *app) work(ctx context.Context, f workFlags, argv []string) error {
 	defer client.Close() //nolint:errcheck // Run's error tells what happened
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	a.serves = true
+	a.told.patient <- struct{}{}
 	r := &runner{a: a, argv: argv, stop: stop, once: f.once}
 	opts := []millrace.WorkerOption{millrace.Slots(f.slots), millrace.Queues(f.queues...), millrace.DrainTimeout(f.grace)}
 	if f.once {
@@ -183,23 +188,34 @@ func (r *runner) run(ctx context.Context, t *millrace.Task) ([]byte, error) {
 	if err := effects.Close(); err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	out := &bounded{max: maxResult}
 	cmd := exec.CommandContext(ctx, r.argv[0], r.argv[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(t.Payload), out, r.a.err
 	cmd.SysProcAttr = childAttributes()
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	cmd.Cancel = func() error {
+		if r.a.told.hurry.Err() != nil {
+			return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		}
+		return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM)
+	}
 	cmd.WaitDelay = killAfter
 	cmd.Env = append(os.Environ(),
 		"MILLRACE_TASK_ID="+t.ID, "MILLRACE_TASK_KIND="+t.Kind, "MILLRACE_TASK_QUEUE="+t.Queue,
 		"MILLRACE_TASK_ATTEMPT="+strconv.Itoa(t.Attempt), "MILLRACE_TASK_TOKEN="+strconv.FormatUint(t.Token(), 10),
 		"MILLRACE_EFFECTS="+effects.Name())
+	defer context.AfterFunc(r.a.told.hurry, cancel)()
 	runtime.LockOSThread() // the command dies with the thread that starts it: it must stay until the command has ended
 	err = cmd.Run()
 	runtime.UnlockOSThread()
 	if cmd.Process != nil {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what it left behind; nothing, as a rule
 	}
-	if err != nil {
+	switch {
+	case err != nil && r.a.told.hurry.Err() != nil:
+		return nil, millrace.Release() // it was killed
+	case err != nil:
 		return nil, r.outcome(err)
 	}
 	if out.over {
