@@ -46,8 +46,7 @@ func restartWith(t *testing.T, n *proc.Node, binary string) {
 func finalize(t *testing.T, n *proc.Node) (e ended) {
 	t.Helper()
 	for _, line := range pageCommands(t, "../../docs/operate/upgrade.md", "Upgrade a cluster") {
-		args := strings.Fields(strings.ReplaceAll(strings.TrimPrefix(line, "millrace "), "127.0.0.1:7083", n.Admin()))
-		e = run(t, args...)
+		e = run(t, append(strings.Fields(strings.TrimPrefix(line, "millrace ")), "--socket", filepath.Join(n.DataDir(), "operator.sock"))...)
 	}
 	return e
 }
