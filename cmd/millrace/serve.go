@@ -279,7 +279,7 @@ func (a *app) announce(o *serveOptions, s *server.Running, token string) error {
 			return err
 		}
 	}
-	_ = a.print(ready, func(w io.Writer) { // whoever read it may be gone: the server serves all the same
+	_ = a.print(ready, func(w io.Writer) { // the reader may be gone: the server goes on serving
 		fmt.Fprintf(w, "millrace serves %s on %s (durability %s)\n", o.Dir, s.Address, o.Durability)
 		if s.HTTPAddress != "" {
 			fmt.Fprintf(w, "REST on %s (see /v1/openapi.json)\n", s.HTTPAddress)

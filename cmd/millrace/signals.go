@@ -23,7 +23,7 @@ type interrupts struct {
 // end nothing: a terminal that is closed, or a reader that is gone, is no reason to stop serving, or to leave a task to its
 // lease. They are caught, not ignored, so that programs that are started by this one have them as they are by default.
 func heedSignals() (i *interrupts, stop func()) {
-	nothing := make(chan os.Signal, 1) // nobody reads it
+	nothing := make(chan os.Signal, 1) // never read
 	signal.Notify(nothing, syscall.SIGPIPE)
 	if !signal.Ignored(syscall.SIGHUP) {
 		signal.Notify(nothing, syscall.SIGHUP)

@@ -23,8 +23,8 @@ type budget struct {
 	held atomic.Int64
 
 	mu     sync.Mutex    // guards the channels
-	freed  chan struct{} // closed when there is room again; nil: nobody waits
-	any    chan struct{} // closed when anything is given back; nil: nobody waits
+	freed  chan struct{} // closed when there is room again; nil: without a waiting call
+	any    chan struct{} // closed when anything is given back; nil: without a waiting call
 	anyone atomic.Bool   // any is not nil
 }
 
