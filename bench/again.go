@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 )
 
@@ -46,17 +47,26 @@ func (u *runner) startKept(ctx context.Context, dir string, e *Evidence) (*clust
 		return nil, err
 	}
 	spec := &runSpec{suite: &Suite{Name: e.Suite}, row: &RowSpec{Name: e.Row}, shape: e.Shape, durability: e.Durability, group: e.Group}
+	start := u.startOne
 	if e.Shape.Nodes > 1 {
 		if e.Cluster == nil {
 			return nil, errors.New("the evidence has no files of its nodes")
 		}
-		return u.startFiles(ctx, exe, dir, spec, *e.Cluster)
+		start = func(ctx context.Context, exe, dir string, spec *runSpec) (*cluster, error) {
+			return u.startFiles(ctx, exe, dir, spec, *e.Cluster)
+		}
 	}
-	c, err := u.startOne(ctx, exe, dir, spec)
-	if err == nil {
-		c.namespace = e.Namespace
+	if err := spec.makeSockets(); err != nil {
+		return nil, err
 	}
-	return c, err
+	c, err := start(ctx, exe, dir, spec)
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(spec.sockets))
+	}
+	stop := c.close
+	c.close = func() error { return errors.Join(stop(), os.RemoveAll(spec.sockets)) }
+	c.namespace = e.Namespace
+	return c, nil
 }
 
 // AuditTarget repeats the audits of runs on the server that they ran against, by the evidence in a directory or file. Without

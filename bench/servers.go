@@ -223,8 +223,8 @@ func (u *runner) startProcs(ctx context.Context, spec runSpec) (*cluster, error)
 	if err != nil {
 		return nil, fmt.Errorf("make data directory: %w", err)
 	}
-	if spec.sockets, err = os.MkdirTemp("", "millrace"); err != nil {
-		return nil, errors.Join(fmt.Errorf("make the folder of sockets: %w", err), os.RemoveAll(dir))
+	if err := spec.makeSockets(); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	start := u.startOne
 	if spec.shape.Nodes > 1 {
@@ -318,6 +318,14 @@ func (c *cluster) tenants(n int, file string) error {
 		}
 	}
 	return os.WriteFile(file, []byte(b.String()), 0o600)
+}
+
+// makeSockets makes the folder of the operators' sockets.
+func (s *runSpec) makeSockets() (err error) {
+	if s.sockets, err = os.MkdirTemp("", "millrace"); err != nil {
+		return fmt.Errorf("make the folder of sockets: %w", err)
+	}
+	return nil
 }
 
 // serverEnv is what is added to the environment of a server. A program that knows no operator's socket does not read where it is to be.
