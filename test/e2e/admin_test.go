@@ -202,8 +202,8 @@ func TestAServerThatStopsIsNotReadyWhileItsCallsEnd(t *testing.T) {
 		t.Errorf("it lives, and says %d", code)
 	}
 	<-ended // it is cut
-	if err := s.Stop(); err != nil {
-		t.Errorf("%v\n%s", err, logOf(s))
+	if code := s.ExitCode(time.Minute); code != 0 {
+		t.Errorf("exit code %d\n%s", code, logOf(s))
 	}
 	if code, body := fetch(t, http.MethodGet, l.Admin, "/healthz"); code != 0 {
 		t.Errorf("after its end: %d %s", code, body)
