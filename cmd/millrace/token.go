@@ -1,8 +1,11 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -10,27 +13,60 @@ import (
 )
 
 func (a *app) tokenCmd() *cobra.Command {
-	var name, tenant, role string
+	var spec server.TokenSpec
+	var role, expires string
 	c := &cobra.Command{
 		Use:   "token",
 		Short: "Make a token, and its row for the tokens file of serve",
 		Long: `Token makes a random token. Only its hash goes into the tokens file; the token itself is printed
-here once.`,
-		Example: `  millrace token --name ci --tenant acme --role worker`,
-		Args:    cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			token := server.NewToken()
-			row := map[string]string{
-				"name": name, "tenant": tenant, "role": role, "token": token, "hash": server.HashToken(token),
+here once. What serve would refuse is refused here.`,
+		Example: `  millrace token --name ci --tenant acme --role worker --expires 2160h
+  millrace token --name search --tenant acme --scope search:read --expires 2030-01-01T00:00:00Z
+  millrace token --name push --tenant acme --scope ref:read --scope ref:write --repos 'default/app-*'`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) (err error) {
+			if role != "" && (c.Flags().Changed("role") || len(spec.Scopes) == 0) {
+				spec.Roles = []string{role}
 			}
-			return a.print(row, func(w io.Writer) {
-				fmt.Fprintf(w, "token (shown once): %s\n\ntokens:\n  - name: %s\n    tenant: %s\n    hash: %s\n    roles: [%s]\n",
-					token, name, tenant, row["hash"], role)
-			})
+			if spec.Expires, err = tokenEnd(expires, time.Now()); err != nil {
+				return usageError{err}
+			}
+			token, file, err := server.MakeToken(spec)
+			if err != nil {
+				return usageError{err}
+			}
+			row := map[string]string{
+				"name": spec.Name, "tenant": spec.Tenant, "role": strings.Join(spec.Roles, ","), "token": token, "hash": server.HashToken(token),
+				"file": string(file),
+			}
+			return a.print(row, func(w io.Writer) { fmt.Fprintf(w, "token (shown once): %s\n\n%s", token, file) })
 		},
 	}
-	c.Flags().StringVar(&name, "name", "dev", "who holds it: recorded as the creator of tasks")
-	c.Flags().StringVar(&tenant, "tenant", "default", "tenant it belongs to")
-	c.Flags().StringVar(&role, "role", "admin", "producer, worker, admin (of the tenant) or operator (of the server: backups of all tenants)")
+	f := c.Flags()
+	f.StringVar(&spec.Name, "name", "dev", "who holds it: recorded as the creator of tasks")
+	f.StringVar(&spec.Tenant, "tenant", "default", "tenant it belongs to")
+	f.StringVar(&role, "role", "admin", "producer, worker, admin (of the tenant) or operator (of the server: backups of all tenants); with --scope none, unless it is given")
+	f.StringArrayVar(&spec.Scopes, "scope", nil, "a scope, such as task:read; may be repeated")
+	f.StringArrayVar(&spec.Repos, "repos", nil, "namespace/repository that scopes of refs count for, with * for any text; may be repeated; default all of the tenant")
+	f.StringVar(&expires, "expires", "", "when it ends: a duration from now, such as 2160h, or a time as in RFC 3339; default never")
 	return c
+}
+
+// tokenEnd reads when a token ends; zero: never.
+func tokenEnd(s string, now time.Time) (time.Time, error) {
+	if s == "" {
+		return time.Time{}, nil
+	}
+	end, err := time.Parse(time.RFC3339, s)
+	if err != nil {
+		d, derr := time.ParseDuration(s)
+		if derr != nil {
+			return time.Time{}, fmt.Errorf("--expires: %q must be a duration, such as 2160h, or a time as in RFC 3339", s)
+		}
+		end = now.Add(d).Truncate(time.Second).UTC()
+	}
+	if !end.After(now) {
+		return time.Time{}, errors.New("--expires: must be in the future")
+	}
+	return end, nil
 }
