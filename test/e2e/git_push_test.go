@@ -54,7 +54,11 @@ func TestPushesOfNewCommitsLandWhereForceIsDenied(t *testing.T) {
 		w := newWork(t, "2")
 		w.commit("a", "0")
 		w.git("push", "-q", admin.url(repo), "main")
-		for _, p := range pushers {
+		of := pushers
+		if i > 0 { // each kind of token once, then one that may force and one that may not
+			of = []pusher{pushers[i%2], pushers[2+i%2]}
+		}
+		for _, p := range of {
 			h := admin
 			h.token = p.token
 			says := c.forces
