@@ -242,8 +242,8 @@ func callerOf(ctx context.Context) (caller, bool) {
 // tokenBytes bounds the text of a token before it is hashed.
 const tokenBytes = 4 * kib
 
-// authenticate finds the caller by the metadata key authorization, which must be there once at most.
-func (s *Server) authenticate(md metadata.MD) (caller, core.Fact) {
+// authenticate finds the caller, whose address is from, by the metadata key authorization, which must be there once at most.
+func (s *Server) authenticate(md metadata.MD, from string) (caller, core.Fact) {
 	var token string
 	switch values := md.Get("authorization"); len(values) {
 	case 0:
@@ -256,19 +256,22 @@ func (s *Server) authenticate(md metadata.MD) (caller, core.Fact) {
 	default:
 		return caller{}, core.Unauthenticated{}
 	}
-	return s.callerBy(token)
+	return s.callerBy(token, from)
 }
 
-// callerBy finds the caller by a token's text.
-func (s *Server) callerBy(token string) (caller, core.Fact) {
+// callerBy finds the caller, whose address is from, by a token's text.
+func (s *Server) callerBy(token, from string) (caller, core.Fact) {
 	if len(token) > tokenBytes {
 		return caller{}, core.Unauthenticated{}
 	}
 	who, ok := s.o.Auth.Lookup(token, s.o.Clock.Wall())
 	if !ok || who.Tenant == "" {
+		if token != "" {
+			s.o.Refused(who, from)
+		}
 		return caller{}, core.Unauthenticated{}
 	}
-	return caller{Principal: who, Token: token}, nil
+	return caller{Principal: who, Token: token, From: from}, nil
 }
 
 // admit decides whether a method may be called, by its rule, and says who calls.
@@ -281,15 +284,16 @@ func (s *Server) admit(ctx context.Context, method string) (context.Context, cal
 		return ctx, caller{}, nil
 	}
 	md, _ := metadata.FromIncomingContext(ctx)
-	who, fact := s.authenticate(md)
+	var from string
+	if p, ok := grpcpeer.FromContext(ctx); ok {
+		from = p.Addr.String()
+	}
+	who, fact := s.authenticate(md, from)
 	if fact != nil {
 		return ctx, caller{}, fact
 	}
 	if fact := r.missing(who.Scopes); fact != nil {
 		return ctx, caller{}, fact
-	}
-	if p, ok := grpcpeer.FromContext(ctx); ok {
-		who.From = p.Addr.String()
 	}
 	return context.WithValue(ctx, callerKey{}, who), who, nil
 }

@@ -198,7 +198,7 @@ func TestACommitThatWasProposedKeepsItsOutcomeWhenItsTokenEnds(t *testing.T) {
 
 func TestTheEndOfATokenHidesNoAnswer(t *testing.T) {
 	r := newRig(t, Limits{})
-	who, _ := r.s.callerBy("acme/all")
+	who, _ := r.s.callerBy("acme/all", "")
 	call := r.s.live.Begin(context.Background(), who, auth.Rights{})
 	defer call.End()
 	for _, err := range []error{nil, core.NotFound{Kind: "task"}, context.Canceled} {

@@ -189,7 +189,7 @@ func (c *restCall) serve() (err error) {
 	}
 	c.route = route
 	if !route.rule.public {
-		if c.who, fact = c.s.authenticate(metadata.MD{"authorization": c.r.Header["Authorization"]}); fact != nil {
+		if c.who, fact = c.s.authenticate(metadata.MD{"authorization": c.r.Header["Authorization"]}, c.r.RemoteAddr); fact != nil {
 			return fact
 		}
 		c.conn.begin()

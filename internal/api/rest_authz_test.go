@@ -128,7 +128,7 @@ func TestEveryRouteIsClosedToWhoHasNoRight(t *testing.T) {
 			"no token": "", "an unknown token": "nobody", "an expired token": "acme/all/-1s", "a revoked token": "acme/all/5s",
 			"an endless token": "acme/all" + strings.Repeat("x", tokenBytes),
 		} {
-			send(what, token, http.StatusUnauthorized)
+			r.tells(rt.name()+" with "+what, knownToBeRefused[what], func() { send(what, token, http.StatusUnauthorized) })
 			send(what+" and the headers of an admin", token, http.StatusUnauthorized,
 				"X-Role", "ADMIN", "X-Tenant", "acme", "X-Scopes", "admin", "Cookie", "token=acme/all", "X-Api-Key", "acme/all")
 		}

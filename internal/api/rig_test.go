@@ -6,6 +6,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -163,7 +164,22 @@ type rig struct {
 	conn   *grpc.ClientConn
 	logs   *strings.Builder
 	served chan error
+	// refused is how many tokens the server has told to be refused.
+	refused atomic.Int64
 }
+
+// tells runs f, and expects the server to tell of so many refused tokens meanwhile.
+func (r *rig) tells(what string, refused int64, f func()) {
+	r.t.Helper()
+	before := r.refused.Load()
+	f()
+	if got := r.refused.Load() - before; got != refused {
+		r.t.Errorf("%s: %d refused tokens are told, want %d", what, got, refused)
+	}
+}
+
+// knownToBeRefused are the tokens of the matrices of rights that a look into the table refuses; the others are refused unread.
+var knownToBeRefused = map[string]int64{"an unknown token": 1, "an expired token": 1, "a revoked token": 1}
 
 func newRig(t *testing.T, l Limits) *rig {
 	t.Helper()
@@ -183,6 +199,7 @@ func newRigWith(t *testing.T, l Limits, m Memory) *rig {
 	var err error
 	r.s, err = New(Options{
 		Backend: r.n, Refs: r.n, Objects: fakeObjects{&r.n.planter}, Auth: r.auth, Calls: calls, Clock: r.clock, Rand: env.NewSeededRand(1), Limits: l, Memory: m, Version: "v1",
+		Refused:  func(auth.Principal, string) { r.refused.Add(1) },
 		Operator: fakeOperator{&r.n.planter}, Backups: r.n, Embedder: &fakeEmbedder{planter: &r.n.planter},
 		Logger: slog.New(slog.NewTextHandler(&lockedWriter{w: r.logs}, nil)),
 	})

@@ -31,12 +31,13 @@ import (
 type Options struct {
 	Backend Backend
 	Auth    Auth
-	Calls   *auth.Calls  // ends calls whose token does not allow them any more; default: one of its own, by Auth
-	Refs    RefBackend   // the node again; none: there is no service of refs
-	Objects Objects      // of its repositories; none: no object is held
-	Git     http.Handler // serves git clients, below /git/; none: nothing does
-	Clock   env.Clock    // default: the machine's
-	Rand    env.Rand     // for the ids of tasks that come without; default: the machine's
+	Calls   *auth.Calls                           // ends calls whose token does not allow them any more; default: one of its own, by Auth
+	Refused func(who auth.Principal, from string) // is told of each token that is refused, as auth.Refusals notes it; none: nothing is
+	Refs    RefBackend                            // the node again; none: there is no service of refs
+	Objects Objects                               // of its repositories; none: no object is held
+	Git     http.Handler                          // serves git clients, below /git/; none: nothing does
+	Clock   env.Clock                             // default: the machine's
+	Rand    env.Rand                              // for the ids of tasks that come without; default: the machine's
 	Limits  Limits
 	Memory  Memory
 	Logger  *slog.Logger
@@ -124,6 +125,9 @@ func New(o Options) (*Server, error) {
 	}
 	if o.Rand == nil {
 		o.Rand = env.SystemRand{}
+	}
+	if o.Refused == nil {
+		o.Refused = func(auth.Principal, string) {}
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

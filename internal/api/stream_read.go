@@ -426,7 +426,7 @@ func (st *stream) slots(in *pb.Slots) core.Fact {
 
 // auth replaces the stream's token by another of the same tenant.
 func (st *stream) auth(in *pb.AuthFrame) core.Fact {
-	who, fact := st.s.callerBy(in.GetToken())
+	who, fact := st.s.callerBy(in.GetToken(), st.call.Holder().From)
 	if fact != nil {
 		return fact
 	}

@@ -120,6 +120,16 @@ func authFrame(token string) *pb.ClientFrame {
 	return &pb.ClientFrame{Frame: &pb.ClientFrame_Auth{Auth: &pb.AuthFrame{Token: token}}}
 }
 
+func TestATokenThatAStreamIsRefusedIsTold(t *testing.T) {
+	r := newRig(t, Limits{})
+	ws, _ := r.greet(as("acme/all"), 1)
+	r.tells("a frame with an unknown token", 1, func() {
+		ws.send(authFrame("nobody"))
+		_, err := ws.Recv()
+		expectCode(t, "the stream", err, codes.Unauthenticated)
+	})
+}
+
 func TestWelcomeTellsWhatTheSessionIs(t *testing.T) {
 	r := newRig(t, Limits{})
 	id, err := core.ParseTaskID(testID(1))

@@ -25,7 +25,8 @@ type Options struct {
 	Backend Backend
 	Objects Objects
 	Auth    Auth
-	Calls   *auth.Calls // ends requests whose token does not allow them any more; none: they go on
+	Calls   *auth.Calls                           // ends requests whose token does not allow them any more; none: they go on
+	Refused func(who auth.Principal, from string) // is told of each token that is refused, as auth.Refusals notes it; none: nothing is
 	Clock   env.Clock
 	Rand    env.Rand
 	Logger  *slog.Logger
@@ -72,6 +73,9 @@ type Server struct {
 func New(o Options) *Server {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Refused == nil {
+		o.Refused = func(auth.Principal, string) {}
 	}
 	return &Server{o: o, l: o.Limits.withDefaults(), log: o.Logger}
 }
@@ -253,6 +257,7 @@ func (q *request) authenticate() error {
 	}
 	who, ok := q.s.o.Auth.Lookup(token, q.s.o.Clock.Wall())
 	if !ok || who.Tenant == "" {
+		q.s.o.Refused(who, q.r.RemoteAddr)
 		return core.Unauthenticated{}
 	}
 	q.who, q.token = who, token

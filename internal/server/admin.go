@@ -84,6 +84,8 @@ type parts struct {
 	cert    *edgeCertificate // nil without TLS
 	tokens  *auth.Static
 	clock   env.Clock
+	// refusals are of tokens, of all doors.
+	refusals *auth.Refusals
 }
 
 // profileRates are what the runtime was told to sample: 1 is every event, 0 is none.

@@ -43,7 +43,7 @@ func (r *Running) openGit(ctx context.Context, fs env.FS) error {
 		r.peers.HandleStream(packsKind, func(_ transport.NodeID, s transport.Stream) { r.objects.Serve(s) })
 	}
 	r.git = githttp.New(githttp.Options{
-		Backend: gitBackend{r.node, r.o.Rand}, Objects: gitObjects{r.objects}, Auth: r.o.Tokens, Calls: r.calls,
+		Backend: gitBackend{r.node, r.o.Rand}, Objects: gitObjects{r.objects}, Auth: r.o.Tokens, Calls: r.calls, Refused: r.refusals.Note,
 		Clock: r.o.Clock, Rand: r.o.Rand, Logger: r.o.Logger, Version: r.o.Version,
 		Limits: githttp.Limits{HeldBytes: memory.GitCommands}, Authenticated: api.Authenticated,
 	})

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace/millrace/internal/auth"
 	"github.com/millrace/millrace/internal/config"
 	"github.com/millrace/millrace/internal/env"
 	"github.com/millrace/millrace/internal/obs"
@@ -153,6 +154,9 @@ func fileMetrics() []obs.Metric[*parts] {
 		of("millrace_config_failed_reloads_total", "Times that files of tokens or certificate were read again and refused", func(s config.SourceStats) float64 { return float64(s.Failures) }),
 		count("millrace_auth_known_tokens", "Tokens in force, expired ones apart", func(n, expired int) int { return n - expired }),
 		count("millrace_auth_expired_tokens", "Tokens in force that have expired", func(_, expired int) int { return expired }),
+		{Name: "millrace_auth_refused_tokens_total", Help: "Tokens that were refused: not known, removed from the file, or expired", Labels: []string{"reason"}, Bound: 3, Values: func(x *parts, put func(float64, ...string)) {
+			x.refusals.Each(func(why auth.Reason, n uint64) { put(float64(n), why.String()) })
+		}},
 		figure("millrace_server_certificate_end_seconds", "Unix time at which the certificate of the public listeners ends; 0 without TLS", func(x *parts) int64 {
 			if x.cert == nil {
 				return 0

@@ -108,16 +108,17 @@ type Running struct {
 
 	stopAnnouncing func() // nil until it is begun, or without a cluster
 
-	objects *gitobj.Area // of repositories
-	git     *githttp.Server
-	api     *api.Server
-	embed   *embedders
-	calls   *auth.Calls      // of clients, under way
-	cert    *edgeCertificate // of the edges; nil without TLS
-	watch   *config.Watcher  // of the files of tokens and cert
-	served  chan error
-	once    sync.Once
-	err     error
+	objects  *gitobj.Area // of repositories
+	git      *githttp.Server
+	api      *api.Server
+	embed    *embedders
+	calls    *auth.Calls      // of clients, under way
+	refusals *auth.Refusals   // of tokens
+	cert     *edgeCertificate // of the edges; nil without TLS
+	watch    *config.Watcher  // of the files of tokens and cert
+	served   chan error
+	once     sync.Once
+	err      error
 }
 
 // Start opens the data directory and serves. It returns when the node is ready: its log is replayed, and it leads or knows
@@ -138,7 +139,7 @@ func (r *Running) open(ctx context.Context) error {
 	o := r.o
 	fs := store.NewFS(r.opens.FS(0))
 	defer context.AfterFunc(ctx, r.opens.Stop)() // a start that is given up waits for no file
-	r.calls = auth.NewCalls(o.Tokens, o.Clock)
+	r.calls, r.refusals = auth.NewCalls(o.Tokens, o.Clock), auth.NewRefusals(o.Logger, o.Clock)
 	if err := r.openCertificate(); err != nil {
 		return err
 	}
@@ -169,7 +170,7 @@ func (r *Running) open(ctx context.Context) error {
 	}
 	r.api, err = api.New(api.Options{
 		Embedder: r.embed, NoSearch: o.NoSearch, Closed: closed,
-		Backend: r.node, Auth: o.Tokens, Calls: r.calls, Clock: o.Clock, Rand: o.Rand, Logger: o.Logger, Version: o.Version,
+		Backend: r.node, Auth: o.Tokens, Calls: r.calls, Refused: r.refusals.Note, Clock: o.Clock, Rand: o.Rand, Logger: o.Logger, Version: o.Version,
 		Limits: o.Limits, Memory: api.Memory{Frames: memory.Frames, Requests: memory.Requests, Sends: memory.Sends}, Forward: o.Forward, Peers: r.forwarder(), PeerOf: r.peerOf, WebOf: r.webOf, Backups: backups{r}, Operator: operator{r.asks},
 		Refs: r.node, Objects: r.objectsOf(), Git: r.gitHandler(),
 	})
@@ -177,7 +178,7 @@ func (r *Running) open(ctx context.Context) error {
 		return errors.Join(err, lis.Close())
 	}
 	r.watchFiles()
-	r.admin.parts.Store(&parts{opens: r.opens, watch: r.watch, cert: r.cert, tokens: o.Tokens, clock: o.Clock, log: r.log, store: r.store, node: r.node, api: r.api, peers: r.peers, asks: r.asks, git: r.git, objects: r.objects, embed: r.embed})
+	r.admin.parts.Store(&parts{opens: r.opens, watch: r.watch, cert: r.cert, tokens: o.Tokens, refusals: r.refusals, clock: o.Clock, log: r.log, store: r.store, node: r.node, api: r.api, peers: r.peers, asks: r.asks, git: r.git, objects: r.objects, embed: r.embed})
 	if err := r.node.WaitReady(ctx); err != nil {
 		return errors.Join(fmt.Errorf("wait for a leader: %w", err), lis.Close())
 	}
@@ -319,6 +320,7 @@ func (r *Running) closeParts() error {
 	}
 	if r.calls != nil {
 		r.calls.Close()
+		r.refusals.Close()
 	}
 	if r.admin != nil {
 		all = append(all, r.admin.close())
