@@ -50,7 +50,8 @@ func newFleet(t *testing.T, n, shards int, change func(i int, o *Options)) *flee
 		}
 	}
 	for i := range n {
-		f.peers = append(f.peers, config.Peer{ID: uint64(i + 1), Address: freeAddress(t), API: freeAddress(t), HTTP: freeAddress(t)})
+		at := ports.Free(t, 3)
+		f.peers = append(f.peers, config.Peer{ID: uint64(i + 1), Address: at[0], API: at[1], HTTP: at[2]})
 	}
 	t.Cleanup(func() {
 		for i := range f.running {

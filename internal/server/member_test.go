@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io/fs"
 	"maps"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/config"
+	"github.com/millrace/millrace/internal/env/envtest"
 	"github.com/millrace/millrace/internal/errs"
 )
 
@@ -25,7 +25,7 @@ func aloneIn(t *testing.T, dir string) Options {
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := freeAddress(t)
+	address := ports.Free(t, 1)[0]
 	o.Cluster = config.Cluster{
 		ID: strings.Repeat("0a", 16), Node: 1, Listen: address, Plain: true,
 		Peers: []config.Peer{{ID: 1, Address: address, API: "n1.example:7081"}},
@@ -33,16 +33,8 @@ func aloneIn(t *testing.T, dir string) Options {
 	return o
 }
 
-// freeAddress is one on which nobody listens now.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	lis, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer lis.Close()
-	return lis.Addr().String()
-}
+// ports are those of nodes.
+var ports = envtest.Ports{First: 24_000, Count: 2_000}
 
 // startAndStop runs a server for a moment.
 func startAndStop(t *testing.T, o Options) error {
@@ -81,7 +73,7 @@ func TestADirectoryIsRefusedUnderOtherSettingsAndNothingInItChanges(t *testing.T
 		t.Fatal(err)
 	}
 	before := filesOf(t, dir)
-	second := config.Peer{ID: 2, Address: freeAddress(t), API: "n2.example:7081"}
+	second := config.Peer{ID: 2, Address: ports.Free(t, 1)[0], API: "n2.example:7081"}
 	for _, c := range []struct {
 		setting, made, given string
 		change               func(o *Options)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/config"
+	"github.com/millrace/millrace/internal/env/envtest"
 	"github.com/millrace/millrace/internal/server"
 	millrace "github.com/millrace/millrace/sdk/go"
 )
@@ -57,8 +57,8 @@ func newCluster(t *testing.T, n, shards int, change func(o *server.Options)) *no
 	tokens := fmt.Sprintf("tokens:\n  - name: a\n    tenant: default\n    hash: %s\n    roles: [admin, operator]\n", server.HashToken(c.token))
 	noErr(t, os.WriteFile(filepath.Join(c.dir, "tokens.yaml"), []byte(tokens), 0o600))
 	for i := range n {
-		ports := freePorts(t, 3)
-		c.peers = append(c.peers, config.Peer{ID: uint64(i + 1), Address: ports[0], API: ports[1], HTTP: ports[2]})
+		at := ports.Free(t, 3)
+		c.peers = append(c.peers, config.Peer{ID: uint64(i + 1), Address: at[0], API: at[1], HTTP: at[2]})
 	}
 	t.Cleanup(func() {
 		for i := range n {
@@ -68,29 +68,8 @@ func newCluster(t *testing.T, n, shards int, change func(o *server.Options)) *no
 	return c
 }
 
-// nextPort is where freePorts looks next. Tests of other processes began elsewhere.
-var nextPort atomic.Uint32
-
-// freePorts returns addresses on which nobody listens now, and that no outgoing connection gets: a node that is started
-// again finds its own still free.
-func freePorts(t *testing.T, n int) (out []string) {
-	t.Helper()
-	const first, count = 20_000, 6_000 // below those the system gives to outgoing connections; other programs of ours draw elsewhere
-	nextPort.CompareAndSwap(0, 1+uint32(os.Getpid()*131%count))
-	for range count {
-		if len(out) == n {
-			return out
-		}
-		lis, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", first+nextPort.Add(1)%count))
-		if err != nil {
-			continue
-		}
-		defer lis.Close() //nolint:errcheck // all are open until all are drawn
-		out = append(out, lis.Addr().String())
-	}
-	t.Fatal("no port is free")
-	return nil
-}
+// ports are those of nodes.
+var ports = envtest.Ports{First: 20_000, Count: 4_000}
 
 // options are those of the i-th node.
 func (c *nodes) options(i int) server.Options {

@@ -87,8 +87,8 @@ func (c *nodes) jobEnds(state string) {
 
 // place makes room for one more node, and returns its place.
 func (c *nodes) place() int {
-	ports := freePorts(c.t, 3)
-	c.peers = append(c.peers, config.Peer{ID: uint64(len(c.peers) + 1), Address: ports[0], API: ports[1], HTTP: ports[2]})
+	at := ports.Free(c.t, 3)
+	c.peers = append(c.peers, config.Peer{ID: uint64(len(c.peers) + 1), Address: at[0], API: at[1], HTTP: at[2]})
 	c.running = append(c.running, nil)
 	i := len(c.running) - 1
 	c.t.Cleanup(func() { c.stop(i) })
@@ -381,7 +381,7 @@ func pageCommands(t *testing.T, page, section string) []string {
 func freeBase(t *testing.T, n int) int {
 	t.Helper()
 	for range 100 {
-		_, text, err := net.SplitHostPort(freePorts(t, 1)[0])
+		_, text, err := net.SplitHostPort(ports.Free(t, 1)[0])
 		noErr(t, err)
 		base, err := strconv.Atoi(text)
 		noErr(t, err)
