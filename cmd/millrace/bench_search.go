@@ -73,7 +73,7 @@ The suites search.sweep, search.mixed and search.recall of bench run start a ser
 	f.StringVar(&o.url, "url", "", "URL, instead of the argument")
 	f.StringVar(&o.bodies, "bodies", "", "file of one JSON body per line; default search.jsonl or embed.jsonl of this directory")
 	f.StringVar(&o.concurrency, "concurrency", "10", "clients, or a list of numbers of them, one after the other")
-	f.DurationVar(&o.window, "window", 180*time.Second, "how long each load lasts")
+	spanVar(f, &o.window, "window", 180*time.Second, "how long each load lasts")
 	f.StringVar(&o.mixed, "mixed", "", "both at once, such as embed=60,search=60")
 	f.Float64Var(&o.rate, "rate", 0, "requests a second: an open loop")
 	f.StringVar(&o.arrivals, "arrivals", "poisson", "of the open loop: uniform, poisson, burst:5x, step:FILE")

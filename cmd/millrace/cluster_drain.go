@@ -65,7 +65,7 @@ over by itself when it is stopped.`,
 	}
 	m.flags(c)
 	c.Flags().BoolVar(&undo, "undo", false, "the node may lead again")
-	c.Flags().DurationVar(&wait, "wait", drainWait, "how long to wait until it leads nothing; 0 = not at all")
+	spanVar(c.Flags(), &wait, "wait", drainWait, "how long to wait until it leads nothing; 0 = not at all")
 	return c
 }
 

@@ -37,7 +37,7 @@ func (o *operator) flags(c *cobra.Command) {
 	f.StringVar(&o.token, "token", "", "token with the scope cluster; default MILLRACE_TOKEN")
 	f.BoolVar(&o.insecure, "insecure", false, "plain text to an address that is not loopback")
 	f.StringVar(&o.socket, "socket", "", "operator's socket of a node on this machine, such as ./data/operator.sock, instead of a server and a token")
-	f.DurationVar(&o.timeout, "timeout", defaultTimeout, "give up after this time")
+	spanVar(f, &o.timeout, "timeout", defaultTimeout, "give up after this time")
 }
 
 // maxSocketAnswer bounds an answer of the operator's socket: the status of a cluster of 100 nodes with 64 shards.

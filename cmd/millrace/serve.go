@@ -122,7 +122,7 @@ func (o *serveOptions) flags(f *pflag.FlagSet) {
 	f.BoolVar(&o.KeyspaceMetrics, "keyspace-metrics", false, "metrics tell what is done in the hundred most used keyspaces, by tenant, namespace and name; else they tell the sum of all")
 	f.StringVar(&o.readyFile, "ready-file", "", "written when the server serves: a JSON object with address and pid")
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
-	f.DurationVar(&o.grace, "grace", 25*time.Second, "how long calls in flight may take when the server is told to stop")
+	spanVar(f, &o.grace, "grace", 25*time.Second, "how long calls in flight may take when the server is told to stop")
 	f.BoolVar(&o.limits, "limits", false, "print the limits with their defaults and hard maxima, and end")
 	clusterFlags(f, &o.cluster)
 	f.BoolVar(&o.settings, "settings", false, "print all settings as Markdown, and end")
@@ -168,7 +168,7 @@ func fillSettings(flags *pflag.FlagSet, file string) error {
 			return fmt.Errorf("--config: %w", err)
 		}
 	}
-	return config.Fill(settingsOf(flags), settingsVariables, os.LookupEnv, content)
+	return config.Fill(settingsOf(flags), settingsVariables, os.Environ(), content)
 }
 
 // gcPercent lets the heap grow to four times what lives in it before it is collected: what lives is small beside the

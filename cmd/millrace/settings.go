@@ -25,8 +25,8 @@ Written by ` + "`millrace serve --settings`" + `; a test compares.
 
 A flag of ` + "`millrace serve`" + ` wins over the environment variable, which wins over the key of the YAML file that
 ` + "`--config`" + ` names. The variable is ` + "`" + settingsVariables + "`" + ` and the flag in capitals with underscores, such as
-` + "`" + settingsVariables + "LOG_LEVEL`" + `; the key is the flag with underscores, such as ` + "`log_level`" + `. A key that is not known, and a value that
-cannot be read, keep the server from starting.
+` + "`" + settingsVariables + "LOG_LEVEL`" + `; the key is the flag with underscores, such as ` + "`log_level`" + `. A key or a variable that is not
+known, and a value that cannot be read, keep the server from starting.
 
 Secrets are no settings: tokens are in a file, as hashes, and so are keys of certificates. ` + "`/debug/status`" + ` of the admin
 listener shows the settings in force.
@@ -40,9 +40,6 @@ const limitsIntro = `
 
 Each limit is a setting too. What exceeds one is refused by its name, and counted in
 ` + "`millrace_api_refusals_total`" + `, see [metrics](metrics.md). Names that end in ` + "`_ms`" + ` are milliseconds; bytes, items and calls else.
-
-One refusal comes without the name: a gRPC message of more than four times ` + "`grpc_message`" + ` is refused by the transport,
-unread, with the status ` + "`RESOURCE_EXHAUSTED`" + ` and no details. It counts as ` + "`grpc_message`" + ` all the same.
 
 | Limit | Flag | Default | At most |
 |---|---|---|---|

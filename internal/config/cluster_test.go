@@ -25,9 +25,8 @@ func TestAListOfNodesReadsTheSameFromAFlagAndFromAFile(t *testing.T) {
     api: host:7411
 `
 	var text string
-	none := func(string) (string, bool) { return "", false }
 	set := func(s string) error { text = s; return nil }
-	if err := Fill([]Setting{{Name: "peers", Set: set, Item: PeerItem}}, "X_", none, []byte(file)); err != nil {
+	if err := Fill([]Setting{{Name: "peers", Set: set, Item: PeerItem}}, "X_", nil, []byte(file)); err != nil {
 		t.Fatal(err)
 	}
 	if text != flag {
@@ -49,7 +48,7 @@ func TestAListOfNodesReadsTheSameFromAFlagAndFromAFile(t *testing.T) {
 		"peers: {id: 1}": "a list is wanted",
 		"peers:\n- 1":    "a mapping is wanted",
 	} {
-		err := Fill([]Setting{{Name: "peers", Set: set, Item: PeerItem}}, "X_", none, []byte(file))
+		err := Fill([]Setting{{Name: "peers", Set: set, Item: PeerItem}}, "X_", nil, []byte(file))
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "key peers") {
 			t.Errorf("%q: %v does not say %q", file, err, want)
 		}
@@ -172,8 +171,7 @@ func TestADevelopmentClusterHasKeysCertificatesAndConfigurations(t *testing.T) {
 		for name, into := range keys {
 			settings = append(settings, Setting{Name: name, Set: func(s string) error { *into = s; return nil }})
 		}
-		none := func(string) (string, bool) { return "", false }
-		if err := Fill(settings, "X_", none, files[n.Config].Content); err != nil {
+		if err := Fill(settings, "X_", nil, files[n.Config].Content); err != nil {
 			t.Fatal(err)
 		}
 		if err := c.Check(); err != nil || len(c.Peers) != 3 || c.ID != plan.Cluster || c.Cert != filepath.Join("/c", n.Name, "node.pem") {

@@ -32,13 +32,14 @@ func (s Setting) Variable(prefix string) string {
 	return prefix + strings.ToUpper(s.Key())
 }
 
-// Fill sets what no flag has set. lookup reads the environment; file holds YAML, nil for none: one mapping from keys to
-// scalars, or to what Item reads. prefix starts every variable, such as MILLRACE_; an empty variable is not set.
-func Fill(settings []Setting, prefix string, lookup func(string) (string, bool), file []byte) error {
+// Fill sets what no flag has set. environ is the environment, as NAME=value; file holds YAML, nil for none: one mapping from
+// keys to scalars, or to what Item reads. prefix starts every variable, such as MILLRACE_; an empty variable is not set.
+func Fill(settings []Setting, prefix string, environ []string, file []byte) error {
 	values, err := parse(file)
 	if err != nil {
 		return err
 	}
+	variables := withPrefix(environ, prefix)
 	for _, s := range settings {
 		inKey, inFile := values[s.Key()]
 		delete(values, s.Key())
@@ -46,11 +47,13 @@ func Fill(settings []Setting, prefix string, lookup func(string) (string, bool),
 		if err != nil {
 			return err
 		}
+		variable := s.Variable(prefix)
+		v, inVariable := variables[variable]
+		delete(variables, variable)
 		if s.Done {
 			continue
 		}
-		variable := s.Variable(prefix)
-		if v, ok := lookup(variable); ok && v != "" {
+		if inVariable {
 			if err := s.Set(v); err != nil {
 				return fmt.Errorf("environment variable %s: %w", variable, err)
 			}
@@ -62,10 +65,27 @@ func Fill(settings []Setting, prefix string, lookup func(string) (string, bool),
 			}
 		}
 	}
+	if len(variables) > 0 {
+		return fmt.Errorf("unknown environment variable %s", slices.Sorted(maps.Keys(variables))[0])
+	}
 	if len(values) > 0 {
 		return fmt.Errorf("unknown key %s in the configuration file", slices.Sorted(maps.Keys(values))[0])
 	}
 	return nil
+}
+
+// withPrefix returns the variables that begin with prefix and are not empty. Those that Kubernetes sets in every container for a
+// Service, here one with the prefix as its name, are no settings.
+func withPrefix(environ []string, prefix string) map[string]string {
+	out := make(map[string]string)
+	for _, pair := range environ {
+		name, value, _ := strings.Cut(pair, "=")
+		rest, ok := strings.CutPrefix(name, prefix)
+		if ok && value != "" && rest != "PORT" && !strings.HasPrefix(rest, "PORT_") && !strings.HasPrefix(rest, "SERVICE_") {
+			out[name] = value
+		}
+	}
+	return out
 }
 
 // value is what a key of the file holds. The zero value is an empty scalar.

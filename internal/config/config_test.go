@@ -19,10 +19,7 @@ func fill(t *testing.T, flag, env, file string) (listen string, shards int, err 
 	if flag != "" {
 		listen, settings[0].Done = flag, true
 	}
-	lookup := func(name string) (string, bool) {
-		return env, name == "MILLRACE_LISTEN_ADDRESS" && env != ""
-	}
-	err = Fill(settings, "MILLRACE_", lookup, []byte(file))
+	err = Fill(settings, "MILLRACE_", []string{"HOME=/", "MILLRACE_LISTEN_ADDRESS=" + env}, []byte(file))
 	return listen, shards, err
 }
 
@@ -55,8 +52,27 @@ func TestUnreadableSettingsAreRefusedByName(t *testing.T) {
 		}
 	}
 	err := Fill([]Setting{{Name: "a", Set: func(string) error { return errors.New("bad") }}}, "X_",
-		func(string) (string, bool) { return "v", true }, nil)
+		[]string{"X_A=v"}, nil)
 	if err == nil || !strings.Contains(err.Error(), "X_A") {
 		t.Errorf("error %v does not name the variable", err)
+	}
+}
+
+func TestAVariableThatIsNoSettingIsRefused(t *testing.T) {
+	settings := []Setting{{Name: "grace", Set: func(string) error { return nil }}, {Name: "listen", Done: true}}
+	for environ, want := range map[string]string{
+		"X_GRACE=5s X_LISTEN=a":        "",
+		"X_GRCE=5s":                    "unknown environment variable X_GRCE",
+		"X_GRACE=5s X_grace=5s":        "unknown environment variable X_grace",
+		"X_GRACE_MS=5":                 "unknown environment variable X_GRACE_MS",
+		"X_=5":                         "unknown environment variable X_",
+		"X_B=1 X_A=1":                  "unknown environment variable X_A",
+		"X_GRCE= XX_GRCE=5 Y_X_GRCE=5": "",
+		"X_PORT=tcp://10.0.0.1:80 X_PORT_80_TCP_ADDR=10.0.0.1 X_SERVICE_HOST=10.0.0.1 X_SERVICE_PORT=80": "",
+	} {
+		err := Fill(settings, "X_", strings.Fields(environ), nil)
+		if err == nil && want != "" || err != nil && err.Error() != want {
+			t.Errorf("%s: %v, want %q", environ, err, want)
+		}
 	}
 }
