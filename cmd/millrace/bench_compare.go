@@ -285,11 +285,11 @@ func benchToken(file string) (string, error) {
 	if file == "" {
 		return os.Getenv("MILLRACE_TOKEN"), nil
 	}
-	b, err := os.ReadFile(file)
+	token, err := readSecret(file)
 	if err != nil {
 		return "", &bench.UsageError{Field: "token-file", Message: err.Error()}
 	}
-	return strings.TrimSpace(string(b)), nil
+	return token, nil
 }
 
 func (a *app) benchFindMaxCmd() *cobra.Command {

@@ -73,7 +73,7 @@ The suites search.sweep, search.mixed and search.recall of bench run start a ser
 	f.StringVar(&o.url, "url", "", "URL, instead of the argument")
 	f.StringVar(&o.bodies, "bodies", "", "file of one JSON body per line; default search.jsonl or embed.jsonl of this directory")
 	f.StringVar(&o.concurrency, "concurrency", "10", "clients, or a list of numbers of them, one after the other")
-	spanVar(f, &o.window, "window", 180*time.Second, "how long each load lasts")
+	f.DurationVar(&o.window, "window", 180*time.Second, "how long each load lasts")
 	f.StringVar(&o.mixed, "mixed", "", "both at once, such as embed=60,search=60")
 	f.Float64Var(&o.rate, "rate", 0, "requests a second: an open loop")
 	f.StringVar(&o.arrivals, "arrivals", "poisson", "of the open loop: uniform, poisson, burst:5x, step:FILE")
@@ -166,9 +166,9 @@ func (a *app) benchSearch(ctx context.Context, o *searchLoadFlags) error {
 	if path == "" || path == "/" {
 		path = searchPath
 	}
-	token, err := loadToken(o.tokenFile)
+	token, err := benchToken(o.tokenFile)
 	if err != nil {
-		return err
+		return a.benchError(err)
 	}
 	rounds, err := loadsOf(o, path)
 	if err != nil {
@@ -239,17 +239,6 @@ func readBodies(one loadOf) ([][]byte, error) {
 	return bodies, nil
 }
 
-func loadToken(file string) (string, error) {
-	if file == "" {
-		return os.Getenv("MILLRACE_TOKEN"), nil
-	}
-	b, err := os.ReadFile(file)
-	if err != nil {
-		return "", usageError{fmt.Errorf("--token-file: %w", err)}
-	}
-	return strings.TrimSpace(string(b)), nil
-}
-
 func (a *app) benchPrepareCmd() *cobra.Command {
 	var o load.SearchDataOptions
 	var into, tokenFile, out, styles, namespace string
@@ -280,9 +269,9 @@ func (a *app) benchPrepareCmd() *cobra.Command {
 			}
 			v := map[string]any{"workers": len(d.Workers), "bodies": len(bodies)}
 			if into != "" {
-				token, err := loadToken(tokenFile)
+				token, err := benchToken(tokenFile)
 				if err != nil {
-					return err
+					return a.benchError(err)
 				}
 				n, took, err := load.PrepareSearch(c.Context(), into, token, namespace, d, drop)
 				if err != nil {

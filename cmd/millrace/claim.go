@@ -47,8 +47,8 @@ ends. Workers use the stream instead (millrace work, or an SDK).`,
 		},
 	}
 	c.Flags().IntVar(&q.Max, "max", 1, "most tasks, 1 to 128")
-	spanVar(c.Flags(), &q.Wait, "wait", 0, "wait this long for a task, at most 60s")
-	spanVar(c.Flags(), &q.Lease, "lease", 0, "lease instead of the tasks' own")
+	c.Flags().DurationVar(&q.Wait, "wait", 0, "wait this long for a task, at most 60s")
+	c.Flags().DurationVar(&q.Lease, "lease", 0, "lease instead of the tasks' own")
 	c.Flags().StringVar(&q.Worker, "worker", "cli", "name of the worker")
 	return c
 }
@@ -104,7 +104,7 @@ func (a *app) taskFailCmd() *cobra.Command {
 	c.Flags().StringVar(&f.Message, "message", "", "what went wrong")
 	c.Flags().StringVar(&f.Code, "code", "", "short code of it")
 	c.Flags().BoolVar(&f.Fatal, "fatal", false, "no further attempt")
-	spanVar(c.Flags(), &retry, "retry-in", 0, "next attempt after this time")
+	c.Flags().DurationVar(&retry, "retry-in", 0, "next attempt after this time")
 	_ = c.MarkFlagRequired("lease-token")
 	return c
 }

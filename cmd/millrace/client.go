@@ -15,7 +15,7 @@ import (
 // connection is how a command reaches a server: flags over MILLRACE_URL, MILLRACE_TOKEN and MILLRACE_NAMESPACE.
 type connection struct {
 	address   string
-	token     string
+	token     secretFlags
 	namespace string
 	insecure  bool
 	timeout   time.Duration
@@ -24,7 +24,7 @@ type connection struct {
 func (a *app) connectionFlags(c *cobra.Command) {
 	f := c.PersistentFlags()
 	f.StringVar(&a.conn.address, "server", "", "host:port of the server; default MILLRACE_URL, then 127.0.0.1:7081")
-	f.StringVar(&a.conn.token, "token", "", "token; default MILLRACE_TOKEN")
+	a.conn.token.add(f, "token", "token; default MILLRACE_TOKEN")
 	f.StringVar(&a.conn.namespace, "ns", "", "namespace; default MILLRACE_NAMESPACE, then default")
 	spanVar(f, &a.conn.timeout, "timeout", 0, "give up after this time; default 15s, and never for what waits for a task")
 	f.BoolVar(&a.conn.insecure, "insecure", false, "plain text to an address that is not loopback")
@@ -36,8 +36,12 @@ func (a *app) dial(ctx context.Context, more ...millrace.Option) (*millrace.Clie
 	if a.conn.address != "" {
 		opts = append(opts, millrace.Address(a.conn.address))
 	}
-	if a.conn.token != "" {
-		opts = append(opts, millrace.Token(a.conn.token))
+	token, err := a.conn.token.read()
+	if err != nil {
+		return nil, err
+	}
+	if token != "" {
+		opts = append(opts, millrace.Token(token))
 	}
 	if a.conn.namespace != "" {
 		opts = append(opts, millrace.Namespace(a.conn.namespace))

@@ -144,7 +144,7 @@ func writeOnce(path string, content []byte, mode os.FileMode) error {
 }
 
 // clusterFlags are the settings of a node's place in a cluster.
-func clusterFlags(f *pflag.FlagSet, c *config.Cluster) {
+func clusterFlags(f *pflag.FlagSet, c *config.Cluster, join *secretFlags) {
 	f.StringVar(&c.ID, "cluster-id", "", "cluster that this node belongs to, 32 hexadecimal digits; none: a server by itself")
 	f.Uint64Var(&c.Node, "node-id", 0, "number of this node in the cluster, from 1; never used again once the node is gone")
 	f.Var(peersValue{&c.Peers}, "peers", "all nodes of the cluster, as ID=ADDRESS/GRPC/REST,... with host:port for peers, gRPC and perhaps REST; in the file a list of id, address, api, http")
@@ -156,7 +156,7 @@ func clusterFlags(f *pflag.FlagSet, c *config.Cluster) {
 	f.StringVar(&c.Cert, "peer-cert", "", "PEM certificate of this node, whose URI is millrace://CLUSTER-ID/node/NODE-ID; read again when it changes")
 	f.StringVar(&c.Key, "peer-key", "", "PEM key of that certificate")
 	f.StringVar(&c.Join, "join", "", "address for peers of a member of the cluster, which takes this node in; its settings then name no peers")
-	f.StringVar(&c.Token, "join-token", "", "token to join with, from cluster add; it holds once, for an hour")
+	join.add(f, "join-token", "token to join with, from cluster add; it holds once, for an hour")
 	f.BoolVar(&c.Plain, "peer-plain", false, "plain text between nodes, which proves nobody's identity; loopback only")
 }
 

@@ -33,7 +33,7 @@ Its ten ports begin at --base-port, which by default is where those of cluster i
 node 4 gets 7430.`,
 		Example: `  millrace cluster extend n4 --dir ./cluster
   millrace cluster add n4
-  millrace serve --config ./cluster/n4/millrace.yaml --join 127.0.0.1:7400 --join-token mrj_...`,
+  millrace serve --config ./cluster/n4/millrace.yaml --join 127.0.0.1:7400 --join-token-file join`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) (err error) {
 			if o.plan.Node, err = parseNode(args[0]); err != nil {
@@ -89,7 +89,7 @@ func (a *app) clusterExtend(o *clusterExtend) error {
 	return a.print(n, func(w io.Writer) {
 		fmt.Fprintf(w, "node %d in %s\n\nto take it in:\n", n.ID, filepath.Dir(n.Config))
 		fmt.Fprintf(w, "  millrace cluster add %s\n", n.Name)
-		fmt.Fprintf(w, "  millrace serve --config %s --join ADDRESS-OF-A-MEMBER --join-token TOKEN\n", n.Config)
+		fmt.Fprintf(w, "  millrace serve --config %s --join ADDRESS-OF-A-MEMBER --join-token-file FILE\n", n.Config)
 	})
 }
 

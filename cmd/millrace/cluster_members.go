@@ -85,7 +85,7 @@ The node announces its own addresses when it joins, under its certificate: see s
 
 One change of membership runs at a time. What is not done within an hour is undone.`,
 		Example: `  millrace cluster add n4
-  millrace serve --config n4.yaml --join 10.0.0.1:7082 --join-token mrj_...`,
+  millrace serve --config n4.yaml --join 10.0.0.1:7082 --join-token-file join`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			node, err := parseNode(args[0])

@@ -25,7 +25,7 @@ import (
 // node on this machine.
 type operator struct {
 	server   string
-	token    string
+	token    secretFlags
 	insecure bool
 	socket   string // instead of a server and a token
 	timeout  time.Duration
@@ -34,7 +34,7 @@ type operator struct {
 func (o *operator) flags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&o.server, "server", "", "host:port of any node's server; default MILLRACE_URL, then 127.0.0.1:7081")
-	f.StringVar(&o.token, "token", "", "token with the scope cluster; default MILLRACE_TOKEN")
+	o.token.add(f, "token", "token with the scope cluster; default MILLRACE_TOKEN")
 	f.BoolVar(&o.insecure, "insecure", false, "plain text to an address that is not loopback")
 	f.StringVar(&o.socket, "socket", "", "operator's socket of a node on this machine, such as ./data/operator.sock, instead of a server and a token")
 	spanVar(f, &o.timeout, "timeout", defaultTimeout, "give up after this time")
@@ -48,7 +48,7 @@ func (o *operator) call(ctx context.Context, method, path string, query url.Valu
 	switch {
 	case o.socket == "":
 		return o.ask(ctx, path, query, out)
-	case o.server != "" || o.token != "" || o.insecure:
+	case o.server != "" || o.token.given() || o.insecure:
 		return usageError{errors.New("--socket and --server, --token or --insecure are mutually exclusive")}
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)

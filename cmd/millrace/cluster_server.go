@@ -25,8 +25,12 @@ func (o *operator) ask(ctx context.Context, path string, query url.Values, out a
 	if o.server != "" {
 		opts = append(opts, millrace.Address(o.server))
 	}
-	if o.token != "" {
-		opts = append(opts, millrace.Token(o.token))
+	token, err := o.token.read()
+	if err != nil {
+		return err
+	}
+	if token != "" {
+		opts = append(opts, millrace.Token(token))
 	}
 	if o.insecure {
 		opts = append(opts, millrace.Insecure())

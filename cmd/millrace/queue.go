@@ -143,12 +143,12 @@ func (a *app) queueSetCmd() *cobra.Command {
 	f.IntVar(&cfg.MaxAttempts, "attempts", 0, "failed attempts that end a task; default 5")
 	f.IntVar(&cfg.MaxCrashes, "crashes", 0, "crashes that end a task; default 10")
 	f.IntVar(&deliveries, "deliveries", 0, "deliveries of any outcome that end a task; 0 = no bound; default 1000")
-	spanVar(f, &cfg.Lease, "lease", 0, "how long a silent worker keeps a task; default 60s")
-	spanVar(f, &cfg.MaxRun, "max-run", 0, "bound of one attempt; default none")
-	spanVar(f, &aging, "aging", 0, "waiting that is worth one priority; 0 = strict priority; default 60s")
-	spanVar(f, &completed, "retain-completed", 0, "how long completed tasks are kept; default 24h")
-	spanVar(f, &dead, "retain-dead", 0, "how long dead tasks are kept; default 336h")
-	spanVar(f, &cancelled, "retain-cancelled", 0, "how long cancelled tasks are kept; default 24h")
+	f.DurationVar(&cfg.Lease, "lease", 0, "how long a silent worker keeps a task; default 60s")
+	f.DurationVar(&cfg.MaxRun, "max-run", 0, "bound of one attempt; default none")
+	f.DurationVar(&aging, "aging", 0, "waiting that is worth one priority; 0 = strict priority; default 60s")
+	f.DurationVar(&completed, "retain-completed", 0, "how long completed tasks are kept; default 24h")
+	f.DurationVar(&dead, "retain-dead", 0, "how long dead tasks are kept; default 336h")
+	f.DurationVar(&cancelled, "retain-cancelled", 0, "how long cancelled tasks are kept; default 24h")
 	f.Uint64Var(&cfg.Version, "if-version", 0, "only if the configuration has this version")
 	return c
 }

@@ -297,7 +297,7 @@ func (a *app) searchQueryCmd() *cobra.Command {
 	f.StringVar(&judged, "judge-params", "", "JSON object: what rules name as params.NAME")
 	f.BoolVar(&s.OnlyEligible, "eligible", false, "leave conditional rows out")
 	f.StringVar(&s.DecayField, "decay", "", "field of type time by whose age scores fall")
-	spanVar(f, &s.HalfLife, "half-life", 720*time.Hour, "age that halves a score, with --decay")
+	f.DurationVar(&s.HalfLife, "half-life", 720*time.Hour, "age that halves a score, with --decay")
 	f.Float64Var(&near, "dense", 0, "weight of nearness; default what suits the embedder")
 	f.Float64Var(&words, "lexical", 0, "weight of the query's words; default what suits the embedder")
 	f.StringVar(&least, "min-score", "", "leave rows below this score out")

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"strconv"
@@ -29,6 +28,7 @@ type serveOptions struct {
 	server.Options
 	dev       bool
 	tokenFile string
+	joinToken secretFlags
 	readyFile string
 	config    string
 	logLevel  string
@@ -124,7 +124,7 @@ func (o *serveOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
 	spanVar(f, &o.grace, "grace", 25*time.Second, "how long calls in flight may take when the server is told to stop")
 	f.BoolVar(&o.limits, "limits", false, "print the limits with their defaults and hard maxima, and end")
-	clusterFlags(f, &o.cluster)
+	clusterFlags(f, &o.cluster, &o.joinToken)
 	f.BoolVar(&o.settings, "settings", false, "print all settings as Markdown, and end")
 	for _, row := range o.Limits.Rows() {
 		name := limitFlag(row.Key)
@@ -189,6 +189,10 @@ func (a *app) serve(ctx context.Context, o *serveOptions) error {
 	if err := o.Limits.Check(); err != nil {
 		return usageError{err}
 	}
+	var err error
+	if o.cluster.Token, err = o.joinToken.read(); err != nil {
+		return err
+	}
 	if err := o.cluster.Check(); err != nil {
 		return usageError{err}
 	}
@@ -204,7 +208,6 @@ func (a *app) serve(ctx context.Context, o *serveOptions) error {
 		}
 		o.Memory = n
 	}
-	var err error
 	if o.MaxObject, err = parseBytes(o.maxObject); err != nil {
 		return usageError{fmt.Errorf("--git-object: %w", err)}
 	} else if o.MaxObject < 1<<20 {
@@ -224,7 +227,7 @@ func (a *app) serve(ctx context.Context, o *serveOptions) error {
 	var token string
 	if o.dev {
 		var err error
-		if token, err = devToken(o.tokenFile); err != nil {
+		if token, err = devToken(o.tokenFile, func(what string) { o.Logger.Warn(what) }); err != nil {
 			return err
 		}
 		if o.Options, err = server.Dev(o.Options, token); err != nil {
@@ -301,28 +304,6 @@ func (a *app) announce(o *serveOptions, s *server.Running, token string) error {
 		}
 	})
 	return nil
-}
-
-// devToken returns the token kept in file, or a new one, which it keeps there.
-func devToken(file string) (string, error) {
-	if file != "" {
-		b, err := os.ReadFile(file)
-		if err == nil {
-			if token := strings.TrimSpace(string(b)); token != "" {
-				return token, nil
-			}
-		} else if !errors.Is(err, os.ErrNotExist) {
-			return "", err
-		}
-	}
-	token := server.NewToken()
-	if file == "" {
-		return token, nil
-	}
-	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-		return "", err
-	}
-	return token, os.WriteFile(file, []byte(token+"\n"), 0o600)
 }
 
 // parseBytes reads a count of bytes with an optional KiB, MiB or GiB.

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// spanValue is a flag that takes a time span of 0 or more.
+// spanValue is a flag that takes a time span of 0 or more, of a command itself. Spans that a server is sent are the server's to refuse.
 type spanValue time.Duration
 
 // spanVar adds such a flag.

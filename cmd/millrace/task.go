@@ -157,11 +157,11 @@ func (a *app) taskCreateCmd() *cobra.Command {
 	flags.StringVar(&f.unique, "unique", "", "unique key: a second create answers with the first task for 24 h")
 	flags.StringVar(&f.tag, "tag", "", "tag: tasks and keys with one tag share a partition and can change together")
 	flags.StringToStringVar(&f.headers, "header", nil, "header NAME=VALUE; may be repeated")
-	spanVar(flags, &f.delay, "delay", 0, "ready after this time")
+	flags.DurationVar(&f.delay, "delay", 0, "ready after this time")
 	flags.StringVar(&f.at, "at", "", "ready at this time, RFC 3339")
 	flags.IntVar(&f.priority, "priority", 0, "0 to 9, 9 first")
 	flags.IntVar(&f.attempts, "attempts", 0, "failed attempts that end the task; default the queue's")
-	spanVar(flags, &f.lease, "lease", 0, "how long a silent worker keeps the task; default the queue's")
+	flags.DurationVar(&f.lease, "lease", 0, "how long a silent worker keeps the task; default the queue's")
 	flags.BoolVar(&f.wait, "wait", false, "wait for the end and print the task")
 	return c
 }

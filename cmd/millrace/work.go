@@ -99,7 +99,7 @@ of them does so at once. SIGHUP, as from a terminal that is closed, ends no work
 	flags.IntVarP(&f.slots, "concurrency", "c", 1, "commands at once")
 	flags.StringVar(&f.exec, "exec", "", "command, run without a shell")
 	flags.BoolVar(&f.shell, "shell", false, "run --exec by /bin/sh")
-	spanVar(flags, &f.lease, "lease", 0, "lease instead of the tasks' own")
+	flags.DurationVar(&f.lease, "lease", 0, "lease instead of the tasks' own")
 	flags.BoolVar(&f.once, "once", false, "end after one task")
 	flags.BoolVar(&f.drain, "drain", false, "end when the queues hold nothing ready or running")
 	spanVar(flags, &f.grace, "grace", 30*time.Second, "how long commands may go on when the worker is told to end")

@@ -38,7 +38,7 @@ func AuthorityFiles() (cert, key string) { return caFile, caKeyFile }
 const TokensFile = tokensFile
 
 var joining = template.Must(template.New("").Parse(`# Node {{.Node.ID}}, which joins a cluster for development, made by millrace cluster extend.
-# It is taken in by a member: millrace serve --config this --join ADDRESS --join-token TOKEN
+# It is taken in by a member: millrace serve --config this --join ADDRESS --join-token-file FILE
 # All settings: millrace serve --settings
 name: {{.Node.Name}}
 data: {{.In "data"}}
