@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
@@ -52,20 +53,25 @@ func (r *rig) take(token string, rate int64) (pb.BackupService_TakeClient, conte
 	return stream, cancel
 }
 
-func TestABackupIsHeadShardsAndEnd(t *testing.T) {
-	r := newRig(t, Limits{})
-	stream, _ := r.take("acme/backup", 0)
-	var got []*pb.BackupPart
+// partsOf reads a backup to its end.
+func partsOf(t *testing.T, stream grpc.ServerStreamingClient[pb.BackupPart]) (got []*pb.BackupPart) {
+	t.Helper()
 	for {
 		p, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
-			break
+			return got
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
 		got = append(got, p)
 	}
+}
+
+func TestABackupIsHeadShardsAndEnd(t *testing.T) {
+	r := newRig(t, Limits{})
+	stream, _ := r.take("acme/backup", 0)
+	got := partsOf(t, stream)
 	if len(got) != 4 || got[0].GetHead().GetShards() != 1 || string(got[1].GetShard()) != "description" ||
 		!bytes.Equal(got[2].GetData(), []byte("bytes")) || got[3].GetEnd() == nil {
 		t.Errorf("parts %v", got)
@@ -136,17 +142,7 @@ func (r *rig) untilCut(stream pb.BackupService_TakeClient, pass func(), want cod
 func TestABackupHasFilesOfRepositories(t *testing.T) {
 	r := newRig(t, Limits{})
 	stream, _ := r.take("acme/backup", 14)
-	var got []*pb.BackupPart
-	for {
-		p, err := stream.Recv()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		got = append(got, p)
-	}
+	got := partsOf(t, stream)
 	want := core.Digest{1, 31: 2}
 	if len(got) != 6 || !bytes.Equal(got[3].GetFile().GetDigest(), want[:]) || got[3].GetFile().GetSize() != 4 || !got[3].GetFile().GetIndex() ||
 		!bytes.Equal(got[4].GetData(), []byte("pack")) || got[5].GetEnd() == nil {

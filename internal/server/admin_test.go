@@ -82,8 +82,13 @@ func ask(t *testing.T, method, url string, change func(*http.Request)) reply {
 	if change != nil {
 		change(req)
 	}
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	resp, err := client.Do(req)
+	return replyTo(t, &http.Transport{DisableKeepAlives: true}, req)
+}
+
+// replyTo sends a request and reads its whole answer.
+func replyTo(t *testing.T, way *http.Transport, req *http.Request) reply {
+	t.Helper()
+	resp, err := (&http.Client{Transport: way}).Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}

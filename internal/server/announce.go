@@ -201,9 +201,7 @@ func (c *coordinator) announceTo(ctx context.Context, id uint64, own announcemen
 	if err != nil {
 		return a, err
 	}
-	defer s.Close() //nolint:errcheck // it returns none
-	defer context.AfterFunc(ctx, func() { _ = s.Close() })()
-	err = exchange(s, own, &a)
+	err = exchange(ctx, s, own, &a)
 	return a, err
 }
 

@@ -74,8 +74,7 @@ func (f *fleet) ask(from, to int, kind string, question, answer any) error {
 	if err != nil {
 		return err
 	}
-	defer s.Close()
-	return exchange(s, question, answer)
+	return exchange(ctx, s, question, answer)
 }
 
 // TestOneNodeCannotSayWhereAnotherIs: the certificate of a node is good for its own addresses, whatever it asks for.

@@ -350,14 +350,14 @@ func (r *Running) askPlace(ctx context.Context, address string, q placeQuery) (a
 	if err != nil {
 		return a, err
 	}
-	defer s.Close() //nolint:errcheck // it returns none
-	defer context.AfterFunc(ctx, func() { _ = s.Close() })()
-	err = exchange(s, q, &a)
+	err = exchange(ctx, s, q, &a)
 	return a, err
 }
 
-// exchange says something on a stream and reads the answer.
-func exchange(s transport.Stream, q, a any) error {
+// exchange says something on a stream, reads the answer, and closes the stream, at the latest when ctx ends.
+func exchange(ctx context.Context, s transport.Stream, q, a any) error {
+	defer s.Close() //nolint:errcheck // it returns none
+	defer context.AfterFunc(ctx, func() { _ = s.Close() })()
 	text, err := json.Marshal(q)
 	if err == nil {
 		_, err = s.Write(text)

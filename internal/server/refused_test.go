@@ -2,7 +2,6 @@ package server
 
 import (
 	"fmt"
-	"log/slog"
 	"net/http"
 	"path/filepath"
 	"testing"
@@ -14,10 +13,10 @@ func TestATokenThatIsRefusedIsLoggedAndCounted(t *testing.T) {
 		return fmt.Sprintf("tokens:\n  - {name: %s, tenant: acme, hash: %q, roles: [admin]}\n", name, HashToken(name))
 	}
 	put(t, file, row("a"))
-	log := new(logLines)
+	log := new(logged)
 	s, err := Start(t.Context(), Options{
 		Dir: t.TempDir(), Listen: "127.0.0.1:0", TokensFile: file, Memory: minMemory, Durability: None,
-		Logger: slog.New(slog.NewTextHandler(log, nil)),
+		Logger: log.logger(),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -9,35 +9,15 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/big"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 )
-
-// logLines keeps what a server logs.
-type logLines struct {
-	mu  sync.Mutex // guards all
-	all strings.Builder
-}
-
-func (l *logLines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.all.Write(b)
-}
-
-func (l *logLines) has(text string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Contains(l.all.String(), text)
-}
 
 // await waits until ok; what never comes ends the test.
 func await(t *testing.T, what string, ok func() bool) {
@@ -85,10 +65,10 @@ func TestTheTokensFileIsReadAgainWhileTheServerRuns(t *testing.T) {
 		return out
 	}
 	put(t, file, rows("a", "b"))
-	log := new(logLines)
+	log := new(logged)
 	s, err := Start(t.Context(), Options{
 		Dir: t.TempDir(), Listen: "127.0.0.1:0", TokensFile: file, Memory: minMemory, Durability: None,
-		Logger: slog.New(slog.NewTextHandler(log, nil)),
+		Logger: log.logger(),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -169,7 +149,7 @@ type tlsRig struct {
 	t         *testing.T
 	s         *Running
 	cert, key string
-	log       *logLines
+	log       *logged
 	cache     tls.ClientSessionCache
 }
 
@@ -177,7 +157,7 @@ func newTLSRig(t *testing.T) *tlsRig {
 	t.Helper()
 	dir := t.TempDir()
 	r := &tlsRig{
-		t: t, cert: filepath.Join(dir, "cert.pem"), key: filepath.Join(dir, "key.pem"), log: new(logLines),
+		t: t, cert: filepath.Join(dir, "cert.pem"), key: filepath.Join(dir, "key.pem"), log: new(logged),
 		cache: tls.NewLRUClientSessionCache(8),
 	}
 	first := validPair(t, 1)
@@ -186,7 +166,7 @@ func newTLSRig(t *testing.T) *tlsRig {
 	var err error
 	r.s, err = Start(t.Context(), Options{
 		Dir: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", TLSCert: r.cert, TLSKey: r.key,
-		Tokens: holderOf(t, "t"), Memory: minMemory, Durability: None, Logger: slog.New(slog.NewTextHandler(r.log, nil)),
+		Tokens: holderOf(t, "t"), Memory: minMemory, Durability: None, Logger: r.log.logger(),
 	})
 	if err != nil {
 		t.Fatal(err)
