@@ -16,7 +16,7 @@ trap 'rm -rf "$bin"' EXIT
 		(cd test/faultfs && go test -json -shuffle=on ./...) &&
 		# The longest begin first, and more at once than there are processors: tests of real processes mostly wait. The
 		# timeout is for one that hangs, not for a slow machine.
-		go test -json -tags "$tags" -shuffle=on -timeout 15m -p $(($(nproc) + 1)) -parallel $(($(nproc) + 1)) \
+		go test -json -tags "$tags" -shuffle=on -timeout 15m -p $(($(nproc) + 1)) -parallel $((2 * $(nproc) + 1)) \
 			./test/e2e ./test/chaos ./internal/node ./bench/load ./...
 } | "$bin/testcount" || status=1
 exit "$status"

@@ -80,6 +80,7 @@ var probes = []probe{
 }
 
 func TestNoTokenAWrongOneAndAnExpiredOneOpenNothing(t *testing.T) {
+	t.Parallel()
 	l := startLocal(t, holder{"acme", "admin", ""}, holder{"acme", "admin", "2020-01-01T00:00:00Z"})
 	good := l.raw(0)
 	none := newRaw(t, l.running.Address, "")
@@ -107,6 +108,7 @@ func TestNoTokenAWrongOneAndAnExpiredOneOpenNothing(t *testing.T) {
 }
 
 func TestARoleOpensWhatIsItsOwnAndAHeaderGrantsNothing(t *testing.T) {
+	t.Parallel()
 	roles := []string{"producer", "worker", "admin"}
 	var holders []holder
 	for _, role := range roles {
@@ -145,6 +147,7 @@ func TestARoleOpensWhatIsItsOwnAndAHeaderGrantsNothing(t *testing.T) {
 }
 
 func TestAnotherTenantsIDsLookUnknown(t *testing.T) {
+	t.Parallel()
 	l := startLocal(t, holder{"acme", "admin", ""}, holder{"rival", "admin", ""})
 	ctx := bounded(t, time.Minute)
 	owner, rival := l.client(0), l.raw(1)
@@ -254,6 +257,7 @@ func withoutPlace(t *testing.T, method string, b []byte) []byte {
 }
 
 func TestAStaleTokenChangesNothing(t *testing.T) {
+	t.Parallel()
 	l := startLocal(t, holder{"acme", "admin", ""})
 	ctx := bounded(t, time.Minute)
 	c, r := l.client(0), l.raw(0)

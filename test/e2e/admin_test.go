@@ -77,6 +77,7 @@ func metric(t *testing.T, address, series string) float64 {
 }
 
 func TestTheAdminListenerCountsWhatTheAPICounts(t *testing.T) {
+	t.Parallel()
 	s, l := serveAdmin(t)
 	r := newRaw(t, l.GRPC, s.Tokens[0].Secret)
 	const creates = 20
@@ -139,6 +140,7 @@ func TestTheAdminListenerCountsWhatTheAPICounts(t *testing.T) {
 
 // TestEachListenerServesItsOwnRoutesOnly asks every listener for what the others serve.
 func TestEachListenerServesItsOwnRoutesOnly(t *testing.T) {
+	t.Parallel()
 	s, l := serveAdmin(t)
 	adminRoutes := []string{"/metrics", "/healthz", "/readyz", "/debug/status", "/debug/pprof/", "/debug/pprof/heap", "/debug/pprof/profile?seconds=1"}
 	for _, path := range adminRoutes {
@@ -211,6 +213,7 @@ func TestAServerThatStopsIsNotReadyWhileItsCallsEnd(t *testing.T) {
 }
 
 func TestTheAdminListenerNeedsLoopbackOrTheOperatorsWord(t *testing.T) {
+	t.Parallel()
 	s := serveWith(t, "--admin", "off")
 	noErr(t, s.Stop())
 	for _, admin := range []string{"0.0.0.0:0", ":0", "192.0.2.1:0"} {

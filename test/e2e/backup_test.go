@@ -303,6 +303,7 @@ func TestASurvivorOfALostMajorityGoesOn(t *testing.T) {
 
 // A backup that is killed is recognised, and taken anew.
 func TestABackupThatIsKilledIsTakenAnew(t *testing.T) {
+	t.Parallel()
 	s, c := serve(t)
 	ctx := bounded(t, time.Minute)
 	addMany(t, ctx, c, "q", 2000)
@@ -344,6 +345,7 @@ func TestABackupThatIsKilledIsTakenAnew(t *testing.T) {
 // A restored server is a cluster of one, which grows as any other does; and the survivor of a cluster that was grown names the
 // members that it had, not those that it began with.
 func TestARestoredServerGrowsToThree(t *testing.T) {
+	t.Parallel()
 	c := growing(t, 1, 2)
 	ctx := bounded(t, time.Minute)
 	ids := addMany(t, ctx, c.client(0), "q", 50)
@@ -379,6 +381,7 @@ func TestARestoredServerGrowsToThree(t *testing.T) {
 
 // Without room on its disk a node takes no backup, the command leaves nothing, and restore changes nothing.
 func TestAFullDiskTakesNoBackupAndNoRestore(t *testing.T) {
+	t.Parallel()
 	disk := smallDisk(t)
 	s, err := proc.New(t.Context(), proc.Options{Binary: program, Dir: filepath.Join(disk.At, "s")}, "default")
 	noErr(t, err)
@@ -418,6 +421,7 @@ func TestAFullDiskTakesNoBackupAndNoRestore(t *testing.T) {
 
 // What the page for operators says is what the commands do: its blocks of shell run, one after another.
 func TestTheCommandsOfThePageAboutBackupsWork(t *testing.T) {
+	t.Parallel()
 	s, c := serve(t)
 	ctx := bounded(t, time.Minute)
 	addMany(t, ctx, c, "q", 100)

@@ -246,6 +246,7 @@ func TestAnAuditIsRepeatedOnDataThatWasKeptAndFindsALoss(t *testing.T) {
 }
 
 func TestARefusalOfTheBenchSaysItsFieldAsJSON(t *testing.T) {
+	t.Parallel()
 	cmd := exec.CommandContext(t.Context(), program, "--json", "bench", "run", "queue.cycle", "--runs", "101")
 	var said bytes.Buffer
 	cmd.Stderr = &said

@@ -191,6 +191,7 @@ func TestAClusterGoesOnWithoutItsLeader(t *testing.T) {
 }
 
 func TestARequestAtAFollowerGoesToTheLeader(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, 3, 1)
 	lead := c.leader()
 	follower := c.peers[(lead+1)%3]

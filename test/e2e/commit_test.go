@@ -21,6 +21,7 @@ import (
 
 // TestOneFalseOpAnywhereRefusesTheWholeCommit puts each op's false form at each place of a commit of five.
 func TestOneFalseOpAnywhereRefusesTheWholeCommit(t *testing.T) {
+	t.Parallel()
 	l := startLocal(t, holder{"acme", "admin", ""})
 	ctx := bounded(t, time.Minute)
 	c, r := l.client(0), l.raw(0)
@@ -83,6 +84,7 @@ func TestOneFalseOpAnywhereRefusesTheWholeCommit(t *testing.T) {
 }
 
 func TestLimitsMetExactlyPass(t *testing.T) {
+	t.Parallel()
 	l := startLocal(t, holder{"acme", "admin", ""})
 	ctx := bounded(t, time.Minute)
 	c, r := l.client(0), l.raw(0)
@@ -120,6 +122,7 @@ func TestLimitsMetExactlyPass(t *testing.T) {
 
 // TestATaskAndARowAreMadeTogetherOrNotAtAll is the transactional enqueue.
 func TestATaskAndARowAreMadeTogetherOrNotAtAll(t *testing.T) {
+	t.Parallel()
 	l := startLocal(t, holder{"acme", "admin", ""})
 	ctx := bounded(t, time.Minute)
 	c := l.client(0)
@@ -166,6 +169,7 @@ func TestATaskAndARowAreMadeTogetherOrNotAtAll(t *testing.T) {
 }
 
 func TestAnUnfencedCommitRepeatedUnderItsRequestIDIsAppliedOnce(t *testing.T) {
+	t.Parallel()
 	l := startLocal(t, holder{"acme", "admin", ""})
 	request := &millracev1.CommitRequest{RequestId: []byte("0123456789abcdef"), Ops: []*millracev1.Op{
 		put("k", "a", "1"), {Op: &millracev1.Op_TaskCreate{TaskCreate: &millracev1.TaskSpec{Id: newID(), Queue: "once"}}},
@@ -194,6 +198,7 @@ func TestAnUnfencedCommitRepeatedUnderItsRequestIDIsAppliedOnce(t *testing.T) {
 
 // TestACounterCountsEveryAcknowledgedIncrement has 64 clients add 1 to one key by its revision.
 func TestACounterCountsEveryAcknowledgedIncrement(t *testing.T) {
+	t.Parallel()
 	l := startLocal(t, holder{"acme", "admin", ""})
 	ctx := bounded(t, time.Minute)
 	var acknowledged atomic.Int64
@@ -229,6 +234,7 @@ func TestACounterCountsEveryAcknowledgedIncrement(t *testing.T) {
 // TestMoneyMovedByEffectsIsNeverSeenTwiceOrNowhere moves amounts between accounts as effects of tasks, each of which
 // leaves a follow-up, while readers look at all accounts at once.
 func TestMoneyMovedByEffectsIsNeverSeenTwiceOrNowhere(t *testing.T) {
+	t.Parallel()
 	l := startLocal(t, holder{"acme", "admin", ""})
 	ctx := bounded(t, time.Minute)
 	c := l.client(0)
@@ -318,6 +324,7 @@ func sumAtOnce(t *testing.T, ctx context.Context, c *millrace.Client, accounts i
 
 // TestRefusedEffectsLeaveNothingAndTheLeaseStays has a handler see what it met, and try again.
 func TestRefusedEffectsLeaveNothingAndTheLeaseStays(t *testing.T) {
+	t.Parallel()
 	l := startLocal(t, holder{"acme", "admin", ""})
 	ctx := bounded(t, time.Minute)
 	c := l.client(0)

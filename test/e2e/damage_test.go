@@ -72,6 +72,7 @@ func writeTasks(t *testing.T, r *raw, n int) []created {
 }
 
 func TestAFlippedBitBeforeTheLastSealIsRefusedByFileAndOffset(t *testing.T) {
+	t.Parallel()
 	s, _ := serve(t)
 	writeTasks(t, newRaw(t, s.Address(), s.Tokens[0].Secret), 60)
 	time.Sleep(200 * time.Millisecond) // an idle log is sealed

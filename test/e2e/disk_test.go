@@ -27,6 +27,7 @@ func smallDisk(t *testing.T) *proc.SmallDisk {
 }
 
 func TestAFullDiskRefusesNewWorkServesTheRestAndHeals(t *testing.T) {
+	t.Parallel()
 	disk := smallDisk(t)
 	s, err := proc.New(t.Context(), proc.Options{Binary: program, Dir: disk.At}, "default")
 	noErr(t, err)
@@ -120,6 +121,7 @@ func untilRefused(t *testing.T, r *raw) (ids []string) {
 
 // A server that is killed on a full disk starts on it, and serves what a full disk does not hinder.
 func TestAServerStartsOnAFullDisk(t *testing.T) {
+	t.Parallel()
 	disk := smallDisk(t)
 	s, err := proc.New(t.Context(), proc.Options{Binary: program, Dir: t.TempDir(), Data: filepath.Join(disk.At, "data")}, "default")
 	noErr(t, err)

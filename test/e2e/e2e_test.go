@@ -71,6 +71,7 @@ func logOf(s *proc.Server) string {
 var upper = millrace.Job[string, string]("upper")
 
 func TestATaskItsResultAndItsEffectSurviveARestart(t *testing.T) {
+	t.Parallel()
 	s, c := serve(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -121,6 +122,7 @@ func TestATaskItsResultAndItsEffectSurviveARestart(t *testing.T) {
 }
 
 func TestAServerWithoutTokensDoesNotStart(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("real processes")
 	}

@@ -14,6 +14,7 @@ import (
 // TestAFencedCommitWhoseAnswerWasLostIsAnsweredAgainAfterTheLeaseIsGone: a commit in mid-task settles nothing, so its
 // number in the session tells that it was applied, not its token.
 func TestAFencedCommitWhoseAnswerWasLostIsAnsweredAgainAfterTheLeaseIsGone(t *testing.T) {
+	t.Parallel()
 	l := startLocal(t, holder{"acme", "admin", ""})
 	ctx := bounded(t, time.Minute)
 	c, r := l.client(0), l.raw(0)
@@ -61,6 +62,7 @@ func TestAFencedCommitWhoseAnswerWasLostIsAnsweredAgainAfterTheLeaseIsGone(t *te
 // TestATokenThatNobodyWasGivenHasNoLease sends the largest numbers there are: however large, a token is a number that
 // may be guessed, and is answered like any other that is not live.
 func TestATokenThatNobodyWasGivenHasNoLease(t *testing.T) {
+	t.Parallel()
 	l := startLocal(t, holder{"acme", "admin", ""})
 	ctx := bounded(t, time.Minute)
 	c, r := l.client(0), l.raw(0)

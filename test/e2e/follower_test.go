@@ -221,6 +221,7 @@ func TestEveryRouteServesAtAFollowerByRedirectAndByForwarding(t *testing.T) {
 }
 
 func TestWhatWasJustMadeIsFoundOnEveryNode(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, 3, 1)
 	lead := c.leader()
 	maker := c.visitor(lead, "")
@@ -241,6 +242,7 @@ func TestWhatWasJustMadeIsFoundOnEveryNode(t *testing.T) {
 
 // Claims that find nothing, wait, or are given up by their callers leave no lease behind, whichever node they asked.
 func TestClaimsThatAreGivenUpLeaveNoLease(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, 3, 3)
 	c.leader()
 	ctx := bounded(t, 90*time.Second)

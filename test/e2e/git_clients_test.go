@@ -14,6 +14,7 @@ import (
 // TestGitClientsOfOthers does with each client what people do, as holders of tokens of several kinds. Git itself makes the
 // commits, and looks at what there is in the end.
 func TestGitClientsOfOthers(t *testing.T) {
+	t.Parallel()
 	l, admin := startGit(t)
 	plain := l.addToken("plain", "acme", "[ref:read, ref:write]")
 	narrow := l.addToken("narrow", "acme", "[ref:read, ref:write]\n    repos: [\"default/app-*\"]")

@@ -15,6 +15,7 @@ import (
 )
 
 func TestAPushMakesARepositoryWhereTheNamespaceSaysSo(t *testing.T) {
+	t.Parallel()
 	l, _ := startGit(t, holder{tenant: "acme", role: "admin"}, holder{tenant: "acme", role: "worker"}, holder{tenant: "other", role: "admin"})
 	readerToken, makerToken := l.addToken("reader", "acme", "[ref:read, ref:create]"), l.addToken("maker", "acme", "[ref:read, ref:write, ref:create]")
 	l.stop()
@@ -76,6 +77,7 @@ func TestAPushMakesARepositoryWhereTheNamespaceSaysSo(t *testing.T) {
 }
 
 func TestARefusedFirstPushLeavesNothing(t *testing.T) {
+	t.Parallel()
 	l, host := startGit(t)
 	host.makeRepo("first", nil)
 	host.call("QueueService/SetNamespace", &pb.SetNamespaceRequest{Config: &pb.NamespaceConfig{CreateOnPush: true}}, new(pb.SetNamespaceResponse))
@@ -123,6 +125,7 @@ func TestARefusedFirstPushLeavesNothing(t *testing.T) {
 }
 
 func TestATokenForSomeRepositoriesFindsNoOther(t *testing.T) {
+	t.Parallel()
 	l, _ := startGit(t, holder{tenant: "acme", role: "admin"})
 	narrowToken := l.addToken("narrow", "acme", "[ref:read, ref:write, ref:create, ref:admin, ref:force, task:create]\n    repos: [\"default/app-*\"]")
 	l.stop()
@@ -174,6 +177,7 @@ func TestATokenForSomeRepositoriesFindsNoOther(t *testing.T) {
 }
 
 func TestSettingsOfARepositoryAreRefusedByName(t *testing.T) {
+	t.Parallel()
 	l, host := startGit(t)
 	c := l.client(0)
 	ctx := t.Context()
@@ -243,6 +247,7 @@ func TestSettingsOfARepositoryAreRefusedByName(t *testing.T) {
 }
 
 func TestWhereRefsAreNotServedNoDoorOfThemIsOpen(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	spy := filepath.Join(dir, "git")
 	noErr(t, os.WriteFile(spy, []byte("#!/bin/sh\ntouch "+filepath.Join(dir, "started")+"\nexec false\n"), 0o700))

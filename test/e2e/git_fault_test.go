@@ -43,6 +43,7 @@ func serveGit(t *testing.T, env []string, flags ...string) (s *proc.Server, host
 }
 
 func TestWithoutGitItsClientsAreRefusedAndAllElseWorks(t *testing.T) {
+	t.Parallel()
 	s, host := serveGit(t, nil)
 	host().makeRepo("app", nil)
 	w := newWork(t, "2")
@@ -70,6 +71,7 @@ func TestWithoutGitItsClientsAreRefusedAndAllElseWorks(t *testing.T) {
 }
 
 func TestADamagedPackEndsFetchesWithAnError(t *testing.T) {
+	t.Parallel()
 	l, host := startGit(t)
 	host.makeRepo("app", nil)
 	host.makeRepo("other", nil)
@@ -173,6 +175,7 @@ func TestPushersDoNotLoseEachOthersCommits(t *testing.T) {
 }
 
 func TestAClientThatGoesAwayLeavesNothingOrAllOfItsPush(t *testing.T) {
+	t.Parallel()
 	l, host := startGit(t)
 	host.makeRepo("app", nil)
 	url := host.url("app")
@@ -222,6 +225,7 @@ func TestAClientThatGoesAwayLeavesNothingOrAllOfItsPush(t *testing.T) {
 }
 
 func TestNoCredentialIsInLogsOrInWhatGitIsGiven(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	spy := filepath.Join(dir, "git")
 	seen := filepath.Join(dir, "seen")
@@ -261,6 +265,7 @@ func TestNoCredentialIsInLogsOrInWhatGitIsGiven(t *testing.T) {
 }
 
 func TestWithoutRoomPushesThatBringObjectsAreRefusedByName(t *testing.T) {
+	t.Parallel()
 	l, host := startGit(t)
 	host.makeRepo("app", nil)
 	url := host.url("app")

@@ -155,6 +155,7 @@ func hostilePushes(w work, first, second, third string) []hostile {
 }
 
 func TestAPushThatNoClientWouldSendMovesNothing(t *testing.T) {
+	t.Parallel()
 	l, host := startGit(t)
 	host.makeRepo("app", &pb.RepoConfig{Hide: []string{"refs/hidden/**"}})
 	host.makeRepo("small", &pb.RepoConfig{MaxPush: 2000})
@@ -211,6 +212,7 @@ func TestAPushThatNoClientWouldSendMovesNothing(t *testing.T) {
 }
 
 func TestAPackOfAHugeClaimIsRefusedWithinLimits(t *testing.T) {
+	t.Parallel()
 	_, host := startGit(t)
 	host.makeRepo("app", nil)
 	// One blob that says it is 1 TiB long, and a count that no pack of this size has.
@@ -234,6 +236,7 @@ func TestAPackOfAHugeClaimIsRefusedWithinLimits(t *testing.T) {
 }
 
 func TestManyRefusedRefsDoNotStopTheOthers(t *testing.T) {
+	t.Parallel()
 	l, host := startGit(t)
 	host.makeRepo("app", nil)
 	w := newWork(t, "2")
@@ -261,6 +264,7 @@ func TestManyRefusedRefsDoNotStopTheOthers(t *testing.T) {
 }
 
 func TestAPushUnderARequestIDMayBeSentAgain(t *testing.T) {
+	t.Parallel()
 	_, host := startGit(t)
 	host.makeRepo("app", nil)
 	w := newWork(t, "2")
@@ -284,6 +288,7 @@ func TestAPushUnderARequestIDMayBeSentAgain(t *testing.T) {
 }
 
 func TestHiddenRefsAreNeitherShownNorPushed(t *testing.T) {
+	t.Parallel()
 	l, admin := startGit(t, holder{tenant: "acme", role: "admin"}, holder{tenant: "acme", role: "worker"})
 	admin.makeRepo("app", &pb.RepoConfig{Hide: []string{"refs/hidden/**"}})
 	w := newWork(t, "2")
@@ -302,6 +307,7 @@ func TestHiddenRefsAreNeitherShownNorPushed(t *testing.T) {
 }
 
 func TestEveryDoorAsksWhoItIs(t *testing.T) {
+	t.Parallel()
 	l, _ := startGit(t, holder{tenant: "acme", role: "admin"}, holder{tenant: "other", role: "admin"})
 	narrowToken, readToken := l.addToken("narrow", "acme", "[task:read]"), l.addToken("reader", "acme", "[ref:read]")
 	l.stop()

@@ -50,6 +50,7 @@ func seriesOf(t *testing.T, admin string) map[string]float64 {
 }
 
 func TestWhatGitClientsDoIsCounted(t *testing.T) {
+	t.Parallel()
 	needGit(t)
 	s, l := serveAdmin(t, "--memory", "256MiB")
 	host := gitHost{t, l.HTTP, l.GRPC, s.Tokens[0].Secret}
@@ -114,6 +115,7 @@ func (w work) roots(n int) []string {
 
 // TestOfManyPushesHalfOfThemRefusedOnlyTheOthersLeaveFiles sends as many pushes as GIT_PUSHES says, 40 without.
 func TestOfManyPushesHalfOfThemRefusedOnlyTheOthersLeaveFiles(t *testing.T) {
+	t.Parallel()
 	l, host := startGit(t)
 	host.makeRepo("app", &pb.RepoConfig{Rules: []*pb.RefRule{{Refs: "refs/heads/closed/**", Deny: []pb.RefRule_Deny{pb.RefRule_CREATE}}}})
 	w := newWork(t, "2")
@@ -162,6 +164,7 @@ func TestOfManyPushesHalfOfThemRefusedOnlyTheOthersLeaveFiles(t *testing.T) {
 }
 
 func TestGitdirsMayVanishAtAnyTime(t *testing.T) {
+	t.Parallel()
 	l, host := startGit(t)
 	host.makeRepo("app", nil)
 	url := host.url("app")
@@ -239,6 +242,7 @@ func residentPeak(t *testing.T, pid int) int64 {
 // TestSlowGitClientsHoldUpNobodyAndLeaveNoProcess has connections that say half a request, fetches that nobody reads the
 // answers of, and fetches that wait for those. GIT_SLOW and GIT_WAITING say how many; of one tenant 64 fetches may wait. Pushes go on.
 func TestSlowGitClientsHoldUpNobodyAndLeaveNoProcess(t *testing.T) {
+	t.Parallel()
 	needGit(t)
 	if _, err := os.Stat("/proc/self/stat"); err != nil {
 		t.Skip("processes are counted in /proc")

@@ -76,6 +76,7 @@ func (w work) longHistory(size int) {
 // TestMirrorsByEachClient has each client push a whole repository, clone it and fetch what is new: one with GIT_MIRROR_REFS refs, and
 // one whose history has GIT_MIRROR_BYTES bytes; small ones without. What is left at both ends must be the same, and whole.
 func TestMirrorsByEachClient(t *testing.T) {
+	t.Parallel()
 	refs, size := howMany(t, "GIT_MIRROR_REFS", 300), howMany(t, "GIT_MIRROR_BYTES", 2<<20)
 	_, host := startGit(t)
 	many, long := newWork(t, "2"), newWork(t, "2")

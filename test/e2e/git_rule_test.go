@@ -78,6 +78,7 @@ func (r ruled) try(t *testing.T, w work, wanted, url string, repo millrace.Repo)
 }
 
 func TestRulesRefuseByGitAndByTheAPIAlike(t *testing.T) {
+	t.Parallel()
 	l, admin := startGit(t, holder{tenant: "acme", role: "admin"}, holder{tenant: "acme", role: "worker"})
 	admin.makeRepo("app", nil)
 	w := newWork(t, "2")
@@ -194,6 +195,7 @@ func (p *slowPush) end() string {
 }
 
 func TestWhatChangesWhileAPackIsSentCountsForItsPush(t *testing.T) {
+	t.Parallel()
 	l, admin := startGit(t, holder{tenant: "acme", role: "admin"}, holder{tenant: "acme", role: "worker"})
 	admin.makeRepo("app", nil)
 	w := newWork(t, "2")

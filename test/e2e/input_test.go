@@ -138,6 +138,7 @@ var badCalls = []struct {
 
 // TestBadInputIsRefusedByNameAndDoesNoHarm makes each bad call, and a good one after it.
 func TestBadInputIsRefusedByNameAndDoesNoHarm(t *testing.T) {
+	t.Parallel()
 	l := startLocal(t, holder{"acme", "admin", ""})
 	r := l.raw(0)
 	for _, c := range badCalls {
@@ -174,6 +175,7 @@ func many(n int) (out []*millracev1.Op) {
 
 // TestBytesThatAreNoMessageAreRefused sends what no client library can: frames cut, too long, compressed, of other types.
 func TestBytesThatAreNoMessageAreRefused(t *testing.T) {
+	t.Parallel()
 	l := startLocal(t, holder{"acme", "admin", ""})
 	r := l.raw(0)
 	good, err := proto.Marshal(task(func(*millracev1.TaskSpec) {}))
@@ -223,6 +225,7 @@ func TestBytesThatAreNoMessageAreRefused(t *testing.T) {
 
 // TestAStreamOfNonsenseEndsAndDoesNoHarm breaks the rules of a stream in every way that a client could.
 func TestAStreamOfNonsenseEndsAndDoesNoHarm(t *testing.T) {
+	t.Parallel()
 	l := startLocal(t, holder{"acme", "admin", ""})
 	r := l.raw(0)
 	create := func(seq uint64, n int) *millracev1.ClientFrame {

@@ -15,6 +15,7 @@ import (
 // A server that is killed with many keys is there again without reading them: what it reads is the end of its log.
 // MILLRACE_PLAIN_MIB says how many MiB of keys there are; with 12,288 and more it must serve within five seconds.
 func TestAServerWithManyKeysIsThereAgainAfterAKill(t *testing.T) {
+	t.Parallel()
 	mib, most := 24, 12<<10
 	if n, err := strconv.Atoi(os.Getenv("MILLRACE_PLAIN_MIB")); err == nil {
 		mib = n

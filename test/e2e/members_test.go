@@ -321,6 +321,7 @@ func TestANodeThatWasAwayFindsTheClusterThoughAllOthersWereReplaced(t *testing.T
 }
 
 func TestMembershipIsRefusedByName(t *testing.T) {
+	t.Parallel()
 	c := growing(t, 1, 1)
 	for _, x := range []struct {
 		want string
@@ -402,6 +403,7 @@ func freeBase(t *testing.T, n int) int {
 }
 
 func TestThePageOfGrowingAClusterIsTrue(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("whole servers")
 	}

@@ -11,6 +11,7 @@ import (
 
 // A server whose embedder is another one's door for OpenAI's API makes the vectors that the other makes.
 func TestMillraceIsAProviderOfVectorsForMillrace(t *testing.T) {
+	t.Parallel()
 	_, serving := serveWeb(t)
 	first := serving()
 	type embedded struct {

@@ -47,6 +47,7 @@ func TestACleanStopLeavesALeaderBehind(t *testing.T) {
 }
 
 func TestTheLastNodeStopsWithoutASuccessor(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, 3, 2)
 	c.leader()
 	for i := range 3 {
@@ -66,6 +67,7 @@ func clusterOf(t *testing.T, c *nodes, i, code int) (s server.ClusterStatus) {
 }
 
 func TestOperatorsSeeAndMoveLeadersFromAnyNode(t *testing.T) {
+	t.Parallel()
 	c := startClusterWith(t, 3, 2, withAdmin)
 	c.leader()
 	admin := func(i int) string { return c.running[i].AdminAddress }
@@ -239,6 +241,7 @@ func leaderOf(t *testing.T, c *nodes, shard int) (string, error) {
 }
 
 func TestANodeThatForwardsAnswersForTheLeaderUnlessToldNotTo(t *testing.T) {
+	t.Parallel()
 	c := startClusterWith(t, 3, 1, func(o *server.Options) { o.Forward = true })
 	lead := c.leader()
 	follower := c.peers[(lead+1)%3]
@@ -263,6 +266,7 @@ func TestANodeThatForwardsAnswersForTheLeaderUnlessToldNotTo(t *testing.T) {
 }
 
 func TestANodeWithAnotherNumberOfShardsIsRefusedByName(t *testing.T) {
+	t.Parallel()
 	c := startClusterWith(t, 3, 2, withAdmin)
 	c.leader()
 	c.stop(2)

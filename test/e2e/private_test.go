@@ -34,6 +34,7 @@ func openToOthers(t *testing.T, dir string) (out []string) {
 // A directory that packages, images or volumes made before the server came is open to all users of the machine, and so is
 // one that an earlier program wrote.
 func TestWhatAServerStoresIsItsUsersAlone(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("real processes")
 	}
@@ -117,6 +118,7 @@ func asUser(t *testing.T, args ...string) ended {
 
 // TestADirectoryThatCannotBeUsedSaysWhy starts servers as a user who lacks a permission: none may blame another process.
 func TestADirectoryThatCannotBeUsedSaysWhy(t *testing.T) {
+	t.Parallel()
 	if testing.Short() || os.Getuid() != 0 {
 		t.Skip("real processes, one as another user, which only root may start")
 	}
@@ -173,6 +175,7 @@ func openDir(dir string, mode fs.FileMode) error {
 
 // Whoever may write these files can make tokens, or read what is sent.
 func TestFilesThatOthersMayChangeKeepAServerFromStarting(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("real processes")
 	}

@@ -92,11 +92,18 @@ func states(t *testing.T, ctx context.Context, c *millrace.Client, ids []string)
 }
 
 func TestASecondServerOnADirectoryEndsAndChangesNothing(t *testing.T) {
+	t.Parallel()
 	s, c := serve(t)
 	ctx := bounded(t, time.Minute)
 	ids := addMany(t, ctx, c, "q", 50)
-	time.Sleep(300 * time.Millisecond) // the log is sealed when it is idle; from here nothing is written
 	before := contents(t, s.DataDir())
+	for { // the log is sealed, and segments are made for later, when it is idle; then nothing is written
+		time.Sleep(300 * time.Millisecond)
+		was := before
+		if before = contents(t, s.DataDir()); maps.Equal(was, before) {
+			break
+		}
+	}
 	for range 3 {
 		e := run(t, "serve", "--dev", "--data", s.DataDir(), "--listen", "127.0.0.1:0")
 		if e.code != 23 || !strings.Contains(e.out, "in use") {
@@ -137,6 +144,7 @@ func reformat(t *testing.T, identity []byte) []byte {
 }
 
 func TestADirectoryOfANewerFormatIsRefusedByBothNumbers(t *testing.T) {
+	t.Parallel()
 	s, c := serve(t)
 	ctx := bounded(t, time.Minute)
 	addMany(t, ctx, c, "q", 5)
@@ -175,6 +183,7 @@ func TestADirectoryOfANewerFormatIsRefusedByBothNumbers(t *testing.T) {
 }
 
 func TestOnlyASafeStartIsAStart(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("real processes")
 	}
@@ -221,6 +230,7 @@ func TestOnlyASafeStartIsAStart(t *testing.T) {
 }
 
 func TestAServerKilledWhileItRecoversLosesNothing(t *testing.T) {
+	t.Parallel()
 	s, c := serve(t)
 	ctx := bounded(t, time.Minute)
 	ids := addMany(t, ctx, c, "q", 3000)

@@ -49,6 +49,7 @@ func eventually(t *testing.T, what string, done func() bool) {
 }
 
 func TestTenThousandTasksAreEachDeliveredOnce(t *testing.T) {
+	t.Parallel()
 	l := startLocal(t, holder{"acme", "admin", ""})
 	ctx := bounded(t, time.Minute)
 	const n = 10_000
@@ -85,6 +86,7 @@ func TestTenThousandTasksAreEachDeliveredOnce(t *testing.T) {
 }
 
 func TestPayloadsResultsAndHeadersAreByteExact(t *testing.T) {
+	t.Parallel()
 	l := startLocal(t, holder{"acme", "admin", ""})
 	ctx := bounded(t, time.Minute)
 	c := l.client(0)
@@ -127,6 +129,7 @@ func TestPayloadsResultsAndHeadersAreByteExact(t *testing.T) {
 }
 
 func TestRandomNamesLeaveNothingBehind(t *testing.T) {
+	t.Parallel()
 	l := startLocal(t, holder{"acme", "admin", ""})
 	c := l.client(0)
 	ctx := bounded(t, time.Minute)
@@ -170,6 +173,7 @@ func TestRandomNamesLeaveNothingBehind(t *testing.T) {
 }
 
 func TestAsManyAttemptsAsAreAllowedAndEachAtOnce(t *testing.T) {
+	t.Parallel()
 	l := startLocal(t, holder{"acme", "admin", ""})
 	ctx := bounded(t, time.Minute)
 	c := l.client(0)
@@ -199,6 +203,7 @@ func TestAsManyAttemptsAsAreAllowedAndEachAtOnce(t *testing.T) {
 }
 
 func TestStrictPriorityIsNeverInverted(t *testing.T) {
+	t.Parallel()
 	l := startLocal(t, holder{"acme", "admin", ""})
 	ctx := bounded(t, time.Minute)
 	c := l.client(0)
@@ -233,6 +238,7 @@ func TestStrictPriorityIsNeverInverted(t *testing.T) {
 }
 
 func TestOneUniqueKeyIsOneTaskPerTenantAlsoAfterARestart(t *testing.T) {
+	t.Parallel()
 	l := startLocal(t, holder{"acme", "admin", ""}, holder{"rival", "admin", ""})
 	ctx := bounded(t, time.Minute)
 	job := millrace.Job[string, string]("u")
@@ -292,6 +298,7 @@ func TestOneUniqueKeyIsOneTaskPerTenantAlsoAfterARestart(t *testing.T) {
 
 // TestAGrantThatNobodyReceivedIsGivenAgain cuts a stream while tasks are on their way to it.
 func TestAGrantThatNobodyReceivedIsGivenAgain(t *testing.T) {
+	t.Parallel()
 	l := startLocal(t, holder{"acme", "admin", ""})
 	ctx := bounded(t, time.Minute)
 	c := l.client(0)
@@ -395,6 +402,7 @@ func TestWorkersStoppedUnderLoadLoseAndDoubleNothing(t *testing.T) {
 }
 
 func TestWaitersAreWokenByTheEndAndAcrossARestart(t *testing.T) {
+	t.Parallel()
 	s, c := serve(t)
 	ctx := bounded(t, time.Minute)
 	job := millrace.Job[string, string]("w")
@@ -423,6 +431,7 @@ func TestWaitersAreWokenByTheEndAndAcrossARestart(t *testing.T) {
 }
 
 func TestWhatWasRemovedAtItsEndIsStillRecognized(t *testing.T) {
+	t.Parallel()
 	l := startLocal(t, holder{"acme", "admin", ""})
 	ctx := bounded(t, time.Minute)
 	c := l.client(0)

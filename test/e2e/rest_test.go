@@ -66,6 +66,7 @@ func (w web) curl(c curl) (int, string) {
 }
 
 func TestATaskIsMadeClaimedCompletedAndReadOverREST(t *testing.T) {
+	t.Parallel()
 	s, serving := serveWeb(t)
 	w := serving()
 	expect := func(method, path, body string, status int) map[string]json.RawMessage {
@@ -181,6 +182,7 @@ var (
 
 // TestThePageOnRESTIsTrue runs the commands of docs/start/rest.md and compares their answers with those on the page.
 func TestThePageOnRESTIsTrue(t *testing.T) {
+	t.Parallel()
 	page, err := os.ReadFile("../../docs/start/rest.md")
 	noErr(t, err)
 	_, serving := serveWeb(t)

@@ -11,6 +11,7 @@ import (
 
 // The lines by which others publish how to repeat their figures do so here, with flags of one dash or two.
 func TestTheLoadGeneratorOfSearchesTakesLinesAsTheyArePrinted(t *testing.T) {
+	t.Parallel()
 	_, serving := serveWeb(t)
 	w := serving()
 	url, dir := "http://"+w.address, t.TempDir()

@@ -12,6 +12,7 @@ import (
 // A completion, a key, a ref and a point stand in one entry: whoever finds the point finds the others, also where the server is
 // killed. MILLRACE_EFFECT_KILLS and MILLRACE_STALE_COMPLETIONS make more of it.
 func TestAPointIsSeenWithTheKeyTheRefAndTheCompletionItCameWith(t *testing.T) {
+	t.Parallel()
 	kills := counted("MILLRACE_EFFECT_KILLS", 3)
 	s, c := serve(t)
 	ctx := bounded(t, 10*time.Minute)

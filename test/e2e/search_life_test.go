@@ -18,6 +18,7 @@ import (
 
 // MILLRACE_SEARCH_TEXTS makes more of it.
 func TestAFreshMachineSearchesTextsWithoutModelOrNetworkAndSaysSo(t *testing.T) {
+	t.Parallel()
 	texts := counted("MILLRACE_SEARCH_TEXTS", 500)
 	s, c := serve(t)
 	ctx := bounded(t, 10*time.Minute)
@@ -51,6 +52,7 @@ func TestAFreshMachineSearchesTextsWithoutModelOrNetworkAndSaysSo(t *testing.T) 
 
 // A client that hangs up before its answer cannot know what happened, and repeats: each point is there once.
 func TestAnUpsertThatWasCutOffMayBeRepeated(t *testing.T) {
+	t.Parallel()
 	l := startLocal(t, holder{tenant: "acme", role: "admin"})
 	ctx := bounded(t, time.Minute)
 	c := l.client(0)
@@ -97,6 +99,7 @@ func TestAnUpsertThatWasCutOffMayBeRepeated(t *testing.T) {
 }
 
 func TestARecordingAndVerdictsOutliveAKillRightAfterTheAnswer(t *testing.T) {
+	t.Parallel()
 	s, c := serve(t)
 	ctx := bounded(t, time.Minute)
 	k, def := nurses(c, "nurses")
@@ -143,6 +146,7 @@ func TestARecordingAndVerdictsOutliveAKillRightAfterTheAnswer(t *testing.T) {
 }
 
 func TestWithoutRoomOnTheDiskUpsertsAreRefusedAndSearchesGoOn(t *testing.T) {
+	t.Parallel()
 	l := startLocal(t, holder{tenant: "acme", role: "admin"})
 	ctx := bounded(t, time.Minute)
 	k := l.client(0).Collection("ws")
@@ -181,6 +185,7 @@ func TestWithoutRoomOnTheDiskUpsertsAreRefusedAndSearchesGoOn(t *testing.T) {
 
 // searchLimits are bounds that need a whole server: those of one message are held to theirs where messages are read.
 func TestEachLimitOfWhatIsStoredHoldsAtItAndRefusesOneAbove(t *testing.T) {
+	t.Parallel()
 	l := startLocal(t, holder{tenant: "acme", role: "admin"})
 	w := web{t: t, address: l.running.HTTPAddress, token: l.tokens[0], client: &http.Client{}}
 	must := func(method, path, body string) {

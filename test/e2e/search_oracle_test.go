@@ -22,6 +22,7 @@ func counted(name string, usual int) int {
 
 // MILLRACE_SEARCHES and MILLRACE_SEARCH_POINTS make more of it; from about 25,000 points on there is a graph as well.
 func TestRandomSearchesByEveryDoorNeverLeakNeverMissAndCountExactly(t *testing.T) {
+	t.Parallel()
 	searches, points := counted("MILLRACE_SEARCHES", 240), counted("MILLRACE_SEARCH_POINTS", 400)
 	for _, kernel := range []string{"", "purego"} {
 		t.Run("kernel "+kernel, func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 var index = regexp.MustCompile(`"index":"\d+"`)
 
 func TestWhatAnotherTenantSearchesLooksLikeNothingAtAll(t *testing.T) {
+	t.Parallel()
 	l := startLocal(t, holder{tenant: "acme", role: "admin"}, holder{tenant: "rival", role: "admin"})
 	door := func(n int) web {
 		return web{t: t, address: l.running.HTTPAddress, token: l.tokens[n], client: &http.Client{}}

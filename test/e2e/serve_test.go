@@ -42,6 +42,7 @@ func serveWith(t *testing.T, flags ...string) *proc.Server {
 // TestATerminatedServerEndsWithinItsGrace has clients that take no hint: a stream that ignores the goodbye, a claim that
 // waits, a worker. None of them hangs.
 func TestATerminatedServerEndsWithinItsGrace(t *testing.T) {
+	t.Parallel()
 	s := serveWith(t, "--grace", "500ms")
 	r := newRaw(t, s.Address(), s.Tokens[0].Secret)
 	deaf := r.openStream(t)
@@ -84,6 +85,7 @@ func TestATerminatedServerEndsWithinItsGrace(t *testing.T) {
 }
 
 func TestLimitsThatManyShareRefuseByName(t *testing.T) {
+	t.Parallel()
 	s := serveWith(t, "--limit-streams-tenant", "2", "--limit-calls-tenant", "3", "--limit-subscriptions", "1",
 		"--limit-slots", "8", "--limit-payload-bytes", "100")
 	r := newRaw(t, s.Address(), s.Tokens[0].Secret)
@@ -169,6 +171,7 @@ func selfSigned(t *testing.T) (cert, key string, trust *x509.CertPool) {
 }
 
 func TestWithACertificateOnlyTLSIsServed(t *testing.T) {
+	t.Parallel()
 	cert, key, trust := selfSigned(t)
 	s := serveWith(t, "--tls-cert", cert, "--tls-key", key)
 	ctx := bounded(t, 20*time.Second)

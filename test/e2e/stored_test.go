@@ -63,6 +63,7 @@ var keyLengths = map[string]bool{"incarnationLen": true, "idLen": true}
 // A kind of key that is added has to say how backups treat it: one that names files, or anything else outside of the tables,
 // is not kept by keeping the tables.
 func TestEachKindOfKeySaysHowBackupsTreatIt(t *testing.T) {
+	t.Parallel()
 	found := map[string]bool{}
 	files, err := filepath.Glob("../../internal/keys/*.go")
 	noErr(t, err)

@@ -33,6 +33,7 @@ func startWork(t *testing.T, s *proc.Server, args ...string) *exec.Cmd {
 }
 
 func TestAKilledWorkerLeavesNoCommandRunning(t *testing.T) {
+	t.Parallel()
 	s, c := serve(t)
 	ctx := bounded(t, time.Minute)
 	const commands = 4
@@ -78,6 +79,7 @@ func TestAKilledWorkerLeavesNoCommandRunning(t *testing.T) {
 // TestCommandsOutliveTheThreadsOfTheirWorker: a command is bound to the thread that started it, which must stay for as
 // long as the command runs, whatever else the worker does meanwhile.
 func TestCommandsOutliveTheThreadsOfTheirWorker(t *testing.T) {
+	t.Parallel()
 	s, c := serve(t)
 	ctx := bounded(t, time.Minute)
 	const tasks = 60
@@ -106,6 +108,7 @@ func TestCommandsOutliveTheThreadsOfTheirWorker(t *testing.T) {
 
 // TestThePageOnTasksIsTrue runs all commands of docs/start/tasks.md, one after the other.
 func TestThePageOnTasksIsTrue(t *testing.T) {
+	t.Parallel()
 	s, c := serve(t)
 	page, err := os.ReadFile("../../docs/start/tasks.md")
 	noErr(t, err)
