@@ -28,6 +28,9 @@ func (s *Server) keyPage(ctx context.Context, q rangeQuery, limit int, incarnati
 	if err != nil {
 		return out, err
 	}
+	if err := c.ofSome(ctx, &q.o); err != nil {
+		return out, err
+	}
 	whole := q.KeyRange
 	if after != nil {
 		q.KeyRange = beyondKey(q.KeyRange, after)

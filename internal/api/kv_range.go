@@ -119,8 +119,8 @@ func showPairs(pairs []core.KeyPair) []*pb.KVPair {
 // rangeQuery is what a range is asked for.
 type rangeQuery struct {
 	core.KeyRange
-	min    []*pb.At
-	o      core.ReadOptions
+	min    []*pb.At         // by partition
+	o      core.ReadOptions // of each
 	values bool
 }
 
@@ -185,10 +185,10 @@ func (c *call) openPart(ctx context.Context, r *keyMerge, i, place int, q rangeQ
 		p = c.t.part
 	}
 	own := q.o
-	own.MinIndex = minOf(q.min, p)
+	own.MinIndex = max(own.MinIndex, minOf(q.min, p))
 	cursor, at, err := c.s.o.Backend.KeyRange(ctx, p, q.KeyRange, own)
 	if err != nil {
-		return err
+		return unknownOf(q.min, p, err)
 	}
 	r.all[i], r.at[i] = &mergePart{cursor: cursor, place: place}, showAt(at)
 	return nil

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"sync"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -41,6 +42,20 @@ func minOf(list []*pb.At, p core.Partition) (index uint64) {
 		}
 	}
 	return index
+}
+
+// unknownOf gives an index that was refused its place in the list of them.
+func unknownOf(list []*pb.At, p core.Partition, err error) error {
+	f, ok := errors.AsType[core.Invalid](err)
+	if !ok || f.Reason != core.ReasonIndexUnknown {
+		return err
+	}
+	for i, at := range list {
+		if at.GetPartition() == uint32(p.Index) && at.GetIndex() == minOf(list, p) {
+			f.Field = item("min", i) + ".index"
+		}
+	}
+	return f
 }
 
 // minsFact refuses a list of indexes that names no partition of the namespace.
@@ -127,7 +142,7 @@ func (c *call) batchGet(ctx context.Context, in *pb.KVBatchGetRequest, o core.Re
 			own.MinIndex = minOf(in.GetMin(), s.part)
 			err := c.s.safely(func() (err error) {
 				s.reads, s.at, err = c.s.o.Backend.Keys(ctx, s.part, in.GetKeyspace(), s.keys, budget, own)
-				return err
+				return unknownOf(in.GetMin(), s.part, err)
 			})
 			if err != nil {
 				mu.Lock()

@@ -540,6 +540,9 @@ func (ss *searchService) GetPoints(ctx context.Context, in *pb.GetPointsRequest)
 		return nil, err
 	}
 	o := core.ReadOptions{MinIndex: in.GetMinIndex(), Stale: in.GetStale()}
+	if err := c.ofSome(ctx, &o); err != nil {
+		return nil, err
+	}
 	found := make(map[string]*pb.StoredPoint)
 	var at core.At
 	for i := range c.t.parts {

@@ -293,7 +293,9 @@ func (c *call) definition(ctx context.Context, q *core.SearchQuery) (*core.Colle
 	if ok {
 		return &def, nil
 	}
-	info, _, err := c.s.o.Backend.Collection(ctx, c.t.part, q.Collection, q.Read)
+	read := q.Read
+	read.Elsewhere = c.t.several()
+	info, _, err := c.s.o.Backend.Collection(ctx, c.t.part, q.Collection, read)
 	return &info.Collection, err
 }
 
@@ -346,6 +348,9 @@ func (c *call) turn(ctx context.Context, q *core.SearchQuery) (reads []settled, 
 		if err := c.awaitLoaded(ctx, p, q.Collection); err != nil {
 			return nil, nil, err
 		}
+	}
+	if err := c.ofSome(ctx, &q.Read); err != nil {
+		return nil, nil, err
 	}
 	reads = make([]settled, c.t.parts)
 	for i := range c.t.parts {

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"sync"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
@@ -255,6 +256,30 @@ func (c *call) carry(ctx context.Context, op core.Op) error {
 		}
 		return nil
 	})
+}
+
+// isUnknownIndex reports whether a read was refused because its index is past the newest one.
+func isUnknownIndex(err error) bool {
+	f, ok := errors.AsType[core.Invalid](err)
+	return ok && f.Reason == core.ReasonIndexUnknown
+}
+
+// ofSome prepares reads of several partitions that name one index, which is of one of them: it refuses an index that none has,
+// and has each partition wait for no more than it has.
+func (c *call) ofSome(ctx context.Context, o *core.ReadOptions) error {
+	if o.MinIndex == 0 || !c.t.several() {
+		return nil
+	}
+	o.Elsewhere = true
+	var refused error
+	for i := range c.t.parts {
+		_, _, err := c.s.o.Backend.NamespaceConfig(ctx, c.t.in(i), core.ReadOptions{MinIndex: o.MinIndex, Stale: true})
+		if !isUnknownIndex(err) {
+			return err
+		}
+		refused = err
+	}
+	return refused
 }
 
 // merge adds where one partition's part of an answer stands. The whole has no index: it is of no one log.

@@ -7,7 +7,15 @@ type ReadOptions struct {
 	MinIndex uint64 // wait until this index of the partition's shard is applied
 	Stale    bool   // read what this node has applied, without asking a majority
 	MaxStale Millis // with Stale: ask a majority when that may be older; 0 = however old it is
+	// Elsewhere says that MinIndex may be of another partition: where it is past the newest index, that one is waited for.
+	Elsewhere bool
 }
+
+// A read whose MinIndex is past the newest index of the log is Invalid, with this field and reason: no node gave such an index.
+const (
+	FieldMinIndex      = "min_index"
+	ReasonIndexUnknown = "index_unknown"
+)
 
 // KeyRead is what a key held when it was read.
 type KeyRead struct {

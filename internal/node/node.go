@@ -168,6 +168,10 @@ func (n *Node) openShard(id core.ShardID) (*shard, error) {
 	s.rounds.number = n.boot
 	s.disp = newDispatcher(s)
 	s.alone.Store(c.Status().Alone)
+	// A log that begins in this run, or that a power cut took whole, has given no index that it lacks.
+	if began := c.Status().Last <= replog.FirstIndex; n.o.Unsynced && !(began && s.alone.Load()) {
+		s.mayLack = unsyncedTail
+	}
 	s.conf.Store(&conf)
 	s.confIndex = conf.Index
 	if id == 0 {

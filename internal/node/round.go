@@ -63,11 +63,18 @@ func (r *rounds) next(now time.Duration) string {
 	return r.name
 }
 
+// wanted reports whether a read waits for a round.
+func (r *rounds) wanted() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.waiting)+len(r.asked) > 0
+}
+
 // due returns when the loop must look again; false = it need not.
 func (r *rounds) due() (time.Duration, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.retry, r.name != ""
+	return r.retry, r.name != "" && len(r.waiting)+len(r.asked) > 0
 }
 
 // end takes the answers of rounds in.

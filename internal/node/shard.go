@@ -70,8 +70,10 @@ type shard struct {
 	// inboxDropped counts messages of peers for which there was no room.
 	inboxDropped uint64
 
-	wake  chan struct{}
-	alone atomic.Bool // this replica was the only one from the start on: there is nobody to ask
+	wake chan struct{}
+	// mayLack is how many acknowledged entries a power cut may have taken from the log's end before this run.
+	mayLack uint64
+	alone   atomic.Bool // this replica was the only one from the start on: there is nobody to ask
 
 	pendMu  sync.Mutex // guards pending
 	pending map[uint64]*inflight
@@ -284,10 +286,8 @@ func (s *shard) sleep() time.Duration {
 			d = min(d, core.Millis(due-s.now()).Duration())
 		}
 	}
-	if !s.alone.Load() {
-		if retry, waits := s.rounds.due(); waits {
-			d = min(d, retry-now)
-		}
+	if retry, waits := s.rounds.due(); waits {
+		d = min(d, retry-now)
 	}
 	s.mu.Lock()
 	if len(s.lazy) > 0 {
@@ -318,7 +318,7 @@ func (s *shard) step() error {
 		if err := s.lead(); err != nil {
 			return err
 		}
-		if !s.alone.Load() && s.core.MayRead() {
+		if (!s.alone.Load() || s.rounds.wanted()) && s.core.MayRead() {
 			if round := s.rounds.next(s.n.o.Clock.Boot()); round != "" {
 				s.core.ReadIndex(round)
 			}
