@@ -3,6 +3,7 @@ package api
 import (
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -103,6 +104,35 @@ func TestAMalformedBodyIsRefused(t *testing.T) {
 		_ = c.SetDeadline(time.Now().Add(30 * time.Second))
 		c.send("POST /v1/tasks HTTP/1.1\r\nHost: x\r\n" + tokenLine + rest)
 		if got := c.rest(); !strings.Contains(got, "HTTP/1.1 400 ") || !strings.Contains(got, `"outcome":"refused"`) || !strings.Contains(got, "Connection: close\r\n") {
+			t.Errorf("%s: %q", what, got)
+		}
+	}
+	if n := len(r.n.proposed()); n > 0 {
+		t.Errorf("%d were proposed", n)
+	}
+}
+
+// A body that ends with the client's half of the connection, before its end, is malformed too.
+func TestABodyThatIsCutShortIsRefused(t *testing.T) {
+	r := newRESTRig(t, Limits{})
+	r.s.o.Clock = env.SystemClock{}
+	for what, rest := range map[string]string{
+		"a length":        "Content-Length: 100\r\n\r\n{\"queue\":",
+		"no byte of it":   "Content-Length: 100\r\n\r\n",
+		"no chunk":        "Transfer-Encoding: chunked\r\n\r\n",
+		"half a number":   "Transfer-Encoding: chunked\r\n\r\n1",
+		"half a chunk":    "Transfer-Encoding: chunked\r\n\r\nd\r\n{\"queue",
+		"no last chunk":   "Transfer-Encoding: chunked\r\n\r\nd\r\n{\"queue\":\"q\"}\r\n",
+		"half a trailer":  "Transfer-Encoding: chunked\r\n\r\nd\r\n{\"queue\":\"q\"}\r\n0\r\nX-A: b",
+		"no end of chunk": "Transfer-Encoding: chunked\r\n\r\nd\r\n{\"queue\":\"q\"}XX0\r\n\r\n",
+	} {
+		c := r.raw()
+		_ = c.SetDeadline(time.Now().Add(30 * time.Second))
+		c.send("POST /v1/tasks HTTP/1.1\r\nHost: x\r\n" + tokenLine + rest)
+		if err := c.Conn.(*net.TCPConn).CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+		if got := c.rest(); !strings.Contains(got, "HTTP/1.1 400 ") || !strings.Contains(got, `"outcome":"refused"`) {
 			t.Errorf("%s: %q", what, got)
 		}
 	}
