@@ -16,6 +16,7 @@ type Limits struct {
 	FirstCallMs        int64 // until a call on a connection is authenticated, or served without a token
 	ReceiveMs          int64 // until a gRPC call's message is there, or that of a stream once it has begun
 	GRPCIdleMs         int64 // of a gRPC connection without calls and streams
+	HTTP2Frames        int64 // of a connection in ten seconds that carry nothing, besides what its answers earn; see frameReader
 
 	RESTBodyBytes   int64 // of one request
 	RESTBodiesBytes int64 // of all requests that the node holds at once
@@ -129,6 +130,7 @@ func (l *Limits) Rows() []Limit {
 		{"first_call_ms", &l.FirstCallMs, 10 * second, hour},
 		{"grpc_receive_ms", &l.ReceiveMs, minute, hour},
 		{"grpc_idle_ms", &l.GRPCIdleMs, 10 * minute, day},
+		{limitFrames, &l.HTTP2Frames, 10_000, 1_000_000},
 		{"rest_body", &l.RESTBodyBytes, 8 * mib, 64 * mib},
 		{"rest_bodies", &l.RESTBodiesBytes, 256 * mib, 64 * kib * mib},
 		{"rest_call_ms", &l.RESTCallMs, 30 * second, hour},

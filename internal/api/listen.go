@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"container/list"
 	"context"
-	"crypto/tls"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -144,7 +143,8 @@ func closeAll(cs []*limitedConn) {
 // limitedListener closes connections beyond the node's limit, or that of one client address, as soon as they come.
 type limitedListener struct {
 	net.Listener
-	s *Server
+	s     *Server
+	heads bool // what comes is HTTP/1
 }
 
 // Accept returns the next connection that is within the limits.
@@ -155,6 +155,9 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		c := &limitedConn{Conn: raw, s: l.s, host: hostOf(raw.RemoteAddr())}
+		if l.heads {
+			c.heads = new(headReader)
+		}
 		c.addr = connAddr{raw.RemoteAddr(), c}
 		out, limit := l.s.conns.enter(c, &l.s.l)
 		if limit != "" {
@@ -190,6 +193,10 @@ type limitedConn struct {
 	rounds atomic.Int32 // of overdue, since something was served on it
 	calls  atomic.Int64 // authenticated and under way
 
+	secure    bool        // TLS is above it
+	heads     *headReader // of what is read here; nil: that is no HTTP/1
+	ambiguous atomic.Bool // a request whose body has two lengths has come
+
 	// Of the server's connections, under their mutex.
 	from          *address
 	inAll, inFrom *list.Element // while it is new
@@ -208,6 +215,15 @@ type connAddr struct {
 
 // RemoteAddr returns the client's address.
 func (c *limitedConn) RemoteAddr() net.Addr { return &c.addr }
+
+// Read reads what the client sends.
+func (c *limitedConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if c.heads != nil && c.heads.take(p[:n]) {
+		c.ambiguous.Store(true)
+	}
+	return n, err
+}
 
 // Close closes the connection and counts it out, once.
 func (c *limitedConn) Close() error {
@@ -256,8 +272,8 @@ type connKey struct{}
 
 // withConn lets the requests of a connection find it.
 func withConn(ctx context.Context, c net.Conn) context.Context {
-	if t, ok := c.(*tls.Conn); ok {
-		c = t.NetConn()
+	if t, ok := c.(*secureConn); ok {
+		c = t.c
 	}
 	switch c.(type) {
 	case *limitedConn, forwardedConn:

@@ -53,7 +53,7 @@ func (c *restCall) gather(body int) {
 	if body < gatherFrom || body > pooledBytes || c.r.ProtoMajor != 1 || c.r.Method == "HEAD" {
 		return
 	}
-	if c.conn != nil && c.r.TLS == nil { // beneath TLS other bytes are written
+	if c.conn != nil && !c.conn.secure { // beneath TLS other bytes are written
 		c.conn.gather(body)
 	}
 }

@@ -23,7 +23,8 @@ import (
 // method, and writes its answer as JSON. So both doors have one set of rules, limits and errors.
 type rest struct {
 	s        *Server
-	http     *http.Server
+	http     *http.Server // HTTP/1
+	secure   *http.Server // HTTP/1 and HTTP/2 above TLS
 	routes   router
 	bodies   atomic.Int64 // bytes of request bodies that are held
 	writers  sync.Pool    // of *jsonWriter
@@ -68,12 +69,20 @@ func newREST(s *Server) (*rest, error) {
 		h.routes.add(r)
 	}
 	h.writers.New = func() any { return &jsonWriter{l: &s.l} }
-	var protocols http.Protocols
-	protocols.SetHTTP1(true)
-	protocols.SetHTTP2(true)
-	h.http = &http.Server{
+	var plain, both http.Protocols
+	plain.SetHTTP1(true)
+	both.SetHTTP1(true)
+	both.SetUnencryptedHTTP2(true) // TLS ends before package http
+	h.http, h.secure = h.server(&plain), h.server(&both)
+	return h, nil
+}
+
+// server makes a server of the routes.
+func (h *rest) server(protocols *http.Protocols) *http.Server {
+	s := h.s
+	return &http.Server{
 		Handler:           h,
-		Protocols:         &protocols,
+		Protocols:         protocols,
 		ConnContext:       withConn,
 		ReadHeaderTimeout: time.Duration(s.l.HTTPHeaderMs) * time.Millisecond,
 		IdleTimeout:       time.Duration(s.l.HTTPIdleMs) * time.Millisecond,
@@ -86,18 +95,18 @@ func newREST(s *Server) (*rest, error) {
 		},
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // what strangers do to a port is no event
 	}
-	return h, nil
 }
 
 // ServeREST accepts HTTP connections until Shutdown; then it returns nil. It takes lis over, and bounds its
 // connections together with those of Serve. With a configuration of TLS it speaks HTTP/2 too.
 func (s *Server) ServeREST(lis net.Listener, config *tls.Config) error {
 	s.startSweep()
-	var l net.Listener = &limitedListener{lis, s}
+	var l net.Listener = &limitedListener{Listener: lis, s: s, heads: config == nil}
+	serve := s.rest.http.Serve
 	if config != nil {
-		l = tls.NewListener(l, config)
+		l, serve = secureListener{l, s, config}, s.rest.secure.Serve
 	}
-	if err := s.rest.http.Serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
+	if err := serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve REST: %w", err)
 	}
 	return nil
@@ -105,7 +114,9 @@ func (s *Server) ServeREST(lis net.Listener, config *tls.Config) error {
 
 // shutdown stops accepting and returns when no request is in hand.
 func (h *rest) shutdown() {
-	_ = h.http.Shutdown(context.Background()) // of its listeners, whose errors Serve returned; cut ends the wait
+	for _, server := range []*http.Server{h.http, h.secure} {
+		_ = server.Shutdown(context.Background()) // of its listeners, whose errors Serve returned; cut ends the wait
+	}
 	h.mu.Lock()
 	h.closed = true
 	h.mu.Unlock()
@@ -113,7 +124,11 @@ func (h *rest) shutdown() {
 }
 
 // cut closes all connections; requests in hand see their callers gone.
-func (h *rest) cut() { _ = h.http.Close() } // as above
+func (h *rest) cut() {
+	for _, server := range []*http.Server{h.http, h.secure} {
+		_ = server.Close() // as above
+	}
+}
 
 func (h *rest) enter() bool {
 	h.mu.Lock()
@@ -155,6 +170,10 @@ func (h *rest) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := &restCall{h: h, s: h.s, w: w, r: r, ctx: r.Context(), control: http.NewResponseController(w)}
 	c.conn, _ = c.ctx.Value(connKey{}).(*limitedConn)
 	c.bound()
+	if c.ambiguous() {
+		c.fail(invalid("Transfer-Encoding", "and Content-Length are mutually exclusive"))
+		return
+	}
 	if h.s.o.Git != nil && strings.HasPrefix(r.URL.EscapedPath(), gitPrefix) {
 		c.setDeadline(c.control.SetWriteDeadline, h.s.l.SendStallMs)
 		h.s.o.Git.ServeHTTP(w, r)

@@ -96,7 +96,7 @@ func (c *restCall) bodyFact(err error) core.Fact {
 
 // bound sets how long the request's body may take, whether somebody reads it or not: package http reads what a handler has
 // left, and sets no deadline for that. After a body in chunks the connection is closed: package http takes such a request also
-// with a length, which two servers in a row could read as two different requests, and does not tell.
+// with a length, which two servers in a row could read as two different requests, and a headReader may have passed it over.
 func (c *restCall) bound() {
 	if c.r.ContentLength == 0 {
 		return
@@ -105,6 +105,11 @@ func (c *restCall) bound() {
 	if c.r.ProtoMajor == 1 && (len(c.r.TransferEncoding) > 0 || c.r.ProtoMinor == 0) {
 		c.w.Header()["Connection"] = connectionClose
 	}
+}
+
+// ambiguous reports whether the body has two lengths: that of a connection's last request may.
+func (c *restCall) ambiguous() bool {
+	return c.conn != nil && c.r.ProtoMajor == 1 && (len(c.r.TransferEncoding) > 0 || c.r.ProtoMinor == 0) && c.conn.ambiguous.Load()
 }
 
 var (

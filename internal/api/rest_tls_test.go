@@ -38,3 +38,15 @@ func newTLSRig(t *testing.T, l Limits) *restRig {
 	})
 	return r
 }
+
+// rawAbove is raw, above TLS where the rig speaks that.
+func (r *restRig) rawAbove() rawConn {
+	r.t.Helper()
+	c := r.raw()
+	if r.trust != nil {
+		config := r.trust.Clone()
+		config.NextProtos, config.ServerName = []string{"http/1.1"}, "example.com"
+		c.Conn = tls.Client(c.Conn, config)
+	}
+	return c
+}

@@ -213,10 +213,11 @@ func (s *Server) serverOptions() []grpc.ServerOption {
 			MaxConnectionIdle: time.Duration(s.l.GRPCIdleMs) * time.Millisecond,
 		}),
 	}
+	var handshake counting
 	if s.o.TLS != nil {
-		out = append(out, grpc.Creds(credentials.NewTLS(s.o.TLS)))
+		handshake.inner = credentials.NewTLS(s.o.TLS)
 	}
-	return out
+	return append(out, grpc.Creds(handshake))
 }
 
 type service struct {
@@ -356,7 +357,7 @@ func (s *Server) safely(do func() error) (err error) {
 // Serve accepts connections until Shutdown; then it returns nil. It takes lis over, and bounds its connections.
 func (s *Server) Serve(lis net.Listener) error {
 	s.startSweep()
-	if err := s.grpc.Serve(&limitedListener{lis, s}); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+	if err := s.grpc.Serve(&limitedListener{Listener: lis, s: s}); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 		return fmt.Errorf("serve gRPC: %w", err)
 	}
 	return nil
