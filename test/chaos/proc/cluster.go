@@ -26,6 +26,8 @@ type ClusterOptions struct {
 	// Begin is how many of the nodes the cluster begins with; 0: all. The others are outside until they join, and what others
 	// say to a node goes through its door.
 	Begin int
+	// OpenFiles is Options.OpenFiles of every node.
+	OpenFiles int
 }
 
 // Cluster is a cluster of servers on this machine, as `millrace cluster init` sets one up: mutual TLS between nodes, plain
@@ -44,6 +46,7 @@ type Node struct {
 	ID    int // from 1
 	API   string
 	admin string
+	peers string
 	Dir   string // its data and its archive of the log are below it
 	// Door is the proxy that all others reach it through; nil without ClusterOptions.Begin.
 	Door    *Proxy
@@ -108,7 +111,7 @@ func NewCluster(ctx context.Context, o ClusterOptions, tenants ...string) (*Clus
 		}
 	}
 	for i, n := range told.Nodes {
-		node := &Node{ID: n.ID, operator: c.operator(), API: ports[3*i+1], admin: ports[3*i+2], Dir: filepath.Join(o.Dir, fmt.Sprint("n", n.ID))}
+		node := &Node{ID: n.ID, operator: c.operator(), API: ports[3*i+1], admin: ports[3*i+2], peers: peers[i], Dir: filepath.Join(o.Dir, fmt.Sprint("n", n.ID))}
 		if o.Disk != "" {
 			if node.disk, err = OpenDisk(o.Disk, node.Dir); err != nil {
 				return nil, errors.Join(err, c.Close())
@@ -120,7 +123,7 @@ func NewCluster(ctx context.Context, o ClusterOptions, tenants ...string) (*Clus
 			"--peers", c.list(n.ID, peers, ports), "--log-archive-dir", node.Archive(), "--memory", "256MiB",
 			"--disk-reserve", "16777216", // each node on this disk holds so much back
 		}, o.Flags...)
-		if node.Server, err = New(ctx, Options{Binary: o.Binary, Dir: node.Dir, Env: o.Env, Flags: flags, Tokens: tokens, Disk: node.disk}); err != nil {
+		if node.Server, err = New(ctx, Options{Binary: o.Binary, Dir: node.Dir, Env: o.Env, Flags: flags, Tokens: tokens, Disk: node.disk, OpenFiles: o.OpenFiles}); err != nil {
 			return nil, errors.Join(err, c.Close())
 		}
 	}
@@ -138,6 +141,9 @@ func (c *Cluster) list(id int, peers, ports []string) string {
 	}
 	return strings.Join(items, ",")
 }
+
+// Peers is the address at which the node hears the others.
+func (n *Node) Peers() string { return n.peers }
 
 // Admin is the address of the node's admin listener.
 func (n *Node) Admin() string { return n.admin }

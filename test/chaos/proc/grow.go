@@ -25,7 +25,7 @@ func (c *Cluster) grow(ctx context.Context, o ClusterOptions, tokens, made strin
 			return errors.Join(err, c.Close())
 		}
 		n := &Node{
-			ID: i + 1, operator: c.operator(), API: ports[3*i+1], admin: ports[3*i+2], Dir: filepath.Join(o.Dir, fmt.Sprint("n", i+1)), Door: door, Outside: i >= o.Begin,
+			ID: i + 1, operator: c.operator(), API: ports[3*i+1], admin: ports[3*i+2], peers: ports[3*i], Dir: filepath.Join(o.Dir, fmt.Sprint("n", i+1)), Door: door, Outside: i >= o.Begin,
 		}
 		c.Nodes = append(c.Nodes, n)
 		if !n.Outside {
@@ -42,7 +42,7 @@ func (c *Cluster) grow(ctx context.Context, o ClusterOptions, tokens, made strin
 			"--log-archive-dir", n.Archive(), "--memory", "256MiB", "--disk-reserve", "16777216",
 		}, o.Flags...)
 		flags := append([]string{"--peers", strings.Join(peers, ",")}, n.flags...)
-		if n.Server, err = New(ctx, Options{Binary: o.Binary, Dir: n.Dir, Env: o.Env, Flags: flags, Tokens: tokens}); err != nil {
+		if n.Server, err = New(ctx, Options{Binary: o.Binary, Dir: n.Dir, Env: o.Env, Flags: flags, Tokens: tokens, OpenFiles: o.OpenFiles}); err != nil {
 			return errors.Join(err, c.Close())
 		}
 	}

@@ -50,6 +50,8 @@ type Options struct {
 	Tokens string   // file of tokens; empty: one of its own, below Dir
 	Data   string   // folder of the data; empty: below Disk, or below Dir
 	Disk   *Disk    // that the server's data lies on; nil: none of its own
+	// OpenFiles is the process's RLIMIT_NOFILE, soft and hard; 0: that of this process.
+	OpenFiles int
 }
 
 // Token is one row of the server's tokens file, with its secret.
@@ -192,11 +194,15 @@ func (s *Server) Launch() (ready <-chan error, err error) {
 	if plan != nil {
 		program, env = plan.Binary, append(env, plan.Env...)
 	}
-	cmd := exec.Command(program, args...)
+	if s.o.OpenFiles > 0 {
+		args = limited(s.o.OpenFiles, program, args)
+		program, args = args[0], args[1:]
+	}
 	if group != nil {
 		args = group.enter(program, args)
-		cmd = exec.Command(args[0], args[1:]...)
+		program, args = args[0], args[1:]
 	}
+	cmd := exec.Command(program, args...)
 	cmd.Env = env
 	cmd.Stderr = log
 	out, err := cmd.StdoutPipe()
@@ -213,6 +219,21 @@ func (s *Server) Launch() (ready <-chan error, err error) {
 	result := make(chan error, 1)
 	go s.follow(cmd, out, exited, result)
 	return result, nil
+}
+
+// limited is a shell's: it sets how many files may be open, and is the program from then on.
+func limited(files int, program string, args []string) []string {
+	return append([]string{"sh", "-c", `ulimit -n "$0" && exec "$@"`, strconv.Itoa(files), program}, args...)
+}
+
+// PID is the process's id; 0: it was never started.
+func (s *Server) PID() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cmd == nil {
+		return 0
+	}
+	return s.cmd.Process.Pid
 }
 
 // follow reads the line that says where the server serves, and then waits for its end.
