@@ -228,6 +228,18 @@ func fetchRequest(host gitHost, want string) []byte {
 		"Authorization: Bearer %s\r\nContent-Type: application/x-git-upload-pack-request\r\nContent-Length: %d\r\n\r\n", host.token, len(body)), body...)
 }
 
+// noise returns n bytes that are no smaller when packed.
+func noise(n int) []byte {
+	out := make([]byte, n)
+	for i, x := 0, uint32(1); i < n; i++ {
+		x ^= x << 13
+		x ^= x >> 17
+		x ^= x << 5
+		out[i] = byte(x)
+	}
+	return out
+}
+
 // residentPeak is the most memory that a process had, in bytes.
 func residentPeak(t *testing.T, pid int) int64 {
 	t.Helper()
@@ -252,14 +264,7 @@ func TestSlowGitClientsHoldUpNobodyAndLeaveNoProcess(t *testing.T) {
 	host := gitHost{t, l.HTTP, l.GRPC, s.Tokens[0].Secret}
 	host.makeRepo("app", nil)
 	w := newWork(t, "2")
-	noise := make([]byte, 12<<20) // larger than what sockets hold, and no smaller when packed
-	for i, x := 0, uint32(1); i < len(noise); i++ {
-		x ^= x << 13
-		x ^= x >> 17
-		x ^= x << 5
-		noise[i] = byte(x)
-	}
-	noErr(t, os.WriteFile(filepath.Join(w.dir, "noise"), noise, 0o600))
+	noErr(t, os.WriteFile(filepath.Join(w.dir, "noise"), noise(12<<20), 0o600)) // larger than what sockets hold
 	w.git("add", "noise")
 	big := w.commit("a", "1")
 	w.git("push", "-q", host.url("app"), "main", big+":refs/heads/old")
