@@ -138,6 +138,8 @@ func (d *demo) run(ctx context.Context) (err error) {
 	if err := d.prepare(); err != nil {
 		return err
 	}
+	runtime.LockOSThread() // the server and the workers die with the thread that starts them, so none outlives the demo
+	defer runtime.UnlockOSThread()
 	defer func() {
 		d.stopAll()
 		if d.f.data == "" {
@@ -228,7 +230,7 @@ func (d *demo) startServer(ctx context.Context, listen string) error {
 	}
 	cmd := exec.Command(exe, "serve", "--dev", "--json", "--data", filepath.Join(d.dir, "data"), "--token-file",
 		d.tokenFile(), "--listen", listen, "--http", "off", "--admin", "off", "--name", "demo")
-	cmd.Stderr = d.a.err
+	cmd.Stderr, cmd.SysProcAttr = d.a.err, childAttributes()
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return err
@@ -259,7 +261,7 @@ func (d *demo) startWorker() error {
 		return err
 	}
 	cmd := exec.Command(exe, "demo-worker", "--root", d.f.source, "--server", d.addr)
-	cmd.Env = append(os.Environ(), "MILLRACE_TOKEN="+d.token)
+	cmd.Env, cmd.SysProcAttr = append(os.Environ(), "MILLRACE_TOKEN="+d.token), childAttributes()
 	if err := cmd.Start(); err != nil {
 		return err
 	}
