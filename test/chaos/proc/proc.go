@@ -449,6 +449,13 @@ func (s *Server) HTTP() string {
 	return s.http
 }
 
+// Admin is where its admin listener is, or was when it served last; empty: the flags name none.
+func (s *Server) Admin() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.admin
+}
+
 // Dial connects to the server wherever it serves now; the address given is ignored. It is for clients that outlive a
 // restart, after which the port is another.
 func (s *Server) Dial(ctx context.Context, _ string) (net.Conn, error) {
