@@ -139,8 +139,8 @@ func TestAFloodOfEmptyFramesEndsItsConnection(t *testing.T) {
 		}
 		flood(t, "REST, "+what, conn, frame)
 	}
-	if n := r.s.Stats().Refusals[limitFrames]; n == 0 {
-		t.Error("no refusal was counted")
+	if n, want := r.s.Stats().Refusals[limitFrames], uint64(2*len(floods(t, "http", "/"))); n != want {
+		t.Errorf("%d refusals were counted, want %d", n, want)
 	}
 	if _, err := pb.NewServerServiceClient(r.conn).Status(as("acme/all"), &pb.StatusRequest{}); err != nil {
 		t.Errorf("another connection: %v", err)
