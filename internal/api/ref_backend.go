@@ -30,6 +30,6 @@ type RefBackend interface {
 type Objects interface {
 	// Lookup returns the type of an object, and what a tag finally points to. core.ObjectMissing is no error.
 	Lookup(ctx context.Context, p core.Partition, repo core.RepoID, id core.ObjectID) (t core.ObjectType, peeled core.ObjectID, err error)
-	// Ancestry tells whether a commit descends from another; unknown when it cannot tell.
-	Ancestry(ctx context.Context, p core.Partition, repo core.RepoID, from, to core.ObjectID) (core.Ancestry, error)
+	// Ancestry tells for each move whether its new commit descends from its old one; unknown when it cannot tell.
+	Ancestry(ctx context.Context, p core.Partition, repo core.RepoID, moves []core.Move) ([]core.Ancestry, error)
 }

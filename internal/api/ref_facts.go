@@ -71,6 +71,7 @@ func (s *Server) ancestry(ctx context.Context, p core.Partition, op *core.RefTxn
 		return err
 	}
 	next := 0
+	var asked []*core.RefChange
 	for i := range op.Changes {
 		c := &op.Changes[i]
 		if c.Kind != core.OpRefUpdate || c.Type != core.ObjectCommit {
@@ -90,9 +91,26 @@ func (s *Server) ancestry(ctx context.Context, p core.Partition, op *core.RefTxn
 			continue
 		}
 		c.Base = base
-		if c.Ancestry, err = s.o.Objects.Ancestry(ctx, p, info.ID, base, c.New); err != nil {
-			return err
-		}
+		asked = append(asked, c)
+	}
+	return s.askAncestry(ctx, p, info.ID, asked)
+}
+
+// askAncestry finds out which changes move forward from their bases, all at once.
+func (s *Server) askAncestry(ctx context.Context, p core.Partition, repo core.RepoID, changes []*core.RefChange) error {
+	if len(changes) == 0 {
+		return nil
+	}
+	moves := make([]core.Move, len(changes))
+	for i, c := range changes {
+		moves[i] = core.Move{From: c.Base, To: c.New}
+	}
+	got, err := s.o.Objects.Ancestry(ctx, p, repo, moves)
+	if err != nil {
+		return err
+	}
+	for i, c := range changes {
+		c.Ancestry = got[i]
 	}
 	return nil
 }
@@ -135,7 +153,8 @@ func (c *call) proposeOnce(ctx context.Context, commit core.Commit) (core.Propos
 // firstFacts returns a transaction with the facts that it had when a request applied it. It reports false where no log of its
 // refs knows of the request, or no fact depends on when it is found out.
 func (s *Server) firstFacts(ctx context.Context, p core.Partition, op *core.RefTxn, id core.RequestID) (*core.RefTxn, bool, error) {
-	first, changed := *op, false
+	first := *op
+	var asked []*core.RefChange
 	first.Changes = slices.Clone(op.Changes)
 	for i := range first.Changes {
 		c := &first.Changes[i]
@@ -151,10 +170,10 @@ func (s *Server) firstFacts(ctx context.Context, p core.Partition, op *core.RefT
 			continue
 		}
 		c.Base = list[at].Old
-		if c.Ancestry, err = s.o.Objects.Ancestry(ctx, p, op.ID, c.Base, c.New); err != nil {
-			return nil, false, err
-		}
-		changed = true
+		asked = append(asked, c)
 	}
-	return &first, changed, nil
+	if err := s.askAncestry(ctx, p, op.ID, asked); err != nil {
+		return nil, false, err
+	}
+	return &first, len(asked) > 0, nil
 }

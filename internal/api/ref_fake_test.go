@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"slices"
 
 	"github.com/millrace/millrace/internal/core"
 )
@@ -103,9 +104,9 @@ func (o fakeObjects) Lookup(context.Context, core.Partition, core.RepoID, core.O
 	return core.ObjectCommit, core.ObjectID{}, nil
 }
 
-func (o fakeObjects) Ancestry(context.Context, core.Partition, core.RepoID, core.ObjectID, core.ObjectID) (core.Ancestry, error) {
+func (o fakeObjects) Ancestry(_ context.Context, _ core.Partition, _ core.RepoID, moves []core.Move) ([]core.Ancestry, error) {
 	o.step()
-	return core.FastForward, nil
+	return slices.Repeat([]core.Ancestry{core.FastForward}, len(moves)), nil
 }
 
 func fakeAnswer(op *core.RefTxn) *core.RefsAnswer {

@@ -38,6 +38,9 @@ const (
 	Forced          Ancestry = 2
 )
 
+// Move is a ref's way from one object to another.
+type Move struct{ From, To ObjectID }
+
 // RefChange is one change, or condition, of a transaction.
 type RefChange struct {
 	Kind OpKind // OpRefCreate, OpRefUpdate, OpRefDelete, OpRefVerify, OpSymref...

@@ -89,8 +89,8 @@ type Push interface {
 	Receive(ctx context.Context, body io.Reader) error
 	// Lookup returns an object's type, ObjectMissing when it is not there, and what a tag finally points to.
 	Lookup(ctx context.Context, id core.ObjectID) (core.ObjectType, core.ObjectID, error)
-	// Ancestry tells whether to descends from from.
-	Ancestry(ctx context.Context, from, to core.ObjectID) (core.Ancestry, error)
+	// Ancestry tells for each move whether its new object descends from its old one.
+	Ancestry(ctx context.Context, moves []core.Move) ([]core.Ancestry, error)
 	// Keep makes what was received durable. ok is false when nothing was. at is the shard time it is kept from.
 	Keep(ctx context.Context) (pack core.Pack, at core.ShardTime, ok bool, err error)
 	// Spread makes what was kept durable at so many nodes that a commit may name it. core.Unavailable: too few took it.

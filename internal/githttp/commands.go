@@ -33,6 +33,9 @@ func (c *command) deletes() bool { return c.new.IsZero() }
 // fail notes why the command did not land.
 func (c *command) fail(f *core.RefFailure) {
 	c.refused = textOf(f)
+	if c.ancestry == core.Forced && (f.Reason == core.RefScope || f.Reason == core.RefProtected) {
+		c.refused += line("; " + c.name + " does not move forward: " + c.new.String() + " does not descend from " + c.old.String())
+	}
 	if f.Reason == core.RefConflict && strings.HasSuffix(f.Other, "/") {
 		c.below = f.Other
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -118,8 +119,8 @@ func (p *stagePush) Lookup(ctx context.Context, _ core.ObjectID) (core.ObjectTyp
 	return core.ObjectCommit, core.ObjectID{}, nil
 }
 
-func (p *stagePush) Ancestry(context.Context, core.ObjectID, core.ObjectID) (core.Ancestry, error) {
-	return core.FastForward, nil
+func (p *stagePush) Ancestry(_ context.Context, moves []core.Move) ([]core.Ancestry, error) {
+	return slices.Repeat([]core.Ancestry{core.FastForward}, len(moves)), nil
 }
 
 func (p *stagePush) Keep(context.Context) (core.Pack, core.ShardTime, bool, error) {

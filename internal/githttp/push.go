@@ -309,6 +309,7 @@ func (p *pushing) refuseShallow(ctx context.Context) error {
 // there has all that it needs, because no pack is taken with an object that links to what is missing.
 func (p *pushing) examine(ctx context.Context) error {
 	asked := p.asksForce()
+	var moved []*command
 	for i := range p.list {
 		c := &p.list[i]
 		if !c.open() || c.deletes() {
@@ -326,13 +327,28 @@ func (p *pushing) examine(ctx context.Context) error {
 			c.refused = textOf(&core.RefFailure{Reason: core.RefObjectMissing})
 			continue
 		}
-		if !asked || c.old.IsZero() {
-			continue
+		if asked && !c.old.IsZero() {
+			moved = append(moved, c)
 		}
-		c.asked = true
-		if c.ancestry, err = p.pack.Ancestry(ctx, c.old, c.new); err != nil {
-			return err
-		}
+	}
+	return p.examineMoved(ctx, moved)
+}
+
+// examineMoved finds out which commands move a branch forward, all at once.
+func (p *pushing) examineMoved(ctx context.Context, moved []*command) error {
+	if len(moved) == 0 {
+		return nil
+	}
+	moves := make([]core.Move, len(moved))
+	for i, c := range moved {
+		moves[i] = core.Move{From: c.old, To: c.new}
+	}
+	got, err := p.pack.Ancestry(ctx, moves)
+	if err != nil {
+		return err
+	}
+	for i, c := range moved {
+		c.asked, c.ancestry = true, got[i]
 	}
 	return nil
 }

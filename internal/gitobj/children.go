@@ -143,6 +143,13 @@ func (l *leave) end(cpu time.Duration) { l.s.give(l.by, l.bytes, cpu) }
 // usual is what a program gets of which nothing else is known, in bytes.
 func (c *children) usual() int64 { return c.shares[forPush].usual }
 
+// mostWalked is how much memory the commits of a walk may take, in bytes: what one program may have, without that of the program
+// that reads them.
+func (c *children) mostWalked() int64 {
+	s := c.shares[forPush]
+	return s.most - s.usual
+}
+
 // counts returns how many run and how many wait.
 func (c *children) counts() (running, waiting int) {
 	for _, s := range c.shares {

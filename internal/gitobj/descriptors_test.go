@@ -27,7 +27,10 @@ func TestAPackThatCannotBeOpenedNowIsNotDamaged(t *testing.T) {
 			do   func() error
 		}{
 			{"lookup", func() error { _, _, err := r.Lookup(t.Context(), place, id); return err }},
-			{"ancestry", func() error { _, err := r.Ancestry(t.Context(), place, place.Partition.Tenant, id, id); return err }},
+			{"ancestry", func() error {
+				_, err := r.Ancestry(t.Context(), place, place.Partition.Tenant, []core.Move{{From: id, To: id}})
+				return err
+			}},
 			{"prepare", func() error { return r.Prepare(t.Context(), place) }},
 		} {
 			got := act.do()

@@ -352,6 +352,14 @@ func TestAfterAFailedSyncNoMorePacksAreTaken(t *testing.T) {
 }
 
 // TestAncestry asks at each stage of a push, of what it brought and of what was there before it.
+// onlyOf is the answer of one move.
+func onlyOf(all []core.Ancestry, err error) (core.Ancestry, error) {
+	if err != nil || len(all) != 1 {
+		return core.AncestryUnknown, err
+	}
+	return all[0], nil
+}
+
 func TestAncestry(t *testing.T) {
 	r, s := newRig(t), newSource(t)
 	old := s.commit("a", "0")
@@ -389,9 +397,11 @@ func TestAncestry(t *testing.T) {
 			}
 		}
 	}
-	ofPush := func(from, to core.ObjectID) (core.Ancestry, error) { return p.Ancestry(t.Context(), from, to) }
+	ofPush := func(from, to core.ObjectID) (core.Ancestry, error) {
+		return onlyOf(p.Ancestry(t.Context(), []core.Move{{From: from, To: to}}))
+	}
 	ofRepo := func(from, to core.ObjectID) (core.Ancestry, error) {
-		return r.Ancestry(t.Context(), place, 1, from, to)
+		return onlyOf(r.Ancestry(t.Context(), place, 1, []core.Move{{From: from, To: to}}))
 	}
 	ask("received", ofPush)
 	kept, _, _, err := p.Keep(t.Context())
@@ -441,10 +451,10 @@ func TestAncestryOfAPackThatCameJustNow(t *testing.T) {
 	}
 	r.m.add(place, kept) // applied, and not published: as at another node, or after a failure
 	p.Abandon()
-	if got, err := r.Ancestry(t.Context(), place, 1, next, old); got != core.Forced || err != nil {
+	if got, err := onlyOf(r.Ancestry(t.Context(), place, 1, []core.Move{{From: next, To: old}})); got != core.Forced || err != nil {
 		t.Errorf("back to the old commit: %d, %v", got, err)
 	}
-	if got, err := r.Ancestry(t.Context(), place, 1, old, next); got != core.FastForward || err != nil {
+	if got, err := onlyOf(r.Ancestry(t.Context(), place, 1, []core.Move{{From: old, To: next}})); got != core.FastForward || err != nil {
 		t.Errorf("ahead to the new one: %d, %v", got, err)
 	}
 }

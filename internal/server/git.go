@@ -127,13 +127,13 @@ func (o objectsOf) Lookup(ctx context.Context, p core.Partition, repo core.RepoI
 	return t, peeled, gitError(err)
 }
 
-// Ancestry tells whether a commit descends from another.
-func (o objectsOf) Ancestry(ctx context.Context, p core.Partition, repo core.RepoID, from, to core.ObjectID) (core.Ancestry, error) {
+// Ancestry tells for each move whether its new commit descends from its old one.
+func (o objectsOf) Ancestry(ctx context.Context, p core.Partition, repo core.RepoID, moves []core.Move) ([]core.Ancestry, error) {
 	at, err := o.place(p, repo)
 	if err != nil {
-		return core.AncestryUnknown, err
+		return nil, err
 	}
-	a, err := o.a.Ancestry(ctx, at, p.Tenant, from, to)
+	a, err := o.a.Ancestry(ctx, at, p.Tenant, moves)
 	return a, gitError(err)
 }
 
@@ -296,8 +296,8 @@ func (p gitPush) Lookup(ctx context.Context, id core.ObjectID) (core.ObjectType,
 	return t, peeled, gitError(err)
 }
 
-func (p gitPush) Ancestry(ctx context.Context, from, to core.ObjectID) (core.Ancestry, error) {
-	a, err := p.p.Ancestry(ctx, from, to)
+func (p gitPush) Ancestry(ctx context.Context, moves []core.Move) ([]core.Ancestry, error) {
+	a, err := p.p.Ancestry(ctx, moves)
 	return a, gitError(err)
 }
 
