@@ -69,6 +69,13 @@ func TestWellKnownHistoriesAreTaken(t *testing.T) {
 		{"multipleAuthors", s.commitOf(good, person+"\nauthor b <b@b> 1700000000 +0000"), ""},
 		{"missingTaggerEntry", tag(""), ""},
 		{"badFilemode, which is group-writable", s.commitOf(s.tree([3]string{"100664", "f", blob}), person), ""},
+		{"badFilemode, which everybody may do all with", s.commitOf(s.tree([3]string{"100777", "f", blob}), person), ""},
+		{"badFilemode, which everybody may write", s.commitOf(s.tree([3]string{"100666", "f", blob}), person), ""},
+		{"badFilemode, which takes its group's rights", s.commitOf(s.tree([3]string{"104755", "f", blob}), person), ""},
+		{"badFilemode, of a directory", s.commitOf(s.tree([3]string{"40755", "d", good}), person), ""},
+		{"zeroPaddedFilemode, of a file", s.commitOf(s.tree([3]string{"0100644", "f", blob}), person), ""},
+		{"gitignoreSymlink", s.commitOf(s.tree([3]string{"120000", ".gitignore", blob}), person), ""},
+		{"mailmapSymlink", s.commitOf(s.tree([3]string{"120000", ".mailmap", blob}), person), ""},
 	} {
 		id, err := core.ParseObjectID(o.top)
 		if err != nil {
