@@ -3,10 +3,17 @@ package githttp
 import (
 	"bytes"
 	"context"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
+	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -43,15 +50,17 @@ func (s panicStage) Fetch(_ context.Context, _ Fetch, in func(io.Writer) error, 
 	return out(bytes.NewReader([]byte(flushPkt)))
 }
 
-// A panic below any route of this edge, at any step, leaves the next request working: no bytes of commands are held, and what
-// a push began is closed.
-func TestAPanicBelowAnyGitRouteLeavesTheNextRequestWorking(t *testing.T) {
+// panicRow is a request whose every step panics once.
+type panicRow struct {
+	method, path, service, protocol string
+	body                            []byte
+}
+
+// panicRows has each route of this edge, and each command of protocol 2.
+func panicRows() []panicRow {
 	push := append(pushOf(zeros+" "+ones+" "+refMain+"\x00report-status", flushPkt), "PACK"...)
 	want := append(pushOf("want "+ones+" ofs-delta\n", flushPkt, "done\n"), flushPkt...)
-	for _, c := range []struct {
-		method, path, service, protocol string
-		body                            []byte
-	}{
+	return []panicRow{
 		{http.MethodGet, "info/refs?service=git-upload-pack", "", "", nil},
 		{http.MethodGet, "info/refs?service=git-upload-pack", "", "version=2", nil},
 		{http.MethodGet, "info/refs?service=git-receive-pack", "", "", nil},
@@ -59,7 +68,13 @@ func TestAPanicBelowAnyGitRouteLeavesTheNextRequestWorking(t *testing.T) {
 		{http.MethodPost, uploadPack, uploadPack, "version=2", pushOf("command=ls-refs\n", "0001", "peel\n", flushPkt)},
 		{http.MethodPost, uploadPack, uploadPack, "version=2", pushOf("command=fetch\n", "0001", "want "+ones+"\n", "done\n", flushPkt)},
 		{http.MethodPost, receivePack, receivePack, "", push},
-	} {
+	}
+}
+
+// A panic below any route of this edge, at any step, leaves the next request working: no bytes of commands are held, and what
+// a push began is closed.
+func TestAPanicBelowAnyGitRouteLeavesTheNextRequestWorking(t *testing.T) {
+	for _, c := range panicRows() {
 		s := &stage{t: t, answers: map[core.RequestID]core.Proposed{}}
 		below := panicStage{s}
 		edge := New(Options{Backend: below, Objects: below, Auth: below, Clock: env.SystemClock{}, Rand: env.NewSeededRand(1)})
@@ -109,5 +124,53 @@ func TestAPanicBelowAnyGitRouteLeavesTheNextRequestWorking(t *testing.T) {
 				t.Errorf("%s %s: after a panic at %s: status %d, steps %v", c.method, c.path, whole[at-1], status, steps)
 			}
 		}
+	}
+}
+
+// TestEveryGitRouteHasARowWithPanics compares what route may return with what the rows reach.
+func TestEveryGitRouteHasARowWithPanics(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), "server.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]bool{}
+	ast.Inspect(file, func(n ast.Node) bool {
+		f, ok := n.(*ast.FuncDecl)
+		if !ok || f.Name.Name != "route" {
+			return true
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			if r, ok := n.(*ast.ReturnStmt); ok {
+				switch handle := r.Results[0].(type) {
+				case *ast.SelectorExpr:
+					want[handle.Sel.Name] = true
+				case *ast.Ident:
+					if handle.Name != "nil" {
+						t.Errorf("route returns %s: return a method of request, so that this test knows it", handle.Name)
+					}
+				default:
+					t.Errorf("route returns a %T: return a method of request, so that this test knows it", handle)
+				}
+			}
+			return true
+		})
+		return false
+	})
+	got := map[string]bool{}
+	for _, c := range panicRows() {
+		r := httptest.NewRequestWithContext(t.Context(), c.method, "/git/ns/app.git/"+c.path, nil)
+		if c.service != "" {
+			r.Header.Set("Content-Type", "application/x-"+c.service+"-request")
+		}
+		action, _, _ := strings.Cut(c.path, "?")
+		handle, _, _, err := (&request{r: r, w: httptest.NewRecorder()}).route(action)
+		if err != nil {
+			t.Fatalf("%s: %v", c.path, err)
+		}
+		name := runtime.FuncForPC(reflect.ValueOf(handle).Pointer()).Name()
+		got[strings.TrimSuffix(name[strings.LastIndexByte(name, '.')+1:], "-fm")] = true
+	}
+	if len(want) == 0 || !maps.Equal(got, want) {
+		t.Errorf("the rows reach %v, the routes are %v: add a row to panicRows", slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)))
 	}
 }
