@@ -22,6 +22,7 @@ import (
 // TestASecondSignalEndsAServerAtOnce sends one signal while a request that never ends holds the server up for its grace, and
 // another one. The exit code is that of the second.
 func TestASecondSignalEndsAServerAtOnce(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct{ first, second syscall.Signal }{
 		"TERM twice":          {syscall.SIGTERM, syscall.SIGTERM},
 		"TERM, then INT":      {syscall.SIGTERM, syscall.SIGINT},

@@ -107,6 +107,7 @@ func stalledBody(ctx context.Context, w web) string {
 
 // TestStalledUploadsStayWithinMemoryAndKeepNobodyOut has one token send all of many large messages but their ends.
 func TestStalledUploadsStayWithinMemoryAndKeepNobodyOut(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("real processes")
 	}

@@ -127,6 +127,7 @@ const (
 
 // TestAStrangerKeepsNoClientOutAndEndsNoServer has connections without a token, many more than descriptors.
 func TestAStrangerKeepsNoClientOutAndEndsNoServer(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("real processes")
 	}
@@ -204,6 +205,7 @@ func strangersAtTheDoor(t *testing.T, s *proc.Server, to string, say []byte) {
 
 // TestStrangersAtThePortOfPeersKeepNoNodeApart has empty connections at a node of a cluster, from where the others are too.
 func TestStrangersAtThePortOfPeersKeepNoNodeApart(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("real processes")
 	}
