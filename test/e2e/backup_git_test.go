@@ -1,17 +1,20 @@
 package e2e
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/millrace/millrace/internal/backup"
 	"github.com/millrace/millrace/internal/server"
+	"github.com/millrace/millrace/test/chaos/proc"
 )
 
 // objectsOf lists all objects of a repository.
@@ -84,30 +87,24 @@ func pushesOn(t *testing.T, url string, most int) (stop func()) {
 
 func TestABackupHoldsTheObjectsOfRepositories(t *testing.T) {
 	t.Parallel()
-	s, host := serveGit(t, nil)
+	s, host := serveGit(t, nil, "--admin", "127.0.0.1:0")
 	h := host()
-	for _, name := range []string{"app", "lib", "busy"} {
-		h.makeRepo(name, nil)
-	}
-	w := newWork(t, "2")
-	w.history(60)
-	w.git("push", "-q", "--mirror", h.url("app"))
-	w.git("push", "-q", h.url("lib"), "main~20:refs/heads/main", "v9")
+	makeThree(t, h)
 	before := pushMany(t, h.url("busy"), 34) // from 32 on they are rolled up
-	stop := pushesOn(t, h.url("busy"), 60)
+	stop := pushesOn(t, h.url("busy"), 400)
 	dir := t.TempDir()
 	tokens := filepath.Join(filepath.Dir(s.DataDir()), "tokens.yaml")
-	for _, name := range []string{"b", "b.tar"} {
+	names := []string{"b", "b.tar"}
+	backupWhilePacksAreRolledUp(t, s, h, dir, names...)
+	for _, name := range names {
 		to := filepath.Join(dir, name)
-		if e := millraceAs(t, h.grpc, h.token, "backup", "--to", to, "--rate", "64KiB"); e.code != 0 || !strings.Contains(e.out, "files of git repositories") {
-			t.Fatalf("backup ended with %d\n%s\n%s", e.code, e.out, logOf(s))
-		}
 		if e := run(t, "backup", "verify", to); e.code != 0 || !strings.Contains(e.out, "3 repositories have objects") {
 			t.Errorf("verify ended with %d\n%s", e.code, e.out)
 		}
 	}
 	stop()
-	for _, name := range []string{"b", "b.tar"} {
+	last := newWork(t, "2").refsOf(h.url("busy"))
+	for _, name := range names {
 		to := restoredGit(t, filepath.Join(dir, name), tokens, h.token, 1)
 		at := newWork(t, "2")
 		at.clonesEqual("app", h, to)
@@ -115,6 +112,9 @@ func TestABackupHoldsTheObjectsOfRepositories(t *testing.T) {
 		// As of some push: every ref has all its objects, and nothing that was pushed before is missing.
 		refs := at.refsOf(to.url("busy"))
 		at.clonesAlike(to.url("busy"), "busy", refs)
+		if len(refs) < len(before) || len(refs) > len(last) {
+			t.Errorf("%s: %d refs, between %d and %d were there", name, len(refs), len(before), len(last))
+		}
 		for ref, id := range before {
 			if refs[ref] != id {
 				t.Errorf("%s: %s is at %s, it was at %s before the backup", name, ref, refs[ref], id)
@@ -122,6 +122,60 @@ func TestABackupHoldsTheObjectsOfRepositories(t *testing.T) {
 		}
 		at.commit("more", "1")
 		at.git("push", "-q", to.url("lib"), "main:refs/heads/more") // it takes pushes as any server does
+	}
+}
+
+// makeThree makes the repositories app, lib and busy, and fills the first two.
+func makeThree(t *testing.T, h gitHost) work {
+	t.Helper()
+	for _, name := range []string{"app", "lib", "busy"} {
+		h.makeRepo(name, nil)
+	}
+	w := newWork(t, "2")
+	w.history(60)
+	w.git("push", "-q", "--mirror", h.url("app"))
+	w.git("push", "-q", h.url("lib"), "main~20:refs/heads/main", "v9")
+	return w
+}
+
+// heldPacks waits until a server holds packs for so many backups.
+func heldPacks(t *testing.T, s *proc.Server, backups int) {
+	t.Helper()
+	eventually(t, "packs are held", func() bool {
+		files, _ := filepath.Glob(filepath.Join(s.DataDir(), "git", "held", "*", "whole", "*", "*"))
+		holders := make(map[string]bool)
+		for _, file := range files {
+			holders[strings.Split(strings.TrimPrefix(file, filepath.Join(s.DataDir(), "git", "held")+"/"), "/")[0]] = true
+		}
+		return len(holders) >= backups
+	})
+}
+
+// backupWhilePacksAreRolledUp takes backups that have begun to read packs before a rollup, and end after it.
+func backupWhilePacksAreRolledUp(t *testing.T, s *proc.Server, h gitHost, dir string, names ...string) {
+	t.Helper()
+	rollups := func() float64 {
+		m, err := s.Metrics(t.Context())
+		noErr(t, err)
+		return m["millrace_gitobj_rollups_total"]
+	}
+	out := make([]bytes.Buffer, len(names))
+	cmds := make([]*exec.Cmd, len(names))
+	for i, name := range names {
+		cmd := exec.CommandContext(bounded(t, 2*time.Minute), program, "backup", "--to", filepath.Join(dir, name), "--rate", "32KiB", "--server", h.grpc, "--token", h.token)
+		cmd.Stdout, cmd.Stderr = &out[i], &out[i]
+		noErr(t, cmd.Start())
+		heldPacks(t, s, i+1)
+		noErr(t, cmd.Process.Signal(syscall.SIGSTOP)) // it goes on once packs were rolled up under it
+		cmds[i] = cmd
+	}
+	begun := rollups()
+	eventually(t, "packs are rolled up", func() bool { return rollups() > begun })
+	for i, cmd := range cmds {
+		noErr(t, cmd.Process.Signal(syscall.SIGCONT))
+		if err := cmd.Wait(); err != nil || !strings.Contains(out[i].String(), "files of git repositories") {
+			t.Fatalf("backup: %v\n%s\n%s", err, out[i].String(), logOf(s))
+		}
 	}
 }
 
@@ -153,21 +207,16 @@ func TestABackupOfAServerThatIsKilledIsTakenAgain(t *testing.T) {
 	t.Parallel()
 	s, host := serveGit(t, nil)
 	h := host()
-	h.makeRepo("app", nil)
-	w := newWork(t, "2")
-	w.history(60)
-	w.git("push", "-q", "--mirror", h.url("app"))
-	want := w.refsOf(h.url("app"))
+	w := makeThree(t, h)
+	pushMany(t, h.url("busy"), 34)
+	names := []string{"app", "lib", "busy"}
 	dir := t.TempDir()
 	held := filepath.Join(s.DataDir(), "git", "held")
 	for _, name := range []string{"b", "b.tar"} {
 		to := filepath.Join(dir, name)
 		cmd := exec.CommandContext(bounded(t, time.Minute), program, "backup", "--to", to, "--rate", "4KiB", "--server", h.grpc, "--token", h.token)
 		noErr(t, cmd.Start())
-		eventually(t, "packs are held", func() bool {
-			files, _ := filepath.Glob(filepath.Join(held, "*", "whole", "*", "*"))
-			return len(files) > 0
-		})
+		heldPacks(t, s, 1)
 		s.Kill()
 		if err := cmd.Wait(); err == nil {
 			t.Error("the backup of a server that was killed ended well")
@@ -191,7 +240,9 @@ func TestABackupOfAServerThatIsKilledIsTakenAgain(t *testing.T) {
 		}
 	}
 	to := restoredGit(t, filepath.Join(dir, "b.tar"), filepath.Join(filepath.Dir(s.DataDir()), "tokens.yaml"), h.token, 1)
-	w.clonesAlike(to.url("app"), "restored", want)
+	for _, name := range names {
+		w.clonesEqual(name, h, to)
+	}
 }
 
 // A node that lacks packs gives a backup that holds them: they come from the others.

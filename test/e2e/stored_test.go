@@ -194,14 +194,18 @@ func TestEachKindOfFileSaysHowBackupsTreatIt(t *testing.T) {
 	w.git("clone", "-q", c.git(0).url("app"), "clone")
 	data, dir := c.options(0).Dir, t.TempDir()
 	to := filepath.Join(dir, "b")
-	cmd := exec.CommandContext(ctx, program, "backup", "--to", to, "--rate", "8KiB", "--server", c.peers[0].API, "--token", c.token)
-	noErr(t, cmd.Start())
+	slow := exec.CommandContext(ctx, program, "backup", "--to", filepath.Join(dir, "slow"), "--rate", "512", "--server", c.peers[0].API, "--token", c.token)
+	noErr(t, slow.Start())
 	eventually(t, "a backup is under way", func() bool {
 		names, _ := filepath.Glob(filepath.Join(data, "git", "held", "*", "*", "*", "*"))
 		return len(names) > 0
 	})
 	walked(t, data, seen)
-	noErr(t, cmd.Wait())
+	noErr(t, slow.Process.Kill())
+	_ = slow.Wait() // it was killed
+	if e := millraceAs(t, c.peers[0].API, c.token, "backup", "--to", to); e.code != 0 {
+		t.Fatalf("backup ended with %d\n%s", e.code, e.out)
+	}
 	c.stop(0)
 	walked(t, data, seen)
 	restored := filepath.Join(dir, "data")
