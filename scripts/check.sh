@@ -87,6 +87,7 @@ waits=$!
 alone='^Test(AllShortSequences|TornTails|SectorsOfTheLast|RandomSearchesNever|NoBytesOfAPack|TableOfNonsense|EveryReadyTaskOfALong|CycleWithinOneLayer|EachPlot|CommittedResults|CommittedAndNamed|AResultThatWasTouched|ReferencePage|PowerCut|AnyFailedOperation|GarbageZeros|FlippedBit|FileCut|WhatIsInMemoryDecides|OpenFindsAllPartitions|ClustersKeep|SeedsThatFound|OneSeedGives|MembersComeAndGoInSome|AGraphFinds|AGraphBuiltTwice|WalksFind|ClustersStay|BuildingAnew|TheModelCatches|TheModelAllowsEvery|FramesAre(WrittenAs|ReadAs)|ThreeReplicasAgree|OneReplicaGrowsToThreeAndOne|ABatchLarger|PayloadsAndResultsOfAMebibyte)'
 step 'race detector' race_detector
 step 'planted faults' planted_faults
+step 'smoke profile' env MILLRACE_SMOKE=1 go test -count=1 -tags "$tags" -run '^TestTheSmokeProfile' ./test/e2e
 step 'simulator' simulator
 bugs='planted bugs' # beside linters, which share no files with it
 measured "$bugs" env TAGS="$tags" scripts/mutants.sh >"$bin/bugs.log" 2>&1 &

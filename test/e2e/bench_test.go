@@ -92,6 +92,9 @@ func measured(r *bench.Result) (n int) {
 
 func TestTheSmokeProfileMeasuresAndAuditsEverySuiteThatIsBuilt(t *testing.T) {
 	t.Parallel() // it waits for windows most of its time
+	if os.Getenv("MILLRACE_SMOKE") == "" {
+		t.Skip("make check measures every suite by its smoke profile; it takes a minute of both processors")
+	}
 	b := startBench(t, "--profile", "smoke")
 	if code := b.code(); code != 0 {
 		t.Fatalf("exit code %d\n%s", code, b.said.String())
