@@ -22,7 +22,7 @@ trap 'rm -rf "$bin"' EXIT
 		# The longest begin first, and more at once than there are processors: tests of real processes mostly wait. The
 		# timeout is for one that hangs, not for a slow machine.
 		go test -json -tags "$tags" -shuffle=on -timeout 15m -p $(($(nproc) + 1)) -parallel $((2 * $(nproc) + 1)) \
-			./test/e2e ./test/chaos ./internal/node ./bench/load ./... || failed=1
+			./test/e2e ./internal/node ./bench/load ./test/chaos ./internal/lint ./internal/sim ./sdk/go ./internal/gitobj ./internal/api ./... || failed=1
 	echo "lint $lint s of $budget_lint, tests $((SECONDS - lint)) s of $budget_tests" >&2
 	exit "$failed"
 } | "$bin/testcount" || status=1
