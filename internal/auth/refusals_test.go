@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,18 +16,28 @@ import (
 // refusalLog is Refusals in a bubble of fake time, and the lines that they have logged.
 type refusalLog struct {
 	*Refusals
+	mu  sync.Mutex // guards out
 	out bytes.Buffer
+}
+
+// Write keeps a line.
+func (l *refusalLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.out.Write(p)
 }
 
 func newRefusalLog() *refusalLog {
 	l := new(refusalLog)
-	l.Refusals = NewRefusals(slog.New(slog.NewTextHandler(&l.out, nil)), env.SystemClock{})
+	l.Refusals = NewRefusals(slog.New(slog.NewTextHandler(l, nil)), env.SystemClock{})
 	return l
 }
 
 // lines returns what was logged since the last call, without times.
 func (l *refusalLog) lines() []string {
 	synctest.Wait()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	var lines []string
 	for line := range strings.Lines(l.out.String()) {
 		_, rest, _ := strings.Cut(line, "msg=")
@@ -80,7 +91,7 @@ func TestARefusedTokenIsLoggedAtOnceAndThenAsANumber(t *testing.T) {
 func TestManyOriginsOfRefusedTokensFloodNoLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newRefusalLog()
-		defer l.Close()
+		t.Cleanup(l.Close)
 		for range 3 {
 			for i := range 50_000 {
 				l.Note(Principal{}, fmt.Sprintf("10.%d.%d.1:1", i/256, i%256))
@@ -99,6 +110,9 @@ func TestManyOriginsOfRefusedTokensFloodNoLog(t *testing.T) {
 			t.Errorf("%d lines after a minute: %.2000q", len(got), got)
 		}
 		time.Sleep(2 * tellEvery)
+		synctest.Wait()
+		l.Refusals.mu.Lock()
+		defer l.Refusals.mu.Unlock()
 		if len(l.seen) != 0 {
 			t.Errorf("%d origins are remembered", len(l.seen))
 		}

@@ -5,11 +5,17 @@ import (
 	"bytes"
 	"context"
 	"net/http"
+	"regexp"
 	"strings"
 
 	"github.com/millrace/millrace/internal/auth"
 	"github.com/millrace/millrace/internal/core"
 )
+
+// keepsUp tells clients that open another connection for a push when the server has closed the one that they asked for refs on: git
+// itself. Between the two requests a client makes the pack, for longer than idle connections are kept if it is large, and libgit2
+// then fails on the closed connection.
+var keepsUp = regexp.MustCompile(`^git/\d+\.\d+\.\d`)
 
 // agent is how this server names itself.
 func (s *Server) agent() string {
@@ -78,6 +84,9 @@ func (q *request) advertiseFetch() error {
 
 // advertisePush answers what a client asks before a push. There is no version 2 of that.
 func (q *request) advertisePush() error {
+	if q.r.ProtoMajor == 1 && !keepsUp.MatchString(q.r.UserAgent()) {
+		q.w.Header().Set("Connection", "close")
+	}
 	if err := q.writable(); err != nil {
 		return err
 	}

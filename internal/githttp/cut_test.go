@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,9 +26,10 @@ type stage struct {
 	answers   map[core.RequestID]core.Proposed
 	commits   int
 	published int
-	dropped   int    // pushes that ended without a published pack
-	many      bool   // every ref is new, and moves
-	asked     string // the name of the repository
+	dropped   int  // pushes that ended without a published pack
+	many      bool // every ref is new, and moves
+	mu        sync.Mutex
+	asked     string // the name of the repository; guarded by mu
 	state     core.RepoState
 }
 
@@ -44,7 +46,9 @@ func (s *stage) Lookup(string, time.Time) (auth.Principal, bool) {
 }
 
 func (s *stage) Repo(ctx context.Context, _, _, name string) (Repo, error) {
+	s.mu.Lock()
 	s.asked = name
+	s.mu.Unlock()
 	s.step("admit")
 	return Repo{RepoInfo: core.RepoInfo{Repo: core.Repo{Name: "app", ID: core.RepoID{1}, Config: core.RepoConfig{State: s.state}}}}, ctx.Err()
 }

@@ -159,3 +159,24 @@ func TestAnArchivedRepositorySaysThatItIs(t *testing.T) {
 		}
 	}
 }
+
+// A client whose connection was closed while it made a pack must not send the push on it.
+func TestOnlyClientsThatOpenAnotherConnectionKeepTheirsForAPush(t *testing.T) {
+	s := &stage{t: t}
+	edge := New(Options{Backend: s, Objects: s, Auth: s, Clock: env.SystemClock{}, Rand: env.NewSeededRand(1)})
+	for agent, keeps := range map[string]bool{
+		"git/2.39.5": true, "git/2.51.0.windows.1": true, "git/2.50.1 (Apple Git-155)": true, "git/2.0 (libgit2 1.9.1)": false, "git/2.0 (cargo 1.90)": false,
+		"git/dulwich/0.24.1": false, "JGit/7.3.0": false, "go-git/5.16.2": false, "": false,
+	} {
+		for service, keeps := range map[string]bool{"git-receive-pack": keeps, "git-upload-pack": true} {
+			r := httptest.NewRequest(http.MethodGet, "/git/default/app.git/info/refs?service="+service, http.NoBody)
+			r.Header.Set("Authorization", "Bearer x")
+			r.Header.Set("User-Agent", agent)
+			w := httptest.NewRecorder()
+			edge.ServeHTTP(w, r)
+			if w.Code != http.StatusOK || (w.Header().Get("Connection") == "") != keeps {
+				t.Errorf("%s of %q: %d, Connection: %q", service, agent, w.Code, w.Header().Get("Connection"))
+			}
+		}
+	}
+}
