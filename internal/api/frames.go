@@ -100,7 +100,7 @@ type frameConn struct {
 
 var (
 	errFrames  = errors.New("too many frames of HTTP/2 that carry nothing")
-	errPreface = errors.New("what follows the handshake is no HTTP/2")
+	errPreface = errors.New("what follows the handshake must be HTTP/2")
 )
 
 func newFrameConn(raw net.Conn, c *limitedConn) *frameConn {
@@ -111,7 +111,7 @@ func newFrameConn(raw net.Conn, c *limitedConn) *frameConn {
 func (f *frameConn) Read(p []byte) (int, error) {
 	n, err := f.Conn.Read(p)
 	if wrong := f.saw(p[:n]); wrong != nil {
-		_ = f.Close() // whoever reads or writes on it learns
+		_ = f.Close() // its readers and writers learn
 		return 0, wrong
 	}
 	return n, err

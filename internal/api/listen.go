@@ -194,7 +194,7 @@ type limitedConn struct {
 	calls  atomic.Int64 // authenticated and under way
 
 	secure    bool        // TLS is above it
-	heads     *headReader // of what is read here; nil: that is no HTTP/1
+	heads     *headReader // of what is read here; nil: that is not HTTP/1
 	ambiguous atomic.Bool // a request whose body has two lengths has come
 
 	// Of the server's connections, under their mutex.

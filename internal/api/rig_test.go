@@ -168,7 +168,7 @@ type rig struct {
 	refused atomic.Int64
 }
 
-// tells runs f, and expects the server to tell of so many refused tokens meanwhile.
+// tells runs f, and expects the server to tell of that number of refused tokens meanwhile.
 func (r *rig) tells(what string, refused int64, f func()) {
 	r.t.Helper()
 	before := r.refused.Load()
