@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"context"
 	"io/fs"
 	"os"
@@ -19,11 +20,17 @@ import (
 func openToOthers(t *testing.T, dir string) (out []string) {
 	t.Helper()
 	noErr(t, filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) && path != dir {
+			return nil // the server has removed it meanwhile
+		}
 		if err != nil || e.Type()&fs.ModeSymlink != 0 {
 			return err
 		}
 		info, err := e.Info()
-		if err == nil && info.Mode().Perm()&0o077 != 0 {
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // likewise
+			return nil
+		case err == nil && info.Mode().Perm()&0o077 != 0:
 			out = append(out, info.Mode().String()+" "+path)
 		}
 		return err
