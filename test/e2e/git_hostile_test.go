@@ -89,6 +89,9 @@ func (l *local) packFiles() []string {
 	l.t.Helper()
 	var out []string
 	err := filepath.WalkDir(filepath.Join(l.dir, "data", "git"), func(path string, e fs.DirEntry, err error) error {
+		if os.IsNotExist(err) { // the server has removed it meanwhile
+			return nil
+		}
 		if err == nil && e.IsDir() && e.Name() == "views" {
 			return filepath.SkipDir
 		}

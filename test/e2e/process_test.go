@@ -48,10 +48,16 @@ func contents(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
 	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if os.IsNotExist(err) { // the server has removed it meanwhile
+			return nil
+		}
 		if err != nil || !e.Type().IsRegular() {
 			return err
 		}
 		b, err := os.ReadFile(path)
+		if os.IsNotExist(err) {
+			return nil
+		}
 		out[path] = string(b)
 		return err
 	})
