@@ -50,9 +50,7 @@ type Calls struct {
 	clock  env.Clock
 	shards [callShards]callShard
 	turn   atomic.Uint32
-	stop   chan struct{}
-	once   sync.Once
-	ended  sync.WaitGroup
+	stop   func()
 }
 
 type callShard struct {
@@ -75,30 +73,13 @@ type Call struct {
 
 // NewCalls begins to look after calls whose tokens are looked up in tokens, until Close.
 func NewCalls(tokens Lookup, clock env.Clock) *Calls {
-	c := &Calls{tokens: tokens, clock: clock, stop: make(chan struct{})}
-	c.ended.Go(c.run)
+	c := &Calls{tokens: tokens, clock: clock}
+	c.stop = env.Every(clock, sweepEvery, c.Sweep)
 	return c
 }
 
 // Close ends that. Calls go on.
-func (c *Calls) Close() {
-	c.once.Do(func() { close(c.stop) })
-	c.ended.Wait()
-}
-
-func (c *Calls) run() {
-	timer := c.clock.NewTimer(sweepEvery)
-	defer timer.Stop()
-	for {
-		select {
-		case <-c.stop:
-			return
-		case <-timer.C():
-			c.Sweep()
-			timer.Reset(sweepEvery)
-		}
-	}
-}
+func (c *Calls) Close() { c.stop() }
 
 type callKey struct{}
 

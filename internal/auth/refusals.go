@@ -48,9 +48,7 @@ type Refusals struct {
 	mu     sync.Mutex         // guards seen and known
 	seen   map[origin]*untold // of the last minute
 	known  [reasons]int       // origins in seen
-	stop   chan struct{}
-	once   sync.Once
-	ended  sync.WaitGroup
+	stop   func()
 }
 
 // untold are the refusals of one origin since its last line.
@@ -61,15 +59,14 @@ type untold struct {
 
 // NewRefusals begins to log refusals, until Close.
 func NewRefusals(log *slog.Logger, clock env.Clock) *Refusals {
-	r := &Refusals{log: log, clock: clock, seen: make(map[origin]*untold), stop: make(chan struct{})}
-	r.ended.Go(r.run)
+	r := &Refusals{log: log, clock: clock, seen: make(map[origin]*untold)}
+	r.stop = env.Every(clock, tellEvery, r.tell)
 	return r
 }
 
 // Close tells what was not told yet, and ends that.
 func (r *Refusals) Close() {
-	r.once.Do(func() { close(r.stop) })
-	r.ended.Wait()
+	r.stop()
 	r.tell()
 }
 
@@ -80,20 +77,6 @@ func (r *Refusals) Count(why Reason) uint64 { return r.counts[why].Load() }
 func (r *Refusals) Each(f func(why Reason, n uint64)) {
 	for why := range reasons {
 		f(why, r.Count(why))
-	}
-}
-
-func (r *Refusals) run() {
-	timer := r.clock.NewTimer(tellEvery)
-	defer timer.Stop()
-	for {
-		select {
-		case <-r.stop:
-			return
-		case <-timer.C():
-			r.tell()
-			timer.Reset(tellEvery)
-		}
 	}
 }
 

@@ -63,44 +63,27 @@ type Watcher struct {
 	clock   env.Clock
 	log     *slog.Logger
 	sources []*Source
-	stop    chan struct{}
-	ended   sync.WaitGroup
-	once    sync.Once
+	stop    func()
 }
 
 // Watch looks after sources, whose files have been read just now, until Close.
 func Watch(fsys env.FS, clock env.Clock, log *slog.Logger, sources ...*Source) *Watcher {
-	w := &Watcher{fs: fsys, clock: clock, log: log, sources: sources, stop: make(chan struct{})}
+	w := &Watcher{fs: fsys, clock: clock, log: log, sources: sources, stop: func() {}}
 	for _, s := range sources {
 		s.readAt, s.again = clock.Boot(), clock.Boot() // and once more at the first look, for what happened in between
 	}
 	if len(sources) > 0 {
-		w.ended.Go(w.run)
+		w.stop = env.Every(clock, watchEvery, func() {
+			for _, s := range w.sources {
+				w.look(s)
+			}
+		})
 	}
 	return w
 }
 
 // Close ends the watch.
-func (w *Watcher) Close() {
-	w.once.Do(func() { close(w.stop) })
-	w.ended.Wait()
-}
-
-func (w *Watcher) run() {
-	timer := w.clock.NewTimer(watchEvery)
-	defer timer.Stop()
-	for {
-		select {
-		case <-w.stop:
-			return
-		case <-timer.C():
-			for _, s := range w.sources {
-				w.look(s)
-			}
-			timer.Reset(watchEvery)
-		}
-	}
-}
+func (w *Watcher) Close() { w.stop() }
 
 // Reload reads all files now, changed or not, and logs what it finds.
 func (w *Watcher) Reload() error {
