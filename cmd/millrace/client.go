@@ -30,25 +30,34 @@ func (a *app) connectionFlags(c *cobra.Command) {
 	f.BoolVar(&a.conn.insecure, "insecure", false, "plain text to an address that is not loopback")
 }
 
-// dial connects. The client's own log goes to the error stream.
-func (a *app) dial(ctx context.Context, more ...millrace.Option) (*millrace.Client, error) {
-	opts := []millrace.Option{millrace.Logger(slog.New(slog.NewTextHandler(a.err, nil)))}
-	if a.conn.address != "" {
-		opts = append(opts, millrace.Address(a.conn.address))
+// options are what the flags say to a client.
+func (c *connection) options() (opts []millrace.Option, err error) {
+	if c.address != "" {
+		opts = append(opts, millrace.Address(c.address))
 	}
-	token, err := a.conn.token.read()
+	token, err := c.token.read()
 	if err != nil {
 		return nil, err
 	}
 	if token != "" {
 		opts = append(opts, millrace.Token(token))
 	}
-	if a.conn.namespace != "" {
-		opts = append(opts, millrace.Namespace(a.conn.namespace))
+	if c.namespace != "" {
+		opts = append(opts, millrace.Namespace(c.namespace))
 	}
-	if a.conn.insecure {
+	if c.insecure {
 		opts = append(opts, millrace.Insecure())
 	}
+	return opts, nil
+}
+
+// dial connects. The client's own log goes to the error stream.
+func (a *app) dial(ctx context.Context, more ...millrace.Option) (*millrace.Client, error) {
+	opts, err := a.conn.options()
+	if err != nil {
+		return nil, err
+	}
+	opts = append(opts, millrace.Logger(slog.New(slog.NewTextHandler(a.err, nil))))
 	return millrace.Dial(ctx, append(opts, more...)...)
 }
 

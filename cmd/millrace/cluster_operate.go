@@ -14,7 +14,6 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -24,16 +23,13 @@ import (
 // operator is how a command reaches a node: its server, with a token, as every other command does, or the operator's socket of a
 // node on this machine.
 type operator struct {
-	server   string
-	token    secretFlags
-	insecure bool
-	socket   string // instead of a server and a token
-	timeout  time.Duration
+	connection
+	socket string // instead of a server and a token
 }
 
 func (o *operator) flags(c *cobra.Command) {
 	f := c.Flags()
-	f.StringVar(&o.server, "server", "", "host:port of any node's server; default MILLRACE_URL, then 127.0.0.1:7081")
+	f.StringVar(&o.address, "server", "", "host:port of any node's server; default MILLRACE_URL, then 127.0.0.1:7081")
 	o.token.add(f, "token", "token with the scope cluster; default MILLRACE_TOKEN")
 	f.BoolVar(&o.insecure, "insecure", false, "plain text to an address that is not loopback")
 	f.StringVar(&o.socket, "socket", "", "operator's socket of a node on this machine, such as ./data/operator.sock, instead of a server and a token")
@@ -48,7 +44,7 @@ func (o *operator) call(ctx context.Context, method, path string, query url.Valu
 	switch {
 	case o.socket == "":
 		return o.ask(ctx, path, query, out)
-	case o.server != "" || o.token.given() || o.insecure:
+	case o.address != "" || o.token.given() || o.insecure:
 		return usageError{errors.New("--socket and --server, --token or --insecure are mutually exclusive")}
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)

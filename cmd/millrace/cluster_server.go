@@ -21,19 +21,9 @@ type movedShard struct {
 
 // ask does at a server what the operator's socket does at a path, and reads its answer into out.
 func (o *operator) ask(ctx context.Context, path string, query url.Values, out any) error {
-	var opts []millrace.Option
-	if o.server != "" {
-		opts = append(opts, millrace.Address(o.server))
-	}
-	token, err := o.token.read()
+	opts, err := o.options()
 	if err != nil {
 		return err
-	}
-	if token != "" {
-		opts = append(opts, millrace.Token(token))
-	}
-	if o.insecure {
-		opts = append(opts, millrace.Insecure())
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()

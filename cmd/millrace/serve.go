@@ -226,7 +226,6 @@ func (a *app) serve(ctx context.Context, o *serveOptions) error {
 	o.Logger = slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: level}))
 	var token string
 	if o.dev {
-		var err error
 		if token, err = devToken(o.tokenFile, func(what string) { o.Logger.Warn(what) }); err != nil {
 			return err
 		}

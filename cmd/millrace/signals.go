@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"io"
 	"os"
 	"os/signal"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -16,7 +18,7 @@ type interrupts struct {
 	ctx   context.Context
 	hurry context.Context
 	// patient is set by a command that ends by itself once hurry has ended; any other is ended by the second signal.
-	patient chan struct{}
+	patient atomic.Bool
 }
 
 // heedSignals has SIGINT and SIGTERM end the process in an orderly way, and the second of them at once. SIGHUP and SIGPIPE
@@ -32,7 +34,7 @@ func heedSignals() (i *interrupts, stop func()) {
 	signal.Notify(told, os.Interrupt, syscall.SIGTERM)
 	ctx, cancel := context.WithCancel(context.Background())
 	hurry, hasten := context.WithCancel(context.Background())
-	i = &interrupts{ctx: ctx, hurry: hurry, patient: make(chan struct{}, 1)}
+	i = &interrupts{ctx: ctx, hurry: hurry}
 	over := make(chan struct{})
 	go func() {
 		select {
@@ -44,10 +46,8 @@ func heedSignals() (i *interrupts, stop func()) {
 		select {
 		case again := <-told:
 			hasten()
-			select {
-			case <-i.patient:
+			if i.patient.Load() {
 				time.Sleep(hurryWait)
-			default:
 			}
 			os.Exit(128 + int(again.(syscall.Signal)))
 		case <-over:
@@ -62,7 +62,7 @@ func heedSignals() (i *interrupts, stop func()) {
 
 // checked is where a command writes what it was asked for. It keeps the first error: such a command has not done its work.
 type checked struct {
-	w   interface{ Write(p []byte) (int, error) }
+	w   io.Writer
 	err error
 }
 

@@ -126,7 +126,7 @@ func (a *app) work(ctx context.Context, f workFlags, argv []string) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	a.serves = true
-	a.told.patient <- struct{}{}
+	a.told.patient.Store(true)
 	r := &runner{a: a, argv: argv, stop: stop, once: f.once}
 	opts := []millrace.WorkerOption{millrace.Slots(f.slots), millrace.Queues(f.queues...), millrace.DrainTimeout(f.grace)}
 	if f.once {

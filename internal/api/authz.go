@@ -239,9 +239,6 @@ func callerOf(ctx context.Context) (caller, bool) {
 	return c, ok
 }
 
-// tokenBytes bounds the text of a token before it is hashed.
-const tokenBytes = 4 * kib
-
 // authenticate finds the caller, whose address is from, by the metadata key authorization, which must be there once at most.
 func (s *Server) authenticate(md metadata.MD, from string) (caller, core.Fact) {
 	var token string
@@ -261,17 +258,11 @@ func (s *Server) authenticate(md metadata.MD, from string) (caller, core.Fact) {
 
 // callerBy finds the caller, whose address is from, by a token's text.
 func (s *Server) callerBy(token, from string) (caller, core.Fact) {
-	if len(token) > tokenBytes {
+	who, ok := auth.Find(s.o.Auth, token, from, s.o.Clock.Wall(), s.o.Refused)
+	if !ok {
 		return caller{}, core.Unauthenticated{}
 	}
-	who, ok := s.o.Auth.Lookup(token, s.o.Clock.Wall())
-	if !ok || who.Tenant == "" {
-		if token != "" {
-			s.o.Refused(who, from)
-		}
-		return caller{}, core.Unauthenticated{}
-	}
-	return caller{Principal: who, Token: token, From: from}, nil
+	return who, nil
 }
 
 // admit decides whether a method may be called, by its rule, and says who calls.

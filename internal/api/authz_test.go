@@ -191,7 +191,7 @@ func TestEveryMethodIsClosedToWhoHasNoRight(t *testing.T) {
 			"an expired token":  as("acme/all/-1s"),
 			"another scheme":    metadataOnly("authorization", "Basic acme/all"),
 			"two tokens":        metadataOnly("authorization", "Bearer acme/all", "authorization", "Bearer acme/all"),
-			"an endless token":  as("acme/all" + strings.Repeat(" ", 1) + strings.Repeat("x", tokenBytes)),
+			"an endless token":  as("acme/all" + strings.Repeat(" ", 1) + strings.Repeat("x", auth.MaxText)),
 		} {
 			r.tells(full+" with "+name, knownToBeRefused[name], func() {
 				expectCode(t, full+" with "+name, r.invoke(ctx, full, m), codes.Unauthenticated)

@@ -110,7 +110,7 @@ func (cs *connections) open() int64 {
 	return cs.n
 }
 
-// overdue returns the new connections on which nothing was served for so many rounds; it is called once a round.
+// overdue returns the new connections on which nothing was served for more than the given rounds; it is called once a round.
 func (cs *connections) overdue(rounds int32) (out []*limitedConn) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -258,7 +258,7 @@ func (c *limitedConn) served() {
 	}
 }
 
-// connOf finds the connection of a call over gRPC; nil if it is none of a listener.
+// connOf finds the connection of a call over gRPC; nil if no listener accepted it.
 func connOf(ctx context.Context) *limitedConn {
 	if p, ok := grpcpeer.FromContext(ctx); ok {
 		if a, ok := p.Addr.(*connAddr); ok {

@@ -284,7 +284,7 @@ func (l *incoming) leave(g *guardedStream) {
 	}
 }
 
-// overdue gives up the calls whose message has not come for so many rounds, and returns them; it is called once a round.
+// overdue gives up the calls whose message has not come for the given rounds, and returns them; it is called once a round.
 func (l *incoming) overdue(rounds int32) (out []*guardedStream) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

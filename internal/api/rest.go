@@ -147,7 +147,7 @@ type restCall struct {
 	r       *http.Request
 	ctx     context.Context
 	control *http.ResponseController
-	conn    *limitedConn // nil: none of a listener
+	conn    *limitedConn // nil: no listener accepted it
 	who     caller
 	call    *auth.Call // of who; nil before they are known
 	route   *Route

@@ -33,6 +33,23 @@ type Holder struct {
 	From  string // the client's address, for logs; empty: it is not known
 }
 
+// MaxText bounds the text of a token that a client sends, in bytes, before it is hashed.
+const MaxText = 4 << 10
+
+// Find returns the holder of a token that a client at the address from has sent, if it can be used at now. refused is told of a token
+// that cannot, and whose it was as far as that is known; no token, and one that is too long, are not looked up.
+func Find(tokens Lookup, token, from string, now time.Time, refused func(who Principal, from string)) (Holder, bool) {
+	if token == "" || len(token) > MaxText {
+		return Holder{}, false
+	}
+	who, ok := tokens.Lookup(token, now)
+	if !ok || who.Tenant == "" {
+		refused(who, from)
+		return Holder{}, false
+	}
+	return Holder{who, token, from}, true
+}
+
 // Rights are what a call needs to go on.
 type Rights struct {
 	// Allows says whether scopes allow the call; nil: any do.
