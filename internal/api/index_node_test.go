@@ -103,7 +103,7 @@ func (w *wide) refusesAnUnknownIndex(task string) {
 }
 
 // Where a call reads several partitions with one index, that is of one of them: no partition that has fewer entries refuses it,
-// or waits for so many.
+// or waits until it has them.
 func TestAnIndexOfOnePartitionHoldsForReadsOfSeveral(t *testing.T) {
 	w := openWide(t, 4)
 	w.do(mail, "PUT", "/v1/collections/ws", `{"schema":[{"name":"role","type":"keyword"}]}`).want(t, 201)

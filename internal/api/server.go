@@ -181,7 +181,7 @@ func New(o Options) (*Server, error) {
 }
 
 // Fixed windows: the transport would else measure the path with a ping for every few frames. A connection may have connWindow
-// bytes under way, a stream streamWindow at most and streamWindowLeast at least that nobody has read.
+// bytes under way, a stream streamWindow at most and streamWindowLeast at least that its handler has not read.
 const (
 	streamWindow      = 256 << 10
 	streamWindowLeast = 64 << 10
@@ -189,7 +189,7 @@ const (
 	ioBuffer          = 64 << 10
 )
 
-// window is what a stream may have under way that nobody has read. All streams of a tenant together have no more of it than the
+// window is what a stream may have under way that its handler has not read. All streams of a tenant together have no more of it than the
 // node's memory for frames, as far as the protocol allows.
 func (s *Server) window() int32 {
 	return int32(min(max(s.frames.most/s.l.StreamsTenant, streamWindowLeast), streamWindow))
