@@ -220,7 +220,6 @@ func (c *restCall) serve() (err error) {
 			return fact
 		}
 		defer c.s.calls.leave(c.who.Tenant)
-		c.who.From = c.r.RemoteAddr
 		c.call = c.s.live.Begin(c.ctx, c.who, route.rights)
 		c.ctx = c.call
 	} else {
