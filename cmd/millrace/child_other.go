@@ -2,7 +2,22 @@
 
 package main
 
-import "syscall"
+import (
+	"os"
+	"syscall"
+)
 
-// childAttributes puts a command in a process group of its own. Only Linux ends it with a worker that was killed.
+// selfPath is this program.
+var selfPath, _ = os.Executable()
+
+// childAttributes puts a command in a process group of its own. Only Linux ends it with a supervisor that was killed.
 func childAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+
+// keepOrphans, hideMemory, children and withVariables are Linux's: elsewhere what leaves its process group is not ended.
+func keepOrphans() {}
+
+func hideMemory() {}
+
+func children(int) []int { return nil }
+
+func withVariables(...string) []int { return nil }

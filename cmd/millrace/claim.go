@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"time"
@@ -68,8 +67,8 @@ func (a *app) taskCompleteCmd() *cobra.Command {
 				}
 			}
 			var body any = result
-			if json.Valid(result) {
-				body = json.RawMessage(result)
+			if v, ok := jsonOf(result); ok {
+				body = v
 			}
 			return a.with(c.Context(), func(ctx context.Context, client *millrace.Client) error {
 				state, err := client.Complete(ctx, args[0], token, body)

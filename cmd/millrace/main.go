@@ -4,6 +4,9 @@ package main
 import "os"
 
 func main() {
+	if len(os.Args) == 2 && os.Args[1] == superviseArg {
+		os.Exit(supervise())
+	}
 	told, stop := heedSignals()
 	code := execute(told, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
 	stop()

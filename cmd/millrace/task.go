@@ -59,10 +59,10 @@ type taskView struct {
 type content []byte
 
 func (c content) MarshalJSON() ([]byte, error) {
-	switch {
-	case json.Valid(c):
-		return c, nil
-	case utf8.Valid(c):
+	if v, ok := jsonOf(c); ok {
+		return v, nil
+	}
+	if utf8.Valid(c) {
 		return json.Marshal(string(c))
 	}
 	return json.Marshal(map[string][]byte{"base64": c})
@@ -195,8 +195,8 @@ func (a *app) createTask(ctx context.Context, c *millrace.Client, queue string, 
 		opts = append(opts, millrace.At(t))
 	}
 	var body any = payload
-	if json.Valid(payload) {
-		body = json.RawMessage(payload)
+	if v, ok := jsonOf(payload); ok {
+		body = v
 	}
 	h, err := job.Add(ctx, c, body, opts...)
 	if err != nil {

@@ -1,14 +1,13 @@
 package main
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"runtime"
-	"strconv"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -29,12 +28,6 @@ const (
 	statusNotFound    = 127
 )
 
-// maxResult bounds what a command may print as its result.
-const maxResult = 1 << 20
-
-// killAfter is how long a command that was told to end may take.
-const killAfter = 10 * time.Second
-
 type workFlags struct {
 	queues      []string
 	slots       int
@@ -43,6 +36,8 @@ type workFlags struct {
 	lease       time.Duration
 	once, drain bool
 	grace       time.Duration
+	killAfter   time.Duration
+	passToken   bool
 }
 
 func (a *app) workCmd() *cobra.Command {
@@ -51,7 +46,7 @@ func (a *app) workCmd() *cobra.Command {
 		Use:   "work -q QUEUE --exec COMMAND | -- COMMAND [ARG...]",
 		Short: "Run a command for each task of a queue",
 		Long: `Work takes tasks and runs a command for each: the payload is its standard input, what it prints is
-the result. Leases are renewed beside it. JSON lines that it writes to the file named in
+the result, without the white space around it if it is one JSON value. Leases are renewed beside it. JSON lines that it writes to the file named in
 MILLRACE_EFFECTS are committed with the completion, in the same log entry:
 
   {"op":"kv_put","keyspace":"thumbs","key":"7","value":"...","if_rev":12}
@@ -68,15 +63,26 @@ An empty old says that the ref must not exist, an empty new deletes it. In a nam
 partitions all must be of the task's own: with its tag in the braces of the key, and as "tag" of the
 repository and of the new task.
 
-MILLRACE_TASK_ID, _KIND, _QUEUE, _ATTEMPT and _TOKEN (a fencing token) tell which task it is.
+The fields of a line are those of the op over REST, key_base64, value_base64 and payload_base64 too.
+A file of more than 4 MiB, of more than 1,023 lines, or with a line that no server could take, ends
+the task for good.
+
+MILLRACE_TASK_ID, _KIND, _QUEUE, _ATTEMPT and _TOKEN (a fencing token) tell which task it is. The
+worker's own token is not passed on, unless --pass-token says so: a command that has it can write past
+its lease, and all that it starts or prints may have it.
 
 Exit status 0 completes the task, 75 snoozes it for 30 s, 64 to 66 and 78 end it for good, 126 and
-127 give it back and stop this worker; any other fails the attempt. A command whose lease is lost is
-sent SIGTERM, and SIGKILL after 10 s, with all it started. On Linux a command is killed when its
-worker is.
+127 give it back and stop this worker; any other, and the end by a signal, fails the attempt. What the
+command started and left running is killed when it has ended; only then is its slot free. A command
+whose lease is lost is sent SIGTERM, and SIGKILL after --kill-after, with all it started. When the worker is
+killed, its commands are too.
 
-SIGINT and SIGTERM let commands end within --grace, then kill them and give their tasks back; the second
-of them does so at once. SIGHUP, as from a terminal that is closed, ends no worker.`,
+A worker that cannot run commands itself, because its disk is full or it has no descriptors, tries again
+for 30 s, then gives the task back and stops, as it does at once where it has no temporary directory.
+
+SIGINT and SIGTERM let commands end within --grace, then send them SIGTERM, and SIGKILL after
+--kill-after, and give their tasks back; the second of them kills at once. SIGHUP, as from a terminal
+that is closed, ends no worker.`,
 		Example: `  millrace work -q build -c 4 --exec ./build.sh
   millrace work -q hash --drain -- sha256sum`,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -102,6 +108,8 @@ of them does so at once. SIGHUP, as from a terminal that is closed, ends no work
 	flags.DurationVar(&f.lease, "lease", 0, "lease instead of the tasks' own")
 	flags.BoolVar(&f.once, "once", false, "end after one task")
 	flags.BoolVar(&f.drain, "drain", false, "end when the queues hold nothing ready or running")
+	spanVar(flags, &f.killAfter, "kill-after", 10*time.Second, "how long a command may take to end once it was sent SIGTERM")
+	flags.BoolVar(&f.passToken, "pass-token", false, "set MILLRACE_TOKEN for commands to this worker's token")
 	spanVar(flags, &f.grace, "grace", 30*time.Second, "how long commands may go on when the worker is told to end")
 	return c
 }
@@ -110,25 +118,47 @@ of them does so at once. SIGHUP, as from a terminal that is closed, ends no work
 type runner struct {
 	a    *app
 	argv []string
+	env  []string // of all commands
+	pool *supervisors
+	told sync.Map // troubles of the worker that were told already
 	stop context.CancelFunc
 	mu   sync.Mutex // guards why
 	why  error      // that this worker had to stop
 	one  atomic.Bool
 	once bool
+	wait time.Duration // before what the machine lacked is tried again
 }
 
 func (a *app) work(ctx context.Context, f workFlags, argv []string) error {
+	if err := roomFor(f.slots); err != nil {
+		return err
+	}
+	token, err := a.conn.token.read()
+	if err != nil {
+		return err
+	}
 	client, err := a.dial(ctx)
 	if err != nil {
 		return err
 	}
 	defer client.Close() //nolint:errcheck // Run's error tells what happened
+	env := environment(os.Environ())
+	if f.passToken {
+		if token = cmp.Or(token, os.Getenv("MILLRACE_TOKEN")); token != "" {
+			env = append(env, "MILLRACE_TOKEN="+token)
+		}
+	} else {
+		hideMemory()
+	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	a.serves = true
 	a.told.patient.Store(true)
-	r := &runner{a: a, argv: argv, stop: stop, once: f.once}
-	opts := []millrace.WorkerOption{millrace.Slots(f.slots), millrace.Queues(f.queues...), millrace.DrainTimeout(f.grace)}
+	r := &runner{a: a, argv: argv, env: env, stop: stop, once: f.once, wait: troubleWait, pool: &supervisors{env: environment(os.Environ()), killAfter: f.killAfter, stderr: a.err}}
+	defer r.pool.close()
+	opts := []millrace.WorkerOption{
+		millrace.Slots(f.slots), millrace.Queues(f.queues...), millrace.DrainTimeout(f.grace), millrace.WaitForHandlers(),
+	}
 	if f.once {
 		opts = append(opts, millrace.Slots(1), millrace.Batch(1))
 	}
@@ -138,7 +168,7 @@ func (a *app) work(ctx context.Context, f workFlags, argv []string) error {
 	w := client.Worker(opts...)
 	w.HandleAny(r.run)
 	if f.drain {
-		go drainQueues(ctx, client, f.queues, stop)
+		go r.drainQueues(ctx, client, f.queues)
 	}
 	if err := w.Run(ctx); err != nil && !errors.Is(err, context.Canceled) {
 		return err
@@ -148,20 +178,52 @@ func (a *app) work(ctx context.Context, f workFlags, argv []string) error {
 	return r.why
 }
 
-// drainQueues calls done when no queue holds anything ready or running.
-func drainQueues(ctx context.Context, c *millrace.Client, queues []string, done func()) {
+// descriptorsPerSlot is how many files a slot has open: the pipes of its supervisor, and a file of effects.
+const descriptorsPerSlot = 4
+
+// roomFor refuses more slots than the worker may have descriptors for.
+func roomFor(slots int) error {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return err
+	}
+	if need := uint64(max(slots, 0)*descriptorsPerSlot + 64); need > limit.Cur {
+		return usageError{fmt.Errorf("--concurrency %d needs %d file descriptors, and the limit is %d (ulimit -n)", slots, need, limit.Cur)}
+	}
+	return nil
+}
+
+// environment returns the variables that commands have from the worker: all but its secrets, and those of the task that the worker
+// itself may be run for.
+func environment(all []string) []string {
+	return slices.DeleteFunc(slices.Clone(all), func(v string) bool {
+		name, _, _ := strings.Cut(v, "=")
+		return name == "MILLRACE_TOKEN" || name == "MILLRACE_EFFECTS" ||
+			strings.HasPrefix(name, "MILLRACE_TASK_") || strings.HasPrefix(name, "MILLRACE_SERVE_")
+	})
+}
+
+// drainQueues stops the worker when no queue holds anything ready or running, or when it may not know.
+func (r *runner) drainQueues(ctx context.Context, c *millrace.Client, queues []string) {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		busy := false
 		for _, q := range queues {
 			s, err := c.Queue(q).Stats(ctx)
-			if err != nil && !errors.Is(err, millrace.ErrNotFound) || s.Ready+s.Running > 0 {
+			switch e, known := errors.AsType[*millrace.Error](err); {
+			case err == nil:
+				busy = busy || s.Ready+s.Running > 0
+			case errors.Is(err, millrace.ErrNotFound):
+			case known && (e.Code == millrace.CodePermissionDenied || e.Code == millrace.CodeInvalidArgument || e.Code == millrace.CodeUnauthenticated):
+				r.fail(fmt.Errorf("--drain: read what queue %s holds: %w", q, err))
+				return
+			default:
 				busy = true
 			}
 		}
 		if !busy {
-			done()
+			r.stop()
 			return
 		}
 		select {
@@ -170,101 +232,4 @@ func drainQueues(ctx context.Context, c *millrace.Client, queues []string, done 
 			return
 		}
 	}
-}
-
-// run runs the command for one task.
-func (r *runner) run(ctx context.Context, t *millrace.Task) ([]byte, error) {
-	if r.once && !r.one.CompareAndSwap(false, true) {
-		return nil, millrace.Release()
-	}
-	if r.once {
-		defer r.stop()
-	}
-	effects, err := os.CreateTemp("", "millrace-effects-")
-	if err != nil {
-		return nil, err
-	}
-	defer os.Remove(effects.Name()) //nolint:errcheck // a file of the system's temporary directory
-	if err := effects.Close(); err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	out := &bounded{max: maxResult}
-	cmd := exec.CommandContext(ctx, r.argv[0], r.argv[1:]...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(t.Payload), out, r.a.err
-	cmd.SysProcAttr = childAttributes()
-	cmd.Cancel = func() error {
-		if r.a.told.hurry.Err() != nil {
-			return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
-		}
-		return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM)
-	}
-	cmd.WaitDelay = killAfter
-	cmd.Env = append(os.Environ(),
-		"MILLRACE_TASK_ID="+t.ID, "MILLRACE_TASK_KIND="+t.Kind, "MILLRACE_TASK_QUEUE="+t.Queue,
-		"MILLRACE_TASK_ATTEMPT="+strconv.Itoa(t.Attempt), "MILLRACE_TASK_TOKEN="+strconv.FormatUint(t.Token(), 10),
-		"MILLRACE_EFFECTS="+effects.Name())
-	defer context.AfterFunc(r.a.told.hurry, cancel)()
-	runtime.LockOSThread() // the command dies with the thread that starts it: it must stay until the command has ended
-	err = cmd.Run()
-	runtime.UnlockOSThread()
-	if cmd.Process != nil {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what it left behind; nothing, as a rule
-	}
-	switch {
-	case err != nil && r.a.told.hurry.Err() != nil:
-		return nil, millrace.Release() // it was killed
-	case err != nil:
-		return nil, r.outcome(err)
-	}
-	if out.over {
-		return nil, millrace.Fatal(fmt.Errorf("the result is larger than %d bytes", maxResult))
-	}
-	if err := readEffects(effects.Name(), t.Effects()); err != nil {
-		return nil, millrace.Fatal(err)
-	}
-	return out.Bytes(), nil
-}
-
-// outcome turns a command's end into a task's.
-func (r *runner) outcome(err error) error {
-	var exit *exec.ExitError
-	if !errors.As(err, &exit) {
-		r.giveUp(err)
-		return millrace.Release()
-	}
-	switch status := exit.ExitCode(); {
-	case status == statusSnooze:
-		return millrace.Snooze(30 * time.Second)
-	case status >= statusUsage && status <= statusNoInput, status == statusConfig:
-		return millrace.Fatal(err)
-	case status == statusNotRunnable, status == statusNotFound:
-		r.giveUp(err)
-		return millrace.Release()
-	}
-	return err
-}
-
-// giveUp stops the worker: this machine cannot run the command.
-func (r *runner) giveUp(err error) {
-	r.mu.Lock()
-	r.why = fmt.Errorf("%s cannot be run here: %w", r.argv[0], err)
-	r.mu.Unlock()
-	r.stop()
-}
-
-// bounded is a buffer that drops what is beyond max.
-type bounded struct {
-	bytes.Buffer
-	max  int
-	over bool
-}
-
-func (b *bounded) Write(p []byte) (int, error) {
-	if b.Len()+len(p) > b.max {
-		b.over = true
-		return len(p), nil
-	}
-	return b.Buffer.Write(p)
 }

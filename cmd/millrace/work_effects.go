@@ -5,234 +5,296 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"path/filepath"
+	"syscall"
 
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
 	millrace "github.com/millrace/millrace/sdk/go"
 )
 
-// effect is one line of an effects file, without its op: an op has no fields but its own.
-type effect interface{ add(tx *millrace.Tx) error }
+// Limits of an effects file: those of a commit, of which the completion is an op too.
+const (
+	maxEffects      = 1023
+	maxEffectsBytes = 4 << 20
+)
 
-// effectOf returns an empty effect of an op.
-func effectOf(op string) (effect, error) {
-	switch op {
-	case "kv_put":
-		return new(putEffect), nil
-	case "kv_delete":
-		return new(deleteEffect), nil
-	case "kv_add":
-		return new(addEffect), nil
-	case "kv_delete_range":
-		return new(deleteRangeEffect), nil
-	case "ref_update":
-		return new(refEffect), nil
-	case "vector_upsert":
-		return new(upsertEffect), nil
-	case "vector_delete":
-		return new(removeEffect), nil
-	case "task_create":
-		return new(taskEffect), nil
+// effectsFault is what the command did wrong in its effects file; other errors are this machine's.
+type effectsFault struct{ error }
+
+func (e effectsFault) Unwrap() error { return e.error }
+
+// makeEffects makes an empty effects file in a directory of its own, which the command may do with as it likes.
+func makeEffects() (file string, err error) {
+	dir, err := os.MkdirTemp("", "millrace-task-")
+	if err != nil {
+		return "", err
 	}
-	return nil, fmt.Errorf("unknown op %q", op)
+	file = filepath.Join(dir, "effects")
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err == nil {
+		err = f.Close()
+	}
+	if err != nil {
+		return "", errors.Join(err, os.RemoveAll(dir))
+	}
+	return file, nil
 }
 
-// readEffects adds the lines of an effects file to tx. A line that makes no sense is an error that names it.
-func readEffects(name string, tx *millrace.Tx) error {
-	b, err := os.ReadFile(name)
-	if err != nil {
-		return err
+// readEffects adds the lines of an effects file to tx, and returns the number of the line that each came from. A file that makes
+// no sense is an effectsFault that names the line. It never waits: the command may have put anything in the place of the file.
+func readEffects(name string, tx *millrace.Tx) (lines []int, err error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil, effectsFault{errors.New("the effects file was removed")}
+	case errors.Is(err, syscall.ELOOP), errors.Is(err, syscall.ENXIO), errors.Is(err, os.ErrPermission), errors.Is(err, syscall.ENOTDIR):
+		return nil, effectsFault{fmt.Errorf("the effects file must be a regular file that can be read: %w", errnoOf(err))}
+	case err != nil:
+		return nil, err
 	}
-	for i, line := range bytes.Split(b, []byte("\n")) {
+	defer f.Close() //nolint:errcheck // it was read
+	switch info, err := f.Stat(); {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, effectsFault{errors.New("the effects file must be a regular file")}
+	case info.Size() > maxEffectsBytes:
+		return nil, effectsFault{fmt.Errorf("the effects file must be at most %d bytes (commit_bytes); it has %d", maxEffectsBytes, info.Size())}
+	}
+	b, err := io.ReadAll(io.LimitReader(f, maxEffectsBytes))
+	if err != nil {
+		return nil, err
+	}
+	for n, line := range bytes.Split(b, []byte("\n")) {
 		if len(bytes.TrimSpace(line)) == 0 {
 			continue
 		}
-		if err := readEffect(line, tx); err != nil {
-			return fmt.Errorf("effects line %d: %w", i+1, err)
+		if len(lines) == maxEffects {
+			return nil, effectsFault{fmt.Errorf("the effects file must have at most %d lines (commit_ops)", maxEffects)}
 		}
+		if err := readEffect(line, tx); err != nil {
+			return nil, effectsFault{fmt.Errorf("effects line %d: %w", n+1, err)}
+		}
+		lines = append(lines, n+1)
 	}
-	return nil
+	if err := tx.Err(); err != nil {
+		return nil, effectsFault{fmt.Errorf("effects: %w", err)}
+	}
+	return lines, nil
 }
 
+// effects are what a line may ask for, by its op.
+var effects = map[string]func(o *strictObject, tx *millrace.Tx){
+	"kv_put":          putEffect,
+	"kv_delete":       deleteEffect,
+	"kv_add":          addEffect,
+	"kv_delete_range": deleteRangeEffect,
+	"ref_update":      refEffect,
+	"vector_upsert":   upsertEffect,
+	"vector_delete":   removeEffect,
+	"task_create":     taskEffect,
+}
+
+// readEffect adds one line to tx. A field that its op does not have is an error, as it is over REST.
 func readEffect(line []byte, tx *millrace.Tx) error {
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(line, &fields); err != nil {
-		return err
-	}
-	var op string
-	if err := json.Unmarshal(fields["op"], &op); err != nil {
-		return errors.New("no op is named")
-	}
-	e, err := effectOf(op)
+	o, err := readStrict(line)
 	if err != nil {
 		return err
 	}
-	delete(fields, "op")
-	rest, err := json.Marshal(fields)
-	if err != nil {
-		return err
+	op, ok := o.text("op")
+	switch {
+	case o.err != nil:
+		return o.err
+	case !ok:
+		return errors.New("op is required")
+	case effects[op] == nil:
+		return fmt.Errorf("unknown op %q", op)
 	}
-	d := json.NewDecoder(bytes.NewReader(rest))
-	d.DisallowUnknownFields()
-	if err := d.Decode(e); err != nil {
+	effects[op](o, tx)
+	if err := o.done(); err != nil {
 		return fmt.Errorf("%s: %w", op, err)
 	}
-	if err := e.add(tx); err != nil {
-		return fmt.Errorf("%s %w", op, err)
-	}
 	return nil
 }
 
-type putEffect struct {
-	Keyspace string  `json:"keyspace"`
-	Key      string  `json:"key"`
-	Value    *string `json:"value"`
-	IfRev    *uint64 `json:"if_rev"`
-	IfAbsent bool    `json:"if_absent"`
-}
-
-func (e *putEffect) add(tx *millrace.Tx) error {
-	if e.Value == nil {
-		return errors.New("needs a value")
-	}
+func putEffect(o *strictObject, tx *millrace.Tx) {
+	keyspace, key := o.required("keyspace"), o.requiredBytes("key")
+	value := o.requiredBytes("value")
 	var opts []millrace.PutOption
-	if e.IfRev != nil {
-		opts = append(opts, millrace.IfRev(*e.IfRev))
+	if rev, ok := o.unsigned("if_rev"); ok {
+		opts = append(opts, millrace.IfRev(rev))
 	}
-	if e.IfAbsent {
+	if o.boolean("if_absent") {
 		opts = append(opts, millrace.IfAbsent())
 	}
-	tx.KV(e.Keyspace).Put(e.Key, *e.Value, opts...)
-	return nil
+	tx.KV(keyspace).Put(string(key), value, opts...)
 }
 
-type deleteEffect struct {
-	Keyspace string  `json:"keyspace"`
-	Key      string  `json:"key"`
-	IfRev    *uint64 `json:"if_rev"`
-}
-
-func (e *deleteEffect) add(tx *millrace.Tx) error {
+func deleteEffect(o *strictObject, tx *millrace.Tx) {
+	keyspace, key := o.required("keyspace"), o.requiredBytes("key")
 	var opts []millrace.DeleteOption
-	if e.IfRev != nil {
-		opts = append(opts, millrace.IfRev(*e.IfRev))
+	if rev, ok := o.unsigned("if_rev"); ok {
+		opts = append(opts, millrace.IfRev(rev))
 	}
-	tx.KV(e.Keyspace).Delete(e.Key, opts...)
-	return nil
+	tx.KV(keyspace).Delete(string(key), opts...)
 }
 
-type addEffect struct {
-	Keyspace string  `json:"keyspace"`
-	Key      string  `json:"key"`
-	Delta    *int64  `json:"delta"`
-	Floor    *int64  `json:"floor"`
-	Ceiling  *int64  `json:"ceiling"`
-	IfRev    *uint64 `json:"if_rev"`
-}
-
-func (e *addEffect) add(tx *millrace.Tx) error {
-	if e.Delta == nil {
-		return errors.New("needs a delta")
+func addEffect(o *strictObject, tx *millrace.Tx) {
+	keyspace, key := o.required("keyspace"), o.requiredBytes("key")
+	delta, ok := o.integer("delta")
+	if !ok {
+		o.refuse("delta", "is required")
 	}
 	var opts []millrace.AddNumberOption
-	if e.Floor != nil {
-		opts = append(opts, millrace.Floor(*e.Floor))
+	if n, ok := o.integer("floor"); ok {
+		opts = append(opts, millrace.Floor(n))
 	}
-	if e.Ceiling != nil {
-		opts = append(opts, millrace.Ceiling(*e.Ceiling))
+	if n, ok := o.integer("ceiling"); ok {
+		opts = append(opts, millrace.Ceiling(n))
 	}
-	if e.IfRev != nil {
-		opts = append(opts, millrace.IfRev(*e.IfRev))
+	if rev, ok := o.unsigned("if_rev"); ok {
+		opts = append(opts, millrace.IfRev(rev))
 	}
-	tx.KV(e.Keyspace).Add(e.Key, *e.Delta, opts...)
-	return nil
+	tx.KV(keyspace).Add(string(key), delta, opts...)
 }
 
-type deleteRangeEffect struct {
-	Keyspace string  `json:"keyspace"`
-	Prefix   *string `json:"prefix"`
-	From     string  `json:"from"`
-	To       string  `json:"to"`
+func deleteRangeEffect(o *strictObject, tx *millrace.Tx) {
+	keyspace := o.required("keyspace")
+	prefix, byPrefix := o.bytes("prefix")
+	from, hasFrom := o.bytes("from")
+	to, hasTo := o.bytes("to")
+	all := o.boolean("all")
+	keys := millrace.Between(string(from), string(to))
+	switch bounds := hasFrom || hasTo; {
+	case byPrefix && bounds, all && (byPrefix || bounds):
+		o.refuse("prefix", "and from or to, and all are mutually exclusive")
+	case all:
+		keys = millrace.Prefix("")
+	case byPrefix && len(prefix) == 0, hasFrom && len(from) == 0, hasTo && len(to) == 0:
+		o.refuse("prefix, from and to", `must not be empty; "all":true removes all keys`)
+	case byPrefix:
+		keys = millrace.Prefix(string(prefix))
+	case !bounds:
+		o.refuse("prefix", "is required, or from or to, or all")
+	}
+	tx.KV(keyspace).DeleteRange(keys)
 }
 
-func (e *deleteRangeEffect) add(tx *millrace.Tx) error {
+func refEffect(o *strictObject, tx *millrace.Tx) {
+	repo, ref, to := o.required("repo"), o.required("ref"), o.required("new")
+	tag, _ := o.text("tag")
+	change := millrace.SetRef(ref, to)
+	if from, ok := o.text("old"); ok { // absent: whatever the ref is at
+		change = millrace.MoveRef(ref, from, to)
+	}
+	tx.Repo(repo).Tagged(tag).Apply(change)
+}
+
+func upsertEffect(o *strictObject, tx *millrace.Tx) {
+	collection := o.required("collection")
+	p := millrace.Point{ID: o.required("id"), IfAbsent: o.boolean("if_absent")}
+	p.Model, _ = o.text("model")
+	p.IfVersion, _ = o.text("if_version")
+	if raw, ok := o.raw("payload"); ok {
+		p.Payload = raw
+	}
+	if raw, ok := o.raw("vector"); ok {
+		if err := json.Unmarshal(raw, &p.Vector); err != nil || bytes.Contains(raw, []byte("null")) {
+			o.refuse("vector", "must be an array of 32-bit floating point numbers")
+		}
+	}
+	tx.Collection(collection).Upsert(p)
+}
+
+func removeEffect(o *strictObject, tx *millrace.Tx) {
+	collection, id := o.required("collection"), o.required("id")
+	tx.Collection(collection).Remove(id)
+}
+
+func taskEffect(o *strictObject, tx *millrace.Tx) {
+	queue := o.required("queue")
+	kind, ok := o.text("kind")
+	if !ok {
+		kind = queue
+	}
+	job := millrace.Job[any, []byte](kind).Queue(queue)
+	opts := taskOptions(o)
+	raw, asJSON := o.raw("payload")
+	coded, asBytes := o.base64("payload_base64")
 	switch {
-	case e.Prefix != nil && (e.From != "" || e.To != ""):
-		return errors.New("takes a prefix, or from and to")
-	case e.Prefix != nil:
-		tx.KV(e.Keyspace).DeleteRange(millrace.Prefix(*e.Prefix))
-	case e.From == "" && e.To == "":
-		return errors.New("needs a prefix, or from and to")
+	case asJSON && asBytes:
+		o.refuse("payload", "and payload_base64 are mutually exclusive")
+	case asBytes:
+		job.AddTx(tx, coded, opts...)
 	default:
-		tx.KV(e.Keyspace).DeleteRange(millrace.Between(e.From, e.To))
+		job.AddTx(tx, raw, opts...)
 	}
-	return nil
 }
 
-type refEffect struct {
-	Repo string  `json:"repo"`
-	Tag  string  `json:"tag"`
-	Ref  string  `json:"ref"`
-	Old  *string `json:"old"` // absent: whatever the ref is at
-	New  *string `json:"new"`
-}
-
-func (e *refEffect) add(tx *millrace.Tx) error {
-	if e.New == nil {
-		return errors.New("needs new")
+// taskOptions reads the fields of a new task that are not its content.
+func taskOptions(o *strictObject) (opts []millrace.AddOption) {
+	if id, ok := o.text("id"); ok {
+		opts = append(opts, millrace.ID(id))
 	}
-	change := millrace.SetRef(e.Ref, *e.New)
-	if e.Old != nil {
-		change = millrace.MoveRef(e.Ref, *e.Old, *e.New)
+	if tag, ok := o.text("tag"); ok {
+		opts = append(opts, millrace.Tag(tag))
 	}
-	tx.Repo(e.Repo).Tagged(e.Tag).Apply(change)
-	return nil
-}
-
-type upsertEffect struct {
-	Collection string          `json:"collection"`
-	ID         string          `json:"id"`
-	Payload    json.RawMessage `json:"payload"`
-	Vector     []float32       `json:"vector"`
-	Model      string          `json:"model"`
-	IfVersion  string          `json:"if_version"`
-	IfAbsent   bool            `json:"if_absent"`
-}
-
-func (e *upsertEffect) add(tx *millrace.Tx) error {
-	p := millrace.Point{ID: e.ID, Vector: e.Vector, Model: e.Model, IfVersion: e.IfVersion, IfAbsent: e.IfAbsent}
-	if e.Payload != nil {
-		p.Payload = e.Payload
+	if n, ok := o.integer("priority"); ok {
+		if n < 0 || n > 9 {
+			o.refuse("priority", "must be 0 to 9")
+		}
+		opts = append(opts, millrace.Priority(int(n)))
 	}
-	tx.Collection(e.Collection).Upsert(p)
-	return nil
-}
-
-type removeEffect struct {
-	Collection string `json:"collection"`
-	ID         string `json:"id"`
-}
-
-func (e *removeEffect) add(tx *millrace.Tx) error {
-	tx.Collection(e.Collection).Remove(e.ID)
-	return nil
-}
-
-type taskEffect struct {
-	Queue   string          `json:"queue"`
-	Kind    string          `json:"kind"`
-	Tag     string          `json:"tag"`
-	Payload json.RawMessage `json:"payload"`
-}
-
-func (e *taskEffect) add(tx *millrace.Tx) error {
-	kind := e.Kind
-	if kind == "" {
-		kind = e.Queue
+	delay, delayed := o.duration("delay")
+	at, timed := o.time("run_at")
+	switch {
+	case delayed && timed:
+		o.refuse("delay", "and run_at are mutually exclusive")
+	case delayed:
+		opts = append(opts, millrace.In(delay))
+	case timed:
+		opts = append(opts, millrace.At(at))
 	}
-	var opts []millrace.AddOption
-	if e.Tag != "" {
-		opts = append(opts, millrace.Tag(e.Tag))
+	opts = append(opts, taskLimits(o))
+	for _, h := range o.objects("headers") {
+		opts = append(opts, millrace.Header(h.required("name"), h.required("value")))
+		o.within("headers", h.done())
 	}
-	millrace.Job[json.RawMessage, []byte](kind).Queue(e.Queue).AddTx(tx, e.Payload, opts...)
-	return nil
+	if u := o.object("unique"); u != nil {
+		key := u.required("key")
+		ttl, _ := u.duration("ttl")
+		opts = append(opts, millrace.UniqueKey(key, ttl))
+		switch word, ok := u.text("on_conflict"); {
+		case ok && word == "reject":
+			opts = append(opts, millrace.UniqueReject())
+		case ok && word != "return":
+			u.refuse("on_conflict", "must be return or reject")
+		}
+		o.within("unique", u.done())
+	}
+	return opts
+}
+
+// taskLimits reads the fields of a new task for which jobs have settings.
+func taskLimits(o *strictObject) millrace.AddOption {
+	contentType, typed := o.text("content_type")
+	attempts, crashes := o.count("max_attempts"), o.count("max_crashes")
+	lease, leased := o.duration("lease")
+	maxRun, bounded := o.duration("max_run")
+	return func(s *millracev1.TaskSpec) {
+		s.MaxAttempts, s.MaxCrashes = attempts, crashes
+		if typed {
+			s.ContentType = contentType
+		}
+		if leased {
+			s.Lease = durationpb.New(lease)
+		}
+		if bounded {
+			s.MaxRun = durationpb.New(maxRun)
+		}
+	}
 }

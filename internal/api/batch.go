@@ -185,8 +185,8 @@ func (t *translator) settle(in *pb.SettleItem) (c core.Commit, h core.TaskHold, 
 }
 
 func (t *translator) effects(c *core.Commit, ends core.TaskHold, in *pb.Effects) (fact core.Fact) {
-	if int64(1+len(in.GetConditions())+len(in.GetOps())) > t.l.CommitOps {
-		return tooLarge("effects.ops", "commit_ops", t.l.CommitOps)
+	if most := t.l.CommitOps - 1; int64(len(in.GetConditions())+len(in.GetOps())) > most { // the completion is an op too
+		return tooLarge("effects.ops", "commit_ops", most)
 	}
 	t.repeatableBy(core.RequestID{}, ends)
 	if c.Conditions, fact = t.conditions(in.GetConditions()); fact != nil {

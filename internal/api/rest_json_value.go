@@ -28,6 +28,18 @@ func (d *jsonReader) text() string {
 	return string(s)
 }
 
+// anyText reads a string that tells what went wrong: one that holds NUL, as the output of programs may, is better than none.
+func (d *jsonReader) anyText() string {
+	if d.fact != nil {
+		return ""
+	}
+	if d.space() != '"' {
+		d.mistyped("is no string")
+		return ""
+	}
+	return string(d.str())
+}
+
 // base64 reads a string of base64 with padding.
 func (d *jsonReader) base64() []byte {
 	if d.fact != nil {

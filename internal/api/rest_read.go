@@ -224,9 +224,9 @@ var failFields = []jsonField[pb.Fail]{
 }
 
 var taskErrorFields = []jsonField[pb.TaskError]{
-	{"code", func(d *jsonReader, m *pb.TaskError) { m.Code = d.text() }},
-	{"message", func(d *jsonReader, m *pb.TaskError) { m.Message = d.text() }},
-	{"stack", func(d *jsonReader, m *pb.TaskError) { m.Stack = d.text() }},
+	{"code", func(d *jsonReader, m *pb.TaskError) { m.Code = d.anyText() }},
+	{"message", func(d *jsonReader, m *pb.TaskError) { m.Message = d.anyText() }},
+	{"stack", func(d *jsonReader, m *pb.TaskError) { m.Stack = d.anyText() }},
 }
 
 var snoozeFields = []jsonField[pb.Snooze]{

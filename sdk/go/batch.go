@@ -1,10 +1,12 @@
 package millrace
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 )
 
 // batchHandler runs several attempts of one kind in one call.
@@ -64,9 +66,9 @@ func (w *Worker) startBatch(n int) {
 	}
 }
 
-// serveBatch runs b for first and for what waits behind it. It needs mu, which it gives up while the handler runs.
-func (w *Worker) serveBatch(b *batchHandler, first *Task) {
-	tasks := append(make([]*Task, 0, min(b.n, 1+w.ready.len())), first)
+// gather adds first, and what waits behind it, to tasks for one call of b. It needs mu.
+func (w *Worker) gather(tasks []*Task, b *batchHandler, first *Task) []*Task {
+	tasks = append(slices.Grow(tasks, min(b.n, 1+w.ready.len())), first)
 	for len(tasks) < b.n && w.ready.len() > 0 {
 		t := w.ready.front()
 		if t.Kind != first.Kind || t.refusal != nil {
@@ -80,12 +82,7 @@ func (w *Worker) serveBatch(b *batchHandler, first *Task) {
 	for _, t := range tasks {
 		t.to(running)
 	}
-	w.mu.Unlock()
-	w.runBatch(b, tasks)
-	w.mu.Lock()
-	for _, t := range tasks {
-		w.finished(t)
-	}
+	return tasks
 }
 
 // runBatch calls the handler and writes the items that end the attempts.
@@ -108,7 +105,7 @@ func (w *Worker) runBatch(b *batchHandler, tasks []*Task) {
 		if failed == nil && i < len(errs) {
 			failed = errs[i]
 		}
-		t.settle(result, typeBytes, failed)
+		t.settle(result, cmp.Or(t.ResultType, typeBytes), failed)
 		t.invoke = now
 	}
 }

@@ -1,5 +1,7 @@
 package millrace
 
+import "errors"
+
 // start gives t to a goroutine. It needs mu.
 func (w *Worker) start(t *Task) {
 	w.ready.pushBack(t)
@@ -23,8 +25,20 @@ func (w *Worker) spread() {
 // serve runs tasks until the worker is over. A handler that outlived its lease does not count as a slot, so there may be
 // more goroutines than slots; those end as soon as they can.
 func (w *Worker) serve() {
+	var tasks []*Task // whose handler runs, or ran last
+	runs := false     // without mu
 	w.mu.Lock()
-	defer w.mu.Unlock()
+	defer func() {
+		if runs {
+			w.exited(tasks)
+		}
+		w.live--
+		if w.ready.len() > 0 {
+			w.spread()
+		}
+		w.noteQuiet()
+		w.mu.Unlock()
+	}()
 	for w.live <= w.opts.slots+w.beyond {
 		for w.ready.len() == 0 && !w.over {
 			w.parked++
@@ -38,19 +52,42 @@ func (w *Worker) serve() {
 			continue
 		}
 		if b := w.batches[t.Kind]; b != nil && t.refusal == nil {
-			w.serveBatch(b, t)
-			continue
+			tasks = w.gather(tasks[:0], b, t)
+			runs = true
+			w.mu.Unlock()
+			w.runBatch(b, tasks)
+		} else {
+			tasks = append(tasks[:0], t)
+			t.to(running)
+			refusal := t.refusal
+			t.refusal = nil
+			runs = true
+			w.mu.Unlock()
+			w.run(t, refusal)
 		}
-		t.to(running)
-		refusal := t.refusal
-		t.refusal = nil
-		w.mu.Unlock()
-		w.run(t, refusal)
 		w.mu.Lock()
+		runs = false
+		for _, t := range tasks {
+			w.finished(t)
+		}
+		clear(tasks)
+	}
+}
+
+// errExited is what a handler fails with that ends its goroutine, as FailNow of package testing does.
+var errExited = errors.New("the handler ended its goroutine (runtime.Goexit)")
+
+// exited ends the attempts whose handler ended the goroutine that ran it. It takes mu.
+func (w *Worker) exited(tasks []*Task) {
+	now := w.c.ledger.now()
+	for _, t := range tasks {
+		t.settle(nil, "", errExited)
+		t.invoke = now
+	}
+	w.mu.Lock()
+	for _, t := range tasks {
 		w.finished(t)
 	}
-	w.live--
-	w.noteQuiet()
 }
 
 // run calls the handler, or what it left for a refusal, and writes the item that ends the attempt.
@@ -88,10 +125,10 @@ func (w *Worker) run(t *Task, refusal *Error) {
 func (w *Worker) finished(t *Task) {
 	w.mayDrain()
 	if t.lost || t.released {
-		w.beyond--
+		w.returned(t)
 		return
 	}
-	if t.cancelled && t.op == "fail" {
+	if t.stopped || t.cancelled && t.op == "fail" {
 		t.failed(errRelease) // the server decides what a cancelled task becomes
 	}
 	t.to(settling)

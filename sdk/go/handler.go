@@ -1,6 +1,7 @@
 package millrace
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,7 +45,7 @@ func (j *JobOf[A, R]) handler(d Codec, fn func(ctx context.Context, t *Task, arg
 func (w *Worker) HandleRaw(kind string, fn func(ctx context.Context, t *Task) ([]byte, error)) {
 	w.register(kind, kind, func(ctx context.Context, t *Task) ([]byte, string, error) {
 		b, err := fn(ctx, t)
-		return b, typeBytes, err
+		return b, cmp.Or(t.ResultType, typeBytes), err
 	})
 }
 
@@ -53,7 +54,7 @@ func (w *Worker) HandleRaw(kind string, fn func(ctx context.Context, t *Task) ([
 func (w *Worker) HandleAny(fn func(ctx context.Context, t *Task) ([]byte, error)) {
 	w.other = func(ctx context.Context, t *Task) ([]byte, string, error) {
 		b, err := fn(ctx, t)
-		return b, typeBytes, err
+		return b, cmp.Or(t.ResultType, typeBytes), err
 	}
 }
 
@@ -170,6 +171,15 @@ func (t *Task) failed(err error) {
 	}
 	t.op, t.item.Outcome = "fail", &millracev1.SettleItem_Fail{Fail: fail}
 	t.bytes += len(fail.Error.Message) + len(fail.Error.Stack)
+}
+
+// failPlainly replaces a failure that the server refused by one that every server takes, or the lease would run out and count as
+// a crash. A failure that was fatal still is.
+func (t *Task) failPlainly(refused *Error) {
+	fatal := t.item.GetFail().GetFatal()
+	t.plainly = true
+	t.failed(refused)
+	t.item.GetFail().Fatal = fatal
 }
 
 // codeOf returns the code of a failure: that of an *Error, of an error with the method ErrorCode, panic, or error.

@@ -18,6 +18,7 @@ type lane struct {
 	// Guarded by the worker's mu, as all of its lanes and their sessions are.
 	held      map[taskKey]*Task // given to this worker; until its settle is answered, or its lease lost
 	away      int               // of held, those whose settle has left: they take no slot
+	outlived  int               // tasks that are lost while their handlers run on and keep their slots
 	settles   deque[*Task]
 	control   deque[*millracev1.ClientFrame]
 	renewals  deque[*renewFrame]
@@ -62,10 +63,11 @@ func (l *lane) parted() { l.share.up = false }
 
 // window is how many tasks the stream may have given to this worker at once.
 func (l *lane) window() uint32 {
-	if l.s.plain {
-		return uint32(l.share.slots)
+	n := l.share.slots - l.outlived
+	if !l.s.plain {
+		n -= l.unbound
 	}
-	return uint32(max(l.share.slots-l.unbound, 0))
+	return uint32(max(n, 0))
 }
 
 // asks reports whether the lane is to ask for tasks: over REST the first one alone does. It needs mu.
@@ -177,8 +179,11 @@ func (l *lane) assigned(tasks []*millracev1.Assignment) {
 	}
 	w.startBatch(batched)
 	l.renewBy(renew)
-	if len(w.lanes) > 1 {
+	switch {
+	case len(w.lanes) > 1:
 		w.filled(l, now)
+	case l.outlived > 0:
+		w.noteSurplus() // they may have been given before the server heard of the smaller window
 	}
 	drains := w.drains
 	w.mu.Unlock()
@@ -195,13 +200,36 @@ func (l *lane) lose(k taskKey, reason string) {
 	}
 	t.lost = true
 	if t.stage == running {
-		l.w.beyond++ // the slot is free for the server: the handler must not hold it
-		if l.w.ready.len() > 0 {
-			l.w.spread()
-		}
+		l.w.outlive(t)
 	}
 	t.cancel(&Error{Code: CodeLeaseLost, Reason: reason, Message: "task " + t.ID, Op: OpNone, Outcome: Refused})
 	l.drop(t)
+}
+
+// outlive takes in that t's handler runs on though its lease is lost. It needs mu.
+func (w *Worker) outlive(t *Task) {
+	if w.opts.waits {
+		t.outlived = true
+		t.l.outlived++
+		return
+	}
+	w.beyond++ // the slot is free for the server: the handler must not hold it
+	if w.ready.len() > 0 {
+		w.spread()
+	}
+}
+
+// returned takes in that the handler of a task that is no longer this worker's has returned. It needs mu.
+func (w *Worker) returned(t *Task) {
+	if !t.outlived {
+		w.beyond--
+		return
+	}
+	l := t.l
+	l.outlived--
+	l.restate = !w.drains // its slot is free
+	l.s.poke()
+	w.freed()
 }
 
 // drop forgets a task. It needs mu.

@@ -192,7 +192,11 @@ func (p Point) wire() (*millracev1.Point, error) {
 	if !utf8.ValidString(p.ID) {
 		return nil, badText("id")
 	}
-	if p.Payload == nil {
+	switch raw := p.Payload.(type) {
+	case nil:
+		return out, nil
+	case json.RawMessage:
+		out.Payload = raw
 		return out, nil
 	}
 	raw, err := json.Marshal(p.Payload)

@@ -127,10 +127,14 @@ func (l *lane) answered(t *Task, at *millracev1.At, r *millracev1.SettleResult, 
 		t.refusal, t.first, t.unsure = e, time.Time{}, false
 		t.to(waiting)
 		l.w.start(t)
-	case t.op == "complete" || t.op == "snooze":
+	case t.op == "complete" || t.op == "snooze" || t.op == "fail" && !t.plainly && e.Outcome == Refused:
 		l.w.c.opts.logger.Warn("the attempt is failed because it could not be settled", "task", t.ID, "attempt", t.Attempt, "settle", t.op, "error", e)
 		l.w.c.ledger.write(line, at, e)
-		t.failed(e)
+		if t.op == "fail" {
+			t.failPlainly(e)
+		} else {
+			t.failed(e)
+		}
 		t.invoke, t.solo, t.first, t.unsure = l.w.c.ledger.now(), true, time.Time{}, false
 		t.to(settling)
 		l.settles.pushBack(t)

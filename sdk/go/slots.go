@@ -17,7 +17,8 @@ const (
 	surplusAfter = 250 * time.Millisecond // a task that came beyond the slots waits no longer than this for one
 )
 
-func (l *lane) used() int { return len(l.held) - l.away }
+// used is how many slots the lane's tasks take. It needs mu.
+func (l *lane) used() int { return len(l.held) - l.away + l.outlived }
 
 // shares brings the lanes' shares up to date.
 func (w *Worker) shares() []*share {
@@ -125,6 +126,11 @@ func (w *Worker) filled(l *lane, now time.Time) {
 			w.balanceIn(balanceLeast, now)
 		}
 	}
+	w.noteSurplus()
+}
+
+// noteSurplus sees to it that tasks beyond the slots do not wait for long. It needs mu.
+func (w *Worker) noteSurplus() {
 	if w.surplus() > 0 && w.slots.over == nil {
 		w.slots.over = time.AfterFunc(surplusAfter, w.giveSurplus)
 	}

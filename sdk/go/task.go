@@ -21,6 +21,9 @@ type Task struct {
 	Payload     []byte
 	ContentType string
 	CreatedAt   time.Time
+	// ResultType is the media type of the bytes that a handler of HandleRaw, HandleAny or HandleBatch returns, at most 128 B; such a
+	// handler may set it. Empty: application/octet-stream.
+	ResultType string
 
 	w      *Worker
 	l      *lane
@@ -36,12 +39,15 @@ type Task struct {
 	stage     stage
 	lost      bool      // the lease is gone: nothing is sent any more
 	cancelled bool      // the server asked to stop
+	stopped   bool      // the handler was told to stop, for the worker ends: its task goes back whatever it returns
+	outlived  bool      // with lost: the handler holds its slot until it returns
 	unbound   bool      // claimed without a session: no session's stream knows of it
 	released  bool      // given back while the handler still runs
 	renewAt   time.Time // when the lease is to be renewed next
 	unsure    bool      // its settle left, and no answer came
 	first     time.Time // when its settle left first
 	tries     int       // settles that were answered "later"
+	plainly   bool      // its failure was refused once, and replaced
 	solo      bool      // its settle goes in a frame of its own
 	refusal   *Error    // its effects were refused and onRefused is to be called
 

@@ -136,6 +136,22 @@ func (k TxKV) Check(key string, cond Condition) {
 	k.tx.conds = append(k.tx.conds, check)
 }
 
+// Err says why no server would take tx, as far as that can be known here; nil when tx is empty or well.
+func (tx *Tx) Err() error {
+	if tx.Len() == 0 {
+		return tx.err
+	}
+	return tx.check()
+}
+
+// maxOps is how many conditions and ops there may be: with effects the completion itself is one more op of the commit.
+func (tx *Tx) maxOps() int {
+	if tx.task != "" {
+		return maxCommitOps - 1
+	}
+	return maxCommitOps
+}
+
 func (tx *Tx) fail(err error) {
 	if tx.err == nil {
 		tx.err = err
@@ -149,8 +165,8 @@ func (tx *Tx) check() error {
 		return tx.err
 	case n == 0:
 		return &Error{Code: CodeInvalidArgument, Field: "ops", Message: "a commit needs an op or a condition", Op: OpNone, Outcome: Refused}
-	case n > maxCommitOps:
-		return tooLarge("ops", "commit_ops", maxCommitOps)
+	case n > tx.maxOps():
+		return tooLarge("ops", "commit_ops", int64(tx.maxOps()))
 	}
 	if n := tx.partitions(); n > 1 {
 		if _, e := placeAll(tx.conds, tx.ops, n, tx.home(n)); e != nil {

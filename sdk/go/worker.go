@@ -39,7 +39,7 @@ type Worker struct {
 	cond    *sync.Cond    // goroutines without a task wait here
 	parked  int           // of them, those that no task was promised to
 	live    int           // goroutines
-	beyond  int           // of them, those whose handler runs on though its task is no longer theirs
+	beyond  int           // of them, those whose handler runs on though its task is no longer theirs, and take no slot
 	over    bool          // goroutines end when no task waits
 	quiet   chan struct{} // closed when the last of them has
 	drained chan struct{}
@@ -55,6 +55,7 @@ type workerOptions struct {
 	name   string
 	batch  int
 	drain  time.Duration
+	waits  bool // see WaitForHandlers
 
 	settled func(s Settlement) // hears of answers; may be nil
 }
@@ -77,13 +78,21 @@ func Name(name string) WorkerOption { return func(o *workerOptions) { o.name = n
 // Batch is the most tasks that are delivered in one frame, 1 to 128. Default 128.
 func Batch(n int) WorkerOption { return func(o *workerOptions) { o.batch = n } }
 
-// DrainTimeout is how long handlers may go on when Run's context has ended; then their tasks are given back. Default 30 s.
+// DrainTimeout is how long handlers may go on when Run's context has ended; then their own contexts end, and their tasks are
+// given back: when they return, or 2 s later. Default 30 s.
 func DrainTimeout(d time.Duration) WorkerOption { return func(o *workerOptions) { o.drain = d } }
+
+// WaitForHandlers makes the worker wait for every handler to return: only then is its slot free, though the lease was lost
+// before, and only then is its task given back at the end, however long that takes. It is for handlers that do return soon after
+// their context has ended, such as those that run programs; without it one that hangs takes no slot from others, and holds no
+// worker up, and may run beside the next attempt of its task.
+func WaitForHandlers() WorkerOption { return func(o *workerOptions) { o.waits = true } }
 
 const (
 	maxSlots      = 4096
 	maxName       = 128              // bytes of a worker's name, and of its host's
 	unknownSnooze = 30 * time.Second // another worker may know the kind
+	returnWithin  = 2 * time.Second  // for handlers whose context was ended by the drain
 	releaseWithin = 2 * time.Second  // for the acks of tasks that were given back at the end
 	closeStream   = time.Second
 )
@@ -223,12 +232,10 @@ func (w *Worker) drain() error {
 	select {
 	case <-w.drained:
 	case <-late.C:
-		w.giveBack()
-		acks := time.NewTimer(releaseWithin)
-		defer acks.Stop()
-		select {
-		case <-w.drained:
-		case <-acks.C:
+		w.endHandlers()
+		if !w.waits(w.drained, returnWithin) {
+			w.giveBack()
+			within(w.drained, releaseWithin)
 		}
 	}
 	w.mu.Lock()
@@ -292,7 +299,43 @@ func (w *Worker) release(t *Task) {
 	t.l.settles.pushBack(t)
 }
 
-// giveBack releases the tasks whose handlers did not finish in time, and ends those handlers' contexts.
+// waits waits for done: for d, or with WaitForHandlers for as long as that takes. It reports whether done was closed.
+func (w *Worker) waits(done <-chan struct{}, d time.Duration) bool {
+	if w.opts.waits {
+		<-done
+		return true
+	}
+	return within(done, d)
+}
+
+// within waits for done, at most for d. It reports whether done was closed.
+func within(done <-chan struct{}, d time.Duration) bool {
+	late := time.NewTimer(d)
+	defer late.Stop()
+	select {
+	case <-done:
+		return true
+	case <-late.C:
+		return false
+	}
+}
+
+// endHandlers ends the contexts of the handlers that did not finish in time. Their tasks go back when they return, with or without
+// an error: many a handler that is told to stop half-way returns without one.
+func (w *Worker) endHandlers() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, l := range w.lanes {
+		for _, t := range l.held {
+			if t.stage == running {
+				t.stopped = true
+				t.cancel(errDrained)
+			}
+		}
+	}
+}
+
+// giveBack releases the tasks whose handlers have not returned though their contexts have ended.
 func (w *Worker) giveBack() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -303,7 +346,6 @@ func (w *Worker) giveBack() {
 			}
 			t.released = true
 			w.beyond++
-			t.cancel(errDrained)
 		}
 		// The item of a task belongs to the goroutine that runs its handler: the release is a task of its own.
 		for _, t := range l.held {
@@ -337,12 +379,7 @@ func (w *Worker) finishAll(cause error, d time.Duration) (left int) {
 	left += w.missed
 	w.finish()
 	w.mu.Unlock()
-	late := time.NewTimer(d)
-	defer late.Stop()
-	select {
-	case <-w.quiet:
-	case <-late.C:
-	}
+	w.waits(w.quiet, d)
 	return left
 }
 

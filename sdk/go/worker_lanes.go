@@ -27,7 +27,7 @@ func (l *lane) abandon() {
 		l.w.missed++
 		t.lost = true
 		if t.stage == running {
-			l.w.beyond++ // its goroutine serves the others' tasks no longer than it must
+			l.w.outlive(t) // without WaitForHandlers its goroutine serves the others' tasks no longer than it must
 		}
 		t.cancel(l.failed)
 		l.drop(t)

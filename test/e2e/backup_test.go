@@ -382,7 +382,7 @@ func TestARestoredServerGrowsToThree(t *testing.T) {
 // Without room on its disk a node takes no backup, the command leaves nothing, and restore changes nothing.
 func TestAFullDiskTakesNoBackupAndNoRestore(t *testing.T) {
 	t.Parallel()
-	disk := smallDisk(t)
+	disk := smallDisk(t, 64<<20)
 	s, err := proc.New(t.Context(), proc.Options{Binary: program, Dir: filepath.Join(disk.At, "s")}, "default")
 	noErr(t, err)
 	ctx := bounded(t, time.Minute)

@@ -80,7 +80,7 @@ func putLarge(ctx context.Context, k *millrace.Client, n int) error {
 // segments, a backup is asked for, and clients come to all listeners.
 func TestAServerThatMayOpenNothingMoreWaitsAndLosesNothing(t *testing.T) {
 	t.Parallel()
-	disk := smallDisk(t)                // so that segments are small
+	disk := smallDisk(t, 64<<20)        // so that segments are small
 	short, err := os.MkdirTemp("", "s") // names of sockets are short
 	noErr(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(short) })

@@ -12,12 +12,13 @@ import (
 )
 
 // smallDisk mounts a file system of its own, of 64 MiB. It needs root and a loop device; without them the test is skipped.
-func smallDisk(t *testing.T) *proc.SmallDisk {
+// smallDisk mounts a file system of so many bytes.
+func smallDisk(t *testing.T, bytes int64) *proc.SmallDisk {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("real processes")
 	}
-	disk, err := proc.NewSmallDisk(t.TempDir(), 64<<20)
+	disk, err := proc.NewSmallDisk(t.TempDir(), bytes)
 	if errors.As(err, new(proc.NotRunError)) {
 		t.Skip(err)
 	}
@@ -28,7 +29,7 @@ func smallDisk(t *testing.T) *proc.SmallDisk {
 
 func TestAFullDiskRefusesNewWorkServesTheRestAndHeals(t *testing.T) {
 	t.Parallel()
-	disk := smallDisk(t)
+	disk := smallDisk(t, 64<<20)
 	s, err := proc.New(t.Context(), proc.Options{Binary: program, Dir: disk.At}, "default")
 	noErr(t, err)
 	ctx := bounded(t, time.Minute)
@@ -122,7 +123,7 @@ func untilRefused(t *testing.T, r *raw) (ids []string) {
 // A server that is killed on a full disk starts on it, and serves what a full disk does not hinder.
 func TestAServerStartsOnAFullDisk(t *testing.T) {
 	t.Parallel()
-	disk := smallDisk(t)
+	disk := smallDisk(t, 64<<20)
 	s, err := proc.New(t.Context(), proc.Options{Binary: program, Dir: t.TempDir(), Data: filepath.Join(disk.At, "data")}, "default")
 	noErr(t, err)
 	ctx := bounded(t, time.Minute)
