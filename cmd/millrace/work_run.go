@@ -163,7 +163,7 @@ func (r *runner) outcome(ctx context.Context, t *millrace.Task, file string, end
 // hold fails the attempt.
 func refusedEffects(refused *millrace.Error, lines []int) error {
 	err := error(refused)
-	if i := refused.Op - 1; i >= 0 && i < len(lines) { // op 0 is the completion
+	if i := refused.Op; i >= 0 && i < len(lines) {
 		err = fmt.Errorf("effects line %d: %w", lines[i], err)
 	}
 	switch refused.Code {

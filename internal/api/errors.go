@@ -248,7 +248,11 @@ func (r refusal) wire(values bool) *pb.Error {
 	op := int32(r.Op)
 	if r.Op >= 0 {
 		op = int32(r.Op - r.shift)
-		e.Field = shiftField(e.GetField(), r.shift)
+		field := e.GetField()
+		e.Field = shiftField(field, r.shift)
+		if rest, ok := strings.CutPrefix(e.GetMessage(), field); ok && field != "" {
+			e.Message = e.Field + rest
+		}
 	}
 	if r.Op < 0 || op >= 0 {
 		e.Op = &op
@@ -314,6 +318,9 @@ func clip(s string, n int) string {
 // within puts the path of what encloses it before the field that a fact names.
 func within(prefix string, f core.Fact) core.Fact {
 	switch f := f.(type) {
+	case atOp:
+		f.Fact = within(prefix, f.Fact)
+		return f
 	case core.Invalid:
 		f.Field = join(prefix, f.Field)
 		return f

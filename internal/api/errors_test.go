@@ -181,8 +181,11 @@ func TestARefusedEffectIsCountedFromTheCallersOwnOps(t *testing.T) {
 		{op: core.ConditionOp - 3, shift: 1, want: new(int32(-5))},
 		{op: 4, shift: 0, field: "ops[4].key", want: new(int32(4)), wantField: "ops[4].key"},
 	} {
-		r := refusal{&core.Refusal{Op: tc.op, Fact: core.Invalid{Field: tc.field}}, tc.shift}
+		r := refusal{&core.Refusal{Op: tc.op, Fact: core.Invalid{Field: tc.field, Message: "is odd"}}, tc.shift}
 		e := r.wire(false)
+		if tc.field != "" && e.GetMessage() != tc.wantField+": is odd" {
+			t.Errorf("op %d shift %d: got message %q", tc.op, tc.shift, e.GetMessage())
+		}
 		if (e.Op == nil) != (tc.want == nil) || e.Op != nil && *e.Op != *tc.want || e.GetField() != tc.wantField {
 			t.Errorf("op %d shift %d: got op %v field %q", tc.op, tc.shift, e.Op, e.GetField())
 		}

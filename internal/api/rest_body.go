@@ -305,6 +305,12 @@ func unprefixed(prefix string, err error) error {
 
 // refielded puts the field that a fact names in other words.
 func refielded(err error, field func(string) string) error {
+	if f, ok := errors.AsType[atOp](err); ok {
+		if fact, ok := refielded(f.Fact, field).(core.Fact); ok {
+			f.Fact = fact
+		}
+		return f
+	}
 	if f, ok := errors.AsType[core.Invalid](err); ok {
 		f.Field = field(f.Field)
 		return f

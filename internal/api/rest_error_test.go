@@ -195,3 +195,49 @@ func TestQueriesAndHeadersAreReadStrictly(t *testing.T) {
 		t.Errorf("%d commits were proposed", n)
 	}
 }
+
+// TestWhatTellsOfAFailureIsCutAndNotRefused: a failure that cannot be told becomes a crash when its lease runs out.
+func TestWhatTellsOfAFailureIsCutAndNotRefused(t *testing.T) {
+	r := newRESTRig(t, Limits{})
+	r.addTask("acme", testID(1))
+	for name, c := range map[string]struct{ body, message string }{
+		"one byte more than is kept":   {`{"message":"` + strings.Repeat("x", errorMessageBytes+1) + `"}`, strings.Repeat("x", errorMessageBytes)},
+		"half a letter at the end":     {`{"message":"` + strings.Repeat("x", errorMessageBytes-1) + `é"}`, strings.Repeat("x", errorMessageBytes-1)},
+		"output of a program with NUL": {`{"message":"a\u0000b","code":"c\u0000","stack":"s\u0000"}`, "a\x00b"},
+		"a long code and stack":        {`{"message":"m","code":"` + strings.Repeat("c", 1000) + `","stack":"` + strings.Repeat("s", 100_000) + `"}`, "m"},
+		"control characters":           {`{"message":"\u001b[31mred\u0007"}`, "\x1b[31mred\a"},
+	} {
+		before := len(r.n.proposed())
+		r.do("POST", "/v1/tasks/"+testID(1)+"/fail", `{"token":1,"error":`+c.body+`}`).expect(t, name, http.StatusOK)
+		made := r.n.proposed()[before:]
+		if len(made) != 1 {
+			t.Fatalf("%s: %d commits were proposed", name, len(made))
+		}
+		op, ok := made[0].Ops[0].(*core.TaskFail)
+		if !ok || op.Error.Message != c.message || len(op.Error.Code) > errorCodeBytes || len(op.Error.Stack) > errorStackBytes {
+			t.Errorf("%s: got %+v", name, made[0].Ops[0])
+		}
+	}
+}
+
+// TestARefusalOfAnEffectNamesItsOp: without that it could be taken for one of the task.
+func TestARefusalOfAnEffectNamesItsOp(t *testing.T) {
+	r := newRESTRig(t, Limits{})
+	r.addTask("acme", testID(1))
+	for op, code := range map[string]string{
+		`{"vector_upsert":{"collection":"gone","point":{"id":"a","payload":{}}}}`: "NOT_FOUND",
+		`{"kv_put":{"keyspace":"bad name","key":"a","value":"1"}}`:                 "INVALID_ARGUMENT",
+		`{"kv_delete":{"keyspace":"k","key":""}}`:                                  "INVALID_ARGUMENT",
+		`{"task_create":{"queue":"bad name"}}`:                                     "INVALID_ARGUMENT",
+	} {
+		fine := `{"kv_put":{"keyspace":"k","key":"a","value":"1"}}`
+		answer := r.do("POST", "/v1/tasks/"+testID(1)+"/complete", `{"token":1,"effects":{"ops":[`+fine+`,`+op+`]}}`)
+		if e := failed(t, answer); e.Code != code || e.Op == nil || *e.Op != 1 {
+			t.Errorf("%s: %+v, want %s at op 1", op, e, code)
+		}
+		answer = r.do("POST", "/v1/commit", `{"ops":[`+fine+`,`+op+`]}`)
+		if e := failed(t, answer); e.Code != code || e.Op == nil || *e.Op != 1 {
+			t.Errorf("%s in a commit: %+v, want %s at op 1", op, e, code)
+		}
+	}
+}

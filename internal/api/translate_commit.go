@@ -110,7 +110,7 @@ func (t *translator) ops(out []core.Op, in []*pb.Op) ([]core.Op, core.Fact) {
 	for i, o := range in {
 		op, fact := t.op(o)
 		if fact != nil {
-			return nil, within(item("ops", i), fact)
+			return nil, atOp{within(item("ops", i), fact), i} // not all facts have a field
 		}
 		out = append(out, op)
 	}

@@ -94,7 +94,7 @@ func (e *Error) Error() string {
 	if e.Op != OpNone {
 		b.WriteString(" at " + e.place())
 	}
-	if e.Field != "" {
+	if e.Field != "" && !strings.HasPrefix(e.Message, e.Field) {
 		b.WriteString(" in " + e.Field)
 	}
 	if e.Message != "" {

@@ -111,7 +111,7 @@ func (l *lane) answered(t *Task, at *millracev1.At, r *millracev1.SettleResult, 
 	}
 	line := l.w.line(t, t.op)
 	switch {
-	case e.Code == CodeLeaseLost || e.Code == CodeNotFound || e.Code == CodeWrongState:
+	case e.Op == OpNone && (e.Code == CodeLeaseLost || e.Code == CodeNotFound || e.Code == CodeWrongState): // not of an effect
 		l.w.c.opts.logger.Info("the lease was lost before the attempt was settled", "task", t.ID, "attempt", t.Attempt, "settle", t.op, "reason", e.Reason)
 		t.cancel(e)
 		l.drop(t)

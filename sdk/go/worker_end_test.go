@@ -190,3 +190,39 @@ func TestAFailureThatIsRefusedIsReportedPlainly(t *testing.T) {
 		}
 	}
 }
+
+// TestARefusalOfAnEffectIsNotALostLease: a collection or a repository that is not there is the effect's fault. Taken for a task
+// that is gone, its lease would run out and count as a crash.
+func TestARefusalOfAnEffectIsNotALostLease(t *testing.T) {
+	for _, code := range []string{"NOT_FOUND", "WRONG_STATE", "LEASE_LOST"} {
+		for op, settles := range map[*int32]bool{nil: false, proto.Int32(0): true, proto.Int32(1): true} {
+			causes := make(chan error, 1)
+			r := work(t, func(w *Worker) {
+				echo(w)
+				w.HandleRaw("put", func(ctx context.Context, t *Task) ([]byte, error) {
+					t.Effects().KV("k").Put("a", "1")
+					t.Effects().Collection("gone").Remove("a")
+					context.AfterFunc(ctx, func() { causes <- context.Cause(ctx) })
+					return nil, nil
+				})
+			}, Slots(1), Queues("q"))
+			st := r.f.welcome(nil)
+			st.subscribe()
+			st.assign(task("t1", 1, "put", ""))
+			sf := st.settle()
+			st.ack(&pb.Ack{Seq: sf.Seq, Settled: []*pb.SettleResult{{Error: &pb.Error{Code: code, Op: op, Message: "gone"}}}})
+			if settles {
+				sf = st.settle()
+				if f := sf.Items[0].GetFail(); f.GetError().GetCode() != code {
+					t.Errorf("%s of op %d: got %v, want a failed attempt", code, *op, sf)
+				}
+				st.settled(sf)
+			} else if e := asError(t, receive(t, causes)); string(e.Code) != code {
+				t.Errorf("%s of the task: the handler's context ended with %v", code, e)
+			}
+			if err := r.end(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
