@@ -226,9 +226,9 @@ func TestARefusalOfAnEffectNamesItsOp(t *testing.T) {
 	r.addTask("acme", testID(1))
 	for op, code := range map[string]string{
 		`{"vector_upsert":{"collection":"gone","point":{"id":"a","payload":{}}}}`: "NOT_FOUND",
-		`{"kv_put":{"keyspace":"bad name","key":"a","value":"1"}}`:                 "INVALID_ARGUMENT",
-		`{"kv_delete":{"keyspace":"k","key":""}}`:                                  "INVALID_ARGUMENT",
-		`{"task_create":{"queue":"bad name"}}`:                                     "INVALID_ARGUMENT",
+		`{"kv_put":{"keyspace":"bad name","key":"a","value":"1"}}`:                "INVALID_ARGUMENT",
+		`{"kv_delete":{"keyspace":"k","key":""}}`:                                 "INVALID_ARGUMENT",
+		`{"task_create":{"queue":"bad name"}}`:                                    "INVALID_ARGUMENT",
 	} {
 		fine := `{"kv_put":{"keyspace":"k","key":"a","value":"1"}}`
 		answer := r.do("POST", "/v1/tasks/"+testID(1)+"/complete", `{"token":1,"effects":{"ops":[`+fine+`,`+op+`]}}`)
