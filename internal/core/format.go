@@ -12,8 +12,11 @@ import (
 // FormatFirst is the format that is active where none was ever raised.
 const FormatFirst uint16 = 1
 
+// FormatQueues is the format from which queues without tasks and configuration go by themselves, and may be removed.
+const FormatQueues uint16 = 2
+
 // FormatCurrent is the newest entry format that this source defines.
-const FormatCurrent uint16 = 1
+const FormatCurrent = FormatQueues
 
 // linkedFormat is not empty in a program that was linked to know one format more, which is the newest under another number:
 // for the drill of a rolling upgrade, by -ldflags "-X github.com/millrace/millrace/internal/core.linkedFormat=1".

@@ -31,6 +31,16 @@ func (n *Node) takeFormat(format uint16) error {
 	return nil
 }
 
+// firstFormat returns the raise that the first entry of a new cluster carries: it has no older program to go back to, so it
+// begins with the newest format that its first leader knows. It returns nil for other shards, and where any entry was
+// applied before, which the stamp of the last one says.
+func (s *shard) firstFormat(last core.ShardTime) *core.FormatRaise {
+	if s.id != 0 || last != 0 || s.n.Format() >= core.NewestFormat() {
+		return nil
+	}
+	return &core.FormatRaise{To: core.NewestFormat()}
+}
+
 // RaiseFormat makes a format the active one, at whoever leads shard 0, and returns when this node goes by it. Errors: those
 // of Forward and of Apply; core.DeadlineExceeded.
 func (n *Node) RaiseFormat(ctx context.Context, op *core.FormatRaise) error {

@@ -490,10 +490,14 @@ func (s *shard) openTerm(term uint64) error {
 	s.clock.start(last, wall, boot)
 	s.termAsked = true
 	f := &inflight{term: term}
-	return s.put(f, []core.Commit{{
+	commits := []core.Commit{{
 		Partition: systemPartition, Principal: "millrace",
 		Ops: []core.Op{&core.TermStart{Term: term, Leader: s.n.o.Replica}},
-	}})
+	}}
+	if op := s.firstFormat(last); op != nil {
+		commits = append(commits, core.Commit{Partition: systemPartition, Principal: "millrace", Ops: []core.Op{op}})
+	}
+	return s.put(f, commits)
 }
 
 // propose closes one entry of what waits, if it is time.

@@ -172,7 +172,7 @@ func operateByTheServer(t *testing.T, c *nodes) {
 		t.Errorf("a node that is none: %s", e.out)
 	}
 	do(0, "balance")
-	if e := do(0, "finalize"); !strings.Contains(e.out, "format 1 already") {
+	if e := do(0, "finalize"); !strings.Contains(e.out, "format 2 already") {
 		t.Errorf("finalize: %s", e.out)
 	}
 	if e := run(t, "cluster", "status", "--server", c.peers[1].API, "--socket", "./operator.sock"); e.code != 2 {
