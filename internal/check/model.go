@@ -16,6 +16,7 @@ type Model struct {
 	spaces    map[spaceName]core.OpResult // namespaces of the directory
 	tenants   map[string]core.TenantConfig
 	index     uint64
+	rules     uint16 // format of the entry at hand
 	stamp     core.ShardTime
 	termStart core.ShardTime
 	club      *club
@@ -45,11 +46,16 @@ type part struct {
 	repos    repos
 }
 
-type uniqueName struct{ queue, key string }
+// uniqueName names a unique key, or an idempotency key, which are two spaces.
+type uniqueName struct {
+	queue, key string
+	request    bool
+}
 
 type uniqueKey struct {
-	task  core.TaskID
-	until core.ShardTime
+	create core.TaskCreate // of the task that holds it
+	until  core.ShardTime
+	old    bool // made by an entry before format 2: it holds the key in both spaces, and knows the payload alone
 }
 
 type pair struct {
@@ -130,7 +136,7 @@ func (m *Model) Judge(index uint64, e *core.Entry, results []core.Result) error 
 	case len(results) != len(e.Commits):
 		return &Mismatch{index, 0, fmt.Sprintf("%d results for %d commits", len(results), len(e.Commits))}
 	}
-	m.index, m.stamp = index, e.Stamp
+	m.index, m.stamp, m.rules = index, e.Stamp, e.Format
 	for i := range e.Commits {
 		if err := m.commit(&e.Commits[i], &results[i]); err != nil {
 			return &Mismatch{index, i, err.Error()}

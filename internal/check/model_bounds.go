@@ -14,6 +14,8 @@ func misfits(op core.Op) []misfit {
 	switch op := op.(type) {
 	case *core.TaskCreate:
 		return misfitsOfTask(op)
+	case *core.QueueDelete:
+		return misfitsOfName("queue", op.Queue)
 	case *core.QueueSet:
 		return append(misfitsOfName("queue", op.Queue), misfitsOfConfig(&op.Config)...)
 	case *core.NamespaceSet:

@@ -106,9 +106,8 @@ func (m *Model) create(p *part, c *core.Commit, op *core.TaskCreate, a answer) e
 		}
 	}
 	if op.Unique.Key != "" {
-		held, ok := p.unique[uniqueName{op.Queue, op.Unique.Key}]
-		if ok && m.stamp < held.until {
-			return m.createTaken(p, held.task, op, a)
+		if held, ok := p.holder(op); ok && m.stamp < held.until {
+			return m.createTaken(held, op, a)
 		}
 	}
 	if a.fact != nil {
@@ -130,9 +129,19 @@ func (m *Model) create(p *part, c *core.Commit, op *core.TaskCreate, a answer) e
 	p.join(m, t, s)
 	if op.Unique.Key != "" {
 		ttl := cmp.Or(op.Unique.TTL, 24*3_600_000)
-		set(m, p.unique, uniqueName{op.Queue, op.Unique.Key}, uniqueKey{op.ID, m.stamp.Add(ttl)})
+		old := m.rules < core.FormatQueues
+		set(m, p.unique, uniqueName{op.Queue, op.Unique.Key, op.Unique.Request && !old}, uniqueKey{*op, m.stamp.Add(ttl), old})
 	}
 	return nil
+}
+
+// holder returns what holds the unique key of a create, or held it last.
+func (p *part) holder(op *core.TaskCreate) (uniqueKey, bool) {
+	if held, ok := p.unique[uniqueName{op.Queue, op.Unique.Key, op.Unique.Request}]; ok {
+		return held, true
+	}
+	held, ok := p.unique[uniqueName{op.Queue, op.Unique.Key, false}]
+	return held, ok && held.old
 }
 
 // born returns the first standing of a task.
@@ -187,7 +196,8 @@ func (m *Model) createAgain(p *part, t *task, op *core.TaskCreate, a answer) err
 }
 
 // createTaken judges a create whose unique key another task holds.
-func (m *Model) createTaken(_ *part, holder core.TaskID, op *core.TaskCreate, a answer) error {
+func (m *Model) createTaken(held uniqueKey, op *core.TaskCreate, a answer) error {
+	holder := held.create.ID
 	if op.Unique.Reject {
 		if f, ok := a.fact.(core.AlreadyExists); ok && f.Kind == "unique" {
 			return nil
@@ -200,17 +210,26 @@ func (m *Model) createTaken(_ *part, holder core.TaskID, op *core.TaskCreate, a 
 	if a.fact != nil || !a.result.Replayed || a.result.Task != holder {
 		return fmt.Errorf("unique key %q is held by task %s: answered %s", op.Unique.Key, holder, a)
 	}
+	same := bytes.Equal(held.create.Payload, op.Payload)
+	if !held.old {
+		first, again := held.create, *op
+		first.ID, first.Unique, again.ID, again.Unique = core.TaskID{}, core.Unique{}, core.TaskID{}, core.Unique{}
+		same = sameTask(&first, &again)
+	}
+	if a.result.PayloadMatches != same {
+		return fmt.Errorf("unique key %q: told that the content is the same: %v, it is: %v", op.Unique.Key, a.result.PayloadMatches, same)
+	}
 	return nil
 }
 
 func (m *Model) createRefused(p *part, op *core.TaskCreate, fact core.Fact) error {
 	switch f := fact.(type) {
 	case core.NotFound:
-		if f.Kind == "queue" && p.config.NoAutoCreate && p.queues[op.Queue] == nil {
+		if f.Kind == "queue" && p.config.NoAutoCreate && m.mayLack(p, op.Queue) {
 			return nil
 		}
 	case core.Exhausted:
-		if f.Limit == "queues" && p.queues[op.Queue] == nil && int64(len(p.queues)) >= f.Max {
+		if f.Limit == "queues" && m.mayLack(p, op.Queue) && int64(len(p.queues)) >= f.Max {
 			return nil
 		}
 	case core.TooLarge:

@@ -182,52 +182,6 @@ func holds(op *core.KVCheck, old pair, there bool) bool {
 	return order > 0
 }
 
-// queueSet judges a change of a queue's configuration: the version rises by one, and only with a change.
-func (m *Model) queueSet(p *part, op *core.QueueSet, a answer) error {
-	q, there := p.queues[op.Queue]
-	var now core.QueueConfig
-	if there {
-		now = q.config
-	}
-	if f, ok := a.fact.(core.Exhausted); ok {
-		if f.Limit == "queues" && !there && int64(len(p.queues)) >= f.Max {
-			return nil
-		}
-		return fmt.Errorf("queue %q: refused with %w, there are %d", op.Queue, f, len(p.queues))
-	}
-	changed := op.Config
-	changed.Version = now.Version
-	if changed != now || !there {
-		changed.Version++
-	}
-	if err := m.judgeVersion(op.IfVersion, now.Version, changed.Version, a); err != nil || a.fact != nil {
-		return err
-	}
-	next := &queue{config: changed}
-	if there {
-		next.fresh = q.fresh
-	}
-	if changed.Aging != now.Aging { // rows keep the order they were written with: nothing is known of it any more
-		next.fresh = [10][]core.TaskID{}
-		p.unorder(m, op.Queue)
-	}
-	set(m, p.queues, op.Queue, next)
-	return nil
-}
-
-func (p *part) unorder(m *Model, name string) {
-	for _, t := range p.tasks {
-		if t.create.Queue != name {
-			continue
-		}
-		next := append([]standing{}, t.may...)
-		for i := range next {
-			next[i].fresh = false
-		}
-		m.stand(p, t, next)
-	}
-}
-
 func (m *Model) judgeVersion(want int64, now, next uint64, a answer) error {
 	if want >= 0 && uint64(want) != now {
 		if f, ok := a.fact.(core.RevMismatch); ok && f.Rev == now {

@@ -209,6 +209,8 @@ func (m *Model) op(p *part, c *core.Commit, op core.Op, a answer, before uint64)
 		return m.applied(op, a)
 	case *core.QueueSet:
 		return m.queueSet(p, op, a)
+	case *core.QueueDelete:
+		return m.queueDelete(p, op, a)
 	case *core.NamespaceSet:
 		return m.namespaceSet(p, op, a)
 	case *core.NamespaceCreate:

@@ -33,6 +33,10 @@ func (w *writer) op(op Op) {
 		w.name(op.Queue)
 		w.int(op.IfVersion)
 		w.queueConfig(&op.Config)
+	case *QueueDelete:
+		w.name(op.Queue)
+		w.bool(op.Purge)
+		w.int(op.IfVersion)
 	case *Grant:
 		w.grant(op)
 	case *Tick:
@@ -94,6 +98,8 @@ func (r *reader) op() Op {
 		op := &QueueSet{Queue: r.name(), IfVersion: r.int()}
 		r.queueConfig(&op.Config)
 		return op
+	case OpQueueDelete:
+		return &QueueDelete{Queue: r.name(), Purge: r.bool(), IfVersion: r.int()}
 	case OpGrant:
 		return r.grant()
 	case OpRefTxn, OpRepoCreate, OpRepoSet, OpRepoDelete, OpRepoUndelete, OpPackSwap:
@@ -145,7 +151,7 @@ func (w *writer) taskCreate(op *TaskCreate) {
 	if f.has(!op.Retry.IsZero()) {
 		w.retry(op.Retry)
 	}
-	if f.has(op.Unique != Unique{}) {
+	if f.has(op.Unique != Unique{} && op.Unique != Unique{Request: true}) {
 		w.text(op.Unique.Key)
 		w.int(int64(op.Unique.TTL))
 		w.bool(op.Unique.Reject)
@@ -156,6 +162,7 @@ func (w *writer) taskCreate(op *TaskCreate) {
 	}
 	f.bytes(op.Payload)
 	f.text(op.Tag)
+	f.has(op.Unique.Request)
 }
 
 func (r *reader) taskCreate() *TaskCreate {
@@ -184,6 +191,7 @@ func (r *reader) taskCreate() *TaskCreate {
 	}
 	op.Payload = f.bytes()
 	op.Tag = f.text()
+	op.Unique.Request = f.has()
 	f.end()
 	return op
 }

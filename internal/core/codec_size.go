@@ -43,6 +43,8 @@ func opSize(op Op) int {
 		return opHeader + varintBytes + nameBytes + len(op.Items)*holdBytes
 	case *QueueSet:
 		return opHeader + len(op.Queue) + 13*varintBytes + retryBytes
+	case *QueueDelete:
+		return opHeader + newName + len(op.Queue) + 1 + varintBytes
 	case *Grant:
 		n := opHeader + 16 + 3*varintBytes + newName + len(op.Worker) + 2*nameBytes + len(op.Settles)*holdBytes
 		for _, q := range op.Queues {

@@ -106,7 +106,7 @@ func fill(t *rapid.T, v reflect.Value, path string) {
 func allOps() []Op {
 	return []Op{
 		&TaskCreate{}, &TaskComplete{}, &TaskFail{}, &TaskSnooze{}, &TaskRelease{}, &TaskRenew{}, &TaskDelete{},
-		&TaskRunNow{}, &QueueSet{}, &Grant{}, &Tick{}, &TermStart{}, &NamespaceCreate{}, &NamespaceSet{},
+		&TaskRunNow{}, &QueueSet{}, &QueueDelete{}, &Grant{}, &Tick{}, &TermStart{}, &NamespaceCreate{}, &NamespaceSet{},
 		&KVPuts{}, &KVAdd{}, &KVDeleteRange{}, &KeyspaceSet{}, &KeyspaceDelete{}, &KeyspaceUse{}, &TenantSet{}, &TenantUse{},
 		&KVPut{}, &KVDelete{}, &KVCheck{}, &RefTxn{}, &RepoCreate{}, &RepoSet{}, &RepoDelete{}, &RepoUndelete{}, &PackSwap{},
 		&VectorUpsert{}, &VectorDelete{}, &CollectionSet{}, &CollectionDelete{}, &RulesetPut{}, &RecordingPut{},

@@ -27,6 +27,9 @@ const (
 	MaxCommitBytes = 4 << 20 // encoded
 )
 
+// MaxQueues bounds the queues of one partition in Apply, from FormatQueues on. What a server allows is a limit of its edge.
+const MaxQueues = 100_000
+
 // Entry is one record of a shard's log: commits that arrived together, judged in order at one stamp.
 type Entry struct {
 	Format   uint16 // version of the encoding and of Apply's rules it was proposed under

@@ -42,7 +42,8 @@ type LeaseLost struct {
 	Given Token
 }
 
-// WrongState says that an op does not apply to the state a task is in, and names that state.
+// WrongState says that an op does not apply to the state a task is in, and names that state. Without a task it is about a
+// queue that has tasks in that state.
 type WrongState struct {
 	Task  TaskID
 	State State
@@ -104,7 +105,14 @@ func (e AlreadyExists) Error() string {
 func (e LeaseLost) Error() string {
 	return fmt.Sprintf("task %s: token %d lost its lease", e.Task, e.Given)
 }
-func (e WrongState) Error() string { return fmt.Sprintf("task %s is %s", e.Task, e.State) }
+
+func (e WrongState) Error() string {
+	if e.Task.IsZero() {
+		return fmt.Sprintf("the queue has tasks that are %s", e.State)
+	}
+	return fmt.Sprintf("task %s is %s", e.Task, e.State)
+}
+
 func (e RevMismatch) Error() string {
 	if e.Missing {
 		return fmt.Sprintf("key %q of keyspace %q is absent", e.Key, e.Keyspace)

@@ -29,6 +29,7 @@ const (
 	OpMemberStep      OpKind = 21
 	OpFormatRaise     OpKind = 22
 	OpTenantSet       OpKind = 23
+	OpQueueDelete     OpKind = 24
 
 	OpKVPut         OpKind = 32
 	OpKVDelete      OpKind = 33
@@ -60,9 +61,10 @@ type Op interface{ Kind() OpKind }
 
 // Unique asks that at most one task of a queue exists under a key while its window lasts.
 type Unique struct {
-	Key    string // 1 to 256 B
-	TTL    Millis // 0 = 24 h; at most 30 d
-	Reject bool   // refuse a second create; otherwise it is answered with the first task
+	Key     string // 1 to 256 B
+	TTL     Millis // 0 = 24 h; at most 30 d
+	Reject  bool   // refuse a second create; otherwise it is answered with the first task
+	Request bool   // the key names a request (Idempotency-Key): such keys are a space of their own, from FormatQueues on
 }
 
 // TaskCreate makes a task, ready or scheduled. Same id and same content again is a replay.
@@ -143,6 +145,14 @@ type TaskRunNow struct{ Task TaskID }
 type QueueSet struct {
 	Queue     string
 	Config    QueueConfig
+	IfVersion int64 // -1 = any
+}
+
+// QueueDelete removes a queue with all its tasks, alone in its commit. Its name is free at once; what its tasks take on
+// disk goes with the ticks that follow. Entries before FormatQueues have none.
+type QueueDelete struct {
+	Queue     string
+	Purge     bool  // also with tasks that have not ended, which are cancelled
 	IfVersion int64 // -1 = any
 }
 
@@ -268,6 +278,9 @@ func (*TaskRunNow) Kind() OpKind { return OpTaskRunNow }
 
 // Kind returns the op's number.
 func (*QueueSet) Kind() OpKind { return OpQueueSet }
+
+// Kind returns the op's number.
+func (*QueueDelete) Kind() OpKind { return OpQueueDelete }
 
 // Kind returns the op's number.
 func (*Grant) Kind() OpKind { return OpGrant }

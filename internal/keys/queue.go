@@ -23,7 +23,9 @@ const (
 	RecordTimer         QueueRecord = 10 // by due time, kind and what is due
 	RecordRunning       QueueRecord = 11 // by token
 	RecordTerminal      QueueRecord = 12 // by queue, state, end and task
-	RecordUnique        QueueRecord = 13 // by queue and unique key
+	RecordUnique        QueueRecord = 13 // by queue and unique key; of entries before format 2
+	RecordWindow        QueueRecord = 14 // by name of the queue, space and unique key
+	RecordRemoved       QueueRecord = 15 // by number: a queue that was removed and still has rows
 )
 
 // Timer says what a row of the timer index is due for. Numbers are stored and never reused.
@@ -34,6 +36,16 @@ const (
 	TimerScheduled Timer = 1 // a task becomes ready
 	TimerUnique    Timer = 2 // the window of a unique key ends
 	TimerTombstone Timer = 3 // the id of a task that is gone is forgotten
+	TimerWindow    Timer = 4 // the window of a unique key ends, which is stored by the name of its queue
+)
+
+// Space tells unique keys from idempotency keys: one text may be both. Numbers are stored and never reused.
+type Space byte
+
+// The spaces of unique keys.
+const (
+	SpaceUnique  Space = 1 // unique.key
+	SpaceRequest Space = 2 // Idempotency-Key
 )
 
 const queueHead = partitionLen + 1 + 1
@@ -72,6 +84,11 @@ func DecodeQueueConfig(key []byte) string { return string(Body(key)[queueHead:])
 // AppendQueueCounters appends the key of a queue's counters.
 func AppendQueueCounters(dst []byte, p core.Partition, queue uint32) []byte {
 	return End(binary.BigEndian.AppendUint32(appendQueue(dst, p, RecordQueueCounters), queue))
+}
+
+// QueueCountersRange bounds the counters of all queues, by number.
+func QueueCountersRange(p core.Partition) (from, to []byte) {
+	return Range(appendQueue(nil, p, RecordQueueCounters))
 }
 
 // AppendTaskPayload appends the key of what never changes about a task.
@@ -212,6 +229,64 @@ func AppendUnique(dst []byte, p core.Partition, queue uint32, unique string) []b
 	return End(append(dst, unique...))
 }
 
+// UniqueRange bounds the records of a queue's unique keys that are stored by its number.
+func UniqueRange(p core.Partition, queue uint32) (from, to []byte) {
+	return Range(binary.BigEndian.AppendUint32(appendQueue(nil, p, RecordUnique), queue))
+}
+
+// UniqueRangeAll bounds the records of unique keys of all queues that are stored by number.
+func UniqueRangeAll(p core.Partition) (from, to []byte) {
+	return Range(appendQueue(nil, p, RecordUnique))
+}
+
+// appendWindow appends what names a window: the queue's name after its length, the space, and the unique key.
+func appendWindow(dst []byte, queue string, s Space, unique string) []byte {
+	dst = append(append(dst, byte(len(queue))), queue...)
+	return append(append(dst, byte(s)), unique...)
+}
+
+// AppendWindow appends the key of a unique key's record. It names the queue by its name, of at most 255 bytes, because the
+// record outlives the queue.
+func AppendWindow(dst []byte, p core.Partition, queue string, s Space, unique string) []byte {
+	return End(appendWindow(appendQueue(dst, p, RecordWindow), queue, s, unique))
+}
+
+// AppendWindowTimer appends the key of the end of the window of AppendWindow.
+func AppendWindowTimer(dst []byte, p core.Partition, due core.ShardTime, queue string, s Space, unique string) []byte {
+	return End(appendWindow(appendTimer(dst, p, due, TimerWindow), queue, s, unique))
+}
+
+// AppendWindowOf appends the key of AppendWindow for which a timer of kind TimerWindow has the rest.
+func AppendWindowOf(dst []byte, p core.Partition, rest []byte) []byte {
+	return End(append(appendQueue(dst, p, RecordWindow), rest...))
+}
+
+// WindowTail returns the part of a key of AppendWindow that its timer's key ends with.
+func WindowTail(key []byte) []byte { return Body(key)[queueHead:] }
+
+// AppendWindowTimerOf appends the key of the timer of the window whose tail is given.
+func AppendWindowTimerOf(dst []byte, p core.Partition, due core.ShardTime, tail []byte) []byte {
+	return End(append(appendTimer(dst, p, due, TimerWindow), tail...))
+}
+
+// AppendRemoved appends the key of a queue that was removed and still has rows.
+func AppendRemoved(dst []byte, p core.Partition, queue uint32) []byte {
+	return End(binary.BigEndian.AppendUint32(appendQueue(dst, p, RecordRemoved), queue))
+}
+
+// RemovedRange bounds the queues that were removed and still have rows, by number.
+func RemovedRange(p core.Partition) (from, to []byte) {
+	return Range(appendQueue(nil, p, RecordRemoved))
+}
+
+// DecodeRemoved returns the number in a key of AppendRemoved.
+func DecodeRemoved(key []byte) (uint32, bool) {
+	if len(key) != queueHead+4+1 {
+		return 0, false
+	}
+	return binary.BigEndian.Uint32(key[queueHead:]), true
+}
+
 // QueueRange bounds all keys of the queue of p.
 func QueueRange(p core.Partition) (from, to []byte) {
 	return Range(append(AppendPartition(nil, p), byte(ServiceQueue)))
@@ -268,13 +343,15 @@ func DecodeQueue(key []byte) (row QueueRow, ok bool) {
 		return row, len(b) >= 9
 	case RecordRunning:
 		return row, len(b) == 8
+	case RecordWindow:
+		return row, len(b) >= 2 && len(b) > 1+int(b[0])
 	}
 	if len(b) < 4 {
 		return row, false
 	}
 	row.Queue, b = binary.BigEndian.Uint32(b), b[4:]
 	switch row.Record {
-	case RecordQueueCounters:
+	case RecordQueueCounters, RecordRemoved:
 		return row, len(b) == 0
 	case RecordReady:
 		return row, len(b) == 16

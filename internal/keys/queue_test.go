@@ -41,6 +41,9 @@ func TestQueueKeysKeepTheirBytes(t *testing.T) {
 		{"running", AppendRunning(nil, p, 9), "0b" + "0000000000000009" + "00"},
 		{"terminal", AppendTerminal(nil, p, 7, core.Dead, 5, id), "0c" + "00000007" + "06" + "8000000000000005" + queueGoldenTask + "00"},
 		{"unique", AppendUnique(nil, p, 7, "k"), "0d" + "00000007" + "6b" + "00"},
+		{"window", AppendWindow(nil, p, "mail", SpaceRequest, "k"), "0e" + "04" + "6d61696c" + "02" + "6b" + "00"},
+		{"window timer", AppendWindowTimer(nil, p, 5, "mail", SpaceUnique, "k"), "0a" + "8000000000000005" + "04" + "04" + "6d61696c" + "01" + "6b" + "00"},
+		{"removed", AppendRemoved(nil, p, 7), "0f" + "00000007" + "00"},
 	} {
 		if got, want := hex.EncodeToString(c.key), queueGoldenHead+c.want; got != want {
 			t.Errorf("%s is\n%s, want\n%s", c.name, got, want)

@@ -131,9 +131,8 @@ func (s *shard) countTasks(st *ShardStats) {
 			continue
 		}
 		st.Partitions++
-		for at, more := 0, true; more; {
-			next := s.countSome(p, at, st)
-			at, more = next, next-at == totalsStep
+		for at, more := uint32(0), true; more; {
+			at, more = s.countSome(p, at, st)
 		}
 	}
 }
@@ -145,12 +144,12 @@ func (s *shard) countPartitions(st *ShardStats) []core.Partition {
 	return s.machine.Partitions()
 }
 
-// countSome adds up the next queues of a partition, and returns where to go on.
-func (s *shard) countSome(p core.Partition, at int, st *ShardStats) int {
+// countSome adds up the next queues of a partition, and returns where to go on, if there are more.
+func (s *shard) countSome(p core.Partition, at uint32, st *ShardStats) (next uint32, more bool) {
 	s.machineMu.RLock()
 	defer s.machineMu.RUnlock()
 	if q := s.machine.Queue(p); q != nil {
 		return q.AddTotals(&st.Queues, at, totalsStep)
 	}
-	return at
+	return at, false
 }

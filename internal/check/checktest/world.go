@@ -193,7 +193,7 @@ func (w *world) create(p core.Partition, stamp core.ShardTime) *core.TaskCreate 
 		op.RunAt = stamp + core.ShardTime(w.rand.IntN(9000)-2000)
 	}
 	if w.rand.IntN(4) == 0 {
-		op.Unique = core.Unique{Key: pick(w.rand, w.keys), TTL: core.Millis(w.rand.IntN(60_000)), Reject: w.rand.IntN(3) == 0}
+		op.Unique = core.Unique{Key: pick(w.rand, w.keys), TTL: core.Millis(w.rand.IntN(60_000)), Reject: w.rand.IntN(3) == 0, Request: w.rand.IntN(3) == 0}
 	}
 	if w.rand.IntN(4) == 0 {
 		op.MaxAttempts, op.MaxCrashes, op.MaxDeliveries = int32(w.rand.IntN(4)), int32(w.rand.IntN(4)), int32(w.rand.IntN(6)-1)
@@ -255,6 +255,9 @@ func (w *world) configure() core.Op {
 		default:
 			c.RetainDead = -2
 		}
+	}
+	if w.rand.IntN(3) == 0 {
+		return &core.QueueDelete{Queue: pick(w.rand, w.queues), Purge: w.rand.IntN(2) == 0, IfVersion: int64(w.rand.IntN(4) - 1)}
 	}
 	return &core.QueueSet{Queue: pick(w.rand, w.queues), Config: c, IfVersion: int64(w.rand.IntN(4) - 1)}
 }

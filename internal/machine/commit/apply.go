@@ -23,7 +23,7 @@ func (m *Machine) ApplyEach(tx core.Txn, index uint64, e *core.Entry, judged fun
 	if e.Stamp < m.clock.stamp {
 		return core.Applied{}, errs.Corruptf("entry %d is stamped %d, the one before it %d", index, e.Stamp, m.clock.stamp)
 	}
-	m.tx, m.index, m.clock.stamp = tx, index, e.Stamp
+	m.tx, m.index, m.clock.stamp, m.rules = tx, index, e.Stamp, e.Format
 	defer func() { m.tx, m.answers = nil, nil }()
 	if err := m.applyDeferred(); err != nil {
 		return core.Applied{}, err
@@ -54,7 +54,7 @@ func (m *Machine) ApplyEach(tx core.Txn, index uint64, e *core.Entry, judged fun
 func (m *Machine) end(out *core.Applied) error {
 	slices.SortFunc(m.touched, func(a, b *partition) int { return comparePartitions(a.p, b.p) })
 	for _, part := range m.touched {
-		if err := part.end(m.tx); err != nil {
+		if err := part.end(m.tx, m.rules); err != nil {
 			return err
 		}
 		ended, woken, lost := part.queue.Events()
@@ -252,7 +252,7 @@ func (m *Machine) ops(part *partition, c *core.Commit, ops []core.Op) (verdict, 
 func (m *Machine) op(part *partition, principal string, rev uint64, op core.Op) (core.OpResult, core.Fact, error) {
 	switch op := op.(type) {
 	case *core.TaskCreate, *core.TaskComplete, *core.TaskFail, *core.TaskSnooze, *core.TaskRelease, *core.TaskRenew,
-		*core.TaskDelete, *core.TaskRunNow, *core.QueueSet, *core.Grant:
+		*core.TaskDelete, *core.TaskRunNow, *core.QueueSet, *core.QueueDelete, *core.Grant:
 		return part.queue.Apply(m.tx, m.queueContext(part, principal), op)
 	case *core.KVPut, *core.KVDelete, *core.KVCheck, *core.KVAdd, *core.KVDeleteRange,
 		*core.KeyspaceSet, *core.KeyspaceDelete, *core.KeyspaceUse, *core.TenantUse:

@@ -64,6 +64,15 @@ func (m *Machine) inspectSystem(c *core.Commit) *core.Refusal {
 			if !system || m.o.Shard != 0 {
 				return &core.Refusal{Op: i, Fact: core.WrongPartition{Ops: []int{i}}}
 			}
+		case *core.QueueDelete:
+			if len(c.Ops) != 1 {
+				return &core.Refusal{Op: i, Fact: core.Invalid{
+					Field: "ops", Reason: "not_alone", Message: "the removal of a queue stands alone",
+				}}
+			}
+			if system {
+				return &core.Refusal{Op: i, Fact: core.WrongPartition{Ops: []int{i}}}
+			}
 		default:
 			if system {
 				return &core.Refusal{Op: i, Fact: core.WrongPartition{Ops: []int{i}}}

@@ -163,10 +163,10 @@ func (part *partition) keep(tx core.Txn) {
 	part.search.Keep()
 }
 
-// end writes what the entry changed and has not written yet.
-func (part *partition) end(tx core.Txn) error {
+// end writes what the entry, of a format, changed and has not written yet.
+func (part *partition) end(tx core.Txn, format uint16) error {
 	part.touched = false
-	if err := part.queue.End(tx); err != nil {
+	if err := part.queue.End(tx, format); err != nil {
 		return err
 	}
 	part.search.End(tx)

@@ -77,7 +77,7 @@ func (m *Machine) applyRunNow(tx core.Txn, c *Context, op *core.TaskRunNow) (cor
 
 // applyQueueSet replaces a queue's configuration, and makes the queue when there is none. The version rises only when
 // something changed.
-func (m *Machine) applyQueueSet(tx core.Txn, op *core.QueueSet) (core.OpResult, core.Fact) {
+func (m *Machine) applyQueueSet(tx core.Txn, c *Context, op *core.QueueSet) (core.OpResult, core.Fact) {
 	if op.Queue == "" || len(op.Queue) > maxName {
 		return core.OpResult{}, core.Invalid{Field: "queue", Message: fmt.Sprintf("a name has 1 to %d characters", maxName)}
 	}
@@ -95,9 +95,10 @@ func (m *Machine) applyQueueSet(tx core.Txn, op *core.QueueSet) (core.OpResult, 
 	config := op.Config
 	config.Version = version
 	switch {
-	case l == nil && len(m.lines) >= m.o.Queues:
-		return core.OpResult{}, core.Exhausted{Limit: "queues", Max: int64(m.o.Queues)}
 	case l == nil:
+		if fact := m.roomForQueue(c); fact != nil {
+			return core.OpResult{}, fact
+		}
 		l = m.addLine(tx, op.Queue)
 	case config == l.config:
 		return core.OpResult{Version: version}, nil

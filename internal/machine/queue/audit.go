@@ -2,6 +2,8 @@ package queue
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/keys"
@@ -34,14 +36,14 @@ type audit struct {
 	v        core.View
 	p        core.Partition
 	meta     meta
-	queues   map[uint32]*counted // looked up, never ranged over: order is that of the numbers
+	queues   map[uint32]*counted // by number
 	findings []string
 
 	tasks, results, holders, attempts   int // by state records
 	tombstones, windows                 int
 	payloadRows, resultRows, holderRows int // rows there are
 	attemptRows                         int
-	timerRows                           [4]int
+	timerRows                           [5]int
 	indexRows                           [8]int // by state
 	indexed                             [8]int // tasks by state
 }
@@ -66,14 +68,17 @@ func (a *audit) begin() error {
 	if a.meta, err = decodeMeta(value); err != nil {
 		return err
 	}
-	for n := uint32(1); n <= a.meta.queues; n++ {
-		c, err := readCounters(a.v, a.p, n)
-		if err != nil {
-			return err
+	from, to := keys.QueueCountersRange(a.p)
+	return core.ScanRows(a.v, from, to, func(key, value []byte) (bool, error) {
+		row, ok := keys.DecodeQueue(key)
+		if !ok || row.Queue > a.meta.queues {
+			a.find("counters of queue number %d of %d", row.Queue, a.meta.queues)
+			return true, nil
 		}
-		a.queues[n] = &counted{stored: c}
-	}
-	return nil
+		c, err := decodeCounters(value)
+		a.queues[row.Queue] = &counted{stored: c}
+		return true, err
+	})
 }
 
 // row looks at one stored row. What follows from the state record is looked up there; of the rows of indexes it is
@@ -117,8 +122,20 @@ func (a *audit) row(key, value []byte) error {
 			q.named = true
 		}
 		return err
+	case keys.RecordRemoved:
+		if q := a.queues[row.Queue]; q == nil || q.named {
+			a.find("queue number %d of %d was removed, and has a name or no counters", row.Queue, a.meta.queues)
+		} else {
+			q.named = true
+		}
 	case keys.RecordUnique:
-		return a.window(row, value)
+		return a.window(value, formUnique, func(due core.ShardTime) []byte {
+			return keys.AppendUniqueTimer(nil, a.p, due, row.Queue, row.Name)
+		})
+	case keys.RecordWindow:
+		return a.window(value, formWindow, func(due core.ShardTime) []byte {
+			return keys.AppendWindowTimerOf(nil, a.p, due, keys.WindowTail(key))
+		})
 	case keys.RecordTaskState:
 		return a.state(row.Task, value)
 	}
@@ -133,13 +150,14 @@ func (a *audit) has(key []byte, what string, args ...any) error {
 	return err
 }
 
-func (a *audit) window(row keys.QueueRow, value []byte) error {
+func (a *audit) window(value []byte, form byte, timer func(due core.ShardTime) []byte) error {
 	a.windows++
-	w, err := decodeWindow(value)
+	w, err := decodeWindow(value, form)
 	if err != nil {
 		return err
 	}
-	return a.has(keys.AppendUniqueTimer(nil, a.p, w.until, row.Queue, row.Name), "timer of unique key %q", row.Name)
+	key := timer(w.until)
+	return a.has(key, "timer %x of a unique key", key)
 }
 
 func (a *audit) state(id core.TaskID, value []byte) error {
@@ -265,7 +283,7 @@ func (a *audit) index(id core.TaskID, rec *record, s *spec, bytes uint64) error 
 
 // finish compares what was counted.
 func (a *audit) finish() {
-	for n := uint32(1); n <= a.meta.queues; n++ {
+	for _, n := range slices.Sorted(maps.Keys(a.queues)) {
 		q := a.queues[n]
 		if !q.named {
 			a.find("queue number %d has no name", n)
@@ -300,7 +318,7 @@ func (a *audit) finish() {
 		{"workers", a.holderRows, a.holders},
 		{"attempts", a.attemptRows, a.attempts},
 		{"timers of removed tasks", a.timerRows[keys.TimerTombstone], a.tombstones},
-		{"timers of unique keys", a.timerRows[keys.TimerUnique], a.windows},
+		{"timers of unique keys", a.timerRows[keys.TimerUnique] + a.timerRows[keys.TimerWindow], a.windows},
 	} {
 		if c.rows != c.want {
 			a.find("%d %s for %d", c.rows, c.what, c.want)

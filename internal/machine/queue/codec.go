@@ -24,6 +24,9 @@ const (
 	formUnique    byte = 9
 	formAttempt   byte = 10
 	formResult    byte = 11
+	formWindow    byte = 12
+	formRemoved   byte = 13
+	formMetaGone  byte = 14 // the partition's counters where queues have gone
 )
 
 func putUint(b []byte, v uint64) []byte  { return binary.AppendUvarint(b, v) }
@@ -202,18 +205,38 @@ func decodeCounters(b []byte) (c counters, err error) {
 type meta struct {
 	token  uint64 // last issued
 	seq    uint64 // last place in a queue
-	queues uint32 // made so far; numbers run from 1
+	queues uint32 // made so far; numbers run from 1 and are not given again
 	grants uint64 // that gave something: where the next one starts among its queues
+	gone   gone
 }
 
+// gone are the counters of the queues that are gone, added up. All tasks that they created were purged.
+type gone struct{ created, completed, failed, crashed uint64 }
+
 func appendMeta(b []byte, m meta) []byte {
-	b = putUint(putUint(append(b, formMeta), m.token), m.seq)
-	return putUint(putUint(b, uint64(m.queues)), m.grants)
+	form := formMeta
+	if m.gone != (gone{}) {
+		form = formMetaGone
+	}
+	b = putUint(putUint(append(b, form), m.token), m.seq)
+	b = putUint(putUint(b, uint64(m.queues)), m.grants)
+	if form == formMeta {
+		return b
+	}
+	b = putUint(putUint(b, m.gone.created), m.gone.completed)
+	return putUint(putUint(b, m.gone.failed), m.gone.crashed)
 }
 
 func decodeMeta(b []byte) (m meta, err error) {
-	r := read(b, formMeta)
+	form := formMeta
+	if len(b) > 0 && b[0] == formMetaGone {
+		form = formMetaGone
+	}
+	r := read(b, form)
 	m.token, m.seq, m.queues, m.grants = r.uint(), r.uint(), r.u32(), r.uint()
+	if form == formMetaGone {
+		m.gone = gone{created: r.uint(), completed: r.uint(), failed: r.uint(), crashed: r.uint()}
+	}
 	return m, r.done("partition counters")
 }
 
@@ -253,20 +276,39 @@ func (r *reader) retry() core.Retry {
 
 // window is what a unique key's record holds.
 type window struct {
-	task    core.TaskID
-	until   core.ShardTime
-	payload uint64 // hash of the payload it was created with
+	task  core.TaskID
+	until core.ShardTime
+	hash  uint64 // of what its task was created with (hashes.asked); of the payload alone where it is stored by number
 }
 
-func appendWindow(b []byte, w window) []byte {
-	b = append(append(b, formUnique), w.task[:]...)
-	return putFixed(putInt(b, int64(w.until)), w.payload)
+func appendWindow(b []byte, form byte, w window) []byte {
+	b = append(append(b, form), w.task[:]...)
+	return putFixed(putInt(b, int64(w.until)), w.hash)
 }
 
-func decodeWindow(b []byte) (w window, err error) {
-	r := read(b, formUnique)
-	w.task, w.until, w.payload = r.id(), core.ShardTime(r.int()), r.fixed()
+func decodeWindow(b []byte, form byte) (w window, err error) {
+	r := read(b, form)
+	w.task, w.until, w.hash = r.id(), core.ShardTime(r.int()), r.fixed()
 	return w, r.done("unique key")
+}
+
+// removed is a queue that was removed while it had rows.
+type removed struct {
+	name   string
+	cursor []byte // of the index that is being searched for its tasks: the end of the last key that was read; nil: none yet
+}
+
+func appendRemoved(b []byte, d *removed) []byte {
+	return putString(putString(append(b, formRemoved), d.name), string(d.cursor))
+}
+
+func decodeRemoved(b []byte) (d removed, err error) {
+	r := read(b, formRemoved)
+	d.name = r.string()
+	if cursor := r.string(); cursor != "" {
+		d.cursor = []byte(cursor)
+	}
+	return d, r.done("removed queue")
 }
 
 // ended is what the terminal index knows of a task, so that its removal reads nothing else.

@@ -39,7 +39,8 @@ func samples() []sample {
 		Headers: []core.Header{{Name: "a", Value: "b"}}, Payload: []byte("payload"),
 	}
 	c := &Context{Stamp: epoch, Index: 77, Principal: "alice"}
-	fullSpec, content := appendSpec(nil, c, op)
+	fullSpec, hashed := appendSpec(nil, c, op)
+	content := hashed.content
 	smallSpec, _ := appendSpec(nil, c, &core.TaskCreate{Queue: "mail", Payload: []byte("{}")})
 	count := counters{states: [8]uint64{0, 1, 2, 3, 4, 5, 6, 7}, created: 100, purged: 72, completed: 50, failed: 9, crashed: 8, bytes: 1 << 20, ended: 1 << 10}
 	swept := count
@@ -71,7 +72,8 @@ func samples() []sample {
 		{name: "payload, plain", stored: smallSpec},
 		of("counters", appendCounters(nil, &count), count, decodeCounters),
 		of("counters, swept", appendCounters(nil, &swept), swept, decodeCounters),
-		of("meta", appendMeta(nil, meta{1, 2, 3, 4}), meta{1, 2, 3, 4}, decodeMeta),
+		of("meta", appendMeta(nil, meta{1, 2, 3, 4, gone{}}), meta{1, 2, 3, 4, gone{}}, decodeMeta),
+		of("meta, queues gone", appendMeta(nil, meta{1, 2, 3, 4, gone{5, 6, 7, 8}}), meta{1, 2, 3, 4, gone{5, 6, 7, 8}}, decodeMeta),
 		of("config", appendConfig(nil, 3, &config), config, func(b []byte) (core.QueueConfig, error) {
 			number, c, err := decodeConfig(b)
 			if err == nil && number != 3 {
@@ -81,13 +83,19 @@ func samples() []sample {
 		}),
 		of("running row", appendCarried(nil, &carried{idOf("t"), 3, content, 7, full}), carried{idOf("t"), 3, content, 7, full}, decodeCarried),
 		of("terminal row", appendEnded(nil, ended{3, 9, true, true}), ended{3, 9, true, true}, decodeEnded),
-		of("unique", appendWindow(nil, window{idOf("t"), epoch, 5}), window{idOf("t"), epoch, 5}, decodeWindow),
+		of("unique", appendWindow(nil, formUnique, window{idOf("t"), epoch, 5}), window{idOf("t"), epoch, 5}, windowOf(formUnique)),
+		of("unique, by name", appendWindow(nil, formWindow, window{idOf("t"), epoch, 5}), window{idOf("t"), epoch, 5}, windowOf(formWindow)),
+		of("removed queue", appendRemoved(nil, &removed{"mail", []byte{1, 2}}), removed{"mail", []byte{1, 2}}, decodeRemoved),
 		of("attempt", appendAttempt(nil, &attempt), attempt, decodeAttempt),
 		of("result", appendResult(nil, "text/plain", []byte("r")), "text/plain r", func(b []byte) (string, error) {
 			kind, result, err := decodeResult(b)
 			return string(kind) + " " + string(result), err
 		}),
 	}
+}
+
+func windowOf(form byte) func(b []byte) (window, error) {
+	return func(b []byte) (window, error) { return decodeWindow(b, form) }
 }
 
 type sample struct {
@@ -174,8 +182,8 @@ func TestContentSeesEveryField(t *testing.T) {
 	of := func(change func(op *core.TaskCreate)) uint64 {
 		op := base
 		change(&op)
-		_, content := appendSpec(nil, c, &op)
-		return content
+		_, h := appendSpec(nil, c, &op)
+		return h.content
 	}
 	seen := map[uint64]string{of(func(*core.TaskCreate) {}): "nothing"}
 	for name, change := range map[string]func(op *core.TaskCreate){
@@ -193,6 +201,7 @@ func TestContentSeesEveryField(t *testing.T) {
 		"unique":          func(op *core.TaskCreate) { op.Unique.Key = "p" },
 		"unique ttl":      func(op *core.TaskCreate) { op.Unique = core.Unique{Key: "p", TTL: 1} },
 		"unique conflict": func(op *core.TaskCreate) { op.Unique = core.Unique{Key: "p", Reject: true} },
+		"unique space":    func(op *core.TaskCreate) { op.Unique = core.Unique{Key: "p", Request: true} },
 		"content type":    func(op *core.TaskCreate) { op.ContentType = "x" },
 		"headers":         func(op *core.TaskCreate) { op.Headers = []core.Header{{Name: "p"}} },
 		"header value":    func(op *core.TaskCreate) { op.Headers = []core.Header{{Name: "p", Value: "v"}} },

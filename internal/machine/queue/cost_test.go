@@ -103,7 +103,7 @@ func TestStateRecordStaysSmall(t *testing.T) {
 func BenchmarkCycle(b *testing.B) {
 	for _, batch := range []int{1, 32} {
 		b.Run(fmt.Sprint("batch=", batch), func(b *testing.B) {
-			c := Context{Stamp: epoch, Principal: "alice"}
+			c := Context{Stamp: epoch, Format: core.FormatCurrent, Principal: "alice"}
 			payload, result := []byte(`{"bench":true}`), []byte(`{"ok":true}`)
 			creates, completes := make([]core.TaskCreate, batch), make([]core.TaskComplete, batch)
 			grant := claimOp(uint32(batch), "bench")
@@ -118,7 +118,7 @@ func BenchmarkCycle(b *testing.B) {
 				return res
 			}
 			end := func() {
-				_ = m.End(tx)
+				_ = m.End(tx, core.FormatCurrent)
 				m.Events()
 			}
 			n := 0
@@ -158,7 +158,7 @@ func BenchmarkCycle(b *testing.B) {
 // BenchmarkCreate is a create in the machine without the cost of a store: every change is dropped, every read finds nothing.
 func BenchmarkCreate(b *testing.B) {
 	m := New(testPartition, Options{})
-	c := Context{Stamp: epoch, Principal: "alice"}
+	c := Context{Stamp: epoch, Format: core.FormatCurrent, Principal: "alice"}
 	op := core.TaskCreate{Queue: "bench", Payload: []byte(`{"bench":true}`)}
 	n := 0
 	b.ReportAllocs()

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/keys"
@@ -13,14 +14,14 @@ func (m *Machine) applyCreate(tx core.Txn, c *Context, op *core.TaskCreate) (cor
 	if fact := checkCreate(op); fact != nil {
 		return core.OpResult{}, fact, nil
 	}
-	payload, content := appendSpec(m.room(specSize(c, op)), c, op)
-	res, fact, known, err := m.createdBefore(tx, op, content)
+	payload, h := appendSpec(m.room(specSize(c, op)), c, op)
+	res, fact, known, err := m.createdBefore(tx, op, h.content)
 	if known || fact != nil || err != nil {
 		return res, fact, err
 	}
 	l := m.lineOf(op.Queue)
-	if l != nil && op.Unique.Key != "" {
-		res, fact, known, err = m.createdUnique(tx, c, l, op)
+	if op.Unique.Key != "" {
+		res, fact, known, err = m.createdUnique(tx, c, l, op, h.asked)
 		if known || fact != nil || err != nil {
 			return res, fact, err
 		}
@@ -35,7 +36,7 @@ func (m *Machine) applyCreate(tx core.Txn, c *Context, op *core.TaskCreate) (cor
 		l = m.addLine(tx, op.Queue)
 	}
 	if op.Unique.Key != "" {
-		if err := m.openWindow(tx, c, l, op); err != nil {
+		if err := m.openWindow(tx, c, l, op, h.asked); err != nil {
 			return core.OpResult{}, nil, err
 		}
 	}
@@ -67,11 +68,28 @@ func (m *Machine) roomFor(c *Context, l *line, op *core.TaskCreate) core.Fact {
 		limit = l.maxPayload()
 	case c.Namespace.NoAutoCreate:
 		return core.NotFound{Kind: "queue", ID: op.Queue}
-	case len(m.lines) >= m.o.Queues:
-		return core.Exhausted{Limit: "queues", Max: int64(m.o.Queues)}
+	default:
+		if fact := m.roomForQueue(c); fact != nil {
+			return fact
+		}
 	}
 	if int64(len(op.Payload)) > limit {
 		return core.TooLarge{Field: "payload", Limit: "max_payload", Max: limit}
+	}
+	return nil
+}
+
+// roomForQueue refuses one queue more than there may be.
+func (m *Machine) roomForQueue(c *Context) core.Fact {
+	most := m.o.Queues
+	if c.Format < core.FormatQueues {
+		most = min(most, oldQueues)
+	}
+	switch {
+	case len(m.names) >= most:
+		return core.Exhausted{Limit: "queues", Max: int64(most)}
+	case m.meta.queues == math.MaxUint32:
+		return core.Exhausted{Limit: "queue_numbers", Max: math.MaxUint32}
 	}
 	return nil
 }
@@ -100,7 +118,9 @@ func (m *Machine) createdBefore(v core.View, op *core.TaskCreate, content uint64
 				return res, nil, false, err
 			}
 		}
-		res.State = rec.state
+		if res.State, err = m.stateOf(&rec); err != nil {
+			return res, nil, false, err
+		}
 	}
 	if was != content {
 		return core.OpResult{}, core.AlreadyExists{Kind: "task", ID: op.ID.String()}, true, nil
@@ -119,16 +139,32 @@ func (m *Machine) loadContent(v core.View, id core.TaskID) (uint64, error) {
 	return specContent(value)
 }
 
-// createdUnique answers a create whose unique key's window is open, even when the first task is gone.
-func (m *Machine) createdUnique(v core.View, c *Context, l *line, op *core.TaskCreate) (res core.OpResult, fact core.Fact, known bool, err error) {
-	w, ok, err := m.loadWindow(v, l, op.Unique.Key)
-	if err != nil || !ok || w.until <= c.Stamp {
+// stateOf is the state that a record tells: a task that had not ended when its queue was removed is cancelled, though its
+// record says so only when the sweep has come to it.
+func (m *Machine) stateOf(rec *record) (core.State, error) {
+	l, err := m.lineAt(rec.queue)
+	if err != nil {
+		return 0, err
+	}
+	if l.removed && !rec.state.Terminal() {
+		return core.Cancelled, nil
+	}
+	return rec.state, nil
+}
+
+// createdUnique answers a create whose unique key's window is open, even when the first task is gone, or its queue.
+func (m *Machine) createdUnique(v core.View, c *Context, l *line, op *core.TaskCreate, asked uint64) (res core.OpResult, fact core.Fact, known bool, err error) {
+	w, at, err := m.findWindow(v, l, op)
+	if err != nil || at == unreserved || w.until <= c.Stamp {
 		return res, nil, false, err
 	}
 	if op.Unique.Reject {
 		return res, core.AlreadyExists{Kind: "unique", ID: op.Unique.Key}, true, nil
 	}
-	res.Task, res.Replayed, res.PayloadMatches = w.task, true, w.payload == hash(op.Payload)
+	if at == byQueueNumber {
+		asked = hash(op.Payload)
+	}
+	res.Task, res.Replayed, res.PayloadMatches = w.task, true, w.hash == asked
 	rec, ok, err := m.loadRecord(v, w.task)
 	if ok {
 		res.State = rec.state
@@ -136,38 +172,96 @@ func (m *Machine) createdUnique(v core.View, c *Context, l *line, op *core.TaskC
 	return res, nil, true, err
 }
 
-func (m *Machine) loadWindow(v core.View, l *line, key string) (w window, ok bool, err error) {
-	m.key = keys.AppendUnique(m.key[:0], m.p, l.number, key)
-	value, ok, err := v.Get(m.key)
-	if err != nil || !ok {
-		return w, false, err
+// windowPlace is where a window is stored.
+type windowPlace byte
+
+const (
+	unreserved    windowPlace = iota
+	byQueueName               // of the queue, and by space
+	byQueueNumber             // of the queue, as entries before format 2 stored it, for both spaces
+)
+
+func spaceOf(u *core.Unique) keys.Space {
+	if u.Request {
+		return keys.SpaceRequest
 	}
-	w, err = decodeWindow(value)
-	return w, err == nil, err
+	return keys.SpaceUnique
+}
+
+// findWindow finds the window of op's unique key, open or not. l is op's queue, or nil.
+func (m *Machine) findWindow(v core.View, l *line, op *core.TaskCreate) (w window, at windowPlace, err error) {
+	m.key = keys.AppendWindow(m.key[:0], m.p, op.Queue, spaceOf(&op.Unique), op.Unique.Key)
+	value, ok, err := v.Get(m.key)
+	switch {
+	case err != nil:
+		return w, unreserved, err
+	case ok:
+		w, err = decodeWindow(value, formWindow)
+		return w, byQueueName, err
+	case l == nil || !m.numbered:
+		return w, unreserved, nil
+	}
+	m.key = keys.AppendUnique(m.key[:0], m.p, l.number, op.Unique.Key)
+	if value, ok, err = v.Get(m.key); err != nil || !ok {
+		return w, unreserved, err
+	}
+	w, err = decodeWindow(value, formUnique)
+	return w, byQueueNumber, err
 }
 
 // openWindow reserves op's unique key. A window that ended and was not yet swept is replaced.
-func (m *Machine) openWindow(tx core.Txn, c *Context, l *line, op *core.TaskCreate) error {
-	old, ok, err := m.loadWindow(tx, l, op.Unique.Key)
+func (m *Machine) openWindow(tx core.Txn, c *Context, l *line, op *core.TaskCreate, asked uint64) error {
+	old, at, err := m.findWindow(tx, l, op)
 	if err != nil {
 		return err
 	}
-	if ok {
+	ttl := min(orDefault(max(op.Unique.TTL, 0), defaultUniqueTTL), maxUniqueTTL)
+	w := window{task: op.ID, until: c.Stamp.Add(ttl), hash: asked}
+	if c.Format < core.FormatQueues && at != byQueueName {
+		w.hash = hash(op.Payload)
+		m.openNumbered(tx, l, op, old, at == byQueueNumber, w)
+		return nil
+	}
+	space := spaceOf(&op.Unique)
+	switch at {
+	case byQueueNumber:
+		m.key = keys.AppendUnique(m.key[:0], m.p, l.number, op.Unique.Key)
+		tx.Delete(m.mem.own(m.key))
+		m.key = keys.AppendUniqueTimer(m.key[:0], m.p, old.until, l.number, op.Unique.Key)
+		tx.Delete(m.mem.own(m.key))
+	case byQueueName:
+		m.key = keys.AppendWindowTimer(m.key[:0], m.p, old.until, op.Queue, space, op.Unique.Key)
+		tx.Delete(m.mem.own(m.key))
+	}
+	m.key = keys.AppendWindow(m.key[:0], m.p, op.Queue, space, op.Unique.Key)
+	m.value = appendWindow(m.value[:0], formWindow, w)
+	m.put(tx, at == byQueueName)
+	m.key = keys.AppendWindowTimer(m.key[:0], m.p, w.until, op.Queue, space, op.Unique.Key)
+	m.setTimer(tx, w.until, nil)
+	return nil
+}
+
+// openNumbered is openWindow as entries before format 2 did it: by the queue's number, in one space.
+func (m *Machine) openNumbered(tx core.Txn, l *line, op *core.TaskCreate, old window, replaced bool, w window) {
+	if replaced {
 		m.key = keys.AppendUniqueTimer(m.key[:0], m.p, old.until, l.number, op.Unique.Key)
 		tx.Delete(m.mem.own(m.key))
 	}
-	ttl := min(orDefault(max(op.Unique.TTL, 0), defaultUniqueTTL), maxUniqueTTL)
-	w := window{task: op.ID, until: c.Stamp.Add(ttl), payload: hash(op.Payload)}
+	m.numbered = true
 	m.key = keys.AppendUnique(m.key[:0], m.p, l.number, op.Unique.Key)
-	m.value = appendWindow(m.value[:0], w)
-	if ok {
+	m.value = appendWindow(m.value[:0], formUnique, w)
+	m.put(tx, replaced)
+	m.key = keys.AppendUniqueTimer(m.key[:0], m.p, w.until, l.number, op.Unique.Key)
+	m.setTimer(tx, w.until, nil)
+}
+
+// put stores the value that was put together under the key that was, which is stored already or not.
+func (m *Machine) put(tx core.Txn, stored bool) {
+	if stored {
 		tx.Set(m.mem.own(m.key), m.mem.own(m.value))
 	} else {
 		tx.Insert(m.mem.own(m.key), m.mem.own(m.value))
 	}
-	m.key = keys.AppendUniqueTimer(m.key[:0], m.p, w.until, l.number, op.Unique.Key)
-	m.setTimer(tx, w.until, nil)
-	return nil
 }
 
 // place writes a new task's state: ready now, or when it is due. payload is its payload record.

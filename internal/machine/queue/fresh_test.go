@@ -85,7 +85,7 @@ func TestWhatIsInMemoryDecidesNothingWithinAnEntry(t *testing.T) {
 						w.m.Undo()
 					}
 				}
-				if err := w.m.End(w.tape); err != nil {
+				if err := w.m.End(w.tape, w.c.Format); err != nil {
 					t.Fatal(err)
 				}
 				w.m.Events()

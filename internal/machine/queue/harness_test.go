@@ -34,7 +34,7 @@ func newWorld(t testing.TB, o Options) *world {
 	tx := machinetest.NewTxn()
 	return &world{
 		t: t, o: o, tx: tx, tape: &tape{Txn: tx}, m: New(testPartition, o),
-		c: Context{Stamp: epoch, TermStart: epoch - 1_000_000, Principal: "alice"},
+		c: Context{Stamp: epoch, Format: core.FormatCurrent, TermStart: epoch - 1_000_000, Principal: "alice"},
 	}
 }
 
@@ -134,7 +134,7 @@ func (w *world) commit(ops ...core.Op) (outs []outcome, failed int, fact core.Fa
 
 func (w *world) end(o *outcome) {
 	w.t.Helper()
-	if err := w.m.End(w.tape); err != nil {
+	if err := w.m.End(w.tape, w.c.Format); err != nil {
 		w.t.Fatal(err)
 	}
 	o.ended, o.woken, o.lost = w.m.Events()
@@ -216,7 +216,8 @@ func (m *Machine) derived() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "meta %+v stored %+v ended %d\n", m.meta, m.stored, m.endedBytes)
 	for _, l := range m.lines {
-		fmt.Fprintf(&b, "queue %d %q %+v %+v dirty=%v named=%v\n", l.number, l.name, l.config, l.counters, l.dirty, m.names[l.name] == l)
+		fmt.Fprintf(&b, "queue %d %q %+v %+v dirty=%v named=%v removed=%v cursor=%x vacant=%v\n", l.number, l.name, l.config, l.counters, l.dirty,
+			m.names[l.name] == l, l.removed, l.cursor, l.byVacant >= 0 && m.vacant.items[l.byVacant].line == l)
 		for i := range l.past {
 			p := &l.past[i]
 			fmt.Fprintf(&b, "  %s oldest %d known %d due %d in heaps %v %v\n", p.state, p.oldest, p.known, p.due,
@@ -226,7 +227,7 @@ func (m *Machine) derived() string {
 	for _, r := range slices.SortedFunc(maps.Values(m.runs), func(a, b *run) int { return cmp.Compare(a.rec.token, b.rec.token) }) {
 		fmt.Fprintf(&b, "run %s %+v %d %d %+v %s ends %d in heap %v\n", r.id, r.rec, r.content, r.payload, r.settings, r.line.name, r.ends, m.leases.items[r.at] == r)
 	}
-	fmt.Fprintf(&b, "%d runs, %d leases, %d sessions, %d+%d past, %d names\n", len(m.runs), len(m.leases.items), len(m.sessions), len(m.byDue.items), len(m.byEnd.items), len(m.names))
+	fmt.Fprintf(&b, "%d runs, %d leases, %d sessions, %d+%d past, %d names, %d removed, %d vacant\n", len(m.runs), len(m.leases.items), len(m.sessions), len(m.byDue.items), len(m.byEnd.items), len(m.names), len(m.removed), len(m.vacant.items))
 	for _, s := range slices.SortedFunc(maps.Keys(m.sessions), func(a, b core.SessionID) int { return slices.Compare(a[:], b[:]) }) {
 		fmt.Fprintf(&b, "session %x", s)
 		for _, a := range m.Held(s) {

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/millrace/millrace/internal/core"
@@ -15,11 +16,15 @@ type line struct {
 	name   string
 	config core.QueueConfig
 	counters
-	heads *heads // nil: what is ready is only in the store
-	past  [3]past
-	dirty bool   // the counters differ from the stored ones
-	woken bool   // gained a ready task since Events
-	saved uint64 // mark under which the journal has what it was before
+	heads    *heads // nil: what is ready is only in the store
+	past     [3]past
+	dirty    bool   // the counters differ from the stored ones
+	woken    bool   // gained a ready task since Events
+	removed  bool   // by a QueueDelete, and not swept yet: its number has rows, its name does not stand for it
+	gone     bool   // it has neither name nor rows
+	cursor   []byte // removed: up to where the sweep has read an index
+	byVacant int    // in the Machine's heap of queues that may go
+	saved    uint64 // mark under which the journal has what it was before
 }
 
 // past are the ended tasks of a queue in one terminal state, and those removed whose ids are still known. It is in the
@@ -56,7 +61,7 @@ func (p *past) rank(at core.ShardTime, q *past, other core.ShardTime) bool {
 }
 
 func newLine(number uint32, name string) *line {
-	l := &line{number: number, name: name}
+	l := &line{number: number, name: name, byVacant: -1}
 	for i := range l.past {
 		l.past[i] = past{line: l, state: core.Completed + core.State(i), oldest: core.Never, known: core.Never, due: core.Never, byDue: -1, byEnd: -1}
 	}
@@ -85,10 +90,18 @@ func (m *Machine) lineOf(name string) *line { return m.names[name] }
 
 // lineAt returns the queue of a number that a record holds.
 func (m *Machine) lineAt(number uint32) (*line, error) {
-	if number == 0 || int(number) > len(m.lines) {
-		return nil, errs.Corruptf("queue number %d of %d", number, len(m.lines))
+	if i := int(number) - 1; i >= 0 && i < len(m.lines) && m.lines[i].number == number { // no queue has gone yet
+		return m.lines[i], nil
 	}
-	return m.lines[number-1], nil
+	i, ok := m.findLine(number)
+	if !ok {
+		return nil, errs.Corruptf("no queue has number %d", number)
+	}
+	return m.lines[i], nil
+}
+
+func (m *Machine) findLine(number uint32) (at int, ok bool) {
+	return slices.BinarySearchFunc(m.lines, number, func(l *line, n uint32) int { return cmp.Compare(l.number, n) })
 }
 
 // addLine makes a queue. The caller has checked that there is room and no such name.

@@ -1,7 +1,9 @@
 package queue
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/errs"
@@ -12,6 +14,7 @@ import (
 type Context struct {
 	Index     uint64         // of the entry
 	Stamp     core.ShardTime // of the entry; it never falls
+	Format    uint16         // of the entry: the rules that it was proposed under
 	TermStart core.ShardTime // stamp of the current term's first entry
 	Principal string         // who asks, recorded as the creator of tasks
 	Namespace core.NamespaceConfig
@@ -24,10 +27,13 @@ type Machine struct {
 	o Options
 
 	meta       meta
-	stored     meta // as End last wrote it
-	names      map[string]*line
-	lines      []*line // by number, from 1
+	stored     meta             // as End last wrote it
+	names      map[string]*line // of the queues that were not removed
+	lines      []*line          // by number
+	removed    []*line          // those of lines that were removed and still have rows, by number
+	vacant     heap[vacant]     // queues that may go by themselves, by number
 	dirty      []*line
+	numbered   bool   // unique keys may be stored by number
 	endedBytes uint64 // of all queues' ended tasks
 	byDue      heap[duePast]
 	byEnd      heap[oldPast]
@@ -94,38 +100,54 @@ func (m *Machine) Open(v core.View) error {
 }
 
 func (m *Machine) openLines(v core.View) error {
-	m.lines = make([]*line, m.meta.queues)
-	var bad error
-	from, to := keys.QueueConfigRange(m.p)
-	err := v.Scan(from, to, func(key, value []byte) bool {
-		number, config, err := decodeConfig(value)
-		if err == nil && (number == 0 || number > m.meta.queues || m.lines[number-1] != nil) {
-			err = errs.Corruptf("queue number %d of %d", number, m.meta.queues)
-		}
-		if err != nil {
-			bad = err
-			return false
-		}
-		l := newLine(number, keys.DecodeQueueConfig(key))
-		l.config = config
-		m.lines[number-1], m.names[l.name] = l, l
-		return true
-	})
-	if err != nil {
+	if err := m.openNamed(v); err != nil {
 		return err
 	}
-	if bad != nil {
-		return bad
+	if err := m.openRemoved(v); err != nil {
+		return err
+	}
+	slices.SortFunc(m.lines, func(a, b *line) int { return cmp.Compare(a.number, b.number) })
+	var err error
+	from, to := keys.UniqueRangeAll(m.p)
+	if m.numbered, err = someRow(v, from, to); err != nil {
+		return err
 	}
 	for i, l := range m.lines {
-		if l == nil {
-			return errs.Corruptf("queue number %d is missing", i+1)
+		if i > 0 && m.lines[i-1].number == l.number {
+			return errs.Corruptf("two queues have number %d", l.number)
 		}
 		if err := m.openLine(v, l); err != nil {
 			return fmt.Errorf("open queue %q: %w", l.name, err)
 		}
 	}
 	return nil
+}
+
+// openNamed reads the queues that have a name.
+func (m *Machine) openNamed(v core.View) error {
+	from, to := keys.QueueConfigRange(m.p)
+	return core.ScanRows(v, from, to, func(key, value []byte) (bool, error) {
+		number, config, err := decodeConfig(value)
+		if err == nil && (number == 0 || number > m.meta.queues) {
+			err = errs.Corruptf("queue number %d of %d", number, m.meta.queues)
+		}
+		if err != nil {
+			return false, err
+		}
+		l := newLine(number, keys.DecodeQueueConfig(key))
+		l.config = config
+		m.lines, m.names[l.name] = append(m.lines, l), l
+		return true, nil
+	})
+}
+
+// someRow reports whether there is a row in a range.
+func someRow(v core.View, from, to []byte) (some bool, err error) {
+	err = v.Scan(from, to, func([]byte, []byte) bool {
+		some = true
+		return false
+	})
+	return some, err
 }
 
 func (m *Machine) openLine(v core.View, l *line) error {
@@ -139,6 +161,9 @@ func (m *Machine) openLine(v core.View, l *line) error {
 	}
 	if l.counters, err = decodeCounters(value); err != nil {
 		return err
+	}
+	if l.removed {
+		return nil
 	}
 	m.endedBytes += l.counters.ended
 	for i := range l.past {
@@ -156,7 +181,7 @@ func (m *Machine) openLine(v core.View, l *line) error {
 		}
 		m.setOldest(p, oldest)
 	}
-	return nil
+	return m.noteVacant(v, l)
 }
 
 func (m *Machine) openRuns(v core.View) error {
@@ -186,7 +211,8 @@ func (m *Machine) openRuns(v core.View) error {
 		return bad
 	}
 	for _, r := range rows {
-		rec, ok, err := m.loadRecord(v, r.id)
+		m.key = keys.AppendTaskState(m.key[:0], m.p, r.id)
+		rec, ok, err := storedRecord(v, m.key, r.id)
 		switch {
 		case err != nil:
 			return err
@@ -211,11 +237,9 @@ func (m *Machine) loadRecord(v core.View, id core.TaskID) (rec record, ok bool, 
 	if err != nil || !ok {
 		return rec, false, err
 	}
-	if rec.state.Terminal() {
-		l, err := m.lineAt(rec.queue)
-		if err != nil || l.sweep(rec.state).covers(rec.endedAt, id) {
-			return record{}, false, err
-		}
+	l, err := m.lineAt(rec.queue)
+	if err != nil || l.removed || rec.state.Terminal() && l.sweep(rec.state).covers(rec.endedAt, id) {
+		return record{}, false, err
 	}
 	return rec, true, nil
 }
@@ -287,7 +311,9 @@ func (m *Machine) Apply(tx core.Txn, c Context, op core.Op) (core.OpResult, core
 	case *core.TaskRunNow:
 		res, fact, err = m.applyRunNow(tx, &c, op)
 	case *core.QueueSet:
-		res, fact = m.applyQueueSet(tx, op)
+		res, fact = m.applyQueueSet(tx, &c, op)
+	case *core.QueueDelete:
+		res, fact, err = m.applyQueueDelete(tx, &c, op)
 	case *core.Grant:
 		res, fact, err = m.applyGrant(tx, &c, op)
 	default:
@@ -308,12 +334,23 @@ func (m *Machine) Live(task core.TaskID, token core.Token) core.Fact {
 	return nil
 }
 
-// End writes what the entry left to its end: rows of tasks it created, and the counters, a record per queue it touched
-// and the partition's own.
-func (m *Machine) End(tx core.Txn) error {
+// End writes what an entry of a format left to its end: rows of tasks it created, and the counters, a record per queue it
+// touched and the partition's own. From core.FormatQueues on, queues go here that have nothing left.
+func (m *Machine) End(tx core.Txn, format uint16) error {
 	m.settleFresh(tx)
 	for _, l := range m.dirty {
+		if err := m.noteVacant(tx, l); err != nil {
+			return err
+		}
+	}
+	if format >= core.FormatQueues {
+		m.dropVacant(tx)
+	}
+	for _, l := range m.dirty {
 		l.dirty = false
+		if l.gone {
+			continue
+		}
 		m.key = keys.AppendQueueCounters(m.key[:0], m.p, l.number)
 		m.value = appendCounters(m.value[:0], &l.counters)
 		tx.Set(m.mem.own(m.key), m.mem.own(m.value))

@@ -43,7 +43,7 @@ func (m *Machine) finish(tx core.Txn, c *Context, r *run, rec *record, result []
 	return nil
 }
 
-// erase deletes the records of an ended task but the state record, by which its id is known for a while.
+// erase deletes the records of a task in state s but the state record, by which its id is known for a while.
 func (m *Machine) erase(tx core.Txn, id core.TaskID, s core.State, e ended) {
 	m.key = keys.AppendTaskPayload(m.key[:0], m.p, id)
 	tx.Delete(m.mem.own(m.key))
@@ -55,8 +55,8 @@ func (m *Machine) erase(tx core.Txn, id core.TaskID, s core.State, e ended) {
 		m.key = keys.AppendTaskHolder(m.key[:0], m.p, id)
 		tx.Delete(m.mem.own(m.key))
 	}
-	last := e.attempt // the delivery that completes a task has no record of its own
-	if s == core.Completed {
+	last := e.attempt // the delivery that completes a task, or still runs, has no record of its own
+	if s == core.Completed || s == core.Running {
 		last--
 	}
 	first := uint32(1)

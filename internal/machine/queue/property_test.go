@@ -28,11 +28,23 @@ func TestRandomHistories(t *testing.T) {
 			tokens: map[core.TaskID][]core.Token{},
 		}
 		tw.each(func(w *world) { w.tape.on = true })
-		for range rapid.IntRange(1, 60).Draw(rt, "steps") {
+		steps := rapid.IntRange(1, 60).Draw(rt, "steps")
+		raised := rapid.IntRange(0, steps).Draw(rt, "entries of the first format")
+		for i := range steps {
+			format := core.FormatCurrent
+			if i < raised {
+				format = core.FormatFirst
+			}
+			tw.each(func(w *world) { w.c.Format = format })
 			tw.step(rt)
 		}
 		tw.each(func(w *world) { w.advance(400 * 24 * 3_600_000) })
 		tw.compare(rt, "end", nil, nil)
+		for name, l := range tw.steady.m.names {
+			if tw.steady.c.Format >= core.FormatQueues && l.isVacant() {
+				rt.Fatalf("queue %s has nothing left and stays", name)
+			}
+		}
 	})
 }
 
@@ -65,6 +77,9 @@ func (tw *twins) step(rt *rapid.T) {
 		ops := make([]core.Op, n)
 		for i := range ops {
 			ops[i] = tw.op(rt)
+			for _, alone := ops[i].(*core.QueueDelete); alone && n > 1; _, alone = ops[i].(*core.QueueDelete) {
+				ops[i] = tw.op(rt)
+			}
 		}
 		aOuts, aFailed, aFact := tw.steady.commit(ops...)
 		bOuts, bFailed, bFact := tw.forgetful.commit(ops...)
@@ -114,7 +129,7 @@ func (tw *twins) op(rt *rapid.T) core.Op {
 	pause := func(name string) core.Millis {
 		return rapid.SampledFrom([]core.Millis{0, 1000, 20_000}).Draw(rt, name)
 	}
-	switch rapid.IntRange(0, 24).Draw(rt, "op") {
+	switch rapid.IntRange(0, 26).Draw(rt, "op") {
 	case 0, 1, 2, 3, 4, 5:
 		return randomCreate(rt, id)
 	case 6, 7, 8, 9, 10, 11:
@@ -136,6 +151,11 @@ func (tw *twins) op(rt *rapid.T) core.Op {
 		return &core.TaskDelete{Task: id}
 	case 22:
 		return &core.TaskRunNow{Task: id}
+	case 23, 24:
+		return &core.QueueDelete{
+			Queue: rapid.SampledFrom(randomQueues).Draw(rt, "queue"), Purge: rapid.Bool().Draw(rt, "purge"),
+			IfVersion: rapid.Int64Range(-1, 1).Draw(rt, "version"),
+		}
 	default:
 		return randomQueueSet(rt)
 	}
@@ -152,7 +172,7 @@ func randomCreate(rt *rapid.T, id core.TaskID) core.Op {
 	if rapid.IntRange(0, 3).Draw(rt, "is unique") == 0 {
 		op.Unique = core.Unique{
 			Key: rapid.SampledFrom([]string{"k", "l"}).Draw(rt, "key"), TTL: rapid.SampledFrom([]core.Millis{0, 1000, 60_000}).Draw(rt, "ttl"),
-			Reject: rapid.Bool().Draw(rt, "reject"),
+			Reject: rapid.Bool().Draw(rt, "reject"), Request: rapid.Bool().Draw(rt, "request"),
 		}
 	}
 	if rapid.IntRange(0, 3).Draw(rt, "has settings") == 0 {

@@ -16,8 +16,8 @@ func Task(v core.View, p core.Partition, id core.TaskID) (core.Task, bool, error
 	if err != nil || !ok {
 		return core.Task{}, false, err
 	}
-	s, l, err := readSpec(v, p, id)
-	if err != nil {
+	s, l, ok, err := readSpec(v, p, id, rec.queue)
+	if err != nil || !ok {
 		return core.Task{}, false, err
 	}
 	t, err := readTask(v, p, id, &rec, &s, l)
@@ -45,8 +45,8 @@ func Assigned(v core.View, p core.Partition, id core.TaskID) (core.Assigned, boo
 	if err != nil || !ok || rec.state != core.Running {
 		return core.Assigned{}, false, err
 	}
-	s, l, err := readSpec(v, p, id)
-	if err != nil {
+	s, l, ok, err := readSpec(v, p, id, rec.queue)
+	if err != nil || !ok {
 		return core.Assigned{}, false, err
 	}
 	return assigned(id, &rec, &s, l), true, nil
@@ -57,6 +57,9 @@ func Assigned(v core.View, p core.Partition, id core.TaskID) (core.Assigned, boo
 func Attempts(v core.View, p core.Partition, id core.TaskID) ([]core.Attempt, bool, error) {
 	rec, ok, err := readRecord(v, p, id)
 	if err != nil || !ok {
+		return nil, false, err
+	}
+	if _, _, ok, err = readSpec(v, p, id, rec.queue); err != nil || !ok {
 		return nil, false, err
 	}
 	out, err := readAttempts(v, p, id, rec.attempt)
@@ -79,6 +82,9 @@ func Attempts(v core.View, p core.Partition, id core.TaskID) ([]core.Attempt, bo
 func (m *Machine) Held(s core.SessionID) []core.Assigned {
 	var out []core.Assigned
 	for r := m.sessions[s]; r != nil; r = r.next {
+		if r.line.removed {
+			continue
+		}
 		out = append(out, core.Assigned{
 			Task: r.id, Token: r.rec.token, Attempt: r.rec.attempt, Queue: r.line.name, LeaseUntil: r.rec.leaseUntil,
 		})
@@ -195,22 +201,23 @@ func readResult(v core.View, p core.Partition, id core.TaskID, rec *record) ([]b
 	return must(v, keys.AppendTaskResult(nil, p, id), "result of task %s", id)
 }
 
-// readSpec reads what never changes about a task, and what rules its queue.
-func readSpec(v core.View, p core.Partition, id core.TaskID) (s spec, l *line, err error) {
+// readSpec reads what never changes about a task, and what rules its queue, whose number its record has. It is not there
+// when the queue was removed, and its name stands for another one or for none.
+func readSpec(v core.View, p core.Partition, id core.TaskID, number uint32) (s spec, l *line, ok bool, err error) {
 	value, err := must(v, keys.AppendTaskPayload(nil, p, id), "payload of task %s", id)
 	if err != nil {
-		return s, nil, err
+		return s, nil, false, err
 	}
 	if s, err = decodeSpec(value); err != nil {
-		return s, nil, err
+		return s, nil, false, err
 	}
 	name := string(s.queue)
-	value, err = must(v, keys.AppendQueueConfig(nil, p, name), "queue %q of task %s", name, id)
-	if err != nil {
-		return s, nil, err
+	value, ok, err = v.Get(keys.AppendQueueConfig(nil, p, name))
+	if err != nil || !ok {
+		return s, nil, false, err
 	}
-	number, config, err := decodeConfig(value)
-	return s, &line{number: number, name: name, config: config}, err
+	at, config, err := decodeConfig(value)
+	return s, &line{number: number, name: name, config: config}, at == number, err
 }
 
 func readWorker(v core.View, p core.Partition, id core.TaskID, rec *record) (string, error) {

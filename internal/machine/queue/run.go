@@ -101,9 +101,9 @@ func (m *Machine) saveRecord(tx core.Txn, id core.TaskID, rec *record) {
 	tx.Set(m.mem.own(m.key), m.mem.own(m.value))
 }
 
-// holding returns the running task that token holds, or nil.
+// holding returns the running task that token holds, or nil: no token holds a task whose queue was removed.
 func (m *Machine) holding(task core.TaskID, token core.Token) *run {
-	if r := m.runs[task]; r != nil && r.rec.token == token {
+	if r := m.runs[task]; r != nil && r.rec.token == token && !r.line.removed {
 		return r
 	}
 	return nil

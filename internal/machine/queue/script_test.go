@@ -12,6 +12,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/keys"
 )
 
 // TestScripts runs the scripts of testdata. A command's words are key=value; a task is named by up to nine letters.
@@ -139,6 +140,15 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 	case "namespace":
 		s.c.Namespace = core.NamespaceConfig{NoAutoCreate: w.has("no_auto_create"), RetainBytes: w.num("retain_bytes")}
 		return "ok\n"
+	case "rows":
+		return s.rows()
+	case "format":
+		s.c.Format = uint16(w.num("of"))
+		return "ok\n"
+	case "totals":
+		t := s.totals()
+		return fmt.Sprintf("%d queues, %d made, created %d purged %d completed %d, there %d\n",
+			t.Queues, s.m.meta.queues, t.Created, t.Purged, t.Completed, sum(t.States))
 	case "limits":
 		s.o.Queues = int(w.num("queues"))
 		s.restart()
@@ -187,6 +197,41 @@ func (s *script) token(w words) core.Token {
 	return s.tokens[w.name()]
 }
 
+func sum(states [8]uint64) (n uint64) {
+	for _, tasks := range states {
+		n += tasks
+	}
+	return n
+}
+
+// rows counts what is stored, by kind of record.
+func (s *script) rows() string {
+	counts := map[keys.QueueRecord]int{}
+	from, to := keys.QueueRange(testPartition)
+	if err := s.tx.Scan(from, to, func(key, _ []byte) bool {
+		row, _ := keys.DecodeQueue(key)
+		counts[row.Record]++
+		return true
+	}); err != nil {
+		return err.Error() + "\n"
+	}
+	var b strings.Builder
+	for r := keys.RecordQueueMeta; r <= keys.RecordRemoved; r++ {
+		if counts[r] > 0 {
+			fmt.Fprintf(&b, "%s=%d ", recordNames[r], counts[r])
+		}
+	}
+	return strings.TrimSpace(b.String()) + "\n"
+}
+
+var recordNames = [...]string{
+	keys.RecordQueueMeta: "meta", keys.RecordQueueConfig: "config", keys.RecordQueueCounters: "counters",
+	keys.RecordTaskPayload: "payload", keys.RecordTaskState: "state", keys.RecordTaskResult: "result",
+	keys.RecordTaskAttempt: "attempt", keys.RecordTaskHolder: "holder", keys.RecordReady: "ready", keys.RecordTimer: "timer",
+	keys.RecordRunning: "running", keys.RecordTerminal: "terminal", keys.RecordUnique: "unique", keys.RecordWindow: "window",
+	keys.RecordRemoved: "removed",
+}
+
 // op reads the op that a command stands for.
 func (s *script) op(w words, cmd string) core.Op {
 	id, token := idOf(w.name()), core.Token(0)
@@ -227,6 +272,12 @@ func (s *script) op(w words, cmd string) core.Op {
 		return &core.TaskRunNow{Task: id}
 	case "queue_set":
 		return s.queueSetOp(w)
+	case "queue_delete":
+		op := &core.QueueDelete{Queue: w.name(), Purge: w.has("purge"), IfVersion: -1}
+		if w.has("if_version") {
+			op.IfVersion = w.num("if_version")
+		}
+		return op
 	case "claim":
 		return s.claimOp(w)
 	}
@@ -244,7 +295,7 @@ func (s *script) createOp(w words) core.Op {
 		op.Payload = make([]byte, w.num("size"))
 	}
 	if w.has("unique") {
-		op.Unique = core.Unique{Key: w.str("unique", ""), TTL: w.span("ttl"), Reject: w.has("reject")}
+		op.Unique = core.Unique{Key: w.str("unique", ""), TTL: w.span("ttl"), Reject: w.has("reject"), Request: w.has("request")}
 	}
 	for _, h := range w.all("header") {
 		name, value, _ := strings.Cut(h, ":")
@@ -364,6 +415,8 @@ func (s *script) answer(op core.Op, r core.OpResult, fact core.Fact) string {
 		return b.String()
 	case *core.QueueSet:
 		return fmt.Sprintf("version=%d\n", r.Version)
+	case *core.QueueDelete:
+		return fmt.Sprintf("existed=%v\n", r.Existed)
 	}
 	fmt.Fprintf(&b, "%s %s", nameOf(r.Task), r.State)
 	if r.Replayed {

@@ -3,6 +3,8 @@ package queue
 import (
 	"encoding/binary"
 
+	"github.com/cespare/xxhash/v2"
+
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/errs"
 )
@@ -66,6 +68,7 @@ const (
 	specType
 	specHeaders
 	specTag
+	specRequest // the unique key names a request
 )
 
 func (s *settings) flags() (f uint64) {
@@ -152,6 +155,9 @@ func contentFlags(op *core.TaskCreate, s *settings) uint64 {
 	if op.Unique.Key != "" {
 		f |= specUnique
 	}
+	if op.Unique.Request {
+		f |= specRequest
+	}
 	if op.ContentType != "" && op.ContentType != jsonType {
 		f |= specType
 	}
@@ -171,8 +177,14 @@ func settingsOf(op *core.TaskCreate) settings {
 	}
 }
 
-// appendSpec appends the payload record of a task that op makes in c, and returns the hash of its content.
-func appendSpec(b []byte, c *Context, op *core.TaskCreate) ([]byte, uint64) {
+// hashes are of what a task was created with.
+type hashes struct {
+	content uint64 // of all of it: a repetition of its id has the same
+	asked   uint64 // of all but what it says of its unique key: a repetition of that has the same; 0 without one
+}
+
+// appendSpec appends the payload record of a task that op makes in c, and returns the hashes of its content.
+func appendSpec(b []byte, c *Context, op *core.TaskCreate) ([]byte, hashes) {
 	start := len(b)
 	b = putFixed(append(b, formPayload), 0)
 	b = putUint(putInt(b, int64(c.Stamp)), c.Index)
@@ -192,6 +204,7 @@ func appendSpec(b []byte, c *Context, op *core.TaskCreate) ([]byte, uint64) {
 		b = putInt(b, int64(op.Delay))
 	}
 	b = appendSettings(b, &s)
+	unique := len(b)
 	if f&specUnique != 0 {
 		b = putInt(putString(b, op.Unique.Key), int64(op.Unique.TTL))
 		var reject byte
@@ -200,6 +213,7 @@ func appendSpec(b []byte, c *Context, op *core.TaskCreate) ([]byte, uint64) {
 		}
 		b = append(b, reject)
 	}
+	rest := len(b)
 	if f&specType != 0 {
 		b = putString(b, op.ContentType)
 	}
@@ -213,9 +227,16 @@ func appendSpec(b []byte, c *Context, op *core.TaskCreate) ([]byte, uint64) {
 		b = putString(b, op.Tag)
 	}
 	b = append(b, op.Payload...)
-	content := hash(b[from:])
-	binary.BigEndian.PutUint64(b[start+1:], content)
-	return b, content
+	h := hashes{content: hash(b[from:])}
+	if f&specUnique != 0 {
+		var d xxhash.Digest
+		d.Reset()
+		_, _ = d.Write(b[from:unique]) // never fails
+		_, _ = d.Write(b[rest:])
+		h.asked = d.Sum64()
+	}
+	binary.BigEndian.PutUint64(b[start+1:], h.content)
+	return b, h
 }
 
 // specSize bounds the length of what appendSpec appends.

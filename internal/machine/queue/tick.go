@@ -22,6 +22,10 @@ func (m *Machine) Tick(tx core.Txn, c Context, steps uint32) (more bool, err err
 		return false, err
 	}
 	left -= used
+	if used, err = m.sweepRemoved(tx, &c, left-left/2); err != nil {
+		return false, err
+	}
+	left -= used
 	if used, err = m.purge(tx, &c, left); err != nil {
 		return false, err
 	}
@@ -38,7 +42,8 @@ func (m *Machine) Tick(tx core.Txn, c Context, steps uint32) (more bool, err err
 	return m.Due() <= c.Stamp, nil
 }
 
-// Due returns when there is timed work next, or core.Never. It may name a time at which a tick finds nothing.
+// Due returns when there is timed work next, or core.Never; 0: there is some at any time. It may name a time at which a
+// tick finds nothing.
 func (m *Machine) Due() core.ShardTime {
 	due := m.timer
 	if r, ok := m.leases.top(); ok {
@@ -46,6 +51,9 @@ func (m *Machine) Due() core.ShardTime {
 	}
 	if p, ok := m.byDue.top(); ok {
 		due = min(due, p.due)
+	}
+	if len(m.removed) > 0 {
+		return 0
 	}
 	return min(due, m.overDue())
 }
@@ -70,6 +78,10 @@ func (m *Machine) tickTimed(tx core.Txn, c *Context, budget int) (used int, err 
 
 // expire ends a lease whose time is over: a timeout when max_run was, else a crash of its holder.
 func (m *Machine) expire(tx core.Txn, c *Context, r *run) error {
+	if r.line.removed {
+		m.touch(r.line)
+		return m.cancelRemoved(tx, c, r.line, r.id, core.Running)
+	}
 	n := next{outcome: core.OutcomeCrashed, reason: reasonRetry}
 	why := "expired"
 	if r.rec.runEnd != 0 && r.rec.runEnd <= r.rec.leaseUntil {
@@ -119,7 +131,7 @@ func (m *Machine) tickTimers(tx core.Txn, c *Context, budget int) (used int, err
 		return 0, errs.Corruptf("row of the timer index makes no sense")
 	}
 	for _, row := range rows {
-		if err := m.fire(tx, row); err != nil {
+		if err := m.fire(tx, c, row); err != nil {
 			return 0, err
 		}
 	}
@@ -130,26 +142,24 @@ func (m *Machine) tickTimers(tx core.Txn, c *Context, budget int) (used int, err
 	return len(rows), m.seekTimer(tx, done)
 }
 
-func (m *Machine) fire(tx core.Txn, row timerRow) error {
+func (m *Machine) fire(tx core.Txn, c *Context, row timerRow) error {
+	if row.kind == keys.TimerScheduled {
+		return m.fireScheduled(tx, c, row)
+	}
 	tx.Delete(row.key)
 	switch row.kind {
-	case keys.TimerScheduled:
-		id := toID(row.rest)
-		rec, err := m.mustRecord(tx, id, core.Scheduled)
-		if err != nil {
-			return err
-		}
-		l, err := m.lineAt(rec.queue)
-		if err != nil {
-			return err
-		}
-		m.enqueue(tx, l, id, &rec, core.Scheduled, row.due)
-		m.saveRecord(tx, id, &rec)
 	case keys.TimerUnique:
 		if len(row.rest) < 4 {
 			return errs.Corruptf("timer of a unique key makes no sense")
 		}
-		m.key = keys.AppendUnique(m.key[:0], m.p, binary.BigEndian.Uint32(row.rest), string(row.rest[4:]))
+		number := binary.BigEndian.Uint32(row.rest)
+		m.key = keys.AppendUnique(m.key[:0], m.p, number, string(row.rest[4:]))
+		tx.Delete(m.mem.own(m.key))
+		if i, ok := m.findLine(number); ok && c.Format >= core.FormatQueues {
+			m.touch(m.lines[i]) // it may have been the last row of the queue
+		}
+	case keys.TimerWindow:
+		m.key = keys.AppendWindowOf(m.key[:0], m.p, row.rest)
 		tx.Delete(m.mem.own(m.key))
 	case keys.TimerTombstone:
 		id := toID(row.rest)
@@ -158,6 +168,31 @@ func (m *Machine) fire(tx core.Txn, row timerRow) error {
 	default:
 		return errs.Corruptf("timer of kind %d", row.kind)
 	}
+	return nil
+}
+
+// fireScheduled makes a task ready that was due.
+func (m *Machine) fireScheduled(tx core.Txn, c *Context, row timerRow) error {
+	id := toID(row.rest)
+	m.key = keys.AppendTaskState(m.key[:0], m.p, id)
+	rec, ok, err := storedRecord(tx, m.key, id)
+	switch {
+	case err != nil:
+		return err
+	case !ok || rec.state != core.Scheduled:
+		return errs.Corruptf("task %s is in the index of tasks scheduled and is not", id)
+	}
+	l, err := m.lineAt(rec.queue)
+	if err != nil {
+		return err
+	}
+	if l.removed {
+		m.touch(l)
+		return m.cancelRemoved(tx, c, l, id, core.Scheduled)
+	}
+	tx.Delete(row.key)
+	m.enqueue(tx, l, id, &rec, core.Scheduled, row.due)
+	m.saveRecord(tx, id, &rec)
 	return nil
 }
 

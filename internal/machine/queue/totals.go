@@ -9,16 +9,22 @@ type Totals struct {
 	Bytes                      uint64 // payloads and results there are
 }
 
-// AddTotals adds the counters of at most n queues to t, from the one that was made after number queues, and returns how
-// many it has passed in all. A caller that holds a lock goes on from there after letting others have it; at the end the
-// count stays what it was.
-func (m *Machine) AddTotals(t *Totals, number, n int) (next int) {
-	end := min(number+n, len(m.lines))
-	if end <= number {
-		return number
+// AddTotals adds the counters of at most n queues to t, those with the next numbers above the one given, and returns the
+// last number that it added, and whether there are more. A caller that holds a lock goes on from there after letting
+// others have it. The first call, with 0, adds the counters of the queues that are gone.
+func (m *Machine) AddTotals(t *Totals, number uint32, n int) (last uint32, more bool) {
+	if number == 0 {
+		t.Created += m.meta.gone.created
+		t.Purged += m.meta.gone.created
+		t.Completed += m.meta.gone.completed
+		t.Failed += m.meta.gone.failed
+		t.Crashed += m.meta.gone.crashed
 	}
-	for _, l := range m.lines[number:end] {
-		t.Queues++
+	at, _ := m.findLine(number + 1)
+	for _, l := range m.lines[at:min(at+n, len(m.lines))] {
+		if !l.removed {
+			t.Queues++
+		}
 		for i, tasks := range l.states {
 			t.States[i] += tasks
 		}
@@ -28,6 +34,7 @@ func (m *Machine) AddTotals(t *Totals, number, n int) (next int) {
 		t.Failed += l.failed
 		t.Crashed += l.crashed
 		t.Bytes += l.bytes
+		number = l.number
 	}
-	return end
+	return number, at+n < len(m.lines)
 }

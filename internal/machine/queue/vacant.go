@@ -1,0 +1,91 @@
+package queue
+
+import (
+	"slices"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/keys"
+)
+
+// A queue that a create made goes by itself: at the end of the entry after which nothing refers to it. It has then no
+// configuration, no task, no id that is known by a record of its number, and no unique key stored by its number. Its number
+// is not given again, and what outlives it, tombstones and windows of unique keys, does not name it.
+
+// vacant gives queues their order in the Machine's heap of those that may go.
+type vacant struct{ *line }
+
+func (v vacant) place() *int          { return &v.byVacant }
+func (v vacant) before(o vacant) bool { return v.number < o.number }
+
+// maxDropped bounds how many queues go in one entry. What is left goes at the end of the next entry of the partition.
+const maxDropped = 1024
+
+// noteVacant takes a queue into the heap of those that may go, or out of it. It comes after any change of a queue.
+func (m *Machine) noteVacant(v core.View, l *line) error {
+	if l.gone {
+		return nil
+	}
+	free := l.isVacant()
+	if free && m.numbered {
+		from, to := keys.UniqueRange(m.p, l.number)
+		some, err := someRow(v, from, to)
+		if err != nil {
+			return err
+		}
+		free = !some
+	}
+	m.vacant.keep(vacant{l}, free)
+	return nil
+}
+
+// isVacant reports whether a queue has neither configuration nor tasks nor removed tasks whose ids its number knows.
+func (l *line) isVacant() bool {
+	return !l.removed && l.config.Version == 0 && l.isEmpty()
+}
+
+// isEmpty reports whether a queue has neither tasks nor removed tasks whose ids its number knows.
+func (l *line) isEmpty() bool {
+	for _, tasks := range l.states {
+		if tasks > 0 {
+			return false
+		}
+	}
+	for i := range l.past {
+		if l.past[i].known != core.Never {
+			return false
+		}
+	}
+	return true
+}
+
+// dropVacant lets the queues go that may, at most maxDropped of them.
+func (m *Machine) dropVacant(tx core.Txn) {
+	for range maxDropped {
+		v, ok := m.vacant.top()
+		if !ok {
+			return
+		}
+		m.drop(tx, v.line)
+	}
+}
+
+// drop deletes what is stored of a queue to which nothing refers, and adds its counters to those of the queues gone.
+func (m *Machine) drop(tx core.Txn, l *line) {
+	m.vacant.keep(vacant{l}, false)
+	l.gone = true
+	if !l.removed {
+		delete(m.names, l.name)
+		m.key = keys.AppendQueueConfig(m.key[:0], m.p, l.name)
+		tx.Delete(m.mem.own(m.key))
+	}
+	m.key = keys.AppendQueueCounters(m.key[:0], m.p, l.number)
+	tx.Delete(m.mem.own(m.key))
+	g := &m.meta.gone
+	g.created += l.created
+	g.completed += l.completed
+	g.failed += l.failed
+	g.crashed += l.crashed
+	if i, ok := m.findLine(l.number); ok {
+		m.lines = slices.Delete(m.lines, i, i+1)
+	}
+}
