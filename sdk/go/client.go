@@ -29,6 +29,7 @@ type Client struct {
 	token   atomic.Pointer[string]
 	dialErr atomic.Pointer[error] // of the last dial that failed; nil after one that did not
 	codec   wireCodec             // of the streams
+	outage  outage
 	ledger  *ledger
 	parts   atomic.Int32                // partitions of the namespace; 0: not known yet
 	prod    *producer                   // the lane of the first partition

@@ -142,7 +142,11 @@ func (s *session) run(once bool) error {
 				return context.Cause(s.ctx)
 			}
 		case !again:
-			sleep(s.ctx, fromStatus(err).wait(try))
+			e := fromStatus(err)
+			if e.Code == CodeUnavailable && !welcomed {
+				s.c.outage.failed(s.c.opts.logger, asked, e)
+			}
+			sleep(s.ctx, e.wait(try))
 		}
 	}
 }
@@ -190,6 +194,7 @@ func (s *session) connect() (asked string, welcomed bool, err error) {
 		return g.address, false, err
 	}
 	stay()
+	s.c.outage.over(s.c.opts.logger, g.address)
 	s.mu.Lock()
 	s.way, s.up, s.goaway, s.cancel, s.auth = g, true, false, cancel, nil
 	if newest := s.c.token.Load(); *newest != token {

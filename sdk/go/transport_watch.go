@@ -67,6 +67,7 @@ func (w *ways) stay(g *way) {
 			conn.Connect()                           // nobody else may: the streams can all be of other nodes
 		case connectivity.Ready:
 			w.moves = 0
+			w.c.outage.over(w.c.opts.logger, g.address)
 		}
 		conn.WaitForStateChange(g.gone, state)
 	}
@@ -75,6 +76,7 @@ func (w *ways) stay(g *way) {
 // doubt returns when g works again, or was left.
 func (w *ways) doubt(g *way) {
 	for try := 0; g.gone.Err() == nil && g.conns[0].GetState() == connectivity.TransientFailure; try++ {
+		w.c.outage.failed(w.c.opts.logger, g.address, w.c.whyLost())
 		if next := w.other(g.address); next != "" && w.move(next) {
 			sleep(w.ctx, moveWait(w.moves, len(w.addresses()))) // it is given a moment before the next one is tried
 			w.moves++

@@ -38,12 +38,12 @@ func TestMain(m *testing.M) {
 }
 
 // serve starts a server and returns it with a client that follows it over restarts.
-func serve(t *testing.T) (*proc.Server, *millrace.Client) {
+func serve(t *testing.T, flags ...string) (*proc.Server, *millrace.Client) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("real processes")
 	}
-	s, err := proc.New(t.Context(), proc.Options{Binary: program, Dir: t.TempDir()}, "default")
+	s, err := proc.New(t.Context(), proc.Options{Binary: program, Dir: t.TempDir(), Flags: flags}, "default")
 	if err != nil {
 		t.Fatal(err)
 	}

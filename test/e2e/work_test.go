@@ -133,3 +133,45 @@ func TestThePageOnTasksIsTrue(t *testing.T) {
 		t.Errorf("the key of an effect: %q, %v", got.Bytes, err)
 	}
 }
+
+// TestAWorkerTellsWhenItsServerIsLostAndBack: it waits for as long as that takes, and not in silence; then it goes on.
+func TestAWorkerTellsWhenItsServerIsLostAndBack(t *testing.T) {
+	t.Parallel()
+	s, c := serve(t, "--listen", ports.Free(t, 1)[0]) // the same over restarts
+	ctx := bounded(t, time.Minute)
+	said := filepath.Join(t.TempDir(), "said")
+	f, err := os.Create(said)
+	noErr(t, err)
+	defer f.Close() //nolint:errcheck // the worker's
+	cmd := exec.Command(program, "work", "--server", s.Address(), "-q", "q", "--", "cat")
+	cmd.Env = append(os.Environ(), "MILLRACE_TOKEN="+s.Tokens[0].Secret)
+	cmd.Stderr = f
+	noErr(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	done := func(payload string) {
+		h, err := millrace.Job[string, string]("q").Add(ctx, c, payload)
+		noErr(t, err)
+		if got, err := h.Wait(ctx); err != nil || got != payload {
+			t.Errorf("got %q, %v", got, err)
+		}
+	}
+	says := func(what string, n int) {
+		eventually(t, fmt.Sprintf("the worker says %d times that the server %s", n, what), func() bool {
+			b, err := os.ReadFile(said)
+			noErr(t, err)
+			return strings.Count(string(b), "the server "+what) == n
+		})
+	}
+	done("before")
+	for n := range 2 {
+		s.Kill()
+		says("is not reached", n+1)
+		_, err := s.Start(ctx)
+		noErr(t, err)
+		says("is reached again", n+1)
+		done("after")
+	}
+}
