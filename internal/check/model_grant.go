@@ -95,7 +95,7 @@ func (m *Model) assigned(p *part, op *core.Grant, got *core.Assigned) error {
 		}
 		s.state, s.fresh, s.token, s.session, s.lease = core.Running, false, got.Token, op.Session, lease
 		s.deliveries++
-		s.limit = core.Never
+		s.limit, s.given = core.Never, m.stamp
 		if set.MaxRun > 0 {
 			s.limit = m.stamp.Add(set.MaxRun)
 		}
@@ -200,8 +200,8 @@ func (m *Model) timer(p *part, t *task, s standing) (may, must bool, after []ste
 		may, must = s.earliest <= m.stamp, s.latest <= m.stamp
 		return may, must, []step{{next: s.ready()}}
 	case s.state == core.Running && s.limit <= m.stamp:
-		grace := m.termStart.Add(min(s.lease, longestGrace))
-		return true, m.stamp >= grace, append(m.failed(p, t, s, &core.TaskFail{}), m.expired(p, t, s)...)
+		must = m.stamp >= m.termStart.Add(min(s.lease, longestGrace)) || m.rules >= core.FormatQueues && s.given >= m.termStart
+		return true, must, append(m.failed(p, t, s, &core.TaskFail{}), m.expired(p, t, s)...)
 	case s.state == core.Running && s.until <= m.stamp && m.stamp >= m.termStart.Add(min(s.lease, longestGrace)):
 		return true, true, m.expired(p, t, s)
 	}

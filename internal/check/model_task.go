@@ -35,6 +35,7 @@ type standing struct {
 	until core.ShardTime
 	lease core.Millis
 	limit core.ShardTime // max_run of this attempt; Never without
+	given core.ShardTime // when this attempt began
 	// earliest and latest bound the time at which a scheduled task is due.
 	earliest, latest core.ShardTime
 

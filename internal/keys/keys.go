@@ -31,8 +31,8 @@ const (
 	ServiceShard  Service = 7 // the shard's own records; only in the system partition
 )
 
-// partitionLen is the length of an encoded partition: tenant, namespace, index.
-const partitionLen = 4 + 4 + 2
+// PartitionLen is the length of an encoded partition in bytes: tenant, namespace, index.
+const PartitionLen = 4 + 4 + 2
 
 // suffixLen is the length of a revision suffix: inverted revision and the length byte.
 const suffixLen = 8 + 1
@@ -46,19 +46,19 @@ func AppendPartition(dst []byte, p core.Partition) []byte {
 
 // Begin starts the body of a key of service s in partition p, with room for more bytes to come.
 func Begin(p core.Partition, s Service, more int) []byte {
-	dst := make([]byte, 0, partitionLen+1+more+1)
+	dst := make([]byte, 0, PartitionLen+1+more+1)
 	return append(AppendPartition(dst, p), byte(s))
 }
 
 // PartitionOf reads the partition and service that a key below the shard starts with.
 func PartitionOf(key []byte) (p core.Partition, s Service, ok bool) {
-	if len(key) < partitionLen+1 {
+	if len(key) < PartitionLen+1 {
 		return p, 0, false
 	}
 	p.Tenant = core.TenantID(binary.BigEndian.Uint32(key))
 	p.Namespace = core.NamespaceID(binary.BigEndian.Uint32(key[4:]))
 	p.Index = binary.BigEndian.Uint16(key[8:])
-	return p, Service(key[partitionLen]), true
+	return p, Service(key[PartitionLen]), true
 }
 
 // End closes a body into a key without a suffix.

@@ -22,7 +22,7 @@ func KV(p core.Partition, incarnation uint32, key []byte) []byte {
 }
 
 // KVBytes is how much longer than the user's key a stored key is.
-const KVBytes = partitionLen + 1 + incarnationLen + 1
+const KVBytes = PartitionLen + 1 + incarnationLen + 1
 
 // AppendKV appends what KV returns.
 func AppendKV(dst []byte, p core.Partition, incarnation uint32, key []byte) []byte {
@@ -41,10 +41,10 @@ func KVs(p core.Partition) (from, to []byte) { return Range(Begin(p, ServiceKV, 
 // KVKeyOf returns the user's key in what KV made, aliasing it.
 func KVKeyOf(key []byte) (user []byte, ok bool) {
 	body := Body(key)
-	if len(body) < partitionLen+1+incarnationLen {
+	if len(body) < PartitionLen+1+incarnationLen {
 		return nil, false
 	}
-	return body[partitionLen+1+incarnationLen:], true
+	return body[PartitionLen+1+incarnationLen:], true
 }
 
 // Keyspace is the key of a keyspace's row in the table; of an empty name, that of the last incarnation given out.

@@ -48,7 +48,7 @@ const (
 	SpaceRequest Space = 2 // Idempotency-Key
 )
 
-const queueHead = partitionLen + 1 + 1
+const queueHead = PartitionLen + 1 + 1
 
 func appendQueue(dst []byte, p core.Partition, r QueueRecord) []byte {
 	return append(AppendPartition(dst, p), byte(ServiceQueue), byte(r))
@@ -302,7 +302,7 @@ func DecodeTaskAttempt(key []byte) uint32 {
 }
 
 // QueueTail returns the part of a key of the queue below partition and service, for a cursor.
-func QueueTail(key []byte) []byte { return Body(key)[partitionLen+1:] }
+func QueueTail(key []byte) []byte { return Body(key)[PartitionLen+1:] }
 
 // QueueAfter returns the first key after the one of p whose tail is given.
 func QueueAfter(p core.Partition, tail []byte) []byte {

@@ -52,7 +52,7 @@ func TestQueueKeysKeepTheirBytes(t *testing.T) {
 			t.Errorf("%s reads as a key with a revision", c.name)
 		}
 		row, ok := DecodeQueue(c.key)
-		if !ok || row.Record != QueueRecord(c.key[partitionLen+1]) {
+		if !ok || row.Record != QueueRecord(c.key[PartitionLen+1]) {
 			t.Errorf("%s reads as %+v, %v", c.name, row, ok)
 		}
 		if _, ok := DecodeQueue(c.key[:len(c.key)-2]); ok && row.Name == "" && row.Record != RecordTimer {

@@ -32,7 +32,7 @@ const (
 	partPack  = 6
 
 	repoIDLen  = len(core.RepoID{})
-	refsPrefix = partitionLen + 1 + 1
+	refsPrefix = PartitionLen + 1 + 1
 	partPrefix = refsPrefix + repoIDLen + 1
 )
 
@@ -151,7 +151,7 @@ func RepoOf(key []byte) (id core.RepoID, ok bool) {
 func repoOf(key []byte) (p core.Partition, id core.RepoID, part byte, ok bool) {
 	p, service, ok := PartitionOf(key)
 	body := Body(key)
-	if !ok || service != ServiceRefs || len(body) < partPrefix || body[partitionLen+1] != spaceRepo {
+	if !ok || service != ServiceRefs || len(body) < partPrefix || body[PartitionLen+1] != spaceRepo {
 		return p, id, 0, false
 	}
 	copy(id[:], body[refsPrefix:])

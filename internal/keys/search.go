@@ -33,7 +33,7 @@ func beginSearch(p core.Partition, incarnation uint32, table byte, more int) []b
 // searchTail returns what follows the table in a key of the search service.
 func searchTail(key []byte) (tail []byte, ok bool) {
 	body := Body(key)
-	const head = partitionLen + 1 + incarnationLen + 1
+	const head = PartitionLen + 1 + incarnationLen + 1
 	if len(body) < head {
 		return nil, false
 	}

@@ -102,7 +102,7 @@ func SessionsDue(p core.Partition, until core.ShardTime) (from, to []byte) {
 // DueOf reads the time and the id of a key of either time index.
 func DueOf(key []byte) (due core.ShardTime, id [idLen]byte, ok bool) {
 	body := Body(key)
-	const head = partitionLen + 1 + 1
+	const head = PartitionLen + 1 + 1
 	if len(body) != head+8+idLen {
 		return 0, id, false
 	}
@@ -132,7 +132,7 @@ func Tenant(name string) []byte { return End(append(beginSystem(systemTenant, le
 func Tenants() (from, to []byte) { return Range(beginSystem(systemTenant, 0)) }
 
 // TenantOf returns the name in a key of Tenant or TenantConfig.
-func TenantOf(key []byte) string { return nameAfter(key, partitionLen+1+1) }
+func TenantOf(key []byte) string { return nameAfter(key, PartitionLen+1+1) }
 
 // TenantConfig is the key of the configuration of a tenant, by name.
 func TenantConfig(name string) []byte {
@@ -153,7 +153,7 @@ func Namespaces(t core.TenantID) (from, to []byte) {
 }
 
 // NamespaceOf returns the name in a key of Namespace.
-func NamespaceOf(key []byte) string { return nameAfter(key, partitionLen+1+1+4) }
+func NamespaceOf(key []byte) string { return nameAfter(key, PartitionLen+1+1+4) }
 
 func nameAfter(key []byte, head int) string {
 	body := Body(key)
@@ -186,9 +186,9 @@ func Format() []byte { return End(beginSystem(systemFormat, 0)) }
 
 // DecodePartition reads the ten bytes of AppendPartition, and nothing else.
 func DecodePartition(b []byte) (p core.Partition, ok bool) {
-	if len(b) != partitionLen {
+	if len(b) != PartitionLen {
 		return p, false
 	}
-	p, _, ok = PartitionOf(append(b[:partitionLen:partitionLen], 0))
+	p, _, ok = PartitionOf(append(b[:PartitionLen:PartitionLen], 0))
 	return p, ok
 }

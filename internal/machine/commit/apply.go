@@ -23,7 +23,7 @@ func (m *Machine) ApplyEach(tx core.Txn, index uint64, e *core.Entry, judged fun
 	if e.Stamp < m.clock.stamp {
 		return core.Applied{}, errs.Corruptf("entry %d is stamped %d, the one before it %d", index, e.Stamp, m.clock.stamp)
 	}
-	m.tx, m.index, m.clock.stamp, m.rules = tx, index, e.Stamp, e.Format
+	m.tx, m.index, m.clock.stamp, m.clock.format = tx, index, e.Stamp, e.Format
 	defer func() { m.tx, m.answers = nil, nil }()
 	if err := m.applyDeferred(); err != nil {
 		return core.Applied{}, err
@@ -54,7 +54,7 @@ func (m *Machine) ApplyEach(tx core.Txn, index uint64, e *core.Entry, judged fun
 func (m *Machine) end(out *core.Applied) error {
 	slices.SortFunc(m.touched, func(a, b *partition) int { return comparePartitions(a.p, b.p) })
 	for _, part := range m.touched {
-		if err := part.end(m.tx, m.rules); err != nil {
+		if err := part.end(m.tx, m.clock.format); err != nil {
 			return err
 		}
 		ended, woken, lost := part.queue.Events()
@@ -68,7 +68,7 @@ func (m *Machine) end(out *core.Applied) error {
 		out.Points = append(out.Points, part.search.Changes()...)
 	}
 	changed := m.touched
-	if m.clock.termStart != m.saved.termStart || m.clock.term != m.saved.term {
+	if m.clock.termStart != m.saved.termStart || m.clock.term != m.saved.term || m.clock.format != m.saved.format {
 		changed = m.sorted
 	}
 	if err := m.refreshDue(changed); err != nil {

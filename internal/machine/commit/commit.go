@@ -76,7 +76,6 @@ type Machine struct {
 
 	tx      core.Txn        // of the entry at hand
 	index   uint64          // of the entry at hand
-	rules   uint16          // format of the entry at hand
 	answers []core.OpResult // room for those of the entry at hand, one per op
 	mutants mutantState
 }
@@ -180,9 +179,9 @@ func (m *Machine) touch(part *partition) {
 
 // queueContext is what the queue of part judges the op of a principal under.
 func (m *Machine) queueContext(part *partition, principal string) queue.Context {
-	part.seen = seen{m.clock.termStart, part.config}
+	part.seen = seen{m.clock.termStart, m.clock.format, part.config}
 	return queue.Context{
-		Index: m.index, Stamp: m.clock.stamp, Format: m.rules, TermStart: m.clock.termStart,
+		Index: m.index, Stamp: m.clock.stamp, Format: m.clock.format, TermStart: m.clock.termStart,
 		Principal: principal, Namespace: part.config,
 	}
 }

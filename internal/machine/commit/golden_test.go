@@ -79,3 +79,22 @@ func TestCorruptRowsAreErrorsNotAnswers(t *testing.T) {
 		}
 	}
 }
+
+// TestShardTimeOfTheFirstFormatIsRead: programs of that format wrote it without the format of the last entry.
+func TestShardTimeOfTheFirstFormatIsRead(t *testing.T) {
+	w := mustWorld(t)
+	apply(t, w, "term 7")
+	row, ok, err := w.pair.TxA.Get(keys.ShardTime())
+	if err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	whole := commit.New(options())
+	if err := whole.Open(w.pair.TxA); err != nil {
+		t.Fatal(err)
+	}
+	w.pair.TxA.Set(keys.ShardTime(), row[:len(row)-2])
+	old := commit.New(options())
+	if err := old.Open(w.pair.TxA); err != nil || old.TermStart() != whole.TermStart() {
+		t.Errorf("term start %v, %v; with the format %v", old.TermStart(), err, whole.TermStart())
+	}
+}

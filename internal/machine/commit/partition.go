@@ -106,13 +106,14 @@ func (part *partition) open(v core.View) error {
 // seen is what the queue of a partition depends on beside what is stored.
 type seen struct {
 	termStart core.ShardTime
+	format    uint16
 	config    core.NamespaceConfig
 }
 
 // dueOf returns when the partition's earliest timed work is due. The queue knows it for the term and the configuration
 // that it was told last; a renewal of no leases tells it, and does nothing else.
 func (m *Machine) dueOf(part *partition) (core.ShardTime, error) {
-	if part.seen != (seen{m.clock.termStart, part.config}) {
+	if part.seen != (seen{m.clock.termStart, m.clock.format, part.config}) {
 		if _, _, err := part.queue.Apply(m.tx, m.queueContext(part, ""), &core.TaskRenew{}); err != nil {
 			return 0, err
 		}
@@ -220,6 +221,7 @@ type clock struct {
 	term      uint64
 	leader    uint64         // replica id
 	ticked    core.Partition // that used up the last tick's steps; the next one begins after it
+	format    uint16         // of the last entry: what is due depends on its rules
 }
 
 func readClock(v core.View) (clock, error) {
@@ -227,15 +229,21 @@ func readClock(v core.View) (clock, error) {
 	if err != nil || !ok {
 		return clock{}, err
 	}
-	const fixed = 4 * 8
-	var ticked core.Partition
-	if len(row) >= fixed {
-		ticked, ok = keys.DecodePartition(row[fixed:])
+	const fixed = 4*8 + keys.PartitionLen
+	format := core.FormatFirst
+	if len(row) == fixed+2 {
+		format = binary.BigEndian.Uint16(row[fixed:])
+		row = row[:fixed]
 	}
-	if len(row) < fixed || !ok {
+	if len(row) != fixed {
 		return clock{}, errs.Corruptf("shard time is %d bytes", len(row))
 	}
+	ticked, ok := keys.DecodePartition(row[4*8:])
+	if !ok {
+		return clock{}, errs.Corruptf("shard time names no partition")
+	}
 	return clock{
+		format:    format,
 		stamp:     core.ShardTime(binary.BigEndian.Uint64(row)),
 		termStart: core.ShardTime(binary.BigEndian.Uint64(row[8:])),
 		term:      binary.BigEndian.Uint64(row[16:]),
@@ -248,5 +256,9 @@ func (c clock) append(dst []byte) []byte {
 	for _, v := range [...]uint64{uint64(c.stamp), uint64(c.termStart), c.term, c.leader} {
 		dst = binary.BigEndian.AppendUint64(dst, v)
 	}
-	return keys.AppendPartition(dst, c.ticked)
+	dst = keys.AppendPartition(dst, c.ticked)
+	if c.format > core.FormatFirst { // programs of the first format know no other length
+		dst = binary.BigEndian.AppendUint16(dst, c.format)
+	}
+	return dst
 }

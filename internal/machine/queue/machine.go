@@ -43,7 +43,8 @@ type Machine struct {
 	sessions map[core.SessionID]*run // first of each session's running tasks
 	timer    core.ShardTime          // no row of the timer index is due earlier
 
-	term        core.ShardTime // as the last context had it
+	term        core.ShardTime // as the last context had it, as is format
+	format      uint16
 	retainBytes uint64         // likewise
 
 	fresh []fresh
@@ -276,10 +277,10 @@ func (m *Machine) observe(c *Context) {
 	if c.Namespace.RetainBytes > 0 {
 		m.retainBytes = uint64(c.Namespace.RetainBytes)
 	}
-	if c.TermStart == m.term {
+	if c.TermStart == m.term && c.Format == m.format {
 		return
 	}
-	m.term = c.TermStart
+	m.term, m.format = c.TermStart, c.Format
 	for _, r := range m.leases.items {
 		r.ends = m.endOf(&r.rec)
 	}

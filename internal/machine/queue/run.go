@@ -32,8 +32,11 @@ func (r *run) before(o *run) bool {
 }
 
 // endOf is when a lease may be ended: at its deadline, and not before its holder had time to report to this term's
-// leader.
+// leader. Who got the task from that leader needs no such time, from core.FormatQueues on.
 func (m *Machine) endOf(rec *record) core.ShardTime {
+	if m.format >= core.FormatQueues && rec.startedAt >= m.term {
+		return rec.leaseUntil
+	}
 	return max(rec.leaseUntil, m.term.Add(min(rec.lease, m.o.Grace)))
 }
 
