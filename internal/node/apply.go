@@ -201,6 +201,9 @@ func (s *shard) answer(f *inflight, entry *core.Entry, results []core.Result, at
 		i += len(p.commits)
 	}
 	if f.tick {
+		if f.stood {
+			i++
+		}
 		r := results[i]
 		s.more.Store(r.Refusal == nil && len(r.Ops) == 1 && r.Ops[0].More)
 		s.timers.Store(false)

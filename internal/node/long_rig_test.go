@@ -90,6 +90,9 @@ func (l *long) open(t testing.TB, disk *replogtest.Disk) {
 	}
 	n := l.o.node
 	n.Dir, n.FS, n.Clock, n.Log, n.Store, n.Rand = dir, fs, l.o.clock, l.log, l.store, env.NewSeededRand(rand.Uint64())
+	if n.PauseAfter == 0 {
+		n.PauseAfter = jumpsOn
+	}
 	if l.node, err = Open(n); err != nil {
 		t.Fatal(err)
 	}

@@ -49,6 +49,7 @@ type Options struct {
 	QueueProposals int           // default 10,000
 	InboxBytes     int64         // messages of peers waiting per shard, beyond which they are dropped as a network drops; default 64 MiB
 	TickEvery      time.Duration // Raft's tick; default 100 ms
+	PauseAfter     time.Duration // by how much its ticks are late when a node takes itself for one that stood still; default 1 s
 	RenewEvery     time.Duration // renewals of leases wait for company this long; default 200 ms
 	TimerBatch     uint32        // steps of timed work in one entry; default 1,000
 	ReadWait       time.Duration // a read waits this long for its index; default 10 s
@@ -95,6 +96,7 @@ func (o Options) withDefaults() Options {
 	o.InboxBytes = cmp.Or(o.InboxBytes, 64<<20)
 	o.QueueProposals = cmp.Or(o.QueueProposals, 10_000)
 	o.TickEvery = cmp.Or(o.TickEvery, 100*time.Millisecond)
+	o.PauseAfter = cmp.Or(o.PauseAfter, time.Second)
 	o.RenewEvery = cmp.Or(o.RenewEvery, 200*time.Millisecond)
 	o.TimerBatch = cmp.Or(o.TimerBatch, 1000)
 	o.ReadWait = cmp.Or(o.ReadWait, 10*time.Second)

@@ -61,6 +61,9 @@ func tryRig(t testing.TB, o rigOptions) (*rig, error) {
 	return r, nil
 }
 
+// jumpsOn is what a node of tests takes for standing still: they move the clock on by as much as they like.
+const jumpsOn = 100_000 * time.Hour
+
 // startRig opens a node and does not wait for it to serve.
 func startRig(t testing.TB, o rigOptions) (*rig, error) {
 	t.Helper()
@@ -102,6 +105,9 @@ func startRig(t testing.TB, o rigOptions) (*rig, error) {
 	n.Dir, n.FS, n.Clock, n.Log, n.Store, n.Unsynced = dir, fs, o.clock, r.log, r.store, o.noSync
 	if n.Rand == nil {
 		n.Rand = env.NewSeededRand(rand.Uint64())
+	}
+	if n.PauseAfter == 0 {
+		n.PauseAfter = jumpsOn
 	}
 	if r.node, err = Open(n); err != nil {
 		return nil, fmt.Errorf("open node: %w", err)

@@ -39,6 +39,7 @@ type inflight struct {
 	proposals []*proposal
 	grants    []*grant   // one per Grant commit, after all proposals' commits
 	creates   []creating // ready tasks the entry's creates may add
+	stood     bool     // a TermStart goes before the tick
 	tick      bool
 	term      uint64 // set if it holds the first commit of this term
 }
@@ -80,6 +81,7 @@ type shard struct {
 
 	// Owned by the loop.
 	nextTick   time.Duration // boot time of Raft's next tick
+	stood      bool          // the node stood still since the last entry: leases get time to report
 	sleepUntil time.Duration // with Options.Manual: when a turn is due though nothing woke the shard
 	seq        uint64
 	encoded    int           // what an entry may take
@@ -258,6 +260,7 @@ func (s *shard) run() {
 // turn is one turn of the loop: Raft's tick when it is time, and what can be done now.
 func (s *shard) turn() error {
 	if now := s.n.o.Clock.Boot(); now >= s.nextTick {
+		s.notePause(now)
 		if err := s.core.Tick(); err != nil {
 			return err
 		}
@@ -275,6 +278,23 @@ func (s *shard) turn() error {
 		}
 	}
 	return s.step()
+}
+
+// notePause sees that the node stood still: stopped, or with its machine suspended. Shard time went on, and what workers sent
+// meanwhile was not heard, so their leases get the time to report that a new term gives them.
+func (s *shard) notePause(now time.Duration) {
+	if late := now - s.nextTick; s.nextTick > 0 && late >= s.n.o.PauseAfter && s.ready.Load() {
+		s.stood = true
+		s.n.o.Logger.Warn("the server stood still; leases get time to report", "shard", s.id, "for", late.Round(time.Millisecond))
+	}
+}
+
+// termStart is the commit that begins a term, or gives leases their time to report within one.
+func (s *shard) termStart(term uint64) core.Commit {
+	return core.Commit{
+		Partition: systemPartition, Principal: "millrace",
+		Ops: []core.Op{&core.TermStart{Term: term, Leader: s.n.o.Replica}},
+	}
 }
 
 // sleep returns how long the loop may sleep: until the next tick, timed work or waiting renewal.
@@ -490,10 +510,7 @@ func (s *shard) openTerm(term uint64) error {
 	s.clock.start(last, wall, boot)
 	s.termAsked = true
 	f := &inflight{term: term}
-	commits := []core.Commit{{
-		Partition: systemPartition, Principal: "millrace",
-		Ops: []core.Op{&core.TermStart{Term: term, Leader: s.n.o.Replica}},
-	}}
+	commits := []core.Commit{s.termStart(term)}
 	if op := s.firstFormat(last); op != nil {
 		commits = append(commits, core.Commit{Partition: systemPartition, Principal: "millrace", Ops: []core.Op{op}})
 	}
@@ -510,6 +527,10 @@ func (s *shard) propose(st replog.Status) error {
 	s.last, s.closedAt = len(commits), s.n.o.Clock.Boot()
 	forgets := plantedBug("delayed_lost_at_failover") && s.wasTerm > replog.FirstTerm+1 // what an earlier leader was to do
 	if now := s.now(); !forgets && !s.timers.Load() && (s.more.Load() || core.ShardTime(s.due.Load()) <= now || s.sure.wanted && len(commits) == 0) {
+		if s.stood { // before any lease ends
+			f.stood, s.stood = true, false
+			commits = append(commits, s.termStart(st.Term))
+		}
 		f.tick = true
 		s.timers.Store(true)
 		commits = append(commits, core.Commit{
@@ -614,6 +635,7 @@ func (s *shard) put(f *inflight, commits []core.Commit) error {
 	s.pendMu.Lock()
 	delete(s.pending, s.seq)
 	s.pendMu.Unlock()
+	s.stood = s.stood || f.stood
 	refuse := core.Fact(core.Unavailable{Reason: "no_leader"})
 	if errors.Is(err, replog.ErrLogFull) {
 		refuse = core.Unavailable{Reason: "overload", Limit: "uncommitted_log"}

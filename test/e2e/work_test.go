@@ -175,3 +175,32 @@ func TestAWorkerTellsWhenItsServerIsLostAndBack(t *testing.T) {
 		done("after")
 	}
 }
+
+// TestAServerThatStoodStillCostsNoAttempt: what workers sent meanwhile was not heard, so that is not their fault.
+func TestAServerThatStoodStillCostsNoAttempt(t *testing.T) {
+	t.Parallel()
+	s, c := serve(t)
+	ctx := bounded(t, time.Minute)
+	h, err := millrace.Job[string, string]("q").Lease(time.Second).Add(ctx, c, "x")
+	noErr(t, err)
+	dir := t.TempDir()
+	startWork(t, s, "-q", "q", "--shell", "--exec", `touch "`+dir+`/runs"; while ! [ -e "`+dir+`/go" ]; do sleep 0.05; done; echo done`)
+	eventually(t, "the command runs", func() bool {
+		_, err := os.Stat(filepath.Join(dir, "runs"))
+		return err == nil
+	})
+	for range 2 {
+		noErr(t, s.Pause())
+		time.Sleep(4 * time.Second) // the lease, and more than a second
+		noErr(t, s.Resume())
+		_, err := c.Task(ctx, h.ID) // it serves
+		noErr(t, err)
+	}
+	noErr(t, os.WriteFile(filepath.Join(dir, "go"), nil, 0o600))
+	if _, err := h.Wait(ctx); err != nil {
+		t.Error(err)
+	}
+	if info, err := h.Get(ctx); err != nil || info.Attempt != 1 || info.Crashes != 0 {
+		t.Errorf("got %+v, %v; want one attempt", info, err)
+	}
+}
