@@ -89,3 +89,29 @@ func (c *clocks) agree(n *Node) bool {
 	}
 	return 2*near > max(len(n.who().voters()), 1)
 }
+
+// ahead is by how much shard time is before this node's wall clock; negative: behind it.
+func (s *shard) ahead() time.Duration {
+	return core.Millis(s.now() - core.ShardTimeOf(s.n.o.Clock.Wall())).Duration()
+}
+
+// clockTold is by how much shard time and the wall clock must differ, or differ from what was told last, for the log to tell of it.
+const clockTold = 5 * time.Second
+
+// tellClock tells when shard time and the wall clock part, and when they agree again: a clock that was corrected after the start,
+// or a start with one that was far ahead. Times that callers name are taken as shard time, so they come that much earlier or later.
+func (s *shard) tellClock() {
+	by := s.ahead().Round(time.Second)
+	if (by-s.toldAhead).Abs() < clockTold || !s.n.clocks.agree(s.n) {
+		return
+	}
+	s.toldAhead = by
+	switch log := s.n.o.Logger; {
+	case by.Abs() < clockTold:
+		log.Info("shard time and the wall clock agree again", "shard", s.id)
+	case by > 0:
+		log.Warn("shard time is ahead of the wall clock: a term began when that was ahead; run_at and created_at are off by as much until it catches up", "shard", s.id, "by", by)
+	default:
+		log.Warn("shard time is behind the wall clock, which was corrected since the term began; run_at and created_at are off by as much until a restart", "shard", s.id, "by", -by)
+	}
+}

@@ -39,7 +39,7 @@ type inflight struct {
 	proposals []*proposal
 	grants    []*grant   // one per Grant commit, after all proposals' commits
 	creates   []creating // ready tasks the entry's creates may add
-	stood     bool     // a TermStart goes before the tick
+	stood     bool       // a TermStart goes before the tick
 	tick      bool
 	term      uint64 // set if it holds the first commit of this term
 }
@@ -81,6 +81,7 @@ type shard struct {
 
 	// Owned by the loop.
 	nextTick   time.Duration // boot time of Raft's next tick
+	toldAhead  time.Duration // by how much shard time was said to be ahead of the wall clock; 0: it is not
 	stood      bool          // the node stood still since the last entry: leases get time to report
 	sleepUntil time.Duration // with Options.Manual: when a turn is due though nothing woke the shard
 	seq        uint64
@@ -265,6 +266,9 @@ func (s *shard) turn() error {
 			return err
 		}
 		s.nextTick = now + s.n.o.TickEvery
+		if s.ready.Load() {
+			s.tellClock()
+		}
 		if !s.alone.Load() {
 			if s.id == 0 {
 				s.askMembers(now)

@@ -30,6 +30,7 @@ type ShardStats struct {
 	Applied uint64
 	Durable uint64        // up to here the state survives a power cut without the log
 	Overdue time.Duration // how late the earliest timed work is
+	Ahead   time.Duration // by how much shard time is before the wall clock, which is negative while it is behind; of a leader
 
 	Proposals     int // waiting for an entry
 	ProposalBytes int64
@@ -96,6 +97,9 @@ func (s *shard) stats() ShardStats {
 	st := ShardStats{Shard: s.id, Log: s.stand(), Ready: s.ready.Load(), Applied: s.applied.Load(), Durable: s.store.Durable()}
 	if due := core.ShardTime(s.due.Load()); due < core.Never && st.Ready {
 		st.Overdue = max(core.Millis(s.now()-due).Duration(), 0)
+	}
+	if st.Ready {
+		st.Ahead = s.ahead()
 	}
 	s.mu.Lock()
 	st.Proposals, st.ProposalBytes = len(s.queue)+len(s.lazy), s.queued

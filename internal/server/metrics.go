@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/millrace/millrace/internal/api"
 	"github.com/millrace/millrace/internal/core"
@@ -199,6 +200,16 @@ func byShard[N uint64 | int64 | int](name, help string, read func(*node.ShardSta
 	}
 }
 
+// secondsByShard is a gauge of a time of each shard.
+func secondsByShard(name, help string, read func(*node.ShardStats) time.Duration) obs.Metric[node.Stats] {
+	m := byShard(name, help, func(x *node.ShardStats) int64 { return int64(read(x)) })
+	in := m.Values
+	m.Values = func(x node.Stats, put func(float64, ...string)) {
+		in(x, func(v float64, labels ...string) { put(v/float64(time.Second), labels...) })
+	}
+	return m
+}
+
 func shardLabel(s core.ShardID) string { return strconv.Itoa(int(s)) }
 
 func nodeMetrics() []obs.Metric[node.Stats] {
@@ -236,15 +247,8 @@ func nodeMetrics() []obs.Metric[node.Stats] {
 		byShard("millrace_node_waiting_proposals", "Proposals that wait for an entry", func(x shard) int { return x.Proposals }),
 		byShard("millrace_node_waiting_proposal_bytes", "Bytes of those", func(x shard) int64 { return x.ProposalBytes }),
 		byShard("millrace_node_unapplied_entries", "Entries that are proposed and not yet applied", func(x shard) int { return x.Entries }),
-		{
-			Name: "millrace_node_overdue_seconds", Help: "How late the earliest timed work is: expiries, delays, retention",
-			Labels: []string{"shard"}, Bound: maxShards + 1,
-			Values: func(x s, put func(float64, ...string)) {
-				for i := range x.Shards {
-					put(x.Shards[i].Overdue.Seconds(), shardLabel(x.Shards[i].Shard))
-				}
-			},
-		},
+		secondsByShard("millrace_node_overdue_seconds", "How late the earliest timed work is: expiries, delays, retention", func(x shard) time.Duration { return x.Overdue }),
+		secondsByShard("millrace_node_time_ahead_seconds", "By how much shard time, by which delays go, is ahead of the wall clock; negative while it is behind; 0 where the shard is not led", func(x shard) time.Duration { return x.Ahead }),
 		byShard("millrace_node_open_sessions", "Sessions of streams", func(x shard) int { return x.Sessions }),
 		byShard("millrace_node_waiting_claims", "Claims of single calls that wait for tasks", func(x shard) int { return x.Claims }),
 		byShard("millrace_node_waited_queues", "Queues that someone waits for", func(x shard) int { return x.WaitedQueues }),
