@@ -36,6 +36,7 @@ if ! scripts/clients.sh >/dev/null; then
 	fi
 	echo 'setup: without these git clients, no test drives them'
 fi
+may npm npm 'no reader makes TypeScript of the OpenAPI document'
 if [ "${1:-}" = race ]; then
 	need gcc 'gcc' 'the race detector is linked by it'
 	if ! printf '#include <stdlib.h>\n' | gcc -E - >/dev/null 2>&1; then

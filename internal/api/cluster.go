@@ -74,11 +74,10 @@ func (cs *clusterService) ChangeMembers(ctx context.Context, in *pb.ChangeMember
 
 // TransferShard has a node lead a shard.
 func (cs *clusterService) TransferShard(ctx context.Context, in *pb.TransferShardRequest) (*pb.TransferShardResponse, error) {
-	const shards = 1 << 16
 	switch {
 	case in.GetTo() == 0:
 		return nil, invalid("to", "is missing")
-	case in.GetShard() >= shards:
+	case in.GetShard() > maxShard:
 		return nil, invalid("shard", "is not known")
 	}
 	o, err := cs.operator()

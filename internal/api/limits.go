@@ -97,6 +97,10 @@ const (
 	// requestIDBytes and sessionBytes are the sizes of a request id and a session id.
 	requestIDBytes = 16
 	sessionBytes   = 16
+	// maxQuota bounds what bounds the keys of a tenant, a namespace or a keyspace: sums of two do not overflow.
+	maxQuota = 1 << 62
+	// maxShard is the highest number of a shard.
+	maxShard = 1<<16 - 1
 	// listDefault is the length of a page that names none.
 	listDefault = 100
 	// cursorBytes bounds a cursor before it is decoded.

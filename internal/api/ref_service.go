@@ -294,14 +294,13 @@ type listing struct {
 }
 
 func (rs *refService) listing(c *call, in *pb.ListRefsRequest) (l listing, fact core.Fact) {
-	const maxGlobs = 64
 	switch {
 	case len(in.GetPrefix()) > core.MaxRefName:
 		return l, tooLarge("prefix", "ref_name_bytes", core.MaxRefName)
 	case len(in.GetAfter()) > core.MaxRefName:
 		return l, tooLarge("after", "ref_name_bytes", core.MaxRefName)
-	case len(in.GetGlobs()) > maxGlobs:
-		return l, tooLarge("globs", "ref_globs", maxGlobs)
+	case len(in.GetGlobs()) > maxListGlobs:
+		return l, tooLarge("globs", "ref_globs", maxListGlobs)
 	}
 	for i, glob := range in.GetGlobs() {
 		if len(glob) > core.MaxRefName {

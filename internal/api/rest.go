@@ -260,9 +260,6 @@ func (c *restCall) readQuery() core.Fact {
 	if fact := c.query.parse(c.r.URL.RawQuery, c.route); fact != nil {
 		return fact
 	}
-	if fact := c.checkClusterParams(); fact != nil {
-		return fact
-	}
 	ns, ok := c.query.get("ns")
 	if !ok {
 		return nil

@@ -15,15 +15,25 @@ import (
 
 // schema is the part of JSON Schema that the document uses.
 type schema struct {
-	Ref        string            `json:"$ref"`
-	Type       any               `json:"type"` // a string, or a list of strings
-	Properties map[string]schema `json:"properties"`
-	Required   []string          `json:"required"`
-	Items      *schema           `json:"items"`
-	OneOf      []schema          `json:"oneOf"`
-	Enum       []string          `json:"enum"`
-	Pattern    string            `json:"pattern"`
-	Additional any               `json:"additionalProperties"` // false, a schema, or absent
+	Ref           string            `json:"$ref"`
+	Type          any               `json:"type"` // a string, or a list of strings
+	Properties    map[string]schema `json:"properties"`
+	Required      []string          `json:"required"`
+	Items         *schema           `json:"items"`
+	OneOf         []schema          `json:"oneOf"`
+	Enum          []string          `json:"enum"`
+	Pattern       string            `json:"pattern"`
+	Format        string            `json:"format"`
+	Not           *schema           `json:"not"`
+	AllOf         []schema          `json:"allOf"`
+	MinLength     int64             `json:"minLength"`
+	MaxLength     int64             `json:"maxLength"`
+	MinItems      int64             `json:"minItems"`
+	MinProperties int64             `json:"minProperties"`
+	MaxItems      int64             `json:"maxItems"`
+	Minimum       json.Number       `json:"minimum"`
+	Maximum       json.Number       `json:"maximum"`
+	Additional    any               `json:"additionalProperties"` // false, a schema, or absent
 }
 
 type operation struct {
@@ -294,8 +304,13 @@ func TestAnswersAreWhatTheDocumentSays(t *testing.T) {
 	eachRoute(t, func(rt *Route, s sampleRequest) {
 		a := r.send(r.request(rt.Method, s.path, "acme/all", s.body)).expect(t, rt.name(), s.status)
 		c.checkAnswer(rt, a)
-		if got := a.header.Get("Millrace-Index"); (got == "") != (strings.HasPrefix(rt.Path, "/v1/embed") || rt.Path == "/v1/status" || rt.Path == "/v1/openapi.json" || strings.HasPrefix(rt.Path, "/v1/cluster") || strings.HasPrefix(rt.Path, "/v1/tenant") || rt.name() == "POST /v1/namespace") {
+		if got := a.header.Get("Millrace-Index"); (got == "") == rt.Indexed() {
 			t.Errorf("%s: Millrace-Index %q", rt.name(), got)
+		}
+		for _, name := range []string{"ETag", "Location", "Millrace-Rev"} {
+			if (a.header.Get(name) != "") != slices.Contains(rt.Headers, name) {
+				t.Errorf("%s: %s %q, the document names %v", rt.name(), name, a.header.Get(name), rt.Headers)
+			}
 		}
 		if a.header.Get("X-Content-Type-Options") != "nosniff" || a.header.Get("Cache-Control") != "no-store" {
 			t.Errorf("%s: headers %v", rt.name(), a.header)

@@ -30,7 +30,7 @@ const headerKey = "Idempotency-Key"
 
 // keyParam is the header on routes that take it as a request id.
 var keyParam = Param{
-	Name: headerKey, Type: "string",
+	Name: headerKey, Type: "string", Form: keyForm,
 	Doc: "1 to 256 bytes that name the request, good for at least 10 minutes in the partition that the request is about: a repetition gets the first answer and changes nothing, the same key with other content is refused. A refused request is judged again.",
 }
 

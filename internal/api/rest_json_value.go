@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/base64"
 	"math"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -38,6 +40,34 @@ func (d *jsonReader) anyText() string {
 		return ""
 	}
 	return string(d.str())
+}
+
+// filled reads a text into a field in which the empty one would count as left out: that the sender meant something else is
+// more likely.
+func (d *jsonReader) filled() string {
+	s := d.text()
+	if d.fact == nil && s == "" {
+		d.refuse("must not be empty: leave it out")
+	}
+	return s
+}
+
+// choice reads a text of a closed set.
+func (d *jsonReader) choice(words []string) string {
+	s := d.text()
+	if d.fact == nil && !slices.Contains(words, s) {
+		d.refuse(mustBe(words))
+	}
+	return s
+}
+
+// mustBe says which words a value may be.
+func mustBe(words []string) string {
+	last := len(words) - 1
+	if last == 0 {
+		return "must be " + words[0]
+	}
+	return "must be " + strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
 // base64 reads a string of base64 with padding.

@@ -13,13 +13,14 @@ import (
 
 // Parameters of routes of keys.
 var (
-	maxStale  = Param{Name: "max_staleness", Type: "duration", Doc: "With consistency=stale: ask a majority when what this node has may be older."}
-	ifRevOf   = Param{Name: "if_rev", Type: "integer", Doc: "Refuse unless the key is at this revision; 0: absent."}
+	boundForm = Form{MaxLength: urlKeyBytes}
+	maxStale  = Param{Name: "max_staleness", Type: "duration", Form: stalenessForm, Doc: "With consistency=stale: ask a majority when what this node has may be older."}
+	ifRevOf   = Param{Name: "if_rev", Type: "integer", Form: unsignedForm, Doc: "Refuse unless the key is at this revision; 0: absent."}
 	keyReads  = []Param{minIndex, freshly, maxStale}
 	rangeKeys = []Param{
-		{Name: "prefix", Type: "string", Doc: "The keys that begin with it; not beside from or to."},
-		{Name: "from", Type: "string", Doc: "The first key."},
-		{Name: "to", Type: "string", Doc: "The end, without this key."},
+		{Name: "prefix", Type: "string", Form: boundForm, Doc: "The keys that begin with it; not beside from or to."},
+		{Name: "from", Type: "string", Form: boundForm, Doc: "The first key."},
+		{Name: "to", Type: "string", Form: boundForm, Doc: "The end, without this key."},
 	}
 )
 
@@ -29,12 +30,12 @@ const keyspacesService = "/millrace.v1.KeyspaceService/"
 func keyRoutes() []*Route {
 	return []*Route{
 		{
-			Method: http.MethodGet, Path: "/v1/kv/{keyspace}/keys/{key}", Native: keysService + "Get", Status: statusOK, Query: keyReads,
+			Method: http.MethodGet, Path: "/v1/kv/{keyspace}/keys/{key}", Native: keysService + "Get", Headers: []string{"Millrace-Rev"}, Status: statusOK, Query: keyReads,
 			Doc:    "Read a key. The answer is its value, byte for byte; the header Millrace-Rev is its revision.",
 			handle: (*restCall).getKey,
 		},
 		{
-			Method: http.MethodPut, Path: "/v1/kv/{keyspace}/keys/{key}", Repeat: RepeatByKey, Native: keysService + "Put", Header: []Param{keyParam}, Answer: "KeyWritten", Status: statusOK, Raw: true,
+			Method: http.MethodPut, Path: "/v1/kv/{keyspace}/keys/{key}", Repeat: RepeatByKey, Native: keysService + "Put", Header: []Param{keyParam}, Answer: "KeyWritten", Headers: []string{"Millrace-Rev"}, Status: statusOK, Raw: true,
 			Doc:    "Store a value, which is the body, byte for byte.",
 			Query:  []Param{ifRevOf, {Name: "if_absent", Type: "true|false", Doc: "Refuse when the key exists."}},
 			handle: (*restCall).putKey,
@@ -67,11 +68,11 @@ func keyRoutes() []*Route {
 			Doc: "List keyspaces by name, with their configuration.", handle: (*restCall).listKeyspaces,
 		},
 		{
-			Method: http.MethodGet, Path: "/v1/keyspaces/{keyspace}", Native: keyspacesService + "Get", Answer: "KeyspaceFound", Status: statusOK,
+			Method: http.MethodGet, Path: "/v1/keyspaces/{keyspace}", Native: keyspacesService + "Get", Answer: "KeyspaceFound", Headers: []string{"ETag"}, Status: statusOK,
 			Doc: "Read a keyspace's configuration, and count what is in it. The ETag is the version of the configuration.", handle: (*restCall).getKeyspace,
 		},
 		{
-			Method: http.MethodPut, Path: "/v1/keyspaces/{keyspace}", Repeat: RepeatCondition, Native: keyspacesService + "Set", Body: "KeyspaceConfig", Answer: "Configured", Status: statusOK,
+			Method: http.MethodPut, Path: "/v1/keyspaces/{keyspace}", Repeat: RepeatCondition, Native: keyspacesService + "Set", Body: "KeyspaceConfig", Answer: "Configured", Headers: []string{"ETag"}, Status: statusOK,
 			Header: []Param{ifMatch},
 			Doc:    "Replace a keyspace's configuration, or make the keyspace. The version rises only when something changes.",
 			fields: fieldNames(keyspaceConfigFields), handle: (*restCall).setKeyspace,
@@ -107,9 +108,9 @@ var keyspaceConfigFields = []jsonField[pb.KeyspaceConfig]{
 var keyspaceKinds = []string{"plain", "history"}
 
 var keyspaceQuotaFields = []jsonField[pb.KeyspaceQuota]{
-	{"bytes", func(d *jsonReader, m *pb.KeyspaceQuota) { m.Bytes = d.integer(0, 1<<62) }},
-	{"writes_per_second", func(d *jsonReader, m *pb.KeyspaceQuota) { m.WritesPerSecond = d.integer(0, 1<<62) }},
-	{"bytes_per_second", func(d *jsonReader, m *pb.KeyspaceQuota) { m.BytesPerSecond = d.integer(0, 1<<62) }},
+	{"bytes", func(d *jsonReader, m *pb.KeyspaceQuota) { m.Bytes = d.integer(0, maxQuota) }},
+	{"writes_per_second", func(d *jsonReader, m *pb.KeyspaceQuota) { m.WritesPerSecond = d.integer(0, maxQuota) }},
+	{"bytes_per_second", func(d *jsonReader, m *pb.KeyspaceQuota) { m.BytesPerSecond = d.integer(0, maxQuota) }},
 }
 
 func (c *restCall) keys() *kvService { return &kvService{s: c.s} }
@@ -140,14 +141,9 @@ func (c *restCall) ifRev() (*uint64, core.Fact) {
 }
 
 // flag reads a parameter that is true or false.
-func (c *restCall) flag(name string) (bool, core.Fact) {
-	switch s, _ := c.query.get(name); s {
-	case "", "false":
-		return false, nil
-	case "true":
-		return true, nil
-	}
-	return false, invalid(name, "is neither true nor false")
+func (c *restCall) flag(name string) bool {
+	s, _ := c.query.get(name)
+	return s == "true"
 }
 
 // putKey serves PUT /v1/kv/{keyspace}/keys/{key}.
@@ -157,9 +153,7 @@ func (c *restCall) putKey() error {
 	if put.IfRev, fact = c.ifRev(); fact != nil {
 		return fact
 	}
-	if put.IfAbsent, fact = c.flag("if_absent"); fact != nil {
-		return fact
-	}
+	put.IfAbsent = c.flag("if_absent")
 	var err error
 	if put.Value, err = c.body(); err != nil {
 		return err
@@ -276,10 +270,6 @@ func (c *restCall) listKeys() error {
 	if fact != nil {
 		return fact
 	}
-	keysOnly, fact := c.flag("keys_only")
-	if fact != nil {
-		return fact
-	}
 	minIndex, stale, fact := c.readOptions()
 	if fact != nil {
 		return fact
@@ -291,7 +281,7 @@ func (c *restCall) listKeys() error {
 	if q.o, fact = t.freshness(minIndex, stale, max); fact != nil {
 		return fact
 	}
-	q.values = !keysOnly
+	q.values = !c.flag("keys_only")
 	incarnation, after, fact := t.readKeyCursor(cursor)
 	if fact != nil {
 		return fact
@@ -321,12 +311,8 @@ func (c *restCall) deleteKeys() error {
 	if !given {
 		return invalid("prefix", "is missing, as are from and to: prefix= is all keys")
 	}
-	count, fact := c.flag("count")
-	if fact != nil {
-		return fact
-	}
 	out, err := c.keys().DeleteRange(c.ctx, &pb.KVDeleteRangeRequest{Range: &pb.KVDeleteRange{
-		Keyspace: r.Keyspace, From: r.From, To: r.To, Prefix: r.Prefix, Count: count,
+		Keyspace: r.Keyspace, From: r.From, To: r.To, Prefix: r.Prefix, Count: c.flag("count"),
 	}})
 	if err != nil {
 		return unprefixed("range", err)

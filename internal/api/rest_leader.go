@@ -26,19 +26,6 @@ const (
 	forwardParam = "forward"
 )
 
-// clusterParam says whether a parameter is one that any route takes.
-func clusterParam(name string) bool { return name == hopParam || name == forwardParam }
-
-// checkClusterParams refuses values of the cluster's parameters that mean nothing.
-func (c *restCall) checkClusterParams() core.Fact {
-	for _, name := range []string{hopParam, forwardParam} {
-		if v, ok := c.query.get(name); ok && v != "1" && v != "0" {
-			return invalid(name, "is 0 or 1")
-		}
-	}
-	return nil
-}
-
 func (c *restCall) asks(name string) bool {
 	v, _ := c.query.get(name)
 	return v == "1"

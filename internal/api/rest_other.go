@@ -143,12 +143,13 @@ func (c *restCall) ifMatch() (*uint64, core.Fact) {
 		return nil, nil
 	}
 	s := values[0]
-	if bare, ok := strings.CutPrefix(s, `"`); ok {
-		s = strings.TrimSuffix(bare, `"`)
+	bare, quoted := strings.CutPrefix(s, `"`)
+	if quoted {
+		bare, quoted = strings.CutSuffix(bare, `"`)
 	}
-	n, wrong := unsignedOf(s)
-	if len(values) > 1 || wrong != "" {
-		return nil, invalid("If-Match", "is no version, such as \"3\"")
+	n, wrong := unsignedOf(bare)
+	if len(values) > 1 || wrong != "" || quoted != (bare != s) {
+		return nil, invalid("If-Match", "must be a version, such as \"3\"")
 	}
 	return &n, nil
 }

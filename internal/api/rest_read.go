@@ -78,9 +78,9 @@ type taskBody struct {
 }
 
 var taskFields = append([]jsonField[taskBody]{
-	{"id", func(d *jsonReader, m *taskBody) { m.Id = d.text() }},
+	{"id", func(d *jsonReader, m *taskBody) { m.Id = d.filled() }},
 	{"queue", func(d *jsonReader, m *taskBody) { m.Queue = d.text() }},
-	{"kind", func(d *jsonReader, m *taskBody) { m.Kind = d.text() }},
+	{"kind", func(d *jsonReader, m *taskBody) { m.Kind = d.filled() }},
 	{"payload", func(d *jsonReader, m *taskBody) { m.payload.readRaw(d) }},
 	{"payload_base64", func(d *jsonReader, m *taskBody) { m.payload.readBase64(d) }},
 	{"content_type", func(d *jsonReader, m *taskBody) { m.ContentType = d.text() }},
@@ -97,7 +97,7 @@ var taskFields = append([]jsonField[taskBody]{
 	{"max_run", func(d *jsonReader, m *taskBody) { m.MaxRun = d.duration() }},
 	{"retry", func(d *jsonReader, m *taskBody) { m.Retry = readNew(d, retryFields) }},
 	{"unique", func(d *jsonReader, m *taskBody) { m.Unique = readNew(d, uniqueFields) }},
-	{"tag", func(d *jsonReader, m *taskBody) { m.Tag = d.text() }},
+	{"tag", func(d *jsonReader, m *taskBody) { m.Tag = d.filled() }},
 }, reservedFields[taskBody]("labels", "key", "cost", "expires_at", "after", "webhook")...)
 
 // reservedFields are fields that are refused until they are built.

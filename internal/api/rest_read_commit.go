@@ -197,9 +197,9 @@ var namespaceConfigFields = []jsonField[pb.NamespaceConfig]{
 	{"auto_create", func(d *jsonReader, m *pb.NamespaceConfig) { m.AutoCreate = new(d.boolean()) }},
 	{"retain_bytes", func(d *jsonReader, m *pb.NamespaceConfig) { m.RetainBytes = d.integer(math.MinInt64, math.MaxInt64) }},
 	{"create_on_push", func(d *jsonReader, m *pb.NamespaceConfig) { m.CreateOnPush = d.boolean() }},
-	{"key_bytes", func(d *jsonReader, m *pb.NamespaceConfig) { m.KeyBytes = d.integer(0, 1<<62) }},
-	{"key_writes_per_second", func(d *jsonReader, m *pb.NamespaceConfig) { m.KeyWritesPerSecond = d.integer(0, 1<<62) }},
-	{"key_bytes_per_second", func(d *jsonReader, m *pb.NamespaceConfig) { m.KeyBytesPerSecond = d.integer(0, 1<<62) }},
+	{"key_bytes", func(d *jsonReader, m *pb.NamespaceConfig) { m.KeyBytes = d.integer(0, maxQuota) }},
+	{"key_writes_per_second", func(d *jsonReader, m *pb.NamespaceConfig) { m.KeyWritesPerSecond = d.integer(0, maxQuota) }},
+	{"key_bytes_per_second", func(d *jsonReader, m *pb.NamespaceConfig) { m.KeyBytesPerSecond = d.integer(0, maxQuota) }},
 }
 
 var createNamespaceFields = []jsonField[pb.CreateNamespaceRequest]{

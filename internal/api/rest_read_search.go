@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/core"
 )
 
 // Bodies of search. A field that is null counts as left out.
@@ -17,6 +18,18 @@ var (
 	metricWords    = []string{"", "cosine", "dot"}
 	fieldTypeWords = []string{"", "keyword", "keywords", "int", "float", "bool", "time", "geo", "text", "credentials"}
 	fieldGateWords = []string{"", "role", "credential", "block"}
+)
+
+// Words that are texts in the contract too.
+var (
+	roleModes     = []string{"exact", "any"}
+	severities    = []string{"block", "conditional", "penalty", "bonus"}
+	missingWords  = []string{"block", "conditional", "ignore"}
+	embedKinds    = []string{"query", "document"}
+	truncateWords = []string{"cut", "error"}
+	includeWords  = []string{"eligible", "conditional"}
+	mergeMethods  = []string{"convex"}
+	consistencies = []string{"linearizable", "stale"}
 )
 
 // nullable lets each field be null, which is as if it was left out.
@@ -61,6 +74,10 @@ func (d *jsonReader) floats(top int64) []float32 {
 	if d.space() == '"' {
 		return d.packedFloats(top)
 	}
+	return d.listedFloats(top)
+}
+
+func (d *jsonReader) listedFloats(top int64) []float32 {
 	if !d.enter('[', "is neither a list of numbers nor base64") {
 		return nil
 	}
@@ -91,6 +108,9 @@ func (d *jsonReader) floats(top int64) []float32 {
 		}
 		out = append(out, float32(v))
 	}
+	if d.fact == nil && out == nil {
+		d.refuse("must not be empty: leave it out")
+	}
 	return out
 }
 
@@ -104,7 +124,7 @@ func (d *jsonReader) packedFloats(top int64) []float32 {
 		return nil
 	}
 	raw, err := base64.StdEncoding.Strict().AppendDecode(nil, s)
-	if err != nil || len(raw)%4 != 0 {
+	if err != nil || len(raw)%4 != 0 || len(raw) == 0 {
 		d.refuse("is no base64 of numbers of 32 bits")
 		return nil
 	}
@@ -133,19 +153,19 @@ func (d *jsonReader) ids() []string {
 }
 
 // vectorTop is how many numbers a vector has at most.
-const vectorTop = 4096
+const vectorTop = core.MaxDim
 
 var collectionFields = nullable([]jsonField[pb.Collection]{
-	{"name", func(d *jsonReader, m *pb.Collection) { m.Name = d.text() }},
-	{"embedder", func(d *jsonReader, m *pb.Collection) { m.Embedder = d.text() }},
-	{"model", func(d *jsonReader, m *pb.Collection) { m.Model = d.text() }},
+	{"name", func(d *jsonReader, m *pb.Collection) { m.Name = d.filled() }},
+	{"embedder", func(d *jsonReader, m *pb.Collection) { m.Embedder = d.filled() }},
+	{"model", func(d *jsonReader, m *pb.Collection) { m.Model = d.filled() }},
 	{"dim", func(d *jsonReader, m *pb.Collection) { m.Dim = d.uint32() }},
 	{"metric", func(d *jsonReader, m *pb.Collection) { m.Metric = pb.Metric(d.oneOf(metricWords)) }},
 	{"text_fields", func(d *jsonReader, m *pb.Collection) {
-		d.array("text_fields", 16, func() { m.TextFields = append(m.TextFields, readNew(d, textFieldFields)) })
+		d.array("text_fields", core.MaxTextFields, func() { m.TextFields = append(m.TextFields, readNew(d, textFieldFields)) })
 	}},
 	{"schema", func(d *jsonReader, m *pb.Collection) {
-		d.array("collection_fields", 64, func() { m.Schema = append(m.Schema, readNew(d, schemaFieldFields)) })
+		d.array("collection_fields", core.MaxCollectionFields, func() { m.Schema = append(m.Schema, readNew(d, schemaFieldFields)) })
 	}},
 	{"max_points", func(d *jsonReader, m *pb.Collection) { m.MaxPoints = d.integer(0, math.MaxInt64) }},
 })
@@ -166,9 +186,9 @@ var schemaFieldFields = []jsonField[pb.SchemaField]{
 var pointFields = nullable([]jsonField[pb.Point]{
 	{"id", func(d *jsonReader, m *pb.Point) { m.Id = d.text() }},
 	{"vector", func(d *jsonReader, m *pb.Point) { m.Vector = d.floats(vectorTop) }},
-	{"model", func(d *jsonReader, m *pb.Point) { m.Model = d.text() }},
+	{"model", func(d *jsonReader, m *pb.Point) { m.Model = d.filled() }},
 	{"payload", func(d *jsonReader, m *pb.Point) { m.Payload = d.objectText() }},
-	{"if_version", func(d *jsonReader, m *pb.Point) { m.IfVersion = d.text() }},
+	{"if_version", func(d *jsonReader, m *pb.Point) { m.IfVersion = d.filled() }},
 	{"if_absent", func(d *jsonReader, m *pb.Point) { m.IfAbsent = d.boolean() }},
 })
 
@@ -183,7 +203,7 @@ var upsertFields = []jsonField[pb.UpsertPointsRequest]{
 
 var pointVersionFields = nullable([]jsonField[pb.PointVersion]{
 	{"id", func(d *jsonReader, m *pb.PointVersion) { m.Id = d.text() }},
-	{"if_version", func(d *jsonReader, m *pb.PointVersion) { m.IfVersion = d.text() }},
+	{"if_version", func(d *jsonReader, m *pb.PointVersion) { m.IfVersion = d.filled() }},
 })
 
 var deletePointsFields = []jsonField[pb.DeletePointsRequest]{
@@ -202,13 +222,13 @@ var getPointsFields = nullable([]jsonField[pb.GetPointsRequest]{
 
 var gateFields = nullable([]jsonField[pb.Gate]{
 	{"roles", func(d *jsonReader, m *pb.Gate) { m.Roles = d.texts("gate_names", d.l.GateNames) }},
-	{"role_mode", func(d *jsonReader, m *pb.Gate) { m.RoleMode = d.text() }},
+	{"role_mode", func(d *jsonReader, m *pb.Gate) { m.RoleMode = d.choice(roleModes) }},
 	{"credentials_all", func(d *jsonReader, m *pb.Gate) { m.CredentialsAll = d.texts("gate_names", d.l.GateNames) }},
 	{"valid_at", func(d *jsonReader, m *pb.Gate) { m.ValidAt = d.time() }},
-	{"client", func(d *jsonReader, m *pb.Gate) { m.Client = d.text() }},
+	{"client", func(d *jsonReader, m *pb.Gate) { m.Client = d.filled() }},
 	{"ids_in", func(d *jsonReader, m *pb.Gate) { m.IdsIn = d.ids() }},
 	{"ids_not_in", func(d *jsonReader, m *pb.Gate) { m.IdsNotIn = d.texts("gate_ids", d.l.GateIDs) }},
-	{"filter", func(d *jsonReader, m *pb.Gate) { m.Filter = d.text() }},
+	{"filter", func(d *jsonReader, m *pb.Gate) { m.Filter = d.filled() }},
 	{"params", func(d *jsonReader, m *pb.Gate) { m.Params = d.objectText() }},
 })
 
@@ -221,10 +241,10 @@ var countPointsFields = nullable([]jsonField[pb.CountPointsRequest]{
 var ruleFields = nullable([]jsonField[pb.Rule]{
 	{"id", func(d *jsonReader, m *pb.Rule) { m.Id = d.text() }},
 	{"when", func(d *jsonReader, m *pb.Rule) { m.When = d.text() }},
-	{"severity", func(d *jsonReader, m *pb.Rule) { m.Severity = d.text() }},
+	{"severity", func(d *jsonReader, m *pb.Rule) { m.Severity = d.choice(severities) }},
 	{"weight", func(d *jsonReader, m *pb.Rule) { m.Weight = d.float() }},
 	{"reason", func(d *jsonReader, m *pb.Rule) { m.Reason = d.text() }},
-	{"on_missing", func(d *jsonReader, m *pb.Rule) { m.OnMissing = d.text() }},
+	{"on_missing", func(d *jsonReader, m *pb.Rule) { m.OnMissing = d.choice(missingWords) }},
 })
 
 var putRulesetFields = nullable([]jsonField[pb.PutRulesetRequest]{
@@ -238,15 +258,15 @@ var putRulesetFields = nullable([]jsonField[pb.PutRulesetRequest]{
 var embedFields = nullable([]jsonField[pb.EmbedRequest]{
 	{"text", func(d *jsonReader, m *pb.EmbedRequest) { m.Text = d.text() }},
 	{"texts", func(d *jsonReader, m *pb.EmbedRequest) { m.Texts = d.texts("embed_texts", d.l.EmbedTexts) }},
-	{"model", func(d *jsonReader, m *pb.EmbedRequest) { m.Model = d.text() }},
-	{"kind", func(d *jsonReader, m *pb.EmbedRequest) { m.Kind = d.text() }},
-	{"truncate", func(d *jsonReader, m *pb.EmbedRequest) { m.Truncate = d.text() }},
+	{"model", func(d *jsonReader, m *pb.EmbedRequest) { m.Model = d.filled() }},
+	{"kind", func(d *jsonReader, m *pb.EmbedRequest) { m.Kind = d.choice(embedKinds) }},
+	{"truncate", func(d *jsonReader, m *pb.EmbedRequest) { m.Truncate = d.choice(truncateWords) }},
 })
 
 var judgeFields = nullable([]jsonField[pb.Judge]{
 	{"ruleset", func(d *jsonReader, m *pb.Judge) { m.Ruleset = d.text() }},
 	{"params", func(d *jsonReader, m *pb.Judge) { m.Params = d.objectText() }},
-	{"include", func(d *jsonReader, m *pb.Judge) { m.Include = d.text() }},
+	{"include", func(d *jsonReader, m *pb.Judge) { m.Include = d.choice(includeWords) }},
 })
 
 var decayFields = []jsonField[pb.Decay]{
@@ -255,7 +275,7 @@ var decayFields = []jsonField[pb.Decay]{
 }
 
 var mergeFields = nullable([]jsonField[pb.Merge]{
-	{"method", func(d *jsonReader, m *pb.Merge) { m.Method = d.text() }},
+	{"method", func(d *jsonReader, m *pb.Merge) { m.Method = d.filled() }},
 	{"dense", func(d *jsonReader, m *pb.Merge) { m.Dense = new(d.float()) }},
 	{"min_score", func(d *jsonReader, m *pb.Merge) { m.MinScore = new(d.float()) }},
 	{"lexical", func(d *jsonReader, m *pb.Merge) { m.Lexical = new(d.float()) }},
@@ -270,7 +290,7 @@ var searchFields = nullable([]jsonField[pb.SearchRequest]{
 	{"gate", func(d *jsonReader, m *pb.SearchRequest) { m.Gate = readNew(d, gateFields) }},
 	{"judge", func(d *jsonReader, m *pb.SearchRequest) { m.Judge = readNew(d, judgeFields) }},
 	{"merge", func(d *jsonReader, m *pb.SearchRequest) { m.Merge = readNew(d, mergeFields) }},
-	{"consistency", func(d *jsonReader, m *pb.SearchRequest) { m.Consistency = d.text() }},
+	{"consistency", func(d *jsonReader, m *pb.SearchRequest) { m.Consistency = d.choice(consistencies) }},
 	{"min_index", func(d *jsonReader, m *pb.SearchRequest) { m.MinIndex = d.unsigned() }},
 	{"exact", func(d *jsonReader, m *pb.SearchRequest) { m.Exact = d.boolean() }},
 	{"candidates", func(d *jsonReader, m *pb.SearchRequest) { m.Candidates = d.uint32() }},
@@ -278,7 +298,7 @@ var searchFields = nullable([]jsonField[pb.SearchRequest]{
 	{"record", func(d *jsonReader, m *pb.SearchRequest) { m.Record = d.boolean() }},
 	{"explain", func(d *jsonReader, m *pb.SearchRequest) { m.Explain = d.boolean() }},
 	{"timeout", func(d *jsonReader, m *pb.SearchRequest) { m.Timeout = d.duration() }},
-	{"model", func(d *jsonReader, m *pb.SearchRequest) { m.Model = d.text() }},
+	{"model", func(d *jsonReader, m *pb.SearchRequest) { m.Model = d.filled() }},
 	{"partial_ok", func(d *jsonReader, m *pb.SearchRequest) { m.PartialOk = d.boolean() }},
 	{"ef", func(d *jsonReader, m *pb.SearchRequest) { m.Ef = d.uint32() }},
 })
@@ -291,5 +311,5 @@ var vectorUpsertFields = []jsonField[pb.VectorUpsert]{
 var vectorDeleteFields = nullable([]jsonField[pb.VectorDelete]{
 	{"collection", func(d *jsonReader, m *pb.VectorDelete) { m.Collection = d.text() }},
 	{"id", func(d *jsonReader, m *pb.VectorDelete) { m.Id = d.text() }},
-	{"if_version", func(d *jsonReader, m *pb.VectorDelete) { m.IfVersion = d.text() }},
+	{"if_version", func(d *jsonReader, m *pb.VectorDelete) { m.IfVersion = d.filled() }},
 })

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -15,7 +16,7 @@ import (
 const refsService = "/millrace.v1.RefService/"
 
 var (
-	tagOf  = Param{Name: "tag", Type: "string", Doc: "Of the repository, if it has one."}
+	tagOf  = Param{Name: "tag", Type: "string", Form: plainText.filled().upTo(defaults.TagBytes), Doc: "Of the repository, if it has one."}
 	peelOf = Param{Name: "peel", Type: "true|false", Doc: "A symbolic ref has the id of what it finally points to."}
 )
 
@@ -33,12 +34,12 @@ func repoRoutes() []*Route {
 			Doc:   "List repositories by name.", handle: (*restCall).listRepos,
 		},
 		{
-			Method: http.MethodGet, Path: "/v1/repos/{repo}", Native: refsService + "GetRepo", Answer: "Repo", Status: statusOK,
+			Method: http.MethodGet, Path: "/v1/repos/{repo}", Native: refsService + "GetRepo", Answer: "Repo", Headers: []string{"ETag"}, Status: statusOK,
 			Query: append([]Param{tagOf}, readParams...),
 			Doc:   "Read a repository. The ETag is the version of its settings.", handle: (*restCall).getRepo,
 		},
 		{
-			Method: http.MethodPut, Path: "/v1/repos/{repo}", Repeat: RepeatCondition, Native: refsService + "UpdateRepo", Body: "UpdateRepoBody", Answer: "Configured", Status: statusOK,
+			Method: http.MethodPut, Path: "/v1/repos/{repo}", Repeat: RepeatCondition, Native: refsService + "UpdateRepo", Body: "UpdateRepoBody", Answer: "Configured", Headers: []string{"ETag"}, Status: statusOK,
 			Query: []Param{tagOf}, Header: []Param{ifMatch},
 			Doc:    "Replace the settings of a repository, or its default branch.",
 			fields: fieldNames(updateRepoFields), handle: (*restCall).updateRepo,
@@ -61,13 +62,13 @@ func repoRoutes() []*Route {
 func refRoutes() []*Route {
 	return []*Route{
 		{
-			Method: http.MethodGet, Path: "/v1/repos/{repo}/refs", Native: refsService + "ListRefs", Answer: "RefPage", Status: statusOK,
+			Method: http.MethodGet, Path: "/v1/repos/{repo}/refs", Native: refsService + "ListRefs", Answer: "RefPage", Lines: "Ref", Status: statusOK,
 			Query: append([]Param{
 				tagOf,
-				{Name: "prefix", Type: "string", Doc: "Of their names."},
-				{Name: "glob", Type: "string", Many: true, Doc: "That their names match: * within a component, ** across. Given several times, any of them."},
-				{Name: "points_at", Type: "string", Doc: "The id that they point to, or peel to."},
-				{Name: "after", Type: "string", Doc: "Names after this one: the last of the page before. Compare rev: pages of one rev are of one instant."},
+				{Name: "prefix", Type: "string", Form: Form{MaxLength: core.MaxRefName}, Doc: "Of their names."},
+				{Name: "glob", Type: "string", Form: Form{MinLength: 1, MaxLength: core.MaxRefName, MaxItems: maxListGlobs}, Many: true, Doc: "That their names match: * within a component, ** across. Given several times, any of them."},
+				{Name: "points_at", Type: "string", Form: objectForm.filled(), Doc: "The id that they point to, or peel to."},
+				{Name: "after", Type: "string", Form: Form{MaxLength: core.MaxRefName}, Doc: "Names after this one: the last of the page before. Compare rev: pages of one rev are of one instant."},
 				{Name: "format", Type: "json|ndjson", Doc: "ndjson streams all refs of one instant, one a line; without it, a page."},
 				limitOf,
 			}, readParams...),
@@ -94,9 +95,9 @@ func refRoutes() []*Route {
 			Method: http.MethodGet, Path: "/v1/repos/{repo}/reflog", Native: refsService + "ReadReflog", Answer: "ReadReflogResponse", Status: statusOK,
 			Query: append([]Param{
 				tagOf,
-				{Name: "name", Type: "string", Required: true, Doc: "Of a ref, deleted or not."},
-				{Name: "n", Type: "integer", Doc: "name@{n}: only the record so many before the newest."},
-				{Name: "time", Type: "string", Doc: "name@{time}: only the newest record at that time, RFC 3339."},
+				{Name: "name", Type: "string", Form: refForm, Required: true, Doc: "Of a ref, deleted or not."},
+				{Name: "n", Type: "integer", Form: wholes[int64](0, math.MaxUint32), Doc: "name@{n}: only the record so many before the newest."},
+				{Name: "time", Type: "time", Doc: "name@{time}: only the newest record at that time, RFC 3339."},
 			}, append(pageParams[:2:2], readParams...)...),
 			Doc: "Read the log of a ref, newest first.", handle: (*restCall).readReflog,
 		},
@@ -117,16 +118,6 @@ func (c *restCall) refs() *refService { return &refService{s: c.s} }
 func (c *restCall) tagParam() string {
 	tag, _ := c.query.get("tag")
 	return tag
-}
-
-func (c *restCall) boolParam(name string) (bool, core.Fact) {
-	switch s, _ := c.query.get(name); s {
-	case "", "false":
-		return false, nil
-	case "true":
-		return true, nil
-	}
-	return false, invalid(name, "is neither true nor false")
 }
 
 // createRepo serves POST /v1/repos.
@@ -157,9 +148,7 @@ func (c *restCall) listRepos() error {
 	if in.Limit, in.Cursor, fact = c.page(); fact != nil {
 		return fact
 	}
-	if in.Deleted, fact = c.boolParam("deleted"); fact != nil {
-		return fact
-	}
+	in.Deleted = c.flag("deleted")
 	out, err := c.refs().ListRepos(c.ctx, in)
 	if err != nil {
 		return err
@@ -250,9 +239,7 @@ func (c *restCall) getRef() error {
 	if in.MinIndex, in.Stale, fact = c.readOptions(); fact != nil {
 		return fact
 	}
-	if in.Peel, fact = c.boolParam("peel"); fact != nil {
-		return fact
-	}
+	in.Peel = c.flag("peel")
 	if in.GetName() != "HEAD" && !strings.HasPrefix(in.GetName(), "refs/") {
 		in.Name = "refs/" + in.GetName() // the path itself says refs/
 	}
@@ -323,11 +310,8 @@ func (c *restCall) listRefs() error {
 	in.After, _ = c.query.get("after")
 	in.Globs = c.query.values["glob"]
 	format, _ := c.query.get("format")
-	switch {
-	case format != "" && format != "json" && format != "ndjson":
-		return invalid("format", "is neither json nor ndjson")
-	case format != "ndjson" && in.GetLimit() == 0:
-		in.Limit = 100
+	if format != "ndjson" && in.GetLimit() == 0 {
+		in.Limit = listDefault
 	}
 	call, err := c.refs().beginRepo(c.ctx, in.GetRepo(), in.GetTag(), false)
 	if err != nil {
@@ -416,9 +400,9 @@ func (c *restCall) readReflog() error {
 	}
 	in.Name, _ = c.query.get("name")
 	if s, ok := c.query.get("n"); ok {
-		n, err := strconv.ParseUint(s, 10, 32)
-		if err != nil {
-			return invalid("n", "is no number")
+		n, wrong := unsignedOf(s)
+		if wrong != "" || n > math.MaxUint32 {
+			return invalid("n", "must be an integer from 0 to 4294967295")
 		}
 		in.N = new(uint32(n))
 	}

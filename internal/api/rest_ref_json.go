@@ -21,7 +21,7 @@ var (
 
 const (
 	maxRESTTexts = 1000 // of a list of names or globs
-	maxRESTRules = 64
+	maxListGlobs = 64   // that a list of refs is asked for
 )
 
 func readTexts(d *jsonReader) (out []string) {
@@ -44,7 +44,7 @@ var repoConfigFields = []jsonField[pb.RepoConfig]{
 	{"state", func(d *jsonReader, m *pb.RepoConfig) { m.State = pb.Repo_State(d.oneOf(repoStateWords)) }},
 	{"hide", func(d *jsonReader, m *pb.RepoConfig) { m.Hide = readTexts(d) }},
 	{"rules", func(d *jsonReader, m *pb.RepoConfig) {
-		d.array("rules", maxRESTRules, func() { m.Rules = append(m.Rules, readNew(d, refRuleFields)) })
+		d.array("rules", core.MaxRepoRules, func() { m.Rules = append(m.Rules, readNew(d, refRuleFields)) })
 	}},
 	{"reflog_days", func(d *jsonReader, m *pb.RepoConfig) { m.ReflogDays = d.int32() }},
 	{"reflog_max", func(d *jsonReader, m *pb.RepoConfig) { m.ReflogMax = d.int32() }},
@@ -54,19 +54,19 @@ var repoConfigFields = []jsonField[pb.RepoConfig]{
 
 var createRepoFields = []jsonField[pb.CreateRepoRequest]{
 	{"name", func(d *jsonReader, m *pb.CreateRepoRequest) { m.Name = d.text() }},
-	{"tag", func(d *jsonReader, m *pb.CreateRepoRequest) { m.Tag = d.text() }},
-	{"default_branch", func(d *jsonReader, m *pb.CreateRepoRequest) { m.DefaultBranch = d.text() }},
+	{"tag", func(d *jsonReader, m *pb.CreateRepoRequest) { m.Tag = d.filled() }},
+	{"default_branch", func(d *jsonReader, m *pb.CreateRepoRequest) { m.DefaultBranch = d.filled() }},
 	{"config", func(d *jsonReader, m *pb.CreateRepoRequest) { m.Config = readNew(d, repoConfigFields) }},
 	{"request_id", func(d *jsonReader, m *pb.CreateRepoRequest) { m.RequestId = d.requestID() }},
 }
 
 var updateRepoFields = []jsonField[pb.UpdateRepoRequest]{
 	{"config", func(d *jsonReader, m *pb.UpdateRepoRequest) { m.Config = readNew(d, repoConfigFields) }},
-	{"default_branch", func(d *jsonReader, m *pb.UpdateRepoRequest) { m.DefaultBranch = d.text() }},
+	{"default_branch", func(d *jsonReader, m *pb.UpdateRepoRequest) { m.DefaultBranch = d.filled() }},
 }
 
 var undeleteRepoFields = []jsonField[pb.UndeleteRepoRequest]{
-	{"id", func(d *jsonReader, m *pb.UndeleteRepoRequest) { m.Id = d.text() }},
+	{"id", func(d *jsonReader, m *pb.UndeleteRepoRequest) { m.Id = d.filled() }},
 }
 
 var batchRefFields = []jsonField[pb.BatchGetRefsRequest]{
@@ -95,7 +95,7 @@ var refTransactionFields = []jsonField[pb.RefTransaction]{
 	{"repo", func(d *jsonReader, m *pb.RefTransaction) { m.Repo = d.text() }},
 	{"changes", func(d *jsonReader, m *pb.RefTransaction) { m.Changes = readRefChanges(d) }},
 	{"message", func(d *jsonReader, m *pb.RefTransaction) { m.Message = d.text() }},
-	{"tag", func(d *jsonReader, m *pb.RefTransaction) { m.Tag = d.text() }},
+	{"tag", func(d *jsonReader, m *pb.RefTransaction) { m.Tag = d.filled() }},
 }
 
 var updateRefsFields = []jsonField[pb.UpdateRefsRequest]{

@@ -13,18 +13,20 @@ import (
 
 // Route is one row of the table of REST routes, from which requests are served and the OpenAPI document is made.
 type Route struct {
-	Method string
-	Path   string // in which {name} stands for one segment, percent-encoded
-	Native string // the gRPC method that does the same, whose rule is the same too; empty for none
-	Doc    string // one sentence
-	Query  []Param
-	Header []Param
-	Repeat Repeat // how its requests are repeated; empty for GET
-	Body   string // name of the schema of the request; empty for none
-	Raw    bool   // the body is any bytes, and may be empty
-	Answer string // name of the schema of the answer; empty for one that is no object
-	Status []int  // of answers that are no errors, the most frequent first
-	Failed string // name of the schema of errors; empty for that of all other routes
+	Method  string
+	Path    string // in which {name} stands for one segment, percent-encoded
+	Native  string // the gRPC method that does the same, whose rule is the same too; empty for none
+	Doc     string // one sentence
+	Query   []Param
+	Header  []Param
+	Repeat  Repeat   // how its requests are repeated; empty for GET
+	Body    string   // name of the schema of the request; empty for none
+	Raw     bool     // the body is any bytes, and may be empty
+	Answer  string   // name of the schema of the answer; empty for one that is no object
+	Lines   string   // of the answer where lines are asked for: name of the schema of each
+	Status  []int    // of answers that are no errors, the most frequent first
+	Headers []string // of such answers, those with a meaning of their own besides Millrace-Index
+	Failed  string   // name of the schema of errors; empty for that of all other routes
 
 	rule   rule
 	rights auth.Rights // that a call needs to go on
@@ -35,13 +37,58 @@ type Route struct {
 	failure func(w *jsonWriter, status int, e *pb.Error)
 }
 
+// Indexed says whether answers have the header Millrace-Index: those about one partition.
+func (r *Route) Indexed() bool {
+	for _, whole := range []string{clusterMethods, tenantsService, serversService, searchesService + "Embed", queuesService + "CreateNamespace"} {
+		if strings.HasPrefix(r.Native, whole) {
+			return false
+		}
+	}
+	return r.Native != ""
+}
+
 // Param is a parameter of a query, or a header, of one route.
 type Param struct {
 	Name     string
-	Type     string // string, integer, duration, or words joined by |
+	Type     string // string, integer, number of a version, duration, time, or words joined by |
+	Form     Form
 	Required bool
 	Many     bool // it may be given several times
 	Doc      string
+}
+
+// check refuses a word that is not of the set, and an empty text where that would count as left out: that the sender meant
+// something else is more likely.
+func (p *Param) check(value string) core.Fact {
+	switch {
+	case strings.Contains(p.Type, "|"):
+		for word := range strings.SplitSeq(p.Type, "|") {
+			if word == value {
+				return nil
+			}
+		}
+		return invalid(p.Name, mustBe(strings.Split(p.Type, "|")))
+	case value == "" && p.Form.MinLength > 0:
+		return invalid(p.Name, "must not be empty: leave it out")
+	}
+	return nil
+}
+
+// Words lists the words of a parameter of a closed set.
+func (p *Param) Words() []string {
+	if !strings.Contains(p.Type, "|") {
+		return nil
+	}
+	return strings.Split(p.Type, "|")
+}
+
+// Shared lists the parameters that every route takes.
+func Shared() []Param { return slices.Clone(sharedParams) }
+
+var sharedParams = []Param{
+	{Name: "ns", Type: "string", Form: spaceForm, Doc: "The namespace; default \"default\"."},
+	{Name: forwardParam, Type: "0|1", Doc: "1: in a cluster, the node fetches the leader's answer; 0: it answers 307 and names the leader. The default is the server's."},
+	{Name: hopParam, Type: "0|1", Doc: "1: the node that is asked answers by itself, or not at all. It is on addresses that a node names."},
 }
 
 // Routes lists every route, in the order of the document.
@@ -173,7 +220,8 @@ func (q *query) single(raw string) bool {
 }
 
 func (r *Route) takes(name string) bool {
-	return name == "ns" || clusterParam(name) || slices.ContainsFunc(r.Query, func(p Param) bool { return p.Name == name })
+	named := func(p Param) bool { return p.Name == name }
+	return slices.ContainsFunc(sharedParams, named) || slices.ContainsFunc(r.Query, named)
 }
 
 // parse refuses what the route does not have, and what is given twice.
@@ -182,7 +230,7 @@ func (q *query) parse(raw string, r *Route) core.Fact {
 		return nil
 	}
 	if q.single(raw) && r.takes(q.name) && !r.many(q.name) {
-		return nil
+		return r.checkParam(q.name, q.value)
 	}
 	q.name = ""
 	var err error
@@ -195,6 +243,23 @@ func (q *query) parse(raw string, r *Route) core.Fact {
 		}
 		if len(q.values[name]) > 1 && !r.many(name) {
 			return invalid(name, "is given twice")
+		}
+		for _, value := range q.values[name] {
+			if fact := r.checkParam(name, value); fact != nil {
+				return fact
+			}
+		}
+	}
+	return nil
+}
+
+// checkParam holds a value of a parameter to what the document says of it.
+func (r *Route) checkParam(name, value string) core.Fact {
+	for _, list := range [][]Param{r.Query, sharedParams} {
+		for i := range list {
+			if list[i].Name == name {
+				return list[i].check(value)
+			}
 		}
 	}
 	return nil

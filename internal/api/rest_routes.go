@@ -93,11 +93,11 @@ var routeRules = map[string]rule{
 
 // Parameters that several routes have.
 var (
-	minIndex = Param{Name: "min_index", Type: "integer", Doc: "Wait until this index of the partition is applied."}
+	minIndex = Param{Name: "min_index", Type: "integer", Form: unsignedForm, Doc: "Wait until this index of the partition is applied."}
 	freshly  = Param{Name: "consistency", Type: "linearizable|stale", Doc: "stale reads what this node has, without asking a majority."}
-	limitOf  = Param{Name: "limit", Type: "integer", Doc: "Length of the page, 1 to 1,000; default 100."}
-	cursorOf = Param{Name: "cursor", Type: "string", Doc: "Of the page before."}
-	ifMatch  = Param{Name: "If-Match", Type: "string", Doc: "The version that the change expects, as its ETag; 0 for none yet."}
+	limitOf  = Param{Name: "limit", Type: "integer", Form: wholes(1, defaults.ListItems), Doc: "Length of the page, 1 to 1,000; default 100."}
+	cursorOf = Param{Name: "cursor", Type: "string", Form: cursorForm, Doc: "Of the page before; empty for the first page."}
+	ifMatch  = Param{Name: "If-Match", Type: "string", Form: etagForm, Doc: "The version that the change expects, as its ETag; 0 for none yet."}
 )
 
 const (
@@ -128,10 +128,10 @@ func routes() []*Route {
 func producerRoutes() []*Route {
 	return []*Route{
 		{
-			Method: http.MethodPost, Path: "/v1/tasks", Repeat: RepeatByKey, Native: tasksService + "Create", Body: "TaskSpec", Answer: "Created", Status: statusMade,
+			Method: http.MethodPost, Path: "/v1/tasks", Repeat: RepeatByKey, Native: tasksService + "Create", Body: "TaskSpec", Answer: "Created", Headers: []string{"Location"}, Status: statusMade,
 			Doc: "Make one task. It can be repeated safely with an id, a unique key or an Idempotency-Key: a repetition is answered with 200 and the first task. Without one of them it makes another task.",
 			Header: []Param{{
-				Name: "Idempotency-Key", Type: "string",
+				Name: "Idempotency-Key", Type: "string", Form: keyForm,
 				Doc: "1 to 256 bytes, good for 24 hours in the queue: the same key with another payload is refused. Not beside unique.",
 			}},
 			fields: fieldNames(taskFields), handle: (*restCall).create,
@@ -145,7 +145,7 @@ func producerRoutes() []*Route {
 			Method: http.MethodGet, Path: "/v1/tasks", Native: tasksService + "List", Answer: "ListResponse", Status: statusOK,
 			Doc: "List the tasks of a queue in one state, without their payloads and results.",
 			Query: append([]Param{
-				{Name: "queue", Type: "string", Required: true, Doc: "Name of the queue."},
+				{Name: "queue", Type: "string", Form: queueForm, Required: true, Doc: "Name of the queue."},
 				{Name: "state", Type: "blocked|scheduled|ready|running|completed|dead|cancelled", Required: true, Doc: "State of the tasks."},
 			}, pageParams...),
 			handle: (*restCall).listTasks,
@@ -161,7 +161,7 @@ func producerRoutes() []*Route {
 		{
 			Method: http.MethodGet, Path: "/v1/tasks/{id}/result", Native: tasksService + "Wait", Answer: "Result", Status: statusOK, waits: true,
 			Doc:    "Read what became of a task, waiting for its end.",
-			Query:  []Param{{Name: "wait", Type: "duration", Doc: "How long to wait for the end, at most 60s; default 0s."}},
+			Query:  []Param{{Name: "wait", Type: "duration", Form: spans(span{0, defaults.ResultWaitMs, ""}), Doc: "How long to wait for the end; default 0s."}},
 			handle: (*restCall).result,
 		},
 	}
@@ -229,12 +229,12 @@ func dataRoutes() []*Route {
 			Doc: "List queues by name, with their counters.", handle: (*restCall).listQueues,
 		},
 		{
-			Method: http.MethodGet, Path: "/v1/queues/{queue}", Native: queuesService + "Get", Answer: "QueueConfig", Status: statusOK,
+			Method: http.MethodGet, Path: "/v1/queues/{queue}", Native: queuesService + "Get", Answer: "QueueConfig", Headers: []string{"ETag"}, Status: statusOK,
 			Doc: "Read a queue's configuration. The ETag is its version.", handle: (*restCall).getQueue,
 		},
 		{
 			Method: http.MethodPut, Path: "/v1/queues/{queue}", Repeat: RepeatCondition, Native: queuesService + "Set", Body: "QueueConfig", Answer: "Configured",
-			Status: []int{http.StatusOK, http.StatusCreated}, Header: []Param{ifMatch},
+			Headers: []string{"ETag"}, Status: []int{http.StatusOK, http.StatusCreated}, Header: []Param{ifMatch},
 			Doc:    "Replace a queue's configuration, or make the queue. The version rises only when something changes.",
 			fields: fieldNames(queueConfigFields), handle: (*restCall).setQueue,
 		},
@@ -254,11 +254,11 @@ func serverRoutes() []*Route {
 			fields: fieldNames(createNamespaceFields), handle: (*restCall).createNamespace,
 		},
 		{
-			Method: http.MethodGet, Path: "/v1/namespace", Native: queuesService + "GetNamespace", Answer: "Namespace", Status: statusOK,
+			Method: http.MethodGet, Path: "/v1/namespace", Native: queuesService + "GetNamespace", Answer: "Namespace", Headers: []string{"ETag"}, Status: statusOK,
 			Doc: "Read the configuration of the namespace, and where its partitions lie. The ETag is its version.", handle: (*restCall).getNamespace,
 		},
 		{
-			Method: http.MethodPut, Path: "/v1/namespace", Repeat: RepeatCondition, Native: queuesService + "SetNamespace", Body: "NamespaceConfig", Answer: "Configured", Status: statusOK,
+			Method: http.MethodPut, Path: "/v1/namespace", Repeat: RepeatCondition, Native: queuesService + "SetNamespace", Body: "NamespaceConfig", Answer: "Configured", Headers: []string{"ETag"}, Status: statusOK,
 			Header: []Param{ifMatch},
 			Doc:    "Replace the configuration of the namespace, or make it.",
 			fields: fieldNames(namespaceConfigFields), handle: (*restCall).setNamespace,

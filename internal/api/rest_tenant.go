@@ -13,15 +13,15 @@ const tenantsService = "/millrace.v1.TenantService/"
 func tenantRoutes() []*Route {
 	return []*Route{
 		{
-			Method: http.MethodGet, Path: "/v1/tenant", Native: tenantsService + "Get", Answer: "Tenant", Status: statusOK,
+			Method: http.MethodGet, Path: "/v1/tenant", Native: tenantsService + "Get", Answer: "Tenant", Headers: []string{"ETag"}, Status: statusOK,
 			Doc: "Read what bounds the caller's tenant, and what its keys take. The ETag is the version.", handle: (*restCall).getTenant,
 		},
 		{
-			Method: http.MethodGet, Path: "/v1/tenants/{tenant}", Native: tenantsService + "Get", Answer: "Tenant", Status: statusOK,
+			Method: http.MethodGet, Path: "/v1/tenants/{tenant}", Native: tenantsService + "Get", Answer: "Tenant", Headers: []string{"ETag"}, Status: statusOK,
 			Doc: "Read what bounds a tenant, and what its keys take. The ETag is the version.", handle: (*restCall).getTenant,
 		},
 		{
-			Method: http.MethodPut, Path: "/v1/tenants/{tenant}", Repeat: RepeatCondition, Native: tenantsService + "Set", Body: "TenantConfig", Answer: "SetTenantResponse", Status: statusOK,
+			Method: http.MethodPut, Path: "/v1/tenants/{tenant}", Repeat: RepeatCondition, Native: tenantsService + "Set", Body: "TenantConfig", Answer: "SetTenantResponse", Headers: []string{"ETag"}, Status: statusOK,
 			Header: []Param{ifMatch},
 			Doc:    "Replace what bounds a tenant, which need not have been used yet. The version rises only when something changes.",
 			fields: fieldNames(tenantConfigFields), handle: (*restCall).setTenant,
@@ -31,9 +31,9 @@ func tenantRoutes() []*Route {
 
 var tenantConfigFields = []jsonField[pb.TenantConfig]{
 	{"version", func(d *jsonReader, m *pb.TenantConfig) { m.Version = d.unsigned() }},
-	{"key_bytes", func(d *jsonReader, m *pb.TenantConfig) { m.KeyBytes = d.integer(0, 1<<62) }},
-	{"key_writes_per_second", func(d *jsonReader, m *pb.TenantConfig) { m.KeyWritesPerSecond = d.integer(0, 1<<62) }},
-	{"key_bytes_per_second", func(d *jsonReader, m *pb.TenantConfig) { m.KeyBytesPerSecond = d.integer(0, 1<<62) }},
+	{"key_bytes", func(d *jsonReader, m *pb.TenantConfig) { m.KeyBytes = d.integer(0, maxQuota) }},
+	{"key_writes_per_second", func(d *jsonReader, m *pb.TenantConfig) { m.KeyWritesPerSecond = d.integer(0, maxQuota) }},
+	{"key_bytes_per_second", func(d *jsonReader, m *pb.TenantConfig) { m.KeyBytesPerSecond = d.integer(0, maxQuota) }},
 }
 
 // getTenant serves GET /v1/tenant and GET /v1/tenants/{tenant}.

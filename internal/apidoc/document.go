@@ -31,7 +31,7 @@ have been applied: repeat it under the same id, token, key or request id.`
 
 // document makes the whole of it.
 func document(files *protoregistry.Files, routes []*api.Route) (object, error) {
-	s := &schemas{files: files, made: make(map[string]object)}
+	s := &schemas{files: files, made: make(map[string]object), forms: api.FieldForms()}
 	s.input = true // what requests and answers share is made for requests, which are stricter
 	for _, r := range routes {
 		if r.Body != "" {
@@ -56,7 +56,7 @@ func document(files *protoregistry.Files, routes []*api.Route) (object, error) {
 	for _, name := range s.order {
 		made = append(made, field{name, s.made[name]})
 	}
-	made = append(made, field{"Failure", object{
+	made = append(made, field{errorAnswer, object{
 		{"type", "object"}, {"description", failures()}, {"properties", object{{"error", s.ref("Error")}}}, {"required", []string{"error"}},
 	}})
 	return object{
@@ -65,18 +65,11 @@ func document(files *protoregistry.Files, routes []*api.Route) (object, error) {
 		{"paths", paths},
 		{"components", object{
 			{"schemas", made},
+			{"responses", refusals()},
+			{"headers", headers()},
 			{"securitySchemes", object{{"token", object{{"type", "http"}, {"scheme", "bearer"}}}}},
 		}},
 	}, nil
-}
-
-func indexOf(o object, name string) int {
-	for i, f := range o {
-		if f.name == name {
-			return i
-		}
-	}
-	return -1
 }
 
 // failures tells the statuses of the codes.
@@ -113,13 +106,11 @@ func operation(s *schemas, r *api.Route) field {
 			{"name", m[1]},
 			{"in", "path"},
 			{"required", true},
-			{"schema", object{{"type", "string"}}},
+			{"schema", shaped(object{{"type", "string"}}, r.PathForm(m[1]))},
 		})
 	}
-	if !public {
-		parameters = append(parameters, parameterOf("query", api.Param{
-			Name: "ns", Type: "string", Doc: `The namespace; default "default".`,
-		}))
+	for _, p := range api.Shared() {
+		parameters = append(parameters, parameterOf("query", p))
 	}
 	for _, p := range r.Query {
 		parameters = append(parameters, parameterOf("query", p))
@@ -164,23 +155,37 @@ func parameterOf(in string, p api.Param) object {
 		out = append(out, field{"required", true})
 	}
 	schema := object{{"type", p.Type}}
-	switch {
-	case p.Type == "duration":
+	switch p.Type {
+	case "duration":
 		schema = duration()
-	case strings.Contains(p.Type, "|"):
-		schema = object{{"type", "string"}, {"enum", strings.Split(p.Type, "|")}}
+	case "time":
+		schema = moment()
 	}
-	return append(out, field{"schema", schema})
+	if words := p.Words(); words != nil {
+		schema = object{{"type", "string"}, {"enum", words}}
+	}
+	if p.Form.Note != "" {
+		out = out.set("description", p.Doc+" "+p.Form.Note)
+		p.Form.Note = ""
+	}
+	if p.Many {
+		schema = object{{"type", "array"}, {"items", schema}}
+	}
+	return append(out, field{"schema", shaped(schema, p.Form)})
 }
 
 func responses(s *schemas, r *api.Route) object {
 	var out object
 	for _, status := range r.Status {
-		answer := object{{"description", http.StatusText(status)}}
+		answer := object{{"description", http.StatusText(status)}}.with("headers", answerHeaders(r, status))
 		switch {
 		case status == http.StatusNoContent:
 		case r.Answer != "":
-			answer = append(answer, field{"content", object{{"application/json", object{{"schema", s.ref(r.Answer)}}}}})
+			content := object{{"application/json", object{{"schema", s.ref(r.Answer)}}}}
+			if r.Lines != "" {
+				content = append(content, field{"application/x-ndjson", object{{"schema", object{{"type", "string"}, {"description", "A line is a " + r.Lines + "."}}}}})
+			}
+			answer = append(answer, field{"content", content})
 		case r.Native == "":
 			answer = append(answer, field{"content", object{{"application/json", object{}}}})
 		default:
@@ -188,7 +193,14 @@ func responses(s *schemas, r *api.Route) object {
 		}
 		out = append(out, field{strconv.Itoa(status), answer})
 	}
-	failure := object{{"$ref", "#/components/schemas/Failure"}}
+	for _, status := range refused(r) {
+		if r.Failed == "" {
+			out = append(out, field{strconv.Itoa(status), object{{"$ref", "#/components/responses/" + refusalName(status)}}})
+			continue
+		}
+		out = append(out, field{strconv.Itoa(status), refusal(status, s.ref(r.Failed))})
+	}
+	failure := object{{"$ref", "#/components/schemas/" + errorAnswer}}
 	if r.Failed != "" {
 		failure = s.ref(r.Failed)
 	}

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protodesc"
@@ -84,10 +85,13 @@ type field struct {
 	value any
 }
 
-// MarshalJSON writes the fields in order.
+// MarshalJSON writes the fields in order. A name that is there twice is an error: readers take either field, or none.
 func (o object) MarshalJSON() ([]byte, error) {
 	out := []byte{'{'}
 	for i, f := range o {
+		if indexOf(o[:i], f.name) >= 0 {
+			return nil, fmt.Errorf("the field %s is there twice", f.name)
+		}
 		if i > 0 {
 			out = append(out, ',')
 		}
@@ -102,6 +106,25 @@ func (o object) MarshalJSON() ([]byte, error) {
 		out = append(append(append(out, name...), ':'), value...)
 	}
 	return append(out, '}'), nil
+}
+
+func indexOf(o object, name string) int {
+	for i, f := range o {
+		if f.name == name {
+			return i
+		}
+	}
+	return -1
+}
+
+// set is o with a field, in place of the one of that name if there is one.
+func (o object) set(name string, value any) object {
+	if i := indexOf(o, name); i >= 0 {
+		o = slices.Clone(o)
+		o[i].value = value
+		return o
+	}
+	return append(o, field{name, value})
 }
 
 // with appends a field that has a value.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -122,5 +123,83 @@ func TestOperationsHaveNamesOfTheirOwn(t *testing.T) {
 	slices.Sort(ids)
 	if n := len(ids); len(slices.Compact(ids)) != n {
 		t.Errorf("an operation's name is taken twice: %v", ids)
+	}
+}
+
+func TestAFieldThatIsThereTwiceIsAnError(t *testing.T) {
+	for name, o := range map[string]object{
+		"at the top":       {{"a", 1}, {"b", 2}, {"a", 1}},
+		"of a schema":      {{"schemas", object{{"Failure", object{}}, {"Failure", object{}}}}},
+		"within a list":    {{"list", []any{object{{"x", 1}, {"x", 2}}}}},
+		"with one value":   {{"a", nil}, {"a", nil}},
+		"of a made schema": shaped(object{{"pattern", "^a$"}, {"type", "string"}, {"pattern", "^b$"}}, api.Form{}),
+	} {
+		if text, err := json.Marshal(o); err == nil || !strings.Contains(err.Error(), "twice") {
+			t.Errorf("%s: %s %v", name, text, err)
+		}
+	}
+	if got := (object{{"a", 1}}).set("a", 2).set("b", 3); len(got) != 2 || got[0].value != 2 {
+		t.Errorf("set made %v", got)
+	}
+}
+
+// once reads a value, and reports a field that is there twice in one object.
+func once(t *testing.T, d *json.Decoder, path string) {
+	t.Helper()
+	token, err := d.Token()
+	if err != nil {
+		t.Fatal(err)
+	}
+	open, ok := token.(json.Delim)
+	if !ok {
+		return
+	}
+	seen := make(map[string]bool)
+	for d.More() {
+		at := path
+		if open == '{' {
+			name, err := d.Token()
+			if err != nil {
+				t.Fatal(err)
+			}
+			at += "/" + name.(string)
+			if seen[at] {
+				t.Errorf("%s is there twice", at)
+			}
+			seen[at] = true
+		}
+		once(t, d, at)
+	}
+	if _, err := d.Token(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestNoFieldOfTheDocumentIsThereTwice(t *testing.T) {
+	once(t, json.NewDecoder(bytes.NewReader(openapi.Document)), "")
+}
+
+func TestEveryStatusAndParameterOfARouteIsInTheDocument(t *testing.T) {
+	paths := parsed(t, openapi.Document)["paths"].(map[string]any)
+	for _, r := range api.Routes() {
+		op := paths[r.Path].(map[string]any)[strings.ToLower(r.Method)].(map[string]any)
+		responses := op["responses"].(map[string]any)
+		for _, status := range append(slices.Clone(r.Status), refused(r)...) {
+			if _, ok := responses[strconv.Itoa(status)]; !ok {
+				t.Errorf("%s %s: no status %d", r.Method, r.Path, status)
+			}
+		}
+		var names []string
+		for _, p := range op["parameters"].([]any) {
+			names = append(names, p.(map[string]any)["name"].(string))
+			if len(p.(map[string]any)["schema"].(map[string]any)) == 0 {
+				t.Errorf("%s %s: %s has no schema", r.Method, r.Path, names[len(names)-1])
+			}
+		}
+		for _, p := range slices.Concat(r.Query, r.Header, api.Shared()) {
+			if !slices.Contains(names, p.Name) {
+				t.Errorf("%s %s: no parameter %s in %v", r.Method, r.Path, p.Name, names)
+			}
+		}
 	}
 }

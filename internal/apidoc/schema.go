@@ -7,6 +7,8 @@ import (
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"github.com/millrace/millrace/internal/api"
 )
 
 // part names fields of a message; none means all of them.
@@ -54,8 +56,8 @@ var byHand = map[string]object{
 		{"description", "A request of OpenAI's API for vectors of texts. Tokens in place of texts are refused as token_input."},
 		{"properties", object{
 			{"input", object{{"oneOf", []any{
-				object{{"type", "string"}},
-				object{{"type", "array"}, {"items", object{{"type", "string"}}}},
+				object{{"type", "string"}, {"minLength", 1}},
+				object{{"type", "array"}, {"items", object{{"type", "string"}, {"minLength", 1}}}, {"minItems", 1}, {"maxItems", 256}},
 			}}, {"description", "A text, or up to 256 of them."}}},
 			{"model", object{{"type", []string{"string", "null"}}, {"description", "The name of an embedder; by default the default one."}}},
 			{"encoding_format", object{
@@ -63,7 +65,7 @@ var byHand = map[string]object{
 				{"enum", []string{"float", "base64"}},
 				{"description", "By default float. base64 is of numbers of 32 bits, little-endian."},
 			}},
-			{"dimensions", object{{"type", []string{"integer", "null"}}, {"description", "No other than the model's own."}}},
+			{"dimensions", object{{"type", []string{"integer", "null"}}, {"minimum", 1}, {"description", "No other than the model's own."}}},
 			{"user", object{{"type", []string{"string", "null"}}, {"description", "It is not used: the token says who asks."}}},
 		}},
 		{"required", []string{"input"}},
@@ -160,7 +162,8 @@ type schemas struct {
 	files *protoregistry.Files
 	made  map[string]object
 	order []string
-	input bool // of what is being made: it is a request's
+	forms map[string]api.Form // of fields, as message and field
+	input bool                // of what is being made: it is a request's
 	err   error
 }
 
@@ -198,7 +201,9 @@ func (s *schemas) make(name string) object {
 			if len(p.fields) > 0 && !slices.Contains(p.fields, string(f.Name())) || slices.Contains(absent[p.message], string(f.Name())) {
 				continue
 			}
-			properties = append(properties, s.properties(f)...)
+			for _, one := range s.properties(f) {
+				properties = append(properties, field{one.name, s.shaped(p.message+"."+one.name, one.value.(object))})
+			}
 		}
 	}
 	if name == "Result" {
@@ -213,6 +218,7 @@ func (s *schemas) make(name string) object {
 		if name == "Op" {
 			out = append(out, field{"minProperties", 1}, field{"maxProperties", 1})
 		}
+		out = out.with("allOf", choices(name))
 	}
 	return out
 }
@@ -232,9 +238,10 @@ func (s *schemas) properties(f protoreflect.FieldDescriptor) object {
 	case f.Kind() == protoreflect.BytesKind:
 		return anyBytes(name, note)
 	case f.Kind() == protoreflect.FloatKind && s.input:
+		list, packed := api.VectorForms()
 		return object{described(name, object{{"oneOf", []any{
-			object{{"type", "array"}, {"items", object{{"type", "number"}}}},
-			object{{"type", "string"}, {"contentEncoding", "base64"}, {"description", "Numbers of 32 bits, little-endian."}},
+			shaped(object{{"type", "array"}, {"items", object{{"type", "number"}}}}, list),
+			shaped(object{{"type", "string"}, {"contentEncoding", "base64"}, {"description", "Numbers of 32 bits, little-endian."}}, packed),
 		}}})}
 	case parent == "EmbedResponse" && name == "vectors":
 		row := object{{"type", "array"}, {"items", object{{"type", "number"}}}}
@@ -263,7 +270,8 @@ func (s *schemas) properties(f protoreflect.FieldDescriptor) object {
 func (s *schemas) element(f protoreflect.FieldDescriptor) object {
 	one := s.single(f)
 	if f.Message() != nil && f.Message().Name() == "QueueWeight" {
-		return object{{"oneOf", []any{object{{"type", "string"}, {"description", "Its name alone."}}, one}}}
+		name := shaped(object{{"type", "string"}, {"description", "Its name alone."}}, s.forms["QueueWeight.name"])
+		return object{{"oneOf", []any{name, one}}}
 	}
 	return one
 }
@@ -301,7 +309,7 @@ func (s *schemas) single(f protoreflect.FieldDescriptor) object {
 // anyBytes are the two properties of a field that holds any bytes, of which one is given.
 func anyBytes(name, note string) object {
 	if name == "request_id" {
-		return object{{name, object{{"type", "string"}, {"description", "32 hexadecimal digits, such as a UUID: " + note}}}}
+		return object{{name, object{{"type", "string"}, {"description", text("32 hexadecimal digits, such as a UUID.", note)}}}}
 	}
 	as64 := object{{"type", "string"}, {"contentEncoding", "base64"}, {"description", "Instead of " + name + ": any bytes."}}
 	plain := object{{"type", "string"}, {"description", text("UTF-8 text without NUL.", note)}}
@@ -316,7 +324,7 @@ func text(parts ...string) string {
 }
 
 func duration() object {
-	return object{{"type", "string"}, {"pattern", `^([0-9.]+(ns|us|ms|s|m|h))+$|^0$`}, {"examples", []string{"90s", "1.5s", "1h30m"}}}
+	return object{{"type", "string"}, {"examples", []string{"90s", "1.5s", "1h30m"}}}
 }
 
 func moment() object { return object{{"type", "string"}, {"format", "date-time"}} }
@@ -324,7 +332,7 @@ func moment() object { return object{{"type", "string"}, {"format", "date-time"}
 // digits is a 64-bit number that must not be rounded. Requests may give it as an integer too.
 func digits(input bool) object {
 	if input {
-		return object{{"type", []string{"string", "integer"}}, {"pattern", "^[0-9]+$"}}
+		return object{{"type", []string{"string", "integer"}}}
 	}
 	return object{{"type", "string"}, {"pattern", "^[0-9]+$"}}
 }

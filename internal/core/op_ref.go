@@ -27,6 +27,18 @@ const (
 	MaxPushOption = 32 // options of a push, each of at most 1 KiB
 )
 
+// Limits of the settings of a repository.
+const (
+	MaxRepoRules   = 64 // each change of a ref looks at all of them
+	MaxRepoHide    = 64
+	MaxRefGlob     = 256 // bytes
+	MaxRefStars    = 16  // of a glob, so that matching stays cheap
+	MaxRuleNames   = 64  // principals that a rule excepts
+	MaxRuleName    = 128 // bytes of such a name, of a queue, and of a tag
+	MaxReflogDays  = 3650
+	MaxReflogItems = 10_000 // of one ref
+)
+
 // Ancestry is what a proposer found out about an update: whether the new commit descends from the old one. Numbers are
 // in entries.
 type Ancestry uint8

@@ -15,6 +15,8 @@ const (
 	MaxDim              = 4096
 	MaxCollections      = 1000    // of a namespace: their definitions are kept in memory
 	MaxCollectionFields = 64      // of a schema: a row has a column for each
+	MaxTextFields       = 16      // of a collection, whose text is embedded
+	MaxModelName        = 256     // bytes of the name of an embedder, or of a model
 	MaxPoints           = 1 << 20 // of a collection in one partition, when its definition names no bound
 	MaxRulesets         = 1000    // names of a namespace: kept in memory
 	MaxRulesetBytes     = 64 << 10

@@ -5,9 +5,11 @@ import (
 	"unicode/utf8"
 )
 
+// Limits of the parts of a ref's name, and of a repository's name.
 const (
-	maxRefComponent  = 255
-	maxRefComponents = 64
+	MaxRefComponent  = 255 // bytes between two slashes
+	MaxRefComponents = 64
+	MaxRepoName      = 128 // bytes
 )
 
 // CheckRefName returns the rule that name breaks, or "" when it is a name of a ref: git's check-ref-format, and HEAD or
@@ -33,7 +35,7 @@ func CheckRefName(name string) (rule string) {
 	n := 0
 	for part := range strings.SplitSeq(name, "/") {
 		switch n++; {
-		case n > maxRefComponents:
+		case n > MaxRefComponents:
 			return "it has more than 64 components"
 		case part == "":
 			return "it has an empty component"
@@ -41,7 +43,7 @@ func CheckRefName(name string) (rule string) {
 			return "a component starts with a dot"
 		case strings.HasSuffix(part, ".lock"):
 			return "a component ends with .lock"
-		case len(part) > maxRefComponent:
+		case len(part) > MaxRefComponent:
 			return "a component is longer than 255 bytes"
 		}
 	}
@@ -73,7 +75,7 @@ func checkRefBytes(name string) (rule string) {
 // CheckRepoName returns the rule that name breaks, or "" when it is a name of a repository: a letter or digit, then at
 // most 127 letters, digits, dots, underscores and hyphens, without two dots in a row and not ending in .git or .lock.
 func CheckRepoName(name string) (rule string) {
-	if name == "" || len(name) > 128 {
+	if name == "" || len(name) > MaxRepoName {
 		return "it has 1 to 128 characters"
 	}
 	for i := range len(name) {

@@ -11,16 +11,6 @@ import (
 )
 
 const (
-	maxTag   = 128 // bytes, as a task's tag
-	maxRules = 64  // of a repository: each change of a ref looks at all of them
-	maxHide  = 64
-	maxGlob  = 256 // bytes
-	maxStars = 16  // of a glob, so that matching stays cheap
-	maxNames = 64  // principals that a rule excepts, each of at most maxTag bytes
-
-	maxReflogDays = 3650
-	maxReflog     = 10_000
-
 	keepDeleted core.Millis = 7 * 24 * 60 * 60 * 1000
 )
 
@@ -76,8 +66,8 @@ func checkCreate(op *core.RepoCreate, branch string) core.Fact {
 		return core.Invalid{Field: "name", Reason: "bad_name", Message: core.CheckRepoName(op.Name)}
 	case op.ID.IsZero():
 		return core.Invalid{Field: "id", Reason: "empty", Message: "a repository has an id"}
-	case len(op.Tag) > maxTag:
-		return core.TooLarge{Field: "tag", Limit: "tag_bytes", Max: maxTag}
+	case len(op.Tag) > core.MaxRuleName:
+		return core.TooLarge{Field: "tag", Limit: "tag_bytes", Max: core.MaxRuleName}
 	}
 	if fact := checkBranch(branch); fact != nil {
 		return fact
@@ -240,18 +230,18 @@ func checkConfig(c *core.RepoConfig) core.Fact {
 	switch {
 	case c.State > core.RepoArchived:
 		return invalid("config.state", "not a state of a repository")
-	case c.ReflogDays < 0 || c.ReflogDays > maxReflogDays:
+	case c.ReflogDays < 0 || c.ReflogDays > core.MaxReflogDays:
 		return invalid("config.reflog_days", "at most 3650")
-	case c.ReflogMax < 0 || c.ReflogMax > maxReflog:
+	case c.ReflogMax < 0 || c.ReflogMax > core.MaxReflogItems:
 		return invalid("config.reflog_max", "at most 10000")
 	case c.MaxBytes < 0:
 		return invalid("config.max_bytes", "a bound is not negative")
 	case c.MaxPush < 0:
 		return invalid("config.max_push", "a bound is not negative")
-	case len(c.Hide) > maxHide:
-		return core.TooLarge{Field: "config.hide", Limit: "hide_globs", Max: maxHide}
-	case len(c.Rules) > maxRules:
-		return core.TooLarge{Field: "config.rules", Limit: "rules", Max: maxRules}
+	case len(c.Hide) > core.MaxRepoHide:
+		return core.TooLarge{Field: "config.hide", Limit: "hide_globs", Max: core.MaxRepoHide}
+	case len(c.Rules) > core.MaxRepoRules:
+		return core.TooLarge{Field: "config.rules", Limit: "rules", Max: core.MaxRepoRules}
 	}
 	for i, glob := range c.Hide {
 		if fact := checkGlob(fmt.Sprintf("config.hide[%d]", i), glob); fact != nil {
@@ -280,13 +270,13 @@ func checkRule(field string, v *core.RefRule) core.Fact {
 		return core.Invalid{Field: field, Reason: "empty", Message: "it denies nothing"}
 	case v.Queue != "" && v.Only != core.ViaEffects:
 		return core.Invalid{Field: field + ".queue", Reason: "contradiction", Message: "only effects come from a queue"}
-	case len(v.Queue) > maxTag:
-		return core.TooLarge{Field: field + ".queue", Limit: "name_bytes", Max: maxTag}
-	case len(v.Except) > maxNames:
-		return core.TooLarge{Field: field + ".except", Limit: "rule_principals", Max: maxNames}
+	case len(v.Queue) > core.MaxRuleName:
+		return core.TooLarge{Field: field + ".queue", Limit: "name_bytes", Max: core.MaxRuleName}
+	case len(v.Except) > core.MaxRuleNames:
+		return core.TooLarge{Field: field + ".except", Limit: "rule_principals", Max: core.MaxRuleNames}
 	}
 	for i, name := range v.Except {
-		if name == "" || len(name) > maxTag {
+		if name == "" || len(name) > core.MaxRuleName {
 			return core.Invalid{Field: fmt.Sprintf("%s.except[%d]", field, i), Reason: "bad_name", Message: "1 to 128 bytes"}
 		}
 	}
@@ -297,10 +287,10 @@ func checkGlob(field, glob string) core.Fact {
 	switch {
 	case glob == "" || !utf8.ValidString(glob) || strings.ContainsRune(glob, 0):
 		return core.Invalid{Field: field, Reason: "bad_glob", Message: "a glob is a text that is not empty"}
-	case len(glob) > maxGlob:
-		return core.TooLarge{Field: field, Limit: "glob_bytes", Max: maxGlob}
-	case strings.Count(glob, "*") > maxStars:
-		return core.TooLarge{Field: field, Limit: "glob_stars", Max: maxStars}
+	case len(glob) > core.MaxRefGlob:
+		return core.TooLarge{Field: field, Limit: "glob_bytes", Max: core.MaxRefGlob}
+	case strings.Count(glob, "*") > core.MaxRefStars:
+		return core.TooLarge{Field: field, Limit: "glob_stars", Max: core.MaxRefStars}
 	}
 	return nil
 }

@@ -64,12 +64,6 @@ func (m *Machine) drop(tx core.Txn, op *core.CollectionDelete, r *core.OpResult)
 	return nil
 }
 
-// maxTextFields bounds the fields of a collection whose text is embedded.
-const maxTextFields = 16
-
-// maxModel bounds the names of an embedder and a model.
-const maxModel = 256
-
 // validate judges a definition, naming the field.
 func validate(def *core.Collection) core.Fact {
 	invalid := func(field, reason, message string) core.Fact {
@@ -80,7 +74,7 @@ func validate(def *core.Collection) core.Fact {
 		return invalid("name", "bad_name", "not a name of a collection")
 	case def.UID == 0:
 		return invalid("uid", "missing", "a definition has a number of its own")
-	case def.Model == "" || len(def.Model) > maxModel || len(def.Embedder) > maxModel:
+	case def.Model == "" || len(def.Model) > core.MaxModelName || len(def.Embedder) > core.MaxModelName:
 		return invalid("embedder", "bad_name", "not a name of an embedder, or of a model")
 	case def.Dim < core.MinDim || def.Dim > core.MaxDim:
 		return invalid("dim", "out_of_range", "a vector has 2 to 4096 numbers")
@@ -92,8 +86,8 @@ func validate(def *core.Collection) core.Fact {
 		return invalid("on_embed_failure", "not_supported", "is reserved and not supported yet")
 	case len(def.Fields) > core.MaxCollectionFields:
 		return core.TooLarge{Field: "schema", Limit: "collection_fields", Max: core.MaxCollectionFields}
-	case len(def.Texts) > maxTextFields:
-		return core.TooLarge{Field: "text_fields", Limit: "text_fields", Max: maxTextFields}
+	case len(def.Texts) > core.MaxTextFields:
+		return core.TooLarge{Field: "text_fields", Limit: "text_fields", Max: core.MaxTextFields}
 	}
 	return validateFields(def)
 }

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/millrace/millrace/internal/api"
+)
+
+// shaped adds to the schema of a field what its form says. A text of a request without a form may not hold NUL.
+func (s *schemas) shaped(name string, schema object) object {
+	form, ok := s.forms[name]
+	if !ok && s.input && typeOf(elementOf(schema)) == "string" && indexOf(elementOf(schema), "enum") < 0 && indexOf(elementOf(schema), "format") < 0 {
+		form = api.AnyText
+	}
+	return shaped(schema, form)
+}
+
+// elementOf is the schema of a list's elements, or the schema itself.
+func elementOf(schema object) object {
+	if i := indexOf(schema, "items"); i >= 0 {
+		return schema[i].value.(object)
+	}
+	return schema
+}
+
+// typeOf is the type of a schema: of one that has two, the first, which is that of texts.
+func typeOf(schema object) string {
+	i := indexOf(schema, "type")
+	if i < 0 {
+		return ""
+	}
+	if list, ok := schema[i].value.([]string); ok {
+		return list[0]
+	}
+	return schema[i].value.(string)
+}
+
+// shaped adds to a schema what a form says: to a list what it says of the length, to its elements the rest.
+func shaped(schema object, form api.Form) object {
+	if i := indexOf(schema, "items"); i >= 0 {
+		length := form
+		form.MinItems, form.MaxItems = 0, 0
+		schema = slices.Clone(schema)
+		schema[i].value = shaped(schema[i].value.(object), form)
+		return bounded(bounded(schema, "minItems", length.MinItems), "maxItems", length.MaxItems)
+	}
+	kind := typeOf(schema)
+	if kind == "string" {
+		if form.Words != nil {
+			schema = schema.set("enum", form.Words)
+		}
+		if form.Pattern != "" {
+			schema = schema.set("pattern", form.Pattern)
+		}
+		if form.Not != "" {
+			schema = append(schema, field{"not", object{{"pattern", form.Not}}})
+		}
+		schema = bounded(bounded(schema, "minLength", form.MinLength), "maxLength", form.MaxLength)
+	}
+	if kind == "integer" || kind == "number" || indexOf(schema, "type") >= 0 && kind == "string" && schema[indexOf(schema, "type")].value != any("string") {
+		for _, bound := range []field{{"minimum", form.Minimum}, {"maximum", form.Maximum}, {"multipleOf", form.MultipleOf}} {
+			if bound.value != json.Number("") {
+				schema = schema.set(bound.name, bound.value)
+			}
+		}
+	}
+	if form.Examples != nil {
+		schema = schema.set("examples", form.Examples)
+	}
+	if form.Note != "" {
+		note := form.Note
+		if i := indexOf(schema, "description"); i >= 0 {
+			note = text(schema[i].value.(string), note)
+		}
+		schema = schema.set("description", note)
+	}
+	return schema
+}
+
+func bounded(schema object, name string, bound int64) object {
+	if bound == 0 {
+		return schema
+	}
+	return append(schema, field{name, bound})
+}
+
+// exactlyOne lists, for messages of requests, fields of which one is given; atMostOne those of which no two are.
+var (
+	exactlyOne = map[string][][]string{
+		"SettleItem": {{"complete", "fail", "snooze", "release"}}, "Snooze": {{"until", "delay"}}, "SnoozeOne": {{"until", "delay"}},
+		"KVPut": {{"key", "key_base64"}}, "KVDelete": {{"key", "key_base64"}}, "KVCheck": {{"key", "key_base64"}}, "KVAdd": {{"key", "key_base64"}},
+		"KVBatchGetRequest": {{"keys", "keys_base64"}}, "SearchRequest": {{"query_text", "vector"}}, "EmbedRequest": {{"text", "texts"}},
+	}
+	atMostOne = map[string][][]string{
+		"TaskSpec": {{"payload", "payload_base64"}, {"run_at", "delay"}}, "KVPut": {{"value", "value_base64"}}, "KVCheck": {{"rev", "value", "value_base64"}},
+		"Complete": {{"result", "result_base64"}}, "CompleteOne": {{"result", "result_base64"}}, "Point": {{"if_version", "if_absent"}},
+		"KVDeleteRange": {{"from", "from_base64"}, {"to", "to_base64"}, {"prefix", "prefix_base64"}, {"prefix", "from"}, {"prefix", "to"}},
+	}
+)
+
+// choices says which fields of a message exclude one another.
+func choices(name string) []any {
+	required := func(names ...string) object { return object{{"required", names}} }
+	var out []any
+	switch name {
+	case "CommitRequest":
+		out = append(out, object{{"anyOf", []any{required("ops"), required("conditions")}}})
+	case "ChangeMembersRequest":
+		cancel := object{{"properties", object{{"verb", object{{"const", "cancel"}}}}}}
+		out = append(out, object{{"anyOf", []any{cancel, required("node")}}})
+	case "KVCheck":
+		out = append(out, object{{"oneOf", []any{
+			object{{"properties", object{{"compare", object{{"enum", []string{"exists", "absent"}}}}}}, {"not", object{{"anyOf", []any{required("rev"), required("value"), required("value_base64")}}}}},
+			object{{"properties", object{{"compare", object{{"enum", []string{"equal", "not_equal", "less", "greater"}}}}}}, {"anyOf", []any{required("rev"), required("value"), required("value_base64")}}},
+		}}})
+	}
+	for _, group := range exactlyOne[name] {
+		var ways []any
+		for _, one := range group {
+			ways = append(ways, required(one))
+		}
+		out = append(out, object{{"oneOf", ways}})
+	}
+	for _, group := range atMostOne[name] {
+		for i, one := range group {
+			for _, other := range group[i+1:] {
+				out = append(out, object{{"not", required(one, other)}})
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/millrace/millrace/internal/api"
+)
+
+// errorAnswer is the name of the schema of answers that are errors.
+const errorAnswer = "ErrorAnswer"
+
+// refusalStatuses lists the statuses of errors, each once.
+func refusalStatuses() []int {
+	var out []int
+	for _, c := range api.Codes() {
+		out = append(out, c.Status)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// refused lists the statuses of errors that a route may have. A route that the document names has the method; one without a
+// token asks for no right; only a condition can fail.
+func refused(r *api.Route) []int {
+	_, public := r.Scopes()
+	return slices.DeleteFunc(refusalStatuses(), func(status int) bool {
+		switch status {
+		case http.StatusMethodNotAllowed:
+			return true
+		case http.StatusUnauthorized, http.StatusForbidden:
+			return public
+		}
+		return false
+	})
+}
+
+func refusalName(status int) string {
+	return "Status" + strconv.Itoa(status)
+}
+
+// refusal documents the answers of one status.
+func refusal(status int, schema object) object {
+	out := object{{"description", http.StatusText(status) + ": " + strings.Join(codesOf(status), ", ") + "."}}
+	switch status {
+	case http.StatusTemporaryRedirect:
+		out = append(out, field{"headers", headersOf("Location")})
+	case http.StatusUnauthorized:
+		out = append(out, field{"headers", headersOf("Www-Authenticate")})
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		out = append(out, field{"headers", headersOf("Retry-After")})
+	}
+	return append(out, field{"content", object{{"application/json", object{{"schema", schema}}}}})
+}
+
+func codesOf(status int) []string {
+	var out []string
+	for _, c := range api.Codes() {
+		if c.Status == status && !slices.Contains(out, c.Code) {
+			out = append(out, c.Code)
+		}
+	}
+	return out
+}
+
+// refusals are the answers that all routes share, by their status.
+func refusals() object {
+	var out object
+	for _, status := range refusalStatuses() {
+		if status != http.StatusMethodNotAllowed {
+			out = append(out, field{refusalName(status), refusal(status, object{{"$ref", "#/components/schemas/" + errorAnswer}})})
+		}
+	}
+	return out
+}
+
+// headers documents the headers of answers.
+func headers() object {
+	text := func(doc string) object {
+		return object{{"description", doc}, {"schema", object{{"type", "string"}}}}
+	}
+	return object{
+		{"Millrace-Index", text("Where the answer stands: partition/epoch/index.")},
+		{"Millrace-Rev", text("The revision of the key, or of the repository's refs.")},
+		{"ETag", text("The version, for If-Match.")},
+		{"Location", text("The address of the task that was made; or the leader's address for the same request.")},
+		{"Retry-After", text("After how many seconds to try again.")},
+		{"Www-Authenticate", text("Bearer: a token is needed.")},
+	}
+}
+
+// headersOf refers to some of them.
+func headersOf(names ...string) object {
+	var out object
+	for _, name := range names {
+		out = append(out, field{name, object{{"$ref", "#/components/headers/" + name}}})
+	}
+	return out
+}
+
+// answerHeaders are those of an answer that is no error.
+func answerHeaders(r *api.Route, status int) object {
+	if status == http.StatusNoContent {
+		return nil
+	}
+	names := slices.Clone(r.Headers)
+	if r.Indexed() {
+		names = append(names, "Millrace-Index")
+	}
+	return headersOf(names...)
+}
