@@ -78,7 +78,7 @@ func (a *app) taskCompleteCmd() *cobra.Command {
 	}
 	c.Flags().Uint64Var(&token, "lease-token", 0, "fencing token that the claim printed (required)")
 	_ = c.MarkFlagRequired("lease-token")
-	return c
+	return valuesFrom(c, 1)
 }
 
 func (a *app) taskFailCmd() *cobra.Command {
@@ -102,6 +102,7 @@ func (a *app) taskFailCmd() *cobra.Command {
 	c.Flags().Uint64Var(&token, "lease-token", 0, "fencing token that the claim printed (required)")
 	c.Flags().StringVar(&f.Message, "message", "", "what went wrong")
 	c.Flags().StringVar(&f.Code, "code", "", "short code of it")
+	mayBeEmpty(c.Flags(), "message", "code")
 	c.Flags().BoolVar(&f.Fatal, "fatal", false, "no further attempt")
 	c.Flags().DurationVar(&retry, "retry-in", 0, "next attempt after this time")
 	_ = c.MarkFlagRequired("lease-token")

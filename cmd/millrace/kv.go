@@ -100,8 +100,9 @@ func (a *app) kvPutCmd() *cobra.Command {
 	}
 	c.Flags().Uint64Var(&ifRev, "if-rev", 0, "only if the key is at this revision; 0 = absent")
 	c.Flags().BoolVar(&ifAbsent, "if-absent", false, "only if the key is absent")
+	c.MarkFlagsMutuallyExclusive("if-rev", "if-absent")
 	keyOf = keyFlag(c)
-	return c
+	return valuesFrom(c, 2)
 }
 
 func (a *app) kvDelCmd() *cobra.Command {

@@ -346,6 +346,7 @@ func (a *app) change(f *refFlags, use, short string, args cobra.PositionalArgs, 
 		},
 	}
 	c.Flags().StringVarP(&message, "message", "m", "", "for the log")
+	mayBeEmpty(c.Flags(), "message")
 	c.Flags().BoolVar(&noDeref, "no-deref", false, "change a symbolic ref itself")
 	return c
 }
@@ -488,8 +489,9 @@ func (a *app) refUpdateRefCmd(f *refFlags) *cobra.Command {
 	c.Flags().BoolVar(&noDeref, "no-deref", false, "change symbolic refs themselves")
 	c.Flags().BoolVar(&createLog, "create-reflog", false, "accepted for git's sake: every ref has a log")
 	c.Flags().StringVarP(&message, "message", "m", "", "for the log")
+	mayBeEmpty(c.Flags(), "message")
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exitError{exitGitUsage, err} })
-	return c
+	return valuesFrom(c, 0) // git's dialect has a meaning for empty ones
 }
 
 // fatal prints an error as git does, and gives it git's exit code.

@@ -76,11 +76,13 @@ Exit codes: 0 ok, 1 refused or failed, 2 usage, 3 unavailable; serve adds 20 sto
 	return root
 }
 
-// wrapUsage turns errors about arguments and missing flags into usage errors, which exit with 2.
+// wrapUsage turns errors about arguments, missing flags and flags that exclude one another into usage errors, which exit with 2.
 func wrapUsage(c *cobra.Command) {
+	refuseEmpty(c)
 	if check := c.Args; check != nil {
 		c.Args = func(c *cobra.Command, args []string) error {
-			if err := errors.Join(check(c, args), c.ValidateRequiredFlags()); err != nil {
+			err := errors.Join(check(c, args), c.ValidateRequiredFlags(), c.ValidateFlagGroups(), checkArguments(c, args), checkVariables(c))
+			if err != nil {
 				return usageError{err}
 			}
 			return nil

@@ -23,7 +23,7 @@ import (
 	"github.com/millrace/millrace/internal/server"
 )
 
-// serveOptions are the flags of serve; the environment (MILLRACE_<FLAG>) and a file fill what no flag sets.
+// serveOptions are the flags of serve; the environment (MILLRACE_SERVE_<FLAG>) and a file fill what no flag sets.
 type serveOptions struct {
 	server.Options
 	dev       bool
@@ -50,8 +50,9 @@ func (a *app) serveCmd() *cobra.Command {
 		Long: `Serve runs one durable node on a data directory. Every call needs a token: --tokens names a file
 of hashed ones (see millrace token), --dev makes a single admin token and binds to loopback only.
 
-A flag wins over the environment variable MILLRACE_<FLAG>, which wins over the key <flag> in
-snake_case of the --config file. Unknown keys are refused.
+A flag wins over the environment variable MILLRACE_SERVE_<FLAG>, in capitals and with underscores
+such as MILLRACE_SERVE_LOG_LEVEL, which wins over the key <flag> in snake_case of the --config file.
+Unknown keys and variables are refused, and so are empty values.
 
 Every limit of the gRPC edge is a setting too: --limit-<name>, see --limits.
 

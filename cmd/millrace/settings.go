@@ -26,7 +26,7 @@ Written by ` + "`millrace serve --settings`" + `; a test compares.
 A flag of ` + "`millrace serve`" + ` wins over the environment variable, which wins over the key of the YAML file that
 ` + "`--config`" + ` names. The variable is ` + "`" + settingsVariables + "`" + ` and the flag in capitals with underscores, such as
 ` + "`" + settingsVariables + "LOG_LEVEL`" + `; the key is the flag with underscores, such as ` + "`log_level`" + `. A key or a variable that is not
-known, and a value that cannot be read, keep the server from starting.
+known, and a value that is empty or cannot be read, keep the server from starting.
 
 Secrets are no settings: tokens are in a file, as hashes, and so are keys of certificates. ` + "`/debug/status`" + ` of the admin
 listener shows the settings in force.

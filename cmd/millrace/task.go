@@ -163,7 +163,8 @@ func (a *app) taskCreateCmd() *cobra.Command {
 	flags.IntVar(&f.attempts, "attempts", 0, "failed attempts that end the task; default the queue's")
 	flags.DurationVar(&f.lease, "lease", 0, "how long a silent worker keeps the task; default the queue's")
 	flags.BoolVar(&f.wait, "wait", false, "wait for the end and print the task")
-	return c
+	c.MarkFlagsMutuallyExclusive("delay", "at")
+	return valuesFrom(c, 1)
 }
 
 func (a *app) createTask(ctx context.Context, c *millrace.Client, queue string, payload []byte, f taskFlags) error {

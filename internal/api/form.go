@@ -29,6 +29,9 @@ type Form struct {
 // urlKeyBytes is how long a key may be in an address to be sure to fit, whatever must be escaped in it.
 const urlKeyBytes = 4 * kib
 
+// float32Max is the largest number of 32 bits.
+const float32Max = "3.4028234663852886e38"
+
 // Expressions of texts.
 const (
 	controls  = `\x00-\x08\x0a-\x1f\x7f` // of a class: what text refuses
@@ -56,7 +59,7 @@ var (
 	objectForm    = Form{Pattern: `^[0-9a-f]{40}$`}
 	objectOrNone  = Form{Pattern: `^([0-9a-f]{40})?$`}
 	repoIDForm    = Form{Pattern: `^[0-9A-Fa-f]{32}$`}
-	requestIDForm = Form{Pattern: fmt.Sprintf(`^(-*[0-9A-Fa-f]){%d}-*$`, 2*requestIDBytes)}
+	requestIDForm = Form{Pattern: fmt.Sprintf(`^(-*[0-9A-Fa-f]){%d}-*$`, 2*requestIDBytes), Not: `^[0-]*$`}
 	pointForm     = Form{Pattern: fmt.Sprintf(`^[^\x00-\x20\x7f]{1,%d}$`, nameBytes)}
 	versionForm   = Form{Pattern: `^` + digitsUpTo(math.MaxUint64) + `/` + digitsUpTo(math.MaxUint64) + `$|^0$`}
 	fieldForm     = Form{Pattern: fmt.Sprintf(`^[A-Za-z_][0-9A-Za-z_]{0,%d}$`, nameBytes-1)}
@@ -201,7 +204,8 @@ func (r *Route) PathForm(name string) Form {
 
 // VectorForms are the forms of a vector: a list of numbers, and base64 of such.
 func VectorForms() (list, packed Form) {
-	return Form{}.many(1, vectorTop), Form{Pattern: packed32s, MaxLength: base64Len(4 * vectorTop)}.filled()
+	list = between("-"+float32Max, float32Max).many(1, vectorTop)
+	return list, Form{Pattern: packed32s, MaxLength: base64Len(4 * vectorTop)}.filled()
 }
 
 // FieldForms lists the forms of the fields of bodies, as message and field. Those that stand in a schema of requests hold for
@@ -321,7 +325,7 @@ func searchForms(l *Limits) map[string]Form {
 		"Rule.severity": words(severities...), "Rule.on_missing": words(missingWords...), "Rule.weight": between("0", "2"),
 		"EmbedRequest.text": AnyText.filled().upTo(l.EmbedBytes), "EmbedRequest.texts": AnyText.filled().many(1, l.EmbedTexts),
 		"EmbedRequest.kind": words(embedKinds...), "EmbedRequest.truncate": words(truncateWords...),
-		"SearchRequest.collection": spaceForm, "SearchRequest.query_text": AnyText.upTo(l.QueryTextBytes), "SearchRequest.k": wholes(0, l.SearchK),
+		"SearchRequest.collection": spaceForm, "SearchRequest.query_text": AnyText.filled().upTo(l.QueryTextBytes), "SearchRequest.k": wholes(0, l.SearchK),
 		"SearchRequest.consistency": words(consistencies...), "SearchRequest.min_index": unsignedForm, "SearchRequest.candidates": wholes(0, l.SearchCandidates),
 		"SearchRequest.ef": {Minimum: json.Number(strconv.Itoa(searchWidthMin)), Maximum: json.Number(strconv.Itoa(searchWidthMax))}, "SearchRequest.timeout": spans(span{1, l.SearchTimeoutMs, ""}),
 		"Judge.ruleset": rulesetForm, "Judge.include": words(includeWords...), "Merge.method": words(mergeMethods...), "Merge.dense": weight, "Merge.lexical": weight,

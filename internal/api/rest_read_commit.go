@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/hex"
 	"math"
+	"slices"
 	"strings"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
@@ -35,8 +36,8 @@ func (d *jsonReader) requestID() []byte {
 		return nil
 	}
 	id, err := hex.DecodeString(s)
-	if err != nil || len(id) != requestIDBytes {
-		d.refuse("is no 32 hexadecimal digits, such as a UUID")
+	if err != nil || len(id) != requestIDBytes || !slices.ContainsFunc(id, func(b byte) bool { return b != 0 }) {
+		d.refuse("must be 32 hexadecimal digits, such as a UUID, and not all 0")
 	}
 	return id
 }

@@ -284,7 +284,7 @@ var mergeFields = nullable([]jsonField[pb.Merge]{
 
 var searchFields = nullable([]jsonField[pb.SearchRequest]{
 	{"collection", func(d *jsonReader, m *pb.SearchRequest) { m.Collection = d.text() }},
-	{"query_text", func(d *jsonReader, m *pb.SearchRequest) { m.QueryText = d.text() }},
+	{"query_text", func(d *jsonReader, m *pb.SearchRequest) { m.QueryText = d.filled() }},
 	{"vector", func(d *jsonReader, m *pb.SearchRequest) { m.Vector = d.floats(vectorTop) }},
 	{"k", func(d *jsonReader, m *pb.SearchRequest) { m.K = d.uint32() }},
 	{"gate", func(d *jsonReader, m *pb.SearchRequest) { m.Gate = readNew(d, gateFields) }},

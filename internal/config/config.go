@@ -74,14 +74,14 @@ func Fill(settings []Setting, prefix string, environ []string, file []byte) erro
 	return nil
 }
 
-// withPrefix returns the variables that begin with prefix and are not empty. Those that Kubernetes sets in every container for a
+// withPrefix returns the variables that begin with prefix. Those that Kubernetes sets in every container for a
 // Service, here one with the prefix as its name, are no settings.
 func withPrefix(environ []string, prefix string) map[string]string {
 	out := make(map[string]string)
 	for _, pair := range environ {
 		name, value, _ := strings.Cut(pair, "=")
 		rest, ok := strings.CutPrefix(name, prefix)
-		if ok && value != "" && rest != "PORT" && !strings.HasPrefix(rest, "PORT_") && !strings.HasPrefix(rest, "SERVICE_") {
+		if ok && rest != "PORT" && !strings.HasPrefix(rest, "PORT_") && !strings.HasPrefix(rest, "SERVICE_") {
 			out[name] = value
 		}
 	}
