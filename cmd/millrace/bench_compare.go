@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -283,7 +282,7 @@ func benchExit(code int, why map[int]string) error {
 // benchToken reads the token of a server that runs.
 func benchToken(file string) (string, error) {
 	if file == "" {
-		return os.Getenv("MILLRACE_TOKEN"), nil
+		return variableSecret("MILLRACE_TOKEN")
 	}
 	token, err := readSecret(file)
 	if err != nil {

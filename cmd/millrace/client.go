@@ -36,6 +36,9 @@ func (c *connection) options() (opts []millrace.Option, err error) {
 		opts = append(opts, millrace.Address(c.address))
 	}
 	token, err := c.token.read()
+	if err == nil && token == "" {
+		token, err = variableSecret("MILLRACE_TOKEN")
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -132,6 +132,7 @@ type demo struct {
 	base    millrace.ServerStatus // what servers that were killed had done
 	latest  millrace.ServerStatus
 	kills   []string
+	tenths  uint64 // of the work that were told, where no bar is drawn
 }
 
 func (d *demo) run(ctx context.Context) (err error) {
@@ -329,7 +330,7 @@ func (d *demo) watch(ctx context.Context, c *millrace.Client) (time.Duration, er
 		case s.Dead > 0:
 			return 0, fmt.Errorf("%d tasks failed for good", s.Dead)
 		case done == total:
-			if !d.a.json {
+			if !d.a.json && d.a.animates() {
 				fmt.Fprintln(d.a.out)
 			}
 			return time.Since(start), nil
@@ -376,14 +377,25 @@ func (d *demo) killServer(ctx context.Context, done uint64) error {
 // say notes what happened on a line of its own.
 func (d *demo) say(what string) {
 	d.kills = append(d.kills, what)
-	if !d.a.json {
+	switch {
+	case d.a.json:
+	case d.a.animates():
 		fmt.Fprintf(d.a.out, "\r\033[K  %s\n", what)
+	default:
+		fmt.Fprintf(d.a.out, "  %s\n", what)
 	}
 }
 
-// progress draws a bar.
+// progress draws a bar; where that cannot be, it prints a line for each tenth of the work.
 func (d *demo) progress(s millrace.QueueStats, total uint64) {
 	if d.a.json {
+		return
+	}
+	if !d.a.animates() {
+		if tenth := s.Completed * 10 / total; tenth > d.tenths {
+			d.tenths = tenth
+			fmt.Fprintf(d.a.out, "%d/%d  ready %d  running %d\n", s.Completed, total, s.Ready+s.Scheduled, s.Running)
+		}
 		return
 	}
 	const width = 40

@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 
 	"github.com/millrace/millrace/internal/server"
 	millrace "github.com/millrace/millrace/sdk/go"
@@ -63,7 +62,7 @@ func (a *app) report(err error) {
 		return
 	}
 	if !a.json {
-		fmt.Fprintln(a.err, "millrace:", err)
+		a.tell("millrace:", err)
 		return
 	}
 	out := struct {
@@ -82,5 +81,8 @@ func (a *app) report(err error) {
 		out.Limit, out.Max, out.Details = refused.Limit, refused.Max, refused.Details
 		out.Outcome = refused.Outcome.String()
 	}
-	_ = json.NewEncoder(a.err).Encode(out) // there is nowhere left to report to
+	b, err := json.Marshal(out)
+	if err == nil {
+		_, _ = a.err.Write(append(escapedJSON(b), '\n')) // there is nowhere left to report to
+	}
 }

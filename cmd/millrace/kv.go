@@ -41,9 +41,10 @@ func keyFlag(c *cobra.Command) (keyOf func(arg string) (string, error)) {
 
 func (a *app) kvGetCmd() *cobra.Command {
 	var keyOf func(arg string) (string, error)
+	var asIs bool
 	c := &cobra.Command{
 		Use:   "get KEYSPACE KEY",
-		Short: "Print a key's value",
+		Short: "Print a key's value, byte for byte; on a terminal without what would drive it",
 		Args:  cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
 			key, err := keyOf(args[1])
@@ -55,12 +56,14 @@ func (a *app) kvGetCmd() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return a.print(map[string]any{"value": content(v.Bytes), "rev": v.Rev}, func(w io.Writer) {
-					_, _ = w.Write(v.Bytes) // byte for byte, so that it can be piped
-				})
+				if !a.json {
+					return a.raw(v.Bytes, asIs)
+				}
+				return a.print(map[string]any{"value": content(v.Bytes), "rev": v.Rev}, nil)
 			})
 		},
 	}
+	c.Flags().BoolVar(&asIs, "raw", false, "byte for byte on a terminal too")
 	keyOf = keyFlag(c)
 	return c
 }

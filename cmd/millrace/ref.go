@@ -500,7 +500,7 @@ func (a *app) fatal(err error) error {
 	if !errors.As(err, &f) {
 		return err
 	}
-	fmt.Fprintln(a.err, "fatal:", strings.TrimRight(string(f), "\n\x00"))
+	a.tell("fatal:", strings.TrimRight(string(f), "\n\x00"))
 	return exitError{exitFatal, errReported}
 }
 

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"syscall"
 
 	"github.com/spf13/cobra"
 )
@@ -18,6 +20,7 @@ type app struct {
 	out, err io.Writer
 	json     bool
 	told     *interrupts
+	terminal bool // the output is one
 	serves   bool // it goes on whether or not what it prints can be written
 	conn     connection
 }
@@ -25,7 +28,7 @@ type app struct {
 // execute runs one command line and returns its exit code.
 func execute(told *interrupts, args []string, in io.Reader, stdout, errOut io.Writer) int {
 	out := &checked{w: stdout}
-	a := &app{in: in, out: out, err: errOut, told: told}
+	a := &app{in: in, out: out, err: errOut, told: told, terminal: isTerminal(stdout)}
 	root := a.root()
 	root.SetArgs(args)
 	root.SetIn(in)
@@ -34,6 +37,9 @@ func execute(told *interrupts, args []string, in io.Reader, stdout, errOut io.Wr
 	err := root.ExecuteContext(told.ctx)
 	if out.err != nil && !a.serves && (err == nil || errors.Is(err, out.err)) {
 		err = exitError{exitRefused, fmt.Errorf("write the output: %w", out.err)}
+		if errors.Is(out.err, syscall.EPIPE) {
+			err = exitError{exitRefused, errReported} // the reader has what it wanted
+		}
 	}
 	if err != nil {
 		a.report(err)
@@ -95,13 +101,19 @@ func wrapUsage(c *cobra.Command) {
 
 // print writes v as JSON with --json, else what text prints.
 func (a *app) print(v any, text func(w io.Writer)) error {
+	var b bytes.Buffer
 	if !a.json {
-		text(a.out)
-		return nil
+		text(&b)
+		_, err := a.out.Write(escaped(b.Bytes()))
+		return err
 	}
-	enc := json.NewEncoder(a.out)
+	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	_, err := a.out.Write(escapedJSON(b.Bytes()))
+	return err
 }
 
 func (a *app) versionCmd() *cobra.Command {

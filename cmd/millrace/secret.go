@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 
 	"github.com/spf13/pflag"
@@ -40,8 +39,14 @@ func (s *secretFlags) read() (string, error) {
 	switch {
 	case s.value != "" && s.file != "":
 		return "", usageError{fmt.Errorf("--%s and --%s-file are mutually exclusive", s.name, s.name)}
+	case s.value != "":
+		secret, err := plainSecret(s.value)
+		if err != nil {
+			return "", usageError{fmt.Errorf("--%s: %w", s.name, err)}
+		}
+		return secret, nil
 	case s.file == "":
-		return s.value, nil
+		return "", nil
 	}
 	secret, err := readSecret(s.file)
 	if err != nil {
@@ -65,14 +70,34 @@ func secretOf(f *os.File) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	secret := strings.TrimSpace(string(b))
-	switch {
-	case len(b) > maxSecret:
+	if len(b) > maxSecret {
 		return "", fmt.Errorf("%s: must be at most %d bytes", f.Name(), maxSecret)
-	case secret == "":
-		return "", fmt.Errorf("%s: %w", f.Name(), errNoSecret)
-	case strings.ContainsAny(secret, "\r\n"):
-		return "", fmt.Errorf("%s: must hold one token alone", f.Name())
+	}
+	secret, err := plainSecret(string(b))
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", f.Name(), err)
+	}
+	return secret, nil
+}
+
+// plainSecret takes off the white space around a secret and refuses one that no header can carry. The error does not show it.
+func plainSecret(s string) (string, error) {
+	secret, err := server.CleanSecret(s)
+	if err == nil && secret == "" {
+		return "", errNoSecret
+	}
+	return secret, err
+}
+
+// variableSecret reads a secret of the environment; empty: the variable is not set.
+func variableSecret(name string) (string, error) {
+	value, set := os.LookupEnv(name)
+	if !set {
+		return "", nil
+	}
+	secret, err := plainSecret(value)
+	if err != nil {
+		return "", usageError{fmt.Errorf("environment variable %s: %w", name, err)}
 	}
 	return secret, nil
 }

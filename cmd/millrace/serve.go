@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -40,6 +41,7 @@ type serveOptions struct {
 
 	groupCommit bool
 	settings    bool
+	unread      []unread
 }
 
 func (a *app) serveCmd() *cobra.Command {
@@ -79,6 +81,7 @@ the disk is full beyond its reserve, 23 when the directory is not this server's.
 			if err := fillSettings(c.Flags(), o.config); err != nil {
 				return usageError{err}
 			}
+			o.unread = unreadOf(c.Flags())
 			server.PrivateFiles()
 			return a.serve(c.Context(), o)
 		},
@@ -121,7 +124,7 @@ func (o *serveOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.VectorKernel, "vector-kernel", "", "vnni, avx2 or purego, for comparing vectors; default the fastest that the machine has")
 	f.BoolVar(&o.Forward, "forward", false, "in a cluster, fetch the answer to a REST request that another node must serve, instead of sending its caller there with 307; a request says otherwise with ?forward=0 or 1")
 	f.BoolVar(&o.KeyspaceMetrics, "keyspace-metrics", false, "metrics tell what is done in the hundred most used keyspaces, by tenant, namespace and name; else they tell the sum of all")
-	f.StringVar(&o.readyFile, "ready-file", "", "written when the server serves: a JSON object with address and pid")
+	f.StringVar(&o.readyFile, "ready-file", "", "there as long as the server serves: a JSON object with address and pid")
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
 	spanVar(f, &o.grace, "grace", 25*time.Second, "how long calls in flight may take when the server is told to stop")
 	f.BoolVar(&o.limits, "limits", false, "print the limits with their defaults and hard maxima, and end")
@@ -183,14 +186,26 @@ const gcPercent = 300
 // processor time in every cycle.
 const fewProcs = 4
 
-func (a *app) serve(ctx context.Context, o *serveOptions) error {
+// serve runs a server. Its ready file is there as long as it serves: that of the last run goes first of all.
+func (a *app) serve(ctx context.Context, o *serveOptions) (err error) {
+	if o.readyFile == "" {
+		return a.serveUntil(ctx, o)
+	}
+	if err := removeReady(o.readyFile); err != nil {
+		return usageError{fmt.Errorf("--ready-file: %w", err)}
+	}
+	defer func() { err = errors.Join(err, removeReady(o.readyFile)) }()
+	return a.serveUntil(ctx, o)
+}
+
+// serveUntil runs a server until it is told to stop, or cannot go on.
+func (a *app) serveUntil(ctx context.Context, o *serveOptions) (err error) {
 	if o.Dir == "" {
 		return usageError{errors.New("--data is required")}
 	}
 	if err := o.Limits.Check(); err != nil {
 		return usageError{err}
 	}
-	var err error
 	if o.cluster.Token, err = o.joinToken.read(); err != nil {
 		return err
 	}
@@ -225,6 +240,9 @@ func (a *app) serve(ctx context.Context, o *serveOptions) error {
 	}
 	o.Version, o.OneCommitPerEntry = version, !o.groupCommit
 	o.Logger = slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: level}))
+	for _, v := range o.unread {
+		o.Logger.Warn("environment variable is not read", "variable", v.short, "instead", v.whole)
+	}
 	var token string
 	if o.dev {
 		if token, err = devToken(o.tokenFile, func(what string) { o.Logger.Warn(what) }); err != nil {
@@ -256,6 +274,31 @@ func (a *app) serve(ctx context.Context, o *serveOptions) error {
 			return err
 		}
 	}
+}
+
+// removeReady removes the ready file. That it is not there is what is wanted; what is no file is left.
+func removeReady(file string) error {
+	if info, err := os.Lstat(file); err != nil || !info.Mode().IsRegular() {
+		return nil //nolint:nilerr // the write of it tells what is wrong
+	}
+	if err := os.Remove(file); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// unread is a variable of the environment that lacks a word of a setting's name, and so is not read.
+type unread struct{ short, whole string }
+
+// unreadOf lists them. That of a setting with the name of something of clients is no mistake.
+func unreadOf(flags *pflag.FlagSet) (out []unread) {
+	for _, s := range settingsOf(flags) {
+		v := unread{s.Variable("MILLRACE_"), s.Variable(settingsVariables)}
+		if _, set := os.LookupEnv(v.short); set {
+			out = append(out, v)
+		}
+	}
+	return out
 }
 
 // announce tells that the server serves.

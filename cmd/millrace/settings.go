@@ -119,7 +119,11 @@ func settingsOf(flags *pflag.FlagSet) []config.Setting {
 	flags.VisitAll(func(f *pflag.Flag) {
 		if !slices.Contains(notSettings, f.Name) {
 			s := config.Setting{Name: f.Name, Set: f.Value.Set, Done: f.Changed}
-			if list, ok := f.Value.(interface {
+			value := f.Value
+			if filled, ok := value.(filledValue); ok {
+				value = filled.Value
+			}
+			if list, ok := value.(interface {
 				Item(fields map[string]string) (string, error)
 			}); ok {
 				s.Item = list.Item

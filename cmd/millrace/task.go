@@ -99,13 +99,13 @@ func (v taskView) text(w io.Writer) {
 		}
 	}
 	if v.Worker != "" {
-		fmt.Fprintf(w, "worker    %s\n", v.Worker)
+		fmt.Fprintf(w, "worker    %s\n", oneLine(v.Worker))
 	}
 	if v.Tag != "" {
-		fmt.Fprintf(w, "tag       %s\n", v.Tag)
+		fmt.Fprintf(w, "tag       %s\n", oneLine(v.Tag))
 	}
 	if v.Error != "" {
-		fmt.Fprintf(w, "error     %s\n", v.Error)
+		fmt.Fprintf(w, "error     %s\n", oneLine(v.Error))
 	}
 	if v.Payload != nil {
 		fmt.Fprintf(w, "payload   %s\n", *v.Payload)
@@ -246,7 +246,7 @@ func (a *app) taskGetCmd() *cobra.Command {
 				}
 				for _, at := range list {
 					if err := a.print(at, func(w io.Writer) {
-						fmt.Fprintf(w, "attempt %d  %s  %s  %s  %s\n", at.Number, stamp(at.Start), at.Worker, cmp.Or(at.Outcome, "running"), at.Message)
+						fmt.Fprintf(w, "attempt %d  %s  %s  %s  %s\n", at.Number, stamp(at.Start), oneLine(at.Worker), cmp.Or(at.Outcome, "running"), oneLine(at.Message))
 					}); err != nil {
 						return err
 					}

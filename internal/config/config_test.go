@@ -19,7 +19,11 @@ func fill(t *testing.T, flag, env, file string) (listen string, shards int, err 
 	if flag != "" {
 		listen, settings[0].Done = flag, true
 	}
-	err = Fill(settings, "MILLRACE_", []string{"HOME=/", "MILLRACE_LISTEN_ADDRESS=" + env}, []byte(file))
+	environ := []string{"HOME=/"}
+	if env != "" {
+		environ = append(environ, "MILLRACE_LISTEN_ADDRESS="+env)
+	}
+	err = Fill(settings, "MILLRACE_", environ, []byte(file))
 	return listen, shards, err
 }
 
@@ -67,7 +71,8 @@ func TestAVariableThatIsNoSettingIsRefused(t *testing.T) {
 		"X_GRACE_MS=5":                 "unknown environment variable X_GRACE_MS",
 		"X_=5":                         "unknown environment variable X_",
 		"X_B=1 X_A=1":                  "unknown environment variable X_A",
-		"X_GRCE= XX_GRCE=5 Y_X_GRCE=5": "",
+		"XX_GRCE=5 Y_X_GRCE=5":         "",
+		"X_GRCE=":                      "unknown environment variable X_GRCE",
 		"X_PORT=tcp://10.0.0.1:80 X_PORT_80_TCP_ADDR=10.0.0.1 X_SERVICE_HOST=10.0.0.1 X_SERVICE_PORT=80": "",
 	} {
 		err := Fill(settings, "X_", strings.Fields(environ), nil)

@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/millrace/millrace/internal/api"
+	"github.com/millrace/millrace/internal/auth"
 	"github.com/millrace/millrace/internal/config"
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/embed"
@@ -40,15 +41,24 @@ func openEmbedders(fs env.FS, o *Options, cacheBytes int64) (*embedders, error) 
 		if c.KeyFile != "" {
 			key, err := env.ReadFile(fs, c.KeyFile, maxSmallFile)
 			err = errors.Join(err, CheckTrusted(c.KeyFile))
+			if err == nil {
+				if c.Key, err = auth.CleanSecret(string(key)); err != nil {
+					err = fmt.Errorf("%s: %w", c.KeyFile, err)
+				}
+			}
 			if err != nil {
 				return nil, errors.Join(fmt.Errorf("embedder %s: %w", c.Name, err), out.close())
 			}
-			c.Key = trimKey(key)
 		}
 		if c.KeyEnv != "" {
-			if c.Key = os.Getenv(c.KeyEnv); c.Key == "" {
+			key, err := auth.CleanSecret(os.Getenv(c.KeyEnv))
+			switch {
+			case err != nil:
+				return nil, errors.Join(fmt.Errorf("embedder %s: environment variable %s: %w", c.Name, c.KeyEnv, err), out.close())
+			case key == "":
 				return nil, errors.Join(fmt.Errorf("embedder %s: environment variable %s is empty", c.Name, c.KeyEnv), out.close())
 			}
+			c.Key = key
 		}
 		if err := out.add(o, &list[i]); err != nil {
 			return nil, errors.Join(err, out.close())
@@ -152,10 +162,3 @@ func (e *embedders) Prepare(v []float32, metric core.Metric) error {
 
 // maxSmallFile bounds files that the operator names: settings and keys.
 const maxSmallFile = 1 << 20
-
-func trimKey(b []byte) string {
-	for len(b) > 0 && (b[len(b)-1] == '\n' || b[len(b)-1] == '\r' || b[len(b)-1] == ' ') {
-		b = b[:len(b)-1]
-	}
-	return string(b)
-}

@@ -195,6 +195,9 @@ func Dev(o Options, token string) (Options, error) {
 // NewToken makes a token at random.
 func NewToken() string { return auth.Generate(env.SystemRand{}) }
 
+// CleanSecret takes off the white space around a secret, and refuses one that no header can carry as it is.
+func CleanSecret(s string) (string, error) { return auth.CleanSecret(s) }
+
 // listen opens the edge's listener.
 func (r *Running) listen() (net.Listener, error) {
 	lis, err := r.o.Net.Listen(r.o.Listen)

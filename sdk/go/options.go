@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -82,6 +83,17 @@ func DefaultCodec(c Codec) Option { return func(o *options) { o.codec = c } }
 // and when it began and ended, in microseconds of one monotonic clock. Lines are written one at a time, whole.
 func WithLedger(w io.Writer) Option { return func(o *options) { o.ledger = w } }
 
+// cleanToken takes off the white space around a token: a file of one ends with a line feed. The error does not show the token.
+func cleanToken(s string) (string, error) {
+	s = strings.TrimSpace(s)
+	for i := range len(s) {
+		if s[i] <= ' ' || s[i] >= 0x7f {
+			return "", errors.New("the token must be one word of ASCII: it holds white space, a control character, or one that is not ASCII")
+		}
+	}
+	return s, nil
+}
+
 const defaultAddress = "127.0.0.1:" + grpcPort
 
 // newOptions applies opts over the environment and fills in what is missing.
@@ -100,7 +112,10 @@ func newOptions(opts []Option) (options, error) {
 		o.rest = cmp.Or(o.rest, os.Getenv("MILLRACE_REST_URL"))
 	}
 	o.address = cmp.Or(o.address, os.Getenv("MILLRACE_URL"), defaultAddress)
-	o.token = cmp.Or(o.token, os.Getenv("MILLRACE_TOKEN"))
+	var err error
+	if o.token, err = cleanToken(cmp.Or(o.token, os.Getenv("MILLRACE_TOKEN"))); err != nil {
+		return o, err
+	}
 	o.namespace = cmp.Or(o.namespace, os.Getenv("MILLRACE_NAMESPACE"), "default")
 	if o.logger == nil {
 		o.logger = slog.Default()
