@@ -15,12 +15,12 @@ import (
 func (a *app) queueCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "queue",
-		Short: "List queues, read their counters, configure them",
+		Short: "List queues, read their counters, configure and remove them",
 		Args:  cobra.NoArgs,
 		RunE:  func(*cobra.Command, []string) error { return usageError{errors.New("name a subcommand; see --help")} },
 	}
 	a.connectionFlags(c)
-	c.AddCommand(a.queueListCmd(), a.queueStatsCmd(), a.queueSetCmd())
+	c.AddCommand(a.queueListCmd(), a.queueStatsCmd(), a.queueSetCmd(), a.queueRmCmd())
 	return c
 }
 
@@ -150,5 +150,34 @@ func (a *app) queueSetCmd() *cobra.Command {
 	f.DurationVar(&dead, "retain-dead", 0, "how long dead tasks are kept; default 336h")
 	f.DurationVar(&cancelled, "retain-cancelled", 0, "how long cancelled tasks are kept; default 24h")
 	f.Uint64Var(&cfg.Version, "if-version", 0, "only if the configuration has this version")
+	return c
+}
+
+func (a *app) queueRmCmd() *cobra.Command {
+	var purge bool
+	var version uint64
+	c := &cobra.Command{
+		Use:   "rm QUEUE",
+		Short: "Remove a queue with its tasks and its configuration; without --purge not while it has tasks that have not ended",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			var opts []millrace.QueueDeleteOption
+			if purge {
+				opts = append(opts, millrace.Purge())
+			}
+			if c.Flags().Changed("if-version") {
+				opts = append(opts, millrace.IfVersion(version))
+			}
+			return a.with(c.Context(), func(ctx context.Context, client *millrace.Client) error {
+				if err := client.Queue(args[0]).Delete(ctx, opts...); err != nil {
+					return err
+				}
+				return a.print(map[string]string{"removed": args[0]}, func(w io.Writer) { fmt.Fprintf(w, "removed %s\n", args[0]) })
+			})
+		},
+	}
+	f := c.Flags()
+	f.BoolVar(&purge, "purge", false, "also with tasks that have not ended: they are cancelled")
+	f.Uint64Var(&version, "if-version", 0, "only if the configuration has this version")
 	return c
 }

@@ -83,6 +83,7 @@ var methods = map[string]rule{
 	"/millrace.v1.QueueService/List":            needs(auth.TaskRead),
 	"/millrace.v1.QueueService/Get":             needs(auth.TaskRead),
 	"/millrace.v1.QueueService/Set":             needs(auth.Admin),
+	"/millrace.v1.QueueService/Delete":          needs(auth.Admin),
 	"/millrace.v1.QueueService/Stats":           needs(auth.TaskRead),
 	"/millrace.v1.QueueService/CreateNamespace": needs(auth.Admin),
 	"/millrace.v1.QueueService/GetNamespace":    namespaceRule,

@@ -42,6 +42,7 @@ func goodRequests() map[string]proto.Message {
 		"/millrace.v1.QueueService/List":              &pb.ListQueuesRequest{},
 		"/millrace.v1.QueueService/Get":               &pb.GetQueueRequest{Queue: "mail"},
 		"/millrace.v1.QueueService/Set":               &pb.SetQueueRequest{Queue: "mail", Config: &pb.QueueConfig{}},
+		"/millrace.v1.QueueService/Delete":            &pb.DeleteQueueRequest{Queue: "mail", Purge: true},
 		"/millrace.v1.QueueService/Stats":             &pb.QueueStatsRequest{Queue: "mail"},
 		"/millrace.v1.QueueService/CreateNamespace":   &pb.CreateNamespaceRequest{},
 		"/millrace.v1.QueueService/GetNamespace":      &pb.GetNamespaceRequest{},

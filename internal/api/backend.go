@@ -82,6 +82,8 @@ type Backend interface {
 	// KeyBytes reads what all keyspaces of the partition's namespace took on disk when that was measured last.
 	KeyBytes(ctx context.Context, p core.Partition, o core.ReadOptions) (uint64, core.At, error)
 
+	// Format is the format of entries that this node writes: what the cluster can do.
+	Format() uint16
 	// Status tells what this node is and has done.
 	Status() core.NodeStatus
 	// Now is the shard time of a partition as this node has it.

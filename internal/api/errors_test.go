@@ -27,7 +27,7 @@ func sampleFacts() map[string]core.Fact {
 		"NotFound":         core.NotFound{Kind: "task", ID: "x"},
 		"AlreadyExists":    core.AlreadyExists{Kind: "task", ID: "x"},
 		"LeaseLost":        core.LeaseLost{Given: 5},
-		"WrongState":       core.WrongState{State: core.Running},
+		"WrongState":       core.WrongState{State: core.Running}, // of a queue; of a task it names the task
 		"SessionExpired":   core.SessionExpired{},
 		"WrongMembership":  core.WrongMembership{Reason: "learner_behind", Node: 4, Lag: 1001},
 		"NotMoved":         core.NotMoved{Why: "node 3 is behind"},
@@ -91,7 +91,7 @@ func TestFactsTellWhatAClientNeeds(t *testing.T) {
 		"NotFound":         `code:"NOT_FOUND" message:"task \"x\" not found"`,
 		"AlreadyExists":    `code:"ALREADY_EXISTS" message:"task \"x\" exists with other content"`,
 		"LeaseLost":        `code:"LEASE_LOST" message:"task 00000000000000000000000000: token 5 lost its lease"`,
-		"WrongState":       `code:"WRONG_STATE" message:"task 00000000000000000000000000 is running" details:{key:"state" value:"running"}`,
+		"WrongState":       `code:"WRONG_STATE" message:"the queue has tasks that are running" details:{key:"state" value:"running"}`,
 		"SessionExpired":   `code:"WRONG_STATE" reason:"session_expired" message:"session expired"`,
 		"NotMoved":         `code:"WRONG_STATE" reason:"not_moved" message:"not_moved: node 3 is behind"`,
 		"FormatHeld":       `code:"WRONG_STATE" reason:"format_held" message:"format_held: format 2: the program of node 1 does not know it, the program of node 3 does not know it, node 4 is not reached" details:{key:"format" value:"2"} details:{key:"older" value:"1,3"} details:{key:"silent" value:"4"}`,

@@ -235,7 +235,7 @@ func taskForms(l *Limits) map[string]Form {
 		"BatchCreateRequest.tasks": Form{}.many(1, l.FrameItems), "SettleRequest.items": Form{}.many(1, l.FrameItems), "HeartbeatRequest.items": Form{}.many(1, l.FrameItems),
 		"ClaimRequest.queues": queueForm.many(1, l.ClaimQueues), "ClaimRequest.max": wholes(0, l.ClaimTasks), "ClaimRequest.lease": spans(t.leases()),
 		"ClaimRequest.wait": spans(span{0, l.ClaimWaitMs, ""}), "ClaimRequest.worker": plainText.upTo(l.WorkerBytes), "ClaimRequest.partition": wholes(0, l.Partitions-1),
-		"QueueWeight.name": queueForm, "QueueWeight.weight": wholes(0, l.QueueWeight), "Hold.id": taskForm, "Hold.token": tokenForm,
+		"QueueWeight.name": queueForm, "QueueWeight.weight": wholes(0, int64(1)), "Hold.id": taskForm, "Hold.token": tokenForm,
 		"SettleItem.id": taskForm, "SettleItem.token": tokenForm, "Fence.task": taskForm, "Fence.token": tokenForm,
 		"Complete.result_base64": base64Form(l.ResultBytes), "Complete.result_type": plainText.upTo(l.ContentTypeBytes),
 		"Fail.retry_after": spans(span{0, l.RetryAfterMs, ""}), "Snooze.delay": spans(t.horizon()), "HeartbeatRequest.extend": spans(t.leases()),

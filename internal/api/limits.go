@@ -1,6 +1,10 @@
 package api
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/millrace/millrace/internal/core"
+)
 
 // Limits of this edge. A zero field means its default. Bytes, items and milliseconds say so in their names.
 type Limits struct {
@@ -38,10 +42,10 @@ type Limits struct {
 	Subscriptions  int64 // of a stream
 	Slots          int64 // of a subscription
 
+	Queues      int64 // of a partition of a namespace; the node that leads the partition goes by its own
 	ClaimQueues int64 // queues of a claim or subscription
 	ClaimTasks  int64 // tasks of a claim or assignment
 	ClaimWaitMs int64
-	QueueWeight int64
 	WorkerBytes int64 // name of a worker, or of its host
 	WorkerKinds int64
 	ListItems   int64 // of a page
@@ -153,10 +157,10 @@ func (l *Limits) Rows() []Limit {
 		{"send_stall_ms", &l.SendStallMs, 60 * second, hour},
 		{"subscriptions", &l.Subscriptions, 16, 256},
 		{"slots", &l.Slots, 4096, 65_536},
+		{"queues", &l.Queues, core.DefaultQueues, core.MaxQueues},
 		{"claim_queues", &l.ClaimQueues, 64, 1024},
 		{"claim_tasks", &l.ClaimTasks, 128, 512},
 		{"claim_wait_ms", &l.ClaimWaitMs, 60 * second, hour},
-		{"queue_weight", &l.QueueWeight, 1000, 1000},
 		{"worker_bytes", &l.WorkerBytes, 128, 256},
 		{"worker_kinds", &l.WorkerKinds, 1000, 10_000},
 		{"list_items", &l.ListItems, 1000, 1000},

@@ -137,10 +137,6 @@ func requestBounds() map[string]bound {
 		"claim_wait_ms": {
 			claimOf(&pb.ClaimRequest{Queues: q, Wait: ms(60_000)}), claimOf(&pb.ClaimRequest{Queues: q, Wait: ms(60_001)}), outside, "wait",
 		},
-		"queue_weight": {
-			claimOf(&pb.ClaimRequest{Queues: []*pb.QueueWeight{{Name: "q", Weight: 1000}}}),
-			claimOf(&pb.ClaimRequest{Queues: []*pb.QueueWeight{{Name: "q", Weight: 1001}}}), outside, "queues[0].weight",
-		},
 		"worker_bytes": {
 			claimOf(&pb.ClaimRequest{Queues: q, Worker: strings.Repeat("w", 128)}),
 			claimOf(&pb.ClaimRequest{Queues: q, Worker: strings.Repeat("w", 129)}), tooMuch, "worker",
@@ -194,8 +190,8 @@ var elsewhere = map[string]string{
 	"unacked_items": "TestTheReaderStopsAtTheWindow", "unacked_bytes": "the same", "unacked_commits": "the same",
 	"send_buffer": "TestTasksAreGrantedOnlyWithRoomToSend", "send_stall_ms": "TestAReaderThatTakesNothingIsCut",
 	"subscriptions": "TestStreamFramesBeyondALimitEndTheStream", "slots": "the same", "worker_kinds": "the same",
-	"commit_bytes": "TestACommitLargerThanTheLogTakesIsRefused",
-	"rest_body":    "of REST: TestEveryLimitOfRESTAnswersItsNameAndTheNextCallWorks", "json_depth": "the same", "result_wait_ms": "the same",
+	"commit_bytes": "TestACommitLargerThanTheLogTakesIsRefused", "queues": "TestQueuesAreBoundedBySettingAndEmptyOnesMakeRoom",
+	"rest_body": "of REST: TestEveryLimitOfRESTAnswersItsNameAndTheNextCallWorks", "json_depth": "the same", "result_wait_ms": "the same",
 	"rest_bodies": "of REST", "rest_call_ms": "of REST", "http_header": "of REST", "http_header_ms": "of REST", "http_body_ms": "of REST",
 	"http_idle_ms": "of REST", "http_linger_ms": "of REST", "searches_waiting": "TestSearchesWaitForTheirTurnAndTenantsTakeTurns",
 }

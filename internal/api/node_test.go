@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -23,6 +24,7 @@ func (p *planter) step() {
 
 // fakeNode is a Backend whose answers a test can script.
 type fakeNode struct {
+	format uint16 // of entries; 0: the current one
 	planter
 	rates    [2]atomic.Int64 // of all puts: how many, and their bytes, per second
 	left     [2]int64        // of them
@@ -269,6 +271,8 @@ func applied(c core.Commit) (r core.Result) {
 			o.Rev = 7
 		case *core.QueueSet, *core.NamespaceSet, *core.KeyspaceSet:
 			o.Version = 3
+		case *core.QueueDelete:
+			o.Existed = op.Queue != "gone"
 		case *core.RefTxn:
 			o.Refs = fakeAnswer(op)
 		case *core.RepoCreate, *core.RepoSet, *core.RepoDelete, *core.RepoUndelete:
@@ -406,6 +410,8 @@ func (n *fakeNode) NamespaceConfig(_ context.Context, p core.Partition, _ core.R
 	n.reach(p)
 	return core.NamespaceConfig{Version: 4, NoAutoCreate: true}, core.At{}, nil
 }
+
+func (n *fakeNode) Format() uint16 { return cmp.Or(n.format, core.FormatCurrent) }
 
 func (n *fakeNode) Status() core.NodeStatus {
 	n.step()

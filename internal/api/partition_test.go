@@ -337,3 +337,54 @@ func parsedID(t *testing.T, s string) core.TaskID {
 	}
 	return id
 }
+
+func TestARemovalThatCameHalfWayIsFinishedByRepeatingIt(t *testing.T) {
+	r := wideRig(t, "", "b", "", "")
+	client := pb.NewQueueServiceClient(r.conn)
+	remove := func(version *uint64) error {
+		_, err := client.Delete(as("acme/all"), &pb.DeleteQueueRequest{Queue: "mail", Purge: true, IfVersion: version})
+		return err
+	}
+	r.n.strays = map[uint16]core.Proposed{1: {Err: core.Unavailable{Reason: "no_leader"}}}
+	if e := errorOf(t, remove(proto.Uint64(3))); e.GetCode() != "UNAVAILABLE" || e.GetOutcome() != pb.Error_UNKNOWN {
+		t.Errorf("half way: %v", e)
+	}
+	r.n.strays = nil
+	before := len(r.n.proposed())
+	r.n.judge = func(c core.Commit) core.Result { // the first partition has lost it
+		if op := c.Ops[0].(*core.QueueDelete); op.IfVersion >= 0 {
+			return core.Result{Refusal: &core.Refusal{Fact: core.RevMismatch{Missing: true}}}
+		}
+		return applied(c)
+	}
+	r.n.queue = core.QueueStats{Queue: "mail", Config: core.QueueConfig{Version: 3}}
+	if err := remove(proto.Uint64(3)); err != nil {
+		t.Errorf("repeated: %v", err)
+	}
+	var places []uint16
+	for _, c := range r.n.proposed()[before:] {
+		places = append(places, c.Partition.Index)
+	}
+	if slices.Sort(places); !slices.Equal(places, []uint16{0, 1, 2, 3}) {
+		t.Errorf("removed from %v", places)
+	}
+	r.n.queue.Config.Version = 4
+	if e := errorOf(t, remove(proto.Uint64(3))); e.GetCode() != "PRECONDITION_FAILED" {
+		t.Errorf("another version is there: %v", e)
+	}
+	r.n.judge = func(core.Commit) core.Result {
+		return core.Result{Refusal: &core.Refusal{Fact: core.WrongState{State: core.Ready}}}
+	}
+	if e := errorOf(t, remove(nil)); e.GetCode() != "WRONG_STATE" {
+		t.Errorf("with ready tasks: %v", e)
+	}
+}
+
+func TestQueuesAreRemovedOnlyWhereTheFormatOfTheClusterSaysSo(t *testing.T) {
+	r := wideRig(t, "", "", "", "")
+	r.n.format = core.FormatFirst
+	_, err := pb.NewQueueServiceClient(r.conn).Delete(as("acme/all"), &pb.DeleteQueueRequest{Queue: "mail"})
+	if e := errorOf(t, err); e.GetCode() != "INVALID_ARGUMENT" || e.GetReason() != "not_supported" || len(r.n.proposed()) != 0 {
+		t.Errorf("got %v", e)
+	}
+}

@@ -42,6 +42,7 @@ func goodRESTRequests() map[string]sampleRequest {
 		"GET /v1/queues":                                  {path: "/v1/queues"},
 		"GET /v1/queues/{queue}":                          {path: "/v1/queues/mail"},
 		"PUT /v1/queues/{queue}":                          {path: "/v1/queues/mail", body: `{"lease":"30s"}`},
+		"DELETE /v1/queues/{queue}":                       {path: "/v1/queues/mail?purge=true", status: http.StatusNoContent},
 		"GET /v1/queues/{queue}/stats":                    {path: "/v1/queues/mail/stats"},
 		"POST /v1/namespace":                              {path: "/v1/namespace", body: `{}`, status: http.StatusOK},
 		"GET /v1/namespace":                               {path: "/v1/namespace"},

@@ -107,7 +107,7 @@ func TestUnknownPathsAndMethodsAreRefusedInTheSameShape(t *testing.T) {
 	}
 	for path, allow := range map[string]string{
 		"/v1/tasks": "GET, POST", "/v1/tasks/x": "DELETE, GET", "/v1/tasks:claim": "POST",
-		"/v1/queues/q": "GET, PUT", "/v1/kv/ks/keys/k": "DELETE, GET, PUT", "/v1/openapi.json": "GET",
+		"/v1/queues/q": "DELETE, GET, PUT", "/v1/kv/ks/keys/k": "DELETE, GET, PUT", "/v1/openapi.json": "GET",
 	} {
 		for _, method := range []string{"PATCH", "HEAD", "OPTIONS", "TRACE", "FOO"} {
 			a := r.do(method, path, "").expect(t, method+" "+path, http.StatusMethodNotAllowed)

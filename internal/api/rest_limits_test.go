@@ -59,7 +59,6 @@ func restBounds() map[string]restBound {
 		"claim_queues":       post("/v1/tasks:claim", `{"queues":[%s]}`, times(64, `"q"`), times(65, `"q"`), large, "queues"),
 		"claim_tasks":        post("/v1/tasks:claim", `{"queues":["q"],"max":%d}`, 128, 129, small, "max"),
 		"claim_wait_ms":      post("/v1/tasks:claim", `{"queues":["q"],"wait":"%dms"}`, 60_000, 60_001, small, "wait"),
-		"queue_weight":       post("/v1/tasks:claim", `{"queues":[{"name":"q","weight":%d}]}`, 1000, 1001, small, "queues[0].weight"),
 		"worker_bytes":       post("/v1/tasks:claim", `{"queues":["q"],"worker":%s}`, quoted(128), quoted(129), large, "worker"),
 		"partitions":         post("/v1/namespace?ns=wide", `{"partitions":%d}`, 4096, 4097, small, "partitions"),
 		"tag_bytes":          task("tag", quoted(128), quoted(129), large, "tag"),
@@ -97,6 +96,7 @@ func body(n int, queue string) string {
 var restElsewhere = map[string]string{
 	"rest_bodies": "TestBodiesInHandAreBoundedForTheNode", "rest_call_ms": "TestACallThatTakesTooLongIsUnknown",
 	"http_header": "TestHeadersAreBounded", "http_header_ms": "TestSlowClientsAreCut", "http_body_ms": "the same", "http_idle_ms": "the same", "connections_new": "the same of gRPC", "first_call_ms": "the same", "grpc_receive_ms": "of gRPC", "grpc_idle_ms": "of gRPC", "http2_frames": "TestAFloodOfEmptyFramesEndsItsConnection", "http_linger_ms": "TestRefusalsDoNotWaitForTheRestOfTheRequest",
+	"queues":       "TestQueuesAreBoundedBySettingAndEmptyOnesMakeRoom",
 	"calls_tenant": "TestRESTCallsInFlightAreBoundedByTenantAndNode", "calls_node": "the same",
 	"connections_node": "TestConnectionsOfBothDoorsAreBoundedTogether", "connections_address": "the same",
 	"commit_bytes": "TestARESTCommitLargerThanTheLogTakesIsRefused", "send_stall_ms": "TestSlowClientsAreCut",

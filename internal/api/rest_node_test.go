@@ -32,6 +32,12 @@ func openDoor(t *testing.T, tenants ...string) *door { return openDoorOf(t, 1, t
 // openDoorOf is openDoor of a server with so many shards.
 func openDoorOf(t *testing.T, shards int, tenants ...string) *door {
 	t.Helper()
+	return openDoorWith(t, server.Options{Shards: shards}, tenants...)
+}
+
+// openDoorWith is openDoor of a server with options of its own.
+func openDoorWith(t *testing.T, o server.Options, tenants ...string) *door {
+	t.Helper()
 	var tokens []auth.Token
 	for _, tenant := range tenants {
 		p := auth.Principal{Name: "someone", Tenant: tenant, Scopes: auth.All}
@@ -41,10 +47,8 @@ func openDoorOf(t *testing.T, shards int, tenants ...string) *door {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := server.Start(t.Context(), server.Options{
-		Dir: t.TempDir(), Listen: "127.0.0.1:0", Admin: "off", Tokens: table, Durability: server.None, Memory: 128 << 20,
-		Shards: shards,
-	})
+	o.Dir, o.Listen, o.Admin, o.Tokens, o.Durability, o.Memory = t.TempDir(), "127.0.0.1:0", "off", table, server.None, 128<<20
+	s, err := server.Start(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -122,6 +122,23 @@ func (c *restCall) setQueue() error {
 	return c.configured(status, out.GetVersion(), out.GetAt())
 }
 
+// deleteQueue serves DELETE /v1/queues/{queue}.
+func (c *restCall) deleteQueue() error {
+	in := &pb.DeleteQueueRequest{Queue: c.params[0]}
+	var fact core.Fact
+	if in.IfVersion, fact = c.ifMatch(); fact != nil {
+		return fact
+	}
+	in.Purge = c.flag("purge")
+	out, err := c.queues().Delete(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	c.showIndex(out.GetAt())
+	c.head(http.StatusNoContent, nil, 0)
+	return nil
+}
+
 // configured answers a change of a configuration.
 func (c *restCall) configured(status int, version uint64, at *pb.At) error {
 	c.tag(version)

@@ -43,6 +43,7 @@ var routeRules = map[string]rule{
 	"GET /v1/queues":               needs(auth.TaskRead),
 	"GET /v1/queues/{queue}":       needs(auth.TaskRead),
 	"PUT /v1/queues/{queue}":       needs(auth.Admin),
+	"DELETE /v1/queues/{queue}":    needs(auth.Admin),
 	"GET /v1/queues/{queue}/stats": needs(auth.TaskRead),
 	"POST /v1/namespace":           needs(auth.Admin),
 	"GET /v1/namespace":            namespaceRule,
@@ -237,6 +238,12 @@ func dataRoutes() []*Route {
 			Headers: []string{"ETag"}, Status: []int{http.StatusOK, http.StatusCreated}, Header: []Param{ifMatch},
 			Doc:    "Replace a queue's configuration, or make the queue. The version rises only when something changes.",
 			fields: fieldNames(queueConfigFields), handle: (*restCall).setQueue,
+		},
+		{
+			Method: http.MethodDelete, Path: "/v1/queues/{queue}", Repeat: RepeatCondition, Native: queuesService + "Delete",
+			Status: []int{http.StatusNoContent}, Header: []Param{ifMatch},
+			Query: []Param{{Name: "purge", Type: "true|false", Doc: "Remove the queue also while it has tasks that have not ended: they are cancelled, and their workers lose them."}},
+			Doc:   "Remove a queue with its tasks and its configuration. Its name is free at once. Without purge it is refused while the queue has tasks that have not ended.", handle: (*restCall).deleteQueue,
 		},
 		{
 			Method: http.MethodGet, Path: "/v1/queues/{queue}/stats", Native: queuesService + "Stats", Answer: "QueueStats", Status: statusOK,

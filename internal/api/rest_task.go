@@ -43,7 +43,7 @@ func (c *restCall) create() error {
 	if fact != nil {
 		return fact
 	}
-	out, err := c.tasks().Create(c.ctx, &pb.CreateRequest{Task: spec})
+	out, err := c.tasks().create(c.ctx, spec, key != "")
 	if err != nil {
 		return unprefixed("task", err)
 	}
@@ -69,7 +69,7 @@ func (c *restCall) location(path string) string {
 	return path
 }
 
-// idempotencyKey reads the header of that name, which is a unique key with the default window.
+// idempotencyKey reads the header of that name, which is like a unique key with the default window, in a space of its own.
 func (c *restCall) idempotencyKey(spec *pb.TaskSpec) (string, core.Fact) {
 	const name = headerKey
 	values := c.r.Header[name]

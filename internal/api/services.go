@@ -187,6 +187,49 @@ func (qs *queueService) Set(ctx context.Context, in *pb.SetQueueRequest) (*pb.Se
 	return &pb.SetQueueResponse{Version: r.Version, At: showAt(at)}, nil
 }
 
+// Delete removes a queue, from all partitions: the first one, which judges the version, and then the others. Where one
+// fails the outcome is unknown until the call is repeated.
+func (qs *queueService) Delete(ctx context.Context, in *pb.DeleteQueueRequest) (*pb.DeleteQueueResponse, error) {
+	name := in.GetQueue()
+	if fact := queueName("queue", name); fact != nil {
+		return nil, fact
+	}
+	version, fact := ifVersion(in.IfVersion)
+	if fact != nil {
+		return nil, fact
+	}
+	c, err := qs.s.begin(ctx, false)
+	unknown := core.NotFound{Kind: "queue", ID: name}
+	if unknownNamespace(err) {
+		return nil, unknown
+	}
+	if err != nil {
+		return nil, err
+	}
+	if qs.s.o.Backend.Format() < core.FormatQueues {
+		return nil, core.Invalid{Field: "queue", Reason: "not_supported", Message: "queues are removed once the upgrade of the cluster is finalized"}
+	}
+	if c.t.several() && !in.GetPurge() {
+		q, _, err := c.queue(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range [...]core.State{core.Running, core.Ready, core.Scheduled, core.Blocked} {
+			if q.States[s] > 0 {
+				return nil, core.WrongState{State: s}
+			}
+		}
+	}
+	existed, at, err := c.deleteQueue(ctx, &core.QueueDelete{Queue: name, Purge: in.GetPurge(), IfVersion: version})
+	if err != nil {
+		return nil, err
+	}
+	if !existed {
+		return nil, unknown
+	}
+	return &pb.DeleteQueueResponse{At: showAt(at)}, nil
+}
+
 // serverService tells what a server is.
 type serverService struct {
 	pb.UnimplementedServerServiceServer

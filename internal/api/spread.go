@@ -258,6 +258,40 @@ func (c *call) carry(ctx context.Context, op core.Op) error {
 	})
 }
 
+// deleteQueue removes a queue from the first partition, and then from the others. A version that is asked for is that of
+// the configuration in the first partition; where an earlier try got no further than that one, the version that the
+// others have counts.
+func (c *call) deleteQueue(ctx context.Context, op *core.QueueDelete) (existed bool, at core.At, err error) {
+	r, at, err := c.proposeOp(ctx, op)
+	if f, ok := errors.AsType[core.RevMismatch](err); ok && f.Missing && c.t.several() {
+		q, _, readErr := c.queue(ctx, op.Queue)
+		if readErr == nil && q.Config.Version == uint64(op.IfVersion) {
+			err = nil
+		}
+	}
+	if err != nil || !c.t.several() {
+		return r.Existed, at, err
+	}
+	var mu sync.Mutex // guards existed
+	existed = r.Existed
+	anyVersion := *op
+	anyVersion.IfVersion = -1
+	err = c.each(1, func(p core.Partition) error {
+		end := c.s.forward(ctx, p, []core.Commit{c.t.commitIn(p, []core.Op{&anyVersion})})
+		switch {
+		case end.Err != nil:
+			return halfway(end.Err)
+		case end.Results[0].Refusal != nil:
+			return halfway(end.Results[0].Refusal.Fact)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		existed = existed || end.Results[0].Ops[0].Existed
+		return nil
+	})
+	return existed, at, err
+}
+
 // isUnknownIndex reports whether a read was refused because its index is past the newest one.
 func isUnknownIndex(err error) bool {
 	f, ok := errors.AsType[core.Invalid](err)

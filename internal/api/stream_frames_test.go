@@ -276,14 +276,15 @@ func TestStreamFramesBeyondALimitEndTheStream(t *testing.T) {
 		return f
 	}
 	for field, f := range map[string]*pb.ClientFrame{
-		"subscribe.slots":          sub(func(s *pb.Subscribe) { s.Slots = 4097 }),
-		"subscribe.batch":          sub(func(s *pb.Subscribe) { s.Batch = 129 }),
-		"subscribe.queues":         sub(func(s *pb.Subscribe) { s.Queues = repeat(65, s.Queues[0]) }),
-		"subscribe.queues[0].name": sub(func(s *pb.Subscribe) { s.Queues = []*pb.QueueWeight{{Name: ""}} }),
-		"subscribe.lease":          sub(func(s *pb.Subscribe) { s.Lease = ms(5) }),
-		"slots.sub":                slotsFrame(9, 1),
-		"slots.slots":              slotsFrame(1, 4097),
-		"frame":                    {},
+		"subscribe.slots":            sub(func(s *pb.Subscribe) { s.Slots = 4097 }),
+		"subscribe.batch":            sub(func(s *pb.Subscribe) { s.Batch = 129 }),
+		"subscribe.queues":           sub(func(s *pb.Subscribe) { s.Queues = repeat(65, s.Queues[0]) }),
+		"subscribe.queues[0].name":   sub(func(s *pb.Subscribe) { s.Queues = []*pb.QueueWeight{{Name: ""}} }),
+		"subscribe.queues[0].weight": sub(func(s *pb.Subscribe) { s.Queues[0].Weight = 2 }),
+		"subscribe.lease":            sub(func(s *pb.Subscribe) { s.Lease = ms(5) }),
+		"slots.sub":                  slotsFrame(9, 1),
+		"slots.slots":                slotsFrame(1, 4097),
+		"frame":                      {},
 	} {
 		r := newRig(t, Limits{})
 		ws, ses := r.greet(as("acme/all"), 1)

@@ -16,14 +16,20 @@ type taskService struct {
 
 // Create makes one task.
 func (ts *taskService) Create(ctx context.Context, in *pb.CreateRequest) (*pb.CreateResponse, error) {
+	return ts.create(ctx, in.GetTask(), false)
+}
+
+// create is Create of a task whose unique key, with request, is the Idempotency-Key of the call.
+func (ts *taskService) create(ctx context.Context, in *pb.TaskSpec, request bool) (*pb.CreateResponse, error) {
 	c, err := ts.s.begin(ctx, true)
 	if err != nil {
 		return nil, err
 	}
-	op, fact := c.t.taskCreate(in.GetTask())
+	op, fact := c.t.taskCreate(in)
 	if fact != nil {
 		return nil, within("task", fact)
 	}
+	op.Unique.Request = request && ts.s.o.Backend.Format() >= core.FormatQueues
 	if c.t.part, fact = c.t.placeCreate(op); fact != nil {
 		return nil, within("task", fact)
 	}

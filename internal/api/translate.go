@@ -298,10 +298,10 @@ func (t *translator) queues(in []*pb.QueueWeight) ([]core.GrantQueue, core.Fact)
 		if fact := queueName(item("queues", i)+".name", q.GetName()); fact != nil {
 			return nil, fact
 		}
-		if int64(q.GetWeight()) > t.l.QueueWeight {
-			return nil, beyond(item("queues", i)+".weight", "queue_weight", t.l.QueueWeight, "is out of range")
+		if q.GetWeight() > 1 {
+			return nil, notSupported(item("queues", i) + ".weight")
 		}
-		out[i] = core.GrantQueue{Name: q.GetName(), Weight: max(q.GetWeight(), 1)}
+		out[i] = core.GrantQueue{Name: q.GetName(), Weight: 1}
 	}
 	return out, nil
 }

@@ -136,12 +136,12 @@ func TestClaimGivesBackWhatDoesNotFitItsAnswer(t *testing.T) {
 		return assignedTasks(5, mib), nil
 	}
 	out, err := r.tasks().Claim(as("acme/all"), &pb.ClaimRequest{
-		Queues: []*pb.QueueWeight{{Name: "a"}, {Name: "b", Weight: 3}}, Max: 5, Lease: ms(2000), Wait: ms(30),
+		Queues: []*pb.QueueWeight{{Name: "a"}, {Name: "b", Weight: 1}}, Max: 5, Lease: ms(2000), Wait: ms(30),
 	})
 	if err != nil || len(out.GetTasks()) != 2 {
 		t.Fatalf("%d tasks, %v", len(out.GetTasks()), err)
 	}
-	if spec.Max != 5 || spec.Lease != 2000 || spec.Wait != 30 || spec.Worker != "someone" || spec.Queues[0].Weight != 1 || spec.Queues[1].Weight != 3 {
+	if spec.Max != 5 || spec.Lease != 2000 || spec.Wait != 30 || spec.Worker != "someone" || spec.Queues[0].Weight != 1 || spec.Queues[1].Weight != 1 {
 		t.Errorf("claim: %+v", spec)
 	}
 	released := r.n.proposed()

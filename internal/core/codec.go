@@ -45,6 +45,9 @@ func AppendEntry(dst []byte, e *Entry) []byte {
 	w.int(int64(e.Stamp))
 	w.uint(e.Proposer)
 	w.uint(e.Seq)
+	if e.Format >= FormatQueues {
+		w.uint(uint64(e.Queues))
+	}
 	w.uint(uint64(len(e.Commits)))
 	for i := range e.Commits {
 		w.commit(&e.Commits[i])
@@ -65,6 +68,9 @@ func DecodeEntry(b []byte) (*Entry, error) {
 	e.Stamp = ShardTime(r.int())
 	e.Proposer = r.uint()
 	e.Seq = r.uint()
+	if e.Format >= FormatQueues {
+		e.Queues = uint32(r.max(math.MaxUint32))
+	}
 	if n := r.count(minCommitBytes); n > 0 {
 		e.Commits = make([]Commit, n)
 	}

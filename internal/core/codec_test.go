@@ -358,6 +358,34 @@ func sampleResults() []Result {
 	return results
 }
 
+// What format 2 added: the bound of queues, the removal of a queue, and a key that names a request.
+func TestGoldenBytesOfFormat2(t *testing.T) {
+	e := &Entry{Format: FormatQueues, Stamp: 1_700_000_000_000, Proposer: 7, Seq: 8, Queues: 300, Commits: []Commit{
+		{Partition: Partition{1, 2, 3}, Principal: "p", Ops: []Op{&QueueDelete{Queue: "mail", Purge: true, IfVersion: -1}}},
+		{Partition: Partition{1, 2, 3}, Ops: []Op{&TaskCreate{Queue: "mail", Unique: Unique{Key: "k", Request: true}, Payload: []byte("x")}}},
+	}}
+	path := filepath.Join("testdata", "format2.golden")
+	if *update {
+		if err := os.WriteFile(path, []byte(hex.EncodeToString(AppendEntry(nil, e))+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := hex.DecodeString(strings.TrimSpace(string(want)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := AppendEntry(nil, e); !bytes.Equal(got, raw) {
+		t.Errorf("the encoding of format 2 changed: %x, was %x", got, raw)
+	}
+	if got, err := DecodeEntry(raw); err != nil || !reflect.DeepEqual(got, e) {
+		t.Errorf("entry reads as %+v, %v", got, err)
+	}
+}
+
 func TestGoldenBytes(t *testing.T) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "entry %s\n", hex.EncodeToString(AppendEntry(nil, sampleEntry())))

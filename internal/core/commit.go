@@ -27,8 +27,11 @@ const (
 	MaxCommitBytes = 4 << 20 // encoded
 )
 
-// MaxQueues bounds the queues of one partition in Apply, from FormatQueues on. What a server allows is a limit of its edge.
-const MaxQueues = 100_000
+// Bounds of the queues of one partition: what an entry may say at most, and what holds where it says nothing.
+const (
+	MaxQueues     = 100_000
+	DefaultQueues = 10_000
+)
 
 // Entry is one record of a shard's log: commits that arrived together, judged in order at one stamp.
 type Entry struct {
@@ -36,6 +39,7 @@ type Entry struct {
 	Stamp    ShardTime
 	Proposer uint64 // replica and boot of the node that proposed it
 	Seq      uint64 // of that proposer, so that it finds who waits for the results
+	Queues   uint32 // most queues of a partition: the setting of the node that proposed it; 0 = DefaultQueues. From FormatQueues on
 	Commits  []Commit
 }
 

@@ -55,6 +55,7 @@ type Options struct {
 	ReadWait       time.Duration // a read waits this long for its index; default 10 s
 	Waits          int           // callers waiting for a task's end; default 10,000
 	Claims         int           // unary claims waiting; default 10,000
+	Queues         uint32        // of one partition, beyond which this node, where it leads, takes no new one; default core.DefaultQueues
 	LogKeep        uint64        // bytes of log written before the store is asked to make its state durable; default 128 MiB
 	LogQuota       uint64        // bytes of log kept for nodes that are behind; beyond it they need a snapshot; default 4 GiB, or a tenth of a smaller disk
 	SnapshotPart   int           // bytes of a snapshot in one message; default 256 KiB
@@ -102,6 +103,7 @@ func (o Options) withDefaults() Options {
 	o.ReadWait = cmp.Or(o.ReadWait, 10*time.Second)
 	o.Waits = cmp.Or(o.Waits, 10_000)
 	o.Claims = cmp.Or(o.Claims, 10_000)
+	o.Queues = min(cmp.Or(o.Queues, core.DefaultQueues), core.MaxQueues)
 	o.LogKeep = cmp.Or(o.LogKeep, 128<<20)
 	o.SnapshotPart = cmp.Or(o.SnapshotPart, 256<<10)
 	o.SnapshotRate = cmp.Or(o.SnapshotRate, 64<<20)

@@ -626,7 +626,7 @@ func (s *shard) gather(f *inflight) []core.Commit {
 func (s *shard) put(f *inflight, commits []core.Commit) error {
 	s.seq++
 	f.entry = &core.Entry{
-		Format: s.n.Format(), Stamp: s.now(), Proposer: s.n.boot, Seq: s.seq, Commits: commits,
+		Format: s.n.Format(), Stamp: s.now(), Proposer: s.n.boot, Seq: s.seq, Queues: s.n.o.Queues, Commits: commits,
 	}
 	s.pendMu.Lock()
 	s.pending[s.seq] = f

@@ -118,6 +118,31 @@ func (q Queue) Set(ctx context.Context, cfg QueueConfig) (version uint64, err er
 	return resp.Version, nil
 }
 
+// QueueDeleteOption says how a queue is removed.
+type QueueDeleteOption func(*millracev1.DeleteQueueRequest)
+
+// Purge removes the queue also while it has tasks that have not ended: they are cancelled, and their workers lose them.
+func Purge() QueueDeleteOption { return func(r *millracev1.DeleteQueueRequest) { r.Purge = true } }
+
+// IfVersion removes the queue only if its configuration has a version.
+func IfVersion(version uint64) QueueDeleteOption {
+	return func(r *millracev1.DeleteQueueRequest) { r.IfVersion = &version }
+}
+
+// Delete removes the queue with its tasks and its configuration (needs the scope admin). Its name is free at once. Without
+// Purge it is refused with WrongState while the queue has tasks that have not ended; a queue that is not there is NotFound.
+// A repetition after an answer that was lost may find it gone.
+func (q Queue) Delete(ctx context.Context, opts ...QueueDeleteOption) error {
+	req := &millracev1.DeleteQueueRequest{Queue: q.name}
+	for _, o := range opts {
+		o(req)
+	}
+	return q.c.change(ctx, anywhere, func(ctx context.Context) error {
+		_, err := q.c.queues.Delete(ctx, req)
+		return err
+	})
+}
+
 // QueueStats are exact counters: created = blocked + scheduled + ready + running + ended and kept + purged.
 type QueueStats struct {
 	Queue          string

@@ -33,6 +33,7 @@ var restMethods = map[string]restMethod{
 	millracev1.QueueService_List_FullMethodName:              restOf((*restConn).listQueues),
 	millracev1.QueueService_Get_FullMethodName:               restOf((*restConn).getQueue),
 	millracev1.QueueService_Set_FullMethodName:               restOf((*restConn).setQueue),
+	millracev1.QueueService_Delete_FullMethodName:            restOf((*restConn).deleteQueue),
 	millracev1.QueueService_Stats_FullMethodName:             restOf((*restConn).queueStats),
 	millracev1.QueueService_CreateNamespace_FullMethodName:   restOf((*restConn).createNamespace),
 	millracev1.QueueService_GetNamespace_FullMethodName:      restOf((*restConn).getNamespace),

@@ -111,6 +111,26 @@ func (r *restConn) setQueue(ctx context.Context, in *millracev1.SetQueueRequest,
 	return nil
 }
 
+func (r *restConn) deleteQueue(ctx context.Context, in *millracev1.DeleteQueueRequest, out *millracev1.DeleteQueueResponse) error {
+	path, err := queuePath(in.GetQueue(), "")
+	if err != nil {
+		return err
+	}
+	if in.GetPurge() {
+		path += "?purge=true"
+	}
+	q := restRequest{method: http.MethodDelete, path: path}
+	if in.IfVersion != nil {
+		q.ifMatch = fmt.Sprintf(`"%d"`, *in.IfVersion)
+	}
+	a, err := r.call(ctx, q, nil)
+	if err != nil {
+		return err
+	}
+	out.At = a.at()
+	return nil
+}
+
 func put(path string, ifVersion *uint64, fields func(w *restBody)) restRequest {
 	q := restRequest{method: http.MethodPut, path: path, body: restDocument(256, fields)}
 	if ifVersion != nil {

@@ -380,7 +380,7 @@ func drawStep(rt *rapid.T) proto.Message {
 		return &pb.ListAttemptsRequest{Id: drawID(rt)}
 	case 6, 7:
 		return &pb.ClaimRequest{
-			Queues: []*pb.QueueWeight{{Name: "q"}, {Name: "r", Weight: 3}}, Max: uint32(rapid.SampledFrom([]int{0, 1, 4, 129}).Draw(rt, "max")),
+			Queues: []*pb.QueueWeight{{Name: "q"}, {Name: "r", Weight: 1}}, Max: uint32(rapid.SampledFrom([]int{0, 1, 4, 129}).Draw(rt, "max")),
 			Lease: drawSpan.Draw(rt, "lease"), Worker: drawText.Draw(rt, "worker"),
 		}
 	case 8, 9, 10:

@@ -538,7 +538,8 @@ func (x *Header) GetValue() string {
 	return ""
 }
 
-// Unique asks that at most one task of a queue exists under a key while its window lasts.
+// Unique asks that at most one task of a queue exists under a key while its window lasts. Idempotency-Keys, of REST, are a
+// space of their own: one text may be both.
 type Unique struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"` // 1 to 256 B
@@ -1611,7 +1612,7 @@ type CreateResponse struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Id             string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Replayed       bool                   `protobuf:"varint,2,opt,name=replayed,proto3" json:"replayed,omitempty"`
-	PayloadMatches bool                   `protobuf:"varint,3,opt,name=payload_matches,json=payloadMatches,proto3" json:"payload_matches,omitempty"` // with replayed: the task holds the payload that was sent
+	PayloadMatches bool                   `protobuf:"varint,3,opt,name=payload_matches,json=payloadMatches,proto3" json:"payload_matches,omitempty"` // with replayed: the task was made with what was sent: payload, kind, times, priority, settings
 	At             *At                    `protobuf:"bytes,4,opt,name=at,proto3" json:"at,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -2186,7 +2187,7 @@ func (x *ListResponse) GetAt() *At {
 type QueueWeight struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Weight        uint32                 `protobuf:"varint,2,opt,name=weight,proto3" json:"weight,omitempty"` // 1 to 1,000; default 1
+	Weight        uint32                 `protobuf:"varint,2,opt,name=weight,proto3" json:"weight,omitempty"` // reserved: queues are served in turn; another value than 1 is not supported yet
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5452,6 +5453,112 @@ func (x *SetQueueResponse) GetAt() *At {
 	return nil
 }
 
+// DeleteQueueRequest removes a queue with its tasks and its configuration. Its name is free at once; unique keys and
+// Idempotency-Keys stay taken to the end of their windows.
+type DeleteQueueRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Queue         string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	Purge         bool                   `protobuf:"varint,2,opt,name=purge,proto3" json:"purge,omitempty"` // also with tasks that have not ended: they are cancelled, and their workers lose them
+	IfVersion     *uint64                `protobuf:"varint,3,opt,name=if_version,json=ifVersion,proto3,oneof" json:"if_version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteQueueRequest) Reset() {
+	*x = DeleteQueueRequest{}
+	mi := &file_millrace_v1_task_proto_msgTypes[71]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteQueueRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteQueueRequest) ProtoMessage() {}
+
+func (x *DeleteQueueRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[71]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteQueueRequest.ProtoReflect.Descriptor instead.
+func (*DeleteQueueRequest) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{71}
+}
+
+func (x *DeleteQueueRequest) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *DeleteQueueRequest) GetPurge() bool {
+	if x != nil {
+		return x.Purge
+	}
+	return false
+}
+
+func (x *DeleteQueueRequest) GetIfVersion() uint64 {
+	if x != nil && x.IfVersion != nil {
+		return *x.IfVersion
+	}
+	return 0
+}
+
+type DeleteQueueResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	At            *At                    `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteQueueResponse) Reset() {
+	*x = DeleteQueueResponse{}
+	mi := &file_millrace_v1_task_proto_msgTypes[72]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteQueueResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteQueueResponse) ProtoMessage() {}
+
+func (x *DeleteQueueResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[72]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteQueueResponse.ProtoReflect.Descriptor instead.
+func (*DeleteQueueResponse) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{72}
+}
+
+func (x *DeleteQueueResponse) GetAt() *At {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
 type QueueStatsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Queue         string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
@@ -5461,7 +5568,7 @@ type QueueStatsRequest struct {
 
 func (x *QueueStatsRequest) Reset() {
 	*x = QueueStatsRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[71]
+	mi := &file_millrace_v1_task_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5473,7 +5580,7 @@ func (x *QueueStatsRequest) String() string {
 func (*QueueStatsRequest) ProtoMessage() {}
 
 func (x *QueueStatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[71]
+	mi := &file_millrace_v1_task_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5486,7 +5593,7 @@ func (x *QueueStatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatsRequest.ProtoReflect.Descriptor instead.
 func (*QueueStatsRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{71}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *QueueStatsRequest) GetQueue() string {
@@ -5520,7 +5627,7 @@ type QueueStats struct {
 
 func (x *QueueStats) Reset() {
 	*x = QueueStats{}
-	mi := &file_millrace_v1_task_proto_msgTypes[72]
+	mi := &file_millrace_v1_task_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5532,7 +5639,7 @@ func (x *QueueStats) String() string {
 func (*QueueStats) ProtoMessage() {}
 
 func (x *QueueStats) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[72]
+	mi := &file_millrace_v1_task_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5545,7 +5652,7 @@ func (x *QueueStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStats.ProtoReflect.Descriptor instead.
 func (*QueueStats) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{72}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *QueueStats) GetQueue() string {
@@ -5663,7 +5770,7 @@ type QueueStatsResponse struct {
 
 func (x *QueueStatsResponse) Reset() {
 	*x = QueueStatsResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[73]
+	mi := &file_millrace_v1_task_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5675,7 +5782,7 @@ func (x *QueueStatsResponse) String() string {
 func (*QueueStatsResponse) ProtoMessage() {}
 
 func (x *QueueStatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[73]
+	mi := &file_millrace_v1_task_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5688,7 +5795,7 @@ func (x *QueueStatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatsResponse.ProtoReflect.Descriptor instead.
 func (*QueueStatsResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{73}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *QueueStatsResponse) GetStats() *QueueStats {
@@ -5720,7 +5827,7 @@ type NamespaceConfig struct {
 
 func (x *NamespaceConfig) Reset() {
 	*x = NamespaceConfig{}
-	mi := &file_millrace_v1_task_proto_msgTypes[74]
+	mi := &file_millrace_v1_task_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5732,7 +5839,7 @@ func (x *NamespaceConfig) String() string {
 func (*NamespaceConfig) ProtoMessage() {}
 
 func (x *NamespaceConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[74]
+	mi := &file_millrace_v1_task_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5745,7 +5852,7 @@ func (x *NamespaceConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NamespaceConfig.ProtoReflect.Descriptor instead.
 func (*NamespaceConfig) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{74}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *NamespaceConfig) GetVersion() uint64 {
@@ -5807,7 +5914,7 @@ type CreateNamespaceRequest struct {
 
 func (x *CreateNamespaceRequest) Reset() {
 	*x = CreateNamespaceRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[75]
+	mi := &file_millrace_v1_task_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5819,7 +5926,7 @@ func (x *CreateNamespaceRequest) String() string {
 func (*CreateNamespaceRequest) ProtoMessage() {}
 
 func (x *CreateNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[75]
+	mi := &file_millrace_v1_task_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5832,7 +5939,7 @@ func (x *CreateNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*CreateNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{75}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *CreateNamespaceRequest) GetPartitions() uint32 {
@@ -5852,7 +5959,7 @@ type CreateNamespaceResponse struct {
 
 func (x *CreateNamespaceResponse) Reset() {
 	*x = CreateNamespaceResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[76]
+	mi := &file_millrace_v1_task_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5864,7 +5971,7 @@ func (x *CreateNamespaceResponse) String() string {
 func (*CreateNamespaceResponse) ProtoMessage() {}
 
 func (x *CreateNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[76]
+	mi := &file_millrace_v1_task_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5877,7 +5984,7 @@ func (x *CreateNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*CreateNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{76}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *CreateNamespaceResponse) GetReplayed() bool {
@@ -5907,7 +6014,7 @@ type PartitionInfo struct {
 
 func (x *PartitionInfo) Reset() {
 	*x = PartitionInfo{}
-	mi := &file_millrace_v1_task_proto_msgTypes[77]
+	mi := &file_millrace_v1_task_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5919,7 +6026,7 @@ func (x *PartitionInfo) String() string {
 func (*PartitionInfo) ProtoMessage() {}
 
 func (x *PartitionInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[77]
+	mi := &file_millrace_v1_task_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5932,7 +6039,7 @@ func (x *PartitionInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionInfo.ProtoReflect.Descriptor instead.
 func (*PartitionInfo) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{77}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *PartitionInfo) GetPartition() uint32 {
@@ -5971,7 +6078,7 @@ type GetNamespaceRequest struct {
 
 func (x *GetNamespaceRequest) Reset() {
 	*x = GetNamespaceRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[78]
+	mi := &file_millrace_v1_task_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5983,7 +6090,7 @@ func (x *GetNamespaceRequest) String() string {
 func (*GetNamespaceRequest) ProtoMessage() {}
 
 func (x *GetNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[78]
+	mi := &file_millrace_v1_task_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5996,7 +6103,7 @@ func (x *GetNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*GetNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{78}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{80}
 }
 
 type GetNamespaceResponse struct {
@@ -6016,7 +6123,7 @@ type GetNamespaceResponse struct {
 
 func (x *GetNamespaceResponse) Reset() {
 	*x = GetNamespaceResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[79]
+	mi := &file_millrace_v1_task_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6028,7 +6135,7 @@ func (x *GetNamespaceResponse) String() string {
 func (*GetNamespaceResponse) ProtoMessage() {}
 
 func (x *GetNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[79]
+	mi := &file_millrace_v1_task_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6041,7 +6148,7 @@ func (x *GetNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*GetNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{79}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *GetNamespaceResponse) GetConfig() *NamespaceConfig {
@@ -6117,7 +6224,7 @@ type SetNamespaceRequest struct {
 
 func (x *SetNamespaceRequest) Reset() {
 	*x = SetNamespaceRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[80]
+	mi := &file_millrace_v1_task_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6129,7 +6236,7 @@ func (x *SetNamespaceRequest) String() string {
 func (*SetNamespaceRequest) ProtoMessage() {}
 
 func (x *SetNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[80]
+	mi := &file_millrace_v1_task_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6142,7 +6249,7 @@ func (x *SetNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*SetNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{80}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *SetNamespaceRequest) GetConfig() *NamespaceConfig {
@@ -6169,7 +6276,7 @@ type SetNamespaceResponse struct {
 
 func (x *SetNamespaceResponse) Reset() {
 	*x = SetNamespaceResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[81]
+	mi := &file_millrace_v1_task_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6181,7 +6288,7 @@ func (x *SetNamespaceResponse) String() string {
 func (*SetNamespaceResponse) ProtoMessage() {}
 
 func (x *SetNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[81]
+	mi := &file_millrace_v1_task_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6194,7 +6301,7 @@ func (x *SetNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*SetNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{81}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *SetNamespaceResponse) GetVersion() uint64 {
@@ -6653,7 +6760,15 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\v_if_version\"M\n" +
 	"\x10SetQueueResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x1f\n" +
-	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\")\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"s\n" +
+	"\x12DeleteQueueRequest\x12\x14\n" +
+	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x14\n" +
+	"\x05purge\x18\x02 \x01(\bR\x05purge\x12\"\n" +
+	"\n" +
+	"if_version\x18\x03 \x01(\x04H\x00R\tifVersion\x88\x01\x01B\r\n" +
+	"\v_if_version\"6\n" +
+	"\x13DeleteQueueResponse\x12\x1f\n" +
+	"\x02at\x18\x01 \x01(\v2\x0f.millrace.v1.AtR\x02at\")\n" +
 	"\x11QueueStatsRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\"\xd2\x03\n" +
 	"\n" +
@@ -6764,11 +6879,12 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x06Cancel\x12\x1a.millrace.v1.CancelRequest\x1a\x1b.millrace.v1.CancelResponse\x12>\n" +
 	"\x05Retry\x12\x19.millrace.v1.RetryRequest\x1a\x1a.millrace.v1.RetryResponse2R\n" +
 	"\rCommitService\x12A\n" +
-	"\x06Commit\x12\x1a.millrace.v1.CommitRequest\x1a\x1b.millrace.v1.CommitResponse2\xb1\x04\n" +
+	"\x06Commit\x12\x1a.millrace.v1.CommitRequest\x1a\x1b.millrace.v1.CommitResponse2\xfe\x04\n" +
 	"\fQueueService\x12G\n" +
 	"\x04List\x12\x1e.millrace.v1.ListQueuesRequest\x1a\x1f.millrace.v1.ListQueuesResponse\x12B\n" +
 	"\x03Get\x12\x1c.millrace.v1.GetQueueRequest\x1a\x1d.millrace.v1.GetQueueResponse\x12B\n" +
-	"\x03Set\x12\x1c.millrace.v1.SetQueueRequest\x1a\x1d.millrace.v1.SetQueueResponse\x12H\n" +
+	"\x03Set\x12\x1c.millrace.v1.SetQueueRequest\x1a\x1d.millrace.v1.SetQueueResponse\x12K\n" +
+	"\x06Delete\x12\x1f.millrace.v1.DeleteQueueRequest\x1a .millrace.v1.DeleteQueueResponse\x12H\n" +
 	"\x05Stats\x12\x1e.millrace.v1.QueueStatsRequest\x1a\x1f.millrace.v1.QueueStatsResponse\x12\\\n" +
 	"\x0fCreateNamespace\x12#.millrace.v1.CreateNamespaceRequest\x1a$.millrace.v1.CreateNamespaceResponse\x12S\n" +
 	"\fGetNamespace\x12 .millrace.v1.GetNamespaceRequest\x1a!.millrace.v1.GetNamespaceResponse\x12S\n" +
@@ -6787,7 +6903,7 @@ func file_millrace_v1_task_proto_rawDescGZIP() []byte {
 }
 
 var file_millrace_v1_task_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_millrace_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 85)
+var file_millrace_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 87)
 var file_millrace_v1_task_proto_goTypes = []any{
 	(State)(0),                      // 0: millrace.v1.State
 	(Outcome)(0),                    // 1: millrace.v1.Outcome
@@ -6867,64 +6983,66 @@ var file_millrace_v1_task_proto_goTypes = []any{
 	(*GetQueueResponse)(nil),        // 75: millrace.v1.GetQueueResponse
 	(*SetQueueRequest)(nil),         // 76: millrace.v1.SetQueueRequest
 	(*SetQueueResponse)(nil),        // 77: millrace.v1.SetQueueResponse
-	(*QueueStatsRequest)(nil),       // 78: millrace.v1.QueueStatsRequest
-	(*QueueStats)(nil),              // 79: millrace.v1.QueueStats
-	(*QueueStatsResponse)(nil),      // 80: millrace.v1.QueueStatsResponse
-	(*NamespaceConfig)(nil),         // 81: millrace.v1.NamespaceConfig
-	(*CreateNamespaceRequest)(nil),  // 82: millrace.v1.CreateNamespaceRequest
-	(*CreateNamespaceResponse)(nil), // 83: millrace.v1.CreateNamespaceResponse
-	(*PartitionInfo)(nil),           // 84: millrace.v1.PartitionInfo
-	(*GetNamespaceRequest)(nil),     // 85: millrace.v1.GetNamespaceRequest
-	(*GetNamespaceResponse)(nil),    // 86: millrace.v1.GetNamespaceResponse
-	(*SetNamespaceRequest)(nil),     // 87: millrace.v1.SetNamespaceRequest
-	(*SetNamespaceResponse)(nil),    // 88: millrace.v1.SetNamespaceResponse
-	nil,                             // 89: millrace.v1.TaskSpec.LabelsEntry
-	nil,                             // 90: millrace.v1.Error.DetailsEntry
-	nil,                             // 91: millrace.v1.Failure.DetailsEntry
-	(*durationpb.Duration)(nil),     // 92: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),   // 93: google.protobuf.Timestamp
-	(*RefTransaction)(nil),          // 94: millrace.v1.RefTransaction
-	(*VectorUpsert)(nil),            // 95: millrace.v1.VectorUpsert
-	(*VectorDelete)(nil),            // 96: millrace.v1.VectorDelete
-	(*RefsMoved)(nil),               // 97: millrace.v1.RefsMoved
+	(*DeleteQueueRequest)(nil),      // 78: millrace.v1.DeleteQueueRequest
+	(*DeleteQueueResponse)(nil),     // 79: millrace.v1.DeleteQueueResponse
+	(*QueueStatsRequest)(nil),       // 80: millrace.v1.QueueStatsRequest
+	(*QueueStats)(nil),              // 81: millrace.v1.QueueStats
+	(*QueueStatsResponse)(nil),      // 82: millrace.v1.QueueStatsResponse
+	(*NamespaceConfig)(nil),         // 83: millrace.v1.NamespaceConfig
+	(*CreateNamespaceRequest)(nil),  // 84: millrace.v1.CreateNamespaceRequest
+	(*CreateNamespaceResponse)(nil), // 85: millrace.v1.CreateNamespaceResponse
+	(*PartitionInfo)(nil),           // 86: millrace.v1.PartitionInfo
+	(*GetNamespaceRequest)(nil),     // 87: millrace.v1.GetNamespaceRequest
+	(*GetNamespaceResponse)(nil),    // 88: millrace.v1.GetNamespaceResponse
+	(*SetNamespaceRequest)(nil),     // 89: millrace.v1.SetNamespaceRequest
+	(*SetNamespaceResponse)(nil),    // 90: millrace.v1.SetNamespaceResponse
+	nil,                             // 91: millrace.v1.TaskSpec.LabelsEntry
+	nil,                             // 92: millrace.v1.Error.DetailsEntry
+	nil,                             // 93: millrace.v1.Failure.DetailsEntry
+	(*durationpb.Duration)(nil),     // 94: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),   // 95: google.protobuf.Timestamp
+	(*RefTransaction)(nil),          // 96: millrace.v1.RefTransaction
+	(*VectorUpsert)(nil),            // 97: millrace.v1.VectorUpsert
+	(*VectorDelete)(nil),            // 98: millrace.v1.VectorDelete
+	(*RefsMoved)(nil),               // 99: millrace.v1.RefsMoved
 }
 var file_millrace_v1_task_proto_depIdxs = []int32{
 	2,   // 0: millrace.v1.Retry.backoff:type_name -> millrace.v1.Backoff
-	92,  // 1: millrace.v1.Retry.base:type_name -> google.protobuf.Duration
-	92,  // 2: millrace.v1.Retry.max:type_name -> google.protobuf.Duration
+	94,  // 1: millrace.v1.Retry.base:type_name -> google.protobuf.Duration
+	94,  // 2: millrace.v1.Retry.max:type_name -> google.protobuf.Duration
 	3,   // 3: millrace.v1.Unique.until:type_name -> millrace.v1.Unique.Until
-	92,  // 4: millrace.v1.Unique.ttl:type_name -> google.protobuf.Duration
+	94,  // 4: millrace.v1.Unique.ttl:type_name -> google.protobuf.Duration
 	4,   // 5: millrace.v1.Unique.on_conflict:type_name -> millrace.v1.Unique.OnConflict
 	8,   // 6: millrace.v1.TaskSpec.headers:type_name -> millrace.v1.Header
-	93,  // 7: millrace.v1.TaskSpec.run_at:type_name -> google.protobuf.Timestamp
-	92,  // 8: millrace.v1.TaskSpec.delay:type_name -> google.protobuf.Duration
-	92,  // 9: millrace.v1.TaskSpec.lease:type_name -> google.protobuf.Duration
-	92,  // 10: millrace.v1.TaskSpec.max_run:type_name -> google.protobuf.Duration
+	95,  // 7: millrace.v1.TaskSpec.run_at:type_name -> google.protobuf.Timestamp
+	94,  // 8: millrace.v1.TaskSpec.delay:type_name -> google.protobuf.Duration
+	94,  // 9: millrace.v1.TaskSpec.lease:type_name -> google.protobuf.Duration
+	94,  // 10: millrace.v1.TaskSpec.max_run:type_name -> google.protobuf.Duration
 	7,   // 11: millrace.v1.TaskSpec.retry:type_name -> millrace.v1.Retry
 	9,   // 12: millrace.v1.TaskSpec.unique:type_name -> millrace.v1.Unique
-	89,  // 13: millrace.v1.TaskSpec.labels:type_name -> millrace.v1.TaskSpec.LabelsEntry
-	93,  // 14: millrace.v1.TaskSpec.expires_at:type_name -> google.protobuf.Timestamp
+	91,  // 13: millrace.v1.TaskSpec.labels:type_name -> millrace.v1.TaskSpec.LabelsEntry
+	95,  // 14: millrace.v1.TaskSpec.expires_at:type_name -> google.protobuf.Timestamp
 	0,   // 15: millrace.v1.Task.state:type_name -> millrace.v1.State
 	8,   // 16: millrace.v1.Task.headers:type_name -> millrace.v1.Header
-	93,  // 17: millrace.v1.Task.run_at:type_name -> google.protobuf.Timestamp
-	92,  // 18: millrace.v1.Task.lease:type_name -> google.protobuf.Duration
-	92,  // 19: millrace.v1.Task.max_run:type_name -> google.protobuf.Duration
-	93,  // 20: millrace.v1.Task.created_at:type_name -> google.protobuf.Timestamp
-	93,  // 21: millrace.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
-	93,  // 22: millrace.v1.Task.started_at:type_name -> google.protobuf.Timestamp
-	93,  // 23: millrace.v1.Task.finished_at:type_name -> google.protobuf.Timestamp
-	93,  // 24: millrace.v1.Task.lease_until:type_name -> google.protobuf.Timestamp
+	95,  // 17: millrace.v1.Task.run_at:type_name -> google.protobuf.Timestamp
+	94,  // 18: millrace.v1.Task.lease:type_name -> google.protobuf.Duration
+	94,  // 19: millrace.v1.Task.max_run:type_name -> google.protobuf.Duration
+	95,  // 20: millrace.v1.Task.created_at:type_name -> google.protobuf.Timestamp
+	95,  // 21: millrace.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
+	95,  // 22: millrace.v1.Task.started_at:type_name -> google.protobuf.Timestamp
+	95,  // 23: millrace.v1.Task.finished_at:type_name -> google.protobuf.Timestamp
+	95,  // 24: millrace.v1.Task.lease_until:type_name -> google.protobuf.Timestamp
 	11,  // 25: millrace.v1.Task.error:type_name -> millrace.v1.TaskError
-	93,  // 26: millrace.v1.Attempt.start:type_name -> google.protobuf.Timestamp
-	93,  // 27: millrace.v1.Attempt.end:type_name -> google.protobuf.Timestamp
+	95,  // 26: millrace.v1.Attempt.start:type_name -> google.protobuf.Timestamp
+	95,  // 27: millrace.v1.Attempt.end:type_name -> google.protobuf.Timestamp
 	1,   // 28: millrace.v1.Attempt.outcome:type_name -> millrace.v1.Outcome
 	11,  // 29: millrace.v1.Attempt.error:type_name -> millrace.v1.TaskError
-	93,  // 30: millrace.v1.At.stamp:type_name -> google.protobuf.Timestamp
-	90,  // 31: millrace.v1.Error.details:type_name -> millrace.v1.Error.DetailsEntry
-	92,  // 32: millrace.v1.Error.retry_after:type_name -> google.protobuf.Duration
+	95,  // 30: millrace.v1.At.stamp:type_name -> google.protobuf.Timestamp
+	92,  // 31: millrace.v1.Error.details:type_name -> millrace.v1.Error.DetailsEntry
+	94,  // 32: millrace.v1.Error.retry_after:type_name -> google.protobuf.Duration
 	5,   // 33: millrace.v1.Error.outcome:type_name -> millrace.v1.Error.Outcome
 	16,  // 34: millrace.v1.Error.failures:type_name -> millrace.v1.Failure
-	91,  // 35: millrace.v1.Failure.details:type_name -> millrace.v1.Failure.DetailsEntry
+	93,  // 35: millrace.v1.Failure.details:type_name -> millrace.v1.Failure.DetailsEntry
 	10,  // 36: millrace.v1.CreateRequest.task:type_name -> millrace.v1.TaskSpec
 	14,  // 37: millrace.v1.CreateResponse.at:type_name -> millrace.v1.At
 	10,  // 38: millrace.v1.BatchCreateRequest.tasks:type_name -> millrace.v1.TaskSpec
@@ -6939,14 +7057,14 @@ var file_millrace_v1_task_proto_depIdxs = []int32{
 	12,  // 47: millrace.v1.ListResponse.tasks:type_name -> millrace.v1.Task
 	14,  // 48: millrace.v1.ListResponse.at:type_name -> millrace.v1.At
 	28,  // 49: millrace.v1.ClaimRequest.queues:type_name -> millrace.v1.QueueWeight
-	92,  // 50: millrace.v1.ClaimRequest.lease:type_name -> google.protobuf.Duration
-	92,  // 51: millrace.v1.ClaimRequest.wait:type_name -> google.protobuf.Duration
+	94,  // 50: millrace.v1.ClaimRequest.lease:type_name -> google.protobuf.Duration
+	94,  // 51: millrace.v1.ClaimRequest.wait:type_name -> google.protobuf.Duration
 	31,  // 52: millrace.v1.ClaimResponse.tasks:type_name -> millrace.v1.Assignment
 	14,  // 53: millrace.v1.ClaimResponse.at:type_name -> millrace.v1.At
 	8,   // 54: millrace.v1.Assignment.headers:type_name -> millrace.v1.Header
 	32,  // 55: millrace.v1.HeartbeatRequest.items:type_name -> millrace.v1.Hold
-	92,  // 56: millrace.v1.HeartbeatRequest.extend:type_name -> google.protobuf.Duration
-	93,  // 57: millrace.v1.HeartbeatResult.lease_until:type_name -> google.protobuf.Timestamp
+	94,  // 56: millrace.v1.HeartbeatRequest.extend:type_name -> google.protobuf.Duration
+	95,  // 57: millrace.v1.HeartbeatResult.lease_until:type_name -> google.protobuf.Timestamp
 	34,  // 58: millrace.v1.HeartbeatResponse.results:type_name -> millrace.v1.HeartbeatResult
 	14,  // 59: millrace.v1.HeartbeatResponse.at:type_name -> millrace.v1.At
 	38,  // 60: millrace.v1.SettleRequest.items:type_name -> millrace.v1.SettleItem
@@ -6958,9 +7076,9 @@ var file_millrace_v1_task_proto_depIdxs = []int32{
 	42,  // 66: millrace.v1.SettleItem.release:type_name -> millrace.v1.Release
 	43,  // 67: millrace.v1.SettleItem.effects:type_name -> millrace.v1.Effects
 	11,  // 68: millrace.v1.Fail.error:type_name -> millrace.v1.TaskError
-	92,  // 69: millrace.v1.Fail.retry_after:type_name -> google.protobuf.Duration
-	93,  // 70: millrace.v1.Snooze.until:type_name -> google.protobuf.Timestamp
-	92,  // 71: millrace.v1.Snooze.delay:type_name -> google.protobuf.Duration
+	94,  // 69: millrace.v1.Fail.retry_after:type_name -> google.protobuf.Duration
+	95,  // 70: millrace.v1.Snooze.until:type_name -> google.protobuf.Timestamp
+	94,  // 71: millrace.v1.Snooze.delay:type_name -> google.protobuf.Duration
 	70,  // 72: millrace.v1.Effects.conditions:type_name -> millrace.v1.KVCheck
 	60,  // 73: millrace.v1.Effects.ops:type_name -> millrace.v1.Op
 	0,   // 74: millrace.v1.SettleResult.state:type_name -> millrace.v1.State
@@ -6984,9 +7102,9 @@ var file_millrace_v1_task_proto_depIdxs = []int32{
 	70,  // 92: millrace.v1.Op.kv_check:type_name -> millrace.v1.KVCheck
 	68,  // 93: millrace.v1.Op.kv_add:type_name -> millrace.v1.KVAdd
 	69,  // 94: millrace.v1.Op.kv_delete_range:type_name -> millrace.v1.KVDeleteRange
-	94,  // 95: millrace.v1.Op.ref_transaction:type_name -> millrace.v1.RefTransaction
-	95,  // 96: millrace.v1.Op.vector_upsert:type_name -> millrace.v1.VectorUpsert
-	96,  // 97: millrace.v1.Op.vector_delete:type_name -> millrace.v1.VectorDelete
+	96,  // 95: millrace.v1.Op.ref_transaction:type_name -> millrace.v1.RefTransaction
+	97,  // 96: millrace.v1.Op.vector_upsert:type_name -> millrace.v1.VectorUpsert
+	98,  // 97: millrace.v1.Op.vector_delete:type_name -> millrace.v1.VectorDelete
 	61,  // 98: millrace.v1.Op.reserved:type_name -> millrace.v1.Reserved
 	32,  // 99: millrace.v1.TaskComplete.task:type_name -> millrace.v1.Hold
 	39,  // 100: millrace.v1.TaskComplete.complete:type_name -> millrace.v1.Complete
@@ -6995,79 +7113,82 @@ var file_millrace_v1_task_proto_depIdxs = []int32{
 	32,  // 103: millrace.v1.TaskSnooze.task:type_name -> millrace.v1.Hold
 	41,  // 104: millrace.v1.TaskSnooze.snooze:type_name -> millrace.v1.Snooze
 	0,   // 105: millrace.v1.OpResult.state:type_name -> millrace.v1.State
-	97,  // 106: millrace.v1.OpResult.refs:type_name -> millrace.v1.RefsMoved
+	99,  // 106: millrace.v1.OpResult.refs:type_name -> millrace.v1.RefsMoved
 	6,   // 107: millrace.v1.KVCheck.compare:type_name -> millrace.v1.KVCheck.Compare
-	92,  // 108: millrace.v1.QueueConfig.lease:type_name -> google.protobuf.Duration
-	92,  // 109: millrace.v1.QueueConfig.max_run:type_name -> google.protobuf.Duration
+	94,  // 108: millrace.v1.QueueConfig.lease:type_name -> google.protobuf.Duration
+	94,  // 109: millrace.v1.QueueConfig.max_run:type_name -> google.protobuf.Duration
 	7,   // 110: millrace.v1.QueueConfig.retry:type_name -> millrace.v1.Retry
-	92,  // 111: millrace.v1.QueueConfig.aging:type_name -> google.protobuf.Duration
-	92,  // 112: millrace.v1.QueueConfig.retain_completed:type_name -> google.protobuf.Duration
-	92,  // 113: millrace.v1.QueueConfig.retain_cancelled:type_name -> google.protobuf.Duration
-	92,  // 114: millrace.v1.QueueConfig.retain_dead:type_name -> google.protobuf.Duration
-	79,  // 115: millrace.v1.ListQueuesResponse.queues:type_name -> millrace.v1.QueueStats
+	94,  // 111: millrace.v1.QueueConfig.aging:type_name -> google.protobuf.Duration
+	94,  // 112: millrace.v1.QueueConfig.retain_completed:type_name -> google.protobuf.Duration
+	94,  // 113: millrace.v1.QueueConfig.retain_cancelled:type_name -> google.protobuf.Duration
+	94,  // 114: millrace.v1.QueueConfig.retain_dead:type_name -> google.protobuf.Duration
+	81,  // 115: millrace.v1.ListQueuesResponse.queues:type_name -> millrace.v1.QueueStats
 	14,  // 116: millrace.v1.ListQueuesResponse.at:type_name -> millrace.v1.At
 	71,  // 117: millrace.v1.GetQueueResponse.config:type_name -> millrace.v1.QueueConfig
 	14,  // 118: millrace.v1.GetQueueResponse.at:type_name -> millrace.v1.At
 	71,  // 119: millrace.v1.SetQueueRequest.config:type_name -> millrace.v1.QueueConfig
 	14,  // 120: millrace.v1.SetQueueResponse.at:type_name -> millrace.v1.At
-	93,  // 121: millrace.v1.QueueStats.oldest_ready:type_name -> google.protobuf.Timestamp
-	79,  // 122: millrace.v1.QueueStatsResponse.stats:type_name -> millrace.v1.QueueStats
-	14,  // 123: millrace.v1.QueueStatsResponse.at:type_name -> millrace.v1.At
-	84,  // 124: millrace.v1.CreateNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
-	81,  // 125: millrace.v1.GetNamespaceResponse.config:type_name -> millrace.v1.NamespaceConfig
-	14,  // 126: millrace.v1.GetNamespaceResponse.at:type_name -> millrace.v1.At
-	84,  // 127: millrace.v1.GetNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
-	81,  // 128: millrace.v1.SetNamespaceRequest.config:type_name -> millrace.v1.NamespaceConfig
-	14,  // 129: millrace.v1.SetNamespaceResponse.at:type_name -> millrace.v1.At
-	17,  // 130: millrace.v1.TaskService.Create:input_type -> millrace.v1.CreateRequest
-	19,  // 131: millrace.v1.TaskService.BatchCreate:input_type -> millrace.v1.BatchCreateRequest
-	22,  // 132: millrace.v1.TaskService.Get:input_type -> millrace.v1.GetRequest
-	24,  // 133: millrace.v1.TaskService.ListAttempts:input_type -> millrace.v1.ListAttemptsRequest
-	26,  // 134: millrace.v1.TaskService.List:input_type -> millrace.v1.ListRequest
-	29,  // 135: millrace.v1.TaskService.Claim:input_type -> millrace.v1.ClaimRequest
-	33,  // 136: millrace.v1.TaskService.Heartbeat:input_type -> millrace.v1.HeartbeatRequest
-	36,  // 137: millrace.v1.TaskService.Settle:input_type -> millrace.v1.SettleRequest
-	45,  // 138: millrace.v1.TaskService.Wait:input_type -> millrace.v1.WaitRequest
-	47,  // 139: millrace.v1.TaskService.RunNow:input_type -> millrace.v1.RunNowRequest
-	49,  // 140: millrace.v1.TaskService.Delete:input_type -> millrace.v1.DeleteRequest
-	51,  // 141: millrace.v1.TaskService.Update:input_type -> millrace.v1.UpdateRequest
-	53,  // 142: millrace.v1.TaskService.Cancel:input_type -> millrace.v1.CancelRequest
-	55,  // 143: millrace.v1.TaskService.Retry:input_type -> millrace.v1.RetryRequest
-	58,  // 144: millrace.v1.CommitService.Commit:input_type -> millrace.v1.CommitRequest
-	72,  // 145: millrace.v1.QueueService.List:input_type -> millrace.v1.ListQueuesRequest
-	74,  // 146: millrace.v1.QueueService.Get:input_type -> millrace.v1.GetQueueRequest
-	76,  // 147: millrace.v1.QueueService.Set:input_type -> millrace.v1.SetQueueRequest
-	78,  // 148: millrace.v1.QueueService.Stats:input_type -> millrace.v1.QueueStatsRequest
-	82,  // 149: millrace.v1.QueueService.CreateNamespace:input_type -> millrace.v1.CreateNamespaceRequest
-	85,  // 150: millrace.v1.QueueService.GetNamespace:input_type -> millrace.v1.GetNamespaceRequest
-	87,  // 151: millrace.v1.QueueService.SetNamespace:input_type -> millrace.v1.SetNamespaceRequest
-	18,  // 152: millrace.v1.TaskService.Create:output_type -> millrace.v1.CreateResponse
-	21,  // 153: millrace.v1.TaskService.BatchCreate:output_type -> millrace.v1.BatchCreateResponse
-	23,  // 154: millrace.v1.TaskService.Get:output_type -> millrace.v1.GetResponse
-	25,  // 155: millrace.v1.TaskService.ListAttempts:output_type -> millrace.v1.ListAttemptsResponse
-	27,  // 156: millrace.v1.TaskService.List:output_type -> millrace.v1.ListResponse
-	30,  // 157: millrace.v1.TaskService.Claim:output_type -> millrace.v1.ClaimResponse
-	35,  // 158: millrace.v1.TaskService.Heartbeat:output_type -> millrace.v1.HeartbeatResponse
-	37,  // 159: millrace.v1.TaskService.Settle:output_type -> millrace.v1.SettleResponse
-	46,  // 160: millrace.v1.TaskService.Wait:output_type -> millrace.v1.WaitResponse
-	48,  // 161: millrace.v1.TaskService.RunNow:output_type -> millrace.v1.RunNowResponse
-	50,  // 162: millrace.v1.TaskService.Delete:output_type -> millrace.v1.DeleteResponse
-	52,  // 163: millrace.v1.TaskService.Update:output_type -> millrace.v1.UpdateResponse
-	54,  // 164: millrace.v1.TaskService.Cancel:output_type -> millrace.v1.CancelResponse
-	56,  // 165: millrace.v1.TaskService.Retry:output_type -> millrace.v1.RetryResponse
-	59,  // 166: millrace.v1.CommitService.Commit:output_type -> millrace.v1.CommitResponse
-	73,  // 167: millrace.v1.QueueService.List:output_type -> millrace.v1.ListQueuesResponse
-	75,  // 168: millrace.v1.QueueService.Get:output_type -> millrace.v1.GetQueueResponse
-	77,  // 169: millrace.v1.QueueService.Set:output_type -> millrace.v1.SetQueueResponse
-	80,  // 170: millrace.v1.QueueService.Stats:output_type -> millrace.v1.QueueStatsResponse
-	83,  // 171: millrace.v1.QueueService.CreateNamespace:output_type -> millrace.v1.CreateNamespaceResponse
-	86,  // 172: millrace.v1.QueueService.GetNamespace:output_type -> millrace.v1.GetNamespaceResponse
-	88,  // 173: millrace.v1.QueueService.SetNamespace:output_type -> millrace.v1.SetNamespaceResponse
-	152, // [152:174] is the sub-list for method output_type
-	130, // [130:152] is the sub-list for method input_type
-	130, // [130:130] is the sub-list for extension type_name
-	130, // [130:130] is the sub-list for extension extendee
-	0,   // [0:130] is the sub-list for field type_name
+	14,  // 121: millrace.v1.DeleteQueueResponse.at:type_name -> millrace.v1.At
+	95,  // 122: millrace.v1.QueueStats.oldest_ready:type_name -> google.protobuf.Timestamp
+	81,  // 123: millrace.v1.QueueStatsResponse.stats:type_name -> millrace.v1.QueueStats
+	14,  // 124: millrace.v1.QueueStatsResponse.at:type_name -> millrace.v1.At
+	86,  // 125: millrace.v1.CreateNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
+	83,  // 126: millrace.v1.GetNamespaceResponse.config:type_name -> millrace.v1.NamespaceConfig
+	14,  // 127: millrace.v1.GetNamespaceResponse.at:type_name -> millrace.v1.At
+	86,  // 128: millrace.v1.GetNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
+	83,  // 129: millrace.v1.SetNamespaceRequest.config:type_name -> millrace.v1.NamespaceConfig
+	14,  // 130: millrace.v1.SetNamespaceResponse.at:type_name -> millrace.v1.At
+	17,  // 131: millrace.v1.TaskService.Create:input_type -> millrace.v1.CreateRequest
+	19,  // 132: millrace.v1.TaskService.BatchCreate:input_type -> millrace.v1.BatchCreateRequest
+	22,  // 133: millrace.v1.TaskService.Get:input_type -> millrace.v1.GetRequest
+	24,  // 134: millrace.v1.TaskService.ListAttempts:input_type -> millrace.v1.ListAttemptsRequest
+	26,  // 135: millrace.v1.TaskService.List:input_type -> millrace.v1.ListRequest
+	29,  // 136: millrace.v1.TaskService.Claim:input_type -> millrace.v1.ClaimRequest
+	33,  // 137: millrace.v1.TaskService.Heartbeat:input_type -> millrace.v1.HeartbeatRequest
+	36,  // 138: millrace.v1.TaskService.Settle:input_type -> millrace.v1.SettleRequest
+	45,  // 139: millrace.v1.TaskService.Wait:input_type -> millrace.v1.WaitRequest
+	47,  // 140: millrace.v1.TaskService.RunNow:input_type -> millrace.v1.RunNowRequest
+	49,  // 141: millrace.v1.TaskService.Delete:input_type -> millrace.v1.DeleteRequest
+	51,  // 142: millrace.v1.TaskService.Update:input_type -> millrace.v1.UpdateRequest
+	53,  // 143: millrace.v1.TaskService.Cancel:input_type -> millrace.v1.CancelRequest
+	55,  // 144: millrace.v1.TaskService.Retry:input_type -> millrace.v1.RetryRequest
+	58,  // 145: millrace.v1.CommitService.Commit:input_type -> millrace.v1.CommitRequest
+	72,  // 146: millrace.v1.QueueService.List:input_type -> millrace.v1.ListQueuesRequest
+	74,  // 147: millrace.v1.QueueService.Get:input_type -> millrace.v1.GetQueueRequest
+	76,  // 148: millrace.v1.QueueService.Set:input_type -> millrace.v1.SetQueueRequest
+	78,  // 149: millrace.v1.QueueService.Delete:input_type -> millrace.v1.DeleteQueueRequest
+	80,  // 150: millrace.v1.QueueService.Stats:input_type -> millrace.v1.QueueStatsRequest
+	84,  // 151: millrace.v1.QueueService.CreateNamespace:input_type -> millrace.v1.CreateNamespaceRequest
+	87,  // 152: millrace.v1.QueueService.GetNamespace:input_type -> millrace.v1.GetNamespaceRequest
+	89,  // 153: millrace.v1.QueueService.SetNamespace:input_type -> millrace.v1.SetNamespaceRequest
+	18,  // 154: millrace.v1.TaskService.Create:output_type -> millrace.v1.CreateResponse
+	21,  // 155: millrace.v1.TaskService.BatchCreate:output_type -> millrace.v1.BatchCreateResponse
+	23,  // 156: millrace.v1.TaskService.Get:output_type -> millrace.v1.GetResponse
+	25,  // 157: millrace.v1.TaskService.ListAttempts:output_type -> millrace.v1.ListAttemptsResponse
+	27,  // 158: millrace.v1.TaskService.List:output_type -> millrace.v1.ListResponse
+	30,  // 159: millrace.v1.TaskService.Claim:output_type -> millrace.v1.ClaimResponse
+	35,  // 160: millrace.v1.TaskService.Heartbeat:output_type -> millrace.v1.HeartbeatResponse
+	37,  // 161: millrace.v1.TaskService.Settle:output_type -> millrace.v1.SettleResponse
+	46,  // 162: millrace.v1.TaskService.Wait:output_type -> millrace.v1.WaitResponse
+	48,  // 163: millrace.v1.TaskService.RunNow:output_type -> millrace.v1.RunNowResponse
+	50,  // 164: millrace.v1.TaskService.Delete:output_type -> millrace.v1.DeleteResponse
+	52,  // 165: millrace.v1.TaskService.Update:output_type -> millrace.v1.UpdateResponse
+	54,  // 166: millrace.v1.TaskService.Cancel:output_type -> millrace.v1.CancelResponse
+	56,  // 167: millrace.v1.TaskService.Retry:output_type -> millrace.v1.RetryResponse
+	59,  // 168: millrace.v1.CommitService.Commit:output_type -> millrace.v1.CommitResponse
+	73,  // 169: millrace.v1.QueueService.List:output_type -> millrace.v1.ListQueuesResponse
+	75,  // 170: millrace.v1.QueueService.Get:output_type -> millrace.v1.GetQueueResponse
+	77,  // 171: millrace.v1.QueueService.Set:output_type -> millrace.v1.SetQueueResponse
+	79,  // 172: millrace.v1.QueueService.Delete:output_type -> millrace.v1.DeleteQueueResponse
+	82,  // 173: millrace.v1.QueueService.Stats:output_type -> millrace.v1.QueueStatsResponse
+	85,  // 174: millrace.v1.QueueService.CreateNamespace:output_type -> millrace.v1.CreateNamespaceResponse
+	88,  // 175: millrace.v1.QueueService.GetNamespace:output_type -> millrace.v1.GetNamespaceResponse
+	90,  // 176: millrace.v1.QueueService.SetNamespace:output_type -> millrace.v1.SetNamespaceResponse
+	154, // [154:177] is the sub-list for method output_type
+	131, // [131:154] is the sub-list for method input_type
+	131, // [131:131] is the sub-list for extension type_name
+	131, // [131:131] is the sub-list for extension extendee
+	0,   // [0:131] is the sub-list for field type_name
 }
 
 func init() { file_millrace_v1_task_proto_init() }
@@ -7110,15 +7231,16 @@ func file_millrace_v1_task_proto_init() {
 	}
 	file_millrace_v1_task_proto_msgTypes[64].OneofWrappers = []any{}
 	file_millrace_v1_task_proto_msgTypes[69].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[74].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[80].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[71].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[76].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[82].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_millrace_v1_task_proto_rawDesc), len(file_millrace_v1_task_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   85,
+			NumMessages:   87,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

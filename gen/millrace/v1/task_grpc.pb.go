@@ -736,6 +736,7 @@ const (
 	QueueService_List_FullMethodName            = "/millrace.v1.QueueService/List"
 	QueueService_Get_FullMethodName             = "/millrace.v1.QueueService/Get"
 	QueueService_Set_FullMethodName             = "/millrace.v1.QueueService/Set"
+	QueueService_Delete_FullMethodName          = "/millrace.v1.QueueService/Delete"
 	QueueService_Stats_FullMethodName           = "/millrace.v1.QueueService/Stats"
 	QueueService_CreateNamespace_FullMethodName = "/millrace.v1.QueueService/CreateNamespace"
 	QueueService_GetNamespace_FullMethodName    = "/millrace.v1.QueueService/GetNamespace"
@@ -751,6 +752,7 @@ type QueueServiceClient interface {
 	List(ctx context.Context, in *ListQueuesRequest, opts ...grpc.CallOption) (*ListQueuesResponse, error)
 	Get(ctx context.Context, in *GetQueueRequest, opts ...grpc.CallOption) (*GetQueueResponse, error)
 	Set(ctx context.Context, in *SetQueueRequest, opts ...grpc.CallOption) (*SetQueueResponse, error)
+	Delete(ctx context.Context, in *DeleteQueueRequest, opts ...grpc.CallOption) (*DeleteQueueResponse, error)
 	Stats(ctx context.Context, in *QueueStatsRequest, opts ...grpc.CallOption) (*QueueStatsResponse, error)
 	CreateNamespace(ctx context.Context, in *CreateNamespaceRequest, opts ...grpc.CallOption) (*CreateNamespaceResponse, error)
 	GetNamespace(ctx context.Context, in *GetNamespaceRequest, opts ...grpc.CallOption) (*GetNamespaceResponse, error)
@@ -789,6 +791,16 @@ func (c *queueServiceClient) Set(ctx context.Context, in *SetQueueRequest, opts 
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(SetQueueResponse)
 	err := c.cc.Invoke(ctx, QueueService_Set_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *queueServiceClient) Delete(ctx context.Context, in *DeleteQueueRequest, opts ...grpc.CallOption) (*DeleteQueueResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteQueueResponse)
+	err := c.cc.Invoke(ctx, QueueService_Delete_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -844,6 +856,7 @@ type QueueServiceServer interface {
 	List(context.Context, *ListQueuesRequest) (*ListQueuesResponse, error)
 	Get(context.Context, *GetQueueRequest) (*GetQueueResponse, error)
 	Set(context.Context, *SetQueueRequest) (*SetQueueResponse, error)
+	Delete(context.Context, *DeleteQueueRequest) (*DeleteQueueResponse, error)
 	Stats(context.Context, *QueueStatsRequest) (*QueueStatsResponse, error)
 	CreateNamespace(context.Context, *CreateNamespaceRequest) (*CreateNamespaceResponse, error)
 	GetNamespace(context.Context, *GetNamespaceRequest) (*GetNamespaceResponse, error)
@@ -866,6 +879,9 @@ func (UnimplementedQueueServiceServer) Get(context.Context, *GetQueueRequest) (*
 }
 func (UnimplementedQueueServiceServer) Set(context.Context, *SetQueueRequest) (*SetQueueResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Set not implemented")
+}
+func (UnimplementedQueueServiceServer) Delete(context.Context, *DeleteQueueRequest) (*DeleteQueueResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Delete not implemented")
 }
 func (UnimplementedQueueServiceServer) Stats(context.Context, *QueueStatsRequest) (*QueueStatsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Stats not implemented")
@@ -950,6 +966,24 @@ func _QueueService_Set_Handler(srv interface{}, ctx context.Context, dec func(in
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(QueueServiceServer).Set(ctx, req.(*SetQueueRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _QueueService_Delete_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteQueueRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(QueueServiceServer).Delete(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: QueueService_Delete_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(QueueServiceServer).Delete(ctx, req.(*DeleteQueueRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -1044,6 +1078,10 @@ var QueueService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Set",
 			Handler:    _QueueService_Set_Handler,
+		},
+		{
+			MethodName: "Delete",
+			Handler:    _QueueService_Delete_Handler,
 		},
 		{
 			MethodName: "Stats",

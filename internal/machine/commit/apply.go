@@ -23,7 +23,7 @@ func (m *Machine) ApplyEach(tx core.Txn, index uint64, e *core.Entry, judged fun
 	if e.Stamp < m.clock.stamp {
 		return core.Applied{}, errs.Corruptf("entry %d is stamped %d, the one before it %d", index, e.Stamp, m.clock.stamp)
 	}
-	m.tx, m.index, m.clock.stamp, m.clock.format = tx, index, e.Stamp, e.Format
+	m.tx, m.index, m.clock.stamp, m.clock.format, m.queues = tx, index, e.Stamp, e.Format, e.Queues
 	defer func() { m.tx, m.answers = nil, nil }()
 	if err := m.applyDeferred(); err != nil {
 		return core.Applied{}, err

@@ -76,6 +76,7 @@ type Machine struct {
 
 	tx      core.Txn        // of the entry at hand
 	index   uint64          // of the entry at hand
+	queues  uint32          // how many queues a partition may have, as the entry at hand says
 	answers []core.OpResult // room for those of the entry at hand, one per op
 	mutants mutantState
 }
@@ -181,7 +182,7 @@ func (m *Machine) touch(part *partition) {
 func (m *Machine) queueContext(part *partition, principal string) queue.Context {
 	part.seen = seen{m.clock.termStart, m.clock.format, part.config}
 	return queue.Context{
-		Index: m.index, Stamp: m.clock.stamp, Format: m.clock.format, TermStart: m.clock.termStart,
+		Index: m.index, Stamp: m.clock.stamp, Format: m.clock.format, Queues: m.queues, TermStart: m.clock.termStart,
 		Principal: principal, Namespace: part.config,
 	}
 }

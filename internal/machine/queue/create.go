@@ -81,10 +81,7 @@ func (m *Machine) roomFor(c *Context, l *line, op *core.TaskCreate) core.Fact {
 
 // roomForQueue refuses one queue more than there may be.
 func (m *Machine) roomForQueue(c *Context) core.Fact {
-	most := m.o.Queues
-	if c.Format < core.FormatQueues {
-		most = min(most, oldQueues)
-	}
+	most := min(m.o.Queues, int(orDefault(c.Queues, core.DefaultQueues)))
 	switch {
 	case len(m.names) >= most:
 		return core.Exhausted{Limit: "queues", Max: int64(most)}

@@ -15,6 +15,7 @@ type Context struct {
 	Index     uint64         // of the entry
 	Stamp     core.ShardTime // of the entry; it never falls
 	Format    uint16         // of the entry: the rules that it was proposed under
+	Queues    uint32         // most queues; 0 = core.DefaultQueues
 	TermStart core.ShardTime // stamp of the current term's first entry
 	Principal string         // who asks, recorded as the creator of tasks
 	Namespace core.NamespaceConfig

@@ -10,7 +10,7 @@ import (
 // they decide what Apply answers; only tests change them. Heads is the exception: it bounds memory and decides nothing.
 type Options struct {
 	Heads    int         // ready tasks of one queue kept in memory; default 1,024: a few grants of the largest size
-	Queues   int         // queues of one partition; default core.MaxQueues: their counters and names stay in memory
+	Queues   int         // queues of one partition, whatever an entry says; default core.MaxQueues: their counters and names stay in memory
 	Remember core.Millis // how long after its end a task's id is known; default 15 min: clients repeat for 10 min
 	Above    core.Token  // every token that is issued is above it; what is stored says so of itself, but for a broken-off history
 	Grace    core.Millis // no lease ends earlier after a term's first stamp, if it is longer; default 15 s
@@ -40,9 +40,6 @@ const (
 	defaultRetainBytes   = 10 << 30
 	defaultUniqueTTL     = core.Millis(24 * 3_600_000)
 )
-
-// oldQueues is how many queues a partition had at most under entries before format 2.
-const oldQueues = 10_000
 
 // Bounds of what clients ask for. The edge refuses beyond them with the field's path; here they keep state bounded.
 const (
