@@ -491,3 +491,70 @@ func TestAMetricOfLengthsHasNoGraph(t *testing.T) {
 		t.Errorf("%d rows in a graph", n)
 	}
 }
+
+// Points that are copies of each other are found as long as they are there, whichever of them is changed, deleted or gated away,
+// and so are those near which they lie.
+func TestCopiesAreFoundAndHideNothing(t *testing.T) {
+	x := newTestIndex(t, vector.Kernels()[0])
+	x.scan = 100 * testDim
+	r := rand.New(rand.NewPCG(9, 4))
+	shared, others := randomVector(r), map[string][]float32{}
+	var batch []Change
+	for i := range 2000 {
+		id := numbered("w", i)
+		if i%4 == 0 {
+			batch = append(batch, point(id, fmt.Sprintf(`{"status":"s%d"}`, i%3), shared...))
+			continue
+		}
+		others[id] = randomVector(r)
+		batch = append(batch, point(id, `{"status":"new"}`, others[id]...))
+	}
+	apply(t, x, batch...)
+	goOn := func() bool { return false }
+	x.Tend(goOn)
+	check := func(copies int) {
+		t.Helper()
+		q := vector.NewQuery(shared)
+		a := find(t, x, func(s *Request) { s.Query, s.K = q, 450 })
+		equal := 0
+		for i := range a.Results {
+			if a.Results[i].Dense > 0.9999 {
+				equal++
+			}
+		}
+		if a.Plan != PlanWalk || equal != min(450, copies) {
+			t.Errorf("plan %s: %d of %d copies", a.Plan, equal, copies)
+		}
+		a = find(t, x, func(s *Request) { s.Query, s.K, s.Gate.Filter = q, 5, `status in ["s1", "new"]` })
+		for i := range a.Results {
+			if a.Results[i].Dense < 0.9999 || !strings.Contains(string(a.Results[i].Payload), "s1") {
+				t.Errorf("by a filter, %s: %s", a.Results[i].ID, a.Results[i].Payload)
+			}
+		}
+		lost := 0
+		for id, v := range others {
+			if a := find(t, x, func(s *Request) { s.Query = vector.NewQuery(v) }); !strings.Contains(idsOf(a), id) {
+				lost++
+			}
+		}
+		if lost > len(others)/100 {
+			t.Errorf("%d of %d others do not find themselves", lost, len(others))
+		}
+	}
+	check(500)
+	for i := 0; i < 400; i += 4 { // among them the first, on which the others hang
+		if id := numbered("w", i); i%8 == 0 {
+			apply(t, x, Change{ID: id, Gone: true})
+		} else {
+			others[id] = randomVector(r)
+			apply(t, x, point(id, `{"status":"new"}`, others[id]...))
+		}
+	}
+	check(400) // of which some others are in the tail
+	x.Tend(goOn)
+	check(400)
+	if !x.Compact(goOn) {
+		t.Fatal("not built anew")
+	}
+	check(400)
+}

@@ -137,6 +137,7 @@ type world struct {
 	people map[string]*person
 	next   uint64
 	rules  *rules.Ruleset
+	few    [][]float32 // vectors that most people share; none: each has one of their own
 }
 
 func newWorld(t *testing.T, seed uint64, kernel *vector.Kernel) *world {
@@ -158,6 +159,9 @@ func (w *world) change(n int) {
 			continue
 		}
 		p := randomPerson(w.r, id, w.next)
+		if len(w.few) > 0 && w.r.IntN(4) > 0 {
+			p.vector = oneOf(w.r, w.few)
+		}
 		w.people[id] = p
 		batch = append(batch, p.change())
 	}
@@ -385,7 +389,18 @@ func TestRandomSearchesNeverLeakNeverMissAndCountExactly(t *testing.T) {
 }
 
 func TestRandomSearchesByTheGraphNeverLeakNeverMissAndCountExactly(t *testing.T) {
-	w := newWorld(t, 6, vector.Kernels()[0])
+	randomSearchesByTheGraph(t, newWorld(t, 6, vector.Kernels()[0]))
+}
+
+// Most points share one of three vectors: they hang on few nodes of the graph, which come and go as all points do.
+func TestRandomSearchesAmongCopiesNeverLeakNeverMissAndCountExactly(t *testing.T) {
+	w := newWorld(t, 8, vector.Kernels()[0])
+	w.few = [][]float32{randomVector(w.r), randomVector(w.r), randomVector(w.r)}
+	randomSearchesByTheGraph(t, w)
+}
+
+func randomSearchesByTheGraph(t *testing.T, w *world) {
+	t.Helper()
 	w.index.scan = 10 * testDim // ten rows are large
 	w.change(900)
 	plans := w.try(searches(t)/5, func(i int) {

@@ -109,11 +109,16 @@ func (q *Query) norm() float64 { return lengthOf(q.codes, q.scale) }
 
 // lengthOf is the length of the vector that codes stand for.
 func lengthOf(codes []int8, scale float32) float64 {
+	return float64(scale) * math.Sqrt(float64(squareOf(codes)))
+}
+
+// squareOf is the sum of the squares of codes.
+func squareOf(codes []int8) int64 {
 	var sum int64
 	for _, c := range codes {
 		sum += int64(c) * int64(c)
 	}
-	return float64(scale) * math.Sqrt(float64(sum))
+	return sum
 }
 
 func fixOf(codes []int8) int32 {

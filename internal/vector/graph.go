@@ -1,6 +1,7 @@
 package vector
 
 import (
+	"cmp"
 	"encoding/binary"
 	"math/bits"
 	"slices"
@@ -19,6 +20,13 @@ const (
 	maxLevel    = 15
 )
 
+// Copies are rows whose codes differ by at most a copyPart of their length, squared: less than what rounding to codes hides. Of the
+// candidates of a new row, the best copyTried may be what it is a copy of.
+const (
+	copyPart  = 1 << 15
+	copyTried = 16
+)
+
 // Together is how many rows Build adds at a time at most. Their neighbours are looked for at once.
 const Together = 64
 
@@ -30,6 +38,9 @@ const graphChunk = 1024
 // Hierarchical Navigable Small World graphs, with their heuristic for choosing neighbours (algorithm 4), without which
 // clusters lose their connections.
 //
+// Rows that are copies of each other share one node, the first of them; the others hang on it as a list. As nodes of their own
+// they would fill the links of their neighbours, which all lead to the same place, and nothing would lead to the rest.
+//
 // One call of Build at a time; searches walk beside it. A walk that meets a list of links while it is rewritten sees
 // links of before and after, which all lead to nodes: nothing is locked. Rows that are no longer live stay in the graph
 // as ways to others.
@@ -38,6 +49,7 @@ type Graph struct {
 	entry  atomic.Uint64 // row and level of where walks begin, plus one in the highest bit; 0: no node
 	built  atomic.Uint32 // rows below are nodes, or were dead when they came up
 	nodes  atomic.Uint32
+	copies atomic.Uint32 // rows that hang on a node
 	walks  sync.Pool
 	// builders are what nodes were built with.
 	builders sync.Pool
@@ -47,6 +59,7 @@ type Graph struct {
 type graphPart struct {
 	bottom [graphChunk * (bottomLinks + 1)]uint32
 	upper  [graphChunk]atomic.Pointer[upperLayers]
+	copies [graphChunk]uint32 // the next row that hangs on the same node, 0 after the last one: row 0 hangs on none
 }
 
 // upperLayers are a node's links from layer 1 on: a count and then rows, one layer after another.
@@ -67,7 +80,7 @@ func (g *Graph) Built() uint32 { return g.built.Load() }
 
 // Bytes is about the memory that the graph takes.
 func (g *Graph) Bytes() int64 {
-	return int64(len(*g.chunks.Load()))*graphChunk*(4*(bottomLinks+1)+8) + int64(g.nodes.Load())*(upperLinks+1)*4/15
+	return int64(len(*g.chunks.Load()))*graphChunk*(4*(bottomLinks+1)+8+4) + int64(g.nodes.Load())*(upperLinks+1)*4/15
 }
 
 // links returns the list of a node on a layer, or nil if it is not there. Its first number is the count.
@@ -85,6 +98,25 @@ func (g *Graph) links(row uint32, layer int) []uint32 {
 		return nil
 	}
 	return up.links[(layer-1)*(upperLinks+1) : layer*(upperLinks+1)]
+}
+
+// copyAfter returns the next row of a node's list of copies, 0 if there is none. The list begins at the node.
+func (g *Graph) copyAfter(row uint32) uint32 {
+	parts := *g.chunks.Load()
+	if int(row/graphChunk) >= len(parts) {
+		return 0
+	}
+	return atomic.LoadUint32(&parts[row/graphChunk].copies[row%graphChunk])
+}
+
+// hang adds a copy to a node's list, at its beginning: whoever goes through the list meanwhile meets it or does not.
+func (g *Graph) hang(row, node uint32) {
+	g.room(row, 0)
+	parts := *g.chunks.Load()
+	first := &parts[node/graphChunk].copies[node%graphChunk]
+	atomic.StoreUint32(&parts[row/graphChunk].copies[row%graphChunk], atomic.LoadUint32(first))
+	atomic.StoreUint32(first, row)
+	g.copies.Add(1)
 }
 
 // neighbours copies a list.
@@ -163,11 +195,13 @@ type batchBuild struct {
 	rows  []newNode
 }
 
-// newNode is a row that becomes a node, and the neighbours that it chose, by layer.
+// newNode is a row that becomes a node, and the neighbours that it chose, by layer; or a copy.
 type newNode struct {
-	row   uint32
-	level int
-	near  [][]Hit
+	row    uint32
+	level  int
+	near   [][]Hit
+	copies bool   // the row hangs on a node
+	of     uint32 // that node
 }
 
 // builder is what one goroutine looks for neighbours with, or links nodes.
@@ -205,6 +239,9 @@ type side struct {
 
 func (q *Query) side() side { return side{q.codes, q.scale, q.fix} }
 
+// square is the sum of the squares of the codes.
+func (s side) square() int64 { return squareOf(s.codes) }
+
 func (b *batchBuild) builder() *builder {
 	w := b.graph.builders.Get().(*builder)
 	w.graph, w.view = b.graph, b.view
@@ -230,7 +267,13 @@ func (b *batchBuild) add(each func(n int, do func(i int))) {
 	w := b.builder()
 	defer b.done(w)
 	for i := range b.rows {
-		w.insert(&b.rows[i])
+		n := &b.rows[i]
+		w.settle(b.rows[:i], n)
+		if n.copies {
+			b.graph.hang(n.row, n.of)
+		} else {
+			w.insert(n)
+		}
 	}
 }
 
@@ -261,6 +304,73 @@ func (b *builder) seek(rows []newNode, i int, from uint32, top int) {
 		}
 		n.near[layer] = slices.Clone(b.choose(b.found[:min(len(b.found), buildWidth)], upperLinks))
 	}
+	n.of, n.copies = b.original(b.found, me)
+}
+
+// original finds, among candidates of the lowest layer, best first, one that a row is a copy of.
+func (b *builder) original(candidates []Hit, me side) (row uint32, ok bool) {
+	n := 0
+	self := me.square()
+	least := float32(self-self/64) * me.scale * me.scale // a copy is not farther, at any length that it may have
+	for n < min(copyTried, len(candidates)) && candidates[n].Score >= least {
+		n++
+	}
+	for _, c := range candidates[:n] {
+		if b.copyOf(me, self, c.Row) {
+			return c.Row, true
+		}
+	}
+	return 0, false
+}
+
+// copyOf says whether a row, the square of whose codes is self, is a copy of another one.
+func (b *builder) copyOf(me side, self int64, row uint32) bool {
+	other := b.view.load(row, &b.other)
+	if apart := me.scale - other.scale; max(apart, -apart)*128 > me.scale {
+		return false
+	}
+	var sum [1]int32
+	at := [1]*uint8{b.view.codes(row)}
+	b.view.kernel.list(sum[:], at[:], me.codes)
+	apart := self + other.square() - 2*int64(sum[0]-me.fix)
+	return apart*copyPart <= self
+}
+
+// settle decides what a new row is, now that those before it are settled: copies hang on nodes, and links lead to nodes.
+func (b *builder) settle(before []newNode, n *newNode) {
+	if n.copies {
+		if mate := settled(before, n.of); mate != nil && mate.copies {
+			me := b.view.load(n.row, &b.codes)
+			n.of = mate.of
+			n.copies = b.copyOf(me, me.square(), n.of)
+		}
+	}
+	if n.copies {
+		return
+	}
+	for layer, near := range n.near {
+		kept := near[:0]
+		for _, h := range near {
+			if mate := settled(before, h.Row); mate != nil && mate.copies {
+				if h.Row = mate.of; layer > 0 {
+					continue // which need not be there
+				}
+			}
+			if !slices.ContainsFunc(kept, func(other Hit) bool { return other.Row == h.Row }) {
+				kept = append(kept, h)
+			}
+		}
+		n.near[layer] = kept
+	}
+}
+
+// settled finds a row among those that are added together.
+func settled(rows []newNode, row uint32) *newNode {
+	at, ok := slices.BinarySearchFunc(rows, row, func(n newNode, row uint32) int { return cmp.Compare(n.row, row) })
+	if !ok {
+		return nil
+	}
+	return &rows[at]
 }
 
 // mates compares a row with those that are added together with it, before it.

@@ -23,6 +23,15 @@ func inTurn(n int, do func(i int)) {
 	}
 }
 
+// atOnce does all of them at once, the last one first.
+func atOnce(n int, do func(i int)) {
+	var wait sync.WaitGroup
+	for i := range n {
+		wait.Go(func() { do(n - 1 - i) })
+	}
+	wait.Wait()
+}
+
 func build(t testing.TB, vectors [][]float32, kernel *Kernel) (*Graph, View) {
 	t.Helper()
 	rows := fill(kernel, vectors)
@@ -162,19 +171,12 @@ func TestAWalkLooksAtNothingBeyondItsView(t *testing.T) {
 func TestAGraphBuiltTwiceIsTheSame(t *testing.T) {
 	vectors := clustered(12, 400, 48, 10)
 	a, view := build(t, vectors, Kernels()[0])
-	backwards := func(n int, do func(i int)) { // at once, the last one first
-		var wait sync.WaitGroup
-		for i := range n {
-			wait.Go(func() { do(n - 1 - i) })
-		}
-		wait.Wait()
-	}
 	for _, k := range append(Kernels(), nil) {
 		var b *Graph
 		if k != nil {
 			b, _ = build(t, vectors, k)
 		} else {
-			for b = NewGraph(); b.Build(&view, 500, mix, everyRow, backwards) > 0; {
+			for b = NewGraph(); b.Build(&view, 500, mix, everyRow, atOnce) > 0; {
 			}
 		}
 		for row := range uint32(400) {

@@ -14,6 +14,7 @@ func (b Bits) Has(row uint32) bool {
 type walk struct {
 	seen   []uint64 // a bit for each row that was met
 	pool   pool
+	rows   pool     // of the nodes that were found and their copies
 	open   []uint64 // keys of rows that do not pass, a heap with the best on top
 	at     []Hit
 	ways   []Hit
@@ -55,7 +56,58 @@ func (g *Graph) Search(v *View, q *Query, ef int, pass Bits, dst []Hit) []Hit {
 	defer g.walks.Put(w)
 	me := q.side()
 	at := w.descend(g, v, me, from, top, 0)
-	return w.layer(g, v, me, at, 0, ef, pass, dst)
+	if g.copies.Load() == 0 {
+		return w.layer(g, v, me, at, 0, ef, pass, dst)
+	}
+	w.walk(g, v, me, at, 0, ef, pass)
+	return w.withCopies(g, v, me, ef, pass, dst)
+}
+
+// withCopies appends the ef best of the nodes that the walk found and of their copies, best first. Copies are as near as their node,
+// so that none is looked at of a node that is behind all that are wanted.
+func (w *walk) withCopies(g *Graph, v *View, me side, ef int, pass Bits, dst []Hit) []Hit {
+	w.rows.begin(ef)
+	for _, key := range w.pool.keys {
+		key &^= marked
+		if key < w.rows.least {
+			break
+		}
+		node := rowOf(key)
+		if pass == nil || pass.Has(node) {
+			w.rows.add(key)
+		}
+		for row, n := g.copyAfter(node), 0; row != 0; n = 0 {
+			for ; row != 0 && n < len(w.near); row = g.copyAfter(row) {
+				if int(row) < v.n && (pass == nil || pass.Has(row)) {
+					w.near[n], w.list[n], w.scales[n] = row, v.codes(row), v.scale(row)
+					n++
+				}
+			}
+			v.kernel.list(w.sums[:n], w.list[:n], me.codes)
+			for i, row := range w.near[:n] {
+				if key := keyOf(row, float32(w.sums[i]-me.fix)*me.scale*w.scales[i]); key > w.rows.least {
+					w.rows.add(key)
+				}
+			}
+		}
+	}
+	return w.rows.hits(dst)
+}
+
+// passes says whether a node, or a copy that hangs on it, is in a set.
+func (g *Graph) passes(node uint32, pass Bits) bool {
+	if pass == nil || pass.Has(node) {
+		return true
+	}
+	if g.copies.Load() == 0 {
+		return false
+	}
+	for row := g.copyAfter(node); row != 0; row = g.copyAfter(row) {
+		if pass.Has(row) {
+			return true
+		}
+	}
+	return false
 }
 
 // one scores a single row.
@@ -112,16 +164,22 @@ func (w *walk) score(g *Graph, v *View, me side, row uint32, layer int, fresh bo
 	return near[:n]
 }
 
-// layer walks one layer from some nodes until nothing near is left that could be better than the ef best that pass. It
-// appends those to dst, best first.
+// layer walks one layer and appends the nodes that it found to dst, best first.
 func (w *walk) layer(g *Graph, v *View, me side, from []Hit, layer, ef int, pass Bits, dst []Hit) []Hit {
+	w.walk(g, v, me, from, layer, ef, pass)
+	return w.pool.hits(dst)
+}
+
+// walk walks one layer from some nodes until nothing near is left that could be better than the ef best nodes that pass, or have
+// copies that do. Those are in the pool then.
+func (w *walk) walk(g *Graph, v *View, me side, from []Hit, layer, ef int, pass Bits) {
 	w.begin(v.n)
 	w.pool.begin(ef)
 	w.open = w.open[:0]
 	meet := func(row uint32, score float32) {
 		switch key := keyOf(row, score); {
 		case key < w.pool.least:
-		case pass == nil || pass.Has(row):
+		case g.passes(row, pass):
 			w.pool.add(key)
 		default:
 			w.push(key)
@@ -135,7 +193,7 @@ func (w *walk) layer(g *Graph, v *View, me side, from []Hit, layer, ef int, pass
 	for {
 		key := w.next()
 		if key == 0 {
-			return w.pool.hits(dst)
+			return
 		}
 		w.take(key)
 		near := w.score(g, v, me, rowOf(key), layer, true)
