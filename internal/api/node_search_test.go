@@ -15,13 +15,20 @@ func fakeDefinition() core.Collection {
 	}
 }
 
+func (n *fakeNode) definition() core.Collection {
+	if n.defined != nil {
+		return *n.defined
+	}
+	return fakeDefinition()
+}
+
 func (n *fakeNode) Definition(p core.Partition, name string) (core.Collection, bool) {
 	n.step()
 	n.reach(p)
 	if n.looked != nil {
 		n.looked()
 	}
-	return fakeDefinition(), name == "ws"
+	return n.definition(), name == "ws" && !n.undefined
 }
 
 func (n *fakeNode) Collection(ctx context.Context, p core.Partition, name string, _ core.ReadOptions) (core.CollectionInfo, core.At, error) {
@@ -37,13 +44,13 @@ func (n *fakeNode) Collection(ctx context.Context, p core.Partition, name string
 	if name != "ws" {
 		return core.CollectionInfo{}, core.At{}, core.NotFound{Kind: "collection", ID: name}
 	}
-	return core.CollectionInfo{Collection: fakeDefinition(), Points: 3, Slots: 4, Recordings: 1}, core.At{Index: 9}, nil
+	return core.CollectionInfo{Collection: n.definition(), Points: 3, Slots: 4, Recordings: 1}, core.At{Index: 9}, nil
 }
 
 func (n *fakeNode) Collections(_ context.Context, p core.Partition, _ core.ReadOptions) ([]core.CollectionInfo, core.At, error) {
 	n.step()
 	n.reach(p)
-	return []core.CollectionInfo{{Collection: fakeDefinition()}}, core.At{Index: 9}, nil
+	return []core.CollectionInfo{{Collection: n.definition()}}, core.At{Index: 9}, nil
 }
 
 func (n *fakeNode) CheckPayload(_ *core.Collection, payload []byte) (string, core.Fact) {
@@ -158,6 +165,7 @@ func (n *fakeNode) Recording(_ context.Context, p core.Partition, uid, id uint64
 type fakeEmbedder struct {
 	*planter
 	asked func() // hears of each call; nil: nobody does
+	last  core.EmbedRequest
 }
 
 func (e *fakeEmbedder) Model(name string) (core.EmbedModel, bool) {
@@ -170,6 +178,7 @@ func (e *fakeEmbedder) Embed(_ context.Context, r core.EmbedRequest) ([]core.Emb
 	if e.asked != nil {
 		e.asked()
 	}
+	e.last = r
 	out := make([]core.Embedding, len(r.Texts))
 	for i, text := range r.Texts {
 		if text == "down" {

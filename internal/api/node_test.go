@@ -62,10 +62,12 @@ type fakeNode struct {
 	pageAt      func(core.Partition, core.ListQuery) ([]core.Task, []byte)
 	payloadText string // of what is embedded of any payload
 	search      func(context.Context, *core.SearchQuery) (*core.SearchAnswer, error)
-	looked      func()          // hears that a definition is looked for; nil: nobody does
-	loaded      chan struct{}   // closed when indexes are loaded; nil: they are
-	settles     chan struct{}   // closed when reads of collections may be answered; nil: at once, without being asked
-	queue       core.QueueStats // of mail; default: one of a configuration of its own
+	looked      func()           // hears that a definition is looked for; nil: nobody does
+	defined     *core.Collection // what ws is; nil: fakeDefinition
+	undefined   bool             // only Collection finds ws
+	loaded      chan struct{}    // closed when indexes are loaded; nil: they are
+	settles     chan struct{}    // closed when reads of collections may be answered; nil: at once, without being asked
+	queue       core.QueueStats  // of mail; default: one of a configuration of its own
 }
 
 func newFakeNode(clock *fakeClock) *fakeNode {

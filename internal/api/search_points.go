@@ -221,7 +221,7 @@ func (t *translator) vectorUpsert(in *pb.VectorUpsert) (*core.VectorUpsert, core
 	}
 	ctx, cancel := context.WithTimeout(t.edge.ctx, embedWait)
 	defer cancel()
-	got, err := t.edge.s.embed(ctx, core.EmbedRequest{Tenant: t.who.Tenant, Embedder: def.Embedder, Texts: []string{needs}})
+	got, err := t.edge.s.embed(ctx, core.EmbedRequest{Tenant: t.who.Tenant, Embedder: def.Embedder, Texts: []string{needs}, Protected: protectsTexts(def)})
 	if err != nil {
 		return nil, asFact(err)
 	}
@@ -373,7 +373,9 @@ func (c *call) embedAll(ctx context.Context, defs map[uint16]*core.Collection, a
 	}
 	for from := 0; from < len(texts); from += int(c.s.l.EmbedTexts) {
 		to := min(from+int(c.s.l.EmbedTexts), len(texts))
-		got, err := c.s.embed(ctx, core.EmbedRequest{Tenant: c.who.Tenant, Embedder: def.Embedder, Texts: texts[from:to]})
+		got, err := c.s.embed(ctx, core.EmbedRequest{
+			Tenant: c.who.Tenant, Embedder: def.Embedder, Texts: texts[from:to], Protected: protectsTexts(def),
+		})
 		if err != nil {
 			return err
 		}
@@ -563,9 +565,15 @@ func (ss *searchService) GetPoints(ctx context.Context, in *pb.GetPointsRequest)
 		if at = one; c.t.several() {
 			merge(&at, one)
 		}
-		def, _ := ss.s.o.Backend.Definition(p, in.GetCollection())
+		def, err := c.definitionIn(ctx, p, in.GetCollection(), core.ReadOptions{Stale: true, MinIndex: one.Index})
+		if err != nil {
+			return nil, err
+		}
+		if in.GetVectors() && protectsTexts(def) && !c.who.Scopes.Has(mayReadProtected) {
+			return nil, deniedProtected
+		}
 		for _, pt := range points {
-			show := &pb.StoredPoint{Id: pt.ID, Version: showVersion(p.Index, pt.Version), Payload: c.visible(&def, pt.Payload)}
+			show := &pb.StoredPoint{Id: pt.ID, Version: showVersion(p.Index, pt.Version), Payload: c.visible(def, pt.Payload)}
 			if in.GetVectors() {
 				show.Vector = unpackFloats(pt.Vector)
 			}

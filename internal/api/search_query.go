@@ -12,7 +12,6 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
-	"github.com/millrace/millrace/internal/auth"
 	"github.com/millrace/millrace/internal/core"
 )
 
@@ -252,6 +251,9 @@ func (ss *searchService) find(ctx context.Context, in *pb.SearchRequest) (*found
 	if err != nil {
 		return nil, err
 	}
+	if fact := c.maySearch(def, &q.Gate); fact != nil {
+		return nil, fact
+	}
 	began := ss.s.o.Clock.Boot()
 	if err := c.queryVector(ctx, def, in, q, out); err != nil {
 		return nil, err
@@ -289,13 +291,18 @@ func searchFailed(ctx context.Context, stage string, err error) error {
 
 // definition finds the collection of a search, as it is now where this node's copy has none.
 func (c *call) definition(ctx context.Context, q *core.SearchQuery) (*core.Collection, error) {
-	def, ok := c.s.o.Backend.Definition(c.t.part, q.Collection)
+	read := q.Read
+	read.Elsewhere = c.t.several()
+	return c.definitionIn(ctx, c.t.part, q.Collection, read)
+}
+
+// definitionIn finds a collection in a partition, reading as o says where this node's copy has none.
+func (c *call) definitionIn(ctx context.Context, p core.Partition, name string, o core.ReadOptions) (*core.Collection, error) {
+	def, ok := c.s.o.Backend.Definition(p, name)
 	if ok {
 		return &def, nil
 	}
-	read := q.Read
-	read.Elsewhere = c.t.several()
-	info, _, err := c.s.o.Backend.Collection(ctx, c.t.part, q.Collection, read)
+	info, _, err := c.s.o.Backend.Collection(ctx, p, name, o)
 	return &info.Collection, err
 }
 
@@ -530,6 +537,13 @@ func (ss *searchService) CountPoints(ctx context.Context, in *pb.CountPointsRequ
 	if q.Gate, fact = c.t.gate(in.GetGate()); fact != nil {
 		return nil, within("gate", fact)
 	}
+	def, err := c.definition(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	if fact := c.mayGate(def, &q.Gate); fact != nil {
+		return nil, fact
+	}
 	reads, leave, err := c.turn(ctx, q)
 	if err != nil {
 		return nil, err
@@ -635,52 +649,4 @@ func (s *Server) embedRequest(in *pb.EmbedRequest) (r core.EmbedRequest, fact co
 		return r, invalid("truncate", "is neither cut nor error")
 	}
 	return r, nil
-}
-
-// mayReadProtected is what a caller needs to see protected fields.
-const mayReadProtected = auth.SearchProtected
-
-// visible is a payload without the fields that the caller may not see.
-func (c *call) visible(def *core.Collection, payload []byte) []byte {
-	if len(payload) == 0 || c.who.Scopes.Has(mayReadProtected) {
-		return payload
-	}
-	for i := range def.Fields {
-		if def.Fields[i].Protected {
-			return withoutProtected(def, payload, &c.s.l)
-		}
-	}
-	return payload
-}
-
-// withoutProtected writes a JSON object anew without the fields that are protected. What cannot be read is not shown.
-func withoutProtected(def *core.Collection, payload []byte, l *Limits) []byte {
-	hidden := func(name []byte) bool {
-		return slices.ContainsFunc(def.Fields, func(f core.SchemaField) bool { return f.Protected && f.Name == string(name) })
-	}
-	d := jsonReader{b: payload, l: l}
-	out := append(make([]byte, 0, len(payload)), '{')
-	if d.enter('{', "is no object") {
-		for first := true; d.next('}', first); first = false {
-			name := d.name()
-			if d.fact != nil {
-				break
-			}
-			hide := hidden(name)
-			value := d.raw()
-			if hide || d.fact != nil {
-				continue
-			}
-			if len(out) > 1 {
-				out = append(out, ',')
-			}
-			w := jsonWriter{b: out}
-			w.quote(string(name))
-			out = append(append(w.b, ':'), value...)
-		}
-	}
-	if d.fact != nil {
-		return []byte("{}")
-	}
-	return append(out, '}')
 }

@@ -208,6 +208,9 @@ func (ss *searchService) GetRecording(ctx context.Context, in *pb.GetRecordingRe
 	if err != nil {
 		return nil, err
 	}
+	if err := c.mayReadRecording(ctx, uid); err != nil {
+		return nil, err
+	}
 	return &pb.GetRecordingResponse{
 		SearchId: in.GetSearchId(), RecordedAt: timestamppb.New(r.At.Time()), ExpiresAt: timestamppb.New(r.Expires.Time()), Recording: r.Data, At: showAt(at),
 	}, nil

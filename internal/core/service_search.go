@@ -19,6 +19,8 @@ type EmbedRequest struct {
 	Query    bool // texts of queries, not of documents
 	Texts    []string
 	Whole    bool // refuse a text that is longer than the model takes, instead of cutting it
+	// Protected texts are kept apart from all others, so that who embeds the same text is not told that it was known.
+	Protected bool
 }
 
 // Embedding is the vector of one text. The vector is shared and must not be changed.

@@ -150,7 +150,7 @@ type call struct {
 }
 
 // cacheKey joins what a vector depends on; lengths keep parts apart.
-func cacheKey(tenant, model, text string) string {
+func cacheKey(tenant, model, text string, protected bool) string {
 	if mutant("cache_key_without_tenant") {
 		tenant = ""
 	}
@@ -160,6 +160,9 @@ func cacheKey(tenant, model, text string) string {
 	b := make([]byte, 0, len(tenant)+len(model)+len(text)+8)
 	b = append(strconv.AppendInt(b, int64(len(tenant)), 10), ':')
 	b = append(append(b, tenant...), model...)
+	if protected {
+		b = append(b, 1)
+	}
 	b = append(b, 0)
 	return string(append(b, text...))
 }

@@ -88,9 +88,9 @@ func TestAVectorsJSONReadsBackTheSame(t *testing.T) {
 func TestPartsOfACacheKeyCannotBeMistaken(t *testing.T) {
 	keys := map[string]bool{}
 	for _, k := range [][3]string{{"a", "b", "c"}, {"ab", "", "c"}, {"", "ab", "c"}, {"a", "bc", ""}, {"a", "b\x00", "c"}, {"1:a", "b", "c"}} {
-		keys[cacheKey(k[0], k[1], k[2])] = true
+		keys[cacheKey(k[0], k[1], k[2], false)], keys[cacheKey(k[0], k[1], k[2], true)] = true, true
 	}
-	if len(keys) != 6 {
-		t.Errorf("%d different keys of 6", len(keys))
+	if len(keys) != 12 {
+		t.Errorf("%d different keys of 12", len(keys))
 	}
 }

@@ -218,6 +218,8 @@ type Request struct {
 	Texts  []string
 	Query  bool // they are queries; else documents
 	Strict bool // a text that is too long is refused, not cut
+	// Protected texts are found in the cache by requests of protected texts alone.
+	Protected bool
 }
 
 // Result is a text's vector and how it came about.
@@ -241,7 +243,7 @@ func (e *Embedder) Embed(ctx context.Context, r Request) ([]Result, error) {
 	var waits []*call // by text; nil where the vector is there
 	var own []*call
 	for i, given := range texts {
-		v, under, mine := e.o.Cache.find(cacheKey(r.Tenant, e.model, given), given)
+		v, under, mine := e.o.Cache.find(cacheKey(r.Tenant, e.model, given, r.Protected), given)
 		if under == nil {
 			out[i].Vector, out[i].Cached = v, true
 			continue

@@ -396,6 +396,21 @@ func TestVectorsAreKeptByTenantAndModel(t *testing.T) {
 	})
 }
 
+// Whether a protected text was embedded is told by no answer to who embeds it as a plain one, and the other way round.
+func TestProtectedTextsAreKeptApart(t *testing.T) {
+	e, err := New(Options{Kind: KindLexical})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	for i, want := range []bool{false, false, true, true} {
+		got, err := e.Embed(t.Context(), Request{Tenant: "a", Texts: []string{"salary"}, Protected: i%2 == 0})
+		if err != nil || got[0].Cached != want {
+			t.Errorf("request %d: %v, %v", i, got, err)
+		}
+	}
+}
+
 func TestCallersBeyondTheQueueAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, func(o *Options) { o.Waiting = 8 })

@@ -116,7 +116,7 @@ func (e *embedders) Embed(ctx context.Context, r core.EmbedRequest) ([]core.Embe
 	if one == nil {
 		return nil, core.NotFound{Kind: "embedder", ID: r.Embedder}
 	}
-	got, err := one.Embed(ctx, embed.Request{Tenant: r.Tenant, Texts: r.Texts, Query: r.Query, Strict: r.Whole})
+	got, err := one.Embed(ctx, embed.Request{Tenant: r.Tenant, Texts: r.Texts, Query: r.Query, Strict: r.Whole, Protected: r.Protected})
 	if err != nil {
 		return nil, embedFault(err)
 	}

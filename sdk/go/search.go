@@ -46,7 +46,7 @@ type SchemaField struct {
 	Type      string
 	Unindexed bool   // no filter, rule or decay reads it, which saves its memory
 	Gate      string // role, credential or block; empty = none
-	Protected bool   // read by no rule, and returned only with the scope search:protected
+	Protected bool   // read by no rule; returned, gated by and searched in its texts only with the scope search:protected
 }
 
 var (
