@@ -167,6 +167,19 @@ func (s *Server) embed(ctx context.Context, r core.EmbedRequest) ([]core.Embeddi
 	return out, nil
 }
 
+// ofText says of the field that a text came from what was said of the text.
+func ofText(field string, err error) error {
+	switch f := err.(type) {
+	case core.Invalid:
+		f.Field = field
+		return f
+	case core.TooLarge:
+		f.Field = field
+		return f
+	}
+	return err
+}
+
 // fitEmbedded refuses a vector of another length than the collection's: the embedder was changed since it was made.
 func fitEmbedded(def *core.Collection, e core.Embedding) core.Fact {
 	if len(e.Vector) != int(def.Dim) {
@@ -223,7 +236,7 @@ func (t *translator) vectorUpsert(in *pb.VectorUpsert) (*core.VectorUpsert, core
 	defer cancel()
 	got, err := t.edge.s.embed(ctx, core.EmbedRequest{Tenant: t.who.Tenant, Embedder: def.Embedder, Texts: []string{needs}, Protected: protectsTexts(def)})
 	if err != nil {
-		return nil, asFact(err)
+		return nil, within("point", asFact(ofText("payload", err)))
 	}
 	if fact := fitEmbedded(def, got[0]); fact != nil {
 		return nil, fact
@@ -295,7 +308,7 @@ func (ss *searchService) UpsertPoints(ctx context.Context, in *pb.UpsertPointsRe
 		}
 	}
 	if texts {
-		if err := c.embedAll(ctx, defs, all); err != nil {
+		if err := c.embedAll(ctx, defs, all, in.GetAtomic()); err != nil {
 			return nil, err
 		}
 	}
@@ -355,8 +368,9 @@ func (c *call) definitions(ctx context.Context, name string, ids []string) (map[
 	return out, nil
 }
 
-// embedAll makes the vectors of points that came without one. When that fails, so does the request: nothing is written.
-func (c *call) embedAll(ctx context.Context, defs map[uint16]*core.Collection, all []upsertOne) error {
+// embedAll makes the vectors of points that came without one. When that fails, so does the request: nothing is written. A point
+// whose text the model refuses is refused by itself, unless all or none are to be written.
+func (c *call) embedAll(ctx context.Context, defs map[uint16]*core.Collection, all []upsertOne, atomic bool) error {
 	var def *core.Collection
 	for _, def = range defs {
 		break
@@ -374,16 +388,22 @@ func (c *call) embedAll(ctx context.Context, defs map[uint16]*core.Collection, a
 	for from := 0; from < len(texts); from += int(c.s.l.EmbedTexts) {
 		to := min(from+int(c.s.l.EmbedTexts), len(texts))
 		got, err := c.s.embed(ctx, core.EmbedRequest{
-			Tenant: c.who.Tenant, Embedder: def.Embedder, Texts: texts[from:to], Protected: protectsTexts(def),
+			Tenant: c.who.Tenant, Embedder: def.Embedder, Texts: texts[from:to], Protected: protectsTexts(def), Each: true,
 		})
 		if err != nil {
 			return err
 		}
 		for i, e := range got {
+			u := &all[places[from+i]]
+			if e.Fact != nil {
+				if u.fact = namePoint(places[from+i], asFact(ofText("payload", e.Fact))); atomic {
+					return u.fact
+				}
+				continue
+			}
 			if fact := fitEmbedded(def, e); fact != nil {
 				return fact
 			}
-			u := &all[places[from+i]]
 			u.op.Vector, u.truncated = packFloats(e.Vector), e.Truncated
 		}
 	}

@@ -331,7 +331,7 @@ func (c *call) queryVector(ctx context.Context, def *core.Collection, in *pb.Sea
 	}
 	got, err := c.s.embed(ctx, core.EmbedRequest{Tenant: c.who.Tenant, Embedder: def.Embedder, Query: true, Texts: []string{in.GetQueryText()}})
 	if err != nil {
-		return searchFailed(ctx, "embed", err)
+		return searchFailed(ctx, "embed", ofText("query_text", err))
 	}
 	if fact := fitEmbedded(def, got[0]); fact != nil {
 		return fact

@@ -21,10 +21,12 @@ type EmbedRequest struct {
 	Whole    bool // refuse a text that is longer than the model takes, instead of cutting it
 	// Protected texts are kept apart from all others, so that who embeds the same text is not told that it was known.
 	Protected bool
+	Each      bool // a text that the model refuses fails by itself
 }
 
-// Embedding is the vector of one text. The vector is shared and must not be changed.
+// Embedding is the vector of one text, or why it has none. The vector is shared and must not be changed.
 type Embedding struct {
+	Fact      Fact // where Each is asked for
 	Vector    []float32
 	Tokens    int
 	Cached    bool

@@ -8,44 +8,50 @@ import (
 )
 
 // submit queues calls of one caller for the provider. The caller leaves when it has waited.
-func (e *Embedder) submit(own []*call) error {
-	if after, blocked := e.breaker.blocked(e.o.Clock.Boot()); blocked {
-		return Unavailable{After: after, Reason: "it failed repeatedly"}
-	}
+func (e *Embedder) submit(tenant string, own []*call) (*tenantState, error) {
 	var size int64
 	for _, k := range own {
 		size += int64(len(k.text))
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	t := e.tenant(tenant)
+	if after, blocked := t.breaker.blocked(e.o.Clock.Boot()); blocked {
+		return nil, Unavailable{After: after, Reason: "it failed repeatedly"}
+	}
 	switch {
 	case e.ended:
-		return ErrClosed
-	case e.waiting >= e.o.Waiting || e.bytes+size > maxWaitingBytes:
-		return ErrQueueFull
+		return nil, ErrClosed
+	case e.waiting >= e.o.Waiting || e.bytes+size > maxWaitingBytes,
+		t.waiting >= e.partOf(e.o.Waiting, e.o.Waiting/4), t.bytes+size > int64(e.partOf(maxWaitingBytes, maxWaitingBytes/4)):
+		return nil, ErrQueueFull
 	}
 	e.waiting++
-	e.pending = append(e.pending, own...)
+	t.waiting++
+	t.pending = append(t.pending, own...)
 	e.bytes += size
+	t.bytes += size
+	if !t.queued {
+		t.queued = true
+		e.turns = append(e.turns, t)
+	}
 	e.send(false)
-	return nil
+	return t, nil
 }
 
 // send starts requests as far as they may run: full ones at once, others after a short wait for more texts. The mutex
 // is held.
 func (e *Embedder) send(now bool) {
-	for len(e.pending) > 0 && e.inFlight < e.o.InFlight && (now || len(e.pending) >= e.o.Batch) {
-		n := min(len(e.pending), e.o.Batch)
-		batch := append([]*call(nil), e.pending[:n]...)
-		e.pending = append(e.pending[:0], e.pending[n:]...)
-		clear(e.pending[len(e.pending):cap(e.pending)])
-		for _, k := range batch {
-			e.bytes -= int64(len(k.text))
+	for e.inFlight < e.o.InFlight {
+		t, batch := e.take(now)
+		if batch == nil {
+			break
 		}
 		e.inFlight++
-		e.running.Go(func() { e.run(batch) })
+		t.inFlight++
+		e.running.Go(func() { e.run(t, batch) })
 	}
-	if len(e.pending) > 0 && e.inFlight < e.o.InFlight && !e.timer {
+	if len(e.turns) > 0 && e.inFlight < e.o.InFlight && !e.timer {
 		e.timer = true
 		t := e.o.Clock.NewTimer(e.o.Delay)
 		e.running.Go(func() {
@@ -64,50 +70,100 @@ func (e *Embedder) send(now bool) {
 	}
 }
 
-// run does one request with its repetitions and ends the calls.
-func (e *Embedder) run(batch []*call) {
+// run does the requests for some texts of a tenant and ends their calls.
+func (e *Embedder) run(t *tenantState, batch []*call) {
+	if after, ok := t.breaker.allow(e.o.Clock.Boot()); ok {
+		e.solve(t, batch, tries)
+	} else {
+		e.abandon(batch, Unavailable{After: after, Reason: "it failed repeatedly"})
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.inFlight--
+	t.inFlight--
+	if !e.ended {
+		e.send(true) // texts came while the request was under way
+	}
+}
+
+// solve asks for texts together. Where that fails by what may be the fault of one of them, it asks for each half, so that in the
+// end only the texts that the provider fails on have no vector; the breaker hears of what failed alone.
+func (e *Embedder) solve(t *tenantState, batch []*call, most int) {
 	texts := make([]string, len(batch))
 	size := 0
 	for i, k := range batch {
 		texts[i] = k.text
 		size += len(k.text)
 	}
-	vectors, tokens, err := e.ask(texts)
-	for i, k := range batch {
-		if err != nil {
-			e.o.Cache.end(k, nil, err)
+	vectors, tokens, err := e.ask(texts, most)
+	now := e.o.Clock.Boot()
+	if _, refused := errors.AsType[Refused](err); refused {
+		t.breaker.answered(now)
+	} else if err == nil || len(batch) == 1 || !partial(err) {
+		t.breaker.done(now, err != nil)
+	}
+	switch {
+	case e.life.Err() != nil && err != nil:
+		e.abandon(batch, ErrClosed)
+		return
+	case err == nil:
+		for i, k := range batch {
+			e.finish(k, vectors[i], share(tokens, len(k.text), size))
+		}
+		return
+	case len(batch) == 1 || !partial(err):
+		e.failures.Add(1)
+		e.abandon(batch, e.told(t, err))
+		return
+	}
+	for _, part := range [][]*call{batch[:len(batch)/2], batch[len(batch)/2:]} {
+		if after, blocked := t.breaker.blocked(now); blocked {
+			e.abandon(part, Unavailable{After: after, Reason: "it failed repeatedly"})
 			continue
 		}
-		e.finish(k, vectors[i], share(tokens, len(k.text), size))
+		e.solve(t, part, 1)
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.inFlight--
-	if !e.ended {
-		e.send(true) // texts came while the request was under way
+}
+
+// partial says whether a failure may be that of one text of several.
+func partial(err error) bool {
+	again, retried := errors.AsType[retryable](err)
+	_, invalid := errors.AsType[Invalid](err)
+	_, refused := errors.AsType[Refused](err)
+	return invalid || refused || retried && again.partial
+}
+
+// told is a failure as callers get it.
+func (e *Embedder) told(t *tenantState, err error) error {
+	again, ok := errors.AsType[retryable](err)
+	if !ok {
+		return err
 	}
+	after, blocked := t.breaker.blocked(e.o.Clock.Boot())
+	if !blocked {
+		after = max(time.Second, again.after)
+	}
+	return Unavailable{After: after, Reason: again.Error()}
 }
 
 // retryable marks a failure that another try may mend.
 type retryable struct {
 	error
-	after time.Duration // that the provider asks for
+	after   time.Duration // that the provider asks for
+	partial bool          // one of several texts may be the reason
 }
 
 const tries = 3
 
-// ask gets vectors from the provider, trying again where that may help, and tells the breaker.
-func (e *Embedder) ask(texts []string) (vectors [][]float32, tokens int, err error) {
-	if after, ok := e.breaker.allow(e.o.Clock.Boot()); !ok {
-		return nil, 0, Unavailable{After: after, Reason: "it failed repeatedly"}
-	}
-	for try := range tries {
+// ask gets vectors from the provider, trying again, so many times in all, where that may help.
+func (e *Embedder) ask(texts []string, most int) (vectors [][]float32, tokens int, err error) {
+	for try := range most {
 		e.calls.Add(1)
 		ctx, cancel := context.WithTimeout(e.life, e.o.Timeout)
 		vectors, tokens, err = e.provider.embed(ctx, texts, e.dim.Load())
 		cancel()
 		again, mayRetry := errors.AsType[retryable](err)
-		if !mayRetry || try == tries-1 || !e.pause(try, again.after) {
+		if !mayRetry || try == most-1 || !e.pause(try, again.after) {
 			break
 		}
 		e.retries.Add(1)
@@ -115,22 +171,7 @@ func (e *Embedder) ask(texts []string) (vectors [][]float32, tokens int, err err
 	if err == nil {
 		err = e.checkAnswer(vectors, len(texts))
 	}
-	if e.life.Err() != nil && err != nil {
-		return nil, 0, ErrClosed
-	}
-	e.breaker.done(e.o.Clock.Boot(), err != nil)
-	if err == nil {
-		return vectors, tokens, nil
-	}
-	e.failures.Add(1)
-	if again, ok := errors.AsType[retryable](err); ok {
-		after, blocked := e.breaker.blocked(e.o.Clock.Boot())
-		if !blocked {
-			after = max(time.Second, again.after)
-		}
-		return nil, 0, Unavailable{After: after, Reason: again.Error()}
-	}
-	return nil, 0, err
+	return vectors, tokens, err
 }
 
 // pause waits before another try: 100 ms, then 200, each more or less by half at random, or what the provider asks for

@@ -13,7 +13,7 @@ const (
 	probeEvery    = 5 * time.Second
 )
 
-// breaker decides whether a provider is asked. Times are of the boot clock.
+// breaker decides whether a provider is asked for texts of one tenant: what fails may be the texts. Times are of the boot clock.
 type breaker struct {
 	mu     sync.Mutex // guards the fields below
 	open   bool
@@ -58,6 +58,23 @@ func (b *breaker) blocked(now time.Duration) (after time.Duration, blocked bool)
 		return b.next - now, true
 	}
 	return 0, false
+}
+
+// answered counts an answer that says nothing of the provider's health but that it is there.
+func (b *breaker) answered(now time.Duration) {
+	b.mu.Lock()
+	open := b.open
+	b.mu.Unlock()
+	if open {
+		b.done(now, false)
+	}
+}
+
+// state says whether the provider is left alone, and how often it was.
+func (b *breaker) state() (open bool, opened uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.open, b.opened
 }
 
 // done counts the end of a call that was allowed.

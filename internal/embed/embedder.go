@@ -119,7 +119,6 @@ type Embedder struct {
 	model    string
 	dim      atomic.Int64 // 0 until known
 	provider *provider    // nil: lexical
-	breaker  breaker
 	closed   chan struct{}
 	stop     context.CancelFunc // ends requests
 	life     context.Context
@@ -127,9 +126,10 @@ type Embedder struct {
 
 	mu       sync.Mutex // guards the fields below
 	ended    bool
-	pending  []*call
-	bytes    int64 // of the texts of pending
-	waiting  int   // callers with a call of their own
+	tenants  map[string]*tenantState
+	turns    []*tenantState // with texts that wait, the next one first
+	bytes    int64          // of the texts that wait
+	waiting  int            // callers with a call of their own
 	inFlight int
 	timer    bool // a batch will be sent when it fires
 
@@ -142,7 +142,7 @@ func New(o Options) (*Embedder, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	e := &Embedder{o: o, model: o.modelID(), closed: make(chan struct{})}
+	e := &Embedder{o: o, model: o.modelID(), closed: make(chan struct{}), tenants: make(map[string]*tenantState)}
 	e.life, e.stop = context.WithCancel(context.Background())
 	if o.Kind == KindLexical {
 		e.dim.Store(LexicalDim)
@@ -161,14 +161,16 @@ func (e *Embedder) Close() {
 		return
 	}
 	e.ended = true
-	left := e.pending
-	e.pending, e.bytes = nil, 0
+	var left []*call
+	for _, t := range e.turns {
+		left = append(left, t.pending...)
+		t.pending, t.bytes, t.queued = nil, 0, false
+	}
+	e.turns, e.bytes = nil, 0
 	close(e.closed)
 	e.mu.Unlock()
 	e.stop()
-	for _, k := range left {
-		e.o.Cache.end(k, nil, ErrClosed)
-	}
+	e.abandon(left, ErrClosed)
 	e.running.Wait()
 	if e.provider != nil {
 		e.provider.close()
@@ -181,22 +183,25 @@ func (e *Embedder) Model() string { return e.model }
 // Semantic is false for the built-in model, which compares letters and not meaning.
 func (e *Embedder) Semantic() bool { return e.provider != nil }
 
-// Dim returns the dimension of the vectors, asking the provider if it is not known yet.
-func (e *Embedder) Dim(ctx context.Context) (int, error) {
-	if d := e.dim.Load(); d > 0 {
-		return int(d), nil
+// KnownDim is the dimension of the vectors, 0 while it is not known.
+func (e *Embedder) KnownDim() int { return int(e.dim.Load()) }
+
+// Dim returns the dimension of the vectors, asking the provider for a tenant if it is not known yet.
+func (e *Embedder) Dim(ctx context.Context, tenant string) (int, error) {
+	if d := e.KnownDim(); d > 0 {
+		return d, nil
 	}
-	if _, err := e.Embed(ctx, Request{Texts: []string{"dimension"}}); err != nil {
+	if _, err := e.Embed(ctx, Request{Tenant: tenant, Texts: []string{"dimension"}}); err != nil {
 		return 0, err
 	}
-	return int(e.dim.Load()), nil
+	return e.KnownDim(), nil
 }
 
 // Stats counts what an embedder did.
 type Stats struct {
 	Calls, Failures, Retries uint64 // requests to the provider; of those, failed for good; repeated
-	Opened                   uint64 // times that the provider was left alone
-	Open                     bool   // it is now
+	Opened                   uint64 // times that the provider was left alone by a tenant
+	Open                     bool   // it is now by one of them
 	Waiting, InFlight        int
 }
 
@@ -204,11 +209,12 @@ type Stats struct {
 func (e *Embedder) Stats() Stats {
 	out := Stats{Calls: e.calls.Load(), Failures: e.failures.Load(), Retries: e.retries.Load()}
 	e.mu.Lock()
+	defer e.mu.Unlock()
 	out.Waiting, out.InFlight = e.waiting, e.inFlight
-	e.mu.Unlock()
-	e.breaker.mu.Lock()
-	out.Open, out.Opened = e.breaker.open, e.breaker.opened
-	e.breaker.mu.Unlock()
+	for _, t := range e.tenants {
+		open, opened := t.breaker.state()
+		out.Open, out.Opened = out.Open || open, out.Opened+opened
+	}
 	return out
 }
 
@@ -220,16 +226,18 @@ type Request struct {
 	Strict bool // a text that is too long is refused, not cut
 	// Protected texts are found in the cache by requests of protected texts alone.
 	Protected bool
+	Each      bool // a text that the provider refuses fails by itself
 }
 
 // Result is a text's vector and how it came about.
 type Result struct {
 	*Vector
+	Err       error // Refused, where Each is asked for: there is no vector
 	Cached    bool
 	Truncated bool
 }
 
-// Embed returns a result for each text, in order, or an error for all: Unavailable, Invalid, ErrQueueFull, TextTooLong,
+// Embed returns a result for each text, in order, or an error for all: Unavailable, Invalid, Refused, ErrQueueFull, TextTooLong,
 // ErrClosed, or that of ctx. Texts that are kept need no provider.
 func (e *Embedder) Embed(ctx context.Context, r Request) ([]Result, error) {
 	out := make([]Result, len(r.Texts))
@@ -264,11 +272,12 @@ func (e *Embedder) Embed(ctx context.Context, r Request) ([]Result, error) {
 		}
 	}
 	if len(own) > 0 {
-		if err := e.submit(own); err != nil {
+		t, err := e.submit(r.Tenant, own)
+		if err != nil {
 			e.abandon(own, err)
 			return nil, err
 		}
-		defer e.leave()
+		defer e.leave(t)
 	}
 	for i, k := range waits {
 		if k == nil {
@@ -279,7 +288,14 @@ func (e *Embedder) Embed(ctx context.Context, r Request) ([]Result, error) {
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
-		if k.err != nil {
+		refused, ok := errors.AsType[Refused](k.err)
+		switch {
+		case ok && r.Each:
+			out[i].Err = refused
+		case ok:
+			refused.Text = i
+			return nil, refused
+		case k.err != nil:
 			return nil, k.err
 		}
 		out[i].Vector = k.out
@@ -316,9 +332,10 @@ func (e *Embedder) abandon(own []*call, err error) {
 	}
 }
 
-func (e *Embedder) leave() {
+func (e *Embedder) leave(t *tenantState) {
 	e.mu.Lock()
 	e.waiting--
+	t.waiting--
 	e.mu.Unlock()
 }
 
@@ -379,6 +396,17 @@ type Invalid struct{ What string }
 
 // Error says what is wrong.
 func (i Invalid) Error() string { return "the embedder's answer is invalid: " + i.What }
+
+// Refused says that the provider does not take a text: it is too long for the model, or makes no sense to it.
+type Refused struct {
+	Text   int // which one of the request
+	Status int // of the provider's answer
+}
+
+// Error gives the provider's status.
+func (r Refused) Error() string {
+	return fmt.Sprintf("the provider refuses a text with status %d", r.Status)
+}
 
 // TextTooLong refuses a text that would have to be cut.
 type TextTooLong struct{ Limit int }

@@ -36,8 +36,9 @@ type rig struct {
 	calls  atomic.Int64
 	texts  atomic.Int64
 
-	mu     sync.Mutex // guards answer
+	mu     sync.Mutex // guards the fields below
 	answer http.HandlerFunc
+	whole  http.HandlerFunc // as answer, but reads the request itself
 }
 
 const rigAddress = "10.0.0.1:80"
@@ -83,11 +84,22 @@ func (r *rig) set(h http.HandlerFunc) {
 	r.answer = h
 }
 
+// answerAs sets what answers, which reads the request itself.
+func (r *rig) answerAs(h http.HandlerFunc) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.whole = h
+}
+
 func (r *rig) handle(w http.ResponseWriter, req *http.Request) {
 	r.calls.Add(1)
 	r.mu.Lock()
-	h := r.answer
+	h, whole := r.answer, r.whole
 	r.mu.Unlock()
+	if whole != nil {
+		whole(w, req)
+		return
+	}
 	if h != nil {
 		_, _ = io.Copy(io.Discard, req.Body) // a server sees that its client left only when it has read all
 		h(w, req)
@@ -162,7 +174,7 @@ func TestEachProviderGivesTheVectorsOfItsTextsInOrder(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t, func(o *Options) { o.Kind, o.QueryPrefix, o.DocumentPrefix = kind, "q: ", "d: " })
-				if d, err := r.Dim(t.Context()); d != 3 || err != nil {
+				if d, err := r.Dim(t.Context(), "t"); d != 3 || err != nil {
 					t.Fatalf("dimension %d, %v", d, err)
 				}
 				var texts []string
@@ -307,6 +319,168 @@ func TestAProviderThatFailsIsLeftAloneAndTriedAgain(t *testing.T) {
 		if s := r.Stats(); s.Open {
 			t.Error("it is still left alone")
 		}
+	})
+}
+
+// picky is a provider that fails on texts by what they hold, alone or among others.
+func picky(fail map[string]http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, req *http.Request) {
+		var doc struct{ Input []string }
+		if err := json.NewDecoder(req.Body).Decode(&doc); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		vectors := make([][]float32, len(doc.Input))
+		for i, text := range doc.Input {
+			for word, answer := range fail {
+				if strings.Contains(text, word) {
+					answer(w, req)
+					return
+				}
+			}
+			vectors[i] = fake(text)
+		}
+		writeVectors(w, req.URL.Path, vectors)
+	}
+}
+
+// badTexts are the ways in which a provider fails on a text.
+func badTexts() map[string]http.HandlerFunc {
+	status := func(code int) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
+	}
+	body := func(s string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(s)) }
+	}
+	return map[string]http.HandlerFunc{
+		"s400": status(400), "s413": status(413), "s422": status(422), "s500": status(500), "s503": status(503),
+		"nan": body(`{"data":[{"index":0,"embedding":[1,NaN,3]}]}`), "huge": body(`{"data":[{"index":0,"embedding":[1,1e308,3]}]}`),
+		"html": body(`<html>`),
+		"redirect": func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://10.9.9.9/", http.StatusFound)
+		},
+	}
+}
+
+// Texts of one tenant that the provider fails on, however it does, keep no other tenant from being served.
+func TestTextsThatFailCloseTheProviderForTheirTenantAlone(t *testing.T) {
+	for word := range badTexts() {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, nil)
+			r.answerAs(picky(badTexts()))
+			ask := func(tenant, text string) error {
+				_, err := r.Embed(t.Context(), Request{Tenant: tenant, Texts: []string{text}})
+				return err
+			}
+			for i := range 3 * failuresInRow {
+				if ask("bad", fmt.Sprint(word, i)) == nil {
+					t.Fatalf("%s: a bad text has a vector", word)
+				}
+				if err := ask("good", fmt.Sprint("text ", i)); err != nil {
+					t.Errorf("%s: another tenant: %v", word, err)
+				}
+			}
+			err := ask("bad", "a good one")
+			if _, refused := errors.AsType[Refused](ask("bad", word+"!")); refused != strings.HasPrefix(word, "s4") {
+				t.Errorf("%s: refused %v", word, refused)
+			}
+			if closed := err != nil; closed == strings.HasPrefix(word, "s4") {
+				t.Errorf("%s: the tenant's own next text: %v", word, err)
+			}
+		})
+	}
+}
+
+// Of texts that are asked for together only those fail that the provider fails on.
+func TestOfABatchOnlyBadTextsFail(t *testing.T) {
+	for word := range badTexts() {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, nil)
+			r.answerAs(picky(badTexts()))
+			errs := make([]error, 32)
+			var wg sync.WaitGroup
+			for i := range errs {
+				text := fmt.Sprint("text ", i)
+				if i == 5 || i == 20 {
+					text = fmt.Sprint(word, i)
+				}
+				wg.Go(func() { _, errs[i] = r.one(text) })
+			}
+			wg.Wait()
+			for i, err := range errs {
+				if bad := i == 5 || i == 20; (err != nil) != bad {
+					t.Errorf("%s: text %d: %v", word, i, err)
+				}
+			}
+			if n := r.calls.Load(); n > 30 {
+				t.Errorf("%s: %d requests", word, n)
+			}
+		})
+	}
+}
+
+// A request names the text that is refused, or has a result for each.
+func TestARefusedTextIsNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		r.answerAs(picky(badTexts()))
+		texts := []string{"a", "b", "s413", "c"}
+		_, err := r.Embed(t.Context(), Request{Tenant: "t", Texts: texts})
+		if refused, ok := errors.AsType[Refused](err); !ok || refused.Text != 2 || refused.Status != 413 {
+			t.Errorf("%v", err)
+		}
+		out, err := r.Embed(t.Context(), Request{Tenant: "t", Texts: texts, Each: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range out {
+			if (out[i].Err != nil) != (i == 2) || (out[i].Vector == nil) != (i == 2) {
+				t.Errorf("text %d: %+v", i, out[i])
+			}
+		}
+	})
+}
+
+// Requests hold texts of one tenant, tenants in turn, and one of several leaves a request and a part of the queue to others.
+func TestTenantsTakeTurnsAndLeaveRoomForOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, func(o *Options) { o.InFlight, o.Waiting, o.Batch = 2, 8, 1 })
+		release := make(chan struct{})
+		r.answerAs(func(w http.ResponseWriter, req *http.Request) {
+			var doc struct{ Input []string }
+			_ = json.NewDecoder(req.Body).Decode(&doc)
+			if strings.HasPrefix(doc.Input[0], "slow") {
+				<-release
+			}
+			writeVectors(w, req.URL.Path, [][]float32{fake(doc.Input[0])})
+		})
+		ask := func(tenant, text string) error {
+			_, err := r.Embed(t.Context(), Request{Tenant: tenant, Texts: []string{text}})
+			return err
+		}
+		for _, tenant := range []string{"a", "b"} {
+			if err := ask(tenant, "hello"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var wg sync.WaitGroup
+		full := 0
+		for i := range 8 {
+			wg.Go(func() {
+				if errors.Is(ask("a", fmt.Sprint("slow", i)), ErrQueueFull) {
+					full++
+				}
+			})
+			synctest.Wait()
+		}
+		if s := r.Stats(); s.InFlight != 1 || s.Waiting != 6 || full != 2 {
+			t.Errorf("%+v, %d refused", s, full)
+		}
+		if err := ask("b", "now"); err != nil {
+			t.Errorf("another tenant: %v", err)
+		}
+		close(release)
+		wg.Wait()
 	})
 }
 

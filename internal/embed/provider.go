@@ -120,11 +120,13 @@ func statusError(resp *http.Response) error {
 	case code == http.StatusOK:
 		return nil
 	case code == http.StatusTooManyRequests || code >= 500:
-		out := retryable{error: fmt.Errorf("it answers with status %d", code)}
+		out := retryable{error: fmt.Errorf("it answers with status %d", code), partial: code >= 500}
 		if s, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && s > 0 && s < 3600 {
 			out.after = time.Duration(s) * time.Second
 		}
 		return out
+	case code == http.StatusBadRequest || code == http.StatusRequestEntityTooLarge || code == http.StatusUnprocessableEntity:
+		return Refused{Status: code}
 	case code >= 300 && code < 400:
 		return Invalid{"it wants to redirect"}
 	default:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 
 	"github.com/millrace/millrace/internal/api"
 	"github.com/millrace/millrace/internal/auth"
@@ -103,11 +104,7 @@ func (e *embedders) Model(name string) (core.EmbedModel, bool) {
 	if one == nil {
 		return core.EmbedModel{}, false
 	}
-	m := core.EmbedModel{Name: name, Model: one.Model(), Semantic: one.Semantic()}
-	if one.Model() == embed.LexicalModel {
-		m.Dim = embed.LexicalDim
-	}
-	return m, true
+	return core.EmbedModel{Name: name, Model: one.Model(), Dim: one.KnownDim(), Semantic: one.Semantic()}, true
 }
 
 // Embed makes vectors of texts.
@@ -116,16 +113,28 @@ func (e *embedders) Embed(ctx context.Context, r core.EmbedRequest) ([]core.Embe
 	if one == nil {
 		return nil, core.NotFound{Kind: "embedder", ID: r.Embedder}
 	}
-	got, err := one.Embed(ctx, embed.Request{Tenant: r.Tenant, Texts: r.Texts, Query: r.Query, Strict: r.Whole, Protected: r.Protected})
+	got, err := one.Embed(ctx, embed.Request{Tenant: r.Tenant, Texts: r.Texts, Query: r.Query, Strict: r.Whole, Protected: r.Protected, Each: r.Each})
 	if err != nil {
 		return nil, embedFault(err)
 	}
 	out := make([]core.Embedding, len(got))
 	for i := range got {
 		g := &got[i]
+		if f, ok := errors.AsType[embed.Refused](g.Err); ok {
+			f.Text = i
+			out[i].Fact = refusedText(f)
+			continue
+		}
 		out[i] = core.Embedding{Vector: g.Floats, Tokens: g.Tokens, Cached: g.Cached, Truncated: g.Truncated, Text: g.Vector}
 	}
 	return out, nil
+}
+
+// refusedText names a text that the model does not take. What its provider says of it is not told: it may hold anything.
+func refusedText(f embed.Refused) core.Fact {
+	return core.Invalid{
+		Field: "texts[" + strconv.Itoa(f.Text) + "]", Reason: "embed_refused", Message: "is refused by the embedder's provider with status " + strconv.Itoa(f.Status),
+	}
 }
 
 // embedFault makes of an embedder's error a fact that a client may see.
@@ -135,6 +144,9 @@ func embedFault(err error) error {
 	}
 	if _, ok := errors.AsType[embed.Invalid](err); ok {
 		return core.Unavailable{Reason: "embed_invalid"}
+	}
+	if f, ok := errors.AsType[embed.Refused](err); ok {
+		return refusedText(f)
 	}
 	if f, ok := errors.AsType[embed.TextTooLong](err); ok {
 		return core.TooLarge{Field: "texts", Limit: "model_text", Max: int64(f.Limit)}
