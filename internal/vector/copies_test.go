@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"sync"
 	"testing"
 )
 
@@ -218,6 +219,38 @@ func TestAWalkOfAnOldViewMeetsNoLaterCopies(t *testing.T) {
 	}
 }
 
+// Copies that come while searches run take none of the others away: lists grow at their beginning, into parts of the graph too that
+// a search has not seen.
+func TestCopiesThatComeMeanwhileTakeNoneAway(t *testing.T) {
+	vectors, _ := copied{groups: 1, share: 0.9, first: true}.rows(3*graphChunk, 16)
+	rows := fill(Kernels()[0], vectors)
+	view, g := rows.View(), NewGraph()
+	for g.Built() < 500 {
+		g.Build(&view, 100, mix, everyRow, inTurn)
+	}
+	var wg sync.WaitGroup
+	stop := make(chan struct{})
+	wg.Go(func() {
+		q := NewQuery(vectors[0])
+		var hits []Hit
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if hits = g.Search(&view, q, 400, nil, hits[:0]); len(hits) != 400 {
+				t.Errorf("%d copies are found", len(hits))
+				return
+			}
+		}
+	})
+	for g.Build(&view, 10, mix, everyRow, inTurn) > 0 {
+	}
+	close(stop)
+	wg.Wait()
+}
+
 func TestAGraphOfCopiesBuiltTwiceIsTheSame(t *testing.T) {
 	for _, noise := range []float64{0, 1e-5, 2e-3} {
 		vectors, _ := copied{groups: 3, share: 0.7, noise: noise, first: true}.rows(600, 48)
@@ -227,14 +260,15 @@ func TestAGraphOfCopiesBuiltTwiceIsTheSame(t *testing.T) {
 		for c.Build(&view, 500, mix, everyRow, atOnce) > 0 {
 		}
 		hung := 0
+		next := func(g *Graph, row uint32) uint32 { return g.copyAfter(new([]*graphPart), row) }
 		for row := range uint32(600) {
 			if !slices.Equal(a.links(row, 0), b.links(row, 0)) || !slices.Equal(a.links(row, 0), c.links(row, 0)) {
 				t.Fatalf("noise %g: links of row %d differ", noise, row)
 			}
-			if a.copyAfter(row) != b.copyAfter(row) || a.copyAfter(row) != c.copyAfter(row) {
+			if next(a, row) != next(b, row) || next(a, row) != next(c, row) {
 				t.Fatalf("noise %g: copies after row %d differ", noise, row)
 			}
-			if a.copyAfter(row) != 0 {
+			if next(a, row) != 0 {
 				hung++
 			}
 		}

@@ -100,13 +100,13 @@ func (g *Graph) links(row uint32, layer int) []uint32 {
 	return up.links[(layer-1)*(upperLinks+1) : layer*(upperLinks+1)]
 }
 
-// copyAfter returns the next row of a node's list of copies, 0 if there is none. The list begins at the node.
-func (g *Graph) copyAfter(row uint32) uint32 {
-	parts := *g.chunks.Load()
-	if int(row/graphChunk) >= len(parts) {
-		return 0
+// copyAfter returns the next row of a node's list of copies, 0 if there is none. The list begins at the node. Parts are those of the
+// graph as they were read; a row of a later part came meanwhile, and they are read again.
+func (g *Graph) copyAfter(parts *[]*graphPart, row uint32) uint32 {
+	if int(row/graphChunk) >= len(*parts) {
+		*parts = *g.chunks.Load()
 	}
-	return atomic.LoadUint32(&parts[row/graphChunk].copies[row%graphChunk])
+	return atomic.LoadUint32(&(*parts)[row/graphChunk].copies[row%graphChunk])
 }
 
 // hang adds a copy to a node's list, at its beginning: whoever goes through the list meanwhile meets it or does not.

@@ -54,6 +54,18 @@ func (p *pool) add(key uint64) {
 	}
 }
 
+// addLater is add of a key that is probably behind all others.
+func (p *pool) addLater(key uint64) {
+	n := len(p.keys)
+	if n == p.room || n > 0 && key > p.keys[n-1] {
+		p.add(key)
+		return
+	}
+	if p.keys = append(p.keys, key); n+1 == p.room {
+		p.least = key
+	}
+}
+
 // best is the first key that is not marked, or zero.
 func (p *pool) best() uint64 {
 	for ; p.open < len(p.keys); p.open++ {

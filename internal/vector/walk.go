@@ -66,27 +66,35 @@ func (g *Graph) Search(v *View, q *Query, ef int, pass Bits, dst []Hit) []Hit {
 // withCopies appends the ef best of the nodes that the walk found and of their copies, best first. Copies are as near as their node,
 // so that none is looked at of a node that is behind all that are wanted.
 func (w *walk) withCopies(g *Graph, v *View, me side, ef int, pass Bits, dst []Hit) []Hit {
+	parts, alone := *g.chunks.Load(), 0
+	for alone < len(w.pool.keys) && g.copyAfter(&parts, rowOf(w.pool.keys[alone])) == 0 {
+		alone++
+	}
+	if alone == len(w.pool.keys) {
+		return w.pool.hits(dst)
+	}
 	w.rows.begin(ef)
-	for _, key := range w.pool.keys {
-		key &^= marked
-		if key < w.rows.least {
+	w.rows.keys = append(w.rows.keys, w.pool.keys[:alone]...)
+	for _, key := range w.pool.keys[alone:] {
+		if key &^= marked; key < w.rows.least {
 			break
 		}
 		node := rowOf(key)
 		if pass == nil || pass.Has(node) {
-			w.rows.add(key)
+			w.rows.addLater(key)
 		}
-		for row, n := g.copyAfter(node), 0; row != 0; n = 0 {
-			for ; row != 0 && n < len(w.near); row = g.copyAfter(row) {
+		for row, n := g.copyAfter(&parts, node), 0; row != 0; n = 0 {
+			for ; row != 0 && n < len(w.near); row = g.copyAfter(&parts, row) {
 				if int(row) < v.n && (pass == nil || pass.Has(row)) {
 					w.near[n], w.list[n], w.scales[n] = row, v.codes(row), v.scale(row)
+					fetch(w.list[n], v.stride/blockBytes)
 					n++
 				}
 			}
 			v.kernel.list(w.sums[:n], w.list[:n], me.codes)
 			for i, row := range w.near[:n] {
 				if key := keyOf(row, float32(w.sums[i]-me.fix)*me.scale*w.scales[i]); key > w.rows.least {
-					w.rows.add(key)
+					w.rows.addLater(key)
 				}
 			}
 		}
@@ -102,7 +110,8 @@ func (g *Graph) passes(node uint32, pass Bits) bool {
 	if g.copies.Load() == 0 {
 		return false
 	}
-	for row := g.copyAfter(node); row != 0; row = g.copyAfter(row) {
+	parts := *g.chunks.Load()
+	for row := g.copyAfter(&parts, node); row != 0; row = g.copyAfter(&parts, row) {
 		if pass.Has(row) {
 			return true
 		}
