@@ -19,7 +19,7 @@ import (
 const (
 	pointsCollection = "points"
 	pointsDim        = 384
-	pointsModel      = "lexical-v1" // of which clients may bring vectors of their own
+	pointsModel      = "lexical-v2" // of which clients may bring vectors of their own
 )
 
 // SearchPoints stores vectors that clients bring, in batches, until there are as many as the row wants.

@@ -173,6 +173,12 @@ func (e *fakeEmbedder) Model(name string) (core.EmbedModel, bool) {
 	return core.EmbedModel{Name: "default", Model: "m", Dim: 2, Semantic: true}, name == "" || name == "default"
 }
 
+func (e *fakeEmbedder) Models() []core.EmbedModel {
+	e.step()
+	m, _ := e.Model("")
+	return []core.EmbedModel{m}
+}
+
 func (e *fakeEmbedder) Embed(_ context.Context, r core.EmbedRequest) ([]core.Embedding, error) {
 	e.step()
 	if e.asked != nil {

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"slices"
@@ -54,6 +55,8 @@ type SearchBackend interface {
 type Embedder interface {
 	// Model finds an embedder by name; empty is the default one.
 	Model(name string) (core.EmbedModel, bool)
+	// Models lists the embedders by name.
+	Models() []core.EmbedModel
 	// Embed returns a vector per text.
 	Embed(ctx context.Context, r core.EmbedRequest) ([]core.Embedding, error)
 	// Prepare brings a client's own vector into the form that is stored and searched with, in place, or says what is wrong
@@ -137,6 +140,9 @@ func (ss *searchService) SetCollection(ctx context.Context, in *pb.SetCollection
 	if err != nil {
 		return nil, err
 	}
+	if was, ok := ss.s.o.Backend.Definition(c.t.part, def.Name); ok && in.GetCollection().GetModel() == "" && ss.s.stillMakes(&was) {
+		def.Model = was.Model // the same definition again is the same, whatever model new collections get
+	}
 	def.UID = c.s.o.Rand.Uint64() | 1
 	r, at, err := c.proposeOp(ctx, &core.CollectionSet{Collection: def})
 	if err != nil {
@@ -192,16 +198,22 @@ func (s *Server) fillModel(def *core.Collection, model string) core.Fact {
 	switch {
 	case !ok:
 		return core.NotFound{Kind: "embedder", ID: clip(def.Embedder, nameBytes)}
-	case model != "" && model != m.Model:
+	case model != "" && model != m.Model && !slices.Contains(m.Older, model):
 		return core.SearchState{Reason: "model_mismatch", Field: "model", Want: m.Model, Got: clip(model, 2*nameBytes)}
 	case m.Dim != 0 && def.Dim != 0 && int(def.Dim) != m.Dim:
 		return core.DimMismatch{Field: "dim", Want: int64(m.Dim), Got: int64(def.Dim)}
 	}
-	def.Model = m.Model
+	def.Model = cmp.Or(model, m.Model)
 	if def.Dim == 0 {
 		def.Dim = uint32(m.Dim)
 	}
 	return nil
+}
+
+// stillMakes says whether the embedder of a collection makes vectors of its model.
+func (s *Server) stillMakes(def *core.Collection) bool {
+	_, fact := s.embedderOf(def)
+	return fact == nil
 }
 
 func fillSchema(def *core.Collection, in *pb.Collection) core.Fact {

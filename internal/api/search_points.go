@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math"
 	"runtime/pprof"
+	"slices"
 	"time"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
@@ -197,7 +198,7 @@ func (s *Server) embedderOf(def *core.Collection) (core.EmbedModel, core.Fact) {
 	switch {
 	case !ok:
 		return m, core.SearchState{Reason: "embedder_missing", Field: "embedder", Want: def.Embedder}
-	case m.Model != def.Model:
+	case m.Model != def.Model && !slices.Contains(m.Older, def.Model):
 		return m, core.SearchState{Reason: "model_mismatch", Field: "embedder", Want: def.Model, Got: m.Model}
 	}
 	return m, nil
@@ -234,7 +235,7 @@ func (t *translator) vectorUpsert(in *pb.VectorUpsert) (*core.VectorUpsert, core
 	}
 	ctx, cancel := context.WithTimeout(t.edge.ctx, embedWait)
 	defer cancel()
-	got, err := t.edge.s.embed(ctx, core.EmbedRequest{Tenant: t.who.Tenant, Embedder: def.Embedder, Texts: []string{needs}, Protected: protectsTexts(def)})
+	got, err := t.edge.s.embed(ctx, core.EmbedRequest{Tenant: t.who.Tenant, Embedder: def.Embedder, Model: def.Model, Texts: []string{needs}, Protected: protectsTexts(def)})
 	if err != nil {
 		return nil, within("point", asFact(ofText("payload", err)))
 	}
@@ -388,7 +389,7 @@ func (c *call) embedAll(ctx context.Context, defs map[uint16]*core.Collection, a
 	for from := 0; from < len(texts); from += int(c.s.l.EmbedTexts) {
 		to := min(from+int(c.s.l.EmbedTexts), len(texts))
 		got, err := c.s.embed(ctx, core.EmbedRequest{
-			Tenant: c.who.Tenant, Embedder: def.Embedder, Texts: texts[from:to], Protected: protectsTexts(def), Each: true,
+			Tenant: c.who.Tenant, Embedder: def.Embedder, Model: def.Model, Texts: texts[from:to], Protected: protectsTexts(def), Each: true,
 		})
 		if err != nil {
 			return err

@@ -329,7 +329,7 @@ func (c *call) queryVector(ctx context.Context, def *core.Collection, in *pb.Sea
 	if in.GetModel() != "" && in.GetModel() != def.Model {
 		return core.SearchState{Reason: "model_mismatch", Field: "model", Want: def.Model, Got: clip(in.GetModel(), 2*nameBytes)}
 	}
-	got, err := c.s.embed(ctx, core.EmbedRequest{Tenant: c.who.Tenant, Embedder: def.Embedder, Query: true, Texts: []string{in.GetQueryText()}})
+	got, err := c.s.embed(ctx, core.EmbedRequest{Tenant: c.who.Tenant, Embedder: def.Embedder, Model: def.Model, Query: true, Texts: []string{in.GetQueryText()}})
 	if err != nil {
 		return searchFailed(ctx, "embed", ofText("query_text", err))
 	}
@@ -603,14 +603,29 @@ func (ss *searchService) embedTexts(ctx context.Context, in *pb.EmbedRequest) (m
 	case s.o.Embedder == nil:
 		return m, nil, core.SearchState{Reason: "embedder_missing", Field: "model", Want: "default"}
 	}
-	r.Tenant = who.Tenant
-	if m, ok = s.o.Embedder.Model(r.Embedder); !ok {
+	if m, ok = s.embedModel(r.Embedder); !ok {
 		return m, nil, core.NotFound{Kind: "embedder", ID: clip(r.Embedder, nameBytes)}
 	}
+	r.Tenant, r.Embedder, r.Model = who.Tenant, m.Name, m.Model
 	if out, err = s.embed(ctx, r); err != nil {
 		return m, nil, searchFailed(ctx, "embed", err)
 	}
 	return m, out, nil
+}
+
+// embedModel finds what a request names as its model: an embedder, or the id of a model as answers tell it. Its Model is that which
+// was asked for.
+func (s *Server) embedModel(name string) (core.EmbedModel, bool) {
+	if m, ok := s.o.Embedder.Model(name); ok {
+		return m, true
+	}
+	for _, m := range s.o.Embedder.Models() {
+		if m.Model == name || slices.Contains(m.Older, name) {
+			m.Model = name
+			return m, true
+		}
+	}
+	return core.EmbedModel{}, false
 }
 
 func (s *Server) embedRequest(in *pb.EmbedRequest) (r core.EmbedRequest, fact core.Fact) {

@@ -6,17 +6,19 @@ import "math"
 
 // EmbedModel is an embedder as edges know it.
 type EmbedModel struct {
-	Name     string // of the embedder, as collections and requests name it
-	Model    string // id of the model: vectors of two models do not compare
-	Dim      int    // 0: not known before the first call
-	Semantic bool   // false: it counts words, not what they mean
+	Name     string   // of the embedder, as collections and requests name it
+	Model    string   // id of the model: vectors of two models do not compare
+	Older    []string // ids of models before it, which collections that were made with them keep
+	Dim      int      // 0: not known before the first call
+	Semantic bool     // false: it counts words, not what they mean
 }
 
 // EmbedRequest asks an embedder for the vectors of texts.
 type EmbedRequest struct {
 	Tenant   string // whose texts these are: what one embedded is not told to another
 	Embedder string
-	Query    bool // texts of queries, not of documents
+	Model    string // one of the embedder's older models; otherwise it is its newest
+	Query    bool   // texts of queries, not of documents
 	Texts    []string
 	Whole    bool // refuse a text that is longer than the model takes, instead of cutting it
 	// Protected texts are kept apart from all others, so that who embeds the same text is not told that it was known.

@@ -72,7 +72,7 @@ func (o Options) withDefaults() Options {
 
 func (o *Options) check() error {
 	if o.Kind == KindLexical {
-		if o.URL != "" || o.Model != "" && o.Model != LexicalModel || o.Dim != 0 && o.Dim != LexicalDim || o.QueryPrefix+o.DocumentPrefix != "" {
+		if o.URL != "" || o.Model != "" && o.Model != LexicalModel && o.Model != LexicalV1 || o.Dim != 0 && o.Dim != LexicalDim || o.QueryPrefix+o.DocumentPrefix != "" {
 			return errors.New("embedder lexical: has no address, model, dimension or prefix to set")
 		}
 		return nil
@@ -99,7 +99,7 @@ func (o *Options) check() error {
 // modelID names what vectors depend on: kind, model, and prefixes if there are any.
 func (o *Options) modelID() string {
 	if o.Kind == KindLexical {
-		return LexicalModel
+		return cmp.Or(o.Model, LexicalModel)
 	}
 	id := o.Kind + "/" + cmp.Or(o.Model, "default")
 	if o.QueryPrefix+o.DocumentPrefix == "" {
@@ -180,6 +180,14 @@ func (e *Embedder) Close() {
 // Model is the id of the model: vectors of two ids do not compare.
 func (e *Embedder) Model() string { return e.model }
 
+// Older are the ids of models that it makes vectors of too, where a request names them.
+func (e *Embedder) Older() []string {
+	if e.model == LexicalModel {
+		return []string{LexicalV1}
+	}
+	return nil
+}
+
 // Semantic is false for the built-in model, which compares letters and not meaning.
 func (e *Embedder) Semantic() bool { return e.provider != nil }
 
@@ -221,6 +229,7 @@ func (e *Embedder) Stats() Stats {
 // Request is texts of one tenant.
 type Request struct {
 	Tenant string
+	Model  string // one of Older; otherwise it is the embedder's
 	Texts  []string
 	Query  bool // they are queries; else documents
 	Strict bool // a text that is too long is refused, not cut
@@ -248,17 +257,24 @@ func (e *Embedder) Embed(ctx context.Context, r Request) ([]Result, error) {
 			return nil, err
 		}
 	}
+	model := e.model
+	if slices.Contains(e.Older(), r.Model) {
+		model = r.Model
+	}
 	var waits []*call // by text; nil where the vector is there
 	var own []*call
 	for i, given := range texts {
-		v, under, mine := e.o.Cache.find(cacheKey(r.Tenant, e.model, given, r.Protected), given)
+		v, under, mine := e.o.Cache.find(cacheKey(r.Tenant, model, given, r.Protected), given)
 		if under == nil {
 			out[i].Vector, out[i].Cached = v, true
 			continue
 		}
 		if e.provider == nil && mine {
-			floats, words := Lexical(given)
-			v := &Vector{Floats: floats, Tokens: words}
+			v, vectorOf := new(Vector), Lexical
+			if model == LexicalV1 {
+				vectorOf = lexicalV1
+			}
+			v.Floats, v.Tokens = vectorOf(given)
 			e.o.Cache.end(under, v, nil)
 			out[i].Vector = v
 			continue

@@ -6,11 +6,17 @@ import (
 	"unicode/utf8"
 
 	"github.com/cespare/xxhash/v2"
+
+	"github.com/millrace/millrace/internal/words"
 )
 
-// LexicalModel is the id of the built-in model. What it gives for a text is stored by users and never changes; another
-// way of computing it gets another id.
-const LexicalModel = "lexical-v1"
+// LexicalModel is the id of the built-in model, and LexicalV1 of the one before it, which goes on for the collections that have it.
+// What they give for a text is stored by users and never changes; another way of computing it gets another id. They differ in what
+// a word is, and agree on texts in ASCII.
+const (
+	LexicalModel = "lexical-v2"
+	LexicalV1    = "lexical-v1"
+)
 
 // LexicalDim is the dimension of its vectors.
 const LexicalDim = 384
@@ -22,39 +28,68 @@ const (
 	wordWeight   = 2 // beside grams, each of which counts 1
 )
 
-// Lexical returns the vector of a text and how many words it has. A word is a run of letters, marks and digits in lower
-// case; it and its grams are hashed (xxhash64) to a place, the remainder by 384, and a sign, the highest bit. Counts are
-// summed as integers and divided by their length, so that every machine gives the same bits. A text without a word has
-// the vector of the empty word.
-func Lexical(text string) (v []float32, words int) {
-	var counts [LexicalDim]int64
-	word := make([]byte, 0, 64)
-	starts := make([]int, 0, 64) // where the characters of word begin, and its end
-	flush := func() {
-		words++
-		word = append(word, ' ')
-		starts = append(starts, len(word)-1, len(word))
-		addWord(&counts, word, starts)
-		word, starts = append(word[:0], ' '), append(starts[:0], 0)
-	}
-	word, starts = append(word, ' '), append(starts, 0)
+// Lexical returns the vector of a text and how many words it has. Each word (package words) and its grams are hashed (xxhash64) to a
+// place, the remainder by 384, and a sign, the highest bit. Counts are summed as integers and divided by their length, so that every
+// machine gives the same bits. A text without a word has the vector of the empty word.
+func Lexical(text string) (v []float32, count int) {
+	c := newLexicalCount()
+	cutter := words.Cutter{Singles: true}
+	cutter.Each(text, func(word []byte) {
+		for i := range word {
+			if utf8.RuneStart(word[i]) {
+				c.starts = append(c.starts, len(c.word)+i)
+			}
+		}
+		c.word = append(c.word, word...)
+		c.flush()
+	})
+	return c.vector()
+}
+
+// lexicalV1 is what Lexical was: a word is a run of letters, marks and digits in lower case.
+func lexicalV1(text string) (v []float32, count int) {
+	c := newLexicalCount()
 	for _, r := range text {
 		if r == utf8.RuneError || !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.IsMark(r) {
-			if len(word) > 1 {
-				flush()
-			}
+			c.flush()
 			continue
 		}
-		starts = append(starts, len(word))
-		word = utf8.AppendRune(word, unicode.ToLower(r))
+		c.starts = append(c.starts, len(c.word))
+		c.word = utf8.AppendRune(c.word, unicode.ToLower(r))
 	}
-	if len(word) > 1 {
-		flush()
+	c.flush()
+	return c.vector()
+}
+
+// lexicalCount counts the features of a text, word by word.
+type lexicalCount struct {
+	counts [LexicalDim]int64
+	words  int
+	word   []byte // after a space
+	starts []int  // where its characters begin
+}
+
+func newLexicalCount() *lexicalCount {
+	return &lexicalCount{word: append(make([]byte, 0, 64), ' '), starts: append(make([]int, 0, 64), 0)}
+}
+
+// flush counts the word that is there, if there is one.
+func (c *lexicalCount) flush() {
+	if len(c.word) == 1 {
+		return
 	}
-	if words == 0 {
-		addWord(&counts, []byte("  "), []int{0, 1, 2})
+	c.words++
+	c.word = append(c.word, ' ')
+	c.starts = append(c.starts, len(c.word)-1, len(c.word))
+	addWord(&c.counts, c.word, c.starts)
+	c.word, c.starts = append(c.word[:0], ' '), append(c.starts[:0], 0)
+}
+
+func (c *lexicalCount) vector() ([]float32, int) {
+	if c.words == 0 {
+		addWord(&c.counts, []byte("  "), []int{0, 1, 2})
 	}
-	return unit(&counts), words
+	return unit(&c.counts), c.words
 }
 
 // addWord counts a word, with its spaces, and its grams.

@@ -33,7 +33,7 @@ func libraryFences() []libraryFence {
 			"internal/api", "internal/etcdapi", "sdk/go", "gen/...", "bench/load"),
 		only("go.etcd.io/etcd/api", "one package speaks etcd", "internal/etcdapi"),
 		only("go.etcd.io/bbolt", "one package speaks etcd", "internal/etcdapi"),
-		only("golang.org/x/text", "one package cuts texts into words", "internal/matrix"),
+		only("golang.org/x/text", "one package cuts texts into words", "internal/words"),
 		only("github.com/google/cel-go", "one package evaluates rules", "internal/rules"),
 		only("github.com/golang-jwt/jwt", "one package judges tokens", "internal/auth"),
 		only("github.com/prometheus", "packages below node offer a Stats struct", "internal/obs"),

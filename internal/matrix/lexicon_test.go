@@ -1,6 +1,7 @@
 package matrix
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -15,52 +16,77 @@ import (
 	"github.com/millrace/millrace/internal/vector"
 )
 
-func TestTextsBecomeWordsWithoutCaseAndAccentsAndPairsWhereThereAreNoSpaces(t *testing.T) {
-	long := strings.Repeat("x", 10_000)
-	for text, want := range map[string]string{
-		"":                                  "",
-		"Mig-Welder, AWS D1.1!":             "mig welder aws d1 1",
-		"Café CAFE\u0301 cafe\u0301s naïve": "cafe cafe cafes naive",
-		"Straße Ångström ﬁne ＡＢ１２":          "straße angstrom fine ab12",
-		"日本語 text 東京x 字":                    "日本 本語 text 東京 x 字",
-		"한국어 カタカナ":                          "한국 국어 カタ タカ カナ",
-		"Привет, Ёлка":                      "привет елка",
-		"🚀 go🚀fast 👩‍🔧":                     "go fast",
-		"a\xffb \u0301 ٣":                   "a b ٣",
-	} {
-		var got []string
-		var s speller
-		s.words(text, func(w []byte) { got = append(got, string(w)) })
-		if g := strings.Join(got, " "); g != want {
-			t.Errorf("%q: %q, want %q", text, g, want)
-		}
+// How texts are folded and cut is told in package words.
+func TestWordsOfPointsAndQueries(t *testing.T) {
+	schema, err := NewSchema(nil)
+	if err != nil {
+		t.Fatal(err)
 	}
+	schema.texts = []core.TextField{{Name: "a", Weight: 200}, {Name: "b", Weight: 100}}
+	got := map[string]int{}
+	words := schema.spell([]byte(`{"a":"Straße 日本","b":"STRASSE 🚀"}`))
+	for _, w := range words.words {
+		got[w.word] = int(w.n)
+	}
+	if want := map[string]int{"strasse": 3, "日": 2, "本": 2, "日本": 2, "🚀": 1}; !maps.Equal(got, want) || words.length != 10 {
+		t.Errorf("%v of %d, want %v", got, words.length, want)
+	}
+	long := strings.Repeat("x", 10_000)
 	if one, other := queryWords(long), queryWords(long+"y"); len(one) != 1 || len(one[0]) > longWord || one[0] == other[0] {
 		t.Errorf("long words: %q and %q", one, other)
 	}
-	if got := queryWords("b a B á"); !slices.Equal(got, []string{"b", "a"}) {
+	if got := queryWords("b a B á 日本 本"); !slices.Equal(got, []string{"b", "a", "日本", "本"}) {
 		t.Errorf("words of a query: %q", got)
 	}
 }
 
-// written are words as texts have them, and what they are known by.
-var written = [][2]string{
-	{"Café", "cafe"},
-	{"CAFE\u0301", "cafe"},
-	{"日本", "日本"},
-	{"🚀", ""},
-	{"weld", "weld"},
-	{"Weld", "weld"},
-	{"nurse", "nurse"},
-	{"ICU,", "icu"},
-	{strings.Repeat("long", 2500), "long…"},
-	{"São", "sao"},
-	{"shift", "shift"},
-	{"second", "second"},
-	{"D1", "d1"},
-	{"и", "и"},
-	{"forklift", "forklift"},
-	{"—", ""},
+// Texts are found by what reads the same, by a character of a script without spaces, and by an emoji.
+func TestTextsAreFoundByWhatReadsTheSame(t *testing.T) {
+	x, err := NewIndex(&core.Collection{Dim: testDim, Texts: []core.TextField{{Name: "text", Weight: 100}}}, vector.Kernels()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts := map[string]string{
+		"de": "Straße nach Köln", "ja": "日本語の文章", "kana": "コーヒー", "ko": "한국어 검색", "th": "ร้านกาแฟเปิด", "emoji": "launch 🚀 now",
+		"el": "Οδυσσεύς", "tr": "İzmir", "wide": "ＡＢＣ１２", "plain": "nothing of all that",
+	}
+	r := rand.New(rand.NewPCG(1, 1))
+	for id, text := range texts {
+		payload, err := json.Marshal(map[string]string{"text": text})
+		if err != nil {
+			t.Fatal(err)
+		}
+		apply(t, x, point(id, string(payload), randomVector(r)...))
+	}
+	for query, want := range map[string]string{
+		"STRASSE": "de", "koln": "de", "本": "ja", "文": "ja", "本語": "ja", "ｺｰﾋｰ": "kana", "ー": "kana", "검": "ko", "\u1112\u1161\u11ab\u1100\u116e\u11a8": "ko",
+		"กาแฟ": "th", "🚀": "emoji", "ΟΔΥΣΣΕΥΣ": "el", "izmir": "tr", "abc12": "wide",
+	} {
+		a := find(t, x, func(q *Request) { q.Words, q.WordWeight, q.DenseWeight, q.K = query, 1, 0, 3 })
+		if len(a.Results) == 0 || a.Results[0].ID != want || a.Results[0].Lexical <= 0 {
+			t.Errorf("%q: %s, want %s first", query, idsOf(a), want)
+		}
+	}
+}
+
+// written are words as texts have them, what a query knows them by, and what a point does, if that is another thing.
+var written = [][3]string{
+	{"Café", "cafe", ""},
+	{"CAFE\u0301", "cafe", ""},
+	{"日本", "日本", "日 本 日本"},
+	{"🚀", "🚀", ""},
+	{"weld", "weld", ""},
+	{"Weld", "weld", ""},
+	{"nurse", "nurse", ""},
+	{"ICU,", "icu", ""},
+	{strings.Repeat("long", 2500), "long…", ""},
+	{"São", "sao", ""},
+	{"shift", "shift", ""},
+	{"second", "second", ""},
+	{"D1", "d1", ""},
+	{"и", "и", ""},
+	{"forklift", "forklift", ""},
+	{"—", "", ""},
 }
 
 // plainBM25 is the formula, of all texts at once, by the words that they were made of.
@@ -108,7 +134,7 @@ type wordWorld struct {
 	vectors map[string][]float32
 }
 
-func (w *wordWorld) sentence(most int) (text string, words []string) {
+func (w *wordWorld) sentence(most int) (text string, asked, told []string) {
 	var parts []string
 	for range w.r.IntN(most) {
 		i := w.r.IntN(len(written))
@@ -116,15 +142,14 @@ func (w *wordWorld) sentence(most int) (text string, words []string) {
 			i = w.r.IntN(5)
 		}
 		parts = append(parts, written[i][0])
-		if written[i][1] != "" {
-			words = append(words, written[i][1])
-		}
+		asked = append(asked, strings.Fields(written[i][1])...)
+		told = append(told, strings.Fields(cmp.Or(written[i][2], written[i][1]))...)
 	}
-	return strings.Join(parts, " "), words
+	return strings.Join(parts, " "), asked, told
 }
 
 func (w *wordWorld) put(id string) {
-	text, words := w.sentence(12)
+	text, _, words := w.sentence(12)
 	payload, err := json.Marshal(map[string]any{"text": text, "years": w.r.IntN(10)})
 	if err != nil {
 		w.t.Fatal(err)
@@ -158,7 +183,7 @@ func newWordWorld(t *testing.T, points int) *wordWorld {
 func (w *wordWorld) check(change func(q *Request)) Plan {
 	t := w.t
 	t.Helper()
-	text, words := w.sentence(7)
+	text, words, _ := w.sentence(7)
 	a := find(t, w.x, func(q *Request) {
 		q.Words, q.WordWeight, q.DenseWeight, q.K = text, 0.75, 0.25, 1000
 		q.Query = vector.NewQuery(randomVector(w.r))
@@ -224,7 +249,7 @@ func TestCandidatesAreTheBestByTheSumOfNearnessAndWords(t *testing.T) {
 	measure := func(plan Plan) float64 {
 		found, all := 0, 0
 		for range 40 {
-			text, _ := w.sentence(6)
+			text, _, _ := w.sentence(6)
 			if len(queryWords(text)) == 0 {
 				continue
 			}
@@ -260,7 +285,7 @@ func TestCandidatesAreTheBestByTheSumOfNearnessAndWords(t *testing.T) {
 // A stricter gate changes no score, whichever way words are looked up.
 func TestWordsScoreTheSameByRowAndByWord(t *testing.T) {
 	w := newWordWorld(t, 400)
-	text, _ := w.sentence(9)
+	text, _, _ := w.sentence(9)
 	lex := &lexical{words: queryWords(text)}
 	var buf scratch
 	w.x.mu.RLock()

@@ -1,10 +1,12 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 
 	"github.com/millrace/millrace/internal/api"
@@ -104,7 +106,21 @@ func (e *embedders) Model(name string) (core.EmbedModel, bool) {
 	if one == nil {
 		return core.EmbedModel{}, false
 	}
-	return core.EmbedModel{Name: name, Model: one.Model(), Dim: one.KnownDim(), Semantic: one.Semantic()}, true
+	return core.EmbedModel{Name: cmp.Or(name, config.DefaultEmbedder), Model: one.Model(), Older: one.Older(), Dim: one.KnownDim(), Semantic: one.Semantic()}, true
+}
+
+// Models lists the embedders by name, the default one first.
+func (e *embedders) Models() []core.EmbedModel {
+	var out []core.EmbedModel
+	for name := range e.byName {
+		m, _ := e.Model(name)
+		out = append(out, m)
+	}
+	slices.SortFunc(out, func(a, b core.EmbedModel) int {
+		first := func(m core.EmbedModel) int { return bit(m.Name != config.DefaultEmbedder) }
+		return cmp.Or(cmp.Compare(first(a), first(b)), cmp.Compare(a.Name, b.Name))
+	})
+	return out
 }
 
 // Embed makes vectors of texts.
@@ -113,7 +129,7 @@ func (e *embedders) Embed(ctx context.Context, r core.EmbedRequest) ([]core.Embe
 	if one == nil {
 		return nil, core.NotFound{Kind: "embedder", ID: r.Embedder}
 	}
-	got, err := one.Embed(ctx, embed.Request{Tenant: r.Tenant, Texts: r.Texts, Query: r.Query, Strict: r.Whole, Protected: r.Protected, Each: r.Each})
+	got, err := one.Embed(ctx, embed.Request{Tenant: r.Tenant, Model: r.Model, Texts: r.Texts, Query: r.Query, Strict: r.Whole, Protected: r.Protected, Each: r.Each})
 	if err != nil {
 		return nil, embedFault(err)
 	}

@@ -114,9 +114,9 @@ func TestEachRefusalOfSearchSaysWhatAndWhere(t *testing.T) {
 		want                     refused
 		details                  map[string]string
 	}{
-		{"a vector of another length", "POST", upsert, `{"points":[{"id":"x","vector":[1,2],"model":"lexical-v1"}]}`, 200, refused{Code: "INVALID_ARGUMENT", Reason: "dim_mismatch", Field: "points[0].vector"}, map[string]string{"want": "384", "got": "2"}},
-		{"of a search", "POST", search, `{"collection":"ws","vector":[1,2],"model":"lexical-v1"}`, 400, refused{Code: "INVALID_ARGUMENT", Reason: "dim_mismatch", Field: "vector"}, map[string]string{"want": "384", "got": "2"}},
-		{"zeros", "POST", upsert, `{"points":[{"id":"x","vector":` + zeros + `,"model":"lexical-v1"}]}`, 200, refused{Code: "INVALID_ARGUMENT", Reason: "vector_invalid", Field: "points[0].vector"}, nil},
+		{"a vector of another length", "POST", upsert, `{"points":[{"id":"x","vector":[1,2],"model":"lexical-v2"}]}`, 200, refused{Code: "INVALID_ARGUMENT", Reason: "dim_mismatch", Field: "points[0].vector"}, map[string]string{"want": "384", "got": "2"}},
+		{"of a search", "POST", search, `{"collection":"ws","vector":[1,2],"model":"lexical-v2"}`, 400, refused{Code: "INVALID_ARGUMENT", Reason: "dim_mismatch", Field: "vector"}, map[string]string{"want": "384", "got": "2"}},
+		{"zeros", "POST", upsert, `{"points":[{"id":"x","vector":` + zeros + `,"model":"lexical-v2"}]}`, 200, refused{Code: "INVALID_ARGUMENT", Reason: "vector_invalid", Field: "points[0].vector"}, nil},
 		{"another model", "POST", upsert, `{"points":[{"id":"x","vector":` + zeros + `,"model":"other"}]}`, 200, refused{Code: "WRONG_STATE", Reason: "model_mismatch", Field: "points[0].model"}, nil},
 		{"a field of another type", "POST", upsert, `{"points":[{"id":"x","payload":{"text":"a","n":"one"}}]}`, 200, refused{Code: "INVALID_ARGUMENT", Reason: "field_type", Field: "points[0].payload.n"}, nil},
 		{"a version that is not there", "POST", upsert, `{"points":[{"id":"w1","payload":{"text":"a"},"if_version":"0/99"}]}`, 200, refused{Code: "PRECONDITION_FAILED", Reason: "version_mismatch"}, nil},

@@ -109,11 +109,11 @@ func pointsAreFoundOnceTheyAreAcknowledged(t *testing.T, opts ...millrace.Option
 	if up, err := k.Upsert(ctx, millrace.Point{ID: "w4", IfVersion: stored[0].Version, Payload: worker{Text: "x"}}); err != nil || up[0].Err != nil || !up[0].Existed {
 		t.Errorf("the version there is: %+v, %v", up, err)
 	}
-	own, err := k.Search(ctx, millrace.Search{Vector: stored[0].Vector, Model: "lexical-v1", Exact: true, K: 1})
+	own, err := k.Search(ctx, millrace.Search{Vector: stored[0].Vector, Model: "lexical-v2", Exact: true, K: 1})
 	if err != nil || own.Plan != "exact" || len(own.Results) != 1 {
 		t.Errorf("by vector: %+v, %v", own, err)
 	}
-	if st, err := k.Stats(ctx); err != nil || st.Points != 3 || st.MemoryBytes == 0 || st.Model != "lexical-v1" {
+	if st, err := k.Stats(ctx); err != nil || st.Points != 3 || st.MemoryBytes == 0 || st.Model != "lexical-v2" {
 		t.Errorf("stats %+v, %v", st, err)
 	}
 	if def, err := k.Config(ctx); err != nil || def.Dim != 384 || len(def.Schema) != 5 || !def.Schema[4].Protected {
@@ -210,7 +210,7 @@ func rulesJudgeAndSearchesAreKept(t *testing.T, opts ...millrace.Option) {
 	if _, err := c.Recording(ctx, "00000000000000010000000000000001"); !errors.Is(err, millrace.ErrNotFound) {
 		t.Errorf("a search that was not kept: %v", err)
 	}
-	if e, model, err := c.Embed(ctx, "", "hello", "world"); err != nil || len(e) != 2 || len(e[0].Vector) != 384 || model != "lexical-v1" {
+	if e, model, err := c.Embed(ctx, "", "hello", "world"); err != nil || len(e) != 2 || len(e[0].Vector) != 384 || model != "lexical-v2" {
 		t.Errorf("embed: %d, %s, %v", len(e), model, err)
 	}
 }

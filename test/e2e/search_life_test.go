@@ -44,7 +44,7 @@ func TestAFreshMachineSearchesTextsWithoutModelOrNetworkAndSaysSo(t *testing.T) 
 			t.Fatalf("the text of %d: %+v", i, found)
 		}
 	}
-	if st := got[millrace.CollectionStats](t)(k.Stats(ctx)); st.Points != uint64(texts) || st.Model != "lexical-v1" {
+	if st := got[millrace.CollectionStats](t)(k.Stats(ctx)); st.Points != uint64(texts) || st.Model != "lexical-v2" {
 		t.Errorf("stats %+v", st)
 	}
 	noErr(t, s.Stop())
@@ -110,7 +110,7 @@ func TestARecordingAndVerdictsOutliveAKillRightAfterTheAnswer(t *testing.T) {
 	w := &nurseWorld{r: newRand(3), doors: []millrace.Collection{k}, nurses: map[string]*nurse{}, ids: 200}
 	noErr(t, w.change(ctx, 200))
 	ask := millrace.Search{
-		Vector: unitVector(w.r), Model: "lexical-v1", K: 100, Ruleset: "nurses", Params: map[string]int{"least": 3}, Record: true, Explain: true,
+		Vector: unitVector(w.r), Model: "lexical-v2", K: 100, Ruleset: "nurses", Params: map[string]int{"least": 3}, Record: true, Explain: true,
 		Gate: millrace.Gate{ValidAt: noon, Filter: "status != 'away'"},
 	}
 	before := got[*millrace.Found](t)(k.Search(ctx, ask))

@@ -108,7 +108,7 @@ func randomNurse(r *rand.Rand, id string) *nurse {
 }
 
 func (n *nurse) point() millrace.Point {
-	return millrace.Point{ID: n.id, Vector: n.vector, Model: "lexical-v1", Payload: n}
+	return millrace.Point{ID: n.id, Vector: n.vector, Model: "lexical-v2", Payload: n}
 }
 
 // holds says whether a license is valid at noon: at the instant of its end it is not.
@@ -241,7 +241,7 @@ func (w *nurseWorld) change(ctx context.Context, n int) error {
 // ask makes a search at random.
 func (w *nurseWorld) ask() (s millrace.Search, also *wish) {
 	r := w.r
-	s = millrace.Search{Vector: unitVector(r), Model: "lexical-v1", K: 1 + r.IntN(40), Exact: r.IntN(3) == 0, Explain: true}
+	s = millrace.Search{Vector: unitVector(r), Model: "lexical-v2", K: 1 + r.IntN(40), Exact: r.IntN(3) == 0, Explain: true}
 	if r.IntN(10) == 0 {
 		s.K = 1 + r.IntN(1000)
 	}
