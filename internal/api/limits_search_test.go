@@ -42,13 +42,13 @@ func searchBounds() map[string]bound {
 		"points_request":    {points(1000), points(1001), tooMuch, "ids"},
 		"search_k":          {search(func(s *pb.SearchRequest) { s.K = 1000 }), search(func(s *pb.SearchRequest) { s.K = 1001 }), outside, "k"},
 		"search_candidates": {search(func(s *pb.SearchRequest) { s.Candidates = 20_000 }), search(func(s *pb.SearchRequest) { s.Candidates = 20_001 }), outside, "candidates"},
-		"query_text_bytes":  {search(func(s *pb.SearchRequest) { s.QueryText = text(8 * kib) }), search(func(s *pb.SearchRequest) { s.QueryText = text(8*kib + 1) }), tooMuch, "query_text"},
+		"query_text_bytes":  {search(func(s *pb.SearchRequest) { s.QueryText = text(32 * kib) }), search(func(s *pb.SearchRequest) { s.QueryText = text(32*kib + 1) }), tooMuch, "query_text"},
 		"filter_bytes": {
 			search(func(s *pb.SearchRequest) { s.Gate = &pb.Gate{Filter: text(4 * kib)} }),
 			search(func(s *pb.SearchRequest) { s.Gate = &pb.Gate{Filter: text(4*kib + 1)} }), tooMuch, "gate.filter",
 		},
-		"embed_texts": {embed(256, 1), embed(257, 1), tooMuch, "texts"},
-		"embed_bytes": {embed(256, 4096), embed(256, 4097), tooMuch, "texts"},
+		"embed_texts": {embed(2048, 1), embed(2049, 1), tooMuch, "texts"},
+		"embed_bytes": {embed(2048, 1536), embed(2048, 1537), tooMuch, "texts"},
 		"gate_names": {
 			search(func(s *pb.SearchRequest) { s.Gate = &pb.Gate{Roles: repeat(64, "a")} }),
 			search(func(s *pb.SearchRequest) { s.Gate = &pb.Gate{Roles: repeat(65, "a")} }), tooMuch, "gate.roles",
@@ -89,10 +89,10 @@ func restSearchBounds() map[string]restBound {
 	post := func(key, path, format string, at, beyond any, field string) {
 		out[key] = restBound{method: "POST", path: path, at: fmt.Sprintf(format, at), beyond: fmt.Sprintf(format, beyond), status: large, field: field}
 	}
-	post("query_text_bytes", "/v1/matrix/search", `{"collection":"ws","query_text":%s}`, text(8*kib), text(8*kib+1), "query_text")
+	post("query_text_bytes", "/v1/matrix/search", `{"collection":"ws","query_text":%s}`, text(32*kib), text(32*kib+1), "query_text")
 	post("points_request", "/v1/collections/ws/points:get", `{"ids":%s}`, list(1000, `"w1"`), list(1001, `"w1"`), "ids")
-	post("embed_texts", "/v1/embed", `{"texts":%s}`, list(256, `"t"`), list(257, `"t"`), "texts")
-	post("embed_bytes", "/v1/embed", `{"texts":%s}`, list(256, text(4096)), list(256, text(4097)), "texts")
+	post("embed_texts", "/v1/embed", `{"texts":%s}`, list(2048, `"t"`), list(2049, `"t"`), "texts")
+	post("embed_bytes", "/v1/embed", `{"texts":%s}`, list(2048, text(1536)), list(2048, text(1537)), "texts")
 	out["ruleset_rules"] = restBound{
 		method: "PUT", path: "/v1/rulesets/r", at: `{"collection":"ws","rules":` + list(64, `{"id":"a","when":"true","severity":"block"}`) + `}`,
 		beyond: `{"collection":"ws","rules":` + list(65, `{"id":"a","when":"true","severity":"block"}`) + `}`, status: large, field: "rules",

@@ -53,6 +53,11 @@ func (n *fakeNode) Collections(_ context.Context, p core.Partition, _ core.ReadO
 	return []core.CollectionInfo{{Collection: n.definition()}}, core.At{Index: 9}, nil
 }
 
+func (n *fakeNode) CheckDefinition(*core.Collection) core.Fact {
+	n.step()
+	return nil
+}
+
 func (n *fakeNode) CheckPayload(_ *core.Collection, payload []byte) (string, core.Fact) {
 	n.step()
 	if string(payload) == `{"role":1}` {
@@ -177,6 +182,11 @@ func (e *fakeEmbedder) Models() []core.EmbedModel {
 	e.step()
 	m, _ := e.Model("")
 	return []core.EmbedModel{m}
+}
+
+func (e *fakeEmbedder) Dim(context.Context, string, string) (int, error) {
+	e.step()
+	return 2, nil
 }
 
 func (e *fakeEmbedder) Embed(_ context.Context, r core.EmbedRequest) ([]core.Embedding, error) {

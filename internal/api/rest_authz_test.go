@@ -74,6 +74,8 @@ func goodRESTRequests() map[string]sampleRequest {
 		"GET /v1/rulesets":                                {path: "/v1/rulesets"},
 		"POST /v1/embed":                                  {path: "/v1/embed", body: `{"text":"hello"}`},
 		"POST /v1/embeddings":                             {path: "/v1/embeddings", body: `{"input":["hello"],"model":"default","encoding_format":"base64","user":"u"}`},
+		"GET /v1/models":                                  {path: "/v1/models"},
+		"GET /v1/models/{model}":                          {path: "/v1/models/m"},
 		"POST /v1/matrix/search":                          {path: "/v1/matrix/search", body: `{"collection":"ws","query_text":"x","vector":null,"explain":true,"record":true}`},
 		"GET /v1/recordings/{search_id}":                  {path: "/v1/recordings/00000000000000070000000000000009"},
 		"PUT /v1/kv/{keyspace}/keys/{key}":                {path: "/v1/kv/ks/keys/k", body: "v"},
@@ -192,7 +194,7 @@ func TestEveryRESTRouteReachesItsOwnTenantAlone(t *testing.T) {
 		r.addTask(tenant, testID(1))
 	}
 	eachRoute(t, func(rt *Route, s sampleRequest) {
-		if rt.rule.public || rt.Path == "/v1/status" || strings.HasPrefix(rt.Path, "/v1/embed") || strings.HasPrefix(rt.Path, "/v1/cluster") || strings.HasPrefix(rt.Path, "/v1/tenant") {
+		if rt.rule.public || rt.Path == "/v1/status" || strings.HasPrefix(rt.Path, "/v1/embed") || strings.HasPrefix(rt.Path, "/v1/models") || strings.HasPrefix(rt.Path, "/v1/cluster") || strings.HasPrefix(rt.Path, "/v1/tenant") {
 			return // they reach no partition
 		}
 		for _, tenant := range turns {

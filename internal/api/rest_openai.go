@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"slices"
 	"strings"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
@@ -114,6 +115,64 @@ func (c *restCall) embeddings() error {
 			w.count("total_tokens", tokens)
 		})
 	})
+}
+
+// models are the ids that /v1/embeddings takes as model: those of the models, and the names of their embedders.
+func (c *restCall) models() ([]string, error) {
+	switch {
+	case c.s.o.NoSearch:
+		return nil, errSearchOff
+	case c.s.o.Embedder == nil:
+		return nil, nil
+	}
+	var out []string
+	for _, m := range c.s.o.Embedder.Models() {
+		if m.Given {
+			continue // which makes no vectors
+		}
+		for _, id := range append([]string{m.Model, m.Name}, m.Older...) {
+			if !slices.Contains(out, id) {
+				out = append(out, id)
+			}
+		}
+	}
+	return out, nil
+}
+
+// writeModel writes a model as OpenAI's API has it. When it was made is not known.
+func writeModel(w *jsonWriter, id string) {
+	w.str("id", id)
+	w.str("object", "model")
+	w.count("created", 0)
+	w.str("owned_by", "millrace")
+}
+
+// listModels serves GET /v1/models.
+func (c *restCall) listModels() error {
+	ids, err := c.models()
+	if err != nil {
+		return err
+	}
+	return c.object(http.StatusOK, func(w *jsonWriter) {
+		w.str("object", "list")
+		w.list("data", len(ids), func(i int) {
+			w.open('{')
+			writeModel(w, ids[i])
+			w.close('}')
+		})
+	})
+}
+
+// getModel serves GET /v1/models/{model}.
+func (c *restCall) getModel() error {
+	ids, err := c.models()
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(ids, c.params[0]) {
+		return core.NotFound{Kind: "model", ID: clip(c.params[0], 2*nameBytes)}
+	}
+	return c.object(http.StatusOK, func(w *jsonWriter) { writeModel(w, c.params[0]) })
 }
 
 // packed is a vector in base64: its numbers of 32 bits, little-endian.

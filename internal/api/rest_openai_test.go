@@ -100,7 +100,7 @@ func TestTheOpenAIDoorRefusesInOpenAIsWords(t *testing.T) {
 	r := newRESTRig(t, Limits{})
 	c := readContract(t)
 	route := routeNamed(t, "POST /v1/embeddings")
-	many := `{"input":[` + strings.TrimSuffix(strings.Repeat(`"t",`, 257), ",") + `]}`
+	many := `{"input":[` + strings.TrimSuffix(strings.Repeat(`"t",`, 2049), ",") + `]}`
 	for _, row := range []struct {
 		body, token, kind, code, param string
 		status                         int

@@ -104,8 +104,11 @@ func refRoutes() []*Route {
 	}
 }
 
-// joinName lets the slashes of a ref's name stand in a path as they are.
+// joinName lets the slashes of a ref's name, and of a model's id, stand in a path as they are.
 func joinName(path string) string {
+	if id, ok := strings.CutPrefix(path, "/v1/models/"); ok && strings.Contains(id, "/") {
+		return path[:len(path)-len(id)] + strings.ReplaceAll(id, "/", "%2F")
+	}
 	parts := strings.SplitN(path, "/", 6) // "", v1, repos, name, refs, the rest
 	if len(parts) == 6 && parts[1] == "v1" && parts[2] == "repos" && parts[4] == "refs" && strings.Contains(parts[5], "/") {
 		return path[:len(path)-len(parts[5])] + strings.ReplaceAll(parts[5], "/", "%2F")

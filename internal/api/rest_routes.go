@@ -75,6 +75,8 @@ var routeRules = map[string]rule{
 	"GET /v1/rulesets":                                needs(auth.SearchRead),
 	"POST /v1/embed":                                  needs(auth.SearchRead),
 	"POST /v1/embeddings":                             needs(auth.SearchRead),
+	"GET /v1/models":                                  needs(auth.SearchRead),
+	"GET /v1/models/{model}":                          needs(auth.SearchRead),
 	"POST /v1/matrix/search":                          needs(auth.SearchRead),
 	"GET /v1/recordings/{search_id}":                  needs(auth.SearchRead),
 

@@ -78,6 +78,14 @@ func searchRoutes() []*Route {
 			fields: fieldNames(embeddingsFields), handle: (*restCall).embeddings, failure: writeOpenAIError,
 		},
 		{
+			Method: http.MethodGet, Path: "/v1/models", Native: searchesService + "Embed", Answer: "Models", Status: statusOK, Failed: "EmbeddingsFailure",
+			Doc: "List what may be named as the model of /v1/embeddings, in the form of OpenAI's API.", handle: (*restCall).listModels, failure: writeOpenAIError,
+		},
+		{
+			Method: http.MethodGet, Path: "/v1/models/{model}", Native: searchesService + "Embed", Answer: "Model", Status: statusOK, Failed: "EmbeddingsFailure",
+			Doc: "Read whether there is a model. Slashes of its id may stand in the path as they are.", handle: (*restCall).getModel, failure: writeOpenAIError,
+		},
+		{
 			Method: http.MethodPost, Path: "/v1/matrix/search", Repeat: RepeatRead, Native: searchesService + "Search", Body: "SearchRequest", Answer: "SearchResponse", Status: statusOK,
 			Doc:    "Find who passes the gate, and of them who fits best. There are never fewer results than k, or than rows that pass gate and judge.",
 			fields: fieldNames(searchFields), handle: (*restCall).search,

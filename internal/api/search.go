@@ -22,6 +22,8 @@ type SearchBackend interface {
 	Collection(ctx context.Context, p core.Partition, name string, o core.ReadOptions) (core.CollectionInfo, core.At, error)
 	// Collections lists the collections of a partition by name.
 	Collections(ctx context.Context, p core.Partition, o core.ReadOptions) ([]core.CollectionInfo, core.At, error)
+	// CheckDefinition refuses a definition whose fields no expression could read.
+	CheckDefinition(def *core.Collection) core.Fact
 	// CheckPayload holds a payload to a definition, and returns the text of it that is embedded. A refusal names the field by
 	// its path within the payload.
 	CheckPayload(def *core.Collection, payload []byte) (text string, fact core.Fact)
@@ -57,6 +59,8 @@ type Embedder interface {
 	Model(name string) (core.EmbedModel, bool)
 	// Models lists the embedders by name.
 	Models() []core.EmbedModel
+	// Dim is the dimension of an embedder's vectors, which it may have to ask for; 0 where clients bring them and say it.
+	Dim(ctx context.Context, tenant, name string) (int, error)
 	// Embed returns a vector per text.
 	Embed(ctx context.Context, r core.EmbedRequest) ([]core.Embedding, error)
 	// Prepare brings a client's own vector into the form that is stored and searched with, in place, or says what is wrong
@@ -140,8 +144,10 @@ func (ss *searchService) SetCollection(ctx context.Context, in *pb.SetCollection
 	if err != nil {
 		return nil, err
 	}
-	if was, ok := ss.s.o.Backend.Definition(c.t.part, def.Name); ok && in.GetCollection().GetModel() == "" && ss.s.stillMakes(&was) {
-		def.Model = was.Model // the same definition again is the same, whatever model new collections get
+	if was, ok := ss.s.o.Backend.Definition(c.t.part, def.Name); ok {
+		ss.s.repeat(&def, &was, in.GetCollection())
+	} else if err := c.newDefinition(ctx, &def); err != nil {
+		return nil, err
 	}
 	def.UID = c.s.o.Rand.Uint64() | 1
 	r, at, err := c.proposeOp(ctx, &core.CollectionSet{Collection: def})
@@ -183,7 +189,7 @@ func (s *Server) definition(in *pb.Collection) (def core.Collection, fact core.F
 	if fact = s.fillModel(&def, in.GetModel()); fact != nil {
 		return def, fact
 	}
-	if def.Dim < core.MinDim || def.Dim > core.MaxDim {
+	if def.Dim != 0 && (def.Dim < core.MinDim || def.Dim > core.MaxDim) {
 		return def, beyond("dim", "dim", core.MaxDim, "is not 2 to 4096")
 	}
 	return def, fillSchema(&def, in)
@@ -210,10 +216,50 @@ func (s *Server) fillModel(def *core.Collection, model string) core.Fact {
 	return nil
 }
 
-// stillMakes says whether the embedder of a collection makes vectors of its model.
-func (s *Server) stillMakes(def *core.Collection) bool {
-	_, fact := s.embedderOf(def)
-	return fact == nil
+// repeat fills what a definition leaves open from the collection that is there: the same definition again is the same, whatever new
+// collections get now. Whether it is the same is judged in Apply.
+func (s *Server) repeat(def, was *core.Collection, in *pb.Collection) {
+	if in.GetDim() == 0 {
+		def.Dim = was.Dim
+	}
+	if _, fact := s.embedderOf(was); fact == nil && in.GetModel() == "" {
+		def.Model = was.Model
+	}
+}
+
+// newDefinition refuses a definition with which later calls would fail, and learns the dimension from the embedder.
+func (c *call) newDefinition(ctx context.Context, def *core.Collection) error {
+	if fact := textFieldsFit(def); fact != nil {
+		return fact
+	}
+	if fact := c.s.o.Backend.CheckDefinition(def); fact != nil {
+		return fact
+	}
+	dim, err := c.s.o.Embedder.Dim(ctx, c.who.Tenant, def.Embedder)
+	switch {
+	case is[core.EmbedUnavailable](err) && def.Dim != 0: // the client knows, and the embedder may come later
+		return nil
+	case err != nil:
+		return searchFailed(ctx, "embed", factOf(err, false))
+	case dim != 0 && def.Dim != 0 && dim != int(def.Dim):
+		return core.DimMismatch{Field: "dim", Want: int64(dim), Got: int64(def.Dim)}
+	case dim == 0 && def.Dim == 0:
+		return invalid("dim", "is required: the embedder's is not known")
+	}
+	def.Dim = cmp.Or(def.Dim, uint32(dim))
+	return nil
+}
+
+// textFieldsFit refuses a text field that is declared as something else than a string: no payload with a text would fit.
+func textFieldsFit(def *core.Collection) core.Fact {
+	for i, t := range def.Texts {
+		for _, f := range def.Fields {
+			if f.Name == t.Name && f.Type != core.FieldText && f.Type != core.FieldKeyword {
+				return invalid(item("text_fields", i)+".name", "must be of type text or keyword where the schema declares it")
+			}
+		}
+	}
+	return nil
 }
 
 func fillSchema(def *core.Collection, in *pb.Collection) core.Fact {

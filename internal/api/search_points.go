@@ -101,6 +101,9 @@ func (t *translator) point(def *core.Collection, in *pb.Point) (op *core.VectorU
 	if in.GetModel() != "" && in.GetModel() != def.Model {
 		return nil, "", core.SearchState{Reason: "model_mismatch", Field: "model", Want: def.Model, Got: clip(in.GetModel(), 2*nameBytes)}
 	}
+	if fact := t.edge.s.embeds(def); fact != nil {
+		return nil, "", fact
+	}
 	if whole == "" {
 		return nil, "", invalid("vector", "is missing, and the payload has no text to embed")
 	}
@@ -202,6 +205,17 @@ func (s *Server) embedderOf(def *core.Collection) (core.EmbedModel, core.Fact) {
 		return m, core.SearchState{Reason: "model_mismatch", Field: "embedder", Want: def.Model, Got: m.Model}
 	}
 	return m, nil
+}
+
+// embeds refuses what comes without a vector to a collection whose vectors all come from clients.
+func (s *Server) embeds(def *core.Collection) core.Fact {
+	if s.o.Embedder == nil {
+		return nil
+	}
+	if m, ok := s.o.Embedder.Model(def.Embedder); ok && m.Given {
+		return invalid("vector", "is required: the collection's embedder makes no vectors of texts")
+	}
+	return nil
 }
 
 // vectorUpsert reads the op of a commit, and embeds its text: before it is proposed, and after it is known that this node

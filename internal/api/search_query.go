@@ -203,6 +203,9 @@ func weigh(q *core.SearchQuery, in *pb.SearchRequest, semantic bool) core.Fact {
 	if m != nil && m.Lexical != nil {
 		q.Lexical = m.GetLexical()
 	}
+	if q.Dense == 0 && q.Lexical == 0 {
+		return invalid("merge", "dense and lexical must not both be 0: all scores would be")
+	}
 	return nil
 }
 
@@ -321,6 +324,9 @@ func (c *call) queryVector(ctx context.Context, def *core.Collection, in *pb.Sea
 			return fact
 		}
 		return nil
+	}
+	if fact := c.s.embeds(def); fact != nil {
+		return fact
 	}
 	m, fact := c.s.embedderOf(def)
 	if fact != nil {
@@ -605,6 +611,9 @@ func (ss *searchService) embedTexts(ctx context.Context, in *pb.EmbedRequest) (m
 	}
 	if m, ok = s.embedModel(r.Embedder); !ok {
 		return m, nil, core.NotFound{Kind: "embedder", ID: clip(r.Embedder, nameBytes)}
+	}
+	if m.Given {
+		return m, nil, invalid("model", "makes no vectors of texts: clients bring their own")
 	}
 	r.Tenant, r.Embedder, r.Model = who.Tenant, m.Name, m.Model
 	if out, err = s.embed(ctx, r); err != nil {

@@ -57,9 +57,9 @@ var byHand = map[string]object{
 		{"properties", object{
 			{"input", object{{"oneOf", []any{
 				object{{"type", "string"}, {"minLength", 1}},
-				object{{"type", "array"}, {"items", object{{"type", "string"}, {"minLength", 1}}}, {"minItems", 1}, {"maxItems", 256}},
-			}}, {"description", "A text, or up to 256 of them."}}},
-			{"model", object{{"type", []string{"string", "null"}}, {"description", "The name of an embedder; by default the default one."}}},
+				object{{"type", "array"}, {"items", object{{"type", "string"}, {"minLength", 1}}}, {"minItems", 1}},
+			}}, {"description", "A text, or up to 2,048 of them; the limit embed_texts."}}},
+			{"model", object{{"type", []string{"string", "null"}}, {"description", "An id of /v1/models: of a model, or the name of an embedder; by default the default embedder."}}},
 			{"encoding_format", object{
 				{"type", []string{"string", "null"}},
 				{"enum", []string{"float", "base64"}},
@@ -96,6 +96,26 @@ var byHand = map[string]object{
 			}},
 		}},
 		{"required", []string{"object", "data", "model", "usage"}},
+	},
+	"Models": {
+		{"type", "object"},
+		{"description", "What may be named as the model of a request for vectors: ids of models, and names of embedders."},
+		{"properties", object{
+			{"object", object{{"type", "string"}, {"enum", []string{"list"}}}},
+			{"data", object{{"type", "array"}, {"items", object{{"$ref", "#/components/schemas/Model"}}}}},
+		}},
+		{"required", []string{"object", "data"}},
+	},
+	"Model": {
+		{"type", "object"},
+		{"description", "A model as OpenAI's API has it."},
+		{"properties", object{
+			{"id", object{{"type", "string"}}},
+			{"object", object{{"type", "string"}, {"enum", []string{"model"}}}},
+			{"created", object{{"type", "integer"}, {"description", "0: it is not known."}}},
+			{"owned_by", object{{"type", "string"}}},
+		}},
+		{"required", []string{"id", "object", "created", "owned_by"}},
 	},
 	"EmbeddingsFailure": {
 		{"type", "object"},

@@ -14,7 +14,7 @@ import (
 // Embedder is an embedder as the operator describes it.
 type Embedder struct {
 	Name           string        `yaml:"name"` // as collections name it; default names the one that they get without
-	Kind           string        `yaml:"kind"` // lexical, ollama, openai, tei
+	Kind           string        `yaml:"kind"` // lexical, ollama, openai, tei, none
 	URL            string        `yaml:"url"`
 	Model          string        `yaml:"model"`
 	Dim            int           `yaml:"dim"`

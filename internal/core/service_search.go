@@ -10,6 +10,7 @@ type EmbedModel struct {
 	Model    string   // id of the model: vectors of two models do not compare
 	Older    []string // ids of models before it, which collections that were made with them keep
 	Dim      int      // 0: not known before the first call
+	Given    bool     // vectors come from clients alone: it makes none of texts
 	Semantic bool     // false: it counts words, not what they mean
 }
 

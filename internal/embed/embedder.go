@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/cespare/xxhash/v2"
@@ -27,23 +28,24 @@ const (
 	KindOllama  = "ollama"  // POST /api/embed
 	KindOpenAI  = "openai"  // POST /v1/embeddings
 	KindTEI     = "tei"     // POST /embed
+	KindNone    = "none"    // it makes no vectors: clients bring their own
 )
 
 // Options of one embedder. A zero field means its default.
 type Options struct {
 	Kind  string // required
 	URL   string // of the provider, http or https; its path comes before the kind's own. Required unless lexical
-	Model string // as the provider calls it; required unless lexical or tei
+	Model string // as the provider calls it; required unless lexical or tei. Of none, the id as it is
 	Dim   int    // of the vectors; 0 = what the first answer has
 	Key   string // sent as a bearer token, if any
 	// What comes before each text; both are part of the model's id.
 	QueryPrefix    string
 	DocumentPrefix string
-	MaxText        int           // bytes of a text, beyond which it is cut; default and most 32 KiB
+	MaxText        int           // bytes of a text, beyond which it is cut; default 32 KiB, most 1 MiB
 	Timeout        time.Duration // of one request; default 10 s
 	InFlight       int           // requests at a time; default 4
 	Waiting        int           // callers that wait for a request; default 256
-	Batch          int           // texts of one request; default 32
+	Batch          int           // texts of one request; default 32, fewer where their vectors would not fit into an answer
 	Delay          time.Duration // that a text waits for others; default 2 ms
 
 	Cache *Cache    // shared with others; nil = one of the default size
@@ -52,13 +54,23 @@ type Options struct {
 	Rand  env.Rand
 }
 
-const maxText = 32 << 10
+const defaultText = 32 << 10
+
+// Bounds of settings: below or beyond them requests could only fail, or hold more than a server has.
+const (
+	leastText, mostText       = 4, 1 << 20 // a character has at most four bytes
+	mostPrefix                = 4 << 10
+	leastTimeout, mostTimeout = time.Millisecond, 10 * time.Minute
+)
+
+// maxModel bounds the id of a model.
+const maxModel = 256
 
 // maxWaitingBytes bounds what callers that wait hold in texts.
 const maxWaitingBytes = 32 << 20
 
 func (o Options) withDefaults() Options {
-	o.MaxText = min(cmp.Or(o.MaxText, maxText), maxText)
+	o.MaxText = cmp.Or(o.MaxText, defaultText)
 	o.Timeout = cmp.Or(o.Timeout, 10*time.Second)
 	o.InFlight = cmp.Or(o.InFlight, 4)
 	o.Waiting = cmp.Or(o.Waiting, 256)
@@ -71,14 +83,28 @@ func (o Options) withDefaults() Options {
 }
 
 func (o *Options) check() error {
+	if err := o.checkLimits(); err != nil {
+		return err
+	}
 	if o.Kind == KindLexical {
-		if o.URL != "" || o.Model != "" && o.Model != LexicalModel && o.Model != LexicalV1 || o.Dim != 0 && o.Dim != LexicalDim || o.QueryPrefix+o.DocumentPrefix != "" {
-			return errors.New("embedder lexical: has no address, model, dimension or prefix to set")
+		if o.URL+o.Key != "" || o.Model != "" && o.Model != LexicalModel && o.Model != LexicalV1 || o.Dim != 0 && o.Dim != LexicalDim || o.QueryPrefix+o.DocumentPrefix != "" {
+			return errors.New("embedder lexical: it has no url, key, dim or prefix, and its model must be " + LexicalModel + " or " + LexicalV1)
+		}
+		return nil
+	}
+	if o.Kind == KindNone {
+		switch {
+		case o.URL+o.Key+o.QueryPrefix+o.DocumentPrefix != "":
+			return errors.New("embedder none: it asks no provider, so it has no url, key or prefix")
+		case o.Model == "" || len(o.Model) > maxModel || strings.ContainsFunc(o.Model, unicode.IsControl):
+			return fmt.Errorf("embedder none: model is required, the id that vectors of clients state, of 1 to %d bytes", maxModel)
+		case o.Dim != 0 && (o.Dim < vector.MinDim || o.Dim > vector.MaxDim):
+			return dimRange(o)
 		}
 		return nil
 	}
 	if !slices.Contains([]string{KindOllama, KindOpenAI, KindTEI}, o.Kind) {
-		return fmt.Errorf("embedder %q: a kind is lexical, ollama, openai or tei", o.Kind)
+		return fmt.Errorf("embedder %q: kind must be lexical, ollama, openai, tei or none", o.Kind)
 	}
 	u, err := url.Parse(o.URL)
 	switch {
@@ -87,19 +113,52 @@ func (o *Options) check() error {
 	case o.Model == "" && o.Kind != KindTEI:
 		return fmt.Errorf("embedder %s: a model must be named", o.Kind)
 	case o.Dim != 0 && (o.Dim < vector.MinDim || o.Dim > vector.MaxDim):
-		return fmt.Errorf("embedder %s: dimension %d is outside %d..%d", o.Kind, o.Dim, vector.MinDim, vector.MaxDim)
-	case o.InFlight < 1 || o.Waiting < 1 || o.Batch < 1 || o.Batch > 1024 || o.Timeout <= 0 || o.Delay < 0 || o.MaxText < 1:
-		return fmt.Errorf("embedder %s: a limit is out of range", o.Kind)
+		return dimRange(o)
+	case o.Delay < 0:
+		return fmt.Errorf("embedder %s: delay must not be negative", o.Kind)
+	case len(o.Model) > maxModel:
+		return fmt.Errorf("embedder %s: model must be at most %d bytes", o.Kind, maxModel)
 	case o.Clock == nil || o.Net == nil || o.Rand == nil:
 		return fmt.Errorf("embedder %s: no clock, network or randomness given", o.Kind)
 	}
 	return nil
 }
 
+// checkLimits refuses a limit with which requests would fail, naming it.
+func (o *Options) checkLimits() error {
+	for _, l := range []struct {
+		name        string
+		value       int
+		least, most int
+	}{
+		{"max_text", o.MaxText, leastText, mostText},
+		{"in_flight", o.InFlight, 1, 1024},
+		{"waiting", o.Waiting, 1, 1 << 20},
+		{"batch", o.Batch, 1, 2048},
+		{"query_prefix", len(o.QueryPrefix), 0, mostPrefix},
+		{"document_prefix", len(o.DocumentPrefix), 0, mostPrefix},
+	} {
+		if l.value < l.least || l.value > l.most {
+			return fmt.Errorf("embedder %s: %s must be %d to %d, not %d", o.Kind, l.name, l.least, l.most, l.value)
+		}
+	}
+	if o.Timeout < leastTimeout || o.Timeout > mostTimeout {
+		return fmt.Errorf("embedder %s: timeout must be %v to %v with its unit, such as 10s, not %v", o.Kind, leastTimeout, mostTimeout, o.Timeout)
+	}
+	return nil
+}
+
+func dimRange(o *Options) error {
+	return fmt.Errorf("embedder %s: dim must be %d to %d, not %d", o.Kind, vector.MinDim, vector.MaxDim, o.Dim)
+}
+
 // modelID names what vectors depend on: kind, model, and prefixes if there are any.
 func (o *Options) modelID() string {
-	if o.Kind == KindLexical {
+	switch o.Kind {
+	case KindLexical:
 		return cmp.Or(o.Model, LexicalModel)
+	case KindNone:
+		return o.Model
 	}
 	id := o.Kind + "/" + cmp.Or(o.Model, "default")
 	if o.QueryPrefix+o.DocumentPrefix == "" {
@@ -118,6 +177,7 @@ type Embedder struct {
 	o        Options
 	model    string
 	dim      atomic.Int64 // 0 until known
+	shown    atomic.Bool  // by an answer of the provider
 	provider *provider    // nil: lexical
 	closed   chan struct{}
 	stop     context.CancelFunc // ends requests
@@ -149,6 +209,9 @@ func New(o Options) (*Embedder, error) {
 		return e, nil
 	}
 	e.dim.Store(int64(o.Dim))
+	if o.Kind == KindNone {
+		return e, nil
+	}
 	e.provider = newProvider(&e.o)
 	return e, nil
 }
@@ -189,15 +252,22 @@ func (e *Embedder) Older() []string {
 }
 
 // Semantic is false for the built-in model, which compares letters and not meaning.
-func (e *Embedder) Semantic() bool { return e.provider != nil }
+func (e *Embedder) Semantic() bool { return e.o.Kind != KindLexical }
+
+// Given says that clients bring all vectors of its model: it makes none.
+func (e *Embedder) Given() bool { return e.o.Kind == KindNone }
+
+// Asks says whether it asks a provider.
+func (e *Embedder) Asks() bool { return e.provider != nil }
 
 // KnownDim is the dimension of the vectors, 0 while it is not known.
 func (e *Embedder) KnownDim() int { return int(e.dim.Load()) }
 
-// Dim returns the dimension of the vectors, asking the provider for a tenant if it is not known yet.
+// Dim returns the dimension of the vectors, asking the provider for a tenant if no answer has shown it yet. It is 0 for one that
+// makes none and was not told.
 func (e *Embedder) Dim(ctx context.Context, tenant string) (int, error) {
-	if d := e.KnownDim(); d > 0 {
-		return d, nil
+	if e.provider == nil || e.shown.Load() {
+		return e.KnownDim(), nil
 	}
 	if _, err := e.Embed(ctx, Request{Tenant: tenant, Texts: []string{"dimension"}}); err != nil {
 		return 0, err
@@ -249,6 +319,9 @@ type Result struct {
 // Embed returns a result for each text, in order, or an error for all: Unavailable, Invalid, Refused, ErrQueueFull, TextTooLong,
 // ErrClosed, or that of ctx. Texts that are kept need no provider.
 func (e *Embedder) Embed(ctx context.Context, r Request) ([]Result, error) {
+	if e.Given() {
+		return nil, ErrGiven
+	}
 	out := make([]Result, len(r.Texts))
 	texts := make([]string, len(r.Texts))
 	for i, text := range r.Texts { // all, before others can wait for one of them
@@ -381,6 +454,7 @@ func (e *Embedder) checkAnswer(vectors [][]float32, want int) error {
 	if !e.dim.CompareAndSwap(0, dim) && e.dim.Load() != dim {
 		return Invalid{"vectors of another dimension than before"}
 	}
+	e.shown.Store(true)
 	return nil
 }
 
@@ -396,6 +470,7 @@ func share(total, part, all int) int {
 var (
 	ErrQueueFull = errors.New("too many texts wait for the embedder")
 	ErrClosed    = errors.New("the embedder is closed")
+	ErrGiven     = errors.New("the embedder makes no vectors: clients bring their own")
 )
 
 // Unavailable says that the provider does not answer, and when to ask again.

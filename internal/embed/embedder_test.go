@@ -646,12 +646,22 @@ func TestTextsBeyondTheLengthAreCutAtACharacterOrRefused(t *testing.T) {
 }
 
 func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
+	secret := "k"
 	good := Options{Kind: KindOllama, URL: "http://h", Model: "m", Clock: env.SystemClock{}, Net: env.SystemNet{}, Rand: env.SystemRand{}}
 	for name, change := range map[string]func(*Options){
 		"kind": func(o *Options) { o.Kind = "magic" }, "scheme": func(o *Options) { o.URL = "file:///etc" },
 		"user": func(o *Options) { o.URL = "http://a:b@h" }, "model": func(o *Options) { o.Model = "" },
 		"dim": func(o *Options) { o.Dim = 5000 }, "lexical url": func(o *Options) { o.Kind = KindLexical },
-		"clock": func(o *Options) { o.Clock = nil },
+		"clock": func(o *Options) { o.Clock = nil }, "lexical key": func(o *Options) { *o = Options{Kind: KindLexical, Key: secret} },
+		"lexical model":          func(o *Options) { *o = Options{Kind: KindLexical, Model: "lexical-v9"} },
+		"timeout without a unit": func(o *Options) { o.Timeout = 10 }, "endless timeout": func(o *Options) { o.Timeout = time.Hour },
+		"negative timeout": func(o *Options) { o.Timeout = -1 }, "max_text of less than a character": func(o *Options) { o.MaxText = 3 },
+		"max_text": func(o *Options) { o.MaxText = 2 << 20 }, "batch": func(o *Options) { o.Batch = 2049 }, "negative batch": func(o *Options) { o.Batch = -1 },
+		"in_flight": func(o *Options) { o.InFlight = 5000 }, "waiting": func(o *Options) { o.Waiting = -2 },
+		"query_prefix": func(o *Options) { o.QueryPrefix = strings.Repeat("p", 5000) }, "dim below": func(o *Options) { o.Dim = 1 },
+		"none without a model": func(o *Options) { *o = Options{Kind: KindNone} }, "none with an address": func(o *Options) { *o = Options{Kind: KindNone, Model: "m", URL: "http://h"} },
+		"none with a key": func(o *Options) { *o = Options{Kind: KindNone, Model: "m", Key: secret} }, "none of dim 1": func(o *Options) { *o = Options{Kind: KindNone, Model: "m", Dim: 1} },
+		"none with a model of two lines": func(o *Options) { *o = Options{Kind: KindNone, Model: "m\nn"} },
 	} {
 		o := good
 		change(&o)
@@ -664,6 +674,35 @@ func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.Close()
+}
+
+// As many texts as may stand in a request are only asked for together where their vectors fit into what is read of an answer.
+func TestARequestHasNoMoreTextsThanFitIntoItsAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		long := make([]float32, 4096)
+		for i := range long {
+			long[i] = 1.2345678e-10
+		}
+		r := newRig(t, func(o *Options) { o.Dim, o.Batch, o.InFlight = 4096, 2048, 1 })
+		most := 0
+		r.answerAs(func(w http.ResponseWriter, req *http.Request) {
+			var doc struct{ Input []string }
+			_ = json.NewDecoder(req.Body).Decode(&doc)
+			most = max(most, len(doc.Input))
+			vectors := make([][]float32, len(doc.Input))
+			for i := range vectors {
+				vectors[i] = long
+			}
+			writeVectors(w, req.URL.Path, vectors)
+		})
+		texts := make([]string, 200)
+		for i := range texts {
+			texts[i] = fmt.Sprint("text ", i)
+		}
+		if _, err := r.Embed(t.Context(), Request{Tenant: "t", Texts: texts}); err != nil || most > 64 || most < 16 {
+			t.Errorf("requests of %d texts: %v", most, err)
+		}
+	})
 }
 
 // No more of an answer is read than vectors of the known dimension can take: what a broken provider sends is not all taken in.

@@ -30,16 +30,25 @@ func (e *Embedder) partOf(all, others int) int {
 	return max(1, all-others)
 }
 
+// batch is how many texts a request has at most: so many that their vectors fit into what is read of an answer.
+func (e *Embedder) batch() int {
+	dim := e.KnownDim()
+	if dim == 0 {
+		return e.o.Batch
+	}
+	return max(1, min(e.o.Batch, (maxAnswer-answerFrame)/(dim*numberBytes)))
+}
+
 // take takes the next texts to ask for: of one tenant, tenants in turn, and of those that may have one more request. Unless now is
 // set, it takes what fills a request. Nil: there are none. The mutex is held.
 func (e *Embedder) take(now bool) (*tenantState, []*call) {
-	most := e.partOf(e.o.InFlight, 1)
+	most, full := e.partOf(e.o.InFlight, 1), e.batch()
 	for i, t := range e.turns {
-		if t.inFlight >= most || !now && len(t.pending) < e.o.Batch {
+		if t.inFlight >= most || !now && len(t.pending) < full {
 			continue
 		}
 		e.turns = append(e.turns[:i:i], e.turns[i+1:]...)
-		n := min(len(t.pending), e.o.Batch)
+		n := min(len(t.pending), full)
 		batch := append([]*call(nil), t.pending[:n]...)
 		t.pending = append(t.pending[:0], t.pending[n:]...)
 		clear(t.pending[len(t.pending):cap(t.pending)])

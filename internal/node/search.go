@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 
@@ -67,6 +68,29 @@ func (n *Node) Collections(ctx context.Context, p core.Partition, o core.ReadOpt
 		return err
 	})
 	return list, at, err
+}
+
+// CheckDefinition refuses a definition with which no index can be made, or whose fields are to be read by expressions and cannot be:
+// their names mean something else there.
+func (n *Node) CheckDefinition(def *core.Collection) core.Fact {
+	for i, f := range def.Fields { // one by one, to name the one that is wrong
+		if f.Type == core.FieldText || !f.Index || f.Protected {
+			continue
+		}
+		one, err := matrix.NewSchema([]core.SchemaField{f})
+		if err == nil && !rules.Reserved(f.Name) {
+			_, err = one.Rules().Filter("has(" + f.Name + ")")
+		}
+		if err != nil || rules.Reserved(f.Name) {
+			return core.Invalid{
+				Field: fmt.Sprintf("schema[%d].name", i), Reason: "bad_name", Message: "is a word of expressions: take another one, or set index to false",
+			}
+		}
+	}
+	if _, err := matrix.NewSchema(def.Fields); err != nil {
+		return core.Invalid{Field: "schema", Reason: "bad_name", Message: "makes no sense to expressions"}
+	}
+	return nil
 }
 
 // CheckPayload holds a payload to a definition, and returns the text of it that is embedded: that of each text field, as

@@ -106,7 +106,7 @@ func (e *embedders) Model(name string) (core.EmbedModel, bool) {
 	if one == nil {
 		return core.EmbedModel{}, false
 	}
-	return core.EmbedModel{Name: cmp.Or(name, config.DefaultEmbedder), Model: one.Model(), Older: one.Older(), Dim: one.KnownDim(), Semantic: one.Semantic()}, true
+	return core.EmbedModel{Name: cmp.Or(name, config.DefaultEmbedder), Model: one.Model(), Older: one.Older(), Dim: one.KnownDim(), Given: one.Given(), Semantic: one.Semantic()}, true
 }
 
 // Models lists the embedders by name, the default one first.
@@ -121,6 +121,19 @@ func (e *embedders) Models() []core.EmbedModel {
 		return cmp.Or(cmp.Compare(first(a), first(b)), cmp.Compare(a.Name, b.Name))
 	})
 	return out
+}
+
+// Dim is the dimension of an embedder's vectors. A provider whose answers have not shown it yet is asked.
+func (e *embedders) Dim(ctx context.Context, tenant, name string) (int, error) {
+	one := e.find(name)
+	if one == nil {
+		return 0, core.NotFound{Kind: "embedder", ID: name}
+	}
+	dim, err := one.Dim(ctx, tenant)
+	if err != nil {
+		return 0, embedFault(err)
+	}
+	return dim, nil
 }
 
 // Embed makes vectors of texts.

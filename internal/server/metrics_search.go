@@ -25,7 +25,7 @@ func (a *admin) viewSearch() (v searchView, ok bool) {
 	}
 	v = searchView{edge: p.api.SearchStats(), index: p.node.SearchTotals(), cache: p.embed.cache.Stats(), providers: make(map[string]embed.Stats)}
 	for name, e := range p.embed.byName {
-		if e.Semantic() {
+		if e.Asks() {
 			v.providers[name] = e.Stats()
 		}
 	}

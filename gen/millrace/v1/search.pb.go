@@ -2224,7 +2224,7 @@ func (x *ListRulesetsResponse) GetAt() *At {
 type EmbedRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Text          string                 `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`         // one, or
-	Texts         []string               `protobuf:"bytes,2,rep,name=texts,proto3" json:"texts,omitempty"`       // 1 to 256, together 1 MiB
+	Texts         []string               `protobuf:"bytes,2,rep,name=texts,proto3" json:"texts,omitempty"`       // by default 1 to 2,048, together 3 MiB
 	Model         string                 `protobuf:"bytes,3,opt,name=model,proto3" json:"model,omitempty"`       // an embedder's name; default "default"
 	Kind          string                 `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"`         // query or document; default document
 	Truncate      string                 `protobuf:"bytes,5,opt,name=truncate,proto3" json:"truncate,omitempty"` // cut or error: what becomes of a text that is longer than the model takes; default cut
