@@ -208,7 +208,7 @@ func (e *fakeEmbedder) Embed(_ context.Context, r core.EmbedRequest) ([]core.Emb
 func (e *fakeEmbedder) Prepare(v []float32, _ core.Metric) error {
 	e.step()
 	for _, x := range v {
-		if x != x {
+		if x-x != 0 {
 			return errors.New("a number is not finite")
 		}
 	}

@@ -97,12 +97,8 @@ func (d *jsonReader) listedFloats(top int64) []float32 {
 		if d.fact != nil {
 			return nil
 		}
-		v, err := strconv.ParseFloat(string(text), 32)
-		if err != nil {
-			d.path = append(d.path, step{index: len(out)})
-			d.refuse("is out of range")
-			return nil
-		}
+		// Beyond 32 bits it is infinite, which is refused with the vector: of several points the others are stored.
+		v, _ := strconv.ParseFloat(string(text), 32)
 		if out == nil {
 			out = make([]float32, 0, 384)
 		}

@@ -66,7 +66,7 @@ func (t *translator) gate(in *pb.Gate) (out core.SearchGate, fact core.Fact) {
 	}
 	at := in.GetValidAt().AsTime()
 	if at.Year() < 1700 || at.Year() > 2200 {
-		return out, invalid("valid_at", "is out of range")
+		return out, invalid("valid_at", "must be in the years 1700 to 2200")
 	}
 	out.ValidAt = at.UnixNano()
 	return out, nil

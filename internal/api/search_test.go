@@ -310,7 +310,7 @@ func TestNullIsLeftOutInSearchesAndUnknownFieldsAreRefused(t *testing.T) {
 		`{"collection":"ws"}`:                                                  {"", "query_text"},
 		`{"collection":"ws","vector":[1,"a"],"model":"m"}`:                     {"", "vector[1]"},
 		`{"collection":"ws","vector":"!","model":"m"}`:                         {"", "vector"},
-		`{"collection":"ws","vector":[1e99,0],"model":"m"}`:                    {"", "vector[0]"},
+		`{"collection":"ws","vector":[1e99,0],"model":"m"}`:                    {"vector_invalid", "vector"},
 		`{"collection":"ws","query_text":"x","merge":{"method":"rrf"}}`:        {"not_supported", "merge.method"},
 		`{"collection":"ws","query_text":"x","gate":{"params":[1]}}`:           {"", "gate.params"},
 		`{"collection":"ws","query_text":"x","merge":{"dense":-1}}`:            {"", "merge.dense"},

@@ -180,6 +180,12 @@ func (s *search) enter(stage Stage) {
 	}
 }
 
+// JudgeError is what is wrong with the parameters that rules get.
+type JudgeError struct{ error }
+
+// Unwrap returns the error of the rules.
+func (e *JudgeError) Unwrap() error { return e.error }
+
 // prepare checks what does not depend on rows.
 func (s *search) prepare() error {
 	if n := len(s.Query.Vector()); n != s.index.dim {
@@ -205,8 +211,10 @@ func (s *search) prepare() error {
 		in.Params = s.RuleParams
 	}
 	var err error
-	s.judge, err = s.Ruleset.Bind(in)
-	return err
+	if s.judge, err = s.Ruleset.Bind(in); err != nil {
+		return &JudgeError{err}
+	}
+	return nil
 }
 
 // run takes candidates, nearest first, and judges them, doubling their number until enough are left or none remain.

@@ -170,12 +170,12 @@ func parseValue(t core.FieldType, raw []byte, path string) (v value, err error) 
 	case core.FieldKeywords:
 		return parseKeywords(raw, path)
 	case core.FieldInt:
-		if v.num, err = strconv.ParseInt(string(raw), 10, 64); err != nil || v.num == math.MinInt64 {
-			return bad("a whole number of 64 bits")
+		if v.num, err = strconv.ParseInt(string(raw), 10, 64); err != nil || v.num == missing {
+			return bad("a whole number from -9223372036854775807 to 9223372036854775807, without point or exponent")
 		}
 	case core.FieldFloat:
 		if v.float, err = strconv.ParseFloat(string(raw), 64); err != nil || math.IsNaN(v.float) || math.IsInf(v.float, 0) {
-			return bad("a number")
+			return bad("a number of 64 bits, at most 1.797e308")
 		}
 	case core.FieldBool:
 		switch string(raw) {
@@ -203,6 +203,17 @@ func parseValue(t core.FieldType, raw []byte, path string) (v value, err error) 
 
 func readString(raw []byte, to *string) bool {
 	return len(raw) > 0 && raw[0] == '"' && json.Unmarshal(raw, to) == nil
+}
+
+// readEnd reads when a credential ends. Years that nanoseconds do not reach, such as 9999, are how many say never.
+func readEnd(raw []byte) (int64, bool) {
+	var s string
+	if readString(raw, &s) {
+		if t, err := time.Parse(time.RFC3339, s); err == nil && t.Year() > 2261 {
+			return never, true
+		}
+	}
+	return readTime(raw)
 }
 
 func readTime(raw []byte) (int64, bool) {
@@ -273,8 +284,8 @@ func parseCredentials(raw []byte, path string) (v value, err error) {
 		c := Credential{ID: *doc.ID, Expires: never}
 		if len(doc.Expires) > 0 && string(doc.Expires) != "null" {
 			var ok bool
-			if c.Expires, ok = readTime(doc.Expires); !ok {
-				return v, &FieldError{at + ".expires_at", "a time of RFC 3339 in the years 1678 to 2261"}
+			if c.Expires, ok = readEnd(doc.Expires); !ok {
+				return v, &FieldError{at + ".expires_at", "a time of RFC 3339 from the year 1678 on"}
 			}
 		}
 		v.creds = append(v.creds, c)

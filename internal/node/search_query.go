@@ -161,8 +161,9 @@ func searchFault(ctx context.Context, q *core.SearchQuery, stage matrix.Stage, e
 	}
 	if f, ok := errors.AsType[*rules.Error](err); ok {
 		field := "gate.filter"
+		_, judged := errors.AsType[*matrix.JudgeError](err)
 		switch {
-		case f.Rule != "":
+		case judged, f.Rule != "":
 			field = "judge.params"
 		case q.DecayField != "" && f.Line == 0:
 			field = "merge.decay.field"

@@ -8,6 +8,7 @@ import (
 	"github.com/google/cel-go/checker"
 	"github.com/google/cel-go/common"
 	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/parser"
 )
@@ -57,6 +58,7 @@ type paramTable struct {
 	names []paramName
 	place map[paramName]int
 	asked map[paramName]bool // by has(): such a one may be absent
+	times map[paramName]bool // compared with a time: no parameter is one, so this could never be decided
 }
 
 type paramName struct {
@@ -65,7 +67,7 @@ type paramName struct {
 }
 
 func newParamTable() *paramTable {
-	return &paramTable{place: make(map[paramName]int), asked: make(map[paramName]bool)}
+	return &paramTable{place: make(map[paramName]int), asked: make(map[paramName]bool), times: make(map[paramName]bool)}
 }
 
 func (t *paramTable) slot(n paramName) int {
@@ -196,6 +198,26 @@ func memberOf(e ast.Expr) (paramName, bool) {
 // walk calls fn for an expression and all below it.
 func walk(e ast.Expr, fn func(ast.Expr)) { ast.PostOrderVisit(e, ast.NewExprVisitor(fn)) }
 
+// comparisons are the operators between values of one type.
+var comparisons = []string{
+	operators.Equals, operators.NotEquals, operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals, operators.In,
+}
+
+// noteTimes finds the parameters that an expression compares with times as they are.
+func (t *paramTable) noteTimes(a *ast.AST) {
+	walk(a.Expr(), func(e ast.Expr) {
+		if e.Kind() != ast.CallKind || !slices.Contains(comparisons, e.AsCall().FunctionName()) {
+			return
+		}
+		args := e.AsCall().Args()
+		for i, arg := range args {
+			if name, ok := memberOf(args[1-i]); ok && !name.req && a.GetType(arg.ID()).Kind() == types.TimestampKind {
+				t.times[name] = true
+			}
+		}
+	})
+}
+
 // build makes the runnable form of a checked expression.
 func (s *Schema) build(a *ast.AST, params *paramTable) (x *expr, err error) {
 	defer refusePanic(&err)
@@ -207,6 +229,7 @@ func (s *Schema) build(a *ast.AST, params *paramTable) (x *expr, err error) {
 			}
 		}
 	})
+	params.noteTimes(a)
 	x = &expr{schema: s, params: params}
 	c := compiler{schema: s, ast: a, params: params}
 	if fast, ok := c.boolean(a.Expr()); ok {

@@ -127,6 +127,10 @@ func (t *paramTable) bind(s *Schema, in *Inputs) (*bound, error) {
 				}
 				continue
 			}
+			if v != nil && t.times[n] {
+				return nil, &Error{Reason: ExpressionInvalid, Message: fmt.Sprintf(
+					"parameter %[1]s is compared with a time: it must be a text of RFC 3339, and the expression timestamp(p.%[1]s)", n.name)}
+			}
 			b.frame.params[i] = valueOf(v)
 			b.hard = b.hard || b.frame.params[i].Kind == Other
 		}

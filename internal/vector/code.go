@@ -17,7 +17,7 @@ const maxNorm = 1e15
 
 // Faults of a vector that a caller gave.
 var (
-	ErrNotFinite = errors.New("a number is not finite")
+	ErrNotFinite = errors.New("a number is not finite, or beyond 3.4e38")
 	ErrZero      = errors.New("all numbers are zero")
 	ErrTooLong   = errors.New("the vector's length is beyond 1e15")
 )
