@@ -80,6 +80,7 @@ type Limits struct {
 	FilterBytes      int64
 	EmbedTexts       int64 // of one request
 	EmbedBytes       int64 // of them all
+	EmbedNumbers     int64 // of the vectors that calls ask for at once, in all; of one tenant half of it
 	GateNames        int64 // roles, and credentials, of a gate
 	GateIDs          int64 // ids that a gate names
 	RulesetRules     int64
@@ -192,6 +193,7 @@ func (l *Limits) Rows() []Limit {
 		{"filter_bytes", &l.FilterBytes, 4 * kib, 4 * kib},
 		{"embed_texts", &l.EmbedTexts, 2048, 65_536},
 		{"embed_bytes", &l.EmbedBytes, 3 * mib, 64 * mib},
+		{"embed_numbers", &l.EmbedNumbers, 16 * mib, 64 * kib * mib},
 		{"gate_names", &l.GateNames, 64, 1000},
 		{"gate_ids", &l.GateIDs, 10_000, 10_000},
 		{"ruleset_rules", &l.RulesetRules, 64, 64},

@@ -193,7 +193,7 @@ var elsewhere = map[string]string{
 	"commit_bytes": "TestACommitLargerThanTheLogTakesIsRefused", "queues": "TestQueuesAreBoundedBySettingAndEmptyOnesMakeRoom",
 	"rest_body": "of REST: TestEveryLimitOfRESTAnswersItsNameAndTheNextCallWorks", "json_depth": "the same", "result_wait_ms": "the same",
 	"rest_bodies": "of REST", "rest_call_ms": "of REST", "http_header": "of REST", "http_header_ms": "of REST", "http_body_ms": "of REST",
-	"http_idle_ms": "of REST", "http_linger_ms": "of REST", "searches_waiting": "TestSearchesWaitForTheirTurnAndTenantsTakeTurns",
+	"http_idle_ms": "of REST", "http_linger_ms": "of REST", "searches_waiting": "TestSearchesWaitForTheirTurnAndTenantsTakeTurns", "embed_numbers": "TestVectorsOfCallsAreBoundedWhileTheyAreMade",
 }
 
 func TestEveryLimitAnswersItsNameAndTheNextCallWorks(t *testing.T) {

@@ -77,7 +77,7 @@ func (c *restCall) embeddings() error {
 	if len(in.input) == 0 {
 		return invalid("input", "is missing")
 	}
-	m, out, err := c.searches().embedTexts(c.ctx, &pb.EmbedRequest{Texts: in.input, Model: in.model})
+	m, out, give, err := c.searches().embedTexts(c.ctx, &pb.EmbedRequest{Texts: in.input, Model: in.model})
 	if err != nil {
 		return refielded(err, func(field string) string {
 			if rest, ok := strings.CutPrefix(field, "texts"); ok {
@@ -86,6 +86,7 @@ func (c *restCall) embeddings() error {
 			return field
 		})
 	}
+	defer give()
 	if dim := len(out[0].Vector); in.dim != 0 && int(in.dim) != dim {
 		return invalid("dimensions", fmt.Sprintf("is not what the model makes, which is %d", dim))
 	}
@@ -202,7 +203,7 @@ func writeOpenAIError(w *jsonWriter, status int, e *pb.Error) {
 		code = e.GetCode()
 	}
 	message := e.GetMessage()
-	if e.GetLimit() != "" {
+	if e.GetMax() > 0 {
 		message += fmt.Sprintf(" (%s: %d)", e.GetLimit(), e.GetMax())
 	}
 	w.object("error", func() {

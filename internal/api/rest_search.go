@@ -321,10 +321,11 @@ func (c *restCall) embed() error {
 	if err := readBody(c, in, embedFields); err != nil {
 		return err
 	}
-	m, out, err := c.searches().embedTexts(c.ctx, in)
+	m, out, give, err := c.searches().embedTexts(c.ctx, in)
 	if err != nil {
 		return err
 	}
+	defer give()
 	return c.object(http.StatusOK, func(w *jsonWriter) { writeEmbedded(w, m, out) })
 }
 

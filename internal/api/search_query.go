@@ -577,10 +577,11 @@ func (ss *searchService) CountPoints(ctx context.Context, in *pb.CountPointsRequ
 
 // Embed makes vectors of texts.
 func (ss *searchService) Embed(ctx context.Context, in *pb.EmbedRequest) (*pb.EmbedResponse, error) {
-	m, got, err := ss.embedTexts(ctx, in)
+	m, got, give, err := ss.embedTexts(ctx, in)
 	if err != nil {
 		return nil, err
 	}
+	defer give()
 	out := &pb.EmbedResponse{
 		Model: m.Model, Semantic: m.Semantic, Vectors: make([]*pb.EmbedVector, len(got)), Tokens: make([]uint32, len(got)),
 		Cached: make([]bool, len(got)), Truncated: make([]bool, len(got)),
@@ -593,33 +594,42 @@ func (ss *searchService) Embed(ctx context.Context, in *pb.EmbedRequest) (*pb.Em
 	return out, nil
 }
 
-// embedTexts is Embed before its answer is made: REST writes it from what the cache holds.
-func (ss *searchService) embedTexts(ctx context.Context, in *pb.EmbedRequest) (m core.EmbedModel, out []core.Embedding, err error) {
+// embedTexts is Embed before its answer is made: REST writes it from what the cache holds. Give must follow when it is written.
+func (ss *searchService) embedTexts(ctx context.Context, in *pb.EmbedRequest) (m core.EmbedModel, out []core.Embedding, give func(), err error) {
 	s := ss.s
 	who, ok := callerOf(ctx)
 	if !ok {
-		return m, nil, core.Unauthenticated{}
+		return m, nil, nil, core.Unauthenticated{}
 	}
 	r, fact := s.embedRequest(in)
 	switch {
 	case fact != nil:
-		return m, nil, fact
+		return m, nil, nil, fact
 	case s.o.NoSearch:
-		return m, nil, errSearchOff
+		return m, nil, nil, errSearchOff
 	case s.o.Embedder == nil:
-		return m, nil, core.SearchState{Reason: "embedder_missing", Field: "model", Want: "default"}
+		return m, nil, nil, core.SearchState{Reason: "embedder_missing", Field: "model", Want: "default"}
 	}
 	if m, ok = s.embedModel(r.Embedder); !ok {
-		return m, nil, core.NotFound{Kind: "embedder", ID: clip(r.Embedder, nameBytes)}
+		return m, nil, nil, core.NotFound{Kind: "embedder", ID: clip(r.Embedder, nameBytes)}
 	}
 	if m.Given {
-		return m, nil, invalid("model", "makes no vectors of texts: clients bring their own")
+		return m, nil, nil, invalid("model", "makes no vectors of texts: clients bring their own")
 	}
 	r.Tenant, r.Embedder, r.Model = who.Tenant, m.Name, m.Model
-	if out, err = s.embed(ctx, r); err != nil {
-		return m, nil, searchFailed(ctx, "embed", err)
+	taken, fact := s.embedding.take(r.Tenant, len(r.Texts), m.Dim, s.l.EmbedNumbers)
+	if fact != nil {
+		return m, nil, nil, fact
 	}
-	return m, out, nil
+	defer func() {
+		if give == nil { // it failed, or panicked
+			taken()
+		}
+	}()
+	if out, err = s.embed(ctx, r); err != nil {
+		return m, nil, nil, searchFailed(ctx, "embed", err)
+	}
+	return m, out, taken, nil
 }
 
 // embedModel finds what a request names as its model: an embedder, or the id of a model as answers tell it. Its Model is that which

@@ -80,24 +80,25 @@ const (
 
 // Server is the edge of one node: gRPC, and REST under the same rules. It is safe for concurrent use.
 type Server struct {
-	o        Options
-	l        Limits
-	log      *slog.Logger
-	grpc     *grpc.Server
-	rest     *rest
-	conns    connections
-	codec    codec
-	shapes   shapes
-	calls    gauge
-	streams  gauge
-	forwards gauge // requests that another node answers
-	refusals refusals
-	outcomes outcomes
-	keys     *keyCounts    // what o.Backend is
-	turn     atomic.Uint64 // of claims that may take from any partition
-	searches admission
-	searched searchCounts
-	recovers bool // panics of calls become errors: not in builds that check invariants
+	o         Options
+	l         Limits
+	log       *slog.Logger
+	grpc      *grpc.Server
+	rest      *rest
+	conns     connections
+	codec     codec
+	shapes    shapes
+	calls     gauge
+	streams   gauge
+	forwards  gauge // requests that another node answers
+	refusals  refusals
+	outcomes  outcomes
+	keys      *keyCounts    // what o.Backend is
+	turn      atomic.Uint64 // of claims that may take from any partition
+	searches  admission
+	embedding embedBudget
+	searched  searchCounts
+	recovers  bool // panics of calls become errors: not in builds that check invariants
 
 	frames, requests, sends *budget
 
