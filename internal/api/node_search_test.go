@@ -171,6 +171,8 @@ type fakeEmbedder struct {
 	*planter
 	asked func() // hears of each call; nil: nobody does
 	last  core.EmbedRequest
+	// tokens says that it takes them.
+	tokens bool
 }
 
 func (e *fakeEmbedder) Model(name string) (core.EmbedModel, bool) {
@@ -195,6 +197,9 @@ func (e *fakeEmbedder) Embed(_ context.Context, r core.EmbedRequest) ([]core.Emb
 		e.asked()
 	}
 	e.last = r
+	if r.Tokens && !e.tokens {
+		return nil, core.Invalid{Field: "texts", Reason: "token_input", Message: "holds tokens"}
+	}
 	out := make([]core.Embedding, len(r.Texts))
 	for i, text := range r.Texts {
 		if text == "down" {

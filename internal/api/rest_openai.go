@@ -7,6 +7,7 @@ import (
 	"math"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
@@ -17,13 +18,14 @@ import (
 // that are written for that need a base address and a token, and no change.
 type embeddingsBody struct {
 	input  []string
+	tokens bool   // each of them is a JSON array of the model's tokens
 	model  string // of an embedder; empty: the default one
 	base64 bool   // vectors are numbers of 32 bits, little-endian, in base64
 	dim    uint32 // of the vectors; 0: the model's
 }
 
 var embeddingsFields = nullable([]jsonField[embeddingsBody]{
-	{"input", func(d *jsonReader, m *embeddingsBody) { m.input = d.oneOrMoreTexts() }},
+	{"input", func(d *jsonReader, m *embeddingsBody) { m.input, m.tokens = d.oneOrMoreTexts() }},
 	{"model", func(d *jsonReader, m *embeddingsBody) { m.model = d.text() }},
 	{"encoding_format", func(d *jsonReader, m *embeddingsBody) {
 		switch d.text() {
@@ -42,30 +44,56 @@ var embeddingsFields = nullable([]jsonField[embeddingsBody]{
 	{"user", func(d *jsonReader, _ *embeddingsBody) { d.text() }}, // who asks is told by the token
 })
 
-// oneOrMoreTexts reads a string, or a list of strings. Tokens of a model's own, which are numbers, are refused.
-func (d *jsonReader) oneOrMoreTexts() []string {
+// oneOrMoreTexts reads a string or a list of strings, or tokens of the model's own: a list of numbers, or a list of such lists. Each
+// text of tokens is given as its JSON.
+func (d *jsonReader) oneOrMoreTexts() (out []string, tokens bool) {
 	if d.fact != nil {
-		return nil
+		return nil, false
 	}
 	if d.space() == '"' {
-		return []string{d.text()}
+		return []string{d.text()}, false
 	}
-	var out []string
-	d.array("embed_texts", d.l.EmbedTexts, func() {
-		if c := d.space(); c == '[' || c == '-' || c >= '0' && c <= '9' {
-			d.mistyped("is a token: give texts")
-			if f, ok := d.fact.(core.Invalid); ok && f.Reason == "" {
-				f.Reason = "token_input"
-				d.fact = f
+	var one []byte // a single list of tokens
+	lists, texts := 0, 0
+	d.array("embed_bytes", d.l.EmbedBytes, func() {
+		switch c := d.space(); {
+		case c == '[':
+			lists++
+			list := []byte{'['}
+			d.array("embed_bytes", d.l.EmbedBytes, func() { list = d.token(list) })
+			if len(list) == 1 {
+				d.refuse("is empty")
 			}
-			return
+			out = append(out, string(append(list, ']')))
+		case c >= '0' && c <= '9':
+			if one == nil {
+				one = append(make([]byte, 0, 256), '[')
+			}
+			one = d.token(one)
+		default:
+			texts++
+			out = append(out, d.text())
 		}
-		out = append(out, d.text())
 	})
-	if d.fact == nil && len(out) == 0 {
+	switch {
+	case d.fact != nil:
+	case one != nil && lists+texts > 0, lists > 0 && texts > 0:
+		d.refuse("holds texts and tokens")
+	case one != nil:
+		return []string{string(append(one, ']'))}, true
+	case len(out) == 0:
 		d.refuse("is empty")
 	}
-	return out
+	return out, lists > 0
+}
+
+// token reads a token and appends it to a list.
+func (d *jsonReader) token(to []byte) []byte {
+	n := d.uint32()
+	if len(to) > 1 {
+		to = append(to, ',')
+	}
+	return strconv.AppendUint(to, uint64(n), 10)
 }
 
 // embeddings serves POST /v1/embeddings.
@@ -77,7 +105,7 @@ func (c *restCall) embeddings() error {
 	if len(in.input) == 0 {
 		return invalid("input", "is missing")
 	}
-	m, out, give, err := c.searches().embedTexts(c.ctx, &pb.EmbedRequest{Texts: in.input, Model: in.model})
+	m, out, give, err := c.searches().embedTexts(c.ctx, &pb.EmbedRequest{Texts: in.input, Model: in.model}, in.tokens)
 	if err != nil {
 		return refielded(err, func(field string) string {
 			if rest, ok := strings.CutPrefix(field, "texts"); ok {

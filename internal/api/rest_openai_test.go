@@ -65,6 +65,25 @@ func TestTheOpenAIDoorEmbedsAsTheOwnOneDoes(t *testing.T) {
 	}
 }
 
+// Tokens go to an embedder that takes them as they are, a list of them as one text.
+func TestTokensGoToAnEmbedderThatTakesThem(t *testing.T) {
+	r := newRESTRig(t, Limits{})
+	e := r.s.o.Embedder.(*fakeEmbedder)
+	e.tokens = true
+	for body, want := range map[string][]string{
+		`{"input":[1,2, 4294967295]}`: {"[1,2,4294967295]"}, `{"input":[[1, 2],[3]]}`: {"[1,2]", "[3]"}, `{"input":[0]}`: {"[0]"},
+	} {
+		r.send(r.request("POST", "/v1/embeddings", "acme/all", body)).expect(t, body, 200)
+		if !e.last.Tokens || !slices.Equal(e.last.Texts, want) {
+			t.Errorf("%s: %+v, want %q", body, e.last, want)
+		}
+	}
+	r.send(r.request("POST", "/v1/embeddings", "acme/all", `{"input":["[1,2]"]}`)).expect(t, "a text like tokens", 200)
+	if e.last.Tokens {
+		t.Error("a text was taken for tokens")
+	}
+}
+
 // openAIVector reads numbers, or base64 of them.
 func openAIVector(t *testing.T, b []byte) (out []float32) {
 	t.Helper()
@@ -105,8 +124,14 @@ func TestTheOpenAIDoorRefusesInOpenAIsWords(t *testing.T) {
 		body, token, kind, code, param string
 		status                         int
 	}{
-		{`{"input":[1,2]}`, "acme/all", "invalid_request_error", "token_input", "input[0]", 400},
-		{`{"input":[[1,2],[3]]}`, "acme/all", "invalid_request_error", "token_input", "input[0]", 400},
+		{`{"input":[1,2]}`, "acme/all", "invalid_request_error", "token_input", "input", 400},
+		{`{"input":[[1,2],[3]]}`, "acme/all", "invalid_request_error", "token_input", "input", 400},
+		{`{"input":[[1,2],"a"]}`, "acme/all", "invalid_request_error", "INVALID_ARGUMENT", "input", 400},
+		{`{"input":[1,[2]]}`, "acme/all", "invalid_request_error", "INVALID_ARGUMENT", "input", 400},
+		{`{"input":[[1],[]]}`, "acme/all", "invalid_request_error", "INVALID_ARGUMENT", "input[1]", 400},
+		{`{"input":[1.5]}`, "acme/all", "invalid_request_error", "INVALID_ARGUMENT", "input[0]", 400},
+		{`{"input":[4294967296]}`, "acme/all", "invalid_request_error", "INVALID_ARGUMENT", "input[0]", 400},
+		{`{"input":[-1]}`, "acme/all", "invalid_request_error", "INVALID_ARGUMENT", "input[0]", 400},
 		{`{"input":[]}`, "acme/all", "invalid_request_error", "INVALID_ARGUMENT", "input", 400},
 		{`{"input":["a",""]}`, "acme/all", "invalid_request_error", "INVALID_ARGUMENT", "input[1]", 400},
 		{`{"input":{}}`, "acme/all", "invalid_request_error", "INVALID_ARGUMENT", "input", 400},

@@ -321,7 +321,7 @@ func (c *restCall) embed() error {
 	if err := readBody(c, in, embedFields); err != nil {
 		return err
 	}
-	m, out, give, err := c.searches().embedTexts(c.ctx, in)
+	m, out, give, err := c.searches().embedTexts(c.ctx, in, false)
 	if err != nil {
 		return err
 	}

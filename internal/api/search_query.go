@@ -577,7 +577,7 @@ func (ss *searchService) CountPoints(ctx context.Context, in *pb.CountPointsRequ
 
 // Embed makes vectors of texts.
 func (ss *searchService) Embed(ctx context.Context, in *pb.EmbedRequest) (*pb.EmbedResponse, error) {
-	m, got, give, err := ss.embedTexts(ctx, in)
+	m, got, give, err := ss.embedTexts(ctx, in, false)
 	if err != nil {
 		return nil, err
 	}
@@ -595,7 +595,8 @@ func (ss *searchService) Embed(ctx context.Context, in *pb.EmbedRequest) (*pb.Em
 }
 
 // embedTexts is Embed before its answer is made: REST writes it from what the cache holds. Give must follow when it is written.
-func (ss *searchService) embedTexts(ctx context.Context, in *pb.EmbedRequest) (m core.EmbedModel, out []core.Embedding, give func(), err error) {
+// Tokens says that each text is a JSON array of the model's tokens.
+func (ss *searchService) embedTexts(ctx context.Context, in *pb.EmbedRequest, tokens bool) (m core.EmbedModel, out []core.Embedding, give func(), err error) {
 	s := ss.s
 	who, ok := callerOf(ctx)
 	if !ok {
@@ -616,7 +617,7 @@ func (ss *searchService) embedTexts(ctx context.Context, in *pb.EmbedRequest) (m
 	if m.Given {
 		return m, nil, nil, invalid("model", "makes no vectors of texts: clients bring their own")
 	}
-	r.Tenant, r.Embedder, r.Model = who.Tenant, m.Name, m.Model
+	r.Tenant, r.Embedder, r.Model, r.Tokens = who.Tenant, m.Name, m.Model, tokens
 	taken, fact := s.embedding.take(r.Tenant, len(r.Texts), m.Dim, s.l.EmbedNumbers)
 	if fact != nil {
 		return m, nil, nil, fact

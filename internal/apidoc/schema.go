@@ -53,11 +53,13 @@ var composed = map[string][]part{
 var byHand = map[string]object{
 	"EmbeddingsRequest": {
 		{"type", "object"},
-		{"description", "A request of OpenAI's API for vectors of texts. Tokens in place of texts are refused as token_input."},
+		{"description", "A request of OpenAI's API for vectors of texts. Tokens in place of texts go on to a provider of this API; other embedders refuse them as token_input."},
 		{"properties", object{
 			{"input", object{{"oneOf", []any{
 				object{{"type", "string"}, {"minLength", 1}},
 				object{{"type", "array"}, {"items", object{{"type", "string"}, {"minLength", 1}}}, {"minItems", 1}},
+				object{{"type", "array"}, {"items", object{{"type", "integer"}}}, {"minItems", 1}},
+				object{{"type", "array"}, {"items", object{{"type", "array"}, {"items", object{{"type", "integer"}}}}}, {"minItems", 1}},
 			}}, {"description", "A text, or up to 2,048 of them; the limit embed_texts."}}},
 			{"model", object{{"type", []string{"string", "null"}}, {"description", "An id of /v1/models: of a model, or the name of an embedder; by default the default embedder."}}},
 			{"encoding_format", object{

@@ -25,6 +25,7 @@ type EmbedRequest struct {
 	// Protected texts are kept apart from all others, so that who embeds the same text is not told that it was known.
 	Protected bool
 	Each      bool // a text that the model refuses fails by itself
+	Tokens    bool // each text is a JSON array of the model's tokens
 }
 
 // Embedding is the vector of one text, or why it has none. The vector is shared and must not be changed.

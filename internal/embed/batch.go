@@ -89,13 +89,11 @@ func (e *Embedder) run(t *tenantState, batch []*call) {
 // solve asks for texts together. Where that fails by what may be the fault of one of them, it asks for each half, so that in the
 // end only the texts that the provider fails on have no vector; the breaker hears of what failed alone.
 func (e *Embedder) solve(t *tenantState, batch []*call, most int) {
-	texts := make([]string, len(batch))
 	size := 0
-	for i, k := range batch {
-		texts[i] = k.text
+	for _, k := range batch {
 		size += len(k.text)
 	}
-	vectors, tokens, err := e.ask(texts, most)
+	vectors, tokens, err := e.ask(batch, most)
 	now := e.o.Clock.Boot()
 	if _, refused := errors.AsType[Refused](err); refused {
 		t.breaker.answered(now)
@@ -156,11 +154,11 @@ type retryable struct {
 const tries = 3
 
 // ask gets vectors from the provider, trying again, so many times in all, where that may help.
-func (e *Embedder) ask(texts []string, most int) (vectors [][]float32, tokens int, err error) {
+func (e *Embedder) ask(batch []*call, most int) (vectors [][]float32, tokens int, err error) {
 	for try := range most {
 		e.calls.Add(1)
 		ctx, cancel := context.WithTimeout(e.life, e.o.Timeout)
-		vectors, tokens, err = e.provider.embed(ctx, texts, e.dim.Load())
+		vectors, tokens, err = e.provider.embed(ctx, batch, e.dim.Load())
 		cancel()
 		again, mayRetry := errors.AsType[retryable](err)
 		if !mayRetry || try == most-1 || !e.pause(try, again.after) {
@@ -169,7 +167,7 @@ func (e *Embedder) ask(texts []string, most int) (vectors [][]float32, tokens in
 		e.retries.Add(1)
 	}
 	if err == nil {
-		err = e.checkAnswer(vectors, len(texts))
+		err = e.checkAnswer(vectors, len(batch))
 	}
 	return vectors, tokens, err
 }

@@ -144,13 +144,15 @@ type call struct {
 	shard *cacheShard
 	key   string
 	text  string
-	done  chan struct{} // closed when vector or err is set
-	out   *Vector
-	err   error
+	// tokens says that the text is an array of tokens. Only who made the call sets it, before others see the text.
+	tokens bool
+	done   chan struct{} // closed when vector or err is set
+	out    *Vector
+	err    error
 }
 
 // cacheKey joins what a vector depends on; lengths keep parts apart.
-func cacheKey(tenant, model, text string, protected bool) string {
+func cacheKey(tenant, model, text string, protected, tokens bool) string {
 	if mutant("cache_key_without_tenant") {
 		tenant = ""
 	}
@@ -162,6 +164,9 @@ func cacheKey(tenant, model, text string, protected bool) string {
 	b = append(append(b, tenant...), model...)
 	if protected {
 		b = append(b, 1)
+	}
+	if tokens {
+		b = append(b, 2)
 	}
 	b = append(b, 0)
 	return string(append(b, text...))

@@ -88,9 +88,11 @@ func TestAVectorsJSONReadsBackTheSame(t *testing.T) {
 func TestPartsOfACacheKeyCannotBeMistaken(t *testing.T) {
 	keys := map[string]bool{}
 	for _, k := range [][3]string{{"a", "b", "c"}, {"ab", "", "c"}, {"", "ab", "c"}, {"a", "bc", ""}, {"a", "b\x00", "c"}, {"1:a", "b", "c"}} {
-		keys[cacheKey(k[0], k[1], k[2], false)], keys[cacheKey(k[0], k[1], k[2], true)] = true, true
+		for _, protected := range []bool{false, true} {
+			keys[cacheKey(k[0], k[1], k[2], protected, false)], keys[cacheKey(k[0], k[1], k[2], protected, true)] = true, true
+		}
 	}
-	if len(keys) != 12 {
-		t.Errorf("%d different keys of 12", len(keys))
+	if len(keys) != 24 {
+		t.Errorf("%d different keys of 24", len(keys))
 	}
 }

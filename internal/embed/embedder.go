@@ -257,6 +257,11 @@ func (e *Embedder) Semantic() bool { return e.o.Kind != KindLexical }
 // Given says that clients bring all vectors of its model: it makes none.
 func (e *Embedder) Given() bool { return e.o.Kind == KindNone }
 
+// TakesTokens says whether texts may come as tokens: to a provider of that protocol, where nothing is put before texts.
+func (e *Embedder) TakesTokens() bool {
+	return e.o.Kind == KindOpenAI && e.o.QueryPrefix+e.o.DocumentPrefix == ""
+}
+
 // Asks says whether it asks a provider.
 func (e *Embedder) Asks() bool { return e.provider != nil }
 
@@ -306,6 +311,8 @@ type Request struct {
 	// Protected texts are found in the cache by requests of protected texts alone.
 	Protected bool
 	Each      bool // a text that the provider refuses fails by itself
+	// Tokens says that each text is a JSON array of the model's own tokens, which go to the provider as they are.
+	Tokens bool
 }
 
 // Result is a text's vector and how it came about.
@@ -319,8 +326,11 @@ type Result struct {
 // Embed returns a result for each text, in order, or an error for all: Unavailable, Invalid, Refused, ErrQueueFull, TextTooLong,
 // ErrClosed, or that of ctx. Texts that are kept need no provider.
 func (e *Embedder) Embed(ctx context.Context, r Request) ([]Result, error) {
-	if e.Given() {
+	switch {
+	case e.Given():
 		return nil, ErrGiven
+	case r.Tokens && !e.TakesTokens():
+		return nil, ErrTokens
 	}
 	out := make([]Result, len(r.Texts))
 	texts := make([]string, len(r.Texts))
@@ -337,7 +347,7 @@ func (e *Embedder) Embed(ctx context.Context, r Request) ([]Result, error) {
 	var waits []*call // by text; nil where the vector is there
 	var own []*call
 	for i, given := range texts {
-		v, under, mine := e.o.Cache.find(cacheKey(r.Tenant, model, given, r.Protected), given)
+		v, under, mine := e.o.Cache.find(cacheKey(r.Tenant, model, given, r.Protected, r.Tokens), given)
 		if under == nil {
 			out[i].Vector, out[i].Cached = v, true
 			continue
@@ -357,6 +367,7 @@ func (e *Embedder) Embed(ctx context.Context, r Request) ([]Result, error) {
 		}
 		waits[i] = under
 		if mine {
+			under.tokens = r.Tokens
 			own = append(own, under)
 		}
 	}
@@ -395,7 +406,7 @@ func (e *Embedder) Embed(ctx context.Context, r Request) ([]Result, error) {
 // prepare gives a text the form in which the model gets it.
 func (e *Embedder) prepare(text string, r *Request) (given string, cut bool, err error) {
 	if len(text) > e.o.MaxText {
-		if r.Strict {
+		if r.Strict || r.Tokens {
 			return "", false, TextTooLong{Limit: e.o.MaxText}
 		}
 		text, cut = cutText(text, e.o.MaxText), true
@@ -470,6 +481,7 @@ func share(total, part, all int) int {
 var (
 	ErrQueueFull = errors.New("too many texts wait for the embedder")
 	ErrClosed    = errors.New("the embedder is closed")
+	ErrTokens    = errors.New("the embedder takes texts, not tokens")
 	ErrGiven     = errors.New("the embedder makes no vectors: clients bring their own")
 )
 

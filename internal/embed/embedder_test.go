@@ -419,6 +419,44 @@ func TestOfABatchOnlyBadTextsFail(t *testing.T) {
 	}
 }
 
+// Tokens go to a provider of OpenAI's protocol as they are, and to no other; they are kept apart from a text of the same characters.
+func TestTokensGoToTheProviderAsTheyAre(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		var got string
+		r.answerAs(func(w http.ResponseWriter, req *http.Request) {
+			var doc struct{ Input json.RawMessage }
+			_ = json.NewDecoder(req.Body).Decode(&doc)
+			got = string(doc.Input)
+			writeVectors(w, req.URL.Path, [][]float32{fake("x")})
+		})
+		for _, c := range []struct {
+			tokens, cached bool
+			want           string
+		}{{true, false, "[[1,2]]"}, {false, false, `["[1,2]"]`}, {true, true, ""}} {
+			got = ""
+			out, err := r.Embed(t.Context(), Request{Tenant: "t", Texts: []string{"[1,2]"}, Tokens: c.tokens})
+			if err != nil || got != c.want || out[0].Cached != c.cached {
+				t.Errorf("%+v: %s, %v", c, got, err)
+			}
+		}
+		long := "[" + strings.Repeat("1,", defaultText) + "1]"
+		if _, err := r.Embed(t.Context(), Request{Tenant: "t", Texts: []string{long}, Tokens: true}); !errors.Is(err, TextTooLong{Limit: defaultText}) {
+			t.Errorf("a long list: %v", err)
+		}
+	})
+	for _, change := range []func(*Options){
+		func(o *Options) { o.Kind = KindOllama }, func(o *Options) { o.Kind = KindTEI }, func(o *Options) { o.DocumentPrefix = "passage: " },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, change)
+			if _, err := r.Embed(t.Context(), Request{Tenant: "t", Texts: []string{"[1]"}, Tokens: true}); !errors.Is(err, ErrTokens) {
+				t.Errorf("%s: %v", r.o.Kind, err)
+			}
+		})
+	}
+}
+
 // A request names the text that is refused, or has a result for each.
 func TestARefusedTextIsNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -36,7 +36,7 @@ type provider struct {
 	client *http.Client
 	url    string
 	read   func(body []byte, want int) (vectors [][]float32, tokens int, err error)
-	write  func(texts []string) any
+	write  func(batch []*call) any
 }
 
 func newProvider(o *Options) *provider {
@@ -71,8 +71,8 @@ func (p *provider) close() { p.client.CloseIdleConnections() }
 
 // embed does one request. Errors that another try may mend are retryable, answers that make no sense Invalid.
 // embed asks for vectors, of which dim is the length that they must have; 0: any.
-func (p *provider) embed(ctx context.Context, texts []string, dim int64) (vectors [][]float32, tokens int, err error) {
-	body, err := json.Marshal(p.write(texts))
+func (p *provider) embed(ctx context.Context, batch []*call, dim int64) (vectors [][]float32, tokens int, err error) {
+	body, err := json.Marshal(p.write(batch))
 	if err != nil {
 		return nil, 0, fmt.Errorf("write a request for vectors: %w", err)
 	}
@@ -93,7 +93,7 @@ func (p *provider) embed(ctx context.Context, texts []string, dim int64) (vector
 	if err := statusError(resp); err != nil {
 		return nil, 0, err
 	}
-	most := mostOf(len(texts), dim)
+	most := mostOf(len(batch), dim)
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, most+1))
 	switch {
 	case ctx.Err() != nil:
@@ -103,7 +103,7 @@ func (p *provider) embed(ctx context.Context, texts []string, dim int64) (vector
 	case int64(len(answer)) > most:
 		return nil, 0, Invalid{fmt.Sprintf("it is longer than %d bytes", most)}
 	}
-	return p.read(answer, len(texts))
+	return p.read(answer, len(batch))
 }
 
 // connectError hides what went wrong on the way: it would name addresses. A request that took too long is not tried
@@ -141,8 +141,8 @@ type ollamaRequest struct {
 	KeepAlive string   `json:"keep_alive"`
 }
 
-func (p *provider) writeOllama(texts []string) any {
-	return ollamaRequest{Model: p.o.Model, Input: texts, Truncate: true, KeepAlive: "30m"}
+func (p *provider) writeOllama(batch []*call) any {
+	return ollamaRequest{Model: p.o.Model, Input: textsOf(batch), Truncate: true, KeepAlive: "30m"}
 }
 
 func readOllama(body []byte, _ int) (vectors [][]float32, tokens int, err error) {
@@ -157,13 +157,27 @@ func readOllama(body []byte, _ int) (vectors [][]float32, tokens int, err error)
 }
 
 type openAIRequest struct {
-	Model    string   `json:"model"`
-	Input    []string `json:"input"`
-	Encoding string   `json:"encoding_format"`
+	Model    string `json:"model"`
+	Input    []any  `json:"input"` // texts, or arrays of tokens
+	Encoding string `json:"encoding_format"`
 }
 
-func (p *provider) writeOpenAI(texts []string) any {
-	return openAIRequest{Model: p.o.Model, Input: texts, Encoding: "float"}
+func (p *provider) writeOpenAI(batch []*call) any {
+	input := make([]any, len(batch))
+	for i, k := range batch {
+		if input[i] = k.text; k.tokens {
+			input[i] = json.RawMessage(k.text)
+		}
+	}
+	return openAIRequest{Model: p.o.Model, Input: input, Encoding: "float"}
+}
+
+func textsOf(batch []*call) []string {
+	out := make([]string, len(batch))
+	for i, k := range batch {
+		out[i] = k.text
+	}
+	return out
 }
 
 func readOpenAI(body []byte, want int) (vectors [][]float32, tokens int, err error) {
@@ -198,7 +212,9 @@ type teiRequest struct {
 	Truncate  bool     `json:"truncate"`
 }
 
-func writeTEI(texts []string) any { return teiRequest{Inputs: texts, Normalize: true, Truncate: true} }
+func writeTEI(batch []*call) any {
+	return teiRequest{Inputs: textsOf(batch), Normalize: true, Truncate: true}
+}
 
 func readTEI(body []byte, _ int) (vectors [][]float32, tokens int, err error) {
 	var doc []numbers

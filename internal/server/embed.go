@@ -142,7 +142,7 @@ func (e *embedders) Embed(ctx context.Context, r core.EmbedRequest) ([]core.Embe
 	if one == nil {
 		return nil, core.NotFound{Kind: "embedder", ID: r.Embedder}
 	}
-	got, err := one.Embed(ctx, embed.Request{Tenant: r.Tenant, Model: r.Model, Texts: r.Texts, Query: r.Query, Strict: r.Whole, Protected: r.Protected, Each: r.Each})
+	got, err := one.Embed(ctx, embed.Request{Tenant: r.Tenant, Model: r.Model, Texts: r.Texts, Query: r.Query, Strict: r.Whole, Protected: r.Protected, Each: r.Each, Tokens: r.Tokens})
 	if err != nil {
 		return nil, embedFault(err)
 	}
@@ -181,6 +181,8 @@ func embedFault(err error) error {
 		return core.TooLarge{Field: "texts", Limit: "model_text", Max: int64(f.Limit)}
 	}
 	switch {
+	case errors.Is(err, embed.ErrTokens):
+		return core.Invalid{Field: "texts", Reason: "token_input", Message: "holds tokens, which this embedder does not take: give texts"}
 	case errors.Is(err, embed.ErrQueueFull):
 		return core.Unavailable{Reason: "embed_queue_full", Limit: "embed_waiting"}
 	case errors.Is(err, embed.ErrClosed):

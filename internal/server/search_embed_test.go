@@ -15,8 +15,8 @@ import (
 func pickyProvider(t *testing.T) *httptest.Server {
 	t.Helper()
 	provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		var in struct{ Input []string }
-		if err := json.NewDecoder(req.Body).Decode(&in); err != nil || strings.Contains(strings.Join(in.Input, " "), "bad") {
+		var in struct{ Input []json.RawMessage }
+		if err := json.NewDecoder(req.Body).Decode(&in); err != nil || strings.Contains(fmt.Sprintf("%s", in.Input), "bad") {
 			http.Error(w, `{"error":{"message":"secret of the provider"}}`, http.StatusRequestEntityTooLarge)
 			return
 		}
@@ -51,6 +51,15 @@ func TestATextThatTheModelRefusesFailsByItself(t *testing.T) {
 		status, _, answer := p.do("POST", "/v1/embeddings", `{"model":"far","input":["good","bad"]}`)
 		if status != http.StatusBadRequest || !strings.Contains(string(answer), `"param":"input[1]"`) || strings.Contains(string(answer), "secret") {
 			t.Errorf("OpenAI's door: %d %s", status, answer)
+		}
+	}
+	for _, c := range []struct {
+		model  string
+		status int
+	}{{"far", http.StatusOK}, {"default", http.StatusBadRequest}} {
+		status, _, answer := p.do("POST", "/v1/embeddings", `{"model":"`+c.model+`","input":[[100,200],[300]],"encoding_format":"base64"}`)
+		if status != c.status || status != http.StatusOK && !strings.Contains(string(answer), `"code":"token_input"`) {
+			t.Errorf("tokens to %s: %d %s", c.model, status, answer)
 		}
 	}
 	_, _, found := p.do("POST", "/v1/collections/ws/points:get", `{"ids":["a","b","c","d","e"]}`)
