@@ -30,6 +30,9 @@ echo '{}' >gen/openapi/millrace.v1.json
 go run -tags "$tags" ./internal/apidoc <"$bin/contract.binpb" >"$bin/millrace.v1.json"
 cat "$bin/millrace.v1.json" >gen/openapi/millrace.v1.json
 
+# NOTICE and the bill of materials: the modules that the program links, as go.mod pins them, and their licenses.
+go test -count=1 -tags "$tags" ./internal/lint -run '^TestTheNoticeAndTheBillOfMaterials' -update
+
 # The pages of docs/reference, and the table of the README. Their tests hold them to what they are made of.
 go test -count=1 -tags "$tags" ./cmd/millrace ./internal/server -run '^TestTheReference' -update
 go test -count=1 -tags "$tags" ./bench/report -run '^TestReferencePageIsUpToDate$' -update

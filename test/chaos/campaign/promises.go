@@ -66,7 +66,7 @@ func Others() []Other {
 		{"S-07", "audit log", nil, notBuilt},
 		{"S-08", "quotas and rates of tenants", []string{"internal/node.TestPutsBeyondABound", "internal/node.TestABoundOfAllKeys", "internal/node.TestARateIsThatOfAllNodes", "internal/api.TestPutsOfEffectsAndOfCommits", "internal/api.TestATenantIsBounded"}, "of keys"},
 		{"S-09", "administration is on loopback", []string{"internal/server.TestTheAdminListenerStarts", "test/e2e.TestTheAdminListenerNeeds"}, "no web interface yet"},
-		{"S-10", "scans of code and dependencies", nil, notBuilt},
+		{"S-10", "scans of code and dependencies", []string{"internal/lint.TestVulnerabilitiesAreFound", "internal/lint.TestTheNoticeAndTheBillOfMaterials"}, "`make check` asks the database of known vulnerabilities, if it is in reach"},
 		{"S-11", "secrets at rest", nil, notBuilt},
 		{"S-12", "a server without tokens does not start", []string{"test/e2e.TestAServerWithoutTokensDoesNotStart"}, ""},
 		{"S-13", "git's children", []string{"internal/env.TestLimitsHoldBeforeThereIsInput", "internal/env.TestWhenTheCallerIsGone", "test/e2e.TestAPackOfAHugeClaim", "test/e2e.TestAPushThatNoClientWouldSend"}, "deep chains of deltas"},

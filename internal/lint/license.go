@@ -1,0 +1,71 @@
+package lint
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// licenseForm is how the text of a license is known, in lower case and with one space between words.
+type licenseForm struct {
+	id   string // of SPDX
+	says *regexp.Regexp
+	not  *regexp.Regexp // the text does not say this as well; nil: nothing is ruled out
+}
+
+var (
+	apache = regexp.MustCompile(`apache license,? version 2\.0, january 2004`)
+	bsd    = regexp.MustCompile(`redistribution and use in source and binary forms, with or without modification`)
+	noName = regexp.MustCompile(`neither (the )?names? of|the names? of (the author|its contributors) may not be used`)
+)
+
+// licenseForms are the licenses that linked modules may have: all let a program be shipped under other terms, as long as
+// their texts go with it. A module under another license is a decision that somebody must make.
+var licenseForms = []licenseForm{
+	{"Apache-2.0", apache, nil},
+	{"Apache-2.0", regexp.MustCompile(`licensed under the apache license, version 2\.0`), apache},
+	{"BSD-2-Clause", bsd, noName},
+	{"BSD-3-Clause", noName, nil},
+	{"ISC", regexp.MustCompile(`permission to use, copy, modify, and(/or)? distribute this software for any purpose with or without fee`), nil},
+	{"MIT", regexp.MustCompile(`permission is hereby granted, free of charge, to any person obtaining a copy`), nil},
+}
+
+// licensesOf names the licenses in a text, in the order of their ids.
+func licensesOf(body string) []string {
+	flat := strings.Join(strings.Fields(strings.ToLower(body)), " ")
+	var out []string
+	for _, f := range licenseForms {
+		if f.says.MatchString(flat) && (f.not == nil || !f.not.MatchString(flat)) {
+			out = append(out, f.id)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// licenses names the licenses of all of a module's texts.
+func (m *linked) licenses() []string {
+	var out []string
+	for _, t := range m.texts {
+		out = append(out, licensesOf(t.body)...)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// copyrightLine matches what claims a copyright since a year; templates and terms, which say the word too, have none.
+var copyrightLine = regexp.MustCompile(`(?i)^(copyright(\s+(\(c\)|©))?|\(c\)|©),?\s+(19|20)\d\d\b`)
+
+// copyrights returns the copyright lines of a module's texts, as they stand there, each once.
+func (m *linked) copyrights() []string {
+	var out []string
+	for _, t := range m.texts {
+		for line := range strings.Lines(t.body) {
+			line = strings.TrimSpace(strings.Trim(strings.TrimSpace(line), "/*#"))
+			if copyrightLine.MatchString(line) && !slices.Contains(out, line) {
+				out = append(out, line)
+			}
+		}
+	}
+	return out
+}

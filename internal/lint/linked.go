@@ -1,0 +1,193 @@
+package lint
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// linked is a module from which the program links at least one package.
+type linked struct {
+	path, version string
+	sum           string // as go.sum has it: h1: and the base64 of a SHA-256 over the module's files
+	texts         []text // files with licenses and notices of the linked packages, by name
+	needs         []string
+}
+
+// text is a file with a license or a notice.
+type text struct {
+	name string // from the module's root, with slashes
+	body string
+}
+
+// platform is a system that the program is built for.
+type platform struct{ goos, goarch, cgo string }
+
+// platforms are all that a release or a build from source can link for. cgo adds a module, so both kinds count.
+func platforms() []platform {
+	var out []platform
+	for _, goos := range []string{"linux", "darwin"} {
+		for _, goarch := range []string{"amd64", "arm64"} {
+			out = append(out, platform{goos, goarch, "0"}, platform{goos, goarch, "1"})
+		}
+	}
+	return out
+}
+
+// listed is what the go command says about a package.
+type listed struct {
+	ImportPath, Dir string
+	Imports         []string
+	Module          *struct {
+		Path, Version, Dir string
+		Main               bool
+	}
+}
+
+// licenseName matches names of files that hold a license or a notice.
+var licenseName = regexp.MustCompile(`(?i)^(licen[sc]e|copying|notice)([-._].*)?$`)
+
+// linkedModules finds the modules that target links on any of platforms, in the order of their paths.
+func linkedModules(dir, target string, on []platform) ([]linked, error) {
+	sums, err := readSums(filepath.Join(dir, "go.sum"))
+	if err != nil {
+		return nil, err
+	}
+	packages := map[string]listed{} // by import path
+	imports := map[string]map[string]bool{}
+	for _, p := range on {
+		all, err := listPackages(dir, target, p)
+		if err != nil {
+			return nil, err
+		}
+		for _, l := range all {
+			if l.Module == nil {
+				continue
+			}
+			packages[l.ImportPath] = l
+			if imports[l.ImportPath] == nil {
+				imports[l.ImportPath] = map[string]bool{}
+			}
+			for _, i := range l.Imports {
+				imports[l.ImportPath][i] = true
+			}
+		}
+	}
+	modules := map[string]*linked{}
+	needs := map[string]map[string]bool{}
+	for name, l := range packages {
+		m := modules[l.Module.Path]
+		if m == nil {
+			m = &linked{path: l.Module.Path, version: l.Module.Version, sum: sums[l.Module.Path+" "+l.Module.Version]}
+			modules[m.path] = m
+			needs[m.path] = map[string]bool{}
+		}
+		for i := range imports[name] {
+			if to, ok := packages[i]; ok && to.Module.Path != m.path {
+				needs[m.path][to.Module.Path] = true
+			}
+		}
+		if l.Module.Main {
+			continue
+		}
+		if err := m.addTexts(l); err != nil {
+			return nil, err
+		}
+	}
+	var out []linked
+	for _, path := range slices.Sorted(maps.Keys(modules)) {
+		m := modules[path]
+		m.needs = slices.Sorted(maps.Keys(needs[path]))
+		slices.SortFunc(m.texts, func(a, b text) int { return strings.Compare(a.name, b.name) })
+		out = append(out, *m)
+	}
+	return out, nil
+}
+
+// addTexts adds the texts that hold for a package: those in its directory and in every one above, up to the module's
+// root, and in the root's directory of licenses.
+func (m *linked) addTexts(l listed) error {
+	root := l.Module.Dir
+	within, err := filepath.Rel(root, l.Dir)
+	if err != nil {
+		return err
+	}
+	dirs := []string{"licenses", "LICENSES"}
+	for at := within; ; at = filepath.Dir(at) {
+		dirs = append(dirs, at)
+		if at == "." {
+			break
+		}
+	}
+	for _, at := range dirs {
+		files, err := os.ReadDir(filepath.Join(root, at))
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		} else if err != nil {
+			return err
+		}
+		for _, f := range files {
+			name := filepath.ToSlash(filepath.Join(at, f.Name()))
+			known := slices.ContainsFunc(m.texts, func(t text) bool { return t.name == name })
+			isText := strings.EqualFold(at, "licenses") || licenseName.MatchString(f.Name()) && !strings.HasSuffix(f.Name(), ".go")
+			if known || !isText || !f.Type().IsRegular() {
+				continue
+			}
+			body, err := os.ReadFile(filepath.Join(root, name))
+			if err != nil {
+				return err
+			}
+			m.texts = append(m.texts, text{name, strings.ReplaceAll(string(body), "\r\n", "\n")})
+		}
+	}
+	return nil
+}
+
+// listPackages asks the go command for all packages that target links on a platform.
+func listPackages(dir, target string, p platform) ([]listed, error) {
+	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Dir,Imports,Module", target)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GOOS="+p.goos, "GOARCH="+p.goarch, "CGO_ENABLED="+p.cgo)
+	var failure bytes.Buffer
+	cmd.Stderr = &failure
+	raw, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("list what %s links: %w: %s", target, err, failure.Bytes())
+	}
+	var out []listed
+	for d := json.NewDecoder(bytes.NewReader(raw)); ; {
+		var l listed
+		if err := d.Decode(&l); errors.Is(err, io.EOF) {
+			return out, nil
+		} else if err != nil {
+			return nil, err
+		}
+		out = append(out, l)
+	}
+}
+
+// readSums reads the sums of modules' files from a go.sum, by path and version with a space between.
+func readSums(name string) (map[string]string, error) {
+	raw, err := os.ReadFile(name)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil // no module is needed
+	} else if err != nil {
+		return nil, err
+	}
+	out := map[string]string{}
+	for line := range strings.Lines(string(raw)) {
+		if f := strings.Fields(line); len(f) == 3 && !strings.HasSuffix(f[1], "/go.mod") {
+			out[f[0]+" "+f[1]] = f[2]
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,105 @@
+package lint
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// bom is a bill of materials in the form of CycloneDX 1.6 (ECMA-424). It has no serial number and no time: the same modules
+// give the same bytes.
+type bom struct {
+	Format       string         `json:"bomFormat"`
+	SpecVersion  string         `json:"specVersion"`
+	Version      int            `json:"version"`
+	Metadata     bomMetadata    `json:"metadata"`
+	Components   []bomComponent `json:"components"`
+	Dependencies []bomNeeds     `json:"dependencies"`
+}
+
+type bomMetadata struct {
+	Component bomComponent `json:"component"`
+}
+
+type bomComponent struct {
+	Ref      string       `json:"bom-ref"`
+	Type     string       `json:"type"`
+	Name     string       `json:"name"`
+	Version  string       `json:"version,omitempty"`
+	PURL     string       `json:"purl"`
+	Hashes   []bomHash    `json:"hashes,omitempty"`
+	Licenses []bomLicense `json:"licenses"`
+}
+
+// bomHash is the sum of go.sum in hexadecimal: a SHA-256 over the names and sums of a module's files.
+type bomHash struct {
+	Algorithm string `json:"alg"`
+	Content   string `json:"content"`
+}
+
+// bomLicense names one license, or, as the only one of a component, an expression of several.
+type bomLicense struct {
+	License    *bomLicenseID `json:"license,omitempty"`
+	Expression string        `json:"expression,omitempty"`
+}
+
+type bomLicenseID struct {
+	ID string `json:"id"`
+}
+
+// bomNeeds lists which components' packages are imported by a component's.
+type bomNeeds struct {
+	Ref   string   `json:"ref"`
+	Needs []string `json:"dependsOn,omitempty"`
+}
+
+// billOfMaterials writes what the program is made of: the modules that it links. The standard library is left out: which
+// one is linked depends on the toolchain, and `go version` tells it of a binary.
+func billOfMaterials(modules []linked) ([]byte, error) {
+	b := bom{Format: "CycloneDX", SpecVersion: "1.6", Version: 1}
+	refs := make(map[string]string, len(modules))
+	for _, m := range modules {
+		refs[m.path] = strings.TrimSuffix(m.path+"@"+m.version, "@")
+	}
+	for _, m := range modules {
+		c := bomComponent{Ref: refs[m.path], Type: "library", Name: m.path, Version: m.version, PURL: purl(m)}
+		needs := make([]string, len(m.needs))
+		for i, n := range m.needs {
+			needs[i] = refs[n]
+		}
+		b.Dependencies = append(b.Dependencies, bomNeeds{c.Ref, needs})
+		if m.version == "" {
+			c.Type, c.Licenses = "application", licensed([]string{"Apache-2.0"})
+			b.Metadata.Component = c
+			continue
+		}
+		sum, ok := strings.CutPrefix(m.sum, "h1:")
+		raw, err := base64.StdEncoding.DecodeString(sum)
+		if err != nil || !ok {
+			return nil, fmt.Errorf("%s %s has no sum in go.sum", m.path, m.version)
+		}
+		c.Hashes = []bomHash{{"SHA-256", hex.EncodeToString(raw)}}
+		c.Licenses = licensed(m.licenses())
+		b.Components = append(b.Components, c)
+	}
+	out, err := json.MarshalIndent(b, "", "  ")
+	return append(out, '\n'), err
+}
+
+// purl is the package URL of a module, with the path in lower case: https://github.com/package-url/purl-spec.
+func purl(m linked) string {
+	at := "pkg:golang/" + strings.ToLower(m.path)
+	if m.version == "" {
+		return at
+	}
+	return at + "@" + strings.ReplaceAll(m.version, "+", "%2B")
+}
+
+func licensed(ids []string) []bomLicense {
+	if len(ids) == 1 {
+		return []bomLicense{{License: &bomLicenseID{ids[0]}}}
+	}
+	return []bomLicense{{Expression: strings.Join(ids, " AND ")}}
+}
