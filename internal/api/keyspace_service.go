@@ -140,12 +140,9 @@ func (ks *keyspaceService) List(ctx context.Context, in *pb.ListKeyspacesRequest
 	if fact != nil {
 		return nil, fact
 	}
-	after, fact := readCursor(in.GetCursor())
+	after, fact := readNameCursor(in.GetCursor(), false)
 	if fact != nil {
 		return nil, fact
-	}
-	if len(after) > 0 && !isName(string(after), false) {
-		return nil, invalid("cursor", "is none that a page ended with")
 	}
 	c, err := ks.s.begin(ctx, false)
 	if unknownNamespace(err) {
@@ -161,7 +158,7 @@ func (ks *keyspaceService) List(ctx context.Context, in *pb.ListKeyspacesRequest
 		if !c.t.several() {
 			p = c.t.part
 		}
-		one, oneAt, err := ks.s.o.Backend.Keyspaces(ctx, p, string(after), limit, core.ReadOptions{})
+		one, oneAt, err := ks.s.o.Backend.Keyspaces(ctx, p, after, limit, core.ReadOptions{})
 		if err != nil {
 			return err
 		}

@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"sync"
 
@@ -266,20 +265,3 @@ func countOf(r core.OpResult) uint64 {
 	return r.KV.Count
 }
 
-// A cursor of keys is the incarnation of the keyspace in the partition of the last key, and that key.
-
-func keyCursorOf(incarnation uint32, key []byte) string {
-	return showCursor(append(binary.BigEndian.AppendUint32(nil, incarnation), key...))
-}
-
-// readKeyCursor returns the key that the page before ended with; nil for the first page.
-func (t *translator) readKeyCursor(s string) (incarnation uint32, key []byte, fact core.Fact) {
-	b, fact := readCursorUpTo(s, 2*int(t.l.KeyBytes)+64)
-	if fact != nil || len(b) == 0 {
-		return 0, nil, fact
-	}
-	if len(b) < 5 || binary.BigEndian.Uint32(b) == 0 {
-		return 0, nil, invalid("cursor", "is none that a page ended with")
-	}
-	return binary.BigEndian.Uint32(b), b[4:], nil
-}

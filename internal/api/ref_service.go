@@ -131,12 +131,9 @@ func (rs *refService) ListRepos(ctx context.Context, in *pb.ListReposRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	place, after := 0, ""
-	if len(cursor) > 0 {
-		if len(cursor) < 2 {
-			return nil, invalid("cursor", "is none that a page ended with")
-		}
-		place, after = int(cursor[0])<<8|int(cursor[1]), string(cursor[2:])
+	place, after, fact := readRepoCursor(cursor, c.t.parts)
+	if fact != nil {
+		return nil, fact
 	}
 	out := &pb.ListReposResponse{At: showAt(core.At{})}
 	seen := 0 // of which the caller may not be shown all: a page may have fewer
@@ -153,7 +150,7 @@ func (rs *refService) ListRepos(ctx context.Context, in *pb.ListReposRequest) (*
 		out.At = showAt(at)
 		if more := limit - seen; len(list) == more {
 			if !in.GetDeleted() {
-				out.Cursor = showCursor(append([]byte{byte(place >> 8), byte(place)}, list[len(list)-1].Name...))
+				out.Cursor = showPlaceCursor(place, []byte(list[len(list)-1].Name))
 			}
 			break
 		}
@@ -436,7 +433,7 @@ func (rs *refService) ReadReflog(ctx context.Context, in *pb.ReadReflogRequest) 
 	if fact != nil {
 		return nil, fact
 	}
-	before, fact := logCursor(in.GetCursor())
+	before, fact := readLogCursor(in.GetCursor())
 	if fact != nil {
 		return nil, fact
 	}
@@ -496,24 +493,3 @@ func oneOf(in *pb.ReadReflogRequest, list []core.RefLog) []core.RefLog {
 	return nil
 }
 
-func logCursor(s string) (before uint64, fact core.Fact) {
-	b, fact := readCursor(s)
-	if fact != nil || len(b) == 0 {
-		return 0, fact
-	}
-	if len(b) > 8 {
-		return 0, invalid("cursor", "is none that a page ended with")
-	}
-	for _, c := range b {
-		before = before<<8 | uint64(c)
-	}
-	return before, nil
-}
-
-func showLogCursor(seq uint64) string {
-	b := make([]byte, 8)
-	for i := range b {
-		b[i] = byte(seq >> (56 - 8*i))
-	}
-	return showCursor(b)
-}

@@ -362,7 +362,7 @@ func (ss *searchService) ListCollections(ctx context.Context, in *pb.ListCollect
 	if err != nil {
 		return nil, err
 	}
-	after, fact := readCursor(in.GetCursor())
+	after, fact := readNameCursor(in.GetCursor(), false)
 	if fact != nil {
 		return nil, fact
 	}
@@ -371,7 +371,7 @@ func (ss *searchService) ListCollections(ctx context.Context, in *pb.ListCollect
 		return nil, err
 	}
 	out := &pb.ListCollectionsResponse{At: showAt(at)}
-	first, _ := slices.BinarySearchFunc(all, string(after)+"\x00", func(i core.CollectionInfo, name string) int {
+	first, _ := slices.BinarySearchFunc(all, after+"\x00", func(i core.CollectionInfo, name string) int {
 		return strings.Compare(i.Collection.Name, name)
 	})
 	for i := first; i < len(all); i++ {

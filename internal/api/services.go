@@ -80,12 +80,9 @@ func (qs *queueService) List(ctx context.Context, in *pb.ListQueuesRequest) (*pb
 	if fact != nil {
 		return nil, fact
 	}
-	after, fact := readCursor(in.GetCursor())
+	after, fact := readNameCursor(in.GetCursor(), true)
 	if fact != nil {
 		return nil, fact
-	}
-	if len(after) > 0 && !isName(string(after), true) {
-		return nil, invalid("cursor", "is none that a page ended with")
 	}
 	c, err := qs.s.begin(ctx, false)
 	if unknownNamespace(err) {
@@ -94,7 +91,7 @@ func (qs *queueService) List(ctx context.Context, in *pb.ListQueuesRequest) (*pb
 	if err != nil {
 		return nil, err
 	}
-	stats, at, err := c.queues(ctx, string(after), limit)
+	stats, at, err := c.queues(ctx, after, limit)
 	if err != nil {
 		return nil, err
 	}

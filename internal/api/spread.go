@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"sync"
 
@@ -416,15 +415,13 @@ const listPartitions = 64
 
 // listAll reads a page of tasks, partition after partition. The cursor is the partition, and the cursor within it.
 func (c *call) listAll(ctx context.Context, q core.ListQuery) (*pb.ListResponse, error) {
-	place := 0
-	if len(q.Cursor) > 0 {
-		if len(q.Cursor) < 2 || int(binary.BigEndian.Uint16(q.Cursor)) >= c.t.parts {
-			return nil, invalid("cursor", "is none that a page ended with")
-		}
-		place, q.Cursor = int(binary.BigEndian.Uint16(q.Cursor)), q.Cursor[2:]
+	place, rest, fact := readPlaceCursor(q.Cursor, c.t.parts)
+	if fact != nil {
+		return nil, fact
 	}
-	if len(q.Cursor) == 0 {
-		q.Cursor = nil
+	q.Cursor = nil
+	if len(rest) > 0 {
+		q.Cursor = rest
 	}
 	out := new(pb.ListResponse)
 	var at core.At
@@ -448,7 +445,7 @@ func (c *call) listAll(ctx context.Context, q core.ListQuery) (*pb.ListResponse,
 	}
 	out.At = showAt(at)
 	if place < c.t.parts {
-		out.Cursor = showCursor(append(binary.BigEndian.AppendUint16(nil, uint16(place)), q.Cursor...))
+		out.Cursor = showPlaceCursor(place, q.Cursor)
 	}
 	return out, nil
 }

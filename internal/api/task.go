@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"encoding/base64"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/core"
@@ -201,21 +200,6 @@ func (s *Server) page(n uint32) (int, core.Fact) {
 		return listDefault, nil
 	}
 	return int(n), nil
-}
-
-func showCursor(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
-
-func readCursor(s string) ([]byte, core.Fact) { return readCursorUpTo(s, cursorBytes) }
-
-func readCursorUpTo(s string, top int) ([]byte, core.Fact) {
-	if s == "" {
-		return nil, nil
-	}
-	b, err := base64.RawURLEncoding.Strict().DecodeString(s)
-	if err != nil || len(s) > top {
-		return nil, invalid("cursor", "is none that a page ended with")
-	}
-	return b, nil
 }
 
 // Wait answers when a task has ended.
