@@ -263,13 +263,13 @@ type fileForm struct {
 }
 
 type tokenForm struct {
-	Name    string    `yaml:"name"`
-	Tenant  string    `yaml:"tenant"`
-	Hash    string    `yaml:"hash"`
-	Roles   []string  `yaml:"roles"`
-	Scopes  []string  `yaml:"scopes"`
-	Repos   []string  `yaml:"repos"`
-	Expires time.Time `yaml:"expires"` // RFC 3339; none = never
+	Name    string     `yaml:"name"`
+	Tenant  string     `yaml:"tenant"`
+	Hash    string     `yaml:"hash"`
+	Roles   []string   `yaml:"roles"`
+	Scopes  []string   `yaml:"scopes"`
+	Repos   []string   `yaml:"repos"`
+	Expires *time.Time `yaml:"expires"` // RFC 3339; none = never
 }
 
 // Parse reads the YAML of a token file:
@@ -284,6 +284,9 @@ type tokenForm struct {
 //
 // A key that is not known is an error that names it.
 func Parse(b []byte) ([]Token, error) {
+	if len(b) > maxFileBytes {
+		return nil, fmt.Errorf("more than %d bytes", maxFileBytes)
+	}
 	dec := yaml.NewDecoder(bytes.NewReader(b))
 	dec.KnownFields(true)
 	var file fileForm
@@ -295,7 +298,13 @@ func Parse(b []byte) ([]Token, error) {
 	}
 	out := make([]Token, 0, len(file.Tokens))
 	for i, f := range file.Tokens {
-		t := Token{Hash: f.Hash, Principal: Principal{Name: f.Name, Tenant: f.Tenant, Repos: f.Repos, Expires: f.Expires}}
+		t := Token{Hash: f.Hash, Principal: Principal{Name: f.Name, Tenant: f.Tenant, Repos: f.Repos}}
+		if f.Expires != nil {
+			if f.Expires.IsZero() { // which stands for never
+				return nil, fmt.Errorf("tokens[%d]: expires must be after the first second of the year 1", i)
+			}
+			t.Expires = *f.Expires
+		}
 		for _, name := range f.Roles {
 			scopes, ok := ParseRole(name)
 			if !ok {

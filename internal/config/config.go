@@ -4,8 +4,10 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -94,7 +96,7 @@ type value struct{ node *yaml.Node }
 // text returns a scalar as it was written, or a list as a flag takes it.
 func (v value) text(s Setting) (string, error) {
 	switch {
-	case v.node == nil:
+	case v.node == nil, v.node.ShortTag() == nullTag:
 		return "", nil
 	case v.node.Kind == yaml.ScalarNode:
 		return v.node.Value, nil
@@ -149,6 +151,28 @@ func fieldsOf(n *yaml.Node) (map[string]string, error) {
 	return fields, nil
 }
 
+// maxFile bounds a file of settings or of embedders, in bytes. One with all settings has some 20 KiB.
+const maxFile = 1 << 20
+
+// nullTag is the tag of a value that is not there, written as nothing, ~ or null.
+const nullTag = "!!null"
+
+// decode reads the only document of a file of size bytes.
+func decode(d *yaml.Decoder, size int, into any) error {
+	if size > maxFile {
+		return fmt.Errorf("it has %d bytes, and must have at most %d", size, maxFile)
+	}
+	if err := d.Decode(into); errors.Is(err, io.EOF) {
+		return nil // it is empty
+	} else if err != nil {
+		return err
+	}
+	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return errors.New("it must have one YAML document")
+	}
+	return nil
+}
+
 // parse reads a mapping from keys to values.
 func parse(file []byte) (map[string]value, error) {
 	values := make(map[string]value)
@@ -156,10 +180,10 @@ func parse(file []byte) (map[string]value, error) {
 		return values, nil
 	}
 	var doc yaml.Node
-	if err := yaml.Unmarshal(file, &doc); err != nil {
+	if err := decode(yaml.NewDecoder(bytes.NewReader(file)), len(file), &doc); err != nil {
 		return nil, fmt.Errorf("read configuration file: %w", err)
 	}
-	if len(doc.Content) == 0 {
+	if len(doc.Content) == 0 || doc.Content[0].ShortTag() == nullTag {
 		return values, nil
 	}
 	root := doc.Content[0]
@@ -168,6 +192,9 @@ func parse(file []byte) (map[string]value, error) {
 	}
 	for i := 0; i < len(root.Content); i += 2 {
 		k, v := root.Content[i], root.Content[i+1]
+		if k.Kind != yaml.ScalarNode {
+			return nil, fmt.Errorf("read configuration file: line %d: a key must be the name of a setting", k.Line)
+		}
 		if _, twice := values[k.Value]; twice {
 			return nil, fmt.Errorf("key %s of the configuration file: line %d: given twice", k.Value, k.Line)
 		}

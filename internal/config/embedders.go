@@ -2,9 +2,7 @@ package config
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -44,7 +42,7 @@ func ParseEmbedders(content []byte) ([]Embedder, error) {
 	}
 	d := yaml.NewDecoder(bytes.NewReader(content))
 	d.KnownFields(true)
-	if err := d.Decode(&doc); err != nil && !errors.Is(err, io.EOF) {
+	if err := decode(d, len(content), &doc); err != nil {
 		return nil, fmt.Errorf("read embedders: %w", err)
 	}
 	if len(doc.Embedders) > maxEmbedders {
