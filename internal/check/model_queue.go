@@ -35,7 +35,7 @@ func (m *Model) queueSet(p *part, op *core.QueueSet, a answer) error {
 	if there {
 		next.fresh = q.fresh
 	}
-	if changed.Aging != now.Aging { // rows keep the order they were written with: nothing is known of it any more
+	if changed.Aging != now.Aging && m.rules < core.FormatQueues { // rows keep the order they were written with: nothing is known of it any more
 		next.fresh = [10][]core.TaskID{}
 		p.unorder(m, op.Queue)
 	}

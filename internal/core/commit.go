@@ -147,7 +147,7 @@ type Lost struct {
 	Session   SessionID
 	Task      TaskID
 	Token     Token
-	Reason    string // expired, max_run, released
+	Reason    string // expired, max_run, released, removed
 }
 
 // At is where an answer stands: reads can ask for at least this. Epoch is reserved for a partition that moves.

@@ -5011,7 +5011,7 @@ type QueueConfig struct {
 	MaxRun          *durationpb.Duration   `protobuf:"bytes,6,opt,name=max_run,json=maxRun,proto3" json:"max_run,omitempty"`                             // none
 	Retry           *Retry                 `protobuf:"bytes,7,opt,name=retry,proto3" json:"retry,omitempty"`
 	MaxPayload      int64                  `protobuf:"varint,8,opt,name=max_payload,json=maxPayload,proto3" json:"max_payload,omitempty"`                // 1 MiB, which is also the most
-	Aging           *durationpb.Duration   `protobuf:"bytes,9,opt,name=aging,proto3" json:"aging,omitempty"`                                             // 60 s; 0 = strict priority
+	Aging           *durationpb.Duration   `protobuf:"bytes,9,opt,name=aging,proto3" json:"aging,omitempty"`                                             // 60 s; 0 = strict priority; a new one rules for tasks that wait already
 	RetainCompleted *durationpb.Duration   `protobuf:"bytes,10,opt,name=retain_completed,json=retainCompleted,proto3" json:"retain_completed,omitempty"` // 24 h; 0 = remove at the end
 	RetainCancelled *durationpb.Duration   `protobuf:"bytes,11,opt,name=retain_cancelled,json=retainCancelled,proto3" json:"retain_cancelled,omitempty"` // 24 h
 	RetainDead      *durationpb.Duration   `protobuf:"bytes,12,opt,name=retain_dead,json=retainDead,proto3" json:"retain_dead,omitempty"`                // 14 d

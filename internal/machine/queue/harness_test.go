@@ -241,31 +241,45 @@ func (m *Machine) derived() string {
 // checkHeads holds what is kept of the ready tasks to their index.
 func (m *Machine) checkHeads(v core.View) error {
 	for _, l := range m.lines {
-		var rows []head
-		from, to := keys.ReadyRange(m.p, l.number)
-		if err := v.Scan(from, to, func(key, value []byte) bool {
-			sort, seq, _ := keys.DecodeReady(key)
-			rows = append(rows, head{sort: sort, seq: seq, id: toID(value)})
-			return true
-		}); err != nil {
-			return err
-		}
 		if l.heads == nil {
 			continue
 		}
-		live := slices.Clone(l.heads.live())
-		for i := range live {
-			live[i].fresh, live[i].epoch = 0, 0
+		some := false
+		for c, list := range l.heads.of {
+			var rows []head
+			from, to := m.classRange(l, c)
+			if err := v.Scan(from, to, func(key, value []byte) bool {
+				sort, seq, _ := keys.DecodeReady(key)
+				rows = append(rows, head{sort: sort, seq: seq, id: toID(value)})
+				return true
+			}); err != nil {
+				return err
+			}
+			if err := m.checkList(list, rows); err != nil {
+				return fmt.Errorf("queue %q, class %d: %w", l.name, c, err)
+			}
+			some = some || len(rows) > 0
 		}
-		if len(live) > m.o.Heads || len(live) > len(rows) || !slices.Equal(live, rows[:len(live)]) {
-			return fmt.Errorf("queue %q keeps %d heads %v of rows %v", l.name, len(live), live, rows)
-		}
-		if len(live) < len(rows) && (!l.heads.more || !l.heads.bound.before(rows[len(live)])) {
-			return fmt.Errorf("queue %q has %d rows beyond its heads, more=%v bound=%v", l.name, len(rows)-len(live), l.heads.more, l.heads.bound)
-		}
-		if len(rows) == 0 {
+		if !some {
 			return fmt.Errorf("queue %q has nothing ready and keeps heads", l.name)
 		}
+	}
+	return nil
+}
+
+func (m *Machine) checkList(list *headList, rows []head) error {
+	if list == nil {
+		list = &headList{}
+	}
+	live := slices.Clone(list.live())
+	for i := range live {
+		live[i].fresh, live[i].epoch = 0, 0
+	}
+	if len(live) > m.o.Heads || len(live) > len(rows) || !slices.Equal(live, rows[:len(live)]) {
+		return fmt.Errorf("%d heads %v of rows %v", len(live), live, rows)
+	}
+	if len(live) < len(rows) && (!list.more || !list.bound.before(rows[len(live)])) {
+		return fmt.Errorf("%d rows beyond the heads, more=%v bound=%v", len(rows)-len(live), list.more, list.bound)
 	}
 	return nil
 }

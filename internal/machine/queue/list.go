@@ -14,8 +14,8 @@ const (
 	MaxInspected = 10_000 // rows of an index, of which only some may be of the queue
 )
 
-// List reads a page of a queue's tasks in one state, in the order of that state's index: ready ones as they will be
-// served, scheduled ones by due time, running ones by token, ended ones by end. Payloads and results are left out. A
+// List reads a page of a queue's tasks in one state, in the order of that state's index: ready ones by priority and then
+// by ready time, scheduled ones by due time, running ones by token, ended ones by end. Payloads and results are left out. A
 // page may have fewer tasks than asked for, and even none, and still a cursor: the end is where there is no cursor. A
 // queue that is unknown has no tasks. The error is a core.Fact when the query is at fault.
 func List(v core.View, p core.Partition, q core.ListQuery) (tasks []core.Task, next []byte, err error) {

@@ -44,9 +44,9 @@ type Machine struct {
 	sessions map[core.SessionID]*run // first of each session's running tasks
 	timer    core.ShardTime          // no row of the timer index is due earlier
 
-	term        core.ShardTime // as the last context had it, as is format
-	format      uint16
+	term        core.ShardTime // as the last context had it
 	retainBytes uint64         // likewise
+	format      uint16         // likewise
 
 	fresh []fresh
 	epoch uint32 // of the entry being applied; tells heads of this one from older ones
@@ -272,7 +272,7 @@ func (m *Machine) mustRecord(v core.View, id core.TaskID, want core.State) (reco
 	return rec, nil
 }
 
-// observe takes over what an entry says about term and namespace.
+// observe takes over what an entry says about term, namespace and rules.
 func (m *Machine) observe(c *Context) {
 	m.retainBytes = defaultRetainBytes
 	if c.Namespace.RetainBytes > 0 {

@@ -8,13 +8,28 @@ import (
 	"github.com/millrace/millrace/internal/keys"
 )
 
-// sortKey places a task among the ready ones of its queue: smaller goes first. With aging it is the ready time less
+// A sort key from format 2 on: classSort, nine less the priority from classShift on, and the ready time below. Keys of
+// entries before format 2 are smaller.
+const (
+	classSort  = uint64(1) << 63
+	classShift = 48
+)
+
+// placeKey is the sort key of a task in the index of ready ones.
+func placeKey(ready core.ShardTime, priority uint8) uint64 {
+	return classSort | sortKey(ready, priority, strictAging)
+}
+
+// readyOf returns the ready time in a key of placeKey.
+func readyOf(sort uint64) core.ShardTime { return core.ShardTime(sort & (1<<classShift - 1)) }
+
+// sortKey ranks a task among the ready ones of its queue: smaller goes first. With aging it is the ready time less
 // priority * aging, so that waiting makes up for priority; strictly, all of a priority come before all of the next.
-// Rows keep the key they were written with when a queue's aging changes.
+// Entries before format 2 stored it as the sort key; from then on it is taken when a task is served, by the aging of then.
 func sortKey(ready core.ShardTime, priority uint8, aging core.Millis) uint64 {
 	at := uint64(max(ready, 0))
 	if aging <= strictAging {
-		return uint64(maxPriority-min(priority, maxPriority))<<48 | min(at, 1<<48-1)
+		return uint64(maxPriority-min(priority, maxPriority))<<classShift | min(at, 1<<classShift-1)
 	}
 	var ahead uint64
 	if priority > 0 {
@@ -36,7 +51,12 @@ func (m *Machine) enqueue(tx core.Txn, l *line, id core.TaskID, rec *record, fro
 // takePlace gives a record the next place in its queue for a task that is ready from a time on.
 func (m *Machine) takePlace(l *line, rec *record, ready core.ShardTime) {
 	m.meta.seq++
-	rec.sort, rec.seq, rec.readyAt = sortKey(ready, rec.priority, l.aging()), m.meta.seq, ready
+	rec.seq, rec.readyAt = m.meta.seq, ready
+	if m.format >= core.FormatQueues {
+		rec.sort = placeKey(ready, rec.priority)
+	} else {
+		rec.sort = sortKey(ready, rec.priority, l.aging())
+	}
 }
 
 // enter makes a task ready at the place its record has.
@@ -82,15 +102,14 @@ func (m *Machine) freshOf(h head) *fresh {
 	return &m.fresh[h.fresh-1]
 }
 
-// mergeFresh adds a queue's fresh tasks to its heads, which were just read from the index. Those that come before what
-// was read are all taken: they were heads before.
-func (m *Machine) mergeFresh(l *line) {
+// mergeFresh adds a queue's fresh tasks of a class to the heads of that, which were just read from the index. Those that
+// come before what was read are all taken: they were heads before.
+func (m *Machine) mergeFresh(l *line, h *headList, class int) {
 	if len(m.fresh) == 0 {
 		return
 	}
-	h := l.heads
 	for i := range m.fresh {
-		if f := &m.fresh[i]; f.line == l && !f.taken {
+		if f := &m.fresh[i]; f.line == l && !f.taken && classOf(f.rec.sort) == class {
 			h.rows = append(h.rows, m.freshHead(i))
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/errs"
 	"github.com/millrace/millrace/internal/keys"
 )
 
@@ -93,8 +94,8 @@ func (m *Machine) Held(s core.SessionID) []core.Assigned {
 	return out
 }
 
-// Stats reads a queue's counters and configuration. OldestReady is the ready time of the task that is served next: the
-// oldest of all unless priorities differ.
+// Stats reads a queue's counters and configuration. OldestReady is the ready time of the task that has been ready longest;
+// of those whose place an entry before format 2 made, that of the first.
 func Stats(v core.View, p core.Partition, queue string) (core.QueueStats, bool, error) {
 	value, ok, err := v.Get(keys.AppendQueueConfig(nil, p, queue))
 	if err != nil || !ok {
@@ -154,20 +155,37 @@ func readStats(v core.View, p core.Partition, name string, number uint32, config
 		Queue: name, States: c.states, Created: c.created, Purged: c.purged, Completed: c.completed,
 		Failed: c.failed, Crashed: c.crashed, Bytes: c.bytes, Config: config,
 	}
-	if c.states[core.Ready] == 0 {
-		return s, nil
+	if c.states[core.Ready] > 0 {
+		s.OldestReady, err = oldestReady(v, p, number)
 	}
-	var id core.TaskID
-	from, to := keys.ReadyRange(p, number)
-	if err := v.Scan(from, to, func(_, value []byte) bool {
-		id = toID(value)
-		return false
-	}); err != nil {
-		return s, err
-	}
-	rec, _, err := readRecord(v, p, id)
-	s.OldestReady = rec.readyAt
 	return s, err
+}
+
+// oldestReady reads since when the task is ready that has been so longest, of the first ones of each class.
+func oldestReady(v core.View, p core.Partition, number uint32) (oldest core.ShardTime, err error) {
+	oldest = core.Never
+	for c := 0; c < classes && err == nil; c++ {
+		var id core.TaskID
+		from, _ := classRange(p, number, c)
+		_, to := classRange(p, number, classes-1)
+		c = classes
+		err = core.ScanRows(v, from, to, func(key, value []byte) (bool, error) {
+			sort, _, ok := keys.DecodeReady(key)
+			if !ok {
+				return false, errs.Corruptf("row of the index of ready tasks makes no sense")
+			}
+			if c, id = classOf(sort), toID(value); c > 0 {
+				oldest = min(oldest, readyOf(sort))
+			}
+			return false, nil
+		})
+		if c == 0 && err == nil {
+			var rec record
+			rec, _, err = readRecord(v, p, id)
+			oldest = min(oldest, rec.readyAt)
+		}
+	}
+	return oldest, err
 }
 
 // readRecord is loadRecord of what is stored alone.

@@ -52,8 +52,8 @@ func TestEveryReadyTaskOfALongQueueIsClaimedInOrder(t *testing.T) {
 	}
 	reopened := false
 	order := w.drain("long", 100, func(done int) {
-		if h := w.m.names["long"].heads; h != nil && cap(h.rows) > 4*w.m.o.Heads {
-			t.Fatalf("room for %d heads is kept", cap(h.rows))
+		if h := w.m.names["long"].heads; h != nil && cap(h.of[classes-1].rows) > 4*w.m.o.Heads {
+			t.Fatalf("room for %d heads is kept", cap(h.of[classes-1].rows))
 		}
 		if !reopened && done > n/2 {
 			reopened = true

@@ -1,0 +1,301 @@
+package queue
+
+import (
+	"slices"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/errs"
+	"github.com/millrace/millrace/internal/keys"
+)
+
+// Ready tasks lie in classes, one after the other in the index: those whose place an entry before format 2 made, and then
+// those of each priority, 9 first. Within a class of a priority they lie by ready time, which no aging changes. Which
+// class is served next is decided when a task is taken, by the first task of each and the aging of that moment.
+
+// classes is how many there are; class 0 is of places made before format 2.
+const classes = 1 + maxPriority + 1
+
+// classOf returns the class of a sort key.
+func classOf(sort uint64) int {
+	if sort < classSort {
+		return 0
+	}
+	return 1 + int(sort>>classShift&0xf)
+}
+
+// classRange bounds the places of a class of a queue.
+func (m *Machine) classRange(l *line, class int) (from, to []byte) {
+	return classRange(m.p, l.number, class)
+}
+
+func classRange(p core.Partition, queue uint32, class int) (from, to []byte) {
+	from, to = keys.ReadyRange(p, queue)
+	if class > 0 {
+		from = keys.AppendReady(nil, p, queue, classSort|uint64(class-1)<<classShift, 0)
+	}
+	if class < classes-1 {
+		to = keys.AppendReady(nil, p, queue, classSort|uint64(class)<<classShift, 0)
+	}
+	return from, to
+}
+
+// heads are the first ready tasks of each class of a queue, nil where the class has none. They are a cache: what is
+// granted does not depend on how many are kept.
+type heads struct {
+	of    [classes]*headList
+	one   headList // of the class that came first: most queues have no other
+	taken bool     // one is in use
+}
+
+// list makes the list of a class.
+func (h *heads) list(class int) *headList {
+	if h.of[class] = &h.one; h.taken {
+		h.of[class] = &headList{}
+	}
+	h.taken = true
+	return h.of[class]
+}
+
+// headList are the first ready tasks of a class: all rows up to bound, or all there are unless more is set.
+type headList struct {
+	rows  []head
+	first int
+	more  bool
+	bound head // with more: the last row that was taken in; rows beyond it are only in the store
+
+	oldSeq      uint64 // class 0: for which row the two below are known
+	oldReady    core.ShardTime
+	oldPriority uint8
+}
+
+type head struct {
+	sort, seq uint64
+	id        core.TaskID
+	fresh     int32  // with epoch: its place in the Machine's fresh, from 1
+	epoch     uint32 // of the entry for which fresh holds
+}
+
+func (h head) before(o head) bool { return h.sort < o.sort || h.sort == o.sort && h.seq < o.seq }
+
+func (h *headList) live() []head { return h.rows[h.first:] }
+
+// insert takes a row in where it belongs, and lets go of the last beyond limit.
+func (h *headList) insert(row head, limit int) {
+	if h.more && h.bound.before(row) {
+		return
+	}
+	live := h.live()
+	n := len(live)
+	if n == 0 || live[n-1].before(row) {
+		h.compact()
+		h.rows = append(h.rows, row)
+	} else {
+		i, _ := slices.BinarySearchFunc(live, row, compareHeads)
+		h.rows = slices.Insert(h.rows, h.first+i, row)
+	}
+	if len(h.live()) > limit {
+		h.rows = h.rows[:len(h.rows)-1]
+		h.more, h.bound = true, h.rows[len(h.rows)-1]
+	}
+}
+
+// compact moves the rows to the front when half of the room before them is used up.
+func (h *headList) compact() {
+	if h.first > 32 && 2*h.first > len(h.rows) {
+		h.rows = h.rows[:copy(h.rows, h.live())]
+		h.first = 0
+	}
+}
+
+// drop takes a row out that is taken back.
+func (h *heads) drop(row head) {
+	list := h.of[classOf(row.sort)]
+	if list == nil {
+		return
+	}
+	if i, ok := slices.BinarySearchFunc(list.live(), row, compareHeads); ok {
+		list.rows = slices.Delete(list.rows, list.first+i, list.first+i+1)
+	}
+}
+
+func compareHeads(a, b head) int {
+	switch {
+	case a.before(b):
+		return -1
+	case b.before(a):
+		return 1
+	}
+	return 0
+}
+
+// pushHead notes a row that was written to the ready index. It comes before the task is counted as ready.
+func (m *Machine) pushHead(l *line, row head) {
+	if l.heads == nil {
+		if l.states[core.Ready] > 0 {
+			return // not loaded: it is found with the others
+		}
+		l.heads = &heads{}
+	}
+	class := classOf(row.sort)
+	list := l.heads.of[class]
+	if list == nil {
+		list = l.heads.list(class)
+	}
+	list.insert(row, m.o.Heads)
+	m.log.pushed(l, row)
+}
+
+// popHead takes the first ready task of a queue that has one. It comes before the task is counted as running.
+func (m *Machine) popHead(tx core.Txn, l *line) (head, error) {
+	m.log.popped(l)
+	if l.heads == nil {
+		l.heads = &heads{}
+		if err := m.loadHeads(tx, l); err != nil {
+			return head{}, err
+		}
+	}
+	list, err := m.nextList(tx, l)
+	if err != nil {
+		return head{}, err
+	}
+	if list == nil {
+		return head{}, errs.Corruptf("queue %q counts %d ready tasks, and its index has none", l.name, l.states[core.Ready])
+	}
+	row := list.rows[list.first]
+	list.first++
+	if l.states[core.Ready] == 1 { // it was the last
+		l.heads = nil
+	}
+	return row, nil
+}
+
+// nextList returns the list of the class whose first task is served next, nil when no class has one.
+func (m *Machine) nextList(tx core.Txn, l *line) (best *headList, err error) {
+	var class int // of best
+	var rank uint64
+	for c, list := range l.heads.of {
+		if list == nil {
+			continue
+		}
+		if len(list.live()) == 0 {
+			if list.more {
+				if err := m.refill(tx, l, c); err != nil {
+					return nil, err
+				}
+			}
+			if len(list.live()) == 0 {
+				l.heads.of[c] = nil
+				continue
+			}
+		}
+		if best == nil {
+			best, class = list, c
+			continue
+		}
+		if rank == 0 { // that of best is not known while there is no other
+			if rank, err = m.rankOf(tx, l, best, class); err != nil {
+				return nil, err
+			}
+		}
+		r, err := m.rankOf(tx, l, list, c)
+		if err != nil {
+			return nil, err
+		}
+		if r < rank || r == rank && list.rows[list.first].seq < best.rows[best.first].seq {
+			best, class, rank = list, c, r
+		}
+	}
+	return best, nil
+}
+
+// rankOf places the first task of a class among those of others: smaller goes first.
+func (m *Machine) rankOf(v core.View, l *line, list *headList, class int) (uint64, error) {
+	row := &list.rows[list.first]
+	if class > 0 {
+		return sortKey(readyOf(row.sort), uint8(maxPriority-(class-1)), l.aging()), nil
+	}
+	if list.oldSeq != row.seq {
+		rec, err := m.mustRecord(v, row.id, core.Ready)
+		if err != nil {
+			return 0, err
+		}
+		list.oldSeq, list.oldReady, list.oldPriority = row.seq, rec.readyAt, rec.priority
+	}
+	return sortKey(list.oldReady, list.oldPriority, l.aging()), nil
+}
+
+// loadHeads reads the first rows of each class that has some.
+func (m *Machine) loadHeads(tx core.Txn, l *line) error {
+	for c := 0; c < classes; c++ {
+		next, err := m.nextClass(tx, l, c)
+		if err != nil {
+			return err
+		}
+		for ; c < next && c < classes; c++ { // those before it have no stored row, and may have fresh ones
+			m.loadFresh(l, c)
+		}
+		if c == classes {
+			return nil
+		}
+		l.heads.list(c).more = true
+		if err := m.refill(tx, l, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *Machine) loadFresh(l *line, class int) {
+	var list headList
+	if m.mergeFresh(l, &list, class); len(list.rows) > 0 {
+		list.bound = list.rows[len(list.rows)-1]
+		*l.heads.list(class) = list
+	}
+}
+
+// nextClass returns the first class from one on that has a stored row, or classes.
+func (m *Machine) nextClass(v core.View, l *line, class int) (int, error) {
+	from, _ := m.classRange(l, class)
+	_, to := m.classRange(l, classes-1)
+	class = classes
+	err := core.ScanRows(v, from, to, func(key, _ []byte) (bool, error) {
+		sort, _, ok := keys.DecodeReady(key)
+		if !ok || classOf(sort) >= classes {
+			return false, errs.Corruptf("row %x of the index of ready tasks makes no sense", key)
+		}
+		class = classOf(sort)
+		return false, nil
+	})
+	return class, err
+}
+
+// refill reads the rows of a class after those that were taken in.
+func (m *Machine) refill(tx core.Txn, l *line, class int) error {
+	h := l.heads.of[class]
+	from, to := m.classRange(l, class)
+	if h.bound != (head{}) {
+		from = keys.AppendReady(nil, m.p, l.number, h.bound.sort, h.bound.seq+1)
+	}
+	h.more = false
+	h.rows, h.first = h.rows[:0], 0
+	err := core.ScanRows(tx, from, to, func(key, value []byte) (bool, error) {
+		sort, seq, ok := keys.DecodeReady(key)
+		if !ok || len(value) != 16 {
+			return false, errs.Corruptf("row of the index of ready tasks makes no sense")
+		}
+		if len(h.rows) == m.o.Heads {
+			h.more = true
+			return false, nil
+		}
+		h.rows = append(h.rows, head{sort: sort, seq: seq, id: toID(value)})
+		return true, nil
+	})
+	if err != nil {
+		return err
+	}
+	m.mergeFresh(l, h, class)
+	if len(h.rows) > 0 {
+		h.bound = h.rows[len(h.rows)-1]
+	}
+	return nil
+}
