@@ -102,11 +102,8 @@ func (w *walk) withCopies(g *Graph, v *View, me side, ef int, pass Bits, dst []H
 	return w.rows.hits(dst)
 }
 
-// passes says whether a node, or a copy that hangs on it, is in a set.
-func (g *Graph) passes(node uint32, pass Bits) bool {
-	if pass == nil || pass.Has(node) {
-		return true
-	}
+// copyPasses says whether a copy that hangs on a node is in a set.
+func (g *Graph) copyPasses(node uint32, pass Bits) bool {
 	if g.copies.Load() == 0 {
 		return false
 	}
@@ -188,7 +185,7 @@ func (w *walk) walk(g *Graph, v *View, me side, from []Hit, layer, ef int, pass 
 	meet := func(row uint32, score float32) {
 		switch key := keyOf(row, score); {
 		case key < w.pool.least:
-		case g.passes(row, pass):
+		case pass == nil || pass.Has(row) || g.copyPasses(row, pass):
 			w.pool.add(key)
 		default:
 			w.push(key)
