@@ -88,7 +88,7 @@ func TestAnEmptyArgumentIsAMistakeWhereItIsAName(t *testing.T) {
 	for _, words := range []string{"kv put|ks|k|", "task create|q|", "task complete|01ARZ3NDEKTSV4RRFFQ69G5FAV|--lease-token|4|"} {
 		parts := strings.Split(words, "|")
 		args := append(strings.Fields(parts[0]), parts[1:]...)
-		args = append(args, "--server", "127.0.0.1:1", "--timeout", "1ms")
+		args = append(args, "--server", "host.invalid:1", "--timeout", "1ms")
 		if code, said := run(t, args...); code == exitUsage {
 			t.Errorf("%q: an empty value is a value: %s", args, said)
 		}
@@ -115,7 +115,7 @@ func TestAVariableThatIsSetAndEmptyIsAMistake(t *testing.T) {
 		})
 	}
 	t.Setenv("MILLRACE_NAMESPACE", "")
-	if code, said := run(t, "kv", "get", "ks", "k", "--ns", "a", "--server", "127.0.0.1:1", "--timeout", "1ms"); code == exitUsage {
+	if code, said := run(t, "kv", "get", "ks", "k", "--ns", "a", "--server", "host.invalid:1", "--timeout", "1ms"); code == exitUsage {
 		t.Errorf("a flag wins over the variable: %s", said)
 	}
 	if _, err := os.Stat("nowhere"); err == nil {

@@ -158,8 +158,8 @@ func TestASecretIsCheckedWithoutBeingShown(t *testing.T) {
 			{"queue", "list", "--token", secret},
 			{"queue", "list", "--token-file", file},
 			{"kv", "get", "ks", "k"},
-			{"serve", "--data", t.TempDir(), "--join", "127.0.0.1:1", "--join-token", secret},
-			{"serve", "--data", t.TempDir(), "--join", "127.0.0.1:1", "--join-token-file", file},
+			{"serve", "--data", t.TempDir(), "--join", "host.invalid:1", "--join-token", secret},
+			{"serve", "--data", t.TempDir(), "--join", "host.invalid:1", "--join-token-file", file},
 		} {
 			code, said := run(t, args...)
 			if code != exitUsage || strings.Contains(said, "mr_se") || !strings.Contains(said, "one word of ASCII") {
@@ -169,7 +169,7 @@ func TestASecretIsCheckedWithoutBeingShown(t *testing.T) {
 	}
 	for _, secret := range []string{"mr_secret\n", " mr_secret\r\n"} {
 		t.Setenv("MILLRACE_TOKEN", secret)
-		if code, said := run(t, "kv", "get", "ks", "k", "--server", "127.0.0.1:1", "--timeout", "1ms"); code == exitUsage {
+		if code, said := run(t, "kv", "get", "ks", "k", "--server", "host.invalid:1", "--timeout", "1ms"); code == exitUsage {
 			t.Errorf("%q: %s", secret, said)
 		}
 	}
@@ -197,7 +197,7 @@ func TestTheReadyFileIsThereOnlyWhileTheServerServes(t *testing.T) {
 }
 
 func TestAVariableThatLacksAWordIsToldAtTheStart(t *testing.T) {
-	t.Setenv("MILLRACE_LISTEN", "127.0.0.1:1")
+	t.Setenv("MILLRACE_LISTEN", "host.invalid:1")
 	t.Setenv("MILLRACE_GRACE", "abc")
 	_, said := run(t, "serve", "--dev", "--data", t.TempDir(), "--listen", "256.0.0.1:1")
 	for _, want := range []string{"variable=MILLRACE_LISTEN instead=MILLRACE_SERVE_LISTEN", "variable=MILLRACE_GRACE instead=MILLRACE_SERVE_GRACE"} {

@@ -65,14 +65,14 @@ func TestUnreadableSettingsAreRefusedByName(t *testing.T) {
 func TestAVariableThatIsNoSettingIsRefused(t *testing.T) {
 	settings := []Setting{{Name: "grace", Set: func(string) error { return nil }}, {Name: "listen", Done: true}}
 	for environ, want := range map[string]string{
-		"X_GRACE=5s X_LISTEN=a":        "",
-		"X_GRCE=5s":                    "unknown environment variable X_GRCE",
-		"X_GRACE=5s X_grace=5s":        "unknown environment variable X_grace",
-		"X_GRACE_MS=5":                 "unknown environment variable X_GRACE_MS",
-		"X_=5":                         "unknown environment variable X_",
-		"X_B=1 X_A=1":                  "unknown environment variable X_A",
-		"XX_GRCE=5 Y_X_GRCE=5":         "",
-		"X_GRCE=":                      "unknown environment variable X_GRCE",
+		"X_GRACE=5s X_LISTEN=a": "",
+		"X_GRCE=5s":             "unknown environment variable X_GRCE",
+		"X_GRACE=5s X_grace=5s": "unknown environment variable X_grace",
+		"X_GRACE_MS=5":          "unknown environment variable X_GRACE_MS",
+		"X_=5":                  "unknown environment variable X_",
+		"X_B=1 X_A=1":           "unknown environment variable X_A",
+		"XX_GRCE=5 Y_X_GRCE=5":  "",
+		"X_GRCE=":               "unknown environment variable X_GRCE",
 		"X_PORT=tcp://10.0.0.1:80 X_PORT_80_TCP_ADDR=10.0.0.1 X_SERVICE_HOST=10.0.0.1 X_SERVICE_PORT=80": "",
 	} {
 		err := Fill(settings, "X_", strings.Fields(environ), nil)
