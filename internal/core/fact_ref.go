@@ -73,6 +73,10 @@ func (f RefFailure) Error() string {
 	case RefBadName:
 		b.WriteString("no name of a ref: " + f.Other)
 	case RefConflict, RefTxnConflict:
+		if dir, ok := strings.CutSuffix(f.Other, "/"); ok {
+			fmt.Fprintf(&b, "cannot be made: refs exist below %q", dir)
+			break
+		}
 		fmt.Fprintf(&b, "conflicts with %q", f.Other)
 	case RefDuplicate:
 		b.WriteString("is named twice in one transaction")
