@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: build demo quick test check sim chaos soak bench-smoke generate lint fmt clean help
+.PHONY: build demo quick test check sim fuzz chaos soak bench-smoke generate lint fmt clean help
 
 # Invariants panic in tests and are compiled away elsewhere.
 TAGS ?= invariants
@@ -27,6 +27,9 @@ check: ## make test, then the race detector, planted faults, a wider lint and ge
 
 sim: ## simulate a cluster: SEEDS=n, or SEED=0x... to repeat one
 	@SEED='$(SEED)' SEEDS='$(SEEDS)' FIRST='$(FIRST)' TAGS='$(TAGS)' scripts/sim.sh
+
+fuzz: ## fuzz every decoder for TIME=2m, or one: TARGET=FuzzPack; without either, list them
+	@TIME='$(TIME)' TARGET='$(TARGET)' JOBS='$(JOBS)' TAGS='$(TAGS)' scripts/fuzz.sh
 
 chaos: ## one row of faults on real processes, added to its campaign: ROW=R-01 N=250 [SEED=...] [MUTANT=...]
 	@ROW='$(ROW)' N='$(N)' SEED='$(SEED)' MUTANT='$(MUTANT)' scripts/chaos.sh
