@@ -5,7 +5,9 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/millrace/millrace/internal/auth"
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/env"
 )
@@ -58,10 +60,18 @@ func answersOfGit() []asked {
 		{"no media type", "POST", "git-upload-pack", "", "", want, 415, plainText, "Content-Type must be " + postFetch, [2]string{}},
 		{"refs that are posted", "POST", pushRefs, postPush, "", push, 405, plainText, "the method", [2]string{"Allow", "GET, HEAD"}},
 		{"a push that is not posted", "GET", "git-receive-pack", "", "", "", 405, plainText, "the method", [2]string{"Allow", "POST"}},
-		{"dumb HTTP", "GET", "HEAD", "", "", "", 403, plainText, "dumb HTTP is not served: ", [2]string{}},
+		{"dumb HTTP", "GET", "HEAD", "", "", "", 404, plainText, "dumb HTTP is not served: ", [2]string{}},
+		{"its packs", "GET", "objects/info/packs", "", "", "", 404, plainText, "dumb HTTP is not served: ", [2]string{}},
+		{"an object", "HEAD", "objects/00/11", "", "", "", 404, plainText, "", [2]string{}},
 		{"its list of refs", "GET", "info/refs", "", "", "", 403, plainText, "dumb HTTP is not served: ", [2]string{}},
 		{"LFS", "POST", "info/lfs/objects/batch", "application/vnd.git-lfs+json", "", "{}", 404, plainText, "LFS is not served", [2]string{}},
 		{"locks of LFS", "GET", "info/lfs/locks", "", "", "", 404, plainText, "LFS is not served", [2]string{}},
+		{"LFS alone", "GET", "info/lfs", "", "", "", 404, plainText, "LFS is not served", [2]string{}},
+		{"the repository itself", "GET", "", "", "", "", 404, plainText, "there is nothing ", [2]string{}},
+		{"a path with two slashes", "GET", "/" + fetchRefs, "", "", "", 404, plainText, "there is nothing ", [2]string{}},
+		{"a path that goes on", "POST", "git-upload-pack/", postFetch, "", want, 404, plainText, "there is nothing ", [2]string{}},
+		{"a service that is not served", "POST", "git-upload-archive", "application/x-git-upload-archive-request", "", "", 404, plainText, "there is nothing ", [2]string{}},
+		{"a service in other letters", "GET", "info/refs?service=GIT-UPLOAD-PACK", "", "", "", 403, plainText, "service GIT-UPLOAD-PACK is not served\n", [2]string{}},
 		{"another service", "GET", "info/refs?service=git-upload-archive", "", "", "", 403, plainText, "service git-upload-archive is not served\n", [2]string{}},
 		{"no push", "POST", "git-receive-pack", postPush, "", "hello", 400, plainText, "", [2]string{}},
 	}
@@ -119,6 +129,17 @@ func TestARepositoryIsFoundWithAndWithoutTheSuffix(t *testing.T) {
 		"app.git":               "",
 		"app.git/":              "",
 		"a/b.git/info/refs":     "",
+		"app.GIT/info/refs":     "app.GIT", // a name of its own
+		"app.GIT.git/info/refs": "app.GIT",
+		"app/":                  "",
+		"app.git//info/refs":    "",
+		"app//info/refs":        "",
+		"app.git/info/refs/":    "",
+		"app%2Egit/info/refs":   "",
+		"%61pp/info/refs":       "",
+		"app.git%2Finfo/refs":   "",
+		"app/info%2frefs":       "",
+		"app.git%00/info/refs":  "",
 		"/info/refs":            "",
 	} {
 		s := &stage{t: t, answers: map[core.RequestID]core.Proposed{}}
@@ -129,6 +150,68 @@ func TestARepositoryIsFoundWithAndWithoutTheSuffix(t *testing.T) {
 		edge.ServeHTTP(w, r)
 		if s.asked != want || w.Code == 200 != (want != "") || strings.Contains(path, "a/b") && w.Code != 404 {
 			t.Errorf("%s: %d, of %q, not %q", path, w.Code, s.asked, want)
+		}
+	}
+}
+
+// guarded is a stage whose token reaches one repository.
+type guarded struct{ *stage }
+
+func (g guarded) Lookup(token string, now time.Time) (auth.Principal, bool) {
+	who, ok := g.stage.Lookup(token, now)
+	who.Repos = []string{"ns/app"}
+	return who, ok && token == "x"
+}
+
+func TestATokensRepositoriesAreTheSameUnderEachAddress(t *testing.T) {
+	for path, status := range map[string]int{
+		"ns/app.git/info/refs": 200, "ns/app/info/refs": 200, "ns/app.git.git/info/refs": 404, "ns/lib.git/info/refs": 404, "ns/lib/info/refs": 404,
+		"ns/app.GIT/info/refs": 404, "other/app/info/refs": 404, "other/app.git/info/refs": 404, "ns/lib/info/lfs/locks": 404, "ns/lib.git/HEAD": 404,
+	} {
+		s := &stage{t: t, answers: map[core.RequestID]core.Proposed{}}
+		edge := New(Options{Backend: s, Objects: s, Auth: guarded{s}, Clock: env.SystemClock{}, Rand: env.NewSeededRand(1)})
+		r := httptest.NewRequestWithContext(t.Context(), "GET", "/git/"+path+"?service=git-upload-pack", http.NoBody)
+		r.Header.Set("Authorization", "Bearer x")
+		w := httptest.NewRecorder()
+		edge.ServeHTTP(w, r)
+		if w.Code != status || status == 404 && s.asked != "" {
+			t.Errorf("%s: %d, not %d; asked for %q", path, w.Code, status, s.asked)
+		}
+	}
+}
+
+// Clients of git and of LFS send no token until they are asked for one, and take a 404 before for the last word.
+func TestWithoutATokenEveryPathAsksForOne(t *testing.T) {
+	for _, c := range [][2]string{
+		{"GET", "ns/app.git/info/refs?service=git-upload-pack"},
+		{"GET", "ns/app/info/refs?service=git-receive-pack"},
+		{"POST", "ns/app/git-receive-pack"},
+		{"POST", "ns/app.git/info/lfs/objects/batch"},
+		{"POST", "ns/app/info/lfs/locks/verify"},
+		{"GET", "ns/app.git/HEAD"},
+		{"GET", "ns/app.git/info/refs"},
+		{"GET", "ns/app.git/objects/info/packs"},
+		{"GET", "ns/app.git/info/refs?service=x"},
+		{"GET", "ns/app.git/"},
+		{"GET", "ns/app"},
+		{"GET", ""},
+		{"GET", "ns/app.git.git/info/refs?service=git-upload-pack"},
+		{"GET", "ns/%61pp.git/info/refs"},
+		{"PUT", "ns/a/b/c"},
+		{"DELETE", "ns/app.git/git-upload-pack"},
+	} {
+		for _, authorization := range []string{"", "Bearer wrong", "Basic !", "Digest x"} {
+			s := &stage{t: t, answers: map[core.RequestID]core.Proposed{}}
+			edge := New(Options{Backend: s, Objects: s, Auth: guarded{s}, Clock: env.SystemClock{}, Rand: env.NewSeededRand(1)})
+			r := httptest.NewRequestWithContext(t.Context(), c[0], "/git/"+c[1], http.NoBody)
+			if authorization != "" {
+				r.Header.Set("Authorization", authorization)
+			}
+			w := httptest.NewRecorder()
+			edge.ServeHTTP(w, r)
+			if w.Code != 401 || w.Header().Get("WWW-Authenticate") != `Basic realm="millrace"` || s.asked != "" {
+				t.Errorf("%s %s with %q: %d %v", c[0], c[1], authorization, w.Code, w.Header())
+			}
 		}
 	}
 }

@@ -115,8 +115,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serve finds out what is asked for, by whom and of which repository.
+// serve finds out who asks, for what and of which repository. Without a token the answer is 401 on every path: git clients
+// send none until they are asked, and take any other refusal for the last word.
 func (q *request) serve() error {
+	if err := q.authenticate(); err != nil {
+		return err
+	}
 	// No name and no action needs an escape. A rule of a proxy in front, which compares paths, sees what is served.
 	rest, ok := strings.CutPrefix(q.r.URL.EscapedPath(), Prefix)
 	namespace, rest, ok2 := strings.Cut(rest, "/")
@@ -127,9 +131,6 @@ func (q *request) serve() error {
 	}
 	handle, service, scope, err := q.route(action)
 	if err != nil {
-		return err
-	}
-	if err := q.authenticate(); err != nil {
 		return err
 	}
 	if !q.who.ReachesRepo(namespace, name) {
@@ -189,7 +190,8 @@ func (q *request) route(action string) (handle func() error, service string, sco
 	switch action {
 	case "info/refs":
 		switch service := q.r.URL.Query().Get("service"); service {
-		case "":
+		case "": // a client of dumb HTTP, which git's own server answers with 403 too
+			return nil, "", 0, &refusal{status: http.StatusForbidden, text: noDumb}
 		case uploadPack:
 			return q.advertiseFetch, service, auth.RefRead, q.method(http.MethodGet, http.MethodHead)
 		case receivePack:
@@ -202,10 +204,21 @@ func (q *request) route(action string) (handle func() error, service string, sco
 	case receivePack:
 		return q.push, receivePack, auth.RefWrite, q.posted(receivePack)
 	}
-	if strings.HasPrefix(action, "info/lfs/") {
-		return nil, "", 0, &refusal{status: http.StatusNotFound, text: "LFS is not served"} // git-lfs takes 403 for a wrong password
+	return nil, "", 0, &refusal{status: http.StatusNotFound, text: unserved(action)} // git-lfs takes 403 for a wrong password
+}
+
+// noDumb is for paths of the protocol in which clients read a repository's files.
+const noDumb = "dumb HTTP is not served: the smart protocol of git is needed"
+
+// unserved says what is not served at a path below a repository.
+func unserved(action string) string {
+	switch {
+	case action == "info/lfs", strings.HasPrefix(action, "info/lfs/"):
+		return "LFS is not served"
+	case action == "HEAD", strings.HasPrefix(action, "objects/"), strings.HasPrefix(action, "info/"), strings.HasPrefix(action, "refs/"):
+		return noDumb
 	}
-	return nil, "", 0, &refusal{status: http.StatusForbidden, text: "dumb HTTP is not served: the smart protocol of git is needed"}
+	return "there is nothing at this path of a repository"
 }
 
 // method refuses a request with another method than those.

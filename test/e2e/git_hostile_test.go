@@ -359,9 +359,15 @@ func TestEveryDoorAsksWhoItIs(t *testing.T) {
 			t.Errorf("%s: %d", door.path, status)
 		}
 	}
-	for _, path := range []string{"app.git/HEAD", "app.git/info/refs", "app.git/info/refs?service=git-upload-archive", "app.git/objects/info/packs"} {
-		if status, _, _ := admin.say("GET", path, "", nil); status != 403 {
-			t.Errorf("%s: %d", path, status)
+	for path, want := range map[string]int{
+		"app.git/info/refs": 403, "app.git/info/refs?service=git-upload-archive": 403, "app.git/HEAD": 404, "app.git/objects/info/packs": 404,
+		"app/info/lfs/locks": 404, "app.git/info/lfs/locks": 404, "app.git/": 404, "app": 404, "app.git.git/info/refs?service=git-upload-pack": 404,
+	} {
+		if status, _, _ := admin.say("GET", path, "", nil); status != want {
+			t.Errorf("%s: %d, not %d", path, status, want)
+		}
+		if status, _, headers := nobody.say("GET", path, "", nil); status != 401 || headers.Get("WWW-Authenticate") == "" {
+			t.Errorf("%s without a token: %d", path, status)
 		}
 	}
 	for _, path := range []string{"a/b.git/info/refs?service=git-upload-pack", "..%2f..%2fapp.git/info/refs?service=git-upload-pack"} {
