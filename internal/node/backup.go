@@ -37,11 +37,20 @@ func (n *Node) Backup(ctx context.Context, o BackupOptions, sink core.BackupSink
 	return err
 }
 
+// backupWait is how long a backup waits for the one before it: a caller that went away is noticed a moment later.
+const backupWait = 5 * time.Second
+
 func (n *Node) backup(ctx context.Context, o BackupOptions, sink core.BackupSink) error {
-	if !n.backing.CompareAndSwap(false, true) {
+	late := n.o.Clock.NewTimer(backupWait)
+	defer late.Stop()
+	select {
+	case n.backing <- struct{}{}:
+		defer func() { <-n.backing }()
+	case <-late.C():
 		return core.Exhausted{Limit: "backups", Max: 1}
+	case <-ctx.Done():
+		return core.DeadlineExceeded{}
 	}
-	defer n.backing.Store(false)
 	if o.Rate <= 0 {
 		o.Rate = n.o.SnapshotRate
 	}

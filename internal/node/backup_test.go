@@ -110,6 +110,28 @@ func TestANodeThatHearsOfNoMajorityTakesNoBackup(t *testing.T) {
 	}
 }
 
+// TestABackupWaitsForOneWhoseCallerHasLeft: one after the other, from one command line, must not meet the limit.
+func TestABackupWaitsForOneWhoseCallerHasLeft(t *testing.T) {
+	r := openRig(t, rigOptions{})
+	defer r.close()
+	ctx, cancel := context.WithCancel(t.Context())
+	next := make(chan error, 1)
+	first := &gatheredBackup{}
+	first.data = func() error {
+		if cap(next) == 1 && ctx.Err() == nil {
+			go func() { next <- r.node.Backup(t.Context(), BackupOptions{}, &gatheredBackup{}) }()
+			cancel()
+		}
+		return nil
+	}
+	if err := r.node.Backup(ctx, BackupOptions{}, first); !errors.Is(err, context.Canceled) {
+		t.Errorf("without its caller it ends with %v", err)
+	}
+	if err := <-next; err != nil {
+		t.Errorf("the next one: %v", err)
+	}
+}
+
 func TestANodeTakesOneBackupAtATimeAndEndsItWithItsCaller(t *testing.T) {
 	r := openRig(t, rigOptions{})
 	defer r.close()

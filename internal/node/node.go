@@ -30,7 +30,7 @@ type Node struct {
 	upkeep    sync.WaitGroup
 	fatal     chan error
 	full      atomic.Bool
-	backing   atomic.Bool    // a backup is under way
+	backing   chan struct{}  // holds a token while a backup is under way
 	leaving   atomic.Bool    // it is about to stop: it leads nothing that another can lead
 	snapFS    env.FS         // that of the store, which makes and takes in snapshots
 	files     chan func()    // work with files, for one goroutine
@@ -76,7 +76,7 @@ func Open(o Options) (*Node, error) {
 		return nil, errors.New("open node: with peers, a network is required")
 	}
 	n := &Node{
-		o: o, boot: o.Rand.Uint64(), started: o.Clock.Wall(), stopping: make(chan struct{}), fatal: make(chan error, 1),
+		o: o, boot: o.Rand.Uint64(), started: o.Clock.Wall(), stopping: make(chan struct{}), fatal: make(chan error, 1), backing: make(chan struct{}, 1),
 		namespaces: make(map[nsKey]core.NamespaceInfo), partitions: make(map[core.Partition]core.ShardID),
 		batches: entryBatches(), files: make(chan func(), fileWork), snapFS: o.Store.FS(),
 	}
