@@ -48,7 +48,9 @@ var keyKinds = map[string]treatment{
 	"RecordQueueMeta": inTables, "RecordQueueConfig": inTables, "RecordQueueCounters": inTables, "RecordTaskPayload": inTables,
 	"RecordTaskState": inTables, "RecordTaskResult": inTables, "RecordTaskAttempt": inTables, "RecordTaskHolder": inTables,
 	"RecordReady": inTables, "RecordTimer": inTables, "RecordRunning": inTables, "RecordTerminal": inTables, "RecordUnique": inTables,
-	"TimerScheduled": inTables, "TimerUnique": inTables, "TimerTombstone": inTables,
+	"RecordWindow": inTables, "RecordRemoved": inTables,
+	"TimerScheduled": inTables, "TimerUnique": inTables, "TimerTombstone": inTables, "TimerWindow": inTables,
+	"SpaceUnique": inTables, "SpaceRequest": inTables,
 
 	"spaceRepoName": inTables, "spaceRepo": inTables, "spaceRefDue": inTables, "spaceRepoDeleted": inTables,
 	"partRepo": inTables, "partStats": inTables, "partRef": inTables, "partDir": inTables, "partLog": inTables, "partPack": namesFiles,
