@@ -40,7 +40,7 @@ func (w *visitor) do(method, route, id, body string, want ...int) (answer []byte
 	path := strings.ReplaceAll(route, "{id}", id)
 	for name, value := range map[string]string{
 		"{queue}": "q", "{keyspace}": "ks", "{key}": "k", "{repo}": "app", "{name}": "heads/main", "{collection}": "ws", "{ruleset}": "r",
-		"{search_id}": id, "{tenant}": "default",
+		"{search_id}": id, "{tenant}": "default", "{model}": "lexical-v2",
 	} {
 		path = strings.ReplaceAll(path, name, value)
 	}
@@ -113,6 +113,7 @@ func (w *visitor) everyRoute() {
 	w.do("POST", "/v1/tasks:settle", "", fmt.Sprintf(`{"items":[{"id":%q,"token":%q,"complete":{}}]}`, id, token), 200)
 	w.do("POST", "/v1/tasks:batch", "", `{"tasks":[{"queue":"other"},{"queue":"other"}]}`, 200)
 	w.do("POST", "/v1/commit", "", `{"ops":[{"kv_put":{"keyspace":"ks","key":"k","value":"v"}}]}`, 200)
+	w.do("DELETE", "/v1/queues/{queue}?purge=true", "", "", 204)
 	w.everyKeyRoute()
 	w.everyRefRoute()
 	w.everySearchRoute()
@@ -172,6 +173,8 @@ func (w *visitor) everySearchRoute() {
 	w.do("GET", "/v1/collections", "", "", 200)
 	w.do("POST", "/v1/embed", "", `{"text":"hello"}`, 200)
 	w.do("POST", "/v1/embeddings", "", `{"input":"hello"}`, 200)
+	w.do("GET", "/v1/models", "", "", 200)
+	w.do("GET", "/v1/models/{model}", "", "", 200)
 	w.do("POST", "/v1/collections/{collection}/points:upsert", "", `{"points":[{"id":"w1","payload":{"role":"a","about":"a welder"}}]}`, 200)
 	w.do("POST", "/v1/collections/{collection}/points:get", "", `{"ids":["w1"]}`, 200)
 	w.do("POST", "/v1/collections/{collection}/points:count", "", `{"gate":{"roles":["a"]}}`, 200)
