@@ -194,3 +194,31 @@ func TestACommandHasNoTokenUnlessAskedFor(t *testing.T) {
 		}
 	}
 }
+
+// TestAWorkerThatIsKilledLeavesNothing: what its commands started in other sessions ends with it too, and its temporary files go.
+func TestAWorkerThatIsKilledLeavesNothing(t *testing.T) {
+	t.Parallel()
+	s, c := serve(t)
+	ctx := bounded(t, time.Minute)
+	const queue = "killed-worker"
+	for range 3 {
+		_, err := millrace.Job[string, string](queue).Add(ctx, c, "x")
+		noErr(t, err)
+	}
+	tmp := t.TempDir()
+	run := exec.CommandContext(ctx, program, "work", "--server", s.Address(), "-q", queue, "-c", "3", "--shell", "--exec",
+		`setsid sleep 600 & sh -c 'trap "" TERM; setsid sleep 600' & touch "$(dirname "$MILLRACE_EFFECTS")/up"; wait`)
+	run.Env = append(os.Environ(), "MILLRACE_TOKEN="+s.Tokens[0].Secret, "TMPDIR="+tmp)
+	noErr(t, run.Start())
+	eventually(t, "three commands run", func() bool {
+		up, err := filepath.Glob(filepath.Join(tmp, "*", "up"))
+		return err == nil && len(up) == 3
+	})
+	noErr(t, run.Process.Kill())
+	_ = run.Wait() // killed, as it should be
+	eventually(t, "all that it started has ended", func() bool { return len(tokensRunning(queue)) == 0 })
+	eventually(t, "its temporary files are gone", func() bool {
+		left, err := os.ReadDir(tmp)
+		return err == nil && len(left) == 0
+	})
+}
