@@ -238,6 +238,7 @@ func taskForms(l *Limits) map[string]Form {
 		"QueueWeight.name": queueForm, "QueueWeight.weight": wholes(0, int64(1)), "Hold.id": taskForm, "Hold.token": tokenForm,
 		"SettleItem.id": taskForm, "SettleItem.token": tokenForm, "Fence.task": taskForm, "Fence.token": tokenForm,
 		"Complete.result_base64": base64Form(l.ResultBytes), "Complete.result_type": plainText.upTo(l.ContentTypeBytes),
+		"TaskError.code": {}, "TaskError.message": {}, "TaskError.stack": {}, // any text: what tells of a failure is cut, and never refused
 		"Fail.retry_after": spans(span{0, l.RetryAfterMs, ""}), "Snooze.delay": spans(t.horizon()), "HeartbeatRequest.extend": spans(t.leases()),
 		"CommitRequest.request_id": requestIDForm, "CommitRequest.ops": Form{}.many(1, l.CommitOps), "CommitRequest.conditions": Form{}.many(0, l.CommitOps),
 		"Effects.ops": Form{}.many(0, l.CommitOps), "Effects.conditions": Form{}.many(0, l.CommitOps),
