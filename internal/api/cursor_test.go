@@ -104,7 +104,7 @@ func TestACursorIsReadInTheFormThatItsPageWroteAlone(t *testing.T) {
 }
 
 // FuzzCursor reads what is given as each kind of cursor. What is taken is what its page writes, names what can exist, and lies
-// within the partitions; what is taken is no longer than the limits of its kind.
+// within the partitions; and is within the limits of its kind.
 func FuzzCursor(f *testing.F) {
 	for _, seed := range []string{
 		"", "YQ", "YQ==", "YR", "Y\nQ", "AAE", "AAEAAA", showCursor([]byte("a.b-c:d")), showPlaceCursor(1, []byte("app")), showPlaceCursor(65535, nil),

@@ -43,11 +43,11 @@ func TestARepositoryIsReachedByEachAddressThatUsersWrite(t *testing.T) {
 	}
 	// The steps of git-lfs before a push: it asks for a token when it gets 401, and takes 404 for "locking is not served".
 	for _, repo := range []string{"app", "app.git"} {
-		nobody := admin
-		nobody.token = ""
+		stranger := admin
+		stranger.token = ""
 		for path, method := range map[string]string{"/info/lfs/locks/verify": "POST", "/info/lfs/objects/batch": "POST", "/info/lfs/locks": "GET"} {
 			const kind = "application/vnd.git-lfs+json"
-			status, _, headers := nobody.say(method, repo+path, kind, strings.NewReader("{}"))
+			status, _, headers := stranger.say(method, repo+path, kind, strings.NewReader("{}"))
 			if status != 401 || !strings.HasPrefix(headers.Get("WWW-Authenticate"), "Basic ") {
 				t.Errorf("%s without a token: %d %v", path, status, headers)
 			}
