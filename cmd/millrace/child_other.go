@@ -13,11 +13,13 @@ var selfPath, _ = os.Executable()
 // childAttributes puts a command in a process group of its own. Only Linux ends it with a supervisor that was killed.
 func childAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
-// keepOrphans, hideMemory, children and withVariables are Linux's: elsewhere what leaves its process group is not ended.
+// keepOrphans, hideMemory, children, ticks and withVariables are Linux's: elsewhere what leaves its process group is not ended.
 func keepOrphans() {}
 
 func hideMemory() {}
 
 func children(int) []int { return nil }
 
-func withVariables(...string) []int { return nil }
+func ticks() uint64 { return 0 }
+
+func withVariables(uint64, ...string) (found []int, unclear bool) { return nil, false }

@@ -124,6 +124,7 @@ func (p *supervisors) run(ctx, hurry context.Context, a *attempt) (*ending, erro
 	if err != nil {
 		return nil, err
 	}
+	began := ticks()
 	_ = s.orders.Encode(order{Start: a}) // a supervisor that is gone is noticed by its reports
 	pid := 0
 	told, hurried := ctx.Done(), hurry.Done()
@@ -137,7 +138,7 @@ func (p *supervisors) run(ctx, hurry context.Context, a *attempt) (*ending, erro
 			case !ok && pid == 0:
 				return nil, errSupervisorEnded
 			case !ok:
-				a.sweep(pid)
+				a.sweep(pid, began)
 				return nil, errSupervisorKilled
 			case r.PID != 0:
 				pid = r.PID
@@ -169,15 +170,19 @@ func (p *supervisors) run(ctx, hurry context.Context, a *attempt) (*ending, erro
 	}
 }
 
+// unclearFor is how long a sweep waits for processes of which it cannot tell whose they are: any other program may have started one
+// without variables.
+const unclearFor = 10 * time.Second
+
 // sweep kills what is left of an attempt whose supervisor was killed: the command's process group, and all that still has the
-// variables of its task. It returns when nothing of it is left.
-func (a *attempt) sweep(pid int) {
+// variables of its task. It returns when nothing of it is left. since is when the attempt began.
+func (a *attempt) sweep(pid int, since uint64) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for {
+	for began := time.Now(); ; {
 		_ = syscall.Kill(-pid, syscall.SIGKILL)
-		left := withVariables(a.Own...)
-		if len(left) == 0 {
+		left, unclear := withVariables(since, a.Own...)
+		if len(left) == 0 && (!unclear || time.Since(began) > unclearFor) {
 			return
 		}
 		for _, id := range left {

@@ -14,7 +14,9 @@ import (
 // maxPlace is the highest partition that a cursor can name.
 const maxPlace = 1<<16 - 1
 
-func badCursor() core.Fact { return invalid("cursor", "must be one that a page of this list ended with") }
+func badCursor() core.Fact {
+	return invalid("cursor", "must be one that a page of this list ended with")
+}
 
 func showCursor(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
 

@@ -264,4 +264,3 @@ func countOf(r core.OpResult) uint64 {
 	}
 	return r.KV.Count
 }
-

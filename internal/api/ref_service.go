@@ -492,4 +492,3 @@ func oneOf(in *pb.ReadReflogRequest, list []core.RefLog) []core.RefLog {
 	}
 	return nil
 }
-
