@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// A text that is given and empty is not one that was left out: mostly it is a variable of a script that nobody set. So flags,
+// A text that is given and empty is not one that was left out: mostly it is a variable that a script did not set. So flags,
 // arguments and variables of the environment must not be empty, where the empty text is not a value like any other.
 
 var errEmpty = errors.New("must not be empty: leave it out")

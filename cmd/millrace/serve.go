@@ -276,7 +276,7 @@ func (a *app) serveUntil(ctx context.Context, o *serveOptions) (err error) {
 	}
 }
 
-// removeReady removes the ready file. That it is not there is what is wanted; what is no file is left.
+// removeReady removes the ready file, if it is there and a regular file.
 func removeReady(file string) error {
 	if info, err := os.Lstat(file); err != nil || !info.Mode().IsRegular() {
 		return nil //nolint:nilerr // the write of it tells what is wrong
@@ -290,7 +290,7 @@ func removeReady(file string) error {
 // unread is a variable of the environment that lacks a word of a setting's name, and so is not read.
 type unread struct{ short, whole string }
 
-// unreadOf lists them. That of a setting with the name of something of clients is no mistake.
+// unreadOf lists them. A setting that has the name of a variable of clients is left out.
 func unreadOf(flags *pflag.FlagSet) (out []unread) {
 	for _, s := range settingsOf(flags) {
 		v := unread{s.Variable("MILLRACE_"), s.Variable(settingsVariables)}

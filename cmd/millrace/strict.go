@@ -15,7 +15,7 @@ import (
 )
 
 // strictObject is a JSON object that is read as servers read theirs: names have one spelling and come once, at every depth; text
-// is UTF-8 without lone surrogates; null is no value of a field; and a field that was not asked for is an error. The first error
+// is UTF-8 without lone surrogates; null stands for no field's value; and a field that was not asked for is an error. The first error
 // stays.
 type strictObject struct {
 	fields map[string]json.RawMessage // that were not read yet

@@ -46,7 +46,7 @@ func (a *app) workCmd() *cobra.Command {
 		Use:   "work -q QUEUE --exec COMMAND | -- COMMAND [ARG...]",
 		Short: "Run a command for each task of a queue",
 		Long: `Work takes tasks and runs a command for each: the payload is its standard input, what it prints is
-the result, without the white space around it if it is one JSON value. Leases are renewed beside it. JSON lines that it writes to the file named in
+the result, without the white space around it if it is one JSON value. The worker renews the lease meanwhile. JSON lines that it writes to the file named in
 MILLRACE_EFFECTS are committed with the completion, in the same log entry:
 
   {"op":"kv_put","keyspace":"thumbs","key":"7","value":"...","if_rev":12}

@@ -104,7 +104,7 @@ func TestLinesOfAnEffectsFileThatNoServerTakesAreRefused(t *testing.T) {
 func TestAnEffectsFileIsBounded(t *testing.T) {
 	line := `{"op":"kv_add","keyspace":"k","key":"a","delta":1}` + "\n"
 	for _, tc := range []struct{ name, text, want string }{
-		{"as many lines as a commit has room for beside the completion", strings.Repeat(line, 1023), ""},
+		{"as many lines as a commit has room for besides the completion", strings.Repeat(line, 1023), ""},
 		{"one line more", strings.Repeat(line, 1024), "at most 1023 lines"},
 		{"as many bytes", strings.Repeat("\n", 4<<20), ""},
 		{"one byte more", strings.Repeat("\n", 4<<20+1), "at most 4194304 bytes"},

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// TestTroubleThatMayPassIsMetAgain: a disk that is full or a table of files that is, is no reason to stop at once, and one line tells
-// of it. What cannot pass is.
+// TestTroubleThatMayPassIsMetAgain: a worker whose disk, or table of files, is full tries again, and one line tells of it. It stops at
+// once for what cannot pass.
 func TestTroubleThatMayPassIsMetAgain(t *testing.T) {
 	for _, tc := range []struct {
 		err   error

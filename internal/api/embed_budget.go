@@ -6,7 +6,7 @@ import (
 	"github.com/millrace/millrace/internal/core"
 )
 
-// unknownDim is what a vector counts for while nobody knows how long it will be.
+// unknownDim is what a vector counts for while its length is not known.
 const unknownDim = 1536
 
 // embedBudget counts the numbers of the vectors that calls for vectors alone ask for: a few bytes of text become thousands of times

@@ -62,7 +62,7 @@ type fakeNode struct {
 	pageAt      func(core.Partition, core.ListQuery) ([]core.Task, []byte)
 	payloadText string // of what is embedded of any payload
 	search      func(context.Context, *core.SearchQuery) (*core.SearchAnswer, error)
-	looked      func()           // hears that a definition is looked for; nil: nobody does
+	looked      func()           // hears that a definition is looked for; may be nil
 	defined     *core.Collection // what ws is; nil: fakeDefinition
 	undefined   bool             // only Collection finds ws
 	loaded      chan struct{}    // closed when indexes are loaded; nil: they are

@@ -22,9 +22,9 @@ type Route struct {
 	Repeat  Repeat   // how its requests are repeated; empty for GET
 	Body    string   // name of the schema of the request; empty for none
 	Raw     bool     // the body is any bytes, and may be empty
-	Answer  string   // name of the schema of the answer; empty for one that is no object
+	Answer  string   // name of the schema of the answer; empty for one that is not an object
 	Lines   string   // of the answer where lines are asked for: name of the schema of each
-	Status  []int    // of answers that are no errors, the most frequent first
+	Status  []int    // of answers other than errors, the most frequent first
 	Headers []string // of such answers, those with a meaning of their own besides Millrace-Index
 	Failed  string   // name of the schema of errors; empty for that of all other routes
 

@@ -14,7 +14,7 @@ const mayReadProtected = auth.SearchProtected
 // deniedProtected refuses what would tell a caller of protected fields.
 var deniedProtected = core.Denied{Scope: "search:protected"}
 
-// protectsTexts says whether words and vectors of a collection are made of a protected field. Then they tell of it: whoever searches
+// protectsTexts says whether words and vectors of a collection are made of a protected field. Then they tell of it: who searches
 // learns by the score whether a word stands there, and a vector can be turned back into words.
 func protectsTexts(def *core.Collection) bool {
 	return slices.ContainsFunc(def.Fields, func(f core.SchemaField) bool {
@@ -85,7 +85,7 @@ func (c *call) visible(def *core.Collection, payload []byte) []byte {
 	return payload
 }
 
-// withoutProtected writes a JSON object anew without the fields that are protected. What cannot be read is not shown.
+// withoutProtected writes a JSON object without the fields that are protected. What cannot be read is not shown.
 func withoutProtected(def *core.Collection, payload []byte, l *Limits) []byte {
 	hidden := func(name []byte) bool {
 		return slices.ContainsFunc(def.Fields, func(f core.SchemaField) bool { return f.Protected && f.Name == string(name) })

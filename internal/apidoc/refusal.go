@@ -100,7 +100,7 @@ func headersOf(names ...string) object {
 	return out
 }
 
-// answerHeaders are those of an answer that is no error.
+// answerHeaders are those of an answer other than an error.
 func answerHeaders(r *api.Route, status int) object {
 	if status == http.StatusNoContent {
 		return nil

@@ -473,7 +473,7 @@ func TestAGraphFindsWhatIsNewWhatIsLeftAndNearlyAllOfTheBest(t *testing.T) {
 		t.Errorf("recall %.3f when half is deleted", got)
 	}
 	if !x.Compact(goOn) {
-		t.Fatal("not built anew")
+		t.Fatal("not built again")
 	}
 	if got := measure(); got < 0.98 {
 		t.Errorf("recall %.3f when built anew", got)
@@ -554,7 +554,7 @@ func TestCopiesAreFoundAndHideNothing(t *testing.T) {
 	x.Tend(goOn)
 	check(400)
 	if !x.Compact(goOn) {
-		t.Fatal("not built anew")
+		t.Fatal("not built again")
 	}
 	check(400)
 }

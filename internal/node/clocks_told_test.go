@@ -29,8 +29,8 @@ func (s *said) count(text string) int {
 	return strings.Count(s.b.String(), text)
 }
 
-// TestTheLogTellsWhenShardTimeAndTheWallClockPart: delays go by shard time, so whoever reads that a task waits must be able to
-// learn why.
+// TestTheLogTellsWhenShardTimeAndTheWallClockPart: delays go by shard time, so an operator who sees a task wait must be able
+// to learn why.
 func TestTheLogTellsWhenShardTimeAndTheWallClockPart(t *testing.T) {
 	clock := envtest.NewClock(time.UnixMilli(1_700_000_000_000))
 	var log said

@@ -31,7 +31,7 @@ func (c copied) String() string {
 	return fmt.Sprintf("%d_groups_%g_share_%g_noise_first_%t_random_%t", c.groups, c.share, c.noise, c.first, c.random)
 }
 
-// rows makes n vectors, and says of which group each is; −1: it is no copy.
+// rows makes n vectors, and says of which group each is; −1: it is not a copy.
 func (c copied) rows(n, dim int) (vectors [][]float32, group []int) {
 	r := rand.New(rand.NewPCG(uint64(c.groups), 77))
 	centres := max(10, n/100)
@@ -74,7 +74,7 @@ func everyInt(n int) []int {
 	return out
 }
 
-// found asks for rows by their own vectors. Self is the share of those that are no copies and find themselves, ten the share of the
+// found asks for rows by their own vectors. Self is the share of those that are not copies and find themselves, ten the share of the
 // ten best that are found, by score: of equal rows it does not matter which.
 func found(g *Graph, view *View, vectors [][]float32, group []int, ef int) (self, ten float64) {
 	own, asked, sum, all := 0, 0, 0.0, 0.0
@@ -111,7 +111,7 @@ func exactHits(view *View, q *Query, hits []Hit) []Hit {
 	return hits
 }
 
-// Copies of a vector took the links of their neighbours, so that nothing led to rows beside them.
+// Copies of a vector took the links of their neighbours, so that nothing led to rows near them.
 func TestRowsFindThemselvesAmongCopies(t *testing.T) {
 	n, dim := copiesSize()
 	for _, c := range []copied{
@@ -287,7 +287,7 @@ func TestAGraphOfCopiesBuiltTwiceIsTheSame(t *testing.T) {
 	}
 }
 
-// Rows of one direction are no copies of each other where their lengths differ: one is nearer to a query.
+// Rows of one direction are not copies of each other where their lengths differ: one is nearer to a query.
 func TestRowsOfOneDirectionAreNoCopies(t *testing.T) {
 	base := clustered(4, 1, 32, 1)[0]
 	var vectors [][]float32

@@ -109,7 +109,7 @@ func (g *Graph) copyAfter(parts *[]*graphPart, row uint32) uint32 {
 	return atomic.LoadUint32(&(*parts)[row/graphChunk].copies[row%graphChunk])
 }
 
-// hang adds a copy to a node's list, at its beginning: whoever goes through the list meanwhile meets it or does not.
+// hang adds a copy to a node's list, at its beginning: a walk through the list meanwhile meets it or does not.
 func (g *Graph) hang(row, node uint32) {
 	g.room(row, 0)
 	parts := *g.chunks.Load()

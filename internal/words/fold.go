@@ -44,7 +44,7 @@ const (
 
 // Fold returns a text in the form in which texts are compared: compatible characters are one (NFKC), as are upper and lower case (full
 // case folding), parts of a Hangul syllable are that syllable, and accents, colours of skin and characters without a width are gone.
-// Bytes that are no UTF-8 become U+FFFD. Folding a folded text changes nothing.
+// Bytes that are not UTF-8 become U+FFFD. Folding a folded text changes nothing.
 func Fold(text string) string {
 	if isASCII(text) {
 		return strings.ToLower(text)

@@ -12,7 +12,7 @@ import (
 
 // Removal of a queue is one small entry, whatever the queue holds: its name is free, its tasks are not there any more, and
 // no token holds one of them. Its rows stay under its number, and ticks sweep them, a bounded number of steps each. A
-// record of the number says so, and how far an index that queues share was searched: whoever leads goes on from there.
+// record of the number says so, and how far an index that queues share was searched: the next leader goes on from there.
 
 // maxRemoved bounds the queues of a partition that were removed and are not swept yet: their counters stay in memory.
 const maxRemoved = 1000
