@@ -19,6 +19,7 @@ type Model struct {
 	rules     uint16 // format of the entry at hand
 	stamp     core.ShardTime
 	termStart core.ShardTime
+	shift     core.Millis // what wall clocks show beyond the stamp
 	club      *club
 	written   uint16   // the format that entries are to be written in; 0: the first
 	undo      []func() // takes back the commit that is being judged

@@ -146,13 +146,13 @@ func (p *part) holder(op *core.TaskCreate) (uniqueKey, bool) {
 
 // born returns the first standing of a task.
 func (m *Model) born(op *core.TaskCreate, a answer) (standing, error) {
-	due := op.RunAt
+	due, wall := op.RunAt, m.rules >= core.FormatQueues
 	if due == 0 {
-		due = m.stamp.Add(op.Delay)
+		due, wall = m.stamp.Add(op.Delay), false
 	}
 	s := standing{state: core.Ready, limit: core.Never, fresh: true}
-	if due > m.stamp {
-		s = standing{state: core.Scheduled, limit: core.Never, earliest: due, latest: due}
+	if due > m.now(wall) {
+		s = standing{state: core.Scheduled, limit: core.Never, earliest: due, latest: due, wall: wall}
 	}
 	if a.result != nil && a.result.State != 0 && a.result.State != s.state {
 		return s, fmt.Errorf("task %s was made %s, expected %s", op.ID, a.result.State, s.state)

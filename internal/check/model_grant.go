@@ -197,7 +197,8 @@ func (m *Model) due(p *part, t *task, all bool) {
 func (m *Model) timer(p *part, t *task, s standing) (may, must bool, after []step) {
 	switch {
 	case s.state == core.Scheduled:
-		may, must = s.earliest <= m.stamp, s.latest <= m.stamp
+		now := m.now(s.wall)
+		may, must = s.earliest <= now, s.latest <= now
 		return may, must, []step{{next: s.ready()}}
 	case s.state == core.Running && s.limit <= m.stamp:
 		must = m.stamp >= m.termStart.Add(min(s.lease, longestGrace)) || m.rules >= core.FormatQueues && s.given >= m.termStart

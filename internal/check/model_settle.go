@@ -76,11 +76,11 @@ func (m *Model) endAttempt(p *part, t *task, s standing, op core.Op) []step {
 		return m.failed(p, t, s, op)
 	case *core.TaskSnooze:
 		s.snoozes++
-		due := op.Until
+		due, wall := op.Until, m.rules >= core.FormatQueues
 		if due == 0 {
-			due = m.stamp.Add(op.Delay)
+			due, wall = m.stamp.Add(op.Delay), false
 		}
-		return m.wait(p, t, s, due, due)
+		return m.waitBy(p, t, s, due, due, wall)
 	}
 	return m.readyAgain(p, t, s)
 }
@@ -98,15 +98,20 @@ func (m *Model) failed(p *part, t *task, s standing, op *core.TaskFail) []step {
 	return m.wait(p, t, s, m.stamp.Add(lo), m.stamp.Add(hi))
 }
 
-// wait: scheduled between two times, or ready when that has come; dead if the deliveries are used up.
+// wait: scheduled between two shard times, or ready when that has come; dead if the deliveries are used up.
 func (m *Model) wait(p *part, t *task, s standing, earliest, latest core.ShardTime) []step {
+	return m.waitBy(p, t, s, earliest, latest, false)
+}
+
+// waitBy is wait by shard time or by the wall clocks.
+func (m *Model) waitBy(p *part, t *task, s standing, earliest, latest core.ShardTime, wall bool) []step {
 	if p.settings(t).deliveriesOver(s.deliveries) {
 		return m.end(p, t, s, core.Dead)
 	}
 	later := s
-	later.state, later.earliest, later.latest = core.Scheduled, earliest, latest
+	later.state, later.earliest, later.latest, later.wall = core.Scheduled, earliest, latest, wall
 	steps := []step{{next: later}}
-	if earliest <= m.stamp {
+	if earliest <= m.now(wall) {
 		steps = append(steps, step{next: s.ready()})
 	}
 	return steps
@@ -121,7 +126,7 @@ func (m *Model) readyAgain(p *part, t *task, s standing) []step {
 
 // ready is the same task waiting for a worker.
 func (s standing) ready() standing {
-	s.state, s.earliest, s.latest = core.Ready, 0, 0
+	s.state, s.earliest, s.latest, s.wall = core.Ready, 0, 0, false
 	return s
 }
 

@@ -38,6 +38,7 @@ type standing struct {
 	given core.ShardTime // when this attempt began
 	// earliest and latest bound the time at which a scheduled task is due.
 	earliest, latest core.ShardTime
+	wall             bool // they are what wall clocks are to show
 
 	deliveries, failures, crashes, snoozes uint32
 
@@ -208,6 +209,8 @@ func (m *Model) op(p *part, c *core.Commit, op core.Op, a answer, before uint64)
 	case *core.TermStart:
 		m.termStart = m.stamp
 		return m.applied(op, a)
+	case *core.ClockShift:
+		return m.clockShift(op, a)
 	case *core.QueueSet:
 		return m.queueSet(p, op, a)
 	case *core.QueueDelete:

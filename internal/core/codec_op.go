@@ -44,6 +44,8 @@ func (w *writer) op(op Op) {
 	case *TermStart:
 		w.uint(op.Term)
 		w.uint(op.Leader)
+	case *ClockShift:
+		w.int(int64(op.Shift))
 	case *NamespaceCreate:
 		w.name(op.Tenant)
 		w.name(op.Name)
@@ -119,6 +121,8 @@ func (r *reader) systemOp(kind OpKind) Op {
 		return &Tick{Max: uint32(r.max(math.MaxUint32))}
 	case OpTermStart:
 		return &TermStart{Term: r.uint(), Leader: r.uint()}
+	case OpClockShift:
+		return &ClockShift{Shift: Millis(r.int())}
 	case OpNamespaceCreate:
 		op := &NamespaceCreate{Tenant: r.name(), Name: r.name()}
 		n := r.max(math.MaxUint32)

@@ -106,7 +106,7 @@ func fill(t *rapid.T, v reflect.Value, path string) {
 func allOps() []Op {
 	return []Op{
 		&TaskCreate{}, &TaskComplete{}, &TaskFail{}, &TaskSnooze{}, &TaskRelease{}, &TaskRenew{}, &TaskDelete{},
-		&TaskRunNow{}, &QueueSet{}, &QueueDelete{}, &Grant{}, &Tick{}, &TermStart{}, &NamespaceCreate{}, &NamespaceSet{},
+		&TaskRunNow{}, &QueueSet{}, &QueueDelete{}, &Grant{}, &Tick{}, &TermStart{}, &ClockShift{}, &NamespaceCreate{}, &NamespaceSet{},
 		&KVPuts{}, &KVAdd{}, &KVDeleteRange{}, &KeyspaceSet{}, &KeyspaceDelete{}, &KeyspaceUse{}, &TenantSet{}, &TenantUse{},
 		&KVPut{}, &KVDelete{}, &KVCheck{}, &RefTxn{}, &RepoCreate{}, &RepoSet{}, &RepoDelete{}, &RepoUndelete{}, &PackSwap{},
 		&VectorUpsert{}, &VectorDelete{}, &CollectionSet{}, &CollectionDelete{}, &RulesetPut{}, &RecordingPut{},
@@ -358,11 +358,13 @@ func sampleResults() []Result {
 	return results
 }
 
-// What format 2 added: the bound of queues, the removal of a queue, and a key that names a request.
+// What format 2 added: the bound of queues, the removal of a queue, a key that names a request, and what wall clocks show
+// beyond shard time.
 func TestGoldenBytesOfFormat2(t *testing.T) {
 	e := &Entry{Format: FormatQueues, Stamp: 1_700_000_000_000, Proposer: 7, Seq: 8, Queues: 300, Commits: []Commit{
 		{Partition: Partition{1, 2, 3}, Principal: "p", Ops: []Op{&QueueDelete{Queue: "mail", Purge: true, IfVersion: -1}}},
 		{Partition: Partition{1, 2, 3}, Ops: []Op{&TaskCreate{Queue: "mail", Unique: Unique{Key: "k", Request: true}, Payload: []byte("x")}}},
+		{Principal: "p", Ops: []Op{&ClockShift{Shift: -86_400_000}}},
 	}}
 	path := filepath.Join("testdata", "format2.golden")
 	if *update {

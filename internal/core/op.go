@@ -30,6 +30,7 @@ const (
 	OpFormatRaise     OpKind = 22
 	OpTenantSet       OpKind = 23
 	OpQueueDelete     OpKind = 24
+	OpClockShift      OpKind = 25
 
 	OpKVPut         OpKind = 32
 	OpKVDelete      OpKind = 33
@@ -184,6 +185,10 @@ type TermStart struct {
 	Leader uint64 // replica id
 }
 
+// ClockShift says what most nodes' wall clocks show beyond shard time. Times that callers name are compared with the stamp
+// plus Shift; what is counted from a stamp does not depend on it. Entries before FormatQueues have none.
+type ClockShift struct{ Shift Millis } // negative: the wall clocks are behind shard time
+
 // NamespaceCreate enters a namespace in the directory, and its tenant when that is new; creating one that exists is a
 // replay. It belongs to the system partition of shard 0.
 type NamespaceCreate struct {
@@ -290,6 +295,9 @@ func (*Tick) Kind() OpKind { return OpTick }
 
 // Kind returns the op's number.
 func (*TermStart) Kind() OpKind { return OpTermStart }
+
+// Kind returns the op's number.
+func (*ClockShift) Kind() OpKind { return OpClockShift }
 
 // Kind returns the op's number.
 func (*NamespaceCreate) Kind() OpKind { return OpNamespaceCreate }

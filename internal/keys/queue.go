@@ -26,6 +26,7 @@ const (
 	RecordUnique        QueueRecord = 13 // by queue and unique key; of entries before format 2
 	RecordWindow        QueueRecord = 14 // by name of the queue, space and unique key
 	RecordRemoved       QueueRecord = 15 // by number: a queue that was removed and still has rows
+	RecordWallTimer     QueueRecord = 16 // by wall time and task: a task becomes ready when most wall clocks show that time
 )
 
 // Timer says what a row of the timer index is due for. Numbers are stored and never reused.
@@ -181,6 +182,34 @@ func DecodeTimer(key []byte) (due core.ShardTime, kind Timer, rest []byte, ok bo
 		return 0, 0, nil, false
 	}
 	return decodeTime(b), Timer(b[8]), b[9:], true
+}
+
+// AppendWallTimer appends the key of a task's timer that is due when most wall clocks show at.
+func AppendWallTimer(dst []byte, p core.Partition, at core.ShardTime, id core.TaskID) []byte {
+	return End(append(appendTime(appendQueue(dst, p, RecordWallTimer), at), id[:]...))
+}
+
+// WallTimerRange bounds the timers by wall clock due in [from, to).
+func WallTimerRange(p core.Partition, from, to core.ShardTime) (lo, hi []byte) {
+	lo = End(appendTime(appendQueue(nil, p, RecordWallTimer), from))
+	hi = End(appendTime(appendQueue(nil, p, RecordWallTimer), to))
+	return lo, hi
+}
+
+// WallTimerRangeAll bounds all timers by wall clock due at or after from.
+func WallTimerRangeAll(p core.Partition, from core.ShardTime) (lo, hi []byte) {
+	lo, _ = WallTimerRange(p, from, from)
+	_, hi = Range(appendQueue(nil, p, RecordWallTimer))
+	return lo, hi
+}
+
+// DecodeWallTimer returns the time and task in a key of AppendWallTimer.
+func DecodeWallTimer(key []byte) (at core.ShardTime, id core.TaskID, ok bool) {
+	if len(key) != queueHead+8+16+1 || QueueRecord(key[queueHead-1]) != RecordWallTimer {
+		return 0, id, false
+	}
+	b := key[queueHead:]
+	return decodeTime(b), core.TaskID(b[8:24]), true
 }
 
 // AppendRunning appends the key of a running task.
@@ -341,6 +370,8 @@ func DecodeQueue(key []byte) (row QueueRow, ok bool) {
 		return row, len(b) == 16+4
 	case RecordTimer:
 		return row, len(b) >= 9
+	case RecordWallTimer:
+		return row, len(b) == 8+16
 	case RecordRunning:
 		return row, len(b) == 8
 	case RecordWindow:

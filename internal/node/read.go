@@ -144,7 +144,11 @@ func (n *Node) Attempts(ctx context.Context, p core.Partition, id core.TaskID, o
 // Tasks reads a page of a queue's tasks in one state, without payloads and results.
 func (n *Node) Tasks(ctx context.Context, p core.Partition, q core.ListQuery) (tasks []core.Task, next []byte, at core.At, err error) {
 	at, err = n.read(ctx, p, core.ReadOptions{}, func(v core.View) error {
-		tasks, next, err = queue.List(v, p, q)
+		shift, err := commit.Shift(v)
+		if err != nil {
+			return err
+		}
+		tasks, next, err = queue.List(v, p, q, shift)
 		return err
 	})
 	return tasks, next, at, err

@@ -65,6 +65,9 @@ func (w *world) commit(stamp core.ShardTime) core.Commit {
 	switch n := w.rand.IntN(100); {
 	case n < 12:
 		return core.Commit{Ops: []core.Op{&core.Tick{Max: uint32(1 + w.rand.IntN(40))}}}
+	case n < 13 && w.rand.IntN(2) == 0:
+		shift := pick(w.rand, []core.Millis{0, 3000, -3000, 3_600_000, -3_600_000})
+		return core.Commit{Ops: []core.Op{&core.ClockShift{Shift: shift}}}
 	case n < 13:
 		w.term++
 		return core.Commit{Ops: []core.Op{&core.TermStart{Term: w.term, Leader: 1}}}

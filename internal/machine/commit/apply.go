@@ -68,7 +68,7 @@ func (m *Machine) end(out *core.Applied) error {
 		out.Points = append(out.Points, part.search.Changes()...)
 	}
 	changed := m.touched
-	if m.clock.termStart != m.saved.termStart || m.clock.term != m.saved.term || m.clock.format != m.saved.format {
+	if m.clock.termStart != m.saved.termStart || m.clock.term != m.saved.term || m.clock.shift != m.saved.shift || m.clock.format != m.saved.format {
 		changed = m.sorted
 	}
 	if err := m.refreshDue(changed); err != nil {
@@ -266,6 +266,9 @@ func (m *Machine) op(part *partition, principal string, rev uint64, op core.Op) 
 	case *core.TermStart:
 		m.clock.termStart, m.clock.term, m.clock.leader = m.clock.stamp, op.Term, op.Leader
 		return core.OpResult{}, nil, nil
+	case *core.ClockShift:
+		r, fact := m.setShift(op)
+		return r, fact, nil
 	case *core.NamespaceCreate:
 		return m.createNamespace(op)
 	case *core.TenantSet:

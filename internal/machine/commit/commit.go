@@ -142,6 +142,9 @@ func (m *Machine) LastStamp() core.ShardTime { return m.clock.stamp }
 // TermStart returns the stamp of the first entry of the current term.
 func (m *Machine) TermStart() core.ShardTime { return m.clock.termStart }
 
+// Shift returns what most nodes' wall clocks showed beyond shard time when a leader said so last.
+func (m *Machine) Shift() core.Millis { return m.clock.shift }
+
 // Term returns the current term and its leader's replica id, as its first entry stated them.
 func (m *Machine) Term() (term, leader uint64) { return m.clock.term, m.clock.leader }
 
@@ -180,10 +183,10 @@ func (m *Machine) touch(part *partition) {
 
 // queueContext is what the queue of part judges the op of a principal under.
 func (m *Machine) queueContext(part *partition, principal string) queue.Context {
-	part.seen = seen{m.clock.termStart, m.clock.format, part.config}
+	part.seen = seen{m.clock.termStart, m.clock.shift, m.clock.format, part.config}
 	return queue.Context{
 		Index: m.index, Stamp: m.clock.stamp, Format: m.clock.format, Queues: m.queues, TermStart: m.clock.termStart,
-		Principal: principal, Namespace: part.config,
+		Shift: m.clock.shift, Principal: principal, Namespace: part.config,
 	}
 }
 

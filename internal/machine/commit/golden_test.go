@@ -80,10 +80,12 @@ func TestCorruptRowsAreErrorsNotAnswers(t *testing.T) {
 	}
 }
 
-// TestShardTimeOfTheFirstFormatIsRead: programs of that format wrote it without the format of the last entry.
-func TestShardTimeOfTheFirstFormatIsRead(t *testing.T) {
+// TestOlderRowsOfShardTimeAreRead: programs of the first format wrote it without the format of the last entry, and the first
+// programs after that without what wall clocks show beyond it.
+func TestOlderRowsOfShardTimeAreRead(t *testing.T) {
 	w := mustWorld(t)
 	apply(t, w, "term 7")
+	apply(t, w, "shift by=5s")
 	row, ok, err := w.pair.TxA.Get(keys.ShardTime())
 	if err != nil || !ok {
 		t.Fatal(ok, err)
@@ -92,9 +94,34 @@ func TestShardTimeOfTheFirstFormatIsRead(t *testing.T) {
 	if err := whole.Open(w.pair.TxA); err != nil {
 		t.Fatal(err)
 	}
-	w.pair.TxA.Set(keys.ShardTime(), row[:len(row)-2])
-	old := commit.New(options())
-	if err := old.Open(w.pair.TxA); err != nil || old.TermStart() != whole.TermStart() {
-		t.Errorf("term start %v, %v; with the format %v", old.TermStart(), err, whole.TermStart())
+	if whole.Shift() != 5000 {
+		t.Errorf("the wall clocks are read as %d ms ahead", whole.Shift())
+	}
+	for _, lacks := range []int{8, 8 + 2} {
+		w.pair.TxA.Set(keys.ShardTime(), row[:len(row)-lacks])
+		old := commit.New(options())
+		if err := old.Open(w.pair.TxA); err != nil || old.TermStart() != whole.TermStart() || old.Shift() != 0 {
+			t.Errorf("without %d bytes: term start %v, shift %d, %v; with them %v", lacks, old.TermStart(), old.Shift(), err, whole.TermStart())
+		}
+	}
+}
+
+func TestEntriesOfTheFirstFormatDoNotSayWhatWallClocksShow(t *testing.T) {
+	w := mustWorld(t)
+	shift := func(format uint16, by core.Millis) core.Fact {
+		a, err := w.machine().Apply(w.pair.TxA, 1, &core.Entry{Format: format, Stamp: epoch, Commits: []core.Commit{{Ops: []core.Op{&core.ClockShift{Shift: by}}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := a.Results[0].Refusal; r != nil {
+			return r.Fact
+		}
+		return nil
+	}
+	if fact, ok := shift(core.FormatFirst, 5000).(core.Invalid); !ok || fact.Reason != "not_supported" || w.machine().Shift() != 0 {
+		t.Errorf("answered %v, and the shift is %d", fact, w.machine().Shift())
+	}
+	if fact := shift(core.FormatQueues, -5000); fact != nil || w.machine().Shift() != -5000 {
+		t.Errorf("answered %v, and the shift is %d", fact, w.machine().Shift())
 	}
 }

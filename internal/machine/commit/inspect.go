@@ -50,7 +50,7 @@ func (m *Machine) inspectSystem(c *core.Commit) *core.Refusal {
 	system := c.Partition == core.Partition{}
 	for i, op := range c.Ops {
 		switch op.(type) {
-		case *core.Tick, *core.TermStart:
+		case *core.Tick, *core.TermStart, *core.ClockShift:
 			if !system || len(c.Ops) != 1 || c.RequestID != (core.RequestID{}) || c.Session != (core.SessionID{}) {
 				return &core.Refusal{Op: i, Fact: core.Invalid{
 					Field: "ops", Reason: "not_alone", Message: "an op of the shard stands alone, in the system partition",

@@ -102,10 +102,14 @@ func parseOp(line string) core.Op {
 	arg := func(i int) string { return repeated(a.plain[i]) }
 	switch verb := a.plain[0]; verb {
 	case "create":
-		return &core.TaskCreate{
+		op := &core.TaskCreate{
 			ID: taskID(arg(1)), Queue: a.named["queue"], Payload: []byte(repeated(a.named["payload"])), Delay: a.millis("delay"),
 			Unique: core.Unique{Key: a.named["unique"], Reject: a.has("reject")}, MaxAttempts: int32(a.number("max_attempts")),
 		}
+		if after, ok := a.named["run_at"]; ok {
+			op.RunAt = epoch.Add(millis(after))
+		}
+		return op
 	case "complete":
 		return &core.TaskComplete{Task: taskID(arg(1)), Token: token, Result: []byte(repeated(a.named["result"]))}
 	case "fail":
@@ -130,6 +134,8 @@ func parseOp(line string) core.Op {
 		return &core.Tick{Max: uint32(a.number("max"))}
 	case "term":
 		return &core.TermStart{Term: uint64(number(arg(1))), Leader: 1}
+	case "shift":
+		return &core.ClockShift{Shift: a.millis("by")}
 	case "namespace_create":
 		return &core.NamespaceCreate{Tenant: arg(1), Name: arg(2), Partitions: uint16(max(1, a.number("partitions"))), Shards: uint16(a.number("shards")), Max: int32(a.number("max"))}
 	case "namespace_set":
@@ -229,7 +235,7 @@ func (w *world) parseCommits(input string) []core.Commit {
 		}
 		op := parseOp(line)
 		switch op.Kind() {
-		case core.OpTick, core.OpTermStart, core.OpNamespaceCreate:
+		case core.OpTick, core.OpTermStart, core.OpClockShift, core.OpNamespaceCreate:
 			if len(c.Ops) == 0 {
 				c.Partition = core.Partition{}
 			}

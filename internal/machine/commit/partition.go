@@ -106,6 +106,7 @@ func (part *partition) open(v core.View) error {
 // seen is what the queue of a partition depends on beside what is stored.
 type seen struct {
 	termStart core.ShardTime
+	shift     core.Millis
 	format    uint16
 	config    core.NamespaceConfig
 }
@@ -113,7 +114,7 @@ type seen struct {
 // dueOf returns when the partition's earliest timed work is due. The queue knows it for the term and the configuration
 // that it was told last; a renewal of no leases tells it, and does nothing else.
 func (m *Machine) dueOf(part *partition) (core.ShardTime, error) {
-	if part.seen != (seen{m.clock.termStart, m.clock.format, part.config}) {
+	if part.seen != (seen{m.clock.termStart, m.clock.shift, m.clock.format, part.config}) {
 		if _, _, err := part.queue.Apply(m.tx, m.queueContext(part, ""), &core.TaskRenew{}); err != nil {
 			return 0, err
 		}
@@ -222,6 +223,13 @@ type clock struct {
 	leader    uint64         // replica id
 	ticked    core.Partition // that used up the last tick's steps; the next one begins after it
 	format    uint16         // of the last entry: what is due depends on its rules
+	shift     core.Millis    // what most nodes' wall clocks show beyond shard time; negative: they are behind it
+}
+
+// Shift reads what most nodes' wall clocks showed beyond shard time when a leader said so last.
+func Shift(v core.View) (core.Millis, error) {
+	c, err := readClock(v)
+	return c.shift, err
 }
 
 func readClock(v core.View) (clock, error) {
@@ -230,26 +238,26 @@ func readClock(v core.View) (clock, error) {
 		return clock{}, err
 	}
 	const fixed = 4*8 + keys.PartitionLen
-	format := core.FormatFirst
-	if len(row) == fixed+2 {
-		format = binary.BigEndian.Uint16(row[fixed:])
-		row = row[:fixed]
-	}
-	if len(row) != fixed {
+	c := clock{format: core.FormatFirst}
+	switch len(row) { // programs before FormatQueues wrote no format, and the first ones after that no shift
+	case fixed + 2 + 8:
+		c.shift = core.Millis(binary.BigEndian.Uint64(row[fixed+2:]))
+		fallthrough
+	case fixed + 2:
+		c.format = binary.BigEndian.Uint16(row[fixed:])
+	case fixed:
+	default:
 		return clock{}, errs.Corruptf("shard time is %d bytes", len(row))
 	}
-	ticked, ok := keys.DecodePartition(row[4*8:])
+	ticked, ok := keys.DecodePartition(row[4*8 : fixed])
 	if !ok {
 		return clock{}, errs.Corruptf("shard time names no partition")
 	}
-	return clock{
-		format:    format,
-		stamp:     core.ShardTime(binary.BigEndian.Uint64(row)),
-		termStart: core.ShardTime(binary.BigEndian.Uint64(row[8:])),
-		term:      binary.BigEndian.Uint64(row[16:]),
-		leader:    binary.BigEndian.Uint64(row[24:]),
-		ticked:    ticked,
-	}, nil
+	c.stamp = core.ShardTime(binary.BigEndian.Uint64(row))
+	c.termStart = core.ShardTime(binary.BigEndian.Uint64(row[8:]))
+	c.term, c.leader = binary.BigEndian.Uint64(row[16:]), binary.BigEndian.Uint64(row[24:])
+	c.ticked = ticked
+	return c, nil
 }
 
 func (c clock) append(dst []byte) []byte {
@@ -259,6 +267,16 @@ func (c clock) append(dst []byte) []byte {
 	dst = keys.AppendPartition(dst, c.ticked)
 	if c.format > core.FormatFirst { // programs of the first format know no other length
 		dst = binary.BigEndian.AppendUint16(dst, c.format)
+		dst = binary.BigEndian.AppendUint64(dst, uint64(c.shift))
 	}
 	return dst
+}
+
+// setShift notes what most nodes' wall clocks show beyond shard time. What was to be ready by them may be due at once.
+func (m *Machine) setShift(op *core.ClockShift) (core.OpResult, core.Fact) {
+	if m.clock.format < core.FormatQueues {
+		return core.OpResult{}, core.Invalid{Field: "shift", Reason: "not_supported", Message: fmt.Sprintf("a shard follows the wall clocks from format %d on", core.FormatQueues)}
+	}
+	m.clock.shift = op.Shift
+	return core.OpResult{}, nil
 }

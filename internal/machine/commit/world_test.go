@@ -149,7 +149,7 @@ func (w *world) state() (string, error) {
 	}
 	for _, q := range queues {
 		for _, s := range core.States() {
-			tasks, _, err := queue.List(tx, w.part, core.ListQuery{Queue: q.Queue, State: s, Limit: 100})
+			tasks, _, err := queue.List(tx, w.part, core.ListQuery{Queue: q.Queue, State: s, Limit: 100}, 0)
 			if err != nil {
 				return "", err
 			}

@@ -68,7 +68,7 @@ func (m *Machine) applyRunNow(tx core.Txn, c *Context, op *core.TaskRunNow) (cor
 	if err != nil {
 		return core.OpResult{}, nil, err
 	}
-	m.key = keys.AppendTaskTimer(m.key[:0], m.p, rec.runAt, keys.TimerScheduled, op.Task)
+	m.taskTimer(op.Task, &rec)
 	tx.Delete(m.mem.own(m.key))
 	m.enqueue(tx, l, op.Task, &rec, core.Scheduled, c.Stamp)
 	m.saveRecord(tx, op.Task, &rec)

@@ -44,6 +44,7 @@ type audit struct {
 	payloadRows, resultRows, holderRows int // rows there are
 	attemptRows                         int
 	timerRows                           [5]int
+	wallRows                            int
 	indexRows                           [8]int // by state
 	indexed                             [8]int // tasks by state
 }
@@ -114,6 +115,8 @@ func (a *audit) row(key, value []byte) error {
 		} else {
 			a.find("unknown timer %x", key)
 		}
+	case keys.RecordWallTimer:
+		a.wallRows++
 	case keys.RecordQueueConfig:
 		number, _, err := decodeConfig(value)
 		if q := a.queues[number]; err == nil && (q == nil || q.named) {
@@ -252,7 +255,7 @@ func (a *audit) index(id core.TaskID, rec *record, s *spec, bytes uint64) error 
 	case rec.state == core.Ready:
 		return a.has(keys.AppendReady(nil, a.p, rec.queue, rec.sort, rec.seq), "place of ready task %s", id)
 	case rec.state == core.Scheduled:
-		return a.has(keys.AppendTaskTimer(nil, a.p, rec.runAt, keys.TimerScheduled, id), "timer of task %s", id)
+		return a.has(appendTaskTimer(nil, a.p, id, rec), "timer of task %s", id)
 	case rec.state == core.Running:
 		value, err := must(a.v, keys.AppendRunning(nil, a.p, rec.token), "row of running task %s", id)
 		if err != nil {
@@ -303,7 +306,7 @@ func (a *audit) finish() {
 				n, q.stored.bytes, q.stored.ended, q.found.bytes, q.found.ended)
 		}
 	}
-	a.indexRows[core.Scheduled] = a.timerRows[keys.TimerScheduled]
+	a.indexRows[core.Scheduled] = a.timerRows[keys.TimerScheduled] + a.wallRows
 	for s := range a.indexRows {
 		if a.indexRows[s] != a.indexed[s] {
 			a.find("the index of tasks %s has %d rows for %d tasks", core.State(s), a.indexRows[s], a.indexed[s])

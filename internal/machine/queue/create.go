@@ -267,13 +267,13 @@ func (m *Machine) place(tx core.Txn, c *Context, l *line, op *core.TaskCreate, p
 	l.created++
 	l.bytes += uint64(len(op.Payload))
 	rec := record{queue: l.number, priority: op.Priority}
-	due := op.RunAt
-	if due == 0 && op.Delay > 0 {
-		due = c.Stamp.Add(op.Delay)
+	due := c.after(op.Delay)
+	if op.RunAt != 0 {
+		due = c.named(op.RunAt)
 	}
-	if due > c.Stamp {
+	if c.waits(due) {
 		rec.reason = reasonDelay
-		m.schedule(tx, l, op.ID, &rec, 0, min(due, c.Stamp.Add(maxDelay)))
+		m.schedule(tx, l, op.ID, &rec, 0, due)
 	} else {
 		m.admit(l, op.ID, &rec, payload, c.Stamp)
 	}

@@ -203,6 +203,9 @@ func (w *world) check() {
 	if w.m.timer > fresh.timer {
 		w.t.Errorf("no timer is expected before %d, and one is due at %d", w.m.timer, fresh.timer)
 	}
+	if w.m.wall > fresh.wall {
+		w.t.Errorf("no timer by wall clock is expected before %d, and one is due at %d", w.m.wall, fresh.wall)
+	}
 	if err := w.m.checkHeads(w.tx); err != nil {
 		w.t.Error(err)
 	}

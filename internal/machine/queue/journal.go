@@ -14,7 +14,7 @@ type journal struct {
 
 	meta               meta
 	endedBytes         uint64
-	timer              core.ShardTime
+	timer, wall        core.ShardTime
 	lines              int // queues there were
 	dirty              int
 	ended, woken, lost int
@@ -102,7 +102,7 @@ func (m *Machine) Mark() {
 	j := &m.log
 	j.on = true
 	j.mark++
-	j.meta, j.endedBytes, j.timer = m.meta, m.endedBytes, m.timer
+	j.meta, j.endedBytes, j.timer, j.wall = m.meta, m.endedBytes, m.timer, m.wall
 	j.lines, j.dirty = len(m.lines), len(m.dirty)
 	j.ended, j.woken, j.lost = len(m.ended), len(m.woken), len(m.lost)
 	j.fresh = len(m.fresh)
@@ -161,7 +161,7 @@ func (m *Machine) Undo() {
 	for _, l := range m.woken[j.woken:] {
 		l.woken = false
 	}
-	m.meta, m.endedBytes, m.timer = j.meta, j.endedBytes, j.timer
+	m.meta, m.endedBytes, m.timer, m.wall = j.meta, j.endedBytes, j.timer, j.wall
 	m.ended, m.woken, m.lost = m.ended[:j.ended], m.woken[:j.woken], m.lost[:j.lost]
 	j.reset()
 }

@@ -15,14 +15,14 @@ const (
 )
 
 // List reads a page of a queue's tasks in one state, in the order of that state's index: ready ones by priority and then
-// by ready time, scheduled ones by due time, running ones by token, ended ones by end. Payloads and results are left out. A
+// by ready time, scheduled ones by due time as most wall clocks show it now, shift beyond shard time, running ones by token, ended ones by end. Payloads and results are left out. A
 // page may have fewer tasks than asked for, and even none, and still a cursor: the end is where there is no cursor. A
 // queue that is unknown has no tasks. The error is a core.Fact when the query is at fault.
-func List(v core.View, p core.Partition, q core.ListQuery) (tasks []core.Task, next []byte, err error) {
-	return list(v, p, q, MaxInspected)
+func List(v core.View, p core.Partition, q core.ListQuery, shift core.Millis) (tasks []core.Task, next []byte, err error) {
+	return list(v, p, q, shift, MaxInspected)
 }
 
-func list(v core.View, p core.Partition, q core.ListQuery, inspect int) (tasks []core.Task, next []byte, err error) {
+func list(v core.View, p core.Partition, q core.ListQuery, shift core.Millis, inspect int) (tasks []core.Task, next []byte, err error) {
 	if q.Limit < 1 {
 		return nil, nil, core.Invalid{Field: "limit", Message: "is at least 1"}
 	}
@@ -40,7 +40,12 @@ func list(v core.View, p core.Partition, q core.ListQuery, inspect int) (tasks [
 	if err != nil {
 		return nil, nil, err
 	}
-	ids, next, err := listIDs(v, p, q, number, inspect)
+	var ids []core.TaskID
+	if q.State == core.Scheduled {
+		ids, next, err = listScheduled(v, p, q, number, shift, inspect)
+	} else {
+		ids, next, err = listIDs(v, p, q, number, inspect)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -75,7 +80,7 @@ func listIDs(v core.View, p core.Partition, q core.ListQuery, number uint32, ins
 	}
 	if len(q.Cursor) > 0 {
 		if from = cursorKey(p, q, number, from, to); from == nil {
-			return nil, nil, core.Invalid{Field: "cursor", Reason: "bad_cursor", Message: "is not one of this list"}
+			return nil, nil, badCursor
 		}
 	}
 	if q.State.Terminal() {
@@ -112,13 +117,14 @@ func listIDs(v core.View, p core.Partition, q core.ListQuery, number uint32, ins
 	return ids, next, cmp.Or(err, bad)
 }
 
-// listRange bounds the index of a state. Those of scheduled and running tasks are shared by all queues.
+var badCursor = core.Invalid{Field: "cursor", Reason: "bad_cursor", Message: "is not one of this list"}
+
+// listRange bounds the index of a state, but for scheduled tasks, which have two. That of running tasks is shared by all
+// queues.
 func listRange(p core.Partition, s core.State, number uint32) (from, to []byte) {
 	switch s {
 	case core.Ready:
 		return keys.ReadyRange(p, number)
-	case core.Scheduled:
-		return keys.TimerRangeAll(p, minTime)
 	case core.Running:
 		return keys.RunningRange(p)
 	case core.Completed, core.Dead, core.Cancelled:
@@ -134,13 +140,8 @@ func listRow(s core.State, key, value []byte) (id core.TaskID, number uint32, er
 	case core.Ready:
 		return toID(value), 0, nil
 	case core.Scheduled:
-		_, kind, rest, ok := keys.DecodeTimer(key)
-		if !ok || kind != keys.TimerScheduled {
-			return id, ^uint32(0), nil
-		}
-		r := reader{b: value}
-		number = r.u32()
-		return toID(rest), number, r.done("timer")
+		_, id, number, err = timerOf(key, value)
+		return id, number, err
 	case core.Running:
 		c, err := decodeCarried(value)
 		return c.task, c.queue, err
@@ -150,7 +151,24 @@ func listRow(s core.State, key, value []byte) (id core.TaskID, number uint32, er
 	}
 }
 
-// A cursor is its form, the state and queue of the list, and the part of the last key below the partition.
+// timerOf reads a row of either index of timers: when it is due, the task that becomes ready then, and the task's queue. A row
+// of another kind is of no queue's number there can be.
+func timerOf(key, value []byte) (at core.ShardTime, id core.TaskID, number uint32, err error) {
+	at, id, ok := keys.DecodeWallTimer(key)
+	if !ok {
+		due, kind, rest, ok := keys.DecodeTimer(key)
+		if !ok || kind != keys.TimerScheduled {
+			return due, id, ^uint32(0), nil
+		}
+		at, id = due, toID(rest)
+	}
+	r := reader{b: value}
+	number = r.u32()
+	return at, id, number, r.done("timer")
+}
+
+// A cursor is its form, the state and queue of the list, and the part of the last key below the partition. That of scheduled
+// tasks has a form of its own; this one, which went through the timer index alone, is still read.
 const cursorForm byte = 1
 
 func appendCursor(q core.ListQuery, number uint32, key []byte) []byte {

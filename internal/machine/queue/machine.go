@@ -17,6 +17,7 @@ type Context struct {
 	Format    uint16         // of the entry: the rules that it was proposed under
 	Queues    uint32         // most queues; 0 = core.DefaultQueues
 	TermStart core.ShardTime // stamp of the current term's first entry
+	Shift     core.Millis    // what most nodes' wall clocks show beyond the stamp
 	Principal string         // who asks, recorded as the creator of tasks
 	Namespace core.NamespaceConfig
 }
@@ -43,10 +44,12 @@ type Machine struct {
 	leases   heap[*run]
 	sessions map[core.SessionID]*run // first of each session's running tasks
 	timer    core.ShardTime          // no row of the timer index is due earlier
+	wall     core.ShardTime          // likewise of timers by wall clock: a wall time
 
 	term        core.ShardTime // as the last context had it
 	retainBytes uint64         // likewise
 	format      uint16         // likewise
+	shift       core.Millis    // likewise
 
 	fresh []fresh
 	epoch uint32 // of the entry being applied; tells heads of this one from older ones
@@ -72,7 +75,7 @@ func (m *Machine) clear() {
 	*m = Machine{
 		p: m.p, o: m.o,
 		names: map[string]*line{}, runs: map[core.TaskID]*run{}, sessions: map[core.SessionID]*run{},
-		timer: core.Never, retainBytes: defaultRetainBytes,
+		timer: core.Never, wall: core.Never, retainBytes: defaultRetainBytes,
 	}
 	m.meta.token = uint64(m.o.Above)
 	m.stored = m.meta // it is written with the next token
@@ -98,7 +101,10 @@ func (m *Machine) Open(v core.View) error {
 	if err := m.openRuns(v); err != nil {
 		return err
 	}
-	return m.seekTimer(v, minTime)
+	if err := m.seekTimer(v, minTime); err != nil {
+		return err
+	}
+	return m.seekWall(v, minTime)
 }
 
 func (m *Machine) openLines(v core.View) error {
@@ -272,9 +278,9 @@ func (m *Machine) mustRecord(v core.View, id core.TaskID, want core.State) (reco
 	return rec, nil
 }
 
-// observe takes over what an entry says about term, namespace and rules.
+// observe takes over what an entry says about term, wall clocks, namespace and rules.
 func (m *Machine) observe(c *Context) {
-	m.retainBytes = defaultRetainBytes
+	m.retainBytes, m.shift = defaultRetainBytes, c.Shift
 	if c.Namespace.RetainBytes > 0 {
 		m.retainBytes = uint64(c.Namespace.RetainBytes)
 	}

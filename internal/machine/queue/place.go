@@ -141,11 +141,30 @@ func (m *Machine) settleFresh(tx core.Txn) {
 const keptFresh = 4096
 
 // schedule makes a task wait until due, and leaves the record to the caller.
-func (m *Machine) schedule(tx core.Txn, l *line, id core.TaskID, rec *record, from core.State, due core.ShardTime) {
-	rec.state, rec.runAt = core.Scheduled, due
-	m.key = keys.AppendTaskTimer(m.key[:0], m.p, due, keys.TimerScheduled, id)
-	m.setTimer(tx, due, putUint(m.value[:0], uint64(l.number)))
+func (m *Machine) schedule(tx core.Txn, l *line, id core.TaskID, rec *record, from core.State, due due) {
+	rec.state, rec.runAt, rec.wall = core.Scheduled, due.at, due.wall
+	m.value = putUint(m.value[:0], uint64(l.number))
+	m.taskTimer(id, rec)
+	if due.wall {
+		tx.Insert(m.mem.own(m.key), m.mem.own(m.value))
+		m.wall = min(m.wall, due.at)
+	} else {
+		m.setTimer(tx, due.at, m.value)
+	}
 	m.move(l, from, core.Scheduled)
+}
+
+// taskTimer puts the key of a scheduled task's timer together.
+func (m *Machine) taskTimer(id core.TaskID, rec *record) {
+	m.key = appendTaskTimer(m.key[:0], m.p, id, rec)
+}
+
+// appendTaskTimer appends the key of a scheduled task's timer, in the index that its record names.
+func appendTaskTimer(dst []byte, p core.Partition, id core.TaskID, rec *record) []byte {
+	if rec.wall {
+		return keys.AppendWallTimer(dst, p, rec.runAt, id)
+	}
+	return keys.AppendTaskTimer(dst, p, rec.runAt, keys.TimerScheduled, id)
 }
 
 // setTimer stores the timer row whose key was put together, due at due.

@@ -64,6 +64,9 @@ func (tw *twins) step(rt *rapid.T) {
 		tw.each(func(w *world) { w.c.Stamp = w.c.Stamp.Add(d) })
 	case what == 3:
 		tw.each(func(w *world) { w.c.TermStart = w.c.Stamp })
+	case what == 4 && rapid.Bool().Draw(rt, "a wall clock is set"):
+		shift := rapid.SampledFrom([]core.Millis{0, 5000, -5000, 86_400_000, -86_400_000}).Draw(rt, "shift")
+		tw.each(func(w *world) { w.c.Shift = shift })
 	case what == 4:
 		n := rapid.SampledFrom([]int64{0, 1, 600, 2000}).Draw(rt, "retain")
 		none := rapid.Bool().Draw(rt, "no auto create")
@@ -77,6 +80,7 @@ func (tw *twins) step(rt *rapid.T) {
 		ops := make([]core.Op, n)
 		for i := range ops {
 			ops[i] = tw.op(rt)
+			tw.nameTime(rt, ops[i])
 			for _, alone := ops[i].(*core.QueueDelete); alone && n > 1; _, alone = ops[i].(*core.QueueDelete) {
 				ops[i] = tw.op(rt)
 			}
@@ -112,6 +116,22 @@ func (tw *twins) compare(rt *rapid.T, what string, a, b any) {
 	}
 	if x, y := tw.steady.tx.Dump(), tw.forgetful.tx.Dump(); x != y {
 		rt.Fatalf("%s: stored states differ\n%s", what, diff(x, y))
+	}
+}
+
+// nameTime has a create, or a snooze, name a time at random.
+func (tw *twins) nameTime(rt *rapid.T, op core.Op) {
+	at := func() core.ShardTime {
+		if rapid.IntRange(0, 3).Draw(rt, "names a time") > 0 {
+			return 0
+		}
+		return tw.steady.c.Stamp.Add(rapid.SampledFrom([]core.Millis{-86_400_000, -1000, 1, 5000, 86_400_000, 90_000_000}).Draw(rt, "time"))
+	}
+	switch op := op.(type) {
+	case *core.TaskCreate:
+		op.RunAt = at()
+	case *core.TaskSnooze:
+		op.Until = at()
 	}
 }
 

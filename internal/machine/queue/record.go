@@ -53,6 +53,7 @@ type record struct {
 	startedAt core.ShardTime // of the last delivery
 
 	runAt      core.ShardTime // scheduled: when it becomes ready
+	wall       bool           // scheduled: runAt is what most wall clocks are to show, and no shard time
 	sort, seq  uint64         // ready and running: its place in the queue
 	session    core.SessionID // running and completed
 	worker     string         // likewise; empty with longHolder
@@ -70,6 +71,8 @@ const (
 	recordHolder
 	recordSession
 	recordInline
+
+	recordWall = recordSession // of a scheduled task, which has no session
 )
 
 // held says whether the record names the holder of the last delivery.
@@ -91,6 +94,9 @@ func appendRecord(b []byte, s *record) []byte {
 	}
 	if s.held() && s.session != (core.SessionID{}) {
 		flags |= recordSession
+	}
+	if s.state == core.Scheduled && s.wall {
+		flags |= recordWall
 	}
 	b = append(b, formTask, byte(s.state)|byte(s.outcome)<<4, byte(s.reason), flags)
 	b = putUint(b, uint64(s.queue))
@@ -148,7 +154,7 @@ func decodeRecord(b []byte) (s record, err error) {
 		s.startedAt = s.readyAt + core.ShardTime(r.int())
 	}
 	if s.state == core.Scheduled {
-		s.runAt = core.ShardTime(r.int())
+		s.runAt, s.wall = core.ShardTime(r.int()), flags&recordWall != 0
 	}
 	if s.placed() {
 		s.sort, s.seq = r.fixed(), r.uint()

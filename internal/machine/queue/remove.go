@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"slices"
@@ -135,6 +136,9 @@ func (m *Machine) sweepSome(tx core.Txn, c *Context, l *line, limit int) (used i
 		return m.sweepShared(tx, c, l, core.Running, from, to, limit)
 	case l.states[core.Scheduled] > 0:
 		from, to := keys.TimerRangeAll(m.p, minTime)
+		if bytes.HasPrefix(l.cursor, wallTimers) {
+			from, to = keys.WallTimerRangeAll(m.p, minTime)
+		}
 		return m.sweepShared(tx, c, l, core.Scheduled, from, to, limit)
 	case l.states[core.Ready] > 0:
 		return m.sweepReady(tx, c, l, limit)
@@ -146,6 +150,10 @@ func (m *Machine) sweepSome(tx core.Txn, c *Context, l *line, limit int) (used i
 	}
 	return m.sweepUnique(tx, l, limit)
 }
+
+// wallTimers begins the tail of the keys of timers by wall clock. A cursor of a sweep that is no more than this says that
+// the other timers were searched.
+var wallTimers = []byte{byte(keys.RecordWallTimer)}
 
 // sweepShared cancels a removed queue's tasks in a state whose index all queues share. It looks at a bounded number of
 // rows, and remembers in the queue's record where it is.
@@ -177,9 +185,14 @@ func (m *Machine) sweepShared(tx core.Txn, c *Context, l *line, s core.State, fr
 			return 0, err
 		}
 	}
-	if l.cursor = last; l.states[s] == 0 {
+	switch before := l.cursor; {
+	case l.states[s] == 0:
 		l.cursor = nil
-	} else if end {
+	case !end:
+		l.cursor = last
+	case s == core.Scheduled && !bytes.HasPrefix(before, wallTimers):
+		l.cursor = wallTimers
+	default:
 		return 0, errs.Corruptf("%d tasks are %s, and their index has none", l.states[s], s)
 	}
 	m.saveRemoved(tx, l)
@@ -227,7 +240,7 @@ func (m *Machine) cancelRemoved(tx core.Txn, c *Context, l *line, id core.TaskID
 		m.key = keys.AppendReady(m.key[:0], m.p, l.number, rec.sort, rec.seq)
 		tx.Delete(m.mem.own(m.key))
 	case core.Scheduled:
-		m.key = keys.AppendTaskTimer(m.key[:0], m.p, rec.runAt, keys.TimerScheduled, id)
+		m.taskTimer(id, &rec)
 		tx.Delete(m.mem.own(m.key))
 	case core.Running:
 		r := m.runs[id]

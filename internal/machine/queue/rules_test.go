@@ -112,7 +112,7 @@ func TestCursorsOfAnotherListAreRefused(t *testing.T) {
 		w.do(&core.TaskCreate{ID: numbered(10 + i), Queue: "b"})
 	}
 	q := core.ListQuery{Queue: "a", State: core.Ready, Limit: 1}
-	_, next, err := List(w.tx, testPartition, q)
+	_, next, err := List(w.tx, testPartition, q, 0)
 	if err != nil || next == nil {
 		t.Fatal(next, err)
 	}
@@ -129,12 +129,12 @@ func TestCursorsOfAnotherListAreRefused(t *testing.T) {
 		{"pointing elsewhere", core.ListQuery{Queue: "a", State: core.Ready, Limit: 1, Cursor: append(append([]byte{}, next[:6]...), 0xff)}},
 		{"pointing at payloads", core.ListQuery{Queue: "a", State: core.Ready, Limit: 1, Cursor: append(append([]byte{}, next[:6]...), byte(keys.RecordTaskPayload))}},
 	} {
-		_, _, err := List(w.tx, testPartition, c.q)
+		_, _, err := List(w.tx, testPartition, c.q, 0)
 		if _, ok := errors.AsType[core.Invalid](err); !ok {
 			t.Errorf("a cursor %s answers %v", c.what, err)
 		}
 	}
-	if tasks, _, err := List(w.tx, other, q); err != nil || len(tasks) != 0 {
+	if tasks, _, err := List(w.tx, other, q, 0); err != nil || len(tasks) != 0 {
 		t.Errorf("another tenant lists %v, %v", tasks, err)
 	}
 }

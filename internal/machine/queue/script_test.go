@@ -137,6 +137,10 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 	case "term":
 		s.c.TermStart = s.c.Stamp
 		return "ok\n"
+	case "shift": // what the wall clocks show beyond shard time, from here on
+		s.c.Shift = w.spanAt(0)
+		s.check()
+		return "ok\n"
 	case "namespace":
 		s.c.Namespace = core.NamespaceConfig{NoAutoCreate: w.has("no_auto_create"), RetainBytes: w.num("retain_bytes")}
 		return "ok\n"
@@ -216,7 +220,7 @@ func (s *script) rows() string {
 		return err.Error() + "\n"
 	}
 	var b strings.Builder
-	for r := keys.RecordQueueMeta; r <= keys.RecordRemoved; r++ {
+	for r := keys.RecordQueueMeta; r <= keys.RecordWallTimer; r++ {
 		if counts[r] > 0 {
 			fmt.Fprintf(&b, "%s=%d ", recordNames[r], counts[r])
 		}
@@ -229,7 +233,7 @@ var recordNames = [...]string{
 	keys.RecordTaskPayload: "payload", keys.RecordTaskState: "state", keys.RecordTaskResult: "result",
 	keys.RecordTaskAttempt: "attempt", keys.RecordTaskHolder: "holder", keys.RecordReady: "ready", keys.RecordTimer: "timer",
 	keys.RecordRunning: "running", keys.RecordTerminal: "terminal", keys.RecordUnique: "unique", keys.RecordWindow: "window",
-	keys.RecordRemoved: "removed",
+	keys.RecordRemoved: "removed", keys.RecordWallTimer: "wall",
 }
 
 // op reads the op that a command stands for.
@@ -559,7 +563,7 @@ func (s *script) list(w words) string {
 	}
 	var b strings.Builder
 	for range 100 {
-		tasks, next, err := list(s.tx, testPartition, q, inspect)
+		tasks, next, err := list(s.tx, testPartition, q, s.c.Shift, inspect)
 		if fact := core.Fact(nil); errors.As(err, &fact) {
 			return refused(fact)
 		}

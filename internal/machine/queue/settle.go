@@ -11,10 +11,10 @@ import (
 type next struct {
 	outcome core.Outcome
 	err     core.TaskError
-	reason  reason         // of a wait, or of death with dead
-	dead    bool           // there is no further attempt
-	at      core.ShardTime // ready then; at once unless it is later than the stamp
-	back    bool           // to its old place
+	reason  reason // of a wait, or of death with dead
+	dead    bool   // there is no further attempt
+	at      due    // ready then; at once when that has come
+	back    bool   // to its old place
 }
 
 // applyComplete ends a task with its result. Effects are the commit's other ops.
@@ -49,7 +49,7 @@ func (m *Machine) applyFail(tx core.Txn, c *Context, op *core.TaskFail) (core.Op
 	n := next{outcome: core.OutcomeFailed, err: cutError(op.Error)}
 	m.failed(c, r, &n, op.Fatal)
 	if op.HasRetry && !n.dead {
-		n.at = c.Stamp.Add(min(max(op.RetryAfter, 0), maxRetryAfter))
+		n.at = c.after(min(op.RetryAfter, maxRetryAfter))
 	}
 	return m.settle(tx, c, r, n)
 }
@@ -63,7 +63,7 @@ func (m *Machine) failed(c *Context, r *run, n *next, fatal bool) {
 	case int64(failures) >= int64(r.line.maxAttempts(&r.settings)):
 		n.dead, n.reason = true, reasonMaxAttempts
 	default:
-		n.at = c.Stamp.Add(r.backoff(failures))
+		n.at = c.after(r.backoff(failures))
 	}
 }
 
@@ -73,11 +73,10 @@ func (m *Machine) applySnooze(tx core.Txn, c *Context, op *core.TaskSnooze) (cor
 	if r == nil {
 		return m.settledBefore(tx, op.Task, op.Token, core.OutcomeSnoozed)
 	}
-	until := op.Until
-	if until == 0 {
-		until = c.Stamp.Add(max(op.Delay, 0))
+	until := c.after(op.Delay)
+	if op.Until != 0 {
+		until = c.named(op.Until)
 	}
-	until = min(until, c.Stamp.Add(maxDelay))
 	return m.settle(tx, c, r, next{outcome: core.OutcomeSnoozed, reason: reasonSnooze, at: until})
 }
 
@@ -132,7 +131,7 @@ func (m *Machine) endAttempt(tx core.Txn, c *Context, r *run, n next) (core.Stat
 	switch {
 	case n.back:
 		m.enter(tx, r.line, r.id, &rec, core.Running)
-	case n.at > c.Stamp:
+	case c.waits(n.at):
 		m.schedule(tx, r.line, r.id, &rec, core.Running, n.at)
 	default:
 		m.enqueue(tx, r.line, r.id, &rec, core.Running, c.Stamp)

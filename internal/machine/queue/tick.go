@@ -39,13 +39,18 @@ func (m *Machine) Tick(tx core.Txn, c Context, steps uint32) (more bool, err err
 			return false, err
 		}
 	}
+	if m.wallDue() <= c.Stamp {
+		if err := m.seekWall(tx, m.wall); err != nil {
+			return false, err
+		}
+	}
 	return m.Due() <= c.Stamp, nil
 }
 
 // Due returns when there is timed work next, or core.Never; 0: there is some at any time. It may name a time at which a
 // tick finds nothing.
 func (m *Machine) Due() core.ShardTime {
-	due := m.timer
+	due := min(m.timer, m.wallDue())
 	if r, ok := m.leases.top(); ok {
 		due = min(due, r.ends)
 	}
@@ -69,10 +74,22 @@ func (m *Machine) tickTimed(tx core.Txn, c *Context, budget int) (used int, err 
 		}
 		used++
 	}
-	if used == budget || m.timer > c.Stamp {
+	rest := budget - used
+	if rest > 0 && m.timer <= c.Stamp {
+		most := rest
+		if m.wallDue() <= c.Stamp {
+			most -= rest / 2 // many of the one kind do not hold up the other
+		}
+		n, err := m.tickTimers(tx, c, most)
+		if err != nil {
+			return used, err
+		}
+		used += n
+	}
+	if used == budget || m.wallDue() > c.Stamp {
 		return used, nil
 	}
-	n, err := m.tickTimers(tx, c, budget-used)
+	n, err := m.tickWall(tx, c, budget-used)
 	return used + n, err
 }
 
@@ -91,7 +108,7 @@ func (m *Machine) expire(tx core.Txn, c *Context, r *run) error {
 	} else if crashes := r.rec.crashes + 1; int64(crashes) >= int64(r.line.maxCrashes(&r.settings)) {
 		n.dead, n.reason = true, reasonMaxCrashes
 	} else if crashes > 1 {
-		n.at = c.Stamp.Add(r.backoff(crashes - 1)) // after the first crash it is ready at once
+		n.at = c.after(r.backoff(crashes - 1)) // after the first crash it is ready at once
 	}
 	m.lose(r, why)
 	_, err := m.endAttempt(tx, c, r, n)
@@ -144,7 +161,7 @@ func (m *Machine) tickTimers(tx core.Txn, c *Context, budget int) (used int, err
 
 func (m *Machine) fire(tx core.Txn, c *Context, row timerRow) error {
 	if row.kind == keys.TimerScheduled {
-		return m.fireScheduled(tx, c, row)
+		return m.fireScheduled(tx, c, row.key, toID(row.rest), row.due)
 	}
 	tx.Delete(row.key)
 	switch row.kind {
@@ -171,9 +188,8 @@ func (m *Machine) fire(tx core.Txn, c *Context, row timerRow) error {
 	return nil
 }
 
-// fireScheduled makes a task ready that was due.
-func (m *Machine) fireScheduled(tx core.Txn, c *Context, row timerRow) error {
-	id := toID(row.rest)
+// fireScheduled makes a task ready that was due at a shard time. key is that of its timer.
+func (m *Machine) fireScheduled(tx core.Txn, c *Context, key []byte, id core.TaskID, due core.ShardTime) error {
 	m.key = keys.AppendTaskState(m.key[:0], m.p, id)
 	rec, ok, err := storedRecord(tx, m.key, id)
 	switch {
@@ -190,8 +206,8 @@ func (m *Machine) fireScheduled(tx core.Txn, c *Context, row timerRow) error {
 		m.touch(l)
 		return m.cancelRemoved(tx, c, l, id, core.Scheduled)
 	}
-	tx.Delete(row.key)
-	m.enqueue(tx, l, id, &rec, core.Scheduled, row.due)
+	tx.Delete(key)
+	m.enqueue(tx, l, id, &rec, core.Scheduled, due)
 	m.saveRecord(tx, id, &rec)
 	return nil
 }

@@ -1,0 +1,119 @@
+package queue
+
+import (
+	"encoding/binary"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/keys"
+)
+
+// cursorScheduled is the form of the cursor of a list of scheduled tasks: state and queue of the list, and then, for the timer
+// index and for that of timers by wall clock, the part of the last key below the partition after its length.
+const cursorScheduled byte = 2
+
+// timers is one of the two indexes of timers, as a list of scheduled tasks goes through it.
+type timers struct {
+	from, to []byte
+	back     core.Millis // from its due times to shard time
+	tail     []byte      // of the last row that was taken; empty: none yet
+	rows     []timerAt   // read and not yet taken
+	more     bool        // there are rows behind those
+}
+
+type timerAt struct {
+	due  core.ShardTime
+	id   core.TaskID
+	of   uint32 // the task's queue
+	tail []byte
+}
+
+// read takes in up to limit rows.
+func (x *timers) read(v core.View, limit int) error {
+	return core.ScanRows(v, x.from, x.to, func(key, value []byte) (bool, error) {
+		if len(x.rows) == limit {
+			x.more = true
+			return false, nil
+		}
+		at, id, number, err := timerOf(key, value)
+		x.rows = append(x.rows, timerAt{at.Add(-x.back), id, number, append([]byte{}, keys.QueueTail(key)...)})
+		return true, err
+	})
+}
+
+// listScheduled reads a page of a queue's scheduled tasks from both indexes, in the order of their due times.
+func listScheduled(v core.View, p core.Partition, q core.ListQuery, number uint32, shift core.Millis, inspect int) (ids []core.TaskID, next []byte, err error) {
+	var of [2]timers
+	of[0].from, of[0].to = keys.TimerRangeAll(p, minTime)
+	of[1].from, of[1].to = keys.WallTimerRangeAll(p, minTime)
+	of[1].back = shift
+	if len(q.Cursor) > 0 && !seekScheduled(p, q, number, &of) {
+		return nil, nil, badCursor
+	}
+	if err := of[1].read(v, max(inspect/2, 1)); err != nil {
+		return nil, nil, err
+	}
+	if err := of[0].read(v, max(inspect-len(of[1].rows), 1)); err != nil {
+		return nil, nil, err
+	}
+	for {
+		x := firstDue(&of)
+		switch {
+		case x == nil && !of[0].more && !of[1].more:
+			return ids, nil, nil
+		case x == nil || len(ids) == q.Limit:
+			return ids, scheduledCursor(q, number, &of), nil
+		}
+		row := x.rows[0]
+		x.rows, x.tail = x.rows[1:], row.tail
+		if row.of == number {
+			ids = append(ids, row.id)
+		}
+	}
+}
+
+// firstDue returns the index whose next row is due first, or nil when there is no row, or one that was not read may come first.
+func firstDue(of *[2]timers) *timers {
+	var first *timers
+	for i := range of {
+		switch x := &of[i]; {
+		case len(x.rows) == 0 && x.more:
+			return nil
+		case len(x.rows) > 0 && (first == nil || x.rows[0].due < first.rows[0].due):
+			first = x
+		}
+	}
+	return first
+}
+
+func scheduledCursor(q core.ListQuery, number uint32, of *[2]timers) []byte {
+	b := binary.BigEndian.AppendUint32([]byte{cursorScheduled, byte(q.State)}, number)
+	for i := range of {
+		b = append(binary.AppendUvarint(b, uint64(len(of[i].tail))), of[i].tail...)
+	}
+	return b
+}
+
+// seekScheduled sets where a list goes on, and reports whether the cursor is one of it.
+func seekScheduled(p core.Partition, q core.ListQuery, number uint32, of *[2]timers) bool {
+	c := q.Cursor
+	if len(c) > 0 && c[0] == cursorForm {
+		of[0].from = cursorKey(p, q, number, of[0].from, of[0].to)
+		return of[0].from != nil
+	}
+	if len(c) < 6 || c[0] != cursorScheduled || c[1] != byte(q.State) || binary.BigEndian.Uint32(c[2:]) != number {
+		return false
+	}
+	r := reader{b: c[6:]}
+	for i := range of {
+		x := &of[i]
+		if x.tail = r.bytes(r.uint()); len(x.tail) == 0 {
+			continue
+		}
+		next := keys.QueueAfter(p, x.tail)
+		if keys.Compare(next, x.from) < 0 || keys.Compare(next, x.to) >= 0 {
+			return false
+		}
+		x.from = next
+	}
+	return r.done("cursor") == nil
+}

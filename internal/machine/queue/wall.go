@@ -1,0 +1,97 @@
+package queue
+
+import (
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/errs"
+	"github.com/millrace/millrace/internal/keys"
+)
+
+// Times that callers name, run_at of a create and until of a snooze, are what the wall clocks are to show. What is counted
+// from a stamp, a delay or a wait before a retry, is shard time, which no step of a wall clock moves. Scheduled tasks of
+// the one kind lie in the index of timers by wall clock, and those of the other in the timer index; the record says where.
+
+// due is when a task becomes ready: when most wall clocks show at, or else when it is at in shard time.
+type due struct {
+	at   core.ShardTime
+	wall bool
+}
+
+// after is when d has passed since the entry, at most maxDelay.
+func (c *Context) after(d core.Millis) due { return due{at: c.Stamp.Add(min(max(d, 0), maxDelay))} }
+
+// named is the time that a caller names. How far that is depends on clocks that may be wrong, so it is not cut: whoever takes
+// it from a client refuses one that is too far. Entries before core.FormatQueues take it as shard time, at most maxDelay after
+// the entry.
+func (c *Context) named(at core.ShardTime) due {
+	if c.Format >= core.FormatQueues {
+		return due{at, true}
+	}
+	return due{at: min(at, c.Stamp.Add(maxDelay))}
+}
+
+// now is the time of the entry: what most wall clocks show then, or shard time.
+func (c *Context) now(wall bool) core.ShardTime {
+	if wall {
+		return c.Stamp.Add(c.Shift)
+	}
+	return c.Stamp
+}
+
+// waits says whether due is still to come.
+func (c *Context) waits(d due) bool { return d.at > c.now(d.wall) }
+
+// wallDue is the shard time at which the first timer by wall clock is due at the earliest, or core.Never: as the wall
+// clocks show now.
+func (m *Machine) wallDue() core.ShardTime {
+	if m.wall == core.Never {
+		return core.Never
+	}
+	return m.wall.Add(-m.shift)
+}
+
+// tickWall makes the tasks ready whose timers by wall clock are due, in order, up to budget.
+func (m *Machine) tickWall(tx core.Txn, c *Context, budget int) (used int, err error) {
+	type row struct {
+		at  core.ShardTime
+		id  core.TaskID
+		key []byte
+	}
+	var rows []row
+	from, to := keys.WallTimerRange(m.p, m.wall, c.now(true)+1)
+	err = core.ScanRows(tx, from, to, func(key, _ []byte) (bool, error) {
+		if len(rows) == budget {
+			return false, nil
+		}
+		at, id, ok := keys.DecodeWallTimer(key)
+		if !ok {
+			return false, errs.Corruptf("row of the index of timers by wall clock makes no sense")
+		}
+		rows = append(rows, row{at, id, m.mem.own(key)})
+		return true, nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	done := m.wall
+	for _, r := range rows {
+		if err := m.fireScheduled(tx, c, r.key, r.id, r.at.Add(-c.Shift)); err != nil {
+			return 0, err
+		}
+		done = r.at
+	}
+	return len(rows), m.seekWall(tx, done)
+}
+
+// seekWall finds when the first timer by wall clock is due, knowing that none is before from.
+func (m *Machine) seekWall(v core.View, from core.ShardTime) error {
+	m.wall = core.Never
+	lo, hi := keys.WallTimerRangeAll(m.p, from)
+	return core.ScanRows(v, lo, hi, func(key, _ []byte) (bool, error) {
+		at, _, ok := keys.DecodeWallTimer(key)
+		if !ok {
+			return false, errs.Corruptf("row of the index of timers by wall clock makes no sense")
+		}
+		m.wall = at
+		return false, nil
+	})
+}
