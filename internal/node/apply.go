@@ -81,6 +81,7 @@ func (s *shard) applyEntry(e replog.Entry) error {
 	}
 	s.due.Store(int64(s.machine.Due()))
 	s.lastSeen.Store(int64(entry.Stamp))
+	s.shifted.Store(int64(s.machine.Shift()))
 	if s.searches() && len(applied.Points) > 0 {
 		if err := s.points.apply(applied.Points); err != nil {
 			s.n.o.Logger.Error("a stored point is found by no search", "shard", s.id, "index", e.Index, "error", err)
@@ -175,7 +176,7 @@ func (f *inflight) early(at func(core.Partition) core.At) func([]core.Result) {
 	if f == nil || len(f.proposals) == 0 {
 		return nil
 	}
-	next, from := 0, 0
+	next, from := 0, f.first()
 	return func(results []core.Result) {
 		for next < len(f.proposals) {
 			p := f.proposals[next]
@@ -193,7 +194,7 @@ func (f *inflight) early(at func(core.Partition) core.At) func([]core.Result) {
 
 // answer ends the proposals of an applied entry that wait for all of it.
 func (s *shard) answer(f *inflight, entry *core.Entry, results []core.Result, at func(core.Partition) core.At) {
-	i := 0
+	i := f.first()
 	for _, p := range f.proposals {
 		if p.settles != nil {
 			p.done(core.Proposed{Results: results[i : i+len(p.commits)], At: at(p.commits[0].Partition)})

@@ -8,8 +8,9 @@ import (
 	"github.com/millrace/millrace/internal/core"
 )
 
-// clocks is what a node knows of its peers' wall clocks. They decide one thing: whether shard time may step forward to the
-// wall clock when a term begins. It may when most nodes agree, so that one whose clock is wrong moves nothing.
+// clocks is what a node knows of its peers' wall clocks. They decide whether shard time may step forward when a term begins, and
+// what the shard is told that wall clocks show beyond shard time. Both need most nodes to agree, so that one whose clock is wrong
+// moves nothing.
 type clocks struct {
 	mu   sync.Mutex // guards the fields below
 	next time.Duration
@@ -95,23 +96,42 @@ func (s *shard) ahead() time.Duration {
 	return core.Millis(s.now() - core.ShardTimeOf(s.n.o.Clock.Wall())).Duration()
 }
 
+// shiftAfter is by how much what the wall clocks show beyond shard time must have changed for the shard to be told.
+const shiftAfter core.Millis = 1000
+
+// clockShift returns what the shard is to be told of the wall clocks, when they agree and show something else than it was told
+// last. Times that callers name follow them; shard time itself does not.
+func (s *shard) clockShift() (*core.ClockShift, bool) {
+	shift := core.Millis(core.ShardTimeOf(s.n.o.Clock.Wall()) - s.now())
+	by := shift - s.shift
+	if -shiftAfter <= by && by <= shiftAfter || s.n.Format() < core.FormatQueues || !s.n.clocks.agree(s.n) {
+		return nil, false
+	}
+	return &core.ClockShift{Shift: shift}, true
+}
+
 // clockTold is by how much shard time and the wall clock must differ, or differ from what was told last, for the log to tell of it.
 const clockTold = 5 * time.Second
 
 // tellClock tells when shard time and the wall clock part, and when they agree again: a clock that was corrected after the start,
-// or a start with one that was far ahead. Times that callers name are taken as shard time, so they come that much earlier or later.
+// or a start with one that was far ahead. Times that callers name follow the wall clock from core.FormatQueues on; before, they are
+// taken as shard time, so they come that much earlier or later.
 func (s *shard) tellClock() {
 	by := s.ahead().Round(time.Second)
 	if (by-s.toldAhead).Abs() < clockTold || !s.n.clocks.agree(s.n) {
 		return
 	}
 	s.toldAhead = by
+	means := "run_at follows the wall clock; leases, delays and retention go on without a step"
+	if s.n.Format() < core.FormatQueues {
+		means = "run_at is off by as much until the format of the cluster is raised"
+	}
 	switch log := s.n.o.Logger; {
 	case by.Abs() < clockTold:
 		log.Info("shard time and the wall clock agree again", "shard", s.id)
 	case by > 0:
-		log.Warn("shard time is ahead of the wall clock: a term began when that was ahead; run_at and created_at are off by as much until it catches up", "shard", s.id, "by", by)
+		log.Warn("shard time is ahead of the wall clock: a term began when that was ahead; "+means, "shard", s.id, "by", by)
 	default:
-		log.Warn("shard time is behind the wall clock, which was corrected since the term began; run_at and created_at are off by as much until a restart", "shard", s.id, "by", -by)
+		log.Warn("shard time is behind the wall clock, which was corrected since the term began; "+means, "shard", s.id, "by", -by)
 	}
 }

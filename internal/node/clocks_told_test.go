@@ -29,8 +29,8 @@ func (s *said) count(text string) int {
 	return strings.Count(s.b.String(), text)
 }
 
-// TestTheLogTellsWhenShardTimeAndTheWallClockPart: delays go by shard time, so an operator who sees a task wait must be able
-// to learn why.
+// TestTheLogTellsWhenShardTimeAndTheWallClockPart: a clock that was wrong is worth a look, because what ran meanwhile was stamped
+// by it.
 func TestTheLogTellsWhenShardTimeAndTheWallClockPart(t *testing.T) {
 	clock := envtest.NewClock(time.UnixMilli(1_700_000_000_000))
 	var log said
@@ -58,9 +58,11 @@ func TestTheLogTellsWhenShardTimeAndTheWallClockPart(t *testing.T) {
 	says("agree again", 1, 0)
 	clock.StepWall(24 * time.Hour)
 	says("behind the wall clock", 2, -24*time.Hour)
-	l.restart() // the term steps on to a clock that is a day ahead
-	clock.StepWall(-24 * time.Hour)
-	says("ahead of the wall clock", 1, 24*time.Hour)
 	l.restart()
-	says("ahead of the wall clock", 2, 24*time.Hour) // a start tells it too
+	says("behind the wall clock", 3, -24*time.Hour) // a start tells it too, and shard time does not step to the clock
+	clock.StepWall(-48 * time.Hour)
+	says("ahead of the wall clock", 1, 24*time.Hour)
+	says("run_at follows the wall clock", 4, 24*time.Hour)
+	l.restart()
+	says("ahead of the wall clock", 2, 24*time.Hour)
 }

@@ -76,6 +76,7 @@ type cluster struct {
 	rigs  map[uint64]*rig
 	n     int
 	o     Options
+	clock func(id uint64) env.Clock // nil: that of o
 	ns    core.Partition
 }
 
@@ -137,7 +138,11 @@ func (c *cluster) start(id uint64) {
 			o.Peers = append(o.Peers, Peer{Replica: other, Address: fmt.Sprint("n", other)})
 		}
 	}
-	r, err := startRig(c.t, rigOptions{disk: c.disks[id], clock: c.o.Clock, node: o})
+	clock := c.o.Clock
+	if c.clock != nil {
+		clock = c.clock(id)
+	}
+	r, err := startRig(c.t, rigOptions{disk: c.disks[id], clock: clock, node: o})
 	if err != nil {
 		c.t.Fatalf("node %d: %v", id, err)
 	}

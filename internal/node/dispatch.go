@@ -343,7 +343,7 @@ func (d *dispatcher) applied(m *commit.Machine, f *inflight, a *core.Applied, at
 		return out
 	}
 	base := len(a.Results) - len(f.grants)
-	i := 0
+	i := f.first()
 	for _, p := range f.proposals {
 		if p.settles != nil {
 			p.settles.session.settled(p.settles.holds, a.Results[i:i+len(p.commits)])

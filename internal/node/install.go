@@ -87,6 +87,7 @@ func (s *shard) install(in *installing) error {
 	s.machine = m
 	s.due.Store(int64(m.Due()))
 	s.lastSeen.Store(int64(m.LastStamp()))
+	s.shifted.Store(int64(m.Shift()))
 	s.hashes.restart()
 	s.machineMu.Unlock()
 	if s.id == 0 {

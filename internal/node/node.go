@@ -185,6 +185,7 @@ func (n *Node) openShard(id core.ShardID) (*shard, error) {
 	s.applied.Store(applied)
 	s.due.Store(int64(m.Due()))
 	s.lastSeen.Store(int64(m.LastStamp()))
+	s.shifted.Store(int64(m.Shift()))
 	if c.Status().Single {
 		if err := c.Campaign(); err != nil {
 			return nil, fmt.Errorf("campaign: %w", err)

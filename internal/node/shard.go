@@ -39,9 +39,18 @@ type inflight struct {
 	proposals []*proposal
 	grants    []*grant   // one per Grant commit, after all proposals' commits
 	creates   []creating // ready tasks the entry's creates may add
+	shifts    bool       // a ClockShift goes before all else
 	stood     bool       // a TermStart goes before the tick
 	tick      bool
 	term      uint64 // set if it holds the first commit of this term
+}
+
+// first returns where in the entry the proposals' commits begin.
+func (f *inflight) first() int {
+	if f.shifts {
+		return 1
+	}
+	return 0
 }
 
 // shard is one shard on this node. The loop goroutine owns core and what is named so below.
@@ -82,6 +91,7 @@ type shard struct {
 	// Owned by the loop.
 	nextTick   time.Duration // boot time of Raft's next tick
 	toldAhead  time.Duration // by how much shard time was said to be ahead of the wall clock; 0: it is not
+	shift      core.Millis   // of the last ClockShift that was proposed, or applied when the term began
 	stood      bool          // the node stood still since the last entry: leases get time to report
 	sleepUntil time.Duration // with Options.Manual: when a turn is due though nothing woke the shard
 	seq        uint64
@@ -117,6 +127,7 @@ type shard struct {
 	due      atomic.Int64 // earliest timed work, as the applier left it
 	more     atomic.Bool  // the last Tick left work that is due
 	lastSeen atomic.Int64 // newest applied stamp
+	shifted  atomic.Int64 // what wall clocks show beyond it, as applied
 	clock    shardClock
 	advance  notifier // applied moved
 	applyC   chan applierWork
@@ -159,7 +170,7 @@ type shardClock struct {
 	set    bool
 }
 
-// start begins a term: time goes on from the later of the last stamp and the wall clock.
+// start begins a term: time goes on from the later of the last stamp and the shard time that the wall clock shows.
 func (c *shardClock) start(last, wall core.ShardTime, boot time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -490,7 +501,7 @@ func (s *shard) lead() error {
 // firstTimeWait is for how long the first leader of a shard waits for other nodes' clocks to confirm its own.
 const firstTimeWait = 10 * time.Second
 
-// begins returns what time a term may begin at, the last stamp at the least: the wall clock's when most nodes' clocks agree
+// begins returns what time a term may begin at, the last stamp at the least: the one that the wall clock shows when most nodes' clocks agree
 // with it, else the last stamp. A shard that has no stamp yet begins at no other time than a clock's: a beginning in 1970
 // would have the next term step over all the years since, and every deadline with it. So its first leader waits until the
 // clocks agree, and takes its own when they do not for long.
@@ -507,7 +518,8 @@ func begins(last, wall core.ShardTime, agree bool, waited time.Duration) (at cor
 // openTerm sets shard time and proposes the term's first commit, once it knows the time. Everything in the log is applied.
 func (s *shard) openTerm(term uint64) error {
 	last, boot := core.ShardTime(s.lastSeen.Load()), s.n.o.Clock.Boot()
-	wall, known := begins(last, core.ShardTimeOf(s.n.o.Clock.Wall()), s.n.clocks.agree(s.n), boot-s.settledAt)
+	s.shift = core.Millis(s.shifted.Load())
+	wall, known := begins(last, core.ShardTimeOf(s.n.o.Clock.Wall()).Add(-s.shift), s.n.clocks.agree(s.n), boot-s.settledAt)
 	if !known {
 		return nil
 	}
@@ -529,6 +541,10 @@ func (s *shard) propose(st replog.Status) error {
 	f := &inflight{}
 	commits := s.gather(f)
 	s.last, s.closedAt = len(commits), s.n.o.Clock.Boot()
+	if c, ok := s.clockShift(); ok { // before what it decides about
+		f.shifts, s.shift = true, c.Shift
+		commits = slices.Insert(commits, 0, core.Commit{Partition: systemPartition, Principal: "millrace", Ops: []core.Op{c}})
+	}
 	forgets := plantedBug("delayed_lost_at_failover") && s.wasTerm > replog.FirstTerm+1 // what an earlier leader was to do
 	if now := s.now(); !forgets && !s.timers.Load() && (s.more.Load() || core.ShardTime(s.due.Load()) <= now || s.sure.wanted && len(commits) == 0) {
 		if s.stood { // before any lease ends
@@ -640,6 +656,7 @@ func (s *shard) put(f *inflight, commits []core.Commit) error {
 	delete(s.pending, s.seq)
 	s.pendMu.Unlock()
 	s.stood = s.stood || f.stood
+	s.shift = core.Millis(s.shifted.Load())
 	refuse := core.Fact(core.Unavailable{Reason: "no_leader"})
 	if errors.Is(err, replog.ErrLogFull) {
 		refuse = core.Unavailable{Reason: "overload", Limit: "uncommitted_log"}
