@@ -88,4 +88,6 @@ type Backend interface {
 	Status() core.NodeStatus
 	// Now is the shard time of a partition as this node has it.
 	Now(p core.Partition) core.ShardTime
+	// Shift is what wall clocks show beyond it. What a Backend reads is shown with it already, but for results of commits.
+	Shift(p core.Partition) core.Millis
 }

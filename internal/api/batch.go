@@ -274,15 +274,15 @@ func (a *answers) commitResponse(r core.Result, at core.At) (*pb.CommitResponse,
 	return &pb.CommitResponse{Results: a.opResults(r.Ops), Replayed: r.Replayed, At: showAt(atOf(r, at))}, nil
 }
 
-// heartbeats answers the renewals of some commits, in order.
-func heartbeats(results []core.Result) []*pb.HeartbeatResult {
+// heartbeats answers the renewals of some commits, in order. shift is what wall clocks show beyond shard time.
+func heartbeats(results []core.Result, shift core.Millis) []*pb.HeartbeatResult {
 	var out []*pb.HeartbeatResult
 	for _, r := range results {
 		for _, op := range r.Ops {
 			for _, n := range op.Renewed {
 				h := &pb.HeartbeatResult{Lost: n.Lost}
 				if !n.Lost {
-					h.LeaseUntil = timeOf(n.Until)
+					h.LeaseUntil = timeOf(n.Until.Add(shift))
 				}
 				out = append(out, h)
 			}

@@ -57,7 +57,7 @@ func (s *Server) asks(ctx context.Context) (who caller, namespace string, fact c
 
 func (s *Server) translator(who caller, p core.Partition, parts int) translator {
 	return translator{
-		l: &s.l, who: who.Principal, part: p, parts: parts, now: s.o.Backend.Now(p), rand: s.o.Rand,
+		l: &s.l, who: who.Principal, part: p, parts: parts, now: s.o.Backend.Now(p).Add(s.o.Backend.Shift(p)), rand: s.o.Rand,
 		leads: s.o.Backend, edge: pointEdge{s, s.life},
 	}
 }

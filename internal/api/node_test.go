@@ -24,7 +24,8 @@ func (p *planter) step() {
 
 // fakeNode is a Backend whose answers a test can script.
 type fakeNode struct {
-	format uint16 // of entries; 0: the current one
+	format uint16      // of entries; 0: the current one
+	shift  core.Millis // what wall clocks show beyond its shard time
 	planter
 	rates    [2]atomic.Int64 // of all puts: how many, and their bytes, per second
 	left     [2]int64        // of them
@@ -419,6 +420,8 @@ func (n *fakeNode) Status() core.NodeStatus {
 	n.step()
 	return core.NodeStatus{Node: "n1", Durability: "fsync", Shards: 1, Fsyncs: 9}
 }
+
+func (n *fakeNode) Shift(core.Partition) core.Millis { return n.shift }
 
 func (n *fakeNode) Now(core.Partition) core.ShardTime {
 	n.step()

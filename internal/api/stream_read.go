@@ -376,7 +376,7 @@ func (st *stream) renew(p *pending, in *pb.RenewFrame) core.Fact {
 				return
 			}
 		}
-		ack.Renewed = heartbeats(d.Results)
+		ack.Renewed = heartbeats(d.Results, st.s.o.Backend.Shift(st.part))
 	}
 	st.propose(p, commits)
 	return nil

@@ -17,7 +17,7 @@ type translator struct {
 	l    *Limits
 	who  auth.Principal
 	part core.Partition
-	now  core.ShardTime
+	now  core.ShardTime // as wall clocks show it in the shard
 	rand env.Rand
 
 	space string    // name of the namespace

@@ -55,6 +55,34 @@ func TestCreateCarriesEveryField(t *testing.T) {
 	}
 }
 
+// TestNamedTimesAreBoundByTheWallClocks: shard time may be far from what they show.
+func TestNamedTimesAreBoundByTheWallClocks(t *testing.T) {
+	const year = core.Millis(365 * 24 * 3_600_000)
+	for _, tc := range []struct {
+		shift core.Millis
+		years int
+		ok    bool
+	}{{0, 9, true}, {0, 11, false}, {2 * year, 11, true}, {2 * year, 13, false}, {-2 * year, 9, false}, {-2 * year, 7, true}} {
+		r := newRig(t, Limits{})
+		r.n.shift = tc.shift
+		at := timestamppb.New(testNow.AddDate(tc.years, 0, 0))
+		_, err := r.tasks().Create(as("acme/all"), &pb.CreateRequest{Task: &pb.TaskSpec{Queue: "q", RunAt: at}})
+		if (err == nil) != tc.ok {
+			t.Errorf("wall clocks %d ms beyond shard time, a task for %d years from that: %v, want it taken: %v", tc.shift, tc.years, err, tc.ok)
+		}
+		settled, err := r.tasks().Settle(as("acme/all"), &pb.SettleRequest{Items: []*pb.SettleItem{{
+			Id: testID(1), Token: 2, Outcome: &pb.SettleItem_Snooze{Snooze: &pb.Snooze{Until: at}},
+		}}})
+		if err != nil || (settled.GetResults()[0].GetError() == nil) != tc.ok {
+			t.Errorf("a snooze until then: %v, %v", settled, err)
+		}
+		beat, err := r.tasks().Heartbeat(as("acme/all"), &pb.HeartbeatRequest{Items: []*pb.Hold{{Id: testID(1), Token: 2}}})
+		if want := testNow.Add(tc.shift.Duration()); err != nil || !beat.GetResults()[0].GetLeaseUntil().AsTime().Equal(want) {
+			t.Errorf("heartbeat %v, %v; want %v", beat, err, want)
+		}
+	}
+}
+
 func TestATaskWithoutAnIDGetsOneOfItsTimeAndPartition(t *testing.T) {
 	r := newRig(t, Limits{})
 	seen := make(map[string]bool)

@@ -38,7 +38,7 @@ func (ts *taskService) Heartbeat(ctx context.Context, in *pb.HeartbeatRequest) (
 	if r := p.Results[0].Refusal; r != nil {
 		return nil, refusal{r, 0}
 	}
-	return &pb.HeartbeatResponse{Results: heartbeats(p.Results), At: showAt(p.At)}, nil
+	return &pb.HeartbeatResponse{Results: heartbeats(p.Results, ts.s.o.Backend.Shift(c.t.part)), At: showAt(p.At)}, nil
 }
 
 func allLost(n int) []*pb.HeartbeatResult {
@@ -85,7 +85,7 @@ func (c *call) renewEach(ctx context.Context, holds []core.TaskHold, extend core
 		case r.Refusal != nil:
 			return nil, halfway(r.Refusal.Fact)
 		}
-		for i, result := range heartbeats(p.Results[n : n+1]) {
+		for i, result := range heartbeats(p.Results[n:n+1], c.s.o.Backend.Shift(commits[n].Partition)) {
 			out.Results[places[n][i]] = result
 		}
 	}

@@ -138,6 +138,7 @@ type Task struct {
 	Headers     []Header
 	Priority    uint8
 	RunAt       ShardTime // when a scheduled task becomes ready; 0 otherwise
+	RunAtWall   bool      // RunAt is what most wall clocks are to show, and no shard time
 	Unique      string    // the unique key it was created under; empty without
 	Tag         string    // what places it; empty without
 

@@ -122,9 +122,9 @@ func (s *shard) tellClock() {
 		return
 	}
 	s.toldAhead = by
-	means := "run_at follows the wall clock; leases, delays and retention go on without a step"
+	means := "run_at and what is shown follow the wall clock; leases, delays and retention go on without a step"
 	if s.n.Format() < core.FormatQueues {
-		means = "run_at is off by as much until the format of the cluster is raised"
+		means = "run_at and created_at are off by as much until the format of the cluster is raised"
 	}
 	switch log := s.n.o.Logger; {
 	case by.Abs() < clockTold:

@@ -113,6 +113,55 @@ func TestAStepOfTheWallClockMovesNothingThatIsCounted(t *testing.T) {
 	}
 }
 
+// TestTimesAreShownAsTheWallClocksShowThem: after a correction, also those of before it, over restarts; and run_at as it was named.
+func TestTimesAreShownAsTheWallClocksShowThem(t *testing.T) {
+	right := time.UnixMilli(1_700_000_000_000)
+	for _, wrong := range []time.Duration{-time.Hour, 24 * time.Hour, 0} {
+		t.Run(wrong.String(), func(t *testing.T) {
+			clock := envtest.NewClock(right.Add(wrong))
+			l := openLong(t, longOptions{clock: clock})
+			defer func() { l.close() }()
+			at := func(d time.Duration) core.ShardTime { return core.ShardTimeOf(right.Add(d)) }
+			l.must(&core.TaskCreate{ID: taskID(1), Queue: "q"})
+			l.must(&core.TaskCreate{ID: taskID(2), Queue: "delay", Delay: 3_600_000})
+			clock.StepWall(-wrong)
+			l.pass(time.Second)
+			l.must(&core.TaskCreate{ID: taskID(3), Queue: "named", RunAt: at(2 * time.Hour)})
+			ctx := within(t, time.Minute)
+			if q, _, err := l.node.Queue(ctx, l.ns, "q", core.ReadOptions{}); err != nil || q.OldestReady != at(0) {
+				t.Errorf("the oldest task is ready since %d, %v; want %d", q.OldestReady, err, at(0))
+			}
+			if qs, _, err := l.node.Queues(ctx, l.ns, "p", 1, core.ReadOptions{}); err != nil || len(qs) != 1 || qs[0].OldestReady != at(0) {
+				t.Errorf("queues %+v, %v", qs, err)
+			}
+			a := l.holdOne("q")
+			if a.CreatedAt != at(0) {
+				t.Errorf("a worker is told that its task was created at %d, want %d", a.CreatedAt, at(0))
+			}
+			l.restart()
+			now := at(time.Second)
+			if got := l.task(taskID(1)); got.CreatedAt != at(0) || got.ReadyAt != at(0) || got.StartedAt != now || got.LeaseUntil != now.Add(60_000) || got.FinishedAt != 0 {
+				t.Errorf("the running task has %+v", got)
+			}
+			if got := l.task(taskID(2)); got.RunAt != at(time.Hour) {
+				t.Errorf("a delay of an hour ends at %d, want %d", got.RunAt, at(time.Hour))
+			}
+			if got := l.task(taskID(3)); got.RunAt != at(2*time.Hour) || got.CreatedAt != now {
+				t.Errorf("the task for two hours from then has %+v", got)
+			}
+			l.must(&core.TaskComplete{Task: a.Task, Token: a.Token})
+			list, _, _, err := l.node.Tasks(ctx, l.ns, core.ListQuery{Queue: "q", State: core.Completed, Limit: 1})
+			if err != nil || len(list) != 1 || list[0].FinishedAt != now {
+				t.Errorf("completed tasks %+v, %v", list, err)
+			}
+			attempts, _, err := l.node.Attempts(ctx, l.ns, taskID(1), core.ReadOptions{})
+			if err != nil || len(attempts) != 1 || attempts[0].Start != now || attempts[0].End != now {
+				t.Errorf("attempts %+v, %v", attempts, err)
+			}
+		})
+	}
+}
+
 // TestTheFirstFormatIsNotToldOfWallClocks: members whose programs do not know the op would stop.
 func TestTheFirstFormatIsNotToldOfWallClocks(t *testing.T) {
 	l := openLong(t, longOptions{})

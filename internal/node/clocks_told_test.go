@@ -62,7 +62,7 @@ func TestTheLogTellsWhenShardTimeAndTheWallClockPart(t *testing.T) {
 	says("behind the wall clock", 3, -24*time.Hour) // a start tells it too, and shard time does not step to the clock
 	clock.StepWall(-48 * time.Hour)
 	says("ahead of the wall clock", 1, 24*time.Hour)
-	says("run_at follows the wall clock", 4, 24*time.Hour)
+	says("run_at and what is shown follow the wall clock", 4, 24*time.Hour)
 	l.restart()
 	says("ahead of the wall clock", 2, 24*time.Hour)
 }

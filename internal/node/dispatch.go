@@ -361,7 +361,7 @@ func (d *dispatcher) applied(m *commit.Machine, f *inflight, a *core.Applied, at
 		r := &a.Results[base+gi]
 		var tasks []core.Assigned
 		if r.Refusal == nil && len(r.Ops) == 1 {
-			tasks = r.Ops[0].Assigned
+			tasks = showAssigned(r.Ops[0].Assigned, m.Shift())
 		}
 		out = append(out, d.granted(m, g, tasks, at(g.partition))...)
 	}

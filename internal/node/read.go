@@ -117,12 +117,13 @@ func (n *Node) read(ctx context.Context, p core.Partition, o core.ReadOptions, f
 
 // Task reads one task.
 func (n *Node) Task(ctx context.Context, p core.Partition, id core.TaskID, o core.ReadOptions) (t core.Task, at core.At, err error) {
-	at, err = n.read(ctx, p, o, func(v core.View) error {
+	at, err = n.readShown(ctx, p, o, func(v core.View, shift core.Millis) error {
 		var ok bool
 		t, ok, err = queue.Task(v, p, id)
 		if err == nil && !ok {
 			err = core.NotFound{Kind: "task", ID: id.String()}
 		}
+		showTask(&t, shift)
 		return err
 	})
 	return t, at, err
@@ -130,11 +131,14 @@ func (n *Node) Task(ctx context.Context, p core.Partition, id core.TaskID, o cor
 
 // Attempts reads the last attempts of a task, oldest first.
 func (n *Node) Attempts(ctx context.Context, p core.Partition, id core.TaskID, o core.ReadOptions) (list []core.Attempt, at core.At, err error) {
-	at, err = n.read(ctx, p, o, func(v core.View) error {
+	at, err = n.readShown(ctx, p, o, func(v core.View, shift core.Millis) error {
 		var ok bool
 		list, ok, err = queue.Attempts(v, p, id)
 		if err == nil && !ok {
 			err = core.NotFound{Kind: "task", ID: id.String()}
+		}
+		for i := range list {
+			show(shift, &list[i].Start, &list[i].End)
 		}
 		return err
 	})
@@ -143,12 +147,11 @@ func (n *Node) Attempts(ctx context.Context, p core.Partition, id core.TaskID, o
 
 // Tasks reads a page of a queue's tasks in one state, without payloads and results.
 func (n *Node) Tasks(ctx context.Context, p core.Partition, q core.ListQuery) (tasks []core.Task, next []byte, at core.At, err error) {
-	at, err = n.read(ctx, p, core.ReadOptions{}, func(v core.View) error {
-		shift, err := commit.Shift(v)
-		if err != nil {
-			return err
-		}
+	at, err = n.readShown(ctx, p, core.ReadOptions{}, func(v core.View, shift core.Millis) error {
 		tasks, next, err = queue.List(v, p, q, shift)
+		for i := range tasks {
+			showTask(&tasks[i], shift)
+		}
 		return err
 	})
 	return tasks, next, at, err
@@ -194,12 +197,13 @@ func (n *Node) Key(ctx context.Context, p core.Partition, keyspace string, key [
 
 // Queue reads a queue's counters and configuration.
 func (n *Node) Queue(ctx context.Context, p core.Partition, name string, o core.ReadOptions) (q core.QueueStats, at core.At, err error) {
-	at, err = n.read(ctx, p, o, func(v core.View) error {
+	at, err = n.readShown(ctx, p, o, func(v core.View, shift core.Millis) error {
 		var ok bool
 		q, ok, err = queue.Stats(v, p, name)
 		if err == nil && !ok {
 			err = core.NotFound{Kind: "queue", ID: name}
 		}
+		show(shift, &q.OldestReady)
 		return err
 	})
 	return q, at, err
@@ -207,8 +211,11 @@ func (n *Node) Queue(ctx context.Context, p core.Partition, name string, o core.
 
 // Queues reads a page of queues by name.
 func (n *Node) Queues(ctx context.Context, p core.Partition, after string, limit int, o core.ReadOptions) (list []core.QueueStats, at core.At, err error) {
-	at, err = n.read(ctx, p, o, func(v core.View) error {
+	at, err = n.readShown(ctx, p, o, func(v core.View, shift core.Millis) error {
 		list, err = queue.Queues(v, p, after, limit)
+		for i := range list {
+			show(shift, &list[i].OldestReady)
+		}
 		return err
 	})
 	return list, at, err

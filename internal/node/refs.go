@@ -10,8 +10,9 @@ import (
 
 // Repo reads a repository.
 func (n *Node) Repo(ctx context.Context, p core.Partition, name string, o core.ReadOptions) (info core.RepoInfo, at core.At, err error) {
-	at, err = n.read(ctx, p, o, func(v core.View) error {
+	at, err = n.readShown(ctx, p, o, func(v core.View, shift core.Millis) error {
 		info, err = findRepo(v, p, name)
+		show(shift, &info.CreatedAt, &info.DeletedAt)
 		return err
 	})
 	return info, at, err
@@ -27,11 +28,14 @@ func findRepo(v core.View, p core.Partition, name string) (core.RepoInfo, error)
 
 // Repos reads a page of repositories by name, after the name given; or deleted ones, which have no pages.
 func (n *Node) Repos(ctx context.Context, p core.Partition, after string, limit int, deleted bool, o core.ReadOptions) (list []core.RepoInfo, at core.At, err error) {
-	at, err = n.read(ctx, p, o, func(v core.View) error {
+	at, err = n.readShown(ctx, p, o, func(v core.View, shift core.Millis) error {
 		if deleted {
 			list, err = refs.Deleted(v, p, limit)
 		} else {
 			list, err = refs.List(v, p, after, limit)
+		}
+		for i := range list {
+			show(shift, &list[i].CreatedAt, &list[i].DeletedAt)
 		}
 		return err
 	})
@@ -160,11 +164,14 @@ func shows(info *core.RepoInfo, q core.RefQuery) func(name string) bool {
 // RefLog reads the log of a ref, newest first, from before the record of that number; 0 is all.
 func (n *Node) RefLog(ctx context.Context, p core.Partition, repo, name string, before uint64, limit int, o core.ReadOptions) (info core.RepoInfo, list []core.RefLog, at core.At, err error) {
 	now := n.Now(p)
-	at, err = n.read(ctx, p, o, func(v core.View) error {
+	at, err = n.readShown(ctx, p, o, func(v core.View, shift core.Millis) error {
 		if info, err = findRepo(v, p, repo); err != nil {
 			return err
 		}
 		list, err = refs.Log(v, p, &info, name, before, limit, now)
+		for i := range list {
+			show(shift, &list[i].Stamp)
+		}
 		return err
 	})
 	return info, list, at, err

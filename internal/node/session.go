@@ -169,12 +169,17 @@ func (ses *session) assignAgain(u *sub, tasks []core.Assigned) {
 	full := make([]core.Assigned, 0, len(tasks))
 	var over []core.Assigned // their settles, of the stream before, were in the log
 	err := s.store.View(func(v core.View) error {
+		shift, err := commit.Shift(v)
+		if err != nil {
+			return err
+		}
 		for _, t := range tasks {
 			a, ok, err := queue.Assigned(v, ses.p, t.Task)
 			switch {
 			case err != nil:
 				return err
 			case ok && a.Token == t.Token:
+				show(shift, &a.CreatedAt)
 				full = append(full, a)
 			default:
 				over = append(over, t)

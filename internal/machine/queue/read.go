@@ -274,7 +274,7 @@ func readTask(v core.View, p core.Partition, id core.TaskID, rec *record, s *spe
 		MaxDeliveries: l.maxDeliveries(&s.settings), Lease: l.lease(&s.settings), MaxRun: l.maxRun(&s.settings),
 		Attempt: rec.attempt, Failures: rec.failures, Crashes: rec.crashes, Snoozes: rec.snoozes,
 		Redrives: rec.redrives, CreatedAt: s.createdAt, ReadyAt: rec.readyAt, StartedAt: rec.startedAt,
-		FinishedAt: rec.endedAt, RunAt: rec.runAt, Creator: string(s.creator), CreatedIdx: s.createdIdx,
+		FinishedAt: rec.endedAt, RunAt: rec.runAt, RunAtWall: rec.wall, Creator: string(s.creator), CreatedIdx: s.createdIdx,
 		EndedIdx: rec.endedIdx, LeaseUntil: rec.leaseUntil, HasResult: rec.hasResult,
 	}
 	if rec.held() {
