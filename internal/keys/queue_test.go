@@ -43,6 +43,7 @@ func TestQueueKeysKeepTheirBytes(t *testing.T) {
 		{"unique", AppendUnique(nil, p, 7, "k"), "0d" + "00000007" + "6b" + "00"},
 		{"window", AppendWindow(nil, p, "mail", SpaceRequest, "k"), "0e" + "04" + "6d61696c" + "02" + "6b" + "00"},
 		{"window timer", AppendWindowTimer(nil, p, 5, "mail", SpaceUnique, "k"), "0a" + "8000000000000005" + "04" + "04" + "6d61696c" + "01" + "6b" + "00"},
+		{"wall timer", AppendWallTimer(nil, p, 5, id), "10" + "8000000000000005" + queueGoldenTask + "00"},
 		{"removed", AppendRemoved(nil, p, 7), "0f" + "00000007" + "00"},
 	} {
 		if got, want := hex.EncodeToString(c.key), queueGoldenHead+c.want; got != want {
@@ -78,6 +79,9 @@ func TestQueueKeysReadBack(t *testing.T) {
 	if due, kind, rest, ok := DecodeTimer(AppendTaskTimer(nil, p, 5, TimerTombstone, id)); due != 5 || kind != TimerTombstone || !bytes.Equal(rest, id[:]) || !ok {
 		t.Errorf("timer %d %d %x %v", due, kind, rest, ok)
 	}
+	if at, task, ok := DecodeWallTimer(AppendWallTimer(nil, p, -5, id)); at != -5 || task != id || !ok {
+		t.Errorf("wall timer %d %s %v", at, task, ok)
+	}
 	if n := DecodeTaskAttempt(AppendTaskAttempt(nil, p, id, 9)); n != 9 {
 		t.Errorf("attempt %d", n)
 	}
@@ -85,7 +89,13 @@ func TestQueueKeysReadBack(t *testing.T) {
 	if after := QueueAfter(p, QueueTail(key)); Compare(after, key) <= 0 || Compare(after, AppendReady(nil, p, 7, 5, 7)) > 0 {
 		t.Errorf("the key after %x is %x", key, after)
 	}
+	if _, _, ok := DecodeWallTimer(AppendTaskTimer(nil, p, 5, TimerScheduled, id)); ok {
+		t.Error("a timer by shard time reads as one by the wall clocks")
+	}
 	for _, bad := range [][]byte{nil, {0}, AppendQueueMeta(nil, p)} {
+		if _, _, ok := DecodeWallTimer(bad); ok {
+			t.Errorf("%x reads as a wall timer", bad)
+		}
 		if _, _, ok := DecodeReady(bad); ok {
 			t.Errorf("%x reads as a place", bad)
 		}
@@ -148,4 +158,25 @@ func TestQueueKeysSortByWhatTheyMean(t *testing.T) {
 	within("timers due", from, to, 8, 9)
 	from, to = TerminalRange(p, 7, core.Dead, 2)
 	within("ended", from, to, 13, 13)
+}
+
+func TestWallTimersSortByTimeAndLieInTheirRanges(t *testing.T) {
+	p, id := queuePartition, queueTask
+	ordered := [][]byte{
+		AppendRemoved(nil, p, 1<<32-1), AppendWallTimer(nil, p, -1, id), AppendWallTimer(nil, p, 0, core.TaskID{}), AppendWallTimer(nil, p, 0, id),
+		AppendWallTimer(nil, p, core.Never, id),
+	}
+	if !slices.IsSortedFunc(ordered, Compare) {
+		t.Error("keys are out of order")
+	}
+	from, to := WallTimerRange(p, -1, 0)
+	all, end := WallTimerRangeAll(p, 0)
+	for i, key := range ordered {
+		if in := Compare(key, from) >= 0 && Compare(key, to) < 0; in != (i == 1) {
+			t.Errorf("key %d is due before 0: %v", i, in)
+		}
+		if in := Compare(key, all) >= 0 && Compare(key, end) < 0; in != (i >= 2) {
+			t.Errorf("key %d is due at 0 or later: %v", i, in)
+		}
+	}
 }

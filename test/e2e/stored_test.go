@@ -48,7 +48,7 @@ var keyKinds = map[string]treatment{
 	"RecordQueueMeta": inTables, "RecordQueueConfig": inTables, "RecordQueueCounters": inTables, "RecordTaskPayload": inTables,
 	"RecordTaskState": inTables, "RecordTaskResult": inTables, "RecordTaskAttempt": inTables, "RecordTaskHolder": inTables,
 	"RecordReady": inTables, "RecordTimer": inTables, "RecordRunning": inTables, "RecordTerminal": inTables, "RecordUnique": inTables,
-	"RecordWindow": inTables, "RecordRemoved": inTables,
+	"RecordWindow": inTables, "RecordRemoved": inTables, "RecordWallTimer": inTables,
 	"TimerScheduled": inTables, "TimerUnique": inTables, "TimerTombstone": inTables, "TimerWindow": inTables,
 	"SpaceUnique": inTables, "SpaceRequest": inTables,
 

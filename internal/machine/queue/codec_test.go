@@ -31,6 +31,8 @@ func samples() []sample {
 	running.leaseUntil, running.runEnd = epoch+60_010, epoch+90_000
 	completed.state, completed.worker, completed.endedAt, completed.endedIdx = core.Completed, "worker-1", epoch+20, 99
 	dead.state, dead.longHolder, dead.endedAt, dead.endedIdx = core.Dead, true, epoch+20, 99
+	wall := scheduled
+	wall.wall = true
 	inline := completed
 	inline.content, inline.result = 12345, appendResult(nil, "", []byte("ok"))
 	op := &core.TaskCreate{
@@ -58,6 +60,7 @@ func samples() []sample {
 	}
 	return []sample{
 		state("scheduled", scheduled),
+		state("scheduled by the wall clocks", wall),
 		state("ready", ready),
 		state("running", running),
 		state("completed", completed),

@@ -3,6 +3,7 @@ package queue
 import (
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -102,6 +103,59 @@ func TestErrorsAreCutAtARune(t *testing.T) {
 	got := cutError(core.TaskError{Code: strings.Repeat("é", 40), Message: strings.Repeat("語", 5000), Stack: strings.Repeat("x", 20_000)})
 	if len(got.Code) != 64 || len(got.Message) != 4095 || len(got.Stack) != 16<<10 || !utf8.ValidString(got.Code+got.Message) {
 		t.Errorf("cut to %d, %d and %d bytes", len(got.Code), len(got.Message), len(got.Stack))
+	}
+}
+
+// TestCursorsOfScheduledTasksGoThroughBothIndexes: also those that an older program made, which went through one.
+func TestCursorsOfScheduledTasksGoThroughBothIndexes(t *testing.T) {
+	w := newWorld(t, Options{})
+	w.c.Shift = 1500
+	for i := range 6 {
+		op := &core.TaskCreate{ID: numbered(i), Queue: "a", Delay: core.Millis(1000 * (i + 1))}
+		if i%2 == 1 {
+			op.Delay, op.RunAt = 0, w.c.Stamp.Add(op.Delay+w.c.Shift)
+		}
+		w.do(op)
+	}
+	read := func(cursor []byte, limit int) (got []core.TaskID, next []byte) {
+		t.Helper()
+		tasks, next, err := List(w.tx, testPartition, core.ListQuery{Queue: "a", State: core.Scheduled, Limit: limit, Cursor: cursor}, w.c.Shift)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, task := range tasks {
+			got = append(got, task.ID)
+		}
+		return got, next
+	}
+	for limit := 1; limit <= 7; limit++ {
+		var got []core.TaskID
+		for cursor, more := []byte(nil), true; more; more = cursor != nil {
+			var page []core.TaskID
+			page, cursor = read(cursor, limit)
+			got = append(got, page...)
+		}
+		if want := []core.TaskID{numbered(0), numbered(1), numbered(2), numbered(3), numbered(4), numbered(5)}; !slices.Equal(got, want) {
+			t.Errorf("in pages of %d: %v, want %v", limit, got, want)
+		}
+	}
+	q := core.ListQuery{Queue: "a", State: core.Scheduled}
+	old := appendCursor(q, w.m.names["a"].number, keys.AppendTaskTimer(nil, testPartition, w.c.Stamp.Add(3000), keys.TimerScheduled, numbered(2)))
+	if got, _ := read(old, 9); !slices.Equal(got, []core.TaskID{numbered(1), numbered(3), numbered(4), numbered(5)}) {
+		t.Errorf("after a cursor of an older program: %v", got)
+	}
+	_, next := read(nil, 3)
+	for i := range next {
+		q := core.ListQuery{Queue: "a", State: core.Scheduled, Limit: 9, Cursor: next[:i]}
+		if _, _, err := List(w.tx, testPartition, q, 0); i > 0 && !errors.Is(err, badCursor) {
+			t.Errorf("a cursor cut to %d bytes of %d answers %v", i, len(next), err)
+		}
+	}
+	for _, c := range [][]byte{append(slices.Clone(next), 0), append([]byte{9}, next[1:]...), append(slices.Clone(next[:6]), 1, byte(keys.RecordTaskPayload), 0), append(slices.Clone(next[:6]), 0, 1, 0xff)} {
+		q := core.ListQuery{Queue: "a", State: core.Scheduled, Limit: 9, Cursor: c}
+		if _, _, err := List(w.tx, testPartition, q, 0); !errors.Is(err, badCursor) {
+			t.Errorf("cursor %x answers %v", c, err)
+		}
 	}
 }
 
