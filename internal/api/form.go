@@ -64,7 +64,7 @@ var (
 	versionForm   = Form{Pattern: `^` + digitsUpTo(math.MaxUint64) + `/` + digitsUpTo(math.MaxUint64) + `$|^0$`}
 	fieldForm     = Form{Pattern: fmt.Sprintf(`^[A-Za-z_][0-9A-Za-z_]{0,%d}$`, nameBytes-1)}
 	rulesetForm   = Form{Pattern: strings.TrimSuffix(names(`._-`), `$`) + `(@` + positiveUpTo(math.MaxUint32) + `)?$`}
-	etagForm      = Form{Pattern: `^(` + digitsUpTo(math.MaxUint64) + `|"` + digitsUpTo(math.MaxUint64) + `")$`}
+	etagForm      = Form{Pattern: `^(` + digitsUpTo(math.MaxInt64) + `|"` + digitsUpTo(math.MaxInt64) + `")$`}
 	cursorForm    = Form{Pattern: `^[0-9A-Za-z_-]*$`, MaxLength: cursorBytes}
 	stalenessForm = Form{Pattern: durations, Not: noDigits, Examples: []string{"1.5s", "90s"}}
 	keyForm       = plainText.filled().upTo(defaults.UniqueKeyBytes)
