@@ -165,7 +165,7 @@ func TestTimesAreShownAsTheWallClocksShowThem(t *testing.T) {
 // TestTheFirstFormatIsNotToldOfWallClocks: members whose programs do not know the op would stop.
 func TestTheFirstFormatIsNotToldOfWallClocks(t *testing.T) {
 	l := openLong(t, longOptions{})
-	defer func() { l.close() }()
+	l.close() // its loop would tell the shard too
 	l.clock.StepWall(time.Hour)
 	for format, want := range map[uint16]bool{core.FormatFirst: false, core.FormatQueues: true} {
 		l.node.format.Store(uint32(format))
