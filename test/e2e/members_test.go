@@ -378,23 +378,19 @@ func pageCommands(t *testing.T, page, section string) []string {
 	return strings.Split(strings.TrimSpace(block), "\n")
 }
 
-// freeBase returns the first of so many ports in a row on which nobody listens now.
+// freeBase returns the first of so many ports in a row on which nothing listens now, and that no other test draws.
 func freeBase(t *testing.T, n int) int {
 	t.Helper()
 	for range 100 {
-		_, text, err := net.SplitHostPort(ports.Free(t, 1)[0])
-		noErr(t, err)
-		base, err := strconv.Atoi(text)
-		noErr(t, err)
-		free := true
-		for i := range n {
-			lis, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", base+i))
-			if free = err == nil; !free {
-				break
-			}
-			noErr(t, lis.Close())
+		row := ports.Free(t, n)
+		number := func(address string) int {
+			_, text, err := net.SplitHostPort(address)
+			noErr(t, err)
+			port, err := strconv.Atoi(text)
+			noErr(t, err)
+			return port
 		}
-		if free {
+		if base := number(row[0]); number(row[n-1]) == base+n-1 { // ports that are in use are left out
 			return base
 		}
 	}
