@@ -7,32 +7,9 @@
 # message, except where CI is set.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-pins=$PWD/test/openapi document=$PWD/gen/openapi/millrace.v1.json
+name=openapi pins=$PWD/test/openapi document=$PWD/gen/openapi/millrace.v1.json
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/millrace/openapi
-
-need() { # command, Debian packages
-	command -v "$1" >/dev/null && return
-	if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${@:2}" >/dev/null
-	fi
-	command -v "$1" >/dev/null || { echo "openapi: install the packages ${*:2}" >&2; return 1; }
-}
-
-# fresh NAME FILE: whether NAME was made from what FILE says now.
-fresh() { [ -d "$cache/$1" ] && cmp -s "$2" "$cache/$1.made"; }
-
-made() { cp "$2" "$cache/$1.made"; }
-
-python() {
-	need python3 python3 || return 1
-	rm -rf "$cache/python"
-	if ! python3 -m venv "$cache/python" >/dev/null 2>&1; then # Debian has it in a package of its own
-		[ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || return 1
-		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3-venv >/dev/null
-		python3 -m venv "$cache/python" >/dev/null || return 1
-	fi
-	"$cache/python/bin/pip" install -q --disable-pip-version-check -r "$pins/requirements.txt" && made python "$pins/requirements.txt"
-}
+. scripts/pinned.sh
 
 node() {
 	need node nodejs && need npm npm || return 1
@@ -40,9 +17,6 @@ node() {
 		npm ci --prefix "$cache/node" --silent --no-audit --no-fund --ignore-scripts >/dev/null && made node "$pins/package-lock.json"
 }
 
-mkdir -p "$cache"
-exec 9>"$cache/lock"
-if command -v flock >/dev/null; then flock 9; fi # two clones may run at once
 status=0
 left_out() {
 	echo "openapi: $1 cannot be installed: the document is not read by it" >&2
