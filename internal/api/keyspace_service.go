@@ -228,23 +228,9 @@ func (ks *keyspaceService) Delete(ctx context.Context, in *pb.DeleteKeyspaceRequ
 	if err != nil || !c.t.several() {
 		return &pb.DeleteKeyspaceResponse{Existed: r.Existed, At: showAt(at)}, err
 	}
-	var mu sync.Mutex // guards existed
-	existed := r.Existed
-	err = c.each(1, func(p core.Partition) error {
-		end := c.s.forward(ctx, p, []core.Commit{c.t.commitIn(p, []core.Op{op})})
-		switch {
-		case end.Err != nil:
-			return halfway(end.Err)
-		case end.Results[0].Refusal != nil:
-			return halfway(end.Results[0].Refusal.Fact)
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		existed = existed || end.Results[0].Ops[0].Existed
-		return nil
-	})
+	existed, err := c.elsewhere(ctx, op)
 	if err != nil {
 		return nil, err
 	}
-	return &pb.DeleteKeyspaceResponse{Existed: existed, At: showAt(at)}, nil
+	return &pb.DeleteKeyspaceResponse{Existed: existed || r.Existed, At: showAt(at)}, nil
 }

@@ -15,19 +15,12 @@ import (
 
 // text reads a string into a field of text.
 func (d *jsonReader) text() string {
-	if d.fact != nil {
-		return ""
-	}
-	if d.space() != '"' {
-		d.mistyped("is no string")
-		return ""
-	}
-	s := d.str()
-	if bytes.IndexByte(s, 0) >= 0 {
+	s := d.anyText()
+	if strings.IndexByte(s, 0) >= 0 {
 		d.refuse("holds NUL")
 		return ""
 	}
-	return string(s)
+	return s
 }
 
 // anyText reads a string that tells what went wrong: one that holds NUL, as the output of programs may, is better than none.

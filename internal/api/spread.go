@@ -245,16 +245,28 @@ func (c *call) set(ctx context.Context, s setting) (core.OpResult, core.At, erro
 
 // carry puts a configuration into all partitions but the first.
 func (c *call) carry(ctx context.Context, op core.Op) error {
-	return c.each(1, func(p core.Partition) error {
-		out := c.s.forward(ctx, p, []core.Commit{c.t.commitIn(p, []core.Op{op})})
+	_, err := c.elsewhere(ctx, op)
+	return err
+}
+
+// elsewhere proposes op, which the first partition took, to each of the others. It reports whether any of them had what op
+// removes. An error leaves the outcome unknown.
+func (c *call) elsewhere(ctx context.Context, op core.Op) (existed bool, err error) {
+	var mu sync.Mutex // guards existed
+	err = c.each(1, func(p core.Partition) error {
+		end := c.s.forward(ctx, p, []core.Commit{c.t.commitIn(p, []core.Op{op})})
 		switch {
-		case out.Err != nil:
-			return halfway(out.Err)
-		case out.Results[0].Refusal != nil:
-			return halfway(out.Results[0].Refusal.Fact)
+		case end.Err != nil:
+			return halfway(end.Err)
+		case end.Results[0].Refusal != nil:
+			return halfway(end.Results[0].Refusal.Fact)
 		}
+		mu.Lock()
+		defer mu.Unlock()
+		existed = existed || end.Results[0].Ops[0].Existed
 		return nil
 	})
+	return existed, err
 }
 
 // deleteQueue removes a queue from the first partition, and then from the others. A version that is asked for is that of
@@ -271,24 +283,10 @@ func (c *call) deleteQueue(ctx context.Context, op *core.QueueDelete) (existed b
 	if err != nil || !c.t.several() {
 		return r.Existed, at, err
 	}
-	var mu sync.Mutex // guards existed
-	existed = r.Existed
 	anyVersion := *op
 	anyVersion.IfVersion = -1
-	err = c.each(1, func(p core.Partition) error {
-		end := c.s.forward(ctx, p, []core.Commit{c.t.commitIn(p, []core.Op{&anyVersion})})
-		switch {
-		case end.Err != nil:
-			return halfway(end.Err)
-		case end.Results[0].Refusal != nil:
-			return halfway(end.Results[0].Refusal.Fact)
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		existed = existed || end.Results[0].Ops[0].Existed
-		return nil
-	})
-	return existed, at, err
+	existed, err = c.elsewhere(ctx, &anyVersion)
+	return existed || r.Existed, at, err
 }
 
 // isUnknownIndex reports whether a read was refused because its index is past the newest one.

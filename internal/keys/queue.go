@@ -160,16 +160,23 @@ func AppendUniqueTimer(dst []byte, p core.Partition, due core.ShardTime, queue u
 
 // TimerRange bounds the timers due in [from, to).
 func TimerRange(p core.Partition, from, to core.ShardTime) (lo, hi []byte) {
-	lo = End(appendTime(appendQueue(nil, p, RecordTimer), from))
-	hi = End(appendTime(appendQueue(nil, p, RecordTimer), to))
-	return lo, hi
+	return timesOf(p, RecordTimer, from, to)
+}
+
+// timesOf bounds the rows of an index by time in [from, to).
+func timesOf(p core.Partition, index QueueRecord, from, to core.ShardTime) (lo, hi []byte) {
+	return End(appendTime(appendQueue(nil, p, index), from)), End(appendTime(appendQueue(nil, p, index), to))
+}
+
+// timesFrom bounds the rows of an index by time at or after from.
+func timesFrom(p core.Partition, index QueueRecord, from core.ShardTime) (lo, hi []byte) {
+	_, hi = Range(appendQueue(nil, p, index))
+	return End(appendTime(appendQueue(nil, p, index), from)), hi
 }
 
 // TimerRangeAll bounds all timers due at or after from.
 func TimerRangeAll(p core.Partition, from core.ShardTime) (lo, hi []byte) {
-	lo, _ = TimerRange(p, from, from)
-	_, hi = Range(appendQueue(nil, p, RecordTimer))
-	return lo, hi
+	return timesFrom(p, RecordTimer, from)
 }
 
 // DecodeTimer returns what a timer's key says; rest is a task id, or a queue's number and a unique key.
@@ -191,16 +198,12 @@ func AppendWallTimer(dst []byte, p core.Partition, at core.ShardTime, id core.Ta
 
 // WallTimerRange bounds the timers by wall clock due in [from, to).
 func WallTimerRange(p core.Partition, from, to core.ShardTime) (lo, hi []byte) {
-	lo = End(appendTime(appendQueue(nil, p, RecordWallTimer), from))
-	hi = End(appendTime(appendQueue(nil, p, RecordWallTimer), to))
-	return lo, hi
+	return timesOf(p, RecordWallTimer, from, to)
 }
 
 // WallTimerRangeAll bounds all timers by wall clock due at or after from.
 func WallTimerRangeAll(p core.Partition, from core.ShardTime) (lo, hi []byte) {
-	lo, _ = WallTimerRange(p, from, from)
-	_, hi = Range(appendQueue(nil, p, RecordWallTimer))
-	return lo, hi
+	return timesFrom(p, RecordWallTimer, from)
 }
 
 // DecodeWallTimer returns the time and task in a key of AppendWallTimer.
