@@ -52,7 +52,7 @@ func showPlaceCursor(place int, rest []byte) string {
 	return showCursor(append(binary.BigEndian.AppendUint16(nil, uint16(place)), rest...))
 }
 
-// readPlaceCursor splits the bytes of a cursor over so many partitions.
+// readPlaceCursor splits the bytes of a cursor of a list over that number of partitions.
 func readPlaceCursor(b []byte, parts int) (place int, rest []byte, fact core.Fact) {
 	if len(b) == 0 {
 		return 0, nil, nil

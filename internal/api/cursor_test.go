@@ -8,7 +8,7 @@ import (
 	"github.com/millrace/millrace/internal/core"
 )
 
-// readCursors reads a text as each kind of cursor, of a list over so many partitions, and writes what each says once more. A
+// readCursors reads a text as each kind of cursor, of a list over that number of partitions, and writes what each says again. A
 // kind that refuses it has no entry.
 func readCursors(t testing.TB, s string, parts int) map[string]string {
 	t.Helper()

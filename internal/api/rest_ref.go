@@ -96,7 +96,7 @@ func refRoutes() []*Route {
 			Query: append([]Param{
 				tagOf,
 				{Name: "name", Type: "string", Form: refForm, Required: true, Doc: "Of a ref, deleted or not."},
-				{Name: "n", Type: "integer", Form: wholes[int64](0, math.MaxUint32), Doc: "name@{n}: only the record so many before the newest."},
+				{Name: "n", Type: "integer", Form: wholes[int64](0, math.MaxUint32), Doc: "name@{n}: only the record that is n before the newest."},
 				{Name: "time", Type: "time", Doc: "name@{time}: only the newest record at that time, RFC 3339."},
 			}, append(pageParams[:2:2], readParams...)...),
 			Doc: "Read the log of a ref, newest first.", handle: (*restCall).readReflog,

@@ -153,7 +153,7 @@ type retryable struct {
 
 const tries = 3
 
-// ask gets vectors from the provider, trying again, so many times in all, where that may help.
+// ask gets vectors from the provider, trying again where that may help, up to that number of times in all.
 func (e *Embedder) ask(batch []*call, most int) (vectors [][]float32, tokens int, err error) {
 	for try := range most {
 		e.calls.Add(1)

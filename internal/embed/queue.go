@@ -30,7 +30,7 @@ func (e *Embedder) partOf(all, others int) int {
 	return max(1, all-others)
 }
 
-// batch is how many texts a request has at most: so many that their vectors fit into what is read of an answer.
+// batch is how many texts a request has at most, so that their vectors fit into what is read of an answer.
 func (e *Embedder) batch() int {
 	dim := e.KnownDim()
 	if dim == 0 {

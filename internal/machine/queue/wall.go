@@ -19,8 +19,8 @@ type due struct {
 // after is when d has passed since the entry, at most maxDelay.
 func (c *Context) after(d core.Millis) due { return due{at: c.Stamp.Add(min(max(d, 0), maxDelay))} }
 
-// named is the time that a caller names. How far that is depends on clocks that may be wrong, so it is not cut: whoever takes
-// it from a client refuses one that is too far. Entries before core.FormatQueues take it as shard time, at most maxDelay after
+// named is the time that a caller names. How far that is depends on clocks that may be wrong, so it is not cut: the edge
+// refuses one that is too far. Entries before core.FormatQueues take it as shard time, at most maxDelay after
 // the entry.
 func (c *Context) named(at core.ShardTime) due {
 	if c.Format >= core.FormatQueues {
