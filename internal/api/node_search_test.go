@@ -41,7 +41,7 @@ func (n *fakeNode) Collection(ctx context.Context, p core.Partition, name string
 			return core.CollectionInfo{}, core.At{}, core.DeadlineExceeded{}
 		}
 	}
-	if name != "ws" {
+	if name != "ws" || n.removed {
 		return core.CollectionInfo{}, core.At{}, core.NotFound{Kind: "collection", ID: name}
 	}
 	return core.CollectionInfo{Collection: n.definition(), Points: 3, Slots: 4, Recordings: 1}, core.At{Index: 9}, nil

@@ -66,6 +66,7 @@ type fakeNode struct {
 	looked      func()           // hears that a definition is looked for; may be nil
 	defined     *core.Collection // what ws is; nil: fakeDefinition
 	undefined   bool             // only Collection finds ws
+	removed     bool             // only Definition finds ws: the node's copy is older than the answer to its removal
 	loaded      chan struct{}    // closed when indexes are loaded; nil: they are
 	settles     chan struct{}    // closed when reads of collections may be answered; nil: at once, without being asked
 	queue       core.QueueStats  // of mail; default: one of a configuration of its own

@@ -144,9 +144,15 @@ func (ss *searchService) SetCollection(ctx context.Context, in *pb.SetCollection
 	if err != nil {
 		return nil, err
 	}
-	if was, ok := ss.s.o.Backend.Definition(c.t.part, def.Name); ok {
-		ss.s.repeat(&def, &was, in.GetCollection())
-	} else if err := c.newDefinition(ctx, &def); err != nil {
+	// A read, for the node's copy at hand may still have a collection whose removal was answered.
+	was, _, err := ss.s.o.Backend.Collection(ctx, c.t.part, def.Name, core.ReadOptions{})
+	switch {
+	case err == nil:
+		ss.s.repeat(&def, &was.Collection, in.GetCollection())
+	case is[core.NotFound](err):
+		err = c.newDefinition(ctx, &def)
+	}
+	if err != nil {
 		return nil, err
 	}
 	def.UID = c.s.o.Rand.Uint64() | 1

@@ -424,3 +424,16 @@ func FuzzBodiesOfSearchEndInAnAnswer(f *testing.F) {
 		}
 	})
 }
+
+// A collection that is made again after its removal takes nothing from the one that was removed, even while the node's copy still
+// has that one.
+func TestACollectionTakesNothingFromOneThatWasRemoved(t *testing.T) {
+	r := newRig(t, Limits{})
+	was := fakeDefinition()
+	was.Model, was.Dim = "another", 9
+	r.n.defined, r.n.removed = &was, true
+	got, err := pb.NewSearchServiceClient(r.conn).SetCollection(as("acme/all"), &pb.SetCollectionRequest{Collection: &pb.Collection{Name: "ws"}})
+	if c := got.GetCollection(); err != nil || c.GetModel() != "m" || c.GetDim() != 2 {
+		t.Errorf("%v, %v", got, err)
+	}
+}
