@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"sync"
 
 	"github.com/millrace/millrace/internal/core"
 )
@@ -168,6 +169,7 @@ func (n *fakeNode) Recording(_ context.Context, p core.Partition, uid, id uint64
 
 // fakeEmbedder makes vectors of two numbers, and fails when the text is down.
 type fakeEmbedder struct {
+	mu sync.Mutex // guards last
 	*planter
 	asked func() // hears of each call; nil: nobody does
 	last  core.EmbedRequest
@@ -196,7 +198,9 @@ func (e *fakeEmbedder) Embed(_ context.Context, r core.EmbedRequest) ([]core.Emb
 	if e.asked != nil {
 		e.asked()
 	}
+	e.mu.Lock() // texts of several calls are embedded at a time
 	e.last = r
+	e.mu.Unlock()
 	if r.Tokens && !e.tokens {
 		return nil, core.Invalid{Field: "texts", Reason: "token_input", Message: "holds tokens"}
 	}
