@@ -403,7 +403,7 @@ func randomSearchesByTheGraph(t *testing.T, w *world) {
 	t.Helper()
 	w.index.scan = 10 * testDim // ten rows are large
 	w.change(900)
-	plans := w.try(searches(t)/5, func(i int) {
+	plans := w.try(max(searches(t)/5, 600), func(i int) {
 		switch {
 		case i%500 == 499:
 			if !w.index.Compact(func() bool { return false }) {
