@@ -87,7 +87,7 @@ func TestLinesOfAnEffectsFileThatNoServerTakesAreRefused(t *testing.T) {
 		`{"op":"task_create","queue":"q","priority":10}`:                                "0 to 9",
 		`{"op":"task_create","queue":"q","delay":"1h","run_at":"2030-01-02T03:04:05Z"}`: "mutually exclusive",
 		`{"op":"task_create","queue":"q","delay":"1 hour"}`:                             "must be a duration",
-		`{"op":"task_create","queue":"q","unique":{"key":"a","untill":"start"}}`:        `unique: unknown field "untill"`,
+		`{"op":"task_create","queue":"q","unique":{"key":"a","til":"start"}}`:           `unique: unknown field "til"`,
 		`{"op":"task_create","queue":"q","unique":{"ttl":"1h"}}`:                        "unique: key is required",
 		`{"op":"task_create","queue":"q","headers":[{"name":"a"}]}`:                     "value is required",
 		`{"op":"task_create","queue":"q","max_attempts":0}`:                             "1 or more",

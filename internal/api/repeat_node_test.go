@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -147,7 +148,7 @@ func (w *wide) overStream(place uint32) (heard, lost) {
 			{Frame: &pb.ClientFrame_Commit{Commit: &pb.CommitFrame{Seq: 1, Commit: in}}},
 		}
 		for _, f := range frames {
-			if err := stream.Send(f); err != nil && err != io.EOF {
+			if err := stream.Send(f); err != nil && !errors.Is(err, io.EOF) {
 				w.t.Fatal(err)
 			}
 		}

@@ -306,7 +306,7 @@ func unprefixed(prefix string, err error) error {
 // refielded puts the field that a fact names in other words.
 func refielded(err error, field func(string) string) error {
 	if f, ok := errors.AsType[atOp](err); ok {
-		if fact, ok := refielded(f.Fact, field).(core.Fact); ok {
+		if fact, ok := errors.AsType[core.Fact](refielded(f.Fact, field)); ok {
 			f.Fact = fact
 		}
 		return f

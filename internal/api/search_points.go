@@ -173,15 +173,7 @@ func (s *Server) embed(ctx context.Context, r core.EmbedRequest) ([]core.Embeddi
 
 // ofText says of the field that a text came from what was said of the text.
 func ofText(field string, err error) error {
-	switch f := err.(type) {
-	case core.Invalid:
-		f.Field = field
-		return f
-	case core.TooLarge:
-		f.Field = field
-		return f
-	}
-	return err
+	return refielded(err, func(string) string { return field })
 }
 
 // fitEmbedded refuses a vector of another length than the collection's: the embedder was changed since it was made.

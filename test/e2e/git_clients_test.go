@@ -15,12 +15,12 @@ import (
 // commits, and looks at what there is in the end.
 func TestGitClientsOfOthers(t *testing.T) {
 	t.Parallel()
-	l, admin := startGit(t)
+	l, _ := startGit(t)
 	plain := l.addToken("plain", "acme", "[ref:read, ref:write]")
 	narrow := l.addToken("narrow", "acme", "[ref:read, ref:write]\n    repos: [\"default/app-*\"]")
 	l.stop()
 	l.start()
-	admin = l.git()
+	admin := l.git()
 	for _, k := range knownClients {
 		t.Run(k.name, func(t *testing.T) {
 			h := admin

@@ -12,11 +12,11 @@ import (
 // a deletion at once, where a rule or the token denies force.
 func TestOneForcedBranchOfAPushIsRefusedByItself(t *testing.T) {
 	t.Parallel()
-	l, admin := startGit(t)
+	l, _ := startGit(t)
 	plain := l.addToken("plain", "acme", "[ref:read, ref:write]")
 	l.stop()
 	l.start()
-	admin = l.git()
+	admin := l.git()
 	rule := &pb.RepoConfig{Rules: []*pb.RefRule{{Refs: "refs/heads/back", Deny: []pb.RefRule_Deny{pb.RefRule_FORCE}}}}
 	w := newWork(t, "2")
 	first := w.commit("a", "1")

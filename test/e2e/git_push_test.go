@@ -41,12 +41,12 @@ var forceRules = []struct {
 // TestPushesOfNewCommitsLandWhereForceIsDenied pushes as people do: each push brings commits that the server does not have.
 func TestPushesOfNewCommitsLandWhereForceIsDenied(t *testing.T) {
 	t.Parallel()
-	l, admin := startGit(t, holder{tenant: "acme", role: "admin"}, holder{tenant: "acme", role: "worker"})
+	l, _ := startGit(t, holder{tenant: "acme", role: "admin"}, holder{tenant: "acme", role: "worker"})
 	narrow := l.addToken("narrow", "acme", "[ref:read, ref:write]\n    repos: [\"default/app-*\"]")
 	plain := l.addToken("plain", "acme", "[ref:read, ref:write]")
 	l.stop()
 	l.start()
-	admin = l.git()
+	admin := l.git()
 	pushers := []pusher{{"admin", admin.token, true}, {"worker", l.tokens[1], true}, {"narrow", narrow, false}, {"plain", plain, false}}
 	for i, c := range forceRules {
 		repo := "app-" + string(rune('a'+i))
