@@ -13,6 +13,7 @@ import (
 type searches struct {
 	collections map[string]*collected
 	rules       map[string]*published
+	removed     uint64 // highest number of a version that was removed with its ruleset
 }
 
 type collected struct {
@@ -33,13 +34,20 @@ func newSearches() searches {
 // ofSearch reports whether an op is of the search service.
 func ofSearch(op core.Op) bool {
 	switch op.(type) {
-	case *core.VectorUpsert, *core.VectorDelete, *core.CollectionSet, *core.CollectionDelete, *core.RulesetPut, *core.RecordingPut:
+	case *core.VectorUpsert, *core.VectorDelete, *core.CollectionSet, *core.CollectionDelete, *core.RulesetPut,
+		*core.RulesetDelete, *core.RecordingPut:
 		return true
 	}
 	return false
 }
 
 func (m *Model) searchOp(p *part, op core.Op, a answer, before uint64) error {
+	if op, removes := op.(*core.RulesetDelete); removes && m.rules < core.FormatQueues {
+		if f, ok := a.fact.(core.Invalid); ok && f.Reason == "not_supported" {
+			return nil
+		}
+		return fmt.Errorf("ruleset %q was removed by an entry of format %d: answered %s", op.Name, m.rules, a)
+	}
 	if a.fact != nil {
 		return m.searchRefused(p, op, a.fact)
 	}
@@ -62,6 +70,8 @@ func (m *Model) searchOp(p *part, op core.Op, a answer, before uint64) error {
 		return nil
 	case *core.RulesetPut:
 		return m.rulesetPut(p, op, a)
+	case *core.RulesetDelete:
+		return m.rulesetDelete(p, op, a)
 	case *core.RecordingPut:
 		c := p.search.collections[op.Collection]
 		if c == nil || c.recordings[op.ID] {
@@ -226,11 +236,11 @@ func (m *Model) collectionSet(p *part, op *core.CollectionSet, a answer) error {
 }
 
 func (m *Model) rulesetPut(p *part, op *core.RulesetPut, a answer) error {
-	r := p.search.rules[op.Name]
-	if r == nil {
-		r = &published{}
+	r, known := p.search.rules[op.Name]
+	if !known {
+		r = &published{newest: p.search.removed}
 	}
-	again := r.newest > 0 && bytes.Equal(r.rules, op.Rules) && (op.Version == 0 || uint64(op.Version) == r.newest)
+	again := known && bytes.Equal(r.rules, op.Rules) && (op.Version == 0 || uint64(op.Version) == r.newest)
 	want := r.newest
 	if !again {
 		want++
@@ -242,6 +252,22 @@ func (m *Model) rulesetPut(p *part, op *core.RulesetPut, a answer) error {
 		return fmt.Errorf("ruleset %q: answered version %d, expected %d", op.Name, a.result.Version, want)
 	}
 	set(m, p.search.rules, op.Name, &published{want, op.Rules})
+	return nil
+}
+
+// rulesetDelete: no number that the ruleset had comes again in its partition.
+func (m *Model) rulesetDelete(p *part, op *core.RulesetDelete, a answer) error {
+	r, known := p.search.rules[op.Name]
+	if !a.blind && a.result.Existed != known {
+		return fmt.Errorf("ruleset %q existed=%v: answered %v", op.Name, known, a.result.Existed)
+	}
+	if !known {
+		return nil
+	}
+	last := p.search.removed
+	m.change(func() { p.search.removed = last })
+	p.search.removed = max(last, r.newest)
+	drop(m, p.search.rules, op.Name)
 	return nil
 }
 
@@ -264,6 +290,10 @@ func searchMisfit(op core.Op) string {
 	case *core.CollectionSet:
 		return definitionMisfit(&op.Collection)
 	case *core.CollectionDelete:
+		if misfitsOfName("name", op.Name) != nil {
+			return "name"
+		}
+	case *core.RulesetDelete:
 		if misfitsOfName("name", op.Name) != nil {
 			return "name"
 		}

@@ -64,10 +64,13 @@ func grants(list ...core.Assigned) core.Result {
 	return did(core.OpResult{Kind: core.OpGrant, Assigned: list})
 }
 
-func replay(list []said) error {
+func replay(list []said) error { return replayIn(0, list) }
+
+// replayIn replays entries of a format.
+func replayIn(format uint16, list []said) error {
 	m := NewModel()
 	for i := range list {
-		e := &core.Entry{Stamp: core.ShardTime(list[i].at * 1000), Commits: []core.Commit{list[i].commit}}
+		e := &core.Entry{Format: format, Stamp: core.ShardTime(list[i].at * 1000), Commits: []core.Commit{list[i].commit}}
 		if err := m.Judge(uint64(i+1), e, []core.Result{list[i].result}); err != nil {
 			return err
 		}
@@ -373,5 +376,30 @@ func TestAuditFindsStateThatTheLogDoesNotExplain(t *testing.T) {
 	stats.States[core.Ready] = 2
 	if m.AuditStats(testPart, stats) == nil {
 		t.Error("a drifted counter passed")
+	}
+}
+
+func TestModelKnowsThatNumbersOfRemovedRulesetsDoNotComeAgain(t *testing.T) {
+	publish := func(rules string) core.Commit { return ops(&core.RulesetPut{Name: "r", Rules: []byte(rules)}) }
+	version := func(n uint64) core.Result { return did(core.OpResult{Kind: core.OpRulesetPut, Version: n}) }
+	remove, gone := ops(&core.RulesetDelete{Name: "r"}), did(core.OpResult{Existed: true})
+	first := []said{{1, publish("a"), version(1)}, {1, publish("b"), version(2)}, {1, remove, gone}}
+	for name, c := range map[string]struct {
+		format uint16
+		list   []said
+		says   string // empty: it is allowed
+	}{
+		"published again":                      {core.FormatQueues, append(first[:3:3], said{1, remove, did(core.OpResult{})}, said{1, publish("b"), version(3)}), ""},
+		"a number comes again":                 {core.FormatQueues, append(first[:3:3], said{1, publish("c"), version(1)}), "expected 3"},
+		"rules of a removed one are a replay":  {core.FormatQueues, append(first[:3:3], said{1, publish("b"), did(core.OpResult{Version: 2, Replayed: true})}), "expected 3"},
+		"removed twice":                        {core.FormatQueues, append(first[:3:3], said{1, remove, gone}), "existed=false"},
+		"removed by an entry of the first one": {core.FormatFirst, first, "by an entry of format 1"},
+		"refused in an entry of the first one": {core.FormatFirst, append(first[:2:2], said{1, remove, refused(0, core.Invalid{Field: "name", Reason: "not_supported"})}), ""},
+		"refused without a ground":             {core.FormatQueues, append(first[:2:2], said{1, remove, refused(0, core.Invalid{Field: "name", Reason: "not_supported"})}), "which nothing explains"},
+	} {
+		err := replayIn(c.format, c.list)
+		if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
+			t.Errorf("%s: err = %v, want a mismatch that says %q", name, err, c.says)
+		}
 	}
 }

@@ -60,7 +60,7 @@ func (w *writer) op(op Op) {
 		w.refOp(op)
 	case *MembersInit, *MemberChange, *MemberStep, *FormatRaise:
 		w.memberOp(op)
-	case *VectorUpsert, *VectorDelete, *CollectionSet, *CollectionDelete, *RulesetPut, *RecordingPut:
+	case *VectorUpsert, *VectorDelete, *CollectionSet, *CollectionDelete, *RulesetPut, *RulesetDelete, *RecordingPut:
 		w.searchOp(op)
 	default:
 		w.kvOp(op)
@@ -108,7 +108,7 @@ func (r *reader) op() Op {
 		return r.refOp(kind)
 	case OpTenantSet, OpTenantUse:
 		return r.tenantOp(kind)
-	case OpVectorUpsert, OpVectorDelete, OpCollectionSet, OpCollectionDelete, OpRulesetPut, OpRecordingPut:
+	case OpVectorUpsert, OpVectorDelete, OpCollectionSet, OpCollectionDelete, OpRulesetPut, OpRulesetDelete, OpRecordingPut:
 		return r.searchOp(kind)
 	default:
 		return r.systemOp(kind)

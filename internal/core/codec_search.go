@@ -30,6 +30,8 @@ func (w *writer) searchOp(op Op) {
 		f := w.fields(false)
 		f.uint(uint64(op.Version))
 		f.bytes(op.Rules)
+	case *RulesetDelete:
+		w.name(op.Name)
 	case *RecordingPut:
 		w.name(op.Collection)
 		f := w.fields(false)
@@ -63,6 +65,8 @@ func (r *reader) searchOp(kind OpKind) Op {
 		op.Version, op.Rules = uint32(f.uint(math.MaxUint32)), f.bytes()
 		f.end()
 		return op
+	case OpRulesetDelete:
+		return &RulesetDelete{Name: r.name()}
 	case OpRecordingPut:
 		op := &RecordingPut{Collection: r.name()}
 		f := r.fields(false)
@@ -210,6 +214,8 @@ func searchOpSize(op Op) int {
 		return opHeader + len(op.Name)
 	case *RulesetPut:
 		return opHeader + len(op.Name) + 2*nameBytes + len(op.Rules)
+	case *RulesetDelete:
+		return opHeader + newName + len(op.Name)
 	case *RecordingPut:
 		return opHeader + len(op.Collection) + 3*varintBytes + nameBytes + len(op.Data)
 	}

@@ -32,6 +32,12 @@ func searchEntry() *Entry {
 	}}}}
 }
 
+// searchEntries are searchEntry and the ops that came with later formats.
+func searchEntries() []*Entry {
+	removal := Commit{Partition: Partition{Tenant: 7, Namespace: 300}, Principal: "p1", Ops: []Op{&RulesetDelete{Name: "staffing"}}}
+	return []*Entry{searchEntry(), {Format: FormatQueues, Stamp: 1_700_000_000_123, Commits: []Commit{removal}}}
+}
+
 func searchResults() []Result {
 	return []Result{
 		{Refusal: &Refusal{Op: 0, Fact: SearchState{"model_mismatch", "model", "a", "b"}}},
@@ -44,7 +50,9 @@ func searchResults() []Result {
 
 func TestGoldenBytesOfSearch(t *testing.T) {
 	var b strings.Builder
-	fmt.Fprintf(&b, "entry %s\n", hex.EncodeToString(AppendEntry(nil, searchEntry())))
+	for _, e := range searchEntries() {
+		fmt.Fprintf(&b, "entry %s\n", hex.EncodeToString(AppendEntry(nil, e)))
+	}
 	for _, r := range searchResults() {
 		fmt.Fprintf(&b, "result %s\n", hex.EncodeToString(AppendResult(nil, &r)))
 	}
@@ -62,14 +70,16 @@ func TestGoldenBytesOfSearch(t *testing.T) {
 		t.Errorf("the encoding of search changed: logs and stores written before cannot be read\ngot  %s\nwant %s", b.String(), want)
 	}
 	lines := strings.Split(strings.TrimSpace(string(want)), "\n")
-	raw, err := hex.DecodeString(strings.TrimPrefix(lines[0], "entry "))
-	if err != nil {
-		t.Fatal(err)
+	for i, want := range searchEntries() {
+		raw, err := hex.DecodeString(strings.TrimPrefix(lines[i], "entry "))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e, err := DecodeEntry(raw); err != nil || !reflect.DeepEqual(e, want) {
+			t.Errorf("entry reads as %+v, %v", e, err)
+		}
 	}
-	if e, err := DecodeEntry(raw); err != nil || !reflect.DeepEqual(e, searchEntry()) {
-		t.Errorf("entry reads as %+v, %v", e, err)
-	}
-	for i, line := range lines[1:] {
+	for i, line := range lines[len(searchEntries()):] {
 		raw, err := hex.DecodeString(strings.TrimPrefix(line, "result "))
 		if err != nil {
 			t.Fatal(err)

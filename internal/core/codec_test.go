@@ -109,7 +109,7 @@ func allOps() []Op {
 		&TaskRunNow{}, &QueueSet{}, &QueueDelete{}, &Grant{}, &Tick{}, &TermStart{}, &ClockShift{}, &NamespaceCreate{}, &NamespaceSet{},
 		&KVPuts{}, &KVAdd{}, &KVDeleteRange{}, &KeyspaceSet{}, &KeyspaceDelete{}, &KeyspaceUse{}, &TenantSet{}, &TenantUse{},
 		&KVPut{}, &KVDelete{}, &KVCheck{}, &RefTxn{}, &RepoCreate{}, &RepoSet{}, &RepoDelete{}, &RepoUndelete{}, &PackSwap{},
-		&VectorUpsert{}, &VectorDelete{}, &CollectionSet{}, &CollectionDelete{}, &RulesetPut{}, &RecordingPut{},
+		&VectorUpsert{}, &VectorDelete{}, &CollectionSet{}, &CollectionDelete{}, &RulesetPut{}, &RulesetDelete{}, &RecordingPut{},
 		&MembersInit{}, &MemberChange{}, &MemberStep{}, &FormatRaise{},
 	}
 }

@@ -81,7 +81,7 @@ type OpResult struct {
 
 	Rev     uint64 // KVPut, KVAdd; KVPuts: of the first item that was not refused; VectorUpsert: the point's version
 	Prev    []byte // KVPut with WantPrev; nil when absent
-	Existed bool   // KVDelete, KVPut with WantPrev; VectorUpsert, VectorDelete, CollectionDelete, KeyspaceDelete
+	Existed bool   // KVDelete, KVPut with WantPrev; VectorUpsert, VectorDelete, CollectionDelete, RulesetDelete, KeyspaceDelete
 
 	Version  uint64     // QueueSet, NamespaceSet, RulesetPut, KeyspaceSet; CollectionSet: the uid; VectorUpsert: the index of its partition
 	Assigned []Assigned // Grant

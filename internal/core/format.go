@@ -12,8 +12,8 @@ import (
 // FormatFirst is the format that is active where none was ever raised.
 const FormatFirst uint16 = 1
 
-// FormatQueues is the format from which queues without tasks and configuration go by themselves, and may be removed; and from
-// which times that callers name follow the wall clocks.
+// FormatQueues is the format from which queues without tasks and configuration go by themselves, and may be removed; from which
+// times that callers name follow the wall clocks; and from which rulesets may be removed.
 const FormatQueues uint16 = 2
 
 // FormatCurrent is the newest entry format that this source defines.

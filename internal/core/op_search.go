@@ -1,11 +1,12 @@
 package core
 
-// Ops of the search service, beside VectorUpsert and VectorDelete. 102 to 126 are free.
+// Ops of the search service, besides VectorUpsert and VectorDelete. 102 and 104 to 126 are free.
 const (
 	OpCollectionSet    OpKind = 98
 	OpCollectionDelete OpKind = 99
 	OpRulesetPut       OpKind = 100
 	OpRecordingPut     OpKind = 101
+	OpRulesetDelete    OpKind = 103
 )
 
 // Limits of the search service that Apply judges, equal on all replicas.
@@ -21,6 +22,7 @@ const (
 	MaxRulesets         = 1000    // names of a namespace: kept in memory
 	MaxRulesetBytes     = 64 << 10
 	MaxRulesetVersions  = 100       // kept of one ruleset: the oldest leaves
+	MaxRulesetVersion   = 1<<32 - 2 // highest number of a version
 	MaxRecordings       = 1_000_000 // kept of a collection: the oldest leaves
 	MaxRecordingBytes   = 1 << 20
 	MaxRecordingTTL     = Millis(3653 * 24 * 3600 * 1000)
@@ -140,6 +142,10 @@ type RulesetPut struct {
 	Rules   []byte // as the edge writes them, at most MaxRulesetBytes
 }
 
+// RulesetDelete removes a ruleset with all its versions. That there is none is no refusal. Its name is free at once, and the
+// numbers of its versions do not come again. Entries before FormatQueues have none.
+type RulesetDelete struct{ Name string }
+
 // RecordingPut keeps a search and its answer.
 type RecordingPut struct {
 	Collection string
@@ -163,6 +169,9 @@ func (*VectorDelete) Kind() OpKind { return OpVectorDelete }
 
 // Kind returns the op's number.
 func (*RulesetPut) Kind() OpKind { return OpRulesetPut }
+
+// Kind returns the op's number.
+func (*RulesetDelete) Kind() OpKind { return OpRulesetDelete }
 
 // Kind returns the op's number.
 func (*RecordingPut) Kind() OpKind { return OpRecordingPut }

@@ -8,7 +8,8 @@ import (
 
 // Keys of the search service: [partition][search][incarnation of the collection][table][...]. A collection is one
 // contiguous range. Incarnation 0 holds what belongs to no collection: definitions by name, where the empty name holds the
-// last incarnation given out, and versions of rulesets by name, a zero byte and number.
+// last incarnation given out, and versions of rulesets by name, a zero byte and number, where the empty name holds the highest
+// number of a version that was removed with its ruleset.
 
 // Tables of an incarnation above 0.
 const (
@@ -118,13 +119,14 @@ func RecordingOrder(p core.Partition, incarnation uint32, number uint64) []byte 
 	return End(binary.BigEndian.AppendUint64(beginSearch(p, incarnation, searchOrder, 8), number))
 }
 
-// Ruleset is the key of a version of a ruleset.
+// Ruleset is the key of a version of a ruleset; of an empty name and version 0, that of the highest number of a version that
+// was removed with its ruleset.
 func Ruleset(p core.Partition, name string, version uint32) []byte {
 	b := append(beginSearch(p, 0, searchRulesets, len(name)+1+4), name...)
 	return End(binary.BigEndian.AppendUint32(append(b, 0), version))
 }
 
-// Rulesets returns the bounds of all versions of all rulesets.
+// Rulesets returns the bounds of all versions of all rulesets, the row of the empty name included.
 func Rulesets(p core.Partition) (from, to []byte) { return Range(beginSearch(p, 0, searchRulesets, 0)) }
 
 // RulesetOf returns the name and the version in what Ruleset made.

@@ -287,7 +287,8 @@ func (n *Node) Recording(ctx context.Context, p core.Partition, uid, id uint64, 
 	return r, at, err
 }
 
-// compiledRules keeps the rulesets that a collection's searches named lately. A version never changes.
+// compiledRules keeps the rulesets that a collection's searches named lately. A version never changes, and its number does
+// not come again after the ruleset was removed; whether it is still there is asked each time.
 type compiledRules struct {
 	mu    sync.Mutex // guards known
 	known map[rulesetKey]*rules.Ruleset
@@ -301,30 +302,31 @@ type rulesetKey struct {
 // maxCompiled bounds the rulesets that are kept compiled of a collection.
 const maxCompiled = 64
 
-// newestRuleset returns the newest version of a ruleset, 0 if there is none.
-func (s *shard) newestRuleset(p core.Partition, name string) (version uint32) {
+// rulesetVersion returns the number of a version of a ruleset that is kept, the newest one for 0.
+func (s *shard) rulesetVersion(p core.Partition, name string, version uint32) (kept uint32, ok bool) {
 	s.machineMu.RLock()
 	defer s.machineMu.RUnlock()
-	if m := s.machine.Search(p); m != nil {
-		version, _ = m.Newest(name)
+	m := s.machine.Search(p)
+	if m == nil {
+		return 0, false
 	}
-	return version
+	return m.Version(name, version)
 }
 
 // compiled returns the version of a ruleset that a search names, as it is at the index that the search reads.
 func (n *Node) compiled(ctx context.Context, s *shard, p core.Partition, c *indexed, q *core.SearchQuery) (*rules.Ruleset, uint32, error) {
 	home := p
 	home.Index = 0 // rulesets live in the namespace's first partition
-	version := q.Version
-	if version == 0 {
-		owner := s
-		if home != p {
-			var err error
-			if owner, _, err = n.fresh(ctx, home, q.Read); err != nil {
-				return nil, 0, err
-			}
+	owner := s
+	if home != p {
+		var err error
+		if owner, _, err = n.fresh(ctx, home, q.Read); err != nil {
+			return nil, 0, err
 		}
-		version = owner.newestRuleset(home, q.Ruleset)
+	}
+	version, ok := owner.rulesetVersion(home, q.Ruleset, q.Version)
+	if !ok {
+		return nil, 0, core.NotFound{Kind: "ruleset", ID: q.Ruleset}
 	}
 	key := rulesetKey{q.Ruleset, version}
 	c.rules.mu.Lock()

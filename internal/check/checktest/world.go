@@ -3,6 +3,7 @@ package checktest
 import (
 	"math/rand/v2"
 	"slices"
+	"strconv"
 
 	"github.com/millrace/millrace/internal/core"
 )
@@ -112,6 +113,9 @@ func (w *world) mixInto(c *core.Commit, p core.Partition, stamp core.ShardTime) 
 	}
 	if w.company != nil && w.company.rand.IntN(5) == 0 {
 		c.Ops = slices.Insert(c.Ops, w.company.rand.IntN(len(c.Ops)+1), w.company.refsOp(false))
+	}
+	if w.company != nil && w.company.rand.IntN(5) == 0 {
+		c.Ops = slices.Insert(c.Ops, w.company.rand.IntN(len(c.Ops)+1), w.company.rulesOp())
 	}
 	if w.rand.IntN(4) == 0 {
 		c.Conditions, c.Ops = nil, []core.Op{w.puts()}
@@ -263,6 +267,15 @@ func (w *world) configure() core.Op {
 		return &core.QueueDelete{Queue: pick(w.rand, w.queues), Purge: w.rand.IntN(2) == 0, IfVersion: int64(w.rand.IntN(4) - 1)}
 	}
 	return &core.QueueSet{Queue: pick(w.rand, w.queues), Config: c, IfVersion: int64(w.rand.IntN(4) - 1)}
+}
+
+// rulesOp publishes or removes one of a few rulesets.
+func (w *world) rulesOp() core.Op {
+	name := pick(w.rand, []string{"r", "r", "s", "t"})
+	if w.rand.IntN(4) == 0 {
+		return &core.RulesetDelete{Name: name}
+	}
+	return &core.RulesetPut{Name: name, Version: uint32(max(0, w.rand.IntN(9)-4)), Rules: []byte(strconv.Itoa(w.rand.IntN(3)))}
 }
 
 func (w *world) admin(p core.Partition) core.Op {

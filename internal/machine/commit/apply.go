@@ -258,7 +258,7 @@ func (m *Machine) op(part *partition, principal string, rev uint64, op core.Op) 
 		*core.KeyspaceSet, *core.KeyspaceDelete, *core.KeyspaceUse, *core.TenantUse:
 		return part.kv.Apply(m.tx, kvContext(part, rev), op)
 	case *core.VectorUpsert, *core.VectorDelete, *core.CollectionSet, *core.CollectionDelete, *core.RulesetPut,
-		*core.RecordingPut:
+		*core.RulesetDelete, *core.RecordingPut:
 		return part.search.Apply(m.tx, m.searchContext(rev), op)
 	case *core.Tick:
 		more, err := m.tick(op.Max)

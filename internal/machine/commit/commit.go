@@ -197,5 +197,5 @@ func kvContext(part *partition, rev uint64) kv.Context {
 
 // searchContext is what the collections of part judge an op under. rev is the version that the commit's points get.
 func (m *Machine) searchContext(rev uint64) search.Context {
-	return search.Context{Rev: rev, Stamp: m.clock.stamp}
+	return search.Context{Rev: rev, Stamp: m.clock.stamp, Format: m.clock.format}
 }

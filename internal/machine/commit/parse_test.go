@@ -157,6 +157,8 @@ func parseOp(line string) core.Op {
 		return &core.VectorDelete{Collection: arg(1), ID: arg(2)}
 	case "ruleset":
 		return &core.RulesetPut{Name: arg(1), Rules: []byte(arg(2))}
+	case "ruleset_delete":
+		return &core.RulesetDelete{Name: arg(1)}
 	case "recording":
 		return &core.RecordingPut{Collection: arg(1), ID: uint64(number(arg(2))), TTL: a.millis("ttl"), Data: []byte("d")}
 	default:

@@ -2,6 +2,8 @@ package search
 
 import (
 	"bytes"
+	"encoding/binary"
+	"fmt"
 
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/keys"
@@ -28,12 +30,23 @@ func (m *Machine) putRuleset(tx core.Txn, op *core.RulesetPut, r *core.OpResult)
 			return nil, nil
 		}
 	}
-	version := s.newest + 1
+	last := s.newest
+	if !known {
+		last = m.removed
+	}
+	if last >= core.MaxRulesetVersion {
+		return core.Exhausted{Limit: "ruleset_version", Max: core.MaxRulesetVersion}, nil
+	}
+	version := last + 1
 	if op.Version != 0 && op.Version != version {
-		if op.Version < version {
+		if known && op.Version < version {
 			return core.AlreadyExists{Kind: "ruleset", ID: op.Name}, nil
 		}
-		return core.Invalid{Field: "version", Reason: "out_of_range", Message: "versions are numbered one after the other"}, nil
+		message := "versions are numbered one after the other"
+		if !known && m.removed > 0 {
+			message = fmt.Sprintf("the first version of this ruleset must be %d: numbers of removed rulesets do not come again", version)
+		}
+		return core.Invalid{Field: "version", Reason: "out_of_range", Message: message}, nil
 	}
 	m.back(func() {
 		if known {
@@ -57,6 +70,34 @@ func (m *Machine) putRuleset(tx core.Txn, op *core.RulesetPut, r *core.OpResult)
 	tx.Set(keys.Ruleset(m.p, op.Name, version), append([]byte{}, op.Rules...))
 	r.Version = uint64(version)
 	return nil, nil
+}
+
+// dropRuleset removes a ruleset. A version never changes: readers keep it compiled, clients name it, and recordings tell of
+// it. So what is made later under the same name has other numbers. One counter for all names says which: it is bounded,
+// where a number for each name that ever was would not be.
+func (m *Machine) dropRuleset(tx core.Txn, c Context, op *core.RulesetDelete, r *core.OpResult) core.Fact {
+	if c.Format < core.FormatQueues {
+		return core.Invalid{Field: "name", Reason: "not_supported", Message: fmt.Sprintf("a cluster removes rulesets from format %d on", core.FormatQueues)}
+	}
+	if !validName(op.Name) {
+		return core.Invalid{Field: "name", Reason: "bad_name", Message: "not a name of a ruleset"}
+	}
+	s, known := m.rulesets[op.Name]
+	if !known {
+		return nil
+	}
+	removed := m.removed
+	m.back(func() { m.rulesets[op.Name], m.removed = s, removed })
+	delete(m.rulesets, op.Name)
+	for version := s.oldest; version <= s.newest; version++ {
+		tx.Delete(keys.Ruleset(m.p, op.Name, version))
+	}
+	if s.newest > m.removed {
+		m.removed = s.newest
+		tx.Set(keys.Ruleset(m.p, "", 0), binary.BigEndian.AppendUint32(nil, m.removed))
+	}
+	r.Existed = true
+	return nil
 }
 
 // Ruleset reads a version of a ruleset; 0 is the newest.
@@ -85,6 +126,9 @@ func Rulesets(v core.View, p core.Partition) (out []core.Ruleset, err error) {
 	from, to := keys.Rulesets(p)
 	err = core.ScanRows(v, from, to, func(key, _ []byte) (bool, error) {
 		name, version, _ := keys.RulesetOf(key)
+		if name == "" {
+			return true, nil // the highest number that was removed
+		}
 		if n := len(out); n == 0 || out[n-1].Name != name {
 			out = append(out, core.Ruleset{Name: name})
 		}

@@ -25,8 +25,9 @@ const maxName = 128
 
 // Context is what an op is judged under.
 type Context struct {
-	Rev   uint64 // of the commit: the version its points get, above all before in the partition
-	Stamp core.ShardTime
+	Rev    uint64 // of the commit: the version its points get, above all before in the partition
+	Stamp  core.ShardTime
+	Format uint16 // of the entry
 }
 
 // Options are limits that only tests change; zero means the default.
@@ -76,6 +77,7 @@ type Machine struct {
 	collections map[string]*collection
 	rulesets    map[string]rulesetState
 	last        uint32 // last incarnation given out
+	removed     uint32 // highest number of a version that was removed with its ruleset; 0: none was
 	due         core.ShardTime
 	stale       bool // due is to be found anew at the end of the entry
 
@@ -140,9 +142,13 @@ func (m *Machine) openCollection(v core.View, info *core.CollectionInfo) error {
 
 func (m *Machine) openRulesets(v core.View) error {
 	from, to := keys.Rulesets(m.p)
-	return core.ScanRows(v, from, to, func(key, _ []byte) (bool, error) {
+	return core.ScanRows(v, from, to, func(key, row []byte) (bool, error) {
 		name, version, ok := keys.RulesetOf(key)
-		if !ok || version == 0 {
+		if ok && name == "" && version == 0 && len(row) == 4 {
+			m.removed = binary.BigEndian.Uint32(row)
+			return true, nil
+		}
+		if !ok || version == 0 || name == "" {
 			return false, errs.Corruptf("key %x of a ruleset of %s", key, m.p)
 		}
 		if m.rulesets == nil {
@@ -212,6 +218,8 @@ func (m *Machine) Apply(tx core.Txn, c Context, op core.Op) (core.OpResult, core
 		fact = m.drop(tx, op, &r)
 	case *core.RulesetPut:
 		fact, err = m.putRuleset(tx, op, &r)
+	case *core.RulesetDelete:
+		fact = m.dropRuleset(tx, c, op, &r)
 	case *core.RecordingPut:
 		fact, err = m.record(tx, c, op)
 	default:
@@ -239,10 +247,16 @@ func (m *Machine) End(tx core.Txn) {
 	}
 }
 
-// Newest returns the number of the newest version of a ruleset.
-func (m *Machine) Newest(ruleset string) (version uint32, ok bool) {
-	s, ok := m.rulesets[ruleset]
-	return s.newest, ok
+// Version returns the number of a version of a ruleset that is kept, the newest one for 0.
+func (m *Machine) Version(ruleset string, version uint32) (kept uint32, ok bool) {
+	s, known := m.rulesets[ruleset]
+	switch {
+	case !known:
+		return 0, false
+	case version == 0:
+		return s.newest, true
+	}
+	return version, version >= s.oldest && version <= s.newest
 }
 
 // Changes returns what entries did to points since it was asked last.

@@ -40,7 +40,7 @@ func open(t tester, tx core.View, o search.Options) *search.Machine {
 
 func apply(t tester, m *search.Machine, tx core.Txn, rev uint64, op core.Op) (core.OpResult, core.Fact) {
 	t.Helper()
-	r, fact, err := m.Apply(tx, search.Context{Rev: rev, Stamp: core.ShardTime(1000 * rev)}, op)
+	r, fact, err := m.Apply(tx, search.Context{Rev: rev, Stamp: core.ShardTime(1000 * rev), Format: core.FormatCurrent}, op)
 	if err != nil {
 		t.Fatalf("%+v: %v", op, err)
 	}
@@ -159,6 +159,12 @@ func TestLimitsAreJudgedHere(t *testing.T) {
 		{&core.RulesetPut{Name: "r", Rules: make([]byte, core.MaxRulesetBytes)}, ""},
 		{&core.RulesetPut{Name: "r", Rules: make([]byte, core.MaxRulesetBytes+1)}, "ruleset_bytes"},
 		{&core.RulesetPut{Name: "s", Rules: []byte("x")}, "rulesets"},
+		{&core.RulesetDelete{Name: "-"}, "name"},
+		{&core.RulesetDelete{Name: "s"}, ""},
+		{&core.RulesetPut{Name: "s", Rules: []byte("x")}, "rulesets"},
+		{&core.RulesetDelete{Name: "r"}, ""},
+		{&core.RulesetPut{Name: "s", Rules: []byte("x")}, ""},
+		{&core.RulesetPut{Name: "r", Rules: []byte("x")}, "rulesets"},
 		{&core.RecordingPut{Collection: "ws", ID: 1, Data: make([]byte, core.MaxRecordingBytes)}, ""},
 		{&core.RecordingPut{Collection: "ws", ID: 2, Data: make([]byte, core.MaxRecordingBytes+1)}, "recording_bytes"},
 	} {
@@ -259,8 +265,99 @@ func TestRulesetsAreNumberedAndTheOldestLeave(t *testing.T) {
 		t.Errorf("newest is %+v, %v", newest, ok)
 	}
 	m = open(t, tx, search.Options{})
-	if n, ok := m.Newest("r"); !ok || n != newest.Version {
+	if n, ok := m.Version("r", 0); !ok || n != newest.Version {
 		t.Errorf("after a restart the newest is %d, %v", n, ok)
+	}
+}
+
+// A version that was removed is no more, and its number does not come again: not for its name, nor after a restart.
+func TestARemovedRulesetIsGoneAndItsNumbersDoNotComeAgain(t *testing.T) {
+	m, tx := begun(t, search.Options{})
+	put := func(name string, version uint32, rules string) (core.OpResult, core.Fact) {
+		t.Helper()
+		return apply(t, m, tx, 2, &core.RulesetPut{Name: name, Version: version, Rules: []byte(rules)})
+	}
+	remove := func(name string) bool {
+		t.Helper()
+		r, fact := apply(t, m, tx, 3, &core.RulesetDelete{Name: name})
+		if fact != nil {
+			t.Fatal(fact)
+		}
+		return r.Existed
+	}
+	if remove("r") {
+		t.Error("a ruleset that never was existed")
+	}
+	for _, rules := range []string{"1", "2", "3"} {
+		put("r", 0, rules)
+	}
+	put("other", 0, "o")
+	if !remove("r") || remove("r") {
+		t.Error("a ruleset is removed once")
+	}
+	for version := range uint32(4) {
+		if _, ok, err := search.Ruleset(tx, part, "r", version); ok || err != nil {
+			t.Errorf("version %d is read after the removal: %v", version, err)
+		}
+		if _, ok := m.Version("r", version); ok {
+			t.Errorf("version %d is known after the removal", version)
+		}
+	}
+	if list, err := search.Rulesets(tx, part); err != nil || len(list) != 1 || list[0].Name != "other" {
+		t.Errorf("listed: %+v, %v", list, err)
+	}
+	m = open(t, tx, search.Options{})
+	if r, fact := put("other", 0, "o"); fact != nil || r.Version != 1 || !r.Replayed {
+		t.Errorf("another ruleset: %+v, %v", r, fact)
+	}
+	if r, fact := put("other", 2, "p"); fact != nil || r.Version != 2 {
+		t.Errorf("the next version of another ruleset: %+v, %v", r, fact)
+	}
+	for _, version := range []uint32{1, 3, 5} {
+		if _, fact := put("r", version, "again"); fact != (core.Invalid{
+			Field: "version", Reason: "out_of_range", Message: "the first version of this ruleset must be 4: numbers of removed rulesets do not come again",
+		}) {
+			t.Errorf("version %d: %v", version, fact)
+		}
+	}
+	if r, fact := put("r", 4, "3"); fact != nil || r.Version != 4 || r.Replayed {
+		t.Errorf("put again: %+v, %v", r, fact)
+	}
+	if r, fact := put("s", 0, "3"); fact != nil || r.Version != 4 {
+		t.Errorf("a new name: %+v, %v", r, fact)
+	}
+	if !remove("other") {
+		t.Error("the other ruleset is gone")
+	}
+	if r, fact := put("other", 0, "3"); fact != nil || r.Version != 4 { // 2 was its newest, 3 the highest of those removed
+		t.Errorf("put again: %+v, %v", r, fact)
+	}
+	for version, want := range map[uint32]bool{0: true, 3: false, 4: true, 5: false} {
+		if _, ok := m.Version("r", version); ok != want {
+			t.Errorf("version %d is known: %v", version, ok)
+		}
+	}
+}
+
+func TestEntriesOfTheFirstFormatRemoveNoRuleset(t *testing.T) {
+	m, tx := begun(t, search.Options{})
+	apply(t, m, tx, 2, &core.RulesetPut{Name: "r", Rules: []byte("x")})
+	before := tx.Dump()
+	_, fact, err := m.Apply(tx, search.Context{Rev: 3, Stamp: 3000, Format: core.FormatFirst}, &core.RulesetDelete{Name: "r"})
+	if f, ok := fact.(core.Invalid); !ok || f.Reason != "not_supported" || err != nil || tx.Dump() != before {
+		t.Errorf("%v, %v\n%s", fact, err, tx.Dump())
+	}
+}
+
+func TestTheNumbersOfVersionsEnd(t *testing.T) {
+	_, tx := begun(t, search.Options{})
+	tx.Set(keys.Ruleset(part, "r", core.MaxRulesetVersion), []byte("x"))
+	m := open(t, tx, search.Options{})
+	for range 2 {
+		if _, fact := apply(t, m, tx, 2, &core.RulesetPut{Name: "r", Rules: []byte("y")}); fact != (core.Exhausted{Limit: "ruleset_version", Max: core.MaxRulesetVersion}) {
+			t.Errorf("a version above the last: %v", fact)
+		}
+		apply(t, m, tx, 3, &core.RulesetDelete{Name: "r"})
 	}
 }
 
@@ -365,6 +462,9 @@ func drawOp(t *rapid.T) core.Op {
 		}
 		return &core.CollectionSet{Collection: definition(name)}
 	case 5:
+		if rapid.Bool().Draw(t, "remove rules") {
+			return &core.RulesetDelete{Name: name}
+		}
 		return &core.RulesetPut{Name: name, Rules: []byte(id)}
 	}
 	return &core.RecordingPut{Collection: name, ID: rapid.Uint64Range(1, 9).Draw(t, "recording"), TTL: 1000}
@@ -375,6 +475,8 @@ func TestGoldenRows(t *testing.T) {
 	apply(t, m, tx, 300, upsert("a", 1, `{"x":1}`))
 	apply(t, m, tx, 301, upsert("a", 2, `{"x":2}`))
 	apply(t, m, tx, 302, &core.RulesetPut{Name: "r", Rules: []byte("[]")})
+	apply(t, m, tx, 302, &core.RulesetPut{Name: "gone", Rules: []byte("[]")})
+	apply(t, m, tx, 302, &core.RulesetDelete{Name: "gone"})
 	apply(t, m, tx, 303, &core.RecordingPut{Collection: "ws", UID: 77, ID: 5, Data: []byte("{}")})
 	m.End(tx)
 	const path = "testdata/rows.golden"
@@ -397,10 +499,12 @@ func TestCorruptRowsAreErrorsNotAnswers(t *testing.T) {
 	isCorruption := func(err error) bool { _, ok := errors.AsType[*errs.Corruption](err); return ok }
 	for name, key := range map[string][]byte{
 		"counter": keys.Collection(part, ""), "definition": keys.Collection(part, "ws"), "counts": keys.CollectionCounts(part, 1),
-		"order": keys.RecordingOrder(part, 1, 0), "recording": keys.Recording(part, 1, 5),
+		"numbers of rulesets": keys.Ruleset(part, "", 0), "order": keys.RecordingOrder(part, 1, 0), "recording": keys.Recording(part, 1, 5),
 	} {
 		m, tx := begun(t, search.Options{})
 		apply(t, m, tx, 3, &core.RecordingPut{Collection: "ws", ID: 5, Data: []byte("{}")})
+		apply(t, m, tx, 3, &core.RulesetPut{Name: "r", Rules: []byte("[]")})
+		apply(t, m, tx, 3, &core.RulesetDelete{Name: "r"})
 		m.End(tx)
 		row, ok, _ := tx.Get(key)
 		if !ok {
