@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"errors"
 	"testing"
 
@@ -77,4 +78,49 @@ func TestNoSearchIsJudgedByRulesThatWereRemoved(t *testing.T) {
 	}
 	blocks(4, 4)
 	absent(1, 2, 3)
+}
+
+// The index up to which a search waits is one of its partition's shard, and says nothing of the shard that has the ruleset.
+func TestASearchFindsItsRulesetInAnotherShardThatIsBehind(t *testing.T) {
+	t.Parallel()
+	r := openRig(t, rigOptions{node: Options{Shards: 2}})
+	defer r.close()
+	info, _, err := r.node.CreateNamespace(t.Context(), "acme", "wide", 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	home, away := info.Partitions[0], info.Partitions[1]
+	if home.Shard == away.Shard {
+		t.Fatal("both partitions are of one shard")
+	}
+	for _, p := range []core.Partition{home.Partition, away.Partition} {
+		if refused := r.in(p, pointsDefinition()); refused != nil {
+			t.Fatal(refused)
+		}
+	}
+	if refused := r.in(home.Partition, blocking("n < 3")); refused != nil {
+		t.Fatal(refused)
+	}
+	for n := range 50 {
+		if refused := r.in(away.Partition, pointUpsert("w", n%5)); refused != nil {
+			t.Fatal(refused)
+		}
+	}
+	q := judged(1)
+	_, at, err := r.node.Collection(t.Context(), away.Partition, "ws", core.ReadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, q.Read = range []core.ReadOptions{{Stale: true, MinIndex: at.Index}, {MinIndex: at.Index}, {}} {
+		a, err := r.node.Search(t.Context(), away.Partition, q)
+		if err != nil || a.Version != 1 || a.Gate.Passed != 1 {
+			t.Errorf("%+v: %+v, %v", q.Read, a, err)
+		}
+	}
+	if refused := r.in(home.Partition, &core.RulesetDelete{Name: "r"}); refused != nil {
+		t.Fatal(refused)
+	}
+	if _, err := r.node.Search(context.Background(), away.Partition, q); !errors.Is(err, noRuleset) {
+		t.Errorf("after the removal: %v", err)
+	}
 }

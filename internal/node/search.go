@@ -320,7 +320,14 @@ func (n *Node) compiled(ctx context.Context, s *shard, p core.Partition, c *inde
 	owner := s
 	if home != p {
 		var err error
-		if owner, _, err = n.fresh(ctx, home, q.Read); err != nil {
+		if owner, err = n.shardOf(home); err != nil {
+			return nil, 0, err
+		}
+		read := q.Read
+		if owner != s {
+			read.MinIndex = 0 // it counts entries of the other shard
+		}
+		if _, _, err = n.fresh(ctx, home, read); err != nil {
 			return nil, 0, err
 		}
 	}
