@@ -76,7 +76,7 @@ func TestAnEmptyArgumentIsAMistakeWhereItIsAName(t *testing.T) {
 		"kv get||k", "kv get|ks|", "kv put||k|v", "kv put|ks||v", "kv del|ks|", "kv add|ks||1", "kv add|ks|k|", "kv range|", "kv del-range|",
 		"kv keyspace set|", "kv keyspace delete|", "queue set|", "queue stats|", "namespace create|", "tenant set|",
 		"ref show|", "ref log|", "ref update|refs/heads/a|0123456789012345678901234567890123456789|", "ref delete|refs/heads/a|", "ref repo create|", "ref repo get|",
-		"search collection get|", "search query|c|", "search upsert|c||{}", "search remove|c|", "search import||-", "search ruleset get|", "search embed|",
+		"search collection get|", "search query|c|", "search upsert|c||{}", "search remove|c|", "search import||-", "search ruleset get|", "search ruleset delete|", "search embed|",
 		"cluster add|", "cluster drain|", "cluster extend|", "backup verify|", "bench report|", "bench compare||x",
 	} {
 		parts := strings.Split(words, "|")

@@ -358,11 +358,11 @@ func (a *app) searchEmbedCmd() *cobra.Command {
 func (a *app) searchRulesetCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "ruleset",
-		Short: "Publish, read and list rulesets",
+		Short: "Publish, read, list and remove rulesets",
 		Args:  cobra.NoArgs,
 		RunE:  func(*cobra.Command, []string) error { return usageError{errors.New("name a subcommand; see --help")} },
 	}
-	c.AddCommand(a.rulesetPutCmd(), a.rulesetGetCmd(), a.rulesetListCmd())
+	c.AddCommand(a.rulesetPutCmd(), a.rulesetGetCmd(), a.rulesetListCmd(), a.rulesetDeleteCmd())
 	return c
 }
 
@@ -448,6 +448,19 @@ func (a *app) rulesetListCmd() *cobra.Command {
 					}
 				}
 				return nil
+			})
+		},
+	}
+}
+
+func (a *app) rulesetDeleteCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "delete RULESET",
+		Short: "Remove a ruleset with all its versions, whose numbers do not come again",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.with(c.Context(), func(ctx context.Context, client *millrace.Client) error {
+				return client.DeleteRules(ctx, args[0])
 			})
 		},
 	}

@@ -117,6 +117,7 @@ var methods = map[string]rule{
 	"/millrace.v1.SearchService/PutRuleset":       needs(auth.SearchAdmin),
 	"/millrace.v1.SearchService/GetRuleset":       needs(auth.SearchRead),
 	"/millrace.v1.SearchService/ListRulesets":     needs(auth.SearchRead),
+	"/millrace.v1.SearchService/DeleteRuleset":    needs(auth.SearchAdmin),
 	"/millrace.v1.SearchService/Embed":            needs(auth.SearchRead),
 	"/millrace.v1.SearchService/Search":           needs(auth.SearchRead),
 	"/millrace.v1.SearchService/GetRecording":     needs(auth.SearchRead),

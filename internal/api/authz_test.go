@@ -72,6 +72,7 @@ func goodRequests() map[string]proto.Message {
 		"/millrace.v1.SearchService/PutRuleset":       &pb.PutRulesetRequest{Ruleset: "r", Collection: "ws", Rules: []*pb.Rule{{Id: "a", When: "true", Severity: "block"}}},
 		"/millrace.v1.SearchService/GetRuleset":       &pb.GetRulesetRequest{Ruleset: "r"},
 		"/millrace.v1.SearchService/ListRulesets":     &pb.ListRulesetsRequest{},
+		"/millrace.v1.SearchService/DeleteRuleset":    &pb.DeleteRulesetRequest{Ruleset: "r"},
 		"/millrace.v1.SearchService/Embed":            &pb.EmbedRequest{Text: "hello"},
 		"/millrace.v1.SearchService/Search":           &pb.SearchRequest{Collection: "ws", QueryText: "x"},
 		"/millrace.v1.SearchService/GetRecording":     &pb.GetRecordingRequest{SearchId: "00000000000000070000000000000009"},

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -195,6 +196,9 @@ func (r *Route) PathForm(name string) Form {
 	case "name":
 		return refPathForm
 	case "ruleset":
+		if r.Method == http.MethodDelete {
+			return spaceForm // no version: all go
+		}
 		return rulesetForm
 	case "key":
 		return Form{MinLength: 1, MaxLength: urlKeyBytes, Note: "Give longer ones in the body of another route."}

@@ -72,6 +72,7 @@ func goodRESTRequests() map[string]sampleRequest {
 		"PUT /v1/rulesets/{ruleset}":                      {path: "/v1/rulesets/r", body: `{"collection":"ws","rules":[{"id":"a","when":"true","severity":"bonus","weight":0.5}]}`},
 		"GET /v1/rulesets/{ruleset}":                      {path: "/v1/rulesets/r@1"},
 		"GET /v1/rulesets":                                {path: "/v1/rulesets"},
+		"DELETE /v1/rulesets/{ruleset}":                   {path: "/v1/rulesets/r"},
 		"POST /v1/embed":                                  {path: "/v1/embed", body: `{"text":"hello"}`},
 		"POST /v1/embeddings":                             {path: "/v1/embeddings", body: `{"input":["hello"],"model":"default","encoding_format":"base64","user":"u"}`},
 		"GET /v1/models":                                  {path: "/v1/models"},

@@ -73,6 +73,7 @@ var routeRules = map[string]rule{
 	"PUT /v1/rulesets/{ruleset}":                      needs(auth.SearchAdmin),
 	"GET /v1/rulesets/{ruleset}":                      needs(auth.SearchRead),
 	"GET /v1/rulesets":                                needs(auth.SearchRead),
+	"DELETE /v1/rulesets/{ruleset}":                   needs(auth.SearchAdmin),
 	"POST /v1/embed":                                  needs(auth.SearchRead),
 	"POST /v1/embeddings":                             needs(auth.SearchRead),
 	"GET /v1/models":                                  needs(auth.SearchRead),

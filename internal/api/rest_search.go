@@ -62,6 +62,10 @@ func collectionRoutes() []*Route {
 			Method: http.MethodGet, Path: "/v1/rulesets", Native: searchesService + "ListRulesets", Answer: "ListRulesetsResponse", Status: statusOK,
 			Doc: "List rulesets by name, each with its newest version.", handle: (*restCall).listRulesets,
 		},
+		{
+			Method: http.MethodDelete, Path: "/v1/rulesets/{ruleset}", Repeat: RepeatSame, Native: searchesService + "DeleteRuleset", Answer: "DeleteRulesetResponse", Status: statusOK,
+			Doc: "Remove a ruleset, by NAME, with all its versions. The numbers of removed versions do not come again.", handle: (*restCall).deleteRuleset,
+		},
 	}
 }
 
@@ -309,6 +313,18 @@ func (c *restCall) listRulesets() error {
 	}
 	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
 		w.list("rulesets", len(out.GetRulesets()), func(i int) { w.quote(out.GetRulesets()[i]) })
+		w.exact("index", out.GetAt().GetIndex())
+	})
+}
+
+// deleteRuleset serves DELETE /v1/rulesets/{ruleset}.
+func (c *restCall) deleteRuleset() error {
+	out, err := c.searches().DeleteRuleset(c.ctx, &pb.DeleteRulesetRequest{Ruleset: c.params[0]})
+	if err != nil {
+		return err
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
+		w.bool("existed", out.GetExisted())
 		w.exact("index", out.GetAt().GetIndex())
 	})
 }

@@ -153,6 +153,32 @@ func (ss *searchService) ListRulesets(ctx context.Context, _ *pb.ListRulesetsReq
 	return out, nil
 }
 
+// DeleteRuleset removes a ruleset with all its versions.
+func (ss *searchService) DeleteRuleset(ctx context.Context, in *pb.DeleteRulesetRequest) (*pb.DeleteRulesetResponse, error) {
+	name, version, fact := rulesetName("ruleset", in.GetRuleset())
+	if fact == nil && version != 0 {
+		fact = invalid("ruleset", "must be a name without a version: all versions are removed")
+	}
+	if fact != nil {
+		return nil, fact
+	}
+	c, err := ss.begin(ctx, false)
+	if unknownNamespace(err) {
+		return &pb.DeleteRulesetResponse{At: showAt(core.At{})}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if ss.s.o.Backend.Format() < core.FormatQueues {
+		return nil, core.Invalid{Field: "ruleset", Reason: "not_supported", Message: "rulesets are removed once the upgrade of the cluster is finalized"}
+	}
+	r, at, err := c.proposeOp(ctx, &core.RulesetDelete{Name: name})
+	if err != nil {
+		return nil, err
+	}
+	return &pb.DeleteRulesetResponse{Existed: r.Existed, At: showAt(at)}, nil
+}
+
 // A search id is the uid of its collection and a number drawn at random, as 32 hexadecimal digits.
 
 func showSearchID(uid, id uint64) string {

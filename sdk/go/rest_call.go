@@ -51,6 +51,7 @@ var restMethods = map[string]restMethod{
 	millracev1.SearchService_PutRuleset_FullMethodName:       restOf((*restConn).putRuleset),
 	millracev1.SearchService_GetRuleset_FullMethodName:       restOf((*restConn).getRuleset),
 	millracev1.SearchService_ListRulesets_FullMethodName:     restOf((*restConn).listRulesets),
+	millracev1.SearchService_DeleteRuleset_FullMethodName:    restOf((*restConn).deleteRuleset),
 	millracev1.SearchService_Embed_FullMethodName:            restOf((*restConn).embed),
 	millracev1.SearchService_Search_FullMethodName:           restOf((*restConn).search),
 	millracev1.SearchService_GetRecording_FullMethodName:     restOf((*restConn).getRecording),

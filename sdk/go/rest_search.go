@@ -424,6 +424,20 @@ func (r *restConn) listRulesets(ctx context.Context, _ *millracev1.ListRulesetsR
 	return nil
 }
 
+func (r *restConn) deleteRuleset(ctx context.Context, in *millracev1.DeleteRulesetRequest, out *millracev1.DeleteRulesetResponse) error {
+	path, err := rulesetPath(in.GetRuleset())
+	if err != nil {
+		return err
+	}
+	var body struct{ Existed bool }
+	a, err := r.call(ctx, restRequest{method: http.MethodDelete, path: path}, &body)
+	if err != nil {
+		return err
+	}
+	out.Existed, out.At = body.Existed, a.at()
+	return nil
+}
+
 func (r *restConn) embed(ctx context.Context, in *millracev1.EmbedRequest, out *millracev1.EmbedResponse) error {
 	q := post("/v1/embed", 256, func(w *restBody) {
 		w.text("text", in.GetText())

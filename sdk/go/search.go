@@ -575,6 +575,15 @@ func (c *Client) Rulesets(ctx context.Context) ([]string, error) {
 	return out.GetRulesets(), err
 }
 
+// DeleteRules removes a ruleset, by its name, with all its versions (needs the scope search:admin). Numbers of versions that
+// were removed do not come again: what is published later under the name goes on above them. That there is none is no error.
+func (c *Client) DeleteRules(ctx context.Context, ruleset string) error {
+	return c.change(ctx, 0, func(ctx context.Context) error {
+		_, err := c.search.DeleteRuleset(ctx, &millracev1.DeleteRulesetRequest{Ruleset: ruleset})
+		return err
+	})
+}
+
 // Embedding is the vector of one text.
 type Embedding struct {
 	Vector    []float32

@@ -170,9 +170,11 @@ func rulesJudgeAndSearchesAreKept(t *testing.T, opts ...millrace.Option) {
 		{ID: "least", When: "years < params.least", Severity: "block", Reason: "too few years"},
 		{ID: "many", When: "years >= 4", Severity: "bonus", Weight: 0.5},
 	}
-	if n, err := c.PublishRules(ctx, name, name, rules); err != nil || n != 1 {
+	n, err := c.PublishRules(ctx, name, name, rules)
+	if err != nil || n < 1 {
 		t.Fatal(n, err)
 	}
+	first := fmt.Sprintf("%s@%d", name, n)
 	bad := append([]millrace.Rule{{ID: "bad", When: "years <\n  ", Severity: "block"}}, rules...)
 	if _, err := c.PublishRules(ctx, name, name, bad); detail(err).Reason != "expression_invalid" || detail(err).Details["line"] == "" {
 		t.Errorf("a rule that does not compile: %v", err)
@@ -184,14 +186,14 @@ func rulesJudgeAndSearchesAreKept(t *testing.T, opts ...millrace.Option) {
 	if _, err := k.Search(ctx, millrace.Search{Text: "x", Gate: millrace.Gate{Filter: "secret == 'x'"}}); detail(err).Reason != "protected_field" {
 		t.Errorf("a filter on a protected field: %v", err)
 	}
-	if full, col, got, err := c.Rules(ctx, name); err != nil || full != name+"@1" || col != name || len(got) != 2 || got[1].Weight != 0.5 {
+	if full, col, got, err := c.Rules(ctx, name); err != nil || full != first || col != name || len(got) != 2 || got[1].Weight != 0.5 {
 		t.Errorf("rules: %s, %s, %v, %v", full, col, got, err)
 	}
 	found, err := k.Search(ctx, millrace.Search{Text: "welder", Ruleset: name, Params: map[string]any{"least": 2}, Explain: true, Record: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(found.Results) != 3 || found.Results[0].ID != "w4" || found.Results[0].JudgeScore != 1.5 || found.Blocked != 2 || found.Ruleset != name+"@1" {
+	if len(found.Results) != 3 || found.Results[0].ID != "w4" || found.Results[0].JudgeScore != 1.5 || found.Blocked != 2 || found.Ruleset != first {
 		t.Errorf("found %+v", found)
 	}
 	if r := found.Results[0].Reasons; len(r) != 2 || r[0].Rule != "least" || !r[0].OK {
@@ -212,6 +214,51 @@ func rulesJudgeAndSearchesAreKept(t *testing.T, opts ...millrace.Option) {
 	}
 	if e, model, err := c.Embed(ctx, "", "hello", "world"); err != nil || len(e) != 2 || len(e[0].Vector) != 384 || model != "lexical-v2" {
 		t.Errorf("embed: %d, %s, %v", len(e), model, err)
+	}
+}
+
+func TestRulesAreRemoved(t *testing.T) { eachTransport(t, rulesAreRemoved) }
+
+func rulesAreRemoved(t *testing.T, opts ...millrace.Option) {
+	c := dial(t, opts...)
+	ctx := bounded(t)
+	name := "removed-" + c.Transport().String()
+	k := workers(t, c, name)
+	for i := range 5 {
+		if up, err := k.Upsert(ctx, millrace.Point{ID: fmt.Sprint("w", i), Payload: worker{Text: "welder", Years: i}}); err != nil || up[0].Err != nil {
+			t.Fatal(up, err)
+		}
+	}
+	rules := func(when string) []millrace.Rule { return []millrace.Rule{{ID: "a", When: when, Severity: "block"}} }
+	n, err := c.PublishRules(ctx, name, name, rules("years < 2"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := fmt.Sprintf("%s@%d", name, n)
+	if found, err := k.Search(ctx, millrace.Search{Text: "welder", Ruleset: first}); err != nil || found.Blocked != 2 {
+		t.Errorf("under the first rules: %+v, %v", found, err)
+	}
+	for range 2 { // that there is none is no error
+		if err := c.DeleteRules(ctx, name); err != nil {
+			t.Errorf("remove rules: %v", err)
+		}
+	}
+	for _, gone := range []string{name, first} {
+		if _, err := k.Search(ctx, millrace.Search{Text: "welder", Ruleset: gone}); !errors.Is(err, millrace.ErrNotFound) {
+			t.Errorf("a search under removed rules: %v", err)
+		}
+		if _, _, _, err := c.Rules(ctx, gone); !errors.Is(err, millrace.ErrNotFound) {
+			t.Errorf("removed rules are read: %v", err)
+		}
+	}
+	if err := c.DeleteRules(ctx, first); detail(err).Field != "ruleset" {
+		t.Errorf("removal of a version: %v", err)
+	}
+	if again, err := c.PublishRules(ctx, name, name, rules("years < 4")); err != nil || again <= n {
+		t.Errorf("published again: %d after %d, %v", again, n, err)
+	}
+	if found, err := k.Search(ctx, millrace.Search{Text: "welder", Ruleset: name}); err != nil || found.Blocked != 4 {
+		t.Errorf("under the new rules: %+v, %v", found, err)
 	}
 }
 

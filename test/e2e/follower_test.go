@@ -182,6 +182,7 @@ func (w *visitor) everySearchRoute() {
 	w.do("PUT", "/v1/rulesets/{ruleset}", "", `{"collection":"ws","rules":[{"id":"a","when":"true","severity":"bonus","weight":0.5}]}`, 200, 201)
 	w.do("GET", "/v1/rulesets/{ruleset}", "", "", 200)
 	w.do("GET", "/v1/rulesets", "", "", 200)
+	w.do("DELETE", "/v1/rulesets/{ruleset}", "", "", 200)
 	var found struct {
 		Results  []struct{ ID string }
 		SearchID string `json:"search_id"`

@@ -1897,7 +1897,7 @@ type PutRulesetRequest struct {
 	Ruleset       string                 `protobuf:"bytes,1,opt,name=ruleset,proto3" json:"ruleset,omitempty"`
 	Collection    string                 `protobuf:"bytes,2,opt,name=collection,proto3" json:"collection,omitempty"` // whose fields the rules read
 	Rules         []*Rule                `protobuf:"bytes,3,rep,name=rules,proto3" json:"rules,omitempty"`           // at most 64, in order
-	Number        uint32                 `protobuf:"varint,4,opt,name=number,proto3" json:"number,omitempty"`        // of the version; default the next one
+	Number        uint32                 `protobuf:"varint,4,opt,name=number,proto3" json:"number,omitempty"`        // of the version; default the next one. The first is one above the highest number that was removed, else 1
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2220,6 +2220,102 @@ func (x *ListRulesetsResponse) GetAt() *At {
 	return nil
 }
 
+type DeleteRulesetRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ruleset       string                 `protobuf:"bytes,1,opt,name=ruleset,proto3" json:"ruleset,omitempty"` // NAME
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteRulesetRequest) Reset() {
+	*x = DeleteRulesetRequest{}
+	mi := &file_millrace_v1_search_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteRulesetRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteRulesetRequest) ProtoMessage() {}
+
+func (x *DeleteRulesetRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_search_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteRulesetRequest.ProtoReflect.Descriptor instead.
+func (*DeleteRulesetRequest) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_search_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *DeleteRulesetRequest) GetRuleset() string {
+	if x != nil {
+		return x.Ruleset
+	}
+	return ""
+}
+
+type DeleteRulesetResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Existed       bool                   `protobuf:"varint,1,opt,name=existed,proto3" json:"existed,omitempty"`
+	At            *At                    `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteRulesetResponse) Reset() {
+	*x = DeleteRulesetResponse{}
+	mi := &file_millrace_v1_search_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteRulesetResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteRulesetResponse) ProtoMessage() {}
+
+func (x *DeleteRulesetResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_search_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteRulesetResponse.ProtoReflect.Descriptor instead.
+func (*DeleteRulesetResponse) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_search_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *DeleteRulesetResponse) GetExisted() bool {
+	if x != nil {
+		return x.Existed
+	}
+	return false
+}
+
+func (x *DeleteRulesetResponse) GetAt() *At {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
 // EmbedRequest asks for the vectors of texts.
 type EmbedRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2234,7 +2330,7 @@ type EmbedRequest struct {
 
 func (x *EmbedRequest) Reset() {
 	*x = EmbedRequest{}
-	mi := &file_millrace_v1_search_proto_msgTypes[33]
+	mi := &file_millrace_v1_search_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2246,7 +2342,7 @@ func (x *EmbedRequest) String() string {
 func (*EmbedRequest) ProtoMessage() {}
 
 func (x *EmbedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_search_proto_msgTypes[33]
+	mi := &file_millrace_v1_search_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2259,7 +2355,7 @@ func (x *EmbedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EmbedRequest.ProtoReflect.Descriptor instead.
 func (*EmbedRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_search_proto_rawDescGZIP(), []int{33}
+	return file_millrace_v1_search_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *EmbedRequest) GetText() string {
@@ -2306,7 +2402,7 @@ type EmbedVector struct {
 
 func (x *EmbedVector) Reset() {
 	*x = EmbedVector{}
-	mi := &file_millrace_v1_search_proto_msgTypes[34]
+	mi := &file_millrace_v1_search_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2318,7 +2414,7 @@ func (x *EmbedVector) String() string {
 func (*EmbedVector) ProtoMessage() {}
 
 func (x *EmbedVector) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_search_proto_msgTypes[34]
+	mi := &file_millrace_v1_search_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2331,7 +2427,7 @@ func (x *EmbedVector) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EmbedVector.ProtoReflect.Descriptor instead.
 func (*EmbedVector) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_search_proto_rawDescGZIP(), []int{34}
+	return file_millrace_v1_search_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *EmbedVector) GetValues() []float32 {
@@ -2356,7 +2452,7 @@ type EmbedResponse struct {
 
 func (x *EmbedResponse) Reset() {
 	*x = EmbedResponse{}
-	mi := &file_millrace_v1_search_proto_msgTypes[35]
+	mi := &file_millrace_v1_search_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2368,7 +2464,7 @@ func (x *EmbedResponse) String() string {
 func (*EmbedResponse) ProtoMessage() {}
 
 func (x *EmbedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_search_proto_msgTypes[35]
+	mi := &file_millrace_v1_search_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2381,7 +2477,7 @@ func (x *EmbedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EmbedResponse.ProtoReflect.Descriptor instead.
 func (*EmbedResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_search_proto_rawDescGZIP(), []int{35}
+	return file_millrace_v1_search_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *EmbedResponse) GetModel() string {
@@ -2444,7 +2540,7 @@ type Judge struct {
 
 func (x *Judge) Reset() {
 	*x = Judge{}
-	mi := &file_millrace_v1_search_proto_msgTypes[36]
+	mi := &file_millrace_v1_search_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2456,7 +2552,7 @@ func (x *Judge) String() string {
 func (*Judge) ProtoMessage() {}
 
 func (x *Judge) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_search_proto_msgTypes[36]
+	mi := &file_millrace_v1_search_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2469,7 +2565,7 @@ func (x *Judge) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Judge.ProtoReflect.Descriptor instead.
 func (*Judge) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_search_proto_rawDescGZIP(), []int{36}
+	return file_millrace_v1_search_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Judge) GetRuleset() string {
@@ -2503,7 +2599,7 @@ type Decay struct {
 
 func (x *Decay) Reset() {
 	*x = Decay{}
-	mi := &file_millrace_v1_search_proto_msgTypes[37]
+	mi := &file_millrace_v1_search_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2515,7 +2611,7 @@ func (x *Decay) String() string {
 func (*Decay) ProtoMessage() {}
 
 func (x *Decay) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_search_proto_msgTypes[37]
+	mi := &file_millrace_v1_search_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2528,7 +2624,7 @@ func (x *Decay) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decay.ProtoReflect.Descriptor instead.
 func (*Decay) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_search_proto_rawDescGZIP(), []int{37}
+	return file_millrace_v1_search_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Decay) GetField() string {
@@ -2558,7 +2654,7 @@ type Merge struct {
 
 func (x *Merge) Reset() {
 	*x = Merge{}
-	mi := &file_millrace_v1_search_proto_msgTypes[38]
+	mi := &file_millrace_v1_search_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2570,7 +2666,7 @@ func (x *Merge) String() string {
 func (*Merge) ProtoMessage() {}
 
 func (x *Merge) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_search_proto_msgTypes[38]
+	mi := &file_millrace_v1_search_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2583,7 +2679,7 @@ func (x *Merge) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Merge.ProtoReflect.Descriptor instead.
 func (*Merge) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_search_proto_rawDescGZIP(), []int{38}
+	return file_millrace_v1_search_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Merge) GetMethod() string {
@@ -2647,7 +2743,7 @@ type SearchRequest struct {
 
 func (x *SearchRequest) Reset() {
 	*x = SearchRequest{}
-	mi := &file_millrace_v1_search_proto_msgTypes[39]
+	mi := &file_millrace_v1_search_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2659,7 +2755,7 @@ func (x *SearchRequest) String() string {
 func (*SearchRequest) ProtoMessage() {}
 
 func (x *SearchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_search_proto_msgTypes[39]
+	mi := &file_millrace_v1_search_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2672,7 +2768,7 @@ func (x *SearchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchRequest.ProtoReflect.Descriptor instead.
 func (*SearchRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_search_proto_rawDescGZIP(), []int{39}
+	return file_millrace_v1_search_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *SearchRequest) GetCollection() string {
@@ -2813,7 +2909,7 @@ type ScoreParts struct {
 
 func (x *ScoreParts) Reset() {
 	*x = ScoreParts{}
-	mi := &file_millrace_v1_search_proto_msgTypes[40]
+	mi := &file_millrace_v1_search_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2825,7 +2921,7 @@ func (x *ScoreParts) String() string {
 func (*ScoreParts) ProtoMessage() {}
 
 func (x *ScoreParts) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_search_proto_msgTypes[40]
+	mi := &file_millrace_v1_search_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2838,7 +2934,7 @@ func (x *ScoreParts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScoreParts.ProtoReflect.Descriptor instead.
 func (*ScoreParts) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_search_proto_rawDescGZIP(), []int{40}
+	return file_millrace_v1_search_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ScoreParts) GetDense() float64 {
@@ -2881,7 +2977,7 @@ type RuleReason struct {
 
 func (x *RuleReason) Reset() {
 	*x = RuleReason{}
-	mi := &file_millrace_v1_search_proto_msgTypes[41]
+	mi := &file_millrace_v1_search_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2893,7 +2989,7 @@ func (x *RuleReason) String() string {
 func (*RuleReason) ProtoMessage() {}
 
 func (x *RuleReason) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_search_proto_msgTypes[41]
+	mi := &file_millrace_v1_search_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2906,7 +3002,7 @@ func (x *RuleReason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleReason.ProtoReflect.Descriptor instead.
 func (*RuleReason) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_search_proto_rawDescGZIP(), []int{41}
+	return file_millrace_v1_search_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *RuleReason) GetRule() string {
@@ -2953,7 +3049,7 @@ type SearchResult struct {
 
 func (x *SearchResult) Reset() {
 	*x = SearchResult{}
-	mi := &file_millrace_v1_search_proto_msgTypes[42]
+	mi := &file_millrace_v1_search_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2965,7 +3061,7 @@ func (x *SearchResult) String() string {
 func (*SearchResult) ProtoMessage() {}
 
 func (x *SearchResult) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_search_proto_msgTypes[42]
+	mi := &file_millrace_v1_search_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2978,7 +3074,7 @@ func (x *SearchResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchResult.ProtoReflect.Descriptor instead.
 func (*SearchResult) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_search_proto_rawDescGZIP(), []int{42}
+	return file_millrace_v1_search_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *SearchResult) GetId() string {
@@ -3051,7 +3147,7 @@ type BlockedBy struct {
 
 func (x *BlockedBy) Reset() {
 	*x = BlockedBy{}
-	mi := &file_millrace_v1_search_proto_msgTypes[43]
+	mi := &file_millrace_v1_search_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3063,7 +3159,7 @@ func (x *BlockedBy) String() string {
 func (*BlockedBy) ProtoMessage() {}
 
 func (x *BlockedBy) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_search_proto_msgTypes[43]
+	mi := &file_millrace_v1_search_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3076,7 +3172,7 @@ func (x *BlockedBy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BlockedBy.ProtoReflect.Descriptor instead.
 func (*BlockedBy) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_search_proto_rawDescGZIP(), []int{43}
+	return file_millrace_v1_search_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *BlockedBy) GetIds() uint64 {
@@ -3126,7 +3222,7 @@ type GateCounts struct {
 
 func (x *GateCounts) Reset() {
 	*x = GateCounts{}
-	mi := &file_millrace_v1_search_proto_msgTypes[44]
+	mi := &file_millrace_v1_search_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3138,7 +3234,7 @@ func (x *GateCounts) String() string {
 func (*GateCounts) ProtoMessage() {}
 
 func (x *GateCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_search_proto_msgTypes[44]
+	mi := &file_millrace_v1_search_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3151,7 +3247,7 @@ func (x *GateCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GateCounts.ProtoReflect.Descriptor instead.
 func (*GateCounts) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_search_proto_rawDescGZIP(), []int{44}
+	return file_millrace_v1_search_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *GateCounts) GetConsidered() uint64 {
@@ -3194,7 +3290,7 @@ type JudgeCounts struct {
 
 func (x *JudgeCounts) Reset() {
 	*x = JudgeCounts{}
-	mi := &file_millrace_v1_search_proto_msgTypes[45]
+	mi := &file_millrace_v1_search_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3206,7 +3302,7 @@ func (x *JudgeCounts) String() string {
 func (*JudgeCounts) ProtoMessage() {}
 
 func (x *JudgeCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_search_proto_msgTypes[45]
+	mi := &file_millrace_v1_search_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3219,7 +3315,7 @@ func (x *JudgeCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JudgeCounts.ProtoReflect.Descriptor instead.
 func (*JudgeCounts) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_search_proto_rawDescGZIP(), []int{45}
+	return file_millrace_v1_search_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *JudgeCounts) GetJudged() uint64 {
@@ -3260,7 +3356,7 @@ type PartitionIndex struct {
 
 func (x *PartitionIndex) Reset() {
 	*x = PartitionIndex{}
-	mi := &file_millrace_v1_search_proto_msgTypes[46]
+	mi := &file_millrace_v1_search_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3272,7 +3368,7 @@ func (x *PartitionIndex) String() string {
 func (*PartitionIndex) ProtoMessage() {}
 
 func (x *PartitionIndex) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_search_proto_msgTypes[46]
+	mi := &file_millrace_v1_search_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3285,7 +3381,7 @@ func (x *PartitionIndex) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionIndex.ProtoReflect.Descriptor instead.
 func (*PartitionIndex) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_search_proto_rawDescGZIP(), []int{46}
+	return file_millrace_v1_search_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *PartitionIndex) GetPartition() uint32 {
@@ -3316,7 +3412,7 @@ type TookMicros struct {
 
 func (x *TookMicros) Reset() {
 	*x = TookMicros{}
-	mi := &file_millrace_v1_search_proto_msgTypes[47]
+	mi := &file_millrace_v1_search_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3328,7 +3424,7 @@ func (x *TookMicros) String() string {
 func (*TookMicros) ProtoMessage() {}
 
 func (x *TookMicros) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_search_proto_msgTypes[47]
+	mi := &file_millrace_v1_search_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3341,7 +3437,7 @@ func (x *TookMicros) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TookMicros.ProtoReflect.Descriptor instead.
 func (*TookMicros) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_search_proto_rawDescGZIP(), []int{47}
+	return file_millrace_v1_search_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *TookMicros) GetEmbed() uint64 {
@@ -3391,7 +3487,7 @@ type Gap struct {
 
 func (x *Gap) Reset() {
 	*x = Gap{}
-	mi := &file_millrace_v1_search_proto_msgTypes[48]
+	mi := &file_millrace_v1_search_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3403,7 +3499,7 @@ func (x *Gap) String() string {
 func (*Gap) ProtoMessage() {}
 
 func (x *Gap) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_search_proto_msgTypes[48]
+	mi := &file_millrace_v1_search_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3416,7 +3512,7 @@ func (x *Gap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gap.ProtoReflect.Descriptor instead.
 func (*Gap) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_search_proto_rawDescGZIP(), []int{48}
+	return file_millrace_v1_search_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Gap) GetStage() string {
@@ -3454,7 +3550,7 @@ type PlanNumbers struct {
 
 func (x *PlanNumbers) Reset() {
 	*x = PlanNumbers{}
-	mi := &file_millrace_v1_search_proto_msgTypes[49]
+	mi := &file_millrace_v1_search_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3466,7 +3562,7 @@ func (x *PlanNumbers) String() string {
 func (*PlanNumbers) ProtoMessage() {}
 
 func (x *PlanNumbers) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_search_proto_msgTypes[49]
+	mi := &file_millrace_v1_search_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3479,7 +3575,7 @@ func (x *PlanNumbers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanNumbers.ProtoReflect.Descriptor instead.
 func (*PlanNumbers) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_search_proto_rawDescGZIP(), []int{49}
+	return file_millrace_v1_search_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *PlanNumbers) GetCompared() uint64 {
@@ -3538,7 +3634,7 @@ type SearchResponse struct {
 
 func (x *SearchResponse) Reset() {
 	*x = SearchResponse{}
-	mi := &file_millrace_v1_search_proto_msgTypes[50]
+	mi := &file_millrace_v1_search_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3550,7 +3646,7 @@ func (x *SearchResponse) String() string {
 func (*SearchResponse) ProtoMessage() {}
 
 func (x *SearchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_search_proto_msgTypes[50]
+	mi := &file_millrace_v1_search_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3563,7 +3659,7 @@ func (x *SearchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchResponse.ProtoReflect.Descriptor instead.
 func (*SearchResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_search_proto_rawDescGZIP(), []int{50}
+	return file_millrace_v1_search_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *SearchResponse) GetResults() []*SearchResult {
@@ -3666,7 +3762,7 @@ type GetRecordingRequest struct {
 
 func (x *GetRecordingRequest) Reset() {
 	*x = GetRecordingRequest{}
-	mi := &file_millrace_v1_search_proto_msgTypes[51]
+	mi := &file_millrace_v1_search_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3678,7 +3774,7 @@ func (x *GetRecordingRequest) String() string {
 func (*GetRecordingRequest) ProtoMessage() {}
 
 func (x *GetRecordingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_search_proto_msgTypes[51]
+	mi := &file_millrace_v1_search_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3691,7 +3787,7 @@ func (x *GetRecordingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRecordingRequest.ProtoReflect.Descriptor instead.
 func (*GetRecordingRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_search_proto_rawDescGZIP(), []int{51}
+	return file_millrace_v1_search_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *GetRecordingRequest) GetSearchId() string {
@@ -3714,7 +3810,7 @@ type GetRecordingResponse struct {
 
 func (x *GetRecordingResponse) Reset() {
 	*x = GetRecordingResponse{}
-	mi := &file_millrace_v1_search_proto_msgTypes[52]
+	mi := &file_millrace_v1_search_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3726,7 +3822,7 @@ func (x *GetRecordingResponse) String() string {
 func (*GetRecordingResponse) ProtoMessage() {}
 
 func (x *GetRecordingResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_search_proto_msgTypes[52]
+	mi := &file_millrace_v1_search_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3739,7 +3835,7 @@ func (x *GetRecordingResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRecordingResponse.ProtoReflect.Descriptor instead.
 func (*GetRecordingResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_search_proto_rawDescGZIP(), []int{52}
+	return file_millrace_v1_search_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *GetRecordingResponse) GetSearchId() string {
@@ -3952,6 +4048,11 @@ const file_millrace_v1_search_proto_rawDesc = "" +
 	"\x13ListRulesetsRequest\"S\n" +
 	"\x14ListRulesetsResponse\x12\x1a\n" +
 	"\brulesets\x18\x01 \x03(\tR\brulesets\x12\x1f\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"0\n" +
+	"\x14DeleteRulesetRequest\x12\x18\n" +
+	"\aruleset\x18\x01 \x01(\tR\aruleset\"R\n" +
+	"\x15DeleteRulesetResponse\x12\x18\n" +
+	"\aexisted\x18\x01 \x01(\bR\aexisted\x12\x1f\n" +
 	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"~\n" +
 	"\fEmbedRequest\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\x12\x14\n" +
@@ -4127,7 +4228,8 @@ const file_millrace_v1_search_proto_rawDesc = "" +
 	"\x16FIELD_GATE_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fFIELD_GATE_ROLE\x10\x01\x12\x19\n" +
 	"\x15FIELD_GATE_CREDENTIAL\x10\x02\x12\x14\n" +
-	"\x10FIELD_GATE_BLOCK\x10\x032\xef\t\n" +
+	"\x10FIELD_GATE_BLOCK\x10\x032\xc7\n" +
+	"\n" +
 	"\rSearchService\x12V\n" +
 	"\rSetCollection\x12!.millrace.v1.SetCollectionRequest\x1a\".millrace.v1.SetCollectionResponse\x12V\n" +
 	"\rGetCollection\x12!.millrace.v1.GetCollectionRequest\x1a\".millrace.v1.GetCollectionResponse\x12\\\n" +
@@ -4142,7 +4244,8 @@ const file_millrace_v1_search_proto_rawDesc = "" +
 	"PutRuleset\x12\x1e.millrace.v1.PutRulesetRequest\x1a\x1f.millrace.v1.PutRulesetResponse\x12M\n" +
 	"\n" +
 	"GetRuleset\x12\x1e.millrace.v1.GetRulesetRequest\x1a\x1f.millrace.v1.GetRulesetResponse\x12S\n" +
-	"\fListRulesets\x12 .millrace.v1.ListRulesetsRequest\x1a!.millrace.v1.ListRulesetsResponse\x12>\n" +
+	"\fListRulesets\x12 .millrace.v1.ListRulesetsRequest\x1a!.millrace.v1.ListRulesetsResponse\x12V\n" +
+	"\rDeleteRuleset\x12!.millrace.v1.DeleteRulesetRequest\x1a\".millrace.v1.DeleteRulesetResponse\x12>\n" +
 	"\x05Embed\x12\x19.millrace.v1.EmbedRequest\x1a\x1a.millrace.v1.EmbedResponse\x12A\n" +
 	"\x06Search\x12\x1a.millrace.v1.SearchRequest\x1a\x1b.millrace.v1.SearchResponse\x12S\n" +
 	"\fGetRecording\x12 .millrace.v1.GetRecordingRequest\x1a!.millrace.v1.GetRecordingResponseB9Z7github.com/millrace/millrace/gen/millrace/v1;millracev1b\x06proto3"
@@ -4160,7 +4263,7 @@ func file_millrace_v1_search_proto_rawDescGZIP() []byte {
 }
 
 var file_millrace_v1_search_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_millrace_v1_search_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
+var file_millrace_v1_search_proto_msgTypes = make([]protoimpl.MessageInfo, 55)
 var file_millrace_v1_search_proto_goTypes = []any{
 	(Metric)(0),                      // 0: millrace.v1.Metric
 	(FieldType)(0),                   // 1: millrace.v1.FieldType
@@ -4198,31 +4301,33 @@ var file_millrace_v1_search_proto_goTypes = []any{
 	(*GetRulesetResponse)(nil),       // 33: millrace.v1.GetRulesetResponse
 	(*ListRulesetsRequest)(nil),      // 34: millrace.v1.ListRulesetsRequest
 	(*ListRulesetsResponse)(nil),     // 35: millrace.v1.ListRulesetsResponse
-	(*EmbedRequest)(nil),             // 36: millrace.v1.EmbedRequest
-	(*EmbedVector)(nil),              // 37: millrace.v1.EmbedVector
-	(*EmbedResponse)(nil),            // 38: millrace.v1.EmbedResponse
-	(*Judge)(nil),                    // 39: millrace.v1.Judge
-	(*Decay)(nil),                    // 40: millrace.v1.Decay
-	(*Merge)(nil),                    // 41: millrace.v1.Merge
-	(*SearchRequest)(nil),            // 42: millrace.v1.SearchRequest
-	(*ScoreParts)(nil),               // 43: millrace.v1.ScoreParts
-	(*RuleReason)(nil),               // 44: millrace.v1.RuleReason
-	(*SearchResult)(nil),             // 45: millrace.v1.SearchResult
-	(*BlockedBy)(nil),                // 46: millrace.v1.BlockedBy
-	(*GateCounts)(nil),               // 47: millrace.v1.GateCounts
-	(*JudgeCounts)(nil),              // 48: millrace.v1.JudgeCounts
-	(*PartitionIndex)(nil),           // 49: millrace.v1.PartitionIndex
-	(*TookMicros)(nil),               // 50: millrace.v1.TookMicros
-	(*Gap)(nil),                      // 51: millrace.v1.Gap
-	(*PlanNumbers)(nil),              // 52: millrace.v1.PlanNumbers
-	(*SearchResponse)(nil),           // 53: millrace.v1.SearchResponse
-	(*GetRecordingRequest)(nil),      // 54: millrace.v1.GetRecordingRequest
-	(*GetRecordingResponse)(nil),     // 55: millrace.v1.GetRecordingResponse
-	(*At)(nil),                       // 56: millrace.v1.At
-	(*Point)(nil),                    // 57: millrace.v1.Point
-	(*Error)(nil),                    // 58: millrace.v1.Error
-	(*timestamppb.Timestamp)(nil),    // 59: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),      // 60: google.protobuf.Duration
+	(*DeleteRulesetRequest)(nil),     // 36: millrace.v1.DeleteRulesetRequest
+	(*DeleteRulesetResponse)(nil),    // 37: millrace.v1.DeleteRulesetResponse
+	(*EmbedRequest)(nil),             // 38: millrace.v1.EmbedRequest
+	(*EmbedVector)(nil),              // 39: millrace.v1.EmbedVector
+	(*EmbedResponse)(nil),            // 40: millrace.v1.EmbedResponse
+	(*Judge)(nil),                    // 41: millrace.v1.Judge
+	(*Decay)(nil),                    // 42: millrace.v1.Decay
+	(*Merge)(nil),                    // 43: millrace.v1.Merge
+	(*SearchRequest)(nil),            // 44: millrace.v1.SearchRequest
+	(*ScoreParts)(nil),               // 45: millrace.v1.ScoreParts
+	(*RuleReason)(nil),               // 46: millrace.v1.RuleReason
+	(*SearchResult)(nil),             // 47: millrace.v1.SearchResult
+	(*BlockedBy)(nil),                // 48: millrace.v1.BlockedBy
+	(*GateCounts)(nil),               // 49: millrace.v1.GateCounts
+	(*JudgeCounts)(nil),              // 50: millrace.v1.JudgeCounts
+	(*PartitionIndex)(nil),           // 51: millrace.v1.PartitionIndex
+	(*TookMicros)(nil),               // 52: millrace.v1.TookMicros
+	(*Gap)(nil),                      // 53: millrace.v1.Gap
+	(*PlanNumbers)(nil),              // 54: millrace.v1.PlanNumbers
+	(*SearchResponse)(nil),           // 55: millrace.v1.SearchResponse
+	(*GetRecordingRequest)(nil),      // 56: millrace.v1.GetRecordingRequest
+	(*GetRecordingResponse)(nil),     // 57: millrace.v1.GetRecordingResponse
+	(*At)(nil),                       // 58: millrace.v1.At
+	(*Point)(nil),                    // 59: millrace.v1.Point
+	(*Error)(nil),                    // 60: millrace.v1.Error
+	(*timestamppb.Timestamp)(nil),    // 61: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),      // 62: google.protobuf.Duration
 }
 var file_millrace_v1_search_proto_depIdxs = []int32{
 	1,  // 0: millrace.v1.SchemaField.type:type_name -> millrace.v1.FieldType
@@ -4232,88 +4337,91 @@ var file_millrace_v1_search_proto_depIdxs = []int32{
 	3,  // 4: millrace.v1.Collection.schema:type_name -> millrace.v1.SchemaField
 	5,  // 5: millrace.v1.SetCollectionRequest.collection:type_name -> millrace.v1.Collection
 	5,  // 6: millrace.v1.SetCollectionResponse.collection:type_name -> millrace.v1.Collection
-	56, // 7: millrace.v1.SetCollectionResponse.at:type_name -> millrace.v1.At
+	58, // 7: millrace.v1.SetCollectionResponse.at:type_name -> millrace.v1.At
 	5,  // 8: millrace.v1.GetCollectionResponse.collection:type_name -> millrace.v1.Collection
-	56, // 9: millrace.v1.GetCollectionResponse.at:type_name -> millrace.v1.At
+	58, // 9: millrace.v1.GetCollectionResponse.at:type_name -> millrace.v1.At
 	5,  // 10: millrace.v1.ListCollectionsResponse.collections:type_name -> millrace.v1.Collection
-	56, // 11: millrace.v1.ListCollectionsResponse.at:type_name -> millrace.v1.At
-	56, // 12: millrace.v1.DeleteCollectionResponse.at:type_name -> millrace.v1.At
-	56, // 13: millrace.v1.CollectionStatsResponse.at:type_name -> millrace.v1.At
-	57, // 14: millrace.v1.UpsertPointsRequest.points:type_name -> millrace.v1.Point
-	58, // 15: millrace.v1.UpsertResult.error:type_name -> millrace.v1.Error
+	58, // 11: millrace.v1.ListCollectionsResponse.at:type_name -> millrace.v1.At
+	58, // 12: millrace.v1.DeleteCollectionResponse.at:type_name -> millrace.v1.At
+	58, // 13: millrace.v1.CollectionStatsResponse.at:type_name -> millrace.v1.At
+	59, // 14: millrace.v1.UpsertPointsRequest.points:type_name -> millrace.v1.Point
+	60, // 15: millrace.v1.UpsertResult.error:type_name -> millrace.v1.Error
 	17, // 16: millrace.v1.UpsertPointsResponse.results:type_name -> millrace.v1.UpsertResult
-	56, // 17: millrace.v1.UpsertPointsResponse.at:type_name -> millrace.v1.At
+	58, // 17: millrace.v1.UpsertPointsResponse.at:type_name -> millrace.v1.At
 	19, // 18: millrace.v1.DeletePointsRequest.points:type_name -> millrace.v1.PointVersion
-	58, // 19: millrace.v1.DeleteResult.error:type_name -> millrace.v1.Error
+	60, // 19: millrace.v1.DeleteResult.error:type_name -> millrace.v1.Error
 	21, // 20: millrace.v1.DeletePointsResponse.results:type_name -> millrace.v1.DeleteResult
-	56, // 21: millrace.v1.DeletePointsResponse.at:type_name -> millrace.v1.At
+	58, // 21: millrace.v1.DeletePointsResponse.at:type_name -> millrace.v1.At
 	24, // 22: millrace.v1.GetPointsResponse.points:type_name -> millrace.v1.StoredPoint
-	56, // 23: millrace.v1.GetPointsResponse.at:type_name -> millrace.v1.At
-	59, // 24: millrace.v1.Gate.valid_at:type_name -> google.protobuf.Timestamp
+	58, // 23: millrace.v1.GetPointsResponse.at:type_name -> millrace.v1.At
+	61, // 24: millrace.v1.Gate.valid_at:type_name -> google.protobuf.Timestamp
 	26, // 25: millrace.v1.CountPointsRequest.gate:type_name -> millrace.v1.Gate
-	47, // 26: millrace.v1.CountPointsResponse.gate:type_name -> millrace.v1.GateCounts
-	56, // 27: millrace.v1.CountPointsResponse.at:type_name -> millrace.v1.At
+	49, // 26: millrace.v1.CountPointsResponse.gate:type_name -> millrace.v1.GateCounts
+	58, // 27: millrace.v1.CountPointsResponse.at:type_name -> millrace.v1.At
 	29, // 28: millrace.v1.PutRulesetRequest.rules:type_name -> millrace.v1.Rule
-	56, // 29: millrace.v1.PutRulesetResponse.at:type_name -> millrace.v1.At
+	58, // 29: millrace.v1.PutRulesetResponse.at:type_name -> millrace.v1.At
 	29, // 30: millrace.v1.GetRulesetResponse.rules:type_name -> millrace.v1.Rule
-	56, // 31: millrace.v1.GetRulesetResponse.at:type_name -> millrace.v1.At
-	56, // 32: millrace.v1.ListRulesetsResponse.at:type_name -> millrace.v1.At
-	37, // 33: millrace.v1.EmbedResponse.vectors:type_name -> millrace.v1.EmbedVector
-	60, // 34: millrace.v1.Decay.half_life:type_name -> google.protobuf.Duration
-	40, // 35: millrace.v1.Merge.decay:type_name -> millrace.v1.Decay
-	26, // 36: millrace.v1.SearchRequest.gate:type_name -> millrace.v1.Gate
-	39, // 37: millrace.v1.SearchRequest.judge:type_name -> millrace.v1.Judge
-	41, // 38: millrace.v1.SearchRequest.merge:type_name -> millrace.v1.Merge
-	60, // 39: millrace.v1.SearchRequest.timeout:type_name -> google.protobuf.Duration
-	43, // 40: millrace.v1.SearchResult.parts:type_name -> millrace.v1.ScoreParts
-	44, // 41: millrace.v1.SearchResult.reasons:type_name -> millrace.v1.RuleReason
-	46, // 42: millrace.v1.GateCounts.blocked_by:type_name -> millrace.v1.BlockedBy
-	59, // 43: millrace.v1.GateCounts.valid_at:type_name -> google.protobuf.Timestamp
-	45, // 44: millrace.v1.SearchResponse.results:type_name -> millrace.v1.SearchResult
-	47, // 45: millrace.v1.SearchResponse.gate:type_name -> millrace.v1.GateCounts
-	48, // 46: millrace.v1.SearchResponse.judge:type_name -> millrace.v1.JudgeCounts
-	49, // 47: millrace.v1.SearchResponse.at:type_name -> millrace.v1.PartitionIndex
-	50, // 48: millrace.v1.SearchResponse.took_us:type_name -> millrace.v1.TookMicros
-	51, // 49: millrace.v1.SearchResponse.gap:type_name -> millrace.v1.Gap
-	52, // 50: millrace.v1.SearchResponse.plan_numbers:type_name -> millrace.v1.PlanNumbers
-	59, // 51: millrace.v1.GetRecordingResponse.recorded_at:type_name -> google.protobuf.Timestamp
-	59, // 52: millrace.v1.GetRecordingResponse.expires_at:type_name -> google.protobuf.Timestamp
-	56, // 53: millrace.v1.GetRecordingResponse.at:type_name -> millrace.v1.At
-	6,  // 54: millrace.v1.SearchService.SetCollection:input_type -> millrace.v1.SetCollectionRequest
-	8,  // 55: millrace.v1.SearchService.GetCollection:input_type -> millrace.v1.GetCollectionRequest
-	10, // 56: millrace.v1.SearchService.ListCollections:input_type -> millrace.v1.ListCollectionsRequest
-	12, // 57: millrace.v1.SearchService.DeleteCollection:input_type -> millrace.v1.DeleteCollectionRequest
-	14, // 58: millrace.v1.SearchService.CollectionStats:input_type -> millrace.v1.CollectionStatsRequest
-	16, // 59: millrace.v1.SearchService.UpsertPoints:input_type -> millrace.v1.UpsertPointsRequest
-	20, // 60: millrace.v1.SearchService.DeletePoints:input_type -> millrace.v1.DeletePointsRequest
-	23, // 61: millrace.v1.SearchService.GetPoints:input_type -> millrace.v1.GetPointsRequest
-	27, // 62: millrace.v1.SearchService.CountPoints:input_type -> millrace.v1.CountPointsRequest
-	30, // 63: millrace.v1.SearchService.PutRuleset:input_type -> millrace.v1.PutRulesetRequest
-	32, // 64: millrace.v1.SearchService.GetRuleset:input_type -> millrace.v1.GetRulesetRequest
-	34, // 65: millrace.v1.SearchService.ListRulesets:input_type -> millrace.v1.ListRulesetsRequest
-	36, // 66: millrace.v1.SearchService.Embed:input_type -> millrace.v1.EmbedRequest
-	42, // 67: millrace.v1.SearchService.Search:input_type -> millrace.v1.SearchRequest
-	54, // 68: millrace.v1.SearchService.GetRecording:input_type -> millrace.v1.GetRecordingRequest
-	7,  // 69: millrace.v1.SearchService.SetCollection:output_type -> millrace.v1.SetCollectionResponse
-	9,  // 70: millrace.v1.SearchService.GetCollection:output_type -> millrace.v1.GetCollectionResponse
-	11, // 71: millrace.v1.SearchService.ListCollections:output_type -> millrace.v1.ListCollectionsResponse
-	13, // 72: millrace.v1.SearchService.DeleteCollection:output_type -> millrace.v1.DeleteCollectionResponse
-	15, // 73: millrace.v1.SearchService.CollectionStats:output_type -> millrace.v1.CollectionStatsResponse
-	18, // 74: millrace.v1.SearchService.UpsertPoints:output_type -> millrace.v1.UpsertPointsResponse
-	22, // 75: millrace.v1.SearchService.DeletePoints:output_type -> millrace.v1.DeletePointsResponse
-	25, // 76: millrace.v1.SearchService.GetPoints:output_type -> millrace.v1.GetPointsResponse
-	28, // 77: millrace.v1.SearchService.CountPoints:output_type -> millrace.v1.CountPointsResponse
-	31, // 78: millrace.v1.SearchService.PutRuleset:output_type -> millrace.v1.PutRulesetResponse
-	33, // 79: millrace.v1.SearchService.GetRuleset:output_type -> millrace.v1.GetRulesetResponse
-	35, // 80: millrace.v1.SearchService.ListRulesets:output_type -> millrace.v1.ListRulesetsResponse
-	38, // 81: millrace.v1.SearchService.Embed:output_type -> millrace.v1.EmbedResponse
-	53, // 82: millrace.v1.SearchService.Search:output_type -> millrace.v1.SearchResponse
-	55, // 83: millrace.v1.SearchService.GetRecording:output_type -> millrace.v1.GetRecordingResponse
-	69, // [69:84] is the sub-list for method output_type
-	54, // [54:69] is the sub-list for method input_type
-	54, // [54:54] is the sub-list for extension type_name
-	54, // [54:54] is the sub-list for extension extendee
-	0,  // [0:54] is the sub-list for field type_name
+	58, // 31: millrace.v1.GetRulesetResponse.at:type_name -> millrace.v1.At
+	58, // 32: millrace.v1.ListRulesetsResponse.at:type_name -> millrace.v1.At
+	58, // 33: millrace.v1.DeleteRulesetResponse.at:type_name -> millrace.v1.At
+	39, // 34: millrace.v1.EmbedResponse.vectors:type_name -> millrace.v1.EmbedVector
+	62, // 35: millrace.v1.Decay.half_life:type_name -> google.protobuf.Duration
+	42, // 36: millrace.v1.Merge.decay:type_name -> millrace.v1.Decay
+	26, // 37: millrace.v1.SearchRequest.gate:type_name -> millrace.v1.Gate
+	41, // 38: millrace.v1.SearchRequest.judge:type_name -> millrace.v1.Judge
+	43, // 39: millrace.v1.SearchRequest.merge:type_name -> millrace.v1.Merge
+	62, // 40: millrace.v1.SearchRequest.timeout:type_name -> google.protobuf.Duration
+	45, // 41: millrace.v1.SearchResult.parts:type_name -> millrace.v1.ScoreParts
+	46, // 42: millrace.v1.SearchResult.reasons:type_name -> millrace.v1.RuleReason
+	48, // 43: millrace.v1.GateCounts.blocked_by:type_name -> millrace.v1.BlockedBy
+	61, // 44: millrace.v1.GateCounts.valid_at:type_name -> google.protobuf.Timestamp
+	47, // 45: millrace.v1.SearchResponse.results:type_name -> millrace.v1.SearchResult
+	49, // 46: millrace.v1.SearchResponse.gate:type_name -> millrace.v1.GateCounts
+	50, // 47: millrace.v1.SearchResponse.judge:type_name -> millrace.v1.JudgeCounts
+	51, // 48: millrace.v1.SearchResponse.at:type_name -> millrace.v1.PartitionIndex
+	52, // 49: millrace.v1.SearchResponse.took_us:type_name -> millrace.v1.TookMicros
+	53, // 50: millrace.v1.SearchResponse.gap:type_name -> millrace.v1.Gap
+	54, // 51: millrace.v1.SearchResponse.plan_numbers:type_name -> millrace.v1.PlanNumbers
+	61, // 52: millrace.v1.GetRecordingResponse.recorded_at:type_name -> google.protobuf.Timestamp
+	61, // 53: millrace.v1.GetRecordingResponse.expires_at:type_name -> google.protobuf.Timestamp
+	58, // 54: millrace.v1.GetRecordingResponse.at:type_name -> millrace.v1.At
+	6,  // 55: millrace.v1.SearchService.SetCollection:input_type -> millrace.v1.SetCollectionRequest
+	8,  // 56: millrace.v1.SearchService.GetCollection:input_type -> millrace.v1.GetCollectionRequest
+	10, // 57: millrace.v1.SearchService.ListCollections:input_type -> millrace.v1.ListCollectionsRequest
+	12, // 58: millrace.v1.SearchService.DeleteCollection:input_type -> millrace.v1.DeleteCollectionRequest
+	14, // 59: millrace.v1.SearchService.CollectionStats:input_type -> millrace.v1.CollectionStatsRequest
+	16, // 60: millrace.v1.SearchService.UpsertPoints:input_type -> millrace.v1.UpsertPointsRequest
+	20, // 61: millrace.v1.SearchService.DeletePoints:input_type -> millrace.v1.DeletePointsRequest
+	23, // 62: millrace.v1.SearchService.GetPoints:input_type -> millrace.v1.GetPointsRequest
+	27, // 63: millrace.v1.SearchService.CountPoints:input_type -> millrace.v1.CountPointsRequest
+	30, // 64: millrace.v1.SearchService.PutRuleset:input_type -> millrace.v1.PutRulesetRequest
+	32, // 65: millrace.v1.SearchService.GetRuleset:input_type -> millrace.v1.GetRulesetRequest
+	34, // 66: millrace.v1.SearchService.ListRulesets:input_type -> millrace.v1.ListRulesetsRequest
+	36, // 67: millrace.v1.SearchService.DeleteRuleset:input_type -> millrace.v1.DeleteRulesetRequest
+	38, // 68: millrace.v1.SearchService.Embed:input_type -> millrace.v1.EmbedRequest
+	44, // 69: millrace.v1.SearchService.Search:input_type -> millrace.v1.SearchRequest
+	56, // 70: millrace.v1.SearchService.GetRecording:input_type -> millrace.v1.GetRecordingRequest
+	7,  // 71: millrace.v1.SearchService.SetCollection:output_type -> millrace.v1.SetCollectionResponse
+	9,  // 72: millrace.v1.SearchService.GetCollection:output_type -> millrace.v1.GetCollectionResponse
+	11, // 73: millrace.v1.SearchService.ListCollections:output_type -> millrace.v1.ListCollectionsResponse
+	13, // 74: millrace.v1.SearchService.DeleteCollection:output_type -> millrace.v1.DeleteCollectionResponse
+	15, // 75: millrace.v1.SearchService.CollectionStats:output_type -> millrace.v1.CollectionStatsResponse
+	18, // 76: millrace.v1.SearchService.UpsertPoints:output_type -> millrace.v1.UpsertPointsResponse
+	22, // 77: millrace.v1.SearchService.DeletePoints:output_type -> millrace.v1.DeletePointsResponse
+	25, // 78: millrace.v1.SearchService.GetPoints:output_type -> millrace.v1.GetPointsResponse
+	28, // 79: millrace.v1.SearchService.CountPoints:output_type -> millrace.v1.CountPointsResponse
+	31, // 80: millrace.v1.SearchService.PutRuleset:output_type -> millrace.v1.PutRulesetResponse
+	33, // 81: millrace.v1.SearchService.GetRuleset:output_type -> millrace.v1.GetRulesetResponse
+	35, // 82: millrace.v1.SearchService.ListRulesets:output_type -> millrace.v1.ListRulesetsResponse
+	37, // 83: millrace.v1.SearchService.DeleteRuleset:output_type -> millrace.v1.DeleteRulesetResponse
+	40, // 84: millrace.v1.SearchService.Embed:output_type -> millrace.v1.EmbedResponse
+	55, // 85: millrace.v1.SearchService.Search:output_type -> millrace.v1.SearchResponse
+	57, // 86: millrace.v1.SearchService.GetRecording:output_type -> millrace.v1.GetRecordingResponse
+	71, // [71:87] is the sub-list for method output_type
+	55, // [55:71] is the sub-list for method input_type
+	55, // [55:55] is the sub-list for extension type_name
+	55, // [55:55] is the sub-list for extension extendee
+	0,  // [0:55] is the sub-list for field type_name
 }
 
 func init() { file_millrace_v1_search_proto_init() }
@@ -4324,15 +4432,15 @@ func file_millrace_v1_search_proto_init() {
 	file_millrace_v1_task_proto_init()
 	file_millrace_v1_vector_proto_init()
 	file_millrace_v1_search_proto_msgTypes[0].OneofWrappers = []any{}
-	file_millrace_v1_search_proto_msgTypes[38].OneofWrappers = []any{}
-	file_millrace_v1_search_proto_msgTypes[39].OneofWrappers = []any{}
+	file_millrace_v1_search_proto_msgTypes[40].OneofWrappers = []any{}
+	file_millrace_v1_search_proto_msgTypes[41].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_millrace_v1_search_proto_rawDesc), len(file_millrace_v1_search_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   53,
+			NumMessages:   55,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

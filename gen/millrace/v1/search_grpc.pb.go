@@ -31,6 +31,7 @@ const (
 	SearchService_PutRuleset_FullMethodName       = "/millrace.v1.SearchService/PutRuleset"
 	SearchService_GetRuleset_FullMethodName       = "/millrace.v1.SearchService/GetRuleset"
 	SearchService_ListRulesets_FullMethodName     = "/millrace.v1.SearchService/ListRulesets"
+	SearchService_DeleteRuleset_FullMethodName    = "/millrace.v1.SearchService/DeleteRuleset"
 	SearchService_Embed_FullMethodName            = "/millrace.v1.SearchService/Embed"
 	SearchService_Search_FullMethodName           = "/millrace.v1.SearchService/Search"
 	SearchService_GetRecording_FullMethodName     = "/millrace.v1.SearchService/GetRecording"
@@ -56,6 +57,8 @@ type SearchServiceClient interface {
 	PutRuleset(ctx context.Context, in *PutRulesetRequest, opts ...grpc.CallOption) (*PutRulesetResponse, error)
 	GetRuleset(ctx context.Context, in *GetRulesetRequest, opts ...grpc.CallOption) (*GetRulesetResponse, error)
 	ListRulesets(ctx context.Context, in *ListRulesetsRequest, opts ...grpc.CallOption) (*ListRulesetsResponse, error)
+	// DeleteRuleset removes a ruleset with all its versions. The numbers of removed versions do not come again.
+	DeleteRuleset(ctx context.Context, in *DeleteRulesetRequest, opts ...grpc.CallOption) (*DeleteRulesetResponse, error)
 	Embed(ctx context.Context, in *EmbedRequest, opts ...grpc.CallOption) (*EmbedResponse, error)
 	Search(ctx context.Context, in *SearchRequest, opts ...grpc.CallOption) (*SearchResponse, error)
 	GetRecording(ctx context.Context, in *GetRecordingRequest, opts ...grpc.CallOption) (*GetRecordingResponse, error)
@@ -189,6 +192,16 @@ func (c *searchServiceClient) ListRulesets(ctx context.Context, in *ListRulesets
 	return out, nil
 }
 
+func (c *searchServiceClient) DeleteRuleset(ctx context.Context, in *DeleteRulesetRequest, opts ...grpc.CallOption) (*DeleteRulesetResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteRulesetResponse)
+	err := c.cc.Invoke(ctx, SearchService_DeleteRuleset_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *searchServiceClient) Embed(ctx context.Context, in *EmbedRequest, opts ...grpc.CallOption) (*EmbedResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(EmbedResponse)
@@ -239,6 +252,8 @@ type SearchServiceServer interface {
 	PutRuleset(context.Context, *PutRulesetRequest) (*PutRulesetResponse, error)
 	GetRuleset(context.Context, *GetRulesetRequest) (*GetRulesetResponse, error)
 	ListRulesets(context.Context, *ListRulesetsRequest) (*ListRulesetsResponse, error)
+	// DeleteRuleset removes a ruleset with all its versions. The numbers of removed versions do not come again.
+	DeleteRuleset(context.Context, *DeleteRulesetRequest) (*DeleteRulesetResponse, error)
 	Embed(context.Context, *EmbedRequest) (*EmbedResponse, error)
 	Search(context.Context, *SearchRequest) (*SearchResponse, error)
 	GetRecording(context.Context, *GetRecordingRequest) (*GetRecordingResponse, error)
@@ -287,6 +302,9 @@ func (UnimplementedSearchServiceServer) GetRuleset(context.Context, *GetRulesetR
 }
 func (UnimplementedSearchServiceServer) ListRulesets(context.Context, *ListRulesetsRequest) (*ListRulesetsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListRulesets not implemented")
+}
+func (UnimplementedSearchServiceServer) DeleteRuleset(context.Context, *DeleteRulesetRequest) (*DeleteRulesetResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteRuleset not implemented")
 }
 func (UnimplementedSearchServiceServer) Embed(context.Context, *EmbedRequest) (*EmbedResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Embed not implemented")
@@ -534,6 +552,24 @@ func _SearchService_ListRulesets_Handler(srv interface{}, ctx context.Context, d
 	return interceptor(ctx, in, info, handler)
 }
 
+func _SearchService_DeleteRuleset_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteRulesetRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SearchServiceServer).DeleteRuleset(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SearchService_DeleteRuleset_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SearchServiceServer).DeleteRuleset(ctx, req.(*DeleteRulesetRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _SearchService_Embed_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(EmbedRequest)
 	if err := dec(in); err != nil {
@@ -642,6 +678,10 @@ var SearchService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListRulesets",
 			Handler:    _SearchService_ListRulesets_Handler,
+		},
+		{
+			MethodName: "DeleteRuleset",
+			Handler:    _SearchService_DeleteRuleset_Handler,
 		},
 		{
 			MethodName: "Embed",
