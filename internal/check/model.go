@@ -15,6 +15,7 @@ type Model struct {
 	parts     map[core.Partition]*part
 	spaces    map[spaceName]core.OpResult // namespaces of the directory
 	tenants   map[string]core.TenantConfig
+	unbound   uint64 // highest version of a tenant's configuration that was removed
 	index     uint64
 	rules     uint16 // format of the entry at hand
 	stamp     core.ShardTime

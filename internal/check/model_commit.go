@@ -282,7 +282,7 @@ func strays(c *core.Commit) []int {
 
 func ofSystem(op core.Op) bool {
 	switch op.(type) {
-	case *core.Tick, *core.TermStart, *core.ClockShift, *core.NamespaceCreate, *core.MembersInit, *core.MemberChange, *core.MemberStep, *core.FormatRaise:
+	case *core.Tick, *core.TermStart, *core.ClockShift, *core.NamespaceCreate, *core.TenantSet, *core.MembersInit, *core.MemberChange, *core.MemberStep, *core.FormatRaise:
 		return true
 	}
 	return false

@@ -24,11 +24,24 @@ func (m *Model) tenantUse(p *part, op *core.TenantUse, a answer) error {
 
 // tenantSet judges a change of a tenant's configuration.
 func (m *Model) tenantSet(op *core.TenantSet, a answer) error {
-	now := m.tenants[op.Tenant]
+	now, known := m.tenants[op.Tenant]
 	next := op.Config
+	next.Version = 0
+	if next == (core.TenantConfig{}) && m.rules >= core.FormatQueues {
+		if err := m.judgeVersion(op.IfVersion, now.Version, 0, a); err != nil || a.fact != nil {
+			return err
+		}
+		last := m.unbound
+		m.change(func() { m.unbound = last })
+		m.unbound = max(last, now.Version)
+		drop(m, m.tenants, op.Tenant)
+		return nil
+	}
 	next.Version = now.Version
 	if next != now {
-		next.Version++
+		if next.Version++; !known {
+			next.Version = m.unbound + 1
+		}
 	}
 	if err := m.judgeVersion(op.IfVersion, now.Version, next.Version, a); err != nil || a.fact != nil {
 		return err

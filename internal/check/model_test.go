@@ -403,3 +403,27 @@ func TestModelKnowsThatNumbersOfRemovedRulesetsDoNotComeAgain(t *testing.T) {
 		}
 	}
 }
+
+func TestModelKnowsThatVersionsOfRemovedTenantConfigurationsDoNotComeAgain(t *testing.T) {
+	set := func(rate, ifVersion int64) core.Commit {
+		op := &core.TenantSet{Tenant: "acme", Config: core.TenantConfig{KeyRate: rate}, IfVersion: ifVersion}
+		return core.Commit{Ops: []core.Op{op}}
+	}
+	version := func(n uint64) core.Result { return did(core.OpResult{Version: n}) }
+	first := []said{{1, set(5, 0), version(1)}, {1, set(6, 1), version(2)}, {1, set(0, 2), version(0)}}
+	for name, c := range map[string]struct {
+		then said
+		says string // empty: it is allowed
+	}{
+		"set again":                    {said{1, set(6, 0), version(3)}, ""},
+		"a version comes again":        {said{1, set(6, 0), version(1)}, "expected 3"},
+		"set as of a removed version":  {said{1, set(6, 2), version(3)}, "version is 0"},
+		"without bounds once more":     {said{1, set(0, 0), version(0)}, ""},
+		"without bounds, with version": {said{1, set(0, 0), version(3)}, "expected 0"},
+	} {
+		err := replayIn(core.FormatQueues, append(first[:3:3], c.then))
+		if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
+			t.Errorf("%s: err = %v, want a mismatch that says %q", name, err, c.says)
+		}
+	}
+}

@@ -11,7 +11,8 @@ type TenantConfig struct {
 }
 
 // TenantSet replaces the configuration of a tenant in the directory, and enters a tenant that is new. It changes Version only
-// when something changed.
+// when something changed. From FormatQueues on, one without any bound is removed, and the version is 0 then; versions that were
+// removed do not come again.
 type TenantSet struct {
 	Tenant    string
 	Config    TenantConfig

@@ -135,6 +135,7 @@ func Tenants() (from, to []byte) { return Range(beginSystem(systemTenant, 0)) }
 func TenantOf(key []byte) string { return nameAfter(key, PartitionLen+1+1) }
 
 // TenantConfig is the key of the configuration of a tenant, by name.
+// An empty name holds the highest version of one that was removed.
 func TenantConfig(name string) []byte {
 	return End(append(beginSystem(systemBounds, len(name)), name...))
 }

@@ -155,6 +155,34 @@ func fillUp(t *testing.T, limit string, partitions int) {
 	}
 }
 
+// A tenant whose configuration is removed while it is over its bound takes puts again, in all partitions.
+func TestPutsAreTakenWhenTheBoundsOfAFullTenantAreRemoved(t *testing.T) {
+	var on scale
+	r, parts := boundedRig(t, 2, "tenant_key_bytes", often(on.measure))
+	put := func(p core.Partition) core.Fact {
+		return r.in(p, &core.KVPut{Keyspace: "ks", Key: []byte("key"), Value: []byte("value")})
+	}
+	refused := func(p core.Partition) func() bool { return func() bool { return put(p) != nil } }
+	for _, p := range parts {
+		if fact := put(p); fact != nil {
+			t.Fatal(fact)
+		}
+	}
+	on.put(parts, bound+1)
+	for _, p := range parts {
+		r.obeys(refused(p), true)
+	}
+	if version, err := r.node.SetTenant(t.Context(), "acme", core.TenantConfig{}, 1); version != 0 || err != nil {
+		t.Fatal(version, err)
+	}
+	for _, p := range parts {
+		r.obeys(refused(p), false)
+	}
+	if info, err := r.node.Tenant(t.Context(), "acme"); err != nil || info.Config != (core.TenantConfig{}) || info.Over {
+		t.Errorf("%+v, %v", info, err)
+	}
+}
+
 // obeys waits until puts are refused, or taken.
 func (r *rig) obeys(refused func() bool, want bool) {
 	r.t.Helper()

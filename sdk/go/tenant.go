@@ -54,7 +54,8 @@ func (c *Client) Tenant(ctx context.Context, name string) (TenantInfo, error) {
 }
 
 // SetTenant replaces what bounds a tenant (needs the scope tenant:admin), whose Version must be 0 or the one in force, and
-// returns the new version. The tenant need not have been used yet.
+// returns the new version. The tenant need not have been used yet. One without bounds is not configured any more: its version
+// is 0, and versions that were in force do not come again.
 func (c *Client) SetTenant(ctx context.Context, name string, config TenantConfig) (version uint64, err error) {
 	req := &millracev1.SetTenantRequest{Tenant: name, Config: &millracev1.TenantConfig{
 		KeyBytes: config.KeyBytes, KeyWritesPerSecond: config.KeyWritesPerSecond, KeyBytesPerSecond: config.KeyBytesPerSecond,

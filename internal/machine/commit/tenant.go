@@ -10,6 +10,11 @@ import (
 
 // What bounds a tenant lies in the directory, by its name: its number, then the configuration. Partitions, which are of other
 // shards, are told by ops of their own.
+//
+// From core.FormatQueues on, a configuration without any bound is removed, so that its place is free; the version of a tenant
+// without one is 0. Versions that were removed do not come again, so that a condition on one cannot hold for what is set
+// later. One counter for all tenants says which, under the empty name: it is bounded, and one for each tenant that ever was
+// configured would not be.
 
 // maxTenantConfigs bounds the tenants that are configured: every node reads all their rows each second.
 const maxTenantConfigs = 10_000
@@ -22,7 +27,7 @@ func (m *Machine) setTenant(op *core.TenantSet) (core.OpResult, core.Fact, error
 	if fact := validateTenant(op); fact != nil {
 		return core.OpResult{}, fact, nil
 	}
-	_, now, configured, err := tenantConfig(m.tx, op.Tenant)
+	id, now, configured, err := tenantConfig(m.tx, op.Tenant)
 	if err != nil {
 		return core.OpResult{}, nil, err
 	}
@@ -30,11 +35,17 @@ func (m *Machine) setTenant(op *core.TenantSet) (core.OpResult, core.Fact, error
 		return core.OpResult{}, core.RevMismatch{Rev: now.Version, Missing: now.Version == 0}, nil
 	}
 	next := op.Config
+	if next.Version = 0; next == (core.TenantConfig{}) && configured && m.clock.format >= core.FormatQueues {
+		return core.OpResult{Tenant: id}, nil, m.dropTenantConfig(op.Tenant, now.Version)
+	}
 	next.Version = now.Version
 	if next == now {
 		return core.OpResult{Version: now.Version}, nil, nil
 	}
 	if !configured {
+		if next.Version, err = removedVersion(m.tx); err != nil {
+			return core.OpResult{}, nil, err
+		}
 		n, err := countTenantConfigs(m.tx)
 		if err != nil {
 			return core.OpResult{}, nil, err
@@ -57,6 +68,31 @@ func (m *Machine) setTenant(op *core.TenantSet) (core.OpResult, core.Fact, error
 	row := binary.BigEndian.AppendUint32(nil, uint32(t.id))
 	m.tx.Set(keys.TenantConfig(op.Tenant), core.AppendTenantConfig(row, &next))
 	return core.OpResult{Version: next.Version, Tenant: t.id}, nil, nil
+}
+
+// dropTenantConfig removes the configuration of a tenant.
+func (m *Machine) dropTenantConfig(tenant string, version uint64) error {
+	last, err := removedVersion(m.tx)
+	if err != nil {
+		return err
+	}
+	m.tx.Delete(keys.TenantConfig(tenant))
+	if version > last {
+		m.tx.Set(keys.TenantConfig(""), binary.BigEndian.AppendUint64(nil, version))
+	}
+	return nil
+}
+
+// removedVersion reads the highest version of a configuration that was removed; 0: none was.
+func removedVersion(v core.View) (uint64, error) {
+	row, ok, err := v.Get(keys.TenantConfig(""))
+	if err != nil || !ok {
+		return 0, err
+	}
+	if len(row) != 8 {
+		return 0, errs.Corruptf("highest removed version of a tenant's configuration: %x", row)
+	}
+	return binary.BigEndian.Uint64(row), nil
 }
 
 func validateTenant(op *core.TenantSet) core.Fact {
@@ -96,8 +132,10 @@ func tenantConfig(v core.View, name string) (id core.TenantID, c core.TenantConf
 
 func countTenantConfigs(v core.View) (n int, err error) {
 	from, to := keys.TenantConfigs()
-	err = core.ScanRows(v, from, to, func([]byte, []byte) (bool, error) {
-		n++
+	err = core.ScanRows(v, from, to, func(key, _ []byte) (bool, error) {
+		if keys.TenantOf(key) != "" {
+			n++
+		}
 		return n < maxTenantConfigs, nil
 	})
 	return n, err
@@ -107,6 +145,9 @@ func countTenantConfigs(v core.View) (n int, err error) {
 func TenantConfigs(v core.View, fn func(id core.TenantID, c core.TenantConfig)) error {
 	from, to := keys.TenantConfigs()
 	return core.ScanRows(v, from, to, func(key, row []byte) (bool, error) {
+		if keys.TenantOf(key) == "" {
+			return true, nil // the highest version that was removed
+		}
 		id, c, err := decodeTenantConfig(keys.TenantOf(key), row)
 		if err == nil {
 			fn(id, c)

@@ -1,9 +1,12 @@
 package commit_test
 
 import (
+	"encoding/binary"
+	"fmt"
 	"testing"
 
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/keys"
 	"github.com/millrace/millrace/internal/machine/commit"
 )
 
@@ -80,5 +83,122 @@ func TestATenantIsBoundedInTheDirectoryBeforeOrAfterItIsUsed(t *testing.T) {
 	a, err := w.pair.Apply(core.Commit{Partition: home, Ops: []core.Op{&core.TenantSet{Tenant: "acme", IfVersion: -1}}})
 	if err != nil || a.Results[0].Refusal == nil {
 		t.Errorf("outside of the directory: %+v, %v", a.Results, err)
+	}
+}
+
+// A configuration without bounds frees its place, and no condition on a version holds for another configuration.
+func TestATenantWithoutBoundsHasNoPlaceAndItsVersionsDoNotComeAgain(t *testing.T) {
+	w := mustWorld(t)
+	set := func(tenant string, rate, ifVersion int64) (uint64, core.Fact) {
+		t.Helper()
+		r, fact := w.system(t, &core.TenantSet{Tenant: tenant, Config: core.TenantConfig{KeyRate: rate}, IfVersion: ifVersion})
+		return r.Version, fact
+	}
+	expect := func(what string, tenant string, rate, ifVersion int64, want uint64) {
+		t.Helper()
+		if got, fact := set(tenant, rate, ifVersion); fact != nil || got != want {
+			t.Errorf("%s: version %d, %v, want %d", what, got, fact, want)
+		}
+	}
+	count := func() (n int) {
+		t.Helper()
+		if err := commit.TenantConfigs(w.pair.TxA, func(core.TenantID, core.TenantConfig) { n++ }); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	expect("no bounds, and there were none", "acme", 0, 0, 0)
+	expect("a new one", "acme", 5, 0, 1)
+	expect("another", "acme", 6, 1, 2)
+	expect("a second tenant", "other", 6, 0, 1)
+	expect("no bounds", "acme", 0, 2, 0)
+	if n := count(); n != 1 {
+		t.Errorf("%d are configured", n)
+	}
+	if err := w.pair.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	expect("no bounds again", "acme", 0, 0, 0)
+	info, err := commit.FindTenant(w.pair.TxA, "acme")
+	if err != nil || info.ID == 0 || info.Config != (core.TenantConfig{}) {
+		t.Errorf("acme is %+v, %v", info, err)
+	}
+	for _, old := range []int64{1, 2, 3} {
+		if _, fact := set("acme", 7, old); fact == nil {
+			t.Errorf("as of version %d: %v", old, fact)
+		}
+	}
+	expect("bounds again", "acme", 7, 0, 3)
+	for _, old := range []int64{0, 1, 2} {
+		if _, fact := set("acme", 8, old); fact == nil {
+			t.Errorf("as of version %d, which was removed, it is set", old)
+		}
+	}
+	expect("a third tenant", "third", 1, 0, 3)
+	expect("the second goes on", "other", 7, 1, 2)
+	expect("and goes", "other", 0, 2, 0)
+	expect("and comes", "other", 7, -1, 3)
+	if n := count(); n != 3 {
+		t.Errorf("%d are configured", n)
+	}
+}
+
+func TestEntriesOfTheFirstFormatKeepConfigurationsWithoutBounds(t *testing.T) {
+	w := mustWorld(t)
+	in := func(format uint16, rate int64) uint64 {
+		t.Helper()
+		ops := []core.Op{&core.TenantSet{Tenant: "acme", Config: core.TenantConfig{KeyRate: rate}, IfVersion: -1}}
+		a, err := w.machine().Apply(w.pair.TxA, 1, &core.Entry{Format: format, Stamp: epoch, Commits: []core.Commit{{Ops: ops}}})
+		if err != nil || a.Results[0].Refusal != nil {
+			t.Fatal(a.Results, err)
+		}
+		return a.Results[0].Ops[0].Version
+	}
+	in(core.FormatFirst, 5)
+	if got := in(core.FormatFirst, 0); got != 2 {
+		t.Errorf("without bounds: version %d", got)
+	}
+	if got := in(core.FormatQueues, 0); got != 0 { // the place of one that an older program kept is free too
+		t.Errorf("without bounds, in a later entry: version %d", got)
+	}
+	if got := in(core.FormatQueues, 5); got != 3 {
+		t.Errorf("bounds again: version %d", got)
+	}
+}
+
+func TestTenantsThatAreConfiguredAreBoundedAndLeaveTheirPlaces(t *testing.T) {
+	w := mustWorld(t)
+	set := func(tenant string, rate int64) core.Fact {
+		t.Helper()
+		_, fact := w.system(t, &core.TenantSet{Tenant: tenant, Config: core.TenantConfig{KeyRate: rate}, IfVersion: -1})
+		return fact
+	}
+	for _, rate := range []int64{5, 0} { // leaves the row of the highest version, which takes no place
+		if fact := set("was", rate); fact != nil {
+			t.Fatal(fact)
+		}
+	}
+	row := core.AppendTenantConfig(binary.BigEndian.AppendUint32(nil, 77), &core.TenantConfig{Version: 1, KeyRate: 5})
+	const most = 10_000
+	for i := range most - 1 {
+		for _, tx := range []core.Txn{w.pair.TxA, w.pair.TxB} {
+			tx.Set(keys.TenantConfig(fmt.Sprintf("t%d", i)), row)
+		}
+	}
+	if fact := set("last", 5); fact != nil {
+		t.Errorf("the last place: %v", fact)
+	}
+	full := core.Exhausted{Limit: "tenants", Max: most}
+	if fact := set("more", 5); fact != full {
+		t.Errorf("one more: %v", fact)
+	}
+	if fact := set("t7", 0); fact != nil {
+		t.Errorf("without bounds: %v", fact)
+	}
+	if fact := set("more", 5); fact != nil {
+		t.Errorf("in the place that is free: %v", fact)
+	}
+	if fact := set("t7", 5); fact != full {
+		t.Errorf("with bounds again: %v", fact)
 	}
 }
