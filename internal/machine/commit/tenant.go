@@ -70,7 +70,7 @@ func (m *Machine) setTenant(op *core.TenantSet) (core.OpResult, core.Fact, error
 	return core.OpResult{Version: next.Version, Tenant: t.id}, nil, nil
 }
 
-// dropTenantConfig removes the configuration of a tenant.
+// dropTenantConfig removes the configuration of a tenant, and a tenant that never had anything else.
 func (m *Machine) dropTenantConfig(tenant string, version uint64) error {
 	last, err := removedVersion(m.tx)
 	if err != nil {
@@ -80,7 +80,11 @@ func (m *Machine) dropTenantConfig(tenant string, version uint64) error {
 	if version > last {
 		m.tx.Set(keys.TenantConfig(""), binary.BigEndian.AppendUint64(nil, version))
 	}
-	return nil
+	t, known, err := readTenant(m.tx, tenant)
+	if known && t.last == 0 { // it never had a namespace, so nothing is stored under its number
+		m.tx.Delete(keys.Tenant(tenant))
+	}
+	return err
 }
 
 // removedVersion reads the highest version of a configuration that was removed; 0: none was.

@@ -120,7 +120,7 @@ func TestATenantWithoutBoundsHasNoPlaceAndItsVersionsDoNotComeAgain(t *testing.T
 	}
 	expect("no bounds again", "acme", 0, 0, 0)
 	info, err := commit.FindTenant(w.pair.TxA, "acme")
-	if err != nil || info.ID == 0 || info.Config != (core.TenantConfig{}) {
+	if err != nil || info.ID != 0 || info.Config != (core.TenantConfig{}) {
 		t.Errorf("acme is %+v, %v", info, err)
 	}
 	for _, old := range []int64{1, 2, 3} {
