@@ -27,51 +27,46 @@ const (
 	atLeader              // at the node that the error names
 )
 
-// row says how one fact leaves the process.
+// row says how an error of one code leaves the process.
 type row struct {
-	is    func(error) bool
 	code  errs.Code
 	grpc  codes.Code
 	http  int
 	retry retry
 }
 
-// facts is the only table from a fact to its code, statuses and retry class. What no row matches is INTERNAL, and its
-// text stays in the log.
-var facts = []row{
-	{is[core.Invalid], errs.InvalidArgument, codes.InvalidArgument, http.StatusBadRequest, never},
-	{is[misplaced], errs.WrongPartition, codes.FailedPrecondition, http.StatusUnprocessableEntity, never},
-	{is[outOfRange], errs.InvalidArgument, codes.InvalidArgument, http.StatusBadRequest, never},
-	{is[core.SearchInvalid], errs.InvalidArgument, codes.InvalidArgument, http.StatusBadRequest, never},
-	{is[core.DimMismatch], errs.InvalidArgument, codes.InvalidArgument, http.StatusBadRequest, never},
-	{is[wrongMethod], errs.InvalidArgument, codes.InvalidArgument, http.StatusMethodNotAllowed, never},
-	{isHeaders, errs.TooLarge, codes.InvalidArgument, http.StatusRequestHeaderFieldsTooLarge, never},
-	{is[core.TooLarge], errs.TooLarge, codes.InvalidArgument, http.StatusRequestEntityTooLarge, never},
-	{is[core.Unauthenticated], errs.Unauthenticated, codes.Unauthenticated, http.StatusUnauthorized, never},
-	{is[core.Denied], errs.PermissionDenied, codes.PermissionDenied, http.StatusForbidden, never},
-	{is[core.NotFound], errs.NotFound, codes.NotFound, http.StatusNotFound, never},
-	{is[core.AlreadyExists], errs.AlreadyExists, codes.AlreadyExists, http.StatusConflict, never},
-	{is[core.LeaseLost], errs.LeaseLost, codes.FailedPrecondition, http.StatusConflict, never},
-	{is[core.WrongState], errs.WrongState, codes.FailedPrecondition, http.StatusConflict, never},
-	{is[core.WrongMembership], errs.WrongState, codes.FailedPrecondition, http.StatusConflict, never},
-	{is[core.NotMoved], errs.WrongState, codes.FailedPrecondition, http.StatusConflict, never},
-	{is[core.FormatHeld], errs.WrongState, codes.FailedPrecondition, http.StatusConflict, never},
-	{is[core.SessionExpired], errs.WrongState, codes.FailedPrecondition, http.StatusConflict, never},
-	{is[core.RevMismatch], errs.PreconditionFailed, codes.FailedPrecondition, http.StatusPreconditionFailed, never},
-	{is[core.NotAdded], errs.PreconditionFailed, codes.FailedPrecondition, http.StatusPreconditionFailed, never},
-	{is[core.VersionMismatch], errs.PreconditionFailed, codes.FailedPrecondition, http.StatusPreconditionFailed, never},
-	{is[core.SearchState], errs.WrongState, codes.FailedPrecondition, http.StatusConflict, never},
-	{is[core.WrongPartition], errs.WrongPartition, codes.FailedPrecondition, http.StatusUnprocessableEntity, never},
-	refRows[0], refRows[1], refRows[2], refRows[3], refRows[4], refRows[5], refRows[6], refRows[7],
-	{is[core.RateLimited], errs.RateLimited, codes.ResourceExhausted, http.StatusTooManyRequests, later},
-	{isDiskFull, errs.ResourceExhausted, codes.ResourceExhausted, http.StatusInsufficientStorage, later},
-	{is[core.Exhausted], errs.ResourceExhausted, codes.ResourceExhausted, http.StatusTooManyRequests, later},
-	{is[core.EmbedUnavailable], errs.Unavailable, codes.Unavailable, http.StatusServiceUnavailable, later},
-	{is[core.NotLeader], errs.NotLeader, codes.Unavailable, http.StatusTemporaryRedirect, atLeader},
-	{is[core.Unavailable], errs.Unavailable, codes.Unavailable, http.StatusServiceUnavailable, sameID},
-	{is[core.DeadlineExceeded], errs.DeadlineExceeded, codes.DeadlineExceeded, http.StatusGatewayTimeout, sameID},
-	{is[*errs.Corruption], errs.DataLoss, codes.DataLoss, http.StatusInternalServerError, never},
-	{func(error) bool { return true }, errs.Internal, codes.Internal, http.StatusInternalServerError, never},
+// statuses is the only table from a code to its statuses and retry class, by code.
+var statuses = [...]row{
+	errs.InvalidArgument:    {errs.InvalidArgument, codes.InvalidArgument, http.StatusBadRequest, never},
+	errs.TooLarge:           {errs.TooLarge, codes.InvalidArgument, http.StatusRequestEntityTooLarge, never},
+	errs.Unauthenticated:    {errs.Unauthenticated, codes.Unauthenticated, http.StatusUnauthorized, never},
+	errs.PermissionDenied:   {errs.PermissionDenied, codes.PermissionDenied, http.StatusForbidden, never},
+	errs.NotFound:           {errs.NotFound, codes.NotFound, http.StatusNotFound, never},
+	errs.AlreadyExists:      {errs.AlreadyExists, codes.AlreadyExists, http.StatusConflict, never},
+	errs.LeaseLost:          {errs.LeaseLost, codes.FailedPrecondition, http.StatusConflict, never},
+	errs.WrongState:         {errs.WrongState, codes.FailedPrecondition, http.StatusConflict, never},
+	errs.PreconditionFailed: {errs.PreconditionFailed, codes.FailedPrecondition, http.StatusPreconditionFailed, never},
+	errs.WrongPartition:     {errs.WrongPartition, codes.FailedPrecondition, http.StatusUnprocessableEntity, never},
+	errs.RateLimited:        {errs.RateLimited, codes.ResourceExhausted, http.StatusTooManyRequests, later},
+	errs.ResourceExhausted:  {errs.ResourceExhausted, codes.ResourceExhausted, http.StatusTooManyRequests, later},
+	errs.NotLeader:          {errs.NotLeader, codes.Unavailable, http.StatusTemporaryRedirect, atLeader},
+	errs.Unavailable:        {errs.Unavailable, codes.Unavailable, http.StatusServiceUnavailable, sameID},
+	errs.DeadlineExceeded:   {errs.DeadlineExceeded, codes.DeadlineExceeded, http.StatusGatewayTimeout, sameID},
+	errs.Internal:           {errs.Internal, codes.Internal, http.StatusInternalServerError, never},
+	errs.DataLoss:           {errs.DataLoss, codes.DataLoss, http.StatusInternalServerError, never},
+}
+
+// exception is a fact with another status or retry class than its code has.
+type exception struct {
+	is func(error) bool
+	row
+}
+
+var exceptions = []exception{
+	{is[wrongMethod], row{errs.InvalidArgument, codes.InvalidArgument, http.StatusMethodNotAllowed, never}},
+	{isHeaders, row{errs.TooLarge, codes.InvalidArgument, http.StatusRequestHeaderFieldsTooLarge, never}},
+	{isDiskFull, row{errs.ResourceExhausted, codes.ResourceExhausted, http.StatusInsufficientStorage, later}},
+	{is[core.EmbedUnavailable], row{errs.Unavailable, codes.Unavailable, http.StatusServiceUnavailable, later}}, // nothing was proposed
 }
 
 func is[E error](err error) bool { _, ok := errors.AsType[E](err); return ok }
@@ -95,13 +90,20 @@ type outOfRange struct {
 	Max   int64
 }
 
-// rowOf finds the row of err. The last row takes everything.
+// rowOf finds the row of err. What is neither a fact nor damage is INTERNAL, and its text stays in the log.
 func rowOf(err error) row {
-	i := 0
-	for !facts[i].is(err) {
-		i++
+	for _, e := range exceptions {
+		if e.is(err) {
+			return e.row
+		}
 	}
-	return facts[i]
+	if fact, ok := errors.AsType[core.Fact](err); ok {
+		return statuses[fact.Code()]
+	}
+	if is[*errs.Corruption](err) {
+		return statuses[errs.DataLoss]
+	}
+	return statuses[errs.Internal]
 }
 
 // factOf turns what a context or the backend returned into an error that the table knows. sent says that a proposal

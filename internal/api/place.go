@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/errs"
 )
 
 // This file says which partition of a namespace a thing belongs to, and refuses what belongs to another one than the
@@ -15,6 +16,9 @@ type misplaced struct {
 	core.Invalid
 	place int // where it belongs; below 0: nowhere
 }
+
+// Code is the one of all refusals for the sake of a partition.
+func (misplaced) Code() errs.Code { return errs.WrongPartition }
 
 func belongs(field string, place int) core.Fact {
 	return misplaced{

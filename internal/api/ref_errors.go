@@ -1,40 +1,19 @@
 package api
 
 import (
-	"errors"
-	"net/http"
-
-	"google.golang.org/grpc/codes"
-
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/errs"
 )
-
-// refRows are the rows of the table of facts for refusals of refs, by class.
-var refRows = []row{
-	{refClass(core.RefClassPrecondition), errs.PreconditionFailed, codes.FailedPrecondition, http.StatusPreconditionFailed, never},
-	{refClass(core.RefClassExists), errs.AlreadyExists, codes.AlreadyExists, http.StatusConflict, never},
-	{refClass(core.RefClassNotFound), errs.NotFound, codes.NotFound, http.StatusNotFound, never},
-	{refClass(core.RefClassDenied), errs.PermissionDenied, codes.PermissionDenied, http.StatusForbidden, never},
-	{refClass(core.RefClassUnavailable), errs.Unavailable, codes.Unavailable, http.StatusServiceUnavailable, sameID},
-	{refClass(core.RefClassExhausted), errs.ResourceExhausted, codes.ResourceExhausted, http.StatusTooManyRequests, later},
-	{is[core.RefRefused], errs.InvalidArgument, codes.InvalidArgument, http.StatusBadRequest, never},
-	{is[txnState], errs.WrongState, codes.FailedPrecondition, http.StatusConflict, never},
-}
-
-func refClass(class core.RefClass) func(error) bool {
-	return func(err error) bool {
-		f, ok := errors.AsType[core.RefRefused](err)
-		return ok && f.Class() == class
-	}
-}
 
 // txnState says that a call of a transaction came out of turn.
 type txnState struct {
 	core.Invalid
 	expected, actual string
 }
+
+// Code says that the state is wrong, not the request.
+func (txnState) Code() errs.Code { return errs.WrongState }
 
 func outOfTurn(expected, actual string) core.Fact {
 	return txnState{

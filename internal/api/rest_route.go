@@ -299,8 +299,11 @@ type Code struct {
 // Codes lists the codes of errors, each with its statuses.
 func Codes() []Code {
 	var out []Code
-	for _, r := range facts {
-		if c := (Code{r.code.String(), r.http}); !slices.Contains(out, c) {
+	for _, r := range statuses[1:] { // the first code is OK
+		out = append(out, Code{r.code.String(), r.http})
+	}
+	for _, e := range exceptions {
+		if c := (Code{e.code.String(), e.http}); !slices.Contains(out, c) {
 			out = append(out, c)
 		}
 	}

@@ -3,13 +3,16 @@ package core
 import (
 	"fmt"
 	"strings"
+
+	"github.com/millrace/millrace/internal/errs"
 )
 
-// Fact is the reason for a refusal. Facts are matched by type, never by text; each edge has one table from fact to
-// code and status. The set is closed: the types of this file and RefRefused.
+// Fact is the reason for a refusal. Facts are matched by type, never by text. Each has one code, which Apply writes and
+// edges send; an edge gives each code a status of its protocol. The facts are the types of this package with a Code, and
+// types of edges that embed one of these.
 type Fact interface {
 	error
-	fact()
+	Code() errs.Code
 }
 
 // OutcomeUnknown reports whether a refusal leaves open whether what was asked for was done.
@@ -85,17 +88,17 @@ type Invalid struct {
 // commit was applied is unknown.
 type SessionExpired struct{}
 
-func (NotFound) fact()        {}
-func (AlreadyExists) fact()   {}
-func (LeaseLost) fact()       {}
-func (WrongState) fact()      {}
-func (RevMismatch) fact()     {}
-func (WrongPartition) fact()  {}
-func (Exhausted) fact()       {}
-func (TooLarge) fact()        {}
-func (Invalid) fact()         {}
-func (SessionExpired) fact()  {}
-func (WrongMembership) fact() {}
+func (NotFound) Code() errs.Code        { return errs.NotFound }
+func (AlreadyExists) Code() errs.Code   { return errs.AlreadyExists }
+func (LeaseLost) Code() errs.Code       { return errs.LeaseLost }
+func (WrongState) Code() errs.Code      { return errs.WrongState }
+func (RevMismatch) Code() errs.Code     { return errs.PreconditionFailed }
+func (WrongPartition) Code() errs.Code  { return errs.WrongPartition }
+func (Exhausted) Code() errs.Code       { return errs.ResourceExhausted }
+func (TooLarge) Code() errs.Code        { return errs.TooLarge }
+func (Invalid) Code() errs.Code         { return errs.InvalidArgument }
+func (SessionExpired) Code() errs.Code  { return errs.WrongState }
+func (WrongMembership) Code() errs.Code { return errs.WrongState }
 
 func (e NotFound) Error() string { return fmt.Sprintf("%s %q not found", e.Kind, e.ID) }
 func (e AlreadyExists) Error() string {
@@ -175,14 +178,14 @@ type RateLimited struct {
 // NotLeader says that another node leads the shard. Leader is its address, empty if unknown.
 type NotLeader struct{ Leader string }
 
-func (Unavailable) fact()      {}
-func (DeadlineExceeded) fact() {}
-func (Unauthenticated) fact()  {}
-func (Denied) fact()           {}
-func (RateLimited) fact()      {}
-func (NotLeader) fact()        {}
-func (FormatHeld) fact()       {}
-func (NotMoved) fact()         {}
+func (Unavailable) Code() errs.Code      { return errs.Unavailable }
+func (DeadlineExceeded) Code() errs.Code { return errs.DeadlineExceeded }
+func (Unauthenticated) Code() errs.Code  { return errs.Unauthenticated }
+func (Denied) Code() errs.Code           { return errs.PermissionDenied }
+func (RateLimited) Code() errs.Code      { return errs.RateLimited }
+func (NotLeader) Code() errs.Code        { return errs.NotLeader }
+func (FormatHeld) Code() errs.Code       { return errs.WrongState }
+func (NotMoved) Code() errs.Code         { return errs.WrongState }
 
 func (e Unavailable) Error() string      { return "unavailable: " + e.Reason }
 func (e DeadlineExceeded) Error() string { return "deadline exceeded" }

@@ -3,6 +3,8 @@ package core
 import (
 	"fmt"
 	"strings"
+
+	"github.com/millrace/millrace/internal/errs"
 )
 
 // RefRefused says why a transaction of refs, or a change of a repository, was refused: at least one failure, at most
@@ -12,7 +14,24 @@ type RefRefused struct {
 	Failures []RefFailure
 }
 
-func (RefRefused) fact() {}
+// Code is that of the class of the first failure.
+func (e RefRefused) Code() errs.Code {
+	switch e.Class() {
+	case RefClassPrecondition:
+		return errs.PreconditionFailed
+	case RefClassExists:
+		return errs.AlreadyExists
+	case RefClassNotFound:
+		return errs.NotFound
+	case RefClassDenied:
+		return errs.PermissionDenied
+	case RefClassUnavailable:
+		return errs.Unavailable
+	case RefClassExhausted:
+		return errs.ResourceExhausted
+	}
+	return errs.InvalidArgument
+}
 
 func (e RefRefused) Error() string {
 	if len(e.Failures) == 0 {

@@ -1,6 +1,10 @@
 package core
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/millrace/millrace/internal/errs"
+)
 
 // SearchState says that an op does not apply to how things stand until an operator acts.
 type SearchState struct {
@@ -39,11 +43,11 @@ type SearchInvalid struct {
 // EmbedUnavailable says that an embedder does not answer: texts that are kept work on, others may be tried after a while.
 type EmbedUnavailable struct{ After Millis }
 
-func (SearchInvalid) fact()    {}
-func (EmbedUnavailable) fact() {}
-func (SearchState) fact()      {}
-func (DimMismatch) fact()      {}
-func (VersionMismatch) fact()  {}
+func (SearchInvalid) Code() errs.Code    { return errs.InvalidArgument }
+func (EmbedUnavailable) Code() errs.Code { return errs.Unavailable }
+func (SearchState) Code() errs.Code      { return errs.WrongState }
+func (DimMismatch) Code() errs.Code      { return errs.InvalidArgument }
+func (VersionMismatch) Code() errs.Code  { return errs.PreconditionFailed }
 
 func (e SearchInvalid) Error() string {
 	if e.Field == "" {

@@ -1,5 +1,7 @@
 package core
 
+import "github.com/millrace/millrace/internal/errs"
+
 // KVItem is one put of a KVPuts.
 type KVItem struct {
 	Key      []byte // 1 B to 16 KiB
@@ -70,7 +72,7 @@ type NotAdded struct {
 	Key      []byte
 }
 
-func (NotAdded) fact() {}
+func (NotAdded) Code() errs.Code { return errs.PreconditionFailed }
 
 func (e NotAdded) Error() string { return "nothing was added to the key: " + e.Reason }
 

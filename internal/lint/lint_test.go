@@ -77,11 +77,13 @@ func TestSizes(t *testing.T) {
 }
 
 func TestDocs(t *testing.T) {
-	found, err := checkLinks(load(t))
-	if err != nil {
-		t.Fatal(err)
+	for _, check := range []func(*tree) ([]finding, error){checkLinks, checkDecisions} {
+		found, err := check(load(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		report(t, found)
 	}
-	report(t, found)
 }
 
 // TestShipped asks the go command, whose reads a cached result does not see: run it with -count=1.

@@ -234,6 +234,20 @@ internal/a/func.go:G it was straight
 	}
 }
 
+func TestDecisionsHaveANumberAndAStatus(t *testing.T) {
+	found, err := checkDecisions(plant(t, "-- docs/decisions/0001-a.md --\n# 1. A\n\nStatus: replaced by 0003\n"+
+		"-- docs/decisions/0002-b.md --\n# 2. B\n\n## Need\n-- docs/decisions/0002-c.md --\n# 2. C\n\nStatus: accepted\n"+
+		"-- docs/decisions/0004-d.md --\n# 4. D\n\nStatus: likely\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantFindings(t, found,
+		"docs/decisions/0002-b.md:3: a decision's second paragraph must be its status, such as \"Status: accepted\"",
+		"docs/decisions/0002-c.md:1: decisions are numbered in order: want 0003",
+		"docs/decisions/0004-d.md:3: a decision's second paragraph must be its status, such as \"Status: accepted\"",
+	)
+}
+
 func TestDanglingLinksAreFound(t *testing.T) {
 	found, err := checkLinks(plant(t, "-- README.md --\n"+
 		"# Read me\n## What it's for: 2 things\n"+

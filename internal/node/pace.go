@@ -2,7 +2,7 @@ package node
 
 import "time"
 
-// How long what waits is held while an entry before it is not committed, where there are other voters.
+// How long what waits is held while an entry before it is not committed, where there are other voters. Decision 0018 has the figures.
 const (
 	// holdShort is that on a network where a commit never takes less than slowCommit: entries follow each other there before
 	// their answers come.

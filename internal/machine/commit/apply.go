@@ -300,7 +300,7 @@ func (m *Machine) failInstead(part *partition, c *core.Commit, v verdict) (core.
 			continue
 		}
 		fail := &core.TaskFail{Task: done.Task, Token: done.Token, Error: core.TaskError{
-			Code: codeOf(v.refusal.Fact).String(), Message: "effects refused: " + cut(v.refusal.Fact.Error(), maxReason),
+			Code: v.refusal.Fact.Code().String(), Message: "effects refused: " + cut(v.refusal.Fact.Error(), maxReason),
 		}}
 		_, fact, err := part.queue.Apply(m.tx, m.queueContext(part, c.Principal), fail)
 		if err != nil {
@@ -322,31 +322,4 @@ func cut(s string, n int) string {
 		n--
 	}
 	return s[:n]
-}
-
-// codeOf names the class of a refusal, as clients know it.
-func codeOf(fact core.Fact) errs.Code {
-	switch fact := fact.(type) {
-	case core.NotFound:
-		return errs.NotFound
-	case core.AlreadyExists:
-		return errs.AlreadyExists
-	case core.LeaseLost:
-		return errs.LeaseLost
-	case core.WrongState, core.SessionExpired, core.SearchState, core.WrongMembership:
-		return errs.WrongState
-	case core.RevMismatch, core.VersionMismatch, core.NotAdded:
-		return errs.PreconditionFailed
-	case core.WrongPartition:
-		return errs.WrongPartition
-	case core.Exhausted:
-		return errs.ResourceExhausted
-	case core.TooLarge:
-		return errs.TooLarge
-	case core.RefRefused:
-		return refCode(fact)
-	case core.Unavailable:
-		return errs.Unavailable
-	}
-	return errs.InvalidArgument
 }

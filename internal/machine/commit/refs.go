@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/millrace/millrace/internal/core"
-	"github.com/millrace/millrace/internal/errs"
 	"github.com/millrace/millrace/internal/machine/queue"
 	"github.com/millrace/millrace/internal/machine/refs"
 )
@@ -97,23 +96,4 @@ func inspectRefs(c *core.Commit) *core.Refusal {
 		}
 	}
 	return nil
-}
-
-// refCode names the class of a refusal by the refs service, as clients know it.
-func refCode(f core.RefRefused) errs.Code {
-	switch f.Class() {
-	case core.RefClassPrecondition:
-		return errs.PreconditionFailed
-	case core.RefClassExists:
-		return errs.AlreadyExists
-	case core.RefClassNotFound:
-		return errs.NotFound
-	case core.RefClassDenied:
-		return errs.PermissionDenied
-	case core.RefClassUnavailable:
-		return errs.Unavailable
-	case core.RefClassExhausted:
-		return errs.ResourceExhausted
-	}
-	return errs.InvalidArgument
 }
