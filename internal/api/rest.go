@@ -49,11 +49,7 @@ const (
 func newREST(s *Server) (*rest, error) {
 	h := &rest{s: s, outcomes: make(map[*Route]*ended)}
 	routes := routes()
-	known := make(map[string]bool)
-	for _, r := range routes {
-		known[r.name()] = true
-	}
-	if err := sameNames("route", known, routeRules); err != nil {
+	if err := setRules(routes); err != nil {
 		return nil, err
 	}
 	for _, r := range routes {
@@ -63,7 +59,6 @@ func newREST(s *Server) (*rest, error) {
 		if !r.checkRepeats() {
 			return nil, fmt.Errorf("route %s does not say how its requests are repeated, or says what its headers do not", r.name())
 		}
-		r.rule = routeRules[r.name()]
 		r.rights = rightsOf(r.rule, false)
 		h.outcomes[r] = s.outcomes.of(r.name())
 		h.routes.add(r)

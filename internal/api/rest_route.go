@@ -1,6 +1,7 @@
 package api
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -28,7 +29,7 @@ type Route struct {
 	Headers []string // of such answers, those with a meaning of their own besides Millrace-Index
 	Failed  string   // name of the schema of errors; empty for that of all other routes
 
-	rule   rule
+	rule   rule        // of its method; of the route itself where Native is empty
 	rights auth.Rights // that a call needs to go on
 	waits  bool        // for a task, or its end
 	fields []string    // that the body may have
@@ -94,10 +95,21 @@ var sharedParams = []Param{
 // Routes lists every route, in the order of the document.
 func Routes() []*Route {
 	out := routes()
-	for _, r := range out {
-		r.rule = routeRules[r.name()]
-	}
+	_ = setRules(out) // a server with a route without a rule is not made
 	return out
+}
+
+// setRules gives each route the rule of its method. It fails when a route has neither a method with a rule nor a rule of its own.
+func setRules(routes []*Route) error {
+	for _, r := range routes {
+		if r.Native != "" {
+			r.rule = methods[r.Native]
+		}
+		if r.rule.empty() {
+			return fmt.Errorf("route %s: who may call it is not said: name its method, or a rule", r.name())
+		}
+	}
+	return nil
 }
 
 // Scopes says who may call a route: the scopes that a token needs, all of them. public says that it needs no token.

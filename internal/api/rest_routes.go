@@ -3,97 +3,7 @@ package api
 import (
 	"net/http"
 	"slices"
-
-	"github.com/millrace/millrace/internal/auth"
 )
-
-// routeRules is the table of authz.go for the routes of REST: a route without a row keeps a server from being made. A
-// route has the rule of the method that does the same.
-var routeRules = map[string]rule{
-	"POST /v1/tasks":                needs(auth.TaskCreate),
-	"POST /v1/tasks:batch":          needs(auth.TaskCreate),
-	"GET /v1/tasks":                 needs(auth.TaskRead),
-	"GET /v1/tasks/{id}":            needs(auth.TaskRead),
-	"GET /v1/tasks/{id}/attempts":   needs(auth.TaskRead),
-	"GET /v1/tasks/{id}/result":     needs(auth.TaskRead),
-	"POST /v1/tasks:claim":          needs(auth.TaskWork),
-	"POST /v1/tasks:settle":         needs(auth.TaskWork), // and its effects by the table of ops
-	"POST /v1/tasks:heartbeat":      needs(auth.TaskWork),
-	"POST /v1/tasks/{id}/complete":  needs(auth.TaskWork), // as settle
-	"POST /v1/tasks/{id}/fail":      needs(auth.TaskWork),
-	"POST /v1/tasks/{id}/snooze":    needs(auth.TaskWork),
-	"POST /v1/tasks/{id}/release":   needs(auth.TaskWork),
-	"POST /v1/tasks/{id}/heartbeat": needs(auth.TaskWork),
-	"POST /v1/tasks/{id}/run-now":   needs(auth.Admin),
-	"DELETE /v1/tasks/{id}":         needs(auth.Admin),
-
-	"POST /v1/commit": anyToken(), // each op by the table of ops
-
-	"GET /v1/kv/{keyspace}/keys/{key}":    needs(auth.KVRead),
-	"PUT /v1/kv/{keyspace}/keys/{key}":    needs(auth.KVWrite),
-	"DELETE /v1/kv/{keyspace}/keys/{key}": needs(auth.KVWrite),
-	"POST /v1/kv/{keyspace}/get":          needs(auth.KVRead),
-	"GET /v1/kv/{keyspace}":               needs(auth.KVRead),
-	"DELETE /v1/kv/{keyspace}":            needs(auth.KVWrite),
-	"GET /v1/keyspaces":                   needs(auth.KVRead),
-	"GET /v1/keyspaces/{keyspace}":        needs(auth.KVRead),
-	"PUT /v1/keyspaces/{keyspace}":        needs(auth.Admin),
-	"DELETE /v1/keyspaces/{keyspace}":     needs(auth.Admin),
-
-	"GET /v1/queues":               needs(auth.TaskRead),
-	"GET /v1/queues/{queue}":       needs(auth.TaskRead),
-	"PUT /v1/queues/{queue}":       needs(auth.Admin),
-	"DELETE /v1/queues/{queue}":    needs(auth.Admin),
-	"GET /v1/queues/{queue}/stats": needs(auth.TaskRead),
-	"POST /v1/namespace":           needs(auth.Admin),
-	"GET /v1/namespace":            namespaceRule,
-	"PUT /v1/namespace":            needs(auth.Admin),
-
-	"POST /v1/repos":                   needs(auth.RefCreate),
-	"GET /v1/repos":                    needs(auth.RefRead),
-	"GET /v1/repos/{repo}":             needs(auth.RefRead),
-	"PUT /v1/repos/{repo}":             needs(auth.RefAdmin),
-	"DELETE /v1/repos/{repo}":          needs(auth.RefAdmin),
-	"POST /v1/repos/{repo}/undelete":   needs(auth.RefAdmin),
-	"GET /v1/repos/{repo}/refs":        needs(auth.RefRead),
-	"POST /v1/repos/{repo}/refs":       needs(auth.RefWrite),
-	"POST /v1/repos/{repo}/refs:get":   needs(auth.RefRead),
-	"GET /v1/repos/{repo}/refs/{name}": needs(auth.RefRead),
-	"GET /v1/repos/{repo}/reflog":      needs(auth.RefRead),
-
-	"PUT /v1/collections/{collection}":                needs(auth.SearchAdmin),
-	"GET /v1/collections/{collection}":                needs(auth.SearchRead),
-	"DELETE /v1/collections/{collection}":             needs(auth.SearchAdmin),
-	"GET /v1/collections":                             needs(auth.SearchRead),
-	"GET /v1/collections/{collection}/stats":          needs(auth.SearchRead),
-	"POST /v1/collections/{collection}/points:upsert": needs(auth.SearchWrite),
-	"POST /v1/collections/{collection}/points:delete": needs(auth.SearchWrite),
-	"POST /v1/collections/{collection}/points:get":    needs(auth.SearchRead),
-	"POST /v1/collections/{collection}/points:count":  needs(auth.SearchRead),
-	"PUT /v1/rulesets/{ruleset}":                      needs(auth.SearchAdmin),
-	"GET /v1/rulesets/{ruleset}":                      needs(auth.SearchRead),
-	"GET /v1/rulesets":                                needs(auth.SearchRead),
-	"DELETE /v1/rulesets/{ruleset}":                   needs(auth.SearchAdmin),
-	"POST /v1/embed":                                  needs(auth.SearchRead),
-	"POST /v1/embeddings":                             needs(auth.SearchRead),
-	"GET /v1/models":                                  needs(auth.SearchRead),
-	"GET /v1/models/{model}":                          needs(auth.SearchRead),
-	"POST /v1/matrix/search":                          needs(auth.SearchRead),
-	"GET /v1/recordings/{search_id}":                  needs(auth.SearchRead),
-
-	"GET /v1/cluster":           needs(auth.Cluster),
-	"POST /v1/cluster/members":  needs(auth.Cluster),
-	"POST /v1/cluster/transfer": needs(auth.Cluster),
-	"POST /v1/cluster/balance":  needs(auth.Cluster),
-	"POST /v1/cluster/finalize": needs(auth.Cluster),
-
-	"GET /v1/tenant":           needs(auth.Admin).orAny(auth.TenantAdmin),
-	"GET /v1/tenants/{tenant}": needs(auth.Admin).orAny(auth.TenantAdmin), // of another: tenant:admin only
-	"PUT /v1/tenants/{tenant}": needs(auth.TenantAdmin),
-
-	"GET /v1/status":       anyToken(), // its counters of all tenants: admin only
-	"GET /v1/openapi.json": public(),
-}
 
 // Parameters that several routes have.
 var (
@@ -278,7 +188,7 @@ func serverRoutes() []*Route {
 			Doc: "Tell what this server is, and, to an operator (a token with the scope cluster or tenant:admin), what it has done for all tenants.", handle: (*restCall).status,
 		},
 		{
-			Method: http.MethodGet, Path: "/v1/openapi.json", Status: statusOK,
+			Method: http.MethodGet, Path: "/v1/openapi.json", rule: public(), Status: statusOK,
 			Doc: "This document.", handle: (*restCall).openAPI,
 		},
 	}
