@@ -99,6 +99,14 @@ func Reference(dir string) ([]byte, error) {
 	if len(all) == 0 {
 		p.line("No result is committed yet.")
 	}
+	if host, lines := mostCompared(all); host != nil {
+		p.line("## Next to published figures")
+		p.line("")
+		p.line("%s; results: bench/results/%s.", machine(host), host.host)
+		p.line("")
+		p.compared(lines)
+		p.line("")
+	}
 	for i, c := range all {
 		if i > 0 {
 			p.line("")
@@ -128,18 +136,33 @@ func (p *page) host(c *committed) {
 	p.verdicts(r, "###")
 }
 
-// Summary returns the short table of a README: of the host that has most of them, the rows that were measured with fsync and
-// have a published figure to stand beside; of rows that differ in a number alone, the first and the last.
+// headlines are the rows of the README's table, one or two a service.
+var headlines = []string{
+	"queue.cycle/unbatched", "queue.cycle/batch-32-8", "queue.raft/shards-1",
+	"kv.aurora.len/value-32", "refs.gitaly/update-1", "search.sweep/clients-10",
+}
+
+// Summary returns the short table of the README: the headlines of the host that has most rows next to a published figure.
 func Summary(dir string) ([]byte, error) {
 	all, err := committedIn(dir)
 	if err != nil {
 		return nil, fmt.Errorf("committed results: %w", err)
 	}
 	p := new(page)
-	if len(all) == 0 {
+	host, lines := mostCompared(all)
+	if host == nil {
 		p.line("No result is committed yet.")
 		return p.Bytes(), nil
 	}
+	p.line("Machine of these figures: %s.", machine(host))
+	p.line("")
+	p.compared(slices.DeleteFunc(lines, func(line []string) bool { return !slices.Contains(headlines, line[0]) }))
+	return p.Bytes(), nil
+}
+
+// mostCompared returns the result of the host that has most rows next to a published figure, and a line for each: the rows that
+// were measured with fsync; of rows that differ in a number alone, the first and the last. It is nil without results.
+func mostCompared(all []committed) (best *committed, most [][]string) {
 	rows := map[string][]bench.Row{}
 	for _, c := range all {
 		for i := range c.result.Suites {
@@ -151,25 +174,29 @@ func Summary(dir string) ([]byte, error) {
 			}
 		}
 	}
-	best, most := all[0], [][]string(nil)
-	for _, c := range all {
-		if lines := besideReferences(rows[c.host]); len(lines) > len(most) {
-			best, most = c, lines
+	for i := range all {
+		if lines := besideReferences(rows[all[i].host]); best == nil || len(lines) > len(most) {
+			best, most = &all[i], lines
 		}
 	}
-	h := best.result.Env.Host
+	return best, most
+}
+
+// machine is the host of a result in a few words.
+func machine(c *committed) string {
+	h := c.result.Env.Host
 	idle := h.IdleCore()
 	if idle != "" {
 		idle = ", an idle core " + idle
 	}
-	p.line("%s, %d cores, fdatasync p50 %s µs%s; results: bench/results/%s; all rows: docs/reference/bench.md.", h.CPU, h.Cores,
-		bench.Number(h.FdatasyncP50), idle, best.host)
-	p.line("")
+	return fmt.Sprintf("%s, %d cores, fdatasync p50 %s µs%s", h.CPU, h.Cores, bench.Number(h.FdatasyncP50), idle)
+}
+
+func (p *page) compared(lines [][]string) {
 	p.head("Row", "Millrace", "Published reference, on other hardware")
-	for _, row := range most {
-		p.row(row...)
+	for _, line := range lines {
+		p.row(line...)
 	}
-	return p.Bytes(), nil
 }
 
 // besideReferences are the lines of a summary that a host's rows have.

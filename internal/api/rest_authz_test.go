@@ -170,7 +170,7 @@ func TestEveryMethodHasARoute(t *testing.T) {
 	}
 }
 
-func TestARouteWithoutARuleIsRefused(t *testing.T) {
+func TestARouteWithoutARuleKeepsTheServerFromBeingMade(t *testing.T) {
 	for _, r := range []*Route{{Method: "GET", Path: "/v1/a"}, {Method: "GET", Path: "/v1/a", Native: "/millrace.v1.TaskService/Unknown", rule: public()}} {
 		if err := setRules([]*Route{r}); err == nil || !strings.Contains(err.Error(), "GET /v1/a") {
 			t.Errorf("%+v: %v", r, err)

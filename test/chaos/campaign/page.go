@@ -56,22 +56,6 @@ what is in them. Counters of a whole node are shown to operators alone.
 	return b.String()
 }
 
-// Summary writes the table of the README: how far each campaign is.
-func Summary(lines map[string][]Line) string {
-	p := page{lines: lines}
-	var b strings.Builder
-	b.WriteString("| Faults | Done / wanted | State |\n| --- | --- | --- |\n")
-	for _, row := range Rows() {
-		t, _, ran := p.standing(row)
-		how := "not run"
-		if ran {
-			how = state(t)
-		}
-		fmt.Fprintf(&b, "| %s | %s / %s %s | %s |\n", row.What, thousands(t.Done), thousands(row.Wanted), row.Unit, how)
-	}
-	return b.String()
-}
-
 type page struct {
 	lines  map[string][]Line
 	newest time.Time

@@ -55,28 +55,6 @@ func TestThePageOfGuaranteesIsWhatTheResultsSay(t *testing.T) {
 	}
 }
 
-func TestTheReadmeShowsHowFarTheCampaignsAre(t *testing.T) {
-	const begin, end = "<!-- faults: begin, written by make generate -->\n", "<!-- faults: end -->"
-	file := filepath.Join(root(t), "README.md")
-	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, found := strings.Cut(string(b), begin)
-	was, after, ended := strings.Cut(rest, end)
-	if !found || !ended {
-		t.Fatalf("%s has no place for the table", file)
-	}
-	want := Summary(results(t, root(t)))
-	if *update {
-		if err := os.WriteFile(file, []byte(before+begin+want+end+after), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	} else if was != want {
-		t.Errorf("%s is not what the results say: make generate", file)
-	}
-}
-
 func TestEveryRowIsPartOfAPromiseAndEveryPartIsARow(t *testing.T) {
 	var parts, rows []string
 	for _, p := range Promises() {
