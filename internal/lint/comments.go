@@ -39,9 +39,9 @@ func checkComments(t *tree) []finding {
 	return out
 }
 
-// wellKnown are methods whose contract is the standard library's.
+// wellKnown are methods whose contract is the standard library's, and Code, whose contract is core.Fact's.
 var wellKnown = []string{
-	"Error", "String", "Unwrap", "Is", "As", "GoString", "Format", "MarshalText", "UnmarshalText", "MarshalJSON",
+	"Code", "Error", "String", "Unwrap", "Is", "As", "GoString", "Format", "MarshalText", "UnmarshalText", "MarshalJSON",
 	"UnmarshalJSON", "MarshalYAML", "UnmarshalYAML", "Len", "Less", "Swap", "Push", "Pop",
 }
 
