@@ -86,6 +86,14 @@ func TestDocs(t *testing.T) {
 	}
 }
 
+func TestProse(t *testing.T) {
+	found, err := checkProse(load(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	report(t, found)
+}
+
 // TestShipped asks the go command, whose reads a cached result does not see: run it with -count=1.
 func TestShipped(t *testing.T) {
 	r := load(t)

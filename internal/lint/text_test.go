@@ -234,6 +234,29 @@ internal/a/func.go:G it was straight
 	}
 }
 
+func TestUnplainWordsAreFound(t *testing.T) {
+	files := "-- go.mod --\nmodule m\n-- internal/a/a.go --\n// Package a begins anew beside b.\npackage a\n\nconst text = \"cursor is none of them\" // there is no such thing, it is no longer\n" +
+		"-- internal/a/a_test.go --\npackage a\n\nconst token = \"nobody\"\n-- docs/a.md --\nNobody waits.\n```\nwhoever\n```\n-- docs/decisions/0001-a.md --\nwhoever\n"
+	found, err := checkProse(plant(t, files))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantFindings(t, found,
+		`docs/a.md:1: "Nobody" is hard to read: write who it is: no client, no node, no worker`,
+		`internal/a/a.go:1: "anew" is hard to read: write "again" or "from scratch"`,
+		`internal/a/a.go:1: "beside" is hard to read: write "besides", "next to", "in addition to" or "mutually exclusive"`,
+		`internal/a/a.go:4: "is none of" is hard to read: write "is not one of"; in errors "must be one of"`,
+	)
+	found, err = checkProse(plant(t, files+"-- internal/lint/prose.txt --\n# counts\n3 internal/a\n4 docs\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantFindings(t, found, "internal/lint/prose.txt:1: docs has 1 unplain words left: write 1 in place of 4")
+	if _, err = checkProse(plant(t, files+"-- internal/lint/prose.txt --\nmany docs\n")); err == nil {
+		t.Error("a line without a count was accepted")
+	}
+}
+
 func TestDecisionsHaveANumberAndAStatus(t *testing.T) {
 	found, err := checkDecisions(plant(t, "-- docs/decisions/0001-a.md --\n# 1. A\n\nStatus: replaced by 0003\n"+
 		"-- docs/decisions/0002-b.md --\n# 2. B\n\n## Need\n-- docs/decisions/0002-c.md --\n# 2. C\n\nStatus: accepted\n"+
