@@ -15,7 +15,8 @@ build: ## build ./bin/millrace
 demo: build ## build, then run real work through a server in a temporary directory
 	./bin/millrace demo
 
-quick: ## what to run before each commit, at most a minute: vet, repository rules, short tests
+quick: ## what to run before each commit, at most a minute: messages of commits, vet, repository rules, short tests
+	scripts/commits.sh
 	go vet -tags '$(TAGS)' ./...
 	go test -short -tags '$(TAGS)' ./internal/... ./sdk/go/...
 
