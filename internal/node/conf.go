@@ -122,21 +122,21 @@ func (s *shard) tickMembers(now time.Duration) error {
 	return nil
 }
 
-// confirmation is that the voters know of their configuration durably. It is the loop's.
-type confirmation struct {
-	term, conf uint64 // in which it was asked for, and for which configuration
-	behind     uint64 // an entry behind this one is wanted
-	wanted     bool   // and is yet to be proposed
+// confCheck follows whether most voters know durably that the configuration is committed. Only the loop uses it.
+type confCheck struct {
+	term, conf uint64 // term of the check, and index of the configuration that is checked
+	behind     uint64 // the check ends when an entry with a higher index than this is committed
+	wanted     bool   // such an entry must still be proposed
 }
 
-// confirmed reports whether most voters know durably that the configuration is committed. Only then may go who is not in it
-// any more: a voter that lost that knowledge with its power would need the votes of those that went. The leader has applied
-// the configuration, so whoever takes an entry that it proposes from here on writes down, with the entry, that the
-// configuration is committed; such an entry is wanted, and committed it says that most have it.
+// confirmed reports whether most voters know durably that the configuration is committed. Only then may removed members stop:
+// a voter that lost that knowledge in a power cut would need their votes. The leader has applied the configuration, so each voter
+// that stores an entry proposed from now on also stores that the configuration is committed. Once such an entry is committed, most
+// voters know.
 func (s *shard) confirmed() bool {
-	st, c := s.core.Status(), &s.sure
+	st, c := s.core.Status(), &s.confCheck
 	if index := s.core.Conf().Index; c.term != st.Term || c.conf != index {
-		*c = confirmation{term: st.Term, conf: index, behind: st.Last, wanted: true}
+		*c = confCheck{term: st.Term, conf: index, behind: st.Last, wanted: true}
 	}
 	return s.applied.Load() > c.behind
 }
@@ -207,8 +207,8 @@ func (r *roster) awaits(replica uint64) bool {
 // leaves in the same step; and a leader that leaves has another lead before.
 func (s *shard) reconfigure(r *roster, changes []replog.RoleChange, now time.Duration) error {
 	conf, job := s.core.Conf(), r.dir.Job
-	if term := s.core.Status().Term; s.wish.term != term || s.wish.version != r.dir.Version {
-		s.wish = wish{term, r.dir.Version, now}
+	if term := s.core.Status().Term; s.wantedConf.term != term || s.wantedConf.version != r.dir.Version {
+		s.wantedConf = wantedConf{term, r.dir.Version, now}
 	}
 	lags := s.lags()
 	var out []replog.RoleChange
@@ -219,7 +219,7 @@ func (s *shard) reconfigure(r *roster, changes []replog.RoleChange, now time.Dur
 		case c.Role != replog.Voter:
 		case !conf.Learns(c.Replica):
 			c.Role, waits = replog.Learner, true
-		case (!known || !s.n.near(lag) || !s.answers(c.Replica)) && !plantedBug("promote_behind"):
+		case (!known || !s.n.caughtUp(lag) || !s.answers(c.Replica)) && !plantedBug("promote_behind"):
 			waits = true
 			continue
 		}
@@ -236,8 +236,8 @@ func (s *shard) reconfigure(r *roster, changes []replog.RoleChange, now time.Dur
 	}
 	if slices.ContainsFunc(out, own) {
 		if s.mayFollow(r) {
-			if s.move.request.Load() == nil {
-				s.ask(0, now+spreadMove)
+			if s.transfer.request.Load() == nil {
+				s.ask(0, now+spreadTimeout)
 			}
 			return nil
 		}
@@ -256,8 +256,8 @@ func (s *shard) reconfigure(r *roster, changes []replog.RoleChange, now time.Dur
 	return err
 }
 
-// wish is since when the leader of a term knows what a version of the directory wants.
-type wish struct {
+// wantedConf says since when the leader of a term knows the version of the directory that asks for another configuration.
+type wantedConf struct {
 	term, version uint64
 	since         time.Duration // boot time
 }
@@ -266,7 +266,7 @@ type wish struct {
 // was lost meanwhile, and the change may make its vote indispensable.
 func (s *shard) answers(replica uint64) bool {
 	at, heard := s.heard[replica]
-	return replica == s.n.o.Replica || heard && at > s.wish.since
+	return replica == s.n.o.Replica || heard && at > s.wantedConf.since
 }
 
 // outlives reports whether the voters that answer are a majority of those that changes leave. Between the request of a

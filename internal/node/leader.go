@@ -133,11 +133,11 @@ func (s *shard) spread(now time.Duration) {
 	if !s.leading || !s.ready.Load() || now < s.spreadAt || s.n.leaving.Load() {
 		return
 	}
-	if !s.move.balances.Load() && (now < s.settledAt+spreadRest || s.move.keeps.Load()) {
+	if !s.transfer.balances.Load() && (now < s.settledAt+spreadRest || s.transfer.keeps.Load()) {
 		return
 	}
 	home := s.home()
-	if home == s.n.o.Replica || s.move.request.Load() != nil {
+	if home == s.n.o.Replica || s.transfer.request.Load() != nil {
 		return
 	}
 	last := s.core.Status().Last
@@ -146,7 +146,7 @@ func (s *shard) spread(now time.Duration) {
 		if f.Replica == home && f.Active && f.Match+1 >= last {
 			s.spreadAt = now + spreadEvery
 			s.n.o.Logger.Info("leadership goes home", "shard", s.id, "to", home)
-			s.ask(home, now+spreadMove)
+			s.ask(home, now+spreadTimeout)
 		}
 	}
 }

@@ -108,17 +108,17 @@ type shard struct {
 	report     report
 	settledAt  time.Duration // boot time when this replica began to lead
 	spreadAt   time.Duration // when it next looks where the shard is at home
-	move       move
+	transfer   transfer
 	snap       snapshots
 	confIndex  uint64                   // of the configuration that Raft goes by
 	confAt     time.Duration            // boot time before which no change of it is proposed again
 	askedAt    time.Duration            // boot time when it last asked who the members are
 	ledAt      time.Duration            // boot time when it last heard of whom it follows
 	unled      atomic.Bool              // it has heard of no leader lately, at its last tick
-	sure       confirmation             // of its configuration, by most voters
-	marks      marks                    // of where the log ended, while it leads
+	confCheck  confCheck                // whether most voters know the configuration
+	marks      marks                    // last indexes of the log, while this replica leads
 	heard      map[uint64]time.Duration // by replica, when the leader last heard of it
-	wish       wish                     // what is wanted of its configuration
+	wantedConf wantedConf               // the configuration that the directory asks for
 
 	timers   atomic.Bool // a Tick is proposed and not applied
 	ready    atomic.Bool // leads, and applied an entry of its own term; changed under role's lock
@@ -546,7 +546,7 @@ func (s *shard) propose(st replog.Status) error {
 		commits = slices.Insert(commits, 0, core.Commit{Partition: systemPartition, Principal: "millrace", Ops: []core.Op{c}})
 	}
 	forgets := plantedBug("delayed_lost_at_failover") && s.wasTerm > replog.FirstTerm+1 // what an earlier leader was to do
-	if now := s.now(); !forgets && !s.timers.Load() && (s.more.Load() || core.ShardTime(s.due.Load()) <= now || s.sure.wanted && len(commits) == 0) {
+	if now := s.now(); !forgets && !s.timers.Load() && (s.more.Load() || core.ShardTime(s.due.Load()) <= now || s.confCheck.wanted && len(commits) == 0) {
 		if s.stood { // before any lease ends
 			f.stood, s.stood = true, false
 			commits = append(commits, s.termStart(st.Term))
@@ -564,7 +564,7 @@ func (s *shard) propose(st replog.Status) error {
 	if len(commits) == 0 {
 		return nil
 	}
-	s.sure.wanted = false
+	s.confCheck.wanted = false
 	s.pace.proposed(st.Last+1, s.closedAt)
 	return s.put(f, commits)
 }

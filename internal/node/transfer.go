@@ -13,44 +13,44 @@ import (
 // answered and the heir has it durably, and asks the heir to campaign at once. So nothing that was proposed is left in
 // doubt, nobody waits for an election's timeout, and what was held back is refused as not proposed.
 //
-// A leader whose own disk does not answer goes on sending heartbeats, so nobody else would ever campaign, though nothing
+// A leader whose own disk does not answer goes on sending heartbeats, so no other replica would ever campaign, though nothing
 // is acknowledged any more: it hands its shards over without that wait.
 const (
-	// moveHold bounds how long proposals are held back in one attempt; it covers the time in which Raft gives a transfer up.
-	moveHold = 2 * time.Second
-	// moveRest is between attempts, for what was held back.
-	moveRest = 200 * time.Millisecond
-	// moveNear is how many entries an heir may be behind when proposals begin to be held back: what is in flight.
-	moveNear = 64
-	// movePoll is how often who waits for a move looks.
-	movePoll = 5 * time.Millisecond
+	// transferHold bounds how long proposals are held back in one attempt; it covers the time in which Raft gives a transfer up.
+	transferHold = 2 * time.Second
+	// transferPause is the time between two attempts, in which what was held back is proposed.
+	transferPause = 200 * time.Millisecond
+	// transferLag is how many entries the new leader may be behind when proposals begin to be held back: what is in flight.
+	transferLag = 64
+	// transferPoll is how often a caller that waits for a transfer polls.
+	transferPoll = 5 * time.Millisecond
 	// diskPatience is how long the log may wait for its disk before this node leads nothing any more. It is longer than a
 	// disk takes that is only busy.
 	diskPatience = 2 * time.Second
-	// spreadMove is how long an attempt to lead a shard home may take.
-	spreadMove = 5 * time.Second
+	// spreadTimeout bounds an attempt to move a shard to its home node.
+	spreadTimeout = 5 * time.Second
 )
 
 // reacher is a Network that knows which nodes it has a connection to.
 type reacher interface{ Reaches(to uint64) bool }
 
-// moveRequest asks for a shard's leadership to move.
-type moveRequest struct {
-	to    uint64        // 0: whoever is ready
+// transferRequest asks that another replica leads a shard.
+type transferRequest struct {
+	to    uint64        // replica; 0: any that is ready
 	until time.Duration // boot time at which it is given up
 }
 
-// move is what a leader's loop remembers of a move under way. What is not atomic is the loop's.
-type move struct {
-	request  atomic.Pointer[moveRequest]
-	alone    atomic.Uint64 // 1 and whom the request names, when nobody of these can be reached; 0: somebody can
-	keeps    atomic.Bool   // an operator wants the shard led here: it does not go home by itself
-	balances atomic.Bool   // an operator wants it to go home now
+// transfer is what a leader's loop remembers of a transfer under way. What is not atomic is the loop's.
+type transfer struct {
+	request  atomic.Pointer[transferRequest]
+	alone    atomic.Uint64 // 1 plus the replica of the request when no candidate can be reached; 0: one can
+	keeps    atomic.Bool   // an operator wants this node to lead the shard: it does not move home by itself
+	balances atomic.Bool   // an operator wants it to move home now
 
 	holding bool
 	since   time.Duration // boot time when holding began
 	rest    time.Duration // no attempt before this boot time
-	tried   uint64        // the last heir, who did not take over
+	tried   uint64        // the last replica that was asked to take over and did not
 }
 
 // standing is what a shard's loop last saw of its log, for others to read.
@@ -73,11 +73,11 @@ func (s *shard) note(st replog.Status) {
 
 // moves takes leadership that is to move a step on, and reports whether proposals are held back meanwhile.
 func (s *shard) moves(st replog.Status) bool {
-	m, now := &s.move, s.n.o.Clock.Boot()
+	m, now := &s.transfer, s.n.o.Clock.Boot()
 	r := m.request.Load()
 	hangs := s.n.o.Log.Writing() >= diskPatience
 	if hangs || s.n.leaving.Load() || s.n.who().drained(s.n.o.Replica) {
-		r = &moveRequest{until: now + 1}
+		r = &transferRequest{until: now + 1}
 	}
 	switch {
 	case s.core.Transferring(): // Raft takes no proposal meanwhile
@@ -90,8 +90,8 @@ func (s *shard) moves(st replog.Status) bool {
 		m.request.CompareAndSwap(r, nil)
 		m.holding = false
 		return false
-	case m.holding && now >= m.since+moveHold:
-		m.holding, m.rest = false, now+moveRest
+	case m.holding && now >= m.since+transferHold:
+		m.holding, m.rest = false, now+transferPause
 		return false
 	case now < m.rest:
 		return false
@@ -132,19 +132,19 @@ func (s *shard) heir(to, last uint64) (best replog.Progress) {
 			continue
 		}
 		alone = 0
-		switch again := f.Replica == s.move.tried; {
-		case !f.Active || f.Match+moveNear < last: // it may yet be heard of, and catch up
-		case best.Replica == 0, best.Replica == s.move.tried, f.Match > best.Match && !again:
+		switch again := f.Replica == s.transfer.tried; {
+		case !f.Active || f.Match+transferLag < last: // it may yet be heard of, and catch up
+		case best.Replica == 0, best.Replica == s.transfer.tried, f.Match > best.Match && !again:
 			best = f
 		}
 	}
-	s.move.alone.Store(alone)
+	s.transfer.alone.Store(alone)
 	return best
 }
 
 // moved forgets a move, when this replica begins or ceases to lead.
 func (s *shard) moved(leading bool) {
-	m := &s.move
+	m := &s.transfer
 	m.holding, m.rest, m.tried = false, 0, 0
 	m.request.Store(nil)
 	m.alone.Store(0)
@@ -155,9 +155,9 @@ func (s *shard) moved(leading bool) {
 }
 
 // ask asks for the shard's leadership to move.
-func (s *shard) ask(to uint64, until time.Duration) *moveRequest {
-	r := &moveRequest{to: to, until: until}
-	s.move.request.Store(r)
+func (s *shard) ask(to uint64, until time.Duration) *transferRequest {
+	r := &transferRequest{to: to, until: until}
+	s.transfer.request.Store(r)
 	s.poke()
 	return r
 }
@@ -187,12 +187,12 @@ func (n *Node) HandOver(ctx context.Context) (stayed int) {
 	for _, s := range n.shards {
 		if s.leads() {
 			led = append(led, s)
-			s.move.alone.Store(0)
+			s.transfer.alone.Store(0)
 			s.poke()
 		}
 	}
 	for _, s := range led {
-		n.waitFor(ctx, func() bool { return s.elsewhere() || s.move.alone.Load() == 1 || !n.reaches() })
+		n.waitFor(ctx, func() bool { return s.elsewhere() || s.transfer.alone.Load() == 1 || !n.reaches() })
 		if !s.elsewhere() {
 			stayed++
 		}
@@ -224,18 +224,18 @@ func (n *Node) Transfer(ctx context.Context, shard core.ShardID, node uint64) er
 	if deadline, ok := ctx.Deadline(); ok {
 		until = n.o.Clock.Boot() + deadline.Sub(n.o.Clock.Wall())
 	}
-	s.move.alone.Store(0)
+	s.transfer.alone.Store(0)
 	r := s.ask(to, until)
 	n.waitFor(ctx, func() bool {
-		return s.elsewhere() || s.move.alone.Load() == 1+to || s.move.request.Load() != r && s.leads()
+		return s.elsewhere() || s.transfer.alone.Load() == 1+to || s.transfer.request.Load() != r && s.leads()
 	})
-	switch unreached := s.move.alone.Load() == 1+to; {
+	switch unreached := s.transfer.alone.Load() == 1+to; {
 	case s.leader.Load() == to:
 		return nil
 	case s.elsewhere():
 		return s.notLeading()
 	default:
-		s.move.request.CompareAndSwap(r, nil)
+		s.transfer.request.CompareAndSwap(r, nil)
 		if unreached {
 			return core.Unavailable{Reason: "node_unreached"}
 		}
@@ -257,15 +257,15 @@ func (n *Node) reaches() bool {
 // Keep has a shard stay with this node once it leads it, instead of going home: until it leads it no more.
 func (n *Node) Keep(shard core.ShardID) {
 	if int(shard) < len(n.shards) {
-		n.shards[shard].move.keeps.Store(true)
+		n.shards[shard].transfer.keeps.Store(true)
 	}
 }
 
 // Balance has the shards that this node leads go home now, also those that an operator had moved here.
 func (n *Node) Balance() {
 	for _, s := range n.shards {
-		s.move.keeps.Store(false)
-		s.move.balances.Store(true)
+		s.transfer.keeps.Store(false)
+		s.transfer.balances.Store(true)
 		s.poke()
 	}
 }
@@ -273,7 +273,7 @@ func (n *Node) Balance() {
 // waitFor waits until is holds. It returns false when ctx ended first, or the node stopped.
 func (n *Node) waitFor(ctx context.Context, is func() bool) bool {
 	for !is() {
-		timer := n.o.Clock.NewTimer(movePoll)
+		timer := n.o.Clock.NewTimer(transferPoll)
 		select {
 		case <-timer.C():
 		case <-ctx.Done():

@@ -2,20 +2,19 @@ package node
 
 import "time"
 
-// A learner becomes a voter when it is near in every shard: at most Options.NearEntries behind, and with everything that its
-// leader had a second ago. Otherwise a voter more could mean waiting for it with every entry.
+// A learner becomes a voter when it has caught up in every shard: it is at most Options.NearEntries behind, and has everything that
+// its leader had a second ago. Otherwise the new voter could delay every entry.
 
-// nearTime is how old at most what a learner lacks may be.
+// nearTime bounds the age of what a learner may lack.
 const nearTime = time.Second
 
-// mark is where a log ended at a time.
+// mark is the last index of a log at a time.
 type mark struct {
 	at   time.Duration // boot time
 	last uint64
 }
 
-// marks are where the log of a leader ended, with each tick. The first is of nearTime ago, or of the time when the leader began
-// to look, if that is later.
+// marks has the last index of a leader's log at each tick of the last nearTime, oldest first; fewer when it has led for less.
 type marks []mark
 
 func (m marks) note(now time.Duration, last uint64) marks {
@@ -26,19 +25,19 @@ func (m marks) note(now time.Duration, last uint64) marks {
 	return m
 }
 
-// late reports whether who has a log up to match lacks what is older than nearTime.
+// late reports whether a replica with the log up to match lacks entries that are older than nearTime.
 func (m marks) late(match uint64) bool { return len(m) > 0 && match < m[0].last }
 
 // learnerLag is how far a learner is behind.
 type learnerLag struct {
 	entries uint64
-	late    bool // it lacks what is older than nearTime
+	late    bool // it lacks entries that are older than nearTime
 }
 
-// near reports whether a learner may become a voter.
-func (n *Node) near(l learnerLag) bool { return l.entries <= n.o.NearEntries && !l.late }
+// caughtUp reports whether a learner may become a voter.
+func (n *Node) caughtUp(l learnerLag) bool { return l.entries <= n.o.NearEntries && !l.late }
 
-// lagLate is the bit that says so in a report.
+// lagLate is the bit of late in a report.
 const lagLate = 1 << 63
 
 func (l learnerLag) encode() uint64 {
@@ -50,7 +49,7 @@ func (l learnerLag) encode() uint64 {
 
 func decodeLag(n uint64) learnerLag { return learnerLag{entries: n &^ lagLate, late: n&lagLate != 0} }
 
-// lags returns how far each learner is behind that was heard of lately.
+// lags returns how far behind each learner is that sent a message within heardFor.
 func (s *shard) lags() map[uint64]learnerLag {
 	out := make(map[uint64]learnerLag)
 	last, now := s.core.Status().Last, s.n.o.Clock.Boot()

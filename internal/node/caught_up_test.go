@@ -29,7 +29,7 @@ func TestALearnerIsLateThatLacksWhatItsLeaderHadASecondAgo(t *testing.T) {
 		}
 	}
 	n := &Node{o: Options{NearEntries: 7}}
-	if !n.near(learnerLag{entries: 7}) || n.near(learnerLag{entries: 8}) || n.near(learnerLag{late: true}) {
-		t.Error("near is something else")
+	if !n.caughtUp(learnerLag{entries: 7}) || n.caughtUp(learnerLag{entries: 8}) || n.caughtUp(learnerLag{late: true}) {
+		t.Error("the bound of a learner is something else")
 	}
 }
