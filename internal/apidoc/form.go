@@ -105,7 +105,8 @@ func choices(name string) []any {
 	var out []any
 	switch name {
 	case "CommitRequest":
-		out = append(out, object{{"anyOf", []any{required("ops"), required("conditions")}}})
+		some := object{{"required", []string{"conditions"}}, {"properties", object{{"conditions", object{{"minItems", 1}}}}}}
+		out = append(out, object{{"anyOf", []any{required("ops"), some}}})
 	case "ChangeMembersRequest":
 		cancel := object{{"properties", object{{"verb", object{{"const", "cancel"}}}}}}
 		out = append(out, object{{"anyOf", []any{cancel, required("node")}}})

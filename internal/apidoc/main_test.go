@@ -203,3 +203,33 @@ func TestEveryStatusAndParameterOfARouteIsInTheDocument(t *testing.T) {
 		}
 	}
 }
+
+// A commit needs an op or a condition: the document refuses one with an empty list of conditions alone, as the server does.
+func TestACommitOfNothingIsRefusedByTheDocument(t *testing.T) {
+	var d struct {
+		Components struct {
+			Schemas struct {
+				CommitRequest struct {
+					AllOf []struct {
+						AnyOf []struct {
+							Required   []string
+							Properties map[string]struct{ MinItems int }
+						}
+					}
+					Properties map[string]struct{ MinItems int }
+				}
+			}
+		}
+	}
+	if err := json.Unmarshal(openapi.Document, &d); err != nil {
+		t.Fatal(err)
+	}
+	c := d.Components.Schemas.CommitRequest
+	for _, rule := range c.AllOf {
+		for _, one := range rule.AnyOf {
+			if name := one.Required[0]; max(one.Properties[name].MinItems, c.Properties[name].MinItems) != 1 {
+				t.Errorf("%s may be empty where nothing else is required", name)
+			}
+		}
+	}
+}
