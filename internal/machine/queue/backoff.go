@@ -33,7 +33,7 @@ type retry core.Retry
 
 // retry is the task's policy; what that leaves open is the queue's.
 func (r *run) retry() retry {
-	own, queue := r.settings.retry, r.line.config.Retry
+	own, queue := r.settings.retry, r.queue.config.Retry
 	p := retry{
 		Backoff: own.Backoff, Base: orDefault(own.Base, orDefault(queue.Base, defaultBase)),
 		FactorPercent: orDefault(own.FactorPercent, orDefault(queue.FactorPercent, defaultFactor)),

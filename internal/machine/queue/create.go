@@ -61,7 +61,7 @@ func checkCreate(op *core.TaskCreate) core.Fact {
 	return nil
 }
 
-func (m *Machine) roomFor(c *Context, l *line, op *core.TaskCreate) core.Fact {
+func (m *Machine) roomFor(c *Context, l *queueState, op *core.TaskCreate) core.Fact {
 	limit := int64(defaultMaxPayload)
 	switch {
 	case l != nil:
@@ -150,7 +150,7 @@ func (m *Machine) stateOf(rec *record) (core.State, error) {
 }
 
 // createdUnique answers a create whose unique key's window is open, even when the first task is gone, or its queue.
-func (m *Machine) createdUnique(v core.View, c *Context, l *line, op *core.TaskCreate, asked uint64) (res core.OpResult, fact core.Fact, known bool, err error) {
+func (m *Machine) createdUnique(v core.View, c *Context, l *queueState, op *core.TaskCreate, asked uint64) (res core.OpResult, fact core.Fact, known bool, err error) {
 	w, at, err := m.findWindow(v, l, op)
 	if err != nil || at == unreserved || w.until <= c.Stamp {
 		return res, nil, false, err
@@ -186,7 +186,7 @@ func spaceOf(u *core.Unique) keys.Space {
 }
 
 // findWindow finds the window of op's unique key, open or not. l is op's queue, or nil.
-func (m *Machine) findWindow(v core.View, l *line, op *core.TaskCreate) (w window, at windowPlace, err error) {
+func (m *Machine) findWindow(v core.View, l *queueState, op *core.TaskCreate) (w window, at windowPlace, err error) {
 	m.key = keys.AppendWindow(m.key[:0], m.p, op.Queue, spaceOf(&op.Unique), op.Unique.Key)
 	value, ok, err := v.Get(m.key)
 	switch {
@@ -207,7 +207,7 @@ func (m *Machine) findWindow(v core.View, l *line, op *core.TaskCreate) (w windo
 }
 
 // openWindow reserves op's unique key. A window that ended and was not yet swept is replaced.
-func (m *Machine) openWindow(tx core.Txn, c *Context, l *line, op *core.TaskCreate, asked uint64) error {
+func (m *Machine) openWindow(tx core.Txn, c *Context, l *queueState, op *core.TaskCreate, asked uint64) error {
 	old, at, err := m.findWindow(tx, l, op)
 	if err != nil {
 		return err
@@ -239,7 +239,7 @@ func (m *Machine) openWindow(tx core.Txn, c *Context, l *line, op *core.TaskCrea
 }
 
 // openNumbered is openWindow as entries before format 2 did it: by the queue's number, in one space.
-func (m *Machine) openNumbered(tx core.Txn, l *line, op *core.TaskCreate, old window, replaced bool, w window) {
+func (m *Machine) openNumbered(tx core.Txn, l *queueState, op *core.TaskCreate, old window, replaced bool, w window) {
 	if replaced {
 		m.key = keys.AppendUniqueTimer(m.key[:0], m.p, old.until, l.number, op.Unique.Key)
 		tx.Delete(m.mem.own(m.key))
@@ -262,7 +262,7 @@ func (m *Machine) put(tx core.Txn, stored bool) {
 }
 
 // place writes a new task's state: ready now, or when it is due. payload is its payload record.
-func (m *Machine) place(tx core.Txn, c *Context, l *line, op *core.TaskCreate, payload []byte) core.State {
+func (m *Machine) place(tx core.Txn, c *Context, l *queueState, op *core.TaskCreate, payload []byte) core.State {
 	m.touch(l)
 	l.created++
 	l.bytes += uint64(len(op.Payload))

@@ -54,7 +54,7 @@ func (m *Machine) applyGrant(tx core.Txn, c *Context, op *core.Grant) (core.OpRe
 }
 
 // give starts the first ready task of a queue that has one.
-func (m *Machine) give(tx core.Txn, c *Context, l *line, op *core.Grant) (a core.Assigned, err error) {
+func (m *Machine) give(tx core.Txn, c *Context, l *queueState, op *core.Grant) (a core.Assigned, err error) {
 	h, err := m.popHead(tx, l)
 	if err != nil {
 		return a, err
@@ -70,7 +70,7 @@ func (m *Machine) give(tx core.Txn, c *Context, l *line, op *core.Grant) (a core
 	m.move(l, core.Ready, core.Running)
 	m.meta.token++
 	r := &run{
-		id: h.id, line: l, rec: rec, at: -1,
+		id: h.id, queue: l, rec: rec, at: -1,
 		content: s.content, payload: uint64(len(s.payload)), settings: s.settings,
 	}
 	r.hold(c, op, core.Token(m.meta.token))
@@ -83,7 +83,7 @@ func (m *Machine) give(tx core.Txn, c *Context, l *line, op *core.Grant) (a core
 }
 
 // take takes the first ready task out of the ready index, and returns its records.
-func (m *Machine) take(tx core.Txn, l *line, h head) (rec record, payload []byte, err error) {
+func (m *Machine) take(tx core.Txn, l *queueState, h head) (rec record, payload []byte, err error) {
 	if f := m.freshOf(h); f != nil {
 		f.taken = true
 		m.log.took(int(h.fresh - 1))
@@ -112,20 +112,20 @@ func (r *run) hold(c *Context, op *core.Grant, token core.Token) {
 	rec.startedAt = c.Stamp
 	rec.session, rec.worker = op.Session, op.Worker
 	rec.longHolder = len(op.Worker) > inlineWorker
-	rec.lease = r.line.lease(&r.settings)
+	rec.lease = r.queue.lease(&r.settings)
 	if op.Lease > 0 {
 		rec.lease = clampLease(op.Lease)
 	}
 	rec.leaseUntil = c.Stamp.Add(rec.lease)
 	rec.runEnd = 0
-	if run := r.line.maxRun(&r.settings); run > 0 {
+	if run := r.queue.maxRun(&r.settings); run > 0 {
 		rec.runEnd = c.Stamp.Add(run)
 		rec.leaseUntil = min(rec.leaseUntil, rec.runEnd)
 	}
 }
 
 // assigned is what a worker gets of a running task.
-func assigned(id core.TaskID, rec *record, s *spec, l *line) core.Assigned {
+func assigned(id core.TaskID, rec *record, s *spec, l *queueState) core.Assigned {
 	return core.Assigned{
 		Task: id, Token: rec.token, Attempt: rec.attempt, Queue: l.name, Kind: s.kindName(l.name),
 		ContentType: s.typeName(), Headers: s.headers, Payload: bytes.Clone(s.payload), Priority: rec.priority,

@@ -218,9 +218,9 @@ func (w *world) check() {
 func (m *Machine) derived() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "meta %+v stored %+v ended %d\n", m.meta, m.stored, m.endedBytes)
-	for _, l := range m.lines {
+	for _, l := range m.queues {
 		fmt.Fprintf(&b, "queue %d %q %+v %+v dirty=%v named=%v removed=%v cursor=%x vacant=%v\n", l.number, l.name, l.config, l.counters, l.dirty,
-			m.names[l.name] == l, l.removed, l.cursor, l.byVacant >= 0 && m.vacant.items[l.byVacant].line == l)
+			m.names[l.name] == l, l.removed, l.cursor, l.byVacant >= 0 && m.vacant.items[l.byVacant].queueState == l)
 		for i := range l.past {
 			p := &l.past[i]
 			fmt.Fprintf(&b, "  %s oldest %d known %d due %d in heaps %v %v\n", p.state, p.oldest, p.known, p.due,
@@ -228,7 +228,7 @@ func (m *Machine) derived() string {
 		}
 	}
 	for _, r := range slices.SortedFunc(maps.Values(m.runs), func(a, b *run) int { return cmp.Compare(a.rec.token, b.rec.token) }) {
-		fmt.Fprintf(&b, "run %s %+v %d %d %+v %s ends %d in heap %v\n", r.id, r.rec, r.content, r.payload, r.settings, r.line.name, r.ends, m.leases.items[r.at] == r)
+		fmt.Fprintf(&b, "run %s %+v %d %d %+v %s ends %d in heap %v\n", r.id, r.rec, r.content, r.payload, r.settings, r.queue.name, r.ends, m.leases.items[r.at] == r)
 	}
 	fmt.Fprintf(&b, "%d runs, %d leases, %d sessions, %d+%d past, %d names, %d removed, %d vacant\n", len(m.runs), len(m.leases.items), len(m.sessions), len(m.byDue.items), len(m.byEnd.items), len(m.names), len(m.removed), len(m.vacant.items))
 	for _, s := range slices.SortedFunc(maps.Keys(m.sessions), func(a, b core.SessionID) int { return slices.Compare(a[:], b[:]) }) {
@@ -243,7 +243,7 @@ func (m *Machine) derived() string {
 
 // checkHeads holds what is kept of the ready tasks to their index.
 func (m *Machine) checkHeads(v core.View) error {
-	for _, l := range m.lines {
+	for _, l := range m.queues {
 		if l.heads == nil {
 			continue
 		}

@@ -24,7 +24,7 @@ func classOf(sort uint64) int {
 }
 
 // classRange bounds the places of a class of a queue.
-func (m *Machine) classRange(l *line, class int) (from, to []byte) {
+func (m *Machine) classRange(l *queueState, class int) (from, to []byte) {
 	return classRange(m.p, l.number, class)
 }
 
@@ -129,7 +129,7 @@ func compareHeads(a, b head) int {
 }
 
 // pushHead notes a row that was written to the ready index. It comes before the task is counted as ready.
-func (m *Machine) pushHead(l *line, row head) {
+func (m *Machine) pushHead(l *queueState, row head) {
 	if l.heads == nil {
 		if l.states[core.Ready] > 0 {
 			return // not loaded: it is found with the others
@@ -146,7 +146,7 @@ func (m *Machine) pushHead(l *line, row head) {
 }
 
 // popHead takes the first ready task of a queue that has one. It comes before the task is counted as running.
-func (m *Machine) popHead(tx core.Txn, l *line) (head, error) {
+func (m *Machine) popHead(tx core.Txn, l *queueState) (head, error) {
 	m.log.popped(l)
 	if l.heads == nil {
 		l.heads = &heads{}
@@ -170,7 +170,7 @@ func (m *Machine) popHead(tx core.Txn, l *line) (head, error) {
 }
 
 // nextList returns the list of the class whose first task is served next, nil when no class has one.
-func (m *Machine) nextList(tx core.Txn, l *line) (best *headList, err error) {
+func (m *Machine) nextList(tx core.Txn, l *queueState) (best *headList, err error) {
 	var class int // of best
 	var rank uint64
 	for c, list := range l.heads.of {
@@ -209,7 +209,7 @@ func (m *Machine) nextList(tx core.Txn, l *line) (best *headList, err error) {
 }
 
 // rankOf places the first task of a class among those of others: smaller goes first.
-func (m *Machine) rankOf(v core.View, l *line, list *headList, class int) (uint64, error) {
+func (m *Machine) rankOf(v core.View, l *queueState, list *headList, class int) (uint64, error) {
 	row := &list.rows[list.first]
 	if class > 0 {
 		return sortKey(readyOf(row.sort), uint8(maxPriority-(class-1)), l.aging()), nil
@@ -225,7 +225,7 @@ func (m *Machine) rankOf(v core.View, l *line, list *headList, class int) (uint6
 }
 
 // loadHeads reads the first rows of each class that has some.
-func (m *Machine) loadHeads(tx core.Txn, l *line) error {
+func (m *Machine) loadHeads(tx core.Txn, l *queueState) error {
 	for c := 0; c < classes; c++ {
 		next, err := m.nextClass(tx, l, c)
 		if err != nil {
@@ -245,7 +245,7 @@ func (m *Machine) loadHeads(tx core.Txn, l *line) error {
 	return nil
 }
 
-func (m *Machine) loadFresh(l *line, class int) {
+func (m *Machine) loadFresh(l *queueState, class int) {
 	var list headList
 	if m.mergeFresh(l, &list, class); len(list.rows) > 0 {
 		list.bound = list.rows[len(list.rows)-1]
@@ -254,7 +254,7 @@ func (m *Machine) loadFresh(l *line, class int) {
 }
 
 // nextClass returns the first class from one on that has a stored row, or classes.
-func (m *Machine) nextClass(v core.View, l *line, class int) (int, error) {
+func (m *Machine) nextClass(v core.View, l *queueState, class int) (int, error) {
 	from, _ := m.classRange(l, class)
 	_, to := m.classRange(l, classes-1)
 	class = classes
@@ -270,7 +270,7 @@ func (m *Machine) nextClass(v core.View, l *line, class int) (int, error) {
 }
 
 // refill reads the rows of a class after those that were taken in.
-func (m *Machine) refill(tx core.Txn, l *line, class int) error {
+func (m *Machine) refill(tx core.Txn, l *queueState, class int) error {
 	h := l.heads.of[class]
 	from, to := m.classRange(l, class)
 	if h.bound != (head{}) {

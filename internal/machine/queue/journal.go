@@ -15,27 +15,27 @@ type journal struct {
 	meta               meta
 	endedBytes         uint64
 	timer, wall        core.ShardTime
-	lines              int // queues there were
+	queues             int // queues there were
 	dirty              int
 	ended, woken, lost int
 	fresh              int
 	takes              []int // fresh tasks that were granted
 	saves              []saved
 	pushes             []pushed
-	pops               []*line
+	pops               []*queueState
 	runs               []runChange
 }
 
 type saved struct {
-	line     *line
+	queue    *queueState
 	counters counters
 	config   core.QueueConfig
 	past     [3]struct{ oldest, known core.ShardTime }
 }
 
 type pushed struct {
-	line *line
-	row  head
+	queue *queueState
+	row   head
 }
 
 // runChange is one change of the running tasks.
@@ -53,10 +53,10 @@ const (
 	runRenewed
 )
 
-func (j *journal) save(l *line) {
+func (j *journal) save(l *queueState) {
 	if j.on && l.saved != j.mark {
 		l.saved = j.mark
-		s := saved{line: l, counters: l.counters, config: l.config}
+		s := saved{queue: l, counters: l.counters, config: l.config}
 		for i := range l.past {
 			s.past[i].oldest, s.past[i].known = l.past[i].oldest, l.past[i].known
 		}
@@ -64,13 +64,13 @@ func (j *journal) save(l *line) {
 	}
 }
 
-func (j *journal) pushed(l *line, row head) {
+func (j *journal) pushed(l *queueState, row head) {
 	if j.on {
 		j.pushes = append(j.pushes, pushed{l, row})
 	}
 }
 
-func (j *journal) popped(l *line) {
+func (j *journal) popped(l *queueState) {
 	if j.on && !slices.Contains(j.pops, l) {
 		j.pops = append(j.pops, l)
 	}
@@ -103,7 +103,7 @@ func (m *Machine) Mark() {
 	j.on = true
 	j.mark++
 	j.meta, j.endedBytes, j.timer, j.wall = m.meta, m.endedBytes, m.timer, m.wall
-	j.lines, j.dirty = len(m.lines), len(m.dirty)
+	j.queues, j.dirty = len(m.queues), len(m.dirty)
 	j.ended, j.woken, j.lost = len(m.ended), len(m.woken), len(m.lost)
 	j.fresh = len(m.fresh)
 }
@@ -126,19 +126,19 @@ func (m *Machine) Undo() {
 		}
 	}
 	for _, s := range slices.Backward(j.saves) {
-		s.line.counters = s.counters
-		s.line.config = s.config
+		s.queue.counters = s.counters
+		s.queue.config = s.config
 		for i := range s.past {
-			p := &s.line.past[i]
+			p := &s.queue.past[i]
 			p.known = s.past[i].known
 			m.setOldest(p, s.past[i].oldest)
 		}
 	}
 	for _, p := range slices.Backward(j.pushes) {
-		if p.line.states[core.Ready] == 0 {
-			p.line.heads = nil
-		} else if p.line.heads != nil {
-			p.line.heads.drop(p.row)
+		if p.queue.states[core.Ready] == 0 {
+			p.queue.heads = nil
+		} else if p.queue.heads != nil {
+			p.queue.heads.drop(p.row)
 		}
 	}
 	for _, l := range j.pops {
@@ -149,11 +149,11 @@ func (m *Machine) Undo() {
 	}
 	clear(m.fresh[j.fresh:])
 	m.fresh = m.fresh[:j.fresh]
-	for _, l := range m.lines[j.lines:] {
+	for _, l := range m.queues[j.queues:] {
 		delete(m.names, l.name)
 	}
-	clear(m.lines[j.lines:])
-	m.lines = m.lines[:j.lines]
+	clear(m.queues[j.queues:])
+	m.queues = m.queues[:j.queues]
 	for _, l := range m.dirty[j.dirty:] {
 		l.dirty = false
 	}

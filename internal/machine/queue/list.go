@@ -49,7 +49,7 @@ func list(v core.View, p core.Partition, q core.ListQuery, shift core.Millis, in
 	if err != nil {
 		return nil, nil, err
 	}
-	l := &line{number: number, name: q.Queue, config: config}
+	l := &queueState{number: number, name: q.Queue, config: config}
 	tasks = make([]core.Task, 0, len(ids))
 	for _, id := range ids {
 		rec, _, err := storedRecord(v, keys.AppendTaskState(nil, p, id), id) // the range has none that was removed

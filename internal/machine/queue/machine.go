@@ -29,12 +29,12 @@ type Machine struct {
 	o Options
 
 	meta       meta
-	stored     meta             // as End last wrote it
-	names      map[string]*line // of the queues that were not removed
-	lines      []*line          // by number
-	removed    []*line          // those of lines that were removed and still have rows, by number
-	vacant     heap[vacant]     // queues that may go by themselves, by number
-	dirty      []*line
+	stored     meta                   // as End last wrote it
+	names      map[string]*queueState // of the queues that were not removed
+	queues     []*queueState          // by number
+	removed    []*queueState          // those of queues that were removed and still have rows, by number
+	vacant     heap[vacant]           // queues that may go by themselves, by number
+	dirty      []*queueState
 	numbered   bool   // unique keys may be stored by number
 	endedBytes uint64 // of all queues' ended tasks
 	byDue      heap[duePast]
@@ -55,7 +55,7 @@ type Machine struct {
 	epoch uint32 // of the entry being applied; tells heads of this one from older ones
 
 	ended []core.TaskID
-	woken []*line
+	woken []*queueState
 	lost  []core.Lost
 
 	log        journal
@@ -74,7 +74,7 @@ func New(p core.Partition, o Options) *Machine {
 func (m *Machine) clear() {
 	*m = Machine{
 		p: m.p, o: m.o,
-		names: map[string]*line{}, runs: map[core.TaskID]*run{}, sessions: map[core.SessionID]*run{},
+		names: map[string]*queueState{}, runs: map[core.TaskID]*run{}, sessions: map[core.SessionID]*run{},
 		timer: core.Never, wall: core.Never, retainBytes: defaultRetainBytes,
 	}
 	m.meta.token = uint64(m.o.Above)
@@ -114,14 +114,14 @@ func (m *Machine) openLines(v core.View) error {
 	if err := m.openRemoved(v); err != nil {
 		return err
 	}
-	slices.SortFunc(m.lines, func(a, b *line) int { return cmp.Compare(a.number, b.number) })
+	slices.SortFunc(m.queues, func(a, b *queueState) int { return cmp.Compare(a.number, b.number) })
 	var err error
 	from, to := keys.UniqueRangeAll(m.p)
 	if m.numbered, err = someRow(v, from, to); err != nil {
 		return err
 	}
-	for i, l := range m.lines {
-		if i > 0 && m.lines[i-1].number == l.number {
+	for i, l := range m.queues {
+		if i > 0 && m.queues[i-1].number == l.number {
 			return errs.Corruptf("two queues have number %d", l.number)
 		}
 		if err := m.openLine(v, l); err != nil {
@@ -144,7 +144,7 @@ func (m *Machine) openNamed(v core.View) error {
 		}
 		l := newLine(number, keys.DecodeQueueConfig(key))
 		l.config = config
-		m.lines, m.names[l.name] = append(m.lines, l), l
+		m.queues, m.names[l.name] = append(m.queues, l), l
 		return true, nil
 	})
 }
@@ -158,7 +158,7 @@ func someRow(v core.View, from, to []byte) (some bool, err error) {
 	return some, err
 }
 
-func (m *Machine) openLine(v core.View, l *line) error {
+func (m *Machine) openLine(v core.View, l *queueState) error {
 	m.key = keys.AppendQueueCounters(m.key[:0], m.p, l.number)
 	value, ok, err := v.Get(m.key)
 	switch {
@@ -208,7 +208,7 @@ func (m *Machine) openRuns(v core.View) error {
 			return false
 		}
 		rows = append(rows, &run{
-			id: c.task, line: l, content: c.content, payload: c.payload, settings: c.settings, at: -1,
+			id: c.task, queue: l, content: c.content, payload: c.payload, settings: c.settings, at: -1,
 		})
 		return true
 	})

@@ -11,15 +11,15 @@ import (
 func (m *Machine) finish(tx core.Txn, c *Context, r *run, rec *record, result []byte, size int) error {
 	m.ended = append(m.ended, r.id)
 	rec.endedAt, rec.endedIdx, rec.content = c.Stamp, c.Index, r.content
-	if r.line.retain(rec.state) == retainNone {
-		r.line.purged++
-		r.line.bytes -= r.payload
+	if r.queue.retain(rec.state) == retainNone {
+		r.queue.purged++
+		r.queue.bytes -= r.payload
 		m.erase(tx, r.id, rec.state, ended{attempt: rec.attempt, longHolder: rec.longHolder})
 		m.bury(tx, r.id, tombstone{rec.state, rec.outcome, rec.token, r.content, c.Stamp.Add(m.o.Remember)})
 		return nil
 	}
 	e := ended{attempt: rec.attempt, bytes: r.payload + uint64(size), longHolder: rec.longHolder}
-	r.line.bytes += uint64(size)
+	r.queue.bytes += uint64(size)
 	switch {
 	case result == nil:
 	case len(result) <= inlineResult:
@@ -31,13 +31,13 @@ func (m *Machine) finish(tx core.Txn, c *Context, r *run, rec *record, result []
 		tx.Insert(m.mem.own(m.key), m.keep(result))
 	}
 	m.saveRecord(tx, r.id, rec)
-	m.key = keys.AppendTerminal(m.key[:0], m.p, r.line.number, rec.state, c.Stamp, r.id)
+	m.key = keys.AppendTerminal(m.key[:0], m.p, r.queue.number, rec.state, c.Stamp, r.id)
 	m.value = appendEnded(m.value[:0], e)
 	tx.Insert(m.mem.own(m.key), m.mem.own(m.value))
-	m.move(r.line, 0, rec.state)
-	r.line.counters.ended += e.size()
+	m.move(r.queue, 0, rec.state)
+	r.queue.counters.ended += e.size()
 	m.endedBytes += e.size()
-	if p := r.line.pastOf(rec.state); p.oldest == core.Never {
+	if p := r.queue.pastOf(rec.state); p.oldest == core.Never {
 		m.setOldest(p, c.Stamp)
 	}
 	return nil
@@ -87,7 +87,7 @@ type pastRow struct {
 
 // remove deletes what an ended task takes, and counts it as gone.
 func (m *Machine) remove(tx core.Txn, p *past, row pastRow) error {
-	l := p.line
+	l := p.queue
 	if l.bytes < row.bytes || l.counters.ended < row.size() || m.endedBytes < row.size() || l.states[p.state] == 0 {
 		return errs.Corruptf("queue %q counts less than it holds", l.name)
 	}
@@ -102,8 +102,8 @@ func (m *Machine) remove(tx core.Txn, p *past, row pastRow) error {
 
 // pastRange bounds the rows of a queue's ended tasks in one state that ended at or after from and were not removed.
 func (m *Machine) pastRange(p *past, from core.ShardTime) (lo, hi []byte) {
-	lo, hi = keys.TerminalRange(m.p, p.line.number, p.state, from)
-	if c := p.line.sweep(p.state); !c.id.IsZero() && c.at >= from {
+	lo, hi = keys.TerminalRange(m.p, p.queue.number, p.state, from)
+	if c := p.queue.sweep(p.state); !c.id.IsZero() && c.at >= from {
 		lo = m.swept(p)
 	}
 	return lo, hi
@@ -111,7 +111,7 @@ func (m *Machine) pastRange(p *past, from core.ShardTime) (lo, hi []byte) {
 
 // swept returns the end of the rows of p that are of removed tasks. There are some.
 func (m *Machine) swept(p *past) []byte {
-	return p.line.sweep(p.state).after(m.p, p.line.number, p.state)
+	return p.queue.sweep(p.state).after(m.p, p.queue.number, p.state)
 }
 
 // after returns the first key of the index of ended tasks that a sweep does not cover.
@@ -123,15 +123,15 @@ func (s *sweep) after(p core.Partition, queue uint32, state core.State) []byte {
 func (m *Machine) seekOldest(v core.View, p *past, from core.ShardTime) (core.ShardTime, error) {
 	lo, hi := m.pastRange(p, from)
 	oldest, err := firstEnd(v, lo, hi)
-	if err == nil && oldest == core.Never && p.line.states[p.state] > 0 {
-		err = errs.Corruptf("queue %q counts %d tasks %s, and its index has none", p.line.name, p.line.states[p.state], p.state)
+	if err == nil && oldest == core.Never && p.queue.states[p.state] > 0 {
+		err = errs.Corruptf("queue %q counts %d tasks %s, and its index has none", p.queue.name, p.queue.states[p.state], p.state)
 	}
 	return oldest, err
 }
 
 // seekKnown finds when the first of the removed tasks that are known ended.
 func (m *Machine) seekKnown(v core.View, p *past) (core.ShardTime, error) {
-	lo, _ := keys.TerminalRange(m.p, p.line.number, p.state, minTime)
+	lo, _ := keys.TerminalRange(m.p, p.queue.number, p.state, minTime)
 	return firstEnd(v, lo, m.swept(p))
 }
 
@@ -180,17 +180,17 @@ func (m *Machine) rowsOf(v core.View, p *past, limit int, keep func(row *pastRow
 // known until they could no longer be repeated: what a repetition is told by, the state record, stays as it is, and the
 // sweep says that it is of a task that is gone.
 func (m *Machine) removeRows(tx core.Txn, p *past, rows []pastRow, after core.ShardTime) error {
-	m.touch(p.line)
+	m.touch(p.queue)
 	for _, row := range rows {
 		if err := m.remove(tx, p, row); err != nil {
 			return err
 		}
 	}
-	if after == core.Never && p.line.states[p.state] > 0 {
-		return errs.Corruptf("queue %q counts %d tasks %s more than its index", p.line.name, p.line.states[p.state], p.state)
+	if after == core.Never && p.queue.states[p.state] > 0 {
+		return errs.Corruptf("queue %q counts %d tasks %s more than its index", p.queue.name, p.queue.states[p.state], p.state)
 	}
 	last := &rows[len(rows)-1]
-	*p.line.sweep(p.state) = sweep{last.at, last.id}
+	*p.queue.sweep(p.state) = sweep{last.at, last.id}
 	p.known = min(p.known, rows[0].at)
 	m.setOldest(p, after)
 	return nil
@@ -198,12 +198,12 @@ func (m *Machine) removeRows(tx core.Txn, p *past, rows []pastRow, after core.Sh
 
 // forget deletes what is left of tasks that were removed and whose ids need not be known any more, up to limit.
 func (m *Machine) forget(tx core.Txn, c *Context, p *past, limit int) (used int, err error) {
-	m.touch(p.line)
+	m.touch(p.queue)
 	var ids []core.TaskID
 	var last sweep
 	next, ok := core.Never, true
 	end := m.swept(p)
-	lo, _ := keys.TerminalRange(m.p, p.line.number, p.state, p.known)
+	lo, _ := keys.TerminalRange(m.p, p.queue.number, p.state, p.known)
 	err = tx.Scan(lo, end, func(key, _ []byte) bool {
 		var row sweep
 		if row.at, row.id, ok = keys.DecodeTerminal(key); !ok {
@@ -222,7 +222,7 @@ func (m *Machine) forget(tx core.Txn, c *Context, p *past, limit int) (used int,
 	case !ok:
 		return 0, errs.Corruptf("row of the index of ended tasks makes no sense")
 	case len(ids) == 0:
-		return 0, errs.Corruptf("queue %q has no removed task %s that ended at %d", p.line.name, p.state, p.known)
+		return 0, errs.Corruptf("queue %q has no removed task %s that ended at %d", p.queue.name, p.state, p.known)
 	}
 	for _, id := range ids {
 		m.key = keys.AppendTaskState(m.key[:0], m.p, id)
@@ -230,9 +230,9 @@ func (m *Machine) forget(tx core.Txn, c *Context, p *past, limit int) (used int,
 	}
 	// The rows go as one range, and where it can, it ends where the next one begins, so that ranges join.
 	if next > last.at && next != core.Never {
-		end, _ = keys.TerminalRange(m.p, p.line.number, p.state, next)
+		end, _ = keys.TerminalRange(m.p, p.queue.number, p.state, next)
 	} else {
-		end = last.after(m.p, p.line.number, p.state)
+		end = last.after(m.p, p.queue.number, p.state)
 	}
 	tx.DeleteRange(m.mem.own(lo), m.mem.own(end))
 	p.known = next
@@ -269,7 +269,7 @@ func (m *Machine) purgeDue(tx core.Txn, c *Context, p *past, budget int) (used i
 	if p.known != core.Never && p.known.Add(m.o.Remember) <= c.Stamp {
 		return m.forget(tx, c, p, budget)
 	}
-	keepFor := p.line.keeps(p.state)
+	keepFor := p.queue.keeps(p.state)
 	rows, after, err := m.rowsOf(tx, p, budget, func(row *pastRow) bool {
 		return row.at.Add(keepFor) <= c.Stamp
 	})
@@ -277,7 +277,7 @@ func (m *Machine) purgeDue(tx core.Txn, c *Context, p *past, budget int) (used i
 		return 0, err
 	}
 	if len(rows) == 0 {
-		return 0, errs.Corruptf("queue %q has no task %s that ended at %d", p.line.name, p.state, p.oldest)
+		return 0, errs.Corruptf("queue %q has no task %s that ended at %d", p.queue.name, p.state, p.oldest)
 	}
 	return len(rows), m.removeRows(tx, p, rows, after)
 }
@@ -308,7 +308,7 @@ func (m *Machine) purgeOldest(tx core.Txn, c *Context, budget int) (used int, er
 		return 0, err
 	}
 	if len(rows) == 0 {
-		return 0, errs.Corruptf("queue %q has no task %s that ended at %d", p.line.name, p.state, p.oldest)
+		return 0, errs.Corruptf("queue %q has no task %s that ended at %d", p.queue.name, p.state, p.oldest)
 	}
 	return len(rows), m.removeRows(tx, p.past, rows, after)
 }

@@ -42,14 +42,14 @@ func sortKey(ready core.ShardTime, priority uint8, aging core.Millis) uint64 {
 }
 
 // enqueue makes a task ready with a new place in its queue, and leaves the record to the caller.
-func (m *Machine) enqueue(tx core.Txn, l *line, id core.TaskID, rec *record, from core.State, ready core.ShardTime) {
+func (m *Machine) enqueue(tx core.Txn, l *queueState, id core.TaskID, rec *record, from core.State, ready core.ShardTime) {
 	m.takePlace(l, rec, ready)
 	rec.reason = reasonNone
 	m.enter(tx, l, id, rec, from)
 }
 
 // takePlace gives a record the next place in its queue for a task that is ready from a time on.
-func (m *Machine) takePlace(l *line, rec *record, ready core.ShardTime) {
+func (m *Machine) takePlace(l *queueState, rec *record, ready core.ShardTime) {
 	m.meta.seq++
 	rec.seq, rec.readyAt = m.meta.seq, ready
 	if m.format >= core.FormatQueues {
@@ -60,7 +60,7 @@ func (m *Machine) takePlace(l *line, rec *record, ready core.ShardTime) {
 }
 
 // enter makes a task ready at the place its record has.
-func (m *Machine) enter(tx core.Txn, l *line, id core.TaskID, rec *record, from core.State) {
+func (m *Machine) enter(tx core.Txn, l *queueState, id core.TaskID, rec *record, from core.State) {
 	rec.state = core.Ready
 	m.key = keys.AppendReady(m.key[:0], m.p, l.number, rec.sort, rec.seq)
 	tx.Insert(m.mem.own(m.key), m.mem.own(id[:]))
@@ -72,7 +72,7 @@ func (m *Machine) enter(tx core.Txn, l *line, id core.TaskID, rec *record, from 
 // fresh is a task that the entry being applied created, ready. Its row in the ready index is written at the entry's end,
 // unless a grant of the same entry has taken it by then: most tasks of a queue that somebody waits for never get one.
 type fresh struct {
-	line    *line
+	queue   *queueState
 	rec     record
 	id      core.TaskID
 	payload []byte // the payload record
@@ -80,10 +80,10 @@ type fresh struct {
 }
 
 // admit is enqueue for a task that is being created.
-func (m *Machine) admit(l *line, id core.TaskID, rec *record, payload []byte, ready core.ShardTime) {
+func (m *Machine) admit(l *queueState, id core.TaskID, rec *record, payload []byte, ready core.ShardTime) {
 	m.takePlace(l, rec, ready)
 	rec.state = core.Ready
-	m.fresh = append(m.fresh, fresh{line: l, rec: *rec, id: id, payload: payload})
+	m.fresh = append(m.fresh, fresh{queue: l, rec: *rec, id: id, payload: payload})
 	m.pushHead(l, m.freshHead(len(m.fresh)-1))
 	m.move(l, 0, core.Ready)
 	m.wake(l)
@@ -104,12 +104,12 @@ func (m *Machine) freshOf(h head) *fresh {
 
 // mergeFresh adds a queue's fresh tasks of a class to the heads of that, which were just read from the index. Those that
 // come before what was read are all taken: they were heads before.
-func (m *Machine) mergeFresh(l *line, h *headList, class int) {
+func (m *Machine) mergeFresh(l *queueState, h *headList, class int) {
 	if len(m.fresh) == 0 {
 		return
 	}
 	for i := range m.fresh {
-		if f := &m.fresh[i]; f.line == l && !f.taken && classOf(f.rec.sort) == class {
+		if f := &m.fresh[i]; f.queue == l && !f.taken && classOf(f.rec.sort) == class {
 			h.rows = append(h.rows, m.freshHead(i))
 		}
 	}
@@ -126,7 +126,7 @@ func (m *Machine) settleFresh(tx core.Txn) {
 		if f.taken {
 			continue
 		}
-		m.key = keys.AppendReady(m.key[:0], m.p, f.line.number, f.rec.sort, f.rec.seq)
+		m.key = keys.AppendReady(m.key[:0], m.p, f.queue.number, f.rec.sort, f.rec.seq)
 		tx.Insert(m.mem.own(m.key), m.mem.own(f.id[:]))
 	}
 	clear(m.fresh)
@@ -141,7 +141,7 @@ func (m *Machine) settleFresh(tx core.Txn) {
 const keptFresh = 4096
 
 // schedule makes a task wait until due, and leaves the record to the caller.
-func (m *Machine) schedule(tx core.Txn, l *line, id core.TaskID, rec *record, from core.State, due due) {
+func (m *Machine) schedule(tx core.Txn, l *queueState, id core.TaskID, rec *record, from core.State, due due) {
 	rec.state, rec.runAt, rec.wall = core.Scheduled, due.at, due.wall
 	m.value = putUint(m.value[:0], uint64(l.number))
 	m.taskTimer(id, rec)

@@ -83,11 +83,11 @@ func Attempts(v core.View, p core.Partition, id core.TaskID) ([]core.Attempt, bo
 func (m *Machine) Held(s core.SessionID) []core.Assigned {
 	var out []core.Assigned
 	for r := m.sessions[s]; r != nil; r = r.next {
-		if r.line.removed {
+		if r.queue.removed {
 			continue
 		}
 		out = append(out, core.Assigned{
-			Task: r.id, Token: r.rec.token, Attempt: r.rec.attempt, Queue: r.line.name, LeaseUntil: r.rec.leaseUntil,
+			Task: r.id, Token: r.rec.token, Attempt: r.rec.attempt, Queue: r.queue.name, LeaseUntil: r.rec.leaseUntil,
 		})
 	}
 	slices.SortFunc(out, func(a, b core.Assigned) int { return cmp.Compare(a.Token, b.Token) })
@@ -221,7 +221,7 @@ func readResult(v core.View, p core.Partition, id core.TaskID, rec *record) ([]b
 
 // readSpec reads what never changes about a task, and what rules its queue, whose number its record has. It is not there
 // when the queue was removed, and its name stands for another one or for none.
-func readSpec(v core.View, p core.Partition, id core.TaskID, number uint32) (s spec, l *line, ok bool, err error) {
+func readSpec(v core.View, p core.Partition, id core.TaskID, number uint32) (s spec, l *queueState, ok bool, err error) {
 	value, err := must(v, keys.AppendTaskPayload(nil, p, id), "payload of task %s", id)
 	if err != nil {
 		return s, nil, false, err
@@ -235,7 +235,7 @@ func readSpec(v core.View, p core.Partition, id core.TaskID, number uint32) (s s
 		return s, nil, false, err
 	}
 	at, config, err := decodeConfig(value)
-	return s, &line{number: number, name: name, config: config}, at == number, err
+	return s, &queueState{number: number, name: name, config: config}, at == number, err
 }
 
 func readWorker(v core.View, p core.Partition, id core.TaskID, rec *record) (string, error) {
@@ -266,7 +266,7 @@ func readAttempts(v core.View, p core.Partition, id core.TaskID, n uint32) (out 
 }
 
 // readTask puts a task together, without payload and result.
-func readTask(v core.View, p core.Partition, id core.TaskID, rec *record, s *spec, l *line) (t core.Task, err error) {
+func readTask(v core.View, p core.Partition, id core.TaskID, rec *record, s *spec, l *queueState) (t core.Task, err error) {
 	t = core.Task{
 		ID: id, Queue: l.name, Kind: s.kindName(l.name), State: rec.state, Reason: rec.reason.String(),
 		ContentType: s.typeName(), Headers: s.headers, Priority: rec.priority, Unique: string(s.unique), Tag: string(s.tag),

@@ -48,7 +48,7 @@ func (m *Machine) applyQueueDelete(tx core.Txn, c *Context, op *core.QueueDelete
 }
 
 // waits returns a state in which a queue has tasks that have not ended, running ones first, or 0.
-func (l *line) waits() core.State {
+func (l *queueState) waits() core.State {
 	for _, s := range [...]core.State{core.Running, core.Ready, core.Scheduled, core.Blocked} {
 		if l.states[s] > 0 {
 			return s
@@ -58,7 +58,7 @@ func (l *line) waits() core.State {
 }
 
 // removeLine takes a queue's name away. What it holds is swept by ticks.
-func (m *Machine) removeLine(tx core.Txn, l *line) error {
+func (m *Machine) removeLine(tx core.Txn, l *queueState) error {
 	m.touch(l)
 	m.vacant.keep(vacant{l}, false)
 	for i := range l.past {
@@ -74,14 +74,14 @@ func (m *Machine) removeLine(tx core.Txn, l *line) error {
 	delete(m.names, l.name)
 	l.removed, l.heads, l.config = true, nil, core.QueueConfig{} // nothing of what is left is ruled by it
 	m.removed = append(m.removed, l)
-	slices.SortFunc(m.removed, func(a, b *line) int { return cmp.Compare(a.number, b.number) })
+	slices.SortFunc(m.removed, func(a, b *queueState) int { return cmp.Compare(a.number, b.number) })
 	m.key = keys.AppendQueueConfig(m.key[:0], m.p, l.name)
 	tx.Delete(m.mem.own(m.key))
 	m.saveRemoved(tx, l)
 	return nil
 }
 
-func (m *Machine) saveRemoved(tx core.Txn, l *line) {
+func (m *Machine) saveRemoved(tx core.Txn, l *queueState) {
 	m.key = keys.AppendRemoved(m.key[:0], m.p, l.number)
 	m.value = appendRemoved(m.value[:0], &removed{name: l.name, cursor: l.cursor})
 	tx.Set(m.mem.own(m.key), m.mem.own(m.value))
@@ -101,7 +101,7 @@ func (m *Machine) openRemoved(v core.View) error {
 		}
 		l := newLine(number, d.name)
 		l.removed, l.cursor = true, d.cursor
-		m.lines, m.removed = append(m.lines, l), append(m.removed, l)
+		m.queues, m.removed = append(m.queues, l), append(m.removed, l)
 		return true, nil
 	})
 }
@@ -129,7 +129,7 @@ func (m *Machine) sweepRemoved(tx core.Txn, c *Context, budget int) (used int, e
 
 // sweepSome deletes the next rows of a removed queue: running tasks first, because their workers are to be told. It
 // returns 0 when there are none.
-func (m *Machine) sweepSome(tx core.Txn, c *Context, l *line, limit int) (used int, err error) {
+func (m *Machine) sweepSome(tx core.Txn, c *Context, l *queueState, limit int) (used int, err error) {
 	switch {
 	case l.states[core.Running] > 0:
 		from, to := keys.RunningRange(m.p)
@@ -157,7 +157,7 @@ var wallTimers = []byte{byte(keys.RecordWallTimer)}
 
 // sweepShared cancels a removed queue's tasks in a state whose index all queues share. It looks at a bounded number of
 // rows, and remembers in the queue's record where it is.
-func (m *Machine) sweepShared(tx core.Txn, c *Context, l *line, s core.State, from, to []byte, limit int) (used int, err error) {
+func (m *Machine) sweepShared(tx core.Txn, c *Context, l *queueState, s core.State, from, to []byte, limit int) (used int, err error) {
 	if next := keys.QueueAfter(m.p, l.cursor); len(l.cursor) > 0 && keys.Compare(next, from) > 0 && keys.Compare(next, to) < 0 {
 		from = next
 	}
@@ -200,7 +200,7 @@ func (m *Machine) sweepShared(tx core.Txn, c *Context, l *line, s core.State, fr
 }
 
 // sweepReady cancels the first ready tasks of a removed queue.
-func (m *Machine) sweepReady(tx core.Txn, c *Context, l *line, limit int) (used int, err error) {
+func (m *Machine) sweepReady(tx core.Txn, c *Context, l *queueState, limit int) (used int, err error) {
 	var ids []core.TaskID
 	from, to := keys.ReadyRange(m.p, l.number)
 	err = tx.Scan(from, to, func(_, value []byte) bool {
@@ -217,7 +217,7 @@ func (m *Machine) sweepReady(tx core.Txn, c *Context, l *line, limit int) (used 
 }
 
 // cancelRemoved cancels a task of a removed queue and removes it: what is left is its tombstone.
-func (m *Machine) cancelRemoved(tx core.Txn, c *Context, l *line, id core.TaskID, s core.State) error {
+func (m *Machine) cancelRemoved(tx core.Txn, c *Context, l *queueState, id core.TaskID, s core.State) error {
 	m.key = keys.AppendTaskState(m.key[:0], m.p, id)
 	rec, ok, err := storedRecord(tx, m.key, id)
 	switch {
@@ -260,7 +260,7 @@ func (m *Machine) cancelRemoved(tx core.Txn, c *Context, l *line, id core.TaskID
 }
 
 // sweepEnded removes the first ended tasks of a removed queue in a state. Ids that are to be known longer get tombstones.
-func (m *Machine) sweepEnded(tx core.Txn, c *Context, l *line, s core.State, limit int) (used int, err error) {
+func (m *Machine) sweepEnded(tx core.Txn, c *Context, l *queueState, s core.State, limit int) (used int, err error) {
 	var rows []pastRow
 	from, to := keys.TerminalRange(m.p, l.number, s, minTime)
 	err = core.ScanRows(tx, from, to, func(key, value []byte) (bool, error) {
@@ -286,7 +286,7 @@ func (m *Machine) sweepEnded(tx core.Txn, c *Context, l *line, s core.State, lim
 }
 
 // buryRemoved removes an ended task of a removed queue, whether retention had removed it or not.
-func (m *Machine) buryRemoved(tx core.Txn, c *Context, l *line, s core.State, row pastRow) error {
+func (m *Machine) buryRemoved(tx core.Txn, c *Context, l *queueState, s core.State, row pastRow) error {
 	if !l.sweep(s).covers(row.at, row.id) {
 		m.erase(tx, row.id, s, row.ended)
 		m.move(l, s, 0)
@@ -315,7 +315,7 @@ func (m *Machine) buryRemoved(tx core.Txn, c *Context, l *line, s core.State, ro
 
 // sweepUnique deletes records of unique keys that are stored by the number of a removed queue. Those stored by name stay
 // to the end of their windows.
-func (m *Machine) sweepUnique(tx core.Txn, l *line, limit int) (used int, err error) {
+func (m *Machine) sweepUnique(tx core.Txn, l *queueState, limit int) (used int, err error) {
 	if !m.numbered {
 		return 0, nil
 	}

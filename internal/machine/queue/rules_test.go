@@ -53,7 +53,7 @@ func TestJitterStaysInBounds(t *testing.T) {
 		l.config.Retry = core.Retry{Backoff: c.shape, Base: 1000}
 		least, most := core.Millis(math.MaxInt64), core.Millis(0)
 		for i := range 2_000 {
-			r := &run{id: numbered(i), line: l, rec: record{attempt: uint32(i % 3)}}
+			r := &run{id: numbered(i), queue: l, rec: record{attempt: uint32(i % 3)}}
 			d := r.backoff(1)
 			least, most = min(least, d), max(most, d)
 			if again := r.backoff(1); again != d {
@@ -67,12 +67,12 @@ func TestJitterStaysInBounds(t *testing.T) {
 }
 
 func TestDefaultsAreFullJitterUpToFifteenMinutes(t *testing.T) {
-	r := &run{id: idOf("t"), line: newLine(1, "q")}
+	r := &run{id: idOf("t"), queue: newLine(1, "q")}
 	want := retry{Backoff: core.BackoffFullJitter, Base: 5_000, FactorPercent: 200, Max: 900_000}
 	if got := r.retry(); got != want {
 		t.Errorf("the policy is %+v, want %+v", got, want)
 	}
-	r.line.config.Retry = core.Retry{Backoff: core.BackoffLinear, Max: 7}
+	r.queue.config.Retry = core.Retry{Backoff: core.BackoffLinear, Max: 7}
 	r.settings.retry = core.Retry{Base: 3}
 	want = retry{Backoff: core.BackoffLinear, Base: 3, FactorPercent: 200, Max: 7}
 	if got := r.retry(); got != want {

@@ -9,7 +9,7 @@ import (
 // read from the store.
 type run struct {
 	id       core.TaskID
-	line     *line
+	queue    *queueState
 	rec      record
 	content  uint64 // hash of what it was created with
 	payload  uint64 // length
@@ -83,7 +83,7 @@ func (m *Machine) setLease(r *run, l lease) {
 // start stores a task that was just given out.
 func (m *Machine) start(tx core.Txn, r *run) {
 	m.key = keys.AppendRunning(m.key[:0], m.p, r.rec.token)
-	m.value = appendCarried(m.value[:0], &carried{r.id, r.line.number, r.content, r.payload, r.settings})
+	m.value = appendCarried(m.value[:0], &carried{r.id, r.queue.number, r.content, r.payload, r.settings})
 	tx.Insert(m.mem.own(m.key), m.mem.own(m.value))
 	m.saveRecord(tx, r.id, &r.rec)
 	m.attach(r)
@@ -106,7 +106,7 @@ func (m *Machine) saveRecord(tx core.Txn, id core.TaskID, rec *record) {
 
 // holding returns the running task that token holds, or nil: no token holds a task whose queue was removed.
 func (m *Machine) holding(task core.TaskID, token core.Token) *run {
-	if r := m.runs[task]; r != nil && r.rec.token == token && !r.line.removed {
+	if r := m.runs[task]; r != nil && r.rec.token == token && !r.queue.removed {
 		return r
 	}
 	return nil

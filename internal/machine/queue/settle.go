@@ -27,8 +27,8 @@ func (m *Machine) applyComplete(tx core.Txn, c *Context, op *core.TaskComplete) 
 		return core.OpResult{}, core.TooLarge{Field: "result", Limit: "max_result", Max: maxResult}, nil
 	}
 	m.stop(tx, r)
-	m.move(r.line, core.Running, 0)
-	r.line.completed++
+	m.move(r.queue, core.Running, 0)
+	r.queue.completed++
 	rec := r.rec
 	rec.state, rec.outcome, rec.hasResult = core.Completed, core.OutcomeCompleted, true
 	kind := op.ResultType
@@ -60,7 +60,7 @@ func (m *Machine) failed(c *Context, r *run, n *next, fatal bool) {
 	switch failures := r.rec.failures + 1; {
 	case fatal:
 		n.dead, n.reason = true, reasonFatal
-	case int64(failures) >= int64(r.line.maxAttempts(&r.settings)):
+	case int64(failures) >= int64(r.queue.maxAttempts(&r.settings)):
 		n.dead, n.reason = true, reasonMaxAttempts
 	default:
 		n.at = c.after(r.backoff(failures))
@@ -107,34 +107,34 @@ func (m *Machine) lose(r *run, why string) {
 func (m *Machine) endAttempt(tx core.Txn, c *Context, r *run, n next) (core.State, error) {
 	m.stop(tx, r)
 	m.saveAttempt(tx, c, r, n)
-	m.touch(r.line)
+	m.touch(r.queue)
 	rec := r.rec
 	rec.outcome, rec.reason, rec.longHolder = n.outcome, n.reason, false
 	switch n.outcome {
 	case core.OutcomeFailed, core.OutcomeTimeout:
 		rec.failures++
-		r.line.failed++
+		r.queue.failed++
 	case core.OutcomeCrashed:
 		rec.crashes++
-		r.line.crashed++
+		r.queue.crashed++
 	case core.OutcomeSnoozed:
 		rec.snoozes++
 	}
-	if limit := r.line.maxDeliveries(&r.settings); !n.dead && limit > 0 && int64(rec.attempt) >= int64(limit) {
+	if limit := r.queue.maxDeliveries(&r.settings); !n.dead && limit > 0 && int64(rec.attempt) >= int64(limit) {
 		n.dead, rec.reason = true, reasonMaxDeliveries
 	}
 	if n.dead {
-		m.move(r.line, core.Running, 0)
+		m.move(r.queue, core.Running, 0)
 		rec.state = core.Dead
 		return core.Dead, m.finish(tx, c, r, &rec, nil, 0)
 	}
 	switch {
 	case n.back:
-		m.enter(tx, r.line, r.id, &rec, core.Running)
+		m.enter(tx, r.queue, r.id, &rec, core.Running)
 	case c.waits(n.at):
-		m.schedule(tx, r.line, r.id, &rec, core.Running, n.at)
+		m.schedule(tx, r.queue, r.id, &rec, core.Running, n.at)
 	default:
-		m.enqueue(tx, r.line, r.id, &rec, core.Running, c.Stamp)
+		m.enqueue(tx, r.queue, r.id, &rec, core.Running, c.Stamp)
 	}
 	m.saveRecord(tx, r.id, &rec)
 	return rec.state, nil

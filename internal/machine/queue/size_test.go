@@ -213,7 +213,7 @@ func TestNamesThatWereOnlyClaimedLeaveNothing(t *testing.T) {
 			t.Fatal("a ghost has tasks")
 		}
 	}
-	if w.tx.Dump() != before || len(w.m.names) != 1 || len(w.m.lines) != 1 {
+	if w.tx.Dump() != before || len(w.m.names) != 1 || len(w.m.queues) != 1 {
 		t.Error("claims of unknown names left something")
 	}
 }

@@ -95,9 +95,9 @@ func (m *Machine) tickTimed(tx core.Txn, c *Context, budget int) (used int, err 
 
 // expire ends a lease whose time is over: a timeout when max_run was, else a crash of its holder.
 func (m *Machine) expire(tx core.Txn, c *Context, r *run) error {
-	if r.line.removed {
-		m.touch(r.line)
-		return m.cancelRemoved(tx, c, r.line, r.id, core.Running)
+	if r.queue.removed {
+		m.touch(r.queue)
+		return m.cancelRemoved(tx, c, r.queue, r.id, core.Running)
 	}
 	n := next{outcome: core.OutcomeCrashed, reason: reasonRetry}
 	why := "expired"
@@ -105,7 +105,7 @@ func (m *Machine) expire(tx core.Txn, c *Context, r *run) error {
 		why = "max_run"
 		n.outcome, n.err = core.OutcomeTimeout, core.TaskError{Code: "timeout", Message: "max_run was over"}
 		m.failed(c, r, &n, false)
-	} else if crashes := r.rec.crashes + 1; int64(crashes) >= int64(r.line.maxCrashes(&r.settings)) {
+	} else if crashes := r.rec.crashes + 1; int64(crashes) >= int64(r.queue.maxCrashes(&r.settings)) {
 		n.dead, n.reason = true, reasonMaxCrashes
 	} else if crashes > 1 {
 		n.at = c.after(r.backoff(crashes - 1)) // after the first crash it is ready at once
@@ -173,7 +173,7 @@ func (m *Machine) fire(tx core.Txn, c *Context, row timerRow) error {
 		m.key = keys.AppendUnique(m.key[:0], m.p, number, string(row.rest[4:]))
 		tx.Delete(m.mem.own(m.key))
 		if i, ok := m.findLine(number); ok && c.Format >= core.FormatQueues {
-			m.touch(m.lines[i]) // it may have been the last row of the queue
+			m.touch(m.queues[i]) // it may have been the last row of the queue
 		}
 	case keys.TimerWindow:
 		m.key = keys.AppendWindowOf(m.key[:0], m.p, row.rest)

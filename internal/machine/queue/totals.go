@@ -21,7 +21,7 @@ func (m *Machine) AddTotals(t *Totals, number uint32, n int) (last uint32, more 
 		t.Crashed += m.meta.gone.crashed
 	}
 	at, _ := m.findLine(number + 1)
-	for _, l := range m.lines[at:min(at+n, len(m.lines))] {
+	for _, l := range m.queues[at:min(at+n, len(m.queues))] {
 		if !l.removed {
 			t.Queues++
 		}
@@ -36,5 +36,5 @@ func (m *Machine) AddTotals(t *Totals, number uint32, n int) (last uint32, more 
 		t.Bytes += l.bytes
 		number = l.number
 	}
-	return number, at+n < len(m.lines)
+	return number, at+n < len(m.queues)
 }

@@ -12,7 +12,7 @@ import (
 // is not given again, and what outlives it, tombstones and windows of unique keys, does not name it.
 
 // vacant gives queues their order in the Machine's heap of those that may go.
-type vacant struct{ *line }
+type vacant struct{ *queueState }
 
 func (v vacant) place() *int          { return &v.byVacant }
 func (v vacant) before(o vacant) bool { return v.number < o.number }
@@ -21,7 +21,7 @@ func (v vacant) before(o vacant) bool { return v.number < o.number }
 const maxDropped = 1024
 
 // noteVacant takes a queue into the heap of those that may go, or out of it. It comes after any change of a queue.
-func (m *Machine) noteVacant(v core.View, l *line) error {
+func (m *Machine) noteVacant(v core.View, l *queueState) error {
 	if l.gone {
 		return nil
 	}
@@ -39,12 +39,12 @@ func (m *Machine) noteVacant(v core.View, l *line) error {
 }
 
 // isVacant reports whether a queue has neither configuration nor tasks nor removed tasks whose ids its number knows.
-func (l *line) isVacant() bool {
+func (l *queueState) isVacant() bool {
 	return !l.removed && l.config.Version == 0 && l.isEmpty()
 }
 
 // isEmpty reports whether a queue has neither tasks nor removed tasks whose ids its number knows.
-func (l *line) isEmpty() bool {
+func (l *queueState) isEmpty() bool {
 	for _, tasks := range l.states {
 		if tasks > 0 {
 			return false
@@ -65,12 +65,12 @@ func (m *Machine) dropVacant(tx core.Txn) {
 		if !ok {
 			return
 		}
-		m.drop(tx, v.line)
+		m.drop(tx, v.queueState)
 	}
 }
 
 // drop deletes what is stored of a queue to which nothing refers, and adds its counters to those of the queues gone.
-func (m *Machine) drop(tx core.Txn, l *line) {
+func (m *Machine) drop(tx core.Txn, l *queueState) {
 	m.vacant.keep(vacant{l}, false)
 	l.gone = true
 	if !l.removed {
@@ -86,6 +86,6 @@ func (m *Machine) drop(tx core.Txn, l *line) {
 	g.failed += l.failed
 	g.crashed += l.crashed
 	if i, ok := m.findLine(l.number); ok {
-		m.lines = slices.Delete(m.lines, i, i+1)
+		m.queues = slices.Delete(m.queues, i, i+1)
 	}
 }

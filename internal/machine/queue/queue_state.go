@@ -9,9 +9,9 @@ import (
 	"github.com/millrace/millrace/internal/keys"
 )
 
-// line is one queue as the Machine keeps it: its name, configuration and counters, and what it derives from the rows
+// queueState is one queue as the Machine keeps it: its name, configuration and counters, and what it derives from the rows
 // of its tasks. It exists for each queue there is, so it is small; heads exist only while there is something ready.
-type line struct {
+type queueState struct {
 	number uint32
 	name   string
 	config core.QueueConfig
@@ -30,7 +30,7 @@ type line struct {
 // past are the ended tasks of a queue in one terminal state, and those removed whose ids are still known. It is in the
 // Machine's heap of what is due while there are any, and in that by end while there are ended tasks.
 type past struct {
-	line   *line
+	queue  *queueState
 	state  core.State
 	oldest core.ShardTime // when the first ended task did; Never without any
 	known  core.ShardTime // when the first of the removed ones that are known ended; Never without any
@@ -54,29 +54,29 @@ func (p *past) rank(at core.ShardTime, q *past, other core.ShardTime) bool {
 	switch {
 	case at != other:
 		return at < other
-	case p.line.number != q.line.number:
-		return p.line.number < q.line.number
+	case p.queue.number != q.queue.number:
+		return p.queue.number < q.queue.number
 	}
 	return p.state < q.state
 }
 
-func newLine(number uint32, name string) *line {
-	l := &line{number: number, name: name, byVacant: -1}
+func newLine(number uint32, name string) *queueState {
+	l := &queueState{number: number, name: name, byVacant: -1}
 	for i := range l.past {
-		l.past[i] = past{line: l, state: core.Completed + core.State(i), oldest: core.Never, known: core.Never, due: core.Never, byDue: -1, byEnd: -1}
+		l.past[i] = past{queue: l, state: core.Completed + core.State(i), oldest: core.Never, known: core.Never, due: core.Never, byDue: -1, byEnd: -1}
 	}
 	return l
 }
 
 // pastOf returns the ended tasks of a terminal state.
-func (l *line) pastOf(s core.State) *past { return &l.past[s-core.Completed] }
+func (l *queueState) pastOf(s core.State) *past { return &l.past[s-core.Completed] }
 
 // setOldest notes when the first of a queue's ended tasks ended. It comes after any change of known, too.
 func (m *Machine) setOldest(p *past, oldest core.ShardTime) {
 	p.oldest = oldest
 	p.due = core.Never
 	if oldest != core.Never {
-		p.due = oldest.Add(p.line.keeps(p.state))
+		p.due = oldest.Add(p.queue.keeps(p.state))
 	}
 	if p.known != core.Never {
 		p.due = min(p.due, p.known.Add(m.o.Remember))
@@ -86,43 +86,43 @@ func (m *Machine) setOldest(p *past, oldest core.ShardTime) {
 }
 
 // lineOf returns the queue of a name, or nil.
-func (m *Machine) lineOf(name string) *line { return m.names[name] }
+func (m *Machine) lineOf(name string) *queueState { return m.names[name] }
 
 // lineAt returns the queue of a number that a record holds.
-func (m *Machine) lineAt(number uint32) (*line, error) {
-	if i := int(number) - 1; i >= 0 && i < len(m.lines) && m.lines[i].number == number { // no queue has gone yet
-		return m.lines[i], nil
+func (m *Machine) lineAt(number uint32) (*queueState, error) {
+	if i := int(number) - 1; i >= 0 && i < len(m.queues) && m.queues[i].number == number { // no queue has gone yet
+		return m.queues[i], nil
 	}
 	i, ok := m.findLine(number)
 	if !ok {
 		return nil, errs.Corruptf("no queue has number %d", number)
 	}
-	return m.lines[i], nil
+	return m.queues[i], nil
 }
 
 func (m *Machine) findLine(number uint32) (at int, ok bool) {
-	return slices.BinarySearchFunc(m.lines, number, func(l *line, n uint32) int { return cmp.Compare(l.number, n) })
+	return slices.BinarySearchFunc(m.queues, number, func(l *queueState, n uint32) int { return cmp.Compare(l.number, n) })
 }
 
 // addLine makes a queue. The caller has checked that there is room and no such name.
-func (m *Machine) addLine(tx core.Txn, name string) *line {
+func (m *Machine) addLine(tx core.Txn, name string) *queueState {
 	m.meta.queues++
 	l := newLine(m.meta.queues, name)
-	m.lines = append(m.lines, l)
+	m.queues = append(m.queues, l)
 	m.names[name] = l
 	m.touch(l)
 	m.saveConfig(tx, l)
 	return l
 }
 
-func (m *Machine) saveConfig(tx core.Txn, l *line) {
+func (m *Machine) saveConfig(tx core.Txn, l *queueState) {
 	m.key = keys.AppendQueueConfig(m.key[:0], m.p, l.name)
 	m.value = appendConfig(m.value[:0], l.number, &l.config)
 	tx.Set(m.mem.own(m.key), m.mem.own(m.value))
 }
 
 // touch must come before any change of a queue's counters, configuration or past.
-func (m *Machine) touch(l *line) {
+func (m *Machine) touch(l *queueState) {
 	if !l.dirty {
 		l.dirty = true
 		m.dirty = append(m.dirty, l)
@@ -131,7 +131,7 @@ func (m *Machine) touch(l *line) {
 }
 
 // move counts a task that went from one state to another; 0 is none.
-func (m *Machine) move(l *line, from, to core.State) {
+func (m *Machine) move(l *queueState, from, to core.State) {
 	m.touch(l)
 	if from != 0 {
 		l.states[from]--
@@ -142,7 +142,7 @@ func (m *Machine) move(l *line, from, to core.State) {
 }
 
 // wake notes that a queue gained a ready task.
-func (m *Machine) wake(l *line) {
+func (m *Machine) wake(l *queueState) {
 	if !l.woken {
 		l.woken = true
 		m.woken = append(m.woken, l)
@@ -151,11 +151,11 @@ func (m *Machine) wake(l *line) {
 
 // What rules a queue, with defaults filled in.
 
-func (l *line) aging() core.Millis { return orDefault(l.config.Aging, defaultAging) }
+func (l *queueState) aging() core.Millis { return orDefault(l.config.Aging, defaultAging) }
 
-func (l *line) maxPayload() int64 { return orDefault(l.config.MaxPayload, defaultMaxPayload) }
+func (l *queueState) maxPayload() int64 { return orDefault(l.config.MaxPayload, defaultMaxPayload) }
 
-func (l *line) retain(s core.State) core.Millis {
+func (l *queueState) retain(s core.State) core.Millis {
 	switch s {
 	case core.Completed:
 		return orDefault(l.config.RetainCompleted, defaultRetain)
@@ -168,26 +168,26 @@ func (l *line) retain(s core.State) core.Millis {
 
 // keeps is how long ended tasks stay. It is never nothing: a sweep covers all that ended at a time with an id up to its
 // own, so it may only go where no task can end any more, which is before the stamp.
-func (l *line) keeps(s core.State) core.Millis { return max(l.retain(s), 1) }
+func (l *queueState) keeps(s core.State) core.Millis { return max(l.retain(s), 1) }
 
-func (l *line) maxAttempts(s *settings) int32 {
+func (l *queueState) maxAttempts(s *settings) int32 {
 	return orDefault(s.maxAttempts, orDefault(l.config.MaxAttempts, defaultMaxAttempts))
 }
 
-func (l *line) maxCrashes(s *settings) int32 {
+func (l *queueState) maxCrashes(s *settings) int32 {
 	return orDefault(s.maxCrashes, orDefault(l.config.MaxCrashes, defaultMaxCrashes))
 }
 
 // maxDeliveries is 0 when deliveries are not limited.
-func (l *line) maxDeliveries(s *settings) int32 {
+func (l *queueState) maxDeliveries(s *settings) int32 {
 	return max(orDefault(s.maxDeliveries, orDefault(l.config.MaxDeliveries, defaultMaxDeliveries)), 0)
 }
 
-func (l *line) lease(s *settings) core.Millis {
+func (l *queueState) lease(s *settings) core.Millis {
 	return clampLease(orDefault(s.lease, orDefault(l.config.Lease, defaultLease)))
 }
 
-func (l *line) maxRun(s *settings) core.Millis {
+func (l *queueState) maxRun(s *settings) core.Millis {
 	return max(orDefault(s.maxRun, l.config.MaxRun), 0)
 }
 
