@@ -137,12 +137,12 @@ func wire(err error, values bool) *pb.Error {
 		if r.code == errs.DataLoss {
 			e.Message = "stored data is damaged"
 			if text, ok := errors.AsType[shown](err); ok {
-				e.Message = clip(e.Message+": "+text.Error(), messageBytes)
+				e.Message = core.Cut(e.Message+": "+text.Error(), messageBytes)
 			}
 		}
 		return e
 	}
-	e.Message = clip(fact.Error(), messageBytes)
+	e.Message = core.Cut(fact.Error(), messageBytes)
 	describe(e, fact, values)
 	return e
 }
@@ -304,17 +304,6 @@ func (s *Server) wire(method string, err error, values bool) *pb.Error {
 	}
 	s.refusals.count(e)
 	return e
-}
-
-// clip cuts s to at most n bytes, at a rune.
-func clip(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n]
 }
 
 // within puts the path of what encloses it before the field that a fact names.

@@ -148,7 +148,7 @@ func TestLongMessagesAreCutAtARune(t *testing.T) {
 	if len(e.GetMessage()) > messageBytes || !strings.HasPrefix(e.GetMessage(), `queue "é`) {
 		t.Errorf("%d bytes: %.20q", len(e.GetMessage()), e.GetMessage())
 	}
-	if got := clip("aé", 2); got != "a" {
+	if got := core.Cut("aé", 2); got != "a" {
 		t.Errorf("cut in the middle of a rune: %q", got)
 	}
 }

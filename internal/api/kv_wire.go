@@ -56,7 +56,7 @@ func (r *wireReader) puts(f *wireFrame, b []byte) bool {
 		}
 		b = b[n:]
 	}
-	if len(op.Items) == 0 || !isName(op.Keyspace, false) {
+	if len(op.Items) == 0 || !core.ValidName(op.Keyspace) {
 		return false
 	}
 	f.commits = []core.Commit{r.t.commitOf([]core.Op{op})}

@@ -52,7 +52,7 @@ func describeRefused(e *pb.Error, f core.RefRefused) {
 // wireFailure gives one failed change the shape of an error, whose op is its position.
 func wireFailure(f *core.RefFailure) *pb.Error {
 	refused := core.RefRefused{Failures: []core.RefFailure{*f}}
-	e := &pb.Error{Code: rowOf(refused).code.String(), Message: clip(f.Error(), messageBytes)}
+	e := &pb.Error{Code: rowOf(refused).code.String(), Message: core.Cut(f.Error(), messageBytes)}
 	describeFailure(e, f)
 	if f.Change >= 0 {
 		op := int32(f.Change)
@@ -74,7 +74,7 @@ func describeFailure(e *pb.Error, f *core.RefFailure) {
 	e.Reason = f.Reason.String()
 	d := map[string]string{}
 	if f.Name != "" {
-		d["name"] = clip(f.Name, core.MaxRefName)
+		d["name"] = core.Cut(f.Name, core.MaxRefName)
 	}
 	if f.Change >= 0 {
 		e.Field = item("changes", f.Change)

@@ -59,7 +59,7 @@ func (c *restCall) checkHeaders() core.Fact {
 		case name == "Expect" && !strings.EqualFold(strings.Join(values, ","), "100-continue"):
 			return invalid(name, "must be 100-continue")
 		case known || strings.HasPrefix(name, ownHeaders):
-			return core.Invalid{Field: clip(name, nameBytes), Reason: "not_supported", Message: c.route.refusedHeader(name, instead)}
+			return core.Invalid{Field: core.Cut(name, nameBytes), Reason: "not_supported", Message: c.route.refusedHeader(name, instead)}
 		}
 	}
 	return nil

@@ -65,7 +65,7 @@ func readObject[T any](d *jsonReader, m *T, fields []jsonField[T]) {
 		}
 		i := indexField(fields, name)
 		if i < 0 {
-			d.path = append(d.path, step{name: clip(string(name), nameBytes)})
+			d.path = append(d.path, step{name: core.Cut(string(name), nameBytes)})
 			d.fact = core.Invalid{Field: d.at(), Reason: "unknown_field", Message: "is not known"}
 			return
 		}

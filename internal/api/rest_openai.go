@@ -199,7 +199,7 @@ func (c *restCall) getModel() error {
 		return err
 	}
 	if !slices.Contains(ids, c.params[0]) {
-		return core.NotFound{Kind: "model", ID: clip(c.params[0], 2*nameBytes)}
+		return core.NotFound{Kind: "model", ID: core.Cut(c.params[0], 2*nameBytes)}
 	}
 	return c.object(http.StatusOK, func(w *jsonWriter) { writeModel(w, c.params[0]) })
 }

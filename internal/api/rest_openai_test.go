@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/millrace/millrace/internal/core"
 )
 
 type openAIAnswer struct {
@@ -161,7 +163,7 @@ func TestTheOpenAIDoorRefusesInOpenAIsWords(t *testing.T) {
 			param = *got.Error.Param
 		}
 		if e := got.Error; e.Message == "" || e.Type != row.kind || e.Code != row.code || param != row.param {
-			t.Errorf("%s: %s, want %s %s at %q", clip(row.body, 60), a.body, row.kind, row.code, row.param)
+			t.Errorf("%s: %s, want %s %s at %q", core.Cut(row.body, 60), a.body, row.kind, row.code, row.param)
 		}
 	}
 }

@@ -159,7 +159,7 @@ func (rt *router) find(r *http.Request, out *params) (*Route, core.Fact) {
 			}
 		}
 	}
-	return nil, core.NotFound{Kind: "route", ID: clip(path, 2*nameBytes)}
+	return nil, core.NotFound{Kind: "route", ID: core.Cut(path, 2*nameBytes)}
 }
 
 // splitPath takes a path apart, each segment as it came.
@@ -251,7 +251,7 @@ func (q *query) parse(raw string, r *Route) core.Fact {
 	}
 	for _, name := range sortedKeys(q.values) {
 		if !r.takes(name) {
-			return core.Invalid{Field: clip(name, nameBytes), Reason: "unknown_field", Message: "is not known"}
+			return core.Invalid{Field: core.Cut(name, nameBytes), Reason: "unknown_field", Message: "is not known"}
 		}
 		if len(q.values[name]) > 1 && !r.many(name) {
 			return invalid(name, "is given twice")

@@ -209,9 +209,9 @@ func (s *Server) fillModel(def *core.Collection, model string) core.Fact {
 	m, ok := s.o.Embedder.Model(def.Embedder)
 	switch {
 	case !ok:
-		return core.NotFound{Kind: "embedder", ID: clip(def.Embedder, nameBytes)}
+		return core.NotFound{Kind: "embedder", ID: core.Cut(def.Embedder, nameBytes)}
 	case model != "" && model != m.Model && !slices.Contains(m.Older, model):
-		return core.SearchState{Reason: "model_mismatch", Field: "model", Want: m.Model, Got: clip(model, 2*nameBytes)}
+		return core.SearchState{Reason: "model_mismatch", Field: "model", Want: m.Model, Got: core.Cut(model, 2*nameBytes)}
 	case m.Dim != 0 && def.Dim != 0 && int(def.Dim) != m.Dim:
 		return core.DimMismatch{Field: "dim", Want: int64(m.Dim), Got: int64(def.Dim)}
 	}

@@ -99,7 +99,7 @@ func (t *translator) point(def *core.Collection, in *pb.Point) (op *core.VectorU
 		return op, "", fact
 	}
 	if in.GetModel() != "" && in.GetModel() != def.Model {
-		return nil, "", core.SearchState{Reason: "model_mismatch", Field: "model", Want: def.Model, Got: clip(in.GetModel(), 2*nameBytes)}
+		return nil, "", core.SearchState{Reason: "model_mismatch", Field: "model", Want: def.Model, Got: core.Cut(in.GetModel(), 2*nameBytes)}
 	}
 	if fact := t.edge.s.embeds(def); fact != nil {
 		return nil, "", fact
@@ -124,7 +124,7 @@ func (t *translator) ownVector(field string, def *core.Collection, model string,
 	case model == "":
 		return nil, invalid("model", "is missing: a vector says of which model it is")
 	case model != def.Model:
-		return nil, core.SearchState{Reason: "model_mismatch", Field: "model", Want: def.Model, Got: clip(model, 2*nameBytes)}
+		return nil, core.SearchState{Reason: "model_mismatch", Field: "model", Want: def.Model, Got: core.Cut(model, 2*nameBytes)}
 	case len(in) != int(def.Dim):
 		return nil, core.DimMismatch{Field: field, Want: int64(def.Dim), Got: int64(len(in))}
 	case t.edge.s.o.Embedder == nil:

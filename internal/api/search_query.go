@@ -333,7 +333,7 @@ func (c *call) queryVector(ctx context.Context, def *core.Collection, in *pb.Sea
 		return fact
 	}
 	if in.GetModel() != "" && in.GetModel() != def.Model {
-		return core.SearchState{Reason: "model_mismatch", Field: "model", Want: def.Model, Got: clip(in.GetModel(), 2*nameBytes)}
+		return core.SearchState{Reason: "model_mismatch", Field: "model", Want: def.Model, Got: core.Cut(in.GetModel(), 2*nameBytes)}
 	}
 	got, err := c.s.embed(ctx, core.EmbedRequest{Tenant: c.who.Tenant, Embedder: def.Embedder, Model: def.Model, Query: true, Texts: []string{in.GetQueryText()}})
 	if err != nil {
@@ -612,7 +612,7 @@ func (ss *searchService) embedTexts(ctx context.Context, in *pb.EmbedRequest, to
 		return m, nil, nil, core.SearchState{Reason: "embedder_missing", Field: "model", Want: "default"}
 	}
 	if m, ok = s.embedModel(r.Embedder); !ok {
-		return m, nil, nil, core.NotFound{Kind: "embedder", ID: clip(r.Embedder, nameBytes)}
+		return m, nil, nil, core.NotFound{Kind: "embedder", ID: core.Cut(r.Embedder, nameBytes)}
 	}
 	if m.Given {
 		return m, nil, nil, invalid("model", "makes no vectors of texts: clients bring their own")

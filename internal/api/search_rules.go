@@ -218,7 +218,7 @@ func (f *foundRows) record(ctx context.Context, in *pb.SearchRequest) error {
 
 // GetRecording reads a kept search.
 func (ss *searchService) GetRecording(ctx context.Context, in *pb.GetRecordingRequest) (*pb.GetRecordingResponse, error) {
-	unknown := core.NotFound{Kind: "recording", ID: clip(in.GetSearchId(), nameBytes)}
+	unknown := core.NotFound{Kind: "recording", ID: core.Cut(in.GetSearchId(), nameBytes)}
 	uid, id, ok := searchID(in.GetSearchId())
 	c, err := ss.begin(ctx, false)
 	if unknownNamespace(err) || err == nil && !ok {

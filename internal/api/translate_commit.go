@@ -223,9 +223,9 @@ func (t *translator) complete(h core.TaskHold, in *pb.Complete) (*core.TaskCompl
 func (t *translator) fail(h core.TaskHold, in *pb.Fail) (*core.TaskFail, core.Fact) {
 	op := &core.TaskFail{Task: h.Task, Token: h.Token, Fatal: in.GetFatal(), HasRetry: in.GetRetryAfter() != nil}
 	op.Error = core.TaskError{
-		Code:    clip(in.GetError().GetCode(), errorCodeBytes),
-		Message: clip(in.GetError().GetMessage(), errorMessageBytes),
-		Stack:   clip(in.GetError().GetStack(), errorStackBytes),
+		Code:    core.Cut(in.GetError().GetCode(), errorCodeBytes),
+		Message: core.Cut(in.GetError().GetMessage(), errorMessageBytes),
+		Stack:   core.Cut(in.GetError().GetStack(), errorStackBytes),
 	}
 	var fact core.Fact
 	op.RetryAfter, fact = millis("fail.retry_after", in.GetRetryAfter(), span{0, t.l.RetryAfterMs, "retry_after_ms"})

@@ -27,12 +27,13 @@ func queueName(field, s string) core.Fact {
 // spaceName holds names of namespaces and keyspaces to their alphabet, which lacks the colon: it separates them where
 // they are written together.
 func spaceName(field, s string) core.Fact {
-	if !isName(s, false) {
+	if !core.ValidName(s) {
 		return invalid(field, "a name is made of "+nameRule)
 	}
 	return nil
 }
 
+// isName reports whether s is a name, in which colons are allowed when colon is set.
 func isName(s string, colon bool) bool {
 	if s == "" || len(s) > nameBytes {
 		return false

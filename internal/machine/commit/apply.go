@@ -300,7 +300,7 @@ func (m *Machine) failInstead(part *partition, c *core.Commit, v verdict) (core.
 			continue
 		}
 		fail := &core.TaskFail{Task: done.Task, Token: done.Token, Error: core.TaskError{
-			Code: v.refusal.Fact.Code().String(), Message: "effects refused: " + cut(v.refusal.Fact.Error(), maxReason),
+			Code: v.refusal.Fact.Code().String(), Message: "effects refused: " + core.Cut(v.refusal.Fact.Error(), maxReason),
 		}}
 		_, fact, err := part.queue.Apply(m.tx, m.queueContext(part, c.Principal), fail)
 		if err != nil {
@@ -313,13 +313,3 @@ func (m *Machine) failInstead(part *partition, c *core.Commit, v verdict) (core.
 
 // maxReason bounds how much of a refusal's text an attempt's error carries: a key may be 16 KiB.
 const maxReason = 1024
-
-func cut(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for n > 0 && s[n]&0xc0 == 0x80 {
-		n--
-	}
-	return s[:n]
-}

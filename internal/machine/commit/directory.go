@@ -19,9 +19,6 @@ const maxNamespaces = 1000
 // maxPartitions is what fits the partition bits of a task's id.
 const maxPartitions = 1 << 12
 
-// maxName is the longest name of a tenant or namespace.
-const maxName = 128
-
 type tenant struct {
 	id    core.TenantID
 	last  core.NamespaceID
@@ -83,9 +80,9 @@ func dealOut(t core.TenantID, ns core.NamespaceID, op *core.NamespaceCreate) []c
 
 func validateNamespace(op *core.NamespaceCreate) core.Fact {
 	switch {
-	case !validName(op.Tenant):
+	case !core.ValidName(op.Tenant):
 		return core.Invalid{Field: "tenant", Reason: "bad_name", Message: "not a name of a tenant"}
-	case !validName(op.Name):
+	case !core.ValidName(op.Name):
 		return core.Invalid{Field: "name", Reason: "bad_name", Message: "not a name of a namespace"}
 	case op.Partitions < 1 || op.Partitions > maxPartitions:
 		return core.Invalid{Field: "partitions", Reason: "out_of_range", Message: "a namespace has 1 to 4096 partitions"}
@@ -111,24 +108,6 @@ func (m *Machine) newTenant() (core.TenantID, error) {
 	last++
 	m.tx.Set(keys.DirectoryCounter(), binary.BigEndian.AppendUint32(nil, last))
 	return core.TenantID(last), nil
-}
-
-// validName reports whether s is a letter or digit followed by at most 127 letters, digits, dots, underscores and
-// hyphens.
-func validName(s string) bool {
-	if s == "" || len(s) > maxName {
-		return false
-	}
-	for i := range len(s) {
-		c := s[i]
-		switch {
-		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9':
-		case i > 0 && (c == '.' || c == '_' || c == '-'):
-		default:
-			return false
-		}
-	}
-	return true
 }
 
 func (t tenant) append(dst []byte) []byte {

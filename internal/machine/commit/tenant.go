@@ -100,7 +100,7 @@ func removedVersion(v core.View) (uint64, error) {
 }
 
 func validateTenant(op *core.TenantSet) core.Fact {
-	if !validName(op.Tenant) {
+	if !core.ValidName(op.Tenant) {
 		return core.Invalid{Field: "tenant", Reason: "bad_name", Message: "not a name of a tenant"}
 	}
 	for _, bound := range []struct {

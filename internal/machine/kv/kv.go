@@ -293,7 +293,7 @@ func (f found) mismatch(keyspace string, key []byte) core.Fact {
 
 func validate(keyspace string, key []byte) core.Fact {
 	switch {
-	case !validName(keyspace):
+	case !core.ValidName(keyspace):
 		return core.Invalid{Field: "keyspace", Reason: "bad_name", Message: "not a name of a keyspace"}
 	case len(key) == 0:
 		return core.Invalid{Field: "key", Reason: "empty", Message: "a key has at least one byte"}
@@ -314,24 +314,6 @@ func validateCheck(op *core.KVCheck) core.Fact {
 		return core.Invalid{Field: "target", Reason: "unknown", Message: "not a target of a comparison"}
 	}
 	return core.Invalid{Field: "compare", Reason: "unknown", Message: "not a comparison"}
-}
-
-// validName reports whether s is a letter or digit followed by at most 127 letters, digits, dots, underscores and
-// hyphens.
-func validName(s string) bool {
-	if s == "" || len(s) > maxName {
-		return false
-	}
-	for i := range len(s) {
-		c := s[i]
-		switch {
-		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9':
-		case i > 0 && (c == '.' || c == '_' || c == '-'):
-		default:
-			return false
-		}
-	}
-	return true
 }
 
 // A key's row is its revision as a varint, then the value.

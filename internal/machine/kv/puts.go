@@ -47,7 +47,7 @@ func (m *Machine) Puts(tx core.Txn, c Context, op *core.KVPuts) (r core.OpResult
 
 func validatePuts(op *core.KVPuts) core.Fact {
 	switch {
-	case !validName(op.Keyspace):
+	case !core.ValidName(op.Keyspace):
 		return core.Invalid{Field: "keyspace", Reason: "bad_name", Message: "not a name of a keyspace"}
 	case len(op.Items) == 0:
 		return core.Invalid{Field: "items", Reason: "empty", Message: "there are none"}

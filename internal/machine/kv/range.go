@@ -53,7 +53,7 @@ func spanOf(p core.Partition, incarnation uint32, from, to, prefix []byte) (lo, 
 
 func validateRange(op *core.KVDeleteRange) core.Fact {
 	switch {
-	case !validName(op.Keyspace):
+	case !core.ValidName(op.Keyspace):
 		return core.Invalid{Field: "keyspace", Reason: "bad_name", Message: "not a name of a keyspace"}
 	case len(op.Prefix) > 0 && (len(op.From) > 0 || len(op.To) > 0):
 		return core.Invalid{Field: "prefix", Reason: "contradiction", Message: "from or to is given too"}

@@ -106,7 +106,7 @@ func (m *Machine) mayPut(c Context, name string, ks space, known bool) core.Fact
 func (m *Machine) setKeyspace(tx core.Txn, op *core.KeyspaceSet, r *core.OpResult) core.Fact {
 	ks, known := m.names[op.Keyspace]
 	switch {
-	case !validName(op.Keyspace):
+	case !core.ValidName(op.Keyspace):
 		return core.Invalid{Field: "keyspace", Reason: "bad_name", Message: "not a name of a keyspace"}
 	case op.Config.Bytes < 0:
 		return core.Invalid{Field: "config.quota.bytes", Reason: "negative", Message: "a bound is not negative"}
@@ -136,7 +136,7 @@ func (m *Machine) setKeyspace(tx core.Txn, op *core.KeyspaceSet, r *core.OpResul
 
 // deleteKeyspace removes a keyspace and its keys. A later one of the same name has another incarnation.
 func (m *Machine) deleteKeyspace(tx core.Txn, op *core.KeyspaceDelete, r *core.OpResult) core.Fact {
-	if !validName(op.Keyspace) {
+	if !core.ValidName(op.Keyspace) {
 		return core.Invalid{Field: "keyspace", Reason: "bad_name", Message: "not a name of a keyspace"}
 	}
 	ks, known := m.names[op.Keyspace]

@@ -1,8 +1,6 @@
 package queue
 
 import (
-	"unicode/utf8"
-
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/keys"
 )
@@ -216,15 +214,5 @@ func (m *Machine) attemptEnded(v core.View, task core.TaskID, token core.Token, 
 
 // cutError cuts what a worker reports to the sizes that are kept, at a rune.
 func cutError(e core.TaskError) core.TaskError {
-	return core.TaskError{Code: cut(e.Code, maxCode), Message: cut(e.Message, maxMessage), Stack: cut(e.Stack, maxStack)}
-}
-
-func cut(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n]
+	return core.TaskError{Code: core.Cut(e.Code, maxCode), Message: core.Cut(e.Message, maxMessage), Stack: core.Cut(e.Stack, maxStack)}
 }

@@ -47,7 +47,7 @@ func (m *Machine) set(tx core.Txn, op *core.CollectionSet, r *core.OpResult) cor
 }
 
 func (m *Machine) drop(tx core.Txn, op *core.CollectionDelete, r *core.OpResult) core.Fact {
-	if !validName(op.Name) {
+	if !core.ValidName(op.Name) {
 		return core.Invalid{Field: "name", Reason: "bad_name", Message: "not a name of a collection"}
 	}
 	c := m.collections[op.Name]
@@ -70,7 +70,7 @@ func validate(def *core.Collection) core.Fact {
 		return core.Invalid{Field: field, Reason: reason, Message: message}
 	}
 	switch {
-	case !validName(def.Name):
+	case !core.ValidName(def.Name):
 		return invalid("name", "bad_name", "not a name of a collection")
 	case def.UID == 0:
 		return invalid("uid", "missing", "a definition has a number of its own")
@@ -137,7 +137,7 @@ func gateFits(f *core.SchemaField) bool {
 
 // validField reports whether s is an identifier of expressions.
 func validField(s string) bool {
-	if s == "" || len(s) > maxName {
+	if s == "" || len(s) > core.MaxName {
 		return false
 	}
 	for i := range len(s) {
@@ -177,7 +177,7 @@ func Collections(v core.View, p core.Partition) (out []core.CollectionInfo, err 
 
 // Collection reads one collection of a partition.
 func Collection(v core.View, p core.Partition, name string) (info core.CollectionInfo, ok bool, err error) {
-	if !validName(name) {
+	if !core.ValidName(name) {
 		return info, false, nil
 	}
 	row, ok, err := v.Get(keys.Collection(p, name))

@@ -60,7 +60,7 @@ func (m *Machine) find(name string, uid uint64) (*collection, core.Fact) {
 // ValidPointID reports whether s may be a point's id: 1 to 128 bytes without control characters, as a name is. Braces may
 // hold the text that places it.
 func ValidPointID(s string) bool {
-	if s == "" || len(s) > maxName {
+	if s == "" || len(s) > maxPointID {
 		return false
 	}
 	for i := range len(s) {

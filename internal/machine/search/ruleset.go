@@ -11,7 +11,7 @@ import (
 
 func (m *Machine) putRuleset(tx core.Txn, op *core.RulesetPut, r *core.OpResult) (core.Fact, error) {
 	switch {
-	case !validName(op.Name):
+	case !core.ValidName(op.Name):
 		return core.Invalid{Field: "name", Reason: "bad_name", Message: "not a name of a ruleset"}, nil
 	case len(op.Rules) > core.MaxRulesetBytes:
 		return core.TooLarge{Field: "rules", Limit: "ruleset_bytes", Max: core.MaxRulesetBytes}, nil
@@ -79,7 +79,7 @@ func (m *Machine) dropRuleset(tx core.Txn, c Context, op *core.RulesetDelete, r 
 	if c.Format < core.FormatQueues {
 		return core.Invalid{Field: "name", Reason: "not_supported", Message: fmt.Sprintf("a cluster removes rulesets from format %d on", core.FormatQueues)}
 	}
-	if !validName(op.Name) {
+	if !core.ValidName(op.Name) {
 		return core.Invalid{Field: "name", Reason: "bad_name", Message: "not a name of a ruleset"}
 	}
 	s, known := m.rulesets[op.Name]
@@ -102,7 +102,7 @@ func (m *Machine) dropRuleset(tx core.Txn, c Context, op *core.RulesetDelete, r 
 
 // Ruleset reads a version of a ruleset; 0 is the newest.
 func Ruleset(v core.View, p core.Partition, name string, version uint32) (out core.Ruleset, ok bool, err error) {
-	if !validName(name) {
+	if !core.ValidName(name) {
 		return out, false, nil
 	}
 	out.Name = name

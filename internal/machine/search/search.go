@@ -20,8 +20,8 @@ import (
 	"github.com/millrace/millrace/internal/keys"
 )
 
-// maxName is the longest name of a collection, a ruleset or a point, in bytes.
-const maxName = 128
+// maxPointID is the longest id of a point, in bytes.
+const maxPointID = 128
 
 // Context is what an op is judged under.
 type Context struct {
@@ -294,21 +294,4 @@ func readCounts(v core.View, p core.Partition, incarnation uint32) (counts, erro
 		return c, errs.Corruptf("counters of collection %d of %s: row %x", incarnation, p, row)
 	}
 	return c, nil
-}
-
-// validName reports whether s is a letter or digit followed by at most 127 letters, digits, dots, underscores, hyphens.
-func validName(s string) bool {
-	if s == "" || len(s) > maxName {
-		return false
-	}
-	for i := range len(s) {
-		c := s[i]
-		switch {
-		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9':
-		case i > 0 && (c == '.' || c == '_' || c == '-'):
-		default:
-			return false
-		}
-	}
-	return true
 }
