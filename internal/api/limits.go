@@ -43,6 +43,7 @@ type Limits struct {
 	Slots          int64 // of a subscription
 
 	Queues      int64 // of a partition of a namespace; the node that leads the partition goes by its own
+	Namespaces  int64 // of a tenant; the node that is asked to make one goes by its own
 	ClaimQueues int64 // queues of a claim or subscription
 	ClaimTasks  int64 // tasks of a claim or assignment
 	ClaimWaitMs int64
@@ -159,6 +160,7 @@ func (l *Limits) Rows() []Limit {
 		{"subscriptions", &l.Subscriptions, 16, 256},
 		{"slots", &l.Slots, 4096, 65_536},
 		{"queues", &l.Queues, core.DefaultQueues, core.MaxQueues},
+		{"namespaces", &l.Namespaces, core.DefaultNamespaces, core.MaxNamespaces},
 		{"claim_queues", &l.ClaimQueues, 64, 1024},
 		{"claim_tasks", &l.ClaimTasks, 128, 512},
 		{"claim_wait_ms", &l.ClaimWaitMs, 60 * second, hour},

@@ -191,7 +191,8 @@ var elsewhere = map[string]string{
 	"send_buffer": "TestTasksAreGrantedOnlyWithRoomToSend", "send_stall_ms": "TestAReaderThatTakesNothingIsCut",
 	"subscriptions": "TestStreamFramesBeyondALimitEndTheStream", "slots": "the same", "worker_kinds": "the same",
 	"commit_bytes": "TestACommitLargerThanTheLogTakesIsRefused", "queues": "TestQueuesAreBoundedBySettingAndEmptyOnesMakeRoom",
-	"rest_body": "of REST: TestEveryLimitOfRESTAnswersItsNameAndTheNextCallWorks", "json_depth": "the same", "result_wait_ms": "the same",
+	"namespaces": "TestNamespacesAreBoundedBySetting",
+	"rest_body":  "of REST: TestEveryLimitOfRESTAnswersItsNameAndTheNextCallWorks", "json_depth": "the same", "result_wait_ms": "the same",
 	"rest_bodies": "of REST", "rest_call_ms": "of REST", "http_header": "of REST", "http_header_ms": "of REST", "http_body_ms": "of REST",
 	"http_idle_ms": "of REST", "http_linger_ms": "of REST", "searches_waiting": "TestSearchesWaitForTheirTurnAndTenantsTakeTurns", "embed_numbers": "TestVectorsOfCallsAreBoundedWhileTheyAreMade",
 }

@@ -96,6 +96,7 @@ func body(n int, queue string) string {
 var restElsewhere = map[string]string{
 	"rest_bodies": "TestBodiesInHandAreBoundedForTheNode", "rest_call_ms": "TestACallThatTakesTooLongIsUnknown",
 	"http_header": "TestHeadersAreBounded", "http_header_ms": "TestSlowClientsAreCut", "http_body_ms": "the same", "http_idle_ms": "the same", "connections_new": "the same of gRPC", "first_call_ms": "the same", "grpc_receive_ms": "of gRPC", "grpc_idle_ms": "of gRPC", "http2_frames": "TestAFloodOfEmptyFramesEndsItsConnection", "http_linger_ms": "TestRefusalsDoNotWaitForTheRestOfTheRequest",
+	"namespaces":   "TestNamespacesAreBoundedBySetting",
 	"queues":       "TestQueuesAreBoundedBySettingAndEmptyOnesMakeRoom",
 	"calls_tenant": "TestRESTCallsInFlightAreBoundedByTenantAndNode", "calls_node": "the same",
 	"connections_node": "TestConnectionsOfBothDoorsAreBoundedTogether", "connections_address": "the same",

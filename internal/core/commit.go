@@ -33,6 +33,12 @@ const (
 	DefaultQueues = 10_000
 )
 
+// Bounds of the namespaces of one tenant: what a NamespaceCreate is given at most, and what holds where it says nothing.
+const (
+	MaxNamespaces     = 100_000
+	DefaultNamespaces = 1000
+)
+
 // Entry is one record of a shard's log: commits that arrived together, judged in order at one stamp.
 type Entry struct {
 	Format   uint16 // version of the encoding and of Apply's rules it was proposed under

@@ -196,7 +196,7 @@ type NamespaceCreate struct {
 	Name       string
 	Partitions uint16 // 1 to 4096
 	Shards     uint16 // over how many of the shards they are dealt out, from the first on; 0 is 1
-	Max        int32  // refuses when the tenant has this many; 0 = 1000
+	Max        int32  // refuses when the tenant has this many; 0 = DefaultNamespaces
 }
 
 // NamespaceSet replaces the configuration of the commit's namespace in the commit's partition.

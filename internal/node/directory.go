@@ -47,6 +47,7 @@ func (n *Node) Namespace(ctx context.Context, tenant, name string, create bool) 
 func (n *Node) CreateNamespace(ctx context.Context, tenant, name string, partitions int) (info core.NamespaceInfo, replayed bool, err error) {
 	op := &core.NamespaceCreate{
 		Tenant: tenant, Name: name, Partitions: uint16(min(max(partitions, 0), 1<<16-1)), Shards: uint16(len(n.shards)),
+		Max: int32(n.o.Namespaces),
 	}
 	p := n.Forward(ctx, systemPartition, []core.Commit{{Partition: systemPartition, Principal: "millrace", Ops: []core.Op{op}}})
 	switch {

@@ -223,7 +223,7 @@ func (r *Running) openData(ctx context.Context, fs env.FS) (err error) {
 		Store: r.store, Ballast: r.dir, Unsynced: o.Durability == None, DiskReserve: uint64(o.Reserve),
 		LogQuota: uint64(o.LogQuota), SnapshotRate: o.SnapshotRate, QueueBytes: memory.Proposals,
 		SearchBytes: memory.Search, NoSearch: o.NoSearch || slices.Contains(o.closedServices(), api.ServiceSearch), VectorKernel: o.VectorKernel, InboxBytes: memory.PeerInbox, OneCommitPerEntry: o.OneCommitPerEntry,
-		Queues: uint32(o.Limits.Queues),
+		Queues: uint32(o.Limits.Queues), Namespaces: uint32(o.Limits.Namespaces),
 	}
 	if !bound && len(o.Cluster.Peers) > 0 && r.log.State(0).Last > 0 {
 		return &OtherMemberError{Dir: o.Dir, Setting: "a cluster", Made: "that it does not name", Given: o.Cluster.ID}

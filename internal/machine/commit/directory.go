@@ -13,9 +13,6 @@ import (
 // given to a namespace of it, and how many there are; a namespace's row, by tenant and name, its number and the shard
 // of each partition.
 
-// maxNamespaces bounds a tenant's namespaces when the op names no bound: each may hold queues and keyspaces in memory.
-const maxNamespaces = 1000
-
 // maxPartitions is what fits the partition bits of a task's id.
 const maxPartitions = 1 << 12
 
@@ -49,7 +46,7 @@ func (m *Machine) createNamespace(op *core.NamespaceCreate) (core.OpResult, core
 	}
 	limit := op.Max
 	if limit == 0 {
-		limit = maxNamespaces
+		limit = core.DefaultNamespaces
 	}
 	if int64(t.count) >= int64(limit) {
 		return core.OpResult{}, core.Exhausted{Limit: "namespaces", Max: int64(limit)}, nil
