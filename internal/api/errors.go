@@ -170,6 +170,8 @@ func describe(e *pb.Error, fact core.Fact, values bool) {
 		e.RetryAfter = durationpb.New(f.RetryAfter.Duration())
 	case core.WrongState:
 		e.Details = map[string]string{"state": f.State.String()}
+	case core.NotEmpty:
+		e.Reason, e.Details = "namespace_not_empty", map[string]string{"held": strings.Join(f.Held, ",")}
 	case core.WrongMembership:
 		e.Reason = f.Reason
 		e.Details = map[string]string{"node": strconv.FormatUint(f.Node, 10)}

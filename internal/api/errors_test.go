@@ -29,6 +29,7 @@ func sampleFacts() map[string]core.Fact {
 		"WrongState":       core.WrongState{State: core.Running}, // of a queue; of a task it names the task
 		"SessionExpired":   core.SessionExpired{},
 		"WrongMembership":  core.WrongMembership{Reason: "learner_behind", Node: 4, Lag: 1001},
+		"NotEmpty":         core.NotEmpty{Held: []string{"tasks", "keys"}},
 		"NotMoved":         core.NotMoved{Why: "node 3 is behind"},
 		"FormatHeld":       core.FormatHeld{Format: 2, Older: []uint64{1, 3}, Silent: []uint64{4}},
 		"RevMismatch":      core.RevMismatch{Rev: 8, Value: []byte("now")},
@@ -89,6 +90,7 @@ func TestFactsTellWhatAClientNeeds(t *testing.T) {
 		"SessionExpired":   `code:"WRONG_STATE" reason:"session_expired" message:"session expired"`,
 		"NotMoved":         `code:"WRONG_STATE" reason:"not_moved" message:"not_moved: node 3 is behind"`,
 		"FormatHeld":       `code:"WRONG_STATE" reason:"format_held" message:"format_held: format 2: the program of node 1 does not know it, the program of node 3 does not know it, node 4 is not reached" details:{key:"format" value:"2"} details:{key:"older" value:"1,3"} details:{key:"silent" value:"4"}`,
+		"NotEmpty":         `code:"WRONG_STATE" reason:"namespace_not_empty" message:"the namespace is not empty: it has tasks, keys" details:{key:"held" value:"tasks,keys"}`,
 		"WrongMembership":  `code:"WRONG_STATE" reason:"learner_behind" message:"learner_behind: node 4 is 1001 entries behind" details:{key:"lag" value:"1001"} details:{key:"node" value:"4"}`,
 		"RevMismatch":      `code:"PRECONDITION_FAILED" message:"key \"\" of keyspace \"\" is at revision 8" details:{key:"rev" value:"8"} details:{key:"value" value:"now"}`,
 		"WrongPartition":   `code:"WRONG_PARTITION" message:"outside the commit's partition: ops[1], ops[4]" details:{key:"ops" value:"1,4"}`,

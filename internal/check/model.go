@@ -15,7 +15,10 @@ type Model struct {
 	parts     map[core.Partition]*part
 	spaces    map[spaceName]core.OpResult // namespaces of the directory
 	tenants   map[string]core.TenantConfig
-	unbound   uint64 // highest version of a tenant's configuration that was removed
+	unbound   uint64              // highest version of a tenant's configuration that was removed
+	marks     map[markName]mark   // of removals that are under way
+	retired   map[markName]string // numbers of namespaces that were removed, with the tenant's name
+	removals  uint64              // the last number given to one
 	index     uint64
 	rules     uint16 // format of the entry at hand
 	stamp     core.ShardTime
@@ -46,6 +49,7 @@ type part struct {
 	token    core.Token // the largest issued
 	search   searches
 	repos    repos
+	closing  closing
 }
 
 // uniqueName names a unique key, or an idempotency key, which are two spaces.
@@ -91,7 +95,7 @@ const (
 
 // NewModel returns the model of an empty shard.
 func NewModel() *Model {
-	return &Model{parts: map[core.Partition]*part{}, spaces: map[spaceName]core.OpResult{}, tenants: map[string]core.TenantConfig{}, club: &club{seats: map[uint64]seat{}}}
+	return &Model{parts: map[core.Partition]*part{}, spaces: map[spaceName]core.OpResult{}, tenants: map[string]core.TenantConfig{}, marks: map[markName]mark{}, retired: map[markName]string{}, club: &club{seats: map[uint64]seat{}}}
 }
 
 func (m *Model) part(p core.Partition) *part {

@@ -14,6 +14,9 @@ import (
 func (m *Model) commit(c *core.Commit, got *core.Result) error {
 	p := m.part(c.Partition)
 	m.undo = nil
+	if p.closing.shut() && !isStep(c) {
+		return m.shut(got)
+	}
 	if c.Session != (core.SessionID{}) && c.Seq != 0 {
 		return m.sessionCommit(p, c, got)
 	}
@@ -282,7 +285,7 @@ func strays(c *core.Commit) []int {
 
 func ofSystem(op core.Op) bool {
 	switch op.(type) {
-	case *core.Tick, *core.TermStart, *core.ClockShift, *core.NamespaceCreate, *core.TenantSet, *core.MembersInit, *core.MemberChange, *core.MemberStep, *core.FormatRaise:
+	case *core.Tick, *core.TermStart, *core.ClockShift, *core.NamespaceCreate, *core.NamespaceRemove, *core.TenantSet, *core.MembersInit, *core.MemberChange, *core.MemberStep, *core.FormatRaise:
 		return true
 	}
 	return false

@@ -255,6 +255,11 @@ func (m *Model) namespaceCreate(op *core.NamespaceCreate, a answer) error {
 			return fmt.Errorf("namespace %s/%s got %d/%d, which is %s/%s", op.Tenant, op.Name, got.Tenant, got.Namespace, other.tenant, other.name)
 		}
 	}
+	for other, tenant := range m.retired {
+		if (tenant == op.Tenant) != (other.tenant == got.Tenant) || other == (markName{got.Tenant, got.Namespace}) {
+			return fmt.Errorf("namespace %s/%s got %d/%d, and %d/%d of %s was removed", op.Tenant, op.Name, got.Tenant, got.Namespace, other.tenant, other.space, tenant)
+		}
+	}
 	if got.Replayed {
 		return fmt.Errorf("namespace %s/%s is new: answered as a replay", op.Tenant, op.Name)
 	}

@@ -219,6 +219,10 @@ func (m *Model) op(p *part, c *core.Commit, op core.Op, a answer, before uint64)
 		return m.namespaceSet(p, op, a)
 	case *core.NamespaceCreate:
 		return m.namespaceCreate(op, a)
+	case *core.NamespaceRemove:
+		return m.namespaceRemove(op, a)
+	case *core.PartitionRemove:
+		return m.partitionRemove(p, op, a)
 	case *core.FormatRaise:
 		return m.formatRaise(op, a)
 	case *core.MembersInit, *core.MemberChange, *core.MemberStep:

@@ -56,6 +56,8 @@ func (w *writer) op(op Op) {
 		w.namespaceConfig(&op.Config)
 	case *TenantSet, *TenantUse:
 		w.tenantOp(op)
+	case *NamespaceRemove, *PartitionRemove:
+		w.removalOp(op)
 	case *RefTxn, *RepoCreate, *RepoSet, *RepoDelete, *RepoUndelete, *PackSwap:
 		w.refOp(op)
 	case *MembersInit, *MemberChange, *MemberStep, *FormatRaise:
@@ -132,6 +134,8 @@ func (r *reader) systemOp(kind OpKind) Op {
 		op := &NamespaceSet{IfVersion: r.int()}
 		r.namespaceConfig(&op.Config)
 		return op
+	case OpNamespaceRemove, OpPartitionRemove:
+		return r.removalOp(kind)
 	}
 	if op := r.memberOp(kind); op != nil {
 		return op

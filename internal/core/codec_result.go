@@ -237,6 +237,8 @@ func (w *writer) fact(fact Fact) {
 		w.refRefused(f)
 	case WrongMembership:
 		w.membershipFact(f)
+	case NotEmpty:
+		w.notEmpty(f)
 	default:
 		w.nodeFact(fact)
 	}
@@ -277,6 +279,8 @@ func (r *reader) fact() Fact {
 		return r.refRefused()
 	case factWrongMembership:
 		return r.membershipFact()
+	case factNotEmpty:
+		return r.notEmpty()
 	default:
 		return r.nodeFact(number)
 	}

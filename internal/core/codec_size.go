@@ -53,6 +53,8 @@ func opSize(op Op) int {
 		return n
 	case *NamespaceCreate:
 		return opHeader + newName + len(op.Tenant) + len(op.Name) + 2*varintBytes
+	case *NamespaceRemove:
+		return opHeader + 1 + newName + len(op.Tenant) + newName + len(op.Name) + 2*varintBytes
 	case *TenantSet:
 		return opHeader + len(op.Tenant) + 5*varintBytes
 	case *KVPut:

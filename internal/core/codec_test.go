@@ -110,7 +110,7 @@ func allOps() []Op {
 		&KVPuts{}, &KVAdd{}, &KVDeleteRange{}, &KeyspaceSet{}, &KeyspaceDelete{}, &KeyspaceUse{}, &TenantSet{}, &TenantUse{},
 		&KVPut{}, &KVDelete{}, &KVCheck{}, &RefTxn{}, &RepoCreate{}, &RepoSet{}, &RepoDelete{}, &RepoUndelete{}, &PackSwap{},
 		&VectorUpsert{}, &VectorDelete{}, &CollectionSet{}, &CollectionDelete{}, &RulesetPut{}, &RulesetDelete{}, &RecordingPut{},
-		&MembersInit{}, &MemberChange{}, &MemberStep{}, &FormatRaise{},
+		&MembersInit{}, &MemberChange{}, &MemberStep{}, &FormatRaise{}, &NamespaceRemove{}, &PartitionRemove{},
 	}
 }
 
@@ -137,6 +137,7 @@ func allFacts() []Fact {
 		DimMismatch{},
 		VersionMismatch{},
 		WrongMembership{},
+		NotEmpty{},
 		NotAdded{},
 		SearchInvalid{},
 		EmbedUnavailable{},
@@ -358,13 +359,15 @@ func sampleResults() []Result {
 	return results
 }
 
-// What format 2 added: the bound of queues, the removal of a queue, a key that names a request, and what wall clocks show
-// beyond shard time.
+// What format 2 added: the bound of queues, the removal of a queue, a key that names a request, what wall clocks show
+// beyond shard time, and the removal of a namespace.
 func TestGoldenBytesOfFormat2(t *testing.T) {
 	e := &Entry{Format: FormatQueues, Stamp: 1_700_000_000_000, Proposer: 7, Seq: 8, Queues: 300, Commits: []Commit{
 		{Partition: Partition{1, 2, 3}, Principal: "p", Ops: []Op{&QueueDelete{Queue: "mail", Purge: true, IfVersion: -1}}},
 		{Partition: Partition{1, 2, 3}, Ops: []Op{&TaskCreate{Queue: "mail", Unique: Unique{Key: "k", Request: true}, Payload: []byte("x")}}},
 		{Principal: "p", Ops: []Op{&ClockShift{Shift: -86_400_000}}},
+		{Principal: "p", Ops: []Op{&NamespaceRemove{Step: RemovalFinish, Tenant: "acme", Name: "shop", Namespace: 300, ID: 9}}},
+		{Partition: Partition{1, 2, 3}, Principal: "p", Ops: []Op{&PartitionRemove{Step: PartitionClose, ID: 9}}},
 	}}
 	path := filepath.Join("testdata", "format2.golden")
 	if *update {

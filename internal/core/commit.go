@@ -87,15 +87,15 @@ type OpResult struct {
 
 	Rev     uint64 // KVPut, KVAdd; KVPuts: of the first item that was not refused; VectorUpsert: the point's version
 	Prev    []byte // KVPut with WantPrev; nil when absent
-	Existed bool   // KVDelete, KVPut with WantPrev; VectorUpsert, VectorDelete, CollectionDelete, RulesetDelete, KeyspaceDelete
+	Existed bool   // KVDelete, KVPut with WantPrev; VectorUpsert, VectorDelete, CollectionDelete, RulesetDelete, KeyspaceDelete, NamespaceRemove
 
-	Version  uint64     // QueueSet, NamespaceSet, RulesetPut, KeyspaceSet; CollectionSet: the uid; VectorUpsert: the index of its partition
+	Version  uint64     // QueueSet, NamespaceSet, RulesetPut, KeyspaceSet; CollectionSet: the uid; VectorUpsert: the index of its partition; NamespaceRemove: the number of the removal that began
 	Assigned []Assigned // Grant
 	Renewed  []Renewed  // TaskRenew, one per item
 	More     bool       // Tick: work is left that is due
 
-	Tenant    TenantID    // NamespaceCreate
-	Namespace NamespaceID // NamespaceCreate
+	Tenant    TenantID    // NamespaceCreate, NamespaceRemove
+	Namespace NamespaceID // NamespaceCreate, NamespaceRemove
 
 	Refs *RefsAnswer // ops of the refs service
 	KV   *KVResult   // KVPuts, KVAdd, KVDeleteRange; nil when there is nothing to say
@@ -133,6 +133,8 @@ type Applied struct {
 	Woken   []Woken  // queues that gained ready tasks
 	Lost    []Lost   // leases that ended other than by their holder's settle
 	Points  []PointChange
+	Gone    []NamespaceInfo // namespaces that left the directory
+	Cleared []Partition     // what was left of them is deleted
 }
 
 // Ended names a task that became terminal.

@@ -84,6 +84,11 @@ type Invalid struct {
 	Message string // one clause a person understands
 }
 
+// NotEmpty refuses the removal of a namespace that holds something.
+type NotEmpty struct {
+	Held []string // kinds of what a partition holds: tasks, keys, repositories, collections, rulesets
+}
+
 // SessionExpired says that a session's commit sequence was forgotten, or is older than what is kept: whether the
 // commit was applied is unknown.
 type SessionExpired struct{}
@@ -97,6 +102,7 @@ func (WrongPartition) Code() errs.Code  { return errs.WrongPartition }
 func (Exhausted) Code() errs.Code       { return errs.ResourceExhausted }
 func (TooLarge) Code() errs.Code        { return errs.TooLarge }
 func (Invalid) Code() errs.Code         { return errs.InvalidArgument }
+func (NotEmpty) Code() errs.Code        { return errs.WrongState }
 func (SessionExpired) Code() errs.Code  { return errs.WrongState }
 func (WrongMembership) Code() errs.Code { return errs.WrongState }
 
@@ -143,6 +149,10 @@ func (e Invalid) Error() string {
 		return e.Field + " is invalid"
 	}
 	return e.Field + ": " + e.Message
+}
+
+func (e NotEmpty) Error() string {
+	return "the namespace is not empty: it has " + strings.Join(e.Held, ", ")
 }
 func (e SessionExpired) Error() string { return "session expired" }
 

@@ -13,7 +13,7 @@ import (
 const FormatFirst uint16 = 1
 
 // FormatQueues is the format from which queues without tasks and configuration go by themselves, and may be removed; from which
-// times that callers name follow the wall clocks; and from which rulesets may be removed.
+// times that callers name follow the wall clocks; and from which rulesets and namespaces may be removed.
 const FormatQueues uint16 = 2
 
 // FormatCurrent is the newest entry format that this source defines.

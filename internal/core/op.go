@@ -31,6 +31,8 @@ const (
 	OpTenantSet       OpKind = 23
 	OpQueueDelete     OpKind = 24
 	OpClockShift      OpKind = 25
+	OpNamespaceRemove OpKind = 26
+	OpPartitionRemove OpKind = 28
 
 	OpKVPut         OpKind = 32
 	OpKVDelete      OpKind = 33

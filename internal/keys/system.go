@@ -30,6 +30,8 @@ const (
 	systemMembers   systemRecord = 4 // the cluster's members and the last change of them
 	systemFormat    systemRecord = 5 // the format that entries are written in
 	systemBounds    systemRecord = 6 // by tenant's name: what bounds it
+	systemRemoval   systemRecord = 7 // by tenant and namespace: the mark of a removal that is under way
+	systemRemovals  systemRecord = 8 // the last number given to a removal
 )
 
 // shardRecord is the byte after the service in a key of the shard's own records. Numbers are stored and never reused.
@@ -39,6 +41,7 @@ const (
 	shardTime  shardRecord = 1 // last stamp, the term and its first stamp
 	shardFloor shardRecord = 2 // what the shard's counters were raised to when its history was broken off
 	shardConf  shardRecord = 3 // which replicas vote and learn, and the index that said so
+	shardGone  shardRecord = 4 // by partition: the last removal of its namespace, and whether it is open, closed or cleared
 )
 
 const idLen = 16
@@ -178,6 +181,33 @@ func ShardTime() []byte {
 func ShardConf() []byte {
 	return End(append(Begin(core.Partition{}, ServiceShard, 1), byte(shardConf)))
 }
+
+// PartitionRemoval is the key of what a partition knows of the removal of its namespace. It lies outside of the partition,
+// whose rows go with the removal.
+func PartitionRemoval(p core.Partition) []byte {
+	return End(AppendPartition(append(Begin(core.Partition{}, ServiceShard, 1+PartitionLen), byte(shardGone)), p))
+}
+
+// Removal is the key of the mark of the removal of a namespace.
+func Removal(t core.TenantID, ns core.NamespaceID) []byte {
+	dst := binary.BigEndian.AppendUint32(beginSystem(systemRemoval, 8), uint32(t))
+	return End(binary.BigEndian.AppendUint32(dst, uint32(ns)))
+}
+
+// RemovalOf returns the tenant in what Removal made.
+func RemovalOf(key []byte) (t core.TenantID, ok bool) {
+	body, ok := bodyAfter(key, PartitionLen+1+1)
+	if !ok || len(body) != 4+4 {
+		return 0, false
+	}
+	return core.TenantID(binary.BigEndian.Uint32(body)), true
+}
+
+// RemovalsUnderWay returns the bounds of all marks of removals.
+func RemovalsUnderWay() (from, to []byte) { return Range(beginSystem(systemRemoval, 0)) }
+
+// RemovalCounter is the key of the last number given to a removal.
+func RemovalCounter() []byte { return End(beginSystem(systemRemovals, 0)) }
 
 // Members is the key of the directory of the cluster's members.
 func Members() []byte { return End(beginSystem(systemMembers, 0)) }

@@ -28,6 +28,15 @@ func TestSystemKeysAreFrozen(t *testing.T) {
 	wantKey(t, "shard configuration", ShardConf(), system+"07"+"03"+"00")
 	wantKey(t, "members", Members(), system+"06"+"04"+"00")
 	wantKey(t, "format", Format(), system+"06"+"05"+"00")
+	wantKey(t, "removal", Removal(0x01020304, 5), system+"06"+"07"+"0102030400000005"+"00")
+	wantKey(t, "number of removals", RemovalCounter(), system+"06"+"08"+"00")
+	wantKey(t, "removal of a partition", PartitionRemoval(sample), system+"07"+"04"+samplePrefix+"00")
+	if got, ok := RemovalOf(Removal(7, 5)); !ok || got != 7 {
+		t.Errorf("a removal is of tenant %d, %v", got, ok)
+	}
+	if _, ok := RemovalOf(RemovalCounter()); ok {
+		t.Error("the number of removals was read as one")
+	}
 	wantKey(t, "shard floor", ShardFloor(), system+"07"+"02"+"00")
 }
 

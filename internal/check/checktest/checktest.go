@@ -31,6 +31,7 @@ type Options struct {
 // Stats tell what a history reached, so that a test can see that it was worth running.
 type Stats struct {
 	Commits, Applied, Refused, Replayed, Granted, Expired, Restarts, Distorted int
+	Closed, Held, Cleared, Gone                                                int // steps of removals of namespaces
 }
 
 type run struct {
@@ -43,6 +44,7 @@ type run struct {
 	stamp core.ShardTime
 	world *world
 	refs  *world // makes commits of refs, and ops on refs that come into others; it draws from a source of its own
+	gone  *removals
 	stats Stats
 }
 
@@ -55,6 +57,7 @@ func Run(o Options) (Stats, error) {
 	}
 	r.world, r.refs = newWorld(r.rand), newWorld(rand.New(rand.NewPCG(o.Seed, 2)))
 	r.world.company = r.refs
+	r.gone = &removals{rand: rand.New(rand.NewPCG(o.Seed, 3)), first: 1}
 	if err := r.open(); err != nil {
 		return r.stats, err
 	}
@@ -97,6 +100,9 @@ func (r *run) entry() error {
 	if r.refs.rand.IntN(2) == 0 {
 		e.Commits = append(e.Commits, r.refs.refsCommit())
 	}
+	if r.gone.rand.IntN(3) == 0 {
+		e.Commits = append(e.Commits, r.gone.commit(r.stamp))
+	}
 	decoded, err := core.DecodeEntry(core.AppendEntry(nil, e))
 	if err != nil {
 		return fmt.Errorf("decode entry %d: %w", r.index, err)
@@ -108,6 +114,7 @@ func (r *run) entry() error {
 	for i := range applied.Results {
 		got := &applied.Results[i]
 		r.count(got)
+		r.countRemoval(&e.Commits[i], got)
 		if r.o.Distort != nil && r.o.Distort(r.rand, &e.Commits[i], got) {
 			r.stats.Distorted++
 		}
@@ -115,6 +122,29 @@ func (r *run) entry() error {
 	}
 	r.stats.Expired += len(applied.Lost)
 	return r.model.Judge(r.index, e, applied.Results)
+}
+
+// countRemoval counts what became of a step of the removal of a namespace.
+func (r *run) countRemoval(c *core.Commit, got *core.Result) {
+	if got.Refusal != nil {
+		if _, ok := got.Refusal.Fact.(core.NotEmpty); ok {
+			r.stats.Held++
+		}
+		return
+	}
+	switch op := c.Ops[0].(type) {
+	case *core.PartitionRemove:
+		switch op.Step {
+		case core.PartitionClose:
+			r.stats.Closed++
+		case core.PartitionClear:
+			r.stats.Cleared++
+		}
+	case *core.NamespaceRemove:
+		if op.Step == core.RemovalFinish {
+			r.stats.Gone++
+		}
+	}
 }
 
 func (r *run) count(got *core.Result) {

@@ -25,9 +25,14 @@ func TestTheModelAllowsEveryAnswerOfTheMachines(t *testing.T) {
 		sum.Expired += s.Expired
 		sum.Restarts += s.Restarts
 		sum.Commits += s.Commits
+		sum.Closed += s.Closed
+		sum.Held += s.Held
+		sum.Cleared += s.Cleared
+		sum.Gone += s.Gone
 	}
 	t.Logf("%+v", sum)
-	if sum.Refused == 0 || sum.Replayed == 0 || sum.Granted == 0 || sum.Expired == 0 || sum.Restarts == 0 {
+	if sum.Refused == 0 || sum.Replayed == 0 || sum.Granted == 0 || sum.Expired == 0 || sum.Restarts == 0 ||
+		sum.Closed == 0 || sum.Held == 0 || sum.Cleared == 0 || sum.Gone == 0 {
 		t.Errorf("the histories missed what they are for: %+v", sum)
 	}
 }

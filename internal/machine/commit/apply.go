@@ -67,6 +67,7 @@ func (m *Machine) end(out *core.Applied) error {
 		out.Lost = append(out.Lost, lost...)
 		out.Points = append(out.Points, part.search.Changes()...)
 	}
+	out.Gone, out.Cleared, m.left, m.cleared = m.left, m.cleared, nil, nil
 	changed := m.touched
 	if m.clock.termStart != m.saved.termStart || m.clock.term != m.saved.term || m.clock.shift != m.saved.shift || m.clock.format != m.saved.format {
 		changed = m.sorted
@@ -106,6 +107,9 @@ func (m *Machine) apply(c *core.Commit) (core.Result, error) {
 	if err != nil {
 		return core.Result{}, err
 	}
+	if part.removal.state != partitionOpen || removes(c) {
+		return m.applyRemoval(part, c)
+	}
 	m.touch(part)
 	hasRequest, hasSession := c.RequestID != core.RequestID{}, c.Session != core.SessionID{} && c.Seq != 0
 	switch {
@@ -118,6 +122,30 @@ func (m *Machine) apply(c *core.Commit) (core.Result, error) {
 		return m.applySequenced(part, c)
 	}
 	return m.judgeOrFail(part, c)
+}
+
+// removes reports whether c is a step of the removal of its partition's namespace.
+func removes(c *core.Commit) bool {
+	return len(c.Ops) == 1 && c.Ops[0].Kind() == core.OpPartitionRemove
+}
+
+// applyRemoval judges a step of a removal, and refuses all else in a partition that is not open.
+func (m *Machine) applyRemoval(part *partition, c *core.Commit) (core.Result, error) {
+	if !removes(c) {
+		return refuse(core.CommitOp, gone).result(), nil
+	}
+	if refusal := m.inspect(c); refusal != nil {
+		return verdict{refusal: refusal}.result(), nil
+	}
+	r, fact, err := m.removePartition(part, c.Ops[0].(*core.PartitionRemove))
+	if err != nil {
+		return core.Result{}, err
+	}
+	if fact != nil {
+		return refuse(0, fact).result(), nil
+	}
+	r.Kind = core.OpPartitionRemove
+	return core.Result{Ops: []core.OpResult{r}}, nil
 }
 
 // judgeOrFail judges c and, when it asks for it, fails the attempt that a refused commit would have completed.
@@ -271,6 +299,8 @@ func (m *Machine) op(part *partition, principal string, rev uint64, op core.Op) 
 		return r, fact, nil
 	case *core.NamespaceCreate:
 		return m.createNamespace(op)
+	case *core.NamespaceRemove:
+		return m.removeNamespace(op)
 	case *core.TenantSet:
 		return m.setTenant(op)
 	case *core.MembersInit, *core.MemberChange, *core.MemberStep:

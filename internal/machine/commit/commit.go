@@ -74,6 +74,9 @@ type Machine struct {
 	floor   uint64         // of tokens and revisions
 	format  uint16         // of entries, as stored; of shard 0 alone
 
+	left    []core.NamespaceInfo // namespaces that left the directory, by the entry at hand
+	cleared []core.Partition     // by the entry at hand
+
 	tx      core.Txn        // of the entry at hand
 	index   uint64          // of the entry at hand
 	queues  uint32          // how many queues a partition may have, as the entry at hand says

@@ -64,6 +64,20 @@ func (m *Machine) inspectSystem(c *core.Commit) *core.Refusal {
 			if !system || m.o.Shard != 0 {
 				return &core.Refusal{Op: i, Fact: core.WrongPartition{Ops: []int{i}}}
 			}
+		case *core.NamespaceRemove:
+			if !system || m.o.Shard != 0 {
+				return &core.Refusal{Op: i, Fact: core.WrongPartition{Ops: []int{i}}}
+			}
+			if !stepAlone(c) {
+				return &core.Refusal{Op: i, Fact: notAlone}
+			}
+		case *core.PartitionRemove:
+			if system {
+				return &core.Refusal{Op: i, Fact: core.WrongPartition{Ops: []int{i}}}
+			}
+			if !stepAlone(c) {
+				return &core.Refusal{Op: i, Fact: notAlone}
+			}
 		case *core.QueueDelete:
 			if len(c.Ops) != 1 {
 				return &core.Refusal{Op: i, Fact: core.Invalid{
@@ -85,6 +99,14 @@ func (m *Machine) inspectSystem(c *core.Commit) *core.Refusal {
 		}}
 	}
 	return nil
+}
+
+// notAlone refuses a step of a removal that has company.
+var notAlone = core.Invalid{Field: "ops", Reason: "not_alone", Message: "a step of the removal of a namespace stands alone"}
+
+// stepAlone reports whether the step of a removal is all that c has, so that it is neither undone nor answered from what is kept.
+func stepAlone(c *core.Commit) bool {
+	return len(c.Ops) == 1 && len(c.Conditions) == 0 && c.Fence == nil && c.RequestID == (core.RequestID{}) && c.Session == (core.SessionID{})
 }
 
 // taskOf returns the task that op creates or changes. Renewals and grants judge each of their tasks alone.

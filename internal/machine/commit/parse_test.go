@@ -138,6 +138,15 @@ func parseOp(line string) core.Op {
 		return &core.ClockShift{Shift: a.millis("by")}
 	case "namespace_create":
 		return &core.NamespaceCreate{Tenant: arg(1), Name: arg(2), Partitions: uint16(max(1, a.number("partitions"))), Shards: uint16(a.number("shards")), Max: int32(a.number("max"))}
+	case "remove":
+		return &core.NamespaceRemove{
+			Step:   map[string]core.NamespaceStep{"begin": core.RemovalBegin, "finish": core.RemovalFinish, "abort": core.RemovalAbort, "forget": core.RemovalForget}[arg(1)],
+			Tenant: arg(2), Name: arg(3), Namespace: core.NamespaceID(a.number("namespace")), ID: uint64(a.number("id")),
+		}
+	case "partition":
+		return &core.PartitionRemove{
+			Step: map[string]core.PartitionStep{"close": core.PartitionClose, "open": core.PartitionOpen, "clear": core.PartitionClear}[arg(1)], ID: uint64(a.number("id")),
+		}
 	case "namespace_set":
 		op := &core.NamespaceSet{IfVersion: -1, Config: core.NamespaceConfig{NoAutoCreate: a.has("no_auto_create"), RetainBytes: int64(a.number("retain_bytes"))}}
 		if _, ok := a.named["if_version"]; ok {
@@ -237,7 +246,7 @@ func (w *world) parseCommits(input string) []core.Commit {
 		}
 		op := parseOp(line)
 		switch op.Kind() {
-		case core.OpTick, core.OpTermStart, core.OpClockShift, core.OpNamespaceCreate:
+		case core.OpTick, core.OpTermStart, core.OpClockShift, core.OpNamespaceCreate, core.OpNamespaceRemove:
 			if len(c.Ops) == 0 {
 				c.Partition = core.Partition{}
 			}

@@ -26,6 +26,8 @@ type partition struct {
 	stored counts         // as the store has them
 	due    core.ShardTime // of the earliest request id or session; core.Never without any
 
+	removal removal // of its namespace
+
 	seen    seen           // by the queue
 	nextDue core.ShardTime // of all timed work, after the last entry
 	touched bool           // by the entry at hand
@@ -46,15 +48,23 @@ type markedState struct {
 	due    core.ShardTime
 }
 
-// partition returns the machines of p, opening them on first use. One that has nothing stored costs a few structs.
+// partition returns the machines of p, opening them on first use. One that has nothing stored costs a few structs; one that was
+// cleared has no machines.
 func (m *Machine) partition(v core.View, p core.Partition) (*partition, error) {
 	if part := m.parts[p]; part != nil {
 		return part, nil
 	}
+	gone, err := readRemoval(v, p)
+	if err != nil {
+		return nil, err
+	}
+	if gone.state == partitionCleared { // it has no rows, and takes no ops: nothing to keep in memory
+		return &partition{p: p, removal: gone}, nil
+	}
 	o := m.o.Queue
 	o.Above = core.Token(m.floor)
 	part := &partition{
-		p: p, queue: queue.New(p, o), kv: kv.New(p), refs: refs.New(p, m.o.Refs), search: search.New(p, m.o.Search), nextDue: core.Never,
+		p: p, removal: gone, queue: queue.New(p, o), kv: kv.New(p), refs: refs.New(p, m.o.Refs), search: search.New(p, m.o.Search), nextDue: core.Never,
 	}
 	if err := part.open(v); err != nil {
 		return nil, fmt.Errorf("open partition %s: %w", p, err)

@@ -90,7 +90,7 @@ func printOp(o *core.OpResult) string {
 	if o.Prev != nil {
 		add("prev=%q", o.Prev)
 	}
-	if o.Kind == core.OpKVDelete {
+	if o.Kind == core.OpKVDelete || o.Kind == core.OpNamespaceRemove {
 		add("existed=%v", o.Existed)
 	}
 	if o.Version != 0 {

@@ -133,6 +133,12 @@ func (w *world) entry(commits []core.Commit) (string, error) {
 	for _, e := range a.Ended {
 		fmt.Fprintf(&b, "  ended %s\n", taskName(e.Task))
 	}
+	for _, ns := range a.Gone {
+		fmt.Fprintf(&b, "  gone %s/%s\n", ns.TenantName, ns.Name)
+	}
+	for _, p := range a.Cleared {
+		fmt.Fprintf(&b, "  cleared %s\n", p)
+	}
 	for _, l := range a.Lost {
 		fmt.Fprintf(&b, "  lost %s token=%d %s\n", taskName(l.Task), l.Token, l.Reason)
 	}
@@ -200,6 +206,13 @@ func (w *world) directory() (string, error) {
 			}
 			b.WriteByte('\n')
 		}
+	}
+	under, err := commit.Removals(w.pair.TxA)
+	if err != nil {
+		return "", err
+	}
+	for _, r := range under {
+		fmt.Fprintf(&b, "removal %d of %s/%s (%d): finished %v\n", r.ID, r.Space.TenantName, r.Space.Name, r.Space.Namespace, r.Finished)
 	}
 	return b.String(), nil
 }

@@ -172,3 +172,14 @@ func GetEach(v core.View, p core.Partition, keyspace string, keys [][]byte, byte
 	}
 	return out, nil
 }
+
+// HasKeys reports whether a keyspace has a key. v is of the state that the machine is of.
+func (m *Machine) HasKeys(v core.View) (some bool, err error) {
+	from, _ := keys.KVRange(m.p, 1, nil) // behind the table of keyspaces
+	_, to := keys.KVs(m.p)
+	err = v.Scan(from, to, func([]byte, []byte) bool {
+		some = true
+		return false
+	})
+	return some, err
+}

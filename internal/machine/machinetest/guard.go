@@ -28,6 +28,8 @@ func (g *Guard) AllowOnly(parts ...core.Partition) {
 	for _, p := range parts {
 		from, to := keys.PartitionRange(p)
 		g.ranges = append(g.ranges, keyRange{from, to})
+		removal := keys.PartitionRemoval(p)
+		g.ranges = append(g.ranges, keyRange{removal, append(bytes.Clone(removal), 0)})
 	}
 }
 

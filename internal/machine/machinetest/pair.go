@@ -117,7 +117,7 @@ func (p *Pair) compare(a, b *core.Applied) error {
 	for _, what := range []struct {
 		name string
 		a, b any
-	}{{"ended", a.Ended, b.Ended}, {"woken", a.Woken, b.Woken}, {"lost", a.Lost, b.Lost}} {
+	}{{"ended", a.Ended, b.Ended}, {"woken", a.Woken, b.Woken}, {"lost", a.Lost, b.Lost}, {"gone", a.Gone, b.Gone}, {"cleared", a.Cleared, b.Cleared}} {
 		if !reflect.DeepEqual(what.a, what.b) {
 			return fmt.Errorf("entry %d: replicas tell of %s %v and %v", p.Index, what.name, what.a, what.b)
 		}

@@ -38,3 +38,18 @@ func (m *Machine) AddTotals(t *Totals, number uint32, n int) (last uint32, more 
 	}
 	return number, at+n < len(m.queues)
 }
+
+// HasTasks reports whether a queue has tasks, ended ones too. Those of a queue that was removed do not count.
+func (m *Machine) HasTasks() bool {
+	for _, l := range m.queues {
+		if l.removed {
+			continue
+		}
+		for _, tasks := range l.states {
+			if tasks > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}

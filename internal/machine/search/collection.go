@@ -200,3 +200,8 @@ func incarnationOf(v core.View, p core.Partition, name string) (uint32, bool, er
 	info, ok, err := Collection(v, p, name)
 	return info.Incarnation, ok, err
 }
+
+// Holds reports whether there are collections, and rulesets.
+func (m *Machine) Holds() (collections, rulesets bool) {
+	return len(m.collections) > 0, len(m.rulesets) > 0
+}
