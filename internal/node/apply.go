@@ -88,8 +88,10 @@ func (s *shard) applyEntry(e replog.Entry) error {
 		}
 	}
 	out := s.disp.applied(s.machine, f, &applied, at)
+	ended := s.disp.cleared(applied.Cleared)
 	members, format := s.machine.Members(), s.machine.Format()
 	s.machineMu.Unlock()
+	s.n.forgetNamespaces(applied.Gone) // before anybody may wait for this entry
 	if s.id == 0 {
 		if err := s.n.takeFormat(format); err != nil {
 			return err
@@ -101,6 +103,9 @@ func (s *shard) applyEntry(e replog.Entry) error {
 		s.answer(f, entry, applied.Results, at)
 	}
 	s.disp.deliver(out)
+	for _, ses := range ended {
+		ses.sink.End(core.NotFound{Kind: "namespace"})
+	}
 	for _, end := range applied.Ended {
 		s.waits.wake(waitKey{end.Partition, end.Task})
 	}

@@ -41,8 +41,11 @@ func (n *Node) Claim(ctx context.Context, p core.Partition, spec core.ClaimSpec)
 	if f := d.admit(); f != nil {
 		return nil, core.At{}, f
 	}
-	d.attach(p, u, spec.Queues)
+	there := d.attach(p, u, spec.Queues)
 	defer d.leave(u)
+	if !there {
+		return nil, core.At{}, removedFact
+	}
 	if !s.ready.Load() { // it stepped down before u was attached
 		return nil, s.at(p), s.notLeading()
 	}

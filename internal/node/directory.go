@@ -99,20 +99,35 @@ func (n *Node) readNamespace(ctx context.Context, tenant, name string) (core.Nam
 }
 
 func (n *Node) lookUp(k nsKey) (info core.NamespaceInfo, ok bool, err error) {
-	err = n.shards[0].store.View(func(v core.View) error {
-		info, ok, err = commit.Namespace(v, k.tenant, k.name)
-		return err
-	})
-	if err != nil || !ok {
-		return info, false, err
+	for {
+		n.dirMu.RLock()
+		drops := n.dirDrops
+		n.dirMu.RUnlock()
+		err = n.shards[0].store.View(func(v core.View) error {
+			info, ok, err = commit.Namespace(v, k.tenant, k.name)
+			return err
+		})
+		if err != nil || !ok {
+			return info, false, err
+		}
+		if n.keepNamespace(k, info, drops) {
+			return info, true, nil
+		}
 	}
+}
+
+// keepNamespace caches a namespace, unless something was dropped since drops were counted: it may have been this one.
+func (n *Node) keepNamespace(k nsKey, info core.NamespaceInfo, drops uint64) bool {
 	n.dirMu.Lock()
 	defer n.dirMu.Unlock()
+	if n.dirDrops != drops {
+		return false
+	}
 	n.namespaces[k] = info
 	for _, p := range info.Partitions {
 		n.partitions[p.Partition] = p.Shard
 	}
-	return info, true, nil
+	return true
 }
 
 // Leader tells who leads a partition: this node, which is here, or the one at an address. known is false when this node

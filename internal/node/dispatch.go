@@ -133,25 +133,31 @@ func newDispatcher(s *shard) *dispatcher {
 	return &dispatcher{s: s, sessions: make(map[sessionKey]*session), demands: make(map[queueKey]*demand), releasing: make(map[core.TaskHold]struct{})}
 }
 
-// lockWithCounts locks mu and returns how many tasks of each queue are ready. It holds the machine until then, so that no
-// entry between the count and what follows is missed.
-func (d *dispatcher) lockWithCounts(p core.Partition, queues []core.GrantQueue) []int {
-	counts := make([]int, len(queues))
+// lockWithCounts locks mu and returns how many tasks of each queue are ready, and whether the partition was cleared. It holds the
+// machine until then, so that no entry between the count and what follows is missed.
+func (d *dispatcher) lockWithCounts(p core.Partition, queues []core.GrantQueue) (counts []int, cleared bool) {
+	counts = make([]int, len(queues))
 	d.s.machineMu.RLock()
 	defer d.s.machineMu.RUnlock()
 	if m := d.s.machine.Queue(p); m != nil {
 		for i, q := range queues {
 			counts[i] = int(min(m.ReadyCount(q.Name), 1<<30))
 		}
+	} else {
+		cleared = d.s.isCleared(p)
 	}
 	d.mu.Lock()
-	return counts
+	return counts, cleared
 }
 
-// attach adds u to the queues it names; the queues' ready counts come from the machine.
-func (d *dispatcher) attach(p core.Partition, u *sub, queues []core.GrantQueue) {
-	counts := d.lockWithCounts(p, queues)
+// attach adds u to the queues it names; the queues' ready counts come from the machine. It reports false, and does nothing, in
+// a partition that was cleared.
+func (d *dispatcher) attach(p core.Partition, u *sub, queues []core.GrantQueue) bool {
+	counts, cleared := d.lockWithCounts(p, queues)
 	defer d.mu.Unlock()
+	if cleared {
+		return false
+	}
 	for i, q := range queues {
 		k := queueKey{p, q.Name}
 		dm := d.demands[k]
@@ -166,6 +172,47 @@ func (d *dispatcher) attach(p core.Partition, u *sub, queues []core.GrantQueue) 
 		}
 	}
 	d.heat(u)
+	return true
+}
+
+// isCleared reports whether a partition was cleared because its namespace was removed. The machine, which does not know the
+// partition, is held.
+func (s *shard) isCleared(p core.Partition) (is bool) {
+	if err := s.store.View(func(v core.View) (err error) {
+		is, err = commit.Cleared(v, p)
+		return err
+	}); err != nil {
+		s.n.fail(err)
+	}
+	return is
+}
+
+// cleared ends the sessions and claims of partitions that were cleared. It returns the sessions, whose streams are to be told.
+// The caller holds the machine.
+func (d *dispatcher) cleared(parts []core.Partition) (ended []*session) {
+	if len(parts) == 0 {
+		return nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, k := range slices.SortedFunc(maps.Keys(d.sessions), func(a, b sessionKey) int { return slices.Compare(a.id[:], b.id[:]) }) {
+		if ses := d.sessions[k]; slices.Contains(parts, k.p) {
+			ses.end()
+			ended = append(ended, ses)
+		}
+	}
+	for _, k := range slices.SortedFunc(maps.Keys(d.demands), queueKey.compare) {
+		if !slices.Contains(parts, k.p) {
+			continue
+		}
+		for _, u := range d.demands[k].subs {
+			if u.claim != nil {
+				u.claim.over, u.gone = true, true
+				u.claim.end(claimed{err: core.NotFound{Kind: "namespace"}})
+			}
+		}
+	}
+	return ended
 }
 
 // detach removes u; a queue that nobody waits for is forgotten once no entry in the log counts on it.

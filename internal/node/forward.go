@@ -68,12 +68,17 @@ func (n *Node) Forward(ctx context.Context, p core.Partition, commits []core.Com
 	if err != nil {
 		return core.Proposed{Err: core.NotFound{Kind: "namespace"}}
 	}
+	return n.forwardTo(ctx, s, p, commits)
+}
+
+// forwardTo is Forward for a partition that lies in a shard.
+func (n *Node) forwardTo(ctx context.Context, s *shard, p core.Partition, commits []core.Commit) core.Proposed {
 	var bytes int
 	for i := range commits {
 		bytes += commits[i].EncodedSize()
 	}
 	if bytes > maxProposal && len(commits) > 1 {
-		return n.forwardHalves(ctx, p, commits)
+		return n.forwardHalves(ctx, s, p, commits)
 	}
 	for late := n.o.Clock.Boot() + forwardPatience; ; {
 		if why := s.awaitLeader(ctx); why != nil {
@@ -98,13 +103,13 @@ func (n *Node) Forward(ctx context.Context, p core.Partition, commits []core.Com
 }
 
 // forwardHalves is Forward for what is too large for one message.
-func (n *Node) forwardHalves(ctx context.Context, p core.Partition, commits []core.Commit) core.Proposed {
+func (n *Node) forwardHalves(ctx context.Context, s *shard, p core.Partition, commits []core.Commit) core.Proposed {
 	half := len(commits) / 2
-	first := n.Forward(ctx, p, commits[:half])
+	first := n.forwardTo(ctx, s, p, commits[:half])
 	if first.Err != nil {
 		return first
 	}
-	rest := n.Forward(ctx, p, commits[half:])
+	rest := n.forwardTo(ctx, s, p, commits[half:])
 	if rest.Err != nil {
 		return core.Proposed{Err: core.Unavailable{Reason: "partly_applied", Unknown: true}}
 	}
@@ -153,7 +158,7 @@ func (s *shard) forward(ctx context.Context, p core.Partition, commits []core.Co
 	to := s.leader.Load()
 	if to == s.n.o.Replica || s.ready.Load() {
 		answer := make(chan core.Proposed, 1)
-		s.n.Propose(p, commits, func(p core.Proposed) { answer <- p })
+		s.offer(p, commits, nil, func(p core.Proposed) { answer <- p })
 		return s.outcome(ctx, answer, func() bool { return false })
 	}
 	id, answer := s.n.forwards.begin(to)

@@ -95,6 +95,9 @@ func (s *shard) install(in *installing) error {
 			return err
 		}
 		s.n.learn(m.Members())
+		if err := s.n.recheckNamespaces(); err != nil {
+			return err
+		}
 	}
 	if err := fault.Point("node.snapshot_installed"); err != nil {
 		return err

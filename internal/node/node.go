@@ -45,6 +45,7 @@ type Node struct {
 	uses      uses
 	quotas    quotas
 	rates     rates
+	removals  removals
 	tenants   atomic.Pointer[map[core.TenantID]uint64] // bytes of keys of those with a bound, as measured last
 	moved     notifier                                 // the leader of a shard has changed, or serves
 	roster    atomic.Pointer[roster]
@@ -62,6 +63,7 @@ type Node struct {
 	dirMu      sync.RWMutex // guards the fields below
 	namespaces map[nsKey]core.NamespaceInfo
 	partitions map[core.Partition]core.ShardID
+	dirDrops   uint64 // how often something was dropped from the two
 }
 
 type nsKey struct{ tenant, name string }
@@ -306,12 +308,17 @@ func (n *Node) Propose(p core.Partition, commits []core.Commit, done func(core.P
 }
 
 func (n *Node) propose(p core.Partition, commits []core.Commit, settles *settling, done func(core.Proposed)) {
-	whole := &proposal{commits: commits, done: done, settles: settles}
 	s, err := n.shardOf(p)
 	if err != nil {
-		whole.refuse(core.NotFound{Kind: "namespace"})
+		(&proposal{commits: commits, done: done, settles: settles}).refuse(core.NotFound{Kind: "namespace"})
 		return
 	}
+	s.offer(p, commits, settles, done)
+}
+
+// offer proposes commits of a partition that lies in the shard.
+func (s *shard) offer(p core.Partition, commits []core.Commit, settles *settling, done func(core.Proposed)) {
+	whole := &proposal{commits: commits, done: done, settles: settles}
 	if len(commits) == 0 {
 		done(core.Proposed{At: s.at(p)})
 		return

@@ -57,6 +57,7 @@ type Options struct {
 	Claims         int           // unary claims waiting; default 10,000
 	Queues         uint32        // of one partition, beyond which this node, where it leads, takes no new one; default core.DefaultQueues
 	Namespaces     uint32        // of one tenant, beyond which this node makes no new one; default core.DefaultNamespaces
+	RemovalWait    time.Duration // the removal of a namespace that stands still for so long is gone on with; default 5 s
 	LogKeep        uint64        // bytes of log written before the store is asked to make its state durable; default 128 MiB
 	LogQuota       uint64        // bytes of log kept for nodes that are behind; beyond it they need a snapshot; default 4 GiB, or a tenth of a smaller disk
 	SnapshotPart   int           // bytes of a snapshot in one message; default 256 KiB
@@ -106,6 +107,7 @@ func (o Options) withDefaults() Options {
 	o.Claims = cmp.Or(o.Claims, 10_000)
 	o.Queues = min(cmp.Or(o.Queues, core.DefaultQueues), core.MaxQueues)
 	o.Namespaces = min(cmp.Or(o.Namespaces, core.DefaultNamespaces), core.MaxNamespaces)
+	o.RemovalWait = cmp.Or(o.RemovalWait, 5*time.Second)
 	o.LogKeep = cmp.Or(o.LogKeep, 128<<20)
 	o.SnapshotPart = cmp.Or(o.SnapshotPart, 256<<10)
 	o.SnapshotRate = cmp.Or(o.SnapshotRate, 64<<20)

@@ -53,8 +53,11 @@ func (n *Node) Session(_ context.Context, p core.Partition, spec core.SessionSpe
 		return nil, core.Welcome{}, err
 	}
 	w.At = s.at(p)
-	leased := d.lockWithHeld(p, spec.ID)
+	leased, cleared := d.lockWithHeld(p, spec.ID)
 	defer d.mu.Unlock()
+	if cleared {
+		return nil, core.Welcome{}, removedFact
+	}
 	if d.closed {
 		return nil, core.Welcome{}, core.Unavailable{Reason: "stopping"}
 	}
@@ -89,17 +92,18 @@ func (n *Node) Session(_ context.Context, p core.Partition, spec core.SessionSpe
 	return ses, w, nil
 }
 
-// lockWithHeld locks mu and returns the tasks that are leased to a session. It holds the machine until then, so that no grant
-// between the list and what follows is missed.
-func (d *dispatcher) lockWithHeld(p core.Partition, id core.SessionID) []core.Assigned {
+// lockWithHeld locks mu and returns the tasks that are leased to a session, and whether the partition was cleared. It holds the
+// machine until then, so that no grant between the list and what follows is missed.
+func (d *dispatcher) lockWithHeld(p core.Partition, id core.SessionID) (leased []core.Assigned, cleared bool) {
 	d.s.machineMu.RLock()
 	defer d.s.machineMu.RUnlock()
-	var leased []core.Assigned
 	if m := d.s.machine.Queue(p); m != nil {
 		leased = m.Held(id)
+	} else {
+		cleared = d.s.isCleared(p)
 	}
 	d.mu.Lock()
-	return leased
+	return leased, cleared
 }
 
 // Subscribe adds or replaces a subscription.

@@ -42,6 +42,9 @@ func (n *Node) tend() error {
 		return fmt.Errorf("measure keyspaces: %w", err)
 	}
 	n.shareRates(n.o.Clock.Boot())
+	if err := n.tendRemovals(n.o.Clock.Boot()); err != nil {
+		return fmt.Errorf("look for removals of namespaces: %w", err)
+	}
 	full := n.logFull()
 	for i, s := range n.shards {
 		d := s.store.Durable()
