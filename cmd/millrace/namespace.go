@@ -14,12 +14,12 @@ import (
 func (a *app) namespaceCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "namespace",
-		Short: "Make, read and configure namespaces",
+		Short: "Make, read, configure and remove namespaces",
 		Args:  cobra.NoArgs,
 		RunE:  func(*cobra.Command, []string) error { return usageError{errors.New("name a subcommand; see --help")} },
 	}
 	a.connectionFlags(c)
-	c.AddCommand(a.namespaceCreateCmd(), a.namespaceGetCmd(), a.namespaceSetCmd())
+	c.AddCommand(a.namespaceCreateCmd(), a.namespaceGetCmd(), a.namespaceSetCmd(), a.namespaceRmCmd())
 	return c
 }
 
@@ -171,4 +171,30 @@ func (a *app) namespaceSetCmd() *cobra.Command {
 	c.Flags().BoolVar(&onPush, "create-on-push", false, "the first push to a repository makes it")
 	c.Flags().Int64Var(&retain, "retain-bytes", 0, "most bytes of ended tasks, the oldest removed first; 0 = 10 GiB")
 	return c
+}
+
+func (a *app) namespaceRmCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "rm NAME",
+		Short: "Remove a namespace that holds no tasks, keys, repositories, collections or rulesets",
+		Long: `Remove a namespace with its configuration, its queues and its keyspaces. It is refused while the namespace
+has tasks, ended ones too, keys, repositories, also deleted ones that can be brought back, collections or
+rulesets. The name is free at once. Workers of the namespace end.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.named(c.Context(), args[0], func(ctx context.Context, client *millrace.Client) error {
+				existed, err := client.DeleteNamespace(ctx)
+				if err != nil {
+					return err
+				}
+				return a.print(map[string]any{"namespace": args[0], "existed": existed}, func(w io.Writer) {
+					done := "removed"
+					if !existed {
+						done = "did not exist"
+					}
+					fmt.Fprintf(w, "namespace %s %s\n", args[0], done)
+				})
+			})
+		},
+	}
 }

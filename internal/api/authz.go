@@ -86,6 +86,7 @@ var methods = map[string]rule{
 	"/millrace.v1.QueueService/Delete":          needs(auth.Admin),
 	"/millrace.v1.QueueService/Stats":           needs(auth.TaskRead),
 	"/millrace.v1.QueueService/CreateNamespace": needs(auth.Admin),
+	"/millrace.v1.QueueService/DeleteNamespace": needs(auth.Admin),
 	"/millrace.v1.QueueService/GetNamespace":    namespaceRule,
 	"/millrace.v1.QueueService/SetNamespace":    needs(auth.Admin),
 

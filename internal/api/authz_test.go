@@ -45,6 +45,7 @@ func goodRequests() map[string]proto.Message {
 		"/millrace.v1.QueueService/Delete":            &pb.DeleteQueueRequest{Queue: "mail", Purge: true},
 		"/millrace.v1.QueueService/Stats":             &pb.QueueStatsRequest{Queue: "mail"},
 		"/millrace.v1.QueueService/CreateNamespace":   &pb.CreateNamespaceRequest{},
+		"/millrace.v1.QueueService/DeleteNamespace":   &pb.DeleteNamespaceRequest{},
 		"/millrace.v1.QueueService/GetNamespace":      &pb.GetNamespaceRequest{},
 		"/millrace.v1.QueueService/SetNamespace":      &pb.SetNamespaceRequest{Config: &pb.NamespaceConfig{}},
 		"/millrace.v1.RefService/CreateRepo":          &pb.CreateRepoRequest{Name: "app"},

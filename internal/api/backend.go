@@ -16,6 +16,8 @@ type Backend interface {
 	// CreateNamespace makes a namespace with so many partitions; replayed says that there was one. AlreadyExists when that
 	// has another number of them.
 	CreateNamespace(ctx context.Context, tenant, name string, partitions int) (info core.NamespaceInfo, replayed bool, err error)
+	// RemoveNamespace removes a namespace that is empty, and reports whether there was one. NotEmpty names what it holds.
+	RemoveNamespace(ctx context.Context, tenant, name string) (existed bool, err error)
 	// Leader tells who leads a partition: this node, which is here, or the one at an address. known is false when this node
 	// has not heard of any.
 	Leader(p core.Partition) (address string, here, known bool)

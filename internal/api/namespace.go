@@ -25,6 +25,23 @@ func (qs *queueService) CreateNamespace(ctx context.Context, in *pb.CreateNamesp
 	return &pb.CreateNamespaceResponse{Replayed: replayed, Partitions: s.showPartitions(ns.Partitions)}, nil
 }
 
+// DeleteNamespace removes the call's namespace, if it holds nothing.
+func (qs *queueService) DeleteNamespace(ctx context.Context, _ *pb.DeleteNamespaceRequest) (*pb.DeleteNamespaceResponse, error) {
+	s := qs.s
+	who, name, fact := s.asks(ctx)
+	if fact != nil {
+		return nil, fact
+	}
+	if s.o.Backend.Format() < core.FormatQueues {
+		return nil, core.Invalid{Field: "namespace", Reason: "not_supported", Message: "namespaces are removed once the upgrade of the cluster is finalized"}
+	}
+	existed, err := s.o.Backend.RemoveNamespace(ctx, s.tenantOf(ctx, who), name)
+	if err != nil {
+		return nil, err
+	}
+	return &pb.DeleteNamespaceResponse{Existed: existed}, nil
+}
+
 // GetNamespace reads the configuration of the call's namespace, and where its partitions lie.
 func (qs *queueService) GetNamespace(ctx context.Context, _ *pb.GetNamespaceRequest) (*pb.GetNamespaceResponse, error) {
 	c, err := qs.s.begin(ctx, false)

@@ -141,6 +141,18 @@ func (n *fakeNode) CreateNamespace(_ context.Context, tenant, name string, parts
 	return ns, replayed, nil
 }
 
+// RemoveNamespace tells what a node does, and keeps the namespace for the rest of the test.
+func (n *fakeNode) RemoveNamespace(_ context.Context, tenant, name string) (bool, error) {
+	n.step()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	ns, existed := n.spaces[tenant+"/"+name]
+	if existed {
+		n.reached[ns.Partitions[0].Partition] = true
+	}
+	return existed, nil
+}
+
 func (n *fakeNode) Leader(p core.Partition) (address string, here, known bool) {
 	n.step()
 	n.mu.Lock()

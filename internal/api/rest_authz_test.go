@@ -46,6 +46,7 @@ func goodRESTRequests() map[string]sampleRequest {
 		"GET /v1/queues/{queue}/stats":                    {path: "/v1/queues/mail/stats"},
 		"POST /v1/namespace":                              {path: "/v1/namespace", body: `{}`, status: http.StatusOK},
 		"GET /v1/namespace":                               {path: "/v1/namespace"},
+		"DELETE /v1/namespace":                            {path: "/v1/namespace"},
 		"PUT /v1/namespace":                               {path: "/v1/namespace", body: `{"auto_create":true}`},
 		"POST /v1/repos":                                  {path: "/v1/repos", body: `{"name":"app"}`},
 		"GET /v1/repos":                                   {path: "/v1/repos"},

@@ -220,6 +220,15 @@ func (c *restCall) createNamespace() error {
 	})
 }
 
+// deleteNamespace serves DELETE /v1/namespace.
+func (c *restCall) deleteNamespace() error {
+	out, err := c.queues().DeleteNamespace(c.ctx, new(pb.DeleteNamespaceRequest))
+	if err != nil {
+		return err
+	}
+	return c.object(http.StatusOK, func(w *jsonWriter) { w.bool("existed", out.GetExisted()) })
+}
+
 // setNamespace serves PUT /v1/namespace.
 func (c *restCall) setNamespace() error {
 	in := &pb.SetNamespaceRequest{Config: new(pb.NamespaceConfig)}

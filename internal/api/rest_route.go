@@ -40,7 +40,7 @@ type Route struct {
 
 // Indexed says whether answers have the header Millrace-Index: those about one partition.
 func (r *Route) Indexed() bool {
-	for _, whole := range []string{clusterMethods, tenantsService, serversService, searchesService + "Embed", queuesService + "CreateNamespace"} {
+	for _, whole := range []string{clusterMethods, tenantsService, serversService, searchesService + "Embed", queuesService + "CreateNamespace", queuesService + "DeleteNamespace"} {
 		if strings.HasPrefix(r.Native, whole) {
 			return false
 		}

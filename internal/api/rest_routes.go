@@ -184,6 +184,10 @@ func serverRoutes() []*Route {
 			fields: fieldNames(namespaceConfigFields), handle: (*restCall).setNamespace,
 		},
 		{
+			Method: http.MethodDelete, Path: "/v1/namespace", Repeat: RepeatSame, Native: queuesService + "DeleteNamespace", Answer: "DeleteNamespaceResponse", Status: statusOK,
+			Doc: "Remove the namespace with its configuration, its queues and its keyspaces. Refused while it has tasks, keys, repositories, also deleted ones that can be brought back, collections or rulesets. Its name is free at once.", handle: (*restCall).deleteNamespace,
+		},
+		{
 			Method: http.MethodGet, Path: "/v1/status", Native: serversService + "Status", Answer: "StatusResponse", Status: statusOK,
 			Doc: "Tell what this server is, and, to an operator (a token with the scope cluster or tenant:admin), what it has done for all tenants.", handle: (*restCall).status,
 		},

@@ -68,6 +68,19 @@ func (c *Client) CreateNamespace(ctx context.Context, partitions int) (existed b
 	return resp.Replayed, nil
 }
 
+// DeleteNamespace removes the client's namespace (needs the scope admin), with its configuration, its queues and its keyspaces,
+// and says whether there was one. Its name is free at once: the next write makes another namespace of that name. It is
+// ErrWrongState, and changes nothing, while the namespace has tasks, keys, repositories, also deleted ones that can be brought
+// back, collections or rulesets; the error's details name them. Workers of the namespace end with ErrNotFound.
+func (c *Client) DeleteNamespace(ctx context.Context) (existed bool, err error) {
+	var resp *millracev1.DeleteNamespaceResponse
+	err = c.change(ctx, anywhere, func(ctx context.Context) (err error) {
+		resp, err = c.queues.DeleteNamespace(ctx, new(millracev1.DeleteNamespaceRequest))
+		return err
+	})
+	return resp.GetExisted(), err
+}
+
 // Namespace reads the client's namespace. One that does not exist yet is ErrNotFound.
 func (c *Client) Namespace(ctx context.Context) (*NamespaceInfo, error) {
 	var resp *millracev1.GetNamespaceResponse

@@ -36,6 +36,7 @@ var restMethods = map[string]restMethod{
 	millracev1.QueueService_Delete_FullMethodName:            restOf((*restConn).deleteQueue),
 	millracev1.QueueService_Stats_FullMethodName:             restOf((*restConn).queueStats),
 	millracev1.QueueService_CreateNamespace_FullMethodName:   restOf((*restConn).createNamespace),
+	millracev1.QueueService_DeleteNamespace_FullMethodName:   restOf((*restConn).deleteNamespace),
 	millracev1.QueueService_GetNamespace_FullMethodName:      restOf((*restConn).getNamespace),
 	millracev1.QueueService_SetNamespace_FullMethodName:      restOf((*restConn).setNamespace),
 	millracev1.ServerService_Status_FullMethodName:           restOf((*restConn).status),

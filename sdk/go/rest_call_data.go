@@ -193,6 +193,15 @@ func (r *restConn) createNamespace(ctx context.Context, in *millracev1.CreateNam
 	return nil
 }
 
+func (r *restConn) deleteNamespace(ctx context.Context, _ *millracev1.DeleteNamespaceRequest, out *millracev1.DeleteNamespaceResponse) error {
+	var body struct{ Existed bool }
+	if _, err := r.call(ctx, restRequest{method: http.MethodDelete, path: "/v1/namespace"}, &body); err != nil {
+		return err
+	}
+	out.Existed = body.Existed
+	return nil
+}
+
 func (r *restConn) setNamespace(ctx context.Context, in *millracev1.SetNamespaceRequest, out *millracev1.SetNamespaceResponse) error {
 	config := in.GetConfig()
 	q := put("/v1/namespace", in.IfVersion, func(w *restBody) {

@@ -88,6 +88,7 @@ func (w *visitor) everyRoute() {
 	w.do("GET", "/v1/openapi.json", "", "", 200)
 
 	makeTask()
+	w.do("DELETE", "/v1/namespace", "", "", 409) // it has a task
 	id, token := w.claimed()
 	w.do("POST", "/v1/tasks:heartbeat", "", fmt.Sprintf(`{"items":[{"id":%q,"token":%q}]}`, id, token), 200)
 	w.do("POST", "/v1/tasks/{id}/heartbeat", id, fmt.Sprintf(`{"token":%q}`, token), 200)

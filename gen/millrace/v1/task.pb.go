@@ -6001,6 +6001,88 @@ func (x *CreateNamespaceResponse) GetPartitions() []*PartitionInfo {
 	return nil
 }
 
+// DeleteNamespaceRequest removes the call's namespace, with its configuration, its queues and its keyspaces, while it has no
+// tasks, keys, repositories, collections and rulesets. Its name is free at once.
+type DeleteNamespaceRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteNamespaceRequest) Reset() {
+	*x = DeleteNamespaceRequest{}
+	mi := &file_millrace_v1_task_proto_msgTypes[79]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteNamespaceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteNamespaceRequest) ProtoMessage() {}
+
+func (x *DeleteNamespaceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[79]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteNamespaceRequest.ProtoReflect.Descriptor instead.
+func (*DeleteNamespaceRequest) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{79}
+}
+
+type DeleteNamespaceResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Existed       bool                   `protobuf:"varint,1,opt,name=existed,proto3" json:"existed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteNamespaceResponse) Reset() {
+	*x = DeleteNamespaceResponse{}
+	mi := &file_millrace_v1_task_proto_msgTypes[80]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteNamespaceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteNamespaceResponse) ProtoMessage() {}
+
+func (x *DeleteNamespaceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[80]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteNamespaceResponse.ProtoReflect.Descriptor instead.
+func (*DeleteNamespaceResponse) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{80}
+}
+
+func (x *DeleteNamespaceResponse) GetExisted() bool {
+	if x != nil {
+		return x.Existed
+	}
+	return false
+}
+
 // PartitionInfo says where a partition lies.
 type PartitionInfo struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -6014,7 +6096,7 @@ type PartitionInfo struct {
 
 func (x *PartitionInfo) Reset() {
 	*x = PartitionInfo{}
-	mi := &file_millrace_v1_task_proto_msgTypes[79]
+	mi := &file_millrace_v1_task_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6026,7 +6108,7 @@ func (x *PartitionInfo) String() string {
 func (*PartitionInfo) ProtoMessage() {}
 
 func (x *PartitionInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[79]
+	mi := &file_millrace_v1_task_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6039,7 +6121,7 @@ func (x *PartitionInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionInfo.ProtoReflect.Descriptor instead.
 func (*PartitionInfo) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{79}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *PartitionInfo) GetPartition() uint32 {
@@ -6078,7 +6160,7 @@ type GetNamespaceRequest struct {
 
 func (x *GetNamespaceRequest) Reset() {
 	*x = GetNamespaceRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[80]
+	mi := &file_millrace_v1_task_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6090,7 +6172,7 @@ func (x *GetNamespaceRequest) String() string {
 func (*GetNamespaceRequest) ProtoMessage() {}
 
 func (x *GetNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[80]
+	mi := &file_millrace_v1_task_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6103,7 +6185,7 @@ func (x *GetNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*GetNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{80}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{82}
 }
 
 type GetNamespaceResponse struct {
@@ -6123,7 +6205,7 @@ type GetNamespaceResponse struct {
 
 func (x *GetNamespaceResponse) Reset() {
 	*x = GetNamespaceResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[81]
+	mi := &file_millrace_v1_task_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6135,7 +6217,7 @@ func (x *GetNamespaceResponse) String() string {
 func (*GetNamespaceResponse) ProtoMessage() {}
 
 func (x *GetNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[81]
+	mi := &file_millrace_v1_task_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6148,7 +6230,7 @@ func (x *GetNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*GetNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{81}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *GetNamespaceResponse) GetConfig() *NamespaceConfig {
@@ -6224,7 +6306,7 @@ type SetNamespaceRequest struct {
 
 func (x *SetNamespaceRequest) Reset() {
 	*x = SetNamespaceRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[82]
+	mi := &file_millrace_v1_task_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6236,7 +6318,7 @@ func (x *SetNamespaceRequest) String() string {
 func (*SetNamespaceRequest) ProtoMessage() {}
 
 func (x *SetNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[82]
+	mi := &file_millrace_v1_task_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6249,7 +6331,7 @@ func (x *SetNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*SetNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{82}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *SetNamespaceRequest) GetConfig() *NamespaceConfig {
@@ -6276,7 +6358,7 @@ type SetNamespaceResponse struct {
 
 func (x *SetNamespaceResponse) Reset() {
 	*x = SetNamespaceResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[83]
+	mi := &file_millrace_v1_task_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6288,7 +6370,7 @@ func (x *SetNamespaceResponse) String() string {
 func (*SetNamespaceResponse) ProtoMessage() {}
 
 func (x *SetNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[83]
+	mi := &file_millrace_v1_task_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6301,7 +6383,7 @@ func (x *SetNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*SetNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{83}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *SetNamespaceResponse) GetVersion() uint64 {
@@ -6810,7 +6892,10 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\breplayed\x18\x01 \x01(\bR\breplayed\x12:\n" +
 	"\n" +
 	"partitions\x18\x02 \x03(\v2\x1a.millrace.v1.PartitionInfoR\n" +
-	"partitions\"o\n" +
+	"partitions\"\x18\n" +
+	"\x16DeleteNamespaceRequest\"3\n" +
+	"\x17DeleteNamespaceResponse\x12\x18\n" +
+	"\aexisted\x18\x01 \x01(\bR\aexisted\"o\n" +
 	"\rPartitionInfo\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\rR\tpartition\x12\x14\n" +
 	"\x05shard\x18\x02 \x01(\rR\x05shard\x12\x18\n" +
@@ -6879,14 +6964,15 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x06Cancel\x12\x1a.millrace.v1.CancelRequest\x1a\x1b.millrace.v1.CancelResponse\x12>\n" +
 	"\x05Retry\x12\x19.millrace.v1.RetryRequest\x1a\x1a.millrace.v1.RetryResponse2R\n" +
 	"\rCommitService\x12A\n" +
-	"\x06Commit\x12\x1a.millrace.v1.CommitRequest\x1a\x1b.millrace.v1.CommitResponse2\xfe\x04\n" +
+	"\x06Commit\x12\x1a.millrace.v1.CommitRequest\x1a\x1b.millrace.v1.CommitResponse2\xdc\x05\n" +
 	"\fQueueService\x12G\n" +
 	"\x04List\x12\x1e.millrace.v1.ListQueuesRequest\x1a\x1f.millrace.v1.ListQueuesResponse\x12B\n" +
 	"\x03Get\x12\x1c.millrace.v1.GetQueueRequest\x1a\x1d.millrace.v1.GetQueueResponse\x12B\n" +
 	"\x03Set\x12\x1c.millrace.v1.SetQueueRequest\x1a\x1d.millrace.v1.SetQueueResponse\x12K\n" +
 	"\x06Delete\x12\x1f.millrace.v1.DeleteQueueRequest\x1a .millrace.v1.DeleteQueueResponse\x12H\n" +
 	"\x05Stats\x12\x1e.millrace.v1.QueueStatsRequest\x1a\x1f.millrace.v1.QueueStatsResponse\x12\\\n" +
-	"\x0fCreateNamespace\x12#.millrace.v1.CreateNamespaceRequest\x1a$.millrace.v1.CreateNamespaceResponse\x12S\n" +
+	"\x0fCreateNamespace\x12#.millrace.v1.CreateNamespaceRequest\x1a$.millrace.v1.CreateNamespaceResponse\x12\\\n" +
+	"\x0fDeleteNamespace\x12#.millrace.v1.DeleteNamespaceRequest\x1a$.millrace.v1.DeleteNamespaceResponse\x12S\n" +
 	"\fGetNamespace\x12 .millrace.v1.GetNamespaceRequest\x1a!.millrace.v1.GetNamespaceResponse\x12S\n" +
 	"\fSetNamespace\x12 .millrace.v1.SetNamespaceRequest\x1a!.millrace.v1.SetNamespaceResponseB9Z7github.com/millrace/millrace/gen/millrace/v1;millracev1b\x06proto3"
 
@@ -6903,7 +6989,7 @@ func file_millrace_v1_task_proto_rawDescGZIP() []byte {
 }
 
 var file_millrace_v1_task_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_millrace_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 87)
+var file_millrace_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 89)
 var file_millrace_v1_task_proto_goTypes = []any{
 	(State)(0),                      // 0: millrace.v1.State
 	(Outcome)(0),                    // 1: millrace.v1.Outcome
@@ -6991,58 +7077,60 @@ var file_millrace_v1_task_proto_goTypes = []any{
 	(*NamespaceConfig)(nil),         // 83: millrace.v1.NamespaceConfig
 	(*CreateNamespaceRequest)(nil),  // 84: millrace.v1.CreateNamespaceRequest
 	(*CreateNamespaceResponse)(nil), // 85: millrace.v1.CreateNamespaceResponse
-	(*PartitionInfo)(nil),           // 86: millrace.v1.PartitionInfo
-	(*GetNamespaceRequest)(nil),     // 87: millrace.v1.GetNamespaceRequest
-	(*GetNamespaceResponse)(nil),    // 88: millrace.v1.GetNamespaceResponse
-	(*SetNamespaceRequest)(nil),     // 89: millrace.v1.SetNamespaceRequest
-	(*SetNamespaceResponse)(nil),    // 90: millrace.v1.SetNamespaceResponse
-	nil,                             // 91: millrace.v1.TaskSpec.LabelsEntry
-	nil,                             // 92: millrace.v1.Error.DetailsEntry
-	nil,                             // 93: millrace.v1.Failure.DetailsEntry
-	(*durationpb.Duration)(nil),     // 94: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),   // 95: google.protobuf.Timestamp
-	(*RefTransaction)(nil),          // 96: millrace.v1.RefTransaction
-	(*VectorUpsert)(nil),            // 97: millrace.v1.VectorUpsert
-	(*VectorDelete)(nil),            // 98: millrace.v1.VectorDelete
-	(*RefsMoved)(nil),               // 99: millrace.v1.RefsMoved
+	(*DeleteNamespaceRequest)(nil),  // 86: millrace.v1.DeleteNamespaceRequest
+	(*DeleteNamespaceResponse)(nil), // 87: millrace.v1.DeleteNamespaceResponse
+	(*PartitionInfo)(nil),           // 88: millrace.v1.PartitionInfo
+	(*GetNamespaceRequest)(nil),     // 89: millrace.v1.GetNamespaceRequest
+	(*GetNamespaceResponse)(nil),    // 90: millrace.v1.GetNamespaceResponse
+	(*SetNamespaceRequest)(nil),     // 91: millrace.v1.SetNamespaceRequest
+	(*SetNamespaceResponse)(nil),    // 92: millrace.v1.SetNamespaceResponse
+	nil,                             // 93: millrace.v1.TaskSpec.LabelsEntry
+	nil,                             // 94: millrace.v1.Error.DetailsEntry
+	nil,                             // 95: millrace.v1.Failure.DetailsEntry
+	(*durationpb.Duration)(nil),     // 96: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),   // 97: google.protobuf.Timestamp
+	(*RefTransaction)(nil),          // 98: millrace.v1.RefTransaction
+	(*VectorUpsert)(nil),            // 99: millrace.v1.VectorUpsert
+	(*VectorDelete)(nil),            // 100: millrace.v1.VectorDelete
+	(*RefsMoved)(nil),               // 101: millrace.v1.RefsMoved
 }
 var file_millrace_v1_task_proto_depIdxs = []int32{
 	2,   // 0: millrace.v1.Retry.backoff:type_name -> millrace.v1.Backoff
-	94,  // 1: millrace.v1.Retry.base:type_name -> google.protobuf.Duration
-	94,  // 2: millrace.v1.Retry.max:type_name -> google.protobuf.Duration
+	96,  // 1: millrace.v1.Retry.base:type_name -> google.protobuf.Duration
+	96,  // 2: millrace.v1.Retry.max:type_name -> google.protobuf.Duration
 	3,   // 3: millrace.v1.Unique.until:type_name -> millrace.v1.Unique.Until
-	94,  // 4: millrace.v1.Unique.ttl:type_name -> google.protobuf.Duration
+	96,  // 4: millrace.v1.Unique.ttl:type_name -> google.protobuf.Duration
 	4,   // 5: millrace.v1.Unique.on_conflict:type_name -> millrace.v1.Unique.OnConflict
 	8,   // 6: millrace.v1.TaskSpec.headers:type_name -> millrace.v1.Header
-	95,  // 7: millrace.v1.TaskSpec.run_at:type_name -> google.protobuf.Timestamp
-	94,  // 8: millrace.v1.TaskSpec.delay:type_name -> google.protobuf.Duration
-	94,  // 9: millrace.v1.TaskSpec.lease:type_name -> google.protobuf.Duration
-	94,  // 10: millrace.v1.TaskSpec.max_run:type_name -> google.protobuf.Duration
+	97,  // 7: millrace.v1.TaskSpec.run_at:type_name -> google.protobuf.Timestamp
+	96,  // 8: millrace.v1.TaskSpec.delay:type_name -> google.protobuf.Duration
+	96,  // 9: millrace.v1.TaskSpec.lease:type_name -> google.protobuf.Duration
+	96,  // 10: millrace.v1.TaskSpec.max_run:type_name -> google.protobuf.Duration
 	7,   // 11: millrace.v1.TaskSpec.retry:type_name -> millrace.v1.Retry
 	9,   // 12: millrace.v1.TaskSpec.unique:type_name -> millrace.v1.Unique
-	91,  // 13: millrace.v1.TaskSpec.labels:type_name -> millrace.v1.TaskSpec.LabelsEntry
-	95,  // 14: millrace.v1.TaskSpec.expires_at:type_name -> google.protobuf.Timestamp
+	93,  // 13: millrace.v1.TaskSpec.labels:type_name -> millrace.v1.TaskSpec.LabelsEntry
+	97,  // 14: millrace.v1.TaskSpec.expires_at:type_name -> google.protobuf.Timestamp
 	0,   // 15: millrace.v1.Task.state:type_name -> millrace.v1.State
 	8,   // 16: millrace.v1.Task.headers:type_name -> millrace.v1.Header
-	95,  // 17: millrace.v1.Task.run_at:type_name -> google.protobuf.Timestamp
-	94,  // 18: millrace.v1.Task.lease:type_name -> google.protobuf.Duration
-	94,  // 19: millrace.v1.Task.max_run:type_name -> google.protobuf.Duration
-	95,  // 20: millrace.v1.Task.created_at:type_name -> google.protobuf.Timestamp
-	95,  // 21: millrace.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
-	95,  // 22: millrace.v1.Task.started_at:type_name -> google.protobuf.Timestamp
-	95,  // 23: millrace.v1.Task.finished_at:type_name -> google.protobuf.Timestamp
-	95,  // 24: millrace.v1.Task.lease_until:type_name -> google.protobuf.Timestamp
+	97,  // 17: millrace.v1.Task.run_at:type_name -> google.protobuf.Timestamp
+	96,  // 18: millrace.v1.Task.lease:type_name -> google.protobuf.Duration
+	96,  // 19: millrace.v1.Task.max_run:type_name -> google.protobuf.Duration
+	97,  // 20: millrace.v1.Task.created_at:type_name -> google.protobuf.Timestamp
+	97,  // 21: millrace.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
+	97,  // 22: millrace.v1.Task.started_at:type_name -> google.protobuf.Timestamp
+	97,  // 23: millrace.v1.Task.finished_at:type_name -> google.protobuf.Timestamp
+	97,  // 24: millrace.v1.Task.lease_until:type_name -> google.protobuf.Timestamp
 	11,  // 25: millrace.v1.Task.error:type_name -> millrace.v1.TaskError
-	95,  // 26: millrace.v1.Attempt.start:type_name -> google.protobuf.Timestamp
-	95,  // 27: millrace.v1.Attempt.end:type_name -> google.protobuf.Timestamp
+	97,  // 26: millrace.v1.Attempt.start:type_name -> google.protobuf.Timestamp
+	97,  // 27: millrace.v1.Attempt.end:type_name -> google.protobuf.Timestamp
 	1,   // 28: millrace.v1.Attempt.outcome:type_name -> millrace.v1.Outcome
 	11,  // 29: millrace.v1.Attempt.error:type_name -> millrace.v1.TaskError
-	95,  // 30: millrace.v1.At.stamp:type_name -> google.protobuf.Timestamp
-	92,  // 31: millrace.v1.Error.details:type_name -> millrace.v1.Error.DetailsEntry
-	94,  // 32: millrace.v1.Error.retry_after:type_name -> google.protobuf.Duration
+	97,  // 30: millrace.v1.At.stamp:type_name -> google.protobuf.Timestamp
+	94,  // 31: millrace.v1.Error.details:type_name -> millrace.v1.Error.DetailsEntry
+	96,  // 32: millrace.v1.Error.retry_after:type_name -> google.protobuf.Duration
 	5,   // 33: millrace.v1.Error.outcome:type_name -> millrace.v1.Error.Outcome
 	16,  // 34: millrace.v1.Error.failures:type_name -> millrace.v1.Failure
-	93,  // 35: millrace.v1.Failure.details:type_name -> millrace.v1.Failure.DetailsEntry
+	95,  // 35: millrace.v1.Failure.details:type_name -> millrace.v1.Failure.DetailsEntry
 	10,  // 36: millrace.v1.CreateRequest.task:type_name -> millrace.v1.TaskSpec
 	14,  // 37: millrace.v1.CreateResponse.at:type_name -> millrace.v1.At
 	10,  // 38: millrace.v1.BatchCreateRequest.tasks:type_name -> millrace.v1.TaskSpec
@@ -7057,14 +7145,14 @@ var file_millrace_v1_task_proto_depIdxs = []int32{
 	12,  // 47: millrace.v1.ListResponse.tasks:type_name -> millrace.v1.Task
 	14,  // 48: millrace.v1.ListResponse.at:type_name -> millrace.v1.At
 	28,  // 49: millrace.v1.ClaimRequest.queues:type_name -> millrace.v1.QueueWeight
-	94,  // 50: millrace.v1.ClaimRequest.lease:type_name -> google.protobuf.Duration
-	94,  // 51: millrace.v1.ClaimRequest.wait:type_name -> google.protobuf.Duration
+	96,  // 50: millrace.v1.ClaimRequest.lease:type_name -> google.protobuf.Duration
+	96,  // 51: millrace.v1.ClaimRequest.wait:type_name -> google.protobuf.Duration
 	31,  // 52: millrace.v1.ClaimResponse.tasks:type_name -> millrace.v1.Assignment
 	14,  // 53: millrace.v1.ClaimResponse.at:type_name -> millrace.v1.At
 	8,   // 54: millrace.v1.Assignment.headers:type_name -> millrace.v1.Header
 	32,  // 55: millrace.v1.HeartbeatRequest.items:type_name -> millrace.v1.Hold
-	94,  // 56: millrace.v1.HeartbeatRequest.extend:type_name -> google.protobuf.Duration
-	95,  // 57: millrace.v1.HeartbeatResult.lease_until:type_name -> google.protobuf.Timestamp
+	96,  // 56: millrace.v1.HeartbeatRequest.extend:type_name -> google.protobuf.Duration
+	97,  // 57: millrace.v1.HeartbeatResult.lease_until:type_name -> google.protobuf.Timestamp
 	34,  // 58: millrace.v1.HeartbeatResponse.results:type_name -> millrace.v1.HeartbeatResult
 	14,  // 59: millrace.v1.HeartbeatResponse.at:type_name -> millrace.v1.At
 	38,  // 60: millrace.v1.SettleRequest.items:type_name -> millrace.v1.SettleItem
@@ -7076,9 +7164,9 @@ var file_millrace_v1_task_proto_depIdxs = []int32{
 	42,  // 66: millrace.v1.SettleItem.release:type_name -> millrace.v1.Release
 	43,  // 67: millrace.v1.SettleItem.effects:type_name -> millrace.v1.Effects
 	11,  // 68: millrace.v1.Fail.error:type_name -> millrace.v1.TaskError
-	94,  // 69: millrace.v1.Fail.retry_after:type_name -> google.protobuf.Duration
-	95,  // 70: millrace.v1.Snooze.until:type_name -> google.protobuf.Timestamp
-	94,  // 71: millrace.v1.Snooze.delay:type_name -> google.protobuf.Duration
+	96,  // 69: millrace.v1.Fail.retry_after:type_name -> google.protobuf.Duration
+	97,  // 70: millrace.v1.Snooze.until:type_name -> google.protobuf.Timestamp
+	96,  // 71: millrace.v1.Snooze.delay:type_name -> google.protobuf.Duration
 	70,  // 72: millrace.v1.Effects.conditions:type_name -> millrace.v1.KVCheck
 	60,  // 73: millrace.v1.Effects.ops:type_name -> millrace.v1.Op
 	0,   // 74: millrace.v1.SettleResult.state:type_name -> millrace.v1.State
@@ -7102,9 +7190,9 @@ var file_millrace_v1_task_proto_depIdxs = []int32{
 	70,  // 92: millrace.v1.Op.kv_check:type_name -> millrace.v1.KVCheck
 	68,  // 93: millrace.v1.Op.kv_add:type_name -> millrace.v1.KVAdd
 	69,  // 94: millrace.v1.Op.kv_delete_range:type_name -> millrace.v1.KVDeleteRange
-	96,  // 95: millrace.v1.Op.ref_transaction:type_name -> millrace.v1.RefTransaction
-	97,  // 96: millrace.v1.Op.vector_upsert:type_name -> millrace.v1.VectorUpsert
-	98,  // 97: millrace.v1.Op.vector_delete:type_name -> millrace.v1.VectorDelete
+	98,  // 95: millrace.v1.Op.ref_transaction:type_name -> millrace.v1.RefTransaction
+	99,  // 96: millrace.v1.Op.vector_upsert:type_name -> millrace.v1.VectorUpsert
+	100, // 97: millrace.v1.Op.vector_delete:type_name -> millrace.v1.VectorDelete
 	61,  // 98: millrace.v1.Op.reserved:type_name -> millrace.v1.Reserved
 	32,  // 99: millrace.v1.TaskComplete.task:type_name -> millrace.v1.Hold
 	39,  // 100: millrace.v1.TaskComplete.complete:type_name -> millrace.v1.Complete
@@ -7113,15 +7201,15 @@ var file_millrace_v1_task_proto_depIdxs = []int32{
 	32,  // 103: millrace.v1.TaskSnooze.task:type_name -> millrace.v1.Hold
 	41,  // 104: millrace.v1.TaskSnooze.snooze:type_name -> millrace.v1.Snooze
 	0,   // 105: millrace.v1.OpResult.state:type_name -> millrace.v1.State
-	99,  // 106: millrace.v1.OpResult.refs:type_name -> millrace.v1.RefsMoved
+	101, // 106: millrace.v1.OpResult.refs:type_name -> millrace.v1.RefsMoved
 	6,   // 107: millrace.v1.KVCheck.compare:type_name -> millrace.v1.KVCheck.Compare
-	94,  // 108: millrace.v1.QueueConfig.lease:type_name -> google.protobuf.Duration
-	94,  // 109: millrace.v1.QueueConfig.max_run:type_name -> google.protobuf.Duration
+	96,  // 108: millrace.v1.QueueConfig.lease:type_name -> google.protobuf.Duration
+	96,  // 109: millrace.v1.QueueConfig.max_run:type_name -> google.protobuf.Duration
 	7,   // 110: millrace.v1.QueueConfig.retry:type_name -> millrace.v1.Retry
-	94,  // 111: millrace.v1.QueueConfig.aging:type_name -> google.protobuf.Duration
-	94,  // 112: millrace.v1.QueueConfig.retain_completed:type_name -> google.protobuf.Duration
-	94,  // 113: millrace.v1.QueueConfig.retain_cancelled:type_name -> google.protobuf.Duration
-	94,  // 114: millrace.v1.QueueConfig.retain_dead:type_name -> google.protobuf.Duration
+	96,  // 111: millrace.v1.QueueConfig.aging:type_name -> google.protobuf.Duration
+	96,  // 112: millrace.v1.QueueConfig.retain_completed:type_name -> google.protobuf.Duration
+	96,  // 113: millrace.v1.QueueConfig.retain_cancelled:type_name -> google.protobuf.Duration
+	96,  // 114: millrace.v1.QueueConfig.retain_dead:type_name -> google.protobuf.Duration
 	81,  // 115: millrace.v1.ListQueuesResponse.queues:type_name -> millrace.v1.QueueStats
 	14,  // 116: millrace.v1.ListQueuesResponse.at:type_name -> millrace.v1.At
 	71,  // 117: millrace.v1.GetQueueResponse.config:type_name -> millrace.v1.QueueConfig
@@ -7129,13 +7217,13 @@ var file_millrace_v1_task_proto_depIdxs = []int32{
 	71,  // 119: millrace.v1.SetQueueRequest.config:type_name -> millrace.v1.QueueConfig
 	14,  // 120: millrace.v1.SetQueueResponse.at:type_name -> millrace.v1.At
 	14,  // 121: millrace.v1.DeleteQueueResponse.at:type_name -> millrace.v1.At
-	95,  // 122: millrace.v1.QueueStats.oldest_ready:type_name -> google.protobuf.Timestamp
+	97,  // 122: millrace.v1.QueueStats.oldest_ready:type_name -> google.protobuf.Timestamp
 	81,  // 123: millrace.v1.QueueStatsResponse.stats:type_name -> millrace.v1.QueueStats
 	14,  // 124: millrace.v1.QueueStatsResponse.at:type_name -> millrace.v1.At
-	86,  // 125: millrace.v1.CreateNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
+	88,  // 125: millrace.v1.CreateNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
 	83,  // 126: millrace.v1.GetNamespaceResponse.config:type_name -> millrace.v1.NamespaceConfig
 	14,  // 127: millrace.v1.GetNamespaceResponse.at:type_name -> millrace.v1.At
-	86,  // 128: millrace.v1.GetNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
+	88,  // 128: millrace.v1.GetNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
 	83,  // 129: millrace.v1.SetNamespaceRequest.config:type_name -> millrace.v1.NamespaceConfig
 	14,  // 130: millrace.v1.SetNamespaceResponse.at:type_name -> millrace.v1.At
 	17,  // 131: millrace.v1.TaskService.Create:input_type -> millrace.v1.CreateRequest
@@ -7159,33 +7247,35 @@ var file_millrace_v1_task_proto_depIdxs = []int32{
 	78,  // 149: millrace.v1.QueueService.Delete:input_type -> millrace.v1.DeleteQueueRequest
 	80,  // 150: millrace.v1.QueueService.Stats:input_type -> millrace.v1.QueueStatsRequest
 	84,  // 151: millrace.v1.QueueService.CreateNamespace:input_type -> millrace.v1.CreateNamespaceRequest
-	87,  // 152: millrace.v1.QueueService.GetNamespace:input_type -> millrace.v1.GetNamespaceRequest
-	89,  // 153: millrace.v1.QueueService.SetNamespace:input_type -> millrace.v1.SetNamespaceRequest
-	18,  // 154: millrace.v1.TaskService.Create:output_type -> millrace.v1.CreateResponse
-	21,  // 155: millrace.v1.TaskService.BatchCreate:output_type -> millrace.v1.BatchCreateResponse
-	23,  // 156: millrace.v1.TaskService.Get:output_type -> millrace.v1.GetResponse
-	25,  // 157: millrace.v1.TaskService.ListAttempts:output_type -> millrace.v1.ListAttemptsResponse
-	27,  // 158: millrace.v1.TaskService.List:output_type -> millrace.v1.ListResponse
-	30,  // 159: millrace.v1.TaskService.Claim:output_type -> millrace.v1.ClaimResponse
-	35,  // 160: millrace.v1.TaskService.Heartbeat:output_type -> millrace.v1.HeartbeatResponse
-	37,  // 161: millrace.v1.TaskService.Settle:output_type -> millrace.v1.SettleResponse
-	46,  // 162: millrace.v1.TaskService.Wait:output_type -> millrace.v1.WaitResponse
-	48,  // 163: millrace.v1.TaskService.RunNow:output_type -> millrace.v1.RunNowResponse
-	50,  // 164: millrace.v1.TaskService.Delete:output_type -> millrace.v1.DeleteResponse
-	52,  // 165: millrace.v1.TaskService.Update:output_type -> millrace.v1.UpdateResponse
-	54,  // 166: millrace.v1.TaskService.Cancel:output_type -> millrace.v1.CancelResponse
-	56,  // 167: millrace.v1.TaskService.Retry:output_type -> millrace.v1.RetryResponse
-	59,  // 168: millrace.v1.CommitService.Commit:output_type -> millrace.v1.CommitResponse
-	73,  // 169: millrace.v1.QueueService.List:output_type -> millrace.v1.ListQueuesResponse
-	75,  // 170: millrace.v1.QueueService.Get:output_type -> millrace.v1.GetQueueResponse
-	77,  // 171: millrace.v1.QueueService.Set:output_type -> millrace.v1.SetQueueResponse
-	79,  // 172: millrace.v1.QueueService.Delete:output_type -> millrace.v1.DeleteQueueResponse
-	82,  // 173: millrace.v1.QueueService.Stats:output_type -> millrace.v1.QueueStatsResponse
-	85,  // 174: millrace.v1.QueueService.CreateNamespace:output_type -> millrace.v1.CreateNamespaceResponse
-	88,  // 175: millrace.v1.QueueService.GetNamespace:output_type -> millrace.v1.GetNamespaceResponse
-	90,  // 176: millrace.v1.QueueService.SetNamespace:output_type -> millrace.v1.SetNamespaceResponse
-	154, // [154:177] is the sub-list for method output_type
-	131, // [131:154] is the sub-list for method input_type
+	86,  // 152: millrace.v1.QueueService.DeleteNamespace:input_type -> millrace.v1.DeleteNamespaceRequest
+	89,  // 153: millrace.v1.QueueService.GetNamespace:input_type -> millrace.v1.GetNamespaceRequest
+	91,  // 154: millrace.v1.QueueService.SetNamespace:input_type -> millrace.v1.SetNamespaceRequest
+	18,  // 155: millrace.v1.TaskService.Create:output_type -> millrace.v1.CreateResponse
+	21,  // 156: millrace.v1.TaskService.BatchCreate:output_type -> millrace.v1.BatchCreateResponse
+	23,  // 157: millrace.v1.TaskService.Get:output_type -> millrace.v1.GetResponse
+	25,  // 158: millrace.v1.TaskService.ListAttempts:output_type -> millrace.v1.ListAttemptsResponse
+	27,  // 159: millrace.v1.TaskService.List:output_type -> millrace.v1.ListResponse
+	30,  // 160: millrace.v1.TaskService.Claim:output_type -> millrace.v1.ClaimResponse
+	35,  // 161: millrace.v1.TaskService.Heartbeat:output_type -> millrace.v1.HeartbeatResponse
+	37,  // 162: millrace.v1.TaskService.Settle:output_type -> millrace.v1.SettleResponse
+	46,  // 163: millrace.v1.TaskService.Wait:output_type -> millrace.v1.WaitResponse
+	48,  // 164: millrace.v1.TaskService.RunNow:output_type -> millrace.v1.RunNowResponse
+	50,  // 165: millrace.v1.TaskService.Delete:output_type -> millrace.v1.DeleteResponse
+	52,  // 166: millrace.v1.TaskService.Update:output_type -> millrace.v1.UpdateResponse
+	54,  // 167: millrace.v1.TaskService.Cancel:output_type -> millrace.v1.CancelResponse
+	56,  // 168: millrace.v1.TaskService.Retry:output_type -> millrace.v1.RetryResponse
+	59,  // 169: millrace.v1.CommitService.Commit:output_type -> millrace.v1.CommitResponse
+	73,  // 170: millrace.v1.QueueService.List:output_type -> millrace.v1.ListQueuesResponse
+	75,  // 171: millrace.v1.QueueService.Get:output_type -> millrace.v1.GetQueueResponse
+	77,  // 172: millrace.v1.QueueService.Set:output_type -> millrace.v1.SetQueueResponse
+	79,  // 173: millrace.v1.QueueService.Delete:output_type -> millrace.v1.DeleteQueueResponse
+	82,  // 174: millrace.v1.QueueService.Stats:output_type -> millrace.v1.QueueStatsResponse
+	85,  // 175: millrace.v1.QueueService.CreateNamespace:output_type -> millrace.v1.CreateNamespaceResponse
+	87,  // 176: millrace.v1.QueueService.DeleteNamespace:output_type -> millrace.v1.DeleteNamespaceResponse
+	90,  // 177: millrace.v1.QueueService.GetNamespace:output_type -> millrace.v1.GetNamespaceResponse
+	92,  // 178: millrace.v1.QueueService.SetNamespace:output_type -> millrace.v1.SetNamespaceResponse
+	155, // [155:179] is the sub-list for method output_type
+	131, // [131:155] is the sub-list for method input_type
 	131, // [131:131] is the sub-list for extension type_name
 	131, // [131:131] is the sub-list for extension extendee
 	0,   // [0:131] is the sub-list for field type_name
@@ -7233,14 +7323,14 @@ func file_millrace_v1_task_proto_init() {
 	file_millrace_v1_task_proto_msgTypes[69].OneofWrappers = []any{}
 	file_millrace_v1_task_proto_msgTypes[71].OneofWrappers = []any{}
 	file_millrace_v1_task_proto_msgTypes[76].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[82].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[84].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_millrace_v1_task_proto_rawDesc), len(file_millrace_v1_task_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   87,
+			NumMessages:   89,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

@@ -739,6 +739,7 @@ const (
 	QueueService_Delete_FullMethodName          = "/millrace.v1.QueueService/Delete"
 	QueueService_Stats_FullMethodName           = "/millrace.v1.QueueService/Stats"
 	QueueService_CreateNamespace_FullMethodName = "/millrace.v1.QueueService/CreateNamespace"
+	QueueService_DeleteNamespace_FullMethodName = "/millrace.v1.QueueService/DeleteNamespace"
 	QueueService_GetNamespace_FullMethodName    = "/millrace.v1.QueueService/GetNamespace"
 	QueueService_SetNamespace_FullMethodName    = "/millrace.v1.QueueService/SetNamespace"
 )
@@ -755,6 +756,7 @@ type QueueServiceClient interface {
 	Delete(ctx context.Context, in *DeleteQueueRequest, opts ...grpc.CallOption) (*DeleteQueueResponse, error)
 	Stats(ctx context.Context, in *QueueStatsRequest, opts ...grpc.CallOption) (*QueueStatsResponse, error)
 	CreateNamespace(ctx context.Context, in *CreateNamespaceRequest, opts ...grpc.CallOption) (*CreateNamespaceResponse, error)
+	DeleteNamespace(ctx context.Context, in *DeleteNamespaceRequest, opts ...grpc.CallOption) (*DeleteNamespaceResponse, error)
 	GetNamespace(ctx context.Context, in *GetNamespaceRequest, opts ...grpc.CallOption) (*GetNamespaceResponse, error)
 	SetNamespace(ctx context.Context, in *SetNamespaceRequest, opts ...grpc.CallOption) (*SetNamespaceResponse, error)
 }
@@ -827,6 +829,16 @@ func (c *queueServiceClient) CreateNamespace(ctx context.Context, in *CreateName
 	return out, nil
 }
 
+func (c *queueServiceClient) DeleteNamespace(ctx context.Context, in *DeleteNamespaceRequest, opts ...grpc.CallOption) (*DeleteNamespaceResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteNamespaceResponse)
+	err := c.cc.Invoke(ctx, QueueService_DeleteNamespace_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *queueServiceClient) GetNamespace(ctx context.Context, in *GetNamespaceRequest, opts ...grpc.CallOption) (*GetNamespaceResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetNamespaceResponse)
@@ -859,6 +871,7 @@ type QueueServiceServer interface {
 	Delete(context.Context, *DeleteQueueRequest) (*DeleteQueueResponse, error)
 	Stats(context.Context, *QueueStatsRequest) (*QueueStatsResponse, error)
 	CreateNamespace(context.Context, *CreateNamespaceRequest) (*CreateNamespaceResponse, error)
+	DeleteNamespace(context.Context, *DeleteNamespaceRequest) (*DeleteNamespaceResponse, error)
 	GetNamespace(context.Context, *GetNamespaceRequest) (*GetNamespaceResponse, error)
 	SetNamespace(context.Context, *SetNamespaceRequest) (*SetNamespaceResponse, error)
 	mustEmbedUnimplementedQueueServiceServer()
@@ -888,6 +901,9 @@ func (UnimplementedQueueServiceServer) Stats(context.Context, *QueueStatsRequest
 }
 func (UnimplementedQueueServiceServer) CreateNamespace(context.Context, *CreateNamespaceRequest) (*CreateNamespaceResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CreateNamespace not implemented")
+}
+func (UnimplementedQueueServiceServer) DeleteNamespace(context.Context, *DeleteNamespaceRequest) (*DeleteNamespaceResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteNamespace not implemented")
 }
 func (UnimplementedQueueServiceServer) GetNamespace(context.Context, *GetNamespaceRequest) (*GetNamespaceResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetNamespace not implemented")
@@ -1024,6 +1040,24 @@ func _QueueService_CreateNamespace_Handler(srv interface{}, ctx context.Context,
 	return interceptor(ctx, in, info, handler)
 }
 
+func _QueueService_DeleteNamespace_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteNamespaceRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(QueueServiceServer).DeleteNamespace(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: QueueService_DeleteNamespace_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(QueueServiceServer).DeleteNamespace(ctx, req.(*DeleteNamespaceRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _QueueService_GetNamespace_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(GetNamespaceRequest)
 	if err := dec(in); err != nil {
@@ -1090,6 +1124,10 @@ var QueueService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CreateNamespace",
 			Handler:    _QueueService_CreateNamespace_Handler,
+		},
+		{
+			MethodName: "DeleteNamespace",
+			Handler:    _QueueService_DeleteNamespace_Handler,
 		},
 		{
 			MethodName: "GetNamespace",
