@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strconv"
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
@@ -116,16 +117,19 @@ func (r *restConn) deleteQueue(ctx context.Context, in *millracev1.DeleteQueueRe
 	if err != nil {
 		return err
 	}
-	if in.GetPurge() {
-		path += "?purge=true"
-	}
 	q := restRequest{method: http.MethodDelete, path: path}
+	if in.GetPurge() {
+		q.query = url.Values{"purge": {"true"}}
+	}
 	if in.IfVersion != nil {
 		q.ifMatch = fmt.Sprintf(`"%d"`, *in.IfVersion)
 	}
-	a, err := r.call(ctx, q, nil)
-	if err != nil {
+	a, err := r.do(ctx, q)
+	switch {
+	case err != nil:
 		return err
+	case a.status != http.StatusNoContent: // it has no body
+		return restBetween(a)
 	}
 	out.At = a.at()
 	return nil
