@@ -8,13 +8,12 @@ import (
 
 // Programs of the first format know no removals: under its entries they are refused alike.
 func TestNoNamespaceIsRemovedUnderTheFirstFormat(t *testing.T) {
-	w := mustWorld(t)
 	for format, want := range map[uint16]bool{core.FormatFirst: false, core.FormatQueues: true} {
 		for _, c := range []core.Commit{
 			{Ops: []core.Op{&core.NamespaceRemove{Step: core.RemovalBegin, Tenant: "acme", Name: "shop"}}},
 			{Partition: home, Ops: []core.Op{&core.PartitionRemove{Step: core.PartitionClose, ID: 1}}},
 		} {
-			w = mustWorld(t)
+			w := mustWorld(t)
 			a, err := w.machine().Apply(w.pair.TxA, 1, &core.Entry{Format: format, Stamp: epoch, Commits: []core.Commit{c}})
 			if err != nil {
 				t.Fatal(err)
