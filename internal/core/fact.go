@@ -26,7 +26,7 @@ func OutcomeUnknown(f Fact) bool {
 	return false
 }
 
-// NotFound says that a thing is unknown, or another tenant's: nobody can tell which.
+// NotFound says that a thing is unknown, or another tenant's: the caller cannot tell which.
 type NotFound struct {
 	Kind string // task, queue, key, keyspace, namespace
 	ID   string // as the caller gave it

@@ -53,7 +53,7 @@ func (e *NewerFormatError) Error() string {
 	return fmt.Sprintf("%s has format %d, and this program knows formats up to %d: start a newer one", e.Of, e.Found, e.Known)
 }
 
-// EntryFormat reads the format of the entry that b encodes, known or not; 0: b is no entry.
+// EntryFormat reads the format of the entry that b encodes, known or not; 0: b is not an entry.
 func EntryFormat(b []byte) uint16 {
 	r := reader{b: b}
 	format := uint16(r.max(1<<16 - 1))

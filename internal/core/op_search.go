@@ -111,7 +111,7 @@ func (c *Collection) Same(o *Collection) bool {
 // CollectionSet makes a collection. One that exists and asks for the same is a replay.
 type CollectionSet struct{ Collection Collection }
 
-// CollectionDelete removes a collection with all its points and recordings. That there is none is no refusal.
+// CollectionDelete removes a collection with all its points and recordings. A name that is not there is not refused.
 type CollectionDelete struct{ Name string }
 
 // VectorUpsert stores a point of a collection: vector, payload, and the position of the write as its version.
@@ -142,7 +142,7 @@ type RulesetPut struct {
 	Rules   []byte // as the edge writes them, at most MaxRulesetBytes
 }
 
-// RulesetDelete removes a ruleset with all its versions. That there is none is no refusal. Its name is free at once, and the
+// RulesetDelete removes a ruleset with all its versions. A name that is not there is not refused. Its name is free at once, and the
 // numbers of its versions do not come again. Entries before FormatQueues have none.
 type RulesetDelete struct{ Name string }
 

@@ -65,7 +65,7 @@ func TestThoseWhoWaitOnARemovedNamespaceAreTold(t *testing.T) {
 		t.Errorf("again: %v, %v", existed, err)
 	}
 
-	// A node whose cache is old is refused for a while: nobody waits there.
+	// A node whose cache is old is refused for a while: the call does not wait there.
 	r.node.dirMu.Lock()
 	r.node.partitions[r.ns] = 0
 	r.node.dirMu.Unlock()
