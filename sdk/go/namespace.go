@@ -71,7 +71,8 @@ func (c *Client) CreateNamespace(ctx context.Context, partitions int) (existed b
 // DeleteNamespace removes the client's namespace (needs the scope admin), with its configuration, its queues and its keyspaces,
 // and says whether there was one. Its name is free at once: the next write makes another namespace of that name. It is
 // ErrWrongState, and changes nothing, while the namespace has tasks, keys, repositories, also deleted ones that can be brought
-// back, collections or rulesets; the error's details name them. Workers of the namespace end with ErrNotFound.
+// back, collections or rulesets; the error's details name them. Workers of the namespace end with ErrNotFound. A client counts on
+// as many partitions as it has seen: where the next namespace of the name has fewer, make another client.
 func (c *Client) DeleteNamespace(ctx context.Context) (existed bool, err error) {
 	var resp *millracev1.DeleteNamespaceResponse
 	err = c.change(ctx, anywhere, func(ctx context.Context) (err error) {
