@@ -24,7 +24,7 @@ func (a *app) backupCmd() *cobra.Command {
 	var to, rate string
 	c := &cobra.Command{
 		Use:   "backup --to DIR|FILE.tar",
-		Short: "Back a running server or cluster up, and verify backups",
+		Short: "Back up a running server or cluster, and verify backups",
 		Long: `Backup asks any node for the state of the whole server or cluster, of all tenants, and writes it into a
 new directory, or into one file if its name ends in .tar. The token must have the scope backup, which the
 role operator has. All that was acknowledged before the command began is in the backup, with the objects
@@ -52,8 +52,8 @@ Exit 24: done, but the server is too old to send objects, and there are reposito
 		},
 	}
 	a.connectionFlags(c)
-	c.Flags().StringVar(&to, "to", "", "directory, or file whose name ends in .tar, that does not exist (required)")
-	c.Flags().StringVar(&rate, "rate", "", "bytes per second at most, such as 16MiB; default the server's --snapshot-rate")
+	c.Flags().StringVar(&to, "to", "", "directory to write, or file whose name ends in .tar; it must not exist (required)")
+	c.Flags().StringVar(&rate, "rate", "", "highest rate in bytes per second, such as 16MiB; default the server's --snapshot-rate")
 	c.AddCommand(a.backupVerifyCmd())
 	return c
 }
@@ -71,7 +71,7 @@ func parseRate(s string) (int64, error) {
 	}
 	n, err := strconv.ParseInt(number, 10, 64)
 	if err != nil || n < 1 || n > (1<<40)/unit {
-		return 0, fmt.Errorf("%q is no number of bytes within 1 to 1024GiB", s)
+		return 0, fmt.Errorf("%q must be a number of bytes from 1 to 1024GiB, such as 16MiB", s)
 	}
 	return n * unit, nil
 }
@@ -190,7 +190,7 @@ func private(to string) error {
 	info, err := os.Lstat(name)
 	switch {
 	case err == nil && !info.Mode().IsRegular():
-		return fmt.Errorf("%s is no regular file, and is where the backup is to be written", name)
+		return fmt.Errorf("%s is not a regular file; the backup is written there first", name)
 	case err == nil:
 		err = os.Remove(name)
 	case errors.Is(err, fs.ErrNotExist):

@@ -22,8 +22,8 @@ func (a *app) benchCmd() *cobra.Command {
 		Use:   "bench",
 		Short: "Measure this program, and refuse to print a number that cannot be defended",
 		Long: `Bench measures rows of suites: it starts servers of this executable on 127.0.0.1, drives them as a user
-does, audits that everything acknowledged is there once and whole, and prints medians beside published
-figures of the systems it is held against. Runs that the host spoiled are left out by cause and shown.
+does, audits that everything acknowledged is there once and whole, and prints medians next to published
+figures of other systems. Runs that the host disturbed do not count; they are shown with the cause.
 
 Exit codes: 0 measured and clean, 1 errors, a wrong ratio or a missed target, 2 usage, 3 nothing could be
 measured, 4 the audit failed, 5 no verdict (too noisy), 6 an unfit host (doctor, profiles), 130 interrupted with a
@@ -52,33 +52,33 @@ partial result.`,
 // benchFlags binds the flags of run to a configuration. The text of a rate or duration is judged by bench.
 func benchFlags(f *pflag.FlagSet, c *bench.Config) {
 	*c = bench.Defaults()
-	f.StringVar(&c.Profile, "profile", "", "rows and runs to measure: smoke, quick, seeds, full")
-	f.IntVar(&c.Runs, "runs", 0, "runs of each row that count, 1 to 100; default 5, or the profile's")
+	f.StringVar(&c.Profile, "profile", "", "named set of rows and runs: smoke, quick, seeds or full")
+	f.IntVar(&c.Runs, "runs", 0, "number of runs of each row that count, 1 to 100; default 5, or the profile's")
 	f.DurationVar(&c.Window, "window", 0, "measured time of each run, 1s to 24h; default the row's")
 	f.DurationVar(&c.Warmup, "warm-up", 0, "time before the window, to 10m; default the suite's, 2s")
-	f.StringVar(&c.Durability, "durability", c.Durability, "fsync, none, or both")
-	f.StringVar((*string)(&c.Topology), "topology", string(c.Topology), "procs: server processes; inproc: driver and server in one process, of rows with one server; remote: --target")
-	f.StringVar(&c.Target, "target", "", "host:port of a server that runs; it is not stopped, configured or wiped")
+	f.StringVar(&c.Durability, "durability", c.Durability, "durability of the servers: fsync, none or both")
+	f.StringVar((*string)(&c.Topology), "topology", string(c.Topology), "procs: servers as processes; inproc: driver and server in one process, for rows with one server; remote: the server of --target")
+	f.StringVar(&c.Target, "target", "", "host:port of a running server; it is not stopped, configured or wiped")
 	f.BoolVar(&c.Insecure, "insecure", false, "plain text to a target that is not loopback")
-	f.Uint64Var(&c.Seed, "seed", c.Seed, "of everything random")
+	f.Uint64Var(&c.Seed, "seed", c.Seed, "seed of all random choices")
 	f.StringVar(&c.Validate, "validate", c.Validate, "sample: 1 % of what was acknowledged is read back; full: all")
 	f.StringVar(&c.Out, "out", "", "directory for the result; default ./bench-out/<time>")
-	f.StringVar(&c.Keep, "keep", c.Keep, "data directories: on-failure, always, never")
-	f.StringVar(&c.Resume, "resume", "", "directory of a partial result to go on with")
-	f.IntVar(&c.Concurrency, "concurrency", 0, "calls at once of the closed loop, 1 to 100000; default the row's")
-	f.Float64Var(&c.Rate, "rate", 0, "arrivals a second, 1 to 10000000: an open loop")
-	f.StringVar(&c.Arrivals, "arrivals", c.Arrivals, "of the open loop: uniform, poisson, burst:5x, step:FILE")
-	f.IntVar(&c.InFlight, "in-flight", c.InFlight, "most calls in flight of the open loop; more arrivals are dropped")
-	f.IntVar(&c.WorkerBatch, "worker-batch", c.WorkerBatch, "tasks a handler takes at once, to 512; 0: one; default the row's")
-	f.IntVar(&c.ProducerBatch, "producer-batch", c.ProducerBatch, "tasks of a create call, to 512; 0: one; default the row's")
+	f.StringVar(&c.Keep, "keep", c.Keep, "when to keep the data directories: on-failure, always or never")
+	f.StringVar(&c.Resume, "resume", "", "directory of a partial result to continue")
+	f.IntVar(&c.Concurrency, "concurrency", 0, "concurrent calls of the closed loop, 1 to 100000; default the row's")
+	f.Float64Var(&c.Rate, "rate", 0, "arrivals a second, 1 to 10000000; makes the load an open loop")
+	f.StringVar(&c.Arrivals, "arrivals", c.Arrivals, "pattern of the arrivals of the open loop: uniform, poisson, burst:5x or step:FILE")
+	f.IntVar(&c.InFlight, "in-flight", c.InFlight, "limit of calls in flight of the open loop; further arrivals are dropped")
+	f.IntVar(&c.WorkerBatch, "worker-batch", c.WorkerBatch, "tasks that a handler takes at once, at most 512; 0 = one; default the row's")
+	f.IntVar(&c.ProducerBatch, "producer-batch", c.ProducerBatch, "tasks of one create call, at most 512; 0 = one; default the row's")
 	f.IntVar(&c.Shards, "shards", 0, "shards of each server, and partitions of the namespace, 1 to 64; default the row's")
-	f.IntVar(&c.Payload, "payload", c.Payload, "bytes of a task, 1 to 1048576; default the row's")
-	f.BoolVar(&c.GroupCommit, "group-commit", c.GroupCommit, "false: one commit per log entry, stamped on every figure")
-	f.BoolVar(&c.Judge, "judge-targets", false, "targets that depend on the machine fail the command too")
-	f.BoolVar(&c.Reference, "require-reference", false, "figures below the reference's fail the command")
-	f.BoolVar(&c.NoProfile, "no-profile", false, "no extra, profiled run")
-	f.BoolVar(&c.Force, "force", false, "begin a profile on a host that is not fit to be measured on too")
-	f.StringVar(&c.Data, "data", "", "parent of the servers' data directories; default the system's for temporary files")
+	f.IntVar(&c.Payload, "payload", c.Payload, "payload of a task in bytes, 1 to 1048576; default the row's")
+	f.BoolVar(&c.GroupCommit, "group-commit", c.GroupCommit, "gather commits into log entries; false: one commit per entry, which every figure then says")
+	f.BoolVar(&c.Judge, "judge-targets", false, "fail the command on a missed target that depends on the machine too")
+	f.BoolVar(&c.Reference, "require-reference", false, "fail the command if a figure is below the published reference")
+	f.BoolVar(&c.NoProfile, "no-profile", false, "leave out the additional run with a profiler")
+	f.BoolVar(&c.Force, "force", false, "measure a profile even on a host that doctor finds unfit")
+	f.StringVar(&c.Data, "data", "", "parent of the servers' data directories; default the system's directory for temporary files")
 }
 
 func (a *app) benchRunCmd() *cobra.Command {
@@ -112,7 +112,7 @@ func (a *app) measures(cmd *cobra.Command, rows func(args []string) []string) *c
 		return a.bench(cmd, c, tokenFile)
 	}
 	benchFlags(cmd.Flags(), &c)
-	cmd.Flags().BoolVar(&list, "list", false, "list what the names or globs name, as bench list does, and measure nothing")
+	cmd.Flags().BoolVar(&list, "list", false, "list the rows that the names or globs match, as bench list does, and measure nothing")
 	cmd.Flags().StringVar(&tokenFile, "token-file", "", "file with the token of the target; default MILLRACE_TOKEN")
 	return cmd
 }
@@ -282,7 +282,7 @@ func (a *app) benchReportCmd() *cobra.Command {
 			return nil
 		},
 	}
-	c.Flags().StringVar(&format, "format", "md", "md, html, json, gobench, csv")
+	c.Flags().StringVar(&format, "format", "md", "form of the report: md, html, json, gobench or csv")
 	return c
 }
 
@@ -312,8 +312,8 @@ func (a *app) benchPingPongCmd() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&r.Kind, "kind", "", "what carries puts on: grpc, transport")
-	f.IntVar(&r.Node, "node", 1, "number of this server, from 1, which takes the puts")
-	f.StringSliceVar(&r.Peers, "peers", nil, "where the others are, the last first")
+	f.StringVar(&r.Kind, "kind", "", "what carries puts to the other servers: grpc or transport")
+	f.IntVar(&r.Node, "node", 1, "number of this server; server 1 receives the puts")
+	f.StringSliceVar(&r.Peers, "peers", nil, "addresses of the other servers, the last one first")
 	return c
 }

@@ -46,7 +46,7 @@ cannot be decided.`,
 			})
 		},
 	}
-	c.Flags().BoolVar(&force, "force", false, "compare results of different hosts or settings nevertheless")
+	c.Flags().BoolVar(&force, "force", false, "compare results even if their hosts or settings differ")
 	return c
 }
 
@@ -89,13 +89,13 @@ their median moved by 3 % at least; 6 pairs decide, fewer do not. Exit codes: as
 	}
 	benchFlags(cmd.Flags(), &c)
 	hideFlags(cmd.Flags(), "runs", "resume") // of one side alone
-	cmd.Flags().StringVar(&base, "base", "", "the other side: a program, or host:port of a server that runs (then --target is this side)")
-	cmd.Flags().IntVar(&pairs, "pairs", pairs, "pairs that count, 1 to 50; 6 decide")
+	cmd.Flags().StringVar(&base, "base", "", "what to compare with: a program, or host:port of a running server (then --target is the other one)")
+	cmd.Flags().IntVar(&pairs, "pairs", pairs, "number of pairs that count, 1 to 50; a verdict needs 6")
 	cmd.Flags().StringVar(&tokenFile, "token-file", "", "file with the token of both servers; default MILLRACE_TOKEN")
 	return cmd
 }
 
-// hideFlags hides flags of run that make no sense for a command beside it.
+// hideFlags hides flags of run that make no sense for another command.
 func hideFlags(f *pflag.FlagSet, names ...string) {
 	for _, name := range names {
 		if err := f.MarkHidden(name); err != nil {
@@ -148,9 +148,9 @@ evidence that cannot be read, 3 no server, 4 an audit failed: acknowledged write
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&c.Target, "target", "", "host:port of a server that runs; it is only read")
+	f.StringVar(&c.Target, "target", "", "host:port of a running server; it is only read")
 	f.StringVar(&tokenFile, "token-file", "", "file with the token of the target; default MILLRACE_TOKEN")
-	f.StringVar(&namespace, "namespace", "default", "of the target, whose counters are looked at where there is no evidence")
+	f.StringVar(&namespace, "namespace", "default", "namespace of the target whose counters are checked if a result has no evidence")
 	f.BoolVar(&c.Insecure, "insecure", false, "plain text to a target that is not loopback")
 	return cmd
 }
@@ -259,7 +259,7 @@ limits, and says how to mend what is in the way of figures that repeat. Exit cod
 			return benchExit(bench.DoctorExit(all), map[int]string{bench.ExitUnfit: "the host is not fit to be measured on: see FAIL above"})
 		},
 	}
-	cmd.Flags().StringVar(&c.Data, "data", "", "where data directories would be made; default the system's for temporary files")
+	cmd.Flags().StringVar(&c.Data, "data", "", "parent of the servers' data directories; default the system's directory for temporary files")
 	return cmd
 }
 
@@ -336,7 +336,7 @@ Exit codes: as of run; 5 when no rate passes.`,
 	benchFlags(cmd.Flags(), &c)
 	hideFlags(cmd.Flags(), "runs", "resume", "concurrency", "profile", "no-profile") // of a row's closed loop, or of many rows
 	cmd.Flags().StringArrayVar(&slos, "slo", nil, "[OPERATION.]QUANTILE=DURATION, such as p99=10ms or create.p95=2ms; may be given more than once")
-	cmd.Flags().Float64Var(&top, "top", 0, "highest rate that is tried; default 10,000,000")
+	cmd.Flags().Float64Var(&top, "top", 0, "highest rate to try, in arrivals a second; default 10,000,000")
 	cmd.Flags().StringVar(&tokenFile, "token-file", "", "file with the token of the target; default MILLRACE_TOKEN")
 	return cmd
 }

@@ -43,7 +43,7 @@ func (a *app) benchSearchCmd() *cobra.Command {
 		Use:   "search URL",
 		Short: "Load a server that runs with searches or texts to embed, and print rates and latencies",
 		Long: `Search posts the bodies of a file in turn, each client waiting for its answer. URL is that of a route, such as
-http://127.0.0.1:7080/v1/matrix/search, or of a server, whose search is meant then. An error ends the command with 1.
+http://127.0.0.1:7080/v1/matrix/search, or of a server, which then means its search. An error ends the command with 1.
 
 The suites search.sweep, search.mixed and search.recall of bench run start a server of their own.`,
 		Example: `  millrace bench search prepare --workers 5000 --load http://127.0.0.1:7080 --drop
@@ -72,14 +72,14 @@ The suites search.sweep, search.mixed and search.recall of bench run start a ser
 	f := c.Flags()
 	f.StringVar(&o.url, "url", "", "URL, instead of the argument")
 	f.StringVar(&o.bodies, "bodies", "", "file of one JSON body per line; default search.jsonl or embed.jsonl of this directory")
-	f.StringVar(&o.concurrency, "concurrency", "10", "clients, or a list of numbers of them, one after the other")
+	f.StringVar(&o.concurrency, "concurrency", "10", "number of clients, or a list of numbers to measure one after the other")
 	f.DurationVar(&o.window, "window", 180*time.Second, "how long each load lasts")
-	f.StringVar(&o.mixed, "mixed", "", "both at once, such as embed=60,search=60")
-	f.Float64Var(&o.rate, "rate", 0, "requests a second: an open loop")
-	f.StringVar(&o.arrivals, "arrivals", "poisson", "of the open loop: uniform, poisson, burst:5x, step:FILE")
-	f.StringVar(&o.validate, "validate", "none", "none, or full: afterwards each body is asked for as exact too, and the gate of each row judged")
-	f.BoolVar(&o.cold, "cold", false, "every text unique, so that none is in a cache")
-	f.Uint64Var(&o.seed, "seed", 1, "of everything random")
+	f.StringVar(&o.mixed, "mixed", "", "clients of both routes at once, such as embed=60,search=60")
+	f.Float64Var(&o.rate, "rate", 0, "requests a second; makes the load an open loop")
+	f.StringVar(&o.arrivals, "arrivals", "poisson", "pattern of the arrivals of the open loop: uniform, poisson, burst:5x or step:FILE")
+	f.StringVar(&o.validate, "validate", "none", "none, or full: afterwards compare each answer with an exact search, and check the conditions of each row")
+	f.BoolVar(&o.cold, "cold", false, "make every text unique, so that no text is in a cache")
+	f.Uint64Var(&o.seed, "seed", 1, "seed of all random choices")
 	f.StringVar(&o.tokenFile, "token-file", "", "file with the token of the server; default MILLRACE_TOKEN")
 	c.AddCommand(a.benchPrepareCmd())
 	return c
@@ -126,7 +126,7 @@ func loadsOf(o *searchLoadFlags, path string) ([][]loadOf, error) {
 		for text := range strings.SplitSeq(o.concurrency, ",") {
 			n, err := strconv.Atoi(strings.TrimSpace(text))
 			if err != nil || n < 1 {
-				return nil, usageError{fmt.Errorf("--concurrency: %q is no number from 1 on", text)}
+				return nil, usageError{fmt.Errorf("--concurrency: %q must be a number of at least 1", text)}
 			}
 			out = append(out, []loadOf{{path, o.bodies, n}})
 		}
@@ -245,7 +245,7 @@ func (a *app) benchPrepareCmd() *cobra.Command {
 	var drop, gated bool
 	c := &cobra.Command{
 		Use:   "prepare",
-		Short: "Make workers and job orders that nobody is, write their bodies, and store the workers in a server",
+		Short: "Generate made-up workers and job orders, write their request bodies, and store the workers in a server",
 		Long:  "Prepare writes search.jsonl and embed.jsonl. The same seed gives the same bytes.",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -255,7 +255,7 @@ func (a *app) benchPrepareCmd() *cobra.Command {
 				names = strings.Split(styles, ",")
 				for _, s := range names {
 					if !slices.Contains(load.SearchStyles, s) {
-						return usageError{fmt.Errorf("--styles: %q is none of %s", s, strings.Join(load.SearchStyles, ", "))}
+						return usageError{fmt.Errorf("--styles: %q must be one of %s", s, strings.Join(load.SearchStyles, ", "))}
 					}
 				}
 			}
@@ -288,16 +288,16 @@ func (a *app) benchPrepareCmd() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	f.IntVar(&o.Workers, "workers", 5000, "workers")
-	f.IntVar(&o.Orders, "orders", 50, "job orders, each in every style")
-	f.Uint64Var(&o.Seed, "seed", 1, "of everything random")
-	f.StringVar(&styles, "styles", "all", "need, client_first, looking, shorthand, or all")
-	f.BoolVar(&gated, "gated", true, "bodies have the conditions of their order")
+	f.IntVar(&o.Workers, "workers", 5000, "number of workers")
+	f.IntVar(&o.Orders, "orders", 50, "number of job orders, each in every style")
+	f.Uint64Var(&o.Seed, "seed", 1, "seed of all random choices")
+	f.StringVar(&styles, "styles", "all", "styles of the orders' texts: a list of need, client_first, looking and shorthand, or all")
+	f.BoolVar(&gated, "gated", true, "put the conditions of each order into its body")
 	f.StringVar(&into, "load", "", "base URL of a server to store the workers in")
-	f.BoolVar(&drop, "drop", false, "with --load: what was in the collection goes first")
-	f.StringVar(&namespace, "ns", "", "namespace; default default")
+	f.BoolVar(&drop, "drop", false, "with --load: empty the collection first")
+	f.StringVar(&namespace, "ns", "", "namespace; default is the one named default")
 	f.StringVar(&tokenFile, "token-file", "", "file with the token of the server; default MILLRACE_TOKEN")
-	f.StringVar(&out, "out", ".", "directory of the files")
+	f.StringVar(&out, "out", ".", "directory to write the files to")
 	return c
 }
 

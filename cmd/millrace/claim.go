@@ -45,9 +45,9 @@ ends. Workers use the stream instead (millrace work, or an SDK).`,
 			})
 		},
 	}
-	c.Flags().IntVar(&q.Max, "max", 1, "most tasks, 1 to 128")
+	c.Flags().IntVar(&q.Max, "max", 1, "claim at most this many tasks, 1 to 128")
 	c.Flags().DurationVar(&q.Wait, "wait", 0, "wait this long for a task, at most 60s")
-	c.Flags().DurationVar(&q.Lease, "lease", 0, "lease instead of the tasks' own")
+	c.Flags().DurationVar(&q.Lease, "lease", 0, "length of the lease; default the tasks' own")
 	c.Flags().StringVar(&q.Worker, "worker", "cli", "name of the worker")
 	return c
 }
@@ -101,10 +101,10 @@ func (a *app) taskFailCmd() *cobra.Command {
 	}
 	c.Flags().Uint64Var(&token, "lease-token", 0, "fencing token that the claim printed (required)")
 	c.Flags().StringVar(&f.Message, "message", "", "what went wrong")
-	c.Flags().StringVar(&f.Code, "code", "", "short code of it")
+	c.Flags().StringVar(&f.Code, "code", "", "short code of the error")
 	mayBeEmpty(c.Flags(), "message", "code")
-	c.Flags().BoolVar(&f.Fatal, "fatal", false, "no further attempt")
-	c.Flags().DurationVar(&retry, "retry-in", 0, "next attempt after this time")
+	c.Flags().BoolVar(&f.Fatal, "fatal", false, "the task is dead: no further attempt")
+	c.Flags().DurationVar(&retry, "retry-in", 0, "time until the next attempt; default the queue's backoff")
 	_ = c.MarkFlagRequired("lease-token")
 	return c
 }

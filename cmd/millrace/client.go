@@ -26,8 +26,8 @@ func (a *app) connectionFlags(c *cobra.Command) {
 	f.StringVar(&a.conn.address, "server", "", "host:port of the server; default MILLRACE_URL, then 127.0.0.1:7081")
 	a.conn.token.add(f, "token", "token; default MILLRACE_TOKEN")
 	f.StringVar(&a.conn.namespace, "ns", "", "namespace; default MILLRACE_NAMESPACE, then default")
-	spanVar(f, &a.conn.timeout, "timeout", 0, "give up after this time; default 15s, and never for what waits for a task")
-	f.BoolVar(&a.conn.insecure, "insecure", false, "plain text to an address that is not loopback")
+	spanVar(f, &a.conn.timeout, "timeout", 0, "give up after this time; default 15s, and no limit for commands that wait for a task")
+	f.BoolVar(&a.conn.insecure, "insecure", false, "allow plain text to an address that is not loopback")
 }
 
 // options are what the flags say to a client.

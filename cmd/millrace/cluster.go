@@ -59,8 +59,8 @@ tokens can be read by their owner only. Who has ca.key can make nodes of this cl
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&o.dir, "dir", "./cluster", "directory to make; it must not exist, or be empty")
-	f.IntVar(&o.plan.Nodes, "nodes", 3, "how many nodes, 1 to 9")
+	f.StringVar(&o.dir, "dir", "./cluster", "directory to make; it must not exist or must be empty")
+	f.IntVar(&o.plan.Nodes, "nodes", 3, "number of nodes, 1 to 9")
 	f.StringVar(&o.plan.Host, "host", "127.0.0.1", "host of all addresses; clients need TLS if it is not loopback")
 	f.IntVar(&o.plan.BasePort, "base-port", 7400, "first port of the first node")
 	f.IntVar(&o.plan.Shards, "shards", 4, "shards of the cluster, 1 to 64")
@@ -145,19 +145,19 @@ func writeOnce(path string, content []byte, mode os.FileMode) error {
 
 // clusterFlags are the settings of a node's place in a cluster.
 func clusterFlags(f *pflag.FlagSet, c *config.Cluster, join *secretFlags) {
-	f.StringVar(&c.ID, "cluster-id", "", "cluster that this node belongs to, 32 hexadecimal digits; none: a server by itself")
-	f.Uint64Var(&c.Node, "node-id", 0, "number of this node in the cluster, from 1; never used again once the node is gone")
-	f.Var(peersValue{&c.Peers}, "peers", "all nodes of the cluster, as ID=ADDRESS/GRPC/REST,... with host:port for peers, gRPC and perhaps REST; in the file a list of id, address, api, http")
-	f.StringVar(&c.Listen, "peer-listen", "", "address for the other nodes")
-	f.StringVar(&c.AdvertisePeer, "advertise-peer", "", "address that this node announces to the others for its peers; default what --peers says of it, else --peer-listen")
-	f.StringVar(&c.AdvertiseGRPC, "advertise-grpc", "", "address that it announces for its gRPC edge, to which clients are sent; default what --peers says of it, else --listen")
-	f.StringVar(&c.AdvertiseHTTP, "advertise-http", "", "address that it announces for its REST edge; default what --peers says of it, else --http")
-	f.StringVar(&c.CA, "peer-ca", "", "PEM certificates of the authority that issued the nodes' certificates")
-	f.StringVar(&c.Cert, "peer-cert", "", "PEM certificate of this node, whose URI is millrace://CLUSTER-ID/node/NODE-ID; read again when it changes")
-	f.StringVar(&c.Key, "peer-key", "", "PEM key of that certificate")
-	f.StringVar(&c.Join, "join", "", "address for peers of a member of the cluster, which takes this node in; its settings then name no peers")
+	f.StringVar(&c.ID, "cluster-id", "", "id of the cluster that this node belongs to, 32 hexadecimal digits; empty: a single-node server")
+	f.Uint64Var(&c.Node, "node-id", 0, "number of this node in the cluster, from 1; the number of a removed node is never used again")
+	f.Var(peersValue{&c.Peers}, "peers", "all nodes of the cluster, as ID=PEER/GRPC[/REST],... where each part is a host:port: for the other nodes, for gRPC and, if served, for REST; in the file a list of objects with id, address, api, http")
+	f.StringVar(&c.Listen, "peer-listen", "", "address to listen on for the other nodes")
+	f.StringVar(&c.AdvertisePeer, "advertise-peer", "", "address at which the other nodes reach this one; default its entry in --peers, else --peer-listen")
+	f.StringVar(&c.AdvertiseGRPC, "advertise-grpc", "", "gRPC address to which other nodes send clients; default its entry in --peers, else --listen")
+	f.StringVar(&c.AdvertiseHTTP, "advertise-http", "", "REST address to which other nodes send clients; default its entry in --peers, else --http")
+	f.StringVar(&c.CA, "peer-ca", "", "PEM file with the certificates of the authority that issued the nodes' certificates")
+	f.StringVar(&c.Cert, "peer-cert", "", "PEM file with the certificate of this node, whose URI is millrace://CLUSTER-ID/node/NODE-ID; read again when it changes")
+	f.StringVar(&c.Key, "peer-key", "", "PEM file with the key of that certificate")
+	f.StringVar(&c.Join, "join", "", "join a running cluster: the --peer-listen address of one of its members; not allowed together with --peers")
 	join.add(f, "join-token", "token to join with, from cluster add; it holds once, for an hour")
-	f.BoolVar(&c.Plain, "peer-plain", false, "plain text between nodes, which proves nobody's identity; loopback only")
+	f.BoolVar(&c.Plain, "peer-plain", false, "plain text between nodes: no node proves its identity; loopback addresses only")
 }
 
 // peersValue is the flag for a list of peers.

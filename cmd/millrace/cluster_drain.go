@@ -35,15 +35,15 @@ func (a *app) clusterDrainCmd() *cobra.Command {
 	var wait time.Duration
 	c := &cobra.Command{
 		Use:   "drain NODE",
-		Short: "Have a node lead nothing, for as long as it is worked on",
-		Long: `Drain moves the leadership of every shard that a node leads to others, and keeps it away: no shard goes
-home to the node, and one that it comes to lead because another fails it hands on. The node goes on to
-vote and to keep all data. That lasts, over restarts too, until --undo.
+		Short: "Keep a node from leading shards, for maintenance",
+		Long: `Drain moves the leadership of every shard that a node leads to other nodes, and keeps the node from
+leading. If the node must lead a shard because another node failed, it hands the shard on as soon as it
+can. The node still votes and keeps all data. The drain lasts until --undo, over restarts too.
 
-The command waits until the node leads nothing, and ends with 3 if it still does: then no other node has
-all of the log yet, and the node hands its shards over as soon as one has. A node without which nobody
-could lead is refused as nobody_leads. To restart a node, draining is not needed: it hands its shards
-over by itself when it is stopped.`,
+The command waits until the node leads no shard. It ends with 3 if the node still leads one after --wait:
+then no other node has all of the log yet, and the node hands its shards over as soon as one has. The
+request is refused as nobody_leads if no other node could lead. A restart needs no drain: a node that is
+stopped hands its shards over by itself.`,
 		Example: `  millrace cluster drain n2
   millrace cluster drain n2 --undo`,
 		Args: cobra.ExactArgs(1),
@@ -64,8 +64,8 @@ over by itself when it is stopped.`,
 		},
 	}
 	m.flags(c)
-	c.Flags().BoolVar(&undo, "undo", false, "the node may lead again")
-	spanVar(c.Flags(), &wait, "wait", drainWait, "how long to wait until it leads nothing; 0 = not at all")
+	c.Flags().BoolVar(&undo, "undo", false, "end the drain: the node may lead again")
+	spanVar(c.Flags(), &wait, "wait", drainWait, "how long to wait until the node leads no shard; 0 = do not wait")
 	return c
 }
 
@@ -105,10 +105,11 @@ func (a *app) clusterBalanceCmd() *cobra.Command {
 	o := &operator{}
 	c := &cobra.Command{
 		Use:   "balance",
-		Short: "Have every shard led by the node that it is at home with",
-		Long: `Balance moves leadership at once where it would go by itself some ten seconds after all is well, so that
-the shards are spread evenly over the nodes; and it undoes what transfer has moved. Shards stay where
-they are whose home is drained, is not reached, or does not have all of their log yet.`,
+		Short: "Move the leadership of every shard to its home node",
+		Long: `Balance moves the leadership of every shard to its home node at once, so that the nodes lead equal numbers
+of shards; without the command the cluster does so about ten seconds after all nodes are healthy. It also
+undoes what transfer has moved. A shard stays where it is while its home node is drained, cannot be
+reached, or does not have all of its log yet.`,
 		Example: `  millrace cluster balance`,
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -46,8 +46,8 @@ node 4 gets 7430.`,
 	f := c.Flags()
 	f.StringVar(&o.dir, "dir", "./cluster", "directory that cluster init made")
 	f.StringVar(&o.plan.Host, "host", "127.0.0.1", "host of all addresses; clients need TLS if it is not loopback")
-	f.IntVar(&o.plan.BasePort, "base-port", 0, "first port of the node; default 7400 and ten for each node before it")
-	f.IntVar(&o.plan.Shards, "shards", 4, "shards of the cluster, which all nodes have alike")
+	f.IntVar(&o.plan.BasePort, "base-port", 0, "first port of the node; default 7400 plus ten for each node before it")
+	f.IntVar(&o.plan.Shards, "shards", 4, "shards of the cluster; must be the same on all nodes")
 	return c
 }
 

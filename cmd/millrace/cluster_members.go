@@ -19,7 +19,7 @@ import (
 func parseNode(text string) (uint64, error) {
 	n, err := strconv.ParseUint(strings.TrimPrefix(text, "n"), 10, 64)
 	if err != nil || n == 0 {
-		return 0, usageError{fmt.Errorf("%q is no node: its number is wanted, such as n4 or 4", text)}
+		return 0, usageError{fmt.Errorf("%q is not a node; give its number, such as n4 or 4", text)}
 	}
 	return n, nil
 }
@@ -105,8 +105,8 @@ One change of membership runs at a time. What is not done within an hour is undo
 	m.flags(c)
 	c.Flags().StringVar(&peer, "peer", "", "not used: the node announces its own address when it joins")
 	_ = c.Flags().MarkHidden("peer") // scripts of earlier versions give it
-	c.Flags().StringVar(&name, "name", "", "name of the node; default n and its number")
-	c.Flags().BoolVar(&learner, "learner", false, "it stays a learner: it has all data and no vote")
+	c.Flags().StringVar(&name, "name", "", "name of the node; default n followed by its number")
+	c.Flags().BoolVar(&learner, "learner", false, "the node stays a learner: it has all data but does not vote")
 	return c
 }
 
@@ -148,7 +148,7 @@ func (a *app) clusterReplaceCmd() *cobra.Command {
 	m := &memberCommand{verb: "replace", query: url.Values{}}
 	c := &cobra.Command{
 		Use:   "replace OLD NEW",
-		Short: "Put a learner in the place of a node, in one step of each shard",
+		Short: "Replace a node by a learner, in one step per shard",
 		Long: `Replace makes a voter of NEW, which was added with --learner, and takes OLD out, in one step of each
 shard: the number of voters stays what it is. OLD may be down. It ends as a removed node does.`,
 		Example: `  millrace cluster add n4 --learner

@@ -32,7 +32,7 @@ func (o *operator) flags(c *cobra.Command) {
 	f.StringVar(&o.address, "server", "", "host:port of any node's server; default MILLRACE_URL, then 127.0.0.1:7081")
 	o.token.add(f, "token", "token with the scope cluster; default MILLRACE_TOKEN")
 	f.BoolVar(&o.insecure, "insecure", false, "plain text to an address that is not loopback")
-	f.StringVar(&o.socket, "socket", "", "operator's socket of a node on this machine, such as ./data/operator.sock, instead of a server and a token")
+	f.StringVar(&o.socket, "socket", "", "operator socket of a node on this machine, such as ./data/operator.sock; replaces --server and the token")
 	spanVar(f, &o.timeout, "timeout", defaultTimeout, "give up after this time")
 }
 
@@ -96,11 +96,11 @@ func (a *app) clusterStatusCmd() *cobra.Command {
 	shard := -1
 	c := &cobra.Command{
 		Use:   "status",
-		Short: "Show every node of a cluster: what it leads, how far it is, whether it is reached",
-		Long: `Status asks one node, which asks the others. A node that it does not reach is shown with the reason. Lag is how many entries of a shard's log are known to be committed that a node has
-not applied.
+		Short: "Show every node of a cluster: the shards that it leads, its lag, and whether it is reached",
+		Long: `Status asks one node, which asks the others. A node that it does not reach is shown with the reason. Lag is the number of log entries
+that are committed and that the node has not applied yet.
 
-Exit 0: all nodes are reached and all shards are led. 3: they are not, or nobody answers.`,
+Exit 0: all nodes are reached and all shards are led. 3: they are not, or no node answers.`,
 		Example: `  millrace cluster status
   millrace cluster status --server 127.0.0.1:7401 --json
   millrace cluster status --socket ./cluster/n1/data/operator.sock`,
@@ -133,7 +133,7 @@ Exit 0: all nodes are reached and all shards are led. 3: they are not, or nobody
 func onlyShard(s *server.ClusterStatus, shard int) error {
 	s.Shards = slices.DeleteFunc(s.Shards, func(x server.ShardStatus) bool { return x.Shard != shard })
 	if len(s.Shards) == 0 {
-		return fmt.Errorf("there is no shard %d", shard)
+		return fmt.Errorf("shard %d does not exist", shard)
 	}
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
@@ -157,7 +157,7 @@ func lacking(s server.ClusterStatus) string {
 	}
 	for _, shard := range s.Shards {
 		if shard.Leader == 0 {
-			out = append(out, fmt.Sprintf("nobody who was reached leads shard %d", shard.Shard))
+			out = append(out, fmt.Sprintf("none of the nodes reached leads shard %d", shard.Shard))
 		}
 	}
 	return strings.Join(out, "; ")
@@ -181,7 +181,7 @@ func writeCluster(out io.Writer, s server.ClusterStatus) {
 	fmt.Fprintln(out)
 	fmt.Fprintln(w, "SHARD\tLEADER\tTERM\tCOMMITTED\tAPPLIED (NODE:INDEX)")
 	for _, shard := range s.Shards {
-		leader := "nobody"
+		leader := "none"
 		if shard.Leader != 0 {
 			leader = strconv.FormatUint(shard.Leader, 10)
 		}
@@ -218,12 +218,13 @@ func (a *app) clusterTransferCmd() *cobra.Command {
 	var to uint64
 	c := &cobra.Command{
 		Use:   "transfer --shard S --to NODE",
-		Short: "Have another node lead a shard",
-		Long: `Transfer asks one node to have a shard led by the node that --to names. That is over in milliseconds: writes are held back meanwhile, and none is left in doubt. The shard stays with
-that node until it stops or is moved again; shards that nobody moved go to the node they are at home
-with, which is node SHARD modulo NODES, some ten seconds after that can lead them.
+		Short: "Move the leadership of a shard to another node",
+		Long: `Transfer asks one node to have a shard led by the node that --to names. It takes
+milliseconds: the shard holds writes back meanwhile, and no write is left in doubt. The shard stays with
+that node until the node stops or the shard is moved again. A shard that was not moved returns to its home,
+which is node SHARD modulo NODES, about ten seconds after that node can lead it.
 
-The node must have nearly all of the shard's log: one that does not is refused, and the leader stays.`,
+The node must have nearly all of the shard's log. Otherwise the request is refused, and the leader stays.`,
 		Example: `  millrace cluster transfer --shard 2 --to 1`,
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -240,6 +241,6 @@ The node must have nearly all of the shard's log: one that does not is refused, 
 	}
 	o.flags(c)
 	c.Flags().Uint16Var(&shard, "shard", 0, "number of the shard (required)")
-	c.Flags().Uint64Var(&to, "to", 0, "id of the node (required)")
+	c.Flags().Uint64Var(&to, "to", 0, "number of the node (required)")
 	return c
 }

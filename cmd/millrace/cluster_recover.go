@@ -21,8 +21,8 @@ func (a *app) clusterRecoverCmd() *cobra.Command {
 		Short: "Last resort: make one survivor of a lost majority a cluster of its own",
 		Long: `Recover is for a cluster whose majority is lost for good: more than half of the data directories are gone.
 It makes the directory of one survivor that of the only node of a new cluster, which has everything that
-the survivor has, and can grow again. What the others acknowledged without the survivor is lost, and
-nobody can tell what that was. While a majority can be brought back, bring it back instead; if a backup
+the survivor has, and can grow again. What the others acknowledged without the survivor is lost; the
+command cannot list it. While a majority can be brought back, bring it back instead; if a backup
 is newer than what the survivor has, restore that.
 
 The server of the directory must not run. Without --force-new-cluster the command only says what the
@@ -52,9 +52,9 @@ A recovery that is cut short leaves a directory that no server starts on; the sa
 	}
 	f := c.Flags()
 	f.StringVar(&o.Dir, "data", "", "data directory of the survivor (required)")
-	f.BoolVar(&force, "force-new-cluster", false, "do it: give up what only the lost nodes had")
-	f.StringVar(&o.Cluster, "cluster-id", "", "id of the new cluster, 32 hexadecimal digits; default drawn")
-	f.Uint64Var(&o.Node, "node-id", 0, "number of the node in the new cluster; default the one that it has")
+	f.BoolVar(&force, "force-new-cluster", false, "make the new cluster; what only the lost nodes had is lost")
+	f.StringVar(&o.Cluster, "cluster-id", "", "id of the new cluster, 32 hexadecimal digits; default a random one")
+	f.Uint64Var(&o.Node, "node-id", 0, "number of the node in the new cluster; default its number in the old one")
 	return c
 }
 

@@ -85,9 +85,9 @@ SIGKILL and started again. At the end every result and key is compared with a di
 		},
 	}
 	c.Flags().StringVar(&f.source, "source", "", "source tree; default that of the local Go installation")
-	c.Flags().StringVar(&f.data, "data", "", "data directory, kept afterwards; default a temporary one, removed")
-	c.Flags().IntVar(&f.limit, "limit", 0, "most files; 0 = all")
-	c.Flags().BoolVar(&f.calm, "calm", false, "kill nothing")
+	c.Flags().StringVar(&f.data, "data", "", "data directory, kept afterwards; default a temporary one, which is removed")
+	c.Flags().IntVar(&f.limit, "limit", 0, "use at most this many files; 0 = all")
+	c.Flags().BoolVar(&f.calm, "calm", false, "do not kill the server and the worker")
 	return c
 }
 

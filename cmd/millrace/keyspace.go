@@ -52,21 +52,21 @@ func (a *app) kvAddCmd() *cobra.Command {
 		},
 	}
 	c.Flags().Uint64Var(&ifRev, "if-rev", 0, "only if the key is at this revision; 0 = absent")
-	c.Flags().Int64Var(&floor, "floor", 0, "only if the sum is not below this")
-	c.Flags().Int64Var(&ceiling, "ceiling", 0, "only if the sum is not above this")
+	c.Flags().Int64Var(&floor, "floor", 0, "refuse the addition if the sum would be below this")
+	c.Flags().Int64Var(&ceiling, "ceiling", 0, "refuse the addition if the sum would be above this")
 	keyOf = keyFlag(c)
 	return c
 }
 
 // rangeFlags adds the flags that name a range of keys.
 func rangeFlags(c *cobra.Command) (rangeOf func() (millrace.KeyRange, error)) {
-	prefix := c.Flags().String("prefix", "", "the keys that begin with this")
-	from := c.Flags().String("from", "", "the first key")
-	to := c.Flags().String("to", "", "the end, without this key")
+	prefix := c.Flags().String("prefix", "", "only keys that begin with this")
+	from := c.Flags().String("from", "", "first key of the range")
+	to := c.Flags().String("to", "", "end of the range; this key is not part of it")
 	return func() (millrace.KeyRange, error) {
 		bounded := c.Flags().Changed("from") || c.Flags().Changed("to")
 		if bounded && c.Flags().Changed("prefix") {
-			return millrace.KeyRange{}, usageError{errors.New("--prefix cannot be given beside --from or --to")}
+			return millrace.KeyRange{}, usageError{errors.New("--prefix and --from or --to are mutually exclusive")}
 		}
 		if bounded {
 			return millrace.Between(*from, *to), nil
@@ -115,9 +115,9 @@ plain text. With --json each line is an object.`,
 			})
 		},
 	}
-	c.Flags().BoolVar(&keysOnly, "keys-only", false, "leave the values out")
-	c.Flags().BoolVar(&stale, "stale", false, "read what the node has, without asking a majority")
-	c.Flags().IntVar(&limit, "limit", 0, "most keys; 0 = all")
+	c.Flags().BoolVar(&keysOnly, "keys-only", false, "print keys and revisions without values")
+	c.Flags().BoolVar(&stale, "stale", false, "read what this node has applied, without asking a majority; it may be old")
+	c.Flags().IntVar(&limit, "limit", 0, "print at most this many keys; 0 = all")
 	rangeOf = rangeFlags(c)
 	return c
 }
@@ -169,7 +169,7 @@ func (a *app) kvDeleteRangeCmd() *cobra.Command {
 			})
 		},
 	}
-	c.Flags().BoolVar(&all, "all", false, "all keys")
+	c.Flags().BoolVar(&all, "all", false, "remove all keys of the keyspace")
 	rangeOf = rangeFlags(c)
 	return c
 }
@@ -254,9 +254,9 @@ func (a *app) keyspaceSetCmd() *cobra.Command {
 			})
 		},
 	}
-	c.Flags().Int64Var(&config.Bytes, "bytes", 0, "most bytes on disk, of one replica; 0 = no bound")
-	c.Flags().Int64Var(&config.WritesPerSecond, "writes-per-second", 0, "most puts per second, of all nodes together; 0 = no bound")
-	c.Flags().Int64Var(&config.BytesPerSecond, "bytes-per-second", 0, "most bytes put per second, of all nodes together; 0 = no bound")
+	c.Flags().Int64Var(&config.Bytes, "bytes", 0, "limit in bytes of one replica on disk; 0 = no limit")
+	c.Flags().Int64Var(&config.WritesPerSecond, "writes-per-second", 0, "limit of puts per second, over all nodes; 0 = no limit")
+	c.Flags().Int64Var(&config.BytesPerSecond, "bytes-per-second", 0, "limit of bytes put per second, over all nodes; 0 = no limit")
 	return c
 }
 

@@ -26,7 +26,7 @@ func (a *app) kvCmd() *cobra.Command {
 
 // keyFlag adds the flag by which a key can hold what no argument can. keyOf reads the argument as the flag says.
 func keyFlag(c *cobra.Command) (keyOf func(arg string) (string, error)) {
-	encoded := c.Flags().Bool("key-base64", false, "KEY is base64, for bytes that no argument can hold")
+	encoded := c.Flags().Bool("key-base64", false, "KEY is in base64, for bytes that an argument cannot hold")
 	return func(arg string) (string, error) {
 		if !*encoded {
 			return arg, nil
@@ -44,7 +44,7 @@ func (a *app) kvGetCmd() *cobra.Command {
 	var asIs bool
 	c := &cobra.Command{
 		Use:   "get KEYSPACE KEY",
-		Short: "Print a key's value, byte for byte; on a terminal without what would drive it",
+		Short: "Print a key's value, byte for byte; on a terminal without control characters",
 		Args:  cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
 			key, err := keyOf(args[1])
@@ -63,7 +63,7 @@ func (a *app) kvGetCmd() *cobra.Command {
 			})
 		},
 	}
-	c.Flags().BoolVar(&asIs, "raw", false, "byte for byte on a terminal too")
+	c.Flags().BoolVar(&asIs, "raw", false, "print the value byte for byte even on a terminal")
 	keyOf = keyFlag(c)
 	return c
 }

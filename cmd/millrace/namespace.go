@@ -36,7 +36,7 @@ func (a *app) namespaceCreateCmd() *cobra.Command {
 	partitions := 1
 	c := &cobra.Command{
 		Use:   "create NAME",
-		Short: "Make a namespace; its number of partitions is for good",
+		Short: "Make a namespace; its number of partitions is fixed",
 		Long: `Make a namespace. A namespace that is used before it was made has one partition.
 
 What changes together, such as a task and the keys that it writes, must be of one partition: that of
@@ -61,7 +61,7 @@ some node of a cluster, so that all nodes share the work.`,
 			})
 		},
 	}
-	c.Flags().IntVar(&partitions, "partitions", 1, "parts that change atomically, 1 to 4096")
+	c.Flags().IntVar(&partitions, "partitions", 1, "number of partitions, 1 to 4096, fixed for good; a commit changes one partition atomically")
 	return c
 }
 
@@ -92,7 +92,7 @@ func (v namespaceView) text(w io.Writer) {
 		leader := p.Leader
 		switch {
 		case !p.Led:
-			leader = "nobody"
+			leader = "no node"
 		case leader == "":
 			leader = "the server that answered"
 		}
@@ -134,7 +134,7 @@ func (a *app) namespaceSetCmd() *cobra.Command {
 	var retain int64
 	c := &cobra.Command{
 		Use:   "set NAME",
-		Short: "Change a namespace's configuration (admin); what is not given stays",
+		Short: "Change a namespace's configuration (admin); settings that are not given stay",
 		Example: `  millrace namespace set shop --key-bytes 1000000000 --key-writes-per-second 500
   millrace namespace set shop --auto-create=false`,
 		Args: cobra.ExactArgs(1),
@@ -167,9 +167,9 @@ func (a *app) namespaceSetCmd() *cobra.Command {
 		},
 	}
 	b.flags(c.Flags())
-	c.Flags().BoolVar(&autoCreate, "auto-create", true, "queues and keyspaces come with their first use")
-	c.Flags().BoolVar(&onPush, "create-on-push", false, "the first push to a repository makes it")
-	c.Flags().Int64Var(&retain, "retain-bytes", 0, "most bytes of ended tasks, the oldest removed first; 0 = 10 GiB")
+	c.Flags().BoolVar(&autoCreate, "auto-create", true, "make queues and keyspaces at their first use")
+	c.Flags().BoolVar(&onPush, "create-on-push", false, "make a repository at the first push to it")
+	c.Flags().Int64Var(&retain, "retain-bytes", 0, "limit in bytes of ended tasks that are kept; the oldest are removed first; 0 = 10 GiB")
 	return c
 }
 

@@ -110,7 +110,7 @@ func (a *app) queueSetCmd() *cobra.Command {
 	var aging, completed, dead, cancelled time.Duration
 	c := &cobra.Command{
 		Use:   "set QUEUE",
-		Short: "Replace a queue's configuration: what is not given is the default",
+		Short: "Replace a queue's configuration; settings that are not given get their defaults",
 		Example: `  millrace queue set mail --attempts 8 --lease 2m
   millrace queue set audit --retain-completed 0s`,
 		Args: cobra.ExactArgs(1),
@@ -140,12 +140,12 @@ func (a *app) queueSetCmd() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	f.IntVar(&cfg.MaxAttempts, "attempts", 0, "failed attempts that end a task; default 5")
-	f.IntVar(&cfg.MaxCrashes, "crashes", 0, "crashes that end a task; default 10")
-	f.IntVar(&deliveries, "deliveries", 0, "deliveries of any outcome that end a task; 0 = no bound; default 1000")
-	f.DurationVar(&cfg.Lease, "lease", 0, "how long a silent worker keeps a task; default 60s")
-	f.DurationVar(&cfg.MaxRun, "max-run", 0, "bound of one attempt; default none")
-	f.DurationVar(&aging, "aging", 0, "waiting that is worth one priority; 0 = strict priority; default 60s")
+	f.IntVar(&cfg.MaxAttempts, "attempts", 0, "number of failed attempts after which a task is dead; default 5")
+	f.IntVar(&cfg.MaxCrashes, "crashes", 0, "number of crashes (leases that ran out) after which a task is dead; default 10")
+	f.IntVar(&deliveries, "deliveries", 0, "number of deliveries of any outcome after which a task is dead; 0 = no limit; default 1000")
+	f.DurationVar(&cfg.Lease, "lease", 0, "how long a worker keeps a task without renewing its lease; default 60s")
+	f.DurationVar(&cfg.MaxRun, "max-run", 0, "limit of the time of one attempt; default none")
+	f.DurationVar(&aging, "aging", 0, "waiting time that raises a task by one priority; 0 = strict priority; default 60s")
 	f.DurationVar(&completed, "retain-completed", 0, "how long completed tasks are kept; default 24h")
 	f.DurationVar(&dead, "retain-dead", 0, "how long dead tasks are kept; default 336h")
 	f.DurationVar(&cancelled, "retain-cancelled", 0, "how long cancelled tasks are kept; default 24h")
@@ -158,7 +158,7 @@ func (a *app) queueRmCmd() *cobra.Command {
 	var version uint64
 	c := &cobra.Command{
 		Use:   "rm QUEUE",
-		Short: "Remove a queue with its tasks and its configuration; without --purge not while it has tasks that have not ended",
+		Short: "Remove a queue with its tasks and its configuration; needs --purge while some tasks have not ended",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			var opts []millrace.QueueDeleteOption
@@ -177,7 +177,7 @@ func (a *app) queueRmCmd() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	f.BoolVar(&purge, "purge", false, "also with tasks that have not ended: they are cancelled")
+	f.BoolVar(&purge, "purge", false, "cancel tasks that have not ended, and remove the queue with them")
 	f.Uint64Var(&version, "if-version", 0, "only if the configuration has this version")
 	return c
 }

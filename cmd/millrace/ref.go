@@ -33,8 +33,8 @@ func (a *app) refCmd() *cobra.Command {
 	}
 	a.connectionFlags(c)
 	f := &refFlags{}
-	c.PersistentFlags().StringVarP(&f.repo, "repo", "R", "", "the repository; default MILLRACE_REPO")
-	c.PersistentFlags().StringVar(&f.tag, "tag", "", "its tag, if it has one")
+	c.PersistentFlags().StringVarP(&f.repo, "repo", "R", "", "name of the repository; default MILLRACE_REPO")
+	c.PersistentFlags().StringVar(&f.tag, "tag", "", "placement tag of the repository, if it has one")
 	c.AddCommand(
 		a.refRepoCmd(f), a.refListCmd(f), a.refShowCmd(f), a.refUpdateCmd(f), a.refCreateCmd(f), a.refDeleteCmd(f),
 		a.refVerifyCmd(f), a.refSymbolicCmd(f), a.refLogCmd(f), a.refUpdateRefCmd(f))
@@ -80,7 +80,7 @@ func (a *app) refRepoCmd(f *refFlags) *cobra.Command {
 		}
 		return a.printRepo(info)
 	})
-	create.Flags().StringVar(&branch, "default-branch", "", "what HEAD points to; default main")
+	create.Flags().StringVar(&branch, "default-branch", "", "branch that HEAD points to; default main")
 	create.Flags().StringVar(&config, "config", "", "settings as JSON, or - for standard input")
 	show := named("show", "Tell what a repository is", func(ctx context.Context, r millrace.Repo) error {
 		info, err := r.Info(ctx)
@@ -107,8 +107,8 @@ func (a *app) refRepoCmd(f *refFlags) *cobra.Command {
 		}
 		return a.print(map[string]uint64{"version": version}, func(w io.Writer) { fmt.Fprintln(w, version) })
 	})
-	set.Flags().StringVar(&branch, "default-branch", "", "HEAD points to it from now on")
-	set.Flags().StringVar(&config, "config", "", "all settings as JSON, or - for standard input; default those there are")
+	set.Flags().StringVar(&branch, "default-branch", "", "branch that HEAD points to from now on")
+	set.Flags().StringVar(&config, "config", "", "all settings as JSON, or - for standard input; default: unchanged")
 	set.Flags().Int64Var(&ifVersion, "if-version", -1, "only if the settings are at this version")
 	remove := named("delete", "Delete a repository; it can be brought back for 7 days", func(ctx context.Context, r millrace.Repo) error {
 		id, err := r.Delete(ctx)
@@ -124,7 +124,7 @@ func (a *app) refRepoCmd(f *refFlags) *cobra.Command {
 		}
 		return a.print(map[string]string{"id": id}, func(w io.Writer) { fmt.Fprintln(w, id) })
 	})
-	undelete.Flags().StringVar(&id, "id", "", "of the repository; default the one deleted last")
+	undelete.Flags().StringVar(&id, "id", "", "id of the repository; default the one deleted last")
 	c.AddCommand(create, a.refRepoListCmd(), show, set, remove, undelete)
 	return c
 }
@@ -150,7 +150,7 @@ func (a *app) refRepoListCmd() *cobra.Command {
 			})
 		},
 	}
-	list.Flags().BoolVar(&deleted, "deleted", false, "those that can be brought back")
+	list.Flags().BoolVar(&deleted, "deleted", false, "list deleted repositories that can be brought back")
 	return list
 }
 
@@ -205,7 +205,7 @@ func parseRepoConfig(text []byte) (*millrace.RepoConfig, error) {
 	}
 	state, ok := millracev1.Repo_State_value[strings.ToUpper(cmp.Or(in.State, "ready"))]
 	if !ok {
-		return nil, fmt.Errorf("state %q is none of ready, importing, archived", in.State)
+		return nil, fmt.Errorf("state %q must be one of ready, importing, archived", in.State)
 	}
 	out.State = millracev1.Repo_State(state)
 	for _, r := range in.Rules {
@@ -213,13 +213,13 @@ func parseRepoConfig(text []byte) (*millrace.RepoConfig, error) {
 		for _, word := range r.Deny {
 			deny, ok := millracev1.RefRule_Deny_value[strings.ToUpper(word)]
 			if !ok || deny == 0 {
-				return nil, fmt.Errorf("deny %q is none of create, update, delete, force", word)
+				return nil, fmt.Errorf("deny %q must be one of create, update, delete, force", word)
 			}
 			rule.Deny = append(rule.Deny, millracev1.RefRule_Deny(deny))
 		}
 		only, ok := millracev1.RefRule_Only_value[strings.ToUpper(cmp.Or(r.Only, "any"))]
 		if !ok {
-			return nil, fmt.Errorf("only %q is none of any, api, push, effects", r.Only)
+			return nil, fmt.Errorf("only %q must be one of any, api, push, effects", r.Only)
 		}
 		rule.Only = millracev1.RefRule_Only(only)
 		out.Rules = append(out.Rules, rule)
@@ -289,7 +289,7 @@ func refLine(w io.Writer, r millrace.Ref) {
 func (a *app) refListCmd(f *refFlags) *cobra.Command {
 	var q millrace.RefQuery
 	c := &cobra.Command{
-		Use: "list", Short: "List refs of one instant", Args: cobra.NoArgs,
+		Use: "list", Short: "List refs as of one instant", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return a.withRepo(c.Context(), f, func(ctx context.Context, r millrace.Repo) error {
 				_, err := r.Each(ctx, q, func(ref millrace.Ref) error {
@@ -299,11 +299,11 @@ func (a *app) refListCmd(f *refFlags) *cobra.Command {
 			})
 		},
 	}
-	c.Flags().StringVar(&q.Prefix, "prefix", "", "of their names")
-	c.Flags().StringArrayVar(&q.Globs, "glob", nil, "that their names match: * within a component, ** across")
-	c.Flags().StringVar(&q.PointsAt, "points-at", "", "the id that they point to, or peel to")
-	c.Flags().StringVar(&q.After, "after", "", "names after this one")
-	c.Flags().IntVar(&q.Limit, "limit", 0, "at most so many; 0 = all")
+	c.Flags().StringVar(&q.Prefix, "prefix", "", "only refs whose names begin with this")
+	c.Flags().StringArrayVar(&q.Globs, "glob", nil, "only refs whose names match: * within a component, ** across components")
+	c.Flags().StringVar(&q.PointsAt, "points-at", "", "only refs that point to this object id, directly or through a tag")
+	c.Flags().StringVar(&q.After, "after", "", "only refs whose names sort after this one")
+	c.Flags().IntVar(&q.Limit, "limit", 0, "print at most this many refs; 0 = all")
 	return c
 }
 
@@ -345,9 +345,9 @@ func (a *app) change(f *refFlags, use, short string, args cobra.PositionalArgs, 
 			})
 		},
 	}
-	c.Flags().StringVarP(&message, "message", "m", "", "for the log")
+	c.Flags().StringVarP(&message, "message", "m", "", "message of the entry in the ref's log")
 	mayBeEmpty(c.Flags(), "message")
-	c.Flags().BoolVar(&noDeref, "no-deref", false, "change a symbolic ref itself")
+	c.Flags().BoolVar(&noDeref, "no-deref", false, "change a symbolic ref itself, not the ref that it points to")
 	return c
 }
 
@@ -435,7 +435,7 @@ func (a *app) refLogCmd(f *refFlags) *cobra.Command {
 			})
 		},
 	}
-	c.Flags().IntVar(&limit, "limit", 100, "at most so many, up to 1,000")
+	c.Flags().IntVar(&limit, "limit", 100, "print at most this many entries, up to 1,000")
 	return c
 }
 
@@ -484,11 +484,11 @@ func (a *app) refUpdateRefCmd(f *refFlags) *cobra.Command {
 		},
 	}
 	c.Flags().BoolVar(&stdin, "stdin", false, "read commands from standard input")
-	c.Flags().BoolVarP(&nul, "null", "z", false, "they end in NUL, not in line feed, and nothing is quoted")
+	c.Flags().BoolVarP(&nul, "null", "z", false, "commands end in NUL instead of a line feed, and nothing is quoted")
 	c.Flags().BoolVarP(&remove, "delete", "d", false, "delete the ref")
-	c.Flags().BoolVar(&noDeref, "no-deref", false, "change symbolic refs themselves")
-	c.Flags().BoolVar(&createLog, "create-reflog", false, "accepted for git's sake: every ref has a log")
-	c.Flags().StringVarP(&message, "message", "m", "", "for the log")
+	c.Flags().BoolVar(&noDeref, "no-deref", false, "change symbolic refs themselves, not the refs that they point to")
+	c.Flags().BoolVar(&createLog, "create-reflog", false, "accepted as git does; every ref has a log anyway")
+	c.Flags().StringVarP(&message, "message", "m", "", "message of the entry in the ref's log")
 	mayBeEmpty(c.Flags(), "message")
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exitError{exitGitUsage, err} })
 	return valuesFrom(c, 0) // git's dialect has a meaning for empty ones

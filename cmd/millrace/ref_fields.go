@@ -70,7 +70,7 @@ func (f *fields) quoted() (string, error) {
 	return bad()
 }
 
-// unescape reads what follows a backslash; n is 0 when it is no escape.
+// unescape reads what follows a backslash; n is 0 if that is not an escape.
 func unescape(s string) (c byte, n int) {
 	const from, to = `abfnrtv\"`, "\a\b\f\n\r\t\v\\\""
 	if i := strings.IndexByte(from, s[0]); i >= 0 {

@@ -17,7 +17,7 @@ import (
 )
 
 // TestRandomNamesGetTheVerdictOfGit has git list refs of a file that it did not write: it leaves out those with names that it
-// does not take. Names that are no plain paths end it, so each of those is asked for by itself. MILLRACE_REF_NAMES says how
+// does not take. Git stops at a name that is not a plain path, so the test asks for each of those by itself. MILLRACE_REF_NAMES says how
 // many names, 20,000 without.
 func TestRandomNamesGetTheVerdictOfGit(t *testing.T) {
 	if _, err := exec.LookPath("git"); err != nil || testing.Short() {

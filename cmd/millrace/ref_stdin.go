@@ -194,7 +194,7 @@ func (u *updater) update(ctx context.Context, f *fields) error {
 		return fatalf("update %s: missing <newvalue>", name)
 	}
 	c := &millracev1.RefChange{Kind: millracev1.RefChange_UPDATE, Name: name, New: id}
-	if id == zeros { // deletes it; one that is not there is no error
+	if id == zeros { // deletes the ref, which may be absent
 		c = &millracev1.RefChange{Kind: millracev1.RefChange_UPDATE, Name: name}
 	}
 	if id, ok, err = f.value(ctx, u, name, "oldvalue", false); err != nil {

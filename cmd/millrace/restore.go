@@ -51,10 +51,10 @@ backup was made without the objects of git repositories; it says of how many.`,
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&from, "from", "", "backup: a directory or a file (required)")
-	f.StringVar(&o.Dir, "data", "", "data directory to make; must not exist, or be empty (required)")
-	f.StringVar(&o.Cluster, "cluster-id", "", "cluster that the server begins, 32 hexadecimal digits; none: a server by itself")
-	f.Uint64Var(&o.Node, "node-id", 0, "its number in that cluster; default 1")
+	f.StringVar(&from, "from", "", "backup to restore: a directory or a file (required)")
+	f.StringVar(&o.Dir, "data", "", "data directory to make; it must not exist or must be empty (required)")
+	f.StringVar(&o.Cluster, "cluster-id", "", "id of the new cluster, 32 hexadecimal digits; empty: a single-node server")
+	f.Uint64Var(&o.Node, "node-id", 0, "number of the node in that cluster; default 1")
 	return c
 }
 

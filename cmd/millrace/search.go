@@ -18,7 +18,7 @@ import (
 func (a *app) searchCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "search",
-		Short: "Keep points in collections, and find who may and who fits best",
+		Short: "Store points in collections, and find the best matches among those that a filter lets through",
 		Args:  cobra.NoArgs,
 		RunE:  func(*cobra.Command, []string) error { return usageError{errors.New("name a subcommand; see --help")} },
 	}
@@ -54,7 +54,7 @@ func fieldOf(s string) (f millrace.SchemaField, err error) {
 		case "role", "credential", "block":
 			f.Gate = o
 		default:
-			return f, usageError{fmt.Errorf("--field %s: %s is none of unindexed, protected, role, credential, block", s, o)}
+			return f, usageError{fmt.Errorf("--field %s: %s must be one of unindexed, protected, role, credential, block", s, o)}
 		}
 	}
 	return f, nil
@@ -96,12 +96,12 @@ func (a *app) collectionCreateCmd() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&def.Embedder, "embedder", "", "name of the embedder of texts; default the server's")
-	f.IntVar(&def.Dim, "dim", 0, "numbers of a vector; default the model's")
-	f.BoolVar(&def.Dot, "dot", false, "compare by dot product; default by cosine")
-	f.StringArrayVar(&fields, "field", nil, "NAME:TYPE[:OPTION...], repeated: keyword, keywords, int, float, bool, time, geo, text, credentials; index, protected, role, credential, block")
+	f.StringVar(&def.Embedder, "embedder", "", "name of the embedder that makes vectors of texts; default the server's")
+	f.IntVar(&def.Dim, "dim", 0, "numbers per vector; default the model's")
+	f.BoolVar(&def.Dot, "dot", false, "compare vectors by dot product; default by cosine")
+	f.StringArrayVar(&fields, "field", nil, "NAME:TYPE[:OPTION...], repeated: keyword, keywords, int, float, bool, time, geo, text, credentials; options: unindexed, protected, role, credential, block")
 	f.StringArrayVar(&texts, "text-field", nil, "field whose text is embedded, repeated; default text")
-	f.Int64Var(&def.MaxPoints, "max-points", 0, "points of a partition at most; default 1048576")
+	f.Int64Var(&def.MaxPoints, "max-points", 0, "limit of points per partition; default 1048576")
 	return c
 }
 
@@ -246,7 +246,7 @@ func (a *app) searchQueryCmd() *cobra.Command {
 	var near, words float64
 	c := &cobra.Command{
 		Use:   "query COLLECTION TEXT",
-		Short: "Find who passes the gate, and of them who fits best",
+		Short: "Find the points that best match a text, among those that pass the conditions",
 		Example: `  millrace search query workers 'need a mig welder' --role welder --credential aws_d1.1 --client acme
   millrace search query workers 'forklift' --filter 'km(home, p.site) < 40.0' --params '{"site":[41.5,-88.1]}' --explain`,
 		Args: cobra.ExactArgs(2),
@@ -287,23 +287,23 @@ func (a *app) searchQueryCmd() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	f.IntVar(&s.K, "k", 10, "results, to 1000")
-	f.StringArrayVar(&s.Gate.Roles, "role", nil, "role, repeated: a row has one of them")
-	f.StringArrayVar(&s.Gate.Credentials, "credential", nil, "credential, repeated: a row holds each")
+	f.IntVar(&s.K, "k", 10, "number of results, 1 to 1000")
+	f.StringArrayVar(&s.Gate.Roles, "role", nil, "role, repeated: a row must have one of them")
+	f.StringArrayVar(&s.Gate.Credentials, "credential", nil, "credential, repeated: a row must have all of them")
 	f.StringVar(&s.Gate.Client, "client", "", "client: rows that block it are left out")
-	f.StringVar(&s.Gate.Filter, "filter", "", "expression over indexed fields")
-	f.StringVar(&params, "params", "", "JSON object: what --filter names as p.NAME")
+	f.StringVar(&s.Gate.Filter, "filter", "", "expression over indexed fields that a row must satisfy")
+	f.StringVar(&params, "params", "", "JSON object of the values that --filter names as p.NAME")
 	f.StringVar(&s.Ruleset, "ruleset", "", "NAME or NAME@VERSION that judges rows")
-	f.StringVar(&judged, "judge-params", "", "JSON object: what rules name as params.NAME")
-	f.BoolVar(&s.OnlyEligible, "eligible", false, "leave conditional rows out")
-	f.StringVar(&s.DecayField, "decay", "", "field of type time by whose age scores fall")
+	f.StringVar(&judged, "judge-params", "", "JSON object of the values that rules name as params.NAME")
+	f.BoolVar(&s.OnlyEligible, "eligible", false, "leave out rows that are only conditionally eligible")
+	f.StringVar(&s.DecayField, "decay", "", "field of type time; the older it is, the lower the score")
 	f.DurationVar(&s.HalfLife, "half-life", 720*time.Hour, "age that halves a score, with --decay")
-	f.Float64Var(&near, "dense", 0, "weight of nearness; default what suits the embedder")
-	f.Float64Var(&words, "lexical", 0, "weight of the query's words; default what suits the embedder")
-	f.StringVar(&least, "min-score", "", "leave rows below this score out")
-	f.BoolVar(&s.Exact, "exact", false, "compare all rows that pass by their 32-bit vectors")
-	f.BoolVar(&s.Record, "record", false, "keep the search durably, and print its id")
-	f.BoolVar(&s.Explain, "explain", false, "say what each rule did")
+	f.Float64Var(&near, "dense", 0, "weight of the vectors' similarity; default depends on the embedder")
+	f.Float64Var(&words, "lexical", 0, "weight of matching words; default depends on the embedder")
+	f.StringVar(&least, "min-score", "", "leave out rows below this score")
+	f.BoolVar(&s.Exact, "exact", false, "compare the 32-bit vectors of all rows that pass, instead of an approximation")
+	f.BoolVar(&s.Record, "record", false, "record the search durably, and print its id")
+	f.BoolVar(&s.Explain, "explain", false, "print what each rule did")
 	f.BoolVar(&full, "payload", false, "print payloads too")
 	return c
 }
@@ -456,7 +456,7 @@ func (a *app) rulesetListCmd() *cobra.Command {
 func (a *app) rulesetDeleteCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "delete RULESET",
-		Short: "Remove a ruleset with all its versions, whose numbers do not come again",
+		Short: "Remove a ruleset with all its versions; their numbers are not used again",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.with(c.Context(), func(ctx context.Context, client *millrace.Client) error {

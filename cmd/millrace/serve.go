@@ -59,8 +59,8 @@ Unknown keys and variables are refused, and so are empty values.
 Every limit of the gRPC edge is a setting too: --limit-<name>, see --limits.
 
 SIGINT and SIGTERM end the calls in flight within --grace and seal the log; the second of them ends the
-process at once, which loses nothing that was acknowledged. SIGHUP ends no server, nor does a reader of
-its output that is gone.
+process at once, which loses nothing that was acknowledged. SIGHUP does not end the server, nor does
+a closed standard output.
 
 Tokens and certificates are read again when their files change, and on SIGHUP. A file that cannot be
 used, or that holds no token, is refused with a line in the log: what was read before stays in force.
@@ -92,44 +92,44 @@ the disk is full beyond its reserve, 23 when the directory is not this server's.
 
 // flags makes the flags of serve.
 func (o *serveOptions) flags(f *pflag.FlagSet) {
-	f.StringVar(&o.config, "config", "", "YAML file of these settings")
-	f.StringVar(&o.Dir, "data", "", "data directory, made if missing (required)")
-	f.StringVar(&o.Listen, "listen", "127.0.0.1:7081", "address of the gRPC edge")
-	f.StringVar(&o.HTTP, "http", "", "address of the REST edge; off: none; default 127.0.0.1:7080, or a free port if --listen has port 0")
-	f.StringVar(&o.Admin, "admin", "", "address for metrics, health, status and profiles, which only reads and asks for no token; off: none; default 127.0.0.1:7083, or a free port if --listen has port 0")
-	f.StringVar(&o.AdminSocket, "admin-socket", "", "path of the socket by which this machine's root and the server's own user operate the cluster without a token; off: none; default operator.sock in --data")
-	f.StringVar(&o.Metrics, "metrics", "off", "address for /metrics, /healthz and /readyz alone, in plain text and without a token, which may be public; off: none")
-	f.BoolVar(&o.groupCommit, "group-commit", true, "false: one commit per log entry, for measuring what group commit is worth")
+	f.StringVar(&o.config, "config", "", "YAML file with these settings")
+	f.StringVar(&o.Dir, "data", "", "data directory; created if it does not exist (required)")
+	f.StringVar(&o.Listen, "listen", "127.0.0.1:7081", "address of the gRPC listener")
+	f.StringVar(&o.HTTP, "http", "", "address of the REST listener, or off; default 127.0.0.1:7080, or a free port if --listen has port 0")
+	f.StringVar(&o.Admin, "admin", "", "address of the admin listener, or off: metrics, health, status and profiles, read-only and without a token; default 127.0.0.1:7083, or a free port if --listen has port 0")
+	f.StringVar(&o.AdminSocket, "admin-socket", "", "path of the operator socket, or off: root and the server's own user on this machine operate the cluster through it without a token; default operator.sock in --data")
+	f.StringVar(&o.Metrics, "metrics", "off", "address of a listener for only /metrics, /healthz and /readyz, or off: plain text, without a token, and allowed on a public address")
+	f.BoolVar(&o.groupCommit, "group-commit", true, "gather commits into log entries; false: one commit per entry, to measure what group commit is worth")
 	_ = f.MarkHidden("group-commit")
-	f.BoolVar(&o.dev, "dev", false, "make one admin token, print it, and bind to loopback only")
-	f.StringVar(&o.tokenFile, "token-file", "", "with --dev: keep the token in this file and use it again")
-	f.StringVar(&o.TokensFile, "tokens", "", "YAML file of hashed tokens; read again when it changes, and on SIGHUP")
-	f.StringVar((*string)(&o.Durability), "durability", "fsync", "fsync, or none: what a power cut takes (for comparisons)")
+	f.BoolVar(&o.dev, "dev", false, "development mode: make one admin token, print it, and listen on loopback addresses only")
+	f.StringVar(&o.tokenFile, "token-file", "", "with --dev: file that keeps the token; a token in it is used again")
+	f.StringVar(&o.TokensFile, "tokens", "", "YAML file with the hashes of tokens; read again when it changes, and on SIGHUP")
+	f.StringVar((*string)(&o.Durability), "durability", "fsync", "fsync: a write is on disk before it is acknowledged; none: a power cut loses acknowledged writes (for comparisons only)")
 	f.StringVar(&o.Name, "name", "n1", "name of this node")
-	f.IntVar(&o.Shards, "shards", 1, "shards of a new data directory, 1 to 64; a directory keeps its number, and all nodes of a cluster have the same")
-	f.StringVar(&o.memory, "memory", "", "memory for buffers and caches, such as 512MiB; default a quarter of the machine's, or of its control group's")
-	f.StringVar(&o.TLSCert, "tls-cert", "", "PEM certificate of the gRPC and REST edges; read again, with its key, when a file changes, and on SIGHUP")
-	f.StringVar(&o.TLSKey, "tls-key", "", "PEM key of the certificate")
-	f.Var((*insecureValue)(&o.Insecure), "insecure", "listeners that may be in plain text on an address that is not loopback: any of grpc, http and admin; without a value grpc,http")
+	f.IntVar(&o.Shards, "shards", 1, "number of shards of a new data directory, 1 to 64; fixed for the directory, and the same on all nodes of a cluster")
+	f.StringVar(&o.memory, "memory", "", "memory for buffers and caches, such as 512MiB; default a quarter of the machine's memory, or of the control group's limit")
+	f.StringVar(&o.TLSCert, "tls-cert", "", "PEM file with the certificate of the gRPC and REST listeners; read again, with its key, when a file changes, and on SIGHUP")
+	f.StringVar(&o.TLSKey, "tls-key", "", "PEM file with the key of --tls-cert")
+	f.Var((*insecureValue)(&o.Insecure), "insecure", "listeners that are allowed to use plain text on an address that is not loopback: a list of grpc, http and admin; without a value grpc,http")
 	f.Lookup("insecure").NoOptDefVal = insecureBare
-	f.StringVar(&o.ArchiveDir, "log-archive-dir", "", "receives log segments before they are reused")
-	f.Int64Var(&o.Reserve, "disk-reserve", 0, "bytes kept free: below it new work is refused; default min(1 %, 1 GiB)")
-	f.Int64Var(&o.LogQuota, "log-quota", 0, "bytes of log kept for nodes of the cluster that are behind; beyond it they get a snapshot; default 4 GiB, or a tenth of a smaller disk")
-	f.StringVar(&o.maxObject, "git-object", "100MiB", "the largest object that a push may bring, such as a file's content")
-	f.StringVar(&o.Git, "git", "git", "the git that serves git clients: a path, or a name that is looked for in PATH")
-	f.Var((*listValue)(&o.Services), "services", "doors that are open, such as queue,refs: any of queue, kv, refs and search, with queue; what is not there has no routes and no methods; default all")
-	f.Int64Var(&o.SnapshotRate, "snapshot-rate", 64<<20, "bytes per second of snapshots that this node fetches")
-	f.StringVar(&o.EmbeddersFile, "embedders", "", "YAML file of embedders of texts; default: one, built in, that counts words")
-	f.BoolVar(&o.NoSearch, "no-search", false, "keep no index of collections, and answer no search")
-	f.StringVar(&o.VectorKernel, "vector-kernel", "", "vnni, avx2 or purego, for comparing vectors; default the fastest that the machine has")
-	f.BoolVar(&o.Forward, "forward", false, "in a cluster, fetch the answer to a REST request that another node must serve, instead of sending its caller there with 307; a request says otherwise with ?forward=0 or 1")
-	f.BoolVar(&o.KeyspaceMetrics, "keyspace-metrics", false, "metrics tell what is done in the hundred most used keyspaces, by tenant, namespace and name; else they tell the sum of all")
-	f.StringVar(&o.readyFile, "ready-file", "", "there as long as the server serves: a JSON object with address and pid")
-	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
-	spanVar(f, &o.grace, "grace", 25*time.Second, "how long calls in flight may take when the server is told to stop")
-	f.BoolVar(&o.limits, "limits", false, "print the limits with their defaults and hard maxima, and end")
+	f.StringVar(&o.ArchiveDir, "log-archive-dir", "", "directory that gets a copy of each log segment before the segment is reused")
+	f.Int64Var(&o.Reserve, "disk-reserve", 0, "bytes of the disk to keep free: with less, new work is refused; default 1 % of the disk, at most 1 GiB")
+	f.Int64Var(&o.LogQuota, "log-quota", 0, "bytes of log to keep for nodes that are behind; a node that needs older entries gets a snapshot; default 4 GiB, or a tenth of a smaller disk")
+	f.StringVar(&o.maxObject, "git-object", "100MiB", "size limit of one git object in a push, such as a file's content")
+	f.StringVar(&o.Git, "git", "git", "git program that serves git clients: a path, or a name to look up in PATH")
+	f.Var((*listValue)(&o.Services), "services", "services to enable, such as queue,refs: a list of queue (required), kv, refs and search; a disabled service has no routes and no methods; default all")
+	f.Int64Var(&o.SnapshotRate, "snapshot-rate", 64<<20, "limit in bytes per second at which this node fetches snapshots")
+	f.StringVar(&o.EmbeddersFile, "embedders", "", "YAML file of the embedders, which make vectors of texts; default: only the built-in one, which counts words")
+	f.BoolVar(&o.NoSearch, "no-search", false, "keep no search index on this node, and refuse searches here")
+	f.StringVar(&o.VectorKernel, "vector-kernel", "", "instructions that compare vectors: vnni, avx2 or purego; default the fastest that this machine has")
+	f.BoolVar(&o.Forward, "forward", false, "in a cluster, forward a REST request that another node must serve, instead of redirecting the client with 307; ?forward=0 or ?forward=1 overrides this for one request")
+	f.BoolVar(&o.KeyspaceMetrics, "keyspace-metrics", false, "report metrics of the hundred most used keyspaces by tenant, namespace and name, instead of only the sum over all keyspaces")
+	f.StringVar(&o.readyFile, "ready-file", "", "file that exists while the server serves: a JSON object with its addresses and process id")
+	f.StringVar(&o.logLevel, "log-level", "info", "lowest level of log lines: debug, info, warn or error")
+	spanVar(f, &o.grace, "grace", 25*time.Second, "how long calls in flight may go on after the server is told to stop")
+	f.BoolVar(&o.limits, "limits", false, "print all limits with their defaults and highest values, and exit")
 	clusterFlags(f, &o.cluster, &o.joinToken)
-	f.BoolVar(&o.settings, "settings", false, "print all settings as Markdown, and end")
+	f.BoolVar(&o.settings, "settings", false, "print all settings as Markdown, and exit")
 	for _, row := range o.Limits.Rows() {
 		name := limitFlag(row.Key)
 		f.Int64Var(row.Value, name, 0, fmt.Sprintf("default %d, at most %d", row.Default, row.Max))
@@ -175,13 +175,13 @@ func fillSettings(flags *pflag.FlagSet, file string) error {
 	return config.Fill(settingsOf(flags), settingsVariables, os.Environ(), content)
 }
 
-// gcPercent lets the heap grow to four times what lives in it before it is collected: what lives is small beside the
+// gcPercent lets the heap grow to four times what lives in it before it is collected: what lives is small compared with the
 // server's memory, whose limit makes the collector run earlier where it is not. Collecting takes a tenth of the time of
 // a busy server at the default of 100.
 const gcPercent = 300
 
 // fewProcs is the number of cores below which one more thread than cores runs Go code. A compaction, a layer being written
-// or the collector keeps a thread for milliseconds; with no more threads than cores, two of these would leave nobody to
+// or the collector keeps a thread for milliseconds; with no more threads than cores, two of these would leave no thread to
 // acknowledge what the log has taken, and the operating system shares cores out more finely. Each thread beyond that costs
 // processor time in every cycle.
 const fewProcs = 4
@@ -360,5 +360,5 @@ func parseBytes(s string) (int64, error) {
 			return n << shift, nil
 		}
 	}
-	return 0, fmt.Errorf("%q is no count of bytes, such as 512MiB", s)
+	return 0, fmt.Errorf("%q must be a number of bytes, such as 512MiB", s)
 }

@@ -25,10 +25,10 @@ Written by ` + "`millrace serve --settings`" + `; a test compares.
 
 A flag of ` + "`millrace serve`" + ` wins over the environment variable, which wins over the key of the YAML file that
 ` + "`--config`" + ` names. The variable is ` + "`" + settingsVariables + "`" + ` and the flag in capitals with underscores, such as
-` + "`" + settingsVariables + "LOG_LEVEL`" + `; the key is the flag with underscores, such as ` + "`log_level`" + `. A key or a variable that is not
-known, and a value that is empty or cannot be read, keep the server from starting.
+` + "`" + settingsVariables + "LOG_LEVEL`" + `; the key is the flag with underscores, such as ` + "`log_level`" + `. The server does not start with
+an unknown key or variable, or with a value that is empty or cannot be read.
 
-Secrets are no settings: tokens are in a file, as hashes, and so are keys of certificates. ` + "`/debug/status`" + ` of the admin
+Secrets are never settings: tokens (as hashes) and keys of certificates are read from files. ` + "`/debug/status`" + ` of the admin
 listener shows the settings in force.
 
 | Flag | Default | Meaning |
@@ -38,8 +38,8 @@ listener shows the settings in force.
 const limitsIntro = `
 ## Limits
 
-Each limit is a setting too. What exceeds one is refused by its name, and counted in
-` + "`millrace_api_refusals_total`" + `, see [metrics](metrics.md). Names that end in ` + "`_ms`" + ` are milliseconds; bytes, items and calls else.
+Each limit is a setting too. A request that exceeds a limit is refused with the name of the limit, and counted in
+` + "`millrace_api_refusals_total`" + `, see [metrics](metrics.md). A name that ends in ` + "`_ms`" + ` is in milliseconds; the others count bytes, items or calls.
 
 | Limit | Flag | Default | At most |
 |---|---|---|---|

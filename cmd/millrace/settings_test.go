@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-var update = flag.Bool("update", false, "write docs/reference/config.md anew")
+var update = flag.Bool("update", false, "write docs/reference/config.md again")
 
 // TestTheReferenceListsEverySetting holds docs/reference/config.md to what the binary prints.
 func TestTheReferenceListsEverySetting(t *testing.T) {

@@ -22,7 +22,7 @@ type interrupts struct {
 }
 
 // heedSignals has SIGINT and SIGTERM end the process in an orderly way, and the second of them at once. SIGHUP and SIGPIPE
-// end nothing: a terminal that is closed, or a reader that is gone, is no reason to stop serving, or to leave a task to its
+// end nothing: a terminal that is closed, or a reader that is gone, must not stop a server or leave a task to its
 // lease. They are caught, not ignored, so that programs that are started by this one have them as they are by default.
 func heedSignals() (i *interrupts, stop func()) {
 	nothing := make(chan os.Signal, 1) // never read

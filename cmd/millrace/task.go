@@ -157,12 +157,12 @@ func (a *app) taskCreateCmd() *cobra.Command {
 	flags.StringVar(&f.unique, "unique", "", "unique key: a second create answers with the first task for 24 h")
 	flags.StringVar(&f.tag, "tag", "", "tag: tasks and keys with one tag share a partition and can change together")
 	flags.StringToStringVar(&f.headers, "header", nil, "header NAME=VALUE; may be repeated")
-	flags.DurationVar(&f.delay, "delay", 0, "ready after this time")
-	flags.StringVar(&f.at, "at", "", "ready at this time, RFC 3339")
-	flags.IntVar(&f.priority, "priority", 0, "0 to 9, 9 first")
-	flags.IntVar(&f.attempts, "attempts", 0, "failed attempts that end the task; default the queue's")
-	flags.DurationVar(&f.lease, "lease", 0, "how long a silent worker keeps the task; default the queue's")
-	flags.BoolVar(&f.wait, "wait", false, "wait for the end and print the task")
+	flags.DurationVar(&f.delay, "delay", 0, "how long until the task is ready")
+	flags.StringVar(&f.at, "at", "", "time at which the task is ready, as in RFC 3339")
+	flags.IntVar(&f.priority, "priority", 0, "priority, 0 to 9; 9 is delivered first")
+	flags.IntVar(&f.attempts, "attempts", 0, "number of failed attempts after which the task is dead; default the queue's")
+	flags.DurationVar(&f.lease, "lease", 0, "how long a worker keeps the task without renewing its lease; default the queue's")
+	flags.BoolVar(&f.wait, "wait", false, "wait until the task ends, and print it")
 	c.MarkFlagsMutuallyExclusive("delay", "at")
 	return valuesFrom(c, 1)
 }
@@ -255,7 +255,7 @@ func (a *app) taskGetCmd() *cobra.Command {
 			})
 		},
 	}
-	c.Flags().BoolVar(&attempts, "attempts", false, "its last attempts too")
+	c.Flags().BoolVar(&attempts, "attempts", false, "print its last attempts too")
 	return c
 }
 
@@ -270,7 +270,7 @@ func (a *app) taskListCmd() *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error {
 			s, ok := millrace.ParseState(state)
 			if !ok {
-				return usageError{fmt.Errorf("--state: %q is no state", state)}
+				return usageError{fmt.Errorf("--state: %q is not a state of a task", state)}
 			}
 			return a.with(c.Context(), func(ctx context.Context, client *millrace.Client) error {
 				return a.listTasks(ctx, client, millrace.ListQuery{Queue: queue, State: s}, limit)
@@ -278,8 +278,8 @@ func (a *app) taskListCmd() *cobra.Command {
 		},
 	}
 	c.Flags().StringVarP(&queue, "queue", "q", "", "queue (required)")
-	c.Flags().StringVar(&state, "state", "ready", "blocked, scheduled, ready, running, completed, dead or cancelled")
-	c.Flags().IntVar(&limit, "limit", 100, "most tasks to print; 0 = all")
+	c.Flags().StringVar(&state, "state", "ready", "state of the tasks: blocked, scheduled, ready, running, completed, dead or cancelled")
+	c.Flags().IntVar(&limit, "limit", 100, "print at most this many tasks; 0 = all")
 	_ = c.MarkFlagRequired("queue")
 	return c
 }
@@ -313,7 +313,7 @@ func (a *app) listTasks(ctx context.Context, c *millrace.Client, q millrace.List
 func (a *app) taskWaitCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "wait ID",
-		Short: "Wait for a task's end and print it; exit 1 unless it completed, 3 when --timeout is up",
+		Short: "Wait until a task ends and print it; exit 1 unless it completed, 3 after --timeout",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.waiting(c.Context(), func(ctx context.Context, client *millrace.Client) error {

@@ -15,7 +15,7 @@ import (
 func (a *app) tenantCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "tenant",
-		Short: "Bound tenants, and see what they take",
+		Short: "Limit what tenants use, and show their usage",
 		Args:  cobra.NoArgs,
 		RunE:  func(*cobra.Command, []string) error { return usageError{errors.New("name a subcommand; see --help")} },
 	}
@@ -39,9 +39,9 @@ type keyBounds struct {
 }
 
 func (b *keyBounds) flags(f *pflag.FlagSet) {
-	f.Int64Var(&b.KeyBytes, "key-bytes", 0, "most bytes of keys on disk, of one replica; 0 = no bound")
-	f.Int64Var(&b.KeyWritesPerSecond, "key-writes-per-second", 0, "most puts of keys per second, of all nodes together; 0 = no bound")
-	f.Int64Var(&b.KeyBytesPerSecond, "key-bytes-per-second", 0, "most bytes of keys and values put per second, of all nodes together; 0 = no bound")
+	f.Int64Var(&b.KeyBytes, "key-bytes", 0, "limit in bytes of the keys of one replica on disk; 0 = no limit")
+	f.Int64Var(&b.KeyWritesPerSecond, "key-writes-per-second", 0, "limit of puts of keys per second, over all nodes; 0 = no limit")
+	f.Int64Var(&b.KeyBytesPerSecond, "key-bytes-per-second", 0, "limit in bytes of keys and values put per second, over all nodes; 0 = no limit")
 }
 
 // given copies those that were given as flags.
@@ -81,7 +81,7 @@ type tenantView struct {
 func (a *app) tenantGetCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "get [NAME]",
-		Short: "Print what bounds a tenant, by default the token's own, and what its keys take",
+		Short: "Print the limits of a tenant, by default the token's own, and the usage of its keys",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.with(c.Context(), func(ctx context.Context, client *millrace.Client) error {
@@ -106,7 +106,7 @@ func (a *app) tenantSetCmd() *cobra.Command {
 	var b keyBounds
 	c := &cobra.Command{
 		Use:   "set NAME",
-		Short: "Change what bounds a tenant (scope tenant:admin); what is not given stays",
+		Short: "Change the limits of a tenant (scope tenant:admin); limits that are not given stay",
 		Long: `Set changes bounds of all keyspaces of all namespaces of a tenant together. It needs the scope
 tenant:admin, which the role operator has. The tenant need not have been used yet. A tenant whose
 bounds are all 0 is not configured any more, and does not count among the 10,000 that may be.`,

@@ -101,16 +101,16 @@ that is closed, ends no worker.`,
 	}
 	a.connectionFlags(c)
 	flags := c.Flags()
-	flags.StringSliceVarP(&f.queues, "queue", "q", nil, "queue to take tasks of; may be repeated (required)")
-	flags.IntVarP(&f.slots, "concurrency", "c", 1, "commands at once")
-	flags.StringVar(&f.exec, "exec", "", "command, run without a shell")
-	flags.BoolVar(&f.shell, "shell", false, "run --exec by /bin/sh")
-	flags.DurationVar(&f.lease, "lease", 0, "lease instead of the tasks' own")
-	flags.BoolVar(&f.once, "once", false, "end after one task")
-	flags.BoolVar(&f.drain, "drain", false, "end when the queues hold nothing ready or running")
-	spanVar(flags, &f.killAfter, "kill-after", 10*time.Second, "how long a command may take to end once it was sent SIGTERM")
+	flags.StringSliceVarP(&f.queues, "queue", "q", nil, "queue to take tasks from; may be repeated (required)")
+	flags.IntVarP(&f.slots, "concurrency", "c", 1, "number of commands to run at once")
+	flags.StringVar(&f.exec, "exec", "", "command to run, without a shell")
+	flags.BoolVar(&f.shell, "shell", false, "run --exec with /bin/sh")
+	flags.DurationVar(&f.lease, "lease", 0, "length of the lease; default the tasks' own")
+	flags.BoolVar(&f.once, "once", false, "exit after one task")
+	flags.BoolVar(&f.drain, "drain", false, "exit when the queues have no ready or running tasks")
+	spanVar(flags, &f.killAfter, "kill-after", 10*time.Second, "how long a command may run after SIGTERM before it is killed")
 	flags.BoolVar(&f.passToken, "pass-token", false, "set MILLRACE_TOKEN for commands to this worker's token")
-	spanVar(flags, &f.grace, "grace", 30*time.Second, "how long commands may go on when the worker is told to end")
+	spanVar(flags, &f.grace, "grace", 30*time.Second, "how long commands may go on after the worker is told to stop")
 	return c
 }
 

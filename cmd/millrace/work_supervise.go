@@ -203,7 +203,7 @@ func (c *command) reap() {
 		switch {
 		case errors.Is(err, syscall.EINTR):
 		case err != nil:
-			return // there are no more
+			return // all children are reaped
 		case pid == c.pid:
 			c.status <- status
 		}
