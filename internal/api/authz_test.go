@@ -189,7 +189,7 @@ func TestEveryMethodIsClosedToWhoHasNoRight(t *testing.T) {
 		for name, ctx := range map[string]context.Context{
 			"no token":          context.Background(),
 			"a header of roles": metadataOnly("x-role", "ADMIN", "x-tenant", "acme"),
-			"an unknown token":  as("nobody"),
+			"an unknown token":  as("unknown"),
 			"an empty token":    as(""),
 			"an expired token":  as("acme/all/-1s"),
 			"another scheme":    metadataOnly("authorization", "Basic acme/all"),
@@ -344,7 +344,7 @@ func TestAForeignTaskAnswersLikeAMissingOneByteForByte(t *testing.T) {
 		},
 	}
 	for name, call := range calls {
-		// Of one id, so that the answers can be equal: it is the rival's, then nobody's, then in no namespace at all.
+		// Of one id, so that the answers can be equal: it is the rival's, then unknown, then in no namespace at all.
 		foreign := statusBytes(t, call(as("acme/all"), testID(2)))
 		r.n.mu.Lock()
 		kept := r.n.tasks

@@ -13,8 +13,8 @@ type Backend interface {
 	SearchBackend
 	// Namespace finds a namespace of a tenant by name; with create it makes one that is missing. NotFound otherwise.
 	Namespace(ctx context.Context, tenant, name string, create bool) (core.NamespaceInfo, error)
-	// CreateNamespace makes a namespace with so many partitions; replayed says that there was one. AlreadyExists when that
-	// has another number of them.
+	// CreateNamespace makes a namespace with that number of partitions; replayed says that it existed before. AlreadyExists
+	// if it has another number of partitions.
 	CreateNamespace(ctx context.Context, tenant, name string, partitions int) (info core.NamespaceInfo, replayed bool, err error)
 	// RemoveNamespace removes a namespace that is empty, and reports whether there was one. NotEmpty names what it holds.
 	RemoveNamespace(ctx context.Context, tenant, name string) (existed bool, err error)
@@ -50,8 +50,8 @@ type Backend interface {
 	// Key reads one key; rev is 0 when it, or its keyspace, is absent.
 	Key(ctx context.Context, p core.Partition, keyspace string, key []byte, o core.ReadOptions) (value []byte, rev uint64, at core.At, err error)
 
-	// Keys reads keys of one partition at one index: the first of them, fewer than there are when the values pass so many
-	// bytes, but one at least.
+	// Keys reads keys of one partition at one index, in the order given. It stops early once the values exceed a number
+	// of bytes, but returns at least one.
 	Keys(ctx context.Context, p core.Partition, keyspace string, keys [][]byte, bytes int, o core.ReadOptions) ([]core.KeyRead, core.At, error)
 
 	// KeyRange opens a range of keys of one partition as it is at o or later, to be read from there on. NotFound when a

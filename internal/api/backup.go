@@ -29,7 +29,7 @@ type backupService struct {
 // Take streams one backup.
 func (bs *backupService) Take(in *pb.TakeBackupRequest, ss grpc.ServerStreamingServer[pb.BackupPart]) error {
 	if in.GetRate() < 0 {
-		return invalid("rate", "is negative")
+		return invalid("rate", "must not be negative")
 	}
 	if bs.s.o.Backups == nil {
 		return core.Invalid{Field: "method", Reason: "not_supported", Message: "this server takes no backups"}

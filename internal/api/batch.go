@@ -77,7 +77,7 @@ func (t *translator) commitIn(p core.Partition, ops []core.Op) core.Commit {
 // items refuses an empty batch and one of too many items.
 func (t *translator) items(list string, n int) core.Fact {
 	if n == 0 {
-		return invalid(list, "is empty")
+		return invalid(list, "must not be empty")
 	}
 	if int64(n) > t.l.FrameItems {
 		return tooLarge(list, "frame_items", t.l.FrameItems)
@@ -165,7 +165,7 @@ func (t *translator) settle(in *pb.SettleItem) (c core.Commit, h core.TaskHold, 
 	case *pb.SettleItem_Release:
 		ops[0] = &core.TaskRelease{Task: h.Task, Token: h.Token}
 	default:
-		fact = invalid("", "names no outcome: complete, fail, snooze or release")
+		fact = invalid("", "must name one outcome: complete, fail, snooze or release")
 	}
 	if fact != nil {
 		return c, h, fact
@@ -179,7 +179,7 @@ func (t *translator) settle(in *pb.SettleItem) (c core.Commit, h core.TaskHold, 
 		return c, h, nil
 	}
 	if _, ok := in.GetOutcome().(*pb.SettleItem_Complete); !ok {
-		return c, h, core.Invalid{Field: "effects", Reason: "not_supported", Message: "come with complete only"}
+		return c, h, core.Invalid{Field: "effects", Reason: "not_supported", Message: "are allowed only with complete"}
 	}
 	return c, h, t.effects(&c, h, effects)
 }
@@ -202,7 +202,7 @@ func (t *translator) effects(c *core.Commit, ends core.TaskHold, in *pb.Effects)
 	if fact = t.encoded(c); fact != nil {
 		return within("effects", fact)
 	}
-	if t.edge.s == nil { // of a test: there are no rates
+	if t.edge.s == nil { // of a test, without rates
 		return nil
 	}
 	return t.edge.s.rated(c, t.several() && !t.bound)

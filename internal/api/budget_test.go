@@ -146,7 +146,7 @@ func TestRequestsOfAllCallersTogetherAreBounded(t *testing.T) {
 	})
 	eventually(t, "one is under way", func() bool { return r.n.waiting() == 1 })
 	if e := errorOf(t, create(600)); e.GetLimit() != "requests" {
-		t.Errorf("a second one beside it: %v", e)
+		t.Errorf("a second one at the same time: %v", e)
 	}
 	r.n.release(0)
 	all.Wait()

@@ -69,7 +69,7 @@ func namespaceOf(md metadata.MD) (string, core.Fact) {
 	case 1:
 		return values[0], spaceName("namespace", values[0])
 	}
-	return "", invalid("namespace", "is given more than once")
+	return "", invalid("namespace", "must be given only once")
 }
 
 var errNoPartition = errors.New("a namespace has no partition")
@@ -83,7 +83,8 @@ func (s *Server) namespace(ctx context.Context, who caller, name string, create 
 	return ns, err
 }
 
-// goTo chooses the partition of a task. It reports false when there is no such task, as no partition could have it.
+// goTo chooses the partition of a task. It reports false if the task cannot exist: no partition of the
+// namespace could hold its id.
 func (c *call) goTo(id core.TaskID) (ok bool) {
 	c.t.part, ok = c.t.partOf(id)
 	return ok

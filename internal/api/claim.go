@@ -44,7 +44,7 @@ func (ts *taskService) claim(ctx context.Context, in *pb.ClaimRequest, stay bool
 	var at core.At
 	switch {
 	case in.Partition != nil && int64(in.GetPartition()) >= int64(len(c.partitions)):
-		return nil, invalid("partition", "is none of the namespace's")
+		return nil, invalid("partition", "must be a partition of the namespace")
 	case in.Partition == nil && c.t.several():
 		tasks, at, err = c.claimAny(ctx, spec, stay)
 	default:
@@ -89,7 +89,8 @@ func (c *call) claimAny(ctx context.Context, spec core.ClaimSpec, stay bool) ([]
 	}
 }
 
-// claimAt claims from one partition. That it is led elsewhere by now is no error: it has no task to give.
+// claimAt claims from one partition. If another node leads the partition by now, that is not an error: the answer
+// has no tasks.
 func (c *call) claimAt(ctx context.Context, p core.Partition, spec core.ClaimSpec, wait time.Duration) ([]core.Assigned, core.At, error) {
 	c.t.part, spec.Wait = p, core.MillisOf(wait)
 	tasks, at, err := c.s.o.Backend.Claim(ctx, p, spec)

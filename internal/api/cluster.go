@@ -61,9 +61,9 @@ func (cs *clusterService) ChangeMembers(ctx context.Context, in *pb.ChangeMember
 	case op.Do == 0:
 		return nil, invalid("verb", "is not known")
 	case op.Node == 0 && op.Do != core.MemberCancel:
-		return nil, invalid("node", "is missing")
+		return nil, invalid("node", "is required")
 	case op.With == 0 && op.Do == core.MemberReplace:
-		return nil, invalid("with", "is missing")
+		return nil, invalid("with", "is required")
 	}
 	o, err := cs.operator()
 	if err != nil {
@@ -76,7 +76,7 @@ func (cs *clusterService) ChangeMembers(ctx context.Context, in *pb.ChangeMember
 func (cs *clusterService) TransferShard(ctx context.Context, in *pb.TransferShardRequest) (*pb.TransferShardResponse, error) {
 	switch {
 	case in.GetTo() == 0:
-		return nil, invalid("to", "is missing")
+		return nil, invalid("to", "is required")
 	case in.GetShard() > maxShard:
 		return nil, invalid("shard", "is not known")
 	}

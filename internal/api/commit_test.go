@@ -60,7 +60,7 @@ func TestBadCommitsAreRefusedWithTheirPath(t *testing.T) {
 		"fence without task":   {&pb.CommitRequest{Fence: &pb.Fence{Token: 1}, Ops: putCommit().GetOps()}, "fence.task"},
 		"empty key":            {&pb.CommitRequest{Ops: op(&pb.KVPut{Keyspace: "ks"})}, "ops[1].key"},
 		"keyspace with colon":  {&pb.CommitRequest{Ops: op(&pb.KVPut{Keyspace: "a:b", Key: []byte("k")})}, "ops[1].keyspace"},
-		"rev beside absent":    {&pb.CommitRequest{Ops: op(&pb.KVPut{Keyspace: "a", Key: []byte("k"), IfAbsent: true, IfRev: new(uint64(3))})}, "ops[1].if_rev"},
+		"rev and absent":       {&pb.CommitRequest{Ops: op(&pb.KVPut{Keyspace: "a", Key: []byte("k"), IfAbsent: true, IfRev: new(uint64(3))})}, "ops[1].if_rev"},
 		"empty op":             {&pb.CommitRequest{Ops: []*pb.Op{{}}}, "ops[0]"},
 		"no comparison":        {check(&pb.KVCheck{Keyspace: "a", Key: []byte("k")}), "conditions[0].compare"},
 		"unknown comparison":   {check(&pb.KVCheck{Keyspace: "a", Key: []byte("k"), Compare: 99}), "conditions[0].compare"},

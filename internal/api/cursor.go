@@ -15,7 +15,7 @@ import (
 const maxPlace = 1<<16 - 1
 
 func badCursor() core.Fact {
-	return invalid("cursor", "must be one that a page of this list ended with")
+	return invalid("cursor", "must be one returned with a previous page of this list")
 }
 
 func showCursor(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }

@@ -137,7 +137,7 @@ func TestAValueIsShownOnlyToWhoMayRead(t *testing.T) {
 	}
 	f.Value = []byte{0xff}
 	if _, ok := wire(f, true).GetDetails()["value"]; ok {
-		t.Error("a value that is no text was put into a text")
+		t.Error("a value that is not text was put into a text")
 	}
 	f.Value = make([]byte, shownValueBytes+1)
 	if _, ok := wire(f, true).GetDetails()["value"]; ok {

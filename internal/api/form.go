@@ -18,11 +18,11 @@ import (
 type Form struct {
 	Pattern              string // expression that the text matches
 	Not                  string // expression that it does not match
-	MinLength, MaxLength int64  // characters; 0 is no bound
+	MinLength, MaxLength int64  // characters; 0 means no bound
 	Minimum, Maximum     json.Number
 	MultipleOf           json.Number
 	Words                []string // the whole set of texts
-	MinItems, MaxItems   int64    // of a list; 0 is no bound
+	MinItems, MaxItems   int64    // of a list; 0 means no bound
 	Note                 string   // a bound in words, where no expression says it
 	Examples             []string
 }

@@ -67,7 +67,7 @@ func keyspaceConfig(in *pb.KeyspaceConfig) (c core.KeyspaceConfig, fact core.Fac
 		n     int64
 	}{{"bytes", q.GetBytes()}, {"writes_per_second", q.GetWritesPerSecond()}, {"bytes_per_second", q.GetBytesPerSecond()}} {
 		if bound.n < 0 {
-			return c, invalid("quota."+bound.field, "is negative")
+			return c, invalid("quota."+bound.field, "must not be negative")
 		}
 	}
 	return core.KeyspaceConfig{Bytes: q.GetBytes(), WriteRate: q.GetWritesPerSecond(), ByteRate: q.GetBytesPerSecond()}, nil

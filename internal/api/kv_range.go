@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// A chunk of a range ends at so many keys, or so many bytes.
+	// A chunk of a range ends at chunkKeys keys or chunkBytes bytes of keys and values.
 	chunkKeys  = 1000
 	chunkBytes = 64 * kib
 	// rangePartitions bounds the partitions that one range is merged from: each is held open.
@@ -219,7 +219,7 @@ func (r *keyMerge) fill(p *mergePart) (err error) {
 	return err
 }
 
-// next returns further pairs, at most so many, and no more once they pass so many bytes; none at the end.
+// next returns the next pairs: at most items of them, and no more once they exceed size bytes. It returns none at the end.
 func (r *keyMerge) next(items, size int) (out []core.KeyPair, err error) {
 	if !r.began {
 		r.began = true

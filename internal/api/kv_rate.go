@@ -10,7 +10,7 @@ import (
 // Rates of keyspaces, and of all keyspaces of a namespace and of a tenant together, are held by the node. What comes too fast is
 // refused here, or waits.
 
-// rated refuses a commit whose puts come too fast. One that is carried goes to whoever leads its partition.
+// rated refuses a commit whose puts come too fast. A carried commit goes on to the node that leads its partition.
 func (s *Server) rated(c *core.Commit, carried bool) core.Fact {
 	if wait, limit := s.o.Backend.TakeRate(c.Partition, c.Ops, carried); wait > 0 {
 		return core.RateLimited{Limit: limit, RetryAfter: core.MillisOf(wait)}

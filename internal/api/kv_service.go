@@ -28,7 +28,7 @@ func (t *translator) freshness(min uint64, stale bool, max *durationpb.Duration)
 		return o, fact
 	}
 	if o.MaxStale > 0 && !stale {
-		return o, invalid("max_staleness", "comes with stale only")
+		return o, invalid("max_staleness", "is allowed only with stale reads")
 	}
 	return o, nil
 }
@@ -61,7 +61,7 @@ func unknownOf(list []*pb.At, p core.Partition, err error) error {
 func (t *translator) minsFact(list []*pb.At) core.Fact {
 	for i, at := range list {
 		if int(at.GetPartition()) >= max(t.parts, 1) {
-			return invalid(item("min", i)+".partition", "is none of the namespace's")
+			return invalid(item("min", i)+".partition", "must be a partition of the namespace")
 		}
 	}
 	return nil
@@ -75,7 +75,7 @@ func (ks *kvService) BatchGet(ctx context.Context, in *pb.KVBatchGetRequest) (*p
 	}
 	switch n := len(in.GetKeys()); {
 	case n == 0:
-		return nil, invalid("keys", "is empty")
+		return nil, invalid("keys", "must not be empty")
 	case n > batchGetKeys:
 		return nil, tooLarge("keys", "batch_keys", batchGetKeys)
 	}
@@ -188,7 +188,7 @@ func (ks *kvService) single(ctx context.Context, requestID []byte, op *pb.Op) (*
 func (ks *kvService) Put(ctx context.Context, in *pb.KVPutRequest) (*pb.KVPutResponse, error) {
 	put := in.GetPut()
 	if put == nil {
-		return nil, invalid("put", "is missing")
+		return nil, invalid("put", "is required")
 	}
 	r, at, err := ks.single(ctx, in.GetRequestId(), &pb.Op{Op: &pb.Op_KvPut{KvPut: put}})
 	if err != nil {
@@ -200,7 +200,7 @@ func (ks *kvService) Put(ctx context.Context, in *pb.KVPutRequest) (*pb.KVPutRes
 // Delete removes a key.
 func (ks *kvService) Delete(ctx context.Context, in *pb.KVDeleteRequest) (*pb.KVDeleteResponse, error) {
 	if in.GetDelete() == nil {
-		return nil, invalid("delete", "is missing")
+		return nil, invalid("delete", "is required")
 	}
 	r, at, err := ks.single(ctx, in.GetRequestId(), &pb.Op{Op: &pb.Op_KvDelete{KvDelete: in.GetDelete()}})
 	if err != nil {
@@ -213,7 +213,7 @@ func (ks *kvService) Delete(ctx context.Context, in *pb.KVDeleteRequest) (*pb.KV
 // the call is repeated.
 func (ks *kvService) DeleteRange(ctx context.Context, in *pb.KVDeleteRangeRequest) (*pb.KVDeleteRangeResponse, error) {
 	if in.GetRange() == nil {
-		return nil, invalid("range", "is missing")
+		return nil, invalid("range", "is required")
 	}
 	t := translator{l: &ks.s.l}
 	op, fact := t.kvDeleteRange(in.GetRange())

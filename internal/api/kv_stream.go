@@ -104,7 +104,7 @@ func (st *stream) puts(p *pending, in *pb.PutsFrame) *putting {
 
 func (t *translator) putItem(in *pb.PutItem) core.Fact {
 	if in == nil {
-		return invalid("", "is missing")
+		return invalid("", "is required")
 	}
 	if fact := t.keyOnly("key", in.GetKey()); fact != nil {
 		return fact
@@ -113,7 +113,7 @@ func (t *translator) putItem(in *pb.PutItem) core.Fact {
 		return tooLarge("value", "value_bytes", t.l.ValueBytes)
 	}
 	if in.GetIfAbsent() && in.GetIfRev() != 0 {
-		return invalid("if_rev", "contradicts if_absent")
+		return invalid("if_rev", "and if_absent are mutually exclusive")
 	}
 	if place := t.partOfKey(in.GetKey()); place != t.part {
 		return belongs("key", int(place.Index))
@@ -124,7 +124,7 @@ func (t *translator) putItem(in *pb.PutItem) core.Fact {
 // keyOnly is key without a keyspace.
 func (t *translator) keyOnly(field string, key []byte) core.Fact {
 	if len(key) == 0 {
-		return invalid(field, "is empty")
+		return invalid(field, "must not be empty")
 	}
 	if int64(len(key)) > t.l.KeyBytes {
 		return tooLarge(field, "key_bytes", t.l.KeyBytes)

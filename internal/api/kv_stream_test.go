@@ -32,7 +32,7 @@ func (r *rig) greetKeys(token string) *wireStream {
 	ws := &wireStream{ss, r, func() {}}
 	ws.send(helloOf(1))
 	if ws.recv().GetWelcome() == nil {
-		r.t.Fatal("the first frame is no welcome")
+		r.t.Fatal("the first frame is not a welcome")
 	}
 	<-r.n.opened
 	return ws

@@ -185,7 +185,7 @@ func (l *Limits) Rows() []Limit {
 		{"tag_bytes", &l.TagBytes, 128, 128},
 		{"unique_ttl_ms", &l.UniqueTTLMs, 30 * day, 30 * day},
 		{"key_bytes", &l.KeyBytes, 16 * kib, 64 * kib},
-		{"value_bytes", &l.ValueBytes, 3 * mib / 2, 4*mib - 128*kib}, // what fits a commit beside its key
+		{"value_bytes", &l.ValueBytes, 3 * mib / 2, 4*mib - 128*kib}, // fits a commit together with its key
 		{"commit_ops", &l.CommitOps, 1024, 1024},
 		{"commit_bytes", &l.CommitBytes, 4 * mib, 4 * mib},
 		{"points_request", &l.PointsRequest, 1000, 10_000},

@@ -97,7 +97,7 @@ type bound struct {
 
 const tooMuch, outside = "TOO_LARGE", "INVALID_ARGUMENT"
 
-// requestBounds has the bounds of what is no task.
+// requestBounds has the bounds of requests without tasks.
 func requestBounds() map[string]bound {
 	put := func(n int) *pb.Op {
 		return &pb.Op{Op: &pb.Op_KvPut{KvPut: &pb.KVPut{Keyspace: "ks", Key: []byte("k"), Value: make([]byte, n)}}}
@@ -252,7 +252,7 @@ func TestBadValuesAreRefusedWithTheirPath(t *testing.T) {
 		"header with NUL":     {func(s *pb.TaskSpec) { s.Headers = []*pb.Header{{Name: "a", Value: "\x00"}} }, "task.headers[0].value"},
 		"run_at and delay":    {func(s *pb.TaskSpec) { s.RunAt, s.Delay = timestamppb.New(testNow), ms(1) }, "task.delay"},
 		"run_at in 11 years":  {func(s *pb.TaskSpec) { s.RunAt = timestamppb.New(testNow.AddDate(11, 0, 0)) }, "task.run_at"},
-		"run_at is no time":   {func(s *pb.TaskSpec) { s.RunAt = &timestamppb.Timestamp{Nanos: -1} }, "task.run_at"},
+		"run_at is not valid": {func(s *pb.TaskSpec) { s.RunAt = &timestamppb.Timestamp{Nanos: -1} }, "task.run_at"},
 		"short lease":         {func(s *pb.TaskSpec) { s.Lease = ms(999) }, "task.lease"},
 		"zero lease":          {func(s *pb.TaskSpec) { s.Lease = ms(0) }, "task.lease"},
 		"zero max_run":        {func(s *pb.TaskSpec) { s.MaxRun = ms(0) }, "task.max_run"},

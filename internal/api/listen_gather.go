@@ -17,8 +17,9 @@ var endOfHead = []byte("\r\n\r\n")
 // held are buffers of answers that are being gathered. A connection has one only while it writes: there are many of them.
 var held = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// gather has the next answer, whose body has so many bytes, leave in one write: a second one wakes the client twice and costs
-// as much as a tenth of a search. The caller is the goroutine that writes, and writes all of the body.
+// gather makes the next answer, head and body, leave in one write; body is the length of its body in bytes. A second write
+// would wake the client twice and cost as much as a tenth of a search. The caller must be the goroutine that writes the answer,
+// and must write all of the body.
 func (c *limitedConn) gather(body int) { c.body = body }
 
 // Write writes, or holds back until the answer is whole. What it holds when the connection is closed is lost.

@@ -53,7 +53,7 @@ func TestAnAnswerThatIsGatheredLeavesInOneWriteAndTheNextAsItComes(t *testing.T)
 		t.Errorf("afterwards %q", w.list)
 	}
 	c.gather(10)
-	write(strings.Repeat("x", headMost)) // that is no head
+	write(strings.Repeat("x", headMost)) // that is not a head
 	if len(w.list) != 3 {
 		t.Errorf("%d writes", len(w.list))
 	}

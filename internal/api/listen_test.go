@@ -76,7 +76,7 @@ func TestAConnectionWithoutAnAuthenticatedCallEnds(t *testing.T) {
 	pings := bare.statuses() // it answers pings
 	refused := r.peer()
 	ends := refused.statuses()
-	refused.open(1, putMethod, "nobody")
+	refused.open(1, putMethod, "unknown")
 	if got := <-ends; got["grpc-status"] != "16" { // Unauthenticated
 		t.Errorf("%v", got)
 	}

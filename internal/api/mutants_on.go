@@ -19,8 +19,8 @@ func mutant(name string) bool { return planted() == name }
 // firstTenant is who called the route first that does not look at its caller's tenant.
 var firstTenant atomic.Pointer[string]
 
-// tenantOf is the tenant whose namespaces a call reaches. With the bug, reading a key shows what its first caller had
-// there to whoever calls next.
+// tenantOf is the tenant whose namespaces a call reaches. With the bug, reading a key shows the first caller's
+// value to the next caller.
 func (s *Server) tenantOf(ctx context.Context, who caller) string {
 	method, _ := grpc.Method(ctx)
 	if !mutant("tenant_check_missing_on_one_route") || method != "/millrace.v1.KVService/Get" {

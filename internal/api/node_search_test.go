@@ -171,7 +171,7 @@ func (n *fakeNode) Recording(_ context.Context, p core.Partition, uid, id uint64
 type fakeEmbedder struct {
 	mu sync.Mutex // guards last
 	*planter
-	asked func() // hears of each call; nil: nobody does
+	asked func() // is called at each call; nil: not called
 	last  core.EmbedRequest
 	// tokens says that it takes them.
 	tokens bool

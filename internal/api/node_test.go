@@ -53,7 +53,7 @@ type fakeNode struct {
 
 	members     []string                 // addresses of the cluster
 	parts       int                      // of namespaces made by their first use; default 1
-	leaders     map[uint16]string        // by partition; default: this node, and "?" for nobody
+	leaders     map[uint16]string        // by partition; default: this node, and "?" for no node
 	backlog     map[uint16]bool          // partitions with ready tasks
 	moved       chan struct{}            // closed when leaders change
 	forwarded   []uint16                 // partitions of proposals by Forward, in no order

@@ -14,7 +14,7 @@ import (
 	"github.com/millrace/millrace/internal/errs"
 )
 
-// cancelled is the code under which a call counts that its caller gave up: nobody reads its answer.
+// cancelled is the code under which a call is counted whose caller gave up and does not read the answer.
 const cancelled = "CANCELLED"
 
 // outcomes counts how calls ended: one row for each method of the contract, one counter for each code. Both are closed

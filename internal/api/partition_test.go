@@ -19,7 +19,7 @@ func idIn(place uint16, n byte) string {
 	return core.PlacedID(testNow.UnixMilli(), place, 4, [9]byte{n, n, n}).String()
 }
 
-// wideRig is a rig whose namespaces have four partitions, with leaders by partition: "" is this node, "?" nobody.
+// wideRig is a rig whose namespaces have four partitions, with leaders by partition: "" is this node, "?" no node.
 func wideRig(t *testing.T, leaders ...string) *rig {
 	t.Helper()
 	r := newRig(t, Limits{})
@@ -129,7 +129,7 @@ func TestAPartitionThatDoesNotAnswerFailsItsItemsAlone(t *testing.T) {
 	}
 	_, err = r.tasks().BatchCreate(as("acme/all"), batchOver(2, 1))
 	if e := errorOf(t, err); e.GetCode() != "UNAVAILABLE" || e.GetOutcome() != pb.Error_REFUSED {
-		t.Errorf("nobody answers: %v", e)
+		t.Errorf("no node answers: %v", e)
 	}
 	r.n.strays[2] = core.Proposed{Err: gone}
 	_, err = r.tasks().BatchCreate(as("acme/all"), batchOver(2, 1))

@@ -45,7 +45,7 @@ func (f atOp) Unwrap() error { return f.Fact }
 // What a part of a commit can say instead of a partition.
 const (
 	anywhere = -1 // nothing: it goes where the others go
-	nowhere  = -2 // a partition that the namespace does not have: so there is no such task
+	nowhere  = -2 // a partition that the namespace does not have: the task cannot exist
 	torn     = -3 // two partitions
 )
 
@@ -59,8 +59,8 @@ func (t *translator) in(index int) core.Partition {
 	return p
 }
 
-// partOf returns the partition of a task that exists. It reports false when its id names none of the namespace's: then
-// there is no such task.
+// partOf returns the partition of a task that exists. It reports false if the id names a partition that the namespace
+// does not have: then the task does not exist.
 func (t *translator) partOf(id core.TaskID) (core.Partition, bool) {
 	if !t.several() {
 		return t.part, true
@@ -139,7 +139,8 @@ func placedBy(op *core.TaskCreate) string {
 // anyTries bounds the look for a partition that this node leads.
 const anyTries = 64
 
-// anyPlace draws a partition for what says none: one that this node leads, if there is any, so that nobody is sent on.
+// anyPlace draws a partition for a commit that names none: one that this node leads, if there is any, so that the client is not
+// redirected.
 func (t *translator) anyPlace() int {
 	first := int(t.rand.Uint64() % uint64(t.parts))
 	if t.leads == nil {

@@ -108,7 +108,7 @@ func (g *guardedStream) message(head []byte, read int, m any) error {
 	case errors.Is(err, io.EOF) && read > 0:
 		return errCutShort
 	case errors.Is(err, io.EOF) && g.one:
-		return invalid("message", "is missing")
+		return invalid("message", "is required")
 	case err != nil:
 		return g.lost(err)
 	case head[0] != 0:
@@ -137,7 +137,7 @@ func (g *guardedStream) message(head []byte, read int, m any) error {
 	}
 	switch err := g.raw.ReadMessageHeader(head[:1]); {
 	case err == nil:
-		return invalid("message", "comes once")
+		return invalid("message", "must be sent only once")
 	case !errors.Is(err, io.EOF):
 		return g.lost(err)
 	}
@@ -184,7 +184,7 @@ func (g *guardedStream) fill(b []byte) error {
 	return nil
 }
 
-var errCutShort = invalid("message", "ends before its announced end")
+var errCutShort = invalid("message", "ends before its announced length")
 
 // cut is the error of a message that has begun.
 func (g *guardedStream) cut(err error) error {

@@ -327,7 +327,7 @@ func TestMessagesOfAllSizesComeWhole(t *testing.T) {
 	}
 }
 
-// The client's end while its message is on its way is no error of the server.
+// A client that ends while its message is on its way is not an error of the server.
 func TestAClientThatGoesHalfwayLeavesNothing(t *testing.T) {
 	r := newRig(t, Limits{})
 	ctx, cancel := context.WithCancel(as("acme/all"))

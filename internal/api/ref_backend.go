@@ -6,8 +6,7 @@ import (
 	"github.com/millrace/millrace/internal/core"
 )
 
-// RefBackend is the node as the refs service needs it, beside Backend. A repository that is not there is a
-// core.RefRefused.
+// RefBackend is the node as the refs service needs it, in addition to Backend. An absent repository is a core.RefRefused.
 type RefBackend interface {
 	// Repo reads a repository.
 	Repo(ctx context.Context, p core.Partition, name string, o core.ReadOptions) (core.RepoInfo, core.At, error)
@@ -28,7 +27,7 @@ type RefBackend interface {
 
 // Objects looks objects up, as of the state that this node has applied: what a commit says of them is judged in Apply.
 type Objects interface {
-	// Lookup returns the type of an object, and what a tag finally points to. core.ObjectMissing is no error.
+	// Lookup returns the type of an object, and what a tag finally points to. core.ObjectMissing is a type, not an error.
 	Lookup(ctx context.Context, p core.Partition, repo core.RepoID, id core.ObjectID) (t core.ObjectType, peeled core.ObjectID, err error)
 	// Ancestry tells for each move whether its new commit descends from its old one; unknown when it cannot tell.
 	Ancestry(ctx context.Context, p core.Partition, repo core.RepoID, moves []core.Move) ([]core.Ancestry, error)

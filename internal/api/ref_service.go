@@ -89,7 +89,7 @@ func requestID(id []byte) (core.RequestID, core.Fact) {
 	case len(id) == 0:
 		return core.RequestID{}, nil
 	case len(id) != requestIDBytes || bytes.Equal(id, make([]byte, requestIDBytes)):
-		return core.RequestID{}, invalid("request_id", "is 16 random bytes")
+		return core.RequestID{}, invalid("request_id", "must be 16 random bytes")
 	}
 	return core.RequestID(id), nil
 }
@@ -254,7 +254,7 @@ const maxRefNames = 1000
 func (rs *refService) BatchGetRefs(ctx context.Context, in *pb.BatchGetRefsRequest) (*pb.BatchGetRefsResponse, error) {
 	switch {
 	case len(in.GetNames()) == 0:
-		return nil, invalid("names", "is empty")
+		return nil, invalid("names", "must not be empty")
 	case len(in.GetNames()) > maxRefNames:
 		return nil, tooLarge("names", "ref_names", maxRefNames)
 	}
@@ -402,7 +402,7 @@ func (rs *refService) UpdateRefs(ctx context.Context, in *pb.UpdateRefsRequest) 
 		}
 	}
 	if op.Partial && len(commit.Conditions) > 0 {
-		return nil, invalid("allow_partial", "cannot be given beside conditions")
+		return nil, invalid("allow_partial", "and conditions are mutually exclusive")
 	}
 	if fact := c.t.encoded(&commit); fact != nil {
 		return nil, fact
@@ -439,7 +439,7 @@ func (rs *refService) ReadReflog(ctx context.Context, in *pb.ReadReflogRequest) 
 	}
 	one := in.N != nil || in.GetTime() != nil
 	if in.N != nil && in.GetTime() != nil {
-		return nil, invalid("time", "is given beside n")
+		return nil, invalid("time", "and n are mutually exclusive")
 	}
 	read := limit
 	if one {

@@ -62,7 +62,7 @@ func (rs *refService) openStream(ctx context.Context, repo, tag string, session 
 	}
 	id, fact := requestID(session)
 	if fact != nil || id == (core.RequestID{}) {
-		return nil, 0, core.At{}, invalid("session", "is 16 random bytes")
+		return nil, 0, core.At{}, invalid("session", "must be 16 random bytes")
 	}
 	st := &refStream{
 		rs: rs, c: c, ctx: ctx, repo: repo, tag: tag, session: core.SessionID(id),
@@ -76,11 +76,11 @@ func (rs *refService) openStream(ctx context.Context, repo, tag string, session 
 	return st, applied, at, err
 }
 
-// transact proposes a transaction under its number, which came in so many bytes, when there is room. What the edge itself
-// refuses takes its number too, so that those after it are no gap.
+// transact proposes a transaction under its number when there is room; bytes is the length of its frame. A transaction that the
+// edge itself refuses uses up its number too, so that the next numbers leave no gap.
 func (st *refStream) transact(number uint64, op *core.RefTxn, bytes int64, fact error) error {
 	if number == 0 {
-		return invalid("number", "counts from 1")
+		return invalid("number", "must count from 1")
 	}
 	if err := st.enter(); err != nil {
 		return err
@@ -172,7 +172,7 @@ func (a *refAnswer) outcome() (*core.RefsAnswer, core.Result, error) {
 	return r.Ops[0].Refs, r, nil
 }
 
-// serve runs the reader beside the writer until both are done. end is the reader's error, nil at a clean end: then what
+// serve runs the reader and the writer side by side until both are done. end is the reader's error, nil at a clean end: then what
 // is under way is answered first.
 func (st *refStream) serve(read func() error, send func(refAnswer) error) error {
 	done := make(chan error, 1)
@@ -252,7 +252,7 @@ type message[T any] interface {
 	proto.Message
 }
 
-// recvFrame receives one frame of a stream, which had so many bytes, within the limit of a message and without unknown fields.
+// recvFrame receives one frame of a stream, within the limit of a message and without unknown fields; bytes is its length.
 func recvFrame[T any, M message[T]](s *Server, ss grpc.ServerStream) (m M, bytes int64, err error) {
 	m = new(T)
 	bytes, err = s.receive(ss, m)
@@ -350,7 +350,7 @@ func (se *refSession) commit(in *pb.RefSessionCommit) error {
 		err = asError(refMessage("message", op.Message))
 	}
 	if err == nil && len(op.Changes) == 0 {
-		err = invalid("changes", "is empty")
+		err = invalid("changes", "must not be empty")
 	}
 	se.reset()
 	return se.st.transact(in.GetNumber(), op, bytes, err)

@@ -84,7 +84,7 @@ func (t *translator) allow(op *core.RefTxn) {
 func (t *translator) refChanges(op *core.RefTxn, in []*pb.RefChange) core.Fact {
 	switch {
 	case len(in) == 0:
-		return invalid("changes", "is empty")
+		return invalid("changes", "must not be empty")
 	case len(op.Changes)+len(in) > core.MaxRefChanges:
 		return tooLarge("changes", "ref_changes", core.MaxRefChanges)
 	}
@@ -111,7 +111,7 @@ func refMessage(field, s string) core.Fact {
 func readRefChange(out *core.RefChange, in *pb.RefChange) core.Fact {
 	kind := in.GetKind()
 	if kind <= 0 || int(kind) >= len(refKinds) {
-		return invalid("kind", "is not a kind of change")
+		return invalid("kind", "must be a kind of change")
 	}
 	for _, f := range [...]struct{ field, s string }{
 		{"name", in.GetName()}, {"target", in.GetTarget()}, {"old_target", in.GetOldTarget()},
@@ -156,7 +156,7 @@ func objectID(field, s string) (core.ObjectID, core.Fact) {
 func readDeny(in []pb.RefRule_Deny) (out core.Deny, fact core.Fact) {
 	for _, d := range in {
 		if d <= 0 || d > pb.RefRule_FORCE {
-			return 0, invalid("deny", "is not a kind of change")
+			return 0, invalid("deny", "must be a kind of change")
 		}
 		out |= 1 << (d - 1)
 	}
@@ -166,7 +166,7 @@ func readDeny(in []pb.RefRule_Deny) (out core.Deny, fact core.Fact) {
 // repoConfig reads settings. What they may hold is judged in Apply.
 func repoConfig(in *pb.RepoConfig) (out core.RepoConfig, fact core.Fact) {
 	if in.GetState() < 0 || in.GetState() > pb.Repo_ARCHIVED {
-		return out, invalid("state", "is not a state of a repository")
+		return out, invalid("state", "must be a state of a repository")
 	}
 	out = core.RepoConfig{
 		State: core.RepoState(in.GetState()), Hide: in.GetHide(), ReflogDays: in.GetReflogDays(), ReflogMax: in.GetReflogMax(),
@@ -178,7 +178,7 @@ func repoConfig(in *pb.RepoConfig) (out core.RepoConfig, fact core.Fact) {
 			return out, within(item("rules", i), fact)
 		}
 		if r.GetOnly() < 0 || r.GetOnly() > pb.RefRule_EFFECTS {
-			return out, invalid(item("rules", i)+".only", "is not a door")
+			return out, invalid(item("rules", i)+".only", "must be any, api, push or effects")
 		}
 		out.Rules = append(out.Rules, core.RefRule{
 			Refs: r.GetRefs(), Deny: deny, Except: r.GetExcept(), Only: core.Via(r.GetOnly()), Queue: r.GetQueue(),

@@ -88,7 +88,7 @@ func (h *rest) server(protocols *http.Protocols) *http.Server {
 			SendPingTimeout:      pingIdle,
 			PingTimeout:          pingTimeout,
 		},
-		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // what strangers do to a port is no event
+		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // noise of strangers at a port is not worth more
 	}
 }
 
@@ -227,7 +227,7 @@ func (c *restCall) serve() (err error) {
 		return fact
 	}
 	if c.r.ContentLength != 0 && route.Body == "" && !route.Raw {
-		return invalid(bodyField, "has no place on this route")
+		return invalid(bodyField, "is not allowed on this route")
 	}
 	limit := time.Duration(c.s.l.RESTCallMs) * time.Millisecond
 	if route.waits {

@@ -130,7 +130,7 @@ func TestEveryRouteIsClosedToWhoHasNoRight(t *testing.T) {
 			return
 		}
 		for what, token := range map[string]string{
-			"no token": "", "an unknown token": "nobody", "an expired token": "acme/all/-1s", "a revoked token": "acme/all/5s",
+			"no token": "", "an unknown token": "unknown", "an expired token": "acme/all/-1s", "a revoked token": "acme/all/5s",
 			"an endless token": "acme/all" + strings.Repeat("x", auth.MaxText),
 		} {
 			r.tells(rt.name()+" with "+what, knownToBeRefused[what], func() { send(what, token, http.StatusUnauthorized) })

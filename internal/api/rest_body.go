@@ -83,15 +83,15 @@ func (c *restCall) bodyFact(err error) core.Fact {
 		if e.Timeout() {
 			return core.DeadlineExceeded{}
 		}
-		return core.Unavailable{Reason: "cancelled"} // the connection is lost: nobody reads this
+		return core.Unavailable{Reason: "cancelled"} // the connection is lost, and with it the reader of this
 	}
 	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return invalid(bodyField, "ends before its announced end")
+		return invalid(bodyField, "ends before its announced length")
 	}
 	if c.r.ProtoMajor > 1 && c.r.Context().Err() != nil {
 		return core.Unavailable{Reason: "cancelled"} // the stream is lost; in HTTP/1 any error ends the context
 	}
-	return invalid(bodyField, "is malformed: its chunks, or its length, are not as announced")
+	return invalid(bodyField, "is malformed: its chunks or its length differ from what was announced")
 }
 
 // bound sets how long the request's body may take, whether somebody reads it or not: package http reads what a handler has
@@ -246,7 +246,7 @@ func (c *restCall) object(status int, fields func(w *jsonWriter)) error {
 	return nil
 }
 
-// errGone says that an answer reached nobody.
+// errGone says that the client did not get the answer.
 var errGone = core.Unavailable{Reason: "cancelled", Unknown: true}
 
 // fail answers with an error, unless an answer was begun.

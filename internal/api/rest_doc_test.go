@@ -202,7 +202,7 @@ func TestTheDocumentHasEveryRouteAndNoOther(t *testing.T) {
 	}
 	for path, methods := range c.Paths {
 		if seen -= len(methods); !slices.ContainsFunc(Routes(), func(r *Route) bool { return r.Path == path }) {
-			t.Errorf("%s is no route", path)
+			t.Errorf("%s is not a route", path)
 		}
 	}
 	if seen != 0 {

@@ -11,7 +11,7 @@ import (
 )
 
 // Repeat says how a request that may change something is sent again when its answer was lost. It continues "such a request is
-// repeated". Each route but those of GET has one, so that whoever adds a route decides it.
+// repeated". Each route other than GET has one: it must be decided when a route is added.
 type Repeat string
 
 // How requests are repeated.
@@ -54,7 +54,7 @@ func (c *restCall) checkHeaders() core.Fact {
 		switch {
 		case c.route.takesHeader(name):
 			if len(values) > 1 {
-				return invalid(name, "is given twice")
+				return invalid(name, "must be given only once")
 			}
 		case name == "Expect" && !strings.EqualFold(strings.Join(values, ","), "100-continue"):
 			return invalid(name, "must be 100-continue")
@@ -89,7 +89,7 @@ func (c *restCall) requestKey(given []byte) ([]byte, core.Fact) {
 	case len(values) == 0:
 		return given, nil
 	case values[0] == "":
-		return nil, invalid(headerKey, "is empty")
+		return nil, invalid(headerKey, "must not be empty")
 	case len(given) > 0:
 		return nil, invalid(headerKey, "and request_id are mutually exclusive")
 	}

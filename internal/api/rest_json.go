@@ -54,7 +54,7 @@ func decodeJSON[T any](b []byte, l *Limits, m *T, fields []jsonField[T]) core.Fa
 
 // readObject reads an object of at most 64 known fields.
 func readObject[T any](d *jsonReader, m *T, fields []jsonField[T]) {
-	if !d.enter('{', "is no object") {
+	if !d.enter('{', "must be an object") {
 		return
 	}
 	var seen uint64
@@ -71,7 +71,7 @@ func readObject[T any](d *jsonReader, m *T, fields []jsonField[T]) {
 		}
 		d.path = append(d.path, step{name: fields[i].name})
 		if seen&(1<<i) != 0 {
-			d.refuse("is given twice")
+			d.refuse("must be given only once")
 			return
 		}
 		seen |= 1 << i
@@ -97,7 +97,7 @@ func indexField[T any](fields []jsonField[T], name []byte) int {
 
 // array reads a list of at most top elements.
 func (d *jsonReader) array(limit string, top int64, element func()) {
-	if !d.enter('[', "is no list") {
+	if !d.enter('[', "must be a list") {
 		return
 	}
 	n := 0
@@ -178,7 +178,7 @@ func (d *jsonReader) enter(open byte, otherwise string) bool {
 	return true
 }
 
-// mistyped refuses a value of another type, or what is no value at all.
+// mistyped refuses a value of another type, and text that is not a JSON value.
 func (d *jsonReader) mistyped(message string) {
 	probe := *d
 	probe.value()
@@ -227,7 +227,7 @@ func (d *jsonReader) name() []byte {
 // end refuses anything after the document.
 func (d *jsonReader) end() {
 	if d.fact == nil && (d.space() != 0 || d.i < len(d.b)) {
-		d.refuse("goes on after its end")
+		d.refuse("has data after the end of the JSON value")
 	}
 }
 
@@ -254,7 +254,7 @@ func (d *jsonReader) skipString() (start int, escaped bool) {
 		case c == '"':
 			d.i++
 			if wide && !utf8.Valid(d.b[start:d.i-1]) {
-				d.refuse("is not UTF-8")
+				d.refuse("must be UTF-8")
 			}
 			return start, escaped
 		case c == '\\':
@@ -336,7 +336,7 @@ func (d *jsonReader) unescape(in []byte) []byte {
 				low, _ = hex4(in[i+2 : i+6])
 			}
 			if r = utf16.DecodeRune(r, low); r == utf8.RuneError {
-				d.refuse("holds half a surrogate pair")
+				d.refuse("must not hold half of a surrogate pair")
 				return nil
 			}
 			i += 6

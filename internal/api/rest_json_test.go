@@ -34,8 +34,8 @@ func TestJSONThatIsNotExactlyRightIsRefusedByItsPath(t *testing.T) {
 	for name, c := range map[string]struct{ body, field, message string }{
 		"nothing":                      {``, "body", "malformed"},
 		"white space":                  {" \n", "body", "malformed"},
-		"a list":                       {`[]`, "body", "is no object"},
-		"null":                         {`null`, "body", "is no object"},
+		"a list":                       {`[]`, "body", "must be an object"},
+		"null":                         {`null`, "body", "must be an object"},
 		"cut short":                    {`{"tasks":[{"queue":"q"`, "tasks[0]", "malformed"},
 		"cut in a string":              {`{"tasks":[{"queue":"q`, "tasks[0].queue", "malformed"},
 		"cut in an escape":             {`{"tasks":[{"queue":"q\u00`, "tasks[0].queue", "malformed"},
@@ -43,24 +43,24 @@ func TestJSONThatIsNotExactlyRightIsRefusedByItsPath(t *testing.T) {
 		"a comma too few":              {`{"atomic":true "tasks":[]}`, "body", "malformed"},
 		"no colon":                     {`{"atomic" true}`, "body", "malformed"},
 		"a name without quotes":        {`{atomic:true}`, "body", "malformed"},
-		"a comment":                    {`{"atomic":true} // yes`, "body", "goes on"},
-		"a second document":            {`{"atomic":true}{}`, "body", "goes on"},
+		"a comment":                    {`{"atomic":true} // yes`, "body", "after the end"},
+		"a second document":            {`{"atomic":true}{}`, "body", "after the end"},
 		"a byte order mark":            {"\ufeff{}", "body", "malformed"},
 		"an unknown field":             {`{"task":[]}`, "task", "not known"},
 		"a field of another case":      {`{"Atomic":true}`, "Atomic", "not known"},
 		"an unknown field below":       {task(`"que":"q"`), "tasks[1].que", "not known"},
-		"a repeated field":             {`{"atomic":true,"atomic":true}`, "atomic", "twice"},
-		"a field repeated by escapes":  {`{"atomic":true,"\u0061tomic":true}`, "atomic", "twice"},
-		"a repeated field below":       {task(`"unique":{"key":"a","key":"a"}`), "tasks[1].unique.key", "twice"},
-		"a boolean as text":            {`{"atomic":"true"}`, "atomic", "neither true nor false"},
-		"null for a boolean":           {`{"atomic":null}`, "atomic", "neither true nor false"},
-		"a number as text":             {task(`"priority":"3"`), "tasks[1].priority", "no integer"},
-		"text as a number":             {task(`"queue":3`), "tasks[1].queue", "no string"},
-		"null for text":                {task(`"queue":null`), "tasks[1].queue", "no string"},
-		"an object for a list":         {`{"tasks":{}}`, "tasks", "no list"},
-		"a list for an object":         {task(`"unique":[]`), "tasks[1].unique", "no object"},
-		"a fraction":                   {task(`"priority":1.0`), "tasks[1].priority", "no integer"},
-		"an exponent":                  {task(`"priority":1e0`), "tasks[1].priority", "no integer"},
+		"a repeated field":             {`{"atomic":true,"atomic":true}`, "atomic", "only once"},
+		"a field repeated by escapes":  {`{"atomic":true,"\u0061tomic":true}`, "atomic", "only once"},
+		"a repeated field below":       {task(`"unique":{"key":"a","key":"a"}`), "tasks[1].unique.key", "only once"},
+		"a boolean as text":            {`{"atomic":"true"}`, "atomic", "true or false"},
+		"null for a boolean":           {`{"atomic":null}`, "atomic", "true or false"},
+		"a number as text":             {task(`"priority":"3"`), "tasks[1].priority", "an integer"},
+		"text as a number":             {task(`"queue":3`), "tasks[1].queue", "a string"},
+		"null for text":                {task(`"queue":null`), "tasks[1].queue", "a string"},
+		"an object for a list":         {`{"tasks":{}}`, "tasks", "a list"},
+		"a list for an object":         {task(`"unique":[]`), "tasks[1].unique", "an object"},
+		"a fraction":                   {task(`"priority":1.0`), "tasks[1].priority", "an integer"},
+		"an exponent":                  {task(`"priority":1e0`), "tasks[1].priority", "an integer"},
 		"a leading zero":               {task(`"priority":01`), "tasks[1].priority", "malformed"},
 		"a plus":                       {task(`"priority":+1`), "tasks[1].priority", "malformed"},
 		"a lone minus":                 {task(`"priority":-`), "tasks[1].priority", "malformed"},
@@ -84,21 +84,21 @@ func TestJSONThatIsNotExactlyRightIsRefusedByItsPath(t *testing.T) {
 		"no base64":                    {task(`"payload_base64":"a"`), "tasks[1].payload_base64", "base64"},
 		"base64 of an URL":             {task(`"payload_base64":"_-8="`), "tasks[1].payload_base64", "base64"},
 		"base64 with a rest":           {task(`"payload_base64":"QR=="`), "tasks[1].payload_base64", "base64"},
-		"a payload twice":              {task(`"payload":1,"payload_base64":"QQ=="`), "tasks[1].payload_base64", "twice"},
+		"a payload twice":              {task(`"payload":1,"payload_base64":"QQ=="`), "tasks[1].payload_base64", "only once"},
 		"JSON of another type":         {task(`"payload":1,"content_type":"text/plain"`), "tasks[1].payload", "base64"},
 		"a broken payload":             {task(`"payload":{"a":}`), "tasks[1].payload", "malformed"},
 		"no duration":                  {task(`"delay":"soon"`), "tasks[1].delay", "duration"},
 		"a duration without unit":      {task(`"delay":"90"`), "tasks[1].delay", "duration"},
-		"a duration as a number":       {task(`"delay":90`), "tasks[1].delay", "no string"},
+		"a duration as a number":       {task(`"delay":90`), "tasks[1].delay", "a string"},
 		"a duration beyond all":        {task(`"delay":"9999999999h"`), "tasks[1].delay", "duration"},
 		"no time":                      {task(`"run_at":"tomorrow"`), "tasks[1].run_at", "RFC 3339"},
 		"a time without zone":          {task(`"run_at":"2030-01-02T03:04:05"`), "tasks[1].run_at", "RFC 3339"},
-		"no word of the set":           {task(`"retry":{"backoff":"never"}`), "tasks[1].retry.backoff", "none of fixed, linear"},
-		"an empty word":                {task(`"retry":{"backoff":""}`), "tasks[1].retry.backoff", "none of"},
-		"a word in capitals":           {task(`"unique":{"key":"k","on_conflict":"RETURN"}`), "tasks[1].unique.on_conflict", "none of"},
+		"no word of the set":           {task(`"retry":{"backoff":"never"}`), "tasks[1].retry.backoff", "one of fixed, linear"},
+		"an empty word":                {task(`"retry":{"backoff":""}`), "tasks[1].retry.backoff", "one of"},
+		"a word in capitals":           {task(`"unique":{"key":"k","on_conflict":"RETURN"}`), "tasks[1].unique.on_conflict", "one of"},
 		"what is reserved":             {task(`"webhook":null`), "tasks[1].webhook", "not supported"},
 		"a broken value of no field":   {task(`"unique":tru`), "tasks[1].unique", "malformed"},
-		"garbage in a list of strings": {task(`"headers":[1]`), "tasks[1].headers[0]", "no object"},
+		"garbage in a list of strings": {task(`"headers":[1]`), "tasks[1].headers[0]", "an object"},
 	} {
 		_, fact := readTasks(l, c.body)
 		f, ok := fact.(core.Invalid)
@@ -228,12 +228,12 @@ func FuzzJSONReader(f *testing.F) {
 				t.Error("one body was read in two ways")
 			}
 			if p := spec.GetPayload(); len(p) > 0 && !strings.Contains(string(b), "payload_base64") && !json.Valid(p) {
-				t.Errorf("a payload that is no JSON: %q", p)
+				t.Errorf("a payload that is not JSON: %q", p)
 			}
 		}
 		// What this reader takes is JSON to others as well.
 		if isJSON(b, l) && (!json.Valid(b) || !utf8.Valid(b)) {
-			t.Errorf("%q is no JSON", b)
+			t.Errorf("%q is not JSON", b)
 		}
 		commit, claim, settle := new(pb.CommitRequest), new(pb.ClaimRequest), new(pb.SettleRequest)
 		for _, fact := range []core.Fact{
@@ -241,7 +241,7 @@ func FuzzJSONReader(f *testing.F) {
 			decodeJSON(b, l, new(pb.QueueConfig), queueConfigFields),
 		} {
 			if fact == nil && !json.Valid(b) {
-				t.Errorf("%q was read, and is no JSON", b)
+				t.Errorf("%q was read, and is not JSON", b)
 			}
 		}
 	})

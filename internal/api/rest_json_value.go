@@ -17,7 +17,7 @@ import (
 func (d *jsonReader) text() string {
 	s := d.anyText()
 	if strings.IndexByte(s, 0) >= 0 {
-		d.refuse("holds NUL")
+		d.refuse("must not hold a NUL character")
 		return ""
 	}
 	return s
@@ -29,7 +29,7 @@ func (d *jsonReader) anyText() string {
 		return ""
 	}
 	if d.space() != '"' {
-		d.mistyped("is no string")
+		d.mistyped("must be a string")
 		return ""
 	}
 	return string(d.str())
@@ -40,7 +40,7 @@ func (d *jsonReader) anyText() string {
 func (d *jsonReader) filled() string {
 	s := d.text()
 	if d.fact == nil && s == "" {
-		d.refuse("must not be empty: leave it out")
+		d.refuse("must not be empty; leave the field out instead")
 	}
 	return s
 }
@@ -69,7 +69,7 @@ func (d *jsonReader) base64() []byte {
 		return nil
 	}
 	if d.space() != '"' {
-		d.mistyped("is no string of base64")
+		d.mistyped("must be a string of base64")
 		return nil
 	}
 	s := d.str()
@@ -79,7 +79,7 @@ func (d *jsonReader) base64() []byte {
 	out := make([]byte, base64.StdEncoding.DecodedLen(len(s)))
 	n, err := base64.StdEncoding.Strict().Decode(out, s)
 	if err != nil {
-		d.refuse("is no base64")
+		d.refuse("must be base64 with padding")
 		return nil
 	}
 	return out[:n:n]
@@ -202,7 +202,7 @@ func (d *jsonReader) atNumber(otherwise string) bool {
 
 // integer reads a whole number from low to high.
 func (d *jsonReader) integer(low, high int64) int64 {
-	if !d.atNumber("is no integer") {
+	if !d.atNumber("must be an integer") {
 		return 0
 	}
 	text, whole := d.number()
@@ -210,7 +210,7 @@ func (d *jsonReader) integer(low, high int64) int64 {
 		return 0
 	}
 	if !whole {
-		d.refuse("is no integer")
+		d.refuse("must be an integer")
 		return 0
 	}
 	n, err := strconv.ParseInt(string(text), 10, 64)
@@ -233,7 +233,7 @@ func (d *jsonReader) unsigned() uint64 {
 	whole := true
 	if d.space() == '"' {
 		text = d.str()
-	} else if d.atNumber("is neither an integer nor a string of one") {
+	} else if d.atNumber("must be an integer, or a string that holds one") {
 		text, whole = d.number()
 	}
 	if d.fact != nil {
@@ -241,7 +241,7 @@ func (d *jsonReader) unsigned() uint64 {
 	}
 	n, fact := unsignedOf(string(text))
 	if !whole || fact != "" {
-		d.refuse("is no integer from 0 to 18446744073709551615")
+		d.refuse("must be an integer from 0 to 18446744073709551615")
 		return 0
 	}
 	return n
@@ -251,14 +251,14 @@ func (d *jsonReader) unsigned() uint64 {
 func unsignedOf(s string) (n uint64, wrong string) {
 	n, err := strconv.ParseUint(s, 10, 64)
 	if err != nil || s[0] == '+' || s[0] == '0' && len(s) > 1 {
-		return 0, "is no integer from 0 to 18446744073709551615"
+		return 0, "must be an integer from 0 to 18446744073709551615"
 	}
 	return n, ""
 }
 
 // float reads a number.
 func (d *jsonReader) float() float64 {
-	if !d.atNumber("is no number") {
+	if !d.atNumber("must be a number") {
 		return 0
 	}
 	text, _ := d.number()
@@ -284,7 +284,7 @@ func (d *jsonReader) boolean() bool {
 			return v
 		}
 	}
-	d.mistyped("is neither true nor false")
+	d.mistyped("must be true or false")
 	return false
 }
 
@@ -299,7 +299,7 @@ func (d *jsonReader) oneOf(names []string) int32 {
 			return int32(i)
 		}
 	}
-	d.refuse("is none of " + listOf(names))
+	d.refuse("must be one of " + listOf(names))
 	return 0
 }
 
@@ -331,7 +331,7 @@ func (d *jsonReader) duration() *durationpb.Duration {
 	return durationpb.New(v)
 }
 
-const noDuration = "is no duration, such as 90s, 1.5s or 1h30m"
+const noDuration = "must be a duration, such as 90s, 1.5s or 1h30m"
 
 func durationOf(s string) (time.Duration, bool) {
 	v, err := time.ParseDuration(s)
@@ -346,7 +346,7 @@ func (d *jsonReader) time() *timestamppb.Timestamp {
 	}
 	v, err := time.Parse(time.RFC3339Nano, s)
 	if err != nil {
-		d.refuse("is no time of RFC 3339, such as 2030-01-02T03:04:05Z")
+		d.refuse("must be a time as in RFC 3339, such as 2030-01-02T03:04:05Z")
 		return nil
 	}
 	return timestamppb.New(v)

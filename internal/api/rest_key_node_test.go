@@ -68,7 +68,7 @@ func TestAnIdempotencyKeyMakesARequestRepeatable(t *testing.T) {
 	refused(keyed(mail, "POST", "/v1/repos/a/refs", "refs", point("two"), 409), "refs")
 
 	both := `{"request_id":"6f1f3a3e-33aa-4f0e-9f4c-1a2b3c4d5e6f",` + add("1")[1:]
-	for what, key := range map[string]string{"beside a request id": "x", "empty": "", "too long": strings.Repeat("x", 257), "not UTF-8": "\xff"} {
+	for what, key := range map[string]string{"with a request id": "x", "empty": "", "too long": strings.Repeat("x", 257), "not UTF-8": "\xff"} {
 		body := add("1")
 		if key == "x" {
 			body = both

@@ -18,7 +18,7 @@ var (
 	ifRevOf   = Param{Name: "if_rev", Type: "integer", Form: unsignedForm, Doc: "Refuse unless the key is at this revision; 0: absent."}
 	keyReads  = []Param{minIndex, freshly, maxStale}
 	rangeKeys = []Param{
-		{Name: "prefix", Type: "string", Form: boundForm, Doc: "The keys that begin with it; not beside from or to."},
+		{Name: "prefix", Type: "string", Form: boundForm, Doc: "The keys that begin with it; mutually exclusive with from and to."},
 		{Name: "from", Type: "string", Form: boundForm, Doc: "The first key."},
 		{Name: "to", Type: "string", Form: boundForm, Doc: "The end, without this key."},
 	}
@@ -42,7 +42,7 @@ func keyRoutes() []*Route {
 		},
 		{
 			Method: http.MethodDelete, Path: "/v1/kv/{keyspace}/keys/{key}", Repeat: RepeatByKey, Native: keysService + "Delete", Header: []Param{keyParam}, Answer: "KVDeleteResponse", Status: statusOK,
-			Doc: "Remove a key. That it is absent is no error.", Query: []Param{ifRevOf}, handle: (*restCall).deleteKey,
+			Doc: "Remove a key. An absent key is not an error.", Query: []Param{ifRevOf}, handle: (*restCall).deleteKey,
 		},
 		{
 			Method: http.MethodPost, Path: "/v1/kv/{keyspace}/get", Repeat: RepeatRead, Native: keysService + "BatchGet", Body: "KVBatchGetRequest", Answer: "KVBatchGetResponse", Status: statusOK,
@@ -90,7 +90,7 @@ var batchGetFields = []jsonField[pb.KVBatchGetRequest]{
 	}},
 	{"keys_base64", func(d *jsonReader, m *pb.KVBatchGetRequest) {
 		if m.Keys != nil {
-			d.refuse("is given twice, as text and as base64")
+			d.refuse("must be given only once, as text or as base64")
 			return
 		}
 		d.array("batch_keys", batchGetKeys, func() { m.Keys = append(m.Keys, d.base64()) })
@@ -123,7 +123,7 @@ func (c *restCall) maxStaleness() (*durationpb.Duration, core.Fact) {
 	}
 	d, err := time.ParseDuration(s)
 	if err != nil {
-		return nil, invalid("max_staleness", "is no duration, such as 5s")
+		return nil, invalid("max_staleness", "must be a duration, such as 5s")
 	}
 	return durationpb.New(d), nil
 }
@@ -309,7 +309,7 @@ func (c *restCall) listKeys() error {
 func (c *restCall) deleteKeys() error {
 	r, given := c.keyRange()
 	if !given {
-		return invalid("prefix", "is missing, as are from and to: prefix= is all keys")
+		return invalid("prefix", "is required, or from and to: prefix= (empty) means all keys")
 	}
 	out, err := c.keys().DeleteRange(c.ctx, &pb.KVDeleteRangeRequest{Range: &pb.KVDeleteRange{
 		Keyspace: r.Keyspace, From: r.From, To: r.To, Prefix: r.Prefix, Count: c.flag("count"),

@@ -19,8 +19,8 @@ import (
 
 // Parameters of the query that any route takes, for clusters.
 const (
-	// hopParam is on an address that a node sends a caller to. Its node answers by itself, or not at all, so that nobody is
-	// sent round in circles while leaders change.
+	// hopParam is in the address to which a node redirects a client. The node there answers itself or fails, so that a
+	// client is not redirected in circles while leaders change.
 	hopParam = "hop"
 	// forwardParam asks the node to fetch the leader's answer instead of naming it.
 	forwardParam = "forward"
@@ -163,7 +163,7 @@ func clientAddress(r *http.Request) {
 		return
 	}
 	from := r.Header.Get(headerClient)
-	r.Header.Del(headerClient) // it is no header of the client's
+	r.Header.Del(headerClient) // a client must not set this header
 	if from != "" {
 		if _, _, err := net.SplitHostPort(from); err == nil {
 			r.RemoteAddr = from

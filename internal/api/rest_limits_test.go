@@ -145,7 +145,7 @@ func TestEveryLimitOfRESTAnswersItsNameAndTheNextCallWorks(t *testing.T) {
 		good("after a refusal")
 	}
 	for key := range cases {
-		t.Errorf("%s is no limit", key)
+		t.Errorf("%s is not a limit", key)
 	}
 }
 
@@ -366,7 +366,7 @@ func TestAnAbandonedCallLeavesNothingBehind(t *testing.T) {
 		return ok && op.Undelivered && op.Token == 9
 	})
 	if !back {
-		t.Errorf("the task that was granted to nobody was not given back: %v", r.n.proposed())
+		t.Errorf("the task that was granted to a caller that had gone was not given back: %v", r.n.proposed())
 	}
 }
 

@@ -29,7 +29,7 @@ type door struct {
 
 func openDoor(t *testing.T, tenants ...string) *door { return openDoorOf(t, 1, tenants...) }
 
-// openDoorOf is openDoor of a server with so many shards.
+// openDoorOf is openDoor of a server with that number of shards.
 func openDoorOf(t *testing.T, shards int, tenants ...string) *door {
 	t.Helper()
 	return openDoorWith(t, server.Options{Shards: shards}, tenants...)
@@ -128,7 +128,7 @@ func (r reply) text(t *testing.T, path ...string) string {
 	t.Helper()
 	var s string
 	if err := json.Unmarshal(r.field(t, path...), &s); err != nil {
-		t.Fatalf("%v is no text: %s", path, r.body)
+		t.Fatalf("%v is not text: %s", path, r.body)
 	}
 	return s
 }
@@ -494,10 +494,10 @@ func view(r reply) string {
 	return b.String() + body
 }
 
-// TestATenantSeesTheSameWithAndWithoutAnother runs tenant B's requests beside tenant A's, who uses the same names, ids
+// TestATenantSeesTheSameWithAndWithoutAnother runs tenant B's requests next to those of tenant A, which uses the same names, ids
 // and keys, and again alone: every answer must be equal in every byte that is not a place in the log, or a time.
 func TestATenantSeesTheSameWithAndWithoutAnother(t *testing.T) {
-	beside, alone := openDoor(t, "a", "b"), openDoor(t, "b")
+	shared, alone := openDoor(t, "a", "b"), openDoor(t, "b")
 	space, sequences := 0, 5 // of each of the library's 100 checks
 	if testing.Short() {
 		sequences = 1
@@ -509,12 +509,12 @@ func TestATenantSeesTheSameWithAndWithoutAnother(t *testing.T) {
 			for range rapid.IntRange(4, 12).Draw(rt, "steps") {
 				if rapid.Bool().Draw(rt, "A first") {
 					method, path, body := step(rt, ns, "A")
-					beside.do("a", method, withSpace(path, ns), body)
+					shared.do("a", method, withSpace(path, ns), body)
 				}
 				method, path, body := step(rt, ns, "B")
 				want := view(alone.do("b", method, withSpace(path, ns), body))
-				if got := view(beside.do("b", method, withSpace(path, ns), body)); got != want {
-					rt.Fatalf("%s %s %s\nbeside another tenant %s\nalone %s", method, path, body, got, want)
+				if got := view(shared.do("b", method, withSpace(path, ns), body)); got != want {
+					rt.Fatalf("%s %s %s\nwith another tenant %s\nalone %s", method, path, body, got, want)
 				}
 			}
 		}

@@ -33,12 +33,12 @@ var embeddingsFields = nullable([]jsonField[embeddingsBody]{
 		case "base64":
 			m.base64 = true
 		default:
-			d.refuse("is neither float nor base64")
+			d.refuse("must be float or base64")
 		}
 	}},
 	{"dimensions", func(d *jsonReader, m *embeddingsBody) {
 		if m.dim = d.uint32(); m.dim == 0 {
-			d.refuse("is 0")
+			d.refuse("must not be 0")
 		}
 	}},
 	{"user", func(d *jsonReader, _ *embeddingsBody) { d.text() }}, // who asks is told by the token
@@ -62,7 +62,7 @@ func (d *jsonReader) oneOrMoreTexts() (out []string, tokens bool) {
 			list := []byte{'['}
 			d.array("embed_bytes", d.l.EmbedBytes, func() { list = d.token(list) })
 			if len(list) == 1 {
-				d.refuse("is empty")
+				d.refuse("must not be empty")
 			}
 			out = append(out, string(append(list, ']')))
 		case c >= '0' && c <= '9':
@@ -78,11 +78,11 @@ func (d *jsonReader) oneOrMoreTexts() (out []string, tokens bool) {
 	switch {
 	case d.fact != nil:
 	case one != nil && lists+texts > 0, lists > 0 && texts > 0:
-		d.refuse("holds texts and tokens")
+		d.refuse("must hold either texts or tokens, not both")
 	case one != nil:
 		return []string{string(append(one, ']'))}, true
 	case len(out) == 0:
-		d.refuse("is empty")
+		d.refuse("must not be empty")
 	}
 	return out, lists > 0
 }
@@ -103,7 +103,7 @@ func (c *restCall) embeddings() error {
 		return err
 	}
 	if len(in.input) == 0 {
-		return invalid("input", "is missing")
+		return invalid("input", "is required")
 	}
 	m, out, give, err := c.searches().embedTexts(c.ctx, &pb.EmbedRequest{Texts: in.input, Model: in.model}, in.tokens)
 	if err != nil {

@@ -113,7 +113,7 @@ func routeNamed(t *testing.T, name string) *Route {
 			return r
 		}
 	}
-	t.Fatalf("there is no route %s", name)
+	t.Fatalf("route %s is missing", name)
 	return nil
 }
 

@@ -39,7 +39,7 @@ func (c *content) readBase64(d *jsonReader) {
 
 func (c *content) once(d *jsonReader) {
 	if c.bytes != nil {
-		d.refuse("is given twice, as JSON and as base64")
+		d.refuse("must be given only once, as JSON or as base64")
 	}
 }
 
@@ -64,7 +64,7 @@ func jsonType(s string) bool {
 func (d *jsonReader) anyBytes(m *[]byte, base64 bool) {
 	switch {
 	case *m != nil:
-		d.refuse("is given twice, as text and as base64")
+		d.refuse("must be given only once, as text or as base64")
 	case base64:
 		*m = d.base64()
 	default:
@@ -264,14 +264,14 @@ var settleItemFields = []jsonField[pb.SettleItem]{
 
 func oneOutcome(d *jsonReader, m *pb.SettleItem) {
 	if m.Outcome != nil {
-		d.refuse("is a second outcome")
+		d.refuse("must be the only outcome")
 	}
 }
 
 func readToken(d *jsonReader, m *pb.SettleItem)   { m.Token = d.unsigned() }
 func readEffects(d *jsonReader, m *pb.SettleItem) { m.Effects = readNew(d, effectsFields) }
 
-// oneBody is the body of a route that settles one task: the item, and the outcome whose fields stand beside the token.
+// oneBody is the body of a route that settles one task: the item, and the outcome whose fields stand next to the token.
 type oneBody[T any] struct {
 	item    *pb.SettleItem
 	outcome T

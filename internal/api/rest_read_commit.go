@@ -37,7 +37,7 @@ func (d *jsonReader) requestID() []byte {
 	}
 	id, err := hex.DecodeString(s)
 	if err != nil || len(id) != requestIDBytes || !slices.ContainsFunc(id, func(b byte) bool { return b != 0 }) {
-		d.refuse("must be 32 hexadecimal digits, such as a UUID, and not all 0")
+		d.refuse("must be 32 hexadecimal digits and not all 0; hyphens are allowed")
 	}
 	return id
 }
@@ -51,7 +51,7 @@ func readOps(d *jsonReader) (out []*pb.Op) {
 	d.array("commit_ops", d.l.CommitOps, func() {
 		op := readNew(d, opFields)
 		if op.Op == nil {
-			d.refuse("names no op")
+			d.refuse("must name an op")
 		}
 		out = append(out, op)
 	})
@@ -113,7 +113,7 @@ var opFields = append([]jsonField[pb.Op]{
 
 func oneOp(d *jsonReader, m *pb.Op) {
 	if m.Op != nil {
-		d.refuse("is a second op of one element")
+		d.refuse("must be the only op of its element")
 	}
 }
 
@@ -171,7 +171,7 @@ var kvCheckFields = []jsonField[pb.KVCheck]{
 
 func oneOperand(d *jsonReader, m *pb.KVCheck) {
 	if m.Operand != nil {
-		d.refuse("is a second operand")
+		d.refuse("must be the only operand")
 	}
 }
 

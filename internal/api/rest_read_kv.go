@@ -6,7 +6,7 @@ import (
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 )
 
-// Ops on keys beside puts, deletes and checks.
+// Ops on keys other than puts, deletes and checks.
 
 var kvAddFields = []jsonField[pb.KVAdd]{
 	{"keyspace", func(d *jsonReader, m *pb.KVAdd) { m.Keyspace = d.text() }},

@@ -60,7 +60,7 @@ func (d *jsonReader) objectText() []byte {
 		return nil
 	}
 	if d.space() != '{' {
-		d.mistyped("is no object")
+		d.mistyped("must be an object")
 		return nil
 	}
 	return d.raw()
@@ -78,7 +78,7 @@ func (d *jsonReader) floats(top int64) []float32 {
 }
 
 func (d *jsonReader) listedFloats(top int64) []float32 {
-	if !d.enter('[', "is neither a list of numbers nor base64") {
+	if !d.enter('[', "must be a list of numbers, or base64") {
 		return nil
 	}
 	var out []float32
@@ -90,7 +90,7 @@ func (d *jsonReader) listedFloats(top int64) []float32 {
 		c := d.space()
 		if c != '-' && (c < '0' || c > '9') {
 			d.path = append(d.path, step{index: len(out)})
-			d.mistyped("is no number")
+			d.mistyped("must be a number")
 			return nil
 		}
 		text, _ := d.number()
@@ -105,7 +105,7 @@ func (d *jsonReader) listedFloats(top int64) []float32 {
 		out = append(out, float32(v))
 	}
 	if d.fact == nil && out == nil {
-		d.refuse("must not be empty: leave it out")
+		d.refuse("must not be empty; leave the field out instead")
 	}
 	return out
 }
@@ -121,7 +121,7 @@ func (d *jsonReader) packedFloats(top int64) []float32 {
 	}
 	raw, err := base64.StdEncoding.Strict().AppendDecode(nil, s)
 	if err != nil || len(raw)%4 != 0 || len(raw) == 0 {
-		d.refuse("is no base64 of numbers of 32 bits")
+		d.refuse("must be base64 of 32-bit numbers")
 		return nil
 	}
 	out := make([]float32, len(raw)/4)
@@ -143,7 +143,7 @@ func (d *jsonReader) texts(limit string, top int64) (out []string) {
 func (d *jsonReader) ids() []string {
 	out := d.texts("gate_ids", d.l.GateIDs)
 	if d.fact == nil && len(out) == 0 {
-		d.refuse("is empty: nothing would pass; leave it out to let any pass")
+		d.refuse("must not be empty, since no row would pass; leave the field out to let all rows pass")
 	}
 	return out
 }

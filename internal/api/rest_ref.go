@@ -412,7 +412,7 @@ func (c *restCall) readReflog() error {
 	if s, ok := c.query.get("time"); ok {
 		t, err := time.Parse(time.RFC3339, s)
 		if err != nil {
-			return invalid("time", "is no time, such as 2026-01-02T15:04:05Z")
+			return invalid("time", "must be a time, such as 2026-01-02T15:04:05Z")
 		}
 		in.Time = timestamppb.New(t)
 	}

@@ -122,7 +122,7 @@ func failed(t *testing.T, a answer) failure {
 	d := json.NewDecoder(strings.NewReader(a.body))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&body); err != nil || body.Error == nil || a.status < 300 {
-		t.Fatalf("status %d with the body %q is no error (%v)", a.status, a.body, err)
+		t.Fatalf("status %d with the body %q is not an error (%v)", a.status, a.body, err)
 	}
 	if body.Error.Code == "" || body.Error.Message == "" || body.Error.Outcome == "" {
 		t.Errorf("an error lacks a field that every error has: %s", a.body)

@@ -70,7 +70,7 @@ func (p *Param) check(value string) core.Fact {
 		}
 		return invalid(p.Name, mustBe(strings.Split(p.Type, "|")))
 	case value == "" && p.Form.MinLength > 0:
-		return invalid(p.Name, "must not be empty: leave it out")
+		return invalid(p.Name, "must not be empty; leave the parameter out instead")
 	}
 	return nil
 }
@@ -254,7 +254,7 @@ func (q *query) parse(raw string, r *Route) core.Fact {
 			return core.Invalid{Field: core.Cut(name, nameBytes), Reason: "unknown_field", Message: "is not known"}
 		}
 		if len(q.values[name]) > 1 && !r.many(name) {
-			return invalid(name, "is given twice")
+			return invalid(name, "must be given only once")
 		}
 		for _, value := range q.values[name] {
 			if fact := r.checkParam(name, value); fact != nil {

@@ -46,7 +46,7 @@ func producerRoutes() []*Route {
 			Doc: "Make one task. It can be repeated safely with an id, a unique key or an Idempotency-Key: a repetition is answered with 200 and the first task. Without one of them it makes another task.",
 			Header: []Param{{
 				Name: "Idempotency-Key", Type: "string", Form: keyForm,
-				Doc: "1 to 256 bytes, good for 24 hours in the queue: the same key with another payload is refused. Not beside unique.",
+				Doc: "1 to 256 bytes, good for 24 hours in the queue: the same key with another payload is refused. Mutually exclusive with unique.",
 			}},
 			fields: fieldNames(taskFields), handle: (*restCall).create,
 		},

@@ -110,7 +110,7 @@ func (c *restCall) setCollection() error {
 		return err
 	}
 	if in.GetName() != "" && in.GetName() != c.params[0] {
-		return invalid("name", "is another one than the path says")
+		return invalid("name", "must be the name in the path")
 	}
 	in.Name = c.params[0]
 	out, err := c.searches().SetCollection(c.ctx, &pb.SetCollectionRequest{Collection: in})

@@ -36,7 +36,7 @@ func TestRefusalsDoNotWaitForTheRestOfTheRequest(t *testing.T) {
 	var wg sync.WaitGroup
 	for refusal, head := range map[string]string{
 		"401 without a token": "POST /v1/tasks HTTP/1.1\r\n",
-		"401 a bad token":     "POST /v1/tasks HTTP/1.1\r\nAuthorization: Bearer nobody\r\n",
+		"401 a bad token":     "POST /v1/tasks HTTP/1.1\r\nAuthorization: Bearer unknown\r\n",
 		"403 no scope":        "POST /v1/tasks HTTP/1.1\r\nAuthorization: Bearer acme/kv:read\r\n",
 		"404 at the root":     "POST / HTTP/1.1\r\n",
 		"404 no route":        "PUT /v1/nothing HTTP/1.1\r\n" + tokenLine,
@@ -62,7 +62,7 @@ func TestRefusalsDoNotWaitForTheRestOfTheRequest(t *testing.T) {
 	eventually(t, "all connections have ended", func() bool { return r.s.Stats().Connections == 0 })
 }
 
-// The body has a deadline from the end of the head, whoever reads it.
+// The body has a deadline from the end of the head, whatever reads it.
 func TestAStalledBodyEndsWhereItIsWaitedFor(t *testing.T) {
 	r := newRESTRig(t, Limits{HTTPBodyMs: 100, HTTPLingerMs: 50})
 	r.s.o.Clock = env.SystemClock{}

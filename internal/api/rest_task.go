@@ -77,9 +77,9 @@ func (c *restCall) idempotencyKey(spec *pb.TaskSpec) (string, core.Fact) {
 	case len(values) == 0:
 		return "", nil
 	case values[0] == "":
-		return "", invalid(name, "is empty")
+		return "", invalid(name, "must not be empty")
 	case spec.GetUnique() != nil:
-		return "", invalid(name, "cannot be given beside unique")
+		return "", invalid(name, "and unique are mutually exclusive")
 	}
 	if fact := textUpTo(name, values[0], "unique_key_bytes", c.s.l.UniqueKeyBytes); fact != nil {
 		return "", fact

@@ -9,7 +9,7 @@ import (
 	"github.com/millrace/millrace/internal/errs"
 )
 
-// claim serves POST /v1/tasks:claim. Tasks whose answer reaches nobody go back to their queues at once.
+// claim serves POST /v1/tasks:claim. Tasks go back to their queues at once if the client does not get the answer.
 func (c *restCall) claim() error {
 	in := new(pb.ClaimRequest)
 	if err := readBody(c, in, claimFields); err != nil {

@@ -237,7 +237,7 @@ func (w *jsonWriter) quote(s string) {
 			if c < ' ' {
 				w.b = append(w.b, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
 			} else {
-				w.b = append(w.b, "\ufffd"...) // a byte that is no part of a rune
+				w.b = append(w.b, "\ufffd"...) // a byte that is not part of a rune
 			}
 		}
 		i++

@@ -289,7 +289,7 @@ func asMetadata(ctx context.Context, kv ...string) context.Context {
 // rawMessage is a request whose bytes a test chose.
 type rawMessage struct{ bytes []byte }
 
-// rawEncoding sends raw messages as they are, and decodes answers as ever.
+// rawEncoding sends raw messages as they are, and decodes answers as usual.
 type rawEncoding struct{ codec }
 
 func (c rawEncoding) Marshal(v any) (mem.BufferSlice, error) {

@@ -129,7 +129,7 @@ func pointVersion(field, s string) (version uint64, has bool, fact core.Fact) {
 	_, wrong := unsignedOf(part)
 	version, alsoWrong := unsignedOf(number)
 	if !ok || wrong != "" || alsoWrong != "" {
-		return 0, false, invalid(field, "is no version, such as 0/88123")
+		return 0, false, invalid(field, "must be a version, such as 0/88123")
 	}
 	return version, true, nil
 }
@@ -172,7 +172,7 @@ func (ss *searchService) SetCollection(ctx context.Context, in *pb.SetCollection
 // definition reads a definition. What depends on no model is judged by Apply too.
 func (s *Server) definition(in *pb.Collection) (def core.Collection, fact core.Fact) {
 	if in == nil {
-		return def, invalid("collection", "is missing")
+		return def, invalid("collection", "is required")
 	}
 	if fact = spaceName("name", in.GetName()); fact != nil {
 		return def, fact
@@ -184,10 +184,10 @@ func (s *Server) definition(in *pb.Collection) (def core.Collection, fact core.F
 		def.Metric = core.MetricCosine
 	}
 	if def.Metric > core.MetricDot {
-		return def, invalid("metric", "is neither cosine nor dot")
+		return def, invalid("metric", "must be cosine or dot")
 	}
 	if def.MaxPoints < 0 {
-		return def, invalid("max_points", "is negative")
+		return def, invalid("max_points", "must not be negative")
 	}
 	if def.Embedder == "" {
 		def.Embedder = "default"
@@ -250,7 +250,7 @@ func (c *call) newDefinition(ctx context.Context, def *core.Collection) error {
 	case dim != 0 && def.Dim != 0 && dim != int(def.Dim):
 		return core.DimMismatch{Field: "dim", Want: int64(dim), Got: int64(def.Dim)}
 	case dim == 0 && def.Dim == 0:
-		return invalid("dim", "is required: the embedder's is not known")
+		return invalid("dim", "is required: this server does not know the embedder's dimension")
 	}
 	def.Dim = cmp.Or(def.Dim, uint32(dim))
 	return nil
@@ -274,10 +274,10 @@ func fillSchema(def *core.Collection, in *pb.Collection) core.Fact {
 	}
 	for i, f := range in.GetSchema() {
 		if t := f.GetType(); t < pb.FieldType_FIELD_TYPE_KEYWORD || t > pb.FieldType_FIELD_TYPE_CREDENTIALS {
-			return invalid(item("schema", i)+".type", "is not a type of a field")
+			return invalid(item("schema", i)+".type", "must be a type of a field")
 		}
 		if g := f.GetGate(); g < 0 || g > pb.FieldGate_FIELD_GATE_BLOCK {
-			return invalid(item("schema", i)+".gate", "is not a gate")
+			return invalid(item("schema", i)+".gate", "must be a kind of gate")
 		}
 		def.Fields = append(def.Fields, core.SchemaField{
 			Name: f.GetName(), Type: core.FieldType(f.GetType()), Index: f.Index == nil || f.GetIndex(), Gate: core.Gate(f.GetGate()), Protected: f.GetProtected(),
@@ -289,7 +289,7 @@ func fillSchema(def *core.Collection, in *pb.Collection) core.Fact {
 			weight = 1
 		}
 		if math.IsNaN(weight) || weight < 0.01 || weight > 10 {
-			return invalid(item("text_fields", i)+".weight", "is not 0.01 to 10")
+			return invalid(item("text_fields", i)+".weight", "must be from 0.01 to 10")
 		}
 		def.Texts = append(def.Texts, core.TextField{Name: t.GetName(), Weight: uint32(math.Round(weight * 100))})
 	}
@@ -315,7 +315,7 @@ func showCollection(def *core.Collection) *pb.Collection {
 }
 
 // errSearchOff says that this server was told to answer no search.
-var errSearchOff = core.Invalid{Field: "search", Reason: "not_supported", Message: "is switched off at this server"}
+var errSearchOff = core.Invalid{Field: "search", Reason: "not_supported", Message: "is disabled on this server"}
 
 // begin begins a call of this service.
 func (ss *searchService) begin(ctx context.Context, makes bool) (*call, error) {

@@ -83,7 +83,8 @@ func TestASearchWaitsForItsIndexWithinItsDeadlineAndTakesNoTurn(t *testing.T) {
 	}
 }
 
-// A search that waits for what it must see takes no turn; when that is there, it reads this node's copy and asks nobody again.
+// A search that waits for what it must see takes no turn. When that is applied, the search
+// reads this node's copy and asks no other node again.
 func TestASearchWaitsForWhatItMustSeeAndTakesNoTurn(t *testing.T) {
 	r := newRESTRig(t, Limits{})
 	r.addTask("acme", testID(1)) // makes the namespace

@@ -60,11 +60,11 @@ func (t *translator) elsewhere(p core.Partition) core.Fact {
 
 func pointID(field, id string) core.Fact {
 	if id == "" || len(id) > nameBytes {
-		return invalid(field, "an id has 1 to 128 characters")
+		return invalid(field, "must have 1 to 128 characters")
 	}
 	for i := range len(id) {
 		if id[i] <= ' ' || id[i] == 0x7f {
-			return invalid(field, "holds white space or a control character")
+			return invalid(field, "must not hold white space or control characters")
 		}
 	}
 	return text(field, id)
@@ -73,7 +73,7 @@ func pointID(field, id string) core.Fact {
 // point reads a point, all but its vector. needs is the text that is to be embedded when it comes without one.
 func (t *translator) point(def *core.Collection, in *pb.Point) (op *core.VectorUpsert, needs string, fact core.Fact) {
 	if in == nil {
-		return nil, "", invalid("", "is missing")
+		return nil, "", invalid("", "is required")
 	}
 	if fact = pointID("id", in.GetId()); fact != nil {
 		return nil, "", fact
@@ -85,7 +85,7 @@ func (t *translator) point(def *core.Collection, in *pb.Point) (op *core.VectorU
 		return nil, "", fact
 	}
 	if op.IfAbsent && op.IfVersion != 0 {
-		return nil, "", invalid("if_version", "contradicts if_absent")
+		return nil, "", invalid("if_version", "and if_absent are mutually exclusive")
 	}
 	if len(op.Payload) > core.MaxPointPayload {
 		return nil, "", tooLarge("payload", "point_payload_bytes", core.MaxPointPayload)
@@ -105,7 +105,7 @@ func (t *translator) point(def *core.Collection, in *pb.Point) (op *core.VectorU
 		return nil, "", fact
 	}
 	if whole == "" {
-		return nil, "", invalid("vector", "is missing, and the payload has no text to embed")
+		return nil, "", invalid("vector", "is required: the payload has no text to embed")
 	}
 	return op, whole, nil
 }
@@ -122,7 +122,7 @@ func (t *translator) vector(field string, def *core.Collection, model string, in
 func (t *translator) ownVector(field string, def *core.Collection, model string, in []float32) ([]float32, core.Fact) {
 	switch {
 	case model == "":
-		return nil, invalid("model", "is missing: a vector says of which model it is")
+		return nil, invalid("model", "is required: it names the model of the vector")
 	case model != def.Model:
 		return nil, core.SearchState{Reason: "model_mismatch", Field: "model", Want: def.Model, Got: core.Cut(model, 2*nameBytes)}
 	case len(in) != int(def.Dim):
@@ -332,7 +332,7 @@ func namePoint(i int, f core.Fact) core.Fact {
 func pointsSize(l *Limits, n int) core.Fact {
 	switch {
 	case n == 0:
-		return invalid("points", "is empty")
+		return invalid("points", "must not be empty")
 	case int64(n) > l.PointsRequest:
 		return tooLarge("points", "points_request", l.PointsRequest)
 	}
@@ -555,7 +555,7 @@ func (ss *searchService) DeletePoints(ctx context.Context, in *pb.DeletePointsRe
 func (ss *searchService) GetPoints(ctx context.Context, in *pb.GetPointsRequest) (*pb.GetPointsResponse, error) {
 	switch n := len(in.GetIds()); {
 	case n == 0:
-		return nil, invalid("ids", "is empty")
+		return nil, invalid("ids", "must not be empty")
 	case int64(n) > ss.s.l.PointsRequest:
 		return nil, tooLarge("ids", "points_request", ss.s.l.PointsRequest)
 	}

@@ -92,7 +92,7 @@ func withoutProtected(def *core.Collection, payload []byte, l *Limits) []byte {
 	}
 	d := jsonReader{b: payload, l: l}
 	out := append(make([]byte, 0, len(payload)), '{')
-	if d.enter('{', "is no object") {
+	if d.enter('{', "must be an object") {
 		for first := true; d.next('}', first); first = false {
 			name := d.name()
 			if d.fact != nil {

@@ -37,7 +37,7 @@ func (t *translator) gate(in *pb.Gate) (out core.SearchGate, fact core.Fact) {
 	case "any":
 		out.AnyRole = true
 	default:
-		return out, invalid("role_mode", "is neither exact nor any")
+		return out, invalid("role_mode", "must be exact or any")
 	}
 	names := t.l.GateNames
 	switch {
@@ -62,7 +62,7 @@ func (t *translator) gate(in *pb.Gate) (out core.SearchGate, fact core.Fact) {
 		return out, nil
 	}
 	if err := in.GetValidAt().CheckValid(); err != nil {
-		return out, invalid("valid_at", "is no time")
+		return out, invalid("valid_at", "must be a valid timestamp")
 	}
 	at := in.GetValidAt().AsTime()
 	if at.Year() < 1700 || at.Year() > 2200 {
@@ -87,7 +87,7 @@ func (t *translator) query(in *pb.SearchRequest) (q *core.SearchQuery, fact core
 	case "stale":
 		q.Read.Stale = true
 	default:
-		return nil, invalid("consistency", "is neither linearizable nor stale")
+		return nil, invalid("consistency", "must be linearizable or stale")
 	}
 	switch {
 	case int64(q.K) > t.l.SearchK:
@@ -95,7 +95,7 @@ func (t *translator) query(in *pb.SearchRequest) (q *core.SearchQuery, fact core
 	case int64(q.Candidates) > t.l.SearchCandidates:
 		return nil, beyond("candidates", "search_candidates", t.l.SearchCandidates, "is out of range")
 	case q.Width != 0 && (q.Width < searchWidthMin || q.Width > searchWidthMax):
-		return nil, invalid("ef", "is not 16 to 1000")
+		return nil, invalid("ef", "must be from 16 to 1000")
 	case int64(len(in.GetQueryText())) > t.l.QueryTextBytes:
 		return nil, tooLarge("query_text", "query_text_bytes", t.l.QueryTextBytes)
 	case (in.GetQueryText() == "") == (len(in.GetVector()) == 0):
@@ -118,7 +118,7 @@ func (t *translator) judge(q *core.SearchQuery, in *pb.Judge) (fact core.Fact) {
 		return nil
 	}
 	if in.GetRuleset() == "" {
-		return invalid("ruleset", "is missing")
+		return invalid("ruleset", "is required")
 	}
 	if q.Ruleset, q.Version, fact = rulesetName("ruleset", in.GetRuleset()); fact != nil {
 		return fact
@@ -131,7 +131,7 @@ func (t *translator) judge(q *core.SearchQuery, in *pb.Judge) (fact core.Fact) {
 	case "eligible":
 		q.EligibleOnly = true
 	default:
-		return invalid("include", "is neither eligible nor conditional")
+		return invalid("include", "must be eligible or conditional")
 	}
 	return nil
 }
@@ -150,14 +150,14 @@ func (t *translator) mergeOf(q *core.SearchQuery, in *pb.Merge) core.Fact {
 	}
 	switch {
 	case !weightFits(in.Dense):
-		return invalid("dense", "is not 0 to 1000000")
+		return invalid("dense", "must be from 0 to 1000000")
 	case !weightFits(in.Lexical):
-		return invalid("lexical", "is not 0 to 1000000")
+		return invalid("lexical", "must be from 0 to 1000000")
 	}
 	if in.MinScore != nil {
 		q.HasMinScore, q.MinScore = true, in.GetMinScore()
 		if math.IsNaN(q.MinScore) || math.IsInf(q.MinScore, 0) {
-			return invalid("min_score", "is not finite")
+			return invalid("min_score", "must be finite")
 		}
 	}
 	d := in.GetDecay()
@@ -165,12 +165,12 @@ func (t *translator) mergeOf(q *core.SearchQuery, in *pb.Merge) core.Fact {
 		return nil
 	}
 	if d.GetField() == "" {
-		return invalid("decay.field", "is missing")
+		return invalid("decay.field", "is required")
 	}
 	q.DecayField = d.GetField()
 	var fact core.Fact
 	if d.GetHalfLife() == nil {
-		return invalid("decay.half_life", "is missing")
+		return invalid("decay.half_life", "is required")
 	}
 	q.HalfLife, fact = millis("decay.half_life", d.GetHalfLife(), span{1, t.l.HorizonMs, "horizon_ms"})
 	return fact
@@ -615,7 +615,7 @@ func (ss *searchService) embedTexts(ctx context.Context, in *pb.EmbedRequest, to
 		return m, nil, nil, core.NotFound{Kind: "embedder", ID: core.Cut(r.Embedder, nameBytes)}
 	}
 	if m.Given {
-		return m, nil, nil, invalid("model", "makes no vectors of texts: clients bring their own")
+		return m, nil, nil, invalid("model", "does not make vectors of texts: clients send their own")
 	}
 	r.Tenant, r.Embedder, r.Model, r.Tokens = who.Tenant, m.Name, m.Model, tokens
 	taken, fact := s.embedding.take(r.Tenant, len(r.Texts), m.Dim, s.l.EmbedNumbers)
@@ -662,7 +662,7 @@ func (s *Server) embedRequest(in *pb.EmbedRequest) (r core.EmbedRequest, fact co
 	var bytes int64
 	for i, text := range r.Texts {
 		if text == "" {
-			return r, invalid(item("texts", i), "is empty")
+			return r, invalid(item("texts", i), "must not be empty")
 		}
 		bytes += int64(len(text))
 	}
@@ -674,14 +674,14 @@ func (s *Server) embedRequest(in *pb.EmbedRequest) (r core.EmbedRequest, fact co
 	case "query":
 		r.Query = true
 	default:
-		return r, invalid("kind", "is neither query nor document")
+		return r, invalid("kind", "must be query or document")
 	}
 	switch in.GetTruncate() {
 	case "", "cut":
 	case "error":
 		r.Whole = true
 	default:
-		return r, invalid("truncate", "is neither cut nor error")
+		return r, invalid("truncate", "must be cut or error")
 	}
 	return r, nil
 }

@@ -25,7 +25,7 @@ func rulesetName(field, s string) (name string, version uint32, fact core.Fact) 
 	}
 	n, wrong := unsignedOf(number)
 	if wrong != "" || n == 0 || n > math.MaxUint32 {
-		return "", 0, invalid(field, "names no version, such as staffing@7")
+		return "", 0, invalid(field, "must name a version, such as staffing@7")
 	}
 	return name, uint32(n), nil
 }
@@ -42,7 +42,7 @@ func (ss *searchService) PutRuleset(ctx context.Context, in *pb.PutRulesetReques
 	}
 	if in.GetNumber() != 0 {
 		if version != 0 && version != in.GetNumber() {
-			return nil, invalid("number", "is another one than the ruleset's name says")
+			return nil, invalid("number", "must be the same version as in the ruleset's name")
 		}
 		version = in.GetNumber()
 	}
@@ -81,7 +81,7 @@ func (s *Server) rules(in []*pb.Rule) ([]core.Rule, core.Fact) {
 		return nil, tooLarge("rules", "ruleset_rules", s.l.RulesetRules)
 	}
 	if len(in) == 0 {
-		return nil, invalid("rules", "is empty")
+		return nil, invalid("rules", "must not be empty")
 	}
 	out := make([]core.Rule, len(in))
 	for i, r := range in {
@@ -89,15 +89,15 @@ func (s *Server) rules(in []*pb.Rule) ([]core.Rule, core.Fact) {
 		switch r.GetSeverity() {
 		case "block", "conditional", "penalty", "bonus":
 		default:
-			return nil, invalid(at+".severity", "is none of block, conditional, penalty, bonus")
+			return nil, invalid(at+".severity", "must be one of block, conditional, penalty, bonus")
 		}
 		switch r.GetOnMissing() {
 		case "", "block", "conditional", "ignore":
 		default:
-			return nil, invalid(at+".on_missing", "is none of block, conditional, ignore")
+			return nil, invalid(at+".on_missing", "must be one of block, conditional, ignore")
 		}
 		if w := r.GetWeight(); math.IsNaN(w) || w < 0 || w > 2 {
-			return nil, invalid(at+".weight", "is not 0 to 2")
+			return nil, invalid(at+".weight", "must be from 0 to 2")
 		}
 		out[i] = core.Rule{
 			ID: r.GetId(), When: r.GetWhen(), Severity: r.GetSeverity(), Weight: r.GetWeight(), Reason: r.GetReason(), OnMissing: r.GetOnMissing(),

@@ -122,7 +122,7 @@ func TestATenantMayRunOneSearchLessThanThereAreThreads(t *testing.T) {
 	})
 }
 
-// Shard time stands still while nobody writes, and a wall clock may be late: what has ended by either has ended.
+// Shard time stands still without writes, and a wall clock may be late: what has ended by either has ended.
 func TestCredentialsAreJudgedAtTheLaterOfBothClocks(t *testing.T) {
 	r := newRig(t, Limits{})
 	if _, err := r.n.Namespace(context.Background(), "acme", "default", true); err != nil {

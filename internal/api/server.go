@@ -33,7 +33,7 @@ type Options struct {
 	Auth    Auth
 	Calls   *auth.Calls                           // ends calls whose token does not allow them any more; default: one of its own, by Auth
 	Refused func(who auth.Principal, from string) // is told of each token that is refused, as auth.Refusals notes it; none: nothing is
-	Refs    RefBackend                            // the node again; none: there is no service of refs
+	Refs    RefBackend                            // the node again; nil: the refs service is off
 	Objects Objects                               // of its repositories; none: no object is held
 	Git     http.Handler                          // serves git clients, below /git/; none: nothing does
 	Clock   env.Clock                             // default: the machine's
@@ -43,7 +43,7 @@ type Options struct {
 	Logger  *slog.Logger
 	Version string  // of the binary
 	Backups Backups // default: none can be taken
-	// Operator answers who operates the whole cluster; none: nobody can by this edge.
+	// Operator answers who operates the whole cluster; nil: this edge refuses to.
 	Operator Operator
 	TLS      *tls.Config // default: plain text
 
@@ -57,8 +57,8 @@ type Options struct {
 	Embedder Embedder
 	Closed   []string // services that are not open, by the names of AllServices but queue
 	NoSearch bool     // calls of search are refused by name
-	// WebOf is the base of the URLs of a node's REST side, given the address of its gRPC side; empty if it has none, or there
-	// are no other nodes.
+	// WebOf is the base of the URLs of a node's REST side, given the address of its gRPC side; empty if it has none, or if this
+	// node is alone.
 	WebOf func(address string) string
 }
 
@@ -266,7 +266,7 @@ func (s *Server) register(desc *grpc.ServiceDesc, impl any) error {
 	}
 	sd, ok := found.(protoreflect.ServiceDescriptor)
 	if !ok {
-		return fmt.Errorf("%s is no service", desc.ServiceName)
+		return fmt.Errorf("%s is not a service", desc.ServiceName)
 	}
 	for i := range sd.Methods().Len() {
 		s.shapes.add(sd.Methods().Get(i).Input())
@@ -285,11 +285,11 @@ func (s *Server) unary(h grpc.MethodHandler) grpc.StreamHandler {
 	}
 }
 
-// receive reads a message, which had so many bytes.
+// receive reads a message, and returns its length in bytes.
 func (s *Server) receive(ss grpc.ServerStream, m any) (bytes int64, err error) {
 	msg, ok := m.(proto.Message)
 	if !ok {
-		return 0, fmt.Errorf("request is no message: %T", m)
+		return 0, fmt.Errorf("request is not a message: %T", m)
 	}
 	in := inbound{msg: msg, limit: s.l.MessageBytes}
 	if err := ss.RecvMsg(&in); err != nil {

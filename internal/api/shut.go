@@ -8,8 +8,8 @@ import (
 	"github.com/millrace/millrace/internal/core"
 )
 
-// What a server may open beside its queues: the names in settings. A closed service has no methods and no routes, and no op
-// of it is let into a commit here. State behind the log is no business of doors: other nodes' commits are applied.
+// The names of services in settings. A disabled service has no methods and no routes on this server, and this server refuses
+// commits with its ops. Commits of other nodes are still applied: replicas must have the same state.
 const (
 	ServiceQueue  = "queue"
 	ServiceKV     = "kv"

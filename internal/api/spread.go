@@ -100,8 +100,8 @@ func (c *call) proposeEach(ctx context.Context, commits []core.Commit) (core.Pro
 	return out, failed
 }
 
-// forward proposes at whoever leads a partition. Its end has a result for each commit, or an error which is of this node:
-// a caller is sent nowhere by it.
+// forward proposes at the node that leads a partition. It ends with a result for each commit, or with an error of this node,
+// which never redirects the caller to another node.
 func (s *Server) forward(ctx context.Context, p core.Partition, commits []core.Commit) core.Proposed {
 	out := s.o.Backend.Forward(ctx, p, commits)
 	if is[core.NotLeader](out.Err) { // leaders changed faster than it could follow

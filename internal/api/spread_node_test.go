@@ -70,7 +70,7 @@ func TestABatchOfAllPartitionsIsAnsweredInItsOrder(t *testing.T) {
 	})
 }
 
-// claimAll claims so many tasks and returns their tokens by id.
+// claimAll claims n tasks and returns their tokens by id.
 func (w *wide) claimAll(queue string, n int) map[string]uint64 {
 	w.t.Helper()
 	out := make(map[string]uint64)
@@ -84,7 +84,7 @@ func (w *wide) claimAll(queue string, n int) map[string]uint64 {
 		part := parsed(w.t, got.GetTasks()[0].GetId()).Partition()
 		for _, a := range got.GetTasks() {
 			if out[a.GetId()] != 0 || parsed(w.t, a.GetId()).Partition() != part {
-				w.t.Errorf("claimed %v beside %v", a, got.GetTasks()[0])
+				w.t.Errorf("claimed %v together with %v", a, got.GetTasks()[0])
 			}
 			out[a.GetId()] = a.GetToken()
 		}

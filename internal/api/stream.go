@@ -218,7 +218,7 @@ func (st *stream) finish(err error) {
 	wake(st.room)
 }
 
-// wake sends to a channel of capacity 1 unless it is full: whoever waits looks again anyway.
+// wake sends to a channel of capacity 1 unless it is full: the waiting goroutine then looks again anyway.
 func wake(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -238,7 +238,7 @@ func (st *stream) hello(ctx context.Context, in *pb.Hello) error {
 		return err
 	}
 	if int64(in.GetPartition()) >= int64(len(ns.Partitions)) {
-		return invalid("hello.partition", "is none of the namespace's")
+		return invalid("hello.partition", "must be a partition of the namespace")
 	}
 	st.space, st.partitions, st.part = name, ns.Partitions, ns.Partitions[in.GetPartition()].Partition
 	st.key = sessionKey{st.part, spec.ID}
@@ -278,7 +278,7 @@ func (st *stream) hello(ctx context.Context, in *pb.Hello) error {
 	st.out = append([]outgoing{first}, st.out...)
 	closed := st.closed
 	st.mu.Unlock()
-	if closed { // it ended in between, and nobody closed the session
+	if closed { // the stream ended in between, before it had a session to close
 		session.Close()
 	}
 	s.work.Add(1)
@@ -294,10 +294,10 @@ func (st *stream) hello(ctx context.Context, in *pb.Hello) error {
 // sessionSpec reads a Hello.
 func (s *Server) sessionSpec(ctx context.Context, who caller, in *pb.Hello) (spec core.SessionSpec, name string, fact core.Fact) {
 	if in.GetVersion() != streamVersion {
-		return spec, "", core.Invalid{Field: "version", Reason: "not_supported", Message: "is not 1"}
+		return spec, "", core.Invalid{Field: "version", Reason: "not_supported", Message: "must be 1"}
 	}
 	if len(in.GetSession()) != sessionBytes || core.SessionID(in.GetSession()) == (core.SessionID{}) {
-		return spec, "", invalid("session", "is 16 random bytes")
+		return spec, "", invalid("session", "must be 16 random bytes")
 	}
 	if name = in.GetNamespace(); name == "" {
 		md, _ := metadata.FromIncomingContext(ctx)

@@ -165,7 +165,7 @@ func (r *rig) stall(session byte) (*wireStream, *fakeSession) {
 	ws, ses := r.greet(as("acme/all"), session)
 	for n := int64(0); ses.sink.Room(); n++ {
 		if n > 4*r.s.l.SendBytes/mib {
-			r.t.Fatalf("there is room after %d MiB that nobody took", n)
+			r.t.Fatalf("there is room after %d MiB that the client did not read", n)
 		}
 		if !ses.sink.Assign(1, assignedTasks(1, mib), core.At{}) {
 			r.t.Fatal("refused with room")

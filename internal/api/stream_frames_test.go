@@ -75,7 +75,7 @@ func TestAnEmptyOrOverfullFrameIsRefusedByItsAck(t *testing.T) {
 	f.ProtoReflect().SetUnknown([]byte{0xf8, 0x3f, 0x01})
 	ws.send(f)
 	if a := ws.ack(); a.GetSeq() != 4 || a.GetError().GetField() != "ClientFrame" {
-		t.Errorf("unknown field beside the frame: %v", a)
+		t.Errorf("unknown field next to the frame: %v", a)
 	}
 	ws.send(createFrame(5, 512))
 	if a := ws.ack(); len(a.GetCreated()) != 512 {
@@ -176,7 +176,7 @@ func TestAStreamCommitCarriesItsSequence(t *testing.T) {
 	request.RequestId = repeat(16, byte(1))
 	ws.send(commitFrame(&pb.CommitFrame{Seq: 4, Commit: request, CommitSeq: 11}))
 	if e := ws.ack().GetError(); e.GetField() != "commit_seq" {
-		t.Errorf("a sequence beside a request id: %v", e)
+		t.Errorf("a sequence with a request id: %v", e)
 	}
 	ws.send(commitFrame(&pb.CommitFrame{Seq: 5}))
 	if e := ws.ack().GetError(); e.GetField() != "ops" {
@@ -225,7 +225,7 @@ func TestRenewAnswersEachLease(t *testing.T) {
 		t.Errorf("no token: %v", e)
 	}
 	if e := renew(&pb.RenewFrame{Seq: 5, All: true, Items: []*pb.Hold{hold}}).GetError(); e.GetField() != "items" {
-		t.Errorf("items beside all: %v", e)
+		t.Errorf("items together with all: %v", e)
 	}
 	if e := renew(&pb.RenewFrame{Seq: 6, All: true, Extend: ms(1)}).GetError(); e.GetLimit() != "lease_ms" {
 		t.Errorf("short: %v", e)

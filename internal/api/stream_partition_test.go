@@ -101,7 +101,7 @@ func TestOpenStreamsAreToldWhoLeadsWhenThatChanges(t *testing.T) {
 			if c.want == "" {
 				if c.leaders == "?, ?, ?, ?" {
 					if got := ws.recv().GetDirectory(); got == nil || len(got.GetPartitions()) != 0 {
-						t.Errorf("stream %d: nobody leads: %v", i, got)
+						t.Errorf("stream %d: no node leads: %v", i, got)
 					}
 				}
 				continue // the next frame is the next change's

@@ -31,7 +31,7 @@ func (st *stream) readFrames() error {
 	}
 	hello := f.GetHello()
 	if hello == nil {
-		return invalid("frame", "the first frame is a hello")
+		return invalid("frame", "the first frame must be a hello")
 	}
 	if fact := st.s.shapes.check(in); fact != nil {
 		return fact
@@ -104,7 +104,7 @@ func (st *stream) awaitRoom() bool {
 func (st *stream) take(f *pb.ClientFrame, in *inbound) error {
 	r := received{frame: f, load: load{frames: 1, items: 1, bytes: int64(in.bytes)}}
 	if st.keys && !ofKeys(f) {
-		return invalid("frame", "has no place on a stream of keys")
+		return invalid("frame", "not allowed on a key stream")
 	}
 	switch f := f.GetFrame().(type) {
 	case *pb.ClientFrame_Create:
@@ -140,12 +140,12 @@ func (st *stream) take(f *pb.ClientFrame, in *inbound) error {
 		r.name, r.msg = "drain", f.Drain
 		return st.plain(r, func() core.Fact { st.session.Drain(); return nil })
 	case *pb.ClientFrame_Hello:
-		return invalid("hello", "comes once")
+		return invalid("hello", "is allowed only as the first frame")
 	default:
 		if fact := st.s.shapes.checkMessage(in.msg); fact != nil {
 			return fact // a frame of a later version
 		}
-		return invalid("frame", "is empty")
+		return invalid("frame", "must not be empty")
 	}
 	return nil
 }
@@ -301,7 +301,7 @@ func (st *stream) commit(p *pending, in *pb.CommitFrame) core.Fact {
 	}
 	if in.GetCommitSeq() != 0 {
 		if c.RequestID != (core.RequestID{}) {
-			return invalid("commit_seq", "cannot be given beside a request id")
+			return invalid("commit_seq", "and a request id are mutually exclusive")
 		}
 		c.Session, c.Seq = st.key.id, in.GetCommitSeq()
 		st.awaitRate(c.Ops)
@@ -349,7 +349,7 @@ func (st *stream) renew(p *pending, in *pb.RenewFrame) core.Fact {
 	var holds []core.TaskHold
 	if in.GetAll() {
 		if len(in.GetItems()) > 0 {
-			return invalid("items", "cannot be given beside all")
+			return invalid("items", "and all are mutually exclusive")
 		}
 		holds = st.session.Held()
 	} else {
@@ -415,7 +415,7 @@ func (st *stream) subscribe(in *pb.Subscribe) core.Fact {
 
 func (st *stream) slots(in *pb.Slots) core.Fact {
 	if !st.subs[in.GetSub()] {
-		return invalid("sub", "is no subscription of this stream")
+		return invalid("sub", "must be a subscription of this stream")
 	}
 	if int64(in.GetSlots()) > st.s.l.Slots {
 		return beyond("slots", "slots", st.s.l.Slots, "is out of range")

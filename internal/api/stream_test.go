@@ -41,7 +41,7 @@ func (r *rig) greet(ctx context.Context, session byte) (*wireStream, *fakeSessio
 	ws := r.open(ctx)
 	ws.send(helloOf(session))
 	if ws.recv().GetWelcome() == nil {
-		r.t.Fatal("the first frame is no welcome")
+		r.t.Fatal("the first frame is not a welcome")
 	}
 	return ws, <-r.n.opened
 }
@@ -124,7 +124,7 @@ func TestATokenThatAStreamIsRefusedIsTold(t *testing.T) {
 	r := newRig(t, Limits{})
 	ws, _ := r.greet(as("acme/all"), 1)
 	r.tells("a frame with an unknown token", 1, func() {
-		ws.send(authFrame("nobody"))
+		ws.send(authFrame("unknown"))
 		_, err := ws.Recv()
 		expectCode(t, "the stream", err, codes.Unauthenticated)
 	})
@@ -334,7 +334,7 @@ func TestHalfCloseAnswersWhatWasSent(t *testing.T) {
 	eventually(t, "the session is closed", func() bool { _, _, closed := ses.state(); return closed })
 }
 
-// TestHeadersOfAStreamComeBeforeItHasAWriter holds the session back, so that there is no frame to take the headers along.
+// TestHeadersOfAStreamComeBeforeItHasAWriter holds the session back, so that no frame can take the headers along.
 func TestHeadersOfAStreamComeBeforeItHasAWriter(t *testing.T) {
 	r := newRig(t, Limits{})
 	for range cap(r.n.opened) {
@@ -351,7 +351,7 @@ func TestHeadersOfAStreamComeBeforeItHasAWriter(t *testing.T) {
 		<-r.n.opened
 	}
 	if ws.recv().GetWelcome() == nil {
-		t.Error("the first frame is no welcome")
+		t.Error("the first frame is not a welcome")
 	}
 }
 

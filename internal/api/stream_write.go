@@ -22,7 +22,7 @@ type outgoing struct {
 	bytes int64
 }
 
-// frameBytes is what a frame weighs in the send buffer beside what it carries.
+// frameBytes is what a frame adds to the send buffer, in bytes, besides what it carries.
 const frameBytes = 64
 
 // done queues the ack of a frame whose work has ended. It never blocks: the node calls it.

@@ -86,7 +86,7 @@ func (ts *taskService) Get(ctx context.Context, in *pb.GetRequest) (*pb.GetRespo
 	return &pb.GetResponse{Task: showTask(&task), At: showAt(at)}, nil
 }
 
-// sameTask gives an unknown task's answer the id as the caller wrote it, whoever found that it is unknown.
+// sameTask puts the id as the caller wrote it into the answer for an unknown task, wherever it was found to be unknown.
 func sameTask(err error, id string) error {
 	if is[core.NotFound](err) {
 		return core.NotFound{Kind: "task", ID: id}
@@ -125,7 +125,7 @@ func (ts *taskService) List(ctx context.Context, in *pb.ListRequest) (*pb.ListRe
 	}
 	switch {
 	case in.GetState() == pb.State_STATE_UNSPECIFIED:
-		return nil, invalid("state", "is missing")
+		return nil, invalid("state", "is required")
 	case in.GetState() < 0 || in.GetState() > pb.State_CANCELLED:
 		return nil, notSupported("state")
 	}
@@ -173,7 +173,7 @@ type taskPage struct {
 	cut   bool // it is shorter than it was asked for, to fit
 }
 
-// tasksUpTo reads a page that fits so many bytes: a page of tasks with long errors is read again, shorter.
+// tasksUpTo reads a page of at most room bytes: a page of tasks with long errors is read again, with fewer tasks.
 func (s *Server) tasksUpTo(ctx context.Context, p core.Partition, q core.ListQuery, room int) (page taskPage, err error) {
 	for {
 		page.tasks, page.next, page.at, err = s.o.Backend.Tasks(ctx, p, q)

@@ -14,8 +14,8 @@ type tenantService struct {
 	s *Server
 }
 
-// Get reads what bounds a tenant, and what was measured. Who may not read another's is told that it is unknown, as the names
-// of tenants are nobody's business.
+// Get reads the limits of a tenant, and its measured usage. A caller that may not read another tenant is told that the tenant is
+// unknown, so that the answer does not tell which names exist.
 func (ts *tenantService) Get(ctx context.Context, in *pb.GetTenantRequest) (*pb.GetTenantResponse, error) {
 	who, _, fact := ts.s.asks(ctx)
 	if fact != nil {
@@ -67,7 +67,7 @@ func (ts *tenantService) Set(ctx context.Context, in *pb.SetTenantRequest) (*pb.
 		n     int64
 	}{{"key_bytes", c.GetKeyBytes()}, {"key_writes_per_second", c.GetKeyWritesPerSecond()}, {"key_bytes_per_second", c.GetKeyBytesPerSecond()}} {
 		if bound.n < 0 {
-			return nil, invalid("config."+bound.field, "is negative")
+			return nil, invalid("config."+bound.field, "must not be negative")
 		}
 	}
 	config := core.TenantConfig{KeyBytes: c.GetKeyBytes(), KeyRate: c.GetKeyWritesPerSecond(), KeyByteRate: c.GetKeyBytesPerSecond()}

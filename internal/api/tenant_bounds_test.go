@@ -35,9 +35,9 @@ func TestATenantIsBoundedByWhoMayAndReadByItsAdmin(t *testing.T) {
 		token, name string
 		want        codes.Code
 	}{
-		"another's, by an admin": {"acme/admin", "rival", codes.PermissionDenied}, "an unknown one, by an admin": {"acme/admin", "nobody", codes.PermissionDenied},
-		"another's": {"acme/all", "rival", codes.OK}, "an unknown one": {"acme/all", "nobody", codes.NotFound},
-		"its own, which nobody configured": {"acme/admin", "", codes.OK}, "by a worker": {"rival/work", "", codes.PermissionDenied},
+		"another's, by an admin": {"acme/admin", "rival", codes.PermissionDenied}, "an unknown one, by an admin": {"acme/admin", "unknown", codes.PermissionDenied},
+		"another's": {"acme/all", "rival", codes.OK}, "an unknown one": {"acme/all", "unknown", codes.NotFound},
+		"its own, without a configuration": {"acme/admin", "", codes.OK}, "by a worker": {"rival/work", "", codes.PermissionDenied},
 	} {
 		_, err := tenants.Get(as(c.token), &pb.GetTenantRequest{Tenant: c.name})
 		expectCode(t, what, err, c.want)

@@ -11,8 +11,8 @@ import (
 	"github.com/millrace/millrace/internal/core"
 )
 
-// Two tenants take turns on every route, with equal names of everything: whoever came first, each reaches partitions of
-// its own alone.
+// Two tenants take turns on every route, with equal names of everything. Whichever tenant came first, each reaches
+// only its own partitions.
 func TestEveryRouteReachesItsOwnTenantAlone(t *testing.T) {
 	r := newRig(t, Limits{})
 	turns := []string{"acme", "rival", "acme"}

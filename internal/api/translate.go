@@ -42,7 +42,7 @@ func (t *translator) taskCreate(in *pb.TaskSpec) (*core.TaskCreate, core.Fact) {
 // fillCreate is taskCreate into an op that the caller made.
 func (t *translator) fillCreate(op *core.TaskCreate, in *pb.TaskSpec) (fact core.Fact) {
 	if in == nil {
-		return invalid("", "is missing")
+		return invalid("", "is required")
 	}
 	if fact = reservedOf(in); fact != nil {
 		return fact
@@ -153,7 +153,7 @@ func (t *translator) content(op *core.TaskCreate, in *pb.TaskSpec) core.Fact {
 	var bytes int64
 	for i, h := range in.GetHeaders() {
 		if h.GetName() == "" {
-			return invalid(item("headers", i)+".name", "is empty")
+			return invalid(item("headers", i)+".name", "must not be empty")
 		}
 		if fact := text("name", h.GetName()); fact != nil {
 			return within(item("headers", i), fact)
@@ -176,7 +176,7 @@ func (t *translator) schedule(op *core.TaskCreate, in *pb.TaskSpec) (fact core.F
 	}
 	op.Priority = uint8(in.GetPriority())
 	if in.GetRunAt() != nil && in.GetDelay() != nil {
-		return invalid("delay", "cannot be given beside run_at")
+		return invalid("delay", "and run_at are mutually exclusive")
 	}
 	if op.RunAt, fact = moment("run_at", in.GetRunAt(), t.now, t.l.HorizonMs); fact != nil {
 		return fact
@@ -237,7 +237,7 @@ func (t *translator) retry(in *pb.Retry) (r core.Retry, fact core.Fact) {
 		}
 		percent := math.Round(f * 100)
 		if math.Abs(f*100-percent) > 1e-6 {
-			return r, invalid("retry.factor", "has more than two decimals")
+			return r, invalid("retry.factor", "must have at most two decimals")
 		}
 		r.FactorPercent = uint32(percent)
 	}
@@ -249,7 +249,7 @@ func (t *translator) unique(in *pb.Unique) (u core.Unique, fact core.Fact) {
 		return u, nil
 	}
 	if in.GetKey() == "" {
-		return u, invalid("unique.key", "is empty")
+		return u, invalid("unique.key", "must not be empty")
 	}
 	if fact = textUpTo("unique.key", in.GetKey(), "unique_key_bytes", t.l.UniqueKeyBytes); fact != nil {
 		return u, fact
@@ -288,7 +288,7 @@ func (t *translator) holds(list string, in []*pb.Hold) ([]core.TaskHold, core.Fa
 // queues reads the queues of a claim or subscription.
 func (t *translator) queues(in []*pb.QueueWeight) ([]core.GrantQueue, core.Fact) {
 	if len(in) == 0 {
-		return nil, invalid("queues", "name at least one")
+		return nil, invalid("queues", "must name at least one queue")
 	}
 	if int64(len(in)) > t.l.ClaimQueues {
 		return nil, tooLarge("queues", "claim_queues", t.l.ClaimQueues)

@@ -72,7 +72,7 @@ func endedBy(ops []*pb.Op) core.TaskHold {
 // commitSize refuses a commit of nothing, and one of too many parts.
 func (t *translator) commitSize(conditions, ops int) core.Fact {
 	if conditions+ops == 0 {
-		return invalid("ops", "is empty")
+		return invalid("ops", "must not be empty")
 	}
 	if int64(conditions+ops) > t.l.CommitOps {
 		return tooLarge("ops", "commit_ops", t.l.CommitOps)
@@ -250,7 +250,7 @@ func (t *translator) key(keyspace string, key []byte) core.Fact {
 		return fact
 	}
 	if len(key) == 0 {
-		return invalid("key", "is empty")
+		return invalid("key", "must not be empty")
 	}
 	if int64(len(key)) > t.l.KeyBytes {
 		return tooLarge("key", "key_bytes", t.l.KeyBytes)
@@ -269,7 +269,7 @@ func (t *translator) kvPut(in *pb.KVPut) (*core.KVPut, core.Fact) {
 		return nil, core.Denied{Scope: readsValues.String()}
 	}
 	if in.GetIfAbsent() && in.GetIfRev() != 0 {
-		return nil, invalid("if_rev", "contradicts if_absent")
+		return nil, invalid("if_rev", "and if_absent are mutually exclusive")
 	}
 	return &core.KVPut{
 		Keyspace: in.GetKeyspace(), Key: in.GetKey(), Value: in.GetValue(),
@@ -310,7 +310,7 @@ func (t *translator) kvCheck(in *pb.KVCheck) (*core.KVCheck, core.Fact) {
 			return nil, invalid("compare", "needs rev or value to compare with")
 		}
 	case pb.KVCheck_COMPARE_UNSPECIFIED:
-		return nil, invalid("compare", "is missing")
+		return nil, invalid("compare", "is required")
 	default:
 		return nil, notSupported("compare")
 	}

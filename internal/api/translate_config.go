@@ -12,7 +12,7 @@ import (
 // queueConfig reads a queue's configuration; its version, which is read-only, is not looked at.
 func (t *translator) queueConfig(in *pb.QueueConfig) (c core.QueueConfig, fact core.Fact) {
 	if in == nil {
-		return c, invalid("", "is missing")
+		return c, invalid("", "is required")
 	}
 	if fact = count("max_attempts", in.GetMaxAttempts(), "max_attempts", t.l.Attempts); fact != nil {
 		return c, fact
@@ -65,10 +65,10 @@ func (t *translator) orOff(field string, d *durationpb.Duration) (core.Millis, c
 
 func (t *translator) namespaceConfig(in *pb.NamespaceConfig) (c core.NamespaceConfig, fact core.Fact) {
 	if in == nil {
-		return c, invalid("", "is missing")
+		return c, invalid("", "is required")
 	}
 	if in.GetRetainBytes() < 0 {
-		return c, invalid("retain_bytes", "is negative")
+		return c, invalid("retain_bytes", "must not be negative")
 	}
 	for _, bound := range []struct {
 		field string
@@ -80,7 +80,7 @@ func (t *translator) namespaceConfig(in *pb.NamespaceConfig) (c core.NamespaceCo
 		{"key_bytes_per_second", in.GetKeyBytesPerSecond(), &c.KeyByteRate},
 	} {
 		if bound.value < 0 {
-			return c, invalid(bound.field, "is negative")
+			return c, invalid(bound.field, "must not be negative")
 		}
 		*bound.to = bound.value
 	}

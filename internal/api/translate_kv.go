@@ -35,7 +35,7 @@ func (t *translator) kvAdd(in *pb.KVAdd) (*core.KVAdd, core.Fact) {
 		return nil, fact
 	}
 	if in.Floor != nil && in.Ceiling != nil && in.GetFloor() > in.GetCeiling() {
-		return nil, invalid("floor", "is above the ceiling")
+		return nil, invalid("floor", "must not be above the ceiling")
 	}
 	return &core.KVAdd{
 		Keyspace: in.GetKeyspace(), Key: in.GetKey(), Delta: in.GetDelta(), HasRev: in.IfRev != nil, IfRev: in.GetIfRev(),
@@ -66,7 +66,7 @@ func (t *translator) keyRange(keyspace string, from, to, prefix []byte) core.Fac
 		}
 	}
 	if len(prefix) > 0 && (len(from) > 0 || len(to) > 0) {
-		return invalid("prefix", "cannot be given beside from or to")
+		return invalid("prefix", "and from or to are mutually exclusive")
 	}
 	return nil
 }

@@ -134,7 +134,7 @@ func TestADeadlineAfterTheProposalIsUnknown(t *testing.T) {
 	if f, ok := errors.AsType[core.Unavailable](<-ended); !ok || !f.Unknown {
 		t.Errorf("after: %v", err)
 	}
-	r.n.release(0) // nobody waits any more, and nothing blocks
+	r.n.release(0) // no call waits any more, and nothing blocks
 }
 
 func TestBatchCreateAnswersEachItem(t *testing.T) {
@@ -201,7 +201,7 @@ func TestAClaimInAnUnknownNamespaceWaitsForItAndMakesNone(t *testing.T) {
 		ended <- err
 	}()
 	for i := range 2 {
-		eventually(t, "the claim waits", func() bool { return r.clock.armed() == 2 }) // beside what sweeps
+		eventually(t, "the claim waits", func() bool { return r.clock.armed() == 2 }) // one of the claim, one of what sweeps
 		if i == 1 {
 			r.addTask("acme", testID(1))
 		}

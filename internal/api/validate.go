@@ -19,7 +19,7 @@ const nameRule = "letters, digits, dot, underscore and hyphen, from a letter or 
 // queueName holds names of queues and kinds to their alphabet, which has the colon.
 func queueName(field, s string) core.Fact {
 	if !isName(s, true) {
-		return invalid(field, "a name is made of colon, "+nameRule)
+		return invalid(field, "must be made of colon, "+nameRule)
 	}
 	return nil
 }
@@ -28,7 +28,7 @@ func queueName(field, s string) core.Fact {
 // they are written together.
 func spaceName(field, s string) core.Fact {
 	if !core.ValidName(s) {
-		return invalid(field, "a name is made of "+nameRule)
+		return invalid(field, "must be made of "+nameRule)
 	}
 	return nil
 }
@@ -53,7 +53,7 @@ func isName(s string, colon bool) bool {
 // text refuses control characters, which have no place in a name or a header.
 func text(field, s string) core.Fact {
 	if !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
-		return invalid(field, "holds a control character, or is not UTF-8")
+		return invalid(field, "must be UTF-8 without control characters")
 	}
 	return nil
 }
@@ -81,7 +81,7 @@ func hold(idField, tokenField, id string, token uint64) (core.TaskHold, core.Fac
 		return core.TaskHold{}, fact
 	}
 	if token == 0 {
-		return core.TaskHold{}, invalid(tokenField, "is missing")
+		return core.TaskHold{}, invalid(tokenField, "is required")
 	}
 	return core.TaskHold{Task: task, Token: core.Token(token)}, nil
 }
@@ -98,7 +98,7 @@ func millis(field string, d *durationpb.Duration, in span) (core.Millis, core.Fa
 		return 0, nil
 	}
 	if err := d.CheckValid(); err != nil {
-		return 0, invalid(field, "is no duration")
+		return 0, invalid(field, "must be a valid duration")
 	}
 	// Compared in seconds first: a valid duration of protobuf is longer than a time.Duration can say.
 	if d.GetSeconds() > in.max/second {
@@ -107,7 +107,7 @@ func millis(field string, d *durationpb.Duration, in span) (core.Millis, core.Fa
 	ms := int64(core.MillisOf(time.Duration(d.GetSeconds())*time.Second + time.Duration(d.GetNanos())))
 	switch {
 	case d.GetSeconds() < 0 || d.GetNanos() < 0:
-		return 0, invalid(field, "is negative")
+		return 0, invalid(field, "must not be negative")
 	case ms > in.max:
 		return 0, beyond(field, in.limit, in.max, "is too long")
 	case ms < in.min:
@@ -122,7 +122,7 @@ func moment(field string, t *timestamppb.Timestamp, now core.ShardTime, horizon 
 		return 0, nil
 	}
 	if err := t.CheckValid(); err != nil {
-		return 0, invalid(field, "is no time")
+		return 0, invalid(field, "must be a valid timestamp")
 	}
 	at := core.ShardTimeOf(t.AsTime())
 	if at > now.Add(core.Millis(horizon)) {

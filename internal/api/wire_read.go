@@ -32,7 +32,7 @@ type wireFrame struct {
 	holds     []core.TaskHold // of a settle, one per commit
 }
 
-// wireReader reads frames of one stream. Names recur from task to task, so the last ones are kept instead of made anew.
+// wireReader reads frames of one stream. Names recur from task to task, so the last ones are kept instead of allocated again.
 type wireReader struct {
 	t                        translator
 	queue, task, contentType string

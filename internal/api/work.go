@@ -100,7 +100,7 @@ func (ts *taskService) Settle(ctx context.Context, in *pb.SettleRequest) (*pb.Se
 	if err != nil && !missing {
 		return nil, err
 	}
-	if missing { // its tasks are unknown, and whatever else is wrong with the items is said as ever
+	if missing { // its tasks are unknown; other mistakes of the items are reported as usual
 		who, _ := callerOf(ctx)
 		c = &call{s: ts.s, who: who, t: ts.s.translator(who, core.Partition{}, 1)}
 	}
