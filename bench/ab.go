@@ -81,7 +81,7 @@ func Against(ctx context.Context, c Config, h Harness, base string, pairs int) (
 	}
 	for i := range specs {
 		if specs[i].suite.Local {
-			return nil, usage("suite", "%s measures the bench process itself: there are no two programs", specs[i].suite.Name)
+			return nil, usage("suite", "%s measures the bench process itself: two programs cannot be compared", specs[i].suite.Name)
 		}
 	}
 	if err := c.checkOut(); err != nil {

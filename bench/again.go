@@ -70,8 +70,8 @@ func (u *runner) startKept(ctx context.Context, dir string, e *Evidence) (*clust
 }
 
 // AuditTarget repeats the audits of runs on the server that they ran against, by the evidence in a directory or file. Without
-// one, the counters of every queue of a namespace are held against each other. Errors: *UsageError for what is no evidence,
-// *CannotError for a server that cannot be read.
+// evidence, it checks that the counters of every queue of a namespace agree. Errors: *UsageError for a file that is not
+// evidence, *CannotError for a server that cannot be read.
 func AuditTarget(ctx context.Context, c Config, namespace string, paths ...string) ([]Again, error) {
 	servers := &cluster{endpoints: []Endpoint{{Name: "target", Address: c.Target}}, token: c.Token, insecure: c.Insecure}
 	var out []Again

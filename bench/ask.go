@@ -41,7 +41,7 @@ func closeAll(clients []*millrace.Client) {
 // client is of the first server, which answers for the others too.
 func (o *oneRun) client() *millrace.Client { return o.clients[0] }
 
-// replicas are the servers beside the first.
+// replicas are all servers except the first.
 func (o *oneRun) replicas() []replica {
 	var out []replica
 	for i, client := range o.clients[1:] {
@@ -90,7 +90,7 @@ func (o *oneRun) statuses(ctx context.Context) ([]*millrace.ServerStatus, error)
 	return out, nil
 }
 
-// mark notes what the servers have done, and who leads, at an edge of the window.
+// mark notes what the servers have done, and which nodes lead, at an edge of the window.
 func (o *oneRun) mark(ctx context.Context, e edge) (err error) {
 	if !o.down.Load() {
 		if o.c.leaders != nil {

@@ -57,7 +57,7 @@ type auditor struct {
 	drained bool
 	purges  bool // ended tasks may have been removed
 
-	replicas []replica // servers beside first, which must hold the same
+	replicas []replica // all other servers, which must hold the same
 }
 
 func (a *auditor) run(ctx context.Context) (*Audit, error) {
@@ -110,7 +110,7 @@ func (a *auditor) judgeIDs(sums ledgerSums, out *Audit, violate func(format stri
 		return
 	}
 	if uint64(sums.strangers*sums.every) > sums.unknown {
-		violate("unexpected: %d tasks were completed that nobody had acknowledged, %d creates ended unknown", sums.strangers, sums.unknown)
+		violate("unexpected: %d tasks were completed whose create was not acknowledged, %d creates ended unknown", sums.strangers, sums.unknown)
 	}
 	left := out.Counts["blocked"] + out.Counts["scheduled"] + out.Counts["ready"] + out.Counts["running"]
 	ended := out.Counts["dead"] + out.Counts["cancelled"] + out.Counts["purged"]

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 )
 
-// besideName is the process of a server of one node that runs beside the nodes of a row.
+// besideName is the process of the single-node server that runs next to the nodes of a row.
 const besideName = "one-node"
 
 // startBeside starts the server of one node that a driver takes turns with, below the directory of the row's own servers.
@@ -48,7 +48,7 @@ func (o *oneRun) checkBeside(ctx context.Context) error {
 	return one.checkServers(ctx)
 }
 
-// all are the processes of the run, those beside the row's own too.
+// all are all processes of the run: the row's own, and the single-node server next to them.
 func (c *cluster) all() []*process {
 	if c.beside == nil {
 		return c.procs

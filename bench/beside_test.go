@@ -29,7 +29,7 @@ func TestAServerBesideTheRowsOwnIsWatchedApartAndItsEndIsSeen(t *testing.T) {
 	}
 	all := c.watched()
 	if len(all) != 2 || all[0].apart || all[0].pid != own.pid || !all[1].apart || all[1].name != besideName {
-		t.Errorf("watched %+v, want the one beside apart", all)
+		t.Errorf("watched %+v, want the single-node server marked apart", all)
 	}
 	if err := c.stop(); err != nil && !strings.Contains(err.Error(), "done") {
 		t.Error(err)
@@ -42,7 +42,7 @@ func TestAServerBesideTheRowsOwnIsWatchedApartAndItsEndIsSeen(t *testing.T) {
 func TestARowWithAServerBesideSaysSoAndDoesNotRunInOneProcess(t *testing.T) {
 	s := Suite{Name: "a", Drive: func(context.Context, *Rig) error { return nil }, Rows: []RowSpec{{Name: "b", Shape: Shape{Nodes: 1, Beside: true}}}}
 	if got := s.Rows[0].Shape.Params(); len(got) != 2 || got[1] != (Param{"beside", besideName}) {
-		t.Errorf("parameters %v, want one for the server beside", got)
+		t.Errorf("parameters %v, want one for the single-node server", got)
 	}
 	c := Defaults()
 	c.Select, c.Topology = []string{"a"}, InProc

@@ -27,7 +27,7 @@ type runSpec struct {
 	server     string // name of the only server; empty: as the first of several
 }
 
-// after is what a run measures when so many of its row count.
+// after is what a run measures when the given number of runs of its row count.
 func (s *runSpec) after(counted int) *runSpec {
 	if counted == 0 || s.later == s.window {
 		return s

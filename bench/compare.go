@@ -210,7 +210,7 @@ func chooseRanks(ranks []float64, k int, sum float64, f func(sum float64)) {
 	}
 }
 
-// CompareExit is the exit code of a comparison: a regression fails, and what cannot be decided is no verdict.
+// CompareExit is the exit code of a comparison: only a regression fails. A row that cannot be decided does not.
 func CompareExit(all []Compared) int {
 	code := ExitOK
 	for i := range all {

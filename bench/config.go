@@ -130,7 +130,7 @@ func (c *Config) Check() error {
 		{"keep", c.Keep, []string{"on-failure", "always", "never"}},
 	} {
 		if !slices.Contains(choice.of, choice.v) {
-			return usage(choice.field, "%q is none of %s", choice.v, strings.Join(choice.of, ", "))
+			return usage(choice.field, "%q must be one of %s", choice.v, strings.Join(choice.of, ", "))
 		}
 	}
 	if c.Target != "" && c.Topology == InProc {
@@ -170,7 +170,7 @@ func (c *Config) checkOut() error {
 	return nil
 }
 
-// configFile keeps the configuration beside the result, for those who resume it.
+// configFile keeps the configuration in the directory of the result, so that the measurement can be resumed.
 const configFile = "config.json"
 
 // takeUp makes c the configuration of the result that is resumed. What the command line asks for besides must be the same.
@@ -271,7 +271,7 @@ func (c *Config) setText(flag, name, v string) error {
 	default:
 		n, err := strconv.Atoi(v)
 		if err != nil || n < 0 {
-			return usage(name, "%q is no number", v)
+			return usage(name, "%q must be a number", v)
 		}
 		switch flag {
 		case "worker-batch":

@@ -1,7 +1,7 @@
 // Package bench measures a queue and refuses to print a number it cannot defend.
 //
 // A suite is data (its rows, the reference's figures, ratio rules) and one function that drives a system for one run.
-// The harness around it starts the servers, samples the host beside each run, audits what was acknowledged, repeats runs
+// The harness around it starts the servers, samples the host during each run, audits what was acknowledged, repeats runs
 // that the host spoiled, and writes a Result after each of them.
 //
 // Promised: only acknowledgements of the server count; a Figure names durability, voters, topology and validity or does

@@ -22,7 +22,7 @@ type HostCheck struct {
 	Fix   string `json:"fix,omitempty"`
 }
 
-// The limits of a host beside those that leave a run out.
+// The limits of a host, in addition to those that leave a run out.
 const (
 	doctorLook   = 2 * time.Second
 	syncTail     = 10.0 // p99 of a sync ÷ p50
@@ -56,17 +56,17 @@ func looked(name string, bad bool, level, found, fix string) HostCheck {
 	return HostCheck{name, level, found, fix}
 }
 
-// quiet looks at who uses the CPU.
+// quiet looks at which processes use the CPU.
 func quiet(ctx context.Context, host Observer) HostCheck {
 	a, err := host.CPU()
 	own, ownErr := host.Process(os.Getpid())
 	if err != nil || ownErr != nil || Pause(ctx, doctorLook) != nil {
-		return HostCheck{"cpu", Warn, unknownValue, "without procfs nobody sees what interferes: figures say that the host was not observed"}
+		return HostCheck{"cpu", Warn, unknownValue, "without procfs interference cannot be seen: figures say that the host was not observed"}
 	}
 	b, err := host.CPU()
 	after, ownErr := host.Process(os.Getpid())
 	if err != nil || ownErr != nil {
-		return HostCheck{"cpu", Warn, unknownValue, "without procfs nobody sees what interferes"}
+		return HostCheck{"cpu", Warn, unknownValue, "without procfs interference cannot be seen"}
 	}
 	return judgeQuiet(a, b, after.CPU-own.CPU)
 }
@@ -88,7 +88,7 @@ func judgeQuiet(a, b HostCPU, own float64) HostCheck {
 	return HostCheck{"cpu", Info, found, ""}
 }
 
-// pressure looks at who waits.
+// pressure looks at how long processes wait for the disk and for memory.
 func pressure(ctx context.Context, host Observer) HostCheck {
 	a, err := host.Pressure()
 	if err != nil || Pause(ctx, idleLook) != nil {

@@ -14,7 +14,7 @@ import (
 
 // Evidence is what the servers acknowledged in one run, as far as an audit holds them against it. It is kept where the
 // servers' data is kept, so that the audit can be repeated: on the data, or on a server that still runs. What a driver
-// proves by itself, such as of another system that it drove beside, is not repeated.
+// checks by itself, such as another system that it also drove, is not repeated.
 type Evidence struct {
 	Schema     string       `json:"schema"`
 	Suite      string       `json:"suite"`
@@ -31,12 +31,12 @@ type Evidence struct {
 	Refs       *RefEvidence `json:"refs,omitempty"`
 }
 
-// evidenceSchema names the form of the file, and evidenceFile the file beside kept data.
+// evidenceSchema names the form of the file, and evidenceFile is its name in the directory of the kept data.
 const (
 	evidenceSchema   = "millrace.bench.evidence/1"
 	evidenceFile     = "evidence.json"
 	evidenceDir      = "evidence" // of an output directory: that of targets, whose data is elsewhere
-	maxEvidenceBytes = 4 << 30    // of 50 million tasks that are all read back; beyond it the file is none of ours
+	maxEvidenceBytes = 4 << 30    // of 50 million tasks that are all read back; a larger file was not written by the bench
 )
 
 // TaskLedger is what is kept of a ledger of tasks: its sums, and the sample that is read back.
@@ -69,7 +69,7 @@ type TaskSample struct {
 // TaskCompletion is the end of one completion.
 type TaskCompletion struct {
 	Token    uint64 `json:"token"`
-	Unknown  bool   `json:"unknown,omitempty"` // nobody knows how it ended; else it was acknowledged
+	Unknown  bool   `json:"unknown,omitempty"` // its outcome is not known; false: it was acknowledged
 	Replayed bool   `json:"replayed,omitempty"`
 }
 

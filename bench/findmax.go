@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// What a rate must do to pass, beside its latency.
+// What a rate must do to pass, in addition to its latency.
 const (
 	maxAchieved = 0.99 // operations that ended well ÷ arrivals
 	maxBacklog  = 0.01 // of what was created, what was not completed by the end of the window
@@ -47,7 +47,7 @@ func ParseSLO(s string) (SLO, error) {
 		o.Op, o.Quantile = op, q
 	}
 	if _, ok := (Latency{}).quantile(o.Quantile); !ok {
-		return SLO{}, usage("slo", "%q is none of p50, p90, p95, p99, p999, max", o.Quantile)
+		return SLO{}, usage("slo", "%q must be one of p50, p90, p95, p99, p999, max", o.Quantile)
 	}
 	return o, nil
 }

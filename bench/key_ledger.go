@@ -6,8 +6,8 @@ import (
 )
 
 // KeyLedger holds what the servers acknowledged of puts in one run, warm-up included. A put has a number, and the number
-// alone says which key it writes and which bytes: so whoever reads a key back knows what must be there, and nobody keeps
-// a copy. Puts of one key must not be under way at once.
+// alone says which key it writes and which bytes. So the audit knows what it must read back, and no copy is kept. Puts of
+// one key must not be under way at once.
 type KeyLedger struct {
 	Keyspace string
 
@@ -107,7 +107,7 @@ func (l *KeyLedger) Acked(n, rev uint64) {
 	l.repeated++
 }
 
-// Unknown notes that nobody knows what became of put n.
+// Unknown notes that the outcome of put n is not known.
 func (l *KeyLedger) Unknown(n uint64) {
 	k := n % uint64(l.o.Keys)
 	l.mu.Lock()

@@ -25,7 +25,7 @@ const (
 	moveWithin = 15 * time.Second
 )
 
-// leader is who leads a shard and serves.
+// leader is the node that leads a shard and serves.
 type leader struct {
 	node uint64 // from 1, as the servers' names
 	term uint64
@@ -33,12 +33,12 @@ type leader struct {
 
 func (l leader) String() string {
 	if l.node == 0 {
-		return "nobody"
+		return "no node"
 	}
 	return fmt.Sprintf("%s in term %d", serverName(l.node), l.term)
 }
 
-// leaders are the leaders by shard. One that nobody leads is missing.
+// leaders are the leaders by shard. A shard without a leader is missing.
 type leaders map[int]leader
 
 // placeLeaders waits until every shard has a leader, and gives each to the node that is to lead it.
@@ -78,7 +78,7 @@ func (n *nodes) give(ctx context.Context, c *cluster, shard int, to uint64) erro
 	return err
 }
 
-// readLeaders asks the cluster, by one of its nodes that answers, who leads.
+// readLeaders asks one node of the cluster that answers which nodes lead.
 func readLeaders(ctx context.Context, endpoints []Endpoint) (leaders, error) {
 	var failed error
 	for _, e := range endpoints {

@@ -21,11 +21,11 @@ func TestAShardThatChangedItsLeaderOrTermInTheWindowIsNamed(t *testing.T) {
 		after leaders
 		want  string
 	}{
-		"nothing moved":           {leaders{0: {1, 4}, 1: {2, 4}, 2: {3, 4}}, ""},
-		"it is not known":         {nil, ""},
-		"another leader":          {leaders{0: {2, 5}, 1: {2, 4}, 2: {3, 4}}, "shard 0 was led by server-1 in term 4 when the window began, and by server-2 in term 5 when it ended"},
-		"away, and back":          {leaders{0: {1, 6}, 1: {2, 4}, 2: {3, 4}}, "by server-1 in term 6 when it ended"},
-		"nobody leads at the end": {leaders{0: {1, 4}, 1: {2, 4}}, "shard 2 was led by server-3 in term 4 when the window began, and by nobody when it ended"},
+		"nothing moved":        {leaders{0: {1, 4}, 1: {2, 4}, 2: {3, 4}}, ""},
+		"it is not known":      {nil, ""},
+		"another leader":       {leaders{0: {2, 5}, 1: {2, 4}, 2: {3, 4}}, "shard 0 was led by server-1 in term 4 when the window began, and by server-2 in term 5 when it ended"},
+		"away, and back":       {leaders{0: {1, 6}, 1: {2, 4}, 2: {3, 4}}, "by server-1 in term 6 when it ended"},
+		"no leader at the end": {leaders{0: {1, 4}, 1: {2, 4}}, "shard 2 was led by server-3 in term 4 when the window began, and by no node when it ended"},
 	} {
 		got := moved(before, c.after)
 		if (c.want == "") != (got == "") || !strings.Contains(got, c.want) {
@@ -61,7 +61,7 @@ func (a *fakeAdmin) serve(t *testing.T) Endpoint {
 			}
 		case a.refuse > 0:
 			a.refuse--
-			http.Error(w, "nobody leads shard "+shard+" now", http.StatusServiceUnavailable)
+			http.Error(w, "shard "+shard+" has no leader now", http.StatusServiceUnavailable)
 		default:
 			a.asked = append(a.asked, shard+" to "+to)
 			a.led[shard] = to
@@ -83,14 +83,14 @@ func (a *fakeAdmin) serve(t *testing.T) Endpoint {
 	return Endpoint{Name: "server-1", Admin: s.URL, Socket: lis.Addr().String()}
 }
 
-// nobody is a server that does not answer.
-func nobody(t *testing.T) Endpoint {
+// deaf is a server that does not answer.
+func deaf(t *testing.T) Endpoint {
 	t.Helper()
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer lis.Close() //nolint:errcheck // so that nobody listens there
+	defer lis.Close() //nolint:errcheck // so that the port is closed
 	return Endpoint{Name: "server-9", Admin: "http://" + lis.Addr().String()}
 }
 
@@ -109,11 +109,11 @@ func TestEveryShardIsGivenToItsNodeHoweverLongThatTakes(t *testing.T) {
 
 func TestLeadersAreReadFromTheFirstNodeThatAnswers(t *testing.T) {
 	a := &fakeAdmin{led: map[string]string{"1": "3"}}
-	got, err := readLeaders(t.Context(), []Endpoint{nobody(t), a.serve(t)})
+	got, err := readLeaders(t.Context(), []Endpoint{deaf(t), a.serve(t)})
 	if err != nil || len(got) != 1 || got[1] != (leader{3, 3}) {
 		t.Errorf("leaders %v, %v; want server-3 of shard 1 alone", got, err)
 	}
-	if _, err := readLeaders(t.Context(), []Endpoint{nobody(t)}); err == nil || !strings.Contains(err.Error(), "server-9") {
+	if _, err := readLeaders(t.Context(), []Endpoint{deaf(t)}); err == nil || !strings.Contains(err.Error(), "server-9") {
 		t.Errorf("error %v, want one that names the server", err)
 	}
 }

@@ -51,9 +51,9 @@ const (
 	ledgerShards = 16
 	ledgerLimit  = 50_000_000
 	thinning     = 16
-	sampleOne    = 100                  // one id in so many is read back
-	sampleFirst  = 1_024 / ledgerShards // and so many of each shard's first ones
-	traceOne     = 64                   // one id in so many has its way through the queue timed
+	sampleOne    = 100                  // one in 100 ids is read back,
+	sampleFirst  = 1_024 / ledgerShards // and each shard's first ids, this many
+	traceOne     = 64                   // one in 64 ids has its way through the queue timed
 )
 
 func newLedger(full bool) *Ledger {
@@ -167,8 +167,8 @@ type ledgerSums struct {
 	twice                                 int // ids with more than one completion that did something
 	createdTwice                          int
 	missing                               int // created, not completed
-	strangers                             int // completed, and nobody had the create acknowledged
-	every                                 int // one id in so many was compared
+	strangers                             int // completed, though their create was not acknowledged
+	every                                 int // one in this many ids was compared
 }
 
 // sums compares the ids that were created with those that were completed.

@@ -20,7 +20,7 @@ func TestALedgerComparesWhatWasCreatedWithWhatWasCompleted(t *testing.T) {
 	l.Completed(id(50), 2, false) // a second time
 	l.Completed(id(60), 1, true)  // the answer to a repeat
 	l.Completed(id(5), 1, true)   // the only answer that came
-	l.Completed(id(-1), 1, false) // nobody had it acknowledged
+	l.Completed(id(-1), 1, false) // its create was not acknowledged
 	l.Created(id(70))             // an id twice
 	l.CreateUnknown(3)
 	got := l.sums()

@@ -30,7 +30,7 @@ func (u *runner) run(ctx context.Context, spec *runSpec, number int, profiled bo
 	one := &oneRun{u: u, spec: spec, c: c, idle: idle, run: &Run{Number: number, Profiled: profiled, Started: time.Now().UTC()}}
 	err = one.carry(ctx)
 	if ctx.Err() != nil {
-		err = nil // an interrupted run is no failure, and explains nothing
+		err = nil // an interrupted run is not a failure, and explains nothing
 	}
 	failed := err
 	if _, ok := errors.AsType[*SkipError](err); ok {

@@ -106,7 +106,7 @@ func portsFree(first, n int) bool {
 			if err != nil {
 				return false
 			}
-			_ = lis.Close() // nobody has connected
+			_ = lis.Close() // it has no connections yet
 		}
 	}
 	return true

@@ -68,7 +68,7 @@ func TestAClusterThatDoesNotStartForAnotherReasonIsNotTriedAgain(t *testing.T) {
 	}
 }
 
-// marked is a run whose servers counted so many fsyncs each within the window.
+// marked is a run whose servers counted the given number of fsyncs within the window, by server.
 func marked(fsyncs ...uint64) *oneRun {
 	o := &oneRun{spec: &runSpec{suite: new(Suite), durability: Fsync}, run: &Run{Ops: 10, Seconds: 2}, c: &cluster{}}
 	for i, n := range fsyncs {

@@ -2,9 +2,9 @@ package bench
 
 import "time"
 
-// longestWait is how long a pacer waits at a time, at most: whoever ends the loop is heard by then. leastWait is how long it
-// waits at least: beyond some 20,000 arrivals a second each wake starts several, for a wake for each would take the CPU from
-// the servers that are measured. What that makes an arrival late by is in its latency.
+// longestWait is the longest single wait of a pacer, and so the longest time until it notices that the loop was ended.
+// leastWait is the shortest: above about 20,000 arrivals a second each wake starts several arrivals, since a wake for each
+// would take the CPU from the measured servers. The delay that this adds is part of the latency.
 const (
 	longestWait = time.Millisecond
 	leastWait   = 50 * time.Microsecond

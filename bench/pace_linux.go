@@ -10,12 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What a thread is given that waits for arrivals. The kernel puts wakes off by 50 µs, and lets whoever runs finish its
-// slice, of a millisecond and more: both would stand in the latencies of an open loop, though a client on a machine of its
-// own would not wait for the servers' processors. A real-time thread takes its place as soon as it wakes. Without the right
-// to be one, a thread with a short slice may still take the place of one with a longer slice, from Linux 6.12 on. Either
-// runs for microseconds. Spinning until the time has come would gain little beside that, and take the CPU from the servers
-// that are measured.
+// What a thread is given that waits for arrivals. The kernel delays wakes by 50 µs, and lets the running thread finish its
+// slice, of a millisecond and more. Both would be part of the latencies of an open loop, though a client on a machine of its
+// own would not wait for the servers' processors. A real-time thread runs as soon as it wakes. Without the right to be one,
+// a thread with a short slice may still preempt one with a longer slice, from Linux 6.12 on. Either runs for microseconds.
+// Spinning until the time has come would gain little more, and would take the CPU from the servers that are measured.
 const (
 	paceSlackNanos = 1
 	paceSliceNanos = 100_000 // the least there is

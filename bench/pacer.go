@@ -45,13 +45,13 @@ func ParseArrivals(s string) (Arrivals, error) {
 	case kind == "burst":
 		n, err := strconv.ParseFloat(strings.TrimSuffix(arg, "x"), 64)
 		if err != nil || n <= 1 || n > 100 {
-			return Arrivals{}, usage("arrivals", "%q is no burst such as burst:5x, of 1 to 100", s)
+			return Arrivals{}, usage("arrivals", "%q must be a burst of 1 to 100, such as burst:5x", s)
 		}
 		return Arrivals{kind: "burst", burst: n}, nil
 	case kind == "step":
 		return readSteps(arg)
 	}
-	return Arrivals{}, usage("arrivals", "%q is none of uniform, poisson, burst:5x, step:FILE", s)
+	return Arrivals{}, usage("arrivals", "%q must be one of uniform, poisson, burst:5x, step:FILE", s)
 }
 
 func readSteps(file string) (Arrivals, error) {
@@ -83,7 +83,7 @@ func parseSteps(file string, b []byte) (Arrivals, error) {
 		}
 		var at, rate float64
 		if _, err := fmt.Sscan(text, &at, &rate); err != nil || at < 0 || rate < 0 || rate > maxRate || math.IsNaN(at+rate) {
-			return Arrivals{}, usage("arrivals", "%s:%d: %q is no line \"seconds rate\"", file, n, text)
+			return Arrivals{}, usage("arrivals", "%s:%d: %q must have the form \"seconds rate\"", file, n, text)
 		}
 		from := time.Duration(at * float64(time.Second))
 		if len(a.steps) > 0 && from <= a.steps[len(a.steps)-1].from {

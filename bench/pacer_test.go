@@ -38,7 +38,7 @@ func TestArrivalsHaveTheMeanThatWasAskedFor(t *testing.T) {
 	}
 	calm, burst := count(t, "burst:5x", 500, burstEvery)-count(t, "burst:5x", 500, burstPart), count(t, "burst:5x", 500, burstPart)
 	if ratio := float64(burst) / (float64(calm) / 9); math.Abs(ratio-5) > 0.1 {
-		t.Errorf("a burst has %.2f times the rate beside it, want 5", ratio)
+		t.Errorf("a burst has %.2f times the rate outside it, want 5", ratio)
 	}
 }
 

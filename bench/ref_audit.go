@@ -87,7 +87,7 @@ func (a *refAuditor) ref(name, object string) error {
 	}
 	n, ok := a.l.number(name)
 	if !ok || n >= len(a.l.at) {
-		a.violate("unexpected: %s, which nobody made", name)
+		a.violate("unexpected: %s, which no client created", name)
 		return nil
 	}
 	if a.seen[n] {

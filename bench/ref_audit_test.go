@@ -40,10 +40,10 @@ func TestRefsAreHeldAgainstWhatWasAcknowledgedOfThem(t *testing.T) {
 		{"an older value", []string{one, "aa", three, "aa", "refs/keep/0", "aa"}, "server-1: different: " + one},
 		{"a lost ref", []string{three, "aa", "refs/keep/0", "aa"}, "lost: " + one},
 		{"a ref that was deleted", []string{one, "bb", two, "aa", three, "aa", "refs/keep/0", "aa"}, "unexpected: " + two},
-		{"a ref that nobody made", []string{one, "bb", three, "aa", "refs/keep/0", "aa", "refs/b/9", "aa"}, "unexpected: refs/b/9"},
-		{"an object that nobody named", []string{one, "cc", three, "aa", "refs/keep/0", "aa"}, "different: " + one},
+		{"a ref that no client created", []string{one, "bb", three, "aa", "refs/keep/0", "aa", "refs/b/9", "aa"}, "unexpected: refs/b/9"},
+		{"an object that no client named", []string{one, "cc", three, "aa", "refs/keep/0", "aa"}, "different: " + one},
 		{"a ref listed twice", []string{one, "bb", one, "bb", three, "aa", "refs/keep/0", "aa"}, "doubled: " + one},
-		{"a lost ref beside them", []string{one, "bb", three, "aa"}, "lost: refs/keep/0"},
+		{"a lost ref among them", []string{one, "bb", three, "aa"}, "lost: refs/keep/0"},
 	} {
 		a, err := AuditRefs(t.Context(), l, has(c.refs...))
 		if err != nil {

@@ -69,7 +69,7 @@ func (l *RefLedger) Acked(n int, object string) {
 	delete(l.unsure, n)
 }
 
-// Unknown notes that ref n may be at an object: nobody knows how the change ended.
+// Unknown notes that ref n may be at an object: the outcome of the change is not known.
 func (l *RefLedger) Unknown(n int, object string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -30,8 +30,8 @@ func (r *Rig) KillServer(n int) error {
 	return r.killOne(n)
 }
 
-// LosesServers tells that servers are killed and started again by the run's own doing: that is no failure of the run, the
-// leaders may be others when the window ends, and what the servers count begins anew. Call it before Measure.
+// LosesServers tells that the run itself kills servers and starts them again. So that is not a failure of the run, the
+// leaders may be others when the window ends, and the servers' counters restart from 0. Call it before Measure.
 func (r *Rig) LosesServers() { r.loses = true }
 
 // Restart starts servers that were killed again on their directories, and returns when they say that they serve. Their
@@ -46,7 +46,7 @@ func (r *Rig) Restart(ctx context.Context) error {
 // Purges tells the audit that the servers remove ended tasks while the run lasts: one that was completed may be gone.
 func (r *Rig) Purges() { r.purges = true }
 
-// Gauge sets a value that the run's series has beside each second from now on.
+// Gauge sets a value that the run's series has for each second from now on.
 func (r *Rig) Gauge(name string, value float64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -72,7 +72,7 @@ func (o *oneRun) restartable() {
 	o.rig.kill = func() error {
 		o.down.Store(true)
 		var all []error
-		for _, p := range o.c.procs { // not what runs beside: it is driven in turn, and is not what dies
+		for _, p := range o.c.procs { // not the single-node server: it is driven in turn, and is never killed
 			all = append(all, end(p, p.kill))
 		}
 		return errors.Join(all...)

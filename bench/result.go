@@ -52,7 +52,7 @@ type Row struct {
 	Warnings   []Warning         `json:"warnings,omitempty"`  // of the row; those of a run are with the run
 	Diagnosis  *Diagnosis        `json:"diagnosis,omitempty"` // of the profiled run
 	Error      string            `json:"error,omitempty"`     // why the row could not be measured
-	Skipped    string            `json:"skipped,omitempty"`   // what this host lacks for the row, which is no failure
+	Skipped    string            `json:"skipped,omitempty"`   // what this host lacks for the row, which is not a failure
 	Bench      string            `json:"bench"`               // name in Go benchmark text, such as BenchmarkQueueCycle
 }
 
@@ -106,13 +106,13 @@ type Run struct {
 }
 
 // PeerReport is the other system of a run that alternates with it. Its figures are metrics whose names begin with peer_,
-// beside ours, whose names begin with ours_.
+// in addition to ours, whose names begin with ours_.
 type PeerReport struct {
 	Name     string  `json:"name"`     // such as asynq
 	Server   string  `json:"server"`   // with its version, as it says itself
 	Client   string  `json:"client"`   // with its version, as it is linked
 	Class    string  `json:"class"`    // F: synced on one node before the acknowledgement, R: on a majority, N: in the page cache
-	Declared bool    `json:"declared"` // who started it says so; else the server was asked
+	Declared bool    `json:"declared"` // its starter says so; else the server was asked
 	Durable  string  `json:"durable"`  // which steps are durable when they are acknowledged
 	Settings []Param `json:"settings"` // of server and client, those that a figure depends on
 }
@@ -142,7 +142,7 @@ type Exclusion struct {
 	Unit   string  `json:"unit"`
 }
 
-// Warning stands beside a figure and changes nothing.
+// Warning is a note at a figure. It changes nothing.
 type Warning struct {
 	Code   string  `json:"code"` // little_law, not_steady, producer_outruns, spread, outlier, ...
 	Detail string  `json:"detail"`
@@ -193,7 +193,7 @@ type Audit struct {
 	Index      uint64            `json:"index,omitempty"`
 }
 
-// HostReport is what was seen of the host beside a run.
+// HostReport is what was seen of the host during a run.
 type HostReport struct {
 	Observed    bool    `json:"observed"`                 // false where there is no procfs
 	Realtime    float64 `json:"realtime_ms"`              // realtime − monotonic moved by

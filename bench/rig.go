@@ -52,7 +52,7 @@ type Rig struct {
 	Ceiling     bool       // the server only acknowledges: measure the generator
 	Keys        *KeyLedger // of suites that put keys, which their driver makes; nil: the ledger alone counts
 	Refs        *RefLedger // of suites that move refs, likewise
-	Beside      *Rig       // reaches the server of one node that runs beside those of the row, and counts nothing; nil: none does
+	Beside      *Rig       // reaches the single-node server that runs next to those of the row, and counts nothing; nil: there is none
 	// Proofs are what a driver proves itself when the servers are audited: each returns what is wrong.
 	Proofs []func(ctx context.Context) (violations []string, err error)
 
@@ -159,7 +159,7 @@ func (r *Rig) UnderWay(mean float64) {
 	r.under = mean
 }
 
-// PeerCPU tells how many seconds of CPU a peer used within the window on this host: it is no stranger.
+// PeerCPU tells how many seconds of CPU a peer used within the window on this host: they are not interference.
 func (r *Rig) PeerCPU(seconds float64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -173,7 +173,7 @@ func (r *Rig) Peer(p PeerReport) {
 	r.peer = &p
 }
 
-// Warn puts a warning beside the run's figures.
+// Warn adds a warning to the run's figures.
 func (r *Rig) Warn(code, detail string, value float64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

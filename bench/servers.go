@@ -183,7 +183,7 @@ func (p *process) tail() string {
 type cluster struct {
 	endpoints []Endpoint
 	procs     []*process // empty when they are not ours
-	beside    *cluster   // the server of one node that runs beside; nil: none does
+	beside    *cluster   // the single-node server that runs next to them; nil: there is none
 	token     string
 	others    []string // tokens of further tenants
 	namespace string

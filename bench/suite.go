@@ -64,7 +64,7 @@ type RowSpec struct {
 // Shape is what one row runs. Zero fields do not apply to the row and are not shown.
 type Shape struct {
 	Nodes         int  // servers, each a voter of every shard; 0 for suites without a server
-	Beside        bool // a server of one node runs beside them, which the driver drives in turn
+	Beside        bool // a single-node server runs next to them, and the driver drives both in turn
 	Shards        int
 	Producers     int // client connections that create
 	Pumps         int // goroutines of one producer
@@ -169,13 +169,13 @@ type Profile struct {
 	Minutes  float64
 }
 
-// Harness is what a command needs beside its configuration: the tables, and the parts that lie above this package.
+// Harness is what a command needs in addition to its configuration: the tables, and the parts that lie above this package.
 type Harness struct {
 	Suites   []Suite
 	Profiles []Profile
 	// Judge makes the verdicts of a result, and fills in whether targets are met.
 	Judge func(r *Result, judgeTargets, requireReference bool) []Verdict
-	// Render writes every report below dir, beside its result.json.
+	// Render writes every report below dir, next to its result.json.
 	Render func(dir string, r *Result) error
 	// Write prints one format: md, json, gobench, csv.
 	Write func(w io.Writer, format string, r *Result) error

@@ -12,7 +12,7 @@ const (
 	beatLimit     = 0.05 // share of heartbeats that may be missing, or too many
 	beatSlack     = 1.5  // beats that the edges of a window cost
 	stealLimit    = 0.02
-	stealSeconds  = 200 // one second in so many of a window may lose more
+	stealSeconds  = 200 // one in 200 seconds of a window may lose more
 	foreignLimit  = 0.15
 	ioLimit       = 0.10 // of the time before the start
 	memoryLimit   = 0.10
@@ -105,7 +105,7 @@ type generator struct {
 	lag     Latency
 	latency Latency // of the operation that the loop starts
 	driver  float64 // CPU seconds of the driver
-	idle    float64 // CPU seconds that nobody used
+	idle    float64 // CPU seconds that no process used
 }
 
 // judgeGenerator says why an open loop measured the generator rather than the system. Such a run reads "at least".

@@ -16,7 +16,7 @@ const heartbeat = 50 * time.Millisecond
 type watched struct {
 	name  string
 	pid   int
-	apart bool // not of the row: what it uses is no cost of its operations
+	apart bool // not of the row: what it uses is not a cost of the row's operations
 }
 
 // watch looks at the host through one window.

@@ -11,7 +11,7 @@ import (
 
 const (
 	commitCollection = "bench"
-	commitFollow     = "follow" // queue of follow-ups, which nobody works on
+	commitFollow     = "follow" // queue of follow-ups, which has no workers
 )
 
 // commitKinds are what completions have, by slice: no effect, all in the commit, all by calls before it.

@@ -17,7 +17,7 @@ import (
 const (
 	effectsRounds   = 5 // each has a slice of every kind
 	effectsKeyspace = "bench"
-	effectsSample   = 1024 // one key in so many is read back
+	effectsSample   = 1024 // one in 1,024 keys is read back
 )
 
 var effectsValue = []byte(`{"done":true}`)

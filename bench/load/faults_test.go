@@ -21,7 +21,7 @@ func cycle(drive bench.Driver) bench.Suite {
 	}
 }
 
-// measure runs one suite against a server that was found running, once, beside other tests.
+// measure runs one suite once against a server that already runs, in parallel with other tests.
 func measure(t *testing.T, s bench.Suite, address string, change func(c *bench.Config, h *bench.Harness)) *bench.Result {
 	t.Helper()
 	t.Parallel()
@@ -279,7 +279,7 @@ func TestStolenCPUMakesTheRunInvalidAndItIsRepeatedTwiceAsOften(t *testing.T) {
 func TestARowNearTheGeneratorsCeilingIsALowerBound(t *testing.T) {
 	row := bench.Row{Ceiling: &bench.Ceiling{Rate: 120_000}}
 	if got := row.Bounded(100_000); !got || row.Ceiling.Reached < 0.8 {
-		t.Errorf("100,000 of 120,000 is no lower bound: %+v", row.Ceiling)
+		t.Errorf("100,000 of 120,000 must not be a lower bound: %+v", row.Ceiling)
 	}
 	if got := row.Bounded(90_000); got {
 		t.Errorf("90,000 of 120,000 is a lower bound: %+v", row.Ceiling)

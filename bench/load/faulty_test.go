@@ -20,9 +20,9 @@ import (
 
 // faults are what a planted server does wrong.
 type faults struct {
-	dropEvery   int           // acknowledges a create in so many, the 200th of them, and forgets the task
-	doubleEvery int           // gives a task in so many to a worker again after it was completed
-	spoilEvery  int           // stores another payload for a task in so many
+	dropEvery   int           // acknowledges create 200 of each n, and forgets the task
+	doubleEvery int           // gives every nth task to a worker again after it was completed
+	spoilEvery  int           // stores another payload for every nth task
 	noFsync     bool          // says fsync and counts none
 	mute        bool          // never acknowledges a completion
 	stall       time.Duration // of every stallEvery
@@ -115,7 +115,7 @@ func (x *faulty) before(f *pb.ClientFrame) (keep func(id string) bool, mute bool
 	return nil, false
 }
 
-// Status also begins anew for each namespace: every run has one of its own.
+// Status also resets the counts for each namespace: every run has a namespace of its own.
 func (x *faulty) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusResponse, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	x.mu.Lock()

@@ -80,8 +80,8 @@ func newIdleRun(rig *bench.Rig, queue string) (*idleRun, error) {
 	return &idleRun{rig: rig, queue: queue, admin: admin, given: make(chan *pb.Assignment, 1), failed: make(chan error, 1)}, err
 }
 
-// IdleBeside measures what the idle streams of the row cost beside workers that work: their memory, and
-// that the work goes on and none of them ends.
+// IdleBeside measures what the idle streams of the row cost while other workers are busy: their memory. It checks that the
+// work goes on and that none of the streams ends.
 func IdleBeside(ctx context.Context, rig *bench.Rig) error {
 	r, err := newIdleRun(rig, rig.Queue+"-idle")
 	if err != nil {

@@ -103,7 +103,7 @@ func (k *keyRun) run(ctx context.Context) error {
 	return err
 }
 
-// until reports whether a time has come, and asks the clock for it once in so many times only.
+// until reports whether a time has come. It reads the clock only in one of 16 calls.
 func until(end time.Time) func() bool {
 	const every = 16
 	n := 0

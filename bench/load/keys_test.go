@@ -139,7 +139,7 @@ func TestCallsOfOnePutEachAreAudited(t *testing.T) {
 	}
 }
 
-// keyFaults are what a planted server of keys does wrong: with one put in so many, the 200th of them.
+// keyFaults are what a planted server of keys does wrong: with put 200 of each n.
 type keyFaults struct {
 	dropEvery   int // acknowledges it and forgets it
 	spoilEvery  int // keeps another value

@@ -195,7 +195,7 @@ func (n *null) create(st *nullStream, f *pb.CreateFrame, keep func(id string) bo
 	return n.assign()
 }
 
-// add keeps tasks for whoever works.
+// add keeps tasks for the workers.
 func (n *null) add(specs []*pb.TaskSpec) {
 	tasks := make([]pb.Assignment, len(specs))
 	n.mu.Lock()

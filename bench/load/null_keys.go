@@ -18,7 +18,7 @@ type nullKeys struct {
 
 	rev atomic.Uint64
 
-	// keep sees each put with the revision that it gets, before it is acknowledged; nil: nobody does. It returns the
+	// keep sees each put with the revision that it gets, before it is acknowledged; it may be nil. It returns the
 	// revision that the acknowledgement of its frame begins with, when it is the first of it.
 	keep func(key, value []byte, rev uint64) uint64
 }

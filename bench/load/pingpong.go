@@ -142,8 +142,8 @@ func (g *grpcRelay) hand(ctx context.Context, r *pb.KVPutRequest) error {
 	return errors.Join(errs...)
 }
 
-// wireRelay hands puts on as messages between nodes, which begin with what they are. Messages go from who dialled to who
-// accepted, so the first server begins by saying where it is.
+// wireRelay hands puts on as messages between nodes, which begin with what they are. Messages go from the side that dialled
+// to the side that accepted, so the first server begins by saying where it is.
 type wireRelay struct {
 	t     *transport.Transport
 	peers []transport.NodeID // empty: this server only answers
@@ -161,7 +161,7 @@ type handed struct {
 }
 
 const (
-	wireWhere = 'w' // then the address of who sends
+	wireWhere = 'w' // then the address of the sender
 	wirePut   = 'p' // then 8 bytes that name it, its key and its value; or the answer, of those 8 bytes alone
 
 	wireHead   = 1 + 8

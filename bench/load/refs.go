@@ -19,7 +19,7 @@ const (
 	refsCount  = 100 // refs of a deleting cell
 )
 
-// How git keeps refs beside ours.
+// How git keeps its refs.
 const (
 	gitSynced   = "synced"   // files, refs synced: what is fair
 	gitDefault  = "default"  // files, as git comes: refs are not synced
@@ -34,7 +34,7 @@ type refsCell struct {
 	remove bool // else update
 	packed bool
 	size   int    // refs of a transaction
-	peer   string // the one kind of git beside ours; empty: all that suit the row
+	peer   string // the one kind of git to compare with; empty: all that suit the row
 }
 
 // cellOf reads a row's kind, such as update-10, delete-packed-100 or synced-update-1.
@@ -44,7 +44,7 @@ func cellOf(kind string) (c refsCell, err error) {
 		c.peer, parts = parts[0], parts[1:]
 	}
 	if len(parts) < 2 {
-		return c, fmt.Errorf("%q is no cell of refs", kind)
+		return c, fmt.Errorf("%q must be a cell of refs", kind)
 	}
 	c.remove, c.packed = parts[0] == "delete", parts[1] == "packed"
 	c.size, err = strconv.Atoi(parts[len(parts)-1])
@@ -103,7 +103,7 @@ type refsRun struct {
 	took  time.Duration // of the window
 }
 
-// RefsGitaly is one client that changes refs, one transaction after the other, and git beside it.
+// RefsGitaly is one client that changes refs, one transaction after the other, in turn with git.
 func RefsGitaly(ctx context.Context, rig *bench.Rig) (err error) {
 	if rig.Ceiling {
 		return errors.New("no null server reads what this suite sends")

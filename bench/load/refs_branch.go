@@ -17,11 +17,11 @@ type branchRun struct {
 
 	mu    sync.Mutex // guards made
 	made  []string   // commits whose push was acknowledged
-	maybe []string   // and those of which nobody knows
+	maybe []string   // commits whose push has an unknown outcome
 }
 
-// oneBranch lets pushers add commits to one branch: whoever comes second fetches, puts the commit on what is there now,
-// and pushes again.
+// oneBranch lets pushers add commits to one branch: the pusher that comes second fetches, puts its commit on what is there
+// now, and pushes again.
 func (p *pushRun) oneBranch(ctx context.Context) error {
 	b := &branchRun{pushRun: p}
 	first := p.chains[0][0]
@@ -46,7 +46,7 @@ func (p *pushRun) oneBranch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.ledger.Acked(0, tip) // who was last is not known; the history is, and is proved
+	p.ledger.Acked(0, tip) // which pusher was last is not known; the history is, and is proved
 	p.rig.Proofs = append(p.rig.Proofs, b.history)
 	return nil
 }

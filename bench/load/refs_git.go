@@ -18,7 +18,7 @@ import (
 	"github.com/millrace/millrace/bench"
 )
 
-// gitEnv keeps the settings of who runs the bench out of git.
+// gitEnv keeps the settings of the user who runs the bench out of git.
 func gitEnv(home string) []string {
 	return []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + home, "GIT_CONFIG_NOSYSTEM=1", "GIT_TERMINAL_PROMPT=0", "GIT_AUTHOR_NAME=bench",
@@ -108,7 +108,8 @@ func hasReftable(ctx context.Context) bool {
 	return err1 == nil && err2 == nil && (a > 2 || a == 2 && b >= 45)
 }
 
-// childrenCPU is what children of this process used that have ended, in seconds: those of gits are no strangers.
+// childrenCPU is the CPU time of this process's ended children, in seconds. The git processes are among them: they belong
+// to the measurement and are not interference.
 func childrenCPU() float64 {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_CHILDREN, &u); err != nil {

@@ -17,7 +17,7 @@ const (
 	nodesRounds = 4
 	nodesSides  = 2
 	nodesWaysIn = 2
-	nodesSettle = 4 // one part in so many of a slice is not counted: who was driven before still has work
+	nodesSettle = 4 // the first quarter of a slice is not counted: the side that was driven before still has work
 )
 
 // nodesSide is one of the two systems: a cluster, or a server of one node.
@@ -47,7 +47,7 @@ func refsNodes(ctx context.Context, rig *bench.Rig) error {
 func (r *nodesRun) run(ctx context.Context) (err error) {
 	rig := r.rig
 	if rig.Beside == nil {
-		return errors.New("no server of one node runs beside: the servers must be processes of the bench")
+		return errors.New("no single-node server runs for comparison: the servers must be processes of the bench")
 	}
 	defer func() {
 		for _, s := range r.sides {

@@ -20,11 +20,11 @@ import (
 	millrace "github.com/millrace/millrace/sdk/go"
 )
 
-// What a row of many refs does beside its shape.
+// What a row of many refs does, in addition to its shape.
 const (
 	scaleSmall  = 100 // refs of the repository that a large one is held against
 	scaleMany   = 100 // refs of a large transaction
-	scaleRemake = 8   // one transaction in so many of a client deletes a ref, and the next makes it again
+	scaleRemake = 8   // one in 8 transactions of a client deletes a ref, and the next creates it again
 	scaleStride = 7919
 	memoryLook  = 50 * time.Millisecond
 )
@@ -214,7 +214,8 @@ type scaleWork struct {
 	next int // where in the repository the last turn was
 }
 
-// phase works for the length of the window in a repository with so many refs, and returns medians in µs by what was done.
+// phase works for the length of the window in a repository with the given number of refs. It returns the median in µs of
+// each kind of operation.
 func (w *scaleWork) phase(ctx context.Context, refs int) (map[string]float64, error) {
 	hists := map[string]*hdrhistogram.Histogram{}
 	for end := time.Now().Add(w.rig.Window); time.Now().Before(end) && ctx.Err() == nil; {

@@ -130,7 +130,7 @@ func TestCompletionsWithAndWithoutARefAreCountedInTurn(t *testing.T) {
 	wantMetrics(t, run, "ref_cycles_per_s", "bare_cycles_per_s", "ratio_to_completion")
 }
 
-// nodes3 is a small row of refs on three nodes, with one node beside them.
+// nodes3 is a small row of refs on three nodes, with a single-node server next to them.
 func nodes3(t *testing.T, drive bench.Driver) bench.Suite {
 	t.Helper()
 	return refsSuite(t, drive, "update", bench.Shape{Nodes: 3, Beside: true, Pumps: 4, Kind: "nodes-3"})
@@ -152,7 +152,7 @@ func TestRefsOnThreeNodesAreHeldAgainstOneNodeInTurn(t *testing.T) {
 	}
 	for name := range run.Metrics {
 		if strings.HasPrefix(name, "one_node_cpu_us") {
-			t.Errorf("%s: what one node used is no cost of what the others did", name)
+			t.Errorf("%s: what the single node used is counted as a cost of the others", name)
 		}
 	}
 }

@@ -112,13 +112,13 @@ func (r *restRun) bodies() (err error) {
 
 func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + "s" }
 
-// refusedError is an answer that is no success.
+// refusedError is an answer with a status other than success.
 type refusedError struct {
 	status int
 	body   string
 }
 
-// errNoID says that an answer is no answer.
+// errNoID says that a create was answered without an id.
 var errNoID = errors.New("the answer to a create has no id")
 
 // refused reports whether a server said that it did nothing.

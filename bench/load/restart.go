@@ -10,9 +10,9 @@ import (
 	millrace "github.com/millrace/millrace/sdk/go"
 )
 
-// Of the tasks that a restart finds one in so many is delayed, and as many are leased; the others are ready.
+// A quarter of the prefilled tasks are delayed, a quarter are leased, and the rest are ready.
 const (
-	restartPart  = 4
+	restartPart  = 4 // one in 4
 	restartDelay = time.Hour
 	claimMost    = 128 // tasks of one claim
 	firstWait    = 10 * time.Second

@@ -40,7 +40,7 @@ type SearchFigures struct {
 	Requests    uint64             `json:"requests"`
 	Errors      uint64             `json:"errors"`
 	Dropped     uint64             `json:"dropped"`
-	Overloaded  uint64             `json:"overloaded"` // of an open loop: sent away with a time to come again, which is no error
+	Overloaded  uint64             `json:"overloaded"` // of an open loop: refused with a time to retry, which is not an error
 	PerSecond   float64            `json:"requests_per_s"`
 	P50, P95    float64            `json:"-"`
 	P99, Max    float64            `json:"-"`
@@ -73,7 +73,7 @@ func ReadBodies(in io.Reader) ([][]byte, error) {
 		return nil, err
 	}
 	if len(out) == 0 {
-		return nil, errors.New("there is no body")
+		return nil, errors.New("the data has no body")
 	}
 	return out, nil
 }

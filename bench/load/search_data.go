@@ -58,7 +58,7 @@ type SearchWorker struct {
 	Blocked     []string           `json:"blocked"`     // clients that do not take this worker
 	Status      string             `json:"status"`
 	LastSeen    string             `json:"last_seen"`
-	Synthetic   bool               `json:"synthetic"` // always true: nobody is meant
+	Synthetic   bool               `json:"synthetic"` // always true: no person is described
 	Text        string             `json:"text"`
 }
 
@@ -180,7 +180,7 @@ func (d *SearchData) newOrder(r *rand.Rand) SearchOrder {
 }
 
 // Relevance of a worker to an order, 0 to 3, from their fields alone: 1 for the family, 2 for the role with the
-// certificate that is asked for, 3 if shift, distance and years fit as well. Who may not be sent has 0.
+// certificate that is asked for, 3 if shift, distance and years fit as well. A worker who may not be sent has 0.
 func (d *SearchData) Relevance(o *SearchOrder, w *SearchWorker) int {
 	family, _, _ := strings.Cut(o.Role, ".")
 	switch {

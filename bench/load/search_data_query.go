@@ -16,7 +16,7 @@ type SearchQuery struct {
 	Body  []byte // of POST /v1/matrix/search
 }
 
-// SearchBodies says what of a search the bodies have beside the text.
+// SearchBodies says what the bodies of a search contain in addition to the text.
 type SearchBodies struct {
 	Collection string // default workers
 	Ruleset    string // empty: none is judged by

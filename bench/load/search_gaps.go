@@ -14,9 +14,9 @@ import (
 	"github.com/millrace/millrace/bench"
 )
 
-// The soak offers its share of what a closed loop of so many clients has just reached. Arrivals that do not wait offer theirs of
-// what the reference reaches at most: where the client takes its processors from the server, such an arrival costs both twice
-// what it costs in a closed loop, which wakes nobody while it is busy.
+// The soak offers its share of what a closed loop of this many clients has just reached. Arrivals that do not wait offer their
+// share of what the reference reaches at most. Where client and server share processors, such an arrival costs both sides
+// twice what it costs in a closed loop, which wakes no thread while it is busy.
 const (
 	soakClients  = 100
 	soakShare    = 0.5
@@ -28,7 +28,7 @@ const (
 // GapConnections are what a server of SearchGaps must take of one address: an arrival under way has a connection of its own.
 const GapConnections = 12_000
 
-// SearchGaps measures what a closed loop of known texts does not show: texts that nobody asked before, arrivals that do not
+// SearchGaps measures what a closed loop of known texts does not show: texts that were never asked before, arrivals that do not
 // wait for answers, and a long run.
 func SearchGaps(ctx context.Context, rig *bench.Rig) error {
 	kind, n, lines := rig.Shape.Kind, soakClients, max(soakClients, rig.InFlight)
@@ -195,7 +195,7 @@ func SearchRestart(ctx context.Context, rig *bench.Rig) error {
 		return err
 	}
 	if len(before.Results) == 0 {
-		return errors.New("the body that is asked after the restart finds nobody")
+		return errors.New("the body that is asked after the restart has no result")
 	}
 	return afterKill(ctx, rig, func() error { return r.firstAnswer(ctx, body, &before) })
 }

@@ -62,7 +62,7 @@ func SearchGraph(ctx context.Context, rig *bench.Rig) error {
 	rig.Metric("recall_at_10_half_deleted", r.recall(graphDefault, half), "share")
 	op := rig.Op("walk")
 	var done atomic.Int64
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(graphThreads + 1)) // what watches the host has a place beside the walks
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(graphThreads + 1)) // one more for the thread that watches the host
 	err := rig.Work(ctx, func(over func() bool) {
 		select {
 		case <-rig.Began():

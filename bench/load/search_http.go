@@ -32,7 +32,7 @@ type httpLine struct {
 func newHTTPLine(base, token string) (*httpLine, error) {
 	u, err := url.Parse(base)
 	if err != nil || u.Host == "" || u.Scheme != "http" {
-		return nil, fmt.Errorf("%q is no http:// address", base)
+		return nil, fmt.Errorf("%q must be an http:// address", base)
 	}
 	return &httpLine{host: u.Host, auth: token, head: make(map[string][]byte)}, nil
 }

@@ -23,8 +23,8 @@ import (
 	"github.com/millrace/millrace/internal/server"
 )
 
-// What SearchOutage offers: searches of texts that are known, and beside them new texts, as many whether the provider is well or
-// not.
+// What SearchOutage offers: searches of known texts, and also new texts. The load is the same whether the provider is well
+// or not.
 const (
 	outageTexts   = 100                   // that are known
 	outageLines   = 4                     // that search
@@ -222,7 +222,7 @@ func (o *outage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for i, text := range in.Input {
 		data[i] = map[string]any{"index": i, "embedding": [outageDim]int{1, len(text), 2}}
 	}
-	_ = json.NewEncoder(w).Encode(map[string]any{"data": data}) // a server that has left is none of the provider's business
+	_ = json.NewEncoder(w).Encode(map[string]any{"data": data}) // the server may have closed the connection: the provider does not care
 }
 
 // fault compares the p99 of known texts under a fault with that before it, and returns how long after it new texts are embedded.
@@ -269,7 +269,7 @@ func (o *outage) embed(ctx context.Context) error {
 	return o.door.do(ctx, http.MethodPost, "/v1/embed", body, nil)
 }
 
-// load searches known texts for a while, beside new ones, and returns the p99 from when a search was due, in µs.
+// load searches known texts for a while, together with new ones, and returns the p99 from when a search was due, in µs.
 func (o *outage) load(ctx context.Context, d time.Duration) (p99 float64, err error) {
 	from, end := time.Now(), time.Now().Add(d)
 	op := o.rig.Op("search")

@@ -74,7 +74,7 @@ func Smart(ctx context.Context, rig *bench.Rig) (err error) {
 		defer door.http.CloseIdleConnections()
 		r.door = door
 	default:
-		return fmt.Errorf("there is no client of kind %q", rig.Shape.Kind)
+		return fmt.Errorf("%q is not a kind of client", rig.Shape.Kind)
 	}
 	before, known, err := r.door.traffic(ctx)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 // timingCalls is how many calls of each kind are timed, where the window allows it.
 const timingCalls = 10_000
 
-// TenantTiming asks as one tenant for tasks that nobody has, and for tasks of another tenant, in turn: what it takes to be
-// told that there is none must not tell which it was.
+// TenantTiming asks as one tenant for tasks that do not exist, and for tasks of another tenant, in turn. Both are answered
+// with "not found", and the time of the answer must not tell which it was.
 func TenantTiming(ctx context.Context, rig *bench.Rig) error {
 	if len(rig.Others) == 0 {
 		return &bench.SkipError{Lacks: "a token of a second tenant"}
@@ -78,7 +78,7 @@ func (t *timing) run(ctx context.Context) error {
 		took := time.Since(began)
 		var e *millrace.Error
 		if !errors.As(err, &e) || e.Code != "NOT_FOUND" {
-			return fmt.Errorf("task %s of another tenant, or of nobody, was answered with %v", id, err) //nolint:errorlint // nil is told too
+			return fmt.Errorf("task %s of another tenant, or of none, was answered with %v", id, err) //nolint:errorlint // nil is told too
 		}
 		ops[kind].Record(kind, began, 1, nil)
 		if t.rig.Measuring() {

@@ -23,8 +23,8 @@ const (
 	asynqCheck = 5 * time.Millisecond
 )
 
-// asynqBroker is Redis with asynq. Its library counts completions in Redis, in the script that carries one out, and tells
-// nobody of each.
+// asynqBroker is Redis with asynq. Its library counts completions in Redis, in the script that carries one out. It does not
+// report each completion to the program.
 type asynqBroker struct {
 	adapter
 	unsynced // the server counts none, or tells no client

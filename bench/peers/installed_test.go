@@ -14,7 +14,7 @@ import (
 	"github.com/millrace/millrace/bench"
 )
 
-// executable builds the Millrace that is driven beside a peer.
+// executable builds the Millrace that is compared with a peer.
 func executable(t *testing.T) string {
 	t.Helper()
 	if exe := os.Getenv("MILLRACE"); exe != "" {

@@ -24,7 +24,7 @@ const (
 )
 
 // jetBroker is NATS with JetStream: a stream whose messages are removed when they are acknowledged, and one pull consumer.
-// Who holds a message is not synced; that it is acknowledged is, with the removal of the message.
+// Which worker holds a message is not synced; the acknowledgement is, with the removal of the message.
 type jetBroker struct {
 	adapter
 	acknowledged

@@ -1,8 +1,8 @@
 // Command millrace-peers measures Millrace against other systems, in turn within each run, with the harness of `millrace
 // bench`: its windows, audits, validity and reports. Clients of the other systems are linked here and nowhere else.
 //
-// It starts the Millrace that it is given as an executable. A peer it starts, configures and installs not: it is found
-// running at its address. The script setup beside this file builds and starts one.
+// It starts the Millrace that it is given as an executable. It does not install, configure or start a peer: the peer must
+// run at its address. The script setup in this directory builds and starts one.
 package main
 
 import (
@@ -100,7 +100,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (int, erro
 	f.StringVar(&c.Validate, "validate", c.Validate, "sample: 1 % of what was acknowledged is read back; full: all")
 	f.StringVar(&c.Out, "out", filepath.Join("bench-out", time.Now().UTC().Format("20060102-150405")), "directory for the result")
 	f.StringVar(&c.Data, "data", "", "parent of Millrace's data directories; default the system's for temporary files")
-	tool := f.String("etcd-benchmark", "", "etcd's own tool, which is run beside; default: it is not")
+	tool := f.String("etcd-benchmark", "", "path of etcd's own tool, to run it for comparison (default: it is not run)")
 	if len(args) == 0 || args[0] != "run" {
 		f.Usage()
 		return bench.ExitUsage, errors.New("there is one command: run")

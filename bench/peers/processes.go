@@ -144,8 +144,8 @@ func labelled(file, label string) float64 {
 	return 0
 }
 
-// diskUse is what the disks of this host did so far, for whoever asked. What a process is charged for is no measure of it:
-// a page that is written to is charged with the whole folio that it lies in.
+// diskUse is what the disks of this host did so far, for all processes. The bytes that a process is charged for do not
+// measure it: a write to one page is charged as the whole folio that the page lies in.
 type diskUse struct {
 	written float64 // bytes
 	flushed float64 // how often they were told to make what they hold durable

@@ -216,7 +216,7 @@ type brokerOptions struct {
 
 // work hears of tasks in workers.
 type work struct {
-	handled   func(payload []byte) (n uint64, ok bool) // a worker has it; not ok: it is none of ours
+	handled   func(payload []byte) (n uint64, ok bool) // a worker has it; not ok: the task is not from this run
 	completed func(n uint64)                           // its completion was acknowledged
 	failed    func(err error)                          // a worker could not go on
 }

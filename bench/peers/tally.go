@@ -29,7 +29,7 @@ type fate uint8
 
 const (
 	acked   fate = 1 << iota // its create was acknowledged
-	unknown                  // nobody knows whether it was created
+	unknown                  // it is not known whether it was created
 	had                      // a worker had it
 	again                    // a worker had it more than once
 	ended                    // it was completed
@@ -44,7 +44,7 @@ const (
 	tasksLimit    = 50_000_000
 )
 
-// newTally follows tasks with payloads of so many bytes, JSON each, or the least that has room for a number.
+// newTally follows tasks with JSON payloads of size bytes, or of the smallest size that has room for a number.
 func newTally(size int) *tally {
 	t := []byte(payloadHead)
 	t = append(t, bytes.Repeat([]byte("0"), payloadDigits)...)

@@ -17,7 +17,7 @@ import (
 // slice is not counted where calls are.
 const (
 	turns      = 6
-	settlePart = 5    // one in so many of a slice
+	settlePart = 5    // the first fifth of a slice
 	idleLimit  = 0.05 // of a core, for the system that is not driven
 	clientWall = 0.5  // of the machine: a client that takes more is the wall, and servers are held against each other by CPU
 )

@@ -40,7 +40,7 @@ const (
 	gcWarn        = 0.25
 	mutexJudged   = 0.01 // total delay in window × GOMAXPROCS: below it some lock is first and none matters
 	mutexWarn     = 0.10 // one lock's share of the delay
-	leakShare     = 0.10 // growth of goroutines that is no leak yet,
+	leakShare     = 0.10 // growth of goroutines that does not count as a leak yet,
 	leakAllowance = 50   // and this many more
 	topEntries    = 5
 )
@@ -53,8 +53,8 @@ var logLocks = []string{
 	"github.com/millrace/millrace/internal/node.(*shard).",
 }
 
-// Diagnose judges the profiles of a process. A driver is never failed: its bottleneck bounds the figures, which the
-// generator's ceiling shows, and is none of the system's.
+// Diagnose judges the profiles of a process. A driver never fails: its bottleneck bounds the figures, which the
+// generator's ceiling shows, and is not a bottleneck of the system.
 func Diagnose(s *Set) (*Diagnosis, error) {
 	d := &Diagnosis{
 		Process: s.Process, Driver: s.Driver, Window: s.Window, GoroutinesStart: s.Start,

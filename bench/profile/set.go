@@ -34,7 +34,7 @@ func Kinds() []Kind { return []Kind{CPU, Alloc, Heap, Block, Mutex, Goroutine} }
 // Set is what was taken of one process.
 type Set struct {
 	Process string        // "server-1", "driver"
-	Driver  bool          // the load generator: what it shows is no fault of the system measured
+	Driver  bool          // the load generator: what it shows is not a fault of the measured system
 	Window  time.Duration // length of the window
 	Procs   int           // GOMAXPROCS of the process
 	Start   int           // goroutines before the window

@@ -83,7 +83,7 @@ func TestEachPlotOfTheHTMLReportHoldsData(t *testing.T) {
 	}
 }
 
-// lines makes a suite whose rows differ in a number, with a published line beside ours.
+// lines makes a suite whose rows differ in a number, with a published line next to ours.
 func lines(t *testing.T, values ...float64) *bench.Result {
 	t.Helper()
 	r := &bench.Result{Schema: bench.Schema, ID: "x", Env: environment()}

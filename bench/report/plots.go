@@ -171,7 +171,7 @@ func families(rows []bench.Row, suite string, belongs func(*bench.Row) bool) (na
 }
 
 // curves draws the rows that belong together over what sets them apart: rates by length of the value, by number of
-// followers, by clients, by size of a transaction, with the published lines beside ours.
+// followers, by clients, by size of a transaction, with the published lines next to ours.
 func (d *document) curves(r *bench.Result) {
 	var plots []plot
 	done := map[string]bool{}

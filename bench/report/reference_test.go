@@ -50,7 +50,7 @@ func sameFile(t *testing.T, path string, want []byte) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got, want) {
-		t.Errorf("%s is not what the results in bench/results say; write it anew with: "+
+		t.Errorf("%s is not what the results in bench/results say; write it again with: "+
 			"go test ./bench/report -run '^TestReferencePageIsUpToDate$' -update", path)
 	}
 }

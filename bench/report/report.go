@@ -42,7 +42,7 @@ func Write(w io.Writer, format string, r *bench.Result) error {
 	render, ok := renderers[format]
 	if !ok {
 		return &bench.UsageError{
-			Field: "format", Message: fmt.Sprintf("%q is none of %s", format, strings.Join(Formats(), ", ")),
+			Field: "format", Message: fmt.Sprintf("%q must be one of %s", format, strings.Join(Formats(), ", ")),
 		}
 	}
 	return render(w, r)

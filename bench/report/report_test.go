@@ -18,7 +18,7 @@ import (
 	"github.com/millrace/millrace/bench"
 )
 
-var update = flag.Bool("update", false, "write the golden files and the reference page anew")
+var update = flag.Bool("update", false, "write the golden files and the reference page")
 
 func render(t *testing.T, format string, r *bench.Result) string {
 	t.Helper()
@@ -46,7 +46,7 @@ func golden(t *testing.T, name, got string) {
 		t.Fatal(err)
 	}
 	if got != string(want) {
-		t.Errorf("%s differs; -update writes it anew, then read the diff:\n%s", path, got)
+		t.Errorf("%s differs; -update writes it again, then read the diff:\n%s", path, got)
 	}
 }
 

@@ -88,7 +88,7 @@ func (p *page) runs(r *bench.Row) {
 	}
 }
 
-// notes prints what a run says beside its figures.
+// notes prints what a run says in addition to its figures.
 func (p *page) notes(run *bench.Run) {
 	for _, w := range run.Warnings {
 		p.line("- Run %d: WARN %s: %s", run.Number, w.Code, w.Detail)

@@ -10,7 +10,7 @@ import (
 	"github.com/millrace/millrace/bench"
 )
 
-// Text writes what a terminal shows at the end of a measurement: the figures beside the reference, judgements,
+// Text writes what a terminal shows at the end of a measurement: the figures next to the reference, judgements,
 // verdicts, what the profiles found, and the command that repeats it.
 func Text(w io.Writer, r *bench.Result) error {
 	var b bytes.Buffer

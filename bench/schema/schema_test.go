@@ -19,7 +19,7 @@ import (
 	"github.com/millrace/millrace/bench"
 )
 
-var update = flag.Bool("update", false, "write the schema and the list of its fields anew")
+var update = flag.Bool("update", false, "write the schema and the list of its fields")
 
 type object = map[string]any
 
@@ -176,7 +176,7 @@ func TestSchemaHoldsEveryFieldOfAResult(t *testing.T) {
 		return
 	}
 	if !bytes.Equal(Result, want) {
-		t.Errorf("result.v1.json is not what the types of package bench say:\n%s\ngo test ./bench/schema -update writes it anew",
+		t.Errorf("result.v1.json is not what the types of package bench say:\n%s\ngo test ./bench/schema -update writes it again",
 			difference(fields(t, Result), fields(t, want)))
 	}
 }
@@ -305,7 +305,7 @@ func TestSchemaRefusesWhatNoReaderCouldUse(t *testing.T) {
 		"a figure without voters":    func(r object) { delete(row(r)["summary"].(object), "voters") },
 		"a figure without validity":  func(r object) { row(r)["summary"].(object)["validity"] = "" },
 		"a median that is a string":  func(r object) { row(r)["summary"].(object)["median"] = "fast" },
-		"a start that is no time":    func(r object) { r["started"] = "yesterday" },
+		"a start that is not a time": func(r object) { r["started"] = "yesterday" },
 		"a negative count":           func(r object) { run(r)["ops"] = -1 },
 		"an exclusion without cause": func(r object) { run(r)["excluded"] = []any{object{"detail": "x"}} },
 	} {

@@ -16,7 +16,7 @@ import (
 	"github.com/millrace/millrace/bench"
 )
 
-// reported are metrics that a benchmark prints beside its headline.
+// reported are metrics that a benchmark prints in addition to its headline.
 var reported = map[string]bool{
 	"create_p99_us": true, "create_p999_us": true, "gc_p999_ratio": true, "gc_pause_p99_us": true, "fsyncs_per_op": true,
 }

@@ -71,8 +71,8 @@ func judgeRow(row *bench.Row, judgeTargets bool, cores int) {
 // fewer reports whether a host is known to have fewer cores than are wanted.
 func fewer(cores, wanted int) bool { return 0 < cores && cores < wanted }
 
-// usual is by how much a limit that is a multiple of the disk's time is raised where the disk is faster than the one for which
-// it was set: what is beside the disk takes as long on any.
+// usual is the factor by which a limit in multiples of the disk's time is raised when the disk is faster than the one for
+// which it was set: the rest of a call takes as long on any disk.
 func usual(row *bench.Row, t bench.Target, f bench.Figure) float64 {
 	latency := row.Figures[strings.TrimSuffix(t.Metric, overSync)+"_us"]
 	if t.DiskFloor == 0 || latency.IsZero() || f.Median() <= 0 || latency.Median() <= 0 {

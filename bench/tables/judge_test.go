@@ -330,7 +330,7 @@ func TestEveryRatioNamesRowsThatThereAre(t *testing.T) {
 		}
 		for _, bands := range [][]Band{r.Bands, r.Crowded} {
 			if len(bands) == 0 {
-				continue // few cores are no case of their own
+				continue // few cores are not a case of their own
 			}
 			last := bands[len(bands)-1]
 			if last.Min != 0 || last.Max != 0 || last.UnderMin != 0 {
@@ -379,7 +379,8 @@ func mustFigure(t *testing.T, l bench.Label, unit string, values ...float64) ben
 	return f
 }
 
-// What a call takes beside the disk is the same on a fast one: a multiple of the disk's time is taken of a usual disk there.
+// The part of a call outside the disk takes as long on a fast disk. So a limit in multiples of the disk's time is taken of a
+// usual disk there.
 func TestAMultipleOfTheDisksTimeIsOfAUsualDiskAtTheLeast(t *testing.T) {
 	judged := func(disk, mean float64) bench.Target {
 		r := measured(t, "queue.cycle/unbatched", bench.Fsync, 1, bench.Valid, "cycles/s", 50_000, 50_000, 50_000)

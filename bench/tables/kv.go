@@ -57,7 +57,7 @@ func kvLatency() bench.Suite {
 		return bench.RowSpec{Name: name, Title: title, Runs: 3, NoCeiling: true, Shape: auroraShape(nodes, value, 0)}
 	}
 	add := func(name string, c auroraCell, nodes, value int, targets ...bench.Target) {
-		r := row(name, "from when a put was due; what it took once it was sent, beside", nodes, value)
+		r := row(name, "from when a put was due, and from when it was sent", nodes, value)
 		r.Profiles, r.Shape.Offered = inSeeds, int(math.Round(share*c.chart))
 		r.References = []bench.Reference{
 			published("Aurora", "latency, from", 1_000, "µs", auroraNote), published("Aurora", "latency, to", 2_000, "µs", auroraNote),
@@ -91,7 +91,7 @@ func kvLatency() bench.Suite {
 	return s
 }
 
-// kvEtcd is one etcd client against etcd and against our etcd door. Targets are ours ÷ etcd, aim beside must.
+// kvEtcd is one etcd client against etcd and against our etcd door. Targets are ours ÷ etcd, each with an aim and a must.
 func kvEtcd() bench.Suite {
 	s := bench.Suite{
 		Name: "kv.etcd", Title: "etcd's client against etcd and ours: key of 8 B, value of 256 B, 1,000 clients", Priority: "P0",

@@ -51,7 +51,7 @@ const (
 	linuxMust, linuxAim, linuxBoxMust    = 1.9, 2.5, 1.25
 )
 
-// A put costs the log of each replica little beside its key and value, and few syncs.
+// The most that a put may cost the log of each replica in addition to its key and value, and in syncs.
 const (
 	logOverhead = 40  // bytes
 	logSyncs    = 0.1 // of each replica

@@ -69,7 +69,7 @@ func queuePeerSuites() []bench.Suite {
 }
 
 // vectorPeerSuites are searches by vector that others answer, each in turn with ours within each run: the same vectors, the
-// same queries, the recall of both beside their rates.
+// same queries, and the recall of both in addition to their rates.
 func vectorPeerSuites() []bench.Suite {
 	s := bench.Suite{
 		Name: "search.peers.pgvector", Title: "PostgreSQL with pgvector over TCP, and ours over HTTP: 20,000 vectors of 384 numbers, 10 nearest", Priority: "P1",

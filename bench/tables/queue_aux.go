@@ -112,7 +112,7 @@ func queueFailover() bench.Suite {
 	}
 }
 
-// streamsIdle weighs streams that do nothing beside those that work.
+// streamsIdle measures what idle streams cost while others work.
 func streamsIdle() bench.Suite {
 	return bench.Suite{
 		Name: "streams.idle", Title: "10,000 idle and 200 active streams", Priority: "P1", Bench: "BenchmarkStreamsIdle",

@@ -93,7 +93,7 @@ func kvRatios() []Ratio {
 }
 
 // aimOf is the aim of a cell, in puts a second. A slope is held against the reference's only where its slower side misses it:
-// a fast side makes a slope as steep as a slow one does. What is no cell has no aim that is reached.
+// a fast side makes a slope as steep as a slow one does. For an n that is not a cell the aim is infinite.
 func aimOf(cells []auroraCell, n int) float64 {
 	for _, c := range cells {
 		if c.n == n {

@@ -78,8 +78,8 @@ func refsGitaly() bench.Suite {
 	return s
 }
 
-// refsGit is git itself beside ours, interleaved: its refs a second are the figure. What git does not sync is measured
-// beside servers that sync nothing either.
+// refsGit is git itself, interleaved with ours: its refs a second are the figure. Where git does not sync, our servers do not
+// sync either.
 func refsGit() bench.Suite {
 	s := bench.Suite{
 		Name: "refs.gitaly/git", Title: "One long-lived git update-ref -z --stdin, in turn with ours", Priority: "P0",

@@ -51,7 +51,7 @@ const (
 	putsPerS     = "puts_per_s"
 	putP50       = "put_p50_us"
 	putP99       = "put_p99_us"
-	walOverhead  = "replica_wal_overhead_bytes" // of a put in the log of each replica, beside key and value
+	walOverhead  = "replica_wal_overhead_bytes" // of a put in the log of each replica, without key and value
 	replicaSyncs = "replica_fsyncs_per_op"
 	replicaCPU   = "replica_cpu_us_per_op"
 	requestsPerS = "requests_per_s"

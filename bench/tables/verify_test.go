@@ -21,13 +21,13 @@ func committed(t *testing.T) []string {
 	return files
 }
 
-// judgeAnew writes what follows from the runs of committed results into them again: what is wanted of a row has changed.
-var judgeAnew = flag.Bool("judge-anew", false, "judge the committed results again")
+// judgeAgain writes the judgement of committed results into them again, after the targets of a row have changed.
+var judgeAgain = flag.Bool("judge-again", false, "judge the committed results again")
 
 func TestCommittedResultsFollowFromTheirRuns(t *testing.T) {
 	h := Harness()
 	for _, file := range committed(t) {
-		if *judgeAnew {
+		if *judgeAgain {
 			rejudge(t, file)
 		}
 		wrong, err := bench.Verify(file, &h)
