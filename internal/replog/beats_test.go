@@ -69,8 +69,8 @@ func (c *trio) tick() {
 	c.carry()
 }
 
-// A leader whom nothing reaches is heard: who follows it would wait for an election's time after its last heartbeat.
-func TestALeaderThatHearsNobodyHasAnotherStandAtOnce(t *testing.T) {
+// A leader that nothing reaches is still heard: its followers would wait for the election timeout after its last heartbeat.
+func TestALeaderThatHearsNoReplicaHasAnotherStandAtOnce(t *testing.T) {
 	c := openTrio(t)
 	c.lost = func(_ uint64, m replog.Message) bool { return m.To == 3 && m.Bulk }
 	if err := c.all[1].core.Propose([]byte("a")); err != nil {

@@ -28,7 +28,7 @@ func TestBytesThatAreNotCommittedAreBounded(t *testing.T) {
 	}
 	r.step()
 	if err := r.core.Propose([]byte(second)); !errors.Is(err, replog.ErrLogFull) {
-		t.Errorf("60 bytes beside 60 of 100: %v", err)
+		t.Errorf("60 bytes on top of 60 of 100: %v", err)
 	}
 	r.settle()
 	if err := r.core.Propose([]byte(second)); err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/millrace/millrace/internal/core"
 )
 
-// Claims is what a message between replicas says of its sender that must be durable before it is sent, so that whoever
-// sees all messages can hold replicas to it (R1).
+// Claims is what a message between replicas says of its sender that must be durable before it is sent. A test that sees all
+// messages can check replicas against it.
 type Claims struct {
 	Term uint64 // of the message
 	Vote uint64 // the sender votes for this replica in Term; 0: the message grants no vote

@@ -52,6 +52,6 @@ func TestVotesAndAcknowledgementsAreReadFromMessages(t *testing.T) {
 		t.Errorf("%d votes, acknowledged up to %d", votes, has)
 	}
 	if _, err := replog.ClaimsOf([]byte{0xff}); err == nil {
-		t.Error("bytes that are no message were read")
+		t.Error("bytes that are not a message were read")
 	}
 }

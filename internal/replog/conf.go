@@ -166,7 +166,7 @@ func (c Conf) After(index uint64, change []byte) (Conf, error) {
 const KindConf = byte(pb.EntryConfChangeV2)
 
 // ConfAfterChange returns the configuration that the change of an entry leads to, without the one before; false when
-// the entry does not say, as one that ends a joint configuration: for who reads a log from its beginning.
+// the entry does not say, as one that ends a joint configuration. It is for readers of a log from its beginning.
 func ConfAfterChange(index uint64, change []byte) (Conf, bool, error) {
 	cc := new(pb.ConfChangeV2)
 	if err := proto.Unmarshal(change, cc); err != nil {

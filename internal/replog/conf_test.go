@@ -87,7 +87,7 @@ func TestReplicasComeAndGoByEntriesOfTheLog(t *testing.T) {
 	}
 
 	again := openReplica(t, 1, []uint64{1}, r.disk.Crash(0, 1), nil, 0) // of which nothing was stored
-	again.settle()                                                      // what is known to be committed; nobody campaigns before that is applied
+	again.settle()                                                      // what is known to be committed; a campaign must wait until it is applied
 	if err := again.core.Campaign(); err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func TestReplicasComeAndGoByEntriesOfTheLog(t *testing.T) {
 	}
 }
 
-// reconfigure has whoever leads give replicas roles, until the configuration is as wanted.
+// reconfigure has the current leader give replicas roles, until the configuration is as wanted.
 func (c *cluster) reconfigure(want func(replog.Conf) bool, changes ...replog.RoleChange) {
 	c.t.Helper()
 	for range 20_000 {
@@ -151,7 +151,7 @@ func TestOneReplicaGrowsToThreeAndOneIsReplacedThroughCrashes(t *testing.T) {
 		}
 		l := c.leader()
 		if l == nil || !swapped(l.core.Conf()) {
-			t.Fatalf("seed %d: nobody leads the new replicas", seed)
+			t.Fatalf("seed %d: the new replicas have no leader", seed)
 		}
 		for _, id := range []uint64{1, 3, 4} {
 			a := c.all[id].applied

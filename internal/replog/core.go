@@ -62,8 +62,8 @@ type Entry struct {
 // Append is one write to the log. After it is durable, and after every Append handed out before it, the caller passes
 // it to AppendDone. Submit writes it; when it is Empty there is nothing to write, only that order to keep.
 type Append struct {
-	snapshot  *pb.SnapshotMetadata // the log begins anew behind it; nil: it goes on
-	restarted bool                 // it has begun anew
+	snapshot  *pb.SnapshotMetadata // the log restarts behind it; nil: it goes on
+	restarted bool                 // it has restarted
 	hard      []byte
 	entries   []wal.Entry
 	responses []*pb.Message
@@ -173,9 +173,9 @@ func New(c Config) (*Core, error) {
 	return k, nil
 }
 
-// Tick advances the replica's clock by one tick. A leader that has not heard of a majority for an election's time leads no more.
-// Others may hear it though it hears nobody, and would wait for that time once more: it asks the one with the longest log to
-// stand for election at once.
+// Tick advances the replica's clock by one tick. A leader that has not heard from a majority for the election timeout steps
+// down. Others may still hear it, though it hears no replica, and would wait for the timeout once more. So it asks the voter
+// with the longest log to stand for election at once.
 func (k *Core) Tick() error {
 	k.ticks++
 	was, heir := k.rn.BasicStatus(), k.heir()
@@ -186,7 +186,8 @@ func (k *Core) Tick() error {
 	return k.send(&pb.Message{Type: pb.MsgTimeoutNow.Enum(), From: &k.cfg.Replica, To: &heir, Term: new(was.GetTerm())})
 }
 
-// heir is the voter that a leader knows to have the longest log, beside itself; 0 for who does not lead, or is the only one.
+// heir is the voter, other than the leader itself, that the leader knows to have the longest log. It is 0 if this replica
+// does not lead, or is the only one.
 func (k *Core) heir() (id uint64) {
 	if k.conf.only(k.cfg.Replica) || k.rn.BasicStatus().RaftState != raft.StateLeader {
 		return 0
@@ -203,7 +204,7 @@ func (k *Core) heir() (id uint64) {
 	return id
 }
 
-// Campaign starts an election at once: for a single voter, which waits for nobody.
+// Campaign starts an election at once: for a single voter, which needs no other vote.
 func (k *Core) Campaign() error { return k.rn.Campaign() }
 
 // Step takes a message from a peer's replica. An error means that the message made no sense here and changed nothing.
@@ -216,14 +217,14 @@ func (k *Core) Step(data []byte) error {
 	case m.GetTo() != k.cfg.Replica:
 		return fmt.Errorf("peer message is for replica %d, this is %d", m.GetTo(), k.cfg.Replica)
 	case from == 0 || from == k.cfg.Replica || k.cfg.May != nil && !k.cfg.May(from):
-		return fmt.Errorf("peer message is from replica %d, which is no peer", from)
+		return fmt.Errorf("peer message is from replica %d, which is not a peer", from)
 	}
 	for _, e := range m.GetEntries() {
 		if t := e.GetType(); t != pb.EntryNormal && t != pb.EntryConfChangeV2 {
 			return fmt.Errorf("peer message has an entry of type %d", e.GetType())
 		}
 	}
-	if k.holdOffer(m) || m.GetType() == pb.MsgReadIndex && !k.MayRead() { // who reads asks again
+	if k.holdOffer(m) || m.GetType() == pb.MsgReadIndex && !k.MayRead() { // the reader asks again
 		return nil
 	}
 	if err := k.rn.Step(m); err != nil {

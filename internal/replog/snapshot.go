@@ -24,7 +24,7 @@ type Offer struct {
 	msg *pb.Message
 }
 
-// Offered returns an offer that came since it was last called, or nil. A later one takes the place of one that nobody took.
+// Offered returns an offer that came since it was last called, or nil. A later offer replaces one that was not taken.
 func (k *Core) Offered() *Offer {
 	o := k.offered
 	k.offered = nil
@@ -76,14 +76,14 @@ func (k *Core) Keep(index, term uint64, conf Conf, data []byte) {
 	}}
 }
 
-// Forget ends Keep: nobody is offered the snapshot any more.
+// Forget ends Keep: the snapshot is not offered any more.
 func (k *Core) Forget() { k.st.snapshot = nil }
 
 // SnapshotFailed tells that a follower did not get the snapshot it was offered, so that it is looked at again.
 func (k *Core) SnapshotFailed(replica uint64) { k.rn.ReportSnapshot(replica, raft.SnapshotFailure) }
 
-// FinishRestore begins the log of a shard anew behind (index, term), durably, where the state was replaced and the process
-// ended before the log was. What the replica has promised stays: its term, and its vote.
+// FinishRestore restarts the log of a shard behind (index, term), durably. It is for a state that was replaced by a process
+// that ended before it replaced the log. What the replica has promised stays: its term, and its vote.
 func FinishRestore(log *wal.Log, shard core.ShardID, index, term uint64) error {
 	st := log.State(shard)
 	if st.CutIndex >= index {

@@ -7,14 +7,14 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 )
 
-// A leader tells nobody that a change of the configuration is committed before that is in its own log. Else a node that the
-// change takes the vote from may know of it, and the leader that remains not: after a power cut the leader would go by the
-// configuration before, and need the vote of a node that votes no more and cannot stand either. With entries behind the
-// change, which the leader sent and lost, that node's log would be the longer one, and it would refuse for ever.
+// A leader tells no other node that a change of the configuration is committed before its own log says so. Otherwise a node
+// that loses its vote by the change may know of it, and the leader that remains may not. After a power cut the leader would
+// use the previous configuration, and need the vote of a node that no longer votes and cannot stand either. With entries
+// behind the change, which the leader sent and lost, that node's log would be the longer one, and it would refuse for ever.
 //
 // A commit index that moved alone is otherwise not written: it rides with the next entries.
 
-// changes is what a replica knows of changes of the configuration in its log that it may tell nobody of as committed yet.
+// changes are the changes of the configuration in a replica's log that it must not report as committed yet.
 type changes struct {
 	at []uint64 // indexes, rising
 }

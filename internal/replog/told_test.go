@@ -19,8 +19,8 @@ func deliver(from, to *replica) {
 }
 
 // A leader that takes the vote from the other node loses power before it has written that this is committed, and loses an
-// entry that it had sent. The other must not know more than what the leader starts again with: it has the longer log, and
-// would vote for nobody.
+// entry that it had sent. The other node must not know more than what the leader starts again with: it has the longer log,
+// and would refuse its vote.
 func TestTheLastVoterOfAShardLeadsAgainThoughItLostWhatItHadSent(t *testing.T) {
 	one := openReplica(t, 1, []uint64{1, 2}, replogtest.NewDisk(), nil, 0)
 	two := openReplica(t, 2, []uint64{1, 2}, replogtest.NewDisk(), nil, 0)

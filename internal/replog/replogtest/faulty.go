@@ -77,7 +77,7 @@ func (f *Faulty) FailAt(n int, err error) {
 	})
 }
 
-// SetQuota bounds the bytes of all files together, beyond which a write fails with ENOSPC; 0 is no bound. A file that was
+// SetQuota bounds the bytes of all files together, beyond which a write fails with ENOSPC; 0: unbounded. A file that was
 // there before counts once it is opened for writing, or gets another name.
 func (f *Faulty) SetQuota(n int64) {
 	f.mu.Lock()

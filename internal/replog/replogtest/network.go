@@ -48,7 +48,7 @@ type memLink struct {
 
 func (p *Packet) link() memLink { return memLink{p.From, p.To, p.Class} }
 
-// ErrWouldBlock says that a stream has nothing to read for now: in a network without goroutines nobody can wait.
+// ErrWouldBlock says that a stream has nothing to read for now: in a network without goroutines a reader cannot wait.
 var ErrWouldBlock = errors.New("nothing to read yet")
 
 // NewNetwork returns a network that holds at most that many packets of each sender, receiver and class; what is sent
@@ -63,8 +63,8 @@ func NewNetwork(most int) *Network {
 	}
 }
 
-// Node returns a node's end of the network, made anew: a node that restarts asks for it again, and what was on its way
-// to the one before is delivered to the new one.
+// Node returns a new end of the network for a node. A node that restarts asks for it again, and messages on their way to
+// the previous end are delivered to the new one.
 func (n *Network) Node(id transport.NodeID) *Endpoint {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -231,7 +231,7 @@ func (e *Endpoint) SetPeer(id transport.NodeID, address string) error {
 	case e.closed:
 		return transport.ErrClosed
 	case id == 0 || id == e.id:
-		return fmt.Errorf("node %s is no peer of node %s", id, e.id)
+		return fmt.Errorf("node %s is not a peer of node %s", id, e.id)
 	}
 	e.peers[id] = address
 	return nil
@@ -244,7 +244,7 @@ func (e *Endpoint) RemovePeer(id transport.NodeID) {
 	delete(e.peers, id)
 }
 
-// HandleStream sets who serves the streams of a kind.
+// HandleStream sets the handler of the streams of a kind.
 func (e *Endpoint) HandleStream(kind string, h transport.StreamHandler) {
 	e.net.mu.Lock()
 	defer e.net.mu.Unlock()

@@ -192,7 +192,7 @@ func TestAStreamInMemoryIsServedWhenItIsDelivered(t *testing.T) {
 	n.Deliver(0)
 	_, err = io.ReadAll(s)
 	if refused, ok := errors.AsType[*transport.RefusedError](err); !ok || refused.Reason != transport.UnknownStream {
-		t.Errorf("a stream that nobody serves: %v", err)
+		t.Errorf("a stream without a handler: %v", err)
 	}
 	s, err = e[1].OpenStream(context.Background(), 2, "echo")
 	if err != nil {
@@ -203,7 +203,7 @@ func TestAStreamInMemoryIsServedWhenItIsDelivered(t *testing.T) {
 		t.Errorf("a stream that was lost: %v", err)
 	}
 	if _, err := e[1].OpenStream(context.Background(), 9, "echo"); !errors.Is(err, transport.ErrUnknownPeer) {
-		t.Errorf("a stream to nobody: %v", err)
+		t.Errorf("a stream to an unknown node: %v", err)
 	}
 }
 

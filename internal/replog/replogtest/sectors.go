@@ -146,7 +146,7 @@ func (s *Sectors) find(name string) (d *sectorDir, base string, f *sectorFile) {
 
 func missing(name string) error { return fmt.Errorf("%s: %w", name, fs.ErrNotExist) }
 
-// Create makes a file anew.
+// Create makes a file, empty if it was there before.
 func (s *Sectors) Create(name string) (env.File, error) {
 	d, base, _ := s.find(name)
 	if d == nil {

@@ -23,7 +23,7 @@ const (
 const acceptPause = 100 * time.Millisecond
 
 // lingerBytes is how much of what a refused connection still sends is read, so that closing does not take back the
-// refusal: data that nobody reads makes the system reset the connection.
+// refusal: data that is left unread makes the system reset the connection.
 const lingerBytes = 64 << 10
 
 func (t *Transport) accept(lis net.Listener) {
@@ -32,7 +32,7 @@ func (t *Transport) accept(lis net.Listener) {
 		switch {
 		case t.ctx.Err() != nil:
 			if err == nil {
-				_ = raw.Close() // nobody will serve it
+				_ = raw.Close() // the transport has ended: no goroutine would serve it
 			}
 			return
 		case err != nil:
@@ -192,7 +192,7 @@ func (t *Transport) judge(c *conn, h *hello) (*peer, StreamHandler, error) {
 	case h.to == 0:
 		return no(WrongNode, "no node is wanted")
 	case p == nil:
-		return no(UnknownPeer, "node %s is no peer of this node", h.from)
+		return no(UnknownPeer, "node %s is not a peer of this node", h.from)
 	}
 	var serve StreamHandler
 	switch c.class {
@@ -236,7 +236,7 @@ func (t *Transport) stillTrusted(c *conn, used *credentials, use x509.ExtKeyUsag
 	return now.verify(c.tls.ConnectionState().PeerCertificates, identity{t.o.Cluster, c.peer()}, use, t.o.Clock.Wall())
 }
 
-// strangers notes a connection that ended before its hello: who it was is only what its certificate claims.
+// strangers notes a connection that ended before its hello: only its certificate claims which node it was.
 func (t *Transport) strangers(c *conn, err error) error {
 	err = c.cause(err)
 	t.stats.handshakeFailures.Add(1)

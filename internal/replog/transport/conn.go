@@ -120,7 +120,7 @@ type conn struct {
 	tls      *tls.Conn // nil: plain text
 	class    Class
 	outbound bool
-	from     NodeID // who dialled
+	from     NodeID // the node that dialled
 	to       NodeID
 	address  string // that was dialled
 	boot     bootID // of the peer

@@ -31,7 +31,7 @@ const (
 	expiryEvery = 24 * time.Hour
 )
 
-// identity is who a certificate says its holder is.
+// identity is the node that a certificate names as its holder.
 type identity struct {
 	cluster ClusterID
 	node    NodeID
@@ -63,7 +63,7 @@ func namesAny(cert *x509.Certificate, cluster ClusterID) bool {
 	return false
 }
 
-// fit says whether a certificate may be used both by who dials and by who accepts, as the certificate of a node is. A
+// fit says whether a certificate may be used both to dial and to accept, as the certificate of a node is. A
 // certificate that names no use, or any use, is not one that an authority issued for a node.
 func fit(cert *x509.Certificate) bool {
 	return slices.Contains(cert.ExtKeyUsage, x509.ExtKeyUsageServerAuth) && slices.Contains(cert.ExtKeyUsage, x509.ExtKeyUsageClientAuth)
@@ -79,7 +79,7 @@ func claims(certs []*x509.Certificate) []string {
 	}
 	var out []string
 	for i, u := range certs[0].URIs {
-		if i == 4 { // who made it may have put in any number
+		if i == 4 { // its maker may have put in any number
 			break
 		}
 		out = append(out, u.String())

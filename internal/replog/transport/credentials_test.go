@@ -96,7 +96,7 @@ func TestPeersWithoutAValidCertificateAreRefused(t *testing.T) {
 		"another cluster's": {func(t *testing.T, r *rig) []tls.Certificate {
 			return []tls.Certificate{keyPair(t, r.ca, certificate{uri: transport.URI(transport.ClusterID{5}, 9)})}
 		}, "", transport.WrongIdentity, []string{"wrong_identity", transport.URI(transport.ClusterID{5}, 9)}},
-		"nobody's": {func(t *testing.T, r *rig) []tls.Certificate {
+		"not a node's": {func(t *testing.T, r *rig) []tls.Certificate {
 			return []tls.Certificate{keyPair(t, r.ca, certificate{uri: "https://example.org/"})}
 		}, "", transport.WrongIdentity, []string{"wrong_identity", "example.org"}},
 	} {
@@ -265,7 +265,7 @@ func TestTheEndOfACertificateIsComplainedAboutEveryDay(t *testing.T) {
 		if n := complaints("expires soon"); n != 0 || a.Stats().CertificateSoon {
 			t.Errorf("33 days before the end: %d complaints, state %v", n, a.Stats().CertificateSoon)
 		}
-		pass(6*day - time.Hour) // the process runs on, and nobody replaces the file
+		pass(6*day - time.Hour) // the process runs on, and the file is not replaced
 		if n := complaints("expires soon"); n != 3 || !a.Stats().CertificateSoon {
 			t.Errorf("27 days before the end: %d complaints, want one for each of 3 days; state %v", n, a.Stats().CertificateSoon)
 		}

@@ -79,8 +79,8 @@ func TestARequestOfAClientCrossesAsItWasSent(t *testing.T) {
 	}
 }
 
-// TestARequestOfAClientIsNotShownToAnotherNode: whoever listens at the address of node 9 gets nothing, unless its certificate
-// names node 9.
+// TestARequestOfAClientIsNotShownToAnotherNode: a process that listens at the address of node 9 gets nothing, unless its
+// certificate names node 9.
 func TestARequestOfAClientIsNotShownToAnotherNode(t *testing.T) {
 	for name, cert := range map[string]func(t *testing.T, r *rig) tls.Certificate{
 		"a stranger": func(t *testing.T, _ *rig) tls.Certificate { return keyPair(t, newAuthority(t), certificate{}) },

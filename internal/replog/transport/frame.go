@@ -25,7 +25,7 @@ const (
 // maxPing bounds the payload of a ping.
 const maxPing = 16
 
-// ErrCorrupt says that a peer's bytes are no frame.
+// ErrCorrupt says that a peer's bytes are not a valid frame.
 var ErrCorrupt = errors.New("corrupt frame")
 
 // appendHead appends the header of a frame whose payload follows.

@@ -17,10 +17,10 @@ const (
 	WrongNode            Reason = 2  // another node than the one that was wanted has that address
 	DuplicateNode        Reason = 3  // two live processes have the same node id
 	UnsupportedVersion   Reason = 4  // no version of this protocol is known to both
-	NewerFormat          Reason = 5  // who dials writes only formats that the refusing node does not know yet
-	UnknownPeer          Reason = 6  // who dials is no peer of the refusing node
+	NewerFormat          Reason = 5  // the dialling node writes only formats that the refusing node does not know yet
+	UnknownPeer          Reason = 6  // the dialling node is not a peer of the refusing node
 	Self                 Reason = 7  // a node dialled itself
-	OlderFormat          Reason = 8  // who dials knows only formats that the refusing node does not write any more
+	OlderFormat          Reason = 8  // the dialling node knows only formats that the refusing node does not write any more
 	WrongIdentity        Reason = 9  // the certificate names another node, or none
 	ExpiredCertificate   Reason = 10 // the certificate is not valid now
 	UntrustedCertificate Reason = 11 // the certificate was not issued by the cluster's authority for this use
@@ -30,7 +30,7 @@ const (
 	Closing              Reason = 15 // the refusing node is about to end
 	OtherShards          Reason = 16 // the nodes host different numbers of shards
 
-	Removed Reason = 17 // who dials was a replica that was removed from the cluster
+	Removed Reason = 17 // the dialling node was a replica that was removed from the cluster
 
 	// LastReason is the greatest.
 	LastReason = Removed
@@ -92,7 +92,7 @@ type hello struct {
 	from, to               NodeID
 	boot                   bootID
 	class                  Class
-	objection              Reason // not 0: who dials refuses the certificate it was shown, and ends here
+	objection              Reason // not 0: the dialling node refuses the certificate it was shown, and ends here
 	formats                Formats
 	kind                   string // of a stream
 	shards                 uint32 // that the node hosts; 0: it does not say
@@ -118,7 +118,7 @@ const (
 	helloMagic   = "MRHELLO\x00"
 	answerMagic  = "MRANSWR\x00"
 	greetingHead = 8 + 2 + 2 + 2
-	greetingMax  = 1024 // of a body: a greeting is small, and comes from who is not known yet
+	greetingMax  = 1024 // of a body: a greeting is small, and its sender is not known yet
 	helloBody    = 16 + 8 + 8 + 16 + 1 + 1 + 2 + 4 + 4
 	answerBody   = 2 + 2 + 16 + 8 + 16 + 4 + 4
 	maxKind      = 64 // bytes of a stream's kind, which comes after it; then the number of shards, 4, perhaps, and the replica, 8
@@ -170,7 +170,7 @@ func appendShards(b []byte, shards uint32) []byte {
 	return binary.LittleEndian.AppendUint32(b, shards)
 }
 
-// shardsAt reads what appendShards appended at an offset, or 0 from who does not say.
+// shardsAt reads what appendShards appended at an offset, or 0 if the sender does not say.
 func shardsAt(b []byte, at int) uint32 {
 	if len(b) < at+4 {
 		return 0
@@ -195,7 +195,7 @@ func readGreeting(r io.Reader, magic string) (low, high uint16, body []byte, err
 	if _, err := io.ReadFull(r, b[:len(magic)]); err != nil {
 		return 0, 0, nil, err
 	}
-	if string(b[:len(magic)]) != magic { // seen before more is waited for: who speaks something else may send less
+	if string(b[:len(magic)]) != magic { // checked before more is waited for: a sender of another protocol may send less
 		return 0, 0, nil, errMalformed
 	}
 	if _, err := io.ReadFull(r, b[len(magic):]); err != nil {

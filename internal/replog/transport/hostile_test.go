@@ -44,10 +44,10 @@ func TestAFrameThatMakesNoSenseClosesTheConnection(t *testing.T) {
 		"shard":                      flip(8),
 		"shorter":                    append(flip(0), good...), // 7 becomes 6
 		"unknown kind":               transport.AppendFrame(nil, 1, 9, nil),
-		"end of what is no stream":   transport.AppendFrame(nil, 1, transport.KindEnd, nil),
+		"end without a stream":       transport.AppendFrame(nil, 1, transport.KindEnd, nil),
 		"flags":                      flip(11),
 		"payload of 8388609 bytes":   huge,
-		"pong to who did not ask":    transport.AppendFrame(nil, 1, transport.KindPong, make([]byte, 8)),
+		"pong without a ping":        transport.AppendFrame(nil, 1, transport.KindPong, make([]byte, 8)),
 		"ping of 17 bytes":           transport.AppendFrame(nil, 1, transport.KindPing, make([]byte, 17)),
 		"payload of 4294967295 byte": {0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 1, 0},
 	} {
@@ -208,7 +208,7 @@ func TestWhoConnectsAndSaysNothingIsBoundedInTimeAndNumber(t *testing.T) {
 				a := r.start(r.options(1), nil)
 				r.join(a, b)
 				if !a.connected(t, 2) {
-					t.Errorf("not connected beside silent strangers: %+v", a.Status())
+					t.Errorf("not connected while strangers are silent: %+v", a.Status())
 				}
 				pass(6 * time.Second)
 				if s := b.Stats(); s.Greeting != 0 {

@@ -66,7 +66,7 @@ func (p *peer) keep(passed time.Duration) {
 			continue
 		case c.class.carriesBytes() && !c.wire.writing.Load():
 			if p.silent < o.StallTimeout {
-				continue // who reads may wait as long as the peer lives
+				continue // a reader may wait as long as the peer lives
 			}
 			limit = o.StallTimeout
 		case c.class.carriesBytes(), c.class == Parts, c.class == Bulk && c.outbound:
@@ -81,7 +81,7 @@ func (p *peer) keep(passed time.Duration) {
 // attempt is a connection that is being made.
 type attempt struct {
 	accepted *wire  // nil: this node dials
-	host     string // of who dials
+	host     string // of the dialling side
 	member   bool   // a peer is known to be there
 	age      time.Duration
 	limit    time.Duration
@@ -119,15 +119,15 @@ func (p *pending) add(a *attempt) {
 // silentShare is the part of the time for a greeting in which its first byte must come.
 const silentShare = 4
 
-// silentPerGreeting is how many accepted connections may have said nothing yet, for each that may be greeting. Who is honest
-// speaks at once, so these are closed first, and soon; and they cost little.
+// silentPerGreeting is how many accepted connections may have said nothing yet, for each that may be greeting. An
+// honest peer speaks at once, so silent ones are closed first, and soon; and they cost little.
 const silentPerGreeting = 4
 
 func (a *attempt) spoke() bool { return a.accepted.reads.Load() > 0 }
 
 // accepted notes a connection that is to greet, or returns nil: there is no room for it. Addresses where a peer is known to be
 // have places of their own, as many as all others together, so that strangers from elsewhere do not keep peers out. Beyond a bound
-// the host that has the most connections gives one up. Of those that say nothing that is the oldest: who is honest has spoken by
+// the host that has the most connections gives one up. Of those that say nothing that is the oldest: an honest peer has spoken by
 // then. Of those that speak it is the newest; but at the address of a peer, which cannot be told from a stranger there, the
 // oldest, as a greeting takes milliseconds.
 func (p *pending) accepted(c *conn, host string, member bool) *attempt {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// ownPiece is from which size on a payload is written as it is, not copied beside others.
+// ownPiece is the size in bytes from which a payload is written as it is, without a copy into the buffer of others.
 const ownPiece = 16 << 10
 
 // link keeps the connection of one class to a peer, and writes to it.

@@ -70,8 +70,8 @@ func (c Class) String() string {
 	return fmt.Sprintf("class %d", uint8(c))
 }
 
-// Handler takes a message that arrived. msg is the handler's to keep; it may share memory with the messages beside it, so
-// what is kept for long is better copied. Messages of one peer and class come one at a time, in order. While the handler
+// Handler takes a message that arrived. The handler may keep msg. It may share memory with neighbouring messages, so copy
+// what is kept for long. Messages of one peer and class come one at a time, in order. While the handler
 // runs, nothing more is read of that peer and class: one that takes longer than the idle timeout looks like a dead node.
 type Handler func(from NodeID, shard core.ShardID, msg []byte)
 
@@ -100,7 +100,7 @@ type Network interface {
 	RemovePeer(id NodeID)
 	// OpenStream opens a stream to the peer's handler of that kind.
 	OpenStream(ctx context.Context, to NodeID, kind string) (Stream, error)
-	// HandleStream sets who serves the streams of a kind that peers open; nil: nobody.
+	// HandleStream sets the handler of the streams of a kind that peers open; nil: they are refused.
 	HandleStream(kind string, h StreamHandler)
 	// Status returns what is known of each peer, by id.
 	Status() []PeerStatus

@@ -47,7 +47,7 @@ type Options struct {
 	Handshakes int // connections that may be greeting at once, from where no peer is, and again from where peers are; default 32
 	Streams    int // per peer, in each direction; default 16
 	Forwards   int // streams of clients' requests, per peer, in each direction; default 128
-	Strangers  int // streams of nodes that are no peers, to those who are open to them; default 4
+	Strangers  int // streams of nodes that are not peers, to kinds that are open to them; default 4
 
 	Clock  env.Clock // default the machine's
 	Net    env.Net   // default TCP
@@ -150,7 +150,7 @@ func (o *Options) checkAddress(address string) error {
 		return fmt.Errorf("peer address %q: %w", address, err)
 	}
 	if o.Plain && !loopback(host) {
-		return fmt.Errorf("peer address %s is no loopback address: plain text between peers stays on one machine", address)
+		return fmt.Errorf("peer address %s must be a loopback address: plain text between peers stays on one machine", address)
 	}
 	return nil
 }

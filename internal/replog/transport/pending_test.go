@@ -79,7 +79,7 @@ func TestEmptyConnectionsMakeRoomForWhoSpeaks(t *testing.T) {
 			t.Errorf("member %t: %d are open, honest %v", member, open(empty), honest.closed)
 		}
 		if late := arrive(t, p, "host", member, true); late == nil || honest.closed != nil {
-			t.Errorf("member %t: there is no room for who speaks", member)
+			t.Errorf("member %t: there is no room for a node that greets", member)
 		}
 		p.pass(time.Second)
 		if open(empty) != 0 || honest.closed != nil {

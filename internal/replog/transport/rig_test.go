@@ -318,7 +318,7 @@ func (a *authority) issue(t testing.TB, c certificate) (cert, key []byte) {
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
 }
 
-// raw connects to a node as nobody in particular.
+// raw connects to a node without a greeting.
 func (r *rig) raw(n *node) net.Conn {
 	r.t.Helper()
 	c, err := n.o.Net.Dial(context.Background(), n.Addr().String())

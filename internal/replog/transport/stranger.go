@@ -6,11 +6,11 @@ import (
 	"fmt"
 )
 
-// A node that is about to be taken in is nobody's peer yet, and knows an address of one node and not its id. It proves by
-// its certificate which node of the cluster it is to be, and may open streams of kinds that are open to such nodes. Peers
+// A node that is about to join is not a peer of any node yet. It knows the address of one node and not its id. Its
+// certificate proves which node of the cluster it is to be. It may open streams of kinds that are open to such nodes. Peers
 // may open them too.
 
-// HandleOpen sets who serves the streams of a kind that any node of the cluster may open; nil: nobody.
+// HandleOpen sets the handler of the streams of a kind that any node of the cluster may open; nil: they are refused.
 func (t *Transport) HandleOpen(kind string, h StreamHandler) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -27,7 +27,7 @@ func (t *Transport) openHandler(kind string) StreamHandler {
 	return t.open[kind]
 }
 
-// admit takes a stream in that is open to all nodes of the cluster. p is nil for one that is no peer.
+// admit takes in a stream of a kind that is open to all nodes of the cluster. p is nil for a node that is not a peer.
 func (t *Transport) admit(c *conn, p *peer, serve StreamHandler) (*peer, StreamHandler, error) {
 	if p != nil {
 		return p, serve, p.join(c)
@@ -44,7 +44,7 @@ func (t *Transport) admit(c *conn, p *peer, serve StreamHandler) (*peer, StreamH
 	return p, serve, nil
 }
 
-// newStranger returns a node that is no peer, whose connections end with the transport.
+// newStranger returns a node that is not a peer. Its connections end with the transport.
 func (t *Transport) newStranger(id NodeID, address string) *peer {
 	p := newPeer(t, id, address)
 	p.stranger = true
@@ -61,7 +61,7 @@ func (t *Transport) done(p *peer, c *conn) {
 	}
 }
 
-// strangerStream is a stream to a node that is no peer; closing it forgets the node.
+// strangerStream is a stream to a node that is not a peer; closing it forgets the node.
 type strangerStream struct {
 	Stream
 	p *peer

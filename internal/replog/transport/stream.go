@@ -63,7 +63,7 @@ func (t *Transport) OpenForward(ctx context.Context, to NodeID) (Stream, error) 
 	return t.openStream(ctx, to, forward, "")
 }
 
-// HandleForward sets who serves the requests of clients that peers send on; nil: nobody.
+// HandleForward sets the handler of the clients' requests that peers forward; nil: they are refused.
 func (t *Transport) HandleForward(h StreamHandler) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -85,7 +85,7 @@ func TestAStreamWithoutAHandlerOrBeyondTheBoundIsRefused(t *testing.T) {
 			t.Errorf("a stream of no kind: %v", err)
 		}
 		if _, err := a.OpenStream(context.Background(), 7, "echo"); !errors.Is(err, transport.ErrUnknownPeer) {
-			t.Errorf("a stream to nobody: %v", err)
+			t.Errorf("a stream to an unknown node: %v", err)
 		}
 		if _, err := a.OpenStream(context.Background(), 2, string(make([]byte, 65))); err == nil {
 			t.Error("a kind of 65 bytes was taken")
@@ -152,10 +152,10 @@ func TestAStreamThatNobodyReadsHoldsUpNothing(t *testing.T) {
 			a.send(t, 2, transport.Bulk, "append")
 			synctest.Wait()
 			if got := b.in.all(); len(got) != 2 {
-				t.Fatalf("beside a stream that stands still arrived %q", got)
+				t.Fatalf("while a stream stands still arrived %q", got)
 			}
 		}
-		// Who takes nothing for the stall timeout is given up.
+		// A reader that takes nothing for the stall timeout is given up.
 		pass(10 * time.Second)
 		select {
 		case err := <-ended:

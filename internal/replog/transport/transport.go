@@ -28,7 +28,7 @@ type Transport struct {
 	pending pending
 	replica atomic.Uint64
 	format  atomic.Uint32 // the oldest that this node still writes
-	strange atomic.Int64  // streams of nodes that are no peers
+	strange atomic.Int64  // streams of nodes that are not peers
 	handler Handler       // set before anything runs
 
 	creds      atomic.Pointer[credentials] // nil: plain text
@@ -42,7 +42,7 @@ type Transport struct {
 	closed   bool
 	kinds    map[string]StreamHandler
 	forwards StreamHandler                    // of clients' requests that peers send on; nil: none are served
-	open     map[string]StreamHandler         // kinds that nodes may open which are no peers
+	open     map[string]StreamHandler         // kinds that nodes which are not peers may open
 	peers    atomic.Pointer[map[NodeID]*peer] // replaced under mu, never changed
 }
 
@@ -123,7 +123,7 @@ func (t *Transport) SetPeer(id NodeID, address string) error {
 	case id == 0:
 		return errors.New("node id: 0 is none")
 	case id == t.o.Node:
-		return fmt.Errorf("node %s is no peer of itself", id)
+		return fmt.Errorf("node %s is not a peer of itself", id)
 	}
 	if err := t.o.checkAddress(address); err != nil && address != "" {
 		return err
@@ -195,7 +195,7 @@ func (t *Transport) Reaches(to NodeID) bool {
 	return p != nil && p.link(Control).up() && p.link(Bulk).up()
 }
 
-// HandleStream sets who serves the streams of a kind.
+// HandleStream sets the handler of the streams of a kind.
 func (t *Transport) HandleStream(kind string, h StreamHandler) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

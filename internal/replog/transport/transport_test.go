@@ -165,7 +165,7 @@ func TestWhatIsSentAndReceivedIsCountedForEachPeerAndClass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		a, b := r.pair()
-		if err := a.SetPeer(3, address(3)); err != nil { // nobody is there
+		if err := a.SetPeer(3, address(3)); err != nil { // no process listens there
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -182,7 +182,7 @@ func TestWhatIsSentAndReceivedIsCountedForEachPeerAndClass(t *testing.T) {
 			t.Errorf("the receiver counts %+v", from)
 		}
 		if gone.Control.DroppedDown != 1 || a.Stats().Control.DroppedDown != 1 || to.Control.DroppedDown != 0 {
-			t.Errorf("what was for nobody is counted as %+v", gone.Control)
+			t.Errorf("what was for a node that is down is counted as %+v", gone.Control)
 		}
 		if !a.Reaches(2) || a.Reaches(3) || a.Reaches(9) {
 			t.Error("who can be reached")
@@ -271,8 +271,8 @@ func TestASilentPeerIsNoticedWithinTwoSeconds(t *testing.T) {
 	})
 }
 
-// While this process does not run, its peers' pings wait unread: that is no silence.
-func TestAProcessThatSleptDropsNobody(t *testing.T) {
+// While this process does not run, its peers' pings wait unread: that does not count as silence.
+func TestAProcessThatSleptDropsNoPeer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		clock := &leapClock{Clock: replogtest.NewClock()}
@@ -403,7 +403,7 @@ func TestOptionsThatAreNotSafeOrMakeNoSenseAreRefused(t *testing.T) {
 		"node id":              func(o *transport.Options) { o.Node = 0 },
 		"certificate files":    func(o *transport.Options) { o.Plain = false },
 		"exclude each other":   func(o *transport.Options) { o.TLS = &transport.Files{} },
-		"no loopback address":  func(o *transport.Options) { o.Listen = "0.0.0.0:peers" },
+		"loopback address":     func(o *transport.Options) { o.Listen = "0.0.0.0:peers" },
 		"192.0.2.1":            func(o *transport.Options) { o.Listen = "192.0.2.1:7000" },
 		"example.org":          func(o *transport.Options) { o.Listen = "example.org:7000" },
 		"missing port":         func(o *transport.Options) { o.Listen = "127.0.0.1" },

@@ -14,7 +14,7 @@ import (
 // Report is what Check finds.
 type Report struct {
 	Segments []SegmentReport // of the log, in order; the last is the one that was written to
-	Others   []string        // segment files that are no part of the log any more, or not yet
+	Others   []string        // segment files that are not part of the log any more, or not yet
 	Spares   int
 	Shards   []ShardReport
 	Bytes    int64            // of records that count

@@ -120,7 +120,7 @@ func (w *written) wantPrefix(t *testing.T, what string, off int64, b []byte) {
 	t.Fatalf("%s at %d: %d batches were before it: %s", what, off, whole, why)
 }
 
-// each is the step at which damage is tried: 1, or so many in short runs, which the race detector makes long.
+// each is the step at which damage is tried: 1, or the given step in short runs, which the race detector makes long.
 func each(short int64) int64 {
 	if testing.Short() {
 		return short
@@ -354,7 +354,7 @@ func TestDamagedEntryIsNotHandedOut(t *testing.T) {
 	}
 	var c *wal.CorruptionError
 	if _, err := l.Entries(0, 19, 20, 1<<20); err != nil {
-		t.Fatalf("an entry beside the damage: %v", err)
+		t.Fatalf("an entry outside the damage: %v", err)
 	}
 	if es, err := l.Entries(0, 10, 20, 1<<20); err != nil || len(es) != 10 {
 		t.Fatalf("entries before the damage: %v", err)

@@ -5,7 +5,7 @@
 //
 // Promised: what a batch holds is durable before its Done is called (R1), all of it or nothing is found afterwards; a
 // torn end is cut at open; any other damage refuses to open, naming file and offset; nothing is written after a failed
-// write or sync (R7). Elsewhere: what an entry or a hard state means (replog), who receives it (transport), when entries
+// write or sync (R7). Elsewhere: what an entry or a hard state means (replog), which node receives it (transport), when entries
 // are no longer needed (the caller knows what is applied durably and calls Cut).
 //
 // DESIGN.md has the format and the argument why recovery is right.

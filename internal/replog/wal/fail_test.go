@@ -33,7 +33,7 @@ func TestFailedWriteOrSyncIsFinal(t *testing.T) {
 				}
 			}
 			l.Step()
-			fsys.Before(nil) // the disk is well again; nobody asks it
+			fsys.Before(nil) // the disk is well again; the log must not use it
 			ops := fsys.Ops()
 			if err := l.Append(wal.Batch{Entries: entries(0, 5, 5, 1, 50), Done: func(err error) { ends = append(ends, err) }}); err != nil {
 				t.Fatal(err)
@@ -95,7 +95,7 @@ func TestAnyFailedOperationLosesNothingAcknowledged(t *testing.T) {
 			if fsys.Ops() < n {
 				break // all operations had their turn
 			}
-			t.Fatalf("operation %d failed and nobody was told", n)
+			t.Fatalf("operation %d failed and no caller was told", n)
 		}
 		injected++
 		if w != nil && !errors.Is(err, wal.ErrFatal) && !errors.Is(err, syscall.EIO) {

@@ -12,7 +12,7 @@ import (
 	"github.com/millrace/millrace/internal/replog/wal"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write testdata anew: only for a new format version")
+var rewrite = flag.Bool("rewrite", false, "write testdata again: only for a new format version")
 
 // golden is a log with every kind of record, and what it holds.
 func golden(t *testing.T) (*replogtest.Disk, model) {

@@ -82,7 +82,7 @@ func (l *Log) setFull(full bool) {
 	}
 }
 
-// recycleFreed archives the free segments that nobody reads, and makes spares of them.
+// recycleFreed archives the free segments that are not being read, and makes spares of them.
 func (l *Log) recycleFreed() (again bool, err error) {
 	for {
 		if l.o.Clock.Boot() < l.keeper.archiveAt {
@@ -106,7 +106,7 @@ func (l *Log) recycleFreed() (again bool, err error) {
 	}
 }
 
-// takeFreed returns a free segment that nobody reads, or nil.
+// takeFreed returns a free segment that is not being read, or nil.
 func (l *Log) takeFreed() *segment {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -180,8 +180,8 @@ func (l *Log) keepSpare() error {
 	}
 }
 
-// spareMissing says whether no spare is large enough for the next segment, or too few are left for starts beside that one,
-// and how large it must be.
+// spareMissing says whether a spare is needed, and how many bytes it must have: no spare is large enough for the next
+// segment, or too few others are left for starts.
 func (l *Log) spareMissing() (size int64, missing bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

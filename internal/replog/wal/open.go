@@ -265,8 +265,8 @@ func (l *Log) dropFrom(from opening) {
 	}
 }
 
-// openLeftovers frees the segment files that are no part of the chain: recycled when the power went, or begun. One that has
-// the number of the segment to come is replaced by that.
+// openLeftovers frees the segment files that are not part of the chain: they were being recycled or begun when the power was
+// cut. One that has the number of the next segment is replaced by it.
 func (l *Log) openLeftovers(im *image) error {
 	for _, n := range im.numbers {
 		if n == l.writer.next || slices.ContainsFunc(im.chain, func(k link) bool { return k.number == n }) {

@@ -34,7 +34,7 @@ type segment struct {
 	until int64 // damage before it must be seen
 }
 
-// Sealed writes a log of several segments and closes it in order, and then damages it n times, each time anew: bits are
+// Sealed writes a log of several segments and closes it in order, and then damages a fresh copy of it n times: bits are
 // flipped, sectors zeroed or copied from elsewhere, older segments cut, removed or replaced by others. No damaged log may
 // open; the refusal names the file and a place at or shortly before the damage, and leaves the directory as it is.
 func Sealed(seed uint64, n int) (*Report, error) {
@@ -74,7 +74,7 @@ func newSealed(seed uint64) (*sealed, error) {
 		return nil, err
 	}
 	if report.Corrupt != nil || report.Torn != nil || len(report.Segments) < 4 {
-		return nil, fmt.Errorf("the log is no whole one of several segments: %+v", report)
+		return nil, fmt.Errorf("the log must be whole and of several segments: %+v", report)
 	}
 	for i, g := range report.Segments {
 		b, err := replogtest.ReadFile(l.disk, g.File)
@@ -152,7 +152,7 @@ func (s *sealed) refused(h harm, d *replogtest.Disk) (why string) {
 	var c *wal.CorruptionError
 	switch {
 	case !errors.As(err, &c):
-		return fmt.Sprintf("is no corruption: %v", err)
+		return fmt.Sprintf("is not a corruption error: %v", err)
 	case c.File != h.file:
 		return fmt.Sprintf("another file is blamed: %v", err)
 	case c.Offset > h.hi || c.Offset < h.lo-nearby && c.Offset != 0:
@@ -245,8 +245,8 @@ func (s *sealed) copied(g segment) harm {
 	return s.seen("copy", g, b, lo, hi)
 }
 
-// shortened cuts an older segment, or removes it. The last one may be cut by a power cut: without its seal nobody can
-// tell.
+// shortened cuts an older segment, or removes it, and never the last: a power cut may shorten the last one too, and without
+// its seal the two cannot be told apart.
 func (s *sealed) shortened(g segment) harm {
 	if g.file == s.segments[len(s.segments)-1].file {
 		return harm{}
