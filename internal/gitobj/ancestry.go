@@ -118,7 +118,7 @@ func (a *Area) ancestryOf(ctx context.Context, by asker, env []string, m core.Mo
 			return err
 		},
 	})
-	if f, ok := errors.AsType[*FailedError](err); ok { // both are there: it is no fault of what a client sent
+	if f, ok := errors.AsType[*FailedError](err); ok { // both are there: the client's request is not at fault
 		err = fmt.Errorf("ancestry of %s and %s: %s", m.From, m.To, f.Line)
 	}
 	switch {
@@ -143,7 +143,7 @@ func (a *Area) walk(ctx context.Context, w *walk, by asker, env []string) error 
 		feed:  func(to io.Writer) error { w.to, w.from = to, heads; return w.run(ctx) },
 		drain: func(r io.Reader) error { defer close(heads); return readHeads(r, heads) },
 	})
-	if f, ok := errors.AsType[*FailedError](err); ok { // all are there: it is no fault of what a client sent
+	if f, ok := errors.AsType[*FailedError](err); ok { // all are there: the client's request is not at fault
 		return fmt.Errorf("ancestry of %s and %s: %s", w.at.From, w.at.To, f.Line)
 	}
 	if err == nil && len(w.found) < len(w.moves) {

@@ -18,7 +18,7 @@ import (
 
 // Options of an area. A zero field means its default where one is named.
 type Options struct {
-	FS        env.FS   // a real one: git reads and writes beside it
+	FS        env.FS   // must be the real one: git programs read and write the same files
 	Exec      env.Exec //
 	Clock     env.Clock
 	Rand      env.Rand
@@ -409,7 +409,7 @@ func (r *repo) add(d core.Digest, named bool) {
 		return
 	}
 	r.known[d] = named
-	// A copy: who holds the old list goes on with it.
+	// A copy: holders of the old list go on with it.
 	r.packs = append(r.packs[:len(r.packs):len(r.packs)], d)
 }
 

@@ -143,7 +143,7 @@ func (c *packCache) evict() bool {
 	return oldest != nil
 }
 
-// drop has a pack opened anew that was replaced.
+// drop forgets a pack that was replaced, so that it is opened again.
 func (c *packCache) drop(ref packRef) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

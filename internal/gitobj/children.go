@@ -87,7 +87,7 @@ func newChildren(l ChildLimits, clock env.Clock) *children {
 	return c
 }
 
-// asker is who a program runs for. Without a name it is the tenant as a whole.
+// asker is the caller that a program runs for. Without a name it is the tenant as a whole.
 type asker struct {
 	tenant    core.TenantID
 	principal string
@@ -124,7 +124,8 @@ type leave struct {
 	bytes int64 // that are counted
 }
 
-// need counts that the program needs so many bytes, and waits until they are there. Only its own goroutine may call it.
+// need reserves memory until the program has the given bytes in all, and waits until they are free. Only its own goroutine
+// may call it.
 func (l *leave) need(ctx context.Context, bytes int64) error {
 	bytes = min(bytes, l.s.most)
 	if bytes <= l.bytes {

@@ -292,7 +292,7 @@ func TestAProgramThatGetsNoMoreMemoryIsTold(t *testing.T) {
 	s.commit("large", content+"and so on")
 	change := s.pack("main", "^main~1")
 	if len(change) > 1<<20 {
-		t.Fatalf("the change is no delta: %d bytes", len(change))
+		t.Fatalf("the change is not stored as a delta: %d bytes", len(change))
 	}
 	r := newRig(t, small)
 	if err := r.push(base, []core.ObjectID{s.id("main~1")}); err != nil {

@@ -258,7 +258,8 @@ func TestAPowerCutTakesNoPackThatACommitNames(t *testing.T) {
 	}
 }
 
-// TestDirectoriesOfARepositoryWhoseMakerWasKilled are durable once a push there is committed, whoever made them.
+// TestDirectoriesOfARepositoryWhoseMakerWasKilled are durable once a push there is committed, also those that
+// another process made.
 func TestDirectoriesOfARepositoryWhoseMakerWasKilled(t *testing.T) {
 	s := newSource(t)
 	top := t.TempDir()

@@ -9,7 +9,7 @@ import (
 	"github.com/millrace/millrace/internal/core"
 )
 
-// A pack that cannot be opened because too many files are open is not damaged: who asks is told to come again, and finds the
+// A pack that cannot be opened because too many files are open is not damaged: the caller is told to retry, and finds the
 // object then.
 func TestAPackThatCannotBeOpenedNowIsNotDamaged(t *testing.T) {
 	for _, cause := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM} {

@@ -216,7 +216,7 @@ func (a *Area) removeAll(name string, deep int) error {
 				return err
 			}
 		}
-	} // else it is no directory, or is not empty and refuses to go
+	} // else it is not a directory, or is not empty and cannot be removed
 	if err := a.o.FS.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

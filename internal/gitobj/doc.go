@@ -1,4 +1,4 @@
-// Package gitobj keeps the objects of git repositories: pack files on this node's disk, beside the log and the store.
+// Package gitobj keeps the objects of git repositories: pack files on this node's disk, outside of the log and the store.
 //
 // A push's pack is checked by git in a directory of its own (incoming), made durable (staged) and, once the entry that
 // names it is applied, linked to where fetches look (objects/pack). Which packs a repository has is said by its manifest,

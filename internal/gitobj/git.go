@@ -82,9 +82,9 @@ const (
 	objectCost = 256
 )
 
-// lenient are checks of git's fsck that old histories do not pass and that harm nobody: names, addresses and dates of authors that are
-// written in the wrong form, and modes with a zero before them. Everything else of --strict stands: links, the order and the
-// names of entries, .git in all its spellings, .gitmodules and .gitattributes, dates that overflow.
+// lenient are checks of git's fsck that old histories fail, though what they find is harmless: authors' names, addresses and
+// dates in the wrong form, and modes with a leading zero. All other checks of --strict apply: links, the order and the names
+// of entries, .git in all its spellings, .gitmodules and .gitattributes, dates that overflow.
 var lenient = []string{
 	"badDate", "badEmail", "badName", "badTimezone", "missingEmail", "missingNameBeforeEmail", "missingSpaceBeforeDate",
 	"missingSpaceBeforeEmail", "multipleAuthors", "zeroPaddedDate", "zeroPaddedFilemode",
@@ -161,7 +161,7 @@ type call struct {
 	files     uint64 // bytes of each file it writes; 0: no bound
 	most      time.Duration
 	cpu       time.Duration // of processors; 0: as long as it may run
-	// grow, if it is set, is called before feed with what asks for more memory, up to so many bytes in all. That may wait.
+	// grow, if it is set, is called before feed. Its argument reserves memory, up to the given bytes in all, and may wait.
 	grow func(need func(bytes int64) error)
 }
 

@@ -29,8 +29,8 @@ type gitdir struct {
 	path  string
 	rev   uint64
 	users int        // guarded by r.mu, as old
-	old   bool       // to be removed when nobody uses it
-	ready chan error // has one value, put back by who takes it, once it is made
+	old   bool       // to be removed after its last use
+	ready chan error // has one value once it is made; the taker puts it back
 	once  sync.Once
 }
 
@@ -199,7 +199,7 @@ func (a *Area) fill(g *gitdir, refs Refs) error {
 
 // loose writes one ref into a file of its own.
 func (a *Area) loose(dir string, r core.Ref) error {
-	name := filepath.Join(dir, r.Name) // the machine holds names to what is no path out of here
+	name := filepath.Join(dir, r.Name) // the machine accepts only names that stay within dir
 	if err := a.o.FS.MkdirAll(filepath.Dir(name)); err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/millrace/millrace/internal/env"
 )
 
-// disk is the machine's file system; git runs beside it.
+// disk is the machine's file system, which git uses too.
 type disk struct {
 	mu   sync.Mutex
 	free uint64 // if not 0, what Disk says
@@ -203,7 +203,7 @@ type rig struct {
 	tune []func(*Options)
 }
 
-// rollsUp has packs rolled up from so many on, and their files go with the next sweep.
+// rollsUp has packs rolled up once there are from of them, and their files go with the next sweep.
 func rollsUp(from int) func(*Options) {
 	return func(o *Options) { o.RollFrom, o.KeepSwapped = from, 1 }
 }

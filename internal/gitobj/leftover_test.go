@@ -103,11 +103,11 @@ func TestOfManyPushesOnlyWhatTheManifestNamesIsLeft(t *testing.T) {
 			}
 		case 2: // refused by the entry
 			refused++
-		case 3: // applied, which nobody learnt
+		case 3: // applied, and the answer was lost
 			want[packName(kept.Digest)] = id
 			r.m.add(place, kept)
 			p.Abandon()
-		case 4: // lost, which nobody learnt either
+		case 4: // the entry was lost, and its answer too
 			refused++
 			p.Abandon()
 		default:

@@ -21,7 +21,7 @@ const (
 const (
 	// deltaDepth bounds a chain of deltas. git itself makes chains of at most 4,095.
 	deltaDepth = 4096
-	// peelDepth bounds tags of tags, which nobody makes by hand beyond two.
+	// peelDepth bounds chains of tags of tags. Ordinary use makes no more than two.
 	peelDepth = 64
 	// tagBytes bounds a tag that is stored as a delta, and what it is made from: only such a one must be in memory to be
 	// read. Of others the head is enough.
@@ -160,7 +160,7 @@ func (p *pack) lookup(id core.ObjectID) (found bool, t core.ObjectType, target c
 	return true, t, target, nil
 }
 
-// headAt returns the first bytes of the tag whose entry begins at offset, at least tagHead if it has so many.
+// headAt returns the first bytes of the tag whose entry begins at offset: at least tagHead of them, or the whole tag.
 func (p *pack) headAt(offset int64) ([]byte, error) {
 	e, err := p.entryAt(offset)
 	if err != nil {

@@ -26,7 +26,7 @@ type Peers interface {
 type Hosts struct {
 	Majorities [][]uint64 // sets of voters, of each of which more than half must have a pack before a commit names it
 	Others     []uint64   // all nodes but this one, those included that do not vote
-	Leader     uint64     // 0: nobody is known to lead
+	Leader     uint64     // 0: no leader is known
 }
 
 // enough reports whether more than half of each set have something.
@@ -210,7 +210,7 @@ func (a *Area) stamp(ctx context.Context, at Place) (core.ShardTime, error) {
 	}
 }
 
-// stampTime is for how long somebody is looked for who leads.
+// stampTime is how long a leader is looked for.
 const stampTime = 10 * time.Second
 
 // pause waits, and reports whether ctx goes on.

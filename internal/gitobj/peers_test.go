@@ -33,7 +33,7 @@ type trio struct {
 
 	mu   sync.Mutex // guards the fields below
 	down [3]bool
-	cut  int64 // if not 0, connections end after so many bytes in one direction
+	cut  int64 // if not 0, connections end after this many bytes in one direction
 	lead uint64
 }
 
@@ -340,7 +340,7 @@ func TestAStagedPackOfARepositoryThatIsNotKnownYetStays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for c.areas[1].isTaken(place, kept.Digest) { // who took the copy lets go of it a little later than it answers
+	for c.areas[1].isTaken(place, kept.Digest) { // the node that took the copy lets go of it a little later than it answers
 		<-time.After(time.Millisecond)
 	}
 	for applied, want := range map[core.ShardTime]bool{1_000_000: true, 4_600_000: true} {

@@ -119,7 +119,7 @@ func (a *Area) pullAll(ctx context.Context, at Place, packs []core.Pack) error {
 	return first
 }
 
-// pullFromAny asks all other nodes, for a while: who has the pack may be on its way up.
+// pullFromAny asks all other nodes, for a while: a node that has the pack may be starting.
 func (a *Area) pullFromAny(at Place, p core.Pack) error {
 	select {
 	case a.pulls.slots <- struct{}{}:
@@ -136,7 +136,7 @@ func (a *Area) pullFromAny(at Place, p core.Pack) error {
 	for t == nil {
 		got, done, err := a.take(at, p, "p-"+p.Digest.String())
 		switch {
-		case errors.Is(err, errTaking): // who got the push is sending it
+		case errors.Is(err, errTaking): // the node that got the push is sending it
 			if !a.pause(ctx, callRetry/5) {
 				return ctx.Err()
 			}

@@ -466,8 +466,8 @@ func (r *rig) forgetRepos() {
 	clear(r.repos)
 }
 
-// TestNoObjectIsTakenWithoutAllItLinksTo leaves one object out of a pack, each in turn. Whatever links to it, and whether or
-// not the pushed id does: what is held has all that it needs, so that nobody ever walks it to find out.
+// TestNoObjectIsTakenWithoutAllItLinksTo leaves one object out of a pack, each in turn. The pack must be refused, whatever
+// links to the object, and whether or not the pushed id does. So stored objects are complete, and no later walk must check.
 func TestNoObjectIsTakenWithoutAllItLinksTo(t *testing.T) {
 	s := newSource(t)
 	s.commit("a", "1")

@@ -16,8 +16,8 @@ import (
 
 // Each push brings a pack, and each run of git looks through all of them. So from rollFrom on, packs are written together
 // into one that holds the same objects, and the lines of the manifest are swapped by one entry. Which ones: the smallest, as
-// many as it takes until each pack that is left holds at least twice as much as all smaller ones. So an object is written
-// anew about once for each doubling of its repository.
+// many as it takes until each pack that is left holds at least twice as much as all smaller ones. So an object is
+// rewritten about once for each doubling of its repository.
 const rollFrom = 32
 
 // ErrOutcome says that it is not known whether a swap was applied.
@@ -81,7 +81,8 @@ func (a *Area) leads(shard core.ShardID) bool {
 	return a.o.Peers == nil || a.o.Peers.Hosts(shard).Leader == a.o.Peers.Self()
 }
 
-// RollUp writes one pack of many of a repository, if it has so many, and swaps them. It does nothing where another node leads.
+// RollUp writes many packs of a repository into one, if there are enough of them, and swaps them. It does nothing where another
+// node leads.
 func (a *Area) RollUp(ctx context.Context, at Place) error {
 	if a.git.path == "" || !a.leads(at.Shard) {
 		return nil
@@ -191,7 +192,7 @@ func (p *Push) holds(d core.Digest) error {
 }
 
 // dropWorn removes files of packs that no line of the manifest names any more: a rollup took their place. They stay for a
-// while, for who reads them. What is not known to be out of the manifest stays: the state that decides is asked for as the
+// while, for readers. What is not known to be out of the manifest stays: the state that decides is asked for as the
 // leader has it, since a pack may be published here whose entry is not applied here.
 func (a *Area) dropWorn(ctx context.Context, at Place) error {
 	if a.frozen.Load() > 0 {

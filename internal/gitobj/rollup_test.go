@@ -140,7 +140,7 @@ func TestManyPacksBecomeOneAndTheirFilesGo(t *testing.T) {
 	}
 }
 
-// TestFilesOfSwappedPacksThatAProcessLeftGo starts anew between a swap and the removal of what it took the place of.
+// TestFilesOfSwappedPacksThatAProcessLeftGo restarts between a swap and the removal of the packs that it replaced.
 func TestFilesOfSwappedPacksThatAProcessLeftGo(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.RollFrom = 4 })
 	ids := r.chain(newSource(t), 9)

@@ -15,7 +15,7 @@ import (
 )
 
 // scan reads a pack as it passes to git, entry by entry, so that git is not given what would cost too much: an entry of a few
-// bytes may be made into an object of any size. What is no pack passes: git says what is wrong with it.
+// bytes may be made into an object of any size. Bytes that are not a pack pass: git says what is wrong with them.
 type scan struct {
 	limits scanLimits
 	need   func(bytes int64) error // of memory
@@ -35,15 +35,15 @@ type scanLimits struct {
 }
 
 const (
-	// unpackedFree and unpackedRate bound the bytes of all objects of a pack: so many, and so many for each byte of the pack. Git
-	// makes some 400 MB a second. Long histories of large files that change little have a few hundred bytes for each.
+	// unpackedFree and unpackedRate bound the bytes of all objects of a pack: a fixed number, and a number for each byte of the
+	// pack. Git makes some 400 MB a second. Long histories of large files that change little have a few hundred bytes for each.
 	unpackedFree = 8 << 30
 	unpackedRate = 256
 	// copies is in how many copies git may hold an object: what it is made from, and what is made, and half of that as room.
 	copiesNum, copiesDen = 5, 2
 )
 
-// errNoPack ends a scan of what is no pack.
+// errNoPack ends a scan of bytes that are not a pack.
 var errNoPack = errors.New("no pack")
 
 // scanned passes a pack through a scan. What it returns has been scanned: as much is held back as the scan may not have looked at.

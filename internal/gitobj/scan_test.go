@@ -43,11 +43,11 @@ func (p *packer) blob(content []byte) {
 	p.deflate(content)
 }
 
-// copies adds a delta that copies an earlier entry, of so many bytes, several times.
+// copies adds a delta that copies an earlier entry, of size bytes, several times.
 func (p *packer) copies(base int, size int64, times int) {
 	delta := binary.AppendUvarint(binary.AppendUvarint(nil, uint64(size)), uint64(size)*uint64(times))
 	for range times {
-		delta = append(delta, 0xf0, byte(size), byte(size>>8), byte(size>>16)) // from its beginning, so many bytes
+		delta = append(delta, 0xf0, byte(size), byte(size>>8), byte(size>>16)) // from its beginning, size bytes
 	}
 	p.head(entryOffsetDelta, int64(len(delta)))
 	distance := p.offsets[len(p.offsets)-1] - p.offsets[base]

@@ -53,10 +53,10 @@ func (p *Push) Spread(ctx context.Context) error {
 // spread sends a pack's files to nodes, which it closes in the end.
 func (a *Area) spread(ctx context.Context, h Hosts, q *question, files [2]env.File) error {
 	within := stageTime(a.o.StageTime, q.Bytes+q.IdxBytes)
-	// Who has begun goes on when the caller has enough: the area's end is theirs.
+	// A send that has begun goes on when enough nodes have the pack: it ends after within, or with the area.
 	background, cancel := context.WithTimeout(a.life, within)
 	begin, enough := context.WithCancel(background)
-	defer enough() // who has not begun by then gets the pack when it looks at the manifest
+	defer enough() // a node to which no send has begun by then gets the pack when it looks at the manifest
 	arrived := make(chan uint64, len(h.Others))
 	var all sync.WaitGroup
 	for _, node := range h.Others {
@@ -403,7 +403,7 @@ func (t *transfer) stage(as string) error {
 	return nil
 }
 
-// leave keeps what came of a pack for a while: who sent it may go on.
+// leave keeps what came of a pack for a while: its sender may go on.
 func (a *Area) leave(t *transfer) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

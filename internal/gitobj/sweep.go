@@ -17,10 +17,10 @@ import (
 )
 
 const (
-	// sweepEvery is how often staged packs are looked at that nobody published; walkEvery how often all repositories are.
+	// sweepEvery is how often staged packs that were not published are looked at; walkEvery how often all repositories are.
 	sweepEvery = 10 * time.Minute
 	walkEvery  = 6
-	// keepSwapped is for how long files stay whose packs a rollup has taken the place of: who reads them has them open.
+	// keepSwapped is how long files of packs stay that a rollup replaced: readers have them open.
 	keepSwapped = 10 * time.Minute
 	// stagedFor is how long a staged pack is kept that no manifest names, in shard time. A commit may name it for half of
 	// that, so that there is no race.
@@ -65,7 +65,7 @@ func (a *Area) unstage(at Place, as string) {
 	}
 }
 
-// background does what nobody waits for.
+// background does the work that no caller waits for.
 func (a *Area) background() {
 	if err := a.clearLeft(); err != nil {
 		a.o.Logger.Warn("what an earlier process left was not all removed", "err", err)

@@ -17,7 +17,7 @@ type told struct {
 	limit  int64 // of memory, in bytes
 	left   []byte
 	buf    []byte
-	raw    bool   // what comes is no packet lines any more
+	raw    bool   // what follows is not in packet lines any more
 	why    error  // the limit that was reached
 	reason string // what was said last of why git ends
 }

@@ -10,15 +10,15 @@ import (
 
 // objects/pack also holds files of packs that a rollup took the place of, and each run of git opens all that it finds there.
 // So git looks into a view: a directory with links to the packs of the manifest alone. Links to packs that come later are
-// added; when a pack goes, or is replaced, the next run gets another view, and who reads the old one has its files as long as
-// it reads. A view is not synced, and nothing reads it back.
+// added; when a pack goes, or is replaced, the next run gets another view, and a reader of the old one keeps its files as long
+// as it reads. A view is not synced, and nothing reads it back.
 type view struct {
 	a       *Area
 	r       *repo
 	path    string
 	packs   map[core.Digest]bool // linked; guarded by r.mu, as the next two
 	users   int
-	retired bool // to be removed when nobody uses it
+	retired bool // to be removed after its last use
 }
 
 // view returns the directory of objects in which git finds at least the packs that are known now. done ends its use. Where

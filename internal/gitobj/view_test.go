@@ -60,7 +60,7 @@ func TestGitSeesThePacksOfTheManifestAndNoWornOnes(t *testing.T) {
 	if got := r.seen(); !slices.Equal(got, named()) {
 		t.Errorf("git sees %v of %v", got, named())
 	}
-	old, done := r.view(r.repoAt(place)) // who reads while packs are swapped
+	old, done := r.view(r.repoAt(place)) // a reader while packs are swapped
 	r.o.RollFrom = 4
 	r.rollUp()
 	r.chain(s, 2)

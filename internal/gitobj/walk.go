@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// walkBatch is how many commits are asked for before the first answer is read. The answers of so many are held, so neither
-	// side ever waits for the other to read.
+	// walkBatch is how many commits are asked for before the first answer is read. The channel holds the answers of that many, so
+	// neither side ever waits for the other to read.
 	walkBatch = 64
 	// walkWords is how many words of 64 bits a set of moves has; walkWidth is how many moves are walked together.
 	walkWords = 4
