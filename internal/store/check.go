@@ -46,8 +46,8 @@ func (sh *Shard) ScanHash() (index, hash uint64, keys int, err error) {
 }
 
 // iterate returns an iterator over the shard as it is in the database, its record included. A snapshot of the database would
-// not do for what goes on beside an exchange of the state (Install): the exchange takes the files away from it, whereas an
-// iterator keeps those that it began with.
+// not do for reads during an exchange of the state (Install): the exchange takes the files away from it, whereas an iterator
+// keeps those that it began with.
 func (sh *Shard) iterate() (*pebble.Iterator, error) {
 	lower, upper := sh.bounds()
 	it, err := sh.s.db.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})

@@ -57,7 +57,7 @@ func newComparer() *pebble.Comparer {
 	}
 }
 
-// bodyOf returns a key's bytes before its closing zero. It reports false for bytes that are no key in engine form and
+// bodyOf returns a key's bytes before its closing zero. It reports false for bytes that are not a key in engine form and
 // for an empty body, which the database passes around as bounds.
 func bodyOf(key []byte) ([]byte, bool) {
 	n := keys.Split(key)
@@ -88,7 +88,7 @@ func metaKey(shard uint16) []byte {
 // metaVersion is the first byte of a shard's record: its form.
 const metaVersion = 1
 
-// shardMeta is what is stored of a shard beside its keys.
+// shardMeta is what is stored of a shard in addition to its keys.
 type shardMeta struct{ index, hash uint64 }
 
 func (m shardMeta) append(dst []byte) []byte {

@@ -51,7 +51,7 @@ func TestComparerShortensKeysWithinTheirBounds(t *testing.T) {
 				t.Fatalf("separator of %x and %x is %x", a, b, k)
 			}
 			if n := c.Split(k); k[n-1] != 0 {
-				t.Fatalf("separator %x is no key", k)
+				t.Fatalf("separator %x is not a key", k)
 			}
 		}
 		if k := c.Successor(dst, a)[len(dst):]; c.Compare(a, k) > 0 {

@@ -13,7 +13,7 @@ import (
 	"github.com/millrace/millrace/internal/core"
 )
 
-// program is a fixed sequence of entries with values of so many bytes, for a Txn and for a plain map alike.
+// program is a fixed sequence of entries, for a Txn and for a plain map alike. The number is the bytes of each value.
 type program int
 
 func (p program) entry(index uint64, set func(k string, v []byte), del func(k string), clear func(from, to string)) {

@@ -22,7 +22,7 @@ const (
 
 // Descriptors makes file systems on which an open waits while too many files are open, in the process or on the machine. It
 // passes, as a full disk does, and must not end a node: the database and the log could not survive the error. Only the open is
-// repeated; what fails after it fails as ever. It is safe for concurrent use.
+// repeated; what fails after it fails as before. It is safe for concurrent use.
 type Descriptors struct {
 	fs    vfs.FS
 	clock env.Clock

@@ -18,7 +18,7 @@ import (
 	"github.com/millrace/millrace/internal/fault"
 )
 
-// A file of a snapshot ends when it is about this large, or has so many keys: those that compress well would otherwise
+// A file of a snapshot ends when it has about this many bytes, or this many keys: keys that compress well would otherwise
 // make a file whose filter is larger than its data.
 const (
 	exportFileBytes = 16 << 20
@@ -122,7 +122,7 @@ func (e *exporter) makeDir() error {
 	return nil
 }
 
-// remove takes away what was written. What cannot be removed is for whoever clears the directory.
+// remove takes away what was written. What cannot be removed is left to the caller, which clears the directory.
 func (e *exporter) remove() {
 	for n := range len(e.snap.Files) {
 		_ = e.fs.Remove(filepath.Join(e.dir, snapshotFileName(n+1)))
@@ -220,8 +220,8 @@ func (e *exporter) finish() error {
 	return fault.Point("store.snapshot_file")
 }
 
-// tableFile is what a table is written to. It sums the bytes on their way: a sum of what is read back would also vouch for
-// what the file system made of them, and whoever has the file in the end compares.
+// tableFile is what a table is written to. It sums the bytes before they reach the file system: a sum of what is read back
+// would also cover the file system's damage. The receiver of the file compares the sum.
 type tableFile struct {
 	s    *Store
 	file env.File
@@ -230,7 +230,7 @@ type tableFile struct {
 	size int64
 }
 
-// Write takes in the next bytes. It ends a table that nobody waits for any more.
+// Write takes in the next bytes. It fails once the store is closed, has failed or finds the disk full.
 func (t *tableFile) Write(b []byte) error {
 	if err := t.s.usable(); err != nil {
 		return err

@@ -16,7 +16,7 @@ func SystemFS() vfs.FS { return vfs.Default }
 // dirMode keeps what a node stores to its own user.
 const dirMode = 0o700
 
-// writeCategory names, in the file system's own statistics, what is written beside the database.
+// writeCategory names, in the file system's own statistics, what the store writes outside of the database.
 const writeCategory vfs.DiskWriteCategory = "millrace"
 
 // NewFS adapts the file system beneath the database, so that the log and everything else durable is written through

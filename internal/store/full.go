@@ -152,7 +152,7 @@ func (f *patientFS) RemoveAll(name string) error {
 }
 
 // patientFile writes through a patientFS. A sync that finds the disk full is not repeated, because the second one may
-// succeed without having written anything: it fails, and whoever asked for it writes the file anew or gives up.
+// succeed without having written anything: it fails, and the caller writes the file again or gives up.
 type patientFile struct {
 	vfs.File
 	fs *patientFS

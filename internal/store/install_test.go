@@ -79,7 +79,7 @@ func TestSnapshotTakesTheWholeStateToAnotherStore(t *testing.T) {
 	}
 	for _, id := range []core.ShardID{3, 5} {
 		if got, at := read(t, mustShard(t, b, id)); len(got) != 2 || at != 7 {
-			t.Errorf("shard %d beside it has %d keys at index %d", id, len(got), at)
+			t.Errorf("neighbouring shard %d has %d keys at index %d", id, len(got), at)
 		}
 	}
 }
@@ -217,7 +217,7 @@ func contentOf(v core.View) (uint64, error) {
 	return c.hash, err
 }
 
-// watcher reads a shard beside its applier, and holds what it sees to the content hash of each index.
+// watcher reads a shard while its applier works, and checks what it sees against the content hash of each index.
 type watcher struct {
 	s    *Store
 	sh   *Shard

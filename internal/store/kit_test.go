@@ -159,7 +159,7 @@ func files(t *testing.T, fs vfs.FS, dir string) []string {
 	return names
 }
 
-// quotaFS is a disk that holds so many bytes, until more are granted. What is removed gives no room back.
+// quotaFS is a disk of a limited number of bytes, until more are granted. Removed files give no room back.
 type quotaFS struct {
 	vfs.FS
 	left atomic.Int64

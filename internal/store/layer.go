@@ -10,7 +10,7 @@ import (
 	"github.com/millrace/millrace/internal/keys"
 )
 
-// entryCost is what an entry takes beside its key and value: itself, its slot in the table and its place in a list. A
+// entryCost is the bytes that an entry takes in addition to its key and value: itself, its slot in the table and its place in a list. A
 // layer's size is counted with it, so that many small keys fill a layer before they fill the memory.
 const entryCost = 128
 

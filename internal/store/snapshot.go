@@ -144,8 +144,8 @@ func plainName(name string) bool {
 	return true
 }
 
-// SnapshotFileError says which file of a snapshot is not what the description says, or cannot be read: the file is to be
-// had anew. Nothing was changed.
+// SnapshotFileError says which file of a snapshot is not what the description says, or cannot be read: the file must be
+// fetched again. Nothing was changed.
 type SnapshotFileError struct {
 	Name string // as in the description
 	Err  error  // an *errs.Corruption, or why it cannot be read

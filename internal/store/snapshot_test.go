@@ -66,7 +66,7 @@ func TestDescriptionThatIsDamagedIsRefused(t *testing.T) {
 	refused("a byte too many", append(whole[:len(whole):len(whole)], 0))
 }
 
-// What has the right checksum may still be nonsense of whoever made it.
+// A description with the right checksum may still be nonsense that its sender made.
 func TestDescriptionOutOfBoundsIsRefused(t *testing.T) {
 	many := func(s *Snapshot) {
 		s.Files = nil

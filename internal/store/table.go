@@ -93,7 +93,7 @@ func (t *table) remove(e *entry) {
 	t.slots[i] = slot{}
 }
 
-// reset empties the table. One that was far too large for what it held is made anew when it fills again.
+// reset empties the table. One that was far too large for what it held is allocated again when it fills.
 func (t *table) reset() {
 	if len(t.slots) > 16*max(t.n, tableMin) {
 		t.slots = nil

@@ -11,11 +11,11 @@ import (
 )
 
 // Txn changes a shard's state while one entry is applied. It is valid during the call that was given it, and for one
-// goroutine. Its reads see its writes; nobody else does before the entry is published.
+// goroutine. Its reads see its writes; other readers see them once the entry is published.
 type Txn struct {
 	reader
 	// points look up single keys in the database, each those of some classes: a key that is a little above the one before
-	// is found without seeking anew, and the keys of one class rise. They outlive the entry, because making one costs more
+	// is found without a new seek, and the keys of one class rise. They outlive the entry, because making one costs more
 	// than using it, and are closed when the frozen layer goes: until then the layers hide all that the database gained.
 	points  [4]*pebble.Iterator
 	hash    uint64
@@ -149,7 +149,7 @@ func (t *Txn) DeleteRange(from, to []byte) {
 	t.journal = append(t.journal, change{spans: old, span: true})
 }
 
-// Fold takes bytes into the apply hash that are no change of the state: the results of the entry.
+// Fold adds bytes to the apply hash that do not change the state: the results of the entry.
 func (t *Txn) Fold(b []byte) { t.hash = hash1(t.hash, hashFold, b) }
 
 // Mark starts remembering changes. Marks do not nest.

@@ -25,7 +25,7 @@ import (
 // named by a *SnapshotFileError; an *errs.Corruption without one says that the description does not fit its own files.
 //
 // Install does the same; it does not read again what Verify has shown of the same description, sizes and sums excepted.
-// It can be called beside everything else.
+// It can be called in parallel with everything else.
 func (sh *Shard) Verify(dir string, snap Snapshot) error {
 	if !sh.s.use.enter() {
 		return ErrClosed
@@ -221,7 +221,7 @@ func (v *verifier) table(f sstable.ReadableFile) (err error) {
 	var r *sstable.Reader
 	defer func() {
 		if p := recover(); p != nil {
-			err = errs.Corruptf("it is no table: %v", p)
+			err = errs.Corruptf("it is not a table: %v", p)
 		}
 		if r == nil {
 			err = errors.Join(err, f.Close())
@@ -259,7 +259,7 @@ func (v *verifier) table(f sstable.ReadableFile) (err error) {
 	return it.Error()
 }
 
-// noTable says that a file is no table, unless it could not be read: a failed read, or a limit of the system, says nothing
+// noTable says that a file is not a table, unless it could not be read: a failed read, or a limit of the system, says nothing
 // about what is stored.
 func noTable(err error) error {
 	if unread(err) {
@@ -280,7 +280,7 @@ func (v *verifier) add(key, value []byte) error {
 		return err
 	}
 	if !bytes.HasPrefix(key, v.prefix) || len(key) == len(v.prefix) || v.meta != nil {
-		return errs.Corruptf("key %x is none of shard %d, or after its last", key, v.want.Shard)
+		return errs.Corruptf("key %x does not belong to shard %d, or comes after its last", key, v.want.Shard)
 	}
 	if v.last != nil && keys.Compare(v.last, key) >= 0 {
 		return errs.Corruptf("key %x is after %x", key, v.last)

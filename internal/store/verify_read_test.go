@@ -13,7 +13,7 @@ import (
 	"github.com/millrace/millrace/internal/errs"
 )
 
-// failing is a file of a snapshot whose reads fail once so many of its bytes were read.
+// failing is a file of a snapshot whose reads fail once a given number of its bytes were read.
 type failing struct {
 	*bytes.Reader
 	left int

@@ -109,7 +109,7 @@ func (f forgery) record(t *testing.T, m shardMeta) {
 // forged is the record of the snapshots that forgeries make.
 var forged = shardMeta{500, 77}
 
-// forgeries are files that are no state, though their sums are right.
+// forgeries are files that are not a state, though their sums are right.
 func forgeries(t *testing.T) map[string]func(f forgery) {
 	return map[string]func(f forgery){
 		"key of the next shard": func(f forgery) {

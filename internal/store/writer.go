@@ -236,8 +236,8 @@ func (sh *Shard) fill(b *pebble.Batch, l *layer) (written uint64, err error) {
 	return written, describe("fill a batch", b.Set(sh.metaKey, l.meta.append(nil), nil))
 }
 
-// Bounds of what the database may have unwritten or unsorted before a layer waits: memory tables beside the one in use,
-// and sublevels of level 0, each of which a read may have to look into.
+// Bounds of what the database may have unwritten or unsorted before a layer waits: memory tables in addition to the one in
+// use, and sublevels of level 0, each of which a read may have to look into.
 const (
 	maxMemTables = 3
 	maxSublevels = 20
