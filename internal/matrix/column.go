@@ -9,7 +9,7 @@ import (
 	"github.com/millrace/millrace/internal/core"
 )
 
-// chunkRows is how many rows a piece of a column has. Pieces never move, so that searches read beside appends.
+// chunkRows is how many rows a piece of a column has. Pieces never move, so that searches can read during appends.
 const chunkRows = 1024
 
 // cells is a column of T that only grows. A copy is a view of the rows that were there.
@@ -146,7 +146,7 @@ func (c *column) drop(t core.FieldType, s *sets, row uint32) {
 	}
 }
 
-// value reads a row back, for building an index anew.
+// value reads a row back, to rebuild an index.
 func (c *column) value(t core.FieldType, row uint32) (v value) {
 	switch t {
 	case core.FieldInt, core.FieldBool, core.FieldTime:

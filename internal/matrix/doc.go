@@ -6,6 +6,6 @@
 // few, and the merge makes one score of it all. No plan returns a row that fails the gate, none returns fewer rows than
 // asked for while more pass, and no score depends on which other rows passed.
 //
-// An Index is derived from what is stored and can be built anew at any time. It knows no clock: the instant that
+// An Index is derived from what is stored and can be rebuilt at any time. It knows no clock: the instant that
 // credentials are judged at comes with the search.
 package matrix

@@ -75,7 +75,7 @@ func (s *Schema) filter(g *Gate) (*rules.BoundFilter, error) {
 	return f.Bind(g.inputs())
 }
 
-// inputs are what expressions of this search see beside the row.
+// inputs are what expressions of this search see in addition to the row.
 func (g *Gate) inputs() *rules.Inputs {
 	return &rules.Inputs{
 		Params: g.Params, Roles: g.Roles, Credentials: g.CredentialsAll, Client: g.Client, Now: g.ValidAt,
@@ -185,8 +185,8 @@ func (x *Index) passSets(g *Gate, filter *rules.BoundFilter, lex *lexical, buf *
 	return out, nil
 }
 
-// walks says whether so many rows pass that a walk is faster than a scan: too many for the kernel, and at least one in twenty,
-// for a walk has to step over those that do not.
+// walks says whether enough rows pass for a walk to be faster than a scan: too many for the kernel, and at least one in twenty,
+// since a walk has to step over those that do not.
 func (x *Index) walks(c *Counts) bool {
 	return x.large(c.Passed) && 20*c.Passed >= c.Considered
 }
@@ -247,7 +247,7 @@ func (in *inner) passIDs(set *rowset, g *Gate) {
 	}
 }
 
-// knowsRoles refuses roles that nobody has.
+// knowsRoles refuses roles that no live point has.
 func (in *inner) knowsRoles(s *Schema, g *Gate) error {
 	if g.AnyRole || len(g.Roles) == 0 {
 		return nil
@@ -351,7 +351,7 @@ func (in *inner) passBlocks(set *rowset, s *Schema, g *Gate) {
 	}
 }
 
-// passRest applies what of the filter is no set of rows.
+// passRest evaluates, row by row, the parts of the filter that are not precomputed row sets.
 func (x *gated) passRest(g *Gate, filter *rules.BoundFilter, stop func() bool) bool {
 	row := &cursor{view: &x.view, now: g.ValidAt.UnixNano()}
 	kept := x.rows[:0]

@@ -13,7 +13,7 @@ import (
 )
 
 // Index holds the live points of one collection and partition for searching. It is safe for concurrent use: changes are
-// applied by one caller at a time, searches run beside them and see a batch of changes wholly or not at all.
+// applied by one caller at a time, searches run in parallel and see a batch of changes wholly or not at all.
 type Index struct {
 	schema *Schema
 	dim    int
@@ -97,7 +97,7 @@ func (x *Index) newInner() *inner {
 func (x *Index) Schema() *Schema { return x.schema }
 
 // Apply makes changes in order, visible to searches all at once. A point whose bytes make no sense (the machine and the
-// edge have checked them) is taken out, so that it is found by nobody, and reported; the others are applied.
+// edge have checked them) is taken out, so that no search finds it, and reported; the others are applied.
 func (x *Index) Apply(changes []Change) error {
 	rows, texts := make([][]value, len(changes)), make([]text, len(changes))
 	floats := make([][]float32, len(changes))
@@ -186,7 +186,7 @@ func holdsUntil(list []Credential, id string) int64 {
 	return end
 }
 
-// rowOverhead is about what a row takes beside its values, vector and payload: id, version and map entry.
+// rowOverhead is about how many bytes a row takes besides its values, vector and payload: id, version and map entry.
 const rowOverhead = 120
 
 // remove takes a point's row out of everything that searches begin with.

@@ -14,10 +14,10 @@ const (
 	bm25B  = 0.75
 )
 
-// maxWords bounds the words that an index knows. Beyond it new ones are found by nobody; no text of people comes near.
+// maxWords bounds the words that an index knows. Beyond it new words are not indexed and not found; ordinary text stays far below it.
 const maxWords = 1 << 22
 
-// wordOverhead is about what a word takes beside its bytes, and occurrenceBytes what each row that has it does.
+// wordOverhead is about how many bytes a word takes besides its own, and occurrenceBytes how many each row that has it takes.
 const (
 	wordOverhead    = 120
 	occurrenceBytes = 16
@@ -30,7 +30,7 @@ type lexicon struct {
 	total int64 // words of all live rows
 }
 
-// wordRows are the rows of one word, ascending. Those that are gone stay until the index is built anew.
+// wordRows are the rows of one word, ascending. Those that are gone stay until the index is rebuilt.
 type wordRows struct {
 	live int // rows that have it now
 	rows []posting

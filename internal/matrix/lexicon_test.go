@@ -226,7 +226,7 @@ func TestTextsScoreAsTheFormulaSaysUnderEveryGateAndPlan(t *testing.T) {
 			}
 		})
 		if i == 30 && !w.x.Compact(nil) {
-			t.Fatal("the index was not built anew")
+			t.Fatal("the index was not rebuilt")
 		}
 	}
 	w.x.scan = 10 * testDim // ten rows are large

@@ -135,7 +135,7 @@ func TestAnUnknownRoleIsRefusedWithNamesThatAreNear(t *testing.T) {
 	}
 	apply(t, x, Change{ID: "c", Gone: true})
 	if _, err := x.Count(&Gate{ValidAt: noon, Roles: []string{"nurse"}}, nil); err == nil {
-		t.Error("a role that nobody has any more was taken")
+		t.Error("a role that no point has any more was taken")
 	}
 	plain, err := NewIndex(&core.Collection{Dim: testDim}, vector.Kernels()[0])
 	if err != nil {
@@ -476,7 +476,7 @@ func TestAGraphFindsWhatIsNewWhatIsLeftAndNearlyAllOfTheBest(t *testing.T) {
 		t.Fatal("not built again")
 	}
 	if got := measure(); got < 0.98 {
-		t.Errorf("recall %.3f when built anew", got)
+		t.Errorf("recall %.3f after a rebuild", got)
 	}
 }
 

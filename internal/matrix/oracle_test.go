@@ -378,7 +378,7 @@ func TestRandomSearchesNeverLeakNeverMissAndCountExactly(t *testing.T) {
 			w.change(900)
 			plans := w.try(searches(t)/len(all), func(i int) {
 				if i%700 == 699 && !w.index.Compact(nil) {
-					t.Fatal("the index was not built anew")
+					t.Fatal("the index was not rebuilt")
 				}
 			})
 			if plans[PlanScan] == 0 || plans[PlanExact] == 0 {
@@ -407,7 +407,7 @@ func randomSearchesByTheGraph(t *testing.T, w *world) {
 		switch {
 		case i%500 == 499:
 			if !w.index.Compact(func() bool { return false }) {
-				t.Fatal("the index was not built anew")
+				t.Fatal("the index was not rebuilt")
 			}
 		case i%7 == 0: // the graph lags behind
 			w.index.BuildGraph(w.r.IntN(60))

@@ -61,7 +61,7 @@ type Request struct {
 	Explain      bool // results say what each rule did
 	Partial      bool // when Stop says so, what was found by then is the answer
 	Stop         func() bool
-	At           func(Stage) // called as each stage begins; nil = nobody asks
+	At           func(Stage) // called as each stage begins; may be nil
 }
 
 // Result is one row of an answer.

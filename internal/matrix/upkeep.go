@@ -11,7 +11,7 @@ import (
 	"github.com/millrace/millrace/internal/vector"
 )
 
-// fewDead is how many dead rows are not worth building anew for.
+// fewDead is how many dead rows are not worth a rebuild.
 const fewDead = 4096
 
 // buildStep is how many rows a graph takes between two looks at whether to stop.
@@ -38,7 +38,7 @@ func each(n int, do func(i int)) {
 	wait.Wait()
 }
 
-// Wasteful says whether so many rows are dead that Compact is worth its while: a quarter.
+// Wasteful says whether enough rows are dead for Compact to be worth its cost: a quarter.
 func (x *Index) Wasteful() bool {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -60,7 +60,7 @@ func (x *Index) Tend(stop func() bool) {
 	}
 }
 
-// large says whether a collection of so many points has a graph.
+// large says whether a collection of the given number of points has a graph.
 func (x *Index) large(points int) bool {
 	return x.graphs && int64(points)*int64(x.dim) > x.scan
 }
@@ -103,9 +103,9 @@ func (v *view) grow(g *vector.Graph, limit int, live func(row uint32) bool) int 
 	return g.Build(&v.vectors, limit, func(row uint32) uint64 { return xxhash.Sum64String(v.ids.at(row)) }, live, each)
 }
 
-// Compact builds the index anew from its live rows, beside searches and changes, and takes over what changed meanwhile
-// in ever shorter rounds, the last of them while nobody else reads or writes. One caller at a time. Stop is asked now and
-// then; when it says so nothing has changed.
+// Compact rebuilds the index from its live rows while searches and changes go on. It takes over what changed meanwhile in
+// ever shorter rounds, the last of them under the lock. One caller at a time. It calls stop now and then; if stop returns
+// true, Compact ends and has changed nothing.
 func (x *Index) Compact(stop func() bool) bool {
 	stopped := func() bool { return stop != nil && stop() }
 	x.mu.RLock()

@@ -26,7 +26,7 @@ func shorten(word []byte) []byte {
 	return strconv.AppendUint(append(word[:longWordStart], ' '), h, 16)
 }
 
-// maxCount is where counts of words end: a longer text counts as one of so many words.
+// maxCount is where counts of words end: a longer text counts as one of maxCount words.
 const maxCount = math.MaxUint16
 
 func addCount(n *uint16, more int) { *n = uint16(min(int(*n)+more, maxCount)) }
