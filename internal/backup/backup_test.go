@@ -216,7 +216,7 @@ func TestADiskWithoutRoomIsNotRestoredInto(t *testing.T) {
 	auditRestored(t, disk, "data")
 }
 
-// A directory is whole, or no server starts on it; and a restore that did not end is begun anew.
+// A directory is whole, or no server starts on it; and a restore that did not end is started again from scratch.
 func TestARestoreThatDidNotEndLeavesWhatNoServerTakes(t *testing.T) {
 	o := newOrigin(t)
 	disk := newDisk(t)
@@ -291,7 +291,7 @@ func TestADamagedFileOfABackupIsNamedAndNotRestored(t *testing.T) {
 	refusedByName(t, "another shard's", disk, "kept/b/shard-1/000001.sst")
 }
 
-// refusedByName holds both readers of a backup to naming the file; a directory that was begun is no server's.
+// refusedByName checks that both readers of a backup name the file; a server must not start on an unfinished directory.
 func refusedByName(t *testing.T, what string, disk *replogtest.Disk, file string) {
 	t.Helper()
 	refused := func(act string, err error) {

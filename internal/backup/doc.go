@@ -2,7 +2,7 @@
 //
 // A backup is a directory, or one file of the form of tar with the same names in it: for each shard a folder of the tables
 // that package store exports, and MANIFEST, which says what they are, with sums. The manifest is written last and has a sum
-// of its own: what has none, or one that does not fit, is no backup. DESIGN.md has the forms.
+// of its own: a directory without it, or with one that does not match, is not a backup. DESIGN.md has the forms.
 //
 // A data directory that is made of a backup, or of what the survivor of a lost majority has, begins another history: another
 // identity, logs that begin behind the state, and a floor under tokens and revisions, so that what the old servers gave out

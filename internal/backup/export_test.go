@@ -1,4 +1,4 @@
 package backup
 
-// ListOf has a writer list so many files in one list.
+// ListOf sets how many files a writer puts into one list.
 func (w *Writer) ListOf(n int) { w.perList = n }

@@ -108,7 +108,7 @@ func (o *Objects) append(b []byte) []byte {
 // *NewerFormatError; both name the file.
 func ParseManifest(file string, b []byte) (m Manifest, err error) {
 	if len(b) < manifestFixed+8 || string(b[:len(manifestMagic)]) != manifestMagic {
-		return m, errs.Corruptf("%s is no manifest of a backup", file)
+		return m, errs.Corruptf("%s is not a manifest of a backup", file)
 	}
 	// The format comes first: what else a newer one holds is not for this build to judge.
 	format := b[len(manifestMagic)]

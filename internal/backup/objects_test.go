@@ -205,7 +205,7 @@ func end(w *backup.Writer) error {
 	return err
 }
 
-// Names of one file come from whoever made it: they name nothing outside, and nothing twice.
+// Names in a single-file backup come from its maker and are not trusted: they must name nothing outside, and nothing twice.
 func TestNamesInOneFileThatMakeNoSenseAreRefused(t *testing.T) {
 	d := strings.Repeat("ab", 32)
 	for _, names := range [][]string{

@@ -22,7 +22,7 @@ import (
 // ErrNone says that there is no backup at a path.
 var ErrNone = errors.New("no backup")
 
-// ErrIncomplete says that a backup did not end: it is to be taken anew.
+// ErrIncomplete says that a backup did not end: it must be taken again.
 var ErrIncomplete = errors.New("the backup is not whole: it was cut while it was taken")
 
 // Backup is a backup that is read. Its files are read when they are asked for.
@@ -251,7 +251,7 @@ func openTar(fsys env.FS, path string) (files, error) {
 	if _, limit := errors.AsType[core.Exhausted](err); limit {
 		err = fmt.Errorf("%s: %w", path, err)
 	} else if err != nil {
-		err = errs.Corruptf("%s is no backup in one file, or damaged: %v", path, err)
+		err = errs.Corruptf("%s is not a single-file backup, or is damaged: %v", path, err)
 	}
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
@@ -276,7 +276,7 @@ func (t *tarFiles) index(section *io.SectionReader) error {
 		case err != nil:
 			return err
 		case h.Typeflag != tar.TypeReg || h.Size < 0 || offset+h.Size > section.Size():
-			return fmt.Errorf("%q is no file that is whole", h.Name)
+			return fmt.Errorf("%q must be a regular file that is whole", h.Name)
 		case !fs.ValidPath(h.Name):
 			return fmt.Errorf("it has a file of the name %q", h.Name)
 		}

@@ -35,8 +35,8 @@ type Standing struct {
 	Term   uint64 // newest that is known
 }
 
-// Stand reads how all shards of a data directory stand, and who the members of its cluster were as of what shard 0 has stored;
-// it changes nothing. A directory of members without a version: nobody ever changed who they were. Errors: *errs.Corruption.
+// Stand reads how all shards of a data directory stand, and which members its cluster had as of what shard 0 has stored. It
+// changes nothing. A directory of members without a version: the members were never changed. Errors: *errs.Corruption.
 func Stand(dir string, o Options) (out []Standing, members core.Directory, err error) {
 	o = o.withDefaults()
 	logs, err := wal.Check(store.NewFS(o.Store.FS), filepath.Join(dir, logDir))

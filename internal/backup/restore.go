@@ -23,14 +23,14 @@ const (
 	stagingDir = "restoring"
 	// copyBytes is copied at a time.
 	copyBytes = 1 << 20
-	// besideState is room on the disk that a directory takes beside its state, or a sixteenth of a small disk: the first
-	// segments of the log, whose size suits the disk, and what the store has of its own.
-	besideState = 192 << 20
+	// exceptState is how many bytes of disk a directory takes in addition to its state, or a sixteenth of a small disk: the
+	// first segments of the log, whose size suits the disk, and what the store has of its own.
+	exceptState = 192 << 20
 )
 
 // NoRoomError says that a disk has not the room for what a backup holds. Nothing was changed.
 type NoRoomError struct {
-	Path string // beside which there is no room
+	Path string // on whose disk there is too little room
 	Need int64  // bytes
 	Free uint64
 }
@@ -86,7 +86,7 @@ func (b *Backup) checkRoom(fsys env.FS, dir string) error {
 	}
 	objects := b.Manifest.Objects.Bytes()
 	bytes := b.Manifest.Bytes() - objects
-	need := objects + bytes + bytes/8 + int64(min(besideState, total/16))
+	need := objects + bytes + bytes/8 + int64(min(exceptState, total/16))
 	if uint64(need) > free {
 		return &NoRoomError{Path: dir, Need: need, Free: free}
 	}

@@ -223,7 +223,7 @@ func (w *Writer) Finish() (m Manifest, err error) {
 		m.Shards[s.Shard] = s
 	}
 	text := m.Append(nil)
-	if m, err = ParseManifest(manifestName, text); err != nil { // what no build could read back is no backup
+	if m, err = ParseManifest(manifestName, text); err != nil { // a backup must be readable by this build
 		return Manifest{}, err
 	}
 	return m, w.out.finish(text)
@@ -377,7 +377,7 @@ func createTar(fsys env.FS, path string) (output, error) {
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	// An empty one that is there is used: whoever made it may have said who can read it.
+	// An empty file that is already there is used: its maker may have set its permissions.
 	if size, err := fsys.Size(path + incompleteSuffix); err == nil && size > 0 {
 		if err := fsys.Remove(path + incompleteSuffix); err != nil {
 			return nil, err
