@@ -82,7 +82,7 @@ func (q *request) advertiseFetch() error {
 	return q.advertise(uploadPack, caps, true)
 }
 
-// advertisePush answers what a client asks before a push. There is no version 2 of that.
+// advertisePush answers what a client asks before a push. Git has no version 2 of that.
 func (q *request) advertisePush() error {
 	if q.r.ProtoMajor == 1 && !keepsUp.MatchString(q.r.UserAgent()) {
 		q.w.Header().Set("Connection", "close")
@@ -160,7 +160,7 @@ func (q *request) query(prefix string) RefQuery {
 	return RefQuery{Prefix: prefix, Admin: q.who.Scopes.Has(auth.RefAdmin)}
 }
 
-// late is the error of an answer that has begun: the connection is cut, so that nobody takes it for whole.
+// late is the error of an answer that has begun: the connection is cut, so that the client does not take it for whole.
 func (q *request) late(begun bool, err error) error {
 	if err == nil || !begun {
 		return err

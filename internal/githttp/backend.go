@@ -93,7 +93,7 @@ type Push interface {
 	Ancestry(ctx context.Context, moves []core.Move) ([]core.Ancestry, error)
 	// Keep makes what was received durable. ok is false when nothing was. at is the shard time it is kept from.
 	Keep(ctx context.Context) (pack core.Pack, at core.ShardTime, ok bool, err error)
-	// Spread makes what was kept durable at so many nodes that a commit may name it. core.Unavailable: too few took it.
+	// Spread makes what was kept durable at enough nodes for a commit to name it. core.Unavailable: too few nodes took it.
 	Spread(ctx context.Context) error
 	// Publish shows the pack to fetches and pushes: its commit was applied.
 	Publish() error

@@ -66,7 +66,7 @@ func (c *commands) deny(err error) {
 const (
 	maxOptions     = core.MaxPushOption
 	maxOptionBytes = 1 << 10
-	// commandCost is what a command takes beside its name.
+	// commandCost is how many bytes a command takes in addition to its name.
 	commandCost = 160
 )
 
@@ -76,7 +76,7 @@ var known = []string{
 }
 
 // readCommands reads a push up to its pack. The memory it takes is given back by release. Neither a command nor a refusal is the
-// probe of a client that wants to know whether it is let in. An error: it is no push of git, or cannot be read.
+// probe of a client that wants to know whether it is let in. An error: it is not a push of git, or cannot be read.
 func (q *request) readCommands(in *bufio.Reader) (c *commands, err error) {
 	c = &commands{caps: make(map[string]bool)}
 	defer func() {
@@ -128,10 +128,10 @@ func (q *request) take(c *commands, payload []byte) error {
 	return q.add(c, bytes.TrimSuffix(payload, []byte("\n")))
 }
 
-// badCommands is the error of a body that is no push.
+// badCommands is the error of a body that is not a push.
 func badCommands(err error) error {
 	if errors.Is(err, errPkt) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return core.Invalid{Field: "body", Message: "is no push of git"}
+		return core.Invalid{Field: "body", Message: "must be a push of git"}
 	}
 	return err
 }

@@ -80,7 +80,7 @@ func TestWhatIsNoPushIsAnErrorAndLeavesNothing(t *testing.T) {
 		"options without an end": pushOf(good+"\x00push-options", flushPkt, "o"),
 	} {
 		q := reader(Limits{PushRefs: 3})
-		if _, err := q.readCommands(bufio.NewReader(bytes.NewReader(in))); !is[core.Invalid](err) || !strings.Contains(err.Error(), "no push") {
+		if _, err := q.readCommands(bufio.NewReader(bytes.NewReader(in))); !is[core.Invalid](err) || !strings.Contains(err.Error(), "must be a push") {
 			t.Errorf("%s: %v", name, err)
 		}
 		if q.s.held.Load() != 0 {

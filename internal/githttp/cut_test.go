@@ -128,7 +128,7 @@ func (p *stagePush) Ancestry(_ context.Context, moves []core.Move) ([]core.Ances
 }
 
 func (p *stagePush) Keep(context.Context) (core.Pack, core.ShardTime, bool, error) {
-	p.step("keep") // what is kept is kept, whoever waits
+	p.step("keep") // what is kept stays kept, even if the client is gone
 	return core.Pack{Bytes: 1, IdxBytes: 1}, 1, true, nil
 }
 

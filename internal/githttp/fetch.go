@@ -71,7 +71,7 @@ func (q *request) command(in *bufio.Reader) error {
 		q.answer(uploadPack + result)
 		return nil
 	case err != nil || kind != pktData:
-		return core.Invalid{Field: "body", Message: "is no command of git"}
+		return core.Invalid{Field: "body", Message: "must be a command of git"}
 	}
 	switch name := string(bytes.TrimSuffix(first, []byte("\n"))); name {
 	case "command=fetch":
@@ -94,7 +94,7 @@ func readArgs(p *pktReader) ([][]byte, error) {
 		kind, payload, err := p.next()
 		switch {
 		case errors.Is(err, errPkt) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
-			return nil, core.Invalid{Field: "body", Message: "is no command of git"}
+			return nil, core.Invalid{Field: "body", Message: "must be a command of git"}
 		case err != nil:
 			return nil, err
 		case kind == pktFlush:

@@ -20,7 +20,7 @@ type counted struct {
 	lines int64
 	left  int    // of the line's payload
 	head  []byte // of the next one, as far as it has come
-	raw   bool   // what comes is no packet lines: git will say so
+	raw   bool   // what follows is not in packet lines: git will say so
 }
 
 // Read reads on. Too many lines for what has come end with core.TooLarge.

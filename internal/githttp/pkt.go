@@ -23,7 +23,7 @@ const (
 	maxPayload = maxPkt - 4
 )
 
-// errPkt says that bytes are no packet line.
+// errPkt says that bytes are not a packet line.
 var errPkt = errors.New("not a packet line")
 
 // pktReader reads packet lines. What follows the last one that was read is left in r.

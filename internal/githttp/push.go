@@ -318,7 +318,7 @@ func (p *pushing) examine(ctx context.Context) error {
 		var err error
 		c.kind, c.peeled, err = p.pack.Lookup(ctx, c.new)
 		switch {
-		case is[core.TooLarge](err), is[core.Exhausted](err): // a limit of this object, which is no matter of the others
+		case is[core.TooLarge](err), is[core.Exhausted](err): // a limit of this object, which does not concern the others
 			c.refused = line(err.Error())
 			continue
 		case err != nil:

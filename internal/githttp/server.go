@@ -32,7 +32,7 @@ type Options struct {
 	Logger  *slog.Logger
 	Version string
 	Limits  Limits
-	// Authenticated is told of a request whose token is good, by its context; none: nobody is.
+	// Authenticated is called with the context of each request whose token is good; may be nil.
 	Authenticated func(context.Context)
 }
 
@@ -94,7 +94,7 @@ type request struct {
 	control *http.ResponseController
 	who     auth.Principal
 	token   string
-	call    *auth.Call // of who; nil before they are known
+	call    *auth.Call // of the field who; nil before the token was checked
 	repo    Repo
 	fresh   bool // the repository is only planned: a push makes it
 	ended   bool // the body was read to its end
@@ -136,7 +136,8 @@ func (q *request) serve() error {
 	if !q.who.ReachesRepo(namespace, name) {
 		return core.NotFound{Kind: "repository", ID: name}
 	}
-	// Who may not reach the repository is told the same as if it were not there; who may do nothing with any is told so.
+	// A caller that may not reach the repository gets the same answer as if it were not there. One without any scope for
+	// repositories is told so.
 	if !q.who.Scopes.Has(scope) {
 		if q.who.Scopes.Any(auth.RefRead | auth.RefWrite) {
 			if _, err := q.s.o.Backend.Repo(q.r.Context(), q.who.Tenant, namespace, name); err != nil {
