@@ -56,7 +56,7 @@ type client struct {
 	host uint64
 }
 
-// request is one commit on its way. make builds it anew for each try, with the same content.
+// request is one commit on its way. make builds it again for each try, with the same content.
 type request struct {
 	at      place
 	creates core.TaskID

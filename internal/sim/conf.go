@@ -90,7 +90,7 @@ func (y *history) reconfigured(w *world, shard core.ShardID, e logEntry) {
 	}
 }
 
-// inOneTurn is how many entries a leader may have proposed of which nobody was told yet.
+// inOneTurn is how many entries a leader may have proposed and not yet sent to any other replica.
 const inOneTurn = 4
 
 // ends returns where the log of a replica ends, or ended when it was lost.

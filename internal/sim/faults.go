@@ -160,7 +160,7 @@ func (w *world) isolate(h *host, d time.Duration) {
 	}
 }
 
-// stepClock lets a wall clock jump. Most clocks are always right: nobody can tell the time from clocks that are not.
+// stepClock lets a wall clock jump. Most clocks are always right: with a majority of wrong clocks the nodes cannot tell the time.
 func (h *host) stepClock(d time.Duration) bool {
 	w := h.w
 	wrong := 0

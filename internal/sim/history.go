@@ -72,7 +72,7 @@ func (y *history) applied(h *host, shard core.ShardID, from, index, hash uint64)
 		return
 	}
 	if known := y.at(shard, index); known != nil {
-		// It got the state that another had, and its log, which may have ended otherwise, begins anew behind that in a moment.
+		// It got the state of another replica. Its log, which may have ended otherwise, restarts behind that in a moment.
 		term, err := h.log.Term(shard, index)
 		if (err != nil || term != known.term) && node.Installing(h.state.FS(), dataDir, shard, index) {
 			w.snapshots++
@@ -220,7 +220,7 @@ const raftMessage = 1
 // Entries that it acknowledges in an older term than that of its log's last entry may be gone: a later leader has replaced
 // them, and one write made both durable. That breaks nothing. The log is written in the order in which the replica took
 // entries in, so all that it acknowledges was in it before the later term was, and before any vote that helped to begin
-// that: who won the election has what is committed with this acknowledgement, as if it had come late over the network.
+// that: the winner of the election has what is committed with this acknowledgement, as if it had come late over the network.
 // Where no later leader wrote, nothing has replaced them, and they must be there.
 func (h *host) checkClaims(shard core.ShardID, msg []byte) {
 	if len(msg) == 0 || msg[0] != raftMessage || len(msg) > 256 { // an answer is short

@@ -162,7 +162,7 @@ func (h *host) restart() {
 	}
 }
 
-// release lets go of a node that is dead. What it does from here on, nobody sees.
+// release lets go of a node that is dead. What it does from here on has no effect.
 func (h *host) release() {
 	h.life++
 	dead, st := h.node, h.state
@@ -312,7 +312,7 @@ func (h *host) check() {
 		}
 		from := h.applied[i]
 		h.applied[i] = index
-		// What came as a snapshot is durable by itself, and the log begins anew behind it a little later.
+		// What came as a snapshot is durable by itself, and the log restarts behind it a little later.
 		if last := h.log.State(id).Last; index > max(last, h.log.State(id).CutIndex) && index > sh.Durable() {
 			h.w.violate("host %d: shard %d applied entry %d, its log ends at %d", h.id, i, index, last)
 		}

@@ -15,7 +15,7 @@ const nearEntries = 8
 
 // place of a host in the cluster: what its data directory remembers, and whether somebody wants it to be there.
 type membership struct {
-	replica uint64        // 0: the disk is empty, and nobody has told the host yet who it is
+	replica uint64        // 0: the disk is empty, and the host does not know its identity yet
 	joined  bool          // it was taken in later: its logs begin with snapshots
 	members []core.Member // of the directory that it was taken in with
 	removed bool          // its replica was removed: it never starts again with this disk
@@ -85,7 +85,7 @@ func (h *host) sweep() {
 	h.seek()
 }
 
-// lose takes in that a host's disk is gone: what its replica had, nobody will ever see again.
+// lose records that a host's disk is gone: what its replica had is lost for ever.
 func (w *world) lose(h *host) {
 	if h.replica == 0 {
 		return

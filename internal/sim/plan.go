@@ -26,7 +26,7 @@ type Plan struct {
 	Faults     time.Duration // how long things go wrong
 	FaultEvery time.Duration // at most so long between two faults
 	Drain      time.Duration // how long it may take then until the last task has ended
-	Lease      time.Duration // of tasks; nobody renews it
+	Lease      time.Duration // of tasks; it is never renewed
 	Days       bool          // some tasks are delayed by days, and days pass
 
 	SegmentBytes int64  // of the log
@@ -115,8 +115,8 @@ func (p *Plan) neverSettle(r *rand.Rand) {
 	}
 }
 
-// changeMembers has operators take hosts in and out, and hosts lose their disks. Then wall clocks are right: who is in the
-// majority that may be right changes with the members.
+// changeMembers has operators take hosts in and out, and hosts lose their disks. Then all wall clocks are right: which
+// nodes form the majority with right clocks would change with the members.
 func (p *Plan) changeMembers(r *rand.Rand) {
 	p.Spares = 1 + r.IntN(7-p.Nodes)
 	p.ChangeEvery = time.Duration(300+r.IntN(1200)) * time.Millisecond

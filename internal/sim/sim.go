@@ -12,7 +12,7 @@ import (
 
 // Options say how a run is made and shown.
 type Options struct {
-	Steps int          // the run ends after so many; 0 = at its end. What is then left open is no failure
+	Steps int          // the run ends after this many; 0 = at its end. What is then left open is not a failure
 	Trace func(string) // gets a line for each thing that happens
 	Keep  int          // the last lines are kept for Result.Last
 }

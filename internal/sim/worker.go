@@ -77,8 +77,8 @@ func (s sink) Assign(_ uint32, tasks []core.Assigned, _ core.At) bool {
 	})
 }
 
-// LeaseLost tells the worker that it lost a lease. The worker states its window anew: until it is heard of, the lease
-// holds its slot.
+// LeaseLost tells the worker that it lost a lease. The worker states its window again: until the server has heard
+// of that, the lease holds its slot.
 func (s sink) LeaseLost(h core.TaskHold, _ string) {
 	s.arrive("lost", func() {
 		s.k.say("slots", func(ses core.Session) { ses.Slots(subscription, slots) })
@@ -196,7 +196,7 @@ func (k *worker) take(t core.Assigned) {
 	j.settle = k.verdict(j)
 	d := w.between(time.Millisecond, 200*time.Millisecond)
 	if !w.healthy && w.chance(w.plan.Stuck) {
-		d = w.between(w.plan.Lease*9/10, w.plan.Lease*5/2) // beyond its lease, which nobody renews
+		d = w.between(w.plan.Lease*9/10, w.plan.Lease*5/2) // beyond its lease, which is never renewed
 	}
 	if w.chance(200) {
 		w.after(d/2, "meanwhile", 0, func() { k.meanwhile(j) })
