@@ -35,7 +35,7 @@ type Timer interface {
 
 // FS is the file system beneath all that is durable. Paths are the host's.
 type FS interface {
-	// Create makes the file anew for writing, replacing one of that name.
+	// Create makes an empty file for writing, replacing one of that name.
 	Create(name string) (File, error)
 	// Open opens for reading.
 	Open(name string) (File, error)
@@ -57,7 +57,7 @@ type FS interface {
 	// Stamp tells one content of a file from another, without reading it. It follows symbolic links. The error of a missing file
 	// satisfies errors.Is(err, fs.ErrNotExist).
 	Stamp(name string) (Stamp, error)
-	// Disk returns the bytes that can still be written beside path, and the size of its file system.
+	// Disk returns the bytes that can still be written to the file system of path, and the size of that file system.
 	Disk(path string) (free, total uint64, err error)
 }
 

@@ -20,7 +20,7 @@ type Exec interface {
 	// process's PATH. It fails with ErrNoProgram.
 	Find(name string) (string, error)
 	// Run runs a program to its end. The error is about starting it, or ctx's, or what Feed or Drain returned; how the
-	// program ended, even badly, is no error.
+	// program ended, even badly, is not an error.
 	Run(ctx context.Context, c Command) (Ended, error)
 }
 
@@ -128,7 +128,7 @@ func (SystemExec) Run(ctx context.Context, c Command) (Ended, error) {
 			drained = c.Drain(pipes.stdout)
 		}
 		if drained != nil {
-			p.kill() // nobody reads any more what it writes
+			p.kill() // its output is not read any more
 		}
 		_, _ = io.Copy(io.Discard, pipes.stdout)
 	})

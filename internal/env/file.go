@@ -43,9 +43,9 @@ func SyncDir(fs FS, name string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// MakeDirs makes a directory where there is none, and those above it, one after the other, each with a name that is durable
-// before the next is made. So of directories that are there only the lowest may have a name that is not durable, because its
-// maker ended before that; it is synced too, unless the one above may not be read: then whoever made it saw to that.
+// MakeDirs makes a directory where there is none, and those above it, one after the other. Each name is durable before the
+// next is made. So of the directories that exist only the lowest may have a name that is not durable, because its maker ended
+// before that. Its name is made durable too, unless the directory above may not be read: then its maker did it.
 func MakeDirs(fsys FS, path string) error {
 	path = filepath.Clean(path)
 	var missing []string // from the lowest

@@ -68,7 +68,7 @@ func TestASocketIsClosedToOtherUsers(t *testing.T) {
 	if err := asUser(t, nobody, connect); !errors.Is(err, syscall.EACCES) {
 		t.Errorf("another user connects: %v", err)
 	}
-	if err := os.Chmod(path, 0o666); err != nil { // whoever opens it to all is still told apart
+	if err := os.Chmod(path, 0o666); err != nil { // even if the file is open to all, the user is checked
 		t.Fatal(err)
 	}
 	if err := asUser(t, nobody, connect); err != nil {

@@ -145,7 +145,7 @@ func (l *netListener) Close() error {
 		for {
 			select {
 			case c := <-l.calls:
-				go func() { _ = c.Close() }() // nobody accepts it any more; it takes the lock
+				go func() { _ = c.Close() }() // it will not be accepted any more; Close takes the lock
 				continue
 			default:
 			}
