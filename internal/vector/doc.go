@@ -6,6 +6,6 @@
 // candidates does not depend on the machine; float32 sums differ in their last bits (DESIGN.md says by how much).
 //
 // The package knows no storage, tenant or clock and starts no goroutine. Rows and Graph are appended to by one caller at
-// a time; a View stays valid and unchanged beside that. Who may see a row is the caller's business: every search takes the
+// a time; a View stays valid and unchanged meanwhile. Who may see a row is the caller's business: every search takes the
 // rows that count.
 package vector

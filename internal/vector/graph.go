@@ -41,7 +41,7 @@ const graphChunk = 1024
 // Rows that are copies of each other share one node, the first of them; the others hang on it as a list. As nodes of their own
 // they would fill the links of their neighbours, which all lead to the same place, and nothing would lead to the rest.
 //
-// One call of Build at a time; searches walk beside it. A walk that meets a list of links while it is rewritten sees
+// One call of Build at a time; searches may walk during it. A walk that meets a list of links while it is rewritten sees
 // links of before and after, which all lead to nodes: nothing is locked. Rows that are no longer live stay in the graph
 // as ways to others.
 type Graph struct {
@@ -442,7 +442,7 @@ func (b *builder) choose(candidates []Hit, limit int) []Hit {
 	return b.chose
 }
 
-// connect links an older node back to a new one, choosing anew among its links if it has no room.
+// connect links an older node back to a new one. If the older node has no room, it chooses again among its links.
 func (b *builder) connect(row uint32, to Hit, layer int) {
 	list := b.graph.links(row, layer)
 	if list == nil {

@@ -56,7 +56,7 @@ func Select(name string) (*Kernel, error) {
 		names = append(names, k.name)
 	}
 	if !slices.Contains([]string{"vnni", "avx2", "purego"}, name) {
-		return nil, fmt.Errorf("vector kernel %q is none of vnni, avx2, purego", name)
+		return nil, fmt.Errorf("vector kernel %q must be one of vnni, avx2, purego", name)
 	}
 	return nil, fmt.Errorf("vector kernel %q: this machine or build has only %s", name, strings.Join(names, ", "))
 }

@@ -82,7 +82,7 @@ func TestAPoolHoldsTheBestAndMarksWhatWasTaken(t *testing.T) {
 	}
 }
 
-// plainWalk is a walk of the lowest layer by lists that are sorted anew at each step.
+// plainWalk is a walk of the lowest layer by lists that are sorted again at each step.
 func plainWalk(g *Graph, v *View, me side, from []Hit, ef int, pass Bits) []Hit {
 	var open, found []Hit
 	met := map[uint32]bool{}

@@ -7,7 +7,7 @@ import (
 )
 
 // chunkBytes is about how many bytes of float32 one chunk holds: small, for a collection of three points takes one
-// whole chunk, and large enough that the loop over chunks costs nothing beside the rows.
+// whole chunk, and large enough that the loop over chunks costs nothing compared with the rows.
 const chunkBytes = 256 << 10
 
 // Rows holds vectors of one dimension by row number. Rows are appended and never changed. One goroutine appends at a
