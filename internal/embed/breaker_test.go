@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A provider of which half of the last 20 calls failed within 10 s is left alone, though none failed five times in a row; so is
-// none of which those lie further apart. One call tries again, and each failure of it waits anew.
+// A provider is left alone if half of its last 20 calls failed within 10 s, even if no five failed in a row. It is not left
+// alone if the failures lie further apart. One call then tries again, and each failure of that call starts another wait.
 func TestHalfOfTheLastCallsLeaveAProviderAlone(t *testing.T) {
 	play := func(b *breaker, from, apart time.Duration, failed func(i int) bool) (n int, at time.Duration) {
 		for i := range 200 {

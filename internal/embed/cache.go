@@ -20,7 +20,7 @@ const (
 // cacheShards spread the lock over callers; each holds its part of the entries and bytes.
 const cacheShards = 16
 
-// entryOverhead is about what an entry takes beside its key and numbers.
+// entryOverhead is about how many bytes an entry takes in addition to its key and numbers.
 const entryOverhead = 256
 
 // Vector is a text's vector in the forms that callers want, each made once. It is shared and must not be changed.
@@ -109,7 +109,7 @@ type cacheEntry struct {
 	gone   bool
 }
 
-// NewCache returns a cache of at most so many entries and bytes, in all; with 0 entries nothing is kept.
+// NewCache returns a cache of at most the given entries and bytes, in all; with 0 entries nothing is kept.
 func NewCache(entries int, bytes int64) *Cache {
 	c := &Cache{off: entries <= 0}
 	for i := range c.shards {

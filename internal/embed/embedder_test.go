@@ -608,7 +608,7 @@ func TestVectorsAreKeptByTenantAndModel(t *testing.T) {
 	})
 }
 
-// Whether a protected text was embedded is told by no answer to who embeds it as a plain one, and the other way round.
+// No answer for a plain text tells its caller whether the same text was embedded as a protected one, and the other way round.
 func TestProtectedTextsAreKeptApart(t *testing.T) {
 	e, err := New(Options{Kind: KindLexical})
 	if err != nil {

@@ -21,11 +21,11 @@ const (
 // LexicalDim is the dimension of its vectors.
 const LexicalDim = 384
 
-// Grams of so many characters are features, with a space before and after each word.
+// Grams of shortestGram to longestGram characters are features, with a space before and after each word.
 const (
 	shortestGram = 3
 	longestGram  = 5
-	wordWeight   = 2 // beside grams, each of which counts 1
+	wordWeight   = 2 // each gram counts 1
 )
 
 // Lexical returns the vector of a text and how many words it has. Each word (package words) and its grams are hashed (xxhash64) to a

@@ -22,7 +22,7 @@ const (
 	numberBytes = 64
 )
 
-// mostOf is how long an answer to so many texts may be; dim 0 is not known.
+// mostOf is how many bytes an answer to the given number of texts may have; dim 0: not known.
 func mostOf(texts int, dim int64) int64 {
 	if dim == 0 {
 		return maxAnswer
