@@ -15,7 +15,7 @@ type Histogram struct {
 	sum    atomic.Uint64
 }
 
-// NewHistogram makes a histogram of so many buckets; the first reaches up to first, which is at least 1.
+// NewHistogram makes a histogram of the given number of buckets; the first reaches up to first, which is at least 1.
 func NewHistogram(first uint64, buckets int) *Histogram {
 	return &Histogram{first: max(first, 1), counts: make([]atomic.Uint64, max(buckets, 1)+1)}
 }
@@ -37,7 +37,7 @@ type Distribution struct {
 	Sum    float64
 }
 
-// Read returns what was counted. A number observed counts as so many times unit, such as 1e-6 for microseconds that are
+// Read returns what was counted. Observed numbers are multiplied by unit, such as 1e-6 for microseconds that are
 // shown in seconds.
 func (h *Histogram) Read(unit float64) Distribution {
 	d := Distribution{Bounds: make([]float64, len(h.counts)-1), Counts: make([]uint64, len(h.counts))}

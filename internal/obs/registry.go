@@ -1,13 +1,13 @@
 // Package obs turns the counters that other packages keep into metrics. It is the one place that knows Prometheus.
 //
-// A package counts for itself, in a plain struct that it hands out; nobody calls this package where work is done, but
-// for a Histogram, which is a few atomic additions. Whoever wires a process gives a Registry one table of rows for each
-// such struct. It is read when somebody asks for the metrics and at no other time: no goroutine, no timer.
+// A package counts for itself, in a plain struct that it hands out. Code that does the work does not call this package,
+// except for a Histogram, which is a few atomic additions. The code that wires a process gives a Registry one table of rows
+// for each such struct. It is read when the metrics are requested and at no other time: no goroutine, no timer.
 //
 // Promised: names follow one form, and a metric has no more series than its row allows, whatever labels come. Labels
-// are the product's own words and numbers of shards. What users name (tenants, namespaces, queues, keys) is no label:
-// there is no end of it, and these figures are served to whoever reaches the port. Only names of keyspaces are, when an
-// operator asks for it.
+// are the product's own words and numbers of shards. What users name (tenants, namespaces, queues, keys) is not a
+// label: it has no bound, and these figures are served to every client that reaches the port. Only names of keyspaces are
+// labels, when an operator asks for it.
 package obs
 
 import (
@@ -120,7 +120,7 @@ func (m *Metric[S]) row() (Row, error) {
 	case !nameForm.MatchString(m.Name) || !slices.Contains(units, last):
 		return row, fmt.Errorf("metric %q is not named millrace_<package>_<noun>_<unit>", m.Name)
 	case m.Help == "" || strings.HasSuffix(m.Help, "."):
-		return row, fmt.Errorf("metric %s: help %q is no sentence without its full stop", m.Name, m.Help)
+		return row, fmt.Errorf("metric %s: help %q must be a sentence without its full stop", m.Name, m.Help)
 	case readers != 1 || m.Spread != nil && last == "total":
 		return row, fmt.Errorf("metric %s has to have one reader, for its type", m.Name)
 	case (m.Values != nil) != (len(m.Labels) > 0) || row.Bound < 1 || row.Bound > maxBound:
