@@ -129,11 +129,11 @@ func (c *Cluster) Check() error {
 	case err != nil:
 		return fmt.Errorf("peer-listen: %w", err)
 	case c.Plain && (c.CA != "" || c.Cert != "" || c.Key != ""):
-		return errors.New("peer-plain: excludes peer-ca, peer-cert and peer-key")
+		return errors.New("peer-plain is mutually exclusive with peer-ca, peer-cert and peer-key")
 	case c.Plain && !loopback(host):
-		return fmt.Errorf("peer-plain: %s is no loopback address: plain text between peers stays on one machine", c.Listen)
+		return fmt.Errorf("peer-plain: %s must be a loopback address: plain text between peers stays on one machine", c.Listen)
 	case !c.Plain && (c.CA == "" || c.Cert == "" || c.Key == ""):
-		return errors.New("peer-ca, peer-cert and peer-key: all are needed, or peer-plain on loopback")
+		return errors.New("peer-ca, peer-cert and peer-key are required, or peer-plain on loopback")
 	}
 	return c.checkAdvertised()
 }
@@ -150,17 +150,17 @@ func (c *Cluster) checkPeers() error {
 		case addresses[p.Address]:
 			return fmt.Errorf("peers: address %s is there twice", p.Address)
 		case c.Plain && !loopback(host):
-			return fmt.Errorf("peers: node %d: %s is no loopback address, as peer-plain needs", p.ID, p.Address)
+			return fmt.Errorf("peers: node %d: %s must be a loopback address with peer-plain", p.ID, p.Address)
 		}
 		ids[p.ID], addresses[p.Address] = true, true
 	}
 	switch {
 	case c.Node == 0:
-		return errors.New("node-id: none is given, and 0 is none")
+		return errors.New("node-id: is required, and must be above 0")
 	case len(c.Peers) > 0 && c.Join != "":
-		return errors.New("join: a node that is taken in names no peers: the cluster tells it who they are")
+		return errors.New("join is mutually exclusive with peers: a node that joins gets its peers from the cluster")
 	case c.Join != "" && c.Token == "":
-		return errors.New("join-token: is needed to join")
+		return errors.New("join-token: is required with join")
 	case len(c.Peers) == 0: // of a node that was taken in, or is about to be
 	case !ids[c.Node]:
 		return fmt.Errorf("peers: this node, %d, is not among them", c.Node)
@@ -175,7 +175,7 @@ func hostOf(address string) (string, error) {
 		return "", err
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-		return "", fmt.Errorf("address %s: the port is no number of 1 to 65535", address)
+		return "", fmt.Errorf("address %s: the port must be a number of 1 to 65535", address)
 	}
 	return host, nil
 }

@@ -76,8 +76,8 @@ func Fill(settings []Setting, prefix string, environ []string, file []byte) erro
 	return nil
 }
 
-// withPrefix returns the variables that begin with prefix. Those that Kubernetes sets in every container for a
-// Service, here one with the prefix as its name, are no settings.
+// withPrefix returns the variables that begin with prefix. Variables that Kubernetes sets in every container for a
+// Service, here one with the prefix as its name, are not settings.
 func withPrefix(environ []string, prefix string) map[string]string {
 	out := make(map[string]string)
 	for _, pair := range environ {

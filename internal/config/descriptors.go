@@ -56,9 +56,9 @@ const (
 // StoreTables is how many files the database may keep open.
 func (d Descriptors) StoreTables() int { return int(d.Store - 16) }
 
-// peerConnections returns the parts of what n peers take with so many forwarded requests for each, and their sum.
+// peerConnections returns the parts of what n peers take with the given forwarded requests for each, and their sum.
 func peerConnections(n int, forwards int64) (handshakes, streams, sum int64) {
-	const links, strangers = 4, 4 // messages and heartbeats in both directions; nodes that are no peers yet
+	const links, strangers = 4, 4 // messages and heartbeats in both directions; nodes that are not peers yet
 	handshakes, streams = max(4, forwards/4), max(2, forwards/8)
 	// As many greetings from where peers are as from elsewhere.
 	return handshakes, streams, int64(n)*(links+2*streams+2*forwards) + 2*handshakes + strangers
@@ -110,7 +110,7 @@ func PlanDescriptors(n DescriptorNeeds) (Descriptors, error) {
 	return d, nil
 }
 
-// spread gives out what is left, by weight, until it is gone or nobody wants more.
+// spread gives out what is left, by weight, until it is gone or no part wants more.
 func spread(all []*part, left int64) {
 	for left > 0 {
 		weights := int64(0)

@@ -26,7 +26,7 @@ type Embedder struct {
 	Waiting        int           `yaml:"waiting"`
 	Batch          int           `yaml:"batch"`
 
-	Key string `yaml:"-"` // what these hold; filled in by who opens the embedder
+	Key string `yaml:"-"` // what these hold; set by the code that opens the embedder
 }
 
 // maxEmbedders bounds the embedders of a server: each may hold connections open.

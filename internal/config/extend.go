@@ -68,7 +68,7 @@ func (o OneMore) Plan() (*DevelopmentFiles, error) {
 		o.Rand = env.SystemRand{}
 	}
 	if o.Node == 0 {
-		return nil, errors.New("node: none is given, and 0 is none")
+		return nil, errors.New("node: is required, and must be above 0")
 	}
 	d := Development{Dir: o.Dir, Nodes: 1, Host: o.Host, BasePort: o.BasePort, Shards: o.Shards, Tokens: o.Tokens, Now: o.Now, Rand: o.Rand}
 	if err := d.check(); err != nil {
