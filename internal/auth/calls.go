@@ -26,7 +26,7 @@ type Lookup interface {
 	Lookup(token string, now time.Time) (Principal, bool)
 }
 
-// Holder is who holds a token, with the token.
+// Holder is the holder of a token, with the token.
 type Holder struct {
 	Principal
 	Token string

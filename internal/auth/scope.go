@@ -6,7 +6,7 @@ import "strings"
 type Scopes uint32
 
 // The scopes. Admin covers configuration, running a task at once and removing one, within the tenant; it includes no other
-// scope. Backup, Cluster and TenantAdmin are no tenant's: their holder can read everything that the server has, takes nodes in
+// scope. Backup, Cluster and TenantAdmin do not belong to a tenant: their holder can read everything that the server has, takes nodes in
 // and out, and bounds tenants.
 const (
 	TaskCreate Scopes = 1 << iota
@@ -36,7 +36,7 @@ const (
 	SearchAdmin
 	SearchProtected
 
-	// Cluster is operating the whole cluster: its members, who leads, its format.
+	// Cluster is operating the whole cluster: its members, its leaders, its format.
 	Cluster Scopes = 1 << 16
 	// TenantAdmin is what bounds tenants, of all of them.
 	TenantAdmin Scopes = 1 << 17

@@ -25,7 +25,7 @@ import (
 	"github.com/millrace/millrace/internal/env"
 )
 
-// Principal is who holds a token.
+// Principal is the holder of a token.
 type Principal struct {
 	Name    string // recorded as the creator of tasks
 	Tenant  string
@@ -74,7 +74,7 @@ type Change struct {
 	Added   int
 	Removed int
 	Altered int // the same token with another holder, other rights or another end
-	Expired int // of Tokens: nobody can use them any more
+	Expired int // of Tokens: they are refused
 }
 
 // Any reports whether anything differs.

@@ -14,7 +14,7 @@ import (
 const (
 	// tokenPrefix lets people and scanners of leaked secrets recognise a token.
 	tokenPrefix = "mr_"
-	// tokenBytes of randomness: with 256 bits no salt or slow hash is needed, because nobody can try them all.
+	// tokenBytes of randomness: with 256 bits no salt or slow hash is needed, because an attacker cannot try them all.
 	tokenBytes = 32
 	// hashPrefix names the hash, so that another can follow without a guess.
 	hashPrefix = "sha256:"
@@ -33,7 +33,7 @@ func Hash(token string) string {
 	return hashPrefix + hex.EncodeToString(sum[:])
 }
 
-// errHash is the same for all that is no hash, so that a token pasted in its place is never repeated in a log.
+// errHash is the same for every text that is not a hash, so that a token pasted in its place is never repeated in a log.
 var errHash = errors.New("a hash is sha256: and 64 hexadecimal digits")
 
 func parseHash(s string) (sum [sha256.Size]byte, err error) {
