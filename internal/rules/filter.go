@@ -189,7 +189,7 @@ func (b *bound) words(p *probe) ([]string, bool) {
 // Probes returns the parts that sets of rows answer. A row passes if it is in the sets of all of them, and Rest is true.
 func (f *BoundFilter) Probes() []Probe { return f.probes }
 
-// HasRest says whether there are parts beside the probes.
+// HasRest says whether there are parts in addition to the probes.
 func (f *BoundFilter) HasRest() bool { return len(f.tests) > 0 }
 
 // Rest says whether a row passes all parts that are not probes.
