@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// checkErrors finds code that decides by an error's text, and panics that nobody explains. Tests may read texts, as
+// checkErrors finds code that decides by an error's text, and panics without an explanation. Tests may read texts, as
 // people do, and may panic.
 func checkErrors(t *tree) []finding {
 	var out []finding

@@ -119,7 +119,7 @@ func patterns(list string) ([]string, error) {
 		}
 		for _, n := range names {
 			if n == "" || strings.ContainsAny(n, " \t") {
-				return nil, fmt.Errorf("%q is no package name", n)
+				return nil, fmt.Errorf("%q must be a package name", n)
 			}
 			if first, _, _ := strings.Cut(n, "/"); !slices.Contains(roots, first) {
 				n = "internal/" + n

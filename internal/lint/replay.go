@@ -18,7 +18,7 @@ import (
 // checkReplay finds, in packages whose code is replayed by every replica, what types tell: a map walked in its random
 // order, a package variable that changes, and a float that is computed with or decides.
 //
-// All files of a package are checked together, whatever their build tags; what they then declare twice is no matter.
+// All files of a package are checked together, whatever their build tags; what they then declare twice is ignored.
 // dir is a directory of the module, where the go command can look up what is outside of it.
 func checkReplay(t *tree, dir string) ([]finding, error) {
 	judged := func(p *pkg) bool { return replays(p.dir) }

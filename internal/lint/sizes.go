@@ -17,7 +17,7 @@ const (
 	funcLines     = 80
 )
 
-// checkSizes finds files and functions that are long without a reason in sizes.txt, and reasons nobody needs any more.
+// checkSizes finds files and functions that are long without a reason in sizes.txt, and reasons that are not needed any more.
 // It is a question, not a limit: the answer is a line "path reason" or "path:Function reason".
 func checkSizes(t *tree) ([]finding, error) {
 	reasons, err := readSizes(t.fsys)

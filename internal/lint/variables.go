@@ -62,7 +62,7 @@ func (w *replayWalk) exported(decl *ast.GenDecl) {
 	}
 }
 
-// addresses says whether a selector is a method with a pointer receiver on something that is no pointer.
+// addresses says whether a selector is a method with a pointer receiver on something that is not a pointer.
 func (w *replayWalk) addresses(sel *ast.SelectorExpr) bool {
 	s := w.info.Selections[sel]
 	if s == nil || s.Kind() != types.MethodVal {
