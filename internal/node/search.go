@@ -9,7 +9,7 @@ import (
 
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/machine/search"
-	"github.com/millrace/millrace/internal/matrix"
+	"github.com/millrace/millrace/internal/retrieval"
 	"github.com/millrace/millrace/internal/rules"
 )
 
@@ -77,7 +77,7 @@ func (n *Node) CheckDefinition(def *core.Collection) core.Fact {
 		if f.Type == core.FieldText || !f.Index || f.Protected {
 			continue
 		}
-		one, err := matrix.NewSchema([]core.SchemaField{f})
+		one, err := retrieval.NewSchema([]core.SchemaField{f})
 		if err == nil && !rules.Reserved(f.Name) {
 			_, err = one.Rules().Filter("has(" + f.Name + ")")
 		}
@@ -87,7 +87,7 @@ func (n *Node) CheckDefinition(def *core.Collection) core.Fact {
 			}
 		}
 	}
-	if _, err := matrix.NewSchema(def.Fields); err != nil {
+	if _, err := retrieval.NewSchema(def.Fields); err != nil {
 		return core.Invalid{Field: "schema", Reason: "bad_name", Message: "makes no sense to expressions"}
 	}
 	return nil
@@ -101,7 +101,7 @@ func (n *Node) CheckPayload(def *core.Collection, payload []byte) (string, core.
 		return "", core.Invalid{Field: "payload", Reason: "field_type", Message: "the schema of the collection is of a newer build"}
 	}
 	if err := schema.Check(payload); err != nil {
-		f, _ := errors.AsType[*matrix.FieldError](err)
+		f, _ := errors.AsType[*retrieval.FieldError](err)
 		if f == nil {
 			return "", core.Invalid{Field: "payload", Reason: "field_type", Message: "makes no sense"}
 		}
@@ -109,12 +109,12 @@ func (n *Node) CheckPayload(def *core.Collection, payload []byte) (string, core.
 	}
 	var out strings.Builder
 	for _, t := range def.Texts {
-		text := matrix.Text(payload, t.Name)
+		text := retrieval.Text(payload, t.Name)
 		if text == "" {
 			continue
 		}
-		if len(text) > matrix.MaxText {
-			return "", core.TooLarge{Field: "payload." + t.Name, Limit: "point_text_bytes", Max: matrix.MaxText}
+		if len(text) > retrieval.MaxText {
+			return "", core.TooLarge{Field: "payload." + t.Name, Limit: "point_text_bytes", Max: retrieval.MaxText}
 		}
 		for range max(1, (t.Weight+50)/100) {
 			if out.Len() > 0 {
@@ -129,27 +129,27 @@ func (n *Node) CheckPayload(def *core.Collection, payload []byte) (string, core.
 // schemas keeps the schemas of definitions, by uid: compiling one costs more than a write.
 type schemas struct {
 	mu    sync.Mutex // guards byUID
-	byUID map[uint64]*matrix.Schema
+	byUID map[uint64]*retrieval.Schema
 }
 
 // maxSchemas bounds the schemas that are kept.
 const maxSchemas = 1024
 
-func (n *Node) schemaOf(def *core.Collection) (*matrix.Schema, error) {
+func (n *Node) schemaOf(def *core.Collection) (*retrieval.Schema, error) {
 	n.schemas.mu.Lock()
 	known := n.schemas.byUID[def.UID]
 	n.schemas.mu.Unlock()
 	if known != nil {
 		return known, nil
 	}
-	made, err := matrix.NewSchema(def.Fields)
+	made, err := retrieval.NewSchema(def.Fields)
 	if err != nil {
 		return nil, err
 	}
 	n.schemas.mu.Lock()
 	defer n.schemas.mu.Unlock()
 	if n.schemas.byUID == nil || len(n.schemas.byUID) >= maxSchemas {
-		n.schemas.byUID = make(map[uint64]*matrix.Schema)
+		n.schemas.byUID = make(map[uint64]*retrieval.Schema)
 	}
 	n.schemas.byUID[def.UID] = made
 	return made, nil
@@ -175,8 +175,8 @@ func (n *Node) RoomFor(p core.Partition, def *core.Collection, more int) core.Fa
 			return core.Exhausted{Limit: "search_memory", Max: n.o.SearchBytes}
 		}
 	}
-	if c.index.Distinct() > matrix.MaxDistinct {
-		return core.Exhausted{Limit: "distinct_keywords", Max: matrix.MaxDistinct}
+	if c.index.Distinct() > retrieval.MaxDistinct {
+		return core.Exhausted{Limit: "distinct_keywords", Max: retrieval.MaxDistinct}
 	}
 	return nil
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/machine/commit"
 	"github.com/millrace/millrace/internal/machine/search"
-	"github.com/millrace/millrace/internal/matrix"
+	"github.com/millrace/millrace/internal/retrieval"
 	"github.com/millrace/millrace/internal/vector"
 )
 
@@ -102,7 +102,7 @@ func enter(parts map[core.Partition]*partPoints, p core.Partition, incarnation u
 }
 
 func (pt *points) make(def *core.Collection) (*indexed, error) {
-	index, err := matrix.NewIndex(def, pt.kernel.Load())
+	index, err := retrieval.NewIndex(def, pt.kernel.Load())
 	if err != nil {
 		return nil, err
 	}
@@ -142,11 +142,11 @@ func sameCollection(a, b *core.PointChange) bool {
 }
 
 // changesOf copies what the index keeps: the slices of an entry are those of all of it.
-func changesOf(in []core.PointChange) []matrix.Change {
-	out := make([]matrix.Change, len(in))
+func changesOf(in []core.PointChange) []retrieval.Change {
+	out := make([]retrieval.Change, len(in))
 	for i := range in {
 		c := &in[i]
-		out[i] = matrix.Change{ID: c.ID, Gone: c.Deleted, Version: c.Version, Vector: c.Vector, Payload: bytes.Clone(c.Payload)}
+		out[i] = retrieval.Change{ID: c.ID, Gone: c.Deleted, Version: c.Version, Vector: c.Vector, Payload: bytes.Clone(c.Payload)}
 	}
 	return out
 }

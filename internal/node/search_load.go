@@ -12,7 +12,7 @@ import (
 
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/machine/search"
-	"github.com/millrace/millrace/internal/matrix"
+	"github.com/millrace/millrace/internal/retrieval"
 )
 
 // Indexes are built from the store while the node serves, part by part, that of the collection that was searched last first. A
@@ -26,7 +26,7 @@ import (
 // indexed is a collection and its index.
 type indexed struct {
 	def   core.Collection
-	index *matrix.Index
+	index *retrieval.Index
 	rules compiledRules
 
 	used   atomic.Uint64 // a number that grows with each search of another collection; 0: no search is known
@@ -100,10 +100,10 @@ func (l *indexLoad) step() (more bool, err error) {
 		return false, nil
 	}
 	l.begun = true
-	part := make([]matrix.Change, 0, loadPart)
+	part := make([]retrieval.Change, 0, loadPart)
 	if err = l.s.store.View(func(v core.View) error {
 		return search.EachPoint(v, l.p, l.incarnation, l.after, func(one core.StoredPoint) bool {
-			part = append(part, matrix.Change{
+			part = append(part, retrieval.Change{
 				ID: one.ID, Version: one.Version, Vector: bytes.Clone(one.Vector), Payload: bytes.Clone(one.Payload),
 			})
 			return len(part) < loadPart

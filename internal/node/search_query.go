@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/core"
-	"github.com/millrace/millrace/internal/matrix"
+	"github.com/millrace/millrace/internal/retrieval"
 	"github.com/millrace/millrace/internal/rules"
 	"github.com/millrace/millrace/internal/vector"
 )
@@ -21,7 +21,7 @@ func (n *Node) Search(ctx context.Context, p core.Partition, q *core.SearchQuery
 	if err != nil {
 		return nil, err
 	}
-	r := &matrix.Request{
+	r := &retrieval.Request{
 		Query: queryOf(q), K: q.K, Candidates: q.Candidates, OnlyEligible: q.EligibleOnly, DenseWeight: q.Dense,
 		Words: q.Words, WordWeight: q.Lexical,
 		DecayField: q.DecayField, HalfLife: q.HalfLife.Duration(), Exact: q.Exact, Explain: q.Explain, Width: q.Width, Partial: q.Partial,
@@ -76,9 +76,9 @@ func (n *Node) searched(ctx context.Context, p core.Partition, q *core.SearchQue
 	return s, at, c, err
 }
 
-func gateOf(g *core.SearchGate) (matrix.Gate, error) {
+func gateOf(g *core.SearchGate) (retrieval.Gate, error) {
 	params, err := paramsOf("gate.params", g.Params)
-	out := matrix.Gate{
+	out := retrieval.Gate{
 		Roles: g.Roles, AnyRole: g.AnyRole, CredentialsAll: g.Credentials, ValidAt: time.Unix(0, g.ValidAt).UTC(), Client: g.Client,
 		IDsIn: g.IDsIn, HasIDsIn: len(g.IDsIn) > 0, IDsNotIn: g.IDsNotIn, Filter: g.Filter, Params: params,
 	}
@@ -152,8 +152,8 @@ func plainParam(v any) (any, bool) {
 }
 
 // searchFault tells the faults of a request from those of this node.
-func searchFault(ctx context.Context, q *core.SearchQuery, stage matrix.Stage, err error) error {
-	if f, ok := errors.AsType[*matrix.UnknownRole](err); ok {
+func searchFault(ctx context.Context, q *core.SearchQuery, stage retrieval.Stage, err error) error {
+	if f, ok := errors.AsType[*retrieval.UnknownRole](err); ok {
 		return core.SearchInvalid{Field: "gate.roles", Reason: "unknown_role", Message: f.Error(), Near: f.Near}
 	}
 	if f, ok := errors.AsType[vector.DimError](err); ok {
@@ -161,7 +161,7 @@ func searchFault(ctx context.Context, q *core.SearchQuery, stage matrix.Stage, e
 	}
 	if f, ok := errors.AsType[*rules.Error](err); ok {
 		field := "gate.filter"
-		_, judged := errors.AsType[*matrix.JudgeError](err)
+		_, judged := errors.AsType[*retrieval.JudgeError](err)
 		switch {
 		case judged, f.Rule != "":
 			field = "judge.params"
@@ -171,15 +171,15 @@ func searchFault(ctx context.Context, q *core.SearchQuery, stage matrix.Stage, e
 		return ruleFact(field, f)
 	}
 	switch {
-	case errors.Is(err, matrix.ErrNoRoleField):
+	case errors.Is(err, retrieval.ErrNoRoleField):
 		return core.SearchInvalid{Field: "gate.roles", Reason: "no_role_field", Message: "the collection has no field that holds roles"}
-	case errors.Is(err, matrix.ErrStopped), ctx.Err() != nil:
+	case errors.Is(err, retrieval.ErrStopped), ctx.Err() != nil:
 		return core.DeadlineExceeded{Stage: string(stage)}
 	}
 	return err
 }
 
-func fillAnswer(out *core.SearchAnswer, p core.Partition, validAt int64, found *matrix.Answer) {
+func fillAnswer(out *core.SearchAnswer, p core.Partition, validAt int64, found *retrieval.Answer) {
 	out.Gate, out.Plan = countsOf(&found.Gate, validAt), string(found.Plan)
 	out.Judged, out.Blocked, out.Conditional = uint64(found.Judged), uint64(found.Blocked), uint64(found.Conditional)
 	out.Stopped, out.Numbers = string(found.Stopped), core.SearchNumbers{
@@ -201,7 +201,7 @@ func fillAnswer(out *core.SearchAnswer, p core.Partition, validAt int64, found *
 	}
 }
 
-func countsOf(c *matrix.Counts, validAt int64) core.GateCounts {
+func countsOf(c *retrieval.Counts, validAt int64) core.GateCounts {
 	return core.GateCounts{
 		Considered: uint64(c.Considered), Passed: uint64(c.Passed), IDs: uint64(c.IDs), Role: uint64(c.Role),
 		Credential: uint64(c.Credential), Block: uint64(c.Block), Filter: uint64(c.Filter), ValidAt: validAt,
@@ -220,7 +220,7 @@ func (n *Node) Count(ctx context.Context, p core.Partition, q *core.SearchQuery)
 	}
 	found, err := c.index.Count(&g, func() bool { return ctx.Err() != nil })
 	if err != nil {
-		return core.GateCounts{}, at, searchFault(ctx, q, matrix.StageGate, err)
+		return core.GateCounts{}, at, searchFault(ctx, q, retrieval.StageGate, err)
 	}
 	return countsOf(&found, q.Gate.ValidAt), at, nil
 }
@@ -229,21 +229,21 @@ func (n *Node) Count(ctx context.Context, p core.Partition, q *core.SearchQuery)
 type stageClock struct {
 	n     *Node
 	out   *core.SearchAnswer
-	stage matrix.Stage
+	stage retrieval.Stage
 	began time.Duration
 }
 
 // stageLabels carry the labels of profiles, made once.
-var stageLabels = map[matrix.Stage]context.Context{
-	matrix.StageGate: labelled(matrix.StageGate), matrix.StageRetrieve: labelled(matrix.StageRetrieve),
-	matrix.StageJudge: labelled(matrix.StageJudge), matrix.StageMerge: labelled(matrix.StageMerge),
+var stageLabels = map[retrieval.Stage]context.Context{
+	retrieval.StageGate: labelled(retrieval.StageGate), retrieval.StageRetrieve: labelled(retrieval.StageRetrieve),
+	retrieval.StageJudge: labelled(retrieval.StageJudge), retrieval.StageMerge: labelled(retrieval.StageMerge),
 }
 
-func labelled(s matrix.Stage) context.Context {
+func labelled(s retrieval.Stage) context.Context {
 	return pprof.WithLabels(context.Background(), pprof.Labels("stage", string(s)))
 }
 
-func (c *stageClock) enter(stage matrix.Stage) {
+func (c *stageClock) enter(stage retrieval.Stage) {
 	c.end()
 	c.stage, c.began = stage, c.n.o.Clock.Boot()
 	pprof.SetGoroutineLabels(stageLabels[stage])
@@ -255,13 +255,13 @@ func (c *stageClock) end() {
 	}
 	took := int64(c.n.o.Clock.Boot() - c.began)
 	switch c.stage {
-	case matrix.StageGate:
+	case retrieval.StageGate:
 		c.out.GateNanos += took
-	case matrix.StageRetrieve:
+	case retrieval.StageRetrieve:
 		c.out.RetrieveNanos += took
-	case matrix.StageJudge:
+	case retrieval.StageJudge:
 		c.out.JudgeNanos += took
-	case matrix.StageMerge:
+	case retrieval.StageMerge:
 		c.out.MergeNanos += took
 	}
 	c.stage = ""

@@ -13,7 +13,7 @@ import (
 
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/machine/search"
-	"github.com/millrace/millrace/internal/matrix"
+	"github.com/millrace/millrace/internal/retrieval"
 )
 
 func pointVec(xs ...float32) []byte {
@@ -255,8 +255,8 @@ func TestBeyondItsKeywordsACollectionTakesNoPointsUntilSomeAreGone(t *testing.T)
 		}
 		return &core.VectorUpsert{Collection: "ws", ID: id, Vector: pointVec(1, 1), Payload: append(text, "]}"...)}
 	}
-	for i := 0; next+1 < matrix.MaxDistinct; i++ {
-		r.must(words(fmt.Sprint("w", i), min(255, matrix.MaxDistinct-1-next)))
+	for i := 0; next+1 < retrieval.MaxDistinct; i++ {
+		r.must(words(fmt.Sprint("w", i), min(255, retrieval.MaxDistinct-1-next)))
 	}
 	room := func() core.Fact {
 		if _, _, err := r.found(t.Context(), pointQuery(0, false)); err != nil { // waits until the index has it
@@ -268,7 +268,7 @@ func TestBeyondItsKeywordsACollectionTakesNoPointsUntilSomeAreGone(t *testing.T)
 		t.Errorf("with as many keywords as there may be: %v", fact)
 	}
 	r.must(words("one", 1))
-	if fact := room(); fact != (core.Exhausted{Limit: "distinct_keywords", Max: matrix.MaxDistinct}) {
+	if fact := room(); fact != (core.Exhausted{Limit: "distinct_keywords", Max: retrieval.MaxDistinct}) {
 		sh, _ := r.node.shardOf(r.ns)
 		t.Errorf("with one more: %v; %d", fact, sh.points.byName(r.ns, "ws").index.Distinct())
 	}

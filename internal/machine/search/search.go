@@ -8,7 +8,7 @@
 //
 // Promised: a refused op changes nothing; equal ops on equal state give equal results; nothing is embedded and no float is
 // looked at: a vector is bytes of the right length. Elsewhere: what payloads mean and whether their fields have the types
-// of the schema (the edge, against the definition whose uid an upsert carries), searching (matrix), the index (node), the
+// of the schema (the edge, against the definition whose uid an upsert carries), searching (retrieval), the index (node), the
 // order of fence, conditions and ops (package commit, which calls Mark, Undo and Keep in step with the Txn's).
 package search
 

@@ -1,6 +1,6 @@
 //go:build mutants
 
-package matrix
+package retrieval
 
 import (
 	"os"

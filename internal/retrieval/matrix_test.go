@@ -1,4 +1,4 @@
-package matrix
+package retrieval
 
 import (
 	"encoding/json"

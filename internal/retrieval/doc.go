@@ -1,4 +1,4 @@
-// Package matrix answers who may do something and who fits best. An Index holds the live points of one collection in
+// Package retrieval answers who may do something and who fits best. An Index holds the live points of one collection in
 // memory; a search runs gate, retrieve, judge and merge over it, in this order.
 //
 // The gate is one conjunction of sets of rows, evaluated before anything is scored, and counts what it blocks. Retrieval
@@ -8,4 +8,4 @@
 //
 // An Index is derived from what is stored and can be rebuilt at any time. It knows no clock: the instant that
 // credentials are judged at comes with the search.
-package matrix
+package retrieval
