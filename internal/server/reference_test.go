@@ -9,21 +9,21 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write docs/reference/metrics.md anew")
+var update = flag.Bool("update", false, "write docs/reference/metrics.md again")
 
 const metricsIntro = `# Metrics
 
 Written from the tables of metrics by ` + "`go test ./internal/server -run TestTheReference -update`" + `; a test compares.
 
 ` + "`GET /metrics`" + ` of the admin listener (` + "`--admin`" + `, by default ` + "`127.0.0.1:7083`" + `) and of that of
-` + "`--metrics`" + `, which may be public, serves them in Prometheus' text format, beside those of the Go runtime (` + "`go_*`" + `) and of the process (` + "`process_*`" + `). They are read when somebody asks, and at no
-other time.
+` + "`--metrics`" + `, which may be public, serves them in Prometheus' text format, together with those of the Go runtime (` + "`go_*`" + `) and of the process (` + "`process_*`" + `). They are read only when a client
+asks for them.
 
 Names are ` + "`millrace_<package>_<noun>_<unit>`" + `. One that ends in ` + "`_total`" + ` only grows; those of tasks and attempts go on
 over restarts, because they are stored, the others begin at 0.
 
-**What users name is no label.** Tenants, namespaces, queues and keys have no end, and whoever reaches this port needs no
-token. So there are sums over all tenants here, by shard and by state; what is in one queue is told by the queue's own
+**Names that users choose are not labels.** The number of tenants, namespaces, queues and keys is not bounded, and a client of
+this port needs no token. So the rows are sums over all tenants, by shard and by state; what is in one queue is told by its own
 statistics (` + "`millrace queue stats`" + `), to its tenant. A metric has at most the series that its row allows; should
 there ever be more, the rest is added up under the label value ` + "`other`" + `.
 
