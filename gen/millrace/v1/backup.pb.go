@@ -75,7 +75,7 @@ func (x *TakeBackupRequest) GetObjects() bool {
 }
 
 // BackupPart is, in this order: the head; for each shard its description and the bytes of its files; each file of the
-// repositories' objects, once, in ascending order of digests, and its bytes; the end. A stream without an end is no backup.
+// repositories' objects, once, in ascending order of digests, and its bytes; the end. A stream without an end is not a backup.
 type BackupPart struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Part:

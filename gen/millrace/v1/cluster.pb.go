@@ -386,7 +386,7 @@ func (x *ClusterNode) GetReplicas() []*ClusterReplica {
 type ClusterReplica struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Shard         uint32                 `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"`
-	Leader        uint64                 `protobuf:"varint,2,opt,name=leader,proto3" json:"leader,omitempty"` // node that leads, as far as this one knows; 0: nobody
+	Leader        uint64                 `protobuf:"varint,2,opt,name=leader,proto3" json:"leader,omitempty"` // node that leads, as far as this one knows; 0: none
 	Leads         bool                   `protobuf:"varint,3,opt,name=leads,proto3" json:"leads,omitempty"`   // this node leads and serves
 	Term          uint64                 `protobuf:"varint,4,opt,name=term,proto3" json:"term,omitempty"`
 	Committed     uint64                 `protobuf:"varint,5,opt,name=committed,proto3" json:"committed,omitempty"`

@@ -1381,7 +1381,7 @@ func (x *KeyspaceConfig) GetQuota() *KeyspaceQuota {
 	return nil
 }
 
-// KeyspaceQuota bounds a keyspace; 0 is no bound. What passes a bound is refused; deletes and reads go on.
+// KeyspaceQuota limits a keyspace; 0 means no limit. Puts beyond a limit are refused; deletes and reads go on.
 type KeyspaceQuota struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Bytes           int64                  `protobuf:"varint,1,opt,name=bytes,proto3" json:"bytes,omitempty"`                                              // on disk, of one replica, measured every 10 s

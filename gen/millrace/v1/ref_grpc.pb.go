@@ -38,8 +38,9 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// RefService keeps git repositories: references behind the log, objects beside it. Object ids are 40 lower-case hexadecimal
-// digits; 40 zeros, or an empty text where nothing else is said, are no object. A name is HEAD or lies below refs/.
+// RefService keeps git repositories: references behind the log, objects in files next to it. Object ids are 40 lower-case
+// hexadecimal digits; 40 zeros mean no object, and so does an empty text unless a field says otherwise. A name is HEAD or
+// lies below refs/.
 type RefServiceClient interface {
 	CreateRepo(ctx context.Context, in *CreateRepoRequest, opts ...grpc.CallOption) (*CreateRepoResponse, error)
 	GetRepo(ctx context.Context, in *GetRepoRequest, opts ...grpc.CallOption) (*GetRepoResponse, error)
@@ -213,8 +214,9 @@ func (c *refServiceClient) ReadReflog(ctx context.Context, in *ReadReflogRequest
 // All implementations must embed UnimplementedRefServiceServer
 // for forward compatibility.
 //
-// RefService keeps git repositories: references behind the log, objects beside it. Object ids are 40 lower-case hexadecimal
-// digits; 40 zeros, or an empty text where nothing else is said, are no object. A name is HEAD or lies below refs/.
+// RefService keeps git repositories: references behind the log, objects in files next to it. Object ids are 40 lower-case
+// hexadecimal digits; 40 zeros mean no object, and so does an empty text unless a field says otherwise. A name is HEAD or
+// lies below refs/.
 type RefServiceServer interface {
 	CreateRepo(context.Context, *CreateRepoRequest) (*CreateRepoResponse, error)
 	GetRepo(context.Context, *GetRepoRequest) (*GetRepoResponse, error)

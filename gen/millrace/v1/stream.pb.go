@@ -752,7 +752,7 @@ func (x *WorkerInfo) GetHost() string {
 type Welcome struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	Directory     []*PartitionAddress    `protobuf:"bytes,2,rep,name=directory,proto3" json:"directory,omitempty"`    // by partition; one that nobody is known to lead is left out
+	Directory     []*PartitionAddress    `protobuf:"bytes,2,rep,name=directory,proto3" json:"directory,omitempty"`    // by partition; a partition without a known leader is left out
 	Partitions    uint32                 `protobuf:"varint,8,opt,name=partitions,proto3" json:"partitions,omitempty"` // how many the namespace has
 	Limits        *Limits                `protobuf:"bytes,3,opt,name=limits,proto3" json:"limits,omitempty"`
 	ShardTime     *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=shard_time,json=shardTime,proto3" json:"shard_time,omitempty"`
@@ -1057,7 +1057,7 @@ type CommitFrame struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Seq           uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
 	Commit        *CommitRequest         `protobuf:"bytes,2,opt,name=commit,proto3" json:"commit,omitempty"`
-	CommitSeq     uint64                 `protobuf:"varint,3,opt,name=commit_seq,json=commitSeq,proto3" json:"commit_seq,omitempty"` // from 1, rising by 1 over the session's life; a repeat is answered, not applied. Not beside a request id
+	CommitSeq     uint64                 `protobuf:"varint,3,opt,name=commit_seq,json=commitSeq,proto3" json:"commit_seq,omitempty"` // from 1, rising by 1 over the session's life; a repeat is answered, not applied. Mutually exclusive with a request id
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

@@ -128,8 +128,7 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// KVStream is the same stream for who only writes and reads keys: beside its Hello it takes the frames puts, commit, gets,
-// auth and drain.
+// KVStream is a QueueStream restricted to keys: after its Hello it accepts the frames puts, commit, gets, auth and drain.
 type KVStreamClient interface {
 	Open(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ClientFrame, ServerFrame], error)
 }
@@ -159,8 +158,7 @@ type KVStream_OpenClient = grpc.BidiStreamingClient[ClientFrame, ServerFrame]
 // All implementations must embed UnimplementedKVStreamServer
 // for forward compatibility.
 //
-// KVStream is the same stream for who only writes and reads keys: beside its Hello it takes the frames puts, commit, gets,
-// auth and drain.
+// KVStream is a QueueStream restricted to keys: after its Hello it accepts the frames puts, commit, gets, auth and drain.
 type KVStreamServer interface {
 	Open(grpc.BidiStreamingServer[ClientFrame, ServerFrame]) error
 	mustEmbedUnimplementedKVStreamServer()

@@ -4729,8 +4729,8 @@ func (x *KVDelete) GetIfRev() uint64 {
 	return 0
 }
 
-// KVAdd adds to a number, which is kept as decimal text of 64 bits with a sign. An absent key holds 0. What overflows, or
-// passes a bound, and a value that is no number are refused.
+// KVAdd adds to a number, which is kept as decimal text of 64 bits with a sign. An absent key holds 0. An addition that
+// overflows or passes a bound is refused, and so is one to a value that is not a number.
 type KVAdd struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Keyspace      string                 `protobuf:"bytes,1,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
@@ -6089,7 +6089,7 @@ type PartitionInfo struct {
 	Partition     uint32                 `protobuf:"varint,1,opt,name=partition,proto3" json:"partition,omitempty"`
 	Shard         uint32                 `protobuf:"varint,2,opt,name=shard,proto3" json:"shard,omitempty"`
 	Address       string                 `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"` // of the node that leads it; empty: this node
-	Led           bool                   `protobuf:"varint,4,opt,name=led,proto3" json:"led,omitempty"`        // false: nobody is known to lead it now
+	Led           bool                   `protobuf:"varint,4,opt,name=led,proto3" json:"led,omitempty"`        // false: no leader is known now
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

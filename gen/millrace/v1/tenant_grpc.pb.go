@@ -27,8 +27,8 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// TenantService bounds the keys of all namespaces of a tenant together. A tenant's admin reads its own; who holds the scope
-// tenant:admin, which is no tenant's, reads and sets those of all.
+// TenantService limits the keys of all namespaces of a tenant together. A tenant's admin reads its own limits. A caller with
+// the scope tenant:admin, which does not belong to a tenant, reads and sets those of all tenants.
 type TenantServiceClient interface {
 	Get(ctx context.Context, in *GetTenantRequest, opts ...grpc.CallOption) (*GetTenantResponse, error)
 	// Set replaces the configuration of a tenant, which need not have been used yet.
@@ -67,8 +67,8 @@ func (c *tenantServiceClient) Set(ctx context.Context, in *SetTenantRequest, opt
 // All implementations must embed UnimplementedTenantServiceServer
 // for forward compatibility.
 //
-// TenantService bounds the keys of all namespaces of a tenant together. A tenant's admin reads its own; who holds the scope
-// tenant:admin, which is no tenant's, reads and sets those of all.
+// TenantService limits the keys of all namespaces of a tenant together. A tenant's admin reads its own limits. A caller with
+// the scope tenant:admin, which does not belong to a tenant, reads and sets those of all tenants.
 type TenantServiceServer interface {
 	Get(context.Context, *GetTenantRequest) (*GetTenantResponse, error)
 	// Set replaces the configuration of a tenant, which need not have been used yet.
