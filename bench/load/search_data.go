@@ -11,7 +11,7 @@ import (
 )
 
 // SearchData is a made-up staffing pool: workers, job orders, and queries whose best answers are known from the orders.
-// Equal options give equal data, byte for byte. Nobody in it exists.
+// Equal options give equal data, byte for byte. All people in it are made up.
 type SearchData struct {
 	Options SearchDataOptions
 	Workers []SearchWorker

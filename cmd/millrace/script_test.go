@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"millrace": main})
 }
 
-// TestScripts runs the command line as its users do. Beside testscript's own, the scripts have these commands:
+// TestScripts runs the command line as its users do. Besides those of testscript, the scripts have these commands:
 //
 //	code N PROG [ARG...]         runs a program that must end with exit code N
 //	ready FILE [TOKENFILE]       waits for a server's ready file, then sets MILLRACE_URL, PID and MILLRACE_TOKEN

@@ -274,7 +274,7 @@ func TestAConfigurationIsInAllPartitions(t *testing.T) {
 	})
 }
 
-// Whoever is last at the first partition is last at all of them.
+// The call that is last at the first partition is last at all of them.
 func TestConfigurationsThatAreSetAtOnceEndEqualInAllPartitions(t *testing.T) {
 	w := openWide(t, 4)
 	for turn := range 10 {

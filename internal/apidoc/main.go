@@ -46,7 +46,7 @@ func run(in io.Reader, out io.Writer) error {
 	return err
 }
 
-// contract reads a set of compiled files, which knows the comments beside each declaration.
+// contract reads a set of compiled files, with the comments of each declaration.
 func contract(in io.Reader) (*protoregistry.Files, error) {
 	b, err := io.ReadAll(in)
 	if err != nil {
@@ -72,7 +72,7 @@ func message(files *protoregistry.Files, name string) (protoreflect.MessageDescr
 	}
 	m, ok := d.(protoreflect.MessageDescriptor)
 	if !ok {
-		return nil, fmt.Errorf("%s is no message", name)
+		return nil, fmt.Errorf("%s is not a message", name)
 	}
 	return m, nil
 }

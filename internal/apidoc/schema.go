@@ -17,7 +17,7 @@ type part struct {
 	fields  []string
 }
 
-// composed are the schemas that are no message of the contract: on a route of one task the id is in the path, and
+// composed are the schemas that are not a message of the contract: on a route of one task the id is in the path, and
 // what it says of the task stands in the body itself.
 var composed = map[string][]part{
 	"Created":          {{"CreateResponse", nil}},
@@ -376,7 +376,7 @@ func words(e protoreflect.EnumDescriptor) []string {
 	return out
 }
 
-// comment is what the contract says beside a declaration.
+// comment is the comment of a declaration in the contract.
 func comment(d protoreflect.Descriptor) string {
 	at := d.ParentFile().SourceLocations().ByDescriptor(d)
 	return strings.Join(strings.Fields(at.LeadingComments+" "+at.TrailingComments), " ")

@@ -104,7 +104,7 @@ const fullEvery = 100 * time.Millisecond
 // errNoRoom says that the disk became full.
 var errNoRoom = errors.New("no room on the disk")
 
-// flush makes a store durable. Nobody makes room for it: a full disk ends it.
+// flush makes a store durable. It does not wait for room: a full disk ends it.
 func flush(st *store.Store, clock env.Clock) error {
 	done := make(chan error, 1)
 	go func() { done <- st.Flush() }() // ended by Close too

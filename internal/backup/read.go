@@ -158,7 +158,7 @@ type verifier struct {
 	repo    core.RepoID
 }
 
-// key refuses keys that are none of this build's, and those that name files which are not there.
+// key refuses keys that this build does not know, and those that name files which are not there.
 func (v *verifier) key(key, value []byte) error {
 	if _, _, ok := keys.PartitionOf(key); !ok {
 		return errs.Corruptf("key %x has no known form", key)

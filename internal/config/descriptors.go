@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Descriptors splits what a process may have open at once (RLIMIT_NOFILE): files, connections and pipes. Whoever opens some
+// Descriptors splits what a process may have open at once (RLIMIT_NOFILE): files, connections and pipes. Each part
 // keeps to its share, so that all shares together fit, and connections never take what the database or the log needs.
 type Descriptors struct {
 	Process     int64 // standard streams, listeners, locks, and files that are open for a moment: of snapshots, backups, settings

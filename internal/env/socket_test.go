@@ -80,7 +80,7 @@ func TestTheSocketOfADeadProcessIsReplacedAndNothingElseIs(t *testing.T) {
 	if err != nil {
 		t.Fatalf("over the socket of a dead process: %v", err)
 	}
-	// Whoever has replaced it keeps it.
+	// A process that has replaced it keeps it.
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ package errs
 
 import "fmt"
 
-// Code is one of the product's error codes. The zero value is no error and never leaves the process.
+// Code is one of the product's error codes. The zero value means success and never leaves the process.
 type Code uint8
 
 // The closed set. Numbers are part of the wire contract and are never reused.

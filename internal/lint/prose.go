@@ -33,7 +33,7 @@ var unplain = []struct {
 }
 
 // plainNo are the turns with "is no" that are plain English.
-var plainNo = regexp.MustCompile(`\b([Tt]here (is|are) no|(is|are) no (longer|more|less|later|earlier))\b`)
+var plainNo = regexp.MustCompile(`\b([Tt]here (is|are) no|(is|are) no (longer|more|less|later|earlier|faster|slower|larger|smaller|better|worse|such))\b`)
 
 // checkProse finds unplain words in comments, in texts of the program, in documents and in the contract. An area that has some left says how
 // many in prose.txt, "count area", and the count may only fall.

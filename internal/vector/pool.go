@@ -20,7 +20,7 @@ func hitOf(key uint64) Hit {
 	return Hit{rowOf(key), math.Float32frombits(b)}
 }
 
-// pool holds the best keys that a walk met, best first, and marks those that it went on from. Beside a heap of the best and one
+// pool holds the best keys that a walk met, best first, and marks those that it went on from. Compared with a heap of the best and one
 // of the open ones, it costs one search and one move of what is worse for a key, and nothing to find the next.
 type pool struct {
 	keys  []uint64

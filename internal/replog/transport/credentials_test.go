@@ -14,7 +14,7 @@ import (
 
 const day = 24 * time.Hour
 
-// Extended key usages of certificates that are none of a node.
+// Extended key usages of certificates that a node must not have.
 var (
 	noUse     = []x509.ExtKeyUsage{}
 	anyUse    = []x509.ExtKeyUsage{x509.ExtKeyUsageAny}

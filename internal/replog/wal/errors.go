@@ -35,7 +35,7 @@ func (e *fatalError) Error() string        { return fmt.Sprintf("log stopped: %v
 func (e *fatalError) Is(target error) bool { return target == ErrFatal }
 func (e *fatalError) Unwrap() error        { return e.cause }
 
-// CorruptionError says that bytes which were once durable are damaged. Nobody repairs them here: other copies of them
+// CorruptionError says that bytes which were once durable are damaged. They are not repaired here: other copies of them
 // are elsewhere.
 type CorruptionError struct {
 	File   string

@@ -157,7 +157,7 @@ func (l *Log) addSpare(s spare) {
 	notify(l.wake)
 }
 
-// keepSpare makes a spare when there is none of the size that the writer waits for, and those that are kept for starts.
+// keepSpare makes a spare when the log lacks one of the size that the writer waits for, and those that are kept for starts.
 func (l *Log) keepSpare() error {
 	for {
 		size, missing := l.spareMissing()

@@ -90,7 +90,7 @@ func (l *Log) startMark(im *image) error {
 		return nil
 	}
 	if !im.marked {
-		// Nobody but this node ever sees these times, so no client can make records of its own that pass for ours.
+		// Only this node ever sees these times, so no client can make records of its own that pass for ours.
 		binary.LittleEndian.PutUint64(l.mark.salt[:], uint64(l.o.Clock.Wall().UnixNano()))
 		binary.LittleEndian.PutUint64(l.mark.salt[8:], uint64(l.o.Clock.Boot()))
 		if err := syncDir(l.o.FS, filepath.Dir(l.o.Dir)); err != nil {
