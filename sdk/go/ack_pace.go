@@ -7,12 +7,12 @@ const (
 	// more than this, and a server has fewer frames to serve, which each cost it more than what is in them; on a slow one, as
 	// between regions, waiting would cost more than it saves.
 	slowAck = 4 * time.Millisecond
-	// ackWindow is for how long the fastest answer of late is remembered, once or twice over.
+	// ackWindow is the window of the estimate: the fastest answer of this window and of the previous one counts.
 	ackWindow = 5 * time.Second
 )
 
-// ackPace is how fast a server answers frames: by the fastest answer of late, as the others waited for what is passing: a disk,
-// a processor, an election.
+// ackPace estimates how fast a server answers frames, by the fastest recent answer: slower ones waited for something temporary,
+// such as a disk, a processor or an election.
 type ackPace struct {
 	least  time.Duration
 	before time.Duration // least of the window before; 0: nothing was answered in it

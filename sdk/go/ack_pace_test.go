@@ -81,7 +81,7 @@ func TestTheFastestAnswerOfLateTellsWhetherAnswersComeFast(t *testing.T) {
 	}
 	for range 3 {
 		if !answer(time.Second) {
-			t.Error("one slow answer hides a fast one of late")
+			t.Error("one slow answer hides a recent fast one")
 		}
 	}
 	for since := now; now.Sub(since) < 2*ackWindow; {

@@ -18,7 +18,7 @@ func TestWaitsAreShortWhileNobodyLeads(t *testing.T) {
 		err  *Error
 		soon bool
 	}{
-		{"nobody leads", &Error{Code: CodeUnavailable, Reason: "no_leader"}, true},
+		{"no node leads", &Error{Code: CodeUnavailable, Reason: "no_leader"}, true},
 		{"another leads", &Error{Code: CodeNotLeader}, true},
 		{"not reached", &Error{Code: CodeUnavailable}, true},
 		{"too much to do", &Error{Code: CodeUnavailable, Reason: "overload", Limit: "proposals"}, false},

@@ -31,8 +31,8 @@ type Claimed struct {
 	LeaseUntil time.Time // by this machine's clock
 }
 
-// Claim takes ready tasks; none is no error. It is not repeated when its answer is lost: what it took then is given out
-// again when the leases end.
+// Claim takes ready tasks; an empty list is not an error. It is not repeated when its answer is lost: the tasks that it took are
+// given out again when their leases end.
 func (c *Client) Claim(ctx context.Context, q ClaimQuery) ([]Claimed, error) {
 	req := &millracev1.ClaimRequest{Max: uint32(max(q.Max, 1)), Worker: q.Worker, Lease: durationOf(q.Lease), Wait: durationOf(q.Wait)}
 	for _, name := range q.Queues {

@@ -59,7 +59,7 @@ const (
 )
 
 // Dial makes a client. It does not wait for the server: the first call does, and fails when its own context ends first.
-// ctx bounds nothing but Dial itself. Errors: an address that is no host:port; a ctx that has ended.
+// ctx bounds nothing but Dial itself. Errors: an address that is not host:port; a ctx that has ended.
 func Dial(ctx context.Context, opts ...Option) (*Client, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -95,7 +95,7 @@ func (c *Client) dialOptions(w *ways, address string) []grpc.DialOption {
 			switch {
 			case err == nil:
 				c.dialErr.Store(nil)
-			case w.using() == TransportStream: // else nobody waits for this connection
+			case w.using() == TransportStream: // else no call waits for this connection
 				c.dialErr.Store(&err)
 			}
 			return conn, err

@@ -40,7 +40,7 @@ type ClusterNode struct {
 // ClusterReplica is how one shard stands on one node.
 type ClusterReplica struct {
 	Shard     int
-	Leader    uint64 // node that leads, as far as this one knows; 0: nobody
+	Leader    uint64 // node that leads, as far as this one knows; 0: none
 	Leads     bool   // this node leads and serves
 	Term      uint64
 	Committed uint64

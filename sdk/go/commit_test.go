@@ -80,8 +80,8 @@ func TestWhatNoServerTakesIsRefusedHere(t *testing.T) {
 			}
 		}, CodeTooLarge},
 		{"too many bytes", func(tx *Tx) { tx.KV("k").Put("a", make([]byte, 4<<20)) }, CodeTooLarge},
-		{"a keyspace that is no text", func(tx *Tx) { tx.KV("\xff").Delete("a") }, CodeInvalidArgument},
-		{"a queue that is no text", func(tx *Tx) { Job[int, int]("\xff").AddTx(tx, 1) }, CodeInvalidArgument},
+		{"a keyspace that is not text", func(tx *Tx) { tx.KV("\xff").Delete("a") }, CodeInvalidArgument},
+		{"a queue that is not text", func(tx *Tx) { Job[int, int]("\xff").AddTx(tx, 1) }, CodeInvalidArgument},
 	} {
 		err := c.Commit(t.Context(), tc.build)
 		if e := asError(t, err); e.Code != tc.code || OutcomeOf(err) != Refused {

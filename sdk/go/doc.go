@@ -16,7 +16,7 @@
 //
 // How it works: calls of many goroutines share one stream. What is called while a frame is being written joins the
 // next frame, so a busy client sends few and big frames and an idle one waits for nothing. A worker has a stream of its
-// own, on which tasks are pushed to free slots; leases are renewed beside the handlers. A stream that breaks is opened
+// own, on which tasks are pushed to free slots; leases are renewed while the handlers run. A stream that breaks is opened
 // again under the same session: leases go on, and what was not acknowledged is sent again under the same ids and tokens.
 //
 // A namespace may have several partitions (Client.CreateNamespace), each led by some node of a cluster and atomic in itself.

@@ -77,7 +77,7 @@ type Error struct {
 	cause error // what ended the call, such as context.DeadlineExceeded
 }
 
-// Places of a refusal that are no op.
+// Places of a refusal other than an op.
 const (
 	OpFence     = -1       // the fence of a commit was refused
 	OpCondition = -2       // condition i is OpCondition-i
@@ -325,5 +325,5 @@ func tooLarge(field, limit string, most int64) *Error {
 
 // badText refuses a name that is no UTF-8, which the contract cannot carry.
 func badText(field string) *Error {
-	return &Error{Code: CodeInvalidArgument, Field: field, Message: "is no valid UTF-8", Op: OpNone, Outcome: Refused}
+	return &Error{Code: CodeInvalidArgument, Field: field, Message: "must be valid UTF-8", Op: OpNone, Outcome: Refused}
 }

@@ -31,7 +31,7 @@ func ExampleTag() {
 	h := must(ship.Add(ctx, c, Order{"user/7", "a kite"}, millrace.Tag("user/7")))
 	fmt.Println(must(h.Wait(ctx)), "-", must(c.KV("sent").Get(ctx, "{user/7}/last")))
 
-	// Two users are two tags, which may be of different partitions: what touches both is no commit.
+	// Two users are two tags, which may be of different partitions: one commit cannot touch both.
 	err := c.Commit(ctx, func(tx *millrace.Tx) {
 		tx.KV("sent").Delete("{user/7}/last")
 		tx.KV("sent").Delete("{user/8}/last")

@@ -141,7 +141,7 @@ func ExampleFatal() {
 	parse.Handle(w, func(_ context.Context, t *millrace.Task, s string) (int, error) {
 		n, err := strconv.Atoi(s)
 		if err != nil {
-			return 0, millrace.Fatal(fmt.Errorf("attempt %d: %q is no number", t.Attempt, s)) // trying again cannot help
+			return 0, millrace.Fatal(fmt.Errorf("attempt %d: %q is not a number", t.Attempt, s)) // trying again cannot help
 		}
 		return n, nil
 	})
@@ -150,7 +150,7 @@ func ExampleFatal() {
 	_, err := h.Wait(ctx)
 	var dead *millrace.TaskError
 	fmt.Println(errors.As(err, &dead), dead.State, dead.Reason, dead.Message)
-	// Output: true dead fatal attempt 1: "seven" is no number
+	// Output: true dead fatal attempt 1: "seven" is not a number
 }
 
 // Effects that depend on what was read are built again when it changed.

@@ -25,7 +25,7 @@ func TestATokenIsNotTakenToALeaderInClearText(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer l.Close() //nolint:errcheck // nobody is let in
+		defer l.Close() //nolint:errcheck // no connection is accepted
 		at[i] = l.Addr().String()
 	}
 	c, err := Dial(t.Context(), Address(at[0]), Token("secret"), Transport(TransportStream))
@@ -94,7 +94,7 @@ func TestFromRESTTheStreamIsLookedForAtEachAddress(t *testing.T) {
 }
 
 func noLeader() error {
-	st, err := status.New(codes.Unavailable, "nobody leads").WithDetails(&pb.Error{Code: "UNAVAILABLE", Reason: "no_leader"})
+	st, err := status.New(codes.Unavailable, "no node leads").WithDetails(&pb.Error{Code: "UNAVAILABLE", Reason: "no_leader"})
 	if err != nil {
 		panic(err)
 	}

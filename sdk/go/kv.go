@@ -88,7 +88,7 @@ func (k KV) Delete(ctx context.Context, key string, opts ...DeleteOption) (exist
 }
 
 // Add adds n to the number under key, which is kept as decimal text, and returns the sum. An absent key holds 0. A sum that
-// overflows or passes a bound, and a value that is no number, are ErrPrecondition with the reason overflow, bound or
+// overflows or passes a bound, and a value that is not a number, are ErrPrecondition with the reason overflow, bound or
 // not_a_number.
 func (k KV) Add(ctx context.Context, key string, n int64, opts ...AddNumberOption) (sum int64, err error) {
 	tx := k.c.newTx()

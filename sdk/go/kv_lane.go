@@ -23,7 +23,7 @@ type putLane struct {
 	gather  *putBatch        // the last of queue, while it takes puts
 	last    *putBatch        // the newest
 	queued  window           // of queue
-	space   chan struct{}    // closed when there is room again; nil while nobody waits
+	space   chan struct{}    // closed when there is room again; nil while no put waits
 	numbers                  // of frames
 	stalled bool             // a frame was not taken: what is under way is awaited, then all is sent again in order
 	tries   int              // in a row that frames were not taken
@@ -45,7 +45,7 @@ const (
 	// fast, and where it does not, or is not known yet.
 	putsOpen     = 1
 	putsOpenSlow = 4
-	// putBytes is what an item takes beside key and value, at most.
+	// putBytes is what an item takes besides key and value, in bytes, at most.
 	putBytes = 32
 )
 

@@ -54,7 +54,7 @@ func (s *KVStream) Put(ctx context.Context, key string, value []byte, opts ...Pu
 		o.put(op)
 	}
 	if op.WantPrev {
-		return Written{}, &Error{Code: CodeInvalidArgument, Reason: "not_supported", Field: "want_prev", Message: "has no place on a stream", Op: OpNone, Outcome: Refused}
+		return Written{}, &Error{Code: CodeInvalidArgument, Reason: "not_supported", Field: "want_prev", Message: "is not allowed on a stream", Op: OpNone, Outcome: Refused}
 	}
 	return l.put(ctx, key, value, op)
 }

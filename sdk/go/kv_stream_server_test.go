@@ -335,7 +335,7 @@ func TestANamespaceAndATenantAreBoundedByEachTransport(t *testing.T) {
 	})
 }
 
-// A keyspace is removed and written again while another is under load: nobody sees a key of before, also not who was reading
+// A keyspace is removed and written again while another is under load: no reader sees a key of before, not even one that was reading
 // it page by page.
 func TestAKeyspaceThatIsRemovedUnderLoadShowsNoOldKey(t *testing.T) {
 	eachTransport(t, func(t *testing.T, opts ...millrace.Option) {

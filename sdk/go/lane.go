@@ -58,7 +58,7 @@ func (l *lane) hello(h *millracev1.Hello) {
 
 func (l *lane) moved() {}
 
-// parted notes that the slots of this lane stand open for nobody.
+// parted notes that the slots of this lane are not offered to a server.
 func (l *lane) parted() { l.share.up = false }
 
 // window is how many tasks the stream may have given to this worker at once.

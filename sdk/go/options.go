@@ -132,14 +132,14 @@ func newOptions(opts []Option) (options, error) {
 	for _, address := range strings.Split(o.address, ",") {
 		address = strings.TrimSpace(address)
 		if _, _, err := net.SplitHostPort(address); err != nil {
-			return o, fmt.Errorf("address %q is no host:port: %w", address, err)
+			return o, fmt.Errorf("address %q must be host:port: %w", address, err)
 		}
 		o.addresses = append(o.addresses, address)
 	}
 	o.address = o.addresses[0]
 	for _, address := range o.restNamed() {
 		if _, _, err := net.SplitHostPort(address); err != nil {
-			return o, fmt.Errorf("REST address %q is no host:port: %w", address, err)
+			return o, fmt.Errorf("REST address %q must be host:port: %w", address, err)
 		}
 	}
 	if o.transport > TransportREST {

@@ -461,7 +461,7 @@ func TestRESTIsLookedForAtEachAddress(t *testing.T) {
 		}
 	}
 	if _, err := newOptions([]Option{RESTAddress("n1.test:2,nowhere")}); err == nil {
-		t.Error("a REST address that is no host:port is taken")
+		t.Error("a REST address that is not host:port is taken")
 	}
 }
 

@@ -114,8 +114,8 @@ func freshID() taskID {
 	return taskID{hi: uint64(time.Now().UnixMilli())<<16 | rand.Uint64()&0x0f, lo: rand.Uint64()}
 }
 
-// partitionOf is the partition that an id names; below 0 for what is no id of this namespace, which is for the server to
-// judge.
+// partitionOf is the partition that an id names; below 0 for a text that is not an id of this namespace, which the
+// server judges.
 func partitionOf(id string, partitions int) int {
 	if partitions <= 1 {
 		return 0

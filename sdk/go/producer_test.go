@@ -307,7 +307,7 @@ func TestACallThatLeftIsUnknownWhenItsContextEnds(t *testing.T) {
 	if OutcomeOf(err) != Unknown || !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v with outcome %v, want unknown, caused by the cancellation", err, OutcomeOf(err))
 	}
-	st.created(frame) // a late ack is for nobody
+	st.created(frame) // no call waits for a late ack
 }
 
 func TestAbandonedCallsDoNotPileUpWhileTheServerIsAway(t *testing.T) {
@@ -573,7 +573,7 @@ func TestACallThatMayHaveBeenAppliedIsNotPlacedAnew(t *testing.T) {
 	c := f.client()
 	defer f.end(c)
 	p := c.prod
-	p.started = true // nobody sends
+	p.started = true // no stream sends
 	c.learned(2)
 	for unsure, want := range map[bool]uint32{true: callQueued, false: callEnded} {
 		k := &call{unsure: unsure, done: make(chan struct{}, 1)}

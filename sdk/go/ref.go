@@ -13,7 +13,7 @@ import (
 )
 
 // Repo is a git repository: its references, of which many can be moved in one transaction. Object ids are 40 lower-case
-// hexadecimal digits; 40 zeros, or an empty text, are no object.
+// hexadecimal digits; 40 zeros, or an empty text, mean no object.
 type Repo struct {
 	c         *Client
 	name, tag string

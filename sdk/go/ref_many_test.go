@@ -114,7 +114,7 @@ func (in *instants) alike(what string, set millrace.RefSet) bool {
 	first := set.Refs[0]
 	for _, r := range set.Refs {
 		if r.ID != first.ID || r.Rev != first.Rev || r.Rev > set.Rev {
-			in.t.Errorf("%s of rev %d shows %+v beside %+v", what, set.Rev, r, first)
+			in.t.Errorf("%s of rev %d shows %+v next to %+v", what, set.Rev, r, first)
 			return false
 		}
 	}

@@ -108,7 +108,8 @@ func (s *RefSession) receive(stream refSessionStream) error {
 	}
 }
 
-// answer ends the transaction that it answers. A session that the server forgot is begun anew, with what it had not got.
+// answer ends the transaction that it answers. A session that the server forgot is begun again, with the transactions that
+// the server did not get.
 func (s *RefSession) answer(in *millracev1.RefSessionResponse) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

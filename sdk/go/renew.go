@@ -7,7 +7,7 @@ import (
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
 )
 
-// Leases are renewed at a third of their length, beside the handlers: one timer serves all of a worker's tasks, and one
+// Leases are renewed at a third of their length, while the handlers run: one timer serves all of a worker's tasks, and one
 // frame renews every lease that is due or will be soon.
 
 // renewFrame is the outgoing of one renewal.

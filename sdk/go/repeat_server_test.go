@@ -10,8 +10,8 @@ import (
 	millrace "github.com/millrace/millrace/sdk/go"
 )
 
-// sums makes a task whose handler adds one to a number so many times, each in a commit in mid-task, and returns what the
-// number is in the end and how many commits were answered as repetitions. before is called ahead of each of them.
+// sums makes a task whose handler adds one to a number, adds times, each in a commit in mid-task. It returns the number in the
+// end and how many commits were answered as repetitions. before is called ahead of each commit.
 func sums(t *testing.T, c *millrace.Client, adds int, before func(add int)) (sum string, replayed int) {
 	t.Helper()
 	job := millrace.Job[int, int]("adds")

@@ -191,7 +191,7 @@ func (r *restConn) url(host string, q restRequest) *url.URL {
 	return u
 }
 
-// redirect is where an answer sends the request, if that is no step down to clear text and the token may go there; nil for
+// redirect is where an answer sends the request, if that does not step down to clear text and the token may go there; nil for
 // any other answer.
 func (r *restConn) redirect(a *restAnswer, from *url.URL) *url.URL {
 	if a.status != http.StatusTemporaryRedirect && a.status != http.StatusPermanentRedirect {
@@ -312,7 +312,7 @@ func (r *restConn) call(ctx context.Context, q restRequest, into any) (*restAnsw
 	return a, a.read(into)
 }
 
-// read reads the object of an answer. One that is no such object was not written by Millrace.
+// read reads the object of an answer. An answer that is not such an object was not written by Millrace.
 func (a *restAnswer) read(into any) error {
 	if !a.isJSON() || json.Unmarshal(a.body, into) != nil {
 		return restBetween(a)

@@ -134,14 +134,14 @@ func (a *restAnswer) at() *millracev1.At { return restAt(a.header.Get("Millrace-
 // taskPath is the route of one task. An id that makes no segment of a path is refused as the server would.
 func taskPath(id, tail string) (string, error) {
 	if id == "" {
-		return "", refusedHere("id", "is missing")
+		return "", refusedHere("id", "is required")
 	}
 	return routeTasks + "/" + restSegment(id) + tail, nil
 }
 
 func queuePath(name, tail string) (string, error) {
 	if name == "" {
-		return "", refusedHere("queue", "is missing")
+		return "", refusedHere("queue", "is required")
 	}
 	return routeQueues + "/" + restSegment(name) + tail, nil
 }

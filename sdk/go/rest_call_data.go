@@ -37,9 +37,9 @@ func (r *restConn) commit(ctx context.Context, in *millracev1.CommitRequest, out
 func (r *restConn) getKey(ctx context.Context, in *millracev1.KVGetRequest, out *millracev1.KVGetResponse) error {
 	switch {
 	case in.GetKeyspace() == "":
-		return refusedHere("keyspace", "is empty")
+		return refusedHere("keyspace", "must not be empty")
 	case len(in.GetKey()) == 0:
-		return refusedHere("key", "is empty")
+		return refusedHere("key", "must not be empty")
 	}
 	path := "/v1/kv/" + restSegment(in.GetKeyspace()) + "/keys/" + restSegment(string(in.GetKey()))
 	query := freshness(in.GetMinIndex(), in.GetStale())

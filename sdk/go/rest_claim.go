@@ -168,7 +168,7 @@ func (s *restStream) nextClaim(ctx context.Context, u *restSub) *millracev1.Clai
 // claimTasks is the most that one claim may ask for.
 const claimTasks = 128
 
-// rest waits until slots may be free, by a nudge or at a time; zero is no time.
+// rest waits until slots may be free, by a nudge or at a time; the zero time means only by a nudge.
 func (u *restSub) rest(ctx context.Context, at time.Time) bool {
 	var late <-chan time.Time
 	if !at.IsZero() {

@@ -144,7 +144,7 @@ func restUnanswered(ctx context.Context, host string, left bool, err error) *res
 	return &restFault{origin: byNobody, wire: w, cause: err}
 }
 
-// restRefused is the fault of an answer that is no success.
+// restRefused is the fault of an answer that is not a success.
 func restRefused(a *restAnswer) *restFault {
 	var body struct {
 		Error *restError `json:"error"`

@@ -54,14 +54,14 @@ func (list restAts) wire() (out []*millracev1.At) {
 
 func keyspacePath(name, tail string) (string, error) {
 	if name == "" {
-		return "", refusedHere("keyspace", "is empty")
+		return "", refusedHere("keyspace", "must not be empty")
 	}
 	return "/v1/kv/" + restSegment(name) + tail, nil
 }
 
 func keyPath(keyspace string, key []byte) (string, error) {
 	if len(key) == 0 {
-		return "", refusedHere("key", "is empty")
+		return "", refusedHere("key", "must not be empty")
 	}
 	return keyspacePath(keyspace, "/keys/"+restSegment(string(key)))
 }
@@ -192,7 +192,7 @@ func (s *restRange) Context() context.Context { return s.ctx }
 func (s *restRange) RecvMsg(m any) error {
 	out, ok := m.(*millracev1.KVRangeResponse)
 	if !ok {
-		return status.Errorf(codes.Internal, "%T is no chunk", m)
+		return status.Errorf(codes.Internal, "%T is not a chunk", m)
 	}
 	if s.over {
 		return io.EOF
@@ -275,7 +275,7 @@ const routeKeyspaces = "/v1/keyspaces"
 
 func spacePath(name string) (string, error) {
 	if name == "" {
-		return "", refusedHere("keyspace", "is empty")
+		return "", refusedHere("keyspace", "must not be empty")
 	}
 	return routeKeyspaces + "/" + restSegment(name), nil
 }

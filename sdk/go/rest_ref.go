@@ -99,7 +99,7 @@ func (w *restBody) repoConfig(c *millracev1.RepoConfig) {
 // repoPath is the route of a repository, and its query with the tag, if it has one.
 func repoPath(name, tag, tail string, query url.Values) (string, url.Values, error) {
 	if name == "" {
-		return "", nil, refusedHere("repo", "is missing")
+		return "", nil, refusedHere("repo", "is required")
 	}
 	if tag != "" {
 		if query == nil {

@@ -20,7 +20,7 @@ import (
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
 )
 
-// restCallStream is what the streams of refs share: nothing to tell beside the messages.
+// restCallStream is what the streams of refs share: nothing to tell besides the messages.
 type restCallStream struct {
 	r   *restConn
 	ctx context.Context // of the caller; its end ends the stream

@@ -18,7 +18,7 @@ const routeCollections = "/v1/collections"
 
 func collectionPath(name, tail string) (string, error) {
 	if name == "" {
-		return "", refusedHere("collection", "is missing")
+		return "", refusedHere("collection", "is required")
 	}
 	return routeCollections + "/" + restSegment(name) + tail, nil
 }
@@ -358,7 +358,7 @@ func (r *restConn) countPoints(ctx context.Context, in *millracev1.CountPointsRe
 
 func rulesetPath(name string) (string, error) {
 	if name == "" {
-		return "", refusedHere("ruleset", "is missing")
+		return "", refusedHere("ruleset", "is required")
 	}
 	return "/v1/rulesets/" + restSegment(name), nil
 }
@@ -560,7 +560,7 @@ func (r *restConn) search(ctx context.Context, in *millracev1.SearchRequest, out
 
 func (r *restConn) getRecording(ctx context.Context, in *millracev1.GetRecordingRequest, out *millracev1.GetRecordingResponse) error {
 	if in.GetSearchId() == "" {
-		return refusedHere("search_id", "is missing")
+		return refusedHere("search_id", "is required")
 	}
 	var body struct {
 		SearchID   string     `json:"search_id"`

@@ -102,7 +102,7 @@ func (s *restStream) CloseSend() error {
 func (s *restStream) RecvMsg(m any) error {
 	f, ok := m.(*millracev1.ServerFrame)
 	if !ok {
-		return status.Errorf(codes.Internal, "message %T is no frame of a server", m)
+		return status.Errorf(codes.Internal, "message %T is not a frame of a server", m)
 	}
 	next, err := s.in.take(s.ctx, &s.mu, func() (bool, error) { return s.open == 0 && (s.closed || s.cause != nil), s.cause })
 	if err == nil {
@@ -157,7 +157,7 @@ func (s *restStream) goaway() {
 func (s *restStream) SendMsg(m any) error {
 	f, ok := m.(*millracev1.ClientFrame)
 	if !ok {
-		return status.Errorf(codes.Internal, "message %T is no frame of a client", m)
+		return status.Errorf(codes.Internal, "message %T is not a frame of a client", m)
 	}
 	switch x := f.Frame.(type) {
 	case *millracev1.ClientFrame_Hello:
@@ -240,7 +240,7 @@ func (s *restStream) partitions() (int, error) {
 	return max(len(out.Partitions), known), err
 }
 
-// begin does work beside the caller, unless the stream is over.
+// begin does work in a goroutine of its own, unless the stream is over.
 func (s *restStream) begin(work func()) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

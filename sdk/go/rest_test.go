@@ -468,7 +468,7 @@ func TestAClientAsksAgainOverRESTWhetherItsNamespaceHasMorePartitions(t *testing
 		return s.(*restStream)
 	}
 	if n, err := open().partitions(); n != 1 || err != nil {
-		t.Errorf("got %d, %v where nobody answers, want 1 as known", n, err)
+		t.Errorf("got %d, %v where no server answers, want 1 as known", n, err)
 	}
 	w.on("GET /v1/namespace", `{"partitions":[{"partition":0},{"partition":1}]}`)
 	if n, err := open().partitions(); n != 2 || err != nil {

@@ -147,7 +147,8 @@ func shown(err error) string {
 	return st.String()
 }
 
-// plain leaves out what differs by nature, and how long to wait, which REST always tells beside some refusals. Times that a test drew are whole thousands of seconds, and stay.
+// plain leaves out what differs by nature, and how long to wait, which REST always adds to some refusals. Times that a test drew
+// are whole thousands of seconds, and stay.
 func plain(m protoreflect.Message) {
 	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		switch {

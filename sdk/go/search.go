@@ -576,7 +576,8 @@ func (c *Client) Rulesets(ctx context.Context) ([]string, error) {
 }
 
 // DeleteRules removes a ruleset, by its name, with all its versions (needs the scope search:admin). Numbers of versions that
-// were removed do not come again: what is published later under the name goes on above them. That there is none is no error.
+// were removed are not used again: a version that is published later under the name gets a higher one. An absent ruleset is not
+// an error.
 func (c *Client) DeleteRules(ctx context.Context, ruleset string) error {
 	return c.change(ctx, 0, func(ctx context.Context) error {
 		_, err := c.search.DeleteRuleset(ctx, &millracev1.DeleteRulesetRequest{Ruleset: ruleset})
@@ -625,7 +626,7 @@ func (k TxCollection) Upsert(p Point) {
 	k.tx.ops = append(k.tx.ops, &millracev1.Op{Op: &millracev1.Op_VectorUpsert{VectorUpsert: op}})
 }
 
-// Remove removes a point. That it is absent is no error.
+// Remove removes a point. An absent point is not an error.
 func (k TxCollection) Remove(id string) {
 	op := &millracev1.VectorDelete{Collection: k.name, Id: id}
 	k.tx.ops = append(k.tx.ops, &millracev1.Op{Op: &millracev1.Op_VectorDelete{VectorDelete: op}})

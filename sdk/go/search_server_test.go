@@ -92,7 +92,7 @@ func pointsAreFoundOnceTheyAreAcknowledged(t *testing.T, opts ...millrace.Option
 	if _, err := k.Search(ctx, millrace.Search{Text: "x", Gate: millrace.Gate{Roles: []string{"weldr"}}}); detail(err).Details["near"] != "welder" {
 		t.Errorf("an unknown role: %v", err)
 	}
-	if existed, err := k.Remove(ctx, "w1", "nobody"); err != nil || !reflect.DeepEqual(existed, []bool{true, false}) {
+	if existed, err := k.Remove(ctx, "w1", "absent"); err != nil || !reflect.DeepEqual(existed, []bool{true, false}) {
 		t.Errorf("remove: %v, %v", existed, err)
 	}
 	counts, err := k.Count(ctx, millrace.Gate{})
@@ -238,7 +238,7 @@ func rulesAreRemoved(t *testing.T, opts ...millrace.Option) {
 	if found, err := k.Search(ctx, millrace.Search{Text: "welder", Ruleset: first}); err != nil || found.Blocked != 2 {
 		t.Errorf("under the first rules: %+v, %v", found, err)
 	}
-	for range 2 { // that there is none is no error
+	for range 2 { // an absent one is not an error
 		if err := c.DeleteRules(ctx, name); err != nil {
 			t.Errorf("remove rules: %v", err)
 		}

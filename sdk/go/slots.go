@@ -30,7 +30,7 @@ func (w *Worker) shares() []*share {
 	return out
 }
 
-// balance divides the slots anew. It needs mu.
+// balance divides the slots among the lanes again. It needs mu.
 func (w *Worker) balance(now time.Time) {
 	if len(w.lanes) == 1 || w.drains || w.over {
 		return

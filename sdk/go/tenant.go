@@ -111,7 +111,7 @@ func (r *restConn) getTenant(ctx context.Context, in *millracev1.GetTenantReques
 
 func (r *restConn) setTenant(ctx context.Context, in *millracev1.SetTenantRequest, out *millracev1.SetTenantResponse) error {
 	if in.GetTenant() == "" {
-		return refusedHere("tenant", "is empty")
+		return refusedHere("tenant", "must not be empty")
 	}
 	q := put("/v1/tenants/"+restSegment(in.GetTenant()), in.IfVersion, func(w *restBody) {
 		w.int("key_bytes", in.GetConfig().GetKeyBytes())

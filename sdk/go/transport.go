@@ -42,7 +42,7 @@ func parseTransport(name string) (TransportMode, error) {
 			return TransportMode(m), nil
 		}
 	}
-	return 0, fmt.Errorf("transport %q is none of auto, stream, rest", name)
+	return 0, fmt.Errorf("transport %q must be one of auto, stream, rest", name)
 }
 
 // way is one way to the server: a pair of gRPC connections, or REST.
@@ -57,8 +57,8 @@ type way struct {
 	leave          context.CancelFunc
 	owed           owed
 	users          int       // calls and streams under way
-	proved         bool      // a server let somebody in
-	failing        time.Time // since when it lets nobody in; zero: it does
+	proved         bool      // a server accepted a call
+	failing        time.Time // since when no call is accepted; zero: calls are accepted
 }
 
 // ways chooses how a client reaches its server. It is a connection like gRPC's, of which each call takes the way that
@@ -288,8 +288,8 @@ func (w *ways) close() {
 	}
 }
 
-// Invoke carries out a unary call. One that surely did not leave, on a way where nobody was let in, goes over REST when
-// that answers.
+// Invoke carries out a unary call. A call that surely did not leave, on a way where no call was accepted yet, goes over
+// REST if that answers.
 func (w *ways) Invoke(ctx context.Context, method string, in, out any, opts ...grpc.CallOption) error {
 	g := w.enterFor(routeOf(ctx))
 	defer w.exit(g)
@@ -369,7 +369,7 @@ func (w *ways) letIn(ctx context.Context, g *way, err error) error {
 }
 
 // restHosts are the places where REST may be: the one that is named, or each address itself, which may be that of a proxy
-// for both, and the port beside gRPC's own.
+// for both, and the port next to gRPC's own.
 func (o *options) restHosts() []string {
 	hosts := o.restNamed()
 	if len(hosts) > 0 {

@@ -21,7 +21,7 @@ type leaders struct {
 // membersMax is how many members of its cluster a client remembers.
 const membersMax = 64
 
-// widen makes room for so many partitions.
+// widen makes room for n partitions.
 func (w *ways) widen(n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -311,7 +311,7 @@ func (w *ways) redirect(r *route, e *Error) bool {
 	return e.Leader != r.asked
 }
 
-// sweep leaves the ways that lead to nobody any more, and returns those that nothing is under way on.
+// sweep leaves the ways that lead to no leader any more, and returns those on which nothing is under way.
 func (w *ways) sweep() (idle []*way) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

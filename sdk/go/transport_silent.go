@@ -67,7 +67,7 @@ func (w *ways) watchSilence(g *way) {
 	}
 }
 
-// listen looks whether g is silent, after so many times that the others were asked in a row.
+// listen checks whether g is silent; asked is how often in a row the other nodes were asked.
 func (w *ways) listen(g *way, asked int) {
 	var next time.Duration
 	switch quiet := g.owed.quiet(); {
@@ -127,7 +127,7 @@ func (w *ways) askOthers(g *way) (leader string, partition int) {
 	return leader, partition
 }
 
-// whoLeads asks the node at an address who leads a partition; empty when that is g, or nobody knows.
+// whoLeads asks the node at an address which node leads a partition; empty if that is g, or if it is not known.
 func (w *ways) whoLeads(ctx context.Context, g *way, address string, partition int) string {
 	if address == g.address {
 		return ""
@@ -197,7 +197,7 @@ func (w *ways) abandon(g *way, leader string, partition int) {
 	}
 }
 
-// watchAgain looks at g from anew: it could not be left.
+// watchAgain watches g again from the start: it could not be left.
 func (w *ways) watchAgain(g *way) { time.AfterFunc(askMax, func() { w.listen(g, 0) }) }
 
 // heardStream tells why a stream ended whose node was left.

@@ -64,7 +64,7 @@ func (w *ways) stay(g *way) {
 			continue
 		case connectivity.Idle:
 			sleep(g.gone, backoffWithin(moveWithin)) // where it is closed again and again, that takes no more than this often
-			conn.Connect()                           // nobody else may: the streams can all be of other nodes
+			conn.Connect()                           // no stream may do it: they can all be of other nodes
 		case connectivity.Ready:
 			w.moves = 0
 			w.c.outage.over(w.c.opts.logger, g.address)
@@ -92,7 +92,7 @@ func (w *ways) doubt(g *way) {
 // moveWithin is at most how long a client stays with a node that is not reached before it tries the next of a cluster.
 const moveWithin = 200 * time.Millisecond
 
-// moveWait is how long a client stays with the next node after so many moves in a row that reached none: once all have been
+// moveWait is how long a client stays with the next node after moves in a row that reached no node: once all nodes have been
 // tried, longer with each round.
 func moveWait(moves, nodes int) time.Duration {
 	round := moves / max(nodes, 1)

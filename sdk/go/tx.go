@@ -86,7 +86,7 @@ const (
 // Fence makes the commit apply only while t's lease is held.
 func (tx *Tx) Fence(t *Task) { tx.fence = &millracev1.Fence{Task: t.ID, Token: t.token} }
 
-// Reset drops all conditions and ops, so that they can be built anew.
+// Reset drops all conditions and ops, so that they can be built again.
 func (tx *Tx) Reset() { tx.conds, tx.ops, tx.handles, tx.err = nil, nil, nil, nil }
 
 // Len returns how many conditions and ops there are.
@@ -120,7 +120,7 @@ func (k TxKV) Put(key string, value any, opts ...PutOption) {
 	k.tx.ops = append(k.tx.ops, &millracev1.Op{Op: &millracev1.Op_KvPut{KvPut: op}})
 }
 
-// Delete removes key. That it is absent is no error.
+// Delete removes key. An absent key is not an error.
 func (k TxKV) Delete(key string, opts ...DeleteOption) {
 	op := &millracev1.KVDelete{Keyspace: k.keyspace, Key: []byte(key)}
 	for _, o := range opts {

@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// wakeup makes one goroutine look again at what others have changed. It holds one token, so that whoever pokes never waits.
+// wakeup makes one goroutine look again at what others have changed. It holds one token, so that poking it never blocks.
 type wakeup chan struct{}
 
 func newWakeup() wakeup { return make(wakeup, 1) }

@@ -84,8 +84,8 @@ func DrainTimeout(d time.Duration) WorkerOption { return func(o *workerOptions) 
 
 // WaitForHandlers makes the worker wait for every handler to return: only then is its slot free, though the lease was lost
 // before, and only then is its task given back at the end, however long that takes. It is for handlers that do return soon after
-// their context has ended, such as those that run programs; without it one that hangs takes no slot from others, and holds no
-// worker up, and may run beside the next attempt of its task.
+// their context has ended, such as those that run programs; without it, a handler that hangs takes no slot from others and does not
+// hold the worker up, but may run at the same time as the next attempt of its task.
 func WaitForHandlers() WorkerOption { return func(o *workerOptions) { o.waits = true } }
 
 const (

@@ -35,7 +35,7 @@ func (l *lane) abandon() {
 	l.w.noteDrained()
 }
 
-// widen adds the lanes that a namespace of so many partitions has, and begins them. It needs mu.
+// widen adds lanes until there is one per partition, and begins them. It needs mu.
 func (w *Worker) widen(partitions int) {
 	for len(w.lanes) < partitions && !w.drains && !w.over {
 		l := newLane(w, len(w.lanes))

@@ -13,7 +13,7 @@ import (
 // side.
 //
 // Gathering needs no timer. Before each frame the writer yields once: callers that can run add what they have, and it
-// joins this frame. A caller that is alone finds nobody to wait for.
+// joins this frame. A caller that is alone does not wait for others.
 func (s *session) write(stream grpc.BidiStreamingClient[millracev1.ClientFrame, millracev1.ServerFrame], quit <-chan struct{}) {
 	for {
 		runtime.Gosched()
