@@ -90,8 +90,8 @@ type parts struct {
 
 // profileRates are what the runtime was told to sample: 1 is every event, 0 is none.
 type profileRates struct {
-	Block int `json:"block"` // one blocking event for each so many nanoseconds of blocking
-	Mutex int `json:"mutex"` // one of so many contentions
+	Block int `json:"block"` // sampling period in nanoseconds of blocking
+	Mutex int `json:"mutex"` // one contention in this many is sampled
 }
 
 // newAdmin makes the listener's server. It fails on a table of metrics that breaks the rules.
@@ -290,7 +290,7 @@ func (a *admin) changeRates(w http.ResponseWriter, r *http.Request) {
 	for name, values := range r.Form {
 		into := map[string]*int{"block": &rates.Block, "mutex": &rates.Mutex}[name]
 		if into == nil {
-			plain(w, http.StatusBadRequest, fmt.Sprintf("%q is no rate; there are block and mutex", name))
+			plain(w, http.StatusBadRequest, fmt.Sprintf("%q must be one of block, mutex", name))
 			return
 		}
 		n, err := strconv.Atoi(values[0])

@@ -126,7 +126,7 @@ func scrape(t *testing.T, r *Running) map[string]float64 {
 		}
 		v, err := strconv.ParseFloat(m[3], 64)
 		if _, twice := series[m[1]+m[2]]; err != nil || twice {
-			t.Fatalf("%q is no figure, or there twice (err %v)", line, err)
+			t.Fatalf("%q is not a figure, or there twice (err %v)", line, err)
 		}
 		series[m[1]+m[2]] = v
 	}
@@ -180,8 +180,8 @@ func propose(t *testing.T, r *Running, p core.Partition, op core.Op) {
 	}
 }
 
-// TestNoNameThatUsersChooseIsALabel has many tenants wait on queues nobody knows, and fills queues of theirs: there are
-// the same series as before.
+// TestNoNameThatUsersChooseIsALabel has many tenants wait on unknown queues, and fills queues of theirs: the
+// series stay the same.
 func TestNoNameThatUsersChooseIsALabel(t *testing.T) {
 	names := 10_000
 	if testing.Short() {
@@ -224,7 +224,7 @@ func TestNoNameThatUsersChooseIsALabel(t *testing.T) {
 		t.Errorf("%v queues, want %d", got, names/10)
 	}
 	if got := after[`millrace_node_waited_queues{shard="0"}`]; got != 0 {
-		t.Errorf("%v queues are waited on by nobody", got)
+		t.Errorf("%v queues are counted as waited on, though no worker waits", got)
 	}
 	for series := range after {
 		closed := strings.HasPrefix(series, "millrace_api_ended_calls_total{") // methods and codes
@@ -525,8 +525,8 @@ func TestTheAdminListenerStartsOnlyWhereStrangersAreNot(t *testing.T) {
 	}
 	const standard = "192.0.2.9:7083"
 	for listen, want := range map[string]string{"127.0.0.1:0": "127.0.0.1:0", "192.0.2.1:7081": standard, "": standard} {
-		if got := beside("", listen, standard); got != want {
-			t.Errorf("beside %q: %q, want %q", listen, got, want)
+		if got := listenerNextTo("", listen, standard); got != want {
+			t.Errorf("next to %q: %q, want %q", listen, got, want)
 		}
 	}
 }

@@ -23,7 +23,7 @@ func (c *coordinator) balance(ctx context.Context) (ClusterStatus, error) {
 			if n.ID == c.o.Cluster.Node {
 				c.node.Balance()
 			} else if n.Reachable {
-				_, _ = c.ask(ctx, n.ID, query{Do: "balance"}) // whoever is gone by now leads nothing
+				_, _ = c.ask(ctx, n.ID, query{Do: "balance"}) // a node that is gone by now leads nothing
 			}
 		})
 	}

@@ -50,7 +50,7 @@ func (r *Running) openPeers(fs env.FS, own Member, bound bool) error {
 		Gone: r.gone, OnRemoved: r.refusedAsRemoved,
 		OnUnknown: r.asks.unknownTo,
 	}
-	if bound { // one without its data greets as nobody's replica
+	if bound { // a node without its data greets without a replica
 		t.Replica = own.replica()
 	}
 	if !c.Plain {
@@ -99,7 +99,7 @@ func (r *Running) webOf(api string) string {
 }
 
 // handOverWait is how long a server that stops waits for others to lead its shards: several attempts at one that takes
-// milliseconds. What nobody has taken by then is led again after an election.
+// milliseconds. A shard that no other node has taken by then gets a leader by an election.
 const handOverWait = 3 * time.Second
 
 // handOver has other nodes lead what this one leads.
@@ -110,7 +110,7 @@ func (r *Running) handOver() {
 	ctx, cancel := context.WithTimeout(context.Background(), handOverWait)
 	defer cancel()
 	if stayed := r.node.HandOver(ctx); stayed > 0 {
-		r.o.Logger.Warn("stopping without a successor: nobody else can lead now", "shards", stayed)
+		r.o.Logger.Warn("stopping without a successor: no other node can lead now", "shards", stayed)
 	}
 }
 

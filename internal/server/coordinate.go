@@ -49,7 +49,7 @@ type NodeStatus struct {
 // ReplicaRow is how one shard stands on one node.
 type ReplicaRow struct {
 	Shard   int    `json:"shard"`
-	Leader  uint64 `json:"leader"` // node that leads, as far as this one knows; 0: nobody
+	Leader  uint64 `json:"leader"` // node that leads, as far as this one knows; 0: none
 	Leads   bool   `json:"leads"`  // this node leads and serves
 	Term    uint64 `json:"term"`
 	Commit  uint64 `json:"committed"`
@@ -228,9 +228,9 @@ func (c *coordinator) give(ctx context.Context, shard core.ShardID, to uint64) e
 	standings := c.node.Standings()
 	switch {
 	case c.peers == nil:
-		return refusal{text: "this server is by itself: there is nobody to lead instead", wrong: true}
+		return refusal{text: "this is a single-node server: no other node can lead", wrong: true}
 	case int(shard) >= len(standings):
-		return refusal{text: fmt.Sprintf("there is no shard %d, but 0 to %d", shard, len(standings)-1), wrong: true}
+		return refusal{text: fmt.Sprintf("shard %d does not exist; shards are 0 to %d", shard, len(standings)-1), wrong: true}
 	case !c.knows(to):
 		return refusal{text: fmt.Sprintf("there is no node %d", to), wrong: true}
 	}
@@ -246,8 +246,8 @@ func (c *coordinator) give(ctx context.Context, shard core.ShardID, to uint64) e
 	return err
 }
 
-// moveUntil asks for a transfer until who leads the shard answers, while pause says that there is time: shards move by themselves
-// too, when a node stops and when they go home, and who is elected serves a little later.
+// moveUntil asks for a transfer until the leader of the shard answers, while pause says that there is time: shards also move by
+// themselves, when a node stops and when they go home, and an elected node serves a little later.
 func moveUntil(once func() error, pause func() bool) error {
 	for {
 		err := once()
@@ -257,13 +257,13 @@ func moveUntil(once func() error, pause func() bool) error {
 	}
 }
 
-// askLeader has who leads a shard, as far as this node knows, give it to a node.
+// askLeader asks the leader of a shard, as far as this node knows it, to give the shard to a node.
 func (c *coordinator) askLeader(ctx context.Context, shard core.ShardID, to uint64) error {
 	switch leader := c.node.Standings()[shard].Leader; leader {
 	case to: // but perhaps it may go home
 		return nil
 	case 0:
-		return refusal{text: fmt.Sprintf("nobody leads shard %d now", shard), moved: true}
+		return refusal{text: fmt.Sprintf("no node leads shard %d now", shard), moved: true}
 	case c.o.Cluster.Node:
 		return c.move(ctx, shard, to)
 	default:

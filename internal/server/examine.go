@@ -106,7 +106,7 @@ func Examine(path string) (_ *Examination, err error) {
 	return x, nil
 }
 
-// compare sets the log beside the store: what was stored must be followed by the log without a gap, unless the store got a
+// compare compares the log with the store: what was stored must be followed by the log without a gap, unless the store got a
 // snapshot behind which the next start lets the log begin.
 func (x *Examination) compare(logs wal.Report, states store.Report, installing func(id core.ShardID, index uint64) bool) {
 	stored := make(map[core.ShardID]store.ShardReport)

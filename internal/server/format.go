@@ -71,7 +71,7 @@ func (c *coordinator) finalize(ctx context.Context) (Finalized, error) {
 // finalizeUntil tries until it is known whether the format was raised, while pause says that there is time: the members may
 // have changed meanwhile, and a leader that goes takes the answer with it. A raise is the same however often it is asked for.
 func finalizeUntil(before uint16, once func() (Finalized, error), pause func() bool) (Finalized, error) {
-	var lost error // the answer of a try of which nobody knows what became
+	var lost error // the error of a try whose outcome is not known
 	for try := 0; ; try++ {
 		out, err := once()
 		out.Before = before // what an earlier try has raised, this call has

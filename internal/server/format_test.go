@@ -32,7 +32,7 @@ func TestARaiseWhoseAnswerIsLostIsAskedForAgainAndReportedAsThisCalls(t *testing
 	tries, format = 1, 1
 	_, err = finalizeUntil(format, once, func() bool { return tries < 4 })
 	if u, ok := errors.AsType[core.Unavailable](err); !ok || !u.Unknown {
-		t.Errorf("when time is over: %v, want that nobody knows", err)
+		t.Errorf("when time is over: %v, want an unknown outcome", err)
 	}
 }
 

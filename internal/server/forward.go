@@ -15,7 +15,8 @@ import (
 )
 
 // Requests of clients that another node must serve carry the clients' tokens. They go over the connections between nodes,
-// whose other end has proved by its certificate which node it is: an address, whoever told it, is only where that is tried.
+// whose other end has proved by its certificate which node it is: an address, wherever it came from, is only where a node
+// is tried.
 
 const (
 	// forwardHost ends the host of the URLs of nodes, which are names of this process alone: n3.node.millrace is node 3.

@@ -24,7 +24,7 @@ func (o Options) checkHTTP() error {
 	case err != nil:
 		return fmt.Errorf("http: %w", err)
 	case !loopback(host) && o.TLSCert == "" && !o.insecure(ListenerHTTP):
-		return fmt.Errorf("http: %s is no loopback address; give tls-cert and tls-key, or --insecure=http for plain text", o.HTTP)
+		return fmt.Errorf("http: %s is not a loopback address; give tls-cert and tls-key, or --insecure=http for plain text", o.HTTP)
 	}
 	return nil
 }

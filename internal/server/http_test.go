@@ -64,7 +64,7 @@ func TestTheHTTPListenerIsSafeOrDoesNotStart(t *testing.T) {
 	for listen, want := range map[string]string{"": standard, net.JoinHostPort("127.0.0.1", "9999"): standard, "127.0.0.1:0": "127.0.0.1:0"} {
 		o, err := Options{Dir: "d", Tokens: tokens, Listen: listen}.withDefaults()
 		if err != nil || o.HTTP != want {
-			t.Errorf("beside %q: HTTP on %q, want %q (%v)", listen, o.HTTP, want, err)
+			t.Errorf("next to %q: HTTP on %q, want %q (%v)", listen, o.HTTP, want, err)
 		}
 	}
 }

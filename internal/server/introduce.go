@@ -10,15 +10,15 @@ import (
 	"github.com/millrace/millrace/internal/replog/transport"
 )
 
-// A node that was away while its peers were replaced knows nobody who is still there, and those who are there, and dial it, it
-// does not know. So who is refused as unknown by a member opens a stream to it, which any node of the cluster may, by its
-// certificate; the member asks there who the members are, and goes by the answer if that is newer than what it has. Nothing
-// else can be asked or told.
+// A node that was offline while all its peers were replaced refuses the new members as unknown when they dial it. A refused
+// member then opens a members stream to the node, which any node of the cluster may do by its certificate. Over that stream the
+// node asks for the current members, and takes the answer if it is newer than what it has. Nothing else can be asked or told
+// over it.
 
 const (
 	// membersKind is the kind of those streams.
 	membersKind = "members"
-	// toldAtOnce bounds the streams that are opened so at once: there is no hurry.
+	// toldAtOnce bounds the number of such streams that are open at once: there is no hurry.
 	toldAtOnce = 2
 )
 

@@ -46,7 +46,7 @@ type JoinedMember struct {
 	HTTP    string `json:"http,omitempty"`
 }
 
-// Names in the data directory, beside those of package store.
+// Names in the data directory, in addition to those of package store.
 const (
 	memberName   = "MEMBER"
 	memberTemp   = "MEMBER.tmp"

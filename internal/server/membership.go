@@ -142,7 +142,7 @@ func newJoinToken(r env.Rand) string {
 const (
 	// changeWait bounds a change of membership: the entry that begins its job, not the job.
 	changeWait = 10 * time.Second
-	// changeAgain is after how long it is tried again where nobody leads.
+	// changeAgain is the pause before another try while no node leads.
 	changeAgain = 100 * time.Millisecond
 	// changeTries is how often: an election takes two seconds at most, and seldom a second one.
 	changeTries = 40
@@ -151,7 +151,7 @@ const (
 	changePoll = 5 * time.Millisecond
 )
 
-// change asks whoever leads shard 0 for a change of membership, and returns the directory that it led to. Errors: as
+// change asks the leader of shard 0 for a change of membership, and returns the directory that it led to. Errors: as
 // node.ChangeMember, but for core.NotLeader.
 func (c *coordinator) change(ctx context.Context, op *core.MemberChange) (core.Directory, error) {
 	if c.peers == nil {
@@ -288,7 +288,7 @@ func (c *coordinator) changeFor(ctx context.Context, op core.MemberChange) (Memb
 	}
 	d, err := c.change(ctx, &op)
 	if u, ok := errors.AsType[core.DeadlineExceeded](err); ok && u.Unknown && token != "" {
-		// Without the token, which only this call knows, nobody could join as the node that was perhaps added.
+		// Without the token, which only this call knows, no process could join as the node that was perhaps added.
 		if added, seen := c.awaitMembers(ctx, func(d *core.Directory) bool {
 			return slices.ContainsFunc(d.Members, func(m core.Member) bool { return m.Token == op.Token })
 		}); seen {
@@ -310,8 +310,8 @@ var errNotOthers = core.Invalid{
 	Message: "a node announces its own addresses: set advertise_peer, advertise_grpc or advertise_http in its settings, and start it again",
 }
 
-// awaitMembers waits a while until what this node knows of the members is as wanted: a learner, or a node that is slow, is not
-// awaited by the majority that made a change, and one that is no member any more may never know.
+// awaitMembers waits a while until this node knows the members as wanted. The majority that made a change does not wait for a
+// learner or a slow node, and a node that is not a member any more may never learn of it.
 func (c *coordinator) awaitMembers(ctx context.Context, is func(*core.Directory) bool) (d core.Directory, seen bool) {
 	ctx, cancel := context.WithTimeout(ctx, changeSeen)
 	defer cancel()
@@ -343,7 +343,7 @@ func (a *admin) clusterChange(w http.ResponseWriter, r *http.Request) {
 		Do: verbs[r.PathValue("verb")], Name: q.Get("name"), Learner: q.Get("learner") == "1",
 	}
 	if op.Do == 0 {
-		plain(w, http.StatusNotFound, "there is no such change of membership")
+		plain(w, http.StatusNotFound, "this change of membership does not exist")
 		return
 	}
 	for name, into := range map[string]*uint64{"node": &op.Node, "with": &op.With} {

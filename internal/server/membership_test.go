@@ -28,7 +28,7 @@ func TestEachRefusalOfAChangeOfMembershipHasItsCodeItsTextAndItsCount(t *testing
 		{core.WrongMembership{Reason: "job_running"}, http.StatusConflict, "WRONG_STATE job_running: another change of membership is under way"},
 		{core.Exhausted{Limit: "voters", Max: 7}, http.StatusTooManyRequests, "RESOURCE_EXHAUSTED limit voters of 7 reached"},
 		{core.Exhausted{Limit: "learners", Max: 4}, http.StatusTooManyRequests, "RESOURCE_EXHAUSTED limit learners of 4 reached"},
-		{core.Invalid{Field: "to", Message: "is no member"}, http.StatusBadRequest, "INVALID_ARGUMENT to: is no member"},
+		{core.Invalid{Field: "to", Message: "must be a member"}, http.StatusBadRequest, "INVALID_ARGUMENT to: must be a member"},
 		{core.TooLarge{Field: "name", Limit: "member_text", Max: 255}, http.StatusRequestEntityTooLarge, "TOO_LARGE name is larger than limit member_text of 255"},
 		{core.Unavailable{Reason: "no_leader"}, http.StatusServiceUnavailable, "UNAVAILABLE unavailable: no_leader"},
 		{core.DeadlineExceeded{}, http.StatusServiceUnavailable, "DEADLINE_EXCEEDED whether the change was made is not known: look at the status"},
@@ -62,7 +62,7 @@ func TestARefusedChangeOfMembershipIsInTheMetrics(t *testing.T) {
 func TestAChangeThatWasNotAnsweredIsNotReportedAsRefused(t *testing.T) {
 	silent := refusal{text: "node 2 gave no answer", silent: true}
 	taken := core.AlreadyExists{Kind: "node", ID: "3"}
-	nobody := core.Unavailable{Reason: "no_leader"}
+	leaderless := core.Unavailable{Reason: "no_leader"}
 	wrong := refusal{text: "not a change of membership", wrong: true}
 	for _, x := range []struct {
 		name    string
@@ -74,11 +74,11 @@ func TestAChangeThatWasNotAnsweredIsNotReportedAsRefused(t *testing.T) {
 		{"decided at once", []error{nil}, 1, false, nil},
 		{"refused at once", []error{taken}, 1, false, taken},
 		{"not understood by the leader's node", []error{wrong}, 1, false, wrong},
-		{"after an election", []error{nobody, core.NotLeader{}, nil}, 3, false, nil},
-		{"refused after an election", []error{nobody, taken}, 2, false, taken},
-		{"nobody leads", []error{nobody}, changeTries + 1, false, nobody},
+		{"after an election", []error{leaderless, core.NotLeader{}, nil}, 3, false, nil},
+		{"refused after an election", []error{leaderless, taken}, 2, false, taken},
+		{"no node leads", []error{leaderless}, changeTries + 1, false, leaderless},
 		{"an answer is lost and it was not made", []error{silent, nil}, 2, false, nil},
-		{"an answer is lost and it was made perhaps", []error{silent, nobody, taken}, 3, true, nil},
+		{"an answer is lost and it was made perhaps", []error{silent, leaderless, taken}, 3, true, nil},
 		{"no answer ever", []error{silent}, changeTries + 1, true, nil},
 		{"the leader does not know", []error{core.Unavailable{Reason: "no_leader", Unknown: true}}, 1, true, nil},
 	} {

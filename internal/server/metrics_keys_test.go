@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// useKeyspaces puts 10 bytes under a key of 1 byte, in some of so many keyspaces twice or three times, and reads it in each.
+// useKeyspaces puts 10 bytes under a key of 1 byte, in each of count keyspaces, in some twice or three times, and reads it in each.
 func useKeyspaces(t *testing.T, r *Running, count int) {
 	t.Helper()
 	read := func(q *http.Request) { q.Header.Set("Authorization", "Bearer t") }
@@ -27,7 +27,7 @@ func useKeyspaces(t *testing.T, r *Running, count int) {
 			t.Fatalf("%d %s", got.code, got.body)
 		}
 	}
-	ask(t, "GET", "http://"+r.HTTPAddress+"/v1/kv/nobody-made-it/keys/k", read)
+	ask(t, "GET", "http://"+r.HTTPAddress+"/v1/kv/absent/keys/k", read)
 }
 
 func sumOf(series map[string]float64, name string) (sum float64, named int) {

@@ -18,7 +18,7 @@ const (
 	rankingShare = 100
 )
 
-// ranking holds the largest repositories. It is made anew when somebody asks and it is old.
+// ranking holds the largest repositories. It is made again when a client asks and it is old.
 type ranking struct {
 	mu    sync.Mutex // guards the fields below, and lets one make it
 	list  []node.RepoSize

@@ -30,8 +30,8 @@ const minMemory = 128 << 20
 
 func (o Options) withDefaults() (Options, error) {
 	o.Listen = cmp.Or(o.Listen, "127.0.0.1:7081")
-	o.HTTP = beside(o.HTTP, o.Listen, "127.0.0.1:7080")
-	o.Admin = beside(o.Admin, o.Listen, "127.0.0.1:7083")
+	o.HTTP = listenerNextTo(o.HTTP, o.Listen, "127.0.0.1:7080")
+	o.Admin = listenerNextTo(o.Admin, o.Listen, "127.0.0.1:7083")
 	o.Metrics = cmp.Or(o.Metrics, off)
 	o.Durability = cmp.Or(o.Durability, Fsync)
 	o.Name = cmp.Or(o.Name, "n1")
@@ -104,7 +104,7 @@ func (o Options) check() error {
 	case o.Tokens != nil && o.Tokens.Len() == 0:
 		return errors.New("tokens: a server without tokens does not start; the table is empty")
 	case !loopback(host) && o.TLSCert == "" && !o.insecure(ListenerGRPC):
-		return fmt.Errorf("listen: %s is no loopback address; give tls-cert and tls-key, or --insecure=grpc for plain text", o.Listen)
+		return fmt.Errorf("listen: %s is not a loopback address; give tls-cert and tls-key, or --insecure=grpc for plain text", o.Listen)
 	}
 	return nil
 }
@@ -113,7 +113,7 @@ func (o Options) check() error {
 func (o Options) checkServices() error {
 	for i, name := range o.Services {
 		if !slices.Contains(api.AllServices(), name) {
-			return fmt.Errorf("services: %q is none of %s", name, strings.Join(api.AllServices(), ", "))
+			return fmt.Errorf("services: %q must be one of %s", name, strings.Join(api.AllServices(), ", "))
 		}
 		if slices.Contains(o.Services[:i], name) {
 			return fmt.Errorf("services: %s is there twice", name)
@@ -136,9 +136,9 @@ func (o Options) closedServices() []string {
 // off is the address of a listener that is not opened.
 const off = "off"
 
-// beside returns the address of a listener beside the gRPC edge: the one given, else the standard one, but a free port
-// if the edge listens on a free port, which it does to stand beside other servers.
-func beside(given, listen, standard string) string {
+// listenerNextTo returns the address of a listener other than the gRPC edge: the one given, else the standard one, but a free
+// port if the edge listens on a free port, as it does where several servers run on one machine.
+func listenerNextTo(given, listen, standard string) string {
 	_, port, err := net.SplitHostPort(listen)
 	if err == nil && port == "0" {
 		standard = "127.0.0.1:0"
@@ -156,7 +156,7 @@ func (o Options) checkAdmin() error {
 	case err != nil:
 		return fmt.Errorf("admin: %w", err)
 	case !loopback(host) && !o.insecure(ListenerAdmin):
-		return fmt.Errorf("admin: %s is no loopback address, and needs no token; use a loopback address, --metrics for metrics and health, or --insecure=admin", o.Admin)
+		return fmt.Errorf("admin: %s is not a loopback address, and this port asks for no token; use a loopback address, --metrics for metrics and health, or --insecure=admin", o.Admin)
 	}
 	return nil
 }

@@ -48,7 +48,7 @@ const (
 	meetOpen  = "open"  // the cluster knows no data directory of that node
 	meetSame  = "same"  // the cluster knows this very directory
 	meetLost  = "lost"  // the cluster knows another directory of that node, or has heard of it without knowing which it has
-	meetGone  = "gone"  // the node is no member any more
+	meetGone  = "gone"  // the node is not a member any more
 	meetBlind = "blind" // it cannot tell now
 )
 
@@ -133,8 +133,8 @@ func (r *Running) advertised(address string) string {
 	return net.JoinHostPort(host, port)
 }
 
-// setPeers reaches for the members that there are, and for nobody else. Where this node's own settings say how it reaches
-// another, that is how: nodes may see each other under different addresses.
+// setPeers makes the members of the list, and only those, the peers of this node. Where this node's own settings name the
+// address of a peer, that address is used: nodes may see each other under different addresses.
 func (r *Running) setPeers(list []core.Member) {
 	wanted := make(map[transport.NodeID]bool)
 	for _, m := range list {
@@ -342,7 +342,7 @@ func (r *Running) pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// askPlace asks whoever listens at a peers' address.
+// askPlace asks the node that listens at a peers' address.
 func (r *Running) askPlace(ctx context.Context, address string, q placeQuery) (a placed, err error) {
 	ctx, cancel := context.WithTimeout(ctx, placeWait)
 	defer cancel()

@@ -21,7 +21,7 @@ type RecoverOptions struct {
 type Survivor struct {
 	Member Member            // what it was
 	Shards []backup.Standing // what it has
-	// Members are those of its cluster, as of what it has stored; none where nobody ever changed who they were.
+	// Members are those of its cluster, as it has stored them; none if the membership never changed.
 	Members []MemberStatus
 }
 
@@ -51,7 +51,7 @@ func clusterMember(dir string) (Member, error) {
 	case err != nil:
 		return m, err
 	case !found || m.Cluster == "":
-		return m, fmt.Errorf("data directory %s is of a server by itself: there is no majority to lose", dir)
+		return m, fmt.Errorf("data directory %s belongs to a single-node server; there is no lost majority to recover from", dir)
 	}
 	return m, nil
 }

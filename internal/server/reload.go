@@ -102,7 +102,7 @@ func (r *Running) watchFiles() {
 		n, expired := tokens.Count(r.o.Clock.Wall())
 		log.Info("tokens: read", "file", r.o.TokensFile, "tokens", n, "expired", expired)
 		if expired == n {
-			log.Warn("tokens: all have expired, nobody can call this server", "file", r.o.TokensFile)
+			log.Warn("tokens: all have expired, no client can call this server", "file", r.o.TokensFile)
 		}
 		all = append(all, &config.Source{Name: "tokens", Files: []string{r.o.TokensFile}, Load: func() ([]any, error) {
 			c, err := tokens.Reload(r.o.Clock.Wall())

@@ -130,7 +130,7 @@ func TestEachRefusalOfSearchSaysWhatAndWhere(t *testing.T) {
 		{"no roles in the collection", "POST", search, `{"collection":"bare","query_text":"a","gate":{"roles":["welder"]}}`, 400, refused{Code: "INVALID_ARGUMENT", Reason: "no_role_field", Field: "gate.roles"}, nil},
 		{"rules of other fields", "POST", search, `{"collection":"bare","query_text":"a","judge":{"ruleset":"rs"}}`, 409, refused{Code: "WRONG_STATE", Reason: "ruleset_unsupported", Field: "judge.ruleset"}, map[string]string{"node": "n7"}},
 		{"no such ruleset", "POST", search, `{"collection":"ws","query_text":"a","judge":{"ruleset":"rs@9"}}`, 404, refused{Code: "NOT_FOUND"}, nil},
-		{"no such embedder", "PUT", "/v1/collections/other", `{"embedder":"nobody"}`, 404, refused{Code: "NOT_FOUND"}, nil},
+		{"no such embedder", "PUT", "/v1/collections/other", `{"embedder":"unknown"}`, 404, refused{Code: "NOT_FOUND"}, nil},
 		{"another definition", "PUT", "/v1/collections/ws", `{}`, 409, refused{Code: "ALREADY_EXISTS"}, nil},
 	} {
 		status, _, got := p.refusal(c.method, c.path, c.body)
@@ -198,7 +198,7 @@ func TestEachFaultOfAProviderHasItsCodeOnEachDoor(t *testing.T) {
 	for r.embed.byName["far"].Stats().Waiting < 2 {
 		select {
 		case <-t.Context().Done():
-			t.Fatal("nobody waits")
+			t.Fatal("no search waits")
 		case <-time.After(time.Millisecond):
 		}
 	}

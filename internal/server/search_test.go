@@ -22,7 +22,7 @@ func (c *lateClock) Wall() time.Time {
 	return c.SystemClock.Wall().Add(time.Duration(c.late.Load()))
 }
 
-// Shard time stands still while nobody writes. A credential that ends meanwhile lets nobody pass.
+// Shard time stands still without writes. A row whose credential ends meanwhile does not pass.
 func TestACredentialThatEndsWhileNobodyWritesBlocksItsRowAtOnce(t *testing.T) {
 	clock := &lateClock{}
 	o, token := Options{Dir: filepath.Join(t.TempDir(), "data"), Listen: "127.0.0.1:0", Clock: clock}, NewToken()

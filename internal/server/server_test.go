@@ -70,7 +70,7 @@ func TestDevelopmentBindsToLoopbackOnly(t *testing.T) {
 		}
 	}
 	if _, err := Dev(Options{TokensFile: "x"}, NewToken()); err == nil {
-		t.Error("a tokens file beside the development token was accepted")
+		t.Error("a tokens file together with the development token was accepted")
 	}
 }
 

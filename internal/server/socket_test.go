@@ -79,7 +79,7 @@ var changes = []string{
 	"/cluster/members/cancel", "/cluster/members/drain?node=1", "/cluster/members/undrain?node=1",
 }
 
-// TestAProcessWithoutATokenChangesNothingByAnyPort: being on the machine is no right to change anything.
+// TestAProcessWithoutATokenChangesNothingByAnyPort: being on the machine does not give the right to change anything.
 func TestAProcessWithoutATokenChangesNothingByAnyPort(t *testing.T) {
 	var logs logged
 	f := startFleet(t, 3, 1, func(i int, o *Options) {
@@ -289,7 +289,7 @@ func TestIdleConnectionsKeepNoProbeOut(t *testing.T) {
 				}
 				resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(q)
 				if err != nil {
-					t.Errorf("%s beside %d connections that %s: %s: %v", name, adminConnections+16, what, path, err)
+					t.Errorf("%s next to %d connections that %s: %s: %v", name, adminConnections+16, what, path, err)
 					cancel()
 					continue
 				}
@@ -339,7 +339,7 @@ func TestPlainTextIsByListener(t *testing.T) {
 		if o.Listen == "" {
 			o.Listen = "127.0.0.1:0"
 		}
-		o.HTTP, o.Admin = beside(o.HTTP, o.Listen, off), beside(o.Admin, o.Listen, off)
+		o.HTTP, o.Admin = listenerNextTo(o.HTTP, o.Listen, off), listenerNextTo(o.Admin, o.Listen, off)
 		o.Durability, o.Shards, o.Memory = Fsync, 1, minMemory
 		err := o.check()
 		if x.want == "" && err != nil || x.want != "" && (err == nil || !strings.HasPrefix(err.Error(), x.want)) {
