@@ -175,8 +175,8 @@ func (s *shard) open(data []byte) (*inflight, *core.Entry, error) {
 }
 
 // early returns what answers, while the entry is being applied, each proposal whose commits are judged: clients need not
-// wait for what was proposed beside theirs. The entry is committed, and whoever reads waits until it is applied as a
-// whole, so nobody can tell. What a session settles waits for the end: its slots change hands there.
+// wait for the other proposals of the entry. The entry is committed, and every read waits until it is applied as a whole, so
+// no client can tell the difference. What a session settles waits for the end: its slots change hands there.
 func (f *inflight) early(at func(core.Partition) core.At) func([]core.Result) {
 	if f == nil || len(f.proposals) == 0 {
 		return nil

@@ -66,7 +66,7 @@ func TestAPartThatIsLostIsAskedForAgain(t *testing.T) {
 	a := newAwait()
 	now := 100 * time.Millisecond
 	if !a.due(now) {
-		t.Fatal("a part that nobody asked for is not due")
+		t.Fatal("a part that was not asked for yet is not due")
 	}
 	a.ask(now)
 	a.came(now + time.Millisecond)

@@ -14,7 +14,7 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// BackupOptions say what a backup is of, beside what the node knows.
+// BackupOptions describe a backup, in addition to what the node knows.
 type BackupOptions struct {
 	Cluster string // as in core.BackupHead
 	Version string // of the binary

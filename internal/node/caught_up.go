@@ -37,7 +37,7 @@ type learnerLag struct {
 // caughtUp reports whether a learner may become a voter.
 func (n *Node) caughtUp(l learnerLag) bool { return l.entries <= n.o.NearEntries && !l.late }
 
-// lagLate is the bit of late in a report.
+// lagLate is the bit of a report that says learnerLag.late.
 const lagLate = 1 << 63
 
 func (l learnerLag) encode() uint64 {

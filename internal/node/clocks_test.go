@@ -14,7 +14,7 @@ func TestANewShardBeginsAtATimeThatMostClocksShow(t *testing.T) {
 	c.wires.lost = peerClock
 	c.startAll(func(_ uint64, fs env.FS) env.FS { return fs })
 	ctx := within(t, 20*time.Second)
-	c.until(ctx, "nobody leads", func() bool {
+	c.until(ctx, "no node leads", func() bool {
 		term, _ := c.rigs[1].node.Leads(0)
 		other, _ := c.rigs[2].node.Leads(0)
 		third, _ := c.rigs[3].node.Leads(0)

@@ -196,8 +196,8 @@ func (s *shard) wanted(r *roster) (out []replog.RoleChange) {
 	return out
 }
 
-// awaits reports whether the job under way is about a replica. A member that is what it is to stay, and is not that in a
-// shard yet, is none of it, unless the job brings it back: another that waits may be down for long.
+// awaits reports whether the job under way is about a replica. A member that has its final role in the directory does not
+// count, even if some shard does not have it in that role yet: it may be down for long. It counts when the job brings it back.
 func (r *roster) awaits(replica uint64) bool {
 	m := r.member(replica)
 	return m == nil || replica == r.dir.Job.Replica || r.dir.Returning() && replica == r.dir.Job.Old || m.State != core.MemberVoter && m.State != core.MemberLearner
@@ -241,7 +241,7 @@ func (s *shard) reconfigure(r *roster, changes []replog.RoleChange, now time.Dur
 			}
 			return nil
 		}
-		// Nobody else votes yet: who takes the place of this one becomes a voter beside it, and leads before it leaves.
+		// No other replica votes yet: the successor of this one becomes a second voter, and leads before this one leaves.
 		out = slices.DeleteFunc(out, own)
 	}
 	if len(out) == 0 || !s.outlives(out) {

@@ -42,7 +42,7 @@ func (n *Node) Namespace(ctx context.Context, tenant, name string, create bool) 
 	return info, err
 }
 
-// CreateNamespace makes a namespace with so many partitions. It reports whether there was one already. Errors:
+// CreateNamespace makes a namespace with that number of partitions. It reports whether there was one already. Errors:
 // AlreadyExists when that has another number of partitions; Invalid, Exhausted.
 func (n *Node) CreateNamespace(ctx context.Context, tenant, name string, partitions int) (info core.NamespaceInfo, replayed bool, err error) {
 	op := &core.NamespaceCreate{

@@ -34,8 +34,8 @@ type dispatcher struct {
 	mu       sync.Mutex // guards everything below, and all demands, subs and sessions
 	sessions map[sessionKey]*session
 	demands  map[queueKey]*demand
-	// releasing holds leases that are being given back because nobody received them: a stream that resumes their session
-	// meanwhile is not given them again.
+	// releasing holds leases that are being given back because no stream received them. A stream that resumes their session
+	// meanwhile does not get them again.
 	releasing map[core.TaskHold]struct{}
 	hot       []*demand // those that may have something to give and someone to take it
 	claims    int
@@ -215,7 +215,7 @@ func (d *dispatcher) cleared(parts []core.Partition) (ended []*session) {
 	return ended
 }
 
-// detach removes u; a queue that nobody waits for is forgotten once no entry in the log counts on it.
+// detach removes u. A queue without a waiting stream is forgotten once no entry in the log counts on it.
 func (d *dispatcher) detach(u *sub) {
 	u.gone = true
 	for _, dm := range u.demands {
@@ -443,7 +443,7 @@ func (d *dispatcher) granted(m *commit.Machine, g *grant, tasks []core.Assigned,
 	ses := u.session
 	var out []send
 	if ses.closed || u.gone {
-		// The stream was replaced while the grant was in the log: its successor takes what its slots can, or nobody does.
+		// The stream was replaced while the grant was in the log: its successor, if any, takes what its slots can.
 		next := d.sessions[sessionKey{g.partition, ses.spec.ID}]
 		if next == nil {
 			d.giveBack(tasks)
@@ -471,7 +471,7 @@ func (d *dispatcher) granted(m *commit.Machine, g *grant, tasks []core.Assigned,
 	return append(out, send{session: ses, sub: u.number, assign: tasks, at: at, partition: g.partition})
 }
 
-// drop takes back what an entry counted on, when it was not applied or nobody knows.
+// drop takes back what an entry counted on, when it was not applied, or may not have been.
 func (d *dispatcher) drop(f *inflight) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

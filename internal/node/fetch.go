@@ -150,7 +150,7 @@ func (s *shard) takePart(from uint64, msg []byte) {
 	s.verify(f)
 }
 
-// verify has the files of a fetch verified beside what else is done with files, which goes on meanwhile.
+// verify has the files of a fetch verified in parallel: other work with files goes on meanwhile.
 func (s *shard) verify(f *fetch) {
 	if s.n.o.Manual {
 		s.verified(f, s.n.o.verify(s.store, f.dir, f.snap))

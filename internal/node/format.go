@@ -41,7 +41,7 @@ func (s *shard) firstFormat(last core.ShardTime) *core.FormatRaise {
 	return &core.FormatRaise{To: core.NewestFormat()}
 }
 
-// RaiseFormat makes a format the active one, at whoever leads shard 0, and returns when this node goes by it. Errors: those
+// RaiseFormat has the leader of shard 0 make a format the active one, and returns when this node uses it. Errors: those
 // of Forward and of Apply; core.DeadlineExceeded.
 func (n *Node) RaiseFormat(ctx context.Context, op *core.FormatRaise) error {
 	if _, err := n.proposeMember(ctx, op); err != nil {

@@ -117,7 +117,7 @@ func (n *Node) forwardHalves(ctx context.Context, s *shard, p core.Partition, co
 	return rest
 }
 
-// neverLeft reports whether nothing was proposed because nobody led where the proposal went, or it could not be sent.
+// neverLeft reports whether nothing was proposed because the node that got the proposal did not lead, or it could not be sent.
 func neverLeft(err core.Fact) bool {
 	switch f := err.(type) {
 	case core.NotLeader:
@@ -130,7 +130,7 @@ func neverLeft(err core.Fact) bool {
 
 // awaitLeader returns when somebody leads the shard, or says why it does not.
 func (s *shard) awaitLeader(ctx context.Context) core.Fact {
-	if ctx.Err() != nil { // nobody is there to be told what came of it
+	if ctx.Err() != nil { // the caller is gone and cannot be told the outcome
 		return core.DeadlineExceeded{}
 	}
 	late := s.n.o.Clock.NewTimer(forwardPatience)

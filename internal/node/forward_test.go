@@ -70,7 +70,7 @@ func TestProposalsAreForwardedToWhoeverLeads(t *testing.T) {
 				t.Errorf("node %d, partition %s: the create is answered %+v", id, p.Partition, got.Results[0])
 			}
 			if f := got.Results[1].Refusal; f == nil || f.Op != 0 || f.Fact != (core.LeaseLost{Task: op.ID, Given: 77}) {
-				t.Errorf("node %d, partition %s: a lease that nobody holds is answered %+v", id, p.Partition, f)
+				t.Errorf("node %d, partition %s: a lease that no worker holds is answered %+v", id, p.Partition, f)
 			}
 			for other, r := range c.rigs {
 				task, _, err := r.node.Task(ctx, p.Partition, op.ID, core.ReadOptions{})
@@ -140,7 +140,7 @@ func TestAnAnswerIsTakenOnlyFromWhoWasAskedAndOnlyByTheRunThatAsked(t *testing.T
 	c := openCluster(t, 1, Options{})
 	n := c.rigs[1].node
 	if n.forwards.last == 0 {
-		t.Error("numbers of forwarded proposals begin anew with each run")
+		t.Error("numbers of forwarded proposals start again with each run")
 	}
 	id, answer := n.forwards.begin(2)
 	msg := appendProposed(binary.BigEndian.AppendUint64(nil, id), &core.Proposed{Results: []core.Result{{}}})
@@ -160,7 +160,7 @@ func TestAnAnswerIsTakenOnlyFromWhoWasAskedAndOnlyByTheRunThatAsked(t *testing.T
 	default:
 		t.Error("the answer did not arrive")
 	}
-	n.takeAnswer(2, msg) // again: nobody waits
+	n.takeAnswer(2, msg) // again: no caller waits
 }
 
 // Commits that are acceptable each by itself may be more together than the log takes in one entry.

@@ -20,10 +20,10 @@ import (
 )
 
 // The order in which state and log are exchanged, so that a start finds one or the other whole: a marker names the snapshot,
-// the state is exchanged at one instant, the log begins anew. A start that finds a marker and the state that it names
-// finishes with the log, if that had not begun anew; with any other state there is nothing to do. Then the marker goes.
+// the state is exchanged at one instant, the log restarts. A start that finds a marker and the state that it names
+// finishes with the log, if that had not restarted; with any other state there is nothing to do. Then the marker goes.
 
-// installing is an exchange of the state by the applier. The append that waits for it begins the log anew.
+// installing is an exchange of the state by the applier. The append that waits for it restarts the log.
 type installing struct {
 	fetch  *fetch
 	append *appendWait // nil: Raft has yet to hand it out
@@ -131,7 +131,7 @@ func (s *shard) installPatiently(f *fetch) error {
 	}
 }
 
-// restarted forgets a snapshot whose log has begun anew.
+// restarted forgets a snapshot behind which the log has restarted.
 func (s *shard) restarted() {
 	s.n.cleanUp(s.snap.installing.fetch.dir)
 	s.snap.installing = nil // the marker stays: a start finds the log behind it, and the next snapshot writes another

@@ -103,7 +103,7 @@ func (n *Node) allSettled(d *core.Directory, now time.Duration) bool {
 	return true
 }
 
-// lag returns how far a learner is behind, in the shard where that is most; the largest number where nobody knows.
+// lag returns how far a learner is behind, in the shard where that is most; the largest number when it is unknown.
 func (n *Node) lag(replica uint64) (most learnerLag) {
 	now := n.o.Clock.Boot()
 	n.jobs.mu.Lock()
@@ -162,7 +162,7 @@ func (n *Node) ReadMembers(ctx context.Context) (core.Directory, error) {
 	return n.who().dir, nil
 }
 
-// proposeMember proposes an op of membership, at whoever leads shard 0, and returns the version it led to.
+// proposeMember proposes an op of membership to the leader of shard 0, and returns the version it led to.
 func (n *Node) proposeMember(ctx context.Context, op core.Op) (version uint64, err error) {
 	p := n.Forward(ctx, systemPartition, []core.Commit{{Principal: "millrace", Ops: []core.Op{op}}})
 	switch {

@@ -10,8 +10,8 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// Keys reads keys of one partition at one index: the first of them, fewer than there are when the values pass so many
-// bytes, but one at least.
+// Keys reads keys of one partition at one index. It stops before the values take more than bytes: out may hold only the first
+// of the keys, but holds at least one.
 func (n *Node) Keys(ctx context.Context, p core.Partition, keyspace string, keys [][]byte, bytes int, o core.ReadOptions) (out []core.KeyRead, at core.At, err error) {
 	at, err = n.read(ctx, p, o, func(v core.View) error {
 		out, err = kv.GetEach(v, p, keyspace, keys, bytes)

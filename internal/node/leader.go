@@ -142,7 +142,7 @@ func (s *shard) spread(now time.Duration) {
 	}
 	last := s.core.Status().Last
 	for _, f := range s.core.Followers() {
-		// Looked at with each tick: in the tick in which Raft counts its quorum nobody is active, and that comes each second.
+		// Checked with each tick: once a second, in the tick in which Raft counts its quorum, no follower is active.
 		if f.Replica == home && f.Active && f.Match+1 >= last {
 			s.spreadAt = now + spreadEvery
 			s.n.o.Logger.Info("leadership goes home", "shard", s.id, "to", home)

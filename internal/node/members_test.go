@@ -308,7 +308,7 @@ func TestCancelledAddLeavesTheOldSet(t *testing.T) {
 	if _, err := c.ask(ctx, &core.MemberChange{Do: core.MemberAdd, Node: 4, Peer: "p4", Token: ticket}); err != nil {
 		t.Fatal(err)
 	}
-	// It came, and does not run: nobody waits for it longer than the operator.
+	// It came, and does not run: the job waits for it only as long as the operator does.
 	if _, err := c.ask(ctx, &core.MemberChange{Do: core.MemberJoin, Node: 4, Token: ticket, Store: core.StoreID{4}}); err != nil {
 		t.Fatal(err)
 	}

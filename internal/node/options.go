@@ -20,7 +20,7 @@ type Options struct {
 	Node    uint64 // this node's number, which messages travel by; default Replica
 	// PeerAddress and HTTP are where its peers, and clients of its REST edge, reach it: for the directory of members.
 	PeerAddress, HTTP string
-	StoreID           core.StoreID // names the data directory, for the directory of members; zeros: it is told to nobody
+	StoreID           core.StoreID // names the data directory, for the directory of members; zeros: no node is told
 	Joining           bool         // the node was taken in later: its logs begin with snapshots
 	// OnMembers is told who is to be reached, when that changes; it does not wait.
 	OnMembers func([]core.Member)
@@ -62,7 +62,7 @@ type Options struct {
 	LogQuota       uint64        // bytes of log kept for nodes that are behind; beyond it they need a snapshot; default 4 GiB, or a tenth of a smaller disk
 	SnapshotPart   int           // bytes of a snapshot in one message; default 256 KiB
 	SnapshotRate   int64         // bytes per second of snapshots that the node fetches; default 64 MiB
-	NearEntries    uint64        // a learner may be so many behind, in every shard, to become a voter; default 1,000
+	NearEntries    uint64        // how far a learner may be behind, in every shard, to become a voter; default 1,000
 	DiskReserve    uint64        // new work is refused below this much free space; default min(1 % of the disk, 1 GiB)
 	SearchBytes    int64         // of indexes for searching, beyond which no more points are taken; 0 = no bound
 	NoSearch       bool          // keep no index: this node answers no search
@@ -72,7 +72,7 @@ type Options struct {
 	// verify finds out whether the files of a snapshot are what they should be; nil: as the store does.
 	verify     func(s *store.Shard, dir string, snap store.Snapshot) error
 	measure    measure      // what a range of keys takes; nil: as the store estimates it
-	beforeLoad func(string) // is called before each part of a collection's index is read; nil: nobody asks
+	beforeLoad func(string) // is called before each part of a collection's index is read; nil: not set
 
 	OneCommitPerEntry bool // no group commit: for measuring what it is worth
 }

@@ -12,7 +12,7 @@ const (
 	// entries help.
 	holdLong   = 20 * time.Millisecond
 	slowCommit = 4 * time.Millisecond
-	// paceWindow is for how long the fastest commit of late is remembered, once or twice over.
+	// paceWindow is the window of the estimate: the fastest commit of this window and the previous one.
 	paceWindow = 5 * time.Second
 	// paceOpen bounds the entries whose commit is timed.
 	paceOpen = 64

@@ -13,7 +13,7 @@ type Hosts struct {
 	// Majorities are the sets of nodes of each of which more than half decide: one, or two while members change.
 	Majorities [][]uint64
 	Others     []uint64 // all nodes but this one, those included that do not vote
-	Leader     uint64   // the node that leads, as far as this one knows; 0: nobody
+	Leader     uint64   // the node that leads, as far as this one knows; 0: none
 }
 
 // Hosts returns which nodes host a shard.
@@ -77,7 +77,7 @@ func (n *Node) Packs(id core.ShardID, p core.Partition, repo core.RepoID) (packs
 	return packs, found, err
 }
 
-// ConfirmedPacks is Packs of a state that is no older than the call. Errors: those of a linearizable read.
+// ConfirmedPacks is Packs of a state that is at least as new as the call. Errors: those of a linearizable read.
 func (n *Node) ConfirmedPacks(ctx context.Context, p core.Partition, repo core.RepoID) (packs []core.PackLine, found bool, err error) {
 	_, err = n.read(ctx, p, core.ReadOptions{}, func(v core.View) error {
 		packs, found, err = packsOf(v, p, repo)

@@ -8,7 +8,7 @@ import (
 )
 
 // TestANodeThatStoodStillGivesHoldersTimeToReport: what workers sent meanwhile was not heard, so it is not their fault that no
-// renewal came. Time that passes while the node works ends leases as ever.
+// renewal came. Time that passes while the node works still ends leases.
 func TestANodeThatStoodStillGivesHoldersTimeToReport(t *testing.T) {
 	const step = 900 * time.Millisecond // less than the node takes for standing still
 	for _, tc := range []struct {

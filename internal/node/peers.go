@@ -60,7 +60,7 @@ const (
 	peerSnapshotPart byte = 7
 	// peerConf is what the leader of a shard tells that of shard 0 of its configuration (takeConf).
 	peerConf byte = 8
-	// peerGone tells who was removed: the replica (8 bytes) that is nobody's any more.
+	// peerGone tells a removed node so: the replica (8 bytes) that no member has any more.
 	peerGone byte = 9
 	// peerMembersAsk asks for a directory of members that is newer than a version (8 bytes), and peerMembers is one. Who was
 	// away while others came may know none of those that lead now, and takes nothing from strangers: it asks whom it knows.

@@ -13,7 +13,7 @@ import (
 // node on its own replicas, of all partitions; the leader of each partition commits the sum, which Apply compares with the
 // bound. So replicas agree on what is refused, and no node asks another. What is bounded as a whole is measured more often while
 // what is put could take it beyond its bound: so that this is by no more than what is put in two seconds. Rates are for rate.go,
-// which gets a table of them that is made anew every half a second.
+// which gets a new table of them every half a second.
 
 // quotas is what looking after bounds remembers; it is owned by who tends the disk.
 type quotas struct {

@@ -346,7 +346,7 @@ func TestABoundIsObeyedAfterACrashBeforeAnythingIsMeasured(t *testing.T) {
 			t.Fatal("puts are taken for ever")
 		}
 	}
-	again := openRig(t, rigOptions{disk: r.disk.Crash(1, 2), node: Options{DiskEvery: time.Hour}}) // without measuring anew
+	again := openRig(t, rigOptions{disk: r.disk.Crash(1, 2), node: Options{DiskEvery: time.Hour}}) // without measuring again
 	defer again.close()
 	if _, err := again.node.Namespace(ctx, "acme", "bounded", false); err != nil {
 		t.Fatal(err)

@@ -9,9 +9,10 @@ import (
 	"github.com/millrace/millrace/internal/core"
 )
 
-// How a rate is shared among the nodes of a cluster. Twice a second each tells the leader of shard 0 what it took of each rate
-// that it used, and whether it had to refuse anything, and is answered with its share from there on. A node that was told nothing
-// lately goes by the share of one of so many equal nodes: so it need not ask before its first put, and goes on without a leader.
+// How a rate is shared among the nodes of a cluster. Twice a second each node tells the leader of shard 0 what it took of each
+// rate that it used, and whether it had to refuse anything, and is answered with its share from there on. A node that was told
+// nothing lately uses an equal share, the rate divided by the number of nodes: so it need not ask before its first put, and goes
+// on without a leader.
 //
 // What is taken beyond a rate is therefore at most what the other nodes' equal shares bring until everybody has heard of it,
 // which is at most a second and a bit, and what their buckets held: together less than two seconds' worth, or one put for each
@@ -322,7 +323,7 @@ func divide(rate float64, users []*part, i int) []float64 {
 		left -= out[n]
 	}
 	for n := range out {
-		out[n] += left / float64(len(out)) // nobody wants it now
+		out[n] += left / float64(len(out)) // no node wants it now
 	}
 	return out
 }

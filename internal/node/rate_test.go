@@ -21,7 +21,7 @@ var (
 type sharing struct {
 	nodes []*rates
 	now   time.Duration
-	lead  int // who has the accounts; -1: nobody
+	lead  int // the node that has the accounts; -1: none
 	term  uint64
 	lost  func(n int) bool // whether what a node tells, or is told, is lost
 	next  []time.Duration  // when each tells
@@ -46,7 +46,7 @@ func (s *sharing) set(rate core.KeyRate) {
 	}
 }
 
-// step lets each greedy node take what it can, and whoever is due tell what it took.
+// step lets each greedy node take what it can, and each node that is due tell what it took.
 func (s *sharing) step(greedy ...int) {
 	s.now += shareStep
 	for _, n := range greedy {
@@ -86,7 +86,7 @@ func (s *sharing) all() (n int) {
 	return n
 }
 
-// Whoever writes where, all nodes together let through what the rate allows, and at most two seconds' worth more.
+// All nodes together let through what the rate allows, and at most two seconds' worth more, whichever nodes get the writes.
 func TestARateIsThatOfAllNodesTogether(t *testing.T) {
 	const rate = 1000
 	for _, nodes := range []int{1, 2, 3, 7} {
@@ -109,7 +109,7 @@ func TestARateIsThatOfAllNodesTogether(t *testing.T) {
 				s.lost = func(int) bool { return random.IntN(2) == 0 }
 				return everywhere
 			},
-			"all, and nobody has accounts": func(s *sharing, _ time.Duration) []int {
+			"all, and no node has accounts": func(s *sharing, _ time.Duration) []int {
 				s.lead = -1
 				return everywhere
 			},

@@ -39,9 +39,9 @@ func (s *shard) least(o core.ReadOptions, newest uint64) (uint64, core.Fact) {
 }
 
 // barrier waits until the applied state is fresh enough to read. A leader that is the only voter has applied all it
-// ever acknowledged, but for an entry it is applying, which whoever looks at the store waits for. With more voters a
-// majority confirms what index that is, whoever leads. An index that is not applied here is waited for while no leader is
-// known to lack it.
+// ever acknowledged, except an entry it is applying, for which every reader of the store waits. With more voters a majority
+// confirms what index that is, whichever node leads. An index that is not applied here is waited for while no leader is known
+// to lack it.
 func (s *shard) barrier(ctx context.Context, o core.ReadOptions) error {
 	if !o.Stale && s.alone.Load() && !s.ready.Load() {
 		return core.Unavailable{Reason: "no_leader"}

@@ -16,7 +16,7 @@ type RepoSize struct {
 	core.RepoStats
 }
 
-// refWeight is what a ref counts for beside the bytes of packs: about what its row and log take.
+// refWeight is the weight of a ref in bytes, compared with bytes of packs: about what its row and log take.
 const refWeight = 256
 
 // weight orders repositories by what they take.

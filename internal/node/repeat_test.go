@@ -71,7 +71,7 @@ func TestATransactionalEnqueueRepeatedAfterMinutesIsAppliedOnce(t *testing.T) {
 	if st := l.stats("q"); st.Created != uint64(next) {
 		t.Errorf("%d tasks were created for %d orders", st.Created, next)
 	}
-	l.pass(2 * time.Minute) // after ten minutes nobody repeats it any more
+	l.pass(2 * time.Minute) // after ten minutes no client repeats it any more
 	r := l.one(order(0))
 	if r.Refusal != nil || r.Replayed || r.Ops[0].Rev <= rev || !r.Ops[1].Replayed {
 		t.Errorf("after the request id is forgotten: %+v", r)

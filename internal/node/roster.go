@@ -50,7 +50,7 @@ func (r *roster) member(replica uint64) *core.Member {
 	return nil
 }
 
-// replicaOf returns the newest replica of a node; 0: it is no member.
+// replicaOf returns the newest replica of a node; 0: it is not a member.
 func (r *roster) replicaOf(node uint64) (replica uint64) {
 	for i := range r.list {
 		if r.list[i].Node == node {
@@ -60,7 +60,7 @@ func (r *roster) replicaOf(node uint64) (replica uint64) {
 	return replica
 }
 
-// nodeOf returns the node of a replica, or the replica's own number where it is no member's.
+// nodeOf returns the node of a replica, or the replica's own number when it does not belong to a member.
 func (r *roster) nodeOf(replica uint64) uint64 {
 	if m := r.member(replica); m != nil {
 		return m.Node
@@ -171,8 +171,8 @@ func (n *Node) goBy(r *roster) {
 	n.moved.notify() // addresses of leaders may be others
 }
 
-// askMembers asks the other members for a newer directory, when it is time, while nobody is known to lead shard 0, or nothing
-// was heard for long of who is. A learner holds no elections, and follows who led it last for ever.
+// askMembers asks the other members for a newer directory, when it is time, while no leader of shard 0 is known, or that
+// leader was not heard for long. A learner holds no elections, and follows its last leader for ever.
 func (s *shard) askMembers(now time.Duration) {
 	led := s.leader.Load() != 0 && (s.leading || now < s.ledAt+heardFor)
 	s.unled.Store(!led)
@@ -200,9 +200,9 @@ func (n *Node) takeMembers(b []byte) {
 	n.learn(d)
 }
 
-// Introduce takes in the stored form of a directory of members that a node told which is no member as far as this one knows, and
-// goes by it if it is newer than this one's. Such a node has a certificate of the cluster, and may have been removed since: so
-// it is heard only while this node hears of no leader, its word sends no client anywhere, and makes this node leave nothing.
+// Introduce takes in the stored form of a directory of members from a node that this one does not know as a member, and uses it
+// if it is newer than this node's. The sender has a certificate of the cluster, but may have been removed since. So it is heard
+// only while this node hears of no leader. What it says redirects no client, and does not make this node leave a shard.
 // Errors: core.ErrMalformed.
 func (n *Node) Introduce(directory []byte) error {
 	d, err := core.DecodeDirectory(directory)
@@ -255,7 +255,7 @@ func (n *Node) sayGoodbye(now time.Duration) {
 	}
 }
 
-// takeGone takes a member's word that this replica was removed: members say so only of ids that are nobody's any more.
+// takeGone takes a member's word that this replica was removed: members say so only of ids that no member has any more.
 func (n *Node) takeGone(b []byte) {
 	if len(b) == 8 && binary.BigEndian.Uint64(b) == n.o.Replica {
 		n.leave()

@@ -29,8 +29,8 @@ func (n *Node) fresh(ctx context.Context, p core.Partition, o core.ReadOptions) 
 
 func noSuchCollection(name string) error { return core.NotFound{Kind: "collection", ID: name} }
 
-// Definition finds a collection in this node's copy of a partition. It waits for no other node; one that is not there is
-// looked for again when the entry that is being applied is done, for whoever made it may have been answered already.
+// Definition finds a collection in this node's copy of a partition. It does not wait for other nodes. When the collection is
+// not there, it looks again after the entry that is being applied: its creator may have been answered already.
 func (n *Node) Definition(p core.Partition, name string) (core.Collection, bool) {
 	s, err := n.shardOf(p)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 
 // points are the indexes of one shard's collections, for searching. They are derived from the store: built after the shard has
 // opened and after a snapshot was installed (search_load.go), and kept current by the applier, which changes them before it
-// lets anybody look at the entry. So whoever waits for the applier, and for the index, sees all that was acknowledged.
+// lets any reader look at the entry. So a read that waits for the applier, and for the index, sees all that was acknowledged.
 type points struct {
 	kernel atomic.Pointer[vector.Kernel] // nil: this node searches nothing
 
@@ -112,7 +112,7 @@ func (pt *points) make(def *core.Collection) (*indexed, error) {
 }
 
 // apply takes what an entry did into the indexes. Changes of one collection that follow each other are seen together. A point
-// that makes no sense is found by nobody and reported: it is stored, and a build that understands it will find it.
+// that makes no sense is reported, and no search finds it: it is stored, and a build that understands it will find it.
 func (pt *points) apply(changes []core.PointChange) (fault error) {
 	for len(changes) > 0 {
 		first := &changes[0]

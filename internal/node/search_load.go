@@ -16,8 +16,8 @@ import (
 )
 
 // Indexes are built from the store while the node serves, part by part, that of the collection that was searched last first. A
-// search waits for its index within its deadline; so do others, one by one, and meanwhile tasks and keys are served. Whoever
-// searches a collection makes it the one that was searched last, so that it is the next.
+// search waits for its index within its deadline; so do others, one by one, and meanwhile tasks and keys are served. Such
+// a search makes its collection the one that was searched last, so that it is the next.
 //
 // The applier goes on meanwhile. What it changes in a collection of which nothing was read yet, it leaves to the reader. From
 // then on it changes the index as well, between two parts. A part is as new as the store, and the store is never behind the
@@ -39,7 +39,7 @@ type indexed struct {
 	gone  bool
 }
 
-// unload says that the index is to be read from the store, where there are so many points. Nobody else knows it yet.
+// unload marks the index as one to be read from the store, which holds stored points. No other goroutine uses it yet.
 func (c *indexed) unload(stored int64) {
 	c.wait, c.stored = make(chan struct{}), stored
 	c.loaded.Store(false)
@@ -245,7 +245,7 @@ func (n *Node) Loaded(ctx context.Context, p core.Partition, name string) error 
 		_, err = n.index(ctx, s, p, name)
 	}
 	if _, gone := errors.AsType[core.NotFound](err); gone {
-		return nil // whoever waits finds that out as of the index that it reads
+		return nil // a search that waits finds that out as of the index that it reads
 	}
 	return err
 }

@@ -220,8 +220,8 @@ func TestASearchWaitsForItsIndexWhichMissesNothingThatChangesMeanwhile(t *testin
 	}
 }
 
-// Who searches a collection whose index is not read yet has it read next, before the rest of another; one that is deleted
-// meanwhile is waited for by nobody.
+// A search in a collection whose index is not read yet has it read next, before the rest of another index. No search waits
+// for a collection that is deleted meanwhile.
 func TestAnIndexThatIsWaitedForIsReadNext(t *testing.T) {
 	disk := replogtest.NewDisk()
 	r := openRig(t, rigOptions{disk: disk})

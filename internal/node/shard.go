@@ -83,7 +83,7 @@ type shard struct {
 	wake chan struct{}
 	// mayLack is how many acknowledged entries a power cut may have taken from the log's end before this run.
 	mayLack uint64
-	alone   atomic.Bool // this replica was the only one from the start on: there is nobody to ask
+	alone   atomic.Bool // this replica was the only one from the start on: there is no other to ask
 
 	pendMu  sync.Mutex // guards pending
 	pending map[uint64]*inflight
@@ -136,7 +136,7 @@ type shard struct {
 	hashes   hashes
 	standing standing
 	fresh    atomic.Int64                // boot time at which a majority was asked for what is applied here by now
-	leader   atomic.Uint64               // who leads, as far as this replica knows; 0 = nobody
+	leader   atomic.Uint64               // the node that leads, as far as this replica knows; 0 = none
 	safe     atomic.Uint64               // every replica has all entries up to here
 	scratch  []byte                      // the applier's: the results of an entry, encoded,
 	ends     []int                       // and where each of them ends

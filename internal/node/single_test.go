@@ -7,7 +7,7 @@ import (
 )
 
 // TestASettleThatIsRefusedAtTheDoorKeepsItsSlot overflows the queue of proposals with a settle, whose task is still held
-// then: the next task goes to nobody before it is settled, and no grant is tried for a slot that is taken.
+// then: no worker gets the next task before it is settled, and no grant is tried for a slot that is taken.
 func TestASettleThatIsRefusedAtTheDoorKeepsItsSlot(t *testing.T) {
 	r := openRig(t, rigOptions{node: Options{QueueBytes: 64 << 10}})
 	defer r.close()

@@ -18,15 +18,15 @@ import (
 
 // How a replica that is behind the leader's log gets on: Raft asks its leader for a snapshot, the leader writes its state as
 // files and offers them, the replica fetches them part by part (fetch.go), and when all are there and whole its state is
-// exchanged for theirs and its log begins anew behind them (install.go). A part that is lost is asked for again, so a broken
+// exchanged for theirs and its log restarts behind them (install.go). A part that is lost is asked for again, so a broken
 // connection costs nothing that had come. A leader that goes takes its files along; the next one offers its own.
 
 const (
 	// snapshotsDir holds, in the data directory, what is made, fetched and installed. Nothing in it outlives a start.
 	snapshotsDir = "snapshots"
-	// keepUnused is how long a snapshot stays that nobody asks for.
+	// keepUnused is how long a snapshot is kept when no replica asks for it.
 	keepUnused = 30 * time.Second
-	// offerSilence is after how long an offer is taken for lost that nobody has asked for anything of.
+	// offerSilence is how long a leader waits for a request for an offer before it takes the offer for lost.
 	offerSilence = time.Second
 	// askSilence is after how long a replica is given up that neither asks for anything nor says that it waits.
 	askSilence = 10 * time.Second
@@ -92,7 +92,7 @@ type madeSnapshot struct {
 	err  error
 }
 
-// later does work with files beside the loops, in order; with Options.Manual at once.
+// later does work with files outside the loops, in order; with Options.Manual at once.
 func (n *Node) later(f func()) {
 	if n.o.Manual {
 		f()
@@ -178,7 +178,7 @@ func (s *shard) tickOffers(k *keptSnapshot, now time.Duration) {
 	}
 }
 
-// makeSnapshot writes the state as files, beside the loop. What is in the log behind the state stays there meanwhile.
+// makeSnapshot writes the state as files, outside the loop. What is in the log behind the state stays there meanwhile.
 func (s *shard) makeSnapshot() {
 	sn := &s.snap
 	sn.making = true
@@ -310,7 +310,7 @@ func (n *Node) snapshotDir(kind string, id core.ShardID) string {
 	return filepath.Join(n.o.Dir, snapshotsDir, fmt.Sprintf("%s-%d-%d", kind, id, n.snapshots.Add(1)))
 }
 
-// cleanUp removes a directory of files that nobody uses any more, beside the loop that calls it.
+// cleanUp removes a directory of files that are not used any more, outside the loop that calls it.
 func (n *Node) cleanUp(dir string) {
 	if n.o.Manual {
 		n.removeTree(dir)

@@ -230,7 +230,7 @@ func TestAFetchGoesOnAfterItsConnectionStoodStill(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	work := func(f func()) { // beside what the node's own ticks want of the fetch
+	work := func(f func()) { // in addition to what the node's own ticks want of the fetch
 		done := make(chan struct{})
 		r.node.files <- func() { defer close(done); f() }
 		<-done
@@ -252,7 +252,7 @@ func TestAFetchGoesOnAfterItsConnectionStoodStill(t *testing.T) {
 	})
 	work(func() {
 		if s.snap.fetch != f || f.at != before {
-			t.Error("after a standstill of 20 s a fetch begins anew")
+			t.Error("after a standstill of 20 s a fetch starts from scratch")
 			return
 		}
 		s.takePart(2, append(f.at.append(nil), part...))
@@ -300,7 +300,7 @@ func TestAStateThatTakesLongToVerifyIsFetchedOnce(t *testing.T) {
 		now := r.node.o.Clock.Boot()
 		s.tickFetch(now + 2*leaderSilence)
 		if s.snap.fetch != f || f.said < now+leaderSilence {
-			t.Error("a fetch that is verified is given up, or nobody hears of it")
+			t.Error("a fetch that is verified is given up, or the leader does not hear of it")
 		}
 		f.said = now
 		s.beginFetch(f.offer, f.snap) // as the leader offers it again

@@ -8,8 +8,8 @@ import (
 	"github.com/millrace/millrace/internal/core"
 )
 
-// A stale read is answered from what a node has as long as that is no older than was asked for; else a majority is asked, and
-// without one there is no answer.
+// A stale read is answered from what a node has as long as that is not older than the read allows. Else a majority is asked,
+// and without one there is no answer.
 func TestAStaleReadIsNoOlderThanItMayBe(t *testing.T) {
 	c := openCluster(t, 3, Options{ReadWait: 500 * time.Millisecond})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -54,7 +54,7 @@ func TestAStaleReadIsNoOlderThanItMayBe(t *testing.T) {
 	c.until(ctx, "the follower does not catch up", func() bool {
 		value, err := read(core.ReadOptions{Stale: true, MaxStale: 1})
 		if err == nil && value != "second" {
-			t.Fatalf("asked for what is no older than a millisecond it answers %q", value)
+			t.Fatalf("asked for what is at most a millisecond old it answers %q", value)
 		}
 		return err == nil
 	})

@@ -77,8 +77,8 @@ func (n *Node) Stats() Stats {
 // Full reports whether new work is refused for want of disk space.
 func (n *Node) Full() bool { return n.full.Load() }
 
-// Unready says why the node does not serve all it should; it is empty when it does. A full disk is no reason: reads,
-// settles and deletes go on, and whoever stops them keeps it full.
+// Unready says why the node does not serve all it should; it is empty when it does. A full disk does not count: reads,
+// settles and deletes go on, and a node without them would stay full.
 func (n *Node) Unready() string {
 	select {
 	case <-n.stopping:

@@ -41,7 +41,7 @@ func (r *rig) holds(ctx context.Context, id core.TaskID, i int) (out [4]bool, er
 	return [4]bool{found[fmt.Sprint("w", i)] > 0, refs[0].Rev > 0, rev > 0, task.State == core.Completed}, err
 }
 
-// A completion, a key, a ref and a point are one entry: whoever sees one sees all, also after a power cut at any time.
+// A completion, a key, a ref and a point are one entry: a reader that sees one sees all, also after a power cut at any time.
 func TestACompletionAKeyARefAndAPointAreSeenTogetherOrNotAtAll(t *testing.T) {
 	cuts := 8
 	if testing.Short() {
@@ -64,7 +64,7 @@ func TestACompletionAKeyARefAndAPointAreSeenTogetherOrNotAtAll(t *testing.T) {
 			c.Partition, c.Principal = r.ns, "test"
 			r.node.Propose(r.ns, []core.Commit{c}, func(p core.Proposed) { answered <- p })
 		}
-		before := rnd.IntN(each) // so many are acknowledged before the lights go out; others are on their way
+		before := rnd.IntN(each) // acknowledged before the power is cut; others are on their way
 		for range before {
 			if p := <-answered; p.Err != nil || p.Results[0].Refusal != nil {
 				t.Fatalf("a completion: %+v", p)
@@ -98,7 +98,7 @@ func TestACompletionAKeyARefAndAPointAreSeenTogetherOrNotAtAll(t *testing.T) {
 	}
 }
 
-// Whoever looks while completions arrive sees the effects of each wholly.
+// A reader that looks while completions arrive sees the effects of each wholly.
 func TestWhoSeesThePointOfACompletionSeesAllThatItDid(t *testing.T) {
 	r := openRig(t, rigOptions{})
 	defer r.close()

@@ -11,7 +11,7 @@ import (
 
 // How leadership moves: a shard's leader holds back new proposals, waits until all that is in its log is applied and
 // answered and the heir has it durably, and asks the heir to campaign at once. So nothing that was proposed is left in
-// doubt, nobody waits for an election's timeout, and what was held back is refused as not proposed.
+// doubt, no client waits for an election's timeout, and what was held back is refused as not proposed.
 //
 // A leader whose own disk does not answer goes on sending heartbeats, so no other replica would ever campaign, though nothing
 // is acknowledged any more: it hands its shards over without that wait.
@@ -176,7 +176,7 @@ func (s *shard) elsewhere() bool {
 }
 
 // HandOver moves the leadership of every shard that this node leads to other nodes, and from here on keeps none that it
-// is given: for a node that is about to stop. It returns when others lead, as soon as it is known that nobody can, and
+// is given: for a node that is about to stop. It returns when others lead, as soon as it is known that no node can, and
 // when ctx ends, with the number of shards that stayed.
 func (n *Node) HandOver(ctx context.Context) (stayed int) {
 	if !n.hasOthers() {
@@ -291,7 +291,7 @@ func (n *Node) waitFor(ctx context.Context, is func() bool) bool {
 // Standing is how a shard stands on this node.
 type Standing struct {
 	Shard   core.ShardID
-	Leader  uint64 // node that leads, as far as this one knows; 0: nobody
+	Leader  uint64 // node that leads, as far as this one knows; 0: none
 	Serves  bool   // this node leads and serves
 	Term    uint64
 	Commit  uint64 // index up to which the log is known here to be committed

@@ -219,7 +219,7 @@ func TestAShardThatWasMovedOnPurposeDoesNotGoHome(t *testing.T) {
 		}
 	}
 	clock.leap.Store(int64(4 * spreadRest))
-	c.until(ctx, "the shard that nobody keeps did not go home", leads(3, 1))
+	c.until(ctx, "the shard that is not kept did not go home", leads(3, 1))
 	if !leads(0, 2)() {
 		t.Error("the shard that is to be kept went home")
 	}

@@ -54,7 +54,7 @@ func (n *Node) tend() error {
 		if hold := s.snap.hold.Load(); hold > 0 {
 			d = min(d, hold) // and one that gets a snapshot what is behind it
 		}
-		if d > n.o.Log.State(s.id).Last { // the state came as a snapshot, behind which the log is about to begin anew
+		if d > n.o.Log.State(s.id).Last { // the state came as a snapshot, and the log is about to restart behind it
 			continue
 		}
 		if d > max(n.cuts.at[i], replog.FirstIndex) {
@@ -101,7 +101,7 @@ func (n *Node) diskReserve() uint64 {
 }
 
 // checkDisk notes whether the disk is too full for new work: below the reserve, or when the log or the store cannot write.
-// A write that found no room gets the ballast; it is held back again when there is room for it beside the reserve.
+// A write that found no room gets the ballast; it is held back again when there is room for it in addition to the reserve.
 func (n *Node) checkDisk() {
 	stuck := n.o.Log.Full() || n.o.Store.Full()
 	full := stuck
