@@ -53,7 +53,7 @@ type BackupFile struct {
 func (c *Client) Backup(ctx context.Context, rate int64) (*Backup, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	b := &Backup{cancel: cancel}
-	stream, err := millracev1.NewBackupServiceClient(c.ways).Take(ctx, &millracev1.TakeBackupRequest{Rate: rate, Objects: true})
+	stream, err := millracev1.NewBackupServiceClient(c.router).Take(ctx, &millracev1.TakeBackupRequest{Rate: rate, Objects: true})
 	if err == nil {
 		b.stream = stream
 		err = b.begin()

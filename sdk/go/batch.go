@@ -137,7 +137,7 @@ func (c *Client) Frames() (n uint64) {
 func (w *Worker) Frames() (n uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, l := range w.lanes {
+	for _, l := range w.streams {
 		n += l.s.seq
 	}
 	return n

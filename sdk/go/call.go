@@ -21,7 +21,7 @@ type call struct {
 	bytes  int
 	atomic bool // all specs or none: a frame of its own
 	asks   bool // nothing else: it ends when it is known how many partitions there are
-	placed bool // place is its partition; else it waits for that on the first lane
+	placed bool // place is its partition; else it waits for that on the first stream
 	place  int
 
 	// How far it got; guarded by the session's mu.
@@ -48,7 +48,7 @@ const (
 )
 
 // newCall returns a call from the pool.
-func (p *producer) newCall() *call {
+func (p *producerStream) newCall() *call {
 	if c, ok := p.pool.Get().(*call); ok {
 		return c
 	}
@@ -56,7 +56,7 @@ func (p *producer) newCall() *call {
 }
 
 // free returns a call that ended, and whose answer was read, to the pool.
-func (p *producer) free(c *call) {
+func (p *producerStream) free(c *call) {
 	c.state.Store(callQueued)
 	c.spec.Reset()
 	c.one[0], c.specs, c.commit, c.bytes, c.atomic = nil, nil, nil, 0, false
@@ -97,7 +97,7 @@ func (c *call) sure(e *Error) *Error {
 
 // do carries c out: it queues it, waits, and repeats what may be repeated until ctx ends. When it returns, c may be
 // freed only if done is true.
-func (p *producer) do(ctx context.Context, c *call) (done bool, err *Error) {
+func (p *producerStream) do(ctx context.Context, c *call) (done bool, err *Error) {
 	if ctx.Err() != nil {
 		return true, ended(ctx, false, "the context had ended before the call")
 	}
@@ -133,7 +133,7 @@ func (p *producer) do(ctx context.Context, c *call) (done bool, err *Error) {
 }
 
 // abandon leaves c because ctx ended; nil means that c has just ended and its token comes.
-func (p *producer) abandon(ctx context.Context, c *call) *Error {
+func (p *producerStream) abandon(ctx context.Context, c *call) *Error {
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
 	for {

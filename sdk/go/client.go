@@ -25,16 +25,16 @@ import (
 // Client is a connection to one namespace. It may be used by many goroutines.
 type Client struct {
 	opts    options
-	ways    *ways
+	router  *router
 	token   atomic.Pointer[string]
 	dialErr atomic.Pointer[error] // of the last dial that failed; nil after one that did not
 	codec   wireCodec             // of the streams
 	outage  outage
 	ledger  *ledger
-	parts   atomic.Int32                // partitions of the namespace; 0: not known yet
-	prod    *producer                   // the lane of the first partition
-	lanes   atomic.Pointer[[]*producer] // by partition, those in use but the first
-	turn    atomic.Uint32               // names, modulo their number, the partition of tasks that say none
+	parts   atomic.Int32                      // partitions of the namespace; 0: not known yet
+	prod    *producerStream                   // the stream of the first partition
+	lanes   atomic.Pointer[[]*producerStream] // by partition, those in use but the first
+	turn    atomic.Uint32                     // names, modulo their number, the partition of tasks that say none
 
 	tasks   millracev1.TaskServiceClient
 	kv      millracev1.KVServiceClient
@@ -71,19 +71,19 @@ func Dial(ctx context.Context, opts ...Option) (*Client, error) {
 	c := &Client{opts: o, codec: newWireCodec(), ledger: newLedger(o.ledger), workers: map[*Worker]struct{}{}, streams: map[*KVStream]struct{}{}}
 	c.token.Store(&o.token)
 	c.turn.Store(rand.Uint32())
-	if c.ways, err = newWays(c); err != nil {
+	if c.router, err = newWays(c); err != nil {
 		return nil, fmt.Errorf("dial %s: %w", o.address, err)
 	}
-	c.tasks, c.kv = millracev1.NewTaskServiceClient(c.ways), millracev1.NewKVServiceClient(c.ways)
-	c.refs = millracev1.NewRefServiceClient(c.ways)
-	c.queues, c.server = millracev1.NewQueueServiceClient(c.ways), millracev1.NewServerServiceClient(c.ways)
-	c.search = millracev1.NewSearchServiceClient(c.ways)
-	c.spaces, c.tenants = millracev1.NewKeyspaceServiceClient(c.ways), millracev1.NewTenantServiceClient(c.ways)
+	c.tasks, c.kv = millracev1.NewTaskServiceClient(c.router), millracev1.NewKVServiceClient(c.router)
+	c.refs = millracev1.NewRefServiceClient(c.router)
+	c.queues, c.server = millracev1.NewQueueServiceClient(c.router), millracev1.NewServerServiceClient(c.router)
+	c.search = millracev1.NewSearchServiceClient(c.router)
+	c.spaces, c.tenants = millracev1.NewKeyspaceServiceClient(c.router), millracev1.NewTenantServiceClient(c.router)
 	c.prod = newProducer(c, 0)
 	return c, nil
 }
 
-func (c *Client) dialOptions(w *ways, address string) []grpc.DialOption {
+func (c *Client) dialOptions(w *router, address string) []grpc.DialOption {
 	creds := insecure.NewCredentials()
 	if c.opts.tls != nil {
 		creds = credentials.NewTLS(withServerName(c.opts.tls, address))
@@ -143,10 +143,10 @@ func (c *Client) outgoing(ctx context.Context) context.Context {
 
 // Conn returns the connection, for the generated clients of gen/millrace/v1. Token and namespace are added to each call.
 // Over REST it serves them too.
-func (c *Client) Conn() grpc.ClientConnInterface { return c.ways }
+func (c *Client) Conn() grpc.ClientConnInterface { return c.router }
 
 // Transport returns the transport in use: TransportStream or TransportREST.
-func (c *Client) Transport() TransportMode { return c.ways.using() }
+func (c *Client) Transport() TransportMode { return c.router.using() }
 
 // SetToken replaces the token, for open streams too, before the one in use expires.
 func (c *Client) SetToken(token string) {
@@ -195,7 +195,7 @@ func (c *Client) Close() error {
 		drained.Go(func() { _ = s.Close() }) // never fails
 	}
 	drained.Wait()
-	c.ways.close()
+	c.router.close()
 	return nil
 }
 
@@ -260,7 +260,7 @@ func (c *Client) repeat(ctx context.Context, partition int, changes bool, call f
 			e.Outcome = Unknown
 		}
 		unsure = changes && e.Outcome == Unknown
-		if c.ways.redirect(r, e) && try < leaderHops {
+		if c.router.redirect(r, e) && try < leaderHops {
 			continue
 		}
 		if e.patience() == 0 || !sleep(ctx, e.wait(try)) {

@@ -94,7 +94,7 @@ type Operator struct{ c *Client }
 func (c *Client) Operator() Operator { return Operator{c} }
 
 func (o Operator) service() millracev1.ClusterServiceClient {
-	return millracev1.NewClusterServiceClient(o.c.ways)
+	return millracev1.NewClusterServiceClient(o.c.router)
 }
 
 func (o Operator) once(err error) error {

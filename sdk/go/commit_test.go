@@ -110,7 +110,7 @@ func TestUnacknowledgedCommitsAreSentAgainUnderTheirNumbers(t *testing.T) {
 	c := f.client()
 	defer f.end(c)
 	out := commits(t.Context(), c, 3)
-	waitFor(t, c, func(p *producer) bool { return p.commits.len() == 3 })
+	waitFor(t, c, func(p *producerStream) bool { return p.commits.len() == 3 })
 	st := f.welcome(nil)
 	var keys []string
 	for i := range 3 {
@@ -513,7 +513,7 @@ func TestCreatesAndCommitsTakeTurns(t *testing.T) {
 		wg.Go(func() { must(thumb.Add(t.Context(), c, thumbArgs{})) })
 		wg.Go(func() { must(c.KV("k").Put(t.Context(), "a", "b")) })
 	}
-	waitFor(t, c, func(p *producer) bool { return p.commits.len() == 3 && p.creates.len() == 3 })
+	waitFor(t, c, func(p *producerStream) bool { return p.commits.len() == 3 && p.creates.len() == 3 })
 	st := f.welcome(nil)
 	var kinds string
 	for range 4 {

@@ -20,7 +20,7 @@
 // again under the same session: leases go on, and what was not acknowledged is sent again under the same ids and tokens.
 //
 // A namespace may have several partitions (Client.CreateNamespace), each led by some node of a cluster and atomic in itself.
-// The client then has a lane for each one that it uses: a stream that follows that partition's leader; lanes to one node
+// The client then has a stream for each one that it uses: a stream that follows that partition's leader; streams to one node
 // share a connection, and reads go to the leader too. A task is of the partition of its tag (Tag), else of its unique
 // key, else of its id, which the client makes; a key is of that of the text in its first pair of braces, else of all of it.
 // So a task with the tag user/1 may write {user/1}/name. A batch may be of many partitions; a Tx, an atomic batch and the

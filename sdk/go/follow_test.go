@@ -34,13 +34,13 @@ func TestATokenIsNotTakenToALeaderInClearText(t *testing.T) {
 	}
 	defer c.Close()
 	named := func(leader string) *Error { return &Error{Code: CodeNotLeader, Leader: leader} }
-	if c.ways.follow(named("192.0.2.1:7081")) {
+	if c.router.follow(named("192.0.2.1:7081")) {
 		t.Error("a client without TLS follows a leader beyond this machine")
 	}
-	if !c.ways.follow(named(at[1])) || c.ways.now.address != at[1] {
-		t.Errorf("a leader on this machine is not followed: the client is at %s", c.ways.now.address)
+	if !c.router.follow(named(at[1])) || c.router.now.address != at[1] {
+		t.Errorf("a leader on this machine is not followed: the client is at %s", c.router.now.address)
 	}
-	if c.ways.follow(named(at[1])) {
+	if c.router.follow(named(at[1])) {
 		t.Error("a client that is there goes there again")
 	}
 }
@@ -49,18 +49,18 @@ func TestAStreamOnlyClientComesBackFromALeaderThatIsGone(t *testing.T) {
 	ns := newNodes(t, 2, 0)
 	c := ns.client()
 	defer ns.end(c)
-	if !c.ways.follow(&Error{Code: CodeNotLeader, Leader: nodeAddress(1)}) {
+	if !c.router.follow(&Error{Code: CodeNotLeader, Leader: nodeAddress(1)}) {
 		t.Fatal("the leader is not followed")
 	}
-	c.ways.mu.Lock()
-	g := c.ways.now
-	c.ways.mu.Unlock()
+	c.router.mu.Lock()
+	g := c.router.now
+	c.router.mu.Unlock()
 	ns.all[1].stop()
 	receive(t, g.gone.Done())
-	c.ways.mu.Lock()
-	defer c.ways.mu.Unlock()
-	if c.ways.now.address != nodeAddress(0) {
-		t.Errorf("the client is at %s, want its own address", c.ways.now.address)
+	c.router.mu.Lock()
+	defer c.router.mu.Unlock()
+	if c.router.now.address != nodeAddress(0) {
+		t.Errorf("the client is at %s, want its own address", c.router.now.address)
 	}
 }
 
@@ -79,13 +79,13 @@ func TestFromRESTTheStreamIsLookedForAtEachAddress(t *testing.T) {
 		}))
 		synctest.Wait()
 		dead.Store(true)
-		r := c.ways.overREST()
-		c.ways.take(r)
+		r := c.router.overREST()
+		c.router.take(r)
 		ns.all[1].welcome(nil)
 		<-r.gone.Done()
-		c.ways.mu.Lock()
-		at := c.ways.now.address
-		c.ways.mu.Unlock()
+		c.router.mu.Lock()
+		at := c.router.now.address
+		c.router.mu.Unlock()
 		if at != nodeAddress(1) {
 			t.Errorf("the client is at %q, want the second address", at)
 		}
@@ -215,8 +215,8 @@ func TestTheFirstConnectionIsMadeAgainThoughNoStreamUsesIt(t *testing.T) {
 	}))
 	defer ns.end(c)
 	first := receive(t, dialled)
-	for s := c.ways.now.conns[0].GetState(); s != connectivity.Ready; s = c.ways.now.conns[0].GetState() {
-		if !c.ways.now.conns[0].WaitForStateChange(t.Context(), s) {
+	for s := c.router.now.conns[0].GetState(); s != connectivity.Ready; s = c.router.now.conns[0].GetState() {
+		if !c.router.now.conns[0].WaitForStateChange(t.Context(), s) {
 			t.Fatal("no connection was made")
 		}
 	}
@@ -240,7 +240,7 @@ func TestAClientWhoseNodeIsGoneGoesOnWithTheMembersItWasToldOf(t *testing.T) {
 	ns.all[0].stop()
 	ns.led[0] = 2
 	out = add(t, c)
-	st := ns.lane(2, 0)
+	st := ns.stream(2, 0)
 	st.created(st.create())
 	if a := receive(t, out); a.err != nil {
 		t.Error(a.err)
@@ -304,7 +304,7 @@ func TestANodeThatIsSilentIsWaitedForWhileOthersNameIt(t *testing.T) {
 	if a := receive(t, out); a.err != nil {
 		t.Error(a.err)
 	}
-	if at := c.ways.enter().address; at != nodeAddress(0) {
+	if at := c.router.acquire().address; at != nodeAddress(0) {
 		t.Errorf("the client went to %s", at)
 	}
 }

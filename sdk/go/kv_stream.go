@@ -19,9 +19,9 @@ import (
 type KVStream struct {
 	k KV
 
-	lanes atomic.Pointer[[]*putLane] // by partition; nil where none is in use
+	streams atomic.Pointer[[]*putStream] // by partition; nil where none is in use
 
-	mu     sync.Mutex // guards the field below, and growth of lanes
+	mu     sync.Mutex // guards the field below, and growth of streams
 	closed bool
 }
 
@@ -91,17 +91,17 @@ func (s *KVStream) Close() error {
 	return nil
 }
 
-// open lists the lanes in use.
-func (s *KVStream) open() []*putLane {
-	all := s.lanes.Load()
+// open lists the streams in use.
+func (s *KVStream) open() []*putStream {
+	all := s.streams.Load()
 	if all == nil {
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(*all), func(l *putLane) bool { return l == nil })
+	return slices.DeleteFunc(slices.Clone(*all), func(l *putStream) bool { return l == nil })
 }
 
-// lane returns the lane of a key's partition.
-func (s *KVStream) lane(ctx context.Context, key string) (*putLane, error) {
+// stream returns the stream of a key's partition.
+func (s *KVStream) lane(ctx context.Context, key string) (*putStream, error) {
 	n := s.k.c.partitions()
 	if n == 0 {
 		if !utf8.ValidString(s.k.keyspace) {
@@ -113,7 +113,7 @@ func (s *KVStream) lane(ctx context.Context, key string) (*putLane, error) {
 		}
 	}
 	place := placeKey(key, n)
-	if all := s.lanes.Load(); all != nil && place < len(*all) && (*all)[place] != nil {
+	if all := s.streams.Load(); all != nil && place < len(*all) && (*all)[place] != nil {
 		return (*all)[place], nil
 	}
 	s.mu.Lock()
@@ -121,13 +121,13 @@ func (s *KVStream) lane(ctx context.Context, key string) (*putLane, error) {
 	if s.closed {
 		return nil, closedError()
 	}
-	all := make([]*putLane, max(n, place+1))
-	if old := s.lanes.Load(); old != nil {
+	all := make([]*putStream, max(n, place+1))
+	if old := s.streams.Load(); old != nil {
 		copy(all, *old)
 	}
 	if all[place] == nil {
 		all[place] = newPutLane(s.k.c, s.k.keyspace, place)
-		s.lanes.Store(&all)
+		s.streams.Store(&all)
 	}
 	return all[place], nil
 }

@@ -7,8 +7,8 @@ import (
 )
 
 // A namespace has P partitions, each with a leader of its own. A client learns P from the first stream that it is let in
-// on, and then has a lane for each partition that it uses: a stream with a session, which follows that partition's leader.
-// Until then, and for ever where P is 1, the first lane is the only one.
+// on, and then has a stream for each partition that it uses: a stream with a session, which follows that partition's leader.
+// Until then, and for ever where P is 1, the first stream is the only one.
 
 // partitions is how many the namespace has; 0 while that is not known.
 func (c *Client) partitions() int { return int(c.parts.Load()) }
@@ -21,7 +21,7 @@ func (c *Client) learned(n int) {
 			return
 		}
 		if c.parts.CompareAndSwap(old, int32(n)) {
-			c.ways.widen(n)
+			c.router.widen(n)
 			return
 		}
 	}
@@ -71,7 +71,7 @@ func (c *Client) place(k *call) (err *Error) {
 // together: frames and log entries are as large as with one partition.
 func (c *Client) next(partitions int) int { return int(c.turn.Load() % uint32(max(partitions, 1))) }
 
-// do carries out a call that was placed, on the lane of its partition.
+// do carries out a call that was placed, on the stream of its partition.
 func (c *Client) do(ctx context.Context, k *call) (ended bool, err *Error) {
 	for {
 		p := c.producer(k.place)
@@ -89,8 +89,8 @@ func (c *Client) do(ctx context.Context, k *call) (ended bool, err *Error) {
 	}
 }
 
-// producer returns the lane of a partition; nil when the client is closed.
-func (c *Client) producer(partition int) *producer {
+// producer returns the stream of a partition; nil when the client is closed.
+func (c *Client) producer(partition int) *producerStream {
 	if partition == 0 {
 		return c.prod
 	}
@@ -102,7 +102,7 @@ func (c *Client) producer(partition int) *producer {
 	if c.closed {
 		return nil
 	}
-	all := make([]*producer, max(c.partitions(), partition+1))
+	all := make([]*producerStream, max(c.partitions(), partition+1))
 	if old := c.lanes.Load(); old != nil {
 		copy(all, *old)
 	}
@@ -113,9 +113,9 @@ func (c *Client) producer(partition int) *producer {
 	return all[partition]
 }
 
-// producers are the lanes there are.
-func (c *Client) producers() []*producer {
-	out := []*producer{c.prod}
+// producers are the streams there are.
+func (c *Client) producers() []*producerStream {
+	out := []*producerStream{c.prod}
 	if all := c.lanes.Load(); all != nil {
 		for _, p := range *all {
 			if p != nil {

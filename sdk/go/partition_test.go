@@ -83,8 +83,8 @@ func (ns *nodes) hello(node int) *pb.Welcome {
 	return w
 }
 
-// lane takes the next stream at a node, which must be of a partition, and lets it in.
-func (ns *nodes) lane(node, partition int) *fakeStream {
+// stream takes the next stream at a node, which must be of a partition, and lets it in.
+func (ns *nodes) stream(node, partition int) *fakeStream {
 	ns.t.Helper()
 	st := ns.all[node].welcome(ns.hello(node))
 	if got := st.hello.Partition; got != uint32(partition) {
@@ -133,8 +133,8 @@ func TestEachPartitionHasAStreamToItsLeader(t *testing.T) {
 	c := ns.client()
 	defer ns.end(c)
 	out := add(t, c, Tag(tagIn(3, 4)))
-	first := ns.lane(0, 0) // which tells how many partitions there are, and who leads them
-	st := ns.lane(1, 3)
+	first := ns.stream(0, 0) // which tells how many partitions there are, and who leads them
+	st := ns.stream(1, 3)
 	frame := st.create()
 	if id, _ := parseID(frame.Tasks[0].Id); id.partition() != 3 || frame.Tasks[0].Tag != tagIn(3, 4) {
 		t.Errorf("got task %v, want one of partition 3 with its tag", frame.Tasks[0])
@@ -147,7 +147,7 @@ func TestEachPartitionHasAStreamToItsLeader(t *testing.T) {
 
 	before := ns.dials.Load()
 	out = add(t, c, UniqueKey(tagIn(1, 4), 0))
-	st = ns.lane(1, 1)
+	st = ns.stream(1, 1)
 	frame = st.create()
 	if id, _ := parseID(frame.Tasks[0].Id); id.partition() != 1 {
 		t.Errorf("got id %s of partition %d, want 1", frame.Tasks[0].Id, id.partition())
@@ -164,15 +164,15 @@ func TestANewLeaderMovesItsPartitionAlone(t *testing.T) {
 	c := ns.client()
 	defer ns.end(c)
 	out := add(t, c, Tag(tagIn(0, 2)))
-	zero := ns.lane(0, 0)
+	zero := ns.stream(0, 0)
 	zero.created(zero.create())
 	receive(t, out)
 	out = add(t, c, Tag(tagIn(1, 2)))
-	one := ns.lane(0, 1)
+	one := ns.stream(0, 1)
 	frame := one.create()
 	ns.led[1] = 1
 	one.end(notLeader(nodeAddress(1)))
-	one = ns.lane(1, 1)
+	one = ns.stream(1, 1)
 	again := one.create()
 	if again.Tasks[0].Id != frame.Tasks[0].Id {
 		t.Errorf("got task %s, want %s again", again.Tasks[0].Id, frame.Tasks[0].Id)
@@ -191,8 +191,8 @@ func TestALaneWhoseLeaderIsGoneAsksTheOthers(t *testing.T) {
 	c := ns.client()
 	defer ns.end(c)
 	out := add(t, c, Tag(tagIn(1, 2)))
-	ns.lane(0, 0)
-	st := ns.lane(1, 1)
+	ns.stream(0, 0)
+	st := ns.stream(1, 1)
 	frame := st.create()
 	ns.all[1].stop()
 	ns.led[1] = 2
@@ -201,7 +201,7 @@ func TestALaneWhoseLeaderIsGoneAsksTheOthers(t *testing.T) {
 		t.Errorf("got a stream of partition %d, want 1", asked.hello.Partition)
 	}
 	asked.end(notLeader(nodeAddress(2)))
-	st = ns.lane(2, 1)
+	st = ns.stream(2, 1)
 	again := st.create()
 	if again.Tasks[0].Id != frame.Tasks[0].Id {
 		t.Errorf("got task %s, want %s again", again.Tasks[0].Id, frame.Tasks[0].Id)
@@ -217,7 +217,7 @@ func TestADirectoryTellsOfNewLeaders(t *testing.T) {
 	c := ns.client()
 	defer ns.end(c)
 	out := add(t, c, Tag(tagIn(0, 2)))
-	zero := ns.lane(0, 0)
+	zero := ns.stream(0, 0)
 	zero.created(zero.create())
 	receive(t, out)
 	zero.push(&pb.ServerFrame{Frame: &pb.ServerFrame_Directory{Directory: &pb.Directory{
@@ -228,7 +228,7 @@ func TestADirectoryTellsOfNewLeaders(t *testing.T) {
 	receive(t, out)
 	ns.led[1] = 1
 	out = add(t, c, Tag(tagIn(1, 2)))
-	one := ns.lane(1, 1)
+	one := ns.stream(1, 1)
 	one.created(one.create())
 	if a := receive(t, out); a.err != nil {
 		t.Error(a.err)
@@ -242,7 +242,7 @@ func TestABatchIsSplitOverLanesAndAnsweredWhole(t *testing.T) {
 	ids := []string{idIn(0, 2), idIn(1, 2), idIn(1, 2), idIn(0, 2)}
 	var wait sync.WaitGroup
 	wait.Go(func() {
-		st := ns.lane(0, 0)
+		st := ns.stream(0, 0)
 		frame := st.create()
 		st.ack(&pb.Ack{Seq: frame.Seq, Created: []*pb.CreateResult{{Id: frame.Tasks[0].Id}, {Id: frame.Tasks[1].Id}}})
 		if len(frame.Tasks) != 2 || frame.Tasks[0].Id != ids[0] || frame.Tasks[1].Id != ids[3] {
@@ -250,7 +250,7 @@ func TestABatchIsSplitOverLanesAndAnsweredWhole(t *testing.T) {
 		}
 	})
 	wait.Go(func() {
-		st := ns.lane(1, 1)
+		st := ns.stream(1, 1)
 		frame := st.create()
 		st.ack(&pb.Ack{Seq: frame.Seq, Created: []*pb.CreateResult{
 			{Id: frame.Tasks[0].Id}, {Error: &pb.Error{Code: "INVALID_ARGUMENT", Field: "tasks[1].payload"}},
@@ -282,8 +282,8 @@ func TestAnAtomicBatchIsOfOnePartition(t *testing.T) {
 		_, err := thumb.AddAll(t.Context(), c, make([]thumbArgs, 20), Tag(tagIn(1, 2)))
 		out <- err
 	}()
-	zero := ns.lane(0, 0)
-	st := ns.lane(0, 1)
+	zero := ns.stream(0, 0)
+	st := ns.stream(0, 1)
 	frame := st.create()
 	for _, s := range frame.Tasks {
 		if id, _ := parseID(s.Id); id.partition() != 1 {
@@ -322,8 +322,8 @@ func TestACommitOfTwoPartitionsIsRefusedBeforeItIsSent(t *testing.T) {
 			tx.KV("k").Put("{"+here+"}/last", h.ID)
 		})
 	}()
-	zero := ns.lane(0, 0)
-	one := ns.lane(0, 1)
+	zero := ns.stream(0, 0)
+	one := ns.stream(0, 1)
 	frame := one.commit()
 	if n := placeCreate(frame.Commit.Ops[1].GetTaskCreate(), 2); n != 1 {
 		t.Errorf("the task is of partition %d, want that of the first op, 1", n)
@@ -368,8 +368,8 @@ func TestATaskAddedFirstInACommitHasItsIDAtOnce(t *testing.T) {
 			tx.KV("k").Put("{"+tag+"}", h.ID)
 		})
 	}()
-	ns.lane(0, 0)
-	one := ns.lane(0, 1)
+	ns.stream(0, 0)
+	one := ns.stream(0, 1)
 	frame := one.commit()
 	create := frame.Commit.Ops[0].GetTaskCreate()
 	if id, _ := parseID(create.Id); id.partition() != 1 || string(frame.Commit.Ops[1].GetKvPut().Value) != create.Id {
@@ -396,7 +396,7 @@ func TestReadsGoToTheLeaderOfTheirPartition(t *testing.T) {
 	c := ns.client()
 	defer ns.end(c)
 	out := add(t, c, Tag(tagIn(0, 2)))
-	zero := ns.lane(0, 0)
+	zero := ns.stream(0, 0)
 	zero.created(zero.create())
 	receive(t, out)
 	key := "{" + tagIn(1, 2) + "}"
@@ -425,7 +425,7 @@ func TestNewIDsAreOfThePartitionThatTheirTaskGoesTo(t *testing.T) {
 	ns := newNodes(t, 1, 0, 0, 0, 0, 0)
 	c := ns.client()
 	defer ns.end(c)
-	go func() { ns.lane(0, 0) }()
+	go func() { ns.stream(0, 0) }()
 	tag := tagIn(4, 5)
 	s, err := c.NewID(t.Context(), Tag(tag))
 	id, ok := parseID(s)
@@ -433,7 +433,7 @@ func TestNewIDsAreOfThePartitionThatTheirTaskGoesTo(t *testing.T) {
 		t.Errorf("got %s, %v, want an id of partition 4", s, err)
 	}
 	out := add(t, c, Tag(tag), ID(s))
-	st := ns.lane(0, 4)
+	st := ns.stream(0, 4)
 	st.created(st.create())
 	if a := receive(t, out); a.err != nil || a.h.ID != s {
 		t.Errorf("got %+v, want %s as it is", a, s)
@@ -469,18 +469,18 @@ func TestStreamsBeyondWhatAConnectionTakesGetAnother(t *testing.T) {
 	f := newFake(t)
 	c := f.client(Transport(TransportStream))
 	defer f.end(c)
-	w := c.ways
-	g := w.enter()
-	defer w.exit(g)
-	var lines []*line
+	w := c.router
+	g := w.acquire()
+	defer w.release(g)
+	var lines []*streamConn
 	for range 2*lineStreams + 1 {
-		lines = append(lines, w.board(g))
+		lines = append(lines, w.openStream(g))
 	}
 	if lines[0] == lines[lineStreams] || lines[0] != lines[lineStreams-1] || len(g.lines) != 3 {
 		t.Errorf("got %d connections for %d streams, want 3", len(g.lines), len(lines))
 	}
-	w.alight(lines[0])
-	if l := w.board(g); l != lines[0] {
+	w.closeStream(lines[0])
+	if l := w.openStream(g); l != lines[0] {
 		t.Error("the room of a stream that has ended is not used")
 	}
 }

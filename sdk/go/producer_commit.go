@@ -9,13 +9,13 @@ import (
 
 // commitFrame is the outgoing of one commit.
 type commitFrame struct {
-	p *producer
+	p *producerStream
 	c *call
 }
 
 func (f *commitFrame) size() window { return window{items: 1, bytes: f.c.bytes, commits: 1} }
 
-func (p *producer) nextCommit(seq uint64) (*millracev1.ClientFrame, outgoing) {
+func (p *producerStream) nextCommit(seq uint64) (*millracev1.ClientFrame, outgoing) {
 	if p.renew && !p.reborn() {
 		return nil, nil
 	}
@@ -44,7 +44,7 @@ func (p *producer) nextCommit(seq uint64) (*millracev1.ClientFrame, outgoing) {
 	return nil, nil
 }
 
-func (p *producer) commitFrame(seq uint64, c *call) *millracev1.ClientFrame {
+func (p *producerStream) commitFrame(seq uint64, c *call) *millracev1.ClientFrame {
 	switch {
 	case len(c.commit.RequestId) > 0: // it left without a number before
 	case p.s.plain || c.commit.Fence != nil && !time.Now().Before(p.idsFrom):
@@ -64,7 +64,7 @@ func (p *producer) commitFrame(seq uint64, c *call) *millracev1.ClientFrame {
 
 // reborn begins the new life of the session if nothing of the old one is open, and opens the stream again for it. It
 // reports whether commits of the old life wait to be sent; they then stand first.
-func (p *producer) reborn() bool {
+func (p *producerStream) reborn() bool {
 	if p.s.used.commits > 0 {
 		return false
 	}

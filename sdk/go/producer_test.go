@@ -73,7 +73,7 @@ func TestCallsJoinTheFrameThatFollows(t *testing.T) {
 	for range callers {
 		add()
 	}
-	waitFor(t, c, func(p *producer) bool { return p.creates.len() == callers })
+	waitFor(t, c, func(p *producerStream) bool { return p.creates.len() == callers })
 	st.created(first)
 	second := st.create()
 	st.created(second)
@@ -84,7 +84,7 @@ func TestCallsJoinTheFrameThatFollows(t *testing.T) {
 }
 
 // waitFor waits until the producer's state is as ok says.
-func waitFor(t *testing.T, c *Client, ok func(p *producer) bool) {
+func waitFor(t *testing.T, c *Client, ok func(p *producerStream) bool) {
 	t.Helper()
 	late := time.After(testWait)
 	for {
@@ -204,7 +204,7 @@ func TestABadCallDoesNotSpoilTheFrameItShares(t *testing.T) {
 			errs <- err
 		}()
 	}
-	waitFor(t, c, func(p *producer) bool { return p.creates.len() == 3 })
+	waitFor(t, c, func(p *producerStream) bool { return p.creates.len() == 3 })
 	st := f.welcome(nil)
 	shared := st.create()
 	st.refuse(shared.Seq, &pb.Error{Code: "INVALID_ARGUMENT", Field: "tasks[1].priority"})
@@ -244,7 +244,7 @@ func TestUnacknowledgedCreatesAreSentAgainUnderTheirIDs(t *testing.T) {
 			out <- err
 		}()
 	}
-	waitFor(t, c, func(p *producer) bool { return p.creates.len() == 2 })
+	waitFor(t, c, func(p *producerStream) bool { return p.creates.len() == 2 })
 	st := f.welcome(nil)
 	before := st.create()
 	st.cut()
@@ -495,7 +495,7 @@ func TestCloseWaitsForCallsUnderWay(t *testing.T) {
 	frame := st.create()
 	closed := make(chan error, 1)
 	go func() { closed <- c.Close() }()
-	waitFor(t, c, func(p *producer) bool { return p.s.closing })
+	waitFor(t, c, func(p *producerStream) bool { return p.s.closing })
 	st.created(frame)
 	if err := receive(t, out); err != nil {
 		t.Errorf("the call under way: %v", err)

@@ -44,7 +44,7 @@ func (r Repo) Load(ctx context.Context, changes iter.Seq[RefChange]) (Loaded, er
 		if l.applied > applied {
 			try, began = 0, time.Now()
 		}
-		r.c.ways.follow(e)
+		r.c.router.follow(e)
 		if e.patience() == 0 && !isEOF(err) || time.Since(began) > resendFor || !sleep(ctx, backoff(try)) {
 			return l.out, e
 		}

@@ -154,7 +154,7 @@ func (s *RefSession) reopen(err error) refSessionStream {
 		e := (*Error)(nil)
 		if err != nil {
 			e = fromStatus(err)
-			s.r.c.ways.follow(e)
+			s.r.c.router.follow(e)
 		}
 		if s.ctx.Err() != nil {
 			s.fail(closedError())

@@ -12,7 +12,7 @@ import (
 
 // renewFrame is the outgoing of one renewal.
 type renewFrame struct {
-	l     *lane
+	l     *workerStream
 	tasks []*Task
 }
 
@@ -52,7 +52,7 @@ func (f *renewFrame) lost() {} // a new stream renews everything
 func (f *renewFrame) expire(time.Time) time.Time { return time.Time{} }
 
 // renewBy makes the timer fire at t, if it would fire later. It needs mu.
-func (l *lane) renewBy(t time.Time) {
+func (l *workerStream) renewBy(t time.Time) {
 	if t.IsZero() || !l.renewNext.IsZero() && !t.Before(l.renewNext) {
 		return
 	}
@@ -66,7 +66,7 @@ func (l *lane) renewBy(t time.Time) {
 }
 
 // renewDue renews what is due.
-func (l *lane) renewDue() {
+func (l *workerStream) renewDue() {
 	l.s.mu.Lock()
 	l.renewNext = time.Time{}
 	if l.s.up && !l.w.over {
@@ -77,7 +77,7 @@ func (l *lane) renewDue() {
 }
 
 // renewAll renews every lease, on a new stream. It needs mu.
-func (l *lane) renewAll() {
+func (l *workerStream) renewAll() {
 	l.renewNext = time.Time{}
 	l.renew(time.Now(), true)
 }
@@ -85,7 +85,7 @@ func (l *lane) renewAll() {
 // renew queues the renewal of the leases that are due, or all, and sets the timer for the next. A lease that is due soon
 // joins, so that tasks which began at different times come to share a frame. A settle that has left needs no lease. It
 // needs mu.
-func (l *lane) renew(now time.Time, all bool) {
+func (l *workerStream) renew(now time.Time, all bool) {
 	var f *renewFrame
 	next := time.Time{}
 	for l.renewals.len() > 0 { // not written since the last time
@@ -110,7 +110,7 @@ func (l *lane) renew(now time.Time, all bool) {
 }
 
 // expireTasks gives up settles that left before t and have no answer, and returns when the oldest other one left. It needs mu.
-func (l *lane) expireTasks(tasks iter.Seq[*Task], t time.Time) (oldest time.Time) {
+func (l *workerStream) expireTasks(tasks iter.Seq[*Task], t time.Time) (oldest time.Time) {
 	for task := range tasks {
 		switch {
 		case l.held[task.key()] != task || task.first.IsZero():

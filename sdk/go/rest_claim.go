@@ -284,7 +284,7 @@ func (s *restStream) settled(keys []taskKey, ends []bool, results []*millracev1.
 	s.nudgeAll()
 }
 
-// renew extends leases. It takes no lane: what waits for one must not cost a lease.
+// renew extends leases. It takes no stream: what waits for one must not cost a lease.
 func (s *restStream) renew(f *millracev1.RenewFrame) error {
 	items := f.GetItems()
 	if f.GetAll() {

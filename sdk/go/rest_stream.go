@@ -258,7 +258,7 @@ func (s *restStream) begin(work func()) error {
 	return nil
 }
 
-// sequenced answers a frame with work by its Ack, which do fills. It waits for a lane: calls that come meanwhile gather.
+// sequenced answers a frame with work by its Ack, which do fills. It waits for a stream: calls that come meanwhile gather.
 func (s *restStream) sequenced(seq uint64, do func(a *millracev1.Ack) error) error {
 	select {
 	case s.lanes <- struct{}{}:

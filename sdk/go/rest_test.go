@@ -94,7 +94,7 @@ func (w *web) client(f *fake, opts ...Option) *Client {
 // goOver makes c take REST though gRPC works.
 func goOver(t *testing.T, c *Client) {
 	t.Helper()
-	if !c.ways.turnToREST(t.Context(), c.ways.enter()) {
+	if !c.router.turnToREST(t.Context(), c.router.acquire()) {
 		t.Fatal("the client did not go over to REST")
 	}
 }
@@ -461,7 +461,7 @@ func TestAClientAsksAgainOverRESTWhetherItsNamespaceHasMorePartitions(t *testing
 	open := func() *restStream {
 		ctx, cancel := context.WithCancel(t.Context())
 		t.Cleanup(cancel)
-		s, err := c.ways.rest.NewStream(ctx, nil, pb.QueueStream_Open_FullMethodName)
+		s, err := c.router.rest.NewStream(ctx, nil, pb.QueueStream_Open_FullMethodName)
 		if err != nil {
 			t.Fatal(err)
 		}

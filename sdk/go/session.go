@@ -30,24 +30,24 @@ type session struct {
 	partition int  // that its streams are of
 	keys      bool // it takes streams of keys
 
-	mu      *sync.Mutex // guards the fields below and those of the role
-	id      []byte
-	seq     uint64              // of the last frame; unique in a stream
-	frames  map[uint64]outgoing // written, not acknowledged
-	used    window              // by frames
-	limit   window
-	way     *way               // of the stream
-	up      bool               // Welcome came and the stream is writable
-	cancel  context.CancelFunc // of the stream, while there is one
-	goaway  bool               // the server stops: write nothing more to this stream
-	closing bool               // half-close when nothing is left
-	pause   time.Time          // the server asked to send no more work until then
-	plain   bool               // the way has no sessions: what must be repeatable carries an id of its own
-	again   bool               // the stream was cut on purpose: open the next one without a wait
-	blocked bool               // the window had no room for what waits
-	sweep   *time.Timer        // gives up what is too old; nil while nothing is under way
-	auth    *string            // a token to tell the open stream
-	lastErr error              // why there is no stream
+	mu       *sync.Mutex // guards the fields below and those of the role
+	id       []byte
+	seq      uint64              // of the last frame; unique in a stream
+	frames   map[uint64]outgoing // written, not acknowledged
+	used     window              // by frames
+	limit    window
+	endpoint *endpoint          // of the stream
+	up       bool               // Welcome came and the stream is writable
+	cancel   context.CancelFunc // of the stream, while there is one
+	goaway   bool               // the server stops: write nothing more to this stream
+	closing  bool               // half-close when nothing is left
+	pause    time.Time          // the server asked to send no more work until then
+	plain    bool               // the way has no sessions: what must be repeatable carries an id of its own
+	again    bool               // the stream was cut on purpose: open the next one without a wait
+	blocked  bool               // the window had no room for what waits
+	sweep    *time.Timer        // gives up what is too old; nil while nothing is under way
+	auth     *string            // a token to tell the open stream
+	lastErr  error              // why there is no stream
 }
 
 // window counts what the server has not acknowledged.
@@ -157,7 +157,7 @@ func (s *session) turns(asked string, err error, soon bool) bool {
 	if err == nil {
 		return false
 	}
-	return s.c.ways.turnTo(s.partition, asked, fromStatus(err)) && soon
+	return s.c.router.turnTo(s.partition, asked, fromStatus(err)) && soon
 }
 
 // awaitWork blocks until something waits to be written; false when the session was stopped.
@@ -179,10 +179,10 @@ func (s *session) awaitWork() bool {
 
 // connect opens a stream at the address asked and serves it to its end. welcomed says that the server let the session in.
 func (s *session) connect() (asked string, welcomed bool, err error) {
-	g := s.c.ways.enterTo(s.partition)
-	defer s.c.ways.exit(g)
-	conn := s.c.ways.board(g)
-	defer s.c.ways.alight(conn)
+	g := s.c.router.enterTo(s.partition)
+	defer s.c.router.release(g)
+	conn := s.c.router.openStream(g)
+	defer s.c.router.closeStream(conn)
 	s.move(g.plain)
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
@@ -190,13 +190,13 @@ func (s *session) connect() (asked string, welcomed bool, err error) {
 	defer stay()
 	token := *s.c.token.Load()
 	stream, err := s.open(ctx, cancel, g, conn)
-	if err = s.c.ways.letIn(s.ctx, g, err); err != nil {
+	if err = s.c.router.admitted(s.ctx, g, err); err != nil {
 		return g.address, false, err
 	}
 	stay()
 	s.c.outage.over(s.c.opts.logger, g.address)
 	s.mu.Lock()
-	s.way, s.up, s.goaway, s.cancel, s.auth = g, true, false, cancel, nil
+	s.endpoint, s.up, s.goaway, s.cancel, s.auth = g, true, false, cancel, nil
 	if newest := s.c.token.Load(); *newest != token {
 		s.auth = newest // the stream began with the one before
 	}
@@ -224,12 +224,12 @@ func (s *session) move(plain bool) {
 }
 
 // open opens a stream on g that is let in.
-func (s *session) open(ctx context.Context, cancel func(), g *way, conn *line) (grpc.BidiStreamingClient[millracev1.ClientFrame, millracev1.ServerFrame], error) {
+func (s *session) open(ctx context.Context, cancel func(), g *endpoint, conn *streamConn) (grpc.BidiStreamingClient[millracev1.ClientFrame, millracev1.ServerFrame], error) {
 	begin := millracev1.NewQueueStreamClient(conn).Open
 	if s.keys {
 		begin = millracev1.NewKVStreamClient(conn).Open
 	}
-	stream, err := begin(ctx, grpc.WaitForReady(s.c.ways.waits(g)), grpc.ForceCodecV2(s.c.codec))
+	stream, err := begin(ctx, grpc.WaitForReady(s.c.router.waits(g)), grpc.ForceCodecV2(s.c.codec))
 	if err != nil {
 		return nil, err
 	}
@@ -239,7 +239,7 @@ func (s *session) open(ctx context.Context, cancel func(), g *way, conn *line) (
 }
 
 // greet sends Hello and takes Welcome.
-func (s *session) greet(stream grpc.BidiStreamingClient[millracev1.ClientFrame, millracev1.ServerFrame], g *way) error {
+func (s *session) greet(stream grpc.BidiStreamingClient[millracev1.ClientFrame, millracev1.ServerFrame], g *endpoint) error {
 	hello := &millracev1.Hello{Version: 1, Namespace: s.c.opts.namespace, Partition: uint32(s.partition)}
 	s.mu.Lock()
 	s.role.hello(hello)
@@ -257,7 +257,7 @@ func (s *session) greet(stream grpc.BidiStreamingClient[millracev1.ClientFrame, 
 		return fmt.Errorf("server began its stream with %T, not with a welcome", f.Frame)
 	}
 	s.c.learned(max(int(w.Partitions), 1))
-	s.c.ways.found(g, s.partition, w.Directory, w.Nodes)
+	s.c.router.setLeader(g, s.partition, w.Directory, w.Nodes)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l := w.Limits; l != nil {
@@ -279,7 +279,7 @@ func orDefault(v uint32, d int) int {
 }
 
 // read serves what the server sends, until the stream ends.
-func (s *session) read(stream grpc.BidiStreamingClient[millracev1.ClientFrame, millracev1.ServerFrame], cancel func(), g *way) error {
+func (s *session) read(stream grpc.BidiStreamingClient[millracev1.ClientFrame, millracev1.ServerFrame], cancel func(), g *endpoint) error {
 	for {
 		f, err := stream.Recv()
 		if err != nil {
@@ -299,7 +299,7 @@ func (s *session) read(stream grpc.BidiStreamingClient[millracev1.ClientFrame, m
 			late := time.AfterFunc(goawayWithin, cancel)
 			defer late.Stop()
 		case *millracev1.ServerFrame_Directory:
-			s.c.ways.directory(g, x.Directory.GetPartitions(), x.Directory.GetNodes())
+			s.c.router.directory(g, x.Directory.GetPartitions(), x.Directory.GetNodes())
 		default:
 			s.role.receive(f)
 		}
@@ -315,7 +315,7 @@ func (s *session) ack(a *millracev1.Ack) {
 		return
 	}
 	delete(s.frames, a.Seq)
-	s.way.owed.open.Add(-1)
+	s.endpoint.owed.open.Add(-1)
 	n := out.size()
 	s.used = window{s.used.items - n.items, s.used.bytes - n.bytes, s.used.commits - n.commits}
 	wake := s.blocked || n.commits > 0 || s.closing
@@ -339,7 +339,7 @@ func (s *session) putBack() {
 	s.up, s.cancel, s.pause = false, nil, time.Time{}
 	seqs := slices.Sorted(maps.Keys(s.frames))
 	if len(seqs) > 0 {
-		s.way.owed.answered(len(seqs))
+		s.endpoint.owed.answered(len(seqs))
 	}
 	for _, seq := range slices.Backward(seqs) {
 		out := s.frames[seq]

@@ -9,13 +9,13 @@ import (
 
 // settleFrame is the outgoing of gathered settles.
 type settleFrame struct {
-	l     *lane
+	l     *workerStream
 	tasks []*Task
 	n     window
 }
 
 // nextSettles gathers what waits, up to the size of a frame.
-func (l *lane) nextSettles(seq uint64) (*millracev1.ClientFrame, outgoing) {
+func (l *workerStream) nextSettles(seq uint64) (*millracev1.ClientFrame, outgoing) {
 	var out *settleFrame
 	var items []*millracev1.SettleItem
 	now := time.Time{}
@@ -92,7 +92,7 @@ func (f *settleFrame) acked(a *millracev1.Ack) {
 }
 
 // answered takes the answer to one settle.
-func (l *lane) answered(t *Task, at *millracev1.At, r *millracev1.SettleResult, e *Error) {
+func (l *workerStream) answered(t *Task, at *millracev1.At, r *millracev1.SettleResult, e *Error) {
 	if e == nil {
 		l.done(t, at, r)
 		return
@@ -149,7 +149,7 @@ func (l *lane) answered(t *Task, at *millracev1.At, r *millracev1.SettleResult, 
 }
 
 // done ends a settle that was applied.
-func (l *lane) done(t *Task, at *millracev1.At, r *millracev1.SettleResult) {
+func (l *workerStream) done(t *Task, at *millracev1.At, r *millracev1.SettleResult) {
 	line := l.w.line(t, t.op)
 	if r.FailedInstead {
 		line.Op = "fail"
@@ -166,7 +166,7 @@ func (l *lane) done(t *Task, at *millracev1.At, r *millracev1.SettleResult) {
 	l.s.mu.Unlock()
 }
 
-// again queues a settle that was answered "later", on the lane that the task is of by now.
+// again queues a settle that was answered "later", on the stream that the task is of by now.
 func (w *Worker) again(t *Task) {
 	w.mu.Lock()
 	l := t.l
@@ -178,7 +178,7 @@ func (w *Worker) again(t *Task) {
 }
 
 // queued reports whether t's settle waits already.
-func (l *lane) queued(t *Task) bool {
+func (l *workerStream) queued(t *Task) bool {
 	for i := range l.settles.len() {
 		if l.settles.ring[l.settles.at(i)] == t {
 			return true
@@ -191,7 +191,7 @@ func (f *settleFrame) expire(t time.Time) time.Time {
 	return f.l.expireTasks(slices.Values(f.tasks), t)
 }
 
-func (l *lane) expire(t time.Time) time.Time {
+func (l *workerStream) expire(t time.Time) time.Time {
 	var tasks []*Task
 	for l.settles.len() > 0 {
 		tasks = append(tasks, l.settles.popFront())
@@ -206,7 +206,7 @@ func (l *lane) expire(t time.Time) time.Time {
 }
 
 // refuse ends the settles that wait, when the stream ends for good.
-func (l *lane) refuse(err *Error) {
+func (l *workerStream) refuse(err *Error) {
 	for l.settles.len() > 0 {
 		t := l.settles.popFront()
 		e := *err

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// share is one lane as the division of a worker's slots sees it.
+// share is one stream as the division of a worker's slots sees it.
 type share struct {
 	slots  int       // its window: how many tasks it may have at once
 	target int       // what its window is to become, as soon as others have given up what it lacks
@@ -24,7 +24,7 @@ const (
 	// Bounds of how long a travelling slot stays where it finds nothing.
 	stayLeast = 5 * time.Millisecond
 	stayMost  = 25 * time.Millisecond
-	// hotFor is how long a lane whose window was full counts as one that wants more.
+	// hotFor is how long a stream whose window was full counts as one that wants more.
 	hotFor     = 250 * time.Millisecond
 	hotRoaming = time.Second
 )
@@ -35,7 +35,7 @@ func stay(total, lanes int) time.Duration {
 	return min(max(lookEvery*time.Duration(total)/time.Duration(2*lanes), stayLeast), stayMost)
 }
 
-// heat says which lanes want more than they have.
+// heat says which streams want more than they have.
 func heat(lanes []*share, now time.Time, roams bool) (any bool) {
 	for _, s := range lanes {
 		if roams {
@@ -48,7 +48,7 @@ func heat(lanes []*share, now time.Time, roams bool) (any bool) {
 	return any
 }
 
-// divide sets the targets where there is a slot for every lane: an even share for each, unless some lane uses all of its
+// divide sets the targets where there is a slot for every stream: an even share for each, unless some stream uses all of its
 // own. Then those share evenly what the others have no use for; these keep one slot free, so that no task waits for it.
 func divide(total int, lanes []*share, now time.Time) (busy bool) {
 	if busy = heat(lanes, now, false); !busy {
@@ -89,7 +89,7 @@ func divide(total int, lanes []*share, now time.Time) (busy bool) {
 	return true
 }
 
-// roam sets the targets where there are fewer slots than lanes: the free ones travel, so that each lane is looked at in
+// roam sets the targets where there are fewer slots than streams: the free ones travel, so that each stream is looked at in
 // time. Where a slot finds work it stays, but for what it takes to look at the others.
 func roam(total int, lanes []*share, now time.Time) {
 	busy := heat(lanes, now, true)
@@ -147,7 +147,7 @@ func roam(total int, lanes []*share, now time.Time) {
 	}
 }
 
-// donor finds the lane that a slot is taken from for another: one where it stands open in vain, else one where it is at
+// donor finds the stream that a slot is taken from for another: one where it stands open in vain, else one where it is at
 // work, and only then one that wants more.
 func donor(lanes []*share, but *share, now time.Time, dwell time.Duration) (best *share) {
 	rank := func(s *share) int {
@@ -185,7 +185,7 @@ func (s *share) idleFor(d time.Duration, now time.Time) bool {
 	return !s.opened.IsZero() && now.Sub(s.opened) >= d
 }
 
-// gather moves slots that stand open in vain to the lanes that want more, in turn.
+// gather moves slots that stand open in vain to the streams that want more, in turn.
 func gather(lanes []*share, now time.Time, dwell time.Duration) {
 	for _, s := range lanes {
 		for !s.hot && s.target > s.used && s.idleFor(dwell, now) {

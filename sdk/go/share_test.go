@@ -42,8 +42,8 @@ func TestSlotsAreDividedWhereTheWorkIs(t *testing.T) {
 	}
 }
 
-// roaming plays a worker with fewer slots than lanes: work says at which lanes tasks are ready, each of which takes so
-// long. It returns the longest that a lane was not looked at, and how many tasks ran at each.
+// roaming plays a worker with fewer slots than streams: work says at which streams tasks are ready, each of which takes so
+// long. It returns the longest that a stream was not looked at, and how many tasks ran at each.
 func roaming(t *testing.T, total, n int, work map[int]time.Duration, d time.Duration) (worst time.Duration, ran []int) {
 	t.Helper()
 	lanes, ends := make([]*share, n), make([][]time.Time, n)
@@ -113,7 +113,7 @@ func TestFewSlotsComeByEachPartitionInTime(t *testing.T) {
 			t.Errorf("%d slots, %d lanes, work %v: a lane waited %v", c.slots, c.lanes, c.work, worst)
 		}
 		for i, took := range c.work {
-			// Of the time, at least a third of one lane's fair part is spent on its tasks.
+			// Of the time, at least a third of one stream's fair part is spent on its tasks.
 			fair := int(5 * time.Second / took / 3 / time.Duration(len(c.work)))
 			if ran[i] < fair {
 				t.Errorf("%d slots, %d lanes, work %v: lane %d ran %d tasks, want at least %d", c.slots, c.lanes, c.work, i, ran[i], fair)

@@ -2,10 +2,10 @@ package millrace
 
 import "time"
 
-// division keeps a worker's slots divided over its lanes. All of it is guarded by the worker's mu.
+// division keeps a worker's slots divided over its streams. All of it is guarded by the worker's mu.
 type division struct {
 	last  time.Time // of the last balance
-	owed  bool      // a lane waits for slots that others still use
+	owed  bool      // a stream waits for slots that others still use
 	timer *time.Timer
 	next  time.Time // when the timer fires; zero: it does not
 	over  *time.Timer
@@ -13,33 +13,33 @@ type division struct {
 
 const (
 	balanceLeast = 10 * time.Millisecond  // between two balances
-	balanceEvery = 100 * time.Millisecond // while some lane has more or less than its even share
+	balanceEvery = 100 * time.Millisecond // while some stream has more or less than its even share
 	surplusAfter = 250 * time.Millisecond // a task that came beyond the slots waits no longer than this for one
 )
 
-// used is how many slots the lane's tasks take. It needs mu.
-func (l *lane) used() int { return len(l.held) - l.away + l.outlived }
+// used is how many slots the stream's tasks take. It needs mu.
+func (l *workerStream) used() int { return len(l.held) - l.away + l.outlived }
 
-// shares brings the lanes' shares up to date.
+// shares brings the streams' shares up to date.
 func (w *Worker) shares() []*share {
-	out := make([]*share, len(w.lanes))
-	for i, l := range w.lanes {
+	out := make([]*share, len(w.streams))
+	for i, l := range w.streams {
 		l.share.used = l.used()
 		out[i] = &l.share
 	}
 	return out
 }
 
-// balance divides the slots among the lanes again. It needs mu.
+// balance divides the slots among the streams again. It needs mu.
 func (w *Worker) balance(now time.Time) {
-	if len(w.lanes) == 1 || w.drains || w.over {
+	if len(w.streams) == 1 || w.drains || w.over {
 		return
 	}
 	w.slots.last = now
 	lanes := w.shares()
 	wait := balanceEvery
 	switch total := w.opts.slots; {
-	case w.lanes[0].s.plain: // it asks for all partitions
+	case w.streams[0].s.plain: // it asks for all partitions
 		for _, s := range lanes[1:] {
 			s.target = 0
 			total -= s.used
@@ -80,14 +80,14 @@ func (w *Worker) balanceIn(d time.Duration, now time.Time) {
 // more tasks are given out than there are slots. It needs mu.
 func (w *Worker) resize(now time.Time) {
 	claimed := 0
-	for _, l := range w.lanes {
+	for _, l := range w.streams {
 		if l.share.slots > l.share.target {
 			l.setSlots(l.share.target, now)
 		}
 		claimed += max(l.share.slots, l.used())
 	}
 	w.slots.owed = false
-	for _, l := range w.lanes {
+	for _, l := range w.streams {
 		s, used := &l.share, l.used()
 		if s.slots >= s.target {
 			continue
@@ -101,7 +101,7 @@ func (w *Worker) resize(now time.Time) {
 	}
 }
 
-func (l *lane) setSlots(n int, now time.Time) {
+func (l *workerStream) setSlots(n int, now time.Time) {
 	l.share.set(n, l.used(), now)
 	if l.share.up && !l.w.drains {
 		l.restate = true
@@ -116,8 +116,8 @@ func (w *Worker) freed() {
 	}
 }
 
-// filled takes in that tasks came to a lane. It needs mu.
-func (w *Worker) filled(l *lane, now time.Time) {
+// filled takes in that tasks came to a stream. It needs mu.
+func (w *Worker) filled(l *workerStream, now time.Time) {
 	if used := l.used(); used > 0 && used >= l.share.slots {
 		l.share.filled = now
 		if now.Sub(w.slots.last) >= balanceLeast {
@@ -139,7 +139,7 @@ func (w *Worker) noteSurplus() {
 // surplus is how many tasks came beyond the slots: a window that shrinks may have been used meanwhile.
 func (w *Worker) surplus() int {
 	n := -w.opts.slots
-	for _, l := range w.lanes {
+	for _, l := range w.streams {
 		n += l.used()
 	}
 	return n

@@ -26,7 +26,7 @@ type Task struct {
 	ResultType string
 
 	w      *Worker
-	l      *lane
+	l      *workerStream
 	token  uint64
 	lease  time.Duration
 	ctx    context.Context // the handler's
@@ -112,7 +112,7 @@ func (t *Task) to(s stage) {
 	t.stage = s
 }
 
-func newTask(l *lane, a *millracev1.Assignment, now time.Time) *Task {
+func newTask(l *workerStream, a *millracev1.Assignment, now time.Time) *Task {
 	t := &Task{
 		ID: a.Id, Queue: a.Queue, Kind: a.Kind, Attempt: int(a.Attempt), Failures: int(a.Failures), Crashes: int(a.Crashes),
 		MaxAttempts: int(a.MaxAttempts), Priority: int(a.Priority), Headers: headerMap(a.Headers), Payload: a.Payload,

@@ -45,14 +45,14 @@ func parseTransport(name string) (TransportMode, error) {
 	return 0, fmt.Errorf("transport %q must be one of auto, stream, rest", name)
 }
 
-// way is one way to the server: a pair of gRPC connections, or REST.
-type way struct {
+// endpoint is one endpoint to the server: a pair of gRPC connections, or REST.
+type endpoint struct {
 	streams, calls grpc.ClientConnInterface
 	address        string // of gRPC
 	plain          bool   // it has no sessions: what must be repeatable carries an id of its own
 	conns          [2]*grpc.ClientConn
 	more           []*grpc.ClientConn // for more streams than one takes
-	lines          []*line            // over gRPC, those of streams: the first is that of streams
+	lines          []*streamConn      // over gRPC, those of streams: the first is that of streams
 	gone           context.Context    // ends when another way is taken
 	leave          context.CancelFunc
 	owed           owed
@@ -61,13 +61,13 @@ type way struct {
 	failing        time.Time // since when no call is accepted; zero: calls are accepted
 }
 
-// ways chooses how a client reaches its server. It is a connection like gRPC's, of which each call takes the way that
+// router chooses how a client reaches its server. It is a connection like gRPC's, of which each call takes the way that
 // is the right one when it begins.
 //
 // Over gRPC two connections are kept: a server bounds the calls of one, and waits must not hold up a stream. When gRPC
 // does not come through and REST does, REST is taken, and gRPC is looked for from time to time. While the server is not
 // there at all nothing changes.
-type ways struct {
+type router struct {
 	c    *Client
 	mode TransportMode
 	rest *restConn // nil with TransportStream
@@ -80,12 +80,12 @@ type ways struct {
 	asking sync.WaitGroup
 
 	mu      sync.Mutex // guards the fields below, and what changes of a way
-	now     *way
+	now     *endpoint
 	lead    leaders
 	members []string // addresses of the cluster that the client was not given, as its nodes say
 	unled   unled
-	left    []*way    // that are in use still
-	missed  time.Time // when REST was looked for last, and was not there
+	left    []*endpoint // that are in use still
+	missed  time.Time   // when REST was looked for last, and was not there
 	closed  bool
 }
 
@@ -102,8 +102,8 @@ const (
 	lookMax  = time.Minute
 )
 
-func newWays(c *Client) (*ways, error) {
-	w := &ways{c: c, mode: c.opts.transport, done: make(chan struct{}), turn: make(chan struct{}, 1)}
+func newWays(c *Client) (*router, error) {
+	w := &router{c: c, mode: c.opts.transport, done: make(chan struct{}), turn: make(chan struct{}, 1)}
 	w.ctx, w.stop = context.WithCancel(context.Background())
 	if w.mode != TransportStream {
 		w.rest = newRESTConn(c)
@@ -122,14 +122,14 @@ func newWays(c *Client) (*ways, error) {
 	return w, nil
 }
 
-func (w *ways) overREST() *way {
-	r := &way{streams: w.rest, calls: w.rest, plain: true}
+func (w *router) overREST() *endpoint {
+	r := &endpoint{streams: w.rest, calls: w.rest, plain: true}
 	r.gone, r.leave = context.WithCancel(w.ctx)
 	return r
 }
 
-func (w *ways) overGRPC(address string) (*way, error) {
-	g := &way{address: address}
+func (w *router) overGRPC(address string) (*endpoint, error) {
+	g := &endpoint{address: address}
 	for i := range g.conns {
 		var err error
 		if g.conns[i], err = w.connect(address); err != nil {
@@ -138,22 +138,22 @@ func (w *ways) overGRPC(address string) (*way, error) {
 		}
 	}
 	g.streams, g.calls = g.conns[0], g.conns[1]
-	g.lines = []*line{{ClientConnInterface: g.streams}}
+	g.lines = []*streamConn{{ClientConnInterface: g.streams}}
 	g.gone, g.leave = context.WithCancel(w.ctx)
 	return g, nil
 }
 
-func (w *ways) connect(address string) (*grpc.ClientConn, error) {
+func (w *router) connect(address string) (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///"+address, w.c.dialOptions(w, address)...)
 }
 
-func (g *way) close() {
+func (g *endpoint) close() {
 	for _, conn := range g.connections() {
 		_ = conn.Close() // it fails for a closed one only
 	}
 }
 
-func (g *way) connections() (out []*grpc.ClientConn) {
+func (g *endpoint) connections() (out []*grpc.ClientConn) {
 	for _, conn := range append(slices.Clip(g.more), g.conns[:]...) {
 		if conn != nil {
 			out = append(out, conn)
@@ -162,20 +162,20 @@ func (g *way) connections() (out []*grpc.ClientConn) {
 	return out
 }
 
-// enter returns the way to take; exit must follow.
-func (w *ways) enter() *way {
+// acquire returns the way to take; exit must follow.
+func (w *router) acquire() *endpoint {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.now.users++
 	return w.now
 }
 
-func (w *ways) exit(g *way) {
+func (w *router) release(g *endpoint) {
 	w.mu.Lock()
 	g.users--
 	last := g.users == 0 && g != w.now && w.lead.pool[g.address] != g
 	if last {
-		w.left = slices.DeleteFunc(w.left, func(old *way) bool { return old == g })
+		w.left = slices.DeleteFunc(w.left, func(old *endpoint) bool { return old == g })
 	}
 	w.mu.Unlock()
 	if last {
@@ -184,7 +184,7 @@ func (w *ways) exit(g *way) {
 }
 
 // take makes g the way, and leaves the one before: what is under way on it ends well.
-func (w *ways) take(g *way) bool {
+func (w *router) take(g *endpoint) bool {
 	w.mu.Lock()
 	if w.closed {
 		w.mu.Unlock()
@@ -196,7 +196,7 @@ func (w *ways) take(g *way) bool {
 	if !unused {
 		w.left = append(w.left, old)
 	}
-	var idle []*way
+	var idle []*endpoint
 	if g.plain {
 		idle = w.drop(all)
 	}
@@ -215,7 +215,7 @@ func (w *ways) take(g *way) bool {
 
 // follow goes to the node that an error names as the leader, and reports whether that is another one than was asked. A node
 // that knows of none for long is left.
-func (w *ways) follow(e *Error) bool {
+func (w *router) follow(e *Error) bool {
 	if e.noLeader() {
 		w.leaderless()
 		return false
@@ -230,7 +230,7 @@ func (w *ways) follow(e *Error) bool {
 }
 
 // move goes to another node over gRPC.
-func (w *ways) move(address string) bool {
+func (w *router) move(address string) bool {
 	if !w.allows(address) {
 		return false
 	}
@@ -249,7 +249,7 @@ func (w *ways) move(address string) bool {
 
 // other is the node to try after one that is not reached: the first that was named when a leader was followed, else the
 // next one; empty if there is no other.
-func (w *ways) other(address string) string {
+func (w *router) other(address string) string {
 	all := w.addresses()
 	switch i := slices.Index(all, address); {
 	case i < 0:
@@ -261,7 +261,7 @@ func (w *ways) other(address string) string {
 }
 
 // using is the transport in use.
-func (w *ways) using() TransportMode {
+func (w *router) using() TransportMode {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.now.plain {
@@ -271,7 +271,7 @@ func (w *ways) using() TransportMode {
 }
 
 // close ends all connections, and what is under way on them.
-func (w *ways) close() {
+func (w *router) close() {
 	w.mu.Lock()
 	w.closed = true
 	idle := w.drop(all)
@@ -290,9 +290,9 @@ func (w *ways) close() {
 
 // Invoke carries out a unary call. A call that surely did not leave, on a way where no call was accepted yet, goes over
 // REST if that answers.
-func (w *ways) Invoke(ctx context.Context, method string, in, out any, opts ...grpc.CallOption) error {
+func (w *router) Invoke(ctx context.Context, method string, in, out any, opts ...grpc.CallOption) error {
 	g := w.enterFor(routeOf(ctx))
-	defer w.exit(g)
+	defer w.release(g)
 	if g.plain {
 		return g.calls.Invoke(ctx, method, in, out, opts...)
 	}
@@ -306,7 +306,7 @@ func (w *ways) Invoke(ctx context.Context, method string, in, out any, opts ...g
 	var met peer.Peer // stays empty for a call that no connection took
 	err := g.owed.end(g.calls.Invoke(ctx, method, in, out, append(slices.Clip(opts), grpc.Peer(&met))...))
 	if err == nil || ofServer(err) {
-		w.prove(g)
+		w.markHealthy(g)
 		return err
 	}
 	unsent := permanent(err) || status.Code(err) == codes.Unavailable && met.Addr == nil
@@ -317,14 +317,14 @@ func (w *ways) Invoke(ctx context.Context, method string, in, out any, opts ...g
 }
 
 // NewStream opens a stream.
-func (w *ways) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-	g := w.enter()
+func (w *router) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	g := w.acquire()
 	s, err := g.streams.NewStream(ctx, desc, method, opts...)
 	if err != nil {
-		w.exit(g)
+		w.release(g)
 		return nil, err
 	}
-	context.AfterFunc(s.Context(), func() { w.exit(g) })
+	context.AfterFunc(s.Context(), func() { w.release(g) })
 	return heardStream{s, g}, nil
 }
 
@@ -338,7 +338,7 @@ func ofServer(err error) bool {
 	return false
 }
 
-func (w *ways) prove(g *way) {
+func (w *router) markHealthy(g *endpoint) {
 	w.mu.Lock()
 	g.proved, g.failing = true, time.Time{}
 	w.mu.Unlock()
@@ -346,7 +346,7 @@ func (w *ways) prove(g *way) {
 
 // patient reports whether g, which failed with err, is given more time: a server was reached on it before, and may be
 // soon again. What something else answered does not become a server's answer by waiting.
-func (w *ways) patient(g *way, err error) bool {
+func (w *router) patient(g *endpoint, err error) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if g.failing.IsZero() {
@@ -355,13 +355,13 @@ func (w *ways) patient(g *way, err error) bool {
 	return g.proved && !permanent(err) && time.Since(g.failing) < grpcGrace
 }
 
-// letIn tells how a stream that was to be opened on g fared. It returns the error to go on with: a refusal that is no
+// admitted tells how a stream that was to be opened on g fared. It returns the error to go on with: a refusal that is no
 // server's own is not the end when REST is there.
-func (w *ways) letIn(ctx context.Context, g *way, err error) error {
+func (w *router) admitted(ctx context.Context, g *endpoint, err error) error {
 	switch {
 	case g.plain || w.mode != TransportAuto || g.gone.Err() != nil:
 	case err == nil || ofServer(err):
-		w.prove(g)
+		w.markHealthy(g)
 	case ctx.Err() == nil && !w.patient(g, err) && w.turnToREST(ctx, g):
 		return status.Error(codes.Unavailable, "the client goes over to REST")
 	}

@@ -15,14 +15,14 @@ import (
 type leaders struct {
 	at     []string // by partition: the address of the leader; empty: not known
 	missed []int    // how often in a row a partition was not found where it was looked for
-	pool   map[string]*way
+	pool   map[string]*endpoint
 }
 
 // membersMax is how many members of its cluster a client remembers.
 const membersMax = 64
 
 // widen makes room for n partitions.
-func (w *ways) widen(n int) {
+func (w *router) widen(n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if n <= 1 || n <= len(w.lead.at) {
@@ -31,12 +31,12 @@ func (w *ways) widen(n int) {
 	w.lead.at = append(w.lead.at, make([]string, n-len(w.lead.at))...)
 	w.lead.missed = append(w.lead.missed, make([]int, n-len(w.lead.missed))...)
 	if w.lead.pool == nil {
-		w.lead.pool = map[string]*way{}
+		w.lead.pool = map[string]*endpoint{}
 	}
 }
 
 // enterTo returns the way to the leader of a partition; exit must follow.
-func (w *ways) enterTo(partition int) *way {
+func (w *router) enterTo(partition int) *endpoint {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	g := w.now
@@ -48,9 +48,9 @@ func (w *ways) enterTo(partition int) *way {
 }
 
 // enterFor returns the way of a unary call, and notes on its route where that leads.
-func (w *ways) enterFor(r *route) *way {
+func (w *router) enterFor(r *route) *endpoint {
 	if r == nil {
-		return w.enter()
+		return w.acquire()
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -69,7 +69,7 @@ func (w *ways) enterFor(r *route) *way {
 
 // lookAt is where to look for the leader of a partition: where it is known to be, else at one node after the other. It
 // needs mu.
-func (w *ways) lookAt(partition int) string {
+func (w *router) lookAt(partition int) string {
 	if known := w.lead.at[partition]; known != "" {
 		return known
 	}
@@ -78,7 +78,7 @@ func (w *ways) lookAt(partition int) string {
 }
 
 // nodes are the addresses that the client knows, the one that it speaks to first. It needs mu.
-func (w *ways) nodes() []string {
+func (w *router) nodes() []string {
 	out := []string{w.now.address}
 	for _, list := range [][]string{w.c.opts.addresses, w.members, w.lead.at} {
 		for _, address := range list {
@@ -91,7 +91,7 @@ func (w *ways) nodes() []string {
 }
 
 // toward returns the way to an address. It needs mu.
-func (w *ways) toward(address string) *way {
+func (w *router) toward(address string) *endpoint {
 	if w.closed || address == "" || address == w.now.address {
 		return w.now
 	}
@@ -106,8 +106,8 @@ func (w *ways) toward(address string) *way {
 	return g
 }
 
-// line is a connection of streams, which are counted: a server bounds how many one may have.
-type line struct {
+// streamConn is a connection of streams, which are counted: a server bounds how many one may have.
+type streamConn struct {
 	grpc.ClientConnInterface
 	open int
 }
@@ -115,12 +115,12 @@ type line struct {
 // lineStreams is how many streams share a connection.
 const lineStreams = 500
 
-// board returns a connection of g for one stream more; alight must follow.
-func (w *ways) board(g *way) *line {
+// openStream returns a connection of g for one stream more; alight must follow.
+func (w *router) openStream(g *endpoint) *streamConn {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if g.plain {
-		return &line{ClientConnInterface: g.streams}
+		return &streamConn{ClientConnInterface: g.streams}
 	}
 	for _, l := range g.lines {
 		if l.open < lineStreams {
@@ -131,33 +131,33 @@ func (w *ways) board(g *way) *line {
 	l := g.lines[0] // which makes streams wait for others to end
 	if conn, err := w.connect(g.address); err == nil {
 		g.more = append(g.more, conn)
-		l = &line{ClientConnInterface: conn}
+		l = &streamConn{ClientConnInterface: conn}
 		g.lines = append(g.lines, l)
 	}
 	l.open++
 	return l
 }
 
-func (w *ways) alight(l *line) {
+func (w *router) closeStream(l *streamConn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	l.open--
 }
 
 // waits reports whether a stream is to wait for the node that g leads to: there is no other.
-func (w *ways) waits(g *way) bool {
+func (w *router) waits(g *endpoint) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return g.plain || len(w.lead.at) == 0 || g == w.now && len(w.nodes()) == 1
 }
 
-// found takes in that g leads to the leader of a partition, and what that says of the others.
-func (w *ways) found(g *way, partition int, directory []*millracev1.PartitionAddress, members []string) {
+// setLeader takes in that g leads to the leader of a partition, and what that says of the others.
+func (w *router) setLeader(g *endpoint, partition int, directory []*millracev1.PartitionAddress, members []string) {
 	w.mu.Lock()
 	defer func() { closeWays(w.sweep()) }()
 	defer w.mu.Unlock()
-	w.told(g, directory)
-	w.met(members)
+	w.setLeaders(g, directory)
+	w.setMembers(members)
 	if g == w.now {
 		w.unled = unled{}
 	}
@@ -167,16 +167,16 @@ func (w *ways) found(g *way, partition int, directory []*millracev1.PartitionAdd
 }
 
 // directory takes in who leads which partition, as the node says that g leads to.
-func (w *ways) directory(g *way, list []*millracev1.PartitionAddress, members []string) {
+func (w *router) directory(g *endpoint, list []*millracev1.PartitionAddress, members []string) {
 	w.mu.Lock()
 	defer func() { closeWays(w.sweep()) }()
 	defer w.mu.Unlock()
-	w.told(g, list)
-	w.met(members)
+	w.setLeaders(g, list)
+	w.setMembers(members)
 }
 
-// told needs mu.
-func (w *ways) told(g *way, list []*millracev1.PartitionAddress) {
+// setLeaders needs mu.
+func (w *router) setLeaders(g *endpoint, list []*millracev1.PartitionAddress) {
 	for _, p := range list {
 		address := p.GetAddress()
 		if address == "" {
@@ -188,9 +188,9 @@ func (w *ways) told(g *way, list []*millracev1.PartitionAddress) {
 	}
 }
 
-// met takes in who the members are, as one of them says: where the client goes on when the nodes that it was given are no
+// setMembers takes in who the members are, as one of them says: where the client goes on when the nodes that it was given are no
 // members any more. It needs mu.
-func (w *ways) met(members []string) {
+func (w *router) setMembers(members []string) {
 	var known []string
 	for _, address := range members {
 		if len(known) < membersMax && w.allows(address) && !slices.Contains(w.c.opts.addresses, address) {
@@ -203,21 +203,21 @@ func (w *ways) met(members []string) {
 }
 
 // addresses are where the cluster may be: as given to the client, then as members have said since.
-func (w *ways) addresses() []string {
+func (w *router) addresses() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return append(slices.Clone(w.c.opts.addresses), w.members...)
 }
 
 // allows reports whether the client goes to an address because a server says so: a token goes nowhere in clear text.
-func (w *ways) allows(address string) bool {
+func (w *router) allows(address string) bool {
 	_, _, err := net.SplitHostPort(address)
 	return err == nil && (w.c.opts.tls != nil || !w.c.opts.secure(address))
 }
 
 // turnTo takes in why a call or stream to the leader of a partition, which was looked for at an address, has failed. It
 // reports whether to go on at once: somebody else was named. Of several partitions only that one moves.
-func (w *ways) turnTo(partition int, asked string, e *Error) bool {
+func (w *router) turnTo(partition int, asked string, e *Error) bool {
 	if w.c.partitions() <= 1 {
 		return w.follow(e)
 	}
@@ -276,7 +276,7 @@ func (u *unled) leave(at string, nodes int, now time.Time) bool {
 }
 
 // leaderless leaves the node that the client speaks to if it knows of no leader for long.
-func (w *ways) leaderless() {
+func (w *router) leaderless() {
 	all := w.addresses()
 	w.mu.Lock()
 	g := w.now
@@ -291,7 +291,7 @@ func (w *ways) leaderless() {
 }
 
 // redirect is turnTo for a unary call.
-func (w *ways) redirect(r *route, e *Error) bool {
+func (w *router) redirect(r *route, e *Error) bool {
 	switch {
 	case r == nil:
 		return w.follow(e)
@@ -312,14 +312,14 @@ func (w *ways) redirect(r *route, e *Error) bool {
 }
 
 // sweep leaves the ways that lead to no leader any more, and returns those on which nothing is under way.
-func (w *ways) sweep() (idle []*way) {
+func (w *router) sweep() (idle []*endpoint) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.drop(func(address string) bool { return address == w.now.address || !slices.Contains(w.lead.at, address) })
 }
 
 // drop leaves the ways in the pool that which holds for. It needs mu.
-func (w *ways) drop(which func(address string) bool) (idle []*way) {
+func (w *router) drop(which func(address string) bool) (idle []*endpoint) {
 	for address, g := range w.lead.pool {
 		if !which(address) {
 			continue
@@ -337,7 +337,7 @@ func (w *ways) drop(which func(address string) bool) (idle []*way) {
 
 func all(string) bool { return true }
 
-func closeWays(list []*way) {
+func closeWays(list []*endpoint) {
 	for _, g := range list {
 		g.close()
 	}

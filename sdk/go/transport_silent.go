@@ -53,7 +53,7 @@ func (o *owed) end(err error) error {
 }
 
 // owes notes that g owes an answer more.
-func (w *ways) owes(g *way) {
+func (w *router) owes(g *endpoint) {
 	if g.plain || g.owed.open.Add(1) > 1 {
 		return
 	}
@@ -61,14 +61,14 @@ func (w *ways) owes(g *way) {
 	w.watchSilence(g)
 }
 
-func (w *ways) watchSilence(g *way) {
+func (w *router) watchSilence(g *endpoint) {
 	if g.owed.watched.CompareAndSwap(false, true) {
 		time.AfterFunc(silentFor, func() { w.listen(g, 0) })
 	}
 }
 
 // listen checks whether g is silent; asked is how often in a row the other nodes were asked.
-func (w *ways) listen(g *way, asked int) {
+func (w *router) listen(g *endpoint, asked int) {
 	var next time.Duration
 	switch quiet := g.owed.quiet(); {
 	case w.ctx.Err() != nil || g.owed.left.Load():
@@ -94,7 +94,7 @@ func (w *ways) listen(g *way, asked int) {
 
 // askOthers asks the other nodes who leads the partition that g is used for. It returns an empty leader when they name g, or know
 // of none.
-func (w *ways) askOthers(g *way) (leader string, partition int) {
+func (w *router) askOthers(g *endpoint) (leader string, partition int) {
 	w.mu.Lock()
 	for p, at := range w.lead.at {
 		if at == g.address {
@@ -128,7 +128,7 @@ func (w *ways) askOthers(g *way) (leader string, partition int) {
 }
 
 // whoLeads asks the node at an address which node leads a partition; empty if that is g, or if it is not known.
-func (w *ways) whoLeads(ctx context.Context, g *way, address string, partition int) string {
+func (w *router) whoLeads(ctx context.Context, g *endpoint, address string, partition int) string {
 	if address == g.address {
 		return ""
 	}
@@ -148,7 +148,7 @@ func (w *ways) whoLeads(ctx context.Context, g *way, address string, partition i
 }
 
 // knock opens a stream as a session would, and closes it when it is let in.
-func (w *ways) knock(ctx context.Context, g *way, partition int) (*millracev1.Welcome, error) {
+func (w *router) knock(ctx context.Context, g *endpoint, partition int) (*millracev1.Welcome, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := millracev1.NewQueueStreamClient(g.streams).Open(ctx, grpc.WaitForReady(true), grpc.ForceCodecV2(w.c.codec))
@@ -169,7 +169,7 @@ func (w *ways) knock(ctx context.Context, g *way, partition int) (*millracev1.We
 }
 
 // abandon leaves g, where nothing is heard, for the leader of a partition. What is under way on it ends.
-func (w *ways) abandon(g *way, leader string, partition int) {
+func (w *router) abandon(g *endpoint, leader string, partition int) {
 	w.c.opts.logger.Warn("a node is silent, and another one leads", "address", g.address, "leader", leader)
 	w.mu.Lock()
 	for p, at := range w.lead.at {
@@ -198,12 +198,12 @@ func (w *ways) abandon(g *way, leader string, partition int) {
 }
 
 // watchAgain watches g again from the start: it could not be left.
-func (w *ways) watchAgain(g *way) { time.AfterFunc(askMax, func() { w.listen(g, 0) }) }
+func (w *router) watchAgain(g *endpoint) { time.AfterFunc(askMax, func() { w.listen(g, 0) }) }
 
 // heardStream tells why a stream ended whose node was left.
 type heardStream struct {
 	grpc.ClientStream
-	g *way
+	g *endpoint
 }
 
 // RecvMsg receives a message.

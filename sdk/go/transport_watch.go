@@ -9,7 +9,7 @@ import (
 )
 
 // turnToREST leaves g for REST if that answers. It reports whether REST is the way now.
-func (w *ways) turnToREST(ctx context.Context, g *way) bool {
+func (w *router) turnToREST(ctx context.Context, g *endpoint) bool {
 	select {
 	case w.turn <- struct{}{}:
 	case <-ctx.Done():
@@ -39,7 +39,7 @@ func (w *ways) turnToREST(ctx context.Context, g *way) bool {
 }
 
 // watch looks after the ways until the client closes: for REST while gRPC fails, for gRPC while REST serves.
-func (w *ways) watch() {
+func (w *router) watch() {
 	defer close(w.done)
 	for w.ctx.Err() == nil {
 		w.mu.Lock()
@@ -54,7 +54,7 @@ func (w *ways) watch() {
 }
 
 // stay returns when g is left.
-func (w *ways) stay(g *way) {
+func (w *router) stay(g *endpoint) {
 	conn := g.conns[0]
 	for g.gone.Err() == nil {
 		state := conn.GetState()
@@ -74,7 +74,7 @@ func (w *ways) stay(g *way) {
 }
 
 // doubt returns when g works again, or was left.
-func (w *ways) doubt(g *way) {
+func (w *router) doubt(g *endpoint) {
 	for try := 0; g.gone.Err() == nil && g.conns[0].GetState() == connectivity.TransientFailure; try++ {
 		w.c.outage.failed(w.c.opts.logger, g.address, w.c.whyLost())
 		if next := w.other(g.address); next != "" && w.move(next) {
@@ -106,7 +106,7 @@ var errNotReached = errors.New("the server is not reached")
 
 // look returns a way over gRPC on which a stream was let in, and that is taken; nil when the client closes. It asks at all
 // addresses in turn.
-func (w *ways) look() *way {
+func (w *router) look() *endpoint {
 	for wait := lookBase; sleep(w.ctx, wait/2+backoffWithin(wait/2)); wait = min(2*wait, lookMax) {
 		for _, address := range w.addresses() {
 			if g := w.lookTo(address); g != nil {
@@ -118,7 +118,7 @@ func (w *ways) look() *way {
 }
 
 // lookTo is look at one address.
-func (w *ways) lookTo(address string) *way {
+func (w *router) lookTo(address string) *endpoint {
 	g, err := w.overGRPC(address)
 	if err != nil {
 		return nil
@@ -133,7 +133,7 @@ func (w *ways) lookTo(address string) *way {
 }
 
 // try opens a stream on g, as a session would, and closes it.
-func (w *ways) try(g *way) bool {
+func (w *router) try(g *endpoint) bool {
 	ctx, cancel := context.WithTimeout(g.gone, grpcWithin)
 	defer cancel()
 	if _, err := w.knock(ctx, g, 0); err != nil {

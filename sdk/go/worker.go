@@ -29,12 +29,12 @@ type Worker struct {
 	ended    chan struct{} // closed when Run returned
 	unknown  sync.Map      // kinds without a handler that were logged
 
-	mu      sync.Mutex // guards the fields below, the lanes and their sessions
+	mu      sync.Mutex // guards the fields below, the streams and their sessions
 	started bool
-	lanes   []*lane      // by partition; one until a stream tells how many there are
-	failed  chan error   // takes the first that ends a lane for good
-	missed  int          // tasks of lanes that ended while the worker drains
-	ready   deque[*Task] // wait for a goroutine
+	streams []*workerStream // by partition; one until a stream tells how many there are
+	failed  chan error      // takes the first that ends a stream for good
+	missed  int             // tasks of streams that ended while the worker drains
+	ready   deque[*Task]    // wait for a goroutine
 
 	cond    *sync.Cond    // goroutines without a task wait here
 	parked  int           // of them, those that no task was promised to
@@ -108,8 +108,8 @@ func (c *Client) Worker(opts ...WorkerOption) *Worker {
 		c: c, opts: o, handlers: map[string]handler{}, failed: make(chan error, 1),
 		stopped: make(chan struct{}), ended: make(chan struct{}), drained: make(chan struct{}), quiet: make(chan struct{}),
 	}
-	w.lanes = []*lane{newLane(w, 0)}
-	w.lanes[0].share.slots = o.slots
+	w.streams = []*workerStream{newLane(w, 0)}
+	w.streams[0].share.slots = o.slots
 	w.cond = sync.NewCond(&w.mu)
 	return w
 }
@@ -165,7 +165,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	defer w.c.leave(w)
 	w.base, w.stopping = context.WithoutCancel(ctx), ctx.Done()
 	w.mu.Lock()
-	go w.lanes[0].run()
+	go w.streams[0].run()
 	if n := w.c.partitions(); n > 1 && w.c.Transport() == TransportStream {
 		w.widen(n)
 	}
@@ -185,11 +185,11 @@ func (w *Worker) Run(ctx context.Context) error {
 // quit ends Run as the end of its context does.
 func (w *Worker) quit() { w.stopOnce.Do(func() { close(w.stopped) }) }
 
-// abort ends the streams of all lanes. No handler begins any more, and when it returns nothing comes any more.
+// abort ends the streams of all streams. No handler begins any more, and when it returns nothing comes any more.
 func (w *Worker) abort(cause error) {
 	w.mu.Lock()
 	w.finish()
-	lanes := w.lanes // none is added any more
+	lanes := w.streams // none is added any more
 	w.mu.Unlock()
 	for _, l := range lanes {
 		l.s.stop(cause)
@@ -239,7 +239,7 @@ func (w *Worker) drain() error {
 		}
 	}
 	w.mu.Lock()
-	lanes := w.lanes // none is added any more
+	lanes := w.streams // none is added any more
 	w.mu.Unlock()
 	var closed sync.WaitGroup
 	for _, l := range lanes {
@@ -270,7 +270,7 @@ func (w *Worker) beginDrain() {
 		return
 	}
 	w.drains = true
-	for _, l := range w.lanes {
+	for _, l := range w.streams {
 		if l.failed != nil {
 			l.abandon()
 			continue
@@ -325,7 +325,7 @@ func within(done <-chan struct{}, d time.Duration) bool {
 func (w *Worker) endHandlers() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, l := range w.lanes {
+	for _, l := range w.streams {
 		for _, t := range l.held {
 			if t.stage == running {
 				t.stopped = true
@@ -339,7 +339,7 @@ func (w *Worker) endHandlers() {
 func (w *Worker) giveBack() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, l := range w.lanes {
+	for _, l := range w.streams {
 		for _, t := range l.held {
 			if t.stage != running {
 				continue
@@ -365,7 +365,7 @@ var errDrained = errors.New("the worker stopped and gave the task back")
 // returns how many tasks are held still.
 func (w *Worker) finishAll(cause error, d time.Duration) (left int) {
 	w.mu.Lock()
-	for _, l := range w.lanes {
+	for _, l := range w.streams {
 		left += len(l.held)
 		for k, t := range l.held {
 			t.lost = true
@@ -388,7 +388,7 @@ func (w *Worker) noteDrained() {
 	if !w.drains {
 		return
 	}
-	for _, l := range w.lanes {
+	for _, l := range w.streams {
 		if len(l.held) > 0 {
 			return
 		}

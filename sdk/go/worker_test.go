@@ -188,7 +188,7 @@ func TestSettlesShareFrames(t *testing.T) {
 	for range 7 {
 		gate <- struct{}{}
 	}
-	r.waitFor(func(w *Worker) bool { return w.lanes[0].settles.len() == 7 })
+	r.waitFor(func(w *Worker) bool { return w.streams[0].settles.len() == 7 })
 	st.settled(first)
 	second := st.settle()
 	if len(first.Items) != 1 || len(second.Items) != 7 {
@@ -201,7 +201,7 @@ func TestSettlesShareFrames(t *testing.T) {
 }
 
 func (w *Worker) runs(id string, token uint64) bool {
-	t := w.lanes[0].held[taskKey{id, token}]
+	t := w.streams[0].held[taskKey{id, token}]
 	return t != nil && t.stage == running
 }
 
@@ -346,7 +346,7 @@ func TestLeasesAreRenewedTogetherAtAThird(t *testing.T) {
 		}
 		synctest.Wait()
 		r.w.mu.Lock()
-		if _, ok := r.w.lanes[0].held[taskKey{"t1", 1}]; ok || len(r.w.lanes[0].held) != 1 {
+		if _, ok := r.w.streams[0].held[taskKey{"t1", 1}]; ok || len(r.w.streams[0].held) != 1 {
 			t.Errorf("t1 is still held after its renewal was answered lost")
 		}
 		r.w.mu.Unlock()
@@ -459,7 +459,7 @@ func TestDrainFinishesWhatRunsAndTakesNoMore(t *testing.T) {
 	st.assign(task("runs", 1, "long", ""))
 	r.waitFor(func(w *Worker) bool { return w.runs("runs", 1) })
 	st.assign(task("waits", 2, "long", ""))
-	r.waitFor(func(w *Worker) bool { return len(w.lanes[0].held) == 2 })
+	r.waitFor(func(w *Worker) bool { return len(w.streams[0].held) == 2 })
 	r.stop()
 	if f := st.next(); f.GetDrain() == nil {
 		t.Errorf("got %v, want a drain", f)
@@ -624,7 +624,7 @@ func TestASettleWithoutALeaseIsDropped(t *testing.T) {
 	st.assign(task("t1", 1, "echo", "x"))
 	sf := st.settle()
 	st.ack(&pb.Ack{Seq: sf.Seq, Settled: []*pb.SettleResult{{Error: &pb.Error{Code: "LEASE_LOST"}}}})
-	r.waitFor(func(w *Worker) bool { return len(w.lanes[0].held) == 0 })
+	r.waitFor(func(w *Worker) bool { return len(w.streams[0].held) == 0 })
 	if err := r.end(); err != nil {
 		t.Error(err)
 	}
@@ -637,7 +637,7 @@ func TestACancelledHandlerGivesItsTaskBack(t *testing.T) {
 	st := r.f.welcome(nil)
 	st.subscribe()
 	st.assign(task("t1", 1, "long", ""))
-	r.waitFor(func(w *Worker) bool { return len(w.lanes[0].held) == 1 })
+	r.waitFor(func(w *Worker) bool { return len(w.streams[0].held) == 1 })
 	st.push(&pb.ServerFrame{Frame: &pb.ServerFrame_Cancel{Cancel: &pb.Cancel{Id: "t1", Token: 1, Reason: "by hand"}}})
 	r.endWithRelease(t, st)
 }
@@ -733,9 +733,9 @@ func TestNoHandlerBeginsWhenTheWorkerIsOver(t *testing.T) {
 	w.base = context.Background()
 	w.mu.Lock()
 	w.finish()
-	w.finish() // as two lanes end
+	w.finish() // as two streams end
 	w.mu.Unlock()
-	w.lanes[0].assigned([]*pb.Assignment{task("t1", 1, "k", "")})
+	w.streams[0].assigned([]*pb.Assignment{task("t1", 1, "k", "")})
 	if left := w.finishAll(ErrClosed, 0); left != 0 || w.live != 0 {
 		t.Errorf("%d tasks are held by %d goroutines, want none", left, w.live)
 	}

@@ -16,14 +16,14 @@ import (
 
 // crew is a worker that runs over several partitions of one fake.
 type crew struct {
-	ns    *nodes
-	c     *Client
-	w     *Worker
-	lanes []*fakeStream // by partition
-	slots []int         // the windows that the server was told
-	sub   []bool
-	stop  context.CancelFunc
-	out   chan error
+	ns      *nodes
+	c       *Client
+	w       *Worker
+	streams []*fakeStream // by partition
+	slots   []int         // the windows that the server was told
+	sub     []bool
+	stop    context.CancelFunc
+	out     chan error
 }
 
 // hire starts a worker, and lets its streams in.
@@ -35,7 +35,7 @@ func hire(t *testing.T, partitions int, set func(w *Worker), opts ...WorkerOptio
 	set(w)
 	ctx, stop := context.WithCancel(context.Background())
 	r := &crew{
-		ns: ns, c: c, w: w, lanes: make([]*fakeStream, partitions), slots: make([]int, partitions), sub: make([]bool, partitions),
+		ns: ns, c: c, w: w, streams: make([]*fakeStream, partitions), slots: make([]int, partitions), sub: make([]bool, partitions),
 		stop: stop, out: make(chan error, 1),
 	}
 	go func() { r.out <- w.Run(ctx) }()
@@ -49,7 +49,7 @@ func hire(t *testing.T, partitions int, set func(w *Worker), opts ...WorkerOptio
 func (r *crew) accept() *fakeStream {
 	r.ns.t.Helper()
 	st := r.ns.all[0].welcome(r.ns.hello(0))
-	r.lanes[st.hello.Partition] = st
+	r.streams[st.hello.Partition] = st
 	r.sub[st.hello.Partition] = false
 	return st
 }
@@ -58,7 +58,7 @@ func (r *crew) accept() *fakeStream {
 func (r *crew) hear() string {
 	r.ns.t.Helper()
 	synctest.Wait()
-	for p := range r.lanes {
+	for p := range r.streams {
 		r.take(p)
 	}
 	return fmt.Sprint(r.slots)
@@ -67,7 +67,7 @@ func (r *crew) hear() string {
 func (r *crew) take(p int) {
 	for {
 		select {
-		case f, ok := <-r.lanes[p].in:
+		case f, ok := <-r.streams[p].in:
 			if !ok {
 				return
 			}
@@ -77,9 +77,9 @@ func (r *crew) take(p int) {
 			case *pb.ClientFrame_Slots:
 				r.slots[p] = int(x.Slots.Slots)
 			case *pb.ClientFrame_Settle:
-				r.lanes[p].settled(x.Settle)
+				r.streams[p].settled(x.Settle)
 			case *pb.ClientFrame_Renew:
-				r.lanes[p].ack(&pb.Ack{Seq: x.Renew.Seq, Renewed: make([]*pb.HeartbeatResult, len(x.Renew.Items))})
+				r.streams[p].ack(&pb.Ack{Seq: x.Renew.Seq, Renewed: make([]*pb.HeartbeatResult, len(x.Renew.Items))})
 			}
 		default:
 			return
@@ -93,7 +93,7 @@ func (r *crew) end() {
 	r.stop()
 	for done := false; !done; {
 		synctest.Wait()
-		for p := range r.lanes {
+		for p := range r.streams {
 			r.take(p)
 		}
 		select {
@@ -112,7 +112,7 @@ func (r *crew) end() {
 func (r *crew) assign(p, n int, kind string) {
 	r.ns.t.Helper()
 	for range n {
-		r.lanes[p].assign(task(idIn(p, len(r.lanes)), 1, kind, ""))
+		r.streams[p].assign(task(idIn(p, len(r.streams)), 1, kind, ""))
 	}
 }
 
@@ -178,7 +178,7 @@ func TestTasksBeyondTheSlotsWaitAndGoBack(t *testing.T) {
 		if got := r.hear(); got != "[2 2]" {
 			t.Fatalf("got windows %s, want [2 2]", got)
 		}
-		// The second lane's window shrinks as its tasks are on their way.
+		// The second stream's window shrinks as its tasks are on their way.
 		r.assign(0, 2, "gated")
 		r.hear()
 		r.assign(0, 1, "gated")
@@ -190,16 +190,16 @@ func TestTasksBeyondTheSlotsWaitAndGoBack(t *testing.T) {
 		time.Sleep(2 * surplusAfter)
 		synctest.Wait()
 		released := 0
-		for p := range r.lanes {
-			for len(r.lanes[p].in) > 0 {
-				f := r.lanes[p].next()
+		for p := range r.streams {
+			for len(r.streams[p].in) > 0 {
+				f := r.streams[p].next()
 				for _, it := range f.GetSettle().GetItems() {
 					if it.GetRelease() != nil {
 						released++
 					}
 				}
 				if f.GetSettle() != nil {
-					r.lanes[p].settled(f.GetSettle())
+					r.streams[p].settled(f.GetSettle())
 				}
 			}
 		}
@@ -217,7 +217,7 @@ func TestFewerSlotsThanPartitionsTravel(t *testing.T) {
 		r := hire(t, 5, g.handle, Slots(2))
 		seen := map[int]time.Time{}
 		began := time.Now()
-		for p := range r.lanes {
+		for p := range r.streams {
 			seen[p] = began
 		}
 		busy := 0
@@ -258,8 +258,8 @@ func TestALaneResumesItsOwnLeases(t *testing.T) {
 		r.assign(0, 1, "gated")
 		r.assign(1, 1, "gated")
 		synctest.Wait()
-		old := r.lanes[1].hello.Session
-		r.lanes[1].end(status.Error(codes.Unavailable, "connection reset"))
+		old := r.streams[1].hello.Session
+		r.streams[1].end(status.Error(codes.Unavailable, "connection reset"))
 		st := r.accept()
 		if st.hello.Partition != 1 || string(st.hello.Session) != string(old) || len(st.hello.Held) != 1 {
 			t.Errorf("got %v, want the same session of partition 1 with its lease", st.hello)
@@ -292,18 +292,18 @@ func TestEffectsOfAnotherPartitionFailTheAttempt(t *testing.T) {
 			})
 		}, Queues("q"))
 		r.hear()
-		r.lanes[1].assign(task(idIn(1, 2), 1, "bad", ""))
-		f := r.lanes[1].settle()
+		r.streams[1].assign(task(idIn(1, 2), 1, "bad", ""))
+		f := r.streams[1].settle()
 		if fail := f.Items[0].GetFail(); fail.GetError().GetCode() != string(CodeWrongPartition) || f.Items[0].Effects != nil {
 			t.Errorf("got %v, want a failure WRONG_PARTITION", f.Items[0])
 		}
-		r.lanes[1].settled(f)
-		r.lanes[1].assign(task(idIn(1, 2), 2, "good", ""))
-		f = r.lanes[1].settle()
+		r.streams[1].settled(f)
+		r.streams[1].assign(task(idIn(1, 2), 2, "good", ""))
+		f = r.streams[1].settle()
 		if ops := f.Items[0].GetEffects().GetOps(); len(ops) != 2 || placeOp(ops[0], 2) != 1 || ops[0].GetTaskCreate().Id != id {
 			t.Errorf("got %v, want a task of partition 1", f.Items[0])
 		}
-		r.lanes[1].settled(f)
+		r.streams[1].settled(f)
 		r.end()
 	})
 }
@@ -321,8 +321,8 @@ func TestADrainingWorkerFinishesOnAllLanes(t *testing.T) {
 		synctest.Wait()
 		for p := range 3 {
 			drains := false
-			for len(r.lanes[p].in) > 0 {
-				drains = drains || r.lanes[p].next().GetDrain() != nil
+			for len(r.streams[p].in) > 0 {
+				drains = drains || r.streams[p].next().GetDrain() != nil
 			}
 			if !drains {
 				t.Errorf("partition %d was not told to send no more", p)
@@ -352,7 +352,7 @@ func TestALaneThatIsRefusedForGoodEndsTheOthersBeforeRunReturns(t *testing.T) {
 		if n := running.Load(); n != 3 {
 			t.Fatalf("%d handlers run, want 3", n)
 		}
-		r.lanes[1].end(status.Error(codes.Unauthenticated, "expired"))
+		r.streams[1].end(status.Error(codes.Unauthenticated, "expired"))
 		err := receive(t, r.out)
 		if e := asError(t, err); e.Code != CodeUnauthenticated {
 			t.Errorf("got %v, want UNAUTHENTICATED", err)
@@ -360,7 +360,7 @@ func TestALaneThatIsRefusedForGoodEndsTheOthersBeforeRunReturns(t *testing.T) {
 		if n := running.Load(); n != 0 {
 			t.Errorf("%d handlers outlived Run", n)
 		}
-		for p, l := range r.w.lanes {
+		for p, l := range r.w.streams {
 			select {
 			case <-l.s.done:
 			default:
@@ -383,7 +383,7 @@ func TestALaneThatEndsWhileTheWorkerDrainsLeavesTheOthersTheirTime(t *testing.T)
 		synctest.Wait()
 		r.stop()
 		r.hear()
-		r.lanes[1].end(status.Error(codes.Unauthenticated, "expired"))
+		r.streams[1].end(status.Error(codes.Unauthenticated, "expired"))
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		select {
@@ -394,10 +394,10 @@ func TestALaneThatEndsWhileTheWorkerDrainsLeavesTheOthersTheirTime(t *testing.T)
 		close(g.gate)
 		synctest.Wait()
 		var settled int
-		for len(r.lanes[0].in) > 0 {
-			if f := r.lanes[0].next().GetSettle(); f != nil {
+		for len(r.streams[0].in) > 0 {
+			if f := r.streams[0].next().GetSettle(); f != nil {
 				settled += len(f.Items)
-				r.lanes[0].settled(f)
+				r.streams[0].settled(f)
 			}
 		}
 		if settled != 1 {
@@ -416,9 +416,9 @@ func TestASettleThatIsTriedLaterFollowsItsTaskToAnotherLane(t *testing.T) {
 	defer ns.end(c)
 	w := c.Worker()
 	w.base = context.Background()
-	w.lanes = append(w.lanes, newLane(w, 1))
+	w.streams = append(w.streams, newLane(w, 1))
 	c.learned(2)
-	from, to := w.lanes[0], w.lanes[1]
+	from, to := w.streams[0], w.streams[1]
 	w.mu.Lock()
 	k := newTask(from, task(idIn(1, 2), 1, "k", ""), time.Now())
 	k.unbound = true
@@ -441,21 +441,21 @@ func TestOverRESTTheFirstLaneAloneAsksForTasks(t *testing.T) {
 	c := ns.client()
 	defer ns.end(c)
 	w := c.Worker()
-	w.lanes = append(w.lanes, newLane(w, 1))
+	w.streams = append(w.streams, newLane(w, 1))
 	c.learned(2)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for p, want := range []bool{true, false} {
-		l := w.lanes[p]
+		l := w.streams[p]
 		l.s.plain = true
 		l.welcomed(&pb.Welcome{})
 		if l.subscribe != want || l.share.up != want {
 			t.Errorf("lane %d: subscribes %v, is open %v, want %v", p, l.subscribe, l.share.up, want)
 		}
 	}
-	w.lanes[1].s.plain = false
-	w.lanes[1].welcomed(&pb.Welcome{})
-	if !w.lanes[1].subscribe {
+	w.streams[1].s.plain = false
+	w.streams[1].welcomed(&pb.Welcome{})
+	if !w.streams[1].subscribe {
 		t.Error("back on its stream, the second lane asks for no tasks")
 	}
 	w.slots.stop()

@@ -10,12 +10,12 @@ import (
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
 )
 
-// lane is a worker's way to one partition, the role of a stream: the leases of its tasks, their renewal and their end.
-type lane struct {
+// workerStream is a worker's way to one partition, the role of a stream: the leases of its tasks, their renewal and their end.
+type workerStream struct {
 	w *Worker
 	s *session
 
-	// Guarded by the worker's mu, as all of its lanes and their sessions are.
+	// Guarded by the worker's mu, as all of its streams and their sessions are.
 	held      map[taskKey]*Task // given to this worker; until its settle is answered, or its lease lost
 	away      int               // of held, those whose settle has left: they take no slot
 	outlived  int               // tasks that are lost while their handlers run on and keep their slots
@@ -28,20 +28,20 @@ type lane struct {
 
 	share share
 
-	failed     error // what ended the lane for good
+	failed     error // what ended the stream for good
 	renewTimer *time.Timer
 	renewNext  time.Time
 }
 
-func newLane(w *Worker, partition int) *lane {
-	l := &lane{w: w, s: newSession(w.c, &w.mu, partition), held: map[taskKey]*Task{}}
+func newLane(w *Worker, partition int) *workerStream {
+	l := &workerStream{w: w, s: newSession(w.c, &w.mu, partition), held: map[taskKey]*Task{}}
 	l.s.role = l
 	return l
 }
 
 // hello names the worker and every lease it holds, so that the server resumes them; those whose settle has no answer yet
 // are among them.
-func (l *lane) hello(h *millracev1.Hello) {
+func (l *workerStream) hello(h *millracev1.Hello) {
 	kinds := make([]string, 0, len(l.w.handlers))
 	for k := range l.w.handlers {
 		kinds = append(kinds, k)
@@ -56,13 +56,13 @@ func (l *lane) hello(h *millracev1.Hello) {
 	}
 }
 
-func (l *lane) moved() {}
+func (l *workerStream) moved() {}
 
-// parted notes that the slots of this lane are not offered to a server.
-func (l *lane) parted() { l.share.up = false }
+// parted notes that the slots of this stream are not offered to a server.
+func (l *workerStream) parted() { l.share.up = false }
 
 // window is how many tasks the stream may have given to this worker at once.
-func (l *lane) window() uint32 {
+func (l *workerStream) window() uint32 {
 	n := l.share.slots - l.outlived
 	if !l.s.plain {
 		n -= l.unbound
@@ -70,11 +70,11 @@ func (l *lane) window() uint32 {
 	return uint32(max(n, 0))
 }
 
-// asks reports whether the lane is to ask for tasks: over REST the first one alone does. It needs mu.
-func (l *lane) asks() bool { return !l.s.plain || l == l.w.lanes[0] }
+// asks reports whether the stream is to ask for tasks: over REST the first one alone does. It needs mu.
+func (l *workerStream) asks() bool { return !l.s.plain || l == l.w.streams[0] }
 
 // welcomed resumes the work.
-func (l *lane) welcomed(m *millracev1.Welcome) {
+func (l *workerStream) welcomed(m *millracev1.Welcome) {
 	for _, h := range m.Lost {
 		l.lose(taskKey{h.Id, h.Token}, "lost with the stream")
 	}
@@ -89,9 +89,9 @@ func (l *lane) welcomed(m *millracev1.Welcome) {
 	l.renewAll()
 }
 
-func (l *lane) idle() bool { return l.settles.len() == 0 && l.control.len() == 0 && !l.restate }
+func (l *workerStream) idle() bool { return l.settles.len() == 0 && l.control.len() == 0 && !l.restate }
 
-func (l *lane) next(seq uint64) (*millracev1.ClientFrame, outgoing) {
+func (l *workerStream) next(seq uint64) (*millracev1.ClientFrame, outgoing) {
 	if l.subscribe {
 		l.subscribe, l.restate = false, false
 		return l.subscription(), nil
@@ -112,7 +112,7 @@ func (l *lane) next(seq uint64) (*millracev1.ClientFrame, outgoing) {
 }
 
 // subscription asks for tasks. Slots are a window: the server counts what this session holds against it.
-func (l *lane) subscription() *millracev1.ClientFrame {
+func (l *workerStream) subscription() *millracev1.ClientFrame {
 	sub := &millracev1.Subscribe{Sub: 1, Slots: l.window(), Batch: uint32(l.w.opts.batch)}
 	for _, q := range l.w.queues {
 		sub.Queues = append(sub.Queues, &millracev1.QueueWeight{Name: q})
@@ -124,7 +124,7 @@ func (l *lane) subscription() *millracev1.ClientFrame {
 }
 
 // receive takes what the server pushes to a worker.
-func (l *lane) receive(f *millracev1.ServerFrame) {
+func (l *workerStream) receive(f *millracev1.ServerFrame) {
 	switch x := f.Frame.(type) {
 	case *millracev1.ServerFrame_Assign:
 		l.assigned(x.Assign.Tasks)
@@ -146,7 +146,7 @@ func (l *lane) receive(f *millracev1.ServerFrame) {
 
 // assigned takes tasks over. One that is held already came twice; one that comes while the worker drains goes back, and
 // one that comes when it is over is not taken: its lease ends.
-func (l *lane) assigned(tasks []*millracev1.Assignment) {
+func (l *workerStream) assigned(tasks []*millracev1.Assignment) {
 	w := l.w
 	now := time.Now()
 	w.mu.Lock()
@@ -180,7 +180,7 @@ func (l *lane) assigned(tasks []*millracev1.Assignment) {
 	w.startBatch(batched)
 	l.renewBy(renew)
 	switch {
-	case len(w.lanes) > 1:
+	case len(w.streams) > 1:
 		w.filled(l, now)
 	case l.outlived > 0:
 		w.noteSurplus() // they may have been given before the server heard of the smaller window
@@ -193,7 +193,7 @@ func (l *lane) assigned(tasks []*millracev1.Assignment) {
 }
 
 // lose ends a lease that the server says is gone. A settle that is on its way keeps its answer. It needs mu.
-func (l *lane) lose(k taskKey, reason string) {
+func (l *workerStream) lose(k taskKey, reason string) {
 	t := l.held[k]
 	if t == nil || t.stage >= settling {
 		return
@@ -233,7 +233,7 @@ func (w *Worker) returned(t *Task) {
 }
 
 // drop forgets a task. It needs mu.
-func (l *lane) drop(t *Task) {
+func (l *workerStream) drop(t *Task) {
 	delete(l.held, t.key())
 	if t.stage == settled {
 		t.to(settling)

@@ -2,8 +2,8 @@ package millrace
 
 import "time"
 
-// run serves the lane to its end.
-func (l *lane) run() {
+// run serves the stream to its end.
+func (l *workerStream) run() {
 	err := l.s.run(true)
 	if err == nil || l.s.ctx.Err() != nil {
 		return // it was stopped, or had drained
@@ -16,13 +16,13 @@ func (l *lane) run() {
 	l.w.mu.Unlock()
 	select {
 	case l.w.failed <- err:
-	default: // another lane has ended before
+	default: // another stream has ended before
 	}
 }
 
-// abandon gives up the tasks of a lane that ended for good while the worker drains: the other lanes finish theirs. It
+// abandon gives up the tasks of a stream that ended for good while the worker drains: the other streams finish theirs. It
 // needs mu.
-func (l *lane) abandon() {
+func (l *workerStream) abandon() {
 	for _, t := range l.held {
 		l.w.missed++
 		t.lost = true
@@ -35,19 +35,19 @@ func (l *lane) abandon() {
 	l.w.noteDrained()
 }
 
-// widen adds lanes until there is one per partition, and begins them. It needs mu.
+// widen adds streams until there is one per partition, and begins them. It needs mu.
 func (w *Worker) widen(partitions int) {
-	for len(w.lanes) < partitions && !w.drains && !w.over {
-		l := newLane(w, len(w.lanes))
-		w.lanes = append(w.lanes, l)
+	for len(w.streams) < partitions && !w.drains && !w.over {
+		l := newLane(w, len(w.streams))
+		w.streams = append(w.streams, l)
 		go l.run()
 	}
 }
 
-// welcomed takes in that a lane's stream is up, as its subscription is to be written. It needs mu.
+// welcomed takes in that a stream's stream is up, as its subscription is to be written. It needs mu.
 //
-// Over REST the first lane alone asks for tasks, of any partition: the server knows best where some are ready.
-func (w *Worker) welcomed(l *lane) {
+// Over REST the first stream alone asks for tasks, of any partition: the server knows best where some are ready.
+func (w *Worker) welcomed(l *workerStream) {
 	n := w.c.partitions()
 	if n <= 1 {
 		return
@@ -60,18 +60,18 @@ func (w *Worker) welcomed(l *lane) {
 	w.balance(time.Now())
 }
 
-// handOver gives tasks of other partitions, which came over REST, to the lanes of those. It needs mu.
-func (l *lane) handOver() {
+// handOver gives tasks of other partitions, which came over REST, to the streams of those. It needs mu.
+func (l *workerStream) handOver() {
 	if l.unbound == 0 {
 		return
 	}
 	n := l.w.c.partitions()
 	for k, t := range l.held {
 		p := partitionOf(t.ID, n)
-		if !t.unbound || p < 0 || p >= len(l.w.lanes) || l.w.lanes[p] == l || l.w.lanes[p].failed != nil {
+		if !t.unbound || p < 0 || p >= len(l.w.streams) || l.w.streams[p] == l || l.w.streams[p].failed != nil {
 			continue
 		}
-		to := l.w.lanes[p]
+		to := l.w.streams[p]
 		if t.stage == settled {
 			continue // its answer comes here
 		}
@@ -97,7 +97,7 @@ func (l *lane) handOver() {
 // reauth tells the open streams of a new token.
 func (w *Worker) reauth(token string) {
 	w.mu.Lock()
-	lanes := w.lanes
+	lanes := w.streams
 	w.mu.Unlock()
 	for _, l := range lanes {
 		l.s.reauth(token)

@@ -10,10 +10,10 @@ import (
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
 )
 
-// putLane is a stream of puts to one partition, the role of a session: it gathers puts into frames, which carry numbers
+// putStream is a stream of puts to one partition, the role of a session: it gathers puts into frames, which carry numbers
 // that rise by one over the life of the session. So a server tells a frame that comes again, and applies frames in their
 // order: one that it has no place for yet, because one before it was not taken, comes again behind that.
-type putLane struct {
+type putStream struct {
 	s        *session
 	keyspace string
 
@@ -49,15 +49,15 @@ const (
 	putBytes = 32
 )
 
-func newPutLane(c *Client, keyspace string, partition int) *putLane {
-	l := &putLane{s: newSession(c, new(sync.Mutex), partition), keyspace: keyspace}
+func newPutLane(c *Client, keyspace string, partition int) *putStream {
+	l := &putStream{s: newSession(c, new(sync.Mutex), partition), keyspace: keyspace}
 	l.s.keys = true
 	l.s.role = l
 	return l
 }
 
 // put queues a put; op holds its conditions, nil for none.
-func (l *putLane) put(ctx context.Context, key string, value []byte, op *millracev1.KVPut) (Written, error) {
+func (l *putStream) put(ctx context.Context, key string, value []byte, op *millracev1.KVPut) (Written, error) {
 	size := len(key) + len(value) + putBytes
 	if size > frameBytes-1024 {
 		return Written{}, tooLarge("value", "value_bytes", frameBytes-1024-int64(putBytes))
@@ -133,36 +133,36 @@ func appendPut(b []byte, key string, value []byte, op *millracev1.KVPut) []byte 
 	return b
 }
 
-func (l *putLane) full(b *putBatch) bool { return b.n >= frameItems || len(b.items) >= putsAim/2 }
+func (l *putStream) full(b *putBatch) bool { return b.n >= frameItems || len(b.items) >= putsAim/2 }
 
 // open is how many frames that are not full may be under way.
-func (l *putLane) open() int {
+func (l *putStream) open() int {
 	if l.pace.fast() {
 		return putsOpen
 	}
 	return putsOpenSlow
 }
 
-func (l *putLane) newest() *putBatch {
+func (l *putStream) newest() *putBatch {
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
 	return l.last
 }
 
-func (l *putLane) hello(*millracev1.Hello)         {}
-func (l *putLane) receive(*millracev1.ServerFrame) {}
-func (l *putLane) parted()                         { l.stalled = false }
-func (l *putLane) welcomed(*millracev1.Welcome)    {}
-func (l *putLane) idle() bool                      { return l.queue.len() == 0 }
+func (l *putStream) hello(*millracev1.Hello)         {}
+func (l *putStream) receive(*millracev1.ServerFrame) {}
+func (l *putStream) parted()                         { l.stalled = false }
+func (l *putStream) welcomed(*millracev1.Welcome)    {}
+func (l *putStream) idle() bool                      { return l.queue.len() == 0 }
 
 // moved ends all that waits when the session goes over to a way that has no streams.
-func (l *putLane) moved() {
+func (l *putStream) moved() {
 	if l.s.plain {
 		l.refuse(&Error{Code: CodeInvalidArgument, Reason: "not_supported", Message: "a stream of puts needs gRPC, and the server is reached over REST only", Op: OpNone})
 	}
 }
 
-func (l *putLane) next(seq uint64) (*millracev1.ClientFrame, outgoing) {
+func (l *putStream) next(seq uint64) (*millracev1.ClientFrame, outgoing) {
 	if l.held() {
 		return nil, nil
 	}
@@ -199,7 +199,7 @@ func (l *putLane) next(seq uint64) (*millracev1.ClientFrame, outgoing) {
 }
 
 // held reports whether nothing is sent now.
-func (l *putLane) held() bool {
+func (l *putStream) held() bool {
 	if l.s.plain {
 		l.moved()
 		return true
@@ -224,7 +224,7 @@ func (l *putLane) held() bool {
 }
 
 // frame writes a batch. Its items are encoded already, and stand in the message as fields that it does not look into.
-func (l *putLane) frame(seq uint64, b *putBatch) *millracev1.ClientFrame {
+func (l *putStream) frame(seq uint64, b *putBatch) *millracev1.ClientFrame {
 	f := &millracev1.PutsFrame{Seq: seq, Keyspace: l.keyspace, CommitSeq: b.put.seq}
 	f.ProtoReflect().SetUnknown(b.items)
 	return &millracev1.ClientFrame{Frame: &millracev1.ClientFrame_Puts{Puts: f}}
@@ -232,7 +232,7 @@ func (l *putLane) frame(seq uint64, b *putBatch) *millracev1.ClientFrame {
 
 // reborn begins the new life of the session if nothing of the old one is open, and opens the stream again for it. It
 // reports whether batches of the old life that may have been applied wait to be sent; they stand first.
-func (l *putLane) reborn() bool {
+func (l *putStream) reborn() bool {
 	if l.s.used.commits > 0 {
 		return false
 	}
@@ -254,7 +254,7 @@ func (l *putLane) reborn() bool {
 
 // putFrame is the outgoing of a batch.
 type putFrame struct {
-	l *putLane
+	l *putStream
 	b *putBatch
 }
 
@@ -310,14 +310,14 @@ func (f *putFrame) acked(a *millracev1.Ack) {
 }
 
 // again queues a batch that was not taken, and holds back what would overtake it.
-func (l *putLane) again(b *putBatch) {
+func (l *putStream) again(b *putBatch) {
 	l.stalled = true
 	l.back(b)
 	l.s.poke()
 }
 
 // back puts a batch into its place in the queue.
-func (l *putLane) back(b *putBatch) {
+func (l *putStream) back(b *putBatch) {
 	var before []*putBatch
 	for l.queue.len() > 0 && l.queue.front().put.seq != 0 && l.queue.front().put.seq < b.put.seq {
 		before = append(before, l.queue.popFront())
@@ -348,7 +348,7 @@ func (f *putFrame) expire(t time.Time) time.Time {
 	return time.Time{}
 }
 
-func (l *putLane) expire(t time.Time) time.Time {
+func (l *putStream) expire(t time.Time) time.Time {
 	var oldest time.Time
 	l.queue.keep(func(b *putBatch) bool {
 		if b.put.first.IsZero() {
@@ -365,7 +365,7 @@ func (l *putLane) expire(t time.Time) time.Time {
 	return oldest
 }
 
-func (l *putLane) refuse(err *Error) {
+func (l *putStream) refuse(err *Error) {
 	for l.queue.len() > 0 {
 		b := l.queue.popFront()
 		l.renew = l.renew || b.put.seq != 0
@@ -376,7 +376,7 @@ func (l *putLane) refuse(err *Error) {
 }
 
 // drop ends a batch that was taken off the queue.
-func (l *putLane) drop(b *putBatch, e *Error) {
+func (l *putStream) drop(b *putBatch, e *Error) {
 	l.queued.items -= b.n
 	l.queued.bytes -= len(b.items)
 	if b == l.gather {
@@ -386,7 +386,7 @@ func (l *putLane) drop(b *putBatch, e *Error) {
 }
 
 // end wakes those who wait for a batch.
-func (l *putLane) end(b *putBatch, e *Error) {
+func (l *putStream) end(b *putBatch, e *Error) {
 	if b.ended {
 		return
 	}
@@ -399,7 +399,7 @@ func (l *putLane) end(b *putBatch, e *Error) {
 }
 
 // roomy wakes puts that wait for room.
-func (l *putLane) roomy() {
+func (l *putStream) roomy() {
 	if l.space != nil {
 		close(l.space)
 		l.space = nil
@@ -407,7 +407,7 @@ func (l *putLane) roomy() {
 }
 
 // close refuses further puts, waits at most d for those under way, and ends the stream.
-func (l *putLane) close(d time.Duration) {
+func (l *putStream) close(d time.Duration) {
 	l.s.mu.Lock()
 	started := l.started
 	l.s.closing = true

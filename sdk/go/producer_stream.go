@@ -7,8 +7,8 @@ import (
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
 )
 
-// producer is a client's lane to one partition, the role of a stream: creates and commits of all goroutines.
-type producer struct {
+// producerStream is a client's stream to one partition, the role of a stream: creates and commits of all goroutines.
+type producerStream struct {
 	s    *session
 	pool sync.Pool // of *call
 
@@ -23,14 +23,14 @@ type producer struct {
 	numbers // of commits
 }
 
-func newProducer(c *Client, partition int) *producer {
-	p := &producer{s: newSession(c, new(sync.Mutex), partition)}
+func newProducer(c *Client, partition int) *producerStream {
+	p := &producerStream{s: newSession(c, new(sync.Mutex), partition)}
 	p.s.role = p
 	return p
 }
 
 // enqueue adds c to its queue and starts the stream with the first call.
-func (p *producer) enqueue(c *call) *Error {
+func (p *producerStream) enqueue(c *call) *Error {
 	s := p.s
 	s.mu.Lock()
 	if s.closing || s.ctx.Err() != nil {
@@ -57,7 +57,7 @@ func (p *producer) enqueue(c *call) *Error {
 	return nil
 }
 
-func (p *producer) add(c *call) {
+func (p *producerStream) add(c *call) {
 	switch {
 	case c.commit == nil:
 		p.creates.pushBack(c)
@@ -70,7 +70,7 @@ func (p *producer) add(c *call) {
 }
 
 // abandoned notes that c lies dead in its queue, and sweeps the queues when half of them is dead.
-func (p *producer) abandoned(c *call) {
+func (p *producerStream) abandoned(c *call) {
 	p.gone++
 	if p.gone < 64 || 2*p.gone < p.creates.len()+p.commits.len() {
 		return
@@ -85,7 +85,7 @@ func (c *call) mustRepeat() bool { return c.commit != nil && c.seq != 0 && c.uns
 
 // moved begins a new life when the session goes over to a way without sequence numbers: a commit that left under one
 // cannot be repeated there, so it ends as unknown. Those that left under an id of their own can, anywhere.
-func (p *producer) moved() {
+func (p *producerStream) moved() {
 	if !p.s.plain {
 		return
 	}
@@ -103,12 +103,12 @@ func (p *producer) moved() {
 	p.newLife(p.s)
 }
 
-func (p *producer) hello(*millracev1.Hello)         {}
-func (p *producer) receive(*millracev1.ServerFrame) {}
-func (p *producer) parted()                         {}
+func (p *producerStream) hello(*millracev1.Hello)         {}
+func (p *producerStream) receive(*millracev1.ServerFrame) {}
+func (p *producerStream) parted()                         {}
 
 // welcomed sends back to be placed what came before it was known how many partitions there are.
-func (p *producer) welcomed(*millracev1.Welcome) {
+func (p *producerStream) welcomed(*millracev1.Welcome) {
 	several := p.s.c.partitions() > 1
 	for _, d := range []*deque[*call]{&p.creates, &p.commits} {
 		d.keep(func(c *call) bool {
@@ -122,7 +122,7 @@ func (p *producer) welcomed(*millracev1.Welcome) {
 }
 
 // told ends a claimed call that waited for how many partitions there are.
-func (p *producer) told(c *call) {
+func (p *producerStream) told(c *call) {
 	if c.asks {
 		c.end(nil)
 	} else {
@@ -130,9 +130,9 @@ func (p *producer) told(c *call) {
 	}
 }
 
-func (p *producer) idle() bool { return p.creates.len() == 0 && p.commits.len() == 0 }
+func (p *producerStream) idle() bool { return p.creates.len() == 0 && p.commits.len() == 0 }
 
-func (p *producer) next(seq uint64) (*millracev1.ClientFrame, outgoing) {
+func (p *producerStream) next(seq uint64) (*millracev1.ClientFrame, outgoing) {
 	if !p.s.pause.IsZero() {
 		if time.Now().Before(p.s.pause) {
 			return nil, nil
@@ -154,13 +154,13 @@ func (p *producer) next(seq uint64) (*millracev1.ClientFrame, outgoing) {
 
 // createFrame is the outgoing of gathered creates.
 type createFrame struct {
-	p     *producer
+	p     *producerStream
 	calls []*call
 	n     window
 }
 
 // nextCreates gathers what waits, up to the size of a frame.
-func (p *producer) nextCreates(seq uint64) (*millracev1.ClientFrame, outgoing) {
+func (p *producerStream) nextCreates(seq uint64) (*millracev1.ClientFrame, outgoing) {
 	var out *createFrame
 	var tasks []*millracev1.TaskSpec
 	now := time.Time{}
@@ -260,7 +260,7 @@ func (f *createFrame) refused(w *millracev1.Error) {
 }
 
 // settle ends a claimed call that was sent, with what its answer says about earlier tries too.
-func (p *producer) settle(c *call, e *Error) {
+func (p *producerStream) settle(c *call, e *Error) {
 	if e != nil {
 		p.s.mu.Lock()
 		e = c.sure(e)
@@ -296,7 +296,7 @@ func expireCalls(calls []*call, state uint32, t time.Time) (oldest time.Time) {
 	return oldest
 }
 
-func (p *producer) expire(t time.Time) time.Time {
+func (p *producerStream) expire(t time.Time) time.Time {
 	var oldest time.Time
 	for _, d := range []*deque[*call]{&p.creates, &p.commits} {
 		d.keep(func(c *call) bool {
@@ -312,7 +312,7 @@ func (p *producer) expire(t time.Time) time.Time {
 	return oldest
 }
 
-func (p *producer) refuse(err *Error) {
+func (p *producerStream) refuse(err *Error) {
 	for _, d := range []*deque[*call]{&p.creates, &p.commits} {
 		for d.len() > 0 {
 			c := d.popFront()
@@ -342,7 +342,7 @@ func closedError() *Error {
 }
 
 // close refuses further calls, waits at most d for those under way, and ends the stream.
-func (p *producer) close(d time.Duration) {
+func (p *producerStream) close(d time.Duration) {
 	p.s.mu.Lock()
 	started := p.started
 	p.s.closing = true
