@@ -114,7 +114,7 @@ func TestOperatorsSeeAndMoveLeadersFromAnyNode(t *testing.T) {
 	}{
 		{[]string{"--shard", "1"}, 2, "--to"},
 		{[]string{"--to", "1"}, 2, "--shard"},
-		{[]string{"--shard", "9", "--to", "1"}, 1, "no shard 9"},
+		{[]string{"--shard", "9", "--to", "1"}, 1, "shard 9 does not exist"},
 		{[]string{"--shard", "1", "--to", "9"}, 1, "no node 9"},
 	} {
 		e := run(t, append(append([]string{"cluster", "transfer"}, c.door(0)...), bad.args...)...)
@@ -134,7 +134,7 @@ func TestOperatorsSeeAndMoveLeadersFromAnyNode(t *testing.T) {
 		t.Errorf("to a node that is gone: exit %d\n%s", e.code, e.out)
 	}
 	if e := run(t, append([]string{"cluster", "status", "--timeout", "1s"}, c.door(2)...)...); e.code != 3 {
-		t.Errorf("where nobody listens: exit %d\n%s", e.code, e.out)
+		t.Errorf("where no server listens: exit %d\n%s", e.code, e.out)
 	}
 }
 
@@ -161,7 +161,7 @@ func operateByTheServer(t *testing.T, c *nodes) {
 	if got := got[string](t)(leaderOf(t, c, 1)); got != "3" {
 		t.Errorf("after the transfer node %s leads", got)
 	}
-	if e := do(1, "transfer", "--shard", "9", "--to", "3"); !strings.Contains(e.out, "no shard 9") {
+	if e := do(1, "transfer", "--shard", "9", "--to", "3"); !strings.Contains(e.out, "shard 9 does not exist") {
 		t.Errorf("a shard that is none: %s", e.out)
 	}
 	do(0, "drain", "n3")
