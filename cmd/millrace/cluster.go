@@ -19,10 +19,10 @@ func (a *app) clusterCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "cluster",
 		Short: "Set up and operate clusters",
-		Long: `Cluster sets clusters up (init, extend), and operates them: from anywhere through a node's server, as all
-commands do (MILLRACE_URL, or --server), with a token that has the scope cluster, which the role operator has; or on
-the machine of a node by --socket, the operator's socket in the node's data directory, which needs no token and which
-only the server's own user and root can open.`,
+		Long: `Cluster sets up clusters (init, extend) and operates them. The operating commands reach the cluster in one of two ways:
+from anywhere through the gRPC address of a node (MILLRACE_URL or --server), with a token that has the scope cluster,
+as the role operator does; or, on the machine of a node, through --socket, the operator socket in the node's data
+directory, which needs no token and which only root and the server's own user can open.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error { return usageError{errors.New("name a subcommand; see --help")} },
 	}
@@ -49,7 +49,7 @@ how to start the nodes.
 
 Each node has ten ports from --base-port on: the first is for its peers, then come gRPC, REST and
 admin. The certificates of the nodes are valid for a year, that of the authority for ten. Keys and
-tokens can be read by their owner only. Who has ca.key can make nodes of this cluster: no node needs it.`,
+tokens can be read by their owner only. A holder of ca.key can make nodes of this cluster. No node needs that file: keep it elsewhere.`,
 		Example: `  millrace cluster init --dir ./cluster
   millrace serve --config ./cluster/n1/millrace.yaml`,
 		Args: cobra.NoArgs,

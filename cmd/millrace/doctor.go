@@ -15,10 +15,10 @@ func (a *app) doctorCmd() *cobra.Command {
 	var dir string
 	c := &cobra.Command{
 		Use:   "doctor --data DIR",
-		Short: "Open a data directory read-only, say what is in it and whether it is whole",
-		Long: `Doctor reads the directory of a server that does not run, changes nothing, and checks checksums of
-the log and the store, that counters equal a recount, that every task stands in one index, and that the packs
-of git repositories are there and what they were.
+		Short: "Open a data directory read-only, print what is in it and whether it is undamaged",
+		Long: `Doctor reads the directory of a server that does not run, and changes nothing. It checks the checksums of
+the log and the store, that counters equal a recount, that every task is in exactly one index, and that
+the packs of git repositories exist and are unchanged.
 Exit 0: whole. 21: damaged, with file and offset. 23: not a data directory, or in use.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {

@@ -39,9 +39,9 @@ func (a *app) namespaceCreateCmd() *cobra.Command {
 		Short: "Make a namespace; its number of partitions is fixed",
 		Long: `Make a namespace. A namespace that is used before it was made has one partition.
 
-What changes together, such as a task and the keys that it writes, must be of one partition: that of
-a tag that they share (task create --tag user/1; keys like {user/1}/name). Each partition is led by
-some node of a cluster, so that all nodes share the work.`,
+What one commit changes, such as a task and the keys that it writes, must be in one partition. Tasks and
+keys with the same tag are (task create --tag user/1; keys like {user/1}/name). Each partition is led by
+one node of a cluster, and the partitions are spread over the nodes.`,
 		Example: `  millrace namespace create shop --partitions 16`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {

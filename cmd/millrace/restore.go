@@ -17,16 +17,15 @@ func (a *app) restoreCmd() *cobra.Command {
 	var o server.RestoreOptions
 	c := &cobra.Command{
 		Use:   "restore --from DIR|FILE.tar --data DIR",
-		Short: "Make a data directory of a backup",
-		Long: `Restore makes a new data directory of a backup, for one server, which begins a history of its own: it has
-another identity than the server or cluster that was backed up, and never takes part in that one. What
-the backup holds is there: tasks with their leases, keys, git repositories with their objects,
-configurations, namespaces. Leases expire as
-ever; workers that hold one from before the backup may settle it. Tokens and revisions that were given
-out after the backup are never valid again.
+		Short: "Make a data directory from a backup",
+		Long: `Restore makes a new data directory from a backup, for one server. The server has a new identity and can
+never join the server or cluster that was backed up. The directory holds everything in the backup: tasks
+with their leases, keys, git repositories with their objects, configurations and namespaces. Leases expire
+as usual; a worker that holds one from before the backup may settle its task. Tokens and revisions that
+were given out after the backup are never valid again.
 
-Without --cluster-id it is a server by itself; with it, the first node of that cluster, whose settings
-millrace cluster init --nodes 1 makes. Serve it with as many --shards as it says.
+Without --cluster-id the server is a single node. With it, the server is the first node of that cluster,
+whose settings millrace cluster init --nodes 1 makes. Serve it with the number of --shards that it prints.
 
 A restore that is cut short leaves a directory that no server starts on; the same command starts it again
 from the beginning.

@@ -29,7 +29,7 @@ func (a *app) searchImportCmd() *cobra.Command {
 		Use:   "import COLLECTION FILE|-",
 		Short: "Store the points of a JSONL or CSV file; repeating it is safe",
 		Long: `Import reads a point per line. A line of JSONL is {"id", "payload", "vector"?, "model"?}, or with --id any object, one
-field of which is the id. A CSV file has a header; its cells are numbers, true, false or text, and empty ones are left out.`,
+field of which is the id. A CSV file has a header; its cells are numbers, true, false or text; empty cells are left out.`,
 		Example: `  millrace search import notes notes.jsonl
   millrace search import workers workers.csv --id employee_no`,
 		Args: cobra.ExactArgs(2),

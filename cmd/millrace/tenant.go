@@ -107,9 +107,9 @@ func (a *app) tenantSetCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "set NAME",
 		Short: "Change the limits of a tenant (scope tenant:admin); limits that are not given stay",
-		Long: `Set changes bounds of all keyspaces of all namespaces of a tenant together. It needs the scope
+		Long: `Set changes the limits of all keyspaces of all namespaces of a tenant together. It needs the scope
 tenant:admin, which the role operator has. The tenant need not have been used yet. A tenant whose
-bounds are all 0 is not configured any more, and does not count among the 10,000 that may be.`,
+limits are all 0 counts as not configured; at most 10,000 tenants can be configured.`,
 		Example: `  millrace tenant set acme --key-bytes 10000000000 --key-writes-per-second 5000`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {

@@ -19,7 +19,7 @@ func (a *app) tokenCmd() *cobra.Command {
 		Use:   "token",
 		Short: "Make a token, and its row for the tokens file of serve",
 		Long: `Token makes a random token. Only its hash goes into the tokens file; the token itself is printed
-here once. What serve would refuse is refused here.`,
+here once. Token refuses what serve would refuse.`,
 		Example: `  millrace token --name ci --tenant acme --role worker --expires 2160h
   millrace token --name search --tenant acme --scope search:read --expires 2030-01-01T00:00:00Z
   millrace token --name push --tenant acme --scope ref:read --scope ref:write --repos 'default/app-*'`,

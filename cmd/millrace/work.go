@@ -45,9 +45,10 @@ func (a *app) workCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "work -q QUEUE --exec COMMAND | -- COMMAND [ARG...]",
 		Short: "Run a command for each task of a queue",
-		Long: `Work takes tasks and runs a command for each: the payload is its standard input, what it prints is
-the result, without the white space around it if it is one JSON value. The worker renews the lease meanwhile. JSON lines that it writes to the file named in
-MILLRACE_EFFECTS are committed with the completion, in the same log entry:
+		Long: `Work takes tasks and runs a command for each. The payload is the standard input of the command. What it
+prints is the result, without the white space around it if it is one JSON value. The worker renews the
+lease meanwhile. JSON lines that the command writes to the file named in MILLRACE_EFFECTS are committed
+with the completion, in the same log entry:
 
   {"op":"kv_put","keyspace":"thumbs","key":"7","value":"...","if_rev":12}
   {"op":"kv_delete","keyspace":"thumbs","key":"6"}
@@ -82,7 +83,7 @@ for 30 s, then gives the task back and stops, as it does at once where it has no
 
 SIGINT and SIGTERM let commands end within --grace, then send them SIGTERM, and SIGKILL after
 --kill-after, and give their tasks back; the second of them kills at once. SIGHUP, as from a terminal
-that is closed, ends no worker.`,
+that is closed, does not end the worker.`,
 		Example: `  millrace work -q build -c 4 --exec ./build.sh
   millrace work -q hash --drain -- sha256sum`,
 		RunE: func(c *cobra.Command, args []string) error {
