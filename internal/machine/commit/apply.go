@@ -157,7 +157,7 @@ func (m *Machine) judgeOrFail(part *partition, c *core.Commit) (core.Result, err
 	return m.failInstead(part, c, v)
 }
 
-// judge judges a commit that is no repetition of a request or of a session's frame.
+// judge judges a commit that does not repeat a request or a session's frame.
 func (m *Machine) judge(part *partition, c *core.Commit) (verdict, error) {
 	if refusal := m.inspect(c); refusal != nil {
 		return verdict{refusal: refusal}, nil

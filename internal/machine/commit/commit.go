@@ -8,7 +8,7 @@
 // A commit that is repeated because its answer was lost is answered, not done again: a settle by its token, another
 // by its request id or by its session's sequence number, whose answers are kept in the store.
 //
-// Promised: equal entries on equal bytes give equal results and equal changes; a machine opened anew from the bytes
+// Promised: equal entries on equal bytes give equal results and equal changes; a machine opened again from the bytes
 // goes on exactly as the one that wrote them. A Go error from Apply means corruption: the shard must stop. Elsewhere:
 // what an op means (machine/queue, machine/kv, machine/search), who orders entries (replog), when results may be shown (node).
 package commit

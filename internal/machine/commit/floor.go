@@ -29,8 +29,8 @@ func readFloor(v core.View) (uint64, error) {
 }
 
 // BreakOff raises the floor above everything that the shard has given out, and at least to least; and it forgets who the
-// members were, so that those are the members with whom the server is started. It is not of any entry: whoever calls it
-// begins another history with the state as it is then. The machine must be opened anew afterwards.
+// members were, so that those are the members with whom the server is started. It is not part of any entry: the caller
+// begins another history with the state as it is then. The machine must be opened again afterwards.
 func (m *Machine) BreakOff(tx core.Txn, least uint64) {
 	floor := max(m.floor, least)
 	for _, part := range m.sorted {

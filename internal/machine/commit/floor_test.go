@@ -88,7 +88,7 @@ func TestWhatIsGivenOutAfterAHistoryWasBrokenOffIsAboveWhatMayHaveBeenBefore(t *
 	}
 	b.open()
 	if _, token := b.lease(home, 4); token != least+2 {
-		t.Errorf("after it was opened anew the next token is %d, want %d", token, least+2)
+		t.Errorf("after it was opened again the next token is %d, want %d", token, least+2)
 	}
 	b.m.BreakOff(b.tx, 1) // a clock that is wrong takes nothing back
 	b.open()

@@ -25,7 +25,7 @@ func TestTheFormatRisesForTheMembershipThatWasLookedAtAndNeverFalls(t *testing.T
 	}
 	anew := New(Options{})
 	if err := anew.Open(c.tx); err != nil || anew.Format() != 3 {
-		t.Errorf("opened anew: format %d, %v", anew.Format(), err)
+		t.Errorf("opened again: format %d, %v", anew.Format(), err)
 	}
 	anew.BreakOff(c.tx, 0)
 	if err := anew.Open(c.tx); err != nil || anew.Format() != 3 {

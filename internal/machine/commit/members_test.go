@@ -34,7 +34,7 @@ func newClub(t *testing.T, nodes ...uint64) *club {
 
 func peerOf(node uint64) string { return fmt.Sprint("p", node) }
 
-// apply applies one op, and holds the machine to one opened anew from what is stored.
+// apply applies one op, and compares the machine with one opened from what is stored.
 func (c *club) apply(op core.Op) core.Fact {
 	c.t.Helper()
 	c.index++

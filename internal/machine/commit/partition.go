@@ -113,7 +113,7 @@ func (part *partition) open(v core.View) error {
 	return part.queue.Open(v)
 }
 
-// seen is what the queue of a partition depends on beside what is stored.
+// seen is what the queue of a partition depends on besides what is stored.
 type seen struct {
 	termStart core.ShardTime
 	shift     core.Millis
@@ -132,7 +132,7 @@ func (m *Machine) dueOf(part *partition) (core.ShardTime, error) {
 	return min(part.due, part.queue.Due(), part.refs.Due(), part.search.Due()), nil
 }
 
-// refreshDue finds anew when work is due in the partitions given.
+// refreshDue finds again when work is due in the partitions given.
 func (m *Machine) refreshDue(parts []*partition) (err error) {
 	for _, part := range parts {
 		if part.nextDue, err = m.dueOf(part); err != nil {

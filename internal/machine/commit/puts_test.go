@@ -89,8 +89,8 @@ func TestABatchOfPutsStandsAlone(t *testing.T) {
 	}
 }
 
-// A partition has so many sessions: one more is refused, again after a restart, and none of the others is lost for it.
-// MILLRACE_SESSIONS=1 has as many as a server takes.
+// A partition has at most MaxSessions sessions: one more is refused, also after a restart, and no other session is lost.
+// With MILLRACE_SESSIONS=1 that is the number that a server takes.
 func TestSessionsArePlentyAndNoneIsLostForANewOne(t *testing.T) {
 	o, most := commit.Options{MaxSessions: 500}, uint64(500)
 	if os.Getenv("MILLRACE_SESSIONS") != "" {
@@ -98,7 +98,7 @@ func TestSessionsArePlentyAndNoneIsLostForANewOne(t *testing.T) {
 	}
 	p := newPuts(t, o)
 	id := func(n uint64) (s core.SessionID) {
-		binary.BigEndian.PutUint64(s[:], n+1) // zeros are no session
+		binary.BigEndian.PutUint64(s[:], n+1) // zeros are not a session
 		return s
 	}
 	answers := make([]core.Result, most)

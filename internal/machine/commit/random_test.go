@@ -76,7 +76,7 @@ func drawHeader(t *rapid.T, index uint16) string {
 	return text + "\n"
 }
 
-// Replicas of which one decodes its entries, and is opened anew at random points, agree in every result and byte, and
+// Replicas of which one decodes its entries, and is opened again at random points, agree in every result and byte, and
 // a commit touches its own partition only.
 func TestReplicasAgreeOnRandomEntries(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -117,7 +117,7 @@ func TestReplicasAgreeOnRandomEntries(t *testing.T) {
 	})
 }
 
-// fullRestart opens both replicas anew and drains what is due later, so that what was derived meets what was stored.
+// fullRestart opens both replicas again and drains what is due later, so that what was derived meets what was stored.
 func fullRestart(w *world) error {
 	for range 3 {
 		if err := w.pair.Restart(); err != nil {
@@ -154,7 +154,7 @@ func countsAddUp(w *world, p core.Partition) error {
 	return nil
 }
 
-// repeatsSurviveARestart applies a commit under a request id, opens the machines anew and repeats it.
+// repeatsSurviveARestart applies a commit under a request id, opens the machines again and repeats it.
 func repeatsSurviveARestart(o commit.Options) error {
 	w, err := newWorld(o)
 	if err != nil {

@@ -43,7 +43,7 @@ func applyRefs(t *testing.T, p *machinetest.Pair, commits ...core.Commit) []core
 	return out.Results
 }
 
-// Two machines, one of which is opened anew from the bytes again and again, must go on alike.
+// Two machines, one of which is opened from its bytes again and again, must go on alike.
 func TestRefsGoOnAlikeAfterARestart(t *testing.T) {
 	p := refPair(t)
 	r := rand.New(rand.NewPCG(1, 2))
@@ -97,7 +97,7 @@ func TestACommitMovesRefsAndKeysOrNeither(t *testing.T) {
 	partial := create("refs/heads/c", 1)
 	partial.Partial = true
 	if r := applyRefs(t, p, refCommit(partial, other))[0]; r.Refusal == nil {
-		t.Error("a partial transaction stands beside another op")
+		t.Error("a partial transaction is taken together with another op")
 	}
 }
 

@@ -77,7 +77,7 @@ func (w *world) run(d *datadriven.TestData) (string, error) {
 	return "", fmt.Errorf("unknown command %q", d.Cmd)
 }
 
-// limits opens the machines anew under other limits.
+// limits opens the machines again under other limits.
 func (w *world) limits(d *datadriven.TestData) error {
 	for _, a := range d.CmdArgs {
 		n := number(a.Vals[0])

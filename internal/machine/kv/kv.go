@@ -24,7 +24,7 @@ import (
 // Limits that Apply judges: the most that an edge may be configured to let through, equal on all replicas.
 const (
 	MaxKey       = 64 << 10                      // bytes of a key: it is kept in index blocks and caches
-	MaxValue     = core.MaxCommitBytes - 128<<10 // bytes of a value: what fits a commit beside its key
+	MaxValue     = core.MaxCommitBytes - 128<<10 // bytes of a value: what fits a commit together with its key
 	MaxKeyspaces = 1000                          // per partition: their table is kept in memory
 	maxName      = 128                           // characters of a keyspace's name
 )
@@ -139,7 +139,7 @@ func (m *Machine) Apply(tx core.Txn, c Context, op core.Op) (core.OpResult, core
 	case *core.TenantUse:
 		m.useOfTenant(tx, op)
 	default:
-		err = errs.Corruptf("op %d is none of the key-value service", op.Kind())
+		err = errs.Corruptf("op %d does not belong to the key-value service", op.Kind())
 	}
 	if fact != nil || err != nil {
 		return core.OpResult{}, fact, err

@@ -104,7 +104,7 @@ func TestAnAdditionThatCannotBeChangesNothing(t *testing.T) {
 	}
 	apply(t, m, tx, 100, put("n", "k", " 7"))
 	if _, reason := add(core.KVAdd{Delta: 1}); reason != "not_a_number" {
-		t.Errorf("a value that is no number: %q", reason)
+		t.Errorf("a value that is not a number: %q", reason)
 	}
 }
 

@@ -150,8 +150,8 @@ func incarnationOf(v core.View, p core.Partition, keyspace string) (uint32, bool
 	return ks.incarnation, true, nil
 }
 
-// GetEach reads keys from the View alone: the first of them, fewer than there are when the values pass so many bytes, but
-// one at least. Values are copies.
+// GetEach reads keys from the View alone. It stops before the values take more than bytes, but reads at least one key. Values
+// are copies.
 func GetEach(v core.View, p core.Partition, keyspace string, keys [][]byte, bytes int) ([]core.KeyRead, error) {
 	incarnation, known, err := incarnationOf(v, p, keyspace)
 	if err != nil {

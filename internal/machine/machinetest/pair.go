@@ -16,7 +16,7 @@ type Machine interface {
 }
 
 // Pair is two replicas of a shard. One applies entries as they were made; the other what their encoding decodes to,
-// and may be opened anew from its bytes at any time. Apply fails as soon as the two differ in a result, in a byte, or
+// and may be opened again from its bytes at any time. Apply fails as soon as the two differ in a result, in a byte, or
 // in the order of their changes, which the apply hash covers.
 type Pair struct {
 	A, B  Machine

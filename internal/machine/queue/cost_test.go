@@ -98,7 +98,7 @@ func TestStateRecordStaysSmall(t *testing.T) {
 	}
 }
 
-// BenchmarkCycle is a task's whole life in the machine alone, on a state in memory whose own cost is most of it: so many
+// BenchmarkCycle is a task's whole life in the machine alone, on a state in memory whose own cost is most of it: a batch of
 // creates and a claim in one entry, the completions in the next.
 func BenchmarkCycle(b *testing.B) {
 	for _, batch := range []int{1, 32} {

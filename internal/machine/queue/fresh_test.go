@@ -44,7 +44,7 @@ func freshOps(r *rand.Rand, entry int, held []core.TaskHold) []core.Op {
 }
 
 // TestWhatIsInMemoryDecidesNothingWithinAnEntry applies the same entries, of many creates and grants each, to machines
-// that keep one head, a few and all of them, and to one that is opened anew before each entry. Their answers, their
+// that keep one head, a few and all of them, and to one that is opened again before each entry. Their answers, their
 // changes and the order of those are the same, also around commits that are taken back.
 func TestWhatIsInMemoryDecidesNothingWithinAnEntry(t *testing.T) {
 	seeds := uint64(20)

@@ -325,7 +325,7 @@ func (m *Machine) Apply(tx core.Txn, c Context, op core.Op) (core.OpResult, core
 	case *core.Grant:
 		res, fact, err = m.applyGrant(tx, &c, op)
 	default:
-		err = errs.Corruptf("op %d is none of the queue's", op.Kind())
+		err = errs.Corruptf("op %d does not belong to the queue", op.Kind())
 	}
 	if fact != nil || err != nil {
 		return core.OpResult{}, fact, err

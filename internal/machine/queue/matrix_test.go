@@ -34,7 +34,7 @@ func (w *world) lastToken() core.Token { return core.Token(w.m.meta.token) }
 
 func (w *world) retiredToken() core.Token {
 	if w.lastToken() == 0 {
-		return 99 // nobody's
+		return 99 // a token that no worker has
 	}
 	return w.lastToken() - 1
 }

@@ -151,7 +151,7 @@ func (m *Machine) sweepSome(tx core.Txn, c *Context, l *queueState, limit int) (
 	return m.sweepUnique(tx, l, limit)
 }
 
-// wallTimers begins the tail of the keys of timers by wall clock. A cursor of a sweep that is no more than this says that
+// wallTimers begins the tail of the keys of timers by wall clock. A cursor of a sweep that holds only this says that
 // the other timers were searched.
 var wallTimers = []byte{byte(keys.RecordWallTimer)}
 

@@ -193,7 +193,7 @@ func TestCursorsOfAnotherListAreRefused(t *testing.T) {
 	}
 }
 
-// TestForeignTasksAreUnknown asks one tenant for another's task: every answer is that of an id nobody has.
+// TestForeignTasksAreUnknown asks one tenant for another's task: every answer is that of an id without a task.
 func TestForeignTasksAreUnknown(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := idOf("t")

@@ -116,7 +116,7 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 	case "tick":
 		o := s.tick(uint32(w.num("steps")))
 		return fmt.Sprintf("more=%v\n", o.more) + s.effects(o)
-	case "pass": // time alone: nobody has looked at what is due
+	case "pass": // time alone: what is due was not looked at
 		s.c.Stamp = s.c.Stamp.Add(w.spanAt(0))
 		return "ok\n"
 	case "churn": // claim and give back, n times

@@ -1,7 +1,7 @@
 package refs
 
 // match reports whether name matches glob: * stands for any bytes within a component, ** for any bytes, slashes too.
-// Time is at most the product of both lengths: only the last star of each kind is ever tried anew.
+// Time is at most the product of both lengths: only the last star of each kind is ever tried again.
 func match(glob, name string) bool {
 	g, n := 0, 0
 	starG, starN := -1, 0 // after the last *, and up to where it reaches

@@ -139,7 +139,7 @@ func (m *Machine) Apply(tx core.Txn, c Context, op core.Op) (core.OpResult, core
 	case *core.PackSwap:
 		fact, err = m.swap(tx, c, op, &r)
 	default:
-		err = errs.Corruptf("op %d is none of the refs service", op.Kind())
+		err = errs.Corruptf("op %d does not belong to the refs service", op.Kind())
 	}
 	if fact != nil || err != nil {
 		return core.OpResult{}, fact, err

@@ -237,7 +237,7 @@ func (m *model) transact(op *core.RefTxn) (applied []bool) {
 	return applied
 }
 
-// rig is a machine beside the model.
+// rig is a machine together with the model.
 type rig struct {
 	t     *rapid.T
 	tx    *machinetest.Txn

@@ -63,7 +63,7 @@ func (t *transaction) number(next *row, cur row, exists bool) (fresh bool) {
 	return false
 }
 
-// logRoom is what a record takes beside its texts, mostly.
+// logRoom is about how many bytes a record takes besides its texts.
 const logRoom = 96
 
 // log writes a record, and drops the one that is too many.

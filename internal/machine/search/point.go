@@ -51,7 +51,7 @@ func (m *Machine) find(name string, uid uint64) (*collection, core.Fact) {
 	switch {
 	case c == nil:
 		return nil, core.NotFound{Kind: "collection", ID: name}
-	case uid != 0 && uid != c.def.UID: // made anew since the edge looked: what it checked was another one
+	case uid != 0 && uid != c.def.UID: // made again since the edge looked: the edge checked another one
 		return nil, core.Unavailable{Reason: "collection_not_ready"}
 	}
 	return c, nil

@@ -79,7 +79,7 @@ type Machine struct {
 	last        uint32 // last incarnation given out
 	removed     uint32 // highest number of a version that was removed with its ruleset; 0: none was
 	due         core.ShardTime
-	stale       bool // due is to be found anew at the end of the entry
+	stale       bool // due must be found again at the end of the entry
 
 	changes []core.PointChange // since the last Changes
 	touched []*collection      // counters that End writes
@@ -223,7 +223,7 @@ func (m *Machine) Apply(tx core.Txn, c Context, op core.Op) (core.OpResult, core
 	case *core.RecordingPut:
 		fact, err = m.record(tx, c, op)
 	default:
-		err = errs.Corruptf("op %d is none of the search service", op.Kind())
+		err = errs.Corruptf("op %d does not belong to the search service", op.Kind())
 	}
 	if fact != nil || err != nil {
 		return core.OpResult{}, fact, err

@@ -270,7 +270,7 @@ func TestRulesetsAreNumberedAndTheOldestLeave(t *testing.T) {
 	}
 }
 
-// A version that was removed is no more, and its number does not come again: not for its name, nor after a restart.
+// A version that was removed is gone, and its number does not come again: not for its name, nor after a restart.
 func TestARemovedRulesetIsGoneAndItsNumbersDoNotComeAgain(t *testing.T) {
 	m, tx := begun(t, search.Options{})
 	put := func(name string, version uint32, rules string) (core.OpResult, core.Fact) {
@@ -392,7 +392,7 @@ func TestRecordingsLeaveWhenTheyAreTooManyOrTooOld(t *testing.T) {
 	}
 }
 
-// A machine that is opened anew goes on exactly as the one that wrote the rows, and an undone commit leaves no trace.
+// A machine that is opened again goes on exactly as the one that wrote the rows, and an undone commit leaves no trace.
 func TestUndoLeavesNoTraceAndAReopenedMachineGoesOn(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, txA := begun(t, search.Options{MaxRecordings: 3})
