@@ -126,7 +126,7 @@ func TestEncodingsOfOpsOnKeysThatAreCutAreRefused(t *testing.T) {
 	}
 }
 
-// A put costs the log its key, its value and a few bytes when others stand beside it.
+// A put costs the log its key, its value and a few bytes when the batch holds other puts too.
 func TestLogBytesOfAPut(t *testing.T) {
 	const items, least = 16, 40
 	op := &KVPuts{Keyspace: "bench", Items: make([]KVItem, items)}

@@ -202,7 +202,7 @@ func DecodeDirectory(b []byte) (d Directory, err error) {
 func (r *reader) drained(d *Directory) {
 	n := r.count(1)
 	if n == 0 {
-		r.fail("nobody is drained")
+		r.fail("the list of drained members is empty")
 	}
 	for last := uint64(0); n > 0 && r.err == nil; n-- {
 		replica := r.uint()

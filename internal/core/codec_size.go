@@ -1,6 +1,6 @@
 package core
 
-// Upper bounds of what the encoding of one part takes beside its texts, names and payloads.
+// Upper bounds, in bytes, of what the encoding of one part takes besides its texts, names and payloads.
 const (
 	varintBytes  = 10 // the longest varint
 	nameBytes    = 5  // the reference to a name, or the length of a text: entries are far below 4 GiB

@@ -488,7 +488,7 @@ func TestLogBytesOfATaskCycle(t *testing.T) {
 		many = append(many, cycle(i)...)
 	}
 	shared := len(AppendEntry(nil, &Entry{Format: 1, Stamp: 1_700_000_000_000, Commits: many})) / 100
-	t.Logf("beside payload and result: %d bytes alone, %d in a batch", alone-260, shared-260)
+	t.Logf("besides payload and result: %d bytes alone, %d in a batch", alone-260, shared-260)
 	if alone > 260+350 || shared > 260+350 {
 		t.Errorf("a cycle takes %d bytes alone and %d in a batch; at most %d", alone, shared, 260+350)
 	}

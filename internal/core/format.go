@@ -31,8 +31,8 @@ func NewestFormat() uint16 {
 	return FormatCurrent
 }
 
-// FormatRaise makes a format the active one of the cluster. Whoever proposes it has seen that the programs of all members
-// of the directory of that version know it.
+// FormatRaise makes a format the active one of the cluster. The node that proposes it has seen that the programs of all
+// members of the directory of that version know it.
 type FormatRaise struct {
 	To      uint16
 	Members uint64 // version of the directory; 0: there is none
@@ -64,7 +64,7 @@ func EntryFormat(b []byte) uint16 {
 }
 
 // FormatHeld says that the format cannot be raised, because of members whose programs do not know it, or were not heard. It
-// is no fact of Apply.
+// is not a fact of Apply.
 type FormatHeld struct {
 	Format uint16   // that some member knows
 	Older  []uint64 // nodes whose programs do not know it

@@ -127,7 +127,7 @@ func (id TaskID) print(out *[26]byte) {
 	}
 }
 
-// ErrTaskID says that a text is no task id.
+// ErrTaskID says that a text is not a task id.
 var ErrTaskID = errors.New("a task id is 26 characters of base32")
 
 // ParseTaskID reads what String prints; lower case is accepted.
@@ -156,7 +156,7 @@ func parseTaskID[T string | []byte](s T) (id TaskID, err error) {
 	return id, nil
 }
 
-// notCrockford marks a byte that is no digit.
+// notCrockford marks a byte that is not a digit.
 const notCrockford = 0x80
 
 // crockfordDigits holds the value of each digit, by its character.

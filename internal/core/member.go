@@ -135,7 +135,7 @@ func (d *Directory) OfNode(node uint64) (m *Member) {
 	return m
 }
 
-// Gone reports whether a replica id was a member's and is nobody's any more.
+// Gone reports whether a replica id was a member's and no member has it any more.
 func (d *Directory) Gone(replica uint64) bool {
 	return d.Version > 0 && replica < d.Next && d.Member(replica) == nil
 }
@@ -175,7 +175,7 @@ type MembersInit struct{ Members []Member }
 // MemberVerb says what a MemberChange asks for. Numbers are stored and never reused.
 type MemberVerb uint8
 
-// The verbs, each with the fields of MemberChange that it reads beside Node.
+// The verbs, each with the fields of MemberChange that it reads besides Node.
 const (
 	MemberAdd      MemberVerb = 1 // Name, Peer, Learner, Token: begins a job
 	MemberJoin     MemberVerb = 2 // Token, Store, Name, Peer, API, HTTP: the node is there
@@ -231,7 +231,7 @@ type WrongMembership struct {
 func (e WrongMembership) Error() string {
 	switch e.Reason {
 	case "quorum_loss":
-		return fmt.Sprintf("quorum_loss: without node %d the nodes that are reached are no majority", e.Node)
+		return fmt.Sprintf("quorum_loss: without node %d the nodes that are reached are not a majority", e.Node)
 	case "learner_behind":
 		if e.Lag == math.MaxUint64 {
 			return fmt.Sprintf("learner_behind: node %d was not heard of lately", e.Node)
@@ -251,7 +251,7 @@ func (e WrongMembership) Error() string {
 	return fmt.Sprintf("%s: node %d", e.Reason, e.Node)
 }
 
-// NotMoved says that a shard's leader stayed, and why, for operators. It is no fact of Apply.
+// NotMoved says that a shard's leader stayed, and why, for operators. It is not a fact of Apply.
 type NotMoved struct{ Why string }
 
 func (e NotMoved) Error() string { return "not_moved: " + e.Why }

@@ -10,7 +10,7 @@ type KeyspaceConfig struct {
 	ByteRate  int64  // bytes of keys and values put per second, judged likewise
 }
 
-// KeyRate is what may be put in a second; 0 is no bound.
+// KeyRate is what may be put in a second; 0 = no bound.
 type KeyRate struct {
 	Puts  int64
 	Bytes int64 // of keys and values
@@ -39,7 +39,7 @@ type KeyspaceUse struct{ Items []SpaceUse }
 
 // SpaceUse is what one keyspace takes, in all partitions of its namespace. One that is not there any more is passed over.
 type SpaceUse struct {
-	Incarnation uint32 // in the commit's partition; AllKeyspaces is no keyspace's
+	Incarnation uint32 // in the commit's partition; AllKeyspaces does not belong to one keyspace
 	Bytes       uint64
 }
 

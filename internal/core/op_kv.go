@@ -35,9 +35,9 @@ type KVAdd struct {
 	Ceiling    int64
 }
 
-// KVDeleteRange removes the keys from From up to, without it, To, of which an empty one is the end of the keyspace; or
-// those that begin with Prefix, beside which there is no From and no To. It is blind: with Count it tells how many keys
-// there were, and is refused when these are more than MaxCountedKeys.
+// KVDeleteRange removes the keys from From up to but not including To, where an empty To is the end of the keyspace; or those
+// that begin with Prefix, which is mutually exclusive with From and To. It does not read the keys it removes, unless Count is
+// set: then it tells how many there were, and is refused when these are more than MaxCountedKeys.
 type KVDeleteRange struct {
 	Keyspace string
 	From     []byte

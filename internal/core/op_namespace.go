@@ -5,8 +5,8 @@ import "math"
 // A namespace is removed in steps, because its partitions lie in several shards. The directory marks it, and gives the
 // removal a number. Each partition is closed under that number, which it refuses while it holds something. When all are closed
 // the namespace leaves the directory, and only then its partitions are cleared; or, when one holds something, all are opened
-// again, and the mark goes. Whoever goes on with a removal that was left takes a larger number, and every op of a smaller one
-// is refused from then on.
+// again, and the mark goes. A node that goes on with a removal that was left unfinished takes a larger number, and every op of
+// a smaller one is refused from then on.
 
 // NamespaceStep is what a NamespaceRemove does in the directory. Numbers are stored and never reused.
 type NamespaceStep uint8

@@ -67,12 +67,12 @@ type RefChange struct {
 	OldTarget    string
 
 	NoDeref   bool // changes the symbolic ref itself, not what it points to
-	MissingOK bool // OpRefDelete: a ref that is not there is no failure
+	MissingOK bool // OpRefDelete: a ref that is not there does not fail
 	Message   string
 
 	// Facts, written by the proposer: Apply looks at no object.
 	Type     ObjectType // of New; ObjectMissing when it is not held
-	Peeled   ObjectID   // what the tag New finally points to; zero when New is no tag
+	Peeled   ObjectID   // what the tag New finally points to; zero when New is not a tag
 	Base     ObjectID   // the old id that Ancestry speaks of
 	Ancestry Ancestry
 }
@@ -219,7 +219,7 @@ const (
 	RefRepoNotFound    RefReason = 15 // repo_not_found
 	RefRepoExists      RefReason = 16 // repo_exists
 	RefPackExpired     RefReason = 17 // pack_unavailable: staged too long ago
-	RefCheckStale      RefReason = 18 // check_stale: the facts are of an older epoch, or of packs that are no more
+	RefCheckStale      RefReason = 18 // check_stale: the facts are of an older epoch, or of packs that are gone
 	RefScope           RefReason = 19 // scope: Other is the one that is missing
 	RefLimit           RefReason = 20 // limit: Other is its name
 )

@@ -71,7 +71,7 @@ type SchemaField struct {
 	Type      FieldType
 	Index     bool // filters, rules and decay may read it
 	Gate      Gate
-	Protected bool // read by nobody without the scope for it, and by no rule
+	Protected bool // read only by callers with the scope for it, and by no rule
 }
 
 // TextField is a field whose text is embedded, and how often it counts. Weight is in hundredths: no float is stored.
@@ -101,7 +101,7 @@ type Collection struct {
 	OnFailure OnEmbedFailure
 }
 
-// Same reports whether two definitions ask for the same, whoever made them.
+// Same reports whether two definitions ask for the same. Their makers may differ.
 func (c *Collection) Same(o *Collection) bool {
 	a, b := *c, *o
 	a.UID, b.UID = 0, 0

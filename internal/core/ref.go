@@ -8,7 +8,7 @@ import (
 // ObjectID is the SHA-1 name of a git object; zero is none, as in git. Texts are 40 lower-case hexadecimal digits.
 type ObjectID [20]byte
 
-// ErrObjectID says that a text is no object id.
+// ErrObjectID says that a text is not an object id.
 var ErrObjectID = errors.New("an object id is 40 lower-case hexadecimal digits")
 
 // ParseObjectID reads 40 lower-case hexadecimal digits; 40 zeros are the zero id.
@@ -52,7 +52,7 @@ func ParseRepoID(s string) (id RepoID, err error) {
 	return id, nil
 }
 
-// ErrRepoID says that a text is no repository id.
+// ErrRepoID says that a text is not a repository id.
 var ErrRepoID = errors.New("a repository id is 32 hexadecimal digits")
 
 // ObjectType is the type of a git object, with git's own numbers in packs. They are stored.

@@ -42,8 +42,8 @@ type KeyPair struct {
 type KeyCursor interface {
 	// Incarnation is that of the keyspace; 0: there is none, and so no key.
 	Incarnation() uint32
-	// Next returns further keys in order, at most so many, and no more once they pass so many bytes; none at the end. Without
-	// values these are nil.
+	// Next returns further keys in order: at most items, and no more once they take more than bytes; none at the end. Values are
+	// nil unless they are asked for.
 	Next(items, bytes int, values bool) ([]KeyPair, error)
 	Close() error
 }

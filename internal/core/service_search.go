@@ -35,7 +35,7 @@ type Embedding struct {
 	Tokens    int
 	Cached    bool
 	Truncated bool
-	Text      EmbeddedText // nil if nobody keeps it
+	Text      EmbeddedText // nil if it is not kept
 }
 
 // EmbeddedText is a vector that an embedder keeps, in forms that are made once.
@@ -60,7 +60,7 @@ type SearchGate struct {
 type SearchQuery struct {
 	Collection string
 	Vector     []float32
-	Embedded   EmbeddedText // that Vector is of; nil if nobody keeps it
+	Embedded   EmbeddedText // that Vector is of; nil if it is not kept
 	K          int          // 1 to 1000
 	Gate       SearchGate
 

@@ -21,7 +21,7 @@ func TestEachRefusalOfAChangeOfMembershipHasItsCodeItsTextAndItsCount(t *testing
 		{core.NotFound{Kind: "node", ID: "4"}, http.StatusNotFound, `NOT_FOUND node "4" not found`},
 		{core.AlreadyExists{Kind: "node", ID: "4"}, http.StatusConflict, "ALREADY_EXISTS node 4 is taken"},
 		{core.AlreadyExists{Kind: "address", ID: "h:7082"}, http.StatusConflict, "ALREADY_EXISTS address h:7082 is taken"},
-		{core.WrongMembership{Reason: "quorum_loss", Node: 4}, http.StatusConflict, "WRONG_STATE quorum_loss: without node 4 the nodes that are reached are no majority"},
+		{core.WrongMembership{Reason: "quorum_loss", Node: 4}, http.StatusConflict, "WRONG_STATE quorum_loss: without node 4 the nodes that are reached are not a majority"},
 		{core.WrongMembership{Reason: "not_learner", Node: 4}, http.StatusConflict, "WRONG_STATE not_learner: node 4"},
 		{core.WrongMembership{Reason: "learner_behind", Node: 4, Lag: 1001}, http.StatusConflict, "WRONG_STATE learner_behind: node 4 is 1001 entries behind"},
 		{core.WrongMembership{Reason: "learner_behind", Node: 4, Lag: math.MaxUint64}, http.StatusConflict, "WRONG_STATE learner_behind: node 4 was not heard of lately"},
