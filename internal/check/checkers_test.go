@@ -39,7 +39,7 @@ func tasksIn(state core.State, ids ...string) []TaskState {
 	return out
 }
 
-// planted is a history that breaks one rule, beside a good one that differs as little as possible.
+// planted is a history that breaks one rule, next to a good one that differs as little as possible.
 type planted struct {
 	name   string
 	report *Report
@@ -79,7 +79,7 @@ func TestTotalQueueFindsWhatIsLostAddedOrDoneTwice(t *testing.T) {
 		{"a completion sent again", total(h.with(Call{Op: OpComplete, ID: "a", Token: 1, Replayed: true}), both), ""},
 		{"acknowledged create absent", total(h.calls, tasksIn(core.Completed, "b")), "lost"},
 		{"refused create there", total(h.calls, append(tasksIn(core.Completed, "c"), both...)), "unexpected"},
-		{"created by nobody", total(h.calls, append(tasksIn(core.Completed, "x"), both...)), "unexpected"},
+		{"created by no client", total(h.calls, append(tasksIn(core.Completed, "x"), both...)), "unexpected"},
 		{"listed twice", total(h.calls, append(tasksIn(core.Completed, "a"), both...)), "unexpected"},
 		{"not ended", total(h.calls, append(tasksIn(core.Scheduled, "b"), both[0])), "stuck"},
 		{"ended dead", total(h.calls, append(tasksIn(core.Dead, "b"), both[0])), "dead"},
@@ -220,7 +220,7 @@ func TestRequestsOnceFindsARepeatedCommit(t *testing.T) {
 		{"unknown may be absent", RequestsOnce(h.calls, map[string]int{"r1": 1}), ""},
 		{"lost", RequestsOnce(h.calls, map[string]int{"r2": 1}), "effect_lost"},
 		{"twice", RequestsOnce(h.calls, map[string]int{"r1": 2}), "effect_repeated"},
-		{"by nobody", RequestsOnce(h.calls, map[string]int{"r1": 1, "x": 1}), "effect_repeated"},
+		{"by no client", RequestsOnce(h.calls, map[string]int{"r1": 1, "x": 1}), "effect_repeated"},
 		{"refused", RequestsOnce(h.calls, map[string]int{"r1": 1, "r3": 1}), "effect_of_refused"},
 		{"two places", RequestsOnce(h.with(Call{Op: OpCommit, RequestID: "r1", Index: 9}), map[string]int{"r1": 1}), "two_indexes"},
 	})
@@ -267,7 +267,7 @@ func TestStatsRecountFindsACounterThatDrifted(t *testing.T) {
 	judge(t, []planted{
 		{"good", StatsRecount(stats(1, 4), final), ""},
 		{"counts one too many", StatsRecount(stats(2, 5), final), "state"},
-		{"created is no sum", StatsRecount(stats(1, 5), final), "created"},
+		{"created is not a sum", StatsRecount(stats(1, 5), final), "created"},
 	})
 }
 

@@ -135,7 +135,7 @@ func RequestsOnce(calls []Call, effects map[string]int) *Report {
 	}
 	for _, id := range slices.Sorted(maps.Keys(effects)) {
 		if _, ok := ends[id]; !ok && effects[id] > 0 {
-			r.Violate("effect_repeated", "request %s left an effect, but nobody made it", id)
+			r.Violate("effect_repeated", "request %s left an effect, but no client made it", id)
 		}
 	}
 	return r.Done()

@@ -255,7 +255,7 @@ func (m *Model) shapeRefusal(c *core.Commit, r *core.Refusal) bool {
 	return false
 }
 
-// crowdedPuts reports whether a batch of puts stands beside something else.
+// crowdedPuts reports whether a batch of puts comes with another op.
 func crowdedPuts(c *core.Commit) bool {
 	return batchOf(c) >= 0 && len(c.Ops)+len(c.Conditions) > 1
 }

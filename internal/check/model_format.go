@@ -8,7 +8,7 @@ import (
 )
 
 // formatRaise judges a raise of the format that entries are written in: it never falls, and it is of the membership that
-// whoever asked had looked at.
+// the asking node had looked at.
 func (m *Model) formatRaise(op *core.FormatRaise, a answer) error {
 	old := max(m.written, 1)
 	var want core.Fact

@@ -29,10 +29,10 @@ func (m *Model) keysOp(p *part, op core.Op, a answer, before uint64) error {
 	case *core.TenantSet:
 		return m.tenantSet(op, a)
 	}
-	return fmt.Errorf("%T is no op that the documentation knows", op)
+	return fmt.Errorf("%T is not an op that the documentation knows", op)
 }
 
-// spaceOf is what the model knows of a keyspace beside its keys.
+// spaceOf is what the model knows of a keyspace besides its keys.
 type spaceOf struct {
 	number uint32 // in the order in which they were made
 	config core.KeyspaceConfig

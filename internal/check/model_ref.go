@@ -119,7 +119,7 @@ func (m *Model) refsOp(p *part, c *core.Commit, op core.Op, a answer) error {
 	case *core.PackSwap:
 		return m.packSwap(p, op, a, id, r)
 	}
-	return fmt.Errorf("%T is no op of refs", op)
+	return fmt.Errorf("%T is not an op of refs", op)
 }
 
 // repoRefused is the refusal of a repository as a whole.
@@ -248,7 +248,7 @@ func (m *Model) repoUndelete(p *part, op *core.RepoUndelete, a answer, live *rep
 	return nil
 }
 
-// packSwap: the new pack stands for the old ones if all of them are there, and it is not there beside them.
+// packSwap: the new pack stands for the old ones if all of them are there, and the new one is not there yet.
 func (m *Model) packSwap(p *part, op *core.PackSwap, a answer, id core.RepoID, r *repository) error {
 	old := map[core.Digest]bool{}
 	for _, d := range op.Old {

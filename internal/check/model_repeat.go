@@ -35,7 +35,7 @@ func (m *Model) requestCommit(p *part, c *core.Commit, got *core.Result) error {
 }
 
 // sessionCommit answers a repeated sequence number as the first time; refusals take a number too. A session that was
-// quiet for long may be there or forgotten, and then only its number 1 begins it anew: every way to stand that explains
+// quiet for long may be there or forgotten, and then only its number 1 begins it again: every way to stand that explains
 // the answer is kept.
 func (m *Model) sessionCommit(p *part, c *core.Commit, got *core.Result) error {
 	may := p.sessions[c.Session]
@@ -53,7 +53,7 @@ func (m *Model) sessionCommit(p *part, c *core.Commit, got *core.Result) error {
 	tried, repeated := false, false
 	for _, s := range may {
 		after, asNew, err := m.sessionStep(p, s, c, got)
-		if asNew { // the commit is judged once, whoever asks
+		if asNew { // the commit is judged once for all states of the session
 			if !tried {
 				tried = true
 				if judged = m.judge(p, c, got); judged != nil {

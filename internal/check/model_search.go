@@ -80,7 +80,7 @@ func (m *Model) searchOp(p *part, op core.Op, a answer, before uint64) error {
 		set(m, c.recordings, op.ID, true)
 		return nil
 	}
-	return fmt.Errorf("%T is no op of search", op)
+	return fmt.Errorf("%T is not an op of search", op)
 }
 
 // searchRefused judges whether a refusal has a ground.

@@ -214,7 +214,7 @@ func TestModelAnswersTheNumberOfAFencedCommitAgainWhenTheLeaseIsGone(t *testing.
 		bad  bool
 	}{
 		"answered again":               {gone(said{5, step(1), again}), false},
-		"judged anew":                  {gone(said{5, step(1), lost}), true},
+		"judged again":                 {gone(said{5, step(1), lost}), true},
 		"applied again":                {gone(said{5, step(1), did(stored(5))}), true},
 		"the next is refused":          {gone(said{5, step(2), lost}), false},
 		"the next is applied":          {gone(said{5, step(2), did(stored(5))}), true},

@@ -23,7 +23,7 @@ func (v Violation) String() string { return v.Rule + ": " + v.What }
 type Report struct {
 	Checker    string         // snake_case
 	Checked    int            // calls or facts that were judged
-	Counts     map[string]int // what a reader wants to know beside violations, such as recovered
+	Counts     map[string]int // what a reader wants to know besides violations, such as recovered
 	Violations []Violation    // the first 100
 	Total      int            // of violations
 	Invalid    string         // why the run proves nothing; empty: it does

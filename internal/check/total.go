@@ -33,7 +33,7 @@ type TotalOptions struct {
 }
 
 type taskHistory struct {
-	created    Outcome // the strongest claim that it was created; empty: nobody tried
+	created    Outcome // the strongest claim that it was created; empty: no client tried
 	deliveries int
 	completed  map[uint64]int // token → acknowledged completions that did something
 	claimed    map[uint64]bool
@@ -43,7 +43,7 @@ type taskHistory struct {
 }
 
 // TotalQueue judges a queue that was drained: what goes in comes out, once. Rules: lost (an acknowledged task is not
-// there), unexpected (a task that nobody created, or whose creation was refused), stuck (it has not ended), dead,
+// there), unexpected (a task that no client created, or whose creation was refused), stuck (it has not ended), dead,
 // completed_twice, completion_lost (acknowledged, but the task is not completed), completed_by_nobody,
 // delivered_after_completion. Counts: created, completed, recovered (created or completed by a call whose end is
 // unknown), deliveries, repeated (deliveries beyond the first).
@@ -64,7 +64,7 @@ func TotalQueue(calls []Call, final []TaskState, o TotalOptions) *Report {
 	}
 	for _, id := range slices.Sorted(maps.Keys(there)) {
 		if h := tasks[id]; h == nil || h.created == "" {
-			r.Violate("unexpected", "task %s is %s, but nobody created it", id, there[id].State)
+			r.Violate("unexpected", "task %s is %s, but no client created it", id, there[id].State)
 		}
 	}
 	lateDeliveries(r, calls, tasks)

@@ -80,7 +80,7 @@ func Run(o Options) (Stats, error) {
 	return r.stats, r.audit()
 }
 
-// open starts the machine anew from what it stored.
+// open starts the machine again from what it stored.
 func (r *run) open() error {
 	r.real = commit.New(commit.Options{Mutant: r.o.Mutant})
 	if err := r.real.Open(r.tx); err != nil {

@@ -85,7 +85,7 @@ func distortedTasks() map[string]distortion {
 
 func distortedCommits() map[string]distortion {
 	return map[string]distortion{
-		"a repeated number of a fenced commit is judged anew": func(_ *rand.Rand, c *core.Commit, got *core.Result) bool {
+		"a repeated number of a fenced commit is judged again": func(_ *rand.Rand, c *core.Commit, got *core.Result) bool {
 			if c.Fence == nil || c.Seq == 0 || !got.Replayed || got.Refusal != nil {
 				return false
 			}

@@ -12,18 +12,18 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// A replica that was behind gets a state instead of entries, and its log begins anew behind it: its archive has a hole. What
-// it had before may be what was never committed, for nobody ever told it. So of that only what it knew to be committed
-// counts; and the history of the shard is what the archives of all replicas have together.
+// A replica that was behind gets a state instead of entries, and its log restarts behind it: its archive has a hole. What it
+// had before may never have been committed, and no node told it which part was. So only what it knew to be committed counts;
+// and the history of the shard is what the archives of all replicas have together.
 
 // Part is what one replica's log has of a shard's history.
 type Part struct {
 	Log       []LogEntry // ascending; holes are where snapshots took the place of entries
-	Snapshots []uint64   // the log began anew behind these entries, ascending
+	Snapshots []uint64   // the log restarted behind these entries, ascending
 	Known     uint64     // entries up to here it knew to be committed
 }
 
-// Begun returns behind which entry the log began anew the last time; 0: it never did.
+// Begun returns behind which entry the log restarted the last time; 0: it never did.
 func (p *Part) Begun() uint64 {
 	if len(p.Snapshots) == 0 {
 		return 0

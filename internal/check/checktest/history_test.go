@@ -90,7 +90,7 @@ func want(t *testing.T, what string, got []string, want ...string) {
 func TestOfALogBeforeASnapshotOnlyWhatWasKnownToBeCommittedCounts(t *testing.T) {
 	w := newWritten(t)
 	w.entries(2, 6, 2, 3)
-	w.entries(5, 7, 4, 4) // replaces two, of which nobody was ever told
+	w.entries(5, 7, 4, 4) // replaces two that were never acknowledged
 	w.snapshot(20, 5)
 	w.entries(21, 22, 5, 20)
 	p := w.read()
@@ -120,7 +120,7 @@ func TestAHistoryIsWhatAllLogsHaveTogether(t *testing.T) {
 	}
 	want(t, "together", texts(log), "2 of 2", "3 of 2", "4 of 3", "5 of 3", "6 of 3", "7 of 3", "8 of 3", "9 of 3", "10 of 3", "11 of 3")
 	if _, err := History([]*Part{behind}, []uint64{11}, 11); err == nil {
-		t.Error("a hole that nobody fills is a history")
+		t.Error("a hole that no replica fills is a history")
 	}
 	if _, err := History([]*Part{behind, ahead}, []uint64{11, 7}, 11); err == nil {
 		t.Error("an entry that its replica had not applied fills a hole")

@@ -150,7 +150,7 @@ var register = porcupine.Model{
 func plus(holds string, delta int64) string {
 	n, err := strconv.ParseInt(cmp.Or(holds, "0"), 10, 64)
 	if err != nil {
-		return "no sum" // nobody reads that
+		return "no sum" // it is never read
 	}
 	return strconv.FormatInt(n+delta, 10)
 }

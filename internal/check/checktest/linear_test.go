@@ -114,7 +114,7 @@ func TestWhatNoRegisterDoesIsFound(t *testing.T) {
 		"a stale read":                                     {[]Access{first, ok(1, Write, "b", 11, 20), ok(2, Read, "a", 21, 22)}, false},
 		"a lost write":                                     {[]Access{first, ok(2, Read, "", 11, 12)}, false},
 		"a read that goes back":                            {[]Access{ok(1, Write, "a", 0, 100), ok(2, Read, "a", 1, 2), ok(3, Read, "", 3, 4)}, false},
-		"a value that nobody wrote":                        {[]Access{first, ok(2, Read, "x", 11, 12)}, false},
+		"a value that was never written":                   {[]Access{first, ok(2, Read, "x", 11, 12)}, false},
 		"a write of unknown end is seen":                   {[]Access{first, unknown, ok(2, Read, "u", 40, 41)}, true},
 		"a write of unknown end is not seen":               {[]Access{first, unknown, ok(2, Read, "a", 40, 41)}, true},
 		"a write of unknown end comes late":                {[]Access{first, unknown, ok(2, Read, "a", 40, 41), ok(2, Read, "u", 42, 43)}, true},

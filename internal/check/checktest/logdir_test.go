@@ -198,7 +198,7 @@ func TestAnAcknowledgementThatTheLogDoesNotHoldIsFound(t *testing.T) {
 	at := s.index
 	stale := &core.TaskComplete{Task: id, Token: 99}
 	if r := s.entry(nil, core.Commit{Partition: create.Partition, Ops: []core.Op{stale}}); r[0].Refusal == nil {
-		t.Fatal("a token that nobody was given completes a task")
+		t.Fatal("a token that no worker was given completes a task")
 	}
 	good := check.Call{Op: check.OpCreate, ID: id.String(), Index: at, Outcome: check.OK}
 	early, refused := good, check.Call{Op: check.OpComplete, ID: id.String(), Token: 99, Index: at + 1, Outcome: check.OK}

@@ -90,7 +90,7 @@ func TestTheModelAllowsWhatMembershipAnswers(t *testing.T) {
 				}
 			}
 			if d.Version > 0 && voters == 0 {
-				t.Fatalf("seed %d: nobody votes in %+v", seed, d)
+				t.Fatalf("seed %d: no member votes in %+v", seed, d)
 			}
 		}
 	}

@@ -80,7 +80,7 @@ func (p player) play(log []LogEntry, end func(*store.Shard) error) (out []check.
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = st.Close() }() // nobody reads it again
+	defer func() { _ = st.Close() }() // it is not read again
 	sh, err := st.Shard(0)
 	if err != nil {
 		return nil, err
@@ -193,7 +193,7 @@ func (r *Replay) Audit(v core.View, p core.Partition, queues ...string) error {
 	return nil
 }
 
-// Alone judges that what a partition was answered, and what is stored of it, is what it would be if nobody else had been
+// Alone judges that what a partition was answered, and what is stored of it, is what it would be if no other tenant had been
 // there: the log is replayed without the commits of others. Rules: answer, stored.
 func Alone(log []LogEntry, p core.Partition) (*check.Report, error) { return alone(log, p, nil) }
 
@@ -214,13 +214,13 @@ func alone(log []LogEntry, p core.Partition, mutant func(name string) bool) (*ch
 	r.Counts["answers"], r.Counts["rows"] = len(a), len(rowsWith)
 	for i := range max(len(a), len(b)) {
 		if i >= len(a) || i >= len(b) || a[i].index != b[i].index || !bytes.Equal(a[i].bytes, b[i].bytes) {
-			r.Violate("answer", "commit %d of partition %s is answered otherwise beside others", i, p)
+			r.Violate("answer", "commit %d of partition %s is answered differently when others are there", i, p)
 			break
 		}
 	}
 	for i := range max(len(rowsWith), len(rowsWithout)) {
 		if i >= len(rowsWith) || i >= len(rowsWithout) || rowsWith[i] != rowsWithout[i] {
-			r.Violate("stored", "row %d of partition %s is stored otherwise beside others", i, p)
+			r.Violate("stored", "row %d of partition %s is stored differently when others are there", i, p)
 			break
 		}
 	}

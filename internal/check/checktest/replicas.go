@@ -10,7 +10,7 @@ import (
 type Replica struct {
 	Node    string
 	Log     []LogEntry // with what was never committed; but for what a snapshot took the place of, whole
-	Begun   uint64     // the log began anew behind this entry, with a snapshot; 0: it never did
+	Begun   uint64     // the log restarted behind this entry, with a snapshot; 0: it never did
 	Applied uint64     // index of the last entry that is in its stored state
 	Hash    uint64     // apply hash there
 }
