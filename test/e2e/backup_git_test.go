@@ -269,7 +269,7 @@ func TestABackupOfANodeThatLacksPacksHoldsThem(t *testing.T) {
 	}
 }
 
-// Backups of older programs hold no objects. Whoever verifies or restores one is told, and doctor does not call it whole.
+// Backups of older programs hold no objects. Verifying or restoring one says so, and doctor does not call it whole.
 func TestABackupOfAnOlderProgramIsNotCalledWhole(t *testing.T) {
 	t.Parallel()
 	l, h := startGit(t, holder{tenant: "acme", role: "admin"}, holder{tenant: "acme", role: "operator"})

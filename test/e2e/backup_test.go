@@ -301,7 +301,7 @@ func TestASurvivorOfALostMajorityGoesOn(t *testing.T) {
 	whole(t, data)
 }
 
-// A backup that is killed is recognised, and taken anew.
+// A backup that is killed is recognised, and taken again.
 func TestABackupThatIsKilledIsTakenAnew(t *testing.T) {
 	t.Parallel()
 	s, c := serve(t)

@@ -120,7 +120,7 @@ func (c *nodes) leader() int {
 		}
 		select {
 		case <-ctx.Done():
-			c.t.Fatal("nobody leads")
+			c.t.Fatal("no node leads")
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
@@ -221,7 +221,7 @@ func TestARequestAtAFollowerGoesToTheLeader(t *testing.T) {
 		t.Errorf("a follower answers %d and %q, want 307 to %s", resp.StatusCode, to, first.HTTP)
 	}
 	if resp := ask(stays, "?hop=1", id(1)); resp.StatusCode != http.StatusServiceUnavailable {
-		t.Errorf("a follower that was named as the leader answers %d, want 503: nobody is sent twice", resp.StatusCode)
+		t.Errorf("a follower that was named as the leader answers %d, want 503: no client is sent on twice", resp.StatusCode)
 	}
 	if resp := ask(follows, "", id(2)); resp.StatusCode != http.StatusCreated {
 		b, _ := io.ReadAll(resp.Body)

@@ -184,7 +184,7 @@ func startCut(t *testing.T, data string, at int64, last uint64, tasks []created)
 
 // copyWithoutSpares copies a data directory but for the log's empty files.
 func copyWithoutSpares(to, from string) error {
-	// A server that was killed leaves its socket, which is no data.
+	// A server that was killed leaves its socket, which is not data.
 	if err := os.Remove(filepath.Join(from, "operator.sock")); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}

@@ -180,7 +180,7 @@ func TestANodeThatMayOpenNothingMoreFindsItsPeersAgain(t *testing.T) {
 	for range 5 {
 		g.putsBy(ctx, k)
 	}
-	until(t, "the leader accepts nobody", func() bool { return strings.Contains(logOf(lead.Server), "cannot accept connections of peers") })
+	until(t, "the leader accepts no connection", func() bool { return strings.Contains(logOf(lead.Server), "cannot accept connections of peers") })
 	if lead.Ended() {
 		t.Fatalf("it ended\n%s", logOf(lead.Server))
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // smallDisk mounts a file system of its own, of 64 MiB. It needs root and a loop device; without them the test is skipped.
-// smallDisk mounts a file system of so many bytes.
+// smallDisk mounts a file system of that many bytes.
 func smallDisk(t *testing.T, bytes int64) *proc.SmallDisk {
 	t.Helper()
 	if testing.Short() {

@@ -285,7 +285,7 @@ func TestClaimsThatAreGivenUpLeaveNoLease(t *testing.T) {
 	}
 	stats, err := admin.Queue("q").Stats(ctx)
 	if err != nil || stats.Ready != tasks || stats.Running != 0 {
-		t.Errorf("after claims that nobody waits for: %+v, %v", stats, err)
+		t.Errorf("after claims that no client waits for: %+v, %v", stats, err)
 	}
 }
 

@@ -228,7 +228,7 @@ func fetchRequest(host gitHost, want string) []byte {
 		"Authorization: Bearer %s\r\nContent-Type: application/x-git-upload-pack-request\r\nContent-Length: %d\r\n\r\n", host.token, len(body)), body...)
 }
 
-// noise returns n bytes that are no smaller when packed.
+// noise returns n bytes that do not get smaller when packed.
 func noise(n int) []byte {
 	out := make([]byte, n)
 	for i, x := 0, uint32(1); i < n; i++ {
@@ -251,8 +251,9 @@ func residentPeak(t *testing.T, pid int) int64 {
 	return kb << 10
 }
 
-// TestSlowGitClientsHoldUpNobodyAndLeaveNoProcess has connections that say half a request, fetches that nobody reads the
-// answers of, and fetches that wait for those. GIT_SLOW and GIT_WAITING say how many; of one tenant 64 fetches may wait. Pushes go on.
+// TestSlowGitClientsHoldUpNobodyAndLeaveNoProcess has connections that say half a request, fetches whose
+// answers are not read, and fetches that wait for those. GIT_SLOW and GIT_WAITING say how many; of one tenant 64 fetches may
+// wait. Pushes go on.
 func TestSlowGitClientsHoldUpNobodyAndLeaveNoProcess(t *testing.T) {
 	t.Parallel()
 	needGit(t)

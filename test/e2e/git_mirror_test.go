@@ -21,7 +21,7 @@ func (w work) fastImport(stream *bytes.Buffer) {
 	}
 }
 
-// manyRefs makes a repository with so many refs: branches and tags, each tenth tag of a tag.
+// manyRefs makes a repository with that many refs: branches and tags, each tenth tag of a tag.
 func (w work) manyRefs(refs int) {
 	w.t.Helper()
 	var in bytes.Buffer
@@ -50,7 +50,7 @@ func (w work) manyRefs(refs int) {
 	w.fastImport(&in)
 }
 
-// longHistory makes a history of about so many bytes, packed: files that do not get smaller, of which each commit changes one.
+// longHistory makes a history of about size bytes, packed: files that do not get smaller, of which each commit changes one.
 func (w work) longHistory(size int) {
 	w.t.Helper()
 	var in bytes.Buffer

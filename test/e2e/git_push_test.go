@@ -266,7 +266,7 @@ func TestAPushSaysAsMuchAsItsClientWants(t *testing.T) {
 	if out := w.git("push", "-q", url, "main"); out != "" {
 		t.Errorf("a quiet push says %q", out)
 	}
-	if out := w.git("push", url, "main:b"); strings.Contains(out, "millrace") { // its error output is no terminal
+	if out := w.git("push", url, "main:b"); strings.Contains(out, "millrace") { // its error output is not a terminal
 		t.Errorf("a push whose output goes to a file says %q", out)
 	}
 	if out := w.git("push", "-q", "-o", "millrace.index", url, "main:c"); !strings.HasPrefix(out, "remote: millrace: p=0 i=") {

@@ -129,7 +129,7 @@ func TestRulesRefuseByGitAndByTheAPIAlike(t *testing.T) {
 	if reason, _ := refsByAPI(t, repo, "refs/heads/hidden/new", "", second); reason != "ref_hidden" {
 		t.Errorf("a new hidden ref by the API: %q", reason)
 	}
-	w.refuses("protected by rule 8", "push", admin.url("app"), first+":refs/heads/excepted") // being admin excepts nobody
+	w.refuses("protected by rule 8", "push", admin.url("app"), first+":refs/heads/excepted") // an admin is not excepted
 	w.git("push", "-q", url, first+":refs/heads/excepted")
 	w.git("push", "-q", url, second+":refs/heads/hidde")
 

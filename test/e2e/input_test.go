@@ -46,7 +46,7 @@ func commit(ops ...*millracev1.Op) *millracev1.CommitRequest {
 	return &millracev1.CommitRequest{Ops: ops}
 }
 
-// Durations that nobody means.
+// Durations that no caller means.
 var (
 	negative = durationpb.New(-time.Second)
 	absurd   = &durationpb.Duration{Seconds: 315_576_000_000} // ten thousand years
@@ -83,7 +83,7 @@ var badCalls = []struct {
 	{"priority 10", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Priority = 10 }), "INVALID_ARGUMENT", "priority"},
 	{"a negative delay", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Delay = negative }), "INVALID_ARGUMENT", "delay"},
 	{"an absurd delay", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Delay = absurd }), "INVALID_ARGUMENT", "delay"},
-	{"a delay that is no duration", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Delay = broken }), "INVALID_ARGUMENT", "delay"},
+	{"a delay that is not a duration", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Delay = broken }), "INVALID_ARGUMENT", "delay"},
 	{"a delay of two signs", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Delay = mixed }), "INVALID_ARGUMENT", "delay"},
 	{"a time that is none", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.RunAt = &timestamppb.Timestamp{Seconds: 1 << 60} }), "INVALID_ARGUMENT", "run_at"},
 	{"a time in a century", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.RunAt = timestamppb.New(time.Now().AddDate(100, 0, 0)) }), "INVALID_ARGUMENT", "run_at"},

@@ -182,7 +182,7 @@ func (c *nodes) windowOfALostLeader(t *testing.T) {
 	}
 }
 
-// loseLeader takes a leader away when nobody follows it any more: what does is found in its log alone.
+// loseLeader takes a leader away when no node follows it any more: what does() writes is found in its log alone.
 func (c *nodes) loseLeader(lead int, does func()) {
 	c.t.Helper()
 	others := []int{(lead + 1) % 3, (lead + 2) % 3}

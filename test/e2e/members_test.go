@@ -378,7 +378,7 @@ func pageCommands(t *testing.T, page, section string) []string {
 	return strings.Split(strings.TrimSpace(block), "\n")
 }
 
-// freeBase returns the first of so many ports in a row on which nothing listens now, and that no other test draws.
+// freeBase returns the first of n ports in a row on which nothing listens now, and that no other test draws.
 func freeBase(t *testing.T, n int) int {
 	t.Helper()
 	for range 100 {

@@ -51,7 +51,7 @@ func TestTheLastNodeStopsWithoutASuccessor(t *testing.T) {
 	c := startCluster(t, 3, 2)
 	c.leader()
 	for i := range 3 {
-		c.stop(i) // the last has nobody, and says so at once
+		c.stop(i) // the last has no other to hand over to, and says so at once
 	}
 }
 
@@ -134,7 +134,7 @@ func TestOperatorsSeeAndMoveLeadersFromAnyNode(t *testing.T) {
 		t.Errorf("to a node that is gone: exit %d\n%s", e.code, e.out)
 	}
 	if e := run(t, append([]string{"cluster", "status", "--timeout", "1s"}, c.door(2)...)...); e.code != 3 {
-		t.Errorf("where no server listens: exit %d\n%s", e.code, e.out)
+		t.Errorf("where no process listens: exit %d\n%s", e.code, e.out)
 	}
 }
 

@@ -180,7 +180,7 @@ func openDir(dir string, mode fs.FileMode) error {
 	return os.Chmod(dir, mode)
 }
 
-// Whoever may write these files can make tokens, or read what is sent.
+// A user that may write these files can make tokens, or read what is sent.
 func TestFilesThatOthersMayChangeKeepAServerFromStarting(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

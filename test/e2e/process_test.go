@@ -222,7 +222,7 @@ func TestOnlyASafeStartIsAStart(t *testing.T) {
 		{"a token in clear text", []string{"--listen", "127.0.0.1:0", "--tokens", clear}, "hash"},
 		{"half of TLS", []string{"--listen", "127.0.0.1:0", "--tokens", tokens, "--tls-cert", tokens}, "tls-key"},
 		{"TLS that is none", []string{"--listen", "127.0.0.1:0", "--tokens", tokens, "--tls-cert", tokens, "--tls-key", tokens}, "tls-cert"},
-		{"development beside tokens", []string{"--listen", "127.0.0.1:0", "--dev", "--tokens", tokens}, "--dev"},
+		{"development with tokens", []string{"--listen", "127.0.0.1:0", "--dev", "--tokens", tokens}, "--dev"},
 	} {
 		data := filepath.Join(dir, "data")
 		e := run(t, append([]string{"serve", "--data", data}, c.args...)...)

@@ -26,7 +26,7 @@ type raw struct {
 	client  *http.Client
 }
 
-// answer is all that a server said: nothing of the transport beside it is hidden.
+// answer is all that a server said: the transport hides nothing of it.
 type answer struct {
 	http    int
 	status  int // of gRPC

@@ -9,8 +9,8 @@ import (
 	millrace "github.com/millrace/millrace/sdk/go"
 )
 
-// A completion, a key, a ref and a point stand in one entry: whoever finds the point finds the others, also where the server is
-// killed. MILLRACE_EFFECT_KILLS and MILLRACE_STALE_COMPLETIONS make more of it.
+// A completion, a key, a ref and a point stand in one entry: a client that finds the point finds the others, also when the
+// server is killed. MILLRACE_EFFECT_KILLS and MILLRACE_STALE_COMPLETIONS set how often that is tried.
 func TestAPointIsSeenWithTheKeyTheRefAndTheCompletionItCameWith(t *testing.T) {
 	t.Parallel()
 	kills := counted("MILLRACE_EFFECT_KILLS", 3)

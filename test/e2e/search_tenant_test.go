@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// What another tenant has looks like what nobody has: to the byte, on each route, and in hints and counts.
+// What another tenant has looks like what does not exist: to the byte, on each route, and in hints and counts.
 // index is where in the log of the namespace an answer stands: it rises with each write of the caller's own.
 var index = regexp.MustCompile(`"index":"\d+"`)
 
@@ -72,7 +72,7 @@ func TestWhatAnotherTenantSearchesLooksLikeNothingAtAll(t *testing.T) {
 		status, body := answer(ask.theirs)
 		want, like := answer(ask.nobodys)
 		if status != want || body != like {
-			t.Errorf("%s %s %s: %d %s for what another tenant has, %d %s for what nobody has", ask.method, ask.path, ask.body, status, body, want, like)
+			t.Errorf("%s %s %s: %d %s for what another tenant has, %d %s for what does not exist", ask.method, ask.path, ask.body, status, body, want, like)
 		}
 	}
 	_, hint := rival.call("POST", "/v1/matrix/search", `{"collection":"shared","query_text":"x","gate":{"roles":["welder.mig"]}}`)

@@ -29,7 +29,7 @@ func (c *nodes) ask(node int, method, path, body string, out any) {
 	}
 }
 
-// spread waits until the partitions of a namespace are led by so many nodes, as one of them sees it.
+// spread waits until the partitions of a namespace are led by that many nodes, as one of them sees it.
 func (c *nodes) spread(ns string, nodes int) {
 	c.t.Helper()
 	for ctx := bounded(c.t, time.Minute); ; {

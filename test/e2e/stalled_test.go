@@ -27,7 +27,7 @@ const (
 	uploadBytes = 15 << 20
 )
 
-// unfinished reads as so many zeros, and has no end until it is closed.
+// unfinished reads as left zeros, and has no end until it is closed.
 type unfinished struct {
 	left   int
 	closed chan struct{}

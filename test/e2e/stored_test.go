@@ -60,7 +60,7 @@ var keyKinds = map[string]treatment{
 	"searchDefinitions": inTables, "searchRulesets": inTables,
 }
 
-// keyLengths are the plain numbers of package keys that are no kinds.
+// keyLengths are the plain numbers of package keys that are not kinds.
 var keyLengths = map[string]bool{"incarnationLen": true, "idLen": true}
 
 // A kind of key that is added has to say how backups treat it: one that names files, or anything else outside of the tables,
@@ -98,7 +98,7 @@ func TestEachKindOfKeySaysHowBackupsTreatIt(t *testing.T) {
 	}
 	for name := range keyKinds {
 		if !found[name] {
-			t.Errorf("%s has a row, and is no kind of key", name)
+			t.Errorf("%s has a row, and is not a kind of key", name)
 		}
 	}
 	if len(found) < 40 {

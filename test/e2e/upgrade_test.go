@@ -17,7 +17,7 @@ import (
 	"github.com/millrace/millrace/test/chaos/proc"
 )
 
-// newerProgram links the program anew so that it knows one format more than the one that all other tests run.
+// newerProgram links the program again so that it knows one format more than the one that all other tests run.
 func newerProgram(t *testing.T) string {
 	t.Helper()
 	root, err := campaign.Root(".")

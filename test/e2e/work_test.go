@@ -87,7 +87,7 @@ func TestCommandsOutliveTheThreadsOfTheirWorker(t *testing.T) {
 	for i := range tasks {
 		seconds := "0.05"
 		if i%6 == 0 {
-			seconds = "1.5" // long enough for many others to begin and end beside it
+			seconds = "1.5" // long enough for many others to begin and end meanwhile
 		}
 		h, err := millrace.Job[string, string]("q").Add(ctx, c, seconds)
 		noErr(t, err)

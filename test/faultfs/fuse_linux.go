@@ -22,7 +22,7 @@ type mounted struct {
 
 const (
 	maxWrite = 1 << 20
-	// cached is how long the kernel may rely on names and attributes: nobody but it changes them.
+	// cached is how long the kernel may rely on names and attributes: only the kernel changes them.
 	cached = time.Hour
 	// closedWithin is how long the kernel may take to let go of the mount: processes that used it have ended.
 	closedWithin = 10 * time.Second

@@ -10,7 +10,7 @@
 //
 //	{"do":"rules","rules":[{"kinds":["sync"],"delay_ms":100}]}  slow, hanging and failing calls: see disk.Rule; none heals
 //	{"do":"freeze"}                                             all calls wait: the processes can be killed
-//	{"do":"cut","seed":7,"share":30}                            cuts the power, leaves 30 % of what was not synced, mounts anew
+//	{"do":"cut","seed":7,"share":30}                            cuts the power, leaves 30 % of what was not synced, mounts again
 //	{"do":"calls"}                                              counts calls
 //	{"do":"end"}                                                unmounts and ends, as it does when its input ends
 //
@@ -35,7 +35,7 @@ func main() {
 	store := flag.String("store", "", "folder of the bytes")
 	mount := flag.String("mount", "", "where to mount: an empty folder")
 	flag.Parse()
-	signal.Ignore(os.Interrupt, syscall.SIGTERM) // who started it ends it, when nobody uses the files any more
+	signal.Ignore(os.Interrupt, syscall.SIGTERM) // the process that started it ends it, when the files are not used any more
 	if err := run(*store, *mount, os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "faultfs:", err)
 		os.Exit(1)
@@ -71,7 +71,7 @@ func run(store, mount string, in io.Reader, out io.Writer) error {
 	return errors.Join(err, m.end())
 }
 
-// serve does what it is told until it is told to end, or nobody is there to tell it anything.
+// serve does what it is told until it is told to end, or its input ends.
 func (m *mounted) serve(in io.Reader, out *json.Encoder) error {
 	if err := out.Encode(answer{}); err != nil {
 		return fmt.Errorf("answer: %w", err)

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-var update = flag.Bool("update", false, "write docs/concepts/guarantees.md anew")
+var update = flag.Bool("update", false, "write docs/concepts/guarantees.md again")
 
 // results reads the committed lines of all rows.
 func results(t *testing.T, root string) map[string][]Line {

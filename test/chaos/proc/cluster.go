@@ -18,7 +18,7 @@ import (
 type ClusterOptions struct {
 	Binary string
 	Dir    string   // everything goes below it
-	Env    []string // beside the harness's own
+	Env    []string // in addition to the harness's own
 	Flags  []string // of every node
 	Nodes  int
 	Proxy  bool   // each directed link between nodes goes through a proxy
@@ -50,7 +50,7 @@ type Node struct {
 	Dir   string // its data and its archive of the log are below it
 	// Door is the proxy that all others reach it through; nil without ClusterOptions.Begin.
 	Door    *Proxy
-	Outside bool   // it is no member, and does not run
+	Outside bool   // it is not a member, and does not run
 	Lost    []Lost // what it had on the disks that it lost, or was removed with
 
 	flags    []string // of a node that joins, but for whom it joins
@@ -246,7 +246,7 @@ func (c *Cluster) Leader(ctx context.Context) (*Node, error) {
 			return n, nil
 		}
 		if err := Rest(ctx, 10*time.Millisecond); err != nil {
-			return nil, fmt.Errorf("nobody leads after %s", within)
+			return nil, fmt.Errorf("no node leads after %s", within)
 		}
 	}
 }
@@ -309,10 +309,10 @@ var drawn = struct {
 	addresses map[string]bool
 }{addresses: make(map[string]bool)}
 
-// freePorts draws addresses on which nobody listens, below the range from which systems draw the ports of outgoing
+// freePorts draws addresses on which no process listens, below the range from which systems draw the ports of outgoing
 // connections: a server that is down for a moment finds its port free when it comes back.
 func freePorts(n int) (out []string, err error) {
-	const low, high = 26_000, 32_000 // other programs of ours, which run beside, draw elsewhere
+	const low, high = 26_000, 32_000 // other programs of ours that run at the same time draw elsewhere
 	var open []net.Listener
 	defer func() {
 		for _, l := range open {

@@ -41,7 +41,7 @@ type Disk struct {
 // DiskRule is what happens to calls of some kinds: read, write, grow, sync, name; none: all.
 type DiskRule struct {
 	Kinds []string      `json:"kinds,omitempty"`
-	Skip  int           `json:"skip,omitempty"`  // so many calls pass before the first
+	Skip  int           `json:"skip,omitempty"`  // calls that pass before the first
 	Times int           `json:"times,omitempty"` // calls that it is about; 0: all
 	Delay time.Duration `json:"-"`
 	Hang  bool          `json:"hang,omitempty"`  // until there are other rules
@@ -190,7 +190,7 @@ func (d *Disk) Calls() (DiskCalls, error) {
 	return *a.Calls, nil
 }
 
-// Close unmounts the disk, once nobody uses it any more. Calls that hang fail.
+// Close unmounts the disk, once it is not used any more. Calls that hang fail.
 func (d *Disk) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -21,7 +21,7 @@ type Group struct {
 type groupFiles struct {
 	limit, swap   string // of memory, and of memory and swap
 	kills, killed string // the file with the count of processes that were ended, and the count's name
-	anon          string // in memory.stat: what is no cache of files
+	anon          string // in memory.stat: what is not cache of files
 }
 
 var (

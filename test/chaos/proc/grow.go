@@ -49,7 +49,7 @@ func (c *Cluster) grow(ctx context.Context, o ClusterOptions, tokens, made strin
 	return nil
 }
 
-// withoutPeers writes the settings of a node anew without who the others are, which is their end.
+// withoutPeers writes a copy of the settings of a node without the list of its peers, which is their last part.
 func withoutPeers(path string) (string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -63,7 +63,7 @@ func withoutPeers(path string) (string, error) {
 	return bare, nil
 }
 
-// JoinAt has later starts of a node with an empty disk join at a member. A token that was used is no hindrance to one that
+// JoinAt has later starts of a node with an empty disk join at a member. A used token does not stop a node that
 // was a member.
 func (n *Node) JoinAt(member *Node, token string) {
 	n.SetFlags(append([]string{"--join", member.Door.Address(), "--join-token", token}, n.flags...))

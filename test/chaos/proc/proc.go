@@ -45,8 +45,8 @@ func compile(ctx context.Context, root, path, tags, pkg string) error {
 type Options struct {
 	Binary string
 	Dir    string   // data, tokens and log go below it
-	Env    []string // beside the harness's own
-	Flags  []string // beside those of every server here, and over them
+	Env    []string // in addition to the harness's own
+	Flags  []string // in addition to those of every server here, and over them
 	Tokens string   // file of tokens; empty: one of its own, below Dir
 	Data   string   // folder of the data; empty: below Disk, or below Dir
 	Disk   *Disk    // that the server's data lies on; nil: none of its own
@@ -144,7 +144,7 @@ func (s *Server) Plan(p Plan) {
 	s.next = &p
 }
 
-// SetFlags changes what every later start is given beside the flags of all servers here.
+// SetFlags changes what every later start is given in addition to the flags of all servers here.
 func (s *Server) SetFlags(flags []string) { s.o.Flags = flags }
 
 // Within has every later start be in a group.

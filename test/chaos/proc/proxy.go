@@ -113,7 +113,7 @@ func (p *Proxy) Open() int {
 	return len(p.conns)
 }
 
-// Close ends all connections and waits until nobody serves them.
+// Close ends all connections and waits until no goroutine serves them.
 func (p *Proxy) Close() error {
 	p.mu.Lock()
 	if p.closed {
@@ -248,7 +248,7 @@ func (p *Proxy) pump(from, to *net.TCPConn, way func(Rule) Way) {
 		_ = to.CloseWrite() // the other direction may have more to say
 	}
 	_ = from.CloseRead() // ends the reader when it was the writing that failed
-	for range queue {    // what nobody will read
+	for range queue {    // what will not be read
 		continue
 	}
 }

@@ -12,7 +12,7 @@ import (
 // SmallDisk is a real file system in a file, which can be full.
 type SmallDisk struct{ At string }
 
-// NewSmallDisk makes and mounts an ext4 of so many bytes below dir. Where that cannot be, the error is a NotRunError.
+// NewSmallDisk makes and mounts an ext4 of that many bytes below dir. Where that cannot be, the error is a NotRunError.
 func NewSmallDisk(dir string, bytes int64) (*SmallDisk, error) {
 	if os.Geteuid() != 0 {
 		return nil, NotRunError{"only root may mount a file system"}
@@ -51,7 +51,7 @@ func (d *SmallDisk) Fill() error {
 // Free takes back what Fill wrote.
 func (d *SmallDisk) Free() error { return os.Remove(d.filler()) }
 
-// Close unmounts the disk, which nobody uses any more.
+// Close unmounts the disk, which must not be in use any more.
 func (d *SmallDisk) Close() error {
 	if out, err := exec.Command("umount", d.At).CombinedOutput(); err != nil {
 		return fmt.Errorf("unmount: %w: %s", err, out)

@@ -160,7 +160,7 @@ func (m *mixed) created(calls []check.Call) []check.Call {
 		key := attempt{f.parent, f.token}
 		end, tried := ends[key]
 		switch {
-		case last[key] != f.id: // it was built anew because these effects were refused
+		case last[key] != f.id: // it was built again because these effects were refused
 			end = check.Refused
 		case !tried: // it may have left when its client ended
 			end = check.Unknown

@@ -203,7 +203,7 @@ func readReplicas(ctx context.Context, c many, o *Outcome) (all []replica, log [
 	for i := range all {
 		parts[i], applied[i] = all[i].part, all[i].Applied
 	}
-	for _, n := range c.Nodes { // what was lost with a disk is nobody's state, and some of the history
+	for _, n := range c.Nodes { // what was lost with a disk is not the state of a node, but part of the history
 		for _, lost := range n.Lost {
 			part, err := checktest.ReadPart(0, lost.Archive, lost.WAL)
 			if err != nil {

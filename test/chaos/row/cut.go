@@ -13,7 +13,7 @@ import (
 )
 
 // CutLinks cuts links between the nodes of a cluster, under a mixed load on all nodes, until about n calls were made at
-// registers. A majority that is left goes on, whoever is cut off answers neither reads nor writes, and afterwards all agree.
+// registers. A majority that is left goes on, a node that is cut off answers neither reads nor writes, and afterwards all agree.
 func CutLinks(ctx context.Context, e Env, n int) (*Outcome, error) {
 	r := &clusterRun{e: e, size: 3, rand: rand.New(rand.NewPCG(e.Seed, 14))}
 	if r.rand.IntN(3) == 0 {
@@ -53,7 +53,7 @@ const neverFired = "met_nothing"
 type plan struct {
 	steps    [][]proc.Link
 	each     time.Duration // of a step, but of the last
-	isolated int           // node that nobody hears or that hears nobody, from the first step to the last; 0: none
+	isolated int           // node that no other hears or that hears no other, from the first step to the last; 0: none
 }
 
 // cuts are the kinds of cuts. lead is the leader's id.
@@ -223,8 +223,8 @@ func (r *clusterRun) hindered() (n int64) {
 	return n
 }
 
-// answeredAlone judges that no node answered a call that was made to it, and ended, while it could agree with nobody: not
-// even a read. Rule: answered. Counts: cut_off (times that a node was), unanswered (calls made to one then).
+// answeredAlone judges that no node answered a call, not even a read, that was made to it and ended while it could not reach a
+// majority. Rule: answered. Counts: cut_off (times that a node was), unanswered (calls made to one then).
 func (r *clusterRun) answeredAlone() *check.Report {
 	report := check.NewReport("answered_alone")
 	r.l.mu.Lock()

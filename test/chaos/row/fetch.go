@@ -17,7 +17,7 @@ const (
 	fetchBytes  = 1 << 30
 	fetchValue  = 4 << 10
 	fetchMakers = 64
-	fetchTasks  = 16 // one in so many is a task, the others are keys
+	fetchTasks  = 16 // one item in fetchTasks is a task, the others are keys
 	// fetchAim is how long a node may take to come back; ten times that fails.
 	fetchAim = time.Minute
 )
@@ -43,7 +43,7 @@ func CatchUp(ctx context.Context, e Env, n int) (*Outcome, error) {
 // fetchRun is a run whose nodes fetch all of their state.
 type fetchRun struct{ memberRun }
 
-// fill writes keys and makes tasks that nobody works off.
+// fill writes keys and makes tasks that no worker takes.
 func (r *fetchRun) fill(ctx context.Context) error {
 	size := fetchBytes
 	if r.e.Brief {

@@ -194,7 +194,7 @@ func (p *gitPusher) head(ctx context.Context) string {
 	return id
 }
 
-// own pushes to a branch that nobody else does: forward, forced, and now and then a deletion.
+// own pushes to a branch of its own: forward, forced, and now and then a deletion.
 func (p *gitPusher) own(ctx context.Context) {
 	ref := fmt.Sprintf("refs/heads/own/%d", p.n)
 	for i := 0; ctx.Err() == nil; i++ {
@@ -364,7 +364,7 @@ func allowed(at, acked string, tried []string) bool {
 	return false
 }
 
-// leftovers wants nothing to be half received when nobody pushes; empty directories wait for pushes to come.
+// leftovers wants nothing to be half received when no client pushes; empty directories wait for pushes to come.
 func (g *gitRow) leftovers() error {
 	dirs, err := filepath.Glob(filepath.Join(g.s.DataDir(), "git", "*", "*", "incoming", "*", "pack", "*"))
 	if err == nil && len(dirs) > 0 {

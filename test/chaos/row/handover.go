@@ -37,7 +37,7 @@ var handKinds = []string{handKindReady, handKindDelayed, handKindHeld, handKindD
 const (
 	heldLease    = time.Minute
 	droppedLease = 5 * time.Second
-	// Delayed tasks are due from then on, some each step: before, while and after nobody leads.
+	// Delayed tasks are due from then on, some each step: before, while and after there is no leader.
 	firstDue = 3 * time.Second
 	dueStep  = 200 * time.Millisecond
 	dueSteps = 20
@@ -280,7 +280,7 @@ func (h *handover) claim(ctx context.Context, c *client) error {
 	for ctx.Err() == nil {
 		got, err := c.Claim(ctx, millrace.ClaimQuery{Queues: []string{handKindLater}, Lease: 10 * time.Second, Wait: 20 * time.Second, Worker: "waiter"})
 		if err != nil {
-			pause(ctx, 20*time.Millisecond) // nobody leads, or it does not know yet who does
+			pause(ctx, 20*time.Millisecond) // no node leads, or it does not know yet which one does
 			continue
 		}
 		for _, t := range got {

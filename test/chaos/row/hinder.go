@@ -33,7 +33,7 @@ func HinderLinks(ctx context.Context, e Env, n int) (*Outcome, error) {
 type hindrance struct {
 	links []proc.Link
 	rule  proc.Rule
-	share float64 // of the time, on a link that is drawn anew each time; 0: on all links all the time
+	share float64 // of the time, on a link that is drawn again each time; 0: on all links all the time
 	reset bool    // connections are reset in place of the rule
 }
 

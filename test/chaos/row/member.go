@@ -13,7 +13,7 @@ import (
 
 // ChangeMembers changes the membership of a cluster n times under a mixed load: it begins with one node, grows to five and
 // shrinks to three, again and again; a node is replaced, or comes back without its disk. During most changes another node is
-// killed, or nobody reaches one for a while.
+// killed, or cut off for a while.
 func ChangeMembers(ctx context.Context, e Env, n int) (*Outcome, error) {
 	r := &memberRun{clusterRun: clusterRun{e: e, size: 6, from: 1, rand: rand.New(rand.NewPCG(e.Seed, 16))}}
 	return r.run(ctx, false, func(ctx context.Context) error {
@@ -182,7 +182,7 @@ func (r *memberRun) loseDisk(ctx context.Context, n *proc.Node) error {
 	}
 }
 
-// disturb kills a member other than n, or lets nobody reach one, in most changes. later undoes that, and waits for the next
+// disturb kills a member other than n, or cuts one off, in most changes. later undoes that, and waits for the next
 // write.
 func (r *memberRun) disturb(ctx context.Context, n *proc.Node) (later func() error, err error) {
 	in := slices.DeleteFunc(r.c.Members(), func(m *proc.Node) bool { return m == n })
@@ -259,7 +259,7 @@ func (r *memberRun) job(ctx context.Context) (j proc.Job, err error) {
 			}
 		}
 		if ctx.Err() != nil {
-			return j, fmt.Errorf("nobody tells how the change stands: %w", err)
+			return j, fmt.Errorf("no node tells how the change stands: %w", err)
 		}
 		pause(ctx, 50*time.Millisecond)
 	}

@@ -87,7 +87,7 @@ type memoryRun struct {
 	mu      sync.Mutex // guards the fields below
 	made    int
 	refused int
-	most    int64 // memory of the server that is no cache, as seen
+	most    int64 // memory of the server without caches, in bytes, as seen
 }
 
 // faults fills the backlog, has the server ended for its memory, and works the backlog off.
@@ -143,7 +143,7 @@ func (r *memoryRun) watch(ctx context.Context) {
 	}
 }
 
-// fill makes n tasks that nobody works off yet.
+// fill makes n tasks that no worker takes yet.
 func (r *memoryRun) fill(ctx context.Context, n int) {
 	var next atomic.Int64
 	var makers sync.WaitGroup

@@ -217,7 +217,7 @@ func plain(_ context.Context, t *millrace.Task, arg string) (string, error) {
 	return arg, nil
 }
 
-// effectTries bounds how often effects are built anew within an attempt, after another task changed the same key.
+// effectTries bounds how often effects are built again within an attempt, after another task changed the same key.
 const effectTries = 20
 
 // build runs f to fill the effects of t, and again when they were refused.

@@ -63,7 +63,7 @@ func (r *rollRun) operate(ctx context.Context, n *proc.Node, out any, args ...st
 	}
 }
 
-// transfer hands one shard over, from whoever leads it to another node.
+// transfer hands one shard over, from its leader to another node.
 func (r *rollRun) transfer(ctx context.Context) error {
 	var s clusterLeaders
 	if err := r.operate(ctx, r.c.Nodes[0], &s, "status"); err != nil {

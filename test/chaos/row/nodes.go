@@ -12,7 +12,7 @@ import (
 )
 
 // KillNodes kills nodes of a cluster n times under a mixed load: any one of them, which may be the leader, two, so that
-// nobody is left to agree with, or all at once.
+// no majority is left, or all at once.
 func KillNodes(ctx context.Context, e Env, n int) (*Outcome, error) {
 	r := &clusterRun{e: e, size: 3, rand: rand.New(rand.NewPCG(e.Seed, 12))}
 	return r.run(ctx, false, func(ctx context.Context) error {
@@ -28,8 +28,8 @@ func KillNodes(ctx context.Context, e Env, n int) (*Outcome, error) {
 	})
 }
 
-// killSome kills so many nodes at one instant, or as near to one as it gets, and starts them a little later, waiting for no
-// one else.
+// killSome kills count nodes at one instant, or as near to one as it gets, and starts each a little later, without waiting for
+// the others.
 func (r *clusterRun) killSome(ctx context.Context, count int) error {
 	var victims []*proc.Node
 	for _, i := range r.rand.Perm(r.size)[:count] {

@@ -24,7 +24,7 @@ import (
 const (
 	pausedQueue = "paused"
 	pausedLease = time.Second
-	// opsPerTask is how many settles with a token that is no good are tried for each task that was taken over.
+	// opsPerTask is how many settles with an outdated token are tried for each task that was taken over.
 	opsPerTask = 8
 )
 
@@ -35,7 +35,7 @@ type hold struct {
 }
 
 // PauseWorker stops a worker process past its leases, lets another worker take its tasks over, and then makes about n
-// attempts to settle with tokens that are no good any more: by the process itself, once it goes on, and directly.
+// attempts to settle with outdated tokens: by the process itself, once it goes on, and directly.
 func PauseWorker(ctx context.Context, e Env, n int) (*Outcome, error) {
 	o := newOutcome()
 	s, err := e.server(ctx, nil, "default")

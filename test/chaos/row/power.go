@@ -14,7 +14,7 @@ import (
 )
 
 // CutPower cuts the power of a server n times under a mixed load: it and its disk lose at one instant what was not synced,
-// but for a share that is drawn anew each time. It starts again each time, and nothing is lost. A server that was told not to
+// but for a share that is drawn again each time. It starts again each time, and nothing is lost. A server that was told not to
 // sync must lose something under the same cuts, else they prove nothing.
 func CutPower(ctx context.Context, e Env, n int) (*Outcome, error) {
 	p, err := newPowered(ctx, e, "server", nil)

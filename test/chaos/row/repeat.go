@@ -223,7 +223,7 @@ func (r *repeated) audit(ctx context.Context, o *Outcome) error {
 	return r.keep()
 }
 
-// keep writes the commits' ledger beside those of the SDK.
+// keep writes the commits' ledger next to those of the SDK.
 func (r *repeated) keep() error {
 	f, err := os.Create(r.e.Dir + "/ledger-requests.jsonl")
 	if err != nil {

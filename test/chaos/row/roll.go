@@ -26,7 +26,7 @@ func RollNodes(ctx context.Context, e Env, n int) (*Outcome, error) {
 	})
 }
 
-// rounds makes n rounds of something under a mixed load, with patient callers beside it.
+// rounds makes n rounds of something under a mixed load, with patient callers in addition.
 func (r *rollRun) rounds(ctx context.Context, n int, round func(context.Context) error) (*Outcome, error) {
 	o, err := r.run(ctx, false, func(ctx context.Context) error {
 		calling, stop := context.WithCancel(ctx)

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	searchOwners = 6   // clients, each with points of its own that nobody else writes
+	searchOwners = 6   // clients, each with points of its own that no other client writes
 	searchPoints = 120 // that an owner may have
 	pointCall    = 20 * time.Second
 	searchSpace  = "staff"
@@ -175,7 +175,7 @@ func (r *searchRow) cycle(ctx context.Context) error {
 	}
 	pause(ctx, delay)
 	ended := r.s.Ended() || !r.s.Kill()
-	stop() // whoever waits for an answer does not get one
+	stop() // callers that wait for an answer do not get one
 	wg.Wait()
 	if ended {
 		return fmt.Errorf("the server ended by itself, see %s", r.s.LogFile())
@@ -378,7 +378,7 @@ func (s stafferState) String() string {
 	return fmt.Sprintf("write %d in version %s", s.Serial, s.version)
 }
 
-// audit searches everything under a gate and under none, while nobody writes, and holds nearest rows to exact ones.
+// audit searches everything under a gate and under none, while no client writes, and compares nearest rows with exact ones.
 func (r *searchRow) audit(ctx context.Context) error {
 	call, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()

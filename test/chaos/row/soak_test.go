@@ -45,7 +45,7 @@ func TestASoakInWhichSomethingGrowsIsFound(t *testing.T) {
 	broken := 1
 	for _, f := range []*load.SearchFigures{{Errors: 1}, {Overloaded: 1}, {Violations: &broken}} {
 		if failedSearches(f) == nil {
-			t.Errorf("%+v is no failure", f)
+			t.Errorf("%+v does not count as a failure", f)
 		}
 	}
 	if err := failedSearches(&load.SearchFigures{Requests: 9, Violations: new(int)}); err != nil {

@@ -200,7 +200,7 @@ func (p *piece) once(ctx context.Context, e row.Env, seed campaign.Seed) error {
 	}
 	fmt.Printf("%s: %s\n", seed, out)
 	if ctx.Err() != nil && len(out.Errors) == out.Violations() {
-		return nil // it was stopped on its way: what could not be done then is nobody's fault
+		return nil // it was stopped on its way: what could not be done then does not count as a failure
 	}
 	for kind, n := range out.Faults {
 		p.line.Faults[kind] += n

@@ -16,7 +16,7 @@ type Cut struct {
 }
 
 // Cut cuts the power: sessions end, their calls under way fail, and what was not synced is gone but for a share of it, in
-// percent, drawn from a seed. Nobody may rely on an answer that comes after that: processes are killed first, while Freeze
+// percent, drawn from a seed. No process may rely on an answer that comes after that: processes are killed first, while Freeze
 // keeps them from what happens here.
 func (d *Disk) Cut(seed uint64, share int) (c Cut, err error) {
 	d.Shut()

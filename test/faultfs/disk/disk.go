@@ -1,6 +1,6 @@
 // Package disk is a file system that knows, of everything written to it, whether it would be there after a power cut.
 //
-// What programs see is the newest state of all. Beside it stands what the disk has: a cut of the power takes the files back
+// What programs see is the newest state of all. What the disk has is kept separately: a cut of the power takes the files back
 // to that, but for a share of the rest, drawn from a seed, because some of it may have been on its way. The model is more
 // careless than any journalling file system, within what POSIX allows, so that what survives it survives those:
 //
@@ -14,7 +14,7 @@
 //     directories are synced it may show under both names.
 //   - After an fsync that failed what it was to write is not on the disk, looks as if it were, and is not tried again: later
 //     syncs succeed without it. That is what Linux does.
-//   - Modes, owners and times are kept without a sync. Nobody asks for them after a power cut.
+//   - Modes, owners and times are kept without a sync. No test asks for them after a power cut.
 //   - sync and syncfs keep nothing.
 package disk
 
@@ -230,7 +230,7 @@ func set[T any](to, from *T) {
 	}
 }
 
-// Forget takes back so many tellings of a node.
+// Forget takes back that many tellings of a node.
 func (s *Session) Forget(id, times uint64) {
 	s.d.mu.Lock()
 	defer s.d.mu.Unlock()
@@ -242,7 +242,7 @@ func (s *Session) Forget(id, times uint64) {
 	}
 }
 
-// sweep forgets nodes that nobody can come to any more, and removes their bytes.
+// sweep forgets nodes that no process can reach any more, and removes their bytes.
 func (d *Disk) sweep() {
 	reached := map[*node]bool{}
 	var reach func(n *node)

@@ -323,7 +323,7 @@ func TestWhatNobodyCanReachTakesNoSpace(t *testing.T) {
 	}
 	k.s.Forget(f, 1)
 	if len(k.d.nodes) != 1 {
-		t.Fatal("a file stays that nobody can reach")
+		t.Fatal("a file stays that no process can reach")
 	}
 }
 

@@ -23,7 +23,7 @@ const (
 // Rule is what happens to calls of some kinds. The first rule that is about a call counts.
 type Rule struct {
 	Kinds   []Kind `json:"kinds"`    // none: all
-	Skip    int    `json:"skip"`     // so many calls pass before the first
+	Skip    int    `json:"skip"`     // calls that pass before the first
 	Times   int    `json:"times"`    // calls that it is about; 0: all
 	DelayMS int    `json:"delay_ms"` // they wait for so long
 	Hang    bool   `json:"hang"`     // they wait until there are other rules
@@ -67,7 +67,7 @@ func newGate() *Gate {
 	return g
 }
 
-// SetRules replaces all rules. Calls that hang are judged anew.
+// SetRules replaces all rules. Calls that hang are judged again.
 func (g *Gate) SetRules(rules []Rule) error {
 	var own []*Rule
 	for i := range rules {
