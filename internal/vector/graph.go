@@ -60,6 +60,8 @@ type graphPart struct {
 	bottom [graphChunk * (bottomLinks + 1)]uint32
 	upper  [graphChunk]atomic.Pointer[upperLayers]
 	copies [graphChunk]uint32 // the next row that hangs on the same node, 0 after the last one: row 0 hangs on none
+	// hung has a bit for each node on which rows hang: few bytes, which stay in the processor's cache.
+	hung [graphChunk / 64]uint64
 }
 
 // upperLayers are a node's links from layer 1 on: a count and then rows, one layer after another.
@@ -80,7 +82,7 @@ func (g *Graph) Built() uint32 { return g.built.Load() }
 
 // Bytes is about the memory that the graph takes.
 func (g *Graph) Bytes() int64 {
-	return int64(len(*g.chunks.Load()))*graphChunk*(4*(bottomLinks+1)+8+4) + int64(g.nodes.Load())*(upperLinks+1)*4/15
+	return int64(len(*g.chunks.Load()))*(graphChunk*(4*(bottomLinks+1)+8+4)+graphChunk/8) + int64(g.nodes.Load())*(upperLinks+1)*4/15
 }
 
 // links returns the list of a node on a layer, or nil if it is not there. Its first number is the count.
@@ -109,6 +111,14 @@ func (g *Graph) copyAfter(parts *[]*graphPart, row uint32) uint32 {
 	return atomic.LoadUint32(&(*parts)[row/graphChunk].copies[row%graphChunk])
 }
 
+// hasCopies reports whether rows hang on a node.
+func (g *Graph) hasCopies(parts []*graphPart, row uint32) bool {
+	if int(row/graphChunk) >= len(parts) {
+		return true // it came meanwhile: its list says so
+	}
+	return atomic.LoadUint64(&parts[row/graphChunk].hung[row%graphChunk/64])&(1<<(row%64)) != 0
+}
+
 // hang adds a copy to a node's list, at its beginning: a walk through the list meanwhile meets it or does not.
 func (g *Graph) hang(row, node uint32) {
 	g.room(row, 0)
@@ -116,6 +126,7 @@ func (g *Graph) hang(row, node uint32) {
 	first := &parts[node/graphChunk].copies[node%graphChunk]
 	atomic.StoreUint32(&parts[row/graphChunk].copies[row%graphChunk], atomic.LoadUint32(first))
 	atomic.StoreUint32(first, row)
+	atomic.OrUint64(&parts[node/graphChunk].hung[node%graphChunk/64], 1<<(node%64))
 	g.copies.Add(1)
 }
 

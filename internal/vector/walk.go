@@ -67,7 +67,7 @@ func (g *Graph) Search(v *View, q *Query, ef int, pass Bits, dst []Hit) []Hit {
 // so that none is looked at of a node that is behind all that are wanted.
 func (w *walk) withCopies(g *Graph, v *View, me side, ef int, pass Bits, dst []Hit) []Hit {
 	parts, alone := *g.chunks.Load(), 0
-	for alone < len(w.pool.keys) && g.copyAfter(&parts, rowOf(w.pool.keys[alone])) == 0 {
+	for alone < len(w.pool.keys) && !g.hasCopies(parts, rowOf(w.pool.keys[alone])) {
 		alone++
 	}
 	if alone == len(w.pool.keys) {
@@ -82,6 +82,9 @@ func (w *walk) withCopies(g *Graph, v *View, me side, ef int, pass Bits, dst []H
 		node := rowOf(key)
 		if pass == nil || pass.Has(node) {
 			w.rows.addLater(key)
+		}
+		if !g.hasCopies(parts, node) {
+			continue
 		}
 		for row, n := g.copyAfter(&parts, node), 0; row != 0; n = 0 {
 			for ; row != 0 && n < len(w.near); row = g.copyAfter(&parts, row) {
@@ -108,6 +111,9 @@ func (g *Graph) copyPasses(node uint32, pass Bits) bool {
 		return false
 	}
 	parts := *g.chunks.Load()
+	if !g.hasCopies(parts, node) {
+		return false
+	}
 	for row := g.copyAfter(&parts, node); row != 0; row = g.copyAfter(&parts, row) {
 		if pass.Has(row) {
 			return true
