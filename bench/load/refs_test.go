@@ -178,7 +178,7 @@ func TestARefThatIsLostOnEitherSideFailsTheAudit(t *testing.T) {
 
 func TestOneNodeThatIsNotTheBenchsIsNotHeldAgainst(t *testing.T) {
 	run := on(t, bench.InProc, refsSuite(t, RefsScale, "update", bench.Shape{Pumps: 4, Kind: "nodes-3"}))
-	if !strings.Contains(run.Failed, "no server of one node") {
+	if !strings.Contains(run.Failed, "no single-node server runs") {
 		t.Errorf("failed %q, want a word on the server that is not there", run.Failed)
 	}
 }

@@ -149,9 +149,9 @@ func hostilePushes(w work, first, second, third string) []hostile {
 		{"flipped pack", join(updateOf(noID, third, "refs/heads/t"), flip(pack, len(pack)/2)), 200, "unpack index-pack"},
 		{"too many for atomic", join(pkt(append(long, "")...), pack), 200, "atomic_push_refs of 10000"},
 		{"shallow", join(pkt("shallow "+second, noID+" "+third+" refs/heads/s"+pushCaps, ""), w.packOf("main", "^main~1")), 200, "ng refs/heads/s shallow update not allowed"},
-		{"shallow at nothing", join(pkt("shallow main", noID+" "+third+" refs/heads/s"+pushCaps, ""), pack), 400, "no push"},
-		{"no pkt", []byte("hello"), 400, "no push"},
-		{"cut in commands", []byte("00a0" + noID), 400, "no push"},
+		{"shallow at nothing", join(pkt("shallow main", noID+" "+third+" refs/heads/s"+pushCaps, ""), pack), 400, "must be a push"},
+		{"no pkt", []byte("hello"), 400, "must be a push"},
+		{"cut in commands", []byte("00a0" + noID), 400, "must be a push"},
 		{"capability not offered", join(pkt(noID+" "+third+" refs/heads/c\x00report-status push-cert=x", ""), pack), 200, "ng refs/heads/c capability: push-cert=x was not offered"},
 		{"capability not offered, by a client that reads no report", join(pkt(noID+" "+third+" refs/heads/c\x00push-cert=x", ""), pack), 400, "not offered"},
 	}
