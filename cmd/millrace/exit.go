@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 
@@ -32,8 +33,9 @@ func (e exitError) Unwrap() error { return e.error }
 // errReported ends a command that has said what is wrong in a form of its own.
 var errReported = errors.New("reported")
 
-// exitCode is the only table from errors to exit codes.
-func exitCode(err error) int {
+// exitCode is the only table from errors to exit codes. signalled says that a signal told the command to end: a call that it
+// cut off says nothing about the server.
+func exitCode(err error, signalled bool) int {
 	var usage usageError
 	var chosen exitError
 	var refused *millrace.Error
@@ -45,6 +47,9 @@ func exitCode(err error) int {
 	case errors.As(err, &chosen):
 		return chosen.code
 	case errors.As(err, &refused):
+		if signalled && errors.Is(err, context.Canceled) {
+			return exitRefused
+		}
 		if refused.Code == millrace.CodeUnavailable || refused.Code == millrace.CodeDeadlineExceeded {
 			return exitUnavailable
 		}

@@ -44,7 +44,7 @@ func execute(told *interrupts, args []string, in io.Reader, stdout, errOut io.Wr
 	if err != nil {
 		a.report(err)
 	}
-	return exitCode(err)
+	return exitCode(err, told.ctx.Err() != nil)
 }
 
 func (a *app) root() *cobra.Command {
