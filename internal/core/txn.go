@@ -24,6 +24,15 @@ func ScanRows(v View, from, to []byte, fn func(key, value []byte) (more bool, er
 	return err
 }
 
+// SomeRow reports whether there is a row in [from, to).
+func SomeRow(v View, from, to []byte) (some bool, err error) {
+	err = v.Scan(from, to, func([]byte, []byte) bool {
+		some = true
+		return false
+	})
+	return some, err
+}
+
 // Txn is how a state machine changes a shard's state while one entry is applied. Reads see the writes before them.
 // Key and value slices handed to a Txn belong to it afterwards.
 type Txn interface {

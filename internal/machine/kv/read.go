@@ -174,12 +174,8 @@ func GetEach(v core.View, p core.Partition, keyspace string, keys [][]byte, byte
 }
 
 // HasKeys reports whether a keyspace has a key. v is of the state that the machine is of.
-func (m *Machine) HasKeys(v core.View) (some bool, err error) {
+func (m *Machine) HasKeys(v core.View) (bool, error) {
 	from, _ := keys.KVRange(m.p, 1, nil) // behind the table of keyspaces
 	_, to := keys.KVs(m.p)
-	err = v.Scan(from, to, func([]byte, []byte) bool {
-		some = true
-		return false
-	})
-	return some, err
+	return core.SomeRow(v, from, to)
 }

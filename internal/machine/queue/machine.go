@@ -117,7 +117,7 @@ func (m *Machine) openLines(v core.View) error {
 	slices.SortFunc(m.queues, func(a, b *queueState) int { return cmp.Compare(a.number, b.number) })
 	var err error
 	from, to := keys.UniqueRangeAll(m.p)
-	if m.numbered, err = someRow(v, from, to); err != nil {
+	if m.numbered, err = core.SomeRow(v, from, to); err != nil {
 		return err
 	}
 	for i, l := range m.queues {
@@ -147,15 +147,6 @@ func (m *Machine) openNamed(v core.View) error {
 		m.queues, m.names[l.name] = append(m.queues, l), l
 		return true, nil
 	})
-}
-
-// someRow reports whether there is a row in a range.
-func someRow(v core.View, from, to []byte) (some bool, err error) {
-	err = v.Scan(from, to, func([]byte, []byte) bool {
-		some = true
-		return false
-	})
-	return some, err
 }
 
 func (m *Machine) openLine(v core.View, l *queueState) error {

@@ -28,7 +28,7 @@ func (m *Machine) noteVacant(v core.View, l *queueState) error {
 	free := l.isVacant()
 	if free && m.numbered {
 		from, to := keys.UniqueRange(m.p, l.number)
-		some, err := someRow(v, from, to)
+		some, err := core.SomeRow(v, from, to)
 		if err != nil {
 			return err
 		}

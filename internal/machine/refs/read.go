@@ -226,11 +226,7 @@ func EachPack(v core.View, p core.Partition, fn func(id core.RepoID, line core.P
 
 // HasRepos reports whether there is a repository, or a deleted one that can be brought back. v is of the state that the machine
 // is of.
-func (m *Machine) HasRepos(v core.View) (some bool, err error) {
+func (m *Machine) HasRepos(v core.View) (bool, error) {
 	from, to := keys.Repos(m.p)
-	err = v.Scan(from, to, func([]byte, []byte) bool {
-		some = true
-		return false
-	})
-	return some, err
+	return core.SomeRow(v, from, to)
 }
