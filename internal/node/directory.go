@@ -49,29 +49,47 @@ func (n *Node) CreateNamespace(ctx context.Context, tenant, name string, partiti
 		Tenant: tenant, Name: name, Partitions: uint16(min(max(partitions, 0), 1<<16-1)), Shards: uint16(len(n.shards)),
 		Max: int32(n.o.Namespaces),
 	}
-	p := n.Forward(ctx, systemPartition, []core.Commit{{Partition: systemPartition, Principal: "millrace", Ops: []core.Op{op}}})
-	switch {
-	case p.Err != nil:
-		return info, false, p.Err
-	case len(p.Results) != 1:
-		return info, false, fmt.Errorf("create namespace %q: %d results", name, len(p.Results))
-	case p.Results[0].Refusal != nil:
-		return info, false, p.Results[0].Refusal.Fact
+	r, err := n.changeDirectory(ctx, op)
+	if err != nil {
+		return info, false, err
 	}
-	replayed = p.Results[0].Ops[0].Replayed
+	replayed = r.Replayed
 	info, ok, err := n.readNamespace(ctx, tenant, name)
 	if err == nil && !ok {
 		err = fmt.Errorf("namespace %q was created and is not in the directory", name)
 	}
-	if f, is := errors.AsType[core.Unavailable](err); is {
-		f.Unknown = !replayed
-		err = f
+	return info, replayed, withOutcome(err, !replayed)
+}
+
+// changeDirectory proposes an op of the directory to the leader of shard 0.
+func (n *Node) changeDirectory(ctx context.Context, op core.Op) (core.OpResult, error) {
+	return answerOf(n.Forward(ctx, systemPartition, []core.Commit{{Partition: systemPartition, Principal: "millrace", Ops: []core.Op{op}}}))
+}
+
+// answerOf returns the result of a proposal of one commit of one op.
+func answerOf(p core.Proposed) (core.OpResult, error) {
+	switch {
+	case p.Err != nil:
+		return core.OpResult{}, p.Err
+	case len(p.Results) != 1:
+		return core.OpResult{}, fmt.Errorf("%d results of one commit", len(p.Results))
+	case p.Results[0].Refusal != nil:
+		return core.OpResult{}, p.Results[0].Refusal.Fact
 	}
-	if f, is := errors.AsType[core.DeadlineExceeded](err); is {
-		f.Unknown = !replayed
-		err = f
+	return p.Results[0].Ops[0], nil
+}
+
+// withOutcome says of an error by which a call ended without an answer whether the call may yet be done.
+func withOutcome(err error, unknown bool) error {
+	if f, ok := errors.AsType[core.Unavailable](err); ok {
+		f.Unknown = unknown
+		return f
 	}
-	return info, replayed, err
+	if f, ok := errors.AsType[core.DeadlineExceeded](err); ok {
+		f.Unknown = unknown
+		return f
+	}
+	return err
 }
 
 // FindNamespace looks a namespace up in this node's copy of the directory, without waiting for anything.

@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/machine/commit"
@@ -51,16 +50,8 @@ func (b *boundedPart) newsOfTenant(sums map[rateKey]uint64) core.Op {
 // SetTenant replaces the configuration of a tenant; ifVersion is -1 for any. It returns the version.
 func (n *Node) SetTenant(ctx context.Context, tenant string, c core.TenantConfig, ifVersion int64) (version uint64, err error) {
 	op := &core.TenantSet{Tenant: tenant, Config: c, IfVersion: ifVersion}
-	p := n.Forward(ctx, systemPartition, []core.Commit{{Partition: systemPartition, Principal: "millrace", Ops: []core.Op{op}}})
-	switch {
-	case p.Err != nil:
-		return 0, p.Err
-	case len(p.Results) != 1:
-		return 0, fmt.Errorf("configure tenant %q: %d results", tenant, len(p.Results))
-	case p.Results[0].Refusal != nil:
-		return 0, p.Results[0].Refusal.Fact
-	}
-	return p.Results[0].Ops[0].Version, nil
+	r, err := n.changeDirectory(ctx, op)
+	return r.Version, err
 }
 
 // Tenant reads what the directory has of a tenant, and what this node measured last of its keys.

@@ -23,7 +23,7 @@ const (
 // errOvertaken ends a removal with which another one goes on.
 var errOvertaken = core.Unavailable{Reason: "removal_overtaken", Unknown: true}
 
-// removedFact refuses what comes for a partition whose namespace was removed. To ask again finds the namespace as it is by then.
+// removedFact refuses calls for a partition whose namespace was removed. A caller that asks again finds the namespace as it is then.
 var removedFact = core.Unavailable{Reason: "namespace_removed"}
 
 // RemoveNamespace removes a namespace that holds nothing that a user would miss, and reports whether there was one. Errors:
@@ -33,12 +33,14 @@ func (n *Node) RemoveNamespace(ctx context.Context, tenant, name string) (existe
 	if err != nil {
 		return false, err
 	}
-	// A caller who makes a namespace of that name next, at this node, finds the one that was removed no more.
+	// A caller that makes a namespace of that name next at this node must not find the removed one.
 	return existed, n.shards[0].barrier(ctx, core.ReadOptions{})
 }
 
 func (n *Node) remover() remover {
-	return remover{directory: n.stepDirectory, partition: n.stepPartition, find: n.findRemoval}
+	return remover{directory: func(ctx context.Context, op *core.NamespaceRemove) (core.OpResult, error) {
+		return n.changeDirectory(ctx, op)
+	}, partition: n.stepPartition, find: n.findRemoval}
 }
 
 // remover takes removals from step to step. Its steps go to the leaders of the directory and of the partitions, and may be lost,
@@ -63,7 +65,7 @@ func (m remover) remove(ctx context.Context, tenant, name string, only core.Name
 	r, ok, err := m.find(ctx, began.Tenant, began.Namespace)
 	switch {
 	case err != nil:
-		return false, unknown(err)
+		return false, withOutcome(err, true)
 	case !ok || r.ID != began.Version:
 		return false, errOvertaken
 	}
@@ -81,7 +83,7 @@ func (m remover) finish(ctx context.Context, r commit.Removal) error {
 		if err := m.each(ctx, r, core.PartitionClose); err != nil {
 			held, isHeld := errors.AsType[core.NotEmpty](err)
 			if !isHeld {
-				return unknown(err)
+				return withOutcome(err, true)
 			}
 			if m.each(ctx, r, core.PartitionOpen) == nil {
 				_ = m.mark(ctx, r, core.RemovalAbort) // else the leader of shard 0 takes it back
@@ -89,7 +91,7 @@ func (m remover) finish(ctx context.Context, r commit.Removal) error {
 			return held
 		}
 		if err := m.mark(ctx, r, core.RemovalFinish); err != nil {
-			return unknown(err)
+			return withOutcome(err, true)
 		}
 	}
 	if m.each(ctx, r, core.PartitionClear) == nil {
@@ -126,24 +128,7 @@ func (m remover) each(ctx context.Context, r commit.Removal, step core.Partition
 	return nil
 }
 
-// unknown says of an error that what was asked for may yet be done.
-func unknown(err error) error {
-	switch f := err.(type) {
-	case core.Unavailable:
-		f.Unknown = true
-		return f
-	case core.DeadlineExceeded:
-		f.Unknown = true
-		return f
-	}
-	return err
-}
-
-func (n *Node) stepDirectory(ctx context.Context, op *core.NamespaceRemove) (core.OpResult, error) {
-	return answerOf(n.Forward(ctx, systemPartition, []core.Commit{{Partition: systemPartition, Principal: "millrace", Ops: []core.Op{op}}}))
-}
-
-// stepPartition goes by the shard that the directory named: a namespace that has left it is found no more.
+// stepPartition uses the shard in the mark, because a namespace that has left the directory can no longer be looked up.
 func (n *Node) stepPartition(ctx context.Context, p core.PartitionInfo, op *core.PartitionRemove) error {
 	if int(p.Shard) >= len(n.shards) {
 		return fmt.Errorf("partition %s is of shard %d, of %d", p.Partition, p.Shard, len(n.shards))
@@ -151,19 +136,6 @@ func (n *Node) stepPartition(ctx context.Context, p core.PartitionInfo, op *core
 	commits := []core.Commit{{Partition: p.Partition, Principal: "millrace", Ops: []core.Op{op}}}
 	_, err := answerOf(n.forwardTo(ctx, n.shards[p.Shard], p.Partition, commits))
 	return err
-}
-
-// answerOf returns the result of a proposal of one commit of one op.
-func answerOf(p core.Proposed) (core.OpResult, error) {
-	switch {
-	case p.Err != nil:
-		return core.OpResult{}, p.Err
-	case len(p.Results) != 1:
-		return core.OpResult{}, fmt.Errorf("%d results of one commit", len(p.Results))
-	case p.Results[0].Refusal != nil:
-		return core.OpResult{}, p.Results[0].Refusal.Fact
-	}
-	return p.Results[0].Ops[0], nil
 }
 
 func (n *Node) findRemoval(ctx context.Context, t core.TenantID, ns core.NamespaceID) (r commit.Removal, ok bool, err error) {
@@ -177,10 +149,10 @@ func (n *Node) findRemoval(ctx context.Context, t core.TenantID, ns core.Namespa
 	return r, ok, err
 }
 
-// removals is what the leader of shard 0 knows of removals that are under way. Who tends the disk owns it, but for busy.
+// removals is what the leader of shard 0 knows of removals that are under way. The upkeep goroutine owns all but busy.
 type removals struct {
 	seen map[nsNumber]sighting
-	busy atomic.Bool // one is being gone on with
+	busy atomic.Bool // resume runs
 }
 
 type nsNumber struct {

@@ -72,10 +72,10 @@ func TestThoseWhoWaitOnARemovedNamespaceAreTold(t *testing.T) {
 	if p := r.propose(core.Commit{Ops: []core.Op{&core.KVPut{Keyspace: "k", Key: []byte("x")}}}); p.Err != nil || p.Results[0].Refusal == nil || p.Results[0].Refusal.Fact != removedFact {
 		t.Errorf("a put at an old cache: %+v", p)
 	}
-	if _, _, err := r.node.Claim(ctx, r.ns, core.ClaimSpec{Queues: []core.GrantQueue{{Name: "q", Weight: 1}}, Max: 1, Wait: 60_000}); err != removedFact {
+	if _, _, err := r.node.Claim(ctx, r.ns, core.ClaimSpec{Queues: []core.GrantQueue{{Name: "q", Weight: 1}}, Max: 1, Wait: 60_000}); !errors.Is(err, removedFact) {
 		t.Errorf("a claim at an old cache: %v", err)
 	}
-	if _, _, err := r.node.Session(ctx, r.ns, core.SessionSpec{ID: core.SessionID{2}}, newSink()); err != removedFact {
+	if _, _, err := r.node.Session(ctx, r.ns, core.SessionSpec{ID: core.SessionID{2}}, newSink()); !errors.Is(err, removedFact) {
 		t.Errorf("a session at an old cache: %v", err)
 	}
 
