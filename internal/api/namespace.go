@@ -32,8 +32,8 @@ func (qs *queueService) DeleteNamespace(ctx context.Context, _ *pb.DeleteNamespa
 	if fact != nil {
 		return nil, fact
 	}
-	if s.o.Backend.Format() < core.FormatQueues {
-		return nil, core.Invalid{Field: "namespace", Reason: "not_supported", Message: "namespaces are removed once the upgrade of the cluster is finalized"}
+	if fact := s.removes("namespace"); fact != nil {
+		return nil, fact
 	}
 	existed, err := s.o.Backend.RemoveNamespace(ctx, s.tenantOf(ctx, who), name)
 	if err != nil {

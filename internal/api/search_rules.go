@@ -169,8 +169,8 @@ func (ss *searchService) DeleteRuleset(ctx context.Context, in *pb.DeleteRuleset
 	if err != nil {
 		return nil, err
 	}
-	if ss.s.o.Backend.Format() < core.FormatQueues {
-		return nil, core.Invalid{Field: "ruleset", Reason: "not_supported", Message: "rulesets are removed once the upgrade of the cluster is finalized"}
+	if fact := ss.s.removes("ruleset"); fact != nil {
+		return nil, fact
 	}
 	r, at, err := c.proposeOp(ctx, &core.RulesetDelete{Name: name})
 	if err != nil {

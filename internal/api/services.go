@@ -203,8 +203,8 @@ func (qs *queueService) Delete(ctx context.Context, in *pb.DeleteQueueRequest) (
 	if err != nil {
 		return nil, err
 	}
-	if qs.s.o.Backend.Format() < core.FormatQueues {
-		return nil, core.Invalid{Field: "queue", Reason: "not_supported", Message: "queues are removed once the upgrade of the cluster is finalized"}
+	if fact := qs.s.removes("queue"); fact != nil {
+		return nil, fact
 	}
 	if c.t.several() && !in.GetPurge() {
 		q, _, err := c.queue(ctx, name)
@@ -273,4 +273,12 @@ func (h *healthService) Check(_ context.Context, in *healthpb.HealthCheckRequest
 		state = healthpb.HealthCheckResponse_NOT_SERVING
 	}
 	return &healthpb.HealthCheckResponse{Status: state}, nil
+}
+
+// removes refuses the removal of a kind of thing until the cluster writes entries that may remove it.
+func (s *Server) removes(kind string) core.Fact {
+	if s.o.Backend.Format() >= core.FormatQueues {
+		return nil
+	}
+	return core.Invalid{Field: kind, Reason: "not_supported", Message: kind + "s are removed once the upgrade of the cluster is finalized"}
 }
