@@ -154,7 +154,7 @@ func Summary(dir string) ([]byte, error) {
 		p.line("No result is committed yet.")
 		return p.Bytes(), nil
 	}
-	p.line("Machine of these figures: %s.", machine(host))
+	p.line("Machine of these figures: %s; results: bench/results/%s.", machine(host), host.host)
 	p.line("")
 	p.compared(slices.DeleteFunc(lines, func(line []string) bool { return !slices.Contains(headlines, line[0]) }))
 	return p.Bytes(), nil

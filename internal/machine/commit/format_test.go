@@ -23,12 +23,12 @@ func TestTheFormatRisesForTheMembershipThatWasLookedAtAndNeverFalls(t *testing.T
 	if _, ok := c.apply(&core.FormatRaise{To: 2, Members: version}).(core.Invalid); !ok {
 		t.Error("the format fell")
 	}
-	anew := New(Options{})
-	if err := anew.Open(c.tx); err != nil || anew.Format() != 3 {
-		t.Errorf("opened again: format %d, %v", anew.Format(), err)
+	opened := New(Options{})
+	if err := opened.Open(c.tx); err != nil || opened.Format() != 3 {
+		t.Errorf("opened again: format %d, %v", opened.Format(), err)
 	}
-	anew.BreakOff(c.tx, 0)
-	if err := anew.Open(c.tx); err != nil || anew.Format() != 3 {
-		t.Errorf("in a history that begins with this state: format %d, %v", anew.Format(), err)
+	opened.BreakOff(c.tx, 0)
+	if err := opened.Open(c.tx); err != nil || opened.Format() != 3 {
+		t.Errorf("in a history that begins with this state: format %d, %v", opened.Format(), err)
 	}
 }

@@ -271,7 +271,7 @@ func (k mark) append(dst []byte) []byte {
 	if k.finished {
 		finished = 1
 	}
-	dst = append(dst, finished, byte(len(k.tenant)), byte(len(k.name))) // both at most maxName
+	dst = append(dst, finished, byte(len(k.tenant)), byte(len(k.name))) // both at most core.MaxName
 	return k.space.append(append(append(dst, k.tenant...), k.name...))
 }
 
