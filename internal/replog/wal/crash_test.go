@@ -152,6 +152,7 @@ func (h *history) clone() *history {
 type crash struct {
 	disk *replogtest.Disk
 	h    *history
+	kept int // percent of what was not synced
 	what string
 }
 
@@ -171,7 +172,7 @@ func crashes(t *testing.T, seed uint64, o wal.Options, n int, keep func(*rand.Ra
 		}
 		k := keep(rng)
 		out = append(out, crash{
-			disk.Crash(k, rng.Uint64()), w.h.clone(), fmt.Sprintf("seed %d, before operation %d (%s %s), keeping %d %%", seed, op.N, op.Kind, op.Name, k),
+			disk.Crash(k, rng.Uint64()), w.h.clone(), k, fmt.Sprintf("seed %d, before operation %d (%s %s), keeping %d %%", seed, op.N, op.Kind, op.Name, k),
 		})
 		return nil
 	})
@@ -280,7 +281,7 @@ func goOn(t *testing.T, c crash, l *wal.Log, o wal.Options, at int) {
 // The control: the same power cuts without syncs lose what was acknowledged, or the test above proves nothing. They only
 // lose: the log opens all the same.
 func TestPowerCutWithoutSyncsLosesAcknowledgedBatchesAndStillOpens(t *testing.T) {
-	lost, points := 0, 0
+	lost, lossy, points := 0, 0, 0 // lossy: cuts that take at least a tenth of what was not synced
 	for seed := range uint64(20) {
 		o := small(nil)
 		o.SegmentBytes, o.NoSync = segmentSizes(seed), true
@@ -294,8 +295,11 @@ func TestPowerCutWithoutSyncsLosesAcknowledgedBatchesAndStillOpens(t *testing.T)
 			if err != nil {
 				t.Fatalf("%s: does not open: %v", c.what, err)
 			}
-			if _, why := c.h.matches(t, l); why != "" {
-				lost++
+			_, why := c.h.matches(t, l)
+			if c.kept <= 90 {
+				if lossy++; why != "" {
+					lost++
+				}
 			}
 			put(t, l, wal.Batch{Shard: 7, Entries: entries(7, 1, 3, 1, 100)})
 			_ = l.Close()
@@ -306,7 +310,7 @@ func TestPowerCutWithoutSyncsLosesAcknowledgedBatchesAndStillOpens(t *testing.T)
 			_ = l.Close()
 		}
 	}
-	if points < 100 || lost*100 < points*95 {
-		t.Fatalf("%d of %d power cuts lost something acknowledged, want at least 95 %%", lost, points)
+	if lossy < 100 || lost*100 < lossy*95 {
+		t.Fatalf("%d of %d power cuts that took a tenth or more lost something acknowledged, want at least 95 %%; %d cuts in all", lost, lossy, points)
 	}
 }
