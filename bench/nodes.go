@@ -6,25 +6,19 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/millrace/millrace/internal/localport"
 )
 
-// Ports of a cluster on this host. `cluster init` gives each node ten in a row; they are drawn below those that the kernel
-// gives to connections, so that none is taken between the draw and the start, or while a node is started again.
 const (
-	lowestPort   = 10_000
-	highestPort  = 20_000
-	portsOfNode  = 10
-	portsUsed    = 4 // of the ten: peers, gRPC, REST, admin
-	portDraws    = 100
-	clusterTries = 3 // somebody else may have drawn the same ports
+	portsOfNode  = 10 // numbers in a row that `cluster init` gives to each node, as configurations name them
+	clusterTries = 3  // a program that reserves nothing may have taken a number in the meantime
 )
 
 // errPortTaken says that another process listens where a node was to.
@@ -53,20 +47,38 @@ type initialized struct {
 }
 
 func (u *runner) tryNodes(ctx context.Context, exe, files, logs string, spec *runSpec) (*cluster, error) {
-	port, err := freePorts(spec.shape.Nodes)
+	ports, err := localport.Reserve(spec.shape.Nodes * portsOfNode)
 	if err != nil {
 		return nil, err
 	}
+	made, err := u.initNodes(ctx, exe, files, ports.First(), spec)
+	if err != nil {
+		ports.Release()
+		return nil, err
+	}
+	c, err := u.startFiles(ctx, exe, logs, spec, made)
+	if err != nil {
+		ports.Release()
+		return nil, err
+	}
+	c.close = func() error {
+		defer ports.Release()
+		return c.stop()
+	}
+	return c, nil
+}
+
+// initNodes makes the files of a cluster whose first node has the ports from port on.
+func (u *runner) initNodes(ctx context.Context, exe, files string, port int, spec *runSpec) (made initialized, err error) {
 	out, err := exec.CommandContext(ctx, exe, "cluster", "init", "--json", "--dir", files, "--nodes", strconv.Itoa(spec.shape.Nodes),
 		"--base-port", strconv.Itoa(port), "--shards", strconv.Itoa(max(spec.shape.Shards, 1))).Output()
 	if err != nil {
-		return nil, fmt.Errorf("make the configuration of %d nodes: %w", spec.shape.Nodes, err)
+		return made, fmt.Errorf("make the configuration of %d nodes: %w", spec.shape.Nodes, err)
 	}
-	var made initialized
 	if err := json.Unmarshal(out, &made); err != nil || len(made.Nodes) != spec.shape.Nodes {
-		return nil, fmt.Errorf("cluster init said %q", bytes.TrimSpace(out))
+		return made, fmt.Errorf("cluster init said %q", bytes.TrimSpace(out))
 	}
-	return u.startFiles(ctx, exe, logs, spec, made)
+	return made, nil
 }
 
 // startFiles starts the nodes of a cluster whose files are made.
@@ -86,30 +98,6 @@ func (u *runner) startFiles(ctx context.Context, exe, logs string, spec *runSpec
 		return nil, errors.Join(err, c.stop())
 	}
 	return c, nil
-}
-
-// freePorts draws the first of the ports of n nodes, all of which are free now.
-func freePorts(n int) (int, error) {
-	for range portDraws {
-		first := lowestPort + rand.IntN(highestPort-lowestPort-n*portsOfNode)
-		if portsFree(first, n) {
-			return first, nil
-		}
-	}
-	return 0, fmt.Errorf("no free ports for %d nodes from %d to %d", n, lowestPort, highestPort)
-}
-
-func portsFree(first, n int) bool {
-	for node := range n {
-		for k := range portsUsed {
-			lis, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(first+node*portsOfNode+k)))
-			if err != nil {
-				return false
-			}
-			_ = lis.Close() // it has no connections yet
-		}
-	}
-	return true
 }
 
 // nodes are the processes of a cluster that the bench runs.

@@ -10,19 +10,6 @@ import (
 	millrace "github.com/millrace/millrace/sdk/go"
 )
 
-func TestPortsOfAClusterAreDrawnBelowThoseOfConnections(t *testing.T) {
-	first, err := freePorts(9)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if first < lowestPort || first+9*portsOfNode > highestPort {
-		t.Errorf("the ports begin with %d", first)
-	}
-	if !portsFree(first, 9) {
-		t.Errorf("the ports from %d on are taken", first)
-	}
-}
-
 // program is a server that does what the lines of a shell script say.
 func program(t *testing.T, lines string) string {
 	t.Helper()

@@ -20,6 +20,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/millrace/millrace/bench"
+	"github.com/millrace/millrace/internal/localport"
 	"github.com/millrace/millrace/internal/server"
 )
 
@@ -121,7 +122,8 @@ func SearchOutage(ctx context.Context, rig *bench.Rig) error {
 type outage struct {
 	rig      *bench.Rig
 	dir      string
-	address  string // of the provider
+	reserved *localport.Ports // the provider's one
+	address  string           // of the provider
 	provider *http.Server
 	answer   atomic.Pointer[http.HandlerFunc] // of a fault
 	server   *server.Running
@@ -177,14 +179,17 @@ func (o *outage) start(ctx context.Context) (err error) {
 
 // listen starts the provider, at the address that it had.
 func (o *outage) listen(ctx context.Context) error {
-	if o.address == "" {
-		o.address = "127.0.0.1:0"
+	if o.reserved == nil {
+		reserved, err := localport.Reserve(1)
+		if err != nil {
+			return err
+		}
+		o.reserved, o.address = reserved, reserved.Addresses()[0]
 	}
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", o.address)
 	if err != nil {
 		return err
 	}
-	o.address = l.Addr().String()
 	o.provider = &http.Server{Handler: o, ReadHeaderTimeout: time.Minute}
 	go func(s *http.Server) { _ = s.Serve(l) }(o.provider)
 	return nil
@@ -197,6 +202,9 @@ func (o *outage) close() error {
 	}
 	if o.provider != nil {
 		err = errors.Join(err, o.provider.Close())
+	}
+	if o.reserved != nil {
+		o.reserved.Release()
 	}
 	if o.door != nil {
 		o.door.http.CloseIdleConnections()

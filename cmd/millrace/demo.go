@@ -25,6 +25,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/millrace/millrace/internal/localport"
 	millrace "github.com/millrace/millrace/sdk/go"
 )
 
@@ -139,6 +140,11 @@ func (d *demo) run(ctx context.Context) (err error) {
 	if err := d.prepare(); err != nil {
 		return err
 	}
+	reserved, err := localport.Reserve(1) // the server is killed, and comes back at the same address
+	if err != nil {
+		return err
+	}
+	defer reserved.Release()
 	runtime.LockOSThread() // the server and the workers die with the thread that starts them, so none outlives the demo
 	defer runtime.UnlockOSThread()
 	defer func() {
@@ -147,7 +153,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 			err = errors.Join(err, os.RemoveAll(d.dir))
 		}
 	}()
-	if err := d.startServer(ctx, "127.0.0.1:0"); err != nil {
+	if err := d.startServer(ctx, reserved.Addresses()[0]); err != nil {
 		return err
 	}
 	client, err := d.client(ctx)

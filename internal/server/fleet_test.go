@@ -12,6 +12,7 @@ import (
 
 	"github.com/millrace/millrace/internal/config"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/env/envtest"
 )
 
 // fleetToken is the token of tenant acme, with every scope, at each node of a fleet.
@@ -50,7 +51,7 @@ func newFleet(t *testing.T, n, shards int, change func(i int, o *Options)) *flee
 		}
 	}
 	for i := range n {
-		at := ports.Free(t, 3)
+		at := envtest.Ports(t, 3)
 		f.peers = append(f.peers, config.Peer{ID: uint64(i + 1), Address: at[0], API: at[1], HTTP: at[2]})
 	}
 	t.Cleanup(func() {

@@ -25,16 +25,13 @@ func aloneIn(t *testing.T, dir string) Options {
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := ports.Free(t, 1)[0]
+	address := envtest.Ports(t, 1)[0]
 	o.Cluster = config.Cluster{
 		ID: strings.Repeat("0a", 16), Node: 1, Listen: address, Plain: true,
 		Peers: []config.Peer{{ID: 1, Address: address, API: "n1.example:7081"}},
 	}
 	return o
 }
-
-// ports are those of nodes.
-var ports = envtest.Ports{First: 24_000, Count: 2_000}
 
 // startAndStop runs a server for a moment.
 func startAndStop(t *testing.T, o Options) error {
@@ -73,7 +70,7 @@ func TestADirectoryIsRefusedUnderOtherSettingsAndNothingInItChanges(t *testing.T
 		t.Fatal(err)
 	}
 	before := filesOf(t, dir)
-	second := config.Peer{ID: 2, Address: ports.Free(t, 1)[0], API: "n2.example:7081"}
+	second := config.Peer{ID: 2, Address: envtest.Ports(t, 1)[0], API: "n2.example:7081"}
 	for _, c := range []struct {
 		setting, made, given string
 		change               func(o *Options)

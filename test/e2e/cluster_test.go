@@ -57,7 +57,7 @@ func newCluster(t *testing.T, n, shards int, change func(o *server.Options)) *no
 	tokens := fmt.Sprintf("tokens:\n  - name: a\n    tenant: default\n    hash: %s\n    roles: [admin, operator]\n", server.HashToken(c.token))
 	noErr(t, os.WriteFile(filepath.Join(c.dir, "tokens.yaml"), []byte(tokens), 0o600))
 	for i := range n {
-		at := ports.Free(t, 3)
+		at := envtest.Ports(t, 3)
 		c.peers = append(c.peers, config.Peer{ID: uint64(i + 1), Address: at[0], API: at[1], HTTP: at[2]})
 	}
 	t.Cleanup(func() {
@@ -67,9 +67,6 @@ func newCluster(t *testing.T, n, shards int, change func(o *server.Options)) *no
 	})
 	return c
 }
-
-// ports are those of nodes.
-var ports = envtest.Ports{First: 20_000, Count: 4_000}
 
 // options are those of the i-th node.
 func (c *nodes) options(i int) server.Options {

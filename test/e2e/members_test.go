@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/config"
+	"github.com/millrace/millrace/internal/env/envtest"
 	"github.com/millrace/millrace/internal/server"
 	millrace "github.com/millrace/millrace/sdk/go"
 )
@@ -87,7 +88,7 @@ func (c *nodes) jobEnds(state string) {
 
 // place makes room for one more node, and returns its place.
 func (c *nodes) place() int {
-	at := ports.Free(c.t, 3)
+	at := envtest.Ports(c.t, 3)
 	c.peers = append(c.peers, config.Peer{ID: uint64(len(c.peers) + 1), Address: at[0], API: at[1], HTTP: at[2]})
 	c.running = append(c.running, nil)
 	i := len(c.running) - 1
@@ -378,24 +379,14 @@ func pageCommands(t *testing.T, page, section string) []string {
 	return strings.Split(strings.TrimSpace(block), "\n")
 }
 
-// freeBase returns the first of n ports in a row on which nothing listens now, and that no other test draws.
+// freeBase returns the first of n ports in a row that this test has alone.
 func freeBase(t *testing.T, n int) int {
 	t.Helper()
-	for range 100 {
-		row := ports.Free(t, n)
-		number := func(address string) int {
-			_, text, err := net.SplitHostPort(address)
-			noErr(t, err)
-			port, err := strconv.Atoi(text)
-			noErr(t, err)
-			return port
-		}
-		if base := number(row[0]); number(row[n-1]) == base+n-1 { // ports that are in use are left out
-			return base
-		}
-	}
-	t.Fatal("no ports are free")
-	return 0
+	_, first, err := net.SplitHostPort(envtest.Ports(t, n)[0])
+	noErr(t, err)
+	port, err := strconv.Atoi(first)
+	noErr(t, err)
+	return port
 }
 
 func TestThePageOfGrowingAClusterIsTrue(t *testing.T) {

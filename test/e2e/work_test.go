@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/internal/env/envtest"
 	millrace "github.com/millrace/millrace/sdk/go"
 	"github.com/millrace/millrace/test/chaos/proc"
 )
@@ -137,7 +138,7 @@ func TestThePageOnTasksIsTrue(t *testing.T) {
 // TestAWorkerTellsWhenItsServerIsLostAndBack: it waits for as long as that takes, and not in silence; then it goes on.
 func TestAWorkerTellsWhenItsServerIsLostAndBack(t *testing.T) {
 	t.Parallel()
-	s, c := serve(t, "--listen", ports.Free(t, 1)[0]) // the same over restarts
+	s, c := serve(t, "--listen", envtest.Ports(t, 1)[0]) // the same over restarts
 	ctx := bounded(t, time.Minute)
 	said := filepath.Join(t.TempDir(), "said")
 	f, err := os.Create(said)

@@ -1,36 +1,19 @@
 package envtest
 
 import (
-	"fmt"
-	"net"
-	"os"
-	"sync/atomic"
 	"testing"
+
+	"github.com/millrace/millrace/internal/localport"
 )
 
-// Ports are numbers of ports from which the tests of one package draw, below those that the system gives to outgoing connections.
-// Packages whose tests run at the same time have ports of their own.
-type Ports struct {
-	First, Count uint32
-	drawn        atomic.Uint32
-}
-
-// Free returns addresses of loopback on which nothing listens now, and that no outgoing connection gets: a server that is started
-// again finds its own still free.
-func (p *Ports) Free(t testing.TB, n int) (out []string) {
+// Ports returns n addresses of 127.0.0.1, with numbers in a row, that no other test and no other process gets until t and
+// its cleanups have ended: a server that is started again finds its own still free.
+func Ports(t testing.TB, n int) []string {
 	t.Helper()
-	p.drawn.CompareAndSwap(0, 1+uint32(os.Getpid())*131%p.Count) // other processes of the same tests began elsewhere
-	for range p.Count {
-		if len(out) == n {
-			return out
-		}
-		lis, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", p.First+p.drawn.Add(1)%p.Count))
-		if err != nil {
-			continue
-		}
-		defer lis.Close() //nolint:errcheck // all are open until all are drawn
-		out = append(out, lis.Addr().String())
+	p, err := localport.Reserve(n)
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("no port is free")
-	return nil
+	t.Cleanup(p.Release)
+	return p.Addresses()
 }

@@ -5,13 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/millrace/millrace/internal/localport"
 )
 
 // ClusterOptions of the servers of one cluster.
@@ -37,7 +38,7 @@ type Cluster struct {
 	Tokens []Token
 	Links  map[Link]*Proxy // none without ClusterOptions.Proxy
 
-	ports []string
+	reserved *localport.Ports // three for each node
 }
 
 // Node is one server of a cluster. Its addresses stay the same over restarts.
@@ -89,14 +90,15 @@ func NewCluster(ctx context.Context, o ClusterOptions, tenants ...string) (*Clus
 	if err := json.Unmarshal(out, &told); err != nil || len(told.Nodes) != o.Nodes {
 		return nil, fmt.Errorf("cluster init: unexpected answer %q", out)
 	}
-	ports, err := freePorts(3 * o.Nodes)
+	reserved, err := localport.Reserve(3 * o.Nodes)
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{ports: ports}
+	ports := reserved.Addresses()
+	c := &Cluster{reserved: reserved}
 	tokens := filepath.Join(o.Dir, "tokens.yaml")
 	if c.Tokens, err = makeTokens(ctx, o.Binary, tokens, tenants); err != nil {
-		return nil, err
+		return nil, errors.Join(err, c.Close())
 	}
 	peers := make([]string, o.Nodes)
 	for i := range told.Nodes {
@@ -107,7 +109,7 @@ func NewCluster(ctx context.Context, o ClusterOptions, tenants ...string) (*Clus
 	}
 	if o.Proxy {
 		if c.Links, err = openLinks(peers); err != nil {
-			return nil, err
+			return nil, errors.Join(err, c.Close())
 		}
 	}
 	for i, n := range told.Nodes {
@@ -217,11 +219,7 @@ func (c *Cluster) Close() error {
 			errs = append(errs, n.Door.Close())
 		}
 	}
-	drawn.Lock()
-	defer drawn.Unlock()
-	for _, p := range c.ports {
-		delete(drawn.addresses, p)
-	}
+	c.reserved.Release()
 	return errors.Join(errs...)
 }
 
@@ -301,40 +299,4 @@ func (c *Cluster) applied(ctx context.Context) (string, bool) {
 		equal = equal && at == all[0] && at != "?"
 	}
 	return strings.Join(all, " "), equal
-}
-
-// drawn are the addresses that clusters of this process have, whether their servers are up or down now.
-var drawn = struct {
-	sync.Mutex
-	addresses map[string]bool
-}{addresses: make(map[string]bool)}
-
-// freePorts draws addresses on which no process listens, below the range from which systems draw the ports of outgoing
-// connections: a server that is down for a moment finds its port free when it comes back.
-func freePorts(n int) (out []string, err error) {
-	const low, high = 26_000, 32_000 // other programs of ours that run at the same time draw elsewhere
-	var open []net.Listener
-	defer func() {
-		for _, l := range open {
-			_ = l.Close() // all are open until all are drawn
-		}
-	}()
-	drawn.Lock()
-	defer drawn.Unlock()
-	for range 100 * n {
-		at := fmt.Sprintf("127.0.0.1:%d", low+draw(high-low))
-		if drawn.addresses[at] {
-			continue
-		}
-		l, err := net.Listen("tcp", at)
-		if err != nil {
-			continue // it is taken
-		}
-		open = append(open, l)
-		drawn.addresses[at] = true
-		if out = append(out, l.Addr().String()); len(out) == n {
-			return out, nil
-		}
-	}
-	return nil, errors.New("no free ports")
 }

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"strings"
@@ -50,8 +49,6 @@ func readMetrics(ctx context.Context, admin string) (map[string]float64, error) 
 	}
 	return out, in.Err()
 }
-
-func draw(n int) int { return rand.IntN(n) } //nolint:gosec // which port it is does not matter
 
 // Rest waits for d, and fails when ctx has ended.
 func Rest(ctx context.Context, d time.Duration) error {
