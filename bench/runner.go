@@ -178,14 +178,11 @@ func (u *runner) begin(env Env) error {
 	return nil
 }
 
-// Load reads the result of an output directory, or of a file. Errors: a schema other than Schema.
+// Load reads the result of an output directory, or of a file as ReadResult takes it. Errors: a schema other than Schema.
 func Load(path string) (*Result, error) {
-	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		path = filepath.Join(path, "result.json")
-	}
-	b, err := os.ReadFile(path)
+	b, err := ReadResult(path)
 	if err != nil {
-		return nil, fmt.Errorf("read result: %w", err)
+		return nil, err
 	}
 	var r Result
 	if err := json.Unmarshal(b, &r); err != nil {

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 )
 
@@ -16,12 +14,9 @@ import (
 // harness audits has a clean audit, figures are made of the runs that count, and targets, verdicts and the exit code
 // follow from them. It returns what does not hold. Error: the file cannot be read.
 func Verify(path string, h *Harness) (wrong []string, err error) {
-	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		path = filepath.Join(path, "result.json")
-	}
-	b, err := os.ReadFile(path)
+	b, err := ReadResult(path)
 	if err != nil {
-		return nil, fmt.Errorf("read result: %w", err)
+		return nil, err
 	}
 	var r Result
 	in := json.NewDecoder(bytes.NewReader(b))

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -62,7 +61,7 @@ func drawn(t *testing.T, page string) map[string]int {
 }
 
 func TestEachPlotOfTheHTMLReportHoldsData(t *testing.T) {
-	results, err := filepath.Glob("../results/*/*.json")
+	results, err := bench.ResultFiles("../results/*")
 	if err != nil || len(results) == 0 {
 		t.Fatalf("no committed results: %v", err)
 	}

@@ -30,7 +30,7 @@ type committed struct {
 }
 
 // Committed reads the results of each host below dir: those that its BASELINE names, or else the last by name. Folders
-// are hosts, files are <date>-<commit>.json. A directory that is missing holds none.
+// are hosts, files are <date>-<commit>.json.gz, or the same without .gz. A directory that is missing holds none.
 func Committed(dir string) ([]*bench.Result, error) {
 	all, err := committedIn(dir)
 	out := make([]*bench.Result, len(all))
@@ -76,7 +76,7 @@ func baseline(dir string) ([]string, error) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
+	files, err := bench.ResultFiles(dir)
 	if err != nil || len(files) == 0 {
 		return nil, err
 	}
@@ -118,8 +118,8 @@ func Reference(dir string) ([]byte, error) {
 
 // host prints one result of a host.
 func (p *page) host(c *committed) {
-	r := c.result
-	p.line("## Host %s, %s", c.host, strings.TrimSuffix(c.file, ".json"))
+	r, name := c.result, strings.TrimSuffix(c.file, ".gz") // of the result, however it is stored
+	p.line("## Host %s, %s", c.host, strings.TrimSuffix(name, ".json"))
 	p.line("")
 	h := r.Env.Host
 	p.line("%s, %d cores, %.0f GiB, kernel %s, %s; fdatasync p50 %s µs, p99 %s µs. %s, %s, %s.", h.CPU, h.Cores,
@@ -129,7 +129,7 @@ func (p *page) host(c *committed) {
 		p.line("An idle core %s.", idle)
 	}
 	p.line("")
-	p.line("`%s` (%s)", r.Command, c.file)
+	p.line("`%s` (%s)", r.Command, name)
 	p.line("")
 	p.overview(r, "###")
 	p.peers(r, "###")

@@ -271,7 +271,7 @@ func TestSampleAndEmptyResultFitTheSchema(t *testing.T) {
 // TestCommittedAndNamedResultsFitTheSchema validates the results of the repository, and the one that
 // MILLRACE_RESULT names, such as that of a run just made.
 func TestCommittedAndNamedResultsFitTheSchema(t *testing.T) {
-	paths, err := filepath.Glob(filepath.Join("..", "results", "*", "*.json"))
+	paths, err := bench.ResultFiles(filepath.Join("..", "results", "*"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -283,7 +283,7 @@ func TestCommittedAndNamedResultsFitTheSchema(t *testing.T) {
 	}
 	s := compile(t)
 	for _, path := range paths {
-		b, err := os.ReadFile(path)
+		b, err := bench.ReadResult(path)
 		if err != nil {
 			t.Fatal(err)
 		}

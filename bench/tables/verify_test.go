@@ -1,6 +1,8 @@
 package tables
 
 import (
+	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"flag"
 	"os"
@@ -8,13 +10,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/millrace/millrace/bench"
+	"github.com/millrace/millrace/bench/report"
 )
 
 func committed(t *testing.T) []string {
 	t.Helper()
-	files, err := filepath.Glob("../results/*/*.json")
+	files, err := bench.ResultFiles("../results/*")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no committed results: %v", err)
 	}
@@ -62,8 +66,88 @@ func rejudge(t *testing.T, file string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(file, append(b, '\n'), 0o600); err != nil {
+	b = append(b, '\n')
+	if strings.HasSuffix(file, ".gz") {
+		b = packed(t, b)
+	}
+	if err := os.WriteFile(file, b, 0o600); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// packed is what gzip -9 --no-name makes of b.
+func packed(t *testing.T, b []byte) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	w, err := gzip.NewWriterLevel(&out, gzip.BestCompression)
+	if err == nil {
+		_, err = w.Write(b)
+	}
+	if err == nil {
+		err = w.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// Committed results are a part of every clone: they are packed, in the same bytes wherever that was done, and stay within a size.
+func TestCommittedResultsArePackedAndSmall(t *testing.T) {
+	const most = 6 << 20 // bytes of all
+	all := 0
+	for _, file := range committed(t) {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all += len(b)
+		r, err := gzip.NewReader(bytes.NewReader(b))
+		if err != nil {
+			t.Errorf("%s: must be packed, by gzip -9 --no-name: %v", file, err)
+			continue
+		}
+		if r.Name != "" || !r.ModTime.IsZero() {
+			t.Errorf("%s: must be packed without a name and a time, by gzip -9 --no-name", file)
+		}
+	}
+	if all > most {
+		t.Errorf("committed results have %d bytes, over %d: drop what newer ones supersede", all, most)
+	}
+}
+
+// A host has one result of a row that pages quote, apart from rows that were measured again with others.
+func TestACommittedResultIsQuotedAndNotSuperseded(t *testing.T) {
+	type one struct {
+		file    string
+		started time.Time
+		rows    []string
+	}
+	hosts := map[string][]one{}
+	for _, file := range committed(t) {
+		r, err := bench.Load(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir, name := filepath.Split(file)
+		if quoted, err := os.ReadFile(filepath.Join(dir, report.BaselineFile)); err != nil || !slices.Contains(strings.Fields(string(quoted)), name) {
+			t.Errorf("%s is not named by %s: no page quotes it", file, report.BaselineFile)
+		}
+		o := one{file: file, started: r.Started}
+		for i := range r.Suites {
+			s := &r.Suites[i]
+			o.rows = append(o.rows, s.Suite+"/"+s.Row+" "+s.Durability)
+		}
+		hosts[dir] = append(hosts[dir], o)
+	}
+	for _, all := range hosts {
+		for _, old := range all {
+			for _, o := range all {
+				if o.started.After(old.started) && !slices.ContainsFunc(old.rows, func(row string) bool { return !slices.Contains(o.rows, row) }) {
+					t.Errorf("%s has every row of %s, and is newer: drop the older result", o.file, old.file)
+				}
+			}
+		}
 	}
 }
 
@@ -78,7 +162,7 @@ func firstRun(r object) object { return firstRow(r)["runs"].([]any)[0].(object) 
 func wholeResult(t *testing.T) []byte {
 	t.Helper()
 	for _, file := range committed(t) {
-		raw, err := os.ReadFile(file)
+		raw, err := bench.ReadResult(file)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -122,7 +122,7 @@ directories hold, or, without any, by the counters of every queue of --namespace
 Nothing is measured. Exit codes: 0 all of it holds, 1 a result does not say what its runs do, 2 usage, or a result or
 evidence that cannot be read, 3 no server, 4 an audit failed: acknowledged writes are lost, doubled or different.`,
 		Example: `  millrace bench verify bench-out/20260102-150405
-  millrace bench verify bench/results/*/*.json
+  millrace bench verify bench/results/*/*.json.gz
   millrace bench verify /tmp/millrace-bench-123456
   millrace bench verify --target db1:7081 --token-file t bench-out/20260102-150405`,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {

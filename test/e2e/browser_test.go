@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"testing"
 	"time"
+
+	"github.com/millrace/millrace/bench"
 )
 
 // listPlots runs in a page of reports, each in a frame of its own: it lists their plots with what is drawn within each of them, as a
@@ -38,7 +40,7 @@ func TestABrowserShowsDataInEachPlotOfTheCommittedReports(t *testing.T) {
 	if err != nil {
 		t.Skip("there is no chromium on PATH: the report was not opened in a browser")
 	}
-	results, err := filepath.Glob("../../bench/results/*/*.json")
+	results, err := bench.ResultFiles("../../bench/results/*")
 	noErr(t, err)
 	page := listPlots
 	for _, file := range results {
