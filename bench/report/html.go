@@ -27,10 +27,10 @@ func HTML(w io.Writer, r *bench.Result) error {
 	d.line(`<html lang="en"><head><meta charset="utf-8"/><meta name="viewport" content="width=device-width, initial-scale=1"/>`)
 	d.line("<title>Millrace bench %s</title><style>\n%s</style></head><body>", text(r.ID), styleSheet)
 	d.header(r)
-	d.overview(r)
-	d.peers(r)
 	d.verdicts(r)
 	d.curves(r)
+	d.overview(r)
+	d.peers(r)
 	for i := range r.Suites {
 		d.row(&r.Suites[i])
 	}
@@ -55,14 +55,33 @@ func (d *document) header(r *bench.Result) {
 // overview has one table per durability class, so that no column mixes them.
 func (d *document) overview(r *bench.Result) {
 	for _, class := range classes(r.Suites) {
-		d.line("<section><h2>Figures, %s</h2><table><thead><tr><th>Row</th><th>Ours</th><th>Published reference</th><th>Must, aim</th></tr></thead><tbody>", text(class))
+		d.line("<section><h2>Figures, %s</h2><table class=\"figures\"><thead><tr><th>%s</th><th>Must, aim</th></tr></thead><tbody>",
+			text(class), strings.Join(escaped(figureColumns), "</th><th>"))
 		for i := range r.Suites {
 			if s := &r.Suites[i]; s.Durability == class {
-				d.line(`<tr><td><a href="#%s">%s</a></td><td class="figure">%s</td><td>%s</td><td>%s</td></tr>`,
-					anchor(s), text(s.Suite+"/"+s.Row), text(measured(s)), text(references(s.Reference)), chips(s))
+				d.figures(s)
 			}
 		}
 		d.line("</tbody></table></section>")
+	}
+}
+
+// figures writes the lines of a row; cells of the row's own stand next to all of its published figures.
+func (d *document) figures(r *bench.Row) {
+	lines := figureLines(r)
+	for i := range lines {
+		l := &lines[i]
+		d.WriteString("<tr>")
+		if i == 0 {
+			over := fmt.Sprintf(`rowspan="%d"`, len(lines))
+			fmt.Fprintf(d, `<td %s><a href="#%s">%s</a></td><td %s class="figure number">%s</td><td %s>%s</td><td %s>%s</td><td %s class="number">%s</td>`,
+				over, anchor(r), text(l.row), over, text(l.value), over, text(l.unit), over, text(l.durability), over, text(l.spread))
+		}
+		fmt.Fprintf(d, `<td class="reference">%s</td><td class="figure number">%s</td>`, text(l.reference), text(l.ratio))
+		if i == 0 {
+			fmt.Fprintf(d, `<td rowspan="%d">%s</td>`, len(lines), chips(r))
+		}
+		d.line("</tr>")
 	}
 }
 
@@ -96,7 +115,13 @@ func chips(r *bench.Row) string {
 	return strings.Join(out, " ")
 }
 
+// verdicts says in a line how the measurement ended, and judges its ratios.
 func (d *document) verdicts(r *bench.Result) {
+	class := "good"
+	if r.Exit != bench.ExitOK {
+		class = "bad"
+	}
+	d.line(`<section><h2>Verdict</h2><p class="headline %s">%s</p></section>`, class, text(outcome(r)))
 	if len(r.Verdicts) == 0 {
 		return
 	}

@@ -170,10 +170,16 @@ func families(rows []bench.Row, suite string, belongs func(*bench.Row) bool) (na
 	return slices.Sorted(maps.Keys(by)), by
 }
 
+// singles is how many rows without a curve show their runs at the top: more would push the table of figures off the first
+// screens, and each row shows them again below.
+const singles = 12
+
 // curves draws the rows that belong together over what sets them apart: rates by length of the value, by number of
-// followers, by clients, by size of a transaction, with the published lines next to ours.
+// followers, by clients, by size of a transaction, with the published lines next to ours. Of a few rows that stand alone it
+// draws the runs.
 func (d *document) curves(r *bench.Result) {
-	var plots []plot
+	var plots, alone []plot
+	inFamily := map[*bench.Row]bool{}
 	done := map[string]bool{}
 	for i := range r.Suites {
 		suite := r.Suites[i].Suite
@@ -184,14 +190,27 @@ func (d *document) curves(r *bench.Result) {
 		for _, d := range []bench.Durability{bench.Fsync, bench.None} {
 			names, by := families(r.Suites, suite, func(row *bench.Row) bool { return row.Label.Durability == d })
 			for _, name := range names {
+				for _, m := range by[name] {
+					inFamily[m.row] = true
+				}
 				plots = append(plots, familyPlots(suite, classOf(by[name]), name, by[name])...)
 			}
 		}
 	}
+	for i := range r.Suites {
+		if row := &r.Suites[i]; !inFamily[row] {
+			p := scatter(row)
+			p.title = row.Suite + "/" + row.Row
+			alone = append(alone, p)
+		}
+	}
+	if len(alone) <= singles {
+		plots = append(plots, alone...)
+	}
 	if len(plots) == 0 {
 		return
 	}
-	d.line(`<section><h2>Curves</h2><div class="plots">`)
+	d.line(`<section><h2>Plots</h2><div class="plots">`)
 	for i := range plots {
 		plots[i].draw(&d.Buffer)
 	}

@@ -10,21 +10,22 @@ import (
 	"github.com/millrace/millrace/bench"
 )
 
-// Text writes what a terminal shows at the end of a measurement: the figures next to the reference, judgements,
-// verdicts, what the profiles found, and the command that repeats it.
+// Text writes what a terminal shows at the end of a measurement: the ratios and how they are judged, the figures next to
+// what was published, judgements of targets and of runs, what the profiles found, and the command that repeats it.
 func Text(w io.Writer, r *bench.Result) error {
 	var b bytes.Buffer
-	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	for i := range r.Suites {
-		s := &r.Suites[i]
-		fmt.Fprintf(t, "%s/%s\t%s\t%s\n", s.Suite, s.Row, summary(s), references(s.Reference))
+	for i := range r.Verdicts {
+		fmt.Fprintf(&b, "verdict   %s\n", strings.NewReplacer("**", "", "`", "").Replace(verdict(&r.Verdicts[i])))
 	}
-	if err := t.Flush(); err != nil {
+	if err := textFigures(&b, r); err != nil {
 		return err
 	}
 	for i := range r.Suites {
 		s := &r.Suites[i]
 		name := s.Suite + "/" + s.Row
+		if s.Summary.IsZero() {
+			fmt.Fprintf(&b, "figure    %s %s\n", name, summary(s))
+		}
 		for k := range s.Targets {
 			fmt.Fprintf(&b, "target    %s %s\n", name, target(s, &s.Targets[k]))
 		}
@@ -42,12 +43,33 @@ func Text(w io.Writer, r *bench.Result) error {
 			}
 		}
 	}
-	for i := range r.Verdicts {
-		fmt.Fprintf(&b, "verdict   %s\n", strings.NewReplacer("**", "", "`", "").Replace(verdict(&r.Verdicts[i])))
-	}
-	fmt.Fprintf(&b, "exit %d (%s); again: %s\n", r.Exit, exitText(r.Exit), r.Command)
+	fmt.Fprintf(&b, "%s; again: %s\n", outcome(r), r.Command)
 	_, err := w.Write(b.Bytes())
 	return err
+}
+
+// textFigures writes the table of figures: a line for each row, and one for each further published figure.
+func textFigures(b *bytes.Buffer, r *bench.Result) error {
+	if len(r.Suites) == 0 {
+		return nil
+	}
+	var table bytes.Buffer
+	t := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	line := func(cells []string) { fmt.Fprintln(t, strings.Join(cells, "\t")) }
+	line(figureColumns)
+	for i := range r.Suites {
+		lines := figureLines(&r.Suites[i])
+		for k := range lines {
+			line(lines[k].cells())
+		}
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for text := range strings.Lines(table.String()) {
+		fmt.Fprintln(b, strings.TrimRight(text, " \n"))
+	}
+	return nil
 }
 
 func textRun(b *bytes.Buffer, name string, run *bench.Run) {
