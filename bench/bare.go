@@ -31,8 +31,11 @@ func (u *runner) startBare(ctx context.Context, spec *runSpec) (*cluster, error)
 	var others []string
 	for i := n - 1; i >= 0; i-- {
 		name := serverName(uint64(i) + 1)
-		cmd := exec.Command(exe, "bench", spec.row.Servers, "--json", "--kind", spec.shape.Kind, "--node", strconv.Itoa(i+1), "--peers", strings.Join(others, ","))
-		p, line, err := startProcess(ctx, name, filepath.Join(dir, name+".log"), cmd, spec.env)
+		args := []string{"bench", spec.row.Servers, "--json", "--kind", spec.shape.Kind, "--node", strconv.Itoa(i + 1)}
+		if len(others) > 0 { // the command takes a list without items for a mistake
+			args = append(args, "--peers", strings.Join(others, ","))
+		}
+		p, line, err := startProcess(ctx, name, filepath.Join(dir, name+".log"), exec.Command(exe, args...), spec.env)
 		if err != nil {
 			return nil, errors.Join(err, c.stop(), os.RemoveAll(dir))
 		}

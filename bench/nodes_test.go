@@ -55,6 +55,29 @@ func TestAClusterThatDoesNotStartForAnotherReasonIsNotTriedAgain(t *testing.T) {
 	}
 }
 
+// The server that is started first has no others to be told of.
+func TestBareServersAreToldOfThoseThatRunAlready(t *testing.T) {
+	dir := t.TempDir()
+	said := filepath.Join(dir, "said")
+	exe := program(t, `
+echo "$@" >> `+said+`
+while [ "$1" != --node ]; do shift; done
+echo '{"grpc":"127.0.0.1:'$2'","peer":"peer-'$2'"}'
+exec sleep 60`)
+	c, err := (&runner{c: &Config{Executable: exe, Data: dir}}).startBare(t.Context(), &runSpec{row: &RowSpec{Servers: "x-server"}, shape: Shape{Nodes: 3, Kind: "grpc"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.close(); err != nil {
+		t.Error(err)
+	}
+	const head = "bench x-server --json --kind grpc --node "
+	got, err := os.ReadFile(said)
+	if want := head + "3\n" + head + "2 --peers peer-3\n" + head + "1 --peers peer-3,peer-2\n"; err != nil || string(got) != want {
+		t.Errorf("%v, the servers were started with\n%s\nwant\n%s", err, got, want)
+	}
+}
+
 // marked is a run whose servers counted the given number of fsyncs within the window, by server.
 func marked(fsyncs ...uint64) *oneRun {
 	o := &oneRun{spec: &runSpec{suite: new(Suite), durability: Fsync}, run: &Run{Ops: 10, Seconds: 2}, c: &cluster{}}
