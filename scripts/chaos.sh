@@ -7,5 +7,9 @@ cd "$(dirname "$0")/.."
 
 bin=$(mktemp -d)
 trap 'rm -rf "$bin"' EXIT
+if [ -n "${MUTANT:-}" ]; then # servers are built from the same files
+	go run ./test/mutants "$bin/overlay"
+	export GOFLAGS="${GOFLAGS:-} -overlay=$bin/overlay/overlay.json"
+fi
 go build -tags "invariants${MUTANT:+ mutants}" -o "$bin/run" ./test/chaos/run
 "$bin/run" -row "${ROW:-}" -n "${N:-0}" -seed "${SEED:-}" -mutant "${MUTANT:-}"

@@ -72,8 +72,9 @@ go build -C tools/golangci -o "$bin/golangci-lint" github.com/golangci/golangci-
 # one of the steps builds it.
 go list -race -test -export -tags "$tags" ./... >/dev/null
 go list -test -export -tags "$tags faults" ./... >/dev/null
-go list -test -export -tags "$tags mutants" ./... >/dev/null
-go list -test -export -tags "$tags faults mutants" ./... >/dev/null
+go run ./test/mutants "$bin/overlay"
+go list -test -export -overlay "$bin/overlay/overlay.json" -tags "$tags mutants" ./... >/dev/null
+go list -test -export -overlay "$bin/overlay/overlay.json" -tags "$tags faults mutants" ./... >/dev/null
 (cd tools && go build -o "$bin/tools/" github.com/bufbuild/buf/cmd/buf google.golang.org/protobuf/cmd/protoc-gen-go google.golang.org/grpc/cmd/protoc-gen-go-grpc)
 go tool -modfile=tools/go.mod -n govulncheck >/dev/null
 
@@ -94,7 +95,7 @@ step 'simulator' simulator
 bugs='planted bugs' # beside linters, which share no files with it
 measured "$bugs" env TAGS="$tags" scripts/mutants.sh >"$bin/bugs.log" 2>&1 &
 planted=$!
-step 'vet of builds for tests' go vet -tags "$tags faults mutants" ./...
+step 'vet of builds for tests' go vet -overlay "$bin/overlay/overlay.json" -tags "$tags faults mutants" ./...
 step 'golangci-lint' "$bin/golangci-lint" run --build-tags "$tags"
 step 'known vulnerabilities' env TAGS="$tags" scripts/vulnerabilities.sh
 wait "$planted" || failed=1

@@ -76,7 +76,7 @@ var errNoPartition = errors.New("a namespace has no partition")
 
 // namespace finds a namespace, which has a partition. The tenant is the token's, always.
 func (s *Server) namespace(ctx context.Context, who caller, name string, create bool) (core.NamespaceInfo, error) {
-	ns, err := s.o.Backend.Namespace(ctx, s.tenantOf(ctx, who), name, create)
+	ns, err := s.o.Backend.Namespace(ctx, who.Tenant, name, create)
 	if err == nil && len(ns.Partitions) == 0 {
 		err = errNoPartition
 	}

@@ -18,7 +18,7 @@ func (qs *queueService) CreateNamespace(ctx context.Context, in *pb.CreateNamesp
 	if int64(in.GetPartitions()) > s.l.Partitions {
 		return nil, beyond("partitions", "partitions", s.l.Partitions, "is out of range")
 	}
-	ns, replayed, err := s.o.Backend.CreateNamespace(ctx, s.tenantOf(ctx, who), name, max(int(in.GetPartitions()), 1))
+	ns, replayed, err := s.o.Backend.CreateNamespace(ctx, who.Tenant, name, max(int(in.GetPartitions()), 1))
 	if err != nil {
 		return nil, err
 	}
@@ -35,7 +35,7 @@ func (qs *queueService) DeleteNamespace(ctx context.Context, _ *pb.DeleteNamespa
 	if fact := s.removes("namespace"); fact != nil {
 		return nil, fact
 	}
-	existed, err := s.o.Backend.RemoveNamespace(ctx, s.tenantOf(ctx, who), name)
+	existed, err := s.o.Backend.RemoveNamespace(ctx, who.Tenant, name)
 	if err != nil {
 		return nil, err
 	}

@@ -56,9 +56,6 @@ func (t *translator) gate(in *pb.Gate) (out core.SearchGate, fact core.Fact) {
 	}
 	if in.GetValidAt() == nil {
 		out.ValidAt = max(t.now.Time().UnixNano(), t.edge.s.o.Clock.Wall().UnixNano())
-		if mutant("credential_by_shard_time") {
-			out.ValidAt = t.now.Time().UnixNano()
-		}
 		return out, nil
 	}
 	if err := in.GetValidAt().CheckValid(); err != nil {

@@ -86,7 +86,7 @@ func (st *stream) Room() bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	room := st.outBytes < st.s.l.SendBytes && (st.outBytes == 0 || !st.s.sends.full())
-	return !st.closed && !st.finishing && (room || mutant("unbounded_stream_buffer"))
+	return !st.closed && !st.finishing && room
 }
 
 // weigh counts what is queued to be sent, and what is sent as less. The caller holds mu.

@@ -21,7 +21,7 @@ func (ts *tenantService) Get(ctx context.Context, in *pb.GetTenantRequest) (*pb.
 	if fact != nil {
 		return nil, fact
 	}
-	own := ts.s.tenantOf(ctx, who)
+	own := who.Tenant
 	name := in.GetTenant()
 	if name == "" {
 		name = own

@@ -153,12 +153,6 @@ type call struct {
 
 // cacheKey joins what a vector depends on; lengths keep parts apart.
 func cacheKey(tenant, model, text string, protected, tokens bool) string {
-	if mutant("cache_key_without_tenant") {
-		tenant = ""
-	}
-	if mutant("cache_key_without_model") {
-		model = ""
-	}
 	b := make([]byte, 0, len(tenant)+len(model)+len(text)+8)
 	b = append(strconv.AppendInt(b, int64(len(tenant)), 10), ':')
 	b = append(append(b, tenant...), model...)

@@ -362,15 +362,11 @@ func (p *Push) syncStaged(dir string) error {
 	var all sync.WaitGroup
 	for i, suffix := range suffixes {
 		all.Go(func() {
-			if !mutant("pack_not_synced") {
-				failed[i] = p.a.syncFile(p.as + suffix)
-			}
+			failed[i] = p.a.syncFile(p.as + suffix)
 		})
 	}
 	all.Go(func() {
-		if !mutant("staged_name_not_synced") {
-			failed[2] = p.a.syncDir(dir)
-		}
+		failed[2] = p.a.syncDir(dir)
 	})
 	all.Wait()
 	return errors.Join(failed[:]...)

@@ -53,10 +53,8 @@ func (a *Area) later(f func()) {
 
 // unstage removes the staged names of a pack once those in objects/pack are durable.
 func (a *Area) unstage(at Place, as string) {
-	if !mutant("unstaged_before_sync") {
-		if err := a.syncDir(a.dir(at.path(), objectsDir, packDir)); err != nil {
-			return
-		}
+	if err := a.syncDir(a.dir(at.path(), objectsDir, packDir)); err != nil {
+		return
 	}
 	for _, suffix := range suffixes {
 		if err := a.gone(as + suffix); err != nil {

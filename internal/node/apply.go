@@ -131,14 +131,6 @@ func (s *shard) judge(index uint64, entry *core.Entry, early func([]core.Result)
 		if err != nil {
 			return err
 		}
-		if plantedBug("wall_time_in_apply") {
-			tx.Fold([]byte(s.n.o.Clock.Wall().String()))
-		}
-		if plantedBug("map_order_in_apply") {
-			for b := range map[byte]bool{1: true, 2: true, 3: true} {
-				tx.Fold([]byte{b})
-			}
-		}
 		from := 0
 		for _, end := range s.ends {
 			tx.Fold(s.scratch[from:end])

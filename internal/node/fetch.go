@@ -32,7 +32,7 @@ func (s *shard) takeOffer(o *replog.Offer) {
 	snap, err := store.ParseSnapshot(o.Data)
 	switch {
 	case err != nil:
-	case snap.Shard != s.id || snap.Index != o.Index && !plantedBug("double_apply_after_snapshot"):
+	case snap.Shard != s.id || snap.Index != o.Index:
 		err = fmt.Errorf("it is of shard %d at entry %d, not of %d at %d", snap.Shard, snap.Index, s.id, o.Index)
 	case s.snap.installing != nil || s.n.full.Load():
 		return // it is offered again

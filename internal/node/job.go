@@ -96,7 +96,7 @@ func (n *Node) allSettled(d *core.Directory, now time.Duration) bool {
 		if !ok || r.version != d.Version || !r.settled || now-r.at > reportFresh {
 			return false
 		}
-		if lag, known := r.lags[who.Replica]; who.State == core.MemberCatchingUp && (!known || !n.caughtUp(lag)) && !plantedBug("promote_behind") {
+		if lag, known := r.lags[who.Replica]; who.State == core.MemberCatchingUp && (!known || !n.caughtUp(lag)) {
 			return false
 		}
 	}

@@ -198,7 +198,7 @@ func (n *Node) openShard(id core.ShardID) (*shard, error) {
 
 // openMachine returns the machine of a shard, with its indexes rebuilt from what is stored.
 func openMachine(id core.ShardID, st *store.Shard) (*commit.Machine, error) {
-	m := commit.New(commit.Options{Shard: id, Mutant: plantedBug})
+	m := commit.New(commit.Options{Shard: id})
 	if err := st.View(m.Open); err != nil {
 		return nil, fmt.Errorf("rebuild indexes: %w", err)
 	}

@@ -105,9 +105,6 @@ func (n *Node) Reading(p core.Partition) (may func() bool, err error) {
 	if s.alone.Load() {
 		return s.ready.Load, nil
 	}
-	if s.confirmsItself() {
-		return func() bool { return true }, nil
-	}
 	w := s.rounds.add()
 	s.poke()
 	var index uint64
@@ -120,17 +117,8 @@ func (n *Node) Reading(p core.Partition) (may func() bool, err error) {
 	}, nil
 }
 
-// confirmsItself reports whether a planted bug has a replica take itself for the leader.
-func (s *shard) confirmsItself() bool {
-	term, serves := s.n.Leads(s.id)
-	return plantedBug("stale_leader_read") && serves || plantedBug("serve_before_own_term") && term > 0
-}
-
 // confirm waits for the index that a linearizable read needs.
 func (s *shard) confirm(ctx context.Context, timer <-chan time.Time) (uint64, core.Fact) {
-	if s.confirmsItself() {
-		return s.applied.Load(), nil
-	}
 	w := s.rounds.add()
 	s.poke()
 	select {

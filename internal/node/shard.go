@@ -191,9 +191,6 @@ func (c *shardClock) now(boot time.Duration) core.ShardTime {
 }
 
 func (s *shard) now() core.ShardTime {
-	if plantedBug("wall_clock_lease") {
-		return max(s.clock.now(s.n.o.Clock.Boot()), core.ShardTimeOf(s.n.o.Clock.Wall()), core.ShardTime(s.lastSeen.Load()))
-	}
 	return s.clock.now(s.n.o.Clock.Boot())
 }
 
@@ -412,7 +409,7 @@ func (s *shard) handOut(out replog.Output) error {
 	s.rounds.end(out.Reads)
 	if a := out.Append; a != nil {
 		_, anew := a.Snapshot()
-		w := &appendWait{a: a, waits: anew, done: a.Empty() || plantedBug("apply_above_durable") || plantedBug("vote_not_synced") && a.Len() == 0}
+		w := &appendWait{a: a, waits: anew, done: a.Empty()}
 		if w.done {
 			s.poke()
 		}
@@ -545,8 +542,7 @@ func (s *shard) propose(st replog.Status) error {
 		f.shifts, s.shift = true, c.Shift
 		commits = slices.Insert(commits, 0, core.Commit{Partition: systemPartition, Principal: "millrace", Ops: []core.Op{c}})
 	}
-	forgets := plantedBug("delayed_lost_at_failover") && s.wasTerm > replog.FirstTerm+1 // what an earlier leader was to do
-	if now := s.now(); !forgets && !s.timers.Load() && (s.more.Load() || core.ShardTime(s.due.Load()) <= now || s.confCheck.wanted && len(commits) == 0) {
+	if now := s.now(); !s.timers.Load() && (s.more.Load() || core.ShardTime(s.due.Load()) <= now || s.confCheck.wanted && len(commits) == 0) {
 		if s.stood { // before any lease ends
 			f.stood, s.stood = true, false
 			commits = append(commits, s.termStart(st.Term))

@@ -228,9 +228,6 @@ func (s *shard) keepSnapshot(m madeSnapshot) {
 	sn.hold.Store(k.snap.Index)
 	sn.serving.Store(k)
 	index := k.snap.Index
-	if plantedBug("double_apply_after_snapshot") {
-		index--
-	}
 	s.core.Keep(index, m.term, k.conf, k.snap.Append(nil))
 	s.n.o.Logger.Info("snapshot made", "shard", s.id, "index", k.snap.Index, "keys", k.snap.Keys, "files", len(k.snap.Files))
 }

@@ -310,7 +310,6 @@ func (k *Core) Take() (Output, error) {
 		}
 	}
 	out.Messages, k.out = append(out.Messages, k.out...), nil
-	k.believe()
 	return out, nil
 }
 
@@ -370,7 +369,6 @@ func (k *Core) send(m *pb.Message) error {
 	if err != nil {
 		return fmt.Errorf("encode peer message: %w", err)
 	}
-	k.pretend(m)
 	t := m.GetType()
 	k.out = append(k.out, Message{
 		To: m.GetTo(), Bulk: t == pb.MsgApp || t == pb.MsgAppResp || t == pb.MsgSnap, Snapshot: t == pb.MsgSnap, Data: data,

@@ -244,7 +244,7 @@ func (s *search) run() error {
 			return err
 		}
 		done = len(s.hits)
-		if len(s.kept) >= s.K || done == len(s.gated.rows) || mutant("gate_after_top_k") {
+		if len(s.kept) >= s.K || done == len(s.gated.rows) {
 			return nil
 		}
 	}
@@ -272,9 +272,6 @@ func (s *search) runWalk(want int) (enough bool, err error) {
 	width := max(cmp.Or(s.Width, max(120, 4*s.K)), want)
 	s.out.Covered, s.out.Tail = int(covered), v.Len()-int(covered)
 	least := min(s.K, g.counts.Passed)
-	if mutant("live_bit_ignored") {
-		set = nil
-	}
 	for range 2 {
 		s.out.Rounds, s.out.Width = s.out.Rounds+1, width
 		s.hits = g.graph.Search(v, s.Query, width, set, s.hits[:0])
@@ -282,9 +279,6 @@ func (s *search) runWalk(want int) (enough bool, err error) {
 		var ok bool
 		tail := g.tail(covered)
 		s.out.Compared += len(tail)
-		if mutant("tail_not_scanned") {
-			tail = nil
-		}
 		if s.lex != nil {
 			ok = s.addByWords(want, tail, covered)
 		} else {
@@ -304,7 +298,7 @@ func (s *search) runWalk(want int) (enough bool, err error) {
 	if err := s.considerAll(s.hits, nil); err != nil {
 		return false, err
 	}
-	return len(s.kept) >= s.K || len(s.hits) == g.counts.Passed || mutant("walk_without_fallback"), nil
+	return len(s.kept) >= s.K || len(s.hits) == g.counts.Passed, nil
 }
 
 // retrieve makes hits the nearest rows that pass. What was there before stays in front.
@@ -344,9 +338,6 @@ func (s *search) retrieve(want int) error {
 	}
 	if !ok {
 		return ErrStopped
-	}
-	if mutant("gate_after_top_k") {
-		s.gateLast(want)
 	}
 	return nil
 }
@@ -401,9 +392,6 @@ func (s *search) consider(h vector.Hit) {
 		}
 	}
 	k.dense = float64(s.gated.view.vectors.Exact(s.Query, h.Row))
-	if mutant("exact_for_best_few") && s.out.Judged > 5 && h.Score != 0 {
-		k.dense = float64(h.Score)
-	}
 	if s.lex != nil {
 		k.lexical = s.lex.score(&s.gated.view, h.Row)
 	}

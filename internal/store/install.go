@@ -74,7 +74,7 @@ func (sh *Shard) expects(snap Snapshot) error {
 	if snap.Shard != sh.id {
 		return fmt.Errorf("it is of shard %d", snap.Shard)
 	}
-	if index, _ := sh.Applied(); snap.Index <= index && !mutant("snapshot_lowers_index") {
+	if index, _ := sh.Applied(); snap.Index <= index {
 		return fmt.Errorf("it ends at entry %d, and entry %d is applied", snap.Index, index)
 	}
 	sh.mu.RLock()
@@ -135,9 +135,6 @@ func (sh *Shard) exchange(paths []string, meta shardMeta) error {
 		sh.spare, sh.frozen = sh.frozen, nil
 	}
 	sh.tops = tops{}
-	if plantedBug("double_apply_after_snapshot") {
-		meta.index--
-	}
 	sh.active.meta = meta
 	sh.headMu.Lock()
 	sh.head = meta
@@ -148,9 +145,6 @@ func (sh *Shard) exchange(paths []string, meta shardMeta) error {
 
 // ingest puts the files in the place of all keys of the shard, its record included, by one edit of the manifest.
 func (sh *Shard) ingest(paths []string) error {
-	if mutant("snapshot_without_excise") {
-		return sh.s.db.Ingest(context.Background(), paths)
-	}
 	lower, upper := sh.bounds()
 	_, err := sh.s.db.IngestAndExcise(context.Background(), paths, nil, nil, pebble.KeyRange{Start: lower, End: upper})
 	return err

@@ -178,11 +178,6 @@ func (sh *Shard) commit(l *layer) error {
 	if err := sh.s.db.Apply(b, pebble.NoSync); err != nil {
 		return describe("apply a batch", err)
 	}
-	if mutant("applied_in_other_batch") {
-		if err := sh.s.db.Set(sh.metaKey, l.meta.append(nil), pebble.NoSync); err != nil {
-			return describe("apply a second batch", err)
-		}
-	}
 	if err := sh.s.err(); err != nil { // the database reports a failed write only to its logger
 		return err
 	}
@@ -229,9 +224,6 @@ func (sh *Shard) fill(b *pebble.Batch, l *layer) (written uint64, err error) {
 			return 0, describe("fill a batch", err)
 		}
 		written++
-	}
-	if mutant("applied_in_other_batch") {
-		return written, nil
 	}
 	return written, describe("fill a batch", b.Set(sh.metaKey, l.meta.append(nil), nil))
 }

@@ -64,12 +64,6 @@ func (k *Kernel) list(out []int32, list []*uint8, q []int8) {
 		return
 	}
 	out = out[:len(list)]
-	if mutant("avx2_saturates") && k.kind == kindAVX2 {
-		for i, p := range list {
-			out[i] = saturated(unsafe.Slice(p, len(q)), q)
-		}
-		return
-	}
 	if k.kind == kindGo {
 		for i, p := range list {
 			out[i] = dotBytesGo(unsafe.Slice(p, len(q)), q)

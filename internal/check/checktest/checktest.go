@@ -22,8 +22,6 @@ import (
 type Options struct {
 	Seed    uint64
 	Entries int
-	// Mutant switches planted bugs on, in builds that have them.
-	Mutant func(name string) bool
 	// Distort may change what the machine answered before the model sees it; it reports whether it did.
 	Distort func(r *rand.Rand, c *core.Commit, got *core.Result) bool
 }
@@ -82,7 +80,7 @@ func Run(o Options) (Stats, error) {
 
 // open starts the machine again from what it stored.
 func (r *run) open() error {
-	r.real = commit.New(commit.Options{Mutant: r.o.Mutant})
+	r.real = commit.New(commit.Options{})
 	if err := r.real.Open(r.tx); err != nil {
 		return fmt.Errorf("open: %w", err)
 	}

@@ -70,7 +70,6 @@ func everything(*core.Commit) bool { return true }
 // player replays logs.
 type player struct {
 	chosen  func(*core.Commit) bool  // the commits that are applied, each in its entry
-	mutant  func(name string) bool   // planted bugs
 	applied func(index, hash uint64) // is told of each entry; may be nil
 }
 
@@ -85,7 +84,7 @@ func (p player) play(log []LogEntry, end func(*store.Shard) error) (out []check.
 	if err != nil {
 		return nil, err
 	}
-	m := commit.New(commit.Options{Mutant: p.mutant})
+	m := commit.New(commit.Options{})
 	if err := sh.View(m.Open); err != nil {
 		return nil, err
 	}
@@ -195,17 +194,15 @@ func (r *Replay) Audit(v core.View, p core.Partition, queues ...string) error {
 
 // Alone judges that what a partition was answered, and what is stored of it, is what it would be if no other tenant had been
 // there: the log is replayed without the commits of others. Rules: answer, stored.
-func Alone(log []LogEntry, p core.Partition) (*check.Report, error) { return alone(log, p, nil) }
-
-func alone(log []LogEntry, p core.Partition, mutant func(name string) bool) (*check.Report, error) {
+func Alone(log []LogEntry, p core.Partition) (*check.Report, error) {
 	r := check.NewReport("tenant_alone")
 	var rowsWith, rowsWithout []row
-	with, err := player{chosen: everything, mutant: mutant}.play(log, rowsOf(p, &rowsWith))
+	with, err := player{chosen: everything}.play(log, rowsOf(p, &rowsWith))
 	if err != nil {
 		return nil, err
 	}
 	mine := func(c *core.Commit) bool { return c.Partition == p || c.Partition == core.Partition{} }
-	without, err := player{chosen: mine, mutant: mutant}.play(log, rowsOf(p, &rowsWithout))
+	without, err := player{chosen: mine}.play(log, rowsOf(p, &rowsWithout))
 	if err != nil {
 		return nil, fmt.Errorf("without others: %w", err)
 	}

@@ -25,9 +25,6 @@ func (m *Machine) ApplyEach(tx core.Txn, index uint64, e *core.Entry, judged fun
 	}
 	m.tx, m.index, m.clock.stamp, m.clock.format, m.queues = tx, index, e.Stamp, e.Format, e.Queues
 	defer func() { m.tx, m.answers = nil, nil }()
-	if err := m.applyDeferred(); err != nil {
-		return core.Applied{}, err
-	}
 	ops := 0
 	for i := range e.Commits {
 		ops += len(e.Commits[i].Ops)
@@ -165,7 +162,7 @@ func (m *Machine) judge(part *partition, c *core.Commit) (verdict, error) {
 	if v, repeated, err := m.settledBefore(part, c); repeated || err != nil {
 		return v, err
 	}
-	if f := c.Fence; f != nil && !m.mutant(noFence) {
+	if f := c.Fence; f != nil {
 		if fact := part.queue.Live(f.Task, f.Token); fact != nil {
 			return refuse(core.FenceOp, fact), nil
 		}
@@ -183,7 +180,7 @@ func (m *Machine) judge(part *partition, c *core.Commit) (verdict, error) {
 		return m.ops(part, c, c.Ops)
 	}
 	part.begin(m.tx)
-	v, err := m.ops(part, c, m.deferEffects(c))
+	v, err := m.ops(part, c, c.Ops)
 	switch {
 	case err != nil:
 	case v.refusal != nil:

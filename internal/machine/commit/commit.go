@@ -35,9 +35,6 @@ type Options struct {
 	Queue  queue.Options  // for every partition's queue
 	Refs   refs.Options   // its refs
 	Search search.Options // and its collections
-
-	// Mutant names the planted bugs that are switched on. Only builds with the tag mutants ask it.
-	Mutant func(name string) bool
 }
 
 // keepAnswers is how long a request id, or a session after its last frame, is kept at least. Clients stop repeating well
@@ -81,7 +78,6 @@ type Machine struct {
 	index   uint64          // of the entry at hand
 	queues  uint32          // how many queues a partition may have, as the entry at hand says
 	answers []core.OpResult // room for those of the entry at hand, one per op
-	mutants mutantState
 }
 
 // New returns the machine of a shard, empty until Open.
@@ -92,7 +88,6 @@ func New(o Options) *Machine {
 // Open rebuilds derived state from v: it finds the shard's partitions by one seek each, and opens their machines.
 func (m *Machine) Open(v core.View) error {
 	m.parts, m.sorted, m.touched = map[core.Partition]*partition{}, nil, nil
-	m.mutants = mutantState{}
 	c, err := readClock(v)
 	if err != nil {
 		return err

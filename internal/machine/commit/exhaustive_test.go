@@ -226,7 +226,7 @@ func judge(before, after observed, c *core.Commit, r *core.Result) error {
 var depth = flag.Int("depth", 4, "steps of the exhaustive suite; 6 takes minutes")
 
 func TestAllShortSequencesFromNothing(t *testing.T) {
-	n, err := explore(options(), *depth)
+	n, err := explore(commit.Options{}, *depth)
 	t.Logf("%d entries applied", n)
 	if err != nil {
 		t.Fatal(strings.ReplaceAll(err.Error(), "\n", "; "))
@@ -234,7 +234,7 @@ func TestAllShortSequencesFromNothing(t *testing.T) {
 }
 
 func TestAllShortSequencesFromTwoLeases(t *testing.T) {
-	n, err := explore(options(), *depth-1, "create t1 queue=q\ncreate t2 queue=q", "grant queue=q n=2 lease=5s session=w1")
+	n, err := explore(commit.Options{}, *depth-1, "create t1 queue=q\ncreate t2 queue=q", "grant queue=q n=2 lease=5s session=w1")
 	t.Logf("%d entries applied", n)
 	if err != nil {
 		t.Fatal(strings.ReplaceAll(err.Error(), "\n", "; "))

@@ -49,14 +49,14 @@ func TestCorruptRowsAreErrorsNotAnswers(t *testing.T) {
 			w := mustWorld(t)
 			apply(t, w, "put ks a 1")
 			w.pair.TxA.Set(key, value)
-			if err := commit.New(options()).Open(w.pair.TxA); !isCorruption(err) {
+			if err := commit.New(commit.Options{}).Open(w.pair.TxA); !isCorruption(err) {
 				t.Errorf("%s of %d bytes: open: %v", name, len(value), err)
 			}
 		}
 	}
 	tx := machinetest.NewTxn()
 	tx.Set([]byte{1, 2, 0}, nil)
-	if err := commit.New(options()).Open(tx); !isCorruption(err) {
+	if err := commit.New(commit.Options{}).Open(tx); !isCorruption(err) {
 		t.Errorf("a key of no partition: open: %v", err)
 	}
 	for name, c := range map[string]struct {
@@ -90,7 +90,7 @@ func TestOlderRowsOfShardTimeAreRead(t *testing.T) {
 	if err != nil || !ok {
 		t.Fatal(ok, err)
 	}
-	whole := commit.New(options())
+	whole := commit.New(commit.Options{})
 	if err := whole.Open(w.pair.TxA); err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +99,7 @@ func TestOlderRowsOfShardTimeAreRead(t *testing.T) {
 	}
 	for _, lacks := range []int{8, 8 + 2} {
 		w.pair.TxA.Set(keys.ShardTime(), row[:len(row)-lacks])
-		old := commit.New(options())
+		old := commit.New(commit.Options{})
 		if err := old.Open(w.pair.TxA); err != nil || old.TermStart() != whole.TermStart() || old.Shift() != 0 {
 			t.Errorf("without %d bytes: term start %v, shift %d, %v; with them %v", lacks, old.TermStart(), old.Shift(), err, whole.TermStart())
 		}

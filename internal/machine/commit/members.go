@@ -80,7 +80,6 @@ func (m *Machine) changeMembers(op core.Op) (core.OpResult, core.Fact, error) {
 	case same:
 		return core.OpResult{Replayed: true, Version: m.members.Version}, nil, nil
 	}
-	m.forgetReplicas(&d)
 	d.Version++
 	m.members = d
 	m.tx.Set(keys.Members(), core.AppendDirectory(nil, &d))

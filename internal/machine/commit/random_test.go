@@ -80,7 +80,7 @@ func drawHeader(t *rapid.T, index uint16) string {
 // a commit touches its own partition only.
 func TestReplicasAgreeOnRandomEntries(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w, err := newWorld(options())
+		w, err := newWorld(commit.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -245,19 +245,19 @@ func fencedRequestsAreAppliedOnce(o commit.Options) error {
 }
 
 func TestFencedRequestsAreAppliedOnce(t *testing.T) {
-	if err := fencedRequestsAreAppliedOnce(options()); err != nil {
+	if err := fencedRequestsAreAppliedOnce(commit.Options{}); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestRequestIDsSurviveARestart(t *testing.T) {
-	if err := repeatsSurviveARestart(options()); err != nil {
+	if err := repeatsSurviveARestart(commit.Options{}); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestTenantsHaveRequestIDsOfTheirOwn(t *testing.T) {
-	if err := tenantsHaveRequestIDsOfTheirOwn(options()); err != nil {
+	if err := tenantsHaveRequestIDsOfTheirOwn(commit.Options{}); err != nil {
 		t.Error(err)
 	}
 }

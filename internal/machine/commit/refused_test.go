@@ -15,7 +15,7 @@ import (
 
 func mustWorld(t *testing.T) *world {
 	t.Helper()
-	w, err := newWorld(options())
+	w, err := newWorld(commit.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +200,7 @@ func TestOpenFindsAllPartitionsBySeeks(t *testing.T) {
 			}
 		}
 	}
-	m := commit.New(options())
+	m := commit.New(commit.Options{})
 	w.pair.TxA.ResetCounts()
 	if err := m.Open(w.pair.TxA); err != nil {
 		t.Fatal(err)

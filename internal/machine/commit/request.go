@@ -23,13 +23,12 @@ const hashLen = 8
 // applyRequest answers a commit whose request id was applied, and judges and remembers a new one. A request id that is
 // used again for other content is refused.
 func (m *Machine) applyRequest(part *partition, c *core.Commit) (core.Result, error) {
-	p := m.requestPartition(part)
-	row, ok, err := m.tx.Get(keys.Request(p, c.RequestID))
+	row, ok, err := m.tx.Get(keys.Request(part.p, c.RequestID))
 	if err != nil {
 		return core.Result{}, err
 	}
 	hash := binary.BigEndian.AppendUint64(nil, xxhash.Sum64(c.AppendContent(nil)))
-	if ok && !m.forgets(part, c, row) {
+	if ok {
 		if len(row) < hashLen {
 			return core.Result{}, errs.Corruptf("request %x of %s: row of %d bytes", c.RequestID, part.p, len(row))
 		}
@@ -48,7 +47,7 @@ func (m *Machine) applyRequest(part *partition, c *core.Commit) (core.Result, er
 	kept := r
 	kept.Index = m.index
 	due := m.clock.stamp.Add(keepAnswers)
-	m.tx.Set(keys.Request(p, c.RequestID), core.AppendResult(hash, &kept))
+	m.tx.Set(keys.Request(part.p, c.RequestID), core.AppendResult(hash, &kept))
 	m.tx.Set(keys.RequestDue(part.p, due, c.RequestID), nil)
 	part.counts.requests++
 	part.due = min(part.due, due)
@@ -81,10 +80,9 @@ func (m *Machine) forgetRequests(part *partition, limit int) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	p := m.requestPartition(part)
 	for _, row := range rows {
 		m.tx.Delete(keys.RequestDue(part.p, row.due, row.id))
-		m.tx.Delete(keys.Request(p, row.id))
+		m.tx.Delete(keys.Request(part.p, row.id))
 		part.counts.requests--
 	}
 	return len(rows), nil

@@ -8,12 +8,13 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"github.com/millrace/millrace/internal/keys"
+	"github.com/millrace/millrace/internal/machine/commit"
 )
 
 // TestScripts runs the scripts of testdata: each entry on two replicas, one of which decodes it from its encoding.
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata/scripts", func(t *testing.T, path string) {
-		w, err := newWorld(options())
+		w, err := newWorld(commit.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

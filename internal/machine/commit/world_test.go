@@ -3,7 +3,6 @@ package commit_test
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/cockroachdb/datadriven"
@@ -19,11 +18,6 @@ import (
 const epoch core.ShardTime = 1_700_000_000_000
 
 var home = core.Partition{Tenant: 1, Namespace: 1}
-
-// plantedBug is the bug that the environment asks for. Only builds with the tag mutants have any.
-func plantedBug(name string) bool { return os.Getenv("MILLRACE_MUTANT") == name }
-
-func options() commit.Options { return commit.Options{Mutant: plantedBug} }
 
 // world is a shard of two replicas, driven by the lines of a script.
 type world struct {

@@ -163,7 +163,7 @@ func (l *loader) noSegment() error {
 		if err != nil {
 			return err
 		}
-		if e.inOrder && !mutant("eof_on_corruption") {
+		if e.inOrder {
 			return l.corruptOpening(n)
 		}
 		if n != 1 && !l.im.mark.unsynced {
@@ -271,10 +271,7 @@ func (l *loader) judge(i int, r *segmentReader, c *cursor, kept int64, whole boo
 		return err
 	}
 	damaged := c.damagedBatch()
-	refuse := e.synced >= damaged && !mutant("eof_on_corruption")
-	if mutant("torn_batch_refuses_start") && (here.found || c.started && !c.complete) {
-		refuse = true
-	}
+	refuse := e.synced >= damaged
 	if refuse || whole && !tip {
 		return l.corrupt(at.number, bad, "a record is damaged, and others follow that were written after it was synced")
 	}
@@ -297,7 +294,7 @@ func (l *loader) judgeAbove(e *evidence) error {
 		if err != nil {
 			return err
 		}
-		if more.inOrder && !mutant("eof_on_corruption") {
+		if more.inOrder {
 			return l.corruptOpening(n)
 		}
 		e.join(more)

@@ -17,7 +17,7 @@ func (l *Log) sealDue() bool {
 // before it is then never taken for a torn write.
 func (l *Log) seal() {
 	w := &l.writer
-	if !l.sealDue() || mutant("seal_skipped") {
+	if !l.sealDue() {
 		return
 	}
 	if err := fault.Point("wal.seal"); err != nil {

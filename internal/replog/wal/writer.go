@@ -197,9 +197,6 @@ func (l *Log) writeBatch(in []*change) error {
 		if err := l.write(w.active, w.enc.buf, w.off); err != nil {
 			return err
 		}
-		if mutant("ack_before_sync") {
-			l.releaseWaiters(in)
-		}
 		if err := l.sync(w.active); err != nil {
 			return err
 		}
@@ -257,13 +254,10 @@ func (l *Log) write(g *segment, b []byte, off int64) error {
 
 // sync makes what was written to a segment durable.
 func (l *Log) sync(g *segment) error {
-	if l.o.NoSync || mutant("no_fsync") {
+	if l.o.NoSync {
 		return nil
 	}
 	err := g.file.SyncData()
-	if err != nil && mutant("retry_failed_fsync") {
-		err = g.file.SyncData()
-	}
 	if err != nil {
 		return fmt.Errorf("sync %s: %w", g.name, err)
 	}
