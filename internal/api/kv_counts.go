@@ -99,9 +99,8 @@ func (k *keyCounts) of(p core.Partition, keyspace string) *spaceCount {
 
 // written is what a commit writes to one keyspace.
 type written struct {
-	commit        int
-	keyspace      string
-	writes, bytes uint64
+	core.KeysWritten
+	commit int // index of the commit among those proposed together
 }
 
 // writesOf adds up the ops of commits by keyspace; nil when they write no keys.
@@ -109,44 +108,20 @@ func writesOf(commits []core.Commit) (out []written) {
 	for i := range commits {
 		first := len(out)
 		for _, op := range commits[i].Ops {
-			w := writeOf(op)
-			if w.writes == 0 {
+			w, ok := core.KeysOf(op)
+			if !ok || w.Writes == 0 {
 				continue
 			}
-			place := slices.IndexFunc(out[first:], func(have written) bool { return have.keyspace == w.keyspace })
+			place := slices.IndexFunc(out[first:], func(have written) bool { return have.Keyspace == w.Keyspace })
 			if place < 0 {
-				w.commit = i
-				out = append(out, w)
+				out = append(out, written{w, i})
 				continue
 			}
-			out[first+place].writes += w.writes
-			out[first+place].bytes += w.bytes
+			out[first+place].Writes += w.Writes
+			out[first+place].Bytes += w.Bytes
 		}
 	}
 	return out
-}
-
-func writeOf(op core.Op) written {
-	sum := func(keyspace string, writes, bytes int) written {
-		return written{keyspace: keyspace, writes: uint64(writes), bytes: uint64(bytes)}
-	}
-	switch op := op.(type) {
-	case *core.KVPuts:
-		bytes := 0
-		for i := range op.Items {
-			bytes += len(op.Items[i].Key) + len(op.Items[i].Value)
-		}
-		return sum(op.Keyspace, len(op.Items), bytes)
-	case *core.KVPut:
-		return sum(op.Keyspace, 1, len(op.Key)+len(op.Value))
-	case *core.KVAdd:
-		return sum(op.Keyspace, 1, len(op.Key))
-	case *core.KVDelete:
-		return sum(op.Keyspace, 1, len(op.Key))
-	case *core.KVDeleteRange:
-		return sum(op.Keyspace, 1, len(op.From)+len(op.To)+len(op.Prefix))
-	}
-	return written{}
 }
 
 // Propose counts the commits that are not refused.
@@ -179,9 +154,9 @@ func (k *keyCounts) committed(p core.Partition, sums []written, d core.Proposed)
 		if r := &d.Results[w.commit]; r.Refusal != nil || r.Replayed {
 			continue
 		}
-		c := k.of(p, w.keyspace)
-		c.writes.Add(w.writes)
-		c.writtenBytes.Add(w.bytes)
+		c := k.of(p, w.Keyspace)
+		c.writes.Add(w.Writes)
+		c.writtenBytes.Add(w.Bytes)
 	}
 }
 

@@ -574,10 +574,9 @@ func (n *fakeNode) TakeRate(_ core.Partition, ops []core.Op, _ bool) (wait time.
 	defer n.mu.Unlock()
 	var what [2]int64
 	for _, op := range ops {
-		switch w := writeOf(op); op.(type) {
-		case *core.KVPut, *core.KVPuts, *core.KVAdd:
-			what[0] += int64(w.writes)
-			what[1] += int64(w.bytes)
+		if w, ok := core.KeysOf(op); ok && op.Kind().Has(core.OpPutsKeys) {
+			what[0] += int64(w.Writes)
+			what[1] += int64(w.Bytes)
 		}
 	}
 	if what[0] == 0 {

@@ -86,30 +86,14 @@ func (t *translator) partOfKey(key []byte) core.Partition {
 
 // placeOf returns the partition that an op says it belongs to, or anywhere, nowhere or torn.
 func (t *translator) placeOf(op core.Op) int {
-	switch op := op.(type) {
-	case *core.TaskCreate:
-		return t.placeOfCreate(op)
-	case *core.KVPut:
-		return int(core.PlaceKey(op.Key, t.parts))
-	case *core.KVDelete:
-		return int(core.PlaceKey(op.Key, t.parts))
-	case *core.KVCheck:
-		return int(core.PlaceKey(op.Key, t.parts))
-	case *core.KVAdd:
-		return int(core.PlaceKey(op.Key, t.parts))
-	case *core.KVDeleteRange:
-		if place, one := core.PlaceRange(op.From, op.To, op.Prefix, t.parts); one {
-			return int(place)
-		}
-	case *core.RefTxn:
-		return int(core.PlaceRepo(op.Repo, op.Tag, t.parts))
-	case *core.VectorUpsert:
-		return int(core.PlacePoint(op.ID, t.parts))
-	case *core.VectorDelete:
-		return int(core.PlacePoint(op.ID, t.parts))
+	if create, ok := op.(*core.TaskCreate); ok {
+		return t.placeOfCreate(create)
 	}
-	if task, ok := settledBy(op); ok {
-		return t.placeOfID(task)
+	if place, one := core.PlaceOf(op, t.parts); one {
+		return int(place)
+	}
+	if hold, ok := core.Settled(op); ok {
+		return t.placeOfID(hold.Task)
 	}
 	return anywhere
 }
@@ -217,8 +201,8 @@ func (t *translator) place(c *core.Commit, own int) core.Fact {
 		case place != nowhere:
 			strays = append(strays, i)
 		case unknown == nil:
-			task, _ := settledBy(op) // nothing else is nowhere
-			unknown = atOp{core.NotFound{Kind: "task", ID: task.String()}, i}
+			hold, _ := core.Settled(op) // nothing else is nowhere
+			unknown = atOp{core.NotFound{Kind: "task", ID: hold.Task.String()}, i}
 		}
 	}
 	if len(strays) > 0 {
@@ -268,19 +252,4 @@ func (t *translator) home(c *core.Commit) (int, core.Fact) {
 		return int(core.PlaceText(c.RequestID[:], t.parts)), nil
 	}
 	return t.anyPlace(), nil
-}
-
-// settledBy is the task whose attempt an op ends, if it ends one.
-func settledBy(op core.Op) (task core.TaskID, ok bool) {
-	switch op := op.(type) {
-	case *core.TaskComplete:
-		return op.Task, true
-	case *core.TaskFail:
-		return op.Task, true
-	case *core.TaskSnooze:
-		return op.Task, true
-	case *core.TaskRelease:
-		return op.Task, true
-	}
-	return core.TaskID{}, false
 }

@@ -85,7 +85,7 @@ type OpResult struct {
 	PayloadMatches bool   // TaskCreate, replayed: same content as asked for
 	State          State  // task ops: the state after
 
-	Rev     uint64 // KVPut, KVAdd; KVPuts: of the first item that was not refused; VectorUpsert: the point's version
+	Rev     uint64 // ops that put a value: its revision; KVPuts: of the first item that was not refused; VectorUpsert: the point's version
 	Prev    []byte // KVPut with WantPrev; nil when absent
 	Existed bool   // KVDelete, KVPut with WantPrev; VectorUpsert, VectorDelete, CollectionDelete, RulesetDelete, KeyspaceDelete, NamespaceRemove
 
@@ -98,7 +98,7 @@ type OpResult struct {
 	Namespace NamespaceID // NamespaceCreate, NamespaceRemove
 
 	Refs *RefsAnswer // ops of the refs service
-	KV   *KVResult   // KVPuts, KVAdd, KVDeleteRange; nil when there is nothing to say
+	KV   *KVResult   // ops that change keys; nil when there is nothing to say
 }
 
 // Assigned is one task given to a worker.

@@ -1,65 +1,6 @@
 package core
 
-// OpKind numbers an op in entries and on the wire. Numbers are never reused; reserved ones are refused at the edge as
-// not_supported and stop a shard that meets one in a committed entry.
-type OpKind uint8
-
-// The kinds of op.
-const (
-	OpTaskCreate      OpKind = 1
-	OpTaskComplete    OpKind = 2
-	OpTaskFail        OpKind = 3
-	OpTaskSnooze      OpKind = 4
-	OpTaskRelease     OpKind = 5
-	OpTaskRenew       OpKind = 6
-	OpTaskCancel      OpKind = 7 // reserved
-	OpTaskRedrive     OpKind = 8 // reserved
-	OpTaskUpdate      OpKind = 9 // reserved
-	OpTaskDelete      OpKind = 10
-	OpQueueSet        OpKind = 11
-	OpQueuePause      OpKind = 12 // reserved
-	OpGrant           OpKind = 13
-	OpTick            OpKind = 14
-	OpTermStart       OpKind = 15
-	OpNamespaceCreate OpKind = 16
-	OpNamespaceSet    OpKind = 17
-	OpTaskRunNow      OpKind = 18
-	OpMembersInit     OpKind = 19
-	OpMemberChange    OpKind = 20
-	OpMemberStep      OpKind = 21
-	OpFormatRaise     OpKind = 22
-	OpTenantSet       OpKind = 23
-	OpQueueDelete     OpKind = 24
-	OpClockShift      OpKind = 25
-	OpNamespaceRemove OpKind = 26
-	OpPartitionRemove OpKind = 28
-
-	OpKVPut         OpKind = 32
-	OpKVDelete      OpKind = 33
-	OpKVCheck       OpKind = 34
-	OpKVAdd         OpKind = 35
-	OpKVDeleteRange OpKind = 36
-	OpKVMin         OpKind = 37 // reserved
-	OpKVMax         OpKind = 38 // reserved
-	OpKVAppend      OpKind = 39 // reserved
-	OpKVGet         OpKind = 40 // reserved
-	OpKVBranch      OpKind = 41 // reserved
-	OpKeyspaceSet   OpKind = 42
-	OpKVPuts        OpKind = 43
-
-	OpKeyspaceDelete OpKind = 44
-	OpKeyspaceUse    OpKind = 45
-	OpTenantUse      OpKind = 46
-
-	OpRefCreate    OpKind = 64 // 64 to 71 stand within a RefTxn
-	OpRefUpdate    OpKind = 65
-	OpRefDelete    OpKind = 66
-	OpRefVerify    OpKind = 67
-	OpVectorUpsert OpKind = 96
-	OpVectorDelete OpKind = 97
-)
-
-// Op is one change to one service: one of the pointer types of this file.
+// Op is one change to one service: one of the pointer types of this package.
 type Op interface{ Kind() OpKind }
 
 // Unique asks that at most one task of a queue exists under a key while its window lasts.
@@ -262,17 +203,35 @@ type KVCheck struct {
 // Kind returns the op's number.
 func (*TaskCreate) Kind() OpKind { return OpTaskCreate }
 
+func (op *TaskCreate) task() TaskID { return op.ID }
+
 // Kind returns the op's number.
 func (*TaskComplete) Kind() OpKind { return OpTaskComplete }
+
+func (op *TaskComplete) hold() TaskHold { return TaskHold{Task: op.Task, Token: op.Token} }
+
+func (op *TaskComplete) task() TaskID { return op.Task }
 
 // Kind returns the op's number.
 func (*TaskFail) Kind() OpKind { return OpTaskFail }
 
+func (op *TaskFail) hold() TaskHold { return TaskHold{Task: op.Task, Token: op.Token} }
+
+func (op *TaskFail) task() TaskID { return op.Task }
+
 // Kind returns the op's number.
 func (*TaskSnooze) Kind() OpKind { return OpTaskSnooze }
 
+func (op *TaskSnooze) hold() TaskHold { return TaskHold{Task: op.Task, Token: op.Token} }
+
+func (op *TaskSnooze) task() TaskID { return op.Task }
+
 // Kind returns the op's number.
 func (*TaskRelease) Kind() OpKind { return OpTaskRelease }
+
+func (op *TaskRelease) hold() TaskHold { return TaskHold{Task: op.Task, Token: op.Token} }
+
+func (op *TaskRelease) task() TaskID { return op.Task }
 
 // Kind returns the op's number.
 func (*TaskRenew) Kind() OpKind { return OpTaskRenew }
@@ -280,8 +239,12 @@ func (*TaskRenew) Kind() OpKind { return OpTaskRenew }
 // Kind returns the op's number.
 func (*TaskDelete) Kind() OpKind { return OpTaskDelete }
 
+func (op *TaskDelete) task() TaskID { return op.Task }
+
 // Kind returns the op's number.
 func (*TaskRunNow) Kind() OpKind { return OpTaskRunNow }
+
+func (op *TaskRunNow) task() TaskID { return op.Task }
 
 // Kind returns the op's number.
 func (*QueueSet) Kind() OpKind { return OpQueueSet }
@@ -310,8 +273,26 @@ func (*NamespaceSet) Kind() OpKind { return OpNamespaceSet }
 // Kind returns the op's number.
 func (*KVPut) Kind() OpKind { return OpKVPut }
 
+func (op *KVPut) written() (string, []byte) { return op.Keyspace, op.Key }
+
+func (op *KVPut) keys() KeysWritten {
+	return KeysWritten{Keyspace: op.Keyspace, Writes: 1, Bytes: uint64(len(op.Key) + len(op.Value))}
+}
+
+func (op *KVPut) place(partitions int) (uint16, bool) { return PlaceKey(op.Key, partitions), true }
+
 // Kind returns the op's number.
 func (*KVDelete) Kind() OpKind { return OpKVDelete }
 
+func (op *KVDelete) written() (string, []byte) { return op.Keyspace, op.Key }
+
+func (op *KVDelete) keys() KeysWritten {
+	return KeysWritten{Keyspace: op.Keyspace, Writes: 1, Bytes: uint64(len(op.Key))}
+}
+
+func (op *KVDelete) place(partitions int) (uint16, bool) { return PlaceKey(op.Key, partitions), true }
+
 // Kind returns the op's number.
 func (*KVCheck) Kind() OpKind { return OpKVCheck }
+
+func (op *KVCheck) place(partitions int) (uint16, bool) { return PlaceKey(op.Key, partitions), true }

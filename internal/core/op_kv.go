@@ -79,11 +79,35 @@ func (e NotAdded) Error() string { return "nothing was added to the key: " + e.R
 // Kind returns the op's number.
 func (*KVPuts) Kind() OpKind { return OpKVPuts }
 
+func (op *KVPuts) keys() KeysWritten {
+	w := KeysWritten{Keyspace: op.Keyspace, Writes: uint64(len(op.Items))}
+	for i := range op.Items {
+		w.Bytes += uint64(len(op.Items[i].Key) + len(op.Items[i].Value))
+	}
+	return w
+}
+
 // Kind returns the op's number.
 func (*KVAdd) Kind() OpKind { return OpKVAdd }
 
+func (op *KVAdd) written() (string, []byte) { return op.Keyspace, op.Key }
+
+func (op *KVAdd) keys() KeysWritten {
+	return KeysWritten{Keyspace: op.Keyspace, Writes: 1, Bytes: uint64(len(op.Key))}
+}
+
+func (op *KVAdd) place(partitions int) (uint16, bool) { return PlaceKey(op.Key, partitions), true }
+
 // Kind returns the op's number.
 func (*KVDeleteRange) Kind() OpKind { return OpKVDeleteRange }
+
+func (op *KVDeleteRange) keys() KeysWritten {
+	return KeysWritten{Keyspace: op.Keyspace, Writes: 1, Bytes: uint64(len(op.From) + len(op.To) + len(op.Prefix))}
+}
+
+func (op *KVDeleteRange) place(partitions int) (uint16, bool) {
+	return PlaceRange(op.From, op.To, op.Prefix, partitions)
+}
 
 // PlaceRange returns the partition of the keys of a range: that of the closed {tag} which all of them share. It reports
 // false when they may be of several partitions.

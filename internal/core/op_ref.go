@@ -1,22 +1,5 @@
 package core
 
-// The kinds of change in a transaction of refs share their numbers with ops. In an entry they stand only within a
-// RefTxn: judged together, as names and conflicts ask for.
-const (
-	OpSymrefUpdate OpKind = 68
-	OpSymrefCreate OpKind = 69
-	OpSymrefDelete OpKind = 70
-	OpSymrefVerify OpKind = 71
-	OpRefTxn       OpKind = 72
-	OpRepoCreate   OpKind = 73
-	OpRepoSet      OpKind = 74
-	OpRepoDelete   OpKind = 75
-	OpRepoUndelete OpKind = 76
-	OpPackSwap     OpKind = 77
-	OpRefPrepare   OpKind = 78 // reserved: the first phase of two
-	OpRefEnd       OpKind = 79 // reserved: the second
-)
-
 // Limits of a transaction of refs.
 const (
 	MaxRefChanges = 10_000
@@ -158,20 +141,36 @@ type PackSwap struct {
 // Kind returns the op's number.
 func (*PackSwap) Kind() OpKind { return OpPackSwap }
 
+func (op *PackSwap) repo() string { return op.Repo }
+
 // Kind returns the op's number.
 func (*RefTxn) Kind() OpKind { return OpRefTxn }
+
+func (op *RefTxn) repo() string { return op.Repo }
+
+func (op *RefTxn) place(partitions int) (uint16, bool) {
+	return PlaceRepo(op.Repo, op.Tag, partitions), true
+}
 
 // Kind returns the op's number.
 func (*RepoCreate) Kind() OpKind { return OpRepoCreate }
 
+func (op *RepoCreate) repo() string { return op.Name }
+
 // Kind returns the op's number.
 func (*RepoSet) Kind() OpKind { return OpRepoSet }
+
+func (op *RepoSet) repo() string { return op.Name }
 
 // Kind returns the op's number.
 func (*RepoDelete) Kind() OpKind { return OpRepoDelete }
 
+func (op *RepoDelete) repo() string { return op.Name }
+
 // Kind returns the op's number.
 func (*RepoUndelete) Kind() OpKind { return OpRepoUndelete }
+
+func (op *RepoUndelete) repo() string { return op.Name }
 
 // Place returns the partition of a repository: by its tag, else by its name.
 func (op *RepoCreate) Place(partitions int) uint16 { return PlaceRepo(op.Name, op.Tag, partitions) }

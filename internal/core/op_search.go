@@ -1,14 +1,5 @@
 package core
 
-// Ops of the search service, besides VectorUpsert and VectorDelete. 102 and 104 to 126 are free.
-const (
-	OpCollectionSet    OpKind = 98
-	OpCollectionDelete OpKind = 99
-	OpRulesetPut       OpKind = 100
-	OpRecordingPut     OpKind = 101
-	OpRulesetDelete    OpKind = 103
-)
-
 // Limits of the search service that Apply judges, equal on all replicas.
 const (
 	MaxPointPayload     = 64 << 10 // bytes of a point's payload
@@ -164,8 +155,20 @@ func (*CollectionDelete) Kind() OpKind { return OpCollectionDelete }
 // Kind returns the op's number.
 func (*VectorUpsert) Kind() OpKind { return OpVectorUpsert }
 
+func (op *VectorUpsert) written() (string, []byte) { return op.Collection, []byte(op.ID) }
+
+func (op *VectorUpsert) place(partitions int) (uint16, bool) {
+	return PlacePoint(op.ID, partitions), true
+}
+
 // Kind returns the op's number.
 func (*VectorDelete) Kind() OpKind { return OpVectorDelete }
+
+func (op *VectorDelete) written() (string, []byte) { return op.Collection, []byte(op.ID) }
+
+func (op *VectorDelete) place(partitions int) (uint16, bool) {
+	return PlacePoint(op.ID, partitions), true
+}
 
 // Kind returns the op's number.
 func (*RulesetPut) Kind() OpKind { return OpRulesetPut }

@@ -337,7 +337,7 @@ const maxProposal = 6 << 20
 // take enqueues a proposal, unless it grows a disk that is full; one that is too large for an entry in as many parts as it
 // has commits.
 func (s *shard) take(p *proposal, lazy bool) {
-	if s.n.full.Load() && slices.ContainsFunc(p.commits, func(c core.Commit) bool { return grows(&c) }) {
+	if s.n.full.Load() && slices.ContainsFunc(p.commits, func(c core.Commit) bool { return slices.ContainsFunc(c.Ops, core.Grows) }) {
 		p.refuse(core.Exhausted{Limit: "disk", Max: int64(s.n.diskReserve())})
 		return
 	}
@@ -358,22 +358,6 @@ func renewsOnly(c *core.Commit) bool {
 		}
 	}
 	return len(c.Ops) > 0
-}
-
-// grows reports whether c asks for new room on the disk beyond the records of what exists.
-func grows(c *core.Commit) bool {
-	for _, op := range c.Ops {
-		switch op.Kind() {
-		case core.OpTaskCreate, core.OpKVPut, core.OpKVPuts, core.OpKVAdd, core.OpKeyspaceSet, core.OpQueueSet, core.OpNamespaceCreate, core.OpNamespaceSet,
-			core.OpVectorUpsert, core.OpCollectionSet, core.OpRulesetPut, core.OpRecordingPut, core.OpRepoCreate, core.OpRepoSet:
-			return true
-		case core.OpRefTxn:
-			if op.(*core.RefTxn).Grows() {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // Status tells what this node is and has done since it started.

@@ -93,11 +93,12 @@ func (r *rates) take(p core.Partition, ops []core.Op, now time.Duration) (wait t
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, op := range ops {
-		keyspace, what := putsOf(op)
-		if what[0] == 0 {
+		puts, ok := core.KeysOf(op)
+		if !ok || !op.Kind().Has(core.OpPutsKeys) || puts.Writes == 0 {
 			continue
 		}
-		for _, k := range [...]rateKey{{p.Tenant, p.Namespace, keyspace}, {p.Tenant, p.Namespace, ""}, {p.Tenant, 0, ""}} {
+		what := [...]uint64{puts.Writes, puts.Bytes}
+		for _, k := range [...]rateKey{{p.Tenant, p.Namespace, puts.Keyspace}, {p.Tenant, p.Namespace, ""}, {p.Tenant, 0, ""}} {
 			rate, bounded := table[k]
 			if !bounded {
 				continue
@@ -119,23 +120,6 @@ func (r *rates) take(p core.Partition, ops []core.Op, now time.Duration) (wait t
 		}
 	}
 	return 0, ""
-}
-
-// putsOf tells what an op puts in a keyspace: how many pairs, and their bytes.
-func putsOf(op core.Op) (keyspace string, what [len(load{})]uint64) {
-	switch op := op.(type) {
-	case *core.KVPut:
-		return op.Keyspace, [...]uint64{1, uint64(len(op.Key) + len(op.Value))}
-	case *core.KVAdd:
-		return op.Keyspace, [...]uint64{1, uint64(len(op.Key))}
-	case *core.KVPuts:
-		bytes := 0
-		for i := range op.Items {
-			bytes += len(op.Items[i].Key) + len(op.Items[i].Value)
-		}
-		return op.Keyspace, [...]uint64{uint64(len(op.Items)), uint64(bytes)}
-	}
-	return "", what
 }
 
 // bucketOf returns the bucket of a rate, which is full at first. r.mu is held.

@@ -197,7 +197,7 @@ func (m *Machine) judge(part *partition, c *core.Commit) (verdict, error) {
 func (m *Machine) settledBefore(part *partition, c *core.Commit) (verdict, bool, error) {
 	var v verdict
 	for i, op := range c.Ops {
-		hold, ok := settles(op)
+		hold, ok := core.Settled(op)
 		if !ok {
 			continue
 		}
@@ -225,21 +225,6 @@ func (m *Machine) settledBefore(part *partition, c *core.Commit) (verdict, bool,
 	return v, true, nil
 }
 
-// settles returns the lease that op ends.
-func settles(op core.Op) (core.TaskHold, bool) {
-	switch op := op.(type) {
-	case *core.TaskComplete:
-		return core.TaskHold{Task: op.Task, Token: op.Token}, true
-	case *core.TaskFail:
-		return core.TaskHold{Task: op.Task, Token: op.Token}, true
-	case *core.TaskSnooze:
-		return core.TaskHold{Task: op.Task, Token: op.Token}, true
-	case *core.TaskRelease:
-		return core.TaskHold{Task: op.Task, Token: op.Token}, true
-	}
-	return core.TaskHold{}, false
-}
-
 // ops applies ops in order, until one is refused. The commit's revision is taken only when all are applied.
 func (m *Machine) ops(part *partition, c *core.Commit, ops []core.Op) (verdict, error) {
 	rev, wrote := part.counts.rev+1, false
@@ -252,7 +237,8 @@ func (m *Machine) ops(part *partition, c *core.Commit, ops []core.Op) (verdict, 
 		var r core.OpResult
 		var fact core.Fact
 		var err error
-		if isRefsOp(op) {
+		kind := op.Kind()
+		if kind.Service() == core.ServiceRefs {
 			r, fact, err = m.refsOp(part, c, op)
 		} else {
 			r, fact, err = m.op(part, c.Principal, rev, op)
@@ -263,9 +249,9 @@ func (m *Machine) ops(part *partition, c *core.Commit, ops []core.Op) (verdict, 
 		if fact != nil {
 			return refuse(i, fact), nil
 		}
-		r.Kind = op.Kind()
+		r.Kind = kind
 		v.ops = append(v.ops, r)
-		wrote = wrote || writesKeys(r.Kind) || r.Kind == core.OpVectorUpsert
+		wrote = wrote || kind.Has(core.OpTakesRev)
 	}
 	if wrote {
 		part.counts.rev = rev
@@ -275,16 +261,22 @@ func (m *Machine) ops(part *partition, c *core.Commit, ops []core.Op) (verdict, 
 
 // op applies one op of any service. A refused one has changed nothing.
 func (m *Machine) op(part *partition, principal string, rev uint64, op core.Op) (core.OpResult, core.Fact, error) {
-	switch op := op.(type) {
-	case *core.TaskCreate, *core.TaskComplete, *core.TaskFail, *core.TaskSnooze, *core.TaskRelease, *core.TaskRenew,
-		*core.TaskDelete, *core.TaskRunNow, *core.QueueSet, *core.QueueDelete, *core.Grant:
+	switch op.Kind().Service() {
+	case core.ServiceQueue:
 		return part.queue.Apply(m.tx, m.queueContext(part, principal), op)
-	case *core.KVPut, *core.KVDelete, *core.KVCheck, *core.KVAdd, *core.KVDeleteRange,
-		*core.KeyspaceSet, *core.KeyspaceDelete, *core.KeyspaceUse, *core.TenantUse:
+	case core.ServiceKV:
 		return part.kv.Apply(m.tx, kvContext(part, rev), op)
-	case *core.VectorUpsert, *core.VectorDelete, *core.CollectionSet, *core.CollectionDelete, *core.RulesetPut,
-		*core.RulesetDelete, *core.RecordingPut:
+	case core.ServiceSearch:
 		return part.search.Apply(m.tx, m.searchContext(rev), op)
+	case core.ServiceShard:
+		return m.shardOp(part, op)
+	}
+	return core.OpResult{}, nil, errs.Corruptf("op kind %d is not known", op.Kind())
+}
+
+// shardOp applies an op of the shard itself.
+func (m *Machine) shardOp(part *partition, op core.Op) (core.OpResult, core.Fact, error) {
+	switch op := op.(type) {
 	case *core.Tick:
 		more, err := m.tick(op.Max)
 		return core.OpResult{More: more}, nil, err
@@ -308,7 +300,7 @@ func (m *Machine) op(part *partition, principal string, rev uint64, op core.Op) 
 	case *core.NamespaceSet:
 		return m.setNamespace(part, op)
 	}
-	return core.OpResult{}, nil, errs.Corruptf("op kind %d is not known", op.Kind())
+	return core.OpResult{}, nil, errs.Corruptf("op %d does not belong to the shard", op.Kind())
 }
 
 // failInstead fails every attempt that a refused commit would have completed and whose lease is held, with the

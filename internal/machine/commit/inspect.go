@@ -1,6 +1,7 @@
 package commit
 
 import (
+	"bytes"
 	"fmt"
 
 	"github.com/millrace/millrace/internal/core"
@@ -11,30 +12,31 @@ func (m *Machine) inspect(c *core.Commit) *core.Refusal {
 	if len(c.Ops)+len(c.Conditions) > m.o.MaxOps {
 		return &core.Refusal{Op: core.CommitOp, Fact: core.TooLarge{Field: "ops", Limit: "commit_ops", Max: int64(m.o.MaxOps)}}
 	}
-	if refusal := m.inspectSystem(c); refusal != nil {
+	var sh shape
+	if refusal := m.inspectKinds(c, &sh); refusal != nil {
 		return refusal
 	}
 	if c.Partition == (core.Partition{}) {
 		return nil
 	}
-	var strays []int
-	for i, op := range c.Ops {
-		if id, ok := taskOf(op); ok && id.Partition() != c.Partition.Index {
-			strays = append(strays, i)
+	if sh.tasks {
+		if refusal := inspectTasks(c); refusal != nil {
+			return refusal
 		}
 	}
-	if len(strays) > 0 {
-		return &core.Refusal{Op: strays[0], Fact: core.WrongPartition{Ops: strays}}
+	if sh.refs {
+		if refusal := inspectRefs(c); refusal != nil {
+			return refusal
+		}
 	}
-	if refusal := inspectRefs(c); refusal != nil {
-		return refusal
+	if sh.puts {
+		if refusal := inspectPuts(c); refusal != nil {
+			return refusal
+		}
 	}
-	if refusal := inspectPuts(c); refusal != nil {
-		return refusal
-	}
-	if i := keyTwice(c.Ops); i >= 0 {
+	if i := keyTwice(c.Ops, sh.writes); i >= 0 {
 		field := "key"
-		if s, _, _ := writtenBy(c.Ops[i]); s.service == core.OpVectorUpsert {
+		if c.Ops[i].Kind().Service() == core.ServiceSearch {
 			field = "id"
 		}
 		return &core.Refusal{Op: i, Fact: core.Invalid{
@@ -44,53 +46,28 @@ func (m *Machine) inspect(c *core.Commit) *core.Refusal {
 	return nil
 }
 
-// inspectSystem keeps the ops of the shard itself in the system partition, those of users out of it, and the timed
+// shape is what the kinds of a commit's ops show: which of the further looks at their values it needs.
+type shape struct {
+	tasks  bool // an op names a task
+	refs   bool // an op is of the refs service
+	puts   bool // an op is a batch of puts
+	writes int  // how many ops write one key, or one point
+}
+
+// inspectKinds keeps the ops of the shard itself in the system partition, those of users out of it, and the timed
 // work, which touches all partitions, alone in its commit.
-func (m *Machine) inspectSystem(c *core.Commit) *core.Refusal {
+func (m *Machine) inspectKinds(c *core.Commit, sh *shape) *core.Refusal {
 	system := c.Partition == core.Partition{}
 	for i, op := range c.Ops {
-		switch op.(type) {
-		case *core.Tick, *core.TermStart, *core.ClockShift:
-			if !system || len(c.Ops) != 1 || c.RequestID != (core.RequestID{}) || c.Session != (core.SessionID{}) {
-				return &core.Refusal{Op: i, Fact: core.Invalid{
-					Field: "ops", Reason: "not_alone", Message: "an op of the shard stands alone, in the system partition",
-				}}
-			}
-		case *core.MembersInit, *core.MemberChange, *core.MemberStep, *core.FormatRaise:
-			if refusal := m.inspectMembers(c, i); refusal != nil {
-				return refusal
-			}
-		case *core.NamespaceCreate, *core.TenantSet:
-			if !system || m.o.Shard != 0 {
-				return &core.Refusal{Op: i, Fact: core.WrongPartition{Ops: []int{i}}}
-			}
-		case *core.NamespaceRemove:
-			if !system || m.o.Shard != 0 {
-				return &core.Refusal{Op: i, Fact: core.WrongPartition{Ops: []int{i}}}
-			}
-			if !stepAlone(c) {
-				return &core.Refusal{Op: i, Fact: notAlone}
-			}
-		case *core.PartitionRemove:
-			if system {
-				return &core.Refusal{Op: i, Fact: core.WrongPartition{Ops: []int{i}}}
-			}
-			if !stepAlone(c) {
-				return &core.Refusal{Op: i, Fact: notAlone}
-			}
-		case *core.QueueDelete:
-			if len(c.Ops) != 1 {
-				return &core.Refusal{Op: i, Fact: core.Invalid{
-					Field: "ops", Reason: "not_alone", Message: "the removal of a queue stands alone",
-				}}
-			}
-			if system {
-				return &core.Refusal{Op: i, Fact: core.WrongPartition{Ops: []int{i}}}
-			}
-		default:
-			if system {
-				return &core.Refusal{Op: i, Fact: core.WrongPartition{Ops: []int{i}}}
-			}
+		kind := op.Kind()
+		if refusal := m.inspectHome(c, i, kind, system); refusal != nil {
+			return refusal
+		}
+		sh.tasks = sh.tasks || kind.Has(core.OpNamesTask)
+		sh.refs = sh.refs || kind.Service() == core.ServiceRefs
+		sh.puts = sh.puts || kind == core.OpKVPuts
+		if kind.Has(core.OpWritesOne) {
+			sh.writes++
 		}
 	}
 	if system && (c.Fence != nil || len(c.Conditions) > 0) {
@@ -101,50 +78,77 @@ func (m *Machine) inspectSystem(c *core.Commit) *core.Refusal {
 	return nil
 }
 
-// notAlone refuses a step of a removal that has company.
-var notAlone = core.Invalid{Field: "ops", Reason: "not_alone", Message: "a step of the removal of a namespace stands alone"}
+// inspectTasks refuses tasks whose ids name another partition.
+func inspectTasks(c *core.Commit) *core.Refusal {
+	var astray []int
+	for i, op := range c.Ops {
+		if id, ok := core.TaskOf(op); ok && id.Partition() != c.Partition.Index {
+			astray = append(astray, i)
+		}
+	}
+	if len(astray) == 0 {
+		return nil
+	}
+	return &core.Refusal{Op: astray[0], Fact: core.WrongPartition{Ops: astray}}
+}
+
+// inspectHome judges whether an op of a kind may stand in c: by the partition, and by what else is there.
+func (m *Machine) inspectHome(c *core.Commit, i int, kind core.OpKind, system bool) *core.Refusal {
+	switch kind.Home() {
+	case core.HomeShard:
+		if !system || len(c.Ops) != 1 || c.RequestID != (core.RequestID{}) || c.Session != (core.SessionID{}) {
+			return notAlone(i, "an op of the shard stands alone, in the system partition")
+		}
+	case core.HomeMembers:
+		return m.inspectMembers(c, i)
+	case core.HomeDirectory:
+		switch {
+		case !system || m.o.Shard != 0:
+			return strays(i)
+		case kind == core.OpNamespaceRemove && !stepAlone(c):
+			return notAlone(i, stepHasCompany)
+		}
+	default:
+		switch {
+		case kind == core.OpQueueDelete && len(c.Ops) != 1:
+			return notAlone(i, "the removal of a queue stands alone")
+		case system:
+			return strays(i)
+		case kind == core.OpPartitionRemove && !stepAlone(c):
+			return notAlone(i, stepHasCompany)
+		}
+	}
+	return nil
+}
+
+const stepHasCompany = "a step of the removal of a namespace stands alone"
+
+// notAlone refuses op i, which must have the commit for itself.
+func notAlone(i int, message string) *core.Refusal {
+	return &core.Refusal{Op: i, Fact: core.Invalid{Field: "ops", Reason: "not_alone", Message: message}}
+}
+
+// strays refuses op i, which is not of the commit's partition.
+func strays(i int) *core.Refusal {
+	return &core.Refusal{Op: i, Fact: core.WrongPartition{Ops: []int{i}}}
+}
 
 // stepAlone reports whether the step of a removal is all that c has, so that it is neither undone nor answered from what is kept.
 func stepAlone(c *core.Commit) bool {
 	return len(c.Ops) == 1 && len(c.Conditions) == 0 && c.Fence == nil && c.RequestID == (core.RequestID{}) && c.Session == (core.SessionID{})
 }
 
-// taskOf returns the task that op creates or changes. Renewals and grants judge each of their tasks alone.
-func taskOf(op core.Op) (core.TaskID, bool) {
-	switch op := op.(type) {
-	case *core.TaskCreate:
-		return op.ID, true
-	case *core.TaskDelete:
-		return op.Task, true
-	case *core.TaskRunNow:
-		return op.Task, true
-	}
-	hold, ok := settles(op)
-	return hold.Task, ok
-}
-
 // keyScan is how many written keys are compared each with each before a map is cheaper.
 const keyScan = 8
 
+// writtenKey is core.WrittenOne as the key of a map.
 type writtenKey struct {
-	space
-	key string
+	service core.Service
+	in, key string
 }
 
-// space is what a written key is of: a keyspace, or a collection.
-type space struct {
-	service core.OpKind // of what puts it
-	name    string
-}
-
-// keyTwice returns the first op that writes a key which an op before it writes too, or -1.
-func keyTwice(ops []core.Op) int {
-	writes := 0
-	for _, op := range ops {
-		if _, _, ok := writtenBy(op); ok {
-			writes++
-		}
-	}
+// keyTwice returns the first op that writes a key which an op before it writes too, or -1. writes is how many write one.
+func keyTwice(ops []core.Op, writes int) int {
 	if writes < 2 {
 		return -1
 	}
@@ -153,11 +157,11 @@ func keyTwice(ops []core.Op) int {
 	}
 	seen := make(map[writtenKey]bool, writes)
 	for i, op := range ops {
-		in, key, ok := writtenBy(op)
+		w, ok := core.WrittenBy(op)
 		if !ok {
 			continue
 		}
-		k := writtenKey{in, string(key)}
+		k := writtenKey{w.Service, w.In, string(w.Key)}
 		if seen[k] {
 			return i
 		}
@@ -168,32 +172,15 @@ func keyTwice(ops []core.Op) int {
 
 func keyTwiceFew(ops []core.Op) int {
 	for i, op := range ops {
-		in, key, ok := writtenBy(op)
+		w, ok := core.WrittenBy(op)
 		if !ok {
 			continue
 		}
 		for _, before := range ops[:i] {
-			if s, k, ok := writtenBy(before); ok && s == in && string(k) == string(key) {
+			if b, ok := core.WrittenBy(before); ok && b.Service == w.Service && b.In == w.In && bytes.Equal(b.Key, w.Key) {
 				return i
 			}
 		}
 	}
 	return -1
-}
-
-// writtenBy returns the one key, or point, that op writes.
-func writtenBy(op core.Op) (in space, key []byte, ok bool) {
-	switch op := op.(type) {
-	case *core.KVPut:
-		return space{core.OpKVPut, op.Keyspace}, op.Key, true
-	case *core.KVDelete:
-		return space{core.OpKVPut, op.Keyspace}, op.Key, true
-	case *core.KVAdd:
-		return space{core.OpKVPut, op.Keyspace}, op.Key, true
-	case *core.VectorUpsert:
-		return space{core.OpVectorUpsert, op.Collection}, []byte(op.ID), true
-	case *core.VectorDelete:
-		return space{core.OpVectorUpsert, op.Collection}, []byte(op.ID), true
-	}
-	return space{}, nil, false
 }

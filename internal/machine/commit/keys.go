@@ -28,18 +28,7 @@ func inspectPuts(c *core.Commit) *core.Refusal {
 	if i < 0 || len(c.Ops) == 1 && len(c.Conditions) == 0 {
 		return nil
 	}
-	return &core.Refusal{Op: i, Fact: core.Invalid{
-		Field: "ops", Reason: "not_alone", Message: "a batch of puts stands alone in its commit",
-	}}
-}
-
-// writesKeys reports whether ops of a kind take the commit's revision.
-func writesKeys(kind core.OpKind) bool {
-	switch kind {
-	case core.OpKVPut, core.OpKVDelete, core.OpKVAdd, core.OpKVDeleteRange:
-		return true
-	}
-	return false
+	return notAlone(i, "a batch of puts stands alone in its commit")
 }
 
 // EachKV calls fn for the keyspaces of each partition that the machine knows, in order, with what its namespace rules.

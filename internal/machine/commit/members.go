@@ -51,11 +51,9 @@ func readMembers(v core.View) (core.Directory, error) {
 func (m *Machine) inspectMembers(c *core.Commit, op int) *core.Refusal {
 	switch {
 	case c.Partition != (core.Partition{}) || m.o.Shard != 0:
-		return &core.Refusal{Op: op, Fact: core.WrongPartition{Ops: []int{op}}}
+		return strays(op)
 	case len(c.Ops) != 1 || c.RequestID != (core.RequestID{}) || c.Session != (core.SessionID{}):
-		return &core.Refusal{Op: op, Fact: core.Invalid{
-			Field: "ops", Reason: "not_alone", Message: "a change of membership stands alone",
-		}}
+		return notAlone(op, "a change of membership stands alone")
 	}
 	return nil
 }

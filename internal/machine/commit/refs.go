@@ -8,12 +8,6 @@ import (
 	"github.com/millrace/millrace/internal/machine/refs"
 )
 
-// isRefsOp reports whether op is one of the refs service.
-func isRefsOp(op core.Op) bool {
-	k := op.Kind()
-	return k >= core.OpRefTxn && k <= core.OpPackSwap
-}
-
 // refsOp applies an op of the refs service. A refused one has changed nothing.
 func (m *Machine) refsOp(part *partition, c *core.Commit, op core.Op) (core.OpResult, core.Fact, error) {
 	return part.refs.Apply(m.tx, m.refsContext(part, c), op)
@@ -44,11 +38,9 @@ func repoTwice(ops []core.Op) int {
 	first, some := "", false
 	var more map[string]bool
 	for i, op := range ops {
-		if !isRefsOp(op) {
-			continue
-		}
-		name := repoOf(op)
+		name, ok := core.RepoOf(op)
 		switch {
+		case !ok:
 		case !some:
 			first, some = name, true
 		case name == first || more[name]:
@@ -61,24 +53,6 @@ func repoTwice(ops []core.Op) int {
 		}
 	}
 	return -1
-}
-
-func repoOf(op core.Op) string {
-	switch op := op.(type) {
-	case *core.RefTxn:
-		return op.Repo
-	case *core.RepoCreate:
-		return op.Name
-	case *core.RepoSet:
-		return op.Name
-	case *core.RepoDelete:
-		return op.Name
-	case *core.RepoUndelete:
-		return op.Name
-	case *core.PackSwap:
-		return op.Repo
-	}
-	return ""
 }
 
 // inspectRefs judges what the shape of a commit shows of its ops on refs.
