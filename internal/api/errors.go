@@ -83,13 +83,6 @@ type shown struct{ error }
 // Unwrap returns the damage.
 func (s shown) Unwrap() error { return s.error }
 
-// outOfRange is an Invalid that breaks a limit, which it names.
-type outOfRange struct {
-	core.Invalid
-	Limit string
-	Max   int64
-}
-
 // rowOf finds the row of err. What is neither a fact nor damage is INTERNAL, and its text stays in the log.
 func rowOf(err error) row {
 	for _, e := range exceptions {
@@ -151,7 +144,7 @@ func describe(e *pb.Error, fact core.Fact, values bool) {
 	switch f := fact.(type) {
 	case core.Invalid:
 		e.Field, e.Reason = f.Field, f.Reason
-	case outOfRange:
+	case core.OutOfRange:
 		e.Field, e.Reason, e.Limit, e.Max = f.Field, f.Reason, f.Limit, f.Max
 	case wrongMethod:
 		e.Field = f.Field
@@ -317,7 +310,7 @@ func within(prefix string, f core.Fact) core.Fact {
 	case core.Invalid:
 		f.Field = join(prefix, f.Field)
 		return f
-	case outOfRange:
+	case core.OutOfRange:
 		f.Field = join(prefix, f.Field)
 		return f
 	case misplaced:
@@ -356,7 +349,7 @@ func notSupported(field string) core.Fact {
 }
 
 func beyond(field, limit string, top int64, message string) core.Fact {
-	return outOfRange{Invalid: core.Invalid{Field: field, Message: message}, Limit: limit, Max: top}
+	return core.OutOfRange{Invalid: core.Invalid{Field: field, Message: message}, Limit: limit, Max: top}
 }
 
 func tooLarge(field, limit string, top int64) core.Fact {

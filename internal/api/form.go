@@ -1,6 +1,7 @@
 package api
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -153,7 +154,7 @@ func spans(s span) Form {
 		f.Not = noDigits
 	}
 	for _, example := range []string{"1.5s", "90s", "1h30m"} {
-		if d, _ := durationOf(example); d.Milliseconds() <= s.max {
+		if d, _ := time.ParseDuration(example); d.Milliseconds() <= s.max {
 			f.Examples = append(f.Examples, example)
 		}
 	}
@@ -250,6 +251,8 @@ func taskForms(l *Limits) map[string]Form {
 }
 
 // base64Form is the form of base64 of at most top bytes.
+func base64Len(n int64) int64 { return int64(base64.StdEncoding.EncodedLen(int(n))) }
+
 func base64Form(top int64) Form { return Form{Pattern: base64s, MaxLength: base64Len(top)} }
 
 func keyForms(l *Limits) map[string]Form {

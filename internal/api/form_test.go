@@ -14,9 +14,11 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/strictjson"
 )
 
 // fits returns a function that says whether a text has a form.
@@ -81,8 +83,8 @@ func TestTheFormsAreWhatIsRead(t *testing.T) {
 		"version":  {versionForm, func(s string) bool { _, has, fact := pointVersion("", s); return has && isFact(fact) }},
 		"ruleset":  {rulesetForm, func(s string) bool { _, _, fact := rulesetName("", s); return isFact(fact) }},
 		"text":     {plainText, func(s string) bool { return isFact(text("", s)) }},
-		"number":   {unsignedForm, func(s string) bool { _, wrong := unsignedOf(s); return wrong == "" }},
-		"token":    {tokenForm, func(s string) bool { n, wrong := unsignedOf(s); return wrong == "" && n > 0 }},
+		"number":   {unsignedForm, func(s string) bool { _, wrong := strictjson.ParseUnsigned(s); return wrong == "" }},
+		"token":    {tokenForm, func(s string) bool { n, wrong := strictjson.ParseUnsigned(s); return wrong == "" && n > 0 }},
 		"base64": {Form{Pattern: base64s}, func(s string) bool {
 			_, err := base64.StdEncoding.Strict().DecodeString(s)
 			return err == nil && !strings.ContainsAny(s, "\r\n")
@@ -91,13 +93,13 @@ func TestTheFormsAreWhatIsRead(t *testing.T) {
 			quoted, _ := json.Marshal(s)
 			d := newJSONReader(quoted, l)
 			d.requestID()
-			return d.fact == nil
+			return d.Fact() == nil
 		}},
 		"no nul": {AnyText, func(s string) bool {
 			quoted, _ := json.Marshal(s)
 			d := newJSONReader(quoted, l)
-			d.text()
-			return d.fact == nil
+			d.Text()
+			return d.Fact() == nil
 		}},
 	} {
 		fits := c.form.fits()
@@ -121,7 +123,7 @@ func TestTheFormsAreWhatIsRead(t *testing.T) {
 func TestADurationOfTheFormIsRead(t *testing.T) {
 	fits := (Form{Pattern: durations}).fits()
 	for _, s := range mutated(3000) {
-		if _, ok := durationOf(s); fits(s) && !ok {
+		if _, err := time.ParseDuration(s); fits(s) && err != nil {
 			t.Errorf("%q is of the form, and not read", s)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/millrace/millrace/internal/auth"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/strictjson"
 )
 
 // rest is the HTTP side of the edge: each route reads JSON into the message that the gRPC method takes, calls that
@@ -227,7 +228,7 @@ func (c *restCall) serve() (err error) {
 		return fact
 	}
 	if c.r.ContentLength != 0 && route.Body == "" && !route.Raw {
-		return invalid(bodyField, "is not allowed on this route")
+		return invalid(strictjson.Document, "is not allowed on this route")
 	}
 	limit := time.Duration(c.s.l.RESTCallMs) * time.Millisecond
 	if route.waits {

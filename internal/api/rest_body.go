@@ -12,6 +12,7 @@ import (
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/strictjson"
 )
 
 // The names of limits that are not of a message.
@@ -43,7 +44,7 @@ func (c *restCall) body() ([]byte, error) {
 		return nil, nil
 	}
 	if c.r.ContentLength > limit {
-		return nil, core.TooLarge{Field: bodyField, Limit: limitBody, Max: limit}
+		return nil, core.TooLarge{Field: strictjson.Document, Limit: limitBody, Max: limit}
 	}
 	if e := c.r.Header.Get("Content-Encoding"); e != "" && e != "identity" {
 		return nil, invalid("Content-Encoding", "is not supported: send the body as it is")
@@ -65,7 +66,7 @@ func (c *restCall) body() ([]byte, error) {
 		b = b[:len(b)+n]
 		switch {
 		case int64(len(b)) > limit:
-			return nil, core.TooLarge{Field: bodyField, Limit: limitBody, Max: limit}
+			return nil, core.TooLarge{Field: strictjson.Document, Limit: limitBody, Max: limit}
 		case errors.Is(err, io.EOF) || int64(len(b)) == c.r.ContentLength:
 			_ = c.control.SetReadDeadline(time.Time{}) // from here reading only tells whether the caller is there
 			c.sent, c.ended = b, true
@@ -86,12 +87,12 @@ func (c *restCall) bodyFact(err error) core.Fact {
 		return core.Unavailable{Reason: "cancelled"} // the connection is lost, and with it the reader of this
 	}
 	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return invalid(bodyField, "ends before its announced length")
+		return invalid(strictjson.Document, "ends before its announced length")
 	}
 	if c.r.ProtoMajor > 1 && c.r.Context().Err() != nil {
 		return core.Unavailable{Reason: "cancelled"} // the stream is lost; in HTTP/1 any error ends the context
 	}
-	return invalid(bodyField, "is malformed: its chunks or its length differ from what was announced")
+	return invalid(strictjson.Document, "is malformed: its chunks or its length differ from what was announced")
 }
 
 // bound sets how long the request's body may take, whether somebody reads it or not: package http reads what a handler has
@@ -229,15 +230,15 @@ func (c *restCall) ok(status int, at *pb.At, fields func(w *jsonWriter)) error {
 // object answers with an object. An error is of a caller who is gone.
 func (c *restCall) object(status int, fields func(w *jsonWriter)) error {
 	w, _ := c.h.writers.Get().(*jsonWriter)
-	w.b, w.comma = w.b[:0], false
-	w.open('{')
+	w.Reset()
+	w.Open('{')
 	fields(w)
-	w.close('}')
-	w.b = append(w.b, '\n')
-	c.head(status, contentJSON, len(w.b))
-	c.gather(len(w.b))
-	_, err := c.w.Write(w.b)
-	if cap(w.b) <= pooledBytes {
+	w.Close('}')
+	w.B = append(w.B, '\n')
+	c.head(status, contentJSON, len(w.B))
+	c.gather(len(w.B))
+	_, err := c.w.Write(w.B)
+	if cap(w.B) <= pooledBytes {
 		c.h.writers.Put(w)
 	}
 	if err != nil {
@@ -315,7 +316,7 @@ func refielded(err error, field func(string) string) error {
 		f.Field = field(f.Field)
 		return f
 	}
-	if f, ok := errors.AsType[outOfRange](err); ok {
+	if f, ok := errors.AsType[core.OutOfRange](err); ok {
 		f.Field = field(f.Field)
 		return f
 	}
@@ -332,7 +333,7 @@ func refielded(err error, field func(string) string) error {
 
 func cutPath(prefix, field string) string {
 	if field == prefix {
-		return bodyField
+		return strictjson.Document
 	}
 	if len(field) > len(prefix) && field[:len(prefix)] == prefix && field[len(prefix)] == '.' {
 		return field[len(prefix)+1:]

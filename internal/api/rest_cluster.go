@@ -2,7 +2,6 @@ package api
 
 import (
 	"net/http"
-	"strconv"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 )
@@ -10,19 +9,19 @@ import (
 var memberVerbWords = []string{"", "add", "remove", "replace", "promote", "set", "cancel", "drain", "undrain"}
 
 var changeMembersFields = []jsonField[pb.ChangeMembersRequest]{
-	{"verb", func(d *jsonReader, m *pb.ChangeMembersRequest) { m.Verb = pb.MemberVerb(d.oneOf(memberVerbWords)) }},
-	{"node", func(d *jsonReader, m *pb.ChangeMembersRequest) { m.Node = d.unsigned() }},
-	{"with", func(d *jsonReader, m *pb.ChangeMembersRequest) { m.With = d.unsigned() }},
-	{"learner", func(d *jsonReader, m *pb.ChangeMembersRequest) { m.Learner = d.boolean() }},
-	{"name", func(d *jsonReader, m *pb.ChangeMembersRequest) { m.Name = d.text() }},
-	{"peer", func(d *jsonReader, m *pb.ChangeMembersRequest) { m.Peer = d.text() }},
-	{"grpc", func(d *jsonReader, m *pb.ChangeMembersRequest) { m.Grpc = d.text() }},
-	{"http", func(d *jsonReader, m *pb.ChangeMembersRequest) { m.Http = d.text() }},
+	{"verb", func(d *jsonReader, m *pb.ChangeMembersRequest) { m.Verb = pb.MemberVerb(d.OneOf(memberVerbWords)) }},
+	{"node", func(d *jsonReader, m *pb.ChangeMembersRequest) { m.Node = d.Unsigned() }},
+	{"with", func(d *jsonReader, m *pb.ChangeMembersRequest) { m.With = d.Unsigned() }},
+	{"learner", func(d *jsonReader, m *pb.ChangeMembersRequest) { m.Learner = d.Boolean() }},
+	{"name", func(d *jsonReader, m *pb.ChangeMembersRequest) { m.Name = d.Text() }},
+	{"peer", func(d *jsonReader, m *pb.ChangeMembersRequest) { m.Peer = d.Text() }},
+	{"grpc", func(d *jsonReader, m *pb.ChangeMembersRequest) { m.Grpc = d.Text() }},
+	{"http", func(d *jsonReader, m *pb.ChangeMembersRequest) { m.Http = d.Text() }},
 }
 
 var transferShardFields = []jsonField[pb.TransferShardRequest]{
-	{"shard", func(d *jsonReader, m *pb.TransferShardRequest) { m.Shard = d.uint32() }},
-	{"to", func(d *jsonReader, m *pb.TransferShardRequest) { m.To = d.unsigned() }},
+	{"shard", func(d *jsonReader, m *pb.TransferShardRequest) { m.Shard = d.Uint32() }},
+	{"to", func(d *jsonReader, m *pb.TransferShardRequest) { m.To = d.Unsigned() }},
 }
 
 func (c *restCall) cluster() *clusterService { return &clusterService{s: c.s} }
@@ -47,16 +46,16 @@ func (c *restCall) changeMembers() error {
 		return err
 	}
 	return c.object(http.StatusOK, func(w *jsonWriter) {
-		w.exact("version", out.GetVersion())
-		w.list("members", len(out.GetMembers()), func(i int) {
-			w.open('{')
+		w.Exact("version", out.GetVersion())
+		w.List("members", len(out.GetMembers()), func(i int) {
+			w.Open('{')
 			writeClusterMember(w, out.GetMembers()[i])
-			w.close('}')
+			w.Close('}')
 		})
 		if out.GetJob() != nil {
-			w.object("job", func() { writeMemberJob(w, out.GetJob()) })
+			w.Object("job", func() { writeMemberJob(w, out.GetJob()) })
 		}
-		w.optStr("join_token", out.GetJoinToken())
+		w.OptStr("join_token", out.GetJoinToken())
 	})
 }
 
@@ -71,8 +70,8 @@ func (c *restCall) transferShard() error {
 		return err
 	}
 	return c.object(http.StatusOK, func(w *jsonWriter) {
-		w.count("shard", uint64(out.GetShard()))
-		w.count("leader", out.GetLeader())
+		w.Count("shard", uint64(out.GetShard()))
+		w.Count("leader", out.GetLeader())
 	})
 }
 
@@ -83,7 +82,7 @@ func (c *restCall) balanceShards() error {
 		return err
 	}
 	return c.object(http.StatusOK, func(w *jsonWriter) {
-		w.object("before", func() { writeClusterStatus(w, out.GetBefore()) })
+		w.Object("before", func() { writeClusterStatus(w, out.GetBefore()) })
 	})
 }
 
@@ -94,88 +93,81 @@ func (c *restCall) finalizeFormat() error {
 		return err
 	}
 	return c.object(http.StatusOK, func(w *jsonWriter) {
-		w.count("format", uint64(out.GetFormat()))
-		w.count("before", uint64(out.GetBefore()))
+		w.Count("format", uint64(out.GetFormat()))
+		w.Count("before", uint64(out.GetBefore()))
 	})
 }
 
 func writeClusterStatus(w *jsonWriter, s *pb.ClusterStatusResponse) {
-	w.optStr("cluster_id", s.GetClusterId())
-	w.count("asked", s.GetAsked())
-	w.list("nodes", len(s.GetNodes()), func(i int) {
-		w.open('{')
+	w.OptStr("cluster_id", s.GetClusterId())
+	w.Count("asked", s.GetAsked())
+	w.List("nodes", len(s.GetNodes()), func(i int) {
+		w.Open('{')
 		writeClusterNode(w, s.GetNodes()[i])
-		w.close('}')
+		w.Close('}')
 	})
-	w.list("shards", len(s.GetShards()), func(i int) {
-		w.open('{')
+	w.List("shards", len(s.GetShards()), func(i int) {
+		w.Open('{')
 		x := s.GetShards()[i]
-		w.count("shard", uint64(x.GetShard()))
-		w.count("leader", x.GetLeader())
-		w.count("term", x.GetTerm())
-		w.count("committed", x.GetCommitted())
-		w.close('}')
+		w.Count("shard", uint64(x.GetShard()))
+		w.Count("leader", x.GetLeader())
+		w.Count("term", x.GetTerm())
+		w.Count("committed", x.GetCommitted())
+		w.Close('}')
 	})
-	w.count("format", uint64(s.GetFormat()))
+	w.Count("format", uint64(s.GetFormat()))
 	if s.GetJob() != nil {
-		w.object("job", func() { writeMemberJob(w, s.GetJob()) })
+		w.Object("job", func() { writeMemberJob(w, s.GetJob()) })
 	}
-	w.list("warnings", len(s.GetWarnings()), func(i int) { w.quote(s.GetWarnings()[i]) })
+	w.List("warnings", len(s.GetWarnings()), func(i int) { w.Quote(s.GetWarnings()[i]) })
 }
 
 func writeClusterNode(w *jsonWriter, n *pb.ClusterNode) {
-	w.count("id", n.GetId())
-	w.optStr("name", n.GetName())
-	w.optStr("address", n.GetAddress())
-	w.str("grpc", n.GetGrpc())
-	w.optStr("http", n.GetHttp())
-	w.bool("reachable", n.GetReachable())
-	w.optStr("error", n.GetError())
-	w.optStr("program", n.GetProgram())
-	w.count("knows_format", uint64(n.GetKnowsFormat()))
-	w.count("replica", n.GetReplica())
-	w.optStr("state", n.GetState())
-	w.optBool("drained", n.GetDrained())
-	w.optStr("unready", n.GetUnready())
-	w.list("leads", len(n.GetLeads()), func(i int) { w.number(uint64(n.GetLeads()[i])) })
-	w.count("lag", n.GetLag())
-	w.list("replicas", len(n.GetReplicas()), func(i int) {
-		w.open('{')
+	w.Count("id", n.GetId())
+	w.OptStr("name", n.GetName())
+	w.OptStr("address", n.GetAddress())
+	w.Str("grpc", n.GetGrpc())
+	w.OptStr("http", n.GetHttp())
+	w.Bool("reachable", n.GetReachable())
+	w.OptStr("error", n.GetError())
+	w.OptStr("program", n.GetProgram())
+	w.Count("knows_format", uint64(n.GetKnowsFormat()))
+	w.Count("replica", n.GetReplica())
+	w.OptStr("state", n.GetState())
+	w.OptBool("drained", n.GetDrained())
+	w.OptStr("unready", n.GetUnready())
+	w.List("leads", len(n.GetLeads()), func(i int) { w.Number(uint64(n.GetLeads()[i])) })
+	w.Count("lag", n.GetLag())
+	w.List("replicas", len(n.GetReplicas()), func(i int) {
+		w.Open('{')
 		r := n.GetReplicas()[i]
-		w.count("shard", uint64(r.GetShard()))
-		w.count("leader", r.GetLeader())
-		w.bool("leads", r.GetLeads())
-		w.count("term", r.GetTerm())
-		w.count("committed", r.GetCommitted())
-		w.count("applied", r.GetApplied())
-		w.count("lag", r.GetLag())
-		w.close('}')
+		w.Count("shard", uint64(r.GetShard()))
+		w.Count("leader", r.GetLeader())
+		w.Bool("leads", r.GetLeads())
+		w.Count("term", r.GetTerm())
+		w.Count("committed", r.GetCommitted())
+		w.Count("applied", r.GetApplied())
+		w.Count("lag", r.GetLag())
+		w.Close('}')
 	})
 }
 
-// number is an element of a list.
-func (w *jsonWriter) number(n uint64) {
-	w.sep()
-	w.b = strconv.AppendUint(w.b, n, 10)
-	w.comma = true
-}
-
 func writeMemberJob(w *jsonWriter, j *pb.MemberJob) {
-	w.count("id", j.GetId())
-	w.str("kind", j.GetKind())
-	w.str("state", j.GetState())
-	w.count("node", j.GetNode())
-	w.optStr("ending", j.GetEnding())
-	w.optStr("reason", j.GetReason())
+	w.Count("id", j.GetId())
+	w.Str("kind", j.GetKind())
+	w.Str("state", j.GetState())
+	w.Count("node", j.GetNode())
+	w.OptStr("ending", j.GetEnding())
+	w.OptStr("reason", j.GetReason())
 }
 
 func writeClusterMember(w *jsonWriter, m *pb.ClusterMember) {
-	w.count("replica", m.GetReplica())
-	w.count("node", m.GetNode())
-	w.optStr("name", m.GetName())
-	w.str("peer", m.GetPeer())
-	w.optStr("grpc", m.GetGrpc())
-	w.optStr("http", m.GetHttp())
-	w.str("state", m.GetState())
-	w.optBool("drained", m.GetDrained())
+	w.Count("replica", m.GetReplica())
+	w.Count("node", m.GetNode())
+	w.OptStr("name", m.GetName())
+	w.Str("peer", m.GetPeer())
+	w.OptStr("grpc", m.GetGrpc())
+	w.OptStr("http", m.GetHttp())
+	w.Str("state", m.GetState())
+	w.OptBool("drained", m.GetDrained())
 }

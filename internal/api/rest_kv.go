@@ -9,6 +9,7 @@ import (
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/strictjson"
 )
 
 // Parameters of routes of keys.
@@ -86,31 +87,31 @@ func keyRoutes() []*Route {
 
 var batchGetFields = []jsonField[pb.KVBatchGetRequest]{
 	{"keys", func(d *jsonReader, m *pb.KVBatchGetRequest) {
-		d.array("batch_keys", batchGetKeys, func() { m.Keys = append(m.Keys, []byte(d.text())) })
+		d.Array("batch_keys", batchGetKeys, func() { m.Keys = append(m.Keys, []byte(d.Text())) })
 	}},
 	{"keys_base64", func(d *jsonReader, m *pb.KVBatchGetRequest) {
 		if m.Keys != nil {
-			d.refuse("must be given only once, as text or as base64")
+			d.Refuse("must be given only once, as text or as base64")
 			return
 		}
-		d.array("batch_keys", batchGetKeys, func() { m.Keys = append(m.Keys, d.base64()) })
+		d.Array("batch_keys", batchGetKeys, func() { m.Keys = append(m.Keys, d.Base64()) })
 	}},
-	{"stale", func(d *jsonReader, m *pb.KVBatchGetRequest) { m.Stale = d.boolean() }},
+	{"stale", func(d *jsonReader, m *pb.KVBatchGetRequest) { m.Stale = d.Boolean() }},
 	{"max_staleness", func(d *jsonReader, m *pb.KVBatchGetRequest) { m.MaxStaleness = d.duration() }},
 }
 
 var keyspaceConfigFields = []jsonField[pb.KeyspaceConfig]{
-	{"version", func(d *jsonReader, m *pb.KeyspaceConfig) { m.Version = d.unsigned() }},
-	{"kind", func(d *jsonReader, m *pb.KeyspaceConfig) { m.Kind = pb.KeyspaceConfig_Kind(d.oneOf(keyspaceKinds)) }},
+	{"version", func(d *jsonReader, m *pb.KeyspaceConfig) { m.Version = d.Unsigned() }},
+	{"kind", func(d *jsonReader, m *pb.KeyspaceConfig) { m.Kind = pb.KeyspaceConfig_Kind(d.OneOf(keyspaceKinds)) }},
 	{"quota", func(d *jsonReader, m *pb.KeyspaceConfig) { m.Quota = readNew(d, keyspaceQuotaFields) }},
 }
 
 var keyspaceKinds = []string{"plain", "history"}
 
 var keyspaceQuotaFields = []jsonField[pb.KeyspaceQuota]{
-	{"bytes", func(d *jsonReader, m *pb.KeyspaceQuota) { m.Bytes = d.integer(0, maxQuota) }},
-	{"writes_per_second", func(d *jsonReader, m *pb.KeyspaceQuota) { m.WritesPerSecond = d.integer(0, maxQuota) }},
-	{"bytes_per_second", func(d *jsonReader, m *pb.KeyspaceQuota) { m.BytesPerSecond = d.integer(0, maxQuota) }},
+	{"bytes", func(d *jsonReader, m *pb.KeyspaceQuota) { m.Bytes = d.Integer(0, maxQuota) }},
+	{"writes_per_second", func(d *jsonReader, m *pb.KeyspaceQuota) { m.WritesPerSecond = d.Integer(0, maxQuota) }},
+	{"bytes_per_second", func(d *jsonReader, m *pb.KeyspaceQuota) { m.BytesPerSecond = d.Integer(0, maxQuota) }},
 }
 
 func (c *restCall) keys() *kvService { return &kvService{s: c.s} }
@@ -133,7 +134,7 @@ func (c *restCall) ifRev() (*uint64, core.Fact) {
 	if !ok {
 		return nil, nil
 	}
-	n, wrong := unsignedOf(s)
+	n, wrong := strictjson.ParseUnsigned(s)
 	if wrong != "" {
 		return nil, invalid("if_rev", wrong)
 	}
@@ -168,8 +169,8 @@ func (c *restCall) putKey() error {
 	}
 	c.w.Header()[headerRev] = []string{strconv.FormatUint(out.GetRev(), 10)}
 	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
-		w.exact("rev", out.GetRev())
-		w.exact("index", out.GetAt().GetIndex())
+		w.Exact("rev", out.GetRev())
+		w.Exact("index", out.GetAt().GetIndex())
 	})
 }
 
@@ -189,8 +190,8 @@ func (c *restCall) deleteKey() error {
 		return c.keyTaken(err)
 	}
 	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
-		w.bool("existed", out.GetExisted())
-		w.exact("index", out.GetAt().GetIndex())
+		w.Bool("existed", out.GetExisted())
+		w.Exact("index", out.GetAt().GetIndex())
 	})
 }
 
@@ -205,15 +206,15 @@ func (c *restCall) batchGet() error {
 		return err
 	}
 	return c.ats(out.GetAt(), func(w *jsonWriter) {
-		w.list("results", len(out.GetResults()), func(i int) {
+		w.List("results", len(out.GetResults()), func(i int) {
 			r := out.GetResults()[i]
-			w.open('{')
+			w.Open('{')
 			if r.GetFound() {
-				w.anyBytes("value", r.GetValue())
-				w.exact("rev", r.GetRev())
+				w.AnyBytes("value", r.GetValue())
+				w.Exact("rev", r.GetRev())
 			}
-			w.bool("found", r.GetFound())
-			w.close('}')
+			w.Bool("found", r.GetFound())
+			w.Close('}')
 		})
 	})
 }
@@ -231,11 +232,11 @@ func (c *restCall) ats(list []*pb.At, fields func(w *jsonWriter)) error {
 
 // writeAts tells where an answer of several partitions stands in each.
 func writeAts(w *jsonWriter, list []*pb.At) {
-	w.list("at", len(list), func(i int) {
-		w.open('{')
-		w.count("partition", uint64(list[i].GetPartition()))
-		w.exact("index", list[i].GetIndex())
-		w.close('}')
+	w.List("at", len(list), func(i int) {
+		w.Open('{')
+		w.Count("partition", uint64(list[i].GetPartition()))
+		w.Exact("index", list[i].GetIndex())
+		w.Close('}')
 	})
 }
 
@@ -291,17 +292,17 @@ func (c *restCall) listKeys() error {
 		return err
 	}
 	return c.ats(out.at, func(w *jsonWriter) {
-		w.list("items", len(out.pairs), func(i int) {
+		w.List("items", len(out.pairs), func(i int) {
 			p := &out.pairs[i]
-			w.open('{')
-			w.anyBytes("key", p.Key)
+			w.Open('{')
+			w.AnyBytes("key", p.Key)
 			if q.values {
-				w.anyBytes("value", p.Value)
+				w.AnyBytes("value", p.Value)
 			}
-			w.exact("rev", p.Rev)
-			w.close('}')
+			w.Exact("rev", p.Rev)
+			w.Close('}')
 		})
-		w.optStr("cursor", out.cursor)
+		w.OptStr("cursor", out.cursor)
 	})
 }
 
@@ -317,7 +318,7 @@ func (c *restCall) deleteKeys() error {
 	if err != nil {
 		return unprefixed("range", err)
 	}
-	return c.ats(out.GetAt(), func(w *jsonWriter) { w.count("count", out.GetCount()) })
+	return c.ats(out.GetAt(), func(w *jsonWriter) { w.Count("count", out.GetCount()) })
 }
 
 func (c *restCall) keyspaces() *keyspaceService { return &keyspaceService{s: c.s} }
@@ -334,13 +335,13 @@ func (c *restCall) listKeyspaces() error {
 		return err
 	}
 	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
-		w.list("keyspaces", len(out.GetKeyspaces()), func(i int) {
-			w.open('{')
+		w.List("keyspaces", len(out.GetKeyspaces()), func(i int) {
+			w.Open('{')
 			writeKeyspace(w, out.GetKeyspaces()[i])
-			w.close('}')
+			w.Close('}')
 		})
-		w.optStr("cursor", out.GetCursor())
-		w.exact("index", out.GetAt().GetIndex())
+		w.OptStr("cursor", out.GetCursor())
+		w.Exact("index", out.GetAt().GetIndex())
 	})
 }
 
@@ -353,7 +354,7 @@ func (c *restCall) getKeyspace() error {
 	c.tag(out.GetStats().GetConfig().GetVersion())
 	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
 		writeKeyspace(w, out.GetStats())
-		w.exact("index", out.GetAt().GetIndex())
+		w.Exact("index", out.GetAt().GetIndex())
 	})
 }
 
@@ -381,31 +382,31 @@ func (c *restCall) deleteKeyspace() error {
 		return err
 	}
 	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
-		w.bool("existed", out.GetExisted())
-		w.exact("index", out.GetAt().GetIndex())
+		w.Bool("existed", out.GetExisted())
+		w.Exact("index", out.GetAt().GetIndex())
 	})
 }
 
 func writeKeyspace(w *jsonWriter, k *pb.KeyspaceStats) {
-	w.str("keyspace", k.GetKeyspace())
-	w.object("config", func() { writeKeyspaceConfig(w, k.GetConfig()) })
-	w.count("keys", k.GetKeys())
-	w.bool("more_keys", k.GetMoreKeys())
-	w.count("bytes", k.GetBytes())
-	w.count("measured_bytes", k.GetMeasuredBytes())
-	w.bool("over_quota", k.GetOverQuota())
+	w.Str("keyspace", k.GetKeyspace())
+	w.Object("config", func() { writeKeyspaceConfig(w, k.GetConfig()) })
+	w.Count("keys", k.GetKeys())
+	w.Bool("more_keys", k.GetMoreKeys())
+	w.Count("bytes", k.GetBytes())
+	w.Count("measured_bytes", k.GetMeasuredBytes())
+	w.Bool("over_quota", k.GetOverQuota())
 }
 
 func writeKeyspaceConfig(w *jsonWriter, c *pb.KeyspaceConfig) {
-	w.exact("version", c.GetVersion())
-	w.str("kind", keyspaceKinds[pb.KeyspaceConfig_PLAIN])
+	w.Exact("version", c.GetVersion())
+	w.Str("kind", keyspaceKinds[pb.KeyspaceConfig_PLAIN])
 	if q := c.GetQuota(); q != nil {
-		w.object("quota", func() { writeKeyspaceQuota(w, q) })
+		w.Object("quota", func() { writeKeyspaceQuota(w, q) })
 	}
 }
 
 func writeKeyspaceQuota(w *jsonWriter, q *pb.KeyspaceQuota) {
-	w.optInt("bytes", q.GetBytes())
-	w.optInt("writes_per_second", q.GetWritesPerSecond())
-	w.optInt("bytes_per_second", q.GetBytesPerSecond())
+	w.OptInt("bytes", q.GetBytes())
+	w.OptInt("writes_per_second", q.GetWritesPerSecond())
+	w.OptInt("bytes_per_second", q.GetBytesPerSecond())
 }

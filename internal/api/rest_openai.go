@@ -26,43 +26,43 @@ type embeddingsBody struct {
 
 var embeddingsFields = nullable([]jsonField[embeddingsBody]{
 	{"input", func(d *jsonReader, m *embeddingsBody) { m.input, m.tokens = d.oneOrMoreTexts() }},
-	{"model", func(d *jsonReader, m *embeddingsBody) { m.model = d.text() }},
+	{"model", func(d *jsonReader, m *embeddingsBody) { m.model = d.Text() }},
 	{"encoding_format", func(d *jsonReader, m *embeddingsBody) {
-		switch d.text() {
+		switch d.Text() {
 		case "float":
 		case "base64":
 			m.base64 = true
 		default:
-			d.refuse("must be float or base64")
+			d.Refuse("must be float or base64")
 		}
 	}},
 	{"dimensions", func(d *jsonReader, m *embeddingsBody) {
-		if m.dim = d.uint32(); m.dim == 0 {
-			d.refuse("must not be 0")
+		if m.dim = d.Uint32(); m.dim == 0 {
+			d.Refuse("must not be 0")
 		}
 	}},
-	{"user", func(d *jsonReader, _ *embeddingsBody) { d.text() }}, // who asks is told by the token
+	{"user", func(d *jsonReader, _ *embeddingsBody) { d.Text() }}, // who asks is told by the token
 })
 
 // oneOrMoreTexts reads a string or a list of strings, or tokens of the model's own: a list of numbers, or a list of such lists. Each
 // text of tokens is given as its JSON.
 func (d *jsonReader) oneOrMoreTexts() (out []string, tokens bool) {
-	if d.fact != nil {
+	if d.Fact() != nil {
 		return nil, false
 	}
-	if d.space() == '"' {
-		return []string{d.text()}, false
+	if d.Peek() == '"' {
+		return []string{d.Text()}, false
 	}
 	var one []byte // a single list of tokens
 	lists, texts := 0, 0
-	d.array("embed_bytes", d.l.EmbedBytes, func() {
-		switch c := d.space(); {
+	d.Array("embed_bytes", d.l.EmbedBytes, func() {
+		switch c := d.Peek(); {
 		case c == '[':
 			lists++
 			list := []byte{'['}
-			d.array("embed_bytes", d.l.EmbedBytes, func() { list = d.token(list) })
+			d.Array("embed_bytes", d.l.EmbedBytes, func() { list = d.token(list) })
 			if len(list) == 1 {
-				d.refuse("must not be empty")
+				d.Refuse("must not be empty")
 			}
 			out = append(out, string(append(list, ']')))
 		case c >= '0' && c <= '9':
@@ -72,24 +72,24 @@ func (d *jsonReader) oneOrMoreTexts() (out []string, tokens bool) {
 			one = d.token(one)
 		default:
 			texts++
-			out = append(out, d.text())
+			out = append(out, d.Text())
 		}
 	})
 	switch {
-	case d.fact != nil:
+	case d.Fact() != nil:
 	case one != nil && lists+texts > 0, lists > 0 && texts > 0:
-		d.refuse("must hold either texts or tokens, not both")
+		d.Refuse("must hold either texts or tokens, not both")
 	case one != nil:
 		return []string{string(append(one, ']'))}, true
 	case len(out) == 0:
-		d.refuse("must not be empty")
+		d.Refuse("must not be empty")
 	}
 	return out, lists > 0
 }
 
 // token reads a token and appends it to a list.
 func (d *jsonReader) token(to []byte) []byte {
-	n := d.uint32()
+	n := d.Uint32()
 	if len(to) > 1 {
 		to = append(to, ',')
 	}
@@ -123,25 +123,25 @@ func (c *restCall) embeddings() error {
 		tokens += uint64(out[i].Tokens)
 	}
 	return c.object(http.StatusOK, func(w *jsonWriter) {
-		w.str("object", "list")
-		w.list("data", len(out), func(i int) {
-			w.open('{')
-			w.str("object", "embedding")
-			w.count("index", uint64(i))
+		w.Str("object", "list")
+		w.List("data", len(out), func(i int) {
+			w.Open('{')
+			w.Str("object", "embedding")
+			w.Count("index", uint64(i))
 			switch e := &out[i]; {
 			case in.base64:
-				w.str("embedding", packed(e.Vector))
+				w.Str("embedding", packed(e.Vector))
 			case e.Text != nil:
-				w.value("embedding", e.Text.JSON())
+				w.JSON("embedding", e.Text.JSON())
 			default:
-				w.optNumbers("embedding", e.Vector)
+				w.OptFloats("embedding", e.Vector)
 			}
-			w.close('}')
+			w.Close('}')
 		})
-		w.str("model", m.Model)
-		w.object("usage", func() {
-			w.count("prompt_tokens", tokens)
-			w.count("total_tokens", tokens)
+		w.Str("model", m.Model)
+		w.Object("usage", func() {
+			w.Count("prompt_tokens", tokens)
+			w.Count("total_tokens", tokens)
 		})
 	})
 }
@@ -170,10 +170,10 @@ func (c *restCall) models() ([]string, error) {
 
 // writeModel writes a model as OpenAI's API has it. When it was made is not known.
 func writeModel(w *jsonWriter, id string) {
-	w.str("id", id)
-	w.str("object", "model")
-	w.count("created", 0)
-	w.str("owned_by", "millrace")
+	w.Str("id", id)
+	w.Str("object", "model")
+	w.Count("created", 0)
+	w.Str("owned_by", "millrace")
 }
 
 // listModels serves GET /v1/models.
@@ -183,11 +183,11 @@ func (c *restCall) listModels() error {
 		return err
 	}
 	return c.object(http.StatusOK, func(w *jsonWriter) {
-		w.str("object", "list")
-		w.list("data", len(ids), func(i int) {
-			w.open('{')
+		w.Str("object", "list")
+		w.List("data", len(ids), func(i int) {
+			w.Open('{')
 			writeModel(w, ids[i])
-			w.close('}')
+			w.Close('}')
 		})
 	})
 }
@@ -234,16 +234,14 @@ func writeOpenAIError(w *jsonWriter, status int, e *pb.Error) {
 	if e.GetMax() > 0 {
 		message += fmt.Sprintf(" (%s: %d)", e.GetLimit(), e.GetMax())
 	}
-	w.object("error", func() {
-		w.str("message", message)
-		w.str("type", kind)
+	w.Object("error", func() {
+		w.Str("message", message)
+		w.Str("type", kind)
 		if e.GetField() == "" {
-			w.key("param")
-			w.b = append(w.b, "null"...)
-			w.comma = true
+			w.Null("param")
 		} else {
-			w.str("param", e.GetField())
+			w.Str("param", e.GetField())
 		}
-		w.str("code", code)
+		w.Str("code", code)
 	})
 }

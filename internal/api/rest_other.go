@@ -8,6 +8,7 @@ import (
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/gen/openapi"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/strictjson"
 )
 
 // commit serves POST /v1/commit.
@@ -26,8 +27,8 @@ func (c *restCall) commit() error {
 	}
 	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
 		writeOpResults(w, "results", out.GetResults())
-		w.bool("replayed", out.GetReplayed())
-		w.exact("index", out.GetAt().GetIndex())
+		w.Bool("replayed", out.GetReplayed())
+		w.Exact("index", out.GetAt().GetIndex())
 	})
 }
 
@@ -77,13 +78,13 @@ func (c *restCall) listQueues() error {
 		return err
 	}
 	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
-		w.list("queues", len(out.GetQueues()), func(i int) {
-			w.open('{')
+		w.List("queues", len(out.GetQueues()), func(i int) {
+			w.Open('{')
 			writeStats(w, out.GetQueues()[i])
-			w.close('}')
+			w.Close('}')
 		})
-		w.optStr("cursor", out.GetCursor())
-		w.exact("index", out.GetAt().GetIndex())
+		w.OptStr("cursor", out.GetCursor())
+		w.Exact("index", out.GetAt().GetIndex())
 	})
 }
 
@@ -143,8 +144,8 @@ func (c *restCall) deleteQueue() error {
 func (c *restCall) configured(status int, version uint64, at *pb.At) error {
 	c.tag(version)
 	return c.ok(status, at, func(w *jsonWriter) {
-		w.exact("version", version)
-		w.exact("index", at.GetIndex())
+		w.Exact("version", version)
+		w.Exact("index", at.GetIndex())
 	})
 }
 
@@ -164,7 +165,7 @@ func (c *restCall) ifMatch() (*uint64, core.Fact) {
 	if quoted {
 		bare, quoted = strings.CutSuffix(bare, `"`)
 	}
-	n, wrong := unsignedOf(bare)
+	n, wrong := strictjson.ParseUnsigned(bare)
 	if len(values) > 1 || wrong != "" || quoted != (bare != s) {
 		return nil, invalid("If-Match", "must be a version, such as \"3\"")
 	}
@@ -190,8 +191,8 @@ func (c *restCall) getNamespace() error {
 	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
 		writeNamespaceConfig(w, out.GetConfig())
 		if out.GetConfig().GetKeyBytes() > 0 {
-			w.count("measured_key_bytes", out.GetMeasuredKeyBytes())
-			w.bool("over_key_bytes", out.GetOverKeyBytes())
+			w.Count("measured_key_bytes", out.GetMeasuredKeyBytes())
+			w.Bool("over_key_bytes", out.GetOverKeyBytes())
 		}
 		if out.GetConfig().GetKeyWritesPerSecond() > 0 || out.GetConfig().GetKeyBytesPerSecond() > 0 {
 			writePace(w, out)
@@ -215,7 +216,7 @@ func (c *restCall) createNamespace() error {
 		status = http.StatusOK
 	}
 	return c.object(status, func(w *jsonWriter) {
-		w.bool("replayed", out.GetReplayed())
+		w.Bool("replayed", out.GetReplayed())
 		writePartitions(w, out.GetPartitions())
 	})
 }
@@ -226,7 +227,7 @@ func (c *restCall) deleteNamespace() error {
 	if err != nil {
 		return err
 	}
-	return c.object(http.StatusOK, func(w *jsonWriter) { w.bool("existed", out.GetExisted()) })
+	return c.object(http.StatusOK, func(w *jsonWriter) { w.Bool("existed", out.GetExisted()) })
 }
 
 // setNamespace serves PUT /v1/namespace.

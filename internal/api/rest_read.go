@@ -29,25 +29,24 @@ type content struct {
 
 func (c *content) readRaw(d *jsonReader) {
 	c.once(d)
-	c.bytes, c.raw = d.raw(), true
+	c.bytes, c.raw = d.Raw(), true
 }
 
 func (c *content) readBase64(d *jsonReader) {
 	c.once(d)
-	c.bytes = d.base64()
+	c.bytes = d.Base64()
 }
 
 func (c *content) once(d *jsonReader) {
 	if c.bytes != nil {
-		d.refuse("must be given only once, as JSON or as base64")
+		d.Refuse("must be given only once, as JSON or as base64")
 	}
 }
 
 // check refuses JSON whose type says that it is something else.
 func (c *content) check(d *jsonReader, field, contentType string) {
-	if d.fact == nil && c.raw && !jsonType(contentType) {
-		d.path = append(d.path, step{name: field})
-		d.refuse("is JSON, which its type is not; give " + field + "_base64")
+	if c.raw && !jsonType(contentType) {
+		d.RefuseField(field, "is JSON, which its type is not; give "+field+"_base64")
 	}
 }
 
@@ -64,11 +63,11 @@ func jsonType(s string) bool {
 func (d *jsonReader) anyBytes(m *[]byte, base64 bool) {
 	switch {
 	case *m != nil:
-		d.refuse("must be given only once, as text or as base64")
+		d.Refuse("must be given only once, as text or as base64")
 	case base64:
-		*m = d.base64()
+		*m = d.Base64()
 	default:
-		*m = []byte(d.text())
+		*m = []byte(d.Text())
 	}
 }
 
@@ -78,26 +77,26 @@ type taskBody struct {
 }
 
 var taskFields = append([]jsonField[taskBody]{
-	{"id", func(d *jsonReader, m *taskBody) { m.Id = d.filled() }},
-	{"queue", func(d *jsonReader, m *taskBody) { m.Queue = d.text() }},
-	{"kind", func(d *jsonReader, m *taskBody) { m.Kind = d.filled() }},
+	{"id", func(d *jsonReader, m *taskBody) { m.Id = d.Filled() }},
+	{"queue", func(d *jsonReader, m *taskBody) { m.Queue = d.Text() }},
+	{"kind", func(d *jsonReader, m *taskBody) { m.Kind = d.Filled() }},
 	{"payload", func(d *jsonReader, m *taskBody) { m.payload.readRaw(d) }},
 	{"payload_base64", func(d *jsonReader, m *taskBody) { m.payload.readBase64(d) }},
-	{"content_type", func(d *jsonReader, m *taskBody) { m.ContentType = d.text() }},
+	{"content_type", func(d *jsonReader, m *taskBody) { m.ContentType = d.Text() }},
 	{"headers", func(d *jsonReader, m *taskBody) {
-		d.array("headers", d.l.Headers, func() { m.Headers = append(m.Headers, readNew(d, headerFields)) })
+		d.Array("headers", d.l.Headers, func() { m.Headers = append(m.Headers, readNew(d, headerFields)) })
 	}},
-	{"priority", func(d *jsonReader, m *taskBody) { m.Priority = d.uint32() }},
+	{"priority", func(d *jsonReader, m *taskBody) { m.Priority = d.Uint32() }},
 	{"run_at", func(d *jsonReader, m *taskBody) { m.RunAt = d.time() }},
 	{"delay", func(d *jsonReader, m *taskBody) { m.Delay = d.duration() }},
-	{"max_attempts", func(d *jsonReader, m *taskBody) { m.MaxAttempts = d.int32() }},
-	{"max_crashes", func(d *jsonReader, m *taskBody) { m.MaxCrashes = d.int32() }},
-	{"max_deliveries", func(d *jsonReader, m *taskBody) { m.MaxDeliveries = new(d.int32()) }},
+	{"max_attempts", func(d *jsonReader, m *taskBody) { m.MaxAttempts = d.Int32() }},
+	{"max_crashes", func(d *jsonReader, m *taskBody) { m.MaxCrashes = d.Int32() }},
+	{"max_deliveries", func(d *jsonReader, m *taskBody) { m.MaxDeliveries = new(d.Int32()) }},
 	{"lease", func(d *jsonReader, m *taskBody) { m.Lease = d.duration() }},
 	{"max_run", func(d *jsonReader, m *taskBody) { m.MaxRun = d.duration() }},
 	{"retry", func(d *jsonReader, m *taskBody) { m.Retry = readNew(d, retryFields) }},
 	{"unique", func(d *jsonReader, m *taskBody) { m.Unique = readNew(d, uniqueFields) }},
-	{"tag", func(d *jsonReader, m *taskBody) { m.Tag = d.filled() }},
+	{"tag", func(d *jsonReader, m *taskBody) { m.Tag = d.Filled() }},
 }, reservedFields[taskBody]("labels", "key", "cost", "expires_at", "after", "webhook")...)
 
 // reservedFields are fields that are refused until they are built.
@@ -125,70 +124,70 @@ func readTask(d *jsonReader) *pb.TaskSpec {
 }
 
 var headerFields = []jsonField[pb.Header]{
-	{"name", func(d *jsonReader, m *pb.Header) { m.Name = d.text() }},
-	{"value", func(d *jsonReader, m *pb.Header) { m.Value = d.text() }},
+	{"name", func(d *jsonReader, m *pb.Header) { m.Name = d.Text() }},
+	{"value", func(d *jsonReader, m *pb.Header) { m.Value = d.Text() }},
 }
 
 var retryFields = []jsonField[pb.Retry]{
-	{"backoff", func(d *jsonReader, m *pb.Retry) { m.Backoff = pb.Backoff(d.oneOf(backoffWords)) }},
+	{"backoff", func(d *jsonReader, m *pb.Retry) { m.Backoff = pb.Backoff(d.OneOf(backoffWords)) }},
 	{"base", func(d *jsonReader, m *pb.Retry) { m.Base = d.duration() }},
-	{"factor", func(d *jsonReader, m *pb.Retry) { m.Factor = d.float() }},
+	{"factor", func(d *jsonReader, m *pb.Retry) { m.Factor = d.Float() }},
 	{"max", func(d *jsonReader, m *pb.Retry) { m.Max = d.duration() }},
 }
 
 var uniqueFields = []jsonField[pb.Unique]{
-	{"key", func(d *jsonReader, m *pb.Unique) { m.Key = d.text() }},
-	{"until", func(d *jsonReader, m *pb.Unique) { m.Until = pb.Unique_Until(d.oneOf(untilWords)) }},
+	{"key", func(d *jsonReader, m *pb.Unique) { m.Key = d.Text() }},
+	{"until", func(d *jsonReader, m *pb.Unique) { m.Until = pb.Unique_Until(d.OneOf(untilWords)) }},
 	{"ttl", func(d *jsonReader, m *pb.Unique) { m.Ttl = d.duration() }},
-	{"on_conflict", func(d *jsonReader, m *pb.Unique) { m.OnConflict = pb.Unique_OnConflict(d.oneOf(conflictWords)) }},
+	{"on_conflict", func(d *jsonReader, m *pb.Unique) { m.OnConflict = pb.Unique_OnConflict(d.OneOf(conflictWords)) }},
 }
 
 var batchFields = []jsonField[pb.BatchCreateRequest]{
 	{"tasks", func(d *jsonReader, m *pb.BatchCreateRequest) {
-		d.array("frame_items", d.l.FrameItems, func() { m.Tasks = append(m.Tasks, readTask(d)) })
+		d.Array("frame_items", d.l.FrameItems, func() { m.Tasks = append(m.Tasks, readTask(d)) })
 	}},
-	{"atomic", func(d *jsonReader, m *pb.BatchCreateRequest) { m.Atomic = d.boolean() }},
+	{"atomic", func(d *jsonReader, m *pb.BatchCreateRequest) { m.Atomic = d.Boolean() }},
 }
 
 var claimFields = []jsonField[pb.ClaimRequest]{
 	{"queues", func(d *jsonReader, m *pb.ClaimRequest) {
-		d.array("claim_queues", d.l.ClaimQueues, func() { m.Queues = append(m.Queues, readQueueWeight(d)) })
+		d.Array("claim_queues", d.l.ClaimQueues, func() { m.Queues = append(m.Queues, readQueueWeight(d)) })
 	}},
-	{"max", func(d *jsonReader, m *pb.ClaimRequest) { m.Max = d.uint32() }},
+	{"max", func(d *jsonReader, m *pb.ClaimRequest) { m.Max = d.Uint32() }},
 	{"lease", func(d *jsonReader, m *pb.ClaimRequest) { m.Lease = d.duration() }},
 	{"wait", func(d *jsonReader, m *pb.ClaimRequest) { m.Wait = d.duration() }},
-	{"worker", func(d *jsonReader, m *pb.ClaimRequest) { m.Worker = d.text() }},
-	{"partition", func(d *jsonReader, m *pb.ClaimRequest) { m.Partition = new(d.uint32()) }},
+	{"worker", func(d *jsonReader, m *pb.ClaimRequest) { m.Worker = d.Text() }},
+	{"partition", func(d *jsonReader, m *pb.ClaimRequest) { m.Partition = new(d.Uint32()) }},
 }
 
 // readQueueWeight reads a queue's name, or an object of name and weight.
 func readQueueWeight(d *jsonReader) *pb.QueueWeight {
-	if d.fact == nil && d.space() == '"' {
-		return &pb.QueueWeight{Name: d.text()}
+	if d.Fact() == nil && d.Peek() == '"' {
+		return &pb.QueueWeight{Name: d.Text()}
 	}
 	return readNew(d, queueWeightFields)
 }
 
 var queueWeightFields = []jsonField[pb.QueueWeight]{
-	{"name", func(d *jsonReader, m *pb.QueueWeight) { m.Name = d.text() }},
-	{"weight", func(d *jsonReader, m *pb.QueueWeight) { m.Weight = d.uint32() }},
+	{"name", func(d *jsonReader, m *pb.QueueWeight) { m.Name = d.Text() }},
+	{"weight", func(d *jsonReader, m *pb.QueueWeight) { m.Weight = d.Uint32() }},
 }
 
 var holdFields = []jsonField[pb.Hold]{
-	{"id", func(d *jsonReader, m *pb.Hold) { m.Id = d.text() }},
-	{"token", func(d *jsonReader, m *pb.Hold) { m.Token = d.unsigned() }},
+	{"id", func(d *jsonReader, m *pb.Hold) { m.Id = d.Text() }},
+	{"token", func(d *jsonReader, m *pb.Hold) { m.Token = d.Unsigned() }},
 }
 
 var heartbeatFields = []jsonField[pb.HeartbeatRequest]{
 	{"items", func(d *jsonReader, m *pb.HeartbeatRequest) {
-		d.array("frame_items", d.l.FrameItems, func() { m.Items = append(m.Items, readNew(d, holdFields)) })
+		d.Array("frame_items", d.l.FrameItems, func() { m.Items = append(m.Items, readNew(d, holdFields)) })
 	}},
 	{"extend", func(d *jsonReader, m *pb.HeartbeatRequest) { m.Extend = d.duration() }},
 }
 
 // heartbeatOneFields are the body of one task's heartbeat.
 var heartbeatOneFields = []jsonField[pb.HeartbeatRequest]{
-	{"token", func(d *jsonReader, m *pb.HeartbeatRequest) { m.Items = []*pb.Hold{{Token: d.unsigned()}} }},
+	{"token", func(d *jsonReader, m *pb.HeartbeatRequest) { m.Items = []*pb.Hold{{Token: d.Unsigned()}} }},
 	{"extend", func(d *jsonReader, m *pb.HeartbeatRequest) { m.Extend = d.duration() }},
 }
 
@@ -202,7 +201,7 @@ type completeBody struct {
 var completeFields = []jsonField[completeBody]{
 	{"result", func(d *jsonReader, m *completeBody) { m.result.readRaw(d) }},
 	{"result_base64", func(d *jsonReader, m *completeBody) { m.result.readBase64(d) }},
-	{"result_type", func(d *jsonReader, m *completeBody) { m.ResultType = d.text() }},
+	{"result_type", func(d *jsonReader, m *completeBody) { m.ResultType = d.Text() }},
 }
 
 func readComplete(d *jsonReader) *pb.Complete {
@@ -219,14 +218,14 @@ func (m *completeBody) finish(d *jsonReader) {
 
 var failFields = []jsonField[pb.Fail]{
 	{"error", func(d *jsonReader, m *pb.Fail) { m.Error = readNew(d, taskErrorFields) }},
-	{"fatal", func(d *jsonReader, m *pb.Fail) { m.Fatal = d.boolean() }},
+	{"fatal", func(d *jsonReader, m *pb.Fail) { m.Fatal = d.Boolean() }},
 	{"retry_after", func(d *jsonReader, m *pb.Fail) { m.RetryAfter = d.duration() }},
 }
 
 var taskErrorFields = []jsonField[pb.TaskError]{
-	{"code", func(d *jsonReader, m *pb.TaskError) { m.Code = d.anyText() }},
-	{"message", func(d *jsonReader, m *pb.TaskError) { m.Message = d.anyText() }},
-	{"stack", func(d *jsonReader, m *pb.TaskError) { m.Stack = d.anyText() }},
+	{"code", func(d *jsonReader, m *pb.TaskError) { m.Code = d.AnyText() }},
+	{"message", func(d *jsonReader, m *pb.TaskError) { m.Message = d.AnyText() }},
+	{"stack", func(d *jsonReader, m *pb.TaskError) { m.Stack = d.AnyText() }},
 }
 
 var snoozeFields = []jsonField[pb.Snooze]{
@@ -236,12 +235,12 @@ var snoozeFields = []jsonField[pb.Snooze]{
 
 var settleFields = []jsonField[pb.SettleRequest]{
 	{"items", func(d *jsonReader, m *pb.SettleRequest) {
-		d.array("frame_items", d.l.FrameItems, func() { m.Items = append(m.Items, readNew(d, settleItemFields)) })
+		d.Array("frame_items", d.l.FrameItems, func() { m.Items = append(m.Items, readNew(d, settleItemFields)) })
 	}},
 }
 
 var settleItemFields = []jsonField[pb.SettleItem]{
-	{"id", func(d *jsonReader, m *pb.SettleItem) { m.Id = d.text() }},
+	{"id", func(d *jsonReader, m *pb.SettleItem) { m.Id = d.Text() }},
 	{"token", readToken},
 	{"complete", func(d *jsonReader, m *pb.SettleItem) {
 		oneOutcome(d, m)
@@ -264,11 +263,11 @@ var settleItemFields = []jsonField[pb.SettleItem]{
 
 func oneOutcome(d *jsonReader, m *pb.SettleItem) {
 	if m.Outcome != nil {
-		d.refuse("must be the only outcome")
+		d.Refuse("must be the only outcome")
 	}
 }
 
-func readToken(d *jsonReader, m *pb.SettleItem)   { m.Token = d.unsigned() }
+func readToken(d *jsonReader, m *pb.SettleItem)   { m.Token = d.Unsigned() }
 func readEffects(d *jsonReader, m *pb.SettleItem) { m.Effects = readNew(d, effectsFields) }
 
 // oneBody is the body of a route that settles one task: the item, and the outcome whose fields stand next to the token.

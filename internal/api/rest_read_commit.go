@@ -14,7 +14,7 @@ import (
 var effectsFields = []jsonField[pb.Effects]{
 	{"conditions", func(d *jsonReader, m *pb.Effects) { m.Conditions = readConditions(d) }},
 	{"ops", func(d *jsonReader, m *pb.Effects) { m.Ops = readOps(d) }},
-	{"fail_on_refusal", func(d *jsonReader, m *pb.Effects) { m.FailOnRefusal = d.boolean() }},
+	{"fail_on_refusal", func(d *jsonReader, m *pb.Effects) { m.FailOnRefusal = d.Boolean() }},
 }
 
 var commitFields = []jsonField[pb.CommitRequest]{
@@ -25,33 +25,33 @@ var commitFields = []jsonField[pb.CommitRequest]{
 }
 
 var fenceFields = []jsonField[pb.Fence]{
-	{"task", func(d *jsonReader, m *pb.Fence) { m.Task = d.text() }},
-	{"token", func(d *jsonReader, m *pb.Fence) { m.Token = d.unsigned() }},
+	{"task", func(d *jsonReader, m *pb.Fence) { m.Task = d.Text() }},
+	{"token", func(d *jsonReader, m *pb.Fence) { m.Token = d.Unsigned() }},
 }
 
 // requestID reads 16 bytes as 32 hexadecimal digits, with the hyphens of a UUID or without.
 func (d *jsonReader) requestID() []byte {
-	s := strings.ReplaceAll(d.text(), "-", "")
-	if d.fact != nil {
+	s := strings.ReplaceAll(d.Text(), "-", "")
+	if d.Fact() != nil {
 		return nil
 	}
 	id, err := hex.DecodeString(s)
 	if err != nil || len(id) != requestIDBytes || !slices.ContainsFunc(id, func(b byte) bool { return b != 0 }) {
-		d.refuse("must be 32 hexadecimal digits and not all 0; hyphens are allowed")
+		d.Refuse("must be 32 hexadecimal digits and not all 0; hyphens are allowed")
 	}
 	return id
 }
 
 func readConditions(d *jsonReader) (out []*pb.KVCheck) {
-	d.array("commit_ops", d.l.CommitOps, func() { out = append(out, readNew(d, kvCheckFields)) })
+	d.Array("commit_ops", d.l.CommitOps, func() { out = append(out, readNew(d, kvCheckFields)) })
 	return out
 }
 
 func readOps(d *jsonReader) (out []*pb.Op) {
-	d.array("commit_ops", d.l.CommitOps, func() {
+	d.Array("commit_ops", d.l.CommitOps, func() {
 		op := readNew(d, opFields)
 		if op.Op == nil {
-			d.refuse("must name an op")
+			d.Refuse("must name an op")
 		}
 		out = append(out, op)
 	})
@@ -113,7 +113,7 @@ var opFields = append([]jsonField[pb.Op]{
 
 func oneOp(d *jsonReader, m *pb.Op) {
 	if m.Op != nil {
-		d.refuse("must be the only op of its element")
+		d.Refuse("must be the only op of its element")
 	}
 }
 
@@ -133,45 +133,45 @@ var taskSnoozeFields = []jsonField[pb.TaskSnooze]{
 }
 
 var kvPutFields = []jsonField[pb.KVPut]{
-	{"keyspace", func(d *jsonReader, m *pb.KVPut) { m.Keyspace = d.text() }},
+	{"keyspace", func(d *jsonReader, m *pb.KVPut) { m.Keyspace = d.Text() }},
 	{"key", func(d *jsonReader, m *pb.KVPut) { d.anyBytes(&m.Key, false) }},
 	{"key_base64", func(d *jsonReader, m *pb.KVPut) { d.anyBytes(&m.Key, true) }},
 	{"value", func(d *jsonReader, m *pb.KVPut) { d.anyBytes(&m.Value, false) }},
 	{"value_base64", func(d *jsonReader, m *pb.KVPut) { d.anyBytes(&m.Value, true) }},
-	{"if_rev", func(d *jsonReader, m *pb.KVPut) { m.IfRev = new(d.unsigned()) }},
-	{"if_absent", func(d *jsonReader, m *pb.KVPut) { m.IfAbsent = d.boolean() }},
-	{"want_prev", func(d *jsonReader, m *pb.KVPut) { m.WantPrev = d.boolean() }},
+	{"if_rev", func(d *jsonReader, m *pb.KVPut) { m.IfRev = new(d.Unsigned()) }},
+	{"if_absent", func(d *jsonReader, m *pb.KVPut) { m.IfAbsent = d.Boolean() }},
+	{"want_prev", func(d *jsonReader, m *pb.KVPut) { m.WantPrev = d.Boolean() }},
 }
 
 var kvDeleteFields = []jsonField[pb.KVDelete]{
-	{"keyspace", func(d *jsonReader, m *pb.KVDelete) { m.Keyspace = d.text() }},
+	{"keyspace", func(d *jsonReader, m *pb.KVDelete) { m.Keyspace = d.Text() }},
 	{"key", func(d *jsonReader, m *pb.KVDelete) { d.anyBytes(&m.Key, false) }},
 	{"key_base64", func(d *jsonReader, m *pb.KVDelete) { d.anyBytes(&m.Key, true) }},
-	{"if_rev", func(d *jsonReader, m *pb.KVDelete) { m.IfRev = new(d.unsigned()) }},
+	{"if_rev", func(d *jsonReader, m *pb.KVDelete) { m.IfRev = new(d.Unsigned()) }},
 }
 
 var kvCheckFields = []jsonField[pb.KVCheck]{
-	{"keyspace", func(d *jsonReader, m *pb.KVCheck) { m.Keyspace = d.text() }},
+	{"keyspace", func(d *jsonReader, m *pb.KVCheck) { m.Keyspace = d.Text() }},
 	{"key", func(d *jsonReader, m *pb.KVCheck) { d.anyBytes(&m.Key, false) }},
 	{"key_base64", func(d *jsonReader, m *pb.KVCheck) { d.anyBytes(&m.Key, true) }},
-	{"compare", func(d *jsonReader, m *pb.KVCheck) { m.Compare = pb.KVCheck_Compare(d.oneOf(compareWords)) }},
+	{"compare", func(d *jsonReader, m *pb.KVCheck) { m.Compare = pb.KVCheck_Compare(d.OneOf(compareWords)) }},
 	{"rev", func(d *jsonReader, m *pb.KVCheck) {
 		oneOperand(d, m)
-		m.Operand = &pb.KVCheck_Rev{Rev: d.unsigned()}
+		m.Operand = &pb.KVCheck_Rev{Rev: d.Unsigned()}
 	}},
 	{"value", func(d *jsonReader, m *pb.KVCheck) {
 		oneOperand(d, m)
-		m.Operand = &pb.KVCheck_Value{Value: []byte(d.text())}
+		m.Operand = &pb.KVCheck_Value{Value: []byte(d.Text())}
 	}},
 	{"value_base64", func(d *jsonReader, m *pb.KVCheck) {
 		oneOperand(d, m)
-		m.Operand = &pb.KVCheck_Value{Value: d.base64()}
+		m.Operand = &pb.KVCheck_Value{Value: d.Base64()}
 	}},
 }
 
 func oneOperand(d *jsonReader, m *pb.KVCheck) {
 	if m.Operand != nil {
-		d.refuse("must be the only operand")
+		d.Refuse("must be the only operand")
 	}
 }
 
@@ -179,14 +179,14 @@ func oneOperand(d *jsonReader, m *pb.KVCheck) {
 // read can be changed and sent back.
 
 var queueConfigFields = []jsonField[pb.QueueConfig]{
-	{"version", func(d *jsonReader, m *pb.QueueConfig) { m.Version = d.unsigned() }},
-	{"max_attempts", func(d *jsonReader, m *pb.QueueConfig) { m.MaxAttempts = d.int32() }},
-	{"max_crashes", func(d *jsonReader, m *pb.QueueConfig) { m.MaxCrashes = d.int32() }},
-	{"max_deliveries", func(d *jsonReader, m *pb.QueueConfig) { m.MaxDeliveries = new(d.int32()) }},
+	{"version", func(d *jsonReader, m *pb.QueueConfig) { m.Version = d.Unsigned() }},
+	{"max_attempts", func(d *jsonReader, m *pb.QueueConfig) { m.MaxAttempts = d.Int32() }},
+	{"max_crashes", func(d *jsonReader, m *pb.QueueConfig) { m.MaxCrashes = d.Int32() }},
+	{"max_deliveries", func(d *jsonReader, m *pb.QueueConfig) { m.MaxDeliveries = new(d.Int32()) }},
 	{"lease", func(d *jsonReader, m *pb.QueueConfig) { m.Lease = d.duration() }},
 	{"max_run", func(d *jsonReader, m *pb.QueueConfig) { m.MaxRun = d.duration() }},
 	{"retry", func(d *jsonReader, m *pb.QueueConfig) { m.Retry = readNew(d, retryFields) }},
-	{"max_payload", func(d *jsonReader, m *pb.QueueConfig) { m.MaxPayload = d.integer(math.MinInt64, math.MaxInt64) }},
+	{"max_payload", func(d *jsonReader, m *pb.QueueConfig) { m.MaxPayload = d.Integer(math.MinInt64, math.MaxInt64) }},
 	{"aging", func(d *jsonReader, m *pb.QueueConfig) { m.Aging = d.duration() }},
 	{"retain_completed", func(d *jsonReader, m *pb.QueueConfig) { m.RetainCompleted = d.duration() }},
 	{"retain_cancelled", func(d *jsonReader, m *pb.QueueConfig) { m.RetainCancelled = d.duration() }},
@@ -194,17 +194,17 @@ var queueConfigFields = []jsonField[pb.QueueConfig]{
 }
 
 var namespaceConfigFields = []jsonField[pb.NamespaceConfig]{
-	{"version", func(d *jsonReader, m *pb.NamespaceConfig) { m.Version = d.unsigned() }},
-	{"auto_create", func(d *jsonReader, m *pb.NamespaceConfig) { m.AutoCreate = new(d.boolean()) }},
-	{"retain_bytes", func(d *jsonReader, m *pb.NamespaceConfig) { m.RetainBytes = d.integer(math.MinInt64, math.MaxInt64) }},
-	{"create_on_push", func(d *jsonReader, m *pb.NamespaceConfig) { m.CreateOnPush = d.boolean() }},
-	{"key_bytes", func(d *jsonReader, m *pb.NamespaceConfig) { m.KeyBytes = d.integer(0, maxQuota) }},
-	{"key_writes_per_second", func(d *jsonReader, m *pb.NamespaceConfig) { m.KeyWritesPerSecond = d.integer(0, maxQuota) }},
-	{"key_bytes_per_second", func(d *jsonReader, m *pb.NamespaceConfig) { m.KeyBytesPerSecond = d.integer(0, maxQuota) }},
+	{"version", func(d *jsonReader, m *pb.NamespaceConfig) { m.Version = d.Unsigned() }},
+	{"auto_create", func(d *jsonReader, m *pb.NamespaceConfig) { m.AutoCreate = new(d.Boolean()) }},
+	{"retain_bytes", func(d *jsonReader, m *pb.NamespaceConfig) { m.RetainBytes = d.Integer(math.MinInt64, math.MaxInt64) }},
+	{"create_on_push", func(d *jsonReader, m *pb.NamespaceConfig) { m.CreateOnPush = d.Boolean() }},
+	{"key_bytes", func(d *jsonReader, m *pb.NamespaceConfig) { m.KeyBytes = d.Integer(0, maxQuota) }},
+	{"key_writes_per_second", func(d *jsonReader, m *pb.NamespaceConfig) { m.KeyWritesPerSecond = d.Integer(0, maxQuota) }},
+	{"key_bytes_per_second", func(d *jsonReader, m *pb.NamespaceConfig) { m.KeyBytesPerSecond = d.Integer(0, maxQuota) }},
 }
 
 var createNamespaceFields = []jsonField[pb.CreateNamespaceRequest]{
-	{"partitions", func(d *jsonReader, m *pb.CreateNamespaceRequest) { m.Partitions = d.uint32() }},
+	{"partitions", func(d *jsonReader, m *pb.CreateNamespaceRequest) { m.Partitions = d.Uint32() }},
 }
 
 // fieldNames lists the fields of a body that are not reserved, for the test that holds the document to them.

@@ -11,6 +11,7 @@ import (
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/strictjson"
 )
 
 const refsService = "/millrace.v1.RefService/"
@@ -157,13 +158,13 @@ func (c *restCall) listRepos() error {
 		return err
 	}
 	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
-		w.list("repos", len(out.GetRepos()), func(i int) {
-			w.open('{')
+		w.List("repos", len(out.GetRepos()), func(i int) {
+			w.Open('{')
 			writeRepo(w, out.GetRepos()[i])
-			w.close('}')
+			w.Close('}')
 		})
-		w.optStr("cursor", out.GetCursor())
-		w.exact("index", out.GetAt().GetIndex())
+		w.OptStr("cursor", out.GetCursor())
+		w.Exact("index", out.GetAt().GetIndex())
 	})
 }
 
@@ -216,8 +217,8 @@ func (c *restCall) deleteRepo() error {
 
 func (c *restCall) repoID(id string, at *pb.At) error {
 	return c.ok(http.StatusOK, at, func(w *jsonWriter) {
-		w.str("id", id)
-		w.exact("index", at.GetIndex())
+		w.Str("id", id)
+		w.Exact("index", at.GetIndex())
 	})
 }
 
@@ -270,8 +271,8 @@ func (c *restCall) batchGetRefs() error {
 	}
 	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
 		writeRefs(w, out.GetRefs())
-		w.exact("rev", out.GetRev())
-		w.exact("index", out.GetAt().GetIndex())
+		w.Exact("rev", out.GetRev())
+		w.Exact("index", out.GetAt().GetIndex())
 	})
 }
 
@@ -292,9 +293,9 @@ func (c *restCall) updateRefs() error {
 	}
 	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
 		writeChanged(w, out.GetResults())
-		w.exact("rev", out.GetRev())
-		w.bool("replayed", out.GetReplayed())
-		w.exact("index", out.GetAt().GetIndex())
+		w.Exact("rev", out.GetRev())
+		w.Bool("replayed", out.GetReplayed())
+		w.Exact("index", out.GetAt().GetIndex())
 	})
 }
 
@@ -342,11 +343,11 @@ func (c *restCall) listRefs() error {
 	}
 	return c.ok(http.StatusOK, showAt(at), func(w *jsonWriter) {
 		writeRefs(w, refs)
-		w.exact("rev", info.Stats.Rev)
+		w.Exact("rev", info.Stats.Rev)
 		if len(refs) == int(in.GetLimit()) {
-			w.str("after", refs[len(refs)-1].GetName())
+			w.Str("after", refs[len(refs)-1].GetName())
 		}
-		w.exact("index", at.Index)
+		w.Exact("index", at.Index)
 	})
 }
 
@@ -357,11 +358,11 @@ var contentLines = []string{"application/x-ndjson"}
 func (c *restCall) streamRefs(call *call, in *pb.ListRefsRequest, l listing) error {
 	w, _ := c.h.writers.Get().(*jsonWriter)
 	defer c.h.writers.Put(w)
-	w.b = w.b[:0]
+	w.B = w.B[:0]
 	flush := func() error {
 		c.setDeadline(c.control.SetWriteDeadline, c.s.l.SendStallMs)
-		_, err := c.w.Write(w.b)
-		w.b = w.b[:0]
+		_, err := c.w.Write(w.B)
+		w.B = w.B[:0]
 		if err != nil {
 			return errGone
 		}
@@ -375,12 +376,11 @@ func (c *restCall) streamRefs(call *call, in *pb.ListRefsRequest, l listing) err
 		c.head(http.StatusOK, nil, 0)
 		return nil
 	}, func(r *core.Ref) error {
-		w.comma = false
-		w.open('{')
+		w.Open('{')
 		writeRef(w, showRef(r))
-		w.close('}')
-		w.b = append(w.b, '\n')
-		if len(w.b) >= pooledBytes/2 {
+		w.Close('}')
+		w.Line()
+		if len(w.B) >= pooledBytes/2 {
 			return flush()
 		}
 		return nil
@@ -403,7 +403,7 @@ func (c *restCall) readReflog() error {
 	}
 	in.Name, _ = c.query.get("name")
 	if s, ok := c.query.get("n"); ok {
-		n, wrong := unsignedOf(s)
+		n, wrong := strictjson.ParseUnsigned(s)
 		if wrong != "" || n > math.MaxUint32 {
 			return invalid("n", "must be an integer from 0 to 4294967295")
 		}
@@ -421,12 +421,12 @@ func (c *restCall) readReflog() error {
 		return err
 	}
 	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
-		w.list("entries", len(out.GetEntries()), func(i int) {
-			w.open('{')
+		w.List("entries", len(out.GetEntries()), func(i int) {
+			w.Open('{')
 			writeLogEntry(w, out.GetEntries()[i])
-			w.close('}')
+			w.Close('}')
 		})
-		w.optStr("cursor", out.GetCursor())
-		w.exact("index", out.GetAt().GetIndex())
+		w.OptStr("cursor", out.GetCursor())
+		w.Exact("index", out.GetAt().GetIndex())
 	})
 }

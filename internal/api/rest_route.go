@@ -10,6 +10,7 @@ import (
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/auth"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/strictjson"
 )
 
 // Route is one row of the table of REST routes, from which requests are served and the OpenAPI document is made.
@@ -68,7 +69,7 @@ func (p *Param) check(value string) core.Fact {
 				return nil
 			}
 		}
-		return invalid(p.Name, mustBe(strings.Split(p.Type, "|")))
+		return invalid(p.Name, strictjson.MustBe(strings.Split(p.Type, "|")))
 	case value == "" && p.Form.MinLength > 0:
 		return invalid(p.Name, "must not be empty; leave the parameter out instead")
 	}

@@ -118,9 +118,9 @@ func (c *restCall) setCollection() error {
 		return err
 	}
 	return c.ok(madeOr(out.GetReplayed()), out.GetAt(), func(w *jsonWriter) {
-		w.object("collection", func() { writeCollection(w, out.GetCollection()) })
-		w.bool("replayed", out.GetReplayed())
-		w.exact("index", out.GetAt().GetIndex())
+		w.Object("collection", func() { writeCollection(w, out.GetCollection()) })
+		w.Bool("replayed", out.GetReplayed())
+		w.Exact("index", out.GetAt().GetIndex())
 	})
 }
 
@@ -147,8 +147,8 @@ func (c *restCall) deleteCollection() error {
 		return err
 	}
 	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
-		w.bool("existed", out.GetExisted())
-		w.exact("index", out.GetAt().GetIndex())
+		w.Bool("existed", out.GetExisted())
+		w.Exact("index", out.GetAt().GetIndex())
 	})
 }
 
@@ -163,13 +163,13 @@ func (c *restCall) listCollections() error {
 		return err
 	}
 	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
-		w.list("collections", len(out.GetCollections()), func(i int) {
-			w.open('{')
+		w.List("collections", len(out.GetCollections()), func(i int) {
+			w.Open('{')
 			writeCollection(w, out.GetCollections()[i])
-			w.close('}')
+			w.Close('}')
 		})
-		w.optStr("cursor", out.GetCursor())
-		w.exact("index", out.GetAt().GetIndex())
+		w.OptStr("cursor", out.GetCursor())
+		w.Exact("index", out.GetAt().GetIndex())
 	})
 }
 
@@ -180,14 +180,14 @@ func (c *restCall) collectionStats() error {
 		return err
 	}
 	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
-		w.count("points", out.GetPoints())
-		w.count("slots", out.GetSlots())
-		w.count("recordings", out.GetRecordings())
-		w.count("memory_bytes", out.GetMemoryBytes())
-		w.str("model", out.GetModel())
-		w.count("graph_rows", out.GetGraphRows())
-		w.count("tail_rows", out.GetTailRows())
-		w.exact("index", out.GetAt().GetIndex())
+		w.Count("points", out.GetPoints())
+		w.Count("slots", out.GetSlots())
+		w.Count("recordings", out.GetRecordings())
+		w.Count("memory_bytes", out.GetMemoryBytes())
+		w.Str("model", out.GetModel())
+		w.Count("graph_rows", out.GetGraphRows())
+		w.Count("tail_rows", out.GetTailRows())
+		w.Exact("index", out.GetAt().GetIndex())
 	})
 }
 
@@ -203,12 +203,12 @@ func (c *restCall) upsertPoints() error {
 		return err
 	}
 	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
-		w.list("results", len(out.GetResults()), func(i int) {
-			w.open('{')
+		w.List("results", len(out.GetResults()), func(i int) {
+			w.Open('{')
 			writeUpsertResult(w, out.GetResults()[i])
-			w.close('}')
+			w.Close('}')
 		})
-		w.exact("index", out.GetAt().GetIndex())
+		w.Exact("index", out.GetAt().GetIndex())
 	})
 }
 
@@ -224,13 +224,13 @@ func (c *restCall) deletePoints() error {
 		return err
 	}
 	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
-		w.list("results", len(out.GetResults()), func(i int) {
-			w.open('{')
-			w.bool("existed", out.GetResults()[i].GetExisted())
+		w.List("results", len(out.GetResults()), func(i int) {
+			w.Open('{')
+			w.Bool("existed", out.GetResults()[i].GetExisted())
 			writeItemError(w, out.GetResults()[i].GetError())
-			w.close('}')
+			w.Close('}')
 		})
-		w.exact("index", out.GetAt().GetIndex())
+		w.Exact("index", out.GetAt().GetIndex())
 	})
 }
 
@@ -246,12 +246,12 @@ func (c *restCall) getPoints() error {
 		return err
 	}
 	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
-		w.list("points", len(out.GetPoints()), func(i int) {
-			w.open('{')
+		w.List("points", len(out.GetPoints()), func(i int) {
+			w.Open('{')
 			writeStoredPoint(w, out.GetPoints()[i])
-			w.close('}')
+			w.Close('}')
 		})
-		w.exact("index", out.GetAt().GetIndex())
+		w.Exact("index", out.GetAt().GetIndex())
 	})
 }
 
@@ -267,9 +267,9 @@ func (c *restCall) countPoints() error {
 		return err
 	}
 	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
-		w.count("count", out.GetCount())
-		w.object("gate", func() { writeGateCounts(w, out.GetGate()) })
-		w.exact("index", out.GetAt().GetIndex())
+		w.Count("count", out.GetCount())
+		w.Object("gate", func() { writeGateCounts(&w.Writer, out.GetGate()) })
+		w.Exact("index", out.GetAt().GetIndex())
 	})
 }
 
@@ -285,9 +285,9 @@ func (c *restCall) putRuleset() error {
 		return err
 	}
 	return c.ok(madeOr(out.GetReplayed()), out.GetAt(), func(w *jsonWriter) {
-		w.count("number", uint64(out.GetNumber()))
-		w.bool("replayed", out.GetReplayed())
-		w.exact("index", out.GetAt().GetIndex())
+		w.Count("number", uint64(out.GetNumber()))
+		w.Bool("replayed", out.GetReplayed())
+		w.Exact("index", out.GetAt().GetIndex())
 	})
 }
 
@@ -298,10 +298,10 @@ func (c *restCall) getRuleset() error {
 		return err
 	}
 	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
-		w.str("ruleset", out.GetRuleset())
-		w.str("collection", out.GetCollection())
+		w.Str("ruleset", out.GetRuleset())
+		w.Str("collection", out.GetCollection())
 		writeRules(w, out.GetRules())
-		w.exact("index", out.GetAt().GetIndex())
+		w.Exact("index", out.GetAt().GetIndex())
 	})
 }
 
@@ -312,8 +312,8 @@ func (c *restCall) listRulesets() error {
 		return err
 	}
 	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
-		w.list("rulesets", len(out.GetRulesets()), func(i int) { w.quote(out.GetRulesets()[i]) })
-		w.exact("index", out.GetAt().GetIndex())
+		w.List("rulesets", len(out.GetRulesets()), func(i int) { w.Quote(out.GetRulesets()[i]) })
+		w.Exact("index", out.GetAt().GetIndex())
 	})
 }
 
@@ -324,8 +324,8 @@ func (c *restCall) deleteRuleset() error {
 		return err
 	}
 	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
-		w.bool("existed", out.GetExisted())
-		w.exact("index", out.GetAt().GetIndex())
+		w.Bool("existed", out.GetExisted())
+		w.Exact("index", out.GetAt().GetIndex())
 	})
 }
 
@@ -370,10 +370,10 @@ func (c *restCall) getRecording() error {
 		return err
 	}
 	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
-		w.str("search_id", out.GetSearchId())
+		w.Str("search_id", out.GetSearchId())
 		w.time("recorded_at", out.GetRecordedAt())
 		w.time("expires_at", out.GetExpiresAt())
-		w.value("recording", out.GetRecording())
-		w.exact("index", out.GetAt().GetIndex())
+		w.JSON("recording", out.GetRecording())
+		w.Exact("index", out.GetAt().GetIndex())
 	})
 }

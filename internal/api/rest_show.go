@@ -22,70 +22,70 @@ func wordOf(words []string, n int32) string {
 }
 
 func writeError(w *jsonWriter, e *pb.Error) {
-	w.object("error", func() {
-		w.str("code", e.GetCode())
-		w.optStr("reason", e.GetReason())
-		w.str("message", e.GetMessage())
-		w.optStr("field", e.GetField())
+	w.Object("error", func() {
+		w.Str("code", e.GetCode())
+		w.OptStr("reason", e.GetReason())
+		w.Str("message", e.GetMessage())
+		w.OptStr("field", e.GetField())
 		if e.Op != nil {
-			w.int("op", int64(e.GetOp()))
+			w.Int("op", int64(e.GetOp()))
 		}
 		if len(e.GetDetails()) > 0 {
-			w.texts("details", e.GetDetails())
+			w.Texts("details", e.GetDetails())
 		}
-		w.optStr("limit", e.GetLimit())
-		w.optInt("max", e.GetMax())
+		w.OptStr("limit", e.GetLimit())
+		w.OptInt("max", e.GetMax())
 		if d := e.GetRetryAfter(); d != nil {
-			w.int("retry_after_ms", d.AsDuration().Milliseconds())
+			w.Int("retry_after_ms", d.AsDuration().Milliseconds())
 		}
-		w.optStr("leader", e.GetLeader())
+		w.OptStr("leader", e.GetLeader())
 		writeFailures(w, e.GetFailures())
 		if e.GetOutcome() == pb.Error_UNKNOWN {
-			w.str("outcome", "unknown")
+			w.Str("outcome", "unknown")
 		} else {
-			w.str("outcome", "refused")
+			w.Str("outcome", "refused")
 		}
 	})
 }
 
 // writeTask writes a task; with content, also its payload and result.
 func writeTask(w *jsonWriter, t *pb.Task, content bool) {
-	w.str("id", t.GetId())
-	w.str("queue", t.GetQueue())
-	w.str("kind", t.GetKind())
-	w.str("state", wordOf(stateWords, int32(t.GetState())))
-	w.optStr("reason", t.GetReason())
+	w.Str("id", t.GetId())
+	w.Str("queue", t.GetQueue())
+	w.Str("kind", t.GetKind())
+	w.Str("state", wordOf(stateWords, int32(t.GetState())))
+	w.OptStr("reason", t.GetReason())
 	if content {
 		w.content("payload", t.GetPayload(), t.GetContentType())
 	}
-	w.str("content_type", t.GetContentType())
+	w.Str("content_type", t.GetContentType())
 	w.headers(t.GetHeaders())
-	w.int("priority", int64(t.GetPriority()))
+	w.Int("priority", int64(t.GetPriority()))
 	w.time("run_at", t.GetRunAt())
-	w.optStr("unique_key", t.GetUniqueKey())
-	w.optStr("tag", t.GetTag())
-	w.int("max_attempts", int64(t.GetMaxAttempts()))
-	w.int("max_crashes", int64(t.GetMaxCrashes()))
-	w.int("max_deliveries", int64(t.GetMaxDeliveries()))
+	w.OptStr("unique_key", t.GetUniqueKey())
+	w.OptStr("tag", t.GetTag())
+	w.Int("max_attempts", int64(t.GetMaxAttempts()))
+	w.Int("max_crashes", int64(t.GetMaxCrashes()))
+	w.Int("max_deliveries", int64(t.GetMaxDeliveries()))
 	w.duration("lease", t.GetLease())
 	w.duration("max_run", t.GetMaxRun())
-	w.int("attempt", int64(t.GetAttempt()))
-	w.int("failures", int64(t.GetFailures()))
-	w.int("crashes", int64(t.GetCrashes()))
-	w.int("snoozes", int64(t.GetSnoozes()))
-	w.int("redrives", int64(t.GetRedrives()))
+	w.Int("attempt", int64(t.GetAttempt()))
+	w.Int("failures", int64(t.GetFailures()))
+	w.Int("crashes", int64(t.GetCrashes()))
+	w.Int("snoozes", int64(t.GetSnoozes()))
+	w.Int("redrives", int64(t.GetRedrives()))
 	w.time("created_at", t.GetCreatedAt())
 	w.time("ready_at", t.GetReadyAt())
 	w.time("started_at", t.GetStartedAt())
 	w.time("finished_at", t.GetFinishedAt())
-	w.optStr("creator", t.GetCreator())
-	w.optStr("worker", t.GetWorker())
+	w.OptStr("creator", t.GetCreator())
+	w.OptStr("worker", t.GetWorker())
 	w.time("lease_until", t.GetLeaseUntil())
-	w.bool("has_result", t.GetHasResult())
+	w.Bool("has_result", t.GetHasResult())
 	if content && t.GetHasResult() {
 		w.content("result", t.GetResult(), t.GetResultType())
 	}
-	w.optStr("result_type", t.GetResultType())
+	w.OptStr("result_type", t.GetResultType())
 	writeTaskError(w, t.GetError())
 }
 
@@ -93,151 +93,151 @@ func writeTaskError(w *jsonWriter, e *pb.TaskError) {
 	if e == nil {
 		return
 	}
-	w.object("error", func() {
-		w.optStr("code", e.GetCode())
-		w.optStr("message", e.GetMessage())
-		w.optStr("stack", e.GetStack())
+	w.Object("error", func() {
+		w.OptStr("code", e.GetCode())
+		w.OptStr("message", e.GetMessage())
+		w.OptStr("stack", e.GetStack())
 	})
 }
 
 // writeResult is what became of a task, for those who wait for its end.
 func writeResult(w *jsonWriter, t *pb.Task) {
-	w.str("state", wordOf(stateWords, int32(t.GetState())))
-	w.bool("done", t.GetState() >= pb.State_COMPLETED)
-	w.optStr("reason", t.GetReason())
+	w.Str("state", wordOf(stateWords, int32(t.GetState())))
+	w.Bool("done", t.GetState() >= pb.State_COMPLETED)
+	w.OptStr("reason", t.GetReason())
 	if t.GetHasResult() {
 		w.content("result", t.GetResult(), t.GetResultType())
-		w.optStr("result_type", t.GetResultType())
+		w.OptStr("result_type", t.GetResultType())
 	}
 	writeTaskError(w, t.GetError())
 }
 
 func writeAttempt(w *jsonWriter, a *pb.Attempt) {
-	w.int("number", int64(a.GetNumber()))
-	w.optStr("worker", a.GetWorker())
+	w.Int("number", int64(a.GetNumber()))
+	w.OptStr("worker", a.GetWorker())
 	w.time("start", a.GetStart())
 	w.time("end", a.GetEnd())
-	w.optStr("outcome", wordOf(outcomeWords, int32(a.GetOutcome())))
+	w.OptStr("outcome", wordOf(outcomeWords, int32(a.GetOutcome())))
 	writeTaskError(w, a.GetError())
-	w.exact("index", a.GetIndex())
+	w.Exact("index", a.GetIndex())
 }
 
 func writeAssignment(w *jsonWriter, a *pb.Assignment) {
-	w.str("id", a.GetId())
-	w.exact("token", a.GetToken())
-	w.int("attempt", int64(a.GetAttempt()))
-	w.str("queue", a.GetQueue())
-	w.str("kind", a.GetKind())
+	w.Str("id", a.GetId())
+	w.Exact("token", a.GetToken())
+	w.Int("attempt", int64(a.GetAttempt()))
+	w.Str("queue", a.GetQueue())
+	w.Str("kind", a.GetKind())
 	w.content("payload", a.GetPayload(), a.GetContentType())
-	w.str("content_type", a.GetContentType())
+	w.Str("content_type", a.GetContentType())
 	w.headers(a.GetHeaders())
-	w.int("priority", int64(a.GetPriority()))
-	w.key("lease")
-	w.seconds(int64(a.GetLeaseMs()))
-	w.key("lease_left")
-	w.seconds(int64(a.GetLeaseLeftMs()))
-	w.int("max_attempts", int64(a.GetMaxAttempts()))
-	w.int("failures", int64(a.GetFailures()))
-	w.int("crashes", int64(a.GetCrashes()))
+	w.Int("priority", int64(a.GetPriority()))
+	w.Key("lease")
+	w.Seconds(int64(a.GetLeaseMs()))
+	w.Key("lease_left")
+	w.Seconds(int64(a.GetLeaseLeftMs()))
+	w.Int("max_attempts", int64(a.GetMaxAttempts()))
+	w.Int("failures", int64(a.GetFailures()))
+	w.Int("crashes", int64(a.GetCrashes()))
 	w.time("created_at", timestamppb.New(time.UnixMilli(a.GetCreatedMs())))
 }
 
 func writeCreated(w *jsonWriter, r *pb.CreateResult) {
-	w.str("id", r.GetId())
+	w.Str("id", r.GetId())
 	if r.GetError() != nil {
 		writeError(w, r.GetError())
 		return
 	}
-	w.bool("replayed", r.GetReplayed())
+	w.Bool("replayed", r.GetReplayed())
 	if r.GetReplayed() {
-		w.bool("payload_matches", r.GetPayloadMatches())
+		w.Bool("payload_matches", r.GetPayloadMatches())
 	}
 }
 
 func writeSettled(w *jsonWriter, r *pb.SettleResult) {
 	if r.GetError() != nil {
-		w.optBool("failed_instead", r.GetFailedInstead())
+		w.OptBool("failed_instead", r.GetFailedInstead())
 		writeError(w, r.GetError())
 		return
 	}
-	w.str("state", wordOf(stateWords, int32(r.GetState())))
-	w.bool("replayed", r.GetReplayed())
-	w.optBool("failed_instead", r.GetFailedInstead())
+	w.Str("state", wordOf(stateWords, int32(r.GetState())))
+	w.Bool("replayed", r.GetReplayed())
+	w.OptBool("failed_instead", r.GetFailedInstead())
 	if len(r.GetEffects()) > 0 {
 		writeOpResults(w, "effects", r.GetEffects())
 	}
 }
 
 func writeHeartbeat(w *jsonWriter, h *pb.HeartbeatResult) {
-	w.bool("lost", h.GetLost())
+	w.Bool("lost", h.GetLost())
 	w.time("lease_until", h.GetLeaseUntil())
 }
 
 func writeOpResults(w *jsonWriter, name string, results []*pb.OpResult) {
-	w.list(name, len(results), func(i int) {
+	w.List(name, len(results), func(i int) {
 		r := results[i]
-		w.open('{')
-		w.optStr("task", r.GetTask())
-		w.optBool("replayed", r.GetReplayed())
-		w.optBool("payload_matches", r.GetPayloadMatches())
-		w.optStr("state", wordOf(stateWords, int32(r.GetState())))
+		w.Open('{')
+		w.OptStr("task", r.GetTask())
+		w.OptBool("replayed", r.GetReplayed())
+		w.OptBool("payload_matches", r.GetPayloadMatches())
+		w.OptStr("state", wordOf(stateWords, int32(r.GetState())))
 		if r.GetRev() != 0 {
-			w.exact("rev", r.GetRev())
+			w.Exact("rev", r.GetRev())
 		}
 		if r.GetPrev() != nil {
-			w.anyBytes("prev", r.GetPrev())
+			w.AnyBytes("prev", r.GetPrev())
 		}
-		w.optBool("existed", r.GetExisted())
+		w.OptBool("existed", r.GetExisted())
 		if r.GetSum() != 0 {
-			w.str("sum", strconv.FormatInt(r.GetSum(), 10))
+			w.Str("sum", strconv.FormatInt(r.GetSum(), 10))
 		}
 		if r.GetCount() != 0 {
-			w.count("count", r.GetCount())
+			w.Count("count", r.GetCount())
 		}
 		writeMoved(w, r.GetRefs())
-		w.optStr("point_version", r.GetPointVersion())
-		w.close('}')
+		w.OptStr("point_version", r.GetPointVersion())
+		w.Close('}')
 	})
 }
 
 func writeStats(w *jsonWriter, q *pb.QueueStats) {
-	w.str("queue", q.GetQueue())
-	w.count("blocked", q.GetBlocked())
-	w.count("scheduled", q.GetScheduled())
-	w.count("ready", q.GetReady())
-	w.count("running", q.GetRunning())
-	w.count("completed", q.GetCompleted())
-	w.count("dead", q.GetDead())
-	w.count("cancelled", q.GetCancelled())
-	w.count("created", q.GetCreated())
-	w.count("purged", q.GetPurged())
-	w.count("completed_total", q.GetCompletedTotal())
-	w.count("failed_total", q.GetFailedTotal())
-	w.count("crashed_total", q.GetCrashedTotal())
-	w.count("bytes", q.GetBytes())
+	w.Str("queue", q.GetQueue())
+	w.Count("blocked", q.GetBlocked())
+	w.Count("scheduled", q.GetScheduled())
+	w.Count("ready", q.GetReady())
+	w.Count("running", q.GetRunning())
+	w.Count("completed", q.GetCompleted())
+	w.Count("dead", q.GetDead())
+	w.Count("cancelled", q.GetCancelled())
+	w.Count("created", q.GetCreated())
+	w.Count("purged", q.GetPurged())
+	w.Count("completed_total", q.GetCompletedTotal())
+	w.Count("failed_total", q.GetFailedTotal())
+	w.Count("crashed_total", q.GetCrashedTotal())
+	w.Count("bytes", q.GetBytes())
 	w.time("oldest_ready", q.GetOldestReady())
 }
 
 func writeQueueConfig(w *jsonWriter, c *pb.QueueConfig) {
-	w.exact("version", c.GetVersion())
-	w.optInt("max_attempts", int64(c.GetMaxAttempts()))
-	w.optInt("max_crashes", int64(c.GetMaxCrashes()))
+	w.Exact("version", c.GetVersion())
+	w.OptInt("max_attempts", int64(c.GetMaxAttempts()))
+	w.OptInt("max_crashes", int64(c.GetMaxCrashes()))
 	if c.MaxDeliveries != nil {
-		w.int("max_deliveries", int64(c.GetMaxDeliveries()))
+		w.Int("max_deliveries", int64(c.GetMaxDeliveries()))
 	}
 	w.duration("lease", c.GetLease())
 	w.duration("max_run", c.GetMaxRun())
 	if r := c.GetRetry(); r != nil {
-		w.object("retry", func() {
-			w.optStr("backoff", wordOf(backoffWords, int32(r.GetBackoff())))
+		w.Object("retry", func() {
+			w.OptStr("backoff", wordOf(backoffWords, int32(r.GetBackoff())))
 			w.duration("base", r.GetBase())
 			if r.GetFactor() != 0 {
-				w.float("factor", r.GetFactor())
+				w.Float("factor", r.GetFactor())
 			}
 			w.duration("max", r.GetMax())
 		})
 	}
-	w.optInt("max_payload", c.GetMaxPayload())
+	w.OptInt("max_payload", c.GetMaxPayload())
 	for _, d := range []struct {
 		name string
 		d    *durationpb.Duration
@@ -252,39 +252,39 @@ func writeQueueConfig(w *jsonWriter, c *pb.QueueConfig) {
 }
 
 func writeNamespaceConfig(w *jsonWriter, c *pb.NamespaceConfig) {
-	w.exact("version", c.GetVersion())
-	w.bool("auto_create", c.GetAutoCreate())
-	w.optInt("retain_bytes", c.GetRetainBytes())
-	w.bool("create_on_push", c.GetCreateOnPush())
-	w.optInt("key_bytes", c.GetKeyBytes())
-	w.optInt("key_writes_per_second", c.GetKeyWritesPerSecond())
-	w.optInt("key_bytes_per_second", c.GetKeyBytesPerSecond())
+	w.Exact("version", c.GetVersion())
+	w.Bool("auto_create", c.GetAutoCreate())
+	w.OptInt("retain_bytes", c.GetRetainBytes())
+	w.Bool("create_on_push", c.GetCreateOnPush())
+	w.OptInt("key_bytes", c.GetKeyBytes())
+	w.OptInt("key_writes_per_second", c.GetKeyWritesPerSecond())
+	w.OptInt("key_bytes_per_second", c.GetKeyBytesPerSecond())
 }
 
 func writePartitions(w *jsonWriter, partitions []*pb.PartitionInfo) {
-	w.list("partitions", len(partitions), func(i int) {
+	w.List("partitions", len(partitions), func(i int) {
 		p := partitions[i]
-		w.open('{')
-		w.int("partition", int64(p.GetPartition()))
-		w.int("shard", int64(p.GetShard()))
-		w.optStr("address", p.GetAddress())
-		w.bool("led", p.GetLed())
-		w.close('}')
+		w.Open('{')
+		w.Int("partition", int64(p.GetPartition()))
+		w.Int("shard", int64(p.GetShard()))
+		w.OptStr("address", p.GetAddress())
+		w.Bool("led", p.GetLed())
+		w.Close('}')
 	})
 }
 
 func writeStatus(w *jsonWriter, s *pb.StatusResponse, counters bool) {
-	w.str("version", s.GetVersion())
-	w.str("durability", s.GetDurability())
-	w.str("node", s.GetNode())
-	w.int("shards", int64(s.GetShards()))
+	w.Str("version", s.GetVersion())
+	w.Str("durability", s.GetDurability())
+	w.Str("node", s.GetNode())
+	w.Int("shards", int64(s.GetShards()))
 	if counters {
-		w.exact("applied_index", s.GetAppliedIndex())
-		w.count("fsyncs", s.GetFsyncs())
-		w.count("log_bytes", s.GetLogBytes())
-		w.count("entries", s.GetEntries())
-		w.count("store_mutations", s.GetStoreMutations())
+		w.Exact("applied_index", s.GetAppliedIndex())
+		w.Count("fsyncs", s.GetFsyncs())
+		w.Count("log_bytes", s.GetLogBytes())
+		w.Count("entries", s.GetEntries())
+		w.Count("store_mutations", s.GetStoreMutations())
 	}
 	w.time("started_at", s.GetStartedAt())
-	w.bool("disk_full", s.GetDiskFull())
+	w.Bool("disk_full", s.GetDiskFull())
 }

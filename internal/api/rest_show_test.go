@@ -103,12 +103,12 @@ func TestEveryFieldOfTheDocumentIsWritten(t *testing.T) {
 		"StatusResponse":        {func(w *jsonWriter) { writeStatus(w, full(new(pb.StatusResponse)), true) }, nil},
 	} {
 		w := &jsonWriter{l: defaultLimits(t)}
-		w.open('{')
+		w.Open('{')
 		sample.write(w)
-		w.close('}')
+		w.Close('}')
 		got := make(map[string]json.RawMessage)
-		if err := json.Unmarshal(w.b, &got); err != nil {
-			t.Fatalf("%s: %s: %v", name, w.b, err)
+		if err := json.Unmarshal(w.B, &got); err != nil {
+			t.Fatalf("%s: %s: %v", name, w.B, err)
 		}
 		switch name {
 		case "Error":
@@ -152,11 +152,11 @@ func TestWhatIsNoJSONIsShownAsBase64(t *testing.T) {
 		{"", "application/json", `{"payload_base64":""}`},
 	} {
 		w := &jsonWriter{l: defaultLimits(t)}
-		w.open('{')
+		w.Open('{')
 		w.content("payload", []byte(c.content), c.contentType)
-		w.close('}')
-		if string(w.b) != c.want {
-			t.Errorf("%q of %q: %s, want %s", c.content, c.contentType, w.b, c.want)
+		w.Close('}')
+		if string(w.B) != c.want {
+			t.Errorf("%q of %q: %s, want %s", c.content, c.contentType, w.B, c.want)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/strictjson"
 )
 
 // readBody reads the body of a request as one object.
@@ -35,9 +36,9 @@ func (c *restCall) create() error {
 	}
 	d := newJSONReader(b, &c.s.l)
 	spec := readTask(d)
-	d.end()
-	if d.fact != nil {
-		return d.fact
+	d.End()
+	if d.Fact() != nil {
+		return d.Fact()
 	}
 	key, fact := c.idempotencyKey(spec)
 	if fact != nil {
@@ -57,7 +58,7 @@ func (c *restCall) create() error {
 	c.w.Header()["Location"] = []string{c.location("/v1/tasks/" + out.GetId())}
 	return c.ok(status, out.GetAt(), func(w *jsonWriter) {
 		writeCreated(w, &pb.CreateResult{Id: out.GetId(), Replayed: out.GetReplayed(), PayloadMatches: out.GetPayloadMatches()})
-		w.exact("index", out.GetAt().GetIndex())
+		w.Exact("index", out.GetAt().GetIndex())
 	})
 }
 
@@ -99,19 +100,19 @@ func (c *restCall) batchCreate() error {
 		return err
 	}
 	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
-		w.list("results", len(out.GetResults()), func(i int) {
-			w.open('{')
+		w.List("results", len(out.GetResults()), func(i int) {
+			w.Open('{')
 			writeCreated(w, out.GetResults()[i])
-			w.close('}')
+			w.Close('}')
 		})
-		w.exact("index", out.GetAt().GetIndex())
+		w.Exact("index", out.GetAt().GetIndex())
 	})
 }
 
 // readOptions reads how fresh a read must be.
 func (c *restCall) readOptions() (minIndex uint64, stale bool, fact core.Fact) {
 	if s, ok := c.query.get("min_index"); ok {
-		n, wrong := unsignedOf(s)
+		n, wrong := strictjson.ParseUnsigned(s)
 		if wrong != "" {
 			return 0, false, invalid("min_index", wrong)
 		}
@@ -141,12 +142,12 @@ func (c *restCall) attempts() error {
 		return err
 	}
 	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
-		w.list("attempts", len(out.GetAttempts()), func(i int) {
-			w.open('{')
+		w.List("attempts", len(out.GetAttempts()), func(i int) {
+			w.Open('{')
 			writeAttempt(w, out.GetAttempts()[i])
-			w.close('}')
+			w.Close('}')
 		})
-		w.exact("index", out.GetAt().GetIndex())
+		w.Exact("index", out.GetAt().GetIndex())
 	})
 }
 
@@ -157,7 +158,7 @@ func (c *restCall) page() (limit uint32, cursor string, fact core.Fact) {
 	if !ok {
 		return 0, cursor, nil
 	}
-	n, wrong := unsignedOf(s)
+	n, wrong := strictjson.ParseUnsigned(s)
 	switch {
 	case wrong != "":
 		return 0, "", invalid("limit", wrong)
@@ -184,13 +185,13 @@ func (c *restCall) listTasks() error {
 		return err
 	}
 	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
-		w.list("tasks", len(out.GetTasks()), func(i int) {
-			w.open('{')
+		w.List("tasks", len(out.GetTasks()), func(i int) {
+			w.Open('{')
 			writeTask(w, out.GetTasks()[i], false)
-			w.close('}')
+			w.Close('}')
 		})
-		w.optStr("cursor", out.GetCursor())
-		w.exact("index", out.GetAt().GetIndex())
+		w.OptStr("cursor", out.GetCursor())
+		w.Exact("index", out.GetAt().GetIndex())
 	})
 }
 
@@ -200,9 +201,9 @@ func (c *restCall) wait() (time.Duration, core.Fact) {
 	if !ok {
 		return 0, nil
 	}
-	d, ok := durationOf(s)
-	if !ok {
-		return 0, invalid("wait", noDuration)
+	d, err := time.ParseDuration(s)
+	if err != nil {
+		return 0, invalid("wait", strictjson.NotDuration)
 	}
 	ms, fact := millis("wait", durationpb.New(d), span{0, c.s.l.ResultWaitMs, "result_wait_ms"})
 	return ms.Duration(), fact
@@ -221,7 +222,7 @@ func (c *restCall) result() error {
 	}
 	return c.ok(http.StatusOK, at, func(w *jsonWriter) {
 		writeResult(w, task)
-		w.exact("index", at.GetIndex())
+		w.Exact("index", at.GetIndex())
 	})
 }
 
@@ -262,5 +263,5 @@ func (c *restCall) deleteTask() error {
 
 // done answers a change that has no more to tell than where it stands.
 func (c *restCall) done(at *pb.At) error {
-	return c.ok(http.StatusOK, at, func(w *jsonWriter) { w.exact("index", at.GetIndex()) })
+	return c.ok(http.StatusOK, at, func(w *jsonWriter) { w.Exact("index", at.GetIndex()) })
 }

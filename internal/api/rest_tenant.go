@@ -30,10 +30,10 @@ func tenantRoutes() []*Route {
 }
 
 var tenantConfigFields = []jsonField[pb.TenantConfig]{
-	{"version", func(d *jsonReader, m *pb.TenantConfig) { m.Version = d.unsigned() }},
-	{"key_bytes", func(d *jsonReader, m *pb.TenantConfig) { m.KeyBytes = d.integer(0, maxQuota) }},
-	{"key_writes_per_second", func(d *jsonReader, m *pb.TenantConfig) { m.KeyWritesPerSecond = d.integer(0, maxQuota) }},
-	{"key_bytes_per_second", func(d *jsonReader, m *pb.TenantConfig) { m.KeyBytesPerSecond = d.integer(0, maxQuota) }},
+	{"version", func(d *jsonReader, m *pb.TenantConfig) { m.Version = d.Unsigned() }},
+	{"key_bytes", func(d *jsonReader, m *pb.TenantConfig) { m.KeyBytes = d.Integer(0, maxQuota) }},
+	{"key_writes_per_second", func(d *jsonReader, m *pb.TenantConfig) { m.KeyWritesPerSecond = d.Integer(0, maxQuota) }},
+	{"key_bytes_per_second", func(d *jsonReader, m *pb.TenantConfig) { m.KeyBytesPerSecond = d.Integer(0, maxQuota) }},
 }
 
 // getTenant serves GET /v1/tenant and GET /v1/tenants/{tenant}.
@@ -48,14 +48,14 @@ func (c *restCall) getTenant() error {
 	}
 	c.tag(out.GetConfig().GetVersion())
 	return c.object(http.StatusOK, func(w *jsonWriter) {
-		w.str("tenant", out.GetTenant())
-		w.exact("version", out.GetConfig().GetVersion())
-		w.optInt("key_bytes", out.GetConfig().GetKeyBytes())
-		w.optInt("key_writes_per_second", out.GetConfig().GetKeyWritesPerSecond())
-		w.optInt("key_bytes_per_second", out.GetConfig().GetKeyBytesPerSecond())
-		w.int("namespaces", int64(out.GetNamespaces()))
-		w.count("measured_key_bytes", out.GetMeasuredKeyBytes())
-		w.bool("over_key_bytes", out.GetOverKeyBytes())
+		w.Str("tenant", out.GetTenant())
+		w.Exact("version", out.GetConfig().GetVersion())
+		w.OptInt("key_bytes", out.GetConfig().GetKeyBytes())
+		w.OptInt("key_writes_per_second", out.GetConfig().GetKeyWritesPerSecond())
+		w.OptInt("key_bytes_per_second", out.GetConfig().GetKeyBytesPerSecond())
+		w.Int("namespaces", int64(out.GetNamespaces()))
+		w.Count("measured_key_bytes", out.GetMeasuredKeyBytes())
+		w.Bool("over_key_bytes", out.GetOverKeyBytes())
 		if out.GetConfig().GetKeyWritesPerSecond() > 0 || out.GetConfig().GetKeyBytesPerSecond() > 0 {
 			writePace(w, out)
 		}
@@ -71,10 +71,10 @@ type paced interface {
 }
 
 func writePace(w *jsonWriter, out paced) {
-	w.count("recent_key_writes_per_second", out.GetRecentKeyWritesPerSecond())
-	w.count("recent_key_bytes_per_second", out.GetRecentKeyBytesPerSecond())
-	w.count("overshoot_key_writes", out.GetOvershootKeyWrites())
-	w.count("overshoot_key_bytes_written", out.GetOvershootKeyBytesWritten())
+	w.Count("recent_key_writes_per_second", out.GetRecentKeyWritesPerSecond())
+	w.Count("recent_key_bytes_per_second", out.GetRecentKeyBytesPerSecond())
+	w.Count("overshoot_key_writes", out.GetOvershootKeyWrites())
+	w.Count("overshoot_key_bytes_written", out.GetOvershootKeyBytesWritten())
 }
 
 // setTenant serves PUT /v1/tenants/{tenant}.
@@ -92,5 +92,5 @@ func (c *restCall) setTenant() error {
 		return unprefixed("config", err)
 	}
 	c.tag(out.GetVersion())
-	return c.object(http.StatusOK, func(w *jsonWriter) { w.exact("version", out.GetVersion()) })
+	return c.object(http.StatusOK, func(w *jsonWriter) { w.Exact("version", out.GetVersion()) })
 }

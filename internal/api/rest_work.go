@@ -26,12 +26,12 @@ func (c *restCall) claim() error {
 	}
 	if c.r.Context().Err() == nil {
 		err = c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
-			w.list("tasks", len(out.GetTasks()), func(i int) {
-				w.open('{')
+			w.List("tasks", len(out.GetTasks()), func(i int) {
+				w.Open('{')
 				writeAssignment(w, out.GetTasks()[i])
-				w.close('}')
+				w.Close('}')
 			})
-			w.exact("index", out.GetAt().GetIndex())
+			w.Exact("index", out.GetAt().GetIndex())
 		})
 		if err == nil {
 			return nil
@@ -72,12 +72,12 @@ func (c *restCall) settle() error {
 		return err
 	}
 	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
-		w.list("results", len(out.GetResults()), func(i int) {
-			w.open('{')
+		w.List("results", len(out.GetResults()), func(i int) {
+			w.Open('{')
 			writeSettled(w, out.GetResults()[i])
-			w.close('}')
+			w.Close('}')
 		})
-		w.exact("index", out.GetAt().GetIndex())
+		w.Exact("index", out.GetAt().GetIndex())
 	})
 }
 
@@ -92,12 +92,12 @@ func (c *restCall) heartbeat() error {
 		return err
 	}
 	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
-		w.list("results", len(out.GetResults()), func(i int) {
-			w.open('{')
+		w.List("results", len(out.GetResults()), func(i int) {
+			w.Open('{')
 			writeHeartbeat(w, out.GetResults()[i])
-			w.close('}')
+			w.Close('}')
 		})
-		w.exact("index", out.GetAt().GetIndex())
+		w.Exact("index", out.GetAt().GetIndex())
 	})
 }
 
@@ -110,10 +110,10 @@ func (c *restCall) complete() error {
 	}
 	d := newJSONReader(b, &c.s.l)
 	readObject(d, &m, completeOneFields)
-	d.end()
+	d.End()
 	m.outcome.finish(d)
-	if d.fact != nil {
-		return d.fact
+	if d.Fact() != nil {
+		return d.Fact()
 	}
 	m.item.Outcome = &pb.SettleItem_Complete{Complete: m.outcome.Complete}
 	return c.settleOne(m.item, "complete")
@@ -188,7 +188,7 @@ func (c *restCall) settleOne(item *pb.SettleItem, outcome string) error {
 	settled := call.answers(c.route.name()).settleResult(r)
 	return c.ok(http.StatusOK, at, func(w *jsonWriter) {
 		writeSettled(w, settled)
-		w.exact("index", at.GetIndex())
+		w.Exact("index", at.GetIndex())
 	})
 }
 
@@ -214,6 +214,6 @@ func (c *restCall) heartbeatOne() error {
 	}
 	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
 		w.time("lease_until", r.GetLeaseUntil())
-		w.exact("index", out.GetAt().GetIndex())
+		w.Exact("index", out.GetAt().GetIndex())
 	})
 }

@@ -12,6 +12,7 @@ import (
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/strictjson"
 )
 
 // SearchBackend is the node as the search side of this edge needs it. Errors as in Backend.
@@ -126,8 +127,8 @@ func pointVersion(field, s string) (version uint64, has bool, fact core.Fact) {
 		return 0, true, nil
 	}
 	part, number, ok := strings.Cut(s, "/")
-	_, wrong := unsignedOf(part)
-	version, alsoWrong := unsignedOf(number)
+	_, wrong := strictjson.ParseUnsigned(part)
+	version, alsoWrong := strictjson.ParseUnsigned(number)
 	if !ok || wrong != "" || alsoWrong != "" {
 		return 0, false, invalid(field, "must be a version, such as 0/88123")
 	}

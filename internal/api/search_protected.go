@@ -6,6 +6,7 @@ import (
 
 	"github.com/millrace/millrace/internal/auth"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/strictjson"
 )
 
 // mayReadProtected is what a caller needs to see protected fields.
@@ -90,28 +91,28 @@ func withoutProtected(def *core.Collection, payload []byte, l *Limits) []byte {
 	hidden := func(name []byte) bool {
 		return slices.ContainsFunc(def.Fields, func(f core.SchemaField) bool { return f.Protected && f.Name == string(name) })
 	}
-	d := jsonReader{b: payload, l: l}
+	d := strictjson.NewReader(payload, l.JSONDepth)
 	out := append(make([]byte, 0, len(payload)), '{')
-	if d.enter('{', "must be an object") {
-		for first := true; d.next('}', first); first = false {
-			name := d.name()
-			if d.fact != nil {
+	if d.Enter('{', "must be an object") {
+		for first := true; d.Next('}', first); first = false {
+			name := d.Name()
+			if d.Fact() != nil {
 				break
 			}
 			hide := hidden(name)
-			value := d.raw()
-			if hide || d.fact != nil {
+			value := d.Raw()
+			if hide || d.Fact() != nil {
 				continue
 			}
 			if len(out) > 1 {
 				out = append(out, ',')
 			}
-			w := jsonWriter{b: out}
-			w.quote(string(name))
-			out = append(append(w.b, ':'), value...)
+			w := strictjson.Writer{B: out}
+			w.Quote(string(name))
+			out = append(append(w.B, ':'), value...)
 		}
 	}
-	if d.fact != nil {
+	if d.Fact() != nil {
 		return []byte("{}")
 	}
 	return append(out, '}')

@@ -12,6 +12,7 @@ import (
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/strictjson"
 )
 
 // rulesetName reads NAME or NAME@VERSION; version 0 is the newest.
@@ -23,7 +24,7 @@ func rulesetName(field, s string) (name string, version uint32, fact core.Fact) 
 	if !versioned {
 		return name, 0, nil
 	}
-	n, wrong := unsignedOf(number)
+	n, wrong := strictjson.ParseUnsigned(number)
 	if wrong != "" || n == 0 || n > math.MaxUint32 {
 		return "", 0, invalid(field, "must name a version, such as staffing@7")
 	}
@@ -197,11 +198,11 @@ func searchID(s string) (uid, id uint64, ok bool) {
 func (f *foundRows) record(ctx context.Context, in *pb.SearchRequest) error {
 	c, def := f.call, f.def
 	id := c.s.o.Rand.Uint64() | 1
-	w := jsonWriter{l: &c.s.l}
-	w.open('{')
+	var w strictjson.Writer
+	w.Open('{')
 	writeRecording(&w, in, f)
-	w.close('}')
-	op := &core.RecordingPut{Collection: def.Name, UID: def.UID, ID: id, Data: w.b}
+	w.Close('}')
+	op := &core.RecordingPut{Collection: def.Name, UID: def.UID, ID: id, Data: w.B}
 	if len(op.Data) > core.MaxRecordingBytes {
 		return tooLarge("record", "recording_bytes", core.MaxRecordingBytes)
 	}

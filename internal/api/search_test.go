@@ -333,15 +333,15 @@ func TestASearchReadFromJSONIsTheMessageItWasWrittenFrom(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := drawSearch(t)
 		w := jsonWriter{l: &l}
-		w.open('{')
+		w.Open('{')
 		writeSearchRequest(&w, in)
-		w.close('}')
+		w.Close('}')
 		got := new(pb.SearchRequest)
-		if fact := decodeJSON(w.b, &l, got, searchFields); fact != nil {
-			t.Fatalf("%s: %v", w.b, fact)
+		if fact := decodeJSON(w.B, &l, got, searchFields); fact != nil {
+			t.Fatalf("%s: %v", w.B, fact)
 		}
 		if !proto.Equal(got, in) {
-			t.Fatalf("%s\nread as %v\nwant    %v", w.b, got, in)
+			t.Fatalf("%s\nread as %v\nwant    %v", w.B, got, in)
 		}
 	})
 }
@@ -380,25 +380,25 @@ func nilIfEmpty(s []string) []string {
 
 // writeSearchRequest writes a message as a client of REST would.
 func writeSearchRequest(w *jsonWriter, in *pb.SearchRequest) {
-	w.str("collection", in.GetCollection())
-	w.str("query_text", in.GetQueryText())
-	w.optNumbers("vector", in.GetVector())
-	w.count("k", uint64(in.GetK()))
-	w.bool("exact", in.GetExact())
-	w.exact("min_index", in.GetMinIndex())
-	w.count("candidates", uint64(in.GetCandidates()))
+	w.Str("collection", in.GetCollection())
+	w.Str("query_text", in.GetQueryText())
+	w.OptFloats("vector", in.GetVector())
+	w.Count("k", uint64(in.GetK()))
+	w.Bool("exact", in.GetExact())
+	w.Exact("min_index", in.GetMinIndex())
+	w.Count("candidates", uint64(in.GetCandidates()))
 	if in.Gate != nil {
-		w.object("gate", func() { writeGate(w, in.Gate) })
+		w.Object("gate", func() { writeGate(&w.Writer, in.Gate) })
 	}
 	if in.Merge != nil {
-		w.object("merge", func() {
-			w.real("dense", in.GetMerge().GetDense())
-			w.real("lexical", in.GetMerge().GetLexical())
-			w.real("min_score", in.GetMerge().GetMinScore())
+		w.Object("merge", func() {
+			w.Real("dense", in.GetMerge().GetDense())
+			w.Real("lexical", in.GetMerge().GetLexical())
+			w.Real("min_score", in.GetMerge().GetMinScore())
 		})
 	}
 	if in.Payload != nil {
-		w.bool("payload", in.GetPayload())
+		w.Bool("payload", in.GetPayload())
 	}
 }
 

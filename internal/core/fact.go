@@ -84,6 +84,13 @@ type Invalid struct {
 	Message string // one clause a person understands
 }
 
+// OutOfRange is an Invalid that breaks a limit, which it names.
+type OutOfRange struct {
+	Invalid
+	Limit string
+	Max   int64
+}
+
 // NotEmpty refuses the removal of a namespace that holds something.
 type NotEmpty struct {
 	Held []string // kinds of what a partition holds: tasks, keys, repositories, collections, rulesets

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"reflect"
 	"testing"
+
+	"github.com/millrace/millrace/internal/strictjson"
 )
 
 // Whatever is read the short way is read as encoding/json does it.
@@ -17,8 +19,8 @@ func FuzzParametersAreReadAlikeBothWays(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		got, ok := plainParams([]byte(s))
-		if !ok {
+		got, fact := strictjson.ParseObject([]byte(s), paramDepth)
+		if fact != nil {
 			return
 		}
 		want, err := anyParams("params", []byte(s))
@@ -29,8 +31,8 @@ func FuzzParametersAreReadAlikeBothWays(f *testing.F) {
 }
 
 func TestParametersAsTheyMostlyAreAreReadTheShortWay(t *testing.T) {
-	for _, s := range []string{`{"site":[41.5,-88.1],"radius":240}`, `{"least": 5, "who": "busy", "on": true, "none": null}`, `{"a":{"b":[]}}`} {
-		if _, ok := plainParams([]byte(s)); !ok {
+	for _, s := range []string{`{"site":[41.5,-88.1],"radius":240}`, `{"least": 5, "who": "busy", "on": true, "none": null}`, `{"a":{"b":[]}}`, `{"text":"\u00e9 \n é"}`} {
+		if _, fact := strictjson.ParseObject([]byte(s), paramDepth); fact != nil {
 			t.Errorf("%s is left to encoding/json", s)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/retrieval"
 	"github.com/millrace/millrace/internal/rules"
+	"github.com/millrace/millrace/internal/strictjson"
 	"github.com/millrace/millrace/internal/vector"
 )
 
@@ -85,13 +86,16 @@ func gateOf(g *core.SearchGate) (retrieval.Gate, error) {
 	return out, err
 }
 
+// paramDepth bounds what strictjson reads of parameters; deeper ones are left to encoding/json and its bound.
+const paramDepth = 64
+
 // paramsOf reads the parameters of a filter or of rules: a JSON object, whose whole numbers stay whole.
 func paramsOf(field string, text []byte) (map[string]any, error) {
 	if len(text) == 0 {
 		return nil, nil
 	}
-	doc, ok := plainParams(text)
-	if !ok {
+	doc, fact := strictjson.ParseObject(text, paramDepth)
+	if fact != nil { // encoding/json takes more, and costs several times as much
 		var err error
 		if doc, err = anyParams(field, text); err != nil {
 			return nil, err
