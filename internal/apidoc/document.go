@@ -7,9 +7,8 @@ import (
 	"strconv"
 	"strings"
 
-	"google.golang.org/protobuf/reflect/protoregistry"
-
 	"github.com/millrace/millrace/internal/api"
+	"github.com/millrace/millrace/internal/contract"
 )
 
 const about = `A durable work queue whose side effects commit with the task.
@@ -30,8 +29,8 @@ An error is {"error": {...}}. Its outcome is "refused" when nothing was changed.
 have been applied: repeat it under the same id, token, key or request id.`
 
 // document makes the whole of it.
-func document(files *protoregistry.Files, routes []*api.Route) (object, error) {
-	s := &schemas{files: files, made: make(map[string]object), forms: api.FieldForms()}
+func document(c *contract.Contract, routes []*api.Route) (object, error) {
+	s := &schemas{contract: c, made: make(map[string]object), forms: api.FieldForms()}
 	s.input = true // what requests and answers share is made for requests, which are stricter
 	for _, r := range routes {
 		if r.Body != "" {

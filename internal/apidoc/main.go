@@ -1,25 +1,19 @@
 // Command apidoc writes the OpenAPI document of the REST interface: routes from the table that serves them, schemas
 // from the contract in proto/, of which it reads the compiled form with its comments from the standard input.
 //
-// What REST says differently from the contract is in schema.go. That bodies are read and answers written as the
+// What REST says differently from the contract stands in the contract too, as options. That bodies are read and answers written as the
 // document says is tested in internal/api.
 package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"slices"
 
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protodesc"
-	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/reflect/protoregistry"
-	"google.golang.org/protobuf/types/descriptorpb"
-
 	"github.com/millrace/millrace/internal/api"
+	"github.com/millrace/millrace/internal/contract"
 )
 
 func main() {
@@ -30,11 +24,11 @@ func main() {
 }
 
 func run(in io.Reader, out io.Writer) error {
-	files, err := contract(in)
+	c, err := contract.Read(in)
 	if err != nil {
 		return err
 	}
-	doc, err := document(files, api.Routes())
+	doc, err := document(c, api.Routes())
 	if err != nil {
 		return err
 	}
@@ -44,37 +38,6 @@ func run(in io.Reader, out io.Writer) error {
 	}
 	_, err = out.Write(append(text, '\n'))
 	return err
-}
-
-// contract reads a set of compiled files, with the comments of each declaration.
-func contract(in io.Reader) (*protoregistry.Files, error) {
-	b, err := io.ReadAll(in)
-	if err != nil {
-		return nil, err
-	}
-	set := new(descriptorpb.FileDescriptorSet)
-	if err := proto.Unmarshal(b, set); err != nil {
-		return nil, fmt.Errorf("read the contract: %w", err)
-	}
-	if len(set.GetFile()) == 0 {
-		return nil, errors.New("the contract is empty: give buf build's output")
-	}
-	return protodesc.NewFiles(set)
-}
-
-// pkg is the package of the contract.
-const pkg = "millrace.v1."
-
-func message(files *protoregistry.Files, name string) (protoreflect.MessageDescriptor, error) {
-	d, err := files.FindDescriptorByName(protoreflect.FullName(pkg + name))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	m, ok := d.(protoreflect.MessageDescriptor)
-	if !ok {
-		return nil, fmt.Errorf("%s is not a message", name)
-	}
-	return m, nil
 }
 
 // object is a JSON object whose fields keep their order.

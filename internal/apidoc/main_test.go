@@ -14,9 +14,11 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	restpb "github.com/millrace/millrace/gen/millrace/rest"
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/gen/openapi"
 	"github.com/millrace/millrace/internal/api"
+	"github.com/millrace/millrace/internal/contract"
 )
 
 // compiled is the contract as this binary has it: whole, but without its comments.
@@ -24,7 +26,7 @@ func compiled(t *testing.T) []byte {
 	t.Helper()
 	set := new(descriptorpb.FileDescriptorSet)
 	for _, m := range []proto.Message{
-		new(durationpb.Duration), new(timestamppb.Timestamp), new(pb.RefChange), new(pb.Point), new(pb.Task), new(pb.KVGetRequest),
+		new(descriptorpb.FileOptions), new(restpb.Route), new(durationpb.Duration), new(timestamppb.Timestamp), new(pb.RefChange), new(pb.Point), new(pb.Task), new(pb.KVGetRequest),
 		new(pb.StatusRequest), new(pb.Repo), new(pb.Collection), new(pb.ClusterStatusRequest), new(pb.TenantConfig),
 	} {
 		set.File = append(set.File, protodesc.ToFileDescriptorProto(m.ProtoReflect().Descriptor().ParentFile()))
@@ -105,12 +107,12 @@ func TestWhatIsNoContractIsRefused(t *testing.T) {
 			t.Errorf("%s was accepted", name)
 		}
 	}
-	files, err := contract(bytes.NewReader(compiled(t)))
+	c, err := contract.Read(bytes.NewReader(compiled(t)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	routes := []*api.Route{{Method: "GET", Path: "/v1/x", Answer: "Nothing", Status: []int{200}}}
-	if _, err := document(files, routes); err == nil || !strings.Contains(err.Error(), "Nothing") {
+	if _, err := document(c, routes); err == nil || !strings.Contains(err.Error(), "Nothing") {
 		t.Errorf("a schema of no message: %v", err)
 	}
 }

@@ -7,6 +7,7 @@
 package millracev1
 
 import (
+	_ "github.com/millrace/millrace/gen/millrace/rest"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
@@ -1173,32 +1174,32 @@ var File_millrace_v1_cluster_proto protoreflect.FileDescriptor
 
 const file_millrace_v1_cluster_proto_rawDesc = "" +
 	"\n" +
-	"\x19millrace/v1/cluster.proto\x12\vmillrace.v1\"\x16\n" +
-	"\x14ClusterStatusRequest\"\x8d\x02\n" +
-	"\x15ClusterStatusResponse\x12\x1d\n" +
+	"\x19millrace/v1/cluster.proto\x12\vmillrace.v1\x1a\x1bmillrace/rest/options.proto\"\x16\n" +
+	"\x14ClusterStatusRequest\"\x95\x02\n" +
+	"\x15ClusterStatusResponse\x12%\n" +
 	"\n" +
-	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12\x14\n" +
+	"cluster_id\x18\x01 \x01(\tB\x06ʵ\x1c\x028\x01R\tclusterId\x12\x14\n" +
 	"\x05asked\x18\x02 \x01(\x04R\x05asked\x12.\n" +
 	"\x05nodes\x18\x03 \x03(\v2\x18.millrace.v1.ClusterNodeR\x05nodes\x121\n" +
 	"\x06shards\x18\x04 \x03(\v2\x19.millrace.v1.ClusterShardR\x06shards\x12\x16\n" +
 	"\x06format\x18\x05 \x01(\rR\x06format\x12(\n" +
 	"\x03job\x18\x06 \x01(\v2\x16.millrace.v1.MemberJobR\x03job\x12\x1a\n" +
-	"\bwarnings\x18\a \x03(\tR\bwarnings\"\xa9\x03\n" +
+	"\bwarnings\x18\a \x03(\tR\bwarnings\"\xe9\x03\n" +
 	"\vClusterNode\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
-	"\aaddress\x18\x03 \x01(\tR\aaddress\x12\x12\n" +
-	"\x04grpc\x18\x04 \x01(\tR\x04grpc\x12\x12\n" +
-	"\x04http\x18\x05 \x01(\tR\x04http\x12\x1c\n" +
-	"\treachable\x18\x06 \x01(\bR\treachable\x12\x14\n" +
-	"\x05error\x18\a \x01(\tR\x05error\x12\x18\n" +
-	"\aprogram\x18\b \x01(\tR\aprogram\x12!\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x1a\n" +
+	"\x04name\x18\x02 \x01(\tB\x06ʵ\x1c\x028\x01R\x04name\x12 \n" +
+	"\aaddress\x18\x03 \x01(\tB\x06ʵ\x1c\x028\x01R\aaddress\x12\x12\n" +
+	"\x04grpc\x18\x04 \x01(\tR\x04grpc\x12\x1a\n" +
+	"\x04http\x18\x05 \x01(\tB\x06ʵ\x1c\x028\x01R\x04http\x12\x1c\n" +
+	"\treachable\x18\x06 \x01(\bR\treachable\x12\x1c\n" +
+	"\x05error\x18\a \x01(\tB\x06ʵ\x1c\x028\x01R\x05error\x12 \n" +
+	"\aprogram\x18\b \x01(\tB\x06ʵ\x1c\x028\x01R\aprogram\x12!\n" +
 	"\fknows_format\x18\t \x01(\rR\vknowsFormat\x12\x18\n" +
 	"\areplica\x18\n" +
-	" \x01(\x04R\areplica\x12\x14\n" +
-	"\x05state\x18\v \x01(\tR\x05state\x12\x18\n" +
-	"\adrained\x18\f \x01(\bR\adrained\x12\x18\n" +
-	"\aunready\x18\r \x01(\tR\aunready\x12\x14\n" +
+	" \x01(\x04R\areplica\x12\x1c\n" +
+	"\x05state\x18\v \x01(\tB\x06ʵ\x1c\x028\x01R\x05state\x12 \n" +
+	"\adrained\x18\f \x01(\bB\x06ʵ\x1c\x028\x01R\adrained\x12 \n" +
+	"\aunready\x18\r \x01(\tB\x06ʵ\x1c\x028\x01R\aunready\x12\x14\n" +
 	"\x05leads\x18\x0e \x03(\rR\x05leads\x12\x10\n" +
 	"\x03lag\x18\x0f \x01(\x04R\x03lag\x127\n" +
 	"\breplicas\x18\x10 \x03(\v2\x1b.millrace.v1.ClusterReplicaR\breplicas\"\xb2\x01\n" +
@@ -1214,41 +1215,41 @@ const file_millrace_v1_cluster_proto_rawDesc = "" +
 	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x16\n" +
 	"\x06leader\x18\x02 \x01(\x04R\x06leader\x12\x12\n" +
 	"\x04term\x18\x03 \x01(\x04R\x04term\x12\x1c\n" +
-	"\tcommitted\x18\x04 \x01(\x04R\tcommitted\"\x89\x01\n" +
+	"\tcommitted\x18\x04 \x01(\x04R\tcommitted\"\x99\x01\n" +
 	"\tMemberJob\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +
 	"\x05state\x18\x03 \x01(\tR\x05state\x12\x12\n" +
-	"\x04node\x18\x04 \x01(\x04R\x04node\x12\x16\n" +
-	"\x06ending\x18\x05 \x01(\tR\x06ending\x12\x16\n" +
-	"\x06reason\x18\x06 \x01(\tR\x06reason\"\xd5\x01\n" +
-	"\x14ChangeMembersRequest\x12+\n" +
-	"\x04verb\x18\x01 \x01(\x0e2\x17.millrace.v1.MemberVerbR\x04verb\x12\x12\n" +
+	"\x04node\x18\x04 \x01(\x04R\x04node\x12\x1e\n" +
+	"\x06ending\x18\x05 \x01(\tB\x06ʵ\x1c\x028\x01R\x06ending\x12\x1e\n" +
+	"\x06reason\x18\x06 \x01(\tB\x06ʵ\x1c\x028\x01R\x06reason\"\xdd\x01\n" +
+	"\x14ChangeMembersRequest\x123\n" +
+	"\x04verb\x18\x01 \x01(\x0e2\x17.millrace.v1.MemberVerbB\x06ʵ\x1c\x02\x10\x01R\x04verb\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\x04R\x04node\x12\x12\n" +
 	"\x04with\x18\x03 \x01(\x04R\x04with\x12\x18\n" +
 	"\alearner\x18\x04 \x01(\bR\alearner\x12\x12\n" +
 	"\x04name\x18\x05 \x01(\tR\x04name\x12\x12\n" +
 	"\x04peer\x18\x06 \x01(\tR\x04peer\x12\x12\n" +
 	"\x04grpc\x18\a \x01(\tR\x04grpc\x12\x12\n" +
-	"\x04http\x18\b \x01(\tR\x04http\"\xb0\x01\n" +
-	"\x15ChangeMembersResponse\x12\x18\n" +
-	"\aversion\x18\x01 \x01(\x04R\aversion\x124\n" +
+	"\x04http\x18\b \x01(\tR\x04http\"\xc0\x01\n" +
+	"\x15ChangeMembersResponse\x12 \n" +
+	"\aversion\x18\x01 \x01(\x04B\x06ʵ\x1c\x02\b\x01R\aversion\x124\n" +
 	"\amembers\x18\x02 \x03(\v2\x1a.millrace.v1.ClusterMemberR\amembers\x12(\n" +
-	"\x03job\x18\x03 \x01(\v2\x16.millrace.v1.MemberJobR\x03job\x12\x1d\n" +
+	"\x03job\x18\x03 \x01(\v2\x16.millrace.v1.MemberJobR\x03job\x12%\n" +
 	"\n" +
-	"join_token\x18\x04 \x01(\tR\tjoinToken\"\xbd\x01\n" +
+	"join_token\x18\x04 \x01(\tB\x06ʵ\x1c\x028\x01R\tjoinToken\"\xdd\x01\n" +
 	"\rClusterMember\x12\x18\n" +
 	"\areplica\x18\x01 \x01(\x04R\areplica\x12\x12\n" +
-	"\x04node\x18\x02 \x01(\x04R\x04node\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\x12\x12\n" +
-	"\x04peer\x18\x04 \x01(\tR\x04peer\x12\x12\n" +
-	"\x04grpc\x18\x05 \x01(\tR\x04grpc\x12\x12\n" +
-	"\x04http\x18\x06 \x01(\tR\x04http\x12\x14\n" +
-	"\x05state\x18\a \x01(\tR\x05state\x12\x18\n" +
-	"\adrained\x18\b \x01(\bR\adrained\"<\n" +
-	"\x14TransferShardRequest\x12\x14\n" +
-	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x0e\n" +
-	"\x02to\x18\x02 \x01(\x04R\x02to\"E\n" +
+	"\x04node\x18\x02 \x01(\x04R\x04node\x12\x1a\n" +
+	"\x04name\x18\x03 \x01(\tB\x06ʵ\x1c\x028\x01R\x04name\x12\x12\n" +
+	"\x04peer\x18\x04 \x01(\tR\x04peer\x12\x1a\n" +
+	"\x04grpc\x18\x05 \x01(\tB\x06ʵ\x1c\x028\x01R\x04grpc\x12\x1a\n" +
+	"\x04http\x18\x06 \x01(\tB\x06ʵ\x1c\x028\x01R\x04http\x12\x14\n" +
+	"\x05state\x18\a \x01(\tR\x05state\x12 \n" +
+	"\adrained\x18\b \x01(\bB\x06ʵ\x1c\x028\x01R\adrained\"L\n" +
+	"\x14TransferShardRequest\x12\x1c\n" +
+	"\x05shard\x18\x01 \x01(\rB\x06ʵ\x1c\x02\x10\x01R\x05shard\x12\x16\n" +
+	"\x02to\x18\x02 \x01(\x04B\x06ʵ\x1c\x02\x10\x01R\x02to\"E\n" +
 	"\x15TransferShardResponse\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x16\n" +
 	"\x06leader\x18\x02 \x01(\x04R\x06leader\"\x16\n" +
@@ -1269,13 +1270,14 @@ const file_millrace_v1_cluster_proto_rawDesc = "" +
 	"\x0fMEMBER_VERB_SET\x10\x05\x12\x16\n" +
 	"\x12MEMBER_VERB_CANCEL\x10\x06\x12\x15\n" +
 	"\x11MEMBER_VERB_DRAIN\x10\a\x12\x17\n" +
-	"\x13MEMBER_VERB_UNDRAIN\x10\b2\xc4\x03\n" +
-	"\x0eClusterService\x12O\n" +
-	"\x06Status\x12!.millrace.v1.ClusterStatusRequest\x1a\".millrace.v1.ClusterStatusResponse\x12V\n" +
-	"\rChangeMembers\x12!.millrace.v1.ChangeMembersRequest\x1a\".millrace.v1.ChangeMembersResponse\x12V\n" +
-	"\rTransferShard\x12!.millrace.v1.TransferShardRequest\x1a\".millrace.v1.TransferShardResponse\x12V\n" +
-	"\rBalanceShards\x12!.millrace.v1.BalanceShardsRequest\x1a\".millrace.v1.BalanceShardsResponse\x12Y\n" +
-	"\x0eFinalizeFormat\x12\".millrace.v1.FinalizeFormatRequest\x1a#.millrace.v1.FinalizeFormatResponseB9Z7github.com/millrace/millrace/gen/millrace/v1;millracev1b\x06proto3"
+	"\x13MEMBER_VERB_UNDRAIN\x10\b2\xaa\a\n" +
+	"\x0eClusterService\x12\xb2\x01\n" +
+	"\x06Status\x12!.millrace.v1.ClusterStatusRequest\x1a\".millrace.v1.ClusterStatusResponse\"aʵ\x1c]\n" +
+	"\v/v1/cluster*NTell how the cluster looks from the node that is asked, which asks the others.\x12\xb0\x01\n" +
+	"\rChangeMembers\x12!.millrace.v1.ChangeMembersRequest\x1a\".millrace.v1.ChangeMembersResponse\"Xʵ\x1cT\x1a\x13/v1/cluster/members*8Begin or cancel a change of membership, or drain a node.2\x01*`\x05\x12\x9f\x01\n" +
+	"\rTransferShard\x12!.millrace.v1.TransferShardRequest\x1a\".millrace.v1.TransferShardResponse\"Gʵ\x1cC\x1a\x14/v1/cluster/transfer*&Have a node lead a shard, and keep it.2\x01*`\x04\x12\xae\x01\n" +
+	"\rBalanceShards\x12!.millrace.v1.BalanceShardsRequest\x1a\".millrace.v1.BalanceShardsResponse\"Vʵ\x1cR\x1a\x13/v1/cluster/balance*9Have every shard led by the node that it is at home with.`\x04\x12\xdc\x01\n" +
+	"\x0eFinalizeFormat\x12\".millrace.v1.FinalizeFormatRequest\x1a#.millrace.v1.FinalizeFormatResponse\"\x80\x01ʵ\x1c|\x1a\x14/v1/cluster/finalize*bEnd an upgrade: write what the newest programs write, which the programs of all members must know.`\x04B9Z7github.com/millrace/millrace/gen/millrace/v1;millracev1b\x06proto3"
 
 var (
 	file_millrace_v1_cluster_proto_rawDescOnce sync.Once

@@ -7,6 +7,7 @@
 package millracev1
 
 import (
+	_ "github.com/millrace/millrace/gen/millrace/rest"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
@@ -1954,30 +1955,31 @@ var File_millrace_v1_kv_proto protoreflect.FileDescriptor
 
 const file_millrace_v1_kv_proto_rawDesc = "" +
 	"\n" +
-	"\x14millrace/v1/kv.proto\x12\vmillrace.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x16millrace/v1/task.proto\"\xaf\x01\n" +
+	"\x14millrace/v1/kv.proto\x12\vmillrace.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bmillrace/rest/options.proto\x1a\x16millrace/v1/task.proto\"\xaf\x01\n" +
 	"\fKVGetRequest\x12\x1a\n" +
 	"\bkeyspace\x18\x01 \x01(\tR\bkeyspace\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\fR\x03key\x12\x1b\n" +
 	"\tmin_index\x18\x03 \x01(\x04R\bminIndex\x12\x14\n" +
 	"\x05stale\x18\x04 \x01(\bR\x05stale\x12>\n" +
-	"\rmax_staleness\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\fmaxStaleness\"n\n" +
+	"\rmax_staleness\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\fmaxStaleness\"v\n" +
 	"\rKVGetResponse\x12\x14\n" +
-	"\x05value\x18\x01 \x01(\fR\x05value\x12\x10\n" +
-	"\x03rev\x18\x02 \x01(\x04R\x03rev\x12\x14\n" +
+	"\x05value\x18\x01 \x01(\fR\x05value\x12\x18\n" +
+	"\x03rev\x18\x02 \x01(\x04B\x06ʵ\x1c\x02\b\x01R\x03rev\x12\x14\n" +
 	"\x05found\x18\x03 \x01(\bR\x05found\x12\x1f\n" +
-	"\x02at\x18\x04 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\xbc\x01\n" +
+	"\x02at\x18\x04 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\xd9\x01\n" +
 	"\x11KVBatchGetRequest\x12\x1a\n" +
-	"\bkeyspace\x18\x01 \x01(\tR\bkeyspace\x12\x12\n" +
-	"\x04keys\x18\x02 \x03(\fR\x04keys\x12!\n" +
-	"\x03min\x18\x03 \x03(\v2\x0f.millrace.v1.AtR\x03min\x12\x14\n" +
+	"\bkeyspace\x18\x01 \x01(\tR\bkeyspace\x12'\n" +
+	"\x04keys\x18\x02 \x03(\fB\x13ʵ\x1c\x0fb\n" +
+	"batch_keysh\xe8\aR\x04keys\x12)\n" +
+	"\x03min\x18\x03 \x03(\v2\x0f.millrace.v1.AtB\x06ʵ\x1c\x02\x18\x01R\x03min\x12\x14\n" +
 	"\x05stale\x18\x04 \x01(\bR\x05stale\x12>\n" +
 	"\rmax_staleness\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\fmaxStaleness\"d\n" +
 	"\x12KVBatchGetResponse\x12-\n" +
 	"\aresults\x18\x01 \x03(\v2\x13.millrace.v1.KVReadR\aresults\x12\x1f\n" +
-	"\x02at\x18\x02 \x03(\v2\x0f.millrace.v1.AtR\x02at\"F\n" +
-	"\x06KVRead\x12\x14\n" +
-	"\x05value\x18\x01 \x01(\fR\x05value\x12\x10\n" +
-	"\x03rev\x18\x02 \x01(\x04R\x03rev\x12\x14\n" +
+	"\x02at\x18\x02 \x03(\v2\x0f.millrace.v1.AtR\x02at\"b\n" +
+	"\x06KVRead\x12!\n" +
+	"\x05value\x18\x01 \x01(\fB\vʵ\x1c\aJ\x05foundR\x05value\x12\x1f\n" +
+	"\x03rev\x18\x02 \x01(\x04B\rʵ\x1c\t\b\x01J\x05foundR\x03rev\x12\x14\n" +
 	"\x05found\x18\x03 \x01(\bR\x05found\"\x94\x02\n" +
 	"\x0eKVRangeRequest\x12\x1a\n" +
 	"\bkeyspace\x18\x01 \x01(\tR\bkeyspace\x12\x12\n" +
@@ -1991,19 +1993,19 @@ const file_millrace_v1_kv_proto_rawDesc = "" +
 	"\rmax_staleness\x18\t \x01(\v2\x19.google.protobuf.DurationR\fmaxStaleness\"]\n" +
 	"\x0fKVRangeResponse\x12)\n" +
 	"\x05items\x18\x01 \x03(\v2\x13.millrace.v1.KVPairR\x05items\x12\x1f\n" +
-	"\x02at\x18\x02 \x03(\v2\x0f.millrace.v1.AtR\x02at\"B\n" +
+	"\x02at\x18\x02 \x03(\v2\x0f.millrace.v1.AtR\x02at\"J\n" +
 	"\x06KVPair\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\fR\x05value\x12\x10\n" +
-	"\x03rev\x18\x03 \x01(\x04R\x03rev\"S\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value\x12\x18\n" +
+	"\x03rev\x18\x03 \x01(\x04B\x06ʵ\x1c\x02\b\x01R\x03rev\"S\n" +
 	"\fKVPutRequest\x12$\n" +
 	"\x03put\x18\x01 \x01(\v2\x12.millrace.v1.KVPutR\x03put\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\x02 \x01(\fR\trequestId\"p\n" +
-	"\rKVPutResponse\x12\x10\n" +
-	"\x03rev\x18\x01 \x01(\x04R\x03rev\x12\x12\n" +
-	"\x04prev\x18\x02 \x01(\fR\x04prev\x12\x18\n" +
-	"\aexisted\x18\x03 \x01(\bR\aexisted\x12\x1f\n" +
+	"request_id\x18\x02 \x01(\fR\trequestId\"\x88\x01\n" +
+	"\rKVPutResponse\x12\x18\n" +
+	"\x03rev\x18\x01 \x01(\x04B\x06ʵ\x1c\x02\b\x01R\x03rev\x12\x1a\n" +
+	"\x04prev\x18\x02 \x01(\fB\x06ʵ\x1c\x02\x18\x01R\x04prev\x12 \n" +
+	"\aexisted\x18\x03 \x01(\bB\x06ʵ\x1c\x02\x18\x01R\aexisted\x12\x1f\n" +
 	"\x02at\x18\x04 \x01(\v2\x0f.millrace.v1.AtR\x02at\"_\n" +
 	"\x0fKVDeleteRequest\x12-\n" +
 	"\x06delete\x18\x01 \x01(\v2\x15.millrace.v1.KVDeleteR\x06delete\x12\x1d\n" +
@@ -2022,11 +2024,11 @@ const file_millrace_v1_kv_proto_rawDesc = "" +
 	"\bkeyspace\x18\x02 \x01(\tR\bkeyspace\x12\x1d\n" +
 	"\n" +
 	"commit_seq\x18\x03 \x01(\x04R\tcommitSeq\x12*\n" +
-	"\x05items\x18\x04 \x03(\v2\x14.millrace.v1.PutItemR\x05items\"u\n" +
+	"\x05items\x18\x04 \x03(\v2\x14.millrace.v1.PutItemR\x05items\"}\n" +
 	"\aPutItem\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\fR\x05value\x12\x1a\n" +
-	"\x06if_rev\x18\x03 \x01(\x04H\x00R\x05ifRev\x88\x01\x01\x12\x1b\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value\x12\"\n" +
+	"\x06if_rev\x18\x03 \x01(\x04B\x06ʵ\x1c\x02\b\x01H\x00R\x05ifRev\x88\x01\x01\x12\x1b\n" +
 	"\tif_absent\x18\x04 \x01(\bR\bifAbsentB\t\n" +
 	"\a_if_rev\"x\n" +
 	"\n" +
@@ -2045,20 +2047,20 @@ const file_millrace_v1_kv_proto_rawDesc = "" +
 	"\tmin_index\x18\x04 \x01(\x04R\bminIndex\";\n" +
 	"\n" +
 	"GetsResult\x12-\n" +
-	"\aresults\x18\x01 \x03(\v2\x13.millrace.v1.KVReadR\aresults\"\xfd\x01\n" +
-	"\x0eKeyspaceConfig\x12\x18\n" +
-	"\aversion\x18\x01 \x01(\x04R\aversion\x124\n" +
-	"\x04kind\x18\x02 \x01(\x0e2 .millrace.v1.KeyspaceConfig.KindR\x04kind\x12\x10\n" +
-	"\x03tag\x18\x03 \x01(\tR\x03tag\x127\n" +
-	"\tretention\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\tretention\x120\n" +
+	"\aresults\x18\x01 \x03(\v2\x13.millrace.v1.KVReadR\aresults\"\x95\x02\n" +
+	"\x0eKeyspaceConfig\x12 \n" +
+	"\aversion\x18\x01 \x01(\x04B\x06ʵ\x1c\x02\b\x01R\aversion\x124\n" +
+	"\x04kind\x18\x02 \x01(\x0e2 .millrace.v1.KeyspaceConfig.KindR\x04kind\x12\x18\n" +
+	"\x03tag\x18\x03 \x01(\tB\x06ʵ\x1c\x02\x18\x01R\x03tag\x12?\n" +
+	"\tretention\x18\x04 \x01(\v2\x19.google.protobuf.DurationB\x06ʵ\x1c\x02\x18\x01R\tretention\x120\n" +
 	"\x05quota\x18\x05 \x01(\v2\x1a.millrace.v1.KeyspaceQuotaR\x05quota\"\x1e\n" +
 	"\x04Kind\x12\t\n" +
 	"\x05PLAIN\x10\x00\x12\v\n" +
-	"\aHISTORY\x10\x01\"{\n" +
-	"\rKeyspaceQuota\x12\x14\n" +
-	"\x05bytes\x18\x01 \x01(\x03R\x05bytes\x12*\n" +
-	"\x11writes_per_second\x18\x02 \x01(\x03R\x0fwritesPerSecond\x12(\n" +
-	"\x10bytes_per_second\x18\x03 \x01(\x03R\x0ebytesPerSecond\"\xed\x01\n" +
+	"\aHISTORY\x10\x01\"\xb7\x01\n" +
+	"\rKeyspaceQuota\x12(\n" +
+	"\x05bytes\x18\x01 \x01(\x03B\x12ʵ\x1c\x0e8\x01h\x80\x80\x80\x80\x80\x80\x80\x80@p\x01R\x05bytes\x12>\n" +
+	"\x11writes_per_second\x18\x02 \x01(\x03B\x12ʵ\x1c\x0e8\x01h\x80\x80\x80\x80\x80\x80\x80\x80@p\x01R\x0fwritesPerSecond\x12<\n" +
+	"\x10bytes_per_second\x18\x03 \x01(\x03B\x12ʵ\x1c\x0e8\x01h\x80\x80\x80\x80\x80\x80\x80\x80@p\x01R\x0ebytesPerSecond\"\xed\x01\n" +
 	"\rKeyspaceStats\x12\x1a\n" +
 	"\bkeyspace\x18\x01 \x01(\tR\bkeyspace\x123\n" +
 	"\x06config\x18\x02 \x01(\v2\x1b.millrace.v1.KeyspaceConfigR\x06config\x12\x12\n" +
@@ -2073,39 +2075,81 @@ const file_millrace_v1_kv_proto_rawDesc = "" +
 	"\x06config\x18\x02 \x01(\v2\x1b.millrace.v1.KeyspaceConfigR\x06config\x12\"\n" +
 	"\n" +
 	"if_version\x18\x03 \x01(\x04H\x00R\tifVersion\x88\x01\x01B\r\n" +
-	"\v_if_version\"P\n" +
-	"\x13SetKeyspaceResponse\x12\x18\n" +
-	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x1f\n" +
+	"\v_if_version\"X\n" +
+	"\x13SetKeyspaceResponse\x12 \n" +
+	"\aversion\x18\x01 \x01(\x04B\x06ʵ\x1c\x02\b\x01R\aversion\x12\x1f\n" +
 	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"0\n" +
 	"\x12GetKeyspaceRequest\x12\x1a\n" +
-	"\bkeyspace\x18\x01 \x01(\tR\bkeyspace\"h\n" +
-	"\x13GetKeyspaceResponse\x120\n" +
-	"\x05stats\x18\x01 \x01(\v2\x1a.millrace.v1.KeyspaceStatsR\x05stats\x12\x1f\n" +
+	"\bkeyspace\x18\x01 \x01(\tR\bkeyspace\"p\n" +
+	"\x13GetKeyspaceResponse\x128\n" +
+	"\x05stats\x18\x01 \x01(\v2\x1a.millrace.v1.KeyspaceStatsB\x06ʵ\x1c\x02(\x01R\x05stats\x12\x1f\n" +
 	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"D\n" +
 	"\x14ListKeyspacesRequest\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\rR\x05limit\x12\x16\n" +
-	"\x06cursor\x18\x02 \x01(\tR\x06cursor\"\x8a\x01\n" +
+	"\x06cursor\x18\x02 \x01(\tR\x06cursor\"\x92\x01\n" +
 	"\x15ListKeyspacesResponse\x128\n" +
-	"\tkeyspaces\x18\x01 \x03(\v2\x1a.millrace.v1.KeyspaceStatsR\tkeyspaces\x12\x16\n" +
-	"\x06cursor\x18\x02 \x01(\tR\x06cursor\x12\x1f\n" +
+	"\tkeyspaces\x18\x01 \x03(\v2\x1a.millrace.v1.KeyspaceStatsR\tkeyspaces\x12\x1e\n" +
+	"\x06cursor\x18\x02 \x01(\tB\x06ʵ\x1c\x028\x01R\x06cursor\x12\x1f\n" +
 	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at\"3\n" +
 	"\x15DeleteKeyspaceRequest\x12\x1a\n" +
 	"\bkeyspace\x18\x01 \x01(\tR\bkeyspace\"S\n" +
 	"\x16DeleteKeyspaceResponse\x12\x18\n" +
 	"\aexisted\x18\x01 \x01(\bR\aexisted\x12\x1f\n" +
-	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at2\xb7\x03\n" +
-	"\tKVService\x12<\n" +
-	"\x03Get\x12\x19.millrace.v1.KVGetRequest\x1a\x1a.millrace.v1.KVGetResponse\x12K\n" +
-	"\bBatchGet\x12\x1e.millrace.v1.KVBatchGetRequest\x1a\x1f.millrace.v1.KVBatchGetResponse\x12D\n" +
-	"\x05Range\x12\x1b.millrace.v1.KVRangeRequest\x1a\x1c.millrace.v1.KVRangeResponse0\x01\x12<\n" +
-	"\x03Put\x12\x19.millrace.v1.KVPutRequest\x1a\x1a.millrace.v1.KVPutResponse\x12E\n" +
-	"\x06Delete\x12\x1c.millrace.v1.KVDeleteRequest\x1a\x1d.millrace.v1.KVDeleteResponse\x12T\n" +
-	"\vDeleteRange\x12!.millrace.v1.KVDeleteRangeRequest\x1a\".millrace.v1.KVDeleteRangeResponse2\xc7\x02\n" +
-	"\x0fKeyspaceService\x12H\n" +
-	"\x03Set\x12\x1f.millrace.v1.SetKeyspaceRequest\x1a .millrace.v1.SetKeyspaceResponse\x12H\n" +
-	"\x03Get\x12\x1f.millrace.v1.GetKeyspaceRequest\x1a .millrace.v1.GetKeyspaceResponse\x12M\n" +
-	"\x04List\x12!.millrace.v1.ListKeyspacesRequest\x1a\".millrace.v1.ListKeyspacesResponse\x12Q\n" +
-	"\x06Delete\x12\".millrace.v1.DeleteKeyspaceRequest\x1a#.millrace.v1.DeleteKeyspaceResponseB9Z7github.com/millrace/millrace/gen/millrace/v1;millracev1b\x06proto3"
+	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at2\xfb\r\n" +
+	"\tKVService\x12\xfc\x01\n" +
+	"\x03Get\x12\x19.millrace.v1.KVGetRequest\x1a\x1a.millrace.v1.KVGetResponse\"\xbd\x01ʵ\x1c\xb8\x01\n" +
+	"\x1c/v1/kv/{keyspace}/keys/{key}*\\Read a key. The answer is its value, byte for byte; the header Millrace-Rev is its revision.B\x05valueR\v\n" +
+	"\tmin_indexR\a\n" +
+	"\x05staleR\x0f\n" +
+	"\rmax_stalenessr\fMillrace-Rev\x12\xe0\x01\n" +
+	"\bBatchGet\x12\x1e.millrace.v1.KVBatchGetRequest\x1a\x1f.millrace.v1.KVBatchGetResponse\"\x92\x01ʵ\x1c\x8d\x01\x1a\x15/v1/kv/{keyspace}/get*oRead up to 1,000 keys, those of each partition at one index. Fewer results than keys: ask again for the others.2\x01*`\a\x12\xd7\x02\n" +
+	"\x05Range\x12\x1b.millrace.v1.KVRangeRequest\x1a\x1c.millrace.v1.KVRangeResponse\"\x90\x02ʵ\x1c\x8b\x02\n" +
+	"\x11/v1/kv/{keyspace}*kList the keys of a range in byte order, page by page. Each page is consistent in itself, in each partition.J\aKeyPageR\b\n" +
+	"\x06prefixR\x06\n" +
+	"\x04fromR\x04\n" +
+	"\x02toR\a\n" +
+	"\x05limitR\b\n" +
+	"\x06cursorR.\x12\tkeys_only\"\n" +
+	"true|false:\x15Leave the values out.R\v\n" +
+	"\tmin_indexR\a\n" +
+	"\x05staleR\x0f\n" +
+	"\rmax_staleness0\x01\x12\xba\x02\n" +
+	"\x03Put\x12\x19.millrace.v1.KVPutRequest\x1a\x1a.millrace.v1.KVPutResponse\"\xfb\x01ʵ\x1c\xf6\x01\x121/v1/kv/{keyspace=put.keyspace}/keys/{key=put.key}*0Store a value, which is the body, byte for byte.2\tput.valueJ\n" +
+	"KeyWrittenR\x14\n" +
+	"\x06if_rev\x1a\n" +
+	"put.if_revRC\x12\tif_absent\x1a\rput.if_absent\"\n" +
+	"true|false:\x1bRefuse when the key exists.Z\r\n" +
+	"\vrequest_key`\x01r\fMillrace-Rev\x12\xde\x01\n" +
+	"\x06Delete\x12\x1c.millrace.v1.KVDeleteRequest\x1a\x1d.millrace.v1.KVDeleteResponse\"\x96\x01ʵ\x1c\x91\x01\"7/v1/kv/{keyspace=delete.keyspace}/keys/{key=delete.key}*,Remove a key. An absent key is not an error.R\x17\n" +
+	"\x06if_rev\x1a\rdelete.if_revZ\r\n" +
+	"\vrequest_key`\x01\x12\x93\x03\n" +
+	"\vDeleteRange\x12!.millrace.v1.KVDeleteRangeRequest\x1a\".millrace.v1.KVDeleteRangeResponse\"\xbc\x02ʵ\x1c\xb7\x02\" /v1/kv/{keyspace=range.keyspace}*uRemove the keys of a range, in each partition at once. One of prefix, from and to must be given; prefix= is all keys.R\x16\n" +
+	"\x06prefix\x1a\frange.prefixR\x12\n" +
+	"\x04from\x1a\n" +
+	"range.fromR\x0e\n" +
+	"\x02to\x1a\brange.toR^\x12\x05count\x1a\vrange.count\"\n" +
+	"true|false:<Tell how many there were, at most 100,000 in each partition.`\x042\xdb\x06\n" +
+	"\x0fKeyspaceService\x12\xfc\x01\n" +
+	"\x03Set\x12\x1f.millrace.v1.SetKeyspaceRequest\x1a .millrace.v1.SetKeyspaceResponse\"\xb1\x01ʵ\x1c\xac\x01\x12\x18/v1/keyspaces/{keyspace}*hReplace a keyspace's configuration, or make the keyspace. The version rises only when something changes.2\x06configJ\n" +
+	"ConfiguredZ\n" +
+	"\n" +
+	"\bif_match`\x05r\x04ETag\x12\xe8\x01\n" +
+	"\x03Get\x12\x1f.millrace.v1.GetKeyspaceRequest\x1a .millrace.v1.GetKeyspaceResponse\"\x9d\x01ʵ\x1c\x98\x01\n" +
+	"\x18/v1/keyspaces/{keyspace}*gRead a keyspace's configuration, and count what is in it. The ETag is the version of the configuration.J\rKeyspaceFoundr\x04ETag\x12\xa8\x01\n" +
+	"\x04List\x12!.millrace.v1.ListKeyspacesRequest\x1a\".millrace.v1.ListKeyspacesResponse\"Yʵ\x1cU\n" +
+	"\r/v1/keyspaces*1List keyspaces by name, with their configuration.R\a\n" +
+	"\x05limitR\b\n" +
+	"\x06cursor\x12\xb2\x01\n" +
+	"\x06Delete\x12\".millrace.v1.DeleteKeyspaceRequest\x1a#.millrace.v1.DeleteKeyspaceResponse\"_ʵ\x1c[\"\x18/v1/keyspaces/{keyspace}*=Remove a keyspace and all its keys. Its name is free at once.`\x04B\x9d\x04ʵ\x1c[\n" +
+	"\aKeyPage\x12\x18\n" +
+	"\x0fKVRangeResponse\x12\x05items\x12\x1f\n" +
+	"\x15ListKeyspacesResponse\x12\x06cursor\x12\x15\n" +
+	"\x0fKVRangeResponse\x12\x02atҵ\x1cv\n" +
+	"\rmax_staleness\x12\rmax_staleness\"\bduration:LWith consistency=stale: ask a majority when what this node has may be older.ҵ\x1cP\n" +
+	"\x06if_rev\x12\x06if_rev\"\ainteger:5Refuse unless the key is at this revision; 0: absent.ҵ\x1c[\n" +
+	"\x06prefix\x12\x06prefix\"\x06string:AThe keys that begin with it; mutually exclusive with from and to.ҵ\x1c$\n" +
+	"\x04from\x12\x04from\"\x06string:\x0eThe first key.ҵ\x1c,\n" +
+	"\x02to\x12\x02to\"\x06string:\x1aThe end, without this key.Z7github.com/millrace/millrace/gen/millrace/v1;millracev1b\x06proto3"
 
 var (
 	file_millrace_v1_kv_proto_rawDescOnce sync.Once

@@ -7,6 +7,7 @@
 package millracev1
 
 import (
+	_ "github.com/millrace/millrace/gen/millrace/rest"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
@@ -3064,20 +3065,20 @@ var File_millrace_v1_ref_proto protoreflect.FileDescriptor
 
 const file_millrace_v1_ref_proto_rawDesc = "" +
 	"\n" +
-	"\x15millrace/v1/ref.proto\x12\vmillrace.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1cmillrace/v1/ref_change.proto\x1a\x16millrace/v1/task.proto\"\xac\x03\n" +
+	"\x15millrace/v1/ref.proto\x12\vmillrace.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bmillrace/rest/options.proto\x1a\x1cmillrace/v1/ref_change.proto\x1a\x16millrace/v1/task.proto\"\xcc\x03\n" +
 	"\x04Repo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
-	"\x02id\x18\x02 \x01(\tR\x02id\x12\x10\n" +
-	"\x03tag\x18\x03 \x01(\tR\x03tag\x12/\n" +
-	"\x06config\x18\x04 \x01(\v2\x17.millrace.v1.RepoConfigR\x06config\x12%\n" +
-	"\x0edefault_branch\x18\x05 \x01(\tR\rdefaultBranch\x129\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x18\n" +
+	"\x03tag\x18\x03 \x01(\tB\x06ʵ\x1c\x028\x01R\x03tag\x12/\n" +
+	"\x06config\x18\x04 \x01(\v2\x17.millrace.v1.RepoConfigR\x06config\x12-\n" +
+	"\x0edefault_branch\x18\x05 \x01(\tB\x06ʵ\x1c\x028\x01R\rdefaultBranch\x129\n" +
 	"\n" +
-	"created_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12\x1d\n" +
+	"created_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12%\n" +
 	"\n" +
-	"created_by\x18\a \x01(\tR\tcreatedBy\x129\n" +
+	"created_by\x18\a \x01(\tB\x06ʵ\x1c\x028\x01R\tcreatedBy\x129\n" +
 	"\n" +
-	"deleted_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\tdeletedAt\x12\x10\n" +
-	"\x03rev\x18\t \x01(\x04R\x03rev\x12\x12\n" +
+	"deleted_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\tdeletedAt\x12\x18\n" +
+	"\x03rev\x18\t \x01(\x04B\x06ʵ\x1c\x02\b\x01R\x03rev\x12\x12\n" +
 	"\x04refs\x18\n" +
 	" \x01(\x03R\x04refs\x12\x14\n" +
 	"\x05packs\x18\v \x01(\x03R\x05packs\x12\x14\n" +
@@ -3085,25 +3086,26 @@ const file_millrace_v1_ref_proto_rawDesc = "" +
 	"\x05State\x12\t\n" +
 	"\x05READY\x10\x00\x12\r\n" +
 	"\tIMPORTING\x10\x01\x12\f\n" +
-	"\bARCHIVED\x10\x02\"\x8d\x02\n" +
+	"\bARCHIVED\x10\x02\"\xd8\x02\n" +
 	"\n" +
-	"RepoConfig\x12\x18\n" +
-	"\aversion\x18\x01 \x01(\x04R\aversion\x12-\n" +
-	"\x05state\x18\x02 \x01(\x0e2\x17.millrace.v1.Repo.StateR\x05state\x12\x12\n" +
-	"\x04hide\x18\x03 \x03(\tR\x04hide\x12*\n" +
-	"\x05rules\x18\x04 \x03(\v2\x14.millrace.v1.RefRuleR\x05rules\x12\x1f\n" +
-	"\vreflog_days\x18\x05 \x01(\x05R\n" +
-	"reflogDays\x12\x1d\n" +
+	"RepoConfig\x12 \n" +
+	"\aversion\x18\x01 \x01(\x04B\x06ʵ\x1c\x02\b\x01R\aversion\x12-\n" +
+	"\x05state\x18\x02 \x01(\x0e2\x17.millrace.v1.Repo.StateR\x05state\x12$\n" +
+	"\x04hide\x18\x03 \x03(\tB\x10ʵ\x1c\f8\x01b\x05textsh\xe8\aR\x04hide\x12;\n" +
+	"\x05rules\x18\x04 \x03(\v2\x14.millrace.v1.RefRuleB\x0fʵ\x1c\v8\x01b\x05rulesh@R\x05rules\x12'\n" +
+	"\vreflog_days\x18\x05 \x01(\x05B\x06ʵ\x1c\x028\x01R\n" +
+	"reflogDays\x12%\n" +
 	"\n" +
-	"reflog_max\x18\x06 \x01(\x05R\treflogMax\x12\x1b\n" +
-	"\tmax_bytes\x18\a \x01(\x03R\bmaxBytes\x12\x19\n" +
-	"\bmax_push\x18\b \x01(\x03R\amaxPush\"\xa7\x02\n" +
-	"\aRefRule\x12\x12\n" +
-	"\x04refs\x18\x01 \x01(\tR\x04refs\x12-\n" +
-	"\x04deny\x18\x02 \x03(\x0e2\x19.millrace.v1.RefRule.DenyR\x04deny\x12\x16\n" +
-	"\x06except\x18\x03 \x03(\tR\x06except\x12-\n" +
-	"\x04only\x18\x04 \x01(\x0e2\x19.millrace.v1.RefRule.OnlyR\x04only\x12\x14\n" +
-	"\x05queue\x18\x05 \x01(\tR\x05queue\"K\n" +
+	"reflog_max\x18\x06 \x01(\x05B\x06ʵ\x1c\x028\x01R\treflogMax\x12#\n" +
+	"\tmax_bytes\x18\a \x01(\x03B\x06ʵ\x1c\x028\x01R\bmaxBytes\x12!\n" +
+	"\bmax_push\x18\b \x01(\x03B\x06ʵ\x1c\x028\x01R\amaxPush\"\xd9\x02\n" +
+	"\aRefRule\x12\x1a\n" +
+	"\x04refs\x18\x01 \x01(\tB\x06ʵ\x1c\x02\x10\x01R\x04refs\x12=\n" +
+	"\x04deny\x18\x02 \x03(\x0e2\x19.millrace.v1.RefRule.DenyB\x0eʵ\x1c\n" +
+	"8\x01b\x04denyh\x05R\x04deny\x12(\n" +
+	"\x06except\x18\x03 \x03(\tB\x10ʵ\x1c\f8\x01b\x05textsh\xe8\aR\x06except\x12-\n" +
+	"\x04only\x18\x04 \x01(\x0e2\x19.millrace.v1.RefRule.OnlyR\x04only\x12\x1c\n" +
+	"\x05queue\x18\x05 \x01(\tB\x06ʵ\x1c\x028\x01R\x05queue\"K\n" +
 	"\x04Deny\x12\x14\n" +
 	"\x10DENY_UNSPECIFIED\x10\x00\x12\n" +
 	"\n" +
@@ -3117,14 +3119,14 @@ const file_millrace_v1_ref_proto_rawDesc = "" +
 	"\x03ANY\x10\x00\x12\a\n" +
 	"\x03API\x10\x01\x12\b\n" +
 	"\x04PUSH\x10\x02\x12\v\n" +
-	"\aEFFECTS\x10\x03\"\xb0\x01\n" +
-	"\x11CreateRepoRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
-	"\x03tag\x18\x02 \x01(\tR\x03tag\x12%\n" +
-	"\x0edefault_branch\x18\x03 \x01(\tR\rdefaultBranch\x12/\n" +
-	"\x06config\x18\x04 \x01(\v2\x17.millrace.v1.RepoConfigR\x06config\x12\x1d\n" +
+	"\aEFFECTS\x10\x03\"\xd0\x01\n" +
+	"\x11CreateRepoRequest\x12\x1a\n" +
+	"\x04name\x18\x01 \x01(\tB\x06ʵ\x1c\x02\x10\x01R\x04name\x12\x18\n" +
+	"\x03tag\x18\x02 \x01(\tB\x06ʵ\x1c\x020\x01R\x03tag\x12-\n" +
+	"\x0edefault_branch\x18\x03 \x01(\tB\x06ʵ\x1c\x020\x01R\rdefaultBranch\x12/\n" +
+	"\x06config\x18\x04 \x01(\v2\x17.millrace.v1.RepoConfigR\x06config\x12%\n" +
 	"\n" +
-	"request_id\x18\x05 \x01(\fR\trequestId\"x\n" +
+	"request_id\x18\x05 \x01(\fB\x06ʵ\x1c\x02\b\x04R\trequestId\"x\n" +
 	"\x12CreateRepoResponse\x12%\n" +
 	"\x04repo\x18\x01 \x01(\v2\x11.millrace.v1.RepoR\x04repo\x12\x1a\n" +
 	"\breplayed\x18\x02 \x01(\bR\breplayed\x12\x1f\n" +
@@ -3140,21 +3142,21 @@ const file_millrace_v1_ref_proto_rawDesc = "" +
 	"\x10ListReposRequest\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\rR\x05limit\x12\x16\n" +
 	"\x06cursor\x18\x02 \x01(\tR\x06cursor\x12\x18\n" +
-	"\adeleted\x18\x03 \x01(\bR\adeleted\"u\n" +
+	"\adeleted\x18\x03 \x01(\bR\adeleted\"}\n" +
 	"\x11ListReposResponse\x12'\n" +
-	"\x05repos\x18\x01 \x03(\v2\x11.millrace.v1.RepoR\x05repos\x12\x16\n" +
-	"\x06cursor\x18\x02 \x01(\tR\x06cursor\x12\x1f\n" +
-	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\xc4\x01\n" +
+	"\x05repos\x18\x01 \x03(\v2\x11.millrace.v1.RepoR\x05repos\x12\x1e\n" +
+	"\x06cursor\x18\x02 \x01(\tB\x06ʵ\x1c\x028\x01R\x06cursor\x12\x1f\n" +
+	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\xcc\x01\n" +
 	"\x11UpdateRepoRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03tag\x18\x02 \x01(\tR\x03tag\x12/\n" +
-	"\x06config\x18\x03 \x01(\v2\x17.millrace.v1.RepoConfigR\x06config\x12%\n" +
-	"\x0edefault_branch\x18\x04 \x01(\tR\rdefaultBranch\x12\"\n" +
+	"\x06config\x18\x03 \x01(\v2\x17.millrace.v1.RepoConfigR\x06config\x12-\n" +
+	"\x0edefault_branch\x18\x04 \x01(\tB\x06ʵ\x1c\x020\x01R\rdefaultBranch\x12\"\n" +
 	"\n" +
 	"if_version\x18\x05 \x01(\x04H\x00R\tifVersion\x88\x01\x01B\r\n" +
-	"\v_if_version\"O\n" +
-	"\x12UpdateRepoResponse\x12\x18\n" +
-	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x1f\n" +
+	"\v_if_version\"W\n" +
+	"\x12UpdateRepoResponse\x12 \n" +
+	"\aversion\x18\x01 \x01(\x04B\x06ʵ\x1c\x02\b\x01R\aversion\x12\x1f\n" +
 	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"l\n" +
 	"\x11DeleteRepoRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
@@ -3164,21 +3166,21 @@ const file_millrace_v1_ref_proto_rawDesc = "" +
 	"\v_if_version\"E\n" +
 	"\x12DeleteRepoResponse\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1f\n" +
-	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"K\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"S\n" +
 	"\x13UndeleteRepoRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
-	"\x03tag\x18\x02 \x01(\tR\x03tag\x12\x0e\n" +
-	"\x02id\x18\x03 \x01(\tR\x02id\"G\n" +
+	"\x03tag\x18\x02 \x01(\tR\x03tag\x12\x16\n" +
+	"\x02id\x18\x03 \x01(\tB\x06ʵ\x1c\x020\x01R\x02id\"G\n" +
 	"\x14UndeleteRepoResponse\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1f\n" +
-	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\xdd\x01\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\x85\x02\n" +
 	"\x03Ref\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
-	"\x02id\x18\x02 \x01(\tR\x02id\x12)\n" +
-	"\x04type\x18\x03 \x01(\x0e2\x15.millrace.v1.Ref.TypeR\x04type\x12\x16\n" +
-	"\x06peeled\x18\x04 \x01(\tR\x06peeled\x12\x16\n" +
-	"\x06target\x18\x05 \x01(\tR\x06target\x12\x10\n" +
-	"\x03rev\x18\x06 \x01(\x04R\x03rev\"E\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x02id\x18\x02 \x01(\tB\x06ʵ\x1c\x028\x01R\x02id\x121\n" +
+	"\x04type\x18\x03 \x01(\x0e2\x15.millrace.v1.Ref.TypeB\x06ʵ\x1c\x028\x01R\x04type\x12\x1e\n" +
+	"\x06peeled\x18\x04 \x01(\tB\x06ʵ\x1c\x028\x01R\x06peeled\x12\x1e\n" +
+	"\x06target\x18\x05 \x01(\tB\x06ʵ\x1c\x028\x01R\x06target\x12\x18\n" +
+	"\x03rev\x18\x06 \x01(\x04B\x06ʵ\x1c\x02\b\x01R\x03rev\"E\n" +
 	"\x04Type\x12\x14\n" +
 	"\x10TYPE_UNSPECIFIED\x10\x00\x12\n" +
 	"\n" +
@@ -3192,21 +3194,21 @@ const file_millrace_v1_ref_proto_rawDesc = "" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x12\x12\n" +
 	"\x04peel\x18\x04 \x01(\bR\x04peel\x12\x1b\n" +
 	"\tmin_index\x18\x05 \x01(\x04R\bminIndex\x12\x14\n" +
-	"\x05stale\x18\x06 \x01(\bR\x05stale\"g\n" +
+	"\x05stale\x18\x06 \x01(\bR\x05stale\"o\n" +
 	"\x0eGetRefResponse\x12\"\n" +
-	"\x03ref\x18\x01 \x01(\v2\x10.millrace.v1.RefR\x03ref\x12\x10\n" +
-	"\x03rev\x18\x02 \x01(\x04R\x03rev\x12\x1f\n" +
-	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\x98\x01\n" +
+	"\x03ref\x18\x01 \x01(\v2\x10.millrace.v1.RefR\x03ref\x12\x18\n" +
+	"\x03rev\x18\x02 \x01(\x04B\x06ʵ\x1c\x02\b\x01R\x03rev\x12\x1f\n" +
+	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\xaa\x01\n" +
 	"\x13BatchGetRefsRequest\x12\x12\n" +
 	"\x04repo\x18\x01 \x01(\tR\x04repo\x12\x10\n" +
-	"\x03tag\x18\x02 \x01(\tR\x03tag\x12\x14\n" +
-	"\x05names\x18\x03 \x03(\tR\x05names\x12\x12\n" +
+	"\x03tag\x18\x02 \x01(\tR\x03tag\x12&\n" +
+	"\x05names\x18\x03 \x03(\tB\x10ʵ\x1c\f\x10\x01b\x05textsh\xe8\aR\x05names\x12\x12\n" +
 	"\x04peel\x18\x04 \x01(\bR\x04peel\x12\x1b\n" +
 	"\tmin_index\x18\x05 \x01(\x04R\bminIndex\x12\x14\n" +
-	"\x05stale\x18\x06 \x01(\bR\x05stale\"o\n" +
+	"\x05stale\x18\x06 \x01(\bR\x05stale\"w\n" +
 	"\x14BatchGetRefsResponse\x12$\n" +
-	"\x04refs\x18\x01 \x03(\v2\x10.millrace.v1.RefR\x04refs\x12\x10\n" +
-	"\x03rev\x18\x02 \x01(\x04R\x03rev\x12\x1f\n" +
+	"\x04refs\x18\x01 \x03(\v2\x10.millrace.v1.RefR\x04refs\x12\x18\n" +
+	"\x03rev\x18\x02 \x01(\x04B\x06ʵ\x1c\x02\b\x01R\x03rev\x12\x1f\n" +
 	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\xe1\x01\n" +
 	"\x0fListRefsRequest\x12\x12\n" +
 	"\x04repo\x18\x01 \x01(\tR\x04repo\x12\x10\n" +
@@ -3217,31 +3219,32 @@ const file_millrace_v1_ref_proto_rawDesc = "" +
 	"\x05after\x18\x06 \x01(\tR\x05after\x12\x14\n" +
 	"\x05limit\x18\a \x01(\rR\x05limit\x12\x1b\n" +
 	"\tmin_index\x18\b \x01(\x04R\bminIndex\x12\x14\n" +
-	"\x05stale\x18\t \x01(\bR\x05stale\"k\n" +
+	"\x05stale\x18\t \x01(\bR\x05stale\"s\n" +
 	"\x10ListRefsResponse\x12$\n" +
-	"\x04refs\x18\x01 \x03(\v2\x10.millrace.v1.RefR\x04refs\x12\x10\n" +
-	"\x03rev\x18\x02 \x01(\x04R\x03rev\x12\x1f\n" +
-	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at\"Z\n" +
+	"\x04refs\x18\x01 \x03(\v2\x10.millrace.v1.RefR\x04refs\x12\x18\n" +
+	"\x03rev\x18\x02 \x01(\x04B\x06ʵ\x1c\x02\b\x01R\x03rev\x12\x1f\n" +
+	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at\"j\n" +
 	"\n" +
-	"RefChanged\x12\x10\n" +
-	"\x03old\x18\x01 \x01(\tR\x03old\x12\x10\n" +
-	"\x03new\x18\x02 \x01(\tR\x03new\x12(\n" +
-	"\x05error\x18\x03 \x01(\v2\x12.millrace.v1.ErrorR\x05error\"\xff\x01\n" +
+	"RefChanged\x12\x18\n" +
+	"\x03old\x18\x01 \x01(\tB\x06ʵ\x1c\x028\x01R\x03old\x12\x18\n" +
+	"\x03new\x18\x02 \x01(\tB\x06ʵ\x1c\x028\x01R\x03new\x12(\n" +
+	"\x05error\x18\x03 \x01(\v2\x12.millrace.v1.ErrorR\x05error\"\xb1\x02\n" +
 	"\x11UpdateRefsRequest\x12\x12\n" +
 	"\x04repo\x18\x01 \x01(\tR\x04repo\x12\x10\n" +
-	"\x03tag\x18\x02 \x01(\tR\x03tag\x120\n" +
-	"\achanges\x18\x03 \x03(\v2\x16.millrace.v1.RefChangeR\achanges\x124\n" +
+	"\x03tag\x18\x02 \x01(\tR\x03tag\x12H\n" +
+	"\achanges\x18\x03 \x03(\v2\x16.millrace.v1.RefChangeB\x16ʵ\x1c\x12\x10\x01b\vref_changesh\x90NR\achanges\x12F\n" +
 	"\n" +
-	"conditions\x18\x04 \x03(\v2\x14.millrace.v1.KVCheckR\n" +
-	"conditions\x12\x1d\n" +
+	"conditions\x18\x04 \x03(\v2\x14.millrace.v1.KVCheckB\x10ʵ\x1c\fb\n" +
+	"commit_opsR\n" +
+	"conditions\x12%\n" +
 	"\n" +
-	"request_id\x18\x05 \x01(\fR\trequestId\x12\x18\n" +
+	"request_id\x18\x05 \x01(\fB\x06ʵ\x1c\x02\b\x04R\trequestId\x12\x18\n" +
 	"\amessage\x18\x06 \x01(\tR\amessage\x12#\n" +
-	"\rallow_partial\x18\a \x01(\bR\fallowPartial\"\xac\x01\n" +
+	"\rallow_partial\x18\a \x01(\bR\fallowPartial\"\xbc\x01\n" +
 	"\x12UpdateRefsResponse\x121\n" +
-	"\aresults\x18\x01 \x03(\v2\x17.millrace.v1.RefChangedR\aresults\x12\x10\n" +
-	"\x03rev\x18\x02 \x01(\x04R\x03rev\x12\x14\n" +
-	"\x05tasks\x18\x03 \x03(\tR\x05tasks\x12\x1a\n" +
+	"\aresults\x18\x01 \x03(\v2\x17.millrace.v1.RefChangedR\aresults\x12\x18\n" +
+	"\x03rev\x18\x02 \x01(\x04B\x06ʵ\x1c\x02\b\x01R\x03rev\x12\x1c\n" +
+	"\x05tasks\x18\x03 \x03(\tB\x06ʵ\x1c\x02\x18\x01R\x05tasks\x12\x1a\n" +
 	"\breplayed\x18\x04 \x01(\bR\breplayed\x12\x1f\n" +
 	"\x02at\x18\x05 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\xd4\x02\n" +
 	"\x11RefSessionRequest\x121\n" +
@@ -3266,12 +3269,12 @@ const file_millrace_v1_ref_proto_rawDesc = "" +
 	"\rRefSessionTxn\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x120\n" +
 	"\achanges\x18\x02 \x03(\v2\x16.millrace.v1.RefChangeR\achanges\x12\x18\n" +
-	"\amessage\x18\x03 \x01(\tR\amessage\"\xa4\x02\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\"\xac\x02\n" +
 	"\x12RefSessionResponse\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x18\n" +
 	"\aapplied\x18\x02 \x01(\x04R\aapplied\x121\n" +
-	"\aresults\x18\x03 \x03(\v2\x17.millrace.v1.RefChangedR\aresults\x12\x10\n" +
-	"\x03rev\x18\x04 \x01(\x04R\x03rev\x12\x1a\n" +
+	"\aresults\x18\x03 \x03(\v2\x17.millrace.v1.RefChangedR\aresults\x12\x18\n" +
+	"\x03rev\x18\x04 \x01(\x04B\x06ʵ\x1c\x02\b\x01R\x03rev\x12\x1a\n" +
 	"\breplayed\x18\x05 \x01(\bR\breplayed\x12(\n" +
 	"\x05error\x18\x06 \x01(\v2\x12.millrace.v1.ErrorR\x05error\x120\n" +
 	"\bfailures\x18\a \x03(\v2\x14.millrace.v1.FailureR\bfailures\x12\x1f\n" +
@@ -3282,32 +3285,32 @@ const file_millrace_v1_ref_proto_rawDesc = "" +
 	"\asession\x18\x03 \x01(\fR\asession\x12\x16\n" +
 	"\x06number\x18\x04 \x01(\x04R\x06number\x120\n" +
 	"\achanges\x18\x05 \x03(\v2\x16.millrace.v1.RefChangeR\achanges\x12\x18\n" +
-	"\amessage\x18\x06 \x01(\tR\amessage\"\xed\x01\n" +
+	"\amessage\x18\x06 \x01(\tR\amessage\"\xf5\x01\n" +
 	"\x10LoadRefsResponse\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x18\n" +
 	"\aapplied\x18\x02 \x01(\x04R\aapplied\x12\x18\n" +
 	"\achanged\x18\x03 \x01(\rR\achanged\x120\n" +
-	"\bfailures\x18\x04 \x03(\v2\x14.millrace.v1.FailureR\bfailures\x12\x10\n" +
-	"\x03rev\x18\x05 \x01(\x04R\x03rev\x12(\n" +
+	"\bfailures\x18\x04 \x03(\v2\x14.millrace.v1.FailureR\bfailures\x12\x18\n" +
+	"\x03rev\x18\x05 \x01(\x04B\x06ʵ\x1c\x02\b\x01R\x03rev\x12(\n" +
 	"\x05error\x18\x06 \x01(\v2\x12.millrace.v1.ErrorR\x05error\x12\x1f\n" +
-	"\x02at\x18\a \x01(\v2\x0f.millrace.v1.AtR\x02at\"\xd9\x02\n" +
-	"\vRefLogEntry\x12\x10\n" +
-	"\x03old\x18\x01 \x01(\tR\x03old\x12\x10\n" +
-	"\x03new\x18\x02 \x01(\tR\x03new\x12\x1d\n" +
+	"\x02at\x18\a \x01(\v2\x0f.millrace.v1.AtR\x02at\"\xab\x03\n" +
+	"\vRefLogEntry\x12\x18\n" +
+	"\x03old\x18\x01 \x01(\tB\x06ʵ\x1c\x028\x01R\x03old\x12\x18\n" +
+	"\x03new\x18\x02 \x01(\tB\x06ʵ\x1c\x028\x01R\x03new\x12%\n" +
 	"\n" +
-	"old_target\x18\x03 \x01(\tR\toldTarget\x12\x1d\n" +
+	"old_target\x18\x03 \x01(\tB\x06ʵ\x1c\x028\x01R\toldTarget\x12%\n" +
 	"\n" +
-	"new_target\x18\x04 \x01(\tR\tnewTarget\x12\x1c\n" +
+	"new_target\x18\x04 \x01(\tB\x06ʵ\x1c\x028\x01R\tnewTarget\x12\x1c\n" +
 	"\tprincipal\x18\x05 \x01(\tR\tprincipal\x12\x14\n" +
-	"\x05cause\x18\x06 \x01(\tR\x05cause\x12\x18\n" +
-	"\arequest\x18\a \x01(\tR\arequest\x12\x12\n" +
-	"\x04task\x18\b \x01(\tR\x04task\x12\x14\n" +
-	"\x05token\x18\t \x01(\x04R\x05token\x12\x18\n" +
+	"\x05cause\x18\x06 \x01(\tR\x05cause\x12 \n" +
+	"\arequest\x18\a \x01(\tB\x06ʵ\x1c\x028\x01R\arequest\x12\x1a\n" +
+	"\x04task\x18\b \x01(\tB\x06ʵ\x1c\x028\x01R\x04task\x12\x1e\n" +
+	"\x05token\x18\t \x01(\x04B\bʵ\x1c\x04\b\x018\x01R\x05token\x12 \n" +
 	"\amessage\x18\n" +
-	" \x01(\tR\amessage\x12.\n" +
-	"\x04time\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x14\n" +
-	"\x05index\x18\f \x01(\x04R\x05index\x12\x10\n" +
-	"\x03rev\x18\r \x01(\x04R\x03rev\"\xf7\x01\n" +
+	" \x01(\tB\x06ʵ\x1c\x028\x01R\amessage\x12.\n" +
+	"\x04time\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x1c\n" +
+	"\x05index\x18\f \x01(\x04B\x06ʵ\x1c\x02\b\x01R\x05index\x12\x18\n" +
+	"\x03rev\x18\r \x01(\x04B\x06ʵ\x1c\x02\b\x01R\x03rev\"\xf7\x01\n" +
 	"\x11ReadReflogRequest\x12\x12\n" +
 	"\x04repo\x18\x01 \x01(\tR\x04repo\x12\x10\n" +
 	"\x03tag\x18\x02 \x01(\tR\x03tag\x12\x12\n" +
@@ -3318,31 +3321,73 @@ const file_millrace_v1_ref_proto_rawDesc = "" +
 	"\x06cursor\x18\a \x01(\tR\x06cursor\x12\x1b\n" +
 	"\tmin_index\x18\b \x01(\x04R\bminIndex\x12\x14\n" +
 	"\x05stale\x18\t \x01(\bR\x05staleB\x04\n" +
-	"\x02_n\"\x81\x01\n" +
+	"\x02_n\"\x89\x01\n" +
 	"\x12ReadReflogResponse\x122\n" +
-	"\aentries\x18\x01 \x03(\v2\x18.millrace.v1.RefLogEntryR\aentries\x12\x16\n" +
-	"\x06cursor\x18\x02 \x01(\tR\x06cursor\x12\x1f\n" +
-	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at2\xfe\a\n" +
+	"\aentries\x18\x01 \x03(\v2\x18.millrace.v1.RefLogEntryR\aentries\x12\x1e\n" +
+	"\x06cursor\x18\x02 \x01(\tB\x06ʵ\x1c\x028\x01R\x06cursor\x12\x1f\n" +
+	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at2\x8d\x1a\n" +
 	"\n" +
-	"RefService\x12M\n" +
+	"RefService\x12\xfa\x01\n" +
 	"\n" +
-	"CreateRepo\x12\x1e.millrace.v1.CreateRepoRequest\x1a\x1f.millrace.v1.CreateRepoResponse\x12D\n" +
-	"\aGetRepo\x12\x1b.millrace.v1.GetRepoRequest\x1a\x1c.millrace.v1.GetRepoResponse\x12J\n" +
-	"\tListRepos\x12\x1d.millrace.v1.ListReposRequest\x1a\x1e.millrace.v1.ListReposResponse\x12M\n" +
+	"CreateRepo\x12\x1e.millrace.v1.CreateRepoRequest\x1a\x1f.millrace.v1.CreateRepoResponse\"\xaa\x01ʵ\x1c\xa5\x01\x1a\t/v1/repos*xMake a repository. With an Idempotency-Key or a request_id it can be repeated safely: a repetition is answered with 200.2\x01*B\x04repoZ\r\n" +
+	"\vrequest_key`\x01j\x04\xc9\x01\xc8\x01\x12\xc8\x01\n" +
+	"\aGetRepo\x12\x1b.millrace.v1.GetRepoRequest\x1a\x1c.millrace.v1.GetRepoResponse\"\x81\x01ʵ\x1c}\n" +
+	"\x15/v1/repos/{repo=name}*;Read a repository. The ETag is the version of its settings.B\x04repoR\x05\n" +
+	"\x03tagR\v\n" +
+	"\tmin_indexR\a\n" +
+	"\x05staler\x04ETag\x12\xc8\x01\n" +
+	"\tListRepos\x12\x1d.millrace.v1.ListReposRequest\x1a\x1e.millrace.v1.ListReposResponse\"|ʵ\x1cx\n" +
+	"\t/v1/repos*\x1aList repositories by name.R<\x12\adeleted\"\n" +
+	"true|false:%Those that can still be brought back.R\a\n" +
+	"\x05limitR\b\n" +
+	"\x06cursor\x12\xe4\x01\n" +
 	"\n" +
-	"UpdateRepo\x12\x1e.millrace.v1.UpdateRepoRequest\x1a\x1f.millrace.v1.UpdateRepoResponse\x12M\n" +
+	"UpdateRepo\x12\x1e.millrace.v1.UpdateRepoRequest\x1a\x1f.millrace.v1.UpdateRepoResponse\"\x94\x01ʵ\x1c\x8f\x01\x12\x15/v1/repos/{repo=name}*<Replace the settings of a repository, or its default branch.2\x01*:\x0eUpdateRepoBodyJ\n" +
+	"ConfiguredR\x05\n" +
+	"\x03tagZ\n" +
 	"\n" +
-	"DeleteRepo\x12\x1e.millrace.v1.DeleteRepoRequest\x1a\x1f.millrace.v1.DeleteRepoResponse\x12S\n" +
-	"\fUndeleteRepo\x12 .millrace.v1.UndeleteRepoRequest\x1a!.millrace.v1.UndeleteRepoResponse\x12A\n" +
-	"\x06GetRef\x12\x1a.millrace.v1.GetRefRequest\x1a\x1b.millrace.v1.GetRefResponse\x12S\n" +
-	"\fBatchGetRefs\x12 .millrace.v1.BatchGetRefsRequest\x1a!.millrace.v1.BatchGetRefsResponse\x12I\n" +
-	"\bListRefs\x12\x1c.millrace.v1.ListRefsRequest\x1a\x1d.millrace.v1.ListRefsResponse0\x01\x12M\n" +
+	"\bif_match`\x05r\x04ETag\x12\xdc\x01\n" +
 	"\n" +
-	"UpdateRefs\x12\x1e.millrace.v1.UpdateRefsRequest\x1a\x1f.millrace.v1.UpdateRefsResponse\x12N\n" +
+	"DeleteRepo\x12\x1e.millrace.v1.DeleteRepoRequest\x1a\x1f.millrace.v1.DeleteRepoResponse\"\x8c\x01ʵ\x1c\x87\x01\"\x15/v1/repos/{repo=name}*QDelete a repository. Its name is free at once; for 7 days it can be brought back.J\x06RepoIDR\x05\n" +
+	"\x03tagZ\n" +
+	"\n" +
+	"\bif_match`\x05\x12\x81\x02\n" +
+	"\fUndeleteRepo\x12 .millrace.v1.UndeleteRepoRequest\x1a!.millrace.v1.UndeleteRepoResponse\"\xab\x01ʵ\x1c\xa6\x01\x1a\x1e/v1/repos/{repo=name}/undelete*^Bring a deleted repository back: that of the id, or the one of the name that was deleted last.2\x01*:\x10UndeleteRepoBodyJ\x06RepoIDR\x05\n" +
+	"\x03tag`\x05\x12\x95\x02\n" +
+	"\x06GetRef\x12\x1a.millrace.v1.GetRefRequest\x1a\x1b.millrace.v1.GetRefResponse\"\xd1\x01ʵ\x1c\xcc\x01\n" +
+	"\x1c/v1/repos/{repo}/refs/{name}*=Read one ref. Slashes of its name may be written as they are.B\x03refR\x05\n" +
+	"\x03tagRK\x12\x04peel\"\n" +
+	"true|false:7A symbolic ref has the id of what it finally points to.R\v\n" +
+	"\tmin_indexR\a\n" +
+	"\x05stale\x12\x96\x02\n" +
+	"\fBatchGetRefs\x12 .millrace.v1.BatchGetRefsRequest\x1a!.millrace.v1.BatchGetRefsResponse\"\xc0\x01ʵ\x1c\xbb\x01\x1a\x19/v1/repos/{repo}/refs:get*aRead up to 1,000 refs by name, all of one instant. One that is not there has no id and no target.2\x01*:\x10BatchGetRefsBodyJ\aRefPageR\x05\n" +
+	"\x03tagR\v\n" +
+	"\tmin_indexR\a\n" +
+	"\x05stale`\a\x12\xe2\x04\n" +
+	"\bListRefs\x12\x1c.millrace.v1.ListRefsRequest\x1a\x1d.millrace.v1.ListRefsResponse\"\x96\x04ʵ\x1c\x91\x04\n" +
+	"\x15/v1/repos/{repo}/refs*\x18List refs in byte order.J\aRefPageR\x05\n" +
+	"\x03tagR!\x12\x06prefix\"\x06string:\x0fOf their names.Rs\x12\x04glob\x1a\x05globs\"\x06string0\x01:ZThat their names match: * within a component, ** across. Given several times, any of them.R;\x12\tpoints_at\"\x06string:&The id that they point to, or peel to.Ru\x12\x05after\"\x06string:dNames after this one: the last of the page before. Compare rev: pages of one rev are of one instant.R^\x12\x06format\"\vjson|ndjson:Gndjson streams all refs of one instant, one a line; without it, a page.R\a\n" +
+	"\x05limitR\v\n" +
+	"\tmin_indexR\a\n" +
+	"\x05stalez\x03Ref0\x01\x12\xe9\x01\n" +
+	"\n" +
+	"UpdateRefs\x12\x1e.millrace.v1.UpdateRefsRequest\x1a\x1f.millrace.v1.UpdateRefsResponse\"\x99\x01ʵ\x1c\x94\x01\x1a\x15/v1/repos/{repo}/refs*PChange refs in one log entry: all changes or, with allow_partial, each that may.2\x01*:\x0eUpdateRefsBodyR\x05\n" +
+	"\x03tagZ\r\n" +
+	"\vrequest_key`\x01\x12N\n" +
 	"\aSession\x12\x1e.millrace.v1.RefSessionRequest\x1a\x1f.millrace.v1.RefSessionResponse(\x010\x01\x12K\n" +
-	"\bLoadRefs\x12\x1c.millrace.v1.LoadRefsRequest\x1a\x1d.millrace.v1.LoadRefsResponse(\x010\x01\x12M\n" +
+	"\bLoadRefs\x12\x1c.millrace.v1.LoadRefsRequest\x1a\x1d.millrace.v1.LoadRefsResponse(\x010\x01\x12\x82\x03\n" +
 	"\n" +
-	"ReadReflog\x12\x1e.millrace.v1.ReadReflogRequest\x1a\x1f.millrace.v1.ReadReflogResponseB9Z7github.com/millrace/millrace/gen/millrace/v1;millracev1b\x06proto3"
+	"ReadReflog\x12\x1e.millrace.v1.ReadReflogRequest\x1a\x1f.millrace.v1.ReadReflogResponse\"\xb2\x02ʵ\x1c\xad\x02\n" +
+	"\x17/v1/repos/{repo}/reflog*$Read the log of a ref, newest first.R\x05\n" +
+	"\x03tagR+\x12\x04name\"\x06string(\x01:\x19Of a ref, deleted or not.RD\x12\x01n\"\ainteger:6name@{n}: only the record that is n before the newest.RI\x12\x04time\"\x04time:;name@{time}: only the newest record at that time, RFC 3339.R\a\n" +
+	"\x05limitR\b\n" +
+	"\x06cursorR\v\n" +
+	"\tmin_indexR\a\n" +
+	"\x05staleB\xb1\x01ʵ\x1c;\n" +
+	"\aRefPage\x12\x16\n" +
+	"\x14BatchGetRefsResponse\x12\x18\n" +
+	"\x0fListRefsRequest\x12\x05afterҵ\x1c5\n" +
+	"\x03tag\x12\x03tag\"\x06string:!Of the repository, if it has one.Z7github.com/millrace/millrace/gen/millrace/v1;millracev1b\x06proto3"
 
 var (
 	file_millrace_v1_ref_proto_rawDescOnce sync.Once

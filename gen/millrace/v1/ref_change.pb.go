@@ -7,6 +7,7 @@
 package millracev1
 
 import (
+	_ "github.com/millrace/millrace/gen/millrace/rest"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
@@ -375,10 +376,10 @@ var File_millrace_v1_ref_change_proto protoreflect.FileDescriptor
 
 const file_millrace_v1_ref_change_proto_rawDesc = "" +
 	"\n" +
-	"\x1cmillrace/v1/ref_change.proto\x12\vmillrace.v1\"\xbb\x03\n" +
-	"\tRefChange\x12/\n" +
-	"\x04kind\x18\x01 \x01(\x0e2\x1b.millrace.v1.RefChange.KindR\x04kind\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\x12\x15\n" +
+	"\x1cmillrace/v1/ref_change.proto\x12\vmillrace.v1\x1a\x1bmillrace/rest/options.proto\"\xcb\x03\n" +
+	"\tRefChange\x127\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x1b.millrace.v1.RefChange.KindB\x06ʵ\x1c\x02\x10\x01R\x04kind\x12\x1a\n" +
+	"\x04name\x18\x02 \x01(\tB\x06ʵ\x1c\x02\x10\x01R\x04name\x12\x15\n" +
 	"\x03old\x18\x03 \x01(\tH\x00R\x03old\x88\x01\x01\x12\x10\n" +
 	"\x03new\x18\x04 \x01(\tR\x03new\x12\x16\n" +
 	"\x06target\x18\x05 \x01(\tR\x06target\x12\"\n" +
@@ -403,18 +404,18 @@ const file_millrace_v1_ref_change_proto_rawDesc = "" +
 	"\rSYMREF_DELETE\x10\a\x12\x11\n" +
 	"\rSYMREF_VERIFY\x10\bB\x06\n" +
 	"\x04_oldB\r\n" +
-	"\v_old_target\"\x82\x01\n" +
-	"\x0eRefTransaction\x12\x12\n" +
-	"\x04repo\x18\x01 \x01(\tR\x04repo\x120\n" +
-	"\achanges\x18\x02 \x03(\v2\x16.millrace.v1.RefChangeR\achanges\x12\x18\n" +
-	"\amessage\x18\x03 \x01(\tR\amessage\x12\x10\n" +
-	"\x03tag\x18\x04 \x01(\tR\x03tag\"N\n" +
+	"\v_old_target\"\xaa\x01\n" +
+	"\x0eRefTransaction\x12\x1a\n" +
+	"\x04repo\x18\x01 \x01(\tB\x06ʵ\x1c\x02\x10\x01R\x04repo\x12H\n" +
+	"\achanges\x18\x02 \x03(\v2\x16.millrace.v1.RefChangeB\x16ʵ\x1c\x12\x10\x01b\vref_changesh\x90NR\achanges\x12\x18\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\x12\x18\n" +
+	"\x03tag\x18\x04 \x01(\tB\x06ʵ\x1c\x020\x01R\x03tag\"V\n" +
 	"\tRefsMoved\x12/\n" +
-	"\achanges\x18\x01 \x03(\v2\x15.millrace.v1.RefMovedR\achanges\x12\x10\n" +
-	"\x03rev\x18\x02 \x01(\x04R\x03rev\".\n" +
-	"\bRefMoved\x12\x10\n" +
-	"\x03old\x18\x01 \x01(\tR\x03old\x12\x10\n" +
-	"\x03new\x18\x02 \x01(\tR\x03newB9Z7github.com/millrace/millrace/gen/millrace/v1;millracev1b\x06proto3"
+	"\achanges\x18\x01 \x03(\v2\x15.millrace.v1.RefMovedR\achanges\x12\x18\n" +
+	"\x03rev\x18\x02 \x01(\x04B\x06ʵ\x1c\x02\b\x01R\x03rev\">\n" +
+	"\bRefMoved\x12\x18\n" +
+	"\x03old\x18\x01 \x01(\tB\x06ʵ\x1c\x028\x01R\x03old\x12\x18\n" +
+	"\x03new\x18\x02 \x01(\tB\x06ʵ\x1c\x028\x01R\x03newB9Z7github.com/millrace/millrace/gen/millrace/v1;millracev1b\x06proto3"
 
 var (
 	file_millrace_v1_ref_change_proto_rawDescOnce sync.Once

@@ -7,6 +7,7 @@
 package millracev1
 
 import (
+	_ "github.com/millrace/millrace/gen/millrace/rest"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
@@ -3877,29 +3878,29 @@ var File_millrace_v1_search_proto protoreflect.FileDescriptor
 
 const file_millrace_v1_search_proto_rawDesc = "" +
 	"\n" +
-	"\x18millrace/v1/search.proto\x12\vmillrace.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16millrace/v1/task.proto\x1a\x18millrace/v1/vector.proto\"\xbc\x01\n" +
-	"\vSchemaField\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12*\n" +
-	"\x04type\x18\x02 \x01(\x0e2\x16.millrace.v1.FieldTypeR\x04type\x12\x19\n" +
-	"\x05index\x18\x03 \x01(\bH\x00R\x05index\x88\x01\x01\x12*\n" +
-	"\x04gate\x18\x04 \x01(\x0e2\x16.millrace.v1.FieldGateR\x04gate\x12\x1c\n" +
-	"\tprotected\x18\x05 \x01(\bR\tprotectedB\b\n" +
-	"\x06_index\"7\n" +
-	"\tTextField\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
-	"\x06weight\x18\x02 \x01(\x01R\x06weight\"\x9b\x02\n" +
+	"\x18millrace/v1/search.proto\x12\vmillrace.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bmillrace/rest/options.proto\x1a\x16millrace/v1/task.proto\x1a\x18millrace/v1/vector.proto\"\xdc\x01\n" +
+	"\vSchemaField\x12\x1a\n" +
+	"\x04name\x18\x01 \x01(\tB\x06ʵ\x1c\x02\x10\x01R\x04name\x122\n" +
+	"\x04type\x18\x02 \x01(\x0e2\x16.millrace.v1.FieldTypeB\x06ʵ\x1c\x02\x10\x01R\x04type\x12\x19\n" +
+	"\x05index\x18\x03 \x01(\bH\x00R\x05index\x88\x01\x01\x122\n" +
+	"\x04gate\x18\x04 \x01(\x0e2\x16.millrace.v1.FieldGateB\x06ʵ\x1c\x028\x01R\x04gate\x12$\n" +
+	"\tprotected\x18\x05 \x01(\bB\x06ʵ\x1c\x028\x01R\tprotectedB\b\n" +
+	"\x06_index\"?\n" +
+	"\tTextField\x12\x1a\n" +
+	"\x04name\x18\x01 \x01(\tB\x06ʵ\x1c\x02\x10\x01R\x04name\x12\x16\n" +
+	"\x06weight\x18\x02 \x01(\x01R\x06weight\"\xf5\x02\n" +
 	"\n" +
-	"Collection\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
-	"\bembedder\x18\x02 \x01(\tR\bembedder\x12\x14\n" +
-	"\x05model\x18\x03 \x01(\tR\x05model\x12\x10\n" +
+	"Collection\x12\x1a\n" +
+	"\x04name\x18\x01 \x01(\tB\x06ʵ\x1c\x020\x01R\x04name\x12\"\n" +
+	"\bembedder\x18\x02 \x01(\tB\x06ʵ\x1c\x020\x01R\bembedder\x12\x1c\n" +
+	"\x05model\x18\x03 \x01(\tB\x06ʵ\x1c\x020\x01R\x05model\x12\x10\n" +
 	"\x03dim\x18\x04 \x01(\rR\x03dim\x12+\n" +
-	"\x06metric\x18\x05 \x01(\x0e2\x13.millrace.v1.MetricR\x06metric\x127\n" +
-	"\vtext_fields\x18\x06 \x03(\v2\x16.millrace.v1.TextFieldR\n" +
-	"textFields\x120\n" +
-	"\x06schema\x18\a \x03(\v2\x18.millrace.v1.SchemaFieldR\x06schema\x12\x1d\n" +
+	"\x06metric\x18\x05 \x01(\x0e2\x13.millrace.v1.MetricR\x06metric\x12L\n" +
+	"\vtext_fields\x18\x06 \x03(\v2\x16.millrace.v1.TextFieldB\x13ʵ\x1c\x0fb\vtext_fieldsh\x10R\n" +
+	"textFields\x12K\n" +
+	"\x06schema\x18\a \x03(\v2\x18.millrace.v1.SchemaFieldB\x19ʵ\x1c\x15b\x11collection_fieldsh@R\x06schema\x12'\n" +
 	"\n" +
-	"max_points\x18\b \x01(\x03R\tmaxPoints\"O\n" +
+	"max_points\x18\b \x01(\x03B\bʵ\x1c\x048\x01p\x01R\tmaxPoints:\x06ʵ\x1c\x02\b\x01\"O\n" +
 	"\x14SetCollectionRequest\x127\n" +
 	"\n" +
 	"collection\x18\x01 \x01(\v2\x17.millrace.v1.CollectionR\n" +
@@ -3921,10 +3922,10 @@ const file_millrace_v1_search_proto_rawDesc = "" +
 	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"F\n" +
 	"\x16ListCollectionsRequest\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\rR\x05limit\x12\x16\n" +
-	"\x06cursor\x18\x02 \x01(\tR\x06cursor\"\x8d\x01\n" +
+	"\x06cursor\x18\x02 \x01(\tR\x06cursor\"\x95\x01\n" +
 	"\x17ListCollectionsResponse\x129\n" +
-	"\vcollections\x18\x01 \x03(\v2\x17.millrace.v1.CollectionR\vcollections\x12\x16\n" +
-	"\x06cursor\x18\x02 \x01(\tR\x06cursor\x12\x1f\n" +
+	"\vcollections\x18\x01 \x03(\v2\x17.millrace.v1.CollectionR\vcollections\x12\x1e\n" +
+	"\x06cursor\x18\x02 \x01(\tB\x06ʵ\x1c\x028\x01R\x06cursor\x12\x1f\n" +
 	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at\"9\n" +
 	"\x17DeleteCollectionRequest\x12\x1e\n" +
 	"\n" +
@@ -3948,90 +3949,93 @@ const file_millrace_v1_search_proto_rawDesc = "" +
 	"\x02at\x18\x06 \x01(\v2\x0f.millrace.v1.AtR\x02at\x12\x1d\n" +
 	"\n" +
 	"graph_rows\x18\a \x01(\x04R\tgraphRows\x12\x1b\n" +
-	"\ttail_rows\x18\b \x01(\x04R\btailRows\"y\n" +
+	"\ttail_rows\x18\b \x01(\x04R\btailRows\"\x91\x01\n" +
 	"\x13UpsertPointsRequest\x12\x1e\n" +
 	"\n" +
 	"collection\x18\x01 \x01(\tR\n" +
-	"collection\x12*\n" +
-	"\x06points\x18\x02 \x03(\v2\x12.millrace.v1.PointR\x06points\x12\x16\n" +
-	"\x06atomic\x18\x03 \x01(\bR\x06atomic\"\x8a\x01\n" +
-	"\fUpsertResult\x12\x18\n" +
-	"\aversion\x18\x01 \x01(\tR\aversion\x12\x18\n" +
-	"\aexisted\x18\x02 \x01(\bR\aexisted\x12\x1c\n" +
-	"\ttruncated\x18\x03 \x01(\bR\ttruncated\x12(\n" +
+	"collection\x12B\n" +
+	"\x06points\x18\x02 \x03(\v2\x12.millrace.v1.PointB\x16ʵ\x1c\x12\x10\x01b\x0epoints_requestR\x06points\x12\x16\n" +
+	"\x06atomic\x18\x03 \x01(\bR\x06atomic\"\xa2\x01\n" +
+	"\fUpsertResult\x12 \n" +
+	"\aversion\x18\x01 \x01(\tB\x06ʵ\x1c\x028\x01R\aversion\x12 \n" +
+	"\aexisted\x18\x02 \x01(\bB\x06ʵ\x1c\x028\x01R\aexisted\x12$\n" +
+	"\ttruncated\x18\x03 \x01(\bB\x06ʵ\x1c\x028\x01R\ttruncated\x12(\n" +
 	"\x05error\x18\x04 \x01(\v2\x12.millrace.v1.ErrorR\x05error\"l\n" +
 	"\x14UpsertPointsResponse\x123\n" +
 	"\aresults\x18\x01 \x03(\v2\x19.millrace.v1.UpsertResultR\aresults\x12\x1f\n" +
-	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"=\n" +
-	"\fPointVersion\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"U\n" +
+	"\fPointVersion\x12\x16\n" +
+	"\x02id\x18\x01 \x01(\tB\x06ʵ\x1c\x02\x10\x01R\x02id\x12%\n" +
 	"\n" +
-	"if_version\x18\x02 \x01(\tR\tifVersion\"\x80\x01\n" +
+	"if_version\x18\x02 \x01(\tB\x06ʵ\x1c\x020\x01R\tifVersion:\x06ʵ\x1c\x02\b\x01\"\x98\x01\n" +
 	"\x13DeletePointsRequest\x12\x1e\n" +
 	"\n" +
 	"collection\x18\x01 \x01(\tR\n" +
-	"collection\x121\n" +
-	"\x06points\x18\x02 \x03(\v2\x19.millrace.v1.PointVersionR\x06points\x12\x16\n" +
+	"collection\x12I\n" +
+	"\x06points\x18\x02 \x03(\v2\x19.millrace.v1.PointVersionB\x16ʵ\x1c\x12\x10\x01b\x0epoints_requestR\x06points\x12\x16\n" +
 	"\x06atomic\x18\x03 \x01(\bR\x06atomic\"R\n" +
 	"\fDeleteResult\x12\x18\n" +
 	"\aexisted\x18\x01 \x01(\bR\aexisted\x12(\n" +
 	"\x05error\x18\x02 \x01(\v2\x12.millrace.v1.ErrorR\x05error\"l\n" +
 	"\x14DeletePointsResponse\x123\n" +
 	"\aresults\x18\x01 \x03(\v2\x19.millrace.v1.DeleteResultR\aresults\x12\x1f\n" +
-	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\x91\x01\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\xb1\x01\n" +
 	"\x10GetPointsRequest\x12\x1e\n" +
 	"\n" +
 	"collection\x18\x01 \x01(\tR\n" +
-	"collection\x12\x10\n" +
-	"\x03ids\x18\x02 \x03(\tR\x03ids\x12\x18\n" +
+	"collection\x12(\n" +
+	"\x03ids\x18\x02 \x03(\tB\x16ʵ\x1c\x12\x10\x01b\x0epoints_requestR\x03ids\x12\x18\n" +
 	"\avectors\x18\x03 \x01(\bR\avectors\x12\x1b\n" +
 	"\tmin_index\x18\x04 \x01(\x04R\bminIndex\x12\x14\n" +
-	"\x05stale\x18\x05 \x01(\bR\x05stale\"i\n" +
+	"\x05stale\x18\x05 \x01(\bR\x05stale:\x06ʵ\x1c\x02\b\x01\"y\n" +
 	"\vStoredPoint\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
-	"\aversion\x18\x02 \x01(\tR\aversion\x12\x16\n" +
-	"\x06vector\x18\x03 \x03(\x02R\x06vector\x12\x18\n" +
-	"\apayload\x18\x04 \x01(\fR\apayload\"f\n" +
+	"\aversion\x18\x02 \x01(\tR\aversion\x12\x1e\n" +
+	"\x06vector\x18\x03 \x03(\x02B\x06ʵ\x1c\x028\x01R\x06vector\x12 \n" +
+	"\apayload\x18\x04 \x01(\fB\x06ʵ\x1c\x02\b\x03R\apayload\"f\n" +
 	"\x11GetPointsResponse\x120\n" +
 	"\x06points\x18\x01 \x03(\v2\x18.millrace.v1.StoredPointR\x06points\x12\x1f\n" +
-	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\x96\x02\n" +
-	"\x04Gate\x12\x14\n" +
-	"\x05roles\x18\x01 \x03(\tR\x05roles\x12\x1b\n" +
-	"\trole_mode\x18\x02 \x01(\tR\broleMode\x12'\n" +
-	"\x0fcredentials_all\x18\x03 \x03(\tR\x0ecredentialsAll\x125\n" +
-	"\bvalid_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\avalidAt\x12\x16\n" +
-	"\x06client\x18\x05 \x01(\tR\x06client\x12\x15\n" +
-	"\x06ids_in\x18\x06 \x03(\tR\x05idsIn\x12\x1c\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\x8e\x03\n" +
+	"\x04Gate\x12&\n" +
+	"\x05roles\x18\x01 \x03(\tB\x10ʵ\x1c\fb\n" +
+	"gate_namesR\x05roles\x12-\n" +
+	"\trole_mode\x18\x02 \x01(\tB\x10ʵ\x1c\fz\x05exactz\x03anyR\broleMode\x129\n" +
+	"\x0fcredentials_all\x18\x03 \x03(\tB\x10ʵ\x1c\fb\n" +
+	"gate_namesR\x0ecredentialsAll\x125\n" +
+	"\bvalid_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\avalidAt\x12\x1e\n" +
+	"\x06client\x18\x05 \x01(\tB\x06ʵ\x1c\x020\x01R\x06client\x12'\n" +
+	"\x06ids_in\x18\x06 \x03(\tB\x10ʵ\x1c\f0\x01b\bgate_idsR\x05idsIn\x12,\n" +
 	"\n" +
-	"ids_not_in\x18\a \x03(\tR\bidsNotIn\x12\x16\n" +
-	"\x06filter\x18\b \x01(\tR\x06filter\x12\x16\n" +
-	"\x06params\x18\t \x01(\fR\x06params\"\x8e\x01\n" +
+	"ids_not_in\x18\a \x03(\tB\x0eʵ\x1c\n" +
+	"b\bgate_idsR\bidsNotIn\x12\x1e\n" +
+	"\x06filter\x18\b \x01(\tB\x06ʵ\x1c\x020\x01R\x06filter\x12\x1e\n" +
+	"\x06params\x18\t \x01(\fB\x06ʵ\x1c\x02\b\x03R\x06params:\x06ʵ\x1c\x02\b\x01\"\x96\x01\n" +
 	"\x12CountPointsRequest\x12\x1e\n" +
 	"\n" +
 	"collection\x18\x01 \x01(\tR\n" +
 	"collection\x12%\n" +
 	"\x04gate\x18\x02 \x01(\v2\x11.millrace.v1.GateR\x04gate\x12\x1b\n" +
 	"\tmin_index\x18\x03 \x01(\x04R\bminIndex\x12\x14\n" +
-	"\x05stale\x18\x04 \x01(\bR\x05stale\"y\n" +
+	"\x05stale\x18\x04 \x01(\bR\x05stale:\x06ʵ\x1c\x02\b\x01\"y\n" +
 	"\x13CountPointsResponse\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\x04R\x05count\x12+\n" +
 	"\x04gate\x18\x02 \x01(\v2\x17.millrace.v1.GateCountsR\x04gate\x12\x1f\n" +
-	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\x95\x01\n" +
-	"\x04Rule\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
-	"\x04when\x18\x02 \x01(\tR\x04when\x12\x1a\n" +
-	"\bseverity\x18\x03 \x01(\tR\bseverity\x12\x16\n" +
-	"\x06weight\x18\x04 \x01(\x01R\x06weight\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x1d\n" +
+	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\x8d\x02\n" +
+	"\x04Rule\x12\x16\n" +
+	"\x02id\x18\x01 \x01(\tB\x06ʵ\x1c\x02\x10\x01R\x02id\x12\x1a\n" +
+	"\x04when\x18\x02 \x01(\tB\x06ʵ\x1c\x02\x10\x01R\x04when\x12F\n" +
+	"\bseverity\x18\x03 \x01(\tB*ʵ\x1c&\x10\x01z\x05blockz\vconditionalz\apenaltyz\x05bonusR\bseverity\x12\x1e\n" +
+	"\x06weight\x18\x04 \x01(\x01B\x06ʵ\x1c\x028\x01R\x06weight\x12\x1e\n" +
+	"\x06reason\x18\x05 \x01(\tB\x06ʵ\x1c\x028\x01R\x06reason\x12A\n" +
 	"\n" +
-	"on_missing\x18\x06 \x01(\tR\tonMissing\"\x8e\x01\n" +
+	"on_missing\x18\x06 \x01(\tB\"ʵ\x1c\x1e8\x01z\x05blockz\vconditionalz\x06ignoreR\tonMissing:\x06ʵ\x1c\x02\b\x01\"\xb5\x01\n" +
 	"\x11PutRulesetRequest\x12\x18\n" +
-	"\aruleset\x18\x01 \x01(\tR\aruleset\x12\x1e\n" +
+	"\aruleset\x18\x01 \x01(\tR\aruleset\x12&\n" +
 	"\n" +
-	"collection\x18\x02 \x01(\tR\n" +
-	"collection\x12'\n" +
-	"\x05rules\x18\x03 \x03(\v2\x11.millrace.v1.RuleR\x05rules\x12\x16\n" +
-	"\x06number\x18\x04 \x01(\rR\x06number\"i\n" +
+	"collection\x18\x02 \x01(\tB\x06ʵ\x1c\x02\x10\x01R\n" +
+	"collection\x12>\n" +
+	"\x05rules\x18\x03 \x03(\v2\x11.millrace.v1.RuleB\x15ʵ\x1c\x11\x10\x01b\rruleset_rulesR\x05rules\x12\x16\n" +
+	"\x06number\x18\x04 \x01(\rR\x06number:\x06ʵ\x1c\x02\b\x01\"i\n" +
 	"\x12PutRulesetResponse\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\rR\x06number\x12\x1a\n" +
 	"\breplayed\x18\x02 \x01(\bR\breplayed\x12\x1f\n" +
@@ -4053,53 +4057,53 @@ const file_millrace_v1_search_proto_rawDesc = "" +
 	"\aruleset\x18\x01 \x01(\tR\aruleset\"R\n" +
 	"\x15DeleteRulesetResponse\x12\x18\n" +
 	"\aexisted\x18\x01 \x01(\bR\aexisted\x12\x1f\n" +
-	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"~\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\xca\x01\n" +
 	"\fEmbedRequest\x12\x12\n" +
-	"\x04text\x18\x01 \x01(\tR\x04text\x12\x14\n" +
-	"\x05texts\x18\x02 \x03(\tR\x05texts\x12\x14\n" +
-	"\x05model\x18\x03 \x01(\tR\x05model\x12\x12\n" +
-	"\x04kind\x18\x04 \x01(\tR\x04kind\x12\x1a\n" +
-	"\btruncate\x18\x05 \x01(\tR\btruncate\"%\n" +
+	"\x04text\x18\x01 \x01(\tR\x04text\x12'\n" +
+	"\x05texts\x18\x02 \x03(\tB\x11ʵ\x1c\rb\vembed_textsR\x05texts\x12\x1c\n" +
+	"\x05model\x18\x03 \x01(\tB\x06ʵ\x1c\x020\x01R\x05model\x12)\n" +
+	"\x04kind\x18\x04 \x01(\tB\x15ʵ\x1c\x11z\x05queryz\bdocumentR\x04kind\x12,\n" +
+	"\btruncate\x18\x05 \x01(\tB\x10ʵ\x1c\fz\x03cutz\x05errorR\btruncate:\x06ʵ\x1c\x02\b\x01\"%\n" +
 	"\vEmbedVector\x12\x16\n" +
-	"\x06values\x18\x01 \x03(\x02R\x06values\"\xd5\x01\n" +
+	"\x06values\x18\x01 \x03(\x02R\x06values\"\xdd\x01\n" +
 	"\rEmbedResponse\x12\x14\n" +
 	"\x05model\x18\x01 \x01(\tR\x05model\x12\x10\n" +
 	"\x03dim\x18\x02 \x01(\rR\x03dim\x12\x1a\n" +
-	"\bsemantic\x18\x03 \x01(\bR\bsemantic\x122\n" +
-	"\avectors\x18\x04 \x03(\v2\x18.millrace.v1.EmbedVectorR\avectors\x12\x16\n" +
+	"\bsemantic\x18\x03 \x01(\bR\bsemantic\x12:\n" +
+	"\avectors\x18\x04 \x03(\v2\x18.millrace.v1.EmbedVectorB\x06ʵ\x1c\x02\b\tR\avectors\x12\x16\n" +
 	"\x06tokens\x18\x05 \x03(\rR\x06tokens\x12\x16\n" +
 	"\x06cached\x18\x06 \x03(\bR\x06cached\x12\x1c\n" +
-	"\ttruncated\x18\a \x03(\bR\ttruncated\"S\n" +
-	"\x05Judge\x12\x18\n" +
-	"\aruleset\x18\x01 \x01(\tR\aruleset\x12\x16\n" +
-	"\x06params\x18\x02 \x01(\fR\x06params\x12\x18\n" +
-	"\ainclude\x18\x03 \x01(\tR\ainclude\"U\n" +
-	"\x05Decay\x12\x14\n" +
-	"\x05field\x18\x01 \x01(\tR\x05field\x126\n" +
-	"\thalf_life\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\bhalfLife\"\xc9\x01\n" +
-	"\x05Merge\x12\x16\n" +
-	"\x06method\x18\x01 \x01(\tR\x06method\x12\x19\n" +
+	"\ttruncated\x18\a \x03(\bR\ttruncated\"\x88\x01\n" +
+	"\x05Judge\x12 \n" +
+	"\aruleset\x18\x01 \x01(\tB\x06ʵ\x1c\x02\x10\x01R\aruleset\x12\x1e\n" +
+	"\x06params\x18\x02 \x01(\fB\x06ʵ\x1c\x02\b\x03R\x06params\x125\n" +
+	"\ainclude\x18\x03 \x01(\tB\x1bʵ\x1c\x17z\beligiblez\vconditionalR\ainclude:\x06ʵ\x1c\x02\b\x01\"e\n" +
+	"\x05Decay\x12\x1c\n" +
+	"\x05field\x18\x01 \x01(\tB\x06ʵ\x1c\x02\x10\x01R\x05field\x12>\n" +
+	"\thalf_life\x18\x02 \x01(\v2\x19.google.protobuf.DurationB\x06ʵ\x1c\x02\x10\x01R\bhalfLife\"\xd9\x01\n" +
+	"\x05Merge\x12\x1e\n" +
+	"\x06method\x18\x01 \x01(\tB\x06ʵ\x1c\x020\x01R\x06method\x12\x19\n" +
 	"\x05dense\x18\x02 \x01(\x01H\x00R\x05dense\x88\x01\x01\x12 \n" +
 	"\tmin_score\x18\x03 \x01(\x01H\x01R\bminScore\x88\x01\x01\x12(\n" +
 	"\x05decay\x18\x04 \x01(\v2\x12.millrace.v1.DecayR\x05decay\x12\x1d\n" +
-	"\alexical\x18\x05 \x01(\x01H\x02R\alexical\x88\x01\x01B\b\n" +
+	"\alexical\x18\x05 \x01(\x01H\x02R\alexical\x88\x01\x01:\x06ʵ\x1c\x02\b\x01B\b\n" +
 	"\x06_denseB\f\n" +
 	"\n" +
 	"_min_scoreB\n" +
 	"\n" +
-	"\b_lexical\"\xbb\x04\n" +
-	"\rSearchRequest\x12\x1e\n" +
+	"\b_lexical\"\xff\x04\n" +
+	"\rSearchRequest\x12&\n" +
 	"\n" +
-	"collection\x18\x01 \x01(\tR\n" +
-	"collection\x12\x1d\n" +
+	"collection\x18\x01 \x01(\tB\x06ʵ\x1c\x02\x10\x01R\n" +
+	"collection\x12%\n" +
 	"\n" +
-	"query_text\x18\x02 \x01(\tR\tqueryText\x12\x16\n" +
-	"\x06vector\x18\x03 \x03(\x02R\x06vector\x12\f\n" +
+	"query_text\x18\x02 \x01(\tB\x06ʵ\x1c\x020\x01R\tqueryText\x12\x1f\n" +
+	"\x06vector\x18\x03 \x03(\x02B\aʵ\x1c\x03h\x80 R\x06vector\x12\f\n" +
 	"\x01k\x18\x04 \x01(\rR\x01k\x12%\n" +
 	"\x04gate\x18\x05 \x01(\v2\x11.millrace.v1.GateR\x04gate\x12(\n" +
 	"\x05judge\x18\x06 \x01(\v2\x12.millrace.v1.JudgeR\x05judge\x12(\n" +
-	"\x05merge\x18\a \x01(\v2\x12.millrace.v1.MergeR\x05merge\x12 \n" +
-	"\vconsistency\x18\b \x01(\tR\vconsistency\x12\x1b\n" +
+	"\x05merge\x18\a \x01(\v2\x12.millrace.v1.MergeR\x05merge\x12;\n" +
+	"\vconsistency\x18\b \x01(\tB\x19ʵ\x1c\x15z\flinearizablez\x05staleR\vconsistency\x12\x1b\n" +
 	"\tmin_index\x18\t \x01(\x04R\bminIndex\x12\x14\n" +
 	"\x05exact\x18\n" +
 	" \x01(\bR\x05exact\x12\x1e\n" +
@@ -4109,11 +4113,11 @@ const file_millrace_v1_search_proto_rawDesc = "" +
 	"\apayload\x18\f \x01(\bH\x00R\apayload\x88\x01\x01\x12\x16\n" +
 	"\x06record\x18\r \x01(\bR\x06record\x12\x18\n" +
 	"\aexplain\x18\x0e \x01(\bR\aexplain\x123\n" +
-	"\atimeout\x18\x0f \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12\x14\n" +
-	"\x05model\x18\x10 \x01(\tR\x05model\x12\x1d\n" +
+	"\atimeout\x18\x0f \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12\x1c\n" +
+	"\x05model\x18\x10 \x01(\tB\x06ʵ\x1c\x020\x01R\x05model\x12\x1d\n" +
 	"\n" +
 	"partial_ok\x18\x11 \x01(\bR\tpartialOk\x12\x0e\n" +
-	"\x02ef\x18\x12 \x01(\rR\x02efB\n" +
+	"\x02ef\x18\x12 \x01(\rR\x02ef:\x06ʵ\x1c\x02\b\x01B\n" +
 	"\n" +
 	"\b_payload\"h\n" +
 	"\n" +
@@ -4127,7 +4131,7 @@ const file_millrace_v1_search_proto_rawDesc = "" +
 	"\x04rule\x18\x01 \x01(\tR\x04rule\x12\x0e\n" +
 	"\x02ok\x18\x02 \x01(\bR\x02ok\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x18\n" +
-	"\amissing\x18\x04 \x01(\bR\amissing\"\x85\x02\n" +
+	"\amissing\x18\x04 \x01(\bR\amissing\"\x8d\x02\n" +
 	"\fSearchResult\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05score\x18\x02 \x01(\x01R\x05score\x12\x18\n" +
@@ -4136,8 +4140,8 @@ const file_millrace_v1_search_proto_rawDesc = "" +
 	"judgeScore\x12-\n" +
 	"\x05parts\x18\x05 \x01(\v2\x17.millrace.v1.ScorePartsR\x05parts\x121\n" +
 	"\areasons\x18\x06 \x03(\v2\x17.millrace.v1.RuleReasonR\areasons\x12\x18\n" +
-	"\aversion\x18\a \x01(\tR\aversion\x12\x18\n" +
-	"\apayload\x18\b \x01(\fR\apayload\"\x7f\n" +
+	"\aversion\x18\a \x01(\tR\aversion\x12 \n" +
+	"\apayload\x18\b \x01(\fB\x06ʵ\x1c\x02\b\x03R\apayload\"\x7f\n" +
 	"\tBlockedBy\x12\x10\n" +
 	"\x03ids\x18\x01 \x01(\x04R\x03ids\x12\x12\n" +
 	"\x04role\x18\x02 \x01(\x04R\x04role\x12\x1e\n" +
@@ -4159,10 +4163,10 @@ const file_millrace_v1_search_proto_rawDesc = "" +
 	"\x06judged\x18\x01 \x01(\x04R\x06judged\x12\x18\n" +
 	"\ablocked\x18\x02 \x01(\x04R\ablocked\x12 \n" +
 	"\vconditional\x18\x03 \x01(\x04R\vconditional\x12\x18\n" +
-	"\aruleset\x18\x04 \x01(\tR\aruleset\"D\n" +
+	"\aruleset\x18\x04 \x01(\tR\aruleset\"L\n" +
 	"\x0ePartitionIndex\x12\x1c\n" +
-	"\tpartition\x18\x01 \x01(\rR\tpartition\x12\x14\n" +
-	"\x05index\x18\x02 \x01(\x04R\x05index\"~\n" +
+	"\tpartition\x18\x01 \x01(\rR\tpartition\x12\x1c\n" +
+	"\x05index\x18\x02 \x01(\x04B\x06ʵ\x1c\x02\b\x01R\x05index\"~\n" +
 	"\n" +
 	"TookMicros\x12\x14\n" +
 	"\x05embed\x18\x01 \x01(\x04R\x05embed\x12\x12\n" +
@@ -4199,14 +4203,14 @@ const file_millrace_v1_search_proto_rawDesc = "" +
 	"\x03gap\x18\f \x01(\v2\x10.millrace.v1.GapR\x03gap\x12;\n" +
 	"\fplan_numbers\x18\r \x01(\v2\x18.millrace.v1.PlanNumbersR\vplanNumbers\"2\n" +
 	"\x13GetRecordingRequest\x12\x1b\n" +
-	"\tsearch_id\x18\x01 \x01(\tR\bsearchId\"\xea\x01\n" +
+	"\tsearch_id\x18\x01 \x01(\tR\bsearchId\"\xf2\x01\n" +
 	"\x14GetRecordingResponse\x12\x1b\n" +
 	"\tsearch_id\x18\x01 \x01(\tR\bsearchId\x12;\n" +
 	"\vrecorded_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"recordedAt\x129\n" +
 	"\n" +
-	"expires_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12\x1c\n" +
-	"\trecording\x18\x04 \x01(\fR\trecording\x12\x1f\n" +
+	"expires_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12$\n" +
+	"\trecording\x18\x04 \x01(\fB\x06ʵ\x1c\x02\b\x03R\trecording\x12\x1f\n" +
 	"\x02at\x18\x05 \x01(\v2\x0f.millrace.v1.AtR\x02at*C\n" +
 	"\x06Metric\x12\x16\n" +
 	"\x12METRIC_UNSPECIFIED\x10\x00\x12\x11\n" +
@@ -4228,27 +4232,37 @@ const file_millrace_v1_search_proto_rawDesc = "" +
 	"\x16FIELD_GATE_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fFIELD_GATE_ROLE\x10\x01\x12\x19\n" +
 	"\x15FIELD_GATE_CREDENTIAL\x10\x02\x12\x14\n" +
-	"\x10FIELD_GATE_BLOCK\x10\x032\xc7\n" +
+	"\x10FIELD_GATE_BLOCK\x10\x032\x8b\x19\n" +
+	"\rSearchService\x12\x8a\x02\n" +
+	"\rSetCollection\x12!.millrace.v1.SetCollectionRequest\x1a\".millrace.v1.SetCollectionResponse\"\xb1\x01ʵ\x1c\xac\x01\x12,/v1/collections/{collection=collection.name}*hMake a collection. Its definition is fixed: the same again is answered with 200, another one is refused.2\n" +
+	"collection`\x05j\x04\xc9\x01\xc8\x01\x12\xa7\x01\n" +
+	"\rGetCollection\x12!.millrace.v1.GetCollectionRequest\x1a\".millrace.v1.GetCollectionResponse\"Oʵ\x1cK\n" +
+	"\x1c/v1/collections/{collection}*\x1fRead a collection's definition.B\n" +
+	"collection\x12\xa1\x01\n" +
+	"\x0fListCollections\x12#.millrace.v1.ListCollectionsRequest\x1a$.millrace.v1.ListCollectionsResponse\"Cʵ\x1c?\n" +
+	"\x0f/v1/collections*\x19List collections by name.R\a\n" +
+	"\x05limitR\b\n" +
+	"\x06cursor\x12\xbe\x01\n" +
+	"\x10DeleteCollection\x12$.millrace.v1.DeleteCollectionRequest\x1a%.millrace.v1.DeleteCollectionResponse\"]ʵ\x1cY\"\x1c/v1/collections/{collection}*7Remove a collection with all its points and recordings.`\x04\x12\xa6\x01\n" +
+	"\x0fCollectionStats\x12#.millrace.v1.CollectionStatsRequest\x1a$.millrace.v1.CollectionStatsResponse\"Hʵ\x1cD\n" +
+	"\"/v1/collections/{collection}/stats*\x1eCount what is in a collection.\x12\x83\x02\n" +
+	"\fUpsertPoints\x12 .millrace.v1.UpsertPointsRequest\x1a!.millrace.v1.UpsertPointsResponse\"\xad\x01ʵ\x1c\xa8\x01\x1a*/v1/collections/{collection}/points:upsert*gStore up to 1,000 points, each by itself, or all or none of them. A point without a vector is embedded.2\x01*:\fUpsertPoints`\x05\x12\xde\x01\n" +
+	"\fDeletePoints\x12 .millrace.v1.DeletePointsRequest\x1a!.millrace.v1.DeletePointsResponse\"\x88\x01ʵ\x1c\x83\x01\x1a*/v1/collections/{collection}/points:delete*BRemove up to 1,000 points, each by itself, or all or none of them.2\x01*:\fDeletePoints`\x05\x12\xc8\x01\n" +
+	"\tGetPoints\x12\x1d.millrace.v1.GetPointsRequest\x1a\x1e.millrace.v1.GetPointsResponse\"|ʵ\x1cx\x1a'/v1/collections/{collection}/points:get*=Read points by their ids. Those that are absent are left out.2\x01*:\tGetPoints`\a\x12\xbf\x01\n" +
+	"\vCountPoints\x12\x1f.millrace.v1.CountPointsRequest\x1a .millrace.v1.CountPointsResponse\"mʵ\x1ci\x1a)/v1/collections/{collection}/points:count**Count exactly the points that pass a gate.2\x01*:\vCountPoints`\a\x12\x9d\x02\n" +
 	"\n" +
-	"\rSearchService\x12V\n" +
-	"\rSetCollection\x12!.millrace.v1.SetCollectionRequest\x1a\".millrace.v1.SetCollectionResponse\x12V\n" +
-	"\rGetCollection\x12!.millrace.v1.GetCollectionRequest\x1a\".millrace.v1.GetCollectionResponse\x12\\\n" +
-	"\x0fListCollections\x12#.millrace.v1.ListCollectionsRequest\x1a$.millrace.v1.ListCollectionsResponse\x12_\n" +
-	"\x10DeleteCollection\x12$.millrace.v1.DeleteCollectionRequest\x1a%.millrace.v1.DeleteCollectionResponse\x12\\\n" +
-	"\x0fCollectionStats\x12#.millrace.v1.CollectionStatsRequest\x1a$.millrace.v1.CollectionStatsResponse\x12S\n" +
-	"\fUpsertPoints\x12 .millrace.v1.UpsertPointsRequest\x1a!.millrace.v1.UpsertPointsResponse\x12S\n" +
-	"\fDeletePoints\x12 .millrace.v1.DeletePointsRequest\x1a!.millrace.v1.DeletePointsResponse\x12J\n" +
-	"\tGetPoints\x12\x1d.millrace.v1.GetPointsRequest\x1a\x1e.millrace.v1.GetPointsResponse\x12P\n" +
-	"\vCountPoints\x12\x1f.millrace.v1.CountPointsRequest\x1a .millrace.v1.CountPointsResponse\x12M\n" +
+	"PutRuleset\x12\x1e.millrace.v1.PutRulesetRequest\x1a\x1f.millrace.v1.PutRulesetResponse\"\xcd\x01ʵ\x1c\xc8\x01\x12\x16/v1/rulesets/{ruleset}*\x96\x01Publish the next version of a ruleset. A rule that does not compile is refused with its line and column. The newest rules again are answered with 200.2\x01*:\n" +
+	"PutRuleset`\x04j\x04\xc9\x01\xc8\x01\x12\xaf\x01\n" +
 	"\n" +
-	"PutRuleset\x12\x1e.millrace.v1.PutRulesetRequest\x1a\x1f.millrace.v1.PutRulesetResponse\x12M\n" +
-	"\n" +
-	"GetRuleset\x12\x1e.millrace.v1.GetRulesetRequest\x1a\x1f.millrace.v1.GetRulesetResponse\x12S\n" +
-	"\fListRulesets\x12 .millrace.v1.ListRulesetsRequest\x1a!.millrace.v1.ListRulesetsResponse\x12V\n" +
-	"\rDeleteRuleset\x12!.millrace.v1.DeleteRulesetRequest\x1a\".millrace.v1.DeleteRulesetResponse\x12>\n" +
-	"\x05Embed\x12\x19.millrace.v1.EmbedRequest\x1a\x1a.millrace.v1.EmbedResponse\x12A\n" +
-	"\x06Search\x12\x1a.millrace.v1.SearchRequest\x1a\x1b.millrace.v1.SearchResponse\x12S\n" +
-	"\fGetRecording\x12 .millrace.v1.GetRecordingRequest\x1a!.millrace.v1.GetRecordingResponseB9Z7github.com/millrace/millrace/gen/millrace/v1;millracev1b\x06proto3"
+	"GetRuleset\x12\x1e.millrace.v1.GetRulesetRequest\x1a\x1f.millrace.v1.GetRulesetResponse\"`ʵ\x1c\\\n" +
+	"\x16/v1/rulesets/{ruleset}*BRead a version of a ruleset: NAME@VERSION, or NAME for the newest.\x12\x9d\x01\n" +
+	"\fListRulesets\x12 .millrace.v1.ListRulesetsRequest\x1a!.millrace.v1.ListRulesetsResponse\"Hʵ\x1cD\n" +
+	"\f/v1/rulesets*4List rulesets by name, each with its newest version.\x12\xde\x01\n" +
+	"\rDeleteRuleset\x12!.millrace.v1.DeleteRulesetRequest\x1a\".millrace.v1.DeleteRulesetResponse\"\x85\x01ʵ\x1c\x80\x01\"\x16/v1/rulesets/{ruleset}*dRemove a ruleset, by NAME, with all its versions. The numbers of removed versions do not come again.`\x04\x12l\n" +
+	"\x05Embed\x12\x19.millrace.v1.EmbedRequest\x1a\x1a.millrace.v1.EmbedResponse\",ʵ\x1c(\x1a\t/v1/embed*\x16Make vectors of texts.2\x01*`\a\x12\xe5\x01\n" +
+	"\x06Search\x12\x1a.millrace.v1.SearchRequest\x1a\x1b.millrace.v1.SearchResponse\"\xa1\x01ʵ\x1c\x9c\x01\x1a\x11/v1/matrix/search*\x81\x01Find who passes the gate, and of them who fits best. There are never fewer results than k, or than rows that pass gate and judge.2\x01*`\a\x12\x97\x01\n" +
+	"\fGetRecording\x12 .millrace.v1.GetRecordingRequest\x1a!.millrace.v1.GetRecordingResponse\"Bʵ\x1c>\n" +
+	"\x1a/v1/recordings/{search_id}* Read a search that was recorded.B9Z7github.com/millrace/millrace/gen/millrace/v1;millracev1b\x06proto3"
 
 var (
 	file_millrace_v1_search_proto_rawDescOnce sync.Once

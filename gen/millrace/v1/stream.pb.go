@@ -7,6 +7,7 @@
 package millracev1
 
 import (
+	_ "github.com/millrace/millrace/gen/millrace/rest"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
@@ -1933,20 +1934,20 @@ var File_millrace_v1_stream_proto protoreflect.FileDescriptor
 
 const file_millrace_v1_stream_proto_rawDesc = "" +
 	"\n" +
-	"\x18millrace/v1/stream.proto\x12\vmillrace.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14millrace/v1/kv.proto\x1a\x16millrace/v1/task.proto\"\x0f\n" +
-	"\rStatusRequest\"\xeb\x02\n" +
+	"\x18millrace/v1/stream.proto\x12\vmillrace.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bmillrace/rest/options.proto\x1a\x14millrace/v1/kv.proto\x1a\x16millrace/v1/task.proto\"\x0f\n" +
+	"\rStatusRequest\"\x95\x03\n" +
 	"\x0eStatusResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1e\n" +
 	"\n" +
 	"durability\x18\x02 \x01(\tR\n" +
 	"durability\x12\x12\n" +
 	"\x04node\x18\x03 \x01(\tR\x04node\x12\x16\n" +
-	"\x06shards\x18\x04 \x01(\rR\x06shards\x12#\n" +
-	"\rapplied_index\x18\x05 \x01(\x04R\fappliedIndex\x12\x16\n" +
-	"\x06fsyncs\x18\x06 \x01(\x04R\x06fsyncs\x12\x1b\n" +
-	"\tlog_bytes\x18\a \x01(\x04R\blogBytes\x12\x18\n" +
-	"\aentries\x18\b \x01(\x04R\aentries\x12'\n" +
-	"\x0fstore_mutations\x18\t \x01(\x04R\x0estoreMutations\x129\n" +
+	"\x06shards\x18\x04 \x01(\rR\x06shards\x12-\n" +
+	"\rapplied_index\x18\x05 \x01(\x04B\bʵ\x1c\x04\b\x01@\x01R\fappliedIndex\x12\x1e\n" +
+	"\x06fsyncs\x18\x06 \x01(\x04B\x06ʵ\x1c\x02@\x01R\x06fsyncs\x12#\n" +
+	"\tlog_bytes\x18\a \x01(\x04B\x06ʵ\x1c\x02@\x01R\blogBytes\x12 \n" +
+	"\aentries\x18\b \x01(\x04B\x06ʵ\x1c\x02@\x01R\aentries\x12/\n" +
+	"\x0fstore_mutations\x18\t \x01(\x04B\x06ʵ\x1c\x02@\x01R\x0estoreMutations\x129\n" +
 	"\n" +
 	"started_at\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x12\x1b\n" +
@@ -2057,14 +2058,14 @@ const file_millrace_v1_stream_proto_rawDesc = "" +
 	"\x04gets\x18\t \x01(\v2\x17.millrace.v1.GetsResultR\x04gets\"I\n" +
 	"\x06Assign\x12\x10\n" +
 	"\x03sub\x18\x01 \x01(\rR\x03sub\x12-\n" +
-	"\x05tasks\x18\x02 \x03(\v2\x17.millrace.v1.AssignmentR\x05tasks\"I\n" +
+	"\x05tasks\x18\x02 \x03(\v2\x17.millrace.v1.AssignmentR\x05tasks\"Q\n" +
 	"\tLeaseLost\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
-	"\x05token\x18\x02 \x01(\x04R\x05token\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"x\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1c\n" +
+	"\x05token\x18\x02 \x01(\x04B\x06ʵ\x1c\x02\b\x01R\x05token\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x80\x01\n" +
 	"\x06Cancel\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
-	"\x05token\x18\x02 \x01(\x04R\x05token\x12\x16\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1c\n" +
+	"\x05token\x18\x02 \x01(\x04B\x06ʵ\x1c\x02\b\x01R\x05token\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x120\n" +
 	"\x05until\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"\\\n" +
 	"\bThrottle\x12\x14\n" +
@@ -2083,9 +2084,11 @@ const file_millrace_v1_stream_proto_rawDesc = "" +
 	"\vQueueStream\x12>\n" +
 	"\x04Open\x12\x18.millrace.v1.ClientFrame\x1a\x18.millrace.v1.ServerFrame(\x010\x012J\n" +
 	"\bKVStream\x12>\n" +
-	"\x04Open\x12\x18.millrace.v1.ClientFrame\x1a\x18.millrace.v1.ServerFrame(\x010\x012R\n" +
-	"\rServerService\x12A\n" +
-	"\x06Status\x12\x1a.millrace.v1.StatusRequest\x1a\x1b.millrace.v1.StatusResponseB9Z7github.com/millrace/millrace/gen/millrace/v1;millracev1b\x06proto3"
+	"\x04Open\x12\x18.millrace.v1.ClientFrame\x1a\x18.millrace.v1.ServerFrame(\x010\x012\xeb\x01\n" +
+	"\rServerService\x12\xd9\x01\n" +
+	"\x06Status\x12\x1a.millrace.v1.StatusRequest\x1a\x1b.millrace.v1.StatusResponse\"\x95\x01ʵ\x1c\x90\x01\n" +
+	"\n" +
+	"/v1/status*\x81\x01Tell what this server is, and, to an operator (a token with the scope cluster or tenant:admin), what it has done for all tenants.B9Z7github.com/millrace/millrace/gen/millrace/v1;millracev1b\x06proto3"
 
 var (
 	file_millrace_v1_stream_proto_rawDescOnce sync.Once

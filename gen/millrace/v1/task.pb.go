@@ -7,6 +7,7 @@
 package millracev1
 
 import (
+	_ "github.com/millrace/millrace/gen/millrace/rest"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
@@ -6404,17 +6405,17 @@ var File_millrace_v1_task_proto protoreflect.FileDescriptor
 
 const file_millrace_v1_task_proto_rawDesc = "" +
 	"\n" +
-	"\x16millrace/v1/task.proto\x12\vmillrace.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1cmillrace/v1/ref_change.proto\x1a\x18millrace/v1/vector.proto\"\xab\x01\n" +
-	"\x05Retry\x12.\n" +
-	"\abackoff\x18\x01 \x01(\x0e2\x14.millrace.v1.BackoffR\abackoff\x12-\n" +
-	"\x04base\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04base\x12\x16\n" +
-	"\x06factor\x18\x03 \x01(\x01R\x06factor\x12+\n" +
-	"\x03max\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x03max\"2\n" +
-	"\x06Header\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value\"\x97\x02\n" +
-	"\x06Unique\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12/\n" +
+	"\x16millrace/v1/task.proto\x12\vmillrace.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bmillrace/rest/options.proto\x1a\x1cmillrace/v1/ref_change.proto\x1a\x18millrace/v1/vector.proto\"\xbb\x01\n" +
+	"\x05Retry\x126\n" +
+	"\abackoff\x18\x01 \x01(\x0e2\x14.millrace.v1.BackoffB\x06ʵ\x1c\x028\x01R\abackoff\x12-\n" +
+	"\x04base\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04base\x12\x1e\n" +
+	"\x06factor\x18\x03 \x01(\x01B\x06ʵ\x1c\x028\x01R\x06factor\x12+\n" +
+	"\x03max\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x03max\":\n" +
+	"\x06Header\x12\x1a\n" +
+	"\x04name\x18\x01 \x01(\tB\x06ʵ\x1c\x02\x10\x01R\x04name\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\"\x9f\x02\n" +
+	"\x06Unique\x12\x18\n" +
+	"\x03key\x18\x01 \x01(\tB\x06ʵ\x1c\x02\x10\x01R\x03key\x12/\n" +
 	"\x05until\x18\x02 \x01(\x0e2\x19.millrace.v1.Unique.UntilR\x05until\x12+\n" +
 	"\x03ttl\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x12?\n" +
 	"\von_conflict\x18\x04 \x01(\x0e2\x1e.millrace.v1.Unique.OnConflictR\n" +
@@ -6429,14 +6430,14 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x06RETURN\x10\x00\x12\n" +
 	"\n" +
 	"\x06REJECT\x10\x01\x12\v\n" +
-	"\aREPLACE\x10\x02\"\x88\a\n" +
-	"\bTaskSpec\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
-	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x12\n" +
-	"\x04kind\x18\x03 \x01(\tR\x04kind\x12\x18\n" +
-	"\apayload\x18\x04 \x01(\fR\apayload\x12!\n" +
-	"\fcontent_type\x18\x05 \x01(\tR\vcontentType\x12-\n" +
-	"\aheaders\x18\x06 \x03(\v2\x13.millrace.v1.HeaderR\aheaders\x12\x1a\n" +
+	"\aREPLACE\x10\x02\"\xfd\a\n" +
+	"\bTaskSpec\x12\x16\n" +
+	"\x02id\x18\x01 \x01(\tB\x06ʵ\x1c\x020\x01R\x02id\x12\x1c\n" +
+	"\x05queue\x18\x02 \x01(\tB\x06ʵ\x1c\x02\x10\x01R\x05queue\x12\x1a\n" +
+	"\x04kind\x18\x03 \x01(\tB\x06ʵ\x1c\x020\x01R\x04kind\x12.\n" +
+	"\apayload\x18\x04 \x01(\fB\x14ʵ\x1c\x10\b\x02Z\fcontent_typeR\apayload\x12!\n" +
+	"\fcontent_type\x18\x05 \x01(\tR\vcontentType\x12<\n" +
+	"\aheaders\x18\x06 \x03(\v2\x13.millrace.v1.HeaderB\rʵ\x1c\tb\aheadersR\aheaders\x12\x1a\n" +
 	"\bpriority\x18\a \x01(\rR\bpriority\x121\n" +
 	"\x06run_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x05runAt\x12/\n" +
 	"\x05delay\x18\t \x01(\v2\x19.google.protobuf.DurationR\x05delay\x12!\n" +
@@ -6448,37 +6449,38 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x05lease\x18\r \x01(\v2\x19.google.protobuf.DurationR\x05lease\x122\n" +
 	"\amax_run\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\x06maxRun\x12(\n" +
 	"\x05retry\x18\x0f \x01(\v2\x12.millrace.v1.RetryR\x05retry\x12+\n" +
-	"\x06unique\x18\x10 \x01(\v2\x13.millrace.v1.UniqueR\x06unique\x12\x10\n" +
-	"\x03tag\x18\x16 \x01(\tR\x03tag\x129\n" +
-	"\x06labels\x18\x14 \x03(\v2!.millrace.v1.TaskSpec.LabelsEntryR\x06labels\x12\x10\n" +
-	"\x03key\x18\x15 \x01(\tR\x03key\x12\x12\n" +
-	"\x04cost\x18\x17 \x01(\rR\x04cost\x129\n" +
+	"\x06unique\x18\x10 \x01(\v2\x13.millrace.v1.UniqueR\x06unique\x12\x18\n" +
+	"\x03tag\x18\x16 \x01(\tB\x06ʵ\x1c\x020\x01R\x03tag\x12A\n" +
+	"\x06labels\x18\x14 \x03(\v2!.millrace.v1.TaskSpec.LabelsEntryB\x06ʵ\x1c\x02 \x01R\x06labels\x12\x18\n" +
+	"\x03key\x18\x15 \x01(\tB\x06ʵ\x1c\x02 \x01R\x03key\x12\x1a\n" +
+	"\x04cost\x18\x17 \x01(\rB\x06ʵ\x1c\x02 \x01R\x04cost\x12A\n" +
 	"\n" +
-	"expires_at\x18\x18 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12\x14\n" +
-	"\x05after\x18\x19 \x03(\tR\x05after\x12\x18\n" +
-	"\awebhook\x18\x1a \x01(\tR\awebhook\x1a9\n" +
+	"expires_at\x18\x18 \x01(\v2\x1a.google.protobuf.TimestampB\x06ʵ\x1c\x02 \x01R\texpiresAt\x12\x1c\n" +
+	"\x05after\x18\x19 \x03(\tB\x06ʵ\x1c\x02 \x01R\x05after\x12 \n" +
+	"\awebhook\x18\x1a \x01(\tB\x06ʵ\x1c\x02 \x01R\awebhook\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x11\n" +
-	"\x0f_max_deliveries\"O\n" +
-	"\tTaskError\x12\x12\n" +
-	"\x04code\x18\x01 \x01(\tR\x04code\x12\x18\n" +
-	"\amessage\x18\x02 \x01(\tR\amessage\x12\x14\n" +
-	"\x05stack\x18\x03 \x01(\tR\x05stack\"\xa3\t\n" +
+	"\x0f_max_deliveries\"m\n" +
+	"\tTaskError\x12\x1c\n" +
+	"\x04code\x18\x01 \x01(\tB\bʵ\x1c\x04\b\x058\x01R\x04code\x12\"\n" +
+	"\amessage\x18\x02 \x01(\tB\bʵ\x1c\x04\b\x058\x01R\amessage\x12\x1e\n" +
+	"\x05stack\x18\x03 \x01(\tB\bʵ\x1c\x04\b\x058\x01R\x05stack\"\x96\n" +
+	"\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x12\n" +
 	"\x04kind\x18\x03 \x01(\tR\x04kind\x12(\n" +
-	"\x05state\x18\x04 \x01(\x0e2\x12.millrace.v1.StateR\x05state\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x18\n" +
-	"\apayload\x18\x06 \x01(\fR\apayload\x12!\n" +
-	"\fcontent_type\x18\a \x01(\tR\vcontentType\x12-\n" +
-	"\aheaders\x18\b \x03(\v2\x13.millrace.v1.HeaderR\aheaders\x12\x1a\n" +
+	"\x05state\x18\x04 \x01(\x0e2\x12.millrace.v1.StateR\x05state\x12\x1e\n" +
+	"\x06reason\x18\x05 \x01(\tB\x06ʵ\x1c\x028\x01R\x06reason\x120\n" +
+	"\apayload\x18\x06 \x01(\fB\x16ʵ\x1c\x12\b\x02@\x01Z\fcontent_typeR\apayload\x12!\n" +
+	"\fcontent_type\x18\a \x01(\tR\vcontentType\x125\n" +
+	"\aheaders\x18\b \x03(\v2\x13.millrace.v1.HeaderB\x06ʵ\x1c\x028\x01R\aheaders\x12\x1a\n" +
 	"\bpriority\x18\t \x01(\rR\bpriority\x121\n" +
 	"\x06run_at\x18\n" +
-	" \x01(\v2\x1a.google.protobuf.TimestampR\x05runAt\x12\x1d\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\x05runAt\x12%\n" +
 	"\n" +
-	"unique_key\x18\v \x01(\tR\tuniqueKey\x12!\n" +
+	"unique_key\x18\v \x01(\tB\x06ʵ\x1c\x028\x01R\tuniqueKey\x12!\n" +
 	"\fmax_attempts\x18\f \x01(\x05R\vmaxAttempts\x12\x1f\n" +
 	"\vmax_crashes\x18\r \x01(\x05R\n" +
 	"maxCrashes\x12%\n" +
@@ -6496,76 +6498,79 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\n" +
 	"started_at\x18\x18 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x12;\n" +
 	"\vfinished_at\x18\x19 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"finishedAt\x12\x18\n" +
-	"\acreator\x18\x1a \x01(\tR\acreator\x12\x16\n" +
-	"\x06worker\x18\x1b \x01(\tR\x06worker\x12;\n" +
+	"finishedAt\x12 \n" +
+	"\acreator\x18\x1a \x01(\tB\x06ʵ\x1c\x028\x01R\acreator\x12\x1e\n" +
+	"\x06worker\x18\x1b \x01(\tB\x06ʵ\x1c\x028\x01R\x06worker\x12;\n" +
 	"\vlease_until\x18\x1c \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"leaseUntil\x12\x16\n" +
-	"\x06result\x18\x1d \x01(\fR\x06result\x12\x1f\n" +
-	"\vresult_type\x18\x1e \x01(\tR\n" +
+	"leaseUntil\x129\n" +
+	"\x06result\x18\x1d \x01(\fB!ʵ\x1c\x1d\b\x02@\x01J\n" +
+	"has_resultZ\vresult_typeR\x06result\x12'\n" +
+	"\vresult_type\x18\x1e \x01(\tB\x06ʵ\x1c\x028\x01R\n" +
 	"resultType\x12\x1d\n" +
 	"\n" +
 	"has_result\x18\x1f \x01(\bR\thasResult\x12,\n" +
-	"\x05error\x18  \x01(\v2\x16.millrace.v1.TaskErrorR\x05error\x12\x10\n" +
-	"\x03tag\x18! \x01(\tR\x03tag\"\x8d\x02\n" +
+	"\x05error\x18  \x01(\v2\x16.millrace.v1.TaskErrorR\x05error\x12\x18\n" +
+	"\x03tag\x18! \x01(\tB\x06ʵ\x1c\x028\x01R\x03tag\"\xa5\x02\n" +
 	"\aAttempt\x12\x16\n" +
-	"\x06number\x18\x01 \x01(\rR\x06number\x12\x16\n" +
-	"\x06worker\x18\x02 \x01(\tR\x06worker\x120\n" +
+	"\x06number\x18\x01 \x01(\rR\x06number\x12\x1e\n" +
+	"\x06worker\x18\x02 \x01(\tB\x06ʵ\x1c\x028\x01R\x06worker\x120\n" +
 	"\x05start\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05start\x12,\n" +
-	"\x03end\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x03end\x12.\n" +
-	"\aoutcome\x18\x05 \x01(\x0e2\x14.millrace.v1.OutcomeR\aoutcome\x12,\n" +
-	"\x05error\x18\x06 \x01(\v2\x16.millrace.v1.TaskErrorR\x05error\x12\x14\n" +
-	"\x05index\x18\a \x01(\x04R\x05index\"\x80\x01\n" +
+	"\x03end\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x03end\x126\n" +
+	"\aoutcome\x18\x05 \x01(\x0e2\x14.millrace.v1.OutcomeB\x06ʵ\x1c\x028\x01R\aoutcome\x12,\n" +
+	"\x05error\x18\x06 \x01(\v2\x16.millrace.v1.TaskErrorR\x05error\x12\x1c\n" +
+	"\x05index\x18\a \x01(\x04B\x06ʵ\x1c\x02\b\x01R\x05index\"\x88\x01\n" +
 	"\x02At\x12\x1c\n" +
-	"\tpartition\x18\x01 \x01(\rR\tpartition\x12\x14\n" +
-	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x14\n" +
+	"\tpartition\x18\x01 \x01(\rR\tpartition\x12\x1c\n" +
+	"\x05index\x18\x02 \x01(\x04B\x06ʵ\x1c\x02\b\x01R\x05index\x12\x14\n" +
 	"\x05epoch\x18\x03 \x01(\rR\x05epoch\x120\n" +
-	"\x05stamp\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05stamp\"\xff\x03\n" +
-	"\x05Error\x12\x12\n" +
-	"\x04code\x18\x01 \x01(\tR\x04code\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
-	"\amessage\x18\x03 \x01(\tR\amessage\x12\x14\n" +
-	"\x05field\x18\x04 \x01(\tR\x05field\x12\x13\n" +
-	"\x02op\x18\x05 \x01(\x05H\x00R\x02op\x88\x01\x01\x129\n" +
-	"\adetails\x18\x06 \x03(\v2\x1f.millrace.v1.Error.DetailsEntryR\adetails\x12\x14\n" +
-	"\x05limit\x18\a \x01(\tR\x05limit\x12\x10\n" +
-	"\x03max\x18\b \x01(\x03R\x03max\x12:\n" +
-	"\vretry_after\x18\t \x01(\v2\x19.google.protobuf.DurationR\n" +
-	"retryAfter\x12\x16\n" +
+	"\x05stamp\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05stamp\"\xd7\x04\n" +
+	"\x05Error\x12\x1a\n" +
+	"\x04code\x18\x01 \x01(\tB\x06ʵ\x1c\x02\x10\x01R\x04code\x12\x1e\n" +
+	"\x06reason\x18\x02 \x01(\tB\x06ʵ\x1c\x028\x01R\x06reason\x12 \n" +
+	"\amessage\x18\x03 \x01(\tB\x06ʵ\x1c\x02\x10\x01R\amessage\x12\x1c\n" +
+	"\x05field\x18\x04 \x01(\tB\x06ʵ\x1c\x028\x01R\x05field\x12\x13\n" +
+	"\x02op\x18\x05 \x01(\x05H\x00R\x02op\x88\x01\x01\x12A\n" +
+	"\adetails\x18\x06 \x03(\v2\x1f.millrace.v1.Error.DetailsEntryB\x06ʵ\x1c\x028\x01R\adetails\x12\x1c\n" +
+	"\x05limit\x18\a \x01(\tB\x06ʵ\x1c\x028\x01R\x05limit\x12\x18\n" +
+	"\x03max\x18\b \x01(\x03B\x06ʵ\x1c\x028\x01R\x03max\x12B\n" +
+	"\vretry_after\x18\t \x01(\v2\x19.google.protobuf.DurationB\x06ʵ\x1c\x02\b\bR\n" +
+	"retryAfter\x12\x1e\n" +
 	"\x06leader\x18\n" +
-	" \x01(\tR\x06leader\x124\n" +
-	"\aoutcome\x18\v \x01(\x0e2\x1a.millrace.v1.Error.OutcomeR\aoutcome\x120\n" +
-	"\bfailures\x18\f \x03(\v2\x14.millrace.v1.FailureR\bfailures\x1a:\n" +
+	" \x01(\tB\x06ʵ\x1c\x028\x01R\x06leader\x12<\n" +
+	"\aoutcome\x18\v \x01(\x0e2\x1a.millrace.v1.Error.OutcomeB\x06ʵ\x1c\x02\x10\x01R\aoutcome\x128\n" +
+	"\bfailures\x18\f \x03(\v2\x14.millrace.v1.FailureB\x06ʵ\x1c\x028\x01R\bfailures\x1a:\n" +
 	"\fDetailsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"#\n" +
 	"\aOutcome\x12\v\n" +
 	"\aREFUSED\x10\x00\x12\v\n" +
 	"\aUNKNOWN\x10\x01B\x05\n" +
-	"\x03_op\"\xe0\x01\n" +
+	"\x03_op\"\xf0\x01\n" +
 	"\aFailure\x12\x16\n" +
 	"\x06change\x18\x01 \x01(\x05R\x06change\x12\x12\n" +
-	"\x04code\x18\x02 \x01(\tR\x04code\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x18\n" +
-	"\amessage\x18\x04 \x01(\tR\amessage\x12;\n" +
-	"\adetails\x18\x05 \x03(\v2!.millrace.v1.Failure.DetailsEntryR\adetails\x1a:\n" +
+	"\x04code\x18\x02 \x01(\tR\x04code\x12\x1e\n" +
+	"\x06reason\x18\x03 \x01(\tB\x06ʵ\x1c\x028\x01R\x06reason\x12\x18\n" +
+	"\amessage\x18\x04 \x01(\tR\amessage\x12C\n" +
+	"\adetails\x18\x05 \x03(\v2!.millrace.v1.Failure.DetailsEntryB\x06ʵ\x1c\x028\x01R\adetails\x1a:\n" +
 	"\fDetailsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\":\n" +
 	"\rCreateRequest\x12)\n" +
-	"\x04task\x18\x01 \x01(\v2\x15.millrace.v1.TaskSpecR\x04task\"\x86\x01\n" +
+	"\x04task\x18\x01 \x01(\v2\x15.millrace.v1.TaskSpecR\x04task\"\x96\x01\n" +
 	"\x0eCreateResponse\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1a\n" +
-	"\breplayed\x18\x02 \x01(\bR\breplayed\x12'\n" +
-	"\x0fpayload_matches\x18\x03 \x01(\bR\x0epayloadMatches\x12\x1f\n" +
-	"\x02at\x18\x04 \x01(\v2\x0f.millrace.v1.AtR\x02at\"Y\n" +
-	"\x12BatchCreateRequest\x12+\n" +
-	"\x05tasks\x18\x01 \x03(\v2\x15.millrace.v1.TaskSpecR\x05tasks\x12\x16\n" +
-	"\x06atomic\x18\x02 \x01(\bR\x06atomic\"\x8d\x01\n" +
+	"\breplayed\x18\x02 \x01(\bR\breplayed\x127\n" +
+	"\x0fpayload_matches\x18\x03 \x01(\bB\x0eʵ\x1c\n" +
+	"J\breplayedR\x0epayloadMatches\x12\x1f\n" +
+	"\x02at\x18\x04 \x01(\v2\x0f.millrace.v1.AtR\x02at\"n\n" +
+	"\x12BatchCreateRequest\x12@\n" +
+	"\x05tasks\x18\x01 \x03(\v2\x15.millrace.v1.TaskSpecB\x13ʵ\x1c\x0f\x10\x01b\vframe_itemsR\x05tasks\x12\x16\n" +
+	"\x06atomic\x18\x02 \x01(\bR\x06atomic\"\xaa\x01\n" +
 	"\fCreateResult\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1a\n" +
-	"\breplayed\x18\x02 \x01(\bR\breplayed\x12'\n" +
-	"\x0fpayload_matches\x18\x03 \x01(\bR\x0epayloadMatches\x12(\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12'\n" +
+	"\breplayed\x18\x02 \x01(\bB\vʵ\x1c\aR\x05errorR\breplayed\x127\n" +
+	"\x0fpayload_matches\x18\x03 \x01(\bB\x0eʵ\x1c\n" +
+	"J\breplayedR\x0epayloadMatches\x12(\n" +
 	"\x05error\x18\x04 \x01(\v2\x12.millrace.v1.ErrorR\x05error\"k\n" +
 	"\x13BatchCreateResponse\x123\n" +
 	"\aresults\x18\x01 \x03(\v2\x19.millrace.v1.CreateResultR\aresults\x12\x1f\n" +
@@ -6587,16 +6592,17 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12(\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x12.millrace.v1.StateR\x05state\x12\x14\n" +
 	"\x05limit\x18\x03 \x01(\rR\x05limit\x12\x16\n" +
-	"\x06cursor\x18\x04 \x01(\tR\x06cursor\"p\n" +
+	"\x06cursor\x18\x04 \x01(\tR\x06cursor\"x\n" +
 	"\fListResponse\x12'\n" +
-	"\x05tasks\x18\x01 \x03(\v2\x11.millrace.v1.TaskR\x05tasks\x12\x16\n" +
-	"\x06cursor\x18\x02 \x01(\tR\x06cursor\x12\x1f\n" +
-	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at\"9\n" +
-	"\vQueueWeight\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
-	"\x06weight\x18\x02 \x01(\rR\x06weight\"\xfb\x01\n" +
-	"\fClaimRequest\x120\n" +
-	"\x06queues\x18\x01 \x03(\v2\x18.millrace.v1.QueueWeightR\x06queues\x12\x10\n" +
+	"\x05tasks\x18\x01 \x03(\v2\x11.millrace.v1.TaskR\x05tasks\x12\x1e\n" +
+	"\x06cursor\x18\x02 \x01(\tB\x06ʵ\x1c\x028\x01R\x06cursor\x12\x1f\n" +
+	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at\"M\n" +
+	"\vQueueWeight\x12\x1a\n" +
+	"\x04name\x18\x01 \x01(\tB\x06ʵ\x1c\x02\x10\x01R\x04name\x12\x16\n" +
+	"\x06weight\x18\x02 \x01(\rR\x06weight:\n" +
+	"ʵ\x1c\x06\x12\x04name\"\x91\x02\n" +
+	"\fClaimRequest\x12F\n" +
+	"\x06queues\x18\x01 \x03(\v2\x18.millrace.v1.QueueWeightB\x14ʵ\x1c\x10\x10\x01b\fclaim_queuesR\x06queues\x12\x10\n" +
 	"\x03max\x18\x02 \x01(\rR\x03max\x12/\n" +
 	"\x05lease\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x05lease\x12-\n" +
 	"\x04wait\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x04wait\x12\x16\n" +
@@ -6606,31 +6612,31 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"_partition\"_\n" +
 	"\rClaimResponse\x12-\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x17.millrace.v1.AssignmentR\x05tasks\x12\x1f\n" +
-	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\xb5\x03\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\xf3\x03\n" +
 	"\n" +
 	"Assignment\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
-	"\x05token\x18\x02 \x01(\x04R\x05token\x12\x18\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1c\n" +
+	"\x05token\x18\x02 \x01(\x04B\x06ʵ\x1c\x02\b\x01R\x05token\x12\x18\n" +
 	"\aattempt\x18\x03 \x01(\rR\aattempt\x12\x14\n" +
 	"\x05queue\x18\x04 \x01(\tR\x05queue\x12\x12\n" +
-	"\x04kind\x18\x05 \x01(\tR\x04kind\x12\x18\n" +
-	"\apayload\x18\x06 \x01(\fR\apayload\x12!\n" +
-	"\fcontent_type\x18\a \x01(\tR\vcontentType\x12-\n" +
-	"\aheaders\x18\b \x03(\v2\x13.millrace.v1.HeaderR\aheaders\x12\x1a\n" +
-	"\bpriority\x18\t \x01(\rR\bpriority\x12\x19\n" +
+	"\x04kind\x18\x05 \x01(\tR\x04kind\x12.\n" +
+	"\apayload\x18\x06 \x01(\fB\x14ʵ\x1c\x10\b\x02Z\fcontent_typeR\apayload\x12!\n" +
+	"\fcontent_type\x18\a \x01(\tR\vcontentType\x125\n" +
+	"\aheaders\x18\b \x03(\v2\x13.millrace.v1.HeaderB\x06ʵ\x1c\x028\x01R\aheaders\x12\x1a\n" +
+	"\bpriority\x18\t \x01(\rR\bpriority\x12!\n" +
 	"\blease_ms\x18\n" +
-	" \x01(\x04R\aleaseMs\x12\"\n" +
-	"\rlease_left_ms\x18\v \x01(\x04R\vleaseLeftMs\x12!\n" +
+	" \x01(\x04B\x06ʵ\x1c\x02\b\x06R\aleaseMs\x12*\n" +
+	"\rlease_left_ms\x18\v \x01(\x04B\x06ʵ\x1c\x02\b\x06R\vleaseLeftMs\x12!\n" +
 	"\fmax_attempts\x18\f \x01(\x05R\vmaxAttempts\x12\x1a\n" +
 	"\bfailures\x18\r \x01(\rR\bfailures\x12\x18\n" +
-	"\acrashes\x18\x0e \x01(\rR\acrashes\x12\x1d\n" +
+	"\acrashes\x18\x0e \x01(\rR\acrashes\x12%\n" +
 	"\n" +
-	"created_ms\x18\x0f \x01(\x03R\tcreatedMs\",\n" +
-	"\x04Hold\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
-	"\x05token\x18\x02 \x01(\x04R\x05token\"n\n" +
-	"\x10HeartbeatRequest\x12'\n" +
-	"\x05items\x18\x01 \x03(\v2\x11.millrace.v1.HoldR\x05items\x121\n" +
+	"created_ms\x18\x0f \x01(\x03B\x06ʵ\x1c\x02\b\aR\tcreatedMs\">\n" +
+	"\x04Hold\x12\x16\n" +
+	"\x02id\x18\x01 \x01(\tB\x06ʵ\x1c\x02\x10\x01R\x02id\x12\x1e\n" +
+	"\x05token\x18\x02 \x01(\x04B\bʵ\x1c\x04\b\x01\x10\x01R\x05token\"\x83\x01\n" +
+	"\x10HeartbeatRequest\x12<\n" +
+	"\x05items\x18\x01 \x03(\v2\x11.millrace.v1.HoldB\x13ʵ\x1c\x0f\x10\x01b\vframe_itemsR\x05items\x121\n" +
 	"\x06extend\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x06extend\"b\n" +
 	"\x0fHeartbeatResult\x12\x12\n" +
 	"\x04lost\x18\x01 \x01(\bR\x04lost\x12;\n" +
@@ -6638,24 +6644,25 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"leaseUntil\"l\n" +
 	"\x11HeartbeatResponse\x126\n" +
 	"\aresults\x18\x01 \x03(\v2\x1c.millrace.v1.HeartbeatResultR\aresults\x12\x1f\n" +
-	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\">\n" +
-	"\rSettleRequest\x12-\n" +
-	"\x05items\x18\x01 \x03(\v2\x17.millrace.v1.SettleItemR\x05items\"f\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"S\n" +
+	"\rSettleRequest\x12B\n" +
+	"\x05items\x18\x01 \x03(\v2\x17.millrace.v1.SettleItemB\x13ʵ\x1c\x0f\x10\x01b\vframe_itemsR\x05items\"f\n" +
 	"\x0eSettleResponse\x123\n" +
 	"\aresults\x18\x01 \x03(\v2\x19.millrace.v1.SettleResultR\aresults\x12\x1f\n" +
-	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\xac\x02\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\xcd\x02\n" +
 	"\n" +
-	"SettleItem\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
-	"\x05token\x18\x02 \x01(\x04R\x05token\x123\n" +
+	"SettleItem\x12\x16\n" +
+	"\x02id\x18\x01 \x01(\tB\x06ʵ\x1c\x02\x10\x01R\x02id\x12\x1e\n" +
+	"\x05token\x18\x02 \x01(\x04B\bʵ\x1c\x04\b\x01\x10\x01R\x05token\x123\n" +
 	"\bcomplete\x18\x03 \x01(\v2\x15.millrace.v1.CompleteH\x00R\bcomplete\x12'\n" +
 	"\x04fail\x18\x04 \x01(\v2\x11.millrace.v1.FailH\x00R\x04fail\x12-\n" +
 	"\x06snooze\x18\x05 \x01(\v2\x13.millrace.v1.SnoozeH\x00R\x06snooze\x120\n" +
 	"\arelease\x18\x06 \x01(\v2\x14.millrace.v1.ReleaseH\x00R\arelease\x12.\n" +
-	"\aeffects\x18\a \x01(\v2\x14.millrace.v1.EffectsR\aeffectsB\t\n" +
-	"\aoutcome\"C\n" +
-	"\bComplete\x12\x16\n" +
-	"\x06result\x18\x01 \x01(\fR\x06result\x12\x1f\n" +
+	"\aeffects\x18\a \x01(\v2\x14.millrace.v1.EffectsR\aeffectsB\x18\n" +
+	"\aoutcome\x12\rʵ\x1c\t\n" +
+	"\aoutcome\"X\n" +
+	"\bComplete\x12+\n" +
+	"\x06result\x18\x01 \x01(\fB\x13ʵ\x1c\x0f\b\x02Z\vresult_typeR\x06result\x12\x1f\n" +
 	"\vresult_type\x18\x02 \x01(\tR\n" +
 	"resultType\"\x86\x01\n" +
 	"\x04Fail\x12,\n" +
@@ -6666,18 +6673,20 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x06Snooze\x120\n" +
 	"\x05until\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12/\n" +
 	"\x05delay\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05delay\"\t\n" +
-	"\aRelease\"\x8a\x01\n" +
-	"\aEffects\x124\n" +
+	"\aRelease\"\xae\x01\n" +
+	"\aEffects\x12F\n" +
 	"\n" +
-	"conditions\x18\x01 \x03(\v2\x14.millrace.v1.KVCheckR\n" +
-	"conditions\x12!\n" +
-	"\x03ops\x18\x02 \x03(\v2\x0f.millrace.v1.OpR\x03ops\x12&\n" +
-	"\x0ffail_on_refusal\x18\x03 \x01(\bR\rfailOnRefusal\"\xd6\x01\n" +
-	"\fSettleResult\x12\x1a\n" +
-	"\breplayed\x18\x01 \x01(\bR\breplayed\x12(\n" +
-	"\x05state\x18\x02 \x01(\x0e2\x12.millrace.v1.StateR\x05state\x12/\n" +
-	"\aeffects\x18\x03 \x03(\v2\x15.millrace.v1.OpResultR\aeffects\x12%\n" +
-	"\x0efailed_instead\x18\x04 \x01(\bR\rfailedInstead\x12(\n" +
+	"conditions\x18\x01 \x03(\v2\x14.millrace.v1.KVCheckB\x10ʵ\x1c\fb\n" +
+	"commit_opsR\n" +
+	"conditions\x123\n" +
+	"\x03ops\x18\x02 \x03(\v2\x0f.millrace.v1.OpB\x10ʵ\x1c\fb\n" +
+	"commit_opsR\x03ops\x12&\n" +
+	"\x0ffail_on_refusal\x18\x03 \x01(\bR\rfailOnRefusal\"\x87\x02\n" +
+	"\fSettleResult\x12'\n" +
+	"\breplayed\x18\x01 \x01(\bB\vʵ\x1c\aR\x05errorR\breplayed\x125\n" +
+	"\x05state\x18\x02 \x01(\x0e2\x12.millrace.v1.StateB\vʵ\x1c\aR\x05errorR\x05state\x12>\n" +
+	"\aeffects\x18\x03 \x03(\v2\x15.millrace.v1.OpResultB\rʵ\x1c\t8\x01R\x05errorR\aeffects\x12-\n" +
+	"\x0efailed_instead\x18\x04 \x01(\bB\x06ʵ\x1c\x028\x01R\rfailedInstead\x12(\n" +
 	"\x05error\x18\x05 \x01(\v2\x12.millrace.v1.ErrorR\x05error\"\x1d\n" +
 	"\vWaitRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"V\n" +
@@ -6700,22 +6709,24 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x0eCancelResponse\"\x1e\n" +
 	"\fRetryRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"\x0f\n" +
-	"\rRetryResponse\"1\n" +
-	"\x05Fence\x12\x12\n" +
-	"\x04task\x18\x01 \x01(\tR\x04task\x12\x14\n" +
-	"\x05token\x18\x02 \x01(\x04R\x05token\"\xb1\x01\n" +
+	"\rRetryResponse\"C\n" +
+	"\x05Fence\x12\x1a\n" +
+	"\x04task\x18\x01 \x01(\tB\x06ʵ\x1c\x02\x10\x01R\x04task\x12\x1e\n" +
+	"\x05token\x18\x02 \x01(\x04B\bʵ\x1c\x04\b\x01\x10\x01R\x05token\"\xdd\x01\n" +
 	"\rCommitRequest\x12(\n" +
-	"\x05fence\x18\x01 \x01(\v2\x12.millrace.v1.FenceR\x05fence\x124\n" +
+	"\x05fence\x18\x01 \x01(\v2\x12.millrace.v1.FenceR\x05fence\x12F\n" +
 	"\n" +
-	"conditions\x18\x02 \x03(\v2\x14.millrace.v1.KVCheckR\n" +
-	"conditions\x12!\n" +
-	"\x03ops\x18\x03 \x03(\v2\x0f.millrace.v1.OpR\x03ops\x12\x1d\n" +
+	"conditions\x18\x02 \x03(\v2\x14.millrace.v1.KVCheckB\x10ʵ\x1c\fb\n" +
+	"commit_opsR\n" +
+	"conditions\x123\n" +
+	"\x03ops\x18\x03 \x03(\v2\x0f.millrace.v1.OpB\x10ʵ\x1c\fb\n" +
+	"commit_opsR\x03ops\x12%\n" +
 	"\n" +
-	"request_id\x18\x04 \x01(\fR\trequestId\"~\n" +
+	"request_id\x18\x04 \x01(\fB\x06ʵ\x1c\x02\b\x04R\trequestId\"~\n" +
 	"\x0eCommitResponse\x12/\n" +
 	"\aresults\x18\x01 \x03(\v2\x15.millrace.v1.OpResultR\aresults\x12\x1a\n" +
 	"\breplayed\x18\x02 \x01(\bR\breplayed\x12\x1f\n" +
-	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\x82\x06\n" +
+	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\x84\a\n" +
 	"\x02Op\x128\n" +
 	"\vtask_create\x18\x01 \x01(\v2\x15.millrace.v1.TaskSpecH\x00R\n" +
 	"taskCreate\x12@\n" +
@@ -6730,68 +6741,69 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x0fkv_delete_range\x18$ \x01(\v2\x1a.millrace.v1.KVDeleteRangeH\x00R\rkvDeleteRange\x12F\n" +
 	"\x0fref_transaction\x18@ \x01(\v2\x1b.millrace.v1.RefTransactionH\x00R\x0erefTransaction\x12@\n" +
 	"\rvector_upsert\x18` \x01(\v2\x19.millrace.v1.VectorUpsertH\x00R\fvectorUpsert\x12@\n" +
-	"\rvector_delete\x18a \x01(\v2\x19.millrace.v1.VectorDeleteH\x00R\fvectorDelete\x123\n" +
-	"\breserved\x18\x7f \x01(\v2\x15.millrace.v1.ReservedH\x00R\breservedB\x04\n" +
-	"\x02op\"\x1a\n" +
+	"\rvector_delete\x18a \x01(\v2\x19.millrace.v1.VectorDeleteH\x00R\fvectorDelete\x12\x8a\x01\n" +
+	"\breserved\x18\x7f \x01(\v2\x15.millrace.v1.ReservedBUʵ\x1cQ\x18\x01\x82\x01\vtask_cancel\x82\x01\vqueue_pause\x82\x01\x06kv_min\x82\x01\x06kv_max\x82\x01\tkv_append\x82\x01\x06kv_get\x82\x01\tkv_branchH\x00R\breservedB.\n" +
+	"\x02op\x12(ʵ\x1c$\n" +
+	"\x11op of its element\x12\x0fmust name an op\"\x1a\n" +
 	"\bReserved\x12\x0e\n" +
-	"\x02op\x18\x01 \x01(\tR\x02op\"h\n" +
-	"\fTaskComplete\x12%\n" +
-	"\x04task\x18\x01 \x01(\v2\x11.millrace.v1.HoldR\x04task\x121\n" +
-	"\bcomplete\x18\x02 \x01(\v2\x15.millrace.v1.CompleteR\bcomplete\"X\n" +
-	"\bTaskFail\x12%\n" +
-	"\x04task\x18\x01 \x01(\v2\x11.millrace.v1.HoldR\x04task\x12%\n" +
-	"\x04fail\x18\x02 \x01(\v2\x11.millrace.v1.FailR\x04fail\"`\n" +
+	"\x02op\x18\x01 \x01(\tR\x02op\"p\n" +
+	"\fTaskComplete\x12-\n" +
+	"\x04task\x18\x01 \x01(\v2\x11.millrace.v1.HoldB\x06ʵ\x1c\x02\x10\x01R\x04task\x121\n" +
+	"\bcomplete\x18\x02 \x01(\v2\x15.millrace.v1.CompleteR\bcomplete\"`\n" +
+	"\bTaskFail\x12-\n" +
+	"\x04task\x18\x01 \x01(\v2\x11.millrace.v1.HoldB\x06ʵ\x1c\x02\x10\x01R\x04task\x12%\n" +
+	"\x04fail\x18\x02 \x01(\v2\x11.millrace.v1.FailR\x04fail\"p\n" +
 	"\n" +
-	"TaskSnooze\x12%\n" +
-	"\x04task\x18\x01 \x01(\v2\x11.millrace.v1.HoldR\x04task\x12+\n" +
-	"\x06snooze\x18\x02 \x01(\v2\x13.millrace.v1.SnoozeR\x06snooze\"\xc6\x02\n" +
-	"\bOpResult\x12\x12\n" +
-	"\x04task\x18\x01 \x01(\tR\x04task\x12\x1a\n" +
-	"\breplayed\x18\x02 \x01(\bR\breplayed\x12'\n" +
-	"\x0fpayload_matches\x18\x03 \x01(\bR\x0epayloadMatches\x12(\n" +
-	"\x05state\x18\x04 \x01(\x0e2\x12.millrace.v1.StateR\x05state\x12\x10\n" +
-	"\x03rev\x18\x05 \x01(\x04R\x03rev\x12\x12\n" +
-	"\x04prev\x18\x06 \x01(\fR\x04prev\x12\x18\n" +
-	"\aexisted\x18\a \x01(\bR\aexisted\x12\x10\n" +
-	"\x03sum\x18\b \x01(\x03R\x03sum\x12\x14\n" +
-	"\x05count\x18\t \x01(\x04R\x05count\x12*\n" +
-	"\x04refs\x18@ \x01(\v2\x16.millrace.v1.RefsMovedR\x04refs\x12#\n" +
-	"\rpoint_version\x18` \x01(\tR\fpointVersion\"\xac\x01\n" +
-	"\x05KVPut\x12\x1a\n" +
-	"\bkeyspace\x18\x01 \x01(\tR\bkeyspace\x12\x10\n" +
+	"TaskSnooze\x12-\n" +
+	"\x04task\x18\x01 \x01(\v2\x11.millrace.v1.HoldB\x06ʵ\x1c\x02\x10\x01R\x04task\x123\n" +
+	"\x06snooze\x18\x02 \x01(\v2\x13.millrace.v1.SnoozeB\x06ʵ\x1c\x02\x10\x01R\x06snooze\"\x9a\x03\n" +
+	"\bOpResult\x12\x1a\n" +
+	"\x04task\x18\x01 \x01(\tB\x06ʵ\x1c\x028\x01R\x04task\x12\"\n" +
+	"\breplayed\x18\x02 \x01(\bB\x06ʵ\x1c\x028\x01R\breplayed\x12/\n" +
+	"\x0fpayload_matches\x18\x03 \x01(\bB\x06ʵ\x1c\x028\x01R\x0epayloadMatches\x120\n" +
+	"\x05state\x18\x04 \x01(\x0e2\x12.millrace.v1.StateB\x06ʵ\x1c\x028\x01R\x05state\x12\x1a\n" +
+	"\x03rev\x18\x05 \x01(\x04B\bʵ\x1c\x04\b\x018\x01R\x03rev\x12\x1a\n" +
+	"\x04prev\x18\x06 \x01(\fB\x06ʵ\x1c\x028\x01R\x04prev\x12 \n" +
+	"\aexisted\x18\a \x01(\bB\x06ʵ\x1c\x028\x01R\aexisted\x12\x1a\n" +
+	"\x03sum\x18\b \x01(\x03B\bʵ\x1c\x04\b\x018\x01R\x03sum\x12\x1c\n" +
+	"\x05count\x18\t \x01(\x04B\x06ʵ\x1c\x028\x01R\x05count\x12*\n" +
+	"\x04refs\x18@ \x01(\v2\x16.millrace.v1.RefsMovedR\x04refs\x12+\n" +
+	"\rpoint_version\x18` \x01(\tB\x06ʵ\x1c\x028\x01R\fpointVersion\"\xbc\x01\n" +
+	"\x05KVPut\x12\"\n" +
+	"\bkeyspace\x18\x01 \x01(\tB\x06ʵ\x1c\x02\x10\x01R\bkeyspace\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\fR\x03key\x12\x14\n" +
-	"\x05value\x18\x03 \x01(\fR\x05value\x12\x1a\n" +
-	"\x06if_rev\x18\x04 \x01(\x04H\x00R\x05ifRev\x88\x01\x01\x12\x1b\n" +
+	"\x05value\x18\x03 \x01(\fR\x05value\x12\"\n" +
+	"\x06if_rev\x18\x04 \x01(\x04B\x06ʵ\x1c\x02\b\x01H\x00R\x05ifRev\x88\x01\x01\x12\x1b\n" +
 	"\tif_absent\x18\x05 \x01(\bR\bifAbsent\x12\x1b\n" +
 	"\twant_prev\x18\x06 \x01(\bR\bwantPrevB\t\n" +
-	"\a_if_rev\"_\n" +
-	"\bKVDelete\x12\x1a\n" +
-	"\bkeyspace\x18\x01 \x01(\tR\bkeyspace\x12\x10\n" +
-	"\x03key\x18\x02 \x01(\fR\x03key\x12\x1a\n" +
-	"\x06if_rev\x18\x03 \x01(\x04H\x00R\x05ifRev\x88\x01\x01B\t\n" +
-	"\a_if_rev\"\xc2\x01\n" +
-	"\x05KVAdd\x12\x1a\n" +
-	"\bkeyspace\x18\x01 \x01(\tR\bkeyspace\x12\x10\n" +
-	"\x03key\x18\x02 \x01(\fR\x03key\x12\x14\n" +
-	"\x05delta\x18\x03 \x01(\x03R\x05delta\x12\x1a\n" +
-	"\x06if_rev\x18\x04 \x01(\x04H\x00R\x05ifRev\x88\x01\x01\x12\x19\n" +
+	"\a_if_rev\"o\n" +
+	"\bKVDelete\x12\"\n" +
+	"\bkeyspace\x18\x01 \x01(\tB\x06ʵ\x1c\x02\x10\x01R\bkeyspace\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\fR\x03key\x12\"\n" +
+	"\x06if_rev\x18\x03 \x01(\x04B\x06ʵ\x1c\x02\b\x01H\x00R\x05ifRev\x88\x01\x01B\t\n" +
+	"\a_if_rev\"\xda\x01\n" +
+	"\x05KVAdd\x12\"\n" +
+	"\bkeyspace\x18\x01 \x01(\tB\x06ʵ\x1c\x02\x10\x01R\bkeyspace\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\fR\x03key\x12\x1c\n" +
+	"\x05delta\x18\x03 \x01(\x03B\x06ʵ\x1c\x02\x10\x01R\x05delta\x12\"\n" +
+	"\x06if_rev\x18\x04 \x01(\x04B\x06ʵ\x1c\x02\b\x01H\x00R\x05ifRev\x88\x01\x01\x12\x19\n" +
 	"\x05floor\x18\x05 \x01(\x03H\x01R\x05floor\x88\x01\x01\x12\x1d\n" +
 	"\aceiling\x18\x06 \x01(\x03H\x02R\aceiling\x88\x01\x01B\t\n" +
 	"\a_if_revB\b\n" +
 	"\x06_floorB\n" +
 	"\n" +
-	"\b_ceiling\"}\n" +
-	"\rKVDeleteRange\x12\x1a\n" +
-	"\bkeyspace\x18\x01 \x01(\tR\bkeyspace\x12\x12\n" +
+	"\b_ceiling\"\x85\x01\n" +
+	"\rKVDeleteRange\x12\"\n" +
+	"\bkeyspace\x18\x01 \x01(\tB\x06ʵ\x1c\x02\x10\x01R\bkeyspace\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\fR\x04from\x12\x0e\n" +
 	"\x02to\x18\x03 \x01(\fR\x02to\x12\x16\n" +
 	"\x06prefix\x18\x04 \x01(\fR\x06prefix\x12\x14\n" +
-	"\x05count\x18\x05 \x01(\bR\x05count\"\x93\x02\n" +
-	"\aKVCheck\x12\x1a\n" +
-	"\bkeyspace\x18\x01 \x01(\tR\bkeyspace\x12\x10\n" +
-	"\x03key\x18\x02 \x01(\fR\x03key\x126\n" +
-	"\acompare\x18\x03 \x01(\x0e2\x1c.millrace.v1.KVCheck.CompareR\acompare\x12\x12\n" +
-	"\x03rev\x18\x04 \x01(\x04H\x00R\x03rev\x12\x16\n" +
+	"\x05count\x18\x05 \x01(\bR\x05count\"\xba\x02\n" +
+	"\aKVCheck\x12\"\n" +
+	"\bkeyspace\x18\x01 \x01(\tB\x06ʵ\x1c\x02\x10\x01R\bkeyspace\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\fR\x03key\x12>\n" +
+	"\acompare\x18\x03 \x01(\x0e2\x1c.millrace.v1.KVCheck.CompareB\x06ʵ\x1c\x02\x10\x01R\acompare\x12\x1a\n" +
+	"\x03rev\x18\x04 \x01(\x04B\x06ʵ\x1c\x02\b\x01H\x00R\x03rev\x12\x16\n" +
 	"\x05value\x18\x05 \x01(\fH\x00R\x05value\"k\n" +
 	"\aCompare\x12\x17\n" +
 	"\x13COMPARE_UNSPECIFIED\x10\x00\x12\n" +
@@ -6802,18 +6814,19 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x05EQUAL\x10\x03\x12\r\n" +
 	"\tNOT_EQUAL\x10\x04\x12\b\n" +
 	"\x04LESS\x10\x05\x12\v\n" +
-	"\aGREATER\x10\x06B\t\n" +
-	"\aoperand\"\xd3\x04\n" +
-	"\vQueueConfig\x12\x18\n" +
-	"\aversion\x18\x01 \x01(\x04R\aversion\x12!\n" +
-	"\fmax_attempts\x18\x02 \x01(\x05R\vmaxAttempts\x12\x1f\n" +
-	"\vmax_crashes\x18\x03 \x01(\x05R\n" +
+	"\aGREATER\x10\x06B\x18\n" +
+	"\aoperand\x12\rʵ\x1c\t\n" +
+	"\aoperand\"\xf3\x04\n" +
+	"\vQueueConfig\x12 \n" +
+	"\aversion\x18\x01 \x01(\x04B\x06ʵ\x1c\x02\b\x01R\aversion\x12)\n" +
+	"\fmax_attempts\x18\x02 \x01(\x05B\x06ʵ\x1c\x028\x01R\vmaxAttempts\x12'\n" +
+	"\vmax_crashes\x18\x03 \x01(\x05B\x06ʵ\x1c\x028\x01R\n" +
 	"maxCrashes\x12*\n" +
 	"\x0emax_deliveries\x18\x04 \x01(\x05H\x00R\rmaxDeliveries\x88\x01\x01\x12/\n" +
 	"\x05lease\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x05lease\x122\n" +
 	"\amax_run\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x06maxRun\x12(\n" +
-	"\x05retry\x18\a \x01(\v2\x12.millrace.v1.RetryR\x05retry\x12\x1f\n" +
-	"\vmax_payload\x18\b \x01(\x03R\n" +
+	"\x05retry\x18\a \x01(\v2\x12.millrace.v1.RetryR\x05retry\x12'\n" +
+	"\vmax_payload\x18\b \x01(\x03B\x06ʵ\x1c\x028\x01R\n" +
 	"maxPayload\x12/\n" +
 	"\x05aging\x18\t \x01(\v2\x19.google.protobuf.DurationR\x05aging\x12D\n" +
 	"\x10retain_completed\x18\n" +
@@ -6824,10 +6837,10 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x0f_max_deliveries\"A\n" +
 	"\x11ListQueuesRequest\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\rR\x05limit\x12\x16\n" +
-	"\x06cursor\x18\x02 \x01(\tR\x06cursor\"~\n" +
+	"\x06cursor\x18\x02 \x01(\tR\x06cursor\"\x86\x01\n" +
 	"\x12ListQueuesResponse\x12/\n" +
-	"\x06queues\x18\x01 \x03(\v2\x17.millrace.v1.QueueStatsR\x06queues\x12\x16\n" +
-	"\x06cursor\x18\x02 \x01(\tR\x06cursor\x12\x1f\n" +
+	"\x06queues\x18\x01 \x03(\v2\x17.millrace.v1.QueueStatsR\x06queues\x12\x1e\n" +
+	"\x06cursor\x18\x02 \x01(\tB\x06ʵ\x1c\x028\x01R\x06cursor\x12\x1f\n" +
 	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at\"'\n" +
 	"\x0fGetQueueRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\"e\n" +
@@ -6839,9 +6852,9 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x06config\x18\x02 \x01(\v2\x18.millrace.v1.QueueConfigR\x06config\x12\"\n" +
 	"\n" +
 	"if_version\x18\x03 \x01(\x04H\x00R\tifVersion\x88\x01\x01B\r\n" +
-	"\v_if_version\"M\n" +
-	"\x10SetQueueResponse\x12\x18\n" +
-	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x1f\n" +
+	"\v_if_version\"U\n" +
+	"\x10SetQueueResponse\x12 \n" +
+	"\aversion\x18\x01 \x01(\x04B\x06ʵ\x1c\x02\b\x01R\aversion\x12\x1f\n" +
 	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"s\n" +
 	"\x12DeleteQueueRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x14\n" +
@@ -6873,16 +6886,16 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\foldest_ready\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\voldestReady\"d\n" +
 	"\x12QueueStatsResponse\x12-\n" +
 	"\x05stats\x18\x01 \x01(\v2\x17.millrace.v1.QueueStatsR\x05stats\x12\x1f\n" +
-	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\xab\x02\n" +
-	"\x0fNamespaceConfig\x12\x18\n" +
-	"\aversion\x18\x01 \x01(\x04R\aversion\x12$\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\xf7\x02\n" +
+	"\x0fNamespaceConfig\x12 \n" +
+	"\aversion\x18\x01 \x01(\x04B\x06ʵ\x1c\x02\b\x01R\aversion\x12$\n" +
 	"\vauto_create\x18\x02 \x01(\bH\x00R\n" +
-	"autoCreate\x88\x01\x01\x12!\n" +
-	"\fretain_bytes\x18\x03 \x01(\x03R\vretainBytes\x12$\n" +
-	"\x0ecreate_on_push\x18\x04 \x01(\bR\fcreateOnPush\x12\x1b\n" +
-	"\tkey_bytes\x18\x05 \x01(\x03R\bkeyBytes\x121\n" +
-	"\x15key_writes_per_second\x18\x06 \x01(\x03R\x12keyWritesPerSecond\x12/\n" +
-	"\x14key_bytes_per_second\x18\a \x01(\x03R\x11keyBytesPerSecondB\x0e\n" +
+	"autoCreate\x88\x01\x01\x12)\n" +
+	"\fretain_bytes\x18\x03 \x01(\x03B\x06ʵ\x1c\x028\x01R\vretainBytes\x12$\n" +
+	"\x0ecreate_on_push\x18\x04 \x01(\bR\fcreateOnPush\x12/\n" +
+	"\tkey_bytes\x18\x05 \x01(\x03B\x12ʵ\x1c\x0e8\x01h\x80\x80\x80\x80\x80\x80\x80\x80@p\x01R\bkeyBytes\x12E\n" +
+	"\x15key_writes_per_second\x18\x06 \x01(\x03B\x12ʵ\x1c\x0e8\x01h\x80\x80\x80\x80\x80\x80\x80\x80@p\x01R\x12keyWritesPerSecond\x12C\n" +
+	"\x14key_bytes_per_second\x18\a \x01(\x03B\x12ʵ\x1c\x0e8\x01h\x80\x80\x80\x80\x80\x80\x80\x80@p\x01R\x11keyBytesPerSecondB\x0e\n" +
 	"\f_auto_create\"8\n" +
 	"\x16CreateNamespaceRequest\x12\x1e\n" +
 	"\n" +
@@ -6895,32 +6908,32 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"partitions\"\x18\n" +
 	"\x16DeleteNamespaceRequest\"3\n" +
 	"\x17DeleteNamespaceResponse\x12\x18\n" +
-	"\aexisted\x18\x01 \x01(\bR\aexisted\"o\n" +
+	"\aexisted\x18\x01 \x01(\bR\aexisted\"w\n" +
 	"\rPartitionInfo\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\rR\tpartition\x12\x14\n" +
-	"\x05shard\x18\x02 \x01(\rR\x05shard\x12\x18\n" +
-	"\aaddress\x18\x03 \x01(\tR\aaddress\x12\x10\n" +
+	"\x05shard\x18\x02 \x01(\rR\x05shard\x12 \n" +
+	"\aaddress\x18\x03 \x01(\tB\x06ʵ\x1c\x028\x01R\aaddress\x12\x10\n" +
 	"\x03led\x18\x04 \x01(\bR\x03led\"\x15\n" +
-	"\x13GetNamespaceRequest\"\xec\x03\n" +
-	"\x14GetNamespaceResponse\x124\n" +
-	"\x06config\x18\x01 \x01(\v2\x1c.millrace.v1.NamespaceConfigR\x06config\x12\x1f\n" +
-	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\x12:\n" +
+	"\x13GetNamespaceRequest\"\xb0\x06\n" +
+	"\x14GetNamespaceResponse\x12<\n" +
+	"\x06config\x18\x01 \x01(\v2\x1c.millrace.v1.NamespaceConfigB\x06ʵ\x1c\x02(\x01R\x06config\x12'\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtB\x06ʵ\x1c\x02\x18\x01R\x02at\x12:\n" +
 	"\n" +
 	"partitions\x18\x03 \x03(\v2\x1a.millrace.v1.PartitionInfoR\n" +
-	"partitions\x12,\n" +
-	"\x12measured_key_bytes\x18\x04 \x01(\x04R\x10measuredKeyBytes\x12$\n" +
-	"\x0eover_key_bytes\x18\x05 \x01(\bR\foverKeyBytes\x12>\n" +
-	"\x1crecent_key_writes_per_second\x18\x06 \x01(\x04R\x18recentKeyWritesPerSecond\x12<\n" +
-	"\x1brecent_key_bytes_per_second\x18\a \x01(\x04R\x17recentKeyBytesPerSecond\x120\n" +
-	"\x14overshoot_key_writes\x18\b \x01(\x04R\x12overshootKeyWrites\x12=\n" +
-	"\x1bovershoot_key_bytes_written\x18\t \x01(\x04R\x18overshootKeyBytesWritten\"~\n" +
+	"partitions\x12D\n" +
+	"\x12measured_key_bytes\x18\x04 \x01(\x04B\x16ʵ\x1c\x12J\x10config.key_bytesR\x10measuredKeyBytes\x12<\n" +
+	"\x0eover_key_bytes\x18\x05 \x01(\bB\x16ʵ\x1c\x12J\x10config.key_bytesR\foverKeyBytes\x12\x7f\n" +
+	"\x1crecent_key_writes_per_second\x18\x06 \x01(\x04B?ʵ\x1c;J\x1cconfig.key_writes_per_secondJ\x1bconfig.key_bytes_per_secondR\x18recentKeyWritesPerSecond\x12}\n" +
+	"\x1brecent_key_bytes_per_second\x18\a \x01(\x04B?ʵ\x1c;J\x1cconfig.key_writes_per_secondJ\x1bconfig.key_bytes_per_secondR\x17recentKeyBytesPerSecond\x12q\n" +
+	"\x14overshoot_key_writes\x18\b \x01(\x04B?ʵ\x1c;J\x1cconfig.key_writes_per_secondJ\x1bconfig.key_bytes_per_secondR\x12overshootKeyWrites\x12~\n" +
+	"\x1bovershoot_key_bytes_written\x18\t \x01(\x04B?ʵ\x1c;J\x1cconfig.key_writes_per_secondJ\x1bconfig.key_bytes_per_secondR\x18overshootKeyBytesWritten\"~\n" +
 	"\x13SetNamespaceRequest\x124\n" +
 	"\x06config\x18\x01 \x01(\v2\x1c.millrace.v1.NamespaceConfigR\x06config\x12\"\n" +
 	"\n" +
 	"if_version\x18\x02 \x01(\x04H\x00R\tifVersion\x88\x01\x01B\r\n" +
-	"\v_if_version\"Q\n" +
-	"\x14SetNamespaceResponse\x12\x18\n" +
-	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x1f\n" +
+	"\v_if_version\"Y\n" +
+	"\x14SetNamespaceResponse\x12 \n" +
+	"\aversion\x18\x01 \x01(\x04B\x06ʵ\x1c\x02\b\x01R\aversion\x12\x1f\n" +
 	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at*z\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\v\n" +
@@ -6947,34 +6960,103 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x06LINEAR\x10\x02\x12\x0f\n" +
 	"\vEXPONENTIAL\x10\x03\x12\x0f\n" +
 	"\vFULL_JITTER\x10\x04\x12\x10\n" +
-	"\fEQUAL_JITTER\x10\x052\xc6\a\n" +
-	"\vTaskService\x12A\n" +
-	"\x06Create\x12\x1a.millrace.v1.CreateRequest\x1a\x1b.millrace.v1.CreateResponse\x12P\n" +
-	"\vBatchCreate\x12\x1f.millrace.v1.BatchCreateRequest\x1a .millrace.v1.BatchCreateResponse\x128\n" +
-	"\x03Get\x12\x17.millrace.v1.GetRequest\x1a\x18.millrace.v1.GetResponse\x12S\n" +
-	"\fListAttempts\x12 .millrace.v1.ListAttemptsRequest\x1a!.millrace.v1.ListAttemptsResponse\x12;\n" +
-	"\x04List\x12\x18.millrace.v1.ListRequest\x1a\x19.millrace.v1.ListResponse\x12>\n" +
-	"\x05Claim\x12\x19.millrace.v1.ClaimRequest\x1a\x1a.millrace.v1.ClaimResponse\x12J\n" +
-	"\tHeartbeat\x12\x1d.millrace.v1.HeartbeatRequest\x1a\x1e.millrace.v1.HeartbeatResponse\x12A\n" +
-	"\x06Settle\x12\x1a.millrace.v1.SettleRequest\x1a\x1b.millrace.v1.SettleResponse\x12;\n" +
-	"\x04Wait\x12\x18.millrace.v1.WaitRequest\x1a\x19.millrace.v1.WaitResponse\x12A\n" +
-	"\x06RunNow\x12\x1a.millrace.v1.RunNowRequest\x1a\x1b.millrace.v1.RunNowResponse\x12A\n" +
-	"\x06Delete\x12\x1a.millrace.v1.DeleteRequest\x1a\x1b.millrace.v1.DeleteResponse\x12A\n" +
+	"\fEQUAL_JITTER\x10\x052\xbf\x17\n" +
+	"\vTaskService\x12\xcc\x03\n" +
+	"\x06Create\x12\x1a.millrace.v1.CreateRequest\x1a\x1b.millrace.v1.CreateResponse\"\x88\x03ʵ\x1c\x83\x03\x1a\t/v1/tasks*\xb9\x01Make one task. It can be repeated safely with an id, a unique key or an Idempotency-Key: a repetition is answered with 200 and the first task. Without one of them it makes another task.2\x04taskJ\aCreatedZ\x98\x01\x12\x0fIdempotency-Key\"\x06string:}1 to 256 bytes, good for 24 hours in the queue: the same key with another payload is refused. Mutually exclusive with unique.`\x01j\x04\xc9\x01\xc8\x01r\bLocation\x12\xab\x01\n" +
+	"\vBatchCreate\x12\x1f.millrace.v1.BatchCreateRequest\x1a .millrace.v1.BatchCreateResponse\"Yʵ\x1cU\x1a\x0f/v1/tasks:batch*=Make up to 512 tasks, each by itself, or all or none of them.2\x01*`\x02\x12z\n" +
+	"\x03Get\x12\x17.millrace.v1.GetRequest\x1a\x18.millrace.v1.GetResponse\"@ʵ\x1c<\n" +
+	"\x0e/v1/tasks/{id}*\x0eRead one task.B\x04taskR\v\n" +
+	"\tmin_indexR\a\n" +
+	"\x05stale\x12\xa6\x01\n" +
+	"\fListAttempts\x12 .millrace.v1.ListAttemptsRequest\x1a!.millrace.v1.ListAttemptsResponse\"Qʵ\x1cM\n" +
+	"\x17/v1/tasks/{id}/attempts*2List the last 20 attempts of a task, oldest first.\x12\xaf\x02\n" +
+	"\x04List\x12\x18.millrace.v1.ListRequest\x1a\x19.millrace.v1.ListResponse\"\xf1\x01ʵ\x1c\xec\x01\n" +
+	"\t/v1/tasks*KList the tasks of a queue in one state, without their payloads and results.R%\x12\x05queue\"\x06string(\x01:\x12Name of the queue.RX\x12\x05state\"8blocked|scheduled|ready|running|completed|dead|cancelled(\x01:\x13State of the tasks.R\a\n" +
+	"\x05limitR\b\n" +
+	"\x06cursor\x12\xf7\x01\n" +
+	"\x05Claim\x12\x19.millrace.v1.ClaimRequest\x1a\x1a.millrace.v1.ClaimResponse\"\xb6\x01ʵ\x1c\xb1\x01\x1a\x0f/v1/tasks:claim*\x8f\x01Take ready tasks, waiting for one. No content: none was ready in time. Each has a lease and a token, which its settle and its heartbeats carry.2\x01*`\x06j\x04\xc8\x01\xcc\x01\x80\x01\x01\x12\xe5\x01\n" +
+	"\tHeartbeat\x12\x1d.millrace.v1.HeartbeatRequest\x1a\x1e.millrace.v1.HeartbeatResponse\"\x98\x01ʵ\x1c4\x1a\x13/v1/tasks:heartbeat*\x18Extend up to 512 leases.2\x01*`\x04ʵ\x1c\\\x1a!/v1/tasks/{id=items.id}/heartbeat*\x1bExtend the lease of a task.2\x01*:\fHeartbeatOneJ\aRenewed`\x04\x12\xd4\x04\n" +
+	"\x06Settle\x12\x1a.millrace.v1.SettleRequest\x1a\x1b.millrace.v1.SettleResponse\"\x90\x04ʵ\x1c@\x1a\x10/v1/tasks:settle*'End up to 512 attempts, each by itself.2\x01*`\x03ʵ\x1c\x8b\x01\x1a /v1/tasks/{id=items.id}/complete*LEnd an attempt with its result. Its effects commit with it, or nothing does.2\x01*:\vCompleteOneJ\aSettled`\x03ʵ\x1cR\x1a\x1c/v1/tasks/{id=items.id}/fail*\x1bEnd an attempt that failed.2\x01*:\aFailOneJ\aSettled`\x03ʵ\x1cr\x1a\x1e/v1/tasks/{id=items.id}/snooze*7Give a task back until a time. It counts as no failure.2\x01*:\tSnoozeOneJ\aSettled`\x03ʵ\x1cl\x1a\x1f/v1/tasks/{id=items.id}/release*/Give a task back to its old place in the queue.2\x01*:\n" +
+	"ReleaseOneJ\aSettled`\x03\x12\xd4\x01\n" +
+	"\x04Wait\x12\x18.millrace.v1.WaitRequest\x1a\x19.millrace.v1.WaitResponse\"\x96\x01ʵ\x1c\x91\x01\n" +
+	"\x15/v1/tasks/{id}/result*0Read what became of a task, waiting for its end.J\x06ResultR;\x12\x04wait\"\bduration:)How long to wait for the end; default 0s.\x80\x01\x01\x12\x85\x01\n" +
+	"\x06RunNow\x12\x1a.millrace.v1.RunNowRequest\x1a\x1b.millrace.v1.RunNowResponse\"Bʵ\x1c>\x1a\x16/v1/tasks/{id}/run-now*\x1cMake a scheduled task ready.J\x04Done`\x05\x12~\n" +
+	"\x06Delete\x12\x1a.millrace.v1.DeleteRequest\x1a\x1b.millrace.v1.DeleteResponse\";ʵ\x1c7\"\x0e/v1/tasks/{id}*\x1dRemove a task that has ended.J\x04Done`\x05\x12A\n" +
 	"\x06Update\x12\x1a.millrace.v1.UpdateRequest\x1a\x1b.millrace.v1.UpdateResponse\x12A\n" +
 	"\x06Cancel\x12\x1a.millrace.v1.CancelRequest\x1a\x1b.millrace.v1.CancelResponse\x12>\n" +
-	"\x05Retry\x12\x19.millrace.v1.RetryRequest\x1a\x1a.millrace.v1.RetryResponse2R\n" +
-	"\rCommitService\x12A\n" +
-	"\x06Commit\x12\x1a.millrace.v1.CommitRequest\x1a\x1b.millrace.v1.CommitResponse2\xdc\x05\n" +
-	"\fQueueService\x12G\n" +
-	"\x04List\x12\x1e.millrace.v1.ListQueuesRequest\x1a\x1f.millrace.v1.ListQueuesResponse\x12B\n" +
-	"\x03Get\x12\x1c.millrace.v1.GetQueueRequest\x1a\x1d.millrace.v1.GetQueueResponse\x12B\n" +
-	"\x03Set\x12\x1c.millrace.v1.SetQueueRequest\x1a\x1d.millrace.v1.SetQueueResponse\x12K\n" +
-	"\x06Delete\x12\x1f.millrace.v1.DeleteQueueRequest\x1a .millrace.v1.DeleteQueueResponse\x12H\n" +
-	"\x05Stats\x12\x1e.millrace.v1.QueueStatsRequest\x1a\x1f.millrace.v1.QueueStatsResponse\x12\\\n" +
-	"\x0fCreateNamespace\x12#.millrace.v1.CreateNamespaceRequest\x1a$.millrace.v1.CreateNamespaceResponse\x12\\\n" +
-	"\x0fDeleteNamespace\x12#.millrace.v1.DeleteNamespaceRequest\x1a$.millrace.v1.DeleteNamespaceResponse\x12S\n" +
-	"\fGetNamespace\x12 .millrace.v1.GetNamespaceRequest\x1a!.millrace.v1.GetNamespaceResponse\x12S\n" +
-	"\fSetNamespace\x12 .millrace.v1.SetNamespaceRequest\x1a!.millrace.v1.SetNamespaceResponseB9Z7github.com/millrace/millrace/gen/millrace/v1;millracev1b\x06proto3"
+	"\x05Retry\x12\x19.millrace.v1.RetryRequest\x1a\x1a.millrace.v1.RetryResponse2\xcb\x02\n" +
+	"\rCommitService\x12\xb9\x02\n" +
+	"\x06Commit\x12\x1a.millrace.v1.CommitRequest\x1a\x1b.millrace.v1.CommitResponse\"\xf5\x01ʵ\x1c\xf0\x01\x1a\n" +
+	"/v1/commit*\xcd\x01Apply ops in one log entry, all or none. With an Idempotency-Key or a request_id it can be repeated safely, with a fence or without. One that ends the attempt of its fence can be repeated by its token too.2\x01*Z\r\n" +
+	"\vrequest_key`\x012\x88\x11\n" +
+	"\fQueueService\x12\x97\x01\n" +
+	"\x04List\x12\x1e.millrace.v1.ListQueuesRequest\x1a\x1f.millrace.v1.ListQueuesResponse\"Nʵ\x1cJ\n" +
+	"\n" +
+	"/v1/queues*)List queues by name, with their counters.R\a\n" +
+	"\x05limitR\b\n" +
+	"\x06cursor\x12\xa2\x01\n" +
+	"\x03Get\x12\x1c.millrace.v1.GetQueueRequest\x1a\x1d.millrace.v1.GetQueueResponse\"^ʵ\x1cZ\n" +
+	"\x12/v1/queues/{queue}*6Read a queue's configuration. The ETag is its version.B\x06configr\x04ETag\x12\xf0\x01\n" +
+	"\x03Set\x12\x1c.millrace.v1.SetQueueRequest\x1a\x1d.millrace.v1.SetQueueResponse\"\xab\x01ʵ\x1c\xa6\x01\x12\x12/v1/queues/{queue}*bReplace a queue's configuration, or make the queue. The version rises only when something changes.2\x06configJ\n" +
+	"ConfiguredZ\n" +
+	"\n" +
+	"\bif_match`\x05j\x04\xc8\x01\xc9\x01r\x04ETag\x12\x9b\x03\n" +
+	"\x06Delete\x12\x1f.millrace.v1.DeleteQueueRequest\x1a .millrace.v1.DeleteQueueResponse\"\xcd\x02ʵ\x1c\xc8\x02\"\x12/v1/queues/{queue}*\x99\x01Remove a queue with its tasks and its configuration. Its name is free at once. Without purge it is refused while the queue has tasks that have not ended.R\x83\x01\x12\x05purge\"\n" +
+	"true|false:nRemove the queue also while it has tasks that have not ended: they are cancelled, and their workers lose them.Z\n" +
+	"\n" +
+	"\bif_match`\x05j\x02\xcc\x01\x12\x8a\x01\n" +
+	"\x05Stats\x12\x1e.millrace.v1.QueueStatsRequest\x1a\x1f.millrace.v1.QueueStatsResponse\"@ʵ\x1c<\n" +
+	"\x18/v1/queues/{queue}/stats*\x19Count what is in a queue.B\x05stats\x12\x9b\x02\n" +
+	"\x0fCreateNamespace\x12#.millrace.v1.CreateNamespaceRequest\x1a$.millrace.v1.CreateNamespaceResponse\"\xbc\x01ʵ\x1c\xb7\x01\x1a\r/v1/namespace*\x9a\x01Make the namespace, with a number of partitions that never changes. One that is used before it is made has one partition. 200: it was there, with as many.2\x01*`\x04j\x04\xc9\x01\xc8\x01\x12\xd1\x02\n" +
+	"\x0fDeleteNamespace\x12#.millrace.v1.DeleteNamespaceRequest\x1a$.millrace.v1.DeleteNamespaceResponse\"\xf2\x01ʵ\x1c\xed\x01\"\r/v1/namespace*\xd9\x01Remove the namespace with its configuration, its queues and its keyspaces. Refused while it has tasks, keys, repositories, also deleted ones that can be brought back, collections or rulesets. Its name is free at once.`\x04\x12\xdc\x01\n" +
+	"\fGetNamespace\x12 .millrace.v1.GetNamespaceRequest\x1a!.millrace.v1.GetNamespaceResponse\"\x86\x01ʵ\x1c\x81\x01\n" +
+	"\r/v1/namespace*_Read the configuration of the namespace, and where its partitions lie. The ETag is its version.J\tNamespacer\x04ETag\x12\xc9\x01\n" +
+	"\fSetNamespace\x12 .millrace.v1.SetNamespaceRequest\x1a!.millrace.v1.SetNamespaceResponse\"tʵ\x1cp\x12\r/v1/namespace*7Replace the configuration of the namespace, or make it.2\x06configJ\n" +
+	"ConfiguredZ\n" +
+	"\n" +
+	"\bif_match`\x05r\x04ETagB\xf4\vʵ\x1cE\n" +
+	"\vCompleteOne\x12\x13\n" +
+	"\n" +
+	"SettleItem\x12\x05token\x12\n" +
+	"\n" +
+	"\bComplete\x12\x15\n" +
+	"\n" +
+	"SettleItem\x12\aeffectsʵ\x1c&\n" +
+	"\aFailOne\x12\x13\n" +
+	"\n" +
+	"SettleItem\x12\x05token\x12\x06\n" +
+	"\x04Failʵ\x1c*\n" +
+	"\tSnoozeOne\x12\x13\n" +
+	"\n" +
+	"SettleItem\x12\x05token\x12\b\n" +
+	"\x06Snoozeʵ\x1c!\n" +
+	"\n" +
+	"ReleaseOne\x12\x13\n" +
+	"\n" +
+	"SettleItem\x12\x05tokenʵ\x1cI\n" +
+	"\aSettled\x12(\n" +
+	"\fSettleResult\x12\breplayed\x12\x05state\x12\aeffects\x12\x14\n" +
+	"\x0eSettleResponse\x12\x02atʵ\x1c?\n" +
+	"\fHeartbeatOne\x12\x13\n" +
+	"\n" +
+	"SettleItem\x12\x05token\x12\x1a\n" +
+	"\x10HeartbeatRequest\x12\x06extendʵ\x1cB\n" +
+	"\aRenewed\x12\x1e\n" +
+	"\x0fHeartbeatResult\x12\vlease_until\x12\x17\n" +
+	"\x11HeartbeatResponse\x12\x02atʵ\x1c\xd0\x01\n" +
+	"\x06Result\x121\n" +
+	"\x04Task\x12\x05state\x12\x06reason\x12\x06result\x12\vresult_type\x12\x05error\x12\x12\n" +
+	"\fWaitResponse\x12\x02at\x1aQWhat became of a task. It is done once its state is completed, dead or cancelled.\",\n" +
+	"\x04done\x12\aboolean\x1a\x1bWhether the task has ended.ʵ\x1cZ\n" +
+	"\aCreated\x12\x10\n" +
+	"\x0eCreateResponse\x1a=The task that was made, or the first one that was made alike.ҵ\x1cE\n" +
+	"\x05limit\x12\x05limit\"\ainteger:,Length of the page, 1 to 1,000; default 100.ҵ\x1cG\n" +
+	"\x06cursor\x12\x06cursor\"\x06string:-Of the page before; empty for the first page.ҵ\x1cS\n" +
+	"\tmin_index\x12\tmin_index\"\ainteger:2Wait until this index of the partition is applied.ҵ\x1ck\n" +
+	"\x05stale\x12\vconsistency\x1a\x05stale\"\x12linearizable|stale::stale reads what this node has, without asking a majority.ҵ\x1c\x9e\x02\n" +
+	"\vrequest_key\x12\x0fIdempotency-Key\"\x06string:\xf5\x011 to 256 bytes that name the request, good for at least 10 minutes in the partition that the request is about: a repetition gets the first answer and changes nothing, the same key with other content is refused. A refused request is judged again.ҵ\x1ck\n" +
+	"\bif_match\x12\bIf-Match\x1a\n" +
+	"if_version\"\x06string:AThe version that the change expects, as its ETag; 0 for none yet.Z7github.com/millrace/millrace/gen/millrace/v1;millracev1b\x06proto3"
 
 var (
 	file_millrace_v1_task_proto_rawDescOnce sync.Once

@@ -7,6 +7,7 @@
 package millracev1
 
 import (
+	_ "github.com/millrace/millrace/gen/millrace/rest"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
@@ -350,37 +351,42 @@ var File_millrace_v1_tenant_proto protoreflect.FileDescriptor
 
 const file_millrace_v1_tenant_proto_rawDesc = "" +
 	"\n" +
-	"\x18millrace/v1/tenant.proto\x12\vmillrace.v1\"\xa9\x01\n" +
-	"\fTenantConfig\x12\x18\n" +
-	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x1b\n" +
-	"\tkey_bytes\x18\x02 \x01(\x03R\bkeyBytes\x121\n" +
-	"\x15key_writes_per_second\x18\x03 \x01(\x03R\x12keyWritesPerSecond\x12/\n" +
-	"\x14key_bytes_per_second\x18\x04 \x01(\x03R\x11keyBytesPerSecond\"*\n" +
+	"\x18millrace/v1/tenant.proto\x12\vmillrace.v1\x1a\x1bmillrace/rest/options.proto\"\xed\x01\n" +
+	"\fTenantConfig\x12 \n" +
+	"\aversion\x18\x01 \x01(\x04B\x06ʵ\x1c\x02\b\x01R\aversion\x12/\n" +
+	"\tkey_bytes\x18\x02 \x01(\x03B\x12ʵ\x1c\x0e8\x01h\x80\x80\x80\x80\x80\x80\x80\x80@p\x01R\bkeyBytes\x12E\n" +
+	"\x15key_writes_per_second\x18\x03 \x01(\x03B\x12ʵ\x1c\x0e8\x01h\x80\x80\x80\x80\x80\x80\x80\x80@p\x01R\x12keyWritesPerSecond\x12C\n" +
+	"\x14key_bytes_per_second\x18\x04 \x01(\x03B\x12ʵ\x1c\x0e8\x01h\x80\x80\x80\x80\x80\x80\x80\x80@p\x01R\x11keyBytesPerSecond\"*\n" +
 	"\x10GetTenantRequest\x12\x16\n" +
-	"\x06tenant\x18\x01 \x01(\tR\x06tenant\"\xc1\x03\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\"\xcd\x05\n" +
 	"\x11GetTenantResponse\x12\x16\n" +
-	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x121\n" +
-	"\x06config\x18\x02 \x01(\v2\x19.millrace.v1.TenantConfigR\x06config\x12\x1e\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x129\n" +
+	"\x06config\x18\x02 \x01(\v2\x19.millrace.v1.TenantConfigB\x06ʵ\x1c\x02(\x01R\x06config\x12\x1e\n" +
 	"\n" +
 	"namespaces\x18\x03 \x01(\rR\n" +
 	"namespaces\x12,\n" +
 	"\x12measured_key_bytes\x18\x04 \x01(\x04R\x10measuredKeyBytes\x12$\n" +
-	"\x0eover_key_bytes\x18\x05 \x01(\bR\foverKeyBytes\x12>\n" +
-	"\x1crecent_key_writes_per_second\x18\x06 \x01(\x04R\x18recentKeyWritesPerSecond\x12<\n" +
-	"\x1brecent_key_bytes_per_second\x18\a \x01(\x04R\x17recentKeyBytesPerSecond\x120\n" +
-	"\x14overshoot_key_writes\x18\b \x01(\x04R\x12overshootKeyWrites\x12=\n" +
-	"\x1bovershoot_key_bytes_written\x18\t \x01(\x04R\x18overshootKeyBytesWritten\"\x90\x01\n" +
+	"\x0eover_key_bytes\x18\x05 \x01(\bR\foverKeyBytes\x12\x7f\n" +
+	"\x1crecent_key_writes_per_second\x18\x06 \x01(\x04B?ʵ\x1c;J\x1cconfig.key_writes_per_secondJ\x1bconfig.key_bytes_per_secondR\x18recentKeyWritesPerSecond\x12}\n" +
+	"\x1brecent_key_bytes_per_second\x18\a \x01(\x04B?ʵ\x1c;J\x1cconfig.key_writes_per_secondJ\x1bconfig.key_bytes_per_secondR\x17recentKeyBytesPerSecond\x12q\n" +
+	"\x14overshoot_key_writes\x18\b \x01(\x04B?ʵ\x1c;J\x1cconfig.key_writes_per_secondJ\x1bconfig.key_bytes_per_secondR\x12overshootKeyWrites\x12~\n" +
+	"\x1bovershoot_key_bytes_written\x18\t \x01(\x04B?ʵ\x1c;J\x1cconfig.key_writes_per_secondJ\x1bconfig.key_bytes_per_secondR\x18overshootKeyBytesWritten\"\x90\x01\n" +
 	"\x10SetTenantRequest\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x121\n" +
 	"\x06config\x18\x02 \x01(\v2\x19.millrace.v1.TenantConfigR\x06config\x12\"\n" +
 	"\n" +
 	"if_version\x18\x03 \x01(\x04H\x00R\tifVersion\x88\x01\x01B\r\n" +
-	"\v_if_version\"-\n" +
-	"\x11SetTenantResponse\x12\x18\n" +
-	"\aversion\x18\x01 \x01(\x04R\aversion2\x9b\x01\n" +
-	"\rTenantService\x12D\n" +
-	"\x03Get\x12\x1d.millrace.v1.GetTenantRequest\x1a\x1e.millrace.v1.GetTenantResponse\x12D\n" +
-	"\x03Set\x12\x1d.millrace.v1.SetTenantRequest\x1a\x1e.millrace.v1.SetTenantResponseB9Z7github.com/millrace/millrace/gen/millrace/v1;millracev1b\x06proto3"
+	"\v_if_version\"5\n" +
+	"\x11SetTenantResponse\x12 \n" +
+	"\aversion\x18\x01 \x01(\x04B\x06ʵ\x1c\x02\b\x01R\aversion2\xb6\x04\n" +
+	"\rTenantService\x12\xb2\x02\n" +
+	"\x03Get\x12\x1d.millrace.v1.GetTenantRequest\x1a\x1e.millrace.v1.GetTenantResponse\"\xeb\x01ʵ\x1cr\n" +
+	"\n" +
+	"/v1/tenant*VRead what bounds the caller's tenant, and what its keys take. The ETag is the version.J\x06Tenantr\x04ETagʵ\x1cq\n" +
+	"\x14/v1/tenants/{tenant}*KRead what bounds a tenant, and what its keys take. The ETag is the version.J\x06Tenantr\x04ETag\x12\xef\x01\n" +
+	"\x03Set\x12\x1d.millrace.v1.SetTenantRequest\x1a\x1e.millrace.v1.SetTenantResponse\"\xa8\x01ʵ\x1c\xa3\x01\x12\x14/v1/tenants/{tenant}*oReplace what bounds a tenant, which need not have been used yet. The version rises only when something changes.2\x06configZ\n" +
+	"\n" +
+	"\bif_match`\x05r\x04ETagB9Z7github.com/millrace/millrace/gen/millrace/v1;millracev1b\x06proto3"
 
 var (
 	file_millrace_v1_tenant_proto_rawDescOnce sync.Once

@@ -7,6 +7,7 @@
 package millracev1
 
 import (
+	_ "github.com/millrace/millrace/gen/millrace/rest"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
@@ -224,27 +225,27 @@ var File_millrace_v1_vector_proto protoreflect.FileDescriptor
 
 const file_millrace_v1_vector_proto_rawDesc = "" +
 	"\n" +
-	"\x18millrace/v1/vector.proto\x12\vmillrace.v1\"\x9b\x01\n" +
-	"\x05Point\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
-	"\x06vector\x18\x02 \x03(\x02R\x06vector\x12\x14\n" +
-	"\x05model\x18\x03 \x01(\tR\x05model\x12\x18\n" +
-	"\apayload\x18\x04 \x01(\fR\apayload\x12\x1d\n" +
+	"\x18millrace/v1/vector.proto\x12\vmillrace.v1\x1a\x1bmillrace/rest/options.proto\"\xcc\x01\n" +
+	"\x05Point\x12\x16\n" +
+	"\x02id\x18\x01 \x01(\tB\x06ʵ\x1c\x02\x10\x01R\x02id\x12\x1f\n" +
+	"\x06vector\x18\x02 \x03(\x02B\aʵ\x1c\x03h\x80 R\x06vector\x12\x1c\n" +
+	"\x05model\x18\x03 \x01(\tB\x06ʵ\x1c\x020\x01R\x05model\x12 \n" +
+	"\apayload\x18\x04 \x01(\fB\x06ʵ\x1c\x02\b\x03R\apayload\x12%\n" +
 	"\n" +
-	"if_version\x18\x05 \x01(\tR\tifVersion\x12\x1b\n" +
-	"\tif_absent\x18\x06 \x01(\bR\bifAbsent\"X\n" +
-	"\fVectorUpsert\x12\x1e\n" +
+	"if_version\x18\x05 \x01(\tB\x06ʵ\x1c\x020\x01R\tifVersion\x12\x1b\n" +
+	"\tif_absent\x18\x06 \x01(\bR\bifAbsent:\x06ʵ\x1c\x02\b\x01\"h\n" +
+	"\fVectorUpsert\x12&\n" +
 	"\n" +
-	"collection\x18\x01 \x01(\tR\n" +
-	"collection\x12(\n" +
-	"\x05point\x18\x02 \x01(\v2\x12.millrace.v1.PointR\x05point\"]\n" +
-	"\fVectorDelete\x12\x1e\n" +
+	"collection\x18\x01 \x01(\tB\x06ʵ\x1c\x02\x10\x01R\n" +
+	"collection\x120\n" +
+	"\x05point\x18\x02 \x01(\v2\x12.millrace.v1.PointB\x06ʵ\x1c\x02\x10\x01R\x05point\"}\n" +
+	"\fVectorDelete\x12&\n" +
 	"\n" +
-	"collection\x18\x01 \x01(\tR\n" +
-	"collection\x12\x0e\n" +
-	"\x02id\x18\x02 \x01(\tR\x02id\x12\x1d\n" +
+	"collection\x18\x01 \x01(\tB\x06ʵ\x1c\x02\x10\x01R\n" +
+	"collection\x12\x16\n" +
+	"\x02id\x18\x02 \x01(\tB\x06ʵ\x1c\x02\x10\x01R\x02id\x12%\n" +
 	"\n" +
-	"if_version\x18\x03 \x01(\tR\tifVersionB9Z7github.com/millrace/millrace/gen/millrace/v1;millracev1b\x06proto3"
+	"if_version\x18\x03 \x01(\tB\x06ʵ\x1c\x020\x01R\tifVersion:\x06ʵ\x1c\x02\b\x01B9Z7github.com/millrace/millrace/gen/millrace/v1;millracev1b\x06proto3"
 
 var (
 	file_millrace_v1_vector_proto_rawDescOnce sync.Once

@@ -1,0 +1,165 @@
+// Package contract reads the compiled contract of proto/ and what its options say about REST. The OpenAPI document and the code that
+// reads and writes bodies are made from it.
+package contract
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/descriptorpb"
+
+	restpb "github.com/millrace/millrace/gen/millrace/rest"
+)
+
+// pkg is the package of the contract, and dir the folder of its files.
+const (
+	pkg = "millrace.v1."
+	dir = "millrace/v1/"
+)
+
+// order is that of the contract's files in tables and documents; files that it does not name come last.
+var order = []string{"task", "kv", "tenant", "ref", "search", "cluster", "stream"}
+
+// Contract is the whole contract.
+type Contract struct {
+	files  *protoregistry.Files
+	params map[string]*restpb.Param // by id
+	shapes map[string]*restpb.Shape // by name
+	routes []*Route
+}
+
+// Read reads a set of compiled files, with the comments of each declaration where the set has them.
+func Read(in io.Reader) (*Contract, error) {
+	b, err := io.ReadAll(in)
+	if err != nil {
+		return nil, err
+	}
+	set := new(descriptorpb.FileDescriptorSet)
+	if err := proto.Unmarshal(b, set); err != nil {
+		return nil, fmt.Errorf("read the contract: %w", err)
+	}
+	if len(set.GetFile()) == 0 {
+		return nil, errors.New("the contract is empty: give buf build's output")
+	}
+	files, err := protodesc.NewFiles(set)
+	if err != nil {
+		return nil, err
+	}
+	c := &Contract{files: files, params: make(map[string]*restpb.Param), shapes: make(map[string]*restpb.Shape)}
+	list := c.list()
+	for _, f := range list {
+		for _, p := range extension[[]*restpb.Param](f, restpb.E_Param) {
+			c.params[p.GetId()] = p
+		}
+		for _, s := range extension[[]*restpb.Shape](f, restpb.E_Shape) {
+			c.shapes[s.GetName()] = s
+		}
+	}
+	for _, f := range list {
+		if err := c.addRoutes(f); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// list lists the contract's own files in order.
+func (c *Contract) list() []protoreflect.FileDescriptor {
+	var out, rest []protoreflect.FileDescriptor
+	for _, name := range order {
+		if f, err := c.files.FindFileByPath(dir + name + ".proto"); err == nil {
+			out = append(out, f)
+		}
+	}
+	c.files.RangeFiles(func(f protoreflect.FileDescriptor) bool {
+		name, own := strings.CutPrefix(f.Path(), dir)
+		if own && !slices.Contains(order, strings.TrimSuffix(name, ".proto")) {
+			rest = append(rest, f)
+		}
+		return true
+	})
+	slices.SortFunc(rest, func(a, b protoreflect.FileDescriptor) int { return strings.Compare(a.Path(), b.Path()) })
+	return append(out, rest...)
+}
+
+// Message returns a message of the contract by its name without the package.
+func (c *Contract) Message(name string) (protoreflect.MessageDescriptor, error) {
+	d, err := c.files.FindDescriptorByName(protoreflect.FullName(pkg + name))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	m, ok := d.(protoreflect.MessageDescriptor)
+	if !ok {
+		return nil, fmt.Errorf("%s is not a message", name)
+	}
+	return m, nil
+}
+
+// Routes lists the routes of all methods, in the order of the contract.
+func (c *Contract) Routes() []*Route { return c.routes }
+
+// extension is the value of an option of a declaration; the zero value where it has none.
+func extension[T any](d protoreflect.Descriptor, x protoreflect.ExtensionType) (out T) {
+	if o := d.Options(); o.ProtoReflect().IsValid() && proto.HasExtension(o, x) {
+		out, _ = proto.GetExtension(o, x).(T)
+	}
+	return out
+}
+
+// FieldOf is what REST does with a field. It is never nil.
+func FieldOf(f protoreflect.FieldDescriptor) *restpb.Field {
+	if o := extension[*restpb.Field](f, restpb.E_Field); o != nil {
+		return o
+	}
+	return new(restpb.Field)
+}
+
+// MessageOf is what REST does with a message. It is never nil.
+func MessageOf(m protoreflect.MessageDescriptor) *restpb.Message {
+	if o := extension[*restpb.Message](m, restpb.E_Message); o != nil {
+		return o
+	}
+	return new(restpb.Message)
+}
+
+// OneofOf is what REST does with a oneof. It is never nil.
+func OneofOf(d protoreflect.OneofDescriptor) *restpb.Oneof {
+	if o := extension[*restpb.Oneof](d, restpb.E_Oneof); o != nil {
+		return o
+	}
+	return new(restpb.Oneof)
+}
+
+// InBody reports whether a body may have a field.
+func InBody(f protoreflect.FieldDescriptor) bool {
+	o := FieldOf(f)
+	return !o.GetAbsent() && !o.GetReserved()
+}
+
+// IsAt reports whether a field says where an answer stands, which has a form of its own in each answer.
+func IsAt(f protoreflect.FieldDescriptor) bool {
+	return f.Message() != nil && f.Message().Name() == "At"
+}
+
+// Words are the names of an enumeration's values, by number, in lower case. The one that means nothing is empty.
+func Words(e protoreflect.EnumDescriptor) []string {
+	prefix := strings.ToUpper(string(e.Name())) + "_"
+	if first := string(e.Values().Get(0).Name()); strings.HasSuffix(first, "_UNSPECIFIED") { // a name of several words
+		prefix = strings.TrimSuffix(first, "UNSPECIFIED")
+	}
+	out := make([]string, e.Values().Len())
+	for i := range out {
+		name := strings.TrimPrefix(string(e.Values().Get(i).Name()), prefix)
+		if name != "UNSPECIFIED" {
+			out[i] = strings.ToLower(name)
+		}
+	}
+	return out
+}
