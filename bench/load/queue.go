@@ -51,7 +51,7 @@ func newQueueRun(rig *bench.Rig) *queueRun {
 		claim: rig.Op("create_to_claim"), cycle: rig.Op("cycle"),
 	}
 	if rig.Shape.Lease > 0 {
-		q.job.Lease(rig.Shape.Lease)
+		q.job = q.job.Lease(rig.Shape.Lease)
 	}
 	for range rig.Shape.ProducerBatch {
 		q.args = append(q.args, rig.Payload)

@@ -23,7 +23,7 @@ type sdkDoor struct {
 func newSDKDoor(ctx context.Context, rig *bench.Rig) (*sdkDoor, error) {
 	d := &sdkDoor{rig: rig, job: millrace.Job[[]byte, []byte](rig.Queue).Queue(rig.Queue)}
 	if rig.Shape.Lease > 0 {
-		d.job.Lease(rig.Shape.Lease)
+		d.job = d.job.Lease(rig.Shape.Lease)
 	}
 	for i := range rig.Servers {
 		c, err := rig.Dial(ctx, i)

@@ -161,7 +161,7 @@ func (a *app) kvDeleteRangeCmd() *cobra.Command {
 				return err
 			}
 			return a.with(c.Context(), func(ctx context.Context, client *millrace.Client) error {
-				n, err := client.KV(args[0]).DeleteRange(ctx, r, true)
+				n, err := client.KV(args[0]).DeleteRange(ctx, r, millrace.CountKeys())
 				if err != nil {
 					return err
 				}

@@ -135,7 +135,11 @@ func (a *app) refRepoListCmd() *cobra.Command {
 		Use: "list", Short: "List repositories by name", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return a.with(c.Context(), func(ctx context.Context, client *millrace.Client) error {
-				repos, err := client.Repos(ctx, deleted)
+				var opts []millrace.RepoListOption
+				if deleted {
+					opts = append(opts, millrace.OnlyDeleted())
+				}
+				repos, err := client.Repos(ctx, opts...)
 				if err != nil {
 					return err
 				}

@@ -170,7 +170,7 @@ func (a *app) taskCreateCmd() *cobra.Command {
 func (a *app) createTask(ctx context.Context, c *millrace.Client, queue string, payload []byte, f taskFlags) error {
 	job := millrace.Job[any, []byte](cmp.Or(f.kind, queue)).Queue(queue).Priority(f.priority).Attempts(f.attempts)
 	if f.lease != 0 {
-		job.Lease(f.lease)
+		job = job.Lease(f.lease)
 	}
 	var opts []millrace.AddOption
 	if f.id != "" {

@@ -10,9 +10,6 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"google.golang.org/protobuf/types/known/durationpb"
-
-	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
 	millrace "github.com/millrace/millrace/sdk/go"
 )
 
@@ -221,7 +218,7 @@ func taskEffect(o *strictObject, tx *millrace.Tx) {
 	if !ok {
 		kind = queue
 	}
-	job := millrace.Job[any, []byte](kind).Queue(queue)
+	job := taskLimits(o, millrace.Job[any, []byte](kind).Queue(queue))
 	opts := taskOptions(o)
 	raw, asJSON := o.raw("payload")
 	coded, asBytes := o.base64("payload_base64")
@@ -259,7 +256,9 @@ func taskOptions(o *strictObject) (opts []millrace.AddOption) {
 	case timed:
 		opts = append(opts, millrace.At(at))
 	}
-	opts = append(opts, taskLimits(o))
+	if name, ok := o.text("content_type"); ok {
+		opts = append(opts, millrace.ContentType(name))
+	}
 	for _, h := range o.objects("headers") {
 		opts = append(opts, millrace.Header(h.required("name"), h.required("value")))
 		o.within("headers", h.done())
@@ -279,22 +278,14 @@ func taskOptions(o *strictObject) (opts []millrace.AddOption) {
 	return opts
 }
 
-// taskLimits reads the fields of a new task for which jobs have settings.
-func taskLimits(o *strictObject) millrace.AddOption {
-	contentType, typed := o.text("content_type")
-	attempts, crashes := o.count("max_attempts"), o.count("max_crashes")
-	lease, leased := o.duration("lease")
-	maxRun, bounded := o.duration("max_run")
-	return func(s *millracev1.TaskSpec) {
-		s.MaxAttempts, s.MaxCrashes = attempts, crashes
-		if typed {
-			s.ContentType = contentType
-		}
-		if leased {
-			s.Lease = durationpb.New(lease)
-		}
-		if bounded {
-			s.MaxRun = durationpb.New(maxRun)
-		}
+// taskLimits reads the fields of a new task that are settings of its job, and returns the job with them.
+func taskLimits(o *strictObject, job *millrace.JobOf[any, []byte]) *millrace.JobOf[any, []byte] {
+	job = job.Attempts(int(o.count("max_attempts"))).Crashes(int(o.count("max_crashes"))) // 0 is the queue's
+	if lease, ok := o.duration("lease"); ok {
+		job = job.Lease(lease)
 	}
+	if bound, ok := o.duration("max_run"); ok {
+		job = job.MaxRun(bound)
+	}
+	return job
 }

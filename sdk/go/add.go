@@ -16,45 +16,53 @@ import (
 )
 
 // AddOption changes one task.
-type AddOption func(spec *millracev1.TaskSpec)
+type AddOption interface {
+	task(spec *millracev1.TaskSpec)
+}
+
+type addFunc func(spec *millracev1.TaskSpec)
+
+func (f addFunc) task(spec *millracev1.TaskSpec) { f(spec) }
 
 // ID names the task: 26 characters as NewID makes them. The same id with other content is ErrAlreadyExists. In a namespace
 // of several partitions an id says which it is: one that leaves it open gets it filled in, as the handle's ID tells; one
 // that names another than tag, unique key or else the id's own random bits is ErrPartition.
-func ID(id string) AddOption { return func(s *millracev1.TaskSpec) { s.Id = id } }
+func ID(id string) AddOption { return addFunc(func(s *millracev1.TaskSpec) { s.Id = id }) }
 
 // Tag places the task: in a namespace of several partitions, tasks and keys with one tag share one, so that they can
 // change together. A key's tag is what stands within its first pair of braces. At most 128 B.
-func Tag(tag string) AddOption { return func(s *millracev1.TaskSpec) { s.Tag = tag } }
+func Tag(tag string) AddOption { return addFunc(func(s *millracev1.TaskSpec) { s.Tag = tag }) }
 
 // In makes the task ready after d, at most 10 years.
 func In(d time.Duration) AddOption {
-	return func(s *millracev1.TaskSpec) { s.Delay, s.RunAt = durationpb.New(d), nil }
+	return addFunc(func(s *millracev1.TaskSpec) { s.Delay, s.RunAt = durationpb.New(d), nil })
 }
 
 // At makes the task ready at t; a past t is now.
 func At(t time.Time) AddOption {
-	return func(s *millracev1.TaskSpec) { s.RunAt, s.Delay = timestamppb.New(t), nil }
+	return addFunc(func(s *millracev1.TaskSpec) { s.RunAt, s.Delay = timestamppb.New(t), nil })
 }
 
 // Priority is this task's instead of its job's.
-func Priority(n int) AddOption { return func(s *millracev1.TaskSpec) { s.Priority = uint32(n) } }
+func Priority(n int) AddOption {
+	return addFunc(func(s *millracev1.TaskSpec) { s.Priority = uint32(n) })
+}
 
 // UniqueKey allows one task of the queue per key, at most 256 B, for ttl: a second Add returns the first task. 0 means
 // 24 h, at most 30 days.
 func UniqueKey(key string, ttl time.Duration) AddOption {
-	return func(s *millracev1.TaskSpec) {
+	return addFunc(func(s *millracev1.TaskSpec) {
 		u := unique(s)
 		u.Key = key
 		if ttl != 0 {
 			u.Ttl = durationpb.New(ttl)
 		}
-	}
+	})
 }
 
 // UniqueReject makes a second Add under the unique key fail with ErrAlreadyExists.
 func UniqueReject() AddOption {
-	return func(s *millracev1.TaskSpec) { unique(s).OnConflict = millracev1.Unique_REJECT }
+	return addFunc(func(s *millracev1.TaskSpec) { unique(s).OnConflict = millracev1.Unique_REJECT })
 }
 
 func unique(s *millracev1.TaskSpec) *millracev1.Unique {
@@ -66,9 +74,15 @@ func unique(s *millracev1.TaskSpec) *millracev1.Unique {
 
 // Header adds a header, which reaches the worker; at most 32, together 4 KiB.
 func Header(name, value string) AddOption {
-	return func(s *millracev1.TaskSpec) {
+	return addFunc(func(s *millracev1.TaskSpec) {
 		s.Headers = append(s.Headers, &millracev1.Header{Name: name, Value: value})
-	}
+	})
+}
+
+// ContentType says what a payload is whose type is bytes or text, such as image/png; at most 128 B. Default: text/plain for a
+// string, application/octet-stream for bytes, and otherwise what the codec says.
+func ContentType(name string) AddOption {
+	return addFunc(func(s *millracev1.TaskSpec) { s.ContentType = name })
 }
 
 // BatchError says which tasks of a batch were not added.

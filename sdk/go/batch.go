@@ -46,7 +46,9 @@ type Settlement struct {
 // OnSettled makes f hear of every answer to a settle, as it comes. f runs where answers are read: it must be quick, and
 // must not call the client. A settle that is tried again is told when that has ended; one whose lease the server ended
 // before it was sent is not told at all.
-func OnSettled(f func(s Settlement)) WorkerOption { return func(o *workerOptions) { o.settled = f } }
+func OnSettled(f func(s Settlement)) WorkerOption {
+	return workerFunc(func(o *workerOptions) { o.settled = f })
+}
 
 // tell passes an answer on.
 func (w *Worker) tell(s Settlement) {

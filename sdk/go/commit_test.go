@@ -588,7 +588,7 @@ func TestWaitForATaskThatDiedIsATaskError(t *testing.T) {
 func TestTheLedgerHoldsOneLinePerCall(t *testing.T) {
 	f := newFake(t)
 	var b syncBuffer
-	c := f.client(WithLedger(&b))
+	c := f.client(Ledger(&b))
 	go func() {
 		st := f.welcome(nil)
 		st.created(st.create())

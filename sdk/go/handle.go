@@ -20,12 +20,12 @@ type Handle[R any] struct {
 }
 
 func newHandle[A, R any](j *JobOf[A, R], c *Client, r *millracev1.CreateResult) *Handle[R] {
-	return &Handle[R]{ID: r.Id, Replayed: r.Replayed, Matches: r.PayloadMatches, job: j.spec.Kind, codec: j.codecOr(c.opts.codec), c: c}
+	return &Handle[R]{ID: r.Id, Replayed: r.Replayed, Matches: r.PayloadMatches, job: j.settings.kind, codec: j.codecOr(c.opts.codec), c: c}
 }
 
 // Of returns a handle of the task with that id, such as one that another process added.
 func (j *JobOf[A, R]) Of(c *Client, id string) *Handle[R] {
-	return &Handle[R]{ID: id, job: j.spec.Kind, codec: j.codecOr(c.opts.codec), c: c}
+	return &Handle[R]{ID: id, job: j.settings.kind, codec: j.codecOr(c.opts.codec), c: c}
 }
 
 // Wait returns the task's result when it has ended, however long that takes while ctx lasts. A task that ended without

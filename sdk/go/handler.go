@@ -22,7 +22,7 @@ type handler func(ctx context.Context, t *Task) (result []byte, contentType stri
 // is cancelled; what fn returns then changes nothing. An error fails the attempt: it is tried again as the job's Retry
 // and Attempts say, or as Fatal, RetryIn, Snooze and Release do. A panic is a failure with its stack. Call it before Run.
 func (j *JobOf[A, R]) Handle(w *Worker, fn func(ctx context.Context, t *Task, args A) (R, error)) {
-	w.register(j.spec.Kind, j.spec.Queue, j.handler(w.c.opts.codec, fn))
+	w.register(j.settings.kind, j.settings.queue, j.handler(w.c.opts.codec, fn))
 }
 
 func (j *JobOf[A, R]) handler(d Codec, fn func(ctx context.Context, t *Task, args A) (R, error)) handler {

@@ -52,7 +52,7 @@ func RunHandler[A, R any](ctx context.Context, j *JobOf[A, R], fn func(ctx conte
 		return out
 	}
 	t := &Task{
-		ID: newTaskID(), Queue: j.spec.Queue, Kind: j.spec.Kind, Attempt: 1, MaxAttempts: 5, Payload: payload,
+		ID: newTaskID(), Queue: j.settings.queue, Kind: j.settings.kind, Attempt: 1, MaxAttempts: 5, Payload: payload,
 		ContentType: contentType, CreatedAt: time.Now(), token: 1,
 	}
 	if prepare != nil {

@@ -14,56 +14,87 @@ import (
 )
 
 // JobOf declares one kind of task: what producers add and what a worker handles. A is the type of its arguments, R of its
-// result. Declare it once, usually in a package variable; its methods that configure it are for that declaration.
+// result. Declare it once, usually in a package variable. Methods that configure it return a copy with that setting, and do not
+// change the job that they are called on. A JobOf may be used by many goroutines.
 type JobOf[A, R any] struct {
-	spec  millracev1.TaskSpec // what every task of this job has
-	codec Codec               // nil: the client's
+	settings taskSettings // what every task of this job has
+	codec    Codec        // nil: the client's
+}
+
+// taskSettings is what a job says of its tasks. Zero and nil mean the queue's value. Its pointers are shared by copies and
+// never written through.
+type taskSettings struct {
+	kind, queue   string
+	attempts      int32
+	crashes       int32
+	deliveries    *int32 // 0: unbounded
+	priority      uint32
+	lease, maxRun *durationpb.Duration
+	retry         *millracev1.Retry
 }
 
 // Job declares a kind of task by its name, [A-Za-z0-9][A-Za-z0-9._:-]{0,127}. Its queue has the same name unless Queue
 // says otherwise. []byte, string and json.RawMessage are passed as they are, other types by a codec.
 func Job[A, R any](name string) *JobOf[A, R] {
-	return &JobOf[A, R]{spec: millracev1.TaskSpec{Kind: name, Queue: name}}
+	return &JobOf[A, R]{settings: taskSettings{kind: name, queue: name}}
 }
 
 // Name returns the kind.
-func (j *JobOf[A, R]) Name() string { return j.spec.Kind }
+func (j *JobOf[A, R]) Name() string { return j.settings.kind }
+
+// with returns a copy of j that change was made to.
+func (j *JobOf[A, R]) with(change func(s *taskSettings)) *JobOf[A, R] {
+	out := *j
+	change(&out.settings)
+	return &out
+}
 
 // Queue is the line that tasks wait in.
-func (j *JobOf[A, R]) Queue(name string) *JobOf[A, R] { j.spec.Queue = name; return j }
+func (j *JobOf[A, R]) Queue(name string) *JobOf[A, R] {
+	return j.with(func(s *taskSettings) { s.queue = name })
+}
 
 // Attempts is how many failures end a task, 1 to 1,000. Default: the queue's, 5.
-func (j *JobOf[A, R]) Attempts(n int) *JobOf[A, R] { j.spec.MaxAttempts = int32(n); return j }
+func (j *JobOf[A, R]) Attempts(n int) *JobOf[A, R] {
+	return j.with(func(s *taskSettings) { s.attempts = int32(n) })
+}
 
 // Crashes is how many lost leases end a task, 1 to 1,000. Default: the queue's, 10.
-func (j *JobOf[A, R]) Crashes(n int) *JobOf[A, R] { j.spec.MaxCrashes = int32(n); return j }
+func (j *JobOf[A, R]) Crashes(n int) *JobOf[A, R] {
+	return j.with(func(s *taskSettings) { s.crashes = int32(n) })
+}
 
 // Deliveries is how many deliveries of any outcome end a task, to 1,000,000; 0 = no bound. Default: the queue's, 1,000.
 func (j *JobOf[A, R]) Deliveries(n int) *JobOf[A, R] {
-	j.spec.MaxDeliveries = proto.Int32(int32(n))
-	return j
+	return j.with(func(s *taskSettings) { s.deliveries = proto.Int32(int32(n)) })
 }
 
 // Lease is how long a worker that fell silent keeps a task, 1 s to 24 h. Default: the queue's, 60 s.
 func (j *JobOf[A, R]) Lease(d time.Duration) *JobOf[A, R] {
-	j.spec.Lease = durationpb.New(d)
-	return j
+	return j.with(func(s *taskSettings) { s.lease = durationpb.New(d) })
 }
 
 // MaxRun bounds one attempt, whatever its worker says. Default: the queue's, none.
 func (j *JobOf[A, R]) MaxRun(d time.Duration) *JobOf[A, R] {
-	j.spec.MaxRun = durationpb.New(d)
-	return j
+	return j.with(func(s *taskSettings) { s.maxRun = durationpb.New(d) })
 }
 
 // Priority orders tasks of a queue, 0 to 9, 9 first. Default: 0.
-func (j *JobOf[A, R]) Priority(n int) *JobOf[A, R] { j.spec.Priority = uint32(n); return j }
+func (j *JobOf[A, R]) Priority(n int) *JobOf[A, R] {
+	return j.with(func(s *taskSettings) { s.priority = uint32(n) })
+}
 
 // Retry says how long a failed task waits. Default: the queue's, full jitter from 5 s, doubling to 15 min.
-func (j *JobOf[A, R]) Retry(p RetryPolicy) *JobOf[A, R] { j.spec.Retry = p.wire(); return j }
+func (j *JobOf[A, R]) Retry(p RetryPolicy) *JobOf[A, R] {
+	return j.with(func(s *taskSettings) { s.retry = p.wire() })
+}
 
 // Codec encodes arguments and results. Default: the client's.
-func (j *JobOf[A, R]) Codec(c Codec) *JobOf[A, R] { j.codec = c; return j }
+func (j *JobOf[A, R]) Codec(c Codec) *JobOf[A, R] {
+	out := *j
+	out.codec = c
+	return &out
+}
 
 func (j *JobOf[A, R]) codecOr(d Codec) Codec {
 	if j.codec != nil {
@@ -111,14 +142,15 @@ func (p RetryPolicy) wire() *millracev1.Retry {
 func (j *JobOf[A, R]) fill(spec *millracev1.TaskSpec, codec Codec, args A, opts []AddOption) error {
 	payload, contentType, err := encode(j.codecOr(codec), args)
 	if err != nil {
-		return fmt.Errorf("add %s: %w", j.spec.Kind, err)
+		return fmt.Errorf("add %s: %w", j.settings.kind, err)
 	}
 	spec.Payload, spec.ContentType = payload, contentType
-	spec.Kind, spec.Queue, spec.Priority = j.spec.Kind, j.spec.Queue, j.spec.Priority
-	spec.MaxAttempts, spec.MaxCrashes, spec.MaxDeliveries = j.spec.MaxAttempts, j.spec.MaxCrashes, j.spec.MaxDeliveries
-	spec.Lease, spec.MaxRun, spec.Retry = j.spec.Lease, j.spec.MaxRun, j.spec.Retry
+	set := &j.settings
+	spec.Kind, spec.Queue, spec.Priority = set.kind, set.queue, set.priority
+	spec.MaxAttempts, spec.MaxCrashes, spec.MaxDeliveries = set.attempts, set.crashes, set.deliveries
+	spec.Lease, spec.MaxRun, spec.Retry = set.lease, set.maxRun, set.retry
 	for _, o := range opts {
-		o(spec)
+		o.task(spec)
 	}
 	return checkSpec(spec)
 }

@@ -113,10 +113,10 @@ func (k KV) entries(ctx context.Context, req *millracev1.KVRangeRequest) iter.Se
 	}
 }
 
-// DeleteRange removes the keys of r: in each partition as one change, and one partition after the other. With count it
-// tells how many there were, and refuses more than 100,000 in a partition.
-func (k KV) DeleteRange(ctx context.Context, r KeyRange, count bool) (n uint64, err error) {
-	req := &millracev1.KVDeleteRangeRequest{Range: r.op(k.keyspace, count)}
+// DeleteRange removes the keys of r: in each partition as one change, and one partition after the other. It returns how many
+// keys there were with CountKeys, else 0. An error may leave the keys of some partitions removed; the call may be repeated.
+func (k KV) DeleteRange(ctx context.Context, r KeyRange, opts ...RangeDeleteOption) (n uint64, err error) {
+	req := &millracev1.KVDeleteRangeRequest{Range: r.op(k.keyspace, opts)}
 	var resp *millracev1.KVDeleteRangeResponse
 	err = k.c.change(ctx, max(placeRange(req.Range, k.c.partitions()), anywhere), func(ctx context.Context) (err error) {
 		resp, err = k.c.kv.DeleteRange(ctx, req)

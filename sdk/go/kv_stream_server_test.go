@@ -95,7 +95,7 @@ func TestWhatAStreamPutsIsReadAlikeByEveryRead(t *testing.T) {
 					t.Errorf("%s: %+v, %v", m, info, err)
 				}
 			}
-			if gone, err := c.KV("ks").DeleteRange(ctx, millrace.Prefix("key/00"), true); err != nil || gone != 100 {
+			if gone, err := c.KV("ks").DeleteRange(ctx, millrace.Prefix("key/00"), millrace.CountKeys()); err != nil || gone != 100 {
 				t.Errorf("%d keys were removed, %v", gone, err)
 			}
 			if v, err := c.KV("ks").Get(ctx, keys[100]); err != nil || v.Rev != revs[100] {
@@ -287,7 +287,7 @@ func TestNumbersAreAddedExactly(t *testing.T) {
 		out, err := c.CommitResult(ctx, func(tx *millrace.Tx) {
 			tx.KV("n").Add("{t}a", 5)
 			tx.KV("n").Put("{t}b", "x")
-			tx.KV("n").CountDeleteRange(millrace.Prefix("{t}"))
+			tx.KV("n").DeleteRange(millrace.Prefix("{t}"), millrace.CountKeys())
 		})
 		if err != nil || out.Sums[0] != 5 || out.Counts[2] != 2 {
 			t.Errorf("%+v, %v", out, err)
@@ -396,7 +396,7 @@ func TestAKeyspaceThatIsRemovedUnderLoadShowsNoOldKey(t *testing.T) {
 			if _, err := ks.Get(ctx, fmt.Sprintf("old%d-0000", life)); !errors.Is(err, millrace.ErrNotFound) {
 				t.Errorf("an old key: %v", err)
 			}
-			if n, err := ks.DeleteRange(ctx, millrace.Prefix("z"), true); err != nil || n != 1 {
+			if n, err := ks.DeleteRange(ctx, millrace.Prefix("z"), millrace.CountKeys()); err != nil || n != 1 {
 				t.Errorf("%d keys of a prefix are removed, %v", n, err)
 			}
 		}

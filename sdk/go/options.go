@@ -14,7 +14,11 @@ import (
 )
 
 // Option changes how Dial connects.
-type Option func(*options)
+type Option interface{ dial(o *options) }
+
+type dialFunc func(o *options)
+
+func (f dialFunc) dial(o *options) { f(o) }
 
 type options struct {
 	address   string   // the first of addresses
@@ -35,53 +39,53 @@ type options struct {
 // Address is the server's host:port, or those of several nodes of a cluster with commas between them: the client speaks to
 // the one that leads, which any of them tells, and goes on with the members that it was told of when these are gone.
 // Default: MILLRACE_URL, then 127.0.0.1:7081.
-func Address(hostPort string) Option { return func(o *options) { o.address = hostPort } }
+func Address(hostPort string) Option { return dialFunc(func(o *options) { o.address = hostPort }) }
 
 // RESTAddress is the host:port where the server's REST is, for a client that gRPC does not serve, or those of several nodes
 // with commas between them, of which the first that answers is asked; where it is not the leader it sends on. Default:
 // MILLRACE_REST_URL when MILLRACE_URL gives the address, then the server's address, which may be that of a proxy for both,
 // and when that has the port 7081 also port 7080 of the same host. With TLS both are reached with it.
-func RESTAddress(hostPort string) Option { return func(o *options) { o.rest = hostPort } }
+func RESTAddress(hostPort string) Option { return dialFunc(func(o *options) { o.rest = hostPort }) }
 
 // Transport chooses how to speak to the server. Default: MILLRACE_TRANSPORT (auto, stream or rest), then TransportAuto:
 // gRPC with its streams, and REST as long as something on the way lets no gRPC through.
-func Transport(m TransportMode) Option { return func(o *options) { o.transport = m } }
+func Transport(m TransportMode) Option { return dialFunc(func(o *options) { o.transport = m }) }
 
 // Token authenticates every call. Default: MILLRACE_TOKEN.
-func Token(token string) Option { return func(o *options) { o.token = token } }
+func Token(token string) Option { return dialFunc(func(o *options) { o.token = token }) }
 
 // Namespace is the namespace of all calls. Default: MILLRACE_NAMESPACE, then default.
-func Namespace(name string) Option { return func(o *options) { o.namespace = name } }
+func Namespace(name string) Option { return dialFunc(func(o *options) { o.namespace = name }) }
 
 // TLS encrypts with cfg; nil means the system's certificate authorities. It is the default when the address is no
 // loopback address.
 func TLS(cfg *tls.Config) Option {
-	return func(o *options) {
+	return dialFunc(func(o *options) {
 		if cfg == nil {
 			cfg = &tls.Config{MinVersion: tls.VersionTLS12}
 		}
 		o.tls, o.insecure = cfg, false
-	}
+	})
 }
 
 // Insecure sends everything, the token too, in clear text, even beyond loopback addresses.
-func Insecure() Option { return func(o *options) { o.insecure, o.tls = true, nil } }
+func Insecure() Option { return dialFunc(func(o *options) { o.insecure, o.tls = true, nil }) }
 
 // Dialer replaces the way connections are made.
 func Dialer(dial func(ctx context.Context, address string) (net.Conn, error)) Option {
-	return func(o *options) { o.dial, o.dials = dial, dial != nil }
+	return dialFunc(func(o *options) { o.dial, o.dials = dial, dial != nil })
 }
 
 // Logger receives what no caller is told, such as tasks of an unknown kind. Default: slog.Default().
-func Logger(l *slog.Logger) Option { return func(o *options) { o.logger = l } }
+func Logger(l *slog.Logger) Option { return dialFunc(func(o *options) { o.logger = l }) }
 
 // DefaultCodec encodes arguments, results and values that are neither bytes nor text, where a job names no codec of its
 // own. Default: JSON.
-func DefaultCodec(c Codec) Option { return func(o *options) { o.codec = c } }
+func DefaultCodec(c Codec) Option { return dialFunc(func(o *options) { o.codec = c }) }
 
-// WithLedger writes one JSON line per call to w when the call ends: its op, ids, token, place in the log and outcome,
+// Ledger writes one JSON line per call to w when the call ends: its op, ids, token, place in the log and outcome,
 // and when it began and ended, in microseconds of one monotonic clock. Lines are written one at a time, whole.
-func WithLedger(w io.Writer) Option { return func(o *options) { o.ledger = w } }
+func Ledger(w io.Writer) Option { return dialFunc(func(o *options) { o.ledger = w }) }
 
 // cleanToken takes off the white space around a token: a file of one ends with a line feed. The error does not show the token.
 func cleanToken(s string) (string, error) {
@@ -106,7 +110,7 @@ func newOptions(opts []Option) (options, error) {
 		}
 	}
 	for _, opt := range opts {
-		opt(&o)
+		opt.dial(&o)
 	}
 	if o.address == "" {
 		o.rest = cmp.Or(o.rest, os.Getenv("MILLRACE_REST_URL"))

@@ -135,7 +135,7 @@ func (c *Client) NewID(ctx context.Context, opts ...AddOption) (string, error) {
 	}
 	spec := new(millracev1.TaskSpec)
 	for _, o := range opts {
-		o(spec)
+		o.task(spec)
 	}
 	spec.Id = ""
 	if _, e := placeTask(spec, n, -1); e != nil {

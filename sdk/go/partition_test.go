@@ -257,7 +257,7 @@ func TestABatchIsSplitOverLanesAndAnsweredWhole(t *testing.T) {
 		}})
 	})
 	next := -1
-	hs, err := thumb.AddMany(t.Context(), c, make([]thumbArgs, 4), func(s *pb.TaskSpec) { next++; s.Id = ids[next] })
+	hs, err := thumb.AddMany(t.Context(), c, make([]thumbArgs, 4), addFunc(func(s *pb.TaskSpec) { next++; s.Id = ids[next] }))
 	wait.Wait()
 	var many *BatchError
 	if !errors.As(err, &many) || many.Errors[0] != nil || many.Errors[1] != nil || many.Errors[3] != nil {
@@ -299,7 +299,7 @@ func TestAnAtomicBatchIsOfOnePartition(t *testing.T) {
 	}
 	next := -1
 	ids := []string{idIn(1, 2), "", idIn(0, 2)}
-	_, err := thumb.AddAll(t.Context(), c, make([]thumbArgs, 3), func(s *pb.TaskSpec) { next++; s.Id = ids[next] })
+	_, err := thumb.AddAll(t.Context(), c, make([]thumbArgs, 3), addFunc(func(s *pb.TaskSpec) { next++; s.Id = ids[next] }))
 	if e := asError(t, err); e.Code != CodeWrongPartition || e.Outcome != Refused || e.Message != "outside the batch's partition 1: tasks[2] of partition 0" {
 		t.Errorf("got %v, want a refusal that names tasks[2]", err)
 	}

@@ -119,14 +119,22 @@ func (q Queue) Set(ctx context.Context, cfg QueueConfig) (version uint64, err er
 }
 
 // QueueDeleteOption says how a queue is removed.
-type QueueDeleteOption func(*millracev1.DeleteQueueRequest)
+type QueueDeleteOption interface {
+	deleteQueue(r *millracev1.DeleteQueueRequest)
+}
+
+type queueDeleteFunc func(r *millracev1.DeleteQueueRequest)
+
+func (f queueDeleteFunc) deleteQueue(r *millracev1.DeleteQueueRequest) { f(r) }
 
 // Purge removes the queue also while it has tasks that have not ended: they are cancelled, and their workers lose them.
-func Purge() QueueDeleteOption { return func(r *millracev1.DeleteQueueRequest) { r.Purge = true } }
+func Purge() QueueDeleteOption {
+	return queueDeleteFunc(func(r *millracev1.DeleteQueueRequest) { r.Purge = true })
+}
 
 // IfVersion removes the queue only if its configuration has a version.
 func IfVersion(version uint64) QueueDeleteOption {
-	return func(r *millracev1.DeleteQueueRequest) { r.IfVersion = &version }
+	return queueDeleteFunc(func(r *millracev1.DeleteQueueRequest) { r.IfVersion = &version })
 }
 
 // Delete removes the queue with its tasks and its configuration (needs the scope admin). Its name is free at once. Without
@@ -135,7 +143,7 @@ func IfVersion(version uint64) QueueDeleteOption {
 func (q Queue) Delete(ctx context.Context, opts ...QueueDeleteOption) error {
 	req := &millracev1.DeleteQueueRequest{Queue: q.name}
 	for _, o := range opts {
-		o(req)
+		o.deleteQueue(req)
 	}
 	return q.c.change(ctx, anywhere, func(ctx context.Context) error {
 		_, err := q.c.queues.Delete(ctx, req)

@@ -109,10 +109,27 @@ func (r Repo) Undelete(ctx context.Context, id string) (string, error) {
 	return resp.GetId(), err
 }
 
-// Repos lists the repositories of the namespace by name, or those that are deleted and can be brought back.
-func (c *Client) Repos(ctx context.Context, deleted bool) ([]RepoInfo, error) {
+// RepoListOption changes which repositories are listed.
+type RepoListOption interface {
+	listRepos(r *millracev1.ListReposRequest)
+}
+
+type repoListFunc func(r *millracev1.ListReposRequest)
+
+func (f repoListFunc) listRepos(r *millracev1.ListReposRequest) { f(r) }
+
+// OnlyDeleted lists the repositories that are deleted and can be restored with Repo.Undelete, instead of the others.
+func OnlyDeleted() RepoListOption {
+	return repoListFunc(func(r *millracev1.ListReposRequest) { r.Deleted = true })
+}
+
+// Repos lists all repositories of the namespace by name; deleted ones only with OnlyDeleted.
+func (c *Client) Repos(ctx context.Context, opts ...RepoListOption) ([]RepoInfo, error) {
 	var out []RepoInfo
-	req := &millracev1.ListReposRequest{Limit: 1000, Deleted: deleted}
+	req := &millracev1.ListReposRequest{Limit: 1000}
+	for _, o := range opts {
+		o.listRepos(req)
+	}
 	for {
 		var resp *millracev1.ListReposResponse
 		err := c.read(ctx, 0, func(ctx context.Context) (err error) {

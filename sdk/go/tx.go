@@ -195,7 +195,7 @@ type Committed struct {
 	Existed  []bool   // one per op: a delete, or a put with WantPrev, found the key
 	Prev     [][]byte // one per op: the value before a put with WantPrev; nil when absent
 	Sums     []int64  // one per op: what an addition made
-	Counts   []uint64 // one per op: how many keys a CountDeleteRange removed
+	Counts   []uint64 // one per op: how many keys a DeleteRange with CountKeys removed
 	Replayed bool     // it had been applied before, and nothing was done again
 	At       Place
 }

@@ -11,17 +11,17 @@ import (
 // AddNumberOption changes an addition to a number; IfRev is one too.
 type AddNumberOption interface{ add(op *millracev1.KVAdd) }
 
-type addFunc func(op *millracev1.KVAdd)
+type sumFunc func(op *millracev1.KVAdd)
 
-func (f addFunc) add(op *millracev1.KVAdd) { f(op) }
+func (f sumFunc) add(op *millracev1.KVAdd) { f(op) }
 
 func (r ifRev) add(op *millracev1.KVAdd) { op.IfRev = proto.Uint64(uint64(r)) }
 
 // Floor refuses an addition with ErrPrecondition, reason bound, when the sum would be below n.
-func Floor(n int64) AddNumberOption { return addFunc(func(op *millracev1.KVAdd) { op.Floor = &n }) }
+func Floor(n int64) AddNumberOption { return sumFunc(func(op *millracev1.KVAdd) { op.Floor = &n }) }
 
 // Ceiling refuses an addition with ErrPrecondition, reason bound, when the sum would be above n.
-func Ceiling(n int64) AddNumberOption { return addFunc(func(op *millracev1.KVAdd) { op.Ceiling = &n }) }
+func Ceiling(n int64) AddNumberOption { return sumFunc(func(op *millracev1.KVAdd) { op.Ceiling = &n }) }
 
 // Add adds n to the number under key, which is kept as decimal text; an absent key holds 0. The sum is in Committed.Sums.
 func (k TxKV) Add(key string, n int64, opts ...AddNumberOption) {
@@ -41,21 +41,33 @@ func Prefix(p string) KeyRange { return KeyRange{prefix: p} }
 // Between is the keys from from up to, without it, to, in byte order. An empty to has no end.
 func Between(from, to string) KeyRange { return KeyRange{from: from, to: to} }
 
-// DeleteRange removes the keys of r as one change. In a namespace of several partitions the bounds of r share a {tag}.
-func (k TxKV) DeleteRange(r KeyRange) { k.tx.deleteRange(k.keyspace, r, false) }
-
-// CountDeleteRange is DeleteRange that tells in Committed.Counts how many keys there were. It refuses more than 100,000.
-func (k TxKV) CountDeleteRange(r KeyRange) { k.tx.deleteRange(k.keyspace, r, true) }
-
-func (tx *Tx) deleteRange(keyspace string, r KeyRange, count bool) {
-	op := r.op(keyspace, count)
-	tx.ops = append(tx.ops, &millracev1.Op{Op: &millracev1.Op_KvDeleteRange{KvDeleteRange: op}})
+// RangeDeleteOption changes how the keys of a range are removed.
+type RangeDeleteOption interface {
+	deleteRange(op *millracev1.KVDeleteRange)
 }
 
-func (r KeyRange) op(keyspace string, count bool) *millracev1.KVDeleteRange {
-	return &millracev1.KVDeleteRange{
-		Keyspace: keyspace, From: []byte(r.from), To: []byte(r.to), Prefix: []byte(r.prefix), Count: count,
+type rangeDeleteFunc func(op *millracev1.KVDeleteRange)
+
+func (f rangeDeleteFunc) deleteRange(op *millracev1.KVDeleteRange) { f(op) }
+
+// CountKeys makes the deletion of a range return how many keys there were: as the result of KV.DeleteRange, and in
+// Committed.Counts in a Tx. More than 100,000 keys in a partition are then refused.
+func CountKeys() RangeDeleteOption {
+	return rangeDeleteFunc(func(op *millracev1.KVDeleteRange) { op.Count = true })
+}
+
+// DeleteRange removes the keys of r as one change. In a namespace of several partitions the bounds of r must share a {tag}.
+func (k TxKV) DeleteRange(r KeyRange, opts ...RangeDeleteOption) {
+	op := r.op(k.keyspace, opts)
+	k.tx.ops = append(k.tx.ops, &millracev1.Op{Op: &millracev1.Op_KvDeleteRange{KvDeleteRange: op}})
+}
+
+func (r KeyRange) op(keyspace string, opts []RangeDeleteOption) *millracev1.KVDeleteRange {
+	op := &millracev1.KVDeleteRange{Keyspace: keyspace, From: []byte(r.from), To: []byte(r.to), Prefix: []byte(r.prefix)}
+	for _, o := range opts {
+		o.deleteRange(op)
 	}
+	return op
 }
 
 // placeRange returns the partition of the keys of a range: that of the closed {tag} which all of them share; below 0 when

@@ -61,32 +61,40 @@ type workerOptions struct {
 }
 
 // WorkerOption changes a worker.
-type WorkerOption func(o *workerOptions)
+type WorkerOption interface{ worker(o *workerOptions) }
+
+type workerFunc func(o *workerOptions)
+
+func (f workerFunc) worker(o *workerOptions) { f(o) }
 
 // Slots is how many handlers run at once, 1 to 4,096. Default 16.
-func Slots(n int) WorkerOption { return func(o *workerOptions) { o.slots = n } }
+func Slots(n int) WorkerOption { return workerFunc(func(o *workerOptions) { o.slots = n }) }
 
 // Queues are the queues to take tasks of, 1 to 64, in turn. Default: those of the jobs that are handled.
-func Queues(names ...string) WorkerOption { return func(o *workerOptions) { o.queues = names } }
+func Queues(names ...string) WorkerOption {
+	return workerFunc(func(o *workerOptions) { o.queues = names })
+}
 
 // Lease replaces the tasks' own lease for this worker.
-func Lease(d time.Duration) WorkerOption { return func(o *workerOptions) { o.lease = d } }
+func Lease(d time.Duration) WorkerOption { return workerFunc(func(o *workerOptions) { o.lease = d }) }
 
 // Name is shown to those who look at the worker's tasks, at most 128 B. Default: host name and process id.
-func Name(name string) WorkerOption { return func(o *workerOptions) { o.name = name } }
+func Name(name string) WorkerOption { return workerFunc(func(o *workerOptions) { o.name = name }) }
 
 // Batch is the most tasks that are delivered in one frame, 1 to 128. Default 128.
-func Batch(n int) WorkerOption { return func(o *workerOptions) { o.batch = n } }
+func Batch(n int) WorkerOption { return workerFunc(func(o *workerOptions) { o.batch = n }) }
 
 // DrainTimeout is how long handlers may go on when Run's context has ended; then their own contexts end, and their tasks are
 // given back: when they return, or 2 s later. Default 30 s.
-func DrainTimeout(d time.Duration) WorkerOption { return func(o *workerOptions) { o.drain = d } }
+func DrainTimeout(d time.Duration) WorkerOption {
+	return workerFunc(func(o *workerOptions) { o.drain = d })
+}
 
 // WaitForHandlers makes the worker wait for every handler to return: only then is its slot free, though the lease was lost
 // before, and only then is its task given back at the end, however long that takes. It is for handlers that do return soon after
 // their context has ended, such as those that run programs; without it, a handler that hangs takes no slot from others and does not
 // hold the worker up, but may run at the same time as the next attempt of its task.
-func WaitForHandlers() WorkerOption { return func(o *workerOptions) { o.waits = true } }
+func WaitForHandlers() WorkerOption { return workerFunc(func(o *workerOptions) { o.waits = true }) }
 
 const (
 	maxSlots      = 4096
@@ -102,7 +110,7 @@ func (c *Client) Worker(opts ...WorkerOption) *Worker {
 	host, _ := os.Hostname() // only a name for people
 	o := workerOptions{slots: 16, name: fmt.Sprintf("%s-%d", cut(host, maxName-20), os.Getpid()), batch: 128, drain: 30 * time.Second}
 	for _, opt := range opts {
-		opt(&o)
+		opt.worker(&o)
 	}
 	w := &Worker{
 		c: c, opts: o, handlers: map[string]handler{}, failed: make(chan error, 1),

@@ -701,7 +701,7 @@ func TestAWorkerRunsOnceAndNeedsHandlers(t *testing.T) {
 func TestTheLedgerHoldsDeliveriesAndSettles(t *testing.T) {
 	f := newFake(t)
 	var b syncBuffer
-	c := f.client(WithLedger(&b))
+	c := f.client(Ledger(&b))
 	w := c.Worker(Name("w"))
 	echo(w)
 	ctx, stop := context.WithCancel(t.Context())

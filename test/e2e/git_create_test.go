@@ -54,7 +54,7 @@ func TestAPushMakesARepositoryWhereTheNamespaceSaysSo(t *testing.T) {
 	if status, _ := maker.pushRaw("app", pkt("")); status != 200 {
 		t.Errorf("a probe: %d", status)
 	}
-	if repos, err := l.client(0).Repos(t.Context(), false); err != nil || len(repos) != 1 {
+	if repos, err := l.client(0).Repos(t.Context()); err != nil || len(repos) != 1 {
 		t.Errorf("%v, %v", repos, err)
 	}
 	out := w.git("push", maker.url("app"), "main", "main:refs/heads/b")
@@ -108,10 +108,11 @@ func TestARefusedFirstPushLeavesNothing(t *testing.T) {
 		if status, answer := host.pushRaw("app", body); status != 200 || !strings.Contains(answer, says) || strings.Contains(answer, "ok refs/") {
 			t.Errorf("%d %q, not %q", status, answer, says)
 		}
-		for _, deleted := range []bool{false, true} {
-			if repos, err := l.client(0).Repos(t.Context(), deleted); err != nil || len(repos) != map[bool]int{false: 1, true: 0}[deleted] {
-				t.Errorf("after %q there is %v, %v", says, repos, err)
-			}
+		if repos, err := l.client(0).Repos(t.Context()); err != nil || len(repos) != 1 {
+			t.Errorf("after %q there is %v, %v", says, repos, err)
+		}
+		if repos, err := l.client(0).Repos(t.Context(), millrace.OnlyDeleted()); err != nil || len(repos) != 0 {
+			t.Errorf("after %q there is %v deleted, %v", says, repos, err)
 		}
 	}
 	l.stop()
@@ -148,7 +149,7 @@ func TestATokenForSomeRepositoriesFindsNoOther(t *testing.T) {
 	l.tokens = append(l.tokens, narrowToken)
 	for _, c := range []*millrace.Client{l.client(1), l.client(1, millrace.Transport(millrace.TransportREST))} {
 		ctx := bounded(t, 20*time.Second)
-		if list, err := c.Repos(ctx, false); err != nil || len(list) != 1 || list[0].Name != "app-1" {
+		if list, err := c.Repos(ctx); err != nil || len(list) != 1 || list[0].Name != "app-1" {
 			t.Errorf("%v, %v", list, err)
 		}
 		ref := got[millrace.Ref](t)(c.Repo("app-1").Get(ctx, "refs/heads/b"))
@@ -310,7 +311,7 @@ func TestWhereRefsAreNotServedNoDoorOfThemIsOpen(t *testing.T) {
 	l.stop()
 	l.services, l.program = nil, ""
 	l.start()
-	if repos, err := l.client(0).Repos(t.Context(), false); err != nil || len(repos) != 1 {
+	if repos, err := l.client(0).Repos(t.Context()); err != nil || len(repos) != 1 {
 		t.Errorf("with refs again: %v, %v", repos, err)
 	}
 }

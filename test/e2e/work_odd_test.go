@@ -63,7 +63,7 @@ func TestNoCommandEndsItsWorker(t *testing.T) {
 			ctx := bounded(t, 10*time.Minute)
 			job := millrace.Job[[]byte, []byte](queue).Attempts(1)
 			if odd.maxRun > 0 {
-				job.MaxRun(odd.maxRun)
+				job = job.MaxRun(odd.maxRun)
 			}
 			var ids []string
 			for range n {

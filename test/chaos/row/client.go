@@ -36,7 +36,7 @@ func dial(ctx context.Context, e Env, s system, i int, token proc.Token, name st
 			return nil, fmt.Errorf("make ledger: %w", err)
 		}
 		c.ledger = f
-		opts = append(opts, millrace.WithLedger(f))
+		opts = append(opts, millrace.Ledger(f))
 	}
 	if c.Client, err = millrace.Dial(ctx, opts...); err != nil {
 		return nil, fmt.Errorf("dial: %w", err)

@@ -56,7 +56,7 @@ func run() error {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	c, err := millrace.Dial(ctx, millrace.WithLedger(f))
+	c, err := millrace.Dial(ctx, millrace.Ledger(f))
 	if err != nil {
 		return err
 	}
