@@ -3,12 +3,30 @@ package node
 import (
 	"bytes"
 	"fmt"
+	"sync"
 
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/errs"
+	"github.com/millrace/millrace/internal/machine/commit"
 	"github.com/millrace/millrace/internal/replog"
 	"github.com/millrace/millrace/internal/store"
 )
+
+// applierState is what the applier of a shard writes. Nothing else does.
+type applierState struct {
+	machine *commit.Machine
+	// machineMu guards the derived state of machine: the applier holds it while it judges an entry, others while they read.
+	machineMu sync.RWMutex
+	// scratch has the encoded results of the entry at hand, and ends the place at which each of them ends.
+	scratch []byte
+	ends    []int
+}
+
+// applierWork is for the applier: a run of entries, or another state.
+type applierWork struct {
+	run     *replog.Apply
+	install *installing
+}
 
 // applyLoop is the applier: the only writer of the shard's state.
 func (s *shard) applyLoop() {
@@ -38,9 +56,7 @@ func (s *shard) applyAll(a *replog.Apply) error {
 			return fmt.Errorf("apply entry %d of shard %d: %w", e.Index, s.id, err)
 		}
 	}
-	s.mu.Lock()
-	s.applies = append(s.applies, a)
-	s.mu.Unlock()
+	s.in.applied(a)
 	s.poke()
 	return nil
 }
@@ -68,29 +84,29 @@ func (s *shard) applyEntry(e replog.Entry) error {
 	at := func(p core.Partition) core.At {
 		return core.At{Partition: p.Index, Index: e.Index, Stamp: entry.Stamp}
 	}
-	s.machineMu.Lock()
+	s.applier.machineMu.Lock()
 	applied, err := s.judge(e.Index, entry, f.early(at))
 	if err != nil {
-		s.machineMu.Unlock()
+		s.applier.machineMu.Unlock()
 		return err
 	}
 	s.noteHash(e.Index)
 	if len(applied.Results) != len(entry.Commits) {
-		s.machineMu.Unlock()
+		s.applier.machineMu.Unlock()
 		return errs.Corruptf("%d results for %d commits", len(applied.Results), len(entry.Commits))
 	}
-	s.due.Store(int64(s.machine.Due()))
-	s.lastSeen.Store(int64(entry.Stamp))
-	s.shifted.Store(int64(s.machine.Shift()))
+	s.view.due.Store(int64(s.applier.machine.Due()))
+	s.view.lastSeen.Store(int64(entry.Stamp))
+	s.view.shifted.Store(int64(s.applier.machine.Shift()))
 	if s.searches() && len(applied.Points) > 0 {
 		if err := s.points.apply(applied.Points); err != nil {
 			s.n.o.Logger.Error("a stored point is found by no search", "shard", s.id, "index", e.Index, "error", err)
 		}
 	}
-	out := s.disp.applied(s.machine, f, &applied, at)
+	out := s.disp.applied(s.applier.machine, f, &applied, at)
 	ended := s.disp.cleared(applied.Cleared)
-	members, format := s.machine.Members(), s.machine.Format()
-	s.machineMu.Unlock()
+	members, format := s.applier.machine.Members(), s.applier.machine.Format()
+	s.applier.machineMu.Unlock()
 	s.n.forgetNamespaces(applied.Gone) // before anybody may wait for this entry
 	if s.id == 0 {
 		if err := s.n.takeFormat(format); err != nil {
@@ -115,25 +131,25 @@ func (s *shard) applyEntry(e replog.Entry) error {
 // judge applies an entry in a transaction of the store, and calls early, if there is one, with the results so far after each
 // commit. Results are encoded before anybody is shown them: what the apply hash is of is of this replica alone.
 func (s *shard) judge(index uint64, entry *core.Entry, early func([]core.Result)) (applied core.Applied, err error) {
-	if cap(s.scratch) > scratchKept {
-		s.scratch = nil
+	if cap(s.applier.scratch) > scratchKept {
+		s.applier.scratch = nil
 	}
-	s.scratch, s.ends = s.scratch[:0], s.ends[:0]
+	s.applier.scratch, s.applier.ends = s.applier.scratch[:0], s.applier.ends[:0]
 	judged := func(results []core.Result) {
-		s.scratch = core.AppendResult(s.scratch, &results[len(results)-1])
-		s.ends = append(s.ends, len(s.scratch))
+		s.applier.scratch = core.AppendResult(s.applier.scratch, &results[len(results)-1])
+		s.applier.ends = append(s.applier.ends, len(s.applier.scratch))
 		if early != nil {
 			early(results)
 		}
 	}
 	err = s.store.Apply(index, func(tx *store.Txn) error {
-		applied, err = s.machine.ApplyEach(tx, index, entry, judged)
+		applied, err = s.applier.machine.ApplyEach(tx, index, entry, judged)
 		if err != nil {
 			return err
 		}
 		from := 0
-		for _, end := range s.ends {
-			tx.Fold(s.scratch[from:end])
+		for _, end := range s.applier.ends {
+			tx.Fold(s.applier.scratch[from:end])
 			from = end
 		}
 		return nil
@@ -151,11 +167,7 @@ func (s *shard) open(data []byte) (*inflight, *core.Entry, error) {
 		return nil, nil, err
 	}
 	if proposer == s.n.boot {
-		s.pendMu.Lock()
-		f := s.pending[seq]
-		delete(s.pending, seq)
-		s.pendMu.Unlock()
-		if f != nil {
+		if f := s.pending.take(seq); f != nil {
 			if errs.Invariants {
 				_ = errs.Assertf(bytes.Equal(core.AppendEntry(nil, f.entry), data), "entry %d changed after it was proposed", seq)
 			}
@@ -203,8 +215,8 @@ func (s *shard) answer(f *inflight, entry *core.Entry, results []core.Result, at
 			i++
 		}
 		r := results[i]
-		s.more.Store(r.Refusal == nil && len(r.Ops) == 1 && r.Ops[0].More)
-		s.timers.Store(false)
+		s.view.more.Store(r.Refusal == nil && len(r.Ops) == 1 && r.Ops[0].More)
+		s.view.timers.Store(false)
 		s.poke()
 	}
 	if f.term != 0 && s.serve(f.term) {
@@ -224,6 +236,6 @@ func (s *shard) noteHash(index uint64) {
 }
 
 func (s *shard) publish(index uint64) {
-	s.applied.Store(index)
+	s.view.applied.Store(index)
 	s.advance.notify()
 }

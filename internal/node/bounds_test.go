@@ -40,9 +40,7 @@ func TestProposalsThatWaitAreBounded(t *testing.T) {
 			r.node.Propose(r.ns, []core.Commit{commit}, func(p core.Proposed) { done <- p })
 		}
 		queued := func() int {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			return len(s.queue)
+			return s.in.waiting()
 		}
 		s.disp.mu.Lock() // the loop needs it to close an entry, after it has taken what waits
 		propose(0)

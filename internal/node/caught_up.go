@@ -52,10 +52,10 @@ func decodeLag(n uint64) learnerLag { return learnerLag{entries: n &^ lagLate, l
 // lags returns how far behind each learner is that sent a message within heardFor.
 func (s *shard) lags() map[uint64]learnerLag {
 	out := make(map[uint64]learnerLag)
-	last, now := s.core.Status().Last, s.n.o.Clock.Boot()
-	for _, f := range s.core.Followers() {
-		if at, ok := s.heard[f.Replica]; f.Learner && ok && now-at < heardFor {
-			out[f.Replica] = learnerLag{entries: last - min(last, f.Match), late: s.marks.late(f.Match)}
+	last, now := s.loop.core.Status().Last, s.n.o.Clock.Boot()
+	for _, f := range s.loop.core.Followers() {
+		if at, ok := s.loop.heard[f.Replica]; f.Learner && ok && now-at < heardFor {
+			out[f.Replica] = learnerLag{entries: last - min(last, f.Match), late: s.loop.marks.late(f.Match)}
 		}
 	}
 	return out

@@ -32,7 +32,7 @@ func (n *Node) Claim(ctx context.Context, p core.Partition, spec core.ClaimSpec)
 	if err != nil {
 		return nil, core.At{}, err
 	}
-	if !s.ready.Load() {
+	if !s.view.ready.Load() {
 		return nil, core.At{}, s.notLeading()
 	}
 	d := s.disp
@@ -46,7 +46,7 @@ func (n *Node) Claim(ctx context.Context, p core.Partition, spec core.ClaimSpec)
 	if !there {
 		return nil, core.At{}, removedFact
 	}
-	if !s.ready.Load() { // it stepped down before u was attached
+	if !s.view.ready.Load() { // it stepped down before u was attached
 		return nil, s.at(p), s.notLeading()
 	}
 	if c.once && !d.mayGive(u) {

@@ -43,7 +43,7 @@ func TestClaimsThatMeetForOneTaskAreAllAnswered(t *testing.T) {
 	defer l.close()
 	l.must(&core.TaskCreate{ID: taskID(1), Queue: "q"})
 	s := l.node.shards[0]
-	s.ready.Store(false) // no entry is proposed meanwhile
+	s.view.ready.Store(false) // no entry is proposed meanwhile
 	var answers []chan claimed
 	for range 3 {
 		c := &claim{answer: make(chan claimed, 1), once: true}
@@ -58,7 +58,7 @@ func TestClaimsThatMeetForOneTaskAreAllAnswered(t *testing.T) {
 		defer s.disp.leave(u)
 		answers = append(answers, c.answer)
 	}
-	s.ready.Store(true)
+	s.view.ready.Store(true)
 	s.poke()
 	sum := 0
 	for _, c := range answers {

@@ -103,7 +103,7 @@ const shiftAfter core.Millis = 1000
 // last. Times that callers name follow them; shard time itself does not.
 func (s *shard) clockShift() (*core.ClockShift, bool) {
 	shift := core.Millis(core.ShardTimeOf(s.n.o.Clock.Wall()) - s.now())
-	by := shift - s.shift
+	by := shift - s.loop.shift
 	if -shiftAfter <= by && by <= shiftAfter || s.n.Format() < core.FormatQueues || !s.n.clocks.agree(s.n) {
 		return nil, false
 	}
@@ -118,10 +118,10 @@ const clockTold = 5 * time.Second
 // taken as shard time, so they come that much earlier or later.
 func (s *shard) tellClock() {
 	by := s.ahead().Round(time.Second)
-	if (by-s.toldAhead).Abs() < clockTold || !s.n.clocks.agree(s.n) {
+	if (by-s.loop.toldAhead).Abs() < clockTold || !s.n.clocks.agree(s.n) {
 		return
 	}
-	s.toldAhead = by
+	s.loop.toldAhead = by
 	means := "run_at and what is shown follow the wall clock; leases, delays and retention go on without a step"
 	if s.n.Format() < core.FormatQueues {
 		means = "run_at and created_at are off by as much until the format of the cluster is raised"

@@ -39,7 +39,8 @@ func TestWhenAnEntryIsClosed(t *testing.T) {
 		{"with others: many answers are awaited", open(10), 1, 9, 1, holdShort, true},
 	} {
 		clock := envtest.NewClock(time.UnixMilli(0))
-		s := &shard{n: &Node{o: Options{EntryCommits: 100, Clock: clock}}, inLog: c.inLog, last: c.last, commits: c.waiting, closedAt: clock.Boot()}
+		s := &shard{n: &Node{o: Options{EntryCommits: 100, Clock: clock}}}
+		s.loop.inLog, s.loop.last, s.loop.closedAt, s.in.commits = c.inLog, c.last, clock.Boot(), c.waiting
 		clock.Advance(c.passed)
 		if got := s.closes(c.st); got != c.want {
 			t.Errorf("%s: closed %v, want %v", c.name, got, c.want)

@@ -51,7 +51,7 @@ func (n *Node) begun() []uint64 {
 
 // applyConf applies an entry that changes the configuration.
 func (s *shard) applyConf(e replog.Entry) error {
-	next, err := s.conf.Load().After(e.Index, e.Data)
+	next, err := s.view.conf.Load().After(e.Index, e.Data)
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (s *shard) applyConf(e replog.Entry) error {
 	if err != nil {
 		return err
 	}
-	s.conf.Store(&next)
+	s.view.conf.Store(&next)
 	s.noteHash(e.Index)
 	s.publish(e.Index)
 	return nil
@@ -70,13 +70,13 @@ func (s *shard) applyConf(e replog.Entry) error {
 
 // reconfigured looks, in the loop, what a configuration that Raft goes by from now on means to the shard.
 func (s *shard) reconfigured() {
-	conf := s.core.Conf()
-	if conf.Index == s.confIndex {
+	conf := s.loop.core.Conf()
+	if conf.Index == s.loop.confIndex {
 		return
 	}
-	s.confIndex, s.confAt = conf.Index, 0
+	s.loop.confIndex, s.loop.confAt = conf.Index, 0
 	s.n.o.Logger.Info("configuration of a shard", "shard", s.id, "voters", conf.Voters, "outgoing", conf.Outgoing, "learners", conf.Learners)
-	if !s.core.Status().Alone {
+	if !s.loop.core.Status().Alone {
 		s.alone.Store(false)
 	}
 	if k := s.snap.serving.Load(); k != nil && !covers(k.conf, conf) {
@@ -98,20 +98,20 @@ func (s *shard) tickMembers(now time.Duration) error {
 	if r.dir.Version == 0 {
 		return nil
 	}
-	if !s.leading || !s.ready.Load() {
-		clear(s.heard)
-		s.marks = nil
+	if !s.loop.leading || !s.view.ready.Load() {
+		clear(s.loop.heard)
+		s.loop.marks = nil
 		return nil
 	}
-	s.marks = s.marks.note(now, s.core.Status().Last)
+	s.loop.marks = s.loop.marks.note(now, s.loop.core.Status().Last)
 	s.listen(now)
 	changes := s.wanted(r)
-	if len(changes) > 0 && now >= s.confAt {
+	if len(changes) > 0 && now >= s.loop.confAt {
 		if err := s.reconfigure(r, changes, now); err != nil {
 			return err
 		}
 	}
-	settled := !s.core.Conf().Joint() && !slices.ContainsFunc(changes, func(c replog.RoleChange) bool { return r.awaits(c.Replica) })
+	settled := !s.loop.core.Conf().Joint() && !slices.ContainsFunc(changes, func(c replog.RoleChange) bool { return r.awaits(c.Replica) })
 	if r.dir.Job.State == core.JobRunning {
 		settled = settled && s.confirmed()
 	}
@@ -134,44 +134,44 @@ type confCheck struct {
 // that stores an entry proposed from now on also stores that the configuration is committed. Once such an entry is committed, most
 // voters know.
 func (s *shard) confirmed() bool {
-	st, c := s.core.Status(), &s.confCheck
-	if index := s.core.Conf().Index; c.term != st.Term || c.conf != index {
+	st, c := s.loop.core.Status(), &s.loop.confCheck
+	if index := s.loop.core.Conf().Index; c.term != st.Term || c.conf != index {
 		*c = confCheck{term: st.Term, conf: index, behind: st.Last, wanted: true}
 	}
-	return s.applied.Load() > c.behind
+	return s.view.applied.Load() > c.behind
 }
 
 // hear notes, as the leader, of whom messages came.
 func (s *shard) hear(in []peerMessage) {
-	if !s.leading || len(in) == 0 {
+	if !s.loop.leading || len(in) == 0 {
 		return
 	}
-	if s.heard == nil {
-		s.heard = make(map[uint64]time.Duration)
+	if s.loop.heard == nil {
+		s.loop.heard = make(map[uint64]time.Duration)
 	}
 	now := s.n.o.Clock.Boot()
 	for _, m := range in {
-		s.heard[m.from] = now
+		s.loop.heard[m.from] = now
 	}
 }
 
 // listen publishes which replicas are heard of.
 func (s *shard) listen(now time.Duration) {
 	reached := []uint64{s.n.o.Replica}
-	for id, at := range s.heard {
+	for id, at := range s.loop.heard {
 		if now-at >= heardFor {
-			delete(s.heard, id)
+			delete(s.loop.heard, id)
 			continue
 		}
 		reached = append(reached, id)
 	}
 	slices.Sort(reached)
-	s.reached.Store(&reached)
+	s.view.reached.Store(&reached)
 }
 
 // wanted returns what is to be changed for the configuration to be what the directory says.
 func (s *shard) wanted(r *roster) (out []replog.RoleChange) {
-	conf := s.core.Conf()
+	conf := s.loop.core.Conf()
 	if conf.Joint() {
 		return nil // it ends by itself
 	}
@@ -206,9 +206,9 @@ func (r *roster) awaits(replica uint64) bool {
 // reconfigure proposes what of the changes can be: a voter to be is a learner first, and near enough; who leaves for it
 // leaves in the same step; and a leader that leaves has another lead before.
 func (s *shard) reconfigure(r *roster, changes []replog.RoleChange, now time.Duration) error {
-	conf, job := s.core.Conf(), r.dir.Job
-	if term := s.core.Status().Term; s.wantedConf.term != term || s.wantedConf.version != r.dir.Version {
-		s.wantedConf = wantedConf{term, r.dir.Version, now}
+	conf, job := s.loop.core.Conf(), r.dir.Job
+	if term := s.loop.core.Status().Term; s.loop.wantedConf.term != term || s.loop.wantedConf.version != r.dir.Version {
+		s.loop.wantedConf = wantedConf{term, r.dir.Version, now}
 	}
 	lags := s.lags()
 	var out []replog.RoleChange
@@ -247,8 +247,8 @@ func (s *shard) reconfigure(r *roster, changes []replog.RoleChange, now time.Dur
 	if len(out) == 0 || !s.outlives(out) {
 		return nil
 	}
-	s.confAt = now + confRetry
-	err := s.core.Reconfigure(out...)
+	s.loop.confAt = now + confRetry
+	err := s.loop.core.Reconfigure(out...)
 	switch {
 	case err == nil, errors.Is(err, replog.ErrNotLeader), errors.Is(err, replog.ErrConfBusy), errors.Is(err, replog.ErrLogFull):
 		return nil
@@ -265,15 +265,15 @@ type wantedConf struct {
 // answers reports whether a replica was heard of since a change is wanted: what was heard before says nothing of a disk that
 // was lost meanwhile, and the change may make its vote indispensable.
 func (s *shard) answers(replica uint64) bool {
-	at, heard := s.heard[replica]
-	return replica == s.n.o.Replica || heard && at > s.wantedConf.since
+	at, heard := s.loop.heard[replica]
+	return replica == s.n.o.Replica || heard && at > s.loop.wantedConf.since
 }
 
 // outlives reports whether the voters that answer are a majority of those that changes leave. Between the request of a
 // change, which was held to who was heard of then, and its entry others may have gone: then it waits, for them or for its
 // deadline.
 func (s *shard) outlives(changes []replog.RoleChange) bool {
-	voters := slices.Clone(s.core.Conf().Voters)
+	voters := slices.Clone(s.loop.core.Conf().Voters)
 	for _, c := range changes {
 		voters = slices.DeleteFunc(voters, func(id uint64) bool { return id == c.Replica })
 		if c.Role == replog.Voter {
@@ -291,7 +291,7 @@ func (s *shard) outlives(changes []replog.RoleChange) bool {
 
 // mayFollow reports whether another voter stays that can lead after this one.
 func (s *shard) mayFollow(r *roster) bool {
-	return slices.ContainsFunc(s.core.Conf().Voters, func(id uint64) bool {
+	return slices.ContainsFunc(s.loop.core.Conf().Voters, func(id uint64) bool {
 		m := r.member(id)
 		return id != s.n.o.Replica && m != nil && m.State != core.MemberRemoving
 	})
@@ -312,7 +312,7 @@ func (s *shard) reportConf(r *roster, settled bool, now time.Duration) {
 	for _, id := range sortedKeys(lags) {
 		msg = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(msg, id), lags[id].encode())
 	}
-	if to := s.n.shards[0].leader.Load(); to == s.n.o.Replica {
+	if to := s.n.shards[0].view.leader.Load(); to == s.n.o.Replica {
 		s.n.takeConf(s.id, msg[1:])
 	} else if to != 0 {
 		s.n.send(to, s.id, Control, msg)

@@ -155,9 +155,9 @@ func (n *Node) Leader(p core.Partition) (address string, here, known bool) {
 	if err != nil {
 		return "", false, false
 	}
-	leader := s.leader.Load()
+	leader := s.view.leader.Load()
 	if leader == n.o.Replica {
-		return "", true, s.ready.Load()
+		return "", true, s.view.ready.Load()
 	}
 	if m := n.who().member(leader); m != nil {
 		return m.API, false, true
@@ -189,9 +189,9 @@ func (n *Node) Backlog(p core.Partition, queues []core.GrantQueue) bool {
 	if err != nil {
 		return false
 	}
-	s.machineMu.RLock()
-	defer s.machineMu.RUnlock()
-	m := s.machine.Queue(p)
+	s.applier.machineMu.RLock()
+	defer s.applier.machineMu.RUnlock()
+	m := s.applier.machine.Queue(p)
 	if m == nil {
 		return false
 	}

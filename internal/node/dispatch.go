@@ -137,9 +137,9 @@ func newDispatcher(s *shard) *dispatcher {
 // machine until then, so that no entry between the count and what follows is missed.
 func (d *dispatcher) lockWithCounts(p core.Partition, queues []core.GrantQueue) (counts []int, cleared bool) {
 	counts = make([]int, len(queues))
-	d.s.machineMu.RLock()
-	defer d.s.machineMu.RUnlock()
-	if m := d.s.machine.Queue(p); m != nil {
+	d.s.applier.machineMu.RLock()
+	defer d.s.applier.machineMu.RUnlock()
+	if m := d.s.applier.machine.Queue(p); m != nil {
 		for i, q := range queues {
 			counts[i] = int(min(m.ReadyCount(q.Name), 1<<30))
 		}

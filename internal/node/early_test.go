@@ -32,7 +32,7 @@ func TestAProposalIsAnsweredWhileItsEntryIsAppliedAndReadersWaitForTheRest(t *te
 			read <- err
 			at <- a.Index
 		}()
-		answered <- seen{p, s.applied.Load(), read, at}
+		answered <- seen{p, s.view.applied.Load(), read, at}
 	})
 	got := <-answered
 	if got.proposed.Err != nil || len(got.proposed.Results) != len(commits) {

@@ -155,8 +155,8 @@ func (s *shard) awaitLeader(ctx context.Context) core.Fact {
 // forward proposes once, here or at the leader.
 func (s *shard) forward(ctx context.Context, p core.Partition, commits []core.Commit) core.Proposed {
 	changes := s.standing.changes.Load() // before who leads is read
-	to := s.leader.Load()
-	if to == s.n.o.Replica || s.ready.Load() {
+	to := s.view.leader.Load()
+	if to == s.n.o.Replica || s.view.ready.Load() {
 		answer := make(chan core.Proposed, 1)
 		s.offer(p, commits, nil, func(p core.Proposed) { answer <- p })
 		return s.outcome(ctx, answer, func() bool { return false })
@@ -170,7 +170,7 @@ func (s *shard) forward(ctx context.Context, p core.Partition, commits []core.Co
 	}
 	late := s.n.o.Clock.Boot() + forwardWait
 	return s.outcome(ctx, answer, func() bool {
-		return s.standing.changes.Load() != changes || s.leader.Load() != to || s.n.o.Clock.Boot() >= late
+		return s.standing.changes.Load() != changes || s.view.leader.Load() != to || s.n.o.Clock.Boot() >= late
 	})
 }
 

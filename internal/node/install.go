@@ -31,7 +31,7 @@ type installing struct {
 
 // restore takes in a snapshot that is whole.
 func (s *shard) restore(f *fetch) error {
-	accepted, err := s.core.Restore(f.offer)
+	accepted, err := s.loop.core.Restore(f.offer)
 	if err != nil || !accepted {
 		s.n.o.Logger.Info("snapshot is not needed any more", "shard", s.id, "index", f.snap.Index, "error", err)
 		s.n.cleanUp(f.dir)
@@ -65,7 +65,7 @@ func (s *shard) install(in *installing) error {
 	if err := fault.Point("node.snapshot_marked"); err != nil {
 		return err
 	}
-	s.machineMu.Lock()
+	s.applier.machineMu.Lock()
 	err := s.installPatiently(f)
 	var m *commit.Machine
 	if err == nil {
@@ -75,21 +75,21 @@ func (s *shard) install(in *installing) error {
 		err = s.loadPoints(m)
 	}
 	if err != nil {
-		s.machineMu.Unlock()
+		s.applier.machineMu.Unlock()
 		return fmt.Errorf("install snapshot at entry %d: %w", f.snap.Index, err)
 	}
 	conf, err := s.n.readConf(s.store)
 	if err != nil {
-		s.machineMu.Unlock()
+		s.applier.machineMu.Unlock()
 		return fmt.Errorf("install snapshot at entry %d: %w", f.snap.Index, err)
 	}
-	s.conf.Store(&conf)
-	s.machine = m
-	s.due.Store(int64(m.Due()))
-	s.lastSeen.Store(int64(m.LastStamp()))
-	s.shifted.Store(int64(m.Shift()))
+	s.view.conf.Store(&conf)
+	s.applier.machine = m
+	s.view.due.Store(int64(m.Due()))
+	s.view.lastSeen.Store(int64(m.LastStamp()))
+	s.view.shifted.Store(int64(m.Shift()))
 	s.hashes.restart()
-	s.machineMu.Unlock()
+	s.applier.machineMu.Unlock()
 	if s.id == 0 {
 		if err := s.n.takeFormat(m.Format()); err != nil {
 			return err
@@ -106,9 +106,7 @@ func (s *shard) install(in *installing) error {
 	s.n.o.Logger.Info("snapshot installed", "shard", s.id, "index", f.snap.Index, "keys", f.snap.Keys)
 	s.publish(f.snap.Index)
 	s.waits.wakeAll() // what they wait for may have happened within what was skipped
-	s.mu.Lock()
-	s.installed = in
-	s.mu.Unlock()
+	s.in.install(in)
 	s.poke()
 	return nil
 }

@@ -77,9 +77,9 @@ func (n *Node) tickJob(now time.Duration) {
 
 // late reports whether the time of a job is over.
 func (s *shard) late(deadline core.ShardTime) bool {
-	s.machineMu.RLock()
-	defer s.machineMu.RUnlock()
-	return s.now() >= s.machine.JobDue(deadline)
+	s.applier.machineMu.RLock()
+	defer s.applier.machineMu.RUnlock()
+	return s.now() >= s.applier.machine.JobDue(deadline)
 }
 
 // allSettled reports whether the job may go on: every shard is where this directory wants it, and a learner that is to
@@ -200,7 +200,7 @@ func (n *Node) mayChange(op *core.MemberChange) core.Fact {
 	default:
 		return nil
 	}
-	if !s.ready.Load() {
+	if !s.view.ready.Load() {
 		return s.notLeading()
 	}
 	who := r.dir.OfNode(op.Node)
@@ -229,7 +229,7 @@ func (n *Node) mayChange(op *core.MemberChange) core.Fact {
 
 // majorityWithout reports whether the voters that are reached, a replica left out, are a majority of those that stay.
 func (n *Node) majorityWithout(r *roster, replica uint64) bool {
-	reached := n.shards[0].reached.Load()
+	reached := n.shards[0].view.reached.Load()
 	network, knows := n.o.Network.(reacher)
 	live, all := 0, 0
 	for _, id := range r.voters() {

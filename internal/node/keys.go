@@ -142,15 +142,15 @@ func (s *shard) freshWithin(d core.Millis) bool {
 	if s.alone.Load() {
 		return true
 	}
-	at := s.fresh.Load()
+	at := s.view.fresh.Load()
 	return at != 0 && s.n.o.Clock.Boot()-time.Duration(at) <= d.Duration()
 }
 
 // freshAt notes that what was committed at a boot time is applied.
 func (s *shard) freshAt(boot time.Duration) {
 	for {
-		old := s.fresh.Load()
-		if int64(boot) <= old || s.fresh.CompareAndSwap(old, int64(boot)) {
+		old := s.view.fresh.Load()
+		if int64(boot) <= old || s.view.fresh.CompareAndSwap(old, int64(boot)) {
 			return
 		}
 	}

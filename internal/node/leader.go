@@ -12,7 +12,7 @@ import (
 
 // notLeading says why this node takes no proposal for the shard, and who does.
 func (s *shard) notLeading() core.Fact {
-	if leader := s.leader.Load(); leader != s.n.o.Replica {
+	if leader := s.view.leader.Load(); leader != s.n.o.Replica {
 		if m := s.n.who().member(leader); m != nil && m.API != "" {
 			return core.NotLeader{Leader: m.API}
 		}
@@ -22,8 +22,8 @@ func (s *shard) notLeading() core.Fact {
 
 // served reports whether somebody takes proposals of the shard, as far as this node knows.
 func (s *shard) served() bool {
-	leader := s.leader.Load()
-	return s.ready.Load() || leader != 0 && leader != s.n.o.Replica
+	leader := s.view.leader.Load()
+	return s.view.ready.Load() || leader != 0 && leader != s.n.o.Replica
 }
 
 // role is the term in which this replica leads; 0 = it does not.
@@ -40,7 +40,7 @@ func (s *shard) enterTerm(st replog.Status) {
 	if st.Leading {
 		s.role.term = st.Term
 	}
-	s.ready.Store(false)
+	s.view.ready.Store(false)
 }
 
 // serve begins to serve a term whose first commit was applied, unless it is over already.
@@ -50,7 +50,7 @@ func (s *shard) serve(term uint64) bool {
 	if s.role.term != term {
 		return false
 	}
-	s.ready.Store(true)
+	s.view.ready.Store(true)
 	s.n.moved.notify()
 	return true
 }
@@ -61,7 +61,7 @@ func (n *Node) Leads(shard core.ShardID) (term uint64, serves bool) {
 	s := n.shards[shard]
 	s.role.mu.Lock()
 	defer s.role.mu.Unlock()
-	return s.role.term, s.ready.Load()
+	return s.role.term, s.view.ready.Load()
 }
 
 // stepDown ends what only a leader's node may keep waiting. Proposals in the log may yet be applied under the next leader,
@@ -73,17 +73,10 @@ func (s *shard) stepDown() {
 
 // abandon ends everything that waits: what was proposed is unknown, what was not is refused.
 func (s *shard) abandon(why core.Unavailable) {
-	s.pendMu.Lock()
-	pending := s.pending
-	s.pending = make(map[uint64]*inflight)
-	s.pendMu.Unlock()
-	for _, seq := range sortedKeys(pending) {
-		s.drop(pending[seq], why)
+	for _, f := range s.pending.takeAll() {
+		s.drop(f, why)
 	}
-	s.mu.Lock()
-	queue := append(s.queue, s.lazy...)
-	s.queue, s.lazy, s.queued, s.commits = nil, nil, 0, 0
-	s.mu.Unlock()
+	queue := s.in.drain()
 	refused := why
 	refused.Unknown = false
 	for _, p := range queue {
@@ -120,7 +113,7 @@ const (
 
 // home returns the replica that a shard is led by when all are well: shards are dealt out to the nodes in turn.
 func (s *shard) home() uint64 {
-	r, conf := s.n.who(), s.core.Conf()
+	r, conf := s.n.who(), s.loop.core.Conf()
 	voters := slices.DeleteFunc(r.voters(), func(id uint64) bool { return !slices.Contains(conf.Voters, id) || r.drained(id) })
 	if len(voters) == 0 {
 		return s.n.o.Replica
@@ -130,21 +123,21 @@ func (s *shard) home() uint64 {
 
 // spread hands the shard to the replica it is at home with, once that has all of the log.
 func (s *shard) spread(now time.Duration) {
-	if !s.leading || !s.ready.Load() || now < s.spreadAt || s.n.leaving.Load() {
+	if !s.loop.leading || !s.view.ready.Load() || now < s.loop.spreadAt || s.n.leaving.Load() {
 		return
 	}
-	if !s.transfer.balances.Load() && (now < s.settledAt+spreadRest || s.transfer.keeps.Load()) {
+	if !s.transfer.balances.Load() && (now < s.loop.settledAt+spreadRest || s.transfer.keeps.Load()) {
 		return
 	}
 	home := s.home()
 	if home == s.n.o.Replica || s.transfer.request.Load() != nil {
 		return
 	}
-	last := s.core.Status().Last
-	for _, f := range s.core.Followers() {
+	last := s.loop.core.Status().Last
+	for _, f := range s.loop.core.Followers() {
 		// Checked with each tick: once a second, in the tick in which Raft counts its quorum, no follower is active.
 		if f.Replica == home && f.Active && f.Match+1 >= last {
-			s.spreadAt = now + spreadEvery
+			s.loop.spreadAt = now + spreadEvery
 			s.n.o.Logger.Info("leadership goes home", "shard", s.id, "to", home)
 			s.ask(home, now+spreadTimeout)
 		}

@@ -123,7 +123,7 @@ func (l *long) workOff() {
 		if p := l.propose(core.Commit{}); p.Err != nil {
 			l.t.Fatalf("proposal: %v", p.Err)
 		}
-		if !s.timers.Load() && !s.more.Load() && core.ShardTime(s.due.Load()) > s.now() {
+		if !s.view.timers.Load() && !s.view.more.Load() && core.ShardTime(s.view.due.Load()) > s.now() {
 			return
 		}
 	}

@@ -274,7 +274,7 @@ func TestRemovalThatWouldLoseTheMajorityChangesNothing(t *testing.T) {
 	c.stop(away)
 	var lost core.WrongMembership
 	c.until(ctx, "a removal is not refused", func() bool {
-		reached := lead.shards[0].reached.Load()
+		reached := lead.shards[0].view.reached.Load()
 		return reached != nil && !contains(*reached, away)
 	})
 	before := lead.Members()

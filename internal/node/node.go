@@ -150,7 +150,8 @@ func (n *Node) openShard(id core.ShardID) (*shard, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &shard{n: n, id: id, store: st, machine: m, wake: make(chan struct{}, 1), pending: make(map[uint64]*inflight), applyC: make(chan applierWork, 64)}
+	s := &shard{n: n, id: id, store: st, wake: make(chan struct{}, 1), applyC: make(chan applierWork, 64)}
+	s.applier.machine = m
 	if err := s.loadPoints(m); err != nil {
 		return nil, err
 	}
@@ -165,7 +166,7 @@ func (n *Node) openShard(id core.ShardID) (*shard, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.core = c
+	s.loop.core = c
 	s.snap.made, s.snap.fetched = make(chan madeSnapshot, 1), make(chan *fetch, 1)
 	s.rounds.number = n.boot
 	s.disp = newDispatcher(s)
@@ -174,20 +175,20 @@ func (n *Node) openShard(id core.ShardID) (*shard, error) {
 	if began := c.Status().Last <= replog.FirstIndex; n.o.Unsynced && !(began && s.alone.Load()) {
 		s.mayLack = unsyncedTail
 	}
-	s.conf.Store(&conf)
-	s.confIndex = conf.Index
+	s.view.conf.Store(&conf)
+	s.loop.confIndex = conf.Index
 	if id == 0 {
 		if err := n.takeFormat(m.Format()); err != nil {
 			return nil, err
 		}
 		n.learn(m.Members())
 	}
-	s.nextTick = n.o.Clock.Boot() + n.o.TickEvery
+	s.loop.nextTick = n.o.Clock.Boot() + n.o.TickEvery
 	s.waits.max = n.o.Waits
-	s.applied.Store(applied)
-	s.due.Store(int64(m.Due()))
-	s.lastSeen.Store(int64(m.LastStamp()))
-	s.shifted.Store(int64(m.Shift()))
+	s.view.applied.Store(applied)
+	s.view.due.Store(int64(m.Due()))
+	s.view.lastSeen.Store(int64(m.LastStamp()))
+	s.view.shifted.Store(int64(m.Shift()))
 	if c.Status().Single {
 		if err := c.Campaign(); err != nil {
 			return nil, fmt.Errorf("campaign: %w", err)
@@ -229,7 +230,7 @@ func (n *Node) Step() (worked bool) {
 				return worked
 			case <-s.wake:
 			default:
-				if now < s.sleepUntil {
+				if now < s.loop.sleepUntil {
 					continue
 				}
 			}
@@ -238,7 +239,7 @@ func (n *Node) Step() (worked bool) {
 				n.fail(fmt.Errorf("shard %d: %w", s.id, err))
 				return true
 			}
-			s.sleepUntil = now + s.sleep()
+			s.loop.sleepUntil = now + s.sleep()
 		}
 	}
 	if now >= n.tendAt {
@@ -255,7 +256,7 @@ func (n *Node) Step() (worked bool) {
 func (n *Node) Wake() time.Duration {
 	wake := n.tendAt
 	for _, s := range n.shards {
-		wake = min(wake, s.sleepUntil)
+		wake = min(wake, s.loop.sleepUntil)
 	}
 	return wake
 }
@@ -368,7 +369,7 @@ func (n *Node) Status() core.NodeStatus {
 		durability = "none"
 	}
 	return core.NodeStatus{
-		Node: n.o.Name, Durability: durability, Shards: len(n.shards), AppliedIndex: n.shards[0].applied.Load(),
+		Node: n.o.Name, Durability: durability, Shards: len(n.shards), AppliedIndex: n.shards[0].view.applied.Load(),
 		Fsyncs: log.Syncs, LogBytes: log.Bytes, Entries: log.Entries, StoreMutations: st.Mutations,
 		StartedMillis: n.started.UnixMilli(), DiskFull: n.full.Load(),
 	}

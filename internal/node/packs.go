@@ -22,7 +22,7 @@ func (n *Node) Hosts(id core.ShardID) (h Hosts) {
 		return h
 	}
 	s, r := n.shards[id], n.who()
-	conf := s.conf.Load()
+	conf := s.view.conf.Load()
 	if conf == nil {
 		return h
 	}
@@ -41,7 +41,7 @@ func (n *Node) Hosts(id core.ShardID) (h Hosts) {
 			h.Others = append(h.Others, node)
 		}
 	}
-	if lead := s.leader.Load(); lead != 0 {
+	if lead := s.view.leader.Load(); lead != 0 {
 		h.Leader = r.nodeOf(lead)
 	}
 	return h
@@ -61,7 +61,7 @@ func (n *Node) Applied(id core.ShardID) core.ShardTime {
 	if int(id) >= len(n.shards) {
 		return 0
 	}
-	return core.ShardTime(n.shards[id].lastSeen.Load())
+	return core.ShardTime(n.shards[id].view.lastSeen.Load())
 }
 
 // Packs reads the manifest of a repository as this node has applied it. found is false when nothing of the repository is

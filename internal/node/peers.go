@@ -122,16 +122,9 @@ func (n *Node) Receive(node uint64, shard core.ShardID, msg []byte) {
 		}
 		return
 	}
-	s.mu.Lock()
-	if s.closed || len(s.inbox) > 0 && int64(s.inboxBytes+len(msg)) > s.n.o.InboxBytes {
-		s.inboxDropped++
-		s.mu.Unlock()
-		return
+	if s.in.receive(peerMessage{from, msg}, s.n.o.InboxBytes) {
+		s.poke()
 	}
-	s.inbox = append(s.inbox, peerMessage{from, msg})
-	s.inboxBytes += len(msg)
-	s.mu.Unlock()
-	s.poke()
 }
 
 // Spoke reports whether Raft messages of a node's replica have come since the start: it may have voted, or acknowledged entries.
@@ -152,10 +145,10 @@ func (s *shard) takeMessages(in []peerMessage) {
 			if _, known := s.n.spoke.Load(m.from); !known {
 				s.n.spoke.Store(m.from, true)
 			}
-			if err := s.core.Step(rest); err != nil {
+			if err := s.loop.core.Step(rest); err != nil {
 				s.n.o.Logger.Debug("message of a peer", "shard", s.id, "from", m.from, "error", err)
 			}
-			if o := s.core.Offered(); o != nil {
+			if o := s.loop.core.Offered(); o != nil {
 				s.takeOffer(o)
 			}
 		case peerReport:
@@ -163,9 +156,9 @@ func (s *shard) takeMessages(in []peerMessage) {
 		}
 	}
 	s.hear(in)
-	leader := s.core.Status().Leader
+	leader := s.loop.core.Status().Leader
 	if slices.ContainsFunc(in, func(m peerMessage) bool { return m.from == leader }) {
-		s.ledAt = s.n.o.Clock.Boot()
+		s.loop.ledAt = s.n.o.Clock.Boot()
 	}
 }
 
@@ -197,9 +190,9 @@ func (s *shard) send(out []replog.Message) {
 				s.snap.offers[m.To] = s.n.o.Clock.Boot()
 			}
 		case m.Snapshot:
-			s.core.SnapshotFailed(m.To)
+			s.loop.core.SnapshotFailed(m.To)
 		case !sent:
-			s.core.Unreachable(m.To)
+			s.loop.core.Unreachable(m.To)
 		}
 	}
 }
@@ -221,24 +214,24 @@ type hashAt struct{ index, hash uint64 }
 
 // sendReport tells the followers, when it is time.
 func (s *shard) sendReport(now time.Duration) {
-	if !s.leading {
+	if !s.loop.leading {
 		return
 	}
 	h := s.hashes.last()
-	if now < s.report.next && h.index <= s.report.hashed {
+	if now < s.loop.report.next && h.index <= s.loop.report.hashed {
 		return
 	}
-	s.report.next = now + reportEvery
-	followers := s.core.Followers()
-	if len(followers)+1 < len(s.core.Conf().Replicas()) {
+	s.loop.report.next = now + reportEvery
+	followers := s.loop.core.Followers()
+	if len(followers)+1 < len(s.loop.core.Conf().Replicas()) {
 		return // this very tick has ended its leadership: nothing is known of the others
 	}
-	safe := s.applied.Load()
+	safe := s.view.applied.Load()
 	for _, f := range followers {
 		safe = min(safe, f.Match)
 	}
-	s.safe.Store(max(safe, s.safe.Load()))
-	s.report.hashed = h.index
+	s.view.safe.Store(max(safe, s.view.safe.Load()))
+	s.loop.report.hashed = h.index
 	msg := append(make([]byte, 0, 25), peerReport)
 	msg = binary.BigEndian.AppendUint64(msg, safe)
 	msg = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(msg, h.index), h.hash)
@@ -248,10 +241,10 @@ func (s *shard) sendReport(now time.Duration) {
 }
 
 func (s *shard) takeReport(from uint64, b []byte) {
-	if st := s.core.Status(); len(b) != 24 || st.Leader != from {
+	if st := s.loop.core.Status(); len(b) != 24 || st.Leader != from {
 		return
 	}
-	s.safe.Store(max(binary.BigEndian.Uint64(b), s.safe.Load()))
+	s.view.safe.Store(max(binary.BigEndian.Uint64(b), s.view.safe.Load()))
 	if h := (hashAt{binary.BigEndian.Uint64(b[8:]), binary.BigEndian.Uint64(b[16:])}); h.index > 0 {
 		s.hashes.expect(h)
 	}

@@ -102,7 +102,7 @@ func (n *Node) tendQuotas(now time.Duration) error {
 	case q.measureAt == 0 || now >= q.measureAt-flushBefore || pressed && now >= q.flushedAt+flushBefore:
 		q.flushed, q.flushedAt, q.put[1], q.marks = true, now, put, q.marks[:0]
 		for _, s := range n.shards {
-			q.marks = append(q.marks, s.applied.Load())
+			q.marks = append(q.marks, s.view.applied.Load())
 		}
 		n.o.Store.RequestFlush()
 	}
@@ -160,9 +160,9 @@ func (n *Node) boundedParts(tenants map[core.TenantID]core.TenantConfig) (out []
 
 // boundedParts adds the partitions of a shard that have a bound of any kind.
 func (s *shard) boundedParts(tenants map[core.TenantID]core.TenantConfig, out []boundedPart) []boundedPart {
-	s.machineMu.RLock()
-	defer s.machineMu.RUnlock()
-	s.machine.EachKV(func(p core.Partition, c core.NamespaceConfig, m *kv.Machine) {
+	s.applier.machineMu.RLock()
+	defer s.applier.machineMu.RUnlock()
+	s.applier.machine.EachKV(func(p core.Partition, c core.NamespaceConfig, m *kv.Machine) {
 		b := boundedPart{s, p, tenants[p.Tenant], m.Tenant(), c, m.Used(), m.Put(), m.Bounded()}
 		if len(b.spaces) > 0 || c.KeyBytes != 0 || c.KeyRate != 0 || c.KeyByteRate != 0 || b.tenant.KeyBytes != 0 || b.told.Bound != 0 {
 			out = append(out, b)
@@ -190,7 +190,7 @@ func (n *Node) measure(tenants map[core.TenantID]core.TenantConfig, parts []boun
 		if op := b.newsOfTenant(sums); op != nil {
 			ops = append(ops, op)
 		}
-		if len(ops) == 0 || !b.shard.ready.Load() {
+		if len(ops) == 0 || !b.shard.view.ready.Load() {
 			continue
 		}
 		commit := core.Commit{Partition: b.p, Principal: "millrace", Ops: ops}

@@ -73,7 +73,7 @@ func (n *Node) TakeRate(p core.Partition, ops []core.Op, carried bool) (wait tim
 	if n.rates.table.Load() == nil {
 		return 0, ""
 	}
-	if s, err := n.shardOf(p); err != nil || !carried && !s.ready.Load() {
+	if s, err := n.shardOf(p); err != nil || !carried && !s.view.ready.Load() {
 		return 0, ""
 	}
 	return n.rates.take(p, ops, n.o.Clock.Boot())

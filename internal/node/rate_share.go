@@ -86,7 +86,7 @@ func (n *Node) shareRates(now time.Duration) {
 		return
 	}
 	msg := binary.BigEndian.AppendUint64([]byte{peerRatesUsed}, uint64(now))
-	n.send(n.shards[0].leader.Load(), 0, Control, appendUsed(msg, used))
+	n.send(n.shards[0].view.leader.Load(), 0, Control, appendUsed(msg, used))
 }
 
 // takeUsed answers another node, when this one leads shard 0.
@@ -103,7 +103,7 @@ func (n *Node) takeUsed(from uint64, b []byte) {
 // takeShared takes an answer.
 func (n *Node) takeShared(from uint64, b []byte) {
 	shared, ok := decodeShared(b)
-	if !ok || n.shards[0].leader.Load() != from || n.rates.table.Load() == nil {
+	if !ok || n.shards[0].view.leader.Load() != from || n.rates.table.Load() == nil {
 		return
 	}
 	now := n.o.Clock.Boot()

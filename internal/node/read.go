@@ -13,7 +13,7 @@ import (
 // at is where an answer read now stands: what it shows is at least this.
 func (s *shard) at(p core.Partition) core.At {
 	index, _ := s.store.Applied() // it is a little ahead of what is published
-	return core.At{Partition: p.Index, Index: index, Stamp: core.ShardTime(s.lastSeen.Load())}
+	return core.At{Partition: p.Index, Index: index, Stamp: core.ShardTime(s.view.lastSeen.Load())}
 }
 
 // unsyncedTail is how many entries a power cut may take from a log that is not synced: what is written in the half minute after
@@ -43,14 +43,14 @@ func (s *shard) least(o core.ReadOptions, newest uint64) (uint64, core.Fact) {
 // confirms what index that is, whichever node leads. An index that is not applied here is waited for while no leader is known
 // to lack it.
 func (s *shard) barrier(ctx context.Context, o core.ReadOptions) error {
-	if !o.Stale && s.alone.Load() && !s.ready.Load() {
+	if !o.Stale && s.alone.Load() && !s.view.ready.Load() {
 		return core.Unavailable{Reason: "no_leader"}
 	}
 	if o.Stale && o.MaxStale > 0 && !s.freshWithin(o.MaxStale) {
 		o.Stale = false
 	}
 	local := o.Stale || s.alone.Load()
-	if local && s.applied.Load() >= o.MinIndex {
+	if local && s.view.applied.Load() >= o.MinIndex {
 		return nil
 	}
 	asked := s.n.o.Clock.Boot()
@@ -75,7 +75,7 @@ func (s *shard) barrier(ctx context.Context, o core.ReadOptions) error {
 	}
 	for {
 		moved := s.advance.wait()
-		if s.applied.Load() >= min {
+		if s.view.applied.Load() >= min {
 			if !local {
 				s.freshAt(asked)
 			}

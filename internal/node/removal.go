@@ -170,7 +170,7 @@ type sighting struct {
 // tendRemovals goes on with a removal whose node has left it: one that stands still for a while.
 func (n *Node) tendRemovals(now time.Duration) error {
 	q := &n.removals
-	if n.o.Manual || !n.shards[0].ready.Load() {
+	if n.o.Manual || !n.shards[0].view.ready.Load() {
 		q.seen = nil
 		return nil
 	}

@@ -280,7 +280,7 @@ func TestTheLogReplaysToTheSameStateAndToAnswersThatTheModelAllows(t *testing.T)
 					return
 				case <-l.node.shards[0].advance.wait():
 				}
-				if now := l.node.shards[0].applied.Load(); now > applied+20 { // time goes on with the work
+				if now := l.node.shards[0].view.applied.Load(); now > applied+20 { // time goes on with the work
 					applied = now
 					l.clock.Advance(time.Duration(r.IntN(2500)) * time.Millisecond)
 				}

@@ -174,12 +174,12 @@ func (n *Node) goBy(r *roster) {
 // askMembers asks the other members for a newer directory, when it is time, while no leader of shard 0 is known, or that
 // leader was not heard for long. A learner holds no elections, and follows its last leader for ever.
 func (s *shard) askMembers(now time.Duration) {
-	led := s.leader.Load() != 0 && (s.leading || now < s.ledAt+heardFor)
-	s.unled.Store(!led)
-	if led || now < s.askedAt+reportEvery {
+	led := s.view.leader.Load() != 0 && (s.loop.leading || now < s.loop.ledAt+heardFor)
+	s.view.unled.Store(!led)
+	if led || now < s.loop.askedAt+reportEvery {
 		return
 	}
-	s.askedAt = now
+	s.loop.askedAt = now
 	msg := binary.BigEndian.AppendUint64([]byte{peerMembersAsk}, s.n.who().dir.Version)
 	s.n.others(func(m *core.Member) { s.n.send(m.Replica, s.id, Control, msg) })
 }
@@ -206,7 +206,7 @@ func (n *Node) takeMembers(b []byte) {
 // Errors: core.ErrMalformed.
 func (n *Node) Introduce(directory []byte) error {
 	d, err := core.DecodeDirectory(directory)
-	if err != nil || !n.shards[0].unled.Load() || d.Gone(n.o.Replica) {
+	if err != nil || !n.shards[0].view.unled.Load() || d.Gone(n.o.Replica) {
 		return err
 	}
 	known := n.who()

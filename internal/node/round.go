@@ -103,7 +103,7 @@ func (n *Node) Reading(p core.Partition) (may func() bool, err error) {
 		return nil, err
 	}
 	if s.alone.Load() {
-		return s.ready.Load, nil
+		return s.view.ready.Load, nil
 	}
 	w := s.rounds.add()
 	s.poke()
@@ -113,7 +113,7 @@ func (n *Node) Reading(p core.Partition) (may func() bool, err error) {
 		case index = <-w.index:
 		default:
 		}
-		return index > 0 && s.applied.Load() >= index
+		return index > 0 && s.view.applied.Load() >= index
 	}, nil
 }
 
@@ -138,7 +138,7 @@ func (s *shard) confirm(ctx context.Context, timer <-chan time.Time) (uint64, co
 
 // unreached says why a read found no leader to confirm it in time.
 func (s *shard) unreached() core.Fact {
-	if s.leader.Load() == 0 {
+	if s.view.leader.Load() == 0 {
 		return core.Unavailable{Reason: "no_leader"}
 	}
 	return core.DeadlineExceeded{}

@@ -22,8 +22,8 @@ func (n *Node) fresh(ctx context.Context, p core.Partition, o core.ReadOptions) 
 	if err := s.barrier(ctx, o); err != nil {
 		return nil, core.At{}, err
 	}
-	s.machineMu.RLock() // an entry that is being applied may have been answered in part: it is waited for
-	defer s.machineMu.RUnlock()
+	s.applier.machineMu.RLock() // an entry that is being applied may have been answered in part: it is waited for
+	defer s.applier.machineMu.RUnlock()
 	return s, s.at(p), nil
 }
 
@@ -38,9 +38,9 @@ func (n *Node) Definition(p core.Partition, name string) (core.Collection, bool)
 	}
 	c := s.points.byName(p, name)
 	if c == nil {
-		s.machineMu.RLock()
+		s.applier.machineMu.RLock()
 		c = s.points.byName(p, name)
-		s.machineMu.RUnlock()
+		s.applier.machineMu.RUnlock()
 	}
 	if c == nil {
 		return core.Collection{}, false
@@ -304,9 +304,9 @@ const maxCompiled = 64
 
 // rulesetVersion returns the number of a version of a ruleset that is kept, the newest one for 0.
 func (s *shard) rulesetVersion(p core.Partition, name string, version uint32) (kept uint32, ok bool) {
-	s.machineMu.RLock()
-	defer s.machineMu.RUnlock()
-	m := s.machine.Search(p)
+	s.applier.machineMu.RLock()
+	defer s.applier.machineMu.RUnlock()
+	m := s.applier.machine.Search(p)
 	if m == nil {
 		return 0, false
 	}

@@ -38,7 +38,7 @@ func (n *Node) Session(_ context.Context, p core.Partition, spec core.SessionSpe
 	if err != nil {
 		return nil, core.Welcome{}, err
 	}
-	if !s.ready.Load() {
+	if !s.view.ready.Load() {
 		return nil, core.Welcome{}, s.notLeading()
 	}
 	d := s.disp
@@ -61,7 +61,7 @@ func (n *Node) Session(_ context.Context, p core.Partition, spec core.SessionSpe
 	if d.closed {
 		return nil, core.Welcome{}, core.Unavailable{Reason: "stopping"}
 	}
-	if !s.ready.Load() { // it stepped down meanwhile; if it does from here on, it finds this session
+	if !s.view.ready.Load() { // it stepped down meanwhile; if it does from here on, it finds this session
 		return nil, core.Welcome{}, s.notLeading()
 	}
 	k := sessionKey{p, spec.ID}
@@ -95,9 +95,9 @@ func (n *Node) Session(_ context.Context, p core.Partition, spec core.SessionSpe
 // lockWithHeld locks mu and returns the tasks that are leased to a session, and whether the partition was cleared. It holds the
 // machine until then, so that no grant between the list and what follows is missed.
 func (d *dispatcher) lockWithHeld(p core.Partition, id core.SessionID) (leased []core.Assigned, cleared bool) {
-	d.s.machineMu.RLock()
-	defer d.s.machineMu.RUnlock()
-	if m := d.s.machine.Queue(p); m != nil {
+	d.s.applier.machineMu.RLock()
+	defer d.s.applier.machineMu.RUnlock()
+	if m := d.s.applier.machine.Queue(p); m != nil {
 		leased = m.Held(id)
 	} else {
 		cleared = d.s.isCleared(p)

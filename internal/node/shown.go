@@ -28,7 +28,7 @@ func (n *Node) Shift(p core.Partition) core.Millis {
 	if err != nil {
 		s = n.shards[0]
 	}
-	return core.Millis(s.shifted.Load())
+	return core.Millis(s.view.shifted.Load())
 }
 
 // show moves times that are not 0 from shard time to what wall clocks show.

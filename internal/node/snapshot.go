@@ -139,13 +139,13 @@ func (s *shard) tickSnapshots(now time.Duration) {
 		s.n.later(func() { s.tickFetch(now) })
 	}
 	k := sn.serving.Load()
-	if !s.leading {
+	if !s.loop.leading {
 		if k != nil {
 			s.dropSnapshot(k)
 		}
 		return
 	}
-	if s.core.SnapshotWanted() && !sn.making && now >= sn.restAt {
+	if s.loop.core.SnapshotWanted() && !sn.making && now >= sn.restAt {
 		if k != nil { // the log has gone on without it
 			s.dropSnapshot(k)
 			k = nil
@@ -159,7 +159,7 @@ func (s *shard) tickSnapshots(now time.Duration) {
 
 // tickOffers gives up replicas that do not take what they were offered, and in the end the snapshot.
 func (s *shard) tickOffers(k *keptSnapshot, now time.Duration) {
-	for _, f := range s.core.Followers() {
+	for _, f := range s.loop.core.Followers() {
 		at, offered := s.snap.offers[f.Replica]
 		if !offered {
 			continue
@@ -170,7 +170,7 @@ func (s *shard) tickOffers(k *keptSnapshot, now time.Duration) {
 			delete(s.snap.offers, f.Replica)
 		case heard < at && now-at >= offerSilence, now-max(at, heard) >= askSilence:
 			delete(s.snap.offers, f.Replica)
-			s.core.SnapshotFailed(f.Replica)
+			s.loop.core.SnapshotFailed(f.Replica)
 		}
 	}
 	if _, used := k.last(0); len(s.snap.offers) == 0 && now-used >= keepUnused || k.lost.Load() {
@@ -182,7 +182,7 @@ func (s *shard) tickOffers(k *keptSnapshot, now time.Duration) {
 func (s *shard) makeSnapshot() {
 	sn := &s.snap
 	sn.making = true
-	sn.hold.Store(s.applied.Load())
+	sn.hold.Store(s.view.applied.Load())
 	dir := s.n.snapshotDir("out", s.id)
 	work := func() {
 		m := madeSnapshot{kept: &keptSnapshot{dir: dir, heard: map[uint64]time.Duration{}}}
@@ -209,10 +209,10 @@ func (s *shard) makeSnapshot() {
 func (s *shard) keepSnapshot(m madeSnapshot) {
 	sn, now := &s.snap, s.n.o.Clock.Boot()
 	sn.making = false
-	if m.err == nil && !covers(m.kept.conf, s.core.Conf()) {
+	if m.err == nil && !covers(m.kept.conf, s.loop.core.Conf()) {
 		m.err = errors.New("it does not know who came meanwhile")
 	}
-	if m.err != nil || !s.leading {
+	if m.err != nil || !s.loop.leading {
 		if m.err != nil {
 			s.n.o.Logger.Warn("snapshot not made", "shard", s.id, "error", m.err)
 		}
@@ -228,14 +228,14 @@ func (s *shard) keepSnapshot(m madeSnapshot) {
 	sn.hold.Store(k.snap.Index)
 	sn.serving.Store(k)
 	index := k.snap.Index
-	s.core.Keep(index, m.term, k.conf, k.snap.Append(nil))
+	s.loop.core.Keep(index, m.term, k.conf, k.snap.Append(nil))
 	s.n.o.Logger.Info("snapshot made", "shard", s.id, "index", k.snap.Index, "keys", k.snap.Keys, "files", len(k.snap.Files))
 }
 
 func (s *shard) dropSnapshot(k *keptSnapshot) {
-	s.core.Forget()
+	s.loop.core.Forget()
 	for _, to := range slices.Sorted(maps.Keys(s.snap.offers)) {
-		s.core.SnapshotFailed(to)
+		s.loop.core.SnapshotFailed(to)
 	}
 	s.snap.offers = nil
 	s.snap.serving.Store(nil)

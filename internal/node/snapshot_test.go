@@ -145,7 +145,7 @@ func TestAMarkerWithoutItsStateIsForgotten(t *testing.T) {
 	c.settled(0)
 	id := c.leader(ctx, 0, 0).node.o.Replica%3 + 1
 	n := c.rigs[id].node
-	if err := n.writeMarker(n.markerFile(0), n.shards[0].applied.Load()+50, 9); err != nil {
+	if err := n.writeMarker(n.markerFile(0), n.shards[0].view.applied.Load()+50, 9); err != nil {
 		t.Fatal(err)
 	}
 	before := c.rigs[id].log.State(0)

@@ -94,22 +94,17 @@ func (n *Node) Unready() string {
 }
 
 func (s *shard) stats() ShardStats {
-	st := ShardStats{Shard: s.id, Log: s.stand(), Ready: s.ready.Load(), Applied: s.applied.Load(), Durable: s.store.Durable()}
-	if due := core.ShardTime(s.due.Load()); due < core.Never && st.Ready {
+	st := ShardStats{Shard: s.id, Log: s.stand(), Ready: s.view.ready.Load(), Applied: s.view.applied.Load(), Durable: s.store.Durable()}
+	if due := core.ShardTime(s.view.due.Load()); due < core.Never && st.Ready {
 		st.Overdue = max(core.Millis(s.now()-due).Duration(), 0)
 	}
 	if st.Ready {
 		st.Ahead = s.ahead()
 	}
-	s.mu.Lock()
-	st.Proposals, st.ProposalBytes = len(s.queue)+len(s.lazy), s.queued
-	st.InboxBytes, st.InboxDropped = s.inboxBytes, s.inboxDropped
-	s.mu.Unlock()
+	s.in.stats(&st)
 	c := &s.snap.count
 	st.SnapshotsMade, st.SnapshotBytes, st.SnapshotsInstalled = c.made.Load(), c.sent.Load(), c.installed.Load()
-	s.pendMu.Lock()
-	st.Entries = len(s.pending)
-	s.pendMu.Unlock()
+	st.Entries = s.pending.len()
 	s.waits.mu.Lock()
 	st.Waits = s.waits.n
 	s.waits.mu.Unlock()
@@ -142,17 +137,17 @@ func (s *shard) countTasks(st *ShardStats) {
 }
 
 func (s *shard) countPartitions(st *ShardStats) []core.Partition {
-	s.machineMu.RLock()
-	defer s.machineMu.RUnlock()
-	st.Term, _ = s.machine.Term()
-	return s.machine.Partitions()
+	s.applier.machineMu.RLock()
+	defer s.applier.machineMu.RUnlock()
+	st.Term, _ = s.applier.machine.Term()
+	return s.applier.machine.Partitions()
 }
 
 // countSome adds up the next queues of a partition, and returns where to go on, if there are more.
 func (s *shard) countSome(p core.Partition, at uint32, st *ShardStats) (next uint32, more bool) {
-	s.machineMu.RLock()
-	defer s.machineMu.RUnlock()
-	if q := s.machine.Queue(p); q != nil {
+	s.applier.machineMu.RLock()
+	defer s.applier.machineMu.RUnlock()
+	if q := s.applier.machine.Queue(p); q != nil {
 		return q.AddTotals(&st.Queues, at, totalsStep)
 	}
 	return at, false

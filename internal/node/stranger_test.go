@@ -41,7 +41,7 @@ func TestTheWordOfANodeThatIsNoMemberIsHeardOnlyWithoutALeader(t *testing.T) {
 			c.stop(id)
 		}
 	}
-	c.until(ctx, "it leads on though it is alone", func() bool { return lead.shards[0].unled.Load() })
+	c.until(ctx, "it leads on though it is alone", func() bool { return lead.shards[0].view.unled.Load() })
 	gone := before
 	gone.Version, gone.Next, gone.Members = before.Version+5, before.Next, nil
 	if introduce(lead, gone); lead.Members().Version != before.Version {

@@ -61,7 +61,7 @@ func (s *shard) note(st replog.Status) {
 	s.standing.term.Store(st.Term)
 	s.standing.commit.Store(st.Commit)
 	s.standing.last.Store(st.Last)
-	old := s.leader.Swap(st.Leader)
+	old := s.view.leader.Swap(st.Leader)
 	if old == st.Leader {
 		return
 	}
@@ -80,7 +80,7 @@ func (s *shard) moves(st replog.Status) bool {
 		r = &transferRequest{until: now + 1}
 	}
 	switch {
-	case s.core.Transferring(): // Raft takes no proposal meanwhile
+	case s.loop.core.Transferring(): // Raft takes no proposal meanwhile
 		m.holding = true
 		return true
 	case r == nil:
@@ -105,10 +105,10 @@ func (s *shard) moves(st replog.Status) bool {
 		m.holding, m.since = true, now
 	}
 	// What the own disk does not take is not applied here either: it is left in doubt, rather than wait for that disk.
-	if (hangs || s.applied.Load() >= st.Last) && heir.Match >= st.Last {
+	if (hangs || s.view.applied.Load() >= st.Last) && heir.Match >= st.Last {
 		s.n.o.Logger.Info("leadership moves", "shard", s.id, "to", heir.Replica, "disk_hangs", hangs)
 		m.tried = heir.Replica
-		s.core.Transfer(heir.Replica)
+		s.loop.core.Transfer(heir.Replica)
 	}
 	return true
 }
@@ -119,7 +119,7 @@ func (s *shard) heir(to, last uint64) (best replog.Progress) {
 	reached, knows := s.n.o.Network.(reacher)
 	alone := 1 + to
 	who := s.n.who()
-	for _, f := range s.core.Followers() {
+	for _, f := range s.loop.core.Followers() {
 		m := who.member(f.Replica)
 		if f.Learner || m == nil || m.State == core.MemberRemoving || m.Drained && to == 0 && !s.n.leaving.Load() {
 			continue
@@ -171,7 +171,7 @@ func (s *shard) leads() bool {
 
 // elsewhere reports whether another node leads, as far as this one knows.
 func (s *shard) elsewhere() bool {
-	leader := s.leader.Load()
+	leader := s.view.leader.Load()
 	return leader != 0 && leader != s.n.o.Replica && !s.leads()
 }
 
@@ -215,7 +215,7 @@ func (n *Node) Transfer(ctx context.Context, shard core.ShardID, node uint64) er
 	}
 	s := n.shards[shard]
 	switch {
-	case !s.ready.Load():
+	case !s.view.ready.Load():
 		return s.notLeading()
 	case to == n.o.Replica:
 		return nil
@@ -230,7 +230,7 @@ func (n *Node) Transfer(ctx context.Context, shard core.ShardID, node uint64) er
 		return s.elsewhere() || s.transfer.alone.Load() == 1+to || s.transfer.request.Load() != r && s.leads()
 	})
 	switch unreached := s.transfer.alone.Load() == 1+to; {
-	case s.leader.Load() == to:
+	case s.view.leader.Load() == to:
 		return nil
 	case s.elsewhere():
 		return s.notLeading()
@@ -312,9 +312,9 @@ func (n *Node) Standings() []Standing {
 }
 
 func (s *shard) stand() Standing {
-	applied := s.applied.Load() // first: it is never ahead of what is committed
+	applied := s.view.applied.Load() // first: it is never ahead of what is committed
 	return Standing{
-		First: s.n.o.Log.State(s.id).First, Shard: s.id, Leader: s.n.who().nodeOf(s.leader.Load()), Conf: *s.conf.Load(), Serves: s.ready.Load(), Term: s.standing.term.Load(), Applied: applied,
+		First: s.n.o.Log.State(s.id).First, Shard: s.id, Leader: s.n.who().nodeOf(s.view.leader.Load()), Conf: *s.view.conf.Load(), Serves: s.view.ready.Load(), Term: s.standing.term.Load(), Applied: applied,
 		Commit: max(s.standing.commit.Load(), applied), Last: max(s.standing.last.Load(), applied), Changes: s.standing.changes.Load(),
 	}
 }

@@ -49,7 +49,7 @@ func (n *Node) tend() error {
 	for i, s := range n.shards {
 		d := s.store.Durable()
 		if !s.alone.Load() && !full {
-			d = min(d, s.safe.Load()) // a replica that is behind needs the rest
+			d = min(d, s.view.safe.Load()) // a replica that is behind needs the rest
 		}
 		if hold := s.snap.hold.Load(); hold > 0 {
 			d = min(d, hold) // and one that gets a snapshot what is behind it

@@ -80,6 +80,9 @@ func TestABugIsFoundWhereItsLinesAre(t *testing.T) {
 		return "--- a/a.go\n+++ b/a.go\n@@ -2,2 +2,2 @@\n one\n-two\n+" + line + "\n"
 	}
 	write("zero\none\ntwo\n")
+	if got, err := put("--- a/a.go\n+++ b/a.go\n@@ -900,2 +900,3 @@\n one\n+A\n two\n"); err != nil || got != "zero\none\nA\ntwo\n" {
+		t.Errorf("a file that became short: %q, %v", got, err)
+	}
 	for _, c := range []struct{ patches, want []string }{
 		{[]string{adds("A")}, []string{"zero\none\nA\ntwo\n"}},
 		{[]string{adds("A"), adds("B")}, []string{"zero\none\nA\nB\ntwo\n"}},

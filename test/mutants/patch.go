@@ -57,7 +57,7 @@ func (h hunk) locate(root, bug string) ([]edit, error) {
 		}
 	}
 	at := -1
-	for off := 0; off <= len(base) && at < 0; off++ {
+	for off := 0; off <= max(len(base), h.at) && at < 0; off++ {
 		for _, try := range []int{h.at - off, h.at + off} {
 			if try >= 0 && try+len(old) <= len(base) && equal(base[try:try+len(old)], old) {
 				at = try

@@ -1,0 +1,90 @@
+package node
+
+import (
+	"sync"
+
+	"github.com/millrace/millrace/internal/core"
+)
+
+// proposal is commits that arrived together and are answered together.
+type proposal struct {
+	commits []core.Commit
+	bytes   int
+	done    func(core.Proposed)
+	settles *settling // set for the settles of a session
+}
+
+// refuse ends a proposal that was in no entry. What it was to settle is held still, and takes its slots back.
+func (p *proposal) refuse(why core.Fact) {
+	if p.settles != nil {
+		d := p.settles.session.d
+		d.mu.Lock()
+		p.settles.session.unsettle(p.settles.holds)
+		d.mu.Unlock()
+	}
+	p.done(core.Proposed{Err: why})
+}
+
+// inflight is one entry that was proposed and not yet applied.
+type inflight struct {
+	entry     *core.Entry // as it was encoded; nothing changes it any more
+	proposals []*proposal
+	grants    []*grant   // one per Grant commit, after all proposals' commits
+	creates   []creating // ready tasks the entry's creates may add
+	shifts    bool       // a ClockShift goes before all else
+	stood     bool       // a TermStart goes before the tick
+	tick      bool
+	term      uint64 // set if it holds the first commit of this term
+}
+
+// first returns where in the entry the proposals' commits begin.
+func (f *inflight) first() int {
+	if f.shifts {
+		return 1
+	}
+	return 0
+}
+
+// pending holds the entries that this replica proposed in this run of the node and that are not applied yet. The loop adds
+// them; the applier takes them.
+type pending struct {
+	mu    sync.Mutex // guards bySeq
+	bySeq map[uint64]*inflight
+}
+
+func (p *pending) add(seq uint64, f *inflight) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.bySeq == nil {
+		p.bySeq = make(map[uint64]*inflight)
+	}
+	p.bySeq[seq] = f
+}
+
+// take removes and returns the entry with a sequence number; nil if it is not here.
+func (p *pending) take(seq uint64) *inflight {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f := p.bySeq[seq]
+	delete(p.bySeq, seq)
+	return f
+}
+
+// takeAll removes and returns all entries, in the order in which they were proposed.
+func (p *pending) takeAll() []*inflight {
+	p.mu.Lock()
+	bySeq := p.bySeq
+	p.bySeq = nil
+	p.mu.Unlock()
+	out := make([]*inflight, 0, len(bySeq))
+	for _, seq := range sortedKeys(bySeq) {
+		out = append(out, bySeq[seq])
+	}
+	return out
+}
+
+func (p *pending) len() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.bySeq)
+}

@@ -1,0 +1,54 @@
+package node
+
+import (
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/internal/core"
+)
+
+// shardClock turns the boot clock's progress into shard time. It steps only at the start of a term.
+type shardClock struct {
+	mu     sync.Mutex // guards the fields below
+	base   core.ShardTime
+	bootAt time.Duration
+	last   core.ShardTime
+	set    bool
+}
+
+// start begins a term: time goes on from the later of the last stamp and the shard time that the wall clock shows.
+func (c *shardClock) start(last, wall core.ShardTime, boot time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.base, c.bootAt, c.set = max(last, wall), boot, true
+	c.last = c.base
+}
+
+func (c *shardClock) now(boot time.Duration) core.ShardTime {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.set {
+		return c.last
+	}
+	if t := c.base.Add(core.Millis((boot - c.bootAt) / time.Millisecond)); t > c.last {
+		c.last = t
+	}
+	return c.last
+}
+
+// firstTimeWait is for how long the first leader of a shard waits for other nodes' clocks to confirm its own.
+const firstTimeWait = 10 * time.Second
+
+// begins returns what time a term may begin at, the last stamp at the least: the one that the wall clock shows when most nodes' clocks agree
+// with it, else the last stamp. A shard that has no stamp yet begins at no other time than a clock's: a beginning in 1970
+// would have the next term step over all the years since, and every deadline with it. So its first leader waits until the
+// clocks agree, and takes its own when they do not for long.
+func begins(last, wall core.ShardTime, agree bool, waited time.Duration) (at core.ShardTime, known bool) {
+	switch {
+	case agree:
+		return wall, true
+	case last > 0:
+		return last, true
+	}
+	return wall, waited >= firstTimeWait
+}
