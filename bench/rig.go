@@ -60,6 +60,10 @@ type Rig struct {
 	Resolution time.Duration
 	// OnInterval hears of each interval's histogram of each operation, between Measure's start and its end.
 	OnInterval func(op string, h *hdrhistogram.Histogram)
+	// Held keeps the window open beyond its time, ten times as long at most, while it returns true: on a machine that is busy
+	// with other work a window may end before everything that a figure is made of has happened once. A driver may set it
+	// before Measure; nil: the window ends with its time.
+	Held func() bool
 
 	plain      []millrace.Option // of every connection
 	clocks     Clocks
@@ -251,8 +255,20 @@ func (r *Rig) Measure(ctx context.Context) error {
 	if err := Pause(ctx, r.Warmup); err != nil {
 		return err
 	}
-	return r.window(ctx, func(ctx context.Context) error { return Pause(ctx, r.Window) })
+	return r.window(ctx, func(ctx context.Context) error {
+		err := Pause(ctx, r.Window)
+		for most := time.Now().Add(heldWindows * r.Window); err == nil && r.Held != nil && r.Held() && time.Now().Before(most); {
+			err = Pause(ctx, heldPoll)
+		}
+		return err
+	})
 }
+
+// How long a window goes on for which Held holds.
+const (
+	heldWindows = 10                    // more than its time
+	heldPoll    = 10 * time.Millisecond // between two looks
+)
 
 // MeasureWork is Measure of a window that ends with the work in it. Nothing is warmed up.
 func (r *Rig) MeasureWork(ctx context.Context, work func(ctx context.Context) error) error {

@@ -50,6 +50,13 @@ planted_faults() { # the tests that builds with points for faults alone have; al
 	go test -short -tags "$tags faults" -timeout 10m -run "^($names)\$" $(echo "$files" | xargs -n 1 dirname | sort -u | sed 's,^,./,')
 }
 
+left_out() { # tests that keep both processors busy for a minute and more, and fail for few changes: they look for this variable
+	export MILLRACE_CHECK=1
+	# The first two share the processors: the bench's result is not held against anything, and the other one mostly compiles.
+	go test -count=1 -tags "$tags" -timeout 10m -run '^Test(TheSmokeProfile|VulnerabilitiesAreFound)' ./test/e2e ./internal/lint &&
+		go test -count=1 -tags "$tags" -timeout 10m ./bench/load
+}
+
 # What is drawn at random or in turn is drawn by the commit, so that each change sees other seeds and rows than the last.
 commit=$(git rev-parse HEAD 2>/dev/null || echo 0000000000)
 drawn=$((16#${commit:0:10}))
@@ -90,7 +97,7 @@ waits=$!
 alone='^Test(AllShortSequences|TornTails|SectorsOfTheLast|RandomSearchesNever|NoBytesOfAPack|TableOfNonsense|EveryReadyTaskOfALong|CycleWithinOneLayer|EachPlot|CommittedResults|CommittedAndNamed|AResultThatWasTouched|ReferencePage|PowerCut|AnyFailedOperation|GarbageZeros|FlippedBit|FileCut|WhatIsInMemoryDecides|OpenFindsAllPartitions|ClustersKeep|SeedsThatFound|OneSeedGives|MembersComeAndGoInSome|AGraphFinds|AGraphBuiltTwice|WalksFind|ClustersStay|BuildingAnew|TheModelCatches|TheModelAllowsEvery|FramesAre(WrittenAs|ReadAs)|ThreeReplicasAgree|OneReplicaGrowsToThreeAndOne|ABatchLarger|PayloadsAndResultsOfAMebibyte)'
 step 'race detector' race_detector
 step 'planted faults' planted_faults
-step 'smoke profile' env MILLRACE_SMOKE=1 go test -count=1 -tags "$tags" -run '^TestTheSmokeProfile' ./test/e2e
+step 'what make test leaves out' left_out
 step 'simulator' simulator
 bugs='planted bugs' # beside linters, which share no files with it
 measured "$bugs" env TAGS="$tags" scripts/mutants.sh >"$bin/bugs.log" 2>&1 &

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,7 +35,8 @@ type effectsRun struct {
 	tasks []string               // a sample of those that had one
 	open  map[string]effectsTask // that handlers have, of those that are timed
 
-	sides []effectsSide // by kind
+	sides   []effectsSide // by kind; of the goroutine that slices, until it has ended
+	counted atomic.Bool   // every kind has completed something in a slice of its own
 }
 
 // effectsSide is what was completed in the slices of one kind.
@@ -60,7 +62,14 @@ func (s effectsSide) rate() float64 {
 
 // Effects is Queue with handlers that put a key of its own for each task, in the commit that completes it.
 func Effects(ctx context.Context, rig *bench.Rig) error {
-	e := &effectsRun{
+	e := newKeyEffects(rig)
+	read, err := e.run(ctx, "kv_put_cycles_per_s", "effects_ratio")
+	rig.Metric("keys_read_back", float64(read), "keys")
+	return err
+}
+
+func newKeyEffects(rig *bench.Rig) *effectsRun {
+	return &effectsRun{
 		rig: rig, q: newQueueRun(rig),
 		effects: []func(t *millrace.Task){func(t *millrace.Task) { t.Effects().KV(effectsKeyspace).Put(t.ID, effectsValue) }},
 		find: func(ctx context.Context, c *millrace.Client, id string) error {
@@ -71,9 +80,6 @@ func Effects(ctx context.Context, rig *bench.Rig) error {
 			return err
 		},
 	}
-	read, err := e.run(ctx, "kv_put_cycles_per_s", "effects_ratio")
-	rig.Metric("keys_read_back", float64(read), "keys")
-	return err
 }
 
 const tasksPrefix = "refs/tasks/"
@@ -125,6 +131,7 @@ func (e *effectsRun) turns(ctx context.Context, names ...string) error {
 	for i := range e.sides {
 		e.sides[i].create, e.sides[i].complete = e.rig.Op(names[i]+"_create"), e.rig.Op(names[i]+"_complete")
 	}
+	e.rig.Held = func() bool { return !e.counted.Load() } // a ratio needs something of every kind
 	slicing, stop := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
@@ -182,9 +189,9 @@ func (e *effectsRun) slice(ctx context.Context) {
 	case <-ctx.Done():
 		return
 	}
-	slices := effectsRounds * len(e.sides)
-	length := e.rig.Window / time.Duration(slices)
-	for n := range slices {
+	planned := effectsRounds * len(e.sides)
+	length := e.rig.Window / time.Duration(planned)
+	for n := 0; n < planned || !e.counted.Load(); n++ {
 		side := &e.sides[n%len(e.sides)]
 		e.kind.Store(int32(n % len(e.sides)))
 		if bench.Pause(ctx, length/4) != nil {
@@ -197,6 +204,7 @@ func (e *effectsRun) slice(ctx context.Context) {
 		}
 		side.done += e.q.settle.Acked() - before
 		side.spent += time.Since(began)
+		e.counted.Store(!slices.ContainsFunc(e.sides, func(s effectsSide) bool { return s.done == 0 }))
 		if bench.Pause(ctx, length-length/4-length*7/10) != nil {
 			return
 		}
