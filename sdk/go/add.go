@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/wire"
 )
 
 // AddOption changes one task.
@@ -124,8 +125,8 @@ func (j *JobOf[A, R]) AddMany(ctx context.Context, c *Client, args []A, opts ...
 // AddAll creates one task per element of args, at most 512, all or none. In a namespace of several partitions all are of
 // one: that of the tag, or of the unique keys or ids, which must agree, else it is ErrPartition.
 func (j *JobOf[A, R]) AddAll(ctx context.Context, c *Client, args []A, opts ...AddOption) ([]*Handle[R], error) {
-	if len(args) > frameItems {
-		return nil, tooLarge("tasks", "frame_items", frameItems)
+	if len(args) > wire.FrameItems {
+		return nil, tooLarge("tasks", "frame_items", wire.FrameItems)
 	}
 	return j.addMany(ctx, c, args, true, opts)
 }
@@ -276,8 +277,8 @@ func (b *batch[A, R]) addAll(ctx context.Context) {
 // add sends the tasks from index from that fit one frame, and returns the index after them.
 func (b *batch[A, R]) add(ctx context.Context, from int) int {
 	to, bytes := from, 0
-	for to < len(b.specs) && to-from < frameItems {
-		n := size(b.specs[to])
+	for to < len(b.specs) && to-from < wire.FrameItems {
+		n := wire.Size(b.specs[to])
 		if !b.all && to > from && bytes+n > frameAim {
 			break
 		}
@@ -312,7 +313,7 @@ func (b *batch[A, R]) result(ctx context.Context, i int, r *millracev1.CreateRes
 	e := fromWire(r.Error)
 	if e != nil && e.patience() > 0 && !b.all {
 		k := b.c.prod.newCall()
-		k.specs, k.bytes, k.unsure = b.specs[i:i+1], size(b.specs[i]), e.Outcome == Unknown
+		k.specs, k.bytes, k.unsure = b.specs[i:i+1], wire.Size(b.specs[i]), e.Outcome == Unknown
 		k.place, k.placed = b.place, true
 		ended, again := b.c.do(ctx, k)
 		if again == nil {

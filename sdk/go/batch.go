@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
+
+	"github.com/millrace/millrace/sdk/go/internal/wire"
 )
 
 // batchHandler runs several attempts of one kind in one call.
@@ -30,7 +32,7 @@ func (w *Worker) HandleBatch(kind string, n int, fn func(ctx context.Context, ta
 	if w.batches == nil {
 		w.batches = map[string]*batchHandler{}
 	}
-	w.batches[kind] = &batchHandler{n: min(max(n, 1), frameItems), run: fn}
+	w.batches[kind] = &batchHandler{n: min(max(n, 1), wire.FrameItems), run: fn}
 }
 
 var errNotBatched = errors.New("tasks of this kind are handled in batches")

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/retry"
+	"github.com/millrace/millrace/sdk/go/internal/wire"
 )
 
 // call is one create or commit of a caller that waits for it.
@@ -115,7 +117,7 @@ func (p *producerStream) do(ctx context.Context, c *call) (done bool, err *Error
 			<-c.done // it ended at the same time
 		}
 		e := c.err
-		if e != nil && e.Reason == reasonExpired {
+		if e != nil && e.Reason == wire.ReasonExpired {
 			return false, e // its frame may still hold it
 		}
 		if e == nil || e.patience() == 0 {
@@ -124,7 +126,7 @@ func (p *producerStream) do(ctx context.Context, c *call) (done bool, err *Error
 		if began.IsZero() {
 			began = c.first
 		}
-		if time.Since(began) > e.patience() || !sleep(ctx, e.wait(try)) {
+		if time.Since(began) > e.patience() || !retry.Sleep(ctx, e.wait(try)) {
 			return true, e
 		}
 		c.state.Store(callQueued)

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/retry"
 )
 
 // ClaimQuery asks for ready tasks, one call at a time. A Worker is the usual way; this is for tools and for callers that
@@ -78,7 +79,7 @@ func (c *Client) claim(ctx context.Context, req *millracev1.ClaimRequest) (*mill
 			continue
 		}
 		pause := e.wait(try)
-		if pause >= left || !sleep(ctx, pause) {
+		if pause >= left || !retry.Sleep(ctx, pause) {
 			return nil, e
 		}
 		req.Wait = durationpb.New(max(left-pause, 0))

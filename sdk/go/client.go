@@ -20,6 +20,8 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/retry"
+	"github.com/millrace/millrace/sdk/go/internal/wire"
 )
 
 // Client is a connection to one namespace. It may be used by many goroutines.
@@ -52,8 +54,6 @@ type Client struct {
 }
 
 const (
-	pingEvery   = 10 * time.Second // the least that gRPC allows; servers must permit it
-	pingTimeout = 20 * time.Second
 	recvBytes   = 16 << 20 // an assignment of several large payloads
 	closeWithin = 10 * time.Second
 )
@@ -102,10 +102,10 @@ func (c *Client) dialOptions(w *router, address string) []grpc.DialOption {
 		}),
 		// Half the base with a jitter of 1 is an even draw from 0 to the base, doubling to 5 s.
 		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           grpcbackoff.Config{BaseDelay: backoffBase / 2, Multiplier: 2, Jitter: 1, MaxDelay: backoffMax / 2},
+			Backoff:           grpcbackoff.Config{BaseDelay: retry.Base / 2, Multiplier: 2, Jitter: 1, MaxDelay: retry.Max / 2},
 			MinConnectTimeout: 5 * time.Second,
 		}),
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingEvery, Timeout: pingTimeout, PermitWithoutStream: true}),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: wire.PingEvery, Timeout: wire.PingTimeout, PermitWithoutStream: true}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(recvBytes), grpc.MaxCallSendMsgSize(recvBytes)),
 		grpc.WithInitialConnWindowSize(8 << 20), // a fixed window, wide enough that no stream waits for its updates
 		grpc.WithInitialWindowSize(4 << 20),
@@ -263,7 +263,7 @@ func (c *Client) repeat(ctx context.Context, partition int, changes bool, call f
 		if c.router.redirect(r, e) && try < leaderHops {
 			continue
 		}
-		if e.patience() == 0 || !sleep(ctx, e.wait(try)) {
+		if e.patience() == 0 || !retry.Sleep(ctx, e.wait(try)) {
 			return e
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/retry"
 )
 
 func TestCommitSendsConditionsAndOpsAndReturnsTheAnswer(t *testing.T) {
@@ -633,7 +634,7 @@ func TestBackoffStaysWithinItsBounds(t *testing.T) {
 	for n := range 40 {
 		most := min(50*time.Millisecond<<min(n, 20), 5*time.Second)
 		for range 50 {
-			if d := backoff(n); d < 0 || d > most {
+			if d := retry.Backoff(n); d < 0 || d > most {
 				t.Fatalf("try %d waits %v, want 0 to %v", n, d, most)
 			}
 		}

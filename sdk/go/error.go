@@ -11,6 +11,9 @@ import (
 	"google.golang.org/grpc/status"
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/rest"
+	"github.com/millrace/millrace/sdk/go/internal/retry"
+	"github.com/millrace/millrace/sdk/go/internal/wire"
 )
 
 // Code says what kind of error a server answered. The set is closed.
@@ -216,8 +219,8 @@ func fromStatus(err error) *Error {
 	for _, d := range st.Details() {
 		if w, ok := d.(*millracev1.Error); ok {
 			e := fromWire(w)
-			if f, ok := errors.AsType[*restFault](err); ok && f.origin == byContext {
-				e.cause = f.cause
+			if f, ok := errors.AsType[*rest.Fault](err); ok {
+				e.cause = f.Ended()
 			}
 			return e
 		}
@@ -262,36 +265,20 @@ func permanent(err error) bool {
 
 // patience is how long a call is repeated after an error of its kind; 0 means not at all.
 func (e *Error) patience() time.Duration {
-	switch e.Code {
-	case CodeUnavailable, CodeDeadlineExceeded, CodeNotLeader:
-		if e.Reason == reasonSessionExpired || e.Reason == reasonExpired || e.cause != nil {
-			return 0
-		}
-		return resendFor
-	case CodeRateLimited, CodeResourceExhausted:
-		return refusedFor
+	if e.cause != nil && retry.Patience(string(e.Code), "") == retry.ResendFor {
+		return 0
 	}
-	return 0
+	return retry.Patience(string(e.Code), e.Reason)
 }
 
 // noLeader reports whether the node that was asked knows of no leader.
 func (e *Error) noLeader() bool {
-	return e != nil && e.Code == CodeUnavailable && e.Reason == reasonNoLeader
+	return e != nil && e.Code == CodeUnavailable && e.Reason == wire.ReasonNoLeader
 }
 
 const (
-	// repeatFor ends the waiting for an answer of what may have been applied. Servers remember ids and sequences for as long, after
-	// they have applied something; so the last try leaves a little sooner, after resendFor: it must arrive before that is over.
-	repeatFor = 10 * time.Minute
-	resendFor = repeatFor - 30*time.Second
-	// refusedFor ends the repeating of what a limit refuses: a caller should hear of a quota while it is of use.
-	refusedFor = 30 * time.Second
-
-	reasonSessionExpired = "session_expired" // a server forgot the session of a commit's sequence number
-	reasonNoLeader       = "no_leader"       // the node that was asked knows of no leader
-	reasonExpired        = "expired"         // this client gave up repeating
-	reasonGap            = "gap"             // a sequence number before a commit's own was never judged
-	reasonUnplaced       = "unplaced"        // a call has yet to be placed: it never reaches a caller
+	reasonGap      = "gap"      // a sequence number before a commit's own was never judged
+	reasonUnplaced = "unplaced" // a call has yet to be placed: it never reaches a caller
 
 	limitRequestIDs = "request_ids" // how many request ids a partition keeps
 )
@@ -308,9 +295,9 @@ func ended(ctx context.Context, unsure bool, message string) *Error {
 	return e
 }
 
-// expiredError ends what was repeated for repeatFor without an answer.
+// expiredError ends what was repeated for retry.For without an answer.
 func expiredError() *Error {
-	return &Error{Code: CodeUnavailable, Reason: reasonExpired, Message: "no answer came in the time that a call is repeated", Op: OpNone, Outcome: Unknown}
+	return &Error{Code: CodeUnavailable, Reason: wire.ReasonExpired, Message: "no answer came in the time that a call is repeated", Op: OpNone, Outcome: Unknown}
 }
 
 // unplacedError sends a call back to be placed, now that it is known how many partitions there are.

@@ -9,13 +9,13 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/retry"
 )
 
 func TestATokenIsNotTakenToALeaderInClearText(t *testing.T) {
@@ -160,34 +160,6 @@ func TestOverRESTANodeThatKnowsOfNoLeaderIsLeft(t *testing.T) {
 	}
 }
 
-func TestANodeThatKnowsOfNoLeaderIsGivenMoreTimeOnceAllWereAsked(t *testing.T) {
-	var u unled
-	now := time.Unix(1000, 0)
-	stays := func() (d time.Duration) {
-		for at := nodeAddress(u.left % 2); !u.leave(at, 2, now); d += 50 * time.Millisecond {
-			now = now.Add(50 * time.Millisecond)
-		}
-		return d
-	}
-	for i, want := range []time.Duration{unledFor, unledFor, 2 * unledFor, 2 * unledFor, 4 * unledFor} {
-		if got := stays(); got != want {
-			t.Errorf("node %d in a row is left after %v, want %v", i+1, got, want)
-		}
-	}
-	for range 30 {
-		if got := stays(); got > unledForMax {
-			t.Fatalf("a node is left after %v, want %v at most", got, unledForMax)
-		}
-	}
-	now = now.Add(2 * unledApart)
-	if got := stays(); got != unledFor {
-		t.Errorf("long after that a node is left after %v, want %v", got, unledFor)
-	}
-	if u = (unled{}); u.leave("n", 1, now) || u.leave("n", 1, now.Add(time.Hour)) {
-		t.Error("the only node is left")
-	}
-}
-
 func TestMovesWaitLongerOnceAllNodesWereTried(t *testing.T) {
 	for moves := range 3 {
 		if d := moveWait(moves, 3); d > moveWithin {
@@ -198,7 +170,7 @@ func TestMovesWaitLongerOnceAllNodesWereTried(t *testing.T) {
 	for range 50 {
 		longest = max(longest, moveWait(60, 3))
 	}
-	if longest < 2*moveWithin || longest > moveWithin/2+backoffMax {
+	if longest < 2*moveWithin || longest > moveWithin/2+retry.Max {
 		t.Errorf("after 20 rounds a move waits %v at most", longest)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/wire"
 )
 
 // JobOf declares one kind of task: what producers add and what a worker handles. A is the type of its arguments, R of its
@@ -27,7 +28,7 @@ type taskSettings struct {
 	kind, queue   string
 	attempts      int32
 	crashes       int32
-	deliveries    *int32 // 0: unbounded
+	deliveries    *int32 // 0: no bound
 	priority      uint32
 	lease, maxRun *durationpb.Duration
 	retry         *millracev1.Retry
@@ -174,22 +175,10 @@ func checkSpec(spec *millracev1.TaskSpec) error {
 			return badText("headers[" + strconv.Itoa(i) + "]")
 		}
 	}
-	if size(spec) > frameBytes {
+	if wire.Size(spec) > frameBytes {
 		return tooLarge("payload", "frame_bytes", frameBytes)
 	}
 	return nil
-}
-
-// size estimates the encoded bytes of a task, from above.
-func size(spec *millracev1.TaskSpec) int {
-	n := len(spec.Payload) + len(spec.Queue) + len(spec.Kind) + len(spec.ContentType) + len(spec.Tag) + 128
-	for _, h := range spec.Headers {
-		n += len(h.Name) + len(h.Value) + 8
-	}
-	if spec.Unique != nil {
-		n += len(spec.Unique.Key) + 32
-	}
-	return n
 }
 
 // Add creates a task and returns when it is on disk. Repeated under one ID it is answered, not done again; with a unique
@@ -201,7 +190,7 @@ func (j *JobOf[A, R]) Add(ctx context.Context, c *Client, args A, opts ...AddOpt
 		return nil, err
 	}
 	k.one[0] = &k.spec
-	k.specs, k.bytes = k.one[:], size(&k.spec)
+	k.specs, k.bytes = k.one[:], wire.Size(&k.spec)
 	if e := c.place(k); e != nil {
 		c.prod.free(k)
 		return nil, e

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/wire"
 )
 
 // KeyspaceConfig rules a keyspace. A bound of 0 is none. What passes one is refused with ErrResourceExhausted or
@@ -75,7 +76,7 @@ func (k KV) Drop(ctx context.Context) (existed bool, err error) {
 
 // Keyspaces lists the keyspaces of the client's namespace by name, with their configuration; what is in them tells Info.
 func (c *Client) Keyspaces(ctx context.Context) (list []KeyspaceInfo, err error) {
-	req := &millracev1.ListKeyspacesRequest{Limit: maxBatchGet}
+	req := &millracev1.ListKeyspacesRequest{Limit: wire.BatchGet}
 	for {
 		var resp *millracev1.ListKeyspacesResponse
 		if err := c.read(ctx, anywhere, func(ctx context.Context) (err error) {

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc"
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/wire"
 )
 
 // GetMany reads keys. values is indexed like keys; one that is absent has Rev 0. In a namespace of one partition, and for
@@ -17,7 +18,7 @@ func (k KV) GetMany(ctx context.Context, keys []string, opts ...ReadOption) (val
 	o := readOptionsOf(opts)
 	values = make([]Value, 0, len(keys))
 	for len(values) < len(keys) {
-		rest := keys[len(values):min(len(keys), len(values)+maxBatchGet)]
+		rest := keys[len(values):min(len(keys), len(values)+wire.BatchGet)]
 		req := &millracev1.KVBatchGetRequest{
 			Keyspace: k.keyspace, Keys: make([][]byte, len(rest)), Min: o.min(), Stale: o.stale, MaxStaleness: o.staleness(),
 		}
@@ -47,9 +48,6 @@ func (k KV) GetMany(ctx context.Context, keys []string, opts ...ReadOption) (val
 	}
 	return values, nil
 }
-
-// maxBatchGet is how many keys one call reads.
-const maxBatchGet = 1000
 
 // Entry is a key of a range and what it holds.
 type Entry struct {

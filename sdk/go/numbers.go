@@ -1,5 +1,9 @@
 package millrace
 
+import (
+	"github.com/millrace/millrace/sdk/go/internal/retry"
+)
+
 import "time"
 
 // numbers tell apart what a session sends: they rise by one over the life of a session id, so that the server knows what comes
@@ -25,7 +29,7 @@ func (n *numbers) early(seq uint64, tries int, first time.Time) bool {
 
 // forgotten reports whether a number that a server refuses because it does not know the session was certainly not applied.
 func (n *numbers) forgotten(seq uint64, tries int, first time.Time) bool {
-	return tries == 1 || seq > 1 && n.counted && time.Since(first) < resendFor
+	return tries == 1 || seq > 1 && n.counted && time.Since(first) < retry.ResendFor
 }
 
 // number gives out the next number of the present life.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/wire"
 )
 
 // commitFrame is the outgoing of one commit.
@@ -132,7 +133,7 @@ func (f *commitFrame) acked(a *millracev1.Ack) {
 	case c.seq != 0 && e.Code == CodeInvalidArgument && e.Reason == reasonGap:
 		f.again() // a number before it never counted, so this one did not either
 		return
-	case c.seq != 0 && e.Reason == reasonSessionExpired:
+	case c.seq != 0 && e.Reason == wire.ReasonSessionExpired:
 		p.s.mu.Lock()
 		early, forgotten := p.early(c.seq, c.tries, c.first), p.forgotten(c.seq, c.tries, c.first)
 		if early && c.state.Load() == callAbandoned {
@@ -147,7 +148,7 @@ func (f *commitFrame) acked(a *millracev1.Ack) {
 		case early:
 			e = &Error{Code: CodeUnavailable, Reason: reasonGap, Message: "those before it are not applied yet", Op: OpNone, Outcome: Unknown}
 		default:
-			e = &Error{Code: CodeUnavailable, Reason: reasonSessionExpired, Message: e.Message, Op: OpNone, Outcome: Unknown}
+			e = &Error{Code: CodeUnavailable, Reason: wire.ReasonSessionExpired, Message: e.Message, Op: OpNone, Outcome: Unknown}
 		}
 	}
 	if c.claim(callSent) {

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/retry"
+	"github.com/millrace/millrace/sdk/go/internal/wire"
 )
 
 // producerStream is a client's stream to one partition, the role of a stream: creates and commits of all goroutines.
@@ -39,7 +41,7 @@ func (p *producerStream) enqueue(c *call) *Error {
 	}
 	if c.commit != nil && c.unsure && c.seq != 0 && c.life != p.life {
 		defer s.mu.Unlock()
-		return (&Error{Code: CodeUnavailable, Reason: reasonSessionExpired, Op: OpNone}).of(c)
+		return (&Error{Code: CodeUnavailable, Reason: wire.ReasonSessionExpired, Op: OpNone}).of(c)
 	}
 	if n := s.c.partitions(); n > 0 && c.asks || n > 1 && !c.placed && !c.unsure {
 		defer s.mu.Unlock()
@@ -96,7 +98,7 @@ func (p *producerStream) moved() {
 			c.seq = 0
 			rest.pushBack(c)
 		case c.claim(callQueued):
-			c.end((&Error{Code: CodeUnavailable, Reason: reasonSessionExpired, Message: "the stream that it left on is gone", Op: OpNone}).of(c))
+			c.end((&Error{Code: CodeUnavailable, Reason: wire.ReasonSessionExpired, Message: "the stream that it left on is gone", Op: OpNone}).of(c))
 		}
 	}
 	p.commits, p.gone = rest, 0
@@ -174,7 +176,7 @@ func (p *producerStream) nextCreates(seq uint64) (*millracev1.ClientFrame, outgo
 		n := window{items: len(c.specs), bytes: c.bytes}
 		if out != nil {
 			alone := c.solo || c.atomic || out.calls[0].solo || out.calls[0].atomic
-			if alone || out.n.items+n.items > frameItems || out.n.bytes+n.bytes > frameAim {
+			if alone || out.n.items+n.items > wire.FrameItems || out.n.bytes+n.bytes > frameAim {
 				break
 			}
 			n = window{items: out.n.items + n.items, bytes: out.n.bytes + n.bytes}
@@ -188,7 +190,7 @@ func (p *producerStream) nextCreates(seq uint64) (*millracev1.ClientFrame, outgo
 			continue
 		}
 		if out == nil {
-			size := min(p.creates.len()+1, frameItems)
+			size := min(p.creates.len()+1, wire.FrameItems)
 			out = &createFrame{p: p, calls: make([]*call, 0, size)}
 			tasks, now = make([]*millracev1.TaskSpec, 0, max(size, len(c.specs))), time.Now()
 		}
@@ -288,7 +290,7 @@ func expireCalls(calls []*call, state uint32, t time.Time) (oldest time.Time) {
 		switch {
 		case c.first.IsZero() || c.state.Load() != state:
 		case c.first.After(t):
-			oldest = earlier(oldest, c.first)
+			oldest = retry.Earlier(oldest, c.first)
 		case c.claim(state):
 			c.end(expiredError())
 		}
@@ -300,7 +302,7 @@ func (p *producerStream) expire(t time.Time) time.Time {
 	var oldest time.Time
 	for _, d := range []*deque[*call]{&p.creates, &p.commits} {
 		d.keep(func(c *call) bool {
-			oldest = earlier(oldest, expireCalls([]*call{c}, callQueued, t))
+			oldest = retry.Earlier(oldest, expireCalls([]*call{c}, callQueued, t))
 			keep := c.state.Load() == callQueued || c.state.Load() == callAbandoned && c.mustRepeat() && c.first.After(t)
 			if !keep && c.mustRepeat() {
 				p.renew = true

@@ -8,6 +8,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/retry"
+	"github.com/millrace/millrace/sdk/go/internal/wire"
 )
 
 // putStream is a stream of puts to one partition, the role of a session: it gathers puts into frames, which carry numbers
@@ -89,7 +91,7 @@ func (l *putStream) put(ctx context.Context, key string, value []byte, op *millr
 		go func() { _ = l.s.run(false) }() // each batch carries its own error
 	}
 	b := l.gather
-	if b == nil || b.n >= frameItems || len(b.items)+size > putsAim {
+	if b == nil || b.n >= wire.FrameItems || len(b.items)+size > putsAim {
 		b = &putBatch{done: make(chan struct{}), items: make([]byte, 0, min(max(size, 1<<10), putsAim))}
 		l.gather, l.last = b, b
 		l.queue.pushBack(b)
@@ -133,7 +135,9 @@ func appendPut(b []byte, key string, value []byte, op *millracev1.KVPut) []byte 
 	return b
 }
 
-func (l *putStream) full(b *putBatch) bool { return b.n >= frameItems || len(b.items) >= putsAim/2 }
+func (l *putStream) full(b *putBatch) bool {
+	return b.n >= wire.FrameItems || len(b.items) >= putsAim/2
+}
 
 // open is how many frames that are not full may be under way.
 func (l *putStream) open() int {
@@ -210,7 +214,7 @@ func (l *putStream) held() bool {
 		}
 		l.stalled = false
 		l.tries++
-		pause := backoff(l.tries)
+		pause := retry.Backoff(l.tries)
 		l.s.pause = time.Now().Add(pause)
 		time.AfterFunc(pause, l.s.poke)
 	}
@@ -282,16 +286,16 @@ func (f *putFrame) acked(a *millracev1.Ack) {
 		l.tries = 0
 		l.counted = l.counted || b.put.seq != 0
 		l.end(b, nil)
-	case e.Reason == reasonSessionExpired && l.early(b.put.seq, b.put.tries, b.put.first):
+	case e.Reason == wire.ReasonSessionExpired && l.early(b.put.seq, b.put.tries, b.put.first):
 		l.again(b)
-	case e.Reason == reasonSessionExpired:
+	case e.Reason == wire.ReasonSessionExpired:
 		l.renew = true
 		if l.forgotten(b.put.seq, b.put.tries, b.put.first) {
 			b.put.unsure = false
 			l.back(b)
 			return
 		}
-		l.end(b, &Error{Code: CodeUnavailable, Reason: reasonSessionExpired, Message: e.Message, Op: OpNone, Outcome: Unknown})
+		l.end(b, &Error{Code: CodeUnavailable, Reason: wire.ReasonSessionExpired, Message: e.Message, Op: OpNone, Outcome: Unknown})
 	case e.Code == CodeInvalidArgument && e.Reason == reasonGap:
 		b.put.unsure = false // a number before it was not taken, so this one was not either
 		l.again(b)
@@ -355,7 +359,7 @@ func (l *putStream) expire(t time.Time) time.Time {
 			return true
 		}
 		if b.put.first.After(t) {
-			oldest = earlier(oldest, b.put.first)
+			oldest = retry.Earlier(oldest, b.put.first)
 			return true
 		}
 		l.renew = true

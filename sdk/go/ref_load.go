@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc"
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/retry"
 )
 
 // Bounds of a load.
@@ -45,7 +46,7 @@ func (r Repo) Load(ctx context.Context, changes iter.Seq[RefChange]) (Loaded, er
 			try, began = 0, time.Now()
 		}
 		r.c.router.follow(e)
-		if e.patience() == 0 && !isEOF(err) || time.Since(began) > resendFor || !sleep(ctx, backoff(try)) {
+		if e.patience() == 0 && !isEOF(err) || time.Since(began) > retry.ResendFor || !retry.Sleep(ctx, retry.Backoff(try)) {
 			return l.out, e
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"google.golang.org/grpc"
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/retry"
+	"github.com/millrace/millrace/sdk/go/internal/wire"
 )
 
 // refFlight is how many transactions of a session are under way at once: as many answers as a server keeps.
@@ -121,7 +123,7 @@ func (s *RefSession) answer(in *millracev1.RefSessionResponse) {
 	e := fromWire(in.GetError())
 	if e != nil {
 		e.Failures = failuresOf(in.GetFailures())
-		if e.Reason == reasonSessionExpired && c.sent == 1 {
+		if e.Reason == wire.ReasonSessionExpired && c.sent == 1 {
 			s.renew()
 			return
 		}
@@ -160,11 +162,11 @@ func (s *RefSession) reopen(err error) refSessionStream {
 			s.fail(closedError())
 			return nil
 		}
-		if e != nil && e.Code != CodeInternal && e.patience() == 0 && e.cause == nil && !isEOF(err) || time.Since(began) > resendFor {
+		if e != nil && e.Code != CodeInternal && e.patience() == 0 && e.cause == nil && !isEOF(err) || time.Since(began) > retry.ResendFor {
 			s.fail(e)
 			return nil
 		}
-		if e != nil && try > 0 && !sleep(s.ctx, e.wait(try)) {
+		if e != nil && try > 0 && !retry.Sleep(s.ctx, e.wait(try)) {
 			s.fail(closedError())
 			return nil
 		}

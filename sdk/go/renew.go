@@ -5,6 +5,8 @@ import (
 	"time"
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/retry"
+	"github.com/millrace/millrace/sdk/go/internal/wire"
 )
 
 // Leases are renewed at a third of their length, while the handlers run: one timer serves all of a worker's tasks, and one
@@ -32,9 +34,9 @@ func (f *renewFrame) acked(a *millracev1.Ack) {
 	defer l.s.mu.Unlock()
 	if e := fromWire(a.Error); e != nil {
 		if e.patience() > 0 { // not renewed: try again well before the leases end
-			soon := time.Now().Add(max(backoffBase, e.RetryAfter))
+			soon := time.Now().Add(max(retry.Base, e.RetryAfter))
 			for _, t := range f.tasks {
-				t.renewAt = earlier(t.renewAt, soon)
+				t.renewAt = retry.Earlier(t.renewAt, soon)
 			}
 			l.renewBy(soon)
 		}
@@ -97,14 +99,14 @@ func (l *workerStream) renew(now time.Time, all bool) {
 			continue
 		}
 		if all || !t.renewAt.After(now.Add(t.lease/6)) {
-			if f == nil || len(f.tasks) == frameItems {
+			if f == nil || len(f.tasks) == wire.FrameItems {
 				f = &renewFrame{l: l}
 				l.renewals.pushBack(f)
 			}
 			f.tasks = append(f.tasks, t)
 			t.renewAt = now.Add(t.lease / 3)
 		}
-		next = earlier(next, t.renewAt)
+		next = retry.Earlier(next, t.renewAt)
 	}
 	l.renewBy(next)
 }
@@ -115,7 +117,7 @@ func (l *workerStream) expireTasks(tasks iter.Seq[*Task], t time.Time) (oldest t
 		switch {
 		case l.held[task.key()] != task || task.first.IsZero():
 		case task.first.After(t):
-			oldest = earlier(oldest, task.first)
+			oldest = retry.Earlier(oldest, task.first)
 		default:
 			l.w.c.opts.logger.Error("an attempt was not settled in time", "task", task.ID, "attempt", task.Attempt, "settle", task.op)
 			l.w.c.ledger.write(l.w.line(task, task.op), nil, expiredError())

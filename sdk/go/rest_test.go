@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/wire"
 )
 
 // web is REST as a test plays it. A route that is not there is answered as by a proxy.
@@ -129,7 +129,7 @@ func TestACommitThatLeftOnTheStreamIsUnknownWhenTheClientGoesOverToREST(t *testi
 	st.commit()
 	goOver(t, c)
 	st.cut()
-	if err := receive(t, out); OutcomeOf(err) != Unknown || asError(t, err).Reason != reasonSessionExpired {
+	if err := receive(t, out); OutcomeOf(err) != Unknown || asError(t, err).Reason != wire.ReasonSessionExpired {
 		t.Errorf("got %v, want unknown, as the session is gone", err)
 	}
 	if got := w.bodies("POST /v1/commit"); len(got) != 0 {
@@ -361,30 +361,6 @@ func TestAStreamThatIsRefusedAsAProtocolEndsNobodyWhereRESTServes(t *testing.T) 
 	}
 }
 
-func TestAWaitThatIsCutGetsShorterAndAnErrorDoesNot(t *testing.T) {
-	unanswered := restUnanswered(context.Background(), "h", true, io.ErrUnexpectedEOF)
-	over := &restFault{wire: &pb.Error{Code: "INVALID_ARGUMENT", Limit: "claim_wait_ms", Max: 5000}}
-	for name, tc := range map[string]struct {
-		err   error
-		took  time.Duration
-		again bool
-		wait  time.Duration
-	}{
-		"cut":                {unanswered, 15 * time.Second, true, 7500 * time.Millisecond},
-		"cut by a proxy":     {restBetween(&restAnswer{status: 504}), 10 * time.Second, true, 5 * time.Second},
-		"cut at once":        {unanswered, time.Second, false, pollWait},
-		"hung":               {unanswered, 60 * time.Second, false, pollWait},
-		"a server's limit":   {over, 0, true, 5 * time.Second},
-		"refused":            {restBetween(&restAnswer{status: 403}), 10 * time.Second, false, pollWait},
-		"the caller is gone": {context.Canceled, 10 * time.Second, false, pollWait},
-	} {
-		p := newRESTPoll()
-		if again := p.missed(tc.err, tc.took); again != tc.again || p.wait != tc.wait {
-			t.Errorf("%s: again %v with a wait of %v, want %v, %v", name, again, p.wait, tc.again, tc.wait)
-		}
-	}
-}
-
 func TestRESTIsLookedForAtTheAddressAndBesideItsOwnPort(t *testing.T) {
 	for name, tc := range map[string]struct {
 		opts []Option
@@ -450,28 +426,5 @@ func TestATokenFollowsNoRedirectInClearTextBeyondThisMachine(t *testing.T) {
 	}
 	if len(beyond) > 0 {
 		t.Errorf("the client went to %s", <-beyond)
-	}
-}
-
-func TestAClientAsksAgainOverRESTWhetherItsNamespaceHasMorePartitions(t *testing.T) {
-	f, w := newFake(t), newWeb(t)
-	c := w.client(f, Transport(TransportREST))
-	defer f.end(c)
-	c.learned(1)
-	open := func() *restStream {
-		ctx, cancel := context.WithCancel(t.Context())
-		t.Cleanup(cancel)
-		s, err := c.router.rest.NewStream(ctx, nil, pb.QueueStream_Open_FullMethodName)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s.(*restStream)
-	}
-	if n, err := open().partitions(); n != 1 || err != nil {
-		t.Errorf("got %d, %v where no server answers, want 1 as known", n, err)
-	}
-	w.on("GET /v1/namespace", `{"partitions":[{"partition":0},{"partition":1}]}`)
-	if n, err := open().partitions(); n != 2 || err != nil {
-		t.Errorf("got %d, %v, want 2", n, err)
 	}
 }

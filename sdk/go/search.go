@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/wire"
 )
 
 // Collection is one collection of the namespace: points, each a vector with a payload.
@@ -49,20 +50,6 @@ type SchemaField struct {
 	Protected bool   // read by no rule; returned, gated by and searched in its texts only with the scope search:protected
 }
 
-var (
-	fieldTypeWords = []string{"", "keyword", "keywords", "int", "float", "bool", "time", "geo", "text", "credentials"}
-	fieldGateWords = []string{"", "role", "credential", "block"}
-)
-
-func wordNumber(words []string, word string) (int32, bool) {
-	for i, w := range words {
-		if w == word {
-			return int32(i), true
-		}
-	}
-	return 0, false
-}
-
 func (d CollectionConfig) wire(name string) (*millracev1.Collection, error) {
 	out := &millracev1.Collection{
 		Name: name, Embedder: d.Embedder, Model: d.Model, Dim: uint32(max(d.Dim, 0)), MaxPoints: d.MaxPoints, Metric: millracev1.Metric_METRIC_COSINE,
@@ -74,8 +61,8 @@ func (d CollectionConfig) wire(name string) (*millracev1.Collection, error) {
 		out.TextFields = append(out.TextFields, &millracev1.TextField{Name: t.Name, Weight: t.Weight})
 	}
 	for i, f := range d.Schema {
-		kind, ok := wordNumber(fieldTypeWords, f.Type)
-		gate, known := wordNumber(fieldGateWords, f.Gate)
+		kind, ok := wire.Number(wire.FieldTypes, f.Type)
+		gate, known := wire.Number(wire.FieldGates, f.Gate)
 		if !ok || !known {
 			return nil, refused(fmt.Sprintf("schema[%d]", i), "has no such type or gate")
 		}
@@ -100,7 +87,7 @@ func collectionConfig(c *millracev1.Collection) CollectionConfig {
 	}
 	for _, f := range c.GetSchema() {
 		out.Schema = append(out.Schema, SchemaField{
-			Name: f.GetName(), Type: fieldTypeWords[f.GetType()], Unindexed: !f.GetIndex(), Gate: fieldGateWords[f.GetGate()], Protected: f.GetProtected(),
+			Name: f.GetName(), Type: wire.FieldTypes[f.GetType()], Unindexed: !f.GetIndex(), Gate: wire.FieldGates[f.GetGate()], Protected: f.GetProtected(),
 		})
 	}
 	return out

@@ -13,6 +13,9 @@ import (
 	"google.golang.org/grpc"
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/retry"
+	"github.com/millrace/millrace/sdk/go/internal/wakeup"
+	"github.com/millrace/millrace/sdk/go/internal/wire"
 )
 
 // session keeps one stream open under one session id. A broken stream is opened again; what was written and not
@@ -24,7 +27,7 @@ type session struct {
 	role role
 	ctx  context.Context // its end ends the session at once
 	stop context.CancelCauseFunc
-	wake wakeup        // the writer, or an idle run, has something to look at
+	wake wakeup.Wakeup // the writer, or an idle run, has something to look at
 	done chan struct{} // closed when run has returned
 
 	partition int  // that its streams are of
@@ -55,11 +58,9 @@ type window struct{ items, bytes, commits int }
 
 // Limits of a stream until the server names its own.
 const (
-	frameItems    = 512
 	frameAim      = 1 << 20 // bytes: a frame is closed here
 	frameBytes    = 4 << 20 // bytes: a frame that is larger is refused
 	welcomeWithin = 10 * time.Second
-	goawayWithin  = 2 * time.Second // for the acks that a stopping server still sends
 )
 
 var defaultWindow = window{items: 4096, bytes: 16 << 20, commits: 64}
@@ -97,7 +98,7 @@ type outgoing interface {
 // newSession makes a session whose streams are of a partition. mu guards it and its role.
 func newSession(c *Client, mu *sync.Mutex, partition int) *session {
 	s := &session{
-		c: c, mu: mu, partition: partition, wake: newWakeup(), done: make(chan struct{}), id: random16(),
+		c: c, mu: mu, partition: partition, wake: wakeup.New(), done: make(chan struct{}), id: random16(),
 		frames: map[uint64]outgoing{}, limit: defaultWindow,
 	}
 	s.ctx, s.stop = context.WithCancelCause(context.Background())
@@ -105,7 +106,7 @@ func newSession(c *Client, mu *sync.Mutex, partition int) *session {
 }
 
 // poke makes the writer look for work.
-func (s *session) poke() { s.wake.poke() }
+func (s *session) poke() { s.wake.Poke() }
 
 // run serves the session until it is stopped or, when it is closing, drained. once makes it return on an error that
 // opening again cannot mend; otherwise it then waits for the next call.
@@ -146,7 +147,7 @@ func (s *session) run(once bool) error {
 			if e.Code == CodeUnavailable && !welcomed {
 				s.c.outage.failed(s.c.opts.logger, asked, e)
 			}
-			sleep(s.ctx, e.wait(try))
+			retry.Sleep(s.ctx, e.wait(try))
 		}
 	}
 }
@@ -296,7 +297,7 @@ func (s *session) read(stream grpc.BidiStreamingClient[millracev1.ClientFrame, m
 			s.goaway = true
 			s.mu.Unlock()
 			s.poke()
-			late := time.AfterFunc(goawayWithin, cancel)
+			late := time.AfterFunc(wire.GoawayWithin, cancel)
 			defer late.Stop()
 		case *millracev1.ServerFrame_Directory:
 			s.c.router.directory(g, x.Directory.GetPartitions(), x.Directory.GetNodes())
@@ -346,7 +347,7 @@ func (s *session) putBack() {
 		delete(s.frames, seq)
 		out.lost()
 	}
-	s.role.expire(time.Now().Add(-resendFor))
+	s.role.expire(time.Now().Add(-retry.ResendFor))
 	s.used = window{}
 	s.role.parted()
 }

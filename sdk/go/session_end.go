@@ -1,5 +1,9 @@
 package millrace
 
+import (
+	"github.com/millrace/millrace/sdk/go/internal/retry"
+)
+
 import "time"
 
 // giveUp ends what waits to be sent again for longer than it may be, and what has been under way for longer than it is waited for.
@@ -7,13 +11,13 @@ func (s *session) giveUp() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	next := s.role.expire(now.Add(-resendFor))
+	next := s.role.expire(now.Add(-retry.ResendFor))
 	if !next.IsZero() {
-		next = next.Add(resendFor)
+		next = next.Add(retry.ResendFor)
 	}
 	for _, out := range s.frames {
-		if first := out.expire(now.Add(-repeatFor)); !first.IsZero() {
-			next = earlier(next, first.Add(repeatFor))
+		if first := out.expire(now.Add(-retry.For)); !first.IsZero() {
+			next = retry.Earlier(next, first.Add(retry.For))
 		}
 	}
 	if next.IsZero() || s.ctx.Err() != nil {
@@ -21,14 +25,6 @@ func (s *session) giveUp() {
 		return
 	}
 	s.sweep.Reset(time.Until(next) + time.Millisecond)
-}
-
-// earlier returns the earlier of two times, of which zero is none.
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
 }
 
 // unreached explains why nothing can be sent; empty while a stream is up. It needs mu.

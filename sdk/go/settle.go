@@ -5,6 +5,8 @@ import (
 	"time"
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/retry"
+	"github.com/millrace/millrace/sdk/go/internal/wire"
 )
 
 // settleFrame is the outgoing of gathered settles.
@@ -23,7 +25,7 @@ func (l *workerStream) nextSettles(seq uint64) (*millracev1.ClientFrame, outgoin
 		t := l.settles.front()
 		n := window{items: 1, bytes: t.bytes}
 		if out != nil {
-			if t.solo || out.tasks[0].solo || len(items) >= frameItems || out.n.bytes+t.bytes > frameAim {
+			if t.solo || out.tasks[0].solo || len(items) >= wire.FrameItems || out.n.bytes+t.bytes > frameAim {
 				break
 			}
 			n = window{items: out.n.items + 1, bytes: out.n.bytes + t.bytes}
@@ -33,7 +35,7 @@ func (l *workerStream) nextSettles(seq uint64) (*millracev1.ClientFrame, outgoin
 		}
 		l.settles.popFront()
 		if out == nil {
-			size := min(l.settles.len()+1, frameItems)
+			size := min(l.settles.len()+1, wire.FrameItems)
 			out, items, now = &settleFrame{l: l, tasks: make([]*Task, 0, size)}, make([]*millracev1.SettleItem, 0, size), time.Now()
 		}
 		if t.first.IsZero() {
@@ -115,7 +117,7 @@ func (l *workerStream) answered(t *Task, at *millracev1.At, r *millracev1.Settle
 		l.w.c.opts.logger.Info("the lease was lost before the attempt was settled", "task", t.ID, "attempt", t.Attempt, "settle", t.op, "reason", e.Reason)
 		t.cancel(e)
 		l.drop(t)
-	case e.Op == OpNone && e.patience() > 0 && time.Since(t.first) < repeatFor:
+	case e.Op == OpNone && e.patience() > 0 && time.Since(t.first) < retry.For:
 		t.unsure = t.unsure || e.Outcome == Unknown
 		wait := e.wait(t.tries)
 		t.tries++

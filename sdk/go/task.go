@@ -5,6 +5,7 @@ import (
 	"time"
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/wire"
 )
 
 // Task is one attempt at a task, as its handler sees it.
@@ -70,13 +71,7 @@ const (
 	settled               // its settle was written
 )
 
-// taskKey names one lease.
-type taskKey struct {
-	id    string
-	token uint64
-}
-
-func (t *Task) key() taskKey { return taskKey{t.ID, t.token} }
+func (t *Task) key() wire.Lease { return wire.Lease{ID: t.ID, Token: t.token} }
 
 func (t *Task) hold() *millracev1.Hold { return &millracev1.Hold{Id: t.ID, Token: t.token} }
 

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/wire"
 )
 
 // State of a task. Blocked waits for other tasks, Scheduled for a time, Ready for a worker; the last three are terminal.
@@ -24,22 +25,14 @@ const (
 	Cancelled
 )
 
-var stateNames = [...]string{
-	Blocked: "blocked", Scheduled: "scheduled", Ready: "ready", Running: "running", Completed: "completed", Dead: "dead",
-	Cancelled: "cancelled",
-}
-
 // String returns the state as it is written everywhere, such as completed.
 func (s State) String() string {
-	if int(s) < len(stateNames) && stateNames[s] != "" {
-		return stateNames[s]
-	}
-	return "unknown"
+	return wire.State(int32(s))
 }
 
 // ParseState reads what String returns.
 func ParseState(name string) (State, bool) {
-	for s, n := range stateNames {
+	for s, n := range wire.States {
 		if n == name && n != "" {
 			return State(s), true
 		}
@@ -172,8 +165,6 @@ type Attempt struct {
 	Index   uint64 // of the log entry that ended it
 }
 
-var attemptOutcomes = [...]string{"", "completed", "failed", "timeout", "crashed", "snoozed", "released", "cancelled"}
-
 // Attempts reads the last 20 attempts of a task, oldest first.
 func (c *Client) Attempts(ctx context.Context, id string) ([]Attempt, error) {
 	var resp *millracev1.ListAttemptsResponse
@@ -190,8 +181,8 @@ func (c *Client) Attempts(ctx context.Context, id string) ([]Attempt, error) {
 			Number: int(a.Number), Worker: a.Worker, Start: timeOf(a.Start), End: timeOf(a.End),
 			Code: a.Error.GetCode(), Message: a.Error.GetMessage(), Stack: a.Error.GetStack(), Index: a.Index,
 		}
-		if n := int(a.Outcome); n >= 0 && n < len(attemptOutcomes) {
-			out[i].Outcome = attemptOutcomes[n]
+		if n := int(a.Outcome); n >= 0 && n < len(wire.AttemptOutcomes) {
+			out[i].Outcome = wire.AttemptOutcomes[n]
 		}
 	}
 	return out, nil

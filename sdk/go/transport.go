@@ -14,6 +14,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/rest"
+	"github.com/millrace/millrace/sdk/go/internal/retry"
 )
 
 // TransportMode says how a client speaks to its server.
@@ -70,7 +72,7 @@ type endpoint struct {
 type router struct {
 	c    *Client
 	mode TransportMode
-	rest *restConn // nil with TransportStream
+	rest *rest.Conn // nil with TransportStream
 	ctx  context.Context
 	stop context.CancelFunc
 	done chan struct{} // closed when nothing looks after the ways any more
@@ -83,7 +85,7 @@ type router struct {
 	now     *endpoint
 	lead    leaders
 	members []string // addresses of the cluster that the client was not given, as its nodes say
-	unled   unled
+	unled   retry.Unled
 	left    []*endpoint // that are in use still
 	missed  time.Time   // when REST was looked for last, and was not there
 	closed  bool
@@ -106,7 +108,7 @@ func newWays(c *Client) (*router, error) {
 	w := &router{c: c, mode: c.opts.transport, done: make(chan struct{}), turn: make(chan struct{}, 1)}
 	w.ctx, w.stop = context.WithCancel(context.Background())
 	if w.mode != TransportStream {
-		w.rest = newRESTConn(c)
+		w.rest = rest.New(c.restOptions())
 	}
 	if w.mode == TransportREST {
 		w.now = w.overREST()
@@ -205,7 +207,7 @@ func (w *router) take(g *endpoint) bool {
 	w.c.dialErr.Store(nil)
 	old.leave()
 	if old.plain {
-		w.rest.retire()
+		w.rest.Retire()
 	}
 	if unused {
 		old.close()
@@ -284,7 +286,7 @@ func (w *router) close() {
 		g.close()
 	}
 	if w.rest != nil {
-		w.rest.close()
+		w.rest.Close()
 	}
 }
 
@@ -366,6 +368,14 @@ func (w *router) admitted(ctx context.Context, g *endpoint, err error) error {
 		return status.Error(codes.Unavailable, "the client goes over to REST")
 	}
 	return err
+}
+
+// restOptions is what REST needs to know of the client.
+func (c *Client) restOptions() rest.Options {
+	return rest.Options{
+		Hosts: c.opts.restHosts(), Namespace: c.opts.namespace, TLS: c.opts.tls, Proxy: !c.opts.dials, Dial: c.opts.dial,
+		Secure: c.opts.secure, Token: func() string { return *c.token.Load() }, Partitions: c.partitions,
+	}
 }
 
 // restHosts are the places where REST may be: the one that is named, or each address itself, which may be that of a proxy

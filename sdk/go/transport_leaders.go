@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc"
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/retry"
 )
 
 // leaders is what a client knows of who leads which partition, and its ways there. Where a namespace has one partition
@@ -159,7 +160,7 @@ func (w *router) setLeader(g *endpoint, partition int, directory []*millracev1.P
 	w.setLeaders(g, directory)
 	w.setMembers(members)
 	if g == w.now {
-		w.unled = unled{}
+		w.unled = retry.Unled{}
 	}
 	if !g.plain && partition < len(w.lead.at) {
 		w.lead.at[partition], w.lead.missed[partition] = g.address, 0
@@ -242,39 +243,6 @@ func (w *router) turnTo(partition int, asked string, e *Error) bool {
 	return false
 }
 
-// unled is what is known of nodes that know of no leader, one after the other. That is so for a second or two while one is
-// elected, and for as long as it lasts at a node that the others do not reach.
-type unled struct {
-	at          string
-	since, last time.Time
-	left        int // nodes in a row
-}
-
-const (
-	unledFor    = 300 * time.Millisecond // a node is given, while not all of them have been asked
-	unledForMax = 5 * time.Second
-	unledApart  = 2 * backoffMax // between two such answers, those before are forgotten
-)
-
-// leave notes that a node knows of no leader, and reports whether it is to be left for the next of all nodes.
-func (u *unled) leave(at string, nodes int, now time.Time) bool {
-	switch {
-	case nodes < 2:
-		return false
-	case now.Sub(u.last) > unledApart:
-		*u = unled{at: at, since: now}
-	case at != u.at:
-		u.at, u.since = at, now
-	}
-	u.last = now
-	if now.Sub(u.since) < min(unledFor<<min(u.left/nodes, 8), unledForMax) {
-		return false
-	}
-	u.left++
-	u.since = now
-	return true
-}
-
 // leaderless leaves the node that the client speaks to if it knows of no leader for long.
 func (w *router) leaderless() {
 	all := w.addresses()
@@ -283,7 +251,7 @@ func (w *router) leaderless() {
 	if !slices.Contains(all, g.address) {
 		all = append(all, g.address)
 	}
-	leaves := !g.plain && w.unled.leave(g.address, len(all), time.Now())
+	leaves := !g.plain && w.unled.Leave(g.address, len(all), time.Now())
 	w.mu.Unlock()
 	if leaves {
 		w.move(w.other(g.address))

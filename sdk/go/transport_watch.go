@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc/connectivity"
+
+	"github.com/millrace/millrace/sdk/go/internal/retry"
 )
 
 // turnToREST leaves g for REST if that answers. It reports whether REST is the way now.
@@ -25,7 +27,7 @@ func (w *router) turnToREST(ctx context.Context, g *endpoint) bool {
 	case early:
 		return false
 	}
-	if err := w.rest.probe(ctx); err != nil {
+	if err := w.rest.Probe(ctx); err != nil {
 		w.mu.Lock()
 		w.missed = time.Now()
 		w.mu.Unlock()
@@ -34,7 +36,7 @@ func (w *router) turnToREST(ctx context.Context, g *endpoint) bool {
 	if !w.take(w.overREST()) {
 		return false
 	}
-	w.c.opts.logger.Warn("gRPC does not come through; the client goes over to REST", "address", w.c.opts.address, "rest", *w.rest.host.Load())
+	w.c.opts.logger.Warn("gRPC does not come through; the client goes over to REST", "address", w.c.opts.address, "rest", w.rest.Host())
 	return true
 }
 
@@ -63,8 +65,8 @@ func (w *router) stay(g *endpoint) {
 			w.doubt(g)
 			continue
 		case connectivity.Idle:
-			sleep(g.gone, backoffWithin(moveWithin)) // where it is closed again and again, that takes no more than this often
-			conn.Connect()                           // no stream may do it: they can all be of other nodes
+			retry.Sleep(g.gone, retry.Within(moveWithin)) // where it is closed again and again, that takes no more than this often
+			conn.Connect()                                // no stream may do it: they can all be of other nodes
 		case connectivity.Ready:
 			w.moves = 0
 			w.c.outage.over(w.c.opts.logger, g.address)
@@ -78,14 +80,14 @@ func (w *router) doubt(g *endpoint) {
 	for try := 0; g.gone.Err() == nil && g.conns[0].GetState() == connectivity.TransientFailure; try++ {
 		w.c.outage.failed(w.c.opts.logger, g.address, w.c.whyLost())
 		if next := w.other(g.address); next != "" && w.move(next) {
-			sleep(w.ctx, moveWait(w.moves, len(w.addresses()))) // it is given a moment before the next one is tried
+			retry.Sleep(w.ctx, moveWait(w.moves, len(w.addresses()))) // it is given a moment before the next one is tried
 			w.moves++
 			return
 		}
 		if w.mode == TransportAuto && !w.patient(g, errNotReached) && w.turnToREST(g.gone, g) {
 			return
 		}
-		sleep(g.gone, max(backoff(try), askAgain))
+		retry.Sleep(g.gone, max(retry.Backoff(try), askAgain))
 	}
 }
 
@@ -97,9 +99,9 @@ const moveWithin = 200 * time.Millisecond
 func moveWait(moves, nodes int) time.Duration {
 	round := moves / max(nodes, 1)
 	if round == 0 {
-		return backoffWithin(moveWithin)
+		return retry.Within(moveWithin)
 	}
-	return moveWithin/2 + backoff(round)
+	return moveWithin/2 + retry.Backoff(round)
 }
 
 var errNotReached = errors.New("the server is not reached")
@@ -107,7 +109,7 @@ var errNotReached = errors.New("the server is not reached")
 // look returns a way over gRPC on which a stream was let in, and that is taken; nil when the client closes. It asks at all
 // addresses in turn.
 func (w *router) look() *endpoint {
-	for wait := lookBase; sleep(w.ctx, wait/2+backoffWithin(wait/2)); wait = min(2*wait, lookMax) {
+	for wait := lookBase; retry.Sleep(w.ctx, wait/2+retry.Within(wait/2)); wait = min(2*wait, lookMax) {
 		for _, address := range w.addresses() {
 			if g := w.lookTo(address); g != nil {
 				return g

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/wire"
 )
 
 // Worker takes tasks of some queues and runs their handlers, a bounded number at once. It has a stream of its own for each
@@ -101,7 +102,6 @@ const (
 	maxName       = 128              // bytes of a worker's name, and of its host's
 	unknownSnooze = 30 * time.Second // another worker may know the kind
 	returnWithin  = 2 * time.Second  // for handlers whose context was ended by the drain
-	releaseWithin = 2 * time.Second  // for the acks of tasks that were given back at the end
 	closeStream   = time.Second
 )
 
@@ -243,7 +243,7 @@ func (w *Worker) drain() error {
 		w.endHandlers()
 		if !w.waits(w.drained, returnWithin) {
 			w.giveBack()
-			within(w.drained, releaseWithin)
+			within(w.drained, wire.ReleaseWithin)
 		}
 	}
 	w.mu.Lock()
@@ -254,7 +254,7 @@ func (w *Worker) drain() error {
 		closed.Go(func() { l.s.drain(closeStream) })
 	}
 	closed.Wait()
-	if left := w.finishAll(ErrClosed, releaseWithin); left > 0 {
+	if left := w.finishAll(ErrClosed, wire.ReleaseWithin); left > 0 {
 		return fmt.Errorf("run worker: %d tasks were not settled before the end", left)
 	}
 	return nil

@@ -8,6 +8,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/retry"
+	"github.com/millrace/millrace/sdk/go/internal/wire"
 )
 
 // workerStream is a worker's way to one partition, the role of a stream: the leases of its tasks, their renewal and their end.
@@ -16,9 +18,9 @@ type workerStream struct {
 	s *session
 
 	// Guarded by the worker's mu, as all of its streams and their sessions are.
-	held      map[taskKey]*Task // given to this worker; until its settle is answered, or its lease lost
-	away      int               // of held, those whose settle has left: they take no slot
-	outlived  int               // tasks that are lost while their handlers run on and keep their slots
+	held      map[wire.Lease]*Task // given to this worker; until its settle is answered, or its lease lost
+	away      int                  // of held, those whose settle has left: they take no slot
+	outlived  int                  // tasks that are lost while their handlers run on and keep their slots
 	settles   deque[*Task]
 	control   deque[*millracev1.ClientFrame]
 	renewals  deque[*renewFrame]
@@ -34,7 +36,7 @@ type workerStream struct {
 }
 
 func newLane(w *Worker, partition int) *workerStream {
-	l := &workerStream{w: w, s: newSession(w.c, &w.mu, partition), held: map[taskKey]*Task{}}
+	l := &workerStream{w: w, s: newSession(w.c, &w.mu, partition), held: map[wire.Lease]*Task{}}
 	l.s.role = l
 	return l
 }
@@ -76,7 +78,7 @@ func (l *workerStream) asks() bool { return !l.s.plain || l == l.w.streams[0] }
 // welcomed resumes the work.
 func (l *workerStream) welcomed(m *millracev1.Welcome) {
 	for _, h := range m.Lost {
-		l.lose(taskKey{h.Id, h.Token}, "lost with the stream")
+		l.lose(wire.Lease{ID: h.Id, Token: h.Token}, "lost with the stream")
 	}
 	for l.control.len() > 0 {
 		l.control.popFront() // of the last stream
@@ -130,13 +132,13 @@ func (l *workerStream) receive(f *millracev1.ServerFrame) {
 		l.assigned(x.Assign.Tasks)
 	case *millracev1.ServerFrame_LeaseLost:
 		l.s.mu.Lock()
-		l.lose(taskKey{x.LeaseLost.Id, x.LeaseLost.Token}, x.LeaseLost.Reason)
+		l.lose(wire.Lease{ID: x.LeaseLost.Id, Token: x.LeaseLost.Token}, x.LeaseLost.Reason)
 		l.restate = !l.w.drains
 		l.s.mu.Unlock()
 		l.s.poke()
 	case *millracev1.ServerFrame_Cancel:
 		l.s.mu.Lock()
-		if t := l.held[taskKey{x.Cancel.Id, x.Cancel.Token}]; t != nil {
+		if t := l.held[wire.Lease{ID: x.Cancel.Id, Token: x.Cancel.Token}]; t != nil {
 			t.cancelled = true
 			t.cancel(&Error{Code: CodeWrongState, Reason: "cancelled", Message: x.Cancel.Reason, Op: OpNone, Outcome: Refused})
 		}
@@ -156,7 +158,7 @@ func (l *workerStream) assigned(tasks []*millracev1.Assignment) {
 	}
 	renew, batched := time.Time{}, 0
 	for _, a := range tasks {
-		if _, ok := l.held[taskKey{a.Id, a.Token}]; ok {
+		if _, ok := l.held[wire.Lease{ID: a.Id, Token: a.Token}]; ok {
 			continue
 		}
 		t := newTask(l, a, now)
@@ -165,7 +167,7 @@ func (l *workerStream) assigned(tasks []*millracev1.Assignment) {
 			t.unbound = true
 			l.unbound++
 		}
-		renew = earlier(renew, t.renewAt)
+		renew = retry.Earlier(renew, t.renewAt)
 		if w.drains {
 			w.release(t)
 			continue
@@ -193,7 +195,7 @@ func (l *workerStream) assigned(tasks []*millracev1.Assignment) {
 }
 
 // lose ends a lease that the server says is gone. A settle that is on its way keeps its answer. It needs mu.
-func (l *workerStream) lose(k taskKey, reason string) {
+func (l *workerStream) lose(k wire.Lease, reason string) {
 	t := l.held[k]
 	if t == nil || t.stage >= settling {
 		return

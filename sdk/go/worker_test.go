@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/wire"
 )
 
 // working is a worker that runs against a fake.
@@ -201,7 +202,7 @@ func TestSettlesShareFrames(t *testing.T) {
 }
 
 func (w *Worker) runs(id string, token uint64) bool {
-	t := w.streams[0].held[taskKey{id, token}]
+	t := w.streams[0].held[wire.Lease{ID: id, Token: token}]
 	return t != nil && t.stage == running
 }
 
@@ -346,7 +347,7 @@ func TestLeasesAreRenewedTogetherAtAThird(t *testing.T) {
 		}
 		synctest.Wait()
 		r.w.mu.Lock()
-		if _, ok := r.w.streams[0].held[taskKey{"t1", 1}]; ok || len(r.w.streams[0].held) != 1 {
+		if _, ok := r.w.streams[0].held[wire.Lease{ID: "t1", Token: 1}]; ok || len(r.w.streams[0].held) != 1 {
 			t.Errorf("t1 is still held after its renewal was answered lost")
 		}
 		r.w.mu.Unlock()

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc"
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/retry"
 )
 
 // write sends frames until the stream ends or, when the session closes or the server stops, until it has closed its
@@ -61,7 +62,7 @@ func (s *session) take() (f *millracev1.ClientFrame, end bool) {
 	n := out.size()
 	s.used = window{s.used.items + n.items, s.used.bytes + n.bytes, s.used.commits + n.commits}
 	if s.sweep == nil {
-		s.sweep = time.AfterFunc(resendFor, s.giveUp)
+		s.sweep = time.AfterFunc(retry.ResendFor, s.giveUp)
 	}
 	return f, false
 }

@@ -1,4 +1,4 @@
-package millrace
+package rest
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/wire"
 )
 
 // Search over REST.
@@ -119,13 +120,13 @@ type restCollection struct {
 }
 
 func (c *restCollection) wire() *millracev1.Collection {
-	metric, _ := wordNumber(restMetrics, c.Metric)
+	metric, _ := wire.Number(restMetrics, c.Metric)
 	out := &millracev1.Collection{
 		Name: c.Name, Embedder: c.Embedder, Model: c.Model, Dim: c.Dim, Metric: millracev1.Metric(metric), MaxPoints: c.MaxPoints, TextFields: c.TextFields,
 	}
 	for _, f := range c.Schema {
-		kind, _ := wordNumber(fieldTypeWords, f.Type)
-		gate, _ := wordNumber(fieldGateWords, f.Gate)
+		kind, _ := wire.Number(wire.FieldTypes, f.Type)
+		gate, _ := wire.Number(wire.FieldGates, f.Gate)
 		out.Schema = append(out.Schema, &millracev1.SchemaField{
 			Name: f.Name, Type: millracev1.FieldType(kind), Gate: millracev1.FieldGate(gate), Index: f.Index, Protected: f.Protected,
 		})
@@ -133,7 +134,7 @@ func (c *restCollection) wire() *millracev1.Collection {
 	return out
 }
 
-func (r *restConn) setCollection(ctx context.Context, in *millracev1.SetCollectionRequest, out *millracev1.SetCollectionResponse) error {
+func (r *Conn) setCollection(ctx context.Context, in *millracev1.SetCollectionRequest, out *millracev1.SetCollectionResponse) error {
 	c := in.GetCollection()
 	path, err := collectionPath(c.GetName(), "")
 	if err != nil {
@@ -152,8 +153,8 @@ func (r *restConn) setCollection(ctx context.Context, in *millracev1.SetCollecti
 		})
 		restList(w, "schema", c.GetSchema(), func(f *millracev1.SchemaField) {
 			w.text("name", f.GetName())
-			w.word("type", fieldTypeWords, int32(f.GetType()))
-			w.word("gate", fieldGateWords, int32(f.GetGate()))
+			w.word("type", wire.FieldTypes, int32(f.GetType()))
+			w.word("gate", wire.FieldGates, int32(f.GetGate()))
 			w.flag("index", f.GetIndex())
 			w.flag("protected", f.GetProtected())
 		})
@@ -171,7 +172,7 @@ func (r *restConn) setCollection(ctx context.Context, in *millracev1.SetCollecti
 	return nil
 }
 
-func (r *restConn) getCollection(ctx context.Context, in *millracev1.GetCollectionRequest, out *millracev1.GetCollectionResponse) error {
+func (r *Conn) getCollection(ctx context.Context, in *millracev1.GetCollectionRequest, out *millracev1.GetCollectionResponse) error {
 	path, err := collectionPath(in.GetCollection(), "")
 	if err != nil {
 		return err
@@ -185,7 +186,7 @@ func (r *restConn) getCollection(ctx context.Context, in *millracev1.GetCollecti
 	return nil
 }
 
-func (r *restConn) listCollections(ctx context.Context, in *millracev1.ListCollectionsRequest, out *millracev1.ListCollectionsResponse) error {
+func (r *Conn) listCollections(ctx context.Context, in *millracev1.ListCollectionsRequest, out *millracev1.ListCollectionsResponse) error {
 	var body struct {
 		Collections []restCollection
 		Cursor      string
@@ -198,7 +199,7 @@ func (r *restConn) listCollections(ctx context.Context, in *millracev1.ListColle
 	return nil
 }
 
-func (r *restConn) deleteCollection(ctx context.Context, in *millracev1.DeleteCollectionRequest, out *millracev1.DeleteCollectionResponse) error {
+func (r *Conn) deleteCollection(ctx context.Context, in *millracev1.DeleteCollectionRequest, out *millracev1.DeleteCollectionResponse) error {
 	path, err := collectionPath(in.GetCollection(), "")
 	if err != nil {
 		return err
@@ -212,7 +213,7 @@ func (r *restConn) deleteCollection(ctx context.Context, in *millracev1.DeleteCo
 	return nil
 }
 
-func (r *restConn) collectionStats(ctx context.Context, in *millracev1.CollectionStatsRequest, out *millracev1.CollectionStatsResponse) error {
+func (r *Conn) collectionStats(ctx context.Context, in *millracev1.CollectionStatsRequest, out *millracev1.CollectionStatsResponse) error {
 	path, err := collectionPath(in.GetCollection(), "/stats")
 	if err != nil {
 		return err
@@ -233,7 +234,7 @@ func (r *restConn) collectionStats(ctx context.Context, in *millracev1.Collectio
 	return nil
 }
 
-func (r *restConn) upsertPoints(ctx context.Context, in *millracev1.UpsertPointsRequest, out *millracev1.UpsertPointsResponse) error {
+func (r *Conn) upsertPoints(ctx context.Context, in *millracev1.UpsertPointsRequest, out *millracev1.UpsertPointsResponse) error {
 	path, err := collectionPath(in.GetCollection(), "/points:upsert")
 	if err != nil {
 		return err
@@ -262,7 +263,7 @@ func (r *restConn) upsertPoints(ctx context.Context, in *millracev1.UpsertPoints
 	return nil
 }
 
-func (r *restConn) deletePoints(ctx context.Context, in *millracev1.DeletePointsRequest, out *millracev1.DeletePointsResponse) error {
+func (r *Conn) deletePoints(ctx context.Context, in *millracev1.DeletePointsRequest, out *millracev1.DeletePointsResponse) error {
 	path, err := collectionPath(in.GetCollection(), "/points:delete")
 	if err != nil {
 		return err
@@ -291,7 +292,7 @@ func (r *restConn) deletePoints(ctx context.Context, in *millracev1.DeletePoints
 	return nil
 }
 
-func (r *restConn) getPoints(ctx context.Context, in *millracev1.GetPointsRequest, out *millracev1.GetPointsResponse) error {
+func (r *Conn) getPoints(ctx context.Context, in *millracev1.GetPointsRequest, out *millracev1.GetPointsResponse) error {
 	path, err := collectionPath(in.GetCollection(), "/points:get")
 	if err != nil {
 		return err
@@ -334,7 +335,7 @@ func (g *restGateCounts) wire() *millracev1.GateCounts {
 	}
 }
 
-func (r *restConn) countPoints(ctx context.Context, in *millracev1.CountPointsRequest, out *millracev1.CountPointsResponse) error {
+func (r *Conn) countPoints(ctx context.Context, in *millracev1.CountPointsRequest, out *millracev1.CountPointsResponse) error {
 	path, err := collectionPath(in.GetCollection(), "/points:count")
 	if err != nil {
 		return err
@@ -363,7 +364,7 @@ func rulesetPath(name string) (string, error) {
 	return "/v1/rulesets/" + restSegment(name), nil
 }
 
-func (r *restConn) putRuleset(ctx context.Context, in *millracev1.PutRulesetRequest, out *millracev1.PutRulesetResponse) error {
+func (r *Conn) putRuleset(ctx context.Context, in *millracev1.PutRulesetRequest, out *millracev1.PutRulesetResponse) error {
 	path, err := rulesetPath(in.GetRuleset())
 	if err != nil {
 		return err
@@ -392,14 +393,24 @@ func (r *restConn) putRuleset(ctx context.Context, in *millracev1.PutRulesetRequ
 	return nil
 }
 
-func (r *restConn) getRuleset(ctx context.Context, in *millracev1.GetRulesetRequest, out *millracev1.GetRulesetResponse) error {
+// restRule is one rule of a ruleset.
+type restRule struct {
+	ID        string  `json:"id"`
+	When      string  `json:"when"`
+	Severity  string  `json:"severity"`
+	Weight    float64 `json:"weight"`
+	Reason    string  `json:"reason"`
+	OnMissing string  `json:"on_missing"`
+}
+
+func (r *Conn) getRuleset(ctx context.Context, in *millracev1.GetRulesetRequest, out *millracev1.GetRulesetResponse) error {
 	path, err := rulesetPath(in.GetRuleset())
 	if err != nil {
 		return err
 	}
 	var body struct {
 		Ruleset, Collection string
-		Rules               []Rule
+		Rules               []restRule
 	}
 	a, err := r.call(ctx, get(path, nil), &body)
 	if err != nil {
@@ -414,7 +425,7 @@ func (r *restConn) getRuleset(ctx context.Context, in *millracev1.GetRulesetRequ
 	return nil
 }
 
-func (r *restConn) listRulesets(ctx context.Context, _ *millracev1.ListRulesetsRequest, out *millracev1.ListRulesetsResponse) error {
+func (r *Conn) listRulesets(ctx context.Context, _ *millracev1.ListRulesetsRequest, out *millracev1.ListRulesetsResponse) error {
 	var body struct{ Rulesets []string }
 	a, err := r.call(ctx, get("/v1/rulesets", nil), &body)
 	if err != nil {
@@ -424,7 +435,7 @@ func (r *restConn) listRulesets(ctx context.Context, _ *millracev1.ListRulesetsR
 	return nil
 }
 
-func (r *restConn) deleteRuleset(ctx context.Context, in *millracev1.DeleteRulesetRequest, out *millracev1.DeleteRulesetResponse) error {
+func (r *Conn) deleteRuleset(ctx context.Context, in *millracev1.DeleteRulesetRequest, out *millracev1.DeleteRulesetResponse) error {
 	path, err := rulesetPath(in.GetRuleset())
 	if err != nil {
 		return err
@@ -438,7 +449,7 @@ func (r *restConn) deleteRuleset(ctx context.Context, in *millracev1.DeleteRules
 	return nil
 }
 
-func (r *restConn) embed(ctx context.Context, in *millracev1.EmbedRequest, out *millracev1.EmbedResponse) error {
+func (r *Conn) embed(ctx context.Context, in *millracev1.EmbedRequest, out *millracev1.EmbedResponse) error {
 	q := post("/v1/embed", 256, func(w *restBody) {
 		w.text("text", in.GetText())
 		w.texts("texts", in.GetTexts())
@@ -508,13 +519,21 @@ func searchBody(in *millracev1.SearchRequest) restRequest {
 	})
 }
 
+// restReason says what one rule had to do with a point.
+type restReason struct {
+	Rule    string
+	OK      bool
+	Reason  string
+	Missing bool
+}
+
 type restHit struct {
 	ID         string
 	Score      float64
 	Verdict    string
 	JudgeScore float64 `json:"judge_score"`
 	Parts      *millracev1.ScoreParts
-	Reasons    []Reason
+	Reasons    []restReason
 	Version    string
 	Payload    json.RawMessage
 }
@@ -529,7 +548,7 @@ func (h *restHit) wire() *millracev1.SearchResult {
 	return out
 }
 
-func (r *restConn) search(ctx context.Context, in *millracev1.SearchRequest, out *millracev1.SearchResponse) error {
+func (r *Conn) search(ctx context.Context, in *millracev1.SearchRequest, out *millracev1.SearchResponse) error {
 	var body struct {
 		Results []restHit
 		Gate    restGateCounts
@@ -558,7 +577,7 @@ func (r *restConn) search(ctx context.Context, in *millracev1.SearchRequest, out
 	return nil
 }
 
-func (r *restConn) getRecording(ctx context.Context, in *millracev1.GetRecordingRequest, out *millracev1.GetRecordingResponse) error {
+func (r *Conn) getRecording(ctx context.Context, in *millracev1.GetRecordingRequest, out *millracev1.GetRecordingResponse) error {
 	if in.GetSearchId() == "" {
 		return refusedHere("search_id", "is required")
 	}

@@ -1,4 +1,4 @@
-package millrace
+package rest
 
 import (
 	"bufio"
@@ -18,11 +18,12 @@ import (
 	"google.golang.org/grpc/status"
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/wire"
 )
 
 // restCallStream is what the streams of refs share: nothing to tell besides the messages.
 type restCallStream struct {
-	r   *restConn
+	r   *Conn
 	ctx context.Context // of the caller; its end ends the stream
 }
 
@@ -151,7 +152,7 @@ type refRequest struct {
 	partial bool
 }
 
-func newRESTRefTxns(ctx context.Context, r *restConn) *restRefTxns {
+func newRESTRefTxns(ctx context.Context, r *Conn) *restRefTxns {
 	return &restRefTxns{restCallStream: restCallStream{r, ctx}, answers: newInbox[any]()}
 }
 
@@ -159,7 +160,7 @@ func (s *restRefTxns) CloseSend() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
-	s.answers.arrive.poke()
+	s.answers.arrive.Poke()
 	return nil
 }
 
@@ -212,7 +213,7 @@ func (s *restRefTxns) open(repo, tag string, session []byte, answer func(*millra
 		} else {
 			s.answers.add(answer(info))
 		}
-		s.answers.arrive.poke()
+		s.answers.arrive.Poke()
 		s.mu.Unlock()
 		s.run()
 	}()
@@ -237,7 +238,7 @@ func (s *restRefTxns) run() {
 		s.mu.Lock()
 		if len(s.queue) == 0 || s.cause != nil {
 			s.running = false
-			s.answers.arrive.poke()
+			s.answers.arrive.Poke()
 			s.mu.Unlock()
 			return
 		}
@@ -247,31 +248,31 @@ func (s *restRefTxns) run() {
 		out := new(millracev1.UpdateRefsResponse)
 		err := s.r.updateRefs(s.ctx, q.in, out)
 		s.mu.Lock()
-		if f, ok := errors.AsType[*restFault](err); err != nil && (!ok || f.origin != byServer || !f.final()) {
+		if f, ok := errors.AsType[*Fault](err); err != nil && (!ok || f.origin != byServer || !f.final()) {
 			s.cause = err
 		} else if q.partial {
 			s.answers.add(loadAnswer(q.number, out, f))
 		} else {
 			s.answers.add(sessionAnswer(q.number, out, f))
 		}
-		s.answers.arrive.poke()
+		s.answers.arrive.Poke()
 		s.mu.Unlock()
 	}
 }
 
 // final reports whether the same request would be refused again: by what it asks for, not by how the server is.
-func (f *restFault) final() bool {
+func (f *Fault) final() bool {
 	if f.wire == nil {
 		return false
 	}
-	switch Code(f.wire.GetCode()) {
-	case CodeUnavailable, CodeNotLeader, CodeDeadlineExceeded, CodeInternal:
+	switch f.wire.GetCode() {
+	case wire.Unavailable, wire.NotLeader, wire.DeadlineExceeded, wire.Internal:
 		return false
 	}
 	return f.wire.GetOutcome() != millracev1.Error_UNKNOWN
 }
 
-func sessionAnswer(number uint64, out *millracev1.UpdateRefsResponse, f *restFault) *millracev1.RefSessionResponse {
+func sessionAnswer(number uint64, out *millracev1.UpdateRefsResponse, f *Fault) *millracev1.RefSessionResponse {
 	a := &millracev1.RefSessionResponse{Number: number, Results: out.GetResults(), Rev: out.GetRev(), Replayed: out.GetReplayed(), At: out.GetAt()}
 	if f != nil {
 		a.Error, a.Failures = f.wire, f.wire.GetFailures()
@@ -279,7 +280,7 @@ func sessionAnswer(number uint64, out *millracev1.UpdateRefsResponse, f *restFau
 	return a
 }
 
-func loadAnswer(number uint64, out *millracev1.UpdateRefsResponse, f *restFault) *millracev1.LoadRefsResponse {
+func loadAnswer(number uint64, out *millracev1.UpdateRefsResponse, f *Fault) *millracev1.LoadRefsResponse {
 	a := &millracev1.LoadRefsResponse{Number: number, Rev: out.GetRev(), At: out.GetAt()}
 	if f != nil {
 		a.Error = f.wire
@@ -328,7 +329,7 @@ func assignAnswer(m, a any) error {
 }
 
 // refStream returns the stream of refs that a method names, nil for another method.
-func (r *restConn) refStream(ctx context.Context, method string) grpc.ClientStream {
+func (r *Conn) refStream(ctx context.Context, method string) grpc.ClientStream {
 	switch method {
 	case millracev1.RefService_ListRefs_FullMethodName:
 		return &restRefList{restCallStream: restCallStream{r, ctx}}

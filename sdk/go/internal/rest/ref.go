@@ -1,4 +1,4 @@
-package millrace
+package rest
 
 import (
 	"context"
@@ -110,7 +110,7 @@ func repoPath(name, tag, tail string, query url.Values) (string, url.Values, err
 	return "/v1/repos/" + restSegment(name) + tail, query, nil
 }
 
-func (r *restConn) createRepo(ctx context.Context, in *millracev1.CreateRepoRequest, out *millracev1.CreateRepoResponse) error {
+func (r *Conn) createRepo(ctx context.Context, in *millracev1.CreateRepoRequest, out *millracev1.CreateRepoResponse) error {
 	q := post("/v1/repos", 256, func(w *restBody) {
 		w.text("name", in.GetName())
 		w.text("tag", in.GetTag())
@@ -127,7 +127,7 @@ func (r *restConn) createRepo(ctx context.Context, in *millracev1.CreateRepoRequ
 	return nil
 }
 
-func (r *restConn) getRepo(ctx context.Context, in *millracev1.GetRepoRequest, out *millracev1.GetRepoResponse) error {
+func (r *Conn) getRepo(ctx context.Context, in *millracev1.GetRepoRequest, out *millracev1.GetRepoResponse) error {
 	path, query, err := repoPath(in.GetName(), in.GetTag(), "", freshness(in.GetMinIndex(), in.GetStale()))
 	if err != nil {
 		return err
@@ -141,7 +141,7 @@ func (r *restConn) getRepo(ctx context.Context, in *millracev1.GetRepoRequest, o
 	return nil
 }
 
-func (r *restConn) listRepos(ctx context.Context, in *millracev1.ListReposRequest, out *millracev1.ListReposResponse) error {
+func (r *Conn) listRepos(ctx context.Context, in *millracev1.ListReposRequest, out *millracev1.ListReposResponse) error {
 	query := pageOf(in.GetLimit(), in.GetCursor())
 	if in.GetDeleted() {
 		query.Set("deleted", "true")
@@ -158,7 +158,7 @@ func (r *restConn) listRepos(ctx context.Context, in *millracev1.ListReposReques
 	return nil
 }
 
-func (r *restConn) updateRepo(ctx context.Context, in *millracev1.UpdateRepoRequest, out *millracev1.UpdateRepoResponse) error {
+func (r *Conn) updateRepo(ctx context.Context, in *millracev1.UpdateRepoRequest, out *millracev1.UpdateRepoResponse) error {
 	path, query, err := repoPath(in.GetName(), in.GetTag(), "", nil)
 	if err != nil {
 		return err
@@ -179,7 +179,7 @@ func (r *restConn) updateRepo(ctx context.Context, in *millracev1.UpdateRepoRequ
 
 type restRepoID struct{ ID string }
 
-func (r *restConn) deleteRepo(ctx context.Context, in *millracev1.DeleteRepoRequest, out *millracev1.DeleteRepoResponse) error {
+func (r *Conn) deleteRepo(ctx context.Context, in *millracev1.DeleteRepoRequest, out *millracev1.DeleteRepoResponse) error {
 	path, query, err := repoPath(in.GetName(), in.GetTag(), "", nil)
 	if err != nil {
 		return err
@@ -195,7 +195,7 @@ func (r *restConn) deleteRepo(ctx context.Context, in *millracev1.DeleteRepoRequ
 	return nil
 }
 
-func (r *restConn) undeleteRepo(ctx context.Context, in *millracev1.UndeleteRepoRequest, out *millracev1.UndeleteRepoResponse) error {
+func (r *Conn) undeleteRepo(ctx context.Context, in *millracev1.UndeleteRepoRequest, out *millracev1.UndeleteRepoResponse) error {
 	path, query, err := repoPath(in.GetName(), in.GetTag(), "/undelete", nil)
 	if err != nil {
 		return err
@@ -222,7 +222,7 @@ func (r *restRef) wire() *millracev1.Ref {
 	}
 }
 
-func (r *restConn) getRef(ctx context.Context, in *millracev1.GetRefRequest, out *millracev1.GetRefResponse) error {
+func (r *Conn) getRef(ctx context.Context, in *millracev1.GetRefRequest, out *millracev1.GetRefResponse) error {
 	if in.GetName() != "HEAD" && !strings.HasPrefix(in.GetName(), "refs/") { // the route would put refs/ before it
 		return refusedHere("name", "is neither HEAD nor below refs/")
 	}
@@ -243,7 +243,7 @@ func (r *restConn) getRef(ctx context.Context, in *millracev1.GetRefRequest, out
 	return nil
 }
 
-func (r *restConn) batchGetRefs(ctx context.Context, in *millracev1.BatchGetRefsRequest, out *millracev1.BatchGetRefsResponse) error {
+func (r *Conn) batchGetRefs(ctx context.Context, in *millracev1.BatchGetRefsRequest, out *millracev1.BatchGetRefsResponse) error {
 	path, query, err := repoPath(in.GetRepo(), in.GetTag(), "/refs:get", freshness(in.GetMinIndex(), in.GetStale()))
 	if err != nil {
 		return err
@@ -309,7 +309,7 @@ func (m *restMoved) wire() *millracev1.RefsMoved {
 	return out
 }
 
-func (r *restConn) updateRefs(ctx context.Context, in *millracev1.UpdateRefsRequest, out *millracev1.UpdateRefsResponse) error {
+func (r *Conn) updateRefs(ctx context.Context, in *millracev1.UpdateRefsRequest, out *millracev1.UpdateRefsResponse) error {
 	path, query, err := repoPath(in.GetRepo(), in.GetTag(), "/refs", nil)
 	if err != nil {
 		return err
@@ -363,7 +363,7 @@ func (e *restLogEntry) wire() *millracev1.RefLogEntry {
 	}
 }
 
-func (r *restConn) readReflog(ctx context.Context, in *millracev1.ReadReflogRequest, out *millracev1.ReadReflogResponse) error {
+func (r *Conn) readReflog(ctx context.Context, in *millracev1.ReadReflogRequest, out *millracev1.ReadReflogResponse) error {
 	query := freshness(in.GetMinIndex(), in.GetStale())
 	for name, values := range pageOf(in.GetLimit(), in.GetCursor()) {
 		query[name] = values

@@ -1,4 +1,4 @@
-package millrace
+package rest
 
 import (
 	"context"
@@ -6,32 +6,22 @@ import (
 	"sync"
 
 	"google.golang.org/grpc/status"
+
+	"github.com/millrace/millrace/sdk/go/internal/wakeup"
 )
-
-// wakeup makes one goroutine look again at what others have changed. It holds one token, so that poking it never blocks.
-type wakeup chan struct{}
-
-func newWakeup() wakeup { return make(wakeup, 1) }
-
-func (w wakeup) poke() {
-	select {
-	case w <- struct{}{}:
-	default:
-	}
-}
 
 // inbox is what waits to be received from a stream over REST.
 type inbox[M any] struct {
-	items  []M    // guarded by the stream's mu
-	arrive wakeup // there is one more, or the stream may be over
+	items  []M           // guarded by the stream's mu
+	arrive wakeup.Wakeup // there is one more, or the stream may be over
 }
 
-func newInbox[M any]() inbox[M] { return inbox[M]{arrive: newWakeup()} }
+func newInbox[M any]() inbox[M] { return inbox[M]{arrive: wakeup.New()} }
 
 // add appends a message. The stream's mu is held.
 func (in *inbox[M]) add(m M) {
 	in.items = append(in.items, m)
-	in.arrive.poke()
+	in.arrive.Poke()
 }
 
 // take waits for the next message. Those that are there come before the end of the stream, of which ended, called with mu,

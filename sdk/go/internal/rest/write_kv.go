@@ -1,4 +1,4 @@
-package millrace
+package rest
 
 import millracev1 "github.com/millrace/millrace/gen/millrace/v1"
 

@@ -1,4 +1,4 @@
-package millrace
+package rest
 
 import (
 	"context"
@@ -9,6 +9,9 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/retry"
+	"github.com/millrace/millrace/sdk/go/internal/wakeup"
+	"github.com/millrace/millrace/sdk/go/internal/wire"
 )
 
 // restHold is one lease that takes a slot.
@@ -23,11 +26,11 @@ type restHold struct {
 type restSub struct {
 	spec    *millracev1.Subscribe
 	running bool
-	wake    wakeup             // slots may be free
+	wake    wakeup.Wakeup      // slots may be free
 	cancel  context.CancelFunc // of its claims
 }
 
-func (u *restSub) nudge() { u.wake.poke() }
+func (u *restSub) nudge() { u.wake.Poke() }
 
 // nudgeAll makes the subscriptions count their slots again. It needs mu.
 func (s *restStream) nudgeAll() {
@@ -56,7 +59,7 @@ func (s *restStream) subscribe(spec *millracev1.Subscribe) {
 		return
 	}
 	ctx, cancel := context.WithCancel(s.work)
-	u := &restSub{spec: spec, running: true, wake: newWakeup(), cancel: cancel}
+	u := &restSub{spec: spec, running: true, wake: wakeup.New(), cancel: cancel}
 	s.subs[spec.GetSub()] = u
 	s.open++
 	go s.claims(ctx, spec.GetSub(), u)
@@ -91,7 +94,7 @@ func (s *restStream) claims(ctx context.Context, sub uint32, u *restSub) {
 			s.goaway()
 		}
 		s.mu.Unlock()
-		s.in.arrive.poke()
+		s.in.arrive.Poke()
 	}()
 	poll := newRESTPoll()
 	try := 0
@@ -116,7 +119,7 @@ func (s *restStream) claims(ctx context.Context, sub uint32, u *restSub) {
 			continue
 		}
 		wait, ok := s.pauseAfter(err, try)
-		if !ok || !sleep(ctx, wait) {
+		if !ok || !retry.Sleep(ctx, wait) {
 			return
 		}
 		try++
@@ -126,13 +129,12 @@ func (s *restStream) claims(ctx context.Context, sub uint32, u *restSub) {
 // pauseAfter says how long to wait after a claim that came to nothing before its time: without an error it was answered
 // by something that does not wait. It breaks the stream when asking again cannot help.
 func (s *restStream) pauseAfter(err error, try int) (wait time.Duration, ok bool) {
-	wait = max(backoff(try), backoffBase)
+	wait = max(retry.Backoff(try), retry.Base)
 	if err == nil {
 		return wait, true
 	}
-	e := fromStatus(err)
-	if f, ok := errors.AsType[*restFault](err); ok && f.origin != byNobody && e.patience() > 0 {
-		return max(wait, e.RetryAfter), true
+	if f, ok := errors.AsType[*Fault](err); ok && f.origin != byNobody && f.patience() > 0 {
+		return max(wait, f.wire.GetRetryAfter().AsDuration()), true
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -197,7 +199,7 @@ func (s *restStream) free(u *restSub, now time.Time) (n int, next time.Time) {
 				delete(s.held, k)
 				continue
 			}
-			next = earlier(next, h.until)
+			next = retry.Earlier(next, h.until)
 		}
 		n--
 	}
@@ -219,7 +221,7 @@ func (s *restStream) assign(sub uint32, tasks []*millracev1.Assignment) {
 	defer s.mu.Unlock()
 	for _, t := range tasks {
 		lease := time.Duration(t.LeaseMs) * time.Millisecond
-		s.held[taskKey{t.Id, t.Token}] = &restHold{sub: sub, lease: lease, until: now.Add(lease)}
+		s.held[wire.Lease{ID: t.Id, Token: t.Token}] = &restHold{sub: sub, lease: lease, until: now.Add(lease)}
 	}
 	s.push(&millracev1.ServerFrame{Frame: &millracev1.ServerFrame_Assign{Assign: &millracev1.Assign{Sub: sub, Tasks: tasks}}})
 }
@@ -230,7 +232,7 @@ func (s *restStream) giveBack(tasks []*millracev1.Assignment) {
 	for i, t := range tasks {
 		items[i] = &millracev1.SettleItem{Id: t.Id, Token: t.Token, Outcome: &millracev1.SettleItem_Release{Release: &millracev1.Release{}}}
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.work), releaseWithin)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.work), wire.ReleaseWithin)
 	defer cancel()
 	_ = s.r.settles(ctx, settlesRequest(items), &millracev1.SettleResponse{}) // as above
 }
@@ -238,10 +240,10 @@ func (s *restStream) giveBack(tasks []*millracev1.Assignment) {
 // settle ends attempts. A slot is free when the server has answered: it may refuse, and leave the lease.
 func (s *restStream) settle(f *millracev1.SettleFrame) error {
 	q := settlesRequest(f.GetItems())
-	keys, ends := make([]taskKey, len(f.GetItems())), make([]bool, len(f.GetItems()))
+	keys, ends := make([]wire.Lease, len(f.GetItems())), make([]bool, len(f.GetItems()))
 	s.mu.Lock()
 	for i, it := range f.GetItems() {
-		keys[i] = taskKey{it.GetId(), it.GetToken()}
+		keys[i] = wire.Lease{ID: it.GetId(), Token: it.GetToken()}
 		ends[i] = it.GetFail() != nil || it.GetRelease() != nil
 		if h := s.held[keys[i]]; h != nil {
 			h.settling = true
@@ -259,7 +261,7 @@ func (s *restStream) settle(f *millracev1.SettleFrame) error {
 
 // settled frees the slots of attempts that have ended. ends says which settles a client does not follow by another when
 // they are refused.
-func (s *restStream) settled(keys []taskKey, ends []bool, results []*millracev1.SettleResult) {
+func (s *restStream) settled(keys []wire.Lease, ends []bool, results []*millracev1.SettleResult) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, k := range keys {
@@ -274,9 +276,9 @@ func (s *restStream) settled(keys []taskKey, ends []bool, results []*millracev1.
 		if i >= len(results) {
 			continue
 		}
-		e := fromWire(results[i].Error)
-		gone := e == nil || ends[i] && e.patience() == 0 ||
-			slices.Contains([]Code{CodeLeaseLost, CodeNotFound, CodeWrongState}, e.Code)
+		e := results[i].Error
+		gone := e == nil || ends[i] && retry.Patience(e.Code, e.Reason) == 0 ||
+			slices.Contains([]string{wire.LeaseLost, wire.NotFound, wire.WrongState}, e.Code)
 		if gone {
 			delete(s.held, k)
 		}
@@ -291,9 +293,9 @@ func (s *restStream) renew(f *millracev1.RenewFrame) error {
 		items = s.holds()
 	}
 	q := beatsRequest(&millracev1.HeartbeatRequest{Items: items, Extend: f.GetExtend()})
-	keys := make([]taskKey, len(items))
+	keys := make([]wire.Lease, len(items))
 	for i, h := range items {
-		keys[i] = taskKey{h.GetId(), h.GetToken()}
+		keys[i] = wire.Lease{ID: h.GetId(), Token: h.GetToken()}
 	}
 	return s.begin(func() {
 		s.answer(f.GetSeq(), func(a *millracev1.Ack) error {
@@ -316,7 +318,7 @@ func (s *restStream) holds() []*millracev1.Hold {
 	var out []*millracev1.Hold
 	for k, h := range s.held {
 		if !h.settling {
-			out = append(out, &millracev1.Hold{Id: k.id, Token: k.token})
+			out = append(out, &millracev1.Hold{Id: k.ID, Token: k.Token})
 		}
 	}
 	slices.SortFunc(out, func(a, b *millracev1.Hold) int {
@@ -325,10 +327,10 @@ func (s *restStream) holds() []*millracev1.Hold {
 		}
 		return 1
 	})
-	return out[:min(len(out), frameItems)]
+	return out[:min(len(out), wire.FrameItems)]
 }
 
-func (s *restStream) renewed(keys []taskKey, results []*millracev1.HeartbeatResult) {
+func (s *restStream) renewed(keys []wire.Lease, results []*millracev1.HeartbeatResult) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, k := range keys {

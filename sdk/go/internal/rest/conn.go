@@ -1,8 +1,15 @@
-package millrace
+// Package rest carries the contract's calls and streams over the REST routes of a server, for clients whose way to the server
+// lets no gRPC through.
+//
+// A Conn is a connection like gRPC's: the code above it does not know which of the two it has. methods.go has the table from a
+// method of the contract to the function that does the same over REST. A stream is made of requests: each frame with work is
+// one, and its answer becomes the frame's Ack. Errors are a Fault, which gRPC's status package reads.
+package rest
 
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -18,22 +25,24 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/millrace/millrace/sdk/go/internal/retry"
+	"github.com/millrace/millrace/sdk/go/internal/wire"
 )
 
-// restConn carries calls and streams of the contract over REST, for clients whose way to the server lets no gRPC
+// Conn carries calls and streams of the contract over REST, for clients whose way to the server lets no gRPC
 // through. It is a connection like gRPC's: the code above it does not know which one it has.
-type restConn struct {
-	c         *Client
+type Conn struct {
+	opts      Options
 	http      *http.Client
 	transport *http.Transport
 	ctx       context.Context // its end ends every request
 	stop      context.CancelFunc
-	hosts     []string               // host:port where REST may be
 	host      atomic.Pointer[string] // the one of them that answered; nil before
 
 	mu      sync.Mutex // guards the fields below
 	streams map[*restStream]struct{}
-	unled   unled
+	unled   retry.Unled
 }
 
 const (
@@ -45,21 +54,35 @@ const (
 	restLanes       = 16 // requests with work that one stream has open at once: what comes meanwhile shares the next
 )
 
-func newRESTConn(c *Client) *restConn {
+// Options is what a Conn needs to know of the client that it is for. All but TLS and Proxy are required.
+type Options struct {
+	Hosts     []string // host:port where REST may be, in the order in which they are tried
+	Namespace string   // of all calls
+	TLS       *tls.Config
+	Proxy     bool // take the proxy that the environment names
+	Dial      func(ctx context.Context, address string) (net.Conn, error)
+
+	Secure     func(hostPort string) bool // whether TLS is spoken there
+	Token      func() string              // the newest; empty: none
+	Partitions func() int                 // of the namespace; 0: not known yet
+}
+
+// New makes a Conn. It dials nothing before the first call.
+func New(o Options) *Conn {
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)
-	r := &restConn{c: c, hosts: c.opts.restHosts(), streams: map[*restStream]struct{}{}}
+	r := &Conn{opts: o, streams: map[*restStream]struct{}{}}
 	r.transport = &http.Transport{
 		DialContext:         r.dial,
-		TLSClientConfig:     c.opts.tls,
+		TLSClientConfig:     o.TLS,
 		TLSHandshakeTimeout: 10 * time.Second,
 		Protocols:           &protocols,
-		HTTP2:               &http.HTTP2Config{SendPingTimeout: pingEvery, PingTimeout: pingTimeout},
+		HTTP2:               &http.HTTP2Config{SendPingTimeout: wire.PingEvery, PingTimeout: wire.PingTimeout},
 		MaxIdleConnsPerHost: 4 * restLanes,
 		IdleConnTimeout:     restIdle,
 	}
-	if !c.opts.dials {
+	if o.Proxy {
 		r.transport.Proxy = http.ProxyFromEnvironment
 	}
 	r.http = &http.Client{Transport: r.transport, CheckRedirect: func(*http.Request, []*http.Request) error {
@@ -69,9 +92,9 @@ func newRESTConn(c *Client) *restConn {
 	return r
 }
 
-func (r *restConn) dial(ctx context.Context, _, address string) (net.Conn, error) {
-	conn, err := r.c.opts.dial(ctx, address)
-	if err != nil || r.c.opts.secure(address) {
+func (r *Conn) dial(ctx context.Context, _, address string) (net.Conn, error) {
+	conn, err := r.opts.Dial(ctx, address)
+	if err != nil || r.opts.Secure(address) {
 		return conn, err
 	}
 	return &restNetConn{Conn: conn}, nil
@@ -96,8 +119,8 @@ func (c *restNetConn) Read(b []byte) (int, error) {
 
 var errNotHTTP = errors.New("the other side speaks no HTTP/1")
 
-// close ends all requests.
-func (r *restConn) close() {
+// Close ends all requests.
+func (r *Conn) Close() {
 	r.stop()
 	r.transport.CloseIdleConnections()
 }
@@ -124,17 +147,17 @@ func (a *restAnswer) isJSON() bool {
 	return err == nil && t == "application/json"
 }
 
-// do sends a request and returns its answer. The error is a *restFault.
-func (r *restConn) do(ctx context.Context, q restRequest) (*restAnswer, error) {
+// do sends a request and returns its answer. The error is a *Fault.
+func (r *Conn) do(ctx context.Context, q restRequest) (*restAnswer, error) {
 	host := r.host.Load()
 	if host == nil {
-		if err := r.probe(ctx); err != nil {
+		if err := r.Probe(ctx); err != nil {
 			return nil, err
 		}
 		host = r.host.Load()
 	}
 	a, err := r.at(ctx, *host, q)
-	if f, ok := errors.AsType[*restFault](err); ok && f.origin == byNobody && !f.left() {
+	if f, ok := errors.AsType[*Fault](err); ok && f.origin == byNobody && !f.left() {
 		r.host.CompareAndSwap(host, nil) // another of them may serve now
 	}
 	r.leaderless(host, err)
@@ -142,21 +165,21 @@ func (r *restConn) do(ctx context.Context, q restRequest) (*restAnswer, error) {
 }
 
 // leaderless leaves a host that knows of no leader for long, for the next one.
-func (r *restConn) leaderless(host *string, err error) {
-	f, ok := errors.AsType[*restFault](err)
-	if !ok || f.wire.GetReason() != reasonNoLeader || f.wire.GetCode() != string(CodeUnavailable) {
+func (r *Conn) leaderless(host *string, err error) {
+	f, ok := errors.AsType[*Fault](err)
+	if !ok || f.wire.GetReason() != wire.ReasonNoLeader || f.wire.GetCode() != wire.Unavailable {
 		return
 	}
 	r.mu.Lock()
-	leaves := r.unled.leave(*host, len(r.hosts), time.Now())
+	leaves := r.unled.Leave(*host, len(r.opts.Hosts), time.Now())
 	r.mu.Unlock()
 	if leaves {
-		r.host.CompareAndSwap(host, &r.hosts[(slices.Index(r.hosts, *host)+1)%len(r.hosts)])
+		r.host.CompareAndSwap(host, &r.opts.Hosts[(slices.Index(r.opts.Hosts, *host)+1)%len(r.opts.Hosts)])
 	}
 }
 
 // at is do at one of the hosts.
-func (r *restConn) at(ctx context.Context, host string, q restRequest) (*restAnswer, error) {
+func (r *Conn) at(ctx context.Context, host string, q restRequest) (*restAnswer, error) {
 	within, cancel := context.WithTimeout(ctx, restCallWithin+q.wait)
 	defer cancel()
 	defer context.AfterFunc(r.ctx, cancel)()
@@ -178,14 +201,14 @@ func (r *restConn) at(ctx context.Context, host string, q restRequest) (*restAns
 	}
 }
 
-func (r *restConn) url(host string, q restRequest) *url.URL {
-	query := url.Values{"ns": {r.c.opts.namespace}}
+func (r *Conn) url(host string, q restRequest) *url.URL {
+	query := url.Values{"ns": {r.opts.Namespace}}
 	for name, v := range q.query {
 		query[name] = v
 	}
 	u := &url.URL{Scheme: "http", Host: host, RawQuery: query.Encode(), RawPath: q.path}
 	u.Path, _ = url.PathUnescape(q.path) // it was escaped here
-	if r.c.opts.secure(host) {
+	if r.opts.Secure(host) {
 		u.Scheme = "https"
 	}
 	return u
@@ -193,7 +216,7 @@ func (r *restConn) url(host string, q restRequest) *url.URL {
 
 // redirect is where an answer sends the request, if that does not step down to clear text and the token may go there; nil for
 // any other answer.
-func (r *restConn) redirect(a *restAnswer, from *url.URL) *url.URL {
+func (r *Conn) redirect(a *restAnswer, from *url.URL) *url.URL {
 	if a.status != http.StatusTemporaryRedirect && a.status != http.StatusPermanentRedirect {
 		return nil
 	}
@@ -201,7 +224,7 @@ func (r *restConn) redirect(a *restAnswer, from *url.URL) *url.URL {
 	if err != nil || a.header.Get("Location") == "" || to.Scheme != from.Scheme {
 		return nil
 	}
-	if to.Scheme != "https" && r.c.opts.secure(withPort(to.Host)) {
+	if to.Scheme != "https" && r.opts.Secure(withPort(to.Host)) {
 		return nil // clear text leaves this machine only by Insecure
 	}
 	return to
@@ -216,15 +239,15 @@ func withPort(host string) string {
 }
 
 // open is do for an answer that is read as it comes: its body is for the caller to close.
-func (r *restConn) open(ctx context.Context, q restRequest) (*http.Response, error) {
+func (r *Conn) open(ctx context.Context, q restRequest) (*http.Response, error) {
 	if r.host.Load() == nil {
-		if err := r.probe(ctx); err != nil {
+		if err := r.Probe(ctx); err != nil {
 			return nil, err
 		}
 	}
 	host := r.host.Load()
 	if host == nil { // just now, it stopped to answer another request
-		host = &r.hosts[0]
+		host = &r.opts.Hosts[0]
 	}
 	target := r.url(*host, q)
 	for hop := 0; ; hop++ {
@@ -253,7 +276,7 @@ func (r *restConn) open(ctx context.Context, q restRequest) (*http.Response, err
 }
 
 // send sends a request once. left says that it may have reached the server.
-func (r *restConn) send(ctx context.Context, target *url.URL, q restRequest) (a *restAnswer, left bool, err error) {
+func (r *Conn) send(ctx context.Context, target *url.URL, q restRequest) (a *restAnswer, left bool, err error) {
 	resp, left, err := r.request(ctx, target, q)
 	if err != nil {
 		return nil, left, err
@@ -276,7 +299,7 @@ func wholeAnswer(resp *http.Response) (*restAnswer, error) {
 }
 
 // request sends a request once and returns the answer as it begins. left says that it may have reached the server.
-func (r *restConn) request(ctx context.Context, target *url.URL, q restRequest) (resp *http.Response, left bool, err error) {
+func (r *Conn) request(ctx context.Context, target *url.URL, q restRequest) (resp *http.Response, left bool, err error) {
 	var wrote atomic.Bool
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { wrote.Store(true) }})
 	var body io.Reader
@@ -288,7 +311,7 @@ func (r *restConn) request(ctx context.Context, target *url.URL, q restRequest) 
 		return nil, false, err
 	}
 	req.URL = target
-	if t := *r.c.token.Load(); t != "" {
+	if t := r.opts.Token(); t != "" {
 		req.Header.Set("Authorization", "Bearer "+t)
 	}
 	if q.body != nil {
@@ -304,7 +327,7 @@ func (r *restConn) request(ctx context.Context, target *url.URL, q restRequest) 
 }
 
 // call sends a request and reads its answer, which is an object.
-func (r *restConn) call(ctx context.Context, q restRequest, into any) (*restAnswer, error) {
+func (r *Conn) call(ctx context.Context, q restRequest, into any) (*restAnswer, error) {
 	a, err := r.do(ctx, q)
 	if err != nil {
 		return nil, err
@@ -320,10 +343,19 @@ func (a *restAnswer) read(into any) error {
 	return nil
 }
 
-// probe looks for Millrace at the hosts, in order, and keeps the first where it answers, be it with a refusal.
-func (r *restConn) probe(ctx context.Context) error {
+// Host is where Millrace answered last; empty before it did, or when it stopped to.
+func (r *Conn) Host() string {
+	if host := r.host.Load(); host != nil {
+		return *host
+	}
+	return ""
+}
+
+// Probe looks for Millrace at the hosts, in order, and keeps the first where it answers, be it with a refusal. Its error is a
+// Fault: that of the first host.
+func (r *Conn) Probe(ctx context.Context) error {
 	var first error
-	for _, host := range r.hosts {
+	for _, host := range r.opts.Hosts {
 		err := r.answers(ctx, host)
 		if err == nil {
 			r.host.Store(&host)
@@ -336,7 +368,7 @@ func (r *restConn) probe(ctx context.Context) error {
 	return first
 }
 
-func (r *restConn) answers(ctx context.Context, host string) error {
+func (r *Conn) answers(ctx context.Context, host string) error {
 	within, cancel := context.WithTimeout(ctx, restProbeWithin)
 	defer cancel()
 	a, err := r.at(within, host, restRequest{method: http.MethodGet, path: "/v1/status"})
@@ -346,7 +378,7 @@ func (r *restConn) answers(ctx context.Context, host string) error {
 			err = restBetween(a)
 		}
 	}
-	f, ok := errors.AsType[*restFault](err)
+	f, ok := errors.AsType[*Fault](err)
 	switch {
 	case ok && f.origin == byServer:
 		return nil

@@ -1,4 +1,4 @@
-package millrace
+package rest
 
 import (
 	"context"
@@ -15,11 +15,13 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/retry"
+	"github.com/millrace/millrace/sdk/go/internal/wire"
 )
 
 // restError is an error as the routes write it.
 type restError struct {
-	Code         Code              `json:"code"`
+	Code         string            `json:"code"`
 	Reason       string            `json:"reason"`
 	Message      string            `json:"message"`
 	Field        string            `json:"field"`
@@ -42,7 +44,7 @@ func (e *restError) wire() *millracev1.Error {
 		return nil
 	}
 	out := &millracev1.Error{
-		Code: string(e.Code), Reason: e.Reason, Message: e.Message, Field: e.Field, Op: e.Op, Details: e.Details,
+		Code: e.Code, Reason: e.Reason, Message: e.Message, Field: e.Field, Op: e.Op, Details: e.Details,
 		Limit: e.Limit, Max: e.Max, Leader: e.Leader,
 	}
 	if e.RetryAfterMs != nil {
@@ -60,14 +62,14 @@ func (e *restError) wire() *millracev1.Error {
 }
 
 // restStatuses has a row for every code of the contract: what gRPC calls it.
-var restStatuses = map[Code]codes.Code{
-	CodeInvalidArgument: codes.InvalidArgument, CodeTooLarge: codes.InvalidArgument,
-	CodeUnauthenticated: codes.Unauthenticated, CodePermissionDenied: codes.PermissionDenied,
-	CodeNotFound: codes.NotFound, CodeAlreadyExists: codes.AlreadyExists, CodeLeaseLost: codes.FailedPrecondition,
-	CodeWrongState: codes.FailedPrecondition, CodePreconditionFailed: codes.FailedPrecondition,
-	CodeWrongPartition: codes.FailedPrecondition, CodeRateLimited: codes.ResourceExhausted,
-	CodeResourceExhausted: codes.ResourceExhausted, CodeNotLeader: codes.Unavailable, CodeUnavailable: codes.Unavailable,
-	CodeDeadlineExceeded: codes.DeadlineExceeded, CodeInternal: codes.Internal, CodeDataLoss: codes.DataLoss,
+var restStatuses = map[string]codes.Code{
+	wire.InvalidArgument: codes.InvalidArgument, wire.TooLarge: codes.InvalidArgument,
+	wire.Unauthenticated: codes.Unauthenticated, wire.PermissionDenied: codes.PermissionDenied,
+	wire.NotFound: codes.NotFound, wire.AlreadyExists: codes.AlreadyExists, wire.LeaseLost: codes.FailedPrecondition,
+	wire.WrongState: codes.FailedPrecondition, wire.PreconditionFailed: codes.FailedPrecondition,
+	wire.WrongPartition: codes.FailedPrecondition, wire.RateLimited: codes.ResourceExhausted,
+	wire.ResourceExhausted: codes.ResourceExhausted, wire.NotLeader: codes.Unavailable, wire.Unavailable: codes.Unavailable,
+	wire.DeadlineExceeded: codes.DeadlineExceeded, wire.Internal: codes.Internal, wire.DataLoss: codes.DataLoss,
 }
 
 // restOrigin says who ended a request.
@@ -80,15 +82,15 @@ const (
 	byContext                   // the caller's context ended first
 )
 
-// restFault is the error of a request. To those who know gRPC it is a status with the error of the contract in it.
-type restFault struct {
+// Fault is the error of a request. For gRPC's status package it is a status with the error of the contract in it.
+type Fault struct {
 	origin restOrigin
 	wire   *millracev1.Error // nil when a context ended and the request may have left
 	cause  error
 }
 
 // Error says what the error of the contract says.
-func (f *restFault) Error() string {
+func (f *Fault) Error() string {
 	if f.wire != nil {
 		return f.wire.Message
 	}
@@ -96,14 +98,14 @@ func (f *restFault) Error() string {
 }
 
 // Unwrap returns what ended the request on this side.
-func (f *restFault) Unwrap() error { return f.cause }
+func (f *Fault) Unwrap() error { return f.cause }
 
 // GRPCStatus returns the fault as a gRPC call would have it.
-func (f *restFault) GRPCStatus() *status.Status {
+func (f *Fault) GRPCStatus() *status.Status {
 	if f.wire == nil {
 		return status.FromContextError(f.cause)
 	}
-	code, ok := restStatuses[Code(f.wire.Code)]
+	code, ok := restStatuses[f.wire.Code]
 	if !ok {
 		code = codes.Unknown
 	}
@@ -117,35 +119,51 @@ func (f *restFault) GRPCStatus() *status.Status {
 	return st
 }
 
+// patience is how long a call is repeated after the fault; 0 means not at all, such as for a caller whose context ended.
+func (f *Fault) patience() time.Duration {
+	if f.origin == byContext {
+		return 0
+	}
+	return retry.Patience(f.wire.GetCode(), f.wire.GetReason())
+}
+
+// Ended returns the error of the caller's context if that is what ended the request, else nil.
+func (f *Fault) Ended() error {
+	if f.origin == byContext {
+		return f.cause
+	}
+	return nil
+}
+
 // left reports whether the request may have reached the server.
-func (f *restFault) left() bool { return f.wire == nil || f.wire.Outcome == millracev1.Error_UNKNOWN }
+func (f *Fault) left() bool { return f.wire == nil || f.wire.Outcome == millracev1.Error_UNKNOWN }
 
 // refusedHere is the error of a request that no server would take.
 func refusedHere(field, message string) error {
-	return &restFault{wire: &millracev1.Error{Code: string(CodeInvalidArgument), Field: field, Message: message}}
+	return &Fault{wire: &millracev1.Error{Code: wire.InvalidArgument, Field: field, Message: message}}
 }
 
 // restUnanswered is the fault of a request without an answer. One that never left changed nothing.
-func restUnanswered(ctx context.Context, host string, left bool, err error) *restFault {
+func restUnanswered(ctx context.Context, host string, left bool, err error) *Fault {
 	if ctx.Err() != nil {
-		f := &restFault{origin: byContext, cause: ctx.Err()}
+		f := &Fault{origin: byContext, cause: ctx.Err()}
 		if !left {
-			f.wire = &millracev1.Error{Code: string(CodeDeadlineExceeded), Message: "the call ended before its request left"}
+			f.wire = &millracev1.Error{Code: wire.DeadlineExceeded, Message: "the call ended before its request left"}
 		}
 		return f
 	}
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err // without the path and the method, which mean nothing to a caller
 	}
-	w := &millracev1.Error{Code: string(CodeUnavailable), Message: "REST at " + host + ": " + err.Error()}
+	w := &millracev1.Error{Code: wire.Unavailable, Message: "REST at " + host + ": " + err.Error()}
 	if left {
 		w.Outcome = millracev1.Error_UNKNOWN
 	}
-	return &restFault{origin: byNobody, wire: w, cause: err}
+	return &Fault{origin: byNobody, wire: w, cause: err}
 }
 
 // restRefused is the fault of an answer that is not a success.
-func restRefused(a *restAnswer) *restFault {
+func restRefused(a *restAnswer) *Fault {
 	var body struct {
 		Error *restError `json:"error"`
 	}
@@ -155,33 +173,33 @@ func restRefused(a *restAnswer) *restFault {
 			if w.RetryAfter == nil {
 				w.RetryAfter = a.retryAfter()
 			}
-			return &restFault{origin: byServer, wire: w}
+			return &Fault{origin: byServer, wire: w}
 		}
 	}
 	return restBetween(a)
 }
 
 // restBetween is the fault of an answer that Millrace did not write: by a proxy, or by another server.
-func restBetween(a *restAnswer) *restFault {
+func restBetween(a *restAnswer) *Fault {
 	w := &millracev1.Error{
-		Code: string(CodeUnavailable), RetryAfter: a.retryAfter(),
+		Code: wire.Unavailable, RetryAfter: a.retryAfter(),
 		Message: "something between here and the server answered " + strconv.Itoa(a.status) + " " + http.StatusText(a.status),
 	}
 	switch a.status {
 	case http.StatusUnauthorized, http.StatusProxyAuthRequired:
-		w.Code = string(CodeUnauthenticated)
+		w.Code = wire.Unauthenticated
 	case http.StatusForbidden:
-		w.Code = string(CodePermissionDenied)
+		w.Code = wire.PermissionDenied
 	case http.StatusRequestEntityTooLarge, http.StatusRequestURITooLong, http.StatusRequestHeaderFieldsTooLarge:
-		w.Code = string(CodeTooLarge)
+		w.Code = wire.TooLarge
 	case http.StatusTooManyRequests:
-		w.Code = string(CodeRateLimited)
+		w.Code = wire.RateLimited
 	case http.StatusNotFound, http.StatusMethodNotAllowed:
-		w.Code = string(CodeInvalidArgument)
+		w.Code = wire.InvalidArgument
 	default: // whether it had passed the request on is not known
 		w.Outcome = millracev1.Error_UNKNOWN
 	}
-	return &restFault{origin: byOther, wire: w}
+	return &Fault{origin: byOther, wire: w}
 }
 
 // retryAfter reads how long the answer asks to wait; nil when it does not.
@@ -202,7 +220,7 @@ func (a *restAnswer) retryAfter() *durationpb.Duration {
 // enclosed puts the name of the message around a field: a route of one thing calls by its own name what is a part of a
 // message here. What stands outside of that part keeps its name.
 func enclosed(err error, message string) error {
-	f, ok := errors.AsType[*restFault](err)
+	f, ok := errors.AsType[*Fault](err)
 	if !ok || f.wire.GetField() == "" {
 		return err
 	}

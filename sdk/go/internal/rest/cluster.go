@@ -1,4 +1,4 @@
-package millrace
+package rest
 
 import (
 	"context"
@@ -114,7 +114,7 @@ func (s *restClusterStatus) fill(out *millracev1.ClusterStatusResponse) {
 	out.Nodes, out.Shards = restWire(s.Nodes, (*restClusterNode).wire), restWire(s.Shards, (*restClusterShard).wire)
 }
 
-func (r *restConn) clusterStatus(ctx context.Context, _ *millracev1.ClusterStatusRequest, out *millracev1.ClusterStatusResponse) error {
+func (r *Conn) clusterStatus(ctx context.Context, _ *millracev1.ClusterStatusRequest, out *millracev1.ClusterStatusResponse) error {
 	var body restClusterStatus
 	if _, err := r.call(ctx, get(routeCluster, nil), &body); err != nil {
 		return err
@@ -123,7 +123,7 @@ func (r *restConn) clusterStatus(ctx context.Context, _ *millracev1.ClusterStatu
 	return nil
 }
 
-func (r *restConn) changeMembers(ctx context.Context, in *millracev1.ChangeMembersRequest, out *millracev1.ChangeMembersResponse) error {
+func (r *Conn) changeMembers(ctx context.Context, in *millracev1.ChangeMembersRequest, out *millracev1.ChangeMembersResponse) error {
 	var body struct {
 		Version uint64              `json:"version,string"`
 		Members []restClusterMember `json:"members"`
@@ -147,7 +147,7 @@ func (r *restConn) changeMembers(ctx context.Context, in *millracev1.ChangeMembe
 	return nil
 }
 
-func (r *restConn) transferShard(ctx context.Context, in *millracev1.TransferShardRequest, out *millracev1.TransferShardResponse) error {
+func (r *Conn) transferShard(ctx context.Context, in *millracev1.TransferShardRequest, out *millracev1.TransferShardResponse) error {
 	var body struct {
 		Shard  uint32 `json:"shard"`
 		Leader uint64 `json:"leader"`
@@ -163,7 +163,7 @@ func (r *restConn) transferShard(ctx context.Context, in *millracev1.TransferSha
 	return nil
 }
 
-func (r *restConn) balanceShards(ctx context.Context, _ *millracev1.BalanceShardsRequest, out *millracev1.BalanceShardsResponse) error {
+func (r *Conn) balanceShards(ctx context.Context, _ *millracev1.BalanceShardsRequest, out *millracev1.BalanceShardsResponse) error {
 	var body struct {
 		Before restClusterStatus `json:"before"`
 	}
@@ -175,7 +175,7 @@ func (r *restConn) balanceShards(ctx context.Context, _ *millracev1.BalanceShard
 	return nil
 }
 
-func (r *restConn) finalizeFormat(ctx context.Context, _ *millracev1.FinalizeFormatRequest, out *millracev1.FinalizeFormatResponse) error {
+func (r *Conn) finalizeFormat(ctx context.Context, _ *millracev1.FinalizeFormatRequest, out *millracev1.FinalizeFormatResponse) error {
 	var body struct {
 		Format uint32 `json:"format"`
 		Before uint32 `json:"before"`

@@ -1,4 +1,4 @@
-package millrace
+package rest
 
 import (
 	"errors"
@@ -19,7 +19,7 @@ func newRESTPoll() *restPoll { return &restPoll{pollWait} }
 // missed takes the error of a request that waited, and took so long. It reports true when the wait was the reason: it
 // is shorter now, and the request may be made again at once.
 func (p *restPoll) missed(err error, took time.Duration) bool {
-	f, ok := errors.AsType[*restFault](err)
+	f, ok := errors.AsType[*Fault](err)
 	if !ok || f.wire == nil {
 		return false
 	}

@@ -1,4 +1,4 @@
-package millrace
+package rest
 
 import (
 	"context"
@@ -13,6 +13,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/retry"
+	"github.com/millrace/millrace/sdk/go/internal/wire"
 )
 
 // restStream is the contract's stream over REST: each frame with work is a request, whose answer becomes its Ack, and a
@@ -22,7 +24,7 @@ import (
 // stream ends, and what was not acknowledged is sent again on the next one. A request that never left is acknowledged as
 // refused before.
 type restStream struct {
-	r      *restConn
+	r      *Conn
 	ctx    context.Context // of the caller; its end ends the stream
 	work   context.Context // of the requests
 	cancel context.CancelFunc
@@ -38,12 +40,12 @@ type restStream struct {
 	retired  bool // the client goes over to gRPC
 	worker   *millracev1.WorkerInfo
 	draining bool
-	held     map[taskKey]*restHold
+	held     map[wire.Lease]*restHold
 	subs     map[uint32]*restSub
 }
 
 // NewStream opens a stream of the contract.
-func (r *restConn) NewStream(ctx context.Context, _ *grpc.StreamDesc, method string, _ ...grpc.CallOption) (grpc.ClientStream, error) {
+func (r *Conn) NewStream(ctx context.Context, _ *grpc.StreamDesc, method string, _ ...grpc.CallOption) (grpc.ClientStream, error) {
 	if method == millracev1.KVService_Range_FullMethodName {
 		return &restRange{r: r, ctx: ctx}, nil
 	}
@@ -55,7 +57,7 @@ func (r *restConn) NewStream(ctx context.Context, _ *grpc.StreamDesc, method str
 	}
 	s := &restStream{
 		r: r, ctx: ctx, lanes: make(chan struct{}, restLanes), in: newInbox[*millracev1.ServerFrame](), broken: make(chan struct{}),
-		held: map[taskKey]*restHold{}, subs: map[uint32]*restSub{},
+		held: map[wire.Lease]*restHold{}, subs: map[uint32]*restSub{},
 	}
 	s.work, s.cancel = context.WithCancel(ctx)
 	r.mu.Lock()
@@ -70,8 +72,8 @@ func (r *restConn) NewStream(ctx context.Context, _ *grpc.StreamDesc, method str
 	return s, nil
 }
 
-// retire ends the open streams without a loss: each finishes what it has begun.
-func (r *restConn) retire() {
+// Retire ends the open streams without a loss: each finishes what it has begun.
+func (r *Conn) Retire() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for s := range r.streams {
@@ -94,7 +96,7 @@ func (s *restStream) CloseSend() error {
 	s.closed = true
 	s.stopClaims()
 	s.mu.Unlock()
-	s.in.arrive.poke()
+	s.in.arrive.Poke()
 	return nil
 }
 
@@ -122,9 +124,9 @@ func (s *restStream) fail(err error) {
 	s.cause = err
 	close(s.broken)
 	s.stopClaims()
-	late := time.AfterFunc(goawayWithin, s.cancel)
+	late := time.AfterFunc(wire.GoawayWithin, s.cancel)
 	context.AfterFunc(s.ctx, func() { late.Stop() })
-	s.in.arrive.poke()
+	s.in.arrive.Poke()
 }
 
 // retire makes the stream end as one of a server that stops: nothing new is begun. One that was not let in yet breaks.
@@ -202,7 +204,7 @@ func (s *restStream) hello(h *millracev1.Hello) error {
 	s.mu.Lock()
 	s.worker = h.GetWorker()
 	for _, t := range h.GetHeld() {
-		s.held[taskKey{t.GetId(), t.GetToken()}] = &restHold{}
+		s.held[wire.Lease{ID: t.GetId(), Token: t.GetToken()}] = &restHold{}
 	}
 	s.mu.Unlock()
 	return s.begin(func() {
@@ -228,13 +230,13 @@ func (s *restStream) hello(h *millracev1.Hello) error {
 // partitions asks how many the namespace has, unless it is known to have several. One that is not there, or that the token
 // may not look at, counts as having one until a later stream is told otherwise.
 func (s *restStream) partitions() (int, error) {
-	known := s.r.c.partitions()
+	known := s.r.opts.Partitions()
 	if known > 1 {
 		return known, nil
 	}
 	var out millracev1.GetNamespaceResponse
 	err := s.r.getNamespace(s.work, &millracev1.GetNamespaceRequest{}, &out)
-	if f, ok := errors.AsType[*restFault](err); known > 0 || ok && f.wire != nil && fromWire(f.wire).patience() == 0 {
+	if f, ok := errors.AsType[*Fault](err); known > 0 || ok && f.wire != nil && retry.Patience(f.wire.Code, f.wire.Reason) == 0 {
 		err = nil
 	}
 	return max(len(out.Partitions), known), err
@@ -253,7 +255,7 @@ func (s *restStream) begin(work func()) error {
 		s.mu.Lock()
 		s.open--
 		s.mu.Unlock()
-		s.in.arrive.poke()
+		s.in.arrive.Poke()
 	}()
 	return nil
 }
@@ -283,13 +285,13 @@ func (s *restStream) answer(seq uint64, do func(a *millracev1.Ack) error) {
 	err := do(a)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	f, failed := errors.AsType[*restFault](err)
+	f, failed := errors.AsType[*Fault](err)
 	switch {
 	case err == nil:
 	case !failed || f.origin == byContext:
 		s.fail(err)
 		return
-	case f.wire.Code == string(CodeUnauthenticated) && s.worker != nil:
+	case f.wire.Code == wire.Unauthenticated && s.worker != nil:
 		s.fail(err) // it can do nothing any more, and is told so
 		return
 	case f.origin == byNobody:

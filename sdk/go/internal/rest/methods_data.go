@@ -1,4 +1,4 @@
-package millrace
+package rest
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/wire"
 )
 
 // Commits, keys, queues and the server, by their routes.
@@ -17,7 +18,7 @@ func commitRequest(in *millracev1.CommitRequest, room int) restRequest {
 	return post("/v1/commit", 4*room/3+256, func(w *restBody) { w.commit(in) })
 }
 
-func (r *restConn) commits(ctx context.Context, q restRequest, out *millracev1.CommitResponse) error {
+func (r *Conn) commits(ctx context.Context, q restRequest, out *millracev1.CommitResponse) error {
 	var body struct {
 		Results  []restOpResult
 		Replayed bool
@@ -30,11 +31,11 @@ func (r *restConn) commits(ctx context.Context, q restRequest, out *millracev1.C
 	return nil
 }
 
-func (r *restConn) commit(ctx context.Context, in *millracev1.CommitRequest, out *millracev1.CommitResponse) error {
+func (r *Conn) commit(ctx context.Context, in *millracev1.CommitRequest, out *millracev1.CommitResponse) error {
 	return r.commits(ctx, commitRequest(in, 0), out)
 }
 
-func (r *restConn) getKey(ctx context.Context, in *millracev1.KVGetRequest, out *millracev1.KVGetResponse) error {
+func (r *Conn) getKey(ctx context.Context, in *millracev1.KVGetRequest, out *millracev1.KVGetResponse) error {
 	switch {
 	case in.GetKeyspace() == "":
 		return refusedHere("keyspace", "must not be empty")
@@ -47,7 +48,7 @@ func (r *restConn) getKey(ctx context.Context, in *millracev1.KVGetRequest, out 
 		query.Set("max_staleness", d.AsDuration().String())
 	}
 	a, err := r.do(ctx, get(path, query))
-	if f, ok := errors.AsType[*restFault](err); ok && f.origin == byServer && f.wire.GetCode() == string(CodeNotFound) {
+	if f, ok := errors.AsType[*Fault](err); ok && f.origin == byServer && f.wire.GetCode() == wire.NotFound {
 		return nil // out says that it is absent
 	}
 	if err != nil {
@@ -60,7 +61,7 @@ func (r *restConn) getKey(ctx context.Context, in *millracev1.KVGetRequest, out 
 	return nil
 }
 
-func (r *restConn) listQueues(ctx context.Context, in *millracev1.ListQueuesRequest, out *millracev1.ListQueuesResponse) error {
+func (r *Conn) listQueues(ctx context.Context, in *millracev1.ListQueuesRequest, out *millracev1.ListQueuesResponse) error {
 	var body struct {
 		Queues []restStats
 		Cursor string
@@ -73,7 +74,7 @@ func (r *restConn) listQueues(ctx context.Context, in *millracev1.ListQueuesRequ
 	return nil
 }
 
-func (r *restConn) getQueue(ctx context.Context, in *millracev1.GetQueueRequest, out *millracev1.GetQueueResponse) error {
+func (r *Conn) getQueue(ctx context.Context, in *millracev1.GetQueueRequest, out *millracev1.GetQueueResponse) error {
 	var config restQueueConfig
 	a, err := r.ofQueue(ctx, in.GetQueue(), "", &config)
 	if err != nil {
@@ -84,7 +85,7 @@ func (r *restConn) getQueue(ctx context.Context, in *millracev1.GetQueueRequest,
 }
 
 // ofQueue reads what a route below a queue's name says.
-func (r *restConn) ofQueue(ctx context.Context, queue, route string, into any) (*restAnswer, error) {
+func (r *Conn) ofQueue(ctx context.Context, queue, route string, into any) (*restAnswer, error) {
 	path, err := queuePath(queue, route)
 	if err != nil {
 		return nil, err
@@ -97,7 +98,7 @@ type configured struct {
 	Version uint64 `json:"version,string"`
 }
 
-func (r *restConn) setQueue(ctx context.Context, in *millracev1.SetQueueRequest, out *millracev1.SetQueueResponse) error {
+func (r *Conn) setQueue(ctx context.Context, in *millracev1.SetQueueRequest, out *millracev1.SetQueueResponse) error {
 	path, err := queuePath(in.GetQueue(), "")
 	if err != nil {
 		return err
@@ -112,7 +113,7 @@ func (r *restConn) setQueue(ctx context.Context, in *millracev1.SetQueueRequest,
 	return nil
 }
 
-func (r *restConn) deleteQueue(ctx context.Context, in *millracev1.DeleteQueueRequest, out *millracev1.DeleteQueueResponse) error {
+func (r *Conn) deleteQueue(ctx context.Context, in *millracev1.DeleteQueueRequest, out *millracev1.DeleteQueueResponse) error {
 	path, err := queuePath(in.GetQueue(), "")
 	if err != nil {
 		return err
@@ -143,7 +144,7 @@ func put(path string, ifVersion *uint64, fields func(w *restBody)) restRequest {
 	return q
 }
 
-func (r *restConn) queueStats(ctx context.Context, in *millracev1.QueueStatsRequest, out *millracev1.QueueStatsResponse) error {
+func (r *Conn) queueStats(ctx context.Context, in *millracev1.QueueStatsRequest, out *millracev1.QueueStatsResponse) error {
 	var stats restStats
 	a, err := r.ofQueue(ctx, in.GetQueue(), "/stats", &stats)
 	if err != nil {
@@ -153,7 +154,7 @@ func (r *restConn) queueStats(ctx context.Context, in *millracev1.QueueStatsRequ
 	return nil
 }
 
-func (r *restConn) getNamespace(ctx context.Context, _ *millracev1.GetNamespaceRequest, out *millracev1.GetNamespaceResponse) error {
+func (r *Conn) getNamespace(ctx context.Context, _ *millracev1.GetNamespaceRequest, out *millracev1.GetNamespaceResponse) error {
 	var body struct {
 		Version      uint64 `json:"version,string"`
 		AutoCreate   *bool  `json:"auto_create"`
@@ -184,7 +185,7 @@ func (r *restConn) getNamespace(ctx context.Context, _ *millracev1.GetNamespaceR
 	return nil
 }
 
-func (r *restConn) createNamespace(ctx context.Context, in *millracev1.CreateNamespaceRequest, out *millracev1.CreateNamespaceResponse) error {
+func (r *Conn) createNamespace(ctx context.Context, in *millracev1.CreateNamespaceRequest, out *millracev1.CreateNamespaceResponse) error {
 	var body struct {
 		Replayed   bool
 		Partitions []restPartition
@@ -197,7 +198,7 @@ func (r *restConn) createNamespace(ctx context.Context, in *millracev1.CreateNam
 	return nil
 }
 
-func (r *restConn) deleteNamespace(ctx context.Context, _ *millracev1.DeleteNamespaceRequest, out *millracev1.DeleteNamespaceResponse) error {
+func (r *Conn) deleteNamespace(ctx context.Context, _ *millracev1.DeleteNamespaceRequest, out *millracev1.DeleteNamespaceResponse) error {
 	var body struct{ Existed bool }
 	if _, err := r.call(ctx, restRequest{method: http.MethodDelete, path: "/v1/namespace"}, &body); err != nil {
 		return err
@@ -206,7 +207,7 @@ func (r *restConn) deleteNamespace(ctx context.Context, _ *millracev1.DeleteName
 	return nil
 }
 
-func (r *restConn) setNamespace(ctx context.Context, in *millracev1.SetNamespaceRequest, out *millracev1.SetNamespaceResponse) error {
+func (r *Conn) setNamespace(ctx context.Context, in *millracev1.SetNamespaceRequest, out *millracev1.SetNamespaceResponse) error {
 	config := in.GetConfig()
 	q := put("/v1/namespace", in.IfVersion, func(w *restBody) {
 		if config != nil && config.AutoCreate != nil {
@@ -229,7 +230,7 @@ func (r *restConn) setNamespace(ctx context.Context, in *millracev1.SetNamespace
 	return nil
 }
 
-func (r *restConn) status(ctx context.Context, _ *millracev1.StatusRequest, out *millracev1.StatusResponse) error {
+func (r *Conn) status(ctx context.Context, _ *millracev1.StatusRequest, out *millracev1.StatusResponse) error {
 	var body restStatus
 	if _, err := r.call(ctx, get("/v1/status", nil), &body); err != nil {
 		return err

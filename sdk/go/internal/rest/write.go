@@ -1,4 +1,4 @@
-package millrace
+package rest
 
 import (
 	"encoding/base64"

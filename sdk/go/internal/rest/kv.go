@@ -1,4 +1,4 @@
-package millrace
+package rest
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/wire"
 )
 
 // Keys and keyspaces, by their routes.
@@ -66,7 +67,7 @@ func keyPath(keyspace string, key []byte) (string, error) {
 	return keyspacePath(keyspace, "/keys/"+restSegment(string(key)))
 }
 
-func (r *restConn) batchGet(ctx context.Context, in *millracev1.KVBatchGetRequest, out *millracev1.KVBatchGetResponse) error {
+func (r *Conn) batchGet(ctx context.Context, in *millracev1.KVBatchGetRequest, out *millracev1.KVBatchGetResponse) error {
 	path, err := keyspacePath(in.GetKeyspace(), "/get")
 	if err != nil {
 		return err
@@ -101,7 +102,7 @@ func (r *restConn) batchGet(ctx context.Context, in *millracev1.KVBatchGetReques
 	return nil
 }
 
-func (r *restConn) putKey(ctx context.Context, in *millracev1.KVPutRequest, out *millracev1.KVPutResponse) error {
+func (r *Conn) putKey(ctx context.Context, in *millracev1.KVPutRequest, out *millracev1.KVPutResponse) error {
 	var c millracev1.CommitResponse
 	op := &millracev1.Op{Op: &millracev1.Op_KvPut{KvPut: in.GetPut()}}
 	if err := r.commit(ctx, &millracev1.CommitRequest{Ops: []*millracev1.Op{op}, RequestId: in.GetRequestId()}, &c); err != nil {
@@ -112,7 +113,7 @@ func (r *restConn) putKey(ctx context.Context, in *millracev1.KVPutRequest, out 
 	return nil
 }
 
-func (r *restConn) deleteKey(ctx context.Context, in *millracev1.KVDeleteRequest, out *millracev1.KVDeleteResponse) error {
+func (r *Conn) deleteKey(ctx context.Context, in *millracev1.KVDeleteRequest, out *millracev1.KVDeleteResponse) error {
 	path, err := keyPath(in.GetDelete().GetKeyspace(), in.GetDelete().GetKey())
 	if err != nil {
 		return err
@@ -144,7 +145,7 @@ func rangeQuery(from, to, prefix []byte) url.Values {
 	return query
 }
 
-func (r *restConn) deleteKeys(ctx context.Context, in *millracev1.KVDeleteRangeRequest, out *millracev1.KVDeleteRangeResponse) error {
+func (r *Conn) deleteKeys(ctx context.Context, in *millracev1.KVDeleteRangeRequest, out *millracev1.KVDeleteRangeResponse) error {
 	rng := in.GetRange()
 	path, err := keyspacePath(rng.GetKeyspace(), "")
 	if err != nil {
@@ -168,7 +169,7 @@ func (r *restConn) deleteKeys(ctx context.Context, in *millracev1.KVDeleteRangeR
 // restRange reads a range page by page, as a stream of chunks.
 type restRange struct {
 	grpc.ClientStream
-	r    *restConn
+	r    *Conn
 	ctx  context.Context
 	in   *millracev1.KVRangeRequest
 	next string
@@ -202,7 +203,7 @@ func (s *restRange) RecvMsg(m any) error {
 		return err
 	}
 	query := rangeQuery(s.in.GetFrom(), s.in.GetTo(), s.in.GetPrefix())
-	limit := uint64(maxBatchGet)
+	limit := uint64(wire.BatchGet)
 	if s.left > 0 {
 		limit = min(limit, s.left)
 	}
@@ -280,7 +281,7 @@ func spacePath(name string) (string, error) {
 	return routeKeyspaces + "/" + restSegment(name), nil
 }
 
-func (r *restConn) setKeyspace(ctx context.Context, in *millracev1.SetKeyspaceRequest, out *millracev1.SetKeyspaceResponse) error {
+func (r *Conn) setKeyspace(ctx context.Context, in *millracev1.SetKeyspaceRequest, out *millracev1.SetKeyspaceResponse) error {
 	path, err := spacePath(in.GetKeyspace())
 	if err != nil {
 		return err
@@ -306,7 +307,7 @@ func (r *restConn) setKeyspace(ctx context.Context, in *millracev1.SetKeyspaceRe
 	return nil
 }
 
-func (r *restConn) getKeyspace(ctx context.Context, in *millracev1.GetKeyspaceRequest, out *millracev1.GetKeyspaceResponse) error {
+func (r *Conn) getKeyspace(ctx context.Context, in *millracev1.GetKeyspaceRequest, out *millracev1.GetKeyspaceResponse) error {
 	path, err := spacePath(in.GetKeyspace())
 	if err != nil {
 		return err
@@ -320,7 +321,7 @@ func (r *restConn) getKeyspace(ctx context.Context, in *millracev1.GetKeyspaceRe
 	return nil
 }
 
-func (r *restConn) listKeyspaces(ctx context.Context, in *millracev1.ListKeyspacesRequest, out *millracev1.ListKeyspacesResponse) error {
+func (r *Conn) listKeyspaces(ctx context.Context, in *millracev1.ListKeyspacesRequest, out *millracev1.ListKeyspacesResponse) error {
 	var body struct {
 		Keyspaces []restKeyspace
 		Cursor    string
@@ -333,7 +334,7 @@ func (r *restConn) listKeyspaces(ctx context.Context, in *millracev1.ListKeyspac
 	return nil
 }
 
-func (r *restConn) deleteKeyspace(ctx context.Context, in *millracev1.DeleteKeyspaceRequest, out *millracev1.DeleteKeyspaceResponse) error {
+func (r *Conn) deleteKeyspace(ctx context.Context, in *millracev1.DeleteKeyspaceRequest, out *millracev1.DeleteKeyspaceResponse) error {
 	path, err := spacePath(in.GetKeyspace())
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package millrace
+package rest
 
 import (
 	"encoding/json"
@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/wire"
 )
 
 // Answers of the routes, as Go sees their JSON, each with what it becomes in the contract. A payload or result is a JSON
@@ -54,7 +55,7 @@ func restContent(raw json.RawMessage, b []byte) []byte {
 func restNumber(words []string, word string) int32 { return int32(max(slices.Index(words, word), 0)) }
 
 func restState(word string) millracev1.State {
-	return millracev1.State(restNumber(stateNames[:], word))
+	return millracev1.State(restNumber(wire.States, word))
 }
 
 type restHeader struct{ Name, Value string }
@@ -236,7 +237,7 @@ type restAttempt struct {
 func (a *restAttempt) wire() *millracev1.Attempt {
 	return &millracev1.Attempt{
 		Number: a.Number, Worker: a.Worker, Start: restTime(a.Start), End: restTime(a.End),
-		Outcome: millracev1.Outcome(restNumber(attemptOutcomes[:], a.Outcome)), Error: a.Error.wire(), Index: a.Index,
+		Outcome: millracev1.Outcome(restNumber(wire.AttemptOutcomes, a.Outcome)), Error: a.Error.wire(), Index: a.Index,
 	}
 }
 
