@@ -57,6 +57,9 @@ func must[V any](v V, err error) V {
 	return v
 }
 
+// must2 is must for two values.
+func must2[V, W any](v V, w W, err error) (V, W) { return must(v, err), w }
+
 type Page struct{ Name, Text string }
 
 // The word count is stored exactly when the task is done: both are one log entry.
