@@ -7,42 +7,6 @@ import (
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 )
 
-// What is placed somewhere stays there for ever: these are the same in the server and in every client.
-func TestPlacementIsFrozen(t *testing.T) {
-	for _, c := range []struct {
-		key           string
-		of2, of4, of7 int
-		of4096        int
-	}{
-		{"", 1, 1, 2, 805},
-		{"a", 0, 0, 5, 3212},
-		{"b", 1, 1, 0, 421},
-		{"user/1", 0, 2, 6, 578},
-		{"{user/1}/name", 0, 2, 6, 578},
-		{"x{user/1}", 0, 2, 6, 578},
-		{"{}user", 0, 2, 2, 4082},
-		{"{open", 0, 2, 3, 706},
-		{"a{}{b}", 0, 0, 1, 148},
-		{"naïve", 1, 3, 0, 683},
-		{"{{a}}", 1, 1, 4, 3105},
-		{"}{a}", 0, 0, 5, 3212},
-	} {
-		got := [4]int{placeKey(c.key, 2), placeKey([]byte(c.key), 4), placeKey(c.key, 7), placeKey(c.key, 4096)}
-		if want := [4]int{c.of2, c.of4, c.of7, c.of4096}; got != want {
-			t.Errorf("key %q is placed in %v, want %v", c.key, got, want)
-		}
-		if p := placeKey(c.key, 1); p != 0 {
-			t.Errorf("key %q is placed in partition %d of 1", c.key, p)
-		}
-	}
-	id := taskID{hi: 1_700_000_000_000 << 16, lo: 0x0105}
-	for p, want := range map[int]int{1: 0, 2: 1, 4: 1, 7: 261 % 7, 4096: 261} {
-		if got := id.place(p); got != want {
-			t.Errorf("id %s is placed in partition %d of %d, want %d", id, got, p, want)
-		}
-	}
-}
-
 func TestAPlacedIDSaysItsPartitionTwice(t *testing.T) {
 	for _, partitions := range []int{1, 2, 3, 7, 4096} {
 		for _, n := range []uint64{0, 1, 4095, 1 << 40, math.MaxUint64 - 1, math.MaxUint64} {
