@@ -35,7 +35,7 @@ type Client struct {
 	ledger  *ledger
 	parts   atomic.Int32                      // partitions of the namespace; 0: not known yet
 	prod    *producerStream                   // the stream of the first partition
-	lanes   atomic.Pointer[[]*producerStream] // by partition, those in use but the first
+	others  atomic.Pointer[[]*producerStream] // by partition, those in use but the first
 	turn    atomic.Uint32                     // names, modulo their number, the partition of tasks that say none
 
 	tasks   millracev1.TaskServiceClient
@@ -71,7 +71,7 @@ func Dial(ctx context.Context, opts ...Option) (*Client, error) {
 	c := &Client{opts: o, codec: newWireCodec(), ledger: newLedger(o.ledger), workers: map[*Worker]struct{}{}, streams: map[*KVStream]struct{}{}}
 	c.token.Store(&o.token)
 	c.turn.Store(rand.Uint32())
-	if c.router, err = newWays(c); err != nil {
+	if c.router, err = newRouter(c); err != nil {
 		return nil, fmt.Errorf("dial %s: %w", o.address, err)
 	}
 	c.tasks, c.kv = millracev1.NewTaskServiceClient(c.router), millracev1.NewKVServiceClient(c.router)
@@ -79,7 +79,7 @@ func Dial(ctx context.Context, opts ...Option) (*Client, error) {
 	c.queues, c.server = millracev1.NewQueueServiceClient(c.router), millracev1.NewServerServiceClient(c.router)
 	c.search = millracev1.NewSearchServiceClient(c.router)
 	c.spaces, c.tenants = millracev1.NewKeyspaceServiceClient(c.router), millracev1.NewTenantServiceClient(c.router)
-	c.prod = newProducer(c, 0)
+	c.prod = newProducerStream(c, 0)
 	return c, nil
 }
 

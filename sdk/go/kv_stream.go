@@ -42,7 +42,7 @@ func (k KV) Stream() *KVStream {
 // copied. Options are IfRev and IfAbsent. The error is of a put that was not queued; what became of one that was tells
 // Written.
 func (s *KVStream) Put(ctx context.Context, key string, value []byte, opts ...PutOption) (Written, error) {
-	l, err := s.lane(ctx, key)
+	l, err := s.stream(ctx, key)
 	if err != nil {
 		return Written{}, err
 	}
@@ -101,7 +101,7 @@ func (s *KVStream) open() []*putStream {
 }
 
 // stream returns the stream of a key's partition.
-func (s *KVStream) lane(ctx context.Context, key string) (*putStream, error) {
+func (s *KVStream) stream(ctx context.Context, key string) (*putStream, error) {
 	n := s.k.c.partitions()
 	if n == 0 {
 		if !utf8.ValidString(s.k.keyspace) {

@@ -94,7 +94,7 @@ func (c *Client) producer(partition int) *producerStream {
 	if partition == 0 {
 		return c.prod
 	}
-	if all := c.lanes.Load(); all != nil && partition < len(*all) && (*all)[partition] != nil {
+	if all := c.others.Load(); all != nil && partition < len(*all) && (*all)[partition] != nil {
 		return (*all)[partition]
 	}
 	c.mu.Lock()
@@ -103,12 +103,12 @@ func (c *Client) producer(partition int) *producerStream {
 		return nil
 	}
 	all := make([]*producerStream, max(c.partitions(), partition+1))
-	if old := c.lanes.Load(); old != nil {
+	if old := c.others.Load(); old != nil {
 		copy(all, *old)
 	}
 	if all[partition] == nil {
-		all[partition] = newProducer(c, partition)
-		c.lanes.Store(&all)
+		all[partition] = newProducerStream(c, partition)
+		c.others.Store(&all)
 	}
 	return all[partition]
 }
@@ -116,7 +116,7 @@ func (c *Client) producer(partition int) *producerStream {
 // producers are the streams there are.
 func (c *Client) producers() []*producerStream {
 	out := []*producerStream{c.prod}
-	if all := c.lanes.Load(); all != nil {
+	if all := c.others.Load(); all != nil {
 		for _, p := range *all {
 			if p != nil {
 				out = append(out, p)

@@ -473,10 +473,10 @@ func TestStreamsBeyondWhatAConnectionTakesGetAnother(t *testing.T) {
 	g := w.acquire()
 	defer w.release(g)
 	var lines []*streamConn
-	for range 2*lineStreams + 1 {
+	for range 2*connStreams + 1 {
 		lines = append(lines, w.openStream(g))
 	}
-	if lines[0] == lines[lineStreams] || lines[0] != lines[lineStreams-1] || len(g.lines) != 3 {
+	if lines[0] == lines[connStreams] || lines[0] != lines[connStreams-1] || len(g.lines) != 3 {
 		t.Errorf("got %d connections for %d streams, want 3", len(g.lines), len(lines))
 	}
 	w.closeStream(lines[0])

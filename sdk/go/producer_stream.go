@@ -25,7 +25,7 @@ type producerStream struct {
 	numbers // of commits
 }
 
-func newProducer(c *Client, partition int) *producerStream {
+func newProducerStream(c *Client, partition int) *producerStream {
 	p := &producerStream{s: newSession(c, new(sync.Mutex), partition)}
 	p.s.role = p
 	return p

@@ -180,7 +180,7 @@ func (s *session) awaitWork() bool {
 
 // connect opens a stream at the address asked and serves it to its end. welcomed says that the server let the session in.
 func (s *session) connect() (asked string, welcomed bool, err error) {
-	g := s.c.router.enterTo(s.partition)
+	g := s.c.router.acquireTo(s.partition)
 	defer s.c.router.release(g)
 	conn := s.c.router.openStream(g)
 	defer s.c.router.closeStream(conn)

@@ -1,10 +1,10 @@
 package millrace
 
 import (
+	"time"
+
 	"github.com/millrace/millrace/sdk/go/internal/retry"
 )
-
-import "time"
 
 // giveUp ends what waits to be sent again for longer than it may be, and what has been under way for longer than it is waited for.
 func (s *session) giveUp() {

@@ -31,13 +31,13 @@ const (
 
 // stay is how long a travelling slot stays where it finds nothing: short enough to come by everywhere in time, with half of
 // the slots.
-func stay(total, lanes int) time.Duration {
-	return min(max(lookEvery*time.Duration(total)/time.Duration(2*lanes), stayLeast), stayMost)
+func stay(total, streams int) time.Duration {
+	return min(max(lookEvery*time.Duration(total)/time.Duration(2*streams), stayLeast), stayMost)
 }
 
 // heat says which streams want more than they have.
-func heat(lanes []*share, now time.Time, roams bool) (any bool) {
-	for _, s := range lanes {
+func heat(streams []*share, now time.Time, roams bool) (any bool) {
+	for _, s := range streams {
 		if roams {
 			s.hot = s.up && now.Sub(s.filled) < hotRoaming
 		} else {
@@ -50,24 +50,24 @@ func heat(lanes []*share, now time.Time, roams bool) (any bool) {
 
 // divide sets the targets where there is a slot for every stream: an even share for each, unless some stream uses all of its
 // own. Then those share evenly what the others have no use for; these keep one slot free, so that no task waits for it.
-func divide(total int, lanes []*share, now time.Time) (busy bool) {
-	if busy = heat(lanes, now, false); !busy {
-		for i, s := range lanes {
-			s.target = total / len(lanes)
-			if i < total%len(lanes) {
+func divide(total int, streams []*share, now time.Time) (busy bool) {
+	if busy = heat(streams, now, false); !busy {
+		for i, s := range streams {
+			s.target = total / len(streams)
+			if i < total%len(streams) {
 				s.target++
 			}
 		}
 		return false
 	}
-	left, open := total, len(lanes)
-	for _, s := range lanes {
+	left, open := total, len(streams)
+	for _, s := range streams {
 		s.target = -1
 	}
 	for found := true; found; {
 		found = false
 		level := left / open
-		for _, s := range lanes {
+		for _, s := range streams {
 			want := s.used
 			if s.up {
 				want++
@@ -79,7 +79,7 @@ func divide(total int, lanes []*share, now time.Time) (busy bool) {
 			}
 		}
 	}
-	for _, s := range lanes {
+	for _, s := range streams {
 		if s.target < 0 {
 			s.target = (left + open - 1) / open
 			left -= s.target
@@ -91,12 +91,12 @@ func divide(total int, lanes []*share, now time.Time) (busy bool) {
 
 // roam sets the targets where there are fewer slots than streams: the free ones travel, so that each stream is looked at in
 // time. Where a slot finds work it stays, but for what it takes to look at the others.
-func roam(total int, lanes []*share, now time.Time) {
-	busy := heat(lanes, now, true)
-	dwell := stay(total, len(lanes))
+func roam(total int, streams []*share, now time.Time) {
+	busy := heat(streams, now, true)
+	dwell := stay(total, len(streams))
 	dealt := 0
-	byAge := make([]*share, 0, len(lanes))
-	for _, s := range lanes {
+	byAge := make([]*share, 0, len(streams))
+	for _, s := range streams {
 		switch {
 		case !s.up:
 			s.target, s.opened = 0, time.Time{}
@@ -149,7 +149,7 @@ func roam(total int, lanes []*share, now time.Time) {
 
 // donor finds the stream that a slot is taken from for another: one where it stands open in vain, else one where it is at
 // work, and only then one that wants more.
-func donor(lanes []*share, but *share, now time.Time, dwell time.Duration) (best *share) {
+func donor(streams []*share, but *share, now time.Time, dwell time.Duration) (best *share) {
 	rank := func(s *share) int {
 		switch {
 		case s.hot:
@@ -159,7 +159,7 @@ func donor(lanes []*share, but *share, now time.Time, dwell time.Duration) (best
 		}
 		return 0
 	}
-	for _, s := range lanes {
+	for _, s := range streams {
 		if s == but || s.target == 0 || rank(s) == 0 && !s.idleFor(dwell, now) {
 			continue
 		}
@@ -186,11 +186,11 @@ func (s *share) idleFor(d time.Duration, now time.Time) bool {
 }
 
 // gather moves slots that stand open in vain to the streams that want more, in turn.
-func gather(lanes []*share, now time.Time, dwell time.Duration) {
-	for _, s := range lanes {
+func gather(streams []*share, now time.Time, dwell time.Duration) {
+	for _, s := range streams {
 		for !s.hot && s.target > s.used && s.idleFor(dwell, now) {
 			var to *share
-			for _, x := range lanes {
+			for _, x := range streams {
 				if x.hot && (to == nil || x.target < to.target) {
 					to = x
 				}

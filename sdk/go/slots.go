@@ -36,19 +36,19 @@ func (w *Worker) balance(now time.Time) {
 		return
 	}
 	w.slots.last = now
-	lanes := w.shares()
+	streams := w.shares()
 	wait := balanceEvery
 	switch total := w.opts.slots; {
 	case w.streams[0].s.plain: // it asks for all partitions
-		for _, s := range lanes[1:] {
+		for _, s := range streams[1:] {
 			s.target = 0
 			total -= s.used
 		}
-		lanes[0].target = max(total, 0)
-	case total < len(lanes):
-		roam(total, lanes, now)
-		wait = stay(total, len(lanes))
-	case !divide(total, lanes, now):
+		streams[0].target = max(total, 0)
+	case total < len(streams):
+		roam(total, streams, now)
+		wait = stay(total, len(streams))
+	case !divide(total, streams, now):
 		wait = 0
 	}
 	w.resize(now)

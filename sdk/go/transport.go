@@ -55,7 +55,7 @@ type endpoint struct {
 	conns          [2]*grpc.ClientConn
 	more           []*grpc.ClientConn // for more streams than one takes
 	lines          []*streamConn      // over gRPC, those of streams: the first is that of streams
-	gone           context.Context    // ends when another way is taken
+	gone           context.Context    // ends when another endpoint is taken
 	leave          context.CancelFunc
 	owed           owed
 	users          int       // calls and streams under way
@@ -63,7 +63,7 @@ type endpoint struct {
 	failing        time.Time // since when no call is accepted; zero: calls are accepted
 }
 
-// router chooses how a client reaches its server. It is a connection like gRPC's, of which each call takes the way that
+// router chooses how a client reaches its server. It is a connection like gRPC's, of which each call takes the endpoint that
 // is the right one when it begins.
 //
 // Over gRPC two connections are kept: a server bounds the calls of one, and waits must not hold up a stream. When gRPC
@@ -75,13 +75,13 @@ type router struct {
 	rest *rest.Conn // nil with TransportStream
 	ctx  context.Context
 	stop context.CancelFunc
-	done chan struct{} // closed when nothing looks after the ways any more
+	done chan struct{} // closed when watch has returned
 	turn chan struct{} // holds a token while somebody finds out whether REST is to be taken
 
 	moves  int // from node to node in a row that reached none; of watch alone
 	asking sync.WaitGroup
 
-	mu      sync.Mutex // guards the fields below, and what changes of a way
+	mu      sync.Mutex // guards the fields below, and what changes of an endpoint
 	now     *endpoint
 	lead    leaders
 	members []string // addresses of the cluster that the client was not given, as its nodes say
@@ -92,7 +92,7 @@ type router struct {
 }
 
 const (
-	// grpcGrace is how long gRPC may fail that worked before: a restart or a short cut must not change the way, which
+	// grpcGrace is how long gRPC may fail that worked before: a restart or a short cut must not change the transport, which
 	// leaves commits that are under way unknown.
 	grpcGrace = 5 * time.Second
 	// askAgain bounds how often REST is looked for.
@@ -104,7 +104,7 @@ const (
 	lookMax  = time.Minute
 )
 
-func newWays(c *Client) (*router, error) {
+func newRouter(c *Client) (*router, error) {
 	w := &router{c: c, mode: c.opts.transport, done: make(chan struct{}), turn: make(chan struct{}, 1)}
 	w.ctx, w.stop = context.WithCancel(context.Background())
 	if w.mode != TransportStream {
@@ -164,7 +164,7 @@ func (g *endpoint) connections() (out []*grpc.ClientConn) {
 	return out
 }
 
-// acquire returns the way to take; exit must follow.
+// acquire returns the endpoint to use; release must follow.
 func (w *router) acquire() *endpoint {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -185,7 +185,7 @@ func (w *router) release(g *endpoint) {
 	}
 }
 
-// take makes g the way, and leaves the one before: what is under way on it ends well.
+// take makes g the endpoint in use, and leaves the one before: what is under way on it ends well.
 func (w *router) take(g *endpoint) bool {
 	w.mu.Lock()
 	if w.closed {
@@ -203,7 +203,7 @@ func (w *router) take(g *endpoint) bool {
 		idle = w.drop(all)
 	}
 	w.mu.Unlock()
-	closeWays(idle)
+	closeEndpoints(idle)
 	w.c.dialErr.Store(nil)
 	old.leave()
 	if old.plain {
@@ -290,10 +290,10 @@ func (w *router) close() {
 	}
 }
 
-// Invoke carries out a unary call. A call that surely did not leave, on a way where no call was accepted yet, goes over
+// Invoke carries out a unary call. A call that surely did not leave, on an endpoint where no call was accepted yet, goes over
 // REST if that answers.
 func (w *router) Invoke(ctx context.Context, method string, in, out any, opts ...grpc.CallOption) error {
-	g := w.enterFor(routeOf(ctx))
+	g := w.acquireFor(routeOf(ctx))
 	defer w.release(g)
 	if g.plain {
 		return g.calls.Invoke(ctx, method, in, out, opts...)

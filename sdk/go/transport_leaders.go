@@ -11,7 +11,7 @@ import (
 	"github.com/millrace/millrace/sdk/go/internal/retry"
 )
 
-// leaders is what a client knows of who leads which partition, and its ways there. Where a namespace has one partition
+// leaders is what a client knows of who leads which partition, and its endpoints there. Where a namespace has one partition
 // it is empty: the client as a whole follows that leader.
 type leaders struct {
 	at     []string // by partition: the address of the leader; empty: not known
@@ -36,8 +36,8 @@ func (w *router) widen(n int) {
 	}
 }
 
-// enterTo returns the way to the leader of a partition; exit must follow.
-func (w *router) enterTo(partition int) *endpoint {
+// acquireTo returns the endpoint of the leader of a partition; release must follow.
+func (w *router) acquireTo(partition int) *endpoint {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	g := w.now
@@ -48,8 +48,8 @@ func (w *router) enterTo(partition int) *endpoint {
 	return g
 }
 
-// enterFor returns the way of a unary call, and notes on its route where that leads.
-func (w *router) enterFor(r *route) *endpoint {
+// acquireFor returns the endpoint of a unary call, and notes on its route where that leads.
+func (w *router) acquireFor(r *route) *endpoint {
 	if r == nil {
 		return w.acquire()
 	}
@@ -91,7 +91,7 @@ func (w *router) nodes() []string {
 	return out
 }
 
-// toward returns the way to an address. It needs mu.
+// toward returns the endpoint at an address. It needs mu.
 func (w *router) toward(address string) *endpoint {
 	if w.closed || address == "" || address == w.now.address {
 		return w.now
@@ -113,10 +113,10 @@ type streamConn struct {
 	open int
 }
 
-// lineStreams is how many streams share a connection.
-const lineStreams = 500
+// connStreams is how many streams share a connection.
+const connStreams = 500
 
-// openStream returns a connection of g for one stream more; alight must follow.
+// openStream returns a connection of g for one stream more; closeStream must follow.
 func (w *router) openStream(g *endpoint) *streamConn {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -124,7 +124,7 @@ func (w *router) openStream(g *endpoint) *streamConn {
 		return &streamConn{ClientConnInterface: g.streams}
 	}
 	for _, l := range g.lines {
-		if l.open < lineStreams {
+		if l.open < connStreams {
 			l.open++
 			return l
 		}
@@ -155,7 +155,7 @@ func (w *router) waits(g *endpoint) bool {
 // setLeader takes in that g leads to the leader of a partition, and what that says of the others.
 func (w *router) setLeader(g *endpoint, partition int, directory []*millracev1.PartitionAddress, members []string) {
 	w.mu.Lock()
-	defer func() { closeWays(w.sweep()) }()
+	defer func() { closeEndpoints(w.sweep()) }()
 	defer w.mu.Unlock()
 	w.setLeaders(g, directory)
 	w.setMembers(members)
@@ -170,7 +170,7 @@ func (w *router) setLeader(g *endpoint, partition int, directory []*millracev1.P
 // directory takes in who leads which partition, as the node says that g leads to.
 func (w *router) directory(g *endpoint, list []*millracev1.PartitionAddress, members []string) {
 	w.mu.Lock()
-	defer func() { closeWays(w.sweep()) }()
+	defer func() { closeEndpoints(w.sweep()) }()
 	defer w.mu.Unlock()
 	w.setLeaders(g, list)
 	w.setMembers(members)
@@ -226,7 +226,7 @@ func (w *router) turnTo(partition int, asked string, e *Error) bool {
 		return false
 	}
 	w.mu.Lock()
-	defer func() { closeWays(w.sweep()) }()
+	defer func() { closeEndpoints(w.sweep()) }()
 	defer w.mu.Unlock()
 	if w.now.plain || partition >= len(w.lead.at) {
 		return false
@@ -279,14 +279,14 @@ func (w *router) redirect(r *route, e *Error) bool {
 	return e.Leader != r.asked
 }
 
-// sweep leaves the ways that lead to no leader any more, and returns those on which nothing is under way.
+// sweep leaves the endpoints that lead to no leader any more, and returns those on which nothing is under way.
 func (w *router) sweep() (idle []*endpoint) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.drop(func(address string) bool { return address == w.now.address || !slices.Contains(w.lead.at, address) })
 }
 
-// drop leaves the ways in the pool that which holds for. It needs mu.
+// drop leaves the endpoints of the pool that which holds for. It needs mu.
 func (w *router) drop(which func(address string) bool) (idle []*endpoint) {
 	for address, g := range w.lead.pool {
 		if !which(address) {
@@ -305,7 +305,7 @@ func (w *router) drop(which func(address string) bool) (idle []*endpoint) {
 
 func all(string) bool { return true }
 
-func closeWays(list []*endpoint) {
+func closeEndpoints(list []*endpoint) {
 	for _, g := range list {
 		g.close()
 	}

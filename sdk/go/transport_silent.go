@@ -187,7 +187,7 @@ func (w *router) abandon(g *endpoint, leader string, partition int) {
 		w.watchAgain(g)
 		return
 	}
-	closeWays(w.sweep())
+	closeEndpoints(w.sweep())
 	g.owed.left.Store(true)
 	w.mu.Lock()
 	conns := g.connections()

@@ -10,7 +10,7 @@ import (
 	"github.com/millrace/millrace/sdk/go/internal/retry"
 )
 
-// turnToREST leaves g for REST if that answers. It reports whether REST is the way now.
+// turnToREST leaves g for REST if that answers. It reports whether REST is in use now.
 func (w *router) turnToREST(ctx context.Context, g *endpoint) bool {
 	select {
 	case w.turn <- struct{}{}:
@@ -40,7 +40,7 @@ func (w *router) turnToREST(ctx context.Context, g *endpoint) bool {
 	return true
 }
 
-// watch looks after the ways until the client closes: for REST while gRPC fails, for gRPC while REST serves.
+// watch looks after the endpoint in use until the client closes: for REST while gRPC fails, for gRPC while REST serves.
 func (w *router) watch() {
 	defer close(w.done)
 	for w.ctx.Err() == nil {
@@ -106,7 +106,7 @@ func moveWait(moves, nodes int) time.Duration {
 
 var errNotReached = errors.New("the server is not reached")
 
-// look returns a way over gRPC on which a stream was let in, and that is taken; nil when the client closes. It asks at all
+// look returns an endpoint over gRPC on which a stream was let in, and that is taken; nil when the client closes. It asks at all
 // addresses in turn.
 func (w *router) look() *endpoint {
 	for wait := lookBase; retry.Sleep(w.ctx, wait/2+retry.Within(wait/2)); wait = min(2*wait, lookMax) {

@@ -116,7 +116,7 @@ func (c *Client) Worker(opts ...WorkerOption) *Worker {
 		c: c, opts: o, handlers: map[string]handler{}, failed: make(chan error, 1),
 		stopped: make(chan struct{}), ended: make(chan struct{}), drained: make(chan struct{}), quiet: make(chan struct{}),
 	}
-	w.streams = []*workerStream{newLane(w, 0)}
+	w.streams = []*workerStream{newWorkerStream(w, 0)}
 	w.streams[0].share.slots = o.slots
 	w.cond = sync.NewCond(&w.mu)
 	return w
@@ -197,12 +197,12 @@ func (w *Worker) quit() { w.stopOnce.Do(func() { close(w.stopped) }) }
 func (w *Worker) abort(cause error) {
 	w.mu.Lock()
 	w.finish()
-	lanes := w.streams // none is added any more
+	streams := w.streams // none is added any more
 	w.mu.Unlock()
-	for _, l := range lanes {
+	for _, l := range streams {
 		l.s.stop(cause)
 	}
-	for _, l := range lanes {
+	for _, l := range streams {
 		<-l.s.done
 	}
 }
@@ -247,10 +247,10 @@ func (w *Worker) drain() error {
 		}
 	}
 	w.mu.Lock()
-	lanes := w.streams // none is added any more
+	streams := w.streams // none is added any more
 	w.mu.Unlock()
 	var closed sync.WaitGroup
-	for _, l := range lanes {
+	for _, l := range streams {
 		closed.Go(func() { l.s.drain(closeStream) })
 	}
 	closed.Wait()

@@ -35,7 +35,7 @@ type workerStream struct {
 	renewNext  time.Time
 }
 
-func newLane(w *Worker, partition int) *workerStream {
+func newWorkerStream(w *Worker, partition int) *workerStream {
 	l := &workerStream{w: w, s: newSession(w.c, &w.mu, partition), held: map[wire.Lease]*Task{}}
 	l.s.role = l
 	return l

@@ -416,7 +416,7 @@ func TestASettleThatIsTriedLaterFollowsItsTaskToAnotherLane(t *testing.T) {
 	defer ns.end(c)
 	w := c.Worker()
 	w.base = context.Background()
-	w.streams = append(w.streams, newLane(w, 1))
+	w.streams = append(w.streams, newWorkerStream(w, 1))
 	c.learned(2)
 	from, to := w.streams[0], w.streams[1]
 	w.mu.Lock()
@@ -441,7 +441,7 @@ func TestOverRESTTheFirstLaneAloneAsksForTasks(t *testing.T) {
 	c := ns.client()
 	defer ns.end(c)
 	w := c.Worker()
-	w.streams = append(w.streams, newLane(w, 1))
+	w.streams = append(w.streams, newWorkerStream(w, 1))
 	c.learned(2)
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -38,7 +38,7 @@ func (l *workerStream) abandon() {
 // widen adds streams until there is one per partition, and begins them. It needs mu.
 func (w *Worker) widen(partitions int) {
 	for len(w.streams) < partitions && !w.drains && !w.over {
-		l := newLane(w, len(w.streams))
+		l := newWorkerStream(w, len(w.streams))
 		w.streams = append(w.streams, l)
 		go l.run()
 	}
@@ -97,9 +97,9 @@ func (l *workerStream) handOver() {
 // reauth tells the open streams of a new token.
 func (w *Worker) reauth(token string) {
 	w.mu.Lock()
-	lanes := w.streams
+	streams := w.streams
 	w.mu.Unlock()
-	for _, l := range lanes {
+	for _, l := range streams {
 		l.s.reauth(token)
 	}
 }
