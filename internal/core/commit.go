@@ -126,38 +126,6 @@ type Renewed struct {
 	Until ShardTime
 }
 
-// Applied is what Apply hands to the node for one entry: results and what they mean to those who wait.
-type Applied struct {
-	Results []Result // one per commit
-	Ended   []Ended  // tasks that became terminal
-	Woken   []Woken  // queues that gained ready tasks
-	Lost    []Lost   // leases that ended other than by their holder's settle
-	Points  []PointChange
-	Gone    []NamespaceInfo // namespaces that left the directory
-	Cleared []Partition     // what was left of them is deleted
-}
-
-// Ended names a task that became terminal.
-type Ended struct {
-	Partition Partition
-	Task      TaskID
-}
-
-// Woken names a queue that gained ready tasks.
-type Woken struct {
-	Partition Partition
-	Queue     string
-}
-
-// Lost names a lease that the leader ended, so that its holder can be told.
-type Lost struct {
-	Partition Partition
-	Session   SessionID
-	Task      TaskID
-	Token     Token
-	Reason    string // expired, max_run, released, removed
-}
-
 // At is where an answer stands: reads can ask for at least this. Epoch is reserved for a partition that moves.
 type At struct {
 	Partition uint16

@@ -53,3 +53,21 @@ type Txn interface {
 	// Keep keeps every change since Mark, and ends the mark.
 	Keep()
 }
+
+// ChangeCounter is a Txn that counts the changes made through it: equal on all replicas, as the apply hash holds.
+type ChangeCounter struct {
+	Txn
+	Changes uint32
+}
+
+// Set counts a change.
+func (c *ChangeCounter) Set(key, value []byte) { c.Changes++; c.Txn.Set(key, value) }
+
+// Insert counts a change.
+func (c *ChangeCounter) Insert(key, value []byte) { c.Changes++; c.Txn.Insert(key, value) }
+
+// Delete counts a change.
+func (c *ChangeCounter) Delete(key []byte) { c.Changes++; c.Txn.Delete(key) }
+
+// DeleteRange counts a change.
+func (c *ChangeCounter) DeleteRange(from, to []byte) { c.Changes++; c.Txn.DeleteRange(from, to) }

@@ -12,7 +12,7 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// applierState is what the applier of a shard writes. Nothing else does.
+// applierState is what the applier of a shard writes. Nothing else does, once the shard is made.
 type applierState struct {
 	machine *commit.Machine
 	// machineMu guards the derived state of machine: the applier holds it while it judges an entry, others while they read.
@@ -20,6 +20,10 @@ type applierState struct {
 	// scratch has the encoded results of the entry at hand, and ends the place at which each of them ends.
 	scratch []byte
 	ends    []int
+	// now is the entry that observers are told of.
+	now appliedEntry
+	// observers are told of each applied entry. They are fixed once the shard is made.
+	observers []observer
 }
 
 // applierWork is for the applier: a run of entries, or another state.
@@ -61,8 +65,8 @@ func (s *shard) applyAll(a *replog.Apply) error {
 	return nil
 }
 
-// applyEntry applies one entry and publishes it. What needs no more than its own results is answered on the way (early),
-// the rest afterwards.
+// applyEntry applies one entry, publishes it and tells the observers. What needs no more than its own results is answered on the
+// way (early), the rest afterwards.
 func (s *shard) applyEntry(e replog.Entry) error {
 	if e.Conf {
 		return s.applyConf(e)
@@ -81,50 +85,27 @@ func (s *shard) applyEntry(e replog.Entry) error {
 	if err != nil {
 		return errs.Corruptf("decode: %v", err)
 	}
-	at := func(p core.Partition) core.At {
-		return core.At{Partition: p.Index, Index: e.Index, Stamp: entry.Stamp}
-	}
+	a := &s.applier.now
+	*a = appliedEntry{index: e.Index, entry: entry, own: f}
+	defer func() { *a = appliedEntry{} }()
 	s.applier.machineMu.Lock()
-	applied, err := s.judge(e.Index, entry, f.early(at))
+	if a.Applied, err = s.judge(e.Index, entry, f.early(a.at)); err == nil && len(a.Results) != len(entry.Commits) {
+		err = errs.Corruptf("%d results for %d commits", len(a.Results), len(entry.Commits))
+	}
 	if err != nil {
 		s.applier.machineMu.Unlock()
 		return err
 	}
-	s.noteHash(e.Index)
-	if len(applied.Results) != len(entry.Commits) {
-		s.applier.machineMu.Unlock()
-		return errs.Corruptf("%d results for %d commits", len(applied.Results), len(entry.Commits))
-	}
-	s.view.due.Store(int64(s.applier.machine.Due()))
-	s.view.lastSeen.Store(int64(entry.Stamp))
-	s.view.shifted.Store(int64(s.applier.machine.Shift()))
-	if s.searches() && len(applied.Points) > 0 {
-		if err := s.points.apply(applied.Points); err != nil {
-			s.n.o.Logger.Error("a stored point is found by no search", "shard", s.id, "index", e.Index, "error", err)
-		}
-	}
-	out := s.disp.applied(s.applier.machine, f, &applied, at)
-	ended := s.disp.cleared(applied.Cleared)
-	members, format := s.applier.machine.Members(), s.applier.machine.Format()
+	s.tellHeld(a)
 	s.applier.machineMu.Unlock()
-	s.n.forgetNamespaces(applied.Gone) // before anybody may wait for this entry
-	if s.id == 0 {
-		if err := s.n.takeFormat(format); err != nil {
-			return err
-		}
-		s.n.learn(members)
+	if err := s.tellBefore(a); err != nil {
+		return err
 	}
 	s.publish(e.Index)
 	if f != nil {
-		s.answer(f, entry, applied.Results, at)
+		s.answer(f, entry, a.Results, a.at)
 	}
-	s.disp.deliver(out)
-	for _, ses := range ended {
-		ses.sink.End(core.NotFound{Kind: "namespace"})
-	}
-	for _, end := range applied.Ended {
-		s.waits.wake(waitKey{end.Partition, end.Task})
-	}
+	s.tellAfter(a)
 	return nil
 }
 
@@ -223,16 +204,6 @@ func (s *shard) answer(f *inflight, entry *core.Entry, results []core.Result, at
 		s.advance.notify() // who waits for it may have looked before
 		s.poke()
 	}
-}
-
-// noteHash remembers the apply hash at round indexes, for replicas to compare.
-func (s *shard) noteHash(index uint64) {
-	if s.alone.Load() || index%hashEvery != 0 {
-		return
-	}
-	_, hash := s.store.Applied()
-	s.hashes.note(index, hash)
-	s.poke()
 }
 
 func (s *shard) publish(index uint64) {

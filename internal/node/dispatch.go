@@ -187,9 +187,15 @@ func (s *shard) isCleared(p core.Partition) (is bool) {
 	return is
 }
 
-// cleared ends the sessions and claims of partitions that were cleared. It returns the sessions, whose streams are to be told.
+// cleared ends the sessions and claims of partitions that an entry cleared. It returns the sessions, whose streams are to be told.
 // The caller holds the machine.
-func (d *dispatcher) cleared(parts []core.Partition) (ended []*session) {
+func (d *dispatcher) cleared(events []core.Event) (ended []*session) {
+	var parts []core.Partition
+	for _, e := range events {
+		if c, ok := e.(*core.PartitionCleared); ok {
+			parts = append(parts, c.Partition)
+		}
+	}
 	if len(parts) == 0 {
 		return nil
 	}
@@ -368,24 +374,50 @@ func (d *dispatcher) grant(u *sub) *grant {
 	return g
 }
 
-// applied takes in what an applied entry did: f is nil for an entry of another proposer. It returns what to send. The
-// caller holds the machine.
-func (d *dispatcher) applied(m *commit.Machine, f *inflight, a *core.Applied, at func(core.Partition) core.At) []send {
+// observer grants what became ready, and sends what was granted when the entry is published.
+func (d *dispatcher) observer() observer {
+	var out []send
+	var ended []*session
+	return observer{
+		name: "dispatcher",
+		held: func(a *appliedEntry) {
+			out = d.applied(d.s.applier.machine, a)
+			ended = d.cleared(a.Events)
+		},
+		after: func(*appliedEntry) {
+			d.deliver(out)
+			for _, ses := range ended {
+				ses.sink.End(core.NotFound{Kind: "namespace"})
+			}
+			out, ended = nil, nil
+		},
+	}
+}
+
+// applied takes in what an applied entry did. It returns what to send. The caller holds the machine.
+func (d *dispatcher) applied(m *commit.Machine, a *appliedEntry) []send {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var out []send
-	for _, w := range a.Woken {
-		if dm := d.demands[queueKey{w.Partition, w.Queue}]; dm != nil {
-			d.refresh(m, dm)
+	for _, e := range a.Events {
+		if w, ok := e.(*core.Woken); ok {
+			if dm := d.demands[queueKey{w.Partition, w.Queue}]; dm != nil {
+				d.refresh(m, dm)
+			}
 		}
 	}
-	for _, l := range a.Lost {
+	for _, e := range a.Events {
+		l, ok := e.(*core.Lost)
+		if !ok {
+			continue
+		}
 		if ses := d.sessions[sessionKey{l.Partition, l.Session}]; ses != nil {
-			if ses.lost(l) {
+			if ses.lost(*l) {
 				out = append(out, send{session: ses, lost: core.TaskHold{Task: l.Task, Token: l.Token}, reason: l.Reason})
 			}
 		}
 	}
+	f := a.own
 	if f == nil {
 		return out
 	}
@@ -410,7 +442,7 @@ func (d *dispatcher) applied(m *commit.Machine, f *inflight, a *core.Applied, at
 		if r.Refusal == nil && len(r.Ops) == 1 {
 			tasks = showAssigned(r.Ops[0].Assigned, m.Shift())
 		}
-		out = append(out, d.granted(m, g, tasks, at(g.partition))...)
+		out = append(out, d.granted(m, g, tasks, a.at(g.partition))...)
 	}
 	return out
 }

@@ -16,6 +16,16 @@ type hashes struct {
 	told []hashAt   // ascending
 }
 
+// noteHash remembers the apply hash at round indexes, for replicas to compare.
+func (s *shard) noteHash(index uint64) {
+	if s.alone.Load() || index%hashEvery != 0 {
+		return
+	}
+	_, hash := s.store.Applied()
+	s.hashes.note(index, hash)
+	s.poke()
+}
+
 // note remembers the replica's own hash at a round index.
 func (h *hashes) note(index, hash uint64) {
 	h.mu.Lock()

@@ -170,6 +170,7 @@ func (n *Node) openShard(id core.ShardID) (*shard, error) {
 	s.snap.made, s.snap.fetched = make(chan madeSnapshot, 1), make(chan *fetch, 1)
 	s.rounds.number = n.boot
 	s.disp = newDispatcher(s)
+	s.observeApply()
 	s.alone.Store(c.Status().Alone)
 	// A log that begins in this run, or that a power cut took whole, has given no index that it lacks.
 	if began := c.Status().Last <= replog.FirstIndex; n.o.Unsynced && !(began && s.alone.Load()) {

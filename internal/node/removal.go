@@ -215,17 +215,24 @@ func (n *Node) resume(r commit.Removal) {
 	n.o.Logger.Info("removal of a namespace that was left half done", "tenant", r.Space.TenantName, "namespace", r.Space.Name, "finished", r.Finished, "error", err)
 }
 
-// forgetNamespaces drops namespaces that left the directory from this node's cache of it.
-func (n *Node) forgetNamespaces(gone []core.NamespaceInfo) {
-	if len(gone) == 0 {
-		return
-	}
+// namespaceObserver drops namespaces that left the directory from this node's cache of it, before a caller can wait for the entry.
+func (n *Node) namespaceObserver() observer {
+	return observer{name: "namespaces", before: func(a *appliedEntry) error {
+		for _, e := range a.Events {
+			if gone, ok := e.(*core.NamespaceGone); ok {
+				n.dropNamespace(&gone.NamespaceInfo)
+			}
+		}
+		return nil
+	}}
+}
+
+// dropNamespace drops a namespace that left the directory from the cache.
+func (n *Node) dropNamespace(gone *core.NamespaceInfo) {
 	n.dirMu.Lock()
 	defer n.dirMu.Unlock()
 	n.dirDrops++
-	for i := range gone {
-		n.forgetNamespace(&gone[i])
-	}
+	n.forgetNamespace(gone)
 }
 
 // forgetNamespace drops one, unless its name stands for another one. The mutex is held.

@@ -41,7 +41,11 @@ func (w *town) apply(c core.Commit) core.Result {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	for _, ns := range a.Gone {
+	for _, e := range a.Events {
+		ns, ok := e.(*core.NamespaceGone)
+		if !ok {
+			continue
+		}
 		w.gone[ns.Namespace] = true
 		if n := w.acked[ns.Namespace]; n > 0 {
 			w.t.Fatalf("namespace %d was removed with %d acknowledged writes", ns.Namespace, n)

@@ -263,7 +263,7 @@ func TestALookUpDoesNotBringARemovedNamespaceBack(t *testing.T) {
 	r.node.dirMu.RLock()
 	drops := r.node.dirDrops
 	r.node.dirMu.RUnlock()
-	r.node.forgetNamespaces([]core.NamespaceInfo{info})
+	r.node.dropNamespace(&info)
 	if r.node.keepNamespace(k, info, drops) {
 		t.Error("a namespace that was dropped meanwhile is cached")
 	}
@@ -275,7 +275,7 @@ func TestALookUpDoesNotBringARemovedNamespaceBack(t *testing.T) {
 	if _, ok, err := r.node.FindNamespace("acme", "default"); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
-	r.node.forgetNamespaces([]core.NamespaceInfo{other}) // one of that name before
+	r.node.dropNamespace(&other) // one of that name before
 	if _, ok := r.node.cached(k); !ok {
 		t.Error("the namespace went with another one of its name")
 	}

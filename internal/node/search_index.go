@@ -111,11 +111,31 @@ func (pt *points) make(def *core.Collection) (*indexed, error) {
 	return c, nil
 }
 
+// observer takes what entries do to points into the indexes.
+func (pt *points) observer(s *shard) observer {
+	var changes []*core.PointChange // of an entry; its memory is kept for the next
+	return observer{name: "search", held: func(a *appliedEntry) {
+		if !s.searches() {
+			return
+		}
+		for _, e := range a.Events {
+			if c, ok := e.(*core.PointChange); ok {
+				changes = append(changes, c)
+			}
+		}
+		if err := pt.apply(changes); err != nil {
+			s.n.o.Logger.Error("a stored point is found by no search", "shard", s.id, "index", a.index, "error", err)
+		}
+		clear(changes)
+		changes = changes[:0]
+	}}
+}
+
 // apply takes what an entry did into the indexes. Changes of one collection that follow each other are seen together. A point
 // that makes no sense is reported, and no search finds it: it is stored, and a build that understands it will find it.
-func (pt *points) apply(changes []core.PointChange) (fault error) {
+func (pt *points) apply(changes []*core.PointChange) (fault error) {
 	for len(changes) > 0 {
-		first := &changes[0]
+		first := changes[0]
 		if first.Made != nil || first.Gone {
 			if err := pt.change(first); err != nil {
 				fault = err
@@ -124,7 +144,7 @@ func (pt *points) apply(changes []core.PointChange) (fault error) {
 			continue
 		}
 		n := 1
-		for n < len(changes) && sameCollection(&changes[n], first) {
+		for n < len(changes) && sameCollection(changes[n], first) {
 			n++
 		}
 		if c := pt.byIncarnation(first.Partition, first.Incarnation); c != nil {
@@ -142,10 +162,9 @@ func sameCollection(a, b *core.PointChange) bool {
 }
 
 // changesOf copies what the index keeps: the slices of an entry are those of all of it.
-func changesOf(in []core.PointChange) []retrieval.Change {
+func changesOf(in []*core.PointChange) []retrieval.Change {
 	out := make([]retrieval.Change, len(in))
-	for i := range in {
-		c := &in[i]
+	for i, c := range in {
 		out[i] = retrieval.Change{ID: c.ID, Gone: c.Deleted, Version: c.Version, Vector: c.Vector, Payload: bytes.Clone(c.Payload)}
 	}
 	return out

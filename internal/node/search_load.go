@@ -62,7 +62,7 @@ func (c *indexed) tell() {
 }
 
 // take takes changes in.
-func (c *indexed) take(changes []core.PointChange) error {
+func (c *indexed) take(changes []*core.PointChange) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.wait != nil && !c.begun {

@@ -102,6 +102,17 @@ func (w *waits) wake(k waitKey) {
 	delete(w.byKey, k)
 }
 
+// observer wakes those who wait for tasks that ended.
+func (w *waits) observer() observer {
+	return observer{name: "waits", after: func(a *appliedEntry) {
+		for _, e := range a.Events {
+			if end, ok := e.(*core.Ended); ok {
+				w.wake(waitKey{end.Partition, end.Task})
+			}
+		}
+	}}
+}
+
 // wakeAll wakes every waiter, to look for itself.
 func (w *waits) wakeAll() {
 	w.mu.Lock()

@@ -118,7 +118,11 @@ func (r *run) entry() error {
 		}
 		r.world.saw(&e.Commits[i], got)
 	}
-	r.stats.Expired += len(applied.Lost)
+	for _, e := range applied.Events {
+		if _, lost := e.(*core.Lost); lost {
+			r.stats.Expired++
+		}
+	}
 	return r.model.Judge(r.index, e, applied.Results)
 }
 

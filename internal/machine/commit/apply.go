@@ -24,12 +24,13 @@ func (m *Machine) ApplyEach(tx core.Txn, index uint64, e *core.Entry, judged fun
 		return core.Applied{}, errs.Corruptf("entry %d is stamped %d, the one before it %d", index, e.Stamp, m.clock.stamp)
 	}
 	m.tx, m.index, m.clock.stamp, m.clock.format, m.queues = tx, index, e.Stamp, e.Format, e.Queues
-	defer func() { m.tx, m.answers = nil, nil }()
+	defer func() { m.tx, m.answers, m.ctx = nil, nil, core.ApplyContext{} }()
 	ops := 0
 	for i := range e.Commits {
 		ops += len(e.Commits[i].Ops)
 	}
 	m.answers = make([]core.OpResult, ops)
+	m.events.Reset()
 	out := core.Applied{Results: make([]core.Result, len(e.Commits))}
 	for i := range e.Commits {
 		r, err := m.apply(&e.Commits[i])
@@ -47,31 +48,29 @@ func (m *Machine) ApplyEach(tx core.Txn, index uint64, e *core.Entry, judged fun
 	return out, nil
 }
 
-// end writes what is written once per entry, and gathers what the entry means to those who wait.
+// end writes what is written once per entry, and gathers its events.
 func (m *Machine) end(out *core.Applied) error {
 	slices.SortFunc(m.touched, func(a, b *partition) int { return comparePartitions(a.p, b.p) })
 	for _, part := range m.touched {
-		if err := part.end(m.tx, m.clock.format); err != nil {
+		if err := part.end(m.tx, m.context(part, nil)); err != nil {
 			return err
 		}
-		ended, woken, lost := part.queue.Events()
-		for _, id := range ended {
-			out.Ended = append(out.Ended, core.Ended{Partition: part.p, Task: id})
+		for _, s := range part.services {
+			s.Events(&m.events)
 		}
-		for _, name := range woken {
-			out.Woken = append(out.Woken, core.Woken{Partition: part.p, Queue: name})
-		}
-		out.Lost = append(out.Lost, lost...)
-		out.Points = append(out.Points, part.search.Changes()...)
 	}
-	out.Gone, out.Cleared, m.left, m.cleared = m.left, m.cleared, nil, nil
+	for i := range m.left {
+		m.events.Add(&core.NamespaceGone{NamespaceInfo: m.left[i]})
+	}
+	for _, p := range m.cleared {
+		m.events.Add(&core.PartitionCleared{Partition: p})
+	}
+	out.Events, m.left, m.cleared = m.events.All(), nil, nil
 	changed := m.touched
-	if m.clock.termStart != m.saved.termStart || m.clock.term != m.saved.term || m.clock.shift != m.saved.shift || m.clock.format != m.saved.format {
+	if m.movesDue() {
 		changed = m.sorted
 	}
-	if err := m.refreshDue(changed); err != nil {
-		return err
-	}
+	m.refreshDue(changed)
 	m.touched = m.touched[:0]
 	if m.clock != m.saved {
 		m.tx.Set(keys.ShardTime(), m.clock.append(nil))
@@ -204,7 +203,7 @@ func (m *Machine) settledBefore(part *partition, c *core.Commit) (verdict, bool,
 		if part.queue.Live(hold.Task, hold.Token) == nil {
 			return verdict{}, false, nil
 		}
-		r, fact, err := part.queue.Apply(m.tx, m.queueContext(part, c.Principal), op) // no live lease: it changes nothing
+		r, fact, err := part.queue.Apply(m.tx, m.context(part, c), op) // no live lease: it changes nothing
 		if err != nil || fact != nil || !r.Replayed {
 			return verdict{}, false, err
 		}
@@ -225,24 +224,14 @@ func (m *Machine) settledBefore(part *partition, c *core.Commit) (verdict, bool,
 	return v, true, nil
 }
 
-// ops applies ops in order, until one is refused. The commit's revision is taken only when all are applied.
+// ops applies ops in order, until one is refused. The commit's revisions are taken only when all are applied.
 func (m *Machine) ops(part *partition, c *core.Commit, ops []core.Op) (verdict, error) {
-	rev, wrote := part.counts.rev+1, false
+	ctx := m.context(part, c)
 	v := verdict{ops: m.answers[:0:len(ops)]}
 	m.answers = m.answers[len(ops):]
 	for i, op := range ops {
-		if puts, ok := op.(*core.KVPuts); ok {
-			return m.puts(part, puts, v)
-		}
-		var r core.OpResult
-		var fact core.Fact
-		var err error
 		kind := op.Kind()
-		if kind.Service() == core.ServiceRefs {
-			r, fact, err = m.refsOp(part, c, op)
-		} else {
-			r, fact, err = m.op(part, c.Principal, rev, op)
-		}
+		r, fact, err := m.op(part, ctx, kind, op)
 		if err != nil {
 			return verdict{}, fmt.Errorf("op %d: %w", i, err)
 		}
@@ -251,27 +240,23 @@ func (m *Machine) ops(part *partition, c *core.Commit, ops []core.Op) (verdict, 
 		}
 		r.Kind = kind
 		v.ops = append(v.ops, r)
-		wrote = wrote || kind.Has(core.OpTakesRev)
+		if kind.Has(core.OpTakesRev) {
+			ctx.Revs = max(ctx.Revs, 1)
+		}
 	}
-	if wrote {
-		part.counts.rev = rev
-	}
+	part.counts.rev += ctx.Revs
 	return v, nil
 }
 
 // op applies one op of any service. A refused one has changed nothing.
-func (m *Machine) op(part *partition, principal string, rev uint64, op core.Op) (core.OpResult, core.Fact, error) {
-	switch op.Kind().Service() {
-	case core.ServiceQueue:
-		return part.queue.Apply(m.tx, m.queueContext(part, principal), op)
-	case core.ServiceKV:
-		return part.kv.Apply(m.tx, kvContext(part, rev), op)
-	case core.ServiceSearch:
-		return part.search.Apply(m.tx, m.searchContext(rev), op)
+func (m *Machine) op(part *partition, ctx *core.ApplyContext, kind core.OpKind, op core.Op) (core.OpResult, core.Fact, error) {
+	switch service := kind.Service(); service {
+	case core.ServiceQueue, core.ServiceKV, core.ServiceRefs, core.ServiceSearch:
+		return part.services[service-core.ServiceQueue].Apply(m.tx, ctx, op)
 	case core.ServiceShard:
 		return m.shardOp(part, op)
 	}
-	return core.OpResult{}, nil, errs.Corruptf("op kind %d is not known", op.Kind())
+	return core.OpResult{}, nil, errs.Corruptf("op kind %d is not known", kind)
 }
 
 // shardOp applies an op of the shard itself.
@@ -321,7 +306,7 @@ func (m *Machine) failInstead(part *partition, c *core.Commit, v verdict) (core.
 		fail := &core.TaskFail{Task: done.Task, Token: done.Token, Error: core.TaskError{
 			Code: v.refusal.Fact.Code().String(), Message: "effects refused: " + core.Cut(v.refusal.Fact.Error(), maxReason),
 		}}
-		_, fact, err := part.queue.Apply(m.tx, m.queueContext(part, c.Principal), fail)
+		_, fact, err := part.queue.Apply(m.tx, m.context(part, c), fail)
 		if err != nil {
 			return core.Result{}, err
 		}

@@ -17,7 +17,6 @@ import (
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/errs"
 	"github.com/millrace/millrace/internal/keys"
-	"github.com/millrace/millrace/internal/machine/kv"
 	"github.com/millrace/millrace/internal/machine/queue"
 	"github.com/millrace/millrace/internal/machine/refs"
 	"github.com/millrace/millrace/internal/machine/search"
@@ -74,10 +73,12 @@ type Machine struct {
 	left    []core.NamespaceInfo // namespaces that left the directory, by the entry at hand
 	cleared []core.Partition     // by the entry at hand
 
-	tx      core.Txn        // of the entry at hand
-	index   uint64          // of the entry at hand
-	queues  uint32          // how many queues a partition may have, as the entry at hand says
-	answers []core.OpResult // room for those of the entry at hand, one per op
+	tx      core.Txn          // of the entry at hand
+	ctx     core.ApplyContext // of the commit at hand: in one place, since services get a pointer to it
+	events  core.EventList    // of the entry at hand, or the last one
+	index   uint64            // of the entry at hand
+	queues  uint32            // how many queues a partition may have, as the entry at hand says
+	answers []core.OpResult   // room for those of the entry at hand, one per op
 }
 
 // New returns the machine of a shard, empty until Open.
@@ -109,13 +110,15 @@ func (m *Machine) Open(v core.View) error {
 			return err
 		}
 		if !ok {
-			return m.refreshDue(m.sorted)
+			m.refreshDue(m.sorted)
+			return nil
 		}
 		if _, err := m.partition(v, p); err != nil {
 			return err
 		}
 		if _, from = keys.PartitionRange(p); from == nil {
-			return m.refreshDue(m.sorted)
+			m.refreshDue(m.sorted)
+			return nil
 		}
 	}
 }
@@ -179,21 +182,14 @@ func (m *Machine) touch(part *partition) {
 	}
 }
 
-// queueContext is what the queue of part judges the op of a principal under.
-func (m *Machine) queueContext(part *partition, principal string) queue.Context {
-	part.seen = seen{m.clock.termStart, m.clock.shift, m.clock.format, part.config}
-	return queue.Context{
-		Index: m.index, Stamp: m.clock.stamp, Format: m.clock.format, Queues: m.queues, TermStart: m.clock.termStart,
-		Shift: m.clock.shift, Principal: principal, Namespace: part.config,
+// context sets what the ops of c in part are judged under, and returns it; c is nil for timed work.
+func (m *Machine) context(part *partition, c *core.Commit) *core.ApplyContext {
+	m.ctx = core.ApplyContext{
+		Index: m.index, Stamp: m.clock.stamp, Format: m.clock.format, Queues: m.queues, TermStart: m.clock.termStart, Shift: m.clock.shift,
+		Namespace: part.config, Commit: c, Rev: part.counts.rev + 1, QueueOf: part.queueOf,
 	}
-}
-
-// kvContext is what the keyspaces of part judge an op under. rev is the revision that the commit's writes get.
-func kvContext(part *partition, rev uint64) kv.Context {
-	return kv.Context{Rev: rev, AutoCreate: !part.config.NoAutoCreate, Bytes: part.config.KeyBytes}
-}
-
-// searchContext is what the collections of part judge an op under. rev is the version that the commit's points get.
-func (m *Machine) searchContext(rev uint64) search.Context {
-	return search.Context{Rev: rev, Stamp: m.clock.stamp, Format: m.clock.format}
+	if c != nil {
+		m.ctx.Principal = c.Principal
+	}
+	return &m.ctx
 }

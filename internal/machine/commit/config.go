@@ -25,7 +25,7 @@ func (m *Machine) setNamespace(part *partition, op *core.NamespaceSet) (core.OpR
 	next.Version = version
 	if next != part.config {
 		next.Version++
-		part.config = next
+		part.config, m.ctx.Namespace = next, next // for the ops after it in the commit too
 		m.tx.Set(keys.NamespaceConfig(part.p), core.AppendNamespaceConfig(nil, &next))
 	}
 	return core.OpResult{Version: next.Version}, nil, nil

@@ -7,20 +7,6 @@ import (
 	"github.com/millrace/millrace/internal/machine/kv"
 )
 
-// puts applies a batch of puts, which stands alone in its commit: each item that is written has a revision of its own.
-func (m *Machine) puts(part *partition, op *core.KVPuts, v verdict) (verdict, error) {
-	r, written, fact, err := part.kv.Puts(m.tx, kvContext(part, part.counts.rev+1), op)
-	if err != nil {
-		return verdict{}, err
-	}
-	if fact != nil {
-		return refuse(0, fact), nil
-	}
-	part.counts.rev += written
-	v.ops = append(v.ops, r)
-	return v, nil
-}
-
 // inspectPuts keeps a batch of puts alone in its commit: its items are commits of their own, which nothing else could
 // stand or fall with.
 func inspectPuts(c *core.Commit) *core.Refusal {

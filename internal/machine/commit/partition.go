@@ -14,13 +14,40 @@ import (
 	"github.com/millrace/millrace/internal/machine/search"
 )
 
+// service is the state machine of one service in one partition. It reads and writes through the Txn alone. What it derives from
+// stored rows follows the Txn's own mark: Mark, Undo and Keep are called in step.
+type service interface {
+	Open(v core.View) error
+	// Apply applies an op. A Fact is a refusal, and nothing was changed; an error is corruption.
+	Apply(tx core.Txn, c *core.ApplyContext, op core.Op) (core.OpResult, core.Fact, error)
+	Mark()
+	Undo()
+	Keep()
+	// Due returns when the earliest timed work is due; core.Never without any. It may be early.
+	Due() core.ShardTime
+	// Tick does at most limit steps of what is due. It returns how many it used, and whether something due is left.
+	Tick(tx core.Txn, c *core.ApplyContext, limit uint32) (used uint32, more bool, err error)
+	// End writes what an entry changed and has not written yet.
+	End(tx core.Txn, c *core.ApplyContext) error
+	// Events adds what happened since the last call.
+	Events(to *core.EventList)
+}
+
+// serviceCount is how many services a partition has.
+const serviceCount = int(core.ServiceSearch-core.ServiceQueue) + 1
+
 // partition is one partition's machines and what the commit machine itself keeps of it.
 type partition struct {
-	p      core.Partition
-	queue  *queue.Machine
-	kv     *kv.Machine
-	refs   *refs.Machine
-	search *search.Machine
+	p core.Partition
+	// services are the four machines below, in the order of core.Service from ServiceQueue on. Their order is a rule of Apply: that
+	// of ticks, and of what an entry writes at its end.
+	services [serviceCount]service
+	queue    *queue.Machine
+	kv       *kv.Machine
+	refs     *refs.Machine
+	search   *search.Machine
+	queueOf  func(core.TaskID) (string, error) // reads the queue of a task here
+
 	config core.NamespaceConfig
 	counts counts
 	stored counts         // as the store has them
@@ -28,7 +55,6 @@ type partition struct {
 
 	removal removal // of its namespace
 
-	seen    seen           // by the queue
 	nextDue core.ShardTime // of all timed work, after the last entry
 	touched bool           // by the entry at hand
 	mark    markedState
@@ -66,6 +92,11 @@ func (m *Machine) partition(v core.View, p core.Partition) (*partition, error) {
 	part := &partition{
 		p: p, removal: gone, queue: queue.New(p, o), kv: kv.New(p), refs: refs.New(p, m.o.Refs), search: search.New(p, m.o.Search), nextDue: core.Never,
 	}
+	part.services = [...]service{part.queue, part.kv, part.refs, part.search}
+	part.queueOf = func(id core.TaskID) (string, error) {
+		t, _, err := queue.Task(m.tx, p, id)
+		return t.Queue, err
+	}
 	if err := part.open(v); err != nil {
 		return nil, fmt.Errorf("open partition %s: %w", p, err)
 	}
@@ -101,87 +132,75 @@ func (part *partition) open(v core.View) error {
 	if part.due, err = earliest(v, part.p); err != nil {
 		return err
 	}
-	if err := part.kv.Open(v); err != nil {
-		return err
-	}
-	if err := part.refs.Open(v); err != nil {
-		return err
-	}
-	if err := part.search.Open(v); err != nil {
-		return err
-	}
-	return part.queue.Open(v)
-}
-
-// seen is what the queue of a partition depends on besides what is stored.
-type seen struct {
-	termStart core.ShardTime
-	shift     core.Millis
-	format    uint16
-	config    core.NamespaceConfig
-}
-
-// dueOf returns when the partition's earliest timed work is due. The queue knows it for the term and the configuration
-// that it was told last; a renewal of no leases tells it, and does nothing else.
-func (m *Machine) dueOf(part *partition) (core.ShardTime, error) {
-	if part.seen != (seen{m.clock.termStart, m.clock.shift, m.clock.format, part.config}) {
-		if _, _, err := part.queue.Apply(m.tx, m.queueContext(part, ""), &core.TaskRenew{}); err != nil {
-			return 0, err
+	for _, s := range part.services {
+		if err := s.Open(v); err != nil {
+			return err
 		}
 	}
-	return min(part.due, part.queue.Due(), part.refs.Due(), part.search.Due()), nil
+	return nil
+}
+
+// dueOf returns when the partition's earliest timed work is due. The queue knows it for the term and the configuration that it was
+// told last.
+func (m *Machine) dueOf(part *partition) core.ShardTime {
+	part.queue.Observe(m.context(part, nil))
+	due := part.due
+	for _, s := range part.services {
+		due = min(due, s.Due())
+	}
+	return due
+}
+
+// movesDue reports whether the entry at hand changed, for all partitions, what it depends on when work is due.
+func (m *Machine) movesDue() bool {
+	return m.clock.termStart != m.saved.termStart || m.clock.term != m.saved.term || m.clock.shift != m.saved.shift || m.clock.format != m.saved.format
 }
 
 // refreshDue finds again when work is due in the partitions given.
-func (m *Machine) refreshDue(parts []*partition) (err error) {
+func (m *Machine) refreshDue(parts []*partition) {
 	for _, part := range parts {
-		if part.nextDue, err = m.dueOf(part); err != nil {
-			return err
-		}
+		part.nextDue = m.dueOf(part)
 	}
 	m.due = core.Never
 	for _, part := range m.sorted {
 		m.due = min(m.due, part.nextDue)
 	}
-	return nil
 }
 
 // begin marks the transaction and all derived state of the partition, in step.
 func (part *partition) begin(tx core.Txn) {
 	tx.Mark()
-	part.queue.Mark()
-	part.kv.Mark()
-	part.refs.Mark()
-	part.search.Mark()
+	for _, s := range part.services {
+		s.Mark()
+	}
 	part.mark = markedState{part.config, part.counts, part.due}
 }
 
 // undo takes back what changed since begin.
 func (part *partition) undo(tx core.Txn) {
 	tx.Undo()
-	part.queue.Undo()
-	part.kv.Undo()
-	part.refs.Undo()
-	part.search.Undo()
+	for _, s := range part.services {
+		s.Undo()
+	}
 	part.config, part.counts, part.due = part.mark.config, part.mark.counts, part.mark.due
 }
 
 // keep keeps what changed since begin.
 func (part *partition) keep(tx core.Txn) {
 	tx.Keep()
-	part.queue.Keep()
-	part.kv.Keep()
-	part.refs.Keep()
-	part.search.Keep()
+	for _, s := range part.services {
+		s.Keep()
+	}
 }
 
-// end writes what the entry, of a format, changed and has not written yet.
-func (part *partition) end(tx core.Txn, format uint16) error {
+// end writes what the entry changed and has not written yet.
+func (part *partition) end(tx core.Txn, c *core.ApplyContext) error {
 	part.touched = false
-	if err := part.queue.End(tx, format); err != nil {
-		return err
+	for _, s := range part.services {
+		if err := s.End(tx, c); err != nil {
+			return err
+		}
 	}
-	part.search.End(tx)
 	if part.counts != part.stored {
 		tx.Set(keys.PartitionState(part.p), part.counts.append(nil))
 		part.stored = part.counts

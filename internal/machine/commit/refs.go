@@ -4,33 +4,7 @@ import (
 	"fmt"
 
 	"github.com/millrace/millrace/internal/core"
-	"github.com/millrace/millrace/internal/machine/queue"
-	"github.com/millrace/millrace/internal/machine/refs"
 )
-
-// refsOp applies an op of the refs service. A refused one has changed nothing.
-func (m *Machine) refsOp(part *partition, c *core.Commit, op core.Op) (core.OpResult, core.Fact, error) {
-	return part.refs.Apply(m.tx, m.refsContext(part, c), op)
-}
-
-// refsContext tells the refs service who asks, and for which task.
-func (m *Machine) refsContext(part *partition, c *core.Commit) refs.Context {
-	out := refs.Context{Stamp: m.clock.stamp, Index: m.index, Principal: c.Principal, Request: c.RequestID}
-	if c.Fence != nil {
-		out.Task, out.Token = c.Fence.Task, c.Fence.Token
-	}
-	for _, op := range c.Ops {
-		if done, ok := op.(*core.TaskComplete); ok {
-			out.Task, out.Token, out.Effects = done.Task, done.Token, true
-			out.Queue = func() (string, error) {
-				t, _, err := queue.Task(m.tx, part.p, done.Task)
-				return t.Queue, err
-			}
-			break
-		}
-	}
-	return out
-}
 
 // repoTwice returns the first op on a repository that an op before it is about too, or -1: a transaction of refs is
 // judged as a whole, on the state before the commit.

@@ -6,17 +6,6 @@ import (
 	"github.com/millrace/millrace/internal/core"
 )
 
-// counting counts the changes made through it: equal on all replicas, as the apply hash holds.
-type counting struct {
-	core.Txn
-	n uint32
-}
-
-func (c *counting) Set(key, value []byte)       { c.n++; c.Txn.Set(key, value) }
-func (c *counting) Insert(key, value []byte)    { c.n++; c.Txn.Insert(key, value) }
-func (c *counting) Delete(key []byte)           { c.n++; c.Txn.Delete(key) }
-func (c *counting) DeleteRange(from, to []byte) { c.n++; c.Txn.DeleteRange(from, to) }
-
 // tick does at most limit steps of the timed work that is due, and reports whether some may be left.
 //
 // Partitions are served in their order; one that uses up the steps is the last of this tick and of the next one, so
@@ -32,12 +21,14 @@ func (m *Machine) tick(limit uint32) (more bool, err error) {
 	if found {
 		first++
 	}
-	left := limit
+	left, moved := limit, m.movesDue()
 	for i := range m.sorted {
 		part := m.sorted[(first+i)%len(m.sorted)]
-		if due, err := m.dueOf(part); err != nil {
-			return false, err
-		} else if due > m.clock.stamp {
+		due := part.nextDue
+		if part.touched || moved {
+			due = m.dueOf(part)
+		}
+		if due > m.clock.stamp {
 			continue
 		}
 		used, err := m.tickPartition(part, left)
@@ -67,39 +58,25 @@ func (m *Machine) tickPartition(part *partition, limit uint32) (used uint32, err
 	if used == limit {
 		return limit, nil
 	}
-	if part.queue.Due() <= m.clock.stamp {
-		tx := &counting{Txn: m.tx}
-		more, err := part.queue.Tick(tx, m.queueContext(part, ""), limit-used)
+	for _, s := range part.services {
+		switch {
+		case used == limit:
+			return limit, nil
+		case s == service(part.search) && part.due <= m.clock.stamp: // answers that are left go before recordings
+			return limit, nil
+		case s.Due() > m.clock.stamp:
+			continue
+		}
+		n, more, err := s.Tick(m.tx, m.context(part, nil), limit-used)
 		if err != nil {
 			return 0, err
 		}
 		if more {
 			return limit, nil
 		}
-		used = min(limit, used+tx.n) // a step is at least one change
+		used = min(limit, used+n)
 	}
-	if used < limit && part.refs.Due() <= m.clock.stamp {
-		tx := &counting{Txn: m.tx}
-		more, err := part.refs.Tick(tx, m.clock.stamp, limit-used)
-		if err != nil {
-			return 0, err
-		}
-		if more {
-			return limit, nil
-		}
-		used = min(limit, used+tx.n)
-	}
-	if part.due <= m.clock.stamp {
-		return limit, nil
-	}
-	if used == limit {
-		return limit, nil
-	}
-	forgotten, more, err := part.search.Tick(m.tx, m.clock.stamp, limit-used)
-	if err != nil || more {
-		return limit, err
-	}
-	return used + forgotten, nil
+	return used, nil
 }
 
 // forgetAnswers forgets request ids and sessions that are due, in at most limit steps, and finds what is due next.

@@ -124,19 +124,26 @@ func (w *world) entry(commits []core.Commit) (string, error) {
 	if allRefused && withoutClock(before) != withoutClock(w.pair.TxA.Dump()) {
 		return "", errors.New("a refused commit changed bytes")
 	}
-	for _, e := range a.Ended {
-		fmt.Fprintf(&b, "  ended %s\n", taskName(e.Task))
-	}
-	for _, ns := range a.Gone {
-		fmt.Fprintf(&b, "  gone %s/%s\n", ns.TenantName, ns.Name)
-	}
-	for _, p := range a.Cleared {
-		fmt.Fprintf(&b, "  cleared %s\n", p)
-	}
-	for _, l := range a.Lost {
-		fmt.Fprintf(&b, "  lost %s token=%d %s\n", taskName(l.Task), l.Token, l.Reason)
-	}
+	b.WriteString(printEvents(a.Events))
 	return b.String(), nil
+}
+
+// printEvents prints what scripts look at: the tasks that ended, then what was removed, then the leases that were lost.
+func printEvents(events []core.Event) string {
+	var ended, removed, lost strings.Builder
+	for _, e := range events {
+		switch e := e.(type) {
+		case *core.Ended:
+			fmt.Fprintf(&ended, "  ended %s\n", taskName(e.Task))
+		case *core.NamespaceGone:
+			fmt.Fprintf(&removed, "  gone %s/%s\n", e.TenantName, e.Name)
+		case *core.PartitionCleared:
+			fmt.Fprintf(&removed, "  cleared %s\n", e.Partition)
+		case *core.Lost:
+			fmt.Fprintf(&lost, "  lost %s token=%d %s\n", taskName(e.Task), e.Token, e.Reason)
+		}
+	}
+	return ended.String() + removed.String() + lost.String()
 }
 
 // state prints every task and key of the partition.

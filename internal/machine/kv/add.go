@@ -10,7 +10,7 @@ import (
 )
 
 // add adds to a number. An absent key holds 0.
-func (m *Machine) add(tx core.Txn, c Context, op *core.KVAdd, r *core.OpResult) (core.Fact, error) {
+func (m *Machine) add(tx core.Txn, c *core.ApplyContext, op *core.KVAdd, r *core.OpResult) (core.Fact, error) {
 	if fact := validate(op.Keyspace, op.Key); fact != nil {
 		return fact, nil
 	}

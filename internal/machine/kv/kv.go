@@ -29,13 +29,6 @@ const (
 	maxName      = 128                           // characters of a keyspace's name
 )
 
-// Context is what an op is judged under.
-type Context struct {
-	Rev        uint64 // of the commit: the revision its writes get, above all before in the partition
-	AutoCreate bool   // a write to an unknown keyspace makes it
-	Bytes      int64  // that all keyspaces of the namespace may take on disk; 0 = no bound
-}
-
 // Machine is the key-value service of one partition.
 type Machine struct {
 	p core.Partition
@@ -113,15 +106,17 @@ func (m *Machine) Keep() { m.marked, m.changed = false, m.changed[:0] }
 // Put is how many bytes of keys and values were put since the machine was opened.
 func (m *Machine) Put() uint64 { return m.bytes }
 
-// Apply applies any op of the service but KVPuts. A Fact is a refusal, and nothing was changed; an error is corruption.
+// Apply applies an op of the service. A Fact is a refusal, and nothing was changed; an error is corruption.
 // The slices of op that are written belong to tx afterwards.
-func (m *Machine) Apply(tx core.Txn, c Context, op core.Op) (core.OpResult, core.Fact, error) {
+func (m *Machine) Apply(tx core.Txn, c *core.ApplyContext, op core.Op) (core.OpResult, core.Fact, error) {
 	r := core.OpResult{Kind: op.Kind()}
 	var fact core.Fact
 	var err error
 	switch op := op.(type) {
 	case *core.KVPut:
 		fact, err = m.put(tx, c, op, &r)
+	case *core.KVPuts:
+		fact, err = m.puts(tx, c, op, &r)
 	case *core.KVDelete:
 		fact, err = m.delete(tx, c, op, &r)
 	case *core.KVCheck:
@@ -147,6 +142,20 @@ func (m *Machine) Apply(tx core.Txn, c Context, op core.Op) (core.OpResult, core
 	return r, nil, nil
 }
 
+// Due returns core.Never: the service has no timed work.
+func (m *Machine) Due() core.ShardTime { return core.Never }
+
+// Tick has nothing to do.
+func (m *Machine) Tick(core.Txn, *core.ApplyContext, uint32) (used uint32, more bool, err error) {
+	return 0, false, nil
+}
+
+// End has nothing to write: each op wrote what it changed.
+func (m *Machine) End(core.Txn, *core.ApplyContext) error { return nil }
+
+// Events has nothing to tell.
+func (m *Machine) Events(*core.EventList) {}
+
 // Check judges a condition: nil when it holds, RevMismatch with what was found when it does not. A keyspace that does
 // not exist has no keys.
 func (m *Machine) Check(v core.View, op *core.KVCheck) (core.Fact, error) {
@@ -163,7 +172,7 @@ func (m *Machine) Check(v core.View, op *core.KVCheck) (core.Fact, error) {
 	return f.mismatch(op.Keyspace, op.Key), nil
 }
 
-func (m *Machine) put(tx core.Txn, c Context, op *core.KVPut, r *core.OpResult) (core.Fact, error) {
+func (m *Machine) put(tx core.Txn, c *core.ApplyContext, op *core.KVPut, r *core.OpResult) (core.Fact, error) {
 	if fact := validate(op.Keyspace, op.Key); fact != nil {
 		return fact, nil
 	}
@@ -196,12 +205,12 @@ func (m *Machine) put(tx core.Txn, c Context, op *core.KVPut, r *core.OpResult) 
 	return nil, nil
 }
 
-func (m *Machine) delete(tx core.Txn, c Context, op *core.KVDelete, r *core.OpResult) (core.Fact, error) {
+func (m *Machine) delete(tx core.Txn, c *core.ApplyContext, op *core.KVDelete, r *core.OpResult) (core.Fact, error) {
 	if fact := validate(op.Keyspace, op.Key); fact != nil {
 		return fact, nil
 	}
 	ks, known := m.names[op.Keyspace]
-	if !known && !c.AutoCreate {
+	if !known && c.Namespace.NoAutoCreate {
 		return core.NotFound{Kind: "keyspace", ID: op.Keyspace}, nil
 	}
 	f, err := m.find(tx, op.Keyspace, op.Key)

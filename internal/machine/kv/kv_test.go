@@ -42,7 +42,7 @@ func open(t tester, tx core.View) *kv.Machine {
 
 func apply(t tester, m *kv.Machine, tx core.Txn, rev uint64, op core.Op) (core.OpResult, core.Fact) {
 	t.Helper()
-	r, fact, err := m.Apply(tx, kv.Context{Rev: rev, AutoCreate: true}, op)
+	r, fact, err := m.Apply(tx, &core.ApplyContext{Rev: rev}, op)
 	if err != nil {
 		t.Fatalf("%+v: %v", op, err)
 	}
@@ -190,7 +190,7 @@ func TestUnknownKeyspaceWithoutAutoCreate(t *testing.T) {
 	tx := machinetest.NewTxn()
 	m := open(t, tx)
 	for _, op := range []core.Op{put("ks", "a", ""), &core.KVDelete{Keyspace: "ks", Key: []byte("a")}} {
-		_, fact, err := m.Apply(tx, kv.Context{Rev: 1}, op)
+		_, fact, err := m.Apply(tx, &core.ApplyContext{Rev: 1, Namespace: core.NamespaceConfig{NoAutoCreate: true}}, op)
 		if want := (core.NotFound{Kind: "keyspace", ID: "ks"}); fact != core.Fact(want) || err != nil {
 			t.Errorf("%T: %v, %v", op, fact, err)
 		}
@@ -199,7 +199,7 @@ func TestUnknownKeyspaceWithoutAutoCreate(t *testing.T) {
 		t.Error("a refused write left something")
 	}
 	apply(t, m, tx, 1, put("ks", "a", ""))
-	if _, fact, _ := m.Apply(tx, kv.Context{Rev: 2}, put("ks", "b", "")); fact != nil {
+	if _, fact, _ := m.Apply(tx, &core.ApplyContext{Rev: 2, Namespace: core.NamespaceConfig{NoAutoCreate: true}}, put("ks", "b", "")); fact != nil {
 		t.Errorf("write to a known keyspace: %v", fact)
 	}
 }
@@ -332,14 +332,14 @@ func TestRandomOpsAgainstAMap(t *testing.T) {
 			if rapid.Bool().Draw(t, "put") {
 				op := &core.KVPut{Keyspace: ks, Key: []byte(key), Value: []byte{byte(rev)}}
 				op.HasRev, op.IfRev = rapid.Bool().Draw(t, "has rev"), uint64(rapid.IntRange(0, 5).Draw(t, "rev"))
-				_, fact, err := m.Apply(tx, kv.Context{Rev: rev, AutoCreate: true}, op)
+				_, fact, err := m.Apply(tx, &core.ApplyContext{Rev: rev}, op)
 				if refused := op.HasRev && op.IfRev != want[name].rev; refused != (fact != nil) || err != nil {
 					t.Fatalf("%+v on %+v: %v, %v", op, want[name], fact, err)
 				} else if !refused {
 					next[name] = row{string(op.Value), rev}
 				}
 			} else {
-				r, fact, err := m.Apply(tx, kv.Context{Rev: rev, AutoCreate: true}, &core.KVDelete{Keyspace: ks, Key: []byte(key)})
+				r, fact, err := m.Apply(tx, &core.ApplyContext{Rev: rev}, &core.KVDelete{Keyspace: ks, Key: []byte(key)})
 				if _, there := want[name]; r.Existed != there || fact != nil || err != nil {
 					t.Fatalf("delete %q: %+v, %v, %v", name, r, fact, err)
 				}
@@ -417,10 +417,10 @@ func TestCorruptRowsAreErrorsNotAnswers(t *testing.T) {
 	if _, _, _, err := kv.Get(tx, part, "ks", []byte("a")); err == nil {
 		t.Error("a row without a revision was read as " + hex.EncodeToString([]byte{0x80}))
 	}
-	if _, _, err := m.Apply(tx, kv.Context{}, &core.KVDelete{Keyspace: "ks", Key: []byte("a")}); err == nil {
+	if _, _, err := m.Apply(tx, &core.ApplyContext{Namespace: core.NamespaceConfig{NoAutoCreate: true}}, &core.KVDelete{Keyspace: "ks", Key: []byte("a")}); err == nil {
 		t.Error("a row without a revision was deleted as if it made sense")
 	}
-	if _, _, err := m.Apply(tx, kv.Context{}, &core.TaskDelete{}); err == nil {
+	if _, _, err := m.Apply(tx, &core.ApplyContext{Namespace: core.NamespaceConfig{NoAutoCreate: true}}, &core.TaskDelete{}); err == nil {
 		t.Error("an op of the queue was applied")
 	}
 }
@@ -433,7 +433,7 @@ func BenchmarkBlindPut(b *testing.B) {
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		key[6], key[7] = byte(i>>8), byte(i)
-		if _, _, err := m.Apply(tx, kv.Context{Rev: uint64(i), AutoCreate: true}, &core.KVPut{Keyspace: "ks", Key: key, Value: value}); err != nil {
+		if _, _, err := m.Apply(tx, &core.ApplyContext{Rev: uint64(i)}, &core.KVPut{Keyspace: "ks", Key: key, Value: value}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -7,22 +7,22 @@ import (
 	"github.com/millrace/millrace/internal/keys"
 )
 
-// Puts applies the items of op in order, each as a put of its own with the next revision, and returns how many were
-// written. A Fact refuses all of them, and nothing was changed. An item without a condition is one blind write.
-func (m *Machine) Puts(tx core.Txn, c Context, op *core.KVPuts) (r core.OpResult, written uint64, fact core.Fact, err error) {
-	r.Kind = op.Kind()
-	if fact = validatePuts(op); fact != nil {
-		return r, 0, fact, nil
+// puts applies the items of op in order, each as a put of its own with the next revision. A Fact refuses all of them, and
+// nothing was changed. An item without a condition is one blind write.
+func (m *Machine) puts(tx core.Txn, c *core.ApplyContext, op *core.KVPuts, r *core.OpResult) (core.Fact, error) {
+	if fact := validatePuts(op); fact != nil {
+		return fact, nil
 	}
 	ks, known := m.names[op.Keyspace]
-	if fact = m.mayPut(c, op.Keyspace, ks, known); fact != nil {
-		return r, 0, fact, nil
+	if fact := m.mayPut(c, op.Keyspace, ks, known); fact != nil {
+		return fact, nil
 	}
+	written := uint64(0)
 	for i := range op.Items {
 		it := &op.Items[i]
 		refused, err := m.judgeItem(tx, ks.incarnation, it)
 		if err != nil {
-			return r, 0, nil, err
+			return nil, err
 		}
 		if refused != nil {
 			if r.KV == nil {
@@ -42,7 +42,8 @@ func (m *Machine) Puts(tx core.Txn, c Context, op *core.KVPuts) (r core.OpResult
 	if written > 0 {
 		r.Rev = c.Rev
 	}
-	return r, written, nil, nil
+	c.Revs = written
+	return nil, nil
 }
 
 func validatePuts(op *core.KVPuts) core.Fact {

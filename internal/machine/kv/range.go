@@ -6,13 +6,13 @@ import (
 )
 
 // deleteRange removes a range of keys as one mutation. A keyspace that does not exist has no keys.
-func (m *Machine) deleteRange(tx core.Txn, c Context, op *core.KVDeleteRange, r *core.OpResult) (core.Fact, error) {
+func (m *Machine) deleteRange(tx core.Txn, c *core.ApplyContext, op *core.KVDeleteRange, r *core.OpResult) (core.Fact, error) {
 	if fact := validateRange(op); fact != nil {
 		return fact, nil
 	}
 	ks, known := m.names[op.Keyspace]
 	if !known {
-		if !c.AutoCreate {
+		if c.Namespace.NoAutoCreate {
 			return core.NotFound{Kind: "keyspace", ID: op.Keyspace}, nil
 		}
 		return nil, nil

@@ -16,11 +16,12 @@ import (
 func puts(t tester, m *kv.Machine, tx core.Txn, rev uint64, keyspace string, items ...core.KVItem) (core.OpResult, uint64, core.Fact) {
 	t.Helper()
 	op := &core.KVPuts{Keyspace: keyspace, Items: items}
-	r, written, fact, err := m.Puts(tx, kv.Context{Rev: rev, AutoCreate: true}, op)
+	c := &core.ApplyContext{Rev: rev}
+	r, fact, err := m.Apply(tx, c, op)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return r, written, fact
+	return r, c.Revs, fact
 }
 
 func item(key, value string) core.KVItem { return core.KVItem{Key: []byte(key), Value: []byte(value)} }
@@ -65,7 +66,7 @@ func TestAnAdditionThatCannotBeChangesNothing(t *testing.T) {
 	add := func(op core.KVAdd) (int64, string) {
 		op.Keyspace, op.Key = "n", []byte("k")
 		before, rev, _, _ := kv.Get(tx, part, "n", op.Key)
-		r, fact, err := m.Apply(tx, kv.Context{Rev: rev + 1, AutoCreate: true}, &op)
+		r, fact, err := m.Apply(tx, &core.ApplyContext{Rev: rev + 1}, &op)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -217,7 +218,7 @@ func TestAKeyspaceOverItsBoundTakesNoPutsButDeletes(t *testing.T) {
 func TestKeyspacesOfANamespaceOverItsBoundTakeNoPutsButDeletes(t *testing.T) {
 	tx := machinetest.NewTxn()
 	m := open(t, tx)
-	within := kv.Context{Rev: 1, AutoCreate: true, Bytes: 100}
+	within := &core.ApplyContext{Rev: 1, Namespace: core.NamespaceConfig{KeyBytes: 100}}
 	try := func(op core.Op) core.Fact {
 		t.Helper()
 		_, fact, err := m.Apply(tx, within, op)
@@ -255,13 +256,13 @@ func TestKeyspacesOfANamespaceOverItsBoundTakeNoPutsButDeletes(t *testing.T) {
 			t.Errorf("%s: %v", name, fact)
 		}
 	}
-	if _, _, fact, err := m.Puts(tx, within, &core.KVPuts{Keyspace: "ks", Items: []core.KVItem{item("b", "v")}}); fact != full || err != nil {
+	if _, fact, err := m.Apply(tx, within, &core.KVPuts{Keyspace: "ks", Items: []core.KVItem{item("b", "v")}}); fact != full || err != nil {
 		t.Errorf("a batch: %v, %v", fact, err)
 	}
 	if fact := try(&core.KVDelete{Keyspace: "ks", Key: []byte("a")}); fact != nil {
 		t.Errorf("a delete: %v", fact)
 	}
-	within.Bytes = 0
+	within.Namespace.KeyBytes = 0
 	if fact := try(put("ks", "b", "v")); fact != nil {
 		t.Errorf("a put without a bound: %v", fact)
 	}
@@ -305,7 +306,7 @@ func BenchmarkPuts(b *testing.B) {
 	op := &core.KVPuts{Keyspace: "ks", Items: items}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, _, _, err := m.Puts(tx, kv.Context{Rev: 1, AutoCreate: true}, op); err != nil {
+		if _, _, err := m.Apply(tx, &core.ApplyContext{Rev: 1}, op); err != nil {
 			b.Fatal(err)
 		}
 	}

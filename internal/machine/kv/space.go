@@ -83,17 +83,17 @@ func (m *Machine) make(tx core.Txn, name string) space {
 }
 
 // mayPut judges a put in a keyspace that may be unknown.
-func (m *Machine) mayPut(c Context, name string, ks space, known bool) core.Fact {
+func (m *Machine) mayPut(c *core.ApplyContext, name string, ks space, known bool) core.Fact {
 	switch {
 	case ks.over:
 		return core.Exhausted{Limit: "keyspace_bytes", Max: ks.config.Bytes}
-	case c.Bytes > 0 && m.used > uint64(c.Bytes):
-		return core.Exhausted{Limit: "namespace_key_bytes", Max: c.Bytes}
+	case c.Namespace.KeyBytes > 0 && m.used > uint64(c.Namespace.KeyBytes):
+		return core.Exhausted{Limit: "namespace_key_bytes", Max: c.Namespace.KeyBytes}
 	case m.tenant.Bound > 0 && m.tenant.Bytes > uint64(m.tenant.Bound):
 		return core.Exhausted{Limit: "tenant_key_bytes", Max: m.tenant.Bound}
 	case known:
 		return nil
-	case !c.AutoCreate:
+	case c.Namespace.NoAutoCreate:
 		return core.NotFound{Kind: "keyspace", ID: name}
 	case len(m.names) >= MaxKeyspaces:
 		return core.Exhausted{Limit: "keyspaces", Max: MaxKeyspaces}

@@ -13,7 +13,7 @@ import (
 func TestAPartitionThatIsToldThatItsTenantIsOverItsBoundTakesNoPuts(t *testing.T) {
 	tx := machinetest.NewTxn()
 	m := open(t, tx)
-	within := kv.Context{Rev: 1, AutoCreate: true}
+	within := &core.ApplyContext{Rev: 1}
 	try := func(op core.Op) core.Fact {
 		t.Helper()
 		_, fact, err := m.Apply(tx, within, op)
@@ -41,7 +41,7 @@ func TestAPartitionThatIsToldThatItsTenantIsOverItsBoundTakesNoPuts(t *testing.T
 			t.Errorf("%s: %v", name, fact)
 		}
 	}
-	if _, _, fact, err := m.Puts(tx, within, &core.KVPuts{Keyspace: "ks", Items: []core.KVItem{item("b", "v")}}); fact != full || err != nil {
+	if _, fact, err := m.Apply(tx, within, &core.KVPuts{Keyspace: "ks", Items: []core.KVItem{item("b", "v")}}); fact != full || err != nil {
 		t.Errorf("a batch: %v, %v", fact, err)
 	}
 	for name, op := range map[string]core.Op{

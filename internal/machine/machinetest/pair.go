@@ -114,12 +114,12 @@ func (p *Pair) compare(a, b *core.Applied) error {
 			return fmt.Errorf("entry %d, commit %d: replicas answer %+v and %+v", p.Index, i, a.Results[i], b.Results[i])
 		}
 	}
-	for _, what := range []struct {
-		name string
-		a, b any
-	}{{"ended", a.Ended, b.Ended}, {"woken", a.Woken, b.Woken}, {"lost", a.Lost, b.Lost}, {"gone", a.Gone, b.Gone}, {"cleared", a.Cleared, b.Cleared}} {
-		if !reflect.DeepEqual(what.a, what.b) {
-			return fmt.Errorf("entry %d: replicas tell of %s %v and %v", p.Index, what.name, what.a, what.b)
+	if len(a.Events) != len(b.Events) {
+		return fmt.Errorf("entry %d: replicas tell of %d and %d events", p.Index, len(a.Events), len(b.Events))
+	}
+	for i := range a.Events {
+		if !reflect.DeepEqual(a.Events[i], b.Events[i]) {
+			return fmt.Errorf("entry %d, event %d: replicas tell of %+v and %+v", p.Index, i, a.Events[i], b.Events[i])
 		}
 	}
 	if !reflect.DeepEqual(p.logA.changes, p.logB.changes) {

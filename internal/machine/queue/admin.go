@@ -8,7 +8,7 @@ import (
 )
 
 // applyDelete removes a task that has ended.
-func (m *Machine) applyDelete(tx core.Txn, c *Context, op *core.TaskDelete) (core.OpResult, core.Fact, error) {
+func (m *Machine) applyDelete(tx core.Txn, c *core.ApplyContext, op *core.TaskDelete) (core.OpResult, core.Fact, error) {
 	rec, ok, err := m.loadRecord(tx, op.Task)
 	switch {
 	case err != nil:
@@ -54,7 +54,7 @@ func (m *Machine) applyDelete(tx core.Txn, c *Context, op *core.TaskDelete) (cor
 }
 
 // applyRunNow makes a scheduled task ready.
-func (m *Machine) applyRunNow(tx core.Txn, c *Context, op *core.TaskRunNow) (core.OpResult, core.Fact, error) {
+func (m *Machine) applyRunNow(tx core.Txn, c *core.ApplyContext, op *core.TaskRunNow) (core.OpResult, core.Fact, error) {
 	rec, ok, err := m.loadRecord(tx, op.Task)
 	switch {
 	case err != nil:
@@ -77,7 +77,7 @@ func (m *Machine) applyRunNow(tx core.Txn, c *Context, op *core.TaskRunNow) (cor
 
 // applyQueueSet replaces a queue's configuration, and makes the queue when there is none. The version rises only when
 // something changed.
-func (m *Machine) applyQueueSet(tx core.Txn, c *Context, op *core.QueueSet) (core.OpResult, core.Fact) {
+func (m *Machine) applyQueueSet(tx core.Txn, c *core.ApplyContext, op *core.QueueSet) (core.OpResult, core.Fact) {
 	if op.Queue == "" || len(op.Queue) > maxName {
 		return core.OpResult{}, core.Invalid{Field: "queue", Message: fmt.Sprintf("a name has 1 to %d characters", maxName)}
 	}

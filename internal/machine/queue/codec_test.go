@@ -40,7 +40,7 @@ func samples() []sample {
 		Lease: 4000, MaxRun: 5000, Retry: retry, Unique: core.Unique{Key: "k", TTL: 6, Reject: true}, ContentType: "text/plain",
 		Headers: []core.Header{{Name: "a", Value: "b"}}, Payload: []byte("payload"),
 	}
-	c := &Context{Stamp: epoch, Index: 77, Principal: "alice"}
+	c := &core.ApplyContext{Stamp: epoch, Index: 77, Principal: "alice"}
 	fullSpec, hashed := appendSpec(nil, c, op)
 	content := hashed.content
 	smallSpec, _ := appendSpec(nil, c, &core.TaskCreate{Queue: "mail", Payload: []byte("{}")})
@@ -180,7 +180,7 @@ func FuzzDecode(f *testing.F) {
 }
 
 func TestContentSeesEveryField(t *testing.T) {
-	c := &Context{Stamp: epoch}
+	c := &core.ApplyContext{Stamp: epoch}
 	base := core.TaskCreate{ID: idOf("a"), Queue: "mail", Payload: []byte("p")}
 	of := func(change func(op *core.TaskCreate)) uint64 {
 		op := base

@@ -69,7 +69,7 @@ func TestSettleReadsNothing(t *testing.T) {
 	for i, settle := range settles {
 		w.tx.ResetCounts()
 		op := settle(core.TaskHold{Task: assigned[i].Task, Token: assigned[i].Token})
-		if _, fact, err := w.m.Apply(w.tx, w.c, op); fact != nil || err != nil {
+		if _, fact, err := w.m.Apply(w.tx, &w.c, op); fact != nil || err != nil {
 			t.Fatal(fact, err)
 		}
 		if c := w.tx.Counts(); c.Gets+c.Scans != 0 {
@@ -103,23 +103,25 @@ func TestStateRecordStaysSmall(t *testing.T) {
 func BenchmarkCycle(b *testing.B) {
 	for _, batch := range []int{1, 32} {
 		b.Run(fmt.Sprint("batch=", batch), func(b *testing.B) {
-			c := Context{Stamp: epoch, Format: core.FormatCurrent, Principal: "alice"}
+			c := core.ApplyContext{Stamp: epoch, Format: core.FormatCurrent, Principal: "alice"}
 			payload, result := []byte(`{"bench":true}`), []byte(`{"ok":true}`)
 			creates, completes := make([]core.TaskCreate, batch), make([]core.TaskComplete, batch)
 			grant := claimOp(uint32(batch), "bench")
 			var tx *machinetest.Txn
 			var m *Machine
 			var total machinetest.Counts
+			var events core.EventList
 			apply := func(op core.Op) core.OpResult {
-				res, fact, err := m.Apply(tx, c, op)
+				res, fact, err := m.Apply(tx, &c, op)
 				if fact != nil || err != nil {
 					b.Fatal(fact, err)
 				}
 				return res
 			}
 			end := func() {
-				_ = m.End(tx, core.FormatCurrent)
-				m.Events()
+				_ = m.End(tx, &c)
+				events.Reset()
+				m.Events(&events)
 			}
 			n := 0
 			b.ReportAllocs()
@@ -158,14 +160,14 @@ func BenchmarkCycle(b *testing.B) {
 // BenchmarkCreate is a create in the machine without the cost of a store: every change is dropped, every read finds nothing.
 func BenchmarkCreate(b *testing.B) {
 	m := New(testPartition, Options{})
-	c := Context{Stamp: epoch, Format: core.FormatCurrent, Principal: "alice"}
+	c := core.ApplyContext{Stamp: epoch, Format: core.FormatCurrent, Principal: "alice"}
 	op := core.TaskCreate{Queue: "bench", Payload: []byte(`{"bench":true}`)}
 	n := 0
 	b.ReportAllocs()
 	for b.Loop() {
 		n++
 		op.ID = numbered(n)
-		if _, fact, err := m.Apply(nowhere{}, c, &op); fact != nil || err != nil {
+		if _, fact, err := m.Apply(nowhere{}, &c, &op); fact != nil || err != nil {
 			b.Fatal(fact, err)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 
 // applyCreate makes a task, or finds that it was made before: by its id first, then by its unique key. The limits are
 // judged last, so that a repeated create is answered as the first one was.
-func (m *Machine) applyCreate(tx core.Txn, c *Context, op *core.TaskCreate) (core.OpResult, core.Fact, error) {
+func (m *Machine) applyCreate(tx core.Txn, c *core.ApplyContext, op *core.TaskCreate) (core.OpResult, core.Fact, error) {
 	if fact := checkCreate(op); fact != nil {
 		return core.OpResult{}, fact, nil
 	}
@@ -61,7 +61,7 @@ func checkCreate(op *core.TaskCreate) core.Fact {
 	return nil
 }
 
-func (m *Machine) roomFor(c *Context, l *queueState, op *core.TaskCreate) core.Fact {
+func (m *Machine) roomFor(c *core.ApplyContext, l *queueState, op *core.TaskCreate) core.Fact {
 	limit := int64(defaultMaxPayload)
 	switch {
 	case l != nil:
@@ -80,7 +80,7 @@ func (m *Machine) roomFor(c *Context, l *queueState, op *core.TaskCreate) core.F
 }
 
 // roomForQueue refuses one queue more than there may be.
-func (m *Machine) roomForQueue(c *Context) core.Fact {
+func (m *Machine) roomForQueue(c *core.ApplyContext) core.Fact {
 	most := min(m.o.Queues, int(orDefault(c.Queues, core.DefaultQueues)))
 	switch {
 	case len(m.names) >= most:
@@ -150,7 +150,7 @@ func (m *Machine) stateOf(rec *record) (core.State, error) {
 }
 
 // createdUnique answers a create whose unique key's window is open, even when the first task is gone, or its queue.
-func (m *Machine) createdUnique(v core.View, c *Context, l *queueState, op *core.TaskCreate, asked uint64) (res core.OpResult, fact core.Fact, known bool, err error) {
+func (m *Machine) createdUnique(v core.View, c *core.ApplyContext, l *queueState, op *core.TaskCreate, asked uint64) (res core.OpResult, fact core.Fact, known bool, err error) {
 	w, at, err := m.findWindow(v, l, op)
 	if err != nil || at == unreserved || w.until <= c.Stamp {
 		return res, nil, false, err
@@ -207,7 +207,7 @@ func (m *Machine) findWindow(v core.View, l *queueState, op *core.TaskCreate) (w
 }
 
 // openWindow reserves op's unique key. A window that ended and was not yet swept is replaced.
-func (m *Machine) openWindow(tx core.Txn, c *Context, l *queueState, op *core.TaskCreate, asked uint64) error {
+func (m *Machine) openWindow(tx core.Txn, c *core.ApplyContext, l *queueState, op *core.TaskCreate, asked uint64) error {
 	old, at, err := m.findWindow(tx, l, op)
 	if err != nil {
 		return err
@@ -262,16 +262,16 @@ func (m *Machine) put(tx core.Txn, stored bool) {
 }
 
 // place writes a new task's state: ready now, or when it is due. payload is its payload record.
-func (m *Machine) place(tx core.Txn, c *Context, l *queueState, op *core.TaskCreate, payload []byte) core.State {
+func (m *Machine) place(tx core.Txn, c *core.ApplyContext, l *queueState, op *core.TaskCreate, payload []byte) core.State {
 	m.touch(l)
 	l.created++
 	l.bytes += uint64(len(op.Payload))
 	rec := record{queue: l.number, priority: op.Priority}
-	due := c.after(op.Delay)
+	due := after(c, op.Delay)
 	if op.RunAt != 0 {
-		due = c.named(op.RunAt)
+		due = named(c, op.RunAt)
 	}
-	if c.waits(due) {
+	if waits(c, due) {
 		rec.reason = reasonDelay
 		m.schedule(tx, l, op.ID, &rec, 0, due)
 	} else {

@@ -13,7 +13,7 @@ import (
 // apply applies one op without ending the entry, and returns what it answered.
 func (w *world) apply(op core.Op) string {
 	w.t.Helper()
-	res, fact, err := w.m.Apply(w.tape, w.c, op)
+	res, fact, err := w.m.Apply(w.tape, &w.c, op)
 	if err != nil {
 		w.t.Fatalf("apply %T: %v", op, err)
 	}
@@ -85,10 +85,10 @@ func TestWhatIsInMemoryDecidesNothingWithinAnEntry(t *testing.T) {
 						w.m.Undo()
 					}
 				}
-				if err := w.m.End(w.tape, w.c.Format); err != nil {
+				if err := w.m.End(w.tape, &w.c); err != nil {
 					t.Fatal(err)
 				}
-				w.m.Events()
+				eventsOf(w.m)
 				if err := w.m.checkHeads(w.tx); err != nil {
 					t.Fatalf("seed %d, entry %d, machine %d: %v", seed, entry, i, err)
 				}

@@ -14,7 +14,7 @@ const maxGrantBytes = 4 << 20
 
 // applyGrant gives the first ready tasks of the op's queues, in turn, to a worker. A queue that is unknown or empty is
 // passed over and leaves nothing behind.
-func (m *Machine) applyGrant(tx core.Txn, c *Context, op *core.Grant) (core.OpResult, core.Fact, error) {
+func (m *Machine) applyGrant(tx core.Txn, c *core.ApplyContext, op *core.Grant) (core.OpResult, core.Fact, error) {
 	if len(op.Worker) > maxWorker {
 		return core.OpResult{}, core.TooLarge{Field: "worker", Limit: "worker", Max: maxWorker}, nil
 	}
@@ -54,7 +54,7 @@ func (m *Machine) applyGrant(tx core.Txn, c *Context, op *core.Grant) (core.OpRe
 }
 
 // give starts the first ready task of a queue that has one.
-func (m *Machine) give(tx core.Txn, c *Context, l *queueState, op *core.Grant) (a core.Assigned, err error) {
+func (m *Machine) give(tx core.Txn, c *core.ApplyContext, l *queueState, op *core.Grant) (a core.Assigned, err error) {
 	h, err := m.popHead(tx, l)
 	if err != nil {
 		return a, err
@@ -105,7 +105,7 @@ func (m *Machine) take(tx core.Txn, l *queueState, h head) (rec record, payload 
 }
 
 // hold makes the record that of an attempt which starts now.
-func (r *run) hold(c *Context, op *core.Grant, token core.Token) {
+func (r *run) hold(c *core.ApplyContext, op *core.Grant, token core.Token) {
 	rec := &r.rec
 	rec.state, rec.outcome, rec.token = core.Running, core.OutcomeNone, token
 	rec.attempt++

@@ -26,7 +26,7 @@ type world struct {
 	tx    *machinetest.Txn
 	tape  *tape // the changes of the last entry
 	m     *Machine
-	c     Context
+	c     core.ApplyContext
 	loose bool // skip the checks after each op, for tests of size
 }
 
@@ -34,7 +34,7 @@ func newWorld(t testing.TB, o Options) *world {
 	tx := machinetest.NewTxn()
 	return &world{
 		t: t, o: o, tx: tx, tape: &tape{Txn: tx}, m: New(testPartition, o),
-		c: Context{Stamp: epoch, Format: core.FormatCurrent, TermStart: epoch - 1_000_000, Principal: "alice"},
+		c: core.ApplyContext{Stamp: epoch, Format: core.FormatCurrent, TermStart: epoch - 1_000_000, Principal: "alice"},
 	}
 }
 
@@ -102,7 +102,7 @@ func (w *world) commit(ops ...core.Op) (outs []outcome, failed int, fact core.Fa
 	}
 	for i, op := range ops {
 		var err error
-		outs[i].res, fact, err = w.m.Apply(w.tape, w.c, op)
+		outs[i].res, fact, err = w.m.Apply(w.tape, &w.c, op)
 		if err != nil {
 			w.t.Fatalf("apply %T: %v", op, err)
 		}
@@ -134,19 +134,36 @@ func (w *world) commit(ops ...core.Op) (outs []outcome, failed int, fact core.Fa
 
 func (w *world) end(o *outcome) {
 	w.t.Helper()
-	if err := w.m.End(w.tape, w.c.Format); err != nil {
+	if err := w.m.End(w.tape, &w.c); err != nil {
 		w.t.Fatal(err)
 	}
-	o.ended, o.woken, o.lost = w.m.Events()
+	o.ended, o.woken, o.lost = eventsOf(w.m)
 	if !w.loose {
 		w.check()
 	}
 }
 
+// eventsOf returns what happened since it was asked last, by kind.
+func eventsOf(m *Machine) (ended []core.TaskID, woken []string, lost []core.Lost) {
+	var list core.EventList
+	m.Events(&list)
+	for _, e := range list.All() {
+		switch e := e.(type) {
+		case *core.Ended:
+			ended = append(ended, e.Task)
+		case *core.Woken:
+			woken = append(woken, e.Queue)
+		case *core.Lost:
+			lost = append(lost, *e)
+		}
+	}
+	return ended, woken, lost
+}
+
 func (w *world) tick(steps uint32) outcome {
 	w.t.Helper()
 	w.c.Index++
-	more, err := w.m.Tick(w.tape, w.c, steps)
+	_, more, err := w.m.Tick(w.tape, &w.c, steps)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -195,8 +212,8 @@ func (w *world) check() {
 	if err := fresh.Open(w.tx); err != nil {
 		w.t.Fatal(err)
 	}
-	fresh.observe(&w.c)
-	w.m.observe(&w.c)
+	fresh.Observe(&w.c)
+	w.m.Observe(&w.c)
 	if got, want := w.m.derived(), fresh.derived(); got != want {
 		w.t.Errorf("derived state is not what opening makes of the stored one:\n%s", diff(want, got))
 	}

@@ -10,18 +10,6 @@ import (
 	"github.com/millrace/millrace/internal/keys"
 )
 
-// Context is what an entry says about every op in it.
-type Context struct {
-	Index     uint64         // of the entry
-	Stamp     core.ShardTime // of the entry; it never falls
-	Format    uint16         // of the entry: the rules that it was proposed under
-	Queues    uint32         // most queues; 0 = core.DefaultQueues
-	TermStart core.ShardTime // stamp of the current term's first entry
-	Shift     core.Millis    // what most nodes' wall clocks show beyond the stamp
-	Principal string         // who asks, recorded as the creator of tasks
-	Namespace core.NamespaceConfig
-}
-
 // Machine is the queue of one partition: what it derives from the stored records. Its methods are called by one
 // goroutine at a time.
 type Machine struct {
@@ -269,8 +257,8 @@ func (m *Machine) mustRecord(v core.View, id core.TaskID, want core.State) (reco
 	return rec, nil
 }
 
-// observe takes over what an entry says about term, wall clocks, namespace and rules.
-func (m *Machine) observe(c *Context) {
+// Observe takes over what an entry says about term, wall clocks, namespace and rules, on which it depends what is due.
+func (m *Machine) Observe(c *core.ApplyContext) {
 	m.retainBytes, m.shift = defaultRetainBytes, c.Shift
 	if c.Namespace.RetainBytes > 0 {
 		m.retainBytes = uint64(c.Namespace.RetainBytes)
@@ -287,34 +275,34 @@ func (m *Machine) observe(c *Context) {
 
 // Apply judges one op and does it. A fact says why not, and that nothing was changed; an error means that what is
 // stored makes no sense.
-func (m *Machine) Apply(tx core.Txn, c Context, op core.Op) (core.OpResult, core.Fact, error) {
-	m.observe(&c)
+func (m *Machine) Apply(tx core.Txn, c *core.ApplyContext, op core.Op) (core.OpResult, core.Fact, error) {
+	m.Observe(c)
 	var res core.OpResult
 	var fact core.Fact
 	var err error
 	switch op := op.(type) {
 	case *core.TaskCreate:
-		res, fact, err = m.applyCreate(tx, &c, op)
+		res, fact, err = m.applyCreate(tx, c, op)
 	case *core.TaskComplete:
-		res, fact, err = m.applyComplete(tx, &c, op)
+		res, fact, err = m.applyComplete(tx, c, op)
 	case *core.TaskFail:
-		res, fact, err = m.applyFail(tx, &c, op)
+		res, fact, err = m.applyFail(tx, c, op)
 	case *core.TaskSnooze:
-		res, fact, err = m.applySnooze(tx, &c, op)
+		res, fact, err = m.applySnooze(tx, c, op)
 	case *core.TaskRelease:
-		res, fact, err = m.applyRelease(tx, &c, op)
+		res, fact, err = m.applyRelease(tx, c, op)
 	case *core.TaskRenew:
-		res = m.applyRenew(tx, &c, op)
+		res = m.applyRenew(tx, c, op)
 	case *core.TaskDelete:
-		res, fact, err = m.applyDelete(tx, &c, op)
+		res, fact, err = m.applyDelete(tx, c, op)
 	case *core.TaskRunNow:
-		res, fact, err = m.applyRunNow(tx, &c, op)
+		res, fact, err = m.applyRunNow(tx, c, op)
 	case *core.QueueSet:
-		res, fact = m.applyQueueSet(tx, &c, op)
+		res, fact = m.applyQueueSet(tx, c, op)
 	case *core.QueueDelete:
-		res, fact, err = m.applyQueueDelete(tx, &c, op)
+		res, fact, err = m.applyQueueDelete(tx, c, op)
 	case *core.Grant:
-		res, fact, err = m.applyGrant(tx, &c, op)
+		res, fact, err = m.applyGrant(tx, c, op)
 	default:
 		err = errs.Corruptf("op %d does not belong to the queue", op.Kind())
 	}
@@ -333,16 +321,16 @@ func (m *Machine) Live(task core.TaskID, token core.Token) core.Fact {
 	return nil
 }
 
-// End writes what an entry of a format left to its end: rows of tasks it created, and the counters, a record per queue it
+// End writes what an entry left to its end: rows of tasks it created, and the counters, a record per queue it
 // touched and the partition's own. From core.FormatQueues on, queues go here that have nothing left.
-func (m *Machine) End(tx core.Txn, format uint16) error {
+func (m *Machine) End(tx core.Txn, c *core.ApplyContext) error {
 	m.settleFresh(tx)
 	for _, l := range m.dirty {
 		if err := m.noteVacant(tx, l); err != nil {
 			return err
 		}
 	}
-	if format >= core.FormatQueues {
+	if c.Format >= core.FormatQueues {
 		m.dropVacant(tx)
 	}
 	for _, l := range m.dirty {
@@ -365,20 +353,29 @@ func (m *Machine) End(tx core.Txn, format uint16) error {
 	return nil
 }
 
-// Events returns what happened since the last call: the tasks that ended, the queues that gained ready tasks, and the
-// leases that ended other than by their holder. It is for those who wait, and no part of the state.
-func (m *Machine) Events() (ended []core.TaskID, woken []string, lost []core.Lost) {
-	ended, lost = m.ended, m.lost
-	m.ended, m.lost = nil, nil
-	if len(m.woken) > 0 {
-		woken = make([]string, len(m.woken))
-		for i, l := range m.woken {
-			woken[i], l.woken = l.name, false
-		}
-		clear(m.woken)
-		m.woken = m.woken[:0]
+// Events adds what happened since the last call: the tasks that ended, the queues that gained ready tasks, and the leases that
+// ended other than by their holder.
+func (m *Machine) Events(to *core.EventList) {
+	for _, id := range m.ended {
+		to.AddEnded(core.Ended{Partition: m.p, Task: id})
 	}
-	return ended, woken, lost
+	for _, l := range m.woken {
+		l.woken = false
+		to.AddWoken(core.Woken{Partition: m.p, Queue: l.name})
+	}
+	for _, l := range m.lost {
+		to.AddLost(l)
+	}
+	clear(m.woken)
+	m.ended, m.woken, m.lost = emptied(m.ended), m.woken[:0], emptied(m.lost)
+}
+
+// emptied returns the memory of a list for the next entry, unless it is much: a machine is one of many.
+func emptied[T any](list []T) []T {
+	if cap(list) > 256 {
+		return nil
+	}
+	return list[:0]
 }
 
 // LastToken returns the token that was issued last, or what the next one is above.

@@ -8,7 +8,7 @@ import (
 
 // finish ends a task for good: rec has its terminal state, and result is its result record, of which size bytes are the
 // result; nil = none. Nothing is kept of it when the queue keeps no such tasks.
-func (m *Machine) finish(tx core.Txn, c *Context, r *run, rec *record, result []byte, size int) error {
+func (m *Machine) finish(tx core.Txn, c *core.ApplyContext, r *run, rec *record, result []byte, size int) error {
 	m.ended = append(m.ended, r.id)
 	rec.endedAt, rec.endedIdx, rec.content = c.Stamp, c.Index, r.content
 	if r.queue.retain(rec.state) == retainNone {
@@ -197,7 +197,7 @@ func (m *Machine) removeRows(tx core.Txn, p *past, rows []pastRow, after core.Sh
 }
 
 // forget deletes what is left of tasks that were removed and whose ids need not be known any more, up to limit.
-func (m *Machine) forget(tx core.Txn, c *Context, p *past, limit int) (used int, err error) {
+func (m *Machine) forget(tx core.Txn, c *core.ApplyContext, p *past, limit int) (used int, err error) {
 	m.touch(p.queue)
 	var ids []core.TaskID
 	var last sweep
@@ -242,7 +242,7 @@ func (m *Machine) forget(tx core.Txn, c *Context, p *past, limit int) (used int,
 
 // purge forgets ids that were known long enough, removes tasks that were kept long enough, and then the oldest of what
 // is too much, up to budget tasks.
-func (m *Machine) purge(tx core.Txn, c *Context, budget int) (used int, err error) {
+func (m *Machine) purge(tx core.Txn, c *core.ApplyContext, budget int) (used int, err error) {
 	for used < budget {
 		p, ok := m.byDue.top()
 		if !ok || p.due > c.Stamp {
@@ -265,7 +265,7 @@ func (m *Machine) purge(tx core.Txn, c *Context, budget int) (used int, err erro
 }
 
 // purgeDue does what is due of p.
-func (m *Machine) purgeDue(tx core.Txn, c *Context, p *past, budget int) (used int, err error) {
+func (m *Machine) purgeDue(tx core.Txn, c *core.ApplyContext, p *past, budget int) (used int, err error) {
 	if p.known != core.Never && p.known.Add(m.o.Remember) <= c.Stamp {
 		return m.forget(tx, c, p, budget)
 	}
@@ -292,7 +292,7 @@ func (m *Machine) overDue() core.ShardTime {
 
 // purgeOldest removes the oldest ended tasks of the queue and state that has them, as long as those are the oldest of
 // all and there are too many bytes.
-func (m *Machine) purgeOldest(tx core.Txn, c *Context, budget int) (used int, err error) {
+func (m *Machine) purgeOldest(tx core.Txn, c *core.ApplyContext, budget int) (used int, err error) {
 	p, _ := m.byEnd.top()
 	other, others := m.byEnd.second()
 	over := m.endedBytes - m.retainBytes

@@ -22,7 +22,7 @@ const maxRemoved = 1000
 const scanPerStep = 16
 
 // applyQueueDelete removes a queue.
-func (m *Machine) applyQueueDelete(tx core.Txn, c *Context, op *core.QueueDelete) (core.OpResult, core.Fact, error) {
+func (m *Machine) applyQueueDelete(tx core.Txn, c *core.ApplyContext, op *core.QueueDelete) (core.OpResult, core.Fact, error) {
 	if c.Format < core.FormatQueues {
 		return core.OpResult{}, core.Invalid{Field: "queue", Reason: "not_supported", Message: fmt.Sprintf("a cluster removes queues from format %d on", core.FormatQueues)}, nil
 	}
@@ -107,7 +107,7 @@ func (m *Machine) openRemoved(v core.View) error {
 }
 
 // sweepRemoved deletes rows of removed queues, at most budget steps of it, those of the lowest number first.
-func (m *Machine) sweepRemoved(tx core.Txn, c *Context, budget int) (used int, err error) {
+func (m *Machine) sweepRemoved(tx core.Txn, c *core.ApplyContext, budget int) (used int, err error) {
 	for used < budget && len(m.removed) > 0 {
 		l := m.removed[0]
 		m.touch(l)
@@ -129,7 +129,7 @@ func (m *Machine) sweepRemoved(tx core.Txn, c *Context, budget int) (used int, e
 
 // sweepSome deletes the next rows of a removed queue: running tasks first, because their workers are to be told. It
 // returns 0 when there are none.
-func (m *Machine) sweepSome(tx core.Txn, c *Context, l *queueState, limit int) (used int, err error) {
+func (m *Machine) sweepSome(tx core.Txn, c *core.ApplyContext, l *queueState, limit int) (used int, err error) {
 	switch {
 	case l.states[core.Running] > 0:
 		from, to := keys.RunningRange(m.p)
@@ -157,7 +157,7 @@ var wallTimers = []byte{byte(keys.RecordWallTimer)}
 
 // sweepShared cancels a removed queue's tasks in a state whose index all queues share. It looks at a bounded number of
 // rows, and remembers in the queue's record where it is.
-func (m *Machine) sweepShared(tx core.Txn, c *Context, l *queueState, s core.State, from, to []byte, limit int) (used int, err error) {
+func (m *Machine) sweepShared(tx core.Txn, c *core.ApplyContext, l *queueState, s core.State, from, to []byte, limit int) (used int, err error) {
 	if next := keys.QueueAfter(m.p, l.cursor); len(l.cursor) > 0 && keys.Compare(next, from) > 0 && keys.Compare(next, to) < 0 {
 		from = next
 	}
@@ -200,7 +200,7 @@ func (m *Machine) sweepShared(tx core.Txn, c *Context, l *queueState, s core.Sta
 }
 
 // sweepReady cancels the first ready tasks of a removed queue.
-func (m *Machine) sweepReady(tx core.Txn, c *Context, l *queueState, limit int) (used int, err error) {
+func (m *Machine) sweepReady(tx core.Txn, c *core.ApplyContext, l *queueState, limit int) (used int, err error) {
 	var ids []core.TaskID
 	from, to := keys.ReadyRange(m.p, l.number)
 	err = tx.Scan(from, to, func(_, value []byte) bool {
@@ -217,7 +217,7 @@ func (m *Machine) sweepReady(tx core.Txn, c *Context, l *queueState, limit int) 
 }
 
 // cancelRemoved cancels a task of a removed queue and removes it: what is left is its tombstone.
-func (m *Machine) cancelRemoved(tx core.Txn, c *Context, l *queueState, id core.TaskID, s core.State) error {
+func (m *Machine) cancelRemoved(tx core.Txn, c *core.ApplyContext, l *queueState, id core.TaskID, s core.State) error {
 	m.key = keys.AppendTaskState(m.key[:0], m.p, id)
 	rec, ok, err := storedRecord(tx, m.key, id)
 	switch {
@@ -260,7 +260,7 @@ func (m *Machine) cancelRemoved(tx core.Txn, c *Context, l *queueState, id core.
 }
 
 // sweepEnded removes the first ended tasks of a removed queue in a state. Ids that are to be known longer get tombstones.
-func (m *Machine) sweepEnded(tx core.Txn, c *Context, l *queueState, s core.State, limit int) (used int, err error) {
+func (m *Machine) sweepEnded(tx core.Txn, c *core.ApplyContext, l *queueState, s core.State, limit int) (used int, err error) {
 	var rows []pastRow
 	from, to := keys.TerminalRange(m.p, l.number, s, minTime)
 	err = core.ScanRows(tx, from, to, func(key, value []byte) (bool, error) {
@@ -286,7 +286,7 @@ func (m *Machine) sweepEnded(tx core.Txn, c *Context, l *queueState, s core.Stat
 }
 
 // buryRemoved removes an ended task of a removed queue, whether retention had removed it or not.
-func (m *Machine) buryRemoved(tx core.Txn, c *Context, l *queueState, s core.State, row pastRow) error {
+func (m *Machine) buryRemoved(tx core.Txn, c *core.ApplyContext, l *queueState, s core.State, row pastRow) error {
 	if !l.sweep(s).covers(row.at, row.id) {
 		m.erase(tx, row.id, s, row.ended)
 		m.move(l, s, 0)

@@ -209,7 +209,7 @@ func TestForeignTasksAreUnknown(t *testing.T) {
 		&core.TaskComplete{Task: id, Token: token}, &core.TaskFail{Task: id, Token: token}, &core.TaskSnooze{Task: id, Token: token},
 		&core.TaskRelease{Task: id, Token: token}, &core.TaskDelete{Task: id}, &core.TaskRunNow{Task: id},
 	} {
-		_, fact, err := foreign.Apply(w.tx, w.c, op)
+		_, fact, err := foreign.Apply(w.tx, &w.c, op)
 		if want := (core.NotFound{Kind: "task", ID: id.String()}); fact != core.Fact(want) || err != nil {
 			t.Errorf("%T of a foreign task answers %v, %v", op, fact, err)
 		}
@@ -224,7 +224,7 @@ func TestForeignTasksAreUnknown(t *testing.T) {
 
 func TestOpOfAnotherMachineIsCorruption(t *testing.T) {
 	w := newWorld(t, Options{})
-	_, fact, err := w.m.Apply(w.tx, w.c, &core.KVPut{})
+	_, fact, err := w.m.Apply(w.tx, &w.c, &core.KVPut{})
 	if _, ok := errors.AsType[*errs.Corruption](err); !ok || fact != nil {
 		t.Errorf("a put answers %v, %v", fact, err)
 	}
@@ -269,11 +269,11 @@ func TestDamageStopsTheMachine(t *testing.T) {
 		}
 		w.c.Stamp = w.c.Stamp.Add(30 * 24 * 3_600_000)
 		for range 20 {
-			_, err := w.m.Tick(w.tx, w.c, 100)
+			_, _, err := w.m.Tick(w.tx, &w.c, 100)
 			if corrupt(t, err) {
 				break
 			}
-			if _, _, err = w.m.Apply(w.tx, w.c, claimOp(5, "mail", "other", "third")); corrupt(t, err) {
+			if _, _, err = w.m.Apply(w.tx, &w.c, claimOp(5, "mail", "other", "third")); corrupt(t, err) {
 				break
 			}
 		}

@@ -113,7 +113,7 @@ func (m *Machine) holding(task core.TaskID, token core.Token) *run {
 }
 
 // applyRenew extends leases. It shortens none, and max_run bounds them all.
-func (m *Machine) applyRenew(tx core.Txn, c *Context, op *core.TaskRenew) core.OpResult {
+func (m *Machine) applyRenew(tx core.Txn, c *core.ApplyContext, op *core.TaskRenew) core.OpResult {
 	res := core.OpResult{Kind: core.OpTaskRenew, Renewed: make([]core.Renewed, len(op.Items))}
 	for i, item := range op.Items {
 		r := m.holding(item.Task, item.Token)

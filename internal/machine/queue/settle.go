@@ -16,7 +16,7 @@ type next struct {
 }
 
 // applyComplete ends a task with its result. Effects are the commit's other ops.
-func (m *Machine) applyComplete(tx core.Txn, c *Context, op *core.TaskComplete) (core.OpResult, core.Fact, error) {
+func (m *Machine) applyComplete(tx core.Txn, c *core.ApplyContext, op *core.TaskComplete) (core.OpResult, core.Fact, error) {
 	r := m.holding(op.Task, op.Token)
 	if r == nil {
 		return m.settledBefore(tx, op.Task, op.Token, core.OutcomeCompleted)
@@ -39,7 +39,7 @@ func (m *Machine) applyComplete(tx core.Txn, c *Context, op *core.TaskComplete) 
 }
 
 // applyFail ends an attempt that failed.
-func (m *Machine) applyFail(tx core.Txn, c *Context, op *core.TaskFail) (core.OpResult, core.Fact, error) {
+func (m *Machine) applyFail(tx core.Txn, c *core.ApplyContext, op *core.TaskFail) (core.OpResult, core.Fact, error) {
 	r := m.holding(op.Task, op.Token)
 	if r == nil {
 		return m.settledBefore(tx, op.Task, op.Token, core.OutcomeFailed)
@@ -47,13 +47,13 @@ func (m *Machine) applyFail(tx core.Txn, c *Context, op *core.TaskFail) (core.Op
 	n := next{outcome: core.OutcomeFailed, err: cutError(op.Error)}
 	m.failed(c, r, &n, op.Fatal)
 	if op.HasRetry && !n.dead {
-		n.at = c.after(min(op.RetryAfter, maxRetryAfter))
+		n.at = after(c, min(op.RetryAfter, maxRetryAfter))
 	}
 	return m.settle(tx, c, r, n)
 }
 
 // failed fills in what a failed attempt leads to.
-func (m *Machine) failed(c *Context, r *run, n *next, fatal bool) {
+func (m *Machine) failed(c *core.ApplyContext, r *run, n *next, fatal bool) {
 	n.reason = reasonRetry
 	switch failures := r.rec.failures + 1; {
 	case fatal:
@@ -61,25 +61,25 @@ func (m *Machine) failed(c *Context, r *run, n *next, fatal bool) {
 	case int64(failures) >= int64(r.queue.maxAttempts(&r.settings)):
 		n.dead, n.reason = true, reasonMaxAttempts
 	default:
-		n.at = c.after(r.backoff(failures))
+		n.at = after(c, r.backoff(failures))
 	}
 }
 
 // applySnooze gives a task back until a time.
-func (m *Machine) applySnooze(tx core.Txn, c *Context, op *core.TaskSnooze) (core.OpResult, core.Fact, error) {
+func (m *Machine) applySnooze(tx core.Txn, c *core.ApplyContext, op *core.TaskSnooze) (core.OpResult, core.Fact, error) {
 	r := m.holding(op.Task, op.Token)
 	if r == nil {
 		return m.settledBefore(tx, op.Task, op.Token, core.OutcomeSnoozed)
 	}
-	until := c.after(op.Delay)
+	until := after(c, op.Delay)
 	if op.Until != 0 {
-		until = c.named(op.Until)
+		until = named(c, op.Until)
 	}
 	return m.settle(tx, c, r, next{outcome: core.OutcomeSnoozed, reason: reasonSnooze, at: until})
 }
 
 // applyRelease gives a task back to its old place.
-func (m *Machine) applyRelease(tx core.Txn, c *Context, op *core.TaskRelease) (core.OpResult, core.Fact, error) {
+func (m *Machine) applyRelease(tx core.Txn, c *core.ApplyContext, op *core.TaskRelease) (core.OpResult, core.Fact, error) {
 	r := m.holding(op.Task, op.Token)
 	if r == nil {
 		return m.settledBefore(tx, op.Task, op.Token, core.OutcomeReleased)
@@ -90,7 +90,7 @@ func (m *Machine) applyRelease(tx core.Txn, c *Context, op *core.TaskRelease) (c
 	return m.settle(tx, c, r, next{outcome: core.OutcomeReleased, back: true})
 }
 
-func (m *Machine) settle(tx core.Txn, c *Context, r *run, n next) (core.OpResult, core.Fact, error) {
+func (m *Machine) settle(tx core.Txn, c *core.ApplyContext, r *run, n next) (core.OpResult, core.Fact, error) {
 	s, err := m.endAttempt(tx, c, r, n)
 	return core.OpResult{Task: r.id, State: s}, nil, err
 }
@@ -102,7 +102,7 @@ func (m *Machine) lose(r *run, why string) {
 }
 
 // endAttempt ends a delivery that did not complete its task, records it, and puts the task where n says.
-func (m *Machine) endAttempt(tx core.Txn, c *Context, r *run, n next) (core.State, error) {
+func (m *Machine) endAttempt(tx core.Txn, c *core.ApplyContext, r *run, n next) (core.State, error) {
 	m.stop(tx, r)
 	m.saveAttempt(tx, c, r, n)
 	m.touch(r.queue)
@@ -129,7 +129,7 @@ func (m *Machine) endAttempt(tx core.Txn, c *Context, r *run, n next) (core.Stat
 	switch {
 	case n.back:
 		m.enter(tx, r.queue, r.id, &rec, core.Running)
-	case c.waits(n.at):
+	case waits(c, n.at):
 		m.schedule(tx, r.queue, r.id, &rec, core.Running, n.at)
 	default:
 		m.enqueue(tx, r.queue, r.id, &rec, core.Running, c.Stamp)
@@ -139,7 +139,7 @@ func (m *Machine) endAttempt(tx core.Txn, c *Context, r *run, n next) (core.Stat
 }
 
 // saveAttempt records a delivery that did not complete its task; beyond the number kept the oldest makes room.
-func (m *Machine) saveAttempt(tx core.Txn, c *Context, r *run, n next) {
+func (m *Machine) saveAttempt(tx core.Txn, c *core.ApplyContext, r *run, n next) {
 	a := core.Attempt{
 		Worker: r.rec.worker, Session: r.rec.session, Start: r.rec.startedAt, End: c.Stamp,
 		Outcome: n.outcome, Error: n.err, Index: c.Index, Token: r.rec.token,

@@ -184,7 +184,7 @@ type hashes struct {
 }
 
 // appendSpec appends the payload record of a task that op makes in c, and returns the hashes of its content.
-func appendSpec(b []byte, c *Context, op *core.TaskCreate) ([]byte, hashes) {
+func appendSpec(b []byte, c *core.ApplyContext, op *core.TaskCreate) ([]byte, hashes) {
 	start := len(b)
 	b = putFixed(append(b, formPayload), 0)
 	b = putUint(putInt(b, int64(c.Stamp)), c.Index)
@@ -240,7 +240,7 @@ func appendSpec(b []byte, c *Context, op *core.TaskCreate) ([]byte, hashes) {
 }
 
 // specSize bounds the length of what appendSpec appends.
-func specSize(c *Context, op *core.TaskCreate) int {
+func specSize(c *core.ApplyContext, op *core.TaskCreate) int {
 	n := 160 + len(c.Principal) + len(op.Queue) + len(op.TaskKind) + len(op.Unique.Key) + len(op.ContentType) + len(op.Tag) +
 		len(op.Payload)
 	for _, h := range op.Headers {

@@ -11,26 +11,31 @@ import (
 
 const minTime = core.ShardTime(math.MinInt64)
 
-// Tick does what is due at the stamp, at most that many steps of it, and reports whether something due is left. Leases come
-// first, then what the timer index has; a quarter of the steps is kept for removing ended tasks, so that a flood of
-// the one does not hold up the other.
-func (m *Machine) Tick(tx core.Txn, c Context, steps uint32) (more bool, err error) {
-	m.observe(&c)
-	left := int(steps)
-	used, err := m.tickTimed(tx, &c, left-left/4)
+// Tick does what is due at the stamp, at most limit steps of it, and reports whether something due is left. used is how many
+// changes it made: a step is at least one. Leases come first, then what the timer index has; a quarter of the steps is kept for
+// removing ended tasks, so that a flood of the one does not hold up the other.
+func (m *Machine) Tick(tx core.Txn, c *core.ApplyContext, limit uint32) (used uint32, more bool, err error) {
+	m.Observe(c)
+	counter := &core.ChangeCounter{Txn: tx}
+	more, err = m.tick(counter, c, int(limit))
+	return counter.Changes, more, err
+}
+
+func (m *Machine) tick(tx core.Txn, c *core.ApplyContext, left int) (more bool, err error) {
+	used, err := m.tickTimed(tx, c, left-left/4)
 	if err != nil {
 		return false, err
 	}
 	left -= used
-	if used, err = m.sweepRemoved(tx, &c, left-left/2); err != nil {
+	if used, err = m.sweepRemoved(tx, c, left-left/2); err != nil {
 		return false, err
 	}
 	left -= used
-	if used, err = m.purge(tx, &c, left); err != nil {
+	if used, err = m.purge(tx, c, left); err != nil {
 		return false, err
 	}
 	left -= used
-	if _, err = m.tickTimed(tx, &c, left); err != nil {
+	if _, err = m.tickTimed(tx, c, left); err != nil {
 		return false, err
 	}
 	if m.timer <= c.Stamp {
@@ -63,7 +68,7 @@ func (m *Machine) Due() core.ShardTime {
 	return min(due, m.overDue())
 }
 
-func (m *Machine) tickTimed(tx core.Txn, c *Context, budget int) (used int, err error) {
+func (m *Machine) tickTimed(tx core.Txn, c *core.ApplyContext, budget int) (used int, err error) {
 	for used < budget {
 		r, ok := m.leases.top()
 		if !ok || r.ends > c.Stamp {
@@ -94,7 +99,7 @@ func (m *Machine) tickTimed(tx core.Txn, c *Context, budget int) (used int, err 
 }
 
 // expire ends a lease whose time is over: a timeout when max_run was, else a crash of its holder.
-func (m *Machine) expire(tx core.Txn, c *Context, r *run) error {
+func (m *Machine) expire(tx core.Txn, c *core.ApplyContext, r *run) error {
 	if r.queue.removed {
 		m.touch(r.queue)
 		return m.cancelRemoved(tx, c, r.queue, r.id, core.Running)
@@ -108,7 +113,7 @@ func (m *Machine) expire(tx core.Txn, c *Context, r *run) error {
 	} else if crashes := r.rec.crashes + 1; int64(crashes) >= int64(r.queue.maxCrashes(&r.settings)) {
 		n.dead, n.reason = true, reasonMaxCrashes
 	} else if crashes > 1 {
-		n.at = c.after(r.backoff(crashes - 1)) // after the first crash it is ready at once
+		n.at = after(c, r.backoff(crashes-1)) // after the first crash it is ready at once
 	}
 	m.lose(r, why)
 	_, err := m.endAttempt(tx, c, r, n)
@@ -124,7 +129,7 @@ type timerRow struct {
 }
 
 // tickTimers does what the timer index has due, in order.
-func (m *Machine) tickTimers(tx core.Txn, c *Context, budget int) (used int, err error) {
+func (m *Machine) tickTimers(tx core.Txn, c *core.ApplyContext, budget int) (used int, err error) {
 	var rows []timerRow
 	var bad bool
 	from, to := keys.TimerRange(m.p, m.timer, c.Stamp+1)
@@ -159,7 +164,7 @@ func (m *Machine) tickTimers(tx core.Txn, c *Context, budget int) (used int, err
 	return len(rows), m.seekTimer(tx, done)
 }
 
-func (m *Machine) fire(tx core.Txn, c *Context, row timerRow) error {
+func (m *Machine) fire(tx core.Txn, c *core.ApplyContext, row timerRow) error {
 	if row.kind == keys.TimerScheduled {
 		return m.fireScheduled(tx, c, row.key, toID(row.rest), row.due)
 	}
@@ -189,7 +194,7 @@ func (m *Machine) fire(tx core.Txn, c *Context, row timerRow) error {
 }
 
 // fireScheduled makes a task ready that was due at a shard time. key is that of its timer.
-func (m *Machine) fireScheduled(tx core.Txn, c *Context, key []byte, id core.TaskID, due core.ShardTime) error {
+func (m *Machine) fireScheduled(tx core.Txn, c *core.ApplyContext, key []byte, id core.TaskID, due core.ShardTime) error {
 	m.key = keys.AppendTaskState(m.key[:0], m.p, id)
 	rec, ok, err := storedRecord(tx, m.key, id)
 	switch {

@@ -17,12 +17,14 @@ type due struct {
 }
 
 // after is when d has passed since the entry, at most maxDelay.
-func (c *Context) after(d core.Millis) due { return due{at: c.Stamp.Add(min(max(d, 0), maxDelay))} }
+func after(c *core.ApplyContext, d core.Millis) due {
+	return due{at: c.Stamp.Add(min(max(d, 0), maxDelay))}
+}
 
 // named is the time that a caller names. How far that is depends on clocks that may be wrong, so it is not cut: the edge
 // refuses one that is too far. Entries before core.FormatQueues take it as shard time, at most maxDelay after
 // the entry.
-func (c *Context) named(at core.ShardTime) due {
+func named(c *core.ApplyContext, at core.ShardTime) due {
 	if c.Format >= core.FormatQueues {
 		return due{at, true}
 	}
@@ -30,7 +32,7 @@ func (c *Context) named(at core.ShardTime) due {
 }
 
 // now is the time of the entry: what most wall clocks show then, or shard time.
-func (c *Context) now(wall bool) core.ShardTime {
+func now(c *core.ApplyContext, wall bool) core.ShardTime {
 	if wall {
 		return c.Stamp.Add(c.Shift)
 	}
@@ -38,7 +40,7 @@ func (c *Context) now(wall bool) core.ShardTime {
 }
 
 // waits says whether due is still to come.
-func (c *Context) waits(d due) bool { return d.at > c.now(d.wall) }
+func waits(c *core.ApplyContext, d due) bool { return d.at > now(c, d.wall) }
 
 // wallDue is the shard time at which the first timer by wall clock is due at the earliest, or core.Never: as the wall
 // clocks show now.
@@ -50,14 +52,14 @@ func (m *Machine) wallDue() core.ShardTime {
 }
 
 // tickWall makes the tasks ready whose timers by wall clock are due, in order, up to budget.
-func (m *Machine) tickWall(tx core.Txn, c *Context, budget int) (used int, err error) {
+func (m *Machine) tickWall(tx core.Txn, c *core.ApplyContext, budget int) (used int, err error) {
 	type row struct {
 		at  core.ShardTime
 		id  core.TaskID
 		key []byte
 	}
 	var rows []row
-	from, to := keys.WallTimerRange(m.p, m.wall, c.now(true)+1)
+	from, to := keys.WallTimerRange(m.p, m.wall, now(c, true)+1)
 	err = core.ScanRows(tx, from, to, func(key, _ []byte) (bool, error) {
 		if len(rows) == budget {
 			return false, nil

@@ -56,7 +56,7 @@ func TestHeadLeadsToTheFirstBranchWhileItsTargetIsMissing(t *testing.T) {
 			if txn, ok := op.(*core.RefTxn); ok {
 				txn.Admin = true
 			}
-			if _, fact, err := m.Apply(tx, refs.Context{Stamp: core.ShardTime(n + 1), Index: uint64(n + 1), Principal: "p"}, op); fact != nil || err != nil {
+			if _, fact, err := m.Apply(tx, &core.ApplyContext{Stamp: core.ShardTime(n + 1), Index: uint64(n + 1), Principal: "p"}, op); fact != nil || err != nil {
 				t.Fatalf("case %d, op %d: %v, %v", i, n, fact, err)
 			}
 		}
@@ -79,7 +79,7 @@ func TestHeadOfManyBranchesIsThatOfTheFirst(t *testing.T) {
 		}})
 	}
 	for n, op := range ops {
-		if _, fact, err := m.Apply(tx, refs.Context{Stamp: core.ShardTime(n + 1), Index: uint64(n + 1), Principal: "p"}, op); fact != nil || err != nil {
+		if _, fact, err := m.Apply(tx, &core.ApplyContext{Stamp: core.ShardTime(n + 1), Index: uint64(n + 1), Principal: "p"}, op); fact != nil || err != nil {
 			t.Fatal(fact, err)
 		}
 	}

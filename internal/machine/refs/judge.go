@@ -247,10 +247,10 @@ func (t *transaction) agrees(rule *core.RefRule, e *edit, forced bool) (bool, er
 	if rule.Queue == "" {
 		return true, nil
 	}
-	if t.c.Queue == nil {
+	if !t.effects {
 		return false, nil
 	}
-	queue, err := t.c.Queue()
+	queue, err := t.c.QueueOf(t.task.Task)
 	return queue == rule.Queue, err
 }
 

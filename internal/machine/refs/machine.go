@@ -28,18 +28,6 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Context is what an op is judged under.
-type Context struct {
-	Stamp     core.ShardTime
-	Index     uint64 // of the entry
-	Principal string
-	Request   core.RequestID
-	Task      core.TaskID // whose completion, or under whose fence, the commit is
-	Token     core.Token
-	Effects   bool                   // the commit completes Task
-	Queue     func() (string, error) // of Task; asked only if a rule wants to know
-}
-
 // Machine is the refs service of one partition.
 type Machine struct {
 	p core.Partition
@@ -121,7 +109,7 @@ func (m *Machine) forget(name string) {
 }
 
 // Apply applies an op of this service. A Fact is a refusal, and nothing was changed; an error is corruption.
-func (m *Machine) Apply(tx core.Txn, c Context, op core.Op) (core.OpResult, core.Fact, error) {
+func (m *Machine) Apply(tx core.Txn, c *core.ApplyContext, op core.Op) (core.OpResult, core.Fact, error) {
 	r := core.OpResult{Kind: op.Kind()}
 	var fact core.Fact
 	var err error
@@ -146,6 +134,12 @@ func (m *Machine) Apply(tx core.Txn, c Context, op core.Op) (core.OpResult, core
 	}
 	return r, nil, nil
 }
+
+// End has nothing to write: each op wrote what it changed.
+func (m *Machine) End(core.Txn, *core.ApplyContext) error { return nil }
+
+// Events has nothing to tell.
+func (m *Machine) Events(*core.EventList) {}
 
 // find returns the live repository of a name, nil when there is none.
 func (m *Machine) find(v core.View, name string) (*repo, error) {

@@ -258,7 +258,7 @@ func newRig(t *rapid.T) *rig {
 func (r *rig) do(op core.Op) (core.OpResult, core.Fact) {
 	r.index++
 	r.stamp++
-	out, fact, err := r.m.Apply(r.tx, refs.Context{Stamp: r.stamp, Index: r.index, Principal: "p"}, op)
+	out, fact, err := r.m.Apply(r.tx, &core.ApplyContext{Stamp: r.stamp, Index: r.index, Principal: "p"}, op)
 	if err != nil {
 		r.t.Fatalf("%+v: %v", op, err)
 	}
@@ -423,7 +423,7 @@ func TestTransactionsAreWhatPlainMapsSay(t *testing.T) {
 			},
 			"tick": func(t *rapid.T) {
 				r.stamp += core.ShardTime(rapid.IntRange(0, 3*3_600_000).Draw(t, "step"))
-				if _, err := r.m.Tick(r.tx, r.stamp, 100); err != nil {
+				if _, _, err := r.m.Tick(r.tx, &core.ApplyContext{Stamp: r.stamp}, 100); err != nil {
 					t.Fatal(err)
 				}
 			},
@@ -505,7 +505,7 @@ func BenchmarkTransaction(b *testing.B) {
 			stamp := core.ShardTime(1_700_000_000_000)
 			do := func(op core.Op) {
 				stamp++
-				if _, fact, err := m.Apply(tx, refs.Context{Stamp: stamp, Index: uint64(stamp), Principal: "p"}, op); fact != nil || err != nil {
+				if _, fact, err := m.Apply(tx, &core.ApplyContext{Stamp: stamp, Index: uint64(stamp), Principal: "p"}, op); fact != nil || err != nil {
 					b.Fatal(fact, err)
 				}
 			}

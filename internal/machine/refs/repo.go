@@ -15,7 +15,7 @@ const (
 )
 
 // create makes a repository. The same again, under the same id, is a replay.
-func (m *Machine) create(tx core.Txn, c Context, op *core.RepoCreate, r *core.OpResult) (core.Fact, error) {
+func (m *Machine) create(tx core.Txn, c *core.ApplyContext, op *core.RepoCreate, r *core.OpResult) (core.Fact, error) {
 	branch := "refs/heads/" + op.Branch
 	if op.Branch == "" {
 		branch += core.DefaultBranch
@@ -83,7 +83,7 @@ func checkBranch(branch string) core.Fact {
 }
 
 // set replaces the settings. Its version rises only when something changed.
-func (m *Machine) set(tx core.Txn, c Context, op *core.RepoSet, r *core.OpResult) (core.Fact, error) {
+func (m *Machine) set(tx core.Txn, c *core.ApplyContext, op *core.RepoSet, r *core.OpResult) (core.Fact, error) {
 	if fact := checkConfig(&op.Config); fact != nil {
 		return fact, nil
 	}
@@ -122,7 +122,7 @@ func (m *Machine) set(tx core.Txn, c Context, op *core.RepoSet, r *core.OpResult
 }
 
 // setHead lets HEAD point to a branch, as a transaction would.
-func (m *Machine) setHead(tx core.Txn, c Context, r *repo, target string) error {
+func (m *Machine) setHead(tx core.Txn, c *core.ApplyContext, r *repo, target string) error {
 	t := transaction{m: m, tx: tx, c: c, op: &core.RefTxn{Repo: r.Name}, repo: r, rev: r.stats.Rev + 1}
 	cur, ok, err := t.get("HEAD")
 	if err != nil {
@@ -156,7 +156,7 @@ func matches(r *repo, version int64) core.Fact {
 }
 
 // delete frees the name. What the repository holds goes later, unless it is brought back.
-func (m *Machine) delete(tx core.Txn, c Context, op *core.RepoDelete, r *core.OpResult) (core.Fact, error) {
+func (m *Machine) delete(tx core.Txn, c *core.ApplyContext, op *core.RepoDelete, r *core.OpResult) (core.Fact, error) {
 	repo, err := m.find(tx, op.Name)
 	if err != nil {
 		return nil, err

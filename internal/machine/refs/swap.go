@@ -8,7 +8,7 @@ import (
 
 // swap puts one pack in the place of several. Who proposed it has seen that it holds every object of theirs; what Apply sees
 // to is that each of them is still in the manifest, so that of two rollups of the same packs the second changes nothing.
-func (m *Machine) swap(tx core.Txn, c Context, op *core.PackSwap, r *core.OpResult) (core.Fact, error) {
+func (m *Machine) swap(tx core.Txn, c *core.ApplyContext, op *core.PackSwap, r *core.OpResult) (core.Fact, error) {
 	if fact := checkSwap(op); fact != nil {
 		return fact, nil
 	}

@@ -20,9 +20,15 @@ func logDue(stamp core.ShardTime, days int32) core.ShardTime {
 	return (day + 1 + core.ShardTime(days)) * core.ShardTime(dayMillis)
 }
 
-// Tick does at most limit steps of the work that is due at stamp, and reports whether some is left. A step looks at one
-// log, or removes one repository.
-func (m *Machine) Tick(tx core.Txn, stamp core.ShardTime, limit uint32) (more bool, err error) {
+// Tick does at most limit steps of the work that is due, and reports whether some is left. A step looks at one log, or removes one
+// repository. used is how many changes it made.
+func (m *Machine) Tick(tx core.Txn, c *core.ApplyContext, limit uint32) (used uint32, more bool, err error) {
+	counter := &core.ChangeCounter{Txn: tx}
+	more, err = m.tick(counter, c.Stamp, limit)
+	return counter.Changes, more, err
+}
+
+func (m *Machine) tick(tx core.Txn, stamp core.ShardTime, limit uint32) (more bool, err error) {
 	type dueRow struct {
 		due  core.ShardTime
 		id   core.RepoID

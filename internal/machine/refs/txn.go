@@ -17,11 +17,15 @@ const keepStaged core.Millis = 30 * 60 * 1000
 type transaction struct {
 	m    *Machine
 	tx   core.Txn
-	c    Context
+	c    *core.ApplyContext
 	op   *core.RefTxn
 	repo *repo
 	via  core.Via
 	rev  uint64 // of the repository, if this changes it
+
+	request core.RequestID // of the commit
+	task    core.TaskHold  // that the commit completes, else that its fence names; zero: neither
+	effects bool           // the commit completes task
 
 	edits    []edit
 	dirs     map[string]int64 // counts that changed
@@ -69,7 +73,7 @@ type named struct {
 }
 
 // transact judges a transaction and applies it.
-func (m *Machine) transact(tx core.Txn, c Context, op *core.RefTxn) (*core.RefsAnswer, core.Fact, error) {
+func (m *Machine) transact(tx core.Txn, c *core.ApplyContext, op *core.RefTxn) (*core.RefsAnswer, core.Fact, error) {
 	if fact := checkTxn(op); fact != nil {
 		return nil, fact, nil
 	}
@@ -80,7 +84,8 @@ func (m *Machine) transact(tx core.Txn, c Context, op *core.RefTxn) (*core.RefsA
 	if r == nil || !op.ID.IsZero() && op.ID != r.ID {
 		return nil, refused(op.Repo, core.RefRepoNotFound), nil
 	}
-	t := &transaction{m: m, tx: tx, c: c, op: op, repo: r, via: viaOf(c, op), rev: r.stats.Rev + 1, edits: m.edits[:0]}
+	t := &transaction{m: m, tx: tx, c: c, op: op, repo: r, rev: r.stats.Rev + 1, edits: m.edits[:0]}
+	t.takeCause(c.Commit)
 	defer func() { m.edits = t.edits[:0] }()
 	fact, err := t.admit()
 	if fact != nil || err != nil {
@@ -102,14 +107,25 @@ func (m *Machine) transact(tx core.Txn, c Context, op *core.RefTxn) (*core.RefsA
 	return a, nil, nil
 }
 
-func viaOf(c Context, op *core.RefTxn) core.Via {
-	switch {
-	case c.Effects:
-		return core.ViaEffects
-	case op.Via == core.ViaPush:
-		return core.ViaPush
+// takeCause takes in for which task, and by which way, the commit changes refs.
+func (t *transaction) takeCause(c *core.Commit) {
+	t.via = core.ViaAPI
+	if t.op.Via == core.ViaPush {
+		t.via = core.ViaPush
 	}
-	return core.ViaAPI
+	if c == nil {
+		return
+	}
+	t.request = c.RequestID
+	if c.Fence != nil {
+		t.task = core.TaskHold(*c.Fence)
+	}
+	for _, op := range c.Ops {
+		if done, ok := op.(*core.TaskComplete); ok {
+			t.task, t.effects, t.via = core.TaskHold{Task: done.Task, Token: done.Token}, true, core.ViaEffects
+			return
+		}
+	}
 }
 
 // admit judges what concerns the transaction as a whole.

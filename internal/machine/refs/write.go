@@ -80,15 +80,15 @@ func (t *transaction) log(name string, r *row, fresh bool, entry *core.RefLog) {
 // logEntry returns what all records of a change have in common.
 func (t *transaction) logEntry(c *core.RefChange) core.RefLog {
 	entry := core.RefLog{
-		Principal: t.c.Principal, Cause: core.CauseRequest, Request: t.c.Request, Message: c.Message, Stamp: t.c.Stamp,
+		Principal: t.c.Principal, Cause: core.CauseRequest, Request: t.request, Message: c.Message, Stamp: t.c.Stamp,
 		Index: t.c.Index, Rev: t.rev,
 	}
 	if entry.Message == "" {
 		entry.Message = t.op.Message
 	}
 	switch {
-	case !t.c.Task.IsZero():
-		entry.Cause, entry.Task, entry.Token = core.CauseTask, t.c.Task, t.c.Token
+	case !t.task.Task.IsZero():
+		entry.Cause, entry.Task, entry.Token = core.CauseTask, t.task.Task, t.task.Token
 	case t.op.Push != core.RequestID{}:
 		entry.Cause, entry.Request = core.CausePush, t.op.Push
 	}

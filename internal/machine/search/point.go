@@ -71,7 +71,7 @@ func ValidPointID(s string) bool {
 	return true
 }
 
-func (m *Machine) upsert(tx core.Txn, ctx Context, op *core.VectorUpsert, r *core.OpResult) (core.Fact, error) {
+func (m *Machine) upsert(tx core.Txn, ctx *core.ApplyContext, op *core.VectorUpsert, r *core.OpResult) (core.Fact, error) {
 	c, fact := m.find(op.Collection, op.UID)
 	if fact == nil {
 		fact = c.fits(op)

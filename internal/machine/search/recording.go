@@ -34,7 +34,7 @@ func decodeRecording(row []byte) (at, expires core.ShardTime, data []byte, ok bo
 	return core.ShardTime(a), core.ShardTime(e), row[n+k:], true
 }
 
-func (m *Machine) record(tx core.Txn, ctx Context, op *core.RecordingPut) (core.Fact, error) {
+func (m *Machine) record(tx core.Txn, ctx *core.ApplyContext, op *core.RecordingPut) (core.Fact, error) {
 	c, fact := m.find(op.Collection, op.UID)
 	switch {
 	case fact != nil:
@@ -125,11 +125,11 @@ func (m *Machine) findDue() {
 	}
 }
 
-// Tick forgets at most limit recordings that have expired at stamp, and reports whether some are left.
-func (m *Machine) Tick(tx core.Txn, stamp core.ShardTime, limit uint32) (used uint32, more bool, err error) {
+// Tick forgets at most limit recordings that have expired, tells how many, and reports whether some are left.
+func (m *Machine) Tick(tx core.Txn, ctx *core.ApplyContext, limit uint32) (used uint32, more bool, err error) {
 	for _, name := range m.names() {
 		c := m.collections[name]
-		for c.due <= stamp {
+		for c.due <= ctx.Stamp {
 			if used == limit {
 				return used, true, nil
 			}

@@ -75,7 +75,7 @@ func (m *Machine) putRuleset(tx core.Txn, op *core.RulesetPut, r *core.OpResult)
 // dropRuleset removes a ruleset. A version never changes: readers keep it compiled, clients name it, and recordings tell of
 // it. So what is made later under the same name has other numbers. One counter for all names says which: it is bounded,
 // where a number for each name that ever was would not be.
-func (m *Machine) dropRuleset(tx core.Txn, c Context, op *core.RulesetDelete, r *core.OpResult) core.Fact {
+func (m *Machine) dropRuleset(tx core.Txn, c *core.ApplyContext, op *core.RulesetDelete, r *core.OpResult) core.Fact {
 	if c.Format < core.FormatQueues {
 		return core.Invalid{Field: "name", Reason: "not_supported", Message: fmt.Sprintf("a cluster removes rulesets from format %d on", core.FormatQueues)}
 	}

@@ -23,13 +23,6 @@ import (
 // maxPointID is the longest id of a point, in bytes.
 const maxPointID = 128
 
-// Context is what an op is judged under.
-type Context struct {
-	Rev    uint64 // of the commit: the version its points get, above all before in the partition
-	Stamp  core.ShardTime
-	Format uint16 // of the entry
-}
-
 // Options are limits that only tests change; zero means the default.
 type Options struct {
 	MaxRecordings  uint64 // kept of a collection
@@ -81,7 +74,7 @@ type Machine struct {
 	due         core.ShardTime
 	stale       bool // due must be found again at the end of the entry
 
-	changes []core.PointChange // since the last Changes
+	changes []core.PointChange // since the last Events
 	touched []*collection      // counters that End writes
 
 	marked     bool
@@ -203,7 +196,7 @@ func (m *Machine) touch(c *collection) {
 
 // Apply applies an op of the search service. A Fact is a refusal, and nothing was changed; an error is corruption. The
 // slices of op that are written belong to tx afterwards.
-func (m *Machine) Apply(tx core.Txn, c Context, op core.Op) (core.OpResult, core.Fact, error) {
+func (m *Machine) Apply(tx core.Txn, c *core.ApplyContext, op core.Op) (core.OpResult, core.Fact, error) {
 	r := core.OpResult{Kind: op.Kind()}
 	var fact core.Fact
 	var err error
@@ -232,7 +225,7 @@ func (m *Machine) Apply(tx core.Txn, c Context, op core.Op) (core.OpResult, core
 }
 
 // End writes the counters that the entry changed.
-func (m *Machine) End(tx core.Txn) {
+func (m *Machine) End(tx core.Txn, _ *core.ApplyContext) error {
 	for _, c := range m.touched {
 		c.touched = false
 		if m.collections[c.def.Name] == c && c.counts != c.stored {
@@ -245,6 +238,7 @@ func (m *Machine) End(tx core.Txn) {
 		m.stale = false
 		m.findDue()
 	}
+	return nil
 }
 
 // Version returns the number of a version of a ruleset that is kept, the newest one for 0.
@@ -259,11 +253,12 @@ func (m *Machine) Version(ruleset string, version uint32) (kept uint32, ok bool)
 	return version, version >= s.oldest && version <= s.newest
 }
 
-// Changes returns what entries did to points since it was asked last.
-func (m *Machine) Changes() []core.PointChange {
-	out := m.changes
-	m.changes = nil
-	return out
+// Events adds what happened to collections and points since the last call.
+func (m *Machine) Events(to *core.EventList) {
+	for i := range m.changes {
+		to.Add(&m.changes[i])
+	}
+	m.changes = nil // the events are in it
 }
 
 func (c counts) append(dst []byte) []byte {

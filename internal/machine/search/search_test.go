@@ -40,7 +40,7 @@ func open(t tester, tx core.View, o search.Options) *search.Machine {
 
 func apply(t tester, m *search.Machine, tx core.Txn, rev uint64, op core.Op) (core.OpResult, core.Fact) {
 	t.Helper()
-	r, fact, err := m.Apply(tx, search.Context{Rev: rev, Stamp: core.ShardTime(1000 * rev), Format: core.FormatCurrent}, op)
+	r, fact, err := m.Apply(tx, &core.ApplyContext{Rev: rev, Stamp: core.ShardTime(1000 * rev), Format: core.FormatCurrent}, op)
 	if err != nil {
 		t.Fatalf("%+v: %v", op, err)
 	}
@@ -84,7 +84,7 @@ func TestAnUpsertTakesANewSlotAndTheOldOneIsGone(t *testing.T) {
 	if _, ok, _ := tx.Get(keys.Vector(part, 1, 0)); ok {
 		t.Error("the vector of the write before is kept")
 	}
-	changes := m.Changes()
+	changes := changesOf(m)
 	if len(changes) != 3 || changes[2].Old != 0 || !changes[2].HadOld || changes[2].Slot != 1 {
 		t.Errorf("changes %+v", changes)
 	}
@@ -198,14 +198,14 @@ func TestADeletedCollectionIsGoneAtOnceAndItsNameIsFree(t *testing.T) {
 	m, tx := begun(t, search.Options{})
 	apply(t, m, tx, 5, upsert("a", 1, ""))
 	apply(t, m, tx, 6, &core.RecordingPut{Collection: "ws", ID: 9, Data: []byte("{}")})
-	m.End(tx)
+	_ = m.End(tx, nil)
 	if m.Due() == core.Never {
 		t.Error("a recording is due never")
 	}
 	if r, fact := apply(t, m, tx, 7, &core.CollectionDelete{Name: "ws"}); !r.Existed || fact != nil {
 		t.Errorf("%+v, %v", r, fact)
 	}
-	m.End(tx)
+	_ = m.End(tx, nil)
 	if m.Due() != core.Never {
 		t.Error("work is due of a collection that is gone")
 	}
@@ -343,7 +343,7 @@ func TestEntriesOfTheFirstFormatRemoveNoRuleset(t *testing.T) {
 	m, tx := begun(t, search.Options{})
 	apply(t, m, tx, 2, &core.RulesetPut{Name: "r", Rules: []byte("x")})
 	before := tx.Dump()
-	_, fact, err := m.Apply(tx, search.Context{Rev: 3, Stamp: 3000, Format: core.FormatFirst}, &core.RulesetDelete{Name: "r"})
+	_, fact, err := m.Apply(tx, &core.ApplyContext{Rev: 3, Stamp: 3000, Format: core.FormatFirst}, &core.RulesetDelete{Name: "r"})
 	if f, ok := fact.(core.Invalid); !ok || f.Reason != "not_supported" || err != nil || tx.Dump() != before {
 		t.Errorf("%v, %v\n%s", fact, err, tx.Dump())
 	}
@@ -375,15 +375,15 @@ func TestRecordingsLeaveWhenTheyAreTooManyOrTooOld(t *testing.T) {
 			t.Fatal(fact)
 		}
 	}
-	m.End(tx)
+	_ = m.End(tx, nil)
 	if has(1, 0) || !has(2, 0) || !has(3, 0) || has(3, 8000) {
 		t.Error("the wrong recordings are there")
 	}
 	if m.Due() != 7000 || open(t, tx, search.Options{}).Due() != 7000 {
 		t.Errorf("due at %d, after a restart at %d", m.Due(), open(t, tx, search.Options{}).Due())
 	}
-	used, more, err := m.Tick(tx, 7000, 10)
-	m.End(tx)
+	used, more, err := m.Tick(tx, &core.ApplyContext{Stamp: 7000}, 10)
+	_ = m.End(tx, nil)
 	if used != 1 || more || err != nil || has(2, 0) || m.Due() != 8000 {
 		t.Errorf("%d, %v, %v, due at %d", used, more, err, m.Due())
 	}
@@ -392,16 +392,26 @@ func TestRecordingsLeaveWhenTheyAreTooManyOrTooOld(t *testing.T) {
 	}
 }
 
+// changesOf returns what happened to points since it was asked last.
+func changesOf(m *search.Machine) (out []core.PointChange) {
+	var list core.EventList
+	m.Events(&list)
+	for _, e := range list.All() {
+		out = append(out, *e.(*core.PointChange))
+	}
+	return out
+}
+
 // A machine that is opened again goes on exactly as the one that wrote the rows, and an undone commit leaves no trace.
 func TestUndoLeavesNoTraceAndAReopenedMachineGoesOn(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, txA := begun(t, search.Options{MaxRecordings: 3})
 		b, txB := begun(t, search.Options{MaxRecordings: 3})
 		rev := uint64(2)
-		a.End(txA)
-		b.End(txB)
-		a.Changes()
-		b.Changes()
+		_ = a.End(txA, nil)
+		_ = b.End(txB, nil)
+		changesOf(a)
+		changesOf(b)
 		for range rapid.IntRange(1, 12).Draw(t, "commits") {
 			rev++
 			ops := rapid.SliceOfN(rapid.Custom(drawOp), 1, 4).Draw(t, "ops")
@@ -413,10 +423,10 @@ func TestUndoLeavesNoTraceAndAReopenedMachineGoesOn(t *testing.T) {
 				}
 				txA.Undo()
 				a.Undo()
-				if n := len(a.Changes()); n > 0 {
+				if n := len(changesOf(a)); n > 0 {
 					t.Fatalf("%d changes of an undone commit", n)
 				}
-				a.End(txA)
+				_ = a.End(txA, nil)
 				continue
 			}
 			a.Mark()
@@ -430,9 +440,9 @@ func TestUndoLeavesNoTraceAndAReopenedMachineGoesOn(t *testing.T) {
 			}
 			txA.Keep()
 			a.Keep()
-			a.End(txA)
-			b.End(txB)
-			if !reflect.DeepEqual(a.Changes(), b.Changes()) || a.Due() != b.Due() {
+			_ = a.End(txA, nil)
+			_ = b.End(txB, nil)
+			if !reflect.DeepEqual(changesOf(a), changesOf(b)) || a.Due() != b.Due() {
 				t.Fatal("the changes differ")
 			}
 			if txA.Dump() != txB.Dump() {
@@ -478,7 +488,7 @@ func TestGoldenRows(t *testing.T) {
 	apply(t, m, tx, 302, &core.RulesetPut{Name: "gone", Rules: []byte("[]")})
 	apply(t, m, tx, 302, &core.RulesetDelete{Name: "gone"})
 	apply(t, m, tx, 303, &core.RecordingPut{Collection: "ws", UID: 77, ID: 5, Data: []byte("{}")})
-	m.End(tx)
+	_ = m.End(tx, nil)
 	const path = "testdata/rows.golden"
 	got := tx.Dump()
 	if *update {
@@ -505,7 +515,7 @@ func TestCorruptRowsAreErrorsNotAnswers(t *testing.T) {
 		apply(t, m, tx, 3, &core.RecordingPut{Collection: "ws", ID: 5, Data: []byte("{}")})
 		apply(t, m, tx, 3, &core.RulesetPut{Name: "r", Rules: []byte("[]")})
 		apply(t, m, tx, 3, &core.RulesetDelete{Name: "r"})
-		m.End(tx)
+		_ = m.End(tx, nil)
 		row, ok, _ := tx.Get(key)
 		if !ok {
 			t.Fatalf("%s: no row", name)
@@ -521,7 +531,7 @@ func TestCorruptRowsAreErrorsNotAnswers(t *testing.T) {
 	m, tx := begun(t, search.Options{})
 	apply(t, m, tx, 3, upsert("a", 1, ""))
 	tx.Set(keys.Point(part, 1, "a"), []byte{0x80})
-	if _, _, err := m.Apply(tx, search.Context{}, upsert("a", 1, "")); !isCorruption(err) {
+	if _, _, err := m.Apply(tx, &core.ApplyContext{}, upsert("a", 1, "")); !isCorruption(err) {
 		t.Errorf("point: %v", err)
 	}
 	if err := search.EachPoint(tx, part, 1, "", func(core.StoredPoint) bool { return true }); !isCorruption(err) {
