@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/descriptorpb"
 
 	restpb "github.com/millrace/millrace/gen/millrace/rest"
+	_ "github.com/millrace/millrace/gen/millrace/v1" // the contract
 )
 
 // pkg is the package of the contract, and dir the folder of its files.
@@ -52,6 +53,13 @@ func Read(in io.Reader) (*Contract, error) {
 	if err != nil {
 		return nil, err
 	}
+	return of(files)
+}
+
+// Linked is the contract as this program has it: whole, but without comments.
+func Linked() (*Contract, error) { return of(protoregistry.GlobalFiles) }
+
+func of(files *protoregistry.Files) (*Contract, error) {
 	c := &Contract{files: files, params: make(map[string]*restpb.Param), shapes: make(map[string]*restpb.Shape)}
 	list := c.list()
 	for _, f := range list {

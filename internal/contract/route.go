@@ -192,6 +192,7 @@ type Schema struct {
 	Parts []Part
 	Doc   string // where it is not that of the message
 	Alone bool   // it is one message, whose comment describes it
+	Mixed bool   // its parts are of several messages, and no route's body or answer alone
 	Extra []*restpb.Extra
 }
 
@@ -199,7 +200,7 @@ type Schema struct {
 func (c *Contract) Schema(name string) (*Schema, error) {
 	s := c.shapes[name]
 	if len(s.GetPart()) > 0 {
-		out := &Schema{Doc: s.GetDoc(), Extra: s.GetExtra()}
+		out := &Schema{Doc: s.GetDoc(), Extra: s.GetExtra(), Mixed: len(s.GetPart()) > 1}
 		for _, p := range s.GetPart() {
 			m, err := c.Message(p.GetMessage())
 			if err != nil {

@@ -183,6 +183,7 @@ type Field struct {
 	Natural       bool                   `protobuf:"varint,14,opt,name=natural,proto3" json:"natural,omitempty"`  // a number of 64 bits with a sign must not be negative
 	Words         []string               `protobuf:"bytes,15,rep,name=words,proto3" json:"words,omitempty"`       // the whole set of texts
 	Other         []string               `protobuf:"bytes,16,rep,name=other,proto3" json:"other,omitempty"`       // names by which the field refuses what is not supported
+	Mend          bool                   `protobuf:"varint,17,opt,name=mend,proto3" json:"mend,omitempty"`        // of text for people: a client replaces NUL, which the contract allows in it and REST does not
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -327,6 +328,13 @@ func (x *Field) GetOther() []string {
 		return x.Other
 	}
 	return nil
+}
+
+func (x *Field) GetMend() bool {
+	if x != nil {
+		return x.Mend
+	}
+	return false
 }
 
 // Message is what is special about a message.
@@ -965,7 +973,7 @@ var File_millrace_rest_options_proto protoreflect.FileDescriptor
 
 const file_millrace_rest_options_proto_rawDesc = "" +
 	"\n" +
-	"\x1bmillrace/rest/options.proto\x12\rmillrace.rest\x1a google/protobuf/descriptor.proto\"\x88\x03\n" +
+	"\x1bmillrace/rest/options.proto\x12\rmillrace.rest\x1a google/protobuf/descriptor.proto\"\x9c\x03\n" +
 	"\x05Field\x12'\n" +
 	"\x04form\x18\x01 \x01(\x0e2\x13.millrace.rest.FormR\x04form\x12\x1a\n" +
 	"\brequired\x18\x02 \x01(\bR\brequired\x12\x16\n" +
@@ -983,7 +991,8 @@ const file_millrace_rest_options_proto_rawDesc = "" +
 	"\x04most\x18\r \x01(\x03R\x04most\x12\x18\n" +
 	"\anatural\x18\x0e \x01(\bR\anatural\x12\x14\n" +
 	"\x05words\x18\x0f \x03(\tR\x05words\x12\x14\n" +
-	"\x05other\x18\x10 \x03(\tR\x05other\";\n" +
+	"\x05other\x18\x10 \x03(\tR\x05other\x12\x12\n" +
+	"\x04mend\x18\x11 \x01(\bR\x04mend\";\n" +
 	"\aMessage\x12\x1a\n" +
 	"\bnullable\x18\x01 \x01(\bR\bnullable\x12\x14\n" +
 	"\x05short\x18\x02 \x01(\tR\x05short\"7\n" +

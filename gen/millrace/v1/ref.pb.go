@@ -3228,7 +3228,7 @@ const file_millrace_v1_ref_proto_rawDesc = "" +
 	"RefChanged\x12\x18\n" +
 	"\x03old\x18\x01 \x01(\tB\x06ʵ\x1c\x028\x01R\x03old\x12\x18\n" +
 	"\x03new\x18\x02 \x01(\tB\x06ʵ\x1c\x028\x01R\x03new\x12(\n" +
-	"\x05error\x18\x03 \x01(\v2\x12.millrace.v1.ErrorR\x05error\"\xb1\x02\n" +
+	"\x05error\x18\x03 \x01(\v2\x12.millrace.v1.ErrorR\x05error\"\xba\x02\n" +
 	"\x11UpdateRefsRequest\x12\x12\n" +
 	"\x04repo\x18\x01 \x01(\tR\x04repo\x12\x10\n" +
 	"\x03tag\x18\x02 \x01(\tR\x03tag\x12H\n" +
@@ -3238,8 +3238,8 @@ const file_millrace_v1_ref_proto_rawDesc = "" +
 	"commit_opsR\n" +
 	"conditions\x12%\n" +
 	"\n" +
-	"request_id\x18\x05 \x01(\fB\x06ʵ\x1c\x02\b\x04R\trequestId\x12\x18\n" +
-	"\amessage\x18\x06 \x01(\tR\amessage\x12#\n" +
+	"request_id\x18\x05 \x01(\fB\x06ʵ\x1c\x02\b\x04R\trequestId\x12!\n" +
+	"\amessage\x18\x06 \x01(\tB\aʵ\x1c\x03\x88\x01\x01R\amessage\x12#\n" +
 	"\rallow_partial\x18\a \x01(\bR\fallowPartial\"\xbc\x01\n" +
 	"\x12UpdateRefsResponse\x121\n" +
 	"\aresults\x18\x01 \x03(\v2\x17.millrace.v1.RefChangedR\aresults\x12\x18\n" +

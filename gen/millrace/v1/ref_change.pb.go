@@ -376,7 +376,7 @@ var File_millrace_v1_ref_change_proto protoreflect.FileDescriptor
 
 const file_millrace_v1_ref_change_proto_rawDesc = "" +
 	"\n" +
-	"\x1cmillrace/v1/ref_change.proto\x12\vmillrace.v1\x1a\x1bmillrace/rest/options.proto\"\xcb\x03\n" +
+	"\x1cmillrace/v1/ref_change.proto\x12\vmillrace.v1\x1a\x1bmillrace/rest/options.proto\"\xd4\x03\n" +
 	"\tRefChange\x127\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x1b.millrace.v1.RefChange.KindB\x06ʵ\x1c\x02\x10\x01R\x04kind\x12\x1a\n" +
 	"\x04name\x18\x02 \x01(\tB\x06ʵ\x1c\x02\x10\x01R\x04name\x12\x15\n" +
@@ -387,8 +387,8 @@ const file_millrace_v1_ref_change_proto_rawDesc = "" +
 	"old_target\x18\x06 \x01(\tH\x01R\toldTarget\x88\x01\x01\x12\x19\n" +
 	"\bno_deref\x18\a \x01(\bR\anoDeref\x12\x1d\n" +
 	"\n" +
-	"missing_ok\x18\b \x01(\bR\tmissingOk\x12\x18\n" +
-	"\amessage\x18\t \x01(\tR\amessage\"\x98\x01\n" +
+	"missing_ok\x18\b \x01(\bR\tmissingOk\x12!\n" +
+	"\amessage\x18\t \x01(\tB\aʵ\x1c\x03\x88\x01\x01R\amessage\"\x98\x01\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\n" +
 	"\n" +
@@ -404,11 +404,11 @@ const file_millrace_v1_ref_change_proto_rawDesc = "" +
 	"\rSYMREF_DELETE\x10\a\x12\x11\n" +
 	"\rSYMREF_VERIFY\x10\bB\x06\n" +
 	"\x04_oldB\r\n" +
-	"\v_old_target\"\xaa\x01\n" +
+	"\v_old_target\"\xb3\x01\n" +
 	"\x0eRefTransaction\x12\x1a\n" +
 	"\x04repo\x18\x01 \x01(\tB\x06ʵ\x1c\x02\x10\x01R\x04repo\x12H\n" +
-	"\achanges\x18\x02 \x03(\v2\x16.millrace.v1.RefChangeB\x16ʵ\x1c\x12\x10\x01b\vref_changesh\x90NR\achanges\x12\x18\n" +
-	"\amessage\x18\x03 \x01(\tR\amessage\x12\x18\n" +
+	"\achanges\x18\x02 \x03(\v2\x16.millrace.v1.RefChangeB\x16ʵ\x1c\x12\x10\x01b\vref_changesh\x90NR\achanges\x12!\n" +
+	"\amessage\x18\x03 \x01(\tB\aʵ\x1c\x03\x88\x01\x01R\amessage\x12\x18\n" +
 	"\x03tag\x18\x04 \x01(\tB\x06ʵ\x1c\x020\x01R\x03tag\"V\n" +
 	"\tRefsMoved\x12/\n" +
 	"\achanges\x18\x01 \x03(\v2\x15.millrace.v1.RefMovedR\achanges\x12\x18\n" +

@@ -6742,7 +6742,7 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x0fref_transaction\x18@ \x01(\v2\x1b.millrace.v1.RefTransactionH\x00R\x0erefTransaction\x12@\n" +
 	"\rvector_upsert\x18` \x01(\v2\x19.millrace.v1.VectorUpsertH\x00R\fvectorUpsert\x12@\n" +
 	"\rvector_delete\x18a \x01(\v2\x19.millrace.v1.VectorDeleteH\x00R\fvectorDelete\x12\x8a\x01\n" +
-	"\breserved\x18\x7f \x01(\v2\x15.millrace.v1.ReservedBUʵ\x1cQ\x18\x01\x82\x01\vtask_cancel\x82\x01\vqueue_pause\x82\x01\x06kv_min\x82\x01\x06kv_max\x82\x01\tkv_append\x82\x01\x06kv_get\x82\x01\tkv_branchH\x00R\breservedB.\n" +
+	"\breserved\x18\x7f \x01(\v2\x15.millrace.v1.ReservedBUʵ\x1cQ\x18\x01\x82\x01\x06kv_get\x82\x01\x06kv_min\x82\x01\x06kv_max\x82\x01\tkv_append\x82\x01\tkv_branch\x82\x01\vtask_cancel\x82\x01\vqueue_pauseH\x00R\breservedB.\n" +
 	"\x02op\x12(ʵ\x1c$\n" +
 	"\x11op of its element\x12\x0fmust name an op\"\x1a\n" +
 	"\bReserved\x12\x0e\n" +

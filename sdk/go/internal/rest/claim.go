@@ -234,12 +234,17 @@ func (s *restStream) giveBack(tasks []*millracev1.Assignment) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.work), wire.ReleaseWithin)
 	defer cancel()
-	_ = s.r.settles(ctx, settlesRequest(items), &millracev1.SettleResponse{}) // as above
+	if c, err := settles(items); err == nil {
+		_ = s.r.carry(ctx, c, &millracev1.SettleResponse{}) // as above
+	}
 }
 
 // settle ends attempts. A slot is free when the server has answered: it may refuse, and leave the lease.
 func (s *restStream) settle(f *millracev1.SettleFrame) error {
-	q := settlesRequest(f.GetItems())
+	c, err := settles(f.GetItems())
+	if err != nil {
+		return err
+	}
 	keys, ends := make([]wire.Lease, len(f.GetItems())), make([]bool, len(f.GetItems()))
 	s.mu.Lock()
 	for i, it := range f.GetItems() {
@@ -252,7 +257,7 @@ func (s *restStream) settle(f *millracev1.SettleFrame) error {
 	s.mu.Unlock()
 	return s.sequenced(f.GetSeq(), func(a *millracev1.Ack) error {
 		var out millracev1.SettleResponse
-		err := s.r.settles(s.work, q, &out)
+		err := s.r.carry(s.work, c, &out)
 		a.Settled, a.At = out.Results, out.At
 		s.settled(keys, ends, out.Results)
 		return err
@@ -292,7 +297,10 @@ func (s *restStream) renew(f *millracev1.RenewFrame) error {
 	if f.GetAll() {
 		items = s.holds()
 	}
-	q := beatsRequest(&millracev1.HeartbeatRequest{Items: items, Extend: f.GetExtend()})
+	c, err := beats(&millracev1.HeartbeatRequest{Items: items, Extend: f.GetExtend()})
+	if err != nil {
+		return err
+	}
 	keys := make([]wire.Lease, len(items))
 	for i, h := range items {
 		keys[i] = wire.Lease{ID: h.GetId(), Token: h.GetToken()}
@@ -303,7 +311,7 @@ func (s *restStream) renew(f *millracev1.RenewFrame) error {
 				return nil
 			}
 			var out millracev1.HeartbeatResponse
-			err := s.r.beats(s.work, q, &out)
+			err := s.r.carry(s.work, c, &out)
 			a.Renewed, a.At = out.Results, out.At
 			s.renewed(keys, out.Results)
 			return err

@@ -10,8 +10,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -26,6 +24,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/sdk/go/internal/retry"
 	"github.com/millrace/millrace/sdk/go/internal/wire"
 )
@@ -327,20 +328,12 @@ func (r *Conn) request(ctx context.Context, target *url.URL, q restRequest) (res
 }
 
 // call sends a request and reads its answer, which is an object.
-func (r *Conn) call(ctx context.Context, q restRequest, into any) (*restAnswer, error) {
+func (r *Conn) call(ctx context.Context, q restRequest, into proto.Message) (*restAnswer, error) {
 	a, err := r.do(ctx, q)
 	if err != nil {
 		return nil, err
 	}
 	return a, a.read(into)
-}
-
-// read reads the object of an answer. An answer that is not such an object was not written by Millrace.
-func (a *restAnswer) read(into any) error {
-	if !a.isJSON() || json.Unmarshal(a.body, into) != nil {
-		return restBetween(a)
-	}
-	return nil
 }
 
 // Host is where Millrace answered last; empty before it did, or when it stopped to.
@@ -373,8 +366,8 @@ func (r *Conn) answers(ctx context.Context, host string) error {
 	defer cancel()
 	a, err := r.at(within, host, restRequest{method: http.MethodGet, path: "/v1/status"})
 	if err == nil {
-		var s restStatus
-		if err = a.read(&s); err == nil && s.Durability == "" {
+		s := new(pb.StatusResponse)
+		if err = a.read(s); err == nil && s.GetDurability() == "" {
 			err = restBetween(a)
 		}
 	}
@@ -389,9 +382,6 @@ func (r *Conn) answers(ctx context.Context, host string) error {
 	}
 	return err
 }
-
-// restHex writes 16 bytes as the routes take them.
-func restHex(id []byte) string { return hex.EncodeToString(id) }
 
 // restSegment escapes one segment of a path. Two that a proxy would resolve are escaped whole.
 func restSegment(s string) string {

@@ -2,7 +2,6 @@ package rest
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"net/url"
@@ -15,51 +14,10 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/restjson"
 	"github.com/millrace/millrace/sdk/go/internal/retry"
 	"github.com/millrace/millrace/sdk/go/internal/wire"
 )
-
-// restError is an error as the routes write it.
-type restError struct {
-	Code         string            `json:"code"`
-	Reason       string            `json:"reason"`
-	Message      string            `json:"message"`
-	Field        string            `json:"field"`
-	Op           *int32            `json:"op"`
-	Details      map[string]string `json:"details"`
-	Limit        string            `json:"limit"`
-	Max          int64             `json:"max"`
-	RetryAfterMs *int64            `json:"retry_after_ms"`
-	Leader       string            `json:"leader"`
-	Outcome      string            `json:"outcome"`
-	Failures     []struct {
-		Change                int32
-		Code, Reason, Message string
-		Details               map[string]string
-	} `json:"failures"`
-}
-
-func (e *restError) wire() *millracev1.Error {
-	if e == nil {
-		return nil
-	}
-	out := &millracev1.Error{
-		Code: e.Code, Reason: e.Reason, Message: e.Message, Field: e.Field, Op: e.Op, Details: e.Details,
-		Limit: e.Limit, Max: e.Max, Leader: e.Leader,
-	}
-	if e.RetryAfterMs != nil {
-		out.RetryAfter = durationpb.New(time.Duration(*e.RetryAfterMs) * time.Millisecond)
-	}
-	for _, f := range e.Failures {
-		out.Failures = append(out.Failures, &millracev1.Failure{
-			Change: f.Change, Code: f.Code, Reason: f.Reason, Message: f.Message, Details: f.Details,
-		})
-	}
-	if e.Outcome == "unknown" {
-		out.Outcome = millracev1.Error_UNKNOWN
-	}
-	return out
-}
 
 // restStatuses has a row for every code of the contract: what gRPC calls it.
 var restStatuses = map[string]codes.Code{
@@ -164,12 +122,8 @@ func restUnanswered(ctx context.Context, host string, left bool, err error) *Fau
 
 // restRefused is the fault of an answer that is not a success.
 func restRefused(a *restAnswer) *Fault {
-	var body struct {
-		Error *restError `json:"error"`
-	}
-	if a.isJSON() && json.Unmarshal(a.body, &body) == nil && body.Error != nil {
-		if _, known := restStatuses[body.Error.Code]; known {
-			w := body.Error.wire()
+	if w := new(millracev1.Error); a.isJSON() && restjson.Decode(restjson.Member(a.body, "error"), w.ProtoReflect()) == nil {
+		if _, known := restStatuses[w.GetCode()]; known {
 			if w.RetryAfter == nil {
 				w.RetryAfter = a.retryAfter()
 			}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -18,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/restjson"
 	"github.com/millrace/millrace/sdk/go/internal/wire"
 )
 
@@ -61,24 +61,12 @@ func (s *restRefList) SendMsg(m any) error {
 
 // begin sends the request.
 func (s *restRefList) begin() error {
-	query := freshness(s.in.GetMinIndex(), s.in.GetStale())
-	query.Set("format", "ndjson")
-	for name, v := range map[string]string{"prefix": s.in.GetPrefix(), "points_at": s.in.GetPointsAt(), "after": s.in.GetAfter()} {
-		if v != "" {
-			query.Set(name, v)
-		}
-	}
-	if len(s.in.GetGlobs()) > 0 {
-		query["glob"] = s.in.GetGlobs()
-	}
-	if s.in.GetLimit() > 0 {
-		query.Set("limit", strconv.FormatUint(uint64(s.in.GetLimit()), 10))
-	}
-	path, query, err := repoPath(s.in.GetRepo(), s.in.GetTag(), "/refs", query)
+	c, err := prepare(millracev1.RefService_ListRefs_FullMethodName, s.in, room)
 	if err != nil {
 		return err
 	}
-	if s.resp, err = s.r.open(s.ctx, get(path, query)); err != nil {
+	c.q.query.Set("format", "ndjson")
+	if s.resp, err = s.r.open(s.ctx, c.q); err != nil {
 		return err
 	}
 	if s.rev, err = strconv.ParseUint(s.resp.Header.Get("Millrace-Rev"), 10, 64); err != nil {
@@ -115,15 +103,15 @@ func (s *restRefList) RecvMsg(m any) error {
 			}
 			return io.EOF
 		}
-		var ref restRef
+		ref := new(millracev1.Ref)
 		if err == nil {
-			err = json.Unmarshal(line, &ref)
+			err = restjson.Decode(line, ref.ProtoReflect())
 		}
 		if err != nil { // or it was cut within a line
 			_ = s.resp.Body.Close()
 			return restUnanswered(s.ctx, s.resp.Request.URL.Host, false, err)
 		}
-		out.Refs = append(out.Refs, ref.wire())
+		out.Refs = append(out.Refs, ref)
 	}
 	return nil
 }
@@ -206,7 +194,7 @@ func (s *restRefTxns) open(repo, tag string, session []byte, answer func(*millra
 	s.running = true
 	go func() {
 		info := new(millracev1.GetRepoResponse)
-		err := s.r.getRepo(s.ctx, &millracev1.GetRepoRequest{Name: repo, Tag: tag}, info)
+		err := s.r.invoke(s.ctx, millracev1.RefService_GetRepo_FullMethodName, &millracev1.GetRepoRequest{Name: repo, Tag: tag}, info)
 		s.mu.Lock()
 		if err != nil {
 			s.cause = err
@@ -246,7 +234,7 @@ func (s *restRefTxns) run() {
 		s.queue = s.queue[1:]
 		s.mu.Unlock()
 		out := new(millracev1.UpdateRefsResponse)
-		err := s.r.updateRefs(s.ctx, q.in, out)
+		err := s.r.invoke(s.ctx, millracev1.RefService_UpdateRefs_FullMethodName, q.in, out)
 		s.mu.Lock()
 		if f, ok := errors.AsType[*Fault](err); err != nil && (!ok || f.origin != byServer || !f.final()) {
 			s.cause = err

@@ -165,18 +165,24 @@ func (s *restStream) SendMsg(m any) error {
 	case *millracev1.ClientFrame_Hello:
 		return s.hello(x.Hello)
 	case *millracev1.ClientFrame_Create:
-		q := createsRequest(x.Create.GetTasks(), x.Create.GetAtomic())
+		c, err := creates(&millracev1.BatchCreateRequest{Tasks: x.Create.GetTasks(), Atomic: x.Create.GetAtomic()})
+		if err != nil {
+			return err
+		}
 		return s.sequenced(x.Create.GetSeq(), func(a *millracev1.Ack) error {
 			var out millracev1.BatchCreateResponse
-			err := s.r.creates(s.work, q, &out)
+			err := s.r.carry(s.work, c, &out)
 			a.Created, a.At = out.Results, out.At
 			return err
 		})
 	case *millracev1.ClientFrame_Commit:
-		q := commitRequest(x.Commit.GetCommit(), 256)
+		c, err := prepare(millracev1.CommitService_Commit_FullMethodName, x.Commit.GetCommit(), room)
+		if err != nil {
+			return err
+		}
 		return s.sequenced(x.Commit.GetSeq(), func(a *millracev1.Ack) error {
 			var out millracev1.CommitResponse
-			if err := s.r.commits(s.work, q, &out); err != nil {
+			if err := s.r.carry(s.work, c, &out); err != nil {
 				return err
 			}
 			a.Commit, a.At = &out, out.At
@@ -209,7 +215,7 @@ func (s *restStream) hello(h *millracev1.Hello) error {
 	s.mu.Unlock()
 	return s.begin(func() {
 		var out millracev1.StatusResponse
-		err := s.r.status(s.work, &millracev1.StatusRequest{}, &out)
+		err := s.r.invoke(s.work, millracev1.ServerService_Status_FullMethodName, &millracev1.StatusRequest{}, &out)
 		partitions := 0
 		if err == nil {
 			partitions, err = s.partitions()
@@ -235,7 +241,7 @@ func (s *restStream) partitions() (int, error) {
 		return known, nil
 	}
 	var out millracev1.GetNamespaceResponse
-	err := s.r.getNamespace(s.work, &millracev1.GetNamespaceRequest{}, &out)
+	err := s.r.invoke(s.work, millracev1.QueueService_GetNamespace_FullMethodName, &millracev1.GetNamespaceRequest{}, &out)
 	if f, ok := errors.AsType[*Fault](err); known > 0 || ok && f.wire != nil && retry.Patience(f.wire.Code, f.wire.Reason) == 0 {
 		err = nil
 	}

@@ -2,6 +2,8 @@ package rest
 
 import (
 	"encoding/base64"
+	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"math"
 	"strconv"
@@ -10,8 +12,6 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
-
-	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
 )
 
 // restBody appends the JSON of one request. Fields that say their default are left out. Payloads, results, keys and
@@ -56,14 +56,14 @@ func (w *restBody) object(name string, fields func()) {
 	w.braces(fields)
 }
 
-func restList[T any](w *restBody, name string, list []T, element func(T)) {
+func restList[T any](w *restBody, name string, list []T, element func(*restBody, T)) {
 	if len(list) == 0 {
 		return
 	}
 	w.key(name)
 	w.b = append(w.b, '[')
 	for _, x := range list {
-		w.braces(func() { element(x) })
+		w.braces(func() { element(w, x) })
 	}
 	w.b = append(w.b, ']')
 	w.comma = true
@@ -75,6 +75,26 @@ func (w *restBody) text(name, s string) {
 	}
 	w.key(name)
 	w.quote(s)
+}
+
+// anyText writes a text that means something even when it is empty.
+func (w *restBody) anyText(name, s string) {
+	w.key(name)
+	w.quote(s)
+}
+
+func (w *restBody) texts(name string, list []string) {
+	if len(list) == 0 {
+		return
+	}
+	w.key(name)
+	w.b = append(w.b, '[')
+	for _, s := range list {
+		w.sep()
+		w.quote(s)
+	}
+	w.b = append(w.b, ']')
+	w.comma = true
 }
 
 // prose is text for people, of which the routes refuse one character that the contract allows.
@@ -114,6 +134,46 @@ func (w *restBody) anyBytes(name string, b []byte) {
 	w.comma = true
 }
 
+// bytesList is a list of any bytes.
+func (w *restBody) bytesList(name string, list [][]byte) {
+	if len(list) == 0 {
+		return
+	}
+	w.key(name + "_base64")
+	w.b = append(w.b, '[')
+	for _, b := range list {
+		w.sep()
+		w.b = append(base64.StdEncoding.AppendEncode(append(w.b, '"'), b), '"')
+		w.comma = true
+	}
+	w.b = append(w.b, ']')
+	w.comma = true
+}
+
+// hex is an id as hexadecimal digits.
+func (w *restBody) hex(name string, b []byte) { w.text(name, hex.EncodeToString(b)) }
+
+// raw is JSON already.
+func (w *restBody) raw(name string, b []byte) {
+	if len(b) > 0 {
+		w.key(name)
+		w.b = append(w.b, b...)
+		w.comma = true
+	}
+}
+
+// vector is base64 of numbers of 32 bits, little-endian.
+func (w *restBody) vector(name string, v []float32) {
+	if len(v) == 0 {
+		return
+	}
+	raw := make([]byte, 0, 4*len(v))
+	for _, x := range v {
+		raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(x))
+	}
+	w.text(name, base64.StdEncoding.EncodeToString(raw))
+}
+
 func (w *restBody) int(name string, n int64) {
 	if n != 0 {
 		w.anyInt(name, n)
@@ -135,16 +195,34 @@ func (w *restBody) exact(name string, n uint64) {
 	w.comma = true
 }
 
-func (w *restBody) float(name string, f float64) {
-	if f == 0 {
-		return
+// number is exact, left out when it is 0.
+func (w *restBody) number(name string, n uint64) {
+	if n != 0 {
+		w.exact(name, n)
 	}
+}
+
+func (w *restBody) float(name string, f float64) {
+	if f != 0 {
+		w.anyFloat(name, f)
+	}
+}
+
+// anyFloat writes a number that means something even when it is 0.
+func (w *restBody) anyFloat(name string, f float64) {
 	w.key(name)
 	if math.IsNaN(f) || math.IsInf(f, 0) {
-		w.b = append(w.b, "null"...) // which no field takes: the server refuses it by its name
+		w.b = append(w.b, `"NaN"`...) // which no field takes: the server refuses it by its name
 	} else {
 		w.b = strconv.AppendFloat(w.b, f, 'g', -1, 64)
 	}
+	w.comma = true
+}
+
+// bool writes a flag that means something even when it is false.
+func (w *restBody) bool(name string, v bool) {
+	w.key(name)
+	w.b = strconv.AppendBool(w.b, v)
 	w.comma = true
 }
 
@@ -179,234 +257,14 @@ func (w *restBody) word(name string, words []string, n int32) {
 	}
 }
 
-// The words of enumerations, by number.
-var (
-	restBackoffs  = []string{"", "fixed", "linear", "exponential", "full_jitter", "equal_jitter"}
-	restUntils    = []string{"ttl", "start", "terminal"}
-	restConflicts = []string{"return", "reject", "replace"}
-	restCompares  = []string{"", "exists", "absent", "equal", "not_equal", "less", "greater"}
-)
-
-func (w *restBody) spec(t *millracev1.TaskSpec) {
-	w.text("id", t.GetId())
-	w.text("queue", t.GetQueue())
-	w.text("kind", t.GetKind())
-	w.bytes("payload", t.GetPayload())
-	w.text("content_type", t.GetContentType())
-	restList(w, "headers", t.GetHeaders(), func(h *millracev1.Header) {
-		w.text("name", h.GetName())
-		w.text("value", h.GetValue())
-	})
-	w.int("priority", int64(t.GetPriority()))
-	w.time("run_at", t.GetRunAt())
-	w.duration("delay", t.GetDelay())
-	w.int("max_attempts", int64(t.GetMaxAttempts()))
-	w.int("max_crashes", int64(t.GetMaxCrashes()))
-	if t != nil && t.MaxDeliveries != nil {
-		w.anyInt("max_deliveries", int64(t.GetMaxDeliveries()))
-	}
-	w.duration("lease", t.GetLease())
-	w.duration("max_run", t.GetMaxRun())
-	w.retry(t.GetRetry())
-	if u := t.GetUnique(); u != nil {
-		w.object("unique", func() {
-			w.text("key", u.GetKey())
-			w.word("until", restUntils, int32(u.GetUntil()))
-			w.duration("ttl", u.GetTtl())
-			w.word("on_conflict", restConflicts, int32(u.GetOnConflict()))
-		})
-	}
-	w.text("tag", t.GetTag())
-	w.reserved(t)
-}
-
-// reserved names the fields that no server takes yet: it says so.
-func (w *restBody) reserved(t *millracev1.TaskSpec) {
-	for _, f := range [...]struct {
-		name string
-		set  bool
-	}{
-		{"labels", len(t.GetLabels()) > 0},
-		{"key", t.GetKey() != ""},
-		{"cost", t.GetCost() != 0},
-		{"expires_at", t.GetExpiresAt() != nil},
-		{"after", len(t.GetAfter()) > 0},
-		{"webhook", t.GetWebhook() != ""},
-	} {
-		w.flag(f.name, f.set)
-	}
-}
-
-func (w *restBody) retry(r *millracev1.Retry) {
-	if r == nil {
-		return
-	}
-	w.object("retry", func() {
-		w.word("backoff", restBackoffs, int32(r.GetBackoff()))
-		w.duration("base", r.GetBase())
-		w.float("factor", r.GetFactor())
-		w.duration("max", r.GetMax())
-	})
-}
-
-func (w *restBody) hold(h *millracev1.Hold) {
-	w.text("id", h.GetId())
-	w.exact("token", h.GetToken())
-}
-
-func (w *restBody) settleItem(it *millracev1.SettleItem) {
-	w.text("id", it.GetId())
-	w.exact("token", it.GetToken())
-	switch o := it.GetOutcome().(type) {
-	case *millracev1.SettleItem_Complete:
-		w.complete(o.Complete)
-	case *millracev1.SettleItem_Fail:
-		w.fail(o.Fail)
-	case *millracev1.SettleItem_Snooze:
-		w.snooze(o.Snooze)
-	case *millracev1.SettleItem_Release:
-		w.object("release", func() {})
-	}
-	if e := it.GetEffects(); e != nil {
-		w.object("effects", func() {
-			restList(w, "conditions", e.GetConditions(), w.check)
-			restList(w, "ops", e.GetOps(), w.op)
-			w.flag("fail_on_refusal", e.GetFailOnRefusal())
-		})
-	}
-}
-
-func (w *restBody) complete(c *millracev1.Complete) {
-	w.object("complete", func() {
-		w.bytes("result", c.GetResult())
-		w.text("result_type", c.GetResultType())
-	})
-}
-
-func (w *restBody) fail(f *millracev1.Fail) {
-	w.object("fail", func() {
-		if e := f.GetError(); e != nil {
-			w.object("error", func() {
-				w.prose("code", e.GetCode())
-				w.prose("message", e.GetMessage())
-				w.prose("stack", e.GetStack())
-			})
+// restWords is a list of members of an enumeration.
+func restWords[T ~int32](w *restBody, name string, words []string, list []T) {
+	out := make([]string, len(list))
+	for i, n := range list {
+		out[i] = "unknown"
+		if n > 0 && int(n) < len(words) {
+			out[i] = words[n]
 		}
-		w.flag("fatal", f.GetFatal())
-		w.duration("retry_after", f.GetRetryAfter())
-	})
-}
-
-func (w *restBody) snooze(s *millracev1.Snooze) {
-	w.object("snooze", func() {
-		w.time("until", s.GetUntil())
-		w.duration("delay", s.GetDelay())
-	})
-}
-
-func (w *restBody) commit(c *millracev1.CommitRequest) {
-	if f := c.GetFence(); f != nil {
-		w.object("fence", func() {
-			w.text("task", f.GetTask())
-			w.exact("token", f.GetToken())
-		})
 	}
-	restList(w, "conditions", c.GetConditions(), w.check)
-	restList(w, "ops", c.GetOps(), w.op)
-	if id := c.GetRequestId(); len(id) > 0 {
-		w.text("request_id", restHex(id))
-	}
-}
-
-func (w *restBody) op(op *millracev1.Op) {
-	switch o := op.GetOp().(type) {
-	case *millracev1.Op_TaskCreate:
-		w.object("task_create", func() { w.spec(o.TaskCreate) })
-	case *millracev1.Op_TaskComplete:
-		w.object("task_complete", func() {
-			w.ofTask(o.TaskComplete.GetTask())
-			w.complete(o.TaskComplete.GetComplete())
-		})
-	case *millracev1.Op_TaskFail:
-		w.object("task_fail", func() {
-			w.ofTask(o.TaskFail.GetTask())
-			w.fail(o.TaskFail.GetFail())
-		})
-	case *millracev1.Op_TaskSnooze:
-		w.object("task_snooze", func() {
-			w.ofTask(o.TaskSnooze.GetTask())
-			w.snooze(o.TaskSnooze.GetSnooze())
-		})
-	case *millracev1.Op_KvPut:
-		w.object("kv_put", func() { w.put(o.KvPut) })
-	case *millracev1.Op_KvDelete:
-		w.object("kv_delete", func() {
-			w.text("keyspace", o.KvDelete.GetKeyspace())
-			w.bytes("key", o.KvDelete.GetKey())
-			w.ifRev(o.KvDelete.IfRev)
-		})
-	case *millracev1.Op_KvCheck:
-		w.object("kv_check", func() { w.check(o.KvCheck) })
-	case *millracev1.Op_KvAdd:
-		w.object("kv_add", func() { w.add(o.KvAdd) })
-	case *millracev1.Op_KvDeleteRange:
-		w.object("kv_delete_range", func() { w.deleteRange(o.KvDeleteRange) })
-	case *millracev1.Op_RefTransaction:
-		w.object("ref_transaction", func() { w.refTransaction(o.RefTransaction) })
-	case *millracev1.Op_VectorUpsert:
-		w.object("vector_upsert", func() { w.vectorUpsert(o.VectorUpsert) })
-	case *millracev1.Op_VectorDelete:
-		w.object("vector_delete", func() { w.vectorDelete(o.VectorDelete) })
-	case *millracev1.Op_Reserved:
-		w.flag("kv_get", true) // any op that is not built is refused alike
-	}
-}
-
-func (w *restBody) ofTask(h *millracev1.Hold) {
-	if h != nil {
-		w.object("task", func() { w.hold(h) })
-	}
-}
-
-func (w *restBody) put(p *millracev1.KVPut) {
-	w.text("keyspace", p.GetKeyspace())
-	w.bytes("key", p.GetKey())
-	w.bytes("value", p.GetValue())
-	w.ifRev(p.IfRev)
-	w.flag("if_absent", p.GetIfAbsent())
-	w.flag("want_prev", p.GetWantPrev())
-}
-
-func (w *restBody) ifRev(rev *uint64) {
-	if rev != nil {
-		w.exact("if_rev", *rev)
-	}
-}
-
-func (w *restBody) check(c *millracev1.KVCheck) {
-	w.text("keyspace", c.GetKeyspace())
-	w.bytes("key", c.GetKey())
-	w.word("compare", restCompares, int32(c.GetCompare()))
-	switch o := c.GetOperand().(type) {
-	case *millracev1.KVCheck_Rev:
-		w.exact("rev", o.Rev)
-	case *millracev1.KVCheck_Value:
-		w.anyBytes("value", o.Value)
-	}
-}
-
-func (w *restBody) queueConfig(c *millracev1.QueueConfig) {
-	w.int("max_attempts", int64(c.GetMaxAttempts()))
-	w.int("max_crashes", int64(c.GetMaxCrashes()))
-	if c != nil && c.MaxDeliveries != nil {
-		w.anyInt("max_deliveries", int64(c.GetMaxDeliveries()))
-	}
-	w.duration("lease", c.GetLease())
-	w.duration("max_run", c.GetMaxRun())
-	w.retry(c.GetRetry())
-	w.int("max_payload", c.GetMaxPayload())
-	w.duration("aging", c.GetAging())
-	w.duration("retain_completed", c.GetRetainCompleted())
-	w.duration("retain_cancelled", c.GetRetainCancelled())
-	w.duration("retain_dead", c.GetRetainDead())
+	w.texts(name, out)
 }

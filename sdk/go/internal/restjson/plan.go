@@ -1,0 +1,189 @@
+// Package restjson reads the bodies of REST answers into messages of the contract. What
+// a field looks like in JSON is said by the options of the contract, so that a new field needs no code here.
+package restjson
+
+import (
+	"strings"
+	"sync"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	restpb "github.com/millrace/millrace/gen/millrace/rest"
+)
+
+// form is how a value stands in JSON.
+type form uint8
+
+const (
+	formText     form = iota // a string
+	formBool                 // true or false
+	formInt                  // a number with a sign
+	formUint                 // a number without one
+	formReal                 // a number with decimals
+	formWord                 // a word of an enumeration
+	formExact                // digits in a string
+	formExactInt             // the same with a sign
+	formBytes                // text, or base64 under the name with _base64
+	formContent              // JSON of the client's own, or base64 under the name with _base64
+	formObject               // a JSON object
+	formHex                  // hexadecimal digits
+	formTime                 // RFC 3339
+	formSpan                 // a duration such as 90s
+	formSpanMs               // a number of milliseconds, as such a duration
+	formMomentMs             // a number of Unix milliseconds, as a time
+	formMillis               // a duration, as a number of milliseconds
+	formMessage              // an object
+	formMap                  // an object of texts
+)
+
+// field is one name of an object.
+type field struct {
+	name  string
+	of    protoreflect.FieldDescriptor
+	form  form
+	list  bool
+	sub   func() *plan                 // of a message
+	words []string                     // of an enumeration
+	in    protoreflect.FieldDescriptor // the message whose fields stand in the enclosing object; nil where the field is its own
+	as64  bool                         // bytes under the name with _base64: other bytes than text or JSON
+	rows  bool                         // messages of one list each, as that list
+}
+
+// plan is how a message stands in JSON.
+type plan struct {
+	fields []field // in the order of the contract; each with its base64 form behind it
+	byName map[string]*field
+}
+
+var plans sync.Map // from the full name of a message to its *plan
+
+// planOf returns the plan of a message.
+func planOf(m protoreflect.MessageDescriptor) *plan {
+	if p, ok := plans.Load(m.FullName()); ok {
+		return p.(*plan) //nolint:forcetypeassert // nothing else is stored
+	}
+	p := &plan{byName: make(map[string]*field)}
+	p.add(m, nil)
+	for i := range p.fields {
+		p.byName[p.fields[i].name] = &p.fields[i]
+	}
+	plans.Store(m.FullName(), p)
+	return p
+}
+
+func (p *plan) add(m protoreflect.MessageDescriptor, in protoreflect.FieldDescriptor) {
+	for i := range m.Fields().Len() {
+		f := m.Fields().Get(i)
+		o := optionsOf(f)
+		switch {
+		case o.GetInline():
+			p.add(f.Message(), f)
+		case o.GetAbsent() || o.GetReserved() || isAt(f) && !f.IsList():
+		default:
+			p.addField(f, o, in)
+		}
+	}
+}
+
+func optionsOf(f protoreflect.FieldDescriptor) *restpb.Field {
+	if o, ok := proto.GetExtension(f.Options(), restpb.E_Field).(*restpb.Field); ok && o != nil {
+		return o
+	}
+	return new(restpb.Field)
+}
+
+func isAt(f protoreflect.FieldDescriptor) bool {
+	return f.Message() != nil && f.Message().FullName() == "millrace.v1.At"
+}
+
+func (p *plan) addField(f protoreflect.FieldDescriptor, o *restpb.Field, in protoreflect.FieldDescriptor) {
+	x := field{
+		name: string(f.Name()), of: f, in: in, list: f.IsList(), form: formOf(f, o),
+		rows: o.GetForm() == restpb.Form_ROWS,
+	}
+	switch x.form {
+	case formSpanMs:
+		x.name = strings.TrimSuffix(x.name, "_ms")
+	case formMomentMs:
+		x.name = strings.TrimSuffix(x.name, "_ms") + "_at"
+	case formMillis:
+		x.name += "_ms"
+	case formWord:
+		x.words = words(f.Enum())
+	case formMessage:
+		m := f.Message()
+		x.sub = sync.OnceValue(func() *plan { return planOf(m) })
+	}
+	p.fields = append(p.fields, x)
+	if x.form == formBytes || x.form == formContent {
+		x.name += "_base64"
+		x.as64 = true
+		p.fields = append(p.fields, x)
+	}
+}
+
+func formOf(f protoreflect.FieldDescriptor, o *restpb.Field) form {
+	switch o.GetForm() {
+	case restpb.Form_CONTENT:
+		return formContent
+	case restpb.Form_OBJECT:
+		return formObject
+	case restpb.Form_HEX:
+		return formHex
+	case restpb.Form_SPAN:
+		return formSpanMs
+	case restpb.Form_MOMENT:
+		return formMomentMs
+	case restpb.Form_MILLIS:
+		return formMillis
+	case restpb.Form_EXACT:
+		if f.Kind() == protoreflect.Int64Kind {
+			return formExactInt
+		}
+		return formExact
+	}
+	if f.IsMap() {
+		return formMap
+	}
+	switch f.Kind() {
+	case protoreflect.BoolKind:
+		return formBool
+	case protoreflect.Int32Kind, protoreflect.Int64Kind:
+		return formInt
+	case protoreflect.Uint32Kind:
+		return formUint
+	case protoreflect.Uint64Kind:
+		return formUint
+	case protoreflect.FloatKind, protoreflect.DoubleKind:
+		return formReal
+	case protoreflect.EnumKind:
+		return formWord
+	case protoreflect.BytesKind:
+		return formBytes
+	case protoreflect.MessageKind:
+		switch f.Message().FullName() {
+		case "google.protobuf.Timestamp":
+			return formTime
+		case "google.protobuf.Duration":
+			return formSpan
+		}
+		return formMessage
+	}
+	return formText
+}
+
+// words are the names of an enumeration's values, by number, in lower case; the one that means nothing is empty.
+func words(e protoreflect.EnumDescriptor) []string {
+	prefix := strings.ToUpper(string(e.Name())) + "_"
+	if first := string(e.Values().Get(0).Name()); strings.HasSuffix(first, "_UNSPECIFIED") { // a name of several words
+		prefix = strings.TrimSuffix(first, "UNSPECIFIED")
+	}
+	out := make([]string, e.Values().Len())
+	for i := range out {
+		if name := strings.TrimPrefix(string(e.Values().Get(i).Name()), prefix); name != "UNSPECIFIED" {
+			out[i] = strings.ToLower(name)
+		}
+	}
+	return out
+}
