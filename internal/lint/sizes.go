@@ -37,7 +37,7 @@ func checkSizes(t *tree) ([]finding, error) {
 		}
 	}
 	t.each(func(p *pkg, s *source) {
-		if within(p.dir, "gen") {
+		if within(p.dir, "gen") || ast.IsGenerated(s.ast) {
 			return
 		}
 		limit := fileLines
