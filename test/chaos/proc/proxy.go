@@ -47,6 +47,7 @@ type Proxy struct {
 const (
 	chunks     = 64
 	chunkBytes = 32 << 10
+	slowBuffer = 64 << 10 // bytes that the kernel takes in for a connection that begins under a rate
 )
 
 // NewProxy listens on a port of its own and dials target for each connection.
@@ -195,6 +196,12 @@ func (p *Proxy) serve(from *net.TCPConn) {
 		return
 	}
 	defer p.forget(to)
+	p.mu.Lock()
+	slow := p.rule.Forward.Rate > 0 || p.rule.Back.Rate > 0
+	p.mu.Unlock()
+	if slow { // otherwise the kernel takes in megabytes for a reader that is slow: what was sent would be there, however low the rate
+		_, _ = from.SetReadBuffer(slowBuffer), to.SetReadBuffer(slowBuffer) // a connection that is gone fails below
+	}
 	var both sync.WaitGroup
 	both.Go(func() { p.pump(from, to, forward) })
 	both.Go(func() { p.pump(to, from, back) })
