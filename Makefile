@@ -16,9 +16,7 @@ demo: build ## build, then run real work through a server in a temporary directo
 	./bin/millrace demo
 
 quick: ## what to run before each commit, at most a minute: messages of commits, vet, repository rules, short tests
-	scripts/commits.sh
-	go vet -tags '$(TAGS)' ./...
-	go test -short -tags '$(TAGS)' ./internal/... ./sdk/go/...
+	@TAGS='$(TAGS)' scripts/quick.sh
 
 test: ## the whole ordinary suite, at most 10 minutes on 2 cores: lint, unit tests, scripts, real processes
 	@TAGS='$(TAGS)' scripts/test.sh

@@ -1,12 +1,18 @@
 #!/usr/bin/env bash
-# The ordinary suite. Tests run even if lint fails, so that one run tells all; the last line counts the tests.
+# The ordinary suite. Tests run even if lint fails, so that one run tells all; the last line counts the tests, and the lines before
+# it say what the parts and the slow packages used of their budgets (scripts/budgets.txt).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 tags=${TAGS:-invariants}
 status=0
 
-# The ten minutes of the suite, in seconds by part. A part that grows beyond its budget takes the time from another one.
-budget_lint=180 budget_openapi=30 budget_tests=390
+part() { # name, seconds: prints what a part used, and warns if that is more than it may
+	local most
+	most=$(awk -v part="$1" '$1 == "clock" && $2 == part { print $3 }' scripts/budgets.txt)
+	echo "$1: $2 s of $most" >&2
+	[ "$2" -le "$most" ] || echo "WARNING: $1 took $2 s, over its budget of $most s" >&2
+}
+
 SECONDS=0
 TAGS=$tags scripts/lint.sh || status=1
 lint=$SECONDS
@@ -16,6 +22,8 @@ openapi=$((SECONDS - lint))
 bin=$(mktemp -d)
 trap 'rm -rf "$bin"' EXIT
 (cd tools && go build -o "$bin/testcount" ./testcount)
+export TESTCOUNT_CPU=$bin/cpu
+: >"$TESTCOUNT_CPU"
 
 {
 	failed=0
@@ -23,9 +31,11 @@ trap 'rm -rf "$bin"' EXIT
 		(cd test/faultfs && go test -json -shuffle=on ./...) &&
 		# The longest begin first, and more at once than there are processors: tests of real processes mostly wait. The
 		# timeout is for one that hangs, not for a slow machine.
-		go test -json -tags "$tags" -shuffle=on -timeout 15m -p $(($(nproc) + 1)) -parallel $((2 * $(nproc) + 1)) \
-			./test/e2e ./internal/node ./bench/load ./test/chaos ./internal/lint ./internal/sim ./sdk/go ./internal/gitobj ./internal/api ./... || failed=1
-	echo "lint $lint s of $budget_lint, openapi $openapi s of $budget_openapi, tests $((SECONDS - lint - openapi)) s of $budget_tests" >&2
+		go test -json -exec "$bin/testcount -run" -tags "$tags" -shuffle=on -timeout 15m -p $(($(nproc) + 1)) -parallel $((2 * $(nproc) + 1)) \
+			./test/e2e ./internal/node ./test/chaos ./internal/sim ./internal/lint ./bench/load ./sdk/go ./internal/gitobj ./internal/api ./... || failed=1
+	part lint "$lint"
+	part openapi "$openapi"
+	part tests $((SECONDS - lint - openapi))
 	exit "$failed"
-} | "$bin/testcount" || status=1
+} | "$bin/testcount" -cpu "$TESTCOUNT_CPU" -budgets scripts/budgets.txt || status=1
 exit "$status"

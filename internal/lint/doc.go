@@ -6,6 +6,6 @@
 //
 // What may import what stands in imports.txt, with the reason for a row after its #. Which libraries and calls are kept
 // to which packages stands in libraries.go, calls.go and replay.go; what must be given back by defer, and where, in
-// giveback.go; reasons for long files and functions in sizes.txt.
+// giveback.go; reasons for long files and functions in sizes.txt. Tables of tests are with the scripts that read them.
 // What is elsewhere: formatting, vet and general analysis are `make lint`, style without a check is STYLE.md.
 package lint

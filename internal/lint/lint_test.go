@@ -76,6 +76,14 @@ func TestSizes(t *testing.T) {
 	report(t, found)
 }
 
+func TestSuite(t *testing.T) {
+	found, err := checkSuite(load(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	report(t, found)
+}
+
 func TestDocs(t *testing.T) {
 	for _, check := range []func(*tree) ([]finding, error){checkLinks, checkDecisions} {
 		found, err := check(load(t))

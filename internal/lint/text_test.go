@@ -290,3 +290,35 @@ func TestDanglingLinksAreFound(t *testing.T) {
 		"README.md:5: link to docs/c.md: there is no such file",
 	)
 }
+
+func TestRowsOfTheScriptsTablesThatNameNothingAreFound(t *testing.T) {
+	found, err := checkSuite(plant(t, `-- internal/a/a_test.go --
+package a
+func TestLong(*testing.T) {}
+func TestOther(*testing.T) {}
+func (r rig) TestMethod() {}
+-- scripts/long_tests.txt --
+# package, test
+internal/a TestOther # why
+internal/a TestLong
+internal/a TestMethod
+internal/b TestLong
+-- scripts/budgets.txt --
+clock tests 100
+cpu internal/a 20
+cpu internal/b 20
+cpu internal/a
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantFindings(t, found,
+		"scripts/long_tests.txt:3: internal/a TestLong is out of order",
+		"scripts/long_tests.txt:4: internal/a TestMethod is not a test: delete the line",
+		"scripts/long_tests.txt:5: internal/b TestLong is not a test: delete the line",
+		`scripts/budgets.txt:3: ["cpu" "internal/b" "20"] must name a package of this module, and seconds`,
+		`scripts/budgets.txt:4: ["cpu" "internal/a"] must name a package of this module, and seconds`)
+	if _, err := checkSuite(plant(t, "")); err == nil {
+		t.Error("a table that is missing is no error")
+	}
+}

@@ -4,11 +4,16 @@
 // Tests and subtests count alike, as each has a line of its own under `go test -v`. A package that fails without a
 // failing test (it does not build, or ends in the middle of a test) counts as one failure, and so does a package that
 // never ended. The exit status is 1 if anything failed, if nothing ran, or if the input is no test output.
+//
+// With -run it runs a test binary instead, for go test -exec, and notes its processor time. With -cpu and -budgets it prints
+// that time next to what a table allows, and warns of packages that used more.
 package main
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -17,14 +22,56 @@ import (
 )
 
 func main() {
+	if len(os.Args) > 2 && os.Args[1] == "-run" {
+		code, err := measured(os.Args[2:])
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "testcount:", err)
+			code = max(code, 1)
+		}
+		os.Exit(code)
+	}
+	cpu, budgets := flag.String("cpu", "", "file of processor times"), flag.String("budgets", "", "table of budgets")
+	flag.Parse()
 	c, err := count(os.Stdin, os.Stdout)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "testcount:", err)
+	}
+	if *cpu != "" {
+		if err := compare(os.Stdout, *cpu, *budgets); err != nil {
+			fmt.Fprintln(os.Stderr, "testcount:", err) // the tests ran all the same
+		}
 	}
 	fmt.Println(c)
 	if err != nil || !c.good() {
 		os.Exit(1)
 	}
+}
+
+// compare prints the processor times in one file next to the budgets of another. Packages are named from the working
+// directory on.
+func compare(out io.Writer, cpu, budgets string) error {
+	table, err := os.ReadFile(budgets)
+	if err != nil {
+		return err
+	}
+	most, err := readBudgets(bytes.NewReader(table))
+	if err != nil {
+		return err
+	}
+	text, err := os.ReadFile(cpu)
+	if err != nil {
+		return err
+	}
+	root, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	used, err := readUsed(bytes.NewReader(text), root)
+	if err != nil {
+		return err
+	}
+	report(out, used, most)
+	return nil
 }
 
 // event is one line of `go test -json`; cmd/test2json documents it.
