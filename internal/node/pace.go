@@ -18,7 +18,8 @@ const (
 	paceOpen = 64
 )
 
-// pace is how fast entries that this replica proposes are committed. The loop's.
+// pace is how fast entries that this replica proposes are committed. The loop's. The SDK estimates answers to its frames in the same
+// way (sdk/go/internal/transport/ack_pace.go).
 type pace struct {
 	open     []timedEntry // proposed and not committed, in order
 	least    time.Duration

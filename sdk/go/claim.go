@@ -65,12 +65,12 @@ func (c *Client) claim(ctx context.Context, req *millracev1.ClaimRequest) (*mill
 		}
 		e := fromStatus(err)
 		if e.noLeader() {
-			c.router.redirect(r, e) // for the next call
+			c.router.Redirect(r, e.refusal()) // for the next call
 		}
 		if e.Code != CodeNotLeader || e.Outcome == Unknown || ctx.Err() != nil || c.isClosed() {
 			return nil, e
 		}
-		moved := c.router.redirect(r, e)
+		moved := c.router.Redirect(r, e.refusal())
 		left := req.Wait.AsDuration() - time.Since(began)
 		if moved && try < leaderHops {
 			if req.Wait != nil {

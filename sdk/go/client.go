@@ -21,13 +21,14 @@ import (
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/sdk/go/internal/retry"
+	"github.com/millrace/millrace/sdk/go/internal/transport"
 	"github.com/millrace/millrace/sdk/go/internal/wire"
 )
 
 // Client is a connection to one namespace. It may be used by many goroutines.
 type Client struct {
 	opts    options
-	router  *router
+	router  *transport.Router
 	token   atomic.Pointer[string]
 	dialErr atomic.Pointer[error] // of the last dial that failed; nil after one that did not
 	codec   wireCodec             // of the streams
@@ -71,7 +72,7 @@ func Dial(ctx context.Context, opts ...Option) (*Client, error) {
 	c := &Client{opts: o, codec: newWireCodec(), ledger: newLedger(o.ledger), workers: map[*Worker]struct{}{}, streams: map[*KVStream]struct{}{}}
 	c.token.Store(&o.token)
 	c.turn.Store(rand.Uint32())
-	if c.router, err = newRouter(c); err != nil {
+	if c.router, err = c.newRouter(); err != nil {
 		return nil, fmt.Errorf("dial %s: %w", o.address, err)
 	}
 	c.tasks, c.kv = millracev1.NewTaskServiceClient(c.router), millracev1.NewKVServiceClient(c.router)
@@ -83,7 +84,7 @@ func Dial(ctx context.Context, opts ...Option) (*Client, error) {
 	return c, nil
 }
 
-func (c *Client) dialOptions(w *router, address string) []grpc.DialOption {
+func (c *Client) dialOptions(w *transport.Router, address string) []grpc.DialOption {
 	creds := insecure.NewCredentials()
 	if c.opts.tls != nil {
 		creds = credentials.NewTLS(withServerName(c.opts.tls, address))
@@ -95,7 +96,7 @@ func (c *Client) dialOptions(w *router, address string) []grpc.DialOption {
 			switch {
 			case err == nil:
 				c.dialErr.Store(nil)
-			case w.using() == TransportStream: // else no call waits for this connection
+			case w.Using() == transport.Stream: // else no call waits for this connection
 				c.dialErr.Store(&err)
 			}
 			return conn, err
@@ -146,7 +147,7 @@ func (c *Client) outgoing(ctx context.Context) context.Context {
 func (c *Client) Conn() grpc.ClientConnInterface { return c.router }
 
 // Transport returns the transport in use: TransportStream or TransportREST.
-func (c *Client) Transport() TransportMode { return c.router.using() }
+func (c *Client) Transport() TransportMode { return TransportMode(c.router.Using()) }
 
 // SetToken replaces the token, for open streams too, before the one in use expires.
 func (c *Client) SetToken(token string) {
@@ -195,7 +196,7 @@ func (c *Client) Close() error {
 		drained.Go(func() { _ = s.Close() }) // never fails
 	}
 	drained.Wait()
-	c.router.close()
+	c.router.Close()
 	return nil
 }
 
@@ -229,17 +230,17 @@ func (c *Client) change(ctx context.Context, partition int, call func(ctx contex
 }
 
 // routed is ctx for a unary call about a partition; r is nil where there are not several.
-func (c *Client) routed(ctx context.Context, partition int) (context.Context, *route) {
+func (c *Client) routed(ctx context.Context, partition int) (context.Context, *transport.Route) {
 	if c.partitions() <= 1 {
 		return ctx, nil
 	}
-	r := &route{partition: partition}
-	return context.WithValue(ctx, routeKey{}, r), r
+	r := &transport.Route{Partition: partition}
+	return transport.WithRoute(ctx, r), r
 }
 
 func (c *Client) repeat(ctx context.Context, partition int, changes bool, call func(ctx context.Context) error) error {
 	unsure := false
-	ctx, r := c.routed(context.WithValue(ctx, owedKey{}, true), partition)
+	ctx, r := c.routed(transport.Repeatable(ctx), partition)
 	for try := 0; ; try++ {
 		err := call(ctx)
 		if err == nil {
@@ -260,7 +261,7 @@ func (c *Client) repeat(ctx context.Context, partition int, changes bool, call f
 			e.Outcome = Unknown
 		}
 		unsure = changes && e.Outcome == Unknown
-		if c.router.redirect(r, e) && try < leaderHops {
+		if c.router.Redirect(r, e.refusal()) && try < leaderHops {
 			continue
 		}
 		if e.patience() == 0 || !retry.Sleep(ctx, e.wait(try)) {

@@ -13,6 +13,7 @@ import (
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/sdk/go/internal/rest"
 	"github.com/millrace/millrace/sdk/go/internal/retry"
+	"github.com/millrace/millrace/sdk/go/internal/transport"
 	"github.com/millrace/millrace/sdk/go/internal/wire"
 )
 
@@ -253,22 +254,20 @@ func fromStatus(err error) *Error {
 	return e
 }
 
-// permanent reports whether opening a stream again cannot help until something is changed by hand.
-func permanent(err error) bool {
-	switch status.Code(err) {
-	case codes.Unauthenticated, codes.PermissionDenied, codes.InvalidArgument, codes.Unimplemented, codes.NotFound,
-		codes.FailedPrecondition:
-		return true
-	}
-	return false
-}
-
 // patience is how long a call is repeated after an error of its kind; 0 means not at all.
 func (e *Error) patience() time.Duration {
 	if e.cause != nil && retry.Patience(string(e.Code), "") == retry.ResendFor {
 		return 0
 	}
 	return retry.Patience(string(e.Code), e.Reason)
+}
+
+// refusal is what the transport needs to know of e; nil stays nil.
+func (e *Error) refusal() *transport.Refusal {
+	if e == nil {
+		return nil
+	}
+	return &transport.Refusal{Code: string(e.Code), Reason: e.Reason, Leader: e.Leader, Patient: e.patience() > 0}
 }
 
 // noLeader reports whether the node that was asked knows of no leader.

@@ -11,11 +11,11 @@ import (
 	"testing/synctest"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
-	"github.com/millrace/millrace/sdk/go/internal/retry"
+	"github.com/millrace/millrace/sdk/go/internal/transport"
 )
 
 func TestATokenIsNotTakenToALeaderInClearText(t *testing.T) {
@@ -33,34 +33,38 @@ func TestATokenIsNotTakenToALeaderInClearText(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	named := func(leader string) *Error { return &Error{Code: CodeNotLeader, Leader: leader} }
-	if c.router.follow(named("192.0.2.1:7081")) {
+	named := func(leader string) *transport.Refusal { return (&Error{Code: CodeNotLeader, Leader: leader}).refusal() }
+	if c.router.Follow(named("192.0.2.1:7081")) {
 		t.Error("a client without TLS follows a leader beyond this machine")
 	}
-	if !c.router.follow(named(at[1])) || c.router.now.address != at[1] {
-		t.Errorf("a leader on this machine is not followed: the client is at %s", c.router.now.address)
+	if !c.router.Follow(named(at[1])) || addressOf(c) != at[1] {
+		t.Errorf("a leader on this machine is not followed: the client is at %s", addressOf(c))
 	}
-	if c.router.follow(named(at[1])) {
+	if c.router.Follow(named(at[1])) {
 		t.Error("a client that is there goes there again")
 	}
+}
+
+// addressOf is the address of the node that c speaks to first.
+func addressOf(c *Client) string {
+	g := c.router.Acquire()
+	defer c.router.Release(g)
+	return g.Address
 }
 
 func TestAStreamOnlyClientComesBackFromALeaderThatIsGone(t *testing.T) {
 	ns := newNodes(t, 2, 0)
 	c := ns.client()
 	defer ns.end(c)
-	if !c.router.follow(&Error{Code: CodeNotLeader, Leader: nodeAddress(1)}) {
+	if !c.router.Follow((&Error{Code: CodeNotLeader, Leader: nodeAddress(1)}).refusal()) {
 		t.Fatal("the leader is not followed")
 	}
-	c.router.mu.Lock()
-	g := c.router.now
-	c.router.mu.Unlock()
+	g := c.router.Acquire()
 	ns.all[1].stop()
-	receive(t, g.gone.Done())
-	c.router.mu.Lock()
-	defer c.router.mu.Unlock()
-	if c.router.now.address != nodeAddress(0) {
-		t.Errorf("the client is at %s, want its own address", c.router.now.address)
+	receive(t, g.Gone.Done())
+	c.router.Release(g)
+	if at := addressOf(c); at != nodeAddress(0) {
+		t.Errorf("the client is at %s, want its own address", at)
 	}
 }
 
@@ -68,8 +72,17 @@ func TestFromRESTTheStreamIsLookedForAtEachAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ns := newNodes(t, 2, 0)
 		var dead atomic.Bool
-		c := ns.client(Address(nodeAddress(0)+","+nodeAddress(1)), Transport(TransportAuto), Dialer(func(ctx context.Context, address string) (net.Conn, error) {
+		plain := bufconn.Listen(1 << 16)
+		web := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, `{"durability":"fsync"}`)
+		})}
+		go func() { _ = web.Serve(plain) }()
+		defer web.Close() //nolint:errcheck // nothing is under way
+		c := ns.client(Address(nodeAddress(0)+","+nodeAddress(1)), RESTAddress("rest.test:80"), Transport(TransportAuto), Dialer(func(ctx context.Context, address string) (net.Conn, error) {
 			switch {
+			case address == "rest.test:80":
+				return plain.DialContext(ctx)
 			case address == nodeAddress(1):
 				return ns.all[1].lis.DialContext(ctx)
 			case address == nodeAddress(0) && !dead.Load():
@@ -79,14 +92,15 @@ func TestFromRESTTheStreamIsLookedForAtEachAddress(t *testing.T) {
 		}))
 		synctest.Wait()
 		dead.Store(true)
-		r := c.router.overREST()
-		c.router.take(r)
+		goOver(t, c)
+		r := c.router.Acquire()
+		if !r.Plain {
+			t.Fatal("the client is not at REST")
+		}
 		ns.all[1].welcome(nil)
-		<-r.gone.Done()
-		c.router.mu.Lock()
-		at := c.router.now.address
-		c.router.mu.Unlock()
-		if at != nodeAddress(1) {
+		<-r.Gone.Done()
+		c.router.Release(r)
+		if at := addressOf(c); at != nodeAddress(1) {
 			t.Errorf("the client is at %q, want the second address", at)
 		}
 		ns.end(c)
@@ -160,21 +174,6 @@ func TestOverRESTANodeThatKnowsOfNoLeaderIsLeft(t *testing.T) {
 	}
 }
 
-func TestMovesWaitLongerOnceAllNodesWereTried(t *testing.T) {
-	for moves := range 3 {
-		if d := moveWait(moves, 3); d > moveWithin {
-			t.Errorf("move %d waits %v, want at most %v", moves, d, moveWithin)
-		}
-	}
-	longest := moveWait(60, 3)
-	for range 50 {
-		longest = max(longest, moveWait(60, 3))
-	}
-	if longest < 2*moveWithin || longest > moveWithin/2+retry.Max {
-		t.Errorf("after 20 rounds a move waits %v at most", longest)
-	}
-}
-
 func TestTheFirstConnectionIsMadeAgainThoughNoStreamUsesIt(t *testing.T) {
 	ns := newNodes(t, 1, 0)
 	dialled := make(chan net.Conn, 8)
@@ -187,10 +186,8 @@ func TestTheFirstConnectionIsMadeAgainThoughNoStreamUsesIt(t *testing.T) {
 	}))
 	defer ns.end(c)
 	first := receive(t, dialled)
-	for s := c.router.now.conns[0].GetState(); s != connectivity.Ready; s = c.router.now.conns[0].GetState() {
-		if !c.router.now.conns[0].WaitForStateChange(t.Context(), s) {
-			t.Fatal("no connection was made")
-		}
+	if g := c.router.Acquire(); !g.Ready(t.Context()) {
+		t.Fatal("no connection was made")
 	}
 	_ = first.Close()
 	receive(t, dialled)
@@ -276,7 +273,7 @@ func TestANodeThatIsSilentIsWaitedForWhileOthersNameIt(t *testing.T) {
 	if a := receive(t, out); a.err != nil {
 		t.Error(a.err)
 	}
-	if at := c.router.acquire().address; at != nodeAddress(0) {
+	if at := addressOf(c); at != nodeAddress(0) {
 		t.Errorf("the client went to %s", at)
 	}
 }

@@ -1,10 +1,5 @@
 package millrace
 
-import (
-	"encoding/binary"
-	"math/rand/v2"
-)
-
 const crockford = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
 // newTaskID makes a task id: 48 bits of milliseconds, 12 bits of partition (0), 68 random bits, as 26 characters of
@@ -14,11 +9,3 @@ func newTaskID() string { return freshID().String() }
 // NewID makes a task id for the ID option: an Add repeated under the same id is answered, not done again. In a namespace
 // of several partitions Add fills in which one it is, so that the handle has another id; Client.NewID makes one that stays.
 func NewID() string { return newTaskID() }
-
-// random16 makes a session or request id.
-func random16() []byte {
-	b := make([]byte, 16)
-	binary.LittleEndian.PutUint64(b, rand.Uint64())
-	binary.LittleEndian.PutUint64(b[8:], rand.Uint64())
-	return b
-}

@@ -126,7 +126,7 @@ func (s *KVStream) stream(ctx context.Context, key string) (*putStream, error) {
 		copy(all, *old)
 	}
 	if all[place] == nil {
-		all[place] = newPutLane(s.k.c, s.k.keyspace, place)
+		all[place] = newPutStream(s.k.c, s.k.keyspace, place)
 		s.streams.Store(&all)
 	}
 	return all[place], nil

@@ -1,10 +1,11 @@
 package millrace
 
 import (
-	"github.com/millrace/millrace/sdk/go/internal/retry"
-)
+	"time"
 
-import "time"
+	"github.com/millrace/millrace/sdk/go/internal/retry"
+	"github.com/millrace/millrace/sdk/go/internal/wire"
+)
 
 // numbers tell apart what a session sends: they rise by one over the life of a session id, so that the server knows what comes
 // again. When one can no longer be used, as it was refused before it counted or the server forgot the session, a new life
@@ -41,5 +42,5 @@ func (n *numbers) number() (seq, life uint64) {
 // newLife gives a session another id, and numbers from 1.
 func (n *numbers) newLife(s *session) {
 	*n = numbers{life: n.life + 1}
-	s.id = random16()
+	s.id = wire.Random16()
 }

@@ -4,6 +4,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/millrace/millrace/sdk/go/internal/transport"
 )
 
 // lostAfter is how long a server is out of reach before the client's log tells of it: less is a restart, or another leader.
@@ -37,7 +39,7 @@ func (c *Client) whyLost() error {
 	if err := c.dialErr.Load(); err != nil {
 		return *err
 	}
-	return errNotReached
+	return transport.ErrNotReached
 }
 
 // over takes in that the server was reached.

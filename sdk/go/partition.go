@@ -21,7 +21,7 @@ func (c *Client) learned(n int) {
 			return
 		}
 		if c.parts.CompareAndSwap(old, int32(n)) {
-			c.router.widen(n)
+			c.router.Widen(n)
 			return
 		}
 	}
@@ -142,20 +142,6 @@ func (c *Client) NewID(ctx context.Context, opts ...AddOption) (string, error) {
 		return "", e
 	}
 	return spec.Id, nil
-}
-
-// route is where a unary call goes: to the leader of a partition. It is told through the context of the call.
-type route struct {
-	partition int    // below 0: the call is about none
-	leader    string // that an answer to a call about no partition named
-	asked     string // the address of the node that was asked last
-}
-
-type routeKey struct{}
-
-func routeOf(ctx context.Context) *route {
-	r, _ := ctx.Value(routeKey{}).(*route)
-	return r
 }
 
 // anywhere is the partition of a call that is about none.

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/transport"
 )
 
 // nodes are fakes that make up a cluster, each at an address of its own.
@@ -470,17 +471,20 @@ func TestStreamsBeyondWhatAConnectionTakesGetAnother(t *testing.T) {
 	c := f.client(Transport(TransportStream))
 	defer f.end(c)
 	w := c.router
-	g := w.acquire()
-	defer w.release(g)
-	var lines []*streamConn
-	for range 2*connStreams + 1 {
-		lines = append(lines, w.openStream(g))
+	g := w.Acquire()
+	defer w.Release(g)
+	var conns []*transport.StreamConn // by stream
+	distinct := map[*transport.StreamConn]bool{}
+	for range 2*transport.ConnStreams + 1 {
+		conn := w.OpenStream(g)
+		conns = append(conns, conn)
+		distinct[conn] = true
 	}
-	if lines[0] == lines[connStreams] || lines[0] != lines[connStreams-1] || len(g.lines) != 3 {
-		t.Errorf("got %d connections for %d streams, want 3", len(g.lines), len(lines))
+	if conns[0] == conns[transport.ConnStreams] || conns[0] != conns[transport.ConnStreams-1] || len(distinct) != 3 {
+		t.Errorf("got %d connections for %d streams, want 3", len(distinct), len(conns))
 	}
-	w.closeStream(lines[0])
-	if l := w.openStream(g); l != lines[0] {
+	w.CloseStream(conns[0])
+	if l := w.OpenStream(g); l != conns[0] {
 		t.Error("the room of a stream that has ended is not used")
 	}
 }

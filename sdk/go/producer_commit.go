@@ -49,7 +49,7 @@ func (p *producerStream) commitFrame(seq uint64, c *call) *millracev1.ClientFram
 	switch {
 	case len(c.commit.RequestId) > 0: // it left without a number before
 	case p.s.plain || c.commit.Fence != nil && !time.Now().Before(p.idsFrom):
-		c.commit.RequestId = random16()
+		c.commit.RequestId = wire.Random16()
 	case c.seq == 0:
 		c.seq, c.life = p.number()
 		c.tries = 0

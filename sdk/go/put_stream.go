@@ -9,6 +9,7 @@ import (
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/sdk/go/internal/retry"
+	"github.com/millrace/millrace/sdk/go/internal/transport"
 	"github.com/millrace/millrace/sdk/go/internal/wire"
 )
 
@@ -21,15 +22,15 @@ type putStream struct {
 
 	// Guarded by the session's mu.
 	started bool
-	queue   deque[*putBatch] // those with numbers first, in their order
-	gather  *putBatch        // the last of queue, while it takes puts
-	last    *putBatch        // the newest
-	queued  window           // of queue
-	space   chan struct{}    // closed when there is room again; nil while no put waits
-	numbers                  // of frames
-	stalled bool             // a frame was not taken: what is under way is awaited, then all is sent again in order
-	tries   int              // in a row that frames were not taken
-	pace    ackPace          // of frames that were taken
+	queue   deque[*putBatch]  // those with numbers first, in their order
+	gather  *putBatch         // the last of queue, while it takes puts
+	last    *putBatch         // the newest
+	queued  window            // of queue
+	space   chan struct{}     // closed when there is room again; nil while no put waits
+	numbers                   // of frames
+	stalled bool              // a frame was not taken: what is under way is awaited, then all is sent again in order
+	tries   int               // in a row that frames were not taken
+	pace    transport.AckPace // of frames that were taken
 }
 
 // putState is how far a batch got.
@@ -51,7 +52,7 @@ const (
 	putBytes = 32
 )
 
-func newPutLane(c *Client, keyspace string, partition int) *putStream {
+func newPutStream(c *Client, keyspace string, partition int) *putStream {
 	l := &putStream{s: newSession(c, new(sync.Mutex), partition), keyspace: keyspace}
 	l.s.keys = true
 	l.s.role = l
@@ -141,7 +142,7 @@ func (l *putStream) full(b *putBatch) bool {
 
 // open is how many frames that are not full may be under way.
 func (l *putStream) open() int {
-	if l.pace.fast() {
+	if l.pace.Fast() {
 		return putsOpen
 	}
 	return putsOpenSlow
@@ -280,7 +281,7 @@ func (f *putFrame) acked(a *millracev1.Ack) {
 		l.end(b, &Error{Code: CodeInternal, Message: "the ack lacks the puts", Op: OpNone, Outcome: Unknown})
 	case e == nil:
 		if b.put.tries == 1 {
-			l.pace.answered(b.put.first, time.Now())
+			l.pace.Answered(b.put.first, time.Now())
 		}
 		b.firstRev, b.refused, b.at = a.Puts.GetFirstRev(), a.Puts.GetRefused(), a.At
 		l.tries = 0

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/wire"
 )
 
 // Repo is a git repository: its references, of which many can be moved in one transaction. Object ids are 40 lower-case
@@ -150,7 +151,7 @@ func (r Repo) Update(ctx context.Context, changes ...RefChange) (RefsUpdated, er
 func (r Repo) Apply(ctx context.Context, u RefUpdate) (RefsUpdated, error) {
 	req := &millracev1.UpdateRefsRequest{
 		Repo: r.name, Tag: r.tag, Changes: wireChanges(u.Changes), Message: u.Message, AllowPartial: u.AllowPartial,
-		RequestId: random16(),
+		RequestId: wire.Random16(),
 	}
 	var resp *millracev1.UpdateRefsResponse
 	err := r.c.change(ctx, r.place(), func(ctx context.Context) (err error) {

@@ -10,6 +10,7 @@ import (
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/sdk/go/internal/retry"
+	"github.com/millrace/millrace/sdk/go/internal/wire"
 )
 
 // Bounds of a load.
@@ -30,7 +31,7 @@ type Loaded struct {
 func (r Repo) Load(ctx context.Context, changes iter.Seq[RefChange]) (Loaded, error) {
 	next, stop := iter.Pull(changes)
 	defer stop()
-	l := &load{r: r, next: next, session: random16()}
+	l := &load{r: r, next: next, session: wire.Random16()}
 	began := time.Now()
 	for try := 0; ; try++ {
 		applied := l.applied
@@ -45,7 +46,7 @@ func (r Repo) Load(ctx context.Context, changes iter.Seq[RefChange]) (Loaded, er
 		if l.applied > applied {
 			try, began = 0, time.Now()
 		}
-		r.c.router.follow(e)
+		r.c.router.Follow(e.refusal())
 		if e.patience() == 0 && !isEOF(err) || time.Since(began) > retry.ResendFor || !retry.Sleep(ctx, retry.Backoff(try)) {
 			return l.out, e
 		}

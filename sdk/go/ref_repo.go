@@ -5,6 +5,7 @@ import (
 	"time"
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/wire"
 )
 
 // RepoConfig is the settings of a repository, as the contract has them. Zero means the default.
@@ -48,7 +49,7 @@ type RepoSettings struct {
 // Create makes the repository.
 func (r Repo) Create(ctx context.Context, settings RepoSettings) (RepoInfo, error) {
 	req := &millracev1.CreateRepoRequest{
-		Name: r.name, Tag: r.tag, DefaultBranch: settings.DefaultBranch, Config: settings.Config, RequestId: random16(),
+		Name: r.name, Tag: r.tag, DefaultBranch: settings.DefaultBranch, Config: settings.Config, RequestId: wire.Random16(),
 	}
 	var resp *millracev1.CreateRepoResponse
 	err := r.c.change(ctx, r.place(), func(ctx context.Context) (err error) {

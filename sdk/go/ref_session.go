@@ -53,7 +53,7 @@ func (c *refCall) frame() *millracev1.RefSessionRequest {
 
 // Session opens a session. Close it.
 func (r Repo) Session(ctx context.Context) (*RefSession, error) {
-	s := &RefSession{r: r, id: random16(), done: make(chan struct{}), flight: make(chan struct{}, refFlight)}
+	s := &RefSession{r: r, id: wire.Random16(), done: make(chan struct{}), flight: make(chan struct{}, refFlight)}
 	s.ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	var stream refSessionStream
 	err := r.c.read(ctx, r.place(), func(context.Context) (err error) {
@@ -139,7 +139,7 @@ func (s *RefSession) answer(in *millracev1.RefSessionResponse) {
 // renew begins a session of another id, because the server knows this one no more. The stream is left, and all that
 // waits is sent on the next one.
 func (s *RefSession) renew() {
-	s.id, s.next = random16(), 0
+	s.id, s.next = wire.Random16(), 0
 	for _, c := range s.pending {
 		s.next++
 		c.txn.Number, c.sent = s.next, 0
@@ -156,7 +156,7 @@ func (s *RefSession) reopen(err error) refSessionStream {
 		e := (*Error)(nil)
 		if err != nil {
 			e = fromStatus(err)
-			s.r.c.router.follow(e)
+			s.r.c.router.Follow(e.refusal())
 		}
 		if s.ctx.Err() != nil {
 			s.fail(closedError())

@@ -94,7 +94,7 @@ func (w *web) client(f *fake, opts ...Option) *Client {
 // goOver makes c take REST though gRPC works.
 func goOver(t *testing.T, c *Client) {
 	t.Helper()
-	if !c.router.turnToREST(t.Context(), c.router.acquire()) {
+	if !c.router.TurnToREST(t.Context(), c.router.Acquire()) {
 		t.Fatal("the client did not go over to REST")
 	}
 }

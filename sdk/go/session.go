@@ -14,6 +14,7 @@ import (
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/sdk/go/internal/retry"
+	"github.com/millrace/millrace/sdk/go/internal/transport"
 	"github.com/millrace/millrace/sdk/go/internal/wakeup"
 	"github.com/millrace/millrace/sdk/go/internal/wire"
 )
@@ -39,18 +40,18 @@ type session struct {
 	frames   map[uint64]outgoing // written, not acknowledged
 	used     window              // by frames
 	limit    window
-	endpoint *endpoint          // of the stream
-	up       bool               // Welcome came and the stream is writable
-	cancel   context.CancelFunc // of the stream, while there is one
-	goaway   bool               // the server stops: write nothing more to this stream
-	closing  bool               // half-close when nothing is left
-	pause    time.Time          // the server asked to send no more work until then
-	plain    bool               // the way has no sessions: what must be repeatable carries an id of its own
-	again    bool               // the stream was cut on purpose: open the next one without a wait
-	blocked  bool               // the window had no room for what waits
-	sweep    *time.Timer        // gives up what is too old; nil while nothing is under way
-	auth     *string            // a token to tell the open stream
-	lastErr  error              // why there is no stream
+	endpoint *transport.Endpoint // of the stream
+	up       bool                // Welcome came and the stream is writable
+	cancel   context.CancelFunc  // of the stream, while there is one
+	goaway   bool                // the server stops: write nothing more to this stream
+	closing  bool                // half-close when nothing is left
+	pause    time.Time           // the server asked to send no more work until then
+	plain    bool                // the way has no sessions: what must be repeatable carries an id of its own
+	again    bool                // the stream was cut on purpose: open the next one without a wait
+	blocked  bool                // the window had no room for what waits
+	sweep    *time.Timer         // gives up what is too old; nil while nothing is under way
+	auth     *string             // a token to tell the open stream
+	lastErr  error               // why there is no stream
 }
 
 // window counts what the server has not acknowledged.
@@ -98,7 +99,7 @@ type outgoing interface {
 // newSession makes a session whose streams are of a partition. mu guards it and its role.
 func newSession(c *Client, mu *sync.Mutex, partition int) *session {
 	s := &session{
-		c: c, mu: mu, partition: partition, wake: wakeup.New(), done: make(chan struct{}), id: random16(),
+		c: c, mu: mu, partition: partition, wake: wakeup.New(), done: make(chan struct{}), id: wire.Random16(),
 		frames: map[uint64]outgoing{}, limit: defaultWindow,
 	}
 	s.ctx, s.stop = context.WithCancelCause(context.Background())
@@ -125,7 +126,7 @@ func (s *session) run(once bool) error {
 		s.again = false
 		if stop {
 			s.role.refuse(closedError())
-		} else if permanent(err) {
+		} else if retry.Permanent(err) {
 			s.role.refuse(fromStatus(err))
 		}
 		s.mu.Unlock()
@@ -135,9 +136,9 @@ func (s *session) run(once bool) error {
 		case s.turns(asked, err, try < leaderHops):
 		case finished:
 			return nil
-		case permanent(err) && once:
+		case retry.Permanent(err) && once:
 			return fromStatus(err)
-		case permanent(err):
+		case retry.Permanent(err):
 			try = -1
 			if !s.awaitWork() {
 				return context.Cause(s.ctx)
@@ -158,7 +159,7 @@ func (s *session) turns(asked string, err error, soon bool) bool {
 	if err == nil {
 		return false
 	}
-	return s.c.router.turnTo(s.partition, asked, fromStatus(err)) && soon
+	return s.c.router.TurnTo(s.partition, asked, fromStatus(err).refusal()) && soon
 }
 
 // awaitWork blocks until something waits to be written; false when the session was stopped.
@@ -180,22 +181,22 @@ func (s *session) awaitWork() bool {
 
 // connect opens a stream at the address asked and serves it to its end. welcomed says that the server let the session in.
 func (s *session) connect() (asked string, welcomed bool, err error) {
-	g := s.c.router.acquireTo(s.partition)
-	defer s.c.router.release(g)
-	conn := s.c.router.openStream(g)
-	defer s.c.router.closeStream(conn)
-	s.move(g.plain)
+	g := s.c.router.AcquireTo(s.partition)
+	defer s.c.router.Release(g)
+	conn := s.c.router.OpenStream(g)
+	defer s.c.router.CloseStream(conn)
+	s.move(g.Plain)
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
-	stay := context.AfterFunc(g.gone, cancel) // until it is let in: then it ends well
+	stay := context.AfterFunc(g.Gone, cancel) // until it is let in: then it ends well
 	defer stay()
 	token := *s.c.token.Load()
 	stream, err := s.open(ctx, cancel, g, conn)
-	if err = s.c.router.admitted(s.ctx, g, err); err != nil {
-		return g.address, false, err
+	if err = s.c.router.Admitted(s.ctx, g, err); err != nil {
+		return g.Address, false, err
 	}
 	stay()
-	s.c.outage.over(s.c.opts.logger, g.address)
+	s.c.outage.over(s.c.opts.logger, g.Address)
 	s.mu.Lock()
 	s.endpoint, s.up, s.goaway, s.cancel, s.auth = g, true, false, cancel, nil
 	if newest := s.c.token.Load(); *newest != token {
@@ -211,7 +212,7 @@ func (s *session) connect() (asked string, welcomed bool, err error) {
 	cancel() // frees a writer that the server's window holds
 	close(quit)
 	<-wrote
-	return g.address, true, g.owed.end(err)
+	return g.Address, true, g.End(err)
 }
 
 // move tells the role when the next stream goes another way.
@@ -225,12 +226,12 @@ func (s *session) move(plain bool) {
 }
 
 // open opens a stream on g that is let in.
-func (s *session) open(ctx context.Context, cancel func(), g *endpoint, conn *streamConn) (grpc.BidiStreamingClient[millracev1.ClientFrame, millracev1.ServerFrame], error) {
+func (s *session) open(ctx context.Context, cancel func(), g *transport.Endpoint, conn *transport.StreamConn) (grpc.BidiStreamingClient[millracev1.ClientFrame, millracev1.ServerFrame], error) {
 	begin := millracev1.NewQueueStreamClient(conn).Open
 	if s.keys {
 		begin = millracev1.NewKVStreamClient(conn).Open
 	}
-	stream, err := begin(ctx, grpc.WaitForReady(s.c.router.waits(g)), grpc.ForceCodecV2(s.c.codec))
+	stream, err := begin(ctx, grpc.WaitForReady(s.c.router.Waits(g)), grpc.ForceCodecV2(s.c.codec))
 	if err != nil {
 		return nil, err
 	}
@@ -240,7 +241,7 @@ func (s *session) open(ctx context.Context, cancel func(), g *endpoint, conn *st
 }
 
 // greet sends Hello and takes Welcome.
-func (s *session) greet(stream grpc.BidiStreamingClient[millracev1.ClientFrame, millracev1.ServerFrame], g *endpoint) error {
+func (s *session) greet(stream grpc.BidiStreamingClient[millracev1.ClientFrame, millracev1.ServerFrame], g *transport.Endpoint) error {
 	hello := &millracev1.Hello{Version: 1, Namespace: s.c.opts.namespace, Partition: uint32(s.partition)}
 	s.mu.Lock()
 	s.role.hello(hello)
@@ -258,7 +259,7 @@ func (s *session) greet(stream grpc.BidiStreamingClient[millracev1.ClientFrame, 
 		return fmt.Errorf("server began its stream with %T, not with a welcome", f.Frame)
 	}
 	s.c.learned(max(int(w.Partitions), 1))
-	s.c.router.setLeader(g, s.partition, w.Directory, w.Nodes)
+	s.c.router.SetLeader(g, s.partition, w.Directory, w.Nodes)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l := w.Limits; l != nil {
@@ -280,13 +281,13 @@ func orDefault(v uint32, d int) int {
 }
 
 // read serves what the server sends, until the stream ends.
-func (s *session) read(stream grpc.BidiStreamingClient[millracev1.ClientFrame, millracev1.ServerFrame], cancel func(), g *endpoint) error {
+func (s *session) read(stream grpc.BidiStreamingClient[millracev1.ClientFrame, millracev1.ServerFrame], cancel func(), g *transport.Endpoint) error {
 	for {
 		f, err := stream.Recv()
 		if err != nil {
 			return err
 		}
-		g.owed.hear()
+		g.Heard()
 		switch x := f.Frame.(type) {
 		case *millracev1.ServerFrame_Ack:
 			s.ack(x.Ack)
@@ -300,7 +301,7 @@ func (s *session) read(stream grpc.BidiStreamingClient[millracev1.ClientFrame, m
 			late := time.AfterFunc(wire.GoawayWithin, cancel)
 			defer late.Stop()
 		case *millracev1.ServerFrame_Directory:
-			s.c.router.directory(g, x.Directory.GetPartitions(), x.Directory.GetNodes())
+			s.c.router.Directory(g, x.Directory.GetPartitions(), x.Directory.GetNodes())
 		default:
 			s.role.receive(f)
 		}
@@ -316,7 +317,7 @@ func (s *session) ack(a *millracev1.Ack) {
 		return
 	}
 	delete(s.frames, a.Seq)
-	s.endpoint.owed.open.Add(-1)
+	s.endpoint.Acked()
 	n := out.size()
 	s.used = window{s.used.items - n.items, s.used.bytes - n.bytes, s.used.commits - n.commits}
 	wake := s.blocked || n.commits > 0 || s.closing
@@ -340,7 +341,7 @@ func (s *session) putBack() {
 	s.up, s.cancel, s.pause = false, nil, time.Time{}
 	seqs := slices.Sorted(maps.Keys(s.frames))
 	if len(seqs) > 0 {
-		s.endpoint.owed.answered(len(seqs))
+		s.endpoint.Answered(len(seqs))
 	}
 	for _, seq := range slices.Backward(seqs) {
 		out := s.frames[seq]

@@ -58,7 +58,7 @@ func (s *session) take() (f *millracev1.ClientFrame, end bool) {
 	}
 	s.seq++
 	s.frames[s.seq] = out
-	s.c.router.owes(s.endpoint)
+	s.c.router.Owes(s.endpoint)
 	n := out.size()
 	s.used = window{s.used.items + n.items, s.used.bytes + n.bytes, s.used.commits + n.commits}
 	if s.sweep == nil {

@@ -7,6 +7,9 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/millrace/millrace/sdk/go/internal/wire"
 )
 
@@ -89,4 +92,14 @@ func Earlier(a, b time.Time) time.Time {
 		return b
 	}
 	return a
+}
+
+// Permanent reports whether opening a stream again cannot help until something is changed by hand.
+func Permanent(err error) bool {
+	switch status.Code(err) {
+	case codes.Unauthenticated, codes.PermissionDenied, codes.InvalidArgument, codes.Unimplemented, codes.NotFound,
+		codes.FailedPrecondition:
+		return true
+	}
+	return false
 }

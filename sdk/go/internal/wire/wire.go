@@ -3,6 +3,8 @@
 package wire
 
 import (
+	"encoding/binary"
+	"math/rand/v2"
 	"time"
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
@@ -88,4 +90,12 @@ func Size(spec *millracev1.TaskSpec) int {
 		n += len(spec.Unique.Key) + 32
 	}
 	return n
+}
+
+// Random16 makes a session or request id.
+func Random16() []byte {
+	b := make([]byte, 16)
+	binary.LittleEndian.PutUint64(b, rand.Uint64())
+	binary.LittleEndian.PutUint64(b[8:], rand.Uint64())
+	return b
 }

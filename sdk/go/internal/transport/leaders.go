@@ -1,6 +1,7 @@
-package millrace
+package transport
 
 import (
+	"context"
 	"net"
 	"slices"
 	"time"
@@ -9,6 +10,7 @@ import (
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/sdk/go/internal/retry"
+	"github.com/millrace/millrace/sdk/go/internal/wire"
 )
 
 // leaders is what a client knows of who leads which partition, and its endpoints there. Where a namespace has one partition
@@ -16,14 +18,14 @@ import (
 type leaders struct {
 	at     []string // by partition: the address of the leader; empty: not known
 	missed []int    // how often in a row a partition was not found where it was looked for
-	pool   map[string]*endpoint
+	pool   map[string]*Endpoint
 }
 
 // membersMax is how many members of its cluster a client remembers.
 const membersMax = 64
 
-// widen makes room for n partitions.
-func (w *router) widen(n int) {
+// Widen makes room for n partitions.
+func (w *Router) Widen(n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if n <= 1 || n <= len(w.lead.at) {
@@ -32,16 +34,16 @@ func (w *router) widen(n int) {
 	w.lead.at = append(w.lead.at, make([]string, n-len(w.lead.at))...)
 	w.lead.missed = append(w.lead.missed, make([]int, n-len(w.lead.missed))...)
 	if w.lead.pool == nil {
-		w.lead.pool = map[string]*endpoint{}
+		w.lead.pool = map[string]*Endpoint{}
 	}
 }
 
-// acquireTo returns the endpoint of the leader of a partition; release must follow.
-func (w *router) acquireTo(partition int) *endpoint {
+// AcquireTo returns the endpoint of the leader of a partition; release must follow.
+func (w *Router) AcquireTo(partition int) *Endpoint {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	g := w.now
-	if !g.plain && partition >= 0 && partition < len(w.lead.at) {
+	if !g.Plain && partition >= 0 && partition < len(w.lead.at) {
 		g = w.toward(w.lookAt(partition))
 	}
 	g.users++
@@ -49,28 +51,28 @@ func (w *router) acquireTo(partition int) *endpoint {
 }
 
 // acquireFor returns the endpoint of a unary call, and notes on its route where that leads.
-func (w *router) acquireFor(r *route) *endpoint {
+func (w *Router) acquireFor(r *Route) *Endpoint {
 	if r == nil {
-		return w.acquire()
+		return w.Acquire()
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	g := w.now
 	switch {
-	case g.plain:
+	case g.Plain:
 	case r.leader != "":
 		g = w.toward(r.leader)
-	case r.partition >= 0 && r.partition < len(w.lead.at):
-		g = w.toward(w.lookAt(r.partition))
+	case r.Partition >= 0 && r.Partition < len(w.lead.at):
+		g = w.toward(w.lookAt(r.Partition))
 	}
-	r.asked = g.address
+	r.asked = g.Address
 	g.users++
 	return g
 }
 
 // lookAt is where to look for the leader of a partition: where it is known to be, else at one node after the other. It
 // needs mu.
-func (w *router) lookAt(partition int) string {
+func (w *Router) lookAt(partition int) string {
 	if known := w.lead.at[partition]; known != "" {
 		return known
 	}
@@ -79,9 +81,9 @@ func (w *router) lookAt(partition int) string {
 }
 
 // nodes are the addresses that the client knows, the one that it speaks to first. It needs mu.
-func (w *router) nodes() []string {
-	out := []string{w.now.address}
-	for _, list := range [][]string{w.c.opts.addresses, w.members, w.lead.at} {
+func (w *Router) nodes() []string {
+	out := []string{w.now.Address}
+	for _, list := range [][]string{w.opts.Addresses, w.members, w.lead.at} {
 		for _, address := range list {
 			if address != "" && !slices.Contains(out, address) {
 				out = append(out, address)
@@ -92,8 +94,8 @@ func (w *router) nodes() []string {
 }
 
 // toward returns the endpoint at an address. It needs mu.
-func (w *router) toward(address string) *endpoint {
-	if w.closed || address == "" || address == w.now.address {
+func (w *Router) toward(address string) *Endpoint {
+	if w.closed || address == "" || address == w.now.Address {
 		return w.now
 	}
 	if g := w.lead.pool[address]; g != nil {
@@ -107,53 +109,54 @@ func (w *router) toward(address string) *endpoint {
 	return g
 }
 
-// streamConn is a connection of streams, which are counted: a server bounds how many one may have.
-type streamConn struct {
+// StreamConn is a connection of streams, which are counted: a server bounds how many one may have.
+type StreamConn struct {
 	grpc.ClientConnInterface
 	open int
 }
 
-// connStreams is how many streams share a connection.
-const connStreams = 500
+// ConnStreams is how many streams share a connection.
+const ConnStreams = 500
 
-// openStream returns a connection of g for one stream more; closeStream must follow.
-func (w *router) openStream(g *endpoint) *streamConn {
+// OpenStream returns a connection of g for one stream more; closeStream must follow.
+func (w *Router) OpenStream(g *Endpoint) *StreamConn {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if g.plain {
-		return &streamConn{ClientConnInterface: g.streams}
+	if g.Plain {
+		return &StreamConn{ClientConnInterface: g.streams}
 	}
 	for _, l := range g.lines {
-		if l.open < connStreams {
+		if l.open < ConnStreams {
 			l.open++
 			return l
 		}
 	}
 	l := g.lines[0] // which makes streams wait for others to end
-	if conn, err := w.connect(g.address); err == nil {
+	if conn, err := w.connect(g.Address); err == nil {
 		g.more = append(g.more, conn)
-		l = &streamConn{ClientConnInterface: conn}
+		l = &StreamConn{ClientConnInterface: conn}
 		g.lines = append(g.lines, l)
 	}
 	l.open++
 	return l
 }
 
-func (w *router) closeStream(l *streamConn) {
+// CloseStream gives back what OpenStream returned.
+func (w *Router) CloseStream(l *StreamConn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	l.open--
 }
 
-// waits reports whether a stream is to wait for the node that g leads to: there is no other.
-func (w *router) waits(g *endpoint) bool {
+// Waits reports whether a stream is to wait for the node that g leads to: there is no other.
+func (w *Router) Waits(g *Endpoint) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return g.plain || len(w.lead.at) == 0 || g == w.now && len(w.nodes()) == 1
+	return g.Plain || len(w.lead.at) == 0 || g == w.now && len(w.nodes()) == 1
 }
 
-// setLeader takes in that g leads to the leader of a partition, and what that says of the others.
-func (w *router) setLeader(g *endpoint, partition int, directory []*millracev1.PartitionAddress, members []string) {
+// SetLeader takes in that g leads to the leader of a partition, and what that says of the others.
+func (w *Router) SetLeader(g *Endpoint, partition int, directory []*millracev1.PartitionAddress, members []string) {
 	w.mu.Lock()
 	defer func() { closeEndpoints(w.sweep()) }()
 	defer w.mu.Unlock()
@@ -162,13 +165,13 @@ func (w *router) setLeader(g *endpoint, partition int, directory []*millracev1.P
 	if g == w.now {
 		w.unled = retry.Unled{}
 	}
-	if !g.plain && partition < len(w.lead.at) {
-		w.lead.at[partition], w.lead.missed[partition] = g.address, 0
+	if !g.Plain && partition < len(w.lead.at) {
+		w.lead.at[partition], w.lead.missed[partition] = g.Address, 0
 	}
 }
 
-// directory takes in who leads which partition, as the node says that g leads to.
-func (w *router) directory(g *endpoint, list []*millracev1.PartitionAddress, members []string) {
+// Directory takes in who leads which partition, as the node says that g leads to.
+func (w *Router) Directory(g *Endpoint, list []*millracev1.PartitionAddress, members []string) {
 	w.mu.Lock()
 	defer func() { closeEndpoints(w.sweep()) }()
 	defer w.mu.Unlock()
@@ -177,11 +180,11 @@ func (w *router) directory(g *endpoint, list []*millracev1.PartitionAddress, mem
 }
 
 // setLeaders needs mu.
-func (w *router) setLeaders(g *endpoint, list []*millracev1.PartitionAddress) {
+func (w *Router) setLeaders(g *Endpoint, list []*millracev1.PartitionAddress) {
 	for _, p := range list {
 		address := p.GetAddress()
 		if address == "" {
-			address = g.address
+			address = g.Address
 		}
 		if n := int(p.GetPartition()); n < len(w.lead.at) && w.allows(address) {
 			w.lead.at[n] = address
@@ -191,10 +194,10 @@ func (w *router) setLeaders(g *endpoint, list []*millracev1.PartitionAddress) {
 
 // setMembers takes in who the members are, as one of them says: where the client goes on when the nodes that it was given are no
 // members any more. It needs mu.
-func (w *router) setMembers(members []string) {
+func (w *Router) setMembers(members []string) {
 	var known []string
 	for _, address := range members {
-		if len(known) < membersMax && w.allows(address) && !slices.Contains(w.c.opts.addresses, address) {
+		if len(known) < membersMax && w.allows(address) && !slices.Contains(w.opts.Addresses, address) {
 			known = append(known, address)
 		}
 	}
@@ -204,38 +207,38 @@ func (w *router) setMembers(members []string) {
 }
 
 // addresses are where the cluster may be: as given to the client, then as members have said since.
-func (w *router) addresses() []string {
+func (w *Router) addresses() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return append(slices.Clone(w.c.opts.addresses), w.members...)
+	return append(slices.Clone(w.opts.Addresses), w.members...)
 }
 
 // allows reports whether the client goes to an address because a server says so: a token goes nowhere in clear text.
-func (w *router) allows(address string) bool {
+func (w *Router) allows(address string) bool {
 	_, _, err := net.SplitHostPort(address)
-	return err == nil && (w.c.opts.tls != nil || !w.c.opts.secure(address))
+	return err == nil && (w.opts.Encrypted || !w.opts.Secure(address))
 }
 
-// turnTo takes in why a call or stream to the leader of a partition, which was looked for at an address, has failed. It
+// TurnTo takes in why a call or stream to the leader of a partition, which was looked for at an address, has failed. It
 // reports whether to go on at once: somebody else was named. Of several partitions only that one moves.
-func (w *router) turnTo(partition int, asked string, e *Error) bool {
-	if w.c.partitions() <= 1 {
-		return w.follow(e)
+func (w *Router) TurnTo(partition int, asked string, e *Refusal) bool {
+	if w.opts.Partitions() <= 1 {
+		return w.Follow(e)
 	}
-	if e == nil || e.patience() == 0 || partition < 0 {
+	if e == nil || !e.Patient || partition < 0 {
 		return false
 	}
 	w.mu.Lock()
 	defer func() { closeEndpoints(w.sweep()) }()
 	defer w.mu.Unlock()
-	if w.now.plain || partition >= len(w.lead.at) {
+	if w.now.Plain || partition >= len(w.lead.at) {
 		return false
 	}
 	switch {
-	case e.Code == CodeNotLeader && e.Leader != "" && w.allows(e.Leader):
+	case e.Code == wire.NotLeader && e.Leader != "" && w.allows(e.Leader):
 		w.lead.at[partition] = e.Leader
 		return asked != e.Leader
-	case e.Code != CodeNotLeader && e.Code != CodeUnavailable:
+	case e.Code != wire.NotLeader && e.Code != wire.Unavailable:
 	case w.lead.at[partition] == asked || w.lead.at[partition] == "":
 		w.lead.at[partition] = ""
 		w.lead.missed[partition]++
@@ -244,27 +247,27 @@ func (w *router) turnTo(partition int, asked string, e *Error) bool {
 }
 
 // leaderless leaves the node that the client speaks to if it knows of no leader for long.
-func (w *router) leaderless() {
+func (w *Router) leaderless() {
 	all := w.addresses()
 	w.mu.Lock()
 	g := w.now
-	if !slices.Contains(all, g.address) {
-		all = append(all, g.address)
+	if !slices.Contains(all, g.Address) {
+		all = append(all, g.Address)
 	}
-	leaves := !g.plain && w.unled.Leave(g.address, len(all), time.Now())
+	leaves := !g.Plain && w.unled.Leave(g.Address, len(all), time.Now())
 	w.mu.Unlock()
 	if leaves {
-		w.move(w.other(g.address))
+		w.move(w.other(g.Address))
 	}
 }
 
-// redirect is turnTo for a unary call.
-func (w *router) redirect(r *route, e *Error) bool {
+// Redirect is turnTo for a unary call.
+func (w *Router) Redirect(r *Route, e *Refusal) bool {
 	switch {
 	case r == nil:
-		return w.follow(e)
-	case r.partition >= 0:
-		return w.turnTo(r.partition, r.asked, e)
+		return w.Follow(e)
+	case r.Partition >= 0:
+		return w.TurnTo(r.Partition, r.asked, e)
 	}
 	if e.noLeader() {
 		w.leaderless()
@@ -272,7 +275,7 @@ func (w *router) redirect(r *route, e *Error) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r.leader = ""
-	if e.Code != CodeNotLeader || e.Leader == "" || !w.allows(e.Leader) || w.now.plain {
+	if e.Code != wire.NotLeader || e.Leader == "" || !w.allows(e.Leader) || w.now.Plain {
 		return false
 	}
 	r.leader = e.Leader
@@ -280,14 +283,14 @@ func (w *router) redirect(r *route, e *Error) bool {
 }
 
 // sweep leaves the endpoints that lead to no leader any more, and returns those on which nothing is under way.
-func (w *router) sweep() (idle []*endpoint) {
+func (w *Router) sweep() (idle []*Endpoint) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.drop(func(address string) bool { return address == w.now.address || !slices.Contains(w.lead.at, address) })
+	return w.drop(func(address string) bool { return address == w.now.Address || !slices.Contains(w.lead.at, address) })
 }
 
 // drop leaves the endpoints of the pool that which holds for. It needs mu.
-func (w *router) drop(which func(address string) bool) (idle []*endpoint) {
+func (w *Router) drop(which func(address string) bool) (idle []*Endpoint) {
 	for address, g := range w.lead.pool {
 		if !which(address) {
 			continue
@@ -305,8 +308,28 @@ func (w *router) drop(which func(address string) bool) (idle []*endpoint) {
 
 func all(string) bool { return true }
 
-func closeEndpoints(list []*endpoint) {
+func closeEndpoints(list []*Endpoint) {
 	for _, g := range list {
 		g.close()
 	}
+}
+
+// Route is where a unary call goes: to the leader of a partition. It is told through the context of the call, and is for one
+// call at a time.
+type Route struct {
+	Partition int    // below 0: the call is about none
+	leader    string // that an answer to a call about no partition named
+	asked     string // the address of the node that was asked last
+}
+
+type routeKey struct{}
+
+// WithRoute tells where a call goes.
+func WithRoute(ctx context.Context, r *Route) context.Context {
+	return context.WithValue(ctx, routeKey{}, r)
+}
+
+func routeOf(ctx context.Context) *Route {
+	r, _ := ctx.Value(routeKey{}).(*Route)
+	return r
 }

@@ -1,4 +1,4 @@
-package millrace
+package transport
 
 import (
 	"context"
@@ -10,8 +10,8 @@ import (
 	"github.com/millrace/millrace/sdk/go/internal/retry"
 )
 
-// turnToREST leaves g for REST if that answers. It reports whether REST is in use now.
-func (w *router) turnToREST(ctx context.Context, g *endpoint) bool {
+// TurnToREST leaves g for REST if that answers. It reports whether REST is in use now.
+func (w *Router) TurnToREST(ctx context.Context, g *Endpoint) bool {
 	select {
 	case w.turn <- struct{}{}:
 	case <-ctx.Done():
@@ -23,7 +23,7 @@ func (w *router) turnToREST(ctx context.Context, g *endpoint) bool {
 	w.mu.Unlock()
 	switch {
 	case now != g:
-		return now.plain
+		return now.Plain
 	case early:
 		return false
 	}
@@ -36,18 +36,18 @@ func (w *router) turnToREST(ctx context.Context, g *endpoint) bool {
 	if !w.take(w.overREST()) {
 		return false
 	}
-	w.c.opts.logger.Warn("gRPC does not come through; the client goes over to REST", "address", w.c.opts.address, "rest", w.rest.Host())
+	w.opts.Logger.Warn("gRPC does not come through; the client goes over to REST", "address", w.opts.Addresses[0], "rest", w.rest.Host())
 	return true
 }
 
 // watch looks after the endpoint in use until the client closes: for REST while gRPC fails, for gRPC while REST serves.
-func (w *router) watch() {
+func (w *Router) watch() {
 	defer close(w.done)
 	for w.ctx.Err() == nil {
 		w.mu.Lock()
 		g := w.now
 		w.mu.Unlock()
-		if !g.plain {
+		if !g.Plain {
 			w.stay(g)
 		} else if w.look() == nil {
 			return
@@ -56,38 +56,38 @@ func (w *router) watch() {
 }
 
 // stay returns when g is left.
-func (w *router) stay(g *endpoint) {
+func (w *Router) stay(g *Endpoint) {
 	conn := g.conns[0]
-	for g.gone.Err() == nil {
+	for g.Gone.Err() == nil {
 		state := conn.GetState()
 		switch state {
 		case connectivity.TransientFailure:
 			w.doubt(g)
 			continue
 		case connectivity.Idle:
-			retry.Sleep(g.gone, retry.Within(moveWithin)) // where it is closed again and again, that takes no more than this often
+			retry.Sleep(g.Gone, retry.Within(moveWithin)) // where it is closed again and again, that takes no more than this often
 			conn.Connect()                                // no stream may do it: they can all be of other nodes
 		case connectivity.Ready:
 			w.moves = 0
-			w.c.outage.over(w.c.opts.logger, g.address)
+			w.opts.Reached(g.Address)
 		}
-		conn.WaitForStateChange(g.gone, state)
+		conn.WaitForStateChange(g.Gone, state)
 	}
 }
 
 // doubt returns when g works again, or was left.
-func (w *router) doubt(g *endpoint) {
-	for try := 0; g.gone.Err() == nil && g.conns[0].GetState() == connectivity.TransientFailure; try++ {
-		w.c.outage.failed(w.c.opts.logger, g.address, w.c.whyLost())
-		if next := w.other(g.address); next != "" && w.move(next) {
+func (w *Router) doubt(g *Endpoint) {
+	for try := 0; g.Gone.Err() == nil && g.conns[0].GetState() == connectivity.TransientFailure; try++ {
+		w.opts.Lost(g.Address)
+		if next := w.other(g.Address); next != "" && w.move(next) {
 			retry.Sleep(w.ctx, moveWait(w.moves, len(w.addresses()))) // it is given a moment before the next one is tried
 			w.moves++
 			return
 		}
-		if w.mode == TransportAuto && !w.patient(g, errNotReached) && w.turnToREST(g.gone, g) {
+		if w.opts.Mode == Auto && !w.patient(g, ErrNotReached) && w.TurnToREST(g.Gone, g) {
 			return
 		}
-		retry.Sleep(g.gone, max(retry.Backoff(try), askAgain))
+		retry.Sleep(g.Gone, max(retry.Backoff(try), askAgain))
 	}
 }
 
@@ -104,11 +104,12 @@ func moveWait(moves, nodes int) time.Duration {
 	return moveWithin/2 + retry.Backoff(round)
 }
 
-var errNotReached = errors.New("the server is not reached")
+// ErrNotReached says that no connection to the server came about.
+var ErrNotReached = errors.New("the server is not reached")
 
 // look returns an endpoint over gRPC on which a stream was let in, and that is taken; nil when the client closes. It asks at all
 // addresses in turn.
-func (w *router) look() *endpoint {
+func (w *Router) look() *Endpoint {
 	for wait := lookBase; retry.Sleep(w.ctx, wait/2+retry.Within(wait/2)); wait = min(2*wait, lookMax) {
 		for _, address := range w.addresses() {
 			if g := w.lookTo(address); g != nil {
@@ -120,13 +121,13 @@ func (w *router) look() *endpoint {
 }
 
 // lookTo is look at one address.
-func (w *router) lookTo(address string) *endpoint {
+func (w *Router) lookTo(address string) *Endpoint {
 	g, err := w.overGRPC(address)
 	if err != nil {
 		return nil
 	}
 	if w.try(g) && w.take(g) {
-		w.c.opts.logger.Info("gRPC comes through; the client goes back to its stream", "address", address)
+		w.opts.Logger.Info("gRPC comes through; the client goes back to its stream", "address", address)
 		return g
 	}
 	g.leave()
@@ -135,8 +136,8 @@ func (w *router) lookTo(address string) *endpoint {
 }
 
 // try opens a stream on g, as a session would, and closes it.
-func (w *router) try(g *endpoint) bool {
-	ctx, cancel := context.WithTimeout(g.gone, grpcWithin)
+func (w *Router) try(g *Endpoint) bool {
+	ctx, cancel := context.WithTimeout(g.Gone, grpcWithin)
 	defer cancel()
 	if _, err := w.knock(ctx, g, 0); err != nil {
 		return ofServer(err)

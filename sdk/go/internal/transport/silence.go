@@ -1,4 +1,4 @@
-package millrace
+package transport
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/wire"
 )
 
 // A node that hangs keeps its connections: a paused process, a machine that swaps, a link that carries nothing. It takes
@@ -52,23 +53,23 @@ func (o *owed) end(err error) error {
 	return err
 }
 
-// owes notes that g owes an answer more.
-func (w *router) owes(g *endpoint) {
-	if g.plain || g.owed.open.Add(1) > 1 {
+// Owes notes that g owes an answer more.
+func (w *Router) Owes(g *Endpoint) {
+	if g.Plain || g.owed.open.Add(1) > 1 {
 		return
 	}
 	g.owed.hear()
 	w.watchSilence(g)
 }
 
-func (w *router) watchSilence(g *endpoint) {
+func (w *Router) watchSilence(g *Endpoint) {
 	if g.owed.watched.CompareAndSwap(false, true) {
 		time.AfterFunc(silentFor, func() { w.listen(g, 0) })
 	}
 }
 
 // listen checks whether g is silent; asked is how often in a row the other nodes were asked.
-func (w *router) listen(g *endpoint, asked int) {
+func (w *Router) listen(g *Endpoint, asked int) {
 	var next time.Duration
 	switch quiet := g.owed.quiet(); {
 	case w.ctx.Err() != nil || g.owed.left.Load():
@@ -94,10 +95,10 @@ func (w *router) listen(g *endpoint, asked int) {
 
 // askOthers asks the other nodes who leads the partition that g is used for. It returns an empty leader when they name g, or know
 // of none.
-func (w *router) askOthers(g *endpoint) (leader string, partition int) {
+func (w *Router) askOthers(g *Endpoint) (leader string, partition int) {
 	w.mu.Lock()
 	for p, at := range w.lead.at {
-		if at == g.address {
+		if at == g.Address {
 			partition = p
 			break
 		}
@@ -128,8 +129,8 @@ func (w *router) askOthers(g *endpoint) (leader string, partition int) {
 }
 
 // whoLeads asks the node at an address which node leads a partition; empty if that is g, or if it is not known.
-func (w *router) whoLeads(ctx context.Context, g *endpoint, address string, partition int) string {
-	if address == g.address {
+func (w *Router) whoLeads(ctx context.Context, g *Endpoint, address string, partition int) string {
+	if address == g.Address {
 		return ""
 	}
 	to, err := w.overGRPC(address)
@@ -141,21 +142,23 @@ func (w *router) whoLeads(ctx context.Context, g *endpoint, address string, part
 	if _, err = w.knock(ctx, to, partition); err == nil {
 		return address
 	}
-	if e := fromStatus(err); e.Code == CodeNotLeader && e.Leader != g.address && w.allows(e.Leader) {
-		return e.Leader
+	for _, d := range status.Convert(err).Details() {
+		if e, ok := d.(*millracev1.Error); ok && e.Code == wire.NotLeader && e.Leader != g.Address && w.allows(e.Leader) {
+			return e.Leader
+		}
 	}
 	return ""
 }
 
 // knock opens a stream as a session would, and closes it when it is let in.
-func (w *router) knock(ctx context.Context, g *endpoint, partition int) (*millracev1.Welcome, error) {
+func (w *Router) knock(ctx context.Context, g *Endpoint, partition int) (*millracev1.Welcome, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := millracev1.NewQueueStreamClient(g.streams).Open(ctx, grpc.WaitForReady(true), grpc.ForceCodecV2(w.c.codec))
+	stream, err := millracev1.NewQueueStreamClient(g.streams).Open(ctx, grpc.WaitForReady(true), grpc.ForceCodecV2(w.opts.Codec))
 	if err != nil {
 		return nil, err
 	}
-	hello := &millracev1.Hello{Version: 1, Namespace: w.c.opts.namespace, Session: random16(), Partition: uint32(partition)}
+	hello := &millracev1.Hello{Version: 1, Namespace: w.opts.Namespace, Session: wire.Random16(), Partition: uint32(partition)}
 	_ = stream.Send(&millracev1.ClientFrame{Frame: &millracev1.ClientFrame_Hello{Hello: hello}}) // Recv has the reason
 	f, err := stream.Recv()
 	if err != nil {
@@ -169,12 +172,12 @@ func (w *router) knock(ctx context.Context, g *endpoint, partition int) (*millra
 }
 
 // abandon leaves g, where nothing is heard, for the leader of a partition. What is under way on it ends.
-func (w *router) abandon(g *endpoint, leader string, partition int) {
-	w.c.opts.logger.Warn("a node is silent, and another one leads", "address", g.address, "leader", leader)
+func (w *Router) abandon(g *Endpoint, leader string, partition int) {
+	w.opts.Logger.Warn("a node is silent, and another one leads", "address", g.Address, "leader", leader)
 	w.mu.Lock()
 	for p, at := range w.lead.at {
 		switch {
-		case at != g.address:
+		case at != g.Address:
 		case p == partition:
 			w.lead.at[p] = leader
 		default:
@@ -198,16 +201,32 @@ func (w *router) abandon(g *endpoint, leader string, partition int) {
 }
 
 // watchAgain watches g again from the start: it could not be left.
-func (w *router) watchAgain(g *endpoint) { time.AfterFunc(askMax, func() { w.listen(g, 0) }) }
+func (w *Router) watchAgain(g *Endpoint) { time.AfterFunc(askMax, func() { w.listen(g, 0) }) }
 
 // heardStream tells why a stream ended whose node was left.
 type heardStream struct {
 	grpc.ClientStream
-	g *endpoint
+	g *Endpoint
 }
 
 // RecvMsg receives a message.
 func (s heardStream) RecvMsg(m any) error { return s.g.owed.end(s.ClientStream.RecvMsg(m)) }
 
-// owedKey marks a call that may be repeated, so that a node which does not answer it may be left.
-type owedKey struct{}
+type repeatableKey struct{}
+
+// Repeatable marks a call that may be repeated, so that a node which does not answer it may be left.
+func Repeatable(ctx context.Context) context.Context {
+	return context.WithValue(ctx, repeatableKey{}, true)
+}
+
+// Heard notes that something came from g.
+func (g *Endpoint) Heard() { g.owed.hear() }
+
+// Acked notes that one of the frames that g owed is answered. What came was noted by Heard.
+func (g *Endpoint) Acked() { g.owed.open.Add(-1) }
+
+// Answered notes that n answers came, or will not come any more.
+func (g *Endpoint) Answered(n int) { g.owed.answered(n) }
+
+// End is the error of what ended because g was left, and err for all else.
+func (g *Endpoint) End(err error) error { return g.owed.end(err) }

@@ -1,26 +1,27 @@
-package millrace
+package transport
 
 import "time"
 
 const (
-	// slowAck parts streams whose answers come fast from the others. On a fast one, what waits for an answer is late by no
+	// SlowAck parts streams whose answers come fast from the others. On a fast one, what waits for an answer is late by no
 	// more than this, and a server has fewer frames to serve, which each cost it more than what is in them; on a slow one, as
 	// between regions, waiting would cost more than it saves.
-	slowAck = 4 * time.Millisecond
+	SlowAck = 4 * time.Millisecond
 	// ackWindow is the window of the estimate: the fastest answer of this window and of the previous one counts.
 	ackWindow = 5 * time.Second
 )
 
-// ackPace estimates how fast a server answers frames, by the fastest recent answer: slower ones waited for something temporary,
-// such as a disk, a processor or an election.
-type ackPace struct {
+// AckPace estimates how fast a server answers frames, by the fastest recent answer: slower ones waited for something temporary,
+// such as a disk, a processor or an election. internal/node/pace.go estimates commits in the same way; the SDK links nothing of the
+// server.
+type AckPace struct {
 	least  time.Duration
 	before time.Duration // least of the window before; 0: nothing was answered in it
 	from   time.Time     // when the window began
 }
 
-// answered takes note of a frame that was sent then and is answered now.
-func (p *ackPace) answered(then, now time.Time) {
+// Answered takes note of a frame that was sent then and is answered now.
+func (p *AckPace) Answered(then, now time.Time) {
 	if d := max(now.Sub(then), 1); p.least == 0 || d < p.least {
 		p.least = d
 	}
@@ -29,11 +30,11 @@ func (p *ackPace) answered(then, now time.Time) {
 	}
 }
 
-// fast reports whether answers come fast; not before one came.
-func (p *ackPace) fast() bool {
+// Fast reports whether answers come fast; not before one came.
+func (p *AckPace) Fast() bool {
 	least := p.least
 	if least == 0 || p.before > 0 && p.before < least {
 		least = p.before
 	}
-	return least > 0 && least < slowAck
+	return least > 0 && least < SlowAck
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/transport"
 )
 
 // Puts that come one by one while a frame is under way: how many frames of one leave before the others gather.
@@ -15,8 +16,8 @@ func TestPutsGatherBehindFramesThatAreUnderWay(t *testing.T) {
 		answers time.Duration // after which the first frame is answered; 0: there is none
 		want    string        // puts in each frame
 	}{
-		"where answers come fast": {slowAck - 1, "[1 5]"},
-		"where they do not":       {slowAck, "[1 1 1 1 2]"},
+		"where answers come fast": {transport.SlowAck - 1, "[1 5]"},
+		"where they do not":       {transport.SlowAck, "[1 1 1 1 2]"},
 		"where none came yet":     {0, "[1 1 1 1 2]"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -59,35 +60,5 @@ func TestPutsGatherBehindFramesThatAreUnderWay(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-func TestTheFastestAnswerOfLateTellsWhetherAnswersComeFast(t *testing.T) {
-	var p ackPace
-	now := time.Now()
-	answer := func(took time.Duration) bool {
-		now = now.Add(took)
-		p.answered(now.Add(-took), now)
-		return p.fast()
-	}
-	if p.fast() {
-		t.Error("answers come fast before there is one")
-	}
-	if answer(slowAck) {
-		t.Error("a slow answer was taken for a fast one")
-	}
-	if !answer(slowAck - 1) {
-		t.Error("a fast answer was not seen")
-	}
-	for range 3 {
-		if !answer(time.Second) {
-			t.Error("one slow answer hides a recent fast one")
-		}
-	}
-	for since := now; now.Sub(since) < 2*ackWindow; {
-		answer(time.Second)
-	}
-	if p.fast() {
-		t.Error("a fast answer counts for good")
 	}
 }
