@@ -25,32 +25,34 @@ type addFunc func(spec *millracev1.TaskSpec)
 
 func (f addFunc) task(spec *millracev1.TaskSpec) { f(spec) }
 
-// ID names the task: 26 characters as NewID makes them. The same id with other content is ErrAlreadyExists. In a namespace
-// of several partitions an id says which it is: one that leaves it open gets it filled in, as the handle's ID tells; one
-// that names another than tag, unique key or else the id's own random bits is ErrPartition.
+// ID sets the task's id: 26 characters as NewID makes them. The same id with other content is ErrAlreadyExists.
+//
+// In a namespace of several partitions the id names one. An id of the function NewID leaves it open: Add fills it in, and the
+// handle has the id that results. An id that names another partition than the tag, the unique key or the id's own random bits is
+// ErrPartition.
 func ID(id string) AddOption { return addFunc(func(s *millracev1.TaskSpec) { s.Id = id }) }
 
-// Tag places the task: in a namespace of several partitions, tasks and keys with one tag share one, so that they can
-// change together. A key's tag is what stands within its first pair of braces. At most 128 B.
+// Tag sets the text that decides the task's partition, at most 128 B. In a namespace of several partitions, tasks and keys with the
+// same tag share a partition, so that they can change together. A key's tag is the text in its first pair of braces.
 func Tag(tag string) AddOption { return addFunc(func(s *millracev1.TaskSpec) { s.Tag = tag }) }
 
-// In makes the task ready after d, at most 10 years.
+// In makes the task ready after d, at most 10 years. It replaces At.
 func In(d time.Duration) AddOption {
 	return addFunc(func(s *millracev1.TaskSpec) { s.Delay, s.RunAt = durationpb.New(d), nil })
 }
 
-// At makes the task ready at t; a past t is now.
+// At makes the task ready at t, or at once if t is past. It replaces In.
 func At(t time.Time) AddOption {
 	return addFunc(func(s *millracev1.TaskSpec) { s.RunAt, s.Delay = timestamppb.New(t), nil })
 }
 
-// Priority is this task's instead of its job's.
+// Priority sets the priority of this task in place of its job's, 0 to 9; 9 is delivered first.
 func Priority(n int) AddOption {
 	return addFunc(func(s *millracev1.TaskSpec) { s.Priority = uint32(n) })
 }
 
-// UniqueKey allows one task of the queue per key, at most 256 B, for ttl: a second Add returns the first task. 0 means
-// 24 h, at most 30 days.
+// UniqueKey allows one task of the queue per key, at most 256 B, for the time ttl: a second Add returns the first task. ttl is at
+// most 30 days; 0 means 24 h.
 func UniqueKey(key string, ttl time.Duration) AddOption {
 	return addFunc(func(s *millracev1.TaskSpec) {
 		u := unique(s)
@@ -73,7 +75,7 @@ func unique(s *millracev1.TaskSpec) *millracev1.Unique {
 	return s.Unique
 }
 
-// Header adds a header, which reaches the worker; at most 32, together 4 KiB.
+// Header adds a header that the worker sees in Task.Headers; at most 32 headers, together 4 KiB.
 func Header(name, value string) AddOption {
 	return addFunc(func(s *millracev1.TaskSpec) {
 		s.Headers = append(s.Headers, &millracev1.Header{Name: name, Value: value})

@@ -62,7 +62,7 @@ type fatalError struct{ error }
 
 func (e fatalError) Unwrap() error { return e.error }
 
-// Fatal ends the task: no further attempt.
+// Fatal makes a failed attempt the last one: the task is dead, with the reason fatal.
 func Fatal(err error) error { return fatalError{err} }
 
 type retryError struct {
@@ -72,19 +72,20 @@ type retryError struct {
 
 func (e retryError) Unwrap() error { return e.error }
 
-// RetryIn fails the attempt and sets when the next one begins: 0 is at once, at most 24 h.
+// RetryIn fails the attempt with err and sets when the next one begins: after d, at most 24 h; 0 means at once.
 func RetryIn(d time.Duration, err error) error { return retryError{err, d} }
 
 type snoozeError time.Duration
 
 func (e snoozeError) Error() string { return "snoozed for " + time.Duration(e).String() }
 
-// Snooze puts the task off for d. It counts neither as a failure nor as a crash.
+// Snooze puts the task off for d. The attempt counts neither as a failure nor as a crash.
 func Snooze(d time.Duration) error { return snoozeError(d) }
 
 var errRelease = errors.New("released")
 
-// Release gives the task back at once, to its old place; for a worker that finds that it cannot serve it.
+// Release gives the task back at once, to its old place in the queue. It is for a worker that finds that it cannot serve the task.
+// The attempt counts neither as a failure nor as a crash.
 func Release() error { return errRelease }
 
 // panicError is what a handler's panic becomes.

@@ -14,7 +14,7 @@ import (
 	"github.com/millrace/millrace/sdk/go/internal/wire"
 )
 
-// JobOf declares one kind of task: what producers add and what a worker handles. A is the type of its arguments, R of its
+// JobOf declares one kind of task: what producers add and what a worker handles. A is the type of its arguments, R that of its
 // result. Declare it once, usually in a package variable. Methods that configure it return a copy with that setting, and do not
 // change the job that they are called on. A JobOf may be used by many goroutines.
 type JobOf[A, R any] struct {
@@ -50,47 +50,49 @@ func (j *JobOf[A, R]) with(change func(s *taskSettings)) *JobOf[A, R] {
 	return &out
 }
 
-// Queue is the line that tasks wait in.
+// Queue sets the queue that the tasks wait in. Default: the job's name.
 func (j *JobOf[A, R]) Queue(name string) *JobOf[A, R] {
 	return j.with(func(s *taskSettings) { s.queue = name })
 }
 
-// Attempts is how many failures end a task, 1 to 1,000. Default: the queue's, 5.
+// Attempts sets how many failed attempts end a task as dead, 1 to 1,000; 0 means the default, which is the queue's, 5.
 func (j *JobOf[A, R]) Attempts(n int) *JobOf[A, R] {
 	return j.with(func(s *taskSettings) { s.attempts = int32(n) })
 }
 
-// Crashes is how many lost leases end a task, 1 to 1,000. Default: the queue's, 10.
+// Crashes sets how many lost leases end a task as dead, 1 to 1,000; 0 means the default, which is the queue's, 10.
 func (j *JobOf[A, R]) Crashes(n int) *JobOf[A, R] {
 	return j.with(func(s *taskSettings) { s.crashes = int32(n) })
 }
 
-// Deliveries is how many deliveries of any outcome end a task, to 1,000,000; 0 = no bound. Default: the queue's, 1,000.
+// Deliveries sets how many deliveries of any outcome end a task as dead, at most 1,000,000; 0 means no bound. Default: the queue's,
+// 1,000.
 func (j *JobOf[A, R]) Deliveries(n int) *JobOf[A, R] {
 	return j.with(func(s *taskSettings) { s.deliveries = proto.Int32(int32(n)) })
 }
 
-// Lease is how long a worker that fell silent keeps a task, 1 s to 24 h. Default: the queue's, 60 s.
+// Lease sets how long a worker that has stopped answering keeps a task before another one gets it, 1 s to 24 h. Workers of this SDK
+// renew it while the handler runs. Default: the queue's, 60 s.
 func (j *JobOf[A, R]) Lease(d time.Duration) *JobOf[A, R] {
 	return j.with(func(s *taskSettings) { s.lease = durationpb.New(d) })
 }
 
-// MaxRun bounds one attempt, whatever its worker says. Default: the queue's, none.
+// MaxRun sets the longest time that one attempt may take, renewals of its lease included. Default: the queue's, none.
 func (j *JobOf[A, R]) MaxRun(d time.Duration) *JobOf[A, R] {
 	return j.with(func(s *taskSettings) { s.maxRun = durationpb.New(d) })
 }
 
-// Priority orders tasks of a queue, 0 to 9, 9 first. Default: 0.
+// Priority sets which tasks of a queue are delivered first, 0 to 9; 9 is first. Default: 0.
 func (j *JobOf[A, R]) Priority(n int) *JobOf[A, R] {
 	return j.with(func(s *taskSettings) { s.priority = uint32(n) })
 }
 
-// Retry says how long a failed task waits. Default: the queue's, full jitter from 5 s, doubling to 15 min.
+// Retry sets how long a task waits after a failed attempt. Default: the queue's, full jitter from 5 s, doubling to 15 min.
 func (j *JobOf[A, R]) Retry(p RetryPolicy) *JobOf[A, R] {
 	return j.with(func(s *taskSettings) { s.retry = p.wire() })
 }
 
-// Codec encodes arguments and results. Default: the client's.
+// Codec sets what encodes arguments and results. Default: the client's.
 func (j *JobOf[A, R]) Codec(c Codec) *JobOf[A, R] {
 	out := *j
 	out.codec = c
@@ -181,8 +183,11 @@ func checkSpec(spec *millracev1.TaskSpec) error {
 	return nil
 }
 
-// Add creates a task and returns when it is on disk. Repeated under one ID it is answered, not done again; with a unique
+// Add creates a task and returns when it is on disk. Repeated under the same ID it returns the task that is there. With a unique
 // key that is taken, the handle is of the task that holds the key.
+//
+// Errors: ErrAlreadyExists if the id holds other content, or the unique key is taken and UniqueReject was given; ErrTooLarge;
+// ErrInvalid, with the field; ErrExhausted for a quota; ErrUnavailable. OutcomeOf says whether the task may exist all the same.
 func (j *JobOf[A, R]) Add(ctx context.Context, c *Client, args A, opts ...AddOption) (*Handle[R], error) {
 	k := c.prod.newCall()
 	if err := j.fill(&k.spec, c.opts.codec, args, opts); err != nil {
@@ -213,9 +218,11 @@ func (j *JobOf[A, R]) Add(ctx context.Context, c *Client, args A, opts ...AddOpt
 	return h, nil
 }
 
-// AddTx creates a task as part of tx. With a unique key that is taken, a commit sets the handle's ID to that of the task
-// which holds the key; effects of a task do not. In a namespace of several partitions a task that neither tag nor unique
-// key place goes where the tx goes: to its fence's or its handler's partition, else to that of its first op.
+// AddTx creates a task as part of tx. The handle has its ID at once. With a unique key that is taken, Client.Commit sets the
+// handle's ID to that of the task which holds the key; the effects of a task do not.
+//
+// In a namespace of several partitions a task without tag and unique key goes to the partition of the tx: that of its fence or of
+// its handler's task, else that of its first op. Arguments that cannot be encoded fail the whole tx.
 func (j *JobOf[A, R]) AddTx(tx *Tx, args A, opts ...AddOption) *Handle[R] {
 	spec := &millracev1.TaskSpec{}
 	h := &Handle[R]{job: j.Name(), codec: j.codecOr(tx.codec), c: tx.client}

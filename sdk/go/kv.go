@@ -31,7 +31,8 @@ type Value struct {
 // String returns the bytes as text.
 func (v Value) String() string { return string(v.Bytes) }
 
-// Decode is the reverse of Put.
+// Decode decodes the value into a pointer, as Put encoded it: bytes, text and json.RawMessage as they are, others by the client's
+// codec.
 func (v Value) Decode(into any) error { return decode(v.codec, v.Bytes, into) }
 
 // Get reads key. It sees every write that was acknowledged before. An absent key is ErrNotFound.
@@ -61,7 +62,8 @@ func (k KV) Get(ctx context.Context, key string, opts ...ReadOption) (Value, err
 	return Value{Bytes: resp.Value, Rev: resp.Rev, At: placeOf(resp.At), codec: k.c.opts.codec}, nil
 }
 
-// Put stores value as TxKV.Put does and returns the key's new revision.
+// Put stores value as TxKV.Put does and returns the key's new revision. Errors: ErrPrecondition if an option does not hold;
+// ErrTooLarge; ErrExhausted for a quota.
 func (k KV) Put(ctx context.Context, key string, value any, opts ...PutOption) (rev uint64, err error) {
 	tx := k.c.newTx()
 	tx.KV(k.keyspace).Put(key, value, opts...)
@@ -76,7 +78,7 @@ func (k KV) Put(ctx context.Context, key string, value any, opts ...PutOption) (
 	return out.Revs[0], nil
 }
 
-// Delete removes key and reports whether it was there.
+// Delete removes key and reports whether it was there. With IfRev it is ErrPrecondition unless the key is at that revision.
 func (k KV) Delete(ctx context.Context, key string, opts ...DeleteOption) (existed bool, err error) {
 	tx := k.c.newTx()
 	tx.KV(k.keyspace).Delete(key, opts...)
@@ -127,7 +129,7 @@ type ifRev uint64
 func (r ifRev) put(op *millracev1.KVPut)       { op.IfRev = proto.Uint64(uint64(r)) }
 func (r ifRev) delete(op *millracev1.KVDelete) { op.IfRev = proto.Uint64(uint64(r)) }
 
-// IfRev refuses with ErrPrecondition unless the key is at rev; 0 means absent.
+// IfRev refuses a put, delete or addition with ErrPrecondition unless the key is at rev; 0 means that it is absent.
 func IfRev(rev uint64) KeyOption { return ifRev(rev) }
 
 type putFunc func(op *millracev1.KVPut)
@@ -137,7 +139,7 @@ func (f putFunc) put(op *millracev1.KVPut) { f(op) }
 // IfAbsent refuses a put with ErrPrecondition when the key exists.
 func IfAbsent() PutOption { return putFunc(func(op *millracev1.KVPut) { op.IfAbsent = true }) }
 
-// WantPrev asks for the value before a put, in Committed.Prev.
+// WantPrev makes a commit return the value before a put, in Committed.Prev.
 func WantPrev() PutOption { return putFunc(func(op *millracev1.KVPut) { op.WantPrev = true }) }
 
 // Condition is what Check asks of a key.

@@ -36,29 +36,30 @@ type options struct {
 	codec     Codec
 }
 
-// Address is the server's host:port, or those of several nodes of a cluster with commas between them: the client speaks to
-// the one that leads, which any of them tells, and goes on with the members that it was told of when these are gone.
-// Default: MILLRACE_URL, then 127.0.0.1:7081.
+// Address sets the server's host:port, or those of several nodes of one cluster, with commas between them. Any of these nodes tells
+// the client which node leads, and it speaks to that one. When all of them are gone it goes on with the members that they named.
+// Default: the variable MILLRACE_URL, then 127.0.0.1:7081.
 func Address(hostPort string) Option { return dialFunc(func(o *options) { o.address = hostPort }) }
 
-// RESTAddress is the host:port where the server's REST is, for a client that gRPC does not serve, or those of several nodes
-// with commas between them, of which the first that answers is asked; where it is not the leader it sends on. Default:
-// MILLRACE_REST_URL when MILLRACE_URL gives the address, then the server's address, which may be that of a proxy for both,
-// and when that has the port 7081 also port 7080 of the same host. With TLS both are reached with it.
+// RESTAddress sets the host:port of the server's REST routes, for a client that gRPC does not reach, or those of several nodes, with
+// commas between them. The first one that answers is used; a node that does not lead redirects.
+//
+// Default: MILLRACE_REST_URL if the address comes from MILLRACE_URL. Else the server's address, which may be that of a proxy for
+// both, and port 7080 of the same host if that address has the port 7081. TLS applies to REST as it does to gRPC.
 func RESTAddress(hostPort string) Option { return dialFunc(func(o *options) { o.rest = hostPort }) }
 
-// Transport chooses how to speak to the server. Default: MILLRACE_TRANSPORT (auto, stream or rest), then TransportAuto:
-// gRPC with its streams, and REST as long as something on the way lets no gRPC through.
+// Transport sets how the client speaks to the server. Default: MILLRACE_TRANSPORT (auto, stream or rest), then TransportAuto:
+// gRPC with its streams, and REST while something on the way lets no gRPC through.
 func Transport(m TransportMode) Option { return dialFunc(func(o *options) { o.transport = m }) }
 
-// Token authenticates every call. Default: MILLRACE_TOKEN.
+// Token sets the token that authenticates every call, one word of ASCII; white space around it is removed. Default: MILLRACE_TOKEN.
 func Token(token string) Option { return dialFunc(func(o *options) { o.token = token }) }
 
-// Namespace is the namespace of all calls. Default: MILLRACE_NAMESPACE, then default.
+// Namespace sets the namespace of all calls. Default: MILLRACE_NAMESPACE, then default.
 func Namespace(name string) Option { return dialFunc(func(o *options) { o.namespace = name }) }
 
-// TLS encrypts with cfg; nil means the system's certificate authorities. It is the default when the address is no
-// loopback address.
+// TLS makes the client encrypt with cfg; nil means the system's certificate authorities. It is the default unless all addresses are
+// loopback addresses.
 func TLS(cfg *tls.Config) Option {
 	return dialFunc(func(o *options) {
 		if cfg == nil {
@@ -71,20 +72,20 @@ func TLS(cfg *tls.Config) Option {
 // Insecure sends everything, the token too, in clear text, even beyond loopback addresses.
 func Insecure() Option { return dialFunc(func(o *options) { o.insecure, o.tls = true, nil }) }
 
-// Dialer replaces the way connections are made.
+// Dialer sets the function that makes connections, of gRPC and REST. Default: net.Dialer over TCP.
 func Dialer(dial func(ctx context.Context, address string) (net.Conn, error)) Option {
 	return dialFunc(func(o *options) { o.dial, o.dials = dial, dial != nil })
 }
 
-// Logger receives what no caller is told, such as tasks of an unknown kind. Default: slog.Default().
+// Logger sets where the client logs what it returns to no caller, such as tasks of an unknown kind. Default: slog.Default().
 func Logger(l *slog.Logger) Option { return dialFunc(func(o *options) { o.logger = l }) }
 
-// DefaultCodec encodes arguments, results and values that are neither bytes nor text, where a job names no codec of its
-// own. Default: JSON.
+// DefaultCodec sets what encodes arguments, results and values that are neither bytes nor text, unless a job has a codec of its own.
+// Default: JSON.
 func DefaultCodec(c Codec) Option { return dialFunc(func(o *options) { o.codec = c }) }
 
-// Ledger writes one JSON line per call to w when the call ends: its op, ids, token, place in the log and outcome,
-// and when it began and ended, in microseconds of one monotonic clock. Lines are written one at a time, whole.
+// Ledger makes the client write one JSON line per call to w when the call ends: its op, ids, token, place in the log and outcome, and
+// when it began and ended, in microseconds of one monotonic clock. Each line is one Write. It is for audits of what was promised.
 func Ledger(w io.Writer) Option { return dialFunc(func(o *options) { o.ledger = w }) }
 
 // cleanToken takes off the white space around a token: a file of one ends with a line feed. The error does not show the token.

@@ -39,8 +39,8 @@ type stale time.Duration
 
 func (s stale) read(o *readOptions) { o.stale, o.maxStale = true, time.Duration(s) }
 
-// Stale lets a read of keys show what the node that is asked has applied, without asking a majority: what was acknowledged
-// just now may be missing. Where that may be older than within, a majority is asked all the same; 0 is however old it is.
+// Stale lets a read of keys return what the asked node has applied, without asking a majority: what was acknowledged just now may be
+// missing. If that may be older than within, a majority is asked all the same; 0 allows any age.
 func Stale(within time.Duration) ReadOption { return stale(within) }
 
 func readOptionsOf(opts []ReadOption) (o readOptions) {
@@ -57,7 +57,6 @@ func (p atLeast) read(o *readOptions) {
 	o.at = append(o.at, Place(p))
 }
 
-// AtLeast makes a read wait until what was acknowledged at p can be seen. A read sees all that was acknowledged before
-// it in any case; this is for a place that another process tells. It waits
-// while the context of the call lasts.
+// AtLeast makes a read wait until it sees what was acknowledged at p, for as long as the context of the call lasts. A read that is not
+// Stale sees all that was acknowledged before it in any case; this is for a place that another process named.
 func AtLeast(p Place) ReadOption { return atLeast(p) }

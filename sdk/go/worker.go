@@ -68,33 +68,33 @@ type workerFunc func(o *workerOptions)
 
 func (f workerFunc) worker(o *workerOptions) { f(o) }
 
-// Slots is how many handlers run at once, 1 to 4,096. Default 16.
+// Slots sets how many handlers run at once, 1 to 4,096. Default: 16.
 func Slots(n int) WorkerOption { return workerFunc(func(o *workerOptions) { o.slots = n }) }
 
-// Queues are the queues to take tasks of, 1 to 64, in turn. Default: those of the jobs that are handled.
+// Queues sets the queues that the worker takes tasks from, 1 to 64, in turn. Default: those of the jobs that it handles.
 func Queues(names ...string) WorkerOption {
 	return workerFunc(func(o *workerOptions) { o.queues = names })
 }
 
-// Lease replaces the tasks' own lease for this worker.
+// Lease sets the lease of the tasks that this worker takes, 1 s to 24 h, in place of their own.
 func Lease(d time.Duration) WorkerOption { return workerFunc(func(o *workerOptions) { o.lease = d }) }
 
-// Name is shown to those who look at the worker's tasks, at most 128 B. Default: host name and process id.
+// Name sets the worker's name, which attempts of tasks record, at most 128 B. Default: host name and process id.
 func Name(name string) WorkerOption { return workerFunc(func(o *workerOptions) { o.name = name }) }
 
-// Batch is the most tasks that are delivered in one frame, 1 to 128. Default 128.
+// Batch sets how many tasks one frame delivers at most, 1 to 128. Default: 128.
 func Batch(n int) WorkerOption { return workerFunc(func(o *workerOptions) { o.batch = n }) }
 
-// DrainTimeout is how long handlers may go on when Run's context has ended; then their own contexts end, and their tasks are
-// given back: when they return, or 2 s later. Default 30 s.
+// DrainTimeout sets how long handlers may go on after Run's context has ended. Then their own contexts end, and their tasks are
+// given back when they return, or 2 s later. Default: 30 s.
 func DrainTimeout(d time.Duration) WorkerOption {
 	return workerFunc(func(o *workerOptions) { o.drain = d })
 }
 
-// WaitForHandlers makes the worker wait for every handler to return: only then is its slot free, though the lease was lost
-// before, and only then is its task given back at the end, however long that takes. It is for handlers that do return soon after
-// their context has ended, such as those that run programs; without it, a handler that hangs takes no slot from others and does not
-// hold the worker up, but may run at the same time as the next attempt of its task.
+// WaitForHandlers makes the worker wait for every handler to return. A slot is free only then, even if the lease was lost before, and
+// at the end of Run a task is given back only then, however long that takes. Use it for handlers that return soon after their context
+// has ended, such as those that run programs. Without it a handler that hangs takes no slot and does not delay the end of Run, but it
+// may run at the same time as the next attempt of its task.
 func WaitForHandlers() WorkerOption { return workerFunc(func(o *workerOptions) { o.waits = true }) }
 
 const (
