@@ -13,6 +13,7 @@ import (
 	"github.com/millrace/millrace/internal/env"
 	"github.com/millrace/millrace/internal/machine/commit"
 	"github.com/millrace/millrace/internal/obs"
+	"github.com/millrace/millrace/internal/rate"
 	"github.com/millrace/millrace/internal/replog"
 	"github.com/millrace/millrace/internal/store"
 )
@@ -44,7 +45,7 @@ type Node struct {
 	loads     loads
 	uses      uses
 	quotas    quotas
-	rates     rates
+	rates     rate.Rates
 	removals  removals
 	tenants   atomic.Pointer[map[core.TenantID]uint64] // bytes of keys of those with a bound, as measured last
 	moved     notifier                                 // the leader of a shard has changed, or serves

@@ -66,7 +66,7 @@ const (
 	// away while others came may know none of those that lead now, and takes nothing from strangers: it asks whom it knows.
 	peerMembersAsk byte = 10
 	peerMembers    byte = 11
-	// peerRatesUsed tells the leader of shard 0 what its sender took of rates, and peerRatesShared is the answer: rate_share.go.
+	// peerRatesUsed tells the leader of shard 0 what its sender took of rates, and peerRatesShared is the answer: see internal/rate.
 	peerRatesUsed   byte = 12
 	peerRatesShared byte = 13
 )

@@ -6,6 +6,7 @@ import (
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/keys"
 	"github.com/millrace/millrace/internal/machine/kv"
+	"github.com/millrace/millrace/internal/rate"
 	"github.com/millrace/millrace/internal/store"
 )
 
@@ -20,10 +21,10 @@ type quotas struct {
 	measureAt time.Duration // next time; zero: nothing is bounded
 	flushed   bool          // what is to be measured is on its way to files
 	flushedAt time.Duration
-	marks     []uint64              // by shard: up to where it must be in files
-	last      map[rateKey]uint64    // what was measured
-	put       [2]map[rateKey]uint64 // bytes put up to what was measured last, and up to what is measured next
-	seen      map[rateKey]uint64    // bytes put at the last look
+	marks     []uint64               // by shard: up to where it must be in files
+	last      map[rate.Key]uint64    // what was measured
+	put       [2]map[rate.Key]uint64 // bytes put up to what was measured last, and up to what is measured next
+	seen      map[rate.Key]uint64    // bytes put at the last look
 }
 
 const (
@@ -36,14 +37,6 @@ const (
 
 // measure tells what the keys in [from, to) of a shard take on the disk of this node.
 type measure func(s *store.Shard, from, to []byte) (uint64, error)
-
-// rateKey names a keyspace; without a name all of a namespace, and without a namespace, of which none has the number 0, all of
-// a tenant.
-type rateKey struct {
-	tenant    core.TenantID
-	namespace core.NamespaceID
-	keyspace  string
-}
 
 // boundedPart is a partition with bounds on keys: those of its tenant and its namespace, and those of single keyspaces.
 type boundedPart struct {
@@ -64,31 +57,31 @@ func (n *Node) tendQuotas(now time.Duration) error {
 		return err
 	}
 	parts := n.boundedParts(tenants)
-	table := make(map[rateKey]core.KeyRate)
+	table := make(map[rate.Key]core.KeyRate)
 	measured := false
 	for id, c := range tenants {
-		rate(table, rateKey{tenant: id}, core.KeyRate{Puts: c.KeyRate, Bytes: c.KeyByteRate})
+		addRate(table, rate.Key{Tenant: id}, core.KeyRate{Puts: c.KeyRate, Bytes: c.KeyByteRate})
 		measured = measured || c.KeyBytes > 0 // also of nothing, which is what is told then
 	}
 	for i := range parts {
 		b := &parts[i]
-		rate(table, b.key(""), core.KeyRate{Puts: b.config.KeyRate, Bytes: b.config.KeyByteRate})
+		addRate(table, b.key(""), core.KeyRate{Puts: b.config.KeyRate, Bytes: b.config.KeyByteRate})
 		measured = measured || b.config.KeyBytes > 0 || b.told.Bound > 0
 		for _, ks := range b.spaces {
-			rate(table, b.key(ks.Name), core.KeyRate{Puts: ks.Config.WriteRate, Bytes: ks.Config.ByteRate})
+			addRate(table, b.key(ks.Name), core.KeyRate{Puts: ks.Config.WriteRate, Bytes: ks.Config.ByteRate})
 			measured = measured || ks.Config.Bytes > 0
 		}
 	}
-	n.rates.publish(table, len(n.who().list), now)
+	n.rates.Publish(table, len(n.who().list), now)
 	q := &n.quotas
 	if !measured {
 		*q = quotas{}
 		return nil
 	}
-	put := make(map[rateKey]uint64)
+	put := make(map[rate.Key]uint64)
 	for i := range parts {
 		put[parts[i].key("")] += parts[i].put
-		put[rateKey{tenant: parts[i].p.Tenant}] += parts[i].put
+		put[rate.Key{Tenant: parts[i].p.Tenant}] += parts[i].put
 	}
 	pressed := q.pressed(put, tenants, parts)
 	q.seen = put
@@ -112,8 +105,8 @@ func (n *Node) tendQuotas(now time.Duration) error {
 // pressed reports whether a namespace or a tenant may have passed its bound since it was measured, or may soon: it took as much
 // less as what was put since, or was never measured. What was put over something else counts as well, so this only says when to
 // measure.
-func (q *quotas) pressed(put map[rateKey]uint64, tenants map[core.TenantID]core.TenantConfig, parts []boundedPart) bool {
-	beyond := func(k rateKey, bound int64) bool {
+func (q *quotas) pressed(put map[rate.Key]uint64, tenants map[core.TenantID]core.TenantConfig, parts []boundedPart) bool {
+	beyond := func(k rate.Key, bound int64) bool {
 		had, known := q.last[k]
 		if bound <= 0 || known && had > uint64(bound) {
 			return false
@@ -122,7 +115,7 @@ func (q *quotas) pressed(put map[rateKey]uint64, tenants map[core.TenantID]core.
 		return !known || had+since+pressLooks*now > uint64(bound)
 	}
 	for i := range parts {
-		if b := &parts[i]; beyond(b.key(""), b.config.KeyBytes) || beyond(rateKey{tenant: b.p.Tenant}, tenants[b.p.Tenant].KeyBytes) {
+		if b := &parts[i]; beyond(b.key(""), b.config.KeyBytes) || beyond(rate.Key{Tenant: b.p.Tenant}, tenants[b.p.Tenant].KeyBytes) {
 			return true
 		}
 	}
@@ -140,11 +133,11 @@ func (n *Node) inFiles(marks []uint64) bool {
 }
 
 // key names a keyspace of the partition's namespace; all of them without a name.
-func (b *boundedPart) key(keyspace string) rateKey {
-	return rateKey{b.p.Tenant, b.p.Namespace, keyspace}
+func (b *boundedPart) key(keyspace string) rate.Key {
+	return rate.Key{Tenant: b.p.Tenant, Namespace: b.p.Namespace, Keyspace: keyspace}
 }
 
-func rate(table map[rateKey]core.KeyRate, k rateKey, r core.KeyRate) {
+func addRate(table map[rate.Key]core.KeyRate, k rate.Key, r core.KeyRate) {
 	if r != (core.KeyRate{}) {
 		table[k] = r
 	}
@@ -173,8 +166,8 @@ func (s *shard) boundedParts(tenants map[core.TenantID]core.TenantConfig, out []
 
 // measure sums up what the keyspaces of each namespace take, those with a bound each and all together where the namespace or
 // the tenant has one, and proposes it where this node leads.
-func (n *Node) measure(tenants map[core.TenantID]core.TenantConfig, parts []boundedPart) (sums map[rateKey]uint64, err error) {
-	sums = make(map[rateKey]uint64)
+func (n *Node) measure(tenants map[core.TenantID]core.TenantConfig, parts []boundedPart) (sums map[rate.Key]uint64, err error) {
+	sums = make(map[rate.Key]uint64)
 	for i := range parts {
 		if err := parts[i].sum(n.o.measure, sums); err != nil {
 			return nil, err
@@ -202,7 +195,7 @@ func (n *Node) measure(tenants map[core.TenantID]core.TenantConfig, parts []boun
 }
 
 // sum adds what the partition's keyspaces take, as far as it is bounded.
-func (b *boundedPart) sum(of measure, sums map[rateKey]uint64) error {
+func (b *boundedPart) sum(of measure, sums map[rate.Key]uint64) error {
 	if b.config.KeyBytes > 0 || b.tenant.KeyBytes > 0 {
 		from, to := keys.KVs(b.p)
 		bytes, err := of(b.shard.store, from, to)
@@ -210,7 +203,7 @@ func (b *boundedPart) sum(of measure, sums map[rateKey]uint64) error {
 			return err
 		}
 		sums[b.key("")] += bytes
-		sums[rateKey{tenant: b.p.Tenant}] += bytes
+		sums[rate.Key{Tenant: b.p.Tenant}] += bytes
 	}
 	for _, ks := range b.spaces {
 		from, to := keys.KVRange(b.p, ks.Incarnation, nil)
@@ -224,7 +217,7 @@ func (b *boundedPart) sum(of measure, sums map[rateKey]uint64) error {
 }
 
 // news is what the partition does not know yet of its namespace and its keyspaces.
-func (b *boundedPart) news(sums map[rateKey]uint64) *core.KeyspaceUse {
+func (b *boundedPart) news(sums map[rate.Key]uint64) *core.KeyspaceUse {
 	op := new(core.KeyspaceUse)
 	if sum := sums[b.key("")]; b.config.KeyBytes > 0 && sum != b.used {
 		op.Items = append(op.Items, core.SpaceUse{Incarnation: core.AllKeyspaces, Bytes: sum})

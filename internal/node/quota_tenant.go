@@ -5,6 +5,7 @@ import (
 
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/machine/commit"
+	"github.com/millrace/millrace/internal/rate"
 )
 
 // Tenants with bounds. The bound stands in the directory, which only shard 0 has; partitions are told when their tenant passes
@@ -25,19 +26,19 @@ func (n *Node) tenantConfigs() (map[core.TenantID]core.TenantConfig, error) {
 }
 
 // noteTenants keeps what was measured, for those who ask.
-func (n *Node) noteTenants(tenants map[core.TenantID]core.TenantConfig, sums map[rateKey]uint64) {
+func (n *Node) noteTenants(tenants map[core.TenantID]core.TenantConfig, sums map[rate.Key]uint64) {
 	used := make(map[core.TenantID]uint64)
 	for id, c := range tenants {
 		if c.KeyBytes > 0 {
-			used[id] = sums[rateKey{tenant: id}]
+			used[id] = sums[rate.Key{Tenant: id}]
 		}
 	}
 	n.tenants.Store(&used)
 }
 
 // newsOfTenant is what the partition does not know yet of its tenant; nil: nothing that matters.
-func (b *boundedPart) newsOfTenant(sums map[rateKey]uint64) core.Op {
-	now := core.TenantUse{Bytes: sums[rateKey{tenant: b.p.Tenant}], Bound: b.tenant.KeyBytes}
+func (b *boundedPart) newsOfTenant(sums map[rate.Key]uint64) core.Op {
+	now := core.TenantUse{Bytes: sums[rate.Key{Tenant: b.p.Tenant}], Bound: b.tenant.KeyBytes}
 	if now.Bound == 0 || now.Bytes <= uint64(now.Bound) {
 		now = core.TenantUse{}
 	}

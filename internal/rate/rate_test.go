@@ -1,4 +1,4 @@
-package node
+package rate
 
 import (
 	"fmt"
@@ -13,13 +13,13 @@ import (
 
 // tenantRate is the key of the tenant's rate in these tests, and its partition.
 var (
-	tenantRate = rateKey{tenant: 3}
+	tenantRate = Key{Tenant: 3}
 	ratedPart  = core.Partition{Tenant: 3, Namespace: 1}
 )
 
 // sharing is nodes that share a rate, on virtual time.
 type sharing struct {
-	nodes []*rates
+	nodes []*Rates
 	now   time.Duration
 	lead  int // the node that has the accounts; -1: none
 	term  uint64
@@ -33,7 +33,7 @@ const shareStep = 10 * time.Millisecond
 func newSharing(nodes int, rate core.KeyRate) *sharing {
 	s := &sharing{now: time.Minute, lost: func(int) bool { return false }, took: make([]int, nodes)}
 	for n := range nodes {
-		s.nodes = append(s.nodes, new(rates))
+		s.nodes = append(s.nodes, new(Rates))
 		s.next = append(s.next, s.now+time.Duration(n)*70*time.Millisecond)
 	}
 	s.set(rate)
@@ -42,7 +42,7 @@ func newSharing(nodes int, rate core.KeyRate) *sharing {
 
 func (s *sharing) set(rate core.KeyRate) {
 	for _, r := range s.nodes {
-		r.publish(map[rateKey]core.KeyRate{tenantRate: rate}, len(s.nodes), s.now)
+		r.Publish(map[Key]core.KeyRate{tenantRate: rate}, len(s.nodes), s.now)
 	}
 }
 
@@ -59,23 +59,23 @@ func (s *sharing) step(greedy ...int) {
 			continue
 		}
 		s.next[n] += 500 * time.Millisecond
-		r.publish(*r.table.Load(), len(s.nodes), s.now)
+		r.Publish(*r.table.Load(), len(s.nodes), s.now)
 		if s.lead < 0 || s.lost(n) {
 			continue
 		}
-		used, ok := decodeUsed(appendUsed(make([]byte, 8), r.report(s.now)))
-		shared, also := decodeShared(appendShared(make([]byte, 8), s.nodes[s.lead].settle(s.term, uint64(n+1), used, s.now)))
+		used, ok := DecodeUsed(AppendUsed(make([]byte, 8), r.Report(s.now)))
+		shared, also := DecodeShared(AppendShared(make([]byte, 8), s.nodes[s.lead].Settle(s.term, uint64(n+1), used, s.now)))
 		if !ok || !also {
 			panic("what was encoded is not read")
 		}
 		if !s.lost(n) {
-			r.learn(shared, s.now, s.now)
+			r.Learn(shared, s.now, s.now)
 		}
 	}
 }
 
 func (s *sharing) put(node, items int) bool {
-	wait, _ := s.nodes[node].take(ratedPart, []core.Op{&core.KVPuts{Keyspace: "ks", Items: make([]core.KVItem, items)}}, s.now)
+	wait, _ := s.nodes[node].Take(ratedPart, []core.Op{&core.KVPuts{Keyspace: "ks", Items: make([]core.KVItem, items)}}, s.now)
 	return wait == 0
 }
 
@@ -147,7 +147,7 @@ func TestWhatPassesARateIsShownAtAllNodes(t *testing.T) {
 	for range 300 {
 		s.step(0, 1, 2)
 		for n := range s.nodes {
-			over = max(over, s.nodes[n].pace(tenantRate, s.now).OverPuts)
+			over = max(over, s.nodes[n].Pace(tenantRate, s.now).OverPuts)
 		}
 	}
 	if over == 0 || over > 2*rate {
@@ -157,7 +157,7 @@ func TestWhatPassesARateIsShownAtAllNodes(t *testing.T) {
 		s.step(0)
 	}
 	for n, r := range s.nodes {
-		if got := r.pace(tenantRate, s.now); got.Puts < rate/2 || got.Puts > 3*rate/2 || got.OverPuts > 0 {
+		if got := r.Pace(tenantRate, s.now); got.Puts < rate/2 || got.Puts > 3*rate/2 || got.OverPuts > 0 {
 			t.Errorf("node %d shows %+v", n, got)
 		}
 	}
@@ -165,7 +165,7 @@ func TestWhatPassesARateIsShownAtAllNodes(t *testing.T) {
 		s.step()
 	}
 	for n, r := range s.nodes {
-		if got := r.pace(tenantRate, s.now); got != (core.KeyPace{}) {
+		if got := r.Pace(tenantRate, s.now); got != (core.KeyPace{}) {
 			t.Errorf("node %d shows %+v when nothing is put", n, got)
 		}
 	}
@@ -202,13 +202,13 @@ func TestARateThatIsSetLaterOwesNothing(t *testing.T) {
 	s := newSharing(1, core.KeyRate{Puts: 1 << 40})
 	for range 10 {
 		s.step()
-		s.nodes[0].take(ratedPart, []core.Op{&core.KVPut{Keyspace: "ks", Key: make([]byte, 1<<20)}}, s.now)
+		s.nodes[0].Take(ratedPart, []core.Op{&core.KVPut{Keyspace: "ks", Key: make([]byte, 1<<20)}}, s.now)
 	}
 	s.set(core.KeyRate{Puts: 1 << 40, Bytes: 1000})
 	passed := false
 	for range 20 {
 		s.step()
-		wait, _ := s.nodes[0].take(ratedPart, []core.Op{&core.KVPut{Keyspace: "ks", Key: []byte("k")}}, s.now)
+		wait, _ := s.nodes[0].Take(ratedPart, []core.Op{&core.KVPut{Keyspace: "ks", Key: []byte("k")}}, s.now)
 		passed = passed || wait == 0
 	}
 	if !passed {
@@ -217,59 +217,59 @@ func TestARateThatIsSetLaterOwesNothing(t *testing.T) {
 }
 
 func TestWhatIsRefusedForARateTakesNothingFromAnother(t *testing.T) {
-	r := new(rates)
+	r := new(Rates)
 	rate := core.KeyRate{Puts: 5}
-	r.publish(map[rateKey]core.KeyRate{
+	r.Publish(map[Key]core.KeyRate{
 		{ratedPart.Tenant, ratedPart.Namespace, "full"}: rate, {ratedPart.Tenant, ratedPart.Namespace, "other"}: rate,
 	}, 1, time.Minute)
 	puts := func(keyspace string, n int) []core.Op {
 		return []core.Op{&core.KVPuts{Keyspace: keyspace, Items: make([]core.KVItem, n)}}
 	}
-	if wait, _ := r.take(ratedPart, puts("full", 9), time.Minute); wait != 0 {
+	if wait, _ := r.Take(ratedPart, puts("full", 9), time.Minute); wait != 0 {
 		t.Fatalf("the first must wait %v", wait)
 	}
 	for range 10 {
-		if wait, limit := r.take(ratedPart, append(puts("other", 3), puts("full", 1)...), time.Minute); wait == 0 || limit != "writes_per_second" {
+		if wait, limit := r.Take(ratedPart, append(puts("other", 3), puts("full", 1)...), time.Minute); wait == 0 || limit != "writes_per_second" {
 			t.Fatal("more than the rate is taken")
 		}
 	}
-	if wait, _ := r.take(ratedPart, puts("other", 5), time.Minute); wait != 0 {
+	if wait, _ := r.Take(ratedPart, puts("other", 5), time.Minute); wait != 0 {
 		t.Errorf("the other waits %v for what was refused", wait)
 	}
 	for _, op := range []core.Op{&core.KVDelete{Keyspace: "full", Key: []byte("k")}, &core.KVDeleteRange{Keyspace: "full"}, &core.KVPut{Keyspace: "third"}} {
-		if wait, _ := r.take(ratedPart, []core.Op{op}, time.Minute); wait != 0 {
+		if wait, _ := r.Take(ratedPart, []core.Op{op}, time.Minute); wait != 0 {
 			t.Errorf("%T must wait %v", op, wait)
 		}
 	}
 }
 
 func TestReportsOfRatesAreReadAsTheyWereWrittenAndNothingElseIs(t *testing.T) {
-	used := []usedRate{
-		{key: rateKey{1, 2, "ks"}, age: 3, taken: [2]uint64{4, 5}, debt: [2]uint64{6, 7}, want: [2]bool{true, false}},
-		{key: rateKey{tenant: math.MaxUint32}, want: [2]bool{false, true}},
+	used := []Used{
+		{key: Key{1, 2, "ks"}, age: 3, taken: [2]uint64{4, 5}, debt: [2]uint64{6, 7}, want: [2]bool{true, false}},
+		{key: Key{Tenant: math.MaxUint32}, want: [2]bool{false, true}},
 	}
-	shared := []sharedRate{
-		{key: rateKey{1, 2, "ks"}, rate: load{0.25, 3}, pace: core.KeyPace{Puts: 4, Bytes: 5, OverPuts: 6, OverBytes: 7}}, {key: rateKey{tenant: 9}},
+	shared := []Shared{
+		{key: Key{1, 2, "ks"}, rate: load{0.25, 3}, pace: core.KeyPace{Puts: 4, Bytes: 5, OverPuts: 6, OverBytes: 7}}, {key: Key{Tenant: 9}},
 	}
-	first, second := appendUsed(make([]byte, 8), used), appendShared(make([]byte, 8), shared)
-	if got, ok := decodeUsed(first); !ok || !reflect.DeepEqual(got, used) {
+	first, second := AppendUsed(make([]byte, 8), used), AppendShared(make([]byte, 8), shared)
+	if got, ok := DecodeUsed(first); !ok || !reflect.DeepEqual(got, used) {
 		t.Errorf("%+v, %t", got, ok)
 	}
-	if got, ok := decodeShared(second); !ok || !reflect.DeepEqual(got, shared) {
+	if got, ok := DecodeShared(second); !ok || !reflect.DeepEqual(got, shared) {
 		t.Errorf("%+v, %t", got, ok)
 	}
-	wholes := map[int]bool{8: true, len(appendUsed(make([]byte, 8), used[:1])): true, len(appendShared(make([]byte, 8), shared[:1])): true}
+	wholes := map[int]bool{8: true, len(AppendUsed(make([]byte, 8), used[:1])): true, len(AppendShared(make([]byte, 8), shared[:1])): true}
 	for name, b := range map[string][]byte{"used": first, "shared": second} {
 		for n := range b {
-			_, a := decodeUsed(b[:n])
-			_, s := decodeShared(b[:n])
+			_, a := DecodeUsed(b[:n])
+			_, s := DecodeShared(b[:n])
 			if (name == "used" && a || name == "shared" && s) && !wholes[n] {
 				t.Errorf("%d of %d bytes of what is %s are read", n, len(b), name)
 			}
 		}
 	}
 	for _, bad := range []float64{-1, math.NaN(), math.Inf(-1)} {
-		if got, ok := decodeShared(appendShared(make([]byte, 8), []sharedRate{{rate: load{bad, 1}}})); ok {
+		if got, ok := DecodeShared(AppendShared(make([]byte, 8), []Shared{{rate: load{bad, 1}}})); ok {
 			t.Errorf("a share of %v is read: %+v", bad, got)
 		}
 	}

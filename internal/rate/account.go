@@ -1,4 +1,4 @@
-package node
+package rate
 
 import (
 	"encoding/binary"
@@ -59,59 +59,24 @@ type part struct {
 	want   [len(load{})]bool
 }
 
-// usedRate is what a node tells of a rate.
-type usedRate struct {
-	key   rateKey
+// Used is what a node tells of a rate.
+type Used struct {
+	key   Key
 	age   time.Duration // of its bucket
 	taken [len(load{})]uint64
 	debt  [len(load{})]uint64
 	want  [len(load{})]bool
 }
 
-// sharedRate is what a node is told of a rate.
-type sharedRate struct {
-	key  rateKey
+// Shared is what a node is told of a rate.
+type Shared struct {
+	key  Key
 	rate load
 	pace core.KeyPace
 }
 
-// shareRates tells the leader of shard 0 what this node took; when it is that itself, it is told at once.
-func (n *Node) shareRates(now time.Duration) {
-	if table := n.rates.table.Load(); table == nil || len(*table) == 0 {
-		return
-	}
-	used := n.rates.report(now)
-	if term, serves := n.Leads(0); serves {
-		n.rates.learn(n.rates.settle(term, n.o.Replica, used, now), now, now)
-		return
-	}
-	msg := binary.BigEndian.AppendUint64([]byte{peerRatesUsed}, uint64(now))
-	n.send(n.shards[0].view.leader.Load(), 0, Control, appendUsed(msg, used))
-}
-
-// takeUsed answers another node, when this one leads shard 0.
-func (n *Node) takeUsed(from uint64, b []byte) {
-	used, ok := decodeUsed(b)
-	term, serves := n.Leads(0)
-	if !ok || !serves || n.rates.table.Load() == nil {
-		return
-	}
-	shared := n.rates.settle(term, from, used, n.o.Clock.Boot())
-	n.send(from, 0, Control, appendShared(append([]byte{peerRatesShared}, b[:8]...), shared))
-}
-
-// takeShared takes an answer.
-func (n *Node) takeShared(from uint64, b []byte) {
-	shared, ok := decodeShared(b)
-	if !ok || n.shards[0].view.leader.Load() != from || n.rates.table.Load() == nil {
-		return
-	}
-	now := n.o.Clock.Boot()
-	n.rates.learn(shared, min(time.Duration(binary.BigEndian.Uint64(b)), now), now)
-}
-
 // shareOf is how much of a rate is this node's. r.mu is held.
-func (r *rates) shareOf(b *bucket, now time.Duration, rate load) (of load) {
+func (r *Rates) shareOf(b *bucket, now time.Duration, rate load) (of load) {
 	for i := range rate {
 		switch {
 		case r.nodes <= 1:
@@ -125,8 +90,8 @@ func (r *rates) shareOf(b *bucket, now time.Duration, rate load) (of load) {
 	return of
 }
 
-// report tells what this node used lately.
-func (r *rates) report(now time.Duration) (out []usedRate) {
+// Report tells what this node used lately.
+func (r *Rates) Report(now time.Duration) (out []Used) {
 	table := *r.table.Load()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -137,7 +102,7 @@ func (r *rates) report(now time.Duration) (out []usedRate) {
 			continue
 		}
 		b.fill(now, r.shareOf(b, now, loadOf(rate)))
-		u := usedRate{key: k, age: now - b.made, taken: b.taken}
+		u := Used{key: k, age: now - b.made, taken: b.taken}
 		for i := range b.have {
 			u.debt[i] = uint64(math.Ceil(max(-b.have[i], 0)))
 			u.want[i] = b.refused[i] > 0 && now-b.refused[i] <= wantFor
@@ -147,8 +112,8 @@ func (r *rates) report(now time.Duration) (out []usedRate) {
 	return out
 }
 
-// learn takes over what this node was told when it asked, at a boot time.
-func (r *rates) learn(shared []sharedRate, asked, now time.Duration) {
+// Learn takes over what this node was told when it asked, at a boot time.
+func (r *Rates) Learn(shared []Shared, asked, now time.Duration) {
 	table := *r.table.Load()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -166,8 +131,8 @@ func (r *rates) learn(shared []sharedRate, asked, now time.Duration) {
 	}
 }
 
-// settle takes a node's report into the accounts of a term, and says what its shares are: of what it used, and of what others use.
-func (r *rates) settle(term, from uint64, used []usedRate, now time.Duration) (out []sharedRate) {
+// Settle takes a node's report into the accounts of a term, and says what its shares are: of what it used, and of what others use.
+func (r *Rates) Settle(term, from uint64, used []Used, now time.Duration) (out []Shared) {
 	table := *r.table.Load()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -175,7 +140,7 @@ func (r *rates) settle(term, from uint64, used []usedRate, now time.Duration) (o
 		r.term, r.since, r.accounts = term, now, nil
 	}
 	listens := r.nodes > 1 && now-r.since < shareFor
-	told := make(map[rateKey]bool, len(used))
+	told := make(map[Key]bool, len(used))
 	for i := range used {
 		u := &used[i]
 		if rate, bounded := table[u.key]; bounded && !told[u.key] {
@@ -198,11 +163,11 @@ func (r *rates) settle(term, from uint64, used []usedRate, now time.Duration) (o
 }
 
 // accountOf returns the account of a rate, filled up to now; it is full at first. r.mu is held.
-func (r *rates) accountOf(k rateKey, now time.Duration, rate load) *account {
+func (r *Rates) accountOf(k Key, now time.Duration, rate load) *account {
 	a := r.accounts[k]
 	if a == nil {
 		if r.accounts == nil {
-			r.accounts = make(map[rateKey]*account)
+			r.accounts = make(map[Key]*account)
 		}
 		a = &account{at: now, left: rate, parts: make(map[uint64]*part)}
 		r.accounts[k] = a
@@ -221,7 +186,7 @@ func (a *account) fill(now time.Duration, rate load) {
 }
 
 // take takes in what a node used.
-func (a *account) take(from uint64, u *usedRate, now time.Duration) {
+func (a *account) take(from uint64, u *Used, now time.Duration) {
 	p := a.parts[from]
 	since := u.age
 	var before [len(load{})]uint64
@@ -258,8 +223,8 @@ func (a *account) take(from uint64, u *usedRate, now time.Duration) {
 }
 
 // shared says what a node's share is.
-func (a *account) shared(k rateKey, from uint64, nodes int, now time.Duration) sharedRate {
-	s := sharedRate{key: k}
+func (a *account) shared(k Key, from uint64, nodes int, now time.Duration) Shared {
+	s := Shared{key: k}
 	for i := range a.rate {
 		beyond, pace := max(-a.left[i], 0), 0.0
 		owed := 0.0
@@ -331,27 +296,27 @@ func divide(rate float64, users []*part, i int) []float64 {
 // What a node tells is its boot time (8 bytes), and for each rate: tenant (4), namespace (4), the name's length (2) and the name;
 // then the age of the bucket (8), and twice, of puts and of bytes: taken (8), owed (8), and whether more was wanted (1).
 
-func appendRateKey(b []byte, k rateKey) []byte {
-	b = binary.BigEndian.AppendUint32(b, uint32(k.tenant))
-	b = binary.BigEndian.AppendUint32(b, uint32(k.namespace))
-	b = binary.BigEndian.AppendUint16(b, uint16(len(k.keyspace)))
-	return append(b, k.keyspace...)
+func appendRateKey(b []byte, k Key) []byte {
+	b = binary.BigEndian.AppendUint32(b, uint32(k.Tenant))
+	b = binary.BigEndian.AppendUint32(b, uint32(k.Namespace))
+	b = binary.BigEndian.AppendUint16(b, uint16(len(k.Keyspace)))
+	return append(b, k.Keyspace...)
 }
 
-func decodeRateKey(b []byte) (k rateKey, rest []byte, ok bool) {
+func decodeRateKey(b []byte) (k Key, rest []byte, ok bool) {
 	if len(b) < 10 {
 		return k, nil, false
 	}
-	k.tenant, k.namespace = core.TenantID(binary.BigEndian.Uint32(b)), core.NamespaceID(binary.BigEndian.Uint32(b[4:]))
+	k.Tenant, k.Namespace = core.TenantID(binary.BigEndian.Uint32(b)), core.NamespaceID(binary.BigEndian.Uint32(b[4:]))
 	n := int(binary.BigEndian.Uint16(b[8:]))
 	if b = b[10:]; len(b) < n {
 		return k, nil, false
 	}
-	k.keyspace = string(b[:n])
+	k.Keyspace = string(b[:n])
 	return k, b[n:], true
 }
 
-func appendUsed(b []byte, used []usedRate) []byte {
+func AppendUsed(b []byte, used []Used) []byte {
 	for i := range used {
 		u := &used[i]
 		b = binary.BigEndian.AppendUint64(appendRateKey(b, u.key), uint64(u.age))
@@ -367,13 +332,13 @@ func appendUsed(b []byte, used []usedRate) []byte {
 	return b
 }
 
-func decodeUsed(b []byte) (out []usedRate, ok bool) {
+func DecodeUsed(b []byte) (out []Used, ok bool) {
 	const each = 17 // bytes of puts, and of bytes
 	if len(b) < 8 {
 		return nil, false
 	}
 	for b = b[8:]; len(b) > 0; {
-		var u usedRate
+		var u Used
 		if u.key, b, ok = decodeRateKey(b); !ok || len(b) < 8+len(u.taken)*each || len(out) == maxShared {
 			return nil, false
 		}
@@ -392,7 +357,7 @@ func decodeUsed(b []byte) (out []usedRate, ok bool) {
 // bytes: its share in a second (8, the bits of a floating-point number), what all nodes take in a second (8), and what was taken
 // beyond the rate (8).
 
-func appendShared(b []byte, shared []sharedRate) []byte {
+func AppendShared(b []byte, shared []Shared) []byte {
 	for i := range shared {
 		s := &shared[i]
 		b = appendRateKey(b, s.key)
@@ -404,13 +369,13 @@ func appendShared(b []byte, shared []sharedRate) []byte {
 	return b
 }
 
-func decodeShared(b []byte) (out []sharedRate, ok bool) {
+func DecodeShared(b []byte) (out []Shared, ok bool) {
 	const each = 24
 	if len(b) < 8 {
 		return nil, false
 	}
 	for b = b[8:]; len(b) > 0; {
-		var s sharedRate
+		var s Shared
 		if s.key, b, ok = decodeRateKey(b); !ok || len(b) < len(s.rate)*each {
 			return nil, false
 		}

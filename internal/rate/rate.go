@@ -1,4 +1,10 @@
-package node
+// Package rate holds writers of keys to rates: of keyspaces, and of all keyspaces of a namespace and of a tenant together. Each node
+// holds what passes through it to them, by buckets that hold one second's worth. A bucket with at least one in it lets anything
+// through, and may be in debt then: so a frame or a commit may be larger than a second's worth.
+//
+// A rate is that of all nodes together: account.go says how much of it is this node's. Messages are the node's to send; time is
+// the caller's to tell.
+package rate
 
 import (
 	"cmp"
@@ -12,12 +18,6 @@ import (
 	"github.com/millrace/millrace/internal/core"
 )
 
-// Rates of keyspaces, and of all keyspaces of a namespace and of a tenant together. Each node holds what passes through it to
-// them, by buckets that hold one second's worth. A bucket with at least one in it lets anything through, and may be in debt then:
-// so a frame or a commit may be larger than a second's worth.
-//
-// A rate is that of all nodes together: rate_share.go says how much of it is this node's.
-
 // load is puts and bytes: in a second, or in a bucket.
 type load [2]float64
 
@@ -26,16 +26,24 @@ var limitsOf = [len(load{})]string{"writes_per_second", "bytes_per_second"}
 
 func loadOf(r core.KeyRate) load { return load{float64(r.Puts), float64(r.Bytes)} }
 
-// rates holds what passes through this node to the rates that there are.
-type rates struct {
-	table atomic.Pointer[map[rateKey]core.KeyRate] // nil: there never was any
+// Rates holds what passes through this node to the rates that there are. The zero value has none.
+type Rates struct {
+	table atomic.Pointer[map[Key]core.KeyRate] // nil: there never was any
 
 	mu       sync.Mutex // guards the fields below
 	nodes    int        // of the cluster, this one too
-	buckets  map[rateKey]*bucket
-	accounts map[rateKey]*account // of the term in which this node leads shard 0
-	term     uint64               // that one
-	since    time.Duration        // boot time from which it hears what all nodes tell
+	buckets  map[Key]*bucket
+	accounts map[Key]*account // of the term in which this node leads shard 0
+	term     uint64           // that one
+	since    time.Duration    // boot time from which it hears what all nodes tell
+}
+
+// Key names a keyspace. Without a name it stands for all of a namespace, and without a namespace, of which none has the number 0,
+// for all of a tenant.
+type Key struct {
+	Tenant    core.TenantID
+	Namespace core.NamespaceID
+	Keyspace  string
 }
 
 // bucket is what is left of a rate at this node.
@@ -57,33 +65,17 @@ type share struct {
 	pace  core.KeyPace  // of all
 }
 
-// KeyPace tells what is put in a second in all keyspaces of a partition's namespace, or of its tenant, where that has a rate.
-func (n *Node) KeyPace(p core.Partition, ofTenant bool) core.KeyPace {
-	k := rateKey{p.Tenant, p.Namespace, ""}
-	if ofTenant {
-		k.namespace = 0
-	}
-	return n.rates.pace(k, n.o.Clock.Boot())
-}
+// Any reports whether there was ever a rate.
+func (r *Rates) Any() bool { return r.table.Load() != nil }
 
-// TakeRate takes what ops put in keyspaces of a partition from the rates of these, of the namespace and of the tenant: all of it,
-// or nothing. It returns how long to wait before it is asked again, and the limit that is the reason; zero: it is taken. Where
-// another node leads the partition nothing is taken, as the client is sent there, unless the ops are carried there.
-func (n *Node) TakeRate(p core.Partition, ops []core.Op, carried bool) (wait time.Duration, limit string) {
-	if n.rates.table.Load() == nil {
+// Take takes what ops put in keyspaces of a partition from the rates of these, of the namespace and of the tenant: all of it, or
+// nothing. It returns how long to wait before it is asked again, and the limit that is the reason; zero: it is taken. Now is the
+// node's boot time, here and below.
+func (r *Rates) Take(p core.Partition, ops []core.Op, now time.Duration) (wait time.Duration, limit string) {
+	if !r.Any() {
 		return 0, ""
 	}
-	if s, err := n.shardOf(p); err != nil || !carried && !s.view.ready.Load() {
-		return 0, ""
-	}
-	return n.rates.take(p, ops, n.o.Clock.Boot())
-}
-
-func (r *rates) take(p core.Partition, ops []core.Op, now time.Duration) (wait time.Duration, limit string) {
 	table := *r.table.Load()
-	if len(table) == 0 {
-		return 0, ""
-	}
 	type taking struct {
 		from *bucket
 		rate load
@@ -98,7 +90,7 @@ func (r *rates) take(p core.Partition, ops []core.Op, now time.Duration) (wait t
 			continue
 		}
 		what := [...]uint64{puts.Writes, puts.Bytes}
-		for _, k := range [...]rateKey{{p.Tenant, p.Namespace, puts.Keyspace}, {p.Tenant, p.Namespace, ""}, {p.Tenant, 0, ""}} {
+		for _, k := range [...]Key{{p.Tenant, p.Namespace, puts.Keyspace}, {p.Tenant, p.Namespace, ""}, {p.Tenant, 0, ""}} {
 			rate, bounded := table[k]
 			if !bounded {
 				continue
@@ -123,15 +115,15 @@ func (r *rates) take(p core.Partition, ops []core.Op, now time.Duration) (wait t
 }
 
 // bucketOf returns the bucket of a rate, which is full at first. r.mu is held.
-func (r *rates) bucketOf(k rateKey, now time.Duration, rate load) *bucket {
+func (r *Rates) bucketOf(k Key, now time.Duration, rate load) *bucket {
 	b := r.buckets[k]
 	if b == nil {
 		if r.buckets == nil {
-			r.buckets = make(map[rateKey]*bucket)
+			r.buckets = make(map[Key]*bucket)
 		}
 		b = &bucket{at: now, made: now, active: now - 2*activeFor}
 		b.have = most(r.shareOf(b, now, rate))
-		k.keyspace = strings.Clone(k.keyspace) // the caller's may lie in a frame
+		k.Keyspace = strings.Clone(k.Keyspace) // the caller's may lie in a frame
 		r.buckets[k] = b
 	}
 	return b
@@ -141,7 +133,7 @@ func (r *rates) bucketOf(k rateKey, now time.Duration, rate load) *bucket {
 func most(rate load) load { return load{max(rate[0], 1), max(rate[1], 1)} }
 
 // look fills a bucket up to now. r.mu is held.
-func (r *rates) look(k rateKey, now time.Duration, rate load) *bucket {
+func (r *Rates) look(k Key, now time.Duration, rate load) *bucket {
 	b := r.bucketOf(k, now, rate)
 	b.fill(now, r.shareOf(b, now, rate))
 	return b
@@ -179,8 +171,8 @@ func (b *bucket) empty(now time.Duration, rate, share load) (wait time.Duration,
 	return 0, ""
 }
 
-// publish takes over the rates that there are, and forgets what is of others or was not used for long.
-func (r *rates) publish(table map[rateKey]core.KeyRate, nodes int, now time.Duration) {
+// Publish takes over the rates that there are, and forgets what is of others or was not used for long.
+func (r *Rates) Publish(table map[Key]core.KeyRate, nodes int, now time.Duration) {
 	if len(table) == 0 && r.table.Load() == nil {
 		return
 	}
@@ -200,8 +192,8 @@ func (r *rates) publish(table map[rateKey]core.KeyRate, nodes int, now time.Dura
 	}
 }
 
-// pace is what this node was told of a rate.
-func (r *rates) pace(k rateKey, now time.Duration) core.KeyPace {
+// Pace is what this node was told of a rate.
+func (r *Rates) Pace(k Key, now time.Duration) core.KeyPace {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	b := r.buckets[k]
@@ -212,16 +204,16 @@ func (r *rates) pace(k rateKey, now time.Duration) core.KeyPace {
 }
 
 // compare orders keys of rates.
-func (k rateKey) compare(o rateKey) int {
-	return cmp.Or(cmp.Compare(k.tenant, o.tenant), cmp.Compare(k.namespace, o.namespace), cmp.Compare(k.keyspace, o.keyspace))
+func (k Key) compare(o Key) int {
+	return cmp.Or(cmp.Compare(k.Tenant, o.Tenant), cmp.Compare(k.Namespace, o.Namespace), cmp.Compare(k.Keyspace, o.Keyspace))
 }
 
 // sortedRates returns the keys of a map, in order.
-func sortedRates[V any](m map[rateKey]V) []rateKey {
-	out := make([]rateKey, 0, len(m))
+func sortedRates[V any](m map[Key]V) []Key {
+	out := make([]Key, 0, len(m))
 	for k := range m {
 		out = append(out, k)
 	}
-	slices.SortFunc(out, rateKey.compare)
+	slices.SortFunc(out, Key.compare)
 	return out
 }
