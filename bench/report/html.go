@@ -79,7 +79,7 @@ func (d *document) figures(r *bench.Row) {
 		}
 		fmt.Fprintf(d, `<td class="reference">%s</td><td class="figure number">%s</td>`, text(l.reference), text(l.ratio))
 		if i == 0 {
-			fmt.Fprintf(d, `<td rowspan="%d">%s</td>`, len(lines), chips(r))
+			fmt.Fprintf(d, `<td class="targets" rowspan="%d">%s</td>`, len(lines), chips(r))
 		}
 		d.line("</tr>")
 	}
